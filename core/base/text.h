@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * text.h - small string tools: growing buffer, nearest name, strict number parsing. */
+#ifndef BS_CORE_BASE_TEXT_H
+#define BS_CORE_BASE_TEXT_H
+#include <stddef.h>
+
+#include "blockshock/blockshock.h"
+/* A growing, always NUL-terminated text; .failed sticks after an out-of-memory. Zero-initialise. */
+typedef struct bs_text {
+  char *data;
+  size_t size, capacity;
+  int failed;
+} bs_text;
+BS_API void bs_text_printf(bs_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+BS_API void bs_text_append(bs_text *t, const char *data, size_t size);
+BS_API void bs_text_free(bs_text *t);
+/* The candidate nearest to `word` (Damerau-Levenshtein distance <= 1 + length/4), NULL when none is near. */
+BS_API const char *bs_nearest(const char *word, const char *const *candidates, size_t count);
+/* Whole-string parses; 1 on success. Integers accept k, M, G suffixes (binary: 1024) only when suffix=1. */
+BS_API int bs_parse_i64(const char *text, int suffix, int64_t *out);
+BS_API int bs_parse_f64(const char *text, double *out); /* finite only */
+BS_API int bs_parse_bool(const char *text, int *out);   /* true false yes no on off 1 0 */
+BS_API char *bs_strdup(const char *s);                  /* NULL when out of memory */
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * dispatch.h - op schemas and pack / prepare / run over a backend's implementations. Used by
+ * core/world to build bs_rank_api. Chooses by level (NATIVE before EMULATED), score, priority, name. */
+#ifndef BS_CORE_OP_DISPATCH_H
+#define BS_CORE_OP_DISPATCH_H
+#include "blockshock/blockshock.h"
+
+/* Host services for one rank's ops: counters go to counters[BS_COUNT_COUNT_]; algorithms are reported by
+ * note. */
+typedef struct bs_op_host {
+  bs_context *context;
+  const char *backend;
+  const bs_exec *exec; /* outlives every plan and packed object */
+  uint64_t *counters;
+  void (*note_algorithm)(void *user, const char *text);
+  void *user;
+} bs_op_host;
+
+/* Schema check of a query: known op or plugin op with an implementation, arity, ranks, shapes,
+ * dtypes; BS_INVALID_ARGUMENT says which arg. */
+int32_t bs_op_check(const bs_op_query *query, bs_error *err);
+/* Cost by the schema: FLOPs and bytes touched, for one run at the query's shapes. */
+void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes);
+
+int32_t bs_dispatch_supports(bs_op_host *host, const bs_op_query *query, bs_op_answer *out_answer,
+                             bs_error *err);
+int32_t bs_dispatch_pack(bs_op_host *host, const bs_op_query *query, const bs_source *weights,
+                         bs_packed **out_packed, bs_error *err);
+int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_error *err);
+int32_t bs_dispatch_packed_read(bs_packed *packed, int64_t row, bs_tensor *out, bs_error *err);
+uint64_t bs_dispatch_packed_bytes(const bs_packed *packed);
+void bs_dispatch_packed_release(bs_packed *packed);
+/* A plan over a packed weight uses the implementation that packed it. */
+int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packed *packed, bs_plan **out_plan,
+                            bs_error *err);
+int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                        bs_error *err);
+void bs_dispatch_release(bs_plan *plan);
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * registry.h - the things that plugins registered, and the context that holds them. */
+#ifndef BS_CORE_PLUGIN_REGISTRY_H
+#define BS_CORE_PLUGIN_REGISTRY_H
+#include "blockshock/blockshock.h"
+#include "core/base/log.h"
+
+/* One registered thing. vtable is the host's own zero-filled full-size copy (bs_method, ...). */
+typedef struct bs_thing {
+  uint32_t kind;
+  uint32_t reserved;
+  const char *name; /* for BS_KIND_OP: the op's name */
+  const char *plugin;
+  const void *vtable;
+  void *state;
+  bs_src_loc at;
+} bs_thing;
+
+/* Find by kind and name or alias; opens the plugin that offers it (thread-safe). BS_NOT_FOUND names
+ * the nearest known name; a plugin that offers it but cannot load gives its own reason. */
+int32_t bs_registry_find(bs_context *context, uint32_t kind, const char *name, const bs_thing **out_thing,
+                         bs_error *err);
+/* Implementations of `op` on `backend`, all plugins that offer "op:<op>@<backend>" opened first; things
+ * live as long as the context. Returns how many exist; fills at most max. */
+uint32_t bs_registry_ops(bs_context *context, const char *op, const char *backend,
+                         const bs_thing **out_things, uint32_t max);
+const bs_logger *bs_context_logger(const bs_context *context);
+#endif

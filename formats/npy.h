@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * npy.h - NumPy .npy files, versions 1-3 (numpy.lib.format). Reading maps the file read-only; caps: header
+ * 10,000 bytes, 32 dims, little endian, C order, dtypes <f8 <f4 <f2 <i8 <i4 |i1 |u1 |b1; bf16 as <u2 is not
+ * data. */
+#ifndef BS_FORMATS_NPY_H
+#define BS_FORMATS_NPY_H
+#include "blockshock/blockshock.h"
+#define BS_NPY_MAX_DIMS 32
+typedef struct bs_npy {
+  uint32_t dtype; /* enum bs_dtype */
+  uint32_t rank;
+  int64_t dims[BS_NPY_MAX_DIMS];
+  uint64_t count;   /* elements */
+  const void *data; /* mapped */
+  void *map;
+  uint64_t map_bytes;
+} bs_npy;
+/* Errors are BS_INPUT (exit 4) with ids BS-NPY-*; the file's place in err->where. */
+int32_t bs_npy_open(const char *path, bs_npy *out_npy, bs_error *err);
+void bs_npy_close(bs_npy *npy);
+/* Write version 1.0, C order. bf16 and fp8 are widened to f32 (NumPy has no such dtype). Written to a
+ * temporary name, fsynced, renamed: no half file. BS_IO on failure. */
+int32_t bs_npy_write(const char *path, uint32_t dtype, uint32_t rank, const int64_t *dims, const void *data,
+                     bs_error *err);
+#endif

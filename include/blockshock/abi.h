@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * abi.h - what every plugin and the host agree on: status codes, the error record, the plugin
+ * descriptor, the ELF note that repeats it, typed parameters and the host table.
+ *
+ * Rules of this and all other SDK headers: only <stdint.h> and <stddef.h>; every struct that crosses
+ * the boundary starts with `uint32_t struct_size`; fixed-width integers; no enum, bool or long fields;
+ * fields are appended, never inserted (docs/abi.md). While the ABI is 0.m, host and plugin must have
+ * the same m.
+ */
+#ifndef BLOCKSHOCK_ABI_H
+#define BLOCKSHOCK_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BS_ABI_MAJOR 0u
+#define BS_ABI_MINOR 1u
+#define BS_ABI_VERSION ((BS_ABI_MAJOR << 16) | BS_ABI_MINOR)
+
+#define BS_EXPORT __attribute__((visibility("default")))
+
+/* Status codes: X(NAME, value, exit code of bsrun, text). Numbers are never reused; a code unknown to
+ * one side is treated as INTERNAL. Every function that can fail returns one of these as int32_t. */
+#define BS_STATUS_MAP(X)                                        \
+  X(OK, 0, 0, "ok")                                             \
+  X(USAGE, 1, 2, "wrong use of the command line")               \
+  X(CONFIG, 2, 3, "configuration error")                        \
+  X(INPUT, 3, 4, "input file error")                            \
+  X(UNAVAILABLE, 4, 5, "plugin, device or library unavailable") \
+  X(PLUGIN, 5, 5, "plugin error")                               \
+  X(ABI, 6, 5, "plugin ABI mismatch")                           \
+  X(UNSUPPORTED, 7, 3, "not supported by the selected parts")   \
+  X(NUMERIC, 8, 6, "numbers wrong")                             \
+  X(RANK_FAILED, 9, 7, "a rank, plugin or point died")          \
+  X(DEADLINE, 10, 8, "deadline passed")                         \
+  X(MISMATCH, 11, 9, "ranks disagree")                          \
+  X(NO_MEMORY, 12, 10, "out of memory")                         \
+  X(IO, 13, 10, "disk error")                                   \
+  X(BUSY, 14, 11, "store busy")                                 \
+  X(SOME_FAILED, 15, 12, "some points failed")                  \
+  X(CORRUPT, 16, 13, "store corrupt")                           \
+  X(PERF, 17, 14, "performance gate failed")                    \
+  X(INCONCLUSIVE, 18, 15, "inconclusive")                       \
+  X(INTERNAL, 19, 70, "internal error")                         \
+  X(INVALID_ARGUMENT, 20, 70, "invalid argument")               \
+  X(OVERFLOW, 21, 10, "size overflows")                         \
+  X(NOT_FOUND, 22, 5, "not found")                              \
+  X(ABORTED, 23, 7, "stopped because another rank failed")
+
+#define BS_STATUS_ENUM_(name, value, exit_code, text) BS_##name = value,
+enum bs_status { BS_STATUS_MAP(BS_STATUS_ENUM_) };
+#undef BS_STATUS_ENUM_
+
+/* What went wrong. Owned by the caller (usually on the stack), nothing to free. Filled by the side that
+ * fails; strings are NUL-terminated and truncated when too long. `rank` is -1 when no rank is meant. */
+typedef struct bs_error {
+  uint32_t struct_size;
+  int32_t code;        /* enum bs_status */
+  int64_t native_code; /* errno, dnnl_status_t, cudaError_t, ... as `domain` says */
+  int32_t rank;
+  uint32_t reserved;
+  char id[32];     /* stable id, e.g. "BS-PLG-ABI" */
+  char domain[16]; /* "", "errno", "dnnl", "cuda", ... */
+  char plugin[32]; /* id of the plugin that reported it, "" for the host */
+  char where[160]; /* file:line:col, option, op, call site: the place */
+  char message[512];
+  char hint[256];
+} bs_error;
+
+/* Where a thing was registered: for `bsrun plugins inspect`. Strings are static. */
+typedef struct bs_src_loc {
+  const char *file;
+  uint32_t line;
+  uint32_t reserved;
+} bs_src_loc;
+
+enum bs_log_level { BS_LOG_ERROR = 1, BS_LOG_WARN = 2, BS_LOG_INFO = 3, BS_LOG_DEBUG = 4 };
+
+/* Kinds of things a plugin registers. `kinds` fields are bit sets of (1u << kind). */
+enum bs_kind {
+  BS_KIND_OP = 0,
+  BS_KIND_BACKEND = 1,
+  BS_KIND_COMM = 2,
+  BS_KIND_METHOD = 3,
+  BS_KIND_WORKLOAD = 4,
+  BS_KIND_COUNT_ = 5
+};
+
+enum bs_sanitizer { BS_SAN_NONE = 0, BS_SAN_ADDRESS = 1, BS_SAN_THREAD = 2 };
+
+/* Typed plugin parameters: `BS_<PLUGIN>_<NAME>` in the environment, `plugins.<id>.<name>` in the
+ * configuration (which wins). A plugin never reads the environment itself. */
+enum bs_param_type { BS_PARAM_INT = 1, BS_PARAM_FLOAT = 2, BS_PARAM_BOOL = 3, BS_PARAM_STRING = 4 };
+
+typedef struct bs_value {
+  uint32_t struct_size;
+  uint32_t type; /* enum bs_param_type */
+  int64_t i;     /* INT, BOOL (0/1) */
+  double f;      /* FLOAT */
+  const char *s; /* STRING, owned by the host until the context closes */
+} bs_value;
+
+typedef struct bs_param_desc {
+  uint32_t struct_size;
+  uint32_t type;            /* enum bs_param_type */
+  const char *name;         /* [a-z][a-z0-9_]* */
+  const char *default_text; /* parsed like a configured value */
+  const char *choices;      /* "a|b|c" for STRING, "min..max" for INT and FLOAT, NULL: any */
+  const char *unit;         /* "s", "bytes", NULL */
+  const char *doc;          /* one line */
+} bs_param_desc;
+
+typedef struct bs_plugin_self bs_plugin_self; /* opaque handle of a plugin being or having been activated */
+
+/* The host's services. The table outlives the plugin. All functions are thread-safe unless said. */
+typedef struct bs_host {
+  uint32_t struct_size;
+  uint32_t abi;
+  void *ctx;
+  /* Stage one thing (kind: enum bs_kind, vtable: that kind's struct). Only inside `activate`; nothing
+   * stays when activate fails. The vtable is copied: it may not be changed afterwards. `state` is
+   * passed back to the vtable's functions. */
+  int32_t (*register_thing)(void *ctx, bs_plugin_self *self, uint32_t kind, const void *vtable, void *state,
+                            const bs_src_loc *at, bs_error *err);
+  int32_t (*log_enabled)(void *ctx, const bs_plugin_self *self, int32_t level);
+  /* `msg` is a finished text; the host adds plugin, rank and time. */
+  void (*log)(void *ctx, const bs_plugin_self *self, int32_t level, const char *file, int32_t line,
+              const char *msg);
+  void *(*alloc)(void *ctx, uint64_t bytes, uint64_t align); /* zero-filled; NULL when out of memory */
+  void (*free)(void *ctx, void *p);
+  /* Declare a parameter (only inside activate), then read its resolved value at any time. */
+  int32_t (*param_define)(void *ctx, bs_plugin_self *self, const bs_param_desc *desc, bs_error *err);
+  int32_t (*param_get)(void *ctx, const bs_plugin_self *self, const char *name, bs_value *out_value,
+                       bs_error *err);
+  /* Counter-based random numbers (Philox4x32-10, docs/numbers.md): element i of (seed, stream) is the
+   * same float on every machine, ISA, rank and thread count. Fills out[0..count) with elements
+   * first, first+1, ... */
+  void (*rng_normal)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, float *out);
+  void (*rng_uniform)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, float *out);
+  void (*rng_bits)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, uint32_t *out);
+  /* Round `count` elements of src_dtype to dst_dtype (nearest even; docs/numbers.md). 0 or
+   * BS_UNSUPPORTED for an unknown dtype. src and dst must not overlap unless equal in size. */
+  int32_t (*convert)(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
+} bs_host;
+
+/* Test for a slot that a host of an older minor may lack. */
+#define BS_HOST_HAS(h, slot) \
+  ((h)->struct_size >= offsetof(bs_host, slot) + sizeof((h)->slot) && (h)->slot != NULL)
+
+/* What the query symbol returns: static, pure data and two functions. */
+typedef struct bs_plugin_desc {
+  uint32_t struct_size;
+  uint32_t abi;            /* BS_ABI_VERSION compiled against; 0 is refused */
+  uint32_t min_host_minor; /* oldest host minor that serves */
+  uint32_t flags;          /* 0 */
+  uint32_t sanitizer;      /* enum bs_sanitizer */
+  uint32_t kinds;          /* bit set */
+  const char *id;          /* [a-z][a-z0-9_]{1,30}; the file must be bs_<id>.so */
+  const char *version;     /* "1.2.3" */
+  const char *license;
+  const char *summary;
+  int32_t (*activate)(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err);
+  int32_t (*deactivate)(void *state, bs_error *err); /* may be NULL */
+} bs_plugin_desc;
+
+/* The one exported symbol: `bs_plugin_query_<major>`. Pure: no allocation, environment, device, thread. */
+#define BS_PLUGIN_QUERY_SYMBOL "bs_plugin_query_0"
+typedef const bs_plugin_desc *(*bs_plugin_query_fn)(uint32_t host_abi, uint32_t reserved);
+
+/* The note `.note.blockshock` (owner "Blockshock", type 1): read from the file without dlopen, so that
+ * listing and choosing run no plugin code. Compared with the descriptor after dlopen. `things` is a
+ * newline-separated list: "op:matmul@cpu", "backend:cpu", "method:blockshock",
+ * "method:block_shock_2gpu=blockshock" (an alias), ... */
+#define BS_NOTE_OWNER "Blockshock"
+#define BS_NOTE_TYPE 1u
+#define BS_NOTE_MAGIC 0x31305342u /* "BS01" little endian */
+
+typedef struct bs_note {
+  uint32_t struct_size;
+  uint32_t magic;
+  uint32_t abi;
+  uint32_t min_host_minor;
+  uint32_t sanitizer;
+  uint32_t kinds;
+  uint64_t ledger_hash; /* BS_ABI_LEDGER_HASH of the headers compiled against */
+  char id[32];
+  char version[32];
+  char summary[128];
+  char things[1280];
+} bs_note;
+
+/* FNV-1a of abi/ledger.txt (offsets and sizes of every ABI struct); checked by a test. */
+#include "abi_ledger.h"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * backend.h - devices, memory, streams and events of one kind of hardware.
+ */
+#ifndef BLOCKSHOCK_BACKEND_H
+#define BLOCKSHOCK_BACKEND_H
+
+#include "op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum bs_backend_flags {
+  BS_BACKEND_HOST_MEMORY = 1u << 0, /* device memory is host memory: the host may read and write it */
+  BS_BACKEND_SYNC = 1u << 1         /* ops finish before run returns; streams and events are trivial */
+};
+enum bs_copy_kind { BS_COPY_HOST_TO_DEVICE = 1, BS_COPY_DEVICE_TO_HOST = 2, BS_COPY_DEVICE_TO_DEVICE = 3 };
+enum bs_native_handle { BS_NATIVE_DEVICE = 1, BS_NATIVE_STREAM = 2 };
+
+typedef struct bs_device_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t memory_bytes; /* 0: unknown */
+  char name[96];
+  char detail[160]; /* ISA, driver, library versions as loaded */
+} bs_device_info;
+
+typedef struct bs_event bs_event;
+
+/* Required: name, device_count, device_info, device_open, device_close, mem_alloc, mem_free, mem_copy.
+ * The stream and event slots may be NULL only with BS_BACKEND_SYNC. device_count and device_info create no
+ * device context. A device object is used by one rank; the same index may be opened by several ranks. */
+typedef struct bs_backend {
+  uint32_t struct_size;
+  uint32_t flags;
+  const char *name;
+  const char *summary;
+  int32_t (*device_count)(void *state, uint32_t *out_count, bs_error *err);
+  int32_t (*device_info)(void *state, uint32_t index, bs_device_info *out_info, bs_error *err);
+  int32_t (*device_open)(void *state, uint32_t index, void **out_device, bs_error *err);
+  void (*device_close)(void *device);
+  int32_t (*mem_alloc)(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err);
+  void (*mem_free)(void *device, void *ptr);
+  int32_t (*mem_copy)(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,
+                      bs_stream *stream, bs_error *err);
+  int32_t (*stream_create)(void *device, bs_stream **out_stream, bs_error *err);
+  void (*stream_destroy)(void *device, bs_stream *stream);
+  int32_t (*stream_sync)(void *device, bs_stream *stream, bs_error *err); /* reports sticky errors */
+  int32_t (*event_create)(void *device, bs_event **out_event, bs_error *err);
+  void (*event_destroy)(void *device, bs_event *event);
+  int32_t (*event_record)(void *device, bs_event *event, bs_stream *stream, bs_error *err);
+  int32_t (*event_elapsed)(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
+  void *(*native_handle)(void *device, uint32_t what, bs_stream *stream); /* so that others can add ops */
+} bs_backend;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

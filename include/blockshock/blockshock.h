@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blockshock.h - the embedding API of libblockshock: open a context (finds plugins), make a world of
+ * ranks on a backend, build layers by a method, run them. examples/embed is a complete program.
+ *
+ * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL).
+ * Threads: a context may be used from several threads; a world runs one job at a time; a bs_rank only
+ * from the rank's own thread.
+ */
+#ifndef BLOCKSHOCK_BLOCKSHOCK_H
+#define BLOCKSHOCK_BLOCKSHOCK_H
+
+#include "backend.h"
+#include "comm.h"
+#include "method.h"
+#include "workload.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BS_API __attribute__((visibility("default")))
+
+BS_API const char *bs_version(void);             /* "0.1.0" */
+BS_API const char *bs_build_id(void);            /* hex of the library's GNU build id, "" when it has none */
+BS_API const char *bs_status_name(int32_t code); /* "OK", "UNSUPPORTED", ... */
+BS_API const char *bs_status_text(int32_t code);
+BS_API int32_t bs_status_exit_code(int32_t code); /* design: exit codes of bsrun */
+
+/* ---- context -------------------------------------------------------------------------------- */
+
+typedef struct bs_context bs_context;
+
+enum bs_trust { BS_TRUST_OWNER = 0, BS_TRUST_GROUP = 1, BS_TRUST_ANY = 2 };
+
+typedef struct bs_context_options {
+  uint32_t struct_size;
+  uint32_t trust;             /* enum bs_trust */
+  const char *const *plugins; /* ids or paths (a value with a slash), as --plugin */
+  uint32_t n_plugins;
+  uint32_t n_plugin_dirs;
+  const char *const *plugin_dirs; /* searched after BS_PLUGIN_PATH, before the library's own folder */
+  const char *const *params;      /* "id.name=value" strings: plugins.<id>.<name> of the config */
+  uint32_t n_params;
+  int32_t log_level; /* enum bs_log_level; 0: WARN */
+  /* Receives every log line; NULL: stderr. Thread-safe. rank -1: no rank. */
+  void (*log)(void *user, int32_t level, const char *plugin, int32_t rank, const char *message);
+  void *log_user;
+} bs_context_options;
+
+/* Finds plugins (reads notes, runs none of their code). A plugin named in options that cannot be used is
+ * an error that says why; the others are rows of bs_plugin_count/bs_plugin_info. */
+BS_API int32_t bs_context_open(const bs_context_options *options, bs_context **out_context, bs_error *err);
+BS_API void bs_context_close(bs_context *context);
+
+enum bs_plugin_state {
+  BS_PLUGIN_FOUND = 0,
+  BS_PLUGIN_ACTIVE = 1,
+  BS_PLUGIN_SHADOWED = 2,
+  BS_PLUGIN_REFUSED = 3,
+  BS_PLUGIN_UNAVAILABLE = 4
+};
+
+typedef struct bs_plugin_info {
+  uint32_t struct_size;
+  uint32_t state; /* enum bs_plugin_state */
+  uint32_t abi;
+  uint32_t kinds;
+  uint32_t sanitizer;
+  uint32_t builtin;    /* 1: linked in */
+  const char *id;      /* strings live as long as the context */
+  const char *version; /* "" when not known */
+  const char *summary;
+  const char *things; /* newline-separated, as in the note */
+  const char *path;   /* "" for a built-in */
+  const char *origin; /* "built in", "--plugin", "BS_PLUGIN_PATH[0]", "config[0]", "<libdir>/..." */
+  const char *why;    /* reason of SHADOWED, REFUSED, UNAVAILABLE */
+} bs_plugin_info;
+
+BS_API uint32_t bs_plugin_count(const bs_context *context);
+BS_API int32_t bs_plugin_get(const bs_context *context, uint32_t index, bs_plugin_info *out_info,
+                             bs_error *err);
+/* Open and activate a plugin by id (or all that offer a thing, on demand by the functions below). */
+BS_API int32_t bs_plugin_activate(bs_context *context, const char *id, bs_error *err);
+
+/* One registered thing; strings live as long as the context. */
+typedef struct bs_thing_info {
+  uint32_t struct_size;
+  uint32_t kind;    /* enum bs_kind */
+  const char *name; /* op implementations: "matmul@cpu/dnnl" */
+  const char *plugin;
+  const char *summary;
+  const char *aliases;
+  bs_src_loc at;
+} bs_thing_info;
+BS_API uint32_t bs_thing_count(const bs_context *context, const char *plugin_id);
+BS_API int32_t bs_thing_get(const bs_context *context, const char *plugin_id, uint32_t index,
+                            bs_thing_info *out_info, bs_error *err);
+
+typedef struct bs_param_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  bs_param_desc desc;
+  const char *value_text;
+  const char *origin; /* "default", "environment", "config" */
+} bs_param_info;
+BS_API uint32_t bs_param_count(const bs_context *context, const char *plugin_id);
+BS_API int32_t bs_param_info_get(const bs_context *context, const char *plugin_id, uint32_t index,
+                                 bs_param_info *out_info, bs_error *err);
+
+/* Look a thing up by name or alias, opening the plugin that offers it. The vtable is the host's
+ * full-size copy and lives as long as the context. Unknown name: BS_NOT_FOUND with the nearest one. */
+BS_API int32_t bs_find_method(bs_context *context, const char *name, const bs_method **out_method,
+                              void **out_state, bs_error *err);
+BS_API int32_t bs_find_workload(bs_context *context, const char *name, const bs_workload **out_workload,
+                                void **out_state, bs_error *err);
+BS_API int32_t bs_find_backend(bs_context *context, const char *name, const bs_backend **out_backend,
+                               void **out_state, bs_error *err);
+BS_API int32_t bs_find_comm(bs_context *context, const char *name, const bs_comm **out_comm, void **out_state,
+                            bs_error *err);
+
+/* ---- worlds --------------------------------------------------------------------------------- */
+
+typedef struct bs_world bs_world;
+
+enum bs_sync_mode { BS_SYNC_SYNC = 0, BS_SYNC_EVENTS = 1, BS_SYNC_NONE = 2 };
+
+/* Called by the host around each collective of each rank; for tests, dumps and injected faults.
+ * before: return how often to run it (normally 1; 0 skips, 2 repeats). in and out are the call's own
+ * memory. after is called once the last one is done. */
+typedef struct bs_collective_hook {
+  void *user;
+  uint32_t (*before)(void *user, uint32_t rank, const bs_coll_call *call);
+  void (*after)(void *user, uint32_t rank, const bs_coll_call *call);
+} bs_collective_hook;
+
+typedef struct bs_world_options {
+  uint32_t struct_size;
+  uint32_t world_size;
+  const char *backend;       /* NULL: "cpu" */
+  const char *comm;          /* NULL: "threads" */
+  uint32_t threads_per_rank; /* 0: cores / ranks, at least 1 */
+  uint32_t bind;             /* 1: pin rank threads to their cores */
+  uint32_t sync_mode;        /* enum bs_sync_mode of the timer regions */
+  uint32_t reserved;
+  double timeout_s;               /* deadline of each wait; 0: 60 */
+  const bs_collective_hook *hook; /* NULL: none */
+} bs_world_options;
+
+BS_API int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs_world **out_world,
+                               bs_error *err);
+BS_API void bs_world_destroy(bs_world *world);
+/* Run rank_main on every rank and wait. The first failing rank's error (its number in err->rank) is
+ * returned; the others are woken. A failed world can be destroyed, not run again. */
+BS_API int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
+                            void *arg, bs_error *err);
+BS_API uint32_t bs_world_size(const bs_world *world);
+BS_API uint32_t bs_world_threads_per_rank(const bs_world *world);
+BS_API uint32_t bs_world_shared_device(const bs_world *world); /* 1: ranks share one device */
+
+typedef struct bs_region_stats {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char *name; /* lives as long as the world */
+  uint64_t count;
+  double sum_ms, avg_ms, p50_ms, p95_ms;
+} bs_region_stats;
+
+/* After or during a run, from the rank's thread (rank functions) or after it (world functions). */
+BS_API const bs_rank_api *bs_rank_get_api(void);
+BS_API uint32_t bs_rank_region_count(const bs_rank *rank);
+BS_API int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *out_stats,
+                                    bs_error *err);
+BS_API void bs_rank_regions_reset(bs_rank *rank);
+BS_API uint64_t bs_rank_counter(const bs_rank *rank, uint32_t counter);
+BS_API void bs_rank_counters_reset(bs_rank *rank);
+BS_API int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err);
+BS_API int32_t bs_rank_sync(bs_rank *rank, bs_error *err);     /* wait for the rank's streams */
+BS_API uint64_t bs_rank_clock_ns(const bs_rank *rank);         /* the rank's clock; may be virtual */
+BS_API bs_rank *bs_world_rank(bs_world *world, uint32_t rank); /* for reading results after a run */
+/* Tracked bytes (tensors, packed weights, scratch) of all ranks: now, and the most so far. */
+BS_API uint64_t bs_world_memory_now(const bs_world *world);
+BS_API uint64_t bs_world_memory_peak(const bs_world *world);
+BS_API void bs_world_memory_peak_reset(bs_world *world);
+/* The implementation that each prepared op of the world used: "matmul@cpu/dnnl (oneDNN 3.2)"; newline-
+ * separated, each once, in order of first use. */
+BS_API const char *bs_world_algorithms(const bs_world *world);
+
+/* ---- layers --------------------------------------------------------------------------------- */
+
+typedef struct bs_layer bs_layer;
+
+BS_API int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *spec,
+                              const bs_source *weights, const bs_source *bias, bs_layer **out_layer,
+                              bs_error *err);
+BS_API int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
+                                bs_error *err);
+BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
+BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
+BS_API void bs_layer_free(bs_layer *layer);
+BS_API int32_t bs_method_propose(bs_context *context, const char *method, const bs_layer_spec *spec,
+                                 uint32_t rank, uint32_t world_size, bs_proposal *out_proposal,
+                                 bs_error *err);
+
+/* ---- small helpers -------------------------------------------------------------------------- */
+
+BS_API const char *bs_dtype_name(uint32_t dtype); /* "f32"; "?" when unknown */
+BS_API uint32_t bs_dtype_parse(const char *name); /* 0 when unknown; accepts aliases */
+BS_API int32_t bs_convert(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
+/* A source over caller memory: rows x cols of `dtype`, `stride` elements between rows. */
+BS_API int32_t bs_source_from_memory(const void *data, uint32_t dtype, int64_t rows, int64_t cols,
+                                     int64_t stride, bs_source *out_source, bs_error *err);
+BS_API void bs_source_release(bs_source *source); /* of bs_source_from_memory only */
+/* Parse "1100", "complement_1001_0110", "interleave", "contiguous", ... (docs/methods.md). Pattern_b
+ * defaults to the complement of a; a pattern must keep exactly two of four. */
+BS_API int32_t bs_mask_parse(const char *name, const char *pattern_a, const char *pattern_b,
+                             bs_mask *out_mask, bs_error *err);
+BS_API int32_t bs_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
+                                 const bs_partition **out_partition, bs_error *err);
+BS_API void bs_partition_free(const bs_partition *partition);
+BS_API void bs_error_format(const bs_error *err, const char *program, char *out_text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

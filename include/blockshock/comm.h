@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * comm.h - communicators: how ranks come to be and how they exchange data.
+ */
+#ifndef BLOCKSHOCK_COMM_H
+#define BLOCKSHOCK_COMM_H
+
+#include "op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum bs_coll_kind {
+  BS_COLL_ALL_REDUCE = 0,
+  BS_COLL_ALL_GATHER = 1,
+  BS_COLL_REDUCE_SCATTER = 2,
+  BS_COLL_BROADCAST = 3,
+  BS_COLL_ALL_TO_ALL = 4,
+  BS_COLL_SEND = 5,
+  BS_COLL_RECV = 6,
+  BS_COLL_BARRIER = 7,
+  BS_COLL_COUNT_ = 8
+};
+enum bs_reduce_op { BS_REDUCE_SUM = 0, BS_REDUCE_MAX = 1, BS_REDUCE_MIN = 2 };
+
+/* One collective call. Data are `rows` rows; a row holds, per kind, this many elements:
+ *   all_reduce       in, out: count. Reduced in rank order in reduce_dtype (each in-value is first
+ *                    converted to it, each partial sum rounded to it), then rounded to dtype_out.
+ *                    Every rank gets the same bits.
+ *   all_gather       in: counts[me]; out: sum of counts, blocks in rank order within each row
+ *   reduce_scatter   in: sum of counts; out: counts[me]
+ *   broadcast        in on root (ignored elsewhere), out: count
+ *   all_to_all       in: sum of counts (block r goes to rank r); out: sum of recv_counts
+ *   send, recv       count; the peer is `root`
+ *   barrier          nothing
+ * in_stride / out_stride: elements between rows. in == out is allowed for all_reduce and broadcast,
+ * and for all_gather where `in` is the rank's own block of out. Ranks are those of the communicator (group).
+ */
+typedef struct bs_coll_call {
+  uint32_t struct_size;
+  uint32_t kind;
+  uint32_t dtype_in;
+  uint32_t dtype_out;
+  uint32_t reduce_dtype;
+  uint32_t reduce_op;
+  uint32_t root;
+  uint32_t reserved;
+  uint64_t rows;
+  uint64_t count;
+  const uint64_t *counts;      /* one per rank of the communicator */
+  const uint64_t *recv_counts; /* all_to_all */
+  const void *in;
+  void *out;
+  int64_t in_stride;
+  int64_t out_stride;
+  uint64_t fingerprint; /* of {kind, dtypes, rows, counts, root, site}: ranks that differ are an error */
+  const char *site;     /* call site, for messages; static or living as long as the plan */
+  int64_t timeout_ns;   /* > 0: the wait ends with BS_DEADLINE */
+  bs_stream *stream;
+} bs_coll_call;
+
+enum bs_launch { BS_LAUNCH_THREADS = 1, BS_LAUNCH_ATTACHED = 2, BS_LAUNCH_DRIVEN = 3 };
+
+typedef struct bs_world_request {
+  uint32_t struct_size;
+  uint32_t world_size;
+  uint64_t max_message_bytes; /* hint: largest all_reduce; 0 unknown */
+} bs_world_request;
+
+/* Errors: a wait past its deadline gives BS_DEADLINE and names the ranks that are missing and the site;
+ * different fingerprints give BS_MISMATCH on every rank with both call sites; after `abort` every wait
+ * of every rank returns BS_ABORTED with the reason. A failed communicator stays failed.
+ * Required: name, launch, world_open, world_close, rank_open, rank_close, abort and the kinds it
+ * supports; a NULL kind is UNSUPPORTED. Collective slots are called by the rank's own thread. */
+typedef struct bs_comm {
+  uint32_t struct_size;
+  uint32_t launch; /* enum bs_launch */
+  const char *name;
+  const char *summary;
+  int32_t (*world_open)(void *state, const bs_world_request *request, void **out_world, bs_error *err);
+  void (*world_close)(void *world);
+  /* DRIVEN only: call rank_main(arg, rank) for every rank; ends when all have returned. */
+  int32_t (*world_drive)(void *world, void (*rank_main)(void *arg, uint32_t rank), void *arg, bs_error *err);
+  int32_t (*rank_open)(void *world, uint32_t rank, void **out_comm, bs_error *err);
+  void (*rank_close)(void *comm);
+  /* A sub-communicator of the given ranks (ascending, containing this one); called by each member. */
+  int32_t (*group_open)(void *comm, const uint32_t *ranks, uint32_t nranks, void **out_comm, bs_error *err);
+  int32_t (*all_reduce)(void *comm, const bs_coll_call *call, bs_error *err);
+  int32_t (*all_gather)(void *comm, const bs_coll_call *call, bs_error *err);
+  int32_t (*reduce_scatter)(void *comm, const bs_coll_call *call, bs_error *err);
+  int32_t (*broadcast)(void *comm, const bs_coll_call *call, bs_error *err);
+  int32_t (*all_to_all)(void *comm, const bs_coll_call *call, bs_error *err);
+  int32_t (*send)(void *comm, const bs_coll_call *call, bs_error *err);
+  int32_t (*recv)(void *comm, const bs_coll_call *call, bs_error *err);
+  int32_t (*barrier)(void *comm, const bs_coll_call *call, bs_error *err);
+  /* Wake every rank of the world; any thread. `why` is copied. */
+  void (*abort)(void *world, uint32_t rank, int32_t code, const char *why);
+} bs_comm;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

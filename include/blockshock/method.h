@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * method.h - tensor-parallel methods: how one linear layer Y = X W^T + b is split over ranks.
+ * Methods speak only to ops and the communicator through bs_rank_api, so the same .so runs on any
+ * backend. Methods hold no mutable globals, no thread-local storage and little stack (<= 32 KiB).
+ */
+#ifndef BLOCKSHOCK_METHOD_H
+#define BLOCKSHOCK_METHOD_H
+
+#include "rank.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a tensor [B,F] lies: whole on every rank, split over its last dimension (features) by the
+ * method's own partition, or a partial sum that still has to be reduced. */
+enum bs_placement { BS_REPLICATED = 0, BS_SPLIT = 1, BS_PARTIAL = 2 };
+
+enum bs_split { BS_SPLIT_NONE = 0, BS_SPLIT_K = 1, BS_SPLIT_N = 2 };
+
+/* One linear layer. Owned by the caller; strings and arrays outlive the layer. */
+typedef struct bs_layer_spec {
+  uint32_t struct_size;
+  uint32_t has_bias;
+  int64_t B; /* most tokens per forward */
+  int64_t N;
+  int64_t K;
+  uint32_t x_dtype;
+  uint32_t w_dtype;
+  uint32_t y_dtype;
+  uint32_t reduce_dtype; /* dtype of partial sums on the wire and in the reduction; 0: f32 */
+  uint32_t accumulate;   /* enum bs_accumulate */
+  uint32_t activation;   /* enum bs_activation; applied after the reduction */
+  uint32_t x_placement;
+  uint32_t y_placement;
+  const bs_mask *mask; /* NULL: the method's default */
+  uint32_t n_options;  /* method.<key> settings the method understands */
+  uint32_t reserved;
+  const char *const *option_keys;
+  const char *const *option_values;
+} bs_layer_spec;
+
+#define BS_MAX_PROPOSED 8
+
+/* What one forward on one rank will do; compared with what the host counted. */
+typedef struct bs_proposal {
+  uint32_t struct_size;
+  uint32_t x_placement;
+  uint32_t y_placement;
+  uint32_t split; /* enum bs_split */
+  uint64_t flops; /* 2 B N_r K_r (+ B N_r with bias) */
+  uint64_t weight_bytes;
+  uint64_t workspace_bytes; /* scratch and activations inside the layer */
+  uint32_t n_collectives;
+  uint32_t reserved;
+  uint32_t coll_kind[BS_MAX_PROPOSED];
+  uint64_t coll_payload[BS_MAX_PROPOSED]; /* whole message bytes M of each (docs/methods.md) */
+  char text[160];                         /* one line: how it is split */
+} bs_proposal;
+
+/* Which part of W a built layer holds. `columns` is valid while the layer lives; NULL: all. */
+typedef struct bs_ownership {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t row_begin;
+  int64_t row_count;
+  const bs_partition *columns;
+} bs_ownership;
+
+/* Required: name, propose, build, forward, owns, read_weights, layer_free. A NULL optional slot is
+ * UNSUPPORTED. `aliases` is a comma-separated list or NULL. x, y and gradients belong to the caller. */
+typedef struct bs_method {
+  uint32_t struct_size;
+  uint32_t max_world; /* 0: any */
+  uint32_t min_world; /* 0: any */
+  uint32_t default_world;
+  const char *name;
+  const char *aliases;
+  const char *summary;
+  const char *option_docs; /* "key=default: text\n"... of the method.<key> settings; NULL: none */
+  /* Pure: builds nothing. BS_UNSUPPORTED / BS_CONFIG with a hint for what it cannot do. */
+  int32_t (*propose)(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
+                     bs_proposal *out_proposal, bs_error *err);
+  /* Reads only this rank's part from `weights`; `bias` (1 x N) is NULL without one. */
+  int32_t (*build)(void *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
+                   const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err);
+  /* x [B,K] (or this rank's columns when split), y [B,N] (or this rank's features when split). */
+  int32_t (*forward)(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err);
+  /* dx [B,K], dw [row_count,K_r], db [N]; any may be NULL. Optional. */
+  int32_t (*backward)(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
+                      bs_tensor *db, bs_stream *stream, bs_error *err);
+  int32_t (*step)(void *layer, const bs_tensor *dw, const bs_tensor *db, double lr, bs_stream *stream,
+                  bs_error *err);
+  int32_t (*owns)(void *layer, bs_ownership *out_ownership, bs_error *err);
+  /* Rows row.. of this rank's part [row_count,K_r] into out. */
+  int32_t (*read_weights)(void *layer, int64_t row, bs_tensor *out, bs_error *err);
+  void (*layer_free)(void *layer);
+} bs_method;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * op.h - ops: a schema in the core (arity, dtypes, shape rule, cost) plus implementations by backends.
+ *
+ *   pack    once per weight: pulls panels from a source into the layout the kernels want
+ *   prepare once per shape class: chooses, sizes workspace; everything slow
+ *   run     the hot call: allocates nothing, locks nothing, looks nothing up
+ *
+ * Core ops (args in this order, output last; an absent optional is NULL):
+ *   matmul          X [B,K_r], bias [N] or NULL, residual [B,N] or NULL, Y [B,N]; needs a packed weight.
+ *                   Y = act(X W^T + bias) + residual, W [N,K_r] = the packed columns of the weight.
+ *                   With BS_QUERY_X_FULL, X is [B,K] and the kernel picks the partition's columns.
+ *   gather_columns  X [B,K], out [B,K_r]      out[b,i] = X[b, columns[i]]; `partition` required
+ *   scatter_columns in [B,K_r], out [B,K]     writes only the partition's columns
+ *   convert         in [B,N], out [B,N]       rounds to out's dtype
+ * At run, the leading dimension of activations may be smaller than at prepare, never larger.
+ */
+#ifndef BLOCKSHOCK_OP_H
+#define BLOCKSHOCK_OP_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BS_MAX_OP_ARGS 8
+
+enum bs_accumulate { BS_ACC_DEFAULT = 0, BS_ACC_F32 = 1, BS_ACC_F64 = 2 };
+enum bs_activation {
+  BS_ACT_NONE = 0,
+  BS_ACT_RELU = 1,
+  BS_ACT_GELU = 2, /* exact, erf */
+  BS_ACT_SILU = 3
+};
+enum bs_query_flags {
+  BS_QUERY_X_FULL = 1u << 0,       /* matmul: X holds all K columns */
+  BS_QUERY_DETERMINISTIC = 1u << 1 /* same bits on every call */
+};
+
+typedef struct bs_op_query {
+  uint32_t struct_size;
+  uint32_t nargs;
+  const char *op;
+  const bs_tensor_desc *const *args;
+  const bs_partition *partition; /* NULL: all columns */
+  uint32_t accumulate;           /* enum bs_accumulate */
+  uint32_t activation;           /* enum bs_activation */
+  uint32_t flags;                /* enum bs_query_flags */
+  uint32_t weight_dtype;         /* matmul: storage dtype of the packed weight */
+  uint64_t workspace_limit;      /* 0: no limit */
+  int64_t attrs[8];              /* for plugin ops */
+} bs_op_query;
+
+enum bs_level { BS_LEVEL_NO = 0, BS_LEVEL_EMULATED = 1, BS_LEVEL_NATIVE = 2, BS_LEVEL_UNKNOWN = 3 };
+enum bs_reason {
+  BS_REASON_NONE = 0,
+  BS_REASON_DTYPE = 1,
+  BS_REASON_RANK = 2,
+  BS_REASON_SHAPE = 3,
+  BS_REASON_ALIGNMENT = 4,
+  BS_REASON_LAYOUT = 5,
+  BS_REASON_SPARSITY = 6,
+  BS_REASON_ARCH = 7,
+  BS_REASON_LIB_VERSION = 8,
+  BS_REASON_WORKSPACE = 9,
+  BS_REASON_WORLD_SIZE = 10,
+  BS_REASON_MEMORY = 11,
+  BS_REASON_DISABLED = 12,
+  BS_REASON_NOT_BUILT = 13,
+  BS_REASON_DEVICE_NOT_OPEN = 14
+};
+enum bs_tolerance { BS_TOL_EXACT = 1, BS_TOL_ACC_F32 = 2, BS_TOL_ACC_F64 = 3, BS_TOL_ACC_LOW = 4 };
+
+/* supports' answer. NO must come with a reason and text; NATIVE and EMULATED must run. */
+typedef struct bs_op_answer {
+  uint32_t struct_size;
+  uint32_t level; /* enum bs_level */
+  uint32_t score; /* 0..1000 for this query */
+  uint32_t reason;
+  uint32_t tolerance;
+  uint32_t reserved;
+  uint64_t workspace;
+  char algo[48];
+  char text[160];
+} bs_op_answer;
+
+/* What an implementation is given of the rank that runs it. Lives as long as the plan or packed
+ * object. parallel_for calls body(arg, member, width) once on each member of the rank's team and returns
+ * when all are done. alloc'ed memory is counted as the rank's; device memory, 64-byte aligned. */
+typedef struct bs_exec {
+  uint32_t struct_size;
+  uint32_t width; /* team width */
+  void *device;   /* the backend's device object */
+  void *ctx;
+  int32_t (*parallel_for)(void *ctx, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg);
+  void *(*alloc)(void *ctx, uint64_t bytes);
+  void (*free)(void *ctx, void *p);
+} bs_exec;
+
+typedef struct bs_stream bs_stream; /* a backend's stream; NULL is the rank's default stream */
+
+/* One implementation of one op on one backend. Required: op, backend, name, supports, prepare, run,
+ * plan_free; and for matmul pack and packed_free. `state` is what was registered with it. */
+typedef struct bs_op_impl {
+  uint32_t struct_size;
+  uint32_t priority; /* breaks ties of level and score */
+  const char *op;
+  const char *backend;
+  const char *name; /* algorithm, e.g. "dnnl", "avx2" */
+  const char *summary;
+  /* Pure, thread-safe, no device context. */
+  int32_t (*supports)(void *state, const bs_op_query *query, bs_op_answer *out_answer);
+  /* Pull the partition's columns (query->partition) of `weights` panel by panel. `query` as for
+   * prepare; a packed object serves every B. *out_bytes: bytes of device memory it holds. */
+  int32_t (*pack)(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
+                  void **out_packed, uint64_t *out_bytes, bs_error *err);
+  /* W += delta, delta [N,K_r] f32. Optional. */
+  int32_t (*packed_update)(void *packed, const bs_tensor *delta, bs_error *err);
+  /* Read back rows row..row+nrows-1 of the packed [N,K_r] as the dtype of out [nrows,K_r]. */
+  int32_t (*packed_read)(void *packed, int64_t row, bs_tensor *out, bs_error *err);
+  void (*packed_free)(void *packed);
+  int32_t (*prepare)(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                     void **out_plan, bs_error *err);
+  int32_t (*run)(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);
+  void (*plan_free)(void *plan);
+} bs_op_impl;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

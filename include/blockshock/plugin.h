@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * plugin.h - everything a plugin includes: the SDK headers, BS_PLUGIN_DEFINE and small helpers.
+ *
+ *   static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {...}
+ *   BS_PLUGIN_DEFINE("acme", "0.1.0", "what it does", 1u << BS_KIND_METHOD, "method:acme\n", activate, NULL)
+ *
+ * Compile with -shared -fPIC -fvisibility=hidden (pkg-config --cflags blockshock-plugin) and name the
+ * file bs_acme.so. The same source links statically into the library when BS_STATIC_QUERY is defined
+ * to another name for the query function.
+ */
+#ifndef BLOCKSHOCK_PLUGIN_H
+#define BLOCKSHOCK_PLUGIN_H
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend.h"
+#include "comm.h"
+#include "method.h"
+#include "workload.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define BS_THIS_SANITIZER BS_SAN_THREAD
+#elif defined(__SANITIZE_ADDRESS__)
+#define BS_THIS_SANITIZER BS_SAN_ADDRESS
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BS_THIS_SANITIZER BS_SAN_THREAD
+#elif __has_feature(address_sanitizer)
+#define BS_THIS_SANITIZER BS_SAN_ADDRESS
+#endif
+#endif
+#ifndef BS_THIS_SANITIZER
+#define BS_THIS_SANITIZER BS_SAN_NONE
+#endif
+
+#ifdef BS_STATIC_QUERY
+#define BS_PLUGIN_QUERY_NAME BS_STATIC_QUERY /* a static built-in: no note, other function name */
+#define BS_PLUGIN_NOTE_(id_, version_, summary_, kinds_, things_)
+#else
+#define BS_PLUGIN_QUERY_NAME bs_plugin_query_0
+#define BS_PLUGIN_NOTE_(id_, version_, summary_, kinds_, things_)                                           \
+  static const struct {                                                                                     \
+    uint32_t namesz, descsz, type;                                                                          \
+    char name[12];                                                                                          \
+    bs_note note;                                                                                           \
+  } bs_plugin_note __attribute__((section(".note.blockshock"), used, aligned(4))) = {                       \
+      sizeof(BS_NOTE_OWNER),                                                                                \
+      (uint32_t)sizeof(bs_note),                                                                            \
+      BS_NOTE_TYPE,                                                                                         \
+      BS_NOTE_OWNER,                                                                                        \
+      {(uint32_t)sizeof(bs_note), BS_NOTE_MAGIC, BS_ABI_VERSION, BS_ABI_MINOR, BS_THIS_SANITIZER, (kinds_), \
+       BS_ABI_LEDGER_HASH, id_, version_, summary_, things_}};
+#endif
+
+/* Defines the note and the query function. `things_` is the newline-separated list of abi.h. */
+#define BS_PLUGIN_DEFINE(id_, version_, summary_, kinds_, things_, activate_, deactivate_)     \
+  BS_PLUGIN_NOTE_(id_, version_, summary_, kinds_, things_)                                    \
+  BS_EXPORT const bs_plugin_desc *BS_PLUGIN_QUERY_NAME(uint32_t host_abi, uint32_t reserved);  \
+  BS_EXPORT const bs_plugin_desc *BS_PLUGIN_QUERY_NAME(uint32_t host_abi, uint32_t reserved) { \
+    static const bs_plugin_desc bs_the_desc = {(uint32_t)sizeof(bs_plugin_desc),               \
+                                               BS_ABI_VERSION,                                 \
+                                               BS_ABI_MINOR,                                   \
+                                               0,                                              \
+                                               BS_THIS_SANITIZER,                              \
+                                               (kinds_),                                       \
+                                               id_,                                            \
+                                               version_,                                       \
+                                               "",                                             \
+                                               summary_,                                       \
+                                               activate_,                                      \
+                                               deactivate_};                                   \
+    (void)host_abi;                                                                            \
+    (void)reserved;                                                                            \
+    return &bs_the_desc;                                                                       \
+  }
+
+#define BS_HERE_LOC(name) static const bs_src_loc name = {__FILE__, (uint32_t)__LINE__, 0u}
+
+/* Fill err and return code: `return bs_fail(err, BS_UNSUPPORTED, "BS-ACME-SHAPE", "K=%d ...", k);`
+ * err may be NULL. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5), unused))
+#endif
+static int32_t
+bs_fail(bs_error *err, int32_t code, const char *id, const char *fmt, ...) {
+  if (err != NULL) {
+    va_list ap;
+    memset(err, 0, sizeof *err);
+    err->struct_size = (uint32_t)sizeof *err;
+    err->code = code;
+    err->rank = -1;
+    snprintf(err->id, sizeof err->id, "%s", id);
+    va_start(ap, fmt);
+    vsnprintf(err->message, sizeof err->message, fmt, ap);
+    va_end(ap);
+  }
+  return code;
+}
+
+/* Add a hint to an error already filled; returns its code. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3), unused))
+#endif
+static int32_t
+bs_fail_hint(bs_error *err, const char *fmt, ...) {
+  if (err == NULL) return BS_INTERNAL;
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(err->hint, sizeof err->hint, fmt, ap);
+  va_end(ap);
+  return err->code;
+}
+
+/* The dense row-major descriptor of a matrix. */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static bs_tensor_desc
+bs_desc_2d(uint32_t dtype, int64_t rows, int64_t cols) {
+  bs_tensor_desc d;
+  memset(&d, 0, sizeof d);
+  d.struct_size = (uint32_t)sizeof d;
+  d.dtype = dtype;
+  d.rank = 2;
+  d.dims[0] = rows;
+  d.dims[1] = cols;
+  d.strides[0] = cols;
+  d.strides[1] = 1;
+  return d;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rank.h - what a method or workload is given of the rank it runs on: the bs_rank_api table.
+ * Every function is called from the rank's own thread.
+ */
+#ifndef BLOCKSHOCK_RANK_H
+#define BLOCKSHOCK_RANK_H
+
+#include "comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bs_rank bs_rank;           /* world, rank, device, streams, timers, counters */
+typedef struct bs_packed bs_packed;       /* a packed weight */
+typedef struct bs_plan bs_plan;           /* a prepared op */
+typedef struct bs_coll_plan bs_coll_plan; /* a prepared collective */
+typedef struct bs_group bs_group;         /* a sub-world */
+
+enum bs_lifetime { BS_LIFE_WEIGHTS = 1, BS_LIFE_ACTIVATION = 2, BS_LIFE_SCRATCH = 3 };
+
+/* The built-in timer regions; other names are made with region_named. */
+enum bs_region {
+  BS_REGION_BUILD = 0,
+  BS_REGION_PACK = 1,
+  BS_REGION_COMPRESS = 2,
+  BS_REGION_FORWARD = 3,
+  BS_REGION_BACKWARD = 4,
+  BS_REGION_OPT_STEP = 5,
+  BS_REGION_ALLREDUCE = 6,  /* any collective of a layer */
+  BS_REGION_LAYOUT_FIX = 7, /* copies that only change layout, the column gather among them */
+  BS_REGION_TOTAL_STEP = 8,
+  BS_REGION_BUILTIN_COUNT_ = 9
+};
+
+/* Host counters. Collective counters are filled by the host's wrappers, not by methods. */
+enum bs_counter {
+  BS_COUNT_FLOPS = 0,
+  BS_COUNT_OP_BYTES = 1,      /* bytes read and written by ops, by the schema's cost rule */
+  BS_COUNT_COLLECTIVES = 2,   /* calls */
+  BS_COUNT_PAYLOAD_BYTES = 3, /* message bytes of collectives, before the ring factor */
+  BS_COUNT_WIRE_BYTES = 4,    /* payload x canonical ring factor (docs/methods.md), rounded down */
+  BS_COUNT_COUNT_ = 5
+};
+
+/* A collective to prepare; fields as in bs_coll_call. `site` names the call site: unique in the layer. */
+typedef struct bs_collective {
+  uint32_t struct_size;
+  uint32_t kind;
+  uint32_t dtype_in;
+  uint32_t dtype_out;
+  uint32_t reduce_dtype; /* 0: f32 for floats of 32 bits and less, else dtype_in */
+  uint32_t reduce_op;
+  uint32_t root;
+  uint32_t ncounts; /* entries of counts and recv_counts: 0 or the group's size */
+  uint64_t rows;
+  uint64_t count;
+  const uint64_t *counts;
+  const uint64_t *recv_counts;
+  const char *site;
+  int64_t timeout_ns; /* 0: the world's default */
+  bs_group *group;    /* NULL: the whole world */
+} bs_collective;
+
+typedef struct bs_rank_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint32_t (*rank)(const bs_rank *rank);
+  uint32_t (*world_size)(const bs_rank *rank);
+  /* Ops of the rank's backend. supports fills the answer of the implementation that would be chosen
+   * (NO with reasons when none serves). Plans and packed objects are released by the caller. */
+  int32_t (*op_supports)(bs_rank *rank, const bs_op_query *query, bs_op_answer *out_answer, bs_error *err);
+  int32_t (*pack)(bs_rank *rank, const bs_op_query *query, const bs_source *weights, bs_packed **out_packed,
+                  bs_error *err);
+  int32_t (*packed_update)(bs_packed *packed, const bs_tensor *delta, bs_error *err);
+  int32_t (*packed_read)(bs_packed *packed, int64_t row, bs_tensor *out, bs_error *err);
+  uint64_t (*packed_bytes)(const bs_packed *packed);
+  void (*packed_release)(bs_packed *packed);
+  int32_t (*op_prepare)(bs_rank *rank, const bs_op_query *query, bs_packed *weights, bs_plan **out_plan,
+                        bs_error *err);
+  int32_t (*op_run)(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                    bs_error *err); /* the hot call */
+  void (*op_release)(bs_plan *plan);
+  /* Device memory, 64-byte aligned, zero-filled, counted by lifetime. */
+  int32_t (*tensor_alloc)(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime, bs_tensor *out_tensor,
+                          bs_error *err);
+  void (*tensor_free)(bs_rank *rank, bs_tensor *tensor);
+  /* Fill a [rows,cols] tensor from a source (host conversion, copied to the device). */
+  int32_t (*tensor_read)(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
+                         bs_tensor *out, bs_error *err);
+  /* The K-partition of `rank_index` of `world_size` ranks for a mask: BS_UNSUPPORTED with a hint where
+   * the table of docs/methods.md has none, BS_CONFIG for a mask that is itself wrong. */
+  int32_t (*partition_make)(bs_rank *rank, const bs_mask *mask, int64_t total, uint32_t rank_index,
+                            uint32_t world_size, const bs_partition **out_partition, bs_error *err);
+  void (*partition_free)(const bs_partition *partition);
+  int32_t (*parallel_for)(bs_rank *rank, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg);
+  int32_t (*group_open)(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_group **out_group,
+                        bs_error *err);
+  void (*group_close)(bs_group *group);
+  int32_t (*collective_prepare)(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan,
+                                bs_error *err);
+  int32_t (*collective_run)(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
+                            bs_error *err);
+  void (*collective_release)(bs_coll_plan *plan);
+  uint32_t (*region_named)(bs_rank *rank, const char *name);
+  void (*region_begin)(bs_rank *rank, uint32_t region);
+  void (*region_end)(bs_rank *rank, uint32_t region);
+  void (*count)(bs_rank *rank, uint32_t counter, uint64_t n);
+  void *(*alloc)(bs_rank *rank, uint64_t bytes); /* host memory, zero-filled */
+  void (*free)(bs_rank *rank, void *ptr);
+} bs_rank_api;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tensor.h - dtypes, tensors (views; never own memory), sources (where a matrix comes from) and
+ * K-partitions and masks (which input columns a rank owns).
+ */
+#ifndef BLOCKSHOCK_TENSOR_H
+#define BLOCKSHOCK_TENSOR_H
+
+#include "abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BS_MAX_DIMS 6
+
+/* (DLPack type code << 8) | bits, so that bytes = (dtype & 0xff) / 8. f8e4m3 is the OCP "fn" form
+ * (no infinity, max 448), f8e5m2 has infinities (max 57344). bool is one byte, 0 or 1. */
+enum bs_dtype {
+  BS_F64 = 0x0240,
+  BS_F32 = 0x0220,
+  BS_F16 = 0x0210,
+  BS_BF16 = 0x0410,
+  BS_F8E4M3 = 0x0A08,
+  BS_F8E5M2 = 0x0C08,
+  BS_I64 = 0x0040,
+  BS_I32 = 0x0020,
+  BS_I8 = 0x0008,
+  BS_U8 = 0x0108,
+  BS_BOOL = 0x0608
+};
+#define BS_DTYPE_BYTES(dtype) (((dtype)&0xffu) / 8u)
+
+/* Shape without memory. A stride is counted in elements; all strides zero means dense row-major. */
+typedef struct bs_tensor_desc {
+  uint32_t struct_size;
+  uint32_t dtype;
+  uint32_t rank;
+  uint32_t reserved;
+  int64_t dims[BS_MAX_DIMS];
+  int64_t strides[BS_MAX_DIMS];
+} bs_tensor_desc;
+
+/* A view of device memory. Fixed size for ever (the reserved words are its room), so arrays and values of it
+ * are allowed. Strides are in elements and always filled in. */
+typedef struct bs_tensor {
+  uint32_t struct_size;
+  uint32_t dtype;
+  uint32_t rank;
+  uint32_t flags;
+  int64_t dims[BS_MAX_DIMS];
+  int64_t strides[BS_MAX_DIMS];
+  void *data;
+  uint64_t bytes; /* bytes reachable from data; kernels may not touch more */
+  uint64_t reserved[4];
+} bs_tensor;
+
+/* A K-partition: the input columns one rank owns, ascending.
+ * CONTIGUOUS: columns begin .. begin+count-1, `columns` is NULL. GATHER: columns[0..count). */
+enum bs_partition_kind { BS_PARTITION_CONTIGUOUS = 0, BS_PARTITION_GATHER = 1 };
+typedef struct bs_partition {
+  uint32_t struct_size;
+  uint32_t kind;
+  int64_t total; /* K */
+  int64_t begin;
+  int64_t count;
+  const uint32_t *columns;
+  /* When the kept set repeats every `period` columns (fixed patterns) kernels may use the period
+   * instead of the list: bit j of pattern_bits says that column k with k mod period = j is kept,
+   * within columns [begin, begin + span). period 0: no such structure. */
+  uint32_t period;
+  uint32_t pattern_bits;
+  int64_t span;
+} bs_partition;
+
+/* Which columns (or, for kinds that differ by row, which weights) belong to which rank; the table
+ * mask x P is in docs/methods.md. Fixed patterns apply to column k through k mod pattern_len. */
+enum bs_mask_kind {
+  BS_MASK_CONTIGUOUS = 0, /* K split into P runs, sizes differing by at most one */
+  BS_MASK_COMPLEMENT = 1, /* pattern_a for even ranks, pattern_b for odd ranks */
+  BS_MASK_INTERLEAVE = 2, /* rank r keeps k with k mod P = r */
+  BS_MASK_UNEVEN = 3,     /* runs of given shares */
+  BS_MASK_RANDOM_2OF4 = 4,
+  BS_MASK_MAGNITUDE = 5,
+  BS_MASK_TRANSPOSABLE = 6
+};
+typedef struct bs_mask {
+  uint32_t struct_size;
+  uint32_t kind;
+  uint32_t pattern_len; /* 4 for complement masks */
+  uint32_t pattern_a;   /* bit j: column j of the pattern is kept */
+  uint32_t pattern_b;
+  uint32_t n_shares; /* UNEVEN: P shares, > 0, any scale */
+  const double *shares;
+  uint64_t seed;    /* RANDOM_2OF4 */
+  const char *name; /* for messages and records, e.g. "complement_1100_0011" */
+} bs_mask;
+
+/* Where a matrix comes from (generator by seed and index, mapped file, memory). `read` fills rows
+ * row .. row+nrows-1, the columns of `cols` (NULL: all), rounded to `dtype`, into out with out_stride
+ * elements between rows. Thread-safe and pure: the same call gives the same bits. */
+typedef struct bs_source {
+  uint32_t struct_size;
+  uint32_t dtype; /* the values are exactly representable in it */
+  int64_t rows;
+  int64_t cols;
+  void *ctx;
+  int32_t (*read)(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype, void *out,
+                  int64_t out_stride, bs_error *err);
+} bs_source;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ * lab.h - what bsrun does, as a library: an experiment is a resolved configuration; phases run it and
+ * give a record; the store keeps records as run folders.
+ *
+ * Who has what: config/ composes YAML into a bs_experiment; phase/ runs one phase of it; gate/ judges
+ * numbers; measure/ times and does statistics; store/ writes run folders; report/ prints tables. */
+#ifndef BS_LAB_LAB_H
+#define BS_LAB_LAB_H
+#include <jansson.h>
+
+#include "blockshock/blockshock.h"
+#include "core/base/config.h"
+
+enum bs_phase { BS_PHASE_CORRECTNESS = 0, BS_PHASE_FORWARD = 1, BS_PHASE_BACKWARD = 2, BS_PHASE_TRAIN = 3 };
+
+/* A resolved experiment: plain values read from `config` (which it owns), nothing measured. Strings
+ * point into config. */
+typedef struct bs_experiment {
+  bs_node *config; /* the merged tree, run_id and config_paths included */
+  const char *name;
+  uint64_t seed;   /* experiment.seed */
+  uint32_t dtype;  /* model.dtype */
+  int64_t N, K, B; /* 0: left to the workload; K defaults to N */
+  uint32_t has_bias;
+  uint32_t phase; /* enum bs_phase */
+  const char *phase_name;
+  int64_t warmup_iters, timed_iters;
+  int64_t pairs_min, pairs_max; /* phase 1: ABBA pairs */
+  double pairs_seconds;         /* phase 1: time cap */
+  uint32_t record_timings;
+  uint32_t sync_mode;         /* enum bs_sync_mode */
+  uint32_t dense_arm;         /* phase 1: time the dense peer too */
+  uint32_t integer_gate;      /* phase 0: run T5 */
+  uint32_t fault_gate;        /* phase 0: run T6 */
+  int64_t reference_features; /* phase 0: judge at most this many output features (0: all) */
+  const char *method;         /* as written; aliases allowed */
+  const char *workload;       /* workload.type or name */
+  uint64_t workload_seed;
+  bs_mask mask;
+  uint32_t mask_given;
+  const char *backend; /* plugin id */
+  const char *comm;
+  uint32_t world_size;       /* 0: the method's default */
+  uint32_t threads_per_rank; /* 0: automatic */
+  uint32_t bind;
+  double timeout_s;
+  uint32_t reduce_dtype;
+  uint32_t accumulate;
+  const char *out_dir;
+  const char *run_group; /* NULL: none */
+  const char *run_id;    /* NULL until the store made one */
+  const char *dump_dir;  /* NULL: no dump */
+  /* method.<key> and workload.<key> settings handed to plugins; arrays owned by the experiment. */
+  uint32_t n_method_options, n_workload_options;
+  const char **method_keys, **method_values, **workload_keys, **workload_values;
+} bs_experiment;
+
+/* One gate's verdict; UNKNOWN is not a pass. */
+enum bs_gate_state { BS_GATE_FAIL = 0, BS_GATE_PASS = 1, BS_GATE_UNKNOWN = 2, BS_GATE_SKIPPED = 3 };
+typedef struct bs_gate {
+  char name[24];  /* "T1", "T2.feature", ... */
+  uint32_t state; /* enum bs_gate_state */
+  int32_t rank;   /* worst rank, -1: all */
+  double value, limit;
+  char text[160]; /* what was measured, or why it was skipped */
+} bs_gate;
+
+/* A phase's outcome. `record` holds the fields of the metrics line (docs/runs.md); the phase adds to it,
+ * the caller owns it. */
+typedef struct bs_phase_result {
+  json_t *record;
+  uint32_t passed; /* every gate that ran passed and at least one ran */
+  uint32_t n_gates;
+  bs_gate gates[32];
+} bs_phase_result;
+
+/* lab/phase/phase0.c. progress may be NULL: called with a short text now and then. */
+typedef void (*bs_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
+int32_t bs_phase0_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,
+                      void *user, bs_phase_result *out_result, bs_error *err);
+/* lab/phase/phase1.c */
+int32_t bs_phase1_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,
+                      void *user, bs_phase_result *out_result, bs_error *err);
+void bs_phase_result_free(bs_phase_result *result);
+
+/* The workload opened for an experiment, and the layer spec that follows from both. */
+typedef struct bs_subject {
+  const bs_workload *workload;
+  void *instance;
+  bs_workload_info info;
+  bs_source x, w, bias, target;
+  bs_layer_spec spec;  /* sizes, dtypes, mask, options; strings point into the experiment */
+  uint32_t world_size; /* resolved: as asked, else the method's default */
+} bs_subject;
+int32_t bs_subject_open(bs_context *context, const bs_experiment *experiment, bs_subject *out_subject,
+                        bs_error *err);
+void bs_subject_close(bs_subject *subject);
+#endif
