@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * judge.h - gates T1 to T4: what round-off predicts for one tensor, and whether a rank's output keeps to it.
+ *
+ * Prediction (docs/gates.md): the error of an output is the rounding of each stored value (uniform over one
+ * unit in the last place, so ulp^2/12 each: partials, partial sums, output) plus the accumulation error of
+ * the products, sqrt(K/6) u of their energy. It is computed from the reference itself, so it holds for any
+ * data. */
+#ifndef BS_LAB_GATE_JUDGE_H
+#define BS_LAB_GATE_JUDGE_H
+#include "lab/gate/reference.h"
+#include "lab/lab.h"
+
+/* How the outputs were made: what may be rounded where. */
+typedef struct bs_arithmetic {
+  uint32_t y_dtype;
+  uint32_t reduce_dtype; /* of partials and partial sums; used only with partials */
+  uint32_t accumulate;   /* enum bs_accumulate */
+} bs_arithmetic;
+
+typedef struct bs_prediction {
+  double relative; /* predicted ||Y' - Y||_F / ||Y||_F */
+  double *feature; /* [features] the same for each output feature */
+  double *token;   /* [B] the same for each token */
+} bs_prediction;
+
+int32_t bs_predict(const bs_reference *reference, const bs_arithmetic *arithmetic, bs_prediction *out,
+                   bs_error *err);
+void bs_prediction_free(bs_prediction *prediction);
+
+/* One unit in the last place of `dtype` at |value| (subnormal spacing below the normal range). */
+double bs_ulp(uint32_t dtype, double value);
+
+typedef struct bs_judgement {
+  double relative;      /* relative Frobenius error */
+  double worst_feature; /* worst over features of relative error / its prediction */
+  double worst_token;
+  double worst_ratio; /* worst |error| / bound */
+  double max_abs, mean_abs;
+  int64_t at_token, at_feature; /* of worst_ratio; the output column */
+  uint64_t wrong;               /* elements over their bound */
+  uint64_t nonfinite;           /* outputs that are NaN or Inf where the reference rounds to a finite value */
+  uint64_t overflow;            /* outputs whose reference is beyond the dtype's range (then Inf is right) */
+} bs_judgement;
+
+/* y: [B, stride] of y_dtype; output column feature[f] is at feature[f] - column_offset; features outside
+ * [column_offset, column_offset + columns) are not this rank's and are passed over. */
+void bs_judge(const bs_reference *reference, const bs_arithmetic *arithmetic, const bs_prediction *prediction,
+              const void *y, int64_t stride, int64_t column_offset, int64_t columns, bs_judgement *out);
+
+/* T1's finite-sample constant: limit = prediction x (1.3 + BS_T1_C / sqrt(outputs)). From the simulation that
+ * tests/gate/test_gate_simulation.c repeats. */
+#define BS_T1_C 6.0
+#define BS_T1_MIN_OUTPUTS 128
+#define BS_T2_MIN 8
+
+/* Turn one rank's judgement into gates T1, T2 (features, tokens) and T3. */
+uint32_t bs_gates_from_judgement(const bs_reference *reference, const bs_prediction *prediction,
+                                 const bs_judgement *judgement, int32_t rank, bs_gate *out_gates,
+                                 uint32_t max);
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT
+ * reference.c - fp64 products over sources, 16 tokens at a time so that the sums stay in registers. K is
+ * walked in the order of the owning ranks, which makes every rank's partial sum a contiguous run. */
+#include "lab/gate/reference.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "core/base/size.h"
+
+enum { TOKENS = 16, MAX_THREADS = 64 };
+
+typedef double four __attribute__((vector_size(32)));
+typedef int64_t bits4 __attribute__((vector_size(32)));
+
+/* sum[t] += w x[t], magnitude[t] += |w x[t]| over `count` columns. */
+static inline __attribute__((always_inline)) void accumulate_body(const double *restrict x,
+                                                                  const double *restrict w, int64_t count,
+                                                                  double *restrict sum,
+                                                                  double *restrict magnitude) {
+  four s[TOKENS / 4];
+  four m[TOKENS / 4];
+  memcpy(s, sum, sizeof s);
+  memcpy(m, magnitude, sizeof m);
+  for (int64_t k = 0; k < count; ++k) {
+    const double wk = w[k];
+    four xk[TOKENS / 4];
+    memcpy(xk, x + k * TOKENS, sizeof xk);
+    for (int t = 0; t < TOKENS / 4; ++t) {
+      const four product = xk[t] * wk;
+      s[t] += product;
+      m[t] += (four)((bits4)product & INT64_MAX); /* |product| */
+    }
+  }
+  memcpy(sum, s, sizeof s);
+  memcpy(magnitude, m, sizeof m);
+}
+
+static void accumulate_portable(const double *x, const double *w, int64_t count, double *sum,
+                                double *magnitude) {
+  accumulate_body(x, w, count, sum, magnitude);
+}
+
+#if defined(__x86_64__)
+/* The same operations in the same order, four lanes wide: the same bits. */
+__attribute__((target("avx2"))) static void accumulate_avx2(const double *x, const double *w, int64_t count,
+                                                            double *sum, double *magnitude) {
+  accumulate_body(x, w, count, sum, magnitude);
+}
+#endif
+
+typedef void (*accumulate_fn)(const double *x, const double *w, int64_t count, double *sum,
+                              double *magnitude);
+
+static accumulate_fn choose_accumulate(void) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return accumulate_avx2;
+#endif
+  return accumulate_portable;
+}
+
+typedef struct reference_job {
+  const bs_reference_request *request;
+  bs_reference *out;
+  const int64_t *order;    /* [K] columns by rank */
+  const int64_t *run_end;  /* [ranks] end of each rank's run in order */
+  uint32_t ranks;          /* runs: world_size, or 1 without partial sums */
+  const double *x_blocks;  /* [ceil(B/16)][K][16], zero padded */
+  const double *column_x2; /* [K] sum over tokens of x^2, in `order` */
+  const double *bias;      /* [N] or NULL */
+  accumulate_fn accumulate;
+  atomic_llong next;
+  atomic_int failed;
+  atomic_ullong nonfinite;
+  pthread_mutex_t lock;
+  bs_error error; /* under lock: the first failure */
+} reference_job;
+
+static void one_feature(reference_job *job, int64_t f, const double *w) {
+  bs_reference *out = job->out;
+  const int64_t blocks = (out->B + TOKENS - 1) / TOKENS;
+  const double bias = job->bias ? job->bias[out->feature[f]] : 0.0;
+  double energy = 0.0;
+  for (int64_t k = 0; k < out->K; ++k) energy += w[k] * w[k] * job->column_x2[k];
+  out->energy[f] = energy;
+  for (int64_t block = 0; block < blocks; ++block) {
+    double total[TOKENS] = {0};
+    double magnitude[TOKENS] = {0};
+    const int64_t tokens = out->B - block * TOKENS < TOKENS ? out->B - block * TOKENS : TOKENS;
+    int64_t begin = 0;
+    for (uint32_t r = 0; r < job->ranks; ++r) {
+      double part[TOKENS] = {0};
+      const int64_t end = job->run_end[r];
+      job->accumulate(job->x_blocks + (block * out->K + begin) * TOKENS, w + begin, end - begin, part,
+                      magnitude);
+      begin = end;
+      for (int64_t t = 0; t < tokens; ++t) {
+        if (r == 0) part[t] += bias;
+        total[t] += part[t];
+        if (out->partial) out->partial[r][(block * TOKENS + t) * out->features + f] = part[t];
+      }
+    }
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int64_t at = (block * TOKENS + t) * out->features + f;
+      out->y[at] = total[t];
+      out->magnitude[at] = magnitude[t] + fabs(bias);
+    }
+  }
+}
+
+static void job_fail(reference_job *job, const bs_error *err) {
+  pthread_mutex_lock(&job->lock);
+  if (!atomic_load(&job->failed)) job->error = *err;
+  atomic_store(&job->failed, 1);
+  pthread_mutex_unlock(&job->lock);
+}
+
+static void *worker(void *arg) {
+  reference_job *job = arg;
+  bs_reference *out = job->out;
+  const size_t columns = (size_t)(out->K > 0 ? out->K : 1);
+  bs_error err = BS_ERROR_INIT;
+  double *row = malloc(columns * sizeof *row);
+  double *w = malloc(columns * sizeof *w);
+  if (!row || !w) {
+    bs_error_set(&err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a weight row of %lld columns",
+                 (long long)out->K);
+    job_fail(job, &err);
+  }
+  while (!atomic_load(&job->failed)) {
+    const int64_t f = atomic_fetch_add(&job->next, 1);
+    if (f >= out->features) break;
+    const int32_t rc =
+        job->request->w->read(job->request->w->ctx, out->feature[f], 1, NULL, BS_F64, row, out->K, &err);
+    if (rc != BS_OK) {
+      job_fail(job, &err);
+      break;
+    }
+    uint64_t bad = 0;
+    for (int64_t k = 0; k < out->K; ++k) {
+      w[k] = row[job->order[k]];
+      bad += !isfinite(w[k]);
+    }
+    if (bad) atomic_fetch_add(&job->nonfinite, bad);
+    one_feature(job, f, w);
+  }
+  free(row);
+  free(w);
+  return NULL;
+}
+
+static double *alloc_doubles(int64_t rows, int64_t cols) {
+  uint64_t n = 0;
+  if (!bs_mul_u64((uint64_t)rows, (uint64_t)cols, &n) || !bs_mul_u64(n, sizeof(double), &n)) return NULL;
+  return calloc(1, n ? n : 1);
+}
+
+static void choose_features(bs_reference *out, int64_t max_features) {
+  for (int64_t f = 0; f < out->features; ++f) {
+    out->feature[f] = max_features > 0 && max_features < out->N && out->features > 1
+                          ? (int64_t)((double)f * (double)(out->N - 1) / (double)(out->features - 1))
+                          : f;
+  }
+}
+
+static int32_t alloc_reference(const bs_reference_request *request, bs_reference *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  out->B = request->x->rows;
+  out->N = request->w->rows;
+  out->K = request->w->cols;
+  out->world_size = request->world_size;
+  out->features =
+      request->max_features > 0 && request->max_features < out->N ? request->max_features : out->N;
+  out->feature = calloc((size_t)(out->features > 0 ? out->features : 1), sizeof *out->feature);
+  out->y = alloc_doubles(out->B, out->features);
+  out->magnitude = alloc_doubles(out->B, out->features);
+  out->energy = alloc_doubles(1, out->features);
+  int ok = out->feature && out->y && out->magnitude && out->energy;
+  if (ok && request->column_rank) {
+    out->partial = calloc(request->world_size, sizeof *out->partial);
+    ok = out->partial != NULL;
+    for (uint32_t r = 0; ok && r < request->world_size; ++r) {
+      out->partial[r] = alloc_doubles(out->B, out->features);
+      ok = out->partial[r] != NULL;
+    }
+  }
+  if (!ok) {
+    bs_reference_free(out);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY",
+                        "no memory for a reference of %lld x %lld outputs", (long long)out->B,
+                        (long long)out->features);
+  }
+  choose_features(out, request->max_features);
+  return BS_OK;
+}
+
+/* Columns ordered by owning rank, ascending within one. */
+static void order_columns(const bs_reference_request *request, int64_t K, uint32_t ranks, int64_t *order,
+                          int64_t *run_end) {
+  int64_t at = 0;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (int64_t k = 0; k < K; ++k) {
+      if (!request->column_rank || request->column_rank[k] == r) order[at++] = k;
+    }
+    run_end[r] = at;
+  }
+}
+
+/* X as [block][K][16] in the order of `order`, and the columns' squared norms. */
+static int32_t load_x(const bs_reference_request *request, bs_reference *out, const int64_t *order,
+                      double *x_blocks, double *column_x2, bs_error *err) {
+  double *row = malloc((size_t)(out->K > 0 ? out->K : 1) * sizeof *row);
+  if (!row) return bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a row of X");
+  int32_t rc = BS_OK;
+  for (int64_t b = 0; b < out->B && rc == BS_OK; ++b) {
+    rc = request->x->read(request->x->ctx, b, 1, NULL, BS_F64, row, out->K, err);
+    for (int64_t k = 0; rc == BS_OK && k < out->K; ++k) {
+      const double value = row[order[k]];
+      out->nonfinite_inputs += !isfinite(value);
+      x_blocks[((b / TOKENS) * out->K + k) * TOKENS + b % TOKENS] = value;
+      column_x2[k] += value * value;
+    }
+  }
+  free(row);
+  return rc;
+}
+
+static int32_t load_bias(const bs_reference_request *request, bs_reference *out, double **out_bias,
+                         bs_error *err) {
+  *out_bias = NULL;
+  if (!request->bias) return BS_OK;
+  double *bias = alloc_doubles(1, out->N);
+  if (!bias) return bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for the bias");
+  const int32_t rc = request->bias->read(request->bias->ctx, 0, 1, NULL, BS_F64, bias, out->N, err);
+  if (rc != BS_OK) {
+    free(bias);
+    return rc;
+  }
+  for (int64_t n = 0; n < out->N; ++n) out->nonfinite_inputs += !isfinite(bias[n]);
+  *out_bias = bias;
+  return BS_OK;
+}
+
+static void run_workers(reference_job *job, uint32_t threads) {
+  pthread_t ids[MAX_THREADS];
+  uint32_t started = 0;
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  if (threads == 0) threads = cores > 0 ? (uint32_t)cores : 1;
+  if (threads > MAX_THREADS) threads = MAX_THREADS;
+  for (; started + 1 < threads; ++started) {
+    if (pthread_create(&ids[started], NULL, worker, job) != 0) break;
+  }
+  worker(job);
+  for (uint32_t i = 0; i < started; ++i) pthread_join(ids[i], NULL);
+}
+
+int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *out, bs_error *err) {
+  int32_t rc = alloc_reference(request, out, err);
+  if (rc != BS_OK) return rc;
+  const uint32_t ranks = request->column_rank ? request->world_size : 1;
+  reference_job job = {.request = request, .out = out, .ranks = ranks, .lock = PTHREAD_MUTEX_INITIALIZER};
+  int64_t *order = calloc((size_t)(out->K > 0 ? out->K : 1), sizeof *order);
+  int64_t *run_end = calloc(ranks, sizeof *run_end);
+  double *column_x2 = alloc_doubles(1, out->K);
+  double *bias = NULL;
+  int64_t padded = (out->B + TOKENS - 1) / TOKENS * TOKENS;
+  double *x_blocks = alloc_doubles(padded, out->K);
+  if (!order || !run_end || !column_x2 || !x_blocks) {
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for X of %lld x %lld in fp64",
+                      (long long)out->B, (long long)out->K);
+  }
+  if (rc == BS_OK) {
+    order_columns(request, out->K, ranks, order, run_end);
+    rc = load_x(request, out, order, x_blocks, column_x2, err);
+  }
+  if (rc == BS_OK) rc = load_bias(request, out, &bias, err);
+  if (rc == BS_OK) {
+    job.order = order;
+    job.run_end = run_end;
+    job.x_blocks = x_blocks;
+    job.column_x2 = column_x2;
+    job.bias = bias;
+    job.accumulate = choose_accumulate();
+    run_workers(&job, request->threads);
+    out->nonfinite_inputs += atomic_load(&job.nonfinite);
+    if (atomic_load(&job.failed)) {
+      rc = job.error.code;
+      if (err) *err = job.error;
+    }
+  }
+  free(order);
+  free(run_end);
+  free(column_x2);
+  free(bias);
+  free(x_blocks);
+  if (rc != BS_OK) bs_reference_free(out);
+  return rc;
+}
+
+void bs_reference_free(bs_reference *reference) {
+  if (reference->partial) {
+    for (uint32_t r = 0; r < reference->world_size; ++r) free(reference->partial[r]);
+  }
+  free(reference->partial);
+  free(reference->feature);
+  free(reference->y);
+  free(reference->magnitude);
+  free(reference->energy);
+  reference->partial = NULL;
+  reference->feature = NULL;
+  reference->y = reference->magnitude = reference->energy = NULL;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ * reference.h - the fp64 reference of one linear layer and what the gates need beside it. It reads X, W and
+ * bias from their sources (the same rounded values that the ranks get), and never touches ops, methods or
+ * backends: an oracle that shares their code would share their faults. */
+#ifndef BS_LAB_GATE_REFERENCE_H
+#define BS_LAB_GATE_REFERENCE_H
+#include "blockshock/blockshock.h"
+
+/* How K is divided over ranks: column_rank[k] for K-split methods; NULL when no rank holds partial sums. */
+typedef struct bs_reference_request {
+  const bs_source *x;    /* [B,K] */
+  const bs_source *w;    /* [N,K] */
+  const bs_source *bias; /* [1,N] or NULL; belongs to rank 0's partial */
+  uint32_t world_size;
+  const uint32_t *column_rank;
+  int64_t max_features; /* 0: all; otherwise this many, spread evenly, first and last included */
+  uint32_t threads;     /* 0: all cores */
+} bs_reference_request;
+
+/* Arrays are [B, features] unless said; `partial[r]` only where column_rank was given. */
+typedef struct bs_reference {
+  int64_t B, N, K, features;
+  int64_t *feature;  /* [features] the output column of each */
+  double *y;         /* X W^T + bias */
+  double *magnitude; /* |X| |W|^T + |bias| */
+  double **partial;  /* [world_size] each [B,features]; NULL without partial sums */
+  double *energy;    /* [features]: sum over tokens and columns of (x w)^2 */
+  uint32_t world_size;
+  uint64_t nonfinite_inputs; /* NaN or Inf among the inputs read */
+} bs_reference;
+
+/* Threads: `threads` workers of its own, joined before return. BS_NO_MEMORY when the arrays do not fit. */
+int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *out_reference, bs_error *err);
+void bs_reference_free(bs_reference *reference);
+#endif
