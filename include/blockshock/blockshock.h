@@ -176,6 +176,8 @@ BS_API uint64_t bs_rank_counter(const bs_rank *rank, uint32_t counter);
 BS_API void bs_rank_counters_reset(bs_rank *rank);
 BS_API int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err);
 BS_API int32_t bs_rank_sync(bs_rank *rank, bs_error *err);     /* wait for the rank's streams */
+/* Copy a tensor to host memory, dense row-major; waits for the rank's stream. */
+BS_API int32_t bs_rank_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err);
 BS_API uint64_t bs_rank_clock_ns(const bs_rank *rank);         /* the rank's clock; may be virtual */
 BS_API bs_rank *bs_world_rank(bs_world *world, uint32_t rank); /* for reading results after a run */
 /* Tracked bytes (tensors, packed weights, scratch) of all ranks: now, and the most so far. */
