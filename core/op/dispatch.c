@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT
+ * dispatch.c - pack and prepare: choose an implementation, remember it in the packed weight, make plans.
+ * Called by core/world through bs_rank_api from the rank's own thread; run is in run.c. */
+#include "core/op/dispatch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/op/plan.h"
+#include "core/op/schema.h"
+#include "core/op/select.h"
+
+/* FNV-1a over the columns themselves: a run and a list of the same columns are the same partition. */
+static uint64_t hash_columns(const bs_partition *partition, int64_t count) {
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t column = bs_op_partition_column(partition, i);
+    for (int byte = 0; byte < 4; byte++, column >>= 8) h = (h ^ (column & 0xffu)) * UINT64_C(0x100000001b3);
+  }
+  return h;
+}
+
+/* What a plugin left unsaid: which plugin failed, and any text at all. */
+static int32_t blame(bs_error *err, int32_t rc, const bs_thing *thing, const char *op, const char *verb) {
+  if (err == NULL) return rc;
+  const bs_op_impl *impl = thing->vtable;
+  if (err->code == BS_OK || err->message[0] == '\0')
+    bs_error_set(err, rc, "BS-OP-FAILED", "%s of %s@%s/%s failed without a message (%s)", verb, op,
+                 impl->backend, impl->name, bs_status_name(rc));
+  err->code = rc;
+  if (err->plugin[0] == '\0') snprintf(err->plugin, sizeof err->plugin, "%s", thing->plugin);
+  if (err->where[0] == '\0') bs_error_where(err, "%s@%s/%s %s", op, impl->backend, impl->name, verb);
+  return rc;
+}
+
+int32_t bs_dispatch_supports(bs_op_host *host, const bs_op_query *query, bs_op_answer *out_answer,
+                             bs_error *err) {
+  int32_t rc = bs_op_check(query, err);
+  if (rc != BS_OK) return rc;
+  bs_candidates candidates;
+  rc = bs_candidates_ask(host, query, &candidates, err);
+  if (rc != BS_OK) return rc;
+  bs_op_answer answer;
+  memset(&answer, 0, sizeof answer);
+  if (candidates.count == 0) {
+    answer.reason = BS_REASON_NOT_BUILT;
+    snprintf(answer.text, sizeof answer.text, "no plugin offers %s on backend %s", query->op, host->backend);
+  } else {
+    answer = candidates.rows[0].answer;
+    if (answer.level == BS_LEVEL_NO) bs_candidates_reasons(&candidates, answer.text, sizeof answer.text);
+  }
+  const uint32_t size = out_answer->struct_size < sizeof answer ? out_answer->struct_size : sizeof answer;
+  answer.struct_size = out_answer->struct_size;
+  memcpy(out_answer, &answer, size);
+  bs_candidates_free(&candidates);
+  return BS_OK;
+}
+
+/* ---- packed weights ------------------------------------------------------------------------- */
+
+static int32_t check_source(const bs_op_query *q, const bs_source *w, bs_error *err) {
+  if (w == NULL || w->struct_size < sizeof *w || w->read == NULL || w->rows < 0 || w->cols < 0)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-SOURCE", "%s: the weight source is not usable",
+                        q->op);
+  const int64_t total = q->partition != NULL ? q->partition->total : w->cols;
+  if (w->cols != total)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-SOURCE",
+                        "%s: weight has %lld columns, the partition divides %lld", q->op, (long long)w->cols,
+                        (long long)total);
+  if (bs_op_schema_find(q->op) == NULL) return BS_OK;
+  if (w->rows != q->args[3]->dims[1] || (q->partition == NULL && w->cols != q->args[0]->dims[1]))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-SOURCE",
+                        "%s: weight is [%lld,%lld], X has %lld columns, Y %lld", q->op, (long long)w->rows,
+                        (long long)w->cols, (long long)q->args[0]->dims[1], (long long)q->args[3]->dims[1]);
+  return BS_OK;
+}
+
+static int32_t prepare_impl(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
+                            bs_packed *packed, bs_plan **out_plan, bs_error *err);
+
+static int32_t pack_with(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
+                         const bs_source *weights, bs_packed **out_packed, bs_error *err) {
+  const bs_op_impl *impl = choice->impl;
+  if (impl->pack == NULL || impl->packed_free == NULL) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-OP-PACK", "%s@%s/%s takes no packed weight", query->op,
+                 impl->backend, impl->name);
+    return BS_UNSUPPORTED;
+  }
+  bs_packed *packed = calloc(1, sizeof *packed);
+  if (packed == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for a packed weight's record");
+  packed->thing = choice->thing;
+  packed->impl = impl;
+  packed->refs = 1;
+  packed->rows = weights->rows;
+  packed->total = weights->cols;
+  packed->count = query->partition != NULL ? query->partition->count : weights->cols;
+  packed->weight_dtype = query->weight_dtype;
+  packed->columns_hash = hash_columns(query->partition, packed->count);
+  const int32_t rc =
+      impl->pack(choice->thing->state, host->exec, query, weights, &packed->object, &packed->bytes, err);
+  if (rc != BS_OK) {
+    free(packed);
+    return blame(err, rc, choice->thing, query->op, "pack");
+  }
+  *out_packed = packed;
+  return BS_OK;
+}
+
+/* UNKNOWN answers are settled by trying: pack and a plan that is thrown away. */
+static int32_t pack_and_try(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
+                            const bs_source *weights, bs_packed **out_packed, bs_error *err) {
+  bs_plan *trial = NULL;
+  int32_t rc = pack_with(host, choice, query, weights, out_packed, err);
+  if (rc != BS_OK || choice->answer.level != BS_LEVEL_UNKNOWN) return rc;
+  bs_op_host quiet = *host;
+  quiet.note_algorithm = NULL;
+  rc = prepare_impl(&quiet, choice, query, *out_packed, &trial, err);
+  if (rc != BS_OK) {
+    bs_dispatch_packed_release(*out_packed);
+    *out_packed = NULL;
+    return rc;
+  }
+  bs_dispatch_release(trial);
+  return BS_OK;
+}
+
+int32_t bs_dispatch_pack(bs_op_host *host, const bs_op_query *query, const bs_source *weights,
+                         bs_packed **out_packed, bs_error *err) {
+  *out_packed = NULL;
+  int32_t rc = bs_op_check(query, err);
+  if (rc != BS_OK) return rc;
+  const bs_op_schema *schema = bs_op_schema_find(query->op);
+  if (schema != NULL && !schema->needs_weights)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACK", "%s takes no packed weight", query->op);
+  rc = check_source(query, weights, err);
+  if (rc != BS_OK) return rc;
+  bs_candidates candidates;
+  rc = bs_candidates_ask(host, query, &candidates, err);
+  if (rc != BS_OK) return rc;
+  rc = BS_UNSUPPORTED;
+  for (uint32_t i = 0; i < candidates.count && candidates.rows[i].answer.level != BS_LEVEL_NO; i++) {
+    bs_candidate *choice = &candidates.rows[i];
+    bs_error why = BS_ERROR_INIT;
+    rc = pack_and_try(host, choice, query, weights, out_packed, &why);
+    if (rc == BS_OK) break;
+    /* Only UNKNOWN may turn out unsupported; any other failure is said, never papered over. */
+    if (choice->answer.level != BS_LEVEL_UNKNOWN || rc != BS_UNSUPPORTED) {
+      if (err != NULL) *err = why;
+      bs_candidates_free(&candidates);
+      return rc;
+    }
+    bs_candidate_reject(choice, &why);
+  }
+  if (rc != BS_OK) rc = bs_candidates_none(host, query, &candidates, err);
+  bs_candidates_free(&candidates);
+  return rc;
+}
+
+int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_error *err) {
+  const bs_op_impl *impl = packed->impl;
+  if (impl->packed_update == NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-UPDATE", "weights packed by %s@%s/%s cannot be updated",
+                        impl->op, impl->backend, impl->name);
+  if (delta->dtype != BS_F32 || delta->rank != 2 || delta->dims[0] != packed->rows ||
+      delta->dims[1] != packed->count)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-UPDATE",
+                        "delta is %s[%lld,%lld] (rank %u), the packed weight takes f32[%lld,%lld]",
+                        bs_dtype_name(delta->dtype), (long long)delta->dims[0], (long long)delta->dims[1],
+                        delta->rank, (long long)packed->rows, (long long)packed->count);
+  const int32_t rc = impl->packed_update(packed->object, delta, err);
+  return rc == BS_OK ? BS_OK : blame(err, rc, packed->thing, impl->op, "packed_update");
+}
+
+int32_t bs_dispatch_packed_read(bs_packed *packed, int64_t row, bs_tensor *out, bs_error *err) {
+  const bs_op_impl *impl = packed->impl;
+  if (impl->packed_read == NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-READ", "weights packed by %s@%s/%s cannot be read back",
+                        impl->op, impl->backend, impl->name);
+  if (out->rank != 2 || row < 0 || out->dims[0] < 0 || row > packed->rows ||
+      out->dims[0] > packed->rows - row || out->dims[1] != packed->count)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-READ",
+                        "rows %lld..+%lld of %lld columns asked, the packed weight is [%lld,%lld]",
+                        (long long)row, (long long)out->dims[0], (long long)out->dims[1],
+                        (long long)packed->rows, (long long)packed->count);
+  const int32_t rc = impl->packed_read(packed->object, row, out, err);
+  return rc == BS_OK ? BS_OK : blame(err, rc, packed->thing, impl->op, "packed_read");
+}
+
+uint64_t bs_dispatch_packed_bytes(const bs_packed *packed) {
+  return packed->bytes;
+}
+
+void bs_dispatch_packed_release(bs_packed *packed) {
+  if (packed == NULL || --packed->refs > 0) return;
+  packed->impl->packed_free(packed->object);
+  free(packed);
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_error *err) {
+  const char *op = packed->impl->op;
+  if (strcmp(op, q->op) != 0)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "weights packed for %s, plan asked for %s",
+                        op, q->op);
+  if (q->weight_dtype != packed->weight_dtype)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "%s: weights packed as %s, asked as %s", op,
+                        bs_dtype_name(packed->weight_dtype), bs_dtype_name(q->weight_dtype));
+  if (bs_op_schema_find(op) == NULL && q->partition == NULL) return BS_OK;
+  const int64_t total = q->partition != NULL ? q->partition->total : q->args[0]->dims[1];
+  const int64_t count = q->partition != NULL ? q->partition->count : total;
+  if (total != packed->total || count != packed->count ||
+      hash_columns(q->partition, count) != packed->columns_hash)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
+                        "%s: packed columns are %lld of %lld, the query's are %lld of %lld%s", op,
+                        (long long)packed->count, (long long)packed->total, (long long)count,
+                        (long long)total, total == packed->total && count == packed->count ? ", others" : "");
+  if (bs_op_schema_find(op) != NULL && q->args[3]->dims[1] != packed->rows)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
+                        "%s: packed weight has %lld rows, Y %lld columns", op, (long long)packed->rows,
+                        (long long)q->args[3]->dims[1]);
+  return BS_OK;
+}
+
+/* "matmul@cpu/dnnl (oneDNN 3.2)" */
+static void note_algorithm(const bs_op_host *host, const bs_candidate *choice, const char *op) {
+  if (host->note_algorithm == NULL) return;
+  char text[320];
+  const char *detail = choice->answer.text[0] != '\0' ? choice->answer.text : choice->answer.algo;
+  snprintf(text, sizeof text, "%s@%s/%s%s%s%s", op, choice->impl->backend, choice->impl->name,
+           detail[0] != '\0' ? " (" : "", detail, detail[0] != '\0' ? ")" : "");
+  host->note_algorithm(host->user, text);
+}
+
+static int32_t prepare_impl(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
+                            bs_packed *packed, bs_plan **out_plan, bs_error *err) {
+  bs_plan *plan = bs_plan_new(host, choice->thing, query);
+  if (plan == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for a plan of %s", query->op);
+  const int32_t rc = choice->impl->prepare(choice->thing->state, host->exec, query,
+                                           packed != NULL ? packed->object : NULL, &plan->object, err);
+  if (rc != BS_OK) {
+    free(plan);
+    return blame(err, rc, choice->thing, query->op, "prepare");
+  }
+  if (packed != NULL) {
+    plan->packed = packed;
+    packed->refs++;
+  }
+  note_algorithm(host, choice, query->op);
+  *out_plan = plan;
+  return BS_OK;
+}
+
+static int32_t prepare_packed(bs_op_host *host, const bs_op_query *query, bs_packed *packed,
+                              bs_plan **out_plan, bs_error *err) {
+  int32_t rc = check_packed(query, packed, err);
+  if (rc != BS_OK) return rc;
+  bs_candidate choice = {.thing = packed->thing, .impl = packed->impl};
+  bs_candidate_ask(choice.impl, choice.thing->state, query, &choice.answer);
+  if (choice.answer.level == BS_LEVEL_NO) {
+    const bs_candidates only = {&choice, 1};
+    rc = bs_candidates_none(host, query, &only, err);
+    bs_error_hint(err, "the weight was packed by %s; pack it again with this query", choice.impl->name);
+    return rc;
+  }
+  return prepare_impl(host, &choice, query, packed, out_plan, err);
+}
+
+int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packed *packed, bs_plan **out_plan,
+                            bs_error *err) {
+  *out_plan = NULL;
+  int32_t rc = bs_op_check(query, err);
+  if (rc != BS_OK) return rc;
+  const bs_op_schema *schema = bs_op_schema_find(query->op);
+  if (schema != NULL && (packed != NULL) != (schema->needs_weights != 0))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "%s %s a packed weight", query->op,
+                        schema->needs_weights ? "needs" : "takes no");
+  if (packed != NULL) return prepare_packed(host, query, packed, out_plan, err);
+  bs_candidates candidates;
+  rc = bs_candidates_ask(host, query, &candidates, err);
+  if (rc != BS_OK) return rc;
+  rc = BS_UNSUPPORTED;
+  for (uint32_t i = 0; i < candidates.count && candidates.rows[i].answer.level != BS_LEVEL_NO; i++) {
+    bs_candidate *choice = &candidates.rows[i];
+    bs_error why = BS_ERROR_INIT;
+    rc = prepare_impl(host, choice, query, NULL, out_plan, &why);
+    if (rc == BS_OK) break;
+    if (choice->answer.level != BS_LEVEL_UNKNOWN || rc != BS_UNSUPPORTED) {
+      if (err != NULL) *err = why;
+      bs_candidates_free(&candidates);
+      return rc;
+    }
+    bs_candidate_reject(choice, &why);
+  }
+  if (rc != BS_OK) rc = bs_candidates_none(host, query, &candidates, err);
+  bs_candidates_free(&candidates);
+  return rc;
+}
+
+void bs_dispatch_release(bs_plan *plan) {
+  if (plan == NULL) return;
+  plan->impl->plan_free(plan->object);
+  bs_dispatch_packed_release(plan->packed);
+  free(plan);
+}

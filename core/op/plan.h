@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ * plan.h - the records behind bs_packed and bs_plan, shared by dispatch.c (makes them) and run.c (the hot
+ * call). Used by one rank's thread: the reference counts are plain. */
+#ifndef BS_CORE_OP_PLAN_H
+#define BS_CORE_OP_PLAN_H
+#include "core/op/dispatch.h"
+#include "core/op/schema.h"
+#include "core/plugin/registry.h"
+
+/* A weight packed by `impl`, which every plan over it uses. */
+struct bs_packed {
+  const bs_thing *thing;
+  const bs_op_impl *impl;
+  void *object;
+  uint64_t bytes;
+  int64_t rows, count, total; /* N, K_r, K */
+  uint64_t columns_hash;
+  uint32_t weight_dtype;
+  uint32_t refs; /* the caller's, and one a plan */
+};
+
+/* What run compares of one arg: everything but the batch must be as prepared. */
+typedef struct bs_plan_arg {
+  uint32_t present;
+  uint32_t shrinks; /* dims[0] may be smaller than prepared */
+  uint32_t dtype;
+  uint32_t rank;
+  int64_t dims[BS_MAX_DIMS];
+  int64_t strides[BS_MAX_DIMS];
+  uint64_t row_bytes;  /* strides[0] in bytes */
+  uint64_t tail_bytes; /* bytes from the start of a row to its end, 0 when a row is empty */
+} bs_plan_arg;
+
+struct bs_plan {
+  int32_t (*run)(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);
+  void *object;
+  uint64_t *counters;
+  bs_op_rate rate;
+  uint32_t nargs;
+  uint32_t batch_args; /* bit i: arg i has the common batch of a core op */
+  const bs_thing *thing;
+  const bs_op_impl *impl;
+  bs_packed *packed;
+  bs_plan_arg args[BS_MAX_OP_ARGS];
+};
+
+/* A plan without its object, from a query that passed bs_op_check; NULL when out of memory. */
+bs_plan *bs_plan_new(const bs_op_host *host, const bs_thing *thing, const bs_op_query *query);
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ * run.c - the hot call: a handful of integer compares, the counters, then the implementation. Allocates
+ * nothing, locks nothing, formats text only when it fails. Called by core/world from the rank's thread. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/op/plan.h"
+
+static void plan_arg(const bs_op_schema *schema, uint32_t index, const bs_tensor_desc *d, bs_plan_arg *out) {
+  if (d == NULL) return;
+  out->present = 1;
+  out->shrinks = schema == NULL || (schema->activations >> index & 1u);
+  out->dtype = d->dtype;
+  out->rank = d->rank;
+  bs_op_strides(d, out->strides);
+  const uint64_t size = BS_DTYPE_BYTES(d->dtype);
+  uint64_t tail = size;
+  for (uint32_t i = 0; i < d->rank; i++) {
+    out->dims[i] = d->dims[i];
+    if (i == 0) continue;
+    tail = d->dims[i] == 0 || tail == 0
+               ? 0
+               : tail + (uint64_t)(d->dims[i] - 1) * (uint64_t)out->strides[i] * size;
+  }
+  out->tail_bytes = tail;
+  out->row_bytes = d->rank > 0 ? (uint64_t)out->strides[0] * size : 0;
+}
+
+bs_plan *bs_plan_new(const bs_op_host *host, const bs_thing *thing, const bs_op_query *query) {
+  bs_plan *plan = calloc(1, sizeof *plan);
+  if (plan == NULL) return NULL;
+  const bs_op_schema *schema = bs_op_schema_find(query->op);
+  plan->thing = thing;
+  plan->impl = thing->vtable;
+  plan->run = plan->impl->run;
+  plan->counters = host->counters;
+  plan->nargs = query->nargs;
+  bs_op_rate_of(query, &plan->rate);
+  for (uint32_t i = 0; i < query->nargs; i++) {
+    plan_arg(schema, i, query->args[i], &plan->args[i]);
+    if (schema != NULL && plan->args[i].present) plan->batch_args |= schema->activations & 1u << i;
+  }
+  return plan;
+}
+
+static int arg_fits(const bs_plan_arg *a, const bs_tensor *t) {
+  if (t == NULL) return !a->present;
+  if (!a->present || t->dtype != a->dtype || t->rank != a->rank) return 0;
+  if (a->rank == 0) return t->data != NULL && t->bytes >= a->tail_bytes;
+  const int64_t rows = t->dims[0];
+  if (rows < 0 || rows > a->dims[0] || (rows != a->dims[0] && !a->shrinks)) return 0;
+  if (rows > 1 && t->strides[0] != a->strides[0]) return 0;
+  for (uint32_t i = 1; i < a->rank; i++)
+    if (t->dims[i] != a->dims[i] || (a->dims[i] > 1 && t->strides[i] != a->strides[i])) return 0;
+  if (rows == 0 || a->tail_bytes == 0) return 1;
+  return t->data != NULL && t->bytes >= (uint64_t)(rows - 1) * a->row_bytes + a->tail_bytes;
+}
+
+static void shape_text(char *out, size_t size, uint32_t dtype, uint32_t rank, const int64_t *dims,
+                       const int64_t *strides) {
+  int n = snprintf(out, size, "%s[", bs_dtype_name(dtype));
+  for (uint32_t i = 0; i < rank && i < 2 * BS_MAX_DIMS && n > 0 && (size_t)n < size; i++)
+    n += snprintf(out + n, size - (size_t)n, "%s%lld:%lld", i > 0 ? "," : "", (long long)dims[i],
+                  (long long)strides[i]);
+  if (n > 0 && (size_t)n < size) snprintf(out + n, size - (size_t)n, "]");
+}
+
+static int32_t arg_error(const bs_plan *plan, uint32_t index, const bs_tensor *t, bs_error *err) {
+  const bs_plan_arg *a = &plan->args[index];
+  char want[128] = "absent", got[128] = "absent";
+  if (a->present) shape_text(want, sizeof want, a->dtype, a->rank, a->dims, a->strides);
+  if (t != NULL)
+    shape_text(got, sizeof got, t->dtype, t->rank > BS_MAX_DIMS ? 0 : t->rank, t->dims, t->strides);
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-RUN", "%s: arg %u is %s%s, prepared for %s (size:stride)",
+               plan->impl->op, index, got, t != NULL && t->data == NULL ? " without data" : "", want);
+  bs_error_where(err, "run of %s@%s/%s", plan->impl->op, plan->impl->backend, plan->impl->name);
+  bs_error_hint(err, "only the batch may differ from prepare, and only downwards; %llu bytes were reachable",
+                t != NULL ? (unsigned long long)t->bytes : 0ull);
+  return BS_INVALID_ARGUMENT;
+}
+
+static int32_t batch_error(const bs_plan *plan, uint32_t index, int64_t rows, int64_t want, bs_error *err) {
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-RUN", "%s: arg %u has %lld rows, the first activation %lld",
+               plan->impl->op, index, (long long)rows, (long long)want);
+  bs_error_where(err, "run of %s@%s/%s", plan->impl->op, plan->impl->backend, plan->impl->name);
+  return BS_INVALID_ARGUMENT;
+}
+
+static int32_t run_failed(const bs_plan *plan, int32_t rc, bs_error *err) {
+  if (err == NULL) return rc;
+  if (err->code == BS_OK || err->message[0] == '\0')
+    bs_error_set(err, rc, "BS-OP-FAILED", "run failed without a message (%s)", bs_status_name(rc));
+  err->code = rc;
+  if (err->plugin[0] == '\0') snprintf(err->plugin, sizeof err->plugin, "%s", plan->thing->plugin);
+  if (err->where[0] == '\0')
+    bs_error_where(err, "run of %s@%s/%s", plan->impl->op, plan->impl->backend, plan->impl->name);
+  return rc;
+}
+
+int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                        bs_error *err) {
+  if (nargs != plan->nargs)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-RUN", "%s: %u args, prepared for %u", plan->impl->op,
+                        nargs, plan->nargs);
+  int64_t rows = -1;
+  for (uint32_t i = 0; i < nargs; i++) {
+    if (!arg_fits(&plan->args[i], args[i])) return arg_error(plan, i, args[i], err);
+    if (!(plan->batch_args >> i & 1u)) continue;
+    if (rows < 0) rows = args[i]->dims[0];
+    if (args[i]->dims[0] != rows) return batch_error(plan, i, args[i]->dims[0], rows, err);
+  }
+  const int32_t rc = plan->run(plan->object, args, nargs, stream, err);
+  if (rc != BS_OK) return run_failed(plan, rc, err);
+  if (plan->counters != NULL && rows > 0) {
+    plan->counters[BS_COUNT_FLOPS] += (uint64_t)rows * plan->rate.flops_row;
+    plan->counters[BS_COUNT_OP_BYTES] += (uint64_t)rows * plan->rate.bytes_row + plan->rate.bytes_fixed;
+  }
+  return BS_OK;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT
+ * schema.c - the core ops: matmul, gather_columns, scatter_columns, convert. Each has an arity, ranks, a
+ * dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called by core/op/dispatch.c
+ * before any implementation sees a query, so implementations may rely on these rules. */
+#include "core/op/schema.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "core/base/size.h"
+#include "core/op/dispatch.h"
+
+static int32_t invalid(bs_error *err, const char *id, const char *op, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static int32_t invalid(bs_error *err, const char *id, const char *op, const char *fmt, ...) {
+  char text[384];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  bs_error_set(err, BS_INVALID_ARGUMENT, id, "%s: %s", op, text);
+  bs_error_where(err, "op %s", op);
+  bs_error_hint(err, "docs/ops.md has each op's arguments, dtypes and shapes");
+  return BS_INVALID_ARGUMENT;
+}
+
+void bs_op_strides(const bs_tensor_desc *desc, int64_t out[BS_MAX_DIMS]) {
+  int given = 0;
+  for (uint32_t i = 0; i < desc->rank; i++) given |= desc->strides[i] != 0;
+  int64_t step = 1;
+  for (uint32_t i = desc->rank; i-- > 0;) {
+    out[i] = given ? desc->strides[i] : step;
+    if (!bs_mul_i64(step, desc->dims[i], &step)) step = INT64_MAX;
+  }
+}
+
+uint32_t bs_op_partition_column(const bs_partition *partition, int64_t i) {
+  if (partition == NULL) return (uint32_t)i;
+  if (partition->kind == BS_PARTITION_GATHER) return partition->columns[i];
+  return (uint32_t)(partition->begin + i);
+}
+
+static int32_t check_partition(const char *op, const bs_partition *p, bs_error *err) {
+  if (p->struct_size < sizeof *p)
+    return invalid(err, "BS-OP-PARTITION", op, "partition struct_size %u, need %zu", p->struct_size,
+                   sizeof *p);
+  if (p->total < 0 || p->total > (int64_t)UINT32_MAX || p->count < 0 || p->count > p->total)
+    return invalid(err, "BS-OP-PARTITION", op, "partition keeps %lld of %lld columns", (long long)p->count,
+                   (long long)p->total);
+  if (p->kind == BS_PARTITION_CONTIGUOUS) {
+    if (p->begin < 0 || p->begin > p->total - p->count)
+      return invalid(err, "BS-OP-PARTITION", op, "partition begins at %lld with %lld columns of %lld",
+                     (long long)p->begin, (long long)p->count, (long long)p->total);
+    return BS_OK;
+  }
+  if (p->kind != BS_PARTITION_GATHER)
+    return invalid(err, "BS-OP-PARTITION", op, "unknown partition kind %u", p->kind);
+  if (p->columns == NULL && p->count > 0)
+    return invalid(err, "BS-OP-PARTITION", op, "partition of %lld columns without a list",
+                   (long long)p->count);
+  for (int64_t i = 0; i < p->count; i++)
+    if ((int64_t)p->columns[i] >= p->total || (i > 0 && p->columns[i] <= p->columns[i - 1]))
+      return invalid(err, "BS-OP-PARTITION", op,
+                     "partition column %u at %lld is not ascending or not below %lld", p->columns[i],
+                     (long long)i, (long long)p->total);
+  return BS_OK;
+}
+
+/* Sizes that come from outside: dims, strides and the bytes they span must fit in 63 bits. */
+static int32_t check_extent(const char *op, uint32_t index, const bs_tensor_desc *d, int written,
+                            bs_error *err) {
+  int64_t strides[BS_MAX_DIMS] = {0};
+  int64_t span = 1, count = 1;
+  bs_op_strides(d, strides);
+  for (uint32_t i = 0; i < d->rank; i++) {
+    int64_t step = 0;
+    if (d->dims[i] < 0 || strides[i] < 0)
+      return invalid(err, "BS-OP-SHAPE", op, "arg %u dimension %u: size %lld, stride %lld", index, i,
+                     (long long)d->dims[i], (long long)strides[i]);
+    if (!bs_mul_i64(count, d->dims[i], &count) ||
+        (d->dims[i] > 0 &&
+         (!bs_mul_i64(d->dims[i] - 1, strides[i], &step) || !bs_add_i64(span, step, &span))))
+      return invalid(err, "BS-OP-SIZE", op, "arg %u: size overflows at dimension %u (%lld, stride %lld)",
+                     index, i, (long long)d->dims[i], (long long)strides[i]);
+    if (written && strides[i] == 0 && d->dims[i] > 1)
+      return invalid(err, "BS-OP-SHAPE", op, "arg %u is written but has stride 0 in dimension %u", index, i);
+  }
+  int64_t bytes = 0;
+  if (!bs_mul_i64(span, (int64_t)BS_DTYPE_BYTES(d->dtype), &bytes) ||
+      !bs_mul_i64(count, (int64_t)BS_DTYPE_BYTES(d->dtype), &bytes))
+    return invalid(err, "BS-OP-SIZE", op, "arg %u: size in bytes overflows", index);
+  /* Rows (or columns) of an output may not run into each other: two ranks of the loop would race. */
+  if (written && d->rank == 2 && d->dims[0] > 1 && d->dims[1] > 1) {
+    const int64_t inner = strides[0] < strides[1] ? 0 : 1;
+    if (strides[1 - inner] <= (d->dims[inner] - 1) * strides[inner])
+      return invalid(err, "BS-OP-SHAPE", op, "arg %u is written but overlaps itself (strides %lld, %lld)",
+                     index, (long long)strides[0], (long long)strides[1]);
+  }
+  return BS_OK;
+}
+
+static int32_t check_arg(const bs_op_query *q, const bs_op_schema *schema, uint32_t i, bs_error *err) {
+  const bs_tensor_desc *d = q->args[i];
+  if (d == NULL) {
+    if (schema != NULL && (schema->required >> i & 1u))
+      return invalid(err, "BS-OP-ARITY", q->op, "arg %u is missing", i);
+    return BS_OK;
+  }
+  if (d->struct_size < sizeof *d)
+    return invalid(err, "BS-OP-ARG", q->op, "arg %u: struct_size %u, need %zu", i, d->struct_size, sizeof *d);
+  if (!bs_dtype_known(d->dtype))
+    return invalid(err, "BS-OP-DTYPE", q->op, "arg %u: unknown dtype 0x%04x", i, d->dtype);
+  if (d->rank > BS_MAX_DIMS)
+    return invalid(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, at most %d", i, d->rank, BS_MAX_DIMS);
+  if (schema != NULL && d->rank != schema->ranks[i])
+    return invalid(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, need %u", i, d->rank, schema->ranks[i]);
+  return check_extent(q->op, i, d, schema != NULL && (schema->outputs >> i & 1u), err);
+}
+
+static int same_dims(const bs_tensor_desc *a, const bs_tensor_desc *b) {
+  return a->dims[0] == b->dims[0] && a->dims[1] == b->dims[1];
+}
+
+static int is_integer(uint32_t dtype) {
+  return dtype == BS_I8 || dtype == BS_U8 || dtype == BS_I32 || dtype == BS_I64;
+}
+
+static int32_t check_matmul_dtypes(const bs_op_query *q, bs_error *err) {
+  static const char *const names[4] = {"X", "bias", "residual", "Y"};
+  if (!bs_dtype_known(q->weight_dtype))
+    return invalid(err, "BS-OP-DTYPE", q->op, "unknown weight_dtype 0x%04x", q->weight_dtype);
+  const int integers = is_integer(q->args[0]->dtype);
+  for (uint32_t i = 0; i <= 4; i++) {
+    const uint32_t dtype = i == 4 ? q->weight_dtype : q->args[i] != NULL ? q->args[i]->dtype : 0;
+    if (dtype == 0) continue;
+    if (integers ? !is_integer(dtype) : !bs_dtype_is_float(dtype))
+      return invalid(err, "BS-OP-DTYPE", q->op, "%s is %s beside X %s: all float or all integer",
+                     i == 4 ? "weight" : names[i], bs_dtype_name(dtype), bs_dtype_name(q->args[0]->dtype));
+  }
+  if (integers && q->args[3]->dtype != BS_I32 && q->args[3]->dtype != BS_I64)
+    return invalid(err, "BS-OP-DTYPE", q->op, "Y of an integer product is i32 or i64, not %s",
+                   bs_dtype_name(q->args[3]->dtype));
+  if (integers && (q->activation == BS_ACT_GELU || q->activation == BS_ACT_SILU))
+    return invalid(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
+  return BS_OK;
+}
+
+static int32_t check_matmul(const bs_op_query *q, bs_error *err) {
+  const bs_tensor_desc *x = q->args[0], *bias = q->args[1], *residual = q->args[2], *y = q->args[3];
+  if (q->accumulate > BS_ACC_F64 || q->activation > BS_ACT_SILU)
+    return invalid(err, "BS-OP-ATTR", q->op, "unknown accumulate %u or activation %u", q->accumulate,
+                   q->activation);
+  const int32_t rc = check_matmul_dtypes(q, err);
+  if (rc != BS_OK) return rc;
+  if (q->partition != NULL) {
+    const int64_t want = q->flags & BS_QUERY_X_FULL ? q->partition->total : q->partition->count;
+    if (x->dims[1] != want)
+      return invalid(err, "BS-OP-SHAPE", q->op, "X has %lld columns, the partition asks for %lld%s",
+                     (long long)x->dims[1], (long long)want, q->flags & BS_QUERY_X_FULL ? " (X full)" : "");
+  } else if (x->dims[1] > (int64_t)UINT32_MAX) {
+    return invalid(err, "BS-OP-SIZE", q->op, "X has %lld columns, at most 2^32-1", (long long)x->dims[1]);
+  }
+  if (x->dims[0] != y->dims[0])
+    return invalid(err, "BS-OP-SHAPE", q->op, "X has %lld rows, Y %lld", (long long)x->dims[0],
+                   (long long)y->dims[0]);
+  if (bias != NULL && bias->dims[0] != y->dims[1])
+    return invalid(err, "BS-OP-SHAPE", q->op, "bias has %lld values, Y %lld columns",
+                   (long long)bias->dims[0], (long long)y->dims[1]);
+  if (residual != NULL && !same_dims(residual, y))
+    return invalid(err, "BS-OP-SHAPE", q->op, "residual is [%lld,%lld], Y [%lld,%lld]",
+                   (long long)residual->dims[0], (long long)residual->dims[1], (long long)y->dims[0],
+                   (long long)y->dims[1]);
+  return BS_OK;
+}
+
+/* gather_columns: full = arg 0, kept = arg 1; scatter_columns the other way round. */
+static int32_t check_columns(const bs_op_query *q, const bs_tensor_desc *full, const bs_tensor_desc *kept,
+                             bs_error *err) {
+  if (q->partition == NULL) return invalid(err, "BS-OP-PARTITION", q->op, "needs a partition");
+  if (full->dtype != kept->dtype)
+    return invalid(err, "BS-OP-DTYPE", q->op, "input %s, output %s: must be equal",
+                   bs_dtype_name(q->args[0]->dtype), bs_dtype_name(q->args[1]->dtype));
+  if (full->dims[0] != kept->dims[0] || full->dims[1] != q->partition->total ||
+      kept->dims[1] != q->partition->count)
+    return invalid(err, "BS-OP-SHAPE", q->op,
+                   "full side [%lld,%lld], kept side [%lld,%lld], partition keeps %lld of %lld",
+                   (long long)full->dims[0], (long long)full->dims[1], (long long)kept->dims[0],
+                   (long long)kept->dims[1], (long long)q->partition->count, (long long)q->partition->total);
+  return BS_OK;
+}
+
+static int32_t check_gather(const bs_op_query *q, bs_error *err) {
+  return check_columns(q, q->args[0], q->args[1], err);
+}
+
+static int32_t check_scatter(const bs_op_query *q, bs_error *err) {
+  return check_columns(q, q->args[1], q->args[0], err);
+}
+
+static int32_t check_convert(const bs_op_query *q, bs_error *err) {
+  if (!same_dims(q->args[0], q->args[1]))
+    return invalid(err, "BS-OP-SHAPE", q->op, "input [%lld,%lld], output [%lld,%lld]: must be equal",
+                   (long long)q->args[0]->dims[0], (long long)q->args[0]->dims[1],
+                   (long long)q->args[1]->dims[0], (long long)q->args[1]->dims[1]);
+  return BS_OK;
+}
+
+static uint64_t mul_sat(uint64_t a, uint64_t b) {
+  uint64_t r;
+  return bs_mul_u64(a, b, &r) ? r : UINT64_MAX;
+}
+
+static uint64_t add_sat(uint64_t a, uint64_t b) {
+  uint64_t r;
+  return bs_add_u64(a, b, &r) ? r : UINT64_MAX;
+}
+
+static uint64_t row_bytes(const bs_tensor_desc *d, int64_t cols) {
+  return d == NULL ? 0 : mul_sat((uint64_t)cols, BS_DTYPE_BYTES(d->dtype));
+}
+
+static void rate_matmul(const bs_op_query *q, bs_op_rate *out_rate) {
+  const int64_t n = q->args[3]->dims[1];
+  const int64_t k = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
+  const uint64_t nk = mul_sat((uint64_t)n, (uint64_t)k);
+  out_rate->flops_row = mul_sat(2, nk);
+  out_rate->bytes_row =
+      add_sat(add_sat(row_bytes(q->args[0], k), row_bytes(q->args[2], n)), row_bytes(q->args[3], n));
+  out_rate->bytes_fixed = add_sat(mul_sat(nk, BS_DTYPE_BYTES(q->weight_dtype)), row_bytes(q->args[1], n));
+}
+
+static void rate_columns(const bs_op_query *q, bs_op_rate *out_rate) {
+  out_rate->bytes_row = mul_sat(2, row_bytes(q->args[0], q->partition->count));
+}
+
+static void rate_convert(const bs_op_query *q, bs_op_rate *out_rate) {
+  const int64_t n = q->args[0]->dims[1];
+  out_rate->bytes_row = add_sat(row_bytes(q->args[0], n), row_bytes(q->args[1], n));
+}
+
+/* X, bias, residual, Y: the bias has no batch dimension. */
+static const bs_op_schema schemas[] = {
+    {"matmul",
+     4,
+     1u << 0 | 1u << 3,
+     1u << 0 | 1u << 2 | 1u << 3,
+     1u << 3,
+     1,
+     {2, 1, 2, 2},
+     check_matmul,
+     rate_matmul},
+    {"gather_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_gather, rate_columns},
+    {"scatter_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_scatter, rate_columns},
+    {"convert", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_convert, rate_convert},
+};
+
+const bs_op_schema *bs_op_schema_find(const char *op) {
+  for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++)
+    if (strcmp(op, schemas[i].name) == 0) return &schemas[i];
+  return NULL;
+}
+
+int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
+  if (query == NULL || query->struct_size < sizeof *query)
+    return invalid(err, "BS-OP-ARG", "query", "struct_size %u, need %zu",
+                   query == NULL ? 0 : query->struct_size, sizeof *query);
+  if (query->op == NULL || query->op[0] == '\0' || query->args == NULL)
+    return invalid(err, "BS-OP-ARG", "query", "%s missing", query->args == NULL ? "args" : "op");
+  const bs_op_schema *schema = bs_op_schema_find(query->op);
+  if (schema != NULL ? query->nargs != schema->nargs : query->nargs < 1 || query->nargs > BS_MAX_OP_ARGS) {
+    if (schema != NULL)
+      return invalid(err, "BS-OP-ARITY", query->op, "%u args, need %u", query->nargs, schema->nargs);
+    return invalid(err, "BS-OP-ARITY", query->op, "%u args, need 1 to %d", query->nargs, BS_MAX_OP_ARGS);
+  }
+  if (query->flags & ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC))
+    return invalid(err, "BS-OP-ATTR", query->op, "unknown flags 0x%x", query->flags);
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < query->nargs && rc == BS_OK; i++) rc = check_arg(query, schema, i, err);
+  if (rc == BS_OK && query->partition != NULL) rc = check_partition(query->op, query->partition, err);
+  if (rc == BS_OK && schema != NULL) rc = schema->check(query, err);
+  return rc;
+}
+
+void bs_op_rate_of(const bs_op_query *query, bs_op_rate *out_rate) {
+  const bs_op_schema *schema = bs_op_schema_find(query->op);
+  memset(out_rate, 0, sizeof *out_rate);
+  if (schema != NULL) schema->rate(query, out_rate);
+}
+
+void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes) {
+  *out_flops = *out_bytes = 0;
+  if (bs_op_check(query, NULL) != BS_OK || bs_op_schema_find(query->op) == NULL) return;
+  bs_op_rate rate;
+  bs_op_rate_of(query, &rate);
+  const uint64_t rows = (uint64_t)query->args[0]->dims[0];
+  if (rows == 0) return;
+  *out_flops = mul_sat(rows, rate.flops_row);
+  *out_bytes = add_sat(rate.bytes_fixed, mul_sat(rows, rate.bytes_row));
+}
+
+static size_t put(char *out, size_t size, size_t used, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static size_t put(char *out, size_t size, size_t used, const char *fmt, ...) {
+  if (used >= size) return used;
+  va_list ap;
+  va_start(ap, fmt);
+  const int n = vsnprintf(out + used, size - used, fmt, ap);
+  va_end(ap);
+  return n < 0 ? used : used + (size_t)n;
+}
+
+void bs_op_describe(const bs_op_query *query, char *out, size_t size) {
+  size_t used = 0;
+  if (size > 0) out[0] = '\0';
+  for (uint32_t i = 0; i < query->nargs; i++) {
+    const bs_tensor_desc *d = query->args[i];
+    if (d == NULL) continue;
+    used = put(out, size, used, "%s%s[", used > 0 ? " " : "", bs_dtype_name(d->dtype));
+    for (uint32_t j = 0; j < d->rank; j++)
+      used = put(out, size, used, "%s%lld", j > 0 ? "," : "", (long long)d->dims[j]);
+    used = put(out, size, used, "]");
+  }
+  if (query->weight_dtype != 0) used = put(out, size, used, " weight %s", bs_dtype_name(query->weight_dtype));
+  if (query->partition != NULL)
+    put(out, size, used, " partition %lld of %lld", (long long)query->partition->count,
+        (long long)query->partition->total);
+}

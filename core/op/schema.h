@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * schema.h - the rows of the core's op table: what every query of a known op must satisfy, and what a run
+ * costs per row. Used by core/op/dispatch.c; the public face is bs_op_check and bs_op_cost. Pure. */
+#ifndef BS_CORE_OP_SCHEMA_H
+#define BS_CORE_OP_SCHEMA_H
+#include "blockshock/blockshock.h"
+
+/* Cost of a run over `rows` leading rows: rows * per-row parts, plus bytes_fixed when rows > 0 (weights
+ * and bias are read once). All saturate at UINT64_MAX. */
+typedef struct bs_op_rate {
+  uint64_t flops_row;
+  uint64_t bytes_row;
+  uint64_t bytes_fixed;
+} bs_op_rate;
+
+typedef struct bs_op_schema {
+  const char *name;
+  uint32_t nargs;
+  uint32_t required;      /* bit i: arg i may not be NULL */
+  uint32_t activations;   /* bit i: arg i's leading dimension is the batch and may shrink at run */
+  uint32_t outputs;       /* bit i: arg i is written */
+  uint32_t needs_weights; /* 1: prepare needs a packed weight; 0: prepare takes none */
+  uint32_t ranks[BS_MAX_OP_ARGS];
+  int32_t (*check)(const bs_op_query *query, bs_error *err);
+  void (*rate)(const bs_op_query *query, bs_op_rate *out_rate);
+} bs_op_schema;
+
+/* The schema of a core op; NULL for an op that only plugins define. */
+const bs_op_schema *bs_op_schema_find(const char *op);
+/* The cost rule of any query that passed bs_op_check; zero for plugin ops. */
+void bs_op_rate_of(const bs_op_query *query, bs_op_rate *out_rate);
+/* Strides of a descriptor with the dense default filled in: out[0..rank). */
+void bs_op_strides(const bs_tensor_desc *desc, int64_t out[BS_MAX_DIMS]);
+/* "X f32[64,128] ..." of a query for messages, truncated to size. */
+void bs_op_describe(const bs_op_query *query, char *out, size_t size);
+/* Column i of a partition; NULL is all columns. */
+uint32_t bs_op_partition_column(const bs_partition *partition, int64_t i);
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ * select.c - which implementation serves a query: NATIVE before EMULATED before UNKNOWN, then the higher
+ * score, the higher priority, the name in byte order (so that two runs and all ranks choose alike). Answers
+ * of NO are kept: a failed selection lists each candidate with its reason. Slow path only. */
+#include "core/op/select.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/op/schema.h"
+
+static const char *reason_name(uint32_t reason) {
+  static const char *const names[] = {"no reason",  "dtype",  "rank",     "shape",     "alignment",
+                                      "layout",     "mask",   "arch",     "library",   "workspace",
+                                      "world size", "memory", "disabled", "not built", "no device"};
+  return reason < sizeof names / sizeof names[0] ? names[reason] : "unknown reason";
+}
+
+void bs_candidate_ask(const bs_op_impl *impl, void *state, const bs_op_query *query,
+                      bs_op_answer *out_answer) {
+  memset(out_answer, 0, sizeof *out_answer);
+  out_answer->struct_size = (uint32_t)sizeof *out_answer;
+  const int32_t rc = impl->supports(state, query, out_answer);
+  out_answer->algo[sizeof out_answer->algo - 1] = '\0';
+  out_answer->text[sizeof out_answer->text - 1] = '\0';
+  if (rc != BS_OK) {
+    out_answer->level = BS_LEVEL_NO;
+    snprintf(out_answer->text, sizeof out_answer->text, "supports failed: %s", bs_status_name(rc));
+  } else if (out_answer->level > BS_LEVEL_UNKNOWN) {
+    const uint32_t level = out_answer->level;
+    out_answer->level = BS_LEVEL_NO;
+    snprintf(out_answer->text, sizeof out_answer->text, "answered the unknown level %u", level);
+  } else if (out_answer->level == BS_LEVEL_NO && out_answer->text[0] == '\0') {
+    snprintf(out_answer->text, sizeof out_answer->text, "gave no text");
+  }
+  if (out_answer->score > 1000) out_answer->score = 1000;
+}
+
+void bs_candidate_reject(bs_candidate *candidate, const bs_error *why) {
+  candidate->answer.level = BS_LEVEL_NO;
+  snprintf(candidate->answer.text, sizeof candidate->answer.text, "tried: %.140s", why->message);
+}
+
+static int level_rank(uint32_t level) {
+  switch (level) {
+    case BS_LEVEL_NATIVE:
+      return 0;
+    case BS_LEVEL_EMULATED:
+      return 1;
+    case BS_LEVEL_UNKNOWN:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
+static int compare(const void *left, const void *right) {
+  const bs_candidate *a = left, *b = right;
+  const int la = level_rank(a->answer.level), lb = level_rank(b->answer.level);
+  if (la != lb) return la < lb ? -1 : 1;
+  if (a->answer.score != b->answer.score) return a->answer.score > b->answer.score ? -1 : 1;
+  if (a->impl->priority != b->impl->priority) return a->impl->priority > b->impl->priority ? -1 : 1;
+  const int names = strcmp(a->impl->name, b->impl->name);
+  return names != 0 ? names : strcmp(a->thing->plugin, b->thing->plugin);
+}
+
+int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_candidates *out_candidates,
+                          bs_error *err) {
+  out_candidates->rows = NULL;
+  out_candidates->count = 0;
+  const uint32_t count = bs_registry_ops(host->context, query->op, host->backend, NULL, 0);
+  if (count == 0) return BS_OK;
+  const bs_thing **things = calloc(count, sizeof *things);
+  bs_candidate *rows = calloc(count, sizeof *rows);
+  if (things == NULL || rows == NULL) {
+    free(things);
+    free(rows);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for %u candidates of op %s", count,
+                        query->op);
+  }
+  /* Another thread may have opened a plugin in between: never more than was asked for. */
+  const uint32_t filled = bs_registry_ops(host->context, query->op, host->backend, things, count);
+  out_candidates->count = filled < count ? filled : count;
+  for (uint32_t i = 0; i < out_candidates->count; i++) {
+    rows[i].thing = things[i];
+    rows[i].impl = things[i]->vtable;
+    bs_candidate_ask(rows[i].impl, things[i]->state, query, &rows[i].answer);
+  }
+  free(things);
+  qsort(rows, out_candidates->count, sizeof *rows, compare);
+  out_candidates->rows = rows;
+  return BS_OK;
+}
+
+void bs_candidates_free(bs_candidates *candidates) {
+  free(candidates->rows);
+  candidates->rows = NULL;
+  candidates->count = 0;
+}
+
+void bs_candidates_reasons(const bs_candidates *candidates, char *out, size_t size) {
+  size_t used = 0;
+  if (size > 0) out[0] = '\0';
+  for (uint32_t i = 0; i < candidates->count && used < size; i++) {
+    const bs_candidate *c = &candidates->rows[i];
+    const int n = snprintf(out + used, size - used, "%s%s (%s): %s: %s", i > 0 ? "; " : "", c->impl->name,
+                           c->thing->plugin, reason_name(c->answer.reason), c->answer.text);
+    if (n > 0) used += (size_t)n;
+  }
+}
+
+int32_t bs_candidates_none(const bs_op_host *host, const bs_op_query *query, const bs_candidates *candidates,
+                           bs_error *err) {
+  char what[160], reasons[384];
+  bs_op_describe(query, what, sizeof what);
+  if (candidates->count == 0) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-OP-NONE", "no plugin offers op %s on backend %s", query->op,
+                 host->backend);
+    bs_error_hint(err, "bsrun plugins list shows what each plugin offers");
+  } else {
+    bs_candidates_reasons(candidates, reasons, sizeof reasons);
+    bs_error_set(err, BS_UNSUPPORTED, "BS-OP-NONE", "%s@%s does not serve %s: %s", query->op, host->backend,
+                 what, reasons);
+    bs_error_hint(err,
+                  "the ref backend (--plugin ref) serves every dtype and shape; docs/ops.md has a table");
+  }
+  bs_error_where(err, "op %s@%s", query->op, host->backend);
+  return BS_UNSUPPORTED;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * select.h - ranking the implementations of one query: every candidate with its answer, best first. Used by
+ * core/op/dispatch.c. */
+#ifndef BS_CORE_OP_SELECT_H
+#define BS_CORE_OP_SELECT_H
+#include "core/op/dispatch.h"
+#include "core/plugin/registry.h"
+
+typedef struct bs_candidate {
+  const bs_thing *thing;
+  const bs_op_impl *impl;
+  bs_op_answer answer;
+} bs_candidate;
+
+typedef struct bs_candidates {
+  bs_candidate *rows; /* NATIVE, EMULATED, UNKNOWN, then NO; within a level score, priority, name, plugin */
+  uint32_t count;
+} bs_candidates;
+
+/* Ask every implementation of query->op on the host's backend. The query has passed bs_op_check.
+ * BS_NO_MEMORY or BS_OK (also when nothing serves). Free with bs_candidates_free. */
+int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_candidates *out_candidates,
+                          bs_error *err);
+void bs_candidates_free(bs_candidates *candidates);
+/* Ask one implementation; a broken answer (unknown level, failing call) becomes NO with a text that says so.
+ */
+void bs_candidate_ask(const bs_op_impl *impl, void *state, const bs_op_query *query,
+                      bs_op_answer *out_answer);
+/* Turn a candidate that failed after all into a NO with that reason. */
+void bs_candidate_reject(bs_candidate *candidate, const bs_error *why);
+/* BS-OP-NONE: each candidate with its reason. */
+int32_t bs_candidates_none(const bs_op_host *host, const bs_op_query *query, const bs_candidates *candidates,
+                           bs_error *err);
+/* The reasons alone, "avx2: ...; dnnl: ...", truncated to size. */
+void bs_candidates_reasons(const bs_candidates *candidates, char *out, size_t size);
+#endif
