@@ -117,6 +117,9 @@ typedef struct bs_param_desc {
 
 typedef struct bs_plugin_self bs_plugin_self; /* opaque handle of a plugin being or having been activated */
 
+struct bs_mask;      /* tensor.h */
+struct bs_partition; /* tensor.h */
+
 /* The host's services. The table outlives the plugin. All functions are thread-safe unless said. */
 typedef struct bs_host {
   uint32_t struct_size;
@@ -146,6 +149,10 @@ typedef struct bs_host {
   /* Round `count` elements of src_dtype to dst_dtype (nearest even; docs/numbers.md). 0 or
    * BS_UNSUPPORTED for an unknown dtype. src and dst must not overlap unless equal in size. */
   int32_t (*convert)(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
+  /* As bs_rank_api's functions of the same name, without a rank: a method's propose is exact by them. */
+  int32_t (*partition_make)(const struct bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
+                            const struct bs_partition **out_partition, bs_error *err);
+  void (*partition_free)(const struct bs_partition *partition);
 } bs_host;
 
 /* Test for a slot that a host of an older minor may lack. */
