@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/base/size.h"
 
 /* The K-partition and its column list are one block of memory. */
 typedef struct owned_partition {
@@ -24,27 +23,23 @@ void bs_share(int64_t total, uint32_t rank, uint32_t world, int64_t *out_begin, 
   *out_count = base + (r < extra ? 1 : 0);
 }
 
-static int32_t make(int64_t total, int64_t columns, owned_partition **out, bs_error *err) {
-  uint64_t bytes;
-  if (!bs_mul_u64((uint64_t)columns, sizeof(uint32_t), &bytes) ||
-      !bs_add_u64(bytes, sizeof(owned_partition), &bytes))
-    return bs_error_set(err, BS_OVERFLOW, "BS-PART-SIZE", "a partition of %lld columns is too large",
-                        (long long)total);
-  owned_partition *p = calloc(1, bytes);
-  if (p == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-PART-MEMORY", "no memory for a partition of %lld columns",
-                        (long long)columns);
+/* NULL: out of memory, said in err. total < 2^32, so that sizes cannot overflow. */
+static owned_partition *make(int64_t total, int64_t columns, bs_error *err) {
+  owned_partition *p = calloc(1, sizeof *p + (uint64_t)columns * sizeof(uint32_t));
+  if (p == NULL) {
+    bs_error_set(err, BS_NO_MEMORY, "BS-PART-MEMORY", "no memory for a partition of %lld columns",
+                 (long long)columns);
+    return NULL;
+  }
   p->part.struct_size = (uint32_t)sizeof p->part;
   p->part.total = total;
-  *out = p;
-  return BS_OK;
+  return p;
 }
 
 static int32_t make_contiguous(int64_t total, int64_t begin, int64_t count, const bs_partition **out,
                                bs_error *err) {
-  owned_partition *p;
-  int32_t rc = make(total, 0, &p, err);
-  if (rc != BS_OK) return rc;
+  owned_partition *p = make(total, 0, err);
+  if (p == NULL) return BS_NO_MEMORY;
   p->part.kind = BS_PARTITION_CONTIGUOUS;
   p->part.begin = begin;
   p->part.count = count;
@@ -80,9 +75,8 @@ static int32_t make_periodic(int64_t total, uint32_t period, uint32_t pattern, u
                              uint32_t slices, const bs_partition **out, bs_error *err) {
   int64_t skip, count;
   bs_share(kept_below(total, period, pattern), slice, slices, &skip, &count);
-  owned_partition *p;
-  int32_t rc = make(total, count, &p, err);
-  if (rc != BS_OK) return rc;
+  owned_partition *p = make(total, count, err);
+  if (p == NULL) return BS_NO_MEMORY;
   int64_t ones = __builtin_popcount(pattern), n = 0;
   /* Start at the period that holds the slice's first column. */
   int64_t k = skip / ones * period, seen = skip / ones * ones;
@@ -102,9 +96,8 @@ static int32_t make_interleave(int64_t total, uint32_t rank, uint32_t world, con
                                bs_error *err) {
   if (world <= 32) return make_periodic(total, world, 1u << rank, 0, 1, out, err);
   int64_t count = total > (int64_t)rank ? (total - rank - 1) / world + 1 : 0;
-  owned_partition *p;
-  int32_t rc = make(total, count, &p, err);
-  if (rc != BS_OK) return rc;
+  owned_partition *p = make(total, count, err);
+  if (p == NULL) return BS_NO_MEMORY;
   for (int64_t i = 0; i < count; i++) p->columns[i] = (uint32_t)(rank + i * world);
   p->part.kind = BS_PARTITION_GATHER;
   p->part.count = count;
