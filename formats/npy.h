@@ -5,21 +5,24 @@
 #ifndef BS_FORMATS_NPY_H
 #define BS_FORMATS_NPY_H
 #include "blockshock/blockshock.h"
+#include "formats/map.h"
 #define BS_NPY_MAX_DIMS 32
+#define BS_NPY_MAX_HEADER 10000u
 typedef struct bs_npy {
   uint32_t dtype; /* enum bs_dtype */
   uint32_t rank;
   int64_t dims[BS_NPY_MAX_DIMS];
   uint64_t count;   /* elements */
-  const void *data; /* mapped */
-  void *map;
-  uint64_t map_bytes;
+  const void *data; /* mapped; aligned to the element when the writer padded its header, as NumPy does */
+  uint64_t offset;  /* of data in the file, for bs_map_pread */
+  bs_map map;
 } bs_npy;
-/* Errors are BS_INPUT (exit 4) with ids BS-NPY-*; the file's place in err->where. */
+/* Errors are BS_INPUT (exit 4) with ids BS-NPY-*; the file's place in err->where. On failure *out_npy is
+ * closed. */
 int32_t bs_npy_open(const char *path, bs_npy *out_npy, bs_error *err);
 void bs_npy_close(bs_npy *npy);
 /* Write version 1.0, C order. bf16 and fp8 are widened to f32 (NumPy has no such dtype). Written to a
- * temporary name, fsynced, renamed: no half file. BS_IO on failure. */
+ * temporary name, fsynced, renamed: no half file. BS_IO on failure. Thread-safe. */
 int32_t bs_npy_write(const char *path, uint32_t dtype, uint32_t rank, const int64_t *dims, const void *data,
                      bs_error *err);
 #endif
