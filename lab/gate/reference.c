@@ -18,25 +18,29 @@ enum { TOKENS = 16, MAX_THREADS = 64 };
 typedef double four __attribute__((vector_size(32)));
 typedef int64_t bits4 __attribute__((vector_size(32)));
 
+#define load4(dst, src) memcpy((dst), (src), sizeof(four))
+#define absolute4(v) ((four)((bits4)(v)&INT64_MAX))
+
 /* sum[t] += w x[t], magnitude[t] += |w x[t]| over `count` columns. */
 static inline __attribute__((always_inline)) void accumulate_body(const double *restrict x,
                                                                   const double *restrict w, int64_t count,
                                                                   double *restrict sum,
                                                                   double *restrict magnitude) {
-  four s[TOKENS / 4];
-  four m[TOKENS / 4];
-  memcpy(s, sum, sizeof s);
-  memcpy(m, magnitude, sizeof m);
+  four s0, s1, s2, s3, m0, m1, m2, m3;
+  const size_t lanes = sizeof(four) / sizeof(double);
+  load4(&s0, sum), load4(&s1, sum + lanes), load4(&s2, sum + 2 * lanes), load4(&s3, sum + 3 * lanes);
+  load4(&m0, magnitude), load4(&m1, magnitude + lanes), load4(&m2, magnitude + 2 * lanes);
+  load4(&m3, magnitude + 3 * lanes);
   for (int64_t k = 0; k < count; ++k) {
-    const double wk = w[k];
-    four xk[TOKENS / 4];
-    memcpy(xk, x + k * TOKENS, sizeof xk);
-    for (int t = 0; t < TOKENS / 4; ++t) {
-      const four product = xk[t] * wk;
-      s[t] += product;
-      m[t] += (four)((bits4)product & INT64_MAX); /* |product| */
-    }
+    four x0, x1, x2, x3;
+    const double *xk = x + k * TOKENS;
+    load4(&x0, xk), load4(&x1, xk + lanes), load4(&x2, xk + 2 * lanes), load4(&x3, xk + 3 * lanes);
+    x0 *= w[k], x1 *= w[k], x2 *= w[k], x3 *= w[k];
+    s0 += x0, s1 += x1, s2 += x2, s3 += x3;
+    m0 += absolute4(x0), m1 += absolute4(x1), m2 += absolute4(x2), m3 += absolute4(x3);
   }
+  const four s[TOKENS / 4] = {s0, s1, s2, s3};
+  const four m[TOKENS / 4] = {m0, m1, m2, m3};
   memcpy(sum, s, sizeof s);
   memcpy(magnitude, m, sizeof m);
 }

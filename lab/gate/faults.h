@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * faults.h - gate T6: inject each fault of docs/gates.md into a small run of the same method, backend and
+ * world size, and demand that T1 to T5 catch it. A gate that has never been seen to fail proves nothing. */
+#ifndef BS_LAB_GATE_FAULTS_H
+#define BS_LAB_GATE_FAULTS_H
+#include "lab/phase/case.h"
+
+enum bs_fault_kind {
+  BS_FAULT_NO_ALL_REDUCE = 0,
+  BS_FAULT_REDUCED_TWICE,
+  BS_FAULT_OTHER_X,       /* rank 1 gets other inputs */
+  BS_FAULT_WRONG_COLUMNS, /* X gathered with another pattern than W */
+  BS_FAULT_INDEX_SWAPPED, /* two weights of one row change places */
+  BS_FAULT_WEIGHT_LOST,   /* one weight is zero */
+  BS_FAULT_OUTPUT_OFF,    /* one output off by 0.044 of the outputs' spread */
+  BS_FAULT_BIAS_TWICE,    /* 0.01 added to the partial sum of every other rank */
+  BS_FAULT_HALF_FP8,      /* the upper half of K (or rank 1's part) through fp8 */
+  BS_FAULT_NAN_OUTPUT,    /* one output is NaN */
+  BS_FAULT_RANK_DIVERGED, /* the last rank's copy of one output differs in its last bit */
+  BS_FAULT_COUNT_
+};
+const char *bs_fault_name(uint32_t kind);
+/* NULL when the fault can be made here, else why it cannot (e.g. one rank has no reduction). */
+const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split);
+
+typedef struct bs_fault bs_fault;
+/* A fault for c (whose sources must outlive it); fills out_hooks. Free with bs_fault_free. */
+int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out_fault, bs_case_fault *out_hooks,
+                      bs_error *err);
+void bs_fault_free(bs_fault *fault);
+
+/* Run every fault that can be made on a small shape; *out_caught of *out_injected were caught. missed: names
+ * of those that were not, comma-separated. */
+int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out_caught, char *missed,
+                      size_t size, bs_error *err);
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ * integer.c - gates T5 and T6. T5: entries in {-1, 0, 1}, every sum exact in every dtype, so any method,
+ * order and P must equal the int64 product bit for bit. T6: the faults of faults.c on a small shape must all
+ * be caught. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "lab/gate/faults.h"
+#include "lab/gate/verdict.h"
+
+/* The workload `name` at the case's sizes, and its sources. */
+typedef struct small_subject {
+  const bs_workload *workload;
+  void *instance;
+  bs_source x, w, bias;
+} small_subject;
+
+static void small_close(small_subject *s) {
+  if (s->workload && s->instance) s->workload->close(s->instance);
+  memset(s, 0, sizeof *s);
+}
+
+static int32_t small_open(bs_context *context, const char *name, const bs_layer_spec *spec,
+                          small_subject *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  void *state = NULL;
+  int32_t rc = bs_find_workload(context, name, &out->workload, &state, err);
+  if (rc != BS_OK) return rc;
+  const bs_workload_request request = {.struct_size = sizeof request,
+                                       .dtype = spec->x_dtype,
+                                       .B = spec->B,
+                                       .N = spec->N,
+                                       .K = spec->K,
+                                       .seed = 20,
+                                       .weight_seed = 26,
+                                       .has_bias = spec->has_bias};
+  rc = out->workload->open(state, &request, &out->instance, err);
+  if (rc == BS_OK) rc = out->workload->source(out->instance, BS_PART_X, &out->x, err);
+  if (rc == BS_OK) rc = out->workload->source(out->instance, BS_PART_W, &out->w, err);
+  if (rc == BS_OK && spec->has_bias) rc = out->workload->source(out->instance, BS_PART_BIAS, &out->bias, err);
+  if (rc != BS_OK) small_close(out);
+  return rc;
+}
+
+static void small_case(const bs_case *like, const bs_layer_spec *spec, const small_subject *s, bs_case *out) {
+  *out = *like;
+  out->spec = *spec;
+  out->x = &s->x;
+  out->w = &s->w;
+  out->bias = spec->has_bias ? &s->bias : NULL;
+  out->warmup = 0;
+  out->iterations = 1;
+  out->hook = NULL;
+  out->fault = NULL;
+  out->progress = NULL;
+}
+
+/* Outputs that are not the exact integer, over all ranks. */
+static int32_t count_inexact(const bs_case *c, const bs_case_result *result, uint64_t *out_count,
+                             int32_t *out_rank, bs_error *err) {
+  bs_reference ref;
+  const bs_reference_request request = {
+      .x = c->x, .w = c->w, .bias = c->bias, .world_size = result->world_size};
+  const int32_t rc = bs_reference_compute(&request, &ref, err);
+  if (rc != BS_OK) return rc;
+  *out_count = 0;
+  *out_rank = -1;
+  for (uint32_t r = 0; r < result->world_size; ++r) {
+    const bs_case_rank *rank = &result->ranks[r];
+    const int64_t offset = c->spec.y_placement == BS_SPLIT ? rank->owns.row_begin : 0;
+    for (int64_t b = 0; b < ref.B; ++b) {
+      for (int64_t n = 0; n < rank->y_cols; ++n) {
+        const double got = bs_load_f64(c->spec.y_dtype, rank->y, b * rank->y_cols + n);
+        if (got == ref.y[b * ref.features + n + offset]) continue; /* NaN differs; -0 equals 0 */
+        ++*out_count;
+        *out_rank = (int32_t)r;
+      }
+    }
+  }
+  bs_reference_free(&ref);
+  return BS_OK;
+}
+
+int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, bs_gate *gate, bs_error *err) {
+  memset(gate, 0, sizeof *gate);
+  snprintf(gate->name, sizeof gate->name, "T5");
+  small_subject subject;
+  bs_case c;
+  bs_case_result result = {0};
+  bs_case_fault hooks;
+  bs_fault *fault = NULL;
+  int32_t rc = small_open(like->context, "integer", &like->spec, &subject, err);
+  if (rc != BS_OK) return rc;
+  small_case(like, &like->spec, &subject, &c);
+  if (fault_kind < BS_FAULT_COUNT_) {
+    rc = bs_fault_make(fault_kind, &c, &fault, &hooks, err);
+    c.fault = &hooks;
+  }
+  if (rc == BS_OK) rc = bs_case_run(&c, &result, err);
+  uint64_t inexact = 0;
+  if (rc == BS_OK) rc = count_inexact(&c, &result, &inexact, &gate->rank, err);
+  if (rc == BS_OK) {
+    gate->value = (double)inexact;
+    gate->limit = 0;
+    gate->state = inexact ? BS_GATE_FAIL : BS_GATE_PASS;
+    snprintf(gate->text, sizeof gate->text,
+             "outputs that differ from the int64 product, of %lld on %u rank(s)",
+             (long long)(c.spec.B * c.spec.N), result.world_size);
+  }
+  bs_case_result_free(&result);
+  bs_fault_free(fault);
+  small_close(&subject);
+  return rc;
+}
+
+static int32_t inject(const bs_case *base, uint32_t kind, int *out_caught, bs_error *err) {
+  bs_case c = *base;
+  bs_case_result result = {0};
+  bs_case_fault hooks;
+  bs_fault *fault = NULL;
+  bs_verdict verdict;
+  int32_t rc = bs_fault_make(kind, &c, &fault, &hooks, err);
+  c.fault = &hooks;
+  if (rc == BS_OK) rc = bs_case_run(&c, &result, err);
+  if (rc == BS_OK) rc = bs_verdict_make(&c, &result, 0, &verdict, err);
+  if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
+  bs_case_result_free(&result);
+  bs_fault_free(fault);
+  return rc;
+}
+
+int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out_caught, char *missed,
+                      size_t size, bs_error *err) {
+  *out_injected = *out_caught = 0;
+  missed[0] = '\0';
+  bs_layer_spec spec = like->spec;
+  spec.B = 16;
+  spec.N = 96;
+  spec.K = 256;
+  bs_proposal proposal = {.struct_size = sizeof proposal};
+  int32_t rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
+  small_subject subject;
+  if (rc == BS_OK) rc = small_open(like->context, "random_normal", &spec, &subject, err);
+  if (rc != BS_OK) return rc;
+  bs_case c;
+  small_case(like, &spec, &subject, &c);
+  for (uint32_t kind = 0; kind < BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
+    if (bs_fault_skip(kind, &c, proposal.split)) continue;
+    int caught = 0;
+    rc = inject(&c, kind, &caught, err);
+    ++*out_injected;
+    *out_caught += (uint32_t)caught;
+    if (!caught)
+      snprintf(missed + strlen(missed), size - strlen(missed), "%s%s", missed[0] ? ", " : "",
+               bs_fault_name(kind));
+  }
+  /* T5 must be able to fail as well. */
+  if (rc == BS_OK) {
+    bs_gate gate;
+    c.spec = spec;
+    rc = bs_integer_gate(&c, BS_FAULT_WEIGHT_LOST, &gate, err);
+    ++*out_injected;
+    *out_caught += gate.state == BS_GATE_FAIL;
+    if (gate.state != BS_GATE_FAIL) {
+      snprintf(missed + strlen(missed), size - strlen(missed), "%sinteger weight_lost",
+               missed[0] ? ", " : "");
+    }
+  }
+  small_close(&subject);
+  return rc;
+}

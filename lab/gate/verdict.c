@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * verdict.c - judging a finished case: T1 to T4 on every rank. */
+#include "lab/gate/verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+
+bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec) {
+  const bs_arithmetic a = {.y_dtype = spec->y_dtype,
+                           .reduce_dtype = spec->reduce_dtype        ? spec->reduce_dtype
+                                           : spec->y_dtype == BS_F64 ? BS_F64
+                                                                     : BS_F32,
+                           .accumulate = spec->accumulate};
+  return a;
+}
+
+int bs_verdict_passed(const bs_gate *gates, uint32_t count) {
+  uint32_t ran = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (gates[i].state == BS_GATE_FAIL || gates[i].state == BS_GATE_UNKNOWN) return 0;
+    ran += gates[i].state == BS_GATE_PASS;
+  }
+  return ran > 0;
+}
+
+/* Worse: failing beats passing beats skipped; then the larger share of the limit. */
+static int worse(const bs_gate *a, const bs_gate *b) {
+  if (a->state != b->state) {
+    if (a->state == BS_GATE_SKIPPED) return 0;
+    if (b->state == BS_GATE_SKIPPED) return 1;
+    return a->state == BS_GATE_FAIL;
+  }
+  if (isnan(a->value)) return 1;
+  return a->limit > 0 && b->limit > 0 ? a->value / a->limit > b->value / b->limit : a->value > b->value;
+}
+
+static void same_bits_gate(const bs_case *c, const bs_case_result *result, bs_gate *gate) {
+  memset(gate, 0, sizeof *gate);
+  snprintf(gate->name, sizeof gate->name, "T4");
+  gate->rank = -1;
+  uint32_t differing = 0;
+  uint32_t unstable = 0;
+  for (uint32_t r = 0; r < result->world_size; ++r) {
+    unstable += !result->ranks[r].same_each_time;
+    if (c->spec.y_placement == BS_REPLICATED && result->ranks[r].hash != result->ranks[0].hash) {
+      if (differing++ == 0) gate->rank = (int32_t)r;
+    }
+  }
+  gate->value = differing + unstable;
+  gate->limit = 0;
+  gate->state = differing + unstable ? BS_GATE_FAIL : BS_GATE_PASS;
+  if (unstable) {
+    snprintf(gate->text, sizeof gate->text, "%u rank(s) gave other bits from one iteration to the next",
+             unstable);
+  } else if (differing) {
+    snprintf(gate->text, sizeof gate->text, "%u rank(s) hold other bits than rank 0", differing);
+  } else {
+    snprintf(gate->text, sizeof gate->text, "the same bits on %u rank(s), in each of %lld iterations",
+             result->world_size, (long long)result->iterations);
+  }
+}
+
+static void keep_worst(bs_verdict *out, const bs_gate *gates, uint32_t count, const bs_judgement *j) {
+  for (uint32_t g = 0; g < count; ++g) {
+    if (out->n_gates < count) {
+      out->gates[out->n_gates++] = gates[g];
+    } else if (worse(&gates[g], &out->gates[g])) {
+      out->gates[g] = gates[g];
+    }
+  }
+  out->max_abs_error = fmax(out->max_abs_error, j->max_abs);
+  out->mean_abs_error = fmax(out->mean_abs_error, j->mean_abs);
+  out->relative_error = fmax(out->relative_error, j->relative);
+  out->overflow += j->overflow;
+  out->nonfinite += j->nonfinite;
+}
+
+int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
+                        bs_error *err) {
+  memset(out, 0, sizeof *out);
+  const bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
+  bs_reference reference = {0};
+  bs_prediction prediction = {0};
+  uint32_t *column_rank = NULL;
+  int32_t rc = bs_case_column_ranks(c, result, &column_rank, err);
+  if (rc != BS_OK) return rc;
+  const bs_reference_request request = {.x = c->x,
+                                        .w = c->w,
+                                        .bias = c->spec.has_bias ? c->bias : NULL,
+                                        .world_size = result->world_size,
+                                        .column_rank = column_rank,
+                                        .max_features = max_features};
+  rc = bs_reference_compute(&request, &reference, err);
+  if (rc == BS_OK) rc = bs_predict(&reference, &arithmetic, &prediction, err);
+  for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
+    const bs_case_rank *rank = &result->ranks[r];
+    bs_judgement j;
+    bs_gate gates[4];
+    const int64_t offset = c->spec.y_placement == BS_SPLIT ? rank->owns.row_begin : 0;
+    bs_judge(&reference, &arithmetic, &prediction, rank->y, rank->y_cols, offset, rank->y_cols, &j);
+    keep_worst(out, gates, bs_gates_from_judgement(&reference, &prediction, &j, (int32_t)r, gates, 4), &j);
+  }
+  if (rc == BS_OK) {
+    same_bits_gate(c, result, &out->gates[out->n_gates++]);
+    out->predicted = prediction.relative;
+    out->nonfinite_inputs = reference.nonfinite_inputs;
+    out->features = reference.features;
+  }
+  bs_prediction_free(&prediction);
+  bs_reference_free(&reference);
+  free(column_rank);
+  return rc;
+}

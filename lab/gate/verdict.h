@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * verdict.h - from a finished case to gates: every rank judged by T1 to T3, ranks compared by T4, integers by
+ * T5, the gates themselves by T6. */
+#ifndef BS_LAB_GATE_VERDICT_H
+#define BS_LAB_GATE_VERDICT_H
+#include "lab/gate/judge.h"
+#include "lab/phase/case.h"
+
+typedef struct bs_verdict {
+  uint32_t n_gates;
+  bs_gate gates[8];                                     /* worst rank of T1, T2.feature, T2.token, T3; T4 */
+  double predicted;                                     /* relative Frobenius error */
+  double max_abs_error, mean_abs_error, relative_error; /* of the worst rank */
+  uint64_t overflow, nonfinite, nonfinite_inputs;
+  int64_t features; /* judged */
+} bs_verdict;
+
+/* Judge a finished run of c. max_features 0: all. */
+int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
+                        bs_error *err);
+/* Every gate that ran passed, and at least one ran. */
+int bs_verdict_passed(const bs_gate *gates, uint32_t count);
+
+/* T5: the same case on small integers (workload `integer`), compared exactly with the reference, which is
+ * exact too. A fault may be injected (kind BS_FAULT_COUNT_: none). */
+int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, bs_gate *out_gate, bs_error *err);
+/* The arithmetic of a layer spec. */
+bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec);
+#endif

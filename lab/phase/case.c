@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ * case.c - run one layer on one world and bring back what the gates and the record need. Everything heavy
+ * (references, JSON) happens outside rank_main. */
+#include "lab/phase/case.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+typedef struct case_run {
+  const bs_case *c;
+  bs_case_result *out;
+} case_run;
+
+uint64_t bs_hash64(const void *data, size_t bytes) {
+  const unsigned char *p = data;
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < bytes; ++i) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
+  return h;
+}
+
+static int32_t view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in, bs_source *out,
+                    bs_error *err) {
+  *out = *in;
+  if (!c->fault || !c->fault->wrap) return BS_OK;
+  return c->fault->wrap(c->fault->user, rank, part, in, out, err);
+}
+
+static bs_tensor_desc desc_2d(uint32_t dtype, int64_t rows, int64_t cols) {
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = 2};
+  d.dims[0] = rows;
+  d.dims[1] = cols;
+  return d;
+}
+
+static int32_t copy_ownership(bs_layer *layer, bs_case_rank *out, bs_error *err) {
+  out->owns.struct_size = sizeof out->owns;
+  const int32_t rc = bs_layer_owns(layer, &out->owns, err);
+  if (rc != BS_OK || !out->owns.columns) return rc;
+  out->columns_storage = *out->owns.columns;
+  out->owns.columns = &out->columns_storage;
+  if (out->columns_storage.kind != BS_PARTITION_GATHER) return BS_OK;
+  const size_t bytes = (size_t)out->columns_storage.count * sizeof(uint32_t);
+  out->columns = malloc(bytes ? bytes : 1);
+  if (!out->columns) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column list");
+  if (bytes) memcpy(out->columns, out->columns_storage.columns, bytes);
+  out->columns_storage.columns = out->columns;
+  return BS_OK;
+}
+
+/* Forwards: warm-up, then the timed ones; every output is hashed after its own timing. */
+static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
+                        bs_tensor *y, bs_error *err) {
+  const bs_case *c = run->c;
+  bs_case_rank *mine = &run->out->ranks[index];
+  const size_t bytes = (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
+  const int64_t iterations = c->iterations > 0 ? c->iterations : 1;
+  uint64_t first_hash = 0;
+  mine->same_each_time = 1;
+  for (int64_t i = -c->warmup; i < iterations; ++i) {
+    if (i == 0) {
+      bs_rank_regions_reset(rank);
+      bs_rank_counters_reset(rank);
+    }
+    int32_t rc = bs_layer_forward(layer, x, y, NULL, err);
+    if (rc != BS_OK) return rc;
+    if (i == 0) {
+      for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) mine->counters[k] = bs_rank_counter(rank, k);
+    }
+    if (i < 0) continue;
+    rc = bs_rank_copy_out(rank, y, mine->y, err);
+    if (rc != BS_OK) return rc;
+    mine->hash = bs_hash64(mine->y, bytes);
+    if (i == 0) first_hash = mine->hash;
+    if (mine->hash != first_hash) mine->same_each_time = 0;
+    if (c->progress && index == 0)
+      c->progress(c->progress_user, "forward", (uint64_t)i + 1, (uint64_t)iterations);
+  }
+  return BS_OK;
+}
+
+static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const bs_source *x_source,
+                             const bs_source *w_source, const bs_source *bias_source, bs_error *err) {
+  const bs_case *c = run->c;
+  const bs_rank_api *api = bs_rank_get_api();
+  bs_case_rank *mine = &run->out->ranks[index];
+  bs_layer *layer = NULL;
+  bs_tensor x = {0};
+  bs_tensor y = {0};
+  const bs_tensor_desc x_desc = desc_2d(c->spec.x_dtype, c->spec.B, c->spec.K);
+  int32_t rc = bs_layer_build(rank, c->method, &c->spec, w_source, bias_source, &layer, err);
+  if (rc == BS_OK) rc = copy_ownership(layer, mine, err);
+  if (rc == BS_OK) {
+    mine->y_cols = c->spec.y_placement == BS_SPLIT ? mine->owns.row_count : c->spec.N;
+    const size_t bytes = (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
+    mine->y = calloc(1, bytes ? bytes : 1);
+    if (!mine->y)
+      rc = bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for an output of %zu bytes", bytes);
+  }
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &x_desc, BS_LIFE_ACTIVATION, &x, err);
+  if (rc == BS_OK) rc = api->tensor_read(rank, x_source, 0, NULL, &x, err);
+  if (rc == BS_OK) {
+    const bs_tensor_desc y_desc = desc_2d(c->spec.y_dtype, c->spec.B, mine->y_cols);
+    rc = api->tensor_alloc(rank, &y_desc, BS_LIFE_ACTIVATION, &y, err);
+  }
+  if (rc == BS_OK) rc = forwards(run, rank, index, layer, &x, &y, err);
+  if (y.data) api->tensor_free(rank, &y);
+  if (x.data) api->tensor_free(rank, &x);
+  bs_layer_free(layer);
+  return rc;
+}
+
+static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
+  case_run *run = arg;
+  const bs_case *c = run->c;
+  const uint32_t index = bs_rank_get_api()->rank(rank);
+  bs_source x, w, bias;
+  int32_t rc = view(c, index, BS_PART_X, c->x, &x, err);
+  if (rc == BS_OK) rc = view(c, index, BS_PART_W, c->w, &w, err);
+  if (rc == BS_OK && c->bias) rc = view(c, index, BS_PART_BIAS, c->bias, &bias, err);
+  if (rc != BS_OK) return rc;
+  return build_and_run(run, rank, index, &x, &w, c->bias ? &bias : NULL, err);
+}
+
+static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *out, bs_error *err) {
+  bs_rank *rank = bs_world_rank(world, index);
+  out->timings = json_object();
+  if (!out->timings) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for timings");
+  for (uint32_t i = 0; i < bs_rank_region_count(rank); ++i) {
+    bs_region_stats s = {.struct_size = sizeof s};
+    const int32_t rc = bs_rank_region_stats(rank, i, &s, err);
+    if (rc != BS_OK) return rc;
+    json_object_set_new(out->timings, s.name,
+                        json_pack("{s:f,s:f,s:f,s:f,s:f}", "count", (double)s.count, "sum_ms", s.sum_ms,
+                                  "avg_ms", s.avg_ms, "p50_ms", s.p50_ms, "p95_ms", s.p95_ms));
+    if (i == BS_REGION_FORWARD) out->forward_sum_ms = s.sum_ms;
+  }
+  return BS_OK;
+}
+
+static int32_t collect(const bs_case *c, bs_world *world, bs_case_result *out, bs_error *err) {
+  out->memory_peak = bs_world_memory_peak(world);
+  out->threads_per_rank = bs_world_threads_per_rank(world);
+  out->shared_device = bs_world_shared_device(world);
+  out->algorithms = bs_strdup(bs_world_algorithms(world));
+  if (!out->algorithms)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the algorithms");
+  for (uint32_t r = 0; r < out->world_size; ++r) {
+    bs_case_rank *mine = &out->ranks[r];
+    int32_t rc = collect_timings(world, r, mine, err);
+    mine->proposal.struct_size = sizeof mine->proposal;
+    if (rc == BS_OK)
+      rc = bs_method_propose(c->context, c->method, &c->spec, r, out->world_size, &mine->proposal, err);
+    if (rc != BS_OK) return rc;
+    out->weight_bytes += mine->proposal.weight_bytes;
+    if (c->fault && c->fault->output) {
+      c->fault->output(c->fault->user, r, mine->y, c->spec.B, mine->y_cols, c->spec.y_dtype);
+      mine->hash = bs_hash64(mine->y, (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype));
+    }
+  }
+  return BS_OK;
+}
+
+int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  bs_world_options options = {.struct_size = sizeof options,
+                              .world_size = c->world_size,
+                              .backend = c->backend,
+                              .comm = c->comm,
+                              .threads_per_rank = c->threads_per_rank,
+                              .bind = c->bind,
+                              .sync_mode = c->sync_mode,
+                              .timeout_s = c->timeout_s,
+                              .hook = c->fault && c->fault->hook ? c->fault->hook : c->hook};
+  bs_world *world = NULL;
+  out->world_size = c->world_size;
+  out->iterations = c->iterations > 0 ? c->iterations : 1;
+  out->ranks = calloc(c->world_size, sizeof *out->ranks);
+  if (!out->ranks)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for %u ranks", c->world_size);
+  case_run run = {c, out};
+  int32_t rc = bs_world_create(c->context, &options, &world, err);
+  if (rc == BS_OK) rc = bs_world_run(world, rank_main, &run, err);
+  if (rc == BS_OK) rc = collect(c, world, out, err);
+  bs_world_destroy(world);
+  if (rc != BS_OK) bs_case_result_free(out);
+  return rc;
+}
+
+void bs_case_result_free(bs_case_result *result) {
+  for (uint32_t r = 0; result->ranks && r < result->world_size; ++r) {
+    free(result->ranks[r].y);
+    free(result->ranks[r].columns);
+    json_decref(result->ranks[r].timings);
+  }
+  free(result->ranks);
+  free(result->algorithms);
+  memset(result, 0, sizeof *result);
+}
+
+int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out, bs_error *err) {
+  *out = NULL;
+  if (result->world_size < 2 || result->ranks[0].proposal.split != BS_SPLIT_K) return BS_OK;
+  uint32_t *ranks = calloc((size_t)(c->spec.K > 0 ? c->spec.K : 1), sizeof *ranks);
+  if (!ranks) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column map");
+  for (uint32_t r = 0; r < result->world_size; ++r) {
+    const bs_partition *p = result->ranks[r].owns.columns;
+    for (int64_t i = 0; p && i < p->count; ++i) {
+      ranks[p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i] = r;
+    }
+  }
+  *out = ranks;
+  return BS_OK;
+}

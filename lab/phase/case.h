@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * case.h - one layer run on one world: what phase 0 judges, with every input open to an injected fault. */
+#ifndef BS_LAB_PHASE_CASE_H
+#define BS_LAB_PHASE_CASE_H
+#include "lab/lab.h"
+
+typedef struct bs_case bs_case;
+
+/* A wrong source, output or exchange, to prove that a gate can fail (lab/gate/faults.c). Any may be NULL. */
+typedef struct bs_case_fault {
+  void *user;
+  /* Give rank's own view of a part: out_source stays valid while the case runs. */
+  int32_t (*wrap)(void *user, uint32_t rank, uint32_t part, const bs_source *in, bs_source *out_source,
+                  bs_error *err);
+  /* Tamper with a rank's finished output (host memory, dense [B,N] of y_dtype). */
+  void (*output)(void *user, uint32_t rank, void *y, int64_t rows, int64_t cols, uint32_t dtype);
+  const bs_collective_hook *hook;
+} bs_case_fault;
+
+struct bs_case {
+  bs_context *context;
+  const char *method, *backend, *comm;
+  uint32_t world_size, threads_per_rank, bind, sync_mode;
+  double timeout_s;
+  bs_layer_spec spec;
+  const bs_source *x, *w, *bias;  /* bias NULL: none */
+  int64_t warmup, iterations;     /* at least one iteration runs */
+  const bs_collective_hook *hook; /* for dumps; not together with a fault's hook */
+  const bs_case_fault *fault;     /* NULL: none */
+  bs_progress_fn progress;
+  void *progress_user;
+};
+
+typedef struct bs_case_rank {
+  void *y; /* dense [B, N] (or the rank's own features when split), y_dtype */
+  int64_t y_cols;
+  uint64_t hash;           /* of y after the last iteration */
+  uint32_t same_each_time; /* every timed iteration gave the same bits */
+  bs_ownership owns;       /* columns copied: see `columns` */
+  bs_partition columns_storage;
+  uint32_t *columns;                  /* list of owned columns when owns.columns is GATHER */
+  uint64_t counters[BS_COUNT_COUNT_]; /* of one forward */
+  bs_proposal proposal;
+  json_t *timings; /* region name -> statistics */
+  double forward_sum_ms;
+} bs_case_rank;
+
+typedef struct bs_case_result {
+  uint32_t world_size, threads_per_rank, shared_device;
+  int64_t iterations;
+  uint64_t memory_peak;  /* all ranks, tracked bytes, building included */
+  uint64_t weight_bytes; /* packed, all ranks */
+  char *algorithms;
+  bs_case_rank *ranks;
+} bs_case_result;
+
+/* Builds a world, runs the case, copies everything out. The caller frees the result. */
+int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err);
+void bs_case_result_free(bs_case_result *result);
+/* column_rank[k] of a K-split result; NULL in *out when no rank holds partial sums. Caller frees. */
+int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out_column_rank,
+                             bs_error *err);
+/* 64-bit FNV-1a. */
+uint64_t bs_hash64(const void *data, size_t bytes);
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * subject.c - from an experiment to the thing that is measured: the opened workload, its sources, the layer
+ * spec and the world size. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "lab/lab.h"
+
+static int32_t open_workload(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
+  void *state = NULL;
+  int32_t rc = bs_find_workload(context, e->workload, &out->workload, &state, err);
+  if (rc != BS_OK) return rc;
+  const bs_workload_request request = {.struct_size = sizeof request,
+                                       .dtype = e->dtype,
+                                       .B = e->B,
+                                       .N = e->N,
+                                       .K = e->K,
+                                       .seed = e->workload_seed,
+                                       .weight_seed = e->seed,
+                                       .has_bias = e->has_bias,
+                                       .n_options = e->n_workload_options,
+                                       .option_keys = e->workload_keys,
+                                       .option_values = e->workload_values};
+  rc = out->workload->open(state, &request, &out->instance, err);
+  if (rc != BS_OK) return rc;
+  out->info.struct_size = sizeof out->info;
+  return out->workload->info(out->instance, &out->info, err);
+}
+
+static int32_t open_sources(bs_subject *out, bs_error *err) {
+  const bs_workload *w = out->workload;
+  int32_t rc = w->source(out->instance, BS_PART_X, &out->x, err);
+  if (rc == BS_OK) rc = w->source(out->instance, BS_PART_W, &out->w, err);
+  if (rc == BS_OK && out->info.has_bias) rc = w->source(out->instance, BS_PART_BIAS, &out->bias, err);
+  if (rc == BS_OK && out->info.has_target) rc = w->source(out->instance, BS_PART_TARGET, &out->target, err);
+  return rc;
+}
+
+static int32_t resolve_world(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
+  const bs_method *method = NULL;
+  void *state = NULL;
+  const int32_t rc = bs_find_method(context, e->method, &method, &state, err);
+  if (rc != BS_OK) return rc;
+  out->world_size = e->world_size ? e->world_size : (method->default_world ? method->default_world : 1);
+  if (method->max_world && out->world_size > method->max_world) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-METHOD-WORLD", "%s runs on at most %u rank(s), -P asked for %u",
+                 method->name, method->max_world, out->world_size);
+    bs_error_hint(err, "use -P %u, or another method (bsrun plugins list)", method->max_world);
+    return BS_UNSUPPORTED;
+  }
+  return BS_OK;
+}
+
+int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  int32_t rc = resolve_world(context, e, out, err);
+  if (rc == BS_OK) rc = open_workload(context, e, out, err);
+  if (rc == BS_OK) rc = open_sources(out, err);
+  if (rc != BS_OK) {
+    bs_subject_close(out);
+    return rc;
+  }
+  out->spec = (bs_layer_spec){.struct_size = sizeof out->spec,
+                              .has_bias = out->info.has_bias,
+                              .B = out->info.B,
+                              .N = out->info.N,
+                              .K = out->info.K,
+                              .x_dtype = e->dtype,
+                              .w_dtype = e->dtype,
+                              .y_dtype = e->dtype,
+                              .reduce_dtype = e->reduce_dtype,
+                              .accumulate = e->accumulate,
+                              .x_placement = BS_REPLICATED,
+                              .y_placement = BS_REPLICATED,
+                              .mask = e->mask_given ? &e->mask : NULL,
+                              .n_options = e->n_method_options,
+                              .option_keys = e->method_keys,
+                              .option_values = e->method_values};
+  return BS_OK;
+}
+
+void bs_subject_close(bs_subject *subject) {
+  if (subject->workload && subject->instance) subject->workload->close(subject->instance);
+  memset(subject, 0, sizeof *subject);
+}
