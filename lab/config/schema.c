@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ * schema.c - checks a merged configuration tree against the table of schema_table.c, and reads typed values
+ * with the table's defaults. Called by experiment.c and by `bsrun config`. */
+#include "lab/config/schema.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+#define MAX_CANDIDATES 256
+
+const char *bs_key_type_name(uint32_t type) {
+  switch (type) {
+    case BS_KEY_STR: return "string";
+    case BS_KEY_INT: return "integer";
+    case BS_KEY_FLOAT: return "number";
+    case BS_KEY_BOOL: return "true or false";
+    case BS_KEY_STRS: return "list";
+    case BS_KEY_PATTERN: return "pattern such as \"1100\"";
+    case BS_KEY_NUMBERS: return "list of numbers";
+    case BS_KEY_DTYPE: return "dtype";
+    default: return "?";
+  }
+}
+
+const char *bs_key_effect_name(uint32_t effect) {
+  switch (effect) {
+    case BS_EFFECT_ACTIVE: return "active";
+    case BS_EFFECT_LABEL: return "label";
+    case BS_EFFECT_DECORATIVE: return "none";
+    case BS_EFFECT_WRITTEN: return "written";
+    default: return "?";
+  }
+}
+
+const bs_key *bs_schema_find(const char *path) {
+  size_t count;
+  const bs_key *keys = bs_schema_keys(&count);
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(keys[i].path, path) == 0) return &keys[i];
+  }
+  return NULL;
+}
+
+/* Does any key of the table lie below `path`? */
+static int is_section(const char *path) {
+  size_t count, length = strlen(path);
+  const bs_key *keys = bs_schema_keys(&count);
+  for (size_t i = 0; i < count; i++) {
+    if (strncmp(keys[i].path, path, length) == 0 && keys[i].path[length] == '.') return 1;
+  }
+  return 0;
+}
+
+/* The keys of option_docs, one a line, as prefix.key strings in `store`; returns how many were added. */
+static size_t option_names(const char *option_docs, const char *prefix, char (*store)[128], size_t max) {
+  size_t n = 0;
+  const char *line = option_docs;
+  while (line != NULL && *line != '\0' && n < max) {
+    size_t length = strcspn(line, "=:\n");
+    if (length > 0 && length < 64) snprintf(store[n++], sizeof store[0], "%.48s%.*s", prefix, (int)length, line);
+    line = strchr(line, '\n');
+    if (line != NULL) line++;
+  }
+  return n;
+}
+
+int bs_option_listed(const char *option_docs, const char *key) {
+  size_t want = strlen(key);
+  const char *line = option_docs;
+  while (line != NULL && *line != '\0') {
+    if (strcspn(line, "=:\n") == want && strncmp(line, key, want) == 0) return 1;
+    line = strchr(line, '\n');
+    if (line != NULL) line++;
+  }
+  return 0;
+}
+
+int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *option_docs, bs_error *err) {
+  const char *candidates[MAX_CANDIDATES];
+  char options[64][128], place[160], prefix[64];
+  size_t count, n = 0;
+  const bs_key *keys = bs_schema_keys(&count);
+  const char *dot = strrchr(path, '.');
+  size_t parent = dot == NULL ? 0 : (size_t)(dot - path) + 1;
+  for (size_t i = 0; i < count && n < MAX_CANDIDATES; i++) {
+    if (strncmp(keys[i].path, path, parent) == 0) candidates[n++] = keys[i].path;
+  }
+  snprintf(prefix, sizeof prefix, "%.*s", (int)(parent < sizeof prefix ? parent : 0), path);
+  size_t n_options = option_names(option_docs, prefix, options, 64);
+  for (size_t i = 0; i < n_options && n < MAX_CANDIDATES; i++) candidates[n++] = options[i];
+  const char *nearest = bs_nearest(path, candidates, n);
+  if (nearest == NULL && dot != NULL) { /* the right key in the wrong section */
+    for (size_t i = 0; i < count && nearest == NULL; i++) {
+      const char *leaf = strrchr(keys[i].path, '.');
+      if (leaf != NULL && strcmp(leaf, dot) == 0) nearest = keys[i].path;
+    }
+  }
+  if (nearest == NULL && parent == 0) {
+    static const char *const sections[] = {"experiment", "model",   "phase", "method",  "mask", "workload",
+                                           "hardware",   "logging", "sweep", "plugins", "plugin"};
+    nearest = bs_nearest(path, sections, sizeof sections / sizeof sections[0]);
+  }
+  bs_error_set(err, BS_CONFIG, "BS-CFG-KEY", "unknown key '%s'", path);
+  bs_config_place(node, place, sizeof place);
+  bs_error_where(err, "%s", place);
+  if (nearest != NULL) {
+    bs_error_hint(err, "did you mean '%s'?", nearest);
+  } else {
+    bs_error_hint(err, "`bsrun config keys` lists every key");
+  }
+  return BS_CONFIG;
+}
+
+static int32_t type_error(const bs_node *node, const bs_key *key, bs_error *err) {
+  char place[160];
+  static const char *const kinds[] = {"null", "a scalar", "a list", "a mapping"};
+  if (node->kind == BS_NODE_SCALAR) {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: '%.80s' is not of type %s", key->path, node->text,
+                 bs_key_type_name(key->type));
+  } else {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: %s where a value of type %s belongs", key->path,
+                 kinds[node->kind & 3u], bs_key_type_name(key->type));
+  }
+  bs_config_place(node, place, sizeof place);
+  bs_error_where(err, "%s", place);
+  return BS_CONFIG;
+}
+
+static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err) {
+  char place[160];
+  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path, node->text, key->range);
+  bs_config_place(node, place, sizeof place);
+  bs_error_where(err, "%s", place);
+  return BS_CONFIG;
+}
+
+/* "a|b|c" holds text; the nearest choice goes into the error. */
+static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *err) {
+  char copy[256], place[160];
+  const char *words[16];
+  size_t n = 0;
+  snprintf(copy, sizeof copy, "%s", key->range);
+  for (char *save = NULL, *w = strtok_r(copy, "|", &save); w != NULL && n < 16; w = strtok_r(NULL, "|", &save)) {
+    if (strcmp(w, node->text) == 0) return BS_OK;
+    words[n++] = w;
+  }
+  const char *nearest = bs_nearest(node->text, words, n);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %s", key->path, node->text, key->range);
+  bs_config_place(node, place, sizeof place);
+  bs_error_where(err, "%s", place);
+  if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
+  return BS_CONFIG;
+}
+
+static int32_t check_number(const bs_node *root, const bs_node *node, const bs_key *key, bs_error *err) {
+  int32_t rc;
+  if (key->type == BS_KEY_INT) {
+    int64_t value = 0, low, high;
+    rc = bs_config_i64(root, key->path, 0, &value, err);
+    if (rc != BS_OK || key->range == NULL) return rc;
+    if (sscanf(key->range, "%" SCNd64 "..%" SCNd64, &low, &high) != 2) return BS_OK;
+    return value < low || value > high ? range_error(node, key, err) : BS_OK;
+  }
+  double value = 0, low, high;
+  rc = bs_config_f64(root, key->path, 0, &value, err);
+  if (rc != BS_OK || key->range == NULL) return rc;
+  const char *dots = strstr(key->range, "..");
+  char first[32];
+  snprintf(first, sizeof first, "%.*s", dots == NULL ? 0 : (int)(dots - key->range), key->range);
+  if (dots == NULL || !bs_parse_f64(first, &low) || !bs_parse_f64(dots + 2, &high)) return BS_OK;
+  return value < low || value > high ? range_error(node, key, err) : BS_OK;
+}
+
+static int32_t check_list(const bs_node *node, const bs_key *key, bs_error *err) {
+  if (node->kind != BS_NODE_LIST) return type_error(node, key, err);
+  for (const bs_node *item = node->first; item != NULL; item = item->next) {
+    double number;
+    if (item->kind != BS_NODE_SCALAR) return type_error(item, key, err);
+    if (key->type == BS_KEY_NUMBERS && !bs_parse_f64(item->text, &number)) return type_error(item, key, err);
+  }
+  return BS_OK;
+}
+
+static int32_t check_value(const bs_node *root, const bs_node *node, const bs_key *key, bs_error *err) {
+  if (node->kind == BS_NODE_NULL) return BS_OK;
+  if (key->type == BS_KEY_STRS || key->type == BS_KEY_NUMBERS) return check_list(node, key, err);
+  if (key->type == BS_KEY_PATTERN && node->kind == BS_NODE_LIST) return check_list(node, key, err);
+  if (node->kind != BS_NODE_SCALAR) return type_error(node, key, err);
+  switch (key->type) {
+    case BS_KEY_INT:
+    case BS_KEY_FLOAT: return check_number(root, node, key, err);
+    case BS_KEY_BOOL: {
+      int value;
+      return bs_config_bool(root, key->path, 0, &value, err);
+    }
+    default: return key->range != NULL ? check_choice(node, key, err) : BS_OK;
+  }
+}
+
+static int below(const char *file, const char *dir) {
+  size_t length = dir == NULL ? 0 : strlen(dir);
+  return file != NULL && length > 0 && strncmp(file, dir, length) == 0 && file[length] == '/';
+}
+
+typedef struct walk {
+  const bs_node *root;
+  const char *quiet_dir;
+  bs_notes *notes;
+  bs_error *err;
+} walk;
+
+static int32_t check_map(const walk *w, const bs_node *map, const char *prefix) {
+  for (const bs_node *node = map->first; node != NULL; node = node->next) {
+    char path[512];
+    int length = snprintf(path, sizeof path, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", node->key);
+    if (length < 0 || (size_t)length >= sizeof path) return bs_schema_unknown(node, "...", NULL, w->err);
+    const bs_key *key = bs_schema_find(path);
+    int32_t rc = BS_OK;
+    if (key != NULL) {
+      rc = check_value(w->root, node, key, w->err);
+      if (rc == BS_OK && key->effect == BS_EFFECT_DECORATIVE && node->kind != BS_NODE_NULL &&
+          !below(node->file, w->quiet_dir)) {
+        bs_note_add(w->notes, "%s has no effect: %s", path, key->doc);
+      }
+    } else if (strcmp(prefix, "workload") == 0 || strcmp(prefix, "method") == 0 || strcmp(path, "plugins") == 0) {
+      continue; /* belongs to a plugin: bs_options_check */
+    } else if (is_section(path)) {
+      if (node->kind == BS_NODE_MAP) {
+        rc = check_map(w, node, path);
+      } else if (node->kind != BS_NODE_NULL) {
+        char place[160];
+        rc = bs_error_set(w->err, BS_CONFIG, "BS-CFG-TYPE", "%s must be a mapping of keys", path);
+        bs_config_place(node, place, sizeof place);
+        bs_error_where(w->err, "%s", place);
+        if (bs_schema_find(strcat(path, ".name")) != NULL) bs_error_hint(w->err, "the name goes under %s", path);
+      }
+    } else {
+      rc = bs_schema_unknown(node, path, NULL, w->err);
+    }
+    if (rc != BS_OK) return rc;
+  }
+  return BS_OK;
+}
+
+int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err) {
+  walk w = {root, quiet_dir, notes, err};
+  return check_map(&w, root, "");
+}
+
+int64_t bs_schema_i64(const bs_node *root, const char *path) {
+  const bs_key *key = bs_schema_find(path);
+  int64_t value = 0;
+  if (key != NULL) bs_parse_i64(key->default_text, 0, &value);
+  bs_config_i64(root, path, value, &value, NULL);
+  return value;
+}
+
+double bs_schema_f64(const bs_node *root, const char *path) {
+  const bs_key *key = bs_schema_find(path);
+  double value = 0;
+  if (key != NULL) bs_parse_f64(key->default_text, &value);
+  bs_config_f64(root, path, value, &value, NULL);
+  return value;
+}
+
+int bs_schema_bool(const bs_node *root, const char *path) {
+  const bs_key *key = bs_schema_find(path);
+  int value = 0;
+  if (key != NULL) bs_parse_bool(key->default_text, &value);
+  bs_config_bool(root, path, value, &value, NULL);
+  return value;
+}
+
+const char *bs_schema_str(const bs_node *root, const char *path) {
+  const bs_key *key = bs_schema_find(path);
+  const char *fallback = key != NULL && key->default_text[0] != '\0' ? key->default_text : NULL;
+  const char *value = fallback;
+  bs_config_str(root, path, fallback, &value, NULL);
+  return value;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * schema.h - every configuration key there is: name, type, default, range, effect, one line of text. The
+ * table of docs/config.md and `bsrun config keys` are printed from it. */
+#ifndef BS_LAB_CONFIG_SCHEMA_H
+#define BS_LAB_CONFIG_SCHEMA_H
+#include "core/base/config.h"
+#include "lab/config/notes.h"
+
+enum bs_key_type {
+  BS_KEY_STR = 1,
+  BS_KEY_INT = 2,
+  BS_KEY_FLOAT = 3,
+  BS_KEY_BOOL = 4,
+  BS_KEY_STRS = 5,    /* list of strings */
+  BS_KEY_PATTERN = 6, /* string, or list of 0 and 1 */
+  BS_KEY_NUMBERS = 7, /* list of numbers */
+  BS_KEY_DTYPE = 8
+};
+/* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known (the original has it)
+ * and does nothing; WRITTEN is put there by bsrun itself. */
+enum bs_key_effect { BS_EFFECT_ACTIVE = 1, BS_EFFECT_LABEL = 2, BS_EFFECT_DECORATIVE = 3, BS_EFFECT_WRITTEN = 4 };
+
+typedef struct bs_key {
+  const char *path; /* "phase.warmup_iters" */
+  uint32_t type;
+  uint32_t effect;
+  const char *default_text; /* "": none */
+  const char *range;        /* "min..max" for numbers, "a|b|c" for strings, NULL: any */
+  const char *doc;
+} bs_key;
+
+const bs_key *bs_schema_keys(size_t *out_count);
+const bs_key *bs_schema_find(const char *path);
+const char *bs_key_type_name(uint32_t type);
+const char *bs_key_effect_name(uint32_t effect);
+
+/* Check a merged tree: unknown keys (BS-CFG-KEY, with the nearest), types (BS-CFG-TYPE), ranges
+ * (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks are left for
+ * bs_options_check, which knows the chosen plugins. Decorative keys give one note each, except those from files
+ * below quiet_dir (NULL: none): nobody typed those. */
+int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err);
+
+/* The node as a schema key's value or the key's default: whole-tree reads used after a check. */
+int64_t bs_schema_i64(const bs_node *root, const char *path);
+double bs_schema_f64(const bs_node *root, const char *path);
+int bs_schema_bool(const bs_node *root, const char *path);
+const char *bs_schema_str(const bs_node *root, const char *path); /* NULL when absent without default */
+
+/* Is `key` one of an option_docs text ("key=default: text\n"...)? */
+int bs_option_listed(const char *option_docs, const char *key);
+/* The error for an unknown key at `node`: names the nearest of the schema and of option_docs (may be NULL). */
+int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *option_docs, bs_error *err);
+#endif

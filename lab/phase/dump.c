@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ * dump.c - writing a case's matrices as .npy. */
+#include "lab/phase/dump.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "formats/npy.h"
+
+typedef struct captured {
+  double *values; /* [rows, cols] */
+  int64_t rows, cols;
+  int failed;
+} captured;
+
+struct bs_dump {
+  char dir[3800];
+  uint32_t ranks;
+  captured *partial;
+  bs_collective_hook hook;
+};
+
+/* Only the last forward counts: each call replaces the one before. Runs on the rank's own thread. */
+static uint32_t capture(void *user, uint32_t rank, const bs_coll_call *call) {
+  bs_dump *dump = user;
+  captured *mine = &dump->partial[rank];
+  const int gathers = call->kind == BS_COLL_ALL_GATHER && call->counts;
+  const int reduces = call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER;
+  if (!gathers && !reduces) return 1;
+  uint64_t cols = gathers ? call->counts[rank] : call->count;
+  if (call->kind == BS_COLL_REDUCE_SCATTER && call->counts) {
+    cols = 0;
+    for (uint32_t r = 0; r < dump->ranks; ++r) cols += call->counts[r];
+  }
+  const size_t count = (size_t)(call->rows * cols);
+  double *values = realloc(mine->values, (count ? count : 1) * sizeof *values);
+  if (!values) {
+    mine->failed = 1;
+    return 1;
+  }
+  mine->values = values;
+  mine->rows = (int64_t)call->rows;
+  mine->cols = (int64_t)cols;
+  for (uint64_t row = 0; row < call->rows; ++row) {
+    for (uint64_t i = 0; i < cols; ++i) {
+      values[row * cols + i] =
+          bs_load_f64(call->dtype_in, call->in, (int64_t)row * call->in_stride + (int64_t)i);
+    }
+  }
+  return 1;
+}
+
+int32_t bs_dump_open(const char *dir, uint32_t world_size, bs_dump **out, bs_error *err) {
+  *out = NULL;
+  bs_dump *dump = calloc(1, sizeof *dump);
+  if (!dump) return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a dump");
+  dump->ranks = world_size;
+  dump->partial = calloc(world_size, sizeof *dump->partial);
+  dump->hook = (bs_collective_hook){.user = dump, .before = capture, .after = NULL};
+  if (!dump->partial) {
+    bs_dump_close(dump);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a dump of %u ranks", world_size);
+  }
+  const int n = snprintf(dump->dir, sizeof dump->dir, "%s", dir);
+  if (n <= 0 || (size_t)n >= sizeof dump->dir) {
+    bs_dump_close(dump);
+    return bs_error_set(err, BS_USAGE, "BS-DUMP-DIR", "--dump: a folder name of %d bytes (1 to %zu allowed)",
+                        n, sizeof dump->dir - 1);
+  }
+  struct stat st;
+  if (mkdir(dump->dir, 0777) != 0 && (errno != EEXIST || stat(dump->dir, &st) != 0 || !S_ISDIR(st.st_mode))) {
+    const int32_t rc =
+        bs_error_errno(err, BS_IO, "BS-DUMP-DIR", errno, "--dump %s: cannot make the folder", dir);
+    bs_dump_close(dump);
+    return rc;
+  }
+  *out = dump;
+  return BS_OK;
+}
+
+const bs_collective_hook *bs_dump_hook(bs_dump *dump) {
+  return &dump->hook;
+}
+
+static int32_t write_array(const bs_dump *dump, const char *name, int32_t rank, uint32_t dtype, int64_t rows,
+                           int64_t cols, const void *data, bs_error *err) {
+  char path[4096];
+  const int64_t dims[2] = {rows, cols};
+  if (rank < 0) {
+    snprintf(path, sizeof path, "%s/%s.npy", dump->dir, name);
+  } else {
+    snprintf(path, sizeof path, "%s/%s_rank%d.npy", dump->dir, name, rank);
+  }
+  return bs_npy_write(path, dtype, 2, dims, data, err);
+}
+
+static int32_t write_source(const bs_dump *dump, const char *name, const bs_source *source, bs_error *err) {
+  const uint32_t dtype = source->dtype;
+  const size_t count = (size_t)source->rows * (size_t)source->cols;
+  void *data = malloc(count ? count * BS_DTYPE_BYTES(dtype) : 1);
+  if (!data) {
+    return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory to dump %s of %lld x %lld", name,
+                        (long long)source->rows, (long long)source->cols);
+  }
+  int32_t rc = source->read(source->ctx, 0, source->rows, NULL, dtype, data, source->cols, err);
+  if (rc == BS_OK) rc = write_array(dump, name, -1, dtype, source->rows, source->cols, data, err);
+  free(data);
+  return rc;
+}
+
+static int32_t write_columns(const bs_dump *dump, uint32_t rank, const bs_case *c, const bs_case_rank *mine,
+                             bs_error *err) {
+  const bs_partition *p = mine->owns.columns;
+  const int64_t count = p ? p->count : c->spec.K;
+  int64_t *list = malloc((size_t)(count > 0 ? count : 1) * sizeof *list);
+  if (!list) return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a column list");
+  for (int64_t i = 0; i < count; ++i) {
+    list[i] = !p ? i : p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i;
+  }
+  const int32_t rc = write_array(dump, "columns", (int32_t)rank, BS_I64, 1, count, list, err);
+  free(list);
+  return rc;
+}
+
+int32_t bs_dump_write(bs_dump *dump, const bs_case *c, const bs_case_result *result, bs_error *err) {
+  int32_t rc = write_source(dump, "x", c->x, err);
+  if (rc == BS_OK) rc = write_source(dump, "w", c->w, err);
+  if (rc == BS_OK && c->bias) rc = write_source(dump, "bias", c->bias, err);
+  for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
+    const bs_case_rank *mine = &result->ranks[r];
+    const captured *partial = &dump->partial[r];
+    if (partial->failed)
+      rc = bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for rank %u's partial", r);
+    if (rc == BS_OK && partial->values) {
+      rc = write_array(dump, "partial", (int32_t)r, BS_F64, partial->rows, partial->cols, partial->values,
+                       err);
+    }
+    if (rc == BS_OK)
+      rc = write_array(dump, "y", (int32_t)r, c->spec.y_dtype, c->spec.B, mine->y_cols, mine->y, err);
+    if (rc == BS_OK) rc = write_columns(dump, r, c, mine, err);
+  }
+  return rc;
+}
+
+void bs_dump_close(bs_dump *dump) {
+  if (!dump) return;
+  for (uint32_t r = 0; dump->partial && r < dump->ranks; ++r) free(dump->partial[r].values);
+  free(dump->partial);
+  free(dump);
+}

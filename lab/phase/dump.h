@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * dump.h - `--dump DIR`: X, W, bias, each rank's partial and Y as .npy, so that anyone can check a run with
+ * NumPy. 16- and 8-bit floats are widened to f32, which holds them exactly. */
+#ifndef BS_LAB_PHASE_DUMP_H
+#define BS_LAB_PHASE_DUMP_H
+#include "lab/phase/case.h"
+
+typedef struct bs_dump bs_dump;
+/* Makes DIR if need be; files of an earlier dump are replaced one by one. */
+int32_t bs_dump_open(const char *dir, uint32_t world_size, bs_dump **out_dump, bs_error *err);
+/* Captures the input of each rank's last collective: its partial sum (K-split) or its own features (N-split).
+ */
+const bs_collective_hook *bs_dump_hook(bs_dump *dump);
+/* Write x.npy, w.npy, bias.npy, partial_rank<r>.npy (where a collective ran), y_rank<r>.npy and
+ * columns_rank<r>.npy. */
+int32_t bs_dump_write(bs_dump *dump, const bs_case *c, const bs_case_result *result, bs_error *err);
+void bs_dump_close(bs_dump *dump);
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ * phase0.c - phase 0, correctness: run the layer, judge every rank against the fp64 reference (T1-T4), repeat
+ * it on integers (T5), prove that the gates can fail (T6). Nothing here is timed for comparison; regions are
+ * kept for the record. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "lab/gate/faults.h"
+#include "lab/gate/verdict.h"
+#include "lab/phase/case.h"
+#include "lab/phase/dump.h"
+#include "lab/phase/record_fields.h"
+
+static const char *state_name(uint32_t state) {
+  static const char *const names[] = {"fail", "pass", "unknown", "skipped"};
+  return state < 4 ? names[state] : "?";
+}
+
+static void make_case(bs_context *context, const bs_experiment *e, const bs_subject *s,
+                      bs_progress_fn progress, void *user, bs_case *out) {
+  *out = (bs_case){.context = context,
+                   .method = e->method,
+                   .backend = e->backend,
+                   .comm = e->comm,
+                   .world_size = s->world_size,
+                   .threads_per_rank = e->threads_per_rank,
+                   .bind = e->bind,
+                   .sync_mode = e->sync_mode,
+                   .timeout_s = e->timeout_s,
+                   .spec = s->spec,
+                   .x = &s->x,
+                   .w = &s->w,
+                   .bias = s->info.has_bias ? &s->bias : NULL,
+                   .warmup = e->warmup_iters,
+                   .iterations = e->timed_iters,
+                   .progress = progress,
+                   .progress_user = user};
+}
+
+static void add_gate(bs_phase_result *out, const bs_gate *gate) {
+  if (out->n_gates < sizeof out->gates / sizeof out->gates[0]) out->gates[out->n_gates++] = *gate;
+}
+
+static int32_t integer_gate(const bs_case *c, const bs_experiment *e, bs_phase_result *out, bs_error *err) {
+  bs_gate gate;
+  if (!e->integer_gate) {
+    gate = (bs_gate){.name = "T5", .state = BS_GATE_SKIPPED, .rank = -1, .text = "phase.integer_gate is off"};
+  } else {
+    const int32_t rc = bs_integer_gate(c, BS_FAULT_COUNT_, &gate, err);
+    if (rc != BS_OK) return rc;
+  }
+  add_gate(out, &gate);
+  return BS_OK;
+}
+
+static int32_t fault_gate(const bs_case *c, const bs_experiment *e, bs_phase_result *out, bs_error *err) {
+  bs_gate gate = {.name = "T6", .rank = -1};
+  if (!e->fault_gate) {
+    gate.state = BS_GATE_SKIPPED;
+    snprintf(gate.text, sizeof gate.text, "phase.fault_gate is off");
+  } else {
+    uint32_t injected = 0;
+    uint32_t caught = 0;
+    char missed[96];
+    const int32_t rc = bs_fault_gate(c, &injected, &caught, missed, sizeof missed, err);
+    if (rc != BS_OK) return rc;
+    gate.value = injected - caught;
+    gate.state = injected > 0 && caught == injected ? BS_GATE_PASS : BS_GATE_FAIL;
+    snprintf(gate.text, sizeof gate.text, "%u of %u injected faults caught%s%s", caught, injected,
+             missed[0] ? "; missed: " : "", missed);
+  }
+  add_gate(out, &gate);
+  return BS_OK;
+}
+
+static json_t *number_or_null(double value) {
+  return isfinite(value) ? json_real(value) : json_null();
+}
+
+static int32_t fill_record(const bs_case *c, const bs_case_result *result, const bs_verdict *v,
+                           const bs_subject *s, bs_phase_result *out, bs_error *err) {
+  json_t *gates = json_array();
+  for (uint32_t i = 0; i < out->n_gates; ++i) {
+    const bs_gate *g = &out->gates[i];
+    json_array_append_new(
+        gates, json_pack("{s:s,s:s,s:i,s:o,s:o,s:s}", "name", g->name, "state", state_name(g->state), "rank",
+                         g->rank, "value", number_or_null(g->value), "limit", number_or_null(g->limit),
+                         "text", g->text));
+  }
+  json_object_set_new(out->record, "gates", gates);
+  json_object_set_new(out->record, "passed", json_boolean(out->passed));
+  json_object_set_new(out->record, "valid", json_boolean(v->nonfinite == 0 && v->overflow == 0));
+  json_object_set_new(out->record, "max_abs_error", number_or_null(v->max_abs_error));
+  json_object_set_new(out->record, "mean_abs_error", number_or_null(v->mean_abs_error));
+  json_object_set_new(out->record, "relative_error", number_or_null(v->relative_error));
+  json_object_set_new(out->record, "relative_error_predicted", number_or_null(v->predicted));
+  json_object_set_new(out->record, "features_judged", json_integer(v->features));
+  json_object_set_new(out->record, "nonfinite_outputs", json_integer((json_int_t)v->nonfinite));
+  json_object_set_new(out->record, "overflowed_outputs", json_integer((json_int_t)v->overflow));
+  json_object_set_new(out->record, "nonfinite_inputs", json_integer((json_int_t)v->nonfinite_inputs));
+  json_object_set_new(out->record, "iterations", json_integer(result->iterations));
+  json_object_set_new(out->record, "warmup_iters", json_integer(c->warmup));
+  return bs_record_case_fields(out->record, c, result, s, err);
+}
+
+static int32_t judge_case(const bs_case *c, const bs_experiment *e, const bs_subject *s,
+                          const bs_case_result *result, bs_phase_result *out, bs_error *err) {
+  bs_verdict verdict;
+  int32_t rc = bs_verdict_make(c, result, e->reference_features, &verdict, err);
+  for (uint32_t i = 0; rc == BS_OK && i < verdict.n_gates; ++i) add_gate(out, &verdict.gates[i]);
+  if (rc == BS_OK) rc = integer_gate(c, e, out, err);
+  if (rc == BS_OK) rc = fault_gate(c, e, out, err);
+  if (rc != BS_OK) return rc;
+  out->passed = (uint32_t)bs_verdict_passed(out->gates, out->n_gates);
+  return fill_record(c, result, &verdict, s, out, err);
+}
+
+int32_t bs_phase0_run(bs_context *context, const bs_experiment *e, bs_progress_fn progress, void *user,
+                      bs_phase_result *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  out->record = json_object();
+  if (!out->record) return bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record");
+  bs_subject subject;
+  bs_case c;
+  bs_case_result result = {0};
+  bs_dump *dump = NULL;
+  int32_t rc = bs_subject_open(context, e, &subject, err);
+  if (rc == BS_OK) {
+    make_case(context, e, &subject, progress, user, &c);
+    if (e->dump_dir) rc = bs_dump_open(e->dump_dir, c.world_size, &dump, err);
+    if (dump) c.hook = bs_dump_hook(dump);
+    if (rc == BS_OK) rc = bs_case_run(&c, &result, err);
+    if (rc == BS_OK && dump) rc = bs_dump_write(dump, &c, &result, err);
+    c.hook = NULL;
+    if (rc == BS_OK) rc = judge_case(&c, e, &subject, &result, out, err);
+    bs_case_result_free(&result);
+    bs_dump_close(dump);
+    bs_subject_close(&subject);
+  }
+  if (rc != BS_OK) bs_phase_result_free(out);
+  return rc;
+}
+
+void bs_phase_result_free(bs_phase_result *result) {
+  json_decref(result->record);
+  memset(result, 0, sizeof *result);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * record_fields.c - the shared fields of phase 0's and phase 1's records. Byte counts are of memory that
+ * existed in the run. */
+#include "lab/phase/record_fields.h"
+
+#include <string.h>
+
+#include "core/base/error.h"
+
+static json_t *algorithm_list(const char *text) {
+  json_t *list = json_array();
+  while (text && *text) {
+    const size_t n = strcspn(text, "\n");
+    if (n) json_array_append_new(list, json_stringn(text, n));
+    text += n + (text[n] == '\n');
+  }
+  return list;
+}
+
+/* What the method said it would do against what the host counted, for one forward of one rank. */
+static int claims_hold(const bs_case_rank *rank) {
+  uint64_t payload = 0;
+  for (uint32_t i = 0; i < rank->proposal.n_collectives; ++i) payload += rank->proposal.coll_payload[i];
+  return rank->counters[BS_COUNT_COLLECTIVES] == rank->proposal.n_collectives &&
+         rank->counters[BS_COUNT_PAYLOAD_BYTES] == payload &&
+         rank->counters[BS_COUNT_FLOPS] == rank->proposal.flops;
+}
+
+static uint64_t sum_counter(const bs_case_result *result, uint32_t counter) {
+  uint64_t sum = 0;
+  for (uint32_t r = 0; r < result->world_size; ++r) sum += result->ranks[r].counters[counter];
+  return sum;
+}
+
+int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
+                              const bs_subject *s, bs_error *err) {
+  uint32_t slowest = 0;
+  int claims = 1;
+  for (uint32_t r = 0; r < result->world_size; ++r) {
+    if (result->ranks[r].forward_sum_ms > result->ranks[slowest].forward_sum_ms) slowest = r;
+    claims = claims && claims_hold(&result->ranks[r]);
+  }
+  int bad = 0;
+  bad |= json_object_set_new(record, "dtype", json_string(bs_dtype_name(c->spec.y_dtype)));
+  bad |= json_object_set_new(record, "B", json_integer(c->spec.B));
+  bad |= json_object_set_new(record, "N", json_integer(c->spec.N));
+  bad |= json_object_set_new(record, "K", json_integer(c->spec.K));
+  bad |= json_object_set_new(record, "bias", json_boolean(c->spec.has_bias));
+  bad |= json_object_set_new(record, "world_size", json_integer(result->world_size));
+  bad |= json_object_set_new(record, "threads_per_rank", json_integer(result->threads_per_rank));
+  bad |= json_object_set_new(record, "shared_device", json_boolean(result->shared_device));
+  bad |= json_object_set_new(record, "workload_text", json_string(s->info.text));
+  bad |= json_object_set_new(record, "split", json_string(result->ranks[0].proposal.text));
+  bad |= json_object_set(record, "timings_ms", result->ranks[slowest].timings);
+  bad |= json_object_set_new(record, "timings_rank", json_integer(slowest));
+  bad |= json_object_set_new(record, "memory_peak_bytes", json_integer((json_int_t)result->memory_peak));
+  bad |= json_object_set_new(record, "weight_bytes_total", json_integer((json_int_t)result->weight_bytes));
+  bad |= json_object_set_new(record, "flops_per_forward",
+                             json_integer((json_int_t)sum_counter(result, BS_COUNT_FLOPS)));
+  bad |= json_object_set_new(record, "wire_bytes_per_forward",
+                             json_integer((json_int_t)sum_counter(result, BS_COUNT_WIRE_BYTES)));
+  bad |= json_object_set_new(record, "collectives_per_forward",
+                             json_integer((json_int_t)result->ranks[0].counters[BS_COUNT_COLLECTIVES]));
+  bad |= json_object_set_new(record, "claims_match_counts", json_boolean(claims));
+  bad |= json_object_set_new(record, "algorithms", algorithm_list(result->algorithms));
+  return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT
+ * record_fields.h - the fields of a record that every phase shares: sizes, timings, bytes that exist, what
+ * ran. */
+#ifndef BS_LAB_PHASE_RECORD_FIELDS_H
+#define BS_LAB_PHASE_RECORD_FIELDS_H
+#include "lab/phase/case.h"
+/* Adds to `record` (docs/runs.md lists the fields). */
+int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
+                              const bs_subject *s, bs_error *err);
+#endif
