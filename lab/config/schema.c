@@ -237,7 +237,7 @@ static int32_t check_map(const walk *w, const bs_node *map, const char *prefix) 
         rc = bs_error_set(w->err, BS_CONFIG, "BS-CFG-TYPE", "%s must be a mapping of keys", path);
         bs_config_place(node, place, sizeof place);
         bs_error_where(w->err, "%s", place);
-        if (bs_schema_find(strcat(path, ".name")) != NULL) bs_error_hint(w->err, "the name goes under %s", path);
+        bs_error_hint(w->err, "write `%s:` and its keys indented below it", path);
       }
     } else {
       rc = bs_schema_unknown(node, path, NULL, w->err);
