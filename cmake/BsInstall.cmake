@@ -1,1 +1,29 @@
+# Headers under blockshock/, pkg-config files, the CMake package, configs; oneDNN beside the plugins when
+# it came from the wheels (a system's own oneDNN is left where it is).
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/blockshock" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/configs" DESTINATION ${CMAKE_INSTALL_DATADIR}/blockshock)
 
+file(READ "${CMAKE_SOURCE_DIR}/include/blockshock/abi.h" abi_text)
+string(REGEX MATCH "BS_ABI_MAJOR ([0-9]+)" _ "${abi_text}")
+set(BS_ABI_MAJOR ${CMAKE_MATCH_1})
+string(REGEX MATCH "BS_ABI_MINOR ([0-9]+)" _ "${abi_text}")
+set(BS_ABI_MINOR ${CMAKE_MATCH_1})
+foreach(pc blockshock blockshock-plugin)
+  configure_file("${CMAKE_SOURCE_DIR}/pkgconfig/${pc}.pc.in" "${CMAKE_BINARY_DIR}/pkgconfig/${pc}.pc" @ONLY)
+  install(FILES "${CMAKE_BINARY_DIR}/pkgconfig/${pc}.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
+
+set(BS_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Blockshock)
+configure_package_config_file("${CMAKE_SOURCE_DIR}/cmake/BlockshockConfig.cmake.in"
+  "${CMAKE_BINARY_DIR}/BlockshockConfig.cmake" INSTALL_DESTINATION ${BS_CMAKE_DIR}
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_BINDIR)
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/BlockshockConfigVersion.cmake" COMPATIBILITY SameMajorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/BlockshockConfig.cmake" "${CMAKE_BINARY_DIR}/BlockshockConfigVersion.cmake"
+              "${CMAKE_SOURCE_DIR}/cmake/plugin.map"
+        DESTINATION ${BS_CMAKE_DIR})
+
+if(BS_ONEDNN_FOUND AND BS_ONEDNN_LIBRARY MATCHES "^${BS_DEPS_DIR}")
+  get_filename_component(BS_ONEDNN_REAL "${BS_ONEDNN_LIBRARY}" REALPATH)
+  install(FILES "${BS_ONEDNN_REAL}" DESTINATION ${CMAKE_INSTALL_LIBDIR}/blockshock/vendor RENAME libdnnl.so.3)
+endif()

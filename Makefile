@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+# The thin front of CMake. `make run` and `make test` are all that a newcomer needs.
+BUILD ?= build/release
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+DESTDIR ?=
+SHELL := /bin/bash
+.PHONY: help setup build run test verify bench install format lint clean gpu-bundle
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make run      set up, build, prove the split right on two ranks and time it (bsrun)'
+	@echo 'make test     build and run the whole test suite (under 8 minutes)'
+	@echo 'make verify   the same checks with the big counts; writes docs/verify/'
+	@echo 'make bench    benchmarks against the peers; prints the tables of docs/performance.md'
+	@echo 'make install  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make format | make lint | make clean'
+
+setup:
+	@scripts/setup
+
+$(BUILD)/build.ninja: | setup
+	@cmake --preset release -B $(BUILD)
+
+build: setup $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS)
+
+run: build
+	$(BUILD)/bin/bsrun --plugin cpu --method blockshock
+
+test: build
+	@ctest --test-dir $(BUILD) --output-on-failure -j 1
+
+verify: build
+	@scripts/verify $(BUILD)
+
+bench: build
+	@bench/run $(BUILD)
+
+install: build
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
+format:
+	@git ls-files '*.c' '*.h' '*.cu' | grep -v abi_ledger.h | xargs clang-format -i
+
+lint: build
+	@scripts/lint $(BUILD)
+
+clean:
+	rm -rf build
