@@ -161,6 +161,7 @@ int32_t bs_dispatch_pack(bs_op_host *host, const bs_op_query *query, const bs_so
 
 int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_error *err) {
   const bs_op_impl *impl = packed->impl;
+  if (err != NULL) bs_error_clear(err);
   if (impl->packed_update == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-UPDATE", "weights packed by %s@%s/%s cannot be updated",
                         impl->op, impl->backend, impl->name);
@@ -176,6 +177,7 @@ int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_
 
 int32_t bs_dispatch_packed_read(bs_packed *packed, int64_t row, bs_tensor *out, bs_error *err) {
   const bs_op_impl *impl = packed->impl;
+  if (err != NULL) bs_error_clear(err);
   if (impl->packed_read == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-READ", "weights packed by %s@%s/%s cannot be read back",
                         impl->op, impl->backend, impl->name);
@@ -259,6 +261,7 @@ static int32_t prepare_packed(bs_op_host *host, const bs_op_query *query, bs_pac
                               bs_plan **out_plan, bs_error *err) {
   int32_t rc = check_packed(query, packed, err);
   if (rc != BS_OK) return rc;
+  if (err != NULL) bs_error_clear(err);
   bs_candidate choice = {.thing = packed->thing, .impl = packed->impl};
   bs_candidate_ask(choice.impl, choice.thing->state, query, &choice.answer);
   if (choice.answer.level == BS_LEVEL_NO) {

@@ -111,6 +111,7 @@ int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, b
     if (rows < 0) rows = args[i]->dims[0];
     if (args[i]->dims[0] != rows) return batch_error(plan, i, args[i]->dims[0], rows, err);
   }
+  if (err != NULL) err->code = BS_OK; /* so that a failure without a message is seen as such */
   const int32_t rc = plan->run(plan->object, args, nargs, stream, err);
   if (rc != BS_OK) return run_failed(plan, rc, err);
   if (plan->counters != NULL && rows > 0) {

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * convert.c - out[b,n] = in[b,n] rounded to out's dtype (docs/numbers.md: nearest even, floats to integers
+ * saturate, NaN to 0; bool is 0 or 1). Any pair of dtypes, any strides. Rows are divided over the team, or
+ * columns when there are fewer rows than members. */
+#include "../ref.h"
+
+typedef struct convert_plan {
+  const bs_host *host;
+  const bs_exec *exec;
+} convert_plan;
+
+typedef struct convert_job {
+  const convert_plan *plan;
+  ref_view in, out;
+  int32_t failed; /* any member's failure; written with relaxed atomics */
+} convert_job;
+
+static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
+  (void)state;
+  if (query->nargs != 2 || !ref_arg_ok(query, 0, 2) || !ref_arg_ok(query, 1, 2))
+    return ref_answer_no(out_answer, BS_REASON_RANK, "needs two matrices of known dtypes");
+  if (query->args[0]->dims[0] != query->args[1]->dims[0] ||
+      query->args[0]->dims[1] != query->args[1]->dims[1])
+    return ref_answer_no(out_answer, BS_REASON_SHAPE, "input and output differ in shape");
+  return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C");
+}
+
+static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+                       void **out_plan, bs_error *err) {
+  (void)packed;
+  ref_state *state = opaque;
+  const int32_t rc = ref_require(&ref_convert, state, query, err);
+  if (rc != BS_OK) return rc;
+  convert_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
+  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of convert");
+  plan->host = state->host;
+  plan->exec = exec;
+  *out_plan = plan;
+  return BS_OK;
+}
+
+enum { CHUNK = 256 };
+
+/* Both sides dense: one conversion a row. Otherwise through a dense piece of the output's dtype. */
+static int32_t convert_part(const convert_job *job, int64_t row, int64_t begin, int64_t end) {
+  const bs_host *host = job->plan->host;
+  if (job->out.col == 1) {
+    unsigned char *out = job->out.data + (uint64_t)(row * job->out.row + begin) * job->out.size;
+    return ref_load(host, &job->in, row, NULL, begin, end - begin, job->out.dtype, out);
+  }
+  _Alignas(64) unsigned char piece[CHUNK * 8];
+  for (int64_t c = begin; c < end; c += CHUNK) {
+    const int64_t n = end - c < CHUNK ? end - c : CHUNK;
+    int32_t rc = ref_load(host, &job->in, row, NULL, c, n, job->out.dtype, piece);
+    if (rc == BS_OK) rc = ref_store(host, &job->out, row, c, n, job->out.dtype, piece);
+    if (rc != BS_OK) return rc;
+  }
+  return BS_OK;
+}
+
+static void body(void *arg, uint32_t member, uint32_t width) {
+  convert_job *job = arg;
+  const int by_rows = job->in.rows >= (int64_t)width;
+  int64_t begin, end;
+  ref_share(by_rows ? job->in.rows : job->in.cols, member, width, &begin, &end);
+  if (begin == end) return;
+  const int64_t first = by_rows ? begin : 0, last = by_rows ? end : job->in.rows;
+  for (int64_t r = first; r < last; r++) {
+    const int32_t rc = convert_part(job, r, by_rows ? 0 : begin, by_rows ? job->in.cols : end);
+    if (rc != BS_OK) __atomic_store_n(&job->failed, rc, __ATOMIC_RELAXED);
+  }
+}
+
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  (void)nargs;
+  (void)stream;
+  const convert_plan *plan = opaque;
+  convert_job job = {plan, ref_view_of(args[0]), ref_view_of(args[1]), BS_OK};
+  if (job.in.rows == 0 || job.in.cols == 0) return BS_OK;
+  const int32_t rc = plan->exec->parallel_for(plan->exec->ctx, body, &job);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
+  if (job.failed != BS_OK)
+    return bs_fail(err, job.failed, "BS-REF-CONVERT", "the host does not convert dtype 0x%04x to 0x%04x",
+                   job.in.dtype, job.out.dtype);
+  return BS_OK;
+}
+
+static void plan_free(void *opaque) {
+  convert_plan *plan = opaque;
+  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
+}
+
+const bs_op_impl ref_convert = {
+    .struct_size = (uint32_t)sizeof(bs_op_impl),
+    .op = "convert",
+    .backend = "ref",
+    .name = "portable",
+    .summary = "rounds to another dtype",
+    .supports = supports,
+    .prepare = prepare,
+    .run = run,
+    .plan_free = plan_free,
+};

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * matmul_tile.c - one tile of matmul: blocks of X and of W (transposed) are converted to the compute dtype,
+ * so that the inner loop runs over 64 outputs at unit stride and a compiler vectorises it without changing
+ * the order of any sum. Padded outputs of a narrow tile are computed on zeros and dropped. */
+#include <math.h>
+
+#include "matmul.h"
+
+/* sums[t][j] += x[t][k] * w[k][j], k ascending: one rounding a product, one a sum (no contraction). */
+static void add_f32(const float *restrict x, const float *restrict w, float *restrict sums, int64_t tokens,
+                    int64_t depth) {
+  for (int64_t t = 0; t < tokens; t++) {
+    float *restrict sum = sums + t * REF_OUTPUTS;
+    for (int64_t k = 0; k < depth; k++) {
+      const float value = x[t * REF_DEPTH + k];
+      const float *restrict row = w + k * REF_OUTPUTS;
+      for (int j = 0; j < REF_OUTPUTS; j++) sum[j] += value * row[j];
+    }
+  }
+}
+
+static void add_f64(const double *restrict x, const double *restrict w, double *restrict sums, int64_t tokens,
+                    int64_t depth) {
+  for (int64_t t = 0; t < tokens; t++) {
+    double *restrict sum = sums + t * REF_OUTPUTS;
+    for (int64_t k = 0; k < depth; k++) {
+      const double value = x[t * REF_DEPTH + k];
+      const double *restrict row = w + k * REF_OUTPUTS;
+      for (int j = 0; j < REF_OUTPUTS; j++) sum[j] += value * row[j];
+    }
+  }
+}
+
+/* Unsigned, so that a sum wraps modulo 2^64 without undefined behaviour. */
+static void add_i64(const uint64_t *restrict x, const uint64_t *restrict w, uint64_t *restrict sums,
+                    int64_t tokens, int64_t depth) {
+  for (int64_t t = 0; t < tokens; t++) {
+    uint64_t *restrict sum = sums + t * REF_OUTPUTS;
+    for (int64_t k = 0; k < depth; k++) {
+      const uint64_t value = x[t * REF_DEPTH + k];
+      const uint64_t *restrict row = w + k * REF_OUTPUTS;
+      for (int j = 0; j < REF_OUTPUTS; j++) sum[j] += value * row[j];
+    }
+  }
+}
+
+/* w[k][j] = W[n0+j][k0+k] in the compute dtype. */
+static int32_t load_weights(const ref_matmul_job *job, int64_t n0, int64_t outputs, int64_t k0, int64_t depth,
+                            unsigned char *w) {
+  const ref_matmul_plan *plan = job->plan;
+  const ref_packed *packed = plan->weight;
+  const ref_view view = {
+      packed->data, packed->dtype, packed->size, packed->rows, packed->cols, packed->cols, 1};
+  _Alignas(64) unsigned char row[REF_DEPTH * 8];
+  for (int64_t j = 0; j < outputs; j++) {
+    const int32_t rc = ref_load(plan->host, &view, n0 + j, NULL, k0, depth, plan->compute, row);
+    if (rc != BS_OK) return rc;
+    if (plan->compute == BS_F32) {
+      for (int64_t k = 0; k < depth; k++) memcpy(w + (k * REF_OUTPUTS + j) * 4, row + k * 4, 4);
+    } else {
+      for (int64_t k = 0; k < depth; k++) memcpy(w + (k * REF_OUTPUTS + j) * 8, row + k * 8, 8);
+    }
+  }
+  return BS_OK;
+}
+
+static double activate(uint32_t activation, double v) {
+  switch (activation) {
+    case BS_ACT_RELU:
+      return v < 0.0 ? 0.0 : v; /* NaN stays */
+    case BS_ACT_GELU:
+      return 0.5 * v * erfc(-v * 0.70710678118654752440); /* erfc: no cancellation for v << 0 */
+    case BS_ACT_SILU:
+      return v / (1.0 + exp(-v));
+    default:
+      return v;
+  }
+}
+
+/* act(sums + bias) + residual for one row, each step rounded to the compute dtype. */
+static void finish_f32(uint32_t activation, float *sums, const float *bias, const float *residual,
+                       int64_t n) {
+  for (int64_t j = 0; j < n; j++) {
+    float v = bias != NULL ? sums[j] + bias[j] : sums[j];
+    if (activation != BS_ACT_NONE) v = (float)activate(activation, (double)v);
+    sums[j] = residual != NULL ? v + residual[j] : v;
+  }
+}
+
+static void finish_f64(uint32_t activation, double *sums, const double *bias, const double *residual,
+                       int64_t n) {
+  for (int64_t j = 0; j < n; j++) {
+    const double v = activate(activation, bias != NULL ? sums[j] + bias[j] : sums[j]);
+    sums[j] = residual != NULL ? v + residual[j] : v;
+  }
+}
+
+static void finish_i64(uint32_t activation, uint64_t *sums, const uint64_t *bias, const uint64_t *residual,
+                       int64_t n) {
+  for (int64_t j = 0; j < n; j++) {
+    uint64_t v = bias != NULL ? sums[j] + bias[j] : sums[j];
+    if (activation == BS_ACT_RELU && v >> 63) v = 0;
+    sums[j] = residual != NULL ? v + residual[j] : v;
+  }
+}
+
+/* i32 outputs keep the low 32 bits, as sums in 32 bits would: the order of a sum never matters. */
+static int32_t store_i32(const ref_matmul_job *job, int64_t t, int64_t n0, int64_t n, const uint64_t *sums) {
+  uint32_t low[REF_OUTPUTS];
+  for (int64_t j = 0; j < n; j++) low[j] = (uint32_t)sums[j];
+  return ref_store(job->plan->host, &job->y, t, n0, n, BS_I32, low);
+}
+
+static int32_t finish_row(const ref_matmul_job *job, unsigned char *sums, const unsigned char *bias,
+                          int64_t t, int64_t n0, int64_t n) {
+  const ref_matmul_plan *plan = job->plan;
+  _Alignas(64) unsigned char buffer[REF_OUTPUTS * 8];
+  unsigned char *residual = NULL;
+  if (job->residual.data != NULL) {
+    const int32_t rc = ref_load(plan->host, &job->residual, t, NULL, n0, n, plan->compute, buffer);
+    if (rc != BS_OK) return rc;
+    residual = buffer;
+  }
+  if (plan->compute == BS_F32) {
+    finish_f32(plan->activation, (float *)(void *)sums, (const float *)(const void *)bias,
+               (const float *)(void *)residual, n);
+  } else if (plan->compute == BS_F64) {
+    finish_f64(plan->activation, (double *)(void *)sums, (const double *)(const void *)bias,
+               (const double *)(void *)residual, n);
+  } else {
+    uint64_t *row = (uint64_t *)(void *)sums;
+    finish_i64(plan->activation, row, (const uint64_t *)(const void *)bias,
+               (const uint64_t *)(void *)residual, n);
+    if (job->y.dtype == BS_I32) return store_i32(job, t, n0, n, row);
+  }
+  return ref_store(plan->host, &job->y, t, n0, n, plan->compute, sums);
+}
+
+int32_t ref_matmul_tile(const ref_matmul_job *job, unsigned char *workspace, int64_t t0, int64_t tokens,
+                        int64_t n0, int64_t outputs) {
+  const ref_matmul_plan *plan = job->plan;
+  const int64_t size = BS_DTYPE_BYTES(plan->compute), depth_all = plan->weight->cols;
+  const ref_columns *columns = plan->gathers ? &plan->columns : NULL;
+  unsigned char *x = workspace;
+  unsigned char *w = x + (int64_t)REF_TOKENS * REF_DEPTH * 8;
+  unsigned char *sums = w + (int64_t)REF_DEPTH * REF_OUTPUTS * 8;
+  _Alignas(64) unsigned char bias[REF_OUTPUTS * 8];
+  int32_t rc = BS_OK;
+  memset(sums, 0, (size_t)(tokens * REF_OUTPUTS * size));
+  memset(w, 0, (size_t)(REF_DEPTH * REF_OUTPUTS * size));
+  for (int64_t k0 = 0; k0 < depth_all; k0 += REF_DEPTH) {
+    const int64_t depth = depth_all - k0 < REF_DEPTH ? depth_all - k0 : REF_DEPTH;
+    rc = load_weights(job, n0, outputs, k0, depth, w);
+    for (int64_t t = 0; t < tokens && rc == BS_OK; t++)
+      rc = ref_load(plan->host, &job->x, t0 + t, columns, k0, depth, plan->compute, x + t * REF_DEPTH * size);
+    if (rc != BS_OK) return rc;
+    if (plan->compute == BS_F32) {
+      add_f32((const float *)(void *)x, (const float *)(void *)w, (float *)(void *)sums, tokens, depth);
+    } else if (plan->compute == BS_F64) {
+      add_f64((const double *)(void *)x, (const double *)(void *)w, (double *)(void *)sums, tokens, depth);
+    } else {
+      add_i64((const uint64_t *)(void *)x, (const uint64_t *)(void *)w, (uint64_t *)(void *)sums, tokens,
+              depth);
+    }
+  }
+  const int with_bias = job->bias.data != NULL;
+  if (with_bias) rc = ref_load(plan->host, &job->bias, 0, NULL, n0, outputs, plan->compute, bias);
+  for (int64_t t = 0; t < tokens && rc == BS_OK; t++)
+    rc = finish_row(job, sums + t * REF_OUTPUTS * size, with_bias ? bias : NULL, t0 + t, n0, outputs);
+  return rc;
+}

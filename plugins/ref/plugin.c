@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * plugin.c - the ref plugin: backend "ref" and the portable implementation of every op. Built into the
+ * library by default; the same sources make bs_ref.so. One line of `things` and one call an op. */
+#include "ref.h"
+
+#ifndef BS_PLUGIN_VERSION
+#define BS_PLUGIN_VERSION "0.1.0"
+#endif
+
+BS_HERE_LOC(backend_at);
+
+static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {
+  const struct {
+    uint32_t kind;
+    const void *vtable;
+  } things[] = {
+      {BS_KIND_BACKEND, &ref_backend},    {BS_KIND_OP, &ref_matmul},  {BS_KIND_OP, &ref_gather_columns},
+      {BS_KIND_OP, &ref_scatter_columns}, {BS_KIND_OP, &ref_convert},
+  };
+  ref_state *state = host->alloc(host->ctx, sizeof *state, 64);
+  if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for the plugin's state");
+  state->host = host;
+  for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
+    const int32_t rc =
+        host->register_thing(host->ctx, self, things[i].kind, things[i].vtable, state, &backend_at, err);
+    if (rc != BS_OK) {
+      host->free(host->ctx, state);
+      return rc;
+    }
+  }
+  *out_state = state;
+  return BS_OK;
+}
+
+static int32_t deactivate(void *opaque, bs_error *err) {
+  (void)err;
+  ref_state *state = opaque;
+  state->host->free(state->host->ctx, state);
+  return BS_OK;
+}
+
+BS_PLUGIN_DEFINE("ref", BS_PLUGIN_VERSION, "portable C: the meaning of every op, and the oracle",
+                 1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
+                 "backend:ref\nop:matmul@ref\nop:gather_columns@ref\nop:scatter_columns@ref\n"
+                 "op:convert@ref\n",
+                 activate, deactivate)

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ * ref.h - what the files of the ref plugin share: its state, views of matrices and the op table's functions.
+ * The plugin is the portable meaning of every op: clear and right first, fast second. */
+#ifndef BS_PLUGIN_REF_H
+#define BS_PLUGIN_REF_H
+#include "blockshock/plugin.h"
+
+typedef struct ref_state {
+  const bs_host *host;
+} ref_state;
+
+/* A matrix in memory: element (r, c) of `dtype` at data + (r * row + c * col) * size bytes. */
+typedef struct ref_view {
+  unsigned char *data;
+  uint32_t dtype;
+  uint32_t size;
+  int64_t rows, cols;
+  int64_t row, col;
+} ref_view;
+
+/* The partition's columns as a plan keeps them: columns NULL means begin, begin+1, ... */
+typedef struct ref_columns {
+  int64_t begin, count, total;
+  uint32_t *columns;
+} ref_columns;
+
+extern const bs_backend ref_backend;
+extern const bs_op_impl ref_matmul;
+extern const bs_op_impl ref_gather_columns;
+extern const bs_op_impl ref_scatter_columns;
+extern const bs_op_impl ref_convert;
+
+/* ---- ops/common.c --------------------------------------------------------------------------- */
+
+/* Answers: fill out_answer and return BS_OK, so that supports can return them. */
+int32_t ref_answer_no(bs_op_answer *out_answer, uint32_t reason, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int32_t ref_answer_native(bs_op_answer *out_answer, uint32_t tolerance, uint64_t workspace, const char *text);
+/* prepare and pack refuse what supports answers NO to. */
+int32_t ref_require(const bs_op_impl *impl, void *state, const bs_op_query *query, bs_error *err);
+/* 1 when arg i of the query is a descriptor of `rank` dimensions with a known dtype and legal sizes. */
+int ref_arg_ok(const bs_op_query *query, uint32_t i, uint32_t rank);
+int ref_is_float(uint32_t dtype);
+int ref_is_integer(uint32_t dtype);
+/* A [1, n] view of a vector, or a matrix's own. */
+ref_view ref_view_of(const bs_tensor *tensor);
+/* Copy the partition's columns; NULL partition: all of total. BS_NO_MEMORY. */
+int32_t ref_columns_copy(const bs_host *host, const bs_partition *partition, int64_t total,
+                         ref_columns *out_columns, bs_error *err);
+void ref_columns_free(const bs_host *host, ref_columns *columns);
+int64_t ref_column(const ref_columns *columns, int64_t i);
+/* Member's share [*out_begin, *out_end) of `total` items, sizes differing by at most one. */
+void ref_share(int64_t total, uint32_t member, uint32_t width, int64_t *out_begin, int64_t *out_end);
+/* out[0..count) of out_dtype = row r, columns columns[first..) (NULL: first..) of v, converted. */
+int32_t ref_load(const bs_host *host, const ref_view *v, int64_t r, const ref_columns *columns, int64_t first,
+                 int64_t count, uint32_t out_dtype, void *out);
+/* Row r, columns first.. of v = in[0..count) of in_dtype, converted. Elements between strides stay. */
+int32_t ref_store(const bs_host *host, const ref_view *v, int64_t r, int64_t first, int64_t count,
+                  uint32_t in_dtype, const void *in);
+
+/* ---- ops/columns.c: the shared half of gather_columns and scatter_columns ------------------- */
+
+int32_t ref_columns_supports(const bs_op_query *query, uint32_t full_arg, bs_op_answer *out_answer);
+int32_t ref_columns_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
+                            const bs_op_query *query, void **out_plan, bs_error *err);
+int32_t ref_columns_run(void *plan, const bs_tensor *full, const bs_tensor *kept, int scatter, bs_error *err);
+void ref_columns_plan_free(void *plan);
+#endif
