@@ -140,7 +140,13 @@ static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *ou
   return BS_OK;
 }
 
-static int32_t collect(const bs_case *c, bs_world *world, bs_case_result *out, bs_error *err) {
+int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, bs_error *err) {
+  if (!out->ranks) {
+    out->world_size = c->world_size;
+    out->ranks = calloc(c->world_size, sizeof *out->ranks);
+    if (!out->ranks)
+      return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for %u ranks", c->world_size);
+  }
   out->memory_peak = bs_world_memory_peak(world);
   out->threads_per_rank = bs_world_threads_per_rank(world);
   out->shared_device = bs_world_shared_device(world);
@@ -155,7 +161,7 @@ static int32_t collect(const bs_case *c, bs_world *world, bs_case_result *out, b
       rc = bs_method_propose(c->context, c->method, &c->spec, r, out->world_size, &mine->proposal, err);
     if (rc != BS_OK) return rc;
     out->weight_bytes += mine->proposal.weight_bytes;
-    if (c->fault && c->fault->output) {
+    if (c->fault && c->fault->output && mine->y) {
       c->fault->output(c->fault->user, r, mine->y, c->spec.B, mine->y_cols, c->spec.y_dtype);
       mine->hash = bs_hash64(mine->y, (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype));
     }
@@ -183,7 +189,7 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   case_run run = {c, out};
   int32_t rc = bs_world_create(c->context, &options, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, &run, err);
-  if (rc == BS_OK) rc = collect(c, world, out, err);
+  if (rc == BS_OK) rc = bs_case_collect(c, world, out, err);
   bs_world_destroy(world);
   if (rc != BS_OK) bs_case_result_free(out);
   return rc;

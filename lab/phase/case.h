@@ -56,6 +56,9 @@ typedef struct bs_case_result {
 
 /* Builds a world, runs the case, copies everything out. The caller frees the result. */
 int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err);
+/* What a finished world knows of the case (timings, memory, proposals); allocates out_result->ranks when they
+ * are not there yet. Outputs are not touched. */
+int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out_result, bs_error *err);
 void bs_case_result_free(bs_case_result *result);
 /* column_rank[k] of a K-split result; NULL in *out when no rank holds partial sums. Caller frees. */
 int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out_column_rank,

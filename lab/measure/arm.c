@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ * arm.c - worlds that wait for batches. The controlling thread posts a command; every rank runs it between
+ * two barriers. */
+#include "lab/measure/arm.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+
+enum command { COMMAND_BATCH = 1, COMMAND_RESET = 2, COMMAND_STOP = 3 };
+
+struct bs_arm {
+  bs_case c;
+  char name[32];
+  bs_world *world;
+  pthread_t thread;
+  int started;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  uint64_t posted; /* number of the newest command */
+  uint32_t command;
+  uint64_t batch;
+  uint32_t done_ranks; /* ranks that finished the newest command (or the build: command 0) */
+  int ended;           /* the world has returned */
+  int32_t status;
+  bs_error error;
+  double *rank_seconds;
+  double build_seconds;
+};
+
+static int32_t wait_command(bs_arm *arm, uint64_t seen, uint32_t *out_command, uint64_t *out_batch,
+                            uint64_t *out_seen) {
+  pthread_mutex_lock(&arm->lock);
+  while (arm->posted == seen && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);
+  *out_seen = arm->posted;
+  *out_command = arm->ended ? (uint32_t)COMMAND_STOP : arm->command;
+  *out_batch = arm->batch;
+  pthread_mutex_unlock(&arm->lock);
+  return BS_OK;
+}
+
+static void rank_done(bs_arm *arm) {
+  pthread_mutex_lock(&arm->lock);
+  ++arm->done_ranks;
+  pthread_cond_broadcast(&arm->changed);
+  pthread_mutex_unlock(&arm->lock);
+}
+
+static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
+                         bs_tensor *y, uint64_t n, bs_error *err) {
+  int32_t rc = bs_rank_barrier(rank, "lab.batch", err);
+  const uint64_t start = bs_rank_clock_ns(rank);
+  for (uint64_t i = 0; rc == BS_OK && i < n; ++i) rc = bs_layer_forward(layer, x, y, NULL, err);
+  if (rc == BS_OK) rc = bs_rank_sync(rank, err);
+  arm->rank_seconds[index] = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / (double)n;
+  return rc;
+}
+
+static int32_t serve(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
+                     bs_tensor *y, bs_error *err) {
+  uint64_t seen = 0;
+  for (;;) {
+    uint32_t command = COMMAND_STOP;
+    uint64_t batch = 0;
+    wait_command(arm, seen, &command, &batch, &seen);
+    if (command == COMMAND_STOP) return BS_OK;
+    if (command == COMMAND_RESET) {
+      bs_rank_regions_reset(rank);
+      bs_rank_counters_reset(rank);
+    } else {
+      const int32_t rc = run_batch(arm, rank, index, layer, x, y, batch, err);
+      if (rc != BS_OK) return rc;
+    }
+    rank_done(arm);
+  }
+}
+
+static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
+  bs_arm *arm = arg;
+  const bs_case *c = &arm->c;
+  const bs_rank_api *api = bs_rank_get_api();
+  const uint32_t index = api->rank(rank);
+  bs_layer *layer = NULL;
+  bs_tensor x = {0};
+  bs_tensor y = {0};
+  bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = c->spec.x_dtype, .rank = 2};
+  desc.dims[0] = c->spec.B;
+  desc.dims[1] = c->spec.K;
+  const uint64_t start = bs_rank_clock_ns(rank);
+  int32_t rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &layer, err);
+  if (index == 0) arm->build_seconds = (double)(bs_rank_clock_ns(rank) - start) * 1e-9;
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &x, err);
+  if (rc == BS_OK) rc = api->tensor_read(rank, c->x, 0, NULL, &x, err);
+  desc.dtype = c->spec.y_dtype;
+  desc.dims[1] = c->spec.N;
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &y, err);
+  if (rc == BS_OK) {
+    rank_done(arm);
+    rc = serve(arm, rank, index, layer, &x, &y, err);
+  }
+  if (y.data) api->tensor_free(rank, &y);
+  if (x.data) api->tensor_free(rank, &x);
+  bs_layer_free(layer);
+  return rc;
+}
+
+static void *arm_thread(void *arg) {
+  bs_arm *arm = arg;
+  bs_error err = BS_ERROR_INIT;
+  const int32_t status = bs_world_run(arm->world, arm_rank_main, arm, &err);
+  pthread_mutex_lock(&arm->lock);
+  arm->status = status;
+  arm->error = err;
+  arm->ended = 1;
+  pthread_cond_broadcast(&arm->changed);
+  pthread_mutex_unlock(&arm->lock);
+  return NULL;
+}
+
+/* Until every rank has finished the newest command, or the world has ended. */
+static int32_t await(bs_arm *arm, bs_error *err) {
+  pthread_mutex_lock(&arm->lock);
+  while (arm->done_ranks < arm->c.world_size && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);
+  const int finished = arm->done_ranks >= arm->c.world_size;
+  pthread_mutex_unlock(&arm->lock);
+  if (finished) return BS_OK;
+  if (err) *err = arm->error;
+  return arm->status != BS_OK ? arm->status : BS_INTERNAL;
+}
+
+static void post(bs_arm *arm, uint32_t command, uint64_t batch) {
+  pthread_mutex_lock(&arm->lock);
+  arm->command = command;
+  arm->batch = batch;
+  arm->done_ranks = 0;
+  ++arm->posted;
+  pthread_cond_broadcast(&arm->changed);
+  pthread_mutex_unlock(&arm->lock);
+}
+
+int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *err) {
+  *out = NULL;
+  bs_arm *arm = calloc(1, sizeof *arm);
+  if (!arm) return bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for an arm");
+  arm->c = *c;
+  snprintf(arm->name, sizeof arm->name, "%s", name);
+  pthread_mutex_init(&arm->lock, NULL);
+  pthread_cond_init(&arm->changed, NULL);
+  arm->rank_seconds = calloc(c->world_size, sizeof *arm->rank_seconds);
+  const bs_world_options options = {.struct_size = sizeof options,
+                                    .world_size = c->world_size,
+                                    .backend = c->backend,
+                                    .comm = c->comm,
+                                    .threads_per_rank = c->threads_per_rank,
+                                    .bind = c->bind,
+                                    .sync_mode = c->sync_mode,
+                                    .timeout_s = c->timeout_s};
+  int32_t rc = arm->rank_seconds ? bs_world_create(c->context, &options, &arm->world, err)
+                                 : bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks",
+                                                c->world_size);
+  if (rc == BS_OK && pthread_create(&arm->thread, NULL, arm_thread, arm) != 0) {
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-THREAD", "cannot start a thread for arm %s", name);
+  } else if (rc == BS_OK) {
+    arm->started = 1;
+    rc = await(arm, err);
+  }
+  if (rc != BS_OK) {
+    bs_arm_close(arm, NULL, NULL);
+    return rc;
+  }
+  *out = arm;
+  return BS_OK;
+}
+
+int32_t bs_arm_batch(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err) {
+  post(arm, COMMAND_BATCH, n > 0 ? n : 1);
+  const int32_t rc = await(arm, err);
+  if (rc != BS_OK) return rc;
+  double slowest = 0.0;
+  for (uint32_t r = 0; r < arm->c.world_size; ++r) {
+    if (arm->rank_seconds[r] > slowest) slowest = arm->rank_seconds[r];
+  }
+  *out_seconds = slowest;
+  return BS_OK;
+}
+
+int32_t bs_arm_reset(bs_arm *arm, bs_error *err) {
+  post(arm, COMMAND_RESET, 0);
+  return await(arm, err);
+}
+
+const char *bs_arm_name(const bs_arm *arm) {
+  return arm->name;
+}
+double bs_arm_build_seconds(const bs_arm *arm) {
+  return arm->build_seconds;
+}
+
+int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
+  int32_t rc = BS_OK;
+  if (arm->started) {
+    post(arm, COMMAND_STOP, 0);
+    pthread_join(arm->thread, NULL);
+    rc = arm->status;
+    if (rc != BS_OK && err) *err = arm->error;
+  }
+  if (out) {
+    memset(out, 0, sizeof *out);
+    if (rc == BS_OK) rc = bs_case_collect(&arm->c, arm->world, out, err);
+  }
+  bs_world_destroy(arm->world);
+  pthread_cond_destroy(&arm->changed);
+  pthread_mutex_destroy(&arm->lock);
+  free(arm->rank_seconds);
+  free(arm);
+  return rc;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * arm.h - an arm of a comparison: a layer kept ready in a world of its own, told from outside to run batches
+ * of forwards. Arms that wait sleep, so the arm that runs has the machine to itself. */
+#ifndef BS_LAB_MEASURE_ARM_H
+#define BS_LAB_MEASURE_ARM_H
+#include "lab/phase/case.h"
+
+typedef struct bs_arm bs_arm;
+
+/* Starts the world's threads, builds the layer (c: sizes, sources, method; fault, hook and iteration counts
+ * are not used). */
+int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out_arm, bs_error *err);
+/* One batch of n forwards on every rank, from a barrier: seconds per forward of the slowest rank. */
+int32_t bs_arm_batch(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err);
+const char *bs_arm_name(const bs_arm *arm);
+double bs_arm_build_seconds(const bs_arm *arm);
+/* Ends the world; fills what a record needs (timings, counters, memory; no outputs). out_result may be NULL.
+ */
+int32_t bs_arm_close(bs_arm *arm, bs_case_result *out_result, bs_error *err);
+/* Forget the regions and counters so far (after warm-up). */
+int32_t bs_arm_reset(bs_arm *arm, bs_error *err);
+#endif
