@@ -49,7 +49,7 @@ typedef struct bs_proposal {
   uint32_t x_placement;
   uint32_t y_placement;
   uint32_t split; /* enum bs_split */
-  uint64_t flops; /* 2 B N_r K_r (+ B N_r with bias) */
+  uint64_t flops; /* 2 B N_r K_r, as the matmul schema counts: bias and activation are free */
   uint64_t weight_bytes;
   uint64_t workspace_bytes; /* scratch and activations inside the layer */
   uint32_t n_collectives;

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp.h - what our five methods share: one linear layer split over ranks by columns of W (K), by rows (N)
+ * or not at all, with its packed weight, plans, scratch and one collective. Compiled into each plugin.
+ * A method is a tp_traits table plus its own refusals; nothing here is mutable across layers.
+ */
+#ifndef BS_METHODS_TP_H
+#define BS_METHODS_TP_H
+
+#include <blockshock/plugin.h>
+
+typedef struct tp_option {
+  const char *key;
+  const char *choices; /* "auto|gather": checked when the layer is proposed or built */
+} tp_option;
+
+typedef struct tp_traits {
+  const char *name;
+  uint32_t split;      /* enum bs_split; BS_SPLIT_NONE: one rank only */
+  uint32_t full_width; /* 1: the packed weight keeps all K columns, zeros where not owned */
+  const char *site;    /* call site of the collective */
+  const tp_option *options;
+  uint32_t n_options;
+  uint32_t reserved;
+  /* K splits: the mask to use for spec (its own, or the method's default), or a refusal. */
+  int32_t (*choose_mask)(const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err);
+  /* Further refusals by option values; NULL: none. */
+  int32_t (*check)(const bs_layer_spec *spec, bs_error *err);
+} tp_traits;
+
+/* The method's state: made by activate, read-only afterwards. */
+typedef struct tp_state {
+  const bs_host *host;
+  const tp_traits *traits;
+} tp_state;
+
+/* How x reaches the product. */
+enum tp_input {
+  TP_X_PLAIN = 0,  /* as given */
+  TP_X_VIEW = 1,   /* own run of columns of the whole x, by strides */
+  TP_X_FULL = 2,   /* whole x; the kernel picks the columns */
+  TP_X_GATHER = 3, /* own columns copied to scratch */
+  TP_X_SPREAD = 4, /* own columns spread over a zero scratch of all K (full_width, x split) */
+  TP_X_ZERO = 5    /* this rank owns no column: a zero column stands in, so that bias stays fused */
+};
+
+/* Everything that follows from spec, rank and world without building. `cols` is owned: tp_shape_free. */
+typedef struct tp_shape {
+  int64_t B, N, K;
+  uint32_t x_dtype, w_dtype, y_dtype, reduce_dtype;
+  uint32_t rank, world;
+  uint32_t split;               /* BS_SPLIT_NONE when world is 1 */
+  uint32_t input;               /* enum tp_input; TP_X_GATHER may become TP_X_FULL in build */
+  uint32_t product_dtype;       /* dtype that the matmul writes */
+  uint32_t coll;                /* enum bs_coll_kind, BS_COLL_COUNT_: none */
+  uint32_t own_partial;         /* 1: the product goes to scratch, not to y */
+  uint32_t bias_here;           /* 1: this rank's product adds the bias */
+  const bs_partition *cols;     /* K split: own columns; NULL: all */
+  int64_t k_own;                /* columns owned */
+  int64_t k_mul;                /* width of the product: K when full_width, at least 1 */
+  int64_t row_begin, row_count; /* rows of W owned */
+  int64_t x_cols, y_cols;       /* of the caller's x and y */
+  int64_t y_begin;              /* N split, replicated y: first feature of the own block */
+} tp_shape;
+
+int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world,
+                      tp_shape *out_shape, bs_error *err);
+void tp_shape_free(const tp_state *state, tp_shape *shape);
+/* Rank's run of `total` split evenly: sizes differ by at most one, the larger ones first. */
+void tp_share(int64_t total, uint32_t rank, uint32_t world, int64_t *out_begin, int64_t *out_count);
+/* choose_mask of the methods that take any mask; without one complement_1100_0011. */
+int32_t tp_mask_or_complement(const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err);
+/* Value of a method option of spec, or fallback. */
+const char *tp_option_get(const bs_layer_spec *spec, const char *key, const char *fallback);
+
+typedef struct tp_layer {
+  const tp_state *state;
+  const bs_rank_api *api;
+  bs_rank *rank;
+  tp_shape shape;
+  bs_packed *packed; /* NULL when the rank owns no row */
+  bs_plan *matmul;
+  bs_plan *move; /* gather_columns or scatter_columns */
+  bs_coll_plan *coll;
+  bs_tensor bias_row; /* [1,n], memory of the bias */
+  bs_tensor bias;     /* the same as [n] */
+  bs_tensor x_scratch;
+  bs_tensor partial;
+  uint64_t *counts;
+} tp_layer;
+
+/* The slots of bs_method. */
+int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
+                   bs_proposal *out_proposal, bs_error *err);
+int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
+                 const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err);
+int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err);
+int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err);
+int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err);
+void tp_layer_free(void *layer);
+
+/* activate and deactivate of a plugin that registers one method over `traits`. */
+int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *traits, bs_method *method,
+                    const bs_src_loc *at, void **out_state, bs_error *err);
+int32_t tp_deactivate(void *state, bs_error *err);
+
+/* Views of a source, valid while `inner` is: rows row_begin.. of it; all its columns with zeros where
+ * `own` keeps none; a single column of zeros. They stay thread-safe and pure when inner is. */
+typedef struct tp_rows_view {
+  const bs_source *inner;
+  int64_t row_begin;
+} tp_rows_view;
+typedef struct tp_zeros_view {
+  const bs_source *inner;
+  const bs_partition *own;
+} tp_zeros_view;
+bs_source tp_source_rows(tp_rows_view *view, const bs_source *inner, int64_t row_begin, int64_t row_count);
+bs_source tp_source_zeros(tp_zeros_view *view, const bs_source *inner, const bs_partition *own);
+bs_source tp_source_zero_column(const bs_source *inner);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp_build.c - builds a rank's share of a layer: pulls only its own part of W into the packed weight,
+ * prepares the product, the move of x and the one collective, and takes all the memory that forward
+ * will need. Everything slow is here.
+ */
+#include "tp.h"
+
+static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
+  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
+  d.strides[0] = stride > 0 ? stride : 1;
+  return d;
+}
+
+/* Prepare a one-input, one-output op over the layer's columns. */
+static int32_t prepare_move(tp_layer *l, const char *op, const bs_tensor_desc *in, const bs_tensor_desc *out,
+                            bs_plan **out_plan, bs_error *err) {
+  const bs_tensor_desc *args[2] = {in, out};
+  bs_op_query q;
+  memset(&q, 0, sizeof q);
+  q.struct_size = (uint32_t)sizeof q;
+  q.op = op;
+  q.nargs = 2;
+  q.args = args;
+  q.partition = l->shape.cols;
+  return l->api->op_prepare(l->rank, &q, NULL, out_plan, err);
+}
+
+/* The bias of the own rows as a [n] tensor; f32 holds every narrower float exactly. */
+static int32_t build_bias(tp_layer *l, const bs_source *bias, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  if (!s->bias_here) return BS_OK;
+  if (bias == NULL || bias->cols != s->N)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-BIAS",
+                   "method %s: bias has %lld values, the layer %lld outputs", l->state->traits->name,
+                   bias != NULL ? (long long)bias->cols : -1LL, (long long)s->N);
+  const uint32_t wide = BS_DTYPE_BYTES(bias->dtype) > 4 || BS_DTYPE_BYTES(s->y_dtype) > 4;
+  uint32_t dtype = wide ? BS_F64 : BS_F32;
+  if (s->y_dtype == BS_I32 || s->y_dtype == BS_I64) dtype = s->y_dtype;
+  bs_partition own;
+  memset(&own, 0, sizeof own);
+  own.struct_size = (uint32_t)sizeof own;
+  own.kind = BS_PARTITION_CONTIGUOUS;
+  own.total = s->N;
+  own.begin = s->row_begin;
+  own.count = s->row_count;
+  bs_tensor_desc d = bs_desc_2d(dtype, 1, s->row_count);
+  int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_WEIGHTS, &l->bias_row, err);
+  if (rc == BS_OK) rc = l->api->tensor_read(l->rank, bias, 0, &own, &l->bias_row, err);
+  l->bias = l->bias_row;
+  l->bias.rank = 1;
+  l->bias.dims[0] = s->row_count;
+  l->bias.strides[0] = 1;
+  l->bias.dims[1] = l->bias.strides[1] = 0;
+  return rc;
+}
+
+typedef struct product_query {
+  bs_tensor_desc x, bias, y;
+  const bs_tensor_desc *args[4];
+  bs_op_query q;
+} product_query;
+
+static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, product_query *p) {
+  const tp_shape *s = &l->shape;
+  memset(p, 0, sizeof *p);
+  if (s->input == TP_X_FULL)
+    p->x = bs_desc_2d(s->x_dtype, s->B, s->K);
+  else
+    p->x = strided(s->x_dtype, s->B, s->k_mul, s->input == TP_X_VIEW ? s->K : s->k_mul);
+  /* The own block of a gathered y keeps y's row stride. */
+  p->y = strided(s->product_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
+  p->args[0] = &p->x;
+  p->args[3] = &p->y;
+  if (s->bias_here) {
+    p->bias = bs_desc_2d(l->bias.dtype, s->row_count, 1);
+    p->bias.rank = 1;
+    p->bias.dims[1] = p->bias.strides[1] = 0;
+    p->bias.strides[0] = 1;
+    p->args[1] = &p->bias;
+  }
+  p->q.struct_size = (uint32_t)sizeof p->q;
+  p->q.op = "matmul";
+  p->q.nargs = 4;
+  p->q.args = p->args;
+  p->q.partition = l->state->traits->full_width || s->input == TP_X_ZERO ? NULL : s->cols;
+  p->q.accumulate = spec->accumulate;
+  p->q.activation = spec->activation;
+  p->q.flags = BS_QUERY_DETERMINISTIC | (s->input == TP_X_FULL ? (uint32_t)BS_QUERY_X_FULL : 0u);
+  p->q.weight_dtype = s->w_dtype;
+}
+
+/* Let the kernel pick the columns itself where it does so natively: no copy of x, no scratch. */
+static void choose_input(tp_layer *l, const bs_layer_spec *spec) {
+  if (l->shape.input != TP_X_GATHER || strcmp(tp_option_get(spec, "kernel", "auto"), "auto") != 0) return;
+  product_query p;
+  bs_op_answer answer;
+  bs_error why;
+  memset(&answer, 0, sizeof answer);
+  memset(&why, 0, sizeof why);
+  answer.struct_size = (uint32_t)sizeof answer;
+  why.struct_size = (uint32_t)sizeof why;
+  l->shape.input = TP_X_FULL;
+  product_query_fill(l, spec, &p);
+  if (l->api->op_supports(l->rank, &p.q, &answer, &why) != BS_OK || answer.level != BS_LEVEL_NATIVE)
+    l->shape.input = TP_X_GATHER;
+}
+
+static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_source *weights,
+                             bs_error *err) {
+  tp_shape *s = &l->shape;
+  if (s->row_count == 0) return BS_OK;
+  choose_input(l, spec);
+  product_query p;
+  product_query_fill(l, spec, &p);
+  tp_rows_view rows;
+  tp_zeros_view zeros;
+  bs_source own = *weights;
+  if (s->input == TP_X_ZERO)
+    own = tp_source_zero_column(weights);
+  else if (s->split == BS_SPLIT_N)
+    own = tp_source_rows(&rows, weights, s->row_begin, s->row_count);
+  else if (l->state->traits->full_width && s->cols != NULL)
+    own = tp_source_zeros(&zeros, weights, s->cols);
+  l->api->region_begin(l->rank, BS_REGION_PACK);
+  int32_t rc = l->api->pack(l->rank, &p.q, &own, &l->packed, err);
+  l->api->region_end(l->rank, BS_REGION_PACK);
+  if (rc == BS_OK) rc = l->api->op_prepare(l->rank, &p.q, l->packed, &l->matmul, err);
+  return rc;
+}
+
+/* Scratch for x (zero-filled by tensor_alloc) and the op that fills it. */
+static int32_t build_move(tp_layer *l, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  if (s->row_count == 0 || (s->input != TP_X_GATHER && s->input != TP_X_SPREAD && s->input != TP_X_ZERO))
+    return BS_OK;
+  bs_tensor_desc scratch = bs_desc_2d(s->x_dtype, s->B, s->k_mul);
+  int32_t rc = l->api->tensor_alloc(l->rank, &scratch, BS_LIFE_SCRATCH, &l->x_scratch, err);
+  if (rc != BS_OK || s->input == TP_X_ZERO || s->k_own == 0) return rc;
+  bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->x_cols);
+  const char *op = s->input == TP_X_GATHER ? "gather_columns" : "scatter_columns";
+  return prepare_move(l, op, &x, &scratch, &l->move, err);
+}
+
+static int32_t build_collective(tp_layer *l, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  int32_t rc = BS_OK;
+  if (s->own_partial) {
+    bs_tensor_desc d = bs_desc_2d(s->reduce_dtype, s->B, s->N);
+    rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
+  }
+  if (rc != BS_OK || s->coll == BS_COLL_COUNT_) return rc;
+  bs_collective c;
+  memset(&c, 0, sizeof c);
+  c.struct_size = (uint32_t)sizeof c;
+  c.kind = s->coll;
+  c.dtype_in = s->product_dtype;
+  c.dtype_out = s->y_dtype;
+  c.reduce_dtype = s->reduce_dtype;
+  c.reduce_op = BS_REDUCE_SUM;
+  c.rows = (uint64_t)s->B;
+  c.count = (uint64_t)s->N;
+  c.site = l->state->traits->site;
+  if (s->coll != BS_COLL_ALL_REDUCE) {
+    l->counts = l->api->alloc(l->rank, s->world * sizeof *l->counts);
+    if (l->counts == NULL)
+      return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for %u block sizes", s->world);
+    for (uint32_t r = 0; r < s->world; r++) {
+      int64_t begin, count;
+      tp_share(s->N, r, s->world, &begin, &count);
+      l->counts[r] = (uint64_t)count;
+    }
+    c.ncounts = s->world;
+    c.counts = l->counts;
+    c.count = 0;
+  }
+  return l->api->collective_prepare(l->rank, &c, &l->coll, err);
+}
+
+static int32_t check_source(const tp_layer *l, const bs_source *weights, bs_error *err) {
+  if (weights != NULL && weights->rows == l->shape.N && weights->cols == l->shape.K) return BS_OK;
+  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-WEIGHTS",
+                 "method %s: weights are %lld x %lld, the layer %lld x %lld", l->state->traits->name,
+                 weights != NULL ? (long long)weights->rows : -1LL,
+                 weights != NULL ? (long long)weights->cols : -1LL, (long long)l->shape.N,
+                 (long long)l->shape.K);
+}
+
+int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
+                 const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err) {
+  *out_layer = NULL;
+  tp_layer *l = api->alloc(rank, sizeof *l);
+  if (l == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for a layer");
+  l->state = state;
+  l->api = api;
+  l->rank = rank;
+  int32_t rc = tp_shape_make(state, spec, api->rank(rank), api->world_size(rank), &l->shape, err);
+  if (rc == BS_OK) rc = check_source(l, weights, err);
+  if (rc == BS_OK) rc = build_bias(l, bias, err);
+  if (rc == BS_OK) rc = build_product(l, spec, weights, err);
+  if (rc == BS_OK) rc = build_move(l, err);
+  if (rc == BS_OK) rc = build_collective(l, err);
+  if (rc != BS_OK) {
+    tp_layer_free(l);
+    return rc;
+  }
+  *out_layer = l;
+  return BS_OK;
+}
+
+void tp_layer_free(void *layer) {
+  tp_layer *l = layer;
+  if (l == NULL) return;
+  const bs_rank_api *api = l->api;
+  if (l->coll != NULL) api->collective_release(l->coll);
+  if (l->counts != NULL) api->free(l->rank, l->counts);
+  if (l->move != NULL) api->op_release(l->move);
+  if (l->matmul != NULL) api->op_release(l->matmul);
+  if (l->packed != NULL) api->packed_release(l->packed);
+  if (l->partial.data != NULL) api->tensor_free(l->rank, &l->partial);
+  if (l->x_scratch.data != NULL) api->tensor_free(l->rank, &l->x_scratch);
+  if (l->bias_row.data != NULL) api->tensor_free(l->rank, &l->bias_row);
+  tp_shape_free(l->state, &l->shape);
+  api->free(l->rank, l);
+}

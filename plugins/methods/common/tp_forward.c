@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp_forward.c - the hot path of a layer: at most one move of x, one product, one collective. Allocates
+ * nothing, locks nothing; views are copies of the caller's tensors with other sizes.
+ */
+#include "tp.h"
+
+static bs_tensor columns_view(const bs_tensor *t, int64_t begin, int64_t count) {
+  bs_tensor view = *t;
+  const uint64_t skip = (uint64_t)begin * BS_DTYPE_BYTES(t->dtype);
+  view.dims[1] = count;
+  view.data = t->data != NULL ? (char *)t->data + skip : NULL;
+  view.bytes = t->bytes > skip ? t->bytes - skip : 0;
+  return view;
+}
+
+static bs_tensor rows_view(const bs_tensor *t, int64_t rows) {
+  bs_tensor view = *t;
+  view.dims[0] = rows;
+  return view;
+}
+
+static int32_t wrong_shape(const tp_layer *l, const char *name, const bs_tensor *t, uint32_t dtype,
+                           int64_t cols, bs_error *err) {
+  bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-FORWARD",
+          "method %s: %s is [%lld,%lld] of dtype 0x%04x, the layer wants at most %lld rows of %lld columns "
+          "of dtype 0x%04x",
+          l->state->traits->name, name, (long long)t->dims[0], (long long)t->dims[1], t->dtype,
+          (long long)l->shape.B, (long long)cols, dtype);
+  return bs_fail_hint(err, "x and y are dense and row-major, with the same number of rows"),
+         BS_INVALID_ARGUMENT;
+}
+
+static int fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols) {
+  return t->rank == 2 && t->dtype == dtype && t->dims[0] == rows && t->dims[1] == cols &&
+         (rows <= 1 || cols == 0 || t->strides[0] == cols);
+}
+
+static int32_t multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  bs_tensor in = *x;
+  if (s->input == TP_X_VIEW) {
+    in = columns_view(x, s->cols->begin, s->k_own);
+  } else if (s->input == TP_X_GATHER || s->input == TP_X_SPREAD || s->input == TP_X_ZERO) {
+    bs_tensor from = *x;
+    in = rows_view(&l->x_scratch, x->dims[0]);
+    if (l->move != NULL) {
+      bs_tensor *move[2] = {&from, &in};
+      l->api->region_begin(l->rank, BS_REGION_LAYOUT_FIX);
+      int32_t rc = l->api->op_run(l->move, move, 2, stream, err);
+      l->api->region_end(l->rank, BS_REGION_LAYOUT_FIX);
+      if (rc != BS_OK) return rc;
+    }
+  }
+  bs_tensor *args[4] = {&in, s->bias_here ? &l->bias : NULL, NULL, out};
+  return l->api->op_run(l->matmul, args, 4, stream, err);
+}
+
+static int32_t exchange(tp_layer *l, const bs_tensor *in, bs_tensor *y, bs_stream *stream, bs_error *err) {
+  l->api->region_begin(l->rank, BS_REGION_ALLREDUCE);
+  int32_t rc = l->api->collective_run(l->coll, in, y, stream, err);
+  l->api->region_end(l->rank, BS_REGION_ALLREDUCE);
+  return rc;
+}
+
+int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
+  tp_layer *l = layer;
+  const tp_shape *s = &l->shape;
+  const int64_t rows = x->dims[0];
+  if (rows < 0 || rows > s->B || !fits(x, rows, s->x_dtype, s->x_cols))
+    return wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
+  if (!fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
+  bs_tensor product = *y;
+  if (s->own_partial)
+    product = rows_view(&l->partial, rows);
+  else if (s->coll == BS_COLL_ALL_GATHER)
+    product = columns_view(y, s->y_begin, s->row_count);
+  if (l->matmul != NULL) {
+    int32_t rc = multiply(l, x, &product, stream, err);
+    if (rc != BS_OK) return rc;
+  }
+  return l->coll != NULL ? exchange(l, &product, y, stream, err) : BS_OK;
+}

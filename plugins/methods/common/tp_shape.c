@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp_shape.c - what a spec means for one rank: sizes, dtypes, who owns which part of W, how x reaches the
+ * product and which collective ends it; and the refusals. Pure: propose and build both start here.
+ */
+#include "tp.h"
+
+void tp_share(int64_t total, uint32_t rank, uint32_t world, int64_t *out_begin, int64_t *out_count) {
+  const int64_t base = total / (int64_t)world, extra = total % (int64_t)world, r = (int64_t)rank;
+  *out_begin = r * base + (r < extra ? r : extra);
+  *out_count = base + (r < extra ? 1 : 0);
+}
+
+const char *tp_option_get(const bs_layer_spec *spec, const char *key, const char *fallback) {
+  for (uint32_t i = 0; i < spec->n_options; i++)
+    if (strcmp(spec->option_keys[i], key) == 0) return spec->option_values[i];
+  return fallback;
+}
+
+int32_t tp_mask_or_complement(const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err) {
+  (void)err;
+  if (spec->mask != NULL) {
+    *out_mask = *spec->mask;
+    return BS_OK;
+  }
+  memset(out_mask, 0, sizeof *out_mask);
+  out_mask->struct_size = (uint32_t)sizeof *out_mask;
+  out_mask->kind = BS_MASK_COMPLEMENT;
+  out_mask->pattern_len = 4;
+  out_mask->pattern_a = 0x3u; /* 1100 */
+  out_mask->pattern_b = 0xCu; /* 0011 */
+  out_mask->name = "complement_1100_0011";
+  return BS_OK;
+}
+
+/* 1 when `value` is one of "a|b|c". */
+static int one_of(const char *choices, const char *value) {
+  const size_t length = strlen(value);
+  for (const char *c = choices; c != NULL && length > 0;) {
+    const char *bar = strchr(c, '|');
+    const size_t n = bar != NULL ? (size_t)(bar - c) : strlen(c);
+    if (n == length && strncmp(c, value, n) == 0) return 1;
+    c = bar != NULL ? bar + 1 : NULL;
+  }
+  return 0;
+}
+
+static int32_t check_options(const tp_traits *traits, const bs_layer_spec *spec, bs_error *err) {
+  for (uint32_t i = 0; i < spec->n_options; i++) {
+    const char *key = spec->option_keys[i];
+    const tp_option *option = NULL;
+    for (uint32_t j = 0; j < traits->n_options; j++)
+      if (strcmp(traits->options[j].key, key) == 0) option = &traits->options[j];
+    if (option == NULL) {
+      bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s has no option '%.40s'", traits->name, key);
+      if (traits->n_options > 0)
+        return bs_fail_hint(err, "its options: %s", traits->options[0].key), BS_CONFIG;
+      return bs_fail_hint(err, "it takes no options"), BS_CONFIG;
+    }
+    if (!one_of(option->choices, spec->option_values[i])) {
+      bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s: %s cannot be '%.40s'", traits->name, key,
+              spec->option_values[i]);
+      return bs_fail_hint(err, "one of %s", option->choices), BS_CONFIG;
+    }
+  }
+  return BS_OK;
+}
+
+static int is_integer(uint32_t dtype) {
+  return dtype == BS_I8 || dtype == BS_U8 || dtype == BS_I32 || dtype == BS_I64;
+}
+
+/* Sizes come from outside: every product of two of them must fit before anything is computed. */
+static int32_t check_sizes(const tp_traits *traits, const bs_layer_spec *spec, bs_error *err) {
+  int64_t product;
+  if (spec->B < 1 || spec->N < 1 || spec->K < 0 || spec->K > (int64_t)UINT32_MAX) {
+    bs_fail(err, BS_CONFIG, "BS-METHOD-SHAPE", "method %s: B=%lld N=%lld K=%lld", traits->name,
+            (long long)spec->B, (long long)spec->N, (long long)spec->K);
+    return bs_fail_hint(err, "B and N are at least 1, K is 0 to %u", UINT32_MAX), BS_CONFIG;
+  }
+  if (BS_DTYPE_BYTES(spec->x_dtype) == 0 || BS_DTYPE_BYTES(spec->w_dtype) == 0 ||
+      BS_DTYPE_BYTES(spec->y_dtype) == 0)
+    return bs_fail(err, BS_CONFIG, "BS-METHOD-DTYPE", "method %s: dtype of x, w or y is not set",
+                   traits->name);
+  if (__builtin_mul_overflow(spec->B, spec->N * 8, &product) || spec->N > INT64_MAX / 8 ||
+      __builtin_mul_overflow(spec->B, (spec->K + 1) * 8, &product) ||
+      __builtin_mul_overflow(spec->N, (spec->K + 1) * 8, &product) ||
+      __builtin_mul_overflow(product, 2 * spec->B, &product))
+    return bs_fail(err, BS_OVERFLOW, "BS-METHOD-SHAPE", "method %s: B=%lld N=%lld K=%lld overflows",
+                   traits->name, (long long)spec->B, (long long)spec->N, (long long)spec->K);
+  return BS_OK;
+}
+
+static int32_t check_placements(const tp_traits *traits, const bs_layer_spec *spec, uint32_t split,
+                                bs_error *err) {
+  if (spec->x_placement != BS_REPLICATED && spec->x_placement != BS_SPLIT) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-PLACEMENT", "method %s: x must be replicated or split, not %s",
+            traits->name, spec->x_placement == BS_PARTIAL ? "a partial sum" : "of an unknown placement");
+    return bs_fail_hint(err, "reduce x first"), BS_UNSUPPORTED;
+  }
+  if (spec->y_placement > BS_PARTIAL)
+    return bs_fail(err, BS_CONFIG, "BS-METHOD-PLACEMENT", "method %s: unknown placement %u of y",
+                   traits->name, spec->y_placement);
+  if (split == BS_SPLIT_N && spec->x_placement == BS_SPLIT) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-PLACEMENT", "method %s needs the whole x on every rank",
+            traits->name);
+    return bs_fail_hint(err, "row_parallel and blockshock take an x that is split over its columns"),
+           BS_UNSUPPORTED;
+  }
+  if (split == BS_SPLIT_N && spec->y_placement == BS_PARTIAL) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-PLACEMENT", "method %s makes whole features, no partial sums",
+            traits->name);
+    return bs_fail_hint(err,
+                        "y may be replicated or split; partial sums come from row_parallel and blockshock"),
+           BS_UNSUPPORTED;
+  }
+  if (split == BS_SPLIT_K && spec->activation != BS_ACT_NONE) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-ACTIVATION",
+            "method %s adds partial sums of the ranks, and an activation can only follow the sum",
+            traits->name);
+    return bs_fail_hint(err, "column_parallel fuses the activation; or apply it to y"), BS_UNSUPPORTED;
+  }
+  return BS_OK;
+}
+
+static int32_t split_columns(const tp_state *state, const bs_layer_spec *spec, tp_shape *s, bs_error *err) {
+  bs_mask mask;
+  int32_t rc = state->traits->choose_mask(spec, &mask, err);
+  if (rc != BS_OK) return rc;
+  rc = state->host->partition_make(&mask, s->K, s->rank, s->world, &s->cols, err);
+  if (rc != BS_OK) return rc;
+  if (s->world == 1) { /* the mask was checked; one rank owns everything */
+    state->host->partition_free(s->cols);
+    s->cols = NULL;
+    return BS_OK;
+  }
+  s->k_own = s->cols->count;
+  s->x_cols = spec->x_placement == BS_SPLIT ? s->k_own : s->K;
+  if (state->traits->full_width && s->K > 0) {
+    s->k_mul = s->K;
+    s->input = spec->x_placement == BS_SPLIT ? TP_X_SPREAD : TP_X_PLAIN;
+  } else {
+    s->k_mul = s->k_own;
+    if (spec->x_placement == BS_SPLIT)
+      s->input = TP_X_PLAIN;
+    else
+      s->input = s->cols->kind == BS_PARTITION_CONTIGUOUS ? TP_X_VIEW : TP_X_GATHER;
+  }
+  return BS_OK;
+}
+
+static void finish_columns(const bs_layer_spec *spec, tp_shape *s) {
+  if (spec->y_placement == BS_PARTIAL) return;
+  s->product_dtype = s->reduce_dtype;
+  if (spec->y_placement == BS_SPLIT) {
+    s->coll = BS_COLL_REDUCE_SCATTER;
+    s->own_partial = 1;
+    tp_share(s->N, s->rank, s->world, &s->y_begin, &s->y_cols);
+  } else {
+    s->coll = BS_COLL_ALL_REDUCE;
+    s->own_partial = s->reduce_dtype != s->y_dtype;
+  }
+}
+
+static void split_rows(const bs_layer_spec *spec, tp_shape *s) {
+  tp_share(s->N, s->rank, s->world, &s->row_begin, &s->row_count);
+  if (spec->y_placement == BS_SPLIT) {
+    s->y_cols = s->row_count;
+  } else {
+    s->coll = BS_COLL_ALL_GATHER;
+    s->y_begin = s->row_begin;
+  }
+}
+
+static void fill_plain(const bs_layer_spec *spec, uint32_t rank, uint32_t world, tp_shape *s) {
+  memset(s, 0, sizeof *s);
+  s->B = spec->B;
+  s->N = s->row_count = s->y_cols = spec->N;
+  s->K = s->k_own = s->k_mul = s->x_cols = spec->K;
+  s->x_dtype = spec->x_dtype;
+  s->w_dtype = spec->w_dtype;
+  s->y_dtype = s->product_dtype = spec->y_dtype;
+  s->reduce_dtype = spec->reduce_dtype;
+  if (s->reduce_dtype == 0)
+    s->reduce_dtype = s->y_dtype == BS_F64 || is_integer(s->y_dtype) ? s->y_dtype : (uint32_t)BS_F32;
+  s->rank = rank;
+  s->world = world;
+  s->coll = BS_COLL_COUNT_;
+}
+
+static int32_t check_world(const tp_traits *traits, uint32_t rank, uint32_t world, bs_error *err) {
+  if (world == 0 || rank >= world)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-WORLD", "rank %u of a world of %u", rank, world);
+  if (traits->split != BS_SPLIT_NONE || world == 1) return BS_OK;
+  bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-WORLD", "method %s runs on one rank, not on %u", traits->name,
+          world);
+  return bs_fail_hint(err, "use -P 1, or split the layer with row_parallel, column_parallel or blockshock"),
+         BS_UNSUPPORTED;
+}
+
+int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world,
+                      tp_shape *out_shape, bs_error *err) {
+  const tp_traits *traits = state->traits;
+  if (spec == NULL || spec->struct_size < sizeof *spec)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-SPEC",
+                   "method %s: the layer spec is missing or too short", traits->name);
+  int32_t rc = check_world(traits, rank, world, err);
+  if (rc == BS_OK) rc = check_sizes(traits, spec, err);
+  if (rc == BS_OK) rc = check_options(traits, spec, err);
+  if (rc == BS_OK && traits->check != NULL) rc = traits->check(spec, err);
+  if (rc != BS_OK) return rc;
+  tp_shape *s = out_shape;
+  fill_plain(spec, rank, world, s);
+  s->split = world > 1 ? traits->split : (uint32_t)BS_SPLIT_NONE;
+  rc = check_placements(traits, spec, s->split, err);
+  if (rc == BS_OK && traits->split == BS_SPLIT_K) rc = split_columns(state, spec, s, err);
+  if (rc != BS_OK) return rc;
+  if (s->split == BS_SPLIT_K) finish_columns(spec, s);
+  if (s->split == BS_SPLIT_N) split_rows(spec, s);
+  s->bias_here = spec->has_bias && s->row_count > 0 && (s->split != BS_SPLIT_K || rank == 0);
+  if (s->k_mul == 0) {
+    s->k_mul = 1;
+    s->input = TP_X_ZERO;
+  }
+  return BS_OK;
+}
+
+void tp_shape_free(const tp_state *state, tp_shape *shape) {
+  if (shape->cols != NULL) state->host->partition_free(shape->cols);
+  shape->cols = NULL;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp_slots.c - the slots around the hot path: propose, owns, read_weights, and the plugin's activate.
+ */
+#include <inttypes.h>
+
+#include "tp.h"
+
+static uint64_t scratch_bytes(const tp_shape *s) {
+  uint64_t bytes = 0;
+  if (s->own_partial) bytes += (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(s->reduce_dtype);
+  if (s->row_count > 0 && (s->input == TP_X_GATHER || s->input == TP_X_SPREAD || s->input == TP_X_ZERO))
+    bytes += (uint64_t)s->B * (uint64_t)s->k_mul * BS_DTYPE_BYTES(s->x_dtype);
+  return bytes;
+}
+
+static const char *coll_name(uint32_t kind) {
+  switch (kind) {
+    case BS_COLL_ALL_REDUCE:
+      return "all_reduce";
+    case BS_COLL_ALL_GATHER:
+      return "all_gather";
+    case BS_COLL_REDUCE_SCATTER:
+      return "reduce_scatter";
+    default:
+      return "no collective";
+  }
+}
+
+static void describe(const tp_traits *traits, const tp_shape *s, char *out, size_t size) {
+  if (s->split == BS_SPLIT_N)
+    snprintf(out, size, "rows %" PRId64 "..+%" PRId64 " of W, %s", s->row_begin, s->row_count,
+             coll_name(s->coll));
+  else if (s->split == BS_SPLIT_K)
+    snprintf(out, size, "%" PRId64 " of %" PRId64 " columns (%s)%s, %s", s->k_own, s->K,
+             s->cols->kind == BS_PARTITION_CONTIGUOUS ? "a run" : "a gather",
+             traits->full_width ? ", zeros multiplied too" : "", coll_name(s->coll));
+  else
+    snprintf(out, size, "all of W on one rank");
+}
+
+int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
+                   bs_proposal *out_proposal, bs_error *err) {
+  tp_shape s;
+  int32_t rc = tp_shape_make(state, spec, rank, world_size, &s, err);
+  if (rc != BS_OK) return rc;
+  bs_proposal p;
+  memset(&p, 0, sizeof p);
+  p.struct_size = (uint32_t)sizeof p;
+  p.x_placement = spec->x_placement;
+  p.y_placement = spec->y_placement;
+  p.split = s.split;
+  p.flops = 2u * (uint64_t)s.B * (uint64_t)s.row_count * (uint64_t)s.k_mul;
+  p.weight_bytes = (uint64_t)s.row_count * (uint64_t)s.k_mul * BS_DTYPE_BYTES(s.w_dtype);
+  p.workspace_bytes = scratch_bytes(&s);
+  if (s.coll != BS_COLL_COUNT_) {
+    p.n_collectives = 1;
+    p.coll_kind[0] = s.coll;
+    p.coll_payload[0] = (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.product_dtype);
+  }
+  describe(((const tp_state *)state)->traits, &s, p.text, sizeof p.text);
+  tp_shape_free(state, &s);
+  *out_proposal = p;
+  return BS_OK;
+}
+
+int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err) {
+  (void)err;
+  const tp_layer *l = layer;
+  bs_ownership own;
+  memset(&own, 0, sizeof own);
+  own.struct_size = (uint32_t)sizeof own;
+  own.row_begin = l->shape.row_begin;
+  own.row_count = l->shape.row_count;
+  own.columns = l->shape.cols;
+  *out_ownership = own;
+  return BS_OK;
+}
+
+/* The packed weight of a full_width layer has all K columns: read them in blocks of rows and keep the
+ * own ones. */
+static int32_t read_own_columns(tp_layer *l, int64_t row, bs_tensor *out, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  const int64_t block = out->dims[0] < 64 ? out->dims[0] : 64;
+  bs_tensor_desc full = bs_desc_2d(out->dtype, block, s->K), own = bs_desc_2d(out->dtype, block, s->k_own);
+  own.strides[0] = out->strides[0];
+  const bs_tensor_desc *descs[2] = {&full, &own};
+  bs_op_query q;
+  memset(&q, 0, sizeof q);
+  q.struct_size = (uint32_t)sizeof q;
+  q.op = "gather_columns";
+  q.nargs = 2;
+  q.args = descs;
+  q.partition = s->cols;
+  bs_plan *gather = NULL;
+  bs_tensor rows;
+  int32_t rc = l->api->tensor_alloc(l->rank, &full, BS_LIFE_SCRATCH, &rows, err);
+  if (rc != BS_OK) return rc;
+  rc = l->api->op_prepare(l->rank, &q, NULL, &gather, err);
+  for (int64_t done = 0; rc == BS_OK && done < out->dims[0]; done += block) {
+    const int64_t n = out->dims[0] - done < block ? out->dims[0] - done : block;
+    const uint64_t skip = (uint64_t)(done * out->strides[0]) * BS_DTYPE_BYTES(out->dtype);
+    bs_tensor part = rows, to = *out;
+    part.dims[0] = to.dims[0] = n;
+    to.data = (char *)out->data + skip;
+    to.bytes = out->bytes > skip ? out->bytes - skip : 0;
+    rc = l->api->packed_read(l->packed, row + done, &part, err);
+    bs_tensor *args[2] = {&part, &to};
+    if (rc == BS_OK) rc = l->api->op_run(gather, args, 2, NULL, err);
+  }
+  if (gather != NULL) l->api->op_release(gather);
+  l->api->tensor_free(l->rank, &rows);
+  return rc;
+}
+
+int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err) {
+  tp_layer *l = layer;
+  const tp_shape *s = &l->shape;
+  if (out->rank != 2 || out->dims[1] != s->k_own || row < 0 || out->dims[0] < 0 || row > s->row_count ||
+      out->dims[0] > s->row_count - row)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-READ",
+                   "method %s: rows %lld..+%lld of %lld columns asked, this rank has %lld x %lld",
+                   l->state->traits->name, (long long)row, (long long)out->dims[0], (long long)out->dims[1],
+                   (long long)s->row_count, (long long)s->k_own);
+  if (out->dims[0] == 0 || s->k_own == 0) return BS_OK;
+  if (l->state->traits->full_width && s->cols != NULL) return read_own_columns(l, row, out, err);
+  return l->api->packed_read(l->packed, row, out, err);
+}
+
+int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *traits, bs_method *method,
+                    const bs_src_loc *at, void **out_state, bs_error *err) {
+  if (!BS_HOST_HAS(host, partition_free))
+    return bs_fail(err, BS_ABI, "BS-METHOD-HOST", "method %s needs a host that offers partition_make",
+                   traits->name);
+  tp_state *state = host->alloc(host->ctx, sizeof *state, 16);
+  if (state == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for method %s", traits->name);
+  state->host = host;
+  state->traits = traits;
+  method->struct_size = (uint32_t)sizeof *method;
+  method->propose = tp_propose;
+  method->build = tp_build;
+  method->forward = tp_forward;
+  method->owns = tp_owns;
+  method->read_weights = tp_read_weights;
+  method->layer_free = tp_layer_free;
+  int32_t rc = host->register_thing(host->ctx, self, BS_KIND_METHOD, method, state, at, err);
+  if (rc != BS_OK) {
+    host->free(host->ctx, state);
+    return rc;
+  }
+  *out_state = state;
+  return BS_OK;
+}
+
+int32_t tp_deactivate(void *state, bs_error *err) {
+  (void)err;
+  const tp_state *s = state;
+  const bs_host *host = s->host;
+  host->free(host->ctx, state);
+  return BS_OK;
+}

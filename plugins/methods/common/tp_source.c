@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp_source.c - views of a weight source: some rows, all columns with zeros where not owned, one zero
+ * column. Used while packing (tp_build.c), possibly by several members of the rank's team at once.
+ */
+#include "tp.h"
+
+#define CHUNK 512 /* columns moved at once: about 10 KiB of stack */
+
+static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                         void *out, int64_t out_stride, bs_error *err) {
+  const tp_rows_view *view = ctx;
+  return view->inner->read(view->inner->ctx, view->row_begin + row, nrows, cols, dtype, out, out_stride, err);
+}
+
+bs_source tp_source_rows(tp_rows_view *view, const bs_source *inner, int64_t row_begin, int64_t row_count) {
+  bs_source source = *inner;
+  view->inner = inner;
+  view->row_begin = row_begin;
+  source.rows = row_count;
+  source.ctx = view;
+  source.read = read_rows;
+  return source;
+}
+
+static void zero_rows(void *out, int64_t nrows, int64_t ncols, int64_t stride, uint64_t size) {
+  for (int64_t r = 0; r < nrows; r++)
+    memset((char *)out + (uint64_t)(r * stride) * size, 0, (uint64_t)ncols * size);
+}
+
+static int64_t column(const bs_partition *p, int64_t i) {
+  if (p == NULL) return i;
+  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i;
+}
+
+/* Reads the owned columns `list` of each row and puts them at `place` of out. */
+static int32_t place_columns(const bs_source *inner, int64_t row, int64_t nrows, const uint32_t *list,
+                             const int64_t *place, int64_t n, uint32_t dtype, void *out, int64_t out_stride,
+                             bs_error *err) {
+  uint64_t buffer[CHUNK]; /* wide enough for f64 */
+  const uint64_t size = BS_DTYPE_BYTES(dtype);
+  bs_partition part;
+  memset(&part, 0, sizeof part);
+  part.struct_size = (uint32_t)sizeof part;
+  part.kind = BS_PARTITION_GATHER;
+  part.total = inner->cols;
+  part.count = n;
+  part.columns = list;
+  for (int64_t r = 0; r < nrows; r++) {
+    int32_t rc = inner->read(inner->ctx, row + r, 1, &part, dtype, buffer, n, err);
+    if (rc != BS_OK) return rc;
+    char *to = (char *)out + (uint64_t)(r * out_stride) * size;
+    for (int64_t i = 0; i < n; i++)
+      memcpy(to + (uint64_t)place[i] * size, (const char *)buffer + (uint64_t)i * size, size);
+  }
+  return BS_OK;
+}
+
+static int32_t read_zeros(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                          void *out, int64_t out_stride, bs_error *err) {
+  const tp_zeros_view *view = ctx;
+  const bs_partition *own = view->own;
+  const int64_t asked = cols != NULL ? cols->count : view->inner->cols;
+  uint32_t list[CHUNK];
+  int64_t place[CHUNK], n = 0, i = 0, j = 0;
+  zero_rows(out, nrows, asked, out_stride, BS_DTYPE_BYTES(dtype));
+  /* Both lists ascend: walk them together and read where they meet. */
+  while (i < asked && j < own->count) {
+    const int64_t want = column(cols, i), have = column(own, j);
+    if (want == have) {
+      list[n] = (uint32_t)want;
+      place[n++] = i;
+    }
+    i += want <= have;
+    j += have <= want;
+    if (n == CHUNK || (n > 0 && (i == asked || j == own->count))) {
+      int32_t rc = place_columns(view->inner, row, nrows, list, place, n, dtype, out, out_stride, err);
+      if (rc != BS_OK) return rc;
+      n = 0;
+    }
+  }
+  return BS_OK;
+}
+
+bs_source tp_source_zeros(tp_zeros_view *view, const bs_source *inner, const bs_partition *own) {
+  bs_source source = *inner;
+  view->inner = inner;
+  view->own = own;
+  source.ctx = view;
+  source.read = read_zeros;
+  return source;
+}
+
+static int32_t read_zero_column(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols,
+                                uint32_t dtype, void *out, int64_t out_stride, bs_error *err) {
+  (void)ctx;
+  (void)row;
+  (void)err;
+  zero_rows(out, nrows, cols != NULL ? cols->count : 1, out_stride, BS_DTYPE_BYTES(dtype));
+  return BS_OK;
+}
+
+bs_source tp_source_zero_column(const bs_source *inner) {
+  bs_source source = *inner;
+  source.cols = 1;
+  source.ctx = NULL;
+  source.read = read_zero_column;
+  return source;
+}
