@@ -154,8 +154,8 @@ static int32_t no_such_file(composer *c, const char *option, const char *word, c
   return BS_CONFIG;
 }
 
-/* Merge what `word` names in `group` (its folder is <group>s). When no file of that name exists, `keys` (NULL-
- * terminated) are set to the word for the registry to judge; without keys the name is an error. */
+/* Merge what `word` names in `group` (its folder is <group>s). When no file of that name exists, `keys`
+ * (NULL- terminated) are set to the word for the registry to judge; without keys the name is an error. */
 static int32_t merge_word(composer *c, const char *option, const char *word, const char *folder,
                           const char *const *keys) {
   char path[PATH_CAP * 2];
@@ -168,6 +168,9 @@ static int32_t merge_word(composer *c, const char *option, const char *word, con
     if (access(path, F_OK) == 0) return merge_file(c, path, 0);
   }
   if (keys == NULL) return no_such_file(c, option, word, folder);
+  if (strcmp(folder, "masks") == 0) { /* patterns of another mask must not stay */
+    rc = bs_config_set(c->out->config, "mask", "{}", c->err);
+  }
   for (size_t i = 0; keys[i] != NULL && rc == BS_OK; i++) {
     rc = bs_config_set_text(c->out->config, keys[i], word, c->err);
   }
@@ -180,7 +183,8 @@ static const char *full_phase(const char *word) {
                                       "phase3_train_step"};
   for (size_t i = 0; word != NULL && i < sizeof names / sizeof names[0]; i++) {
     char digit[2] = {names[i][5], '\0'}, with[7] = {'p', 'h', 'a', 's', 'e', names[i][5], '\0'};
-    if (strcmp(word, digit) == 0 || strcmp(word, with) == 0 || strcmp(word, names[i] + 7) == 0) return names[i];
+    if (strcmp(word, digit) == 0 || strcmp(word, with) == 0 || strcmp(word, names[i] + 7) == 0)
+      return names[i];
   }
   return word;
 }
@@ -259,7 +263,8 @@ int32_t bs_compose(const bs_compose_request *request, bs_composed *out_composed,
   composer c = {request, out_composed, {0}, err};
   memset(out_composed, 0, sizeof *out_composed);
   out_composed->config = bs_config_new_map();
-  int32_t rc = out_composed->config == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+  int32_t rc =
+      out_composed->config == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
   if (rc == BS_OK) rc = compose_all(&c);
   if (rc == BS_OK) {
     bs_text list = {0};

@@ -15,25 +15,39 @@
 
 const char *bs_key_type_name(uint32_t type) {
   switch (type) {
-    case BS_KEY_STR: return "string";
-    case BS_KEY_INT: return "integer";
-    case BS_KEY_FLOAT: return "number";
-    case BS_KEY_BOOL: return "true or false";
-    case BS_KEY_STRS: return "list";
-    case BS_KEY_PATTERN: return "pattern such as \"1100\"";
-    case BS_KEY_NUMBERS: return "list of numbers";
-    case BS_KEY_DTYPE: return "dtype";
-    default: return "?";
+    case BS_KEY_STR:
+      return "string";
+    case BS_KEY_INT:
+      return "integer";
+    case BS_KEY_FLOAT:
+      return "number";
+    case BS_KEY_BOOL:
+      return "true or false";
+    case BS_KEY_STRS:
+      return "list";
+    case BS_KEY_PATTERN:
+      return "pattern such as \"1100\"";
+    case BS_KEY_NUMBERS:
+      return "list of numbers";
+    case BS_KEY_DTYPE:
+      return "dtype";
+    default:
+      return "?";
   }
 }
 
 const char *bs_key_effect_name(uint32_t effect) {
   switch (effect) {
-    case BS_EFFECT_ACTIVE: return "active";
-    case BS_EFFECT_LABEL: return "label";
-    case BS_EFFECT_DECORATIVE: return "none";
-    case BS_EFFECT_WRITTEN: return "written";
-    default: return "?";
+    case BS_EFFECT_ACTIVE:
+      return "active";
+    case BS_EFFECT_LABEL:
+      return "label";
+    case BS_EFFECT_DECORATIVE:
+      return "none";
+    case BS_EFFECT_WRITTEN:
+      return "written";
+    default:
+      return "?";
   }
 }
 
@@ -62,7 +76,8 @@ static size_t option_names(const char *option_docs, const char *prefix, char (*s
   const char *line = option_docs;
   while (line != NULL && *line != '\0' && n < max) {
     size_t length = strcspn(line, "=:\n");
-    if (length > 0 && length < 64) snprintf(store[n++], sizeof store[0], "%.48s%.*s", prefix, (int)length, line);
+    if (length > 0 && length < 64)
+      snprintf(store[n++], sizeof store[0], "%.48s%.*s", prefix, (int)length, line);
     line = strchr(line, '\n');
     if (line != NULL) line++;
   }
@@ -101,7 +116,7 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
     }
   }
   if (nearest == NULL && parent == 0) {
-    static const char *const sections[] = {"experiment", "model",   "phase", "method",  "mask", "workload",
+    static const char *const sections[] = {"experiment", "model",   "phase", "method",  "mask",  "workload",
                                            "hardware",   "logging", "sweep", "plugins", "plugin"};
     nearest = bs_nearest(path, sections, sizeof sections / sizeof sections[0]);
   }
@@ -145,12 +160,14 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
   const char *words[16];
   size_t n = 0;
   snprintf(copy, sizeof copy, "%s", key->range);
-  for (char *save = NULL, *w = strtok_r(copy, "|", &save); w != NULL && n < 16; w = strtok_r(NULL, "|", &save)) {
+  for (char *save = NULL, *w = strtok_r(copy, "|", &save); w != NULL && n < 16;
+       w = strtok_r(NULL, "|", &save)) {
     if (strcmp(w, node->text) == 0) return BS_OK;
     words[n++] = w;
   }
   const char *nearest = bs_nearest(node->text, words, n);
-  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %s", key->path, node->text, key->range);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %s", key->path, node->text,
+               key->range);
   bs_config_place(node, place, sizeof place);
   bs_error_where(err, "%s", place);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
@@ -193,12 +210,14 @@ static int32_t check_value(const bs_node *root, const bs_node *node, const bs_ke
   if (node->kind != BS_NODE_SCALAR) return type_error(node, key, err);
   switch (key->type) {
     case BS_KEY_INT:
-    case BS_KEY_FLOAT: return check_number(root, node, key, err);
+    case BS_KEY_FLOAT:
+      return check_number(root, node, key, err);
     case BS_KEY_BOOL: {
       int value;
       return bs_config_bool(root, key->path, 0, &value, err);
     }
-    default: return key->range != NULL ? check_choice(node, key, err) : BS_OK;
+    default:
+      return key->range != NULL ? check_choice(node, key, err) : BS_OK;
   }
 }
 
@@ -227,7 +246,8 @@ static int32_t check_map(const walk *w, const bs_node *map, const char *prefix) 
           !below(node->file, w->quiet_dir)) {
         bs_note_add(w->notes, "%s has no effect: %s", path, key->doc);
       }
-    } else if (strcmp(prefix, "workload") == 0 || strcmp(prefix, "method") == 0 || strcmp(path, "plugins") == 0) {
+    } else if (strcmp(prefix, "workload") == 0 || strcmp(prefix, "method") == 0 ||
+               strcmp(path, "plugins") == 0) {
       continue; /* belongs to a plugin: bs_options_check */
     } else if (is_section(path)) {
       if (node->kind == BS_NODE_MAP) {

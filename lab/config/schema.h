@@ -18,7 +18,12 @@ enum bs_key_type {
 };
 /* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known (the original has it)
  * and does nothing; WRITTEN is put there by bsrun itself. */
-enum bs_key_effect { BS_EFFECT_ACTIVE = 1, BS_EFFECT_LABEL = 2, BS_EFFECT_DECORATIVE = 3, BS_EFFECT_WRITTEN = 4 };
+enum bs_key_effect {
+  BS_EFFECT_ACTIVE = 1,
+  BS_EFFECT_LABEL = 2,
+  BS_EFFECT_DECORATIVE = 3,
+  BS_EFFECT_WRITTEN = 4
+};
 
 typedef struct bs_key {
   const char *path; /* "phase.warmup_iters" */
@@ -36,8 +41,8 @@ const char *bs_key_effect_name(uint32_t effect);
 
 /* Check a merged tree: unknown keys (BS-CFG-KEY, with the nearest), types (BS-CFG-TYPE), ranges
  * (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks are left for
- * bs_options_check, which knows the chosen plugins. Decorative keys give one note each, except those from files
- * below quiet_dir (NULL: none): nobody typed those. */
+ * bs_options_check, which knows the chosen plugins. Decorative keys give one note each, except those from
+ * files below quiet_dir (NULL: none): nobody typed those. */
 int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err);
 
 /* The node as a schema key's value or the key's default: whole-tree reads used after a check. */
@@ -48,6 +53,7 @@ const char *bs_schema_str(const bs_node *root, const char *path); /* NULL when a
 
 /* Is `key` one of an option_docs text ("key=default: text\n"...)? */
 int bs_option_listed(const char *option_docs, const char *key);
-/* The error for an unknown key at `node`: names the nearest of the schema and of option_docs (may be NULL). */
+/* The error for an unknown key at `node`: names the nearest of the schema and of option_docs (may be NULL).
+ */
 int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *option_docs, bs_error *err);
 #endif

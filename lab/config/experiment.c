@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT
+ * experiment.c - configuration tree -> bs_experiment: defaults, ranges that span keys, the original's
+ * spellings, and what they mean on this machine. */
+#include "lab/config/experiment.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/schema.h"
+
+#define MAX_THREAD_RANKS 1024
+
+static void place_of(const bs_node *config, const char *path, bs_error *err) {
+  char place[160];
+  const bs_node *node = bs_config_find(config, path);
+  if (node == NULL) return;
+  bs_config_place(node, place, sizeof place);
+  if (place[0] != '\0') bs_error_where(err, "%s", place);
+}
+
+static int given(const bs_node *config, const char *path) {
+  const bs_node *node = bs_config_find(config, path);
+  return node != NULL && node->kind != BS_NODE_NULL;
+}
+
+static int32_t read_dtype(const bs_node *config, const char *path, uint32_t *out, bs_error *err) {
+  static const char *const names[] = {"float32", "bfloat16", "float16", "float64", "bf16", "fp16",
+                                      "fp32",    "f32",      "f16",     "f64",     "half", "float"};
+  static const struct {
+    const char *name;
+    uint32_t dtype;
+  } original[] = {{"bfloat16", BS_BF16}, {"fp16", BS_F16},  {"float16", BS_F16}, {"half", BS_F16},
+                  {"fp32", BS_F32},      {"float", BS_F32}, {"float32", BS_F32}};
+  const char *text = bs_schema_str(config, path);
+  *out = 0;
+  for (size_t i = 0; i < sizeof original / sizeof original[0]; i++) {
+    if (strcmp(text, original[i].name) == 0) *out = original[i].dtype;
+  }
+  if (*out == 0) *out = bs_dtype_parse(text);
+  if (*out == BS_F64 || *out == BS_F32 || *out == BS_F16 || *out == BS_BF16 || *out == BS_F8E4M3 ||
+      *out == BS_F8E5M2) {
+    return BS_OK;
+  }
+  const char *nearest = bs_nearest(text, names, sizeof names / sizeof names[0]);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-DTYPE", "%s: '%.60s' is not a floating dtype", path, text);
+  place_of(config, path, err);
+  bs_error_hint(err, "%s%s%s", nearest == NULL ? "one of bf16, fp16, fp32, f64" : "did you mean '",
+                nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?");
+  return BS_CONFIG;
+}
+
+static int32_t read_phase(bs_experiment *e, bs_error *err) {
+  const bs_node *config = e->config;
+  e->phase_name = bs_schema_str(config, "phase.name");
+  e->phase = (uint32_t)(e->phase_name[5] - '0');
+  if (e->phase > BS_PHASE_FORWARD) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-NAME", "phase %u (%s) is not part of this version", e->phase,
+                 e->phase_name);
+    place_of(config, "phase.name", err);
+    bs_error_hint(err, "phase0_correctness and phase1_forward are");
+    return BS_UNSUPPORTED;
+  }
+  e->warmup_iters = bs_schema_i64(config, "phase.warmup_iters");
+  e->timed_iters = bs_schema_i64(config, "phase.timed_iters");
+  e->pairs_min = bs_schema_i64(config, "phase.pairs_min");
+  e->pairs_max = bs_schema_i64(config, "phase.pairs_max");
+  e->pairs_seconds = bs_schema_f64(config, "phase.pairs_seconds");
+  e->record_timings = (uint32_t)bs_schema_bool(config, "phase.record_timings");
+  e->dense_arm = (uint32_t)bs_schema_bool(config, "phase.dense_arm");
+  e->integer_gate = (uint32_t)bs_schema_bool(config, "phase.integer_gate");
+  e->fault_gate = (uint32_t)bs_schema_bool(config, "phase.fault_gate");
+  e->reference_features = bs_schema_i64(config, "phase.reference_features");
+  if (e->pairs_min > e->pairs_max) {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "phase.pairs_min %lld is more than phase.pairs_max %lld",
+                 (long long)e->pairs_min, (long long)e->pairs_max);
+    place_of(config, "phase.pairs_min", err);
+    return BS_CONFIG;
+  }
+  return BS_OK;
+}
+
+static void read_sync(bs_experiment *e, bs_notes *notes) {
+  const char *mode = bs_schema_str(e->config, "phase.sync_mode");
+  e->sync_mode = strcmp(mode, "sync") == 0   ? BS_SYNC_SYNC
+                 : strcmp(mode, "none") == 0 ? BS_SYNC_NONE
+                                             : BS_SYNC_EVENTS;
+  if (strcmp(mode, "cuda_events") == 0 && strcmp(e->backend, "cuda") != 0) {
+    bs_note_add(notes, "phase.sync_mode cuda_events means events on backend %s", e->backend);
+  }
+}
+
+/* Pattern as text: "1100", or [1, 1, 0, 0] joined by '-' so that every entry must be one digit. */
+static char *pattern_text(const bs_node *config, const char *path) {
+  const bs_node *node = bs_config_find(config, path);
+  if (node == NULL || node->kind == BS_NODE_NULL) return NULL;
+  if (node->kind == BS_NODE_SCALAR) return bs_strdup(node->text);
+  bs_text text = {0};
+  for (const bs_node *item = node->first; item != NULL; item = item->next) {
+    const int digit = item->kind == BS_NODE_SCALAR && item->text[0] != '\0' && item->text[1] == '\0';
+    bs_text_printf(&text, "%s%s", item == node->first ? "" : "-", digit ? item->text : "?");
+  }
+  return text.data == NULL ? bs_strdup("") : text.data;
+}
+
+static int32_t read_shares(bs_experiment *e, bs_error *err) {
+  const bs_node *list = bs_config_find(e->config, "mask.shares");
+  uint32_t n = 0;
+  if (list == NULL || list->kind != BS_NODE_LIST) return BS_OK;
+  for (const bs_node *item = list->first; item != NULL; item = item->next) n++;
+  double *shares = calloc(n == 0 ? 1 : n, sizeof *shares);
+  if (shares == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  n = 0;
+  for (const bs_node *item = list->first; item != NULL; item = item->next)
+    bs_parse_f64(item->text, &shares[n++]);
+  e->mask.shares = shares;
+  e->mask.n_shares = n;
+  return BS_OK;
+}
+
+static int method_ignores_masks(const char *method) {
+  static const char *const names[] = {"dense", "dense_single", "column_parallel", "row_parallel", "dense_tp"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    if (strcmp(method, names[i]) == 0) return 1;
+  }
+  return 0;
+}
+
+static int32_t read_mask(bs_experiment *e, bs_error *err) {
+  const char *use = bs_schema_str(e->config, "mask.use");
+  const char *name = bs_schema_str(e->config, "mask.name");
+  char *a = pattern_text(e->config, given(e->config, "mask.pattern_a") ? "mask.pattern_a" : "mask.pattern");
+  char *b = pattern_text(e->config, "mask.pattern_b");
+  int32_t rc = BS_OK;
+  if (name != NULL || a != NULL) {
+    rc = bs_mask_parse(name, a, b, &e->mask, err);
+    if (rc != BS_OK) {
+      place_of(e->config, a != NULL ? "mask.pattern_a" : "mask.name", err);
+    } else {
+      e->mask.seed = (uint64_t)bs_schema_i64(e->config, "mask.seed");
+      rc = e->mask.kind == BS_MASK_UNEVEN ? read_shares(e, err) : BS_OK;
+      e->mask_given =
+          strcmp(use, "never") != 0 && (strcmp(use, "always") == 0 || !method_ignores_masks(e->method));
+    }
+  }
+  free(a);
+  free(b);
+  return rc;
+}
+
+/* Does the newline-separated list of things hold "<kind>:..."? Copies the name behind it. */
+static int thing_of(const char *things, const char *kind, char *out, size_t size) {
+  const size_t length = strlen(kind);
+  for (const char *line = things; line != NULL && *line != '\0';) {
+    if (strncmp(line, kind, length) == 0 && line[length] == ':') {
+      snprintf(out, size, "%.*s", (int)strcspn(line + length + 1, "=\n"), line + length + 1);
+      return 1;
+    }
+    line = strchr(line, '\n');
+    if (line != NULL) line++;
+  }
+  return 0;
+}
+
+/* The backend and communicator of the plugins named with --plugin are the ones used. */
+static int32_t selected_plugins(bs_context *context, bs_experiment *e, bs_error *err) {
+  const bs_node *list = bs_config_find(e->config, "plugin");
+  int32_t rc = BS_OK;
+  if (context == NULL || list == NULL || list->kind != BS_NODE_LIST) return BS_OK;
+  for (const bs_node *item = list->first; item != NULL && rc == BS_OK; item = item->next) {
+    char id[64], name[64];
+    bs_plugin_id_of(item->text, id, sizeof id);
+    for (uint32_t i = 0; i < bs_plugin_count(context) && rc == BS_OK; i++) {
+      bs_plugin_info info = {.struct_size = sizeof info};
+      if (bs_plugin_get(context, i, &info, NULL) != BS_OK || strcmp(info.id, id) != 0) continue;
+      if (info.state != BS_PLUGIN_FOUND && info.state != BS_PLUGIN_ACTIVE) continue;
+      if (thing_of(info.things, "backend", name, sizeof name)) {
+        rc = bs_config_set_text(e->config, "hardware.backend", name, err);
+      }
+      if (rc == BS_OK && thing_of(info.things, "comm", name, sizeof name)) {
+        rc = bs_config_set_text(e->config, "hardware.comm", name, err);
+      }
+    }
+  }
+  return rc;
+}
+
+static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
+  int32_t rc = selected_plugins(context, e, err);
+  if (rc != BS_OK) return rc;
+  const char *backend = bs_schema_str(e->config, "hardware.backend");
+  if (strcmp(backend, "nccl") == 0 || strcmp(backend, "gloo") == 0 || strcmp(backend, "mpi") == 0) {
+    bs_note_add(notes, "hardware.backend %s is a communicator: on backend cpu ranks talk through %s", backend,
+                bs_schema_str(e->config, "hardware.comm"));
+    rc = bs_config_set_text(e->config, "hardware.backend", "cpu", err);
+    if (rc != BS_OK) return rc;
+    backend = bs_schema_str(e->config, "hardware.backend");
+  }
+  e->backend = backend;
+  e->comm = bs_schema_str(e->config, "hardware.comm");
+  const char *launcher = bs_schema_str(e->config, "hardware.launcher");
+  if (strcmp(launcher, "slurm") == 0) {
+    bs_note_add(notes, "hardware.launcher slurm: %s; the ranks are threads of this process",
+                getenv("SLURM_JOB_ID") == NULL ? "not inside a Slurm job" : "a job of one process");
+  }
+  e->world_size = (uint32_t)bs_schema_i64(e->config, "hardware.world_size");
+  e->threads_per_rank = (uint32_t)bs_schema_i64(e->config, "hardware.threads_per_rank");
+  e->bind = (uint32_t)bs_schema_bool(e->config, "hardware.bind");
+  e->timeout_s = bs_schema_f64(e->config, "hardware.timeout_s");
+  if (strcmp(e->comm, "threads") == 0 && e->world_size > MAX_THREAD_RANKS) {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE",
+                 "hardware.world_size %u: the communicator threads takes at most %d", e->world_size,
+                 MAX_THREAD_RANKS);
+    place_of(e->config, "hardware.world_size", err);
+    return BS_CONFIG;
+  }
+  return BS_OK;
+}
+
+static int32_t read_method(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
+  const bs_method *method = NULL;
+  void *state = NULL;
+  e->method = bs_schema_str(e->config, "method.name");
+  if (e->method == NULL || e->method[0] == '\0') {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-METHOD", "no method is chosen");
+    bs_error_hint(err, "for example --method blockshock");
+    return BS_CONFIG;
+  }
+  int32_t rc = context == NULL ? BS_OK : bs_find_method(context, e->method, &method, &state, err);
+  if (rc != BS_OK) {
+    place_of(e->config, "method.name", err);
+    return rc;
+  }
+  rc = bs_options_collect(e->config, "method", method == NULL ? NULL : method->option_docs, context == NULL,
+                          bs_config_find(e->config, "method.name"), notes, &e->n_method_options,
+                          &e->method_keys, &e->method_values, err);
+  if (rc != BS_OK || method == NULL) return rc;
+  /* The original's hardware files say 2 for every method; its dense_single ran on one all the same. */
+  const bs_node *world = bs_config_find(e->config, "hardware.world_size");
+  if (method->max_world != 0 && e->world_size > method->max_world && world != NULL && world->file != NULL) {
+    char text[16];
+    bs_note_add(notes, "hardware.world_size %u: %s runs on %u rank%s", e->world_size, e->method,
+                method->max_world, method->max_world == 1 ? "" : "s");
+    e->world_size = method->max_world;
+    snprintf(text, sizeof text, "%u", e->world_size);
+    rc = bs_config_set_text(e->config, "hardware.world_size", text, err);
+  }
+  return rc;
+}
+
+static int32_t read_workload(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
+  const bs_workload *workload = NULL;
+  void *state = NULL;
+  const char *by = given(e->config, "workload.type") ? "workload.type" : "workload.name";
+  e->workload = bs_schema_str(e->config, by);
+  int32_t rc = context == NULL ? BS_OK : bs_find_workload(context, e->workload, &workload, &state, err);
+  if (rc != BS_OK) {
+    place_of(e->config, by, err);
+    return rc;
+  }
+  e->workload_seed =
+      given(e->config, "workload.seed") ? (uint64_t)bs_schema_i64(e->config, "workload.seed") : e->seed;
+  return bs_options_collect(e->config, "workload", workload == NULL ? NULL : workload->option_docs,
+                            context == NULL, bs_config_find(e->config, by), notes, &e->n_workload_options,
+                            &e->workload_keys, &e->workload_values, err);
+}
+
+static int32_t read_all(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
+  const char *accumulate = bs_schema_str(e->config, "method.accumulate");
+  e->name = bs_schema_str(e->config, "experiment.name");
+  e->seed = (uint64_t)bs_schema_i64(e->config, "experiment.seed");
+  e->N = bs_schema_i64(e->config, "model.N");
+  e->K = given(e->config, "model.K") ? bs_schema_i64(e->config, "model.K") : e->N;
+  e->B = bs_schema_i64(e->config, "model.B");
+  e->has_bias = (uint32_t)bs_schema_bool(e->config, "method.bias");
+  e->accumulate = strcmp(accumulate, "f32") == 0   ? BS_ACC_F32
+                  : strcmp(accumulate, "f64") == 0 ? BS_ACC_F64
+                                                   : BS_ACC_DEFAULT;
+  e->out_dir = bs_schema_str(e->config, "logging.out_dir");
+  e->run_group = bs_schema_str(e->config, "logging.run_group");
+  e->dump_dir = bs_schema_str(e->config, "logging.dump_dir");
+  e->run_id = bs_schema_str(e->config, "run_id");
+  int32_t rc = read_dtype(e->config, "model.dtype", &e->dtype, err);
+  if (rc == BS_OK) rc = read_dtype(e->config, "method.reduce_dtype", &e->reduce_dtype, err);
+  if (rc == BS_OK) rc = read_phase(e, err);
+  if (rc == BS_OK) rc = read_hardware(context, e, notes, err);
+  if (rc == BS_OK) rc = read_method(context, e, notes, err);
+  if (rc == BS_OK) rc = read_workload(context, e, notes, err);
+  if (rc == BS_OK) rc = read_mask(e, err);
+  if (rc == BS_OK) read_sync(e, notes);
+  return rc;
+}
+
+int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *quiet_dir, bs_notes *notes,
+                           bs_experiment *out_experiment, bs_error *err) {
+  memset(out_experiment, 0, sizeof *out_experiment);
+  out_experiment->config = config;
+  int32_t rc = bs_schema_check(config, quiet_dir, notes, err);
+  if (rc == BS_OK) rc = read_all(context, out_experiment, notes, err);
+  if (rc != BS_OK) bs_experiment_free(out_experiment);
+  return rc;
+}
+
+void bs_experiment_free(bs_experiment *e) {
+  bs_options_free(e->n_method_options, e->method_keys, e->method_values);
+  bs_options_free(e->n_workload_options, e->workload_keys, e->workload_values);
+  free((void *)(uintptr_t)e->mask.shares);
+  bs_config_free(e->config);
+  memset(e, 0, sizeof *e);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * experiment.h - a checked configuration tree as a bs_experiment (lab.h), and the plugin context that the
+ * tree asks for. Called by bsrun's verbs and by tests. */
+#ifndef BS_LAB_CONFIG_EXPERIMENT_H
+#define BS_LAB_CONFIG_EXPERIMENT_H
+#include "lab/config/notes.h"
+#include "lab/lab.h"
+
+/* Open a context by the tree's plugin, plugin_dirs, plugin_trust and plugins.<id>.<name>. log may be NULL. */
+int32_t bs_context_of_config(const bs_node *config, int32_t log_level,
+                             void (*log)(void *, int32_t, const char *, int32_t, const char *),
+                             void *log_user, bs_context **out_context, bs_error *err);
+
+/* Check `config` against the schema and the chosen plugins and read it. Takes the tree in every case (it is
+ * freed on failure). What was decided here (backend, communicator, clamped world size) is written into the
+ * tree, so that the tree repeats the run. quiet_dir: as in bs_schema_check. notes may be NULL.
+ * context NULL: names of methods and workloads and their options are not looked at. */
+int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *quiet_dir, bs_notes *notes,
+                           bs_experiment *out_experiment, bs_error *err);
+void bs_experiment_free(bs_experiment *experiment);
+
+/* options.c: hand the keys of `section` ("method", "workload") that the schema lacks to the plugin. A key
+ * that option_docs lacks is BS-CFG-KEY, or a note when it comes from another file than the name of the plugin
+ * (it was meant for another one). any: 1 takes every key. */
+int32_t bs_options_collect(const bs_node *config, const char *section, const char *option_docs, int any,
+                           const bs_node *chosen_by, bs_notes *notes, uint32_t *out_count,
+                           const char ***out_keys, const char ***out_values, bs_error *err);
+void bs_options_free(uint32_t count, const char **keys, const char **values);
+
+/* The plugin id that a --plugin value names: itself, or <id> of .../bs_<id>.so. */
+void bs_plugin_id_of(const char *value, char *out_id, size_t size);
+#endif
