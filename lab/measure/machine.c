@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT
+ * machine.c - measured limits of the machine and the prediction made of them. */
+#include "lab/measure/machine.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "core/base/error.h"
+#include "lab/measure/arm.h"
+
+enum { MAX_THREADS = 64, REPEATS = 5, FMA_ITERATIONS = 400000 };
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Twelve independent chains keep two FMA units of four to five cycles busy. */
+#define CHAINS 12
+
+static float fma_portable(uint64_t iterations) {
+  float a[CHAINS][8];
+  for (int c = 0; c < CHAINS; ++c) {
+    for (int j = 0; j < 8; ++j) a[c][j] = (float)c;
+  }
+  for (uint64_t i = 0; i < iterations; ++i) {
+    for (int c = 0; c < CHAINS; ++c) {
+      for (int j = 0; j < 8; ++j) a[c][j] = a[c][j] * 0.999f + 0.001f;
+    }
+  }
+  float sum = 0.0f;
+  for (int c = 0; c < CHAINS; ++c) sum += a[c][c % 8];
+  return sum;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) static float fma_avx2(uint64_t iterations) {
+  const __m256 m = _mm256_set1_ps(0.999f);
+  const __m256 d = _mm256_set1_ps(0.001f);
+  __m256 a0 = d, a1 = d, a2 = d, a3 = d, a4 = d, a5 = d, a6 = d, a7 = d, a8 = d, a9 = d, a10 = d, a11 = d;
+  for (uint64_t i = 0; i < iterations; ++i) {
+    a0 = _mm256_fmadd_ps(a0, m, d), a1 = _mm256_fmadd_ps(a1, m, d), a2 = _mm256_fmadd_ps(a2, m, d);
+    a3 = _mm256_fmadd_ps(a3, m, d), a4 = _mm256_fmadd_ps(a4, m, d), a5 = _mm256_fmadd_ps(a5, m, d);
+    a6 = _mm256_fmadd_ps(a6, m, d), a7 = _mm256_fmadd_ps(a7, m, d), a8 = _mm256_fmadd_ps(a8, m, d);
+    a9 = _mm256_fmadd_ps(a9, m, d), a10 = _mm256_fmadd_ps(a10, m, d), a11 = _mm256_fmadd_ps(a11, m, d);
+    __asm__ volatile("" : "+x"(a0), "+x"(a6)); /* equal chains must not be folded into one */
+    __asm__ volatile("" : "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5));
+    __asm__ volatile("" : "+x"(a7), "+x"(a8), "+x"(a9), "+x"(a10), "+x"(a11));
+  }
+  const __m256 low =
+      _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(a0, a1), _mm256_add_ps(a2, a3)), _mm256_add_ps(a4, a5));
+  const __m256 high =
+      _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(a6, a7), _mm256_add_ps(a8, a9)), _mm256_add_ps(a10, a11));
+  return _mm256_cvtss_f32(_mm256_add_ps(low, high));
+}
+#endif
+
+static float (*choose_fma(void))(uint64_t) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return fma_avx2;
+#endif
+  return fma_portable;
+}
+
+typedef struct probe {
+  pthread_barrier_t *barrier;
+  const uint64_t *data;
+  size_t words;
+  double seconds_fma, seconds_read;
+  volatile double sink;
+} probe;
+
+static inline __attribute__((always_inline)) uint64_t read_body(const uint64_t *data, size_t words) {
+  uint64_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
+  for (size_t i = 0; i + 8 <= words; i += 8) {
+    s0 += data[i], s1 += data[i + 1], s2 += data[i + 2], s3 += data[i + 3];
+    s4 += data[i + 4], s5 += data[i + 5], s6 += data[i + 6], s7 += data[i + 7];
+  }
+  return s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7;
+}
+
+static void *probe_thread(void *arg) {
+  probe *p = arg;
+  float (*fma_fn)(uint64_t) = choose_fma();
+  double best_fma = 1e30;
+  double best_read = 1e30;
+  for (int i = 0; i < REPEATS; ++i) {
+    pthread_barrier_wait(p->barrier);
+    double start = now();
+    p->sink = (double)fma_fn(FMA_ITERATIONS);
+    double took = now() - start;
+    if (took < best_fma) best_fma = took;
+    pthread_barrier_wait(p->barrier);
+    start = now();
+    p->sink = (double)read_body(p->data, p->words);
+    took = now() - start;
+    if (took < best_read) best_read = took;
+  }
+  p->seconds_fma = best_fma;
+  p->seconds_read = best_read;
+  return NULL;
+}
+
+/* All threads at once; the sum of their rates. */
+static int32_t probe_threads(uint32_t threads, const uint64_t *data, size_t words, double *out_flops,
+                             double *out_read, bs_error *err) {
+  pthread_t ids[MAX_THREADS];
+  probe probes[MAX_THREADS];
+  pthread_barrier_t barrier;
+  memset(probes, 0, sizeof probes);
+  pthread_barrier_init(&barrier, NULL, threads);
+  uint32_t started = 0;
+  for (; started < threads; ++started) {
+    probes[started].barrier = &barrier;
+    probes[started].words = words / threads;
+    probes[started].data = data + (size_t)started * (words / threads);
+    if (started + 1 < threads && pthread_create(&ids[started], NULL, probe_thread, &probes[started]) != 0)
+      break;
+  }
+  if (started < threads) {
+    /* The started ones wait at the barrier for threads that will never come. */
+    for (uint32_t i = 0; i < started; ++i) pthread_cancel(ids[i]);
+    for (uint32_t i = 0; i < started; ++i) pthread_join(ids[i], NULL);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-THREAD", "cannot start %u threads", threads);
+  }
+  probe_thread(&probes[threads - 1]);
+  for (uint32_t i = 0; i + 1 < threads; ++i) pthread_join(ids[i], NULL);
+  pthread_barrier_destroy(&barrier);
+  *out_flops = *out_read = 0.0;
+  for (uint32_t i = 0; i < threads; ++i) {
+    *out_flops += (double)FMA_ITERATIONS * CHAINS * 8 * 2 / probes[i].seconds_fma;
+    *out_read += (double)(words / threads) * sizeof(uint64_t) / probes[i].seconds_read;
+  }
+  return BS_OK;
+}
+
+typedef struct exchange {
+  double latency, bandwidth;
+} exchange;
+
+static int32_t time_all_reduce(bs_rank *rank, uint64_t count, uint64_t calls, double *out_seconds,
+                               bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = BS_F32, .rank = 2};
+  desc.dims[0] = 1;
+  desc.dims[1] = (int64_t)count;
+  bs_tensor t = {0};
+  bs_coll_plan *plan = NULL;
+  const bs_collective what = {.struct_size = sizeof what,
+                              .kind = BS_COLL_ALL_REDUCE,
+                              .dtype_in = BS_F32,
+                              .dtype_out = BS_F32,
+                              .rows = 1,
+                              .count = count,
+                              .site = "lab.machine"};
+  int32_t rc = api->tensor_alloc(rank, &desc, BS_LIFE_SCRATCH, &t, err);
+  if (rc == BS_OK) rc = api->collective_prepare(rank, &what, &plan, err);
+  double best = 1e30;
+  for (int i = 0; rc == BS_OK && i < REPEATS; ++i) {
+    rc = bs_rank_barrier(rank, "lab.machine.start", err);
+    const double start = now();
+    for (uint64_t k = 0; rc == BS_OK && k < calls; ++k) rc = api->collective_run(plan, &t, &t, NULL, err);
+    const double took = (now() - start) / (double)calls;
+    if (took < best) best = took;
+  }
+  *out_seconds = best;
+  if (plan) api->collective_release(plan);
+  if (t.data) api->tensor_free(rank, &t);
+  return rc;
+}
+
+static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
+  double small = 0.0;
+  double large = 0.0;
+  int32_t rc = time_all_reduce(rank, 1, 500, &small, err);
+  if (rc == BS_OK) rc = time_all_reduce(rank, 1u << 18, 8, &large, err);
+  if (rc == BS_OK && bs_rank_get_api()->rank(rank) == 0) {
+    exchange *out = arg;
+    out->latency = small;
+    out->bandwidth = (double)(1u << 20) / (large > small ? large - small : large);
+  }
+  return rc;
+}
+
+static int32_t measure_exchange(const bs_case *like, bs_machine *out, bs_error *err) {
+  if (like->world_size < 2) return BS_OK;
+  const bs_world_options options = {.struct_size = sizeof options,
+                                    .world_size = like->world_size,
+                                    .backend = like->backend,
+                                    .comm = like->comm,
+                                    .threads_per_rank = 1,
+                                    .bind = like->bind,
+                                    .sync_mode = BS_SYNC_NONE,
+                                    .timeout_s = like->timeout_s};
+  bs_world *world = NULL;
+  exchange e = {0, 0};
+  int32_t rc = bs_world_create(like->context, &options, &world, err);
+  if (rc == BS_OK) rc = bs_world_run(world, exchange_main, &e, err);
+  bs_world_destroy(world);
+  out->collective_latency = e.latency;
+  out->collective_bandwidth = e.bandwidth;
+  return rc;
+}
+
+/* One forward of a layer so small that only the host's part is left. */
+static int32_t measure_host(const bs_case *like, bs_machine *out, bs_error *err) {
+  static const float zeros[64];
+  bs_case tiny = *like;
+  bs_source x = {0};
+  bs_source w = {0};
+  int32_t rc = bs_source_from_memory(zeros, BS_F32, 1, 8, 8, &x, err);
+  if (rc == BS_OK) rc = bs_source_from_memory(zeros, BS_F32, 8, 8, 8, &w, err);
+  tiny.spec = (bs_layer_spec){.struct_size = sizeof tiny.spec,
+                              .B = 1,
+                              .N = 8,
+                              .K = 8,
+                              .x_dtype = BS_F32,
+                              .w_dtype = BS_F32,
+                              .y_dtype = BS_F32};
+  tiny.method = "dense";
+  tiny.world_size = 1;
+  tiny.threads_per_rank = 1;
+  tiny.x = &x;
+  tiny.w = &w;
+  tiny.bias = NULL;
+  bs_arm *arm = NULL;
+  if (rc == BS_OK) rc = bs_arm_open(&tiny, "host", &arm, err);
+  double best = 1e30;
+  for (int i = 0; rc == BS_OK && i < REPEATS; ++i) {
+    double seconds = 0.0;
+    rc = bs_arm_batch(arm, 500, &seconds, err);
+    if (seconds < best) best = seconds;
+  }
+  if (arm) {
+    const int32_t closed = bs_arm_close(arm, NULL, rc == BS_OK ? err : NULL);
+    if (rc == BS_OK) rc = closed;
+  }
+  bs_source_release(&x);
+  bs_source_release(&w);
+  out->host = best;
+  return rc;
+}
+
+uint32_t bs_machine_cores(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
+
+int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  out->cores = bs_machine_cores();
+  out->threads = out->cores < MAX_THREADS ? out->cores : MAX_THREADS;
+  const double least = 1 << 20;
+  const double most = 256.0 * (1 << 20);
+  out->footprint = footprint < least ? least : footprint > most ? most : footprint;
+  const size_t words = (size_t)(out->footprint / sizeof(uint64_t));
+  uint64_t *data = malloc(words * sizeof *data);
+  if (!data)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-MEMORY", "no memory to measure the read bandwidth");
+  for (size_t i = 0; i < words; ++i) data[i] = i; /* touched: zero pages would be one page */
+  int32_t rc = probe_threads(1, data, words, &out->flops_core, &out->read_core, err);
+  if (rc == BS_OK) rc = probe_threads(out->threads, data, words, &out->flops_all, &out->read_all, err);
+  free(data);
+  if (rc == BS_OK) rc = measure_exchange(like, out, err);
+  if (rc == BS_OK) rc = measure_host(like, out, err);
+  return rc;
+}
+
+json_t *bs_machine_json(const bs_machine *m) {
+  return json_pack("{s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "cores", (int)m->cores, "threads",
+                   (int)m->threads, "fp32_flops_core", m->flops_core, "fp32_flops_all", m->flops_all,
+                   "read_bytes_per_s_core", m->read_core, "read_bytes_per_s_all", m->read_all,
+                   "read_footprint_bytes", m->footprint, "all_reduce_4B_s", m->collective_latency,
+                   "all_reduce_1MiB_bytes_per_s", m->collective_bandwidth, "host_s", m->host);
+}
+
+void bs_predict_forward(const bs_machine *m, const bs_layer_spec *spec, const bs_proposal *p,
+                        uint32_t world_size, uint32_t threads, bs_predicted *out) {
+  memset(out, 0, sizeof *out);
+  const double ranks = world_size;
+  const double own_flops =
+      m->flops_core * threads < m->flops_all / ranks ? m->flops_core * threads : m->flops_all / ranks;
+  const double own_read =
+      m->read_core * threads < m->read_all / ranks ? m->read_core * threads : m->read_all / ranks;
+  const double activations = (double)spec->B * ((double)spec->K * BS_DTYPE_BYTES(spec->x_dtype) +
+                                                (double)spec->N * BS_DTYPE_BYTES(spec->y_dtype));
+  out->compute = own_flops > 0 ? (double)p->flops / own_flops : 0.0;
+  out->memory = own_read > 0 ? ((double)p->weight_bytes + activations) / own_read : 0.0;
+  for (uint32_t i = 0; world_size > 1 && i < p->n_collectives; ++i) {
+    out->wire += m->collective_latency;
+    if (m->collective_bandwidth > 0) out->wire += (double)p->coll_payload[i] / m->collective_bandwidth;
+  }
+  out->host = m->host;
+  const double kernel = out->compute > out->memory ? out->compute : out->memory;
+  out->total = kernel + out->wire + out->host;
+  out->limit = out->compute >= out->memory ? "compute" : "memory";
+  if (out->wire > kernel) out->limit = "wire";
+  if (out->host > kernel && out->host > out->wire) out->limit = "host";
+}

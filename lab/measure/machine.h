@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ * machine.h - the machine's limits, measured: fp32 FMA rate, read bandwidth, collective latency and
+ * bandwidth, and the host's cost of one forward. Short runs, best of several: limits, not averages. */
+#ifndef BS_LAB_MEASURE_MACHINE_H
+#define BS_LAB_MEASURE_MACHINE_H
+#include "lab/phase/case.h"
+
+typedef struct bs_machine {
+  uint32_t cores;    /* usable by this process */
+  uint32_t threads;  /* used together for the *_all figures */
+  double flops_core; /* fp32 FLOP/s of one core */
+  double flops_all;  /* of all threads together */
+  double read_core;  /* bytes/s read by one core */
+  double read_all;
+  double footprint;            /* bytes walked for read_*: chosen like the run's weights */
+  double collective_latency;   /* s, all_reduce of 4 bytes over the run's ranks; 0 for one rank */
+  double collective_bandwidth; /* payload bytes/s of a 1 MiB all_reduce */
+  double host;                 /* s, one forward of an 8 x 8 layer on one rank */
+} bs_machine;
+
+/* About half a second. like: gives backend, comm and world size. footprint: bytes of all ranks' weights. */
+int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *out, bs_error *err);
+/* Cores this process may use. */
+uint32_t bs_machine_cores(void);
+json_t *bs_machine_json(const bs_machine *machine);
+
+/* Where the time of one forward should go, in seconds. */
+typedef struct bs_predicted {
+  double compute, memory, wire, host, total;
+  const char *limit; /* "compute", "memory", "wire" or "host": the largest */
+} bs_predicted;
+/* threads: of each rank. Concurrent ranks share the cores and the memory. */
+void bs_predict_forward(const bs_machine *machine, const bs_layer_spec *spec, const bs_proposal *proposal,
+                        uint32_t world_size, uint32_t threads, bs_predicted *out);
+#endif

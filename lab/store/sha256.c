@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ * sha256.c - see sha256.h; checked against the vectors of FIPS 180-4 and RFC 3720 in tests/lab. */
+#include "lab/store/sha256.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+
+static const uint32_t round_constants[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+static uint32_t rotate(uint32_t x, unsigned n) {
+  return (x >> n) | (x << (32u - n));
+}
+
+static void add_block(uint32_t state[8], const uint8_t block[64]) {
+  uint32_t w[64], v[8];
+  for (size_t i = 0; i < 16; i++) {
+    w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 |
+           (uint32_t)block[4 * i + 3];
+  }
+  for (size_t i = 16; i < 64; i++) {
+    const uint32_t a = w[i - 15], b = w[i - 2];
+    w[i] = w[i - 16] + w[i - 7] + (rotate(a, 7) ^ rotate(a, 18) ^ (a >> 3)) +
+           (rotate(b, 17) ^ rotate(b, 19) ^ (b >> 10));
+  }
+  memcpy(v, state, sizeof v);
+  for (size_t i = 0; i < 64; i++) {
+    const uint32_t t1 = v[7] + (rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25)) +
+                        ((v[4] & v[5]) ^ (~v[4] & v[6])) + round_constants[i] + w[i];
+    const uint32_t t2 = (rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22)) +
+                        ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
+    memmove(v + 1, v, 7 * sizeof v[0]);
+    v[4] += t1;
+    v[0] = t1 + t2;
+  }
+  for (size_t i = 0; i < 8; i++) state[i] += v[i];
+}
+
+void bs_sha256_init(bs_sha256 *h) {
+  static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  memset(h, 0, sizeof *h);
+  memcpy(h->state, start, sizeof start);
+}
+
+void bs_sha256_add(bs_sha256 *h, const void *data, size_t size) {
+  const uint8_t *p = data;
+  h->bytes += size;
+  while (size > 0) {
+    if (h->used == 0 && size >= sizeof h->block) {
+      add_block(h->state, p);
+      p += sizeof h->block;
+      size -= sizeof h->block;
+      continue;
+    }
+    size_t n = sizeof h->block - h->used;
+    if (n > size) n = size;
+    memcpy(h->block + h->used, p, n);
+    h->used += n;
+    p += n;
+    size -= n;
+    if (h->used == sizeof h->block) {
+      add_block(h->state, h->block);
+      h->used = 0;
+    }
+  }
+}
+
+void bs_sha256_field(bs_sha256 *h, const char *text) {
+  char length[32];
+  const size_t size = strlen(text);
+  const int n = snprintf(length, sizeof length, "%zu:", size);
+  bs_sha256_add(h, length, (size_t)n);
+  bs_sha256_add(h, text, size);
+}
+
+void bs_sha256_hex(bs_sha256 *h, char out_hex[65]) {
+  static const uint8_t padding[64] = {0x80};
+  uint8_t length[8];
+  const uint64_t bits = h->bytes * 8u;
+  for (size_t i = 0; i < 8; i++) length[i] = (uint8_t)(bits >> (56u - 8u * i));
+  bs_sha256_add(h, padding, 1 + (h->used < 56 ? 55 - h->used : 119 - h->used));
+  bs_sha256_add(h, length, sizeof length);
+  for (size_t i = 0; i < 8; i++) snprintf(out_hex + 8 * i, 9, "%08x", h->state[i]);
+}
+
+int32_t bs_sha256_file(const char *path, char out_hex[65], bs_error *err) {
+  uint8_t buffer[16384];
+  struct stat st;
+  bs_sha256 h;
+  bs_sha256_init(&h);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return bs_error_errno(err, BS_IO, "BS-STO-READ", errno, "cannot open %.300s", path);
+  int32_t rc = BS_OK;
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    rc = bs_error_set(err, BS_IO, "BS-STO-READ", "%.300s is not a regular file", path);
+  }
+  while (rc == BS_OK) {
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n == 0) break;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      rc = bs_error_errno(err, BS_IO, "BS-STO-READ", errno, "cannot read %.300s", path);
+    } else {
+      bs_sha256_add(&h, buffer, (size_t)n);
+    }
+  }
+  close(fd);
+  if (rc == BS_OK) bs_sha256_hex(&h, out_hex);
+  return rc;
+}
+
+uint32_t bs_crc32c(const void *data, size_t size) {
+  const uint8_t *p = data;
+  uint32_t crc = 0xffffffffu;
+  for (size_t i = 0; i < size; i++) {
+    crc ^= p[i];
+    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & (0u - (crc & 1u)));
+  }
+  return ~crc;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * store.h - run folders: <out_dir>[/<group>]/<phase>/<method>/<run_id>/ with config.yaml, env.json,
+ * seed.txt, metrics.jsonl, lock and, last, DONE (docs/runs.md). A run exists only when DONE does.
+ * One process writes a run; several may write below one out_dir. */
+#ifndef BS_LAB_STORE_STORE_H
+#define BS_LAB_STORE_STORE_H
+#include <jansson.h>
+
+#include "core/base/config.h"
+
+typedef struct bs_run bs_run;
+
+typedef struct bs_run_request {
+  const char *out_dir;
+  const char *group; /* NULL: none */
+  const char *phase; /* folder names: [A-Za-z0-9._-]{1,64} */
+  const char *method;
+  const char *run_id; /* NULL: made from the time and the key */
+  const char *key;    /* 64 hex digits */
+  bs_node *config;    /* run_id is written into it */
+  const char *env;    /* text of env.json */
+  uint64_t seed;
+} bs_run_request;
+
+/* Make the folder with all but the records: a temporary folder, every file fsynced, then one rename that
+ * never replaces; a clash of names gets the suffix -2, -3, ... Nothing stays on failure (BS_IO). Blocks
+ * SIGINT and SIGTERM meanwhile. */
+int32_t bs_store_begin(const bs_run_request *request, bs_run **out_run, bs_error *err);
+const char *bs_run_get_id(const bs_run *run);
+const char *bs_run_get_path(const bs_run *run); /* out_dir/.../run_id */
+int bs_run_get_fd(const bs_run *run);           /* of the folder, for a signal handler */
+/* One line, one write, fdatasync. The line is cut off again when it cannot be written whole. */
+int32_t bs_store_append(bs_run *run, const json_t *record, bs_error *err);
+/* Write DONE {records, status, sha256 of each file} and close. status: "ok", "failed", ... The run is
+ * closed in every case; without a DONE it does not count. */
+int32_t bs_store_commit(bs_run *run, const char *status, bs_error *err);
+/* Close and remove a run that acknowledged nothing. */
+void bs_store_abandon(bs_run *run);
+
+/* [A-Za-z0-9._-]{1,64}, not . or ..: BS_USAGE naming the option otherwise. */
+int32_t bs_store_check_name(const char *option, const char *name, bs_error *err);
+/* UTC YYYYMMDD_HHMMSS. */
+void bs_store_stamp(char out_stamp[16]);
+/* Async-signal-safe: leave INTERRUPTED in the folder. */
+void bs_store_mark_interrupted(int run_fd, int signal_number);
+/* Writes all of it to the descriptor: 0, or the errno. */
+int bs_store_write_all(int fd, const char *data, size_t size);
+#endif
