@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ * search.c - where plugins come from, in order of precedence: --plugin paths, BS_PLUGIN_PATH, the
+ * configuration's folders, <libdir>/blockshock/plugins-0 beside the library, the built-ins. Never the
+ * current directory, never a bare name. Called once by bs_context_open. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/text.h"
+#include "core/plugin/accept.h"
+#include "core/plugin/builtin.h"
+#include "core/plugin/plugins.h"
+#include "core/plugin/trust.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-PLG-MEMORY", "no memory for the list of plugins");
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int is_plugin_name(const char *name) {
+  size_t n = strlen(name);
+  return n > 6 && strncmp(name, "bs_", 3) == 0 && strcmp(name + n - 3, ".so") == 0;
+}
+
+/* The sorted bs_*.so names of a folder; readdir's order is not stable. */
+static int32_t list_names(const char *dir, bs_list *out_names, bs_error *err) {
+  DIR *d = opendir(dir);
+  int32_t rc = BS_OK;
+  if (d == NULL)
+    return bs_error_errno(err, BS_PLUGIN, "BS-PLG-PATH", errno, "cannot read the folder %s", dir);
+  for (;;) {
+    errno = 0;
+    const struct dirent *e = readdir(d);
+    if (e == NULL) {
+      if (errno != 0)
+        rc = bs_error_errno(err, BS_PLUGIN, "BS-PLG-PATH", errno, "cannot read the folder %s", dir);
+      break;
+    }
+    if (!is_plugin_name(e->d_name)) continue;
+    char *name = bs_strdup(e->d_name);
+    if (name == NULL || !bs_list_push(out_names, name)) {
+      free(name);
+      rc = no_memory(err);
+      break;
+    }
+  }
+  closedir(d);
+  if (out_names->count > 1)
+    qsort(out_names->items, out_names->count, sizeof out_names->items[0], compare_names);
+  return rc;
+}
+
+/* A row and a warning for a search element that is itself wrong. */
+static int32_t refuse_element(bs_context *context, const char *path, const char *origin, const bs_error *why,
+                              bs_error *err) {
+  bs_plugin_self *p = bs_plugin_new(context, path, origin);
+  if (p == NULL) return no_memory(err);
+  bs_plugin_refuse(p, BS_PLUGIN_REFUSED, why);
+  bs_log_write(&context->logger, BS_LOG_WARN, "", -1, "%s: %s", origin, why->message);
+  return BS_OK;
+}
+
+static int32_t add_file(bs_context *context, const char *path, const char *origin, int by_path, int own,
+                        bs_plugin_self **out_plugin, bs_error *err) {
+  const char *slash = strrchr(path, '/');
+  bs_plugin_self *p = bs_plugin_new(context, path, origin);
+  if (p == NULL) return no_memory(err);
+  p->by_path = (uint32_t)by_path;
+  p->own_folder = (uint32_t)own;
+  bs_file_examine(p, slash != NULL ? slash + 1 : path);
+  if (out_plugin != NULL) *out_plugin = p;
+  return BS_OK;
+}
+
+static int already_scanned(const bs_context *context, const char *real) {
+  for (uint32_t i = 0; i < context->dirs.count; i++)
+    if (strcmp(context->dirs.items[i], real) == 0) return 1;
+  return 0;
+}
+
+static int32_t scan_names(bs_context *context, const char *dir, const char *origin, int own,
+                          const bs_list *names, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < names->count && rc == BS_OK; i++) {
+    bs_text path = {0};
+    bs_text_printf(&path, "%s%s%s", dir, dir[strlen(dir) - 1] == '/' ? "" : "/", (char *)names->items[i]);
+    rc = path.failed ? no_memory(err) : add_file(context, path.data, origin, 0, own, NULL, err);
+    bs_text_free(&path);
+  }
+  return rc;
+}
+
+/* quiet: our own folder may be absent. */
+static int32_t scan_dir(bs_context *context, const char *dir, const char *origin, int own, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  bs_list names = {0};
+  int32_t rc;
+  if (dir[0] != '/') {
+    bs_error_set(&why, BS_PLUGIN, "BS-PLG-PATH", "%s '%s' is refused: only absolute folders are searched",
+                 dir[0] == '\0' ? "empty element" : "relative path", dir);
+    return refuse_element(context, dir, origin, &why, err);
+  }
+  char *real = realpath(dir, NULL);
+  if (real == NULL) {
+    if (own && errno == ENOENT) return BS_OK;
+    bs_error_errno(&why, BS_PLUGIN, "BS-PLG-PATH", errno, "cannot search the folder %s", dir);
+    return refuse_element(context, dir, origin, &why, err);
+  }
+  if (already_scanned(context, real)) {
+    free(real);
+    return BS_OK;
+  }
+  if (!bs_list_push(&context->dirs, real)) {
+    free(real);
+    return no_memory(err);
+  }
+  rc = list_names(real, &names, &why);
+  if (rc == BS_NO_MEMORY)
+    *err = why;
+  else if (rc != BS_OK)
+    rc = refuse_element(context, dir, origin, &why, err);
+  else
+    rc = scan_names(context, own ? real : dir, origin, own, &names, err);
+  for (uint32_t i = 0; i < names.count; i++) free(names.items[i]);
+  bs_list_free(&names);
+  return rc;
+}
+
+/* secure_getenv: a set-uid program ignores the variable. Set but empty means none. */
+static int32_t scan_environment(bs_context *context, bs_error *err) {
+  const char *value = secure_getenv("BS_PLUGIN_PATH");
+  int32_t rc = BS_OK;
+  if (value == NULL || *value == '\0') return BS_OK;
+  char *copy = bs_strdup(value);
+  if (copy == NULL) return no_memory(err);
+  char *at = copy;
+  for (uint32_t i = 0; at != NULL && rc == BS_OK; i++) {
+    char origin[40];
+    char *element = strsep(&at, ":");
+    snprintf(origin, sizeof origin, "BS_PLUGIN_PATH[%u]", i);
+    rc = scan_dir(context, element, origin, 0, err);
+  }
+  free(copy);
+  return rc;
+}
+
+static int32_t scan_own_folder(bs_context *context, bs_error *err) {
+  Dl_info info;
+  bs_text dir = {0};
+  if (dladdr(bs_builtin_queries, &info) == 0 || info.dli_fname == NULL) return BS_OK;
+  if (!bs_trust_base_of(info.dli_fname, &context->base)) return BS_OK;
+  bs_text_printf(&dir, "%s/blockshock/plugins-%u", context->base.root, BS_ABI_MAJOR);
+  int32_t rc =
+      dir.failed ? no_memory(err) : scan_dir(context, dir.data, "<libdir>/blockshock/plugins-0", 1, err);
+  bs_text_free(&dir);
+  return rc;
+}
+
+static int32_t add_builtins(bs_context *context, bs_error *err) {
+  for (const bs_plugin_query_fn *query = bs_builtin_queries; *query != NULL; query++) {
+    bs_error why = BS_ERROR_INIT;
+    bs_plugin_self *p = bs_plugin_new(context, "", "built in");
+    if (p == NULL) return no_memory(err);
+    p->builtin = 1;
+    p->query = *query;
+    int32_t rc = bs_load_desc(p, (*query)(BS_ABI_VERSION, 0), &why);
+    if (rc != BS_OK) bs_plugin_refuse(p, BS_PLUGIN_REFUSED, &why);
+    for (uint32_t i = 0; rc == BS_OK && bs_plugin_at(context, i) != p; i++) {
+      const bs_plugin_self *other = bs_plugin_at(context, i);
+      if (other->state != BS_PLUGIN_FOUND || strcmp(other->id, p->id) != 0) continue;
+      bs_error_set(&why, BS_PLUGIN, "BS-PLG-DUP", "shadowed by %s (%s)", other->path, other->origin);
+      bs_plugin_refuse(p, BS_PLUGIN_SHADOWED, &why);
+      break;
+    }
+  }
+  return BS_OK;
+}
+
+static int32_t add_paths(bs_context *context, const bs_context_options *options, bs_error *err) {
+  for (uint32_t i = 0; i < options->n_plugins; i++) {
+    bs_plugin_self *p = NULL;
+    if (strchr(options->plugins[i], '/') == NULL) continue;
+    int32_t rc = add_file(context, options->plugins[i], "--plugin", 1, 0, &p, err);
+    if (rc != BS_OK) return rc;
+    p->named = p->state == BS_PLUGIN_FOUND;
+    for (uint32_t j = 0; p->state == BS_PLUGIN_SHADOWED && bs_plugin_at(context, j) != p; j++) {
+      const bs_plugin_self *other = bs_plugin_at(context, j);
+      if (other->dev == p->dev && other->ino == p->ino && other->state == BS_PLUGIN_FOUND) {
+        context->plugins.count--; /* the same file named twice: one row */
+        bs_plugin_free(p);
+        p = NULL;
+        break;
+      }
+    }
+    if (p != NULL && p->state != BS_PLUGIN_FOUND) {
+      if (err != NULL) *err = p->failure;
+      return p->failure.code;
+    }
+  }
+  return BS_OK;
+}
+
+int32_t bs_search_unknown(const bs_context *context, const char *id, bs_error *err) {
+  const char *known[256];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < context->plugins.count && n < 256; i++) {
+    const bs_plugin_self *p = bs_plugin_at(context, i);
+    if (p->state == BS_PLUGIN_FOUND) known[n++] = p->id;
+  }
+  const char *near = bs_nearest(id, known, n);
+  bs_error_set(err, BS_NOT_FOUND, "BS-PLG-NOTFOUND", "no plugin '%s' among %u found", id, n);
+  if (near != NULL)
+    bs_error_hint(err, "did you mean '%s'? A file is named by a path with a slash", near);
+  else
+    bs_error_hint(err, "bsrun plugins list shows all; a file is named by a path with a slash");
+  return BS_NOT_FOUND;
+}
+
+/* Plugins named by id must be there and usable; a usable one behind a refused one serves, said aloud. */
+static int32_t mark_named(bs_context *context, const char *id, bs_error *err) {
+  const bs_plugin_self *refused = NULL;
+  for (uint32_t i = 0; i < context->plugins.count; i++) {
+    bs_plugin_self *p = bs_plugin_at(context, i);
+    if (strcmp(p->id, id) != 0) continue;
+    if (p->state == BS_PLUGIN_FOUND) {
+      p->named = 1;
+      if (refused != NULL)
+        bs_log_write(&context->logger, BS_LOG_WARN, "", -1, "%s: %s; using %s", refused->path,
+                     refused->failure.message, p->builtin ? "the built-in" : p->path);
+      return BS_OK;
+    }
+    if (p->state == BS_PLUGIN_REFUSED && refused == NULL) refused = p;
+  }
+  if (refused == NULL) return bs_search_unknown(context, id, err);
+  if (err != NULL) *err = refused->failure;
+  return refused->failure.code;
+}
+
+int32_t bs_search(bs_context *context, const bs_context_options *options, bs_error *err) {
+  int32_t rc = add_paths(context, options, err);
+  if (rc == BS_OK) rc = scan_environment(context, err);
+  for (uint32_t i = 0; rc == BS_OK && i < options->n_plugin_dirs; i++) {
+    char origin[40];
+    snprintf(origin, sizeof origin, "config[%u]", i);
+    rc = scan_dir(context, options->plugin_dirs[i], origin, 0, err);
+  }
+  if (rc == BS_OK) rc = scan_own_folder(context, err);
+  if (rc == BS_OK) rc = add_builtins(context, err);
+  for (uint32_t i = 0; rc == BS_OK && i < options->n_plugins; i++)
+    if (strchr(options->plugins[i], '/') == NULL) rc = mark_named(context, options->plugins[i], err);
+  return rc;
+}
