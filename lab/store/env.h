@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * env.h - what a time depends on: processor, memory, kernel, compiler, libraries, load, and the environment
+ * variables of an allow-list (never the whole environment). */
+#ifndef BS_LAB_STORE_ENV_H
+#define BS_LAB_STORE_ENV_H
+#include <jansson.h>
+
+#include "blockshock/blockshock.h"
+
+/* A new object; fields that this machine does not tell are null. NULL when out of memory. */
+json_t *bs_env_collect(bs_context *context);
+/* Sorted keys, indent 2, newline at the end; the caller frees. NULL when out of memory. */
+char *bs_env_text(const json_t *env);
+/* MemAvailable of /proc/meminfo in bytes, lowered to what the cgroup leaves; 0: unknown. */
+uint64_t bs_env_memory_available(void);
+/* The plugins that are open: [{id, version, path, sha256}], sorted by id. A built-in has the library's build
+ * id instead of a file's sum. BS_IO when a file cannot be read. */
+int32_t bs_env_plugins(bs_context *context, json_t **out_list, bs_error *err);
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ * record.c - see record.h. */
+#include "lab/store/record.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "core/base/error.h"
+#include "lab/store/sha256.h"
+
+json_t *bs_record_number(double value) {
+  return isfinite(value) ? json_real(value) : json_null();
+}
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory while writing a record");
+}
+
+static int is_bookkeeping(const char *key) {
+  return strcmp(key, "run_id") == 0 || strcmp(key, "config_paths") == 0 || strcmp(key, "logging") == 0;
+}
+
+/* The tree without the keys that do not change a result. */
+static int32_t add_config(bs_sha256 *h, const bs_node *config, bs_error *err) {
+  bs_node *copy = bs_config_clone(config);
+  bs_text text = {0};
+  if (copy == NULL) return no_memory(err);
+  for (bs_node **link = &copy->first; *link != NULL;) {
+    bs_node *node = *link;
+    if (node->key != NULL && is_bookkeeping(node->key)) {
+      *link = node->next;
+      node->next = NULL;
+      bs_config_free(node);
+    } else {
+      link = &node->next;
+    }
+  }
+  bs_config_print(copy, &text);
+  if (!text.failed) bs_sha256_field(h, text.data == NULL ? "" : text.data);
+  const int failed = text.failed;
+  bs_text_free(&text);
+  bs_config_free(copy);
+  return failed ? no_memory(err) : BS_OK;
+}
+
+/* Contents of the files that workload options name ("path" or "path#tensor"). */
+static int32_t add_inputs(bs_sha256 *h, const bs_experiment *e, bs_error *err) {
+  for (uint32_t i = 0; i < e->n_workload_options; i++) {
+    char path[4096], hex[65];
+    struct stat st;
+    if (strlen(e->workload_values[i]) >= sizeof path) continue;
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(e->workload_values[i], "#"), e->workload_values[i]);
+    if (strchr(path, '/') == NULL && strchr(path, '.') == NULL) continue;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) continue;
+    const int32_t rc = bs_sha256_file(path, hex, err);
+    if (rc != BS_OK) return rc;
+    bs_sha256_field(h, hex);
+  }
+  return BS_OK;
+}
+
+int32_t bs_record_key(const bs_experiment *experiment, const json_t *plugins, uint32_t world_size,
+                      char out_key[65], bs_error *err) {
+  char number[64];
+  bs_sha256 h;
+  bs_sha256_init(&h);
+  int32_t rc = add_config(&h, experiment->config, err);
+  if (rc == BS_OK) {
+    char *text = json_dumps(plugins, JSON_COMPACT | JSON_SORT_KEYS);
+    if (text == NULL) return no_memory(err);
+    bs_sha256_field(&h, text);
+    free(text);
+    bs_sha256_field(&h, bs_build_id());
+    snprintf(number, sizeof number, "P=%u seed=%llu", world_size, (unsigned long long)experiment->seed);
+    bs_sha256_field(&h, number);
+    rc = add_inputs(&h, experiment, err);
+  }
+  if (rc == BS_OK) bs_sha256_hex(&h, out_key);
+  return rc;
+}
+
+json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t *plugins) {
+  struct timespec now;
+  const char *dtype = bs_dtype_name(e->dtype);
+  json_t *record = json_object();
+  if (record == NULL) return NULL;
+  bs_config_str(e->config, "model.dtype", dtype, &dtype, NULL);
+  clock_gettime(CLOCK_REALTIME, &now);
+  int bad = json_object_set_new(record, "timestamp_unix",
+                                json_real((double)now.tv_sec + (double)now.tv_nsec * 1e-9));
+  bad |= json_object_set_new(record, "schema", json_integer(1));
+  bad |= json_object_set_new(record, "run_id", json_string(run_id));
+  bad |= json_object_set_new(record, "experiment", json_string(e->name));
+  bad |= json_object_set_new(record, "phase", json_string(e->phase_name));
+  bad |= json_object_set_new(record, "method", json_string(e->method));
+  bad |= json_object_set_new(record, "dtype", json_string(dtype));
+  bad |= json_object_set_new(record, "backend", json_string(e->backend));
+  bad |= json_object_set_new(record, "comm", json_string(e->comm));
+  bad |= json_object_set_new(record, "workload", json_string(e->workload));
+  bad |= json_object_set_new(record, "mask",
+                             e->mask_given && e->mask.name != NULL ? json_string(e->mask.name) : json_null());
+  bad |= json_object_set_new(record, "seed", json_integer((json_int_t)e->seed));
+  bad |= json_object_set_new(record, "workload_seed", json_integer((json_int_t)e->workload_seed));
+  bad |= json_object_set_new(record, "blockshock", json_string(bs_version()));
+  bad |= json_object_set_new(record, "library_build_id", json_string(bs_build_id()));
+  bad |= json_object_set(record, "plugins", (json_t *)(uintptr_t)plugins);
+  if (bad) {
+    json_decref(record);
+    return NULL;
+  }
+  return record;
+}
+
+static const char *gate_state_name(uint32_t state) {
+  static const char *const names[] = {"fail", "pass", "unknown", "skipped"};
+  return state < 4 ? names[state] : "unknown";
+}
+
+static json_t *gate_list(const bs_phase_result *result) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; list != NULL && i < result->n_gates; i++) {
+    const bs_gate *g = &result->gates[i];
+    json_array_append_new(
+        list, json_pack("{s:s, s:s, s:i, s:o, s:o, s:s}", "name", g->name, "state", gate_state_name(g->state),
+                        "rank", g->rank, "value", bs_record_number(g->value), "limit",
+                        bs_record_number(g->limit), "text", g->text));
+  }
+  return list;
+}
+
+int32_t bs_record_finish(json_t *record, const bs_phase_result *result, bs_error *err) {
+  const char *key;
+  json_t *value;
+  int bad = 0;
+  json_object_foreach(result->record, key, value) {
+    if (json_object_get(record, key) == NULL) bad |= json_object_set(record, key, value);
+  }
+  if (json_object_get(record, "gates") == NULL)
+    bad |= json_object_set_new(record, "gates", gate_list(result));
+  if (json_object_get(record, "passed") == NULL && result->n_gates > 0) {
+    bad |= json_object_set_new(record, "passed", json_boolean(result->passed));
+  }
+  bad |= json_object_set_new(record, "status", json_string("ok"));
+  return bad ? no_memory(err) : BS_OK;
+}
+
+int32_t bs_record_failed(json_t *record, const bs_error *why) {
+  json_t *error = json_object();
+  int bad = json_object_set_new(error, "code", json_string(bs_status_name(why->code)));
+  bad |= json_object_set_new(error, "id", json_string(why->id));
+  /* Texts from files may hold bytes that are not UTF-8; jansson refuses those. */
+  json_t *message = json_string(why->message);
+  bad |= json_object_set_new(error, "message", message != NULL ? message : json_string("(not UTF-8)"));
+  bad |= json_object_set_new(error, "rank", why->rank >= 0 ? json_integer(why->rank) : json_null());
+  bad |= json_object_set_new(record, "status", json_string("failed"));
+  bad |= json_object_set_new(record, "passed", json_false());
+  bad |= json_object_set_new(record, "error", error);
+  return bad ? BS_NO_MEMORY : BS_OK;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * record.h - the line of metrics.jsonl (docs/runs.md lists every field) and the key that names a run. */
+#ifndef BS_LAB_STORE_RECORD_H
+#define BS_LAB_STORE_RECORD_H
+#include "lab/lab.h"
+
+/* sha256 over the resolved configuration (without run_id and config_paths, and the folders that results go
+ * to), plugin sums, library build id, world size, seed and the contents of files that workload options name.
+ */
+int32_t bs_record_key(const bs_experiment *experiment, const json_t *plugins, uint32_t world_size,
+                      char out_key[65], bs_error *err);
+
+/* What every record starts with. The caller owns it. NULL: out of memory. */
+json_t *bs_record_start(const bs_experiment *experiment, const char *run_id, const json_t *plugins);
+/* Add the phase's fields: unknown keys as they are, a key already set is not overwritten, except that the
+ * phase knows better what ran (N, B, K, world_size). Then the verdict. */
+int32_t bs_record_finish(json_t *record, const bs_phase_result *result, bs_error *err);
+/* The record of a phase that failed: status "failed" and the error. */
+int32_t bs_record_failed(json_t *record, const bs_error *why);
+/* A finite number, else null; NaN and infinities never reach JSON. */
+json_t *bs_record_number(double value);
+#endif
