@@ -68,4 +68,6 @@ void bs_host_fill(bs_context *context) {
   h->rng_uniform = bs_rng_uniform;
   h->rng_bits = bs_rng_bits;
   h->convert = bs_convert;
+  h->partition_make = bs_partition_make;
+  h->partition_free = bs_partition_free;
 }
