@@ -59,13 +59,24 @@ AVX2 static void bf16_to_f32(const uint16_t *src, float *dst, uint64_t count) {
   for (; i < count; i++) dst[i] = bs_f32_of_bits(bs_f32_bits_of_bf16(src[i]));
 }
 
-const bs_convert_kernels *bs_convert_avx2(void) {
-  static const bs_convert_kernels kernels = {f32_to_f16, f32_to_bf16, f16_to_f32, bf16_to_f32};
+static int cpu_has_avx2_f16c(void) {
   unsigned eax, ebx, ecx = 0, edx;
   /* cpu_supports("avx2") also says that the system saves the wide registers. */
-  if (!__builtin_cpu_supports("avx2")) return NULL;
-  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & bit_F16C) == 0) return NULL;
-  return &kernels;
+  if (!__builtin_cpu_supports("avx2")) return 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+}
+
+const bs_convert_kernels *bs_convert_avx2(void) {
+  static const bs_convert_kernels kernels = {f32_to_f16, f32_to_bf16, f16_to_f32, bf16_to_f32};
+  /* Asked once: cpuid costs microseconds in a virtual machine. 0: not yet, 1: no, 2: yes; every thread
+   * finds the same answer, so that a race only asks twice. */
+  static int known;
+  int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (answer == 0) {
+    answer = cpu_has_avx2_f16c() ? 2 : 1;
+    __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+  }
+  return answer == 2 ? &kernels : NULL;
 }
 #else
 const bs_convert_kernels *bs_convert_avx2(void) {
