@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu.h - what the files of the cpu plugin share: its state, the small helpers of queries and row
+ * arithmetic. Included by every file of this folder, by nobody else. */
+#ifndef BS_PLUGINS_CPU_H
+#define BS_PLUGINS_CPU_H
+
+#include "blockshock/plugin.h"
+#include "kernels.h"
+
+/* What the processor can do, asked of it once at activation. */
+typedef struct cpu_isa {
+  uint32_t avx2; /* AVX2 with FMA and F16C */
+  uint32_t avx512;
+  uint32_t avx512_bf16;
+  uint32_t avx512_fp16;
+} cpu_isa;
+
+typedef struct cpu_dnnl cpu_dnnl; /* dnnl/library.c */
+
+typedef struct cpu_state {
+  const bs_host *host;
+  const bs_plugin_self *self;
+  cpu_isa isa;
+  const cpu_kernels *kernels; /* chosen by the parameter `isa` */
+  cpu_dnnl *dnnl;             /* NULL when built without oneDNN */
+} cpu_state;
+
+/* cpuid.c */
+void cpu_isa_detect(cpu_isa *out_isa);
+void cpu_isa_text(const cpu_isa *isa, char *out_text, size_t size);
+void cpu_name(char *out_name, size_t size);
+int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const cpu_kernels **out_kernels,
+                           bs_error *err);
+
+/* device.c */
+extern const bs_backend cpu_backend;
+
+/* ops/ and dnnl/ */
+extern const bs_op_impl cpu_matmul_packed;
+extern const bs_op_impl cpu_gather_columns;
+extern const bs_op_impl cpu_scatter_columns;
+extern const bs_op_impl cpu_convert;
+#ifdef BS_CPU_DNNL
+extern const bs_op_impl cpu_matmul_dnnl;
+int32_t cpu_dnnl_create(cpu_state *state, const char *library, cpu_dnnl **out_dnnl, bs_error *err);
+void cpu_dnnl_destroy(cpu_dnnl *dnnl);
+/* "oneDNN 3.2.0 (gomp)" once it was opened, else why not or that it was not asked for yet. */
+void cpu_dnnl_text(cpu_dnnl *dnnl, char *out_text, size_t size);
+#endif
+
+/* ---- query.c: reading queries ------------------------------------------------------------------ */
+
+/* A matmul query in plain numbers. Strides are in elements; lds of absent args are 0. */
+typedef struct cpu_matmul {
+  int64_t B, N, K; /* K: packed columns */
+  int64_t x_ld, y_ld, r_ld;
+  uint32_t x_type, y_type, bias_type, r_type; /* 0: absent */
+  uint32_t weight_type;
+  uint32_t activation;
+  uint32_t x_full;
+} cpu_matmul;
+
+/* Fill `out` or answer NO (in answer, with the reason) and return 0. What it lets pass: row-major f32,
+ * bf16 and f16 with any row stride, f32 accumulation. */
+int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
+int cpu_answer_no(bs_op_answer *answer, uint32_t reason, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, const char *algo,
+                    const char *text);
+/* Row stride of a rank-2 descriptor; all strides zero means dense. */
+int64_t cpu_row_stride(const bs_tensor_desc *desc);
+/* Elements of a row lie side by side. */
+int cpu_rows_dense(const bs_tensor_desc *desc);
+/* What a plan must keep of the query's columns: a copy, as the query's own may go. Freed by free(). */
+int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err);
+
+static inline int cpu_is_matmul_type(uint32_t dtype) {
+  return dtype == BS_F32 || dtype == BS_BF16 || dtype == BS_F16;
+}
+
+/* Member `member` of `width` gets begin..end of `count` items; every item belongs to one member. */
+static inline void cpu_share(int64_t count, uint32_t member, uint32_t width, int64_t *begin, int64_t *end) {
+  const int64_t each = count / width, more = count % width;
+  *begin = each * member + (member < more ? member : more);
+  *end = *begin + each + (member < more ? 1 : 0);
+}
+
+/* Run body on the team, or here when there is none. */
+static inline int32_t cpu_parallel(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t), void *arg) {
+  if (exec == NULL || exec->parallel_for == NULL || exec->width <= 1) {
+    body(arg, 0, 1);
+    return BS_OK;
+  }
+  return exec->parallel_for(exec->ctx, body, arg);
+}
+
+#endif

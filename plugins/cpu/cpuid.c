@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpuid.c - what this processor can do, and the kernel table that follows from it. Asked once, at
+ * activation; the parameter `isa` forces a table, so that tests reach all of them on one machine. */
+#include <unistd.h>
+
+#include "cpu.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#if defined(__x86_64__)
+/* The compiler's check covers the operating system's part (saved registers); F16C and the 16-bit types
+ * are not all known to it. */
+void cpu_isa_detect(cpu_isa *out_isa) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  memset(out_isa, 0, sizeof *out_isa);
+  __builtin_cpu_init();
+  const int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+  out_isa->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
+  out_isa->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (!out_isa->avx512) return;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) out_isa->avx512_bf16 = a >> 5 & 1u;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) out_isa->avx512_fp16 = d >> 23 & 1u;
+}
+
+void cpu_name(char *out_name, size_t size) {
+  unsigned word[12] = {0};
+  for (unsigned i = 0; i < 3; i++)
+    if (!__get_cpuid(0x80000002u + i, &word[4 * i], &word[4 * i + 1], &word[4 * i + 2], &word[4 * i + 3])) {
+      snprintf(out_name, size, "x86-64 CPU");
+      return;
+    }
+  char text[sizeof word + 1] = "";
+  memcpy(text, word, sizeof word);
+  const char *start = text + strspn(text, " ");
+  snprintf(out_name, size, "%s", start);
+  for (size_t n = strlen(out_name); n > 0 && out_name[n - 1] == ' ';) out_name[--n] = '\0';
+}
+#else
+void cpu_isa_detect(cpu_isa *out_isa) {
+  memset(out_isa, 0, sizeof *out_isa);
+}
+
+void cpu_name(char *out_name, size_t size) {
+  snprintf(out_name, size, "CPU");
+}
+#endif
+
+void cpu_isa_text(const cpu_isa *isa, char *out_text, size_t size) {
+  snprintf(out_text, size, "%s%s%s%s", isa->avx2 ? "avx2+fma+f16c" : "baseline", isa->avx512 ? " avx512" : "",
+           isa->avx512_bf16 ? " avx512_bf16" : "", isa->avx512_fp16 ? " avx512_fp16" : "");
+}
+
+int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const cpu_kernels **out_kernels,
+                           bs_error *err) {
+  *out_kernels = &cpu_kernels_portable;
+  if (strcmp(wanted, "portable") == 0) return BS_OK;
+#ifdef BS_CPU_AVX2
+  if (isa->avx2) {
+    *out_kernels = &cpu_kernels_avx2;
+    return BS_OK;
+  }
+#endif
+  if (strcmp(wanted, "auto") == 0) return BS_OK;
+  bs_fail(err, BS_UNAVAILABLE, "BS-CPU-ISA", "isa=%s: this processor or build has no AVX2 with FMA and F16C",
+          wanted);
+  (void)isa;
+  bs_fail_hint(err, "use isa=auto or isa=portable");
+  return BS_UNAVAILABLE;
+}

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * matmul.c - the matmul "dnnl": each member of the team multiplies with its own slice of outputs through
+ * oneDNN primitives of OpenMP width 1, made at prepare: one for the prepared number of tokens, one for any
+ * other. run sets data handles and executes; only the first call with another number of tokens makes two
+ * memory objects. */
+#include <stdlib.h>
+
+#include "library.h"
+#include "weights.h"
+
+/* Weight, attributes and descriptors of a slice are dnnl objects of one member. */
+typedef struct member {
+  int64_t first, count; /* outputs */
+  int64_t rows;         /* tokens that x_any and y_any are made for; 0: none */
+  dnnl_stream_t stream;
+  dnnl_primitive_t exact, any;
+  dnnl_memory_t x, w, bias, y, scratchpad;
+  dnnl_memory_t x_any, y_any, scratchpad_any;
+  void *memory; /* both scratchpads, exec->alloc */
+  dnnl_status_t status;
+  uint8_t apart[64]; /* members write their own cache lines */
+} member;
+
+typedef struct dnnl_plan {
+  const bs_exec *exec;
+  const cpu_dnnl_lib *lib;
+  const cpu_rows *w;
+  cpu_matmul shape;
+  uint32_t width;
+  member *members;
+} dnnl_plan;
+
+typedef struct dnnl_call {
+  const dnnl_plan *plan;
+  const bs_tensor *x, *bias, *residual, *y;
+  int64_t tokens;
+} dnnl_call;
+
+static dnnl_data_type_t type_of(uint32_t dtype) {
+  return dtype == BS_BF16 ? dnnl_bf16 : dtype == BS_F16 ? dnnl_f16 : dnnl_f32;
+}
+
+static int32_t fail_dnnl(bs_error *err, dnnl_status_t status, const char *what) {
+  const int32_t code = status == dnnl_out_of_memory ? BS_NO_MEMORY : BS_PLUGIN;
+  bs_fail(err, code, "BS-CPU-DNNL", "oneDNN: %s failed with status %d", what, (int)status);
+  if (err != NULL) {
+    err->native_code = (int64_t)status;
+    snprintf(err->domain, sizeof err->domain, "dnnl");
+  }
+  return code;
+}
+
+static dnnl_status_t matrix(const cpu_dnnl_lib *lib, uint32_t dtype, int64_t rows, int64_t cols,
+                            int64_t row_stride, int64_t col_stride, dnnl_memory_desc_t *out_desc) {
+  const dnnl_dims_t dims = {rows, cols}, strides = {row_stride, col_stride};
+  return lib->api.memory_desc_create_with_strides(out_desc, 2, dims, type_of(dtype), strides);
+}
+
+/* relu, gelu, silu, then the residual, which run places in Y before. */
+static dnnl_status_t attributes(const cpu_dnnl_lib *lib, const cpu_matmul *shape,
+                                dnnl_primitive_attr_t *out_attr) {
+  static const dnnl_alg_kind_t algorithms[] = {dnnl_alg_kind_undef, dnnl_eltwise_relu, dnnl_eltwise_gelu_erf,
+                                               dnnl_eltwise_swish};
+  const cpu_dnnl_api *api = &lib->api;
+  dnnl_post_ops_t ops = NULL;
+  dnnl_status_t status = api->primitive_attr_create(out_attr);
+  if (status != dnnl_success) return status;
+  status = api->primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user);
+  if (status == dnnl_success)
+    status = api->primitive_attr_set_fpmath_mode(*out_attr, dnnl_fpmath_mode_strict);
+  if (status == dnnl_success) status = api->post_ops_create(&ops);
+  if (status == dnnl_success && shape->activation != BS_ACT_NONE)
+    status = api->post_ops_append_eltwise(ops, algorithms[shape->activation],
+                                          shape->activation == BS_ACT_SILU ? 1.0f : 0.0f, 0.0f);
+  if (status == dnnl_success && shape->r_type != 0)
+    status = api->post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
+  if (status == dnnl_success) status = api->primitive_attr_set_post_ops(*out_attr, ops);
+  if (ops != NULL) (void)api->post_ops_destroy(ops);
+  if (status != dnnl_success) (void)api->primitive_attr_destroy(*out_attr);
+  return status;
+}
+
+/* The descriptors of one slice: `tokens` may be DNNL_RUNTIME_DIM_VAL. */
+typedef struct descs {
+  dnnl_memory_desc_t x, w, bias, y;
+} descs;
+
+static void free_descs(const cpu_dnnl_lib *lib, descs *d) {
+  if (d->x != NULL) (void)lib->api.memory_desc_destroy(d->x);
+  if (d->w != NULL) (void)lib->api.memory_desc_destroy(d->w);
+  if (d->bias != NULL) (void)lib->api.memory_desc_destroy(d->bias);
+  if (d->y != NULL) (void)lib->api.memory_desc_destroy(d->y);
+  memset(d, 0, sizeof *d);
+}
+
+static dnnl_status_t make_descs(const cpu_dnnl_lib *lib, const cpu_matmul *s, int64_t tokens, int64_t count,
+                                descs *out) {
+  memset(out, 0, sizeof *out);
+  dnnl_status_t status = matrix(lib, s->x_type, tokens, s->K, s->x_ld, 1, &out->x);
+  if (status == dnnl_success) status = matrix(lib, s->weight_type, s->K, count, 1, s->K, &out->w);
+  if (status == dnnl_success && s->bias_type != 0)
+    status = matrix(lib, s->bias_type, 1, count, count, 1, &out->bias);
+  if (status == dnnl_success) status = matrix(lib, s->y_type, tokens, count, s->y_ld, 1, &out->y);
+  if (status != dnnl_success) free_descs(lib, out);
+  return status;
+}
+
+/* Made with OpenMP width 1: oneDNN plans for the threads it sees now. */
+static dnnl_status_t make_desc(const cpu_dnnl_lib *lib, const cpu_matmul *shape, int64_t tokens,
+                               int64_t count, descs *d, dnnl_primitive_desc_t *out_desc) {
+  dnnl_primitive_attr_t attr = NULL;
+  *out_desc = NULL;
+  dnnl_status_t status = make_descs(lib, shape, tokens, count, d);
+  if (status != dnnl_success) return status;
+  status = attributes(lib, shape, &attr);
+  if (status == dnnl_success) {
+    const int width = cpu_dnnl_alone(lib);
+    status = lib->api.matmul_primitive_desc_create(out_desc, lib->engine, d->x, d->w, d->bias, d->y, attr);
+    cpu_dnnl_together(lib, width);
+    (void)lib->api.primitive_attr_destroy(attr);
+  }
+  if (status != dnnl_success) free_descs(lib, d);
+  return status;
+}
+
+/* ---- supports ------------------------------------------------------------------------------- */
+
+/* What oneDNN's own tables refuse on this processor, and what it serves only by its slow reference. */
+static int ask_library(const cpu_dnnl_lib *lib, const cpu_matmul *shape, int64_t tokens, bs_op_answer *answer,
+                       char *algo, size_t size) {
+  dnnl_primitive_desc_t desc = NULL;
+  const char *name = "";
+  descs d;
+  const dnnl_status_t status = make_desc(lib, shape, tokens, shape->N, &d, &desc);
+  if (status != dnnl_success)
+    return cpu_answer_no(answer, BS_REASON_DTYPE,
+                         "%s has no kernel for these dtypes and epilogue (status %d)", lib->text,
+                         (int)status);
+  const dnnl_memory_desc_t pad =
+      (dnnl_memory_desc_t)lib->api.primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+  const size_t bytes = pad != NULL ? lib->api.memory_desc_get_size(pad) : 0;
+  (void)lib->api.primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name);
+  snprintf(algo, size, "dnnl-%s", name);
+  free_descs(lib, &d);
+  (void)lib->api.primitive_desc_destroy(desc);
+  if (strncmp(algo, "dnnl-ref", 8) == 0)
+    return cpu_answer_no(answer, BS_REASON_ARCH, "%s has only its reference kernel here", lib->text);
+  if (bytes == DNNL_RUNTIME_SIZE_VAL)
+    return cpu_answer_no(answer, BS_REASON_WORKSPACE, "%s cannot tell its workspace", lib->text);
+  return 1;
+}
+
+static int has_isa(const cpu_dnnl_lib *lib, uint32_t isa) {
+  return (lib->isa & isa) == isa;
+}
+
+static int check_types(const cpu_dnnl_lib *lib, const cpu_matmul *s, bs_op_answer *answer) {
+  if (s->x_type == BS_BF16 && !has_isa(lib, dnnl_cpu_isa_avx512_core))
+    return cpu_answer_no(answer, BS_REASON_ARCH, "%s: bf16 needs AVX-512 here", lib->text);
+  if (s->x_type == BS_F16 && !has_isa(lib, dnnl_cpu_isa_avx512_core_fp16))
+    return cpu_answer_no(answer, BS_REASON_ARCH, "%s: f16 needs AVX512-FP16", lib->text);
+  if (s->y_type != BS_F32 && s->y_type != s->x_type)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "Y must be f32 or X's dtype");
+  if (s->bias_type != 0 && s->bias_type != BS_F32 && s->bias_type != s->x_type)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "bias must be f32 or X's dtype");
+  if (s->r_type != 0 && s->r_type != s->y_type)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "residual must have Y's dtype");
+  return 1;
+}
+
+static int check_shape(cpu_matmul *s, bs_op_answer *answer) {
+  if (s->x_full) return cpu_answer_no(answer, BS_REASON_LAYOUT, "does not pick X's columns");
+  if (s->B < 1 || s->N < 1 || s->K < 1) return cpu_answer_no(answer, BS_REASON_SHAPE, "a size is 0");
+  if (s->B == 1) { /* the stride of a single row means nothing */
+    s->x_ld = s->x_ld < s->K ? s->K : s->x_ld;
+    s->y_ld = s->y_ld < s->N ? s->N : s->y_ld;
+  }
+  if (s->x_ld < s->K || s->y_ld < s->N)
+    return cpu_answer_no(answer, BS_REASON_LAYOUT, "row strides %lld (X), %lld (Y) are shorter than rows",
+                         (long long)s->x_ld, (long long)s->y_ld);
+  return 1;
+}
+
+static int readable(const bs_op_query *query, cpu_matmul *out_shape, bs_op_answer *answer) {
+  return cpu_matmul_read(query, out_shape, answer) && check_shape(out_shape, answer);
+}
+
+/* Against the 600 of "packed", from timings on one thread (docs/performance.md): without AVX-512 our own
+ * kernels are faster in fp32 up to a few hundred tokens; native 16-bit products beat widening. */
+static uint32_t score_of(const cpu_dnnl_lib *lib, const cpu_matmul *s) {
+  if (s->x_type == BS_F16) return s->B >= 4 ? 800 : 500;
+  if (s->x_type == BS_BF16) return has_isa(lib, dnnl_cpu_isa_avx512_core_bf16) && s->B >= 4 ? 800 : 500;
+  if (s->B < 16 || s->N < 64 || s->K < 64) return 500;
+  return has_isa(lib, dnnl_cpu_isa_avx512_core) ? 700 : 500;
+}
+
+static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
+  const cpu_state *state = opaque;
+  cpu_matmul shape;
+  char algo[48];
+  if (!readable(query, &shape, answer)) return BS_OK;
+  const cpu_dnnl_lib *lib = cpu_dnnl_open(state->dnnl);
+  if (!lib->usable) {
+    cpu_answer_no(answer, lib->disabled ? BS_REASON_DISABLED : BS_REASON_LIB_VERSION, "%s", lib->text);
+    return BS_OK;
+  }
+  if (!check_types(lib, &shape, answer)) return BS_OK;
+  if (!ask_library(lib, &shape, DNNL_RUNTIME_DIM_VAL, answer, algo, sizeof algo)) return BS_OK;
+  if (!ask_library(lib, &shape, shape.B, answer, algo, sizeof algo)) return BS_OK;
+  cpu_answer_yes(answer, score_of(lib, &shape), BS_TOL_ACC_F32, algo, lib->text);
+  return BS_OK;
+}
+
+/* ---- prepare -------------------------------------------------------------------------------- */
+
+static size_t scratchpad_bytes(const cpu_dnnl_lib *lib, dnnl_primitive_desc_t desc,
+                               const_dnnl_memory_desc_t *out_pad) {
+  *out_pad = lib->api.primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+  return *out_pad != NULL ? (lib->api.memory_desc_get_size(*out_pad) + 63) / 64 * 64 : 0;
+}
+
+static dnnl_status_t make_memories(const dnnl_plan *plan, member *m, const descs *d) {
+  const cpu_dnnl_lib *lib = plan->lib;
+  uint8_t *w = (uint8_t *)plan->w->data + (size_t)(m->first * plan->w->K) * plan->w->size;
+  dnnl_status_t status = lib->api.memory_create(&m->x, d->x, lib->engine, DNNL_MEMORY_NONE);
+  if (status == dnnl_success) status = lib->api.memory_create(&m->w, d->w, lib->engine, w);
+  if (status == dnnl_success && d->bias != NULL)
+    status = lib->api.memory_create(&m->bias, d->bias, lib->engine, DNNL_MEMORY_NONE);
+  if (status == dnnl_success) status = lib->api.memory_create(&m->y, d->y, lib->engine, DNNL_MEMORY_NONE);
+  return status;
+}
+
+/* Primitives and scratchpads from the two descriptors. */
+static dnnl_status_t make_primitives(const dnnl_plan *plan, member *m, dnnl_primitive_desc_t exact,
+                                     dnnl_primitive_desc_t any) {
+  const cpu_dnnl_lib *lib = plan->lib;
+  const_dnnl_memory_desc_t pad = NULL, pad_any = NULL;
+  const size_t bytes = scratchpad_bytes(lib, exact, &pad), more = scratchpad_bytes(lib, any, &pad_any);
+  const size_t most = bytes > more ? bytes : more; /* never used at once */
+  if (most > 0) {
+    m->memory = plan->exec->alloc(plan->exec->ctx, most);
+    if (m->memory == NULL) return dnnl_out_of_memory;
+  }
+  const int width = cpu_dnnl_alone(lib);
+  dnnl_status_t status = lib->api.primitive_create(&m->exact, exact);
+  if (status == dnnl_success) status = lib->api.primitive_create(&m->any, any);
+  cpu_dnnl_together(lib, width);
+  if (status == dnnl_success && bytes > 0)
+    status = lib->api.memory_create(&m->scratchpad, pad, lib->engine, m->memory);
+  if (status == dnnl_success && more > 0)
+    status = lib->api.memory_create(&m->scratchpad_any, pad_any, lib->engine, m->memory);
+  return status;
+}
+
+static dnnl_status_t make_member(const dnnl_plan *plan, member *m) {
+  const cpu_dnnl_lib *lib = plan->lib;
+  dnnl_primitive_desc_t exact = NULL, any = NULL;
+  descs d = {0}, d_any = {0};
+  dnnl_status_t status = lib->api.stream_create(&m->stream, lib->engine, dnnl_stream_default_flags);
+  if (status == dnnl_success) status = make_desc(lib, &plan->shape, plan->shape.B, m->count, &d, &exact);
+  if (status == dnnl_success)
+    status = make_desc(lib, &plan->shape, DNNL_RUNTIME_DIM_VAL, m->count, &d_any, &any);
+  if (status == dnnl_success) status = make_memories(plan, m, &d);
+  if (status == dnnl_success) status = make_primitives(plan, m, exact, any);
+  if (exact != NULL) (void)lib->api.primitive_desc_destroy(exact);
+  if (any != NULL) (void)lib->api.primitive_desc_destroy(any);
+  free_descs(lib, &d);
+  free_descs(lib, &d_any);
+  return status;
+}
+
+static void free_memory(const cpu_dnnl_lib *lib, dnnl_memory_t memory) {
+  if (memory != NULL) (void)lib->api.memory_destroy(memory);
+}
+
+static void free_member(const dnnl_plan *plan, member *m) {
+  const cpu_dnnl_lib *lib = plan->lib;
+  free_memory(lib, m->x);
+  free_memory(lib, m->w);
+  free_memory(lib, m->bias);
+  free_memory(lib, m->y);
+  free_memory(lib, m->x_any);
+  free_memory(lib, m->y_any);
+  free_memory(lib, m->scratchpad);
+  free_memory(lib, m->scratchpad_any);
+  if (m->exact != NULL) (void)lib->api.primitive_destroy(m->exact);
+  if (m->any != NULL) (void)lib->api.primitive_destroy(m->any);
+  if (m->stream != NULL) (void)lib->api.stream_destroy(m->stream);
+  if (m->memory != NULL) plan->exec->free(plan->exec->ctx, m->memory);
+}
+
+static void plan_free(void *opaque) {
+  dnnl_plan *plan = opaque;
+  if (plan == NULL) return;
+  for (uint32_t i = 0; plan->members != NULL && i < plan->width; i++) free_member(plan, &plan->members[i]);
+  free(plan->members);
+  free(plan);
+}
+
+/* Slices begin at multiples of 16 outputs, so that no vector of Y is shared. */
+static int32_t make_members(dnnl_plan *plan, bs_error *err) {
+  const int64_t units = plan->shape.N / CPU_PANEL + (plan->shape.N % CPU_PANEL != 0);
+  plan->members = calloc(plan->width, sizeof *plan->members);
+  if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  for (uint32_t i = 0; i < plan->width; i++) {
+    member *m = &plan->members[i];
+    int64_t begin, end;
+    cpu_share(units, i, plan->width, &begin, &end);
+    m->first = begin * CPU_PANEL;
+    m->count = (end * CPU_PANEL < plan->shape.N ? end * CPU_PANEL : plan->shape.N) - m->first;
+    if (m->count <= 0) continue;
+    const dnnl_status_t status = make_member(plan, m);
+    if (status != dnnl_success) return fail_dnnl(err, status, "making a matmul");
+  }
+  return BS_OK;
+}
+
+static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+                       void **out_plan, bs_error *err) {
+  const cpu_state *state = opaque;
+  bs_op_answer answer;
+  dnnl_plan *plan = calloc(1, sizeof *plan);
+  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  memset(&answer, 0, sizeof answer);
+  plan->exec = exec;
+  plan->lib = cpu_dnnl_open(state->dnnl);
+  plan->w = packed;
+  plan->width = exec->width > 0 ? exec->width : 1;
+  int32_t rc = BS_OK;
+  if (!plan->lib->usable) {
+    rc = bs_fail(err, BS_UNAVAILABLE, "BS-CPU-DNNL", "%s", plan->lib->text);
+  } else if (!readable(query, &plan->shape, &answer) || !check_types(plan->lib, &plan->shape, &answer)) {
+    rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
+  } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
+             plan->shape.weight_type != plan->w->dtype) {
+    rc = bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
+                 (long long)plan->shape.N, (long long)plan->shape.K);
+  } else {
+    rc = make_members(plan, err);
+  }
+  if (rc != BS_OK) {
+    plan_free(plan);
+    return rc;
+  }
+  *out_plan = plan;
+  return BS_OK;
+}
+
+/* ---- run ------------------------------------------------------------------------------------ */
+
+/* The residual's slice to Y, where the sum post-op expects it. */
+static void place_residual(const dnnl_call *call, const member *m) {
+  const bs_tensor *r = call->residual, *y = call->y;
+  const size_t size = BS_DTYPE_BYTES(y->dtype);
+  for (int64_t t = 0; t < call->tokens; t++) {
+    uint8_t *to = (uint8_t *)y->data + (size_t)(t * y->strides[0] + m->first) * size;
+    const uint8_t *from = (const uint8_t *)r->data + (size_t)(t * r->strides[0] + m->first) * size;
+    if (to != from) memmove(to, from, (size_t)m->count * size);
+  }
+}
+
+/* Memory objects for another number of tokens than prepared, kept for the next call. */
+static dnnl_status_t resize(const dnnl_call *call, member *m) {
+  const cpu_dnnl_lib *lib = call->plan->lib;
+  descs d;
+  if (m->rows == call->tokens) return dnnl_success;
+  free_memory(lib, m->x_any);
+  free_memory(lib, m->y_any);
+  m->x_any = m->y_any = NULL;
+  m->rows = 0;
+  dnnl_status_t status = make_descs(lib, &call->plan->shape, call->tokens, m->count, &d);
+  if (status != dnnl_success) return status;
+  status = lib->api.memory_create(&m->x_any, d.x, lib->engine, DNNL_MEMORY_NONE);
+  if (status == dnnl_success) status = lib->api.memory_create(&m->y_any, d.y, lib->engine, DNNL_MEMORY_NONE);
+  if (status == dnnl_success) m->rows = call->tokens;
+  free_descs(lib, &d);
+  return status;
+}
+
+static dnnl_status_t run_member(const dnnl_call *call, member *m) {
+  const dnnl_plan *plan = call->plan;
+  const cpu_dnnl_api *api = &plan->lib->api;
+  const int exact = call->tokens == plan->shape.B;
+  dnnl_status_t status = exact ? dnnl_success : resize(call, m);
+  if (status != dnnl_success) return status;
+  const dnnl_memory_t x = exact ? m->x : m->x_any, y = exact ? m->y : m->y_any;
+  dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, m->w}, {DNNL_ARG_DST, y}};
+  int count = 3;
+  if (call->residual != NULL) place_residual(call, m);
+  status = api->memory_set_data_handle(x, call->x->data);
+  if (status == dnnl_success)
+    status = api->memory_set_data_handle(
+        y, (uint8_t *)call->y->data + (size_t)m->first * BS_DTYPE_BYTES(call->y->dtype));
+  if (status == dnnl_success && m->bias != NULL) {
+    args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, m->bias};
+    status = api->memory_set_data_handle(
+        m->bias, (uint8_t *)call->bias->data + (size_t)m->first * BS_DTYPE_BYTES(call->bias->dtype));
+  }
+  const dnnl_memory_t pad = exact ? m->scratchpad : m->scratchpad_any;
+  if (pad != NULL) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, pad};
+  if (status == dnnl_success)
+    status = api->primitive_execute(exact ? m->exact : m->any, m->stream, count, args);
+  if (status == dnnl_success) status = api->stream_wait(m->stream);
+  return status;
+}
+
+/* A team narrower than prepared takes several slices a member. */
+static void run_share(void *arg, uint32_t index, uint32_t width) {
+  const dnnl_call *call = arg;
+  const dnnl_plan *plan = call->plan;
+  const int omp = cpu_dnnl_alone(plan->lib);
+  for (uint32_t i = index; i < plan->width; i += width) {
+    member *m = &plan->members[i];
+    m->status = m->count > 0 ? run_member(call, m) : dnnl_success;
+  }
+  cpu_dnnl_together(plan->lib, omp);
+}
+
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  const dnnl_plan *plan = opaque;
+  dnnl_call call = {plan, args[0], args[1], args[2], args[3], args[3]->dims[0]};
+  (void)nargs;
+  (void)stream;
+  if (call.tokens <= 0) return BS_OK;
+  if (call.tokens > plan->shape.B)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
+                   (long long)call.tokens, (long long)plan->shape.B);
+  const int32_t rc = cpu_parallel(plan->exec, run_share, &call);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  for (uint32_t i = 0; i < plan->width; i++)
+    if (plan->members[i].status != dnnl_success)
+      return fail_dnnl(err, plan->members[i].status, "running a matmul");
+  return BS_OK;
+}
+
+const bs_op_impl cpu_matmul_dnnl = {
+    .struct_size = sizeof(bs_op_impl),
+    .priority = 10,
+    .op = "matmul",
+    .backend = "cpu",
+    .name = "dnnl",
+    .summary = "oneDNN 3 on weights kept [N,K], one primitive a member of the team",
+    .supports = supports,
+    .pack = cpu_rows_make,
+    .packed_update = cpu_rows_update,
+    .packed_read = cpu_rows_read,
+    .packed_free = cpu_rows_free,
+    .prepare = prepare,
+    .run = run,
+    .plan_free = plan_free,
+};

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * matmul.c - the matmul "packed": Y = act(X W^T + bias) + residual on weights packed once in panels
+ * (matmul_pack.c), fp32 arithmetic for f32, bf16 and f16.
+ *
+ * Each member of the team owns a range of panels. For a chunk of tokens and a chunk of panels it walks the
+ * K blocks: packs the block of X (widened, the partition's columns picked on the way), multiplies tile by
+ * tile and adds the block's sums to C; then one epilogue a row. Sums run in the same order for every
+ * token, tile and team: a token's bits depend on its own row alone. */
+#include <stdlib.h>
+
+#include "../columns.h"
+#include "../epilogue.h"
+#include "packed.h"
+
+#define MAX_TOKENS 96                      /* tokens of a chunk: X block and C stay in L2 */
+#define MAX_PANELS 32                      /* panels of a chunk */
+#define C_LD (MAX_PANELS * CPU_PANEL + 16) /* floats between rows of C; not a power of two */
+#define ALONE (1 << 16)                    /* multiplications below which the team is not woken */
+
+/* What one member works in. */
+typedef struct scratch {
+  float *x;     /* [tokens][CPU_X_LD] */
+  float *c;     /* [tokens][C_LD] */
+  float *panel; /* one widened panel of a block */
+  float *row;   /* bias of the chunk, then one row of residual */
+} scratch;
+
+typedef struct matmul_plan {
+  const bs_exec *exec;
+  const cpu_kernels *kernels;
+  const cpu_packed *w;
+  cpu_matmul shape;
+  int x_index, w_index, y_index;
+  cpu_columns columns;
+  bs_partition *partition; /* own copy; NULL unless X_FULL */
+  int64_t max_tokens;      /* of a chunk */
+  void *memory;            /* scratch of all members */
+  uint32_t width;
+  scratch *members;
+} matmul_plan;
+
+typedef struct matmul_call {
+  const matmul_plan *plan;
+  const bs_tensor *x, *bias, *residual, *y;
+  int64_t tokens; /* B of this call */
+} matmul_call;
+
+/* A chunk of the work of one member. */
+typedef struct chunk {
+  int64_t token, tokens;
+  int64_t panel, panels;
+  const scratch *s;
+} chunk;
+
+static const void *at(const void *base, int64_t index, uint32_t dtype) {
+  return (const uint8_t *)base + (size_t)index * BS_DTYPE_BYTES(dtype);
+}
+
+/* Columns first..first+count of the chunk's tokens to s->x, as f32. */
+static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64_t count) {
+  const matmul_plan *plan = call->plan;
+  const uint32_t dtype = plan->shape.x_type;
+  uint16_t picked[CPU_K_BLOCK];
+  for (int64_t t = 0; t < c->tokens; t++) {
+    const void *row = at(call->x->data, (c->token + t) * call->x->strides[0], dtype);
+    float *to = c->s->x + t * CPU_X_LD;
+    if (plan->partition == NULL) {
+      plan->kernels->load[plan->x_index](to, at(row, first, dtype), count);
+    } else if (dtype == BS_F32) {
+      cpu_columns_gather(&plan->columns, first, count, to, row);
+    } else {
+      cpu_columns_gather(&plan->columns, first, count, picked, row);
+      plan->kernels->load[plan->x_index](to, picked, count);
+    }
+  }
+}
+
+/* One K block of a chunk: every panel (or `step` panels at once) with every group of tokens. The groups
+ * differ by at most one token, so that none is left with a slow tile. */
+static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t first, int64_t count) {
+  const cpu_kernels *kernels = plan->kernels;
+  const cpu_packed *w = plan->w;
+  const int64_t groups = (c->tokens + kernels->tokens - 1) / kernels->tokens;
+  const int widen = plan->w_index != 0 && (groups > 1 || kernels->tile[plan->w_index] == NULL);
+  const int many = groups == 1 && !widen ? kernels->panels[c->tokens] : 1;
+  void (*tile)(const cpu_tile *) = kernels->tile[widen ? 0 : plan->w_index];
+  for (int64_t p = 0; p < c->panels;) {
+    const int panels = p + many <= c->panels ? many : 1;
+    cpu_tile t = {.w = at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype),
+                  .w_step = count * CPU_PANEL,
+                  .ldc = C_LD,
+                  .k = count,
+                  .panels = panels,
+                  .add = first > 0};
+    if (widen) {
+      kernels->load[plan->w_index](c->s->panel, t.w, count * CPU_PANEL);
+      t.w = c->s->panel;
+    }
+    for (int64_t g = 0; g < groups; g++) {
+      int64_t begin, end;
+      cpu_share(c->tokens, (uint32_t)g, (uint32_t)groups, &begin, &end);
+      t.tokens = (int32_t)(end - begin);
+      t.x = c->s->x + begin * CPU_X_LD;
+      t.c = c->s->c + begin * C_LD + p * CPU_PANEL;
+      tile(&t);
+    }
+    p += panels;
+  }
+}
+
+/* Bias, activation, residual, rounding: C to Y. */
+static void finish(const matmul_call *call, const chunk *c) {
+  const matmul_plan *plan = call->plan;
+  const cpu_kernels *kernels = plan->kernels;
+  const cpu_matmul *shape = &plan->shape;
+  const int64_t n0 = c->panel * CPU_PANEL, left = shape->N - n0;
+  const int64_t n = left < c->panels * CPU_PANEL ? left : c->panels * CPU_PANEL;
+  float *bias = c->s->row, *residual = c->s->row + C_LD;
+  if (call->bias != NULL)
+    kernels->load[cpu_type_index(shape->bias_type)](bias, at(call->bias->data, n0, shape->bias_type), n);
+  for (int64_t t = 0; t < c->tokens; t++) {
+    const int64_t token = c->token + t;
+    float *v = c->s->c + t * C_LD;
+    if (call->bias != NULL) kernels->add(v, bias, n);
+    cpu_activate(shape->activation, v, n);
+    if (call->residual != NULL) {
+      const void *from = at(call->residual->data, token * call->residual->strides[0] + n0, shape->r_type);
+      kernels->load[cpu_type_index(shape->r_type)](residual, from, n);
+      kernels->add(v, residual, n);
+    }
+    uint8_t *to =
+        (uint8_t *)call->y->data + (size_t)(token * call->y->strides[0] + n0) * BS_DTYPE_BYTES(shape->y_type);
+    kernels->store[plan->y_index](to, v, n);
+  }
+}
+
+static void run_chunk(const matmul_call *call, const chunk *c) {
+  const int64_t K = call->plan->shape.K;
+  for (int64_t first = 0; first < K; first += CPU_K_BLOCK) {
+    const int64_t count = K - first < CPU_K_BLOCK ? K - first : CPU_K_BLOCK;
+    pack_x(call, c, first, count);
+    multiply_block(call->plan, c, first, count);
+  }
+  if (K == 0)
+    for (int64_t t = 0; t < c->tokens; t++)
+      memset(c->s->c + t * C_LD, 0, (size_t)(c->panels * CPU_PANEL) * sizeof(float));
+  finish(call, c);
+}
+
+static void run_share(void *arg, uint32_t member, uint32_t width) {
+  const matmul_call *call = arg;
+  const matmul_plan *plan = call->plan;
+  const uint32_t members = width < plan->width ? width : plan->width; /* as many as have scratch */
+  int64_t begin, end;
+  if (member >= members) return;
+  cpu_share(plan->w->panels, member, members, &begin, &end);
+  const int64_t chunks = (call->tokens + plan->max_tokens - 1) / plan->max_tokens;
+  for (int64_t i = 0; i < chunks; i++) {
+    int64_t first, last;
+    cpu_share(call->tokens, (uint32_t)i, (uint32_t)chunks, &first, &last);
+    for (int64_t p = begin; p < end; p += MAX_PANELS) {
+      const chunk c = {first, last - first, p, end - p < MAX_PANELS ? end - p : MAX_PANELS,
+                       &plan->members[member]};
+      run_chunk(call, &c);
+    }
+  }
+}
+
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  const matmul_plan *plan = opaque;
+  matmul_call call = {plan, args[0], args[1], args[2], args[3], args[3]->dims[0]};
+  (void)nargs;
+  (void)stream;
+  if (call.tokens <= 0 || plan->shape.N == 0) return BS_OK;
+  if (call.tokens > plan->shape.B)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
+                   (long long)call.tokens, (long long)plan->shape.B);
+  if ((double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
+    run_share(&call, 0, 1);
+    return BS_OK;
+  }
+  const int32_t rc = cpu_parallel(plan->exec, run_share, &call);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  return BS_OK;
+}
+
+static void plan_free(void *opaque) {
+  matmul_plan *plan = opaque;
+  if (plan == NULL) return;
+  if (plan->memory != NULL) plan->exec->free(plan->exec->ctx, plan->memory);
+  free(plan->members);
+  free(plan->partition);
+  free(plan);
+}
+
+/* Scratch of every member, each part on a cache line of its own. */
+static int32_t make_scratch(matmul_plan *plan, bs_error *err) {
+  const uint64_t tokens = (uint64_t)plan->max_tokens;
+  const uint64_t x = tokens * CPU_X_LD, c = tokens * C_LD, row = 2 * C_LD;
+  const uint64_t panel = plan->w_index != 0 ? (uint64_t)CPU_K_BLOCK * CPU_PANEL : 0;
+  const uint64_t each = (x + c + panel + row + 15) / 16 * 16;
+  plan->members = calloc(plan->width, sizeof *plan->members);
+  plan->memory = plan->exec->alloc(plan->exec->ctx, each * plan->width * sizeof(float));
+  if (plan->members == NULL || plan->memory == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads",
+                   plan->width);
+  for (uint32_t i = 0; i < plan->width; i++) {
+    float *base = (float *)plan->memory + each * i;
+    plan->members[i] = (scratch){base, base + x, base + x + c, base + x + c + panel};
+  }
+  return BS_OK;
+}
+
+static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+                       void **out_plan, bs_error *err) {
+  const cpu_state *state = opaque;
+  bs_op_answer answer;
+  matmul_plan *plan = calloc(1, sizeof *plan);
+  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  plan->exec = exec;
+  plan->kernels = state->kernels;
+  plan->w = packed;
+  plan->width = exec->width > 0 ? exec->width : 1;
+  memset(&answer, 0, sizeof answer);
+  int32_t rc = BS_OK;
+  if (!cpu_matmul_read(query, &plan->shape, &answer)) {
+    rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
+  } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
+             plan->shape.weight_type != plan->w->dtype) {
+    rc = bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
+                 (long long)plan->shape.N, (long long)plan->shape.K);
+  }
+  if (rc == BS_OK && plan->shape.x_full) {
+    rc = cpu_columns_copy(query->partition, &plan->partition, err);
+    if (rc == BS_OK)
+      cpu_columns_make(state->kernels, plan->partition, BS_DTYPE_BYTES(plan->shape.x_type), &plan->columns);
+  }
+  if (rc == BS_OK) {
+    plan->x_index = cpu_type_index(plan->shape.x_type);
+    plan->w_index = cpu_type_index(plan->shape.weight_type);
+    plan->y_index = cpu_type_index(plan->shape.y_type);
+    plan->max_tokens = plan->shape.B < MAX_TOKENS ? plan->shape.B : MAX_TOKENS;
+    if (plan->max_tokens < 1) plan->max_tokens = 1;
+    rc = make_scratch(plan, err);
+  }
+  if (rc != BS_OK) {
+    plan_free(plan);
+    return rc;
+  }
+  *out_plan = plan;
+  return BS_OK;
+}
+
+/* 600 for every shape: dnnl/matmul.c says where oneDNN scores above or below. */
+static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
+  const cpu_state *state = opaque;
+  cpu_matmul shape;
+  char algo[48];
+  if (!cpu_matmul_read(query, &shape, answer)) return BS_OK;
+  snprintf(algo, sizeof algo, "packed-%s", state->kernels->name);
+  cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, "");
+#ifdef BS_CPU_DNNL
+  char library[96];
+  cpu_dnnl_text(state->dnnl, library, sizeof library);
+  snprintf(answer->text, sizeof answer->text, "own kernels; %s", library);
+#else
+  snprintf(answer->text, sizeof answer->text, "own kernels; built without oneDNN");
+#endif
+  return BS_OK;
+}
+
+const bs_op_impl cpu_matmul_packed = {
+    .struct_size = sizeof(bs_op_impl),
+    .priority = 20,
+    .op = "matmul",
+    .backend = "cpu",
+    .name = "packed",
+    .summary = "own kernels on packed panels: f32, bf16, f16 with fp32 arithmetic on every processor",
+    .supports = supports,
+    .pack = cpu_packed_make,
+    .packed_update = cpu_packed_update,
+    .packed_read = cpu_packed_read,
+    .packed_free = cpu_packed_free,
+    .prepare = prepare,
+    .run = run,
+    .plan_free = plan_free,
+};

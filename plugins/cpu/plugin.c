@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * plugin.c - the table of the cpu plugin: what it registers and its parameters. One op, one file of
+ * ops/ (dnnl/ for oneDNN's). */
+#include <stdlib.h>
+
+#include "cpu.h"
+
+static const bs_param_desc params[] = {
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto", "auto|portable|avx2", NULL,
+     "instruction set of our own kernels; oneDNN chooses its own"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "dnnl_library", "auto", NULL, NULL,
+     "path of oneDNN's library (>= 3), auto: look beside the plugin and in the system, off: do without"},
+};
+
+static int32_t param_text(const cpu_state *state, const char *name, const char **out_text, bs_error *err) {
+  bs_value value;
+  memset(&value, 0, sizeof value);
+  value.struct_size = (uint32_t)sizeof value;
+  const int32_t rc = state->host->param_get(state->host->ctx, state->self, name, &value, err);
+  *out_text = rc == BS_OK && value.s != NULL ? value.s : "auto";
+  return rc;
+}
+
+static int32_t configure(cpu_state *state, bs_plugin_self *self, bs_error *err) {
+  const char *isa = NULL;
+  for (size_t i = 0; i < sizeof params / sizeof params[0]; i++) {
+    const int32_t rc = state->host->param_define(state->host->ctx, self, &params[i], err);
+    if (rc != BS_OK) return rc;
+  }
+  int32_t rc = param_text(state, "isa", &isa, err);
+  if (rc != BS_OK) return rc;
+  cpu_isa_detect(&state->isa);
+  rc = cpu_kernels_choose(&state->isa, isa, &state->kernels, err);
+#ifdef BS_CPU_DNNL
+  const char *library = NULL;
+  if (rc == BS_OK) rc = param_text(state, "dnnl_library", &library, err);
+  if (rc == BS_OK) rc = cpu_dnnl_create(state, library, &state->dnnl, err);
+#endif
+  return rc;
+}
+
+static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *err) {
+  static const struct {
+    uint32_t kind;
+    const void *vtable;
+  } things[] = {
+      {BS_KIND_BACKEND, &cpu_backend},    {BS_KIND_OP, &cpu_matmul_packed}, {BS_KIND_OP, &cpu_gather_columns},
+      {BS_KIND_OP, &cpu_scatter_columns}, {BS_KIND_OP, &cpu_convert},
+#ifdef BS_CPU_DNNL
+      {BS_KIND_OP, &cpu_matmul_dnnl},
+#endif
+  };
+  BS_HERE_LOC(here);
+  for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
+    const int32_t rc = state->host->register_thing(state->host->ctx, self, things[i].kind, things[i].vtable,
+                                                   state, &here, err);
+    if (rc != BS_OK) return rc;
+  }
+  return BS_OK;
+}
+
+static int32_t deactivate(void *opaque, bs_error *err) {
+  cpu_state *state = opaque;
+  (void)err;
+  if (state == NULL) return BS_OK;
+#ifdef BS_CPU_DNNL
+  cpu_dnnl_destroy(state->dnnl);
+#endif
+  free(state);
+  return BS_OK;
+}
+
+static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {
+  cpu_state *state = calloc(1, sizeof *state);
+  if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the plugin's state");
+  state->host = host;
+  state->self = self;
+  int32_t rc = configure(state, self, err);
+  if (rc == BS_OK) rc = register_all(state, self, err);
+  if (rc != BS_OK) {
+    (void)deactivate(state, NULL);
+    return rc;
+  }
+  *out_state = state;
+  return BS_OK;
+}
+
+BS_PLUGIN_DEFINE(
+    "cpu", BS_PLUGIN_VERSION, "CPU backend: oneDNN and own AVX2 or portable kernels",
+    1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
+    "backend:cpu\nop:matmul@cpu\nop:gather_columns@cpu\nop:scatter_columns@cpu\nop:convert@cpu\n", activate,
+    deactivate)

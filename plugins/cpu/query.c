@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * query.c - turns queries into plain numbers and says NO with reasons; shared by all ops of the plugin.
+ * The host has checked arity, ranks and shapes against the op's schema before. */
+#include <stdlib.h>
+
+#include "cpu.h"
+
+int cpu_answer_no(bs_op_answer *answer, uint32_t reason, const char *fmt, ...) {
+  va_list ap;
+  answer->level = BS_LEVEL_NO;
+  answer->score = 0;
+  answer->reason = reason;
+  va_start(ap, fmt);
+  vsnprintf(answer->text, sizeof answer->text, fmt, ap);
+  va_end(ap);
+  return 0;
+}
+
+void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, const char *algo,
+                    const char *text) {
+  answer->level = BS_LEVEL_NATIVE;
+  answer->score = score;
+  answer->reason = BS_REASON_NONE;
+  answer->tolerance = tolerance;
+  snprintf(answer->algo, sizeof answer->algo, "%s", algo);
+  snprintf(answer->text, sizeof answer->text, "%s", text);
+}
+
+int64_t cpu_row_stride(const bs_tensor_desc *desc) {
+  if (desc->strides[0] == 0 && desc->strides[1] == 0) return desc->dims[1];
+  return desc->strides[0];
+}
+
+int cpu_rows_dense(const bs_tensor_desc *desc) {
+  if (desc->dims[1] <= 1) return 1;
+  return desc->strides[1] == 1 || (desc->strides[0] == 0 && desc->strides[1] == 0);
+}
+
+static int read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
+                       bs_op_answer *answer) {
+  if (!cpu_is_matmul_type(desc->dtype))
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "%s of dtype 0x%04x: f32, bf16 and f16 only", what,
+                         desc->dtype);
+  if (!cpu_rows_dense(desc))
+    return cpu_answer_no(answer, BS_REASON_LAYOUT, "%s has element stride %lld, need 1", what,
+                         (long long)desc->strides[1]);
+  *out_type = desc->dtype;
+  *out_ld = cpu_row_stride(desc);
+  return 1;
+}
+
+int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer) {
+  const bs_tensor_desc *x = query->args[0], *bias = query->args[1], *residual = query->args[2],
+                       *y = query->args[3];
+  memset(out, 0, sizeof *out);
+  if (!read_matrix(x, "X", &out->x_type, &out->x_ld, answer)) return 0;
+  if (!read_matrix(y, "Y", &out->y_type, &out->y_ld, answer)) return 0;
+  if (residual != NULL && !read_matrix(residual, "residual", &out->r_type, &out->r_ld, answer)) return 0;
+  if (bias != NULL) {
+    if (!cpu_is_matmul_type(bias->dtype))
+      return cpu_answer_no(answer, BS_REASON_DTYPE, "bias of dtype 0x%04x: f32, bf16 and f16 only",
+                           bias->dtype);
+    if (bias->dims[0] > 1 && bias->strides[0] > 1)
+      return cpu_answer_no(answer, BS_REASON_LAYOUT, "bias has stride %lld, need 1",
+                           (long long)bias->strides[0]);
+    out->bias_type = bias->dtype;
+  }
+  if (query->weight_dtype != x->dtype)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "weight dtype 0x%04x differs from X's 0x%04x",
+                         query->weight_dtype, x->dtype);
+  if (query->accumulate == BS_ACC_F64)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "accumulates in f32; the ref backend has f64");
+  if (query->activation > BS_ACT_SILU)
+    return cpu_answer_no(answer, BS_REASON_DISABLED, "unknown activation %u", query->activation);
+  out->B = y->dims[0];
+  out->N = y->dims[1];
+  out->K = query->partition != NULL ? query->partition->count : x->dims[1];
+  out->weight_type = query->weight_dtype;
+  out->activation = query->activation;
+  out->x_full = (query->flags & BS_QUERY_X_FULL) != 0 && query->partition != NULL;
+  return 1;
+}
+
+int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err) {
+  const size_t columns =
+      partition->kind == BS_PARTITION_GATHER ? (size_t)partition->count * sizeof *partition->columns : 0;
+  bs_partition *copy = malloc(sizeof *copy + columns);
+  if (copy == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for %lld columns of a partition",
+                   (long long)partition->count);
+  *copy = *partition;
+  copy->columns = NULL;
+  if (columns > 0) {
+    memcpy(copy + 1, partition->columns, columns);
+    copy->columns = (const uint32_t *)(const void *)(copy + 1);
+  }
+  *out_copy = copy;
+  return BS_OK;
+}
+
+int cpu_type_index(uint32_t dtype) {
+  return dtype == BS_F32 ? 0 : dtype == BS_BF16 ? 1 : dtype == BS_F16 ? 2 : -1;
+}
