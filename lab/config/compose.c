@@ -177,11 +177,21 @@ static int32_t merge_word(composer *c, const char *option, const char *word, con
   return rc;
 }
 
+#define N_PHASES 4
+static const char *const phase_names[N_PHASES] = {"phase0_correctness", "phase1_forward",
+                                                  "phase2_backward_input", "phase3_train_step"};
+
+static int is_phase(const char *word) {
+  for (size_t i = 0; word != NULL && i < N_PHASES; i++) {
+    if (strcmp(word, phase_names[i]) == 0) return 1;
+  }
+  return 0;
+}
+
 /* --phase also takes 0 .. 3 and the word after the underscore. */
 static const char *full_phase(const char *word) {
-  static const char *const names[] = {"phase0_correctness", "phase1_forward", "phase2_backward_input",
-                                      "phase3_train_step"};
-  for (size_t i = 0; word != NULL && i < sizeof names / sizeof names[0]; i++) {
+  const char *const *names = phase_names;
+  for (size_t i = 0; word != NULL && i < N_PHASES; i++) {
     char digit[2] = {names[i][5], '\0'}, with[7] = {'p', 'h', 'a', 's', 'e', names[i][5], '\0'};
     if (strcmp(word, digit) == 0 || strcmp(word, with) == 0 || strcmp(word, names[i] + 7) == 0)
       return names[i];
@@ -229,12 +239,18 @@ static int32_t apply_flags(composer *c) {
     snprintf(text, sizeof text, "%lld", (long long)q->world_size);
     rc = bs_config_set_text(c->out->config, "hardware.world_size", text, c->err);
   }
+  for (size_t i = 0; i < q->n_texts && rc == BS_OK; i++) {
+    char path[64];
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(q->texts[i], "="), q->texts[i]);
+    rc = bs_config_set_text(c->out->config, path, q->texts[i] + strlen(path) + 1, c->err);
+  }
   for (size_t i = 0; i < q->n_sets && rc == BS_OK; i++) rc = apply_set(c, q->sets[i]);
   return rc;
 }
 
 static int32_t compose_all(composer *c) {
   static const char *const method_keys[] = {"method.name", NULL};
+  static const char *const phase_keys[] = {"phase.name", NULL};
   static const char *const mask_keys[] = {"mask.name", NULL};
   static const char *const workload_keys[] = {"workload.name", "workload.type", NULL};
   const bs_compose_request *q = c->request;
@@ -248,7 +264,9 @@ static int32_t compose_all(composer *c) {
     rc = check_word("--config", q->configs[i], c->err);
     if (rc == BS_OK) rc = merge_file(c, q->configs[i], 1);
   }
-  if (rc == BS_OK) rc = merge_word(c, "--phase", full_phase(q->phase), "phases", NULL);
+  if (rc == BS_OK)
+    rc = merge_word(c, "--phase", full_phase(q->phase), "phases",
+                    is_phase(full_phase(q->phase)) ? phase_keys : NULL);
   if (rc == BS_OK) rc = merge_word(c, "--method", q->method, "methods", method_keys);
   if (rc == BS_OK) rc = merge_word(c, "--mask", q->mask, "masks", mask_keys);
   if (rc == BS_OK) rc = merge_word(c, "--workload", q->workload, "workloads", workload_keys);

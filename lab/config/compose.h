@@ -14,6 +14,8 @@ typedef struct bs_compose_request {
   const char *const *plugins;
   size_t n_plugins;
   int64_t world_size; /* 0: not given */
+  const char *const *texts;
+  size_t n_texts; /* "a.b=text", taken literally: values of options such as --out */
   const char *const *sets;
   size_t n_sets; /* "a.b=yaml" */
 } bs_compose_request;

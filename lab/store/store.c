@@ -20,7 +20,7 @@
 #include "lab/store/sha256.h"
 
 #define MAX_ATTEMPTS 1000
-#define MAX_LINE (64u << 10)
+#define MAX_LINE (16u << 20) /* a record with every sample of the largest phase 1 */
 static const char *const run_files[] = {"config.yaml", "env.json", "seed.txt", "metrics.jsonl"};
 #define N_RUN_FILES (sizeof run_files / sizeof run_files[0])
 

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ * report.c - see report.h. */
+#include "lab/report/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+const char *const bs_format_names[5] = {"table", "md", "csv", "json", "jsonl"};
+
+int bs_format_parse(const char *name) {
+  for (int i = 0; i < 5; i++) {
+    if (strcmp(bs_format_names[i], name) == 0) return i;
+  }
+  return -1;
+}
+
+/* Bytes of the UTF-8 sequence at s, 0 when it is none (overlong forms and surrogates are none). */
+static size_t utf8_length(const unsigned char *s) {
+  if (s[0] < 0x80) return 1;
+  const size_t n = s[0] >= 0xf0 && s[0] <= 0xf4  ? 4
+                   : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+                   : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+                                                 : 0;
+  for (size_t i = 1; i < n; i++) {
+    if ((s[i] & 0xc0) != 0x80) return 0;
+  }
+  if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+      (s[0] == 0xf4 && s[1] > 0x8f)) {
+    return 0;
+  }
+  return n;
+}
+
+char *bs_report_printable(const char *text) {
+  bs_text out = {0};
+  const unsigned char *p = (const unsigned char *)text;
+  bs_text_append(&out, "", 0);
+  while (*p != '\0') {
+    const size_t n = utf8_length(p);
+    /* C1 controls (c2 80 .. c2 9f) steer terminals too. */
+    if (n == 0 || *p < 0x20 || *p == 0x7f || (p[0] == 0xc2 && p[1] < 0xa0)) {
+      bs_text_printf(&out, "\\x%02x", *p++);
+      if (n == 2) bs_text_printf(&out, "\\x%02x", *p++);
+    } else {
+      bs_text_append(&out, (const char *)p, n);
+      p += n;
+    }
+  }
+  if (out.failed) {
+    bs_text_free(&out);
+    return NULL;
+  }
+  return out.data != NULL ? out.data : bs_strdup("");
+}
+
+/* Characters on screen, counting each UTF-8 sequence as one. */
+static size_t shown_width(const char *text) {
+  size_t n = 0;
+  for (; *text != '\0'; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+  return n;
+}
+
+static char *raw_text(const json_t *value, int digits) {
+  char number[64];
+  if (value == NULL || json_is_null(value)) return bs_strdup("");
+  if (json_is_string(value)) return bs_strdup(json_string_value(value));
+  if (json_is_boolean(value)) return bs_strdup(json_is_true(value) ? "yes" : "no");
+  if (json_is_integer(value)) {
+    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+    return bs_strdup(number);
+  }
+  if (json_is_real(value)) {
+    snprintf(number, sizeof number, "%.*g", digits, json_real_value(value));
+    return bs_strdup(number);
+  }
+  char *dump = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+  return dump;
+}
+
+static char *cell(const json_t *row, const bs_field *field) {
+  char *raw = raw_text(json_object_get(row, field->key), field->digits > 0 ? field->digits : 6);
+  if (raw == NULL) return NULL;
+  char *shown = bs_report_printable(raw);
+  free(raw);
+  return shown;
+}
+
+/* Cells of the fields shown, row by row, header first. */
+typedef struct grid {
+  size_t rows, cols; /* rows without the header */
+  const bs_field **fields;
+  char **cells; /* [rows][cols] */
+} grid;
+
+static void grid_free(grid *g) {
+  for (size_t i = 0; g->cells != NULL && i < g->rows * g->cols; i++) free(g->cells[i]);
+  free(g->cells);
+  free(g->fields);
+}
+
+static int grid_make(grid *g, const bs_field *fields, size_t n_fields, const json_t *rows) {
+  memset(g, 0, sizeof *g);
+  g->rows = json_array_size(rows);
+  g->fields = calloc(n_fields == 0 ? 1 : n_fields, sizeof *g->fields);
+  if (g->fields == NULL) return 0;
+  for (size_t i = 0; i < n_fields; i++) {
+    if (!(fields[i].flags & BS_FIELD_WIDE)) g->fields[g->cols++] = &fields[i];
+  }
+  g->cells = calloc(g->rows * g->cols + 1, sizeof *g->cells);
+  if (g->cells == NULL) return 0;
+  for (size_t r = 0; r < g->rows; r++) {
+    for (size_t c = 0; c < g->cols; c++) {
+      g->cells[r * g->cols + c] = cell(json_array_get(rows, r), g->fields[c]);
+      if (g->cells[r * g->cols + c] == NULL) return 0;
+    }
+  }
+  return 1;
+}
+
+static int folded(const grid *g, size_t c) {
+  if (!(g->fields[c]->flags & BS_FIELD_FOLD) || g->rows < 2) return 0;
+  for (size_t r = 1; r < g->rows; r++) {
+    if (strcmp(g->cells[c], g->cells[r * g->cols + c]) != 0) return 0;
+  }
+  return 1;
+}
+
+/* Nothing to show in any row: the column is left out. */
+static int empty(const grid *g, size_t c) {
+  for (size_t r = 0; r < g->rows; r++) {
+    if (g->cells[r * g->cols + c][0] != '\0') return 0;
+  }
+  return g->rows > 0 && (g->fields[c]->flags & BS_FIELD_FOLD);
+}
+
+static void pad(FILE *out, const char *text, size_t width, int right, int last) {
+  const size_t shown = shown_width(text);
+  const size_t spaces = width > shown ? width - shown : 0;
+  if (right) fprintf(out, "%*s", (int)spaces, "");
+  fputs(text, out);
+  if (!right && !last) fprintf(out, "%*s", (int)spaces, "");
+}
+
+static void print_table(FILE *out, const grid *g) {
+  size_t last = 0;
+  int above = 0;
+  for (size_t c = 0; c < g->cols; c++) {
+    if (folded(g, c)) {
+      if (g->cells[c][0] == '\0') continue;
+      fprintf(out, "%s%s %s", above ? ", " : "", g->fields[c]->title, g->cells[c]);
+      above = 1;
+    } else if (!empty(g, c)) {
+      last = c;
+    }
+  }
+  if (above) fputs("\n\n", out);
+  for (size_t r = 0; r <= g->rows; r++) {
+    int first = 1;
+    for (size_t c = 0; c < g->cols; c++) {
+      if (folded(g, c) || empty(g, c)) continue;
+      size_t width = shown_width(g->fields[c]->title);
+      for (size_t i = 0; i < g->rows; i++) {
+        const size_t w = shown_width(g->cells[i * g->cols + c]);
+        if (w > width) width = w;
+      }
+      if (!first) fputs("  ", out);
+      first = 0;
+      pad(out, r == 0 ? g->fields[c]->title : g->cells[(r - 1) * g->cols + c], width,
+          (g->fields[c]->flags & BS_FIELD_RIGHT) != 0, c == last);
+    }
+    fputc('\n', out);
+  }
+}
+
+static void print_md(FILE *out, const grid *g) {
+  for (size_t r = 0; r <= g->rows; r++) {
+    for (size_t c = 0; c < g->cols; c++) {
+      fputs(c == 0 ? "| " : " | ", out);
+      for (const char *p = r == 0 ? g->fields[c]->title : g->cells[(r - 1) * g->cols + c]; *p != '\0'; p++) {
+        if (*p == '|') fputc('\\', out);
+        fputc(*p, out);
+      }
+    }
+    fputs(" |\n", out);
+    for (size_t c = 0; r == 0 && c < g->cols; c++) {
+      fputs(g->fields[c]->flags & BS_FIELD_RIGHT ? "| ---: " : "| --- ", out);
+    }
+    if (r == 0) fputs("|\n", out);
+  }
+}
+
+/* RFC 4180: quoted where needed, quotes doubled. */
+static int print_csv(FILE *out, const bs_field *fields, size_t n_fields, const json_t *rows) {
+  for (size_t c = 0; c < n_fields; c++) fprintf(out, "%s%s", c == 0 ? "" : ",", fields[c].key);
+  fputs("\r\n", out);
+  for (size_t r = 0; r < json_array_size(rows); r++) {
+    for (size_t c = 0; c < n_fields; c++) {
+      char *text = raw_text(json_object_get(json_array_get(rows, r), fields[c].key), 17);
+      if (text == NULL) return 0;
+      const int quote = strpbrk(text, ",\"\r\n") != NULL;
+      if (c > 0) fputc(',', out);
+      if (quote) fputc('"', out);
+      for (const char *p = text; *p != '\0'; p++) {
+        if (*p == '"') fputc('"', out);
+        fputc(*p, out);
+      }
+      if (quote) fputc('"', out);
+      free(text);
+    }
+    fputs("\r\n", out);
+  }
+  return 1;
+}
+
+static int print_json(FILE *out, int lines, const bs_field *fields, size_t n_fields, const json_t *rows) {
+  if (!lines) fputs("[", out);
+  for (size_t r = 0; r < json_array_size(rows); r++) {
+    json_t *picked = json_object();
+    int bad = picked == NULL;
+    for (size_t c = 0; c < n_fields && !bad; c++) {
+      json_t *value = json_object_get(json_array_get(rows, r), fields[c].key);
+      bad = value != NULL ? json_object_set(picked, fields[c].key, value)
+                          : json_object_set_new(picked, fields[c].key, json_null());
+    }
+    char *text = bad ? NULL : json_dumps(picked, JSON_COMPACT);
+    json_decref(picked);
+    if (text == NULL) return 0;
+    fprintf(out, "%s%s%s", lines ? "" : r == 0 ? "\n  " : ",\n  ", text, lines ? "\n" : "");
+    free(text);
+  }
+  if (!lines) fputs(json_array_size(rows) > 0 ? "\n]\n" : "]\n", out);
+  return 1;
+}
+
+int32_t bs_report_print(FILE *out, int format, const bs_field *fields, size_t n_fields, const json_t *rows,
+                        bs_error *err) {
+  int ok;
+  errno = 0;
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) {
+    grid g;
+    ok = grid_make(&g, fields, n_fields, rows);
+    if (ok && format == BS_FORMAT_TABLE) print_table(out, &g);
+    if (ok && format == BS_FORMAT_MD) print_md(out, &g);
+    grid_free(&g);
+  } else if (format == BS_FORMAT_CSV) {
+    ok = print_csv(out, fields, n_fields, rows);
+  } else {
+    ok = print_json(out, format == BS_FORMAT_JSONL, fields, n_fields, rows);
+  }
+  if (!ok) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory while printing");
+  if (fflush(out) != 0 || ferror(out)) {
+    return bs_error_errno(err, BS_IO, "BS-OUT-WRITE", errno, "cannot write the results");
+  }
+  return BS_OK;
+}

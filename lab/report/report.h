@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * report.h - rows of JSON objects printed by one list of fields as a table, Markdown, CSV, JSON or JSON
+ * lines: every verb's -o. A field that a row lacks is empty (null in JSON). */
+#ifndef BS_LAB_REPORT_REPORT_H
+#define BS_LAB_REPORT_REPORT_H
+#include <jansson.h>
+#include <stdio.h>
+
+#include "blockshock/blockshock.h"
+
+enum bs_format {
+  BS_FORMAT_TABLE = 0,
+  BS_FORMAT_MD = 1,
+  BS_FORMAT_CSV = 2,
+  BS_FORMAT_JSON = 3,
+  BS_FORMAT_JSONL = 4
+};
+enum bs_field_flags {
+  BS_FIELD_WIDE = 1u << 0, /* not in table and md */
+  BS_FIELD_FOLD = 1u << 1, /* in a table of several rows: printed once above it when it is the same in all */
+  BS_FIELD_RIGHT = 1u << 2 /* aligned right */
+};
+
+typedef struct bs_field {
+  const char *key;   /* of the row; also the name in csv and json */
+  const char *title; /* of table and md, with its unit */
+  uint32_t flags;
+  int32_t digits; /* significant digits of reals in table and md; 0: 6 */
+} bs_field;
+
+/* The format of a name; -1 when unknown. */
+int bs_format_parse(const char *name);
+extern const char *const bs_format_names[5];
+
+/* rows: an array of objects. BS_IO when `out` cannot be written. */
+int32_t bs_report_print(FILE *out, int format, const bs_field *fields, size_t n_fields, const json_t *rows,
+                        bs_error *err);
+/* `text` with control bytes and bytes that are not UTF-8 shown as \xNN. The caller frees; NULL: out of
+ * memory. */
+char *bs_report_printable(const char *text);
+#endif
