@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * launch.c - how ranks come to run: P threads of this process, pinned to their cores when asked, or a
+ * communicator that drives them (coroutines). The first failing rank's error ends the world and wakes
+ * the others.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/world/world.h"
+
+/* Keep the first error that is not an echo of another rank's, and wake everybody. */
+void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_error *err) {
+  bs_error mine = *err;
+  if (mine.code == BS_OK || mine.message[0] == '\0')
+    bs_error_set(&mine, code, "BS-RANK-FAILED", "rank %u ended with status %s and no message", rank,
+                 bs_status_name(code));
+  mine.code = code;
+  mine.rank = (int32_t)rank;
+  pthread_mutex_lock(&world->lock);
+  if (!world->failed || (world->first.code == BS_ABORTED && code != BS_ABORTED)) world->first = mine;
+  world->failed = 1;
+  pthread_mutex_unlock(&world->lock);
+  if (world->comm_world == NULL) return;
+  char why[sizeof mine.id + sizeof mine.message + 8];
+  snprintf(why, sizeof why, "[%s] %s", mine.id, mine.message);
+  world->comm->abort(world->comm_world, rank, code, why);
+}
+
+/* The life of one rank, the same for every way of launching. */
+static void rank_life(bs_world *world, uint32_t index) {
+  bs_rank *rank = world->ranks[index];
+  bs_error err = BS_ERROR_INIT;
+  int32_t rc = bs_rank_open(rank, &err);
+  if (rc == BS_OK) rc = world->rank_main(rank, world->arg, &err);
+  if (rc == BS_OK && rank->sticky.code != BS_OK) {
+    err = rank->sticky;
+    rc = err.code;
+  }
+  if (rc != BS_OK) bs_world_report(world, index, rc, &err);
+}
+
+typedef struct rank_thread {
+  bs_world *world;
+  uint32_t index;
+  pthread_t thread;
+} rank_thread;
+
+/* All threads of a rank share its cores, rather than one core a thread: libraries (OpenMP) that start
+ * threads of their own from the rank's thread inherit the set. */
+static void pin_rank(const bs_world *world, uint32_t index) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (uint32_t i = 0; i < world->width; ++i) CPU_SET(world->cores[index * world->width + i], &set);
+  if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0)
+    bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)index, "cannot pin this rank to its cores");
+}
+
+static void *thread_main(void *arg) {
+  rank_thread *t = arg;
+  bs_log_set_rank((int32_t)t->index);
+  if (t->world->pinned) pin_rank(t->world, t->index);
+  rank_life(t->world, t->index);
+  return NULL;
+}
+
+static int32_t run_threads(bs_world *world, bs_error *err) {
+  rank_thread *threads = calloc(world->size, sizeof *threads);
+  if (threads == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for %u threads", world->size);
+  uint32_t started = 0;
+  for (; started < world->size; ++started) {
+    rank_thread *t = &threads[started];
+    t->world = world;
+    t->index = started;
+    int failure = pthread_create(&t->thread, NULL, thread_main, t);
+    if (failure == 0) continue;
+    bs_error mine = BS_ERROR_INIT;
+    int32_t rc = bs_error_errno(&mine, BS_NO_MEMORY, "BS-WORLD-THREAD", failure,
+                                "cannot start the thread of rank %u of %u", started, world->size);
+    bs_world_report(world, started, rc, &mine);
+    break;
+  }
+  for (uint32_t r = 0; r < started; ++r) pthread_join(threads[r].thread, NULL);
+  free(threads);
+  return BS_OK;
+}
+
+static void driven_main(void *arg, uint32_t rank) {
+  bs_world *world = arg;
+  if (rank < world->size) rank_life(world, rank);
+}
+
+int32_t bs_launch_run(bs_world *world, bs_error *err) {
+  int32_t rc;
+  if (world->comm->launch == BS_LAUNCH_DRIVEN)
+    rc = world->comm->world_drive(world->comm_world, driven_main, world, err);
+  else
+    rc = run_threads(world, err);
+  if (!world->failed && rc == BS_OK) return BS_OK;
+  if (!world->failed) { /* the launcher itself failed */
+    world->failed = 1;
+    if (err != NULL) world->first = *err;
+    return rc;
+  }
+  if (err != NULL) *err = world->first;
+  return world->first.code;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * layer.c - built layers of a method, and proposals. Thin: finds the method, checks what every method
+ * would have to check, calls it. Called by embedding programs and the lab.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/world/world.h"
+
+struct bs_layer {
+  const bs_method *method;
+  void *object;
+};
+
+static int32_t check_spec(const bs_layer_spec *s, bs_error *err) {
+  if (s->B < 1 || s->N < 1 || s->K < 1)
+    return bs_error_set(err, BS_CONFIG, "BS-LAYER-SHAPE", "B, N, K must be positive: %lld, %lld, %lld",
+                        (long long)s->B, (long long)s->N, (long long)s->K);
+  if (s->K > (int64_t)UINT32_MAX)
+    return bs_error_set(err, BS_CONFIG, "BS-LAYER-SHAPE", "K = %lld; at most %lld", (long long)s->K,
+                        (long long)UINT32_MAX);
+  if (!bs_dtype_known(s->x_dtype) || !bs_dtype_known(s->w_dtype) || !bs_dtype_known(s->y_dtype))
+    return bs_error_set(err, BS_CONFIG, "BS-LAYER-DTYPE", "unknown dtype among x 0x%04x, w 0x%04x, y 0x%04x",
+                        s->x_dtype, s->w_dtype, s->y_dtype);
+  if (s->x_placement > BS_PARTIAL || s->y_placement > BS_PARTIAL)
+    return bs_error_set(err, BS_CONFIG, "BS-LAYER-PLACEMENT", "unknown placement: x %u, y %u", s->x_placement,
+                        s->y_placement);
+  return BS_OK;
+}
+
+static int32_t check_world(const bs_method *m, uint32_t world_size, bs_error *err) {
+  if ((m->max_world != 0 && world_size > m->max_world) || world_size < m->min_world) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-WORLD", "method %s on %u ranks; it serves %u to %u", m->name,
+                 world_size, m->min_world != 0 ? m->min_world : 1,
+                 m->max_world != 0 ? m->max_world : BS_WORLD_MAX);
+    if (m->default_world != 0) bs_error_hint(err, "its usual number is %u", m->default_world);
+    return BS_UNSUPPORTED;
+  }
+  return BS_OK;
+}
+
+int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *spec, const bs_source *weights,
+                       const bs_source *bias, bs_layer **out_layer, bs_error *err) {
+  const bs_method *m;
+  void *state;
+  int32_t rc = bs_find_method(rank->world->context, method, &m, &state, err);
+  if (rc == BS_OK) rc = check_spec(spec, err);
+  if (rc == BS_OK) rc = check_world(m, rank->world->size, err);
+  if (rc != BS_OK) return rc;
+  if (weights == NULL || weights->rows != spec->N || weights->cols != spec->K)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-WEIGHTS",
+                        "weights must be N x K = %lld x %lld, they are %lld x %lld", (long long)spec->N,
+                        (long long)spec->K, weights ? (long long)weights->rows : 0,
+                        weights ? (long long)weights->cols : 0);
+  if (spec->has_bias && (bias == NULL || bias->rows != 1 || bias->cols != spec->N))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-BIAS", "the bias must be 1 x %lld",
+                        (long long)spec->N);
+  bs_layer *layer = calloc(1, sizeof *layer);
+  if (layer == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-LAYER-MEMORY", "no memory for a layer");
+  layer->method = m;
+  int timed = !bs_region_running(rank, BS_REGION_BUILD); /* unless the caller times it */
+  if (timed) bs_region_begin(rank, BS_REGION_BUILD);
+  rc = m->build(state, bs_rank_get_api(), rank, spec, weights, spec->has_bias ? bias : NULL, &layer->object,
+                err);
+  if (timed) bs_region_end(rank, BS_REGION_BUILD);
+  if (rc != BS_OK) {
+    if (err != NULL && err->where[0] == '\0') bs_error_where(err, "build of method %s", m->name);
+    free(layer);
+    return rc;
+  }
+  *out_layer = layer;
+  return BS_OK;
+}
+
+int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
+                         bs_error *err) {
+  return layer->method->forward(layer->object, x, y, stream, err);
+}
+
+int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err) {
+  memset(out_ownership, 0, sizeof *out_ownership);
+  out_ownership->struct_size = (uint32_t)sizeof *out_ownership;
+  return layer->method->owns(layer->object, out_ownership, err);
+}
+
+int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err) {
+  return layer->method->read_weights(layer->object, row, out, err);
+}
+
+void bs_layer_free(bs_layer *layer) {
+  if (layer == NULL) return;
+  layer->method->layer_free(layer->object);
+  free(layer);
+}
+
+int32_t bs_method_propose(bs_context *context, const char *method, const bs_layer_spec *spec, uint32_t rank,
+                          uint32_t world_size, bs_proposal *out_proposal, bs_error *err) {
+  const bs_method *m;
+  void *state;
+  int32_t rc = bs_find_method(context, method, &m, &state, err);
+  if (rc == BS_OK) rc = check_spec(spec, err);
+  if (rc == BS_OK && (world_size == 0 || rank >= world_size))
+    rc = bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-WORLD", "rank %u of %u ranks", rank, world_size);
+  if (rc == BS_OK) rc = check_world(m, world_size, err);
+  if (rc != BS_OK) return rc;
+  memset(out_proposal, 0, sizeof *out_proposal);
+  out_proposal->struct_size = (uint32_t)sizeof *out_proposal;
+  return m->propose(state, spec, rank, world_size, out_proposal, err);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * memory.c - device and host memory of a rank, counted on its world: now and the most so far. Called
+ * through bs_exec (plans and packed weights), the rank table (methods) and blockshock.h (the lab).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/size.h"
+#include "core/world/world.h"
+
+#define ALIGN 64u
+#define HOST_HEADER 64u /* before a host allocation: its size, keeping 64-byte alignment */
+#define PANEL_BYTES (1u << 20)
+
+void bs_memory_add(bs_world *world, uint64_t bytes) {
+  uint64_t now = atomic_fetch_add(&world->memory_now, bytes) + bytes;
+  uint64_t peak = atomic_load(&world->memory_peak);
+  while (now > peak && !atomic_compare_exchange_weak(&world->memory_peak, &peak, now)) {
+  }
+}
+void bs_memory_sub(bs_world *world, uint64_t bytes) {
+  atomic_fetch_sub(&world->memory_now, bytes);
+}
+
+uint64_t bs_world_memory_now(const bs_world *world) {
+  return atomic_load(&world->memory_now);
+}
+uint64_t bs_world_memory_peak(const bs_world *world) {
+  return atomic_load(&world->memory_peak);
+}
+void bs_world_memory_peak_reset(bs_world *world) {
+  atomic_store(&world->memory_peak, atomic_load(&world->memory_now));
+}
+
+/* ---- device blocks -------------------------------------------------------------------------- */
+
+static int32_t block_room(bs_rank *rank, bs_error *err) {
+  if (rank->nblocks < rank->blocks_capacity) return BS_OK;
+  uint64_t capacity = rank->blocks_capacity != 0 ? 2 * rank->blocks_capacity : 32;
+  bs_block *grown = realloc(rank->blocks, capacity * sizeof *grown);
+  if (grown == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM-TABLE", "no memory for a table");
+  rank->blocks = grown;
+  rank->blocks_capacity = capacity;
+  return BS_OK;
+}
+
+static int32_t device_alloc(bs_rank *rank, uint64_t bytes, void **out_ptr, bs_error *err) {
+  int32_t rc = block_room(rank, err);
+  if (rc != BS_OK) return rc;
+  void *ptr = NULL;
+  uint64_t ask = bytes != 0 ? bytes : 1;
+  rc = rank->world->backend->mem_alloc(rank->device, ask, ALIGN, &ptr, err);
+  if (rc == BS_OK && ptr == NULL)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM-DEVICE", "backend %s gave no memory for %llu bytes",
+                      rank->world->backend->name, (unsigned long long)bytes);
+  if (rc != BS_OK) return rc;
+  rank->blocks[rank->nblocks].ptr = ptr;
+  rank->blocks[rank->nblocks].bytes = bytes;
+  rank->nblocks++;
+  bs_memory_add(rank->world, bytes);
+  *out_ptr = ptr;
+  return BS_OK;
+}
+
+/* Newest first: what was allocated last is mostly freed first. */
+static void device_free(bs_rank *rank, void *ptr) {
+  for (uint64_t i = rank->nblocks; i-- > 0;) {
+    if (rank->blocks[i].ptr != ptr) continue;
+    bs_memory_sub(rank->world, rank->blocks[i].bytes);
+    rank->blocks[i] = rank->blocks[--rank->nblocks];
+    rank->world->backend->mem_free(rank->device, ptr);
+    return;
+  }
+  bs_rank_misuse(rank, BS_INTERNAL, "BS-MEM-FREE", "freeing device memory that this rank did not allocate");
+}
+
+void *bs_memory_exec_alloc(void *ctx, uint64_t bytes) {
+  void *ptr = NULL;
+  return device_alloc(ctx, bytes, &ptr, NULL) == BS_OK ? ptr : NULL;
+}
+void bs_memory_exec_free(void *ctx, void *ptr) {
+  if (ptr != NULL) device_free(ctx, ptr);
+}
+
+/* ---- host memory ---------------------------------------------------------------------------- */
+
+void *bs_memory_host_alloc(bs_rank *rank, uint64_t bytes) {
+  uint64_t total;
+  void *base = NULL;
+  if (!bs_add_u64(bytes, HOST_HEADER, &total) || total > SIZE_MAX) return NULL;
+  if (posix_memalign(&base, ALIGN, (size_t)total) != 0) return NULL;
+  memset(base, 0, (size_t)total);
+  memcpy(base, &bytes, sizeof bytes);
+  bs_memory_add(rank->world, bytes);
+  return (char *)base + HOST_HEADER;
+}
+void bs_memory_host_free(bs_rank *rank, void *ptr) {
+  if (ptr == NULL) return;
+  void *base = (char *)ptr - HOST_HEADER;
+  uint64_t bytes;
+  memcpy(&bytes, base, sizeof bytes);
+  bs_memory_sub(rank->world, bytes);
+  free(base);
+}
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+/* Bytes from the first to behind the last element; strides of zero mean dense. */
+static int32_t tensor_extent(const bs_tensor_desc *desc, bs_tensor *out, bs_error *err) {
+  int dense = 1;
+  if (desc->rank > BS_MAX_DIMS)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-RANK", "a tensor of rank %u; at most %d",
+                        desc->rank, BS_MAX_DIMS);
+  if (bs_dtype_name(desc->dtype)[0] == '?')
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-DTYPE", "unknown dtype 0x%04x", desc->dtype);
+  for (uint32_t i = 0; i < desc->rank; ++i) {
+    if (desc->dims[i] < 0 || desc->strides[i] < 0)
+      return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-SHAPE", "dimension %u is %lld, stride %lld", i,
+                          (long long)desc->dims[i], (long long)desc->strides[i]);
+    if (desc->strides[i] != 0) dense = 0;
+  }
+  memset(out, 0, sizeof *out);
+  out->struct_size = (uint32_t)sizeof *out;
+  out->dtype = desc->dtype;
+  out->rank = desc->rank;
+  int64_t elements = 1, step = 1;
+  int empty = 0, ok = 1;
+  for (uint32_t k = desc->rank; k-- > 0;) {
+    int64_t reach = 0;
+    out->dims[k] = desc->dims[k];
+    out->strides[k] = dense ? step : desc->strides[k];
+    if (desc->dims[k] == 0) empty = 1;
+    if (dense) ok = ok && bs_mul_i64(step, desc->dims[k] > 0 ? desc->dims[k] : 1, &step);
+    if (desc->dims[k] > 0) {
+      ok = ok && bs_mul_i64(desc->dims[k] - 1, out->strides[k], &reach);
+      ok = ok && bs_add_i64(elements, reach, &elements);
+    }
+  }
+  uint64_t bytes = 0;
+  ok = ok && bs_mul_u64(empty ? 0 : (uint64_t)elements, BS_DTYPE_BYTES(desc->dtype), &bytes);
+  if (!ok || bytes > (uint64_t)INT64_MAX)
+    return bs_error_set(err, BS_OVERFLOW, "BS-TENSOR-SIZE", "the size of a tensor of rank %u overflows",
+                        desc->rank);
+  out->bytes = bytes;
+  return BS_OK;
+}
+
+static int32_t zero_device(bs_rank *rank, void *ptr, uint64_t bytes, bs_error *err) {
+  const bs_backend *backend = rank->world->backend;
+  if (backend->flags & BS_BACKEND_HOST_MEMORY) {
+    memset(ptr, 0, (size_t)bytes);
+    return BS_OK;
+  }
+  static const unsigned char zeros[4096];
+  for (uint64_t at = 0; at < bytes; at += sizeof zeros) {
+    uint64_t part = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
+    int32_t rc =
+        backend->mem_copy(rank->device, (char *)ptr + at, zeros, part, BS_COPY_HOST_TO_DEVICE, NULL, err);
+    if (rc != BS_OK) return rc;
+  }
+  return bs_rank_sync(rank, err);
+}
+
+int32_t bs_memory_tensor_alloc(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime,
+                               bs_tensor *out_tensor, bs_error *err) {
+  bs_tensor tensor;
+  if (lifetime < BS_LIFE_WEIGHTS || lifetime > BS_LIFE_SCRATCH)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-LIFE", "unknown lifetime %u", lifetime);
+  int32_t rc = tensor_extent(desc, &tensor, err);
+  if (rc != BS_OK) return rc;
+  rc = device_alloc(rank, tensor.bytes, &tensor.data, err);
+  if (rc != BS_OK) return rc;
+  rc = zero_device(rank, tensor.data, tensor.bytes, err);
+  if (rc != BS_OK) {
+    device_free(rank, tensor.data);
+    return rc;
+  }
+  *out_tensor = tensor;
+  return BS_OK;
+}
+
+void bs_memory_tensor_free(bs_rank *rank, bs_tensor *tensor) {
+  if (tensor == NULL || tensor->data == NULL) return;
+  device_free(rank, tensor->data);
+  tensor->data = NULL;
+  tensor->bytes = 0;
+}
+
+static int32_t check_read(const bs_source *source, int64_t row, const bs_partition *cols,
+                          const bs_tensor *out, bs_error *err) {
+  int64_t width = cols != NULL ? cols->count : source->cols;
+  if (out->rank != 2 || out->dims[1] != width)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-READ",
+                        "reading %lld columns into a tensor of rank %u with %lld", (long long)width,
+                        out->rank, (long long)out->dims[1]);
+  if (row < 0 || row > source->rows || out->dims[0] > source->rows - row)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-READ", "reading rows %lld..%lld of %lld",
+                        (long long)row, (long long)(row + out->dims[0]), (long long)source->rows);
+  if (out->dims[1] > 1 && out->strides[1] != 1)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-READ",
+                        "columns must be adjacent, stride is %lld", (long long)out->strides[1]);
+  return BS_OK;
+}
+
+/* Panel by panel through host memory. */
+static int32_t read_panels(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
+                           bs_tensor *out, bs_error *err) {
+  const bs_backend *backend = rank->world->backend;
+  uint64_t size = BS_DTYPE_BYTES(out->dtype);
+  uint64_t row_bytes = (uint64_t)out->dims[1] * size;
+  int64_t panel = row_bytes >= PANEL_BYTES ? 1 : (int64_t)(PANEL_BYTES / row_bytes);
+  if (panel > out->dims[0]) panel = out->dims[0];
+  char *host = bs_memory_host_alloc(rank, (uint64_t)panel * row_bytes);
+  if (host == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM-HOST", "no memory for a panel");
+  int32_t rc = BS_OK;
+  for (int64_t at = 0; rc == BS_OK && at < out->dims[0]; at += panel) {
+    int64_t n = out->dims[0] - at < panel ? out->dims[0] - at : panel;
+    rc = source->read(source->ctx, row + at, n, cols, out->dtype, host, out->dims[1], err);
+    for (int64_t i = 0; rc == BS_OK && i < n; ++i)
+      rc = backend->mem_copy(rank->device, (char *)out->data + (uint64_t)((at + i) * out->strides[0]) * size,
+                             host + (uint64_t)i * row_bytes, row_bytes, BS_COPY_HOST_TO_DEVICE, NULL, err);
+    if (rc == BS_OK) rc = bs_rank_sync(rank, err);
+  }
+  bs_memory_host_free(rank, host);
+  return rc;
+}
+
+int32_t bs_memory_tensor_read(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
+                              bs_tensor *out, bs_error *err) {
+  int32_t rc = check_read(source, row, cols, out, err);
+  if (rc != BS_OK || out->dims[0] == 0 || out->dims[1] == 0) return rc;
+  if (rank->world->backend->flags & BS_BACKEND_HOST_MEMORY)
+    return source->read(source->ctx, row, out->dims[0], cols, out->dtype, out->data, out->strides[0], err);
+  return read_panels(rank, source, row, cols, out, err);
+}
+
+/* ---- copy out ------------------------------------------------------------------------------- */
+
+int32_t bs_rank_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err) {
+  const bs_backend *backend = rank->world->backend;
+  uint64_t size = BS_DTYPE_BYTES(tensor->dtype), rows = 1;
+  int64_t last = tensor->rank > 0 ? tensor->dims[tensor->rank - 1] : 1;
+  if (tensor->rank > BS_MAX_DIMS)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TENSOR-RANK", "a tensor of rank %u", tensor->rank);
+  int adjacent = tensor->rank == 0 || last <= 1 || tensor->strides[tensor->rank - 1] == 1;
+  int32_t rc = bs_rank_sync(rank, err);
+  for (uint32_t i = 0; i < tensor->rank; ++i)
+    if (i + 1 < tensor->rank || !adjacent) rows *= (uint64_t)tensor->dims[i];
+  uint64_t piece = (adjacent ? (uint64_t)last : 1u) * size;
+  uint32_t outer = adjacent && tensor->rank > 0 ? tensor->rank - 1 : tensor->rank;
+  if (piece == 0) return rc;
+  for (uint64_t n = 0; rc == BS_OK && n < rows; ++n) { /* n-th run of adjacent elements */
+    uint64_t rest = n;
+    int64_t offset = 0;
+    for (uint32_t k = outer; k-- > 0;) {
+      offset += (int64_t)(rest % (uint64_t)tensor->dims[k]) * tensor->strides[k];
+      rest /= (uint64_t)tensor->dims[k];
+    }
+    const char *from = (const char *)tensor->data + offset * (int64_t)size;
+    char *to = (char *)out_host + n * piece;
+    if (backend->flags & BS_BACKEND_HOST_MEMORY)
+      memcpy(to, from, piece);
+    else
+      rc = backend->mem_copy(rank->device, to, from, piece, BS_COPY_DEVICE_TO_HOST, NULL, err);
+  }
+  return rc == BS_OK ? bs_rank_sync(rank, err) : rc;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rank.c - opening and closing a rank (device, communicator, team) and the public functions that speak
+ * of one rank. Called by launch.c and, through blockshock.h, by the lab.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/world/world.h"
+
+bs_rank *bs_rank_new(bs_world *world, uint32_t index) {
+  void *memory = NULL;
+  if (posix_memalign(&memory, 64, sizeof(bs_rank)) != 0) return NULL;
+  bs_rank *rank = memset(memory, 0, sizeof(bs_rank));
+  rank->world = world;
+  rank->index = index;
+  if (bs_regions_init(rank) != BS_OK) {
+    bs_regions_free(rank);
+    free(rank);
+    return NULL;
+  }
+  return rank;
+}
+
+static int32_t team_for(void *ctx, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg) {
+  return bs_team_run(((bs_rank *)ctx)->team, body, arg);
+}
+
+/* Append a line to the world's list, once. */
+static void note_algorithm(void *user, const char *text) {
+  bs_world *world = ((bs_rank *)user)->world;
+  size_t add = strlen(text);
+  pthread_mutex_lock(&world->lock);
+  const char *at = world->algorithms;
+  int known = 0;
+  while (at != NULL && !known) {
+    const char *end = strchr(at, '\n');
+    size_t length = end != NULL ? (size_t)(end - at) : strlen(at);
+    known = length == add && memcmp(at, text, add) == 0;
+    at = end != NULL ? end + 1 : NULL;
+  }
+  if (!known) {
+    size_t used = world->algorithms != NULL ? strlen(world->algorithms) : 0;
+    char *grown = realloc(world->algorithms, used + add + 2);
+    if (grown != NULL) {
+      if (used > 0) grown[used++] = '\n';
+      memcpy(grown + used, text, add + 1);
+      world->algorithms = grown;
+    }
+  }
+  pthread_mutex_unlock(&world->lock);
+}
+
+int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
+  bs_world *world = rank->world;
+  if (rank->opened) return BS_OK;
+  if (rank->device == NULL) {
+    int32_t rc =
+        world->backend->device_open(world->backend_state, rank->index % world->devices, &rank->device, err);
+    if (rc != BS_OK) return rc;
+  }
+  if (rank->team == NULL) {
+    int32_t rc = bs_team_new(world->width, world->spin_ns, &rank->team, err);
+    if (rc != BS_OK) return rc;
+  }
+  if (rank->comm == NULL && world->comm_world != NULL) {
+    int32_t rc = world->comm->rank_open(world->comm_world, rank->index, &rank->comm, err);
+    if (rc != BS_OK) return rc;
+  }
+  rank->exec.struct_size = (uint32_t)sizeof rank->exec;
+  rank->exec.width = world->width;
+  rank->exec.device = rank->device;
+  rank->exec.ctx = rank;
+  rank->exec.parallel_for = team_for;
+  rank->exec.alloc = bs_memory_exec_alloc;
+  rank->exec.free = bs_memory_exec_free;
+  rank->ops.context = world->context;
+  rank->ops.backend = world->backend->name;
+  rank->ops.exec = &rank->exec;
+  rank->ops.counters = rank->counters;
+  rank->ops.note_algorithm = note_algorithm;
+  rank->ops.user = rank;
+  rank->use_events = world->sync_mode == BS_SYNC_EVENTS && (world->backend->flags & BS_BACKEND_SYNC) == 0 &&
+                     world->backend->event_create != NULL && world->backend->event_destroy != NULL &&
+                     world->backend->event_record != NULL && world->backend->event_elapsed != NULL;
+  rank->opened = 1;
+  return BS_OK;
+}
+
+void bs_rank_close(bs_rank *rank) {
+  if (rank == NULL) return;
+  bs_world *world = rank->world;
+  bs_regions_free(rank);
+  if (rank->nblocks > 0)
+    bs_log_write(world->logger, BS_LOG_DEBUG, "", (int32_t)rank->index,
+                 "%llu device allocations were not freed", (unsigned long long)rank->nblocks);
+  if (rank->comm != NULL) world->comm->rank_close(rank->comm);
+  bs_team_free(rank->team);
+  if (rank->device != NULL) world->backend->device_close(rank->device);
+  free(rank->blocks);
+  free(rank);
+}
+
+void bs_rank_misuse(bs_rank *rank, int32_t code, const char *id, const char *fmt, ...) {
+  char text[256];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  if (rank->sticky.code == BS_OK) bs_error_set(&rank->sticky, code, id, "%s", text);
+  bs_log_write(rank->world->logger, BS_LOG_ERROR, "", (int32_t)rank->index, "%s: %s", id, text);
+}
+
+/* ---- public --------------------------------------------------------------------------------- */
+
+uint64_t bs_rank_counter(const bs_rank *rank, uint32_t counter) {
+  return counter < BS_COUNT_COUNT_ ? rank->counters[counter] : 0;
+}
+void bs_rank_counters_reset(bs_rank *rank) {
+  memset(rank->counters, 0, sizeof rank->counters);
+}
+
+int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err) {
+  const bs_world *world = rank->world;
+  if (rank->comm == NULL) return BS_OK;
+  if (world->comm->barrier == NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-COLL-KIND", "communicator %s has no barrier",
+                        world->comm->name);
+  bs_coll_call call;
+  memset(&call, 0, sizeof call);
+  call.struct_size = (uint32_t)sizeof call;
+  call.kind = BS_COLL_BARRIER;
+  call.site = site != NULL ? site : "barrier";
+  call.fingerprint = bs_coll_text_hash(call.site);
+  call.timeout_ns = world->timeout_ns;
+  int32_t rc = world->comm->barrier(rank->comm, &call, err);
+  if (rc != BS_OK && err != NULL) err->rank = (int32_t)rank->index;
+  return rc;
+}
+
+int32_t bs_rank_sync(bs_rank *rank, bs_error *err) {
+  const bs_backend *backend = rank->world->backend;
+  if (backend->stream_sync == NULL) return BS_OK;
+  return backend->stream_sync(rank->device, NULL, err);
+}
+
+/* Virtual clocks come with driven worlds that offer one; there is none yet, so this is real time. */
+uint64_t bs_rank_clock_ns(const bs_rank *rank) {
+  struct timespec t;
+  (void)rank;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * region.c - named timer regions of a rank. Methods and the lab begin and end them; statistics are read
+ * after a run. Modes: sync (the stream is drained before each look at the clock), events (an event pair
+ * of the backend; on a backend without streams, the clock), none (the clock alone).
+ * Samples lie in arrays that start at 4096 and double inside region_begin before the clock is read, so no
+ * allocation falls into a measured time.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/world/world.h"
+
+#define FIRST_SAMPLES 4096u
+#define MAX_PENDING 4096u /* event pairs before they are turned into samples */
+
+static const char *const builtin_names[BS_REGION_BUILTIN_COUNT_] = {
+    "build", "pack", "compress", "forward", "backward", "opt_step", "allreduce", "layout_fix", "total_step"};
+
+static bs_region_data *region_add(bs_rank *rank, const char *name) {
+  if (rank->nregions == BS_REGIONS_MAX) return NULL;
+  bs_region_data *r = calloc(1, sizeof *r);
+  if (r == NULL) return NULL;
+  r->name = bs_strdup(name);
+  if (r->name == NULL) {
+    free(r);
+    return NULL;
+  }
+  rank->regions[rank->nregions++] = r;
+  return r;
+}
+
+int32_t bs_regions_init(bs_rank *rank) {
+  for (uint32_t i = 0; i < BS_REGION_BUILTIN_COUNT_; ++i)
+    if (region_add(rank, builtin_names[i]) == NULL) return BS_NO_MEMORY;
+  return BS_OK;
+}
+
+void bs_regions_free(bs_rank *rank) {
+  for (uint32_t i = 0; i < rank->nregions; ++i) {
+    bs_region_data *r = rank->regions[i];
+    for (uint32_t e = 0; e < r->events_made; ++e)
+      rank->world->backend->event_destroy(rank->device, r->events[e]);
+    free(r->events);
+    free(r->samples);
+    free(r->name);
+    free(r);
+  }
+  rank->nregions = 0;
+}
+
+uint32_t bs_region_named(bs_rank *rank, const char *name) {
+  for (uint32_t i = 0; i < rank->nregions; ++i)
+    if (strcmp(rank->regions[i]->name, name) == 0) return i;
+  if (region_add(rank, name) != NULL) return rank->nregions - 1;
+  bs_rank_misuse(rank, BS_NO_MEMORY, "BS-REGION-FULL", "no room for the region %s; %u exist", name,
+                 rank->nregions);
+  return UINT32_MAX;
+}
+
+int32_t bs_region_running(const bs_rank *rank, uint32_t region) {
+  return region < rank->nregions && rank->regions[region]->running;
+}
+
+/* Room for one more sample. */
+static int32_t reserve(bs_region_data *r) {
+  if (r->count + r->pending < r->capacity) return BS_OK;
+  uint64_t capacity = r->capacity != 0 ? 2 * r->capacity : FIRST_SAMPLES;
+  double *grown = realloc(r->samples, capacity * sizeof *grown);
+  if (grown == NULL) return BS_NO_MEMORY;
+  r->samples = grown;
+  r->capacity = capacity;
+  return BS_OK;
+}
+
+/* Turn pending event pairs into samples. */
+static int32_t settle(bs_rank *rank, bs_region_data *r, bs_error *err) {
+  const bs_backend *backend = rank->world->backend;
+  if (r->pending == 0) return BS_OK;
+  int32_t rc = bs_rank_sync(rank, err);
+  for (uint32_t i = 0; rc == BS_OK && i < r->pending; ++i) {
+    double seconds = 0.0;
+    rc = backend->event_elapsed(rank->device, r->events[2 * i], r->events[2 * i + 1], &seconds, err);
+    if (rc == BS_OK) r->samples[r->count++] = seconds * 1e3;
+  }
+  r->pending = 0;
+  return rc;
+}
+
+static int32_t events_ready(bs_rank *rank, bs_region_data *r) {
+  const bs_backend *backend = rank->world->backend;
+  if (r->pending == MAX_PENDING) {
+    int32_t rc = settle(rank, r, NULL);
+    if (rc != BS_OK) return rc;
+  }
+  if (r->events == NULL) {
+    r->events = calloc((size_t)2 * MAX_PENDING, sizeof *r->events);
+    if (r->events == NULL) return BS_NO_MEMORY;
+  }
+  while (r->events_made < 2 * (r->pending + 1)) {
+    int32_t rc = backend->event_create(rank->device, &r->events[r->events_made], NULL);
+    if (rc != BS_OK) return rc;
+    r->events_made++;
+  }
+  return BS_OK;
+}
+
+void bs_region_begin(bs_rank *rank, uint32_t region) {
+  if (region >= rank->nregions) {
+    bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-ID", "region %u of %u is begun", region, rank->nregions);
+    return;
+  }
+  bs_region_data *r = rank->regions[region];
+  if (r->running) {
+    bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-NEST", "region %s is begun while it runs", r->name);
+    return;
+  }
+  int32_t rc = reserve(r);
+  if (rc == BS_OK && rank->use_events) rc = events_ready(rank, r);
+  if (rc == BS_OK && rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, NULL);
+  if (rc == BS_OK && rank->use_events)
+    rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending], NULL, NULL);
+  if (rc != BS_OK) {
+    bs_rank_misuse(rank, rc, "BS-REGION-BEGIN", "region %s could not begin (%s)", r->name,
+                   bs_status_name(rc));
+    return;
+  }
+  r->running = 1;
+  r->started_ns = rank->use_events ? 0 : bs_rank_clock_ns(rank);
+}
+
+void bs_region_end(bs_rank *rank, uint32_t region) {
+  if (region >= rank->nregions) {
+    bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-ID", "region %u of %u is ended", region, rank->nregions);
+    return;
+  }
+  bs_region_data *r = rank->regions[region];
+  if (!r->running) {
+    bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-NEST", "region %s is ended but does not run", r->name);
+    return;
+  }
+  int32_t rc = BS_OK;
+  r->running = 0;
+  if (rank->use_events) {
+    rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending + 1], NULL, NULL);
+    if (rc == BS_OK) r->pending++;
+  } else {
+    if (rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, NULL);
+    uint64_t now = bs_rank_clock_ns(rank);
+    if (rc == BS_OK) r->samples[r->count++] = (double)(now - r->started_ns) * 1e-6;
+  }
+  if (rc != BS_OK)
+    bs_rank_misuse(rank, rc, "BS-REGION-END", "region %s could not end (%s)", r->name, bs_status_name(rc));
+}
+
+/* ---- statistics ----------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double percentile(const double *sorted, uint64_t count, double q) {
+  double k = (double)(count - 1) * q;
+  uint64_t low = (uint64_t)floor(k), high = (uint64_t)ceil(k);
+  return sorted[low] + (sorted[high] - sorted[low]) * (k - (double)low);
+}
+
+void bs_region_summarise(double *samples, uint64_t count, bs_region_stats *out_stats) {
+  out_stats->count = count;
+  out_stats->sum_ms = out_stats->avg_ms = out_stats->p50_ms = out_stats->p95_ms = 0.0;
+  if (count == 0) return;
+  qsort(samples, (size_t)count, sizeof *samples, by_value);
+  for (uint64_t i = 0; i < count; ++i) out_stats->sum_ms += samples[i];
+  out_stats->avg_ms = out_stats->sum_ms / (double)count;
+  out_stats->p50_ms = percentile(samples, count, 0.50);
+  out_stats->p95_ms = percentile(samples, count, 0.95);
+}
+
+uint32_t bs_rank_region_count(const bs_rank *rank) {
+  return rank->nregions;
+}
+
+int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *out_stats, bs_error *err) {
+  if (region >= rank->nregions)
+    return bs_error_set(err, BS_NOT_FOUND, "BS-REGION-ID", "region %u of %u", region, rank->nregions);
+  bs_region_data *r = rank->regions[region];
+  int32_t rc = settle(rank, r, err);
+  if (rc != BS_OK) return rc;
+  double *copy = NULL;
+  if (r->count > 0) {
+    copy = malloc(r->count * sizeof *copy);
+    if (copy == NULL)
+      return bs_error_set(err, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory to sort %llu samples",
+                          (unsigned long long)r->count);
+    memcpy(copy, r->samples, r->count * sizeof *copy);
+  }
+  memset(out_stats, 0, sizeof *out_stats);
+  out_stats->struct_size = (uint32_t)sizeof *out_stats;
+  out_stats->name = r->name;
+  bs_region_summarise(copy, r->count, out_stats);
+  free(copy);
+  return BS_OK;
+}
+
+void bs_rank_regions_reset(bs_rank *rank) {
+  for (uint32_t i = 0; i < rank->nregions; ++i) {
+    rank->regions[i]->count = 0;
+    if (!rank->regions[i]->running) rank->regions[i]->pending = 0;
+  }
+}

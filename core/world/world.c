@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * world.c - making and ending worlds, and what can be asked of one. Called by embedding programs and
+ * the lab.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/plugin/registry.h"
+#include "core/world/world.h"
+
+#define DEFAULT_TIMEOUT_S 60.0
+#define MAX_TIMEOUT_S 1e6
+#define TEAM_SPIN_NS 50000
+
+/* Cores of the process's affinity mask, ascending; at least one. */
+static int32_t find_cores(bs_world *world, bs_error *err) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  world->cores = calloc(CPU_SETSIZE, sizeof *world->cores);
+  if (world->cores == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for a list of cores");
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int c = 0; c < CPU_SETSIZE; ++c)
+      if (CPU_ISSET(c, &set)) world->cores[world->ncores++] = (uint16_t)c;
+  }
+  if (world->ncores == 0) world->ncores = 1; /* unknown: act as on one core, never pin */
+  return BS_OK;
+}
+
+static int32_t check_options(const bs_world_options *o, bs_error *err) {
+  if (o->world_size < 1 || o->world_size > BS_WORLD_MAX) {
+    bs_error_set(err, BS_CONFIG, "BS-WORLD-SIZE", "a world of %u ranks; 1 to %u are possible", o->world_size,
+                 BS_WORLD_MAX);
+    return BS_CONFIG;
+  }
+  if (o->threads_per_rank > BS_TEAM_MAX)
+    return bs_error_set(err, BS_CONFIG, "BS-WORLD-THREADS", "%u threads a rank; at most %u are possible",
+                        o->threads_per_rank, BS_TEAM_MAX);
+  if (o->sync_mode > BS_SYNC_NONE)
+    return bs_error_set(err, BS_CONFIG, "BS-WORLD-SYNC", "unknown sync mode %u", o->sync_mode);
+  if (!isfinite(o->timeout_s) || o->timeout_s < 0.0 || o->timeout_s > MAX_TIMEOUT_S)
+    return bs_error_set(err, BS_CONFIG, "BS-WORLD-TIMEOUT",
+                        "a timeout of %g s; 0 (default) to %g are possible", o->timeout_s, MAX_TIMEOUT_S);
+  return BS_OK;
+}
+
+/* Backend, communicator, devices. */
+static int32_t resolve(bs_world *world, const bs_world_options *o, bs_error *err) {
+  int32_t rc = bs_find_backend(world->context, o->backend != NULL ? o->backend : "cpu", &world->backend,
+                               &world->backend_state, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_find_comm(world->context, o->comm != NULL ? o->comm : "threads", &world->comm, &world->comm_state,
+                    err);
+  if (rc != BS_OK) return rc;
+  if (world->comm->launch != BS_LAUNCH_THREADS && world->comm->launch != BS_LAUNCH_DRIVEN) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-WORLD-LAUNCH",
+                 "communicator %s joins processes that something else started; this host starts its ranks "
+                 "itself",
+                 world->comm->name);
+    bs_error_hint(err, "use the communicator threads");
+    return BS_UNSUPPORTED;
+  }
+  if (world->comm->launch == BS_LAUNCH_DRIVEN && world->comm->world_drive == NULL)
+    return bs_error_set(err, BS_PLUGIN, "BS-WORLD-LAUNCH", "communicator %s lacks world_drive",
+                        world->comm->name);
+  if ((world->backend->flags & BS_BACKEND_HOST_MEMORY) == 0 && strcmp(world->comm->name, "threads") == 0 &&
+      o->world_size > 1) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-WORLD-MEMORY",
+                 "communicator threads reads host memory; backend %s has memory of its own",
+                 world->backend->name);
+    bs_error_hint(err, "choose the communicator that comes with the backend");
+    return BS_UNSUPPORTED;
+  }
+  rc = world->backend->device_count(world->backend_state, &world->devices, err);
+  if (rc != BS_OK) return rc;
+  if (world->devices == 0)
+    return bs_error_set(err, BS_UNAVAILABLE, "BS-WORLD-DEVICE", "backend %s has no device here",
+                        world->backend->name);
+  return BS_OK;
+}
+
+static int32_t open_comm(bs_world *world, bs_error *err) {
+  if (world->comm->launch == BS_LAUNCH_THREADS && world->size == 1) return BS_OK; /* nobody to talk to */
+  bs_world_request request;
+  memset(&request, 0, sizeof request);
+  request.struct_size = (uint32_t)sizeof request;
+  request.world_size = world->size;
+  return world->comm->world_open(world->comm_state, &request, &world->comm_world, err);
+}
+
+static int32_t make_ranks(bs_world *world, bs_error *err) {
+  world->ranks = calloc(world->size, sizeof *world->ranks);
+  for (uint32_t r = 0; world->ranks != NULL && r < world->size; ++r) {
+    world->ranks[r] = bs_rank_new(world, r);
+    if (world->ranks[r] == NULL) break;
+    if (r + 1 == world->size) return BS_OK;
+  }
+  return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for %u ranks", world->size);
+}
+
+int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs_world **out_world,
+                        bs_error *err) {
+  bs_world_options o;
+  memset(&o, 0, sizeof o);
+  memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
+  int32_t rc = check_options(&o, err);
+  if (rc != BS_OK) return rc;
+  void *memory = NULL;
+  if (posix_memalign(&memory, 64, sizeof(bs_world)) != 0)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for a world");
+  bs_world *world = memset(memory, 0, sizeof(bs_world));
+  if (pthread_mutex_init(&world->lock, NULL) != 0) {
+    free(world);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no mutex for a world");
+  }
+  world->context = context;
+  world->logger = bs_context_logger(context);
+  world->size = o.world_size;
+  world->sync_mode = o.sync_mode;
+  world->timeout_ns = (int64_t)((o.timeout_s > 0.0 ? o.timeout_s : DEFAULT_TIMEOUT_S) * 1e9);
+  if (world->timeout_ns < 1) world->timeout_ns = 1;
+  if (o.hook != NULL) {
+    world->hook = *o.hook;
+    world->has_hook = 1;
+  }
+  rc = find_cores(world, err);
+  if (rc == BS_OK) rc = resolve(world, &o, err);
+  if (rc == BS_OK) {
+    int driven = world->comm->launch == BS_LAUNCH_DRIVEN;
+    uint32_t share = world->ncores / world->size;
+    world->width = o.threads_per_rank != 0 ? o.threads_per_rank : driven || share == 0 ? 1u : share;
+    int fits = (uint64_t)world->width * world->size <= world->ncores;
+    world->pinned = o.bind != 0 && fits && !driven;
+    world->spin_ns = fits ? TEAM_SPIN_NS : 0;
+    rc = open_comm(world, err);
+  }
+  if (rc == BS_OK) rc = make_ranks(world, err);
+  if (rc != BS_OK) {
+    bs_world_destroy(world);
+    return rc;
+  }
+  *out_world = world;
+  return BS_OK;
+}
+
+void bs_world_destroy(bs_world *world) {
+  if (world == NULL) return;
+  if (world->ranks != NULL)
+    for (uint32_t r = 0; r < world->size; ++r) bs_rank_close(world->ranks[r]);
+  free(world->ranks);
+  if (world->comm_world != NULL) world->comm->world_close(world->comm_world);
+  pthread_mutex_destroy(&world->lock);
+  free(world->algorithms);
+  free(world->cores);
+  free(world);
+}
+
+int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
+                     void *arg, bs_error *err) {
+  if (world->failed) {
+    bs_error_set(err, BS_INVALID_ARGUMENT, "BS-WORLD-FAILED", "this world failed before: %s",
+                 world->first.message);
+    bs_error_hint(err, "destroy it and create another");
+    return BS_INVALID_ARGUMENT;
+  }
+  world->rank_main = rank_main;
+  world->arg = arg;
+  return bs_launch_run(world, err);
+}
+
+uint32_t bs_world_size(const bs_world *world) {
+  return world->size;
+}
+uint32_t bs_world_threads_per_rank(const bs_world *world) {
+  return world->width;
+}
+uint32_t bs_world_shared_device(const bs_world *world) {
+  return world->size > world->devices;
+}
+bs_rank *bs_world_rank(bs_world *world, uint32_t rank) {
+  return rank < world->size ? world->ranks[rank] : NULL;
+}
+
+const char *bs_world_algorithms(const bs_world *world) {
+  return world->algorithms != NULL ? world->algorithms : "";
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * world.h - inside of worlds: what a world and a rank hold, and the functions that the files of this
+ * folder share. world.c makes worlds, launch.c runs them, rank.c opens ranks, team.c is the thread team,
+ * memory.c counts memory, region.c keeps timers, coll*.c wrap collectives, api.c is the method's table.
+ */
+#ifndef BS_CORE_WORLD_WORLD_H
+#define BS_CORE_WORLD_WORLD_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "blockshock/blockshock.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/op/dispatch.h"
+
+#define BS_WORLD_MAX 1024u
+#define BS_TEAM_MAX 1024u
+#define BS_REGIONS_MAX 1024u
+
+typedef struct bs_team bs_team;
+
+/* One timer. Samples are milliseconds; they grow only in region_begin, before the clock is read. */
+typedef struct bs_region_data {
+  char *name;
+  double *samples;
+  uint64_t count;
+  uint64_t capacity;
+  uint64_t started_ns;
+  bs_event **events; /* events mode: a pair a pending sample */
+  uint32_t pending;
+  uint32_t events_made;
+  int32_t running;
+} bs_region_data;
+
+/* A device allocation made through bs_exec or tensor_alloc, so that freeing knows its size. */
+typedef struct bs_block {
+  void *ptr;
+  uint64_t bytes;
+} bs_block;
+
+struct bs_rank {
+  bs_world *world;
+  uint32_t index;
+  uint32_t opened;
+  void *device;
+  void *comm; /* NULL in a world of one */
+  bs_team *team;
+  bs_exec exec;
+  bs_op_host ops;
+  uint64_t counters[BS_COUNT_COUNT_];
+  bs_region_data *regions[BS_REGIONS_MAX];
+  uint32_t nregions;
+  int32_t use_events;
+  bs_block *blocks;
+  uint64_t nblocks, blocks_capacity;
+  bs_error sticky; /* a misuse without a way to return it; ends the run */
+};
+
+struct bs_world {
+  bs_context *context;
+  const bs_logger *logger;
+  const bs_backend *backend;
+  void *backend_state;
+  const bs_comm *comm;
+  void *comm_state;
+  void *comm_world; /* NULL in a world of one rank thread */
+  uint32_t size;
+  uint32_t width; /* threads of a rank */
+  uint32_t sync_mode;
+  uint32_t devices;
+  uint32_t pinned;
+  int64_t timeout_ns;
+  int64_t spin_ns; /* busy wait of team members */
+  uint32_t has_hook;
+  bs_collective_hook hook;
+  uint32_t ncores;
+  uint16_t *cores; /* cores this process may use, ascending */
+  bs_rank **ranks;
+  _Alignas(64) _Atomic uint64_t memory_now;
+  _Atomic uint64_t memory_peak;
+  pthread_mutex_t lock; /* first error, algorithms */
+  uint32_t failed;
+  bs_error first;
+  char *algorithms;
+  int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err);
+  void *arg;
+};
+
+struct bs_group {
+  bs_rank *rank;
+  void *comm; /* NULL: a group of one */
+  uint32_t n;
+  uint32_t me;
+};
+
+/* launch.c */
+int32_t bs_launch_run(bs_world *world, bs_error *err);
+void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_error *err);
+
+/* rank.c: open in the rank's own thread; close from any after the run. */
+bs_rank *bs_rank_new(bs_world *world, uint32_t index);
+int32_t bs_rank_open(bs_rank *rank, bs_error *err);
+void bs_rank_close(bs_rank *rank);
+/* Remember a misuse; the first one is kept. */
+void bs_rank_misuse(bs_rank *rank, int32_t code, const char *id, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* team.c. width 1 makes no thread. body runs once on each member; not from within a body. */
+int32_t bs_team_new(uint32_t width, int64_t spin_ns, bs_team **out_team, bs_error *err);
+void bs_team_free(bs_team *team);
+int32_t bs_team_run(bs_team *team, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg);
+
+/* memory.c */
+void bs_memory_add(bs_world *world, uint64_t bytes);
+void bs_memory_sub(bs_world *world, uint64_t bytes);
+void *bs_memory_exec_alloc(void *rank, uint64_t bytes);
+void bs_memory_exec_free(void *rank, void *ptr);
+int32_t bs_memory_tensor_alloc(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime,
+                               bs_tensor *out_tensor, bs_error *err);
+void bs_memory_tensor_free(bs_rank *rank, bs_tensor *tensor);
+int32_t bs_memory_tensor_read(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
+                              bs_tensor *out, bs_error *err);
+void *bs_memory_host_alloc(bs_rank *rank, uint64_t bytes);
+void bs_memory_host_free(bs_rank *rank, void *ptr);
+
+/* region.c */
+int32_t bs_regions_init(bs_rank *rank);
+void bs_regions_free(bs_rank *rank);
+uint32_t bs_region_named(bs_rank *rank, const char *name);
+void bs_region_begin(bs_rank *rank, uint32_t region);
+void bs_region_end(bs_rank *rank, uint32_t region);
+int32_t bs_region_running(const bs_rank *rank, uint32_t region);
+/* Statistics of samples in milliseconds; sorts them. Percentile q: linear between the neighbours of
+ * (n - 1) q. */
+BS_API void bs_region_summarise(double *samples, uint64_t count, bs_region_stats *out_stats);
+
+/* coll.c, coll_local.c, group.c */
+int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan, bs_error *err);
+int32_t bs_coll_run(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
+                    bs_error *err);
+void bs_coll_release(bs_coll_plan *plan);
+uint64_t bs_coll_text_hash(const char *text);
+int32_t bs_coll_local(void *unused, const bs_coll_call *call, bs_error *err);
+int32_t bs_group_open(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_group **out_group,
+                      bs_error *err);
+void bs_group_close(bs_group *group);
+
+#endif
