@@ -12,6 +12,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/gate/metrics.h"
 
 typedef struct format_range {
   uint32_t dtype;
@@ -150,9 +151,8 @@ static double element_bound(const bs_reference *ref, const bs_arithmetic *a, int
 typedef struct running {
   const bs_reference *ref;
   const bs_arithmetic *a;
-  double error2, norm2;
+  bs_metrics metrics;
   double *error_feature, *norm_feature, *error_token, *norm_token;
-  uint64_t judged;
 } running;
 
 static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f, double got) {
@@ -171,16 +171,12 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
     ++out->nonfinite;
     error = INFINITY;
   } else {
-    run->error2 += error * error;
+    bs_metrics_add(&run->metrics, want, got, BS_REL_EPS);
     run->error_feature[f] += error * error;
     run->error_token[b] += error * error;
-    if (error > out->max_abs) out->max_abs = error;
-    out->mean_abs += error;
   }
-  run->norm2 += want * want;
   run->norm_feature[f] += want * want;
   run->norm_token[b] += want * want;
-  ++run->judged;
   const double ratio = error == 0.0 ? 0.0 : error / bound;
   if (ratio > 1.0) ++out->wrong;
   if (ratio > out->worst_ratio) {
@@ -224,9 +220,10 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
     for (int64_t b = 0; b < ref->B; ++b)
       judge_element(&run, out, b, f, bs_load_f64(a->y_dtype, y, b * stride + column));
   }
-  out->relative = run.norm2 > 0 ? sqrt(run.error2 / run.norm2) : (run.error2 > 0 ? INFINITY : 0.0);
-  if (out->nonfinite) out->relative = INFINITY;
-  out->mean_abs = run.judged ? out->mean_abs / (double)run.judged : 0.0;
+  out->relative = out->nonfinite ? INFINITY : bs_metrics_frobenius(&run.metrics);
+  out->max_abs = run.metrics.max_abs;
+  out->max_rel = run.metrics.max_rel;
+  out->mean_abs = bs_metrics_mean_abs(&run.metrics);
   out->worst_feature = worst_against(run.error_feature, run.norm_feature, prediction->feature, ref->features);
   out->worst_token = worst_against(run.error_token, run.norm_token, prediction->token, ref->B);
   free(sums);

@@ -35,7 +35,7 @@ typedef struct bs_judgement {
   double worst_feature; /* worst over features of relative error / its prediction */
   double worst_token;
   double worst_ratio; /* worst |error| / bound */
-  double max_abs, mean_abs;
+  double max_abs, mean_abs, max_rel;
   int64_t at_token, at_feature; /* of worst_ratio; the output column */
   uint64_t wrong;               /* elements over their bound */
   uint64_t nonfinite;           /* outputs that are NaN or Inf where the reference rounds to a finite value */
@@ -49,8 +49,9 @@ void bs_judge(const bs_reference *reference, const bs_arithmetic *arithmetic, co
 
 /* T1's finite-sample constant: limit = prediction x (1.3 + BS_T1_C / sqrt(outputs)). From the simulation that
  * tests/gate/test_gate_simulation.c repeats. */
-#define BS_T1_C 6.0
+#define BS_T1_C 2.0
 #define BS_T1_MIN_OUTPUTS 128
+#define BS_REL_EPS 1e-12 /* of max_rel */
 #define BS_T2_MIN 8
 
 /* Turn one rank's judgement into gates T1, T2 (features, tokens) and T3. */

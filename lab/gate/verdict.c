@@ -74,6 +74,7 @@ static void keep_worst(bs_verdict *out, const bs_gate *gates, uint32_t count, co
   }
   out->max_abs_error = fmax(out->max_abs_error, j->max_abs);
   out->mean_abs_error = fmax(out->mean_abs_error, j->mean_abs);
+  out->max_rel_error = fmax(out->max_rel_error, j->max_rel);
   out->relative_error = fmax(out->relative_error, j->relative);
   out->overflow += j->overflow;
   out->nonfinite += j->nonfinite;

@@ -96,6 +96,7 @@ static int32_t fill_record(const bs_case *c, const bs_case_result *result, const
   json_object_set_new(out->record, "valid", json_boolean(v->nonfinite == 0 && v->overflow == 0));
   json_object_set_new(out->record, "max_abs_error", number_or_null(v->max_abs_error));
   json_object_set_new(out->record, "mean_abs_error", number_or_null(v->mean_abs_error));
+  json_object_set_new(out->record, "max_rel_error", number_or_null(v->max_rel_error));
   json_object_set_new(out->record, "relative_error", number_or_null(v->relative_error));
   json_object_set_new(out->record, "relative_error_predicted", number_or_null(v->predicted));
   json_object_set_new(out->record, "features_judged", json_integer(v->features));

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * test_stats.c - order statistics and paired comparison on synthetic clocks: drift, spikes, steal, two modes.
+ * No real time is measured. */
+#include <check.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "core/base/rng.h"
+#include "lab/measure/stats.h"
+
+enum { PAIRS = 40 };
+
+START_TEST(percentiles_interpolate) {
+  const double v[] = {4, 1, 3, 2};
+  ck_assert_double_eq(bs_median(v, 4), 2.5);
+  ck_assert_double_eq_tol(bs_percentile(v, 4, 0.95), 3.85, 1e-12);
+  ck_assert_double_eq(bs_percentile(v, 4, 0.0), 1.0);
+  ck_assert_double_eq(bs_percentile(v, 4, 1.0), 4.0);
+  const double one = 5;
+  ck_assert_double_eq(bs_percentile(&one, 1, 0.95), 5.0);
+  ck_assert_double_eq(bs_percentile(v, 0, 0.5), 0.0);
+}
+END_TEST
+
+typedef struct clock_model {
+  double drift, noise, spike_rate, spike, sine;
+} clock_model;
+
+/* ABBA samples of two arms whose true times are 1 and `ratio`. */
+static void sample(const clock_model *m, double ratio, uint64_t seed, double *a, double *b) {
+  float z[2 * PAIRS];
+  float u[2 * PAIRS];
+  bs_rng_normal(seed, 1, 0, 2 * PAIRS, z);
+  bs_rng_uniform(seed, 2, 0, 2 * PAIRS, u);
+  for (int i = 0; i < PAIRS; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      const int at = 2 * i + half;
+      const int arm_b = (i % 2 == 0) == (half == 1);
+      double t = (arm_b ? ratio : 1.0) * (1.0 + m->drift * at / (2.0 * PAIRS) + m->sine * sin(at * 0.2));
+      t *= 1.0 + m->noise * z[at] + (u[at] < m->spike_rate ? m->spike : 0.0);
+      *(arm_b ? &b[i] : &a[i]) = t;
+    }
+  }
+}
+
+static int false_verdicts(const clock_model *m, double ratio, uint32_t allowed_word, int runs) {
+  double a[PAIRS];
+  double b[PAIRS];
+  int wrong = 0;
+  for (int r = 0; r < runs; ++r) {
+    bs_comparison c;
+    sample(m, ratio, 1000 + (uint64_t)r, a, b);
+    ck_assert_int_eq(bs_compare_pairs(a, b, PAIRS, 0.01, &c), 1);
+    wrong += c.word != allowed_word && c.word != BS_WORD_UNCLEAR;
+  }
+  return wrong;
+}
+
+static const clock_model models[] = {
+    {0.0, 0.004, 0.0, 0.0, 0.0},
+    {0.03, 0.004, 0.03, 0.5, 0.01},
+    {0.5, 0.004, 0.0, 0.0, 0.0},
+    {0.0, 0.004, 0.3, 1.0, 0.0},
+};
+
+START_TEST(equal_arms_are_not_called_different) {
+  for (size_t i = 0; i < sizeof models / sizeof models[0]; ++i) {
+    ck_assert_int_le(false_verdicts(&models[i], 1.0, BS_WORD_SAME, 60), 2);
+  }
+}
+END_TEST
+
+START_TEST(a_real_difference_is_found) {
+  double a[PAIRS];
+  double b[PAIRS];
+  for (size_t i = 0; i < 3; ++i) {
+    bs_comparison c;
+    sample(&models[i], 1.05, 5, a, b);
+    ck_assert_int_eq(bs_compare_pairs(a, b, PAIRS, 0.01, &c), 1);
+    ck_assert_uint_eq(c.word, BS_WORD_FASTER);
+    ck_assert_double_eq_tol(c.ratio, 1.05, 0.02);
+    ck_assert_int_eq(bs_compare_pairs(b, a, PAIRS, 0.01, &c), 1);
+    ck_assert_uint_eq(c.word, BS_WORD_SLOWER);
+  }
+}
+END_TEST
+
+START_TEST(interval_contains_the_ratio_and_is_repeatable) {
+  double a[PAIRS];
+  double b[PAIRS];
+  bs_comparison first;
+  bs_comparison second;
+  sample(&models[1], 1.02, 9, a, b);
+  bs_compare_pairs(a, b, PAIRS, 0.01, &first);
+  bs_compare_pairs(a, b, PAIRS, 0.01, &second);
+  ck_assert_double_le(first.low, first.ratio);
+  ck_assert_double_ge(first.high, first.ratio);
+  ck_assert_double_lt(first.low, first.high);
+  ck_assert_int_eq(memcmp(&first, &second, sizeof first), 0);
+}
+END_TEST
+
+START_TEST(few_pairs_are_unclear) {
+  const double a[] = {1, 1, 1, 1};
+  const double b[] = {2, 2, 2, 2};
+  bs_comparison c;
+  ck_assert_int_eq(bs_compare_pairs(a, b, 4, 0.01, &c), 1);
+  ck_assert_uint_eq(c.word, BS_WORD_UNCLEAR);
+  ck_assert_int_eq(bs_compare_pairs(a, b, 0, 0.01, &c), 1);
+  ck_assert_uint_eq(c.word, BS_WORD_UNCLEAR);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("stats");
+  TCase *tc = tcase_create("stats");
+  tcase_set_timeout(tc, 120);
+  tcase_add_test(tc, percentiles_interpolate);
+  tcase_add_test(tc, equal_arms_are_not_called_different);
+  tcase_add_test(tc, a_real_difference_is_found);
+  tcase_add_test(tc, interval_contains_the_ratio_and_is_repeatable);
+  tcase_add_test(tc, few_pairs_are_unclear);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
