@@ -137,10 +137,15 @@ int32_t bs_npy_write(const char *path, uint32_t dtype, uint32_t rank, const int6
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-NPY-WRITE",
                         "cannot write dtype 0x%04" PRIx32 " with %" PRIu32 " dimensions to '%s'", dtype, rank,
                         path == NULL ? "" : path);
-  for (uint32_t i = 0; i < rank; i++)
-    if (dims[i] < 0 || !bs_mul_u64(count, (uint64_t)dims[i], &count))
-      return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-NPY-WRITE", "bad dimension %" PRIu32 ": %" PRId64, i,
+  for (uint32_t i = 0; i < rank; i++) {
+    if (dims[i] < 0)
+      return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-NPY-WRITE", "dimension %" PRIu32 " is %" PRId64, i,
                           dims[i]);
+    if (dims[i] == 0) count = 0;
+  }
+  for (uint32_t i = 0; i < rank && count != 0; i++)
+    if (!bs_mul_u64(count, (uint64_t)dims[i], &count))
+      return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-NPY-WRITE", "the product of the shape overflows");
   if (!bs_mul_u64(count, 8, &bytes) || (count > 0 && data == NULL))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-NPY-WRITE", "%" PRIu64 " elements cannot be written",
                         count);
