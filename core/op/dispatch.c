@@ -280,8 +280,8 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
   if (rc != BS_OK) return rc;
   const bs_op_schema *schema = bs_op_schema_find(query->op);
   if (schema != NULL && (packed != NULL) != (schema->needs_weights != 0))
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "%s %s a packed weight", query->op,
-                        schema->needs_weights ? "needs" : "takes no");
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "%s %s packed weight", query->op,
+                        schema->needs_weights ? "needs a" : "takes no");
   if (packed != NULL) return prepare_packed(host, query, packed, out_plan, err);
   bs_candidates candidates;
   rc = bs_candidates_ask(host, query, &candidates, err);

@@ -85,9 +85,10 @@ static int32_t check_extent(const char *op, uint32_t index, const bs_tensor_desc
          (!bs_mul_i64(d->dims[i] - 1, strides[i], &step) || !bs_add_i64(span, step, &span))))
       return invalid(err, "BS-OP-SIZE", op, "arg %u: size overflows at dimension %u (%lld, stride %lld)",
                      index, i, (long long)d->dims[i], (long long)strides[i]);
-    if (written && strides[i] == 0 && d->dims[i] > 1)
-      return invalid(err, "BS-OP-SHAPE", op, "arg %u is written but has stride 0 in dimension %u", index, i);
   }
+  for (uint32_t i = 0; i < d->rank && written && count > 0; i++)
+    if (strides[i] == 0 && d->dims[i] > 1)
+      return invalid(err, "BS-OP-SHAPE", op, "arg %u is written but has stride 0 in dimension %u", index, i);
   int64_t bytes = 0;
   if (!bs_mul_i64(span, (int64_t)BS_DTYPE_BYTES(d->dtype), &bytes) ||
       !bs_mul_i64(count, (int64_t)BS_DTYPE_BYTES(d->dtype), &bytes))

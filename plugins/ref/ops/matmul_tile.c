@@ -6,15 +6,26 @@
 
 #include "matmul.h"
 
-/* sums[t][j] += x[t][k] * w[k][j], k ascending: one rounding a product, one a sum (no contraction). */
+/* Columns added at a time: a sum stays in a register over STEP products. */
+enum { STEP = 4 };
+
+/* sums[t][j] += x[t][k] * w[k][j], k ascending: one rounding a product, one a sum (no contraction). depth is
+ * rounded up to whole steps on zeros: a sum that began at +0 is never -0, so adding 0 * 0 leaves its bits. */
 static void add_f32(const float *restrict x, const float *restrict w, float *restrict sums, int64_t tokens,
                     int64_t depth) {
   for (int64_t t = 0; t < tokens; t++) {
+    const float *restrict value = x + t * REF_DEPTH;
     float *restrict sum = sums + t * REF_OUTPUTS;
-    for (int64_t k = 0; k < depth; k++) {
-      const float value = x[t * REF_DEPTH + k];
+    for (int64_t k = 0; k < depth; k += STEP) {
+      const float v0 = value[k], v1 = value[k + 1], v2 = value[k + 2], v3 = value[k + 3];
       const float *restrict row = w + k * REF_OUTPUTS;
-      for (int j = 0; j < REF_OUTPUTS; j++) sum[j] += value * row[j];
+      for (int j = 0; j < REF_OUTPUTS; j++) {
+        float s = sum[j] + v0 * row[j];
+        s += v1 * row[REF_OUTPUTS + j];
+        s += v2 * row[2 * REF_OUTPUTS + j];
+        s += v3 * row[3 * REF_OUTPUTS + j];
+        sum[j] = s;
+      }
     }
   }
 }
@@ -22,11 +33,18 @@ static void add_f32(const float *restrict x, const float *restrict w, float *res
 static void add_f64(const double *restrict x, const double *restrict w, double *restrict sums, int64_t tokens,
                     int64_t depth) {
   for (int64_t t = 0; t < tokens; t++) {
+    const double *restrict value = x + t * REF_DEPTH;
     double *restrict sum = sums + t * REF_OUTPUTS;
-    for (int64_t k = 0; k < depth; k++) {
-      const double value = x[t * REF_DEPTH + k];
+    for (int64_t k = 0; k < depth; k += STEP) {
+      const double v0 = value[k], v1 = value[k + 1], v2 = value[k + 2], v3 = value[k + 3];
       const double *restrict row = w + k * REF_OUTPUTS;
-      for (int j = 0; j < REF_OUTPUTS; j++) sum[j] += value * row[j];
+      for (int j = 0; j < REF_OUTPUTS; j++) {
+        double s = sum[j] + v0 * row[j];
+        s += v1 * row[REF_OUTPUTS + j];
+        s += v2 * row[2 * REF_OUTPUTS + j];
+        s += v3 * row[3 * REF_OUTPUTS + j];
+        sum[j] = s;
+      }
     }
   }
 }
@@ -35,11 +53,18 @@ static void add_f64(const double *restrict x, const double *restrict w, double *
 static void add_i64(const uint64_t *restrict x, const uint64_t *restrict w, uint64_t *restrict sums,
                     int64_t tokens, int64_t depth) {
   for (int64_t t = 0; t < tokens; t++) {
+    const uint64_t *restrict value = x + t * REF_DEPTH;
     uint64_t *restrict sum = sums + t * REF_OUTPUTS;
-    for (int64_t k = 0; k < depth; k++) {
-      const uint64_t value = x[t * REF_DEPTH + k];
+    for (int64_t k = 0; k < depth; k += STEP) {
+      const uint64_t v0 = value[k], v1 = value[k + 1], v2 = value[k + 2], v3 = value[k + 3];
       const uint64_t *restrict row = w + k * REF_OUTPUTS;
-      for (int j = 0; j < REF_OUTPUTS; j++) sum[j] += value * row[j];
+      for (int j = 0; j < REF_OUTPUTS; j++) {
+        uint64_t s = sum[j] + v0 * row[j];
+        s += v1 * row[REF_OUTPUTS + j];
+        s += v2 * row[2 * REF_OUTPUTS + j];
+        s += v3 * row[3 * REF_OUTPUTS + j];
+        sum[j] = s;
+      }
     }
   }
 }
@@ -150,17 +175,23 @@ int32_t ref_matmul_tile(const ref_matmul_job *job, unsigned char *workspace, int
   memset(w, 0, (size_t)(REF_DEPTH * REF_OUTPUTS * size));
   for (int64_t k0 = 0; k0 < depth_all; k0 += REF_DEPTH) {
     const int64_t depth = depth_all - k0 < REF_DEPTH ? depth_all - k0 : REF_DEPTH;
+    const int64_t padded = (depth + STEP - 1) / STEP * STEP;
+    if (padded > depth) {
+      memset(w + depth * REF_OUTPUTS * size, 0, (size_t)((padded - depth) * REF_OUTPUTS * size));
+      for (int64_t t = 0; t < tokens; t++)
+        memset(x + (t * REF_DEPTH + depth) * size, 0, (size_t)((padded - depth) * size));
+    }
     rc = load_weights(job, n0, outputs, k0, depth, w);
     for (int64_t t = 0; t < tokens && rc == BS_OK; t++)
       rc = ref_load(plan->host, &job->x, t0 + t, columns, k0, depth, plan->compute, x + t * REF_DEPTH * size);
     if (rc != BS_OK) return rc;
     if (plan->compute == BS_F32) {
-      add_f32((const float *)(void *)x, (const float *)(void *)w, (float *)(void *)sums, tokens, depth);
+      add_f32((const float *)(void *)x, (const float *)(void *)w, (float *)(void *)sums, tokens, padded);
     } else if (plan->compute == BS_F64) {
-      add_f64((const double *)(void *)x, (const double *)(void *)w, (double *)(void *)sums, tokens, depth);
+      add_f64((const double *)(void *)x, (const double *)(void *)w, (double *)(void *)sums, tokens, padded);
     } else {
       add_i64((const uint64_t *)(void *)x, (const uint64_t *)(void *)w, (uint64_t *)(void *)sums, tokens,
-              depth);
+              padded);
     }
   }
   const int with_bias = job->bias.data != NULL;
