@@ -322,14 +322,17 @@ static int32_t run_hooked(bs_coll_plan *p, bs_error *err) {
   const bs_collective_hook *hook = &p->rank->world->hook;
   bs_coll_call *c = &p->call;
   uint32_t times = hook->before != NULL ? hook->before(hook->user, p->rank->index, c) : 1u;
+  const uint32_t dtype_in = c->dtype_in;
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < times && rc == BS_OK; ++i) {
-    if (i == 1 && c->kind == BS_COLL_ALL_REDUCE && c->dtype_in == c->dtype_out) {
+    if (i == 1 && c->kind == BS_COLL_ALL_REDUCE) {
       c->in = c->out;
       c->in_stride = c->out_stride;
+      c->dtype_in = c->dtype_out;
     }
     rc = run_once(p, err);
   }
+  c->dtype_in = dtype_in;
   if (rc == BS_OK && hook->after != NULL) hook->after(hook->user, p->rank->index, c);
   return rc;
 }

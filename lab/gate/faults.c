@@ -25,8 +25,8 @@ struct bs_fault {
 };
 
 static const char *const names[BS_FAULT_COUNT_] = {
-    "no_all_reduce", "reduced_twice", "other_x",  "wrong_columns", "index_swapped", "weight_lost",
-    "output_off",    "bias_twice",    "half_fp8", "nan_output",    "rank_diverged",
+    "no_all_reduce", "reduced_twice",  "other_x",  "wrong_columns", "index_swapped", "weight_lost",
+    "output_off",    "bias_each_rank", "half_fp8", "nan_output",    "rank_diverged",
 };
 
 const char *bs_fault_name(uint32_t kind) {
@@ -38,7 +38,7 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
   switch (kind) {
     case BS_FAULT_NO_ALL_REDUCE:
     case BS_FAULT_REDUCED_TWICE:
-    case BS_FAULT_BIAS_TWICE:
+    case BS_FAULT_BIAS_EACH_RANK:
       return reduces ? NULL : "no reduction in this method at this world size";
     case BS_FAULT_OTHER_X:
     case BS_FAULT_RANK_DIVERGED:
@@ -155,13 +155,14 @@ static void copy_through(const bs_coll_call *call) {
 
 static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
   const bs_fault *fault = user;
+  (void)rank;
   if (call->kind != BS_COLL_ALL_REDUCE) return 1;
   if (fault->kind == BS_FAULT_NO_ALL_REDUCE) {
     copy_through(call);
     return 0;
   }
   if (fault->kind == BS_FAULT_REDUCED_TWICE) return 2;
-  if (fault->kind == BS_FAULT_BIAS_TWICE && rank > 0) {
+  if (fault->kind == BS_FAULT_BIAS_EACH_RANK) {
     for (uint64_t row = 0; row < call->rows; ++row) {
       for (uint64_t i = 0; i < call->count; ++i) {
         const int64_t at = (int64_t)row * call->in_stride + (int64_t)i;

@@ -8,15 +8,15 @@
 enum bs_fault_kind {
   BS_FAULT_NO_ALL_REDUCE = 0,
   BS_FAULT_REDUCED_TWICE,
-  BS_FAULT_OTHER_X,       /* rank 1 gets other inputs */
-  BS_FAULT_WRONG_COLUMNS, /* X gathered with another pattern than W */
-  BS_FAULT_INDEX_SWAPPED, /* two weights of one row change places */
-  BS_FAULT_WEIGHT_LOST,   /* one weight is zero */
-  BS_FAULT_OUTPUT_OFF,    /* one output off by 0.044 of the outputs' spread */
-  BS_FAULT_BIAS_TWICE,    /* 0.01 added to the partial sum of every other rank */
-  BS_FAULT_HALF_FP8,      /* the upper half of K (or rank 1's part) through fp8 */
-  BS_FAULT_NAN_OUTPUT,    /* one output is NaN */
-  BS_FAULT_RANK_DIVERGED, /* the last rank's copy of one output differs in its last bit */
+  BS_FAULT_OTHER_X,        /* rank 1 gets other inputs */
+  BS_FAULT_WRONG_COLUMNS,  /* X gathered with another pattern than W */
+  BS_FAULT_INDEX_SWAPPED,  /* two weights of one row change places */
+  BS_FAULT_WEIGHT_LOST,    /* one weight is zero */
+  BS_FAULT_OUTPUT_OFF,     /* one output off by 0.044 of the outputs' spread */
+  BS_FAULT_BIAS_EACH_RANK, /* a bias of 0.01 added to the partial sum of every rank */
+  BS_FAULT_HALF_FP8,       /* the upper half of K (or rank 1's part) through fp8 */
+  BS_FAULT_NAN_OUTPUT,     /* one output is NaN */
+  BS_FAULT_RANK_DIVERGED,  /* the last rank's copy of one output differs in its last bit */
   BS_FAULT_COUNT_
 };
 const char *bs_fault_name(uint32_t kind);

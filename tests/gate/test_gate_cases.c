@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ * test_gate_cases.c - the methods through the gates: no false alarm on clean cases (methods x fixed masks x
+ * dtypes x P x odd shapes x seeds), integers bit for bit, and each injected fault caught. BS_TEST_BIG
+ * multiplies the cases (make verify). */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/gate/faults.h"
+#include "lab/gate/verdict.h"
+
+static bs_context *context;
+
+static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
+                                      "blockshock"};
+static const char *const masks[] = {"complement_1100_0011", "complement_1010_0101", "complement_1001_0110",
+                                    "interleave"};
+static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16};
+static const int64_t shapes[][3] = {{1, 1, 1},    {2, 3, 5},    {3, 7, 4},     {5, 17, 9},  {8, 16, 31},
+                                    {16, 33, 64}, {17, 65, 63}, {64, 24, 130}, {9, 100, 3}, {4, 256, 257}};
+
+typedef struct opened {
+  const bs_workload *workload;
+  void *instance;
+  bs_source x, w, bias;
+} opened;
+
+static void open_workload(const char *name, const bs_layer_spec *spec, uint64_t seed, opened *out) {
+  bs_error err;
+  void *state = NULL;
+  const bs_workload_request request = {.struct_size = sizeof request,
+                                       .dtype = spec->x_dtype,
+                                       .B = spec->B,
+                                       .N = spec->N,
+                                       .K = spec->K,
+                                       .seed = seed,
+                                       .weight_seed = seed,
+                                       .has_bias = spec->has_bias};
+  ck_assert_int_eq(bs_find_workload(context, name, &out->workload, &state, &err), BS_OK);
+  ck_assert_int_eq(out->workload->open(state, &request, &out->instance, &err), BS_OK);
+  out->workload->source(out->instance, BS_PART_X, &out->x, &err);
+  out->workload->source(out->instance, BS_PART_W, &out->w, &err);
+  if (spec->has_bias) out->workload->source(out->instance, BS_PART_BIAS, &out->bias, &err);
+}
+
+static bs_case make_case(const char *method, const char *backend, uint32_t P, const bs_mask *mask,
+                         uint32_t dtype, const int64_t shape[3], int has_bias, uint32_t reduce_dtype) {
+  bs_case c;
+  memset(&c, 0, sizeof c);
+  c.context = context;
+  c.method = method;
+  c.backend = backend;
+  c.comm = "threads";
+  c.world_size = P;
+  c.threads_per_rank = 1;
+  c.timeout_s = 20;
+  c.iterations = 2;
+  c.spec.struct_size = sizeof c.spec;
+  c.spec.B = shape[0];
+  c.spec.N = shape[1];
+  c.spec.K = shape[2];
+  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
+  c.spec.reduce_dtype = reduce_dtype;
+  c.spec.has_bias = (uint32_t)has_bias;
+  c.spec.mask = mask;
+  return c;
+}
+
+static void use_workload(bs_case *c, const opened *w) {
+  c->x = &w->x;
+  c->w = &w->w;
+  c->bias = c->spec.has_bias ? &w->bias : NULL;
+}
+
+/* 1 when the combination is one that the table of docs/methods.md offers. */
+static int offered(const char *method, const char *mask, uint32_t P) {
+  if (strcmp(method, "dense") == 0) return P == 1;
+  const int masked = strcmp(method, "masked_split") == 0 || strcmp(method, "blockshock") == 0;
+  if (!masked) return strcmp(mask, masks[0]) == 0; /* the mask is not theirs: once is enough */
+  if (strcmp(mask, "interleave") == 0) return 1;
+  return P == 1 || P % 2 == 0;
+}
+
+static int run_clean(const char *method, const char *mask_name, uint32_t P, uint32_t dtype,
+                     const int64_t shape[3], uint64_t seed) {
+  bs_error err;
+  bs_mask mask;
+  bs_case_result result;
+  bs_verdict verdict;
+  opened w;
+  const int masked = strcmp(method, "masked_split") == 0 || strcmp(method, "blockshock") == 0;
+  ck_assert_int_eq(bs_mask_parse(mask_name, NULL, NULL, &mask, &err), BS_OK);
+  const uint32_t reduce = seed % 3 == 2 ? dtype : 0;
+  bs_case c = make_case(method, seed % 4 == 3 ? "ref" : "cpu", P, masked ? &mask : NULL, dtype, shape,
+                        seed % 2 == 0, reduce);
+  open_workload("random_normal", &c.spec, seed, &w);
+  use_workload(&c, &w);
+  int32_t rc = bs_case_run(&c, &result, &err);
+  ck_assert_msg(rc == BS_OK, "%s %s P=%u: %s: %s", method, mask_name, P, err.id, err.message);
+  rc = bs_verdict_make(&c, &result, 0, &verdict, &err);
+  ck_assert_msg(rc == BS_OK, "%s", err.message);
+  const int passed = bs_verdict_passed(verdict.gates, verdict.n_gates);
+  for (uint32_t g = 0; !passed && g < verdict.n_gates; ++g) {
+    printf("%s %s P=%u dtype=%s B=%lld N=%lld K=%lld seed=%llu: %s %d value %g limit %g (%s)\n", method,
+           mask_name, P, bs_dtype_name(dtype), (long long)shape[0], (long long)shape[1], (long long)shape[2],
+           (unsigned long long)seed, verdict.gates[g].name, (int)verdict.gates[g].state,
+           verdict.gates[g].value, verdict.gates[g].limit, verdict.gates[g].text);
+  }
+  for (uint32_t r = 0; r < P; ++r) {
+    uint64_t payload = 0;
+    const bs_proposal *p = &result.ranks[r].proposal;
+    for (uint32_t i = 0; i < p->n_collectives; ++i) payload += p->coll_payload[i];
+    ck_assert_uint_eq(result.ranks[r].counters[BS_COUNT_FLOPS], p->flops);
+    ck_assert_uint_eq(result.ranks[r].counters[BS_COUNT_COLLECTIVES], p->n_collectives);
+    ck_assert_uint_eq(result.ranks[r].counters[BS_COUNT_PAYLOAD_BYTES], payload);
+  }
+  bs_case_result_free(&result);
+  w.workload->close(w.instance);
+  return passed;
+}
+
+START_TEST(clean_cases_raise_no_alarm) {
+  const char *big = getenv("BS_TEST_BIG");
+  const uint64_t seeds = big ? (uint64_t)atoi(big) : 1;
+  uint64_t cases = 0;
+  uint64_t alarms = 0;
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
+    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+      for (size_t k = 0; k < sizeof masks / sizeof masks[0]; ++k) {
+        for (uint32_t P = 1; P <= 4; ++P) {
+          if (!offered(methods[m], masks[k], P)) continue;
+          for (size_t d = 0; d < 3; ++d) {
+            for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; ++s) {
+              alarms += !run_clean(methods[m], masks[k], P, dtypes[d], shapes[s], seed * 1000 + cases);
+              ++cases;
+            }
+          }
+        }
+      }
+    }
+  }
+  printf("%llu clean cases, %llu alarms\n", (unsigned long long)cases, (unsigned long long)alarms);
+  ck_assert_uint_ge(cases, 1000);
+  ck_assert_uint_eq(alarms, 0);
+}
+END_TEST
+
+START_TEST(integers_are_exact) {
+  const int64_t shape[3] = {13, 37, 250};
+  for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+    for (size_t d = 0; d < 3; ++d) {
+      for (uint32_t P = 1; P <= 4; P += strcmp(methods[m], "dense") == 0 ? 4 : 1) {
+        bs_error err;
+        bs_mask mask;
+        bs_gate gate;
+        bs_mask_parse("interleave", NULL, NULL, &mask, &err);
+        const int masked = m >= 3;
+        bs_case c = make_case(methods[m], "cpu", P, masked ? &mask : NULL, dtypes[d], shape, 1, 0);
+        const int32_t rc = bs_integer_gate(&c, BS_FAULT_COUNT_, &gate, &err);
+        ck_assert_msg(rc == BS_OK, "%s P=%u: %s", methods[m], P, err.message);
+        ck_assert_msg(gate.state == BS_GATE_PASS, "%s P=%u %s: %g inexact", methods[m], P,
+                      bs_dtype_name(dtypes[d]), gate.value);
+      }
+    }
+  }
+}
+END_TEST
+
+START_TEST(every_fault_is_caught) {
+  const int64_t shape[3] = {16, 96, 256};
+  for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+    for (size_t d = 0; d < 3; ++d) {
+      const uint32_t most = strcmp(methods[m], "dense") == 0 ? 1 : 4;
+      for (uint32_t P = 1; P <= most; P += P == 1 ? 1 : 2) {
+        bs_error err;
+        char missed[200];
+        uint32_t injected = 0;
+        uint32_t caught = 0;
+        const bs_case c = make_case(methods[m], "cpu", P, NULL, dtypes[d], shape, 1, 0);
+        const int32_t rc = bs_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+        ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", methods[m], P, err.id, err.message);
+        ck_assert_msg(caught == injected, "%s P=%u %s: missed %s", methods[m], P, bs_dtype_name(dtypes[d]),
+                      missed);
+        ck_assert_uint_ge(injected, 6);
+        if (m >= 2 && P > 1) ck_assert_uint_eq(injected, BS_FAULT_COUNT_ + 1);
+      }
+    }
+  }
+}
+END_TEST
+
+/* The size of the specification's sensitivity table; the subtle faults must be caught there too. */
+START_TEST(subtle_faults_are_caught_at_2048) {
+  const int64_t shape[3] = {64, 2048, 2048};
+  const uint32_t kinds[] = {BS_FAULT_INDEX_SWAPPED, BS_FAULT_WEIGHT_LOST, BS_FAULT_OUTPUT_OFF,
+                            BS_FAULT_BIAS_EACH_RANK, BS_FAULT_HALF_FP8};
+  bs_error err;
+  opened w;
+  bs_case c = make_case("blockshock", "cpu", 2, NULL, BS_BF16, shape, 1, 0);
+  c.iterations = 1;
+  open_workload("random_normal", &c.spec, 3, &w);
+  use_workload(&c, &w);
+  for (size_t i = 0; i <= sizeof kinds / sizeof kinds[0]; ++i) {
+    const int clean = i == sizeof kinds / sizeof kinds[0];
+    bs_case faulty = c;
+    bs_case_fault hooks;
+    bs_case_result result;
+    bs_verdict verdict;
+    bs_fault *fault = NULL;
+    if (!clean) {
+      ck_assert_int_eq(bs_fault_make(kinds[i], &c, &fault, &hooks, &err), BS_OK);
+      faulty.fault = &hooks;
+    }
+    ck_assert_int_eq(bs_case_run(&faulty, &result, &err), BS_OK);
+    ck_assert_int_eq(bs_verdict_make(&faulty, &result, 0, &verdict, &err), BS_OK);
+    printf("%-14s T1 %.3g/%.3g  T2 %.3g/%.3g  T3 %.3g\n", clean ? "none" : bs_fault_name(kinds[i]),
+           verdict.gates[0].value, verdict.gates[0].limit, verdict.gates[1].value, verdict.gates[1].limit,
+           verdict.gates[3].value);
+    ck_assert_msg(bs_verdict_passed(verdict.gates, verdict.n_gates) == clean, "%s",
+                  clean ? "clean" : bs_fault_name(kinds[i]));
+    bs_case_result_free(&result);
+    bs_fault_free(fault);
+  }
+  w.workload->close(w.instance);
+}
+END_TEST
+
+static void setup(void) {
+  bs_error err;
+  const int32_t rc = bs_context_open(NULL, &context, &err);
+  ck_assert_msg(rc == BS_OK, "%s", err.message);
+}
+
+static void teardown(void) {
+  bs_context_close(context);
+}
+
+int main(void) {
+  Suite *suite = suite_create("gate cases");
+  TCase *tc = tcase_create("cases");
+  tcase_set_timeout(tc, 7200);
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, clean_cases_raise_no_alarm);
+  tcase_add_test(tc, integers_are_exact);
+  tcase_add_test(tc, every_fault_is_caught);
+  tcase_add_test(tc, subtle_faults_are_caught_at_2048);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
