@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * args.h - a strict GNU-style parser: --name value, --name=value, -x value, -xvalue. Unknown options and
+ * missing values are errors with the nearest spelling; an option given twice is one unless it may repeat. */
+#ifndef BSRUN_ARGS_H
+#define BSRUN_ARGS_H
+#include <stddef.h>
+
+#include "blockshock/blockshock.h"
+
+typedef struct args_option {
+  const char *name;  /* without the dashes */
+  char letter;       /* 0: none */
+  const char *value; /* name of its value in the help; NULL: a flag */
+  int repeat;        /* may be given more than once */
+  const char *doc;   /* one line of help */
+} args_option;
+
+typedef struct args {
+  size_t n_options;
+  const args_option *options;
+  size_t n_given;
+  struct {
+    size_t option;
+    const char *value; /* points into argv; "" for a flag */
+  } * given;
+  size_t n_words;
+  const char **words; /* what is not an option */
+} args;
+
+/* argv without the program and the verbs. The caller frees in every case. */
+int32_t args_parse(int argc, char **argv, const args_option *options, size_t n_options, args *out,
+                   bs_error *err);
+void args_free(args *a);
+int args_has(const args *a, const char *name);
+const char *args_value(const args *a, const char *name); /* NULL: not given */
+/* All values of a repeatable option; the array is the caller's to free. */
+int32_t args_values(const args *a, const char *name, const char ***out_values, size_t *out_count,
+                    bs_error *err);
+/* A whole number in [low, high]; `fallback` when not given. */
+int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high, int64_t fallback,
+                     int64_t *out, bs_error *err);
+/* No words are left over. */
+int32_t args_no_words(const args *a, bs_error *err);
+/* The option lines of a help text. */
+void args_print_options(const args_option *options, size_t n_options);
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * bsrun.h - what the verbs share. Results go to stdout, all else to stderr. */
+#ifndef BSRUN_BSRUN_H
+#define BSRUN_BSRUN_H
+#include "bsrun/args.h"
+#include "lab/config/compose.h"
+#include "lab/config/notes.h"
+#include "lab/report/report.h"
+
+/* A verb: argc and argv without the program and the verb's words; returns the exit code. */
+typedef struct bsrun_verb {
+  const char *name;
+  const char *summary;
+  int (*run)(int argc, char **argv);
+  void (*help)(void);
+} bsrun_verb;
+extern const bsrun_verb bsrun_verbs[];
+extern const size_t bsrun_n_verbs;
+
+int verb_run(int argc, char **argv);
+int verb_plugins(int argc, char **argv);
+int verb_config(int argc, char **argv);
+int verb_config_print(int argc, char **argv); /* also run --print-config */
+int verb_version(int argc, char **argv);
+int verb_help(int argc, char **argv);
+
+void help_main(void);
+void help_run(void);
+void help_plugins(void);
+void help_config(void);
+void help_version(void);
+void help_help(void);
+
+/* The words of the command line as typed, for the line that repeats a run. */
+void bsrun_set_command_line(int argc, char **argv);
+/* Prints them quoted for a shell into a malloc'd text; NULL when out of memory. */
+char *bsrun_command_line(void);
+
+/* The error line on stderr; returns the exit code of err->code. */
+int bsrun_fail(const bs_error *err);
+/* "bsrun: note: ..." unless quiet. */
+void bsrun_note(int quiet, const char *text);
+/* The unknown word of a list of choices: BS_USAGE with the nearest. */
+int32_t bsrun_unknown(const char *what, const char *word, const char *const *known, size_t n, bs_error *err);
+/* -o of a verb; BS_FORMAT_TABLE when not given. */
+int32_t bsrun_format(const args *a, int *out_format, bs_error *err);
+/* Everything printed so far reaches stdout, or exit 10. */
+int bsrun_finish(int exit_code);
+
+/* Options that choose an experiment: run and config print share them. */
+extern const args_option bsrun_run_options[];
+extern const size_t bsrun_n_run_options;
+/* The compose request of parsed run options. `request` points into `a` and into *out_block (the caller frees
+ * both; bsrun_request_free). */
+typedef struct bsrun_request {
+  bs_compose_request compose;
+  char *configs_dir;
+  const char **lists[4];
+  char *texts[8];
+} bsrun_request;
+int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err);
+void bsrun_request_free(bsrun_request *request);
+
+/* Log lines of the context. user: NULL. */
+void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, const char *message);
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * config.c - `bsrun config print` (also run --print-config) and `bsrun config keys`. Creates nothing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+
+static const args_option keys_options[] = {
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+
+/* One row a scalar or list: {key, value}. */
+static void flatten(json_t *rows, const bs_node *node, const char *prefix) {
+  for (const bs_node *child = node->first; child != NULL; child = child->next) {
+    char path[512];
+    snprintf(path, sizeof path, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", child->key);
+    if (child->kind == BS_NODE_MAP) {
+      flatten(rows, child, path);
+      continue;
+    }
+    bs_text text = {0};
+    if (child->kind == BS_NODE_SCALAR) bs_text_printf(&text, "%s", child->text);
+    for (const bs_node *item = child->kind == BS_NODE_LIST ? child->first : NULL; item != NULL;
+         item = item->next) {
+      bs_text_printf(&text, "%s%s", item == child->first ? "" : " ",
+                     item->kind == BS_NODE_SCALAR ? item->text : "?");
+    }
+    json_array_append_new(rows, json_pack("{s:s, s:s?}", "key", path, "value", text.data));
+    bs_text_free(&text);
+  }
+}
+
+static int32_t print_tree(const bs_node *config, int format, int as_rows, bs_error *err) {
+  static const bs_field fields[] = {{"key", "key", 0, 0}, {"value", "value", 0, 0}};
+  if (as_rows) {
+    json_t *rows = json_array();
+    flatten(rows, config, "");
+    const int32_t rc = bs_report_print(stdout, format, fields, 2, rows, err);
+    json_decref(rows);
+    return rc;
+  }
+  bs_text text = {0};
+  bs_config_print(config, &text);
+  if (text.failed) {
+    bs_text_free(&text);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
+  fputs(text.data == NULL ? "" : text.data, stdout);
+  bs_text_free(&text);
+  return BS_OK;
+}
+
+static int32_t print_config(const args *a, bs_error *err) {
+  bsrun_request request;
+  bs_composed composed = {0};
+  bs_context *context = NULL;
+  bs_experiment experiment = {0};
+  bs_notes notes = {0};
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc != BS_OK) return rc;
+  rc = bsrun_request_make(a, &request, err);
+  if (rc == BS_OK) rc = bs_compose(&request.compose, &composed, err);
+  if (rc == BS_OK && !composed.phase_given) { /* the bare form: its first phase */
+    bs_config_free(composed.config);
+    composed.config = NULL;
+    request.compose.phase = "phase0_correctness";
+    rc = bs_compose(&request.compose, &composed, err);
+    bs_note_add(&notes, "this is phase 0; a bare run goes on with phase 1 (--phase 1 --print-config)");
+  }
+  if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
+  if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
+  if (rc == BS_OK) {
+    rc = bs_experiment_make(context, composed.config, request.configs_dir, &notes, &experiment, err);
+    composed.config = NULL;
+  }
+  for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(a, "quiet"), notes.items[i]);
+  if (rc == BS_OK) rc = print_tree(experiment.config, format, args_has(a, "output"), err);
+  bs_experiment_free(&experiment);
+  bs_config_free(composed.config);
+  if (context != NULL) bs_context_close(context);
+  bs_notes_free(&notes);
+  bsrun_request_free(&request);
+  return rc;
+}
+
+int verb_config_print(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, bsrun_run_options, bsrun_n_run_options, &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_config();
+  } else if (rc == BS_OK) {
+    rc = print_config(&a, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}
+
+static int32_t print_keys(const args *a, bs_error *err) {
+  static const bs_field fields[] = {{"key", "key", 0, 0},         {"type", "type", 0, 0},
+                                    {"default", "default", 0, 0}, {"values", "values", 0, 0},
+                                    {"effect", "effect", 0, 0},   {"text", "what", 0, 0}};
+  int format;
+  size_t count;
+  int32_t rc = args_no_words(a, err);
+  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  if (rc != BS_OK) return rc;
+  const bs_key *keys = bs_schema_keys(&count);
+  json_t *rows = json_array();
+  for (size_t i = 0; i < count; i++) {
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "key", keys[i].path, "type",
+                                          bs_key_type_name(keys[i].type), "default", keys[i].default_text,
+                                          "values", keys[i].range == NULL ? "" : keys[i].range, "effect",
+                                          bs_key_effect_name(keys[i].effect), "text", keys[i].doc));
+  }
+  rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  json_decref(rows);
+  return rc;
+}
+
+int verb_config(int argc, char **argv) {
+  static const char *const words[] = {"print", "keys"};
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  if (argc > 0 && strcmp(argv[0], "print") == 0) return verb_config_print(argc - 1, argv + 1);
+  if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+    help_config();
+    return argc == 0 ? 2 : 0;
+  }
+  if (strcmp(argv[0], "keys") != 0) {
+    bsrun_unknown("verb", argv[0], words, 2, &err);
+    return bsrun_fail(&err);
+  }
+  int32_t rc =
+      args_parse(argc - 1, argv + 1, keys_options, sizeof keys_options / sizeof keys_options[0], &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_config();
+  } else if (rc == BS_OK) {
+    rc = print_keys(&a, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ * help.c - the help of bsrun and of every verb, and the version. Plain text, printed before anything is
+ * opened. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+
+void help_main(void) {
+  fputs(
+      "bsrun - split a linear layer over ranks, prove that it is right, and time it\n"
+      "\n"
+      "usage: bsrun [VERB] [options]\n"
+      "\n"
+      "  bsrun --plugin cpu --method blockshock     prove it right on two ranks, then time it\n"
+      "  bsrun --method row_parallel -P 4 --phase 0 only the proof, on four ranks\n"
+      "  bsrun plugins list                         what there is to choose from\n"
+      "\n"
+      "verbs:\n",
+      stdout);
+  for (size_t i = 0; i < bsrun_n_verbs; i++)
+    printf("  %-9s %s\n", bsrun_verbs[i].name, bsrun_verbs[i].summary);
+  fputs("\noptions of run (the verb may be left out):\n", stdout);
+  args_print_options(bsrun_run_options, bsrun_n_run_options);
+  fputs(
+      "\n"
+      "A NAME is a registered id, a file of the configs folder, or a path to a YAML file.\n"
+      "Results go to stdout, all else to stderr. `bsrun help VERB` says more.\n",
+      stdout);
+}
+
+void help_run(void) {
+  fputs(
+      "usage: bsrun [run] [options]\n"
+      "\n"
+      "Runs phase 0 (every rank's output judged against an fp64 reference, the gates proved able to fail), "
+      "then\n"
+      "phase 1 (the method timed against the dense layer in interleaved pairs). Each phase is one run "
+      "folder:\n"
+      "<out>/[<group>/]<phase>/<method>/<run id>/ with config.yaml, env.json, seed.txt, metrics.jsonl and "
+      "DONE.\n"
+      "\n",
+      stdout);
+  args_print_options(bsrun_run_options, bsrun_n_run_options);
+  fputs(
+      "\n"
+      "Order of configuration, later wins: base.yaml, --config files, --phase, --method, --mask, "
+      "--workload,\n"
+      "--hardware, --sweep, then --plugin, -P and the other options, then --set.\n"
+      "\n"
+      "examples:\n"
+      "  bsrun --plugin cpu --method blockshock\n"
+      "  bsrun --method masked_split --mask complement_1010_0101 --set model.N=1024 --set model.dtype=f32\n"
+      "  bsrun --method row_parallel -P 3 --mask interleave --phase 0 -o json\n"
+      "  bsrun --method blockshock --workload file --set workload.weights=model.safetensors#layer.weight\n"
+      "  bsrun --method blockshock --phase 0 --dump tensors\n"
+      "  bsrun --method dense --sweep batch_sweep -o csv\n"
+      "  bsrun --config results/raw/phase0_correctness/blockshock/RUN/config.yaml\n"
+      "\n"
+      "exit codes: 0 done; 2 usage; 3 configuration; 4 input file; 5 plugin, device or library; 6 numbers "
+      "wrong;\n"
+      "7 a rank died; 8 deadline; 9 ranks disagree; 10 memory or disk; 11 store busy; 12 some points of a "
+      "sweep\n"
+      "failed; 13 store corrupt; 14 performance gate; 15 inconclusive; 70 internal; 130, 143 signals.\n",
+      stdout);
+}
+
+void help_plugins(void) {
+  fputs(
+      "usage: bsrun plugins list [--load] [--plugin ID|PATH] [-o FORMAT]\n"
+      "       bsrun plugins inspect ID|PATH [--exists] [--atleast-version X.Y.Z] [-o FORMAT]\n"
+      "\n"
+      "list      every plugin found, refused and shadowed ones included; reads notes, runs no plugin code\n"
+      "  --load  opens each in a child process and says whether it works here\n"
+      "inspect   what one plugin registers, and where in its source; its parameters, their values and "
+      "origins\n"
+      "  --exists             print nothing; 0 when it can be used, 5 when not\n"
+      "  --atleast-version V  the same, and its version is V or later\n"
+      "\n"
+      "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
+      "folder.\n"
+      "\n"
+      "examples:\n"
+      "  bsrun plugins list --load\n"
+      "  bsrun plugins list -o json\n"
+      "  bsrun plugins inspect cpu\n"
+      "  bsrun plugins inspect ./build/bs_acme.so\n",
+      stdout);
+}
+
+void help_config(void) {
+  fputs(
+      "usage: bsrun config print [options of run] [-o FORMAT]\n"
+      "       bsrun config keys [-o FORMAT]\n"
+      "\n"
+      "print   the resolved configuration as YAML (with -o: one row a key); creates nothing\n"
+      "keys    every key: type, default, values, effect, meaning\n"
+      "\n"
+      "examples:\n"
+      "  bsrun config print --method blockshock --phase 1\n"
+      "  bsrun config print --config mine.yaml --set model.N=512 > resolved.yaml\n"
+      "  bsrun config keys -o md\n",
+      stdout);
+}
+
+void help_version(void) {
+  fputs("usage: bsrun version\n\nPrints the versions of Block-Shock, its library build and its plugin ABI.\n",
+        stdout);
+}
+
+void help_help(void) {
+  fputs("usage: bsrun help [VERB]\n\nexample:\n  bsrun help run\n", stdout);
+}
+
+int verb_help(int argc, char **argv) {
+  const char *names[16];
+  bs_error err = BS_ERROR_INIT;
+  if (argc == 0) {
+    help_main();
+    return 0;
+  }
+  for (size_t i = 0; i < bsrun_n_verbs; i++) {
+    names[i] = bsrun_verbs[i].name;
+    if (strcmp(argv[0], names[i]) != 0 && !(strcmp(argv[0], "--help") == 0 && strcmp(names[i], "help") == 0))
+      continue;
+    if (argc > 1) {
+      bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", argv[1]);
+      return bsrun_fail(&err);
+    }
+    bsrun_verbs[i].help();
+    return 0;
+  }
+  bsrun_unknown("verb", argv[0], names, bsrun_n_verbs, &err);
+  return bsrun_fail(&err);
+}
+
+int verb_version(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
+    help_version();
+    return 0;
+  }
+  if (argc > 0) {
+    bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", argv[0]);
+    return bsrun_fail(&err);
+  }
+  const char *build_id = bs_build_id();
+  printf("bsrun %s\nplugin ABI %u.%u\nlibblockshock build %s\n", bs_version(), BS_ABI_MAJOR, BS_ABI_MINOR,
+         build_id[0] != '\0' ? build_id : "unknown");
+  return 0;
+}

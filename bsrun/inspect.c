@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ * inspect.c - `bsrun plugins inspect ID|PATH`: everything one plugin offers. Opened in a child first, then
+ * here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/store/sha256.h"
+
+static const args_option inspect_options[] = {
+    {"exists", 0, NULL, 0, "print nothing; 0 when it can be used"},
+    {"atleast-version", 0, "X.Y.Z", 0, "print nothing; 0 when it can be used and is this version or later"},
+    {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.<id>.<param> from a YAML file"},
+    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"verbose", 'v', NULL, 1, "say more"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+static const bs_field inspect_fields[] = {
+    {"part", "PART", 0, 0}, {"name", "NAME", 0, 0}, {"value", "VALUE", 0, 0},
+    {"at", "AT", 0, 0},     {"text", "WHAT", 0, 0},
+};
+
+static json_t *text_of(const char *text) {
+  json_t *value = json_string(text == NULL ? "" : text);
+  return value != NULL ? value : json_string("(not UTF-8)");
+}
+
+static void add_row(json_t *rows, const char *part, const char *name, const char *value, const char *at,
+                    const char *text) {
+  json_t *row = json_object();
+  json_object_set_new(row, "part", text_of(part));
+  json_object_set_new(row, "name", text_of(name));
+  json_object_set_new(row, "value", text_of(value));
+  json_object_set_new(row, "at", text_of(at));
+  json_object_set_new(row, "text", text_of(text));
+  json_array_append_new(rows, row);
+}
+
+static void add_file(json_t *rows, const bs_plugin_info *info) {
+  static const char *const sanitizers[] = {"none", "address", "thread"};
+  char abi[24], kinds[64], hex[65] = "";
+  snprintf(abi, sizeof abi, "%u.%u", info->abi >> 16, info->abi & 0xffffu);
+  plugins_kinds_text(info->kinds, kinds, sizeof kinds);
+  add_row(rows, "plugin", "id", info->id, "", info->summary);
+  add_row(rows, "plugin", "version", info->version, "", "");
+  add_row(rows, "plugin", "kinds", kinds, "", "");
+  add_row(rows, "plugin", "abi", abi, "", "");
+  add_row(rows, "plugin", "sanitizer", info->sanitizer < 3 ? sanitizers[info->sanitizer] : "?", "", "");
+  add_row(rows, "plugin", "found", info->origin, "", "where it was found");
+  if (info->builtin) {
+    add_row(rows, "plugin", "library", bs_build_id(), "", "build id of the library that it is part of");
+  } else {
+    add_row(rows, "plugin", "path", info->path, "", "");
+    if (bs_sha256_file(info->path, hex, NULL) == BS_OK) add_row(rows, "plugin", "sha256", hex, "", "");
+  }
+}
+
+static int32_t add_things(json_t *rows, bs_context *context, const char *id, bs_error *err) {
+  static const char *const names[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
+  for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
+    bs_thing_info thing = {.struct_size = sizeof thing};
+    char at[256] = "";
+    const int32_t rc = bs_thing_get(context, id, i, &thing, err);
+    if (rc != BS_OK) return rc;
+    if (thing.at.file != NULL) snprintf(at, sizeof at, "%s:%u", thing.at.file, thing.at.line);
+    add_row(rows, thing.kind < BS_KIND_COUNT_ ? names[thing.kind] : "?", thing.name, thing.aliases, at,
+            thing.summary);
+    const bs_method *method = NULL;
+    const bs_workload *workload = NULL;
+    void *state;
+    const char *docs = NULL;
+    if (thing.kind == BS_KIND_METHOD && bs_find_method(context, thing.name, &method, &state, NULL) == BS_OK) {
+      docs = method->option_docs;
+    } else if (thing.kind == BS_KIND_WORKLOAD &&
+               bs_find_workload(context, thing.name, &workload, &state, NULL) == BS_OK) {
+      docs = workload->option_docs;
+    }
+    while (docs != NULL && *docs != '\0') { /* "key=default: text" lines */
+      char name[128], value[96];
+      const size_t length = strcspn(docs, "\n"), key = strcspn(docs, "=:\n");
+      const size_t colon = strcspn(docs, ":\n");
+      snprintf(name, sizeof name, "%s.%.*s", names[thing.kind], (int)key, docs);
+      snprintf(value, sizeof value, "%.*s", docs[key] == '=' && colon > key ? (int)(colon - key - 1) : 0,
+               docs + key + 1);
+      char text[256];
+      const size_t from = colon < length ? colon + 1 : length;
+      snprintf(text, sizeof text, "%.*s", (int)(length - from), docs + from);
+      add_row(rows, "option", name, value, "default", text + strspn(text, " "));
+      docs += length + (docs[length] == '\n');
+    }
+  }
+  return BS_OK;
+}
+
+static int32_t add_params(json_t *rows, bs_context *context, const char *id, bs_error *err) {
+  for (uint32_t i = 0; i < bs_param_count(context, id); i++) {
+    bs_param_info param = {.struct_size = sizeof param};
+    char name[128], text[320];
+    const int32_t rc = bs_param_info_get(context, id, i, &param, err);
+    if (rc != BS_OK) return rc;
+    snprintf(name, sizeof name, "plugins.%s.%s", id, param.desc.name);
+    snprintf(text, sizeof text, "%s%s%s%s%s", param.desc.doc == NULL ? "" : param.desc.doc,
+             param.desc.unit == NULL ? "" : " in ", param.desc.unit == NULL ? "" : param.desc.unit,
+             param.desc.choices == NULL ? "" : "; ", param.desc.choices == NULL ? "" : param.desc.choices);
+    add_row(rows, "param", name, param.value_text, param.origin, text);
+  }
+  return BS_OK;
+}
+
+/* The usable plugin of an id; a refused one gives its reason. */
+static int32_t find_plugin(const bs_context *context, const char *id, bs_plugin_info *out, bs_error *err) {
+  const char *ids[256];
+  char why[400] = "";
+  size_t n = 0;
+  for (uint32_t i = 0; i < bs_plugin_count(context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(context, i, &info, NULL) != BS_OK) continue;
+    if (n < 256) ids[n++] = info.id;
+    if (strcmp(info.id, id) != 0) continue;
+    if (info.state == BS_PLUGIN_FOUND || info.state == BS_PLUGIN_ACTIVE) {
+      *out = info;
+      return BS_OK;
+    }
+    if (why[0] == '\0') snprintf(why, sizeof why, "%s", info.why == NULL ? "refused" : info.why);
+  }
+  if (why[0] != '\0') return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-REFUSED", "%.64s: %s", id, why);
+  const char *nearest = bs_nearest(id, ids, n);
+  bs_error_set(err, BS_NOT_FOUND, "BS-PLG-NONE", "there is no plugin '%.64s'", id);
+  if (nearest != NULL) {
+    bs_error_hint(err, "did you mean '%s'?", nearest);
+  } else {
+    bs_error_hint(err, "bsrun plugins list");
+  }
+  return BS_NOT_FOUND;
+}
+
+/* Are the numbers of `version` those of `least` or later? -1 when least is not of the form X[.Y[.Z]]. */
+static int version_at_least(const char *version, const char *least) {
+  for (int part = 0; part < 3; part++) {
+    char *end_have, *end_want;
+    if (*least == '\0') return 1;
+    if (*least < '0' || *least > '9') return -1;
+    const unsigned long want = strtoul(least, &end_want, 10);
+    const unsigned long have = strtoul(version, &end_have, 10);
+    if (*end_want != '\0' && *end_want != '.') return -1;
+    if (have != want) return have > want;
+    least = *end_want == '.' ? end_want + 1 : end_want;
+    version = *end_have == '.' ? end_have + 1 : end_have;
+  }
+  return *least == '\0' ? 1 : -1;
+}
+
+static int32_t check_version(const args *a, const bs_plugin_info *info, bs_error *err) {
+  const char *least = args_value(a, "atleast-version");
+  if (least == NULL) return BS_OK;
+  const int is = version_at_least(info->version, least);
+  if (is < 0)
+    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--atleast-version: '%.40s' is not X.Y.Z", least);
+  if (is > 0) return BS_OK;
+  return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-OLD", "%s is version %s, older than %.40s", info->id,
+                      info->version, least);
+}
+
+static int32_t inspect(const args *a, const char *what, bs_error *err) {
+  bs_plugin_info info = {0};
+  bs_context *context = NULL;
+  char id[64];
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  bs_plugin_id_of(what, id, sizeof id);
+  /* An id that is no file is looked up here, so that a refused plugin still tells why. */
+  if (rc == BS_OK) rc = plugins_open_context(a, &what, strchr(what, '/') != NULL, &context, err);
+  if (rc == BS_OK) rc = find_plugin(context, id, &info, err);
+  if (rc == BS_OK) rc = check_version(a, &info, err);
+  if (rc == BS_OK) rc = plugins_probe(context, id, err);
+  if (rc == BS_OK && !args_has(a, "exists") && !args_has(a, "atleast-version")) {
+    json_t *rows = json_array();
+    rc = bs_plugin_activate(context, id, err);
+    if (rc == BS_OK) add_file(rows, &info);
+    if (rc == BS_OK) rc = add_things(rows, context, id, err);
+    if (rc == BS_OK) rc = add_params(rows, context, id, err);
+    if (rc == BS_OK) {
+      rc = bs_report_print(stdout, format, inspect_fields, sizeof inspect_fields / sizeof inspect_fields[0],
+                           rows, err);
+    }
+    json_decref(rows);
+  }
+  if (context != NULL) bs_context_close(context);
+  return rc;
+}
+
+int plugins_inspect(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc =
+      args_parse(argc, argv, inspect_options, sizeof inspect_options / sizeof inspect_options[0], &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_plugins();
+  } else if (rc == BS_OK && a.n_words != 1) {
+    rc =
+        bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "plugins inspect takes one plugin, %zu given", a.n_words);
+    bs_error_hint(&err, "for example bsrun plugins inspect cpu");
+  } else if (rc == BS_OK) {
+    rc = inspect(&a, a.words[0], &err);
+  }
+  const int quiet = rc != BS_OK && args_has(&a, "exists") && rc != BS_USAGE;
+  args_free(&a);
+  if (rc == BS_OK) return 0;
+  return quiet ? (int)bs_status_exit_code(rc) : bsrun_fail(&err);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * main.c - bsrun: finds the verb and hands it the rest. A first word that begins with a dash, or none,
+ * means run. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+const bsrun_verb bsrun_verbs[] = {
+    {"run", "prove that a split layer is right, then time it (also the bare form)", verb_run, help_run},
+    {"plugins", "list and inspect plugins", verb_plugins, help_plugins},
+    {"config", "print a resolved configuration, list the keys", verb_config, help_config},
+    {"version", "print versions", verb_version, help_version},
+    {"help", "help on a verb", verb_help, help_help},
+};
+const size_t bsrun_n_verbs = sizeof bsrun_verbs / sizeof bsrun_verbs[0];
+
+static int command_argc;
+static char **command_argv;
+
+void bsrun_set_command_line(int argc, char **argv) {
+  command_argc = argc;
+  command_argv = argv;
+}
+
+char *bsrun_command_line(void) {
+  static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/=:,+@%#";
+  bs_text text = {0};
+  bs_text_printf(&text, "bsrun");
+  for (int i = 1; i < command_argc; i++) {
+    const char *word = command_argv[i];
+    bs_text_append(&text, " ", 1);
+    if (word[0] != '\0' && word[0] != '#' && word[strspn(word, plain)] == '\0') {
+      bs_text_append(&text, word, strlen(word));
+      continue;
+    }
+    bs_text_append(&text, "'", 1);
+    for (const char *p = word; *p != '\0'; p++) {
+      if (*p == '\'') {
+        bs_text_append(&text, "'\\''", 4);
+      } else {
+        bs_text_append(&text, p, 1);
+      }
+    }
+    bs_text_append(&text, "'", 1);
+  }
+  if (text.failed) {
+    bs_text_free(&text);
+    return NULL;
+  }
+  return text.data;
+}
+
+int bsrun_fail(const bs_error *err) {
+  char line[2048];
+  bs_error_format(err, "bsrun", line, sizeof line);
+  char *shown = bs_report_printable(line);
+  fprintf(stderr, "%s\n", shown != NULL ? shown : line);
+  free(shown);
+  return (int)bs_status_exit_code(err->code);
+}
+
+void bsrun_note(int quiet, const char *text) {
+  if (quiet) return;
+  char *shown = bs_report_printable(text);
+  fprintf(stderr, "bsrun: note: %s\n", shown != NULL ? shown : "");
+  free(shown);
+}
+
+void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, const char *message) {
+  static const char *const names[] = {"log", "error", "warning", "info", "debug"};
+  char who[64] = "", at[32] = "";
+  (void)user;
+  if (plugin != NULL && plugin[0] != '\0') snprintf(who, sizeof who, " %.40s:", plugin);
+  if (rank >= 0) snprintf(at, sizeof at, " rank %d:", rank);
+  char *shown = bs_report_printable(message);
+  fprintf(stderr, "bsrun: %s:%s%s %s\n", names[level >= 1 && level <= 4 ? level : 0], who, at,
+          shown != NULL ? shown : "");
+  free(shown);
+}
+
+int32_t bsrun_unknown(const char *what, const char *word, const char *const *known, size_t n, bs_error *err) {
+  const char *nearest = bs_nearest(word, known, n);
+  bs_error_set(err, BS_USAGE, "BS-USE-VERB", "unknown %s '%.100s'", what, word);
+  if (nearest != NULL) {
+    bs_error_hint(err, "did you mean '%s'?", nearest);
+    return BS_USAGE;
+  }
+  char list[200];
+  size_t used = 0;
+  list[0] = '\0';
+  for (size_t i = 0; i < n && used + 1 < sizeof list; i++) {
+    const int wrote = snprintf(list + used, sizeof list - used, "%s%s", i == 0 ? "" : ", ", known[i]);
+    if (wrote < 0) break;
+    used += (size_t)wrote;
+  }
+  bs_error_hint(err, "one of %s", list);
+  return BS_USAGE;
+}
+
+int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
+  const char *name = args_value(a, "output");
+  *out_format = BS_FORMAT_TABLE;
+  if (name == NULL) return BS_OK;
+  *out_format = bs_format_parse(name);
+  return *out_format >= 0 ? BS_OK : bsrun_unknown("output format", name, bs_format_names, 5, err);
+}
+
+int bsrun_finish(int exit_code) {
+  if (fflush(stdout) == 0 && !ferror(stdout)) return exit_code;
+  if (exit_code != 0) return exit_code;
+  bs_error err = BS_ERROR_INIT;
+  bs_error_set(&err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
+  return bsrun_fail(&err);
+}
+
+int main(int argc, char **argv) {
+  signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of write(2), told like a full disk */
+  bsrun_set_command_line(argc, argv);
+  if (argc < 2) return bsrun_finish(verb_run(0, argv + argc));
+  const char *word = argv[1];
+  if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+    help_main();
+    return bsrun_finish(0);
+  }
+  if (strcmp(word, "--version") == 0) return bsrun_finish(verb_version(argc - 2, argv + 2));
+  if (word[0] == '-') return bsrun_finish(verb_run(argc - 1, argv + 1));
+  const char *names[16];
+  for (size_t i = 0; i < bsrun_n_verbs; i++) {
+    if (strcmp(word, bsrun_verbs[i].name) == 0) return bsrun_finish(bsrun_verbs[i].run(argc - 2, argv + 2));
+    names[i] = bsrun_verbs[i].name;
+  }
+  bs_error err = BS_ERROR_INIT;
+  bsrun_unknown("verb", word, names, bsrun_n_verbs, &err);
+  return bsrun_fail(&err);
+}

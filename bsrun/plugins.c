@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * plugins.c - `bsrun plugins list [--load]`. Without --load nothing of a plugin is executed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+
+static const args_option list_options[] = {
+    {"load", 0, NULL, 0, "open each plugin in a child process"},
+    {"plugin", 0, "ID|PATH", 1, "also look at this file"},
+    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
+    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"verbose", 'v', NULL, 1, "say more"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+
+static const bs_field list_fields[] = {
+    {"id", "ID", 0, 0},
+    {"version", "VERSION", 0, 0},
+    {"kinds", "KINDS", 0, 0},
+    {"abi", "ABI", 0, 0},
+    {"state", "STATE", 0, 0},
+    {"from", "FROM / WHY", 0, 0},
+    {"path", "PATH", BS_FIELD_WIDE, 0},
+    {"origin", "ORIGIN", BS_FIELD_WIDE, 0},
+    {"why", "WHY", BS_FIELD_WIDE, 0},
+    {"things", "THINGS", BS_FIELD_WIDE, 0},
+    {"summary", "WHAT", BS_FIELD_WIDE, 0},
+};
+
+void plugins_kinds_text(uint32_t kinds, char *out, size_t size) {
+  static const char *const names[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
+  size_t used = 0;
+  out[0] = '\0';
+  for (uint32_t kind = 0; kind < BS_KIND_COUNT_ && used + 1 < size; kind++) {
+    if (!(kinds & (1u << kind))) continue;
+    const int n = snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ",", names[kind]);
+    if (n > 0) used += (size_t)n;
+  }
+}
+
+int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
+                             bs_error *err) {
+  bs_compose_request q = {0};
+  bs_composed composed;
+  const char **configs = NULL, **sets = NULL, **given = NULL;
+  size_t n_given = 0;
+  int32_t rc = args_values(a, "config", &configs, &q.n_configs, err);
+  if (rc == BS_OK) rc = args_values(a, "set", &sets, &q.n_sets, err);
+  if (rc == BS_OK) rc = args_values(a, "plugin", &given, &n_given, err);
+  q.configs = configs;
+  q.sets = sets;
+  q.plugins = n_extra > 0 ? extra : given;
+  q.n_plugins = n_extra > 0 ? n_extra : n_given;
+  if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
+  if (rc == BS_OK) {
+    const int32_t level = args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN;
+    rc = bs_context_of_config(composed.config, level, bsrun_log, NULL, out, err);
+    bs_config_free(composed.config);
+  }
+  free(configs);
+  free(sets);
+  free(given);
+  return rc;
+}
+
+static json_t *text_or_empty(const char *text) {
+  json_t *value = json_string(text == NULL ? "" : text);
+  return value != NULL ? value : json_string("(not UTF-8)");
+}
+
+static json_t *things_list(const char *things) {
+  json_t *list = json_array();
+  while (things != NULL && *things != '\0') {
+    const size_t n = strcspn(things, "\n");
+    json_t *thing = n > 0 ? json_stringn(things, n) : NULL;
+    if (thing != NULL) json_array_append_new(list, thing);
+    things += n + (things[n] == '\n');
+  }
+  return list;
+}
+
+static json_t *plugin_row(bs_context *context, const bs_plugin_info *info, int load) {
+  static const char *const states[] = {"found", "ok", "shadowed", "refused", "unavailable"};
+  char kinds[64], abi[24], why[768];
+  const char *state = info->state < 5 ? states[info->state] : "?";
+  snprintf(why, sizeof why, "%s", info->why == NULL ? "" : info->why);
+  if (load && (info->state == BS_PLUGIN_FOUND || info->state == BS_PLUGIN_ACTIVE)) {
+    bs_error why_not = BS_ERROR_INIT;
+    state = plugins_probe(context, info->id, &why_not) == BS_OK ? "ok" : "unavailable";
+    if (why_not.code != BS_OK) snprintf(why, sizeof why, "%s", why_not.message);
+  }
+  plugins_kinds_text(info->kinds, kinds, sizeof kinds);
+  snprintf(abi, sizeof abi, "%u.%u", info->abi >> 16, info->abi & 0xffffu);
+  json_t *row = json_object();
+  json_object_set_new(row, "id", text_or_empty(info->id));
+  json_object_set_new(row, "version", text_or_empty(info->version));
+  json_object_set_new(row, "kinds", text_or_empty(kinds));
+  json_object_set_new(row, "abi", json_string(info->abi == 0 ? "" : abi));
+  json_object_set_new(row, "state", json_string(state));
+  json_object_set_new(row, "from", text_or_empty(why[0] != '\0' ? why : info->origin));
+  json_object_set_new(row, "path", text_or_empty(info->path));
+  json_object_set_new(row, "origin", text_or_empty(info->origin));
+  json_object_set_new(row, "why", text_or_empty(why));
+  json_object_set_new(row, "things", things_list(info->things));
+  json_object_set_new(row, "summary", text_or_empty(info->summary));
+  return row;
+}
+
+static int32_t print_list(const args *a, bs_error *err) {
+  bs_context *context = NULL;
+  int format;
+  int32_t rc = args_no_words(a, err);
+  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &context, err);
+  if (rc != BS_OK) return rc;
+  json_t *rows = json_array();
+  for (uint32_t i = 0; i < bs_plugin_count(context) && rc == BS_OK; i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    rc = bs_plugin_get(context, i, &info, err);
+    if (rc == BS_OK) json_array_append_new(rows, plugin_row(context, &info, args_has(a, "load")));
+  }
+  if (rc == BS_OK)
+    rc = bs_report_print(stdout, format, list_fields, sizeof list_fields / sizeof list_fields[0], rows, err);
+  json_decref(rows);
+  bs_context_close(context);
+  return rc;
+}
+
+static int verb_list(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, list_options, sizeof list_options / sizeof list_options[0], &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_plugins();
+  } else if (rc == BS_OK) {
+    rc = print_list(&a, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}
+
+int verb_plugins(int argc, char **argv) {
+  static const char *const words[] = {"list", "inspect"};
+  bs_error err = BS_ERROR_INIT;
+  if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+    help_plugins();
+    return argc == 0 ? 2 : 0;
+  }
+  if (strcmp(argv[0], "list") == 0) return verb_list(argc - 1, argv + 1);
+  if (strcmp(argv[0], "inspect") == 0) return plugins_inspect(argc - 1, argv + 1);
+  bsrun_unknown("verb", argv[0], words, 2, &err);
+  return bsrun_fail(&err);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), and opening a plugin in a
+ * child process first (probe.c). */
+#ifndef BSRUN_PLUGINS_H
+#define BSRUN_PLUGINS_H
+#include "bsrun/bsrun.h"
+
+int plugins_inspect(int argc, char **argv);
+/* The context of a plugins verb: extra (or, when there is none, --plugin) plugins, --config and --set. */
+int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
+                             bs_error *err);
+/* Open and activate plugin `id` in a forked child with a deadline: BS_OK, or why not. This process opens
+ * nothing. */
+int32_t plugins_probe(bs_context *context, const char *id, bs_error *err);
+/* "backend,op" of a bit set. */
+void plugins_kinds_text(uint32_t kinds, char *out, size_t size);
+#endif

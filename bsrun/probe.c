@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ * probe.c - a plugin is opened in a child first: whatever it does there (crash, exit, hang, print) costs a
+ * row, not this process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+
+#define PROBE_MS 10000
+
+/* In the child: the answer is one bs_error on the pipe. Nothing of this process's buffers is flushed. */
+static void child(bs_context *context, const char *id, int out) {
+  bs_error err = BS_ERROR_INIT;
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null >= 0) {
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+  }
+  err.code = bs_plugin_activate(context, id, &err);
+  const ssize_t wrote = write(out, &err, sizeof err); /* below PIPE_BUF: whole or not at all */
+  _exit(wrote == (ssize_t)sizeof err ? 0 : 1);
+}
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* All of one answer, or 0 at the end of the pipe, the deadline, or an error. *late: the deadline passed. */
+static int read_answer(int in, bs_error *answer, int *late) {
+  const int64_t deadline = now_ms() + PROBE_MS;
+  size_t have = 0;
+  *late = 0;
+  while (have < sizeof *answer) {
+    struct pollfd p = {in, POLLIN, 0};
+    const int64_t left = deadline - now_ms();
+    const int ready = left <= 0 ? 0 : poll(&p, 1, (int)left);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
+      *late = 1;
+      return 0;
+    }
+    const ssize_t n = read(in, (char *)answer + have, sizeof *answer - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return 0;
+    have += (size_t)n;
+  }
+  return 1;
+}
+
+int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
+  bs_error answer;
+  int ends[2], late, status = 0;
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return bs_error_errno(err, BS_INTERNAL, "BS-PRB-PIPE", errno, "cannot make a pipe");
+  }
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    child(context, id, ends[1]);
+  }
+  close(ends[1]);
+  if (pid < 0) {
+    const int saved = errno;
+    close(ends[0]);
+    return bs_error_errno(err, BS_INTERNAL, "BS-PRB-FORK", saved, "cannot start a child");
+  }
+  const int complete = read_answer(ends[0], &answer, &late);
+  close(ends[0]);
+  if (!complete) kill(pid, SIGKILL);
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  if (complete) {
+    if (answer.code == BS_OK) return BS_OK;
+    if (err != NULL) *err = answer;
+    return answer.code;
+  }
+  if (late) {
+    return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-HANG", "%s did not open within %d s", id,
+                        PROBE_MS / 1000);
+  }
+  if (WIFSIGNALED(status)) {
+    /* The kill above only races with a child that closed its pipe and lives on. */
+    return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s died while opening: signal %d (%s)", id,
+                        WTERMSIG(status), strsignal(WTERMSIG(status)));
+  }
+  return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s ended the process with %d while opening", id,
+                      WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * request.c - the options that choose an experiment, and the compose request made of them. Used by run and by
+ * config print. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/store/store.h"
+
+const args_option bsrun_run_options[] = {
+    {"plugin", 0, "ID|PATH", 1,
+     "use this plugin (its backend, if it has one); a value with a slash is a file"},
+    {"method", 0, "M", 0,
+     "how the layer is split: dense, column_parallel, row_parallel, masked_split, blockshock"},
+    {"world-size", 'P', "N", 0, "ranks; default: what the method needs"},
+    {"phase", 0, "NAME", 0, "0 (correctness) or 1 (forward); default: both"},
+    {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
+    {"workload", 0, "NAME", 0, "gaussian, uniform, fixed_seed, file, ..."},
+    {"hardware", 0, "NAME", 0, "cpu, local_2gpu, slurm_cluster, or a YAML file"},
+    {"sweep", 0, "NAME", 0, "run every value of a sweep: N_sweep, batch_sweep, or a YAML file"},
+    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
+    {"set", 0, "KEY=VALUE", 1, "set one key, after all files (bsrun config keys lists them)"},
+    {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
+    {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks"},
+    {"out", 0, "DIR", 0, "root of the run folders (default results/raw)"},
+    {"run-id", 0, "ID", 0, "name of the run folder"},
+    {"dump", 0, "DIR", 0, "phase 0 writes X, W, bias, partials and Y there as .npy"},
+    {"print-config", 0, NULL, 0, "print the resolved configuration and stop"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"verbose", 'v', NULL, 1, "say more on stderr (twice: everything)"},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"version", 0, NULL, 0, "print versions"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t bsrun_n_run_options = sizeof bsrun_run_options / sizeof bsrun_run_options[0];
+
+static int32_t add_text(bsrun_request *out, const char *key, const char *value, bs_error *err) {
+  bs_text text = {0};
+  bs_text_printf(&text, "%s=%s", key, value);
+  if (text.failed) {
+    bs_text_free(&text);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
+  out->texts[out->compose.n_texts++] = text.data;
+  return BS_OK;
+}
+
+static int32_t add_paths(const args *a, bsrun_request *out, bs_error *err) {
+  static const char *const options[][2] = {{"out", "logging.out_dir"}, {"dump", "logging.dump_dir"}};
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < 2 && rc == BS_OK; i++) {
+    const char *value = args_value(a, options[i][0]);
+    if (value == NULL) continue;
+    if (value[0] == '\0') {
+      return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--%s: the folder's name is empty", options[i][0]);
+    }
+    for (const char *p = value; *p != '\0'; p++) {
+      const unsigned char c = (unsigned char)*p;
+      if (c >= 0x20 && c != 0x7f) continue;
+      return bs_error_set(err, BS_USAGE, "BS-USE-NAME", "--%s: control byte 0x%02x in the name",
+                          options[i][0], c);
+    }
+    rc = add_text(out, options[i][1], value, err);
+  }
+  return rc;
+}
+
+static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
+  int64_t value;
+  double seconds;
+  char number[32];
+  int32_t rc = args_integer(a, "world-size", 1, 65536, 0, &out->compose.world_size, err);
+  if (rc == BS_OK) rc = args_integer(a, "threads-per-rank", 0, 4096, -1, &value, err);
+  if (rc == BS_OK && value >= 0) {
+    snprintf(number, sizeof number, "%lld", (long long)value);
+    rc = add_text(out, "hardware.threads_per_rank", number, err);
+  }
+  const char *timeout = args_value(a, "timeout");
+  if (rc != BS_OK || timeout == NULL) return rc;
+  if (!bs_parse_f64(timeout, &seconds) || seconds < 0.001 || seconds > 86400) {
+    bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+                 "--timeout: '%.60s' is not a number of seconds from 0.001 to 86400", timeout);
+    return BS_USAGE;
+  }
+  return add_text(out, "hardware.timeout_s", timeout, err);
+}
+
+int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  bs_compose_request *q = &out->compose;
+  const char *run_id = args_value(a, "run-id");
+  int32_t rc = args_no_words(a, err);
+  if (rc == BS_OK && run_id != NULL) rc = bs_store_check_name("--run-id", run_id, err);
+  if (rc == BS_OK) rc = add_numbers(a, out, err);
+  if (rc == BS_OK) rc = add_paths(a, out, err);
+  if (rc == BS_OK) rc = bs_configs_dir(&out->configs_dir, err);
+  if (rc == BS_OK) rc = args_values(a, "config", &out->lists[0], &q->n_configs, err);
+  if (rc == BS_OK) rc = args_values(a, "plugin", &out->lists[1], &q->n_plugins, err);
+  if (rc == BS_OK) rc = args_values(a, "set", &out->lists[2], &q->n_sets, err);
+  q->configs_dir = out->configs_dir;
+  q->configs = out->lists[0];
+  q->plugins = out->lists[1];
+  q->sets = out->lists[2];
+  q->texts = (const char *const *)out->texts;
+  q->phase = args_value(a, "phase");
+  q->method = args_value(a, "method");
+  q->mask = args_value(a, "mask");
+  q->workload = args_value(a, "workload");
+  q->hardware = args_value(a, "hardware");
+  q->sweep = args_value(a, "sweep");
+  return rc;
+}
+
+void bsrun_request_free(bsrun_request *request) {
+  for (size_t i = 0; i < 4; i++) free(request->lists[i]);
+  for (size_t i = 0; i < 8; i++) free(request->texts[i]);
+  free(request->configs_dir);
+  memset(request, 0, sizeof *request);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ * run.c - the run verb: compose, check everything, then run phase 0 and phase 1 (or the one asked for) of
+ * every point, and print one table. */
+#include "bsrun/run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+
+#define MAX_POINTS 1024
+
+typedef struct run_plan {
+  bsrun_request request;
+  int format;
+  bs_notes notes;
+  size_t printed_notes;
+  run_session session;
+  char group[16];
+  size_t n_phases; /* 1: as composed; 2: phase 0, then phase 1 */
+  char *param;     /* sweep.param, NULL: one point */
+  char **values;
+  size_t n_values;
+} run_plan;
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+}
+
+static void show_notes(run_plan *p) {
+  for (; p->printed_notes < p->notes.count; p->printed_notes++) {
+    bsrun_note(p->session.quiet, p->notes.items[p->printed_notes]);
+  }
+}
+
+/* The sweep of the composed tree: any key of the schema, one scalar a point. */
+static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
+  const char *param = bs_schema_str(config, "sweep.param");
+  const bs_node *values = bs_config_find(config, "sweep.values");
+  if (param == NULL && (values == NULL || values->kind == BS_NODE_NULL)) return BS_OK;
+  if (param == NULL || values == NULL || values->kind != BS_NODE_LIST || values->first == NULL) {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "a sweep needs sweep.param and a list sweep.values");
+    return BS_CONFIG;
+  }
+  const bs_key *key = bs_schema_find(param);
+  if (key == NULL || key->effect != BS_EFFECT_ACTIVE || strncmp(param, "sweep.", 6) == 0) {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "sweep.param: '%.60s' is not a key that changes a run",
+                 param);
+    bs_error_hint(err, "for example model.N or model.B");
+    return BS_CONFIG;
+  }
+  p->param = bs_strdup(param);
+  p->values = calloc(MAX_POINTS, sizeof *p->values);
+  if (p->param == NULL || p->values == NULL) return no_memory(err);
+  for (const bs_node *item = values->first; item != NULL; item = item->next) {
+    if (item->kind != BS_NODE_SCALAR || p->n_values == MAX_POINTS) {
+      return bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "sweep.values must be at most %d scalars",
+                          MAX_POINTS);
+    }
+    p->values[p->n_values] = bs_strdup(item->text);
+    if (p->values[p->n_values++] == NULL) return no_memory(err);
+  }
+  return BS_OK;
+}
+
+/* Compose once to see what is asked, and open the context that the rest shares. */
+static int32_t prepare(run_plan *p, bs_error *err) {
+  bs_composed composed;
+  int32_t rc = bs_compose(&p->request.compose, &composed, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_schema_check(composed.config, p->request.configs_dir, NULL, err);
+  if (rc == BS_OK) rc = read_sweep(p, composed.config, err);
+  if (rc == BS_OK) {
+    p->n_phases = composed.phase_given ? 1 : 2;
+    if (bs_schema_str(composed.config, "logging.run_group") == NULL &&
+        bs_schema_bool(composed.config, "logging.auto_group")) {
+      bs_store_stamp(p->group);
+    }
+    const int32_t level = p->session.verbose >= 2   ? BS_LOG_DEBUG
+                          : p->session.verbose == 1 ? BS_LOG_INFO
+                          : p->session.quiet        ? BS_LOG_ERROR
+                                                    : BS_LOG_WARN;
+    rc = bs_context_of_config(composed.config, level, bsrun_log, NULL, &p->session.context, err);
+  }
+  bs_config_free(composed.config);
+  return rc;
+}
+
+/* The experiment of one phase of one point. */
+static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_experiment *out, bs_error *err) {
+  bs_compose_request q = p->request.compose;
+  bs_composed composed;
+  if (p->n_phases == 2) q.phase = phase == 0 ? "phase0_correctness" : "phase1_forward";
+  int32_t rc = bs_compose(&q, &composed, err);
+  if (rc == BS_OK && p->param != NULL) {
+    rc = bs_config_set_text(composed.config, p->param, p->values[point], err);
+    if (rc == BS_OK) rc = bs_config_set(composed.config, "sweep", "{}", err); /* the run is one point */
+  }
+  if (rc == BS_OK && p->group[0] != '\0') {
+    rc = bs_config_set_text(composed.config, "logging.run_group", p->group, err);
+  }
+  if (composed.config == NULL) return rc;
+  if (rc != BS_OK) {
+    bs_config_free(composed.config);
+    return rc;
+  }
+  return bs_experiment_make(p->session.context, composed.config, p->request.configs_dir, &p->notes, out, err);
+}
+
+/* Both phases of a point. Everything is checked before anything runs; times of wrong numbers are not taken.
+ */
+static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
+  bs_experiment experiments[2];
+  size_t made = 0;
+  int32_t rc = BS_OK;
+  while (rc == BS_OK && made < p->n_phases) {
+    rc = make_experiment(p, made, point, &experiments[made], err);
+    if (rc == BS_OK) made++;
+  }
+  show_notes(p);
+  for (size_t i = 0; rc == BS_OK && i < p->n_phases; i++) {
+    p->session.group = experiments[i].run_group;
+    rc = run_phase(&p->session, &experiments[i], err);
+    if (rc != BS_OK && i + 1 < p->n_phases)
+      bs_note_add(&p->notes, "%s is not run", experiments[i + 1].phase_name);
+  }
+  for (size_t i = 0; i < made; i++) bs_experiment_free(&experiments[i]);
+  return rc;
+}
+
+/* Every point; the exit code of the only one, or 12 when some of several failed. */
+static int run_points(run_plan *p, bs_error *err) {
+  const size_t points = p->param == NULL ? 1 : p->n_values;
+  size_t failed = 0;
+  int code = 0;
+  for (size_t i = 0; i < points; i++) {
+    const int32_t rc = run_point(p, i, err);
+    if (rc == BS_OK) continue;
+    failed++;
+    code = bsrun_fail(err);
+    if (p->param != NULL) fprintf(stderr, "bsrun: %s=%s failed with %d\n", p->param, p->values[i], code);
+    bs_error_clear(err);
+    show_notes(p);
+  }
+  if (points == 1 || failed == 0) return code;
+  bs_error_set(err, BS_SOME_FAILED, "BS-SWEEP-FAILED", "%zu of %zu points failed", failed, points);
+  return bsrun_fail(err);
+}
+
+static int32_t print_results(const run_plan *p, bs_error *err) {
+  if (json_array_size(p->session.rows) == 0 && (p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_MD))
+    return BS_OK;
+  const int32_t rc = bs_report_print(stdout, p->format, run_fields, run_n_fields, p->session.rows, err);
+  if (rc != BS_OK || (p->format != BS_FORMAT_TABLE && p->format != BS_FORMAT_MD)) return rc;
+  const char *lead = p->format == BS_FORMAT_MD ? "- " : "";
+  char *command = bsrun_command_line();
+  char *shown = command == NULL ? NULL : bs_report_printable(command);
+  putchar('\n');
+  for (size_t i = 0; i < json_array_size(p->session.folders); i++) {
+    printf("%srun: %s\n", lead, json_string_value(json_array_get(p->session.folders, i)));
+  }
+  if (shown != NULL) printf("%srepeat: %s\n", lead, shown);
+  free(shown);
+  free(command);
+  return BS_OK;
+}
+
+static void plan_free(run_plan *p) {
+  if (p->session.context != NULL) bs_context_close(p->session.context);
+  json_decref(p->session.rows);
+  json_decref(p->session.folders);
+  bs_notes_free(&p->notes);
+  for (size_t i = 0; i < p->n_values; i++) free(p->values[i]);
+  free(p->values);
+  free(p->param);
+  bsrun_request_free(&p->request);
+}
+
+static int run_parsed(const args *a, run_plan *p, bs_error *err) {
+  int32_t rc = bsrun_format(a, &p->format, err);
+  if (rc == BS_OK) rc = bsrun_request_make(a, &p->request, err);
+  for (size_t i = 0; i < a->n_given; i++) {
+    p->session.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;
+  }
+  p->session.quiet = args_has(a, "quiet");
+  p->session.run_id = args_value(a, "run-id");
+  if (rc == BS_OK) rc = prepare(p, err);
+  p->session.rows = json_array();
+  p->session.folders = json_array();
+  if (rc != BS_OK) return bsrun_fail(err);
+  run_signals_install();
+  int code = run_points(p, err);
+  bs_error_clear(err);
+  if (print_results(p, err) != BS_OK) {
+    const int print_code = bsrun_fail(err);
+    if (code == 0) code = print_code;
+  }
+  return code;
+}
+
+int verb_run(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  run_plan plan = {0};
+  args a;
+  int code;
+  const int32_t rc = args_parse(argc, argv, bsrun_run_options, bsrun_n_run_options, &a, &err);
+  if (rc != BS_OK) {
+    code = bsrun_fail(&err);
+  } else if (args_has(&a, "help")) {
+    help_run();
+    code = 0;
+  } else if (args_has(&a, "version")) {
+    code = verb_version(0, argv);
+  } else if (args_has(&a, "print-config")) {
+    args_free(&a);
+    return verb_config_print(argc, argv);
+  } else {
+    code = run_parsed(&a, &plan, &err);
+    plan_free(&plan);
+  }
+  args_free(&a);
+  return code;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ * run.h - the parts of the run verb: one phase of one experiment (run_phase.c), its rows (run_table.c), and
+ * the signals that may end it (run_signal.c). */
+#ifndef BSRUN_RUN_H
+#define BSRUN_RUN_H
+#include "bsrun/bsrun.h"
+#include "lab/lab.h"
+#include "lab/store/store.h"
+
+typedef struct run_session {
+  bs_context *context;
+  const char *group;  /* of this invocation; NULL: none */
+  const char *run_id; /* --run-id, NULL: made */
+  int quiet, verbose;
+  json_t *rows;    /* for the table */
+  json_t *folders; /* paths of the runs that exist, in order */
+} run_session;
+
+/* Run one phase: folder, phase, record, DONE. Adds its rows. A phase whose gates fail gives BS_NUMERIC, one
+ * that nothing was judged in BS_INCONCLUSIVE; both have a committed run. */
+int32_t run_phase(run_session *session, bs_experiment *experiment, bs_error *err);
+
+extern const bs_field run_fields[];
+extern const size_t run_n_fields;
+/* The rows of a record: one for phase 0, one for each arm of phase 1. */
+int32_t run_add_rows(json_t *rows, const json_t *record, const char *run_dir, bs_error *err);
+
+/* While a run is open, SIGINT and SIGTERM leave INTERRUPTED in its folder and exit 130 / 143. */
+void run_signals_install(void);
+void run_signals_watch(int run_fd); /* -1: none */
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ * run_phase.c - one phase of one experiment as one run folder. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bsrun/run.h"
+#include "core/base/error.h"
+#include "core/base/size.h"
+#include "lab/store/env.h"
+#include "lab/store/record.h"
+
+typedef struct progress_state {
+  const char *phase;
+  double last;
+  int shown;
+} progress_state;
+
+static double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* At most ten lines a second, and only on a terminal. */
+static void on_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+  progress_state *p = user;
+  const double now = seconds_now();
+  if (now - p->last < 0.1) return;
+  p->last = now;
+  p->shown = 1;
+  fprintf(stderr, "\r\033[K%s: %s", p->phase, what);
+  if (total > 0) fprintf(stderr, " %llu/%llu", (unsigned long long)done, (unsigned long long)total);
+  fflush(stderr);
+}
+
+/* Opens what the run will use, so that a missing part is told before a folder exists and every plugin is in
+ * the run's key. */
+static int32_t open_parts(bs_context *context, const bs_experiment *e, uint32_t *out_world, bs_error *err) {
+  const bs_method *method;
+  const bs_workload *workload;
+  const bs_backend *backend;
+  const bs_comm *comm;
+  void *state;
+  int32_t rc = bs_find_method(context, e->method, &method, &state, err);
+  if (rc == BS_OK) rc = bs_find_workload(context, e->workload, &workload, &state, err);
+  if (rc == BS_OK) rc = bs_find_backend(context, e->backend, &backend, &state, err);
+  if (rc == BS_OK) rc = bs_find_comm(context, e->comm, &comm, &state, err);
+  if (rc != BS_OK) return rc;
+  *out_world = e->world_size != 0 ? e->world_size : method->default_world != 0 ? method->default_world : 1;
+  return BS_OK;
+}
+
+static int add_product(uint64_t *sum, uint64_t a, uint64_t b, uint64_t c) {
+  uint64_t product;
+  return bs_mul_u64(a, b, &product) && bs_mul_u64(product, c, &product) && bs_add_u64(*sum, product, sum);
+}
+
+/* The least that the run must hold: the method's weight and, in phase 1, each dense peer's; X and Y of every
+ * rank; in phase 0 the fp64 reference. Refused with the numbers when the machine has less. */
+static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *err) {
+  const uint64_t element = BS_DTYPE_BYTES(e->dtype);
+  const uint64_t n = (uint64_t)e->N, k = (uint64_t)e->K, b = (uint64_t)e->B;
+  const uint64_t peers = e->phase == BS_PHASE_FORWARD && e->dense_arm ? (world > 1 ? 2 : 1) : 0;
+  const uint64_t features =
+      e->reference_features > 0 && e->reference_features < e->N ? (uint64_t)e->reference_features : n;
+  const uint64_t available = bs_env_memory_available();
+  uint64_t need = 0, xy = 0;
+  if (n == 0 || k == 0 || b == 0) return BS_OK; /* the workload knows; its reader is bounded by its file */
+  int fits = add_product(&need, n, k, element * (1 + peers)) && bs_add_u64(k, n, &xy) &&
+             add_product(&need, xy, b, element * (world + peers));
+  if (fits && e->phase == BS_PHASE_CORRECTNESS) fits = add_product(&need, b, features, sizeof(double));
+  if (fits && (available == 0 || need <= available)) return BS_OK;
+  const double gib = 1024.0 * 1024.0 * 1024.0;
+  if (!fits) {
+    bs_error_set(err, BS_NO_MEMORY, "BS-RUN-MEMORY", "N=%lld K=%lld B=%lld: the bytes overflow 64 bits",
+                 (long long)e->N, (long long)e->K, (long long)e->B);
+  } else {
+    bs_error_set(err, BS_NO_MEMORY, "BS-RUN-MEMORY",
+                 "N=%lld K=%lld B=%lld needs at least %.1f GiB, %.1f are free", (long long)e->N,
+                 (long long)e->K, (long long)e->B, (double)need / gib, (double)available / gib);
+  }
+  bs_error_hint(err, "smaller model.N or model.B, a narrower dtype, or phase.dense_arm=false");
+  return BS_NO_MEMORY;
+}
+
+static int32_t begin_run(run_session *s, bs_experiment *e, uint32_t world, json_t **out_plugins,
+                         bs_run **out_run, bs_error *err) {
+  char key[65];
+  json_t *env = bs_env_collect(s->context);
+  char *env_text = env == NULL ? NULL : bs_env_text(env);
+  json_decref(env);
+  int32_t rc = env_text == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+  if (rc == BS_OK) rc = bs_env_plugins(s->context, out_plugins, err);
+  if (rc == BS_OK) rc = bs_record_key(e, *out_plugins, world, key, err);
+  if (rc == BS_OK) {
+    const bs_run_request q = {.out_dir = e->out_dir,
+                              .group = s->group,
+                              .phase = e->phase_name,
+                              .method = e->method,
+                              .run_id = s->run_id,
+                              .key = key,
+                              .config = e->config,
+                              .env = env_text,
+                              .seed = e->seed};
+    rc = bs_store_begin(&q, out_run, err);
+  }
+  free(env_text);
+  return rc;
+}
+
+/* Was it the request that could not be served, rather than a run that went wrong? Then no run is kept. */
+static int never_ran(int32_t code) {
+  switch (code) {
+    case BS_USAGE:
+    case BS_CONFIG:
+    case BS_INPUT:
+    case BS_UNAVAILABLE:
+    case BS_PLUGIN:
+    case BS_ABI:
+    case BS_UNSUPPORTED:
+    case BS_NOT_FOUND:
+    case BS_NO_MEMORY:
+    case BS_OVERFLOW:
+    case BS_IO:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+static void keep_failed(bs_run *run, json_t *record, const bs_error *why) {
+  bs_error ignored = BS_ERROR_INIT;
+  int32_t rc = bs_record_failed(record, why);
+  if (rc == BS_OK) rc = bs_store_append(run, record, &ignored);
+  run_signals_watch(-1);
+  if (rc == BS_OK) {
+    bs_store_commit(run, "failed", &ignored);
+  } else {
+    bs_store_abandon(run);
+  }
+}
+
+static int32_t keep_result(run_session *s, bs_run *run, json_t *record, const bs_phase_result *result,
+                           bs_error *err) {
+  int32_t rc = bs_record_finish(record, result, err);
+  if (rc == BS_OK) rc = bs_store_append(run, record, err);
+  run_signals_watch(-1);
+  if (rc != BS_OK) {
+    bs_store_abandon(run);
+    return rc;
+  }
+  rc = run_add_rows(s->rows, record, bs_run_get_path(run), err);
+  json_array_append_new(s->folders, json_string(bs_run_get_path(run)));
+  const int32_t committed =
+      bs_store_commit(run, result->passed ? "ok" : "not passed", rc == BS_OK ? err : NULL);
+  return rc == BS_OK ? committed : rc;
+}
+
+/* What a finished, committed phase says: BS_OK, BS_NUMERIC or BS_INCONCLUSIVE. */
+static int32_t judge(const bs_experiment *e, const bs_phase_result *result, bs_error *err) {
+  if (result->passed) return BS_OK;
+  const bs_gate *failed = NULL;
+  for (uint32_t i = 0; i < result->n_gates && failed == NULL; i++) {
+    if (result->gates[i].state == BS_GATE_FAIL) failed = &result->gates[i];
+  }
+  if (failed == NULL) {
+    bs_error_set(err, BS_INCONCLUSIVE, "BS-GATE-NONE", "%s of %s: no gate could judge the result",
+                 e->phase_name, e->method);
+    return BS_INCONCLUSIVE;
+  }
+  bs_error_set(err, BS_NUMERIC, "BS-GATE-FAIL", "%s of %s: gate %s failed: %.3g, limit %.3g; %s",
+               e->phase_name, e->method, failed->name, failed->value, failed->limit, failed->text);
+  if (err != NULL) err->rank = failed->rank;
+  bs_error_hint(err, "--dump DIR writes the tensors; metrics.jsonl has every gate");
+  return BS_NUMERIC;
+}
+
+static void print_gates(const run_session *s, const bs_phase_result *result) {
+  static const char *const states[] = {"FAIL", "pass", "unknown", "skipped"};
+  for (uint32_t i = 0; s->verbose && i < result->n_gates; i++) {
+    const bs_gate *g = &result->gates[i];
+    fprintf(stderr, "bsrun: gate %-10s %-7s %.3g, limit %.3g; %s\n", g->name, states[g->state & 3u], g->value,
+            g->limit, g->text);
+  }
+}
+
+int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
+  progress_state progress = {e->phase_name, 0, 0};
+  const bs_progress_fn show = !session->quiet && isatty(STDERR_FILENO) ? on_progress : NULL;
+  bs_phase_result result = {0};
+  json_t *plugins = NULL, *record = NULL;
+  bs_run *run = NULL;
+  uint32_t world = 1;
+  int32_t rc = open_parts(session->context, e, &world, err);
+  if (rc == BS_OK) rc = check_memory(e, world, err);
+  if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &run, err);
+  if (rc == BS_OK) {
+    run_signals_watch(bs_run_get_fd(run));
+    record = bs_record_start(e, bs_run_get_id(run), plugins);
+    if (record == NULL) {
+      rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    } else if (e->phase == BS_PHASE_CORRECTNESS) {
+      rc = bs_phase0_run(session->context, e, show, &progress, &result, err);
+    } else {
+      rc = bs_phase1_run(session->context, e, show, &progress, &result, err);
+    }
+    if (progress.shown) fputs("\r\033[K", stderr);
+    if (rc == BS_OK) {
+      print_gates(session, &result);
+      rc = keep_result(session, run, record, &result, err);
+      if (rc == BS_OK) rc = judge(e, &result, err);
+    } else if (record == NULL || never_ran(rc)) {
+      run_signals_watch(-1);
+      bs_store_abandon(run);
+    } else {
+      keep_failed(run, record, err);
+    }
+    bs_phase_result_free(&result);
+  }
+  json_decref(record);
+  json_decref(plugins);
+  return rc;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ * run_table.c - from records to the rows of bsrun's table: phase 0 is one row with its gates, phase 1 one row
+ * an arm with its time and the comparison with the method. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bsrun/run.h"
+#include "core/base/error.h"
+
+#define WIDE BS_FIELD_WIDE
+#define FOLD BS_FIELD_FOLD
+#define RIGHT BS_FIELD_RIGHT
+
+const bs_field run_fields[] = {
+    {"phase", "phase", 0, 0},
+    {"arm", "what", 0, 0},
+    {"method", "method", FOLD, 0},
+    {"world_size", "P", FOLD, 0},
+    {"threads_per_rank", "threads/rank", FOLD, 0},
+    {"B", "B", FOLD, 0},
+    {"N", "N", FOLD, 0},
+    {"K", "K", FOLD, 0},
+    {"dtype", "dtype", FOLD, 0},
+    {"workload", "workload", FOLD, 0},
+    {"mask", "mask", FOLD, 0},
+    {"backend", "backend", FOLD, 0},
+    {"gates", "gates", 0, 0},
+    {"relative_error", "error", RIGHT, 3},
+    {"relative_error_predicted", "predicted", RIGHT, 3},
+    {"median_ms", "ms", RIGHT, 4},
+    {"min_ms", "min ms", RIGHT | WIDE, 4},
+    {"p90_ms", "p90 ms", RIGHT | WIDE, 4},
+    {"p99_ms", "p99 ms", RIGHT | WIDE, 4},
+    {"predicted_ms", "bound ms", RIGHT, 4},
+    {"limit", "limit", 0, 0},
+    {"speedup", "method is", RIGHT, 4},
+    {"speedup_low", "from", RIGHT, 4},
+    {"speedup_high", "to", RIGHT, 4},
+    {"pairs", "pairs", RIGHT | WIDE, 0},
+    {"result", "result", 0, 0},
+    {"passed", "passed", WIDE, 0},
+    {"memory_peak_bytes", "peak bytes", RIGHT | WIDE, 0},
+    {"weight_bytes_total", "weight bytes", RIGHT | WIDE, 0},
+    {"wire_bytes_per_forward", "wire bytes", RIGHT | WIDE, 0},
+    {"flops_per_forward", "FLOPs", RIGHT | WIDE, 0},
+    {"forward_p50_ms", "forward p50 ms", RIGHT | WIDE, 4},
+    {"algorithms", "algorithms", WIDE, 0},
+    {"seed", "seed", WIDE, 0},
+    {"run_id", "run", WIDE, 0},
+    {"run_dir", "folder", WIDE, 0},
+};
+const size_t run_n_fields = sizeof run_fields / sizeof run_fields[0];
+
+static void copy(json_t *row, const json_t *from, const char *key) {
+  json_t *value = json_object_get(from, key);
+  if (value != NULL) json_object_set(row, key, value);
+}
+
+static void copy_ms(json_t *row, const char *name, const json_t *from, const char *seconds) {
+  const json_t *value = json_object_get(from, seconds);
+  if (json_is_number(value)) json_object_set_new(row, name, json_real(json_number_value(value) * 1e3));
+}
+
+static json_t *common_row(const json_t *record, const char *run_dir) {
+  static const char *const keys[] = {"phase",
+                                     "method",
+                                     "world_size",
+                                     "threads_per_rank",
+                                     "B",
+                                     "N",
+                                     "K",
+                                     "dtype",
+                                     "workload",
+                                     "mask",
+                                     "backend",
+                                     "passed",
+                                     "memory_peak_bytes",
+                                     "weight_bytes_total",
+                                     "wire_bytes_per_forward",
+                                     "flops_per_forward",
+                                     "algorithms",
+                                     "seed",
+                                     "run_id"};
+  json_t *row = json_object();
+  for (size_t i = 0; row != NULL && i < sizeof keys / sizeof keys[0]; i++) copy(row, record, keys[i]);
+  json_object_set_new(row, "run_dir", json_string(run_dir));
+  const json_t *forward = json_object_get(json_object_get(record, "timings_ms"), "forward");
+  json_t *p50 = json_object_get(forward, "p50_ms");
+  if (p50 != NULL) json_object_set(row, "forward_p50_ms", p50);
+  return row;
+}
+
+/* "7 of 7", or the names of those that did not pass. */
+static void gate_text(const json_t *record, char *out, size_t size) {
+  const json_t *gates = json_object_get(record, "gates");
+  size_t ran = 0, passed = 0, used = 0;
+  char rest[128] = "";
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const json_t *gate = json_array_get(gates, i);
+    const char *state = json_string_value(json_object_get(gate, "state"));
+    const char *name = json_string_value(json_object_get(gate, "name"));
+    if (state == NULL || name == NULL || strcmp(state, "skipped") == 0) continue;
+    ran++;
+    if (strcmp(state, "pass") == 0) {
+      passed++;
+    } else if (used + 1 < sizeof rest) {
+      const int n = snprintf(rest + used, sizeof rest - used, "%s %s %s", used == 0 ? ":" : ",", name,
+                             strcmp(state, "fail") == 0 ? "failed" : state);
+      if (n > 0) used += (size_t)n;
+    }
+  }
+  snprintf(out, size, "%zu of %zu%s", passed, ran, rest);
+}
+
+static int32_t add_phase0(json_t *rows, const json_t *record, const char *run_dir) {
+  char gates[192];
+  json_t *row = common_row(record, run_dir);
+  gate_text(record, gates, sizeof gates);
+  json_object_set_new(row, "arm", json_string("method"));
+  json_object_set_new(row, "gates", json_string(gates));
+  copy(row, record, "relative_error");
+  copy(row, record, "relative_error_predicted");
+  json_object_set_new(
+      row, "result",
+      json_string(json_is_true(json_object_get(record, "passed")) ? "RIGHT" : "NOT SHOWN RIGHT"));
+  return json_array_append_new(rows, row);
+}
+
+static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const json_t *comparison,
+                   const char *run_dir) {
+  json_t *row = common_row(record, run_dir);
+  json_t *name = json_object_get(arm, "name");
+  if (name != NULL) json_object_set(row, "arm", name);
+  copy(row, arm, "method");
+  copy(row, arm, "world_size");
+  copy(row, arm, "threads_per_rank");
+  copy(row, arm, "limit");
+  copy_ms(row, "median_ms", arm, "median_s");
+  copy_ms(row, "min_ms", arm, "min_s");
+  copy_ms(row, "p90_ms", arm, "p90_s");
+  copy_ms(row, "p99_ms", arm, "p99_s");
+  copy_ms(row, "predicted_ms", json_object_get(arm, "predicted_s"), "total");
+  copy(row, record, "pairs");
+  if (comparison != NULL) {
+    char text[96];
+    /* What holds of the method is not this arm's. */
+    static const char *const not_its_own[] = {"memory_peak_bytes",
+                                              "weight_bytes_total",
+                                              "wire_bytes_per_forward",
+                                              "flops_per_forward",
+                                              "forward_p50_ms",
+                                              "algorithms",
+                                              "mask"};
+    for (size_t i = 0; i < sizeof not_its_own / sizeof not_its_own[0]; i++)
+      json_object_del(row, not_its_own[i]);
+    copy(row, comparison, "speedup");
+    json_t *low = json_object_get(comparison, "low"), *high = json_object_get(comparison, "high");
+    if (low != NULL) json_object_set(row, "speedup_low", low);
+    if (high != NULL) json_object_set(row, "speedup_high", high);
+    const char *word = json_string_value(json_object_get(comparison, "word"));
+    snprintf(text, sizeof text, "method %.40s", word == NULL ? "?" : word);
+    json_object_set_new(row, "result", json_string(text));
+  }
+  return json_array_append_new(rows, row);
+}
+
+static int add_phase1(json_t *rows, const json_t *record, const char *run_dir) {
+  const json_t *arms = json_object_get(record, "arms");
+  const json_t *comparisons = json_object_get(record, "comparisons");
+  int bad = 0;
+  for (size_t i = 0; i < json_array_size(arms); i++) {
+    const json_t *arm = json_array_get(arms, i), *comparison = NULL;
+    const char *name = json_string_value(json_object_get(arm, "name"));
+    for (size_t j = 0; name != NULL && j < json_array_size(comparisons); j++) {
+      const json_t *c = json_array_get(comparisons, j);
+      const char *against = json_string_value(json_object_get(c, "against"));
+      if (against != NULL && strcmp(against, name) == 0) comparison = c;
+    }
+    bad |= add_arm(rows, record, arm, comparison, run_dir);
+  }
+  return bad;
+}
+
+int32_t run_add_rows(json_t *rows, const json_t *record, const char *run_dir, bs_error *err) {
+  const int is_timed = json_object_get(record, "arms") != NULL;
+  const int bad = is_timed ? add_phase1(rows, record, run_dir) : add_phase0(rows, record, run_dir);
+  return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+}
