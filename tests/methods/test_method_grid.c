@@ -47,7 +47,7 @@ typedef struct variant {
 static const variant variants[] = {
     {BS_F32, BS_REPLICATED, BS_REPLICATED, 0, 1, 0, 0, "ref"},
     {BS_BF16, BS_REPLICATED, BS_REPLICATED, 0, 0, 1, 0, "cpu"},
-    {BS_F16, BS_SPLIT, BS_REPLICATED, BS_F64, 1, 0, 0, "cpu"},
+    {BS_F16, BS_SPLIT, BS_REPLICATED, BS_F64, 1, 0, 0, "ref"},
     {BS_F32, BS_REPLICATED, BS_SPLIT, 0, 1, 1, 1, "cpu"},
     {BS_BF16, BS_SPLIT, BS_SPLIT, 0, 1, 0, 0, "ref"},
     {BS_F64, BS_REPLICATED, BS_PARTIAL, 0, 1, 0, 0, "ref"},

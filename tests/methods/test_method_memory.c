@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_method_memory.c - tracked memory of a layer: while building and running at P = 2 a method may hold
+ * at most 1.10 times its own half of W plus X plus Y, and forward may take nothing at all.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/methods/method_fixture.h"
+
+enum { B = 64, N = 1024, K = 1024 };
+
+typedef struct point {
+  const char *method, *mask, *backend;
+  uint32_t dtype;
+  int64_t n, k;
+} point;
+
+/* 16-bit layers keep an f32 partial of Y: the size, where it is small beside the weights. */
+static const point points[] = {
+    {"blockshock", NULL, "ref", BS_F32, N, K},          {"blockshock", NULL, "cpu", BS_F32, N, K},
+    {"blockshock", "1001", "cpu", BS_F32, N, K},        {"blockshock", "interleave", "cpu", BS_F32, N, K},
+    {"row_parallel", NULL, "cpu", BS_F32, N, K},        {"column_parallel", NULL, "cpu", BS_F32, N, K},
+    {"blockshock", NULL, "cpu", BS_BF16, 4 * N, 4 * K},
+};
+#define N_POINTS ((int)(sizeof points / sizeof points[0]))
+
+START_TEST(peak_of_build_and_forward) {
+  const point *p = &points[_i];
+  bs_context *context = mf_context();
+  float *x = mf_integers(1, B * p->k), *w = mf_integers(2, p->n * p->k);
+  bs_mask mask;
+  mf_case c = {.method = p->method, .backend = p->backend, .world = 2, .forwards = 3, .x = x, .w = w};
+  c.spec = mf_spec(B, p->n, p->k, p->dtype);
+  if (p->mask != NULL) {
+    mask = mf_mask(p->mask);
+    c.spec.mask = &mask;
+  }
+  mf_result result;
+  mf_run_ok(context, &c, &result);
+  const uint64_t size = BS_DTYPE_BYTES(p->dtype);
+  const uint64_t half_w = (uint64_t)p->n * (uint64_t)p->k / 2 * size;
+  const uint64_t both = 2 * (half_w + (uint64_t)(B * (p->n + p->k)) * size);
+  ck_assert_msg(result.memory_peak >= both,
+                "tracked %llu bytes, the tensors alone are %llu: not everything is counted",
+                (unsigned long long)result.memory_peak, (unsigned long long)both);
+  ck_assert_msg((double)result.memory_peak <= 1.10 * (double)both, "%s on %s: peak %llu is %.3f of %llu",
+                p->method, p->backend, (unsigned long long)result.memory_peak,
+                (double)result.memory_peak / (double)both, (unsigned long long)both);
+  ck_assert_uint_eq(result.memory_peak_forward, result.memory_after_build);
+  for (uint32_t r = 0; r < 2; r++) {
+    const bs_proposal *proposal = &result.rank[r].proposal;
+    ck_assert_uint_eq(proposal->weight_bytes, half_w);
+    /* The proposal bounds what the layer holds beside weights: half of the tracked rest belongs to a rank. */
+    ck_assert_uint_ge(
+        2 * (proposal->weight_bytes + proposal->workspace_bytes) + both - 2 * half_w + both / 20,
+        result.memory_after_build);
+  }
+  free(x);
+  free(w);
+  mf_free(&result);
+  bs_context_close(context);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("method_memory");
+  TCase *tc = tcase_create("memory");
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, peak_of_build_and_forward, 0, N_POINTS);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
