@@ -350,8 +350,11 @@ START_TEST(packed_weight_must_match_the_query) {
   prepare_refused(&f, &q, NULL, "needs a packed weight");
   q = convert_query();
   prepare_refused(&f, &q, packed, "takes no packed weight");
-  ck_assert_int_eq(bs_dispatch_pack(&f.ops, &q, &w, &packed, &err), BS_INVALID_ARGUMENT);
+  bs_packed *none = NULL;
+  ck_assert_int_eq(bs_dispatch_pack(&f.ops, &q, &w, &none, &err), BS_INVALID_ARGUMENT);
   ck_assert_int_eq(a.packs - a.packed_frees, 1);
+  bs_dispatch_packed_release(packed);
+  ck_assert_int_eq(a.packs - a.packed_frees, 0);
   fx_close(&f);
 }
 END_TEST

@@ -437,6 +437,7 @@ END_TEST
 int main(void) {
   Suite *suite = suite_create("ref_matmul");
   TCase *tc = tcase_create("matmul");
+  tcase_set_timeout(tc, 120); /* sanitizers slow the oracle's shape down */
   tcase_add_test(tc, known_answers);
   tcase_add_test(tc, every_float_dtype);
   tcase_add_test(tc, generated_cases);
