@@ -76,18 +76,18 @@ static void check_outputs(const mf_case *c, const mf_result *result) {
       for (int64_t n = 0; n < count; n++) {
         if (s->y_placement == BS_PARTIAL)
           sum[t * s->N + n] += k->y[t * count + n];
-        else
-          ck_assert_msg(k->y[t * count + n] == want[t * s->N + begin + n],
-                        "%s P=%u %lldx%lldx%lld %s rank %u: y[%lld,%lld] is %g, not %g", c->method, c->world,
-                        (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->y_dtype), r,
-                        (long long)t, (long long)(begin + n), k->y[t * count + n],
-                        want[t * s->N + begin + n]);
+        else if (k->y[t * count + n] != want[t * s->N + begin + n])
+          ck_abort_msg("%s P=%u %lldx%lldx%lld %s rank %u: y[%lld,%lld] is %g, not %g", c->method, c->world,
+                       (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->y_dtype), r,
+                       (long long)t, (long long)(begin + n), k->y[t * count + n], want[t * s->N + begin + n]);
       }
     if (s->y_placement == BS_REPLICATED) /* R1: the same bits on every rank */
       ck_assert_mem_eq(k->y_bits, result->rank[0].y_bits, k->y_bytes);
   }
   if (s->y_placement == BS_PARTIAL)
-    for (int64_t i = 0; i < rows * s->N; i++) ck_assert(sum[i] == want[i]);
+    for (int64_t i = 0; i < rows * s->N; i++)
+      if (sum[i] != want[i])
+        ck_abort_msg("the partials of y[%lld] add up to %g, not %g", (long long)i, sum[i], want[i]);
   free(sum);
   free(want);
 }
@@ -101,17 +101,17 @@ static void check_ownership(const mf_case *c, const mf_result *result) {
       for (int64_t j = 0; j < k->k_own; j++) {
         const int64_t at = (k->row_begin + i) * s->K + k->columns[j];
         owner[at] |= (uint8_t)(1u << r);
-        ck_assert_msg(k->weights[i * k->k_own + j] == c->w[at],
-                      "%s rank %u: weight [%lld,%lld] read back is wrong", c->method, r, (long long)i,
-                      (long long)j);
+        if (k->weights[i * k->k_own + j] != c->w[at])
+          ck_abort_msg("%s rank %u: weight [%lld,%lld] read back is wrong", c->method, r, (long long)i,
+                       (long long)j);
       }
   }
   for (int64_t i = 0; i < s->N * s->K; i++) {
-    ck_assert_msg(owner[i] != 0 && (owner[i] & (owner[i] - 1)) == 0, "weight %lld has owners 0x%x",
-                  (long long)i, owner[i]);
-    ck_assert_msg(result->read_by[i] == owner[i],
-                  "%s P=%u: weight %lld is owned by 0x%x and was read by 0x%x", c->method, c->world,
-                  (long long)i, owner[i], result->read_by[i]);
+    if (owner[i] == 0 || (owner[i] & (owner[i] - 1)) != 0)
+      ck_abort_msg("weight %lld has owners 0x%x", (long long)i, owner[i]);
+    if (result->read_by[i] != owner[i])
+      ck_abort_msg("%s P=%u: weight %lld is owned by 0x%x and was read by 0x%x", c->method, c->world,
+                   (long long)i, owner[i], result->read_by[i]);
   }
   free(owner);
 }

@@ -21,18 +21,24 @@ static int64_t column(const bs_partition *p, int64_t i) {
   return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i;
 }
 
+/* A check in an inner loop: ck_assert marks its place on every call, which is dear a million times. */
+static void hold(int ok, const char *what, const bs_partition *p, int64_t value) {
+  if (ok) return;
+  ck_abort_msg("%s: %lld (K=%lld, %lld columns)", what, (long long)value, (long long)p->total,
+               (long long)p->count);
+}
+
 /* The columns that the period information alone would give must be the list. */
 static void check_period(const bs_partition *p) {
   if (p->period == 0) return;
-  ck_assert(p->begin >= 0 && p->span >= 0 && p->begin + p->span <= p->total);
+  hold(p->begin >= 0 && p->span >= 0 && p->begin + p->span <= p->total, "window out of range", p, p->begin);
   int64_t n = 0;
   for (int64_t k = p->begin; k < p->begin + p->span; k++) {
     if ((p->pattern_bits >> (k % p->period) & 1u) == 0) continue;
-    ck_assert_int_lt(n, p->count);
-    ck_assert_int_eq(column(p, n), k);
+    hold(n < p->count && column(p, n) == k, "the period keeps another column", p, k);
     n++;
   }
-  ck_assert_int_eq(n, p->count);
+  hold(n == p->count, "the period keeps another number of columns", p, n);
 }
 
 static void check_all_ranks(const bs_mask *mask, int64_t K, uint32_t P) {
@@ -41,14 +47,13 @@ static void check_all_ranks(const bs_mask *mask, int64_t K, uint32_t P) {
   for (uint32_t r = 0; r < P; r++) {
     const bs_partition *p = NULL;
     bs_error err = BS_ERROR_INIT;
-    ck_assert_msg(bs_partition_make(mask, K, r, P, &p, &err) == BS_OK, "%s", err.message);
-    ck_assert_uint_eq(p->struct_size, sizeof *p);
-    ck_assert_int_eq(p->total, K);
-    if (p->kind == BS_PARTITION_CONTIGUOUS) ck_assert_ptr_null(p->columns);
+    if (bs_partition_make(mask, K, r, P, &p, &err) != BS_OK) ck_abort_msg("%s: %s", err.id, err.message);
+    hold(p->struct_size == sizeof *p && p->total == K, "struct_size or total", p, p->total);
+    hold(p->kind != BS_PARTITION_CONTIGUOUS || p->columns == NULL, "a run with a list", p, p->begin);
     for (int64_t i = 0; i < p->count; i++) {
       const int64_t k = column(p, i);
-      ck_assert(k >= 0 && k < K && !seen[k]);
-      if (i > 0) ck_assert(k > column(p, i - 1));
+      hold(k >= 0 && k < K && !seen[k], "column out of range or owned twice", p, k);
+      hold(i == 0 || k > column(p, i - 1), "columns do not ascend", p, k);
       seen[k] = 1;
     }
     total += p->count;
