@@ -11,6 +11,7 @@
 
 struct bs_layer {
   const bs_method *method;
+  bs_rank *rank;
   void *object;
 };
 
@@ -60,6 +61,7 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   bs_layer *layer = calloc(1, sizeof *layer);
   if (layer == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-LAYER-MEMORY", "no memory for a layer");
   layer->method = m;
+  layer->rank = rank;
   int timed = !bs_region_running(rank, BS_REGION_BUILD); /* unless the caller times it */
   if (timed) bs_region_begin(rank, BS_REGION_BUILD);
   rc = m->build(state, bs_rank_get_api(), rank, spec, weights, spec->has_bias ? bias : NULL, &layer->object,
@@ -74,9 +76,13 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   return BS_OK;
 }
 
-int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
-                         bs_error *err) {
-  return layer->method->forward(layer->object, x, y, stream, err);
+int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
+  bs_rank *rank = layer->rank;
+  int timed = !bs_region_running(rank, BS_REGION_FORWARD); /* unless the caller times it */
+  if (timed) bs_region_begin(rank, BS_REGION_FORWARD);
+  int32_t rc = layer->method->forward(layer->object, x, y, stream, err);
+  if (timed) bs_region_end(rank, BS_REGION_FORWARD);
+  return rc;
 }
 
 int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err) {
