@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 
 #include "core/base/dtype.h"
 #include "formats/npy.h"
@@ -321,6 +322,50 @@ START_TEST(nan_and_inf_are_said) {
 }
 END_TEST
 
+typedef struct reader {
+  const bs_source *source;
+  const float *want;
+  int wrong;
+} reader;
+
+static void *read_often(void *arg) {
+  reader *r = arg;
+  float *got = calloc((size_t)N * K, sizeof *got);
+  for (int i = 0; i < 50; i++) {
+    bs_error err = BS_ERROR_INIT;
+    memset(got, 0, sizeof *got * (size_t)N * K);
+    if (r->source->read(r->source->ctx, i % 3, N - 3, NULL, BS_F32, got, K, &err) != BS_OK ||
+        memcmp(got, r->want + (i % 3) * K, sizeof *got * (size_t)(N - 3) * K) != 0)
+      r->wrong++;
+  }
+  free(got);
+  return NULL;
+}
+
+START_TEST(ranks_may_read_at_once) {
+  static const uint32_t dtypes[] = {BS_F32, BS_BF16}; /* straight from the file, and rounded */
+  for (int d = 0; d < 2; d++) {
+    ask a = {.name = "file", .dtype = dtypes[d], .B = 4, .options = {file_option(0, "weights", "w64.npy")}};
+    pthread_t threads[4];
+    reader readers[4];
+    opened w;
+    workload_must_open(&a, &w);
+    bs_source s = workload_source(&w, BS_PART_W);
+    float *want = workload_read(&s, BS_F32);
+    for (int i = 0; i < 4; i++) {
+      readers[i] = (reader){&s, want, 0};
+      ck_assert_int_eq(pthread_create(&threads[i], NULL, read_often, &readers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+      ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+      ck_assert_int_eq(readers[i].wrong, 0);
+    }
+    free(want);
+    workload_close(&w);
+  }
+}
+END_TEST
+
 START_TEST(a_file_that_changes_while_open_is_an_error) {
   static const char *const names[] = {"w64.npy", "x.npy"};
   ask a = {.name = "file"};
@@ -395,6 +440,7 @@ int main(void) {
   tcase_add_test(tc, disagreements_are_errors_with_the_numbers);
   tcase_add_test(tc, names_with_a_hash_and_without_an_extension);
   tcase_add_test(tc, nan_and_inf_are_said);
+  tcase_add_test(tc, ranks_may_read_at_once);
   tcase_add_test(tc, a_file_that_changes_while_open_is_an_error);
   tcase_add_test(tc, a_trained_layer_is_a_workload);
   suite_add_tcase(suite, tc);
