@@ -82,12 +82,17 @@ static int32_t read_phase(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-static void read_sync(bs_experiment *e, bs_notes *notes) {
+/* quiet_dir: cuda_events in a shipped phase file was not typed by anyone. */
+static void read_sync(bs_experiment *e, const char *quiet_dir, bs_notes *notes) {
+  const bs_node *node = bs_config_find(e->config, "phase.sync_mode");
+  const size_t length = quiet_dir == NULL ? 0 : strlen(quiet_dir);
+  const int shipped =
+      node != NULL && node->file != NULL && length > 0 && strncmp(node->file, quiet_dir, length) == 0;
   const char *mode = bs_schema_str(e->config, "phase.sync_mode");
   e->sync_mode = strcmp(mode, "sync") == 0   ? BS_SYNC_SYNC
                  : strcmp(mode, "none") == 0 ? BS_SYNC_NONE
                                              : BS_SYNC_EVENTS;
-  if (strcmp(mode, "cuda_events") == 0 && strcmp(e->backend, "cuda") != 0) {
+  if (!shipped && strcmp(mode, "cuda_events") == 0 && strcmp(e->backend, "cuda") != 0) {
     bs_note_add(notes, "phase.sync_mode cuda_events means events on backend %s", e->backend);
   }
 }
@@ -267,7 +272,8 @@ static int32_t read_workload(bs_context *context, bs_experiment *e, bs_notes *no
                             &e->workload_keys, &e->workload_values, err);
 }
 
-static int32_t read_all(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
+static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet_dir, bs_notes *notes,
+                        bs_error *err) {
   const char *accumulate = bs_schema_str(e->config, "method.accumulate");
   e->name = bs_schema_str(e->config, "experiment.name");
   e->seed = (uint64_t)bs_schema_i64(e->config, "experiment.seed");
@@ -289,7 +295,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, bs_notes *notes, 
   if (rc == BS_OK) rc = read_method(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
   if (rc == BS_OK) rc = read_mask(e, err);
-  if (rc == BS_OK) read_sync(e, notes);
+  if (rc == BS_OK) read_sync(e, quiet_dir, notes);
   return rc;
 }
 
@@ -298,7 +304,7 @@ int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *qui
   memset(out_experiment, 0, sizeof *out_experiment);
   out_experiment->config = config;
   int32_t rc = bs_schema_check(config, quiet_dir, notes, err);
-  if (rc == BS_OK) rc = read_all(context, out_experiment, notes, err);
+  if (rc == BS_OK) rc = read_all(context, out_experiment, quiet_dir, notes, err);
   if (rc != BS_OK) bs_experiment_free(out_experiment);
   return rc;
 }

@@ -77,7 +77,7 @@ static char *raw_text(const json_t *value, int digits) {
     snprintf(number, sizeof number, "%.*g", digits, json_real_value(value));
     return bs_strdup(number);
   }
-  char *dump = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+  char *dump = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
   return dump;
 }
 
@@ -137,43 +137,46 @@ static int empty(const grid *g, size_t c) {
   return g->rows > 0 && (g->fields[c]->flags & BS_FIELD_FOLD);
 }
 
-static void pad(FILE *out, const char *text, size_t width, int right, int last) {
-  const size_t shown = shown_width(text);
-  const size_t spaces = width > shown ? width - shown : 0;
-  if (right) fprintf(out, "%*s", (int)spaces, "");
-  fputs(text, out);
-  if (!right && !last) fprintf(out, "%*s", (int)spaces, "");
+static void put_spaces(bs_text *line, size_t n) {
+  for (size_t i = 0; i < n; i++) bs_text_append(line, " ", 1);
 }
 
-static void print_table(FILE *out, const grid *g) {
-  size_t last = 0;
-  int above = 0;
+/* One line of a table; spaces at its end are left out. row 0 is the header. */
+static int print_row(FILE *out, const grid *g, size_t row) {
+  bs_text line = {0};
   for (size_t c = 0; c < g->cols; c++) {
-    if (folded(g, c)) {
-      if (g->cells[c][0] == '\0') continue;
-      fprintf(out, "%s%s %s", above ? ", " : "", g->fields[c]->title, g->cells[c]);
-      above = 1;
-    } else if (!empty(g, c)) {
-      last = c;
+    if (folded(g, c) || empty(g, c)) continue;
+    const char *text = row == 0 ? g->fields[c]->title : g->cells[(row - 1) * g->cols + c];
+    size_t width = shown_width(g->fields[c]->title);
+    for (size_t i = 0; i < g->rows; i++) {
+      const size_t w = shown_width(g->cells[i * g->cols + c]);
+      if (w > width) width = w;
     }
+    const size_t spaces = width - shown_width(text);
+    const int right = (g->fields[c]->flags & BS_FIELD_RIGHT) != 0;
+    if (line.size > 0) put_spaces(&line, 2);
+    if (right) put_spaces(&line, spaces);
+    bs_text_append(&line, text, strlen(text));
+    if (!right) put_spaces(&line, spaces);
+  }
+  size_t size = line.size;
+  while (size > 0 && line.data[size - 1] == ' ') size--;
+  if (!line.failed) fprintf(out, "%.*s\n", (int)size, size > 0 ? line.data : "");
+  const int ok = !line.failed;
+  bs_text_free(&line);
+  return ok;
+}
+
+static int print_table(FILE *out, const grid *g) {
+  int above = 0, ok = 1;
+  for (size_t c = 0; c < g->cols; c++) {
+    if (!folded(g, c) || g->cells[c][0] == '\0') continue;
+    fprintf(out, "%s%s %s", above ? ", " : "", g->fields[c]->title, g->cells[c]);
+    above = 1;
   }
   if (above) fputs("\n\n", out);
-  for (size_t r = 0; r <= g->rows; r++) {
-    int first = 1;
-    for (size_t c = 0; c < g->cols; c++) {
-      if (folded(g, c) || empty(g, c)) continue;
-      size_t width = shown_width(g->fields[c]->title);
-      for (size_t i = 0; i < g->rows; i++) {
-        const size_t w = shown_width(g->cells[i * g->cols + c]);
-        if (w > width) width = w;
-      }
-      if (!first) fputs("  ", out);
-      first = 0;
-      pad(out, r == 0 ? g->fields[c]->title : g->cells[(r - 1) * g->cols + c], width,
-          (g->fields[c]->flags & BS_FIELD_RIGHT) != 0, c == last);
-    }
-    fputc('\n', out);
-  }
+  for (size_t r = 0; r <= g->rows && ok; r++) ok = print_row(out, g, r);
+  return ok;
 }
 
 static void print_md(FILE *out, const grid *g) {
@@ -226,7 +229,7 @@ static int print_json(FILE *out, int lines, const bs_field *fields, size_t n_fie
       bad = value != NULL ? json_object_set(picked, fields[c].key, value)
                           : json_object_set_new(picked, fields[c].key, json_null());
     }
-    char *text = bad ? NULL : json_dumps(picked, JSON_COMPACT);
+    char *text = bad ? NULL : json_dumps(picked, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(picked);
     if (text == NULL) return 0;
     fprintf(out, "%s%s%s", lines ? "" : r == 0 ? "\n  " : ",\n  ", text, lines ? "\n" : "");
@@ -243,7 +246,7 @@ int32_t bs_report_print(FILE *out, int format, const bs_field *fields, size_t n_
   if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) {
     grid g;
     ok = grid_make(&g, fields, n_fields, rows);
-    if (ok && format == BS_FORMAT_TABLE) print_table(out, &g);
+    if (ok && format == BS_FORMAT_TABLE) ok = print_table(out, &g);
     if (ok && format == BS_FORMAT_MD) print_md(out, &g);
     grid_free(&g);
   } else if (format == BS_FORMAT_CSV) {

@@ -304,7 +304,7 @@ int32_t bs_store_append(bs_run *run, const json_t *record, bs_error *err) {
     json_decref(line);
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   }
-  char *body = json_dumps(line, JSON_COMPACT);
+  char *body = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
   json_decref(line);
   if (body == NULL)
     return bs_error_set(err, BS_INTERNAL, "BS-STO-JSON", "the record cannot be written as JSON");
