@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * test_plugin_exports.c - a plugin exports one symbol and needs none of ours: the fixture, and every plugin
+ * of this tree. */
+#include <elf.h>
+#include <sys/mman.h>
+
+#include "core/plugin/note.h"
+#include "tests/plugin/plugin_test.h"
+
+typedef struct symbols {
+  int exported, undefined_ours;
+  char text[2048];
+} symbols;
+
+static void add(symbols *out, const char *name) {
+  size_t n = strlen(out->text);
+  snprintf(out->text + n, sizeof out->text - n, " %s", name);
+}
+
+/* The sanitizers' own start-up symbols are theirs, not the plugin's. */
+static int of_a_sanitizer(const char *name) {
+  return strncmp(name, "__", 2) == 0;
+}
+
+static void read_symbols(const char *path, symbols *out) {
+  struct stat st;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ck_assert_msg(fd >= 0 && fstat(fd, &st) == 0, "open %s", path);
+  const char *image = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  ck_assert_ptr_ne(image, MAP_FAILED);
+  memset(out, 0, sizeof *out);
+  const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)image;
+  const Elf64_Shdr *sections = (const Elf64_Shdr *)(const void *)(image + h->e_shoff);
+  for (int i = 0; i < h->e_shnum; i++) {
+    if (sections[i].sh_type != SHT_DYNSYM) continue;
+    const Elf64_Sym *s = (const Elf64_Sym *)(const void *)(image + sections[i].sh_offset);
+    const char *names = image + sections[sections[i].sh_link].sh_offset;
+    for (size_t k = 1; k < sections[i].sh_size / sizeof *s; k++) {
+      const char *name = names + s[k].st_name;
+      if (s[k].st_shndx == SHN_UNDEF && strncmp(name, "bs_", 3) == 0) {
+        out->undefined_ours++;
+        add(out, name);
+      } else if (s[k].st_shndx != SHN_UNDEF && !of_a_sanitizer(name)) {
+        out->exported++;
+        add(out, name);
+      }
+    }
+  }
+  munmap((void *)(uintptr_t)image, (size_t)st.st_size);
+  close(fd);
+}
+
+static void check_plugin(const char *path) {
+  symbols s;
+  read_symbols(path, &s);
+  ck_assert_msg(s.exported == 1 && s.undefined_ours == 0, "%s: exported or undefined:%s", path, s.text);
+  ck_assert_has(s.text, BS_PLUGIN_QUERY_SYMBOL);
+}
+
+START_TEST(fixture_exports_one) {
+  check_plugin(fixture("good"));
+  symbols s; /* the check notices: this one exports another name */
+  read_symbols(fixture("nosymbol"), &s);
+  ck_assert_int_ge(s.exported, 1);
+  ck_assert_lacks(s.text, BS_PLUGIN_QUERY_SYMBOL);
+}
+END_TEST
+
+START_TEST(own_plugins_export_one) {
+  const char *dir = getenv("BS_TEST_PLUGIN_DIR");
+  ck_assert_ptr_nonnull(dir);
+  DIR *d = opendir(dir);
+  if (d == NULL) return; /* all of them are built in */
+  const struct dirent *e;
+  while ((e = readdir(d)) != NULL) {
+    char path[1024];
+    size_t n = strlen(e->d_name);
+    if (n < 7 || strncmp(e->d_name, "bs_", 3) != 0 || strcmp(e->d_name + n - 3, ".so") != 0) continue;
+    ck_assert_uint_lt((size_t)snprintf(path, sizeof path, "%s/%s", dir, e->d_name), sizeof path);
+    check_plugin(path);
+    bs_elf_info info;
+    bs_error err = BS_ERROR_INIT;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_msg(bs_elf_read(fd, &info, &err) == BS_OK && bs_note_accept(&info, &err) == BS_OK, "%s: %s",
+                  path, err.message);
+    close(fd);
+  }
+  closedir(d);
+}
+END_TEST
+
+/* Every plugin of this tree activates, and what it registers is what its note lists. */
+START_TEST(own_plugins_register_what_they_list) {
+  const char *dir = getenv("BS_TEST_PLUGIN_DIR");
+  test_log log = TEST_LOG_INIT;
+  bs_error err = BS_ERROR_INIT;
+  bs_context *c = NULL;
+  bs_context_options o = test_options(&log);
+  o.plugin_dirs = &dir;
+  o.n_plugin_dirs = access(dir, R_OK) == 0;
+  o.log_level = BS_LOG_WARN;
+  ck_assert_int_eq(bs_context_open(&o, &c, &err), BS_OK);
+  for (uint32_t i = 0; i < bs_plugin_count(c); i++) {
+    bs_plugin_info row;
+    memset(&row, 0, sizeof row);
+    row.struct_size = (uint32_t)sizeof row;
+    ck_assert_int_eq(bs_plugin_get(c, i, &row, NULL), BS_OK);
+    if (row.state == BS_PLUGIN_SHADOWED) continue;
+    ck_assert_msg(row.state == BS_PLUGIN_FOUND, "%s: %s", row.path, row.why);
+    ck_assert_msg(bs_plugin_activate(c, row.id, &err) == BS_OK, "%s: %s", row.id, err.message);
+    ck_assert_uint_gt(bs_thing_count(c, row.id), 0);
+  }
+  ck_assert_lacks(log.text, "which its note does not list");
+  bs_context_close(c);
+}
+END_TEST
+
+int main(void) {
+  TCase *t = tcase_create("exports");
+  tcase_add_test(t, fixture_exports_one);
+  tcase_add_test(t, own_plugins_export_one);
+  tcase_add_test(t, own_plugins_register_what_they_list);
+  return test_main(t, "plugin_exports");
+}
