@@ -25,10 +25,13 @@ typedef struct interned {
 
 const char *bs_config_intern(const char *name) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static interned *all;
+  static interned *buckets[256];
   const char *found = NULL;
+  uint32_t hash = 2166136261u;
+  for (const char *p = name; *p != '\0'; p++) hash = (hash ^ (unsigned char)*p) * 16777619u;
+  interned **all = &buckets[(hash ^ (hash >> 16)) & 255];
   pthread_mutex_lock(&lock);
-  for (interned *i = all; i != NULL && found == NULL; i = i->next) {
+  for (interned *i = *all; i != NULL && found == NULL; i = i->next) {
     if (strcmp(i->name, name) == 0) found = i->name;
   }
   if (found == NULL) {
@@ -36,8 +39,8 @@ const char *bs_config_intern(const char *name) {
     char *copy = bs_strdup(name);
     if (i != NULL && copy != NULL) {
       i->name = copy;
-      i->next = all;
-      all = i;
+      i->next = *all;
+      *all = i;
       found = copy;
     } else {
       free(i);
@@ -262,8 +265,11 @@ fail:
 int32_t bs_config_set(bs_node *root, const char *path, const char *yaml_value, bs_error *err) {
   char name[128];
   bs_node *value = NULL;
+  int segments = 0;
+  int32_t rc = check_path(path, &segments, err); /* before its name is kept for messages */
+  if (rc != BS_OK) return rc;
   snprintf(name, sizeof name, "--set %.100s", path);
-  int32_t rc = bs_config_parse_value(name, yaml_value, strlen(yaml_value), &value, err);
+  rc = bs_config_parse_value(name, yaml_value, strlen(yaml_value), &value, err);
   if (rc != BS_OK) return rc;
   return set_node(root, path, value, err);
 }
