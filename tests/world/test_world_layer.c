@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ * bs_layer_* and bs_method_propose around a method of the fixture plugin: what is refused before the method
+ * is asked, the timers they fill, what passes through. */
+#include "world_help.h"
+
+static bs_layer_spec spec_of(int64_t n) {
+  bs_layer_spec s = {.struct_size = sizeof s,
+                     .B = 2,
+                     .N = n,
+                     .K = n,
+                     .x_dtype = BS_F32,
+                     .w_dtype = BS_F32,
+                     .y_dtype = BS_F32};
+  return s;
+}
+static uint64_t samples(bs_rank *rank, uint32_t region) {
+  bs_region_stats s;
+  ck_assert_int_eq(bs_rank_region_stats(rank, region, &s, NULL), BS_OK);
+  return s.count;
+}
+
+static int32_t layer_main(bs_rank *rank, void *arg, bs_error *e) {
+  float w[9] = {0}, b[3] = {0}, x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {0};
+  bs_source weights, bias;
+  bs_layer *layer = NULL;
+  bs_ownership owns;
+  const bs_rank_api *api = bs_rank_get_api();
+  (void)arg;
+  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, 3, 3, 3, &weights, e), BS_OK);
+  ck_assert_int_eq(bs_source_from_memory(b, BS_F32, 1, 3, 3, &bias, e), BS_OK);
+  bs_layer_spec s = spec_of(3);
+  ck_assert_int_eq(bs_layer_build(rank, "testcopi", &s, &weights, NULL, &layer, e), BS_NOT_FOUND);
+  s.B = 0;
+  ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e), BS_CONFIG);
+  s = spec_of(4);
+  ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e), BS_INVALID_ARGUMENT);
+  s = spec_of(3);
+  s.x_dtype = 1;
+  ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e), BS_CONFIG);
+  s = spec_of(3);
+  s.has_bias = 1;
+  ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e), BS_INVALID_ARGUMENT);
+  ck_assert_uint_eq(samples(rank, BS_REGION_BUILD), 0);
+  ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, &bias, &layer, e), BS_OK);
+  ck_assert_uint_eq(samples(rank, BS_REGION_BUILD), 1);
+  bs_tensor tx = {.struct_size = sizeof tx,
+                  .dtype = BS_F32,
+                  .rank = 2,
+                  .dims = {2, 3},
+                  .strides = {3, 1},
+                  .data = x,
+                  .bytes = sizeof x};
+  bs_tensor ty = tx;
+  ty.data = y;
+  ck_assert_int_eq(bs_layer_forward(layer, &tx, &ty, NULL, e), BS_OK);
+  ck_assert_mem_eq(x, y, sizeof x);
+  ck_assert_uint_eq(samples(rank, BS_REGION_FORWARD), 1);
+  api->region_begin(rank, BS_REGION_FORWARD); /* the caller times two calls as one */
+  ck_assert_int_eq(bs_layer_forward(layer, &tx, &ty, NULL, e), BS_OK);
+  ck_assert_int_eq(bs_layer_forward(layer, &tx, &ty, NULL, e), BS_OK);
+  api->region_end(rank, BS_REGION_FORWARD);
+  ck_assert_uint_eq(samples(rank, BS_REGION_FORWARD), 2);
+  ck_assert_int_eq(bs_layer_owns(layer, &owns, e), BS_OK);
+  ck_assert_int_eq(owns.row_count, 3);
+  ck_assert_int_eq(bs_layer_read_weights(layer, 0, &ty, e), BS_UNSUPPORTED);
+  bs_layer_free(layer);
+  bs_source_release(&bias);
+  bs_source_release(&weights);
+  return BS_OK;
+}
+START_TEST(test_layer) {
+  bs_world_options o = options(2, "ref");
+  bs_world *world = world_of(&o);
+  run(world, layer_main, NULL, BS_OK);
+  bs_world_destroy(world);
+}
+END_TEST
+
+static int32_t crowd_main(bs_rank *rank, void *arg, bs_error *e) {
+  float w[9] = {0};
+  bs_source weights;
+  bs_layer *layer = NULL;
+  bs_layer_spec s = spec_of(3);
+  (void)arg;
+  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, 3, 3, 3, &weights, e), BS_OK);
+  int32_t rc = bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e);
+  bs_source_release(&weights);
+  return rc;
+}
+START_TEST(test_crowd) {
+  bs_world_options o = options(3, "ref");
+  bs_world *world = world_of(&o);
+  run(world, crowd_main, NULL, BS_UNSUPPORTED);
+  ck_assert_str_eq(err.id, "BS-LAYER-WORLD");
+  ck_assert_ptr_nonnull(strstr(err.message, "3 ranks"));
+  bs_world_destroy(world);
+}
+END_TEST
+
+START_TEST(test_propose) {
+  bs_proposal p;
+  bs_layer_spec s = spec_of(3);
+  ck_assert_int_eq(bs_method_propose(context, "testcopy", &s, 1, 2, &p, &err), BS_OK);
+  ck_assert_uint_eq(p.flops, 4);
+  ck_assert_uint_eq(p.struct_size, sizeof p);
+  ck_assert_int_eq(bs_method_propose(context, "testcopy", &s, 2, 2, &p, &err), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(bs_method_propose(context, "testcopy", &s, 0, 3, &p, &err), BS_UNSUPPORTED);
+  ck_assert_int_eq(bs_method_propose(context, "nosuchthing", &s, 0, 1, &p, &err), BS_NOT_FOUND);
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("world layer");
+  TCase *c = tcase_create("layer");
+  tcase_add_unchecked_fixture(c, open_context, close_context);
+  tcase_add_test(c, test_layer);
+  tcase_add_test(c, test_crowd);
+  tcase_add_test(c, test_propose);
+  suite_add_tcase(s, c);
+  return run_suite(s);
+}

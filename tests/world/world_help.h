@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * world_help.h - a context with the fixture plugin, and worlds in one line. Used by the tests here. */
+#ifndef BS_TESTS_WORLD_HELP_H
+#define BS_TESTS_WORLD_HELP_H
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "blockshock/blockshock.h"
+
+static bs_context *context;
+static bs_error err;
+
+static inline void open_context(void) {
+  static char path[4096];
+  const char *binary = getenv("BS_TEST_BINARY_DIR");
+  const char *plugins[1] = {path};
+  ck_assert_msg(binary != NULL, "BS_TEST_BINARY_DIR is not set");
+  snprintf(path, sizeof path, "%s/tests/world_fixtures/bs_testworld.so", binary);
+  bs_context_options o = {.struct_size = sizeof o, .plugins = plugins, .n_plugins = 1, .trust = BS_TRUST_ANY};
+  int32_t rc = bs_context_open(&o, &context, &err);
+  ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+}
+static inline void close_context(void) {
+  bs_context_close(context);
+}
+
+static inline bs_world_options options(uint32_t size, const char *backend) {
+  bs_world_options o = {
+      .struct_size = sizeof o, .world_size = size, .backend = backend, .threads_per_rank = 1};
+  return o;
+}
+static inline bs_world *world_of(const bs_world_options *o) {
+  bs_world *world = NULL;
+  int32_t rc = bs_world_create(context, o, &world, &err);
+  ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+  return world;
+}
+/* Run and expect a status; the world stays. */
+static inline void run(bs_world *world, int32_t (*rank_main)(bs_rank *, void *, bs_error *), void *arg,
+                       int32_t want) {
+  memset(&err, 0, sizeof err);
+  int32_t rc = bs_world_run(world, rank_main, arg, &err);
+  ck_assert_msg(rc == want, "status %d, not %d: %s %s", rc, want, err.id, err.message);
+}
+static inline uint32_t rank_of(bs_rank *rank) {
+  return bs_rank_get_api()->rank(rank);
+}
+
+static inline int run_suite(Suite *s) {
+  SRunner *r = srunner_create(s);
+  srunner_run_all(r, CK_ENV);
+  int failed = srunner_ntests_failed(r);
+  srunner_free(r);
+  return failed != 0;
+}
+
+#endif
