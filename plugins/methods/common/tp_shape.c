@@ -70,9 +70,15 @@ static int is_integer(uint32_t dtype) {
   return dtype == BS_I8 || dtype == BS_U8 || dtype == BS_I32 || dtype == BS_I64;
 }
 
-/* Sizes come from outside: every product of two of them must fit before anything is computed. */
+/* 1 when 8 bytes for each of a x b elements, and 2 c operations on each, can be counted in 63 bits. */
+static int countable(int64_t a, int64_t b, int64_t c) {
+  int64_t n;
+  return !__builtin_mul_overflow(a, b, &n) && !__builtin_mul_overflow(n, INT64_C(8), &n) &&
+         !__builtin_mul_overflow(n, c, &n);
+}
+
+/* Sizes come from outside: every product of them must fit before anything is computed. */
 static int32_t check_sizes(const tp_traits *traits, const bs_layer_spec *spec, bs_error *err) {
-  int64_t product;
   if (spec->B < 1 || spec->N < 1 || spec->K < 0 || spec->K > (int64_t)UINT32_MAX) {
     bs_fail(err, BS_CONFIG, "BS-METHOD-SHAPE", "method %s: B=%lld N=%lld K=%lld", traits->name,
             (long long)spec->B, (long long)spec->N, (long long)spec->K);
@@ -82,10 +88,8 @@ static int32_t check_sizes(const tp_traits *traits, const bs_layer_spec *spec, b
       BS_DTYPE_BYTES(spec->y_dtype) == 0)
     return bs_fail(err, BS_CONFIG, "BS-METHOD-DTYPE", "method %s: dtype of x, w or y is not set",
                    traits->name);
-  if (__builtin_mul_overflow(spec->B, spec->N * 8, &product) || spec->N > INT64_MAX / 8 ||
-      __builtin_mul_overflow(spec->B, (spec->K + 1) * 8, &product) ||
-      __builtin_mul_overflow(spec->N, (spec->K + 1) * 8, &product) ||
-      __builtin_mul_overflow(product, 2 * spec->B, &product))
+  const int64_t width = spec->K + 1; /* one column stands in where K is 0 */
+  if (!countable(spec->B, spec->N, width) || !countable(spec->B, width, 1) || !countable(spec->N, width, 1))
     return bs_fail(err, BS_OVERFLOW, "BS-METHOD-SHAPE", "method %s: B=%lld N=%lld K=%lld overflows",
                    traits->name, (long long)spec->B, (long long)spec->N, (long long)spec->K);
   return BS_OK;
