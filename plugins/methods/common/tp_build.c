@@ -90,9 +90,8 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   p->q.weight_dtype = s->w_dtype;
 }
 
-/* Let the kernel pick the columns itself where it does so natively: no copy of x, no scratch. */
-static void choose_input(tp_layer *l, const bs_layer_spec *spec) {
-  if (l->shape.input != TP_X_GATHER || strcmp(tp_option_get(spec, "kernel", "auto"), "auto") != 0) return;
+/* The level and score of the best implementation for an input form; level NO when there is none. */
+static bs_op_answer ask(tp_layer *l, const bs_layer_spec *spec, uint32_t input) {
   product_query p;
   bs_op_answer answer;
   bs_error why;
@@ -100,10 +99,21 @@ static void choose_input(tp_layer *l, const bs_layer_spec *spec) {
   memset(&why, 0, sizeof why);
   answer.struct_size = (uint32_t)sizeof answer;
   why.struct_size = (uint32_t)sizeof why;
-  l->shape.input = TP_X_FULL;
+  l->shape.input = input;
   product_query_fill(l, spec, &p);
-  if (l->api->op_supports(l->rank, &p.q, &answer, &why) != BS_OK || answer.level != BS_LEVEL_NATIVE)
-    l->shape.input = TP_X_GATHER;
+  if (l->api->op_supports(l->rank, &p.q, &answer, &why) != BS_OK) answer.level = BS_LEVEL_NO;
+  return answer;
+}
+
+/* Let the kernel pick the columns itself where it does so natively (no copy of x, no scratch), unless another
+ * kernel is better on gathered columns: then the copy costs less than the worse kernel. */
+static void choose_input(tp_layer *l, const bs_layer_spec *spec) {
+  if (l->shape.input != TP_X_GATHER || strcmp(tp_option_get(spec, "kernel", "auto"), "auto") != 0) return;
+  const bs_op_answer full = ask(l, spec, TP_X_FULL);
+  const bs_op_answer gathered = ask(l, spec, TP_X_GATHER);
+  if (full.level == BS_LEVEL_NATIVE && (gathered.level != BS_LEVEL_NATIVE || full.score >= gathered.score)) {
+    l->shape.input = TP_X_FULL;
+  }
 }
 
 static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_source *weights,
