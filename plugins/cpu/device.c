@@ -58,7 +58,7 @@ static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **ou
   uint64_t boundary = align < 64 ? 64 : align;
   if (large && boundary < HUGE_PAGE) boundary = HUGE_PAGE;
   *out_ptr = NULL;
-  if ((boundary & (boundary - 1)) != 0)
+  if ((align & (align - 1)) != 0)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-ALIGN", "alignment %llu is not a power of two",
                    (unsigned long long)align);
   if (bytes > (uint64_t)PTRDIFF_MAX - boundary)

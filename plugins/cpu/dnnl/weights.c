@@ -53,8 +53,11 @@ static int32_t make_all(cpu_rows *w, const bs_source *source, const bs_partition
 
 int32_t cpu_rows_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                       void **out_packed, uint64_t *out_bytes, bs_error *err) {
-  cpu_rows *w = calloc(1, sizeof *w);
   uint64_t elements = 0, bytes = 0;
+  if (!cpu_is_matmul_type(query->weight_dtype))
+    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-PACK", "no packed weights of dtype 0x%04x",
+                   query->weight_dtype);
+  cpu_rows *w = calloc(1, sizeof *w);
   if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a packed weight");
   w->exec = exec;
   w->state = state;
