@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * op_actor.c - see op_actor.h. */
+#include "op_actor.h"
+
+#include <stdio.h>
+
+static int32_t told(const actor *a, int32_t rc, bs_error *err) {
+  return rc == BS_OK || a->silent ? rc : bs_fail(err, rc, "FX-ACTOR", "the actor was told to fail");
+}
+
+static int32_t actor_supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
+  (void)query;
+  const actor *a = state;
+  out_answer->level = a->level;
+  out_answer->score = a->score;
+  out_answer->reason = a->reason;
+  snprintf(out_answer->text, sizeof out_answer->text, "%s", a->text != NULL ? a->text : "");
+  return a->supports_rc;
+}
+
+static int32_t actor_pack(void *state, const bs_exec *exec, const bs_op_query *query,
+                          const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err) {
+  (void)exec;
+  (void)query;
+  (void)weights;
+  actor *a = state;
+  if (a->pack_rc != BS_OK) return told(a, a->pack_rc, err);
+  a->packs++;
+  *out_packed = a;
+  *out_bytes = 123;
+  return BS_OK;
+}
+
+static int32_t actor_update(void *packed, const bs_tensor *delta, bs_error *err) {
+  (void)delta;
+  (void)err;
+  ((actor *)packed)->updates++;
+  return BS_OK;
+}
+
+static void actor_packed_free(void *packed) {
+  ((actor *)packed)->packed_frees++;
+}
+
+static int32_t actor_prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                             void **out_plan, bs_error *err) {
+  (void)exec;
+  (void)query;
+  actor *a = state;
+  ck_assert(packed == NULL || packed == a);
+  if (a->prepare_rc != BS_OK) return told(a, a->prepare_rc, err);
+  a->prepares++;
+  *out_plan = a;
+  return BS_OK;
+}
+
+static int32_t actor_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                         bs_error *err) {
+  (void)args;
+  (void)nargs;
+  (void)stream;
+  actor *a = plan;
+  a->runs++;
+  return told(a, a->run_rc, err);
+}
+
+static void actor_plan_free(void *plan) {
+  ((actor *)plan)->plan_frees++;
+}
+
+bs_op_impl fx_actor_impl(const char *op, const char *name, uint32_t priority) {
+  const bs_op_impl impl = {.struct_size = (uint32_t)sizeof impl,
+                           .priority = priority,
+                           .op = op,
+                           .backend = "ref",
+                           .name = name,
+                           .supports = actor_supports,
+                           .pack = actor_pack,
+                           .packed_update = actor_update,
+                           .packed_free = actor_packed_free,
+                           .prepare = actor_prepare,
+                           .run = actor_run,
+                           .plan_free = actor_plan_free};
+  return impl;
+}
+
+bs_tensor_desc fx_desc_x, fx_desc_y;
+static const bs_tensor_desc *convert_args[2] = {&fx_desc_x, &fx_desc_y};
+static const bs_tensor_desc *matmul_args[4] = {&fx_desc_x, NULL, NULL, &fx_desc_y};
+
+bs_op_query fx_convert_query(void) {
+  fx_desc_x = bs_desc_2d(BS_F32, 4, 8);
+  fx_desc_y = bs_desc_2d(BS_F16, 4, 8);
+  return fx_query("convert", convert_args, 2);
+}
+
+bs_op_query fx_matmul_query(void) {
+  fx_desc_x = bs_desc_2d(BS_F32, 4, 8);
+  fx_desc_y = bs_desc_2d(BS_F32, 4, 6);
+  bs_op_query q = fx_query("matmul", matmul_args, 4);
+  q.weight_dtype = BS_F32;
+  return q;
+}
+
+static int32_t no_read(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                       void *out, int64_t out_stride, bs_error *err) {
+  (void)ctx, (void)row, (void)nrows, (void)cols, (void)dtype, (void)out, (void)out_stride, (void)err;
+  return BS_INTERNAL;
+}
+
+bs_source fx_source_of(int64_t rows, int64_t cols) {
+  const bs_source s = {
+      .struct_size = (uint32_t)sizeof s, .dtype = BS_F32, .rows = rows, .cols = cols, .read = no_read};
+  return s;
+}
