@@ -163,7 +163,14 @@ int32_t args_integer(const args *a, const char *name, int64_t low, int64_t high,
   *out = fallback;
   if (text == NULL) return BS_OK;
   if (bs_parse_i64(text, 0, out) && *out >= low && *out <= high) return BS_OK;
-  bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not a whole number from %lld to %lld", name,
+  char shown[64];
+  snprintf(shown, sizeof shown, "--%s", name);
+  for (size_t i = 0; i < a->n_options; i++) {
+    if (a->options[i].letter != 0 && strcmp(a->options[i].name, name) == 0) {
+      snprintf(shown, sizeof shown, "-%c (--%s)", a->options[i].letter, name);
+    }
+  }
+  bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "%s: '%.60s' is not a whole number from %lld to %lld", shown,
                text, (long long)low, (long long)high);
   return BS_USAGE;
 }

@@ -152,8 +152,7 @@ static int run_points(run_plan *p, bs_error *err) {
 }
 
 static int32_t print_results(const run_plan *p, bs_error *err) {
-  if (json_array_size(p->session.rows) == 0 && (p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_MD))
-    return BS_OK;
+  if (json_array_size(p->session.rows) == 0) return BS_OK; /* an error line told why */
   const int32_t rc = bs_report_print(stdout, p->format, run_fields, run_n_fields, p->session.rows, err);
   if (rc != BS_OK || (p->format != BS_FORMAT_TABLE && p->format != BS_FORMAT_MD)) return rc;
   const char *lead = p->format == BS_FORMAT_MD ? "- " : "";

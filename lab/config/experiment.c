@@ -17,7 +17,7 @@ static void place_of(const bs_node *config, const char *path, bs_error *err) {
   char place[160];
   const bs_node *node = bs_config_find(config, path);
   if (node == NULL) return;
-  bs_config_place(node, place, sizeof place);
+  bs_schema_place(node, place, sizeof place);
   if (place[0] != '\0') bs_error_where(err, "%s", place);
 }
 
@@ -125,15 +125,18 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-static int method_ignores_masks(const char *method) {
-  static const char *const names[] = {"dense", "dense_single", "column_parallel", "row_parallel", "dense_tp"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    if (strcmp(method, names[i]) == 0) return 1;
+/* Methods that split without a mask: dense and column_parallel have no use for one, row_parallel takes runs
+ * of columns. */
+static int mask_serves(const char *method, const bs_mask *mask, int asked) {
+  static const char *const without[] = {"dense", "dense_single", "column_parallel"};
+  for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
+    if (strcmp(method, without[i]) == 0) return 0;
   }
-  return 0;
+  if (strcmp(method, "row_parallel") != 0 && strcmp(method, "dense_tp") != 0) return 1;
+  return asked && (mask->kind == BS_MASK_CONTIGUOUS || mask->kind == BS_MASK_UNEVEN);
 }
 
-static int32_t read_mask(bs_experiment *e, bs_error *err) {
+static int32_t read_mask(bs_experiment *e, bs_notes *notes, bs_error *err) {
   const char *use = bs_schema_str(e->config, "mask.use");
   const char *name = bs_schema_str(e->config, "mask.name");
   char *a = pattern_text(e->config, given(e->config, "mask.pattern_a") ? "mask.pattern_a" : "mask.pattern");
@@ -146,8 +149,11 @@ static int32_t read_mask(bs_experiment *e, bs_error *err) {
     } else {
       e->mask.seed = (uint64_t)bs_schema_i64(e->config, "mask.seed");
       rc = e->mask.kind == BS_MASK_UNEVEN ? read_shares(e, err) : BS_OK;
-      e->mask_given =
-          strcmp(use, "never") != 0 && (strcmp(use, "always") == 0 || !method_ignores_masks(e->method));
+      const int asked = strcmp(use, "always") == 0;
+      const int serves = mask_serves(e->method, &e->mask, asked);
+      if (asked && !serves)
+        bs_note_add(notes, "mask %s has no effect: %s splits without it", e->mask.name, e->method);
+      e->mask_given = strcmp(use, "never") != 0 && serves;
     }
   }
   free(a);
@@ -244,7 +250,8 @@ static int32_t read_method(bs_context *context, bs_experiment *e, bs_notes *note
   if (rc != BS_OK || method == NULL) return rc;
   /* The original's hardware files say 2 for every method; its dense_single ran on one all the same. */
   const bs_node *world = bs_config_find(e->config, "hardware.world_size");
-  if (method->max_world != 0 && e->world_size > method->max_world && world != NULL && world->file != NULL) {
+  if (method->max_world != 0 && e->world_size > method->max_world && world != NULL &&
+      bs_node_from_file(world)) {
     char text[16];
     bs_note_add(notes, "hardware.world_size %u: %s runs on %u rank%s", e->world_size, e->method,
                 method->max_world, method->max_world == 1 ? "" : "s");
@@ -294,7 +301,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   if (rc == BS_OK) rc = read_hardware(context, e, notes, err);
   if (rc == BS_OK) rc = read_method(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
-  if (rc == BS_OK) rc = read_mask(e, err);
+  if (rc == BS_OK) rc = read_mask(e, notes, err);
   if (rc == BS_OK) read_sync(e, quiet_dir, notes);
   return rc;
 }

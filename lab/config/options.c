@@ -52,7 +52,7 @@ static int32_t collect_one(collected *c, const bs_node *node, const char *path, 
   char *value = value_text(node);
   if (value == NULL) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: a mapping where a value belongs", path);
-    bs_config_place(node, place, sizeof place);
+    bs_schema_place(node, place, sizeof place);
     bs_error_where(err, "%s", place);
     return BS_CONFIG;
   }
@@ -66,8 +66,10 @@ static int32_t collect_one(collected *c, const bs_node *node, const char *path, 
   return BS_OK;
 }
 
+/* A key on the command line is always meant for what runs. */
 static int same_file(const bs_node *a, const bs_node *b) {
-  if (a->file == NULL || b == NULL || b->file == NULL) return a->file == NULL;
+  if (!bs_node_from_file(a)) return 1;
+  if (b == NULL || !bs_node_from_file(b)) return 0;
   return strcmp(a->file, b->file) == 0;
 }
 
@@ -140,7 +142,7 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
       if (plugin->kind != BS_NODE_MAP || param->kind != BS_NODE_SCALAR) {
         bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "plugins.%.64s: must map parameter names to values",
                      plugin->key);
-        bs_config_place(plugin, place, sizeof place);
+        bs_schema_place(plugin, place, sizeof place);
         bs_error_where(err, "%s", place);
         return BS_CONFIG;
       }
@@ -154,30 +156,6 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
       out->values = grown;
       out->values[out->count++] = text.data;
     }
-  }
-  return BS_OK;
-}
-
-static int32_t known_plugins(const bs_context *context, const bs_node *config, bs_error *err) {
-  const bs_node *map = bs_config_find(config, "plugins");
-  const char *ids[256];
-  uint32_t n = 0;
-  if (map == NULL || map->kind != BS_NODE_MAP) return BS_OK;
-  for (uint32_t i = 0; i < bs_plugin_count(context) && n < 256; i++) {
-    bs_plugin_info info = {.struct_size = sizeof info};
-    if (bs_plugin_get(context, i, &info, NULL) == BS_OK) ids[n++] = info.id;
-  }
-  for (const bs_node *plugin = map->first; plugin != NULL; plugin = plugin->next) {
-    uint32_t i = 0;
-    while (i < n && strcmp(ids[i], plugin->key) != 0) i++;
-    if (i < n) continue;
-    char place[160];
-    const char *nearest = bs_nearest(plugin->key, ids, n);
-    bs_error_set(err, BS_CONFIG, "BS-CFG-KEY", "plugins.%.64s: there is no such plugin", plugin->key);
-    bs_config_place(plugin, place, sizeof place);
-    bs_error_where(err, "%s", place);
-    if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
-    return BS_CONFIG;
   }
   return BS_OK;
 }
@@ -199,11 +177,6 @@ int32_t bs_context_of_config(const bs_node *config, int32_t log_level,
   options.n_params = params.count;
   *out_context = NULL;
   if (rc == BS_OK) rc = bs_context_open(&options, out_context, err);
-  if (rc == BS_OK) rc = known_plugins(*out_context, config, err);
-  if (rc != BS_OK && *out_context != NULL) {
-    bs_context_close(*out_context);
-    *out_context = NULL;
-  }
   for (uint32_t i = 0; i < params.count; i++) free((void *)(uintptr_t)params.values[i]);
   free(params.values);
   free((void *)(uintptr_t)options.plugins);

@@ -60,6 +60,18 @@ const bs_key *bs_schema_find(const char *path) {
   return NULL;
 }
 
+int bs_node_from_file(const bs_node *node) {
+  return node->file != NULL && strncmp(node->file, "--set", 5) != 0;
+}
+
+void bs_schema_place(const bs_node *node, char *out, size_t size) {
+  if (node->file != NULL && !bs_node_from_file(node)) {
+    snprintf(out, size, "%s", node->file);
+  } else {
+    bs_config_place(node, out, size);
+  }
+}
+
 /* Does any key of the table lie below `path`? */
 static int is_section(const char *path) {
   size_t count, length = strlen(path);
@@ -121,7 +133,7 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
     nearest = bs_nearest(path, sections, sizeof sections / sizeof sections[0]);
   }
   bs_error_set(err, BS_CONFIG, "BS-CFG-KEY", "unknown key '%s'", path);
-  bs_config_place(node, place, sizeof place);
+  bs_schema_place(node, place, sizeof place);
   bs_error_where(err, "%s", place);
   if (nearest != NULL) {
     bs_error_hint(err, "did you mean '%s'?", nearest);
@@ -141,7 +153,7 @@ static int32_t type_error(const bs_node *node, const bs_key *key, bs_error *err)
     bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: %s where a value of type %s belongs", key->path,
                  kinds[node->kind & 3u], bs_key_type_name(key->type));
   }
-  bs_config_place(node, place, sizeof place);
+  bs_schema_place(node, place, sizeof place);
   bs_error_where(err, "%s", place);
   return BS_CONFIG;
 }
@@ -149,7 +161,7 @@ static int32_t type_error(const bs_node *node, const bs_key *key, bs_error *err)
 static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err) {
   char place[160];
   bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path, node->text, key->range);
-  bs_config_place(node, place, sizeof place);
+  bs_schema_place(node, place, sizeof place);
   bs_error_where(err, "%s", place);
   return BS_CONFIG;
 }
@@ -168,7 +180,7 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
   const char *nearest = bs_nearest(node->text, words, n);
   bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %s", key->path, node->text,
                key->range);
-  bs_config_place(node, place, sizeof place);
+  bs_schema_place(node, place, sizeof place);
   bs_error_where(err, "%s", place);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
   return BS_CONFIG;
@@ -255,7 +267,7 @@ static int32_t check_map(const walk *w, const bs_node *map, const char *prefix) 
       } else if (node->kind != BS_NODE_NULL) {
         char place[160];
         rc = bs_error_set(w->err, BS_CONFIG, "BS-CFG-TYPE", "%s must be a mapping of keys", path);
-        bs_config_place(node, place, sizeof place);
+        bs_schema_place(node, place, sizeof place);
         bs_error_where(w->err, "%s", place);
         bs_error_hint(w->err, "write `%s:` and its keys indented below it", path);
       }

@@ -51,6 +51,11 @@ double bs_schema_f64(const bs_node *root, const char *path);
 int bs_schema_bool(const bs_node *root, const char *path);
 const char *bs_schema_str(const bs_node *root, const char *path); /* NULL when absent without default */
 
+/* Was the node read from a file, rather than given on the command line? */
+int bs_node_from_file(const bs_node *node);
+/* "file:line:col", or the option that gave the node. */
+void bs_schema_place(const bs_node *node, char *out, size_t size);
+
 /* Is `key` one of an option_docs text ("key=default: text\n"...)? */
 int bs_option_listed(const char *option_docs, const char *key);
 /* The error for an unknown key at `node`: names the nearest of the schema and of option_docs (may be NULL).

@@ -134,7 +134,7 @@ static int empty(const grid *g, size_t c) {
   for (size_t r = 0; r < g->rows; r++) {
     if (g->cells[r * g->cols + c][0] != '\0') return 0;
   }
-  return g->rows > 0 && (g->fields[c]->flags & BS_FIELD_FOLD);
+  return g->rows > 0;
 }
 
 static void put_spaces(bs_text *line, size_t n) {
