@@ -149,11 +149,11 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
       bs_text text = {0};
       bs_text_printf(&text, "%s.%s=%s", plugin->key, param->key, param->text);
       const char **grown = realloc(out->values, (out->count + 1u) * sizeof *grown);
+      if (grown != NULL) out->values = grown;
       if (grown == NULL || text.failed) {
         bs_text_free(&text);
         return no_memory(err);
       }
-      out->values = grown;
       out->values[out->count++] = text.data;
     }
   }
