@@ -15,7 +15,7 @@
 
 static int32_t changed(bs_error *err, const char *path, uint64_t was, uint64_t is) {
   bs_error_set(err, BS_INPUT, "BS-FILE-CHANGED",
-               "%s changed while in use (was %" PRIu64 " bytes, now %" PRIu64 ")", path, was, is);
+               "changed while in use (was %" PRIu64 " bytes, now %" PRIu64 ")", was, is);
   bs_error_where(err, "%s", path);
   bs_error_hint(err, "write to a new file and rename it over the old one");
   return BS_INPUT;
@@ -36,18 +36,18 @@ int32_t bs_map_open(const char *path, const char *id, bs_map *out_map, bs_error 
   /* O_NONBLOCK: opening a FIFO without a writer returns at once, and fstat then refuses it. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) {
-    bs_error_errno(err, BS_INPUT, id, errno, "%s cannot be opened", path);
+    bs_error_errno(err, BS_INPUT, id, errno, "cannot be opened");
     bs_error_where(err, "%s", path);
     return BS_INPUT;
   }
   if (fstat(fd, &st) != 0) {
-    bs_error_errno(err, BS_INPUT, id, errno, "%s cannot be examined", path);
+    bs_error_errno(err, BS_INPUT, id, errno, "cannot be examined");
     bs_error_where(err, "%s", path);
     close(fd);
     return BS_INPUT;
   }
   if (!S_ISREG(st.st_mode) || st.st_size < 0) {
-    bs_error_set(err, BS_INPUT, id, "%s is %s", path, kind_of(st.st_mode));
+    bs_error_set(err, BS_INPUT, id, "it is %s", kind_of(st.st_mode));
     bs_error_where(err, "%s", path);
     bs_error_hint(err, "only regular files are read");
     close(fd);
@@ -64,12 +64,11 @@ int32_t bs_map_open(const char *path, const char *id, bs_map *out_map, bs_error 
 int32_t bs_map_map(bs_map *map, const char *path, bs_error *err) {
   struct stat st;
   if (map->bytes > SIZE_MAX)
-    return bs_error_set(err, BS_OVERFLOW, "BS-FILE-SIZE", "%s: %" PRIu64 " bytes cannot be mapped", path,
-                        map->bytes);
+    return bs_error_set(err, BS_OVERFLOW, "BS-FILE-SIZE", "%" PRIu64 " bytes cannot be mapped", map->bytes);
   if (map->bytes > 0) {
     void *data = mmap(NULL, (size_t)map->bytes, PROT_READ, MAP_PRIVATE, map->fd, 0);
     if (data == MAP_FAILED) {
-      bs_error_errno(err, BS_NO_MEMORY, "BS-FILE-MAP", errno, "%s: %" PRIu64 " bytes cannot be mapped", path,
+      bs_error_errno(err, BS_NO_MEMORY, "BS-FILE-MAP", errno, "%" PRIu64 " bytes cannot be mapped",
                      map->bytes);
       bs_error_where(err, "%s", path);
       return BS_NO_MEMORY;
@@ -86,8 +85,8 @@ int32_t bs_map_pread(const bs_map *map, const char *path, uint64_t offset, void 
   char *to = out;
   if (offset > map->bytes || bytes > map->bytes - offset) {
     bs_error_set(err, BS_INVALID_ARGUMENT, "BS-FILE-RANGE",
-                 "%s: bytes %" PRIu64 "+%" PRIu64 " are outside its %" PRIu64, path, offset, bytes,
-                 map->bytes);
+                 "bytes %" PRIu64 "+%" PRIu64 " are outside the file's %" PRIu64, offset, bytes, map->bytes);
+    bs_error_where(err, "%s", path);
     return BS_INVALID_ARGUMENT;
   }
   while (bytes > 0) {
@@ -95,8 +94,7 @@ int32_t bs_map_pread(const bs_map *map, const char *path, uint64_t offset, void 
     ssize_t got = pread(map->fd, to, step, (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      bs_error_errno(err, BS_INPUT, "BS-FILE-READ", errno, "%s: reading at byte %" PRIu64 " failed", path,
-                     offset);
+      bs_error_errno(err, BS_INPUT, "BS-FILE-READ", errno, "reading at byte %" PRIu64 " failed", offset);
       bs_error_where(err, "%s", path);
       return BS_INPUT;
     }
@@ -111,7 +109,7 @@ int32_t bs_map_pread(const bs_map *map, const char *path, uint64_t offset, void 
 int32_t bs_map_unchanged(const bs_map *map, const char *path, bs_error *err) {
   struct stat st;
   if (fstat(map->fd, &st) != 0) {
-    bs_error_errno(err, BS_INPUT, "BS-FILE-READ", errno, "%s cannot be examined", path);
+    bs_error_errno(err, BS_INPUT, "BS-FILE-READ", errno, "cannot be examined");
     bs_error_where(err, "%s", path);
     return BS_INPUT;
   }

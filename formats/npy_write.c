@@ -61,7 +61,7 @@ static size_t make_header(char out[HEADER_ROOM], const char *descr, uint32_t ran
 }
 
 static int32_t write_error(bs_error *err, const char *path, int saved_errno) {
-  bs_error_errno(err, BS_IO, "BS-NPY-WRITE", saved_errno, "%s cannot be written", path);
+  bs_error_errno(err, BS_IO, "BS-NPY-WRITE", saved_errno, "cannot be written");
   bs_error_where(err, "%s", path);
   return BS_IO;
 }
