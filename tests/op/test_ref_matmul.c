@@ -298,10 +298,13 @@ START_TEST(fast_enough_to_be_the_oracle) {
   bs_packed *packed = NULL;
   bs_plan *plan = NULL;
   bs_error err = BS_ERROR_INIT;
+  /* A sanitized build checks the sum on fewer outputs, not the time. */
+  const int plain_build = BS_THIS_SANITIZER == BS_SAN_NONE, repeats = plain_build ? 3 : 1;
+  const int64_t outputs = plain_build ? 2048 : 128;
   fx_open(&f, 1, 1);
   fx_matrix(&x, BS_F32, 64, 2048);
-  fx_matrix(&w, BS_F32, 2048, 2048);
-  fx_matrix(&y, BS_F32, 64, 2048);
+  fx_matrix(&w, BS_F32, outputs, 2048);
+  fx_matrix(&y, BS_F32, 64, outputs);
   fx_fill(&x, &seed);
   fx_fill(&w, &seed);
   const bs_tensor_desc *descs[4] = {&x.d, NULL, NULL, &y.d};
@@ -313,7 +316,6 @@ START_TEST(fast_enough_to_be_the_oracle) {
   ck_assert_int_eq(bs_dispatch_pack(&f.ops, &q, &source, &packed, &err), BS_OK);
   ck_assert_int_eq(bs_dispatch_prepare(&f.ops, &q, packed, &plan, &err), BS_OK);
   double best = 1e9; /* CPU time of the best of three: other load on the machine must not fail this */
-  const int repeats = BS_THIS_SANITIZER == BS_SAN_NONE ? 3 : 1;
   for (int i = 0; i < repeats; i++) {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
     ck_assert_int_eq(bs_dispatch_run(plan, args, 4, NULL, &err), BS_OK);
@@ -322,11 +324,10 @@ START_TEST(fast_enough_to_be_the_oracle) {
     best = s < best ? s : best;
   }
   double sum = 0.0;
-  for (int64_t k = 0; k < 2048; k++) sum += fx_get(&x, 63, k) * fx_get(&w, 2047, k);
-  ck_assert_double_eq(fx_get(&y, 63, 2047), (double)(float)sum);
-#if defined(__OPTIMIZE__) /* what an unoptimised or sanitized build takes says nothing */
-  ck_assert_msg(BS_THIS_SANITIZER != BS_SAN_NONE || best < 1.0,
-                "64x2048x2048 with f64 sums took %.2f s of CPU time", best);
+  for (int64_t k = 0; k < 2048; k++) sum += fx_get(&x, 63, k) * fx_get(&w, outputs - 1, k);
+  ck_assert_double_eq(fx_get(&y, 63, outputs - 1), (double)(float)sum);
+#if defined(__OPTIMIZE__)
+  ck_assert_msg(!plain_build || best < 1.0, "64x2048x2048 with f64 sums took %.2f s of CPU time", best);
 #endif
   bs_dispatch_release(plan);
   bs_dispatch_packed_release(packed);
