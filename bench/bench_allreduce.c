@@ -63,8 +63,9 @@ static int32_t agree(bs_rank *rank, double *values, int64_t n, bs_error *err) {
 static int32_t measure(bs_rank *rank, bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, job *j,
                        bs_error *err) {
   double samples[BATCHES_MAX], plan_of[2];
+  int32_t rc = calls(plan, in, out, 200 + (1u << 20) / (j->bytes + 64), err); /* warm up */
   uint64_t start = bs_rank_clock_ns(rank);
-  int32_t rc = calls(plan, in, out, 20, err); /* warm up, and a first idea of the time */
+  if (rc == BS_OK) rc = calls(plan, in, out, 20, err); /* a first idea of the time */
   double guess = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / 20.0;
   double batch = BATCH_SECONDS / guess, batches = SIZE_SECONDS / (guess * (batch < 1.0 ? 1.0 : batch));
   plan_of[0] = batch < 1.0 ? 1.0 : batch > 1000.0 ? 1000.0 : batch;

@@ -76,7 +76,8 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   return BS_OK;
 }
 
-int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
+int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
+                         bs_error *err) {
   bs_rank *rank = layer->rank;
   int timed = !bs_region_running(rank, BS_REGION_FORWARD); /* unless the caller times it */
   if (timed) bs_region_begin(rank, BS_REGION_FORWARD);

@@ -25,6 +25,7 @@ static int32_t find_cores(bs_world *world, bs_error *err) {
     for (int c = 0; c < CPU_SETSIZE; ++c)
       if (CPU_ISSET(c, &set)) world->cores[world->ncores++] = (uint16_t)c;
   }
+  world->cores_known = world->ncores > 0;
   if (world->ncores == 0) world->ncores = 1; /* unknown: act as on one core, never pin */
   return BS_OK;
 }
@@ -132,7 +133,7 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
     uint32_t share = world->ncores / world->size;
     world->width = o.threads_per_rank != 0 ? o.threads_per_rank : driven || share == 0 ? 1u : share;
     int fits = (uint64_t)world->width * world->size <= world->ncores;
-    world->pinned = o.bind != 0 && fits && !driven;
+    world->pinned = o.bind != 0 && world->cores_known && fits && !driven;
     world->spin_ns = fits ? TEAM_SPIN_NS : 0;
     rc = open_comm(world, err);
   }

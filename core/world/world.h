@@ -77,6 +77,7 @@ struct bs_world {
   uint32_t has_hook;
   bs_collective_hook hook;
   uint32_t ncores;
+  uint32_t cores_known;
   uint16_t *cores; /* cores this process may use, ascending */
   bs_rank **ranks;
   _Alignas(64) _Atomic uint64_t memory_now;

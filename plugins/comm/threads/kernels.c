@@ -7,6 +7,7 @@
 #include "threads.h"
 
 #if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
 #include <immintrin.h>
 #define THR_X86 1
 #define THR_AVX2 __attribute__((target("avx2,f16c")))
@@ -105,13 +106,21 @@ THR_AVX2 static void narrow_f16_avx2(uint16_t *dst, const float *src, uint64_t n
 }
 #endif
 
+#if THR_X86
+/* clang 14's __builtin_cpu_supports does not know f16c. */
+static int has_f16c(void) {
+  unsigned int a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1u);
+}
+#endif
+
 void thr_kernels_choose(thr_kernels *out_kernels) {
   thr_kernels base = {add_f32_base,     add2_f32_base,   add_f64_base, widen_bf16_base,
                       narrow_bf16_base, round_bf16_base, NULL,         NULL};
   *out_kernels = base;
 #if THR_X86
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && has_f16c()) {
     thr_kernels avx2 = {add_f32_avx2,     add2_f32_avx2,   add_f64_avx2,   widen_bf16_avx2,
                         narrow_bf16_avx2, round_bf16_avx2, widen_f16_avx2, narrow_f16_avx2};
     *out_kernels = avx2;

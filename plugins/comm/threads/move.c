@@ -5,15 +5,6 @@
  */
 #include "threads.h"
 
-static void set_data(thr_header *h, const bs_coll_call *call) {
-  h->in = call->in;
-  h->out = call->out;
-  h->in_stride = call->in_stride;
-  h->out_stride = call->out_stride;
-  h->counts = call->counts;
-  h->recv_counts = call->recv_counts;
-}
-
 static int32_t done(int32_t work, const bs_coll_call *call, bs_error *err) {
   if (work == BS_OK) return BS_OK;
   return bs_fail(err, work, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x", call->dtype_in,
@@ -40,7 +31,7 @@ int32_t thr_all_gather(void *comm_ptr, const bs_coll_call *call, bs_error *err) 
     thr_copy_rows(world, call->dtype_in, thr_inline(comm, comm->me, bytes), (int64_t)mine, call->dtype_in,
                   call->in, call->in_stride, call->rows, mine);
   else
-    set_data(h, call);
+    thr_set_data(h, call);
   rc = thr_meet(comm, call, !small, err);
   if (rc != BS_OK) return rc;
   for (uint32_t r = 0; r < comm->group->n && work == BS_OK; ++r) {
@@ -73,7 +64,7 @@ int32_t thr_broadcast(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   if (small && root)
     thr_copy_rows(world, call->dtype_in, thr_inline(comm, comm->me, bytes), (int64_t)call->count,
                   call->dtype_in, call->in, call->in_stride, call->rows, call->count);
-  if (!small) set_data(h, call);
+  if (!small) thr_set_data(h, call);
   rc = thr_meet(comm, call, !small, err);
   if (rc != BS_OK) return rc;
   const void *from = small ? thr_inline(comm, call->root, bytes) : thr_peer(comm, call->root)->in;
@@ -110,7 +101,7 @@ int32_t thr_all_to_all(void *comm_ptr, const bs_coll_call *call, bs_error *err) 
   thr_header *h;
   int32_t rc = thr_begin(comm, call, &h, err), work = BS_OK, pairs = BS_OK;
   if (rc != BS_OK) return rc;
-  set_data(h, call);
+  thr_set_data(h, call);
   rc = thr_meet(comm, call, 1, err);
   if (rc != BS_OK) return rc;
   pairs = check_pairs(comm, call, err);

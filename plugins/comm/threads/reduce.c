@@ -17,15 +17,6 @@ static inline uint64_t min_u64(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-static void set_data(thr_header *h, const bs_coll_call *call) {
-  h->in = call->in;
-  h->out = call->out;
-  h->in_stride = call->in_stride;
-  h->out_stride = call->out_stride;
-  h->counts = call->counts;
-  h->recv_counts = call->recv_counts;
-}
-
 /* The sum of f32 in f32 over copies that lie dense: the hot small case. */
 static void one_shot_f32(thr_comm *comm, uint64_t bytes, float *out, uint64_t n) {
   const thr_kernels *k = &comm->world->kernels;
@@ -36,11 +27,9 @@ static void one_shot_f32(thr_comm *comm, uint64_t bytes, float *out, uint64_t n)
     k->add_f32(out, (const float *)(const void *)thr_inline(comm, r, bytes), n);
 }
 
-static int32_t one_shot(thr_comm *comm, const bs_coll_call *call, thr_header *h, uint64_t bytes,
-                        bs_error *err) {
+static int32_t one_shot(thr_comm *comm, const bs_coll_call *call, uint64_t bytes, bs_error *err) {
   const thr_world *world = comm->world;
   uint64_t n = call->rows * call->count;
-  (void)h;
   thr_copy_rows(world, call->dtype_in, thr_inline(comm, comm->me, bytes), (int64_t)call->count,
                 call->dtype_in, call->in, call->in_stride, call->rows, call->count);
   int32_t rc = thr_meet(comm, call, 0, err);
@@ -112,7 +101,7 @@ static int all_dense(const thr_comm *comm, const bs_coll_call *call) {
 
 static int32_t two_shot(thr_comm *comm, const bs_coll_call *call, thr_header *h, bs_error *err) {
   uint64_t n = call->rows * call->count;
-  set_data(h, call);
+  thr_set_data(h, call);
   int32_t rc = thr_meet(comm, call, 1, err);
   if (rc != BS_OK) return rc;
   /* Slices of whole cache lines, so that ranks do not write the same one. */
@@ -149,7 +138,7 @@ int32_t thr_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err) 
   rc = thr_begin(comm, call, &h, err);
   if (rc != BS_OK) return rc;
   uint64_t bytes = call->rows * call->count * BS_DTYPE_BYTES(call->dtype_in);
-  if (bytes <= comm->world->inline_max) return one_shot(comm, call, h, bytes, err);
+  if (bytes <= comm->world->inline_max) return one_shot(comm, call, bytes, err);
   return two_shot(comm, call, h, err);
 }
 
@@ -179,7 +168,7 @@ int32_t thr_reduce_scatter(void *comm_ptr, const bs_coll_call *call, bs_error *e
   if (rc != BS_OK) return rc;
   rc = thr_begin(comm, call, &h, err);
   if (rc != BS_OK) return rc;
-  set_data(h, call);
+  thr_set_data(h, call);
   uint64_t first_col = 0;
   for (uint32_t r = 0; r < comm->me; ++r) first_col += call->counts[r];
   rc = thr_meet(comm, call, 1, err);

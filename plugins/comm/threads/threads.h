@@ -179,6 +179,15 @@ void thr_fail_world(thr_world *world, int32_t code, uint32_t rank, const thr_gro
 static inline const thr_header *thr_peer(const thr_comm *comm, uint32_t r) {
   return &comm->group->slots[r].header[comm->op & 1u];
 }
+/* Say where my data lie, for peers that read them there. */
+static inline void thr_set_data(thr_header *h, const bs_coll_call *call) {
+  h->in = call->in;
+  h->out = call->out;
+  h->in_stride = call->in_stride;
+  h->out_stride = call->out_stride;
+  h->counts = call->counts;
+  h->recv_counts = call->recv_counts;
+}
 /* Where a small message of member r lies. */
 static inline unsigned char *thr_inline(const thr_comm *comm, uint32_t r, uint64_t bytes) {
   uint64_t parity = comm->op & 1u;

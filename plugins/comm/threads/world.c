@@ -88,7 +88,7 @@ int32_t thr_world_open(void *state, const bs_world_request *request, void **out_
   thr_kernels_choose(&world->kernels);
   world->spin_ns = param_int(plugin, "spin_us", 100) * 1000;
   if (world->size > cores_allowed()) world->spin_ns = 0;
-  int64_t inline_max = param_int(plugin, "inline_bytes", 4096);
+  int64_t inline_max = param_int(plugin, "inline_bytes", 512);
   world->inline_max = inline_max > (int64_t)THR_INLINE_MAX ? THR_INLINE_MAX : (uint32_t)inline_max;
   world->trace = alloc_lines(world->size, sizeof *world->trace);
   world->all = group_make(world, NULL, NULL, world->size);
