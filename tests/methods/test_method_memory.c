@@ -9,7 +9,7 @@
 
 #include "tests/methods/method_fixture.h"
 
-enum { B = 64, N = 1024, K = 1024 };
+enum { B = 64, N = 2048, K = 2048 };
 
 typedef struct point {
   const char *method, *mask, *backend;
