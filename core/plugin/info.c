@@ -36,13 +36,15 @@ static void fill_plugin(const bs_plugin_self *p, bs_plugin_info *info) {
   info->kinds = p->note.kinds;
   info->sanitizer = p->note.sanitizer;
   info->builtin = p->builtin;
+  /* What is given out must not be written later: an unopened plugin without note has no texts yet. */
+  int told = p->has_note || p->has_desc;
   info->id = p->id;
-  info->version = p->note.version;
-  info->summary = p->note.summary;
-  info->things = p->things != NULL ? p->things : p->note.things;
+  info->version = told ? p->note.version : "";
+  info->summary = told ? p->note.summary : "";
+  info->things = p->things != NULL ? p->things : told ? p->note.things : "";
   info->path = p->path;
   info->origin = p->origin;
-  info->why = p->failure.message;
+  info->why = p->state == BS_PLUGIN_FOUND || p->state == BS_PLUGIN_ACTIVE ? "" : p->failure.message;
 }
 
 int32_t bs_plugin_get(const bs_context *context, uint32_t index, bs_plugin_info *out_info, bs_error *err) {

@@ -96,7 +96,11 @@ static int32_t open_file(bs_plugin_self *plugin, bs_error *err) {
   void *handle = dlopen(plugin->real, RTLD_NOW | RTLD_LOCAL);
   if (handle == NULL) {
     const char *text = dlerror();
-    return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-LOAD", "%s", text != NULL ? text : "dlopen failed");
+    size_t n = strlen(plugin->real);
+    if (text == NULL) text = "dlopen failed";
+    if (strncmp(text, plugin->real, n) == 0 && strncmp(text + n, ": ", 2) == 0)
+      text += n + 2; /* `where` says it */
+    return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-LOAD", "%s", text);
   }
   void *symbol = dlsym(handle, BS_PLUGIN_QUERY_SYMBOL);
   if (symbol == NULL || !own_symbol(handle, symbol))

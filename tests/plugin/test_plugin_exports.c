@@ -116,10 +116,36 @@ START_TEST(own_plugins_register_what_they_list) {
 }
 END_TEST
 
+/* The folder beside the library needs no option, wherever the library lies: by default each of our plugins is
+ * found there under `owner`. */
+START_TEST(own_folder_by_default) {
+  const char *dir = getenv("BS_TEST_PLUGIN_DIR");
+  bs_error err = BS_ERROR_INIT;
+  bs_context *c = NULL;
+  DIR *d = opendir(dir);
+  if (d == NULL) return; /* all of them are built in */
+  unsetenv("BS_PLUGIN_PATH");
+  ck_assert_int_eq(bs_context_open(NULL, &c, &err), BS_OK);
+  const struct dirent *e;
+  while ((e = readdir(d)) != NULL) {
+    char id[64];
+    size_t n = strlen(e->d_name);
+    if (n < 7 || n > 40 || strncmp(e->d_name, "bs_", 3) != 0) continue;
+    snprintf(id, sizeof id, "%.*s", (int)(n - 6), e->d_name + 3);
+    bs_plugin_info row = test_row(c, id, 0);
+    ck_assert_msg(row.state == BS_PLUGIN_FOUND, "%s: %s", id, row.why);
+    ck_assert_str_eq(row.origin, "<libdir>/blockshock/plugins-0");
+  }
+  closedir(d);
+  bs_context_close(c);
+}
+END_TEST
+
 int main(void) {
   TCase *t = tcase_create("exports");
   tcase_add_test(t, fixture_exports_one);
   tcase_add_test(t, own_plugins_export_one);
   tcase_add_test(t, own_plugins_register_what_they_list);
+  tcase_add_test(t, own_folder_by_default);
   return test_main(t, "plugin_exports");
 }
