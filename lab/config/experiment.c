@@ -161,39 +161,32 @@ static int32_t read_mask(bs_experiment *e, bs_notes *notes, bs_error *err) {
   return rc;
 }
 
-/* Does the newline-separated list of things hold "<kind>:..."? Copies the name behind it. */
-static int thing_of(const char *things, const char *kind, char *out, size_t size) {
-  const size_t length = strlen(kind);
-  for (const char *line = things; line != NULL && *line != '\0';) {
-    if (strncmp(line, kind, length) == 0 && line[length] == ':') {
-      snprintf(out, size, "%.*s", (int)strcspn(line + length + 1, "=\n"), line + length + 1);
-      return 1;
+/* Takes the backend and the communicator that an open plugin registered. */
+static int32_t take_things(bs_context *context, bs_experiment *e, const char *id, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < bs_thing_count(context, id) && rc == BS_OK; i++) {
+    bs_thing_info thing = {.struct_size = sizeof thing};
+    rc = bs_thing_get(context, id, i, &thing, err);
+    if (rc == BS_OK && thing.kind == BS_KIND_BACKEND) {
+      rc = bs_config_set_text(e->config, "hardware.backend", thing.name, err);
+    } else if (rc == BS_OK && thing.kind == BS_KIND_COMM) {
+      rc = bs_config_set_text(e->config, "hardware.comm", thing.name, err);
     }
-    line = strchr(line, '\n');
-    if (line != NULL) line++;
   }
-  return 0;
+  return rc;
 }
 
-/* The backend and communicator of the plugins named with --plugin are the ones used. */
+/* The backend and communicator of the plugins named with --plugin are the ones used; one that cannot be
+ * opened is an error that says why. */
 static int32_t selected_plugins(bs_context *context, bs_experiment *e, bs_error *err) {
   const bs_node *list = bs_config_find(e->config, "plugin");
   int32_t rc = BS_OK;
   if (context == NULL || list == NULL || list->kind != BS_NODE_LIST) return BS_OK;
   for (const bs_node *item = list->first; item != NULL && rc == BS_OK; item = item->next) {
-    char id[64], name[64];
+    char id[64];
     bs_plugin_id_of(item->text, id, sizeof id);
-    for (uint32_t i = 0; i < bs_plugin_count(context) && rc == BS_OK; i++) {
-      bs_plugin_info info = {.struct_size = sizeof info};
-      if (bs_plugin_get(context, i, &info, NULL) != BS_OK || strcmp(info.id, id) != 0) continue;
-      if (info.state != BS_PLUGIN_FOUND && info.state != BS_PLUGIN_ACTIVE) continue;
-      if (thing_of(info.things, "backend", name, sizeof name)) {
-        rc = bs_config_set_text(e->config, "hardware.backend", name, err);
-      }
-      if (rc == BS_OK && thing_of(info.things, "comm", name, sizeof name)) {
-        rc = bs_config_set_text(e->config, "hardware.comm", name, err);
-      }
-    }
+    rc = bs_plugin_activate(context, id, err);
+    if (rc == BS_OK) rc = take_things(context, e, id, err);
   }
   return rc;
 }
