@@ -283,7 +283,7 @@ START_TEST(ulp_of_each_dtype) {
 }
 END_TEST
 
-/* The known answer about metrics: relative error divided by near-zero outputs says nothing. */
+/* K17: relative error divided by near-zero outputs says nothing. */
 START_TEST(known_answer_metrics) {
   const double ref[] = {1, -2, 0, 4};
   const double got[] = {1.5, -2, 0.001, 3};
