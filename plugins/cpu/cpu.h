@@ -24,6 +24,7 @@ typedef struct cpu_state {
   cpu_isa isa;
   const cpu_kernels *kernels; /* chosen by the parameter `isa` */
   cpu_dnnl *dnnl;             /* NULL when built without oneDNN */
+  const char *matmul;         /* parameter: "auto", or the only matmul that may serve */
 } cpu_state;
 
 /* cpuid.c */
@@ -68,6 +69,8 @@ int cpu_answer_no(bs_op_answer *answer, uint32_t reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, const char *algo,
                     const char *text);
+/* Answers NO and returns 0 when the parameter `matmul` names another implementation than `name`. */
+int cpu_matmul_allowed(const cpu_state *state, const char *name, bs_op_answer *answer);
 /* Row stride of a rank-2 descriptor; all strides zero means dense. */
 int64_t cpu_row_stride(const bs_tensor_desc *desc);
 /* Elements of a row lie side by side. */

@@ -9,6 +9,8 @@
 static const bs_param_desc params[] = {
     {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto", "auto|portable|avx2", NULL,
      "instruction set of our own kernels; oneDNN chooses its own"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "matmul", "auto", "auto|packed|dnnl", NULL,
+     "the matmul that serves: auto chooses by shape, the others are for comparisons"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "dnnl_library", "auto", NULL, NULL,
      "path of oneDNN's library (>= 3), auto: look beside the plugin and in the system, off: do without"},
 };
@@ -29,6 +31,7 @@ static int32_t configure(cpu_state *state, bs_plugin_self *self, bs_error *err) 
     if (rc != BS_OK) return rc;
   }
   int32_t rc = param_text(state, "isa", &isa, err);
+  if (rc == BS_OK) rc = param_text(state, "matmul", &state->matmul, err);
   if (rc != BS_OK) return rc;
   cpu_isa_detect(&state->isa);
   rc = cpu_kernels_choose(&state->isa, isa, &state->kernels, err);

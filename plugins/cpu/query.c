@@ -82,6 +82,11 @@ int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *ans
   return 1;
 }
 
+int cpu_matmul_allowed(const cpu_state *state, const char *name, bs_op_answer *answer) {
+  if (strcmp(state->matmul, "auto") == 0 || strcmp(state->matmul, name) == 0) return 1;
+  return cpu_answer_no(answer, BS_REASON_DISABLED, "switched off (matmul=%s)", state->matmul);
+}
+
 int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err) {
   const size_t columns =
       partition->kind == BS_PARTITION_GATHER ? (size_t)partition->count * sizeof *partition->columns : 0;

@@ -58,7 +58,10 @@ static int32_t param_get(void *ctx, const bs_plugin_self *self, const char *name
   const cx *c = ctx;
   (void)self;
   out_value->type = BS_PARAM_STRING;
-  out_value->s = strcmp(name, "isa") == 0 ? c->isa : strcmp(name, "dnnl_library") == 0 ? c->dnnl : NULL;
+  out_value->s = strcmp(name, "isa") == 0            ? c->isa
+                 : strcmp(name, "dnnl_library") == 0 ? c->dnnl
+                 : strcmp(name, "matmul") == 0       ? c->matmul
+                                                     : NULL;
   if (out_value->s == NULL) return bs_fail(err, BS_NOT_FOUND, "CX-PARAM", "no parameter %s", name);
   return BS_OK;
 }
@@ -106,7 +109,9 @@ static int32_t team(void *ctx, void (*body)(void *arg, uint32_t member, uint32_t
 
 int32_t cx_try_open(cx *c, const char *isa, const char *dnnl, uint32_t width, bs_error *err) {
   const int64_t fail_register_at = c->fail_register_at;
+  const char *matmul = c->matmul;
   memset(c, 0, sizeof *c);
+  c->matmul = matmul != NULL ? matmul : "auto";
   c->fail_register_at = fail_register_at;
   c->isa = isa;
   c->dnnl = dnnl;
@@ -133,6 +138,7 @@ int32_t cx_try_open(cx *c, const char *isa, const char *dnnl, uint32_t width, bs
 void cx_open(cx *c, const char *isa, const char *dnnl, uint32_t width) {
   bs_error err = {.struct_size = sizeof err};
   c->fail_register_at = 0;
+  c->matmul = NULL;
   ck_assert_uint_le(width, CX_MAX_WIDTH);
   ck_assert_msg(cx_try_open(c, isa, dnnl, width, &err) == BS_OK, "%s: %s", err.id, err.message);
 }

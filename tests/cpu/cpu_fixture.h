@@ -20,6 +20,7 @@ typedef struct cx {
   void *state;
   const char *isa; /* parameter values */
   const char *dnnl;
+  const char *matmul; /* cx_try_open: set before, NULL is "auto" */
   struct {
     uint32_t kind;
     const void *vtable;
@@ -32,7 +33,8 @@ typedef struct cx {
   int32_t activated;
 } cx;
 
-/* Activates the plugin; the status is in activated and returned. */
+/* Activates the plugin with the parameters; fail_register_at and matmul are the caller's to set before, and
+ * c must be zeroed otherwise. The status is in activated and returned. */
 int32_t cx_try_open(cx *c, const char *isa, const char *dnnl, uint32_t width, bs_error *err);
 void cx_open(cx *c, const char *isa, const char *dnnl, uint32_t width);
 /* Deactivates and checks that no device memory is left. */

@@ -414,6 +414,28 @@ START_TEST(isa_is_forced) {
 }
 END_TEST
 
+/* matmul=NAME leaves only that one, and says so. */
+START_TEST(matmul_is_forced) {
+  static const char *const names[2] = {"packed", "dnnl"};
+  const mc s = plain(BS_F32, 4, 5, 6);
+  for (int i = 0; i < 2; i++) {
+    cx c = {.matmul = names[i]};
+    mc_data d;
+    bs_op_answer a;
+    bs_error err = {.struct_size = sizeof err};
+    ck_assert_int_eq(cx_try_open(&c, "auto", "auto", 1, &err), BS_OK);
+    mc_make(&d, &s);
+    mc_ask(&c, names[1 - i], &d, &a);
+    ck_assert_uint_eq(a.level, BS_LEVEL_NO);
+    if (a.reason != BS_REASON_NOT_BUILT) ck_assert_uint_eq(a.reason, BS_REASON_DISABLED);
+    mc_ask(&c, names[i], &d, &a);
+    ck_assert(a.level == BS_LEVEL_NATIVE || i == 1);
+    mc_free(&d);
+    cx_close(&c);
+  }
+}
+END_TEST
+
 /* More tokens than prepared is an error, not a write past Y. */
 START_TEST(too_many_tokens_are_refused) {
   for (int i = 0; i < WAYS; i++) {
@@ -449,6 +471,7 @@ int main(void) {
   tcase_add_test(tc, refusals_name_the_reason);
   tcase_add_test(tc, works_without_onednn);
   tcase_add_test(tc, isa_is_forced);
+  tcase_add_test(tc, matmul_is_forced);
   tcase_add_test(tc, too_many_tokens_are_refused);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);

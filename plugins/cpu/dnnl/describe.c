@@ -149,6 +149,7 @@ void cpu_dnnl_judge(const cpu_state *state, const bs_op_query *query, cpu_matmul
                     bs_op_answer *answer) {
   char algo[48];
   answer->level = BS_LEVEL_NO;
+  if (!cpu_matmul_allowed(state, "dnnl", answer)) return;
   if (!cpu_matmul_read(query, out_shape, answer) || !check_shape(out_shape, answer)) return;
   const cpu_dnnl_lib *lib = cpu_dnnl_open(state->dnnl);
   if (!lib->usable) {

@@ -224,7 +224,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   plan->width = exec->width > 0 ? exec->width : 1;
   memset(&answer, 0, sizeof answer);
   int32_t rc = BS_OK;
-  if (!cpu_matmul_read(query, &plan->shape, &answer)) {
+  if (!cpu_matmul_allowed(state, "packed", &answer) || !cpu_matmul_read(query, &plan->shape, &answer)) {
     rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
   } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
              plan->shape.weight_type != plan->w->dtype) {
@@ -257,7 +257,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   const cpu_state *state = opaque;
   cpu_matmul shape;
   char algo[48];
-  if (!cpu_matmul_read(query, &shape, answer)) return BS_OK;
+  if (!cpu_matmul_allowed(state, "packed", answer) || !cpu_matmul_read(query, &shape, answer)) return BS_OK;
   snprintf(algo, sizeof algo, "packed-%s", state->kernels->name);
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, "");
 #ifdef BS_CPU_DNNL
