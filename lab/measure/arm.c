@@ -25,18 +25,20 @@ struct bs_arm {
   uint64_t batch;
   uint32_t done_ranks; /* ranks that finished the newest command (or the build: command 0) */
   int ended;           /* the world has returned */
+  int failed;          /* a rank has left with an error: the others must not wait for a command */
   int32_t status;
   bs_error error;
   double *rank_seconds;
+  uint64_t (*counted)[BS_COUNT_COUNT_]; /* [world_size]: of one forward of the newest batch */
   double build_seconds;
 };
 
 static int32_t wait_command(bs_arm *arm, uint64_t seen, uint32_t *out_command, uint64_t *out_batch,
                             uint64_t *out_seen) {
   pthread_mutex_lock(&arm->lock);
-  while (arm->posted == seen && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);
+  while (arm->posted == seen && !arm->ended && !arm->failed) pthread_cond_wait(&arm->changed, &arm->lock);
   *out_seen = arm->posted;
-  *out_command = arm->ended ? (uint32_t)COMMAND_STOP : arm->command;
+  *out_command = arm->ended || arm->failed ? (uint32_t)COMMAND_STOP : arm->command;
   *out_batch = arm->batch;
   pthread_mutex_unlock(&arm->lock);
   return BS_OK;
@@ -49,13 +51,24 @@ static void rank_done(bs_arm *arm) {
   pthread_mutex_unlock(&arm->lock);
 }
 
+static void rank_failed(bs_arm *arm) {
+  pthread_mutex_lock(&arm->lock);
+  arm->failed = 1;
+  pthread_cond_broadcast(&arm->changed);
+  pthread_mutex_unlock(&arm->lock);
+}
+
 static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
                          bs_tensor *y, uint64_t n, bs_error *err) {
+  uint64_t before[BS_COUNT_COUNT_];
   int32_t rc = bs_rank_barrier(rank, "lab.batch", err);
+  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) before[k] = bs_rank_counter(rank, k);
   const uint64_t start = bs_rank_clock_ns(rank);
   for (uint64_t i = 0; rc == BS_OK && i < n; ++i) rc = bs_layer_forward(layer, x, y, NULL, err);
   if (rc == BS_OK) rc = bs_rank_sync(rank, err);
   arm->rank_seconds[index] = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / (double)n;
+  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k)
+    arm->counted[index][k] = (bs_rank_counter(rank, k) - before[k]) / n;
   return rc;
 }
 
@@ -101,6 +114,7 @@ static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
     rank_done(arm);
     rc = serve(arm, rank, index, layer, &x, &y, err);
   }
+  if (rc != BS_OK) rank_failed(arm);
   if (y.data) api->tensor_free(rank, &y);
   if (x.data) api->tensor_free(rank, &x);
   bs_layer_free(layer);
@@ -150,6 +164,7 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *
   pthread_mutex_init(&arm->lock, NULL);
   pthread_cond_init(&arm->changed, NULL);
   arm->rank_seconds = calloc(c->world_size, sizeof *arm->rank_seconds);
+  arm->counted = calloc(c->world_size, sizeof *arm->counted);
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = c->world_size,
                                     .backend = c->backend,
@@ -158,9 +173,10 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *
                                     .bind = c->bind,
                                     .sync_mode = c->sync_mode,
                                     .timeout_s = c->timeout_s};
-  int32_t rc = arm->rank_seconds ? bs_world_create(c->context, &options, &arm->world, err)
-                                 : bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks",
-                                                c->world_size);
+  int32_t rc = BS_OK;
+  if (!arm->rank_seconds || !arm->counted)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks", c->world_size);
+  if (rc == BS_OK) rc = bs_world_create(c->context, &options, &arm->world, err);
   if (rc == BS_OK && pthread_create(&arm->thread, NULL, arm_thread, arm) != 0) {
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-THREAD", "cannot start a thread for arm %s", name);
   } else if (rc == BS_OK) {
@@ -210,11 +226,14 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
   if (out) {
     memset(out, 0, sizeof *out);
     if (rc == BS_OK) rc = bs_case_collect(&arm->c, arm->world, out, err);
+    for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r)
+      memcpy(out->ranks[r].counters, arm->counted[r], sizeof out->ranks[r].counters);
   }
   bs_world_destroy(arm->world);
   pthread_cond_destroy(&arm->changed);
   pthread_mutex_destroy(&arm->lock);
   free(arm->rank_seconds);
+  free(arm->counted);
   free(arm);
   return rc;
 }
