@@ -20,22 +20,24 @@
 #include "blockshock/plugin.h"
 
 #define THR_INLINE_MAX 16384u /* most bytes of a message that travels inside the slot */
-#define THR_SMALL 48u         /* of these, as many lie in the header's own cache line */
+#define THR_SMALL 32u         /* of these, as many lie in the header's own cache line */
 #define THR_CHUNK 1024u       /* elements that are reduced at a time: 8 KiB of stack each buffer */
 #define THR_CACHE 64u         /* call sites remembered by a rank */
 
 /* A published position. `bell` is the futex word: it moves when somebody sleeps and `pos` changed, or
  * on abort. */
 typedef struct thr_flag {
-  _Alignas(64) _Atomic uint32_t pos;
+  _Atomic uint32_t pos;
   _Atomic uint32_t waiters;
   _Atomic uint32_t bell;
 } thr_flag;
 
-/* What one rank says of one op. The first line is all that a small op needs. */
+/* What one rank says of one op. The flag, the key and a small message share the first cache line, which is
+ * all that a small op moves. */
 typedef struct thr_header {
-  _Alignas(64) uint64_t key; /* fingerprint mixed with kind, rows and count */
-  const char *text;          /* interned description for messages, lives as long as the world */
+  _Alignas(64) thr_flag flag;
+  uint64_t key;     /* fingerprint mixed with kind, rows and count */
+  const char *text; /* interned description for messages, lives as long as the world */
   unsigned char small[THR_SMALL];
   const void *in;
   void *out;
@@ -46,14 +48,12 @@ typedef struct thr_header {
 } thr_header;
 
 typedef struct thr_slot {
-  thr_flag flag;
   thr_header header[2];
 } thr_slot;
 
 /* One direction between two ranks: a rendezvous. Positions of message k: 4k empty, 4k+1 posted, 4k+2
  * taken, 4k+3 withdrawn, 4k+4 done. */
 typedef struct thr_channel {
-  thr_flag flag;
   thr_header header; /* the sender's */
   uint32_t send_k;   /* sender's thread only */
   uint32_t recv_k;   /* receiver's thread only */
@@ -102,6 +102,8 @@ typedef struct thr_kernels {
   void (*widen_f16)(float *dst, const uint16_t *src, uint64_t n);  /* NULL: by the host */
   void (*narrow_f16)(uint16_t *dst, const float *src, uint64_t n); /* NULL: by the host */
 } thr_kernels;
+
+_Static_assert(offsetof(thr_header, in) == 64, "a small op moves one cache line");
 
 /* Plugin-wide: the host and its parameters. */
 typedef struct thr_state {
@@ -187,6 +189,10 @@ static inline void thr_set_data(thr_header *h, const bs_coll_call *call) {
   h->out_stride = call->out_stride;
   h->counts = call->counts;
   h->recv_counts = call->recv_counts;
+}
+/* The position of member r in the current op. */
+static inline thr_flag *thr_flag_of(const thr_comm *comm, uint32_t r) {
+  return &comm->group->slots[r].header[comm->op & 1u].flag;
 }
 /* Where a small message of member r lies. */
 static inline unsigned char *thr_inline(const thr_comm *comm, uint32_t r, uint64_t bytes) {

@@ -145,7 +145,7 @@ static int32_t fail_deadline(thr_comm *comm, uint32_t pos, int64_t timeout_ns, b
   size_t used = 0;
   missing[0] = '\0';
   for (uint32_t r = 0; r < group->n; ++r) {
-    if (reached(&group->slots[r].flag, pos)) {
+    if (reached(thr_flag_of(comm, r), pos)) {
       const thr_header *other = thr_peer(comm, r);
       if (other->key != mine->key)
         return thr_fail_mismatch(comm, group->ranks[comm->me], mine->text, group->ranks[r], other->text, err);
@@ -214,7 +214,7 @@ static int32_t wait_all(thr_comm *comm, uint32_t pos, thr_timer *timer) {
   for (uint32_t i = 1; i < group->n; ++i) {
     uint32_t r = comm->me + i;
     if (r >= group->n) r -= group->n;
-    int32_t rc = thr_wait(comm->world, &group->slots[r].flag, pos, timer);
+    int32_t rc = thr_wait(comm->world, thr_flag_of(comm, r), pos, timer);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;
@@ -225,10 +225,10 @@ static int64_t timeout_of(const bs_coll_call *call) {
 }
 
 int32_t thr_meet(thr_comm *comm, const bs_coll_call *call, int in_place, bs_error *err) {
-  thr_group *group = comm->group;
+  const thr_group *group = comm->group;
   uint32_t pos = ++comm->pos;
   thr_timer timer = {timeout_of(call), 0, 0};
-  thr_publish(&group->slots[comm->me].flag, pos);
+  thr_publish(thr_flag_of(comm, comm->me), pos);
   int32_t rc = wait_all(comm, pos, &timer);
   if (rc != BS_OK) {
     if (in_place && decide(comm, 1)) return BS_OK; /* another saw all arrive and reads my memory */
@@ -248,7 +248,7 @@ int32_t thr_part(thr_comm *comm, const bs_coll_call *call, bs_error *err) {
   uint32_t pos = ++comm->pos;
   int64_t timeout = timeout_of(call);
   thr_timer timer = {timeout > PART_TIMEOUT_NS ? timeout : PART_TIMEOUT_NS, 0, 1};
-  thr_publish(&comm->group->slots[comm->me].flag, pos);
+  thr_publish(thr_flag_of(comm, comm->me), pos);
   int32_t rc = wait_all(comm, pos, &timer);
   return rc == BS_OK ? BS_OK : fail_deadline(comm, pos, timer.timeout_ns, err);
 }

@@ -231,10 +231,11 @@ int32_t thr_group_open(void *comm_ptr, const uint32_t *ranks, uint32_t nranks, v
 
 static void ring_group(thr_group *group) {
   for (uint32_t r = 0; r < group->n; ++r) {
-    thr_ring(&group->slots[r].flag);
+    thr_ring(&group->slots[r].header[0].flag);
+    thr_ring(&group->slots[r].header[1].flag);
     thr_channel *row = atomic_load(&group->rows[r]);
     if (row == NULL) continue;
-    for (uint32_t to = 0; to < group->n; ++to) thr_ring(&row[to].flag);
+    for (uint32_t to = 0; to < group->n; ++to) thr_ring(&row[to].header.flag);
   }
 }
 
