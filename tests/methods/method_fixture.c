@@ -30,20 +30,28 @@ typedef struct run {
   int64_t rows;
 } run;
 
+static int64_t source_column(const bs_partition *cols, int64_t j) {
+  if (cols == NULL) return j;
+  return cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j] : cols->begin + j;
+}
+
 static int32_t recorded_read(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                              void *out, int64_t out_stride, bs_error *err) {
   (void)err;
   const recorder *r = ctx;
   const int64_t n = cols != NULL ? cols->count : r->cols;
   const uint64_t size = BS_DTYPE_BYTES(dtype);
+  float picked[256];
   for (int64_t i = 0; i < nrows; i++)
-    for (int64_t j = 0; j < n; j++) {
-      const int64_t k = cols == NULL                        ? j
-                        : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j]
-                                                            : cols->begin + j;
-      const int64_t at = (row + i) * r->cols + k;
-      if (r->read_by != NULL) atomic_fetch_or_explicit(&r->read_by[at], r->bit, memory_order_relaxed);
-      bs_convert(dtype, (char *)out + (uint64_t)(i * out_stride + j) * size, BS_F32, &r->data[at], 1);
+    for (int64_t first = 0; first < n; first += 256) {
+      const int64_t count = n - first < 256 ? n - first : 256;
+      for (int64_t j = 0; j < count; j++) {
+        const int64_t at = (row + i) * r->cols + source_column(cols, first + j);
+        picked[j] = r->data[at];
+        if (r->read_by != NULL) atomic_fetch_or_explicit(&r->read_by[at], r->bit, memory_order_relaxed);
+      }
+      bs_convert(dtype, (char *)out + (uint64_t)(i * out_stride + first) * size, BS_F32, picked,
+                 (uint64_t)count);
     }
   return BS_OK;
 }
@@ -250,7 +258,7 @@ int32_t mf_run(bs_context *context, const mf_case *c, mf_result *out, bs_error *
   memset(out, 0, sizeof *out);
   run u = {.c = c, .out = out, .rows = c->rows > 0 ? c->rows : c->spec.B};
   const size_t weights = (size_t)(c->spec.N * c->spec.K) + 1;
-  out->read_by = calloc(1, weights);
+  if (weights <= 1u << 20) out->read_by = calloc(1, weights); /* large layers are not recorded: it is slow */
   u.read_by = (_Atomic uint8_t *)out->read_by;
   bs_collective_hook hook = {.user = &u, .before = hook_before};
   bs_world_options options = {.struct_size = sizeof options,

@@ -45,7 +45,7 @@ typedef struct mf_rank {
 typedef struct mf_result {
   mf_rank rank[MF_RANKS];
   uint64_t memory_peak, memory_after_build, memory_peak_forward;
-  uint8_t *read_by; /* [N, K]: bit r: rank r read this weight */
+  uint8_t *read_by; /* [N, K]: bit r: rank r read this weight; NULL above 2^20 */
   char algorithms[1024];
 } mf_result;
 
