@@ -48,6 +48,8 @@ int32_t cpu_dnnl_create(cpu_state *state, const char *library, cpu_dnnl **out_dn
 void cpu_dnnl_destroy(cpu_dnnl *dnnl);
 /* "oneDNN 3.2.0 (gomp)" once it was opened, else why not or that it was not asked for yet. */
 void cpu_dnnl_text(cpu_dnnl *dnnl, char *out_text, size_t size);
+/* 1 when it was looked for in vain: cpu_dnnl_text says why. */
+int cpu_dnnl_missing(cpu_dnnl *dnnl);
 #endif
 
 /* ---- query.c: reading queries ------------------------------------------------------------------ */

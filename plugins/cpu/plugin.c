@@ -48,11 +48,12 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
     uint32_t kind;
     const void *vtable;
   } things[] = {
-      {BS_KIND_BACKEND, &cpu_backend},    {BS_KIND_OP, &cpu_matmul_packed}, {BS_KIND_OP, &cpu_gather_columns},
-      {BS_KIND_OP, &cpu_scatter_columns}, {BS_KIND_OP, &cpu_convert},
+      {BS_KIND_BACKEND, &cpu_backend},
 #ifdef BS_CPU_DNNL
       {BS_KIND_OP, &cpu_matmul_dnnl},
 #endif
+      {BS_KIND_OP, &cpu_matmul_packed},   {BS_KIND_OP, &cpu_gather_columns},
+      {BS_KIND_OP, &cpu_scatter_columns}, {BS_KIND_OP, &cpu_convert},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {

@@ -65,12 +65,16 @@ static void grid(uint32_t dtype) {
   cx host[WAYS];
   int have[WAYS], ran[WAYS] = {0};
   uint32_t turn = 0;
+  const uint32_t every = BS_THIS_SANITIZER == BS_SAN_NONE ? 1 : 5; /* sanitizers are slow */
+  int cases = 0;
   for (int i = 0; i < WAYS; i++) have[i] = open_way(i, 1 + (uint32_t)i, &host[i]);
   for (size_t b = 0; b < sizeof batches / sizeof batches[0]; b++)
     for (size_t n = 0; n < 8; n++)
       for (size_t k = 0; k < 8; k++, turn++) {
         const mc s = varied(dtype, batches[b], sizes[n], sizes[k], turn);
         mc_data d;
+        if (turn % every != 0) continue;
+        cases++;
         mc_make(&d, &s);
         for (int i = 0; i < WAYS; i++) {
           if (!have[i] || !serves(&host[i], ways[i].impl, &d)) continue;
@@ -79,9 +83,9 @@ static void grid(uint32_t dtype) {
         }
         mc_free(&d);
       }
-  ck_assert_int_eq(ran[0], (int)turn);
-  if (have[1]) ck_assert_int_eq(ran[1], (int)turn);
-  if (have[2] && dtype == BS_F32) ck_assert_int_ge(ran[2], (int)turn * 3 / 4);
+  ck_assert_int_eq(ran[0], cases);
+  if (have[1]) ck_assert_int_eq(ran[1], cases);
+  if (have[2] && dtype == BS_F32) ck_assert_int_ge(ran[2], cases * 3 / 4);
   for (int i = 0; i < WAYS; i++)
     if (have[i]) cx_close(&host[i]);
 }

@@ -135,13 +135,14 @@ static int check_shape(cpu_matmul *s, bs_op_answer *answer) {
   return 1;
 }
 
-/* Against the 600 of "packed", from timings on one thread (docs/performance.md): without AVX-512 our own
- * kernels are faster in fp32 up to a few hundred tokens; native 16-bit products beat widening. */
+/* Against the 600 of "packed", from interleaved timings of both on one thread (bench_matmul): without AVX-512
+ * our own kernels are faster at any number of tokens; with it oneDNN is from about a hundred on, and from
+ * eight on where the processor multiplies 16-bit numbers. */
 static uint32_t score_of(const cpu_dnnl_lib *lib, const cpu_matmul *s) {
-  if (s->x_type == BS_F16) return s->B >= 4 ? 800 : 500;
-  if (s->x_type == BS_BF16) return has_isa(lib, dnnl_cpu_isa_avx512_core_bf16) && s->B >= 4 ? 800 : 500;
-  if (s->B < 16 || s->N < 64 || s->K < 64) return 500;
-  return has_isa(lib, dnnl_cpu_isa_avx512_core) ? 700 : 500;
+  if (s->N < 64 || s->K < 64) return 500;
+  if (s->x_type == BS_F16) return s->B >= 8 ? 800 : 500;
+  if (s->x_type == BS_BF16) return has_isa(lib, dnnl_cpu_isa_avx512_core_bf16) && s->B >= 8 ? 800 : 500;
+  return has_isa(lib, dnnl_cpu_isa_avx512_core) && s->B > 64 ? 700 : 500;
 }
 
 /* The whole answer of supports, which prepare asks too: what was refused must not run. */

@@ -191,3 +191,10 @@ void cpu_dnnl_text(cpu_dnnl *dnnl, char *out_text, size_t size) {
   snprintf(out_text, size, "%s", dnnl->looked ? dnnl->lib.text : "oneDNN opens at the first matmul");
   pthread_mutex_unlock(&dnnl->mutex);
 }
+
+int cpu_dnnl_missing(cpu_dnnl *dnnl) {
+  pthread_mutex_lock(&dnnl->mutex);
+  const int missing = dnnl->looked && !dnnl->lib.usable;
+  pthread_mutex_unlock(&dnnl->mutex);
+  return missing;
+}

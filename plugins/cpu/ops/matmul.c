@@ -260,10 +260,11 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   if (!cpu_matmul_allowed(state, "packed", answer) || !cpu_matmul_read(query, &shape, answer)) return BS_OK;
   snprintf(algo, sizeof algo, "packed-%s", state->kernels->name);
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, "");
+  /* "dnnl" is registered, and so asked, before: when its library is missing that is known by now. */
 #ifdef BS_CPU_DNNL
-  char library[96];
-  cpu_dnnl_text(state->dnnl, library, sizeof library);
-  snprintf(answer->text, sizeof answer->text, "own kernels; %s", library);
+  char library[144] = "";
+  if (cpu_dnnl_missing(state->dnnl)) cpu_dnnl_text(state->dnnl, library, sizeof library);
+  snprintf(answer->text, sizeof answer->text, "own kernels%s%s", library[0] != '\0' ? "; " : "", library);
 #else
   snprintf(answer->text, sizeof answer->text, "own kernels; built without oneDNN");
 #endif
