@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_cli.c - the command line: help and version, hostile words with their ids and nearest spellings,
+ * and random words, which never end in a signal. */
+#include <jansson.h>
+
+#include "tests/e2e/spawn.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+#define W(...) \
+  { __VA_ARGS__, NULL }
+static const struct {
+  const char *argv[10];
+  int code;
+  const char *id, *text;
+} hostile[] = {
+    {W("--method"), 2, "BS-USE-VALUE", "--method"},
+    {W("--method", "--phase", "0"), 2, "BS-USE-VALUE", "--method"},
+    {W("-P"), 2, "BS-USE-VALUE", "--world-size"},
+    {W("--methd", "dense"), 2, "BS-USE-OPTION", "--method"},
+    {W("--help=yes"), 2, "BS-USE-VALUE", "takes no value"},
+    {W("-x"), 2, "BS-USE-OPTION", "-x"},
+    {W("-P", "1000000000"), 2, "BS-USE-NUMBER", "65536"},
+    {W("-P", "1e9"), 2, "BS-USE-NUMBER", "1e9"},
+    {W("-P", "99999999999999999999"), 2, "BS-USE-NUMBER", "65536"},
+    {W("-P", "-1"), 2, "BS-USE-NUMBER", "-1"},
+    {W("-P", "0"), 2, "BS-USE-NUMBER", "0"},
+    {W("-P", "2x"), 2, "BS-USE-NUMBER", "2x"},
+    {W("-P", ""), 2, "BS-USE-NUMBER", ""},
+    {W("--threads-per-rank", "5000"), 2, "BS-USE-NUMBER", "4096"},
+    {W("--timeout", "nan"), 2, "BS-USE-NUMBER", "nan"},
+    {W("--timeout", "-1"), 2, "BS-USE-NUMBER", "-1"},
+    {W("--run-id", "../x"), 2, "BS-USE-NAME", "'/' not allowed"},
+    {W("--run-id", "a\nb"), 2, "BS-USE-NAME", "0x0a"},
+    {W("--run-id", ".."), 2, "BS-USE-NAME", ".."},
+    {W("--run-id", ""), 2, "BS-USE-NAME", "empty"},
+    {W("--run-id", "\x1b[2J"), 2, "BS-USE-NAME", "0x1b"},
+    {W("--method", "a\x01z"), 2, "BS-USE-NAME", "0x01"},
+    {W("--method", ""), 2, "BS-USE-EMPTY", "--method"},
+    {W("--out", ""), 2, "BS-USE-EMPTY", "--out"},
+    {W("--out", "a\x07"), 2, "BS-USE-NAME", "0x07"},
+    {W("--quiet", "--quiet"), 2, "BS-USE-TWICE", "--quiet"},
+    {W("-o", "xml"), 2, "BS-USE-VERB", "table"},
+    {W("-o", "tabel"), 2, "BS-USE-VERB", "'table'"},
+    {W("run", "word"), 2, "BS-USE-WORD", "word"},
+    {W("rnu"), 2, "BS-USE-VERB", "'run'"},
+    {W("plugins", "lst"), 2, "BS-USE-VERB", "'list'"},
+    {W("plugins", "list", "x"), 2, "BS-USE-WORD", "x"},
+    {W("plugins", "inspect"), 2, "BS-USE-WORD", "one plugin"},
+    {W("plugins", "inspect", "cpv"), 5, "BS-PLG-NONE", "'cpu'"},
+    {W("plugins", "inspect", "cpu", "--atleast-version", "x"), 2, "BS-USE-NUMBER", "X.Y.Z"},
+    {W("plugins", "inspect", "ref", "--atleast-version", "99"), 5, "BS-PLG-OLD", "99"},
+    {W("config", "prnt"), 2, "BS-USE-VERB", "'print'"},
+    {W("help", "rn"), 2, "BS-USE-VERB", "'run'"},
+    {W("--method", "blokshock"), 5, "BS-PLG-NOTFOUND", "'blockshock'"},
+    {W("--workload", "gausian"), 5, "BS-PLG-NOTFOUND", "'gaussian'"},
+    {W("--mask", "interleav", "--method", "blockshock"), 3, "BS-MASK-NAME", "'interleave'"},
+    {W("--phase", "phase0_correctnes"), 3, "BS-CFG-NAME", "phase0_correctness"},
+    {W("--phase", "2"), 3, "BS-PHASE-NAME", "phase 2"},
+    {W("--hardware", "cpuu"), 3, "BS-CFG-NAME", "'cpu'"},
+    {W("--sweep", "N_swep"), 3, "BS-CFG-NAME", "'N_sweep'"},
+    {W("--config", "none.yaml"), 3, "BS-CFG", "none.yaml"},
+    {W("--config", "."), 3, "BS-CFG", "."},
+    {W("--set", "model.M=1"), 3, "BS-CFG-KEY", "model.N"},
+    {W("--set", "model.N"), 2, "BS-USE-SET", "model.N"},
+    {W("--set", "=1"), 2, "BS-USE-SET", "key=value"},
+    {W("--set", "model.N=0"), 3, "BS-CFG-RANGE", "1..1073741824"},
+    {W("--set", "model.N=99999999999999999999999"), 3, "BS-CFG", "model.N"},
+    {W("--set", "model.dtype=fp33"), 3, "BS-CFG-DTYPE", "fp32"},
+    {W("--set", "workload.foo=1"), 3, "BS-CFG-KEY", "workload.foo"},
+    {W("--set", "model=&a [*a]"), 3, "BS-CFG", ""},
+    {W("--set", "sweep.param=model.N"), 3, "BS-CFG-SWEEP", "sweep.values"},
+    {W("--set", "sweep={param: model.Q, values: [1]}"), 3, "BS-CFG-SWEEP", "model.Q"},
+    {W("--plugin", "nosuch"), 5, "BS-PLG", "nosuch"},
+    {W("--plugin", "./bs_none.so"), 5, "BS-PLG", "bs_none.so"},
+    {W("--method", "dense", "-P", "2", "--set", "model.N=64"), 3, "BS-METHOD-WORLD", "-P 1"},
+    {W("--phase", "0", "--set", "model.N=1073741824"), 10, "BS-RUN-MEMORY", "GiB"},
+    {W("--phase", "0", "--method", "blockshock", "-P", "2000"), 3, "BS-CFG-RANGE", "1024"},
+};
+
+START_TEST(hostile_words) {
+  char *argv[12] = {(char *)(uintptr_t) "bsrun"};
+  for (int i = 0; hostile[_i].argv[i] != NULL; i++) argv[i + 1] = (char *)(uintptr_t)hostile[_i].argv[i];
+  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  must_be(&r, hostile[_i].code);
+  const char *line = strstr(r.err, "bsrun: error[");
+  ck_assert_msg(line != NULL, "no error line: %s", r.err);
+  ck_assert_msg(strstr(line, hostile[_i].id) == line + strlen("bsrun: error["), "%s", line);
+  ck_assert_msg(strstr(line, hostile[_i].text) != NULL, "%s", line);
+  ck_assert_ptr_null(strstr(line + 1, "bsrun: error[")); /* one error, one line */
+  ck_assert_str_eq(r.out, "");
+  for (const char *p = r.err; *p != '\0'; p++) ck_assert((unsigned char)*p >= 0x20 || *p == '\n');
+  ck_assert_int_eq(result_files(dir), 0);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(help_on_every_level) {
+  static const char *const levels[][4] = {{"--help"},
+                                          {"-h"},
+                                          {"help"},
+                                          {"run", "--help"},
+                                          {"plugins", "--help"},
+                                          {"plugins", "list", "--help"},
+                                          {"plugins", "inspect", "-h"},
+                                          {"config", "--help"},
+                                          {"config", "print", "--help"},
+                                          {"config", "keys", "--help"},
+                                          {"version", "--help"},
+                                          {"help", "help"},
+                                          {"help", "run"},
+                                          {"help", "plugins"},
+                                          {"help", "config"}};
+  for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+    ran r = bsrun(dir, levels[i][0], levels[i][1], levels[i][2], NULL);
+    must_be(&r, 0);
+    ck_assert_msg(strstr(r.out, "usage: bsrun") != NULL, "%s", r.out);
+    ck_assert_str_eq(r.err, "");
+    ran_free(&r);
+  }
+  ran r = bsrun(dir, "--help", NULL);
+  static const char *const options[] = {"--plugin",   "--method",       "-P,",     "--phase",   "--mask",
+                                        "--workload", "--hardware",     "--sweep", "--config",  "--set",
+                                        "--run-id",   "--print-config", "-o,",     "--version", "--dump",
+                                        "--timeout",  "--quiet",        "-v,"};
+  for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+    ck_assert_msg(strstr(r.out, options[i]) != NULL, "%s is not in the help", options[i]);
+  }
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(versions) {
+  static const char *const ways[] = {"--version", "version"};
+  for (size_t i = 0; i < 2; i++) {
+    ran r = bsrun(dir, ways[i], NULL);
+    must_be(&r, 0);
+    ck_assert(strncmp(r.out, "bsrun ", 6) == 0 && strstr(r.out, "plugin ABI 0.") != NULL);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+START_TEST(verbs_without_a_verb) {
+  ran r = bsrun(dir, "plugins", NULL);
+  must_be(&r, 2);
+  ran_free(&r);
+  r = bsrun(dir, "config", NULL);
+  must_be(&r, 2);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(plugins_are_listed_and_inspected) {
+  static const char *const formats[] = {"table", "md", "csv", "json", "jsonl"};
+  for (size_t i = 0; i < 5; i++) {
+    ran r = bsrun(dir, "plugins", "list", "-o", formats[i], NULL);
+    must_be(&r, 0);
+    ck_assert(strstr(r.out, "blockshock") != NULL && strstr(r.out, "threads") != NULL);
+    ran_free(&r);
+  }
+  ran r = bsrun(dir, "plugins", "list", "--load", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL);
+  ck_assert_ptr_nonnull(rows);
+  size_t ok = 0;
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    ok += strcmp(json_string_value(json_object_get(json_array_get(rows, i), "state")), "ok") == 0;
+  }
+  ck_assert_uint_ge(ok, 8);
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "plugins", "inspect", "blockshock", NULL);
+  must_be(&r, 0);
+  ck_assert(strstr(r.out, "method.kernel") != NULL && strstr(r.out, "blockshock.c:") != NULL);
+  ran_free(&r);
+  r = bsrun(dir, "plugins", "inspect", "ref", "--exists", NULL);
+  must_be(&r, 0);
+  ck_assert_str_eq(r.out, "");
+  ran_free(&r);
+  r = bsrun(dir, "plugins", "inspect", "nosuch", "--exists", NULL);
+  must_be(&r, 5);
+  ck_assert_str_eq(r.err, "");
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(keys_are_listed) {
+  ran r = bsrun(dir, "config", "keys", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = json_loads(r.out, 0, NULL);
+  ck_assert_uint_gt(json_array_size(rows), 50);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* Words drawn from the real ones and from noise. Sizes are kept small by sets that come last. */
+START_TEST(random_words_never_end_in_a_signal) {
+  static const char *const words[] = {"run",
+                                      "plugins",
+                                      "list",
+                                      "inspect",
+                                      "config",
+                                      "print",
+                                      "keys",
+                                      "version",
+                                      "help",
+                                      "cpu",
+                                      "ref",
+                                      "--plugin",
+                                      "--method",
+                                      "dense",
+                                      "blockshock",
+                                      "-P",
+                                      "2",
+                                      "1",
+                                      "999999",
+                                      "--phase",
+                                      "0",
+                                      "1",
+                                      "--mask",
+                                      "interleave",
+                                      "--workload",
+                                      "gaussian",
+                                      "file",
+                                      "--hardware",
+                                      "--sweep",
+                                      "--config",
+                                      "--set",
+                                      "model.N=1",
+                                      "a=b",
+                                      "=",
+                                      "--",
+                                      "-",
+                                      "---",
+                                      "",
+                                      "\xff\xfe",
+                                      "%s%n",
+                                      "-o",
+                                      "json",
+                                      "--run-id",
+                                      "../..",
+                                      "--print-config",
+                                      "-v",
+                                      "-q",
+                                      "-vq",
+                                      "-oq",
+                                      "--timeout",
+                                      "1e308",
+                                      "--threads-per-rank",
+                                      "--dump",
+                                      "/dev/null",
+                                      "--out",
+                                      "/dev/null/x",
+                                      "--load",
+                                      "--help"};
+  static const int allowed[] = {0, 2, 3, 4, 5, 6, 8, 10};
+  uint32_t state = 12345;
+  for (int trial = 0; trial < 150; trial++) {
+    char *argv[12] = {(char *)(uintptr_t) "bsrun"};
+    int n = 1;
+    state = state * 1664525u + 1013904223u;
+    const int count = 1 + (int)(state >> 24) % 6;
+    for (int i = 0; i < count; i++) {
+      state = state * 1664525u + 1013904223u;
+      argv[n++] = (char *)(uintptr_t)words[(state >> 8) % (sizeof words / sizeof words[0])];
+    }
+    argv[n++] = (char *)(uintptr_t) "--set=sweep=null";
+    argv[n++] = (char *)(uintptr_t) "--set=model={N: 16, B: 2}";
+    argv[n++] = (char *)(uintptr_t) "--set=phase.timed_iters=1";
+    argv[n++] = (char *)(uintptr_t) "--set=phase.pairs_seconds=0.01";
+    ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+    int fine = !r.killed;
+    int listed = 0;
+    for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) listed |= r.code == allowed[i];
+    fine = fine && listed;
+    if (!fine) {
+      for (int i = 1; i < n; i++) fprintf(stderr, " '%s'", argv[i]);
+    }
+    ck_assert_msg(fine, "trial %d: exit %d%s: %s", trial, r.code, r.killed ? " by a signal" : "", r.err);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("bsrun_cli");
+  TCase *tc = tcase_create("cli");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_loop_test(tc, hostile_words, 0, (int)(sizeof hostile / sizeof hostile[0]));
+  tcase_add_test(tc, help_on_every_level);
+  tcase_add_test(tc, versions);
+  tcase_add_test(tc, verbs_without_a_verb);
+  tcase_add_test(tc, plugins_are_listed_and_inspected);
+  tcase_add_test(tc, keys_are_listed);
+  tcase_add_test(tc, random_words_never_end_in_a_signal);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}

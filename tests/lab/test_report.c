@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * test_report.c - every format from one field list: alignment, folding, quoting, hostile text. */
+#include "lab/report/report.h"
+
+#include "tests/lab/lab_test.h"
+
+static const bs_field fields[] = {{"name", "NAME", 0, 0},
+                                  {"same", "same", BS_FIELD_FOLD, 0},
+                                  {"x", "X", BS_FIELD_RIGHT, 3},
+                                  {"none", "none", 0, 0},
+                                  {"wide", "wide", BS_FIELD_WIDE, 0}};
+
+static char *print(int format, json_t *rows) {
+  char *text = NULL;
+  size_t size = 0;
+  bs_error err = BS_ERROR_INIT;
+  FILE *f = open_memstream(&text, &size);
+  ck_assert_msg(bs_report_print(f, format, fields, 5, rows, &err) == BS_OK, "%s", err.message);
+  fclose(f);
+  json_decref(rows);
+  return text;
+}
+
+static json_t *two_rows(void) {
+  return json_pack("[{s:s, s:i, s:f, s:s}, {s:s, s:i, s:f, s:b}]", "name", "a", "same", 4, "x", 0.123456,
+                   "wide", "v", "name", "long,\"er\"", "same", 4, "x", 12.0, "wide", 1);
+}
+
+START_TEST(table) {
+  char *text = print(BS_FORMAT_TABLE, two_rows());
+  ck_assert_str_eq(text, "same 4\n\nNAME           X\na          0.123\nlong,\"er\"     12\n");
+  free(text);
+  text = print(BS_FORMAT_TABLE, json_pack("[{s:s, s:i}]", "name", "a", "same", 4));
+  ck_assert_str_eq(text, "NAME  same\na     4\n"); /* one row folds nothing */
+  free(text);
+}
+END_TEST
+
+START_TEST(md) {
+  char *text = print(BS_FORMAT_MD, json_pack("[{s:s}]", "name", "a|b"));
+  ck_assert_str_eq(text, "| NAME | same | X | none |\n| --- | --- | ---: | --- |\n| a\\|b |  |  |  |\n");
+  free(text);
+}
+END_TEST
+
+START_TEST(csv) {
+  char *text = print(BS_FORMAT_CSV, two_rows());
+  ck_assert_str_eq(text, "name,same,x,none,wide\r\na,4,0.123456,,v\r\n\"long,\"\"er\"\"\",4,12,,yes\r\n");
+  free(text);
+}
+END_TEST
+
+START_TEST(json_and_lines) {
+  char *text = print(BS_FORMAT_JSON, two_rows());
+  json_t *back = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+  ck_assert_uint_eq(json_array_size(back), 2);
+  ck_assert_uint_eq(json_object_size(json_array_get(back, 0)), 5);
+  ck_assert(json_is_null(json_object_get(json_array_get(back, 0), "none")));
+  ck_assert(json_real_value(json_object_get(json_array_get(back, 0), "x")) == 0.123456);
+  json_decref(back);
+  free(text);
+  text = print(BS_FORMAT_JSONL, two_rows());
+  int lines = 0;
+  for (char *save = NULL, *line = strtok_r(text, "\n", &save); line != NULL;
+       line = strtok_r(NULL, "\n", &save)) {
+    back = json_loads(line, 0, NULL);
+    ck_assert_ptr_nonnull(back);
+    json_decref(back);
+    lines++;
+  }
+  ck_assert_int_eq(lines, 2);
+  free(text);
+  text = print(BS_FORMAT_JSON, json_array());
+  ck_assert_str_eq(text, "[]\n");
+  free(text);
+}
+END_TEST
+
+START_TEST(control_bytes_never_reach_a_terminal) {
+  static const char *const rows[][2] = {{"a\x1b[31mb", "a\\x1b[31mb"},
+                                        {"a\nb\tc", "a\\x0ab\\x09c"},
+                                        {"\x7f", "\\x7f"},
+                                        {"\xff\xc0\x80", "\\xff\\xc0\\x80"},
+                                        {"\xc2\x9b"
+                                         "31m",
+                                         "\\xc2\\x9b31m"},
+                                        {"\xc3\xa9\xe2\x82\xac", "\xc3\xa9\xe2\x82\xac"},
+                                        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+                                        {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
+                                        {"\xe2\x82", "\\xe2\\x82"},
+                                        {"", ""}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    char *shown = bs_report_printable(rows[i][0]);
+    ck_assert_str_eq(shown, rows[i][1]);
+    free(shown);
+  }
+}
+END_TEST
+
+START_TEST(a_full_output_is_an_error) {
+  bs_error err = BS_ERROR_INIT;
+  FILE *full = fopen("/dev/full", "w");
+  if (full == NULL) return; /* no such device here */
+  json_t *rows = two_rows();
+  ck_assert_int_eq(bs_report_print(full, BS_FORMAT_TABLE, fields, 5, rows, &err), BS_IO);
+  json_decref(rows);
+  fclose(full);
+}
+END_TEST
+
+START_TEST(formats_have_names) {
+  for (int i = 0; i < 5; i++) ck_assert_int_eq(bs_format_parse(bs_format_names[i]), i);
+  ck_assert_int_eq(bs_format_parse("xml"), -1);
+  ck_assert_int_eq(bs_format_parse(""), -1);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("report");
+  TCase *tc = tcase_create("report");
+  tcase_add_test(tc, table);
+  tcase_add_test(tc, md);
+  tcase_add_test(tc, csv);
+  tcase_add_test(tc, json_and_lines);
+  tcase_add_test(tc, control_bytes_never_reach_a_terminal);
+  tcase_add_test(tc, a_full_output_is_an_error);
+  tcase_add_test(tc, formats_have_names);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
