@@ -3,7 +3,7 @@
  * and random words, which never end in a signal. */
 #include <jansson.h>
 
-#include "tests/e2e/spawn.h"
+#include "tests/bsrun/spawn.h"
 
 static const char *dir;
 static void setup(void) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * spawn.h - runs the built bsrun as a user would and keeps its status, stdout and stderr. */
-#ifndef TESTS_E2E_SPAWN_H
-#define TESTS_E2E_SPAWN_H
+#ifndef TESTS_BSRUN_SPAWN_H
+#define TESTS_BSRUN_SPAWN_H
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_original.c - the original harness's configuration files run unchanged on a CPU, and so do ours
+ * of the same names. The original's are looked for in BS_TEST_ORIGINAL_DIR, else beside the specifications;
+ * where they are not at hand that half is skipped, saying so. */
+#include "tests/bsrun/spawn.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+/* The folder of the original's configs in a static buffer, NULL when it is not at hand. */
+static const char *original_configs(void) {
+  static char path[1024];
+  const char *given = getenv("BS_TEST_ORIGINAL_DIR"), *source = getenv("BS_TEST_SOURCE_DIR");
+  if (given != NULL) {
+    snprintf(path, sizeof path, "%s/configs/base.yaml", given);
+  } else {
+    snprintf(path, sizeof path, "%s/../shared/data/original-harness/configs/base.yaml",
+             source != NULL ? source : ".");
+  }
+  if (access(path, R_OK) != 0) {
+    fprintf(stderr, "skipped: the original's configuration files are not at hand (%s)\n", path);
+    return NULL;
+  }
+  *strrchr(path, '/') = '\0';
+  return path;
+}
+
+static const char *our_configs(void) {
+  static char path[1024];
+  snprintf(path, sizeof path, "%s/configs", getenv("BS_TEST_SOURCE_DIR"));
+  return path;
+}
+
+static const char *const phases[] = {"phase0_correctness", "phase1_forward"};
+static const char *const methods[] = {"dense_single", "dense_tp", "masked_split_dense", "block_shock_2gpu"};
+static const char *const masks[] = {"complement_1100_0011", "complement_1010_0101", "complement_1001_0110"};
+static const char *const workloads[] = {"gaussian", "fixed_seed"};
+static const char *const hardware[] = {"local_2gpu", "slurm_cluster"};
+
+/* Each file of a group at least once with each method, as `--config` files in the original's order. */
+static void run_combinations(const char *configs) {
+  for (int i = 0; i < 8; i++) {
+    char base[1200], phase[1200], method[1200], mask[1200], workload[1200], hw[1200];
+    snprintf(base, sizeof base, "%s/base.yaml", configs);
+    snprintf(phase, sizeof phase, "%s/phases/%s.yaml", configs, phases[i / 4]);
+    snprintf(method, sizeof method, "%s/methods/%s.yaml", configs, methods[i % 4]);
+    snprintf(mask, sizeof mask, "%s/masks/%s.yaml", configs, masks[i % 3]);
+    snprintf(workload, sizeof workload, "%s/workloads/%s.yaml", configs, workloads[i % 2]);
+    snprintf(hw, sizeof hw, "%s/hardware/%s.yaml", configs, hardware[(i / 2) % 2]);
+    ran r = bsrun(dir, "--plugin", "cpu", "--config", base, "--config", mask, "--phase", phase, "--method",
+                  method, "--workload", workload, "--hardware", hw, SMALL, NULL);
+    must_be(&r, 0);
+    ck_assert_msg(strstr(r.out, phases[i / 4]) != NULL, "%s", r.out);
+    ck_assert_msg(strstr(r.out, phases[1 - i / 4]) == NULL, "both phases ran: %s", r.out);
+    ck_assert(strstr(r.err, "hardware.backend nccl") != NULL);
+    ck_assert((strstr(r.err, "runs on 1 rank") != NULL) == (i % 4 == 0)); /* dense_single is single rank */
+    ran_free(&r);
+  }
+}
+
+START_TEST(the_originals_files_run_unchanged) {
+  const char *configs = original_configs();
+  if (configs == NULL) return;
+  run_combinations(configs);
+}
+END_TEST
+
+START_TEST(decorative_keys_are_noted) {
+  const char *configs = original_configs();
+  if (configs == NULL) return;
+  char base[1200], phase[1200];
+  snprintf(base, sizeof base, "%s/base.yaml", configs);
+  snprintf(phase, sizeof phase, "%s/phases/phase0_correctness.yaml", configs);
+  ran r = bsrun(dir, "--config", base, "--phase", phase, SMALL, NULL);
+  must_be(&r, 0);
+  static const char *const notes[] = {"phase.tol_max_abs has no effect", "phase.tol_max_rel has no effect",
+                                      "logging.table_dir has no effect", "phase.forward_only has no effect"};
+  for (size_t i = 0; i < 4; i++) {
+    const char *at = strstr(r.err, notes[i]);
+    ck_assert_msg(at != NULL, "%s: %s", notes[i], r.err);
+    ck_assert_ptr_null(strstr(at + 1, notes[i])); /* once */
+  }
+  ran_free(&r);
+  r = bsrun(dir, "--config", base, "--quiet", SMALL, NULL);
+  must_be(&r, 0);
+  ck_assert_str_eq(r.err, "");
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(later_phases_are_refused) {
+  const char *configs = original_configs();
+  if (configs == NULL) return;
+  static const char *const later[] = {"phase2_backward_input", "phase3_train_step"};
+  for (size_t i = 0; i < 2; i++) {
+    char phase[1200];
+    snprintf(phase, sizeof phase, "%s/phases/%s.yaml", configs, later[i]);
+    ran r = bsrun(dir, "--phase", phase, SMALL, NULL);
+    must_be(&r, 3);
+    ck_assert(strstr(r.err, "is not part of this version") != NULL);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+START_TEST(ours_of_the_same_names_run) {
+  run_combinations(our_configs());
+}
+END_TEST
+
+START_TEST(ours_are_found_by_name) {
+  static const char *const ours[] = {"dense", "column_parallel", "row_parallel", "masked_split",
+                                     "blockshock"};
+  for (size_t i = 0; i < 5; i++) {
+    ran r = bsrun(dir, "--method", ours[i], "--workload", i % 2 ? "uniform" : "integer", "--hardware", "cpu",
+                  "--phase", "0", SMALL, NULL);
+    must_be(&r, 0);
+    ck_assert(strstr(r.out, "RIGHT") != NULL);
+    ck_assert_str_eq(r.err, ""); /* nobody typed a key without effect */
+    ran_free(&r);
+  }
+  ran r =
+      bsrun(dir, "--method", "blockshock", "--mask", "interleave", "-P", "3", "--phase", "0", SMALL, NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  r = bsrun(dir, "--method", "blockshock", "--mask", "random_2of4", "--phase", "0", SMALL, NULL);
+  must_be(&r, 3);
+  ran_free(&r);
+}
+END_TEST
+
+/* The keys and values of the original's files are those of ours, file by file. */
+static void same_values(const bs_node *theirs, const bs_node *ours_root, const char *prefix,
+                        const char *file) {
+  for (const bs_node *node = theirs->first; node != NULL; node = node->next) {
+    char path[256];
+    snprintf(path, sizeof path, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", node->key);
+    if (node->kind == BS_NODE_MAP) {
+      same_values(node, ours_root, path, file);
+      continue;
+    }
+    const bs_node *mine = bs_config_find(ours_root, path);
+    ck_assert_msg(mine != NULL, "%s lacks %s", file, path);
+    ck_assert_uint_eq(mine->kind, node->kind);
+    if (node->kind == BS_NODE_SCALAR)
+      ck_assert_msg(strcmp(mine->text, node->text) == 0, "%s: %s", file, path);
+    const bs_node *b = mine->first;
+    for (const bs_node *a = node->first; a != NULL; a = a->next, b = b->next) {
+      ck_assert_msg(b != NULL && strcmp(a->text, b->text) == 0, "%s: %s", file, path);
+    }
+  }
+}
+
+START_TEST(ours_have_the_originals_keys_and_values) {
+  static const char *const files[] = {"base",
+                                      "official",
+                                      "fp32_override",
+                                      "phases/phase0_correctness",
+                                      "phases/phase1_forward",
+                                      "methods/dense_single",
+                                      "methods/dense_tp",
+                                      "methods/masked_split_dense",
+                                      "methods/block_shock_2gpu",
+                                      "masks/complement_1100_0011",
+                                      "masks/complement_1010_0101",
+                                      "masks/complement_1001_0110",
+                                      "masks/random_2of4",
+                                      "workloads/gaussian",
+                                      "workloads/fixed_seed",
+                                      "hardware/local_2gpu",
+                                      "hardware/slurm_cluster",
+                                      "sweeps/N_sweep",
+                                      "sweeps/batch_sweep"};
+  const char *configs = original_configs();
+  if (configs == NULL) return;
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    char a[1300], b[1300];
+    bs_error err = BS_ERROR_INIT;
+    bs_node *theirs = NULL, *ours = NULL;
+    snprintf(a, sizeof a, "%s/%s.yaml", configs, files[i]);
+    snprintf(b, sizeof b, "%s/%s.yaml", our_configs(), files[i]);
+    ck_assert_msg(bs_config_load(a, &theirs, &err) == BS_OK, "%s", err.message);
+    ck_assert_msg(bs_config_load(b, &ours, &err) == BS_OK, "%s", err.message);
+    same_values(theirs, ours, "", files[i]);
+    bs_config_free(theirs);
+    bs_config_free(ours);
+  }
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("bsrun_original");
+  TCase *tc = tcase_create("original");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, the_originals_files_run_unchanged);
+  tcase_add_test(tc, decorative_keys_are_noted);
+  tcase_add_test(tc, later_phases_are_refused);
+  tcase_add_test(tc, ours_of_the_same_names_run);
+  tcase_add_test(tc, ours_are_found_by_name);
+  tcase_add_test(tc, ours_have_the_originals_keys_and_values);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
