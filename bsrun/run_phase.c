@@ -187,6 +187,16 @@ static void print_gates(const run_session *s, const bs_phase_result *result) {
   }
 }
 
+/* A method whose counted work is not what it proposed: every prediction made from the proposal is off. */
+static void warn_claims(const bs_experiment *e, const json_t *record) {
+  if (!json_is_false(json_object_get(record, "claims_match_counts"))) return;
+  fprintf(stderr,
+          "bsrun: warning: %s: %s does not do what it proposed: the host counted other FLOPs, collectives or "
+          "message bytes (%lld FLOPs a forward over all ranks)\n",
+          e->phase_name, e->method,
+          (long long)json_integer_value(json_object_get(record, "flops_per_forward")));
+}
+
 int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
   progress_state progress = {e->phase_name, 0, 0};
   const bs_progress_fn show = !session->quiet && isatty(STDERR_FILENO) ? on_progress : NULL;
@@ -210,6 +220,7 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
     if (progress.shown) fputs("\r\033[K", stderr);
     if (rc == BS_OK) {
       print_gates(session, &result);
+      warn_claims(e, result.record);
       rc = keep_result(session, run, record, &result, err);
       if (rc == BS_OK) rc = judge(e, &result, err);
     } else if (record == NULL || never_ran(rc)) {

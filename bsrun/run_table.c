@@ -44,6 +44,7 @@ const bs_field run_fields[] = {
     {"wire_bytes_per_forward", "wire bytes", RIGHT | WIDE, 0},
     {"flops_per_forward", "FLOPs", RIGHT | WIDE, 0},
     {"forward_p50_ms", "forward p50 ms", RIGHT | WIDE, 4},
+    {"claims_match_counts", "as proposed", WIDE, 0},
     {"algorithms", "algorithms", WIDE, 0},
     {"seed", "seed", WIDE, 0},
     {"run_id", "run", WIDE, 0},
@@ -78,6 +79,7 @@ static json_t *common_row(const json_t *record, const char *run_dir) {
                                      "weight_bytes_total",
                                      "wire_bytes_per_forward",
                                      "flops_per_forward",
+                                     "claims_match_counts",
                                      "algorithms",
                                      "seed",
                                      "run_id"};
@@ -149,6 +151,7 @@ static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const 
                                               "wire_bytes_per_forward",
                                               "flops_per_forward",
                                               "forward_p50_ms",
+                                              "claims_match_counts",
                                               "algorithms",
                                               "mask"};
     for (size_t i = 0; i < sizeof not_its_own / sizeof not_its_own[0]; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * run_help.h - runs the bsrun binary as a user would and keeps what it said. Used by the test_run_*.c programs.
- * Every function ends the test (ck_abort_msg) when the machinery itself fails; nothing here judges bsrun. */
+ * run_help.h - runs the bsrun binary as a user would and keeps what it said. Used by the test_run_*.c
+ * programs. Every function ends the test (ck_abort_msg) when the machinery itself fails; nothing here judges
+ * bsrun. */
 #ifndef BS_TEST_E2E_RUN_HELP_H
 #define BS_TEST_E2E_RUN_HELP_H
 #include <check.h>

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_faults.c - a method that goes wrong while it runs (fixtures/faulty.c), through bsrun: the exit
+ * code, the one error line with the rank and the call site, the time it takes, and what is left on disk. */
+#include <stdio.h>
+#include <string.h>
+
+#include "run_help.h"
+
+#define PLUGIN BS_TEST_E2E_DIR "/bs_faulty.so"
+
+typedef struct fault_case {
+  const char *fault, *at; /* method.fault, method.at */
+  const char *phase;
+  int code;
+  const char *id;
+  const char *says[3]; /* in the error line */
+  int kept;            /* a run folder with status "failed" or "not passed" stays; 0: none */
+  int rank;            /* the record's, -2: not looked at */
+} fault_case;
+
+static const fault_case cases[] = {
+    {"error", "0", "0", 7, "BS-FAULTY-ERROR", {"rank 1", "the device caught fire"}, 1, 1},
+    {"error", "3", "0", 7, "BS-FAULTY-ERROR", {"rank 1", "the device caught fire"}, 1, 1},
+    {"error", "40", "1", 7, "BS-FAULTY-ERROR", {"rank 1", "the device caught fire"}, 1, 1},
+    {"silent", "0", "0", 7, "BS-RANK-FAILED", {"rank 1"}, 1, 1},
+    {"after", "2", "0", 7, "BS-FAULTY-AFTER", {"rank 1", "it failed at the end"}, 1, 1},
+    {"after", "40", "1", 7, "BS-FAULTY-AFTER", {"rank 1", "it failed at the end"}, 1, 1},
+    {"build", "0", "0", 7, "BS-FAULTY-BUILD", {"rank 1", "cannot be built"}, 1, 1},
+    {"build", "0", "1", 7, "BS-FAULTY-BUILD", {"rank 1", "cannot be built"}, 1, 1},
+    {"late", "1", "0", 8, "BS-", {"rank 1", "faulty.sum"}, 1, -2},
+    {"late", "40", "1", 8, "BS-", {"rank 1", "faulty.sum"}, 1, -2},
+    {"missing", "1", "0", 8, "BS-", {"rank 1", "faulty.sum"}, 1, -2},
+    {"site", "2", "0", 9, "BS-", {"rank 1", "faulty.other", "faulty.sum"}, 1, -2},
+    {"site", "40", "1", 9, "BS-", {"rank 1", "faulty.other", "faulty.sum"}, 1, -2},
+    {"count", "0", "0", 9, "BS-", {"rank 1", "faulty.sum"}, 1, -2},
+    {"nan", "0", "0", 6, "BS-GATE-FAIL", {"gate T1", "rank 1"}, 1, -2},
+    {"wrong", "0", "0", 6, "BS-GATE-FAIL", {"gate T1"}, 1, -2},
+};
+
+/* The deadline is 0.3 s; a rank sleeps for 1 s; libraries under sanitizers start slowly. */
+static const double LIMIT_S = 2.3;
+
+static void run_faulty(run_result *r, const char *folder, const char *phase, const char *fault,
+                       const char *at) {
+  char fault_set[64], at_set[64];
+  snprintf(fault_set, sizeof fault_set, "method.fault=%s", fault);
+  snprintf(at_set, sizeof at_set, "method.at=%s", at);
+  const char *const args[] = {"--plugin",  PLUGIN,
+                              "--method",  "faulty",
+                              "--phase",   phase,
+                              "--timeout", "0.3",
+                              "--out",     "out",
+                              "-o",        "jsonl",
+                              "--set",     "model.dtype=f32",
+                              "--set",     "model.N=24",
+                              "--set",     "model.K=40",
+                              "--set",     "model.B=8",
+                              "--set",     "phase.timed_iters=20",
+                              "--set",     "phase.pairs_min=5",
+                              "--set",     "phase.pairs_max=5",
+                              "--set",     "phase.fault_gate=false",
+                              "--set",     fault_set,
+                              "--set",     at_set,
+                              "--run-id",  "it",
+                              NULL};
+  run_bsrun(r, folder, NULL, args);
+}
+
+static void folder_of(const char *folder, const char *phase, char out[160]) {
+  snprintf(out, 160, "%s/out/%s/faulty/it", folder,
+           phase[0] == '0' ? "phase0_correctness" : "phase1_forward");
+}
+
+static json_t *done_of(const char *run_dir) {
+  char *text = run_read(run_dir, "DONE", NULL);
+  if (text == NULL) ck_abort_msg("no DONE in %s", run_dir);
+  json_t *done = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+  free(text);
+  ck_assert_ptr_nonnull(done);
+  return done;
+}
+
+/* The kept folder says "failed" and why; nothing half written lies beside it. */
+static void check_kept(const fault_case *c, const char *folder, const char *id) {
+  char run_dir[160];
+  folder_of(folder, c->phase, run_dir);
+  json_t *done = done_of(run_dir);
+  json_t *record = run_record(folder, run_dir);
+  ck_assert_str_eq(run_str(done, "status"), c->code == 6 ? "not passed" : "failed");
+  if (c->code == 6) {
+    ck_assert(json_is_false(json_object_get(record, "passed")));
+  } else {
+    const json_t *error = json_object_get(record, "error");
+    ck_assert_str_eq(run_str(record, "status"), "failed");
+    ck_assert_str_eq(run_str(error, "id"), id);
+    if (c->rank != -2) ck_assert_int_eq((int)run_num(error, "rank"), c->rank);
+  }
+  ck_assert_uint_eq(run_count_files(folder, NULL), run_count_files(run_dir, NULL));
+  json_decref(record);
+  json_decref(done);
+}
+
+START_TEST(fault_is_told) {
+  const fault_case *c = &cases[_i];
+  char folder[64], id[64], what[96];
+  run_result r;
+  run_make_folder(folder);
+  snprintf(what, sizeof what, "fault %s at %s, phase %s", c->fault, c->at, c->phase);
+  run_faulty(&r, folder, c->phase, c->fault, c->at);
+  run_expect(&r, c->code, what);
+  run_expect_error(&r, c->code != 6, id, what);
+  ck_assert_msg(strncmp(id, c->id, strlen(c->id)) == 0, "%s: id %s: %s", what, id, r.err);
+  for (size_t i = 0; i < 3 && c->says[i] != NULL; i++)
+    ck_assert_msg(strstr(r.err, c->says[i]) != NULL, "%s: no '%s' in: %s", what, c->says[i], r.err);
+  ck_assert_msg(r.seconds < LIMIT_S, "%s: took %.2f s", what, r.seconds);
+  check_kept(c, folder, id);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+/* The control: without a fault the same method passes every gate in both phases, so the exits above are the
+ * faults' doing. */
+START_TEST(no_fault_passes) {
+  char folder[64];
+  run_make_folder(folder);
+  for (int phase = 0; phase < 2; phase++) {
+    run_result r;
+    run_faulty(&r, folder, phase == 0 ? "0" : "1", "none", "0");
+    run_expect(&r, 0, "no fault");
+    json_t *rows = run_rows(r.out);
+    json_t *record = run_record(folder, run_str(json_array_get(rows, 0), "run_dir"));
+    ck_assert(json_is_true(json_object_get(record, "claims_match_counts")));
+    json_decref(record);
+    json_decref(rows);
+    run_free(&r);
+  }
+  run_remove(folder);
+}
+END_TEST
+
+/* A method that claims half of its FLOPs is caught by the host's counters, in both phases, and the user sees
+ * it without opening the record. */
+START_TEST(false_claim_is_shown) {
+  char folder[64];
+  run_make_folder(folder);
+  for (int phase = 0; phase < 2; phase++) {
+    run_result r;
+    run_faulty(&r, folder, phase == 0 ? "0" : "1", "claim", "0");
+    run_expect(&r, 0, "false claim");
+    json_t *rows = run_rows(r.out);
+    json_t *record = run_record(folder, run_str(json_array_get(rows, 0), "run_dir"));
+    ck_assert(json_is_false(json_object_get(record, "claims_match_counts")));
+    ck_assert_msg(strstr(r.err, "bsrun: warning") != NULL && strstr(r.err, "FLOPs") != NULL,
+                  "nothing on stderr: %s", r.err);
+    json_decref(record);
+    json_decref(rows);
+    run_free(&r);
+  }
+  run_remove(folder);
+}
+END_TEST
+
+/* Phase 1 is not run after a phase 0 whose numbers are wrong: times of wrong numbers mean nothing. */
+START_TEST(wrong_numbers_are_not_timed) {
+  char folder[64], id[64];
+  run_result r;
+  const char *const args[] = {"--plugin", PLUGIN,
+                              "--method", "faulty",
+                              "--set",    "method.fault=wrong",
+                              "--set",    "model.dtype=f32",
+                              "--set",    "model.N=24",
+                              "--set",    "model.B=8",
+                              "--out",    "out",
+                              NULL};
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 6, "wrong numbers, both phases");
+  run_expect_error(&r, 0, id, "wrong numbers, both phases");
+  ck_assert_str_eq(id, "BS-GATE-FAIL");
+  ck_assert_ptr_nonnull(strstr(r.out, "NOT SHOWN RIGHT"));
+  ck_assert_ptr_nonnull(strstr(r.err, "phase1_forward is not run"));
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 1);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("run_faults");
+  TCase *tc = tcase_create("faults");
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, fault_is_told, 0, (int)(sizeof cases / sizeof cases[0]));
+  tcase_add_test(tc, no_fault_passes);
+  tcase_add_test(tc, false_claim_is_shown);
+  tcase_add_test(tc, wrong_numbers_are_not_timed);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}
