@@ -192,15 +192,18 @@ static int32_t selected_plugins(bs_context *context, bs_experiment *e, bs_error 
 }
 
 static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
-  int32_t rc = selected_plugins(context, e, err);
-  if (rc != BS_OK) return rc;
   const char *backend = bs_schema_str(e->config, "hardware.backend");
+  char asked[16] = ""; /* the original names a communicator here */
   if (strcmp(backend, "nccl") == 0 || strcmp(backend, "gloo") == 0 || strcmp(backend, "mpi") == 0) {
-    bs_note_add(notes, "hardware.backend %s is a communicator: on backend cpu ranks talk through %s", backend,
-                bs_schema_str(e->config, "hardware.comm"));
-    rc = bs_config_set_text(e->config, "hardware.backend", "cpu", err);
-    if (rc != BS_OK) return rc;
-    backend = bs_schema_str(e->config, "hardware.backend");
+    snprintf(asked, sizeof asked, "%s", backend);
+  }
+  int32_t rc = asked[0] != '\0' ? bs_config_set_text(e->config, "hardware.backend", "cpu", err) : BS_OK;
+  if (rc == BS_OK) rc = selected_plugins(context, e, err);
+  if (rc != BS_OK) return rc;
+  backend = bs_schema_str(e->config, "hardware.backend");
+  if (asked[0] != '\0') {
+    bs_note_add(notes, "hardware.backend %s is a communicator: on backend %s ranks talk through %s", asked,
+                backend, bs_schema_str(e->config, "hardware.comm"));
   }
   e->backend = backend;
   e->comm = bs_schema_str(e->config, "hardware.comm");

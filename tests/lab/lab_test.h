@@ -27,7 +27,7 @@ static inline void remove_dir(const char *path) {
 }
 
 static inline void write_text(const char *dir, const char *name, const char *text) {
-  char path[2048];
+  char path[4096];
   snprintf(path, sizeof path, "%s/%s", dir, name);
   FILE *f = fopen(path, "w");
   ck_assert_ptr_nonnull(f);
@@ -37,7 +37,7 @@ static inline void write_text(const char *dir, const char *name, const char *tex
 
 /* The whole file, NUL-terminated; the caller frees. NULL when there is none. */
 static inline char *read_text(const char *dir, const char *name) {
-  char path[2048];
+  char path[4096];
   snprintf(path, sizeof path, "%s/%s", dir, name);
   FILE *f = fopen(path, "r");
   if (f == NULL) return NULL;
