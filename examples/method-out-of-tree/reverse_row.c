@@ -15,7 +15,16 @@ typedef struct layer {
   bs_plan *matmul;
   bs_coll_plan *all_reduce; /* NULL in a world of one */
   bs_tensor bias;
+  uint32_t sum_dtype; /* of the partial sums */
+  bs_tensor partial;  /* own partial sum, where y's dtype is too narrow for it */
 } layer;
+
+/* Partial sums stay wide, so that a 16-bit y is rounded once, after the sum. */
+static uint32_t sum_dtype(const bs_layer_spec *s, uint32_t world) {
+  if (world == 1) return s->y_dtype;
+  if (s->reduce_dtype != 0) return s->reduce_dtype;
+  return s->y_dtype == BS_F64 ? BS_F64 : BS_F32;
+}
 
 static int32_t refuse(const bs_layer_spec *s, uint32_t world, bs_error *err) {
   if (s->B < 1 || s->N < 1 || s->K < (int64_t)world) {
@@ -56,7 +65,8 @@ static int32_t propose(void *state, const bs_layer_spec *s, uint32_t rank, uint3
   if (world > 1) {
     out->n_collectives = 1;
     out->coll_kind[0] = BS_COLL_ALL_REDUCE;
-    out->coll_payload[0] = (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(s->y_dtype);
+    out->coll_payload[0] = (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(sum_dtype(s, world));
+    if (sum_dtype(s, world) != s->y_dtype) out->workspace_bytes = out->coll_payload[0];
   }
   snprintf(out->text, sizeof out->text, "columns %lld..+%lld of %lld", (long long)cols.begin,
            (long long)cols.count, (long long)s->K);
@@ -68,6 +78,7 @@ static void layer_free(void *ptr) {
   if (l->all_reduce != NULL) l->api->collective_release(l->all_reduce);
   if (l->matmul != NULL) l->api->op_release(l->matmul);
   if (l->packed != NULL) l->api->packed_release(l->packed);
+  if (l->partial.data != NULL) l->api->tensor_free(l->rank, &l->partial);
   if (l->bias.data != NULL) l->api->tensor_free(l->rank, &l->bias);
   l->api->free(l->rank, l);
 }
@@ -80,7 +91,7 @@ static int32_t build_bias(layer *l, const bs_layer_spec *s, const bs_source *bia
 }
 
 static int32_t build_product(layer *l, const bs_layer_spec *s, const bs_source *weights, bs_error *err) {
-  bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, l->cols.count), y = bs_desc_2d(s->y_dtype, s->B, s->N);
+  bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, l->cols.count), y = bs_desc_2d(l->sum_dtype, s->B, s->N);
   bs_tensor_desc bias = bs_desc_2d(l->bias.dtype, s->N, 1);
   x.strides[0] = s->K; /* a view of the whole x */
   bias.rank = 1;
@@ -106,11 +117,16 @@ static int32_t build_sum(layer *l, const bs_layer_spec *s, bs_error *err) {
   memset(&c, 0, sizeof c);
   c.struct_size = (uint32_t)sizeof c;
   c.kind = BS_COLL_ALL_REDUCE;
-  c.dtype_in = c.dtype_out = s->y_dtype;
-  c.reduce_dtype = s->reduce_dtype;
+  c.dtype_in = c.reduce_dtype = l->sum_dtype;
+  c.dtype_out = s->y_dtype;
   c.rows = (uint64_t)s->B;
   c.count = (uint64_t)s->N;
   c.site = "reverse_row.y";
+  if (l->sum_dtype != s->y_dtype) {
+    const bs_tensor_desc d = bs_desc_2d(l->sum_dtype, s->B, s->N);
+    const int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
+    if (rc != BS_OK) return rc;
+  }
   return l->api->collective_prepare(l->rank, &c, &l->all_reduce, err);
 }
 
@@ -127,6 +143,7 @@ static int32_t build(void *state, const bs_rank_api *api, bs_rank *rank, const b
   l->N = s->N;
   l->K = s->K;
   l->cols = own_columns(s->K, me, world);
+  l->sum_dtype = sum_dtype(s, world);
   if (s->has_bias && me == 0) rc = build_bias(l, s, bias, err);
   if (rc == BS_OK) rc = build_product(l, s, weights, err);
   if (rc == BS_OK && world > 1) rc = build_sum(l, s, err);
@@ -144,18 +161,19 @@ static int32_t forward(void *ptr, const bs_tensor *x, bs_tensor *y, bs_stream *s
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REVERSE-X", "x has %lld columns, not %lld",
                    (long long)x->dims[1], (long long)l->K);
   const uint64_t skip = (uint64_t)l->cols.begin * BS_DTYPE_BYTES(x->dtype);
-  bs_tensor own = *x, bias = l->bias;
+  bs_tensor own = *x, bias = l->bias, partial = l->partial.data != NULL ? l->partial : *y;
+  partial.dims[0] = y->dims[0];
   own.dims[1] = l->cols.count;
   own.data = (char *)x->data + skip;
   own.bytes = x->bytes - skip;
   bias.rank = 1;
   bias.dims[0] = l->N;
   bias.strides[0] = 1;
-  bs_tensor *args[4] = {&own, l->bias.data != NULL ? &bias : NULL, NULL, y};
+  bs_tensor *args[4] = {&own, l->bias.data != NULL ? &bias : NULL, NULL, &partial};
   int32_t rc = l->api->op_run(l->matmul, args, 4, stream, err);
   if (rc != BS_OK || l->all_reduce == NULL) return rc;
   l->api->region_begin(l->rank, BS_REGION_ALLREDUCE);
-  rc = l->api->collective_run(l->all_reduce, y, y, stream, err);
+  rc = l->api->collective_run(l->all_reduce, &partial, y, stream, err);
   l->api->region_end(l->rank, BS_REGION_ALLREDUCE);
   return rc;
 }
