@@ -201,6 +201,19 @@ START_TEST(keys_are_listed) {
 }
 END_TEST
 
+START_TEST(the_documents_table_is_the_programs) {
+  ran r = bsrun(dir, "config", "keys", "-o", "md", NULL);
+  must_be(&r, 0);
+  char docs[1024];
+  snprintf(docs, sizeof docs, "%s/docs", getenv("BS_TEST_SOURCE_DIR"));
+  char *text = read_text(docs, "config.md");
+  ck_assert_ptr_nonnull(text);
+  ck_assert_msg(strstr(text, r.out) != NULL, "docs/config.md differs from `bsrun config keys -o md`");
+  free(text);
+  ran_free(&r);
+}
+END_TEST
+
 /* Words drawn from the real ones and from noise. Sizes are kept small by sets that come last. */
 START_TEST(random_words_never_end_in_a_signal) {
   static const char *const words[] = {"run",
@@ -300,6 +313,7 @@ int main(void) {
   tcase_add_test(tc, verbs_without_a_verb);
   tcase_add_test(tc, plugins_are_listed_and_inspected);
   tcase_add_test(tc, keys_are_listed);
+  tcase_add_test(tc, the_documents_table_is_the_programs);
   tcase_add_test(tc, random_words_never_end_in_a_signal);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
