@@ -80,6 +80,9 @@ static int32_t print_config(const args *a, bs_error *err) {
     rc = bs_experiment_make(context, composed.config, request.configs_dir, &notes, &experiment, err);
     composed.config = NULL;
   }
+  if (rc == BS_OK && args_has(a, "run-id")) {
+    rc = bs_config_set_text(experiment.config, "run_id", args_value(a, "run-id"), err);
+  }
   for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(a, "quiet"), notes.items[i]);
   if (rc == BS_OK) rc = print_tree(experiment.config, format, args_has(a, "output"), err);
   bs_experiment_free(&experiment);
