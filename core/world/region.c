@@ -207,6 +207,8 @@ int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *ou
 
 void bs_rank_regions_reset(bs_rank *rank) {
   for (uint32_t i = 0; i < rank->nregions; ++i) {
+    /* A layer is built once, before any warm-up that a reset could be meant to forget. */
+    if (i == BS_REGION_BUILD || i == BS_REGION_PACK || i == BS_REGION_COMPRESS) continue;
     rank->regions[i]->count = 0;
     if (!rank->regions[i]->running) rank->regions[i]->pending = 0;
   }

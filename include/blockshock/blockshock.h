@@ -171,11 +171,12 @@ BS_API const bs_rank_api *bs_rank_get_api(void);
 BS_API uint32_t bs_rank_region_count(const bs_rank *rank);
 BS_API int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *out_stats,
                                     bs_error *err);
+/* Forget the samples taken so far, as after a warm-up; those of build, pack and compress stay. */
 BS_API void bs_rank_regions_reset(bs_rank *rank);
 BS_API uint64_t bs_rank_counter(const bs_rank *rank, uint32_t counter);
 BS_API void bs_rank_counters_reset(bs_rank *rank);
 BS_API int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err);
-BS_API int32_t bs_rank_sync(bs_rank *rank, bs_error *err);     /* wait for the rank's streams */
+BS_API int32_t bs_rank_sync(bs_rank *rank, bs_error *err); /* wait for the rank's streams */
 /* Copy a tensor to host memory, dense row-major; waits for the rank's stream. */
 BS_API int32_t bs_rank_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err);
 BS_API uint64_t bs_rank_clock_ns(const bs_rank *rank);         /* the rank's clock; may be virtual */
