@@ -99,6 +99,7 @@ static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
   bs_layer *layer = NULL;
   bs_tensor x = {0};
   bs_tensor y = {0};
+  int64_t first = 0;
   bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = c->spec.x_dtype, .rank = 2};
   desc.dims[0] = c->spec.B;
   desc.dims[1] = c->spec.K;
@@ -108,7 +109,7 @@ static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &x, err);
   if (rc == BS_OK) rc = api->tensor_read(rank, c->x, 0, NULL, &x, err);
   desc.dtype = c->spec.y_dtype;
-  desc.dims[1] = c->spec.N;
+  if (rc == BS_OK) rc = bs_case_features(c, layer, index, &first, &desc.dims[1], err);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &y, err);
   if (rc == BS_OK) {
     rank_done(arm);

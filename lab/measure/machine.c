@@ -8,14 +8,11 @@
 #include <string.h>
 #include <time.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "core/base/error.h"
 #include "lab/measure/arm.h"
+#include "lab/measure/peak.h"
 
-enum { MAX_THREADS = 64, REPEATS = 5, FMA_ITERATIONS = 400000 };
+enum { MAX_THREADS = 64, REPEATS = 5, FMA_ITERATIONS = 300000, MAX_LOOPS = 4 };
 
 static double now(void) {
   struct timespec t;
@@ -23,58 +20,14 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Twelve independent chains keep two FMA units of four to five cycles busy. */
-#define CHAINS 12
-
-static float fma_portable(uint64_t iterations) {
-  float a[CHAINS][8];
-  for (int c = 0; c < CHAINS; ++c) {
-    for (int j = 0; j < 8; ++j) a[c][j] = (float)c;
-  }
-  for (uint64_t i = 0; i < iterations; ++i) {
-    for (int c = 0; c < CHAINS; ++c) {
-      for (int j = 0; j < 8; ++j) a[c][j] = a[c][j] * 0.999f + 0.001f;
-    }
-  }
-  float sum = 0.0f;
-  for (int c = 0; c < CHAINS; ++c) sum += a[c][c % 8];
-  return sum;
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static float fma_avx2(uint64_t iterations) {
-  const __m256 m = _mm256_set1_ps(0.999f);
-  const __m256 d = _mm256_set1_ps(0.001f);
-  __m256 a0 = d, a1 = d, a2 = d, a3 = d, a4 = d, a5 = d, a6 = d, a7 = d, a8 = d, a9 = d, a10 = d, a11 = d;
-  for (uint64_t i = 0; i < iterations; ++i) {
-    a0 = _mm256_fmadd_ps(a0, m, d), a1 = _mm256_fmadd_ps(a1, m, d), a2 = _mm256_fmadd_ps(a2, m, d);
-    a3 = _mm256_fmadd_ps(a3, m, d), a4 = _mm256_fmadd_ps(a4, m, d), a5 = _mm256_fmadd_ps(a5, m, d);
-    a6 = _mm256_fmadd_ps(a6, m, d), a7 = _mm256_fmadd_ps(a7, m, d), a8 = _mm256_fmadd_ps(a8, m, d);
-    a9 = _mm256_fmadd_ps(a9, m, d), a10 = _mm256_fmadd_ps(a10, m, d), a11 = _mm256_fmadd_ps(a11, m, d);
-    __asm__ volatile("" : "+x"(a0), "+x"(a6)); /* equal chains must not be folded into one */
-    __asm__ volatile("" : "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5));
-    __asm__ volatile("" : "+x"(a7), "+x"(a8), "+x"(a9), "+x"(a10), "+x"(a11));
-  }
-  const __m256 low =
-      _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(a0, a1), _mm256_add_ps(a2, a3)), _mm256_add_ps(a4, a5));
-  const __m256 high =
-      _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(a6, a7), _mm256_add_ps(a8, a9)), _mm256_add_ps(a10, a11));
-  return _mm256_cvtss_f32(_mm256_add_ps(low, high));
-}
-#endif
-
-static float (*choose_fma(void))(uint64_t) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return fma_avx2;
-#endif
-  return fma_portable;
-}
-
 typedef struct probe {
   pthread_barrier_t *barrier;
   const uint64_t *data;
   size_t words;
-  double seconds_fma, seconds_read;
+  uint32_t dtype;
+  double flops; /* per second, the best loop */
+  double seconds_read;
+  const char *loop;
   volatile double sink;
 } probe;
 
@@ -87,31 +40,38 @@ static inline __attribute__((always_inline)) uint64_t read_body(const uint64_t *
   return s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7;
 }
 
+static void probe_peak(probe *p) {
+  bs_peak loops[MAX_LOOPS];
+  const uint32_t count = bs_peak_loops(p->dtype, loops, MAX_LOOPS);
+  for (uint32_t i = 0; i < count; ++i) {
+    pthread_barrier_wait(p->barrier);
+    const double start = now();
+    p->sink = (double)loops[i].run(FMA_ITERATIONS);
+    const double rate = FMA_ITERATIONS * loops[i].flops_per_iteration / (now() - start);
+    if (rate <= p->flops) continue;
+    p->flops = rate;
+    p->loop = loops[i].name;
+  }
+}
+
 static void *probe_thread(void *arg) {
   probe *p = arg;
-  float (*fma_fn)(uint64_t) = choose_fma();
-  double best_fma = 1e30;
   double best_read = 1e30;
   for (int i = 0; i < REPEATS; ++i) {
+    probe_peak(p);
     pthread_barrier_wait(p->barrier);
-    double start = now();
-    p->sink = (double)fma_fn(FMA_ITERATIONS);
-    double took = now() - start;
-    if (took < best_fma) best_fma = took;
-    pthread_barrier_wait(p->barrier);
-    start = now();
+    const double start = now();
     p->sink = (double)read_body(p->data, p->words);
-    took = now() - start;
+    const double took = now() - start;
     if (took < best_read) best_read = took;
   }
-  p->seconds_fma = best_fma;
   p->seconds_read = best_read;
   return NULL;
 }
 
 /* All threads at once; the sum of their rates. */
-static int32_t probe_threads(uint32_t threads, const uint64_t *data, size_t words, double *out_flops,
-                             double *out_read, bs_error *err) {
+static int32_t probe_threads(uint32_t threads, uint32_t dtype, const uint64_t *data, size_t words,
+                             double *out_flops, double *out_read, const char **out_loop, bs_error *err) {
   pthread_t ids[MAX_THREADS];
   probe probes[MAX_THREADS];
   pthread_barrier_t barrier;
@@ -120,6 +80,7 @@ static int32_t probe_threads(uint32_t threads, const uint64_t *data, size_t word
   uint32_t started = 0;
   for (; started < threads; ++started) {
     probes[started].barrier = &barrier;
+    probes[started].dtype = dtype;
     probes[started].words = words / threads;
     probes[started].data = data + (size_t)started * (words / threads);
     if (started + 1 < threads && pthread_create(&ids[started], NULL, probe_thread, &probes[started]) != 0)
@@ -135,8 +96,9 @@ static int32_t probe_threads(uint32_t threads, const uint64_t *data, size_t word
   for (uint32_t i = 0; i + 1 < threads; ++i) pthread_join(ids[i], NULL);
   pthread_barrier_destroy(&barrier);
   *out_flops = *out_read = 0.0;
+  *out_loop = probes[0].loop;
   for (uint32_t i = 0; i < threads; ++i) {
-    *out_flops += (double)FMA_ITERATIONS * CHAINS * 8 * 2 / probes[i].seconds_fma;
+    *out_flops += probes[i].flops;
     *out_read += (double)(words / threads) * sizeof(uint64_t) / probes[i].seconds_read;
   }
   return BS_OK;
@@ -266,8 +228,11 @@ int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *ou
   if (!data)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-MEMORY", "no memory to measure the read bandwidth");
   for (size_t i = 0; i < words; ++i) data[i] = i; /* touched: zero pages would be one page */
-  int32_t rc = probe_threads(1, data, words, &out->flops_core, &out->read_core, err);
-  if (rc == BS_OK) rc = probe_threads(out->threads, data, words, &out->flops_all, &out->read_all, err);
+  int32_t rc =
+      probe_threads(1, like->spec.x_dtype, data, words, &out->flops_core, &out->read_core, &out->loop, err);
+  if (rc == BS_OK)
+    rc = probe_threads(out->threads, like->spec.x_dtype, data, words, &out->flops_all, &out->read_all,
+                       &out->loop, err);
   free(data);
   if (rc == BS_OK) rc = measure_exchange(like, out, err);
   if (rc == BS_OK) rc = measure_host(like, out, err);
@@ -275,11 +240,12 @@ int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *ou
 }
 
 json_t *bs_machine_json(const bs_machine *m) {
-  return json_pack("{s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "cores", (int)m->cores, "threads",
-                   (int)m->threads, "fp32_flops_core", m->flops_core, "fp32_flops_all", m->flops_all,
-                   "read_bytes_per_s_core", m->read_core, "read_bytes_per_s_all", m->read_all,
-                   "read_footprint_bytes", m->footprint, "all_reduce_4B_s", m->collective_latency,
-                   "all_reduce_1MiB_bytes_per_s", m->collective_bandwidth, "host_s", m->host);
+  return json_pack("{s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "arithmetic",
+                   m->loop ? m->loop : "unknown", "cores", (int)m->cores, "threads", (int)m->threads,
+                   "flops_core", m->flops_core, "flops_all", m->flops_all, "read_bytes_per_s_core",
+                   m->read_core, "read_bytes_per_s_all", m->read_all, "read_footprint_bytes", m->footprint,
+                   "all_reduce_4B_s", m->collective_latency, "all_reduce_1MiB_bytes_per_s",
+                   m->collective_bandwidth, "host_s", m->host);
 }
 
 void bs_predict_forward(const bs_machine *m, const bs_layer_spec *spec, const bs_proposal *p,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * machine.h - the machine's limits, measured: fp32 FMA rate, read bandwidth, collective latency and
+ * machine.h - the machine's limits, measured: multiply-add rate, read bandwidth, collective latency and
  * bandwidth, and the host's cost of one forward. Short runs, best of several: limits, not averages. */
 #ifndef BS_LAB_MEASURE_MACHINE_H
 #define BS_LAB_MEASURE_MACHINE_H
@@ -8,7 +8,8 @@
 typedef struct bs_machine {
   uint32_t cores;    /* usable by this process */
   uint32_t threads;  /* used together for the *_all figures */
-  double flops_core; /* fp32 FLOP/s of one core */
+  const char *loop;  /* the fastest multiply-add loop for the run's dtype (peak.h) */
+  double flops_core; /* FLOP/s of one core: products of the run's dtype summed in fp32 */
   double flops_all;  /* of all threads together */
   double read_core;  /* bytes/s read by one core */
   double read_all;
