@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_plugins.c - plugins that crash, exit, print or fail while opening: `plugins list --load` gives
+ * them a row and goes on, `plugins inspect` ends in exit 5, the plain list runs none of them. */
+#include <jansson.h>
+
+#include "tests/bsrun/spawn.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+  ck_assert_int_eq(chmod(dir, 0700), 0);
+  for (int i = 1; i <= 5; i++) { /* copied, so that the folder's mode is ours */
+    char command[1500];
+    snprintf(command, sizeof command, "cp '%s/bs_rude%d.so' '%s/' && chmod 0644 '%s/bs_rude%d.so'",
+             BS_TEST_RUDE_DIR, i, dir, dir, i);
+    ck_assert_int_eq(system(command), 0);
+  }
+  setenv("BS_PLUGIN_PATH", dir, 1);
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static json_t *row_of(const json_t *rows, const char *id) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    json_t *row = json_array_get(rows, i);
+    if (strcmp(json_string_value(json_object_get(row, "id")), id) == 0) return row;
+  }
+  return NULL;
+}
+
+static const char *text_of(const json_t *rows, const char *id, const char *key) {
+  const char *text = json_string_value(json_object_get(row_of(rows, id), key));
+  ck_assert_msg(text != NULL, "%s has no %s", id, key);
+  return text;
+}
+
+START_TEST(a_plain_list_runs_none) {
+  ran r = bsrun(dir, "plugins", "list", "--set", "plugin_trust=any", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL);
+  for (int i = 1; i <= 5; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "rude%d", i);
+    ck_assert_str_eq(text_of(rows, id, "state"), "found");
+  }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(loading_costs_a_row_not_the_list) {
+  ran r = bsrun(dir, "plugins", "list", "--load", "--set", "plugin_trust=any", "-o", "json", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_null(strstr(r.out, "RUDE WORDS"));
+  json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL);
+  ck_assert_ptr_nonnull(rows);
+  static const char *const why[] = {"", "died", "ended the process", "died"};
+#if !defined(__SANITIZE_ADDRESS__)
+  for (int i = 1; i <= 3; i++) { /* a sanitizer turns the deaths into exits of its own */
+    char id[16];
+    snprintf(id, sizeof id, "rude%d", i);
+    ck_assert_msg(strstr(text_of(rows, id, "why"), why[i]) != NULL, "%s: %s", id, text_of(rows, id, "why"));
+  }
+#else
+  (void)why;
+#endif
+  ck_assert_str_eq(text_of(rows, "rude1", "state"), "unavailable");
+  ck_assert_str_eq(text_of(rows, "rude2", "state"), "unavailable");
+  ck_assert_str_eq(text_of(rows, "rude3", "state"), "unavailable");
+  ck_assert_str_eq(text_of(rows, "rude5", "state"), "unavailable");
+  ck_assert(strstr(text_of(rows, "rude5", "why"), "asleep") != NULL);
+  ck_assert_str_eq(text_of(rows, "blockshock", "state"), "ok"); /* the rest is as it was */
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(inspecting_one_ends_in_five) {
+  static const char *const ids[] = {"rude1", "rude2", "rude3", "rude5"};
+  for (size_t i = 0; i < 4; i++) {
+    ran r = bsrun(dir, "plugins", "inspect", ids[i], "--set", "plugin_trust=any", NULL);
+    must_be(&r, 5);
+    ck_assert(strstr(r.err, "bsrun: error[") != NULL);
+    ck_assert_str_eq(r.out, "");
+    ran_free(&r);
+  }
+}
+END_TEST
+
+START_TEST(a_refused_plugin_says_why) {
+  char path[700];
+  snprintf(path, sizeof path, "%s/bs_rude4.so", dir);
+  ck_assert_int_eq(truncate(path, 1024), 0);
+  ran r = bsrun(dir, "plugins", "list", "-o", "csv", NULL);
+  must_be(&r, 0);
+  const char *row = strstr(r.out, "rude4,");
+  ck_assert_ptr_nonnull(row);
+  ck_assert_ptr_nonnull(strstr(row, "refused"));
+  ran_free(&r);
+  r = bsrun(dir, "plugins", "inspect", "rude4", NULL);
+  must_be(&r, 5);
+  ck_assert_ptr_nonnull(strstr(r.err, "rude4"));
+  ran_free(&r);
+  r = bsrun(dir, "--plugin", path, SMALL, NULL);
+  must_be(&r, 5);
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("bsrun_plugins");
+  TCase *tc = tcase_create("plugins");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, a_plain_list_runs_none);
+  tcase_add_test(tc, loading_costs_a_row_not_the_list);
+  tcase_add_test(tc, inspecting_one_ends_in_five);
+  tcase_add_test(tc, a_refused_plugin_says_why);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
