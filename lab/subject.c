@@ -72,7 +72,7 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
                               .reduce_dtype = e->reduce_dtype,
                               .accumulate = e->accumulate,
                               .x_placement = BS_REPLICATED,
-                              .y_placement = BS_REPLICATED,
+                              .y_placement = e->y_placement,
                               .mask = e->mask_given ? &e->mask : NULL,
                               .n_options = e->n_method_options,
                               .option_keys = e->method_keys,

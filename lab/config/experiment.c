@@ -287,6 +287,8 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   e->accumulate = strcmp(accumulate, "f32") == 0   ? BS_ACC_F32
                   : strcmp(accumulate, "f64") == 0 ? BS_ACC_F64
                                                    : BS_ACC_DEFAULT;
+  e->y_placement =
+      strcmp(bs_schema_str(e->config, "method.y_placement"), "split") == 0 ? BS_SPLIT : BS_REPLICATED;
   e->out_dir = bs_schema_str(e->config, "logging.out_dir");
   e->run_group = bs_schema_str(e->config, "logging.run_group");
   e->dump_dir = bs_schema_str(e->config, "logging.dump_dir");

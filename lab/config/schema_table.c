@@ -53,6 +53,8 @@ static const bs_key keys[] = {
     {"method.bias", BS_KEY_BOOL, ACTIVE, "false", NULL, "add a random bias"},
     {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "float32", NULL, "dtype of partial sums on the wire"},
     {"method.accumulate", BS_KEY_STR, ACTIVE, "default", "default|f32|f64", "accumulator of the products"},
+    {"method.y_placement", BS_KEY_STR, ACTIVE, "replicated", "replicated|split",
+     "the whole output on every rank, or each rank's own features (no gather; a reduce-scatter)"},
     {"method.mode", BS_KEY_STR, DECOR, "", NULL, "the method's name says how it computes"},
     {"method.tensor_parallel", BS_KEY_STR, DECOR, "", NULL, "the method's name says how it splits"},
     {"method.drop_full_weight", BS_KEY_BOOL, DECOR, "", NULL, "a rank never makes more than its own part"},

@@ -20,6 +20,7 @@ struct bs_fault {
   int64_t K;
   int64_t row;           /* the row of W that is hit */
   int64_t column, other; /* its columns */
+  uint32_t victim;       /* the rank that gets other inputs */
   wrapped *views;        /* [ranks] */
   bs_collective_hook hook;
 };
@@ -34,15 +35,22 @@ const char *bs_fault_name(uint32_t kind) {
 }
 
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
+  static const char no_reduction[] = "no reduction in this method at this world size";
   const int reduces = c->world_size > 1 && split == BS_SPLIT_K;
   switch (kind) {
+    case BS_FAULT_REDUCED_TWICE: /* a reduce-scatter's result is no input for a second one */
+      if (c->spec.y_placement == BS_SPLIT) return "the output is split";
+      return reduces ? NULL : no_reduction;
     case BS_FAULT_NO_ALL_REDUCE:
-    case BS_FAULT_REDUCED_TWICE:
     case BS_FAULT_BIAS_EACH_RANK:
-      return reduces ? NULL : "no reduction in this method at this world size";
-    case BS_FAULT_OTHER_X:
-    case BS_FAULT_RANK_DIVERGED:
+      return reduces ? NULL : no_reduction;
+    case BS_FAULT_RANK_DIVERGED: /* no other rank holds the same features to differ from */
+      if (c->spec.y_placement == BS_SPLIT) return "the output is split";
       return c->world_size > 1 ? NULL : "one rank";
+    case BS_FAULT_OTHER_X:
+      return c->world_size > 1 ? NULL : "one rank";
+    case BS_FAULT_HALF_FP8: /* such weights are 8 bits wide already */
+      return BS_DTYPE_BYTES(c->spec.w_dtype) > 1 ? NULL : "weights of 8 bits";
     default:
       return NULL;
   }
@@ -98,7 +106,7 @@ static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *i
   bs_fault *fault = user;
   (void)err;
   *out = *in;
-  const int hits_x = part == BS_PART_X && ((fault->kind == BS_FAULT_OTHER_X && rank == 1) ||
+  const int hits_x = part == BS_PART_X && ((fault->kind == BS_FAULT_OTHER_X && rank == fault->victim) ||
                                            fault->kind == BS_FAULT_WRONG_COLUMNS);
   const int hits_w =
       part == BS_PART_W && (fault->kind == BS_FAULT_INDEX_SWAPPED || fault->kind == BS_FAULT_WEIGHT_LOST ||
@@ -143,11 +151,23 @@ static void tamper(void *user, uint32_t rank, void *y, int64_t rows, int64_t col
   }
 }
 
+/* Columns of a call's input: all of them, for a reduce-scatter those of all ranks. */
+static uint64_t input_columns(const bs_coll_call *call, uint32_t ranks) {
+  if (call->kind != BS_COLL_REDUCE_SCATTER) return call->count;
+  uint64_t sum = 0;
+  for (uint32_t r = 0; r < ranks; ++r) sum += call->counts[r];
+  return sum;
+}
+
 /* What a rank would see without the exchange: its own partial sum. */
-static void copy_through(const bs_coll_call *call) {
+static void copy_through(const bs_coll_call *call, uint32_t rank) {
+  const int scatters = call->kind == BS_COLL_REDUCE_SCATTER;
+  const uint64_t count = scatters ? call->counts[rank] : call->count;
+  const uint64_t first = scatters ? input_columns(call, rank) : 0;
   for (uint64_t row = 0; row < call->rows; ++row) {
-    for (uint64_t i = 0; i < call->count; ++i) {
-      const double v = bs_load_f64(call->dtype_in, call->in, (int64_t)row * call->in_stride + (int64_t)i);
+    for (uint64_t i = 0; i < count; ++i) {
+      const double v =
+          bs_load_f64(call->dtype_in, call->in, (int64_t)row * call->in_stride + (int64_t)(first + i));
       bs_store_f64(call->dtype_out, call->out, (int64_t)row * call->out_stride + (int64_t)i, v);
     }
   }
@@ -155,16 +175,15 @@ static void copy_through(const bs_coll_call *call) {
 
 static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
   const bs_fault *fault = user;
-  (void)rank;
-  if (call->kind != BS_COLL_ALL_REDUCE) return 1;
+  if (call->kind != BS_COLL_ALL_REDUCE && call->kind != BS_COLL_REDUCE_SCATTER) return 1;
   if (fault->kind == BS_FAULT_NO_ALL_REDUCE) {
-    copy_through(call);
+    copy_through(call, rank);
     return 0;
   }
   if (fault->kind == BS_FAULT_REDUCED_TWICE) return 2;
   if (fault->kind == BS_FAULT_BIAS_EACH_RANK) {
     for (uint64_t row = 0; row < call->rows; ++row) {
-      for (uint64_t i = 0; i < call->count; ++i) {
+      for (uint64_t i = 0; i < input_columns(call, fault->ranks); ++i) {
         const int64_t at = (int64_t)row * call->in_stride + (int64_t)i;
         /* The partial sum belongs to the method; the fault writes into it as a wrong method would. */
         bs_store_f64(call->dtype_in, (void *)(uintptr_t)call->in, at,
@@ -175,25 +194,57 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
   return 1;
 }
 
-/* Weights that matter: the first pair of neighbours in the row whose loss or exchange changes a typical
- * output. */
+/* used[k]: some token has a value in column k. */
+static int32_t used_columns(const bs_case *c, double *row, unsigned char *used, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (int64_t b = 0; rc == BS_OK && b < c->x->rows; ++b) {
+    rc = c->x->read(c->x->ctx, b, 1, NULL, BS_F64, row, c->x->cols, err);
+    for (int64_t k = 0; rc == BS_OK && k < c->x->cols; ++k) used[k] |= row[k] != 0.0;
+  }
+  return rc;
+}
+
+/* Weights that matter: from the middle row on, the first pair of neighbours whose loss or exchange changes a
+ * typical output. Sparse integers have rows of zeros and columns that no token uses. */
 static int32_t choose_weights(bs_fault *fault, const bs_case *c, bs_error *err) {
-  double *row = malloc((size_t)(fault->K > 0 ? fault->K : 1) * sizeof *row);
-  if (!row) return bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a row of weights");
-  fault->row = c->w->rows / 2;
-  const int32_t rc = c->w->read(c->w->ctx, fault->row, 1, NULL, BS_F64, row, fault->K, err);
-  double mean = 0.0;
-  for (int64_t k = 0; rc == BS_OK && k < fault->K; ++k) mean += fabs(row[k]) / (double)fault->K;
-  for (int64_t k = 0; rc == BS_OK && k + 1 < fault->K; ++k) {
-    if (fabs(row[k]) >= mean && fabs(row[k] - row[k + 1]) >= mean) {
+  const int64_t K = fault->K, N = c->w->rows;
+  double *row = malloc((size_t)(K > 0 ? K : 1) * sizeof *row);
+  unsigned char *used = calloc((size_t)(K > 0 ? K : 1), 1);
+  int32_t rc = row && used ? used_columns(c, row, used, err)
+                           : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a row of W");
+  int found = 0;
+  fault->row = N / 2;
+  fault->other = K > 1 ? 1 : 0;
+  for (int64_t i = 0; rc == BS_OK && i < N && !found; ++i) {
+    const int64_t n = (N / 2 + i) % N;
+    double mean = 0.0;
+    rc = c->w->read(c->w->ctx, n, 1, NULL, BS_F64, row, K, err);
+    for (int64_t k = 0; rc == BS_OK && k < K; ++k) mean += fabs(row[k]) / (double)K;
+    for (int64_t k = 0; rc == BS_OK && k + 1 < K && !found; ++k) {
+      found = used[k] && row[k] != 0.0 && fabs(row[k]) >= mean && fabs(row[k] - row[k + 1]) >= mean;
+      if (!found) continue;
+      fault->row = n;
       fault->column = k;
       fault->other = k + 1;
-      break;
     }
   }
-  if (fault->other == 0 && fault->K > 1) fault->other = 1;
+  free(used);
   free(row);
   return rc;
+}
+
+/* The rank whose wrong inputs are worth catching: the last of those with most work. One may have none. */
+static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
+  uint64_t most = 0;
+  for (uint32_t r = 0; r < c->world_size; ++r) {
+    bs_proposal proposal = {.struct_size = sizeof proposal};
+    const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, r, c->world_size, &proposal, err);
+    if (rc != BS_OK) return rc;
+    if (proposal.flops < most) continue;
+    most = proposal.flops;
+    fault->victim = r;
+  }
+  return BS_OK;
 }
 
 int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_fault *hooks, bs_error *err) {
@@ -207,6 +258,7 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
   int32_t rc = fault->views ? choose_weights(fault, c, err)
                             : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for %u views",
                                            c->world_size);
+  if (rc == BS_OK) rc = choose_victim(fault, c, err);
   if (rc != BS_OK) {
     bs_fault_free(fault);
     return rc;

@@ -8,7 +8,7 @@
 enum bs_fault_kind {
   BS_FAULT_NO_ALL_REDUCE = 0,
   BS_FAULT_REDUCED_TWICE,
-  BS_FAULT_OTHER_X,        /* rank 1 gets other inputs */
+  BS_FAULT_OTHER_X,        /* one rank gets other inputs */
   BS_FAULT_WRONG_COLUMNS,  /* X gathered with another pattern than W */
   BS_FAULT_INDEX_SWAPPED,  /* two weights of one row change places */
   BS_FAULT_WEIGHT_LOST,    /* one weight is zero */

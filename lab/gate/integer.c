@@ -71,11 +71,10 @@ static int32_t count_inexact(const bs_case *c, const bs_case_result *result, uin
   *out_rank = -1;
   for (uint32_t r = 0; r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
-    const int64_t offset = c->spec.y_placement == BS_SPLIT ? rank->owns.row_begin : 0;
     for (int64_t b = 0; b < ref.B; ++b) {
       for (int64_t n = 0; n < rank->y_cols; ++n) {
         const double got = bs_load_f64(c->spec.y_dtype, rank->y, b * rank->y_cols + n);
-        if (got == ref.y[b * ref.features + n + offset]) continue; /* NaN differs; -0 equals 0 */
+        if (got == ref.y[b * ref.features + n + rank->y_begin]) continue; /* NaN differs; -0 equals 0 */
         ++*out_count;
         *out_rank = (int32_t)r;
       }

@@ -198,6 +198,18 @@ static double worst_against(const double *error2, const double *norm2, const dou
   return worst;
 }
 
+/* The prediction of some features alone: theirs, weighted by their norms. norm2 is 0 where none was judged.
+ */
+static double predicted_share(const double *norm2, const double *prediction, int64_t count) {
+  double error2 = 0.0, all2 = 0.0;
+  for (int64_t f = 0; f < count; ++f) {
+    if (!(norm2[f] > 0)) continue;
+    error2 += prediction[f] * prediction[f] * norm2[f];
+    all2 += norm2[f];
+  }
+  return all2 > 0 ? sqrt(error2 / all2) : 0.0;
+}
+
 void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_prediction *prediction, const void *y,
               int64_t stride, int64_t column_offset, int64_t columns, bs_judgement *out) {
   memset(out, 0, sizeof *out);
@@ -217,6 +229,7 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
   for (int64_t f = 0; f < ref->features; ++f) {
     const int64_t column = ref->feature[f] - column_offset;
     if (column < 0 || column >= columns) continue;
+    ++out->features;
     for (int64_t b = 0; b < ref->B; ++b)
       judge_element(&run, out, b, f, bs_load_f64(a->y_dtype, y, b * stride + column));
   }
@@ -226,6 +239,9 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
   out->mean_abs = bs_metrics_mean_abs(&run.metrics);
   out->worst_feature = worst_against(run.error_feature, run.norm_feature, prediction->feature, ref->features);
   out->worst_token = worst_against(run.error_token, run.norm_token, prediction->token, ref->B);
+  out->predicted = out->features == ref->features
+                       ? prediction->relative
+                       : predicted_share(run.norm_feature, prediction->feature, ref->features);
   free(sums);
 }
 
@@ -244,14 +260,13 @@ static void skip_gate(bs_gate *gate, const char *name, int32_t rank, const char 
   snprintf(gate->text, sizeof gate->text, "%s", why);
 }
 
-uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_prediction *prediction,
-                                 const bs_judgement *j, int32_t rank, bs_gate *gates, uint32_t max) {
+uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j, int32_t rank, bs_gate *gates,
+                                 uint32_t max) {
   if (max < 4) return 0;
-  const double outputs = (double)ref->B * (double)ref->features;
+  const double outputs = (double)ref->B * (double)j->features;
   if (outputs >= BS_T1_MIN_OUTPUTS) {
-    set_gate(&gates[0], "T1", rank, j->relative, prediction->relative * (1.3 + BS_T1_C / sqrt(outputs)));
-    snprintf(gates[0].text, sizeof gates[0].text, "relative Frobenius error; predicted %.3g",
-             prediction->relative);
+    set_gate(&gates[0], "T1", rank, j->relative, j->predicted * (1.3 + BS_T1_C / sqrt(outputs)));
+    snprintf(gates[0].text, sizeof gates[0].text, "relative Frobenius error; predicted %.3g", j->predicted);
   } else {
     skip_gate(&gates[0], "T1", rank, "fewer than 128 outputs: T3 and T5 judge alone");
   }
@@ -261,8 +276,8 @@ uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_prediction *p
   } else {
     skip_gate(&gates[1], "T2.feature", rank, "fewer than 8 tokens or 128 outputs");
   }
-  if (ref->features >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
-    set_gate(&gates[2], "T2.token", rank, j->worst_token, 1.0 + 9.0 / sqrt((double)ref->features));
+  if (j->features >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
+    set_gate(&gates[2], "T2.token", rank, j->worst_token, 1.0 + 9.0 / sqrt((double)j->features));
     snprintf(gates[2].text, sizeof gates[2].text, "worst token, in units of its own prediction");
   } else {
     skip_gate(&gates[2], "T2.token", rank, "fewer than 8 features or 128 outputs");

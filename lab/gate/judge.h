@@ -32,6 +32,8 @@ double bs_ulp(uint32_t dtype, double value);
 
 typedef struct bs_judgement {
   double relative;      /* relative Frobenius error */
+  double predicted;     /* what round-off predicts for it, over the judged features */
+  int64_t features;     /* judged: this rank's among the reference's */
   double worst_feature; /* worst over features of relative error / its prediction */
   double worst_token;
   double worst_ratio; /* worst |error| / bound */
@@ -55,7 +57,6 @@ void bs_judge(const bs_reference *reference, const bs_arithmetic *arithmetic, co
 #define BS_T2_MIN 8
 
 /* Turn one rank's judgement into gates T1, T2 (features, tokens) and T3. */
-uint32_t bs_gates_from_judgement(const bs_reference *reference, const bs_prediction *prediction,
-                                 const bs_judgement *judgement, int32_t rank, bs_gate *out_gates,
-                                 uint32_t max);
+uint32_t bs_gates_from_judgement(const bs_reference *reference, const bs_judgement *judgement, int32_t rank,
+                                 bs_gate *out_gates, uint32_t max);
 #endif

@@ -44,20 +44,33 @@ static void same_bits_gate(const bs_case *c, const bs_case_result *result, bs_ga
   gate->rank = -1;
   uint32_t differing = 0;
   uint32_t unstable = 0;
+  int64_t covered = 0; /* split: the ranks' features follow one another and are all of them */
+  const int split = c->spec.y_placement == BS_SPLIT;
   for (uint32_t r = 0; r < result->world_size; ++r) {
     unstable += !result->ranks[r].same_each_time;
-    if (c->spec.y_placement == BS_REPLICATED && result->ranks[r].hash != result->ranks[0].hash) {
+    if (split) {
+      differing += result->ranks[r].y_cols > 0 && result->ranks[r].y_begin != covered;
+      covered += result->ranks[r].y_cols;
+    } else if (result->ranks[r].hash != result->ranks[0].hash) {
       if (differing++ == 0) gate->rank = (int32_t)r;
     }
   }
+  differing += split && covered != c->spec.N;
   gate->value = differing + unstable;
   gate->limit = 0;
   gate->state = differing + unstable ? BS_GATE_FAIL : BS_GATE_PASS;
   if (unstable) {
     snprintf(gate->text, sizeof gate->text, "%u rank(s) gave other bits from one iteration to the next",
              unstable);
+  } else if (differing && split) {
+    snprintf(gate->text, sizeof gate->text, "the ranks' features are not %lld in a row",
+             (long long)c->spec.N);
   } else if (differing) {
     snprintf(gate->text, sizeof gate->text, "%u rank(s) hold other bits than rank 0", differing);
+  } else if (split) {
+    snprintf(gate->text, sizeof gate->text,
+             "every feature on one of %u rank(s), the same bits in each of %lld", result->world_size,
+             (long long)result->iterations);
   } else {
     snprintf(gate->text, sizeof gate->text, "the same bits on %u rank(s), in each of %lld iterations",
              result->world_size, (long long)result->iterations);
@@ -101,9 +114,8 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
     const bs_case_rank *rank = &result->ranks[r];
     bs_judgement j;
     bs_gate gates[4];
-    const int64_t offset = c->spec.y_placement == BS_SPLIT ? rank->owns.row_begin : 0;
-    bs_judge(&reference, &arithmetic, &prediction, rank->y, rank->y_cols, offset, rank->y_cols, &j);
-    keep_worst(out, gates, bs_gates_from_judgement(&reference, &prediction, &j, (int32_t)r, gates, 4), &j);
+    bs_judge(&reference, &arithmetic, &prediction, rank->y, rank->y_cols, rank->y_begin, rank->y_cols, &j);
+    keep_worst(out, gates, bs_gates_from_judgement(&reference, &j, (int32_t)r, gates, 4), &j);
   }
   if (rc == BS_OK) {
     same_bits_gate(c, result, &out->gates[out->n_gates++]);

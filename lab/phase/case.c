@@ -50,6 +50,27 @@ static int32_t copy_ownership(bs_layer *layer, bs_case_rank *out, bs_error *err)
   return BS_OK;
 }
 
+int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64_t *out_begin,
+                         int64_t *out_count, bs_error *err) {
+  *out_begin = 0;
+  *out_count = c->spec.N;
+  if (c->spec.y_placement != BS_SPLIT) return BS_OK;
+  bs_proposal proposal = {.struct_size = sizeof proposal};
+  int32_t rc = bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, &proposal, err);
+  if (rc != BS_OK) return rc;
+  if (proposal.split == BS_SPLIT_K) {
+    const int64_t P = c->world_size, each = c->spec.N / P, more = c->spec.N % P;
+    *out_count = each + (rank < more);
+    *out_begin = each * rank + (rank < more ? rank : more);
+    return BS_OK;
+  }
+  bs_ownership owns = {.struct_size = sizeof owns};
+  rc = bs_layer_owns(layer, &owns, err);
+  *out_begin = owns.row_begin;
+  *out_count = owns.row_count;
+  return rc;
+}
+
 /* Forwards: warm-up, then the timed ones; every output is hashed after its own timing. */
 static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
                         bs_tensor *y, bs_error *err) {
@@ -92,8 +113,8 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
   const bs_tensor_desc x_desc = desc_2d(c->spec.x_dtype, c->spec.B, c->spec.K);
   int32_t rc = bs_layer_build(rank, c->method, &c->spec, w_source, bias_source, &layer, err);
   if (rc == BS_OK) rc = copy_ownership(layer, mine, err);
+  if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
   if (rc == BS_OK) {
-    mine->y_cols = c->spec.y_placement == BS_SPLIT ? mine->owns.row_count : c->spec.N;
     const size_t bytes = (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
     mine->y = calloc(1, bytes ? bytes : 1);
     if (!mine->y)

@@ -32,7 +32,8 @@ struct bs_case {
 };
 
 typedef struct bs_case_rank {
-  void *y; /* dense [B, N] (or the rank's own features when split), y_dtype */
+  void *y;         /* dense [B, N] (or the rank's own features when split), y_dtype */
+  int64_t y_begin; /* first output feature in y */
   int64_t y_cols;
   uint64_t hash;           /* of y after the last iteration */
   uint32_t same_each_time; /* every timed iteration gave the same bits */
@@ -59,6 +60,10 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err)
 /* What a finished world knows of the case (timings, memory, proposals); allocates out_result->ranks when they
  * are not there yet. Outputs are not touched. */
 int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out_result, bs_error *err);
+/* The output features that y holds on a rank: all of them, or with a split y the rows that the layer owns
+ * (SPLIT_N) or the rank's even share (SPLIT_K, docs/methods.md). */
+int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64_t *out_begin,
+                         int64_t *out_count, bs_error *err);
 void bs_case_result_free(bs_case_result *result);
 /* column_rank[k] of a K-split result; NULL in *out when no rank holds partial sums. Caller frees. */
 int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out_column_rank,

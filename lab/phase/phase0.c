@@ -13,6 +13,7 @@
 #include "lab/gate/verdict.h"
 #include "lab/phase/case.h"
 #include "lab/phase/dump.h"
+#include "lab/phase/loss.h"
 #include "lab/phase/record_fields.h"
 
 static const char *state_name(uint32_t state) {
@@ -83,6 +84,12 @@ static json_t *number_or_null(double value) {
 
 static int32_t fill_record(const bs_case *c, const bs_case_result *result, const bs_verdict *v,
                            const bs_subject *s, bs_phase_result *out, bs_error *err) {
+  double loss = 0.0;
+  const int32_t rc =
+      bs_loss_value(s->info.loss, c, result, s->info.has_target ? &s->target : NULL, &loss, err);
+  if (rc != BS_OK) return rc;
+  json_object_set_new(out->record, "loss", json_string(bs_loss_name(s->info.loss)));
+  json_object_set_new(out->record, "loss_value", number_or_null(loss));
   json_t *gates = json_array();
   for (uint32_t i = 0; i < out->n_gates; ++i) {
     const bs_gate *g = &out->gates[i];

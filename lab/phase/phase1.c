@@ -73,8 +73,9 @@ static int32_t add_arm(phase1 *p, const char *name, const char *method, uint32_t
                        .x = &p->subject.x,
                        .w = &p->subject.w,
                        .bias = p->subject.info.has_bias ? &p->subject.bias : NULL};
-  if (p->arms > 1) { /* the method's mask and options are not the dense peer's */
+  if (p->arms > 1) { /* the method's mask, placement and options are not the dense peer's */
     state->c.spec.mask = NULL;
+    state->c.spec.y_placement = BS_REPLICATED;
     state->c.spec.n_options = 0;
   }
   return bs_arm_open(&state->c, name, &state->arm, err);

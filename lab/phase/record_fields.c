@@ -46,6 +46,8 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
   bad |= json_object_set_new(record, "N", json_integer(c->spec.N));
   bad |= json_object_set_new(record, "K", json_integer(c->spec.K));
   bad |= json_object_set_new(record, "bias", json_boolean(c->spec.has_bias));
+  bad |= json_object_set_new(record, "y_placement",
+                             json_string(c->spec.y_placement == BS_SPLIT ? "split" : "replicated"));
   bad |= json_object_set_new(record, "world_size", json_integer(result->world_size));
   bad |= json_object_set_new(record, "threads_per_rank", json_integer(result->threads_per_rank));
   bad |= json_object_set_new(record, "shared_device", json_boolean(result->shared_device));

@@ -190,6 +190,85 @@ START_TEST(every_fault_is_caught) {
 }
 END_TEST
 
+/* 8-bit weights and outputs, a rank without columns, and outputs that stay split. */
+START_TEST(every_fault_is_caught_in_odd_places) {
+  static const double shares[2] = {1e300, 1.0};
+  static const struct {
+    const char *method, *backend;
+    uint32_t P, dtype, y_placement, uneven;
+  } at[] = {
+      {"blockshock", "ref", 2, BS_F8E4M3, BS_REPLICATED, 0},
+      {"dense", "ref", 1, BS_F8E5M2, BS_REPLICATED, 0},
+      {"blockshock", "cpu", 2, BS_BF16, BS_REPLICATED, 1},
+      {"row_parallel", "cpu", 3, BS_BF16, BS_SPLIT, 0},
+      {"blockshock", "cpu", 2, BS_F32, BS_SPLIT, 0},
+      {"column_parallel", "cpu", 4, BS_F16, BS_SPLIT, 0},
+      {"masked_split", "cpu", 4, BS_BF16, BS_SPLIT, 0},
+  };
+  const int64_t shape[3] = {16, 96, 256};
+  for (size_t i = 0; i < sizeof at / sizeof at[0]; ++i) {
+    bs_error err;
+    bs_mask mask;
+    char missed[200];
+    uint32_t injected = 0, caught = 0;
+    bs_mask_parse("uneven", NULL, NULL, &mask, &err);
+    mask.shares = shares;
+    mask.n_shares = 2;
+    bs_case c = make_case(at[i].method, at[i].backend, at[i].P, at[i].uneven ? &mask : NULL, at[i].dtype,
+                          shape, 1, 0);
+    c.spec.y_placement = at[i].y_placement;
+    const int32_t rc = bs_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+    ck_assert_msg(rc == BS_OK, "case %zu: %s: %s", i, err.id, err.message);
+    ck_assert_msg(caught == injected && injected >= 6, "case %zu: %u of %u, missed %s", i, caught, injected,
+                  missed);
+    /* A reduce-scatter left out, or biased on each rank, is among them. */
+    if (at[i].y_placement == BS_SPLIT && strcmp(at[i].method, "column_parallel") != 0)
+      ck_assert_uint_eq(injected, BS_FAULT_COUNT_ + 1 - 2);
+  }
+}
+END_TEST
+
+/* Outputs that stay split: each rank's features judged, all of them somewhere. */
+START_TEST(split_outputs_are_judged) {
+  const int64_t shapes_of_two[2][3] = {{9, 37, 50}, {2, 2, 16}};
+  for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+    for (uint32_t P = 1; P <= 4; ++P) {
+      for (size_t s = 0; s < 2; ++s) {
+        bs_error err;
+        bs_mask mask;
+        bs_case_result result;
+        bs_verdict verdict;
+        bs_gate gate;
+        opened w;
+        if (m == 0 && P > 1) continue;
+        bs_mask_parse("interleave", NULL, NULL, &mask, &err);
+        bs_case c = make_case(methods[m], "cpu", P, m >= 3 ? &mask : NULL, BS_BF16, shapes_of_two[s], 1, 0);
+        c.spec.y_placement = BS_SPLIT;
+        open_workload("random_normal", &c.spec, 7, &w);
+        use_workload(&c, &w);
+        int32_t rc = bs_case_run(&c, &result, &err);
+        ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", methods[m], P, err.id, err.message);
+        int64_t features = 0;
+        for (uint32_t r = 0; r < P; ++r) features += result.ranks[r].y_cols;
+        ck_assert_int_eq(features, c.spec.N);
+        ck_assert_int_eq(bs_verdict_make(&c, &result, 0, &verdict, &err), BS_OK);
+        ck_assert(bs_verdict_passed(verdict.gates, verdict.n_gates));
+        if (P > 1) { /* rank 1 says that it begins one feature further on */
+          result.ranks[1].y_begin += 1;
+          ck_assert_int_eq(bs_verdict_make(&c, &result, 0, &verdict, &err), BS_OK);
+          ck_assert(!bs_verdict_passed(verdict.gates, verdict.n_gates));
+        }
+        bs_case_result_free(&result);
+        w.workload->close(w.instance);
+        rc = bs_integer_gate(&c, BS_FAULT_COUNT_, &gate, &err);
+        ck_assert_msg(rc == BS_OK && gate.state == BS_GATE_PASS, "%s P=%u: %g inexact", methods[m], P,
+                      gate.value);
+      }
+    }
+  }
+}
+END_TEST
+
 /* The size of the specification's sensitivity table; the subtle faults must be caught there too. */
 START_TEST(subtle_faults_are_caught_at_2048) {
   const int64_t shape[3] = {64, 2048, 2048};
@@ -244,6 +323,8 @@ int main(void) {
   tcase_add_test(tc, clean_cases_raise_no_alarm);
   tcase_add_test(tc, integers_are_exact);
   tcase_add_test(tc, every_fault_is_caught);
+  tcase_add_test(tc, every_fault_is_caught_in_odd_places);
+  tcase_add_test(tc, split_outputs_are_judged);
   tcase_add_test(tc, subtle_faults_are_caught_at_2048);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);

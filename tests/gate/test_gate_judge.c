@@ -85,7 +85,7 @@ static void judge(const world *s, const bs_arithmetic *a, const void *y, bs_gate
   bs_error err;
   ck_assert_int_eq(bs_predict(&s->ref, a, &p, &err), BS_OK);
   bs_judge(&s->ref, a, &p, y, N, 0, N, j);
-  ck_assert_uint_eq(bs_gates_from_judgement(&s->ref, &p, j, 0, gates, 4), 4);
+  ck_assert_uint_eq(bs_gates_from_judgement(&s->ref, j, 0, gates, 4), 4);
   if (out_prediction) *out_prediction = p.relative;
   bs_prediction_free(&p);
 }

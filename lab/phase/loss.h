@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * loss.h - the loss that a workload names, of a finished case's outputs. For the record of phase 0. */
+#ifndef BS_LAB_PHASE_LOSS_H
+#define BS_LAB_PHASE_LOSS_H
+#include "lab/phase/case.h"
+
+/* "sum", "mse_zero" or "mse_target", as the configuration spells it; "?" for anything else. */
+const char *bs_loss_name(uint32_t loss);
+
+/* sum: sum of Y; mse_zero: mean of Y^2; mse_target: mean of (Y - target)^2, target [B,N] (NULL otherwise).
+ * In fp64 from the outputs as the ranks hold them: rank 0's, or with a split y each rank's own features. */
+int32_t bs_loss_value(uint32_t loss, const bs_case *c, const bs_case_result *result, const bs_source *target,
+                      double *out_value, bs_error *err);
+#endif
