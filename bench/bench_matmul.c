@@ -5,9 +5,11 @@
  * interval. Needs a build with oneDNN; without one it times the plugin alone.
  *
  *   bench_matmul [--n N] [--k K] [--b B] [--dtype f32|bf16|f16] [--threads T] [--pairs P]
- *                [--impl auto|packed|dnnl] [--plugins DIR]
+ *                [--impl auto|packed|dnnl] [--layout plain|any] [--plugins DIR] [-o table|json]
+ *
+ * --layout: how the direct call holds W: plain [N,K], or any, the layout that oneDNN itself chooses,
+ * reordered to once before the clock starts.
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +17,8 @@
 #include <time.h>
 
 #include "blockshock/blockshock.h"
+#include "direct.h"
 #include "lab/measure/stats.h"
-#ifdef BS_HAVE_DNNL
-#include <oneapi/dnnl/dnnl.h>
-#endif
 
 #define BATCH_SECONDS 0.01
 
@@ -27,6 +27,8 @@ typedef struct job {
   uint32_t dtype, threads;
   uint64_t pairs;
   const char *impl;
+  const char *layout;
+  const char *output;
   const char *plugins;
   void *w, *x, *y; /* host arrays: weight, input, the peer's output */
   double *mine, *peer;
@@ -40,101 +42,13 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- oneDNN, called directly ------------------------------------------------------------------ */
-
-#ifdef BS_HAVE_DNNL
-typedef struct peer {
-  void *library;
-  dnnl_engine_t engine;
-  dnnl_stream_t stream;
-  dnnl_primitive_t primitive;
-  dnnl_exec_arg_t args[3];
-  __typeof__(&dnnl_primitive_execute) execute;
-  __typeof__(&dnnl_stream_wait) wait;
-} peer;
-
-/* Function `name` of the library into the pointer at `out`. */
-static int find(void *library, const char *name, void *out) {
-  void *symbol = dlsym(library, name);
-  if (symbol != NULL) memcpy(out, &symbol, sizeof symbol);
-  return symbol != NULL;
-}
-
-typedef struct api {
-  __typeof__(&dnnl_engine_create) engine;
-  __typeof__(&dnnl_stream_create) stream;
-  __typeof__(&dnnl_memory_desc_create_with_strides) desc;
-  __typeof__(&dnnl_memory_create) memory;
-  __typeof__(&dnnl_matmul_primitive_desc_create) matmul;
-  __typeof__(&dnnl_primitive_create) primitive;
-} api;
-
-static int open_library(peer *p, api *a, uint32_t threads) {
-  void (*set_width)(int) = NULL;
-  p->library = dlopen(BS_DNNL_BUILD_PATH, RTLD_NOW | RTLD_LOCAL);
-  if (p->library == NULL) return 0;
-  if (find(p->library, "omp_set_num_threads", &set_width)) set_width((int)threads);
-  return find(p->library, "dnnl_engine_create", &a->engine) &&
-         find(p->library, "dnnl_stream_create", &a->stream) &&
-         find(p->library, "dnnl_memory_desc_create_with_strides", &a->desc) &&
-         find(p->library, "dnnl_memory_create", &a->memory) &&
-         find(p->library, "dnnl_matmul_primitive_desc_create", &a->matmul) &&
-         find(p->library, "dnnl_primitive_create", &a->primitive) &&
-         find(p->library, "dnnl_primitive_execute", &p->execute) &&
-         find(p->library, "dnnl_stream_wait", &p->wait);
-}
-
-/* Y [B,N] = X [B,K] times W [N,K] transposed, as a user of oneDNN writes it. Objects live until exit. */
-static int peer_open(peer *p, const job *j) {
-  api a;
-  const dnnl_data_type_t type = j->dtype == BS_BF16 ? dnnl_bf16 : j->dtype == BS_F16 ? dnnl_f16 : dnnl_f32;
-  const dnnl_dims_t dims[3] = {{j->b, j->k}, {j->k, j->n}, {j->b, j->n}};
-  const dnnl_dims_t strides[3] = {{j->k, 1}, {1, j->k}, {j->n, 1}};
-  static const int roles[3] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-  void *const data[3] = {j->x, j->w, j->y};
-  dnnl_memory_desc_t desc[3];
-  dnnl_primitive_desc_t matmul;
-  memset(p, 0, sizeof *p);
-  if (!open_library(p, &a, j->threads)) return 0;
-  if (a.engine(&p->engine, dnnl_cpu, 0) != dnnl_success) return 0;
-  if (a.stream(&p->stream, p->engine, dnnl_stream_default_flags) != dnnl_success) return 0;
-  for (int i = 0; i < 3; i++) {
-    if (a.desc(&desc[i], 2, dims[i], type, strides[i]) != dnnl_success) return 0;
-    p->args[i].arg = roles[i];
-    if (a.memory(&p->args[i].memory, desc[i], p->engine, data[i]) != dnnl_success) return 0;
-  }
-  if (a.matmul(&matmul, p->engine, desc[0], desc[1], NULL, desc[2], NULL) != dnnl_success) return 0;
-  return a.primitive(&p->primitive, matmul) == dnnl_success;
-}
-
-static int peer_run(const peer *p) {
-  return p->execute(p->primitive, p->stream, 3, p->args) == dnnl_success &&
-         p->wait(p->stream) == dnnl_success;
-}
-#else
-typedef struct peer {
-  int none;
-} peer;
-
-static int peer_open(peer *p, const job *j) {
-  (void)j;
-  p->none = 1;
-  return 0;
-}
-
-static int peer_run(const peer *p) {
-  (void)p;
-  return 0;
-}
-#endif
-
 /* ---- both arms, on the rank's thread ------------------------------------------------------------ */
 
 typedef struct arms {
   const bs_rank_api *api;
   bs_plan *plan;
   bs_tensor x, y;
-  peer direct;
+  bench_direct *direct;
 } arms;
 
 /* Seconds a call over `calls`, after one that is not timed: it also lets the other arm's threads settle. */
@@ -148,9 +62,9 @@ static int32_t time_mine(arms *a, uint64_t calls, double *out_seconds, bs_error 
 }
 
 static double time_peer(const arms *a, uint64_t calls) {
-  int good = peer_run(&a->direct);
+  int good = bench_direct_run(a->direct);
   const double start = now();
-  for (uint64_t i = 0; i < calls; i++) good &= peer_run(&a->direct);
+  for (uint64_t i = 0; i < calls; i++) good &= bench_direct_run(a->direct);
   return good ? (now() - start) / (double)calls : NAN;
 }
 
@@ -207,7 +121,10 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   a.api = bs_rank_get_api();
   int32_t rc = make_plan(rank, j, &a, &packed, err);
   if (rc == BS_OK) {
-    j->has_peer = peer_open(&a.direct, j);
+    const bench_direct_job d = {j->n, j->k, j->b, j->dtype, j->threads, strcmp(j->layout, "any") == 0,
+                                j->w, j->x, j->y};
+    a.direct = bench_direct_open(&d);
+    j->has_peer = a.direct != NULL;
     rc = measure(j, &a, err);
   }
   if (rc == BS_OK) compare_outputs(j, &a);
@@ -220,7 +137,27 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
 
 /* ---- command line -------------------------------------------------------------------------------- */
 
+static void report_json(const job *j, const char *algorithm) {
+  bs_comparison c = {0};
+  printf(
+      "{\"bench\":\"matmul\",\"dtype\":\"%s\",\"n\":%lld,\"k\":%lld,\"b\":%lld,\"threads\":%u,\"impl\":\"%"
+      "s\","
+      "\"algorithm\":\"%s\",\"plugin_s\":%.6g",
+      bs_dtype_name(j->dtype), (long long)j->n, (long long)j->k, (long long)j->b, j->threads, j->impl,
+      algorithm, bs_median(j->mine, j->pairs) / 2);
+  if (j->has_peer && bs_compare_pairs(j->mine, j->peer, j->pairs, 0.03, &c))
+    printf(
+        ",\"layout\":\"%s\",\"direct_s\":%.6g,\"pairs\":%zu,\"ratio\":%.6g,\"low\":%.6g,\"high\":%.6g,"
+        "\"difference\":%.2g",
+        j->layout, bs_median(j->peer, j->pairs) / 2, c.pairs, c.ratio, c.low, c.high, j->difference);
+  printf("}\n");
+}
+
 static void report(const job *j, const char *algorithm) {
+  if (strcmp(j->output, "json") == 0) {
+    report_json(j, algorithm);
+    return;
+  }
   bs_comparison c = {0};
   const double flops = 2.0 * (double)j->b * (double)j->n * (double)j->k;
   const double mine = bs_median(j->mine, j->pairs) / 2;
@@ -272,9 +209,9 @@ static int run(job *j) {
 
 static int fill(job *j) {
   const uint64_t size = BS_DTYPE_BYTES(j->dtype), nk = (uint64_t)(j->n * j->k), bk = (uint64_t)(j->b * j->k);
-  j->w = malloc(nk * size);
-  j->x = malloc(bk * size);
-  j->y = calloc((uint64_t)(j->b * j->n), size);
+  j->w = bench_huge_alloc(nk * size);
+  j->x = bench_huge_alloc(bk * size);
+  j->y = bench_huge_alloc((uint64_t)(j->b * j->n) * size);
   j->mine = calloc(j->pairs, sizeof *j->mine);
   j->peer = calloc(j->pairs, sizeof *j->peer);
   if (j->w == NULL || j->x == NULL || j->y == NULL || j->mine == NULL || j->peer == NULL) return 0;
@@ -289,9 +226,10 @@ static int fill(job *j) {
 }
 
 static int usage(void) {
-  fprintf(stderr,
-          "usage: bench_matmul [--n N] [--k K] [--b B] [--dtype f32|bf16|f16] [--threads T] [--pairs P]\n"
-          "                    [--impl auto|packed|dnnl] [--plugins DIR]\n");
+  fprintf(
+      stderr,
+      "usage: bench_matmul [--n N] [--k K] [--b B] [--dtype f32|bf16|f16] [--threads T] [--pairs P]\n"
+      "                    [--impl auto|packed|dnnl] [--layout plain|any] [--plugins DIR] [-o table|json]\n");
   return 2;
 }
 
@@ -314,6 +252,10 @@ static int parse(int argc, char **argv, job *j) {
       j->dtype = bs_dtype_parse(value);
     else if (strcmp(name, "--impl") == 0)
       j->impl = value;
+    else if (strcmp(name, "--layout") == 0)
+      j->layout = value;
+    else if (strcmp(name, "-o") == 0)
+      j->output = value;
     else if (strcmp(name, "--plugins") == 0)
       j->plugins = value;
     else
@@ -325,7 +267,15 @@ static int parse(int argc, char **argv, job *j) {
 }
 
 int main(int argc, char **argv) {
-  job j = {.n = 4096, .k = 4096, .b = 64, .dtype = BS_F32, .threads = 1, .pairs = 30, .impl = "auto"};
+  job j = {.n = 4096,
+           .k = 4096,
+           .b = 64,
+           .dtype = BS_F32,
+           .threads = 1,
+           .pairs = 30,
+           .impl = "auto",
+           .layout = "plain",
+           .output = "table"};
   if (!parse(argc, argv, &j)) return usage();
   int rc = 10;
   if (fill(&j))
