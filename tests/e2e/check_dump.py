@@ -209,7 +209,7 @@ def main(argv):
     if len(argv) != 2:
         print(__doc__)
         return 2
-    return run_all(argv[1])
+    return run_all(os.path.abspath(argv[1]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_main.c - the main job, small: `bsrun --plugin cpu --method M`, both phases, for the five methods
+ * and the original's four names. What the run folders and their records say is compared with what ran. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lab/measure/stats.h"
+#include "lab/store/sha256.h"
+#include "run_help.h"
+
+typedef struct method_case {
+  const char *name;
+  int ranks;       /* by default */
+  int flops_times; /* of 2 B N K, summed over ranks */
+  int collectives;
+  double wire_times; /* of B N, bytes summed over ranks, for bf16 */
+} method_case;
+
+/* wire: 2 ranks x message x ring factor: all_reduce of f32 is 4 x 1, all_gather of bf16 is 2 x 1/2. */
+static const method_case methods[] = {
+    {"dense", 1, 1, 0, 0},        {"column_parallel", 2, 1, 1, 2},    {"row_parallel", 2, 1, 1, 8},
+    {"masked_split", 2, 2, 1, 8}, {"blockshock", 2, 1, 1, 8},         {"dense_single", 1, 1, 0, 0},
+    {"dense_tp", 2, 1, 1, 8},     {"masked_split_dense", 2, 2, 1, 8}, {"block_shock_2gpu", 2, 1, 1, 8},
+};
+enum { N = 256, B = 64 };
+
+static void check_done(const char *run_dir, const char *status) {
+  static const char *const files[] = {"config.yaml", "env.json", "metrics.jsonl", "seed.txt"};
+  char *text = run_read(run_dir, "DONE", NULL);
+  ck_assert_msg(text != NULL, "no DONE in %s", run_dir);
+  json_t *done = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+  ck_assert_str_eq(run_str(done, "status"), status);
+  ck_assert_int_eq((int)run_num(done, "records"), 1);
+  const json_t *sums = json_object_get(done, "sha256");
+  ck_assert_uint_eq(json_object_size(sums), 4);
+  for (size_t i = 0; i < 4; i++) {
+    char path[640], hex[65];
+    bs_error err = {.struct_size = sizeof err};
+    snprintf(path, sizeof path, "%s/%s", run_dir, files[i]);
+    ck_assert_int_eq(bs_sha256_file(path, hex, &err), BS_OK);
+    ck_assert_str_eq(run_str(sums, files[i]), hex);
+  }
+  json_decref(done);
+  free(text);
+}
+
+/* The plugins that ran, with the sums of their files as they are. */
+static void check_plugins(const json_t *record) {
+  const json_t *plugins = json_object_get(record, "plugins");
+  int with_cpu = 0;
+  ck_assert_uint_ge(json_array_size(plugins), 4); /* backend, communicator, method, workload */
+  for (size_t i = 0; i < json_array_size(plugins); i++) {
+    const json_t *p = json_array_get(plugins, i);
+    with_cpu |= strcmp(run_str(p, "id"), "cpu") == 0;
+    ck_assert_str_ne(run_str(p, "version"), "");
+    if (json_object_get(p, "path") == NULL) {
+      ck_assert_str_eq(run_str(p, "library_build_id"), run_str(record, "library_build_id"));
+      continue;
+    }
+    char hex[65];
+    bs_error err = {.struct_size = sizeof err};
+    ck_assert_int_eq(bs_sha256_file(run_str(p, "path"), hex, &err), BS_OK);
+    ck_assert_str_eq(run_str(p, "sha256"), hex);
+  }
+  ck_assert(with_cpu);
+}
+
+/* What both phases' records share. */
+static void check_common(const json_t *record, const method_case *c) {
+  ck_assert_str_eq(run_str(record, "status"), "ok");
+  ck_assert_str_eq(run_str(record, "dtype"), "bf16");
+  ck_assert_str_eq(run_str(record, "backend"), "cpu");
+  ck_assert_int_eq((int)run_num(record, "world_size"), c->ranks);
+  ck_assert_int_eq((int)run_num(record, "N"), N);
+  ck_assert_int_eq((int)run_num(record, "K"), N);
+  ck_assert_int_eq((int)run_num(record, "B"), B);
+  ck_assert_int_eq((int)run_num(record, "seed"), 725);
+  ck_assert_int_ge((int)run_num(record, "threads_per_rank"), 1);
+  ck_assert_msg(json_is_true(json_object_get(record, "claims_match_counts")), "%s: false claims", c->name);
+  ck_assert_double_eq(run_num(record, "flops_per_forward"), 2.0 * B * N * N * c->flops_times);
+  ck_assert_double_eq(run_num(record, "wire_bytes_per_forward"), c->wire_times * B * N);
+  ck_assert_int_eq((int)run_num(record, "collectives_per_forward"), c->collectives);
+  /* bf16 weights, all of them once (masked_split: with its zeros). */
+  ck_assert_double_eq(run_num(record, "weight_bytes_total"), 2.0 * N * N * c->flops_times);
+  ck_assert_double_ge(run_num(record, "memory_peak_bytes"), run_num(record, "weight_bytes_total"));
+  const json_t *algorithms = json_object_get(record, "algorithms");
+  ck_assert_uint_ge(json_array_size(algorithms), 1);
+  ck_assert_ptr_nonnull(strstr(json_string_value(json_array_get(algorithms, 0)), "matmul@cpu/"));
+  check_plugins(record);
+}
+
+static const json_t *gate_of(const json_t *record, const char *name) {
+  const json_t *gates = json_object_get(record, "gates");
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    if (strcmp(run_str(json_array_get(gates, i), "name"), name) == 0) return json_array_get(gates, i);
+  }
+  ck_abort_msg("no gate %s", name);
+}
+
+static void check_phase0(const json_t *record, const method_case *c) {
+  static const char *const names[] = {"T1", "T2.feature", "T2.token", "T3", "T4", "T5", "T6"};
+  ck_assert(json_is_true(json_object_get(record, "passed")));
+  ck_assert_uint_eq(json_array_size(json_object_get(record, "gates")), 7);
+  for (size_t i = 0; i < 7; i++) {
+    const json_t *gate = gate_of(record, names[i]);
+    ck_assert_msg(strcmp(run_str(gate, "state"), "pass") == 0, "%s: gate %s %s", c->name, names[i],
+                  run_str(gate, "state"));
+    ck_assert_msg(run_num(gate, "value") <= run_num(gate, "limit"), "%s: gate %s %g > %g", c->name, names[i],
+                  run_num(gate, "value"), run_num(gate, "limit"));
+    ck_assert_str_ne(run_str(gate, "text"), "");
+  }
+  ck_assert_double_eq(run_num(gate_of(record, "T1"), "value"), run_num(record, "relative_error"));
+  /* Round-off of bf16 outputs: the error is real, and near its prediction. */
+  const double ratio = run_num(record, "relative_error") / run_num(record, "relative_error_predicted");
+  ck_assert_msg(ratio > 0.8 && ratio < 1.3, "%s: error / prediction = %g", c->name, ratio);
+  ck_assert_int_eq((int)run_num(record, "features_judged"), N);
+  const json_t *forward = json_object_get(json_object_get(record, "timings_ms"), "forward");
+  ck_assert_int_eq((int)run_num(forward, "count"), (int)run_num(record, "iterations"));
+  ck_assert_int_eq((int)run_num(record, "iterations"), 100);
+}
+
+static size_t samples_of(const json_t *arm, double *out, size_t max) {
+  const json_t *samples = json_object_get(arm, "samples_s");
+  const size_t n = json_array_size(samples);
+  ck_assert_uint_le(n, max);
+  for (size_t i = 0; i < n; i++) {
+    out[i] = json_number_value(json_array_get(samples, i));
+    ck_assert(out[i] > 0);
+  }
+  return n;
+}
+
+static void check_arm(const json_t *arm) {
+  static const char *const limits[] = {"compute", "memory", "wire", "host"};
+  double samples[1000], largest = 0;
+  const size_t n = samples_of(arm, samples, 1000);
+  const json_t *predicted = json_object_get(arm, "predicted_s");
+  const char *binding = NULL;
+  ck_assert_uint_ge(n, 5);
+  ck_assert_double_eq_tol(run_num(arm, "median_s"), bs_median(samples, n), 1e-15);
+  for (size_t i = 0; i < 4; i++) {
+    const double part = run_num(predicted, limits[i]);
+    ck_assert(part >= 0);
+    if (part > largest) {
+      largest = part;
+      binding = limits[i];
+    }
+  }
+  ck_assert_ptr_nonnull(binding);
+  ck_assert_str_eq(run_str(arm, "limit"), binding);
+  ck_assert_double_ge(run_num(predicted, "total"), largest);
+}
+
+/* The speedup is the median over pairs of dense time / method time, inside its own interval. */
+static void check_comparison(const json_t *comparison, const json_t *method, const json_t *dense) {
+  double a[1000], b[1000], ratios[1000];
+  const size_t n = samples_of(method, a, 1000);
+  ck_assert_uint_eq(samples_of(dense, b, 1000), n);
+  ck_assert_int_eq((int)run_num(comparison, "pairs"), (int)n);
+  for (size_t i = 0; i < n; i++) ratios[i] = b[i] / a[i];
+  const double speedup = run_num(comparison, "speedup");
+  ck_assert_double_eq_tol(speedup, bs_median(ratios, n), 1e-9 * speedup);
+  ck_assert(run_num(comparison, "low") <= speedup && speedup <= run_num(comparison, "high"));
+  const char *word = run_str(comparison, "word");
+  if (strcmp(word, "FASTER") == 0) ck_assert(run_num(comparison, "low") > 1);
+  if (strcmp(word, "SLOWER") == 0) ck_assert(run_num(comparison, "high") < 1);
+  ck_assert(strcmp(word, "FASTER") == 0 || strcmp(word, "SLOWER") == 0 || strcmp(word, "SAME") == 0 ||
+            strcmp(word, "UNCLEAR") == 0);
+}
+
+static void check_phase1(const json_t *record, const method_case *c) {
+  const json_t *arms = json_object_get(record, "arms");
+  const json_t *comparisons = json_object_get(record, "comparisons");
+  const size_t expected = c->ranks > 1 ? 3 : 2;
+  const int threads = (int)run_num(record, "threads_per_rank");
+  ck_assert_uint_eq(json_array_size(arms), expected);
+  ck_assert_uint_eq(json_array_size(comparisons), expected - 1);
+  for (size_t i = 0; i < expected; i++) {
+    const json_t *arm = json_array_get(arms, i);
+    check_arm(arm);
+    ck_assert_int_eq((int)run_num(arm, "world_size"), i == 0 ? c->ranks : 1);
+    ck_assert_int_eq((int)run_num(arm, "threads_per_rank"), i == 2 ? threads * c->ranks : threads);
+    if (i == 0) continue;
+    const json_t *comparison = json_array_get(comparisons, i - 1);
+    ck_assert_str_eq(run_str(comparison, "against"), run_str(arm, "name"));
+    check_comparison(comparison, json_array_get(arms, 0), arm);
+  }
+}
+
+START_TEST(main_job) {
+  const method_case *c = &methods[_i];
+  char folder[64];
+  run_result r;
+  const char *const args[] = {"--plugin", "cpu",
+                              "--method", c->name,
+                              "--set",    "model.N=256",
+                              "--set",    "phase.pairs_max=6",
+                              "--set",    "phase.pairs_min=6",
+                              "--out",    "out",
+                              "-o",       "jsonl",
+                              NULL};
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, c->name);
+  json_t *rows = run_rows(r.out);
+  ck_assert_uint_eq(json_array_size(rows), c->ranks > 1 ? 4 : 3);
+  for (size_t phase = 0; phase < 2; phase++) {
+    char run_dir[512];
+    const json_t *row = json_array_get(rows, phase);
+    snprintf(run_dir, sizeof run_dir, "%s/%s", folder, run_str(row, "run_dir"));
+    json_t *record = run_record(folder, run_dir);
+    check_done(run_dir, "ok");
+    check_common(record, c);
+    ck_assert_str_eq(run_str(record, "phase"), phase == 0 ? "phase0_correctness" : "phase1_forward");
+    ck_assert_str_eq(run_str(record, "run_id"), strrchr(run_dir, '/') + 1);
+    if (phase == 0) {
+      check_phase0(record, c);
+    } else {
+      check_phase1(record, c);
+    }
+    json_decref(record);
+  }
+  /* Two runs, and nothing else on disk. */
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 2);
+  ck_assert_uint_eq(run_count_files(folder, "metrics.jsonl"), 2);
+  json_decref(rows);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+/* The bare form's table ends with the folders and a line that repeats the run; the line, run again, gives the
+ * same numbers. */
+START_TEST(repeat_line) {
+  char folder[64], first[32], again[32];
+  run_result r;
+  const char *const args[] = {"--plugin",    "cpu",     "--method", "blockshock", "--set",
+                              "model.N=256", "--phase", "0",        NULL};
+  run_make_folder(folder);
+  for (int i = 0; i < 2; i++) {
+    run_bsrun(&r, folder, NULL, args);
+    run_expect(&r, 0, "bare form");
+    char *line = strstr(r.out, "run: results/raw/phase0_correctness/blockshock/");
+    ck_assert_msg(line != NULL, "no folder in: %s", r.out);
+    ck_assert_msg(
+        strstr(r.out, "repeat: bsrun --plugin cpu --method blockshock --set model.N=256 --phase 0\n") != NULL,
+        "no line to repeat in: %s", r.out);
+    line[strcspn(line, "\n")] = '\0';
+    json_t *record = run_record(folder, line + 5);
+    snprintf(i == 0 ? first : again, 32, "%.17g", run_num(record, "relative_error"));
+    json_decref(record);
+    run_free(&r);
+  }
+  ck_assert_str_eq(first, again);
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 2);
+  run_remove(folder);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("run_main");
+  TCase *tc = tcase_create("main job");
+  tcase_set_timeout(tc, 180);
+  tcase_add_loop_test(tc, main_job, 0, (int)(sizeof methods / sizeof methods[0]));
+  tcase_add_test(tc, repeat_line);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}
