@@ -121,6 +121,10 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
     rc = make_experiment(p, made, point, &experiments[made], err);
     if (rc == BS_OK) made++;
   }
+  if (rc == BS_OK && p->n_phases == 1 && experiments[0].dump_dir != NULL &&
+      experiments[0].phase != BS_PHASE_CORRECTNESS) {
+    bs_note_add(&p->notes, "logging.dump_dir has no effect: only phase 0 writes tensors");
+  }
   show_notes(p);
   for (size_t i = 0; rc == BS_OK && i < p->n_phases; i++) {
     p->session.group = experiments[i].run_group;
