@@ -26,27 +26,33 @@ static uint32_t rotate(uint32_t x, unsigned n) {
 }
 
 static void add_block(uint32_t state[8], const uint8_t block[64]) {
-  uint32_t w[64], v[8];
+  uint32_t w[64];
   for (size_t i = 0; i < 16; i++) {
     w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 |
            (uint32_t)block[4 * i + 3];
   }
   for (size_t i = 16; i < 64; i++) {
-    const uint32_t a = w[i - 15], b = w[i - 2];
-    w[i] = w[i - 16] + w[i - 7] + (rotate(a, 7) ^ rotate(a, 18) ^ (a >> 3)) +
-           (rotate(b, 17) ^ rotate(b, 19) ^ (b >> 10));
+    const uint32_t near = w[i - 2], far = w[i - 15];
+    w[i] = w[i - 16] + w[i - 7] + (rotate(far, 7) ^ rotate(far, 18) ^ (far >> 3)) +
+           (rotate(near, 17) ^ rotate(near, 19) ^ (near >> 10));
   }
-  memcpy(v, state, sizeof v);
+  uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+  uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
   for (size_t i = 0; i < 64; i++) {
-    const uint32_t t1 = v[7] + (rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25)) +
-                        ((v[4] & v[5]) ^ (~v[4] & v[6])) + round_constants[i] + w[i];
-    const uint32_t t2 = (rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22)) +
-                        ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
-    memmove(v + 1, v, 7 * sizeof v[0]);
-    v[4] += t1;
-    v[0] = t1 + t2;
+    const uint32_t t1 =
+        h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + round_constants[i] + w[i];
+    const uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+    h = g;
+    g = f;
+    f = e;
+    e = d + t1;
+    d = c;
+    c = b;
+    b = a;
+    a = t1 + t2;
   }
-  for (size_t i = 0; i < 8; i++) state[i] += v[i];
+  const uint32_t sums[8] = {a, b, c, d, e, f, g, h};
+  for (size_t i = 0; i < 8; i++) state[i] += sums[i];
 }
 
 void bs_sha256_init(bs_sha256 *h) {
