@@ -25,8 +25,17 @@ $(BUILD)/build.ninja: | setup
 build: setup $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS)
 
+LAYER := encoder.layer.0.intermediate.dense.weight
 run: build
 	$(BUILD)/bin/bsrun --plugin cpu --method blockshock
+	@if file=$$(scripts/fetch-trained-layer .deps/minilm); then \
+	  set -- $(BUILD)/bin/bsrun --plugin cpu --method blockshock --workload file \
+	    --set "workload.weights=$$file#$(LAYER)" --set workload.bias=auto; \
+	  printf '\n%s\n' "$$*"; "$$@"; \
+	else \
+	  echo 'make run: the trained layer could not be fetched (scripts/fetch-trained-layer needs a network and pip);' \
+	    'the run above is on generated data'; \
+	fi
 
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j 1
