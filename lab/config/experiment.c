@@ -82,12 +82,15 @@ static int32_t read_phase(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
+/* Does the node come from a file below quiet_dir (NULL: none)? */
+static int is_shipped(const bs_node *node, const char *quiet_dir) {
+  const size_t length = quiet_dir == NULL ? 0 : strlen(quiet_dir);
+  return node != NULL && node->file != NULL && length > 0 && strncmp(node->file, quiet_dir, length) == 0;
+}
+
 /* quiet_dir: cuda_events in a shipped phase file was not typed by anyone. */
 static void read_sync(bs_experiment *e, const char *quiet_dir, bs_notes *notes) {
-  const bs_node *node = bs_config_find(e->config, "phase.sync_mode");
-  const size_t length = quiet_dir == NULL ? 0 : strlen(quiet_dir);
-  const int shipped =
-      node != NULL && node->file != NULL && length > 0 && strncmp(node->file, quiet_dir, length) == 0;
+  const int shipped = is_shipped(bs_config_find(e->config, "phase.sync_mode"), quiet_dir);
   const char *mode = bs_schema_str(e->config, "phase.sync_mode");
   e->sync_mode = strcmp(mode, "sync") == 0   ? BS_SYNC_SYNC
                  : strcmp(mode, "none") == 0 ? BS_SYNC_NONE
@@ -127,16 +130,16 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
 
 /* Methods that split without a mask: dense and column_parallel have no use for one, row_parallel takes runs
  * of columns. */
-static int mask_serves(const char *method, const bs_mask *mask, int asked) {
+static int mask_serves(const char *method, const bs_mask *mask) {
   static const char *const without[] = {"dense", "dense_single", "column_parallel"};
   for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
     if (strcmp(method, without[i]) == 0) return 0;
   }
   if (strcmp(method, "row_parallel") != 0 && strcmp(method, "dense_tp") != 0) return 1;
-  return asked && (mask->kind == BS_MASK_CONTIGUOUS || mask->kind == BS_MASK_UNEVEN);
+  return mask->kind == BS_MASK_CONTIGUOUS || mask->kind == BS_MASK_UNEVEN;
 }
 
-static int32_t read_mask(bs_experiment *e, bs_notes *notes, bs_error *err) {
+static int32_t read_mask(bs_experiment *e, const char *quiet_dir, bs_notes *notes, bs_error *err) {
   const char *use = bs_schema_str(e->config, "mask.use");
   const char *name = bs_schema_str(e->config, "mask.name");
   char *a = pattern_text(e->config, given(e->config, "mask.pattern_a") ? "mask.pattern_a" : "mask.pattern");
@@ -149,9 +152,11 @@ static int32_t read_mask(bs_experiment *e, bs_notes *notes, bs_error *err) {
     } else {
       e->mask.seed = (uint64_t)bs_schema_i64(e->config, "mask.seed");
       rc = e->mask.kind == BS_MASK_UNEVEN ? read_shares(e, err) : BS_OK;
-      const int asked = strcmp(use, "always") == 0;
-      const int serves = mask_serves(e->method, &e->mask, asked);
-      if (asked && !serves)
+      /* base.yaml names a mask for the methods that have a use for one; nobody typed it. */
+      const int typed =
+          strcmp(use, "always") == 0 || !is_shipped(bs_config_find(e->config, "mask.name"), quiet_dir);
+      const int serves = mask_serves(e->method, &e->mask);
+      if (typed && !serves && strcmp(use, "never") != 0)
         bs_note_add(notes, "mask %s has no effect: %s splits without it", e->mask.name, e->method);
       e->mask_given = strcmp(use, "never") != 0 && serves;
     }
@@ -299,7 +304,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   if (rc == BS_OK) rc = read_hardware(context, e, notes, err);
   if (rc == BS_OK) rc = read_method(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
-  if (rc == BS_OK) rc = read_mask(e, notes, err);
+  if (rc == BS_OK) rc = read_mask(e, quiet_dir, notes, err);
   if (rc == BS_OK) read_sync(e, quiet_dir, notes);
   return rc;
 }

@@ -73,7 +73,7 @@ static const bs_key keys[] = {
     {"mask.shares", BS_KEY_NUMBERS, ACTIVE, "", NULL, "uneven: one share a rank, any scale"},
     {"mask.seed", BS_KEY_INT, ACTIVE, "0", "0..9223372036854775807", "seed of a random mask"},
     {"mask.use", BS_KEY_STR, ACTIVE, "auto", "auto|always|never",
-     "auto: not for row_parallel, which is contiguous then; always is what --mask sets"},
+     "auto and always: by the methods that can; never: their default. --mask sets always"},
     {"mask.mode", BS_KEY_STR, DECOR, "", NULL, "the mask's name says its kind"},
     {"workload.name", BS_KEY_STR, ACTIVE, "gaussian", NULL,
      "name of the workload; also its type when type is absent"},

@@ -134,6 +134,26 @@ START_TEST(masks) {
 }
 END_TEST
 
+/* A mask from a user's own file is used where it can be and noted where not; base.yaml's is neither. */
+START_TEST(a_typed_mask_is_used_or_noted) {
+  bs_notes notes = {0};
+  bs_experiment e =
+      make(NULL, "method: {name: row_parallel}\nmask: {name: uneven, shares: [3, 1]}\n", &notes);
+  ck_assert_uint_eq(e.mask_given, 1);
+  ck_assert_uint_eq(notes.count, 0);
+  bs_experiment_free(&e);
+  e = make(NULL, "method: {name: row_parallel}\nmask: {name: interleave}\n", &notes);
+  ck_assert_uint_eq(e.mask_given, 0);
+  ck_assert_uint_eq(notes.count, 1);
+  ck_assert_ptr_nonnull(strstr(notes.items[0], "mask interleave has no effect"));
+  bs_notes_free(&notes);
+  bs_experiment_free(&e);
+  e = make(NULL, "method: {name: row_parallel}\nmask: {name: interleave, use: never}\n", &notes);
+  ck_assert_uint_eq(notes.count, 0);
+  bs_experiment_free(&e);
+}
+END_TEST
+
 START_TEST(an_asked_mask_without_use_is_a_note) {
   bs_notes notes = {0};
   bs_experiment e =
@@ -244,6 +264,7 @@ int main(void) {
   tcase_add_test(plain, dtypes_in_the_originals_spellings);
   tcase_add_test(plain, sizes_and_seeds);
   tcase_add_test(plain, masks);
+  tcase_add_test(plain, a_typed_mask_is_used_or_noted);
   tcase_add_test(plain, an_asked_mask_without_use_is_a_note);
   tcase_add_test(plain, phases_that_are_not_there);
   tcase_add_test(plain, plugin_ids_of_values);
