@@ -28,7 +28,7 @@ static inline const char *bsrun_path(void) {
 
 /* Starts bsrun in `cwd` with its output in files there; returns the process id. */
 static inline pid_t start_bsrun(const char *cwd, char *const argv[]) {
-  char out[600], err[600];
+  char out[4096], err[4096];
   snprintf(out, sizeof out, "%s/.stdout", cwd);
   snprintf(err, sizeof err, "%s/.stderr", cwd);
   const pid_t pid = fork();

@@ -38,7 +38,7 @@ static inline int files_count(const char *part, char *name, size_t size) {
 
 /* The path of a name in the folder; up to eight results are valid at a time. */
 static inline const char *files_path(const char *name) {
-  static char paths[8][512];
+  static char paths[8][1024];
   static unsigned turn;
   char *path = paths[turn++ % 8];
   snprintf(path, sizeof paths[0], "%s/%s", files_folder, name);

@@ -57,7 +57,7 @@ static int32_t mismatch(thr_comm *comm, const thr_channel *ch, uint32_t from, ui
 
 int32_t thr_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   thr_comm *comm = comm_ptr;
-  const char *text;
+  const char *text = NULL;
   int32_t rc = begin(comm, call, &text, err);
   if (rc != BS_OK) return rc;
   thr_channel *ch = channel_of(comm->group, comm->me, call->root, err);
@@ -87,7 +87,7 @@ int32_t thr_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
 
 int32_t thr_recv(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   thr_comm *comm = comm_ptr;
-  const char *text;
+  const char *text = NULL;
   int32_t rc = begin(comm, call, &text, err);
   if (rc != BS_OK) return rc;
   thr_channel *ch = channel_of(comm->group, call->root, comm->me, err);
