@@ -118,7 +118,8 @@ int32_t bench_plugin_open(const bs_context *context, const char *id, bench_plugi
                           bs_error *err) {
   const char *path = path_of(context, id);
   if (path == NULL)
-    return bs_fail(err, BS_UNAVAILABLE, "BS-BENCH-PLUGIN", "plugin %s has no file of its own", id);
+    return bs_fail(err, BS_UNAVAILABLE, "BS-BENCH-PLUGIN",
+                   "plugin %s has no file of its own: build with BS_STATIC_PLUGINS=OFF", id);
   bench_plugin *p = calloc(1, sizeof *p);
   if (p == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for a plugin");
   bs_plugin_query_fn query = NULL;
