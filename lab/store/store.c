@@ -270,8 +270,11 @@ int32_t bs_store_begin(const bs_run_request *request, bs_run **out_run, bs_error
   *out_run = NULL;
   int32_t rc = bs_store_check_name("the phase", request->phase, err);
   if (rc == BS_OK) rc = bs_store_check_name("--method", request->method, err);
-  if (rc == BS_OK && request->group != NULL)
-    rc = bs_store_check_name("logging.run_group", request->group, err);
+  if (rc == BS_OK && request->group != NULL &&
+      bs_store_check_name("logging.run_group", request->group, err) != BS_OK) {
+    rc = BS_CONFIG; /* a key, not an option */
+    if (err != NULL) err->code = rc;
+  }
   if (rc == BS_OK && request->run_id != NULL) rc = bs_store_check_name("--run-id", request->run_id, err);
   if (rc != BS_OK) return rc;
   bs_run *run = calloc(1, sizeof *run);

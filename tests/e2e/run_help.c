@@ -135,6 +135,40 @@ void run_expect_error(const run_result *r, int no_stdout, char out_id[64], const
   if (no_stdout && r->out[0] != '\0') ck_abort_msg("%s: stdout has: %.500s", what, r->out);
 }
 
+static void join(const char *const *common, const char *const *args, const char *out[64]) {
+  size_t n = 0;
+  for (; common != NULL && *common != NULL && n < 60; common++) out[n++] = *common;
+  for (; *args != NULL && n < 60; args++) out[n++] = *args;
+  out[n] = NULL;
+}
+
+void run_check_bad(const char *cwd, const char *const *env, const char *const *common, const run_bad *row) {
+  const char *args[64];
+  char id[64];
+  run_result r;
+  join(common, row->args, args);
+  run_bsrun(&r, cwd, env, args);
+  run_expect(&r, row->code, row->what);
+  run_expect_error(&r, 1, id, row->what);
+  if (strcmp(id, row->id) != 0) ck_abort_msg("%s: id %s, wanted %s: %s", row->what, id, row->id, r.err);
+  if (row->says != NULL && strstr(r.err, row->says) == NULL)
+    ck_abort_msg("%s: no '%s' in: %s", row->what, row->says, r.err);
+  char out[128];
+  snprintf(out, sizeof out, "%.100s/out", cwd);
+  if (run_count_files(out, NULL) != 0) ck_abort_msg("%s: files were left in %s", row->what, out);
+  run_free(&r);
+}
+
+void run_check_good(const char *cwd, const char *const *env, const char *const *common,
+                    const char *const *more) {
+  const char *args[64];
+  run_result r;
+  join(common, more, args);
+  run_bsrun(&r, cwd, env, args);
+  run_expect(&r, 0, "the control, without the bad part");
+  run_free(&r);
+}
+
 char *run_read(const char *folder, const char *name, size_t *out_size) {
   char path[4096];
   snprintf(path, sizeof path, "%s/%s", folder, name);

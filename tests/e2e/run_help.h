@@ -31,6 +31,20 @@ void run_expect(const run_result *result, int code, const char *what);
  * stdout is empty when `no_stdout`. Returns the id of the line. */
 void run_expect_error(const run_result *result, int no_stdout, char out_id[64], const char *what);
 
+/* Bad input: `bsrun common... args...` ends with `code` and one error line of `id`, says nothing on stdout
+ * and leaves no file below cwd/out. */
+typedef struct run_bad {
+  const char *what;
+  int code;
+  const char *id;
+  const char *says;     /* part of the error line; NULL: not looked at */
+  const char *args[16]; /* NULL-terminated */
+} run_bad;
+void run_check_bad(const char *cwd, const char *const *env, const char *const *common, const run_bad *row);
+/* The control: the same command without the bad part ends with 0. */
+void run_check_good(const char *cwd, const char *const *env, const char *const *common,
+                    const char *const *args);
+
 /* Text of a file; NULL when there is none. The caller frees. */
 char *run_read(const char *folder, const char *name, size_t *out_size);
 void run_write(const char *folder, const char *name, const void *data, size_t size);
