@@ -92,6 +92,7 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
   for (int64_t b = 0; b < ref->B; ++b) {
     for (int64_t f = 0; f < ref->features; ++f) {
       const int64_t at = b * ref->features + f;
+      if (!isfinite(ref->y[at])) continue; /* NaN or Inf among the inputs: nothing to round */
       const double v = element_variance(ref, a, at);
       const double y2 = ref->y[at] * ref->y[at];
       out->feature[f] += v;
@@ -105,7 +106,8 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
   const double u = accumulate_roundoff(a);
   const double factor = (double)ref->K / 6.0 * u * u;
   for (int64_t f = 0; f < ref->features; ++f) {
-    const double accumulation = factor * fmax(norm_feature[f], ref->energy[f]);
+    const double energy = isfinite(ref->energy[f]) ? ref->energy[f] : 0.0;
+    const double accumulation = factor * fmax(norm_feature[f], energy);
     variance += out->feature[f] + accumulation;
     norm += norm_feature[f];
     out->feature[f] = norm_feature[f] > 0 ? sqrt((out->feature[f] + accumulation) / norm_feature[f]) : 0.0;
@@ -161,8 +163,19 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
   const double want = ref->y[at];
   const format_range *range = range_of(run->a->y_dtype);
   const double bound = element_bound(ref, run->a, at);
+  if (!isfinite(want)) { /* from the inputs: it must not be lost on the way, and there is no error to take */
+    if (!isfinite(got)) {
+      ++out->propagated;
+      return;
+    }
+    ++out->wrong;
+    out->worst_ratio = INFINITY;
+    out->at_token = b;
+    out->at_feature = ref->feature[f];
+    return;
+  }
   /* Past max + half an ulp the dtype's own rounding gives infinity (e4m3 saturates). */
-  if (range && fabs(want) + bound >= range->max && !isfinite(got)) {
+  if (range && fabs(want) + bound >= range->max && isinf(got) && signbit(got) == signbit(want)) {
     ++out->overflow;
     return;
   }

@@ -40,6 +40,7 @@ typedef struct bs_judgement {
   double max_abs, mean_abs, max_rel;
   int64_t at_token, at_feature; /* of worst_ratio; the output column */
   uint64_t wrong;               /* elements over their bound */
+  uint64_t propagated;          /* outputs that are NaN or Inf as the reference is, from such inputs */
   uint64_t nonfinite;           /* outputs that are NaN or Inf where the reference rounds to a finite value */
   uint64_t overflow;            /* outputs whose reference is beyond the dtype's range (then Inf is right) */
 } bs_judgement;

@@ -227,7 +227,8 @@ static int32_t load_x(const bs_reference_request *request, bs_reference *out, co
       const double value = row[order[k]];
       out->nonfinite_inputs += !isfinite(value);
       x_blocks[((b / TOKENS) * out->K + k) * TOKENS + b % TOKENS] = value;
-      column_x2[k] += value * value;
+      if (isfinite(value))
+        column_x2[k] += value * value; /* what is not finite has no energy to predict from */
     }
   }
   free(row);

@@ -91,6 +91,7 @@ static void keep_worst(bs_verdict *out, const bs_gate *gates, uint32_t count, co
   out->relative_error = fmax(out->relative_error, j->relative);
   out->overflow += j->overflow;
   out->nonfinite += j->nonfinite;
+  out->propagated += j->propagated;
 }
 
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,

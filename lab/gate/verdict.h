@@ -11,7 +11,7 @@ typedef struct bs_verdict {
   bs_gate gates[8]; /* worst rank of T1, T2.feature, T2.token, T3; T4 */
   double predicted; /* relative Frobenius error */
   double max_abs_error, mean_abs_error, max_rel_error, relative_error; /* of the worst rank */
-  uint64_t overflow, nonfinite, nonfinite_inputs;
+  uint64_t overflow, nonfinite, propagated, nonfinite_inputs;
   int64_t features; /* judged */
 } bs_verdict;
 

@@ -100,14 +100,15 @@ static int32_t fill_record(const bs_case *c, const bs_case_result *result, const
   }
   json_object_set_new(out->record, "gates", gates);
   json_object_set_new(out->record, "passed", json_boolean(out->passed));
-  json_object_set_new(out->record, "valid", json_boolean(v->nonfinite == 0 && v->overflow == 0));
+  json_object_set_new(out->record, "valid", json_boolean(v->nonfinite + v->propagated + v->overflow == 0));
   json_object_set_new(out->record, "max_abs_error", number_or_null(v->max_abs_error));
   json_object_set_new(out->record, "mean_abs_error", number_or_null(v->mean_abs_error));
   json_object_set_new(out->record, "max_rel_error", number_or_null(v->max_rel_error));
   json_object_set_new(out->record, "relative_error", number_or_null(v->relative_error));
   json_object_set_new(out->record, "relative_error_predicted", number_or_null(v->predicted));
   json_object_set_new(out->record, "features_judged", json_integer(v->features));
-  json_object_set_new(out->record, "nonfinite_outputs", json_integer((json_int_t)v->nonfinite));
+  json_object_set_new(out->record, "nonfinite_outputs",
+                      json_integer((json_int_t)(v->nonfinite + v->propagated)));
   json_object_set_new(out->record, "overflowed_outputs", json_integer((json_int_t)v->overflow));
   json_object_set_new(out->record, "nonfinite_inputs", json_integer((json_int_t)v->nonfinite_inputs));
   json_object_set_new(out->record, "iterations", json_integer(result->iterations));

@@ -249,6 +249,39 @@ START_TEST(one_bad_feature_fails_t2) {
 }
 END_TEST
 
+/* One NaN among the inputs: its token's outputs are NaN in the reference too. They must stay NaN, and the
+ * others are judged as ever. */
+START_TEST(nan_inputs_are_followed) {
+  world s;
+  bs_gate gates[4];
+  bs_judgement j;
+  double predicted, clean;
+  make_world(&s, 2, BS_BF16, 0.0);
+  uint16_t *y = malloc(sizeof(uint16_t) * B * N);
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32};
+  perfect(&s, &a, y);
+  judge(&s, &a, y, gates, &j, &clean);
+  for (int n = 0; n < N; ++n) {
+    s.ref.y[3 * N + n] = NAN;
+    s.ref.magnitude[3 * N + n] = NAN;
+    s.ref.partial[1][3 * N + n] = NAN;
+    y[3 * N + n] = 0x7fc0;
+  }
+  judge(&s, &a, y, gates, &j, &predicted);
+  for (int g = 0; g < 4; ++g)
+    ck_assert_msg(gates[g].state == BS_GATE_PASS, "%s %g", gates[g].name, gates[g].value);
+  ck_assert_uint_eq(j.propagated, N);
+  ck_assert_uint_eq(j.nonfinite, 0);
+  ck_assert_double_eq_tol(predicted, clean, 0.1 * clean);
+  y[3 * N + 4] = bs_f32_to_bf16(1.0f); /* a NaN that was lost */
+  judge(&s, &a, y, gates, &j, NULL);
+  ck_assert_int_eq(gates[3].state, BS_GATE_FAIL);
+  ck_assert_int_eq(j.at_feature, 4);
+  free(y);
+  free_world(&s);
+}
+END_TEST
+
 START_TEST(nan_fails_and_overflow_is_told_apart) {
   world s;
   bs_gate gates[4];
@@ -308,6 +341,7 @@ int main(void) {
   tcase_add_test(tc, wrong_dtype_fails);
   tcase_add_test(tc, one_wrong_element_fails_t3_and_is_named);
   tcase_add_test(tc, one_bad_feature_fails_t2);
+  tcase_add_test(tc, nan_inputs_are_followed);
   tcase_add_test(tc, nan_fails_and_overflow_is_told_apart);
   tcase_add_test(tc, ulp_of_each_dtype);
   tcase_add_test(tc, known_answer_metrics);
