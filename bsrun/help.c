@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * help.c - the help of bsrun and of every verb, and the version. Plain text, printed before anything is
+ * help.c - the help of bsrun and of every verb. Plain text, printed before anything is
  * opened. */
 #include <stdio.h>
 #include <string.h>
@@ -105,8 +105,10 @@ void help_config(void) {
 }
 
 void help_version(void) {
-  fputs("usage: bsrun version\n\nPrints the versions of Block-Shock, its library build and its plugin ABI.\n",
-        stdout);
+  fputs(
+      "usage: bsrun version [-o FORMAT]\n\nPrints the versions of Block-Shock, its library build and its "
+      "plugin ABI.\n\nexamples:\n  bsrun version\n  bsrun version -o json\n",
+      stdout);
 }
 
 void help_help(void) {
@@ -133,20 +135,4 @@ int verb_help(int argc, char **argv) {
   }
   bsrun_unknown("verb", argv[0], names, bsrun_n_verbs, &err);
   return bsrun_fail(&err);
-}
-
-int verb_version(int argc, char **argv) {
-  bs_error err = BS_ERROR_INIT;
-  if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
-    help_version();
-    return 0;
-  }
-  if (argc > 0) {
-    bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", argv[0]);
-    return bsrun_fail(&err);
-  }
-  const char *build_id = bs_build_id();
-  printf("bsrun %s\nplugin ABI %u.%u\nlibblockshock build %s\n", bs_version(), BS_ABI_MAJOR, BS_ABI_MINOR,
-         build_id[0] != '\0' ? build_id : "unknown");
-  return 0;
 }

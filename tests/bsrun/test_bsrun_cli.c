@@ -136,6 +136,23 @@ START_TEST(help_on_every_level) {
 }
 END_TEST
 
+START_TEST(version_has_the_formats_of_every_verb) {
+  ran r = bsrun(dir, "version", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = json_loads(r.out, 0, NULL);
+  const json_t *row = json_array_get(rows, 0);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  ck_assert_ptr_nonnull(json_string_value(json_object_get(row, "bsrun")));
+  ck_assert_ptr_nonnull(json_string_value(json_object_get(row, "build")));
+  ck_assert_str_eq(json_string_value(json_object_get(row, "plugin_abi")), "0.1");
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "version", "-o", "xml", NULL);
+  must_be(&r, 2);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(versions) {
   static const char *const ways[] = {"--version", "version"};
   for (size_t i = 0; i < 2; i++) {
@@ -310,6 +327,7 @@ int main(void) {
   tcase_add_loop_test(tc, hostile_words, 0, (int)(sizeof hostile / sizeof hostile[0]));
   tcase_add_test(tc, help_on_every_level);
   tcase_add_test(tc, versions);
+  tcase_add_test(tc, version_has_the_formats_of_every_verb);
   tcase_add_test(tc, verbs_without_a_verb);
   tcase_add_test(tc, plugins_are_listed_and_inspected);
   tcase_add_test(tc, keys_are_listed);

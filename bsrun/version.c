@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * version.c - `bsrun version`, also --version: three lines, or with -o one row. */
+#include <stdio.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+
+static const args_option options[] = {
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+
+static int32_t print_version(const args *a, bs_error *err) {
+  static const bs_field fields[] = {
+      {"bsrun", "bsrun", 0, 0}, {"plugin_abi", "plugin ABI", 0, 0}, {"build", "libblockshock build", 0, 0}};
+  char abi[32];
+  int format;
+  const char *build = bs_build_id()[0] != '\0' ? bs_build_id() : "unknown";
+  int32_t rc = args_no_words(a, err);
+  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  if (rc != BS_OK) return rc;
+  snprintf(abi, sizeof abi, "%u.%u", BS_ABI_MAJOR, BS_ABI_MINOR);
+  if (!args_has(a, "output")) {
+    printf("bsrun %s\nplugin ABI %s\nlibblockshock build %s\n", bs_version(), abi, build);
+    return BS_OK;
+  }
+  json_t *rows = json_pack("[{s:s, s:s, s:s}]", "bsrun", bs_version(), "plugin_abi", abi, "build", build);
+  if (rows == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  json_decref(rows);
+  return rc;
+}
+
+int verb_version(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, options, sizeof options / sizeof options[0], &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_version();
+  } else if (rc == BS_OK) {
+    rc = print_version(&a, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}
