@@ -59,10 +59,17 @@ extern "C" {
        BS_ABI_LEDGER_HASH, id_, version_, summary_, things_}};
 #endif
 
+#ifdef __cplusplus
+#define BS_PLUGIN_LINKAGE_ extern "C"
+#else
+#define BS_PLUGIN_LINKAGE_
+#endif
+
 /* Defines the note and the query function. `things_` is the newline-separated list of abi.h. */
 #define BS_PLUGIN_DEFINE(id_, version_, summary_, kinds_, things_, activate_, deactivate_)     \
   BS_PLUGIN_NOTE_(id_, version_, summary_, kinds_, things_)                                    \
-  BS_EXPORT const bs_plugin_desc *BS_PLUGIN_QUERY_NAME(uint32_t host_abi, uint32_t reserved);  \
+  BS_PLUGIN_LINKAGE_ BS_EXPORT const bs_plugin_desc *BS_PLUGIN_QUERY_NAME(uint32_t host_abi,   \
+                                                                          uint32_t reserved);  \
   BS_EXPORT const bs_plugin_desc *BS_PLUGIN_QUERY_NAME(uint32_t host_abi, uint32_t reserved) { \
     static const bs_plugin_desc bs_the_desc = {(uint32_t)sizeof(bs_plugin_desc),               \
                                                BS_ABI_VERSION,                                 \
