@@ -60,21 +60,24 @@ static void small_case(const bs_case *like, const bs_layer_spec *spec, const sma
 }
 
 /* Outputs that are not the exact integer, over all ranks. */
-static int32_t count_inexact(const bs_case *c, const bs_case_result *result, uint64_t *out_count,
-                             int32_t *out_rank, bs_error *err) {
+static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int64_t max_features,
+                             uint64_t *out_count, int32_t *out_rank, int64_t *out_judged, bs_error *err) {
   bs_reference ref;
   const bs_reference_request request = {
-      .x = c->x, .w = c->w, .bias = c->bias, .world_size = result->world_size};
+      .x = c->x, .w = c->w, .bias = c->bias, .world_size = result->world_size, .max_features = max_features};
   const int32_t rc = bs_reference_compute(&request, &ref, err);
   if (rc != BS_OK) return rc;
   *out_count = 0;
   *out_rank = -1;
+  *out_judged = ref.B * ref.features;
   for (uint32_t r = 0; r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
     for (int64_t b = 0; b < ref.B; ++b) {
-      for (int64_t n = 0; n < rank->y_cols; ++n) {
+      for (int64_t f = 0; f < ref.features; ++f) {
+        const int64_t n = ref.feature[f] - rank->y_begin;
+        if (n < 0 || n >= rank->y_cols) continue; /* another rank's */
         const double got = bs_load_f64(c->spec.y_dtype, rank->y, b * rank->y_cols + n);
-        if (got == ref.y[b * ref.features + n + rank->y_begin]) continue; /* NaN differs; -0 equals 0 */
+        if (got == ref.y[b * ref.features + f]) continue; /* NaN differs; -0 equals 0 */
         ++*out_count;
         *out_rank = (int32_t)r;
       }
@@ -84,7 +87,8 @@ static int32_t count_inexact(const bs_case *c, const bs_case_result *result, uin
   return BS_OK;
 }
 
-int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, bs_gate *gate, bs_error *err) {
+int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_features, bs_gate *gate,
+                        bs_error *err) {
   memset(gate, 0, sizeof *gate);
   snprintf(gate->name, sizeof gate->name, "T5");
   small_subject subject;
@@ -101,14 +105,15 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, bs_gate *gate,
   }
   if (rc == BS_OK) rc = bs_case_run(&c, &result, err);
   uint64_t inexact = 0;
-  if (rc == BS_OK) rc = count_inexact(&c, &result, &inexact, &gate->rank, err);
+  int64_t judged = 0;
+  if (rc == BS_OK) rc = count_inexact(&c, &result, max_features, &inexact, &gate->rank, &judged, err);
   if (rc == BS_OK) {
     gate->value = (double)inexact;
     gate->limit = 0;
     gate->state = inexact ? BS_GATE_FAIL : BS_GATE_PASS;
     snprintf(gate->text, sizeof gate->text,
-             "outputs that differ from the int64 product, of %lld on %u rank(s)",
-             (long long)(c.spec.B * c.spec.N), result.world_size);
+             "outputs that differ from the int64 product, of %lld on %u rank(s)", (long long)judged,
+             result.world_size);
   }
   bs_case_result_free(&result);
   bs_fault_free(fault);
@@ -161,7 +166,7 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
   if (rc == BS_OK) {
     bs_gate gate;
     c.spec = spec;
-    rc = bs_integer_gate(&c, BS_FAULT_WEIGHT_LOST, &gate, err);
+    rc = bs_integer_gate(&c, BS_FAULT_WEIGHT_LOST, 0, &gate, err);
     ++*out_injected;
     *out_caught += gate.state == BS_GATE_FAIL;
     if (gate.state != BS_GATE_FAIL) {

@@ -23,7 +23,8 @@ int bs_verdict_passed(const bs_gate *gates, uint32_t count);
 
 /* T5: the same case on small integers (workload `integer`), compared exactly with the reference, which is
  * exact too. A fault may be injected (kind BS_FAULT_COUNT_: none). */
-int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, bs_gate *out_gate, bs_error *err);
+int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_features, bs_gate *out_gate,
+                        bs_error *err);
 /* The arithmetic of a layer spec. */
 bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec);
 #endif

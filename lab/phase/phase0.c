@@ -51,7 +51,7 @@ static int32_t integer_gate(const bs_case *c, const bs_experiment *e, bs_phase_r
   if (!e->integer_gate) {
     gate = (bs_gate){.name = "T5", .state = BS_GATE_SKIPPED, .rank = -1, .text = "phase.integer_gate is off"};
   } else {
-    const int32_t rc = bs_integer_gate(c, BS_FAULT_COUNT_, &gate, err);
+    const int32_t rc = bs_integer_gate(c, BS_FAULT_COUNT_, e->reference_features, &gate, err);
     if (rc != BS_OK) return rc;
   }
   add_gate(out, &gate);

@@ -157,7 +157,7 @@ START_TEST(integers_are_exact) {
         bs_mask_parse("interleave", NULL, NULL, &mask, &err);
         const int masked = m >= 3;
         bs_case c = make_case(methods[m], "cpu", P, masked ? &mask : NULL, dtypes[d], shape, 1, 0);
-        const int32_t rc = bs_integer_gate(&c, BS_FAULT_COUNT_, &gate, &err);
+        const int32_t rc = bs_integer_gate(&c, BS_FAULT_COUNT_, 0, &gate, &err);
         ck_assert_msg(rc == BS_OK, "%s P=%u: %s", methods[m], P, err.message);
         ck_assert_msg(gate.state == BS_GATE_PASS, "%s P=%u %s: %g inexact", methods[m], P,
                       bs_dtype_name(dtypes[d]), gate.value);
@@ -260,9 +260,10 @@ START_TEST(split_outputs_are_judged) {
         }
         bs_case_result_free(&result);
         w.workload->close(w.instance);
-        rc = bs_integer_gate(&c, BS_FAULT_COUNT_, &gate, &err);
+        rc = bs_integer_gate(&c, BS_FAULT_COUNT_, s == 0 ? 7 : 0, &gate, &err);
         ck_assert_msg(rc == BS_OK && gate.state == BS_GATE_PASS, "%s P=%u: %g inexact", methods[m], P,
                       gate.value);
+        ck_assert_ptr_nonnull(strstr(gate.text, s == 0 ? "of 63 on" : "of 4 on")); /* 9 x 7, 2 x 2 */
       }
     }
   }
