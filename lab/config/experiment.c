@@ -128,15 +128,22 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-/* Methods that split without a mask: dense and column_parallel have no use for one, row_parallel takes runs
- * of columns. */
-static int mask_serves(const char *method, const bs_mask *mask) {
-  static const char *const without[] = {"dense", "dense_single", "column_parallel"};
-  for (size_t i = 0; i < sizeof without / sizeof without[0]; i++) {
-    if (strcmp(method, without[i]) == 0) return 0;
+static int is_one_of(const char *word, const char *const *list, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(word, list[i]) == 0) return 1;
   }
-  if (strcmp(method, "row_parallel") != 0 && strcmp(method, "dense_tp") != 0) return 1;
-  return mask->kind == BS_MASK_CONTIGUOUS || mask->kind == BS_MASK_UNEVEN;
+  return 0;
+}
+
+/* Is the mask handed to the method? dense and column_parallel have no use for one, row_parallel takes runs of
+ * columns; methods of others get what was typed, and else split as they do. */
+static int mask_serves(const char *method, const bs_mask *mask, int typed) {
+  static const char *const without[] = {"dense", "dense_single", "column_parallel"};
+  static const char *const runs[] = {"row_parallel", "dense_tp"};
+  static const char *const ours[] = {"blockshock", "block_shock_2gpu", "masked_split", "masked_split_dense"};
+  if (is_one_of(method, without, 3)) return 0;
+  if (is_one_of(method, runs, 2)) return mask->kind == BS_MASK_CONTIGUOUS || mask->kind == BS_MASK_UNEVEN;
+  return typed || is_one_of(method, ours, 4);
 }
 
 static int32_t read_mask(bs_experiment *e, const char *quiet_dir, bs_notes *notes, bs_error *err) {
@@ -155,7 +162,7 @@ static int32_t read_mask(bs_experiment *e, const char *quiet_dir, bs_notes *note
       /* base.yaml names a mask for the methods that have a use for one; nobody typed it. */
       const int typed =
           strcmp(use, "always") == 0 || !is_shipped(bs_config_find(e->config, "mask.name"), quiet_dir);
-      const int serves = mask_serves(e->method, &e->mask);
+      const int serves = mask_serves(e->method, &e->mask, typed);
       if (typed && !serves && strcmp(use, "never") != 0)
         bs_note_add(notes, "mask %s has no effect: %s splits without it", e->mask.name, e->method);
       e->mask_given = strcmp(use, "never") != 0 && serves;

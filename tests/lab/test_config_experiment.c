@@ -154,6 +154,33 @@ START_TEST(a_typed_mask_is_used_or_noted) {
 }
 END_TEST
 
+/* base.yaml's mask is not what a method from elsewhere was asked to split by. */
+START_TEST(a_shipped_mask_is_for_our_methods) {
+  const char *dir = scratch_dir();
+  char path[600];
+  bs_error err = BS_ERROR_INIT;
+  static const char *const methods[] = {"blockshock", "masked_split", "reverse_row", "row_parallel"};
+  for (int typed = 0; typed <= 1; typed++) {
+    for (size_t i = 0; i < 4; i++) {
+      char text[128];
+      bs_notes notes = {0};
+      bs_experiment e;
+      bs_node *tree = NULL;
+      snprintf(text, sizeof text, "method: {name: %s}\nmask: {name: complement_1001_0110}\n", methods[i]);
+      write_text(dir, "base.yaml", text);
+      snprintf(path, sizeof path, "%s/base.yaml", dir);
+      ck_assert_int_eq(bs_config_load(path, &tree, &err), BS_OK);
+      ck_assert_int_eq(bs_experiment_make(NULL, tree, typed ? NULL : dir, &notes, &e, &err), BS_OK);
+      ck_assert_uint_eq(e.mask_given, i < 2 || (typed && i == 2));
+      ck_assert_uint_eq(notes.count, typed && i == 3);
+      bs_notes_free(&notes);
+      bs_experiment_free(&e);
+    }
+  }
+  remove_dir(dir);
+}
+END_TEST
+
 START_TEST(an_asked_mask_without_use_is_a_note) {
   bs_notes notes = {0};
   bs_experiment e =
@@ -265,6 +292,7 @@ int main(void) {
   tcase_add_test(plain, sizes_and_seeds);
   tcase_add_test(plain, masks);
   tcase_add_test(plain, a_typed_mask_is_used_or_noted);
+  tcase_add_test(plain, a_shipped_mask_is_for_our_methods);
   tcase_add_test(plain, an_asked_mask_without_use_is_a_note);
   tcase_add_test(plain, phases_that_are_not_there);
   tcase_add_test(plain, plugin_ids_of_values);
