@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_bad_store.c - results folders that are in the way, full, linked elsewhere, shared or taken: the
+ * right exit, one error line, nothing half written, nothing of others touched; several bsrun at once; and
+ * Ctrl-C. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run_help.h"
+
+static char folder[64];
+static void setup(void) {
+  run_make_folder(folder);
+}
+static void teardown(void) {
+  run_remove(folder);
+}
+
+#define SMALL                                                                                             \
+  "--method", "row_parallel", "--phase", "0", "-q", "--set", "model.N=16", "--set", "model.B=4", "--set", \
+      "phase.fault_gate=false"
+static const char *const common[] = {SMALL, NULL};
+static const char *const out_args[] = {"--out", "out", NULL};
+
+START_TEST(in_the_way) {
+  static const run_bad rows[] = {
+      {"the root is a file", 10, "BS-STO-IO", "file", {"--out", "file", NULL}},
+      {"a file on the way", 10, "BS-STO-IO", "file", {"--out", "file/results", NULL}},
+      {"nothing can be made there", 10, "BS-STO-IO", "/proc", {"--out", "/proc/results", NULL}},
+      {"the phase's folder is a file", 10, "BS-STO-IO", NULL, {"--out", "taken", NULL}},
+      {"the phase's folder is a link", 10, "BS-STO-IO", NULL, {"--out", "linked", NULL}},
+      {"a dump into a file", 10, "BS-DUMP-DIR", "file", {"--dump", "file", "--out", "out", NULL}},
+      {"a dump below nothing", 10, "BS-DUMP-DIR", NULL, {"--dump", "no/such/parent", "--out", "out", NULL}},
+  };
+  char path[160], target[96];
+  run_write(folder, "file", "mine\n", 5);
+  snprintf(path, sizeof path, "%s/taken", folder);
+  ck_assert_int_eq(mkdir(path, 0700), 0);
+  run_write(path, "phase0_correctness", "mine\n", 5);
+  snprintf(target, sizeof target, "%s/elsewhere", folder);
+  ck_assert_int_eq(mkdir(target, 0700), 0);
+  snprintf(path, sizeof path, "%s/linked", folder);
+  ck_assert_int_eq(mkdir(path, 0700), 0);
+  snprintf(path, sizeof path, "%s/linked/phase0_correctness", folder);
+  ck_assert_int_eq(symlink(target, path), 0);
+  run_check_bad(folder, NULL, common, &rows[_i]);
+  char *kept = run_read(folder, "file", NULL);
+  ck_assert_str_eq(kept, "mine\n");
+  free(kept);
+  ck_assert_uint_eq(run_count_files(target, NULL), 0);
+  ck_assert_uint_eq(run_count_files(folder, "config.yaml"), 0);
+}
+END_TEST
+
+/* Foreign files beside runs are none of our business; they stay, and the run is made. */
+START_TEST(foreign_files) {
+  char dir[96];
+  snprintf(dir, sizeof dir, "%s/out", folder);
+  ck_assert_int_eq(mkdir(dir, 0700), 0);
+  run_write(dir, "notes.txt", "mine\n", 5);
+  run_check_good(folder, NULL, common, out_args);
+  ck_assert_int_eq(run_exists(dir, "notes.txt"), 1);
+  ck_assert_uint_eq(run_count_files(dir, "DONE"), 1);
+}
+END_TEST
+
+/* A second run of one id gets -2, and the first is as it was. */
+START_TEST(one_id_twice) {
+  static const char *const args[] = {"--out", "out", "--run-id", "it", NULL};
+  char dir[128];
+  size_t size, again;
+  snprintf(dir, sizeof dir, "%s/out/phase0_correctness/row_parallel", folder);
+  run_check_good(folder, NULL, common, args);
+  char *first = run_read(dir, "it/metrics.jsonl", &size);
+  ck_assert_ptr_nonnull(first);
+  run_check_good(folder, NULL, common, args);
+  char *second = run_read(dir, "it/metrics.jsonl", &again);
+  ck_assert_uint_eq(size, again);
+  ck_assert_int_eq(memcmp(first, second, size), 0);
+  ck_assert_int_eq(run_exists(dir, "it-2/DONE"), 1);
+  free(first);
+  free(second);
+}
+END_TEST
+
+static pid_t start(const char *const *args, rlim_t file_limit) {
+  const char *argv[32] = {run_env("BS_TEST_BSRUN")};
+  size_t n = 1;
+  for (size_t i = 0; common[i] != NULL; i++) argv[n++] = common[i];
+  for (size_t i = 0; args[i] != NULL; i++) argv[n++] = args[i];
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  if (chdir(folder) != 0 || freopen("said.out", "a", stdout) == NULL ||
+      freopen("said.err", "a", stderr) == NULL)
+    _exit(125);
+  if (file_limit != RLIM_INFINITY) {
+    const struct rlimit limit = {file_limit, file_limit};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(125);
+  }
+  execv(argv[0], (char *const *)(size_t)argv);
+  _exit(126);
+}
+
+/* A disk that takes no more than so many bytes a file: exit 10, and no run without its record. */
+START_TEST(full_disk) {
+  const rlim_t limits[] = {0, 10, 700};
+  int status;
+  ck_assert_int_eq(waitpid(start(out_args, limits[_i]), &status, 0) > 0, 1);
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 10, "limit %lu: status %x",
+                (unsigned long)limits[_i], status);
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+  ck_assert_uint_eq(run_count_files(folder, "metrics.jsonl"), 0);
+}
+END_TEST
+
+/* Eight at once, with one id and one folder: eight whole runs. */
+START_TEST(eight_at_once) {
+  static const char *const args[] = {"--out", "out", "--run-id", "it", NULL};
+  pid_t pids[8];
+  for (size_t i = 0; i < 8; i++) pids[i] = start(args, RLIM_INFINITY);
+  for (size_t i = 0; i < 8; i++) {
+    int status;
+    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+    char *said = run_read(folder, "said.err", NULL);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x: %s", status, said);
+    free(said);
+  }
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 8);
+  ck_assert_uint_eq(run_count_files(folder, "metrics.jsonl"), 8);
+}
+END_TEST
+
+/* SIGINT and SIGTERM in the middle: 130 and 143, INTERRUPTED in the folder, no DONE. */
+START_TEST(interrupted) {
+  static const char *const args[] = {"--out", "out", "--set", "phase.timed_iters=10000000", NULL};
+  const struct timespec pause = {0, 20000000};
+  const int number = _i == 0 ? SIGINT : SIGTERM;
+  int status;
+  const pid_t pid = start(args, RLIM_INFINITY);
+  for (int i = 0; i < 1500 && run_count_files(folder, "config.yaml") == 0; i++) nanosleep(&pause, NULL);
+  for (int i = 0; i < 10; i++) nanosleep(&pause, NULL);
+  ck_assert_int_eq(kill(pid, number), 0);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 128 + number, "status %x", status);
+  ck_assert_uint_eq(run_count_files(folder, "INTERRUPTED"), 1);
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+}
+END_TEST
+
+/* stdout that takes nothing: the run is made and kept, and the loss is told. */
+START_TEST(closed_stdout) {
+  const pid_t pid = fork();
+  int status;
+  if (pid == 0) {
+    if (chdir(folder) != 0 || freopen("/dev/full", "w", stdout) == NULL ||
+        freopen("said.err", "a", stderr) == NULL)
+      _exit(125);
+    execl(run_env("BS_TEST_BSRUN"), "bsrun", SMALL, "--out", "out", (char *)NULL);
+    _exit(126);
+  }
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 10, "status %x", status);
+  char *said = run_read(folder, "said.err", NULL);
+  ck_assert_ptr_nonnull(strstr(said, "bsrun: error[BS-OUT-WRITE]"));
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 1);
+  free(said);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("run_bad_store");
+  TCase *tc = tcase_create("results folder");
+  tcase_set_timeout(tc, 120);
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_loop_test(tc, in_the_way, 0, 7);
+  tcase_add_test(tc, foreign_files);
+  tcase_add_test(tc, one_id_twice);
+  tcase_add_loop_test(tc, full_disk, 0, 3);
+  tcase_add_test(tc, eight_at_once);
+  tcase_add_loop_test(tc, interrupted, 0, 2);
+  tcase_add_test(tc, closed_stdout);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}
