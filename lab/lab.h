@@ -51,6 +51,9 @@ typedef struct bs_experiment {
   const char *run_group; /* NULL: none */
   const char *run_id;    /* NULL until the store made one */
   const char *dump_dir;  /* NULL: no dump */
+  /* Phase 1: stored constants of this machine (lab/measure/constants.h), the caller's; NULL: measure. Not
+   * part of the configuration: set after bs_experiment_make. */
+  const json_t *machine_constants;
   /* method.<key> and workload.<key> settings handed to plugins; arrays owned by the experiment. */
   uint32_t n_method_options, n_workload_options;
   const char **method_keys, **method_values, **workload_keys, **workload_values;

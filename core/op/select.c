@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/op/schema.h"
 
-static const char *reason_name(uint32_t reason) {
+const char *bs_candidate_reason(uint32_t reason) {
   static const char *const names[] = {"no reason",  "dtype",  "rank",     "shape",     "alignment",
                                       "layout",     "mask",   "arch",     "library",   "workspace",
                                       "world size", "memory", "disabled", "not built", "no device"};
@@ -106,7 +106,7 @@ void bs_candidates_reasons(const bs_candidates *candidates, char *out, size_t si
   for (uint32_t i = 0; i < candidates->count && used < size; i++) {
     const bs_candidate *c = &candidates->rows[i];
     const int n = snprintf(out + used, size - used, "%s%s (%s): %s: %s", i > 0 ? "; " : "", c->impl->name,
-                           c->thing->plugin, reason_name(c->answer.reason), c->answer.text);
+                           c->thing->plugin, bs_candidate_reason(c->answer.reason), c->answer.text);
     if (n > 0) used += (size_t)n;
   }
 }

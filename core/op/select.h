@@ -26,6 +26,8 @@ void bs_candidates_free(bs_candidates *candidates);
  */
 void bs_candidate_ask(const bs_op_impl *impl, void *state, const bs_op_query *query,
                       bs_op_answer *out_answer);
+/* Words of a reason code (enum bs_reason), static. */
+const char *bs_candidate_reason(uint32_t reason);
 /* Turn a candidate that failed after all into a NO with that reason. */
 void bs_candidate_reject(bs_candidate *candidate, const bs_error *why);
 /* BS-OP-NONE: each candidate with its reason. */

@@ -119,6 +119,29 @@ BS_API int32_t bs_find_backend(bs_context *context, const char *name, const bs_b
 BS_API int32_t bs_find_comm(bs_context *context, const char *name, const bs_comm **out_comm, void **out_state,
                             bs_error *err);
 
+/* ---- choice of an implementation ------------------------------------------------------------- */
+
+/* One rung of the ladder of a query: an implementation with its answer. Valid during the callback. */
+typedef struct bs_op_candidate {
+  uint32_t struct_size;
+  uint32_t place;  /* 0: best. NATIVE, EMULATED, UNKNOWN, then NO; within a level score, priority, name */
+  uint32_t chosen; /* 1: what pack and prepare take (an UNKNOWN one after trying it) */
+  uint32_t priority;
+  const char *name; /* "matmul@cpu/dnnl" */
+  const char *plugin;
+  const char *summary;
+  const bs_op_answer *answer; /* level, score, reason and text; NO always has a text */
+} bs_op_candidate;
+
+/* Ask every implementation of query->op on `backend`, opening the plugins that offer it, and tell each in
+ * order, the refused ones too. BS_UNSUPPORTED with all reasons when none serves (after telling them). The
+ * query's rules are those of bs_rank_api's op_supports. Slow; thread-safe. */
+BS_API int32_t bs_op_explain(bs_context *context, const char *backend, const bs_op_query *query,
+                             void (*each)(void *user, const bs_op_candidate *candidate), void *user,
+                             bs_error *err);
+BS_API const char *bs_reason_name(uint32_t reason); /* "dtype", "shape", ...; enum bs_reason */
+BS_API const char *bs_level_name(uint32_t level);   /* "no", "emulated", "native", "unknown" */
+
 /* ---- worlds --------------------------------------------------------------------------------- */
 
 typedef struct bs_world bs_world;

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,13 +21,21 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Threads wait here until all have been started, or until it is known that they will not be. */
+typedef struct probe_gate {
+  pthread_mutex_t lock;
+  pthread_barrier_t barrier;
+  int closed;
+} probe_gate;
+
 typedef struct probe {
-  pthread_barrier_t *barrier;
-  const uint64_t *data;
+  probe_gate *gate;
+  uint64_t *data; /* NULL: no memory rates */
   size_t words;
-  uint32_t dtype;
-  double flops; /* per second, the best loop */
+  uint32_t dtype; /* 0: no multiply-adds */
+  double flops;   /* per second, the best loop */
   double seconds_read;
+  double seconds_copy;
   const char *loop;
   volatile double sink;
 } probe;
@@ -44,7 +53,7 @@ static void probe_peak(probe *p) {
   bs_peak loops[MAX_LOOPS];
   const uint32_t count = bs_peak_loops(p->dtype, loops, MAX_LOOPS);
   for (uint32_t i = 0; i < count; ++i) {
-    pthread_barrier_wait(p->barrier);
+    pthread_barrier_wait(&p->gate->barrier);
     const double start = now();
     p->sink = (double)loops[i].run(FMA_ITERATIONS);
     const double rate = FMA_ITERATIONS * loops[i].flops_per_iteration / (now() - start);
@@ -54,54 +63,83 @@ static void probe_peak(probe *p) {
   }
 }
 
+static void probe_memory(probe *p) {
+  const size_t half = p->words / 2;
+  pthread_barrier_wait(&p->gate->barrier);
+  double start = now();
+  p->sink = (double)read_body(p->data, p->words);
+  double took = now() - start;
+  if (took < p->seconds_read) p->seconds_read = took;
+  pthread_barrier_wait(&p->gate->barrier);
+  start = now();
+  memcpy(p->data + half, p->data, half * sizeof *p->data);
+  took = now() - start;
+  if (took < p->seconds_copy) p->seconds_copy = took;
+}
+
 static void *probe_thread(void *arg) {
   probe *p = arg;
-  double best_read = 1e30;
+  pthread_mutex_lock(&p->gate->lock);
+  const int closed = p->gate->closed;
+  pthread_mutex_unlock(&p->gate->lock);
+  if (closed) return NULL;
+  p->seconds_read = p->seconds_copy = 1e30;
   for (int i = 0; i < REPEATS; ++i) {
-    probe_peak(p);
-    pthread_barrier_wait(p->barrier);
-    const double start = now();
-    p->sink = (double)read_body(p->data, p->words);
-    const double took = now() - start;
-    if (took < best_read) best_read = took;
+    if (p->dtype != 0) probe_peak(p);
+    if (p->data != NULL) probe_memory(p);
   }
-  p->seconds_read = best_read;
   return NULL;
 }
 
 /* All threads at once; the sum of their rates. */
-static int32_t probe_threads(uint32_t threads, uint32_t dtype, const uint64_t *data, size_t words,
-                             double *out_flops, double *out_read, const char **out_loop, bs_error *err) {
+static int32_t probe_threads(uint32_t threads, probe *probes, bs_error *err) {
   pthread_t ids[MAX_THREADS];
-  probe probes[MAX_THREADS];
-  pthread_barrier_t barrier;
-  memset(probes, 0, sizeof probes);
-  pthread_barrier_init(&barrier, NULL, threads);
+  probe_gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
   uint32_t started = 0;
-  for (; started < threads; ++started) {
-    probes[started].barrier = &barrier;
-    probes[started].dtype = dtype;
-    probes[started].words = words / threads;
-    probes[started].data = data + (size_t)started * (words / threads);
-    if (started + 1 < threads && pthread_create(&ids[started], NULL, probe_thread, &probes[started]) != 0)
-      break;
+  pthread_barrier_init(&gate.barrier, NULL, threads);
+  pthread_mutex_lock(&gate.lock);
+  for (uint32_t i = 0; i < threads; ++i) probes[i].gate = &gate;
+  while (started + 1 < threads && pthread_create(&ids[started], NULL, probe_thread, &probes[started]) == 0) {
+    ++started;
   }
-  if (started < threads) {
-    /* The started ones wait at the barrier for threads that will never come. */
-    for (uint32_t i = 0; i < started; ++i) pthread_cancel(ids[i]);
-    for (uint32_t i = 0; i < started; ++i) pthread_join(ids[i], NULL);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-THREAD", "cannot start %u threads", threads);
-  }
+  gate.closed = started + 1 < threads;
+  pthread_mutex_unlock(&gate.lock);
   probe_thread(&probes[threads - 1]);
-  for (uint32_t i = 0; i + 1 < threads; ++i) pthread_join(ids[i], NULL);
-  pthread_barrier_destroy(&barrier);
-  *out_flops = *out_read = 0.0;
-  *out_loop = probes[0].loop;
-  for (uint32_t i = 0; i < threads; ++i) {
-    *out_flops += probes[i].flops;
-    *out_read += (double)(words / threads) * sizeof(uint64_t) / probes[i].seconds_read;
-  }
+  for (uint32_t i = 0; i < started; ++i) pthread_join(ids[i], NULL);
+  pthread_barrier_destroy(&gate.barrier);
+  if (gate.closed)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-THREAD", "cannot start %u threads", threads);
   return BS_OK;
+}
+
+static int32_t rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t words, bs_machine *out,
+                     bs_error *err) {
+  probe *probes = calloc(threads, sizeof *probes);
+  if (!probes)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-MEMORY", "no memory for %u probes", threads);
+  const size_t each = words / threads;
+  for (uint32_t i = 0; i < threads; ++i) {
+    probes[i].dtype = dtype;
+    probes[i].words = each;
+    probes[i].data = data == NULL ? NULL : data + (size_t)i * each;
+  }
+  const int32_t rc = probe_threads(threads, probes, err);
+  double flops = 0.0, read = 0.0, copy = 0.0;
+  for (uint32_t i = 0; rc == BS_OK && i < threads; ++i) {
+    flops += probes[i].flops;
+    read += (double)each * sizeof(uint64_t) / probes[i].seconds_read;
+    copy += 2.0 * (double)(each / 2) * sizeof(uint64_t) / probes[i].seconds_copy; /* read and written */
+  }
+  if (rc == BS_OK && dtype != 0) {
+    *(threads == 1 ? &out->flops_core : &out->flops_all) = flops;
+    snprintf(out->loop, sizeof out->loop, "%s", probes[0].loop);
+  }
+  if (rc == BS_OK && data != NULL) {
+    *(threads == 1 ? &out->read_core : &out->read_all) = read;
+    *(threads == 1 ? &out->copy_core : &out->copy_all) = copy;
+  }
+  free(probes);
+  return rc;
 }
 
 typedef struct exchange {
@@ -152,7 +190,7 @@ static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
   return rc;
 }
 
-static int32_t measure_exchange(const bs_case *like, bs_machine *out, bs_error *err) {
+int32_t bs_machine_exchange(const bs_case *like, bs_machine *out, bs_error *err) {
   if (like->world_size < 2) return BS_OK;
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = like->world_size,
@@ -173,7 +211,7 @@ static int32_t measure_exchange(const bs_case *like, bs_machine *out, bs_error *
 }
 
 /* One forward of a layer so small that only the host's part is left. */
-static int32_t measure_host(const bs_case *like, bs_machine *out, bs_error *err) {
+int32_t bs_machine_host(const bs_case *like, bs_machine *out, bs_error *err) {
   static const float zeros[64];
   bs_case tiny = *like;
   bs_source x = {0};
@@ -216,36 +254,57 @@ uint32_t bs_machine_cores(void) {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
+uint32_t bs_machine_threads(void) {
+  const uint32_t cores = bs_machine_cores();
+  return cores < MAX_THREADS ? cores : MAX_THREADS;
+}
+
+double bs_machine_footprint(double bytes) {
+  const double least = 1 << 20;
+  const double most = 256.0 * (1 << 20);
+  return bytes < least ? least : bytes > most ? most : bytes;
+}
+
+/* One thread alone, then all together; with one usable core both are the same figures. */
+int32_t bs_machine_rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t words, bs_machine *out,
+                         bs_error *err) {
+  const int32_t rc = rates(1, dtype, data, words, out, err);
+  if (rc != BS_OK || threads > 1) return rc != BS_OK ? rc : rates(threads, dtype, data, words, out, err);
+  out->flops_all = out->flops_core;
+  out->read_all = out->read_core;
+  out->copy_all = out->copy_core;
+  return BS_OK;
+}
+
 int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->cores = bs_machine_cores();
-  out->threads = out->cores < MAX_THREADS ? out->cores : MAX_THREADS;
-  const double least = 1 << 20;
-  const double most = 256.0 * (1 << 20);
-  out->footprint = footprint < least ? least : footprint > most ? most : footprint;
+  out->threads = bs_machine_threads();
+  out->footprint = bs_machine_footprint(footprint);
+  out->source = "measured";
   const size_t words = (size_t)(out->footprint / sizeof(uint64_t));
   uint64_t *data = malloc(words * sizeof *data);
   if (!data)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-MEMORY", "no memory to measure the read bandwidth");
   for (size_t i = 0; i < words; ++i) data[i] = i; /* touched: zero pages would be one page */
-  int32_t rc =
-      probe_threads(1, like->spec.x_dtype, data, words, &out->flops_core, &out->read_core, &out->loop, err);
-  if (rc == BS_OK)
-    rc = probe_threads(out->threads, like->spec.x_dtype, data, words, &out->flops_all, &out->read_all,
-                       &out->loop, err);
+  int32_t rc = bs_machine_rates(out->threads, like->spec.x_dtype, data, words, out, err);
   free(data);
-  if (rc == BS_OK) rc = measure_exchange(like, out, err);
-  if (rc == BS_OK) rc = measure_host(like, out, err);
+  if (rc == BS_OK) rc = bs_machine_exchange(like, out, err);
+  if (rc == BS_OK) rc = bs_machine_host(like, out, err);
   return rc;
 }
 
 json_t *bs_machine_json(const bs_machine *m) {
-  return json_pack("{s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "arithmetic",
-                   m->loop ? m->loop : "unknown", "cores", (int)m->cores, "threads", (int)m->threads,
-                   "flops_core", m->flops_core, "flops_all", m->flops_all, "read_bytes_per_s_core",
-                   m->read_core, "read_bytes_per_s_all", m->read_all, "read_footprint_bytes", m->footprint,
-                   "all_reduce_4B_s", m->collective_latency, "all_reduce_1MiB_bytes_per_s",
-                   m->collective_bandwidth, "host_s", m->host);
+  json_t *out =
+      json_pack("{s:s,s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "source",
+                m->source ? m->source : "measured", "arithmetic", m->loop[0] ? m->loop : "unknown", "cores",
+                (int)m->cores, "threads", (int)m->threads, "flops_core", m->flops_core, "flops_all",
+                m->flops_all, "read_bytes_per_s_core", m->read_core, "read_bytes_per_s_all", m->read_all,
+                "copy_bytes_per_s_core", m->copy_core, "copy_bytes_per_s_all", m->copy_all,
+                "read_footprint_bytes", m->footprint, "all_reduce_4B_s", m->collective_latency,
+                "all_reduce_1MiB_bytes_per_s", m->collective_bandwidth, "host_s", m->host);
+  if (out && m->measured_at[0]) json_object_set_new(out, "measured_at", json_string(m->measured_at));
+  return out;
 }
 
 void bs_predict_forward(const bs_machine *m, const bs_layer_spec *spec, const bs_proposal *p,

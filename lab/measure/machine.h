@@ -8,19 +8,33 @@
 typedef struct bs_machine {
   uint32_t cores;    /* usable by this process */
   uint32_t threads;  /* used together for the *_all figures */
-  const char *loop;  /* the fastest multiply-add loop for the run's dtype (peak.h) */
+  char loop[24];     /* the fastest multiply-add loop for the run's dtype (peak.h) */
   double flops_core; /* FLOP/s of one core: products of the run's dtype summed in fp32 */
   double flops_all;  /* of all threads together */
   double read_core;  /* bytes/s read by one core */
   double read_all;
-  double footprint;            /* bytes walked for read_*: chosen like the run's weights */
+  double copy_core; /* bytes/s read and written by one core copying */
+  double copy_all;
+  double footprint;            /* bytes walked for read_* and copy_*: chosen like the run's weights */
   double collective_latency;   /* s, all_reduce of 4 bytes over the run's ranks; 0 for one rank */
   double collective_bandwidth; /* payload bytes/s of a 1 MiB all_reduce */
   double host;                 /* s, one forward of an 8 x 8 layer on one rank */
+  const char *source;          /* "measured" in this run, or "stored" (constants.h); static */
+  char measured_at[16];        /* of stored ones: UTC YYYYMMDD_HHMMSS */
 } bs_machine;
 
 /* About half a second. like: gives backend, comm and world size. footprint: bytes of all ranks' weights. */
 int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *out, bs_error *err);
+/* The parts of it, for constants.c. Fills *_core and *_all: `words` 8-byte words of data (touched,
+ * overwritten) are shared by the threads; NULL: no memory rates; dtype 0: no multiply-adds. */
+int32_t bs_machine_rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t words, bs_machine *out,
+                         bs_error *err);
+int32_t bs_machine_exchange(const bs_case *like, bs_machine *out, bs_error *err);
+int32_t bs_machine_host(const bs_case *like, bs_machine *out, bs_error *err);
+/* Threads used together for the *_all figures. */
+uint32_t bs_machine_threads(void);
+/* The footprint that a machine is measured at for weights of so many bytes: 1 to 256 MiB. */
+double bs_machine_footprint(double bytes);
 /* Cores this process may use. */
 uint32_t bs_machine_cores(void);
 json_t *bs_machine_json(const bs_machine *machine);

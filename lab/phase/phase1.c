@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "lab/measure/arm.h"
+#include "lab/measure/constants.h"
 #include "lab/measure/machine.h"
 #include "lab/measure/stats.h"
 #include "lab/phase/case.h"
@@ -180,7 +181,9 @@ static int32_t predict(phase1 *p, bs_error *err) {
     const double bytes = (double)proposal->weight_bytes * c->world_size;
     if (i == 0) footprint = bytes;
   }
-  const int32_t rc = bs_machine_measure(&p->arm[0]->c, footprint, &p->machine, err);
+  int32_t rc = BS_OK;
+  if (!bs_constants_find(p->e->machine_constants, &p->arm[0]->c, footprint, &p->machine))
+    rc = bs_machine_measure(&p->arm[0]->c, footprint, &p->machine, err);
   for (uint32_t i = 0; rc == BS_OK && i < p->arms; ++i) {
     const bs_case *c = &p->arm[i]->c;
     bs_predict_forward(&p->machine, &c->spec, &proposals[i], c->world_size, c->threads_per_rank,

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ * explain.c - bs_op_explain: the whole ladder of one query, the refused included, by the ranking that pack
+ * and prepare use (select.c). Called by `bsrun explain`; slow path only. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/op/dispatch.h"
+#include "core/op/schema.h"
+#include "core/op/select.h"
+
+const char *bs_reason_name(uint32_t reason) {
+  return bs_candidate_reason(reason);
+}
+
+const char *bs_level_name(uint32_t level) {
+  static const char *const names[] = {"no", "emulated", "native", "unknown"};
+  return level < sizeof names / sizeof names[0] ? names[level] : "?";
+}
+
+/* The first that is not NO: what pack and prepare would take. An UNKNOWN one may still turn out not to run.
+ */
+static void tell(const bs_candidate *c, uint32_t place, void (*each)(void *, const bs_op_candidate *),
+                 void *user) {
+  char name[192];
+  snprintf(name, sizeof name, "%s@%s/%s", c->impl->op, c->impl->backend, c->impl->name);
+  const bs_op_candidate candidate = {.struct_size = sizeof candidate,
+                                     .place = place,
+                                     .chosen = place == 0 && c->answer.level != BS_LEVEL_NO,
+                                     .priority = c->impl->priority,
+                                     .name = name,
+                                     .plugin = c->thing->plugin,
+                                     .summary = c->impl->summary,
+                                     .answer = &c->answer};
+  each(user, &candidate);
+}
+
+int32_t bs_op_explain(bs_context *context, const char *backend, const bs_op_query *query,
+                      void (*each)(void *user, const bs_op_candidate *candidate), void *user, bs_error *err) {
+  if (context == NULL || backend == NULL || each == NULL)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-ARG",
+                        "explaining an op needs a context, a backend and a callback");
+  int32_t rc = bs_op_check(query, err);
+  if (rc != BS_OK) return rc;
+  const bs_op_host host = {.context = context, .backend = backend};
+  bs_candidates candidates;
+  rc = bs_candidates_ask(&host, query, &candidates, err);
+  if (rc != BS_OK) return rc;
+  for (uint32_t i = 0; i < candidates.count; i++) tell(&candidates.rows[i], i, each, user);
+  if (candidates.count == 0 || candidates.rows[0].answer.level == BS_LEVEL_NO)
+    rc = bs_candidates_none(&host, query, &candidates, err);
+  bs_candidates_free(&candidates);
+  return rc;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ * constants.c - see constants.h: measuring all, and finding what a run needs. constants_file.c has the file.
+ */
+#include "lab/measure/constants.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "lab/store/env.h"
+#include "lab/store/store.h"
+
+enum { MAX_RANKS = 8 };
+#define MIB 1048576.0
+static const uint32_t measured_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
+static const double footprints[] = {1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB};
+enum { N_DTYPES = sizeof measured_dtypes / sizeof measured_dtypes[0] };
+enum { N_FOOTPRINTS = sizeof footprints / sizeof footprints[0] };
+
+typedef struct survey {
+  const bs_case *like;
+  const char *const *backends;
+  size_t n_backends;
+  uint32_t ranks; /* worlds of 2 to this many are measured */
+  bs_machine m;
+  json_t *out;
+  bs_progress_fn progress;
+  void *user;
+  uint64_t done, total;
+} survey;
+
+static void step(survey *s, const char *what) {
+  if (s->progress != NULL) s->progress(s->user, what, s->done, s->total);
+  s->done++;
+}
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-CONSTANTS-MEMORY", "no memory for the machine's constants");
+}
+
+/* Appends a row to the list `name`. Takes the row. */
+static int32_t add_row(survey *s, const char *name, json_t *row, bs_error *err) {
+  json_t *list = json_object_get(s->out, name);
+  if (list == NULL && json_object_set_new(s->out, name, list = json_array()) != 0) list = NULL;
+  if (row == NULL || list == NULL || json_array_append_new(list, row) != 0) return no_memory(err);
+  return BS_OK;
+}
+
+static int32_t survey_arithmetic(survey *s, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < N_DTYPES; i++) {
+    step(s, "multiply-adds");
+    s->m.loop[0] = '\0';
+    rc = bs_machine_rates(s->m.threads, measured_dtypes[i], NULL, 0, &s->m, err);
+    if (rc != BS_OK) return rc;
+    rc = add_row(s, "arithmetic",
+                 json_pack("{s:s,s:s,s:f,s:f}", "dtype", bs_dtype_name(measured_dtypes[i]), "loop", s->m.loop,
+                           "flops_core", s->m.flops_core, "flops_all", s->m.flops_all),
+                 err);
+  }
+  return rc;
+}
+
+/* The largest footprint that takes at most a quarter of the free memory; at least the smallest. */
+static size_t largest_footprint(void) {
+  const double available = (double)bs_env_memory_available();
+  size_t n = N_FOOTPRINTS;
+  while (available > 0 && n > 1 && footprints[n - 1] > available / 4) n--;
+  return n;
+}
+
+static int32_t survey_memory(survey *s, bs_error *err) {
+  const size_t n = largest_footprint();
+  const size_t most = (size_t)(footprints[n - 1] / sizeof(uint64_t));
+  uint64_t *data = malloc(most * sizeof *data);
+  if (data == NULL) return no_memory(err);
+  for (size_t i = 0; i < most; i++) data[i] = i; /* touched: zero pages would be one page */
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < n; i++) {
+    step(s, "memory");
+    rc = bs_machine_rates(s->m.threads, 0, data, (size_t)(footprints[i] / sizeof(uint64_t)), &s->m, err);
+    if (rc != BS_OK) break;
+    rc = add_row(s, "memory",
+                 json_pack("{s:f,s:f,s:f,s:f,s:f}", "footprint_bytes", footprints[i], "read_bytes_per_s_core",
+                           s->m.read_core, "read_bytes_per_s_all", s->m.read_all, "copy_bytes_per_s_core",
+                           s->m.copy_core, "copy_bytes_per_s_all", s->m.copy_all),
+                 err);
+  }
+  free(data);
+  return rc;
+}
+
+static int32_t survey_backend(survey *s, const char *backend, bs_error *err) {
+  bs_case c = *s->like;
+  c.backend = backend;
+  step(s, "host");
+  int32_t rc = bs_machine_host(&c, &s->m, err);
+  if (rc == BS_OK)
+    rc = add_row(s, "host", json_pack("{s:s,s:f}", "backend", backend, "host_s", s->m.host), err);
+  for (c.world_size = 2; rc == BS_OK && c.world_size <= s->ranks; c.world_size++) {
+    step(s, "all-reduces");
+    rc = bs_machine_exchange(&c, &s->m, err);
+    if (rc != BS_OK) return rc;
+    rc = add_row(s, "exchange",
+                 json_pack("{s:s,s:s,s:i,s:f,s:f}", "backend", backend, "comm", c.comm, "world_size",
+                           (int)c.world_size, "all_reduce_4B_s", s->m.collective_latency,
+                           "all_reduce_1MiB_bytes_per_s", s->m.collective_bandwidth),
+                 err);
+  }
+  return rc;
+}
+
+int32_t bs_constants_measure(const bs_case *like, const char *const *backends, size_t n_backends,
+                             bs_progress_fn progress, void *user, json_t **out, bs_error *err) {
+  char stamp[16];
+  const uint32_t cores = bs_machine_cores();
+  survey s = {
+      .like = like, .backends = backends, .n_backends = n_backends, .progress = progress, .user = user};
+  *out = NULL;
+  bs_store_stamp(stamp);
+  s.m.threads = bs_machine_threads();
+  s.ranks = cores < 2 ? 2 : cores < MAX_RANKS ? cores : MAX_RANKS;
+  s.total = N_DTYPES + largest_footprint() + n_backends * s.ranks;
+  s.out = json_pack("{s:i,s:o?,s:s,s:i,s:i}", "format", 1, "key", bs_constants_key(), "measured_at", stamp,
+                    "cores", (int)cores, "threads", (int)s.m.threads);
+  int32_t rc = s.out == NULL ? no_memory(err) : survey_arithmetic(&s, err);
+  if (rc == BS_OK) rc = survey_memory(&s, err);
+  for (size_t i = 0; rc == BS_OK && i < n_backends; i++) rc = survey_backend(&s, backends[i], err);
+  if (rc != BS_OK) {
+    json_decref(s.out);
+    return rc;
+  }
+  *out = s.out;
+  return BS_OK;
+}
+
+/* ---- what a run needs ----------------------------------------------------------------------- */
+
+/* A finite number above 0, or 0. */
+static double positive(const json_t *row, const char *key) {
+  const double value = json_number_value(json_object_get(row, key));
+  return isfinite(value) && value > 0.0 ? value : 0.0;
+}
+
+static int is_text(const json_t *row, const char *key, const char *text) {
+  const char *value = json_string_value(json_object_get(row, key));
+  return value != NULL && text != NULL && strcmp(value, text) == 0;
+}
+
+static int find_arithmetic(const json_t *constants, uint32_t dtype, bs_machine *out) {
+  const json_t *list = json_object_get(constants, "arithmetic");
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *row = json_array_get(list, i);
+    const char *loop = json_string_value(json_object_get(row, "loop"));
+    if (!is_text(row, "dtype", bs_dtype_name(dtype)) || loop == NULL) continue;
+    out->flops_core = positive(row, "flops_core");
+    out->flops_all = positive(row, "flops_all");
+    strncpy(out->loop, loop, sizeof out->loop - 1);
+    return out->flops_core > 0 && out->flops_all > 0;
+  }
+  return 0;
+}
+
+static double between(const json_t *low, const json_t *high, const char *key, double at) {
+  const double a = positive(low, key), b = positive(high, key);
+  return a > 0 && b > 0 ? a * pow(b / a, at) : 0.0;
+}
+
+/* Linear in the logarithms between the two nearest footprints; beyond the ends, the end. */
+static int find_memory(const json_t *constants, double footprint, bs_machine *out) {
+  const json_t *list = json_object_get(constants, "memory");
+  const json_t *low = NULL, *high = NULL;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *row = json_array_get(list, i);
+    const double bytes = positive(row, "footprint_bytes");
+    if (bytes <= 0) return 0;
+    if (bytes <= footprint && (low == NULL || bytes > positive(low, "footprint_bytes"))) low = row;
+    if (bytes >= footprint && (high == NULL || bytes < positive(high, "footprint_bytes"))) high = row;
+  }
+  if (low == NULL) low = high;
+  if (high == NULL) high = low;
+  if (low == NULL) return 0;
+  const double from = positive(low, "footprint_bytes"), to = positive(high, "footprint_bytes");
+  const double at = to > from ? log(footprint / from) / log(to / from) : 0.0;
+  out->read_core = between(low, high, "read_bytes_per_s_core", at);
+  out->read_all = between(low, high, "read_bytes_per_s_all", at);
+  out->copy_core = between(low, high, "copy_bytes_per_s_core", at);
+  out->copy_all = between(low, high, "copy_bytes_per_s_all", at);
+  return out->read_core > 0 && out->read_all > 0 && out->copy_core > 0 && out->copy_all > 0;
+}
+
+static int find_exchange(const json_t *constants, const bs_case *like, bs_machine *out) {
+  const json_t *list = json_object_get(constants, "exchange");
+  if (like->world_size < 2) return 1;
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *row = json_array_get(list, i);
+    if (!is_text(row, "backend", like->backend) || !is_text(row, "comm", like->comm)) continue;
+    if (json_integer_value(json_object_get(row, "world_size")) != (json_int_t)like->world_size) continue;
+    out->collective_latency = positive(row, "all_reduce_4B_s");
+    out->collective_bandwidth = positive(row, "all_reduce_1MiB_bytes_per_s");
+    return out->collective_latency > 0 && out->collective_bandwidth > 0;
+  }
+  return 0;
+}
+
+static int find_host(const json_t *constants, const char *backend, bs_machine *out) {
+  const json_t *list = json_object_get(constants, "host");
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *row = json_array_get(list, i);
+    if (!is_text(row, "backend", backend)) continue;
+    out->host = positive(row, "host_s");
+    return out->host > 0;
+  }
+  return 0;
+}
+
+int bs_constants_find(const json_t *constants, const bs_case *like, double footprint, bs_machine *out) {
+  bs_machine m = {.source = "stored", .footprint = bs_machine_footprint(footprint)};
+  const char *stamp = json_string_value(json_object_get(constants, "measured_at"));
+  const json_int_t cores = json_integer_value(json_object_get(constants, "cores"));
+  const json_int_t threads = json_integer_value(json_object_get(constants, "threads"));
+  if (constants == NULL || cores < 1 || cores > UINT32_MAX || threads < 1 || threads > cores) return 0;
+  m.cores = (uint32_t)cores;
+  m.threads = (uint32_t)threads;
+  if (stamp != NULL) strncpy(m.measured_at, stamp, sizeof m.measured_at - 1);
+  if (!find_arithmetic(constants, like->spec.x_dtype, &m) || !find_memory(constants, m.footprint, &m) ||
+      !find_exchange(constants, like, &m) || !find_host(constants, like->backend, &m))
+    return 0;
+  *out = m;
+  return 1;
+}

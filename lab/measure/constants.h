@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * constants.h - the machine's constants as a file: measured once by `bsrun doctor --measure`, read by phase 1
+ * and `bsrun explain`. Keyed by processor, usable cores and library build, so that another machine or build
+ * measures anew. The folder of the file is the caller's choice; nothing here reads the environment. */
+#ifndef BS_LAB_MEASURE_CONSTANTS_H
+#define BS_LAB_MEASURE_CONSTANTS_H
+#include <jansson.h>
+
+#include "lab/measure/machine.h"
+
+/* {cpu, cores, library_build_id} of this process. NULL when out of memory. */
+json_t *bs_constants_key(void);
+
+/* A few seconds: multiply-add rates by dtype, read and copy bandwidth by footprint, per core and for all;
+ * all-reduces by backend and world size, the host's part by backend. like: context, comm, bind, timeout.
+ * progress may be NULL. The caller releases *out. */
+int32_t bs_constants_measure(const bs_case *like, const char *const *backends, size_t n_backends,
+                             bs_progress_fn progress, void *user, json_t **out, bs_error *err);
+
+/* Write atomically (a temporary file beside it, fsync, rename), making the folders. BS_IO. */
+int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *err);
+/* BS_OK; BS_NOT_FOUND: there is no file; BS_MISMATCH: of another machine or build, with the difference;
+ * BS_CORRUPT, BS_IO: it cannot be read or used. *out is NULL unless BS_OK; the caller releases it. */
+int32_t bs_constants_load(const char *path, json_t **out, bs_error *err);
+
+/* The machine of a run made of stored constants: 1, or 0 when they lack its dtype, backend, communicator or
+ * world size (then measure). Bandwidths are interpolated between the stored footprints. */
+int bs_constants_find(const json_t *constants, const bs_case *like, double footprint, bs_machine *out);
+#endif

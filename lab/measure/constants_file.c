@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ * constants_file.c - the file of the machine's constants: its key, reading it with distrust, replacing it
+ * whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/measure/constants.h"
+#include "lab/store/env.h"
+#include "lab/store/store.h"
+
+#define MAX_FILE 1048576
+
+json_t *bs_constants_key(void) {
+  json_t *env = bs_env_collect(NULL);
+  const char *model = json_string_value(json_object_get(json_object_get(env, "cpu"), "model"));
+  json_t *key = json_pack("{s:s,s:i,s:s}", "cpu", model != NULL ? model : "unknown", "cores",
+                          (int)bs_machine_cores(), "library_build_id", bs_build_id());
+  json_decref(env);
+  return key;
+}
+
+static int32_t io_error(bs_error *err, int number, const char *verb, const char *path) {
+  bs_error_errno(err, BS_IO, "BS-CONSTANTS-IO", number, "cannot %s %.300s", verb, path);
+  bs_error_hint(err, "--cache FILE chooses another place, --cache off none");
+  return BS_IO;
+}
+
+/* mkdir -p of the folder that holds `path`. */
+static int32_t make_folders(const char *path, bs_error *err) {
+  char *folder = bs_strdup(path);
+  int32_t rc = BS_OK;
+  if (folder == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  for (char *slash = strchr(folder + 1, '/'); slash != NULL && rc == BS_OK; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    if (mkdir(folder, 0755) != 0 && errno != EEXIST) rc = io_error(err, errno, "make the folder", folder);
+    *slash = '/';
+  }
+  free(folder);
+  return rc;
+}
+
+static int32_t write_beside(const char *temporary, const char *path, const char *text, bs_error *err) {
+  const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return io_error(err, errno, "write", temporary);
+  int bad = bs_store_write_all(fd, text, strlen(text));
+  if (bad == 0 && fsync(fd) != 0) bad = errno;
+  if (close(fd) != 0 && bad == 0) bad = errno;
+  if (bad == 0 && rename(temporary, path) != 0) bad = errno;
+  if (bad == 0) return BS_OK;
+  unlink(temporary);
+  return io_error(err, bad, "write", path);
+}
+
+int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *err) {
+  bs_text temporary = {0};
+  char *text = json_dumps(constants, JSON_INDENT(2) | JSON_SORT_KEYS);
+  bs_text_printf(&temporary, "%s.%ld.tmp", path, (long)getpid());
+  int32_t rc = text == NULL || temporary.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+                                                : make_folders(path, err);
+  if (rc == BS_OK) rc = write_beside(temporary.data, path, text, err);
+  bs_text_free(&temporary);
+  free(text);
+  return rc;
+}
+
+static int32_t corrupt(bs_error *err, const char *path, const char *why) {
+  bs_error_set(err, BS_CORRUPT, "BS-CONSTANTS-FILE", "%.300s is not a file of machine constants: %.120s",
+               path, why);
+  bs_error_hint(err, "bsrun doctor --measure writes it anew");
+  return BS_CORRUPT;
+}
+
+/* A regular file of a sane size; a fifo or device would block or never end. */
+static int32_t read_file(const char *path, char **out, size_t *out_size, bs_error *err) {
+  struct stat st;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    return bs_error_set(err, BS_NOT_FOUND, "BS-CONSTANTS-NONE", "there is no %.300s", path);
+  if (fd < 0) return io_error(err, errno, "read", path);
+  int32_t rc = BS_OK;
+  size_t used = 0;
+  char *text = NULL;
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE) {
+    rc = corrupt(err, path, "no regular file of at most 1 MiB");
+  } else if ((text = malloc((size_t)st.st_size + 1)) == NULL) {
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
+  while (rc == BS_OK && used < (size_t)st.st_size) {
+    const ssize_t n = read(fd, text + used, (size_t)st.st_size - used);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) rc = io_error(err, errno, "read", path);
+    if (n <= 0) break;
+    used += (size_t)n;
+  }
+  close(fd);
+  if (rc != BS_OK) {
+    free(text);
+    return rc;
+  }
+  *out = text;
+  *out_size = used;
+  return BS_OK;
+}
+
+static int32_t other_machine(bs_error *err, const char *path, const json_t *have, const json_t *want) {
+  static const char *const parts[] = {"cpu", "cores", "library_build_id"};
+  char *a = NULL, *b = NULL;
+  const char *what = "key";
+  for (size_t i = 0; i < 3 && a == NULL; i++) {
+    const json_t *x = json_object_get(have, parts[i]), *y = json_object_get(want, parts[i]);
+    if (json_equal(x, y)) continue;
+    what = parts[i];
+    a = json_dumps(x, JSON_ENCODE_ANY);
+    b = json_dumps(y, JSON_ENCODE_ANY);
+  }
+  bs_error_set(err, BS_MISMATCH, "BS-CONSTANTS-KEY",
+               "%.200s is of another machine or build: %s is %.60s there, %.60s here", path, what,
+               a != NULL ? a : "none", b != NULL ? b : "none");
+  bs_error_hint(err, "bsrun doctor --measure writes it anew");
+  free(a);
+  free(b);
+  return BS_MISMATCH;
+}
+
+int32_t bs_constants_load(const char *path, json_t **out, bs_error *err) {
+  json_error_t why;
+  char *text = NULL;
+  size_t size = 0;
+  *out = NULL;
+  int32_t rc = read_file(path, &text, &size, err);
+  if (rc != BS_OK) return rc;
+  json_t *constants = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+  free(text);
+  if (constants == NULL) return corrupt(err, path, why.text);
+  json_t *key = bs_constants_key();
+  const json_t *stored = json_object_get(constants, "key");
+  if (key == NULL) {
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  } else if (json_integer_value(json_object_get(constants, "format")) != 1 || !json_is_object(stored) ||
+             !json_is_array(json_object_get(constants, "arithmetic")) ||
+             !json_is_array(json_object_get(constants, "memory")) ||
+             !json_is_array(json_object_get(constants, "exchange")) ||
+             !json_is_array(json_object_get(constants, "host"))) {
+    rc = corrupt(err, path, "fields are missing, or it is of another format");
+  } else if (!json_equal(key, stored)) {
+    rc = other_machine(err, path, stored, key);
+  }
+  json_decref(key);
+  if (rc != BS_OK) {
+    json_decref(constants);
+    return rc;
+  }
+  *out = constants;
+  return BS_OK;
+}
