@@ -25,6 +25,8 @@ typedef struct run_plan {
   char *param;     /* sweep.param, NULL: one point */
   char **values;
   size_t n_values;
+  char *cache; /* file of the machine's constants; NULL: none. Read once, before the first phase 1 */
+  int cache_read;
 } run_plan;
 
 static int32_t no_memory(bs_error *err) {
@@ -108,13 +110,18 @@ static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_exper
     bs_config_free(composed.config);
     return rc;
   }
-  return bs_experiment_make(p->session.context, composed.config, p->request.configs_dir, &p->notes, out, err);
+  rc = bs_experiment_make(p->session.context, composed.config, p->request.configs_dir, &p->notes, out, err);
+  if (rc != BS_OK || out->phase != BS_PHASE_FORWARD) return rc;
+  if (!p->cache_read) p->session.constants = bsrun_constants(p->cache, p->session.quiet);
+  p->cache_read = 1;
+  out->machine_constants = p->session.constants;
+  return BS_OK;
 }
 
 /* Both phases of a point. Everything is checked before anything runs; times of wrong numbers are not taken.
  */
 static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
-  bs_experiment experiments[2];
+  bs_experiment experiments[2] = {{0}};
   size_t made = 0;
   int32_t rc = BS_OK;
   while (rc == BS_OK && made < p->n_phases) {
@@ -176,6 +183,8 @@ static void plan_free(run_plan *p) {
   if (p->session.context != NULL) bs_context_close(p->session.context);
   json_decref(p->session.rows);
   json_decref(p->session.folders);
+  json_decref(p->session.constants);
+  free(p->cache);
   bs_notes_free(&p->notes);
   for (size_t i = 0; i < p->n_values; i++) free(p->values[i]);
   free(p->values);
@@ -185,6 +194,7 @@ static void plan_free(run_plan *p) {
 
 static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   int32_t rc = bsrun_format(a, &p->format, err);
+  if (rc == BS_OK) rc = bsrun_cache_path(a, &p->cache, err);
   if (rc == BS_OK) rc = bsrun_request_make(a, &p->request, err);
   for (size_t i = 0; i < a->n_given; i++) {
     p->session.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;

@@ -45,6 +45,7 @@ static const char *descr_of(uint32_t dtype) {
 /* The whole preamble and header, padded with spaces to a multiple of 64, newline last. 32 dimensions of 19
  * digits fit. */
 static size_t make_header(char out[HEADER_ROOM], const char *descr, uint32_t rank, const int64_t *dims) {
+  static const unsigned char magic[8] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
   size_t n = 10;
   n +=
       (size_t)snprintf(out + n, HEADER_ROOM - n, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
@@ -54,7 +55,7 @@ static size_t make_header(char out[HEADER_ROOM], const char *descr, uint32_t ran
   size_t total = (n + 1 + 63) / 64 * 64;
   memset(out + n, ' ', total - n - 1);
   out[total - 1] = '\n';
-  memcpy(out, "\x93NUMPY\x01\x00", 8);
+  memcpy(out, magic, sizeof magic);
   out[8] = (char)((total - 10) & 0xff);
   out[9] = (char)((total - 10) >> 8);
   return total;
@@ -111,10 +112,11 @@ static int create_temp(const char *path, char *out_name, size_t room) {
 }
 
 /* Make the rename durable. File systems that cannot sync a folder say EINVAL: that is no failure. */
-static int sync_folder(const char *path, char *scratch) {
-  char *slash = strrchr(strcpy(scratch, path), '/');
+static int sync_folder(const char *path, char *scratch, size_t room) {
+  snprintf(scratch, room, "%s", path);
+  char *slash = strrchr(scratch, '/');
   if (slash == NULL)
-    strcpy(scratch, ".");
+    snprintf(scratch, room, ".");
   else if (slash == scratch)
     slash[1] = '\0';
   else
@@ -172,7 +174,7 @@ int32_t bs_npy_write(const char *path, uint32_t dtype, uint32_t rank, const int6
   if (!ok) {
     unlink(temp);
     rc = write_error(err, path, saved_errno);
-  } else if (!sync_folder(path, temp)) {
+  } else if (!sync_folder(path, temp, room)) {
     rc = write_error(err, path, errno);
   }
 out:

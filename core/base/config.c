@@ -12,10 +12,6 @@
 #include "core/base/config_internal.h"
 #include "core/base/error.h"
 
-int32_t bs_config_no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the configuration");
-}
-
 /* ---- names of files: few, shared by all nodes of a tree and its copies, kept for the process ------- */
 
 typedef struct interned {

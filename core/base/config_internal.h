@@ -4,6 +4,7 @@
 #ifndef BS_CORE_BASE_CONFIG_INTERNAL_H
 #define BS_CORE_BASE_CONFIG_INTERNAL_H
 #include "core/base/config.h"
+#include "core/base/error.h"
 
 enum {
   BS_CFG_MAX_BYTES = 1 << 20,
@@ -33,5 +34,7 @@ bs_node *bs_config_child(const bs_node *map, const char *key, size_t length);
 /* An entry above `path` that is neither a map nor null, so that nothing can lie below it; or NULL. */
 const bs_node *bs_config_blocking(const bs_node *root, const char *path);
 int32_t bs_config_type_error(const bs_node *node, const char *path, const char *wanted, bs_error *err);
-int32_t bs_config_no_memory(bs_error *err);
+static inline int32_t bs_config_no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the configuration");
+}
 #endif

@@ -2,6 +2,7 @@
  * error.c - filling and printing bs_error, and the table of status codes (abi.h's X-macro).
  * Called by every part of the core, the lab and bsrun. Touches only the caller's record: thread-safe.
  * Arguments may point into the record that is being filled (wrapping an error is common). */
+#define BS_ERROR_DEFINITIONS 1
 #include "core/base/error.h"
 
 #include <stdio.h>

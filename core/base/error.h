@@ -15,6 +15,13 @@ BS_API int32_t bs_error_errno(bs_error *err, int32_t code, const char *id, int s
 BS_API void bs_error_where(bs_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 BS_API void bs_error_hint(bs_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 BS_API void bs_error_clear(bs_error *err);
+
+#if defined(__clang_analyzer__) && !defined(BS_ERROR_DEFINITIONS)
+/* The static analyser sees one file at a time: it is told that these return the code that they are given. */
+#define bs_error_set(err, code, ...) ((void)bs_error_set(err, code, __VA_ARGS__), (int32_t)(code))
+#define bs_error_errno(err, code, ...) ((void)bs_error_errno(err, code, __VA_ARGS__), (int32_t)(code))
+#endif
+
 #define BS_ERROR_INIT \
   { (uint32_t)sizeof(bs_error), 0, 0, -1, 0, "", "", "", "", "", "" }
 #endif

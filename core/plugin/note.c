@@ -71,7 +71,7 @@ static int32_t read_at(const elf_file *f, void *buffer, uint64_t size, uint64_t 
 static int32_t read_new(const elf_file *f, void **out, uint64_t size, uint64_t offset, const char *what,
                         bs_error *err) {
   if (!inside(f, offset, size)) return truncated(err, f, what, offset, size);
-  void *buffer = malloc(size ? (size_t)size : 1);
+  void *buffer = calloc(1, size ? (size_t)size : 1);
   if (buffer == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-PLG-MEMORY", "no memory for %llu bytes of %s",
                         (unsigned long long)size, what);

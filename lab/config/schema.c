@@ -192,7 +192,10 @@ static int32_t check_number(const bs_node *root, const bs_node *node, const bs_k
     int64_t value = 0, low, high;
     rc = bs_config_i64(root, key->path, 0, &value, err);
     if (rc != BS_OK || key->range == NULL) return rc;
-    if (sscanf(key->range, "%" SCNd64 "..%" SCNd64, &low, &high) != 2) return BS_OK;
+    char *end;
+    low = strtoll(key->range, &end, 10);
+    if (end == key->range || strncmp(end, "..", 2) != 0) return BS_OK;
+    high = strtoll(end + 2, NULL, 10);
     return value < low || value > high ? range_error(node, key, err) : BS_OK;
   }
   double value = 0, low, high;

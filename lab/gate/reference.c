@@ -130,13 +130,13 @@ static void *worker(void *arg) {
   const size_t columns = (size_t)(out->K > 0 ? out->K : 1);
   bs_error err = BS_ERROR_INIT;
   double *row = malloc(columns * sizeof *row);
-  double *w = malloc(columns * sizeof *w);
+  double *w = calloc(columns, sizeof *w);
   if (!row || !w) {
     bs_error_set(&err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a weight row of %lld columns",
                  (long long)out->K);
     job_fail(job, &err);
   }
-  while (!atomic_load(&job->failed)) {
+  while (row && w && !atomic_load(&job->failed)) {
     const int64_t f = atomic_fetch_add(&job->next, 1);
     if (f >= out->features) break;
     const int32_t rc =

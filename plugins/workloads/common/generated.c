@@ -18,6 +18,14 @@ static void generate(const bs_generated *g, uint64_t first, int64_t n, float *ou
     }
     return;
   }
+  if (g->law == BS_GEN_CLIPPED) {
+    g->host->rng_normal(g->seed, g->stream, first, (uint64_t)n, out);
+    for (int64_t i = 0; i < n; i++) {
+      float scaled = out[i] * g->b;
+      out[i] = scaled > g->a ? g->a : scaled < -g->a ? -g->a : scaled;
+    }
+    return;
+  }
   if (g->law == BS_GEN_ZERO) {
     memset(out, 0, (size_t)n * sizeof *out);
     return;
@@ -47,6 +55,7 @@ static void generate_columns(const bs_generated *g, int64_t row, const bs_wl_col
     int64_t m = bs_wl_run(c, i + done, max_gap);
     if (m > n - done) m = n - done;
     generate(g, base + at[0], (int64_t)(at[m - 1] - at[0]) + 1, run);
+    /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): columns ascend, so the run holds each */
     for (int64_t j = 0; j < m; j++) out[done + j] = run[at[j] - at[0]];
     done += m;
   }
