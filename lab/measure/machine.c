@@ -124,11 +124,12 @@ static int32_t rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t wo
     probes[i].data = data == NULL ? NULL : data + (size_t)i * each;
   }
   const int32_t rc = probe_threads(threads, probes, err);
+  const size_t copied = each / 2 * 2;
   double flops = 0.0, read = 0.0, copy = 0.0;
   for (uint32_t i = 0; rc == BS_OK && i < threads; ++i) {
     flops += probes[i].flops;
     read += (double)each * sizeof(uint64_t) / probes[i].seconds_read;
-    copy += 2.0 * (double)(each / 2) * sizeof(uint64_t) / probes[i].seconds_copy; /* read and written */
+    copy += (double)copied * sizeof(uint64_t) / probes[i].seconds_copy; /* read and written */
   }
   if (rc == BS_OK && dtype != 0) {
     *(threads == 1 ? &out->flops_core : &out->flops_all) = flops;
@@ -315,8 +316,8 @@ void bs_predict_forward(const bs_machine *m, const bs_layer_spec *spec, const bs
       m->flops_core * threads < m->flops_all / ranks ? m->flops_core * threads : m->flops_all / ranks;
   const double own_read =
       m->read_core * threads < m->read_all / ranks ? m->read_core * threads : m->read_all / ranks;
-  const double activations = (double)spec->B * ((double)spec->K * BS_DTYPE_BYTES(spec->x_dtype) +
-                                                (double)spec->N * BS_DTYPE_BYTES(spec->y_dtype));
+  const uint32_t x_bytes = BS_DTYPE_BYTES(spec->x_dtype), y_bytes = BS_DTYPE_BYTES(spec->y_dtype);
+  const double activations = (double)spec->B * ((double)spec->K * x_bytes + (double)spec->N * y_bytes);
   out->compute = own_flops > 0 ? (double)p->flops / own_flops : 0.0;
   out->memory = own_read > 0 ? ((double)p->weight_bytes + activations) / own_read : 0.0;
   for (uint32_t i = 0; world_size > 1 && i < p->n_collectives; ++i) {
