@@ -233,14 +233,16 @@ static int32_t choose_weights(bs_fault *fault, const bs_case *c, bs_error *err) 
   return rc;
 }
 
-/* The rank whose wrong inputs are worth catching: the last of those with most work. One may have none. */
+/* The rank whose wrong inputs are worth catching: rank 1, or the first after it with more work; rank 0 when
+ * it has most. Some may own nothing. */
 static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
   uint64_t most = 0;
-  for (uint32_t r = 0; r < c->world_size; ++r) {
+  for (uint32_t i = 1; i <= c->world_size; ++i) {
+    const uint32_t r = i % c->world_size;
     bs_proposal proposal = {.struct_size = sizeof proposal};
     const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, r, c->world_size, &proposal, err);
     if (rc != BS_OK) return rc;
-    if (proposal.flops < most) continue;
+    if (proposal.flops <= most) continue;
     most = proposal.flops;
     fault->victim = r;
   }

@@ -228,6 +228,29 @@ START_TEST(every_fault_is_caught_in_odd_places) {
 }
 END_TEST
 
+/* Where there are more ranks than columns, the wrong inputs must not go to a rank that multiplies none. */
+START_TEST(other_inputs_go_where_they_matter) {
+  const int64_t shape[3] = {2, 8, 16};
+  for (uint32_t P = 2; P <= 60; P += 29) {
+    bs_error err;
+    opened w;
+    bs_fault *fault = NULL;
+    bs_case_fault hooks;
+    bs_case c = make_case("row_parallel", "cpu", P, NULL, BS_F32, shape, 0, 0);
+    open_workload("random_normal", &c.spec, 3, &w);
+    use_workload(&c, &w);
+    ck_assert_int_eq(bs_fault_make(BS_FAULT_OTHER_X, &c, &fault, &hooks, &err), BS_OK);
+    for (uint32_t r = 0; r < P; ++r) {
+      bs_source view;
+      ck_assert_int_eq(hooks.wrap(hooks.user, r, BS_PART_X, c.x, &view, &err), BS_OK);
+      ck_assert_int_eq(view.read != c.x->read, r == 1); /* rank 1 owns a column here, the last may not */
+    }
+    bs_fault_free(fault);
+    w.workload->close(w.instance);
+  }
+}
+END_TEST
+
 /* Outputs that stay split: each rank's features judged, all of them somewhere. */
 START_TEST(split_outputs_are_judged) {
   const int64_t shapes_of_two[2][3] = {{9, 37, 50}, {2, 2, 16}};
@@ -325,6 +348,7 @@ int main(void) {
   tcase_add_test(tc, integers_are_exact);
   tcase_add_test(tc, every_fault_is_caught);
   tcase_add_test(tc, every_fault_is_caught_in_odd_places);
+  tcase_add_test(tc, other_inputs_go_where_they_matter);
   tcase_add_test(tc, split_outputs_are_judged);
   tcase_add_test(tc, subtle_faults_are_caught_at_2048);
   suite_add_tcase(suite, tc);
