@@ -38,7 +38,7 @@ run: build
 	fi
 
 test: build
-	@ctest --test-dir $(BUILD) --output-on-failure -j 1
+	@ctest --test-dir $(BUILD) --output-on-failure --no-label-summary -j 1
 
 verify: build
 	@scripts/verify $(BUILD)
