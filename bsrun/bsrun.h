@@ -5,6 +5,7 @@
 #include "bsrun/args.h"
 #include "lab/config/compose.h"
 #include "lab/config/notes.h"
+#include "lab/lab.h"
 #include "lab/report/report.h"
 
 /* A verb: argc and argv without the program and the verb's words; returns the exit code. */
@@ -21,6 +22,9 @@ int verb_run(int argc, char **argv);
 int verb_plugins(int argc, char **argv);
 int verb_config(int argc, char **argv);
 int verb_config_print(int argc, char **argv); /* also run --print-config */
+int verb_doctor(int argc, char **argv);
+int verb_explain(int argc, char **argv);
+int verb_completion(int argc, char **argv);
 int verb_version(int argc, char **argv);
 int verb_help(int argc, char **argv);
 
@@ -28,6 +32,9 @@ void help_main(void);
 void help_run(void);
 void help_plugins(void);
 void help_config(void);
+void help_doctor(void);
+void help_explain(void);
+void help_completion(void);
 void help_version(void);
 void help_help(void);
 
@@ -52,14 +59,45 @@ extern const args_option bsrun_run_options[];
 extern const size_t bsrun_n_run_options;
 /* The compose request of parsed run options. `request` points into `a` and into *out_block (the caller frees
  * both; bsrun_request_free). */
+enum { BSRUN_MAX_TEXTS = 16 };
 typedef struct bsrun_request {
   bs_compose_request compose;
   char *configs_dir;
   const char **lists[4];
-  char *texts[8];
+  char *texts[BSRUN_MAX_TEXTS];
 } bsrun_request;
 int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err);
 void bsrun_request_free(bsrun_request *request);
+
+/* The file of the machine's constants: --cache FILE, else the user's cache folder; NULL: off, or no such
+ * folder. The caller frees. */
+int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err);
+/* The constants in it; NULL when there are none that this machine and build can use. A corrupt file is warned
+ * of, one of another machine is a note. The caller releases. */
+json_t *bsrun_constants(const char *path, int quiet);
+
+/* Options of every verb, for help and completion: "plugins list" and its like are one name. */
+typedef struct bsrun_words {
+  const char *verb;
+  const args_option *options;
+  const size_t *n_options;
+} bsrun_words;
+extern const bsrun_words bsrun_all_words[];
+extern const size_t bsrun_n_words;
+extern const args_option plugins_list_options[], plugins_inspect_options[], config_keys_options[],
+    doctor_options[], explain_options[];
+extern const size_t plugins_n_list_options, plugins_n_inspect_options, config_n_keys_options,
+    doctor_n_options, explain_n_options;
+
+/* Progress on a terminal: one line, at most ten times a second; NULL elsewhere or when quiet. user: a
+ * bsrun_progress. */
+typedef struct bsrun_progress {
+  const char *of;
+  double last;
+  int shown;
+} bsrun_progress;
+bs_progress_fn bsrun_progress_to(int quiet);
+void bsrun_progress_end(bsrun_progress *progress);
 
 /* Log lines of the context. user: NULL. */
 void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, const char *message);

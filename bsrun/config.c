@@ -10,10 +10,11 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 
-static const args_option keys_options[] = {
+const args_option config_keys_options[] = {
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"help", 'h', NULL, 0, "this help"},
 };
+const size_t config_n_keys_options = sizeof config_keys_options / sizeof config_keys_options[0];
 
 /* One row a scalar or list: {key, value}. */
 static void flatten(json_t *rows, const bs_node *node, const char *prefix) {
@@ -141,8 +142,7 @@ int verb_config(int argc, char **argv) {
     bsrun_unknown("verb", argv[0], words, 2, &err);
     return bsrun_fail(&err);
   }
-  int32_t rc =
-      args_parse(argc - 1, argv + 1, keys_options, sizeof keys_options / sizeof keys_options[0], &a, &err);
+  int32_t rc = args_parse(argc - 1, argv + 1, config_keys_options, config_n_keys_options, &a, &err);
   if (rc == BS_OK && args_has(&a, "help")) {
     help_config();
   } else if (rc == BS_OK) {

@@ -20,7 +20,7 @@ void help_main(void) {
       "verbs:\n",
       stdout);
   for (size_t i = 0; i < bsrun_n_verbs; i++)
-    printf("  %-9s %s\n", bsrun_verbs[i].name, bsrun_verbs[i].summary);
+    printf("  %-10s %s\n", bsrun_verbs[i].name, bsrun_verbs[i].summary);
   fputs("\noptions of run (the verb may be left out):\n", stdout);
   args_print_options(bsrun_run_options, bsrun_n_run_options);
   fputs(

@@ -11,7 +11,7 @@
 #include "lab/config/experiment.h"
 #include "lab/store/sha256.h"
 
-static const args_option inspect_options[] = {
+const args_option plugins_inspect_options[] = {
     {"exists", 0, NULL, 0, "print nothing; 0 when it can be used"},
     {"atleast-version", 0, "X.Y.Z", 0, "print nothing; 0 when it can be used and is this version or later"},
     {"config", 0, "FILE", 1, "plugin_dirs, plugin_trust and plugins.<id>.<param> from a YAML file"},
@@ -20,6 +20,7 @@ static const args_option inspect_options[] = {
     {"verbose", 'v', NULL, 1, "say more"},
     {"help", 'h', NULL, 0, "this help"},
 };
+const size_t plugins_n_inspect_options = sizeof plugins_inspect_options / sizeof plugins_inspect_options[0];
 static const bs_field inspect_fields[] = {
     {"part", "PART", 0, 0}, {"name", "NAME", 0, 0}, {"value", "VALUE", 0, 0},
     {"at", "AT", 0, 0},     {"text", "WHAT", 0, 0},
@@ -197,8 +198,7 @@ static int32_t inspect(const args *a, const char *what, bs_error *err) {
 int plugins_inspect(int argc, char **argv) {
   bs_error err = BS_ERROR_INIT;
   args a;
-  int32_t rc =
-      args_parse(argc, argv, inspect_options, sizeof inspect_options / sizeof inspect_options[0], &a, &err);
+  int32_t rc = args_parse(argc, argv, plugins_inspect_options, plugins_n_inspect_options, &a, &err);
   if (rc == BS_OK && args_has(&a, "help")) {
     help_plugins();
   } else if (rc == BS_OK && a.n_words != 1) {

@@ -9,7 +9,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 
-static const args_option list_options[] = {
+const args_option plugins_list_options[] = {
     {"load", 0, NULL, 0, "open each plugin in a child process"},
     {"plugin", 0, "ID|PATH", 1, "also look at this file"},
     {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
@@ -18,6 +18,7 @@ static const args_option list_options[] = {
     {"verbose", 'v', NULL, 1, "say more"},
     {"help", 'h', NULL, 0, "this help"},
 };
+const size_t plugins_n_list_options = sizeof plugins_list_options / sizeof plugins_list_options[0];
 
 static const bs_field list_fields[] = {
     {"id", "ID", 0, 0},
@@ -41,6 +42,43 @@ void plugins_kinds_text(uint32_t kinds, char *out, size_t size) {
     if (!(kinds & (1u << kind))) continue;
     const int n = snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ",", names[kind]);
     if (n > 0) used += (size_t)n;
+  }
+}
+
+/* The next line "kind:name[=of][@backend]" of a kind: its name and length; NULL at the end. */
+static const char *next_thing(const char **things, const char *kind, size_t *out_size) {
+  const size_t lead = strlen(kind);
+  while (*things != NULL && **things != '\0') {
+    const char *line = *things;
+    const size_t n = strcspn(line, "\n");
+    *things = line + n + (line[n] == '\n');
+    if (n <= lead + 1 || strncmp(line, kind, lead) != 0 || line[lead] != ':') continue;
+    *out_size = strcspn(line + lead + 1, "=\n");
+    return line + lead + 1;
+  }
+  return NULL;
+}
+
+int plugins_offers(const char *things, const char *kind, const char *name) {
+  size_t size;
+  for (const char *p; (p = next_thing(&things, kind, &size)) != NULL;) {
+    if (strlen(name) == size && strncmp(p, name, size) == 0) return 1;
+  }
+  return 0;
+}
+
+void plugins_add_names(json_t *names, const char *things, const char *kind) {
+  size_t size;
+  for (const char *p; (p = next_thing(&things, kind, &size)) != NULL;) {
+    json_t *name = json_stringn(p, size);
+    int known = name == NULL;
+    for (size_t i = 0; !known && i < json_array_size(names); i++)
+      known = json_equal(json_array_get(names, i), name);
+    if (known) {
+      json_decref(name);
+    } else {
+      json_array_append_new(names, name);
+    }
   }
 }
 
@@ -135,7 +173,7 @@ static int32_t print_list(const args *a, bs_error *err) {
 static int verb_list(int argc, char **argv) {
   bs_error err = BS_ERROR_INIT;
   args a;
-  int32_t rc = args_parse(argc, argv, list_options, sizeof list_options / sizeof list_options[0], &a, &err);
+  int32_t rc = args_parse(argc, argv, plugins_list_options, plugins_n_list_options, &a, &err);
   if (rc == BS_OK && args_has(&a, "help")) {
     help_plugins();
   } else if (rc == BS_OK) {

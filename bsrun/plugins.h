@@ -14,4 +14,10 @@ int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_e
 int32_t plugins_probe(bs_context *context, const char *id, bs_error *err);
 /* "backend,op" of a bit set. */
 void plugins_kinds_text(uint32_t kinds, char *out, size_t size);
+/* The first of the shared libraries that a child process could load; NULL: none. */
+const char *plugins_probe_library(const char *const *names, size_t n);
+/* Does a note's list of things have kind:name (an alias counts)? */
+int plugins_offers(const char *things, const char *kind, const char *name);
+/* Adds the names that the list has of a kind to `names` (strings), each once. */
+void plugins_add_names(json_t *names, const char *things, const char *kind);
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * probe.c - a plugin is opened in a child first: whatever it does there (crash, exit, hang, print) costs a
  * row, not this process. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -94,4 +95,25 @@ int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
   }
   return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s ended the process with %d while opening", id,
                       WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
+const char *plugins_probe_library(const char *const *names, size_t n) {
+  int status = 0;
+  const pid_t pid = fork();
+  if (pid < 0) return NULL;
+  if (pid == 0) {
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0) {
+      dup2(null, STDOUT_FILENO);
+      dup2(null, STDERR_FILENO);
+    }
+    alarm(PROBE_MS / 1000); /* a library whose constructor waits for a device */
+    for (size_t i = 0; i < n; i++) {
+      if (dlopen(names[i], RTLD_LAZY | RTLD_LOCAL) != NULL) _exit((int)i + 1);
+    }
+    _exit(0);
+  }
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  const int which = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  return which >= 1 && (size_t)which <= n ? names[which - 1] : NULL;
 }

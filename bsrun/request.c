@@ -28,6 +28,7 @@ const args_option bsrun_run_options[] = {
     {"out", 0, "DIR", 0, "root of the run folders (default results/raw)"},
     {"run-id", 0, "ID", 0, "name of the run folder"},
     {"dump", 0, "DIR", 0, "phase 0 writes X, W, bias, partials and Y there as .npy"},
+    {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"print-config", 0, NULL, 0, "print the resolved configuration and stop"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"verbose", 'v', NULL, 1, "say more on stderr (twice: everything)"},
@@ -68,6 +69,19 @@ static int32_t add_paths(const args *a, bsrun_request *out, bs_error *err) {
   return rc;
 }
 
+/* Options of explain that are keys by other names; a verb without them has none given. */
+static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
+  static const char *const options[][2] = {{"b", "model.B"},          {"n", "model.N"},
+                                           {"k", "model.K"},          {"dtype", "model.dtype"},
+                                           {"comm", "hardware.comm"}, {"backend", "hardware.backend"}};
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < sizeof options / sizeof options[0] && rc == BS_OK; i++) {
+    const char *value = args_value(a, options[i][0]);
+    if (value != NULL) rc = add_text(out, options[i][1], value, err);
+  }
+  return rc;
+}
+
 static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
   int64_t value;
   double seconds;
@@ -96,6 +110,7 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   if (rc == BS_OK && run_id != NULL) rc = bs_store_check_name("--run-id", run_id, err);
   if (rc == BS_OK) rc = add_numbers(a, out, err);
   if (rc == BS_OK) rc = add_paths(a, out, err);
+  if (rc == BS_OK) rc = add_keys(a, out, err);
   if (rc == BS_OK) rc = bs_configs_dir(&out->configs_dir, err);
   if (rc == BS_OK) rc = args_values(a, "config", &out->lists[0], &q->n_configs, err);
   if (rc == BS_OK) rc = args_values(a, "plugin", &out->lists[1], &q->n_plugins, err);
@@ -116,7 +131,7 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
 
 void bsrun_request_free(bsrun_request *request) {
   for (size_t i = 0; i < 4; i++) free(request->lists[i]);
-  for (size_t i = 0; i < 8; i++) free(request->texts[i]);
+  for (size_t i = 0; i < BSRUN_MAX_TEXTS; i++) free(request->texts[i]);
   free(request->configs_dir);
   memset(request, 0, sizeof *request);
 }

@@ -3,38 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/size.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
-
-typedef struct progress_state {
-  const char *phase;
-  double last;
-  int shown;
-} progress_state;
-
-static double seconds_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* At most ten lines a second, and only on a terminal. */
-static void on_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-  progress_state *p = user;
-  const double now = seconds_now();
-  if (now - p->last < 0.1) return;
-  p->last = now;
-  p->shown = 1;
-  fprintf(stderr, "\r\033[K%s: %s", p->phase, what);
-  if (total > 0) fprintf(stderr, " %llu/%llu", (unsigned long long)done, (unsigned long long)total);
-  fflush(stderr);
-}
 
 /* Opens what the run will use, so that a missing part is told before a folder exists and every plugin is in
  * the run's key. */
@@ -198,8 +172,8 @@ static void warn_claims(const bs_experiment *e, const json_t *record) {
 }
 
 int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
-  progress_state progress = {e->phase_name, 0, 0};
-  const bs_progress_fn show = !session->quiet && isatty(STDERR_FILENO) ? on_progress : NULL;
+  bsrun_progress progress = {e->phase_name, 0, 0};
+  const bs_progress_fn show = bsrun_progress_to(session->quiet);
   bs_phase_result result = {0};
   json_t *plugins = NULL, *record = NULL;
   bs_run *run = NULL;
@@ -217,7 +191,7 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
     } else {
       rc = bs_phase1_run(session->context, e, show, &progress, &result, err);
     }
-    if (progress.shown) fputs("\r\033[K", stderr);
+    bsrun_progress_end(&progress);
     if (rc == BS_OK) {
       print_gates(session, &result);
       warn_claims(e, result.record);

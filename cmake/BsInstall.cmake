@@ -3,6 +3,8 @@
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/blockshock" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/configs" DESTINATION ${CMAKE_INSTALL_DATADIR}/blockshock)
+install(FILES "${CMAKE_SOURCE_DIR}/bsrun/completion.bash" RENAME bsrun
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 
 file(READ "${CMAKE_SOURCE_DIR}/include/blockshock/abi.h" abi_text)
 string(REGEX MATCH "BS_ABI_MAJOR ([0-9]+)" _ "${abi_text}")

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * cache.c - where the machine's constants are kept: --cache, else the user's cache folder. The one place that
+ * knows XDG_CACHE_HOME and HOME. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/measure/constants.h"
+
+int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err) {
+  const char *given = args_value(a, "cache"), *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
+  bs_text text = {0};
+  *out_path = NULL;
+  if (given != NULL && given[0] == '\0')
+    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--cache: the file's name is empty");
+  if (given != NULL && strcmp(given, "off") == 0) return BS_OK;
+  if (given != NULL) {
+    bs_text_printf(&text, "%s", given);
+  } else if (xdg != NULL && xdg[0] == '/') { /* the XDG rule: a relative one counts as not set */
+    bs_text_printf(&text, "%s/blockshock/machine.json", xdg);
+  } else if (home != NULL && home[0] == '/') {
+    bs_text_printf(&text, "%s/.cache/blockshock/machine.json", home);
+  } else {
+    return BS_OK;
+  }
+  if (text.failed) {
+    bs_text_free(&text);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
+  *out_path = text.data;
+  return BS_OK;
+}
+
+json_t *bsrun_constants(const char *path, int quiet) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *constants = NULL;
+  char line[1024];
+  if (path == NULL) return NULL;
+  const int32_t rc = bs_constants_load(path, &constants, &err);
+  if (rc == BS_OK || rc == BS_NOT_FOUND) return constants;
+  snprintf(line, sizeof line, "[%s] %s; it is not used: %s", err.id, err.message, err.hint);
+  if (rc == BS_MISMATCH) {
+    bsrun_note(quiet, line);
+    return NULL;
+  }
+  char *shown = bs_report_printable(line);
+  fprintf(stderr, "bsrun: warning: %s\n", shown != NULL ? shown : "");
+  free(shown);
+  return NULL;
+}

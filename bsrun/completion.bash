@@ -1,0 +1,89 @@
+# bash completion for bsrun                                      -*- shell-script -*-
+# SPDX-License-Identifier: MIT
+# Installed to share/bash-completion/completions/bsrun; also printed by `bsrun completion bash`. Names and options come from the
+# program itself (`bsrun completion words KIND`), which reads notes and folders and runs no plugin code.
+
+_bsrun_words() {
+  local program=${COMP_WORDS[0]/#\~/$HOME}
+  "$program" completion words "$@" 2>/dev/null
+}
+
+_bsrun_reply() { # cur kind...
+  local cur=$1
+  shift
+  local words
+  words=$(_bsrun_words "$@")
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+
+_bsrun_files() { # cur file|directory
+  compopt -o filenames 2>/dev/null
+  mapfile -t COMPREPLY < <(compgen -A "$2" -- "$1")
+}
+
+_bsrun() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=run first=${COMP_WORDS[1]} second=${COMP_WORDS[2]}
+  COMPREPLY=()
+  # --option=value reaches us as three words.
+  if [[ $cur == "=" ]]; then
+    cur=
+  elif [[ $prev == "=" ]]; then
+    prev=${COMP_WORDS[COMP_CWORD - 2]}
+  fi
+  if ((COMP_CWORD > 1)) && [[ $first != -* ]]; then
+    verb=$first
+    if [[ $first == plugins || $first == config ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
+  fi
+
+  case $prev in
+    --method) _bsrun_reply "$cur" methods; return ;;
+    --mask) _bsrun_reply "$cur" masks; return ;;
+    --workload) _bsrun_reply "$cur" workloads; return ;;
+    --hardware) _bsrun_reply "$cur" hardware; return ;;
+    --sweep) _bsrun_reply "$cur" sweeps; return ;;
+    --phase) _bsrun_reply "$cur" phases; return ;;
+    --backend) _bsrun_reply "$cur" backends; return ;;
+    --comm) _bsrun_reply "$cur" comms; return ;;
+    --dtype | --weight-dtype | --out-dtype) _bsrun_reply "$cur" dtypes; return ;;
+    --activation) _bsrun_reply "$cur" activations; return ;;
+    -o | --output) _bsrun_reply "$cur" formats; return ;;
+    --plugin)
+      if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
+      return
+      ;;
+    --set)
+      compopt -o nospace 2>/dev/null
+      _bsrun_reply "$cur" keys
+      return
+      ;;
+    --config | --cache) _bsrun_files "$cur" file; return ;;
+    --out | --dump) _bsrun_files "$cur" directory; return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --atleast-version) return ;;
+  esac
+
+  if [[ $cur == -* ]]; then
+    _bsrun_reply "$cur" options "$verb"
+    return
+  fi
+  case $verb in
+    run) if ((COMP_CWORD == 1)); then _bsrun_reply "$cur" verbs; fi ;;
+    help) _bsrun_reply "$cur" verbs ;;
+    plugins) _bsrun_reply "$cur" verbs plugins ;;
+    config) _bsrun_reply "$cur" verbs config ;;
+    completion) _bsrun_reply "$cur" verbs completion ;;
+    "plugins inspect")
+      if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
+      ;;
+    explain)
+      if ((COMP_CWORD == 2)); then
+        _bsrun_reply "$cur" verbs explain
+      elif [[ $second == mask && $COMP_CWORD -eq 3 ]]; then
+        _bsrun_reply "$cur" masks
+      elif [[ $second == method && $COMP_CWORD -eq 3 ]]; then
+        _bsrun_reply "$cur" methods
+      fi
+      ;;
+  esac
+}
+
+complete -F _bsrun bsrun

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ * completion.c - `bsrun completion bash` prints the script of completion.bash; `bsrun completion words KIND`
+ * is what the script asks for names. Reads notes and the configs folder; runs no plugin code. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/completion_bash.h" /* made from completion.bash by CMake: the bytes of completion_bash[] */
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "lab/config/schema.h"
+
+const bsrun_words bsrun_all_words[] = {
+    {"run", bsrun_run_options, &bsrun_n_run_options},
+    {"plugins list", plugins_list_options, &plugins_n_list_options},
+    {"plugins inspect", plugins_inspect_options, &plugins_n_inspect_options},
+    {"config print", bsrun_run_options, &bsrun_n_run_options},
+    {"config keys", config_keys_options, &config_n_keys_options},
+    {"doctor", doctor_options, &doctor_n_options},
+    {"explain", explain_options, &explain_n_options},
+};
+const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];
+
+static void print_options(const char *verb) {
+  for (size_t i = 0; i < bsrun_n_words; i++) {
+    if (strcmp(bsrun_all_words[i].verb, verb) != 0) continue;
+    for (size_t k = 0; k < *bsrun_all_words[i].n_options; k++) {
+      const args_option *o = &bsrun_all_words[i].options[k];
+      printf("--%s\n", o->name);
+      if (o->letter != 0) printf("-%c\n", o->letter);
+    }
+    return;
+  }
+  fputs("--help\n-h\n", stdout); /* every verb has that */
+}
+
+static void print_verbs(const char *of) {
+  static const struct {
+    const char *verb, *words;
+  } second[] = {{"plugins", "list\ninspect\n"},
+                {"config", "print\nkeys\n"},
+                {"completion", "bash\nwords\n"},
+                {"explain", "matmul\ngather_columns\nscatter_columns\nconvert\nmask\nmethod\n"}};
+  for (size_t i = 0; of != NULL && i < sizeof second / sizeof second[0]; i++) {
+    if (strcmp(second[i].verb, of) == 0) fputs(second[i].words, stdout);
+  }
+  for (size_t i = 0; of == NULL && i < bsrun_n_verbs; i++) printf("%s\n", bsrun_verbs[i].name);
+}
+
+static void add_text(json_t *names, const char *text) {
+  json_t *name = json_string(text);
+  int known = name == NULL;
+  for (size_t i = 0; !known && i < json_array_size(names); i++)
+    known = json_equal(json_array_get(names, i), name);
+  if (known) {
+    json_decref(name);
+  } else {
+    json_array_append_new(names, name);
+  }
+}
+
+static int32_t add_files(json_t *names, const char *group, bs_error *err) {
+  char *dir = NULL, **files = NULL;
+  int32_t rc = bs_configs_dir(&dir, err);
+  const size_t n = rc == BS_OK && dir != NULL ? bs_config_names(dir, group, &files) : 0;
+  for (size_t i = 0; i < n; i++) add_text(names, files[i]);
+  bs_config_names_free(files, n);
+  free(dir);
+  return rc;
+}
+
+/* kind NULL: ids. Plugins that were refused or are shadowed offer nothing. */
+static int32_t add_offered(json_t *names, const char *kind, bs_error *err) {
+  bs_context *context = NULL;
+  const bs_context_options options = {.struct_size = sizeof options, .log_level = BS_LOG_ERROR};
+  const int32_t rc = bs_context_open(&options, &context, err);
+  for (uint32_t i = 0; rc == BS_OK && i < bs_plugin_count(context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(context, i, &info, NULL) != BS_OK || info.state > BS_PLUGIN_ACTIVE) continue;
+    if (kind != NULL) {
+      plugins_add_names(names, info.things, kind);
+    } else {
+      add_text(names, info.id);
+    }
+  }
+  if (context != NULL) bs_context_close(context);
+  return rc;
+}
+
+/* Those that need no file, as far as the library knows them. */
+static void add_masks(json_t *names) {
+  static const char *const more[] = {
+      "complement_0011_1100", "complement_0101_1010", "complement_0110_1001", "uneven", "magnitude",
+      "transposable"};
+  for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+    bs_mask mask;
+    if (bs_mask_parse(more[i], NULL, NULL, &mask, NULL) == BS_OK) add_text(names, more[i]);
+  }
+}
+
+static void add_keys(json_t *names) {
+  size_t count;
+  const bs_key *keys = bs_schema_keys(&count);
+  for (size_t i = 0; i < count; i++) {
+    char text[160];
+    snprintf(text, sizeof text, "%s=", keys[i].path);
+    add_text(names, text);
+  }
+}
+
+static void add_list(json_t *names, const char *const *list, size_t n) {
+  for (size_t i = 0; i < n; i++) add_text(names, list[i]);
+}
+
+/* Kinds that are files of a folder of the configs, names of things in notes, or both. */
+static const struct {
+  const char *kind, *group, *thing;
+} sources[] = {{"methods", "methods", "method"}, {"workloads", "workloads", "workload"},
+               {"masks", "masks", NULL},         {"hardware", "hardware", NULL},
+               {"sweeps", "sweeps", NULL},       {"phases", "phases", NULL},
+               {"backends", NULL, "backend"},    {"comms", NULL, "comm"}};
+
+static int32_t collect(const char *kind, json_t *names, bs_error *err) {
+  static const char *const dtypes[] = {"bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2"};
+  static const char *const activations[] = {"none", "relu", "gelu", "silu"};
+  static const char *const kinds[] = {"verbs",    "options", "methods", "masks",    "workloads",
+                                      "hardware", "sweeps",  "phases",  "backends", "comms",
+                                      "plugins",  "formats", "keys",    "dtypes",   "activations"};
+  for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+    if (strcmp(kind, sources[i].kind) != 0) continue;
+    int32_t rc = sources[i].group != NULL ? add_files(names, sources[i].group, err) : BS_OK;
+    if (rc == BS_OK && sources[i].thing != NULL) rc = add_offered(names, sources[i].thing, err);
+    if (strcmp(kind, "masks") == 0) add_masks(names);
+    return rc;
+  }
+  if (strcmp(kind, "plugins") == 0) return add_offered(names, NULL, err);
+  if (strcmp(kind, "keys") == 0) {
+    add_keys(names);
+  } else if (strcmp(kind, "formats") == 0) {
+    add_list(names, bs_format_names, 5);
+  } else if (strcmp(kind, "dtypes") == 0) {
+    add_list(names, dtypes, sizeof dtypes / sizeof dtypes[0]);
+  } else if (strcmp(kind, "activations") == 0) {
+    add_list(names, activations, sizeof activations / sizeof activations[0]);
+  } else {
+    return bsrun_unknown("kind of words", kind, kinds, sizeof kinds / sizeof kinds[0], err);
+  }
+  return BS_OK;
+}
+
+static int32_t print_words(int argc, char **argv, bs_error *err) {
+  if (argc < 1 || argc > 2) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "completion words takes a kind, and a verb for its options");
+    bs_error_hint(err, "for example bsrun completion words methods");
+    return BS_USAGE;
+  }
+  const char *of = argc == 2 ? argv[1] : NULL;
+  if (strcmp(argv[0], "options") == 0) {
+    print_options(of != NULL ? of : "run");
+    return BS_OK;
+  }
+  if (strcmp(argv[0], "verbs") == 0) {
+    print_verbs(of);
+    return BS_OK;
+  }
+  json_t *names = json_array();
+  const int32_t rc = collect(argv[0], names, err);
+  for (size_t i = 0; rc == BS_OK && i < json_array_size(names); i++)
+    printf("%s\n", json_string_value(json_array_get(names, i)));
+  json_decref(names);
+  return rc;
+}
+
+void help_completion(void) {
+  fputs(
+      "usage: bsrun completion bash\n"
+      "       bsrun completion words KIND [VERB]\n"
+      "\n"
+      "bash    the completion script (`make install` puts it where bash-completion finds it)\n"
+      "words   the names it completes, one a line: verbs, options, methods, masks, workloads, hardware, "
+      "sweeps, "
+      "phases,\n"
+      "        backends, comms, plugins, formats, keys, dtypes, activations\n"
+      "\n"
+      "examples:\n"
+      "  source <(bsrun completion bash)\n"
+      "  bsrun completion words methods\n"
+      "  bsrun completion words options doctor\n",
+      stdout);
+}
+
+int verb_completion(int argc, char **argv) {
+  static const char *const words[] = {"bash", "words"};
+  bs_error err = BS_ERROR_INIT;
+  if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+    help_completion();
+    return argc == 0 ? 2 : 0;
+  }
+  int32_t rc = BS_OK;
+  if (strcmp(argv[0], "words") == 0) {
+    rc = print_words(argc - 1, argv + 1, &err);
+  } else if (strcmp(argv[0], "bash") != 0) {
+    rc = bsrun_unknown("shell", argv[0], words, 2, &err);
+  } else if (argc > 1) {
+    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", argv[1]);
+  } else {
+    fwrite(completion_bash, 1, sizeof completion_bash, stdout);
+  }
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}

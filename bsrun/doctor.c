@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT
+ * doctor.c - `bsrun doctor [--measure]`: every check as a row; the machine's constants measured and kept. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/doctor/doctor.h"
+#include "lab/measure/constants.h"
+
+const args_option doctor_options[] = {
+    {"measure", 0, NULL, 0, "also measure the machine's constants and keep them for predictions"},
+    {"cache", 0, "FILE|off", 0, "where they are kept; default: the user's cache folder"},
+    {"world-size", 'P', "N", 0, "ranks of the checks that need ranks; default: 2"},
+    {"backend", 0, "NAME", 0, "backend to check; default: the one of --plugin, else cpu"},
+    {"comm", 0, "NAME", 0, "communicator to check; default: the one of --plugin, else threads"},
+    {"out", 0, "DIR", 0, "root of the run folders (default results/raw)"},
+    {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks; default: 20"},
+    {"plugin", 0, "ID|PATH", 1, "also look at this plugin, and check its backend"},
+    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
+    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"verbose", 'v', NULL, 1, "say more on stderr"},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t doctor_n_options = sizeof doctor_options / sizeof doctor_options[0];
+
+static const bs_field fields[] = {
+    {"what", "WHAT", 0, 0}, {"state", "STATE", 0, 0}, {"found", "FOUND", 0, 0}, {"fix", "FIX", 0, 0}};
+
+typedef struct visit {
+  const args *a;
+  bs_context *context;
+  bs_doctor d;
+  char *cache;
+  char backend[64], comm[64];
+  json_t *bad;      /* ids of the plugins that a child could not open */
+  json_t *backends; /* names of those that can be used */
+} visit;
+
+/* What the named plugins offer is checked, unless an option says otherwise. */
+static void choose(visit *v, const char *const *named, size_t n_named) {
+  const char *backend = args_value(v->a, "backend"), *comm = args_value(v->a, "comm");
+  json_t *backends = json_array(), *comms = json_array();
+  for (size_t i = 0; i < n_named; i++) {
+    char id[64];
+    bs_plugin_id_of(named[i], id, sizeof id);
+    for (uint32_t k = 0; k < bs_plugin_count(v->context); k++) {
+      bs_plugin_info info = {.struct_size = sizeof info};
+      if (bs_plugin_get(v->context, k, &info, NULL) != BS_OK || strcmp(info.id, id) != 0) continue;
+      plugins_add_names(backends, info.things, "backend");
+      plugins_add_names(comms, info.things, "comm");
+    }
+  }
+  if (backend == NULL) backend = json_string_value(json_array_get(backends, 0));
+  if (comm == NULL) comm = json_string_value(json_array_get(comms, 0));
+  snprintf(v->backend, sizeof v->backend, "%s", backend != NULL ? backend : "cpu");
+  snprintf(v->comm, sizeof v->comm, "%s", comm != NULL ? comm : "threads");
+  json_decref(backends);
+  json_decref(comms);
+  v->d.backend = v->backend;
+  v->d.comm = v->comm;
+}
+
+/* Would the checks that follow open it in this process? */
+static int needed(const visit *v, const bs_plugin_info *info) {
+  return plugins_offers(info->things, "backend", v->backend) ||
+         plugins_offers(info->things, "comm", v->comm) || plugins_offers(info->things, "method", "dense");
+}
+
+static void plugin_row(visit *v, const bs_plugin_info *info) {
+  bs_error why = BS_ERROR_INIT;
+  char what[64];
+  snprintf(what, sizeof what, "plugin %.40s", info->id != NULL && info->id[0] != '\0' ? info->id : "?");
+  if (info->state == BS_PLUGIN_SHADOWED) {
+    bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "shadowed: %s (%s)", info->why, info->path);
+  } else if (info->state == BS_PLUGIN_REFUSED || info->state == BS_PLUGIN_UNAVAILABLE) {
+    bs_doctor_add(&v->d, what, BS_CHECK_WARN,
+                  "build it against these headers, own it and its folder, or take it off the search path",
+                  "%s: %s (%s)", info->state == BS_PLUGIN_REFUSED ? "refused" : "unavailable", info->why,
+                  info->path);
+  } else if (plugins_probe(v->context, info->id, &why) != BS_OK) {
+    json_array_append_new(v->bad, json_string(info->id));
+    bs_doctor_add(&v->d, what, needed(v, info) ? BS_CHECK_FAIL : BS_CHECK_WARN,
+                  why.hint[0] != '\0' ? why.hint : "bsrun plugins inspect tells more", "unavailable: %s",
+                  why.message);
+  } else {
+    plugins_add_names(v->backends, info->things, "backend");
+    bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "%s, from %s", info->version, info->origin);
+  }
+}
+
+static void plugin_rows(visit *v) {
+  for (uint32_t i = 0; i < bs_plugin_count(v->context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(v->context, i, &info, NULL) == BS_OK) plugin_row(v, &info);
+  }
+}
+
+/* Is what ranks need among the plugins that failed? */
+static int can_run(const visit *v) {
+  for (uint32_t i = 0; i < bs_plugin_count(v->context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(v->context, i, &info, NULL) != BS_OK || !needed(v, &info)) continue;
+    for (size_t k = 0; k < json_array_size(v->bad); k++) {
+      if (strcmp(json_string_value(json_array_get(v->bad, k)), info.id) == 0) return 0;
+    }
+  }
+  return 1;
+}
+
+/* Libraries that parts of this or of other installations use: told, never a fault. */
+static void library_rows(visit *v) {
+  static const struct {
+    const char *what, *names[3], *without;
+  } libraries[] = {
+      {"hwloc", {"libhwloc.so.15", "libhwloc.so.5", "libhwloc.so"}, "cores are numbered by the kernel"},
+      {"MPI", {"libmpi.so.40", "libmpi.so.12", "libmpi.so"}, "not needed: ranks are threads of one process"},
+      {"CUDA driver", {"libcuda.so.1", "libcuda.so", "libcuda.so.1"}, "not needed on a CPU"},
+  };
+  for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
+    const char *name = plugins_probe_library(libraries[i].names, 3);
+    bs_doctor_add(&v->d, libraries[i].what, BS_CHECK_OK, NULL, "%s%s", name != NULL ? name : "not found; ",
+                  name != NULL ? " can be loaded" : libraries[i].without);
+  }
+}
+
+static void world_rows(visit *v) {
+  int usable = can_run(v) && bs_doctor_backend(&v->d, v->context);
+  if (!usable && strcmp(v->backend, "ref") != 0) { /* the rest can still be told on the portable backend */
+    snprintf(v->backend, sizeof v->backend, "ref");
+    usable = can_run(v) && bs_doctor_backend(&v->d, v->context);
+  }
+  if (!usable) return;
+  bs_doctor_ranks(&v->d, v->context);
+  bs_doctor_gemm(&v->d, v->context);
+  bs_doctor_self_test(&v->d, v->context);
+}
+
+/* ---- the machine's constants ---------------------------------------------------------------- */
+
+static void stored_row(visit *v) {
+  bs_error why = BS_ERROR_INIT;
+  json_t *constants = NULL;
+  if (v->cache == NULL) {
+    bs_doctor_add(&v->d, "machine constants", BS_CHECK_OK, NULL, "not kept: every phase 1 measures them");
+    return;
+  }
+  const int32_t rc = bs_constants_load(v->cache, &constants, &why);
+  if (rc == BS_OK) {
+    bs_doctor_add(&v->d, "machine constants", BS_CHECK_OK, NULL, "measured at %s, in %s",
+                  json_string_value(json_object_get(constants, "measured_at")), v->cache);
+  } else if (rc == BS_NOT_FOUND) {
+    bs_doctor_add(&v->d, "machine constants", BS_CHECK_OK, NULL,
+                  "none kept: every phase 1 measures them; bsrun doctor --measure does it once");
+  } else {
+    bs_doctor_add(&v->d, "machine constants", BS_CHECK_WARN, why.hint, "[%s] %s", why.id, why.message);
+  }
+  json_decref(constants);
+}
+
+static double number(const json_t *row, const char *key) {
+  return json_number_value(json_object_get(row, key));
+}
+
+static void constant_rows(visit *v, const json_t *constants) {
+  const json_t *row;
+  size_t i;
+  json_array_foreach(json_object_get(constants, "arithmetic"), i, row) {
+    bs_doctor_add(&v->d, "multiply-adds", BS_CHECK_OK, NULL, "%s: %.1f GFLOP/s a core, %.1f all (%s)",
+                  json_string_value(json_object_get(row, "dtype")), 1e-9 * number(row, "flops_core"),
+                  1e-9 * number(row, "flops_all"), json_string_value(json_object_get(row, "loop")));
+  }
+  json_array_foreach(json_object_get(constants, "memory"), i, row) {
+    bs_doctor_add(&v->d, "memory bandwidth", BS_CHECK_OK, NULL,
+                  "%.0f MiB: reads %.1f GB/s a core, %.1f all; copies %.1f a core, %.1f all",
+                  number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "read_bytes_per_s_core"),
+                  1e-9 * number(row, "read_bytes_per_s_all"), 1e-9 * number(row, "copy_bytes_per_s_core"),
+                  1e-9 * number(row, "copy_bytes_per_s_all"));
+  }
+  json_array_foreach(json_object_get(constants, "exchange"), i, row) {
+    bs_doctor_add(&v->d, "all-reduce cost", BS_CHECK_OK, NULL,
+                  "%s, %s, %d ranks: %.2f us for 4 bytes, %.2f GB/s for 1 MiB",
+                  json_string_value(json_object_get(row, "backend")),
+                  json_string_value(json_object_get(row, "comm")), (int)number(row, "world_size"),
+                  1e6 * number(row, "all_reduce_4B_s"), 1e-9 * number(row, "all_reduce_1MiB_bytes_per_s"));
+  }
+  json_array_foreach(json_object_get(constants, "host"), i, row) {
+    bs_doctor_add(&v->d, "host cost", BS_CHECK_OK, NULL, "%s: %.2f us a forward",
+                  json_string_value(json_object_get(row, "backend")), 1e6 * number(row, "host_s"));
+  }
+}
+
+/* The chosen backend and every other usable one whose memory is the host's. */
+static size_t choose_backends(visit *v, const char **out, size_t max) {
+  size_t n = 0;
+  out[n++] = v->backend;
+  for (size_t i = 0; i < json_array_size(v->backends) && n < max; i++) {
+    const bs_backend *backend = NULL;
+    void *state = NULL;
+    const char *name = json_string_value(json_array_get(v->backends, i));
+    if (strcmp(name, v->backend) == 0) continue;
+    if (bs_find_backend(v->context, name, &backend, &state, NULL) == BS_OK &&
+        (backend->flags & BS_BACKEND_HOST_MEMORY))
+      out[n++] = name;
+  }
+  return n;
+}
+
+static void measure(visit *v) {
+  bs_error err = BS_ERROR_INIT;
+  bsrun_progress progress = {"doctor", 0, 0};
+  const char *backends[8];
+  json_t *old = NULL, *constants = NULL;
+  const int quiet = args_has(v->a, "quiet");
+  const bs_case like = {
+      .context = v->context, .comm = v->comm, .world_size = 1, .bind = 1, .timeout_s = v->d.timeout_s};
+  old = bsrun_constants(v->cache, quiet); /* a corrupt file is warned of before it is replaced */
+  json_decref(old);
+  const size_t n = choose_backends(v, backends, sizeof backends / sizeof backends[0]);
+  int32_t rc =
+      bs_constants_measure(&like, backends, n, bsrun_progress_to(quiet), &progress, &constants, &err);
+  bsrun_progress_end(&progress);
+  if (rc == BS_OK) constant_rows(v, constants);
+  if (rc == BS_OK && v->cache != NULL) rc = bs_constants_store(v->cache, constants, &err);
+  json_decref(constants);
+  if (rc != BS_OK) {
+    bs_doctor_error(&v->d, "machine constants", &err);
+  } else {
+    stored_row(v);
+  }
+}
+
+/* ---- the verb ------------------------------------------------------------------------------- */
+
+static int32_t read_options(visit *v, int *out_format, bs_error *err) {
+  int64_t ranks;
+  const char *timeout = args_value(v->a, "timeout");
+  int32_t rc = args_no_words(v->a, err);
+  if (rc == BS_OK) rc = bsrun_format(v->a, out_format, err);
+  if (rc == BS_OK) rc = args_integer(v->a, "world-size", 1, 1024, 2, &ranks, err);
+  if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
+  if (rc != BS_OK) return rc;
+  v->d.ranks = (uint32_t)ranks;
+  v->d.timeout_s = 20.0;
+  if (timeout != NULL &&
+      (!bs_parse_f64(timeout, &v->d.timeout_s) || v->d.timeout_s < 0.001 || v->d.timeout_s > 86400))
+    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+                        "--timeout: '%.60s' is not a number of seconds from 0.001 to 86400", timeout);
+  return BS_OK;
+}
+
+static int32_t examine(visit *v, bs_error *err) {
+  const char **named = NULL;
+  const char *out_dir = args_value(v->a, "out");
+  size_t n_named = 0;
+  int32_t rc = plugins_open_context(v->a, NULL, 0, &v->context, err);
+  if (rc == BS_OK) rc = args_values(v->a, "plugin", &named, &n_named, err);
+  if (rc == BS_OK) {
+    choose(v, named, n_named);
+    bs_doctor_host(&v->d);
+    library_rows(v);
+    bs_doctor_results(&v->d, out_dir != NULL ? out_dir : "results/raw");
+    plugin_rows(v);
+    world_rows(v);
+    if (args_has(v->a, "measure")) {
+      measure(v);
+    } else {
+      stored_row(v);
+    }
+  }
+  free(named);
+  return rc;
+}
+
+static int doctor(const args *a, bs_error *err) {
+  int format;
+  char summary[96];
+  visit v = {.a = a, .d = {.rows = json_array()}, .bad = json_array(), .backends = json_array()};
+  int32_t rc = read_options(&v, &format, err);
+  if (rc == BS_OK) rc = examine(&v, err);
+  if (rc == BS_OK)
+    rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], v.d.rows, err);
+  int code = rc == BS_OK ? 0 : bsrun_fail(err);
+  if (rc == BS_OK) {
+    const uint32_t *n = v.d.counts;
+    snprintf(summary, sizeof summary, "%u ok, %u to look at, %u failed", n[0], n[1], n[2]);
+    bsrun_note(args_has(a, "quiet"), summary);
+    if (n[BS_CHECK_FAIL] > 0) code = (int)bs_status_exit_code(v.d.wrong ? BS_NUMERIC : BS_UNAVAILABLE);
+  }
+  json_decref(v.d.rows);
+  json_decref(v.bad);
+  json_decref(v.backends);
+  if (v.context != NULL) bs_context_close(v.context);
+  free(v.cache);
+  return code;
+}
+
+void help_doctor(void) {
+  fputs(
+      "usage: bsrun doctor [--measure] [options]\n"
+      "\n"
+      "Looks at the machine and the installation, a row each: what was found, ok, warn or fail, and the fix. "
+      "Plugins\n"
+      "are opened in a child process first. Times a sleep of 50 ms, a GEMM, and an arm against itself; lets "
+      "every\n"
+      "rank say hello and add the rank numbers.\n"
+      "\n",
+      stdout);
+  args_print_options(doctor_options, doctor_n_options);
+  fputs(
+      "\n"
+      "--measure takes a few seconds on an idle machine. The file is $XDG_CACHE_HOME/blockshock/machine.json "
+      "(else\n"
+      "~/.cache/...), good for this processor, core count and library build; phase 1 then predicts with it.\n"
+      "\n"
+      "examples:\n"
+      "  bsrun doctor\n"
+      "  bsrun doctor -P 4 -o json\n"
+      "  bsrun doctor --plugin ./build/bs_acme.so\n"
+      "  bsrun doctor --measure --cache ./machine.json\n"
+      "\n"
+      "exit codes: 0 nothing failed; 5 something failed; 6 numbers were wrong; 2 usage.\n",
+      stdout);
+}
+
+int verb_doctor(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int code = 0;
+  const int32_t rc = args_parse(argc, argv, doctor_options, doctor_n_options, &a, &err);
+  if (rc != BS_OK) {
+    code = bsrun_fail(&err);
+  } else if (args_has(&a, "help")) {
+    help_doctor();
+  } else {
+    code = doctor(&a, &err);
+  }
+  args_free(&a);
+  return code;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ * explain.c - `bsrun explain OP|mask MASK|method M`: what would be chosen and why, without running anything.
+ * The options are composed as a run's are, so that both see the same. */
+#include "bsrun/explain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+
+const args_option explain_options[] = {
+    {"dtype", 0, "T", 0, "dtype of the model (X, W, Y): bf16, f16, f32, f64, ..."},
+    {"b", 0, "N", 0, "tokens B"},
+    {"n", 0, "N", 0, "output features N"},
+    {"k", 0, "N", 0, "input features K; default: N"},
+    {"mask", 0, "NAME", 0, "the op's columns are those of a rank: complement_1100_0011, interleave, ..."},
+    {"world-size", 'P', "N", 0, "ranks; default: what the method needs, 2 for a mask"},
+    {"rank", 0, "R", 0, "op: the rank whose columns are meant; default: 0"},
+    {"weight-dtype", 0, "T", 0, "op: storage of the packed weight; default: --dtype"},
+    {"out-dtype", 0, "T", 0, "op: dtype of the output; default: --dtype"},
+    {"activation", 0, "NAME", 0, "op: none, relu, gelu, silu"},
+    {"bias", 0, NULL, 0, "op: with a bias"},
+    {"residual", 0, NULL, 0, "op: with a residual"},
+    {"gathered", 0, NULL, 0, "op: X holds the rank's columns already; default: the kernel picks them"},
+    {"deterministic", 0, NULL, 0, "op: the same bits on every call"},
+    {"backend", 0, "NAME", 0, "backend; default: cpu"},
+    {"comm", 0, "NAME", 0, "communicator; default: threads"},
+    {"workload", 0, "NAME", 0, "gaussian, file, ... (a file brings its own sizes)"},
+    {"hardware", 0, "NAME", 0, "cpu, local_2gpu, slurm_cluster, or a YAML file"},
+    {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
+    {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
+    {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
+    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
+    {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"verbose", 'v', NULL, 1, "say more on stderr"},
+    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t explain_n_options = sizeof explain_options / sizeof explain_options[0];
+
+enum subject { OF_OP, OF_MASK, OF_METHOD };
+
+/* The words: OP, or mask MASK, or method M. */
+static int32_t read_words(const args *a, enum subject *out_of, const char **out_name, bs_error *err) {
+  static const char *const op_only[] = {"rank", "weight-dtype", "out-dtype", "activation",
+                                        "bias", "residual",     "gathered",  "deterministic"};
+  const char *first = a->n_words > 0 ? a->words[0] : "";
+  *out_of = strcmp(first, "mask") == 0 ? OF_MASK : strcmp(first, "method") == 0 ? OF_METHOD : OF_OP;
+  const size_t wanted = *out_of == OF_OP ? 1 : 2;
+  if (a->n_words != wanted) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "explain takes an op, a mask or a method; %zu word%s given",
+                 a->n_words, a->n_words == 1 ? " is" : "s are");
+    bs_error_hint(err, "bsrun explain matmul, bsrun explain mask MASK, bsrun explain method M");
+    return BS_USAGE;
+  }
+  *out_name = a->words[wanted - 1];
+  for (size_t i = 0; *out_of != OF_OP && i < sizeof op_only / sizeof op_only[0]; i++) {
+    if (!args_has(a, op_only[i])) continue;
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s is for an op, not for a %s", op_only[i], first);
+    return BS_USAGE;
+  }
+  if (*out_of == OF_MASK && args_has(a, "mask")) {
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "the mask is given twice: %.60s and --mask", *out_name);
+    return BS_USAGE;
+  }
+  return BS_OK;
+}
+
+static int32_t resolve(explained *x, enum subject of, const char *name, bs_error *err) {
+  bsrun_request request;
+  bs_composed composed = {0};
+  bs_notes notes = {0};
+  args options = *x->a; /* the words are ours */
+  options.n_words = 0;
+  int32_t rc = bsrun_request_make(&options, &request, err);
+  bs_compose_request *q = &request.compose;
+  if (of == OF_MASK) q->mask = name;
+  if (of == OF_METHOD) q->method = name;
+  if (q->method == NULL && q->mask != NULL) q->method = "blockshock"; /* the method that masks are of */
+  if (rc == BS_OK) rc = bs_compose(q, &composed, err);
+  if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
+  if (rc == BS_OK)
+    rc = bs_context_of_config(composed.config, args_has(x->a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN,
+                              bsrun_log, NULL, &x->context, err);
+  if (rc == BS_OK) {
+    rc = bs_experiment_make(x->context, composed.config, request.configs_dir, &notes, &x->e, err);
+    composed.config = NULL;
+  }
+  for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(x->a, "quiet"), notes.items[i]);
+  bs_config_free(composed.config);
+  bs_notes_free(&notes);
+  bsrun_request_free(&request);
+  return rc;
+}
+
+static int32_t explain(const args *a, bs_error *err) {
+  explained x = {.a = a};
+  enum subject of = OF_OP;
+  const char *name = NULL;
+  int32_t rc = bsrun_format(a, &x.format, err);
+  if (rc == BS_OK) rc = read_words(a, &of, &name, err);
+  if (rc == BS_OK) rc = bsrun_cache_path(a, &x.cache, err);
+  if (rc == BS_OK) rc = resolve(&x, of, name, err);
+  if (rc == BS_OK) {
+    rc = of == OF_OP     ? explain_op(&x, name, err)
+         : of == OF_MASK ? explain_mask(&x, err)
+                         : explain_method(&x, err);
+  }
+  bs_experiment_free(&x.e);
+  if (x.context != NULL) bs_context_close(x.context);
+  free(x.cache);
+  return rc;
+}
+
+void help_explain(void) {
+  fputs(
+      "usage: bsrun explain OP [options]\n"
+      "       bsrun explain mask MASK [options]\n"
+      "       bsrun explain method METHOD [options]\n"
+      "\n"
+      "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
+      "native "
+      "before\n"
+      "        emulated before unknown, then score, priority, name. Ops: matmul, gather_columns, "
+      "scatter_columns, convert\n"
+      "mask    what each rank owns: a run of columns, a gather, or weights that need the 2:4 op; its bytes\n"
+      "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
+      "\n"
+      "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's constants.\n"
+      "\n",
+      stdout);
+  args_print_options(explain_options, explain_n_options);
+  fputs(
+      "\n"
+      "examples:\n"
+      "  bsrun explain matmul --dtype bf16 --b 64 --n 4096 --k 4096 --backend cpu\n"
+      "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --bias -o json\n"
+      "  bsrun explain mask random_2of4 --n 4096\n"
+      "  bsrun explain method blockshock -P 2 --b 16\n"
+      "\n"
+      "exit codes: 0; 3 when no implementation serves the op, or the method refuses (the reason is printed); "
+      "2 "
+      "usage.\n",
+      stdout);
+}
+
+int verb_explain(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, explain_options, explain_n_options, &a, &err);
+  if (rc == BS_OK && (args_has(&a, "help") || argc == 0)) {
+    help_explain();
+    args_free(&a);
+    return argc == 0 ? 2 : 0;
+  }
+  if (rc == BS_OK) rc = explain(&a, &err);
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}

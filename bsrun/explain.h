@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ * explain.h - the parts of the explain verb: ops (explain_op.c), masks and methods (explain_split.c). */
+#ifndef BSRUN_EXPLAIN_H
+#define BSRUN_EXPLAIN_H
+#include "bsrun/bsrun.h"
+
+/* What the options lead to, as a run would see it. */
+typedef struct explained {
+  const args *a;
+  int format;
+  bs_context *context;
+  bs_experiment e;
+  char *cache; /* file of the machine's constants; NULL: none */
+} explained;
+
+/* Each prints rows on stdout. `name`: the op, the mask, the method. */
+int32_t explain_op(const explained *x, const char *name, bs_error *err);
+int32_t explain_mask(const explained *x, bs_error *err);
+int32_t explain_method(const explained *x, bs_error *err);
+#endif
