@@ -9,7 +9,8 @@ enum bs_gen_law {
   BS_GEN_NORMAL = 1,  /* a = mean, b = std */
   BS_GEN_UNIFORM = 2, /* [a, a + b) before rounding */
   BS_GEN_TERNARY = 3, /* 0, or with probability threshold / 2^31 one of -1, 1 */
-  BS_GEN_INTEGER = 4  /* -bound .. bound, equally likely */
+  BS_GEN_INTEGER = 4, /* -bound .. bound, equally likely */
+  BS_GEN_CLIPPED = 5  /* normal times b, then held between -a and a */
 };
 
 typedef struct bs_generated {

@@ -2,6 +2,7 @@
  * options.c - strict reading of the workload.<key> settings (options.h). */
 #include "options.h"
 
+#include <inttypes.h>
 #include <locale.h>
 #include <stdlib.h>
 
@@ -61,14 +62,17 @@ int32_t bs_wl_check_keys(const bs_workload_request *request, const char *workloa
   return BS_OK;
 }
 
-const char *bs_wl_text(const bs_workload_request *request, const char *key) {
-  for (uint32_t i = 0; i < request->n_options; i++) {
-    const char *text = request->option_values[i];
-    if (strcmp(request->option_keys[i], key) != 0) continue;
-    if (text == NULL || *text == '\0' || strcmp(text, "none") == 0 || strcmp(text, "null") == 0) return NULL;
-    return text;
-  }
+/* As it was given; NULL when it was not. */
+static const char *given_text(const bs_workload_request *request, const char *key) {
+  for (uint32_t i = 0; i < request->n_options; i++)
+    if (strcmp(request->option_keys[i], key) == 0) return request->option_values[i];
   return NULL;
+}
+
+const char *bs_wl_text(const bs_workload_request *request, const char *key) {
+  const char *text = given_text(request, key);
+  if (text == NULL || *text == '\0' || strcmp(text, "none") == 0 || strcmp(text, "null") == 0) return NULL;
+  return text;
 }
 
 /* In the C locale whatever the program's is; plain decimal only (strtod alone takes hex, inf and nan). */
@@ -100,6 +104,26 @@ int32_t bs_wl_f64(const bs_workload_request *request, const char *key, double fa
   return BS_OK;
 }
 
+int32_t bs_wl_i64(const bs_workload_request *request, const char *key, int64_t fallback, int64_t min,
+                  int64_t max, int64_t *out_value, bs_error *err) {
+  const char *text = bs_wl_text(request, key);
+  int64_t value = fallback;
+  if (text != NULL) {
+    size_t sign = *text == '-' || *text == '+', digits = strspn(text + sign, "0123456789");
+    if (digits == 0 || text[sign + digits] != '\0') {
+      bs_fail(err, BS_CONFIG, "BS-WL-VALUE", "'%s' is not a whole number", text);
+      return bs_wl_at(err, BS_CONFIG, key);
+    }
+    value = strtoll(text, NULL, 10); /* beyond its range: the nearest end, which is outside min .. max */
+  }
+  if (value < min || value > max) {
+    bs_fail(err, BS_CONFIG, "BS-WL-VALUE", "%" PRId64 " is outside %" PRId64 " .. %" PRId64, value, min, max);
+    return bs_wl_at(err, BS_CONFIG, key);
+  }
+  *out_value = value;
+  return BS_OK;
+}
+
 int32_t bs_wl_bool(const bs_workload_request *request, const char *key, int fallback, int *out_value,
                    bs_error *err) {
   static const bs_wl_choice choices[] = {{"true", 1}, {"false", 0}, {"yes", 1}, {"no", 0},
@@ -112,18 +136,18 @@ int32_t bs_wl_bool(const bs_workload_request *request, const char *key, int fall
 
 int32_t bs_wl_choose(const bs_workload_request *request, const char *key, const bs_wl_choice *choices,
                      uint32_t n_choices, uint32_t fallback, uint32_t *out_value, bs_error *err) {
-  const char *text = bs_wl_text(request, key), *near = NULL;
+  const char *text = given_text(request, key), *near = NULL;
   size_t best = MAX_WORD;
-  if (text == NULL) {
-    *out_value = fallback;
-    return BS_OK;
-  }
-  for (uint32_t i = 0; i < n_choices; i++) {
+  for (uint32_t i = 0; i < n_choices && text != NULL; i++) {
     if (strcmp(text, choices[i].name) == 0) {
       *out_value = choices[i].value;
       return BS_OK;
     }
     if (near_enough(text, choices[i].name, &best)) near = choices[i].name;
+  }
+  if (bs_wl_text(request, key) == NULL) {
+    *out_value = fallback;
+    return BS_OK;
   }
   bs_fail(err, BS_CONFIG, "BS-WL-VALUE", "'%s' is not a value of workload.%s", text, key);
   if (near != NULL)

@@ -18,9 +18,13 @@ const char *bs_wl_text(const bs_workload_request *request, const char *key);
 /* BS-WL-VALUE when not a finite number within [min, max]. */
 int32_t bs_wl_f64(const bs_workload_request *request, const char *key, double fallback, double min,
                   double max, double *out_value, bs_error *err);
+/* As bs_wl_f64, a whole number: digits with an optional sign. */
+int32_t bs_wl_i64(const bs_workload_request *request, const char *key, int64_t fallback, int64_t min,
+                  int64_t max, int64_t *out_value, bs_error *err);
 int32_t bs_wl_bool(const bs_workload_request *request, const char *key, int fallback, int *out_value,
                    bs_error *err);
-/* One of `choices`; BS-WL-VALUE with the nearest name otherwise. */
+/* One of `choices` ("none" and "null" too where they are listed); BS-WL-VALUE with the nearest name
+ * otherwise. */
 int32_t bs_wl_choose(const bs_workload_request *request, const char *key, const bs_wl_choice *choices,
                      uint32_t n_choices, uint32_t fallback, uint32_t *out_value, bs_error *err);
 /* workload.loss: sum (default), mse_zero or mse, mse_target. mse_target without a target is BS-WL-LOSS. */

@@ -46,11 +46,11 @@ static int32_t choose_density(const bs_workload_request *r, double limit, double
 int32_t bs_integer_open(void *state, const bs_workload_request *request, void **out, bs_error *err) {
   static const char *const keys[] = {"density"};
   const bs_host *host = state;
-  bs_synthetic *w = NULL;
+  bs_wl_layer *w = NULL;
   double limit = exact_limit(request->dtype), density = 0.0;
   uint32_t bound = limit < 100.0 ? 1u : 2u;
   int32_t rc = bs_wl_check_keys(request, "integer", keys, 1, err);
-  if (rc == BS_OK) rc = bs_synthetic_make(host, request, "integer", &w, err);
+  if (rc == BS_OK) rc = bs_wl_layer_make(host, request, "integer", sizeof *w, &w, err);
   if (rc != BS_OK) return rc;
   rc = choose_density(request, limit, request->has_bias ? bound : 0.0, &density, err);
   if (rc != BS_OK) {
