@@ -468,7 +468,7 @@ _Static_assert(offsetof(bs_ownership, reserved) == 4 && sizeof(((bs_ownership *)
 _Static_assert(offsetof(bs_ownership, row_begin) == 8 && sizeof(((bs_ownership *)0)->row_begin) == 8, "bs_ownership.row_begin");
 _Static_assert(offsetof(bs_ownership, row_count) == 16 && sizeof(((bs_ownership *)0)->row_count) == 8, "bs_ownership.row_count");
 _Static_assert(offsetof(bs_ownership, columns) == 24 && sizeof(((bs_ownership *)0)->columns) == 8, "bs_ownership.columns");
-_Static_assert(sizeof(bs_method) == 112, "bs_method");
+_Static_assert(sizeof(bs_method) == 120, "bs_method");
 _Static_assert(offsetof(bs_method, struct_size) == 0 && sizeof(((bs_method *)0)->struct_size) == 4, "bs_method.struct_size");
 _Static_assert(offsetof(bs_method, max_world) == 4 && sizeof(((bs_method *)0)->max_world) == 4, "bs_method.max_world");
 _Static_assert(offsetof(bs_method, min_world) == 8 && sizeof(((bs_method *)0)->min_world) == 4, "bs_method.min_world");
@@ -485,6 +485,7 @@ _Static_assert(offsetof(bs_method, step) == 80 && sizeof(((bs_method *)0)->step)
 _Static_assert(offsetof(bs_method, owns) == 88 && sizeof(((bs_method *)0)->owns) == 8, "bs_method.owns");
 _Static_assert(offsetof(bs_method, read_weights) == 96 && sizeof(((bs_method *)0)->read_weights) == 8, "bs_method.read_weights");
 _Static_assert(offsetof(bs_method, layer_free) == 104 && sizeof(((bs_method *)0)->layer_free) == 8, "bs_method.layer_free");
+_Static_assert(offsetof(bs_method, mask_kinds) == 112 && sizeof(((bs_method *)0)->mask_kinds) == 8, "bs_method.mask_kinds");
 _Static_assert(BS_PART_X == 0, "BS_PART_X");
 _Static_assert(BS_PART_W == 1, "BS_PART_W");
 _Static_assert(BS_PART_BIAS == 2, "BS_PART_BIAS");

@@ -96,7 +96,12 @@ typedef struct bs_method {
   /* Rows row.. of this rank's part [row_count,K_r] into out. */
   int32_t (*read_weights)(void *layer, int64_t row, bs_tensor *out, bs_error *err);
   void (*layer_free)(void *layer);
+  /* Bit set of (1 << enum bs_mask_kind): the masks that mean something to the method, those that it
+   * refuses with a reason among them. 0: it splits without a mask, and is given none. */
+  uint64_t mask_kinds;
 } bs_method;
+
+#define BS_MASK_KINDS_ALL 0x7fu /* every kind of enum bs_mask_kind */
 
 #ifdef __cplusplus
 }

@@ -128,25 +128,17 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-static int is_one_of(const char *word, const char *const *list, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    if (strcmp(word, list[i]) == 0) return 1;
-  }
-  return 0;
+/* Is the mask handed to the method? Each method says which kinds mean something to it. Without a context (a
+ * configuration that is only printed) nobody can be asked. */
+static int mask_serves(bs_context *context, const char *name, const bs_mask *mask) {
+  const bs_method *method = NULL;
+  void *state = NULL;
+  if (context == NULL || bs_find_method(context, name, &method, &state, NULL) != BS_OK) return 1;
+  return (int)(method->mask_kinds >> mask->kind & 1u);
 }
 
-/* Is the mask handed to the method? dense and column_parallel have no use for one, row_parallel takes runs of
- * columns; methods of others get what was typed, and else split as they do. */
-static int mask_serves(const char *method, const bs_mask *mask, int typed) {
-  static const char *const without[] = {"dense", "dense_single", "column_parallel"};
-  static const char *const runs[] = {"row_parallel", "dense_tp"};
-  static const char *const ours[] = {"blockshock", "block_shock_2gpu", "masked_split", "masked_split_dense"};
-  if (is_one_of(method, without, 3)) return 0;
-  if (is_one_of(method, runs, 2)) return mask->kind == BS_MASK_CONTIGUOUS || mask->kind == BS_MASK_UNEVEN;
-  return typed || is_one_of(method, ours, 4);
-}
-
-static int32_t read_mask(bs_experiment *e, const char *quiet_dir, bs_notes *notes, bs_error *err) {
+static int32_t read_mask(bs_context *context, bs_experiment *e, const char *quiet_dir, bs_notes *notes,
+                         bs_error *err) {
   const char *use = bs_schema_str(e->config, "mask.use");
   const char *name = bs_schema_str(e->config, "mask.name");
   char *a = pattern_text(e->config, given(e->config, "mask.pattern_a") ? "mask.pattern_a" : "mask.pattern");
@@ -162,7 +154,7 @@ static int32_t read_mask(bs_experiment *e, const char *quiet_dir, bs_notes *note
       /* base.yaml names a mask for the methods that have a use for one; nobody typed it. */
       const int typed =
           strcmp(use, "always") == 0 || !is_shipped(bs_config_find(e->config, "mask.name"), quiet_dir);
-      const int serves = mask_serves(e->method, &e->mask, typed);
+      const int serves = mask_serves(context, e->method, &e->mask);
       if (typed && !serves && strcmp(use, "never") != 0)
         bs_note_add(notes, "mask %s has no effect: %s splits without it", e->mask.name, e->method);
       e->mask_given = strcmp(use, "never") != 0 && serves;
@@ -311,7 +303,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   if (rc == BS_OK) rc = read_hardware(context, e, notes, err);
   if (rc == BS_OK) rc = read_method(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
-  if (rc == BS_OK) rc = read_mask(e, quiet_dir, notes, err);
+  if (rc == BS_OK) rc = read_mask(context, e, quiet_dir, notes, err);
   if (rc == BS_OK) read_sync(e, quiet_dir, notes);
   return rc;
 }

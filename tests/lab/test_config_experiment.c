@@ -122,7 +122,7 @@ START_TEST(masks) {
   ck_assert_uint_eq(e.mask_given, 0);
   bs_experiment_free(&e);
   /* base.yaml names a mask for every method: the contiguous ones must not take it. */
-  e = make(NULL, "method: {name: dense_tp}\nmask: {name: complement_1100_0011}\n", NULL);
+  e = make(context, "method: {name: dense_tp}\nmask: {name: complement_1100_0011}\n", NULL);
   ck_assert_uint_eq(e.mask_given, 0);
   bs_experiment_free(&e);
   refuse(NULL, "method: {name: blockshock}\nmask: {name: m, pattern_a: [1, 1, 0, 2]}\n", BS_CONFIG,
@@ -138,28 +138,28 @@ END_TEST
 START_TEST(a_typed_mask_is_used_or_noted) {
   bs_notes notes = {0};
   bs_experiment e =
-      make(NULL, "method: {name: row_parallel}\nmask: {name: uneven, shares: [3, 1]}\n", &notes);
+      make(context, "method: {name: row_parallel}\nmask: {name: uneven, shares: [3, 1]}\n", &notes);
   ck_assert_uint_eq(e.mask_given, 1);
   ck_assert_uint_eq(notes.count, 0);
   bs_experiment_free(&e);
-  e = make(NULL, "method: {name: row_parallel}\nmask: {name: interleave}\n", &notes);
+  e = make(context, "method: {name: row_parallel}\nmask: {name: interleave}\n", &notes);
   ck_assert_uint_eq(e.mask_given, 0);
   ck_assert_uint_eq(notes.count, 1);
   ck_assert_ptr_nonnull(strstr(notes.items[0], "mask interleave has no effect"));
   bs_notes_free(&notes);
   bs_experiment_free(&e);
-  e = make(NULL, "method: {name: row_parallel}\nmask: {name: interleave, use: never}\n", &notes);
+  e = make(context, "method: {name: row_parallel}\nmask: {name: interleave, use: never}\n", &notes);
   ck_assert_uint_eq(notes.count, 0);
   bs_experiment_free(&e);
 }
 END_TEST
 
-/* base.yaml's mask is not what a method from elsewhere was asked to split by. */
-START_TEST(a_shipped_mask_is_for_our_methods) {
+/* base.yaml's mask goes to the methods that say that they can use one. */
+START_TEST(a_shipped_mask_is_for_methods_that_take_one) {
   const char *dir = scratch_dir();
   char path[600];
   bs_error err = BS_ERROR_INIT;
-  static const char *const methods[] = {"blockshock", "masked_split", "reverse_row", "row_parallel"};
+  static const char *const methods[] = {"blockshock", "masked_split", "column_parallel", "row_parallel"};
   for (int typed = 0; typed <= 1; typed++) {
     for (size_t i = 0; i < 4; i++) {
       char text[128];
@@ -170,9 +170,9 @@ START_TEST(a_shipped_mask_is_for_our_methods) {
       write_text(dir, "base.yaml", text);
       snprintf(path, sizeof path, "%s/base.yaml", dir);
       ck_assert_int_eq(bs_config_load(path, &tree, &err), BS_OK);
-      ck_assert_int_eq(bs_experiment_make(NULL, tree, typed ? NULL : dir, &notes, &e, &err), BS_OK);
-      ck_assert_uint_eq(e.mask_given, i < 2 || (typed && i == 2));
-      ck_assert_uint_eq(notes.count, typed && i == 3);
+      ck_assert_int_eq(bs_experiment_make(context, tree, typed ? NULL : dir, &notes, &e, &err), BS_OK);
+      ck_assert_uint_eq(e.mask_given, i < 2);
+      ck_assert_uint_eq(notes.count, typed && i >= 2);
       bs_notes_free(&notes);
       bs_experiment_free(&e);
     }
@@ -184,7 +184,7 @@ END_TEST
 START_TEST(an_asked_mask_without_use_is_a_note) {
   bs_notes notes = {0};
   bs_experiment e =
-      make(NULL, "method: {name: dense}\nmask: {name: complement_1100_0011, use: always}\n", &notes);
+      make(context, "method: {name: dense}\nmask: {name: complement_1100_0011, use: always}\n", &notes);
   ck_assert_uint_eq(e.mask_given, 0);
   ck_assert_uint_eq(notes.count, 1);
   ck_assert(strstr(notes.items[0], "complement_1100_0011") != NULL);
@@ -290,10 +290,10 @@ int main(void) {
   tcase_add_test(plain, defaults);
   tcase_add_test(plain, dtypes_in_the_originals_spellings);
   tcase_add_test(plain, sizes_and_seeds);
-  tcase_add_test(plain, masks);
-  tcase_add_test(plain, a_typed_mask_is_used_or_noted);
-  tcase_add_test(plain, a_shipped_mask_is_for_our_methods);
-  tcase_add_test(plain, an_asked_mask_without_use_is_a_note);
+  tcase_add_test(with, masks);
+  tcase_add_test(with, a_typed_mask_is_used_or_noted);
+  tcase_add_test(with, a_shipped_mask_is_for_methods_that_take_one);
+  tcase_add_test(with, an_asked_mask_without_use_is_a_note);
   tcase_add_test(plain, phases_that_are_not_there);
   tcase_add_test(plain, plugin_ids_of_values);
   tcase_add_checked_fixture(with, open_context, close_context);

@@ -32,6 +32,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   BS_HERE_LOC(at);
   bs_method method = {
       .default_world = 2,
+      .mask_kinds = BS_MASK_KINDS_ALL,
       .name = "blockshock",
       .aliases = "block_shock_2gpu",
       .summary = "complementary masks: each rank multiplies its own columns, outputs are all-reduced",

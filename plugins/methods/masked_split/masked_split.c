@@ -18,6 +18,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   BS_HERE_LOC(at);
   bs_method method = {
       .default_world = 2,
+      .mask_kinds = BS_MASK_KINDS_ALL,
       .name = "masked_split",
       .aliases = "masked_split_dense",
       .summary = "blockshock's mask in dense storage: the zeros are multiplied too (ablation)",

@@ -36,6 +36,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   BS_HERE_LOC(at);
   bs_method method = {
       .default_world = 2,
+      .mask_kinds = 1u << BS_MASK_CONTIGUOUS | 1u << BS_MASK_UNEVEN,
       .name = "row_parallel",
       .aliases = "dense_tp",
       .summary = "each rank takes a run of input columns; partial sums are all-reduced",
