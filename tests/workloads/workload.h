@@ -13,6 +13,7 @@ typedef struct ask {
   uint64_t seed, weight_seed;
   uint32_t has_bias;
   const char *options[8];
+  void *(*state)(void *found); /* gives another plugin state to open; NULL: the one found */
 } ask;
 
 typedef struct opened {
@@ -61,6 +62,7 @@ static inline int32_t workload_open(const ask *a, opened *out, bs_error *err) {
   ck_assert_msg(bs_context_open(&options, &out->context, err) == BS_OK, "%s", err->message);
   ck_assert_msg(bs_find_workload(out->context, a->name, &out->vtable, &state, err) == BS_OK, "%s: %s",
                 a->name, err->message);
+  if (a->state != NULL) state = a->state(state);
   int32_t rc = out->vtable->open(state, &request, &out->instance, err);
   if (rc == BS_OK) {
     out->info.struct_size = sizeof out->info;

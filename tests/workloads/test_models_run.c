@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ * test_models_run.c - bsrun with the workload files activation_like, attention_like, transformer_mlp_like and
+ * vision_conv: ours at sizes that fit them, and the original's, unchanged, at its own (N = 4096, B = 64). The
+ * original's are looked for in BS_TEST_ORIGINAL_DIR, else beside the specifications; where they are not at
+ * hand that half is skipped, saying so. */
+#include "tests/bsrun/spawn.h"
+
+static const char *const names[] = {"activation_like", "attention_like", "transformer_mlp_like",
+                                    "vision_conv"};
+static const char *const types[] = {"activation_like", "attention_like", "transformer_mlp", "vision_conv"};
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+#define FEW                                                                                            \
+  "--set", "phase.timed_iters=2", "--set", "phase.warmup_iters=1", "--set", "phase.pairs_seconds=0.2", \
+      "--set", "phase.pairs_min=5", "--set", "phase.pairs_max=10"
+
+START_TEST(our_files_run) {
+  static const char *const sizes[] = {"model.N=64", "model.N=64", "model.N=64", "model.N=64"};
+  static const char *const fits[] = {"model.K=96", "model.K=96", "model.K=96", "model.K=64"};
+  static const char *const more[] = {"workload.clip=1.5", "workload.heads=4", "workload.ln_eps=1e-3",
+                                     "workload.H=4"};
+  /* 4 x 4 x 4 values of the image files' 4 channels. */
+  const char *last = _i == 3 ? "workload.W=4" : "model.B=64";
+  ran r =
+      bsrun(dir, "--plugin", "cpu", "--method", "blockshock", "-P", "2", "--phase", "0", "--workload",
+            names[_i], "--set", sizes[_i], "--set", fits[_i], "--set", more[_i], "--set", last, FEW, NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, types[_i]) != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.out, "RIGHT") != NULL, "%s", r.out);
+  ran_free(&r);
+  r = bsrun(dir, "--plugin", "cpu", "--method", "blockshock", "-P", "2", "--phase", "1", "--workload",
+            names[_i], "--set", sizes[_i], "--set", fits[_i], "--set", more[_i], "--set", last, FEW, NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+}
+END_TEST
+
+/* Aliases and registered names serve without a file. */
+START_TEST(names_run_without_files) {
+  static const char *const aliases[] = {"transformer_mlp", "attention", "conv_like", "transformer_mlp_like"};
+  for (int i = 0; i < 4; i++) {
+    ran r = bsrun(dir, "--plugin", "cpu", "--phase", "0", "--workload", aliases[i], "--set", "model.N=16",
+                  "--set", i == 2 ? "model.K=3072" : "model.K=64", "--set", "model.B=64", FEW, NULL);
+    must_be(&r, 0);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+START_TEST(misfits_are_configuration_errors) {
+  ran r = bsrun(dir, "--plugin", "cpu", "--phase", "0", "--workload", "vision_conv", "--set", "model.N=64",
+                FEW, NULL);
+  must_be(&r, 3);
+  ck_assert_msg(strstr(r.err, "error[BS-WL-SHAPE]") != NULL && strstr(r.err, "4096") != NULL &&
+                    strstr(r.err, "64") != NULL && strstr(r.err, "workload.out_channels") != NULL,
+                "%s", r.err);
+  ran_free(&r);
+  r = bsrun(dir, "--plugin", "cpu", "--phase", "0", "--workload", "attention_like", "--set", "model.N=64",
+            "--set", "model.B=16", FEW, NULL);
+  must_be(&r, 3);
+  ck_assert_msg(strstr(r.err, "error[BS-WL-SHAPE]") != NULL && strstr(r.err, "B=16") != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+/* A file of the original, NULL when it is not at hand. */
+static const char *original(const char *name) {
+  static char path[1024];
+  const char *given = getenv("BS_TEST_ORIGINAL_DIR"), *source = getenv("BS_TEST_SOURCE_DIR");
+  if (given != NULL)
+    snprintf(path, sizeof path, "%s/configs/workloads/%s.yaml", given, name);
+  else
+    snprintf(path, sizeof path, "%s/../shared/data/original-harness/configs/workloads/%s.yaml",
+             source != NULL ? source : ".", name);
+  if (access(path, R_OK) == 0) return path;
+  fprintf(stderr, "skipped: the original's workload file is not at hand (%s)\n", path);
+  return NULL;
+}
+
+START_TEST(the_originals_files_run_unchanged) {
+  const char *path = original(names[_i]);
+  if (path == NULL) return;
+  ran r = bsrun(dir, "--plugin", "cpu", "--method", "blockshock", "--phase", "0", "--workload", path, "--set",
+                "model.N=4096", "--set", "model.B=64", "--set", "phase.reference_features=16", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, types[_i]) != NULL && strstr(r.out, "RIGHT") != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.err, "unknown") == NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("models_run");
+  TCase *tc = tcase_create("models_run");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_loop_test(tc, our_files_run, 0, 4);
+  tcase_add_test(tc, names_run_without_files);
+  tcase_add_test(tc, misfits_are_configuration_errors);
+  tcase_add_loop_test(tc, the_originals_files_run_unchanged, 0, 4);
+  suite_add_tcase(s, tc);
+  return run_suite(s);
+}
