@@ -58,7 +58,7 @@ _bsrun() {
       ;;
     --config | --cache) _bsrun_files "$cur" file; return ;;
     --out | --dump) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --atleast-version) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version) return ;;
   esac
 
   if [[ $cur == -* ]]; then

@@ -69,16 +69,16 @@ static int32_t add_files(json_t *names, const char *group, bs_error *err) {
   return rc;
 }
 
-/* kind NULL: ids. Plugins that were refused or are shadowed offer nothing. */
-static int32_t add_offered(json_t *names, const char *kind, bs_error *err) {
+/* kind BS_KIND_COUNT_: ids. Plugins that were refused or are shadowed offer nothing. */
+static int32_t add_offered(json_t *names, uint32_t kind, bs_error *err) {
   bs_context *context = NULL;
   const bs_context_options options = {.struct_size = sizeof options, .log_level = BS_LOG_ERROR};
   const int32_t rc = bs_context_open(&options, &context, err);
   for (uint32_t i = 0; rc == BS_OK && i < bs_plugin_count(context); i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
     if (bs_plugin_get(context, i, &info, NULL) != BS_OK || info.state > BS_PLUGIN_ACTIVE) continue;
-    if (kind != NULL) {
-      plugins_add_names(names, info.things, kind);
+    if (kind < BS_KIND_COUNT_) {
+      plugins_add_names(names, context, &info, kind);
     } else {
       add_text(names, info.id);
     }
@@ -114,11 +114,12 @@ static void add_list(json_t *names, const char *const *list, size_t n) {
 
 /* Kinds that are files of a folder of the configs, names of things in notes, or both. */
 static const struct {
-  const char *kind, *group, *thing;
-} sources[] = {{"methods", "methods", "method"}, {"workloads", "workloads", "workload"},
-               {"masks", "masks", NULL},         {"hardware", "hardware", NULL},
-               {"sweeps", "sweeps", NULL},       {"phases", "phases", NULL},
-               {"backends", NULL, "backend"},    {"comms", NULL, "comm"}};
+  const char *kind, *group;
+  uint32_t thing; /* BS_KIND_COUNT_: none */
+} sources[] = {{"methods", "methods", BS_KIND_METHOD}, {"workloads", "workloads", BS_KIND_WORKLOAD},
+               {"masks", "masks", BS_KIND_COUNT_},     {"hardware", "hardware", BS_KIND_COUNT_},
+               {"sweeps", "sweeps", BS_KIND_COUNT_},   {"phases", "phases", BS_KIND_COUNT_},
+               {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM}};
 
 static int32_t collect(const char *kind, json_t *names, bs_error *err) {
   static const char *const dtypes[] = {"bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2"};
@@ -129,11 +130,11 @@ static int32_t collect(const char *kind, json_t *names, bs_error *err) {
   for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
     if (strcmp(kind, sources[i].kind) != 0) continue;
     int32_t rc = sources[i].group != NULL ? add_files(names, sources[i].group, err) : BS_OK;
-    if (rc == BS_OK && sources[i].thing != NULL) rc = add_offered(names, sources[i].thing, err);
+    if (rc == BS_OK && sources[i].thing != BS_KIND_COUNT_) rc = add_offered(names, sources[i].thing, err);
     if (strcmp(kind, "masks") == 0) add_masks(names);
     return rc;
   }
-  if (strcmp(kind, "plugins") == 0) return add_offered(names, NULL, err);
+  if (strcmp(kind, "plugins") == 0) return add_offered(names, BS_KIND_COUNT_, err);
   if (strcmp(kind, "keys") == 0) {
     add_keys(names);
   } else if (strcmp(kind, "formats") == 0) {

@@ -38,6 +38,7 @@ typedef struct visit {
   bs_doctor d;
   char *cache;
   char backend[64], comm[64];
+  json_t *named;    /* ids of --plugin: opened at the first look-up of anything */
   json_t *bad;      /* ids of the plugins that a child could not open */
   json_t *backends; /* names of those that can be used */
 } visit;
@@ -49,11 +50,12 @@ static void choose(visit *v, const char *const *named, size_t n_named) {
   for (size_t i = 0; i < n_named; i++) {
     char id[64];
     bs_plugin_id_of(named[i], id, sizeof id);
+    json_array_append_new(v->named, json_string(id));
     for (uint32_t k = 0; k < bs_plugin_count(v->context); k++) {
       bs_plugin_info info = {.struct_size = sizeof info};
       if (bs_plugin_get(v->context, k, &info, NULL) != BS_OK || strcmp(info.id, id) != 0) continue;
-      plugins_add_names(backends, info.things, "backend");
-      plugins_add_names(comms, info.things, "comm");
+      plugins_add_names(backends, v->context, &info, BS_KIND_BACKEND);
+      plugins_add_names(comms, v->context, &info, BS_KIND_COMM);
     }
   }
   if (backend == NULL) backend = json_string_value(json_array_get(backends, 0));
@@ -66,10 +68,23 @@ static void choose(visit *v, const char *const *named, size_t n_named) {
   v->d.comm = v->comm;
 }
 
-/* Would the checks that follow open it in this process? */
+static int listed(const json_t *ids, const char *id) {
+  for (size_t i = 0; i < json_array_size(ids); i++) {
+    if (strcmp(json_string_value(json_array_get(ids, i)), id) == 0) return 1;
+  }
+  return 0;
+}
+
+/* Would the checks that follow open it in this process? One without a note is opened when anything is looked
+ * up. */
 static int needed(const visit *v, const bs_plugin_info *info) {
-  return plugins_offers(info->things, "backend", v->backend) ||
-         plugins_offers(info->things, "comm", v->comm) || plugins_offers(info->things, "method", "dense");
+  char matmul[96];
+  snprintf(matmul, sizeof matmul, "matmul@%s", v->backend);
+  return listed(v->named, info->id) ||
+         (!info->builtin && (info->things == NULL || info->things[0] == '\0')) ||
+         plugins_offers(info->things, "backend", v->backend) ||
+         plugins_offers(info->things, "comm", v->comm) || plugins_offers(info->things, "op", matmul) ||
+         plugins_offers(info->things, "method", "dense");
 }
 
 static void plugin_row(visit *v, const bs_plugin_info *info) {
@@ -89,7 +104,7 @@ static void plugin_row(visit *v, const bs_plugin_info *info) {
                   why.hint[0] != '\0' ? why.hint : "bsrun plugins inspect tells more", "unavailable: %s",
                   why.message);
   } else {
-    plugins_add_names(v->backends, info->things, "backend");
+    plugins_add_names(v->backends, v->context, info, BS_KIND_BACKEND);
     bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "%s, from %s", info->version, info->origin);
   }
 }
@@ -105,10 +120,8 @@ static void plugin_rows(visit *v) {
 static int can_run(const visit *v) {
   for (uint32_t i = 0; i < bs_plugin_count(v->context); i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
-    if (bs_plugin_get(v->context, i, &info, NULL) != BS_OK || !needed(v, &info)) continue;
-    for (size_t k = 0; k < json_array_size(v->bad); k++) {
-      if (strcmp(json_string_value(json_array_get(v->bad, k)), info.id) == 0) return 0;
-    }
+    if (bs_plugin_get(v->context, i, &info, NULL) != BS_OK || info.state > BS_PLUGIN_ACTIVE) continue;
+    if (needed(v, &info) && listed(v->bad, info.id)) return 0;
   }
   return 1;
 }
@@ -280,7 +293,11 @@ static int32_t examine(visit *v, bs_error *err) {
 static int doctor(const args *a, bs_error *err) {
   int format;
   char summary[96];
-  visit v = {.a = a, .d = {.rows = json_array()}, .bad = json_array(), .backends = json_array()};
+  visit v = {.a = a,
+             .d = {.rows = json_array()},
+             .named = json_array(),
+             .bad = json_array(),
+             .backends = json_array()};
   int32_t rc = read_options(&v, &format, err);
   if (rc == BS_OK) rc = examine(&v, err);
   if (rc == BS_OK)
@@ -293,6 +310,7 @@ static int doctor(const args *a, bs_error *err) {
     if (n[BS_CHECK_FAIL] > 0) code = (int)bs_status_exit_code(v.d.wrong ? BS_NUMERIC : BS_UNAVAILABLE);
   }
   json_decref(v.d.rows);
+  json_decref(v.named);
   json_decref(v.bad);
   json_decref(v.backends);
   if (v.context != NULL) bs_context_close(v.context);

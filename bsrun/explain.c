@@ -26,6 +26,7 @@ const args_option explain_options[] = {
     {"residual", 0, NULL, 0, "op: with a residual"},
     {"gathered", 0, NULL, 0, "op: X holds the rank's columns already; default: the kernel picks them"},
     {"deterministic", 0, NULL, 0, "op: the same bits on every call"},
+    {"workspace", 0, "BYTES", 0, "op: most workspace that it may use; default: no limit"},
     {"backend", 0, "NAME", 0, "backend; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; default: threads"},
     {"workload", 0, "NAME", 0, "gaussian, file, ... (a file brings its own sizes)"},
@@ -46,8 +47,8 @@ enum subject { OF_OP, OF_MASK, OF_METHOD };
 
 /* The words: OP, or mask MASK, or method M. */
 static int32_t read_words(const args *a, enum subject *out_of, const char **out_name, bs_error *err) {
-  static const char *const op_only[] = {"rank", "weight-dtype", "out-dtype", "activation",
-                                        "bias", "residual",     "gathered",  "deterministic"};
+  static const char *const op_only[] = {"rank",     "weight-dtype", "out-dtype",     "activation", "bias",
+                                        "residual", "gathered",     "deterministic", "workspace"};
   const char *first = a->n_words > 0 ? a->words[0] : "";
   *out_of = strcmp(first, "mask") == 0 ? OF_MASK : strcmp(first, "method") == 0 ? OF_METHOD : OF_OP;
   const size_t wanted = *out_of == OF_OP ? 1 : 2;

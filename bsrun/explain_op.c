@@ -114,9 +114,11 @@ static void fill_move(const explained *x, question *q, const char *op, int64_t K
 static int32_t ask(const explained *x, const char *op, question *q, bs_error *err) {
   const bs_experiment *e = &x->e;
   uint32_t out_dtype, weight_dtype;
+  int64_t workspace;
   const int64_t K = e->K > 0 ? e->K : e->N;
   int32_t rc = read_dtype(x->a, "out-dtype", e->dtype, &out_dtype, err);
   if (rc == BS_OK) rc = read_dtype(x->a, "weight-dtype", e->dtype, &weight_dtype, err);
+  if (rc == BS_OK) rc = args_integer(x->a, "workspace", 0, INT64_MAX, 0, &workspace, err);
   if (rc == BS_OK) rc = read_activation(x->a, &q->query.activation, err);
   if (rc == BS_OK) rc = read_partition(x, K, q, err);
   if (rc != BS_OK) return rc;
@@ -124,6 +126,7 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   q->query.struct_size = sizeof q->query;
   q->query.op = op;
   q->query.args = q->args;
+  q->query.workspace_limit = (uint64_t)workspace;
   q->query.partition = q->partition;
   if (args_has(x->a, "deterministic")) q->query.flags |= BS_QUERY_DETERMINISTIC;
   if (strcmp(op, "matmul") == 0) {
@@ -197,6 +200,7 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err) {
   int32_t rc = ask(x, name, &q, err);
   if (rc == BS_OK) {
     rc = bs_op_explain(x->context, x->e.backend, &q.query, on_candidate, rows, err);
+    if (rc == BS_INVALID_ARGUMENT) rc = err->code = BS_USAGE; /* the options made the query */
     add_unasked(rows, x->context, name, x->e.backend);
     json_array_foreach(rows, i, row) json_object_set_new(row, "op", json_string(name));
     if (json_array_size(rows) > 0) {

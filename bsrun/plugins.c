@@ -34,13 +34,14 @@ static const bs_field list_fields[] = {
     {"summary", "WHAT", BS_FIELD_WIDE, 0},
 };
 
+static const char *const kind_names[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
+
 void plugins_kinds_text(uint32_t kinds, char *out, size_t size) {
-  static const char *const names[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
   size_t used = 0;
   out[0] = '\0';
   for (uint32_t kind = 0; kind < BS_KIND_COUNT_ && used + 1 < size; kind++) {
     if (!(kinds & (1u << kind))) continue;
-    const int n = snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ",", names[kind]);
+    const int n = snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ",", kind_names[kind]);
     if (n > 0) used += (size_t)n;
   }
 }
@@ -67,18 +68,27 @@ int plugins_offers(const char *things, const char *kind, const char *name) {
   return 0;
 }
 
-void plugins_add_names(json_t *names, const char *things, const char *kind) {
+static void add_name(json_t *names, const char *text, size_t size) {
+  json_t *name = json_stringn(text, size);
+  int known = name == NULL;
+  for (size_t i = 0; !known && i < json_array_size(names); i++)
+    known = json_equal(json_array_get(names, i), name);
+  if (known) {
+    json_decref(name);
+  } else {
+    json_array_append_new(names, name);
+  }
+}
+
+void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info *info, uint32_t kind) {
+  const char *things = info->things;
   size_t size;
-  for (const char *p; (p = next_thing(&things, kind, &size)) != NULL;) {
-    json_t *name = json_stringn(p, size);
-    int known = name == NULL;
-    for (size_t i = 0; !known && i < json_array_size(names); i++)
-      known = json_equal(json_array_get(names, i), name);
-    if (known) {
-      json_decref(name);
-    } else {
-      json_array_append_new(names, name);
-    }
+  for (const char *p; (p = next_thing(&things, kind_names[kind], &size)) != NULL;) add_name(names, p, size);
+  if (!info->builtin || bs_plugin_activate(context, info->id, NULL) != BS_OK) return;
+  for (uint32_t i = 0; i < bs_thing_count(context, info->id); i++) {
+    bs_thing_info thing = {.struct_size = sizeof thing};
+    if (bs_thing_get(context, info->id, i, &thing, NULL) == BS_OK && thing.kind == kind)
+      add_name(names, thing.name, strlen(thing.name));
   }
 }
 

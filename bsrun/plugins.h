@@ -18,6 +18,7 @@ void plugins_kinds_text(uint32_t kinds, char *out, size_t size);
 const char *plugins_probe_library(const char *const *names, size_t n);
 /* Does a note's list of things have kind:name (an alias counts)? */
 int plugins_offers(const char *things, const char *kind, const char *name);
-/* Adds the names that the list has of a kind to `names` (strings), each once. */
-void plugins_add_names(json_t *names, const char *things, const char *kind);
+/* Adds the names of a kind that the plugin's note lists to `names` (strings), each once. A built-in has no
+ * note: it is opened, which runs nothing but the library itself. */
+void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info *info, uint32_t kind);
 #endif

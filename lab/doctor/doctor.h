@@ -30,7 +30,8 @@ void bs_doctor_error(bs_doctor *d, const char *what, const bs_error *why);
 void bs_doctor_host(bs_doctor *d);
 /* Can run folders be made below out_dir? Leaves nothing behind. */
 void bs_doctor_results(bs_doctor *d, const char *out_dir);
-/* The backend's devices by bs_device_info: library versions as loaded. 1 when it can be used. */
+/* The candidates for a plain matmul, then the backend's devices: library versions as loaded. 1 when it can be
+ * used. */
 int bs_doctor_backend(bs_doctor *d, bs_context *context);
 /* A world of d->ranks: a hello of each rank, a sleep timed by the region timer, an all-reduce. */
 void bs_doctor_ranks(bs_doctor *d, bs_context *context);

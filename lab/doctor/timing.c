@@ -13,6 +13,29 @@
 
 enum { PAIRS = 20, TRIALS = 3, GEMM_B = 64, GEMM_N = 1024, SELF_B = 16, SELF_N = 256, ITERATIONS = 20 };
 
+/* A candidate of a plain matmul: asking it opens the library behind it, if it can be opened. */
+static void on_kernel(void *user, const bs_op_candidate *c) {
+  const bs_op_answer *answer = c->answer;
+  const int missing = answer->level == BS_LEVEL_NO &&
+                      (answer->reason == BS_REASON_LIB_VERSION || answer->reason == BS_REASON_NOT_BUILT ||
+                       answer->reason == BS_REASON_DEVICE_NOT_OPEN);
+  bs_doctor_add(user, c->name, missing ? BS_CHECK_WARN : BS_CHECK_OK,
+                "the others serve in its place; install what it needs to compare with it", "%s%s: %s",
+                bs_level_name(answer->level), c->chosen ? ", chosen" : "", answer->text);
+}
+
+static int32_t kernels(bs_doctor *d, bs_context *context, bs_error *err) {
+  const bs_tensor_desc square = {.struct_size = sizeof square,
+                                 .dtype = BS_F32,
+                                 .rank = 2,
+                                 .dims = {GEMM_B, GEMM_B},
+                                 .strides = {GEMM_B, 1}};
+  const bs_tensor_desc *const args[] = {&square, NULL, NULL, &square};
+  const bs_op_query query = {
+      .struct_size = sizeof query, .nargs = 4, .op = "matmul", .args = args, .weight_dtype = BS_F32};
+  return bs_op_explain(context, d->backend, &query, on_kernel, d, err);
+}
+
 int bs_doctor_backend(bs_doctor *d, bs_context *context) {
   const bs_backend *backend = NULL;
   void *state = NULL;
@@ -24,6 +47,7 @@ int bs_doctor_backend(bs_doctor *d, bs_context *context) {
   if (rc == BS_OK) rc = backend->device_count(state, &count, &err);
   if (rc == BS_OK && count == 0)
     rc = bs_error_set(&err, BS_UNAVAILABLE, "BS-DOCTOR-DEVICE", "no device of backend %s", d->backend);
+  if (rc == BS_OK) rc = kernels(d, context, &err);
   for (uint32_t i = 0; rc == BS_OK && i < count; i++) {
     bs_device_info info = {.struct_size = sizeof info};
     rc = backend->device_info(state, i, &info, &err);

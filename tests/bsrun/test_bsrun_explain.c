@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_explain.c - the ladder of an op with its refusals, what a mask owns, what a method proposes: the
+ * numbers against the arithmetic, the predictions against constants that the test wrote. */
+#include <math.h>
+
+#include "tests/bsrun/constants_file.h"
+#include "tests/bsrun/spawn.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static json_t *rows_of(const ran *r) {
+  json_error_t why;
+  json_t *rows = json_loads(r->out, JSON_REJECT_DUPLICATES, &why);
+  ck_assert_msg(json_is_array(rows), "%s: %s", why.text, r->out);
+  return rows;
+}
+static const char *str(const json_t *rows, size_t i, const char *key) {
+  const char *text = json_string_value(json_object_get(json_array_get(rows, i), key));
+  ck_assert_msg(text != NULL, "row %zu has no text %s", i, key);
+  return text;
+}
+static double num(const json_t *rows, size_t i, const char *key) {
+  const json_t *value = json_object_get(json_array_get(rows, i), key);
+  ck_assert_msg(json_is_number(value), "row %zu has no number %s", i, key);
+  return json_number_value(value);
+}
+
+START_TEST(a_ladder_has_one_choice_at_its_top) {
+  ran r = bsrun(dir, "explain", "matmul", "--dtype", "bf16", "--b", "64", "--n", "256", "--k", "128",
+                "--backend", "ref", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  ck_assert_str_eq(str(rows, 0, "implementation"), "matmul@ref/portable");
+  ck_assert_str_eq(str(rows, 0, "plugin"), "ref");
+  ck_assert_str_eq(str(rows, 0, "level"), "native");
+  ck_assert_str_eq(str(rows, 0, "mark"), "*");
+  ck_assert_str_eq(str(rows, 0, "reason"), "");
+  ck_assert(json_is_true(json_object_get(json_array_get(rows, 0), "chosen")));
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(refused_candidates_are_shown_with_reasons) {
+  ran r = bsrun(dir, "explain", "matmul", "--workspace", "1", "--n", "64", "--backend", "ref", "-o", "json",
+                NULL);
+  must_be(&r, 3);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  ck_assert_str_eq(str(rows, 0, "level"), "no");
+  ck_assert_str_eq(str(rows, 0, "reason"), "workspace");
+  ck_assert_int_eq((int)num(rows, 0, "reason_code"), BS_REASON_WORKSPACE);
+  ck_assert_ptr_nonnull(strstr(str(rows, 0, "text"), "the limit is 1"));
+  ck_assert_str_eq(str(rows, 0, "mark"), "");
+  ck_assert_ptr_nonnull(strstr(r.err, "bsrun: error[BS-OP-NONE]"));
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(the_other_ops) {
+  static const char *const ops[] = {"gather_columns", "scatter_columns", "convert"};
+  for (size_t i = 0; i < 3; i++) {
+    ran r = bsrun(dir, "explain", ops[i], "--mask", "interleave", "-P", "3", "--rank", "2", "--n", "65",
+                  "--backend", "ref", "-o", "jsonl", NULL);
+    must_be(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out, "\"chosen\":true"));
+    ck_assert_ptr_nonnull(strstr(r.out, ops[i]));
+    ran_free(&r);
+  }
+  ran r =
+      bsrun(dir, "explain", "matmul", "--mask", "complement_1010_0101", "--rank", "1", "--bias", "--residual",
+            "--activation", "gelu", "--deterministic", "--gathered", "--n", "64", "--backend", "ref", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(a_column_mask_is_a_gather) {
+  ran r = bsrun(dir, "explain", "mask", "complement_1010_0101", "--n", "256", "--k", "130", "--dtype", "bf16",
+                "--plugin", "ref", "--cache", "off", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  for (size_t i = 0; i < 2; i++) {
+    ck_assert_str_eq(str(rows, i, "runs_as"), "gather, period 4");
+    ck_assert_int_eq((int)num(rows, i, "columns"), 65);
+    ck_assert_int_eq((int)num(rows, i, "weight_bytes"), 256 * 65 * 2);
+    ck_assert(json_is_null(json_object_get(json_array_get(rows, i), "predicted_s")));
+  }
+  ck_assert_str_eq(str(rows, 1, "which"), "1,3,5,7,9,11,..,129");
+  ck_assert_ptr_nonnull(strstr(r.err, "doctor --measure"));
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "explain", "mask", "contiguous", "-P", "3", "--n", "8", "--plugin", "ref", "-o", "json",
+            NULL);
+  must_be(&r, 0);
+  rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 3);
+  ck_assert_str_eq(str(rows, 2, "runs_as"), "run of columns");
+  ck_assert_str_eq(str(rows, 2, "which"), "6..7");
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* 2:4 values with two bits each: 9/16 of W at 16 bit. */
+START_TEST(a_mask_by_rows_needs_the_2_4_op) {
+  static const char *const masks[] = {"random_2of4", "magnitude", "transposable"};
+  ran r = bsrun(dir, "explain", "mask", masks[_i], "--n", "256", "--dtype", "bf16", "--plugin", "ref", "-o",
+                "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert_str_eq(str(rows, 0, "runs_as"), "needs the 2:4 op");
+  ck_assert_int_eq((int)num(rows, 0, "columns"), 128);
+  ck_assert(num(rows, 0, "weight_bytes") == 256.0 * 256.0 * 2.0 * 9.0 / 16.0);
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "explain", "mask", masks[_i], "--n", "256", "-P", "4", "--plugin", "ref", NULL);
+  must_be(&r, 3);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(a_method_proposes_by_rank) {
+  ran r = bsrun(dir, "explain", "method", "blockshock", "-P", "2", "--b", "8", "--n", "256", "--k", "128",
+                "--dtype", "f32", "--plugin", "ref", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert(num(rows, 0, "flops") + num(rows, 1, "flops") == 2.0 * 8 * 256 * 128);
+  ck_assert(num(rows, 0, "weight_bytes") == 256.0 * 64 * 4);
+  ck_assert(num(rows, 1, "payload_bytes") == 8.0 * 256 * 4);
+  ck_assert_str_eq(str(rows, 0, "collectives"), "all_reduce");
+  ck_assert_str_eq(str(rows, 0, "split"), "K");
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "explain", "method", "column_parallel", "-P", "3", "--n", "256", "--plugin", "ref", "-o",
+            "json", NULL);
+  must_be(&r, 0);
+  rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 3);
+  ck_assert_str_eq(str(rows, 2, "split"), "N");
+  ck_assert_str_eq(str(rows, 2, "collectives"), "all_gather");
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* The constants: 2 GFLOP/s a core in f32, a slow multiply-add beside fast memory; all_reduce 1 us + payload /
+ * 1e9; host 2 us. */
+START_TEST(predictions_come_from_the_stored_constants) {
+  char *text;
+  json_t *constants = round_constants("ref");
+  ck_assert_ptr_nonnull(text = json_dumps(constants, 0));
+  write_text(dir, "machine.json", text);
+  ran r = bsrun(dir, "explain", "method", "blockshock", "-P", "2", "--b", "8", "--n", "256", "--k", "128",
+                "--dtype", "f32", "--plugin", "ref", "--threads-per-rank", "1", "--cache", "machine.json",
+                "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  const double flops = 2.0 * 8 * 256 * 64, payload = 8.0 * 256 * 4;
+  const double wanted = flops / 2e9 + 1e-6 + payload / 1e9 + 2e-6;
+  ck_assert_msg(fabs(num(rows, 0, "predicted_s") - wanted) < 1e-9 * wanted, "%g, wanted %g",
+                num(rows, 0, "predicted_s"), wanted);
+  ck_assert_str_eq(str(rows, 0, "limit"), "compute");
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "explain", "mask", "interleave", "-P", "2", "--n", "64", "--dtype", "f64", "--plugin", "ref",
+            "--cache", "machine.json", "-o", "json", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.err, "lack this dtype"));
+  ran_free(&r);
+  free(text);
+  json_decref(constants);
+}
+END_TEST
+
+static const struct {
+  const char *argv[8];
+  int code;
+  const char *id, *text;
+} wrong[] = {
+    {{"mtmul"}, 2, "BS-USE-VERB", "'matmul'"},
+    {{"mask"}, 2, "BS-USE-WORD", "explain mask MASK"},
+    {{"matmul", "x"}, 2, "BS-USE-WORD", "2 words"},
+    {{"mask", "interleav"}, 3, "BS-MASK-NAME", "'interleave'"},
+    {{"method", "blokshock"}, 5, "BS-PLG-NOTFOUND", "'blockshock'"},
+    {{"method", "dense", "-P", "2"}, 3, "BS-METHOD-WORLD", "-P 1"},
+    {{"mask", "complement_1100_0011", "-P", "3"}, 3, "BS-MASK-WORLD", "interleave"},
+    {{"mask", "interleave", "--mask", "contiguous"}, 2, "BS-USE-OPTION", "twice"},
+    {{"method", "dense", "--bias"}, 2, "BS-USE-OPTION", "--bias"},
+    {{"matmul", "--b", "0"}, 3, "BS-CFG-RANGE", "model.B"},
+    {{"matmul", "--dtype", "fp33"}, 3, "BS-CFG-DTYPE", "fp32"},
+    {{"matmul", "--out-dtype", "x"}, 2, "BS-USE-DTYPE", "--out-dtype"},
+    {{"matmul", "--activation", "geluu"}, 2, "BS-USE-VERB", "'gelu'"},
+    {{"matmul", "--mask", "interleave", "--rank", "2"}, 2, "BS-USE-NUMBER", "2 ranks"},
+    {{"matmul", "--mask", "random_2of4"}, 3, "BS-MASK-BYROW", "2:4"},
+    {{"matmul", "--dtype", "f32", "--weight-dtype", "i32"}, 2, "BS-OP-DTYPE", "i32"},
+    {{"method", "dense", "--workspace", "1"}, 2, "BS-USE-OPTION", "--workspace"},
+    {{"gather_columns"}, 2, "BS-USE-VALUE", "--mask"},
+    {{"matmul", "--backend", "nosuch"}, 3, "BS-OP-NONE", "nosuch"},
+    {{"matmul", "--plugin", "nosuch"}, 5, "BS-PLG", "nosuch"},
+    {{"matmul", "--cache", ""}, 2, "BS-USE-EMPTY", "--cache"},
+};
+
+START_TEST(wrong_use) {
+  char *argv[12] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "explain"};
+  for (int i = 0; i < 8; i++) argv[i + 2] = (char *)(uintptr_t)wrong[_i].argv[i];
+  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  must_be(&r, wrong[_i].code);
+  const char *line = strstr(r.err, "bsrun: error[");
+  ck_assert_msg(line != NULL && strstr(line, wrong[_i].id) == line + strlen("bsrun: error["), "%s", r.err);
+  ck_assert_msg(strstr(line, wrong[_i].text) != NULL, "%s", line);
+  ck_assert_str_eq(r.out, "");
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(help) {
+  ran r = bsrun(dir, "explain", NULL);
+  must_be(&r, 2);
+  ck_assert_ptr_nonnull(strstr(r.out, "usage: bsrun explain OP"));
+  ran_free(&r);
+  r = bsrun(dir, "help", "explain", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.out, "examples:"));
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("bsrun_explain");
+  TCase *tc = tcase_create("explain");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, a_ladder_has_one_choice_at_its_top);
+  tcase_add_test(tc, refused_candidates_are_shown_with_reasons);
+  tcase_add_test(tc, the_other_ops);
+  tcase_add_test(tc, a_column_mask_is_a_gather);
+  tcase_add_loop_test(tc, a_mask_by_rows_needs_the_2_4_op, 0, 3);
+  tcase_add_test(tc, a_method_proposes_by_rank);
+  tcase_add_test(tc, predictions_come_from_the_stored_constants);
+  tcase_add_loop_test(tc, wrong_use, 0, (int)(sizeof wrong / sizeof wrong[0]));
+  tcase_add_test(tc, help);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ * test_constants.c - machine constants: the file is written whole and read with distrust; a run finds its own
+ * dtype, backend, ranks and footprint in them, or nothing. */
+#include <math.h>
+#include <sys/stat.h>
+
+#include "tests/bsrun/constants_file.h"
+#include "tests/lab/lab_test.h"
+
+static const char *dir;
+static char path[700];
+static void setup(void) {
+  dir = scratch_dir();
+  snprintf(path, sizeof path, "%s/a/b/machine.json", dir);
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+#define MIB 1048576.0
+static bs_case run_of(uint32_t dtype, uint32_t ranks) {
+  const bs_case c = {.backend = "ref",
+                     .comm = "threads",
+                     .world_size = ranks,
+                     .spec = {.struct_size = sizeof c.spec, .x_dtype = dtype}};
+  return c;
+}
+
+static int near(double a, double b) {
+  return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+START_TEST(a_run_finds_its_constants) {
+  json_t *k = round_constants("ref");
+  bs_machine m;
+  const bs_case c = run_of(BS_F32, 2);
+  ck_assert(bs_constants_find(k, &c, MIB, &m));
+  ck_assert_str_eq(m.source, "stored");
+  ck_assert_str_eq(m.measured_at, "20300102_030405");
+  ck_assert_str_eq(m.loop, "avx9");
+  ck_assert(m.flops_core == 2e9 && m.flops_all == 1e12 && near(m.read_core, 4e10) && near(m.copy_core, 2e10));
+  ck_assert(m.collective_latency == 1e-6 && m.collective_bandwidth == 1e9 && m.host == 2e-6);
+  ck_assert(bs_constants_find(k, &c, 4 * MIB, &m)); /* half way between 1 and 16 MiB: the geometric mean */
+  ck_assert(near(m.read_core, 2e10) && near(m.copy_core, 1e10) && near(m.footprint, 4 * MIB));
+  ck_assert(bs_constants_find(k, &c, 256 * MIB, &m)); /* beyond the end: the end */
+  ck_assert(near(m.read_core, 1e10));
+  ck_assert(bs_constants_find(k, &c, 1, &m) && near(m.read_core, 4e10));
+  const bs_case alone = run_of(BS_BF16, 1);
+  ck_assert(bs_constants_find(k, &alone, MIB, &m) && m.flops_core == 1e9 && m.collective_latency == 0);
+  json_decref(k);
+}
+END_TEST
+
+START_TEST(what_is_lacking_is_not_found) {
+  json_t *k = round_constants("ref");
+  bs_machine m;
+  bs_case c = run_of(BS_F64, 2);
+  ck_assert(!bs_constants_find(NULL, &c, MIB, &m));
+  ck_assert(!bs_constants_find(k, &c, MIB, &m));
+  c = run_of(BS_F32, 3);
+  ck_assert(!bs_constants_find(k, &c, MIB, &m));
+  c = run_of(BS_F32, 2);
+  c.comm = "mpi";
+  ck_assert(!bs_constants_find(k, &c, MIB, &m));
+  c = run_of(BS_F32, 1);
+  c.backend = "cpu";
+  ck_assert(!bs_constants_find(k, &c, MIB, &m));
+  json_decref(k);
+}
+END_TEST
+
+/* A number that no machine has makes the whole useless rather than the prediction wrong. */
+static const struct {
+  const char *list, *key;
+  size_t row;
+} numbers[] = {{"arithmetic", "flops_core", 1},
+               {"arithmetic", "flops_all", 1},
+               {"memory", "read_bytes_per_s_core", 0},
+               {"memory", "read_bytes_per_s_all", 0},
+               {"memory", "copy_bytes_per_s_core", 0},
+               {"memory", "footprint_bytes", 1},
+               {"exchange", "all_reduce_4B_s", 0},
+               {"exchange", "all_reduce_1MiB_bytes_per_s", 0},
+               {"host", "host_s", 0}};
+
+START_TEST(nonsense_is_not_used) {
+  const bs_case c = run_of(BS_F32, 2);
+  for (int how = 0; how < 4; how++) {
+    json_t *k = round_constants("ref"),
+           *row = json_array_get(json_object_get(k, numbers[_i].list), numbers[_i].row);
+    bs_machine m;
+    ck_assert(bs_constants_find(k, &c, MIB, &m));
+    if (how == 0) json_object_set_new(row, numbers[_i].key, json_real(-1.0));
+    if (how == 1) json_object_set_new(row, numbers[_i].key, json_integer(0));
+    if (how == 2) json_object_set_new(row, numbers[_i].key, json_string("fast"));
+    if (how == 3) json_object_del(row, numbers[_i].key);
+    ck_assert_msg(!bs_constants_find(k, &c, MIB, &m), "%s %s, way %d", numbers[_i].list, numbers[_i].key,
+                  how);
+    json_decref(k);
+  }
+}
+END_TEST
+
+START_TEST(stored_whole_and_loaded) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *k = round_constants("ref"), *back = NULL;
+  ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_NOT_FOUND);
+  ck_assert_int_eq(bs_constants_store(path, k, &err), BS_OK);
+  ck_assert_int_eq(bs_constants_store(path, k, &err), BS_OK); /* over the old one */
+  ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_OK);
+  ck_assert(json_equal(k, back));
+  json_decref(back);
+  char command[800];
+  snprintf(command, sizeof command, "test \"$(ls -A '%s/a/b')\" = machine.json", dir);
+  ck_assert_int_eq(system(command), 0);
+  json_decref(k);
+}
+END_TEST
+
+START_TEST(another_key_is_a_mismatch) {
+  static const char *const keys[] = {"cpu", "cores", "library_build_id"};
+  bs_error err = BS_ERROR_INIT;
+  json_t *k = round_constants("ref"), *back = NULL, *key = json_object_get(k, "key");
+  json_object_set_new(key, keys[_i], _i == 1 ? json_integer(9999) : json_string("9999"));
+  ck_assert_int_eq(bs_constants_store(path, k, &err), BS_OK);
+  ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_MISMATCH);
+  ck_assert_ptr_null(back);
+  ck_assert_str_eq(err.id, "BS-CONSTANTS-KEY");
+  ck_assert_msg(strstr(err.message, keys[_i]) != NULL && strstr(err.message, "9999") != NULL, "%s",
+                err.message);
+  json_decref(k);
+}
+END_TEST
+
+START_TEST(files_that_are_none_of_ours) {
+  static const char *const texts[] = {"",
+                                      "{",
+                                      "[]",
+                                      "\"x\"",
+                                      "{\"format\":1}",
+                                      "{\"format\":2,\"key\":{}}",
+                                      "{\"format\":1,\"format\":1}",
+                                      "\xff\xfe",
+                                      "{\"format\":1,\"key\":{},\"arithmetic\":{}}"};
+  bs_error err = BS_ERROR_INIT;
+  json_t *back = NULL;
+  snprintf(path, sizeof path, "%s/machine.json", dir);
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+    write_text(dir, "machine.json", texts[i]);
+    ck_assert_msg(bs_constants_load(path, &back, &err) == BS_CORRUPT, "text %zu: %s", i, err.message);
+    ck_assert_str_eq(err.id, "BS-CONSTANTS-FILE");
+    ck_assert_ptr_nonnull(strstr(err.hint, "doctor --measure"));
+  }
+  ck_assert_int_eq(unlink(path), 0);
+  ck_assert_int_eq(mkdir(path, 0700), 0);
+  ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_CORRUPT);
+  ck_assert_int_eq(rmdir(path), 0);
+  ck_assert_int_eq(mkfifo(path, 0600), 0); /* must not block */
+  ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_CORRUPT);
+}
+END_TEST
+
+START_TEST(a_place_that_cannot_be_written) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *k = round_constants("ref");
+  write_text(dir, "file", "");
+  snprintf(path, sizeof path, "%s/file/machine.json", dir);
+  ck_assert_int_eq(bs_constants_store(path, k, &err), BS_IO);
+  ck_assert_str_eq(err.id, "BS-CONSTANTS-IO");
+  snprintf(path, sizeof path, "%s/folder", dir);
+  ck_assert_int_eq(mkdir(path, 0700), 0);
+  ck_assert_int_eq(bs_constants_store(path, k, &err), BS_IO); /* a folder is not replaced */
+  char command[800];
+  snprintf(command, sizeof command, "test -z \"$(ls '%s' | grep tmp)\"", dir);
+  ck_assert_int_eq(system(command), 0);
+  json_decref(k);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("constants");
+  TCase *tc = tcase_create("constants");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, a_run_finds_its_constants);
+  tcase_add_test(tc, what_is_lacking_is_not_found);
+  tcase_add_loop_test(tc, nonsense_is_not_used, 0, (int)(sizeof numbers / sizeof numbers[0]));
+  tcase_add_test(tc, stored_whole_and_loaded);
+  tcase_add_loop_test(tc, another_key_is_a_mismatch, 0, 3);
+  tcase_add_test(tc, files_that_are_none_of_ours);
+  tcase_add_test(tc, a_place_that_cannot_be_written);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
