@@ -30,14 +30,14 @@ struct models_cache {
 int32_t models_cache_make(const models_cache_spec *spec, models_cache **out_cache, bs_error *err) {
   const bs_host *h = spec->host;
   int64_t slots = (int64_t)(spec->max_bytes / (spec->unit_bytes + sizeof(slot)));
-  models_cache *c = h->alloc(h->ctx, sizeof *c, 64);
+  models_cache *c = h->alloc(h->ctx, sizeof *c, 0);
   if (c == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", sizeof *c);
   if (slots < spec->min_kept) slots = spec->min_kept;
   if (slots < 1) slots = 1;
   c->spec = *spec;
   c->n_slots = slots < spec->n_units ? slots : spec->n_units;
-  c->slots = h->alloc(h->ctx, (uint64_t)c->n_slots * sizeof *c->slots, 64);
-  c->slot_of = h->alloc(h->ctx, (uint64_t)spec->n_units * sizeof *c->slot_of, 64);
+  c->slots = h->alloc(h->ctx, (uint64_t)c->n_slots * sizeof *c->slots, 0);
+  c->slot_of = h->alloc(h->ctx, (uint64_t)spec->n_units * sizeof *c->slot_of, 0);
   if (c->slots == NULL || c->slot_of == NULL) {
     h->free(h->ctx, c->slots);
     h->free(h->ctx, c->slot_of);
@@ -80,7 +80,7 @@ static int32_t make_unit(models_cache *c, int64_t at, int64_t unit, bs_error *er
   s->state = SLOT_MAKING;
   c->slot_of[unit] = at + 1;
   pthread_mutex_unlock(&c->lock);
-  void *data = s->data != NULL ? s->data : h->alloc(h->ctx, c->spec.unit_bytes, 64);
+  void *data = s->data != NULL ? s->data : h->alloc(h->ctx, c->spec.unit_bytes, 0);
   if (data == NULL)
     rc = bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%" PRIu64 " bytes for a part of X are not to be had",
                  c->spec.unit_bytes);

@@ -16,9 +16,10 @@ typedef struct vision {
   double *filter;      /* [out_channels, C, kernel, kernel], over sqrt(C kernel kernel) */
 } vision;
 
-/* An extent of a workload: images and filters of up to 2^40 values can be asked for. */
 enum { MAX_EXTENT = 1 << 20 };
-static const int64_t MAX_VALUES = INT64_C(1) << 40;
+static const int64_t MAX_COLUMNS = INT64_C(1) << 40;
+/* An image and the filters are held as a whole: up to 1 GiB and 2 GiB. */
+static const int64_t MAX_VALUES = INT64_C(1) << 28;
 
 /* sums[ox] += filter row (kernel values from `f` on) against the image row. */
 static void add_image_row(const vision *v, double *sums, const double *f, const float *image_row) {
@@ -88,13 +89,22 @@ static int32_t make_filter(vision *v, bs_error *err) {
   return BS_OK;
 }
 
-/* a * b * c, or -1 beyond MAX_VALUES; each is 0 .. 2^40. */
+/* a * b * c, or -1 beyond MAX_COLUMNS; none is negative. */
 static int64_t product(int64_t a, int64_t b, int64_t c) {
   int64_t p;
-  if (__builtin_mul_overflow(a, b, &p) || p > MAX_VALUES || __builtin_mul_overflow(p, c, &p) ||
-      p > MAX_VALUES)
-    return -1;
+  if (__builtin_mul_overflow(a, b, &p) || __builtin_mul_overflow(p, c, &p) || p > MAX_COLUMNS) return -1;
   return p;
+}
+
+static int32_t check_values(const vision *v, bs_error *err) {
+  const int64_t image = product(v->C, v->H, v->W), window = product(v->C, v->kernel, v->kernel);
+  const int64_t filters = window < 0 ? -1 : product(window, v->out_channels, 1);
+  if (image >= 0 && image <= MAX_VALUES && filters >= 0 && filters <= MAX_VALUES) return BS_OK;
+  bs_fail(err, BS_CONFIG, "BS-WL-SHAPE",
+          "C=%" PRId64 " H=%" PRId64 " W=%" PRId64 " out_channels=%" PRId64 " kernel_size=%" PRId64
+          " make an image or filters of more than 2^28 values",
+          v->C, v->H, v->W, v->out_channels, v->kernel);
+  return bs_wl_at(err, BS_CONFIG, "C");
 }
 
 /* The sizes of the result, which must be K values. */
@@ -109,7 +119,6 @@ static int32_t fit(const bs_workload_request *r, vision *v, bs_error *err) {
   v->out_h = high / v->stride + 1;
   v->out_w = wide / v->stride + 1;
   const int64_t columns = product(v->out_channels, v->out_h, v->out_w);
-  const int64_t filter = product(v->kernel, v->kernel, v->C);
   if (columns < 0) {
     bs_fail(err, BS_CONFIG, "BS-WL-SHAPE",
             "out_channels=%" PRId64 " x %" PRId64 " x %" PRId64 " make more than 2^40 columns, K is %" PRId64,
@@ -123,14 +132,7 @@ static int32_t fit(const bs_workload_request *r, vision *v, bs_error *err) {
     bs_fail_hint(err, "model.K=%" PRId64 ", or other out_channels, H, W, stride", columns);
     return bs_wl_at(err, BS_CONFIG, "out_channels");
   }
-  if (product(v->C, v->H, v->W) < 0 || filter < 0 || product(filter, v->out_channels, 1) < 0) {
-    bs_fail(err, BS_CONFIG, "BS-WL-SHAPE",
-            "C=%" PRId64 " H=%" PRId64 " W=%" PRId64 " kernel_size=%" PRId64
-            " make an image or filters of more than 2^40 values",
-            v->C, v->H, v->W, v->kernel);
-    return bs_wl_at(err, BS_CONFIG, "C");
-  }
-  return BS_OK;
+  return check_values(v, err);
 }
 
 static int32_t read_options(const bs_workload_request *r, vision *v, bs_error *err) {
