@@ -97,7 +97,13 @@ static int32_t not_found(const bs_context *context, uint32_t kind, const char *n
   }
   for (uint32_t i = 0; i < context->entries.count; i++) {
     const bs_entry *e = bs_entry_at(context, i);
-    if (e->thing.kind == kind) add_unique(&names, e->thing.name, strlen(e->thing.name));
+    if (e->thing.kind != kind) continue;
+    add_unique(&names, e->thing.name, strlen(e->thing.name));
+    for (const char *alias = e->aliases; alias != NULL && *alias != '\0';) {
+      const size_t n = strcspn(alias, ", ");
+      if (n > 0) add_unique(&names, alias, n);
+      alias += n + (alias[n] != '\0');
+    }
   }
   if (names.count > 1) qsort(names.items, names.count, sizeof names.items[0], compare_names);
   for (uint32_t i = 0; i < names.count; i++)

@@ -121,10 +121,13 @@ static void tighten(double *limit, double value) {
 
 static void read_group(const char *folder, limits *out) {
   char path[1200], line[128];
-  double quota = 0, period = 0;
   snprintf(path, sizeof path, "%s/cpu.max", folder);
-  if (first_line(path, line, sizeof line) && sscanf(line, "%lf %lf", &quota, &period) == 2 && period > 0)
-    tighten(&out->cores, quota / period);
+  if (first_line(path, line, sizeof line)) { /* "<quota> <period>", or "max <period>" */
+    char *second;
+    const double quota = strtod(line, &second);
+    const double period = second != line ? strtod(second, NULL) : 0;
+    if (period > 0) tighten(&out->cores, quota / period);
+  }
   snprintf(path, sizeof path, "%s/memory.max", folder);
   if (first_line(path, line, sizeof line) && line[0] >= '0' && line[0] <= '9')
     tighten(&out->bytes, strtod(line, NULL));
