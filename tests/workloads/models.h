@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * models.h - the model-like workloads computed a second time, in long double with the C library, straight
- * from their definitions (docs/workloads.md). Used by test_models_values.c. */
+ * from their definitions (docs/workloads.md). Used by test_models_values.c and
+ * test_models_reads.c. */
 #ifndef BS_TESTS_WORKLOADS_MODELS_H
 #define BS_TESTS_WORKLOADS_MODELS_H
 #include <math.h>
@@ -8,6 +9,16 @@
 #include "core/base/rng.h"
 #include "plugins/workloads/models/models.h"
 #include "tests/workloads/workload.h"
+
+/* X in f64, freed by the caller. */
+static inline double *read_x(const ask *a) {
+  opened w;
+  workload_must_open(a, &w);
+  bs_source s = workload_source(&w, BS_PART_X);
+  double *x = workload_read(&s, BS_F64);
+  workload_close(&w);
+  return x;
+}
 
 typedef struct expect_mlp {
   const char *variant;
