@@ -11,7 +11,7 @@
 #include "lab/measure/machine.h"
 #include "lab/measure/stats.h"
 
-enum { PAIRS = 20, TRIALS = 3, GEMM_B = 64, GEMM_N = 1024, SELF_B = 16, SELF_N = 256, ITERATIONS = 20 };
+enum { PAIRS = 20, TRIALS = 3, GEMM_B = 64, GEMM_N = 1024, SELF_B = 16, SELF_N = 256, ITERATIONS = 10 };
 
 /* A candidate of a plain matmul: asking it opens the library behind it, if it can be opened. */
 static void on_kernel(void *user, const bs_op_candidate *c) {
@@ -97,7 +97,7 @@ static int32_t known_make(const bs_doctor *d, bs_context *context, int64_t B, in
                               .y_dtype = BS_F32},
                      .x = &out->xs,
                      .w = &out->ws,
-                     .warmup = 5,
+                     .warmup = 3,
                      .iterations = ITERATIONS};
   return rc;
 }

@@ -114,7 +114,7 @@ START_TEST(three_ranks_say_hello) {
 END_TEST
 
 START_TEST(every_format) {
-  static const char *const formats[] = {"table", "md", "csv", "json", "jsonl"};
+  static const char *const formats[] = {"md", "csv", "jsonl"}; /* the others: in the other tests */
   ran r = bsrun(dir, "doctor", "--backend", "ref", "-P", "1", "-o", formats[_i], NULL);
   must_be(&r, 0);
   ck_assert(strstr(r.out, "processor") != NULL && strstr(r.out, "timer self-test") != NULL);
@@ -218,7 +218,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, a_sound_machine_has_every_row);
   tcase_add_test(tc, three_ranks_say_hello);
-  tcase_add_loop_test(tc, every_format, 0, 5);
+  tcase_add_loop_test(tc, every_format, 0, 3);
   tcase_add_test(tc, a_missing_backend_fails_and_the_rest_is_told);
   tcase_add_test(tc, a_results_folder_that_cannot_be);
   tcase_add_test(tc, wrong_sums_are_exit_6);
