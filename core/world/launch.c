@@ -47,13 +47,9 @@ typedef struct rank_thread {
   pthread_t thread;
 } rank_thread;
 
-/* All threads of a rank share its cores, rather than one core a thread: libraries (OpenMP) that start
- * threads of their own from the rank's thread inherit the set. */
+/* The rank's own thread is member 0 of its team: the first of its cores. */
 static void pin_rank(const bs_world *world, uint32_t index) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (uint32_t i = 0; i < world->width; ++i) CPU_SET(world->cores[index * world->width + i], &set);
-  if (pthread_setaffinity_np(pthread_self(), sizeof set, &set) != 0)
+  if (bs_pin_to_core(world->cores[(size_t)index * world->width]) != 0)
     bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)index, "cannot pin this rank to its cores");
 }
 

@@ -63,7 +63,9 @@ int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
     if (rc != BS_OK) return rc;
   }
   if (rank->team == NULL) {
-    int32_t rc = bs_team_new(world->width, world->spin_ns, &rank->team, err);
+    int32_t rc = bs_team_new(world->width, world->spin_ns,
+                             world->pinned ? world->cores + (size_t)rank->index * world->width : NULL,
+                             &rank->team, err);
     if (rc != BS_OK) return rc;
   }
   if (rank->comm == NULL && world->comm_world != NULL) {

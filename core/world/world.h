@@ -110,7 +110,11 @@ void bs_rank_misuse(bs_rank *rank, int32_t code, const char *id, const char *fmt
     __attribute__((format(printf, 4, 5)));
 
 /* team.c. width 1 makes no thread. body runs once on each member; not from within a body. */
-int32_t bs_team_new(uint32_t width, int64_t spin_ns, bs_team **out_team, bs_error *err);
+/* cores: `width` core numbers, one a member (the caller pins itself), NULL: not pinned. */
+int32_t bs_team_new(uint32_t width, int64_t spin_ns, const uint16_t *cores, bs_team **out_team,
+                    bs_error *err);
+/* Pin the calling thread to one core; 0 or errno. */
+int bs_pin_to_core(uint16_t core);
 void bs_team_free(bs_team *team);
 int32_t bs_team_run(bs_team *team, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg);
 
