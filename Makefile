@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=
 SHELL := /bin/bash
-.PHONY: help setup build run test verify bench install format lint clean gpu-bundle
+.PHONY: help setup build run test verify bench install format lint clean
 .DEFAULT_GOAL := help
 
 help:
