@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lab/measure/span.h"
+
 /* Percentile q in [0,1] by linear interpolation of the sorted values: k = (n-1) q. 0 for none. Sorts a copy;
  * NaN on out of memory. */
 double bs_percentile(const double *values, size_t count, double q);
@@ -19,8 +21,10 @@ typedef struct bs_comparison {
   double ratio;     /* median of the pairs' ratios */
   double low, high; /* 95 % percentile bootstrap over pairs */
   uint32_t word;    /* enum bs_comparison_word, with equivalence margin `margin` */
-  uint32_t reserved;
+  uint32_t block;   /* pairs that were drawn together: 1, or 2 to 4 when neighbours are alike */
   double margin;
+  double autocorrelation; /* of neighbouring pairs' ratios */
+  size_t needs;           /* when UNCLEAR: about so many pairs would decide; 0: no number that is practical */
 } bs_comparison;
 
 /* Bootstrap with 2000 resamples of pairs from a fixed seed: the same samples give the same interval.
@@ -29,4 +33,10 @@ typedef struct bs_comparison {
 int bs_compare_pairs(const double *subject, const double *other, size_t pairs, double margin,
                      bs_comparison *out);
 const char *bs_comparison_name(uint32_t word);
+/* As bs_compare_pairs, of typed samples: BS_USAGE (BS-SPAN-PHASE) when they are of different phases or not of
+ * the same number. */
+int32_t bs_compare_series(const bs_series *subject, const bs_series *other, double margin, bs_comparison *out,
+                          bs_error *err);
+/* What to do about an UNCLEAR comparison, one sentence; empty for the other words. Returns out. */
+const char *bs_comparison_next(const bs_comparison *comparison, char *out, size_t size);
 #endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * disturb.h - what took the processor away from a measurement: time stolen by the hypervisor, involuntary
+ * context switches, cgroup throttling. Cumulative counts, read before and after a pair; the source is a
+ * table, so that tests feed it. */
+#ifndef BS_LAB_MEASURE_DISTURB_H
+#define BS_LAB_MEASURE_DISTURB_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum bs_disturb_kind {
+  BS_DISTURB_STEAL = 0,  /* clock ticks of all processors: /proc/stat */
+  BS_DISTURB_SWITCH = 1, /* involuntary switches of this process: nonvoluntary_ctxt_switches of its threads */
+  BS_DISTURB_THROTTLE = 2, /* periods in which the cgroup's quota ran out: cpu.stat */
+  BS_DISTURB_COUNT_ = 3
+};
+
+typedef struct bs_disturb {
+  uint64_t count[BS_DISTURB_COUNT_];
+  uint32_t known[BS_DISTURB_COUNT_]; /* 0: this machine does not tell */
+} bs_disturb;
+
+/* This process on this machine; user is not used. It fits bs_sampler_host.disturb. */
+void bs_disturb_host(void *user, bs_disturb *out);
+
+/* What bs_disturb_host is made of: the files it reads and the counter it asks, so that tests can be both. */
+typedef struct bs_disturb_source {
+  void *user;
+  /* The text of a file, NUL-terminated, cut to size; 0 when it cannot be read. */
+  int (*read)(void *user, const char *path, char *text, size_t size);
+  /* Involuntary switches of all threads of this process; 0 when that is not known. */
+  int (*switches)(void *user, uint64_t *out_count);
+} bs_disturb_source;
+void bs_disturb_read(const bs_disturb_source *source, bs_disturb *out);
+/* "stolen time", "involuntary switches", "throttling". */
+const char *bs_disturb_name(uint32_t kind);
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ * sampler.h - takes samples of several arms so that they can be compared (docs/measuring.md). A pure engine:
+ * the arms, the clock and what disturbs them come through tables, so that synthetic clocks in the tests drive
+ * the code that phase 1, the doctor, the tuner and bench/ use.
+ *
+ *   bs_sampler_options o;
+ *   bs_sampler_defaults(&o);
+ *   const bs_sampler_arm arms[] = {{"mine", &a, run_a}, {"peer", &b, run_b}};   // arms[0] is the subject
+ *   bs_sampling *s = NULL;
+ *   int32_t rc = bs_sampler_run(&o, NULL, arms, 2, &s, err);
+ *   if (rc == BS_OK) printf("%g %s\n", s->arm[1].comparison.ratio,
+ * bs_comparison_name(s->arm[1].comparison.word)); bs_sampling_free(s);
+ *
+ * What happens: each arm is called once (its first call), warmed up in blocks until the median of a block is
+ * no longer 1 % better than that of the block before, while the calls in a sample grow until a sample lasts
+ * batch_seconds. Then rounds of two pairs: the arms forwards and backwards (A B, B A), or backwards and
+ * forwards, as the seed says, until a stopping rule holds. Nothing is taken out but pairs that the host
+ * disturbed, whole and counted. */
+#ifndef BS_LAB_MEASURE_SAMPLER_H
+#define BS_LAB_MEASURE_SAMPLER_H
+#include "lab/measure/disturb.h"
+#include "lab/measure/outliers.h"
+#include "lab/measure/span.h"
+#include "lab/measure/stats.h"
+
+enum { BS_SAMPLER_ARMS = 16, BS_SAMPLER_WARNINGS = 24 };
+
+typedef struct bs_sampler_arm {
+  const char *name;
+  void *user;
+  /* Makes n calls; the mean seconds of one. What is not to be timed (flushing caches, a call to wake threads)
+   * it does outside of the seconds that it gives. */
+  int32_t (*batch)(void *user, uint64_t n, double *out_seconds, bs_error *err);
+} bs_sampler_arm;
+
+/* The world around the arms. Any slot may be NULL: `now` is then the monotonic clock, nothing is told of
+ * disturbances, and there is no progress. */
+typedef struct bs_sampler_host {
+  void *user;
+  double (*now)(void *user); /* seconds; for the caps on time, never for a sample */
+  void (*disturb)(void *user, bs_disturb *out);
+  void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
+} bs_sampler_host;
+
+typedef struct bs_sampler_options {
+  uint32_t phase;       /* BS_TIME_HOT; BS_TIME_COLD: the arms flush the caches */
+  uint32_t warm_blocks; /* at most, of 4 samples each (200) */
+  double warm_seconds;  /* at most, each arm (2) */
+  uint64_t warm_calls;  /* at least (0) */
+  double batch_seconds; /* a sample lasts at least this (2e-3); below 1e-3 is refused */
+  uint64_t batch_calls; /* but has at most so many calls (1e9) */
+  size_t pairs_min;     /* 20; below 5 is refused */
+  size_t pairs_max;     /* 300 */
+  double seconds;       /* no new round after so long, once pairs_min are there; 0: no cap (0) */
+  double half_width;    /* stop when each interval is narrower than +- this share of its ratio (0.005) */
+  double margin;        /* equivalence margin of the verdicts (0.01) */
+  uint64_t seed;        /* of the order within the rounds (1) */
+} bs_sampler_options;
+void bs_sampler_defaults(bs_sampler_options *out);
+
+/* The rule that ended the pairs. */
+enum bs_stop { BS_STOP_INTERVAL = 1, BS_STOP_PAIRS = 2, BS_STOP_SECONDS = 3 };
+/* "interval", "max_pairs", "seconds". */
+const char *bs_stop_name(uint32_t stop);
+
+/* How an arm was warmed up. */
+typedef struct bs_warm {
+  bs_span first;  /* the first call */
+  bs_span warm;   /* all others before the pairs */
+  uint64_t calls; /* in a sample, from now on */
+  uint32_t blocks;
+  uint32_t settled;
+} bs_warm;
+
+typedef struct bs_sampled_arm {
+  char name[48];
+  bs_warm warm;
+  double *seconds;   /* [pairs], of one call, in the order of time: nothing is missing but disturbed pairs */
+  double *discarded; /* [discarded]: those */
+  bs_look look;
+  bs_comparison comparison; /* subject = arm 0, other = this one; of arm 0: all zero */
+} bs_sampled_arm;
+
+typedef struct bs_sampling {
+  uint32_t phase;
+  uint32_t n_arms;
+  size_t pairs;                        /* used */
+  size_t discarded;                    /* pairs taken away, all arms of them */
+  size_t disturbed_kept;               /* disturbed pairs beyond what may be discarded: used */
+  size_t disturbed[BS_DISTURB_COUNT_]; /* pairs in which each kind was seen */
+  uint64_t batches;                    /* samples taken of all arms, discarded ones included */
+  uint32_t stop;                       /* enum bs_stop */
+  uint32_t n_warnings;
+  double seconds; /* from the first pair to the last, by the host's clock */
+  bs_sampled_arm arm[BS_SAMPLER_ARMS];
+  char warning[BS_SAMPLER_WARNINGS]
+              [BS_LOOK_SENTENCE]; /* sentences for the reader: not settled, shapes, ... */
+} bs_sampling;
+
+/* arms[0] is the subject; one arm alone is sampled until pairs_max or the time cap. An arm's error ends it:
+ * *out is NULL then. At most pairs_max / 4 disturbed pairs are discarded and taken again. */
+int32_t bs_sampler_run(const bs_sampler_options *options, const bs_sampler_host *host,
+                       const bs_sampler_arm *arms, uint32_t n_arms, bs_sampling **out, bs_error *err);
+void bs_sampling_free(bs_sampling *sampling);
+/* Typed samples of an arm, for bs_compare_series. */
+bs_series bs_sampling_series(const bs_sampling *sampling, uint32_t arm);
+
+/* The first half alone: the first call, then blocks until settled. */
+int32_t bs_sampler_warm(const bs_sampler_options *options, const bs_sampler_host *host,
+                        const bs_sampler_arm *arm, bs_warm *out, bs_error *err);
+#endif
