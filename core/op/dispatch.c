@@ -50,6 +50,10 @@ int32_t bs_dispatch_supports(bs_op_host *host, const bs_op_query *query, bs_op_a
   } else {
     answer = candidates.rows[0].answer;
     if (answer.level == BS_LEVEL_NO) bs_candidates_reasons(&candidates, answer.text, sizeof answer.text);
+    /* A form that the wanted one can serve must win over a form that it cannot. */
+    if (candidates.measured) answer.score = 1000;
+    if (candidates.wanted != NULL && !candidates.measured && answer.score > 999) answer.score = 999;
+    bs_candidates_report(host, &candidates, -1);
   }
   const uint32_t size = out_answer->struct_size < sizeof answer ? out_answer->struct_size : sizeof answer;
   answer.struct_size = out_answer->struct_size;
@@ -99,8 +103,10 @@ static int32_t pack_with(bs_op_host *host, const bs_candidate *choice, const bs_
   packed->count = query->partition != NULL ? query->partition->count : weights->cols;
   packed->weight_dtype = query->weight_dtype;
   packed->columns_hash = hash_columns(query->partition, packed->count);
-  const int32_t rc =
-      impl->pack(choice->thing->state, host->exec, query, weights, &packed->object, &packed->bytes, err);
+  packed->rehearsal = host->rehearse;
+  const int32_t rc = packed->rehearsal ? BS_OK
+                                       : impl->pack(choice->thing->state, host->exec, query, weights,
+                                                    &packed->object, &packed->bytes, err);
   if (rc != BS_OK) {
     free(packed);
     return blame(err, rc, choice->thing, query->op, "pack");
@@ -145,6 +151,7 @@ int32_t bs_dispatch_pack(bs_op_host *host, const bs_op_query *query, const bs_so
     bs_candidate *choice = &candidates.rows[i];
     bs_error why = BS_ERROR_INIT;
     rc = pack_and_try(host, choice, query, weights, out_packed, &why);
+    if (rc == BS_OK) bs_candidates_report(host, &candidates, i);
     if (rc == BS_OK) break;
     /* Only UNKNOWN may turn out unsupported; any other failure is said, never papered over. */
     if (choice->answer.level != BS_LEVEL_UNKNOWN || rc != BS_UNSUPPORTED) {
@@ -159,9 +166,16 @@ int32_t bs_dispatch_pack(bs_op_host *host, const bs_op_query *query, const bs_so
   return rc;
 }
 
+static int32_t rehearsed(const bs_op_impl *impl, bs_error *err) {
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-REHEARSAL",
+                      "%s@%s/%s was chosen in a rehearsal: there are no weights and no plan", impl->op,
+                      impl->backend, impl->name);
+}
+
 int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_error *err) {
   const bs_op_impl *impl = packed->impl;
   if (err != NULL) bs_error_clear(err);
+  if (packed->rehearsal) return rehearsed(impl, err);
   if (impl->packed_update == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-UPDATE", "weights packed by %s@%s/%s cannot be updated",
                         impl->op, impl->backend, impl->name);
@@ -178,6 +192,7 @@ int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_
 int32_t bs_dispatch_packed_read(bs_packed *packed, int64_t row, bs_tensor *out, bs_error *err) {
   const bs_op_impl *impl = packed->impl;
   if (err != NULL) bs_error_clear(err);
+  if (packed->rehearsal) return rehearsed(impl, err);
   if (impl->packed_read == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-READ", "weights packed by %s@%s/%s cannot be read back",
                         impl->op, impl->backend, impl->name);
@@ -197,7 +212,7 @@ uint64_t bs_dispatch_packed_bytes(const bs_packed *packed) {
 
 void bs_dispatch_packed_release(bs_packed *packed) {
   if (packed == NULL || --packed->refs > 0) return;
-  packed->impl->packed_free(packed->object);
+  if (!packed->rehearsal) packed->impl->packed_free(packed->object);
   free(packed);
 }
 
@@ -227,6 +242,12 @@ static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_er
   return BS_OK;
 }
 
+static int32_t run_rehearsed(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                             bs_error *err) {
+  (void)plan, (void)args, (void)nargs, (void)stream;
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-REHEARSAL", "a plan of a rehearsal cannot run");
+}
+
 /* "matmul@cpu/dnnl (oneDNN 3.2)" */
 static void note_algorithm(const bs_op_host *host, const bs_candidate *choice, const char *op) {
   if (host->note_algorithm == NULL) return;
@@ -242,8 +263,12 @@ static int32_t prepare_impl(bs_op_host *host, const bs_candidate *choice, const 
   bs_plan *plan = bs_plan_new(host, choice->thing, query);
   if (plan == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for a plan of %s", query->op);
-  const int32_t rc = choice->impl->prepare(choice->thing->state, host->exec, query,
-                                           packed != NULL ? packed->object : NULL, &plan->object, err);
+  plan->rehearsal = host->rehearse;
+  const int32_t rc = plan->rehearsal
+                         ? BS_OK
+                         : choice->impl->prepare(choice->thing->state, host->exec, query,
+                                                 packed != NULL ? packed->object : NULL, &plan->object, err);
+  if (plan->rehearsal) plan->run = run_rehearsed;
   if (rc != BS_OK) {
     free(plan);
     return blame(err, rc, choice->thing, query->op, "prepare");
@@ -265,7 +290,7 @@ static int32_t prepare_packed(bs_op_host *host, const bs_op_query *query, bs_pac
   bs_candidate choice = {.thing = packed->thing, .impl = packed->impl};
   bs_candidate_ask(choice.impl, choice.thing->state, query, &choice.answer);
   if (choice.answer.level == BS_LEVEL_NO) {
-    const bs_candidates only = {&choice, 1};
+    const bs_candidates only = {.rows = &choice, .count = 1};
     rc = bs_candidates_none(host, query, &only, err);
     bs_error_hint(err, "the weight was packed by %s; pack it again with this query", choice.impl->name);
     return rc;
@@ -291,6 +316,7 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
     bs_candidate *choice = &candidates.rows[i];
     bs_error why = BS_ERROR_INIT;
     rc = prepare_impl(host, choice, query, NULL, out_plan, &why);
+    if (rc == BS_OK) bs_candidates_report(host, &candidates, i);
     if (rc == BS_OK) break;
     if (choice->answer.level != BS_LEVEL_UNKNOWN || rc != BS_UNSUPPORTED) {
       if (err != NULL) *err = why;
@@ -306,7 +332,7 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
 
 void bs_dispatch_release(bs_plan *plan) {
   if (plan == NULL) return;
-  plan->impl->plan_free(plan->object);
+  if (!plan->rehearsal) plan->impl->plan_free(plan->object);
   bs_dispatch_packed_release(plan->packed);
   free(plan);
 }

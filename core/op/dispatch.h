@@ -5,6 +5,8 @@
 #define BS_CORE_OP_DISPATCH_H
 #include "blockshock/blockshock.h"
 
+typedef struct bs_choice_book bs_choice_book; /* choice.h */
+
 /* Host services for one rank's ops: counters go to counters[BS_COUNT_COUNT_]; algorithms are reported by
  * note. */
 typedef struct bs_op_host {
@@ -14,6 +16,10 @@ typedef struct bs_op_host {
   uint64_t *counters;
   void (*note_algorithm)(void *user, const char *text);
   void *user;
+  bs_choice_book *choices; /* NULL: none are given and nothing is reported */
+  void (*warn)(void *user, const char *text);
+  uint32_t world_size; /* 0: 1 */
+  uint32_t rehearse;   /* choose and report; pack and prepare nothing */
 } bs_op_host;
 
 /* Schema check of a query: known op or plugin op with an implementation, arity, ranks, shapes,

@@ -16,7 +16,8 @@ struct bs_packed {
   int64_t rows, count, total; /* N, K_r, K */
   uint64_t columns_hash;
   uint32_t weight_dtype;
-  uint32_t refs; /* the caller's, and one a plan */
+  uint32_t refs;      /* the caller's, and one a plan */
+  uint32_t rehearsal; /* 1: there is no object */
 };
 
 /* What run compares of one arg: everything but the batch must be as prepared. */
@@ -41,6 +42,7 @@ struct bs_plan {
   const bs_thing *thing;
   const bs_op_impl *impl;
   bs_packed *packed;
+  uint32_t rehearsal; /* 1: there is no object */
   bs_plan_arg args[BS_MAX_OP_ARGS];
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * select.c - which implementation serves a query: NATIVE before EMULATED before UNKNOWN, then the higher
- * score, the higher priority, the name in byte order (so that two runs and all ranks choose alike). Answers
- * of NO are kept: a failed selection lists each candidate with its reason. Slow path only. */
+ * score, the higher priority, the name in byte order (so that two runs and all ranks choose alike): the table
+ * of defaults. A choice (choice.h) goes before it. Answers of NO are kept: a failed selection lists each
+ * candidate with its reason. Slow path only. */
 #include "core/op/select.h"
 
 #include <stdio.h>
@@ -66,10 +67,25 @@ static int compare(const void *left, const void *right) {
   return names != 0 ? names : strcmp(a->thing->plugin, b->thing->plugin);
 }
 
+/* Move the wanted one to the front, unless it says NO. */
+static void prefer(bs_candidates *c) {
+  for (uint32_t i = 0; i < c->count && c->rows[i].answer.level != BS_LEVEL_NO; i++) {
+    if (!bs_choice_names(c->wanted, c->rows[i].thing, c->rows[i].impl)) continue;
+    const bs_candidate first = c->rows[i];
+    memmove(&c->rows[1], &c->rows[0], i * sizeof first);
+    c->rows[0] = first;
+    c->measured = 1;
+    return;
+  }
+}
+
 int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_candidates *out_candidates,
                           bs_error *err) {
-  out_candidates->rows = NULL;
-  out_candidates->count = 0;
+  memset(out_candidates, 0, sizeof *out_candidates);
+  if (host->choices != NULL) {
+    bs_choice_key(host, query, out_candidates->key, sizeof out_candidates->key);
+    out_candidates->wanted = bs_choice_wanted(host->choices, out_candidates->key);
+  }
   const uint32_t count = bs_registry_ops(host->context, query->op, host->backend, NULL, 0);
   if (count == 0) return BS_OK;
   const bs_thing **things = calloc(count, sizeof *things);
@@ -91,7 +107,37 @@ int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_c
   free(things);
   qsort(rows, out_candidates->count, sizeof *rows, compare);
   out_candidates->rows = rows;
+  if (out_candidates->wanted != NULL) prefer(out_candidates);
   return BS_OK;
+}
+
+static void refused(const bs_op_host *host, const bs_candidates *c, const bs_candidate *took) {
+  char why[320], text[1024];
+  const bs_candidate *named = NULL;
+  for (uint32_t i = 0; i < c->count && named == NULL; i++)
+    if (bs_choice_names(c->wanted, c->rows[i].thing, c->rows[i].impl)) named = &c->rows[i];
+  if (named != NULL)
+    snprintf(why, sizeof why, "%s: %s", bs_candidate_reason(named->answer.reason), named->answer.text);
+  else
+    snprintf(why, sizeof why, "no plugin here offers it");
+  if (!bs_choice_refuse(host->choices, c->key, why) || host->warn == NULL) return;
+  snprintf(text, sizeof text, "the choice %.80s for %.400s cannot be followed (%.300s); %s:%s serves",
+           c->wanted, c->key, why, took->thing->plugin, took->impl->name);
+  host->warn(host->user, text);
+}
+
+void bs_candidates_report(const bs_op_host *host, const bs_candidates *c, int64_t took) {
+  bs_choice_row rows[16];
+  bs_choice_row used = {0};
+  uint32_t count = 0;
+  if (host->choices == NULL) return;
+  for (uint32_t i = 0; i < c->count && count < 16; i++)
+    if (c->rows[i].answer.level != BS_LEVEL_NO)
+      rows[count++] = (bs_choice_row){c->rows[i].thing, c->rows[i].impl, &c->rows[i].answer};
+  if (took >= 0) used = (bs_choice_row){c->rows[took].thing, c->rows[took].impl, &c->rows[took].answer};
+  bs_choice_report(host->choices, c->key, rows, count, took >= 0 ? &used : NULL);
+  if (took >= 0 && c->wanted != NULL && !bs_choice_names(c->wanted, used.thing, used.impl))
+    refused(host, c, &c->rows[took]);
 }
 
 void bs_candidates_free(bs_candidates *candidates) {

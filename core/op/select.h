@@ -3,6 +3,7 @@
  * core/op/dispatch.c. */
 #ifndef BS_CORE_OP_SELECT_H
 #define BS_CORE_OP_SELECT_H
+#include "core/op/choice.h"
 #include "core/op/dispatch.h"
 #include "core/plugin/registry.h"
 
@@ -15,13 +16,20 @@ typedef struct bs_candidate {
 typedef struct bs_candidates {
   bs_candidate *rows; /* NATIVE, EMULATED, UNKNOWN, then NO; within a level score, priority, name, plugin */
   uint32_t count;
+  uint32_t measured;  /* 1: rows[0] is there because a choice names it */
+  const char *wanted; /* what a choice names for the key; NULL: none. Of host->choices */
+  char key[BS_CHOICE_KEY];
 } bs_candidates;
 
-/* Ask every implementation of query->op on the host's backend. The query has passed bs_op_check.
+/* Ask every implementation of query->op on the host's backend; one that a choice names comes first where it
+ * can serve. The query has passed bs_op_check.
  * BS_NO_MEMORY or BS_OK (also when nothing serves). Free with bs_candidates_free. */
 int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_candidates *out_candidates,
                           bs_error *err);
 void bs_candidates_free(bs_candidates *candidates);
+/* Tell the host's book which of them can serve; took: index of the row that was used, -1: only asked. A
+ * choice that was not followed is warned of, once. */
+void bs_candidates_report(const bs_op_host *host, const bs_candidates *candidates, int64_t took);
 /* Ask one implementation; a broken answer (unknown level, failing call) becomes NO with a text that says so.
  */
 void bs_candidate_ask(const bs_op_impl *impl, void *state, const bs_op_query *query,

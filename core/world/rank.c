@@ -54,6 +54,11 @@ static void note_algorithm(void *user, const char *text) {
   pthread_mutex_unlock(&world->lock);
 }
 
+static void warn(void *user, const char *text) {
+  const bs_rank *rank = user;
+  bs_log_write(rank->world->logger, BS_LOG_WARN, "", (int32_t)rank->index, "%s", text);
+}
+
 int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   bs_world *world = rank->world;
   if (rank->opened) return BS_OK;
@@ -85,6 +90,10 @@ int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   rank->ops.counters = rank->counters;
   rank->ops.note_algorithm = note_algorithm;
   rank->ops.user = rank;
+  rank->ops.choices = world->choices;
+  rank->ops.warn = warn;
+  rank->ops.world_size = world->size;
+  rank->ops.rehearse = world->rehearse;
   rank->use_events = world->sync_mode == BS_SYNC_EVENTS && (world->backend->flags & BS_BACKEND_SYNC) == 0 &&
                      world->backend->event_create != NULL && world->backend->event_destroy != NULL &&
                      world->backend->event_record != NULL && world->backend->event_elapsed != NULL;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/choice.h"
 #include "core/plugin/registry.h"
 #include "core/world/world.h"
 
@@ -126,7 +127,9 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
     world->hook = *o.hook;
     world->has_hook = 1;
   }
-  rc = find_cores(world, err);
+  world->rehearse = o.rehearse;
+  rc = bs_choice_book_new(o.choices, o.n_choices, &world->choices, err);
+  if (rc == BS_OK) rc = find_cores(world, err);
   if (rc == BS_OK) rc = resolve(world, &o, err);
   if (rc == BS_OK) {
     int driven = world->comm->launch == BS_LAUNCH_DRIVEN;
@@ -153,6 +156,7 @@ void bs_world_destroy(bs_world *world) {
   free(world->ranks);
   if (world->comm_world != NULL) world->comm->world_close(world->comm_world);
   pthread_mutex_destroy(&world->lock);
+  bs_choice_book_free(world->choices);
   free(world->algorithms);
   free(world->cores);
   free(world);
@@ -186,4 +190,12 @@ bs_rank *bs_world_rank(bs_world *world, uint32_t rank) {
 
 const char *bs_world_algorithms(const bs_world *world) {
   return world->algorithms != NULL ? world->algorithms : "";
+}
+
+uint32_t bs_world_choice_count(const bs_world *world) {
+  return bs_choice_count(world->choices);
+}
+
+int32_t bs_world_choice_get(const bs_world *world, uint32_t index, bs_choice_info *out_info, bs_error *err) {
+  return bs_choice_get(world->choices, index, out_info, err);
 }

@@ -86,6 +86,8 @@ struct bs_world {
   uint32_t failed;
   bs_error first;
   char *algorithms;
+  bs_choice_book *choices;
+  uint32_t rehearse;
   int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err);
   void *arg;
 };

@@ -131,6 +131,9 @@ typedef struct bs_op_candidate {
   const char *plugin;
   const char *summary;
   const bs_op_answer *answer; /* level, score, reason and text; NO always has a text */
+  const char *key;            /* of the query at its site, as in bs_op_site's choices */
+  uint32_t wanted;            /* 1: a choice names it, so it comes first where it can serve */
+  uint32_t reserved;
 } bs_op_candidate;
 
 /* Ask every implementation of query->op on `backend`, opening the plugins that offer it, and tell each in
@@ -139,6 +142,19 @@ typedef struct bs_op_candidate {
 BS_API int32_t bs_op_explain(bs_context *context, const char *backend, const bs_op_query *query,
                              void (*each)(void *user, const bs_op_candidate *candidate), void *user,
                              bs_error *err);
+/* Where a query would be asked: what a choice hangs on besides the query. */
+typedef struct bs_op_site {
+  uint32_t struct_size;
+  uint32_t threads;    /* of a rank; 0: 1 */
+  uint32_t world_size; /* 0: 1 */
+  uint32_t n_choices;  /* of choices, as in bs_world_options */
+  const char *const *choices;
+} bs_op_site;
+/* The same at a site (NULL: one thread of a world of one, no choices). */
+BS_API int32_t bs_op_explain_at(bs_context *context, const char *backend, const bs_op_site *site,
+                                const bs_op_query *query,
+                                void (*each)(void *user, const bs_op_candidate *candidate), void *user,
+                                bs_error *err);
 BS_API const char *bs_reason_name(uint32_t reason); /* "dtype", "shape", ...; enum bs_reason */
 BS_API const char *bs_level_name(uint32_t level);   /* "no", "emulated", "native", "unknown" */
 
@@ -168,6 +184,14 @@ typedef struct bs_world_options {
   uint32_t reserved;
   double timeout_s;               /* deadline of each wait; 0: 60 */
   const bs_collective_hook *hook; /* NULL: none */
+  /* Choices of implementations, each "KEY -> PLUGIN:NAME" (keys: bs_world_choice_get): where the named one
+   * can serve, it is taken before all others; where it cannot, a warning says why and the default is taken.
+   */
+  const char *const *choices;
+  uint32_t n_choices;
+  /* 1: implementations are chosen and reported, nothing is packed or prepared: layers build at once, and
+   * cannot run. */
+  uint32_t rehearse;
 } bs_world_options;
 
 BS_API int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs_world **out_world,
@@ -211,6 +235,20 @@ BS_API void bs_world_memory_peak_reset(bs_world *world);
 /* The implementation that each prepared op of the world used: "matmul@cpu/dnnl (oneDNN 3.2)"; newline-
  * separated, each once, in order of first use. */
 BS_API const char *bs_world_algorithms(const bs_world *world);
+
+/* What a world asked for and took, one entry a key, in order of first use. Read after a run. */
+typedef struct bs_choice_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char *key;        /* "matmul@cpu x=f32 w=f32 y=f32 N=4096 K=2048 columns=gather B=64 ..." */
+  const char *chosen;     /* "cpu:packed"; "" when it was only asked about */
+  const char *wanted;     /* what the options' choices name for it; "" none */
+  const char *candidates; /* those that can serve, best first: "cpu:packed<tab>how" lines */
+  const char *why;        /* why the wanted one was not taken; "" */
+} bs_choice_info;
+BS_API uint32_t bs_world_choice_count(const bs_world *world);
+BS_API int32_t bs_world_choice_get(const bs_world *world, uint32_t index, bs_choice_info *out_info,
+                                   bs_error *err);
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
