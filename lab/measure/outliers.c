@@ -9,8 +9,9 @@
 
 #include "lab/measure/stats.h"
 
-enum { LEAST = 6 };
+enum { LEAST = 6, LEAST_FOR_MODES = 16 };
 static const double Z = 3.5;          /* modified z beyond which a sample is an outlier */
+static const double FAR = 6;          /* modified z that is worth a sentence: chance hardly gets there */
 static const double FENCE = 1.5;      /* interquartile ranges */
 static const double NOTABLE = 0.01;   /* shapes smaller than this share of the median are not told */
 static const double TREND_SIGMAS = 4; /* of the difference of two medians */
@@ -44,6 +45,7 @@ static void count_outliers(const scratch *s, bs_look *out) {
     const double v = s->sorted[i];
     out->z_low += scale > 0 && (out->p50 - v) / scale > Z;
     out->z_high += scale > 0 && (v - out->p50) / scale > Z;
+    out->far += scale > 0 && fabs(v - out->p50) / scale > FAR;
     out->tukey_low += v < low - reach;
     out->tukey_high += v > high + reach;
   }
@@ -118,7 +120,7 @@ int bs_look_at(const double *values, size_t count, bs_look *out) {
   if (count >= LEAST) {
     look_at_first(values, &s, out);
     look_for_trend(values, &s, out);
-    look_for_modes(&s, out);
+    if (count >= LEAST_FOR_MODES) look_for_modes(&s, out);
   }
   free(s.sorted);
   return 1;
@@ -126,11 +128,10 @@ int bs_look_at(const double *values, size_t count, bs_look *out) {
 
 size_t bs_look_sentences(const bs_look *look, const char *name, char out[][BS_LOOK_SENTENCE]) {
   size_t n = 0;
-  const size_t far = look->z_low + look->z_high;
-  if (far > 0)
+  if (look->far > 0)
     snprintf(out[n++], BS_LOOK_SENTENCE,
-             "%.48s: %zu of %zu samples are outliers (%zu low, %zu high), all kept", name, far, look->count,
-             look->z_low, look->z_high);
+             "%.48s: %zu of %zu samples are outliers (%zu low, %zu high), all kept", name,
+             look->z_low + look->z_high, look->count, look->z_low, look->z_high);
   if (look->first_slow)
     snprintf(out[n++], BS_LOOK_SENTENCE,
              "%.48s: the first sample took %.2f times the others: the warm-up was too short", name,

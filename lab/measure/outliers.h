@@ -11,6 +11,7 @@ typedef struct bs_look {
   double min, p50, p90, p99, max;
   double mad;                   /* median absolute deviation, not scaled */
   size_t z_low, z_high;         /* |modified z| > 3.5: 0.6745 (x - median) / MAD; both tails */
+  size_t far;                   /* |modified z| > 6: these are told in a sentence */
   size_t tukey_low, tukey_high; /* beyond 1.5 interquartile ranges below and above the quartiles */
   uint32_t first_slow, trending, bimodal;
   double first;      /* first sample / median of the others */
@@ -19,7 +20,8 @@ typedef struct bs_look {
   double mode_share; /* when bimodal: share of the slower group */
 } bs_look;
 
-/* In the order of time. Returns 0 when out of memory. Fewer than 6 samples: no shapes are looked for. */
+/* In the order of time. Returns 0 when out of memory. Fewer than 6 samples: no shapes are looked for; fewer
+ * than 16: no modes. */
 int bs_look_at(const double *values, size_t count, bs_look *out);
 
 enum { BS_LOOK_SENTENCES = 4, BS_LOOK_SENTENCE = 160 };

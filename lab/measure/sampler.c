@@ -211,6 +211,9 @@ static int32_t look_at_all(bs_sampling *s, bs_error *err) {
       return bs_error_set(err, BS_NO_MEMORY, "BS-SAMPLER-MEMORY", "no memory to sort %zu samples", s->pairs);
     const size_t n = bs_look_sentences(&a->look, a->name, sentences);
     for (size_t k = 0; k < n; ++k) warn(s, "%s", sentences[k]);
+    if (a->comparison.block > 1)
+      warn(s, "%s: neighbouring pairs are alike (%.2f): noise lasts, the interval may be too narrow", a->name,
+           a->comparison.autocorrelation);
   }
   warn_of_disturbances(s);
   return BS_OK;

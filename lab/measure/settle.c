@@ -27,9 +27,8 @@ static uint64_t calls_for(const bs_sampler_options *o, double each) {
 }
 
 /* One block. 0 in *out_whole when the time was up before its end. */
-static int32_t take_block(const bs_sampler_options *o, const bs_sampler_host *host, double until,
-                          const bs_sampler_arm *arm, bs_warm *w, double *out_each, int *out_whole,
-                          bs_error *err) {
+static int32_t take_block(const bs_sampler_host *host, double until, const bs_sampler_arm *arm, bs_warm *w,
+                          double *out_each, int *out_whole, bs_error *err) {
   double seconds[BLOCK];
   size_t n = 0;
   while (n < BLOCK) {
@@ -39,7 +38,6 @@ static int32_t take_block(const bs_sampler_options *o, const bs_sampler_host *ho
     w->warm.seconds += seconds[n++] * (double)w->calls;
     if (bs_sampler_now(host) >= until) break;
   }
-  (void)o;
   *out_each = bs_median(seconds, n);
   *out_whole = n == BLOCK;
   return BS_OK;
@@ -57,7 +55,7 @@ int32_t bs_sampler_warm(const bs_sampler_options *o, const bs_sampler_host *host
   const double until = bs_sampler_now(host) + o->warm_seconds;
   while (rc == BS_OK && whole && !out->settled && out->blocks < o->warm_blocks) {
     if (out->blocks > 0 && bs_sampler_now(host) >= until) break;
-    rc = take_block(o, host, until, arm, out, &each, &whole, err);
+    rc = take_block(host, until, arm, out, &each, &whole, err);
     if (rc != BS_OK) break;
     ++out->blocks;
     const uint64_t calls = calls_for(o, each);

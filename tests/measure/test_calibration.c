@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ * test_calibration.c - is the 95 % interval one? On synthetic clocks that drift, swing, spike and have noise,
+ * the sampler's comparison of an arm with itself must miss 1 in 2 to 9 % of the cases, and find planted
+ * differences. The same samples taken one arm after the other must fail. BS_TEST_BIG multiplies the number
+ * of cases (make verify: more than 1000 of each). */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/measure/clock.h"
+
+/* A machine as they are: 3 % drift over 60 samples, a swing of 1 %, 0.4 % noise, 3 % of the samples spikes.
+ */
+static const clock_model machine = {
+    .drift = 0.03, .sine = 0.01, .period = 47, .noise = 0.004, .spikes = 0.03, .spike = 0.3};
+static const clock_model noise_only = {.noise = 0.004};
+
+static int cases(int small) {
+  const char *big = getenv("BS_TEST_BIG");
+  return big ? small * atoi(big) : small;
+}
+
+/* log of n over k */
+static double log_choose(int n, int k) {
+  return lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0);
+}
+static double at_most(int k, int n, double p) {
+  double sum = 0;
+  for (int i = 0; i <= k; ++i) sum += exp(log_choose(n, i) + i * log(p) + (n - i) * log1p(-p));
+  return sum;
+}
+
+/* With 1000 cases or more the share itself must lie within the bounds. With fewer that would be luck: the
+ * count must not be one that a share at a bound would lead to less than once in 10,000 times. */
+static void check_share(const char *what, int count, int n, double least, double most) {
+  const double share = (double)count / n;
+  printf("%s: %d of %d = %.1f %% (%.0f to %.0f %%)\n", what, count, n, 100 * share, 100 * least, 100 * most);
+  if (n >= 1000) {
+    ck_assert_msg(share >= least && share <= most, "%s: %d of %d", what, count, n);
+    return;
+  }
+  if (least > 0) ck_assert_msg(at_most(count, n, least) > 1e-4, "%s: %d of %d", what, count, n);
+  if (most < 1) ck_assert_msg(1 - at_most(count - 1, n, most) > 1e-4, "%s: %d of %d", what, count, n);
+}
+
+typedef struct tally {
+  int n, above, below; /* intervals that lie above 1, below 1 */
+  double width;
+} tally;
+
+/* Each with other seeds of noise and order. pairs 0: as the stopping rules say. */
+static tally compare_many(const clock_model *m, double ratio, size_t pairs, int n) {
+  static clock_run r;
+  const double seconds[] = {1e-3, 1e-3 * ratio};
+  tally t = {.n = n};
+  for (int i = 0; i < n; ++i) {
+    clock_make(&r, m, 5000 + (uint64_t)i);
+    if (pairs > 0) {
+      r.o.pairs_min = r.o.pairs_max = pairs;
+      r.world.at = (uint64_t)(60 * clock_uniform(&r.world)); /* the pairs begin anywhere in the swing */
+    }
+    ck_assert_msg(clock_sample(&r, 2, seconds) == BS_OK, "%s", r.err.message);
+    const bs_comparison *c = &r.s->arm[1].comparison;
+    if (pairs > 0) ck_assert_uint_eq(c->pairs, pairs);
+    t.above += c->low > 1;
+    t.below += c->high < 1;
+    t.width += (c->high - c->low) / n;
+    bs_sampling_free(r.s);
+  }
+  return t;
+}
+
+static const struct {
+  const char *name;
+  const clock_model *m;
+  size_t pairs;
+} same[] = {{"A/A, noise only, 12 pairs", &noise_only, 12},
+            {"A/A, 12 pairs", &machine, 12},
+            {"A/A, 20 pairs", &machine, 20},
+            {"A/A, 30 pairs", &machine, 30},
+            {"A/A, 60 pairs", &machine, 60},
+            {"A/A, stopping rules", &machine, 0}};
+
+START_TEST(an_arm_equals_itself) {
+  const int n = cases(250);
+  const tally t = compare_many(same[_i].m, 1.0, same[_i].pairs, n);
+  check_share(same[_i].name, t.above + t.below, n, 0.02, 0.09);
+  /* and on both sides alike: no arm is favoured by its place */
+  check_share("  of them above 1", t.above, n, 0.0, 0.06);
+  check_share("  of them below 1", t.below, n, 0.0, 0.06);
+}
+END_TEST
+
+static const struct {
+  const char *name;
+  double ratio;
+  size_t pairs;
+} planted[] = {{"1 % found in 12 pairs", 1.01, 12},
+               {"0.5 % found in 30 pairs", 1.005, 30},
+               {"-1 % found in 12 pairs", 1 / 1.01, 12}};
+
+START_TEST(a_planted_difference_is_found) {
+  const int n = cases(250);
+  const tally t = compare_many(&machine, planted[_i].ratio, planted[_i].pairs, n);
+  const int slower = planted[_i].ratio < 1;
+  check_share(planted[_i].name, slower ? t.below : t.above, n, 0.85, 1.0);
+  check_share("  found on the wrong side", slower ? t.above : t.below, n, 0.0, 0.01);
+}
+END_TEST
+
+/* The negative control: all of A, then all of B, from the same clock, given to the same statistics. */
+START_TEST(one_arm_after_the_other_is_wrong) {
+  enum { PAIRS = 30 };
+  static clock_run r;
+  const int n = cases(250);
+  double seconds[2][PAIRS];
+  int wrong = 0;
+  for (int i = 0; i < n; ++i) {
+    bs_comparison c;
+    clock_make(&r, &machine, 9000 + (uint64_t)i);
+    r.world.at = (uint64_t)(60 * clock_uniform(&r.world));
+    clock_arm arm = {&r.world, 0, 1e-3};
+    for (int k = 0; k < 2 * PAIRS; ++k)
+      ck_assert_int_eq(clock_batch(&arm, 1, &seconds[k / PAIRS][k % PAIRS], &r.err), BS_OK);
+    ck_assert(bs_compare_pairs(seconds[0], seconds[1], PAIRS, 0.01, &c));
+    wrong += c.low > 1 || c.high < 1;
+  }
+  check_share("A/A, all of A before all of B", wrong, n, 0.5, 1.0);
+}
+END_TEST
+
+/* Noise that lasts longer than a pair: drawing single pairs would take each for news. */
+START_TEST(pairs_that_are_alike_are_drawn_together) {
+  const clock_model lasting = {.noise = 0.004, .alike = 0.7};
+  static clock_run r;
+  const double seconds[] = {1e-3, 1e-3};
+  const int n = cases(250);
+  int wrong = 0, drawn_together = 0;
+  for (int i = 0; i < n; ++i) {
+    clock_make(&r, &lasting, 700 + (uint64_t)i);
+    r.o.pairs_min = r.o.pairs_max = 60;
+    ck_assert_int_eq(clock_sample(&r, 2, seconds), BS_OK);
+    const bs_comparison *c = &r.s->arm[1].comparison;
+    ck_assert(c->block >= 1 && c->block <= 4);
+    drawn_together += c->block > 1;
+    wrong += c->low > 1 || c->high < 1;
+    bs_sampling_free(r.s);
+  }
+  check_share("A/A, lasting noise: drawn in blocks", drawn_together, n, 0.9, 1.0);
+  check_share("A/A, lasting noise: misses", wrong, n, 0.0, 0.25);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("calibration");
+  TCase *tc = tcase_create("calibration");
+  tcase_add_loop_test(tc, an_arm_equals_itself, 0, (int)(sizeof same / sizeof same[0]));
+  tcase_add_loop_test(tc, a_planted_difference_is_found, 0, (int)(sizeof planted / sizeof planted[0]));
+  tcase_add_test(tc, one_arm_after_the_other_is_wrong);
+  tcase_add_test(tc, pairs_that_are_alike_are_drawn_together);
+  suite_add_tcase(suite, tc);
+  return clock_suite(suite);
+}
