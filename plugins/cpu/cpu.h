@@ -22,17 +22,16 @@ typedef struct cpu_state {
   const bs_host *host;
   const bs_plugin_self *self;
   cpu_isa isa;
-  const cpu_kernels *kernels; /* chosen by the parameter `isa` */
-  cpu_dnnl *dnnl;             /* NULL when built without oneDNN */
-  const char *matmul;         /* parameter: "auto", or the only matmul that may serve */
+  cpu_kernels kernels; /* chosen by the parameter `isa` */
+  cpu_dnnl *dnnl;      /* NULL when built without oneDNN */
+  const char *matmul;  /* parameter: "auto", or the only matmul that may serve */
 } cpu_state;
 
 /* cpuid.c */
 void cpu_isa_detect(cpu_isa *out_isa);
 void cpu_isa_text(const cpu_isa *isa, char *out_text, size_t size);
 void cpu_name(char *out_name, size_t size);
-int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const cpu_kernels **out_kernels,
-                           bs_error *err);
+int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err);
 
 /* device.c */
 extern const bs_backend cpu_backend;

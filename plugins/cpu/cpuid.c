@@ -20,6 +20,7 @@ void cpu_isa_detect(cpu_isa *out_isa) {
   out_isa->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
   out_isa->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  out_isa->avx512 &= out_isa->avx2;
   if (!out_isa->avx512) return;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) out_isa->avx512_bf16 = a >> 5 & 1u;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) out_isa->avx512_fp16 = d >> 23 & 1u;
@@ -53,20 +54,36 @@ void cpu_isa_text(const cpu_isa *isa, char *out_text, size_t size) {
            isa->avx512_bf16 ? " avx512_bf16" : "", isa->avx512_fp16 ? " avx512_fp16" : "");
 }
 
-int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, const cpu_kernels **out_kernels,
-                           bs_error *err) {
-  *out_kernels = &cpu_kernels_portable;
-  if (strcmp(wanted, "portable") == 0) return BS_OK;
-#ifdef BS_CPU_AVX2
-  if (isa->avx2) {
-    *out_kernels = &cpu_kernels_avx2;
+#ifdef BS_CPU_X86
+static int wants(const char *wanted, const char *name) {
+  return strcmp(wanted, "auto") == 0 || strcmp(wanted, name) == 0;
+}
+#endif
+
+int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err) {
+#ifdef BS_CPU_X86
+  if (isa->avx512_bf16 && wants(wanted, "avx512_bf16")) {
+    *out_kernels = cpu_kernels_avx512;
+    out_kernels->name = "avx512_bf16";
+    out_kernels->dot = cpu_avx512_bf16_dot;
+    return BS_OK;
+  }
+  if (isa->avx512 && wants(wanted, "avx512")) {
+    *out_kernels = cpu_kernels_avx512;
+    return BS_OK;
+  }
+  if (isa->avx2 && wants(wanted, "avx2")) {
+    *out_kernels = cpu_kernels_avx2;
     return BS_OK;
   }
 #endif
-  if (strcmp(wanted, "auto") == 0) return BS_OK;
-  bs_fail(err, BS_UNAVAILABLE, "BS-CPU-ISA", "isa=%s: this processor or build has no AVX2 with FMA and F16C",
-          wanted);
-  (void)isa;
+  if (strcmp(wanted, "auto") == 0 || strcmp(wanted, "portable") == 0) {
+    *out_kernels = cpu_kernels_portable;
+    return BS_OK;
+  }
+  char has[64];
+  cpu_isa_text(isa, has, sizeof has);
+  bs_fail(err, BS_UNAVAILABLE, "BS-CPU-ISA", "isa=%s: this processor or build has %s only", wanted, has);
   bs_fail_hint(err, "use isa=auto or isa=portable");
   return BS_UNAVAILABLE;
 }

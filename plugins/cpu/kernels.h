@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * kernels.h - the inner loops of the cpu plugin: one table per instruction set (portable.c, avx2/), chosen
- * once at activation. All results are the same on both tables except for the rounding of fused
- * multiply-adds. */
+ * kernels.h - the inner loops of the cpu plugin: one table per instruction set (isa/), chosen once at
+ * activation. Results are the same bits on avx2 and avx512; portable differs by the rounding of fused
+ * multiply-adds, avx512_bf16 by the order of a pair's products. */
 #ifndef BS_PLUGINS_CPU_KERNELS_H
 #define BS_PLUGINS_CPU_KERNELS_H
 
@@ -10,26 +10,28 @@
 
 #define CPU_PANEL 16    /* outputs of a weight panel */
 #define CPU_K_BLOCK 256 /* columns of a block: a panel of a block is 16 KiB of fp32, half of L1 */
-#define CPU_X_LD                                                                                             \
-  272                    /* floats between rows of a packed X block; not a power of two, so that rows do not \
-                            share cache sets */
-#define CPU_MAX_TOKENS 6 /* tokens of a tile at most */
-#define CPU_MAX_PANELS 4 /* panels of a tile at most */
+#define CPU_X_LD                                                                          \
+  272 /* floats between rows of a packed X block; not a power of two, so that rows do not \
+         share cache sets */
+#define CPU_MAX_TOKENS 12 /* tokens of a tile at most */
+#define CPU_MAX_PANELS 8  /* panels of a tile at most */
 
 /* A product of a few tokens with one or more neighbouring weight panels over one K block:
- *   c[t * ldc + 16 p + j] = (add ? c : 0) + sum_k x[t * CPU_X_LD + k] * w[p * w_step + 16 k + j]
- * The sum runs upwards in k in one chain, whatever the tile, so that a token's result depends neither on
- * the other tokens nor on the team. */
+ *   c[t * ldc + 16 p + j] = (add ? c : 0) + sum_k x[t * CPU_X_LD + k] * w[p][k][j]
+ * f32 and f16 panels lie column by column, [k][16]; bf16 panels by pairs of columns, [k/2][16][2], the last
+ * pair filled up with zeros: the order of the processors' own bf16 instructions. */
 typedef struct cpu_tile {
-  const float *x;
+  const void *x; /* f32; bf16 for `dot` */
   const void *w;
-  int64_t w_step; /* elements */
+  int64_t w_step; /* bytes between panels */
   float *c;
   int64_t ldc;
   int64_t k;
   int32_t tokens; /* 1 .. kernels->tokens */
-  int32_t panels; /* 1 .. kernels->panels[tokens] */
+  int32_t panels; /* 1, 2, 4 .. kernels->panels[tokens] */
   int32_t add;
+  int32_t ahead_lines; /* cache lines to ask for at every fourth column */
+  const void *ahead;   /* where they begin: weights of the panels that come next */
 } cpu_tile;
 
 /* How the kept columns of one row are picked when they repeat every `period` columns; made by
@@ -43,12 +45,20 @@ typedef struct cpu_pick {
   uint8_t mask[32];    /* eight 32-bit lane masks of the kept places, for scatter */
 } cpu_pick;
 
+typedef void (*cpu_tile_fn)(const cpu_tile *tile);
+
 typedef struct cpu_kernels {
-  const char *name; /* "portable", "avx2" */
+  const char *name; /* "portable", "avx2", "avx512", "avx512_bf16" */
   int32_t tokens;   /* tokens of the widest tile */
   int32_t panels[CPU_MAX_TOKENS + 1];
-  /* Index by cpu_type_index of the weight's dtype. */
-  void (*tile[3])(const cpu_tile *tile);
+  /* Index by cpu_type_index of the weight's dtype; x is f32. One chain of fp32 multiply-adds an output,
+   * upwards in k in every tile, so that a token's result depends neither on the other tokens nor on the team.
+   * NULL: the panel is widened first. */
+  cpu_tile_fn tile[3];
+  /* bf16 x and w through the processor's own instruction, two columns a step, sums in fp32. NULL: none. */
+  cpu_tile_fn dot;
+  /* k columns of a 16-bit panel to a panel of f32 ([0]: NULL); writes whole pairs. */
+  void (*widen[3])(float *dst, const void *panel, int64_t k);
   /* n elements of f32, bf16 or f16 (cpu_type_index) to and from f32; nearest even, NaN stays NaN. */
   void (*load[3])(float *dst, const void *src, int64_t n);
   void (*store[3])(void *dst, const float *src, int64_t n);
@@ -59,20 +69,12 @@ typedef struct cpu_kernels {
   void (*scatter)(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups);
 } cpu_kernels;
 
+/* One source, isa/, compiled for each. */
 extern const cpu_kernels cpu_kernels_portable;
-#ifdef BS_CPU_AVX2
+#ifdef BS_CPU_X86
 extern const cpu_kernels cpu_kernels_avx2;
-/* avx2/tile.c, convert.c, columns.c */
-void cpu_avx2_tile_f32(const cpu_tile *tile);
-void cpu_avx2_tile_bf16(const cpu_tile *tile);
-void cpu_avx2_tile_f16(const cpu_tile *tile);
-void cpu_avx2_load_bf16(float *dst, const void *src, int64_t n);
-void cpu_avx2_load_f16(float *dst, const void *src, int64_t n);
-void cpu_avx2_store_bf16(void *dst, const float *src, int64_t n);
-void cpu_avx2_store_f16(void *dst, const float *src, int64_t n);
-void cpu_avx2_add(float *dst, const float *a, int64_t n);
-void cpu_avx2_gather(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups);
-void cpu_avx2_scatter(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups);
+extern const cpu_kernels cpu_kernels_avx512;
+void cpu_avx512_bf16_dot(const cpu_tile *tile);
 #endif
 
 /* 0 f32, 1 bf16, 2 f16, -1 otherwise: the index of load, store and tile. */

@@ -7,7 +7,7 @@
 #include "cpu.h"
 
 static const bs_param_desc params[] = {
-    {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto", "auto|portable|avx2", NULL,
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "isa", "auto", "auto|portable|avx2|avx512|avx512_bf16", NULL,
      "instruction set of our own kernels; oneDNN chooses its own"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "matmul", "auto", "auto|packed|dnnl", NULL,
      "the matmul that serves: auto chooses by shape, the others are for comparisons"},

@@ -7,6 +7,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #ifdef CX_STATIC
 const bs_plugin_desc *bs_plugin_query_static_cpu(uint32_t host_abi, uint32_t reserved);
@@ -170,12 +173,26 @@ const bs_backend *cx_backend(const cx *c, void **out_state) {
   return NULL;
 }
 
-int cx_has_avx2(void) {
+int cx_has_isa(const char *isa) {
+  if (strcmp(isa, "portable") == 0 || strcmp(isa, "auto") == 0) return 1;
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (strcmp(isa, "avx2") == 0) return avx2;
+  if (strcmp(isa, "avx512") == 0) return avx2 && avx512;
+  return avx2 && avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1u) != 0;
 #else
   return 0;
 #endif
+}
+
+const char *cx_best_isa(void) {
+  static const char *const isas[] = {"avx512_bf16", "avx512", "avx2"};
+  for (int i = 0; i < 3; i++)
+    if (cx_has_isa(isas[i])) return isas[i];
+  return "portable";
 }
 
 uint64_t cx_next(uint64_t *seed) {

@@ -41,7 +41,9 @@ void cx_open(cx *c, const char *isa, const char *dnnl, uint32_t width);
 void cx_close(cx *c);
 const bs_op_impl *cx_impl(const cx *c, const char *op, const char *name, void **out_state); /* NULL: none */
 const bs_backend *cx_backend(const cx *c, void **out_state);
-int cx_has_avx2(void);
+/* Whether this processor has it: the plugin must then take isa=NAME, else refuse it. */
+int cx_has_isa(const char *isa);
+const char *cx_best_isa(void);
 
 uint64_t cx_next(uint64_t *seed);
 int64_t cx_below(uint64_t *seed, int64_t n);

@@ -10,7 +10,7 @@
 #include "cpu_matmul_case.h"
 
 static const uint32_t dtypes[] = {BS_U8, BS_F8E4M3, BS_BF16, BS_F32, BS_F64, BS_I64};
-static const char *const isas[] = {"portable", "auto"};
+static const char *const isas[] = {"portable", "avx2", "auto"};
 
 static void fill_bytes(cx_matrix *m, uint64_t *seed) {
   const size_t size = BS_DTYPE_BYTES(m->t.dtype);
@@ -93,6 +93,7 @@ static void check_both(const cx *c, const bs_partition *p, int64_t rows, int64_t
 
 /* Every pattern of every period up to 4, some of 8, 3 and 5; every small K; parts of the columns. */
 START_TEST(every_pattern) {
+  if (!cx_has_isa(isas[_i])) return;
   static const uint32_t periods[] = {1, 2, 3, 4, 5, 8, 16};
   const int slow = BS_THIS_SANITIZER == BS_SAN_NONE ? 1 : 2;
   uint64_t seed = 3;
@@ -119,6 +120,7 @@ START_TEST(every_pattern) {
 END_TEST
 
 START_TEST(runs_and_lists) {
+  if (!cx_has_isa(isas[_i])) return;
   uint64_t seed = 4;
   cx c;
   cx_open(&c, isas[_i], "off", 2);
@@ -136,6 +138,7 @@ END_TEST
 
 /* Pieces of long rows shared over a team. */
 START_TEST(long_rows_are_shared) {
+  if (!cx_has_isa(isas[_i])) return;
   uint64_t seed = 6;
   for (uint32_t width = 1; width <= 4; width++) {
     cx c;
@@ -166,6 +169,7 @@ END_TEST
 
 /* K7: the pattern 1100 of an eight-column layer, columns and product. */
 START_TEST(known_answer_k7) {
+  if (!cx_has_isa(isas[_i])) return;
   static const double x[2][8] = {{1, 0, 2, -1, 1, 1, 0, 2}, {0, 1, 1, 1, -1, 2, 3, 0}};
   static const double w[4][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
                                  {-1, 0, 2, 1, 3, -2, 0, 4},
@@ -219,6 +223,7 @@ END_TEST
 
 /* Every pair of dtypes rounds as the host does, bit for bit; NaN, infinities, subnormals, midpoints. */
 START_TEST(convert_rounds_as_the_host) {
+  if (!cx_has_isa(isas[_i])) return;
   static const uint32_t all[] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2, BS_I32, BS_I8};
   uint64_t seed = 9;
   cx c;
@@ -254,6 +259,7 @@ END_TEST
 
 /* Each 16-bit number and each midpoint between two, through both tables. */
 START_TEST(convert_every_half) {
+  if (!cx_has_isa(isas[_i])) return;
   const uint32_t halves[2] = {BS_F16, BS_BF16};
   cx c;
   cx_open(&c, isas[_i], "off", 1);
@@ -471,13 +477,13 @@ int main(void) {
   Suite *suite = suite_create("cpu_columns");
   TCase *tc = tcase_create("columns");
   tcase_set_timeout(tc, 300);
-  tcase_add_loop_test(tc, every_pattern, 0, 2);
-  tcase_add_loop_test(tc, runs_and_lists, 0, 2);
-  tcase_add_loop_test(tc, long_rows_are_shared, 0, 2);
+  tcase_add_loop_test(tc, every_pattern, 0, 3);
+  tcase_add_loop_test(tc, runs_and_lists, 0, 3);
+  tcase_add_loop_test(tc, long_rows_are_shared, 0, 3);
   tcase_add_test(tc, the_list_decides);
-  tcase_add_loop_test(tc, known_answer_k7, 0, 2);
-  tcase_add_loop_test(tc, convert_rounds_as_the_host, 0, 2);
-  tcase_add_loop_test(tc, convert_every_half, 0, 2);
+  tcase_add_loop_test(tc, known_answer_k7, 0, 3);
+  tcase_add_loop_test(tc, convert_rounds_as_the_host, 0, 3);
+  tcase_add_loop_test(tc, convert_every_half, 0, 3);
   tcase_add_test(tc, packed_weights_read_and_update);
   tcase_add_test(tc, no_memory);
   tcase_add_test(tc, activation_fails_cleanly);

@@ -23,7 +23,7 @@ typedef struct convert_call {
 
 /* Both kinds of 16 bits go through f32 in a piece on the stack: exact, as f32 holds either. */
 static void convert_piece(const convert_plan *plan, void *dst, const void *src, int64_t count) {
-  const cpu_kernels *kernels = plan->state->kernels;
+  const cpu_kernels *kernels = &plan->state->kernels;
   const int from = cpu_type_index(plan->from), to = cpu_type_index(plan->to);
   if (plan->from == plan->to) {
     memcpy(dst, src, (size_t)count * BS_DTYPE_BYTES(plan->to));
@@ -50,7 +50,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
       return BS_OK;
     }
   if (from == to || (cpu_type_index(from) >= 0 && cpu_type_index(to) >= 0)) {
-    cpu_answer_yes(answer, 700, BS_TOL_EXACT, state->kernels->name, "");
+    cpu_answer_yes(answer, 700, BS_TOL_EXACT, state->kernels.name, "");
     return BS_OK;
   }
   uint64_t in = 0, out = 0;

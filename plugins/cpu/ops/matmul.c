@@ -13,15 +13,18 @@
 #include "../epilogue.h"
 #include "packed.h"
 
-#define MAX_TOKENS 96                      /* tokens of a chunk: X block and C stay in L2 */
-#define MAX_PANELS 32                      /* panels of a chunk */
-#define C_LD (MAX_PANELS * CPU_PANEL + 16) /* floats between rows of C; not a power of two */
-#define ALONE (1 << 16)                    /* multiplications below which the team is not woken */
+#define MAX_TOKENS 96       /* tokens of a chunk: X block and C stay in L2 */
+#define C_FLOATS (40 << 10) /* of a chunk's C: 160 KiB */
+#define MIN_PANELS 32       /* of a chunk, however many tokens */
+#define WIDEN 4             /* groups of tokens from which a 16-bit panel is widened beforehand */
+#define STREAMED (8 << 20)  /* bytes from which a weight comes from memory at every call */
+#define AHEAD 5             /* tokens from which the hardware's prefetching of memory is not enough */
+#define ALONE (1 << 16)     /* multiplications below which the team is not woken */
 
 /* What one member works in. */
 typedef struct scratch {
-  float *x;     /* [tokens][CPU_X_LD] */
-  float *c;     /* [tokens][C_LD] */
+  float *x;     /* [tokens][CPU_X_LD]; bf16 for the dot product */
+  float *c;     /* [tokens][c_ld] */
   float *panel; /* one widened panel of a block */
   float *row;   /* bias of the chunk, then one row of residual */
 } scratch;
@@ -34,8 +37,13 @@ typedef struct matmul_plan {
   int x_index, w_index, y_index;
   cpu_columns columns;
   bs_partition *partition; /* own copy; NULL unless X_FULL */
+  cpu_tile_fn tile;        /* on the weights as they are; NULL: they are widened first */
+  int dot;                 /* tile takes bf16 X */
+  int streamed;            /* the weight does not stay in a cache */
   int64_t max_tokens;      /* of a chunk */
-  void *memory;            /* scratch of all members */
+  int64_t max_panels;
+  int64_t c_ld; /* floats between rows of C; not a power of two */
+  void *memory; /* scratch of all members */
   uint32_t width;
   scratch *members;
 } matmul_plan;
@@ -57,7 +65,7 @@ static const void *at(const void *base, int64_t index, uint32_t dtype) {
   return (const uint8_t *)base + (size_t)index * BS_DTYPE_BYTES(dtype);
 }
 
-/* Columns first..first+count of the chunk's tokens to s->x, as f32. */
+/* Columns first..first+count of the chunk's tokens to s->x, as f32, or as they are for the dot product. */
 static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64_t count) {
   const matmul_plan *plan = call->plan;
   const uint32_t dtype = plan->shape.x_type;
@@ -65,7 +73,14 @@ static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64
   for (int64_t t = 0; t < c->tokens; t++) {
     const void *row = at(call->x->data, (c->token + t) * call->x->strides[0], dtype);
     float *to = c->s->x + t * CPU_X_LD;
-    if (plan->partition == NULL) {
+    if (plan->dot) {
+      uint16_t *as_is = (uint16_t *)c->s->x + t * CPU_X_LD;
+      if (plan->partition == NULL)
+        memcpy(as_is, at(row, first, dtype), (size_t)count * sizeof *as_is);
+      else
+        cpu_columns_gather(&plan->columns, first, count, as_is, row);
+      as_is[count] = 0; /* the other half of the last pair */
+    } else if (plan->partition == NULL) {
       plan->kernels->load[plan->x_index](to, at(row, first, dtype), count);
     } else if (dtype == BS_F32) {
       cpu_columns_gather(&plan->columns, first, count, to, row);
@@ -76,36 +91,68 @@ static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64
   }
 }
 
-/* One K block of a chunk: every panel (or `step` panels at once) with every group of tokens. The groups
- * differ by at most one token, so that none is left with a slow tile. */
+/* Panels that a tile takes of the `left` ones. Memory is read fastest as one stream: one panel after the
+ * other. */
+static int32_t panels_at_once(const matmul_plan *plan, int64_t tokens, int64_t left) {
+  int32_t panels = plan->streamed ? 1 : plan->kernels->panels[tokens];
+  while (panels > left) panels /= 2;
+  return panels;
+}
+
+/* What comes after panel p of the chunk's block: the next panels, the next block, the next chunk. */
+static const void *what_comes(const cpu_packed *w, const chunk *c, int64_t p, int64_t first) {
+  if (p >= c->panels) {
+    first += CPU_K_BLOCK;
+    p = 0;
+    if (first >= w->K) {
+      first = 0;
+      p = c->panel + c->panels < w->panels ? c->panels : 0;
+    }
+  }
+  return at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype);
+}
+
+/* Divide the lines of the next panels among the groups of tokens of this one. */
+static void share_ahead(cpu_tile *t, const void *next, int64_t group, int64_t groups) {
+  const int64_t lines = (t->panels * t->w_step + 63) / 64, quads = t->k / 4;
+  const int64_t each = next != NULL && quads > 0 ? (lines + quads * groups - 1) / (quads * groups) : 0;
+  const int64_t from = group * quads * each;
+  t->ahead_lines = from < lines ? (int32_t)each : 0;
+  t->ahead = t->ahead_lines > 0 ? (const char *)next + from * 64 : NULL;
+}
+
+/* One K block of a chunk: every panel, or some at once, with every group of tokens. The groups differ by at
+ * most one token, so that none is left with a slow tile. */
 static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t first, int64_t count) {
   const cpu_kernels *kernels = plan->kernels;
   const cpu_packed *w = plan->w;
   const int64_t groups = (c->tokens + kernels->tokens - 1) / kernels->tokens;
-  const int widen = plan->w_index != 0 && (groups > 1 || kernels->tile[plan->w_index] == NULL);
-  const int many = groups == 1 && !widen ? kernels->panels[c->tokens] : 1;
-  void (*tile)(const cpu_tile *) = kernels->tile[widen ? 0 : plan->w_index];
+  const int64_t most = (c->tokens + groups - 1) / groups;
+  const int widen = plan->tile == NULL || (plan->w_index != 0 && !plan->dot && groups >= WIDEN);
+  const size_t x_size = plan->dot ? sizeof(uint16_t) : sizeof(float);
+  const cpu_tile_fn tile = widen ? kernels->tile[0] : plan->tile;
   for (int64_t p = 0; p < c->panels;) {
-    const int panels = p + many <= c->panels ? many : 1;
     cpu_tile t = {.w = at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype),
-                  .w_step = count * CPU_PANEL,
-                  .ldc = C_LD,
+                  .w_step = cpu_packed_length(w, first) * CPU_PANEL * w->size,
+                  .ldc = plan->c_ld,
                   .k = count,
-                  .panels = panels,
+                  .panels = widen ? 1 : panels_at_once(plan, most, c->panels - p),
                   .add = first > 0};
+    const void *next = c->tokens < AHEAD ? NULL : what_comes(w, c, p + t.panels, first);
     if (widen) {
-      kernels->load[plan->w_index](c->s->panel, t.w, count * CPU_PANEL);
+      kernels->widen[plan->w_index](c->s->panel, t.w, count);
       t.w = c->s->panel;
     }
     for (int64_t g = 0; g < groups; g++) {
       int64_t begin, end;
       cpu_share(c->tokens, (uint32_t)g, (uint32_t)groups, &begin, &end);
       t.tokens = (int32_t)(end - begin);
-      t.x = c->s->x + begin * CPU_X_LD;
-      t.c = c->s->c + begin * C_LD + p * CPU_PANEL;
+      t.x = (const char *)c->s->x + (size_t)(begin * CPU_X_LD) * x_size;
+      t.c = c->s->c + begin * plan->c_ld + p * CPU_PANEL;
+      share_ahead(&t, next, g, groups);
       tile(&t);
     }
-    p += panels;
+    p += t.panels;
   }
 }
 
@@ -116,12 +163,12 @@ static void finish(const matmul_call *call, const chunk *c) {
   const cpu_matmul *shape = &plan->shape;
   const int64_t n0 = c->panel * CPU_PANEL, left = shape->N - n0;
   const int64_t n = left < c->panels * CPU_PANEL ? left : c->panels * CPU_PANEL;
-  float *bias = c->s->row, *residual = c->s->row + C_LD;
+  float *bias = c->s->row, *residual = c->s->row + plan->c_ld;
   if (call->bias != NULL)
     kernels->load[cpu_type_index(shape->bias_type)](bias, at(call->bias->data, n0, shape->bias_type), n);
   for (int64_t t = 0; t < c->tokens; t++) {
     const int64_t token = c->token + t;
-    float *v = c->s->c + t * C_LD;
+    float *v = c->s->c + t * plan->c_ld;
     if (call->bias != NULL) kernels->add(v, bias, n);
     cpu_activate(shape->activation, v, n);
     if (call->residual != NULL) {
@@ -144,7 +191,7 @@ static void run_chunk(const matmul_call *call, const chunk *c) {
   }
   if (K == 0)
     for (int64_t t = 0; t < c->tokens; t++)
-      memset(c->s->c + t * C_LD, 0, (size_t)(c->panels * CPU_PANEL) * sizeof(float));
+      memset(c->s->c + t * call->plan->c_ld, 0, (size_t)(c->panels * CPU_PANEL) * sizeof(float));
   finish(call, c);
 }
 
@@ -159,9 +206,11 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   for (int64_t i = 0; i < chunks; i++) {
     int64_t first, last;
     cpu_share(call->tokens, (uint32_t)i, (uint32_t)chunks, &first, &last);
-    for (int64_t p = begin; p < end; p += MAX_PANELS) {
-      const chunk c = {first, last - first, p, end - p < MAX_PANELS ? end - p : MAX_PANELS,
-                       &plan->members[member]};
+    const int64_t parts = (end - begin + plan->max_panels - 1) / plan->max_panels;
+    for (int64_t part = 0; part < parts; part++) {
+      int64_t p, stop;
+      cpu_share(end - begin, (uint32_t)part, (uint32_t)parts, &p, &stop);
+      const chunk c = {first, last - first, begin + p, stop - p, &plan->members[member]};
       run_chunk(call, &c);
     }
   }
@@ -197,7 +246,7 @@ static void plan_free(void *opaque) {
 /* Scratch of every member, each part on a cache line of its own. */
 static int32_t make_scratch(matmul_plan *plan, bs_error *err) {
   const uint64_t tokens = (uint64_t)plan->max_tokens;
-  const uint64_t x = tokens * CPU_X_LD, c = tokens * C_LD, row = 2 * C_LD;
+  const uint64_t x = tokens * CPU_X_LD, c = tokens * (uint64_t)plan->c_ld, row = 2 * (uint64_t)plan->c_ld;
   const uint64_t panel = plan->w_index != 0 ? (uint64_t)CPU_K_BLOCK * CPU_PANEL : 0;
   const uint64_t each = (x + c + panel + row + 15) / 16 * 16;
   plan->members = calloc(plan->width, sizeof *plan->members);
@@ -219,7 +268,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   matmul_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
   plan->exec = exec;
-  plan->kernels = state->kernels;
+  plan->kernels = &state->kernels;
   plan->w = packed;
   plan->width = exec->width > 0 ? exec->width : 1;
   memset(&answer, 0, sizeof answer);
@@ -234,7 +283,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   if (rc == BS_OK && plan->shape.x_full) {
     rc = cpu_columns_copy(query->partition, &plan->partition, err);
     if (rc == BS_OK)
-      cpu_columns_make(state->kernels, plan->partition, BS_DTYPE_BYTES(plan->shape.x_type), &plan->columns);
+      cpu_columns_make(&state->kernels, plan->partition, BS_DTYPE_BYTES(plan->shape.x_type), &plan->columns);
   }
   if (rc == BS_OK) {
     plan->x_index = cpu_type_index(plan->shape.x_type);
@@ -242,6 +291,13 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
     plan->y_index = cpu_type_index(plan->shape.y_type);
     plan->max_tokens = plan->shape.B < MAX_TOKENS ? plan->shape.B : MAX_TOKENS;
     if (plan->max_tokens < 1) plan->max_tokens = 1;
+    plan->max_panels = C_FLOATS / (plan->max_tokens * CPU_PANEL);
+    if (plan->max_panels < MIN_PANELS) plan->max_panels = MIN_PANELS;
+    if (plan->max_panels > plan->w->panels) plan->max_panels = plan->w->panels;
+    plan->c_ld = plan->max_panels * CPU_PANEL + 16;
+    plan->streamed = (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size >= STREAMED;
+    plan->dot = plan->w_index == 1 && plan->kernels->dot != NULL;
+    plan->tile = plan->dot ? plan->kernels->dot : plan->kernels->tile[plan->w_index];
     rc = make_scratch(plan, err);
   }
   if (rc != BS_OK) {
@@ -258,7 +314,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   cpu_matmul shape;
   char algo[48];
   if (!cpu_matmul_allowed(state, "packed", answer) || !cpu_matmul_read(query, &shape, answer)) return BS_OK;
-  snprintf(algo, sizeof algo, "packed-%s", state->kernels->name);
+  snprintf(algo, sizeof algo, "packed-%s", state->kernels.name);
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, "");
   /* "dnnl" is registered, and so asked, before: when its library is missing that is known by now. */
 #ifdef BS_CPU_DNNL

@@ -21,19 +21,19 @@ typedef struct pack_job {
 static void place_panel(const cpu_packed *w, int64_t panel, int64_t rows, const uint8_t *from) {
   for (int64_t first = 0; first < w->K; first += CPU_K_BLOCK) {
     const int64_t length = w->K - first < CPU_K_BLOCK ? w->K - first : CPU_K_BLOCK;
-    const int64_t at = cpu_packed_at(w, panel, first);
+    const int64_t all = cpu_packed_length(w, first);
+    uint8_t *to = (uint8_t *)w->data + (size_t)cpu_packed_at(w, panel, first) * w->size;
+    if (rows < CPU_PANEL || all != length) memset(to, 0, (size_t)(all * CPU_PANEL) * w->size);
     for (int64_t j = 0; j < rows; j++) {
       const int64_t row = j * w->K + first;
       if (w->size == 4)
         for (int64_t k = 0; k < length; k++)
-          ((uint32_t *)w->data)[at + k * CPU_PANEL + j] = ((const uint32_t *)(const void *)from)[row + k];
+          ((uint32_t *)(void *)to)[k * CPU_PANEL + j] = ((const uint32_t *)(const void *)from)[row + k];
       else
         for (int64_t k = 0; k < length; k++)
-          ((uint16_t *)w->data)[at + k * CPU_PANEL + j] = ((const uint16_t *)(const void *)from)[row + k];
+          ((uint16_t *)(void *)to)[cpu_packed_place(w, k, j)] =
+              ((const uint16_t *)(const void *)from)[row + k];
     }
-    for (int64_t k = 0; rows < CPU_PANEL && k < length; k++)
-      memset((uint8_t *)w->data + (size_t)(at + k * CPU_PANEL + rows) * w->size, 0,
-             (size_t)(CPU_PANEL - rows) * w->size);
   }
 }
 
@@ -97,12 +97,14 @@ int32_t cpu_packed_make(void *state, const bs_exec *exec, const bs_op_query *que
   w->dtype = query->weight_dtype;
   w->size = BS_DTYPE_BYTES(w->dtype);
   if (w->panels > INT64_MAX / CPU_PANEL ||
-      __builtin_mul_overflow((uint64_t)w->panels * CPU_PANEL, (uint64_t)w->K, &elements) ||
+      __builtin_mul_overflow((uint64_t)w->panels * CPU_PANEL, (uint64_t)w->K + 1, &elements) ||
       __builtin_mul_overflow(elements, (uint64_t)w->size, &bytes) || bytes > INT64_MAX) {
     free(w);
     return bs_fail(err, BS_OVERFLOW, "BS-CPU-SIZE", "a weight of %lld x %lld is more than can be addressed",
                    (long long)weights->rows, (long long)weights->cols);
   }
+  const int64_t last = w->K - w->K % CPU_K_BLOCK;
+  bytes = (uint64_t)((last + cpu_packed_length(w, last)) * w->panels * CPU_PANEL) * w->size;
   int32_t rc = BS_OK;
   if (bytes > 0) {
     w->data = exec->alloc(exec->ctx, bytes);
@@ -152,9 +154,9 @@ static void update_share(void *arg, uint32_t member, uint32_t width) {
   for (int64_t n = begin * CPU_PANEL; n < end * CPU_PANEL && n < w->N; n++) {
     const float *row = (const float *)delta->data + n * delta->strides[0];
     for (int64_t first = 0; first < w->K; first += CPU_K_BLOCK) {
-      const int64_t at = cpu_packed_at(w, n / CPU_PANEL, first) + n % CPU_PANEL;
+      const int64_t at = cpu_packed_at(w, n / CPU_PANEL, first);
       for (int64_t k = first; k < w->K && k < first + CPU_K_BLOCK; k++)
-        add_one(w, at + (k - first) * CPU_PANEL, row[k * step]);
+        add_one(w, at + cpu_packed_place(w, k - first, n % CPU_PANEL), row[k * step]);
     }
   }
 }
@@ -178,11 +180,14 @@ static int32_t read_block(const cpu_packed *w, int64_t row, int64_t first, int64
     uint32_t four[CPU_K_BLOCK];
     uint16_t two[CPU_K_BLOCK];
   } line;
-  const int64_t at = cpu_packed_at(w, row / CPU_PANEL, first) + row % CPU_PANEL;
-  if (w->size == 4)
-    for (int64_t k = 0; k < count; k++) line.four[k] = ((const uint32_t *)w->data)[at + k * CPU_PANEL];
-  else
-    for (int64_t k = 0; k < count; k++) line.two[k] = ((const uint16_t *)w->data)[at + k * CPU_PANEL];
+  const int64_t at = cpu_packed_at(w, row / CPU_PANEL, first), lane = row % CPU_PANEL;
+  for (int64_t k = 0; k < count; k++) {
+    const int64_t place = at + cpu_packed_place(w, k, lane);
+    if (w->size == 4)
+      line.four[k] = ((const uint32_t *)w->data)[place];
+    else
+      line.two[k] = ((const uint16_t *)w->data)[place];
+  }
   return w->state->host->convert(dtype, out, w->dtype, &line, (uint64_t)count);
 }
 

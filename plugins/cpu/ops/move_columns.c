@@ -52,7 +52,7 @@ int32_t cpu_move_prepare(const cpu_state *state, const bs_exec *exec, const bs_o
   }
   plan->exec = exec;
   plan->piece = piece;
-  cpu_columns_make(state->kernels, plan->partition, BS_DTYPE_BYTES(query->args[0]->dtype), &plan->columns);
+  cpu_columns_make(&state->kernels, plan->partition, BS_DTYPE_BYTES(query->args[0]->dtype), &plan->columns);
   *out_plan = plan;
   return BS_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * packed.h - the weight of the "packed" matmul: blocks of CPU_K_BLOCK columns, in a block panels of
- * CPU_PANEL outputs, in a panel column by column. Shared by matmul_pack.c and matmul.c. */
+ * CPU_PANEL outputs, in a panel column by column, for bf16 pair of columns by pair. Shared by matmul_pack.c
+ * and matmul.c. */
 #ifndef BS_PLUGINS_CPU_OPS_PACKED_H
 #define BS_PLUGINS_CPU_OPS_PACKED_H
 
@@ -17,11 +18,22 @@ typedef struct cpu_packed {
   void *data;     /* exec->alloc */
 } cpu_packed;
 
-/* Element of (panel, column k, lane 0). A panel's block is contiguous, so are the panels of a block. */
-static inline int64_t cpu_packed_at(const cpu_packed *w, int64_t panel, int64_t k) {
-  const int64_t first = k - k % CPU_K_BLOCK, left = w->K - first;
-  const int64_t length = left < CPU_K_BLOCK ? left : CPU_K_BLOCK;
-  return first * w->panels * CPU_PANEL + panel * length * CPU_PANEL + (k - first) * CPU_PANEL;
+/* Columns that a block from `first` on takes up: bf16 lies in pairs of columns (kernels.h). */
+static inline int64_t cpu_packed_length(const cpu_packed *w, int64_t first) {
+  const int64_t left = w->K - first, length = left < CPU_K_BLOCK ? left : CPU_K_BLOCK;
+  return w->dtype == BS_BF16 ? length + length % 2 : length;
+}
+
+/* First element of a panel's part of the block that begins with column `first`. A panel's block is
+ * contiguous, so are the panels of a block. */
+static inline int64_t cpu_packed_at(const cpu_packed *w, int64_t panel, int64_t first) {
+  return (first * w->panels + panel * cpu_packed_length(w, first)) * CPU_PANEL;
+}
+
+/* Where output `lane`, column k of a block lies behind the panel's first element. */
+static inline int64_t cpu_packed_place(const cpu_packed *w, int64_t k, int64_t lane) {
+  if (w->dtype == BS_BF16) return (k / 2 * CPU_PANEL + lane) * 2 + k % 2;
+  return k * CPU_PANEL + lane;
 }
 
 int32_t cpu_packed_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,

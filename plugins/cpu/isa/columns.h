@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * columns.c - AVX2 picking of columns whose pattern repeats within a vector: one permutation a group of
+ * columns.h - AVX2 picking of columns whose pattern repeats within a vector: one permutation a group of
  * columns, the tables made by ops/columns.c. Stores of a whole vector run ahead of what is kept and are
  * overwritten by the next group; the last groups are done singly, so that nothing past the end is read or
  * written. Scatter stores through a mask: other ranks may be writing the columns between. */
+#ifndef BS_PLUGINS_CPU_ISA_COLUMNS_H
+#define BS_PLUGINS_CPU_ISA_COLUMNS_H
+
 #include <immintrin.h>
 #include <string.h>
 
@@ -68,7 +71,7 @@ static int64_t gather_bytes(const cpu_pick *pick, uint32_t bytes, uint8_t *dst, 
   return g;
 }
 
-void cpu_avx2_gather(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups) {
+static void columns_gather(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups) {
   const uint32_t bytes = pick->kept * size;
   const int64_t done = size >= 4 ? gather_lanes(pick, bytes / 4, dst, src, groups)
                                  : gather_bytes(pick, bytes, dst, src, groups);
@@ -76,7 +79,7 @@ void cpu_avx2_gather(const cpu_pick *pick, uint32_t size, void *dst, const void 
               (const uint8_t *)src + done * (int64_t)pick->group * size, groups - done);
 }
 
-void cpu_avx2_scatter(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups) {
+static void columns_scatter(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups) {
   const int64_t lanes = (int64_t)pick->kept * size / 4;
   uint8_t *d = dst;
   const uint8_t *s = src;
@@ -90,3 +93,5 @@ void cpu_avx2_scatter(const cpu_pick *pick, uint32_t size, void *dst, const void
   scatter_rest(pick, size, d + g * (int64_t)pick->group * size, s + g * (int64_t)pick->kept * size,
                groups - g);
 }
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * avx2.c - the kernel table for AVX2 with FMA and F16C: tiles of six tokens with 16 outputs, twelve
+ * accumulators, two loads of the weight panel and six broadcasts a step. Compiled with these flags,
+ * reached through kernels.h only. */
+#include "vec_avx2.h"
+
+#include "columns.h"
+#include "convert.h"
+#include "tile.h"
+
+const cpu_kernels cpu_kernels_avx2 = {
+    .name = "avx2",
+    .tokens = TILE_TOKENS,
+    .panels = {0, 4, 2, 2, 1, 1, 1},
+    .tile = {tile_f32, tile_bf16, tile_f16},
+    .widen = {NULL, widen_bf16, widen_f16},
+    .load = {load_f32, load_bf16, load_f16},
+    .store = {store_f32, store_bf16, store_f16},
+    .add = add,
+    .gather = columns_gather,
+    .scatter = columns_scatter,
+};

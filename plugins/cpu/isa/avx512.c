@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * avx512.c - the kernel table for AVX-512 F, BW, VL and DQ: tiles of up to twelve tokens with two panels, 24
+ * accumulators. Compiled with these flags, reached through kernels.h only. */
+#include "vec_avx512.h"
+
+#include "columns.h"
+#include "convert.h"
+#include "tile.h"
+
+const cpu_kernels cpu_kernels_avx512 = {
+    .name = "avx512",
+    .tokens = TILE_TOKENS,
+    .panels = {0, 4, 4, 4, 4, 2, 2, 2, 1, 1, 1, 1, 1},
+    .tile = {tile_f32, tile_bf16, tile_f16},
+    .widen = {NULL, widen_bf16, widen_f16},
+    .load = {load_f32, load_bf16, load_f16},
+    .store = {store_f32, store_bf16, store_f16},
+    .add = add,
+    .gather = columns_gather,
+    .scatter = columns_scatter,
+};

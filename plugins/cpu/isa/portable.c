@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * portable.c - the kernel table for any processor. */
+#include "vec_portable.h"
+
+#include "convert.h"
+#include "tile.h"
+
+const cpu_kernels cpu_kernels_portable = {
+    .name = "portable",
+    .tokens = TILE_TOKENS,
+    .panels = {0, 1, 1},
+    .tile = {tile_f32, NULL, NULL},
+    .widen = {NULL, widen_bf16, widen_f16},
+    .load = {load_f32, load_bf16, load_f16},
+    .store = {store_f32, store_bf16, store_f16},
+    .add = add,
+};

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tile_pieces.h - what the tiles of tile.h and of avx512_bf16.c have in common. */
+#ifndef BS_PLUGINS_CPU_ISA_TILE_PIECES_H
+#define BS_PLUGINS_CPU_ISA_TILE_PIECES_H
+
+#include "../cpu.h"
+
+#define PANEL_VECS (CPU_PANEL / VEC)
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
+/* Whether a tile of so many panels has registers enough: kernels->panels asks for no more. */
+#define TILE_FITS(tokens, panels) ((tokens) * (panels)*PANEL_VECS <= TILE_SUMS)
+
+/* Ask for weights that come next, with columns k .. k+3. */
+INLINE void tile_ahead(const cpu_tile *t, int64_t k) {
+  const char *line = (const char *)t->ahead + k * 16 * t->ahead_lines;
+  for (int32_t i = 0; i < t->ahead_lines; i++) __builtin_prefetch(line + (int64_t)64 * i, 0, 2);
+}
+
+/* The sums of a tile of tokens x `wide` vectors to C. */
+INLINE void tile_finish(const int tokens, const int wide, const cpu_tile *t, const vec *sums) {
+  UNROLL for (int i = 0; i < tokens; i++) {
+    float *c = t->c + i * t->ldc;
+    UNROLL for (int v = 0; v < wide; v++) {
+      vec sum = sums[i * wide + v];
+      if (t->add) sum = vec_add(vec_load(c + v * VEC), sum);
+      vec_store(c + v * VEC, sum);
+    }
+  }
+}
+
+#endif

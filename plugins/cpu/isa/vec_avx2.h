@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vec_avx2.h - a vector of eight floats on AVX2 with FMA and F16C. */
+#ifndef BS_PLUGINS_CPU_ISA_VEC_H
+#define BS_PLUGINS_CPU_ISA_VEC_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define VEC 8
+#define TILE_TOKENS 6
+#define TILE_SUMS 12  /* of 16 registers: two weights, a token and one to spare are left */
+#define TILE_HALVES 1 /* takes 16-bit panels as they are */
+#define INLINE static inline __attribute__((always_inline))
+
+typedef __m256 vec;
+
+INLINE vec vec_load(const float *p) {
+  return _mm256_loadu_ps(p);
+}
+
+INLINE void vec_store(float *p, vec v) {
+  _mm256_storeu_ps(p, v);
+}
+
+INLINE vec vec_set1(float f) {
+  return _mm256_set1_ps(f);
+}
+
+INLINE vec vec_add(vec a, vec b) {
+  return _mm256_add_ps(a, b);
+}
+
+INLINE vec vec_fma(vec a, vec b, vec c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+
+INLINE __m128i vec_load_16(const uint16_t *p) {
+  return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+INLINE vec vec_load_bf16(const uint16_t *p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(vec_load_16(p)), 16));
+}
+
+INLINE vec vec_load_f16(const uint16_t *p) {
+  return _mm256_cvtph_ps(vec_load_16(p));
+}
+
+INLINE __m256i vec_load_pairs(const uint16_t *p) {
+  return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+INLINE vec vec_load_first(const uint16_t *p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(vec_load_pairs(p), 16));
+}
+
+INLINE vec vec_load_second(const uint16_t *p) {
+  return _mm256_castsi256_ps(_mm256_and_si256(vec_load_pairs(p), _mm256_set1_epi32((int)0xffff0000u)));
+}
+
+INLINE void vec_store_bf16(uint16_t *p, vec v) {
+  const __m256i half = _mm256_set1_epi32(0x7fff), one = _mm256_set1_epi32(1), quiet = _mm256_set1_epi32(0x40);
+  const __m256i u = _mm256_castps_si256(v), top = _mm256_srli_epi32(u, 16);
+  const __m256i odd = _mm256_and_si256(top, one);
+  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(half, odd)), 16);
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  const __m256i r = _mm256_blendv_epi8(rounded, _mm256_or_si256(top, quiet), nan);
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x08);
+  _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(packed));
+}
+
+INLINE void vec_store_f16(uint16_t *p, vec v) {
+  _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vec_avx512.h - a vector of sixteen floats on AVX-512 F, BW, VL and DQ. */
+#ifndef BS_PLUGINS_CPU_ISA_VEC_H
+#define BS_PLUGINS_CPU_ISA_VEC_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define VEC 16
+#define TILE_TOKENS 12
+#define TILE_SUMS 24  /* of 32 registers */
+#define TILE_HALVES 1 /* takes 16-bit panels as they are */
+#define INLINE static inline __attribute__((always_inline))
+
+typedef __m512 vec;
+
+INLINE vec vec_load(const float *p) {
+  return _mm512_loadu_ps(p);
+}
+
+INLINE void vec_store(float *p, vec v) {
+  _mm512_storeu_ps(p, v);
+}
+
+INLINE vec vec_set1(float f) {
+  return _mm512_set1_ps(f);
+}
+
+INLINE vec vec_add(vec a, vec b) {
+  return _mm512_add_ps(a, b);
+}
+
+INLINE vec vec_fma(vec a, vec b, vec c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+
+INLINE __m256i vec_load_16(const uint16_t *p) {
+  return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+INLINE vec vec_load_bf16(const uint16_t *p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(vec_load_16(p)), 16));
+}
+
+INLINE vec vec_load_f16(const uint16_t *p) {
+  return _mm512_cvtph_ps(vec_load_16(p));
+}
+
+INLINE vec vec_load_first(const uint16_t *p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+}
+
+INLINE vec vec_load_second(const uint16_t *p) {
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32((int)0xffff0000u)));
+}
+
+INLINE void vec_store_bf16(uint16_t *p, vec v) {
+  const __m512i half = _mm512_set1_epi32(0x7fff), one = _mm512_set1_epi32(1), quiet = _mm512_set1_epi32(0x40);
+  const __m512i u = _mm512_castps_si512(v), top = _mm512_srli_epi32(u, 16);
+  const __m512i odd = _mm512_and_si512(top, one);
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(half, odd)), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i r = _mm512_mask_or_epi32(rounded, nan, top, quiet);
+  _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(r));
+}
+
+INLINE void vec_store_f16(uint16_t *p, vec v) {
+  _mm256_storeu_si256((__m256i *)(void *)p,
+                      _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+#endif
