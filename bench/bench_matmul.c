@@ -1,303 +1,333 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_matmul.c - the cpu plugin's matmul through the public API (a world of one rank) against oneDNN called
- * directly on the same data, in interleaved ABBA pairs: median ratio of the pairs with its bootstrap
- * interval. Needs a build with oneDNN; without one it times the plugin alone.
+ * bench_matmul.c - one product by the cpu plugin and by its peers, in one process and in turn, shape after
+ * shape: median ratios of pairs with their bootstrap intervals, and the plugin's share of what the machine
+ * gave in the same minute.
  *
- *   bench_matmul [--n N] [--k K] [--b B] [--dtype f32|bf16|f16] [--threads T] [--pairs P]
- *                [--impl auto|packed|dnnl] [--layout plain|any] [--plugins DIR] [-o table|json]
+ *   bench_matmul [--n LIST] [--k LIST] [--b LIST] [--dtype f32|bf16|f16] [--threads T] [--arms LIST]
+ *                [--isa avx2|all] [--pairs P] [--batch SECONDS] [--warm SECONDS] [--seconds SECONDS]
+ *                [--python PATH] [--openblas PATH] [--blis PATH] [--plugins DIR] [-o table|json]
  *
- * --layout: how the direct call holds W: plain [N,K], or any, the layout that oneDNN itself chooses,
- * reordered to once before the clock starts.
+ * All n with all k with all b. --arms: names of arms.h, each NAME or NAME:DTYPE (f32 beside a 16-bit
+ * --dtype); the first is the subject. --isa avx2 holds everyone to AVX2. --seconds: of a shape. A peer that
+ * this machine lacks is named in the first line; outputs that differ end the program with exit code 6.
  */
+#include <jansson.h>
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "blockshock/blockshock.h"
-#include "direct.h"
-#include "lab/measure/stats.h"
+#include "core/base/error.h"
+#include "numbers.h"
+#include "rounds.h"
+#include "support.h"
 
-#define BATCH_SECONDS 0.01
+#define MARGIN 0.01
+enum { SIZES = 32 };
+
+typedef struct sizes {
+  int64_t at[SIZES];
+  size_t count;
+} sizes;
 
 typedef struct job {
-  int64_t n, k, b;
-  uint32_t dtype, threads;
-  uint64_t pairs;
-  const char *impl;
-  const char *layout;
-  const char *output;
-  const char *plugins;
-  void *w, *x, *y; /* host arrays: weight, input, the peer's output */
-  double *mine, *peer;
-  int has_peer;
-  double difference; /* largest between both outputs, relative to the largest output */
+  const char *n, *k, *b, *arm_names, *output;
+  int64_t threads;
+  uint32_t dtype;
+  bench_arm_options options;
+  bench_round_options rounds;
+  bench_source_numbers numbers;
+  bench_arm arms[BENCH_ARMS]; /* those asked for, then fma and read */
+  size_t n_arms;
 } job;
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+/* One shape: the arms that have it, the limits last. */
+typedef struct shape {
+  bench_arm *arms[BENCH_ARMS];
+  double difference[BENCH_ARMS];
+  size_t n_arms;
+  bs_sampling *samples;
+} shape;
 
-/* ---- both arms, on the rank's thread ------------------------------------------------------------ */
+/* ---- arms ---------------------------------------------------------------------------------------- */
 
-typedef struct arms {
-  const bs_rank_api *api;
-  bs_plan *plan;
-  bs_tensor x, y;
-  bench_direct *direct;
-} arms;
-
-/* Seconds a call over `calls`, after one that is not timed: it also lets the other arm's threads settle. */
-static int32_t time_mine(arms *a, uint64_t calls, double *out_seconds, bs_error *err) {
-  bs_tensor *args[4] = {&a->x, NULL, NULL, &a->y};
-  int32_t rc = a->api->op_run(a->plan, args, 4, NULL, err);
-  const double start = now();
-  for (uint64_t i = 0; rc == BS_OK && i < calls; i++) rc = a->api->op_run(a->plan, args, 4, NULL, err);
-  *out_seconds = (now() - start) / (double)calls;
-  return rc;
-}
-
-static double time_peer(const arms *a, uint64_t calls) {
-  int good = bench_direct_run(a->direct);
-  const double start = now();
-  for (uint64_t i = 0; i < calls; i++) good &= bench_direct_run(a->direct);
-  return good ? (now() - start) / (double)calls : NAN;
-}
-
-static int32_t measure(job *j, arms *a, bs_error *err) {
-  double once = 0, first = 0, second = 0;
-  int32_t rc = time_mine(a, 1, &once, err);
-  const double want = once > 0 ? BATCH_SECONDS / once : 1;
-  const uint64_t calls = want < 1 ? 1 : want > 1e6 ? 1000000 : (uint64_t)want;
-  for (uint64_t i = 0; rc == BS_OK && i < j->pairs; i++) {
-    rc = time_mine(a, calls, &first, err);
-    if (j->has_peer) j->peer[i] = time_peer(a, calls) + time_peer(a, calls);
-    if (rc == BS_OK) rc = time_mine(a, calls, &second, err);
-    j->mine[i] = first + second;
+/* "torch:f32": the name and dtype of an arm. */
+static int32_t name_arm(const job *j, const char *text, size_t length, bench_arm *arm, bs_error *err) {
+  const char *colon = memchr(text, ':', length);
+  const size_t name = colon != NULL ? (size_t)(colon - text) : length;
+  char dtype[16] = "";
+  memset(arm, 0, sizeof *arm);
+  arm->dtype = j->dtype;
+  if (colon != NULL) {
+    snprintf(dtype, sizeof dtype, "%.*s", (int)(length - name - 1), colon + 1);
+    arm->dtype = bs_dtype_parse(dtype);
   }
-  return rc;
+  if (name == 0 || name >= sizeof arm->name || (arm->dtype != j->dtype && arm->dtype != BS_F32))
+    return bs_error_set(err, BS_USAGE, "BS-BENCH-ARM", "no arm %.*s: NAME, or NAME:f32", (int)length, text);
+  snprintf(arm->name, sizeof arm->name, "%.*s", (int)name, text);
+  return BS_OK;
 }
 
-static void compare_outputs(job *j, const arms *a) {
-  double largest = 0, worst = 0;
-  float mine = 0, peers = 0;
-  const uint64_t size = BS_DTYPE_BYTES(j->dtype);
-  for (int64_t i = 0; j->has_peer && i < j->b * j->n; i++) {
-    (void)bs_convert(BS_F32, &mine, j->dtype, (const char *)a->y.data + (uint64_t)i * size, 1);
-    (void)bs_convert(BS_F32, &peers, j->dtype, (const char *)j->y + (uint64_t)i * size, 1);
-    largest = fmax(largest, fabs((double)peers));
-    worst = fmax(worst, fabs((double)mine - (double)peers));
+static int32_t open_arms(job *j, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (const char *at = j->arm_names; rc == BS_OK && *at != '\0';) {
+    const size_t length = strcspn(at, ",");
+    bench_arm *arm = &j->arms[j->n_arms];
+    if (j->n_arms + 2 >= BENCH_ARMS)
+      return bs_error_set(err, BS_USAGE, "BS-BENCH-ARM", "more than %d arms", BENCH_ARMS - 2);
+    rc = name_arm(j, at, length, arm, err);
+    if (rc == BS_OK) rc = bench_arm_open(arm->name, &j->options, arm, err);
+    if (rc == BS_UNAVAILABLE && j->n_arms > 0) {
+      bench_arm_close(arm);
+      snprintf(arm->why, sizeof arm->why, "%.150s", err->message);
+      rc = BS_OK;
+    }
+    if (rc == BS_OK && arm->dtype != j->dtype) j->numbers.with_f32 = 1;
+    ++j->n_arms;
+    at += length + (at[length] == ',');
   }
-  j->difference = largest > 0 ? worst / largest : 0;
-}
-
-static int32_t make_plan(bs_rank *rank, const job *j, arms *a, bs_packed **out_packed, bs_error *err) {
-  const bs_tensor_desc x = {.struct_size = sizeof x, .dtype = j->dtype, .rank = 2, .dims = {j->b, j->k}};
-  const bs_tensor_desc y = {.struct_size = sizeof y, .dtype = j->dtype, .rank = 2, .dims = {j->b, j->n}};
-  const bs_tensor_desc *args[4] = {&x, NULL, NULL, &y};
-  const bs_op_query q = {
-      .struct_size = sizeof q, .nargs = 4, .op = "matmul", .args = args, .weight_dtype = j->dtype};
-  bs_source source = {.struct_size = sizeof source};
-  int32_t rc = bs_source_from_memory(j->w, j->dtype, j->n, j->k, j->k, &source, err);
+  if (rc == BS_OK && j->n_arms == 0) rc = bs_error_set(err, BS_USAGE, "BS-BENCH-ARM", "--arms names none");
   if (rc != BS_OK) return rc;
-  rc = a->api->pack(rank, &q, &source, out_packed, err);
-  if (rc == BS_OK) rc = a->api->op_prepare(rank, &q, *out_packed, &a->plan, err);
-  if (rc == BS_OK) rc = a->api->tensor_alloc(rank, &x, BS_LIFE_ACTIVATION, &a->x, err);
-  if (rc == BS_OK) rc = a->api->tensor_alloc(rank, &y, BS_LIFE_ACTIVATION, &a->y, err);
-  if (rc == BS_OK) memcpy(a->x.data, j->x, (size_t)(j->b * j->k) * BS_DTYPE_BYTES(j->dtype));
-  bs_source_release(&source);
-  return rc;
+  j->arms[j->n_arms].dtype = j->arms[j->n_arms + 1].dtype = j->dtype;
+  return bench_open_limits(&j->options, &j->arms[j->n_arms], err);
 }
 
-/* The rank's thread is pinned to one core; threads that oneDNN makes from it would inherit that. */
-static int on_all_cores(cpu_set_t *out_own) {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  for (int i = 0; i < CPU_SETSIZE; i++) CPU_SET(i, &all);
-  return sched_getaffinity(0, sizeof *out_own, out_own) == 0 && sched_setaffinity(0, sizeof all, &all) == 0;
+static int32_t wrong(const bench_arm *arm, const char *than, double difference, bs_error *err) {
+  return bs_error_set(err, BS_NUMERIC, "BS-BENCH-WRONG",
+                      "%s:%s differs from %s by %.2g of the largest output", arm->name,
+                      bs_dtype_name(arm->dtype), than, difference);
 }
 
-static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
-  job *j = arg;
-  bs_packed *packed = NULL;
-  arms a;
-  memset(&a, 0, sizeof a);
-  a.api = bs_rank_get_api();
-  int32_t rc = make_plan(rank, j, &a, &packed, err);
-  if (rc == BS_OK) {
-    const bench_direct_job d = {j->n, j->k, j->b, j->dtype, j->threads, strcmp(j->layout, "any") == 0,
-                                j->w, j->x, j->y};
-    cpu_set_t own;
-    a.direct = on_all_cores(&own) ? bench_direct_open(&d) : NULL;
-    if (a.direct != NULL) bench_direct_run(a.direct); /* makes oneDNN's own threads */
-    sched_setaffinity(0, sizeof own, &own);
-    j->has_peer = a.direct != NULL;
-    rc = measure(j, &a, err);
+/* The newest output of each arm beside that of the subject, whose own is judged by fp64. */
+static int32_t judge(const job *j, shape *s, bs_error *err) {
+  const void *subject = NULL;
+  const bench_numbers *m = bench_numbers_of(&j->numbers, s->arms[0]->dtype);
+  for (size_t i = 0; i < s->n_arms; ++i) {
+    bench_arm *arm = s->arms[i];
+    if (arm->is_limit) continue;
+    const void *y = arm->ops->output(arm, err);
+    if (y == NULL) return bs_error_set(err, BS_PLUGIN, "BS-BENCH-OUTPUT", "%s gives no output", arm->name);
+    if (i == 0) subject = y;
+    const double apart =
+        i == 0 ? bench_spot_difference(m, y) : bench_difference(m, subject, s->arms[0]->dtype, y, arm->dtype);
+    s->difference[i] = apart;
+    if (!(apart <= bench_tolerance(s->arms[0]->dtype, arm->dtype)))
+      return wrong(arm, i == 0 ? "fp64" : s->arms[0]->name, apart, err);
   }
-  if (rc == BS_OK) compare_outputs(j, &a);
-  if (a.x.data != NULL) a.api->tensor_free(rank, &a.x);
-  if (a.y.data != NULL) a.api->tensor_free(rank, &a.y);
-  if (a.plan != NULL) a.api->op_release(a.plan);
-  if (packed != NULL) a.api->packed_release(packed);
-  return rc;
+  return BS_OK;
 }
 
-/* ---- command line -------------------------------------------------------------------------------- */
+/* ---- report -------------------------------------------------------------------------------------- */
 
-static void report_json(const job *j, const char *algorithm) {
+/* Each arm that was asked for: its version, or why it is not here. */
+static int report_arms(const job *j) {
+  json_t *list = json_array(), *line = json_pack("{s:s,s:s,s:i,s:o}", "bench", "matmul_arms", "isa",
+                                                 j->options.isa, "threads", (int)j->threads, "arms", list);
+  for (size_t i = 0; line != NULL && i < j->n_arms; ++i) {
+    const bench_arm *a = &j->arms[i];
+    json_array_append_new(
+        list, json_pack("{s:s,s:s,s:s}", "arm", a->name, "dtype", bs_dtype_name(a->dtype),
+                        a->ops != NULL ? "version" : "absent", a->ops != NULL ? a->version : a->why));
+  }
+  const int good = line != NULL && json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(7)) == 0;
+  printf("\n");
+  fflush(stdout);
+  json_decref(line);
+  return good;
+}
+
+static json_t *comparison_json(const bs_comparison *c) {
+  return json_pack("{s:f,s:f,s:f,s:s}", "ratio", c->ratio, "low", c->low, "high", c->high, "word",
+                   bs_comparison_name(c->word));
+}
+
+/* Seconds of the arm and its times over the subject's; of a limit that is the subject's share of it. */
+static json_t *arm_json(const shape *s, size_t i, double flops) {
+  const bench_arm *a = s->arms[i];
+  const double seconds = s->samples->arm[i].look.p50;
+  json_t *out = json_pack("{s:s,s:s,s:s,s:f,s:f}", "arm", a->name, "dtype", bs_dtype_name(a->dtype), "way",
+                          a->way, "seconds", seconds, "gflops", flops / seconds * 1e-9);
+  if (!a->is_limit) json_object_set_new(out, "difference", json_real(s->difference[i]));
+  if (i > 0) json_object_update_new(out, comparison_json(&s->samples->arm[i].comparison));
+  return out;
+}
+
+/* The higher of both limits' times, pair by pair: the lower limit. */
+static json_t *limit_json(const shape *s) {
+  if (s->n_arms < 3 || !s->arms[s->n_arms - 2]->is_limit) return json_null();
+  const bs_sampled_arm *fma = &s->samples->arm[s->n_arms - 2], *read = fma + 1;
   bs_comparison c = {0};
-  printf(
-      "{\"bench\":\"matmul\",\"dtype\":\"%s\",\"n\":%lld,\"k\":%lld,\"b\":%lld,\"threads\":%u,\"impl\":\"%"
-      "s\","
-      "\"algorithm\":\"%s\",\"plugin_s\":%.6g",
-      bs_dtype_name(j->dtype), (long long)j->n, (long long)j->k, (long long)j->b, j->threads, j->impl,
-      algorithm, bs_median(j->mine, j->pairs) / 2);
-  if (j->has_peer && bs_compare_pairs(j->mine, j->peer, j->pairs, 0.03, &c))
-    printf(
-        ",\"layout\":\"%s\",\"direct_s\":%.6g,\"pairs\":%zu,\"ratio\":%.6g,\"low\":%.6g,\"high\":%.6g,"
-        "\"difference\":%.2g",
-        j->layout, bs_median(j->peer, j->pairs) / 2, c.pairs, c.ratio, c.low, c.high, j->difference);
-  printf("}\n");
+  double *both = calloc(s->samples->pairs, sizeof *both);
+  for (size_t i = 0; both != NULL && i < s->samples->pairs; ++i)
+    both[i] = fmax(fma->seconds[i], read->seconds[i]);
+  json_t *out = NULL;
+  if (both != NULL && bs_compare_pairs(s->samples->arm[0].seconds, both, s->samples->pairs, MARGIN, &c))
+    out = comparison_json(&c);
+  if (out != NULL)
+    json_object_set_new(out, "which", json_string(fma->look.p50 >= read->look.p50 ? "fma" : "read"));
+  free(both);
+  return out;
 }
 
-static void report(const job *j, const char *algorithm) {
+static json_t *warnings_json(const bs_sampling *samples) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < samples->n_warnings; ++i)
+    json_array_append_new(list, json_string(samples->warning[i]));
+  return list;
+}
+
+static json_t *shape_json(const job *j, const shape *s, json_t *absent) {
+  const bench_numbers *m = &j->numbers.narrow;
+  const double flops = 2.0 * (double)m->b * (double)m->n * (double)m->k;
+  json_t *list = json_array();
+  for (size_t i = 0; i < s->n_arms; ++i) json_array_append_new(list, arm_json(s, i, flops));
+  return json_pack("{s:s,s:s,s:I,s:I,s:I,s:i,s:s,s:I,s:s,s:o,s:o,s:O,s:o}", "bench", "matmul", "dtype",
+                   bs_dtype_name(j->dtype), "n", (json_int_t)m->n, "k", (json_int_t)m->k, "b",
+                   (json_int_t)m->b, "threads", (int)j->threads, "isa", j->options.isa, "pairs",
+                   (json_int_t)s->samples->pairs, "stop", bs_stop_name(s->samples->stop), "arms", list,
+                   "limit", limit_json(s), "absent", absent, "warnings", warnings_json(s->samples));
+}
+
+/* What shape_json holds, for a reader. */
+static void print_table(const json_t *line) {
+  size_t i;
+  json_t *arm, *limit = json_object_get(line, "limit");
+  printf("N %lld, K %lld, B %lld, %s, %d threads, %d pairs\n",
+         (long long)json_integer_value(json_object_get(line, "n")),
+         (long long)json_integer_value(json_object_get(line, "k")),
+         (long long)json_integer_value(json_object_get(line, "b")),
+         json_string_value(json_object_get(line, "dtype")),
+         (int)json_integer_value(json_object_get(line, "threads")),
+         (int)json_integer_value(json_object_get(line, "pairs")));
+  json_array_foreach(json_object_get(line, "arms"), i, arm) {
+    printf("  %-10s %-4s %11.1f us %8.1f GFLOP/s", json_string_value(json_object_get(arm, "arm")),
+           json_string_value(json_object_get(arm, "dtype")),
+           json_real_value(json_object_get(arm, "seconds")) * 1e6,
+           json_real_value(json_object_get(arm, "gflops")));
+    if (i > 0)
+      printf("  %6.3f [%.3f, %.3f]", json_real_value(json_object_get(arm, "ratio")),
+             json_real_value(json_object_get(arm, "low")), json_real_value(json_object_get(arm, "high")));
+    printf("  %s\n", json_string_value(json_object_get(arm, "way")));
+  }
+  if (json_is_object(limit))
+    printf("  share of the lower limit (%s) %.3f\n", json_string_value(json_object_get(limit, "which")),
+           json_real_value(json_object_get(limit, "ratio")));
+}
+
+static int32_t report(const job *j, const shape *s, json_t *absent, bs_error *err) {
+  json_t *line = shape_json(j, s, absent);
+  if (line == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for the report");
   if (strcmp(j->output, "json") == 0) {
-    report_json(j, algorithm);
-    return;
+    json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(7));
+    printf("\n");
+  } else {
+    print_table(line);
   }
-  bs_comparison c = {0};
-  const double flops = 2.0 * (double)j->b * (double)j->n * (double)j->k;
-  const double mine = bs_median(j->mine, j->pairs) / 2;
-  printf("%-5s %6s %6s %6s %7s %-44s %9s %9s  %s\n", "dtype", "N", "K", "B", "threads", "algorithm", "us",
-         "GFLOP/s", "oneDNN's time / plugin's (95 % interval)");
-  printf("%-5s %6lld %6lld %6lld %7u %-44.44s %9.1f %9.1f  ", bs_dtype_name(j->dtype), (long long)j->n,
-         (long long)j->k, (long long)j->b, j->threads, algorithm, mine * 1e6, flops / mine * 1e-9);
-  if (!j->has_peer) {
-    printf("no oneDNN to compare with\n");
-    return;
-  }
-  const double peer_seconds = bs_median(j->peer, j->pairs) / 2;
-  if (!bs_compare_pairs(j->mine, j->peer, j->pairs, 0.03, &c)) {
-    printf("out of memory\n");
-    return;
-  }
-  printf("%.3f [%.3f, %.3f] %s; oneDNN %.1f us, %.1f GFLOP/s; outputs differ by %.1e\n", c.ratio, c.low,
-         c.high, bs_comparison_name(c.word), peer_seconds * 1e6, flops / peer_seconds * 1e-9, j->difference);
+  fflush(stdout);
+  json_decref(line);
+  return BS_OK;
 }
 
-static int run(job *j) {
-  char matmul[64];
-  bs_error err = {.struct_size = sizeof err};
-  bs_context *context = NULL;
-  bs_world *world = NULL;
-  snprintf(matmul, sizeof matmul, "cpu.matmul=%s", j->impl);
-  const char *const params[1] = {matmul};
-  const char *const ids[1] = {"cpu"};
-  bs_context_options options = {.struct_size = sizeof options, .plugins = ids, .n_plugins = 1};
-  options.params = params;
-  options.n_params = 1;
-  options.plugin_dirs = &j->plugins;
-  options.n_plugin_dirs = j->plugins != NULL ? 1 : 0;
-  if (j->plugins != NULL) options.trust = BS_TRUST_ANY; /* a folder named by the user, often below /tmp */
-  int32_t rc = bs_context_open(&options, &context, &err);
-  const bs_world_options w = {
-      .struct_size = sizeof w, .world_size = 1, .backend = "cpu", .threads_per_rank = j->threads, .bind = 1};
-  if (rc == BS_OK) rc = bs_world_create(context, &w, &world, &err);
-  if (rc == BS_OK) rc = bs_world_run(world, rank_main, j, &err);
-  if (rc == BS_OK)
-    report(j, bs_world_algorithms(world));
-  else
-    fprintf(stderr, "bench_matmul: error[%s] %s; hint: %s\n", err.id, err.message, err.hint);
-  if (world != NULL) bs_world_destroy(world);
-  if (context != NULL) bs_context_close(context);
-  return rc == BS_OK ? 0 : bs_status_exit_code(rc);
-}
+/* ---- shapes -------------------------------------------------------------------------------------- */
 
-static int fill(job *j) {
-  const uint64_t size = BS_DTYPE_BYTES(j->dtype), nk = (uint64_t)(j->n * j->k), bk = (uint64_t)(j->b * j->k);
-  j->w = bench_huge_alloc(nk * size);
-  j->x = bench_huge_alloc(bk * size);
-  j->y = bench_huge_alloc((uint64_t)(j->b * j->n) * size);
-  j->mine = calloc(j->pairs, sizeof *j->mine);
-  j->peer = calloc(j->pairs, sizeof *j->peer);
-  if (j->w == NULL || j->x == NULL || j->y == NULL || j->mine == NULL || j->peer == NULL) return 0;
-  uint32_t state = 1;
-  for (uint64_t i = 0; i < nk + bk; i++) {
-    state = state * 1664525u + 1013904223u;
-    const float v = (float)(int32_t)state * 0x1p-31f;
-    char *to = i < nk ? (char *)j->w + i * size : (char *)j->x + (i - nk) * size;
-    if (bs_convert(j->dtype, to, BS_F32, &v, 1) != BS_OK) return 0;
+static int32_t ready_arms(job *j, shape *s, json_t *absent, bs_error *err) {
+  for (size_t i = 0; i < j->n_arms + 2; ++i) {
+    bench_arm *arm = &j->arms[i];
+    if (arm->ops == NULL) continue;
+    const int32_t rc = arm->ops->ready(arm, bench_numbers_of(&j->numbers, arm->dtype), err);
+    if (rc == BS_OK) {
+      s->arms[s->n_arms++] = arm;
+      continue;
+    }
+    arm->ops->release(arm);
+    if (rc != BS_UNSUPPORTED || i == 0) return rc;
+    json_object_set_new(absent, arm->name, json_string(err->message));
   }
-  return 1;
+  return BS_OK;
 }
 
-static int usage(void) {
-  fprintf(
-      stderr,
-      "usage: bench_matmul [--n N] [--k K] [--b B] [--dtype f32|bf16|f16] [--threads T] [--pairs P]\n"
-      "                    [--impl auto|packed|dnnl] [--layout plain|any] [--plugins DIR] [-o table|json]\n");
-  return 2;
+static int32_t run_shape(job *j, bs_error *err) {
+  shape s;
+  json_t *absent = json_object();
+  memset(&s, 0, sizeof s);
+  bench_on_all_cores();
+  int32_t rc = ready_arms(j, &s, absent, err);
+  if (rc == BS_OK) rc = bench_take(s.arms, s.n_arms, &j->rounds, &s.samples, err);
+  if (rc == BS_OK) rc = judge(j, &s, err);
+  if (rc == BS_OK) rc = report(j, &s, absent, err);
+  for (size_t i = 0; i < s.n_arms; ++i) s.arms[i]->ops->release(s.arms[i]);
+  bs_sampling_free(s.samples);
+  json_decref(absent);
+  return rc;
 }
 
-static int parse(int argc, char **argv, job *j) {
-  for (int i = 1; i < argc; i += 2) {
-    if (i + 1 >= argc) return 0;
-    const char *name = argv[i], *value = argv[i + 1];
-    const long long number = strtoll(value, NULL, 10);
-    if (strcmp(name, "--n") == 0)
-      j->n = number;
-    else if (strcmp(name, "--k") == 0)
-      j->k = number;
-    else if (strcmp(name, "--b") == 0)
-      j->b = number;
-    else if (strcmp(name, "--threads") == 0)
-      j->threads = (uint32_t)number;
-    else if (strcmp(name, "--pairs") == 0)
-      j->pairs = (uint64_t)number;
-    else if (strcmp(name, "--dtype") == 0)
-      j->dtype = bs_dtype_parse(value);
-    else if (strcmp(name, "--impl") == 0)
-      j->impl = value;
-    else if (strcmp(name, "--layout") == 0)
-      j->layout = value;
-    else if (strcmp(name, "-o") == 0)
-      j->output = value;
-    else if (strcmp(name, "--plugins") == 0)
-      j->plugins = value;
-    else
-      return 0;
+static int parse_sizes(const char *text, sizes *out) {
+  char *end = NULL;
+  for (out->count = 0; out->count < SIZES; text = end + 1) {
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || value < 1 || value > 1 << 20) return 0;
+    out->at[out->count++] = value;
+    if (*end != ',') return *end == '\0';
   }
-  const int64_t most = 1 << 20;
-  return j->n > 0 && j->k > 0 && j->b > 0 && j->n <= most && j->k <= most && j->b <= most && j->threads > 0 &&
-         j->threads <= 1024 && j->pairs > 0 && j->pairs <= 100000 && j->dtype != 0;
+  return 0;
+}
+
+static int32_t run_all(job *j, bs_error *err) {
+  sizes n, k, b;
+  if (!parse_sizes(j->n, &n) || !parse_sizes(j->k, &k) || !parse_sizes(j->b, &b))
+    return bs_error_set(err, BS_USAGE, "BS-BENCH-SIZES", "--n, --k, --b: up to %d sizes from 1 to 2^20",
+                        SIZES);
+  int32_t rc = open_arms(j, err);
+  if (rc == BS_OK && strcmp(j->output, "json") == 0) report_arms(j);
+  for (size_t in = 0; rc == BS_OK && in < n.count; ++in) {
+    for (size_t ik = 0; rc == BS_OK && ik < k.count; ++ik) {
+      for (size_t ib = 0; rc == BS_OK && ib < b.count; ++ib) {
+        rc = bench_numbers_make(&j->numbers, n.at[in], k.at[ik], b.at[ib], err);
+        if (rc == BS_OK) rc = run_shape(j, err);
+      }
+    }
+  }
+  return rc;
 }
 
 int main(int argc, char **argv) {
-  job j = {.n = 4096,
-           .k = 4096,
-           .b = 64,
-           .dtype = BS_F32,
+  job j = {.n = "4096",
+           .k = "4096",
+           .b = "64",
+           .arm_names = "auto,onednn",
+           .output = "table",
            .threads = 1,
-           .pairs = 30,
-           .impl = "auto",
-           .layout = "plain",
-           .output = "table"};
-  if (!parse(argc, argv, &j)) return usage();
-  int rc = 10;
-  if (fill(&j))
-    rc = run(&j);
-  else
-    fprintf(stderr, "bench_matmul: no memory for N %lld, K %lld, B %lld\n", (long long)j.n, (long long)j.k,
-            (long long)j.b);
-  free(j.w);
-  free(j.x);
-  free(j.y);
-  free(j.mine);
-  free(j.peer);
-  return rc;
+           .dtype = BS_F32,
+           .options = {.isa = "all", .openblas = "libopenblas.so.0", .blis = "libblis.so.4"},
+           .rounds = {.pairs = 30, .batch_seconds = 0.01, .warm_seconds = 0.3, .seconds_a_shape = 60.0}};
+  const bench_option options[] = {{"--n", 's', &j.n, 0, 0},
+                                  {"--k", 's', &j.k, 0, 0},
+                                  {"--b", 's', &j.b, 0, 0},
+                                  {"--arms", 's', &j.arm_names, 0, 0},
+                                  {"--isa", 's', &j.options.isa, 0, 0},
+                                  {"--dtype", 'd', &j.dtype, 0, 0},
+                                  {"--threads", 'i', &j.threads, 1, 64},
+                                  {"--pairs", 'i', &j.rounds.pairs, 6, 10000},
+                                  {"--batch", 'f', &j.rounds.batch_seconds, 1e-3, 10},
+                                  {"--warm", 'f', &j.rounds.warm_seconds, 0, 60},
+                                  {"--seconds", 'f', &j.rounds.seconds_a_shape, 0, 3600},
+                                  {"--python", 's', &j.options.python, 0, 0},
+                                  {"--openblas", 's', &j.options.openblas, 0, 0},
+                                  {"--blis", 's', &j.options.blis, 0, 0},
+                                  {"--plugins", 's', &j.options.plugins, 0, 0},
+                                  {"-o", 's', &j.output, 0, 0}};
+  bs_error err = BS_ERROR_INIT;
+  if (!bench_parse("bench_matmul", argc, argv, options, sizeof options / sizeof options[0])) return 2;
+  if (strcmp(j.options.isa, "all") != 0 && strcmp(j.options.isa, "avx2") != 0) {
+    fprintf(stderr, "bench_matmul: --isa is avx2 or all, not %s\n", j.options.isa);
+    return 2;
+  }
+  j.options.threads = (uint32_t)j.threads;
+  j.numbers.dtype = j.dtype;
+  bench_set_environment(j.options.isa, j.options.threads);
+  const int32_t rc = run_all(&j, &err);
+  for (size_t i = 0; i < BENCH_ARMS; ++i) bench_arm_close(&j.arms[i]);
+  bench_numbers_free(&j.numbers);
+  return rc == BS_OK ? 0 : bench_fail("bench_matmul", &err);
 }

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Libraries that bench/run compares all_reduce with: Open MPI, compiled against here, and gloo in a Python
-environment outside the tree. A peer that cannot be had says why; nothing is installed system-wide."""
+"""Libraries that bench/run compares with: OpenBLAS, BLIS and PyTorch for products, Open MPI and gloo for
+all_reduce. What the system has is used; the rest is put into a folder outside the tree, by pip and by
+`apt-get download` without installing. A peer that cannot be had says why."""
+import glob
 import os
 import shutil
 import subprocess
@@ -44,58 +46,122 @@ class Ours(Peer):
         return [self.command + [str(n) for n in pair] for pair in pairs]
 
 
-def open_mpi(folder):
-    mpicc, mpirun = shutil.which("mpicc"), shutil.which("mpirun")
-    if not mpicc or not mpirun:
-        raise Absent("no mpicc and mpirun (Debian: openmpi-bin, libopenmpi-dev)")
-    program = os.path.join(folder, "peer_mpi")
-    built = subprocess.run([mpicc, "-O2", "-o", program, os.path.join(HERE, "peer_mpi.c")],
-                           capture_output=True, text=True, check=False)
-    if built.returncode != 0:
-        raise Absent(f"mpicc failed: {built.stderr.strip()[-200:]}")
-    start = [mpirun, "-n", "2", "--allow-run-as-root", "--oversubscribe", "--bind-to", "core",
-             "--mca", "btl", "self,vader", program]
-    said = subprocess.run(start + ["--version"], capture_output=True, text=True, timeout=60, check=False)
-    if said.returncode != 0:
-        raise Absent(f"mpirun failed: {said.stderr.strip()[-200:]}")
-    return Peer("Open MPI", said.stdout.strip(), start)
+def once(find):
+    """A peer is looked for once; it is had or absent for the whole run."""
+    name = find.__name__
+
+    def found(self):
+        if os.environ.get("BS_PEERS") == "none":
+            raise Absent("BS_PEERS=none")
+        if name not in self.known:
+            try:
+                self.known[name] = find(self)
+            except (Absent, OSError, subprocess.TimeoutExpired) as why:
+                self.known[name] = Absent(str(why))
+        if isinstance(self.known[name], Absent):
+            raise self.known[name]
+        return self.known[name]
+    return found
+
+
+class Peers:
+    """All peers of a run. `folder` keeps what was fetched; without BS_PEERS_DIR it goes with the run."""
+
+    def __init__(self):
+        self.known, self.scratch = {}, tempfile.mkdtemp(prefix="bs-peers-")
+        self.folder = os.environ.get("BS_PEERS_DIR") or os.path.join(self.scratch, "peers")
+        self.library_paths = []  # for LD_LIBRARY_PATH: of libraries that are not the system's
+
+    def close(self):
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    @once
+    def open_mpi(self):
+        mpicc, mpirun = shutil.which("mpicc"), shutil.which("mpirun")
+        if not mpicc or not mpirun:
+            raise Absent("no mpicc and mpirun (Debian: openmpi-bin, libopenmpi-dev)")
+        program = os.path.join(self.scratch, "peer_mpi")
+        checked([mpicc, "-O2", "-o", program, os.path.join(HERE, "peer_mpi.c")])
+        start = [mpirun, "-n", "2", "--allow-run-as-root", "--oversubscribe", "--bind-to", "core",
+                 "--mca", "btl", "self,vader", program]
+        return Peer("Open MPI", checked(start + ["--version"], timeout=60).strip(), start)
+
+    @once
+    def python(self):
+        """The path of a Python that has torch."""
+        python = os.path.join(self.folder, "bin", "python")
+        if not os.path.exists(python):
+            install_torch(self.folder)
+        checked([python, "-c", "import torch"], timeout=300)
+        return python
+
+    @once
+    def gloo(self):
+        command = [self.python(), os.path.join(HERE, "peer_gloo.py")]
+        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+        return Peer("gloo", checked(command + ["--version"], timeout=300, env=environment).strip(), command,
+                    environment)
+
+    @once
+    def openblas(self):
+        """What to give to dlopen."""
+        return self.library("libopenblas.so.0", ("libopenblas0-pthread", "libgfortran5", "libquadmath0"))
+
+    @once
+    def blis(self):
+        """The OpenMP build: the pthread one starts its threads anew for each call."""
+        return self.library("libblis.so.4", ("libblis4-openmp", "libgomp1"))
+
+    def library(self, soname, packages):
+        if opens(soname):
+            return soname
+        folder = os.path.join(self.folder, "deb")
+        where = os.path.join(folder, "usr", "lib")
+        if not glob.glob(os.path.join(where, "**", soname), recursive=True):
+            unpack_packages(folder, packages)
+        files = glob.glob(os.path.join(where, "**", soname), recursive=True)
+        if not files:
+            raise Absent(f"{' '.join(packages)} hold no {soname}")
+        around = [path for path in glob.glob(os.path.join(where, "*")) if os.path.isdir(path)]
+        environment = dict(os.environ, LD_LIBRARY_PATH=":".join(around))
+        if not opens(files[0], environment):
+            raise Absent(f"{soname} of {packages[0]} does not load")
+        if not opens(files[0]):
+            self.library_paths = around
+        return files[0]
+
+
+def checked(command, **more):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **more)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()
+        raise Absent(f"{os.path.basename(command[0])} failed ({done.returncode}): {said[-200:]}")
+    return done.stdout
 
 
 def install_torch(folder):
     """A Python environment with torch; pip's own settings say from where."""
     print(f"bench: installing torch into {folder} (BS_PEERS_DIR keeps it, BS_PEERS=none goes without)",
           file=sys.stderr)
-    for step in ([sys.executable, "-m", "venv", folder],
-                 [os.path.join(folder, "bin", "python"), "-m", "pip", "install", "--quiet",
-                  "--disable-pip-version-check", "torch", "numpy"]):
-        done = subprocess.run(step, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise Absent(f"no torch: {(done.stderr or done.stdout).strip()[-200:]}")
+    checked([sys.executable, "-m", "venv", folder])
+    checked([os.path.join(folder, "bin", "python"), "-m", "pip", "install", "--quiet",
+             "--disable-pip-version-check", "torch", "numpy"])
 
 
-def gloo(folder):
-    python = os.path.join(folder, "bin", "python")
-    if not os.path.exists(python):
-        install_torch(folder)
-    command = [python, os.path.join(HERE, "peer_gloo.py")]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-    said = subprocess.run(command + ["--version"], capture_output=True, text=True, timeout=300,
-                          env=environment, check=False)
-    if said.returncode != 0:
-        raise Absent(f"torch does not start: {said.stderr.strip()[-200:]}")
-    return Peer("gloo", said.stdout.strip(), command, environment)
+def unpack_packages(folder, packages):
+    """Debian packages unpacked into a folder; nothing is installed."""
+    for tool in ("apt-get", "dpkg"):
+        if not shutil.which(tool):
+            raise Absent(f"the system has none, and no {tool} to fetch {packages[0]}")
+    print(f"bench: unpacking {', '.join(packages)} into {folder}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as place:
+        checked(["apt-get", "download", *packages], cwd=place, timeout=300)
+        for name in sorted(os.listdir(place)):
+            checked(["dpkg", "-x", os.path.join(place, name), folder])
 
 
-def find_all():
-    """(peers, {name: why absent}, folder to remove or None)"""
-    peers, absent = [], {}
-    if os.environ.get("BS_PEERS") == "none":
-        return peers, {"Open MPI": "BS_PEERS=none", "gloo": "BS_PEERS=none"}, None
-    scratch = tempfile.mkdtemp(prefix="bs-peers-")
-    folder = os.environ.get("BS_PEERS_DIR") or os.path.join(scratch, "python")
-    for name, find, where in (("Open MPI", open_mpi, scratch), ("gloo", gloo, folder)):
-        try:
-            peers.append(find(where))
-        except (Absent, OSError, subprocess.TimeoutExpired) as why:
-            absent[name] = str(why)
-    return peers, absent, scratch
+def opens(library, environment=None):
+    """In another process: a library that is opened here would stay."""
+    code = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    return subprocess.run([sys.executable, "-c", code, library], capture_output=True, env=environment,
+                          check=False).returncode == 0

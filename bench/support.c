@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 static int take(const bench_option *o, const char *value) {
@@ -41,6 +42,16 @@ int bench_parse(const char *program, int argc, char **argv, const bench_option *
     return 0;
   }
   return 1;
+}
+
+#define HUGE_PAGE ((uint64_t)2 << 20)
+
+void *bench_huge_alloc(uint64_t bytes) {
+  void *memory = NULL;
+  const uint64_t whole = (bytes / HUGE_PAGE + 1) * HUGE_PAGE;
+  if (posix_memalign(&memory, HUGE_PAGE, whole) != 0) return NULL;
+  (void)madvise(memory, whole, MADV_HUGEPAGE); /* only faster */
+  return memset(memory, 0, whole);
 }
 
 double bench_now(void) {

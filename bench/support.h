@@ -18,6 +18,10 @@ typedef struct bench_option {
 /* Options are pairs "--name value". On a wrong one says so on stderr and returns 0. */
 int bench_parse(const char *program, int argc, char **argv, const bench_option *options, size_t n_options);
 
+/* Zeroed memory on 2 MiB boundaries that asks for huge pages, as the cpu plugin's own is; NULL when out of
+ * memory. free() frees it. */
+void *bench_huge_alloc(uint64_t bytes);
+
 double bench_now(void); /* seconds, monotonic */
 
 /* Prints err for `program`; returns the exit code. */

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * arm_plugin.c - the cpu plugin's matmul through the public API: a world of one rank, made anew for each
+ * shape, whose pinned thread sleeps until a batch is asked for. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arms.h"
+#include "blockshock/plugin.h"
+#include "core/base/error.h"
+#include "support.h"
+
+typedef struct plugin_arm {
+  bs_context *context;
+  bs_world *world;
+  uint32_t threads;
+  bench_numbers numbers;
+  bs_tensor y; /* of the rank, while the world runs */
+  pthread_t thread;
+  int started;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  /* Under the lock. A turn is one command; turn 0 is getting ready. */
+  uint64_t posted, done;
+  uint64_t calls; /* of the newest turn; 0: leave */
+  double seconds;
+  int ended;
+  int32_t status;
+  bs_error error;
+} plugin_arm;
+
+typedef struct product {
+  const bs_rank_api *api;
+  bs_packed *packed;
+  bs_plan *plan;
+  bs_tensor x, y;
+} product;
+
+static int32_t make_product(bs_rank *rank, const bench_numbers *m, product *p, bs_error *err) {
+  const bs_tensor_desc x = bs_desc_2d(m->dtype, m->b, m->k), y = bs_desc_2d(m->dtype, m->b, m->n);
+  const bs_tensor_desc *args[4] = {&x, NULL, NULL, &y};
+  const bs_op_query q = {
+      .struct_size = sizeof q, .nargs = 4, .op = "matmul", .args = args, .weight_dtype = m->dtype};
+  bs_source source = {.struct_size = sizeof source};
+  int32_t rc = bs_source_from_memory(m->w, m->dtype, m->n, m->k, m->k, &source, err);
+  if (rc != BS_OK) return rc;
+  rc = p->api->pack(rank, &q, &source, &p->packed, err);
+  if (rc == BS_OK) rc = p->api->op_prepare(rank, &q, p->packed, &p->plan, err);
+  if (rc == BS_OK) rc = p->api->tensor_alloc(rank, &x, BS_LIFE_ACTIVATION, &p->x, err);
+  if (rc == BS_OK) rc = p->api->tensor_alloc(rank, &y, BS_LIFE_ACTIVATION, &p->y, err);
+  if (rc == BS_OK) memcpy(p->x.data, m->x, (size_t)(m->b * m->k) * BS_DTYPE_BYTES(m->dtype));
+  bs_source_release(&source);
+  return rc;
+}
+
+static void drop_product(bs_rank *rank, product *p) {
+  if (p->x.data != NULL) p->api->tensor_free(rank, &p->x);
+  if (p->y.data != NULL) p->api->tensor_free(rank, &p->y);
+  if (p->plan != NULL) p->api->op_release(p->plan);
+  if (p->packed != NULL) p->api->packed_release(p->packed);
+}
+
+static int32_t time_calls(product *p, uint64_t calls, double *out_seconds, bs_error *err) {
+  bs_tensor *args[4] = {&p->x, NULL, NULL, &p->y};
+  int32_t rc = BS_OK;
+  const double start = bench_now();
+  for (uint64_t i = 0; rc == BS_OK && i < calls; ++i) rc = p->api->op_run(p->plan, args, 4, NULL, err);
+  *out_seconds = (bench_now() - start) / (double)calls;
+  return rc;
+}
+
+/* Says that turn `turn` is done and waits for the next: its calls. */
+static uint64_t next_turn(plugin_arm *a, uint64_t turn, double seconds) {
+  pthread_mutex_lock(&a->lock);
+  a->done = turn + 1;
+  a->seconds = seconds;
+  pthread_cond_broadcast(&a->changed);
+  while (a->posted == turn) pthread_cond_wait(&a->changed, &a->lock);
+  const uint64_t calls = a->calls;
+  pthread_mutex_unlock(&a->lock);
+  return calls;
+}
+
+static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
+  plugin_arm *a = arg;
+  product p;
+  double seconds = 0.0;
+  memset(&p, 0, sizeof p);
+  p.api = bs_rank_get_api();
+  int32_t rc = make_product(rank, &a->numbers, &p, err);
+  a->y = p.y;
+  for (uint64_t turn = 0; rc == BS_OK; ++turn) {
+    const uint64_t calls = next_turn(a, turn, seconds);
+    if (calls == 0) break;
+    rc = time_calls(&p, calls, &seconds, err);
+  }
+  drop_product(rank, &p);
+  return rc;
+}
+
+static void *world_main(void *arg) {
+  plugin_arm *a = arg;
+  bs_error err = BS_ERROR_INIT;
+  const int32_t rc = bs_world_run(a->world, rank_main, a, &err);
+  pthread_mutex_lock(&a->lock);
+  a->ended = 1;
+  a->status = rc;
+  a->error = err;
+  pthread_cond_broadcast(&a->changed);
+  pthread_mutex_unlock(&a->lock);
+  return NULL;
+}
+
+/* Waits for the end of the turn that was posted last. */
+static int32_t wait_turn(plugin_arm *a, bs_error *err) {
+  pthread_mutex_lock(&a->lock);
+  while (a->done <= a->posted && !a->ended) pthread_cond_wait(&a->changed, &a->lock);
+  const int32_t rc = a->ended ? a->status : BS_OK;
+  if (rc != BS_OK && err != NULL) *err = a->error;
+  pthread_mutex_unlock(&a->lock);
+  return rc;
+}
+
+static void post(plugin_arm *a, uint64_t calls) {
+  pthread_mutex_lock(&a->lock);
+  ++a->posted;
+  a->calls = calls;
+  pthread_cond_broadcast(&a->changed);
+  pthread_mutex_unlock(&a->lock);
+}
+
+static int32_t plugin_ready(bench_arm *arm, const bench_numbers *numbers, bs_error *err) {
+  plugin_arm *a = arm->self;
+  const bs_world_options w = {
+      .struct_size = sizeof w, .world_size = 1, .backend = "cpu", .threads_per_rank = a->threads, .bind = 1};
+  a->numbers = *numbers;
+  a->posted = a->done = 0;
+  a->ended = 0;
+  int32_t rc = bs_world_create(a->context, &w, &a->world, err);
+  if (rc != BS_OK) return rc;
+  a->started = pthread_create(&a->thread, NULL, world_main, a) == 0;
+  if (!a->started) return bs_error_set(err, BS_NO_MEMORY, "BS-BENCH-THREAD", "cannot start a thread");
+  rc = wait_turn(a, err);
+  if (rc != BS_OK) return rc;
+  const char *said = bs_world_algorithms(a->world), *slash = strchr(said, '/');
+  if (slash != NULL) said = slash + 1;
+  snprintf(arm->way, sizeof arm->way, "%.*s", (int)strcspn(said, "\n"), said);
+  return BS_OK;
+}
+
+static int32_t plugin_batch(bench_arm *arm, uint64_t calls, double *out_seconds, bs_error *err) {
+  plugin_arm *a = arm->self;
+  post(a, calls);
+  const int32_t rc = wait_turn(a, err);
+  *out_seconds = a->seconds;
+  return rc;
+}
+
+static const void *plugin_output(bench_arm *arm, bs_error *err) {
+  (void)err;
+  return ((plugin_arm *)arm->self)->y.data;
+}
+
+static void plugin_release(bench_arm *arm) {
+  plugin_arm *a = arm->self;
+  if (a->started) {
+    post(a, 0);
+    pthread_join(a->thread, NULL);
+  }
+  a->started = 0;
+  if (a->world != NULL) bs_world_destroy(a->world);
+  a->world = NULL;
+}
+
+static void plugin_close(bench_arm *arm) {
+  plugin_arm *a = arm->self;
+  plugin_release(arm);
+  if (a->context != NULL) bs_context_close(a->context);
+  pthread_mutex_destroy(&a->lock);
+  pthread_cond_destroy(&a->changed);
+  free(a);
+}
+
+int32_t bench_open_plugin(const char *impl, const bench_arm_options *o, bench_arm *arm, bs_error *err) {
+  static const bench_arm_ops ops = {plugin_ready, plugin_batch, plugin_output, plugin_release, plugin_close};
+  char matmul[64], isa[64];
+  const char *const ids[1] = {"cpu"}, *const params[2] = {matmul, isa};
+  plugin_arm *a = calloc(1, sizeof *a);
+  if (a == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for an arm");
+  snprintf(matmul, sizeof matmul, "cpu.matmul=%s", impl);
+  snprintf(isa, sizeof isa, "cpu.isa=%s", strcmp(o->isa, "all") == 0 ? "auto" : o->isa);
+  bs_context_options options = {
+      .struct_size = sizeof options, .plugins = ids, .n_plugins = 1, .params = params, .n_params = 2};
+  options.plugin_dirs = &o->plugins;
+  options.n_plugin_dirs = o->plugins != NULL ? 1 : 0;
+  if (o->plugins != NULL) options.trust = BS_TRUST_ANY; /* a folder named by the user, often below /tmp */
+  pthread_mutex_init(&a->lock, NULL);
+  pthread_cond_init(&a->changed, NULL);
+  a->threads = o->threads;
+  arm->self = a;
+  arm->ops = &ops;
+  snprintf(arm->version, sizeof arm->version, "bs_cpu %s", bs_version());
+  return bs_context_open(&options, &a->context, err);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * arms.h - what bench_matmul times: one product Y [b,n] = X [b,k] times W [n,k] transposed, done in several
+ * ways on the same numbers. An arm is the cpu plugin, a library called as its user calls it, or a limit of
+ * the machine that is timed like the others. */
+#ifndef BS_BENCH_ARMS_H
+#define BS_BENCH_ARMS_H
+#include "blockshock/blockshock.h"
+
+/* Dense and row-major, all of one dtype. */
+typedef struct bench_numbers {
+  int64_t n, k, b;
+  uint32_t dtype;
+  void *w, *x;
+} bench_numbers;
+
+typedef struct bench_arm bench_arm;
+typedef struct bench_arm_ops {
+  /* Makes the arm ready for these numbers, which stay until `release`. BS_UNSUPPORTED: it has no such product
+   * and is left out of this shape. */
+  int32_t (*ready)(bench_arm *arm, const bench_numbers *numbers, bs_error *err);
+  /* Seconds a call over so many calls. */
+  int32_t (*batch)(bench_arm *arm, uint64_t calls, double *out_seconds, bs_error *err);
+  /* Y of the newest call, [b,n] of the arm's dtype, until `release`. NULL: a limit has none. */
+  const void *(*output)(bench_arm *arm, bs_error *err);
+  void (*release)(bench_arm *arm); /* may follow a failed `ready` */
+  void (*close)(bench_arm *arm);
+} bench_arm_ops;
+
+enum { BENCH_NAME = 24, BENCH_TEXT = 160 };
+struct bench_arm {
+  const bench_arm_ops *ops; /* NULL: could not be opened, `why` says so */
+  char name[BENCH_NAME];    /* "auto", "openblas" */
+  uint32_t dtype;
+  uint32_t is_limit;
+  char version[BENCH_TEXT]; /* of the library */
+  char way[BENCH_TEXT];     /* kernel or function of the current shape, where it is known */
+  char why[BENCH_TEXT];
+  void *self;
+};
+
+typedef struct bench_arm_options {
+  uint32_t threads;
+  const char
+      *isa; /* "avx2" or "all": what the plugin and the limits may use; the peers: bench_set_environment */
+  const char *plugins; /* folder of plugins or NULL */
+  const char *openblas, *blis, *python;
+} bench_arm_options;
+
+/* Fills `arm` (dtype set by the caller) by its name: auto, packed, dnnl: the plugin with that choice; onednn:
+ * W stays [n,k]; onednn_any: in the layout that oneDNN chooses; openblas; blis; torch. BS_UNAVAILABLE: a peer
+ * that this machine lacks; BS_USAGE: no such name. */
+int32_t bench_arm_open(const char *name, const bench_arm_options *options, bench_arm *arm, bs_error *err);
+void bench_arm_close(bench_arm *arm);
+
+int32_t bench_open_plugin(const char *impl, const bench_arm_options *options, bench_arm *arm, bs_error *err);
+int32_t bench_open_onednn(int any, const bench_arm_options *options, bench_arm *arm, bs_error *err);
+int32_t bench_open_cblas(const char *path, const bench_arm_options *options, bench_arm *arm, bs_error *err);
+int32_t bench_open_torch(const bench_arm_options *options, bench_arm *arm, bs_error *err);
+
+/* The limits as arms: seconds that the product's multiply-adds, and one reading of W, take at best with so
+ * many threads. Both at once; limits[0] is "fma", limits[1] "read". */
+int32_t bench_open_limits(const bench_arm_options *options, bench_arm limits[2], bs_error *err);
+
+/* What libraries read from the environment when they are opened; before any of them is. Idle threads of
+ * theirs spin for less than a lead (rounds.h); OpenMP's threads are bound to the cores that the plugin's are
+ * bound to. isa "avx2" holds all of them to AVX2. A variable that is set already stays. */
+void bench_set_environment(const char *isa, uint32_t threads);
+
+/* The calling thread on one core while it is timed, on all where libraries start threads, which inherit it.
+ */
+void bench_on_one_core(void);
+void bench_on_all_cores(void);
+void bench_on_core(uint32_t index); /* of those that the process had; modulo their number */
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * numbers.c - see numbers.h. */
+#include "numbers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "support.h"
+
+enum { CHUNK = 1024, SPOTS = 61 };
+
+/* `count` values: `narrow` in dtype, `wide` (or NULL) the rounded ones in fp32. Four generators side by side,
+ * so that half a GiB takes half a second. */
+static void fill(uint32_t seed, uint32_t dtype, char *narrow, float *wide, uint64_t count) {
+  float values[CHUNK];
+  uint32_t state[4] = {seed, seed ^ 0x5bd1e995u, seed ^ 0x27d4eb2fu, seed ^ 0x165667b1u};
+  for (uint64_t at = 0; at < count; at += CHUNK) {
+    const uint64_t n = count - at < CHUNK ? count - at : CHUNK;
+    char *to = narrow + at * BS_DTYPE_BYTES(dtype);
+    for (int i = 0; i < CHUNK; ++i) {
+      uint32_t *s = &state[i % 4];
+      *s = *s * 1664525u + 1013904223u;
+      values[i] = (float)((int32_t)*s >> 8) * 0x1p-23f;
+    }
+    if (dtype == BS_F32)
+      memcpy(to, values, n * sizeof(float));
+    else
+      (void)bs_convert(dtype, to, BS_F32, values, n);
+    if (wide != NULL) (void)bs_convert(BS_F32, wide + at, dtype, to, n);
+  }
+}
+
+static int32_t make_one(void **narrow, void **wide, uint32_t seed, const bench_source_numbers *s,
+                        uint64_t count, bs_error *err) {
+  const int both = s->with_f32 && s->dtype != BS_F32;
+  free(*narrow);
+  free(*wide);
+  *narrow = bench_huge_alloc(count * BS_DTYPE_BYTES(s->dtype));
+  *wide = both ? bench_huge_alloc(count * sizeof(float)) : NULL;
+  if (*narrow == NULL || (both && *wide == NULL))
+    return bs_error_set(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for %llu numbers",
+                        (unsigned long long)count);
+  fill(seed, s->dtype, *narrow, *wide, count);
+  return BS_OK;
+}
+
+int32_t bench_numbers_make(bench_source_numbers *s, int64_t n, int64_t k, int64_t b, bs_error *err) {
+  const int same = s->narrow.n == n && s->narrow.k == k && s->narrow.w != NULL;
+  int32_t rc = BS_OK;
+  s->narrow.n = 0;
+  if (!same) rc = make_one(&s->narrow.w, &s->wide.w, 1, s, (uint64_t)(n * k), err);
+  if (rc == BS_OK) rc = make_one(&s->narrow.x, &s->wide.x, 2, s, (uint64_t)(b * k), err);
+  if (rc != BS_OK) return rc;
+  s->narrow.dtype = s->dtype;
+  s->wide.dtype = BS_F32;
+  s->narrow.n = s->wide.n = n;
+  s->narrow.k = s->wide.k = k;
+  s->narrow.b = s->wide.b = b;
+  return BS_OK;
+}
+
+const bench_numbers *bench_numbers_of(const bench_source_numbers *s, uint32_t dtype) {
+  return dtype == s->dtype ? &s->narrow : &s->wide;
+}
+
+void bench_numbers_free(bench_source_numbers *s) {
+  free(s->narrow.w);
+  free(s->narrow.x);
+  free(s->wide.w);
+  free(s->wide.x);
+  memset(s, 0, sizeof *s);
+}
+
+static float element(const void *data, uint32_t dtype, uint64_t at) {
+  float value = 0.0f;
+  (void)bs_convert(BS_F32, &value, dtype, (const char *)data + at * BS_DTYPE_BYTES(dtype), 1);
+  return value;
+}
+
+double bench_difference(const bench_numbers *m, const void *y, uint32_t of, const void *other, uint32_t to) {
+  float a[CHUNK], b[CHUNK];
+  double largest = 0.0, worst = 0.0;
+  const uint64_t count = (uint64_t)(m->b * m->n);
+  for (uint64_t at = 0; at < count; at += CHUNK) {
+    const uint64_t n = count - at < CHUNK ? count - at : CHUNK;
+    (void)bs_convert(BS_F32, a, of, (const char *)y + at * BS_DTYPE_BYTES(of), n);
+    (void)bs_convert(BS_F32, b, to, (const char *)other + at * BS_DTYPE_BYTES(to), n);
+    for (uint64_t i = 0; i < n; ++i) {
+      const double apart = fabs((double)a[i] - (double)b[i]), size = fabs((double)b[i]);
+      if (!(apart <= worst)) worst = isnan(apart) ? INFINITY : apart;
+      if (size > largest) largest = size;
+    }
+  }
+  return worst > 0.0 ? worst / largest : 0.0;
+}
+
+double bench_spot_difference(const bench_numbers *m, const void *y) {
+  const uint64_t count = (uint64_t)(m->b * m->n), step = count / SPOTS + 1;
+  double largest = 0.0, worst = 0.0;
+  for (uint64_t at = 0; at < count; at += step) {
+    const uint64_t row = at / (uint64_t)m->n, column = at % (uint64_t)m->n;
+    double sum = 0.0;
+    for (int64_t i = 0; i < m->k; ++i)
+      sum += (double)element(m->x, m->dtype, row * (uint64_t)m->k + (uint64_t)i) *
+             (double)element(m->w, m->dtype, column * (uint64_t)m->k + (uint64_t)i);
+    const double apart = fabs(sum - (double)element(y, m->dtype, at));
+    if (!(apart <= worst)) worst = isnan(apart) ? INFINITY : apart;
+    largest = fmax(largest, fabs(sum));
+  }
+  return worst > 0.0 ? worst / largest : 0.0;
+}
+
+static double tolerance_of(uint32_t dtype) {
+  return dtype == BS_BF16 ? 8e-3 : dtype == BS_F16 ? 1e-3 : 1e-4;
+}
+
+double bench_tolerance(uint32_t of, uint32_t to) {
+  return fmax(tolerance_of(of), tolerance_of(to));
+}
