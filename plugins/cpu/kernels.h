@@ -28,7 +28,7 @@ typedef struct cpu_tile {
   int64_t ldc;
   int64_t k;
   int32_t tokens; /* 1 .. kernels->tokens */
-  int32_t panels; /* 1, 2, 4 .. kernels->panels[tokens] */
+  int32_t panels; /* 1, 2 or 4, at most the table's for `tokens` */
   int32_t add;
   int32_t ahead_lines; /* cache lines to ask for at every fourth column */
   const void *ahead;   /* where they begin: weights of the panels that come next */
@@ -50,7 +50,10 @@ typedef void (*cpu_tile_fn)(const cpu_tile *tile);
 typedef struct cpu_kernels {
   const char *name; /* "portable", "avx2", "avx512", "avx512_bf16" */
   int32_t tokens;   /* tokens of the widest tile */
+  /* Panels that so many tokens take at once, for chains of sums enough to hide the latency of a
+   * multiply-add: of f32 or for dot, and of 16-bit panels that are widened in registers. */
   int32_t panels[CPU_MAX_TOKENS + 1];
+  int32_t panels_half[CPU_MAX_TOKENS + 1];
   /* Index by cpu_type_index of the weight's dtype; x is f32. One chain of fp32 multiply-adds an output,
    * upwards in k in every tile, so that a token's result depends neither on the other tokens nor on the team.
    * NULL: the panel is widened first. */

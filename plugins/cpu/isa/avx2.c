@@ -13,6 +13,7 @@ const cpu_kernels cpu_kernels_avx2 = {
     .name = "avx2",
     .tokens = TILE_TOKENS,
     .panels = {0, 4, 2, 2, 1, 1, 1},
+    .panels_half = {0, 4, 2, 1, 1, 1, 1},
     .tile = {tile_f32, tile_bf16, tile_f16},
     .widen = {NULL, widen_bf16, widen_f16},
     .load = {load_f32, load_bf16, load_f16},

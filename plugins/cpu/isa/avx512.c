@@ -8,11 +8,21 @@
 #include "convert.h"
 #include "tile.h"
 
+/* One token with one panel is one chain of wide multiply-adds, two of narrow ones: the same bits, and
+ * memory is read a fifth faster. */
+static void tile_f32_or_narrow(const cpu_tile *t) {
+  if (t->tokens == 1 && t->panels == 1)
+    cpu_kernels_avx2.tile[0](t);
+  else
+    tile_f32(t);
+}
+
 const cpu_kernels cpu_kernels_avx512 = {
     .name = "avx512",
     .tokens = TILE_TOKENS,
     .panels = {0, 4, 4, 4, 4, 2, 2, 2, 1, 1, 1, 1, 1},
-    .tile = {tile_f32, tile_bf16, tile_f16},
+    .panels_half = {0, 2, 4, 4, 4, 2, 2, 2, 1, 1, 1, 1, 1},
+    .tile = {tile_f32_or_narrow, tile_bf16, tile_f16},
     .widen = {NULL, widen_bf16, widen_f16},
     .load = {load_f32, load_bf16, load_f16},
     .store = {store_f32, store_bf16, store_f16},

@@ -29,6 +29,7 @@ INLINE void tile_step(const int tokens, const int panels, const uint32_t type, c
   const float *x = (const float *)t->x + k;
   const int wide = panels * PANEL_VECS;
   vec w[TILE_SUMS];
+  if (type == BS_BF16) FORGET_LOADS(); /* both columns of a pair at once need too many registers */
   UNROLL for (int p = 0; p < panels; p++) {
     const void *panel = (const char *)t->w + p * t->w_step;
     UNROLL for (int v = 0; v < PANEL_VECS; v++) w[p * PANEL_VECS + v] =

@@ -13,6 +13,9 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* Makes the compiler load again what it has in a register. */
+#define FORGET_LOADS() __asm__ __volatile__("" ::: "memory")
+
 /* Whether a tile of so many panels has registers enough: kernels->panels asks for no more. */
 #define TILE_FITS(tokens, panels) ((tokens) * (panels)*PANEL_VECS <= TILE_SUMS)
 

@@ -16,9 +16,8 @@
 #define MAX_TOKENS 96       /* tokens of a chunk: X block and C stay in L2 */
 #define C_FLOATS (40 << 10) /* of a chunk's C: 160 KiB */
 #define MIN_PANELS 32       /* of a chunk, however many tokens */
-#define WIDEN 4             /* groups of tokens from which a 16-bit panel is widened beforehand */
+#define WIDEN 7             /* groups of tokens from which a 16-bit panel is widened beforehand */
 #define STREAMED (8 << 20)  /* bytes from which a weight comes from memory at every call */
-#define AHEAD 5             /* tokens from which the hardware's prefetching of memory is not enough */
 #define ALONE (1 << 16)     /* multiplications below which the team is not woken */
 
 /* What one member works in. */
@@ -36,11 +35,12 @@ typedef struct matmul_plan {
   cpu_matmul shape;
   int x_index, w_index, y_index;
   cpu_columns columns;
-  bs_partition *partition; /* own copy; NULL unless X_FULL */
-  cpu_tile_fn tile;        /* on the weights as they are; NULL: they are widened first */
-  int dot;                 /* tile takes bf16 X */
-  int streamed;            /* the weight does not stay in a cache */
-  int64_t max_tokens;      /* of a chunk */
+  bs_partition *partition;            /* own copy; NULL unless X_FULL */
+  cpu_tile_fn tile;                   /* on the weights as they are; NULL: they are widened first */
+  int dot;                            /* tile takes bf16 X */
+  int32_t panels[CPU_MAX_TOKENS + 1]; /* at once, by tokens */
+  int64_t ahead;                      /* tokens from which weights are asked for ahead */
+  int64_t max_tokens;                 /* of a chunk */
   int64_t max_panels;
   int64_t c_ld; /* floats between rows of C; not a power of two */
   void *memory; /* scratch of all members */
@@ -91,12 +91,17 @@ static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64
   }
 }
 
-/* Panels that a tile takes of the `left` ones. Memory is read fastest as one stream: one panel after the
- * other. */
-static int32_t panels_at_once(const matmul_plan *plan, int64_t tokens, int64_t left) {
-  int32_t panels = plan->streamed ? 1 : plan->kernels->panels[tokens];
-  while (panels > left) panels /= 2;
-  return panels;
+/* How many panels at once, and whether to prefetch. A weight that comes from memory is read fastest as one
+ * stream that the hardware foresees, one panel after the other, as long as the arithmetic keeps up with it;
+ * 16-bit panels need several at once for that, and prefetching then. Measured (docs/performance.md). */
+static void choose_order(matmul_plan *plan) {
+  const int streamed =
+      (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size >= STREAMED;
+  const int half = plan->w_index != 0 && !plan->dot;
+  memcpy(plan->panels, half ? plan->kernels->panels_half : plan->kernels->panels, sizeof plan->panels);
+  plan->ahead = half ? 1 : plan->dot ? 4 : 5;
+  for (int64_t t = 1; streamed && !half && t <= plan->kernels->tokens; t++)
+    plan->panels[t] = plan->dot && t >= 4 && t < 8 ? 2 : 1;
 }
 
 /* What comes after panel p of the chunk's block: the next panels, the next block, the next chunk. */
@@ -132,13 +137,15 @@ static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t firs
   const size_t x_size = plan->dot ? sizeof(uint16_t) : sizeof(float);
   const cpu_tile_fn tile = widen ? kernels->tile[0] : plan->tile;
   for (int64_t p = 0; p < c->panels;) {
+    int32_t panels = widen ? 1 : plan->panels[most];
+    while (panels > c->panels - p) panels /= 2;
     cpu_tile t = {.w = at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype),
                   .w_step = cpu_packed_length(w, first) * CPU_PANEL * w->size,
                   .ldc = plan->c_ld,
                   .k = count,
-                  .panels = widen ? 1 : panels_at_once(plan, most, c->panels - p),
+                  .panels = panels,
                   .add = first > 0};
-    const void *next = c->tokens < AHEAD ? NULL : what_comes(w, c, p + t.panels, first);
+    const void *next = c->tokens < plan->ahead ? NULL : what_comes(w, c, p + t.panels, first);
     if (widen) {
       kernels->widen[plan->w_index](c->s->panel, t.w, count);
       t.w = c->s->panel;
@@ -295,9 +302,9 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
     if (plan->max_panels < MIN_PANELS) plan->max_panels = MIN_PANELS;
     if (plan->max_panels > plan->w->panels) plan->max_panels = plan->w->panels;
     plan->c_ld = plan->max_panels * CPU_PANEL + 16;
-    plan->streamed = (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size >= STREAMED;
     plan->dot = plan->w_index == 1 && plan->kernels->dot != NULL;
     plan->tile = plan->dot ? plan->kernels->dot : plan->kernels->tile[plan->w_index];
+    choose_order(plan);
     rc = make_scratch(plan, err);
   }
   if (rc != BS_OK) {
