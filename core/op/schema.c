@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * schema.c - the core ops: matmul, gather_columns, scatter_columns, convert. Each has an arity, ranks, a
- * dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called by core/op/dispatch.c
- * before any implementation sees a query, so implementations may rely on these rules. */
+ * schema.c - the core ops: matmul, gather_columns, scatter_columns, convert, activate. Each has an arity,
+ * ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called by
+ * core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules. */
 #include "core/op/schema.h"
 
 #include <stdio.h>
@@ -209,6 +209,19 @@ static int32_t check_convert(const bs_op_query *q, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t check_activate(const bs_op_query *q, bs_error *err) {
+  const uint32_t in = q->args[0]->dtype, out = q->args[1]->dtype;
+  const int integers = in == out && (in == BS_I32 || in == BS_I64);
+  if (q->activation > BS_ACT_SILU)
+    return invalid(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
+  if (!integers && !(bs_dtype_is_float(in) && bs_dtype_is_float(out)))
+    return invalid(err, "BS-OP-DTYPE", q->op, "input %s, output %s: two floats, or i32 or i64 twice",
+                   bs_dtype_name(in), bs_dtype_name(out));
+  if (integers && (q->activation == BS_ACT_GELU || q->activation == BS_ACT_SILU))
+    return invalid(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
+  return check_convert(q, err);
+}
+
 static uint64_t mul_sat(uint64_t a, uint64_t b) {
   uint64_t r;
   return bs_mul_u64(a, b, &r) ? r : UINT64_MAX;
@@ -256,6 +269,7 @@ static const bs_op_schema schemas[] = {
     {"gather_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_gather, rate_columns},
     {"scatter_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_scatter, rate_columns},
     {"convert", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_convert, rate_convert},
+    {"activate", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_activate, rate_convert},
 };
 
 const bs_op_schema *bs_op_schema_find(const char *op) {

@@ -52,8 +52,8 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
 #ifdef BS_CPU_DNNL
       {BS_KIND_OP, &cpu_matmul_dnnl},
 #endif
-      {BS_KIND_OP, &cpu_matmul_packed},   {BS_KIND_OP, &cpu_gather_columns},
-      {BS_KIND_OP, &cpu_scatter_columns}, {BS_KIND_OP, &cpu_convert},
+      {BS_KIND_OP, &cpu_matmul_packed}, {BS_KIND_OP, &cpu_gather_columns}, {BS_KIND_OP, &cpu_scatter_columns},
+      {BS_KIND_OP, &cpu_convert},       {BS_KIND_OP, &cpu_activate_op},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
@@ -90,8 +90,8 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   return BS_OK;
 }
 
-BS_PLUGIN_DEFINE(
-    "cpu", BS_PLUGIN_VERSION, "CPU backend: oneDNN and own AVX2 or portable kernels",
-    1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
-    "backend:cpu\nop:matmul@cpu\nop:gather_columns@cpu\nop:scatter_columns@cpu\nop:convert@cpu\n", activate,
-    deactivate)
+BS_PLUGIN_DEFINE("cpu", BS_PLUGIN_VERSION, "CPU backend: oneDNN and own AVX2 or portable kernels",
+                 1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
+                 "backend:cpu\nop:matmul@cpu\nop:gather_columns@cpu\nop:scatter_columns@cpu\nop:convert@"
+                 "cpu\nop:activate@cpu\n",
+                 activate, deactivate)

@@ -29,6 +29,7 @@ extern const bs_op_impl ref_matmul;
 extern const bs_op_impl ref_gather_columns;
 extern const bs_op_impl ref_scatter_columns;
 extern const bs_op_impl ref_convert;
+extern const bs_op_impl ref_activate;
 
 /* ---- ops/common.c --------------------------------------------------------------------------- */
 
@@ -57,6 +58,9 @@ int32_t ref_load(const bs_host *host, const ref_view *v, int64_t r, const ref_co
 /* Row r, columns first.. of v = in[0..count) of in_dtype, converted. Elements between strides stay. */
 int32_t ref_store(const bs_host *host, const ref_view *v, int64_t r, int64_t first, int64_t count,
                   uint32_t in_dtype, const void *in);
+
+/* ops/activate.c: none, relu, gelu or silu of one value; NaN stays. */
+double ref_activation(uint32_t activation, double value);
 
 /* ---- ops/columns.c: the shared half of gather_columns and scatter_columns ------------------- */
 

@@ -218,6 +218,26 @@ START_TEST(columns_and_convert) {
 }
 END_TEST
 
+START_TEST(activate) {
+  bs_tensor_desc in = bs_desc_2d(BS_F32, 3, 16), out = bs_desc_2d(BS_BF16, 3, 16);
+  const bs_tensor_desc *args[2] = {&in, &out};
+  bs_op_query q = fx_query("activate", args, 2);
+  for (q.activation = BS_ACT_NONE; q.activation <= BS_ACT_SILU; q.activation++) accepted(&q);
+  refused(&q, "BS-OP-ATTR", "activation 4");
+  q.activation = BS_ACT_GELU;
+  out.dims[1] = 15;
+  refused(&q, "BS-OP-SHAPE", "output [3,15]");
+  out = bs_desc_2d(BS_I32, 3, 16);
+  refused(&q, "BS-OP-DTYPE", "input f32, output i32");
+  in.dtype = BS_I32;
+  refused(&q, "BS-OP-DTYPE", "gelu and silu need float");
+  q.activation = BS_ACT_RELU;
+  accepted(&q);
+  in.dtype = out.dtype = BS_I8;
+  refused(&q, "BS-OP-DTYPE", "input i8, output i8");
+}
+END_TEST
+
 START_TEST(plugin_ops) {
   bs_tensor_desc d = bs_desc_2d(BS_F32, 2, 2);
   const bs_tensor_desc *args[9] = {&d, &d, &d, &d, &d, &d, &d, &d, &d};
@@ -287,6 +307,7 @@ int main(void) {
   tcase_add_test(tc, matmul_dtypes);
   tcase_add_test(tc, partitions);
   tcase_add_test(tc, columns_and_convert);
+  tcase_add_test(tc, activate);
   tcase_add_test(tc, plugin_ops);
   tcase_add_test(tc, cost_formulas);
   suite_add_tcase(suite, tc);

@@ -118,22 +118,22 @@ START_TEST(matmul_grid) {
 END_TEST
 
 START_TEST(other_ops_grid) {
-  static const char *const ops[3] = {"gather_columns", "scatter_columns", "convert"};
+  static const char *const ops[4] = {"gather_columns", "scatter_columns", "convert", "activate"};
   static const uint32_t dtypes[4] = {BS_F32, BS_BF16, BS_U8, BS_BOOL};
   uint64_t seed = 8;
   tally t = {0, 0};
   uint32_t columns[32];
   fx f;
   fx_open(&f, 2, 1);
-  for (int i = 0; i < 1200; i++) {
+  for (int i = 0; i < 1600; i++) {
     void *state = NULL, *plan = NULL;
-    const char *op = ops[i % 3];
+    const char *op = ops[i % 4];
     const bs_op_impl *impl = fx_impl(op, &state);
     const bs_partition p = fx_gather(fx_below(&seed, 20), 4, (uint32_t)fx_below(&seed, 16), columns);
     const int64_t rows = fx_below(&seed, 4);
     int64_t cols[2] = {p.total, p.count};
-    if (i % 3 == 1) cols[0] = p.count, cols[1] = p.total;
-    if (i % 3 == 2) cols[1] = cols[0];
+    if (i % 4 == 1) cols[0] = p.count, cols[1] = p.total;
+    if (i % 4 >= 2) cols[1] = cols[0];
     if (fx_below(&seed, 4) == 0) cols[fx_below(&seed, 2)]++;
     const uint32_t dtype = dtypes[fx_below(&seed, 4)];
     fx_tensor in, out;
@@ -144,6 +144,7 @@ START_TEST(other_ops_grid) {
     bs_tensor *args[2] = {&in.t, &out.t};
     bs_op_query q = fx_query(op, descs, 2);
     q.partition = fx_below(&seed, 8) == 0 ? NULL : &p;
+    q.activation = i % 4 == 3 ? (uint32_t)fx_below(&seed, 5) : 0;
     const bs_op_answer answer = ask(impl, state, &q);
     bs_error err = BS_ERROR_INIT;
     const int32_t rc = impl->prepare(state, &f.exec, &q, NULL, &plan, &err);

@@ -89,25 +89,12 @@ static int32_t load_weights(const ref_matmul_job *job, int64_t n0, int64_t outpu
   return BS_OK;
 }
 
-static double activate(uint32_t activation, double v) {
-  switch (activation) {
-    case BS_ACT_RELU:
-      return v < 0.0 ? 0.0 : v; /* NaN stays */
-    case BS_ACT_GELU:
-      return 0.5 * v * erfc(-v * 0.70710678118654752440); /* erfc: no cancellation for v << 0 */
-    case BS_ACT_SILU:
-      return v / (1.0 + exp(-v));
-    default:
-      return v;
-  }
-}
-
 /* act(sums + bias) + residual for one row, each step rounded to the compute dtype. */
 static void finish_f32(uint32_t activation, float *sums, const float *bias, const float *residual,
                        int64_t n) {
   for (int64_t j = 0; j < n; j++) {
     float v = bias != NULL ? sums[j] + bias[j] : sums[j];
-    if (activation != BS_ACT_NONE) v = (float)activate(activation, (double)v);
+    if (activation != BS_ACT_NONE) v = (float)ref_activation(activation, (double)v);
     sums[j] = residual != NULL ? v + residual[j] : v;
   }
 }
@@ -115,7 +102,7 @@ static void finish_f32(uint32_t activation, float *sums, const float *bias, cons
 static void finish_f64(uint32_t activation, double *sums, const double *bias, const double *residual,
                        int64_t n) {
   for (int64_t j = 0; j < n; j++) {
-    const double v = activate(activation, bias != NULL ? sums[j] + bias[j] : sums[j]);
+    const double v = ref_activation(activation, bias != NULL ? sums[j] + bias[j] : sums[j]);
     sums[j] = residual != NULL ? v + residual[j] : v;
   }
 }
