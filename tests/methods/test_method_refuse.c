@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_method_refuse.c - what the methods cannot do, each with its code, id and hint, from propose and from
- * build alike; and that their neighbours (one rank, a fused activation, a uneven mask) do work.
+ * build alike; and that their neighbours (one rank, an uneven mask) do work.
  */
 #include <check.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,10 +40,9 @@ static const refusal refusals[] = {
     {"column_parallel", NULL, 2, BS_UNSUPPORTED, "BS-METHOD-PLACEMENT", "replicated", NULL, NULL, 0,
      BS_PARTIAL, 0},
     {"row_parallel", NULL, 2, BS_UNSUPPORTED, "BS-METHOD-PLACEMENT", "reduce", NULL, NULL, BS_PARTIAL, 0, 0},
-    {"row_parallel", NULL, 2, BS_UNSUPPORTED, "BS-METHOD-ACTIVATION", "column_parallel", NULL, NULL, 0, 0,
-     BS_ACT_RELU},
-    {"blockshock", NULL, 2, BS_UNSUPPORTED, "BS-METHOD-ACTIVATION", "column_parallel", NULL, NULL, 0,
+    {"blockshock", NULL, 2, BS_UNSUPPORTED, "BS-METHOD-ACTIVATION", "after the reduction", NULL, NULL, 0,
      BS_PARTIAL, BS_ACT_GELU},
+    {"row_parallel", NULL, 2, BS_CONFIG, "BS-METHOD-ACTIVATION", "", NULL, NULL, 0, 0, 9},
 };
 #define N_REFUSALS ((int)(sizeof refusals / sizeof refusals[0]))
 
@@ -188,39 +186,6 @@ START_TEST(forward_checks_its_tensors) {
 }
 END_TEST
 
-/* column_parallel fuses an activation at any P, the others at P = 1. */
-START_TEST(activations_that_work) {
-  static const char *const methods[] = {"column_parallel", "column_parallel", "dense", "blockshock",
-                                        "masked_split"};
-  static const uint32_t worlds[] = {2, 3, 1, 1, 1};
-  bs_context *context = mf_context();
-  float *x = mf_integers(4, 3 * 9), *w = mf_integers(5, 7 * 9), *bias = mf_integers(6, 7);
-  for (size_t i = 0; i < 5; i++)
-    for (size_t b = 0; b < 2; b++) {
-      mf_case c = {.method = methods[i],
-                   .backend = b ? "cpu" : "ref",
-                   .world = worlds[i],
-                   .x = x,
-                   .w = w,
-                   .bias = bias};
-      c.spec = mf_spec(3, 7, 9, BS_F32);
-      c.spec.has_bias = 1;
-      c.spec.activation = BS_ACT_RELU;
-      mf_result result;
-      mf_run_ok(context, &c, &result);
-      double *want = mf_reference(&c);
-      for (uint32_t r = 0; r < c.world; r++)
-        for (int j = 0; j < 21; j++) ck_assert(result.rank[r].y[j] == fmax(want[j], 0.0));
-      free(want);
-      mf_free(&result);
-    }
-  free(x);
-  free(w);
-  free(bias);
-  bs_context_close(context);
-}
-END_TEST
-
 int main(void) {
   Suite *suite = suite_create("method_refuse");
   TCase *tc = tcase_create("refuse");
@@ -229,7 +194,6 @@ int main(void) {
   tcase_add_test(tc, dense_in_a_world_of_two);
   tcase_add_test(tc, hostile_sizes);
   tcase_add_test(tc, forward_checks_its_tensors);
-  tcase_add_test(tc, activations_that_work);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

@@ -55,6 +55,8 @@ typedef struct tp_shape {
   uint32_t coll;                /* enum bs_coll_kind, BS_COLL_COUNT_: none */
   uint32_t own_partial;         /* 1: the product goes to scratch, not to y */
   uint32_t bias_here;           /* 1: this rank's product adds the bias */
+  uint32_t after;               /* enum bs_activation applied after the sum; in the product otherwise */
+  uint32_t own_sums;            /* 1: the sum goes to scratch before it is activated */
   const bs_partition *cols;     /* K split: own columns; NULL: all */
   int64_t k_own;                /* columns owned */
   int64_t k_mul;                /* width of the product: K when full_width, at least 1 */
@@ -86,6 +88,8 @@ typedef struct tp_layer {
   bs_tensor bias;     /* the same as [n] */
   bs_tensor x_scratch;
   bs_tensor partial;
+  bs_plan *activate; /* sums to y, where `after` asks for it */
+  bs_tensor sums;    /* reduced, in the reduce dtype; memory NULL when y or partial hold them */
   uint64_t *counts;
 } tp_layer;
 

@@ -85,7 +85,7 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   p->q.args = p->args;
   p->q.partition = l->state->traits->full_width || s->input == TP_X_ZERO ? NULL : s->cols;
   p->q.accumulate = spec->accumulate;
-  p->q.activation = spec->activation;
+  p->q.activation = s->after != BS_ACT_NONE ? (uint32_t)BS_ACT_NONE : spec->activation;
   p->q.flags = BS_QUERY_DETERMINISTIC | (s->input == TP_X_FULL ? (uint32_t)BS_QUERY_X_FULL : 0u);
   p->q.weight_dtype = s->w_dtype;
 }
@@ -165,7 +165,7 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
   c.struct_size = (uint32_t)sizeof c;
   c.kind = s->coll;
   c.dtype_in = s->product_dtype;
-  c.dtype_out = s->y_dtype;
+  c.dtype_out = s->after != BS_ACT_NONE ? s->reduce_dtype : s->y_dtype;
   c.reduce_dtype = s->reduce_dtype;
   c.reduce_op = BS_REDUCE_SUM;
   c.rows = (uint64_t)s->B;
@@ -185,6 +185,26 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
     c.count = 0;
   }
   return l->api->collective_prepare(l->rank, &c, &l->coll, err);
+}
+
+/* The activation of a sum over ranks: the sum is kept in the reduce dtype, so that y is rounded once. */
+static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  if (s->after == BS_ACT_NONE) return BS_OK;
+  bs_tensor_desc in = bs_desc_2d(s->reduce_dtype, s->B, s->y_cols);
+  bs_tensor_desc out = bs_desc_2d(s->y_dtype, s->B, s->y_cols);
+  const bs_tensor_desc *args[2] = {&in, &out};
+  bs_op_query q;
+  memset(&q, 0, sizeof q);
+  q.struct_size = (uint32_t)sizeof q;
+  q.op = "activate";
+  q.nargs = 2;
+  q.args = args;
+  q.activation = spec->activation;
+  int32_t rc = BS_OK;
+  if (s->own_sums) rc = l->api->tensor_alloc(l->rank, &in, BS_LIFE_SCRATCH, &l->sums, err);
+  if (rc == BS_OK) rc = l->api->op_prepare(l->rank, &q, NULL, &l->activate, err);
+  return rc;
 }
 
 static int32_t check_source(const tp_layer *l, const bs_source *weights, bs_error *err) {
@@ -210,6 +230,7 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
   if (rc == BS_OK) rc = build_product(l, spec, weights, err);
   if (rc == BS_OK) rc = build_move(l, err);
   if (rc == BS_OK) rc = build_collective(l, err);
+  if (rc == BS_OK) rc = build_activation(l, spec, err);
   if (rc != BS_OK) {
     tp_layer_free(l);
     return rc;
@@ -224,9 +245,11 @@ void tp_layer_free(void *layer) {
   const bs_rank_api *api = l->api;
   if (l->coll != NULL) api->collective_release(l->coll);
   if (l->counts != NULL) api->free(l->rank, l->counts);
+  if (l->activate != NULL) api->op_release(l->activate);
   if (l->move != NULL) api->op_release(l->move);
   if (l->matmul != NULL) api->op_release(l->matmul);
   if (l->packed != NULL) api->packed_release(l->packed);
+  if (l->sums.data != NULL) api->tensor_free(l->rank, &l->sums);
   if (l->partial.data != NULL) api->tensor_free(l->rank, &l->partial);
   if (l->x_scratch.data != NULL) api->tensor_free(l->rank, &l->x_scratch);
   if (l->bias_row.data != NULL) api->tensor_free(l->rank, &l->bias_row);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_forward.c - the hot path of a layer: at most one move of x, one product, one collective. Allocates
- * nothing, locks nothing; views are copies of the caller's tensors with other sizes.
+ * tp_forward.c - the hot path of a layer: at most one move of x, one product, one collective, one
+ * activation of the sum. Allocates nothing, locks nothing; views are copies of the caller's tensors with
+ * other sizes.
  */
 #include "tp.h"
 
@@ -63,6 +64,18 @@ static int32_t exchange(tp_layer *l, const bs_tensor *in, bs_tensor *y, bs_strea
   return rc;
 }
 
+/* The sum lands in the reduce dtype: in y itself, in the partial (an all-reduce in place) or in scratch. */
+static int32_t exchange_and_activate(tp_layer *l, bs_tensor *product, bs_tensor *y, bs_stream *stream,
+                                     bs_error *err) {
+  bs_tensor sums = l->shape.own_sums                           ? rows_view(&l->sums, y->dims[0])
+                   : l->shape.reduce_dtype == l->shape.y_dtype ? *y
+                                                               : *product;
+  const int32_t rc = exchange(l, product, &sums, stream, err);
+  if (rc != BS_OK) return rc;
+  bs_tensor *args[2] = {&sums, y};
+  return l->api->op_run(l->activate, args, 2, stream, err);
+}
+
 int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
   tp_layer *l = layer;
   const tp_shape *s = &l->shape;
@@ -79,5 +92,6 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
     int32_t rc = multiply(l, x, &product, stream, err);
     if (rc != BS_OK) return rc;
   }
+  if (s->after != BS_ACT_NONE) return exchange_and_activate(l, &product, y, stream, err);
   return l->coll != NULL ? exchange(l, &product, y, stream, err) : BS_OK;
 }

@@ -118,11 +118,13 @@ static int32_t check_placements(const tp_traits *traits, const bs_layer_spec *sp
                         "y may be replicated or split; partial sums come from row_parallel and blockshock"),
            BS_UNSUPPORTED;
   }
-  if (split == BS_SPLIT_K && spec->activation != BS_ACT_NONE) {
+  if (spec->activation > BS_ACT_SILU)
+    return bs_fail(err, BS_CONFIG, "BS-METHOD-ACTIVATION", "method %s: unknown activation %u", traits->name,
+                   spec->activation);
+  if (spec->y_placement == BS_PARTIAL && spec->activation != BS_ACT_NONE && split == BS_SPLIT_K) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-ACTIVATION",
-            "method %s adds partial sums of the ranks, and an activation can only follow the sum",
-            traits->name);
-    return bs_fail_hint(err, "column_parallel fuses the activation; or apply it to y"), BS_UNSUPPORTED;
+            "method %s leaves partial sums in y, and an activation can only follow the sum", traits->name);
+    return bs_fail_hint(err, "y replicated or split: then it is applied after the reduction"), BS_UNSUPPORTED;
   }
   return BS_OK;
 }
@@ -164,6 +166,8 @@ static void finish_columns(const bs_layer_spec *spec, tp_shape *s) {
     s->coll = BS_COLL_ALL_REDUCE;
     s->own_partial = s->reduce_dtype != s->y_dtype;
   }
+  s->after = spec->activation;
+  s->own_sums = s->after != BS_ACT_NONE && s->coll == BS_COLL_REDUCE_SCATTER && s->reduce_dtype != s->y_dtype;
 }
 
 static void split_rows(const bs_layer_spec *spec, tp_shape *s) {

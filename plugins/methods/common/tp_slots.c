@@ -9,6 +9,7 @@
 static uint64_t scratch_bytes(const tp_shape *s) {
   uint64_t bytes = 0;
   if (s->own_partial) bytes += (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(s->reduce_dtype);
+  if (s->own_sums) bytes += (uint64_t)s->B * (uint64_t)s->y_cols * BS_DTYPE_BYTES(s->reduce_dtype);
   if (s->row_count > 0 && (s->input == TP_X_GATHER || s->input == TP_X_SPREAD || s->input == TP_X_ZERO))
     bytes += (uint64_t)s->B * (uint64_t)s->k_mul * BS_DTYPE_BYTES(s->x_dtype);
   return bytes;
@@ -32,9 +33,10 @@ static void describe(const tp_traits *traits, const tp_shape *s, char *out, size
     snprintf(out, size, "rows %" PRId64 "..+%" PRId64 " of W, %s", s->row_begin, s->row_count,
              coll_name(s->coll));
   else if (s->split == BS_SPLIT_K)
-    snprintf(out, size, "%" PRId64 " of %" PRId64 " columns (%s)%s, %s", s->k_own, s->K,
+    snprintf(out, size, "%" PRId64 " of %" PRId64 " columns (%s)%s, %s%s", s->k_own, s->K,
              s->cols->kind == BS_PARTITION_CONTIGUOUS ? "a run" : "a gather",
-             traits->full_width ? ", zeros multiplied too" : "", coll_name(s->coll));
+             traits->full_width ? ", zeros multiplied too" : "", coll_name(s->coll),
+             s->after != BS_ACT_NONE ? ", then the activation" : "");
   else
     snprintf(out, size, "all of W on one rank");
 }
