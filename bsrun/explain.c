@@ -21,7 +21,7 @@ const args_option explain_options[] = {
     {"rank", 0, "R", 0, "op: the rank whose columns are meant; default: 0"},
     {"weight-dtype", 0, "T", 0, "op: storage of the packed weight; default: --dtype"},
     {"out-dtype", 0, "T", 0, "op: dtype of the output; default: --dtype"},
-    {"activation", 0, "NAME", 0, "op: none, relu, gelu, silu"},
+    {"activation", 0, "NAME", 0, "op: none, relu, gelu, silu; default: model.activation"},
     {"bias", 0, NULL, 0, "op: with a bias"},
     {"residual", 0, NULL, 0, "op: with a residual"},
     {"gathered", 0, NULL, 0, "op: X holds the rank's columns already; default: the kernel picks them"},
@@ -127,7 +127,7 @@ void help_explain(void) {
       "native "
       "before\n"
       "        emulated before unknown, then score, priority, name. Ops: matmul, gather_columns, "
-      "scatter_columns, convert\n"
+      "scatter_columns, convert, activate\n"
       "mask    what each rank owns: a run of columns, a gather, or weights that need the 2:4 op; its bytes\n"
       "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
       "\n"

@@ -10,7 +10,7 @@
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 
-static const char *const ops[] = {"matmul", "gather_columns", "scatter_columns", "convert"};
+static const char *const ops[] = {"matmul", "gather_columns", "scatter_columns", "convert", "activate"};
 
 static const bs_field fields[] = {
     {"mark", "", 0, 0},
@@ -56,10 +56,10 @@ static int32_t read_dtype(const args *a, const char *option, uint32_t fallback, 
   return BS_USAGE;
 }
 
-static int32_t read_activation(const args *a, uint32_t *out, bs_error *err) {
+static int32_t read_activation(const args *a, uint32_t fallback, uint32_t *out, bs_error *err) {
   static const char *const names[] = {"none", "relu", "gelu", "silu"};
   const char *text = args_value(a, "activation");
-  *out = BS_ACT_NONE;
+  *out = fallback;
   if (text == NULL) return BS_OK;
   for (uint32_t i = 0; i < 4; i++) {
     *out = i;
@@ -103,7 +103,8 @@ static void fill_matmul(const explained *x, question *q, int64_t K, int64_t own,
 static void fill_move(const explained *x, question *q, const char *op, int64_t K, int64_t own,
                       uint32_t out_dtype) {
   const bs_experiment *e = &x->e;
-  const int convert = strcmp(op, "convert") == 0, gather = strcmp(op, "gather_columns") == 0;
+  const int convert = strcmp(op, "convert") == 0 || strcmp(op, "activate") == 0,
+            gather = strcmp(op, "gather_columns") == 0;
   q->x = matrix(e->dtype, e->B, convert ? e->N : gather ? K : own);
   q->y = matrix(out_dtype, e->B, convert ? e->N : gather ? own : K);
   q->args[0] = &q->x;
@@ -119,7 +120,7 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   int32_t rc = read_dtype(x->a, "out-dtype", e->dtype, &out_dtype, err);
   if (rc == BS_OK) rc = read_dtype(x->a, "weight-dtype", e->dtype, &weight_dtype, err);
   if (rc == BS_OK) rc = args_integer(x->a, "workspace", 0, INT64_MAX, 0, &workspace, err);
-  if (rc == BS_OK) rc = read_activation(x->a, &q->query.activation, err);
+  if (rc == BS_OK) rc = read_activation(x->a, e->activation, &q->query.activation, err);
   if (rc == BS_OK) rc = read_partition(x, K, q, err);
   if (rc != BS_OK) return rc;
   const int64_t own = q->partition != NULL ? q->partition->count : K;
@@ -135,7 +136,7 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
     return BS_OK;
   }
   fill_move(x, q, op, K, own, out_dtype);
-  if (strcmp(op, "convert") == 0) {
+  if (strcmp(op, "convert") == 0 || strcmp(op, "activate") == 0) {
     q->query.partition = NULL;
   } else if (q->partition == NULL) {
     bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%s needs --mask: the columns that it moves", op);

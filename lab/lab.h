@@ -18,9 +18,10 @@ enum bs_phase { BS_PHASE_CORRECTNESS = 0, BS_PHASE_FORWARD = 1, BS_PHASE_BACKWAR
 typedef struct bs_experiment {
   bs_node *config; /* the merged tree, run_id and config_paths included */
   const char *name;
-  uint64_t seed;   /* experiment.seed */
-  uint32_t dtype;  /* model.dtype */
-  int64_t N, K, B; /* 0: left to the workload; K defaults to N */
+  uint64_t seed;       /* experiment.seed */
+  uint32_t dtype;      /* model.dtype */
+  int64_t N, K, B;     /* 0: left to the workload; K defaults to N */
+  uint32_t activation; /* enum bs_activation, of the layer's output */
   uint32_t has_bias;
   uint32_t phase; /* enum bs_phase */
   const char *phase_name;
@@ -46,6 +47,7 @@ typedef struct bs_experiment {
   double timeout_s;
   uint32_t reduce_dtype;
   uint32_t accumulate;
+  uint32_t x_placement; /* method.x_placement: BS_REPLICATED or BS_SPLIT */
   uint32_t y_placement; /* method.y_placement: BS_REPLICATED or BS_SPLIT */
   const char *out_dir;
   const char *run_group; /* NULL: none */

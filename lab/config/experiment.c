@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/schema.h"
+#include "lab/gate/activation.h"
 
 #define MAX_THREAD_RANKS 1024
 
@@ -279,6 +280,13 @@ static int32_t read_workload(bs_context *context, bs_experiment *e, bs_notes *no
                             &e->workload_keys, &e->workload_values, err);
 }
 
+static uint32_t read_activation(const bs_node *config) {
+  const char *name = bs_schema_str(config, "model.activation");
+  uint32_t activation = BS_ACT_NONE; /* the schema lets no other name through */
+  while (activation < BS_ACT_SILU && strcmp(name, bs_activation_name(activation)) != 0) activation++;
+  return activation;
+}
+
 static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet_dir, bs_notes *notes,
                         bs_error *err) {
   const char *accumulate = bs_schema_str(e->config, "method.accumulate");
@@ -287,10 +295,13 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   e->N = bs_schema_i64(e->config, "model.N");
   e->K = given(e->config, "model.K") ? bs_schema_i64(e->config, "model.K") : e->N;
   e->B = bs_schema_i64(e->config, "model.B");
+  e->activation = read_activation(e->config);
   e->has_bias = (uint32_t)bs_schema_bool(e->config, "method.bias");
   e->accumulate = strcmp(accumulate, "f32") == 0   ? BS_ACC_F32
                   : strcmp(accumulate, "f64") == 0 ? BS_ACC_F64
                                                    : BS_ACC_DEFAULT;
+  e->x_placement =
+      strcmp(bs_schema_str(e->config, "method.x_placement"), "split") == 0 ? BS_SPLIT : BS_REPLICATED;
   e->y_placement =
       strcmp(bs_schema_str(e->config, "method.y_placement"), "split") == 0 ? BS_SPLIT : BS_REPLICATED;
   e->out_dir = bs_schema_str(e->config, "logging.out_dir");

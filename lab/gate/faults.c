@@ -8,6 +8,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/gate/activation.h"
 
 typedef struct wrapped {
   const bs_fault *fault;
@@ -17,6 +18,7 @@ typedef struct wrapped {
 struct bs_fault {
   uint32_t kind;
   uint32_t ranks;
+  uint32_t activation; /* of the case */
   int64_t K;
   int64_t row;           /* the row of W that is hit */
   int64_t column, other; /* its columns */
@@ -26,12 +28,18 @@ struct bs_fault {
 };
 
 static const char *const names[BS_FAULT_COUNT_] = {
-    "no_all_reduce", "reduced_twice",  "other_x",  "wrong_columns", "index_swapped", "weight_lost",
-    "output_off",    "bias_each_rank", "half_fp8", "nan_output",    "rank_diverged",
+    "no_all_reduce", "reduced_twice", "other_x",          "wrong_columns",   "index_swapped",
+    "weight_lost",   "output_off",    "bias_each_rank",   "bias_lost",       "half_fp8",
+    "nan_output",    "rank_diverged", "activation_early", "activation_lost",
 };
 
 const char *bs_fault_name(uint32_t kind) {
   return kind < BS_FAULT_COUNT_ ? names[kind] : "?";
+}
+
+uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec) {
+  const int without = kind == BS_FAULT_ACTIVATION_EARLY || kind == BS_FAULT_ACTIVATION_LOST;
+  return without ? (uint32_t)BS_ACT_NONE : spec->activation;
 }
 
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
@@ -47,6 +55,12 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
     case BS_FAULT_RANK_DIVERGED: /* no other rank holds the same features to differ from */
       if (c->spec.y_placement == BS_SPLIT) return "the output is split";
       return c->world_size > 1 ? NULL : "one rank";
+    case BS_FAULT_ACTIVATION_EARLY:
+    case BS_FAULT_ACTIVATION_LOST:
+      if (c->spec.activation == BS_ACT_NONE) return "no activation";
+      return kind == BS_FAULT_ACTIVATION_LOST || reduces ? NULL : no_reduction;
+    case BS_FAULT_BIAS_LOST:
+      return c->spec.has_bias ? NULL : "no bias";
     case BS_FAULT_OTHER_X:
       return c->world_size > 1 ? NULL : "one rank";
     case BS_FAULT_HALF_FP8: /* such weights are 8 bits wide already */
@@ -81,6 +95,8 @@ static int32_t read_changed(void *ctx, int64_t row, int64_t nrows, const bs_part
         values[k] = values[k + 1];
         values[k + 1] = keep;
       }
+    } else if (fault->kind == BS_FAULT_BIAS_LOST) {
+      for (int64_t k = 0; k < K; ++k) values[k] = 0.0;
     } else if (fault->kind == BS_FAULT_HALF_FP8) {
       for (int64_t k = K / 2; k < K; ++k)
         values[k] = (double)bs_f8e4m3_to_f32(bs_f32_to_f8e4m3((float)values[k]));
@@ -111,7 +127,8 @@ static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *i
   const int hits_w =
       part == BS_PART_W && (fault->kind == BS_FAULT_INDEX_SWAPPED || fault->kind == BS_FAULT_WEIGHT_LOST ||
                             fault->kind == BS_FAULT_HALF_FP8);
-  if (!hits_x && !hits_w) return BS_OK;
+  const int hits_bias = part == BS_PART_BIAS && fault->kind == BS_FAULT_BIAS_LOST;
+  if (!hits_x && !hits_w && !hits_bias) return BS_OK;
   fault->views[rank] = (wrapped){fault, *in};
   out->ctx = &fault->views[rank];
   out->read = read_changed;
@@ -181,13 +198,15 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
     return 0;
   }
   if (fault->kind == BS_FAULT_REDUCED_TWICE) return 2;
-  if (fault->kind == BS_FAULT_BIAS_EACH_RANK) {
+  if (fault->kind == BS_FAULT_BIAS_EACH_RANK || fault->kind == BS_FAULT_ACTIVATION_EARLY) {
     for (uint64_t row = 0; row < call->rows; ++row) {
       for (uint64_t i = 0; i < input_columns(call, fault->ranks); ++i) {
         const int64_t at = (int64_t)row * call->in_stride + (int64_t)i;
         /* The partial sum belongs to the method; the fault writes into it as a wrong method would. */
-        bs_store_f64(call->dtype_in, (void *)(uintptr_t)call->in, at,
-                     bs_load_f64(call->dtype_in, call->in, at) + 0.01);
+        const double v = bs_load_f64(call->dtype_in, call->in, at);
+        bs_store_f64(
+            call->dtype_in, (void *)(uintptr_t)call->in, at,
+            fault->kind == BS_FAULT_BIAS_EACH_RANK ? v + 0.01 : bs_activation_value(fault->activation, v));
       }
     }
   }
@@ -255,6 +274,7 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
   if (!fault) return bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a fault");
   fault->kind = kind;
   fault->ranks = c->world_size;
+  fault->activation = c->spec.activation;
   fault->K = c->w->cols;
   fault->views = calloc(c->world_size, sizeof *fault->views);
   int32_t rc = fault->views ? choose_weights(fault, c, err)

@@ -8,15 +8,18 @@
 enum bs_fault_kind {
   BS_FAULT_NO_ALL_REDUCE = 0,
   BS_FAULT_REDUCED_TWICE,
-  BS_FAULT_OTHER_X,        /* one rank gets other inputs */
-  BS_FAULT_WRONG_COLUMNS,  /* X gathered with another pattern than W */
-  BS_FAULT_INDEX_SWAPPED,  /* two weights of one row change places */
-  BS_FAULT_WEIGHT_LOST,    /* one weight is zero */
-  BS_FAULT_OUTPUT_OFF,     /* one output off by 0.044 of the outputs' spread */
-  BS_FAULT_BIAS_EACH_RANK, /* a bias of 0.01 added to the partial sum of every rank */
-  BS_FAULT_HALF_FP8,       /* the upper half of K (or rank 1's part) through fp8 */
-  BS_FAULT_NAN_OUTPUT,     /* one output is NaN */
-  BS_FAULT_RANK_DIVERGED,  /* the last rank's copy of one output differs in its last bit */
+  BS_FAULT_OTHER_X,          /* one rank gets other inputs */
+  BS_FAULT_WRONG_COLUMNS,    /* X gathered with another pattern than W */
+  BS_FAULT_INDEX_SWAPPED,    /* two weights of one row change places */
+  BS_FAULT_WEIGHT_LOST,      /* one weight is zero */
+  BS_FAULT_OUTPUT_OFF,       /* one output off by 0.044 of the outputs' spread */
+  BS_FAULT_BIAS_EACH_RANK,   /* a bias of 0.01 added to the partial sum of every rank */
+  BS_FAULT_BIAS_LOST,        /* the bias is zero */
+  BS_FAULT_HALF_FP8,         /* the upper half of K (or rank 1's part) through fp8 */
+  BS_FAULT_NAN_OUTPUT,       /* one output is NaN */
+  BS_FAULT_RANK_DIVERGED,    /* the last rank's copy of one output differs in its last bit */
+  BS_FAULT_ACTIVATION_EARLY, /* the activation of every rank's partial, not of their sum */
+  BS_FAULT_ACTIVATION_LOST,  /* no activation */
   BS_FAULT_COUNT_
 };
 const char *bs_fault_name(uint32_t kind);
@@ -28,6 +31,8 @@ typedef struct bs_fault bs_fault;
 int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out_fault, bs_case_fault *out_hooks,
                       bs_error *err);
 void bs_fault_free(bs_fault *fault);
+/* The activation of the layer that is built for the fault; what it is judged by stays the case's own. */
+uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec);
 
 /* Run every fault that can be made on a small shape; *out_caught of *out_injected were caught. missed: names
  * of those that were not, comma-separated. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * integer.c - gates T5 and T6. T5: entries in {-1, 0, 1}, every sum exact in every dtype, so any method,
  * order and P must equal the int64 product bit for bit. T6: the faults of faults.c on a small shape must all
- * be caught. */
+ * be caught. Both have a bias always: it costs nothing, and what goes wrong with one is seen in every run. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/gate/activation.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/verdict.h"
 
@@ -63,8 +64,12 @@ static void small_case(const bs_case *like, const bs_layer_spec *spec, const sma
 static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int64_t max_features,
                              uint64_t *out_count, int32_t *out_rank, int64_t *out_judged, bs_error *err) {
   bs_reference ref;
-  const bs_reference_request request = {
-      .x = c->x, .w = c->w, .bias = c->bias, .world_size = result->world_size, .max_features = max_features};
+  const bs_reference_request request = {.x = c->x,
+                                        .w = c->w,
+                                        .bias = c->bias,
+                                        .world_size = result->world_size,
+                                        .max_features = max_features,
+                                        .activation = c->spec.activation};
   const int32_t rc = bs_reference_compute(&request, &ref, err);
   if (rc != BS_OK) return rc;
   *out_count = 0;
@@ -96,14 +101,19 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   bs_case_result result = {0};
   bs_case_fault hooks;
   bs_fault *fault = NULL;
-  int32_t rc = small_open(like->context, "integer", &like->spec, &subject, err);
+  bs_layer_spec spec = like->spec;
+  spec.has_bias = 1; /* a bias lost or added twice is exact too, whatever the run has */
+  if (spec.activation != BS_ACT_RELU) spec.activation = BS_ACT_NONE; /* gelu and silu give no integers */
+  int32_t rc = small_open(like->context, "integer", &spec, &subject, err);
   if (rc != BS_OK) return rc;
-  small_case(like, &like->spec, &subject, &c);
+  small_case(like, &spec, &subject, &c);
   if (fault_kind < BS_FAULT_COUNT_) {
     rc = bs_fault_make(fault_kind, &c, &fault, &hooks, err);
     c.fault = &hooks;
   }
-  if (rc == BS_OK) rc = bs_case_run(&c, &result, err);
+  bs_case run = c;
+  run.spec.activation = bs_fault_activation(fault_kind, &c.spec);
+  if (rc == BS_OK) rc = bs_case_run(&run, &result, err);
   uint64_t inexact = 0;
   int64_t judged = 0;
   if (rc == BS_OK) rc = count_inexact(&c, &result, max_features, &inexact, &gate->rank, &judged, err);
@@ -112,8 +122,9 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
     gate->limit = 0;
     gate->state = inexact ? BS_GATE_FAIL : BS_GATE_PASS;
     snprintf(gate->text, sizeof gate->text,
-             "outputs that differ from the int64 product, of %lld on %u rank(s)", (long long)judged,
-             result.world_size);
+             "outputs that differ from the int64 product, of %lld on %u rank(s)%s%s", (long long)judged,
+             result.world_size, spec.activation == like->spec.activation ? "" : "; without ",
+             spec.activation == like->spec.activation ? "" : bs_activation_name(like->spec.activation));
   }
   bs_case_result_free(&result);
   bs_fault_free(fault);
@@ -122,14 +133,16 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
 }
 
 static int32_t inject(const bs_case *base, uint32_t kind, int *out_caught, bs_error *err) {
-  bs_case c = *base;
+  bs_case c = *base, run;
   bs_case_result result = {0};
   bs_case_fault hooks;
   bs_fault *fault = NULL;
   bs_verdict verdict;
   int32_t rc = bs_fault_make(kind, &c, &fault, &hooks, err);
   c.fault = &hooks;
-  if (rc == BS_OK) rc = bs_case_run(&c, &result, err);
+  run = c;
+  run.spec.activation = bs_fault_activation(kind, &c.spec);
+  if (rc == BS_OK) rc = bs_case_run(&run, &result, err);
   if (rc == BS_OK) rc = bs_verdict_make(&c, &result, 0, &verdict, err);
   if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
   bs_case_result_free(&result);
@@ -145,6 +158,7 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
   spec.B = 16;
   spec.N = 96;
   spec.K = 256;
+  spec.has_bias = 1;
   bs_proposal proposal = {.struct_size = sizeof proposal};
   int32_t rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
   small_subject subject;

@@ -12,6 +12,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/gate/activation.h"
 #include "lab/gate/metrics.h"
 
 typedef struct format_range {
@@ -44,97 +45,15 @@ double bs_ulp(uint32_t dtype, double value) {
   return ldexp(1.0, exponent - range->precision + 1);
 }
 
-static double accumulate_roundoff(const bs_arithmetic *arithmetic) {
-  return arithmetic->accumulate == BS_ACC_F64 || arithmetic->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
-}
-
-static double rounding_variance(uint32_t dtype, double value) {
-  const double ulp = bs_ulp(dtype, value);
-  return ulp * ulp / 12.0;
-}
-
-/* Variance of the stored roundings of one output: each partial, each partial sum after the first, the output.
- * The last sum and the output are one rounding where the dtypes are equal. */
-static double element_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
-  double variance = 0.0;
-  if (ref->partial) {
-    double sum = 0.0;
-    for (uint32_t r = 0; r < ref->world_size; ++r) {
-      const double part = ref->partial[r][at];
-      variance += rounding_variance(a->reduce_dtype, part);
-      sum += part;
-      if (r > 0) variance += rounding_variance(a->reduce_dtype, sum);
-    }
-    if (a->reduce_dtype == a->y_dtype && ref->world_size > 1) return variance;
-    if (a->reduce_dtype == a->y_dtype) return rounding_variance(a->y_dtype, ref->y[at]);
-  }
-  return variance + rounding_variance(a->y_dtype, ref->y[at]);
-}
-
-int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_prediction *out, bs_error *err) {
-  memset(out, 0, sizeof *out);
-  const size_t features = (size_t)(ref->features > 0 ? ref->features : 1);
-  const size_t tokens = (size_t)(ref->B > 0 ? ref->B : 1);
-  out->feature = calloc(features, sizeof(double));
-  out->token = calloc(tokens, sizeof(double));
-  double *norm_feature = calloc(features, sizeof(double));
-  double *norm_token = calloc(tokens, sizeof(double));
-  if (!out->feature || !out->token || !norm_feature || !norm_token) {
-    free(norm_feature);
-    free(norm_token);
-    bs_prediction_free(out);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GATE-MEMORY",
-                        "no memory for a prediction of %lld x %lld outputs", (long long)ref->B,
-                        (long long)ref->features);
-  }
-  double variance = 0.0;
-  double norm = 0.0;
-  for (int64_t b = 0; b < ref->B; ++b) {
-    for (int64_t f = 0; f < ref->features; ++f) {
-      const int64_t at = b * ref->features + f;
-      if (!isfinite(ref->y[at])) continue; /* NaN or Inf among the inputs: nothing to round */
-      const double v = element_variance(ref, a, at);
-      const double y2 = ref->y[at] * ref->y[at];
-      out->feature[f] += v;
-      norm_feature[f] += y2;
-      out->token[b] += v;
-      norm_token[b] += y2;
-    }
-  }
-  /* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result where that is larger (sums
-   * of one sign). */
-  const double u = accumulate_roundoff(a);
-  const double factor = (double)ref->K / 6.0 * u * u;
-  for (int64_t f = 0; f < ref->features; ++f) {
-    const double energy = isfinite(ref->energy[f]) ? ref->energy[f] : 0.0;
-    const double accumulation = factor * fmax(norm_feature[f], energy);
-    variance += out->feature[f] + accumulation;
-    norm += norm_feature[f];
-    out->feature[f] = norm_feature[f] > 0 ? sqrt((out->feature[f] + accumulation) / norm_feature[f]) : 0.0;
-    for (int64_t b = 0; b < ref->B; ++b) out->token[b] += accumulation / (double)ref->B;
-  }
-  for (int64_t b = 0; b < ref->B; ++b)
-    out->token[b] = norm_token[b] > 0 ? sqrt(out->token[b] / norm_token[b]) : 0.0;
-  out->relative = norm > 0 ? sqrt(variance / norm) : 0.0;
-  free(norm_feature);
-  free(norm_token);
-  return BS_OK;
-}
-
-void bs_prediction_free(bs_prediction *prediction) {
-  free(prediction->feature);
-  free(prediction->token);
-  memset(prediction, 0, sizeof *prediction);
-}
-
 /* Rigorous for the roundings; the accumulation term is 4 sqrt(K) u (|X| |W|^T), far above its spread and far
- * below a lost weight. */
+ * below a lost weight. An activation carries the sum's bound on by its largest slope within that bound. */
 static double element_bound(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
   const double u_out = bs_dtype_unit_roundoff(a->y_dtype);
-  const double u_acc = accumulate_roundoff(a);
-  double bound = u_out * fabs(ref->y[at]) + 0.5 * bs_ulp(a->y_dtype, 0.0) +
-                 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at];
+  const double u_acc = bs_accumulate_roundoff(a);
+  const double z = bs_reference_sum(ref, at), half_step = 0.5 * bs_ulp(a->y_dtype, 0.0);
+  double bound = 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at];
   if (ref->partial && ref->world_size > 1) {
+    const int plain = a->activation == BS_ACT_NONE;
     const double u_part = bs_dtype_unit_roundoff(a->reduce_dtype);
     double roundings = 0.0;
     double sum = 0.0;
@@ -142,20 +61,39 @@ static double element_bound(const bs_reference *ref, const bs_arithmetic *a, int
       const double part = ref->partial[r][at];
       roundings += fabs(part);
       sum += part;
-      if (r > 0 && (r + 1 < ref->world_size || a->reduce_dtype != a->y_dtype)) roundings += fabs(sum);
+      if (r > 0 && (!plain || r + 1 < ref->world_size || a->reduce_dtype != a->y_dtype))
+        roundings += fabs(sum);
     }
     const double each = 0.5 * bs_ulp(a->reduce_dtype, 0.0) * (2.0 * ref->world_size);
-    bound += (1.0 + u_out) * (u_part * roundings * (1.0 + ref->world_size * u_part) + each);
+    const double stored = u_part * roundings * (1.0 + ref->world_size * u_part) + each;
+    bound += plain ? (1.0 + u_out) * stored : stored;
   }
-  return bound;
+  if (a->activation == BS_ACT_NONE) return u_out * fabs(ref->y[at]) + half_step + bound;
+  const double u_own = a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
+  bound *= bs_activation_slope(a->activation, z - bound, z + bound);
+  bound += bs_activation_error(a->activation, z, u_own);
+  return bs_last_sum_is_output(ref, a) ? bound : (1.0 + u_out) * bound + u_out * fabs(ref->y[at]) + half_step;
 }
 
 typedef struct running {
   const bs_reference *ref;
   const bs_arithmetic *a;
   bs_metrics metrics;
+  const bs_prediction *prediction;
   double *error_feature, *norm_feature, *error_token, *norm_token;
+  /* With an activation: what was predicted for the judged outputs, and sums of slope^2 and slope^4. */
+  double *want_feature, *s2_feature, *s4_feature, *want_token, *s2_token, *s4_token;
+  double want, s2, s4;
 } running;
+
+/* The prediction of exactly the outputs that are judged. */
+static void expect_element(running *run, int64_t b, int64_t f, int64_t at) {
+  if (!run->prediction->variance) return;
+  const double v = run->prediction->variance[at], s = run->prediction->slope2[at];
+  run->want += v, run->want_feature[f] += v, run->want_token[b] += v;
+  run->s2 += s, run->s2_feature[f] += s, run->s2_token[b] += s;
+  run->s4 += s * s, run->s4_feature[f] += s * s, run->s4_token[b] += s * s;
+}
 
 static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f, double got) {
   const bs_reference *ref = run->ref;
@@ -164,7 +102,9 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
   const format_range *range = range_of(run->a->y_dtype);
   const double bound = element_bound(ref, run->a, at);
   if (!isfinite(want)) { /* from the inputs: it must not be lost on the way, and there is no error to take */
-    if (!isfinite(got)) {
+    const int vanished =
+        ref->pre && ref->pre[at] < 0 && got == 0.0; /* gelu and silu of -Inf: NaN, or the limit */
+    if (!isfinite(got) || vanished) {
       ++out->propagated;
       return;
     }
@@ -188,6 +128,7 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
     run->error_feature[f] += error * error;
     run->error_token[b] += error * error;
   }
+  expect_element(run, b, f, at);
   run->norm_feature[f] += want * want;
   run->norm_token[b] += want * want;
   const double ratio = error == 0.0 ? 0.0 : error / bound;
@@ -211,6 +152,24 @@ static double worst_against(const double *error2, const double *norm2, const dou
   return worst;
 }
 
+static double t2_limit(double n) {
+  return 1.0 + 9.0 / sqrt(n);
+}
+
+/* The same by the variances of the outputs themselves. Where few of the n carry error its spread is that of
+ * few: such a ratio is brought to the limit of n. */
+static double worst_beyond(const double *error2, const double *want2, const double *s2, const double *s4,
+                           int64_t count, double n) {
+  double worst = 0.0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (error2[i] == 0.0) continue;
+    const double carry = s4[i] > 0 ? fmax(s2[i] * s2[i] / s4[i], 1.0) : 1.0;
+    const double ratio = want2[i] > 0 ? sqrt(error2[i] / want2[i]) : INFINITY;
+    worst = fmax(worst, ratio * t2_limit(n) / t2_limit(carry));
+  }
+  return worst;
+}
+
 /* The prediction of some features alone: theirs, weighted by their norms. norm2 is 0 where none was judged.
  */
 static double predicted_share(const double *norm2, const double *prediction, int64_t count) {
@@ -223,22 +182,51 @@ static double predicted_share(const double *norm2, const double *prediction, int
   return all2 > 0 ? sqrt(error2 / all2) : 0.0;
 }
 
+static void judge_sums(const running *run, bs_judgement *out) {
+  const bs_reference *ref = run->ref;
+  const bs_prediction *prediction = run->prediction;
+  out->outputs = (double)ref->B * (double)out->features;
+  if (prediction->variance) {
+    out->outputs = run->s4 > 0 ? run->s2 * run->s2 / run->s4 : 0.0;
+    out->predicted = run->metrics.norm2 > 0 ? sqrt(run->want / run->metrics.norm2) : 0.0;
+    out->worst_feature = worst_beyond(run->error_feature, run->want_feature, run->s2_feature, run->s4_feature,
+                                      ref->features, (double)ref->B);
+    out->worst_token = worst_beyond(run->error_token, run->want_token, run->s2_token, run->s4_token, ref->B,
+                                    (double)out->features);
+    return;
+  }
+  out->worst_feature =
+      worst_against(run->error_feature, run->norm_feature, prediction->feature, ref->features);
+  out->worst_token = worst_against(run->error_token, run->norm_token, prediction->token, ref->B);
+  out->predicted = out->features == ref->features
+                       ? prediction->relative
+                       : predicted_share(run->norm_feature, prediction->feature, ref->features);
+}
+
 void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_prediction *prediction, const void *y,
               int64_t stride, int64_t column_offset, int64_t columns, bs_judgement *out) {
   memset(out, 0, sizeof *out);
   const size_t features = (size_t)(ref->features > 0 ? ref->features : 1);
   const size_t tokens = (size_t)(ref->B > 0 ? ref->B : 1);
-  double *sums = calloc(2 * (features + tokens), sizeof(double));
+  double *sums = calloc(5 * (features + tokens), sizeof(double));
   if (!sums) { /* judged as wrong rather than passed unseen */
     out->relative = out->worst_ratio = out->worst_feature = out->worst_token = INFINITY;
     return;
   }
+  double *of_tokens = sums + 5 * features;
   running run = {.ref = ref,
                  .a = a,
+                 .prediction = prediction,
                  .error_feature = sums,
                  .norm_feature = sums + features,
-                 .error_token = sums + 2 * features,
-                 .norm_token = sums + 2 * features + tokens};
+                 .want_feature = sums + 2 * features,
+                 .s2_feature = sums + 3 * features,
+                 .s4_feature = sums + 4 * features,
+                 .error_token = of_tokens,
+                 .norm_token = of_tokens + tokens,
+                 .want_token = of_tokens + 2 * tokens,
+                 .s2_token = of_tokens + 3 * tokens,
+                 .s4_token = of_tokens + 4 * tokens};
   for (int64_t f = 0; f < ref->features; ++f) {
     const int64_t column = ref->feature[f] - column_offset;
     if (column < 0 || column >= columns) continue;
@@ -250,11 +238,7 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
   out->max_abs = run.metrics.max_abs;
   out->max_rel = run.metrics.max_rel;
   out->mean_abs = bs_metrics_mean_abs(&run.metrics);
-  out->worst_feature = worst_against(run.error_feature, run.norm_feature, prediction->feature, ref->features);
-  out->worst_token = worst_against(run.error_token, run.norm_token, prediction->token, ref->B);
-  out->predicted = out->features == ref->features
-                       ? prediction->relative
-                       : predicted_share(run.norm_feature, prediction->feature, ref->features);
+  judge_sums(&run, out);
   free(sums);
 }
 
@@ -276,7 +260,7 @@ static void skip_gate(bs_gate *gate, const char *name, int32_t rank, const char 
 uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j, int32_t rank, bs_gate *gates,
                                  uint32_t max) {
   if (max < 4) return 0;
-  const double outputs = (double)ref->B * (double)j->features;
+  const double outputs = j->outputs;
   if (outputs >= BS_T1_MIN_OUTPUTS) {
     set_gate(&gates[0], "T1", rank, j->relative, j->predicted * (1.3 + BS_T1_C / sqrt(outputs)));
     snprintf(gates[0].text, sizeof gates[0].text, "relative Frobenius error; predicted %.3g", j->predicted);
@@ -284,13 +268,13 @@ uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j,
     skip_gate(&gates[0], "T1", rank, "fewer than 128 outputs: T3 and T5 judge alone");
   }
   if (ref->B >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
-    set_gate(&gates[1], "T2.feature", rank, j->worst_feature, 1.0 + 9.0 / sqrt((double)ref->B));
+    set_gate(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->B));
     snprintf(gates[1].text, sizeof gates[1].text, "worst output feature, in units of its own prediction");
   } else {
     skip_gate(&gates[1], "T2.feature", rank, "fewer than 8 tokens or 128 outputs");
   }
   if (j->features >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
-    set_gate(&gates[2], "T2.token", rank, j->worst_token, 1.0 + 9.0 / sqrt((double)j->features));
+    set_gate(&gates[2], "T2.token", rank, j->worst_token, t2_limit((double)j->features));
     snprintf(gates[2].text, sizeof gates[2].text, "worst token, in units of its own prediction");
   } else {
     skip_gate(&gates[2], "T2.token", rank, "fewer than 8 features or 128 outputs");

@@ -15,17 +15,29 @@ typedef struct bs_arithmetic {
   uint32_t y_dtype;
   uint32_t reduce_dtype; /* of partials and partial sums; used only with partials */
   uint32_t accumulate;   /* enum bs_accumulate */
+  uint32_t activation;   /* enum bs_activation, as the reference's */
 } bs_arithmetic;
 
 typedef struct bs_prediction {
   double relative; /* predicted ||Y' - Y||_F / ||Y||_F */
   double *feature; /* [features] the same for each output feature */
   double *token;   /* [B] the same for each token */
+  /* With an activation, [B, features]: the variance of each output and the square of the slope there. Outputs
+   * on the flat side carry no error, so each rank's features are predicted on their own. Else NULL. */
+  double *variance, *slope2;
 } bs_prediction;
 
 int32_t bs_predict(const bs_reference *reference, const bs_arithmetic *arithmetic, bs_prediction *out,
                    bs_error *err);
 void bs_prediction_free(bs_prediction *prediction);
+
+/* Unit round-off of the accumulator of the products. */
+double bs_accumulate_roundoff(const bs_arithmetic *arithmetic);
+/* Output `at` (token * features + feature) before the activation. */
+double bs_reference_sum(const bs_reference *reference, int64_t at);
+/* 1 when the rounding of the last sum over ranks makes the output: the dtypes are equal, and no activation
+ * computes anything between them. */
+int bs_last_sum_is_output(const bs_reference *reference, const bs_arithmetic *arithmetic);
 
 /* One unit in the last place of `dtype` at |value| (subnormal spacing below the normal range). */
 double bs_ulp(uint32_t dtype, double value);
@@ -34,6 +46,7 @@ typedef struct bs_judgement {
   double relative;      /* relative Frobenius error */
   double predicted;     /* what round-off predicts for it, over the judged features */
   int64_t features;     /* judged: this rank's among the reference's */
+  double outputs;       /* that carry error: all judged, fewer where an activation is flat */
   double worst_feature; /* worst over features of relative error / its prediction */
   double worst_token;
   double worst_ratio; /* worst |error| / bound */

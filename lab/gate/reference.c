@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/size.h"
+#include "lab/gate/activation.h"
 
 enum { TOKENS = 16, MAX_THREADS = 64 };
 
@@ -111,7 +112,8 @@ static void one_feature(reference_job *job, int64_t f, const double *w) {
     }
     for (int64_t t = 0; t < tokens; ++t) {
       const int64_t at = (block * TOKENS + t) * out->features + f;
-      out->y[at] = total[t];
+      if (out->pre) out->pre[at] = total[t];
+      out->y[at] = bs_activation_value(job->request->activation, total[t]);
       out->magnitude[at] = magnitude[t] + fabs(bias);
     }
   }
@@ -184,7 +186,9 @@ static int32_t alloc_reference(const bs_reference_request *request, bs_reference
   out->y = alloc_doubles(out->B, out->features);
   out->magnitude = alloc_doubles(out->B, out->features);
   out->energy = alloc_doubles(1, out->features);
-  int ok = out->feature && out->y && out->magnitude && out->energy;
+  if (request->activation != BS_ACT_NONE) out->pre = alloc_doubles(out->B, out->features);
+  int ok = out->feature && out->y && out->magnitude && out->energy &&
+           (out->pre || request->activation == BS_ACT_NONE);
   if (ok && request->column_rank) {
     out->partial = calloc(request->world_size, sizeof *out->partial);
     ok = out->partial != NULL;
@@ -314,9 +318,10 @@ void bs_reference_free(bs_reference *reference) {
   free(reference->partial);
   free(reference->feature);
   free(reference->y);
+  free(reference->pre);
   free(reference->magnitude);
   free(reference->energy);
   reference->partial = NULL;
   reference->feature = NULL;
-  reference->y = reference->magnitude = reference->energy = NULL;
+  reference->y = reference->pre = reference->magnitude = reference->energy = NULL;
 }

@@ -15,13 +15,15 @@ typedef struct bs_reference_request {
   const uint32_t *column_rank;
   int64_t max_features; /* 0: all; otherwise this many, spread evenly, first and last included */
   uint32_t threads;     /* 0: all cores */
+  uint32_t activation;  /* enum bs_activation, of the whole sum */
 } bs_reference_request;
 
 /* Arrays are [B, features] unless said; `partial[r]` only where column_rank was given. */
 typedef struct bs_reference {
   int64_t B, N, K, features;
   int64_t *feature;  /* [features] the output column of each */
-  double *y;         /* X W^T + bias */
+  double *y;         /* act(X W^T + bias) */
+  double *pre;       /* X W^T + bias; NULL without an activation: y is that */
   double *magnitude; /* |X| |W|^T + |bias| */
   double **partial;  /* [world_size] each [B,features]; NULL without partial sums */
   double *energy;    /* [features]: sum over tokens and columns of (x w)^2 */

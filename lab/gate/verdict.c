@@ -14,7 +14,8 @@ bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec) {
                            .reduce_dtype = spec->reduce_dtype        ? spec->reduce_dtype
                                            : spec->y_dtype == BS_F64 ? BS_F64
                                                                      : BS_F32,
-                           .accumulate = spec->accumulate};
+                           .accumulate = spec->accumulate,
+                           .activation = spec->activation};
   return a;
 }
 
@@ -108,7 +109,8 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
                                         .bias = c->spec.has_bias ? c->bias : NULL,
                                         .world_size = result->world_size,
                                         .column_rank = column_rank,
-                                        .max_features = max_features};
+                                        .max_features = max_features,
+                                        .activation = c->spec.activation};
   rc = bs_reference_compute(&request, &reference, err);
   if (rc == BS_OK) rc = bs_predict(&reference, &arithmetic, &prediction, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {

@@ -100,15 +100,12 @@ static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
   bs_tensor x = {0};
   bs_tensor y = {0};
   int64_t first = 0;
-  bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = c->spec.x_dtype, .rank = 2};
+  bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = c->spec.y_dtype, .rank = 2};
   desc.dims[0] = c->spec.B;
-  desc.dims[1] = c->spec.K;
   const uint64_t start = bs_rank_clock_ns(rank);
   int32_t rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &layer, err);
   if (index == 0) arm->build_seconds = (double)(bs_rank_clock_ns(rank) - start) * 1e-9;
-  if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &x, err);
-  if (rc == BS_OK) rc = api->tensor_read(rank, c->x, 0, NULL, &x, err);
-  desc.dtype = c->spec.y_dtype;
+  if (rc == BS_OK) rc = bs_case_input(c, rank, layer, c->x, &x, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &first, &desc.dims[1], err);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &y, err);
   if (rc == BS_OK) {

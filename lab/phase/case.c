@@ -71,6 +71,18 @@ int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64
   return rc;
 }
 
+int32_t bs_case_input(const bs_case *c, bs_rank *rank, bs_layer *layer, const bs_source *source,
+                      bs_tensor *out_x, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  bs_ownership owns = {.struct_size = sizeof owns};
+  int32_t rc = c->spec.x_placement == BS_SPLIT ? bs_layer_owns(layer, &owns, err) : BS_OK;
+  const bs_partition *cols = owns.columns; /* NULL: all */
+  const bs_tensor_desc desc = desc_2d(c->spec.x_dtype, c->spec.B, cols ? cols->count : c->spec.K);
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, out_x, err);
+  if (rc == BS_OK && desc.dims[1] > 0) rc = api->tensor_read(rank, source, 0, cols, out_x, err);
+  return rc;
+}
+
 /* Forwards: warm-up, then the timed ones; every output is hashed after its own timing. */
 static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
                         bs_tensor *y, bs_error *err) {
@@ -110,7 +122,6 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
   bs_layer *layer = NULL;
   bs_tensor x = {0};
   bs_tensor y = {0};
-  const bs_tensor_desc x_desc = desc_2d(c->spec.x_dtype, c->spec.B, c->spec.K);
   int32_t rc = bs_layer_build(rank, c->method, &c->spec, w_source, bias_source, &layer, err);
   if (rc == BS_OK) rc = copy_ownership(layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
@@ -120,8 +131,7 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
     if (!mine->y)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for an output of %zu bytes", bytes);
   }
-  if (rc == BS_OK) rc = api->tensor_alloc(rank, &x_desc, BS_LIFE_ACTIVATION, &x, err);
-  if (rc == BS_OK) rc = api->tensor_read(rank, x_source, 0, NULL, &x, err);
+  if (rc == BS_OK) rc = bs_case_input(c, rank, layer, x_source, &x, err);
   if (rc == BS_OK) {
     const bs_tensor_desc y_desc = desc_2d(c->spec.y_dtype, c->spec.B, mine->y_cols);
     rc = api->tensor_alloc(rank, &y_desc, BS_LIFE_ACTIVATION, &y, err);

@@ -64,6 +64,9 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out_r
  * (SPLIT_N) or the rank's even share (SPLIT_K, docs/methods.md). */
 int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64_t *out_begin,
                          int64_t *out_count, bs_error *err);
+/* x of a rank: all columns of the source, or with a split x those that the layer owns. tensor_free it. */
+int32_t bs_case_input(const bs_case *c, bs_rank *rank, bs_layer *layer, const bs_source *source,
+                      bs_tensor *out_x, bs_error *err);
 void bs_case_result_free(bs_case_result *result);
 /* column_rank[k] of a K-split result; NULL in *out when no rank holds partial sums. Caller frees. */
 int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out_column_rank,

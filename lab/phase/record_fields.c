@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/gate/activation.h"
 
 static json_t *algorithm_list(const char *text) {
   json_t *list = json_array();
@@ -46,6 +47,9 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
   bad |= json_object_set_new(record, "N", json_integer(c->spec.N));
   bad |= json_object_set_new(record, "K", json_integer(c->spec.K));
   bad |= json_object_set_new(record, "bias", json_boolean(c->spec.has_bias));
+  bad |= json_object_set_new(record, "activation", json_string(bs_activation_name(c->spec.activation)));
+  bad |= json_object_set_new(record, "x_placement",
+                             json_string(c->spec.x_placement == BS_SPLIT ? "split" : "replicated"));
   bad |= json_object_set_new(record, "y_placement",
                              json_string(c->spec.y_placement == BS_SPLIT ? "split" : "replicated"));
   bad |= json_object_set_new(record, "world_size", json_integer(result->world_size));

@@ -66,8 +66,8 @@ START_TEST(refused_candidates_are_shown_with_reasons) {
 END_TEST
 
 START_TEST(the_other_ops) {
-  static const char *const ops[] = {"gather_columns", "scatter_columns", "convert"};
-  for (size_t i = 0; i < 3; i++) {
+  static const char *const ops[] = {"gather_columns", "scatter_columns", "convert", "activate"};
+  for (size_t i = 0; i < 4; i++) {
     ran r = bsrun(dir, "explain", ops[i], "--mask", "interleave", "-P", "3", "--rank", "2", "--n", "65",
                   "--backend", "ref", "-o", "jsonl", NULL);
     must_be(&r, 0);

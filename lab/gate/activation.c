@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ * activation.c - see activation.h. */
+#include "lab/gate/activation.h"
+
+#include <math.h>
+
+static const double SQRT_HALF = 0.70710678118654752440;
+static const double GELU_TOP = 1.41421356237309504880; /* where gelu'' = 0: gelu' is largest, at - smallest */
+static const double SILU_TOP = 2.39935728052451;       /* the same of silu */
+
+const char *bs_activation_name(uint32_t activation) {
+  static const char *const names[] = {"none", "relu", "gelu", "silu"};
+  return activation <= BS_ACT_SILU ? names[activation] : "?";
+}
+
+double bs_activation_value(uint32_t activation, double z) {
+  switch (activation) {
+    case BS_ACT_RELU:
+      return z < 0.0 ? 0.0 : z;
+    case BS_ACT_GELU:
+      return 0.5 * z * erfc(-z * SQRT_HALF);
+    case BS_ACT_SILU:
+      return z / (1.0 + exp(-z));
+    default:
+      return z;
+  }
+}
+
+static double slope_at(uint32_t activation, double z) {
+  if (activation == BS_ACT_GELU) {
+    if (!isfinite(z)) return z > 0 ? 1.0 : 0.0;
+    return 0.5 * erfc(-z * SQRT_HALF) + z * exp(-0.5 * z * z) * 0.39894228040143267794;
+  }
+  const double s = 1.0 / (1.0 + exp(-z)); /* silu */
+  return s * (1.0 - s) == 0.0 ? s : s + z * s * (1.0 - s);
+}
+
+double bs_activation_slope(uint32_t activation, double low, double high) {
+  if (activation == BS_ACT_NONE) return 1.0;
+  if (activation == BS_ACT_RELU) return high >= 0.0 || isnan(high) ? 1.0 : 0.0;
+  const double top = activation == BS_ACT_GELU ? GELU_TOP : SILU_TOP;
+  double most = fmax(fabs(slope_at(activation, low)), fabs(slope_at(activation, high)));
+  if (!(low > top || high < top)) most = fmax(most, slope_at(activation, top));
+  if (!(low > -top || high < -top)) most = fmax(most, fabs(slope_at(activation, -top)));
+  return most;
+}
+
+double bs_activation_error(uint32_t activation, double z, double u) {
+  if (activation == BS_ACT_NONE || activation == BS_ACT_RELU) return 0.0;
+  return 8.0 * u * (fabs(bs_activation_value(activation, z)) + fabs(z));
+}

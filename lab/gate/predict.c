@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ * predict.c - what round-off leads to, from the reference itself (docs/gates.md). Used by judge.c. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "lab/gate/activation.h"
+#include "lab/gate/judge.h"
+
+double bs_accumulate_roundoff(const bs_arithmetic *arithmetic) {
+  return arithmetic->accumulate == BS_ACC_F64 || arithmetic->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
+}
+
+static double rounding_variance(uint32_t dtype, double value) {
+  const double ulp = bs_ulp(dtype, value);
+  return ulp * ulp / 12.0;
+}
+
+double bs_reference_sum(const bs_reference *ref, int64_t at) {
+  return ref->pre ? ref->pre[at] : ref->y[at];
+}
+
+int bs_last_sum_is_output(const bs_reference *ref, const bs_arithmetic *a) {
+  return ref->partial && ref->world_size > 1 && a->reduce_dtype == a->y_dtype &&
+         (a->activation == BS_ACT_NONE || a->activation == BS_ACT_RELU);
+}
+
+/* Variance of what is stored on the way to one sum: each partial, each partial sum after the first. */
+static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
+  double variance = 0.0;
+  double sum = 0.0;
+  for (uint32_t r = 0; ref->partial && ref->world_size > 1 && r < ref->world_size; ++r) {
+    const double part = ref->partial[r][at];
+    variance += rounding_variance(a->reduce_dtype, part);
+    sum += part;
+    if (r > 0) variance += rounding_variance(a->reduce_dtype, sum);
+  }
+  return variance;
+}
+
+/* Of evaluating the activation and of storing the output. */
+static double output_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
+  const double u = a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
+  const double own = bs_activation_error(a->activation, bs_reference_sum(ref, at), u) / 8.0; /* typical */
+  return own * own + (bs_last_sum_is_output(ref, a) ? 0.0 : rounding_variance(a->y_dtype, ref->y[at]));
+}
+
+/* Variance of one output: that of its sum, `stored` and the accumulation, as far as the activation lets it
+ * through. The slope is the largest within six deviations: near relu's kink an error may pass. */
+static double element_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at,
+                               double accumulation, double *out_slope2) {
+  const double before = stored_variance(ref, a, at) + accumulation;
+  const double reach = 6.0 * sqrt(before), z = bs_reference_sum(ref, at);
+  const double slope = bs_activation_slope(a->activation, z - reach, z + reach);
+  *out_slope2 = slope * slope;
+  return *out_slope2 * before + output_variance(ref, a, at);
+}
+
+/* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result where that is larger (sums of
+ * one sign). Per output of feature f. */
+static double accumulation_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t f) {
+  const double u = bs_accumulate_roundoff(a);
+  double norm = 0.0;
+  for (int64_t b = 0; b < ref->B; ++b) {
+    const double z = bs_reference_sum(ref, b * ref->features + f);
+    if (isfinite(z)) norm += z * z;
+  }
+  const double energy = isfinite(ref->energy[f]) ? ref->energy[f] : 0.0;
+  return (double)ref->K / 6.0 * u * u * fmax(norm, energy) / (double)ref->B;
+}
+
+static int32_t alloc_prediction(const bs_reference *ref, const bs_arithmetic *a, bs_prediction *out) {
+  const size_t features = (size_t)(ref->features > 0 ? ref->features : 1);
+  const size_t tokens = (size_t)(ref->B > 0 ? ref->B : 1);
+  out->feature = calloc(features, sizeof(double));
+  out->token = calloc(tokens, sizeof(double));
+  if (!out->feature || !out->token) return BS_NO_MEMORY;
+  if (a->activation == BS_ACT_NONE) return BS_OK;
+  out->variance = calloc(features * tokens, sizeof(double));
+  out->slope2 = calloc(features * tokens, sizeof(double));
+  return out->variance && out->slope2 ? BS_OK : BS_NO_MEMORY;
+}
+
+int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_prediction *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  double *norm_token = calloc((size_t)(ref->B > 0 ? ref->B : 1), sizeof(double));
+  if (!norm_token || alloc_prediction(ref, a, out) != BS_OK) {
+    free(norm_token);
+    bs_prediction_free(out);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-GATE-MEMORY",
+                        "no memory for a prediction of %lld x %lld outputs", (long long)ref->B,
+                        (long long)ref->features);
+  }
+  double variance = 0.0;
+  double norm = 0.0;
+  for (int64_t f = 0; f < ref->features; ++f) {
+    const double accumulation = accumulation_variance(ref, a, f);
+    double norm_feature = 0.0;
+    for (int64_t b = 0; b < ref->B; ++b) {
+      const int64_t at = b * ref->features + f;
+      double slope2 = 1.0;
+      if (!isfinite(ref->y[at]) || !isfinite(bs_reference_sum(ref, at)))
+        continue; /* from the inputs: nothing to round */
+      const double v = element_variance(ref, a, at, accumulation, &slope2);
+      const double y2 = ref->y[at] * ref->y[at];
+      if (out->variance) out->variance[at] = v;
+      if (out->slope2) out->slope2[at] = slope2;
+      out->feature[f] += v;
+      norm_feature += y2;
+      out->token[b] += v;
+      norm_token[b] += y2;
+    }
+    variance += out->feature[f];
+    norm += norm_feature;
+    out->feature[f] = norm_feature > 0 ? sqrt(out->feature[f] / norm_feature) : 0.0;
+  }
+  for (int64_t b = 0; b < ref->B; ++b)
+    out->token[b] = norm_token[b] > 0 ? sqrt(out->token[b] / norm_token[b]) : 0.0;
+  out->relative = norm > 0 ? sqrt(variance / norm) : 0.0;
+  free(norm_token);
+  return BS_OK;
+}
+
+void bs_prediction_free(bs_prediction *prediction) {
+  free(prediction->feature);
+  free(prediction->token);
+  free(prediction->variance);
+  free(prediction->slope2);
+  memset(prediction, 0, sizeof *prediction);
+}
