@@ -13,11 +13,13 @@
 
 #include "core/base/error.h"
 #include "lab/measure/arm.h"
+#include "lab/measure/sampler.h"
 #include "support.h"
 
 #define BATCH_SECONDS 0.01
 #define WARM_SECONDS 0.3
 #define MARGIN 0.01
+#define LEAST_PAIRS 20
 enum { BLOCKSHOCK = 0, ROW_PARALLEL = 1, DENSE = 2, ARMS = 3 };
 
 static const char *const methods[ARMS] = {"blockshock", "row_parallel", "dense"};
@@ -32,9 +34,7 @@ typedef struct job {
   bs_mask parsed;
   bs_context *context;
   bs_arm *arms[ARMS];
-  uint64_t batch[ARMS];
-  double *samples[ARMS];
-  size_t taken;
+  bs_sampling *sampling;
 } job;
 
 static int32_t open_arm(job *j, int i, bs_error *err) {
@@ -57,44 +57,34 @@ static int32_t open_arm(job *j, int i, bs_error *err) {
   return bs_arm_open(&c, methods[i], &j->arms[i], err);
 }
 
-/* At least WARM_SECONDS of work; then as many forwards a batch as fill BATCH_SECONDS. */
-static int32_t warm_up(job *j, int i, bs_error *err) {
-  double seconds = 0.0;
-  const double start = bench_now();
-  int32_t rc = BS_OK;
-  j->batch[i] = 1;
-  do {
-    rc = bs_arm_batch(j->arms[i], j->batch[i], &seconds, err);
-    const double fill = BATCH_SECONDS / (seconds > 1e-9 ? seconds : 1e-9);
-    j->batch[i] = fill > 1.0 ? (uint64_t)fill : 1;
-  } while (rc == BS_OK && bench_now() - start < WARM_SECONDS);
-  return rc == BS_OK ? bs_arm_reset(j->arms[i], err) : rc;
+static int32_t batch(void *user, uint64_t calls, double *out_seconds, bs_error *err) {
+  return bs_arm_batch(user, calls, out_seconds, err);
 }
 
 static int32_t measure(job *j, bs_error *err) {
-  const double start = bench_now();
-  int32_t rc = BS_OK;
-  for (int i = 0; rc == BS_OK && i < ARMS; ++i) rc = warm_up(j, i, err);
-  while (rc == BS_OK && j->taken < (size_t)j->pairs &&
-         (bench_now() - start < j->seconds || j->taken < 5 || j->taken % 2 != 0)) {
-    for (int i = 0; rc == BS_OK && i < ARMS; ++i) {
-      const int arm = j->taken % 2 == 0 ? i : ARMS - 1 - i;
-      rc = bs_arm_batch(j->arms[arm], j->batch[arm], &j->samples[arm][j->taken], err);
-    }
-    ++j->taken;
-  }
-  return rc;
+  static const bs_sampler_host host = {.disturb = bs_disturb_host};
+  bs_sampler_arm arms[ARMS];
+  bs_sampler_options o;
+  bs_sampler_defaults(&o);
+  o.batch_seconds = BATCH_SECONDS;
+  o.warm_seconds = WARM_SECONDS;
+  o.margin = MARGIN;
+  o.pairs_max = (size_t)j->pairs;
+  o.pairs_min = o.pairs_max < LEAST_PAIRS ? o.pairs_max : LEAST_PAIRS;
+  o.seconds = j->seconds;
+  for (int i = 0; i < ARMS; ++i) arms[i] = (bs_sampler_arm){methods[i], j->arms[i], batch};
+  return bs_sampler_run(&o, &host, arms, ARMS, &j->sampling, err);
 }
 
 /* Ratio of times `over` / `under`. */
 static void print_ratio(const job *j, int over, int under) {
+  const bs_sampled_arm *upper = &j->sampling->arm[over], *lower = &j->sampling->arm[under];
   bs_comparison c;
-  if (!bs_compare_pairs(j->samples[under], j->samples[over], j->taken, MARGIN, &c)) {
+  if (!bs_compare_pairs(lower->seconds, upper->seconds, j->sampling->pairs, MARGIN, &c)) {
     fprintf(stderr, "bench_layer: no memory for the bootstrap\n");
     return;
   }
-  const double t_over = bs_median(j->samples[over], j->taken),
-               t_under = bs_median(j->samples[under], j->taken);
+  const double t_over = upper->look.p50, t_under = lower->look.p50;
   if (strcmp(j->output, "json") == 0)
     printf(
         "{\"bench\":\"layer\",\"ratio_of\":\"%s\",\"to\":\"%s\",\"ranks\":%d,\"n\":%lld,\"k\":%lld,"
@@ -153,12 +143,7 @@ int main(int argc, char **argv) {
   j.w = (bench_matrix){2, j.n, j.k};
   j.x_source = bench_source(&j.x, j.dtype);
   j.w_source = bench_source(&j.w, j.dtype);
-  int code = 10;
-  for (int i = 0; i < ARMS; ++i) j.samples[i] = calloc((size_t)j.pairs, sizeof(double));
-  if (j.samples[0] != NULL && j.samples[1] != NULL && j.samples[2] != NULL)
-    code = run(&j);
-  else
-    fprintf(stderr, "bench_layer: no memory for %lld pairs\n", (long long)j.pairs);
-  for (int i = 0; i < ARMS; ++i) free(j.samples[i]);
+  const int code = run(&j);
+  bs_sampling_free(j.sampling);
   return code;
 }

@@ -24,6 +24,7 @@
 #include "support.h"
 
 #define MARGIN 0.01
+#define SHORT_FLOPS 2e9 /* some 20 ms of a core */
 enum { SIZES = 32 };
 
 typedef struct sizes {
@@ -49,6 +50,10 @@ typedef struct shape {
   size_t n_arms;
   bs_sampling *samples;
 } shape;
+
+static double flops_of(const bench_numbers *m) {
+  return 2.0 * (double)m->b * (double)m->n * (double)m->k;
+}
 
 /* ---- arms ---------------------------------------------------------------------------------------- */
 
@@ -179,7 +184,7 @@ static json_t *warnings_json(const bs_sampling *samples) {
 
 static json_t *shape_json(const job *j, const shape *s, json_t *absent) {
   const bench_numbers *m = &j->numbers.narrow;
-  const double flops = 2.0 * (double)m->b * (double)m->n * (double)m->k;
+  const double flops = flops_of(m);
   json_t *list = json_array();
   for (size_t i = 0; i < s->n_arms; ++i) json_array_append_new(list, arm_json(s, i, flops));
   return json_pack("{s:s,s:s,s:I,s:I,s:I,s:i,s:s,s:I,s:s,s:o,s:o,s:O,s:o}", "bench", "matmul", "dtype",
@@ -253,7 +258,9 @@ static int32_t run_shape(job *j, bs_error *err) {
   memset(&s, 0, sizeof s);
   bench_on_all_cores();
   int32_t rc = ready_arms(j, &s, absent, err);
-  if (rc == BS_OK) rc = bench_take(s.arms, s.n_arms, &j->rounds, &s.samples, err);
+  const double flops = flops_of(&j->numbers.narrow);
+  if (rc == BS_OK)
+    rc = bench_take(s.arms, s.n_arms, &j->rounds, flops < SHORT_FLOPS * (double)j->threads, &s.samples, err);
   if (rc == BS_OK) rc = judge(j, &s, err);
   if (rc == BS_OK) rc = report(j, &s, absent, err);
   for (size_t i = 0; i < s.n_arms; ++i) s.arms[i]->ops->release(s.arms[i]);

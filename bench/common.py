@@ -24,8 +24,8 @@ class Bench:
         return quick if self.quick else full
 
     def threads(self, *wanted):
-        """Of the wanted counts those that this process has cores for."""
-        return [count for count in wanted if count <= len(os.sched_getaffinity(0))]
+        """Of the wanted counts those that this process has cores for; at least one."""
+        return [count for count in wanted if count <= len(os.sched_getaffinity(0))] or [1]
 
     def run(self, command, **more):
         """stdout of a program; raises when it fails. The command is printed, as it can be repeated."""

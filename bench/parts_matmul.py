@@ -125,7 +125,7 @@ def matmul(bench):
     product, rows, size = Product(bench, ("auto", *shown)), [], size_of(bench)
     for isa in bench.isas:
         for threads in bench.threads(1, 2):
-            rows += product.rows(size, size, (16, 64, 256), threads, isa, options=sampling(bench, 40, 25))
+            rows += product.rows(size, size, bench.count((16, 64, 256), (16, 64)), threads, isa, options=sampling(bench, 40, 25))
     for row in rows:
         arms = row["arms"]
         if row["b"] >= 64:
@@ -145,8 +145,8 @@ def decode(bench):
     shown = (*BLAS, "torch")
     product, rows, size = Product(bench, ("auto", *shown)), [], size_of(bench)
     for isa in bench.isas:
-        for threads in bench.threads(1, 2):
-            rows += product.rows(size, size, range(1, 9), threads, isa, options=sampling(bench, 40, 6))
+        for threads in bench.threads(*bench.count((1, 2), (2,))):
+            rows += product.rows(size, size, bench.count(range(1, 9), (1, 3)), threads, isa, options=sampling(bench, 40, 6))
     for row in rows:
         if row["limit"]:
             at_least(bench, row, f"share of the lower limit ({row['limit']['which']})", row["limit"], 0.85)
@@ -167,7 +167,7 @@ def half(bench):
     for dtype in ("bf16", "f16"):
         for isa in bench.isas:
             for threads in bench.threads(*bench.count((1, 2), (2,))):
-                rows += product.rows(size, size, (1, 16, 64, 256), threads, isa, dtype, sampling(bench, 30, 12))
+                rows += product.rows(size, size, bench.count((1, 16, 64, 256), (1, 16)), threads, isa, dtype, sampling(bench, 30, 12))
     for row in rows:
         arms, own = row["arms"], native(row["dtype"], row["isa"], flags)
         if row["b"] == 1:
@@ -231,7 +231,7 @@ def grid(bench):
     options = sampling(bench, 20, 0.3) if bench.quick else ["--pairs", "20", "--batch", "0.002", "--warm", "0.03",
                                                             "--seconds", "0.3"]
     for isa in bench.isas:
-        for threads in bench.threads(1, 2):
+        for threads in bench.threads(*bench.count((1, 2), (2,))):
             rows = []
             for row in product.rows(sizes, sizes, tokens, threads, isa, options=options):
                 rows.append(row)

@@ -154,6 +154,7 @@ def unpack_packages(folder, packages):
         if not shutil.which(tool):
             raise Absent(f"the system has none, and no {tool} to fetch {packages[0]}")
     print(f"bench: unpacking {', '.join(packages)} into {folder}", file=sys.stderr)
+    os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         checked(["apt-get", "download", *packages], cwd=place, timeout=300)
         for name in sorted(os.listdir(place)):

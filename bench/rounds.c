@@ -30,8 +30,9 @@ static int32_t led_batch(void *user, uint64_t calls, double *out_seconds, bs_err
   return rc;
 }
 
-int32_t bench_take(bench_arm *const *arms, size_t n_arms, const bench_round_options *o, bs_sampling **out,
-                   bs_error *err) {
+int32_t bench_take(bench_arm *const *arms, size_t n_arms, const bench_round_options *o, int short_calls,
+                   bs_sampling **out, bs_error *err) {
+  static const bs_sampler_host watched = {.disturb = bs_disturb_host};
   led users[BENCH_ARMS];
   bs_sampler_arm sampled[BENCH_ARMS];
   bs_sampler_options options;
@@ -46,7 +47,8 @@ int32_t bench_take(bench_arm *const *arms, size_t n_arms, const bench_round_opti
     sampled[i] = (bs_sampler_arm){arms[i]->name, &users[i], led_batch};
   }
   bench_on_one_core();
-  const int32_t rc = bs_sampler_run(&options, NULL, sampled, (uint32_t)n_arms, out, err);
+  const int32_t rc =
+      bs_sampler_run(&options, short_calls ? &watched : NULL, sampled, (uint32_t)n_arms, out, err);
   bench_on_all_cores();
   return rc;
 }

@@ -19,7 +19,7 @@ typedef struct bench_round_options {
 /* All arms are ready; arms[0] is the subject. Before each sample its arm runs untimed for a millisecond:
  * threads of the arm before have fallen asleep by then and its own are awake. Arms whose one call lasts
  * longer than 20 ms wait that millisecond instead. */
-int32_t bench_take(bench_arm *const *arms, size_t n_arms, const bench_round_options *options,
+int32_t bench_take(bench_arm *const *arms, size_t n_arms, const bench_round_options *options, int short_calls,
                    bs_sampling **out, bs_error *err);
 
 #endif
