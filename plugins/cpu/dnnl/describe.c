@@ -135,14 +135,19 @@ static int check_shape(cpu_matmul *s, bs_op_answer *answer) {
   return 1;
 }
 
-/* Against the 600 of "packed", from interleaved timings of both on one thread (bench_matmul): without AVX-512
- * our own kernels are faster at any number of tokens; with it oneDNN is from about a hundred on, and from
- * eight on where the processor multiplies 16-bit numbers. */
-static uint32_t score_of(const cpu_dnnl_lib *lib, const cpu_matmul *s) {
+/* Tokens above which oneDNN's larger blocks are as good as our own kernels and better with more. */
+#define MANY 512
+
+/* Against the 600 of "packed", from interleaved timings of both (bench_matmul, docs/performance.md): our own
+ * kernels are faster up to some hundred tokens, and without AVX-512 at any number; oneDNN where it multiplies
+ * 16-bit numbers as they are and we do not. */
+static uint32_t score_of(const cpu_state *state, const cpu_dnnl_lib *lib, const cpu_matmul *s) {
   if (s->N < 64 || s->K < 64) return 500;
   if (s->x_type == BS_F16) return s->B >= 8 ? 800 : 500;
-  if (s->x_type == BS_BF16) return has_isa(lib, dnnl_cpu_isa_avx512_core_bf16) && s->B >= 8 ? 800 : 500;
-  return has_isa(lib, dnnl_cpu_isa_avx512_core) && s->B > 64 ? 700 : 500;
+  const int native = s->x_type == BS_BF16 && has_isa(lib, dnnl_cpu_isa_avx512_core_bf16);
+  if (native && state->kernels.dot == NULL) return s->B >= 8 ? 800 : 500;
+  if (s->x_type != BS_F32 && !native) return 500;
+  return has_isa(lib, dnnl_cpu_isa_avx512_core) && s->B > MANY ? 700 : 500;
 }
 
 /* The whole answer of supports, which prepare asks too: what was refused must not run. */
@@ -160,5 +165,5 @@ void cpu_dnnl_judge(const cpu_state *state, const bs_op_query *query, cpu_matmul
   if (!check_types(lib, out_shape, answer)) return;
   if (!ask_library(lib, out_shape, DNNL_RUNTIME_DIM_VAL, answer, algo, sizeof algo)) return;
   if (!ask_library(lib, out_shape, out_shape->B, answer, algo, sizeof algo)) return;
-  cpu_answer_yes(answer, score_of(lib, out_shape), BS_TOL_ACC_F32, algo, lib->text);
+  cpu_answer_yes(answer, score_of(state, lib, out_shape), BS_TOL_ACC_F32, algo, lib->text);
 }

@@ -315,7 +315,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   return BS_OK;
 }
 
-/* 600 for every shape: dnnl/matmul.c says where oneDNN scores above or below. */
+/* 600 for every shape: dnnl/describe.c says where oneDNN scores above or below. */
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   cpu_matmul shape;
