@@ -9,7 +9,7 @@
 #include "lab/doctor/doctor.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/machine.h"
-#include "lab/measure/stats.h"
+#include "lab/measure/sampler.h"
 
 enum { PAIRS = 20, TRIALS = 3, GEMM_B = 64, GEMM_N = 1024, SELF_B = 16, SELF_N = 256, ITERATIONS = 10 };
 
@@ -143,16 +143,23 @@ void bs_doctor_gemm(bs_doctor *d, bs_context *context) {
 
 /* ---- the arm against itself ----------------------------------------------------------------- */
 
-/* ABBA: the arm plays A, B, B, A; each half round is a pair. */
-static int32_t self_pairs(bs_arm *arm, uint64_t batch, bs_comparison *out, bs_error *err) {
-  double a[PAIRS], b[PAIRS];
-  int32_t rc = BS_OK;
-  for (int i = 0; rc == BS_OK && i < PAIRS; i++) {
-    rc = bs_arm_batch(arm, batch, i % 2 == 0 ? &a[i] : &b[i], err);
-    if (rc == BS_OK) rc = bs_arm_batch(arm, batch, i % 2 == 0 ? &b[i] : &a[i], err);
-  }
-  if (rc == BS_OK && !bs_compare_pairs(a, b, PAIRS, 0.01, out))
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-DOCTOR-MEMORY", "no memory to compare %d pairs", PAIRS);
+static int32_t self_batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
+  return bs_arm_batch(user, n, out_seconds, err);
+}
+
+/* One arm plays both of a comparison. */
+static int32_t self_pairs(bs_arm *arm, uint64_t seed, bs_comparison *out, bs_error *err) {
+  const bs_sampler_arm both[] = {{"first", arm, self_batch}, {"second", arm, self_batch}};
+  const bs_sampler_host host = {.disturb = bs_disturb_host};
+  bs_sampler_options o;
+  bs_sampling *s = NULL;
+  bs_sampler_defaults(&o);
+  o.pairs_min = o.pairs_max = PAIRS;
+  o.warm_seconds = 0.5;
+  o.seed = seed;
+  const int32_t rc = bs_sampler_run(&o, &host, both, 2, &s, err);
+  if (rc == BS_OK) *out = s->arm[1].comparison;
+  bs_sampling_free(s);
   return rc;
 }
 
@@ -164,13 +171,9 @@ uint32_t bs_doctor_judge_self_test(const uint32_t *words, uint32_t n_words) {
 }
 
 static int32_t self_trials(bs_arm *arm, uint32_t *words, uint32_t *out_n, bs_comparison *c, bs_error *err) {
-  double seconds = 0.0;
   int32_t rc = BS_OK;
-  for (int i = 0; rc == BS_OK && i < 3; i++) rc = bs_arm_batch(arm, 20, &seconds, err);
-  const double wanted = 2e-3 / (seconds > 0 ? seconds : 1e-3);
-  const uint64_t batch = wanted < 1 ? 1 : wanted > 1e6 ? 1000000 : (uint64_t)wanted;
   for (*out_n = 0; rc == BS_OK && *out_n < TRIALS;) {
-    rc = self_pairs(arm, batch, c, err);
+    rc = self_pairs(arm, *out_n + 1, c, err);
     if (rc == BS_OK) words[(*out_n)++] = c->word;
     if (rc == BS_OK && bs_doctor_judge_self_test(words, *out_n) != BS_CHECK_FAIL) break;
   }

@@ -12,7 +12,7 @@
 #include "core/base/rng.h"
 #include "lab/measure/sampler_arm.h"
 
-enum { FEWEST = 5, ORDER_STREAM = 11 };
+enum { FEWEST = 5, ORDER_STREAM = 11, ENOUGH_SEEN = 8 };
 static const double SHORTEST_BATCH = 1e-3;
 
 typedef struct run {
@@ -102,6 +102,13 @@ static int disturbed(run *r) {
   return any;
 }
 
+/* Where more than half of the pairs are disturbed, others would be too. */
+static int worth_discarding(const run *r) {
+  const bs_sampling *s = r->out;
+  const size_t seen = s->pairs + s->discarded, bad = s->discarded + s->disturbed_kept;
+  return s->discarded < r->may_discard && (seen < ENOUGH_SEEN || 2 * bad <= seen);
+}
+
 /* Each arm once in the given direction: one pair for each arm with the subject. A disturbed one is taken
  * again, all arms of it, in the same direction. */
 static int32_t take_pair(run *r, int backwards, bs_error *err) {
@@ -114,7 +121,7 @@ static int32_t take_pair(run *r, int backwards, bs_error *err) {
       if (rc != BS_OK) return rc;
       ++s->batches;
     }
-    const int bad = disturbed(r), discard = bad && s->discarded < r->may_discard;
+    const int bad = disturbed(r), discard = bad && worth_discarding(r);
     for (uint32_t i = 0; i < s->n_arms; ++i)
       *(discard ? &s->arm[i].discarded[s->discarded] : &s->arm[i].seconds[s->pairs]) = seconds[i];
     s->disturbed_kept += (size_t)(bad && !discard);
@@ -156,6 +163,10 @@ static int32_t look_at_intervals(run *r, int *out_narrow, bs_error *err) {
 /* A round is two pairs, one in either direction; the seed says which comes first. */
 static int32_t take_pairs(run *r, bs_error *err) {
   bs_sampling *s = r->out;
+  if (r->host != NULL && r->host->steady != NULL) {
+    const int32_t rc = r->host->steady(r->host->user, err);
+    if (rc != BS_OK) return rc;
+  }
   r->start = bs_sampler_now(r->host);
   if (r->host != NULL && r->host->disturb != NULL) r->host->disturb(r->host->user, &r->seen);
   for (uint64_t round = 0; s->stop == 0; ++round) {

@@ -34,12 +34,13 @@ typedef struct bs_sampler_arm {
 } bs_sampler_arm;
 
 /* The world around the arms. Any slot may be NULL: `now` is then the monotonic clock, nothing is told of
- * disturbances, and there is no progress. */
+ * disturbances (bs_disturb_host tells of this machine's), and there is no progress. */
 typedef struct bs_sampler_host {
   void *user;
   double (*now)(void *user); /* seconds; for the caps on time, never for a sample */
   void (*disturb)(void *user, bs_disturb *out);
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
+  int32_t (*steady)(void *user, bs_error *err); /* once: all arms are warm, the pairs begin */
 } bs_sampler_host;
 
 typedef struct bs_sampler_options {
@@ -98,7 +99,8 @@ typedef struct bs_sampling {
 } bs_sampling;
 
 /* arms[0] is the subject; one arm alone is sampled until pairs_max or the time cap. An arm's error ends it:
- * *out is NULL then. At most pairs_max / 4 disturbed pairs are discarded and taken again. */
+ * *out is NULL then. At most pairs_max / 4 disturbed pairs are discarded and taken again, and none while more
+ * than half of the pairs are disturbed. */
 int32_t bs_sampler_run(const bs_sampler_options *options, const bs_sampler_host *host,
                        const bs_sampler_arm *arms, uint32_t n_arms, bs_sampling **out, bs_error *err);
 void bs_sampling_free(bs_sampling *sampling);

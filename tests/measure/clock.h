@@ -43,6 +43,7 @@ typedef struct clock_world {
   bs_disturb counts;
   uint64_t steal_every; /* a sample in so many loses 30 % of its time, and steal rises; 0: none */
   uint64_t fail_after;  /* samples after which an arm fails; 0: never */
+  size_t steady_at;     /* where the log was when all was warm */
   double jump;          /* each sample is so much faster than the one before: never settles */
 } clock_world;
 

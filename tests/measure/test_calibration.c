@@ -150,6 +150,37 @@ START_TEST(pairs_that_are_alike_are_drawn_together) {
 }
 END_TEST
 
+/* UNCLEAR comes with a number of pairs: with so many it is clear, as a rule. */
+START_TEST(what_unclear_needs_is_enough) {
+  const clock_model noisy = {.noise = 0.03};
+  static clock_run r;
+  const double seconds[] = {1e-3, 1.03e-3};
+  const int n = cases(40);
+  int asked = 0, clear = 0;
+  for (int i = 0; i < n; ++i) {
+    char next[80];
+    clock_make(&r, &noisy, 300 + (uint64_t)i);
+    r.o.pairs_min = r.o.pairs_max = 12;
+    ck_assert_int_eq(clock_sample(&r, 2, seconds), BS_OK);
+    const bs_comparison c = r.s->arm[1].comparison;
+    bs_sampling_free(r.s);
+    bs_comparison_next(&c, next, sizeof next);
+    ck_assert((c.word == BS_WORD_UNCLEAR) == (next[0] != '\0'));
+    if (c.word != BS_WORD_UNCLEAR || c.needs == 0 || c.needs > 2000) continue;
+    ck_assert_ptr_nonnull(strstr(next, "needs about"));
+    ck_assert_uint_gt(c.needs, 12);
+    ++asked;
+    clock_make(&r, &noisy, 300 + (uint64_t)i);
+    r.o.pairs_min = r.o.pairs_max = c.needs;
+    ck_assert_int_eq(clock_sample(&r, 2, seconds), BS_OK);
+    clear += r.s->arm[1].comparison.word != BS_WORD_UNCLEAR;
+    bs_sampling_free(r.s);
+  }
+  ck_assert_int_ge(asked, n / 3);
+  check_share("UNCLEAR made clear by what it needs", clear, asked, 0.6, 1.0);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("calibration");
   TCase *tc = tcase_create("calibration");
@@ -157,6 +188,7 @@ int main(void) {
   tcase_add_loop_test(tc, a_planted_difference_is_found, 0, (int)(sizeof planted / sizeof planted[0]));
   tcase_add_test(tc, one_arm_after_the_other_is_wrong);
   tcase_add_test(tc, pairs_that_are_alike_are_drawn_together);
+  tcase_add_test(tc, what_unclear_needs_is_enough);
   suite_add_tcase(suite, tc);
   return clock_suite(suite);
 }

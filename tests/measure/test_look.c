@@ -144,6 +144,30 @@ START_TEST(times_of_two_phases_have_no_ratio) {
 }
 END_TEST
 
+START_TEST(hot_and_cold_do_not_mix) {
+  static clock_run r;
+  static const double alike[] = {1e-3, 1e-3};
+  static const clock_model still = {.noise = 0.001};
+  bs_comparison c;
+  clock_make(&r, &still, 16);
+  r.o.phase = BS_TIME_COLD;
+  ck_assert_int_eq(clock_sample(&r, 2, alike), BS_OK);
+  const bs_series cold = bs_sampling_series(r.s, 0);
+  bs_series hot = bs_sampling_series(r.s, 1);
+  ck_assert(cold.phase == BS_TIME_COLD && cold.count == r.s->pairs);
+  ck_assert_int_eq(bs_compare_series(&cold, &hot, 0.01, &c, &r.err), BS_OK);
+  ck_assert_double_eq(c.ratio, r.s->arm[1].comparison.ratio);
+  hot.phase = BS_TIME_HOT;
+  ck_assert_int_eq(bs_compare_series(&cold, &hot, 0.01, &c, &r.err), BS_USAGE);
+  ck_assert_str_eq(r.err.id, "BS-SPAN-PHASE");
+  ck_assert(c.word == BS_WORD_UNCLEAR && c.ratio == 0);
+  hot.phase = BS_TIME_COLD;
+  hot.count -= 1;
+  ck_assert_int_eq(bs_compare_series(&cold, &hot, 0.01, &c, &r.err), BS_USAGE);
+  bs_sampling_free(r.s);
+}
+END_TEST
+
 static double even(double extra, double each_subject, double each_other) {
   bs_error err = BS_ERROR_INIT;
   const bs_span a[2] = {bs_span_make(BS_TIME_BUILD, 1 + extra, 1), bs_span_make(BS_TIME_FIRST, 1, 1)};
@@ -252,6 +276,7 @@ int main(void) {
   tcase_add_test(tc, two_modes);
   tcase_add_test(tc, shapes_come_seldom_by_chance);
   tcase_add_test(tc, times_of_two_phases_have_no_ratio);
+  tcase_add_test(tc, hot_and_cold_do_not_mix);
   tcase_add_test(tc, break_even);
   tcase_add_test(tc, counts_are_read);
   tcase_add_test(tc, what_is_not_told_is_not_known);

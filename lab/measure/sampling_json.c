@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * sampling_json.c - see sampling_json.h. */
+#include "lab/measure/sampling_json.h"
+
+static json_t *numbers(const double *values, size_t count) {
+  json_t *list = json_array();
+  for (size_t i = 0; list != NULL && i < count; ++i) json_array_append_new(list, json_real(values[i]));
+  return list;
+}
+
+/* Of the shapes that were seen; null for each that was not. */
+static json_t *shapes_json(const bs_look *look) {
+  json_t *shapes =
+      json_pack("{s:o,s:o}", "first_slow", look->first_slow ? json_real(look->first) : json_null(), "trend",
+                look->trending ? json_real(look->trend) : json_null());
+  json_t *modes = look->bimodal ? json_pack("{s:f,s:f,s:f}", "faster_s", look->mode[0], "slower_s",
+                                            look->mode[1], "share_slower", look->mode_share)
+                                : json_null();
+  json_object_set_new(shapes, "modes", modes);
+  return shapes;
+}
+
+int bs_sampling_arm_json(json_t *into, const bs_sampling *s, uint32_t arm) {
+  const bs_sampled_arm *a = &s->arm[arm];
+  const bs_look *l = &a->look;
+  json_t *fields =
+      json_pack("{s:s,s:I,s:I,s:I,s:f,s:b,s:f,s:f,s:f,s:f,s:f,s:f}", "phase", bs_time_phase_name(s->phase),
+                "forwards_per_sample", (json_int_t)a->warm.calls, "warm_blocks", (json_int_t)a->warm.blocks,
+                "warm_forwards", (json_int_t)(a->warm.first.count + a->warm.warm.count), "warm_s",
+                a->warm.first.seconds + a->warm.warm.seconds, "settled", (int)a->warm.settled, "median_s",
+                l->p50, "min_s", l->min, "p50_s", l->p50, "p90_s", l->p90, "p99_s", l->p99, "mad_s", l->mad);
+  json_t *outliers =
+      json_pack("{s:I,s:I,s:I,s:I}", "z_low", (json_int_t)l->z_low, "z_high", (json_int_t)l->z_high,
+                "tukey_low", (json_int_t)l->tukey_low, "tukey_high", (json_int_t)l->tukey_high);
+  int bad = fields == NULL || json_object_update(into, fields) != 0;
+  json_decref(fields);
+  bad |= json_object_set_new(into, "outliers", outliers);
+  bad |= json_object_set_new(into, "shapes", shapes_json(l));
+  bad |= json_object_set_new(into, "samples_s", numbers(a->seconds, s->pairs));
+  bad |= json_object_set_new(into, "discarded_s", numbers(a->discarded, s->discarded));
+  return bad ? -1 : 0;
+}
+
+json_t *bs_sampling_comparison_json(const bs_sampling *s, uint32_t arm) {
+  const bs_comparison *c = &s->arm[arm].comparison;
+  char next[BS_LOOK_SENTENCE];
+  json_t *out = json_pack("{s:s,s:s,s:I,s:f,s:f,s:f,s:s,s:f,s:I,s:f}", "against", s->arm[arm].name, "phase",
+                          bs_time_phase_name(s->phase), "pairs", (json_int_t)c->pairs, "speedup", c->ratio,
+                          "low", c->low, "high", c->high, "word", bs_comparison_name(c->word), "margin",
+                          c->margin, "block", (json_int_t)c->block, "autocorrelation", c->autocorrelation);
+  const int unclear = c->word == BS_WORD_UNCLEAR;
+  json_t *needs = unclear && c->needs > 0 ? json_integer((json_int_t)c->needs) : json_null();
+  json_object_set_new(out, "needs_pairs", needs);
+  bs_comparison_next(c, next, sizeof next);
+  json_object_set_new(out, "next", unclear ? json_string(next) : json_null());
+  return out;
+}
+
+json_t *bs_sampling_pairs_json(const bs_sampling *s) {
+  json_t *warnings = json_array();
+  for (uint32_t i = 0; i < s->n_warnings; ++i) json_array_append_new(warnings, json_string(s->warning[i]));
+  json_t *disturbed = json_pack("{s:I,s:I,s:I,s:I,s:I}", "stolen", (json_int_t)s->disturbed[BS_DISTURB_STEAL],
+                                "switched", (json_int_t)s->disturbed[BS_DISTURB_SWITCH], "throttled",
+                                (json_int_t)s->disturbed[BS_DISTURB_THROTTLE], "discarded",
+                                (json_int_t)s->discarded, "kept", (json_int_t)s->disturbed_kept);
+  json_t *out = json_pack("{s:I,s:s,s:f}", "pairs", (json_int_t)s->pairs, "stopped_by", bs_stop_name(s->stop),
+                          "pairs_s", s->seconds);
+  json_object_set_new(out, "disturbed_pairs", disturbed);
+  json_object_set_new(out, "measuring_warnings", warnings);
+  return out;
+}
