@@ -72,6 +72,8 @@ void bsrun_request_free(bsrun_request *request);
 /* The file of the machine's constants: --cache FILE, else the user's cache folder; NULL: off, or no such
  * folder. The caller frees. */
 int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err);
+/* The tuning file in the same way: --tune-cache. */
+int32_t bsrun_tune_path(const args *a, char **out_path, bs_error *err);
 /* The constants in it; NULL when there are none that this machine and build can use. A corrupt file is warned
  * of, one of another machine is a note. The caller releases. */
 json_t *bsrun_constants(const char *path, int quiet);

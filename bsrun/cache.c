@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache.c - where the machine's constants are kept: --cache, else the user's cache folder. The one place that
- * knows XDG_CACHE_HOME and HOME. */
+ * cache.c - where the machine's constants and measured choices are kept: --cache and --tune-cache, else the
+ * user's cache folder. The one place that knows XDG_CACHE_HOME and HOME. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,19 +10,21 @@
 #include "core/base/text.h"
 #include "lab/measure/constants.h"
 
-int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err) {
-  const char *given = args_value(a, "cache"), *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
+/* --OPTION FILE, else `file` in the user's cache folder; NULL: off, or no such folder. */
+static int32_t cache_file(const args *a, const char *option, const char *file, char **out_path,
+                          bs_error *err) {
+  const char *given = args_value(a, option), *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
   bs_text text = {0};
   *out_path = NULL;
   if (given != NULL && given[0] == '\0')
-    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--cache: the file's name is empty");
+    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--%s: the file's name is empty", option);
   if (given != NULL && strcmp(given, "off") == 0) return BS_OK;
   if (given != NULL) {
     bs_text_printf(&text, "%s", given);
   } else if (xdg != NULL && xdg[0] == '/') { /* the XDG rule: a relative one counts as not set */
-    bs_text_printf(&text, "%s/blockshock/machine.json", xdg);
+    bs_text_printf(&text, "%s/blockshock/%s", xdg, file);
   } else if (home != NULL && home[0] == '/') {
-    bs_text_printf(&text, "%s/.cache/blockshock/machine.json", home);
+    bs_text_printf(&text, "%s/.cache/blockshock/%s", home, file);
   } else {
     return BS_OK;
   }
@@ -32,6 +34,14 @@ int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err) {
   }
   *out_path = text.data;
   return BS_OK;
+}
+
+int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err) {
+  return cache_file(a, "cache", "machine.json", out_path, err);
+}
+
+int32_t bsrun_tune_path(const args *a, char **out_path, bs_error *err) {
+  return cache_file(a, "tune-cache", "tuning.jsonl", out_path, err);
 }
 
 json_t *bsrun_constants(const char *path, int quiet) {

@@ -56,7 +56,7 @@ _bsrun() {
       _bsrun_reply "$cur" keys
       return
       ;;
-    --config | --cache) _bsrun_files "$cur" file; return ;;
+    --config | --cache | --tune-cache) _bsrun_files "$cur" file; return ;;
     --out | --dump) _bsrun_files "$cur" directory; return ;;
     -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version) return ;;
   esac

@@ -25,7 +25,7 @@ const args_option explain_options[] = {
     {"bias", 0, NULL, 0, "op: with a bias"},
     {"residual", 0, NULL, 0, "op: with a residual"},
     {"gathered", 0, NULL, 0, "op: X holds the rank's columns already; default: the kernel picks them"},
-    {"deterministic", 0, NULL, 0, "op: the same bits on every call"},
+    {"deterministic", 0, NULL, 0, "op: the same bits on every call (a matmul always, as layers ask)"},
     {"workspace", 0, "BYTES", 0, "op: most workspace that it may use; default: no limit"},
     {"backend", 0, "NAME", 0, "backend; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; default: threads"},
@@ -33,6 +33,7 @@ const args_option explain_options[] = {
     {"hardware", 0, "NAME", 0, "cpu, local_2gpu, slurm_cluster, or a YAML file"},
     {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
+    {"tune-cache", 0, "FILE|off", 0, "op: measured choices; default: the user's cache folder"},
     {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
@@ -47,8 +48,9 @@ enum subject { OF_OP, OF_MASK, OF_METHOD };
 
 /* The words: OP, or mask MASK, or method M. */
 static int32_t read_words(const args *a, enum subject *out_of, const char **out_name, bs_error *err) {
-  static const char *const op_only[] = {"rank",     "weight-dtype", "out-dtype",     "activation", "bias",
-                                        "residual", "gathered",     "deterministic", "workspace"};
+  static const char *const op_only[] = {"rank",      "weight-dtype", "out-dtype", "activation",
+                                        "bias",      "residual",     "gathered",  "deterministic",
+                                        "workspace", "tune-cache"};
   const char *first = a->n_words > 0 ? a->words[0] : "";
   *out_of = strcmp(first, "mask") == 0 ? OF_MASK : strcmp(first, "method") == 0 ? OF_METHOD : OF_OP;
   const size_t wanted = *out_of == OF_OP ? 1 : 2;
@@ -105,6 +107,7 @@ static int32_t explain(const args *a, bs_error *err) {
   int32_t rc = bsrun_format(a, &x.format, err);
   if (rc == BS_OK) rc = read_words(a, &of, &name, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &x.cache, err);
+  if (rc == BS_OK) rc = bsrun_tune_path(a, &x.tune, err);
   if (rc == BS_OK) rc = resolve(&x, of, name, err);
   if (rc == BS_OK) {
     rc = of == OF_OP     ? explain_op(&x, name, err)
@@ -114,6 +117,7 @@ static int32_t explain(const args *a, bs_error *err) {
   bs_experiment_free(&x.e);
   if (x.context != NULL) bs_context_close(x.context);
   free(x.cache);
+  free(x.tune);
   return rc;
 }
 
@@ -126,8 +130,9 @@ void help_explain(void) {
       "OP      the ladder of implementations for one call, best first, the refused with their reasons: "
       "native "
       "before\n"
-      "        emulated before unknown, then score, priority, name. Ops: matmul, gather_columns, "
-      "scatter_columns, convert, activate\n"
+      "        emulated before unknown, then score, priority, name; one that was measured or pinned before "
+      "all\n"
+      "        (docs/tuning.md). Ops: matmul, gather_columns, scatter_columns, convert, activate\n"
       "mask    what each rank owns: a run of columns, a gather, or weights that need the 2:4 op; its bytes\n"
       "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
       "\n"

@@ -11,6 +11,7 @@ typedef struct explained {
   bs_context *context;
   bs_experiment e;
   char *cache; /* file of the machine's constants; NULL: none */
+  char *tune;  /* the tuning file; NULL: none */
 } explained;
 
 /* Each prints rows on stdout. `name`: the op, the mask, the method. */

@@ -9,6 +9,10 @@
 #include "bsrun/explain.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/measure/machine.h"
+#include "lab/store/env.h"
+#include "lab/tune/tune.h"
 
 static const char *const ops[] = {"matmul", "gather_columns", "scatter_columns", "convert", "activate"};
 
@@ -20,12 +24,14 @@ static const bs_field fields[] = {
     {"score", "SCORE", BS_FIELD_RIGHT, 0},
     {"priority", "PRIORITY", BS_FIELD_RIGHT, 0},
     {"reason", "REASON", 0, 0},
+    {"measured", "MEASURED", 0, 0},
     {"text", "WHY / HOW", 0, 0},
     {"reason_code", "CODE", BS_FIELD_WIDE, 0},
     {"chosen", "CHOSEN", BS_FIELD_WIDE, 0},
     {"algorithm", "ALGORITHM", BS_FIELD_WIDE, 0},
     {"workspace_bytes", "WORKSPACE", BS_FIELD_WIDE, 0},
     {"op", "OP", BS_FIELD_WIDE, 0},
+    {"key", "KEY", BS_FIELD_WIDE, 0},
     {"summary", "WHAT", BS_FIELD_WIDE, 0},
 };
 
@@ -86,7 +92,9 @@ static void fill_matmul(const explained *x, question *q, int64_t K, int64_t own,
   const bs_experiment *e = &x->e;
   const int full = q->partition != NULL && !args_has(x->a, "gathered");
   q->x = matrix(e->dtype, e->B, full ? K : own);
-  q->bias = (bs_tensor_desc){.struct_size = sizeof q->bias, .dtype = e->dtype, .rank = 1};
+  /* As layers keep it: f32 holds every narrower float exactly. */
+  const uint32_t bias = BS_DTYPE_BYTES(e->dtype) > 4 ? BS_F64 : BS_F32;
+  q->bias = (bs_tensor_desc){.struct_size = sizeof q->bias, .dtype = bias, .rank = 1};
   q->bias.dims[0] = e->N;
   q->bias.strides[0] = 1;
   q->residual = matrix(out_dtype, e->B, e->N);
@@ -96,7 +104,7 @@ static void fill_matmul(const explained *x, question *q, int64_t K, int64_t own,
   q->args[2] = args_has(x->a, "residual") ? &q->residual : NULL;
   q->args[3] = &q->y;
   q->query.nargs = 4;
-  q->query.flags |= full ? BS_QUERY_X_FULL : 0u;
+  q->query.flags |= BS_QUERY_DETERMINISTIC | (full ? (uint32_t)BS_QUERY_X_FULL : 0u);
   q->query.accumulate = e->accumulate;
 }
 
@@ -151,9 +159,28 @@ static json_t *text_of(const char *text) {
   return value != NULL ? value : json_string("(not UTF-8)");
 }
 
+static const char *row_text(const json_t *row, const char *key) {
+  const char *value = json_string_value(json_object_get(row, key));
+  return value != NULL ? value : "";
+}
+
+/* As choices write it: "cpu:packed" of matmul@cpu/packed. */
+static void candidate_name(const bs_op_candidate *c, char *out, size_t size) {
+  const char *slash = strchr(c->name, '/');
+  snprintf(out, size, "%s:%s", c->plugin, slash != NULL ? slash + 1 : c->name);
+}
+
+static void on_note(void *user, const char *text) {
+  const explained *x = user;
+  bsrun_note(args_has(x->a, "quiet"), text);
+}
+
 static void on_candidate(void *user, const bs_op_candidate *c) {
   const bs_op_answer *answer = c->answer;
+  char name[256];
   json_t *row = json_object();
+  candidate_name(c, name, sizeof name);
+  json_object_set_new(row, "candidate", text_of(name));
   json_object_set_new(row, "mark", json_string(c->chosen ? "*" : ""));
   json_object_set_new(row, "implementation", text_of(c->name));
   json_object_set_new(row, "plugin", text_of(c->plugin));
@@ -168,6 +195,8 @@ static void on_candidate(void *user, const bs_op_candidate *c) {
   json_object_set_new(row, "algorithm", text_of(answer->algo));
   json_object_set_new(row, "workspace_bytes", json_integer((json_int_t)answer->workspace));
   json_object_set_new(row, "summary", text_of(c->summary));
+  json_object_set_new(row, "key", text_of(c->key));
+  json_object_set_new(row, "measured", json_string(""));
   json_array_append_new(user, row);
 }
 
@@ -192,6 +221,97 @@ static void add_unasked(json_t *rows, const bs_context *context, const char *op,
   }
 }
 
+/* What can serve the product, in either form of X: the tuning file knows it as one. */
+typedef struct product {
+  const json_t *plugins;
+  json_t *candidates;
+} product;
+
+static void add_candidate(void *user, const bs_op_candidate *c) {
+  product *p = user;
+  char name[256], how[256];
+  size_t i;
+  const json_t *row;
+  const bs_op_answer *answer = c->answer;
+  if (answer->level == BS_LEVEL_NO) return;
+  candidate_name(c, name, sizeof name);
+  json_array_foreach(p->candidates, i, row) {
+    if (strcmp(row_text(row, "name"), name) == 0) return;
+  }
+  snprintf(how, sizeof how, "%s%s%s", answer->algo, answer->text[0] != '\0' ? ", " : "", answer->text);
+  json_array_append_new(p->candidates, bs_tune_candidate(p->plugins, name, how));
+}
+
+static json_t *asked_of(const explained *x, const bs_op_query *query, const char *key, bs_error *err) {
+  json_t *plugins = NULL;
+  if (bs_env_plugins(x->context, &plugins, err) != BS_OK) return NULL;
+  product p = {plugins, json_array()};
+  bs_op_query gathered = *query;
+  bs_tensor_desc own = {0};
+  const bs_tensor_desc *of[4] = {&own};
+  bs_op_explain(x->context, x->e.backend, query, add_candidate, &p, NULL);
+  if ((query->flags & BS_QUERY_X_FULL) != 0) {
+    own = matrix(query->args[0]->dtype, query->args[0]->dims[0], query->partition->count);
+    for (uint32_t i = 1; i < 4; i++) of[i] = query->args[i];
+    gathered.args = of;
+    gathered.flags &= ~(uint32_t)BS_QUERY_X_FULL;
+    bs_op_explain(x->context, x->e.backend, &gathered, add_candidate, &p, NULL);
+  }
+  json_decref(plugins);
+  return json_pack("{s:s,s:o}", "key", key, "candidates", p.candidates);
+}
+
+static void mark_rows(json_t *rows, const json_t *entry, int pinned) {
+  char words[256];
+  size_t i;
+  json_t *row;
+  json_array_foreach(rows, i, row) {
+    const int chosen = json_is_true(json_object_get(row, "chosen"));
+    const char *said = pinned ? (chosen ? "pinned" : "")
+                              : bs_tune_words(entry, row_text(row, "candidate"), words, sizeof words);
+    json_object_set_new(row, "measured", json_string(said));
+  }
+}
+
+/* Where the query would be asked: a rank's threads, the ranks. */
+static bs_op_site site_of(const explained *x) {
+  const uint32_t ranks = x->e.world_size != 0 ? x->e.world_size : args_has(x->a, "mask") ? 2 : 1;
+  const uint32_t share = bs_machine_cores() / ranks;
+  const bs_op_site site = {.struct_size = sizeof site,
+                           .threads = x->e.threads_per_rank != 0 ? x->e.threads_per_rank : share,
+                           .world_size = ranks};
+  return site;
+}
+
+/* The ladder by the defaults, then, where a choice is pinned or known, as it changes the ladder. */
+static int32_t ladder(const explained *x, const bs_op_query *query, json_t *rows, bs_error *err) {
+  bs_op_site site = site_of(x);
+  bs_text choice = {0};
+  bs_tuner *tuner = NULL;
+  const bs_tuner_options options = {.path = x->tune, .note = on_note, .note_user = (void *)(uintptr_t)x};
+  int32_t rc = bs_op_explain_at(x->context, x->e.backend, &site, query, on_candidate, rows, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_tuner_open(x->context, &options, &tuner, err);
+  const char *key = row_text(json_array_get(rows, 0), "key"), *pinned = bs_tune_pinned(&x->e, key);
+  json_t *asked = rc == BS_OK ? asked_of(x, query, key, err) : NULL;
+  const json_t *entry = asked != NULL && pinned == NULL ? bs_tuner_find(tuner, asked) : NULL;
+  if (pinned != NULL || entry != NULL) {
+    bs_text_printf(&choice, "%s -> %s", row_text(asked, "key"),
+                   pinned != NULL ? pinned : row_text(entry, "choice"));
+    const char *const choices[] = {choice.data};
+    site.choices = choices;
+    site.n_choices = 1;
+    json_array_clear(rows);
+    rc = choice.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+                       : bs_op_explain_at(x->context, x->e.backend, &site, query, on_candidate, rows, err);
+    mark_rows(rows, entry, pinned != NULL);
+  }
+  bs_text_free(&choice);
+  json_decref(asked);
+  bs_tuner_close(tuner);
+  return rc;
+}
+
 int32_t explain_op(const explained *x, const char *name, bs_error *err) {
   question q = {0};
   size_t i = 0;
@@ -200,7 +320,7 @@ int32_t explain_op(const explained *x, const char *name, bs_error *err) {
   json_t *rows = json_array(), *row;
   int32_t rc = ask(x, name, &q, err);
   if (rc == BS_OK) {
-    rc = bs_op_explain(x->context, x->e.backend, &q.query, on_candidate, rows, err);
+    rc = ladder(x, &q.query, rows, err);
     if (rc == BS_INVALID_ARGUMENT) rc = err->code = BS_USAGE; /* the options made the query */
     add_unasked(rows, x->context, name, x->e.backend);
     json_array_foreach(rows, i, row) json_object_set_new(row, "op", json_string(name));

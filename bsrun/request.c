@@ -29,6 +29,7 @@ const args_option bsrun_run_options[] = {
     {"run-id", 0, "ID", 0, "name of the run folder"},
     {"dump", 0, "DIR", 0, "phase 0 writes X, W, bias, partials and Y there as .npy"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
+    {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
     {"print-config", 0, NULL, 0, "print the resolved configuration and stop"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"verbose", 'v', NULL, 1, "say more on stderr (twice: everything)"},

@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/tune/tune.h"
 
 #define MAX_POINTS 1024
 
@@ -27,6 +28,9 @@ typedef struct run_plan {
   size_t n_values;
   char *cache; /* file of the machine's constants; NULL: none. Read once, before the first phase 1 */
   int cache_read;
+  char *tune_path; /* the tuning file; NULL: none */
+  bs_tuner *tuner;
+  bsrun_progress tuning;
 } run_plan;
 
 static int32_t no_memory(bs_error *err) {
@@ -118,6 +122,41 @@ static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_exper
   return BS_OK;
 }
 
+static void on_tuner_note(void *user, const char *text) {
+  run_plan *p = user;
+  bsrun_progress_end(&p->tuning);
+  bs_note_add(&p->notes, "%s", text);
+  show_notes(p);
+}
+
+static int32_t open_tuner(run_plan *p, bs_error *err) {
+  const bs_tuner_options options = {.path = p->tune_path,
+                                    .note = on_tuner_note,
+                                    .note_user = p,
+                                    .progress = bsrun_progress_to(p->session.quiet),
+                                    .progress_user = &p->tuning};
+  p->tuning.of = "tuning";
+  return p->tuner != NULL ? BS_OK : bs_tuner_open(p->session.context, &options, &p->tuner, err);
+}
+
+/* Decides what serves in all phases of the point, the timed one first: it measures, and phase 0 then judges
+ * what was chosen. */
+static int32_t choose(run_plan *p, bs_experiment *experiments, size_t n, bs_error *err) {
+  int32_t rc = open_tuner(p, err);
+  for (size_t i = n; rc == BS_OK && i-- > 0;) rc = bs_tuner_choose(p->tuner, &experiments[i], err);
+  bsrun_progress_end(&p->tuning);
+  return rc;
+}
+
+/* After a phase of the point: what was measured for it is kept, with what the gates said of it. */
+static void keep_choices(run_plan *p, const bs_experiment *e, int32_t rc, const bs_error *err) {
+  if (rc == BS_NUMERIC) {
+    bs_tuner_keep(p->tuner, 1, err->message);
+  } else if (rc == BS_OK) {
+    bs_tuner_keep(p->tuner, e->phase == BS_PHASE_CORRECTNESS, NULL);
+  }
+}
+
 /* Both phases of a point. Everything is checked before anything runs; times of wrong numbers are not taken.
  */
 static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
@@ -133,9 +172,11 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
     bs_note_add(&p->notes, "logging.dump_dir has no effect: only phase 0 writes tensors");
   }
   show_notes(p);
+  if (rc == BS_OK) rc = choose(p, experiments, made, err);
   for (size_t i = 0; rc == BS_OK && i < p->n_phases; i++) {
     p->session.group = experiments[i].run_group;
     rc = run_phase(&p->session, &experiments[i], err);
+    keep_choices(p, &experiments[i], rc, err);
     if (rc != BS_OK && i + 1 < p->n_phases)
       bs_note_add(&p->notes, "%s is not run", experiments[i + 1].phase_name);
   }
@@ -180,11 +221,13 @@ static int32_t print_results(const run_plan *p, bs_error *err) {
 }
 
 static void plan_free(run_plan *p) {
+  bs_tuner_close(p->tuner);
   if (p->session.context != NULL) bs_context_close(p->session.context);
   json_decref(p->session.rows);
   json_decref(p->session.folders);
   json_decref(p->session.constants);
   free(p->cache);
+  free(p->tune_path);
   bs_notes_free(&p->notes);
   for (size_t i = 0; i < p->n_values; i++) free(p->values[i]);
   free(p->values);
@@ -195,6 +238,7 @@ static void plan_free(run_plan *p) {
 static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   int32_t rc = bsrun_format(a, &p->format, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &p->cache, err);
+  if (rc == BS_OK) rc = bsrun_tune_path(a, &p->tune_path, err);
   if (rc == BS_OK) rc = bsrun_request_make(a, &p->request, err);
   for (size_t i = 0; i < a->n_given; i++) {
     p->session.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;

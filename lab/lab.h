@@ -56,6 +56,14 @@ typedef struct bs_experiment {
   /* Phase 1: stored constants of this machine (lab/measure/constants.h), the caller's; NULL: measure. Not
    * part of the configuration: set after bs_experiment_make. */
   const json_t *machine_constants;
+  double tune_seconds, tune_margin; /* lab/tune/tune.h */
+  int64_t tune_min_work;
+  uint32_t tune_measure;
+  /* Which implementation serves which product, and how that was decided: set by bs_tuner_choose, owned by the
+   * experiment. NULL: the table of defaults. */
+  uint32_t n_choices;
+  const char **choices;
+  json_t *choice_record;
   /* method.<key> and workload.<key> settings handed to plugins; arrays owned by the experiment. */
   uint32_t n_method_options, n_workload_options;
   const char **method_keys, **method_values, **workload_keys, **workload_values;

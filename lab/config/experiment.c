@@ -308,6 +308,10 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   e->run_group = bs_schema_str(e->config, "logging.run_group");
   e->dump_dir = bs_schema_str(e->config, "logging.dump_dir");
   e->run_id = bs_schema_str(e->config, "run_id");
+  e->tune_measure = (uint32_t)bs_schema_bool(e->config, "tune.measure");
+  e->tune_seconds = bs_schema_f64(e->config, "tune.seconds");
+  e->tune_margin = bs_schema_f64(e->config, "tune.margin");
+  e->tune_min_work = bs_schema_i64(e->config, "tune.min_work");
   int32_t rc = read_dtype(e->config, "model.dtype", &e->dtype, err);
   if (rc == BS_OK) rc = read_dtype(e->config, "method.reduce_dtype", &e->reduce_dtype, err);
   if (rc == BS_OK) rc = read_phase(e, err);
@@ -332,6 +336,8 @@ int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *qui
 void bs_experiment_free(bs_experiment *e) {
   bs_options_free(e->n_method_options, e->method_keys, e->method_values);
   bs_options_free(e->n_workload_options, e->workload_keys, e->workload_values);
+  bs_choices_free(e->n_choices, e->choices);
+  json_decref(e->choice_record);
   free((void *)(uintptr_t)e->mask.shares);
   bs_config_free(e->config);
   memset(e, 0, sizeof *e);

@@ -25,6 +25,8 @@ void bs_experiment_free(bs_experiment *experiment);
 int32_t bs_options_collect(const bs_node *config, const char *section, const char *option_docs, int any,
                            const bs_node *chosen_by, bs_notes *notes, uint32_t *out_count,
                            const char ***out_keys, const char ***out_values, bs_error *err);
+/* Texts in an array, both malloc'd. */
+void bs_choices_free(uint32_t count, const char **choices);
 void bs_options_free(uint32_t count, const char **keys, const char **values);
 
 /* The plugin id that a --plugin value names: itself, or <id> of .../bs_<id>.so. */

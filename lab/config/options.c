@@ -13,6 +13,11 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory while reading the configuration");
 }
 
+void bs_choices_free(uint32_t count, const char **choices) {
+  for (uint32_t i = 0; i < count; i++) free((void *)(uintptr_t)choices[i]);
+  free(choices);
+}
+
 void bs_options_free(uint32_t count, const char **keys, const char **values) {
   for (uint32_t i = 0; i < count; i++) {
     free((void *)(uintptr_t)keys[i]);

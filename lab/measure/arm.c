@@ -170,7 +170,9 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *
                                     .threads_per_rank = c->threads_per_rank,
                                     .bind = c->bind,
                                     .sync_mode = c->sync_mode,
-                                    .timeout_s = c->timeout_s};
+                                    .timeout_s = c->timeout_s,
+                                    .choices = c->choices,
+                                    .n_choices = c->n_choices};
   int32_t rc = BS_OK;
   if (!arm->rank_seconds || !arm->counted)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks", c->world_size);

@@ -210,6 +210,8 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
                               .bind = c->bind,
                               .sync_mode = c->sync_mode,
                               .timeout_s = c->timeout_s,
+                              .choices = c->choices,
+                              .n_choices = c->n_choices,
                               .hook = c->fault && c->fault->hook ? c->fault->hook : c->hook};
   bs_world *world = NULL;
   out->world_size = c->world_size;

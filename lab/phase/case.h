@@ -22,6 +22,8 @@ struct bs_case {
   const char *method, *backend, *comm;
   uint32_t world_size, threads_per_rank, bind, sync_mode;
   double timeout_s;
+  const char *const *choices; /* of implementations, as in bs_world_options; NULL: none */
+  uint32_t n_choices;
   bs_layer_spec spec;
   const bs_source *x, *w, *bias;  /* bias NULL: none */
   int64_t warmup, iterations;     /* at least one iteration runs */

@@ -32,6 +32,8 @@ static void make_case(bs_context *context, const bs_experiment *e, const bs_subj
                    .bind = e->bind,
                    .sync_mode = e->sync_mode,
                    .timeout_s = e->timeout_s,
+                   .choices = e->choices,
+                   .n_choices = e->n_choices,
                    .spec = s->spec,
                    .x = &s->x,
                    .w = &s->w,

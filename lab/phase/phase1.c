@@ -13,10 +13,11 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/machine.h"
 #include "lab/measure/stats.h"
+#include "lab/phase/arms.h"
 #include "lab/phase/case.h"
 #include "lab/phase/record_fields.h"
 
-enum { ARMS = 3, MAX_SAMPLES = 1000 };
+enum { ARMS = BS_ARMS_MAX, MAX_SAMPLES = 1000 };
 static const double BATCH_SECONDS =
     2e-3;                          /* a sample is long enough for the clock and the wake-up of the ranks */
 static const double MARGIN = 0.01; /* equivalence margin of the verdict */
@@ -55,44 +56,18 @@ static double seconds_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int32_t add_arm(phase1 *p, const char *name, const char *method, uint32_t ranks, uint32_t threads,
-                       bs_error *err) {
-  arm_state *state = calloc(1, sizeof *state);
-  if (!state) return bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for arm %s", name);
-  p->arm[p->arms++] = state;
-  const bs_experiment *e = p->e;
-  state->c = (bs_case){.context = p->context,
-                       .method = method,
-                       .backend = e->backend,
-                       .comm = e->comm,
-                       .world_size = ranks,
-                       .threads_per_rank = threads,
-                       .bind = e->bind,
-                       .sync_mode = e->sync_mode,
-                       .timeout_s = e->timeout_s,
-                       .spec = p->subject.spec,
-                       .x = &p->subject.x,
-                       .w = &p->subject.w,
-                       .bias = p->subject.info.has_bias ? &p->subject.bias : NULL};
-  if (p->arms > 1) { /* the method's mask, placement and options are not the dense peer's */
-    state->c.spec.mask = NULL;
-    state->c.spec.y_placement = BS_REPLICATED;
-    state->c.spec.n_options = 0;
-  }
-  return bs_arm_open(&state->c, name, &state->arm, err);
-}
-
 static int32_t open_arms(phase1 *p, bs_error *err) {
-  const uint32_t ranks = p->subject.world_size;
-  uint32_t threads = p->e->threads_per_rank;
-  if (threads == 0) {
-    threads = bs_machine_cores() / ranks;
-    if (threads == 0) threads = 1;
+  bs_arm_case arms[BS_ARMS_MAX];
+  const uint32_t n = bs_arms_of(p->context, p->e, &p->subject, arms);
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < n; ++i) {
+    arm_state *state = calloc(1, sizeof *state);
+    if (!state)
+      return bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for arm %s", arms[i].name);
+    p->arm[p->arms++] = state;
+    state->c = arms[i].c;
+    rc = bs_arm_open(&state->c, arms[i].name, &state->arm, err);
   }
-  int32_t rc = add_arm(p, "method", p->e->method, ranks, threads, err);
-  if (rc == BS_OK && p->e->dense_arm) rc = add_arm(p, "dense, one rank's cores", "dense", 1, threads, err);
-  if (rc == BS_OK && p->e->dense_arm && ranks > 1)
-    rc = add_arm(p, "dense, all cores", "dense", 1, threads * ranks, err);
   return rc;
 }
 

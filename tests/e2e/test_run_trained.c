@@ -42,6 +42,7 @@ START_TEST(trained_layer) {
                               "--set",      "phase.pairs_min=5",
                               "--set",      "phase.pairs_max=5",
                               "--set",      "phase.pairs_seconds=0.5",
+                              "--set",      "tune.measure=false",
                               "--out",      "out",
                               "-o",         "jsonl",
                               NULL};

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * arms.h - the worlds of an experiment: the method's, and in phase 1 those of the dense peers. Phase 1 times
+ * them, the tuner (lab/tune) asks which products they will need. */
+#ifndef BS_LAB_PHASE_ARMS_H
+#define BS_LAB_PHASE_ARMS_H
+#include "lab/phase/case.h"
+
+enum { BS_ARMS_MAX = 3 };
+
+typedef struct bs_arm_case {
+  const char *name; /* "method", "dense, one rank's cores", "dense, all cores"; static */
+  bs_case c;        /* points into the subject and the experiment */
+} bs_arm_case;
+
+/* The number of them: 1 in phase 0. Threads are spelled out: cores / ranks where the experiment leaves it. */
+uint32_t bs_arms_of(bs_context *context, const bs_experiment *experiment, const bs_subject *subject,
+                    bs_arm_case out[BS_ARMS_MAX]);
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * cache.h - the tuning file: JSON lines, one measured choice each, only ever appended to. The last line that
+ * fits wins. Lines of other machines are kept and skipped; broken ones are counted and skipped. */
+#ifndef BS_LAB_TUNE_CACHE_H
+#define BS_LAB_TUNE_CACHE_H
+#include "lab/lab.h"
+
+typedef struct bs_tune_cache {
+  char *path;      /* NULL: none */
+  json_t *machine; /* {cpu, cores} of this one */
+  json_t *entries; /* of this machine, in order */
+  size_t foreign, broken;
+} bs_tune_cache;
+
+/* path NULL: an empty one that writes nowhere. BS_IO when a file is there and cannot be read (out is usable
+ * then, and writes nowhere). */
+int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err);
+void bs_tune_cache_close(bs_tune_cache *cache);
+/* The newest entry with the key of `asked` that knows each of its candidates as it is now (same name, same
+ * plugin file, same answer) and whose choice is one of them. NULL: none. */
+const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked);
+/* For the rest of this process; takes the reference. BS_NO_MEMORY. */
+int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err);
+/* One line in one write under a lock, so that several processes may append. BS_IO. */
+int32_t bs_tune_cache_append(const bs_tune_cache *cache, const json_t *entry, bs_error *err);
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * contest.c - see contest.h. */
+#include "lab/tune/contest.h"
+
+#include <string.h>
+
+#include "core/base/error.h"
+
+/* A comparison that is closer than the margin is settled by +- 1 %; more pairs would change no choice. */
+static const double HALF_WIDTH = 0.01;
+static const double WARM_SHARE = 0.2; /* of a comparison's time, for each arm */
+enum { PAIRS_MIN = 12, PAIRS_MAX = 60 };
+
+/* An arm that remembers that it was the one that failed. */
+typedef struct watched {
+  bs_sampler_arm inner;
+  int failed;
+} watched;
+
+static int32_t batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
+  watched *w = user;
+  const int32_t rc = w->inner.batch(w->inner.user, n, out_seconds, err);
+  w->failed = rc != BS_OK;
+  return rc;
+}
+
+typedef struct contest {
+  const bs_contest *of;
+  const bs_sampler_host *host;
+  bs_sampler_options options;
+  watched standard;
+  json_t *results;
+} contest;
+
+static json_t *comparison_json(const bs_sampling *s) {
+  const bs_comparison *c = &s->arm[1].comparison;
+  return json_pack("{s:s,s:f,s:f,s:f,s:i,s:f,s:f}", "word", bs_comparison_name(c->word), "ratio", c->ratio,
+                   "low", c->low, "high", c->high, "pairs", (int)c->pairs, "seconds",
+                   bs_median(s->arm[0].seconds, s->pairs), "default_seconds",
+                   bs_median(s->arm[1].seconds, s->pairs));
+}
+
+static json_t *failed_json(const bs_error *why) {
+  char text[sizeof why->id + sizeof why->message + 4];
+  snprintf(text, sizeof text, "[%s] %s", why->id, why->message);
+  json_t *value = json_string(text);
+  return json_pack("{s:o}", "failed", value != NULL ? value : json_string("(not UTF-8)"));
+}
+
+/* Arm `index` against the default: its row, and its ratio when FASTER (0: it was not). */
+static int32_t compare(contest *c, uint32_t index, json_t **out_row, double *out_ratio, bs_error *err) {
+  watched other = {0};
+  bs_sampling *s = NULL;
+  bs_error why = BS_ERROR_INIT;
+  *out_ratio = 0.0;
+  int32_t rc = c->of->open(c->of->user, index, &other.inner, &why);
+  other.failed = rc != BS_OK;
+  if (rc == BS_OK) {
+    const bs_sampler_arm arms[] = {{c->of->name(c->of->user, index), &other, batch},
+                                   {c->of->name(c->of->user, 0), &c->standard, batch}};
+    rc = bs_sampler_run(&c->options, c->host, arms, 2, &s, &why);
+    c->of->close(c->of->user, index);
+  }
+  if (rc != BS_OK && !other.failed) {
+    if (err != NULL) *err = why;
+    return rc;
+  }
+  *out_row = rc == BS_OK ? comparison_json(s) : failed_json(&why);
+  if (rc == BS_OK && s->arm[1].comparison.word == BS_WORD_FASTER) *out_ratio = s->arm[1].comparison.ratio;
+  bs_sampling_free(s);
+  return *out_row != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+}
+
+static int32_t all_against_the_default(contest *c, uint32_t *out_best, bs_error *err) {
+  double best = 0.0, ratio = 0.0;
+  for (uint32_t i = 1; i < c->of->n; i++) {
+    json_t *row = NULL;
+    const int32_t rc = compare(c, i, &row, &ratio, err);
+    if (rc != BS_OK) return rc;
+    json_object_set_new(row, "name", json_string(c->of->name(c->of->user, i)));
+    json_array_append_new(c->results, row);
+    if (ratio <= best) continue;
+    best = ratio;
+    *out_best = i;
+  }
+  return BS_OK;
+}
+
+/* The first result chose it among others, and is likely to flatter it. */
+static int32_t once_more(contest *c, uint32_t best, uint32_t *out_winner, bs_error *err) {
+  json_t *row = NULL;
+  double ratio = 0.0;
+  const int32_t rc = compare(c, best, &row, &ratio, err);
+  if (rc != BS_OK) return rc;
+  json_object_set_new(json_array_get(c->results, best - 1), "again", row);
+  if (ratio > 0.0) *out_winner = best;
+  return BS_OK;
+}
+
+int32_t bs_contest_run(const bs_contest *of, double seconds, double margin, const bs_sampler_host *host,
+                       uint32_t *out_winner, json_t **out_results, bs_error *err) {
+  contest c = {.of = of, .host = host, .results = json_array()};
+  uint32_t best = 0;
+  *out_winner = 0;
+  *out_results = NULL;
+  if (c.results == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  bs_sampler_defaults(&c.options);
+  c.options.pairs_min = PAIRS_MIN;
+  c.options.pairs_max = PAIRS_MAX;
+  c.options.half_width = HALF_WIDTH;
+  c.options.margin = margin;
+  c.options.seconds = seconds / of->n; /* n - 1 alternatives and one more look */
+  c.options.warm_seconds = WARM_SHARE * c.options.seconds;
+  int32_t rc = of->open(of->user, 0, &c.standard.inner, err);
+  if (rc == BS_OK) {
+    rc = all_against_the_default(&c, &best, err);
+    if (rc == BS_OK && best > 0) rc = once_more(&c, best, out_winner, err);
+    of->close(of->user, 0);
+  }
+  if (rc != BS_OK) {
+    json_decref(c.results);
+    return rc;
+  }
+  *out_results = c.results;
+  return BS_OK;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * contest.h - which of several arms is the fastest, without a winner's curse: each is measured in interleaved
+ * pairs against arm 0 (the default); the best of those that are FASTER is measured again with fresh samples,
+ * and only when it is FASTER again does it win. A pure engine over the sampler: tests drive it with synthetic
+ * clocks. */
+#ifndef BS_LAB_TUNE_CONTEST_H
+#define BS_LAB_TUNE_CONTEST_H
+#include <jansson.h>
+
+#include "lab/measure/sampler.h"
+
+typedef struct bs_contest {
+  uint32_t n; /* arms, the default included: 2 or more */
+  void *user;
+  const char *(*name)(void *user, uint32_t arm);
+  /* At most two are open at once, arm 0 all the time. An arm other than 0 that fails, here or in a batch, is
+   * out, with its error; arm 0's error ends the contest. */
+  int32_t (*open)(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err);
+  void (*close)(void *user, uint32_t arm);
+} bs_contest;
+
+/* seconds: of all comparisons together. host may be NULL. *out_results: [{name, word, ratio, low, high,
+ * pairs, seconds, default_seconds, again}] or {name, failed}, of arms 1..n-1; the caller releases. ratio > 1:
+ * faster than the default. */
+int32_t bs_contest_run(const bs_contest *contest, double seconds, double margin, const bs_sampler_host *host,
+                       uint32_t *out_winner, json_t **out_results, bs_error *err);
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * internal.h - what tune.c (decides), measure.c (measures) and words.c share. */
+#ifndef BS_LAB_TUNE_INTERNAL_H
+#define BS_LAB_TUNE_INTERNAL_H
+#include "lab/phase/arms.h"
+#include "lab/tune/cache.h"
+#include "lab/tune/tune.h"
+
+struct bs_tuner {
+  bs_context *context;
+  bs_tuner_options options;
+  bs_tune_cache cache;
+  json_t *pending; /* measured, not yet in the file; also in the cache's entries */
+};
+
+void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* One product of an experiment. */
+typedef struct bs_decision {
+  const json_t *asked; /* {key, default, candidates} */
+  uint32_t arm;        /* the first world that asks for it */
+  const char *choice;  /* "cpu:packed" */
+  const char *origin;  /* "default", "cache", "measured", "pinned" */
+  const json_t *entry; /* of the tuning file; NULL: none */
+  char why[160];       /* of a default */
+} bs_decision;
+
+/* Measure the undecided products (origin "default") of one world together, the others as they are decided;
+ * remembers their entries and decides them. What stands against measuring becomes their why. */
+int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_case *arm, uint32_t index,
+                        bs_decision *decisions, size_t n, double seconds, bs_error *err);
+/* Is it settled by measuring at all: are there two candidates? */
+int bs_decision_open(const bs_decision *decision);
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ * measure.c - measures the undecided products of one world: the whole world, all ranks busy, as it will run.
+ * An alternative is one implementation, taken for every undecided product that it can serve. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/size.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/measure/arm.h"
+#include "lab/store/env.h"
+#include "lab/store/store.h"
+#include "lab/tune/contest.h"
+#include "lab/tune/internal.h"
+
+enum { MAX_ALTERNATIVES = 15 };
+
+typedef struct job {
+  bs_tuner *tuner;
+  const bs_arm_case *arm;
+  uint32_t index; /* of the world */
+  bs_decision *decisions;
+  size_t n;
+  double patience; /* s, of one build */
+  double built;    /* > 0: the build took so long that nothing is measured */
+  uint32_t n_names;
+  const char *names[MAX_ALTERNATIVES + 1]; /* [0]: the default */
+  bs_arm *open[MAX_ALTERNATIVES + 1];
+} job;
+
+static const char *text(const json_t *object, const char *key) {
+  return json_string_value(json_object_get(object, key));
+}
+
+static int undecided(const job *j, const bs_decision *d) {
+  return d->arm == j->index && strcmp(d->origin, "default") == 0 && bs_decision_open(d);
+}
+
+static int serves(const bs_decision *d, const char *name) {
+  size_t i;
+  const json_t *c;
+  json_array_foreach(json_object_get(d->asked, "candidates"), i, c) {
+    if (strcmp(text(c, "name"), name) == 0) return 1;
+  }
+  return 0;
+}
+
+static void add_names(job *j, const bs_decision *d) {
+  size_t i;
+  const json_t *c;
+  json_array_foreach(json_object_get(d->asked, "candidates"), i, c) {
+    const char *name = text(c, "name");
+    int known = strcmp(name, text(d->asked, "default")) == 0;
+    for (uint32_t k = 1; k < j->n_names; k++) known = known || strcmp(j->names[k], name) == 0;
+    if (!known && j->n_names <= MAX_ALTERNATIVES) j->names[j->n_names++] = name;
+  }
+}
+
+/* ---- arms ----------------------------------------------------------------------------------- */
+
+static const char *arm_name(void *user, uint32_t arm) {
+  const job *j = user;
+  return j->names[arm];
+}
+
+static int32_t arm_batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
+  return bs_arm_batch(user, n, out_seconds, err);
+}
+
+/* The choices of the world when `name` (NULL: the default) serves the undecided products. */
+static const char **choices_for(const job *j, const char *name, uint32_t *out_n) {
+  const char **texts = calloc(j->n > 0 ? j->n : 1, sizeof *texts);
+  *out_n = 0;
+  for (size_t i = 0; texts != NULL && i < j->n; i++) {
+    const bs_decision *d = &j->decisions[i];
+    bs_text t = {0};
+    const char *taken = name != NULL && undecided(j, d) && serves(d, name) ? name : d->choice;
+    bs_text_printf(&t, "%s -> %s", text(d->asked, "key"), taken);
+    if (!t.failed) {
+      texts[(*out_n)++] = t.data;
+      continue;
+    }
+    bs_text_free(&t);
+    bs_choices_free(*out_n, texts);
+    return NULL;
+  }
+  return texts;
+}
+
+static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {
+  job *j = user;
+  bs_case c = j->arm->c;
+  uint32_t n = 0;
+  const char **texts = choices_for(j, arm > 0 ? j->names[arm] : NULL, &n);
+  if (texts == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  c.choices = texts;
+  c.n_choices = n;
+  int32_t rc = bs_arm_open(&c, j->names[arm], &j->open[arm], err);
+  bs_choices_free(n, texts);
+  if (rc != BS_OK) return rc;
+  const double built = bs_arm_build_seconds(j->open[arm]);
+  if (built > j->patience) {
+    if (arm == 0) j->built = built;
+    bs_arm_close(j->open[arm], NULL, NULL);
+    j->open[arm] = NULL;
+    return bs_error_set(err, BS_DEADLINE, "BS-TUNE-SLOW", "packing took %.1f s, tune.seconds is %g", built,
+                        j->patience);
+  }
+  *out = (bs_sampler_arm){j->names[arm], j->open[arm], arm_batch};
+  return BS_OK;
+}
+
+static void arm_close(void *user, uint32_t arm) {
+  job *j = user;
+  if (j->open[arm] != NULL) bs_arm_close(j->open[arm], NULL, NULL);
+  j->open[arm] = NULL;
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static const json_t *result_of(const json_t *results, const char *name) {
+  size_t i;
+  const json_t *r;
+  json_array_foreach(results, i, r) {
+    if (strcmp(text(r, "name"), name) == 0) return r;
+  }
+  return NULL;
+}
+
+static json_t *entry_of(const job *j, const bs_decision *d, const char *choice, const json_t *results) {
+  char stamp[16];
+  size_t i;
+  json_t *c, *candidates = json_deep_copy(json_object_get(d->asked, "candidates"));
+  json_array_foreach(candidates, i, c) {
+    const char *name = text(c, "name");
+    const json_t *result = strcmp(name, text(d->asked, "default")) != 0 ? result_of(results, name) : NULL;
+    if (result != NULL) json_object_update(c, (json_t *)(uintptr_t)result);
+  }
+  bs_store_stamp(stamp);
+  return json_pack("{s:i,s:O,s:s,s:s,s:O,s:o,s:s,s:s,s:s,s:s}", "format", 1, "key",
+                   json_object_get(d->asked, "key"), "choice", choice, "default", text(d->asked, "default"),
+                   "machine", j->tuner->cache.machine, "candidates", candidates, "measured_at", stamp,
+                   "method", j->arm->c.method, "world", j->arm->name, "blockshock", bs_version());
+}
+
+static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *err) {
+  for (size_t i = 0; i < j->n; i++) {
+    bs_decision *d = &j->decisions[i];
+    if (!undecided(j, d)) continue;
+    const int wins = winner > 0 && serves(d, j->names[winner]);
+    json_t *entry = entry_of(j, d, wins ? j->names[winner] : d->choice, results);
+    if (entry == NULL || json_array_append(j->tuner->pending, entry) != 0) {
+      json_decref(entry);
+      return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    }
+    const int32_t rc = bs_tune_cache_remember(&j->tuner->cache, entry, err);
+    if (rc != BS_OK) return rc;
+    d->entry = entry;
+    d->choice = text(entry, "choice");
+    d->origin = "measured";
+    bs_tuner_note(j->tuner, "%s: %s%s", text(d->asked, "key"), d->choice,
+                  wins ? ", faster than the default" : ", the default, is not beaten");
+  }
+  return BS_OK;
+}
+
+/* Two copies of the weights are held at a time. 1 when they fit. */
+static int fits_memory(const bs_case *c, char *why, size_t size) {
+  const uint64_t available = bs_env_memory_available();
+  uint64_t need = 0;
+  const int small = bs_mul_u64((uint64_t)c->spec.N, (uint64_t)c->spec.K, &need) &&
+                    bs_mul_u64(need, UINT64_C(2) * BS_DTYPE_BYTES(c->spec.w_dtype), &need);
+  if (small && (available == 0 || need < available - available / 8)) return 1;
+  snprintf(why, size, "not measured: two copies of the weights need %.1f GiB, %.1f are free",
+           (double)need / 1073741824.0, (double)available / 1073741824.0);
+  return 0;
+}
+
+/* Every alternative failed for the same reason. */
+static json_t *all_failed(const job *j, const bs_error *why) {
+  json_t *results = json_array();
+  for (uint32_t i = 1; i < j->n_names; i++)
+    json_array_append_new(results, json_pack("{s:s,s:s}", "name", j->names[i], "failed", why->message));
+  return results;
+}
+
+static int32_t contest(job *j, double seconds, double margin, bs_error *err) {
+  const bs_contest of = {.n = j->n_names, .user = j, .name = arm_name, .open = arm_open, .close = arm_close};
+  const bs_sampler_host host = {.user = j->tuner->options.progress_user,
+                                .progress = j->tuner->options.progress};
+  /* A host's user is the clock's too; without one of its own, only the progress sees it. */
+  uint32_t winner = 0;
+  json_t *results = NULL;
+  bs_error why = BS_ERROR_INIT;
+  int32_t rc = bs_contest_run(&of, seconds, margin, &host, &winner, &results, &why);
+  if (rc != BS_OK && j->built > 0.0) {
+    results = all_failed(j, &why);
+    rc = BS_OK;
+  }
+  if (rc == BS_OK) {
+    rc = settle(j, winner, results, err);
+  } else { /* the default itself does not run: the phase will say so, with a run folder */
+    for (size_t i = 0; i < j->n; i++)
+      if (undecided(j, &j->decisions[i]))
+        snprintf(j->decisions[i].why, sizeof j->decisions[i].why, "not measured: %.140s", why.message);
+    rc = BS_OK;
+  }
+  json_decref(results);
+  return rc;
+}
+
+int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_case *arm, uint32_t index,
+                        bs_decision *decisions, size_t n, double seconds, bs_error *err) {
+  job j = {.tuner = tuner,
+           .arm = arm,
+           .index = index,
+           .decisions = decisions,
+           .n = n,
+           .patience = e->tune_seconds,
+           .n_names = 1,
+           .names = {"default"}};
+  char why[160] = "";
+  size_t products = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!undecided(&j, &decisions[i])) continue;
+    add_names(&j, &decisions[i]);
+    products++;
+  }
+  if (j.n_names < 2) return BS_OK;
+  if (!fits_memory(&arm->c, why, sizeof why)) {
+    for (size_t i = 0; i < n; i++)
+      if (undecided(&j, &decisions[i])) snprintf(decisions[i].why, sizeof decisions[i].why, "%s", why);
+    bs_tuner_note(tuner, "%s: %s", arm->name, why);
+    return BS_OK;
+  }
+  bs_tuner_note(tuner, "measuring which of %u implementations serves %s best (%zu product%s, about %.2g s)",
+                j.n_names, arm->name, products, products == 1 ? "" : "s", seconds);
+  return contest(&j, seconds, e->tune_margin, err);
+}

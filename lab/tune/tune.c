@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT
+ * tune.c - decides every product of an experiment, and writes the decisions where the run, its record and a
+ * replay find them. */
+#include "lab/tune/tune.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/tune/ask.h"
+#include "lab/tune/internal.h"
+
+#define ARROW " -> "
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+}
+
+static const char *text(const json_t *object, const char *key) {
+  return json_string_value(json_object_get(object, key));
+}
+
+void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) {
+  char line[1024];
+  va_list ap;
+  if (tuner->options.note == NULL) return;
+  va_start(ap, fmt);
+  vsnprintf(line, sizeof line, fmt, ap);
+  va_end(ap);
+  tuner->options.note(tuner->options.note_user, line);
+}
+
+int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_tuner **out, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  *out = NULL;
+  bs_tuner *t = calloc(1, sizeof *t);
+  if (t == NULL) return no_memory(err);
+  t->context = context;
+  t->options = *options;
+  t->pending = json_array();
+  const int32_t rc = bs_tune_cache_open(options->path, &t->cache, &why);
+  if (t->pending == NULL || rc == BS_NO_MEMORY) {
+    bs_tuner_close(t);
+    return no_memory(err);
+  }
+  if (rc != BS_OK)
+    bs_tuner_note(t, "[%s] %s; nothing is measured and the defaults serve: %s", why.id, why.message,
+                  why.hint);
+  if (t->cache.broken > 0)
+    bs_tuner_note(t, "%zu line%s of %s %s no tuning entries and are skipped (%zu of other machines)",
+                  t->cache.broken, t->cache.broken == 1 ? "" : "s", options->path,
+                  t->cache.broken == 1 ? "is" : "are", t->cache.foreign);
+  *out = t;
+  return BS_OK;
+}
+
+void bs_tuner_close(bs_tuner *tuner) {
+  if (tuner == NULL) return;
+  bs_tune_cache_close(&tuner->cache);
+  json_decref(tuner->pending);
+  free(tuner);
+}
+
+const json_t *bs_tuner_find(const bs_tuner *tuner, const json_t *asked) {
+  return bs_tune_cache_find(&tuner->cache, asked);
+}
+
+int bs_decision_open(const bs_decision *d) {
+  return json_array_size(json_object_get(d->asked, "candidates")) > 1;
+}
+
+/* ---- what is known -------------------------------------------------------------------------- */
+
+/* Every text of tune.choices has the form. */
+static int32_t check_pins(const bs_experiment *e, bs_error *err) {
+  const bs_node *list = bs_config_find(e->config, "tune.choices");
+  const bs_node *item = list != NULL && list->kind == BS_NODE_LIST ? list->first : NULL;
+  for (; item != NULL; item = item->next) {
+    const char *line = item->kind == BS_NODE_SCALAR ? item->text : "";
+    const char *arrow = strstr(line, ARROW);
+    if (arrow != NULL && arrow != line && arrow[strlen(ARROW)] != '\0') continue;
+    bs_error_set(err, BS_CONFIG, "BS-CFG-CHOICE", "tune.choices: '%.200s' is not 'KEY -> PLUGIN:NAME'", line);
+    bs_error_hint(err, "bsrun explain matmul shows keys and names");
+    return BS_CONFIG;
+  }
+  return BS_OK;
+}
+
+const char *bs_tune_pinned(const bs_experiment *e, const char *key) {
+  const bs_node *list = bs_config_find(e->config, "tune.choices");
+  const size_t length = strlen(key);
+  const bs_node *item = list != NULL && list->kind == BS_NODE_LIST ? list->first : NULL;
+  for (; item != NULL; item = item->next) {
+    if (item->kind == BS_NODE_SCALAR && strncmp(item->text, key, length) == 0 &&
+        strncmp(item->text + length, ARROW, strlen(ARROW)) == 0)
+      return item->text + length + strlen(ARROW);
+  }
+  return NULL;
+}
+
+/* The candidate that a pin names: with its plugin, or by its name alone. NULL: none. */
+static const char *pinned_candidate(const json_t *asked, const char *pin) {
+  size_t i;
+  const json_t *c;
+  json_array_foreach(json_object_get(asked, "candidates"), i, c) {
+    const char *name = text(c, "name"), *colon = strchr(name, ':');
+    if (strcmp(name, pin) == 0 || (colon != NULL && strcmp(colon + 1, pin) == 0)) return name;
+  }
+  return NULL;
+}
+
+static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
+  const char *pin = bs_tune_pinned(e, text(d->asked, "key"));
+  const char *named = pin != NULL ? pinned_candidate(d->asked, pin) : NULL;
+  d->choice = text(d->asked, "default");
+  d->origin = "default";
+  if (pin != NULL && named == NULL) {
+    snprintf(d->why, sizeof d->why, "%.60s is pinned and cannot serve here", pin);
+    bs_tuner_note(t, "tune.choices: %s cannot serve %s here; the default %s does", pin, text(d->asked, "key"),
+                  d->choice);
+    d->origin = "default (pinned)";
+  } else if (named != NULL) {
+    d->choice = named;
+    d->origin = "pinned";
+  } else if (bs_decision_open(d) && (d->entry = bs_tune_cache_find(&t->cache, d->asked)) != NULL) {
+    size_t i;
+    const json_t *fresh;
+    d->choice = text(d->entry, "choice");
+    d->origin = "cache";
+    json_array_foreach(t->pending, i, fresh) {
+      if (fresh == d->entry) d->origin = "measured";
+    }
+  }
+}
+
+/* ---- the experiment's worlds ---------------------------------------------------------------- */
+
+typedef struct work {
+  bs_tuner *tuner;
+  bs_experiment *e;
+  bs_subject subject;
+  uint32_t n_arms;
+  bs_arm_case arms[BS_ARMS_MAX];
+  json_t *asked;
+  bs_decision *decisions;
+  size_t n;
+} work;
+
+static int32_t ask(work *w, bs_error *err) {
+  size_t ends[BS_ARMS_MAX];
+  for (uint32_t i = 0; i < w->n_arms; i++) {
+    const int32_t rc = bs_tune_ask(&w->arms[i].c, w->asked, err);
+    if (rc != BS_OK) return rc;
+    ends[i] = json_array_size(w->asked);
+  }
+  w->n = json_array_size(w->asked);
+  w->decisions = calloc(w->n > 0 ? w->n : 1, sizeof *w->decisions);
+  if (w->decisions == NULL) return no_memory(err);
+  for (size_t i = 0; i < w->n; i++) {
+    bs_decision *d = &w->decisions[i];
+    d->asked = json_array_get(w->asked, i);
+    while (i >= ends[d->arm]) d->arm++;
+    decide(w->tuner, w->e, d);
+  }
+  return BS_OK;
+}
+
+static void give_reason(work *w, uint32_t arm, const char *why) {
+  for (size_t i = 0; i < w->n; i++) {
+    bs_decision *d = &w->decisions[i];
+    if (d->arm == arm && strcmp(d->origin, "default") == 0 && d->why[0] == '\0')
+      snprintf(d->why, sizeof d->why, "%s", bs_decision_open(d) ? why : "the only one that serves");
+  }
+}
+
+static int is_open(const work *w, uint32_t arm) {
+  for (size_t i = 0; i < w->n; i++) {
+    const bs_decision *d = &w->decisions[i];
+    if (d->arm == arm && strcmp(d->origin, "default") == 0 && bs_decision_open(d)) return 1;
+  }
+  return 0;
+}
+
+static double multiply_adds(const bs_case *c) {
+  return (double)c->spec.B * (double)c->spec.N * (double)c->spec.K / c->world_size;
+}
+
+/* Why nothing of this world is to be measured; NULL: measure. */
+static const char *reason_not_to(const work *w, uint32_t arm) {
+  if (w->tuner->cache.path == NULL) return "not measured: there is no tuning file";
+  if (!w->e->tune_measure) return "not measured: tune.measure is off";
+  if (w->e->phase != BS_PHASE_FORWARD) return "not measured: nothing is timed";
+  if (multiply_adds(&w->arms[arm].c) < (double)w->e->tune_min_work)
+    return "not measured: the work is below tune.min_work";
+  return NULL;
+}
+
+static int32_t measure(work *w, bs_error *err) {
+  uint32_t todo = 0;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < w->n_arms; i++) {
+    const char *why = reason_not_to(w, i);
+    if (why != NULL) give_reason(w, i, why);
+    todo += why == NULL && is_open(w, i);
+  }
+  for (uint32_t i = 0; rc == BS_OK && i < w->n_arms; i++) {
+    if (is_open(w, i) && reason_not_to(w, i) == NULL)
+      rc =
+          bs_tune_measure(w->tuner, w->e, &w->arms[i], i, w->decisions, w->n, w->e->tune_seconds / todo, err);
+    give_reason(w, i, "");
+  }
+  return rc;
+}
+
+/* ---- what is written ------------------------------------------------------------------------ */
+
+static json_t *record_of(const bs_decision *d) {
+  json_t *row = json_pack("{s:O,s:s,s:O,s:s}", "key", json_object_get(d->asked, "key"), "choice", d->choice,
+                          "default", json_object_get(d->asked, "default"), "origin", d->origin);
+  const json_t *detail = d->entry != NULL ? d->entry : d->asked;
+  json_object_set(row, "candidates", json_object_get(detail, "candidates"));
+  if (d->entry != NULL) json_object_set(row, "measured_at", json_object_get(d->entry, "measured_at"));
+  if (d->why[0] != '\0') json_object_set_new(row, "why", json_string(d->why));
+  return row;
+}
+
+/* A YAML list of single-quoted texts. */
+static int32_t pin(bs_experiment *e, bs_error *err) {
+  bs_text list = {0};
+  bs_text_printf(&list, "[");
+  for (uint32_t i = 0; i < e->n_choices; i++) {
+    bs_text_printf(&list, "%s'", i > 0 ? ", " : "");
+    for (const char *c = e->choices[i]; *c != '\0'; c++) bs_text_printf(&list, *c == '\'' ? "''" : "%c", *c);
+    bs_text_printf(&list, "'");
+  }
+  bs_text_printf(&list, "]");
+  const int32_t rc = list.failed ? no_memory(err) : bs_config_set(e->config, "tune.choices", list.data, err);
+  bs_text_free(&list);
+  return rc;
+}
+
+/* Products that only one implementation can serve need no pin. */
+static int32_t write_choices(work *w, bs_error *err) {
+  bs_experiment *e = w->e;
+  bs_choices_free(e->n_choices, e->choices);
+  e->n_choices = 0;
+  e->choices = calloc(w->n > 0 ? w->n : 1, sizeof *e->choices);
+  e->choice_record = json_array();
+  if (e->choices == NULL || e->choice_record == NULL) return no_memory(err);
+  for (size_t i = 0; i < w->n; i++) {
+    const bs_decision *d = &w->decisions[i];
+    bs_text t = {0};
+    if (json_array_append_new(e->choice_record, record_of(d)) != 0) return no_memory(err);
+    if (!bs_decision_open(d)) continue;
+    bs_text_printf(&t, "%s" ARROW "%s", text(d->asked, "key"), d->choice);
+    if (t.failed) return no_memory(err);
+    e->choices[e->n_choices++] = t.data;
+  }
+  return e->n_choices > 0 ? pin(e, err) : BS_OK;
+}
+
+/* The layer cannot be built: the phase will fail with the same words, or its run says that nobody was asked.
+ */
+static int32_t not_asked(bs_experiment *e, const bs_error *why) {
+  e->choice_record = json_array();
+  json_t *reason = json_string(why->message);
+  json_array_append_new(e->choice_record, json_pack("{s:s,s:o}", "origin", "default", "why",
+                                                    reason != NULL ? reason : json_string("(not UTF-8)")));
+  return BS_OK;
+}
+
+int32_t bs_tuner_choose(bs_tuner *tuner, bs_experiment *e, bs_error *err) {
+  work w = {.tuner = tuner, .e = e, .asked = json_array()};
+  bs_error why = BS_ERROR_INIT;
+  if (w.asked == NULL) return no_memory(err);
+  int32_t rc = check_pins(e, err);
+  if (rc == BS_OK && bs_subject_open(tuner->context, e, &w.subject, &why) == BS_OK) {
+    w.n_arms = bs_arms_of(tuner->context, e, &w.subject, w.arms);
+    if (ask(&w, &why) == BS_OK) {
+      rc = measure(&w, err);
+      if (rc == BS_OK) rc = write_choices(&w, err);
+    } else {
+      rc = not_asked(e, &why);
+    }
+    bs_subject_close(&w.subject);
+  } else if (rc == BS_OK) {
+    rc = not_asked(e, &why);
+  }
+  free(w.decisions);
+  json_decref(w.asked);
+  return rc;
+}
+
+/* ---- keeping -------------------------------------------------------------------------------- */
+
+/* The one that won gave wrong numbers: the default stays. The entry is the cache's too. */
+static void reject(json_t *entry, const char *wrong) {
+  size_t i;
+  json_t *c;
+  if (json_equal(json_object_get(entry, "choice"), json_object_get(entry, "default"))) return;
+  json_array_foreach(json_object_get(entry, "candidates"), i, c) {
+    if (!json_equal(json_object_get(c, "name"), json_object_get(entry, "choice"))) continue;
+    json_t *reason = json_string(wrong);
+    json_object_set_new(c, "failed", reason != NULL ? reason : json_string("wrong numbers"));
+  }
+  json_object_set(entry, "choice", json_object_get(entry, "default"));
+}
+
+void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong) {
+  size_t i;
+  json_t *entry;
+  bs_error err = BS_ERROR_INIT;
+  int32_t rc = BS_OK;
+  json_array_foreach(tuner->pending, i, entry) {
+    if (wrong != NULL) reject(entry, wrong);
+    json_object_set_new(entry, "judged", json_boolean(judged && wrong == NULL));
+    if (rc == BS_OK) rc = bs_tune_cache_append(&tuner->cache, entry, &err);
+  }
+  if (rc != BS_OK)
+    bs_tuner_note(tuner, "[%s] %s; what was measured is not kept: %s", err.id, err.message, err.hint);
+  else if (json_array_size(tuner->pending) > 0 && tuner->cache.path != NULL)
+    bs_tuner_note(tuner, "kept in %s", tuner->cache.path);
+  json_array_clear(tuner->pending);
+}
