@@ -171,6 +171,22 @@ static void warn_claims(const bs_experiment *e, const json_t *record) {
           (long long)json_integer_value(json_object_get(record, "flops_per_forward")));
 }
 
+/* What the samples were like, where a median would hide it. */
+static void tell_of_samples(const run_session *session, const json_t *record) {
+  static const char *const cold = "cold: ";
+  const json_t *lists[] = {
+      json_object_get(record, "measuring_warnings"),
+      json_object_get(json_object_get(record, "pairs_cold"), "measuring_warnings"),
+  };
+  for (size_t k = 0; k < 2; k++) {
+    for (size_t i = 0; i < json_array_size(lists[k]); i++) {
+      char text[256];
+      snprintf(text, sizeof text, "%s%s", k == 0 ? "" : cold, json_string_value(json_array_get(lists[k], i)));
+      bsrun_note(session->quiet, text);
+    }
+  }
+}
+
 int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
   bsrun_progress progress = {e->phase_name, 0, 0};
   const bs_progress_fn show = bsrun_progress_to(session->quiet);
@@ -195,6 +211,7 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
     if (rc == BS_OK) {
       print_gates(session, &result);
       warn_claims(e, result.record);
+      tell_of_samples(session, result.record);
       rc = keep_result(session, run, record, &result, err);
       if (rc == BS_OK) rc = judge(e, &result, err);
     } else if (record == NULL || never_ran(rc)) {

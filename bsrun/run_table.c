@@ -27,7 +27,11 @@ const bs_field run_fields[] = {
     {"gates", "gates", 0, 0},
     {"relative_error", "error", RIGHT, 3},
     {"relative_error_predicted", "predicted", RIGHT, 3},
+    {"build_ms", "build ms", RIGHT, 3},
+    {"pack_ms", "pack ms", RIGHT, 3},
+    {"first_ms", "first ms", RIGHT, 4},
     {"median_ms", "ms", RIGHT, 4},
+    {"cold_ms", "cold ms", RIGHT, 4},
     {"min_ms", "min ms", RIGHT | WIDE, 4},
     {"p90_ms", "p90 ms", RIGHT | WIDE, 4},
     {"p99_ms", "p99 ms", RIGHT | WIDE, 4},
@@ -36,6 +40,9 @@ const bs_field run_fields[] = {
     {"speedup", "method is", RIGHT, 4},
     {"speedup_low", "from", RIGHT, 4},
     {"speedup_high", "to", RIGHT, 4},
+    {"cold_speedup", "cold: is", RIGHT, 4},
+    {"cold_speedup_low", "cold: from", RIGHT | WIDE, 4},
+    {"cold_speedup_high", "cold: to", RIGHT | WIDE, 4},
     {"pairs", "pairs", RIGHT | WIDE, 0},
     {"result", "result", 0, 0},
     {"passed", "passed", WIDE, 0},
@@ -129,59 +136,84 @@ static int32_t add_phase0(json_t *rows, const json_t *record, const char *run_di
   return json_array_append_new(rows, row);
 }
 
-static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const json_t *comparison,
-                   const char *run_dir) {
+/* What holds of the method is not its peers'. */
+static void forget_the_methods_own(json_t *row) {
+  static const char *const keys[] = {"memory_peak_bytes",
+                                     "weight_bytes_total",
+                                     "wire_bytes_per_forward",
+                                     "flops_per_forward",
+                                     "forward_p50_ms",
+                                     "claims_match_counts",
+                                     "algorithms",
+                                     "mask"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) json_object_del(row, keys[i]);
+}
+
+static void copy_as(json_t *row, const char *name, const json_t *from, const char *key) {
+  json_t *value = json_object_get(from, key);
+  if (value != NULL) json_object_set(row, name, value);
+}
+
+static const char *word_of(const json_t *comparison) {
+  const char *word = json_string_value(json_object_get(comparison, "word"));
+  return word == NULL ? "?" : word;
+}
+
+/* "method FASTER", or "method UNCLEAR: needs about 80 pairs"; with cold samples "; cold: SAME" behind it. */
+static void add_comparison(json_t *row, const json_t *hot, const json_t *cold) {
+  char text[256];
+  const char *next = json_string_value(json_object_get(hot, "next"));
+  forget_the_methods_own(row);
+  copy(row, hot, "speedup");
+  copy_as(row, "speedup_low", hot, "low");
+  copy_as(row, "speedup_high", hot, "high");
+  copy_as(row, "cold_speedup", cold, "speedup");
+  copy_as(row, "cold_speedup_low", cold, "low");
+  copy_as(row, "cold_speedup_high", cold, "high");
+  snprintf(text, sizeof text, "method %.40s%s%.120s%s%.40s", word_of(hot), next != NULL ? ": " : "",
+           next != NULL ? next : "", cold != NULL ? "; cold: " : "", cold != NULL ? word_of(cold) : "");
+  json_object_set_new(row, "result", json_string(text));
+}
+
+/* The comparison against the arm `name`; NULL when there is none. */
+static const json_t *comparison_with(const json_t *record, const char *list, const char *name) {
+  const json_t *rows = json_object_get(record, list);
+  for (size_t i = 0; name != NULL && i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    const char *against = json_string_value(json_object_get(row, "against"));
+    if (against != NULL && strcmp(against, name) == 0) return row;
+  }
+  return NULL;
+}
+
+static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const char *run_dir) {
   json_t *row = common_row(record, run_dir);
-  json_t *name = json_object_get(arm, "name");
-  if (name != NULL) json_object_set(row, "arm", name);
+  const char *name = json_string_value(json_object_get(arm, "name"));
+  const json_t *hot = comparison_with(record, "comparisons", name);
+  copy_as(row, "arm", arm, "name");
   copy(row, arm, "method");
   copy(row, arm, "world_size");
   copy(row, arm, "threads_per_rank");
   copy(row, arm, "limit");
+  copy_ms(row, "build_ms", arm, "build_s");
+  copy_ms(row, "pack_ms", arm, "pack_s");
+  copy_ms(row, "first_ms", arm, "first_s");
   copy_ms(row, "median_ms", arm, "median_s");
+  copy_ms(row, "cold_ms", json_object_get(arm, "cold"), "median_s");
   copy_ms(row, "min_ms", arm, "min_s");
   copy_ms(row, "p90_ms", arm, "p90_s");
   copy_ms(row, "p99_ms", arm, "p99_s");
   copy_ms(row, "predicted_ms", json_object_get(arm, "predicted_s"), "total");
   copy(row, record, "pairs");
-  if (comparison != NULL) {
-    char text[96];
-    /* What holds of the method is not this arm's. */
-    static const char *const not_its_own[] = {"memory_peak_bytes",
-                                              "weight_bytes_total",
-                                              "wire_bytes_per_forward",
-                                              "flops_per_forward",
-                                              "forward_p50_ms",
-                                              "claims_match_counts",
-                                              "algorithms",
-                                              "mask"};
-    for (size_t i = 0; i < sizeof not_its_own / sizeof not_its_own[0]; i++)
-      json_object_del(row, not_its_own[i]);
-    copy(row, comparison, "speedup");
-    json_t *low = json_object_get(comparison, "low"), *high = json_object_get(comparison, "high");
-    if (low != NULL) json_object_set(row, "speedup_low", low);
-    if (high != NULL) json_object_set(row, "speedup_high", high);
-    const char *word = json_string_value(json_object_get(comparison, "word"));
-    snprintf(text, sizeof text, "method %.40s", word == NULL ? "?" : word);
-    json_object_set_new(row, "result", json_string(text));
-  }
+  if (hot != NULL) add_comparison(row, hot, comparison_with(record, "comparisons_cold", name));
   return json_array_append_new(rows, row);
 }
 
 static int add_phase1(json_t *rows, const json_t *record, const char *run_dir) {
   const json_t *arms = json_object_get(record, "arms");
-  const json_t *comparisons = json_object_get(record, "comparisons");
   int bad = 0;
-  for (size_t i = 0; i < json_array_size(arms); i++) {
-    const json_t *arm = json_array_get(arms, i), *comparison = NULL;
-    const char *name = json_string_value(json_object_get(arm, "name"));
-    for (size_t j = 0; name != NULL && j < json_array_size(comparisons); j++) {
-      const json_t *c = json_array_get(comparisons, j);
-      const char *against = json_string_value(json_object_get(c, "against"));
-      if (against != NULL && strcmp(against, name) == 0) comparison = c;
-    }
-    bad |= add_arm(rows, record, arm, comparison, run_dir);
-  }
+  for (size_t i = 0; i < json_array_size(arms); i++)
+    bad |= add_arm(rows, record, json_array_get(arms, i), run_dir);
   return bad;
 }
 

@@ -31,6 +31,7 @@ typedef struct bs_experiment {
   uint32_t record_timings;
   uint32_t sync_mode;         /* enum bs_sync_mode */
   uint32_t dense_arm;         /* phase 1: time the dense peer too */
+  uint32_t cold;              /* phase 1: cold samples too, caches flushed before each forward */
   uint32_t integer_gate;      /* phase 0: run T5 */
   uint32_t fault_gate;        /* phase 0: run T6 */
   int64_t reference_features; /* phase 0: judge at most this many output features (0: all) */

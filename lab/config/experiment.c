@@ -71,6 +71,7 @@ static int32_t read_phase(bs_experiment *e, bs_error *err) {
   e->pairs_seconds = bs_schema_f64(config, "phase.pairs_seconds");
   e->record_timings = (uint32_t)bs_schema_bool(config, "phase.record_timings");
   e->dense_arm = (uint32_t)bs_schema_bool(config, "phase.dense_arm");
+  e->cold = (uint32_t)bs_schema_bool(config, "phase.cold");
   e->integer_gate = (uint32_t)bs_schema_bool(config, "phase.integer_gate");
   e->fault_gate = (uint32_t)bs_schema_bool(config, "phase.fault_gate");
   e->reference_features = bs_schema_i64(config, "phase.reference_features");

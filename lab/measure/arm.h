@@ -3,6 +3,7 @@
  * of forwards. Arms that wait sleep, so the arm that runs has the machine to itself. */
 #ifndef BS_LAB_MEASURE_ARM_H
 #define BS_LAB_MEASURE_ARM_H
+#include "lab/measure/span.h"
 #include "lab/phase/case.h"
 
 typedef struct bs_arm bs_arm;
@@ -10,10 +11,20 @@ typedef struct bs_arm bs_arm;
 /* Starts the world's threads, builds the layer (c: sizes, sources, method; fault, hook and iteration counts
  * are not used). */
 int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out_arm, bs_error *err);
-/* One batch of n forwards on every rank, from a barrier: seconds per forward of the slowest rank. */
+/* One batch of n forwards on every rank, from a barrier: seconds per forward of the slowest rank. Another
+ * forward that is not timed goes before, so that the threads are awake and the caches hold this arm's data
+ * and not the last arm's; not before the arm's first batch, and not where a forward takes longer than 50 ms.
+ */
 int32_t bs_arm_batch(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err);
+/* Caches flushed before each of the n forwards, outside of the time. Its forwards are in the regions. */
+int32_t bs_arm_batch_cold(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err);
 const char *bs_arm_name(const bs_arm *arm);
+/* Of the slowest rank. Packing is part of the building; of it alone. */
+bs_span bs_arm_build(const bs_arm *arm);
+bs_span bs_arm_pack(const bs_arm *arm);
 double bs_arm_build_seconds(const bs_arm *arm);
+/* What is read to flush the caches; 0 before the first cold batch. */
+uint64_t bs_arm_flush_bytes(const bs_arm *arm);
 /* Ends the world; fills what a record needs (timings, counters, memory; no outputs). out_result may be NULL.
  */
 int32_t bs_arm_close(bs_arm *arm, bs_case_result *out_result, bs_error *err);

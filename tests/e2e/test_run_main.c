@@ -179,6 +179,9 @@ static void check_phase1(const json_t *record, const method_case *c) {
   for (size_t i = 0; i < expected; i++) {
     const json_t *arm = json_array_get(arms, i);
     check_arm(arm);
+    ck_assert_str_eq(run_str(arm, "phase"), "steady-hot");
+    ck_assert(run_num(arm, "first_s") > 0 && run_num(arm, "pack_s") > 0);
+    ck_assert_double_le(run_num(arm, "pack_s"), run_num(arm, "build_s"));
     ck_assert_int_eq((int)run_num(arm, "world_size"), i == 0 ? c->ranks : 1);
     ck_assert_int_eq((int)run_num(arm, "threads_per_rank"), i == 2 ? threads * c->ranks : threads);
     if (i == 0) continue;

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_cold.c - phase 1 with phase.cold: cold samples beside the hot ones, never among them; each phase
+ * of time in a field of its own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lab/measure/stats.h"
+#include "run_help.h"
+
+static size_t numbers(const json_t *list, double *out, size_t most) {
+  const size_t n = json_array_size(list);
+  ck_assert(json_is_array(list) && n <= most);
+  for (size_t i = 0; i < n; i++) {
+    out[i] = json_number_value(json_array_get(list, i));
+    ck_assert_double_gt(out[i], 0);
+  }
+  return n;
+}
+
+static void check_samples(const json_t *of, const char *phase) {
+  double samples[100];
+  const size_t n = numbers(json_object_get(of, "samples_s"), samples, 100);
+  const json_t *outliers = json_object_get(of, "outliers");
+  ck_assert_str_eq(run_str(of, "phase"), phase);
+  ck_assert_uint_eq(n, 5);
+  ck_assert_double_eq_tol(run_num(of, "median_s"), bs_median(samples, n), 1e-15);
+  ck_assert_double_eq(run_num(of, "min_s"), bs_percentile(samples, n, 0));
+  ck_assert_double_le(run_num(of, "p90_s"), run_num(of, "p99_s"));
+  ck_assert(run_num(of, "mad_s") >= 0 && run_num(of, "warm_blocks") >= 1 && run_num(of, "warm_s") > 0);
+  ck_assert(json_is_boolean(json_object_get(of, "settled")));
+  ck_assert_uint_eq(json_object_size(outliers), 4);
+  ck_assert_double_le(run_num(outliers, "z_low") + run_num(outliers, "z_high"), (double)n);
+}
+
+static void check_record(const json_t *record) {
+  const json_t *arm = json_array_get(json_object_get(record, "arms"), 0),
+               *cold = json_object_get(arm, "cold");
+  const json_t *pairs = json_object_get(record, "pairs_cold");
+  check_samples(arm, "steady-hot");
+  check_samples(cold, "steady-cold");
+  ck_assert(run_num(arm, "pack_s") > 0 && run_num(arm, "pack_s") <= run_num(arm, "build_s"));
+  ck_assert_double_gt(run_num(arm, "first_s"), 0);
+  ck_assert_double_ge(run_num(cold, "flush_bytes"), 1 << 20);
+  ck_assert(json_is_array(json_object_get(record, "comparisons_cold")));
+  ck_assert(run_num(record, "pairs") == 5 && run_num(pairs, "pairs") == 5);
+  ck_assert_str_eq(run_str(pairs, "stopped_by"), "max_pairs");
+  ck_assert(json_is_array(json_object_get(record, "measuring_warnings")));
+  /* The forwards counted in the region are hot ones: samples, each with one before it, and no cold one. */
+  const json_t *forward = json_object_get(json_object_get(record, "timings_ms"), "forward");
+  const json_t *disturbed = json_object_get(record, "disturbed_pairs");
+  const double taken = 5 + run_num(disturbed, "discarded"), calls = run_num(arm, "forwards_per_sample");
+  const double count = run_num(forward, "count");
+  ck_assert_msg(count == taken * calls || count == taken * (calls + 1), "%g forwards, %g samples of %g",
+                count, taken, calls);
+}
+
+START_TEST(cold_stays_apart) {
+  char folder[64], run_dir[512];
+  run_result r;
+  const char *const args[] = {"--plugin", "cpu",
+                              "--method", "dense",
+                              "--phase",  "1",
+                              "--out",    "out",
+                              "-o",       "jsonl",
+                              "--set",    "model.N=256",
+                              "--set",    "phase.dense_arm=false",
+                              "--set",    _i == 0 ? "phase.cold=false" : "phase.cold=true",
+                              "--set",    "phase.pairs_min=5",
+                              "--set",    "phase.pairs_max=5",
+                              NULL};
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, "cold");
+  json_t *rows = run_rows(r.out);
+  const json_t *row = json_array_get(rows, 0);
+  snprintf(run_dir, sizeof run_dir, "%s/%s", folder, run_str(row, "run_dir"));
+  json_t *record = run_record(folder, run_dir);
+  if (_i == 1) {
+    check_record(record);
+    ck_assert_double_gt(run_num(row, "cold_ms"), 0);
+  } else {
+    ck_assert(json_is_null(json_object_get(row, "cold_ms")));
+    ck_assert(json_is_null(json_object_get(record, "pairs_cold")));
+    ck_assert(json_is_null(json_object_get(json_array_get(json_object_get(record, "arms"), 0), "cold")));
+  }
+  json_decref(record);
+  json_decref(rows);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("cold");
+  TCase *tc = tcase_create("cold");
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, cold_stays_apart, 0, 2);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}
