@@ -15,7 +15,9 @@
 
 typedef struct onednn_arm {
   __typeof__(&dnnl_engine_create) engine_create;
+  __typeof__(&dnnl_engine_destroy) engine_destroy;
   __typeof__(&dnnl_stream_create) stream_create;
+  __typeof__(&dnnl_stream_destroy) stream_destroy;
   __typeof__(&dnnl_memory_desc_create_with_strides) memory_desc_create_with_strides;
   __typeof__(&dnnl_memory_desc_create_with_tag) memory_desc_create_with_tag;
   __typeof__(&dnnl_memory_desc_destroy) memory_desc_destroy;
@@ -51,7 +53,9 @@ static int find_functions(void *library, onednn_arm *p) {
     void *to;
   } all[] = {
       {"dnnl_engine_create", &p->engine_create},
+      {"dnnl_engine_destroy", &p->engine_destroy},
       {"dnnl_stream_create", &p->stream_create},
+      {"dnnl_stream_destroy", &p->stream_destroy},
       {"dnnl_memory_desc_create_with_strides", &p->memory_desc_create_with_strides},
       {"dnnl_memory_desc_create_with_tag", &p->memory_desc_create_with_tag},
       {"dnnl_memory_desc_destroy", &p->memory_desc_destroy},
@@ -174,10 +178,13 @@ static void onednn_release(bench_arm *arm) {
   p->y = p->w_own = NULL;
 }
 
-/* The library, its engine and stream stay until the process ends: the plugin may have them too. */
+/* The library stays open until the process ends: its threads may. */
 static void onednn_close(bench_arm *arm) {
+  onednn_arm *p = arm->self;
   onednn_release(arm);
-  free(arm->self);
+  if (p->stream != NULL) p->stream_destroy(p->stream);
+  if (p->engine != NULL) p->engine_destroy(p->engine);
+  free(p);
 }
 
 int32_t bench_open_onednn(int any, const bench_arm_options *o, bench_arm *arm, bs_error *err) {

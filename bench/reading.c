@@ -53,7 +53,7 @@ __attribute__((target("avx512f"))) static uint64_t avx512_4(const char *data, si
     a2 = _mm512_add_epi64(a2, _mm512_loadu_si512(r + i));
     a3 = _mm512_add_epi64(a3, _mm512_loadu_si512(s + i));
   }
-  return (uint64_t)_mm512_reduce_add_epi64(
+  return (uint64_t)_mm512_reduce_or_epi64(
       _mm512_add_epi64(_mm512_add_epi64(a0, a1), _mm512_add_epi64(a2, a3)));
 }
 #endif
