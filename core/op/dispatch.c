@@ -11,6 +11,7 @@
 #include "core/op/plan.h"
 #include "core/op/schema.h"
 #include "core/op/select.h"
+#include "core/op/sibling.h"
 
 /* FNV-1a over the columns themselves: a run and a list of the same columns are the same partition. */
 static uint64_t hash_columns(const bs_partition *partition, int64_t count) {
@@ -141,6 +142,12 @@ int32_t bs_dispatch_pack(bs_op_host *host, const bs_op_query *query, const bs_so
   const bs_op_schema *schema = bs_op_schema_find(query->op);
   if (schema != NULL && !schema->needs_weights)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACK", "%s takes no packed weight", query->op);
+  if (schema != NULL && strcmp(schema->packed_by, query->op) != 0) {
+    bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACK", "%s uses weights that are packed for %s", query->op,
+                 schema->packed_by);
+    bs_error_hint(err, "pack with a query of %s that has BS_QUERY_TRAIN", schema->packed_by);
+    return BS_INVALID_ARGUMENT;
+  }
   rc = check_source(query, weights, err);
   if (rc != BS_OK) return rc;
   bs_candidates candidates;
@@ -219,15 +226,17 @@ void bs_dispatch_packed_release(bs_packed *packed) {
 /* ---- plans ---------------------------------------------------------------------------------- */
 
 static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_error *err) {
-  const char *op = packed->impl->op;
-  if (strcmp(op, q->op) != 0)
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "weights packed for %s, plan asked for %s",
-                        op, q->op);
+  const char *op = q->op;
+  const bs_op_schema *schema = bs_op_schema_find(op);
+  if (schema != NULL && strcmp(packed->impl->op, schema->packed_by) != 0)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
+                        "weights packed for %s, %s needs those of %s", packed->impl->op, op,
+                        schema->packed_by);
   if (q->weight_dtype != packed->weight_dtype)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "%s: weights packed as %s, asked as %s", op,
                         bs_dtype_name(packed->weight_dtype), bs_dtype_name(q->weight_dtype));
-  if (bs_op_schema_find(op) == NULL && q->partition == NULL) return BS_OK;
-  const int64_t total = q->partition != NULL ? q->partition->total : q->args[0]->dims[1];
+  if (schema == NULL && q->partition == NULL) return BS_OK;
+  const int64_t total = q->partition != NULL ? q->partition->total : bs_op_weight_columns(schema, q);
   const int64_t count = q->partition != NULL ? q->partition->count : total;
   if (total != packed->total || count != packed->count ||
       hash_columns(q->partition, count) != packed->columns_hash)
@@ -235,10 +244,30 @@ static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_er
                         "%s: packed columns are %lld of %lld, the query's are %lld of %lld%s", op,
                         (long long)packed->count, (long long)packed->total, (long long)count,
                         (long long)total, total == packed->total && count == packed->count ? ", others" : "");
-  if (bs_op_schema_find(op) != NULL && q->args[3]->dims[1] != packed->rows)
+  if (schema != NULL && bs_op_weight_rows(schema, q) != packed->rows)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
-                        "%s: packed weight has %lld rows, Y %lld columns", op, (long long)packed->rows,
-                        (long long)q->args[3]->dims[1]);
+                        "%s: packed weight has %lld rows, %s %lld columns", op, (long long)packed->rows,
+                        schema->n_arg == 3 ? "Y" : "dY", (long long)bs_op_weight_rows(schema, q));
+  return BS_OK;
+}
+
+/* Who serves `op` over the weight: its packer, or the packer's sibling. */
+static int32_t server_of(const bs_op_host *host, const bs_packed *packed, const char *op,
+                         bs_candidate *out_choice, bs_error *err) {
+  const bs_op_impl *packer = packed->impl;
+  const bs_thing *thing = packed->thing;
+  const int32_t rc =
+      strcmp(packer->op, op) == 0 ? BS_OK : bs_sibling_find(host, packed->thing, op, &thing, err);
+  if (rc != BS_OK) return rc;
+  if (thing == NULL) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-OP-SIBLING",
+                 "weights packed by %s@%s/%s of plugin %s, which has no %s@%s/%s to use them", packer->op,
+                 packer->backend, packer->name, packed->thing->plugin, op, packer->backend, packer->name);
+    bs_error_hint(err, "pack with BS_QUERY_TRAIN: an implementation that has one takes the weight");
+    return BS_UNSUPPORTED;
+  }
+  out_choice->thing = thing;
+  out_choice->impl = thing->vtable;
   return BS_OK;
 }
 
@@ -287,7 +316,9 @@ static int32_t prepare_packed(bs_op_host *host, const bs_op_query *query, bs_pac
   int32_t rc = check_packed(query, packed, err);
   if (rc != BS_OK) return rc;
   if (err != NULL) bs_error_clear(err);
-  bs_candidate choice = {.thing = packed->thing, .impl = packed->impl};
+  bs_candidate choice = {0};
+  rc = server_of(host, packed, query->op, &choice, err);
+  if (rc != BS_OK) return rc;
   bs_candidate_ask(choice.impl, choice.thing->state, query, &choice.answer);
   if (choice.answer.level == BS_LEVEL_NO) {
     const bs_candidates only = {.rows = &choice, .count = 1};

@@ -36,7 +36,8 @@ int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_
 int32_t bs_dispatch_packed_read(bs_packed *packed, int64_t row, bs_tensor *out, bs_error *err);
 uint64_t bs_dispatch_packed_bytes(const bs_packed *packed);
 void bs_dispatch_packed_release(bs_packed *packed);
-/* A plan over a packed weight uses the implementation that packed it. */
+/* A plan over a packed weight uses the implementation that packed it, or, for another op, its sibling: of the
+ * same plugin, backend and name. */
 int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packed *packed, bs_plan **out_plan,
                             bs_error *err);
 int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,

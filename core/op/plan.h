@@ -7,7 +7,7 @@
 #include "core/op/schema.h"
 #include "core/plugin/registry.h"
 
-/* A weight packed by `impl`, which every plan over it uses. */
+/* A weight packed by `impl`; every plan over it uses that or a sibling (sibling.h). */
 struct bs_packed {
   const bs_thing *thing;
   const bs_op_impl *impl;

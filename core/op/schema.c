@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * schema.c - the core ops: matmul, gather_columns, scatter_columns, convert, activate. Each has an arity,
- * ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called by
+ * schema.c - the core ops: matmul and its derivatives, gather_columns, scatter_columns, convert, activate. Each
+ * has an arity, ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called by
  * core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules. */
 #include "core/op/schema.h"
 
@@ -21,6 +21,10 @@ static int32_t invalid(bs_error *err, const char *id, const char *op, const char
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
+  return bs_op_refuse(err, id, op, text);
+}
+
+int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *text) {
   bs_error_set(err, BS_INVALID_ARGUMENT, id, "%s: %s", op, text);
   bs_error_where(err, "op %s", op);
   bs_error_hint(err, "docs/ops.md has each op's arguments, dtypes and shapes");
@@ -255,7 +259,7 @@ static void rate_convert(const bs_op_query *q, bs_op_rate *out_rate) {
   out_rate->bytes_row = add_sat(row_bytes(q->args[0], n), row_bytes(q->args[1], n));
 }
 
-/* X, bias, residual, Y: the bias has no batch dimension. */
+/* matmul is X, bias, residual, Y: the bias has no batch dimension. Its derivatives are in schema_grad.c. */
 static const bs_op_schema schemas[] = {
     {"matmul",
      4,
@@ -265,17 +269,31 @@ static const bs_op_schema schemas[] = {
      1,
      {2, 1, 2, 2},
      check_matmul,
-     rate_matmul},
-    {"gather_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_gather, rate_columns},
-    {"scatter_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_scatter, rate_columns},
-    {"convert", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_convert, rate_convert},
-    {"activate", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_activate, rate_convert},
+     rate_matmul,
+     "matmul",
+     0,
+     3},
+    {"matmul_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_dx, bs_op_rate_dx, "matmul", 1, 0},
+    {"matmul_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_dw, bs_op_rate_dw, NULL, 0, 0},
+    {"matmul_update", 3, 7u, 3u, 0, 2, {2, 2, 1}, bs_op_check_update, bs_op_rate_update, "matmul", 0, 1},
+    {"gather_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_gather, rate_columns, NULL, 0, 0},
+    {"scatter_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_scatter, rate_columns, NULL, 0, 0},
+    {"convert", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_convert, rate_convert, NULL, 0, 0},
+    {"activate", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_activate, rate_convert, NULL, 0, 0},
 };
 
 const bs_op_schema *bs_op_schema_find(const char *op) {
   for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++)
     if (strcmp(op, schemas[i].name) == 0) return &schemas[i];
   return NULL;
+}
+
+int64_t bs_op_weight_rows(const bs_op_schema *schema, const bs_op_query *query) {
+  return query->args[schema->n_arg]->dims[1];
+}
+
+int64_t bs_op_weight_columns(const bs_op_schema *schema, const bs_op_query *query) {
+  return query->args[schema->k_arg]->dims[1];
 }
 
 int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
@@ -290,7 +308,7 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
       return invalid(err, "BS-OP-ARITY", query->op, "%u args, need %u", query->nargs, schema->nargs);
     return invalid(err, "BS-OP-ARITY", query->op, "%u args, need 1 to %d", query->nargs, BS_MAX_OP_ARGS);
   }
-  if (query->flags & ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC))
+  if (query->flags & ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC | BS_QUERY_TRAIN))
     return invalid(err, "BS-OP-ATTR", query->op, "unknown flags 0x%x", query->flags);
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < query->nargs && rc == BS_OK; i++) rc = check_arg(query, schema, i, err);

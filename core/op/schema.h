@@ -19,10 +19,12 @@ typedef struct bs_op_schema {
   uint32_t required;      /* bit i: arg i may not be NULL */
   uint32_t activations;   /* bit i: arg i's leading dimension is the batch and may shrink at run */
   uint32_t outputs;       /* bit i: arg i is written */
-  uint32_t needs_weights; /* 1: prepare needs a packed weight; 0: prepare takes none */
+  uint32_t needs_weights; /* 1: prepare needs a packed weight, 2: and run changes it; 0: prepare takes none */
   uint32_t ranks[BS_MAX_OP_ARGS];
   int32_t (*check)(const bs_op_query *query, bs_error *err);
   void (*rate)(const bs_op_query *query, bs_op_rate *out_rate);
+  const char *packed_by; /* the op that its weights are packed for; NULL: needs none */
+  uint32_t k_arg, n_arg; /* args whose second dimension is the weight's columns (K with X_FULL) and rows */
 } bs_op_schema;
 
 /* The schema of a core op; NULL for an op that only plugins define. */
@@ -33,6 +35,18 @@ void bs_op_rate_of(const bs_op_query *query, bs_op_rate *out_rate);
 void bs_op_strides(const bs_tensor_desc *desc, int64_t out[BS_MAX_DIMS]);
 /* "X f32[64,128] ..." of a query for messages, truncated to size. */
 void bs_op_describe(const bs_op_query *query, char *out, size_t size);
+/* N and, without a partition, K of the packed weight that a query of a core op needs. */
+int64_t bs_op_weight_rows(const bs_op_schema *schema, const bs_op_query *query);
+int64_t bs_op_weight_columns(const bs_op_schema *schema, const bs_op_query *query);
+/* BS_INVALID_ARGUMENT with "op: text", where and hint filled in. */
+int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *text);
+/* schema_grad.c */
+int32_t bs_op_check_dx(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_dw(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_update(const bs_op_query *query, bs_error *err);
+void bs_op_rate_dx(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_dw(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_update(const bs_op_query *query, bs_op_rate *out_rate);
 /* Column i of a partition; NULL is all columns. */
 uint32_t bs_op_partition_column(const bs_partition *partition, int64_t i);
 #endif

@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/op/schema.h"
+#include "core/op/sibling.h"
 
 const char *bs_candidate_reason(uint32_t reason) {
   static const char *const names[] = {"no reason",  "dtype",  "rank",     "shape",     "alignment",
@@ -103,6 +104,12 @@ int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_c
     rows[i].thing = things[i];
     rows[i].impl = things[i]->vtable;
     bs_candidate_ask(rows[i].impl, things[i]->state, query, &rows[i].answer);
+    const int32_t rc = bs_sibling_require(host, query, &rows[i], err);
+    if (rc == BS_OK) continue;
+    free(things);
+    free(rows);
+    out_candidates->count = 0;
+    return rc;
   }
   free(things);
   qsort(rows, out_candidates->count, sizeof *rows, compare);

@@ -197,6 +197,7 @@ _Static_assert(BS_ACT_GELU == 2, "BS_ACT_GELU");
 _Static_assert(BS_ACT_SILU == 3, "BS_ACT_SILU");
 _Static_assert(BS_QUERY_X_FULL == 1, "BS_QUERY_X_FULL");
 _Static_assert(BS_QUERY_DETERMINISTIC == 2, "BS_QUERY_DETERMINISTIC");
+_Static_assert(BS_QUERY_TRAIN == 4, "BS_QUERY_TRAIN");
 _Static_assert(sizeof(bs_op_query) == 120, "bs_op_query");
 _Static_assert(offsetof(bs_op_query, struct_size) == 0 && sizeof(((bs_op_query *)0)->struct_size) == 4, "bs_op_query.struct_size");
 _Static_assert(offsetof(bs_op_query, nargs) == 4 && sizeof(((bs_op_query *)0)->nargs) == 4, "bs_op_query.nargs");

@@ -13,6 +13,15 @@
  *   gather_columns  X [B,K], out [B,K_r]      out[b,i] = X[b, columns[i]]; `partition` required
  *   scatter_columns in [B,K_r], out [B,K]     writes only the partition's columns
  *   convert         in [B,N], out [B,N]       rounds to out's dtype
+ *   matmul_dx       dY [B,N], dX [B,K_r]; needs a packed weight. dX = dY W. With BS_QUERY_X_FULL, dX is [B,K]
+ *                   and only the partition's columns are written.
+ *   matmul_dw       X as matmul's, dY [B,N], dW [N,K_r] f32 or f64; dW = dY^T X.
+ *   matmul_update   X as matmul's, dY [B,N], alpha [1] f32; has no output: W += alpha dY^T X in the packed
+ *                   weight, rounded once to the weight's dtype.
+ * Weights are packed for matmul. Implementations that one plugin registers with the same backend and the same
+ * name share packed weights: matmul_dx over a weight that matmul@cpu/packed has packed is served by that
+ * plugin's matmul_dx@cpu/packed. Packing with BS_QUERY_TRAIN refuses implementations of matmul that have no
+ * such matmul_dx and matmul_update.
  * At run, the leading dimension of activations may be smaller than at prepare, never larger.
  */
 #ifndef BLOCKSHOCK_OP_H
@@ -34,8 +43,9 @@ enum bs_activation {
   BS_ACT_SILU = 3
 };
 enum bs_query_flags {
-  BS_QUERY_X_FULL = 1u << 0,       /* matmul: X holds all K columns */
-  BS_QUERY_DETERMINISTIC = 1u << 1 /* same bits on every call */
+  BS_QUERY_X_FULL = 1u << 0,        /* matmul and its derivatives: X (dX) holds all K columns */
+  BS_QUERY_DETERMINISTIC = 1u << 1, /* same bits on every call */
+  BS_QUERY_TRAIN = 1u << 2          /* pack of matmul: matmul_dx and matmul_update will use the weight too */
 };
 
 typedef struct bs_op_query {
@@ -47,7 +57,7 @@ typedef struct bs_op_query {
   uint32_t accumulate;           /* enum bs_accumulate */
   uint32_t activation;           /* enum bs_activation */
   uint32_t flags;                /* enum bs_query_flags */
-  uint32_t weight_dtype;         /* matmul: storage dtype of the packed weight */
+  uint32_t weight_dtype;         /* storage dtype of the packed weight */
   uint64_t workspace_limit;      /* 0: no limit */
   int64_t attrs[8];              /* for plugin ops */
 } bs_op_query;

@@ -26,6 +26,9 @@ typedef struct ref_columns {
 
 extern const bs_backend ref_backend;
 extern const bs_op_impl ref_matmul;
+extern const bs_op_impl ref_matmul_dx;
+extern const bs_op_impl ref_matmul_dw;
+extern const bs_op_impl ref_matmul_update;
 extern const bs_op_impl ref_gather_columns;
 extern const bs_op_impl ref_scatter_columns;
 extern const bs_op_impl ref_convert;
