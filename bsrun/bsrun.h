@@ -45,8 +45,10 @@ char *bsrun_command_line(void);
 
 /* The error line on stderr; returns the exit code of err->code. */
 int bsrun_fail(const bs_error *err);
-/* "bsrun: note: ..." unless quiet. */
+/* "bsrun: note: ..." unless quiet; and into log.txt. */
 void bsrun_note(int quiet, const char *text);
+/* "bsrun: warning: ...", and into log.txt. */
+void bsrun_warn(const char *text);
 /* The unknown word of a list of choices: BS_USAGE with the nearest. */
 int32_t bsrun_unknown(const char *what, const char *word, const char *const *known, size_t n, bs_error *err);
 /* -o of a verb; BS_FORMAT_TABLE when not given. */
@@ -101,6 +103,11 @@ typedef struct bsrun_progress {
 bs_progress_fn bsrun_progress_to(int quiet);
 void bsrun_progress_end(bsrun_progress *progress);
 
+/* log.txt of the run that is open (its folder's descriptor), else of all that follow: "note: ...". */
+void bsrun_log_line(const char *text);
+void bsrun_log_begin(int run_fd);
+void bsrun_log_end(void); /* before DONE: it has the file's sum */
+void bsrun_log_free(void);
 /* Log lines of the context. user: NULL. */
 void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, const char *message);
 #endif

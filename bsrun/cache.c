@@ -56,8 +56,6 @@ json_t *bsrun_constants(const char *path, int quiet) {
     bsrun_note(quiet, line);
     return NULL;
   }
-  char *shown = bs_report_printable(line);
-  fprintf(stderr, "bsrun: warning: %s\n", shown != NULL ? shown : "");
-  free(shown);
+  bsrun_warn(line);
   return NULL;
 }

@@ -68,11 +68,23 @@ int bsrun_fail(const bs_error *err) {
   return (int)bs_status_exit_code(err->code);
 }
 
-void bsrun_note(int quiet, const char *text) {
-  if (quiet) return;
+/* One line of a kind, on stderr and in log.txt. */
+static void tell(int quiet, const char *kind, const char *text) {
+  bs_text line = {0};
   char *shown = bs_report_printable(text);
-  fprintf(stderr, "bsrun: note: %s\n", shown != NULL ? shown : "");
+  bs_text_printf(&line, "%s: %s", kind, shown != NULL ? shown : "");
+  if (line.data != NULL && !quiet) fprintf(stderr, "bsrun: %s\n", line.data);
+  if (line.data != NULL) bsrun_log_line(line.data);
+  bs_text_free(&line);
   free(shown);
+}
+
+void bsrun_note(int quiet, const char *text) {
+  tell(quiet, "note", text);
+}
+
+void bsrun_warn(const char *text) {
+  tell(0, "warning", text);
 }
 
 void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, const char *message) {
@@ -81,10 +93,10 @@ void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, cons
   (void)user;
   if (plugin != NULL && plugin[0] != '\0') snprintf(who, sizeof who, " %.40s:", plugin);
   if (rank >= 0) snprintf(at, sizeof at, " rank %d:", rank);
-  char *shown = bs_report_printable(message);
-  fprintf(stderr, "bsrun: %s:%s%s %s\n", names[level >= 1 && level <= 4 ? level : 0], who, at,
-          shown != NULL ? shown : "");
-  free(shown);
+  char kind[128];
+  snprintf(kind, sizeof kind, "%s:%s%s", names[level >= 1 && level <= 4 ? level : 0], who, at);
+  if (kind[strlen(kind) - 1] == ':') kind[strlen(kind) - 1] = '\0';
+  tell(0, kind, message);
 }
 
 int32_t bsrun_unknown(const char *what, const char *word, const char *const *known, size_t n, bs_error *err) {

@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/stop.h"
 #include "lab/tune/tune.h"
 
 #define MAX_POINTS 1024
@@ -173,7 +174,7 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
   }
   show_notes(p);
   if (rc == BS_OK) rc = choose(p, experiments, made, err);
-  for (size_t i = 0; rc == BS_OK && i < p->n_phases; i++) {
+  for (size_t i = 0; rc == BS_OK && bs_stop_asked() == 0 && i < p->n_phases; i++) {
     p->session.group = experiments[i].run_group;
     rc = run_phase(&p->session, &experiments[i], err);
     keep_choices(p, &experiments[i], rc, err);
@@ -191,6 +192,10 @@ static int run_points(run_plan *p, bs_error *err) {
   int code = 0;
   for (size_t i = 0; i < points; i++) {
     const int32_t rc = run_point(p, i, err);
+    if (bs_stop_asked() != 0) { /* nothing more is begun */
+      if (rc != BS_OK) bsrun_fail(err);
+      return 128 + bs_stop_asked();
+    }
     if (rc == BS_OK) continue;
     failed++;
     code = bsrun_fail(err);
@@ -228,6 +233,7 @@ static void plan_free(run_plan *p) {
   json_decref(p->session.constants);
   free(p->cache);
   free(p->tune_path);
+  bsrun_log_free();
   bs_notes_free(&p->notes);
   for (size_t i = 0; i < p->n_values; i++) free(p->values[i]);
   free(p->values);

@@ -7,6 +7,7 @@
 #include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/size.h"
+#include "lab/stop.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 
@@ -110,6 +111,7 @@ static void keep_failed(bs_run *run, json_t *record, const bs_error *why) {
   int32_t rc = bs_record_failed(record, why);
   if (rc == BS_OK) rc = bs_store_append(run, record, &ignored);
   run_signals_watch(-1);
+  bsrun_log_end();
   if (rc == BS_OK) {
     bs_store_commit(run, "failed", &ignored);
   } else {
@@ -122,6 +124,7 @@ static int32_t keep_result(run_session *s, bs_run *run, json_t *record, const bs
   int32_t rc = bs_record_finish(record, result, err);
   if (rc == BS_OK) rc = bs_store_append(run, record, err);
   run_signals_watch(-1);
+  bsrun_log_end();
   if (rc != BS_OK) {
     bs_store_abandon(run);
     return rc;
@@ -164,11 +167,13 @@ static void print_gates(const run_session *s, const bs_phase_result *result) {
 /* A method whose counted work is not what it proposed: every prediction made from the proposal is off. */
 static void warn_claims(const bs_experiment *e, const json_t *record) {
   if (!json_is_false(json_object_get(record, "claims_match_counts"))) return;
-  fprintf(stderr,
-          "bsrun: warning: %s: %s does not do what it proposed: the host counted other FLOPs, collectives or "
-          "message bytes (%lld FLOPs a forward over all ranks)\n",
-          e->phase_name, e->method,
-          (long long)json_integer_value(json_object_get(record, "flops_per_forward")));
+  char text[320];
+  snprintf(text, sizeof text,
+           "%.64s: %.64s does not do what it proposed: the host counted other FLOPs, collectives or "
+           "message bytes (%lld FLOPs a forward over all ranks)",
+           e->phase_name, e->method,
+           (long long)json_integer_value(json_object_get(record, "flops_per_forward")));
+  bsrun_warn(text);
 }
 
 /* What the samples were like, where a median would hide it. */
@@ -199,6 +204,7 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
   if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &run, err);
   if (rc == BS_OK) {
     run_signals_watch(bs_run_get_fd(run));
+    bsrun_log_begin(bs_run_get_fd(run));
     record = bs_record_start(e, bs_run_get_id(run), plugins);
     if (record == NULL) {
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
@@ -214,8 +220,13 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
       tell_of_samples(session, result.record);
       rc = keep_result(session, run, record, &result, err);
       if (rc == BS_OK) rc = judge(e, &result, err);
+    } else if (bs_stop_asked() != 0) {
+      bsrun_log_end();
+      run_signals_watch(-1);
+      bs_store_interrupt(run, bs_stop_asked());
     } else if (record == NULL || never_ran(rc)) {
       run_signals_watch(-1);
+      bsrun_log_end();
       bs_store_abandon(run);
     } else {
       keep_failed(run, record, err);

@@ -1,18 +1,28 @@
 /* SPDX-License-Identifier: MIT
- * run_signal.c - SIGINT and SIGTERM end bsrun at once; an open run is marked INTERRUPTED and, lacking DONE,
- * never counts. Only async-signal-safe calls in the handler. */
+ * run_signal.c - SIGINT and SIGTERM. While a run is open the first one lets it finish the sample in progress
+ * (lab/stop.h), then it is marked INTERRUPTED and, lacking DONE, never counts. The second, and one while no
+ * run is open, ends bsrun at once. Only async-signal-safe calls in the handler. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bsrun/run.h"
+#include "lab/stop.h"
 
 static volatile sig_atomic_t watched_fd = -1;
 
+static void say(const char *text) {
+  if (write(STDERR_FILENO, text, strlen(text)) < 0) return; /* nobody is there to be told */
+}
+
 static void on_signal(int number) {
-  static const char text[] = "bsrun: interrupted\n";
+  if (watched_fd >= 0 && bs_stop_asked() == 0) {
+    bs_stop_ask(number);
+    say("\nbsrun: interrupted: the sample in progress is finished; once more to end at once\n");
+    return;
+  }
   if (watched_fd >= 0) bs_store_mark_interrupted((int)watched_fd, number);
-  if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(128 + number);
+  say("bsrun: interrupted\n");
   _exit(128 + number);
 }
 
@@ -24,6 +34,7 @@ void run_signals_install(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaddset(&action.sa_mask, SIGINT);
   sigaddset(&action.sa_mask, SIGTERM);

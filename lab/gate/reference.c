@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/size.h"
 #include "lab/gate/activation.h"
+#include "lab/stop.h"
 
 enum { TOKENS = 16, MAX_THREADS = 64 };
 
@@ -141,8 +142,9 @@ static void *worker(void *arg) {
   while (row && w && !atomic_load(&job->failed)) {
     const int64_t f = atomic_fetch_add(&job->next, 1);
     if (f >= out->features) break;
-    const int32_t rc =
-        job->request->w->read(job->request->w->ctx, out->feature[f], 1, NULL, BS_F64, row, out->K, &err);
+    int32_t rc = bs_stop_check(&err);
+    if (rc == BS_OK)
+      rc = job->request->w->read(job->request->w->ctx, out->feature[f], 1, NULL, BS_F64, row, out->K, &err);
     if (rc != BS_OK) {
       job_fail(job, &err);
       break;

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "lab/measure/flush.h"
+#include "lab/stop.h"
 
 enum command { COMMAND_BATCH = 1, COMMAND_RESET = 2, COMMAND_STOP = 3, COMMAND_LED = 4, COMMAND_COLD = 5 };
 static const double LEAD_SECONDS = 0.05; /* a forward this long hardly notes how it begins */
@@ -167,7 +168,7 @@ static int32_t await(bs_arm *arm, bs_error *err) {
   while (arm->done_ranks < arm->c.world_size && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);
   const int finished = arm->done_ranks >= arm->c.world_size;
   pthread_mutex_unlock(&arm->lock);
-  if (finished) return BS_OK;
+  if (finished) return bs_stop_check(err); /* a sample is finished before a signal is heard */
   if (err) *err = arm->error;
   return arm->status != BS_OK ? arm->status : BS_INTERNAL;
 }

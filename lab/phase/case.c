@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/stop.h"
 
 typedef struct case_run {
   const bs_case *c;
@@ -97,7 +98,8 @@ static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *
       bs_rank_regions_reset(rank);
       bs_rank_counters_reset(rank);
     }
-    int32_t rc = bs_layer_forward(layer, x, y, NULL, err);
+    int32_t rc = bs_stop_check(err);
+    if (rc == BS_OK) rc = bs_layer_forward(layer, x, y, NULL, err);
     if (rc != BS_OK) return rc;
     if (i == 0) {
       for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) mine->counters[k] = bs_rank_counter(rank, k);

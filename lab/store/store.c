@@ -21,7 +21,7 @@
 
 #define MAX_ATTEMPTS 1000
 #define MAX_LINE (16u << 20) /* a record with every sample of the largest phase 1 */
-static const char *const run_files[] = {"config.yaml", "env.json", "seed.txt", "metrics.jsonl"};
+static const char *const run_files[] = {"config.yaml", "env.json", "seed.txt", "metrics.jsonl", "log.txt"};
 #define N_RUN_FILES (sizeof run_files / sizeof run_files[0])
 
 struct bs_run {
@@ -167,6 +167,7 @@ static int32_t fill(const bs_run_request *q, bs_run *run, bs_error *err) {
   int32_t rc = write_file(run->fd, "env.json", q->env, strlen(q->env), err);
   if (rc == BS_OK) rc = write_file(run->fd, "seed.txt", seed, (size_t)n, err);
   if (rc == BS_OK) rc = write_file(run->fd, "metrics.jsonl", "", 0, err);
+  if (rc == BS_OK) rc = write_file(run->fd, "log.txt", "", 0, err);
   if (rc == BS_OK) rc = write_file(run->fd, "lock", "", 0, err);
   return rc;
 }
@@ -372,6 +373,11 @@ int32_t bs_store_commit(bs_run *run, const char *status, bs_error *err) {
   close_run(run);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   return rc;
+}
+
+void bs_store_interrupt(bs_run *run, int signal_number) {
+  bs_store_mark_interrupted(run->fd, signal_number);
+  close_run(run);
 }
 
 void bs_store_abandon(bs_run *run) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * store.h - run folders: <out_dir>[/<group>]/<phase>/<method>/<run_id>/ with config.yaml, env.json,
- * seed.txt, metrics.jsonl, lock and, last, DONE (docs/runs.md). A run exists only when DONE does.
+ * seed.txt, metrics.jsonl, log.txt, lock and, last, DONE (docs/runs.md). A run exists only when DONE does.
  * One process writes a run; several may write below one out_dir. */
 #ifndef BS_LAB_STORE_STORE_H
 #define BS_LAB_STORE_STORE_H
@@ -36,6 +36,9 @@ int32_t bs_store_append(bs_run *run, const json_t *record, bs_error *err);
 int32_t bs_store_commit(bs_run *run, const char *status, bs_error *err);
 /* Close and remove a run that acknowledged nothing. */
 void bs_store_abandon(bs_run *run);
+
+/* Close a run that a signal ended: INTERRUPTED, no DONE. */
+void bs_store_interrupt(bs_run *run, int signal_number);
 
 /* [A-Za-z0-9._-]{1,64}, not . or ..: BS_USAGE naming the option otherwise. */
 int32_t bs_store_check_name(const char *option, const char *name, bs_error *err);

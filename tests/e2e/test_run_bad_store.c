@@ -89,10 +89,11 @@ START_TEST(one_id_twice) {
 }
 END_TEST
 
-static pid_t start(const char *const *args, rlim_t file_limit) {
+/* `first` may be NULL. */
+static pid_t start_words(const char *const *first, const char *const *args, rlim_t file_limit) {
   const char *argv[32] = {run_env("BS_TEST_BSRUN")};
   size_t n = 1;
-  for (size_t i = 0; common[i] != NULL; i++) argv[n++] = common[i];
+  for (size_t i = 0; first != NULL && first[i] != NULL; i++) argv[n++] = first[i];
   for (size_t i = 0; args[i] != NULL; i++) argv[n++] = args[i];
   const pid_t pid = fork();
   if (pid != 0) return pid;
@@ -105,6 +106,10 @@ static pid_t start(const char *const *args, rlim_t file_limit) {
   }
   execv(argv[0], (char *const *)(size_t)argv);
   _exit(126);
+}
+
+static pid_t start(const char *const *args, rlim_t file_limit) {
+  return start_words(common, args, file_limit);
 }
 
 /* A disk that takes no more than so many bytes a file: exit 10, and no run without its record. */
@@ -136,7 +141,8 @@ START_TEST(eight_at_once) {
 }
 END_TEST
 
-/* SIGINT and SIGTERM in the middle: 130 and 143, INTERRUPTED in the folder, no DONE. */
+/* SIGINT and SIGTERM in the middle: the sample is finished, then 130 and 143, INTERRUPTED in the folder with
+ * the log, no DONE; the second phase is not begun. */
 START_TEST(interrupted) {
   static const char *const args[] = {"--out", "out", "--set", "phase.timed_iters=10000000", NULL};
   const struct timespec pause = {0, 20000000};
@@ -150,6 +156,85 @@ START_TEST(interrupted) {
   ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 128 + number, "status %x", status);
   ck_assert_uint_eq(run_count_files(folder, "INTERRUPTED"), 1);
   ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+  ck_assert_uint_eq(run_count_files(folder, "config.yaml"), 1);
+  ck_assert_uint_eq(run_count_files(folder, "log.txt"), 1);
+  char *said = run_read(folder, "said.err", NULL);
+  ck_assert_ptr_nonnull(strstr(said, "the sample in progress is finished"));
+  ck_assert_ptr_nonnull(strstr(said, _i == 0 ? "error[BS-STOPPED] interrupted by SIGINT"
+                                             : "error[BS-STOPPED] interrupted by SIGTERM"));
+  free(said);
+}
+END_TEST
+
+/* Two of them while a rank sleeps within its sample: the second is not kept waiting. */
+START_TEST(interrupted_twice) {
+  static const char *const args[] = {"--out",    "out",
+                                     "--plugin", BS_TEST_E2E_DIR "/bs_faulty.so",
+                                     "--method", "faulty",
+                                     "--set",    "method.fault=late",
+                                     "--set",    "method.at=0",
+                                     "--set",    "model.N=24",
+                                     "--set",    "model.dtype=f32",
+                                     NULL};
+  const struct timespec pause = {0, 20000000};
+  int status;
+  const pid_t pid = start_words(NULL, args, RLIM_INFINITY);
+  for (int i = 0; i < 1500 && run_count_files(folder, "config.yaml") == 0; i++) nanosleep(&pause, NULL);
+  for (int i = 0; i < 5; i++) nanosleep(&pause, NULL);
+  ck_assert_int_eq(kill(pid, SIGSTOP), 0); /* both are pending when it goes on */
+  kill(pid, SIGINT);
+  kill(pid, SIGTERM);
+  ck_assert_int_eq(kill(pid, SIGCONT), 0);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 143 || WEXITSTATUS(status) == 130), "status %x",
+                status);
+  ck_assert_uint_eq(run_count_files(folder, "INTERRUPTED"), 1);
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+  char *said = run_read(folder, "said.err", NULL);
+  ck_assert_ptr_nonnull(strstr(said, "bsrun: interrupted\n"));
+  ck_assert_ptr_null(strstr(said, "BS-STOPPED"));
+  free(said);
+}
+END_TEST
+
+/* What went to stderr as notes is in log.txt with its time; -q keeps it from stderr alone. */
+START_TEST(log_of_a_run) {
+  for (int quiet = 0; quiet < 2; quiet++) {
+    const char *args[] = {"run",
+                          "--method",
+                          "row_parallel",
+                          "--phase",
+                          "0",
+                          "--set",
+                          "model.N=16",
+                          "--set",
+                          "model.B=4",
+                          "--set",
+                          "phase.fault_gate=false",
+                          "--out",
+                          quiet ? "quiet" : "loud",
+                          "--set",
+                          "phase.sync_mode=cuda_events",
+                          "-o",
+                          "jsonl",
+                          quiet ? "-q" : NULL,
+                          NULL};
+    run_result r;
+    run_bsrun(&r, folder, NULL, args);
+    run_expect(&r, 0, "log");
+    ck_assert_int_eq(strstr(r.err, "note: phase.sync_mode") != NULL, !quiet);
+    json_t *rows = run_rows(r.out);
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, run_str(json_array_get(rows, 0), "run_dir"));
+    char *log = run_read(path, "log.txt", NULL);
+    char *note = log == NULL ? NULL : strstr(log, "Z note: phase.sync_mode cuda_events means events");
+    ck_assert_ptr_nonnull(note);
+    ck_assert(note - log >= 23 && strspn(note - 23, "0123456789-T:.") == 23); /* 2026-01-02T03:04:05.678 */
+    ck_assert_ptr_null(strstr(log, "\x1b"));
+    free(log);
+    json_decref(rows);
+    run_free(&r);
+  }
 }
 END_TEST
 
@@ -184,6 +269,8 @@ int main(void) {
   tcase_add_loop_test(tc, full_disk, 0, 3);
   tcase_add_test(tc, eight_at_once);
   tcase_add_loop_test(tc, interrupted, 0, 2);
+  tcase_add_test(tc, interrupted_twice);
+  tcase_add_test(tc, log_of_a_run);
   tcase_add_test(tc, closed_stdout);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * run_log.c - log.txt of run folders: every note and warning with its UTC time, also those that -q keeps from
+ * stderr. Lines told before a run is open go into each run that follows; those told while one is open into
+ * that one. Losing a line is never worth a failure. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/text.h"
+#include "lab/store/store.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* plugins log from rank threads */
+static bs_text before;                                   /* lines told while no run is open */
+static int log_fd = -1;
+
+void bsrun_log_line(const char *text) {
+  char stamp[32];
+  bs_text line = {0};
+  struct timespec now;
+  struct tm utc;
+  clock_gettime(CLOCK_REALTIME, &now);
+  gmtime_r(&now.tv_sec, &utc);
+  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+  bs_text_printf(&line, "%s.%03ldZ %s\n", stamp, now.tv_nsec / 1000000, text);
+  if (line.data == NULL || line.failed) {
+    bs_text_free(&line);
+    return;
+  }
+  pthread_mutex_lock(&lock);
+  if (log_fd >= 0) {
+    (void)bs_store_write_all(log_fd, line.data, line.size);
+  } else {
+    bs_text_append(&before, line.data, line.size);
+  }
+  pthread_mutex_unlock(&lock);
+  bs_text_free(&line);
+}
+
+void bsrun_log_begin(int run_fd) {
+  pthread_mutex_lock(&lock);
+  log_fd = openat(run_fd, "log.txt", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+  if (log_fd >= 0 && before.size > 0) (void)bs_store_write_all(log_fd, before.data, before.size);
+  pthread_mutex_unlock(&lock);
+}
+
+void bsrun_log_end(void) {
+  pthread_mutex_lock(&lock);
+  if (log_fd >= 0) {
+    fsync(log_fd);
+    close(log_fd);
+  }
+  log_fd = -1;
+  pthread_mutex_unlock(&lock);
+}
+
+void bsrun_log_free(void) {
+  bs_text_free(&before);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * stop.h - a request to stop, made by a signal and kept by long work: between two samples it returns the
+ * error BS-STOPPED, and everything is closed as after any other error. One a process, as signals are. */
+#ifndef BS_LAB_STOP_H
+#define BS_LAB_STOP_H
+#include "blockshock/blockshock.h"
+
+/* Async-signal-safe. 0 takes the request back. */
+void bs_stop_ask(int signal_number);
+/* The signal's number, 0 when nobody asked. Any thread, also in hot loops: one load. */
+int bs_stop_asked(void);
+/* BS_OK, or BS_ABORTED with BS-STOPPED when somebody asked. */
+int32_t bs_stop_check(bs_error *err);
+#endif
