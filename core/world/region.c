@@ -3,8 +3,9 @@
  * region.c - named timer regions of a rank. Methods and the lab begin and end them; statistics are read
  * after a run. Modes: sync (the stream is drained before each look at the clock), events (an event pair
  * of the backend; on a backend without streams, the clock), none (the clock alone).
- * Samples lie in arrays that start at 4096 and double inside region_begin before the clock is read, so no
- * allocation falls into a measured time.
+ * Count, sum, smallest and largest are exact however long a run is. Percentiles come from a reservoir of
+ * 4096 samples that is taken when the region is made: all of them up to there, then each with the same
+ * chance, by a hash of its number, so that equal times give equal figures. Nothing is allocated while timing.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include "core/base/text.h"
 #include "core/world/world.h"
 
-#define FIRST_SAMPLES 4096u
+#define RESERVOIR 4096u
 #define MAX_PENDING 4096u /* event pairs before they are turned into samples */
 
 static const char *const builtin_names[BS_REGION_BUILTIN_COUNT_] = {
@@ -24,7 +25,10 @@ static bs_region_data *region_add(bs_rank *rank, const char *name) {
   bs_region_data *r = calloc(1, sizeof *r);
   if (r == NULL) return NULL;
   r->name = bs_strdup(name);
-  if (r->name == NULL) {
+  r->samples = malloc(RESERVOIR * sizeof *r->samples); /* pages come when they are used */
+  if (r->name == NULL || r->samples == NULL) {
+    free(r->samples);
+    free(r->name);
     free(r);
     return NULL;
   }
@@ -64,15 +68,21 @@ int32_t bs_region_running(const bs_rank *rank, uint32_t region) {
   return region < rank->nregions && rank->regions[region]->running;
 }
 
-/* Room for one more sample. */
-static int32_t reserve(bs_region_data *r) {
-  if (r->count + r->pending < r->capacity) return BS_OK;
-  uint64_t capacity = r->capacity != 0 ? 2 * r->capacity : FIRST_SAMPLES;
-  double *grown = realloc(r->samples, capacity * sizeof *grown);
-  if (grown == NULL) return BS_NO_MEMORY;
-  r->samples = grown;
-  r->capacity = capacity;
-  return BS_OK;
+static uint64_t mixed(uint64_t i) { /* splitmix64's finish */
+  i += UINT64_C(0x9e3779b97f4a7c15);
+  i = (i ^ (i >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  i = (i ^ (i >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return i ^ (i >> 31);
+}
+
+/* Algorithm R: sample i takes one of i + 1 places by chance, and is kept when that is in the reservoir. */
+static void keep(bs_region_data *r, double ms) {
+  uint64_t place = r->count < RESERVOIR ? r->count : mixed(r->count) % (r->count + 1);
+  if (place < RESERVOIR) r->samples[place] = ms;
+  r->min = r->count == 0 || ms < r->min ? ms : r->min;
+  r->max = r->count == 0 || ms > r->max ? ms : r->max;
+  r->sum += ms;
+  r->count++;
 }
 
 /* Turn pending event pairs into samples. */
@@ -83,7 +93,7 @@ static int32_t settle(bs_rank *rank, bs_region_data *r, bs_error *err) {
   for (uint32_t i = 0; rc == BS_OK && i < r->pending; ++i) {
     double seconds = 0.0;
     rc = backend->event_elapsed(rank->device, r->events[2 * i], r->events[2 * i + 1], &seconds, err);
-    if (rc == BS_OK) r->samples[r->count++] = seconds * 1e3;
+    if (rc == BS_OK) keep(r, seconds * 1e3);
   }
   r->pending = 0;
   return rc;
@@ -117,8 +127,7 @@ void bs_region_begin(bs_rank *rank, uint32_t region) {
     bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-NEST", "region %s is begun while it runs", r->name);
     return;
   }
-  int32_t rc = reserve(r);
-  if (rc == BS_OK && rank->use_events) rc = events_ready(rank, r);
+  int32_t rc = rank->use_events ? events_ready(rank, r) : BS_OK;
   if (rc == BS_OK && rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, NULL);
   if (rc == BS_OK && rank->use_events)
     rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending], NULL, NULL);
@@ -149,7 +158,7 @@ void bs_region_end(bs_rank *rank, uint32_t region) {
   } else {
     if (rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, NULL);
     uint64_t now = bs_rank_clock_ns(rank);
-    if (rc == BS_OK) r->samples[r->count++] = (double)(now - r->started_ns) * 1e-6;
+    if (rc == BS_OK) keep(r, (double)(now - r->started_ns) * 1e-6);
   }
   if (rc != BS_OK)
     bs_rank_misuse(rank, rc, "BS-REGION-END", "region %s could not end (%s)", r->name, bs_status_name(rc));
@@ -171,10 +180,13 @@ static double percentile(const double *sorted, uint64_t count, double q) {
 void bs_region_summarise(double *samples, uint64_t count, bs_region_stats *out_stats) {
   out_stats->count = count;
   out_stats->sum_ms = out_stats->avg_ms = out_stats->p50_ms = out_stats->p95_ms = 0.0;
+  out_stats->min_ms = out_stats->max_ms = 0.0;
   if (count == 0) return;
   qsort(samples, (size_t)count, sizeof *samples, by_value);
   for (uint64_t i = 0; i < count; ++i) out_stats->sum_ms += samples[i];
   out_stats->avg_ms = out_stats->sum_ms / (double)count;
+  out_stats->min_ms = samples[0];
+  out_stats->max_ms = samples[count - 1];
   out_stats->p50_ms = percentile(samples, count, 0.50);
   out_stats->p95_ms = percentile(samples, count, 0.95);
 }
@@ -189,18 +201,26 @@ int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *ou
   bs_region_data *r = rank->regions[region];
   int32_t rc = settle(rank, r, err);
   if (rc != BS_OK) return rc;
+  const uint64_t kept = r->count < RESERVOIR ? r->count : RESERVOIR;
   double *copy = NULL;
-  if (r->count > 0) {
-    copy = malloc(r->count * sizeof *copy);
+  if (kept > 0) {
+    copy = malloc(kept * sizeof *copy);
     if (copy == NULL)
       return bs_error_set(err, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory to sort %llu samples",
-                          (unsigned long long)r->count);
-    memcpy(copy, r->samples, r->count * sizeof *copy);
+                          (unsigned long long)kept);
+    memcpy(copy, r->samples, kept * sizeof *copy);
   }
   memset(out_stats, 0, sizeof *out_stats);
   out_stats->struct_size = (uint32_t)sizeof *out_stats;
   out_stats->name = r->name;
-  bs_region_summarise(copy, r->count, out_stats);
+  bs_region_summarise(copy, kept, out_stats);
+  if (r->count > kept) { /* the percentiles are those of the reservoir, the rest is exact */
+    out_stats->count = r->count;
+    out_stats->sum_ms = r->sum;
+    out_stats->avg_ms = r->sum / (double)r->count;
+    out_stats->min_ms = r->min;
+    out_stats->max_ms = r->max;
+  }
   free(copy);
   return BS_OK;
 }
@@ -210,6 +230,7 @@ void bs_rank_regions_reset(bs_rank *rank) {
     /* A layer is built once, before any warm-up that a reset could be meant to forget. */
     if (i == BS_REGION_BUILD || i == BS_REGION_PACK || i == BS_REGION_COMPRESS) continue;
     rank->regions[i]->count = 0;
+    rank->regions[i]->sum = 0.0;
     if (!rank->regions[i]->running) rank->regions[i]->pending = 0;
   }
 }

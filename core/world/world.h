@@ -22,12 +22,12 @@
 
 typedef struct bs_team bs_team;
 
-/* One timer. Samples are milliseconds; they grow only in region_begin, before the clock is read. */
+/* One timer, in milliseconds: a reservoir of samples, and what is kept of all of them. */
 typedef struct bs_region_data {
   char *name;
   double *samples;
   uint64_t count;
-  uint64_t capacity;
+  double sum, min, max;
   uint64_t started_ns;
   bs_event **events; /* events mode: a pair a pending sample */
   uint32_t pending;

@@ -210,7 +210,8 @@ typedef struct bs_region_stats {
   uint32_t reserved;
   const char *name; /* lives as long as the world */
   uint64_t count;
-  double sum_ms, avg_ms, p50_ms, p95_ms;
+  double sum_ms, avg_ms, p50_ms, p95_ms; /* percentiles: of a sample of 4096, from there on */
+  double min_ms, max_ms;
 } bs_region_stats;
 
 /* After or during a run, from the rank's thread (rank functions) or after it (world functions). */

@@ -165,9 +165,10 @@ static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *ou
     bs_region_stats s = {.struct_size = sizeof s};
     const int32_t rc = bs_rank_region_stats(rank, i, &s, err);
     if (rc != BS_OK) return rc;
-    json_object_set_new(out->timings, s.name,
-                        json_pack("{s:f,s:f,s:f,s:f,s:f}", "count", (double)s.count, "sum_ms", s.sum_ms,
-                                  "avg_ms", s.avg_ms, "p50_ms", s.p50_ms, "p95_ms", s.p95_ms));
+    json_object_set_new(
+        out->timings, s.name,
+        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "count", (double)s.count, "sum_ms", s.sum_ms, "avg_ms",
+                  s.avg_ms, "p50_ms", s.p50_ms, "p95_ms", s.p95_ms, "min_ms", s.min_ms, "max_ms", s.max_ms));
     if (i == BS_REGION_FORWARD) out->forward_sum_ms = s.sum_ms;
   }
   return BS_OK;

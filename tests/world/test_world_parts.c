@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What a rank offers: timer regions (K18), memory and tensors. */
+#include <malloc.h>
 #include <time.h>
 
 #include "core/world/world.h"
@@ -51,6 +52,66 @@ START_TEST(test_k18_events) {
   is_stats(&s, 4, 10, 2.5, 2.5, 3.85);
   ck_assert_str_eq(s.name, "forward");
   bs_world_destroy(world);
+}
+END_TEST
+
+/* Far more intervals than the reservoir holds; the device's n-th lasts n ms. */
+enum { MANY = 50000 };
+static int32_t many_main(bs_rank *rank, void *arg, bs_error *e) {
+  bs_region_stats *out = arg;
+  for (int i = 0; i < MANY; ++i) {
+    api->region_begin(rank, BS_REGION_FORWARD);
+    api->region_end(rank, BS_REGION_FORWARD);
+  }
+  return bs_rank_region_stats(rank, BS_REGION_FORWARD, out, e);
+}
+START_TEST(test_a_long_run_keeps_exact_figures) {
+  bs_region_stats s[2];
+  for (int i = 0; i < 2; ++i) {
+    bs_world_options o = options(1, "evdev");
+    o.sync_mode = BS_SYNC_EVENTS;
+    bs_world *world = world_of(&o);
+    run(world, many_main, &s[i], BS_OK);
+    s[i].name = NULL; /* goes with its world */
+    bs_world_destroy(world);
+  }
+  const double n = MANY;
+  ck_assert_uint_eq(s[0].count, MANY);
+  ck_assert_double_eq_tol(s[0].sum_ms, n * (n + 1) / 2, 1e-3);
+  ck_assert_double_eq_tol(s[0].avg_ms, (n + 1) / 2, 1e-7);
+  ck_assert_double_eq_tol(s[0].min_ms, 1, 1e-12);
+  ck_assert_double_eq_tol(s[0].max_ms, n, 1e-9);
+  ck_assert_double_eq_tol(s[0].p50_ms, 0.50 * n, 0.03 * n); /* 4096 even choices: 0.8 % of spread */
+  ck_assert_double_eq_tol(s[0].p95_ms, 0.95 * n, 0.02 * n);
+  ck_assert_mem_eq(&s[0], &s[1], sizeof s[0]); /* the same times, the same figures */
+}
+END_TEST
+
+/* Timing takes no memory, however often: the heap's figure is that of before. */
+static int32_t frugal_main(bs_rank *rank, void *arg, bs_error *e) {
+  size_t *used = arg;
+  const uint32_t mine = api->region_named(rank, "mine");
+  (void)e;
+  used[0] = mallinfo2().uordblks;
+  for (int i = 0; i < 3 * 4096 + 1; ++i) {
+    api->region_begin(rank, BS_REGION_FORWARD);
+    api->region_begin(rank, mine);
+    api->region_end(rank, mine);
+    api->region_end(rank, BS_REGION_FORWARD);
+  }
+  used[1] = mallinfo2().uordblks;
+  return BS_OK;
+}
+START_TEST(test_timing_allocates_nothing) {
+  size_t used[2];
+  for (uint32_t mode = BS_SYNC_SYNC; mode <= BS_SYNC_NONE; ++mode) {
+    bs_world_options o = options(1, "ref");
+    o.sync_mode = mode;
+    bs_world *world = world_of(&o);
+    run(world, frugal_main, used, BS_OK);
+    ck_assert_uint_eq(used[0], used[1]);
+    bs_world_destroy(world);
+  }
 }
 END_TEST
 
@@ -236,6 +297,8 @@ int main(void) {
   tcase_add_test(c, test_k18);
   tcase_add_test(c, test_k18_events);
   tcase_add_test(c, test_regions);
+  tcase_add_test(c, test_a_long_run_keeps_exact_figures);
+  tcase_add_test(c, test_timing_allocates_nothing);
   tcase_add_loop_test(c, test_region_misuse, 0, 3);
   tcase_add_loop_test(c, test_memory, 0, 2);
   tcase_add_loop_test(c, test_tensors, 0, 2);
