@@ -54,6 +54,7 @@ int32_t bench_arm_open(const char *name, const bench_arm_options *options, bench
 void bench_arm_close(bench_arm *arm);
 
 int32_t bench_open_plugin(const char *impl, const bench_arm_options *options, bench_arm *arm, bs_error *err);
+int32_t bench_open_tuned(const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_onednn(int any, const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_cblas(const char *path, const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_torch(const bench_arm_options *options, bench_arm *arm, bs_error *err);

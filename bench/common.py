@@ -12,8 +12,9 @@ NAMES = {}  # of folders, where commands are shown
 
 
 class Bench:
-    def __init__(self, build, quick, isas, peers):
+    def __init__(self, build, quick, isas, subject, peers):
         self.build, self.quick, self.isas, self.peers = build, quick, isas, peers
+        self.subject = subject  # the plugin's arm in the parts about products: "auto" or "tuned"
         self.goals = []  # (what, goal, measured, met)
         self.failures = []
 

@@ -7,7 +7,7 @@ from common import cpu_flags, heading, interval, note, plural, table, us
 
 BLAS = ("onednn", "onednn_any", "openblas", "blis")  # those that must never be faster
 NAMES = {"onednn": "oneDNN", "onednn_any": "oneDNN, W as it likes", "openblas": "OpenBLAS", "blis": "BLIS",
-         "torch": "PyTorch", "torch:f32": "PyTorch f32", "dnnl": "plugin, dnnl", "auto:f32": "plugin, f32",
+         "torch": "PyTorch", "torch:f32": "PyTorch f32", "dnnl": "plugin, dnnl", "auto:f32": "plugin, f32", "tuned:f32": "plugin, f32",
          "onednn:f32": "oneDNN f32"}
 SIZES = (384, 768, 1536, 3072, 4096, 11008)
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -82,7 +82,7 @@ def sampling(bench, pairs, seconds):
 
 
 def subject(row):
-    return row["arms"]["auto"]
+    return row["arms"].get("tuned") or row["arms"]["auto"]
 
 
 def share(row, name, digits=3):
@@ -122,7 +122,7 @@ def size_of(bench):
 def matmul(bench):
     heading("matmul in fp32")
     shown = ("dnnl", *BLAS, "torch")
-    product, rows, size = Product(bench, ("auto", *shown)), [], size_of(bench)
+    product, rows, size = Product(bench, (bench.subject, *shown)), [], size_of(bench)
     for isa in bench.isas:
         for threads in bench.threads(1, 2):
             rows += product.rows(size, size, bench.count((16, 64, 256), (16, 64)), threads, isa, options=sampling(bench, 40, 25))
@@ -143,7 +143,7 @@ def matmul(bench):
 def decode(bench):
     heading("Few tokens, fp32")
     shown = (*BLAS, "torch")
-    product, rows, size = Product(bench, ("auto", *shown)), [], size_of(bench)
+    product, rows, size = Product(bench, (bench.subject, *shown)), [], size_of(bench)
     for isa in bench.isas:
         for threads in bench.threads(*bench.count((1, 2), (2,))):
             rows += product.rows(size, size, bench.count(range(1, 9), (1, 3)), threads, isa, options=sampling(bench, 40, 6))
@@ -162,8 +162,9 @@ def native(dtype, isa, flags):
 
 def half(bench):
     heading("bf16 and f16")
-    shown = ("auto:f32", "onednn", "torch", "torch:f32")
-    product, rows, size, flags = Product(bench, ("auto", *shown)), [], size_of(bench), cpu_flags()
+    own_f32 = f"{bench.subject}:f32"
+    shown = (own_f32, "onednn", "torch", "torch:f32")
+    product, rows, size, flags = Product(bench, (bench.subject, *shown)), [], size_of(bench), cpu_flags()
     for dtype in ("bf16", "f16"):
         for isa in bench.isas:
             for threads in bench.threads(*bench.count((1, 2), (2,))):
@@ -171,9 +172,9 @@ def half(bench):
     for row in rows:
         arms, own = row["arms"], native(row["dtype"], row["isa"], flags)
         if row["b"] == 1:
-            at_least(bench, row, "speed relative to our own f32", arms.get("auto:f32"), 1.6)
+            at_least(bench, row, "speed relative to our own f32", arms.get(own_f32), 1.6)
         else:
-            at_least(bench, row, "speed relative to our own f32", arms.get("auto:f32"), 0.85)
+            at_least(bench, row, "speed relative to our own f32", arms.get(own_f32), 0.85)
         if own:
             for name in ("onednn", "torch"):
                 at_least(bench, row, f"{NAMES[name]} (its own {row['dtype']} instructions) / plugin, time",
@@ -227,7 +228,7 @@ def grid(bench):
     heading("The grid: never slower than oneDNN, OpenBLAS, BLIS")
     sizes, tokens = (SIZES, TOKENS) if not bench.quick else (SIZES[:2], (1, 16))
     total = len(sizes) ** 2 * len(tokens)
-    product = Product(bench, ("auto", *BLAS))
+    product = Product(bench, (bench.subject, *BLAS))
     options = sampling(bench, 20, 0.3) if bench.quick else ["--pairs", "20", "--batch", "0.002", "--warm", "0.03",
                                                             "--seconds", "0.3"]
     for isa in bench.isas:
