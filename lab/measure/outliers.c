@@ -15,7 +15,7 @@ static const double FAR = 6;          /* modified z that is worth a sentence: ch
 static const double FENCE = 1.5;      /* interquartile ranges */
 static const double NOTABLE = 0.01;   /* shapes smaller than this share of the median are not told */
 static const double TREND_SIGMAS = 4; /* of the difference of two medians */
-static const double APART = 4.5;      /* distance of two groups in their standard deviations (Ashman's D) */
+static const double APART = 5;        /* distance of two groups in their standard deviations (Ashman's D) */
 static const double MODE_SHARE = 0.15;
 
 typedef struct scratch {
@@ -72,7 +72,7 @@ static void look_for_trend(const double *v, const scratch *s, bs_look *out) {
 }
 
 /* Two groups: the cut of the sorted samples that leaves the least variance within both. They are two modes
- * when both are more than a few, lie far apart for their own width, and the cut is an empty stretch. */
+ * when both are more than a few and lie far apart for their own width. */
 static void look_for_modes(const scratch *s, bs_look *out) {
   const size_t n = s->n;
   size_t least = (size_t)ceil(MODE_SHARE * (double)n), cut = 0;
@@ -92,11 +92,11 @@ static void look_for_modes(const scratch *s, bs_look *out) {
   for (size_t i = 0; i < n; ++i) mean[i >= cut] += s->sorted[i] / (double)(i < cut ? cut : n - cut);
   for (size_t i = 0; i < n; ++i)
     variance[i >= cut] += pow(s->sorted[i] - mean[i >= cut], 2) / (double)(i < cut ? cut : n - cut);
-  const double width = sqrt((variance[0] + variance[1]) / 2), gap = s->sorted[cut] - s->sorted[cut - 1];
+  const double width = sqrt((variance[0] + variance[1]) / 2);
   out->mode[0] = bs_median(s->sorted, cut);
   out->mode[1] = bs_median(s->sorted + cut, n - cut);
   out->mode_share = (double)(n - cut) / (double)n;
-  out->bimodal = mean[1] - mean[0] > NOTABLE * out->p50 && mean[1] - mean[0] > APART * width && gap > width;
+  out->bimodal = mean[1] - mean[0] > NOTABLE * out->p50 && mean[1] - mean[0] > APART * width;
 }
 
 int bs_look_at(const double *values, size_t count, bs_look *out) {

@@ -103,15 +103,19 @@ END_TEST
 
 START_TEST(shapes_come_seldom_by_chance) {
   double v[N];
-  int shapes = 0, outliers = 0;
+  int shapes = 0, outliers = 0, modes = 0;
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     clean(v, 1000 + seed);
     looked(v, N);
     shapes += look.first_slow + look.trending + look.bimodal != 0;
     outliers += look.far > 0;
+    for (int i = 0; i < N; ++i) v[i] = 1e-3 + 8 * (v[i] - 1e-3); /* wide noise, still one hump */
+    looked(v, N);
+    modes += look.bimodal || look.trending;
   }
   ck_assert_int_le(shapes, 10);
   ck_assert_int_le(outliers, 10);
+  ck_assert_int_le(modes, 10);
 }
 END_TEST
 

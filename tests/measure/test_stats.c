@@ -112,6 +112,45 @@ START_TEST(few_pairs_are_unclear) {
 }
 END_TEST
 
+/* Each word by what it needs, on pairs whose ratios are given. */
+static uint32_t word_of(double centre, double spread) {
+  double a[PAIRS], b[PAIRS];
+  bs_comparison c;
+  for (int i = 0; i < PAIRS; ++i) {
+    a[i] = 2.0;
+    b[i] = 2.0 * (centre + spread * ((7 * i % PAIRS) / (PAIRS - 1.0) - 0.5)); /* evenly, in no order */
+  }
+  ck_assert_int_eq(bs_compare_pairs(a, b, PAIRS, 0.01, &c), 1);
+  ck_assert_double_eq_tol(c.ratio, centre, 1e-9);
+  return c.word;
+}
+
+START_TEST(words) {
+  ck_assert_uint_eq(word_of(1.03, 0.02), BS_WORD_FASTER);
+  ck_assert_uint_eq(word_of(0.97, 0.02), BS_WORD_SLOWER);
+  ck_assert_uint_eq(word_of(1.002, 0.005), BS_WORD_SAME);
+  ck_assert_uint_eq(word_of(0.995, 0.002), BS_WORD_SAME); /* surely slower, and by less than matters */
+  ck_assert_uint_eq(word_of(1.03, 0.4), BS_WORD_UNCLEAR); /* beyond the margin, and 1 is in the interval */
+  ck_assert_uint_eq(word_of(0.97, 0.4), BS_WORD_UNCLEAR);
+  ck_assert_uint_eq(word_of(1.0, 0.2), BS_WORD_UNCLEAR);
+  ck_assert_uint_eq(word_of(1.009, 0.02), BS_WORD_UNCLEAR); /* above 1, around the margin */
+  for (uint32_t word = 0; word < 5; ++word) ck_assert_str_ne(bs_comparison_name(word), "");
+  ck_assert_str_eq(bs_comparison_name(BS_WORD_UNCLEAR), "UNCLEAR");
+  ck_assert_str_eq(bs_comparison_name(4), "?");
+}
+END_TEST
+
+START_TEST(unclear_says_what_next) {
+  char text[100];
+  bs_comparison c = {.pairs = 20, .word = BS_WORD_UNCLEAR, .needs = 80, .margin = 0.01};
+  ck_assert_str_eq(bs_comparison_next(&c, text, sizeof text), "needs about 80 pairs");
+  c.needs = 0;
+  ck_assert_ptr_nonnull(strstr(bs_comparison_next(&c, text, sizeof text), "at the margin of 1 %"));
+  c.word = BS_WORD_SAME;
+  ck_assert_str_eq(bs_comparison_next(&c, text, sizeof text), "");
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("stats");
   TCase *tc = tcase_create("stats");
@@ -121,6 +160,8 @@ int main(void) {
   tcase_add_test(tc, a_real_difference_is_found);
   tcase_add_test(tc, interval_contains_the_ratio_and_is_repeatable);
   tcase_add_test(tc, few_pairs_are_unclear);
+  tcase_add_test(tc, words);
+  tcase_add_test(tc, unclear_says_what_next);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);
