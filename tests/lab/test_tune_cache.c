@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ * test_tune_cache.c - the tuning file: what is appended is found again as long as machine and candidates are
+ * the same; broken lines, other machines and other builds cost their own entries only. */
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "lab/tune/cache.h"
+#include "lab/tune/tune.h"
+#include "tests/lab/lab_test.h"
+
+static const char *dir;
+static char path[700];
+static void setup(void) {
+  dir = scratch_dir();
+  snprintf(path, sizeof path, "%s/a/b/tuning.jsonl", dir);
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static bs_tune_cache opened(void) {
+  bs_tune_cache cache;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_msg(bs_tune_cache_open(path, &cache, &err) == BS_OK, "%s", err.message);
+  return cache;
+}
+
+/* {key, candidates} as a rehearsal gives it. */
+static json_t *asked(const char *key, const char *plugin) {
+  return json_pack("{s:s,s:s,s:[{s:s,s:s,s:s},{s:s,s:s,s:s}]}", "key", key, "default", "cpu:packed",
+                   "candidates", "name", "cpu:packed", "how", "avx2", "plugin", plugin, "name", "cpu:dnnl",
+                   "how", "oneDNN 3.2.0", "plugin", plugin);
+}
+
+static json_t *entry(const bs_tune_cache *cache, const json_t *of, const char *choice) {
+  json_t *e = json_pack("{s:i,s:s,s:O}", "format", 1, "choice", choice, "machine", cache->machine);
+  json_object_update(e, (json_t *)(uintptr_t)of);
+  return e;
+}
+
+static void append(const json_t *of, const char *choice) {
+  bs_tune_cache cache = opened();
+  bs_error err = BS_ERROR_INIT;
+  json_t *e = entry(&cache, of, choice);
+  ck_assert_msg(bs_tune_cache_append(&cache, e, &err) == BS_OK, "%s", err.message);
+  json_decref(e);
+  bs_tune_cache_close(&cache);
+}
+
+/* The choice that the file has for it; "" none. In a static buffer. */
+static const char *found(const json_t *of) {
+  static char choice[64];
+  bs_tune_cache cache = opened();
+  const json_t *e = bs_tune_cache_find(&cache, of);
+  snprintf(choice, sizeof choice, "%s", e != NULL ? json_string_value(json_object_get(e, "choice")) : "");
+  bs_tune_cache_close(&cache);
+  return choice;
+}
+
+static void add_text(const char *text) {
+  FILE *f = fopen(path, "a");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_int_ge(fputs(text, f), 0);
+  ck_assert_int_eq(fclose(f), 0);
+}
+
+START_TEST(what_is_kept_is_found) {
+  json_t *one = asked("matmul one", "aa"), *two = asked("matmul two", "aa");
+  ck_assert_str_eq(found(one), ""); /* there is no file */
+  append(one, "cpu:dnnl");
+  append(two, "cpu:packed");
+  ck_assert_str_eq(found(one), "cpu:dnnl");
+  ck_assert_str_eq(found(two), "cpu:packed");
+  append(one, "cpu:packed"); /* the later line wins */
+  ck_assert_str_eq(found(one), "cpu:packed");
+  json_decref(one);
+  json_decref(two);
+}
+END_TEST
+
+START_TEST(another_build_loses_its_entries_only) {
+  json_t *one = asked("one", "aa"), *two = asked("two", "aa");
+  append(one, "cpu:dnnl");
+  append(two, "cpu:dnnl");
+  json_t *rebuilt = asked("one", "bb");
+  ck_assert_str_eq(found(rebuilt), "");
+  ck_assert_str_eq(found(two), "cpu:dnnl");
+  append(rebuilt, "cpu:packed");
+  ck_assert_str_eq(found(rebuilt), "cpu:packed");
+  ck_assert_str_eq(found(one), "cpu:dnnl"); /* the old build's line still holds */
+  /* Another library under the same plugin. */
+  json_t *newer = asked("two", "aa");
+  json_object_set_new(json_array_get(json_object_get(newer, "candidates"), 1), "how",
+                      json_string("oneDNN 4"));
+  ck_assert_str_eq(found(newer), "");
+  /* Somebody new: nobody knows how fast it is. */
+  json_t *more = asked("two", "aa");
+  json_array_append_new(json_object_get(more, "candidates"),
+                        json_pack("{s:s,s:s,s:s}", "name", "x:y", "how", "", "plugin", "cc"));
+  ck_assert_str_eq(found(more), "");
+  /* Somebody gone: the rest is known, unless it was the one that was chosen. */
+  json_t *fewer = asked("two", "aa");
+  json_array_remove(json_object_get(fewer, "candidates"), 0);
+  ck_assert_str_eq(found(fewer), "cpu:dnnl");
+  json_t *lost = asked("two", "aa");
+  json_array_remove(json_object_get(lost, "candidates"), 1);
+  ck_assert_str_eq(found(lost), "");
+  json_t *const all[] = {one, two, rebuilt, newer, more, fewer, lost};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) json_decref(all[i]);
+}
+END_TEST
+
+START_TEST(lines_that_are_no_entries_are_counted) {
+  static const char *const broken[] = {
+      "nonsense\n",
+      "[]\n",
+      "{}\n",
+      "{\"format\":1,\"format\":1}\n",
+      "\xff\xfe\n",
+      "{\"format\":2}\n",
+      "{\"format\":1,\"key\":\"one\",\"choice\":\"x\",\"default\":\"x\",\"machine\":{},\"candidates\":[]}\n",
+      "{\"format\":1,\"key\":\"one\",\"choice\":\"x\",\"default\":\"x\",\"machine\":{},\"candidates\":[{}]}"
+      "\n",
+      "{\"format\":1,\"key\":7,\"choice\":\"x\",\"default\":\"x\",\"machine\":{},\"candidates\":[1]}\n"};
+  const size_t n = sizeof broken / sizeof broken[0];
+  json_t *one = asked("one", "aa");
+  append(one, "cpu:dnnl");
+  for (size_t i = 0; i < n; i++) add_text(broken[i]);
+  add_text("\n\n{\"format\":1,\"key\":\"one\",\"machine\":"); /* blank lines are nothing; a torn one */
+  bs_tune_cache cache = opened();
+  ck_assert_uint_eq(cache.broken, n + 1);
+  ck_assert_uint_eq(json_array_size(cache.entries), 1);
+  bs_tune_cache_close(&cache);
+  ck_assert_str_eq(found(one), "cpu:dnnl");
+  append(one, "cpu:packed"); /* behind the torn line, on one of its own */
+  ck_assert_str_eq(found(one), "cpu:packed");
+  json_decref(one);
+}
+END_TEST
+
+START_TEST(other_machines_keep_theirs) {
+  json_t *one = asked("one", "aa");
+  append(one, "cpu:packed");
+  bs_tune_cache cache = opened();
+  json_t *e = entry(&cache, one, "cpu:dnnl");
+  json_object_set_new(e, "machine", json_pack("{s:s,s:i}", "cpu", "Zilog Z80", "cores", 1));
+  ck_assert_int_eq(bs_tune_cache_append(&cache, e, NULL), BS_OK);
+  json_decref(e);
+  bs_tune_cache_close(&cache);
+  ck_assert_str_eq(found(one), "cpu:packed");
+  cache = opened();
+  ck_assert_uint_eq(cache.foreign, 1);
+  ck_assert_uint_eq(cache.broken, 0);
+  bs_tune_cache_close(&cache);
+  json_decref(one);
+}
+END_TEST
+
+START_TEST(files_that_cannot_be_read_or_written) {
+  bs_tune_cache cache;
+  bs_error err = BS_ERROR_INIT;
+  json_t *one = asked("one", "aa");
+  ck_assert_int_eq(bs_tune_cache_open(dir, &cache, &err), BS_IO); /* a folder */
+  ck_assert_str_eq(err.id, "BS-TUNE-IO");
+  ck_assert_ptr_null(cache.path); /* usable, and writes nowhere */
+  ck_assert_ptr_null(bs_tune_cache_find(&cache, one));
+  ck_assert_int_eq(bs_tune_cache_append(&cache, one, &err), BS_OK);
+  bs_tune_cache_close(&cache);
+  snprintf(path, sizeof path, "%s/fifo", dir);
+  ck_assert_int_eq(mkfifo(path, 0600), 0);
+  ck_assert_int_eq(bs_tune_cache_open(path, &cache, &err), BS_IO); /* does not wait for a writer */
+  bs_tune_cache_close(&cache);
+  write_text(dir, "file", "");
+  snprintf(path, sizeof path, "%s/file/tuning.jsonl", dir);
+  cache = opened();
+  ck_assert_int_eq(bs_tune_cache_append(&cache, one, &err), BS_IO);
+  ck_assert_ptr_nonnull(strstr(err.hint, "--tune-cache"));
+  bs_tune_cache_close(&cache);
+  ck_assert_int_eq(bs_tune_cache_open(NULL, &cache, &err), BS_OK); /* off */
+  ck_assert_int_eq(bs_tune_cache_append(&cache, one, &err), BS_OK);
+  ck_assert_int_eq(bs_tune_cache_remember(&cache, entry(&cache, one, "cpu:dnnl"), &err), BS_OK);
+  ck_assert_ptr_nonnull(bs_tune_cache_find(&cache, one));
+  bs_tune_cache_close(&cache);
+  json_decref(one);
+}
+END_TEST
+
+START_TEST(several_may_append_at_once) {
+  enum { WRITERS = 4, LINES = 50 };
+  pid_t pids[WRITERS];
+  for (int w = 0; w < WRITERS; w++) {
+    pids[w] = fork();
+    if (pids[w] != 0) continue;
+    bs_tune_cache cache;
+    int bad = bs_tune_cache_open(path, &cache, NULL) != BS_OK;
+    for (int i = 0; i < LINES; i++) {
+      char key[4000]; /* longer than a pipe's or page's atomic write */
+      snprintf(key, sizeof key, "%d %d %03500d", w, i, 0);
+      json_t *of = asked(key, "aa"), *e = entry(&cache, of, "cpu:dnnl");
+      bad |= bs_tune_cache_append(&cache, e, NULL) != BS_OK;
+      json_decref(e);
+      json_decref(of);
+    }
+    _exit(bad);
+  }
+  for (int w = 0; w < WRITERS; w++) {
+    int status;
+    while (waitpid(pids[w], &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  bs_tune_cache cache = opened();
+  ck_assert_uint_eq(cache.broken, 0);
+  ck_assert_uint_eq(json_array_size(cache.entries), WRITERS * LINES);
+  bs_tune_cache_close(&cache);
+}
+END_TEST
+
+START_TEST(words_of_an_entry) {
+  char out[256];
+  json_t *e = asked("one", "aa"), *dnnl = json_array_get(json_object_get(e, "candidates"), 1);
+  json_object_set_new(e, "choice", json_string("cpu:packed"));
+  ck_assert_str_eq(bs_tune_words(e, "cpu:packed", out, sizeof out), "chosen");
+  json_object_update_new(dnnl, json_pack("{s:s,s:f}", "word", "SLOWER", "ratio", 0.8));
+  ck_assert_str_eq(bs_tune_words(e, "cpu:dnnl", out, sizeof out), "1.25x slower than cpu:packed");
+  json_object_set_new(dnnl, "word", json_string("SAME"));
+  ck_assert_str_eq(bs_tune_words(e, "cpu:dnnl", out, sizeof out), "as fast as cpu:packed");
+  json_object_set_new(dnnl, "word", json_string("FASTER"));
+  json_object_set_new(dnnl, "again", json_pack("{s:s,s:f}", "word", "UNCLEAR", "ratio", 1.01));
+  ck_assert_str_eq(bs_tune_words(e, "cpu:dnnl", out, sizeof out), "no clear difference to cpu:packed");
+  json_object_set_new(dnnl, "again", json_pack("{s:s,s:f}", "word", "FASTER", "ratio", 1.5));
+  json_object_set_new(e, "choice", json_string("cpu:dnnl"));
+  ck_assert_str_eq(bs_tune_words(e, "cpu:dnnl", out, sizeof out), "chosen, 1.50x faster than cpu:packed");
+  ck_assert_str_eq(bs_tune_words(e, "cpu:packed", out, sizeof out), "the default");
+  json_object_set_new(dnnl, "failed", json_string("gate T1"));
+  json_object_set_new(e, "choice", json_string("cpu:packed"));
+  ck_assert_str_eq(bs_tune_words(e, "cpu:dnnl", out, sizeof out), "failed: gate T1");
+  ck_assert_str_eq(bs_tune_words(e, "x:new", out, sizeof out), "");
+  json_decref(e);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("tune_cache");
+  TCase *tc = tcase_create("cache");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, what_is_kept_is_found);
+  tcase_add_test(tc, another_build_loses_its_entries_only);
+  tcase_add_test(tc, lines_that_are_no_entries_are_counted);
+  tcase_add_test(tc, other_machines_keep_theirs);
+  tcase_add_test(tc, files_that_cannot_be_read_or_written);
+  tcase_add_test(tc, several_may_append_at_once);
+  tcase_add_test(tc, words_of_an_entry);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ * test_tune_contest.c - the contest of implementations on synthetic clocks: it chooses what is faster by the
+ * margin and was so twice, never what only looked so once; who fails is out. */
+#include "core/base/rng.h"
+#include "lab/tune/contest.h"
+#include "tests/lab/lab_test.h"
+
+enum { MOST = 5 };
+
+typedef struct player {
+  double seconds, second_look; /* of one call; second_look: from the second opening on, 0: the same */
+  int fails_to_open, fails_at; /* at that batch; 0: never */
+  int opened, batches;
+  double noise; /* half width, uniform */
+  uint64_t drawn;
+} player;
+
+static player players[MOST];
+static double now;
+static int open_now, most_open;
+static const char *const names[MOST] = {"default", "a", "b", "c", "d"};
+
+static double clock_now(void *user) {
+  (void)user;
+  return now;
+}
+
+static int32_t batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
+  player *p = user;
+  uint32_t bits;
+  if (p->fails_at > 0 && ++p->batches >= p->fails_at)
+    return bs_error_set(err, BS_INTERNAL, "TEST-BATCH", "this batch fails");
+  bs_rng_bits(1, 2 + (uint64_t)(p - players), p->drawn++, 1, &bits);
+  const double base = p->second_look > 0 && p->opened > 1 ? p->second_look : p->seconds;
+  *out_seconds = base * (1.0 + p->noise * (2.0 * bits / 4294967296.0 - 1.0));
+  now += *out_seconds * (double)n;
+  return BS_OK;
+}
+
+static const char *name(void *user, uint32_t arm) {
+  (void)user;
+  return names[arm];
+}
+
+static int32_t open_arm(void *user, uint32_t arm, bs_sampler_arm *out, bs_error *err) {
+  (void)user;
+  player *p = &players[arm];
+  if (p->fails_to_open) return bs_error_set(err, BS_NO_MEMORY, "TEST-OPEN", "this one does not open");
+  p->opened++;
+  if (++open_now > most_open) most_open = open_now;
+  *out = (bs_sampler_arm){names[arm], p, batch};
+  return BS_OK;
+}
+
+static void close_arm(void *user, uint32_t arm) {
+  (void)user, (void)arm;
+  open_now--;
+}
+
+static int32_t run(uint32_t n, uint32_t *winner, json_t **results, bs_error *err) {
+  const bs_contest contest = {.n = n, .name = name, .open = open_arm, .close = close_arm};
+  const bs_sampler_host host = {.now = clock_now};
+  const int32_t rc = bs_contest_run(&contest, 30.0, 0.02, &host, winner, results, err);
+  ck_assert_int_eq(open_now, 0);
+  ck_assert_int_le(most_open, 2);
+  return rc;
+}
+
+static void play(const player *list, uint32_t n, uint32_t *winner, json_t **results) {
+  bs_error err = BS_ERROR_INIT;
+  memcpy(players, list, n * sizeof *list);
+  now = 0;
+  ck_assert_msg(run(n, winner, results, &err) == BS_OK, "%s", err.message);
+  ck_assert_uint_eq(json_array_size(*results), n - 1);
+  for (uint32_t i = 1; i < n; i++)
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(*results, i - 1), "name")), names[i]);
+}
+
+static const char *word(const json_t *results, size_t i) {
+  const char *text = json_string_value(json_object_get(json_array_get(results, i), "word"));
+  return text != NULL ? text : "";
+}
+
+START_TEST(the_fastest_wins_after_a_second_look) {
+  uint32_t winner = 9;
+  json_t *results;
+  const player list[] = {{.seconds = 1e-3}, {.seconds = 1.2e-3}, {.seconds = 0.9e-3}, {.seconds = 0.8e-3}};
+  play(list, 4, &winner, &results);
+  ck_assert_uint_eq(winner, 3);
+  ck_assert_str_eq(word(results, 0), "SLOWER");
+  ck_assert_str_eq(word(results, 1), "FASTER");
+  ck_assert_str_eq(word(results, 2), "FASTER");
+  ck_assert_double_eq_tol(json_number_value(json_object_get(json_array_get(results, 2), "ratio")), 1.25,
+                          1e-9);
+  for (size_t i = 0; i < 3; i++)
+    ck_assert_int_eq(json_object_get(json_array_get(results, i), "again") != NULL, i == 2);
+  json_decref(results);
+}
+END_TEST
+
+START_TEST(within_the_margin_the_default_stays) {
+  uint32_t winner = 9;
+  json_t *results;
+  const player list[] = {{.seconds = 1e-3}, {.seconds = 0.985e-3}, {.seconds = 1e-3}};
+  play(list, 3, &winner, &results);
+  ck_assert_uint_eq(winner, 0);
+  ck_assert_str_eq(word(results, 1), "SAME");
+  ck_assert_ptr_null(json_object_get(json_array_get(results, 0), "again"));
+  json_decref(results);
+}
+END_TEST
+
+/* The winner's curse: it was fast while it was chosen. */
+START_TEST(fast_only_once_is_not_enough) {
+  uint32_t winner = 9;
+  json_t *results;
+  const player list[] = {{.seconds = 1e-3}, {.seconds = 0.8e-3, .second_look = 1e-3}};
+  play(list, 2, &winner, &results);
+  ck_assert_uint_eq(winner, 0);
+  ck_assert_str_eq(word(results, 0), "FASTER");
+  const json_t *again = json_object_get(json_array_get(results, 0), "again");
+  ck_assert_str_ne(json_string_value(json_object_get(again, "word")), "FASTER");
+  json_decref(results);
+}
+END_TEST
+
+START_TEST(who_fails_is_out) {
+  uint32_t winner = 9;
+  json_t *results;
+  const player list[] = {{.seconds = 1e-3},
+                         {.seconds = 0.5e-3, .fails_to_open = 1},
+                         {.seconds = 0.5e-3, .fails_at = 12},
+                         {.seconds = 0.9e-3}};
+  play(list, 4, &winner, &results);
+  ck_assert_uint_eq(winner, 3);
+  const char *first = json_string_value(json_object_get(json_array_get(results, 0), "failed"));
+  const char *second = json_string_value(json_object_get(json_array_get(results, 1), "failed"));
+  ck_assert_str_eq(first, "[TEST-OPEN] this one does not open");
+  ck_assert_str_eq(second, "[TEST-BATCH] this batch fails");
+  json_decref(results);
+}
+END_TEST
+
+START_TEST(the_default_must_run) {
+  uint32_t winner = 9;
+  json_t *results = NULL;
+  bs_error err = BS_ERROR_INIT;
+  memset(players, 0, sizeof players);
+  players[0] = (player){.seconds = 1e-3, .fails_at = 5};
+  players[1] = (player){.seconds = 1e-3};
+  ck_assert_int_eq(run(2, &winner, &results, &err), BS_INTERNAL);
+  ck_assert_str_eq(err.id, "TEST-BATCH");
+  ck_assert_ptr_null(results);
+  players[0] = (player){.fails_to_open = 1};
+  ck_assert_int_eq(run(2, &winner, &results, &err), BS_NO_MEMORY);
+}
+END_TEST
+
+/* Noise of 3 % around the same time: nobody wins, whatever the draw. */
+START_TEST(noise_alone_never_wins) {
+  for (uint64_t trial = 0; trial < 20; trial++) {
+    uint32_t winner = 9;
+    json_t *results;
+    player list[MOST];
+    for (size_t i = 0; i < MOST; i++)
+      list[i] = (player){.seconds = 1e-3, .noise = 0.03, .drawn = trial << 32};
+    play(list, MOST, &winner, &results);
+    ck_assert_uint_eq(winner, 0);
+    json_decref(results);
+  }
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("tune_contest");
+  TCase *tc = tcase_create("contest");
+  tcase_add_test(tc, the_fastest_wins_after_a_second_look);
+  tcase_add_test(tc, within_the_margin_the_default_stays);
+  tcase_add_test(tc, fast_only_once_is_not_enough);
+  tcase_add_test(tc, who_fails_is_out);
+  tcase_add_test(tc, the_default_must_run);
+  tcase_add_test(tc, noise_alone_never_wins);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
