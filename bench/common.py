@@ -68,7 +68,8 @@ def show(command):
     text = " ".join(command)
     for name, path in NAMES.items():
         text = re.sub(re.escape(path) + "(?=[/ ]|$)", name, text)
-    text = re.sub(re.escape(tempfile.gettempdir()) + r"/[^/ ]+", "$SCRATCH", text).replace(ROOT + "/", "")
+    text = text.replace(ROOT + "/", "")
+    text = re.sub(re.escape(tempfile.gettempdir()) + r"/[^/ ]+", "$SCRATCH", text)
     print(f"    {text}", flush=True)
 
 
