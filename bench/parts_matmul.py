@@ -144,7 +144,7 @@ def decode(bench):
     heading("Few tokens, fp32")
     shown = (*BLAS, "torch")
     product, rows, size = Product(bench, (bench.subject, *shown)), [], size_of(bench)
-    for isa in bench.isas:
+    for isa in bench.count(bench.isas, bench.isas[:1]):
         for threads in bench.threads(*bench.count((1, 2), (2,))):
             rows += product.rows(size, size, bench.count(range(1, 9), (1, 3)), threads, isa, options=sampling(bench, 40, 6))
     for row in rows:
@@ -166,7 +166,7 @@ def half(bench):
     shown = (own_f32, "onednn", "torch", "torch:f32")
     product, rows, size, flags = Product(bench, (bench.subject, *shown)), [], size_of(bench), cpu_flags()
     for dtype in ("bf16", "f16"):
-        for isa in bench.isas:
+        for isa in bench.count(bench.isas, bench.isas[-1:]):
             for threads in bench.threads(*bench.count((1, 2), (2,))):
                 rows += product.rows(size, size, bench.count((1, 16, 64, 256), (1, 16)), threads, isa, dtype, sampling(bench, 30, 12))
     for row in rows:
@@ -231,7 +231,7 @@ def grid(bench):
     product = Product(bench, (bench.subject, *BLAS))
     options = sampling(bench, 20, 0.3) if bench.quick else ["--pairs", "20", "--batch", "0.002", "--warm", "0.03",
                                                             "--seconds", "0.3"]
-    for isa in bench.isas:
+    for isa in bench.count(bench.isas, bench.isas[:1]):
         for threads in bench.threads(*bench.count((1, 2), (2,))):
             rows = []
             for row in product.rows(sizes, sizes, tokens, threads, isa, options=options):
