@@ -160,7 +160,8 @@ static int32_t make_folders(const char *path, bs_error *err) {
   char *folder = bs_strdup(path);
   int32_t rc = folder != NULL ? BS_OK : no_memory(err);
   if (rc != BS_OK) return rc;
-  for (char *slash = strchr(folder + 1, '/'); slash != NULL && rc == BS_OK; slash = strchr(slash + 1, '/')) {
+  for (char *slash = strchr(folder, '/'); slash != NULL && rc == BS_OK; slash = strchr(slash + 1, '/')) {
+    if (slash == folder) continue;
     *slash = '\0';
     if (mkdir(folder, 0755) != 0 && errno != EEXIST) rc = io_error(err, errno, "make the folder", folder);
     *slash = '/';
