@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "lab/config/schema.h"
 #include "lab/gate/activation.h"
+#include "lab/measure/machine.h"
 
 #define MAX_THREAD_RANKS 1024
 
@@ -281,6 +282,15 @@ static int32_t read_workload(bs_context *context, bs_experiment *e, bs_notes *no
                             &e->workload_keys, &e->workload_values, err);
 }
 
+/* Ranks that share cores are right and slow: who asks for many should know which of both is seen. */
+static void note_crowd(const bs_experiment *e, bs_notes *notes) {
+  const uint32_t cores = bs_machine_cores();
+  if (cores > 0 && e->world_size > cores && strcmp(e->comm, "threads") == 0)
+    bs_note_add(notes,
+                "%u ranks take turns on %u core%s: results are the same, times are not those of %u cores",
+                e->world_size, cores, cores == 1 ? "" : "s", e->world_size);
+}
+
 static uint32_t read_activation(const bs_node *config) {
   const char *name = bs_schema_str(config, "model.activation");
   uint32_t activation = BS_ACT_NONE; /* the schema lets no other name through */
@@ -321,6 +331,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
   if (rc == BS_OK) rc = read_mask(context, e, quiet_dir, notes, err);
   if (rc == BS_OK) read_sync(e, quiet_dir, notes);
+  if (rc == BS_OK) note_crowd(e, notes);
   return rc;
 }
 

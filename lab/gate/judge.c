@@ -45,36 +45,6 @@ double bs_ulp(uint32_t dtype, double value) {
   return ldexp(1.0, exponent - range->precision + 1);
 }
 
-/* Rigorous for the roundings; the accumulation term is 4 sqrt(K) u (|X| |W|^T), far above its spread and far
- * below a lost weight. An activation carries the sum's bound on by its largest slope within that bound. */
-static double element_bound(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
-  const double u_out = bs_dtype_unit_roundoff(a->y_dtype);
-  const double u_acc = bs_accumulate_roundoff(a);
-  const double z = bs_reference_sum(ref, at), half_step = 0.5 * bs_ulp(a->y_dtype, 0.0);
-  double bound = 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at];
-  if (ref->partial && ref->world_size > 1) {
-    const int plain = a->activation == BS_ACT_NONE;
-    const double u_part = bs_dtype_unit_roundoff(a->reduce_dtype);
-    double roundings = 0.0;
-    double sum = 0.0;
-    for (uint32_t r = 0; r < ref->world_size; ++r) {
-      const double part = ref->partial[r][at];
-      roundings += fabs(part);
-      sum += part;
-      if (r > 0 && (!plain || r + 1 < ref->world_size || a->reduce_dtype != a->y_dtype))
-        roundings += fabs(sum);
-    }
-    const double each = 0.5 * bs_ulp(a->reduce_dtype, 0.0) * (2.0 * ref->world_size);
-    const double stored = u_part * roundings * (1.0 + ref->world_size * u_part) + each;
-    bound += plain ? (1.0 + u_out) * stored : stored;
-  }
-  if (a->activation == BS_ACT_NONE) return u_out * fabs(ref->y[at]) + half_step + bound;
-  const double u_own = a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
-  bound *= bs_activation_slope(a->activation, z - bound, z + bound);
-  bound += bs_activation_error(a->activation, z, u_own);
-  return bs_last_sum_is_output(ref, a) ? bound : (1.0 + u_out) * bound + u_out * fabs(ref->y[at]) + half_step;
-}
-
 typedef struct running {
   const bs_reference *ref;
   const bs_arithmetic *a;
@@ -100,7 +70,7 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
   const int64_t at = b * ref->features + f;
   const double want = ref->y[at];
   const format_range *range = range_of(run->a->y_dtype);
-  const double bound = element_bound(ref, run->a, at);
+  const double bound = run->prediction->bound[at];
   if (!isfinite(want)) { /* from the inputs: it must not be lost on the way, and there is no error to take */
     const int vanished =
         ref->pre && ref->pre[at] < 0 && got == 0.0; /* gelu and silu of -Inf: NaN, or the limit */

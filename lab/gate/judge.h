@@ -22,6 +22,7 @@ typedef struct bs_prediction {
   double relative; /* predicted ||Y' - Y||_F / ||Y||_F */
   double *feature; /* [features] the same for each output feature */
   double *token;   /* [B] the same for each token */
+  double *bound;   /* [B, features] of T3: made once, as it walks over all ranks' partials */
   /* With an activation, [B, features]: the variance of each output and the square of the slope there. Outputs
    * on the flat side carry no error, so each rank's features are predicted on their own. Else NULL. */
   double *variance, *slope2;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/judge.h"
@@ -70,12 +71,43 @@ static double accumulation_variance(const bs_reference *ref, const bs_arithmetic
   return (double)ref->K / 6.0 * u * u * fmax(norm, energy) / (double)ref->B;
 }
 
+/* Rigorous for the roundings; the accumulation term is 4 sqrt(K) u (|X| |W|^T), far above its spread and far
+ * below a lost weight. An activation carries the sum's bound on by its largest slope within that bound. */
+static double element_bound(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
+  const double u_out = bs_dtype_unit_roundoff(a->y_dtype);
+  const double u_acc = bs_accumulate_roundoff(a);
+  const double z = bs_reference_sum(ref, at), half_step = 0.5 * bs_ulp(a->y_dtype, 0.0);
+  double bound = 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at];
+  if (ref->partial && ref->world_size > 1) {
+    const int plain = a->activation == BS_ACT_NONE;
+    const double u_part = bs_dtype_unit_roundoff(a->reduce_dtype);
+    double roundings = 0.0;
+    double sum = 0.0;
+    for (uint32_t r = 0; r < ref->world_size; ++r) {
+      const double part = ref->partial[r][at];
+      roundings += fabs(part);
+      sum += part;
+      if (r > 0 && (!plain || r + 1 < ref->world_size || a->reduce_dtype != a->y_dtype))
+        roundings += fabs(sum);
+    }
+    const double each = 0.5 * bs_ulp(a->reduce_dtype, 0.0) * (2.0 * ref->world_size);
+    const double stored = u_part * roundings * (1.0 + ref->world_size * u_part) + each;
+    bound += plain ? (1.0 + u_out) * stored : stored;
+  }
+  if (a->activation == BS_ACT_NONE) return u_out * fabs(ref->y[at]) + half_step + bound;
+  const double u_own = a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
+  bound *= bs_activation_slope(a->activation, z - bound, z + bound);
+  bound += bs_activation_error(a->activation, z, u_own);
+  return bs_last_sum_is_output(ref, a) ? bound : (1.0 + u_out) * bound + u_out * fabs(ref->y[at]) + half_step;
+}
+
 static int32_t alloc_prediction(const bs_reference *ref, const bs_arithmetic *a, bs_prediction *out) {
   const size_t features = (size_t)(ref->features > 0 ? ref->features : 1);
   const size_t tokens = (size_t)(ref->B > 0 ? ref->B : 1);
   out->feature = calloc(features, sizeof(double));
   out->token = calloc(tokens, sizeof(double));
-  if (!out->feature || !out->token) return BS_NO_MEMORY;
+  out->bound = calloc(features * tokens, sizeof(double));
+  if (!out->feature || !out->token || !out->bound) return BS_NO_MEMORY;
   if (a->activation == BS_ACT_NONE) return BS_OK;
   out->variance = calloc(features * tokens, sizeof(double));
   out->slope2 = calloc(features * tokens, sizeof(double));
@@ -100,6 +132,7 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
     for (int64_t b = 0; b < ref->B; ++b) {
       const int64_t at = b * ref->features + f;
       double slope2 = 1.0;
+      out->bound[at] = element_bound(ref, a, at);
       if (!isfinite(ref->y[at]) || !isfinite(bs_reference_sum(ref, at)))
         continue; /* from the inputs: nothing to round */
       const double v = element_variance(ref, a, at, accumulation, &slope2);
@@ -125,6 +158,7 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
 void bs_prediction_free(bs_prediction *prediction) {
   free(prediction->feature);
   free(prediction->token);
+  free(prediction->bound);
   free(prediction->variance);
   free(prediction->slope2);
   memset(prediction, 0, sizeof *prediction);

@@ -78,6 +78,12 @@ static void same_bits_gate(const bs_case *c, const bs_case_result *result, bs_ga
   }
 }
 
+static void add_counts(bs_verdict *out, const bs_judgement *j) {
+  out->overflow += j->overflow;
+  out->nonfinite += j->nonfinite;
+  out->propagated += j->propagated;
+}
+
 static void keep_worst(bs_verdict *out, const bs_gate *gates, uint32_t count, const bs_judgement *j) {
   for (uint32_t g = 0; g < count; ++g) {
     if (out->n_gates < count) {
@@ -90,9 +96,14 @@ static void keep_worst(bs_verdict *out, const bs_gate *gates, uint32_t count, co
   out->mean_abs_error = fmax(out->mean_abs_error, j->mean_abs);
   out->max_rel_error = fmax(out->max_rel_error, j->max_rel);
   out->relative_error = fmax(out->relative_error, j->relative);
-  out->overflow += j->overflow;
-  out->nonfinite += j->nonfinite;
-  out->propagated += j->propagated;
+  add_counts(out, j);
+}
+
+/* The same features with the same bits as the rank before were judged with it. */
+static int same_as_before(const bs_case_result *result, uint32_t r) {
+  const bs_case_rank *rank = &result->ranks[r];
+  return r > 0 && rank->y_begin == rank[-1].y_begin && rank->y_cols == rank[-1].y_cols &&
+         rank->hash == rank[-1].hash;
 }
 
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
@@ -101,6 +112,7 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
   const bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
   bs_reference reference = {0};
   bs_prediction prediction = {0};
+  bs_judgement j = {0};
   uint32_t *column_rank = NULL;
   int32_t rc = bs_case_column_ranks(c, result, &column_rank, err);
   if (rc != BS_OK) return rc;
@@ -115,7 +127,10 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
   if (rc == BS_OK) rc = bs_predict(&reference, &arithmetic, &prediction, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
-    bs_judgement j;
+    if (same_as_before(result, r)) {
+      add_counts(out, &j);
+      continue;
+    }
     bs_gate gates[4];
     bs_judge(&reference, &arithmetic, &prediction, rank->y, rank->y_cols, rank->y_begin, rank->y_cols, &j);
     keep_worst(out, gates, bs_gates_from_judgement(&reference, &j, (int32_t)r, gates, 4), &j);

@@ -5,6 +5,7 @@
  *   test_gate_cases [portable|avx2|avx512|avx512_bf16|dnnl]
  * With a name only that kernel path of the cpu plugin serves, or the program is skipped (77). */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,6 +264,38 @@ START_TEST(other_inputs_go_where_they_matter) {
 }
 END_TEST
 
+/* Ranks with the bits of the one before are not judged twice; one that differs, in the middle, is. */
+START_TEST(a_rank_in_the_middle_is_judged) {
+  const int64_t shape[3] = {16, 32, 64};
+  bs_error err;
+  bs_case_result result;
+  bs_verdict clean, bad;
+  opened w;
+  bs_case c = make_case("row_parallel", "cpu", 6, NULL, BS_F32, shape, 0, 0);
+  open_workload("random_normal", &c.spec, 7, &w);
+  use_workload(&c, &w);
+  ck_assert_int_eq(bs_case_run(&c, &result, &err), BS_OK);
+  ck_assert_int_eq(bs_verdict_make(&c, &result, 0, &clean, &err), BS_OK);
+  ck_assert(bs_verdict_passed(clean.gates, clean.n_gates));
+  float *y = result.ranks[3].y;
+  y[40] += 1.0f;
+  y[41] = INFINITY;
+  result.ranks[3].hash ^= 1;
+  ck_assert_int_eq(bs_verdict_make(&c, &result, 0, &bad, &err), BS_OK);
+  ck_assert_int_eq(bad.gates[3].state, BS_GATE_FAIL); /* T3 */
+  ck_assert_int_eq(bad.gates[3].rank, 3);
+  ck_assert_uint_eq(bad.nonfinite, 1);
+  for (uint32_t r = 0; r < 6; ++r) { /* what is counted over all ranks still is */
+    ((float *)result.ranks[r].y)[41] = INFINITY;
+    result.ranks[r].hash = r == 3 ? 5 : 6;
+  }
+  ck_assert_int_eq(bs_verdict_make(&c, &result, 0, &bad, &err), BS_OK);
+  ck_assert_uint_eq(bad.nonfinite, 6);
+  bs_case_result_free(&result);
+  w.workload->close(w.instance);
+}
+END_TEST
+
 /* Outputs that stay split: each rank's features judged, all of them somewhere. */
 START_TEST(split_outputs_are_judged) {
   const int64_t shapes_of_two[2][3] = {{9, 37, 50}, {2, 2, 16}};
@@ -424,6 +457,7 @@ static void teardown(void) {
 static void add_rest(TCase *tc) {
   tcase_add_test(tc, every_fault_is_caught_in_odd_places);
   tcase_add_test(tc, other_inputs_go_where_they_matter);
+  tcase_add_test(tc, a_rank_in_the_middle_is_judged);
   tcase_add_test(tc, split_outputs_are_judged);
   tcase_add_test(tc, split_inputs_are_judged);
   tcase_add_test(tc, split_inputs_are_refused_where_k_is_whole);
