@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/size.h"
 #include "core/plugin/accept.h"
+#include "core/plugin/layout.h"
 
 #if defined(__x86_64__)
 #define HOST_MACHINE EM_X86_64
@@ -109,7 +110,7 @@ static int32_t check_header(elf_file *f, bs_error *err) {
 }
 
 static int32_t check_segments(elf_file *f, bs_error *err) {
-  int dynamic = 0;
+  uint32_t dynamic = 0;
   int32_t rc = read_new(f, (void **)&f->segments, (uint64_t)f->header.e_phnum * sizeof(Elf64_Phdr),
                         f->header.e_phoff, "the program header table", err);
   if (rc != BS_OK) return rc;
@@ -119,8 +120,9 @@ static int32_t check_segments(elf_file *f, bs_error *err) {
     if (!inside(f, p->p_offset, p->p_filesz)) return truncated(err, f, "a segment", p->p_offset, p->p_filesz);
     if (p->p_type == PT_LOAD && p->p_filesz > p->p_memsz)
       return not_ours(err, "has a segment larger in the file than in memory");
-    if (p->p_type == PT_DYNAMIC) dynamic = 1;
+    if (p->p_type == PT_DYNAMIC) dynamic++;
   }
+  if (dynamic > 1) return not_ours(err, "has two dynamic segments");
   return dynamic ? BS_OK : not_ours(err, "has no dynamic segment (link it with -shared)");
 }
 
@@ -134,6 +136,59 @@ static int32_t check_sections(elf_file *f, bs_error *err) {
     if (!inside(f, s->sh_offset, s->sh_size)) return truncated(err, f, "a section", s->sh_offset, s->sh_size);
   }
   return BS_OK;
+}
+
+#if defined(__x86_64__)
+#define HOST_RELATIVE R_X86_64_RELATIVE
+#else
+#define HOST_RELATIVE R_AARCH64_RELATIVE
+#endif
+
+/* The loader asserts that as many relocations as DT_RELACOUNT says are relative, and ends the process. */
+static int32_t check_relative(const elf_file *f, const Elf64_Dyn *table, uint64_t n, bs_error *err) {
+  uint64_t count = 0, address = 0;
+  for (uint64_t i = 0; i < n && table[i].d_tag != DT_NULL; i++) {
+    if (table[i].d_tag == DT_RELACOUNT) count = table[i].d_un.d_val;
+    if (table[i].d_tag == DT_RELA) address = table[i].d_un.d_ptr;
+  }
+  for (uint32_t i = 0; i < f->header.e_shnum && count > 0; i++) {
+    const Elf64_Shdr *s = &f->sections[i];
+    if (s->sh_type != SHT_RELA || s->sh_addr != address) continue;
+    Elf64_Rela *all = NULL;
+    int32_t rc = s->sh_size > MAX_SYMBOLS
+                     ? not_ours(err, "has too many relocations")
+                     : read_new(f, (void **)&all, s->sh_size, s->sh_offset, "the relocations", err);
+    for (uint64_t k = 0; rc == BS_OK && k < count && k < s->sh_size / sizeof *all; k++)
+      if (ELF64_R_TYPE(all[k].r_info) != HOST_RELATIVE)
+        rc = not_ours(err, "has a dynamic table that counts too many relative relocations");
+    free(all);
+    return rc;
+  }
+  return BS_OK;
+}
+
+/* Would the loader stay inside what it maps? */
+static int32_t check_layout(const elf_file *f, bs_error *err) {
+  const bs_elf_view view = {f->size, f->segments, f->header.e_phnum, f->sections, f->header.e_shnum};
+  const char *wrong = bs_layout_segments(&view);
+  for (uint32_t i = 0; i < f->header.e_phnum && wrong == NULL; i++) {
+    const Elf64_Phdr *p = &f->segments[i];
+    Elf64_Dyn *table = NULL;
+    if (p->p_type != PT_DYNAMIC) continue;
+    if (p->p_filesz > MAX_NOTES || p->p_filesz % sizeof *table != 0)
+      return not_ours(err, "has a dynamic table of an odd size");
+    const int32_t rc = read_new(f, (void **)&table, p->p_filesz, p->p_offset, "the dynamic table", err);
+    if (rc != BS_OK) return rc;
+    const uint64_t n = p->p_filesz / sizeof *table;
+    wrong = bs_layout_dynamic(&view, table, n);
+    const int32_t relative = wrong == NULL ? check_relative(f, table, n, err) : BS_OK;
+    free(table);
+    if (relative != BS_OK) return relative;
+  }
+  if (wrong == NULL) return BS_OK;
+  bs_error_set(err, BS_PLUGIN, "BS-PLG-ELF", "%s", wrong);
+  bs_error_hint(err, "it is damaged, or its linker is unusual; copy or build it again");
+  return BS_PLUGIN;
 }
 
 /* "bs_plugin_query_<n>" -> n; 0 when the name is another. */
@@ -243,6 +298,7 @@ int32_t bs_elf_read(int fd, bs_elf_info *out_info, bs_error *err) {
   int32_t rc = check_header(&f, err);
   if (rc == BS_OK) rc = check_segments(&f, err);
   if (rc == BS_OK) rc = check_sections(&f, err);
+  if (rc == BS_OK) rc = check_layout(&f, err);
   if (rc == BS_OK) rc = read_symbols(&f, out_info, err);
   if (rc == BS_OK) rc = read_notes(&f, out_info, err);
   free(f.segments);
