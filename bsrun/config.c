@@ -77,6 +77,7 @@ static int32_t print_config(const args *a, bs_error *err) {
   }
   if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
   if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
+  if (rc == BS_OK) rc = bs_compose_with(&request.compose, context, &composed, err);
   if (rc == BS_OK) {
     rc = bs_experiment_make(context, composed.config, request.configs_dir, &notes, &experiment, err);
     composed.config = NULL;

@@ -89,6 +89,7 @@ static int32_t resolve(explained *x, enum subject of, const char *name, bs_error
   if (rc == BS_OK)
     rc = bs_context_of_config(composed.config, args_has(x->a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN,
                               bsrun_log, NULL, &x->context, err);
+  if (rc == BS_OK) rc = bs_compose_with(q, x->context, &composed, err);
   if (rc == BS_OK) {
     rc = bs_experiment_make(x->context, composed.config, request.configs_dir, &notes, &x->e, err);
     composed.config = NULL;

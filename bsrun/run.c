@@ -101,6 +101,7 @@ static int32_t prepare(run_plan *p, bs_error *err) {
 static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_experiment *out, bs_error *err) {
   bs_compose_request q = p->request.compose;
   bs_composed composed;
+  q.context = p->session.context;
   if (p->n_phases == 2) q.phase = phase == 0 ? "phase0_correctness" : "phase1_forward";
   int32_t rc = bs_compose(&q, &composed, err);
   if (rc == BS_OK && p->param != NULL) {

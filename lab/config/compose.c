@@ -154,27 +154,73 @@ static int32_t no_such_file(composer *c, const char *option, const char *word, c
   return BS_CONFIG;
 }
 
-/* Merge what `word` names in `group` (its folder is <group>s). When no file of that name exists, `keys`
- * (NULL- terminated) are set to the word for the registry to judge; without keys the name is an error. */
+/* Do the registered `word` and the name that a file brought mean the same? A word that is not registered
+ * leaves the file alone. */
+static int file_agrees(composer *c, const char *folder, const char *word) {
+  bs_context *context = c->request->context;
+  const bs_node *tree = c->out->config;
+  void *state = NULL;
+  if (strcmp(folder, "methods") == 0 && context != NULL) {
+    const bs_method *asked = NULL, *named = NULL;
+    const char *name = bs_schema_str(tree, "method.name");
+    if (bs_find_method(context, word, &asked, &state, NULL) != BS_OK) return 1;
+    return name != NULL && bs_find_method(context, name, &named, &state, NULL) == BS_OK && named == asked;
+  }
+  if (strcmp(folder, "workloads") == 0 && context != NULL) {
+    const bs_workload *asked = NULL, *named = NULL;
+    const char *name = bs_schema_str(tree, "workload.type");
+    if (name == NULL) name = bs_schema_str(tree, "workload.name");
+    if (bs_find_workload(context, word, &asked, &state, NULL) != BS_OK) return 1;
+    return name != NULL && bs_find_workload(context, name, &named, &state, NULL) == BS_OK && named == asked;
+  }
+  if (strcmp(folder, "phases") == 0) {
+    const char *name = bs_schema_str(tree, "phase.name");
+    return name != NULL && strcmp(name, word) == 0;
+  }
+  if (strcmp(folder, "masks") == 0) {
+    bs_mask asked, named;
+    const char *name = bs_schema_str(tree, "mask.name");
+    if (bs_mask_parse(word, NULL, NULL, &asked, NULL) != BS_OK) return 1;
+    return name != NULL && bs_mask_parse(name, NULL, NULL, &named, NULL) == BS_OK &&
+           named.kind == asked.kind && named.pattern_a == asked.pattern_a &&
+           named.pattern_b == asked.pattern_b;
+  }
+  return 1;
+}
+
+static int32_t set_keys(composer *c, const char *folder, const char *word, const char *const *keys) {
+  int32_t rc = BS_OK;
+  if (strcmp(folder, "masks") == 0) /* patterns of another mask must not stay */
+    rc = bs_config_set(c->out->config, "mask", "{}", c->err);
+  for (size_t i = 0; keys[i] != NULL && rc == BS_OK; i++)
+    rc = bs_config_set_text(c->out->config, keys[i], word, c->err);
+  return rc;
+}
+
+/* The file of a name below the configs folder: never one that climbs out of it. */
+static int names_file(const composer *c, const char *folder, const char *word, char *path, size_t size) {
+  if (c->request->configs_dir == NULL || word[0] == '/' || word[0] == '.' || strstr(word, "..") != NULL)
+    return 0;
+  const int n = snprintf(path, size, "%s/%s/%s.yaml", c->request->configs_dir, folder, word);
+  return n > 0 && (size_t)n < size && access(path, F_OK) == 0;
+}
+
+/* Merge what `word` names, looked up as a registered id, a name in the folder of the configs, a path. The
+ * file of a registered id's name gives its settings, but never another thing. When there is no file, `keys`
+ * (NULL-terminated) are set to the word for the registry to judge; without keys the name is an error. */
 static int32_t merge_word(composer *c, const char *option, const char *word, const char *folder,
                           const char *const *keys) {
   char path[PATH_CAP * 2];
   if (word == NULL) return BS_OK;
   int32_t rc = check_word(option, word, c->err);
   if (rc != BS_OK) return rc;
+  if (names_file(c, folder, word, path, sizeof path)) {
+    rc = merge_file(c, path, 0);
+    return rc != BS_OK || keys == NULL || file_agrees(c, folder, word) ? rc : set_keys(c, folder, word, keys);
+  }
   if (looks_like_path(word)) return merge_file(c, word, 0);
-  if (c->request->configs_dir != NULL) {
-    snprintf(path, sizeof path, "%s/%s/%s.yaml", c->request->configs_dir, folder, word);
-    if (access(path, F_OK) == 0) return merge_file(c, path, 0);
-  }
   if (keys == NULL) return no_such_file(c, option, word, folder);
-  if (strcmp(folder, "masks") == 0) { /* patterns of another mask must not stay */
-    rc = bs_config_set(c->out->config, "mask", "{}", c->err);
-  }
-  for (size_t i = 0; keys[i] != NULL && rc == BS_OK; i++) {
-    rc = bs_config_set_text(c->out->config, keys[i], word, c->err);
-  }
-  return rc;
+  return set_keys(c, folder, word, keys);
 }
 
 #define N_PHASES 4
@@ -297,4 +343,12 @@ int32_t bs_compose(const bs_compose_request *request, bs_composed *out_composed,
     out_composed->config = NULL;
   }
   return rc;
+}
+
+int32_t bs_compose_with(bs_compose_request *request, bs_context *context, bs_composed *composed,
+                        bs_error *err) {
+  bs_config_free(composed->config);
+  composed->config = NULL;
+  request->context = context;
+  return bs_compose(request, composed, err);
 }

@@ -17,7 +17,8 @@ typedef struct bs_compose_request {
   const char *const *texts;
   size_t n_texts; /* "a.b=text", taken literally: values of options such as --out */
   const char *const *sets;
-  size_t n_sets; /* "a.b=yaml" */
+  size_t n_sets;       /* "a.b=yaml" */
+  bs_context *context; /* knows what is registered; NULL: before the plugins are known */
 } bs_compose_request;
 
 typedef struct bs_composed {
@@ -29,6 +30,11 @@ typedef struct bs_composed {
  * beside the running program's folder. Never the current directory. NULL in *out_dir when there is none; the
  * caller frees. */
 int32_t bs_configs_dir(char **out_dir, bs_error *err);
+
+/* Compose once more when the context is open: a registered id wins over a file of that name that means
+ * something else. Replaces *composed. */
+int32_t bs_compose_with(bs_compose_request *request, bs_context *context, bs_composed *composed,
+                        bs_error *err);
 
 /* The merged tree, not yet checked against the schema. Unknown names give BS_CONFIG for files and are left
  * to the registry for methods, workloads and masks. */

@@ -64,11 +64,11 @@ static size_t shown_width(const char *text) {
   return n;
 }
 
-static char *raw_text(const json_t *value, int digits) {
+static char *raw_text(const json_t *value, int digits, const char *yes, const char *no) {
   char number[64];
   if (value == NULL || json_is_null(value)) return bs_strdup("");
   if (json_is_string(value)) return bs_strdup(json_string_value(value));
-  if (json_is_boolean(value)) return bs_strdup(json_is_true(value) ? "yes" : "no");
+  if (json_is_boolean(value)) return bs_strdup(json_is_true(value) ? yes : no);
   if (json_is_integer(value)) {
     snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
     return bs_strdup(number);
@@ -82,7 +82,7 @@ static char *raw_text(const json_t *value, int digits) {
 }
 
 static char *cell(const json_t *row, const bs_field *field) {
-  char *raw = raw_text(json_object_get(row, field->key), field->digits > 0 ? field->digits : 6);
+  char *raw = raw_text(json_object_get(row, field->key), field->digits > 0 ? field->digits : 6, "yes", "no");
   if (raw == NULL) return NULL;
   char *shown = bs_report_printable(raw);
   free(raw);
@@ -196,13 +196,13 @@ static void print_md(FILE *out, const grid *g) {
   }
 }
 
-/* RFC 4180: quoted where needed, quotes doubled. */
+/* RFC 4180: quoted where needed, quotes doubled; booleans as in JSON. */
 static int print_csv(FILE *out, const bs_field *fields, size_t n_fields, const json_t *rows) {
   for (size_t c = 0; c < n_fields; c++) fprintf(out, "%s%s", c == 0 ? "" : ",", fields[c].key);
   fputs("\r\n", out);
   for (size_t r = 0; r < json_array_size(rows); r++) {
     for (size_t c = 0; c < n_fields; c++) {
-      char *text = raw_text(json_object_get(json_array_get(rows, r), fields[c].key), 17);
+      char *text = raw_text(json_object_get(json_array_get(rows, r), fields[c].key), 17, "true", "false");
       if (text == NULL) return 0;
       const int quote = strpbrk(text, ",\"\r\n") != NULL;
       if (c > 0) fputc(',', out);

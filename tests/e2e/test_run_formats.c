@@ -65,12 +65,12 @@ static char *csv_line(char *line, char *fields[MAX_FIELDS], size_t *out_count) {
   }
 }
 
-/* The JSON value as csv writes it: text bare, null empty, truth as yes and no. */
+/* The JSON value as csv writes it: text bare, null empty, truth as true and false. */
 static void value_text(const json_t *value, char out[64]) {
   out[0] = '\0';
   if (json_is_string(value)) snprintf(out, 64, "%.60s", json_string_value(value));
-  if (json_is_true(value)) snprintf(out, 64, "yes");
-  if (json_is_false(value)) snprintf(out, 64, "no");
+  if (json_is_true(value)) snprintf(out, 64, "true");
+  if (json_is_false(value)) snprintf(out, 64, "false");
   if (json_is_integer(value)) snprintf(out, 64, "%lld", (long long)json_integer_value(value));
 }
 

@@ -217,11 +217,65 @@ START_TEST(configs_dir_is_the_environments_or_beside_the_program) {
 }
 END_TEST
 
+/* A registered id, a name in the configs, a path: in that order. */
+START_TEST(order_of_lookup) {
+  bs_error err = BS_ERROR_INIT;
+  bs_context *context = NULL;
+  ck_assert_msg(bs_context_open(NULL, &context, &err) == BS_OK, "%s", err.message);
+  write_text(dir, "methods/dense.yaml", "method:\n  name: blockshock\n  bias: true\n");
+  write_text(dir, "methods/dense_single.yaml", "method:\n  name: dense_single\n  accumulate: f32\n");
+  write_text(dir, "methods/mine.yaml", "method:\n  name: blockshock\n");
+  write_text(dir, "workloads/gaussian.yaml", "workload:\n  name: gaussian\n  type: integer\n");
+  write_text(dir, "masks/interleave.yaml", "mask:\n  name: complement_1100_0011\n  seed: 3\n");
+  write_text(dir, "phases/phase0_correctness.yaml", "phase:\n  name: phase1_forward\n  timed_iters: 3\n");
+  char nested[600];
+  snprintf(nested, sizeof nested, "%s/methods/sub", dir);
+  ck_assert_int_eq(mkdir(nested, 0700), 0);
+  write_text(dir, "methods/sub/x.yaml", "method:\n  name: row_parallel\n");
+  bs_compose_request q = {.configs_dir = dir, .context = context};
+  q.method = "dense"; /* registered: the file of its name gives settings, not another method */
+  q.workload = "gaussian";
+  q.mask = "interleave";
+  q.phase = "phase0_correctness";
+  bs_composed c = compose(&q);
+  is(c.config, "method.name", "dense");
+  is(c.config, "method.bias", "true");
+  is(c.config, "workload.type", "gaussian");
+  is(c.config, "mask.name", "interleave");
+  is(c.config, "phase.name", "phase0_correctness");
+  is(c.config, "phase.timed_iters", "3");
+  bs_config_free(c.config);
+  q = (bs_compose_request){.configs_dir = dir, .context = context, .method = "dense_single"};
+  c = compose(&q); /* an alias and the file that has it agree */
+  is(c.config, "method.name", "dense_single");
+  is(c.config, "method.accumulate", "f32");
+  bs_config_free(c.config);
+  q.method = "mine"; /* not registered: the file says what it is */
+  c = compose(&q);
+  is(c.config, "method.name", "blockshock");
+  bs_config_free(c.config);
+  q.method = "sub/x"; /* a name before a path */
+  c = compose(&q);
+  is(c.config, "method.name", "row_parallel");
+  bs_config_free(c.config);
+  char path[600];
+  snprintf(path, sizeof path, "%s/methods/mine.yaml", dir);
+  q.method = path;
+  c = compose(&q);
+  is(c.config, "method.name", "blockshock");
+  bs_config_free(c.config);
+  q.method = "../a"; /* does not climb out of the folder: it is a path, and there is no such file */
+  ck_assert_int_ne(bs_compose(&q, &c, &err), BS_OK);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("config_compose");
   TCase *tc = tcase_create("compose");
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, later_stages_win);
+  tcase_add_test(tc, order_of_lookup);
   tcase_add_test(tc, paths_are_stored_in_order);
   tcase_add_test(tc, k22_merge_through_files);
   tcase_add_test(tc, names_without_a_file_are_left_to_the_registry);

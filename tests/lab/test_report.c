@@ -45,7 +45,7 @@ END_TEST
 
 START_TEST(csv) {
   char *text = print(BS_FORMAT_CSV, two_rows());
-  ck_assert_str_eq(text, "name,same,x,none,wide\r\na,4,0.123456,,v\r\n\"long,\"\"er\"\"\",4,12,,yes\r\n");
+  ck_assert_str_eq(text, "name,same,x,none,wide\r\na,4,0.123456,,v\r\n\"long,\"\"er\"\"\",4,12,,true\r\n");
   free(text);
 }
 END_TEST
