@@ -26,8 +26,8 @@ extern const size_t run_n_fields;
 /* The rows of a record: one for phase 0, one for each arm of phase 1. */
 int32_t run_add_rows(json_t *rows, const json_t *record, const char *run_dir, bs_error *err);
 
-/* While a run is open, SIGINT and SIGTERM end it after the sample in progress, the second at once; INTERRUPTED
- * stays in its folder, exit 130 / 143. */
+/* While a run is open, SIGINT and SIGTERM end it after the sample in progress, the second at once;
+ * INTERRUPTED stays in its folder, exit 130 / 143. */
 void run_signals_install(void);
 void run_signals_watch(int run_fd); /* -1: none */
 #endif

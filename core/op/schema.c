@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * schema.c - the core ops: matmul and its derivatives, gather_columns, scatter_columns, convert, activate. Each
- * has an arity, ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called by
- * core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules. */
+ * schema.c - the core ops: matmul and its derivatives, gather_columns, scatter_columns, convert, activate.
+ * Each has an arity, ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called
+ * by core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules.
+ */
 #include "core/op/schema.h"
 
 #include <stdio.h>
