@@ -38,6 +38,9 @@ extern const bs_backend cpu_backend;
 
 /* ops/ and dnnl/ */
 extern const bs_op_impl cpu_matmul_packed;
+extern const bs_op_impl cpu_matmul_dx;
+extern const bs_op_impl cpu_matmul_dw;
+extern const bs_op_impl cpu_matmul_update;
 extern const bs_op_impl cpu_gather_columns;
 extern const bs_op_impl cpu_scatter_columns;
 extern const bs_op_impl cpu_convert;
@@ -67,6 +70,9 @@ typedef struct cpu_matmul {
 /* Fill `out` or answer NO (in answer, with the reason) and return 0. What it lets pass: row-major f32,
  * bf16 and f16 with any row stride, f32 accumulation. */
 int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *answer);
+/* Dtype and row stride of a row-major f32, bf16 or f16 matrix; other ones: NO with `what` named, and 0. */
+int cpu_read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
+                    bs_op_answer *answer);
 int cpu_answer_no(bs_op_answer *answer, uint32_t reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, const char *algo,

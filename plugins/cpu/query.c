@@ -37,8 +37,8 @@ int cpu_rows_dense(const bs_tensor_desc *desc) {
   return desc->strides[1] == 1 || (desc->strides[0] == 0 && desc->strides[1] == 0);
 }
 
-static int read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
-                       bs_op_answer *answer) {
+int cpu_read_matrix(const bs_tensor_desc *desc, const char *what, uint32_t *out_type, int64_t *out_ld,
+                    bs_op_answer *answer) {
   if (!cpu_is_matmul_type(desc->dtype))
     return cpu_answer_no(answer, BS_REASON_DTYPE, "%s of dtype 0x%04x: f32, bf16 and f16 only", what,
                          desc->dtype);
@@ -54,9 +54,9 @@ int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *ans
   const bs_tensor_desc *x = query->args[0], *bias = query->args[1], *residual = query->args[2],
                        *y = query->args[3];
   memset(out, 0, sizeof *out);
-  if (!read_matrix(x, "X", &out->x_type, &out->x_ld, answer)) return 0;
-  if (!read_matrix(y, "Y", &out->y_type, &out->y_ld, answer)) return 0;
-  if (residual != NULL && !read_matrix(residual, "residual", &out->r_type, &out->r_ld, answer)) return 0;
+  if (!cpu_read_matrix(x, "X", &out->x_type, &out->x_ld, answer)) return 0;
+  if (!cpu_read_matrix(y, "Y", &out->y_type, &out->y_ld, answer)) return 0;
+  if (residual != NULL && !cpu_read_matrix(residual, "residual", &out->r_type, &out->r_ld, answer)) return 0;
   if (bias != NULL) {
     if (!cpu_is_matmul_type(bias->dtype))
       return cpu_answer_no(answer, BS_REASON_DTYPE, "bias of dtype 0x%04x: f32, bf16 and f16 only",

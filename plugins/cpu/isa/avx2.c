@@ -8,6 +8,7 @@
 #include "columns.h"
 #include "convert.h"
 #include "tile.h"
+#include "transpose.h"
 
 const cpu_kernels cpu_kernels_avx2 = {
     .name = "avx2",
@@ -19,6 +20,7 @@ const cpu_kernels cpu_kernels_avx2 = {
     .load = {load_f32, load_bf16, load_f16},
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
+    .transpose = transpose,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

@@ -7,6 +7,7 @@
 #include "columns.h"
 #include "convert.h"
 #include "tile.h"
+#include "transpose.h"
 
 /* One token with one panel is one chain of wide multiply-adds, two of narrow ones: the same bits, and
  * memory is read a fifth faster. */
@@ -27,6 +28,7 @@ const cpu_kernels cpu_kernels_avx512 = {
     .load = {load_f32, load_bf16, load_f16},
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
+    .transpose = transpose,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

@@ -5,6 +5,7 @@
 
 #include "convert.h"
 #include "tile.h"
+#include "transpose.h"
 
 const cpu_kernels cpu_kernels_portable = {
     .name = "portable",
@@ -15,4 +16,5 @@ const cpu_kernels cpu_kernels_portable = {
     .load = {load_f32, load_bf16, load_f16},
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
+    .transpose = transpose,
 };

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gradient.h - what matmul_dx.c, matmul_dw.c and matmul_update.c share: reading their queries, plans, and
+ * views of X and dY that are loaded as f32, as panels or turned. All three end in the tiles of matmul
+ * (kernels.h); what is a token, an output and a column there differs, and each file says which. */
+#ifndef BS_PLUGINS_CPU_OPS_GRADIENT_H
+#define BS_PLUGINS_CPU_OPS_GRADIENT_H
+
+#include "../columns.h"
+#include "packed.h"
+
+#define CPU_GRAD_TOKENS 128 /* tokens of a block of dW: the turned operand then stays in L2 */
+#define CPU_GRAD_LINES (CPU_PANEL * CPU_X_LD)    /* floats that cpu_view_turn works in */
+#define CPU_GRAD_TURNED (CPU_K_BLOCK * CPU_X_LD) /* floats of a turned block */
+
+typedef struct cpu_grad {
+  int64_t B, N, K;          /* K: columns of the partition */
+  uint32_t x_type, dy_type; /* x: X or dX */
+  uint32_t full;            /* X or dX has all columns */
+} cpu_grad;
+
+typedef struct cpu_grad_plan {
+  const bs_exec *exec;
+  const cpu_kernels *kernels;
+  cpu_packed *w; /* NULL: matmul_dw */
+  cpu_grad shape;
+  bs_partition *partition; /* own copy; NULL unless full */
+  cpu_columns columns;
+  uint32_t width;
+  uint64_t each; /* floats of a member's scratch */
+  float *memory; /* of all members */
+} cpu_grad_plan;
+
+/* Fill `out` from args x (X or dX) and dy, or answer NO with the reason and return 0. */
+int cpu_grad_read(const bs_op_query *query, uint32_t x, uint32_t dy, cpu_grad *out, bs_op_answer *answer);
+/* "transposed-avx2" */
+void cpu_grad_yes(const cpu_state *state, const char *text, bs_op_answer *answer);
+/* A plan of `size` bytes, at least a cpu_grad_plan, whose members have `each` floats. packed: NULL for dw. */
+int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
+                           const cpu_grad *shape, cpu_packed *packed, int needs_packed, uint64_t each,
+                           size_t size, void **out_plan, bs_error *err);
+void cpu_grad_plan_free(void *plan);
+/* Run body on the team, or here when there are too few multiplications to wake it. */
+int32_t cpu_grad_go(const cpu_grad_plan *plan, int64_t tokens,
+                    void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err);
+/* As many members as have scratch. */
+static inline uint32_t cpu_grad_members(const cpu_grad_plan *plan, uint32_t width) {
+  return width < plan->width ? width : plan->width;
+}
+
+/* Rows of X or dY. */
+typedef struct cpu_view {
+  const cpu_kernels *kernels;
+  const void *data;
+  int64_t ld;
+  uint32_t type;
+  const cpu_columns *columns; /* NULL: as they lie */
+} cpu_view;
+
+cpu_view cpu_view_of(const cpu_grad_plan *plan, const bs_tensor *tensor, int picks);
+/* Columns first .. first+count of a row as f32; count <= CPU_K_BLOCK. */
+void cpu_view_load(const cpu_view *view, int64_t row, int64_t first, int64_t count, float *to);
+/* to[c * CPU_X_LD + r] = scale * (row + r, first + c): count columns of `rows` rows, both <= CPU_K_BLOCK.
+ * Filled up with zeros to multiples of 16. lines: CPU_GRAD_LINES floats. */
+void cpu_view_turn(const cpu_view *view, int64_t row, int64_t rows, int64_t first, int64_t count, float scale,
+                   float *lines, float *to);
+/* Panels of 16 columns, each [rows][16], the last filled up with zeros. line: CPU_K_BLOCK + CPU_PANEL floats.
+ */
+void cpu_view_panels(const cpu_view *view, int64_t row, int64_t rows, int64_t first, int64_t count,
+                     float *line, float *to);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * matmul_update.c - W += alpha dY^T X in the packed weight of matmul. The columns k of the weight are the
+ * tokens of the tiles, its outputs n their outputs, and what is summed over are the tokens b: alpha X is
+ * turned, dY packed in panels of 16 outputs, and the tiles add to the packed panels where they lie. A 16-bit
+ * panel is widened into scratch, takes the sums of all tokens there and is rounded once.
+ *
+ * Each member of the team owns a range of panels. Sums run upwards in b, in blocks that depend on nothing but
+ * b: the bits do not depend on the tile or the team. */
+#include "gradient.h"
+
+#define CHUNK 16 /* panels that take every block of tokens before the next are begun */
+#define PANEL_FLOATS (CPU_K_BLOCK * CPU_PANEL)
+#define DY_FLOATS (CHUNK * CPU_GRAD_TOKENS * CPU_PANEL)
+
+typedef struct update_call {
+  const cpu_grad_plan *plan;
+  cpu_view x, dy;
+  float alpha;
+  int64_t tokens;
+} update_call;
+
+/* Some panels of one K block, and the tokens of one step. */
+typedef struct step {
+  int64_t first, count;  /* columns */
+  int64_t panel, panels; /* at most CHUNK */
+  int64_t token, tokens; /* at most CPU_GRAD_TOKENS */
+  float *lines;          /* CPU_GRAD_LINES, also a line of dY */
+  float *turned;         /* alpha X turned, [column][CPU_X_LD] */
+  float *dy;             /* [panel][tokens][16] */
+  float *wide;           /* 16-bit weights: CHUNK panels as f32 */
+  uint16_t *narrow;      /* and one panel rounded, column by column */
+} step;
+
+static void *panel_at(const cpu_packed *w, int64_t panel, int64_t first) {
+  return (uint8_t *)w->data + (size_t)cpu_packed_at(w, panel, first) * w->size;
+}
+
+/* Round a panel's block back: bf16 by pairs of columns, the second of a last odd one stays zero. */
+static void narrow_panel(const cpu_grad_plan *plan, const step *s, const float *wide, void *to) {
+  const uint32_t dtype = plan->w->dtype;
+  const int64_t length = cpu_packed_length(plan->w, s->first);
+  uint16_t *out = to;
+  if (dtype == BS_F16) {
+    plan->kernels->store[cpu_type_index(dtype)](to, wide, length * CPU_PANEL);
+    return;
+  }
+  plan->kernels->store[cpu_type_index(dtype)](s->narrow, wide, length * CPU_PANEL);
+  for (int64_t k = 0; k < length; k += 2)
+    for (int64_t lane = 0; lane < CPU_PANEL; lane++) {
+      out[(k * CPU_PANEL) + 2 * lane] = s->narrow[k * CPU_PANEL + lane];
+      out[(k * CPU_PANEL) + 2 * lane + 1] = s->narrow[(k + 1) * CPU_PANEL + lane];
+    }
+}
+
+static void multiply_panel(const cpu_grad_plan *plan, const step *s, int64_t p, float *c) {
+  const cpu_kernels *kernels = plan->kernels;
+  const int64_t groups = (s->count + kernels->tokens - 1) / kernels->tokens;
+  cpu_tile t = {
+      .w = s->dy + p * s->tokens * CPU_PANEL, .ldc = CPU_PANEL, .k = s->tokens, .panels = 1, .add = 1};
+  for (int64_t group = 0; group < groups; group++) {
+    int64_t begin, end;
+    cpu_share(s->count, (uint32_t)group, (uint32_t)groups, &begin, &end);
+    t.tokens = (int32_t)(end - begin);
+    t.x = s->turned + begin * CPU_X_LD;
+    t.c = c + begin * CPU_PANEL;
+    kernels->tile[0](&t);
+  }
+}
+
+/* The tokens of a step into every panel of the chunk. */
+static void add_tokens(const update_call *call, const step *s) {
+  const cpu_grad_plan *plan = call->plan;
+  const cpu_packed *w = plan->w;
+  const int begins = s->token == 0, ends = s->token + s->tokens == call->tokens;
+  const int64_t n = s->panel * CPU_PANEL, outputs = s->panels * CPU_PANEL;
+  cpu_view_panels(&call->dy, s->token, s->tokens, n, w->N - n < outputs ? w->N - n : outputs, s->lines,
+                  s->dy);
+  for (int64_t p = 0; p < s->panels; p++) {
+    void *packed = panel_at(w, s->panel + p, s->first);
+    if (w->dtype == BS_F32) {
+      multiply_panel(plan, s, p, packed);
+      continue;
+    }
+    float *wide = s->wide + (begins && ends ? 0 : p * PANEL_FLOATS);
+    if (begins) plan->kernels->widen[cpu_type_index(w->dtype)](wide, packed, s->count);
+    multiply_panel(plan, s, p, wide);
+    if (ends) narrow_panel(plan, s, wide, packed);
+  }
+}
+
+static void run_share(void *arg, uint32_t member, uint32_t width) {
+  const update_call *call = arg;
+  const cpu_grad_plan *plan = call->plan;
+  const cpu_packed *w = plan->w;
+  const uint32_t members = cpu_grad_members(plan, width);
+  const int once = call->tokens <= CPU_GRAD_TOKENS; /* X is turned for all chunks of a K block */
+  int64_t begin, end;
+  if (member >= members) return;
+  cpu_share(w->panels, member, members, &begin, &end);
+  step s = {.lines = plan->memory + plan->each * member};
+  s.turned = s.lines + CPU_GRAD_LINES;
+  s.dy = s.turned + CPU_GRAD_TURNED;
+  s.wide = s.dy + DY_FLOATS;
+  s.narrow = (uint16_t *)(void *)(s.wide + CHUNK * PANEL_FLOATS);
+  for (s.first = 0; s.first < w->K; s.first += CPU_K_BLOCK) {
+    s.count = w->K - s.first < CPU_K_BLOCK ? w->K - s.first : CPU_K_BLOCK;
+    for (s.panel = begin; s.panel < end; s.panel += CHUNK) {
+      s.panels = end - s.panel < CHUNK ? end - s.panel : CHUNK;
+      for (s.token = 0; s.token < call->tokens; s.token += CPU_GRAD_TOKENS) {
+        s.tokens = call->tokens - s.token < CPU_GRAD_TOKENS ? call->tokens - s.token : CPU_GRAD_TOKENS;
+        if (!once || s.panel == begin)
+          cpu_view_turn(&call->x, s.token, s.tokens, s.first, s.count, call->alpha, s.lines, s.turned);
+        add_tokens(call, &s);
+      }
+    }
+  }
+}
+
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  const cpu_grad_plan *plan = opaque;
+  update_call call = {plan, cpu_view_of(plan, args[0], 1), cpu_view_of(plan, args[1], 0), 0.0f,
+                      args[1]->dims[0]};
+  (void)nargs;
+  (void)stream;
+  memcpy(&call.alpha, args[2]->data, sizeof call.alpha);
+  if (call.tokens <= 0 || plan->w->data == NULL) return BS_OK;
+  return cpu_grad_go(plan, call.tokens, run_share, &call, err);
+}
+
+static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *answer) {
+  if (!cpu_grad_read(query, 0, 1, out, answer)) return 0;
+  if (cpu_is_matmul_type(query->weight_dtype)) return 1;
+  return cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
+                       query->weight_dtype);
+}
+
+static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
+  cpu_grad shape;
+  if (read_query(query, &shape, answer)) cpu_grad_yes(state, "own kernels, in place on the panels", answer);
+  return BS_OK;
+}
+
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                       void **out_plan, bs_error *err) {
+  cpu_grad shape;
+  bs_op_answer answer;
+  memset(&answer, 0, sizeof answer);
+  if (!read_query(query, &shape, &answer))
+    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
+  const uint64_t wide = query->weight_dtype == BS_F32 ? 0 : CHUNK * PANEL_FLOATS + PANEL_FLOATS / 2;
+  return cpu_grad_plan_make(state, exec, query, &shape, packed, 1,
+                            CPU_GRAD_LINES + CPU_GRAD_TURNED + DY_FLOATS + wide, sizeof(cpu_grad_plan),
+                            out_plan, err);
+}
+
+const bs_op_impl cpu_matmul_update = {
+    .struct_size = sizeof(bs_op_impl),
+    .priority = 20,
+    .op = "matmul_update",
+    .backend = "cpu",
+    .name = "packed",
+    .summary = "own kernels that add to the panels that matmul has packed",
+    .supports = supports,
+    .prepare = prepare,
+    .run = run,
+    .plan_free = cpu_grad_plan_free,
+};
