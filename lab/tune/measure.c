@@ -145,6 +145,22 @@ static json_t *entry_of(const job *j, const bs_decision *d, const char *choice, 
                    "method", j->arm->c.method, "world", j->arm->name, "blockshock", bs_version());
 }
 
+/* "KEY: cpu:packed; cpu:dnnl is 1.16x slower than cpu:packed" */
+static void tell(const bs_tuner *tuner, const json_t *entry) {
+  size_t i;
+  const json_t *c;
+  bs_text t = {0};
+  bs_text_printf(&t, "%s: %s", text(entry, "key"), text(entry, "choice"));
+  json_array_foreach(json_object_get(entry, "candidates"), i, c) {
+    char words[256];
+    if (strcmp(text(c, "name"), text(entry, "default")) != 0)
+      bs_text_printf(&t, "; %s: %s", text(c, "name"),
+                     bs_tune_words(entry, text(c, "name"), words, sizeof words));
+  }
+  if (!t.failed) bs_tuner_note(tuner, "%s", t.data);
+  bs_text_free(&t);
+}
+
 static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *err) {
   for (size_t i = 0; i < j->n; i++) {
     bs_decision *d = &j->decisions[i];
@@ -160,8 +176,7 @@ static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *
     d->entry = entry;
     d->choice = text(entry, "choice");
     d->origin = "measured";
-    bs_tuner_note(j->tuner, "%s: %s%s", text(d->asked, "key"), d->choice,
-                  wins ? ", faster than the default" : ", the default, is not beaten");
+    tell(j->tuner, entry);
   }
   return BS_OK;
 }
@@ -235,7 +250,8 @@ int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_ca
     bs_tuner_note(tuner, "%s: %s", arm->name, why);
     return BS_OK;
   }
-  bs_tuner_note(tuner, "measuring which of %u implementations serves %s best (%zu product%s, about %.2g s)",
+  bs_tuner_note(tuner,
+                "measuring which of %u implementations is the fastest for: %s (%zu product%s, about %.2g s)",
                 j.n_names, arm->name, products, products == 1 ? "" : "s", seconds);
   return contest(&j, seconds, e->tune_margin, err);
 }

@@ -111,18 +111,17 @@ START_TEST(another_build_loses_its_entries_only) {
 }
 END_TEST
 
+#define MADE_UP "\"choice\":\"x\",\"default\":\"x\",\"machine\":{},\"candidates\":"
 START_TEST(lines_that_are_no_entries_are_counted) {
-  static const char *const broken[] = {
-      "nonsense\n",
-      "[]\n",
-      "{}\n",
-      "{\"format\":1,\"format\":1}\n",
-      "\xff\xfe\n",
-      "{\"format\":2}\n",
-      "{\"format\":1,\"key\":\"one\",\"choice\":\"x\",\"default\":\"x\",\"machine\":{},\"candidates\":[]}\n",
-      "{\"format\":1,\"key\":\"one\",\"choice\":\"x\",\"default\":\"x\",\"machine\":{},\"candidates\":[{}]}"
-      "\n",
-      "{\"format\":1,\"key\":7,\"choice\":\"x\",\"default\":\"x\",\"machine\":{},\"candidates\":[1]}\n"};
+  static const char *const broken[] = {"nonsense\n",
+                                       "[]\n",
+                                       "{}\n",
+                                       "{\"format\":1,\"format\":1}\n",
+                                       "\xff\xfe\n",
+                                       "{\"format\":2}\n",
+                                       ("{\"format\":1,\"key\":\"one\"," MADE_UP "[]}\n"),
+                                       ("{\"format\":1,\"key\":\"one\"," MADE_UP "[{}]}\n"),
+                                       ("{\"format\":1,\"key\":7," MADE_UP "[1]}\n")};
   const size_t n = sizeof broken / sizeof broken[0];
   json_t *one = asked("one", "aa");
   append(one, "cpu:dnnl");
