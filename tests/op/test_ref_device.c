@@ -37,7 +37,7 @@ START_TEST(memory_is_aligned_zeroed_and_copied) {
   fx_open(&f, 1, 0);
   f.host.register_thing = catch_thing;
   ck_assert_int_eq(bs_plugin_query_static_ref(0, 0)->activate(&f.host, NULL, &f.state, &err), BS_OK);
-  ck_assert_uint_eq(ops_registered, 5);
+  ck_assert_uint_eq(ops_registered, 8);
   ck_assert_str_eq(backend->name, "ref");
   ck_assert_uint_eq(backend->flags, BS_BACKEND_HOST_MEMORY | BS_BACKEND_SYNC);
   ck_assert_int_eq(backend->device_count(backend_state, &count, &err), BS_OK);
@@ -78,7 +78,7 @@ START_TEST(activate_fails_cleanly) {
   ck_assert_str_eq(desc->id, "ref");
   ck_assert_uint_eq(desc->abi, BS_ABI_VERSION);
   ck_assert_uint_eq(desc->kinds, 1u << BS_KIND_BACKEND | 1u << BS_KIND_OP);
-  for (int refuse_at = 0; refuse_at < 4; refuse_at++) {
+  for (int refuse_at = 0; refuse_at < 8; refuse_at++) {
     fx f;
     void *state = NULL;
     bs_error err = BS_ERROR_INIT;
