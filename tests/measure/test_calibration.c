@@ -184,6 +184,7 @@ END_TEST
 int main(void) {
   Suite *suite = suite_create("calibration");
   TCase *tc = tcase_create("calibration");
+  tcase_set_timeout(tc, 3600); /* BS_TEST_BIG */
   tcase_add_loop_test(tc, an_arm_equals_itself, 0, (int)(sizeof same / sizeof same[0]));
   tcase_add_loop_test(tc, a_planted_difference_is_found, 0, (int)(sizeof planted / sizeof planted[0]));
   tcase_add_test(tc, one_arm_after_the_other_is_wrong);
