@@ -66,6 +66,8 @@ typedef struct cpu_kernels {
   void (*load[3])(float *dst, const void *src, int64_t n);
   void (*store[3])(void *dst, const float *src, int64_t n);
   void (*add)(float *dst, const float *a, int64_t n);
+  /* Index by BS_ACT_..., in place; [0] is NULL. gelu and silu within one unit in the last place. */
+  void (*activate[4])(float *v, int64_t n);
   /* 16 x 16 floats: dst[j * dst_ld + i] = src[i * src_ld + j]. */
   void (*transpose)(float *dst, int64_t dst_ld, const float *src, int64_t src_ld);
   /* Pick whole groups of `size`-byte elements; may read only the groups' own bytes and write only the

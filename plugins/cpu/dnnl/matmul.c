@@ -6,7 +6,6 @@
  * memory objects. */
 #include <stdlib.h>
 
-#include "../epilogue.h"
 #include "matmul.h"
 #include "weights.h"
 
@@ -26,6 +25,7 @@ typedef struct member {
 typedef struct dnnl_plan {
   const bs_exec *exec;
   const cpu_dnnl_lib *lib;
+  const cpu_kernels *kernels; /* for relu */
   const cpu_rows *w;
   cpu_matmul shape;
   uint32_t width;
@@ -168,6 +168,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   memset(&answer, 0, sizeof answer);
   plan->exec = exec;
   plan->lib = cpu_dnnl_open(state->dnnl);
+  plan->kernels = &state->kernels;
   plan->w = packed;
   plan->width = exec->width > 0 ? exec->width : 1;
   int32_t rc = BS_OK;
@@ -209,7 +210,7 @@ static void relu_slice(const dnnl_call *call, const member *m) {
   for (int64_t t = 0; t < call->tokens; t++) {
     const int64_t at = t * y->strides[0] + m->first;
     if (y->dtype == BS_F32) {
-      cpu_activate(BS_ACT_RELU, (float *)y->data + at, m->count);
+      call->plan->kernels->activate[BS_ACT_RELU]((float *)y->data + at, m->count);
       continue;
     }
     uint16_t *v = (uint16_t *)y->data + at;

@@ -5,6 +5,7 @@
  * reached through kernels.h only. */
 #include "vec_avx2.h"
 
+#include "activate.h"
 #include "columns.h"
 #include "convert.h"
 #include "tile.h"
@@ -21,6 +22,7 @@ const cpu_kernels cpu_kernels_avx2 = {
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
     .transpose = transpose,
+    .activate = {NULL, activate_relu, activate_gelu, activate_silu},
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

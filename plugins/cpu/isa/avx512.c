@@ -4,6 +4,7 @@
  * accumulators. Compiled with these flags, reached through kernels.h only. */
 #include "vec_avx512.h"
 
+#include "activate.h"
 #include "columns.h"
 #include "convert.h"
 #include "tile.h"
@@ -29,6 +30,7 @@ const cpu_kernels cpu_kernels_avx512 = {
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
     .transpose = transpose,
+    .activate = {NULL, activate_relu, activate_gelu, activate_silu},
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

@@ -3,6 +3,7 @@
  * portable.c - the kernel table for any processor. */
 #include "vec_portable.h"
 
+#include "activate.h"
 #include "convert.h"
 #include "tile.h"
 #include "transpose.h"
@@ -17,4 +18,5 @@ const cpu_kernels cpu_kernels_portable = {
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
     .transpose = transpose,
+    .activate = {NULL, activate_relu, activate_gelu, activate_silu},
 };

@@ -14,6 +14,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m256 vec;
+typedef __m256d dbl; /* half as many doubles */
 
 INLINE vec vec_load(const float *p) {
   return _mm256_loadu_ps(p);
@@ -29,6 +30,10 @@ INLINE vec vec_set1(float f) {
 
 INLINE vec vec_add(vec a, vec b) {
   return _mm256_add_ps(a, b);
+}
+
+INLINE vec vec_max(vec a, vec b) {
+  return _mm256_max_ps(a, b);
 }
 
 INLINE vec vec_fma(vec a, vec b, vec c) {
@@ -72,6 +77,59 @@ INLINE void vec_store_bf16(uint16_t *p, vec v) {
 
 INLINE void vec_store_f16(uint16_t *p, vec v) {
   _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+INLINE dbl dbl_first(vec v) {
+  return _mm256_cvtps_pd(_mm256_castps256_ps128(v));
+}
+
+INLINE dbl dbl_second(vec v) {
+  return _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+}
+
+INLINE vec vec_narrow(dbl first, dbl second) {
+  return _mm256_set_m128(_mm256_cvtpd_ps(second), _mm256_cvtpd_ps(first));
+}
+
+INLINE dbl dbl_set1(double d) {
+  return _mm256_set1_pd(d);
+}
+
+INLINE dbl dbl_add(dbl a, dbl b) {
+  return _mm256_add_pd(a, b);
+}
+
+INLINE dbl dbl_sub(dbl a, dbl b) {
+  return _mm256_sub_pd(a, b);
+}
+
+INLINE dbl dbl_mul(dbl a, dbl b) {
+  return _mm256_mul_pd(a, b);
+}
+
+INLINE dbl dbl_div(dbl a, dbl b) {
+  return _mm256_div_pd(a, b);
+}
+
+INLINE dbl dbl_max(dbl a, dbl b) {
+  return _mm256_max_pd(a, b);
+}
+
+INLINE dbl dbl_min(dbl a, dbl b) {
+  return _mm256_min_pd(a, b);
+}
+
+INLINE dbl dbl_fma(dbl a, dbl b, dbl c) {
+  return _mm256_fmadd_pd(a, b, c);
+}
+
+INLINE dbl dbl_negabs(dbl a) {
+  return _mm256_or_pd(a, _mm256_set1_pd(-0.0));
+}
+
+INLINE dbl dbl_pow2(dbl t) {
+  const __m256i n = _mm256_slli_epi64(_mm256_castpd_si256(t), 52);
+  return _mm256_castsi256_pd(_mm256_add_epi64(n, _mm256_set1_epi64x(0x3ff0000000000000)));
 }
 
 #endif

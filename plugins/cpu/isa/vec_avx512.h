@@ -14,6 +14,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 typedef __m512 vec;
+typedef __m512d dbl; /* half as many doubles */
 
 INLINE vec vec_load(const float *p) {
   return _mm512_loadu_ps(p);
@@ -29,6 +30,10 @@ INLINE vec vec_set1(float f) {
 
 INLINE vec vec_add(vec a, vec b) {
   return _mm512_add_ps(a, b);
+}
+
+INLINE vec vec_max(vec a, vec b) {
+  return _mm512_max_ps(a, b);
 }
 
 INLINE vec vec_fma(vec a, vec b, vec c) {
@@ -68,6 +73,59 @@ INLINE void vec_store_bf16(uint16_t *p, vec v) {
 INLINE void vec_store_f16(uint16_t *p, vec v) {
   _mm256_storeu_si256((__m256i *)(void *)p,
                       _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+INLINE dbl dbl_first(vec v) {
+  return _mm512_cvtps_pd(_mm512_castps512_ps256(v));
+}
+
+INLINE dbl dbl_second(vec v) {
+  return _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+}
+
+INLINE vec vec_narrow(dbl first, dbl second) {
+  return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(first)), _mm512_cvtpd_ps(second), 1);
+}
+
+INLINE dbl dbl_set1(double d) {
+  return _mm512_set1_pd(d);
+}
+
+INLINE dbl dbl_add(dbl a, dbl b) {
+  return _mm512_add_pd(a, b);
+}
+
+INLINE dbl dbl_sub(dbl a, dbl b) {
+  return _mm512_sub_pd(a, b);
+}
+
+INLINE dbl dbl_mul(dbl a, dbl b) {
+  return _mm512_mul_pd(a, b);
+}
+
+INLINE dbl dbl_div(dbl a, dbl b) {
+  return _mm512_div_pd(a, b);
+}
+
+INLINE dbl dbl_max(dbl a, dbl b) {
+  return _mm512_max_pd(a, b);
+}
+
+INLINE dbl dbl_min(dbl a, dbl b) {
+  return _mm512_min_pd(a, b);
+}
+
+INLINE dbl dbl_fma(dbl a, dbl b, dbl c) {
+  return _mm512_fmadd_pd(a, b, c);
+}
+
+INLINE dbl dbl_negabs(dbl a) {
+  return _mm512_or_pd(a, _mm512_set1_pd(-0.0));
+}
+
+INLINE dbl dbl_pow2(dbl t) {
+  const __m512i n = _mm512_slli_epi64(_mm512_castpd_si512(t), 52);
+  return _mm512_castsi512_pd(_mm512_add_epi64(n, _mm512_set1_epi64(0x3ff0000000000000)));
 }
 
 #endif

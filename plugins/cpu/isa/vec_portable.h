@@ -16,6 +16,9 @@
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float vec __attribute__((vector_size(16)));
+typedef uint32_t vec_bits __attribute__((vector_size(16)));
+typedef double dbl __attribute__((vector_size(16))); /* half as many doubles */
+typedef uint64_t dbl_bits __attribute__((vector_size(16)));
 
 INLINE vec vec_load(const float *p) {
   vec v;
@@ -33,6 +36,12 @@ INLINE vec vec_set1(float f) {
 
 INLINE vec vec_add(vec a, vec b) {
   return a + b;
+}
+
+/* a where it is greater, else b: also where one is NaN or both are zeros. */
+INLINE vec vec_max(vec a, vec b) {
+  const vec_bits first = (vec_bits)(a > b);
+  return (vec)(((vec_bits)a & first) | ((vec_bits)b & ~first));
 }
 
 /* a b + c, rounded twice here, once on the others. */
@@ -63,6 +72,65 @@ INLINE void vec_store_bf16(uint16_t *p, vec v) {
 
 INLINE void vec_store_f16(uint16_t *p, vec v) {
   for (int i = 0; i < VEC; i++) p[i] = cpu_f16_store(v[i]);
+}
+
+INLINE dbl dbl_first(vec v) {
+  return (dbl){v[0], v[1]};
+}
+
+INLINE dbl dbl_second(vec v) {
+  return (dbl){v[2], v[3]};
+}
+
+INLINE vec vec_narrow(dbl first, dbl second) {
+  return (vec){(float)first[0], (float)first[1], (float)second[0], (float)second[1]};
+}
+
+INLINE dbl dbl_set1(double d) {
+  return (dbl){d, d};
+}
+
+INLINE dbl dbl_add(dbl a, dbl b) {
+  return a + b;
+}
+
+INLINE dbl dbl_sub(dbl a, dbl b) {
+  return a - b;
+}
+
+INLINE dbl dbl_mul(dbl a, dbl b) {
+  return a * b;
+}
+
+INLINE dbl dbl_div(dbl a, dbl b) {
+  return a / b;
+}
+
+INLINE dbl dbl_pick(dbl_bits mask, dbl a, dbl b) {
+  return (dbl)(((dbl_bits)a & mask) | ((dbl_bits)b & ~mask));
+}
+
+/* As vec_max; the lesser likewise. */
+INLINE dbl dbl_max(dbl a, dbl b) {
+  return dbl_pick((dbl_bits)(a > b), a, b);
+}
+
+INLINE dbl dbl_min(dbl a, dbl b) {
+  return dbl_pick((dbl_bits)(a < b), a, b);
+}
+
+INLINE dbl dbl_fma(dbl a, dbl b, dbl c) {
+  return a * b + c;
+}
+
+/* -|a| */
+INLINE dbl dbl_negabs(dbl a) {
+  return (dbl)((dbl_bits)a | 0x8000000000000000u);
+}
+
+/* 2^n of the integer n in the low bits of t, -1023 .. 1024; the first is 0, the last infinity. */
+INLINE dbl dbl_pow2(dbl t) {
+  return (dbl)(((dbl_bits)t << 52) + 0x3ff0000000000000u);
 }
 
 #endif

@@ -2,10 +2,10 @@
  *
  * activate.c - out[b,n] = act(in[b,n]) rounded to out's dtype, for layers whose outputs are sums over ranks.
  * f32, bf16 and f16 in f32 by the epilogue of the matmuls, f64 in f64; out may be in itself. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "../cpu.h"
-#include "../epilogue.h"
 
 #define PIECE 2048      /* elements of a piece of work */
 #define ALONE (1 << 13) /* elements below which the team is not woken */
@@ -40,7 +40,7 @@ static void activate_piece(const activate_plan *plan, void *dst, const void *src
     return;
   }
   kernels->load[cpu_type_index(plan->from)](wide, src, count);
-  cpu_activate(plan->activation, wide, count);
+  if (plan->activation != BS_ACT_NONE) kernels->activate[plan->activation](wide, count);
   kernels->store[cpu_type_index(plan->to)](dst, wide, count);
 }
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "../columns.h"
-#include "../epilogue.h"
 #include "packed.h"
 
 #define MAX_TOKENS 96       /* tokens of a chunk: X block and C stay in L2 */
@@ -163,6 +162,15 @@ static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t firs
   }
 }
 
+/* n elements from `index` on as f32: where they lie, or widened into the buffer. */
+static const float *as_f32(const cpu_kernels *kernels, float *buffer, const bs_tensor *from, int64_t index,
+                           uint32_t dtype, int64_t n) {
+  const void *data = at(from->data, index, dtype);
+  if (dtype == BS_F32) return data;
+  kernels->load[cpu_type_index(dtype)](buffer, data, n);
+  return buffer;
+}
+
 /* Bias, activation, residual, rounding: C to Y. */
 static void finish(const matmul_call *call, const chunk *c) {
   const matmul_plan *plan = call->plan;
@@ -170,18 +178,17 @@ static void finish(const matmul_call *call, const chunk *c) {
   const cpu_matmul *shape = &plan->shape;
   const int64_t n0 = c->panel * CPU_PANEL, left = shape->N - n0;
   const int64_t n = left < c->panels * CPU_PANEL ? left : c->panels * CPU_PANEL;
-  float *bias = c->s->row, *residual = c->s->row + plan->c_ld;
-  if (call->bias != NULL)
-    kernels->load[cpu_type_index(shape->bias_type)](bias, at(call->bias->data, n0, shape->bias_type), n);
+  float *row = c->s->row + plan->c_ld;
+  const float *bias =
+      call->bias != NULL ? as_f32(kernels, c->s->row, call->bias, n0, shape->bias_type, n) : NULL;
   for (int64_t t = 0; t < c->tokens; t++) {
     const int64_t token = c->token + t;
     float *v = c->s->c + t * plan->c_ld;
-    if (call->bias != NULL) kernels->add(v, bias, n);
-    cpu_activate(shape->activation, v, n);
+    if (bias != NULL) kernels->add(v, bias, n);
+    if (shape->activation != BS_ACT_NONE) kernels->activate[shape->activation](v, n);
     if (call->residual != NULL) {
-      const void *from = at(call->residual->data, token * call->residual->strides[0] + n0, shape->r_type);
-      kernels->load[cpu_type_index(shape->r_type)](residual, from, n);
-      kernels->add(v, residual, n);
+      const int64_t from = token * call->residual->strides[0] + n0;
+      kernels->add(v, as_f32(kernels, row, call->residual, from, shape->r_type, n), n);
     }
     uint8_t *to =
         (uint8_t *)call->y->data + (size_t)(token * call->y->strides[0] + n0) * BS_DTYPE_BYTES(shape->y_type);
