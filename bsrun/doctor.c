@@ -196,15 +196,39 @@ static void constant_rows(visit *v, const json_t *constants) {
                   1e-9 * number(row, "copy_bytes_per_s_all"));
   }
   json_array_foreach(json_object_get(constants, "exchange"), i, row) {
-    bs_doctor_add(&v->d, "all-reduce cost", BS_CHECK_OK, NULL,
-                  "%s, %s, %d ranks: %.2f us for 4 bytes, %.2f GB/s for 1 MiB",
-                  json_string_value(json_object_get(row, "backend")),
-                  json_string_value(json_object_get(row, "comm")), (int)number(row, "world_size"),
-                  1e6 * number(row, "all_reduce_4B_s"), 1e-9 * number(row, "all_reduce_1MiB_bytes_per_s"));
+    bs_doctor_add(
+        &v->d, "all-reduce cost", BS_CHECK_OK, NULL,
+        "%s, %s, %d ranks: %.2f us for 4 bytes, %.1f us for 64 KiB, %.2f GB/s for 1 MiB, %.2f for 4 MiB",
+        json_string_value(json_object_get(row, "backend")), json_string_value(json_object_get(row, "comm")),
+        (int)number(row, "world_size"), 1e6 * number(row, "all_reduce_4B_s"),
+        1e6 * number(row, "all_reduce_64KiB_s"), 1e-9 * 1048576.0 / number(row, "all_reduce_1MiB_s"),
+        1e-9 * 4194304.0 / number(row, "all_reduce_4MiB_s"));
   }
   json_array_foreach(json_object_get(constants, "host"), i, row) {
     bs_doctor_add(&v->d, "host cost", BS_CHECK_OK, NULL, "%s: %.2f us a forward",
                   json_string_value(json_object_get(row, "backend")), 1e6 * number(row, "host_s"));
+  }
+}
+
+/* What the backends' own products reach; of a dtype that none serves, why. */
+static void kernel_rows(visit *v, const json_t *constants) {
+  const json_t *row;
+  size_t i;
+  json_array_foreach(json_object_get(constants, "kernels"), i, row) {
+    const char *why = json_string_value(json_object_get(row, "why"));
+    const char *dtype = json_string_value(json_object_get(row, "dtype"));
+    const char *backend = json_string_value(json_object_get(row, "backend"));
+    if (why != NULL) {
+      bs_doctor_add(&v->d, "products", BS_CHECK_OK, NULL, "%s %s: not measured: %s", backend, dtype, why);
+      continue;
+    }
+    bs_doctor_add(
+        &v->d, "products", BS_CHECK_OK, NULL,
+        "%s %s, %.3g MiB: %.1f GFLOP/s a core, %.1f all; one token %.1f GB/s a core, %.1f all (%s: %s)",
+        backend, dtype, number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "flops_core"),
+        1e-9 * number(row, "flops_all"), 1e-9 * number(row, "bytes_per_s_core"),
+        1e-9 * number(row, "bytes_per_s_all"), json_string_value(json_object_get(row, "name")),
+        json_string_value(json_object_get(row, "how")));
   }
 }
 
@@ -239,6 +263,7 @@ static void measure(visit *v) {
       bs_constants_measure(&like, backends, n, bsrun_progress_to(quiet), &progress, &constants, &err);
   bsrun_progress_end(&progress);
   if (rc == BS_OK) constant_rows(v, constants);
+  if (rc == BS_OK) kernel_rows(v, constants);
   if (rc == BS_OK && v->cache != NULL) rc = bs_constants_store(v->cache, constants, &err);
   json_decref(constants);
   if (rc != BS_OK) {

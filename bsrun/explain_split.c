@@ -9,14 +9,17 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/measure/constants.h"
+#include "lab/measure/kernel.h"
 
 /* Everything that is the same on all ranks. */
 typedef struct split {
   const explained *x;
   bs_subject subject;
   uint32_t threads;
-  json_t *constants; /* NULL: no predictions */
-  int lacking;       /* there are constants, but not for this run */
+  json_t *constants;  /* NULL: no predictions */
+  int lacking;        /* there are constants, but not for this run */
+  bs_kernel kernel;   /* who serves; name "" when it is not known */
+  bs_error no_kernel; /* why there is no predicted time of the kernel */
   json_t *rows;
 } split;
 
@@ -46,24 +49,57 @@ static int32_t split_print(const split *s, const bs_field *fields, size_t n, bs_
     bsrun_note(quiet, "no predicted times: bsrun doctor --measure keeps this machine's constants");
   if (rc == BS_OK && s->constants != NULL && s->lacking)
     bsrun_note(quiet, "no predicted times: the stored constants lack this dtype, backend or number of ranks");
+  if (rc == BS_OK && s->no_kernel.code != BS_OK) {
+    char text[512];
+    snprintf(text, sizeof text, "no times predicted for the kernel, only bounds: %.400s",
+             s->no_kernel.message);
+    bsrun_note(quiet, text);
+  }
   return rc;
 }
 
-/* Adds predicted_s and limit; null without constants that serve. */
+static bs_case case_of(const split *s) {
+  return (bs_case){.context = s->x->context,
+                   .method = s->x->e.method,
+                   .backend = s->x->e.backend,
+                   .comm = s->x->e.comm,
+                   .world_size = s->subject.world_size,
+                   .threads_per_rank = s->threads,
+                   .timeout_s = s->x->e.timeout_s,
+                   .choices = s->x->e.choices,
+                   .n_choices = s->x->e.n_choices,
+                   .spec = s->subject.spec,
+                   .x = &s->subject.x,
+                   .w = &s->subject.w,
+                   .bias = s->subject.info.has_bias ? &s->subject.bias : NULL};
+}
+
+/* The stored rates of the implementation that would serve; NULL and no_kernel where there are none. */
+static const bs_kernel *kernel_of(split *s, const bs_case *c, double footprint, bs_kernel *out) {
+  if (s->kernel.name[0] == '\0' && s->no_kernel.code == BS_OK)
+    bs_kernel_identify(c, &s->kernel, &s->no_kernel);
+  if (s->kernel.name[0] == '\0') return NULL;
+  if (bs_constants_kernel(s->constants, c, footprint, &s->kernel, out)) return out;
+  bs_error_set(&s->no_kernel, BS_NOT_FOUND, "BS-KERNEL-STORED",
+               "the stored constants have no rates of %s (%s)", s->kernel.name, s->kernel.how);
+  return NULL;
+}
+
+/* Adds predicted_s, bound_s and limit; null without constants that serve. */
 static void predict(split *s, json_t *row, const bs_proposal *proposal) {
   bs_machine machine;
   bs_predicted p;
-  const bs_case like = {.backend = s->x->e.backend,
-                        .comm = s->x->e.comm,
-                        .world_size = s->subject.world_size,
-                        .spec = s->subject.spec};
+  const bs_case like = case_of(s);
+  bs_kernel kernel;
   const double footprint = (double)proposal->weight_bytes * s->subject.world_size;
   if (s->constants == NULL || !bs_constants_find(s->constants, &like, footprint, &machine)) {
     s->lacking = 1;
     return;
   }
-  bs_predict_forward(&machine, &s->subject.spec, proposal, s->subject.world_size, s->threads, &p);
-  json_object_set_new(row, "predicted_s", json_real(p.total));
+  bs_predict_rank(&machine, kernel_of(s, &like, footprint, &kernel), &s->subject.spec, proposal,
+                  s->subject.world_size, s->threads, &p);
+  if (p.has_kernel) json_object_set_new(row, "predicted_s", json_real(p.kernel.total));
+  json_object_set_new(row, "bound_s", json_real(p.bound.total));
   json_object_set_new(row, "limit", json_string(p.limit));
 }
 
@@ -83,6 +119,7 @@ static const bs_field mask_fields[] = {
     {"which", "WHICH", 0, 0},
     {"weight_bytes", "WEIGHT BYTES", BS_FIELD_RIGHT, 0},
     {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
+    {"bound_s", "BOUND s", BS_FIELD_RIGHT, 4},
     {"limit", "LIMIT", 0, 0},
     {"mask", "MASK", BS_FIELD_WIDE, 0},
     {"world_size", "P", BS_FIELD_WIDE, 0},
@@ -192,6 +229,7 @@ static const bs_field method_fields[] = {
     {"collectives", "COLLECTIVES", 0, 0},
     {"payload_bytes", "PAYLOAD BYTES", BS_FIELD_RIGHT, 0},
     {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
+    {"bound_s", "BOUND s", BS_FIELD_RIGHT, 4},
     {"limit", "LIMIT", 0, 0},
     {"text", "HOW", 0, 0},
     {"method", "METHOD", BS_FIELD_WIDE, 0},

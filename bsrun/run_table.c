@@ -35,8 +35,11 @@ const bs_field run_fields[] = {
     {"min_ms", "min ms", RIGHT | WIDE, 4},
     {"p90_ms", "p90 ms", RIGHT | WIDE, 4},
     {"p99_ms", "p99 ms", RIGHT | WIDE, 4},
-    {"predicted_ms", "bound ms", RIGHT, 4},
+    {"predicted_ms", "predicted ms", RIGHT, 4},
+    {"measured_over_predicted", "ms/predicted", RIGHT, 3},
+    {"bound_ms", "bound ms", RIGHT, 4},
     {"limit", "limit", 0, 0},
+    {"kernel", "kernel", WIDE, 0},
     {"speedup", "method is", RIGHT, 4},
     {"speedup_low", "from", RIGHT, 4},
     {"speedup_high", "to", RIGHT, 4},
@@ -204,6 +207,9 @@ static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const 
   copy_ms(row, "p90_ms", arm, "p90_s");
   copy_ms(row, "p99_ms", arm, "p99_s");
   copy_ms(row, "predicted_ms", json_object_get(arm, "predicted_s"), "total");
+  copy_ms(row, "bound_ms", json_object_get(arm, "bound_s"), "total");
+  copy(row, arm, "measured_over_predicted");
+  copy_as(row, "kernel", json_object_get(arm, "kernel"), "name");
   copy(row, record, "pairs");
   if (hot != NULL) add_comparison(row, hot, comparison_with(record, "comparisons_cold", name));
   return json_array_append_new(rows, row);

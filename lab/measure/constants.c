@@ -8,14 +8,18 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/measure/kernel.h"
 #include "lab/store/env.h"
 #include "lab/store/store.h"
 
 enum { MAX_RANKS = 8 };
 #define MIB 1048576.0
 static const uint32_t measured_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
+static const uint32_t kernel_dtypes[] = {BS_F32, BS_BF16, BS_F16};
+static const double kernel_footprints[] = {64 * MIB, 4 * MIB}; /* from memory; from a cache */
 static const double footprints[] = {1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB};
 enum { N_DTYPES = sizeof measured_dtypes / sizeof measured_dtypes[0] };
+enum { N_KERNELS = sizeof kernel_dtypes / sizeof kernel_dtypes[0] };
 enum { N_FOOTPRINTS = sizeof footprints / sizeof footprints[0] };
 
 typedef struct survey {
@@ -102,11 +106,45 @@ static int32_t survey_backend(survey *s, const char *backend, bs_error *err) {
     step(s, "all-reduces");
     rc = bs_machine_exchange(&c, &s->m, err);
     if (rc != BS_OK) return rc;
-    rc = add_row(s, "exchange",
-                 json_pack("{s:s,s:s,s:i,s:f,s:f}", "backend", backend, "comm", c.comm, "world_size",
-                           (int)c.world_size, "all_reduce_4B_s", s->m.collective_latency,
-                           "all_reduce_1MiB_bytes_per_s", s->m.collective_bandwidth),
-                 err);
+    json_t *row =
+        json_pack("{s:s,s:s,s:i}", "backend", backend, "comm", c.comm, "world_size", (int)c.world_size);
+    for (int i = 0; i < BS_EXCHANGES; i++)
+      json_object_set_new(row, bs_exchange_keys[i], json_real(s->m.exchange[i]));
+    rc = add_row(s, "exchange", row, err);
+  }
+  return rc;
+}
+
+/* What cannot be measured is a row that says why. A backend so slow that its weight was made small has one.
+ */
+static int32_t survey_kernel(survey *s, const bs_case *c, uint32_t dtype, bs_error *err) {
+  double measured = kernel_footprints[0];
+  for (size_t i = 0; i < 2 && (i == 0 || measured > kernel_footprints[i]); i++) {
+    bs_kernel kernel = {.source = "measured"};
+    bs_error why = BS_ERROR_INIT;
+    const int32_t rc = bs_kernel_measure(c, dtype, kernel_footprints[i], &kernel, &why);
+    json_t *row = rc == BS_OK ? bs_kernel_json(&kernel) : json_pack("{s:s}", "why", why.message);
+    if (rc != BS_OK && rc != BS_UNSUPPORTED) {
+      *err = why;
+      json_decref(row);
+      return rc;
+    }
+    json_object_set_new(row, "backend", json_string(c->backend));
+    json_object_set_new(row, "dtype", json_string(bs_dtype_name(dtype)));
+    const int32_t added = add_row(s, "kernels", row, err);
+    if (added != BS_OK || rc != BS_OK) return added;
+    measured = kernel.footprint;
+  }
+  return BS_OK;
+}
+
+static int32_t survey_kernels(survey *s, const char *backend, bs_error *err) {
+  bs_case c = *s->like;
+  int32_t rc = BS_OK;
+  c.backend = backend;
+  for (size_t i = 0; rc == BS_OK && i < N_KERNELS; i++) {
+    step(s, "products");
+    rc = survey_kernel(s, &c, kernel_dtypes[i], err);
   }
   return rc;
 }
@@ -121,12 +159,13 @@ int32_t bs_constants_measure(const bs_case *like, const char *const *backends, s
   bs_store_stamp(stamp);
   s.m.threads = bs_machine_threads();
   s.ranks = cores < 2 ? 2 : cores < MAX_RANKS ? cores : MAX_RANKS;
-  s.total = N_DTYPES + largest_footprint() + n_backends * s.ranks;
-  s.out = json_pack("{s:i,s:o?,s:s,s:i,s:i}", "format", 1, "key", bs_constants_key(), "measured_at", stamp,
-                    "cores", (int)cores, "threads", (int)s.m.threads);
+  s.total = N_DTYPES + largest_footprint() + n_backends * (s.ranks + N_KERNELS);
+  s.out = json_pack("{s:i,s:o?,s:s,s:i,s:i}", "format", BS_CONSTANTS_FORMAT, "key", bs_constants_key(),
+                    "measured_at", stamp, "cores", (int)cores, "threads", (int)s.m.threads);
   int32_t rc = s.out == NULL ? no_memory(err) : survey_arithmetic(&s, err);
   if (rc == BS_OK) rc = survey_memory(&s, err);
   for (size_t i = 0; rc == BS_OK && i < n_backends; i++) rc = survey_backend(&s, backends[i], err);
+  for (size_t i = 0; rc == BS_OK && i < n_backends; i++) rc = survey_kernels(&s, backends[i], err);
   if (rc != BS_OK) {
     json_decref(s.out);
     return rc;
@@ -162,31 +201,49 @@ static int find_arithmetic(const json_t *constants, uint32_t dtype, bs_machine *
   return 0;
 }
 
-static double between(const json_t *low, const json_t *high, const char *key, double at) {
-  const double a = positive(low, key), b = positive(high, key);
-  return a > 0 && b > 0 ? a * pow(b / a, at) : 0.0;
+/* Rows of a list between which a footprint lies; `at`: where, 0 (low) to 1 (high). */
+typedef struct range {
+  const json_t *low, *high;
+  double at;
+} range;
+
+static void range_add(range *r, const json_t *row, double footprint) {
+  const double bytes = positive(row, "footprint_bytes");
+  if (bytes <= footprint && (r->low == NULL || bytes > positive(r->low, "footprint_bytes"))) r->low = row;
+  if (bytes >= footprint && (r->high == NULL || bytes < positive(r->high, "footprint_bytes"))) r->high = row;
 }
 
 /* Linear in the logarithms between the two nearest footprints; beyond the ends, the end. */
+static int range_end(range *r, double footprint) {
+  if (r->low == NULL) r->low = r->high;
+  if (r->high == NULL) r->high = r->low;
+  if (r->low == NULL) return 0;
+  const double from = positive(r->low, "footprint_bytes"), to = positive(r->high, "footprint_bytes");
+  r->at = to > from ? log(footprint / from) / log(to / from) : 0.0;
+  return from > 0;
+}
+
+static double between(double a, double b, double at) {
+  return a > 0 && b > 0 ? a * pow(b / a, at) : 0.0;
+}
+
+static double range_value(const range *r, const char *key) {
+  return between(positive(r->low, key), positive(r->high, key), r->at);
+}
+
 static int find_memory(const json_t *constants, double footprint, bs_machine *out) {
   const json_t *list = json_object_get(constants, "memory");
-  const json_t *low = NULL, *high = NULL;
+  range r = {0};
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *row = json_array_get(list, i);
-    const double bytes = positive(row, "footprint_bytes");
-    if (bytes <= 0) return 0;
-    if (bytes <= footprint && (low == NULL || bytes > positive(low, "footprint_bytes"))) low = row;
-    if (bytes >= footprint && (high == NULL || bytes < positive(high, "footprint_bytes"))) high = row;
+    if (positive(row, "footprint_bytes") <= 0) return 0;
+    range_add(&r, row, footprint);
   }
-  if (low == NULL) low = high;
-  if (high == NULL) high = low;
-  if (low == NULL) return 0;
-  const double from = positive(low, "footprint_bytes"), to = positive(high, "footprint_bytes");
-  const double at = to > from ? log(footprint / from) / log(to / from) : 0.0;
-  out->read_core = between(low, high, "read_bytes_per_s_core", at);
-  out->read_all = between(low, high, "read_bytes_per_s_all", at);
-  out->copy_core = between(low, high, "copy_bytes_per_s_core", at);
-  out->copy_all = between(low, high, "copy_bytes_per_s_all", at);
+  if (!range_end(&r, footprint)) return 0;
+  out->read_core = range_value(&r, "read_bytes_per_s_core");
+  out->read_all = range_value(&r, "read_bytes_per_s_all");
+  out->copy_core = range_value(&r, "copy_bytes_per_s_core");
+  out->copy_all = range_value(&r, "copy_bytes_per_s_all");
   return out->read_core > 0 && out->read_all > 0 && out->copy_core > 0 && out->copy_all > 0;
 }
 
@@ -197,9 +254,12 @@ static int find_exchange(const json_t *constants, const bs_case *like, bs_machin
     const json_t *row = json_array_get(list, i);
     if (!is_text(row, "backend", like->backend) || !is_text(row, "comm", like->comm)) continue;
     if (json_integer_value(json_object_get(row, "world_size")) != (json_int_t)like->world_size) continue;
-    out->collective_latency = positive(row, "all_reduce_4B_s");
-    out->collective_bandwidth = positive(row, "all_reduce_1MiB_bytes_per_s");
-    return out->collective_latency > 0 && out->collective_bandwidth > 0;
+    int whole = 1;
+    for (int k = 0; k < BS_EXCHANGES; k++) {
+      out->exchange[k] = positive(row, bs_exchange_keys[k]);
+      whole = whole && out->exchange[k] > 0;
+    }
+    return whole;
   }
   return 0;
 }
@@ -228,5 +288,45 @@ int bs_constants_find(const json_t *constants, const bs_case *like, double footp
       !find_exchange(constants, like, &m) || !find_host(constants, like->backend, &m))
     return 0;
   *out = m;
+  return 1;
+}
+
+/* A kernel's byte rate as a part of the machine's at the same footprint. */
+static int find_parts(const json_t *constants, const json_t *row, double *core, double *all) {
+  bs_machine m = {0};
+  const double bytes = positive(row, "footprint_bytes");
+  if (bytes <= 0 || !find_memory(constants, bytes, &m)) return 0;
+  *core = positive(row, "bytes_per_s_core") / m.read_core;
+  *all = positive(row, "bytes_per_s_all") / m.read_all;
+  return 1;
+}
+
+int bs_constants_kernel(const json_t *constants, const bs_case *like, double footprint, const bs_kernel *who,
+                        bs_kernel *out) {
+  const json_t *list = json_object_get(constants, "kernels");
+  bs_machine m = {0};
+  range r = {0};
+  double low_core, low_all, high_core, high_all;
+  const double bytes = bs_machine_footprint(footprint);
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *row = json_array_get(list, i);
+    if (is_text(row, "backend", like->backend) && is_text(row, "dtype", bs_dtype_name(like->spec.w_dtype)) &&
+        is_text(row, "name", who->name) && is_text(row, "how", who->how) &&
+        is_text(row, "plugin", who->plugin))
+      range_add(&r, row, bytes);
+  }
+  if (!range_end(&r, bytes) || !find_memory(constants, bytes, &m) ||
+      !find_parts(constants, r.low, &low_core, &low_all) ||
+      !find_parts(constants, r.high, &high_core, &high_all))
+    return 0;
+  bs_kernel k = *who;
+  k.source = "stored";
+  k.footprint = bytes;
+  k.flops_core = range_value(&r, "flops_core");
+  k.flops_all = range_value(&r, "flops_all");
+  k.bytes_core = m.read_core * between(low_core, high_core, r.at);
+  k.bytes_all = m.read_all * between(low_all, high_all, r.at);
+  if (!(k.flops_core > 0 && k.flops_all > 0 && k.bytes_core > 0 && k.bytes_all > 0)) return 0;
+  *out = k;
   return 1;
 }

@@ -6,14 +6,17 @@
 #define BS_LAB_MEASURE_CONSTANTS_H
 #include <jansson.h>
 
-#include "lab/measure/machine.h"
+#include "lab/measure/predict.h"
+
+#define BS_CONSTANTS_FORMAT 2
 
 /* {cpu, cores, library_build_id} of this process. NULL when out of memory. */
 json_t *bs_constants_key(void);
 
 /* A few seconds: multiply-add rates by dtype, read and copy bandwidth by footprint, per core and for all;
- * all-reduces by backend and world size, the host's part by backend. like: context, comm, bind, timeout.
- * progress may be NULL. The caller releases *out. */
+ * all-reduces by backend and world size, the host's part by backend; what each backend's own matmul reaches
+ * by dtype and footprint, with the implementation that served. like: context, comm, bind, timeout. progress
+ * may be NULL. The caller releases *out. */
 int32_t bs_constants_measure(const bs_case *like, const char *const *backends, size_t n_backends,
                              bs_progress_fn progress, void *user, json_t **out, bs_error *err);
 
@@ -22,6 +25,12 @@ int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *
 /* BS_OK; BS_NOT_FOUND: there is no file; BS_MISMATCH: of another machine or build, with the difference;
  * BS_CORRUPT, BS_IO: it cannot be read or used. *out is NULL unless BS_OK; the caller releases it. */
 int32_t bs_constants_load(const char *path, json_t **out, bs_error *err);
+
+/* The rates of the implementation `who` (bs_kernel_identify) for like's backend and dtype: 1, or 0 when they
+ * are of another one, another build of its plugin, or none (then measure). Byte rates are taken as parts of
+ * the machine's read bandwidth, so that both follow the caches alike. */
+int bs_constants_kernel(const json_t *constants, const bs_case *like, double footprint, const bs_kernel *who,
+                        bs_kernel *out);
 
 /* The machine of a run made of stored constants: 1, or 0 when they lack its dtype, backend, communicator or
  * world size (then measure). Bandwidths are interpolated between the stored footprints. */

@@ -143,11 +143,12 @@ int32_t bs_constants_load(const char *path, json_t **out, bs_error *err) {
   const json_t *stored = json_object_get(constants, "key");
   if (key == NULL) {
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  } else if (json_integer_value(json_object_get(constants, "format")) != 1 || !json_is_object(stored) ||
-             !json_is_array(json_object_get(constants, "arithmetic")) ||
+  } else if (json_integer_value(json_object_get(constants, "format")) != BS_CONSTANTS_FORMAT ||
+             !json_is_object(stored) || !json_is_array(json_object_get(constants, "arithmetic")) ||
              !json_is_array(json_object_get(constants, "memory")) ||
              !json_is_array(json_object_get(constants, "exchange")) ||
-             !json_is_array(json_object_get(constants, "host"))) {
+             !json_is_array(json_object_get(constants, "host")) ||
+             !json_is_array(json_object_get(constants, "kernels"))) {
     rc = corrupt(err, path, "fields are missing, or it is of another format");
   } else if (!json_equal(key, stored)) {
     rc = other_machine(err, path, stored, key);

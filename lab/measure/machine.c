@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * machine.c - measured limits of the machine and the prediction made of them. */
+ * machine.c - measured limits of the machine. */
 #include "lab/measure/machine.h"
 
 #include <pthread.h>
@@ -143,9 +143,9 @@ static int32_t rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t wo
   return rc;
 }
 
-typedef struct exchange {
-  double latency, bandwidth;
-} exchange;
+const double bs_exchange_bytes[BS_EXCHANGES] = {4, 65536, 1048576, 4194304};
+const char *const bs_exchange_keys[BS_EXCHANGES] = {"all_reduce_4B_s", "all_reduce_64KiB_s",
+                                                    "all_reduce_1MiB_s", "all_reduce_4MiB_s"};
 
 static int32_t time_all_reduce(bs_rank *rank, uint64_t count, uint64_t calls, double *out_seconds,
                                bs_error *err) {
@@ -179,14 +179,12 @@ static int32_t time_all_reduce(bs_rank *rank, uint64_t count, uint64_t calls, do
 }
 
 static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
-  double small = 0.0;
-  double large = 0.0;
-  int32_t rc = time_all_reduce(rank, 1, 500, &small, err);
-  if (rc == BS_OK) rc = time_all_reduce(rank, 1u << 18, 8, &large, err);
-  if (rc == BS_OK && bs_rank_get_api()->rank(rank) == 0) {
-    exchange *out = arg;
-    out->latency = small;
-    out->bandwidth = (double)(1u << 20) / (large > small ? large - small : large);
+  static const uint64_t calls[BS_EXCHANGES] = {500, 50, 8, 3};
+  int32_t rc = BS_OK;
+  for (int i = 0; rc == BS_OK && i < BS_EXCHANGES; ++i) {
+    double seconds = 0.0;
+    rc = time_all_reduce(rank, (uint64_t)bs_exchange_bytes[i] / sizeof(float), calls[i], &seconds, err);
+    if (rc == BS_OK && bs_rank_get_api()->rank(rank) == 0) ((double *)arg)[i] = seconds;
   }
   return rc;
 }
@@ -202,12 +200,9 @@ int32_t bs_machine_exchange(const bs_case *like, bs_machine *out, bs_error *err)
                                     .sync_mode = BS_SYNC_NONE,
                                     .timeout_s = like->timeout_s};
   bs_world *world = NULL;
-  exchange e = {0, 0};
   int32_t rc = bs_world_create(like->context, &options, &world, err);
-  if (rc == BS_OK) rc = bs_world_run(world, exchange_main, &e, err);
+  if (rc == BS_OK) rc = bs_world_run(world, exchange_main, out->exchange, err);
   bs_world_destroy(world);
-  out->collective_latency = e.latency;
-  out->collective_bandwidth = e.bandwidth;
   return rc;
 }
 
@@ -295,39 +290,24 @@ int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *ou
   return rc;
 }
 
-json_t *bs_machine_json(const bs_machine *m) {
-  json_t *out =
-      json_pack("{s:s,s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "source",
-                m->source ? m->source : "measured", "arithmetic", m->loop[0] ? m->loop : "unknown", "cores",
-                (int)m->cores, "threads", (int)m->threads, "flops_core", m->flops_core, "flops_all",
-                m->flops_all, "read_bytes_per_s_core", m->read_core, "read_bytes_per_s_all", m->read_all,
-                "copy_bytes_per_s_core", m->copy_core, "copy_bytes_per_s_all", m->copy_all,
-                "read_footprint_bytes", m->footprint, "all_reduce_4B_s", m->collective_latency,
-                "all_reduce_1MiB_bytes_per_s", m->collective_bandwidth, "host_s", m->host);
-  if (out && m->measured_at[0]) json_object_set_new(out, "measured_at", json_string(m->measured_at));
-  return out;
+double bs_machine_wire(const bs_machine *m, double payload) {
+  int i = 1;
+  while (i + 1 < BS_EXCHANGES && payload > bs_exchange_bytes[i]) ++i;
+  const double from = bs_exchange_bytes[i - 1], to = bs_exchange_bytes[i];
+  const double slope = (m->exchange[i] - m->exchange[i - 1]) / (to - from);
+  const double seconds = m->exchange[i - 1] + slope * (payload - from);
+  return seconds > m->exchange[0] ? seconds : m->exchange[0];
 }
 
-void bs_predict_forward(const bs_machine *m, const bs_layer_spec *spec, const bs_proposal *p,
-                        uint32_t world_size, uint32_t threads, bs_predicted *out) {
-  memset(out, 0, sizeof *out);
-  const double ranks = world_size;
-  const double own_flops =
-      m->flops_core * threads < m->flops_all / ranks ? m->flops_core * threads : m->flops_all / ranks;
-  const double own_read =
-      m->read_core * threads < m->read_all / ranks ? m->read_core * threads : m->read_all / ranks;
-  const uint32_t x_bytes = BS_DTYPE_BYTES(spec->x_dtype), y_bytes = BS_DTYPE_BYTES(spec->y_dtype);
-  const double activations = (double)spec->B * ((double)spec->K * x_bytes + (double)spec->N * y_bytes);
-  out->compute = own_flops > 0 ? (double)p->flops / own_flops : 0.0;
-  out->memory = own_read > 0 ? ((double)p->weight_bytes + activations) / own_read : 0.0;
-  for (uint32_t i = 0; world_size > 1 && i < p->n_collectives; ++i) {
-    out->wire += m->collective_latency;
-    if (m->collective_bandwidth > 0) out->wire += (double)p->coll_payload[i] / m->collective_bandwidth;
-  }
-  out->host = m->host;
-  const double kernel = out->compute > out->memory ? out->compute : out->memory;
-  out->total = kernel + out->wire + out->host;
-  out->limit = out->compute >= out->memory ? "compute" : "memory";
-  if (out->wire > kernel) out->limit = "wire";
-  if (out->host > kernel && out->host > out->wire) out->limit = "host";
+json_t *bs_machine_json(const bs_machine *m) {
+  json_t *out = json_pack(
+      "{s:s,s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "source", m->source ? m->source : "measured",
+      "arithmetic", m->loop[0] ? m->loop : "unknown", "cores", (int)m->cores, "threads", (int)m->threads,
+      "flops_core", m->flops_core, "flops_all", m->flops_all, "read_bytes_per_s_core", m->read_core,
+      "read_bytes_per_s_all", m->read_all, "copy_bytes_per_s_core", m->copy_core, "copy_bytes_per_s_all",
+      m->copy_all, "read_footprint_bytes", m->footprint, "host_s", m->host);
+  for (int i = 0; out && i < BS_EXCHANGES; ++i)
+    json_object_set_new(out, bs_exchange_keys[i], json_real(m->exchange[i]));
+  if (out && m->measured_at[0]) json_object_set_new(out, "measured_at", json_string(m->measured_at));
+  return out;
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * machine.h - the machine's limits, measured: multiply-add rate, read bandwidth, collective latency and
- * bandwidth, and the host's cost of one forward. Short runs, best of several: limits, not averages. */
+ * machine.h - the machine's limits, measured: multiply-add rate, read bandwidth, times of an all-reduce by
+ * size, and the host's cost of one forward. Short runs, best of several: limits, not averages. */
 #ifndef BS_LAB_MEASURE_MACHINE_H
 #define BS_LAB_MEASURE_MACHINE_H
 #include "lab/phase/case.h"
+
+enum { BS_EXCHANGES = 4 };
+extern const double bs_exchange_bytes[BS_EXCHANGES];     /* 4 bytes, 64 KiB, 1 MiB, 4 MiB */
+extern const char *const bs_exchange_keys[BS_EXCHANGES]; /* "all_reduce_4B_s", ... */
 
 typedef struct bs_machine {
   uint32_t cores;    /* usable by this process */
@@ -15,12 +19,11 @@ typedef struct bs_machine {
   double read_all;
   double copy_core; /* bytes/s read and written by one core copying */
   double copy_all;
-  double footprint;            /* bytes walked for read_* and copy_*: chosen like the run's weights */
-  double collective_latency;   /* s, all_reduce of 4 bytes over the run's ranks; 0 for one rank */
-  double collective_bandwidth; /* payload bytes/s of a 1 MiB all_reduce */
-  double host;                 /* s, one forward of an 8 x 8 layer on one rank */
-  const char *source;          /* "measured" in this run, or "stored" (constants.h); static */
-  char measured_at[16];        /* of stored ones: UTC YYYYMMDD_HHMMSS */
+  double footprint;              /* bytes walked for read_* and copy_*: chosen like the run's weights */
+  double exchange[BS_EXCHANGES]; /* s, all_reduce of bs_exchange_bytes over the run's ranks; 0 for one rank */
+  double host;                   /* s, one forward of an 8 x 8 layer on one rank */
+  const char *source;            /* "measured" in this run, or "stored" (constants.h); static */
+  char measured_at[16];          /* of stored ones: UTC YYYYMMDD_HHMMSS */
 } bs_machine;
 
 /* About half a second. like: gives backend, comm and world size. footprint: bytes of all ranks' weights. */
@@ -37,14 +40,7 @@ uint32_t bs_machine_threads(void);
 double bs_machine_footprint(double bytes);
 /* Cores this process may use. */
 uint32_t bs_machine_cores(void);
+/* Seconds of one all_reduce: linear between the measured sizes, and on as between the last two. */
+double bs_machine_wire(const bs_machine *machine, double payload);
 json_t *bs_machine_json(const bs_machine *machine);
-
-/* Where the time of one forward should go, in seconds. */
-typedef struct bs_predicted {
-  double compute, memory, wire, host, total;
-  const char *limit; /* "compute", "memory", "wire" or "host": the largest */
-} bs_predicted;
-/* threads: of each rank. Concurrent ranks share the cores and the memory. */
-void bs_predict_forward(const bs_machine *machine, const bs_layer_spec *spec, const bs_proposal *proposal,
-                        uint32_t world_size, uint32_t threads, bs_predicted *out);
 #endif

@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/constants.h"
-#include "lab/measure/machine.h"
+#include "lab/measure/kernel.h"
 #include "lab/measure/sampling_json.h"
 #include "lab/phase/arms.h"
 #include "lab/phase/case.h"
@@ -26,6 +26,8 @@ typedef struct arm_state {
   bs_span build, pack, first; /* first: the first forward after the build */
   uint64_t flush_bytes;
   bs_predicted predicted;
+  bs_kernel kernel;   /* of predicted.kernel */
+  bs_error no_kernel; /* why there is none */
 } arm_state;
 
 typedef struct phase1 {
@@ -113,35 +115,53 @@ static int32_t sample_all(phase1 *p, bs_error *err) {
   return rc;
 }
 
+/* The rates of the implementation that serves an arm: another arm's, stored, or measured now. A run does not
+ * fail for want of them: the record says why. */
+static const bs_kernel *kernel_of(phase1 *p, uint32_t i, double footprint) {
+  arm_state *a = &p->arm[i];
+  bs_kernel *k = &a->kernel;
+  bs_error_clear(&a->no_kernel);
+  if (bs_kernel_identify(&a->c, k, &a->no_kernel) != BS_OK) return NULL;
+  for (uint32_t j = 0; j < i; ++j) {
+    if (!bs_kernel_same(&p->arm[j].kernel, k) || p->arm[j].kernel.source == NULL) continue;
+    *k = p->arm[j].kernel;
+    return k;
+  }
+  if (bs_constants_kernel(p->e->machine_constants, &a->c, footprint, k, k)) return k;
+  return bs_kernel_measure(&a->c, a->c.spec.w_dtype, footprint, k, &a->no_kernel) == BS_OK ? k : NULL;
+}
+
 static int32_t predict(phase1 *p, bs_error *err) {
   double footprint = 0.0;
-  bs_proposal proposals[ARMS];
-  for (uint32_t i = 0; i < p->arms; ++i) {
-    bs_proposal *proposal = &proposals[i];
-    memset(proposal, 0, sizeof *proposal);
-    proposal->struct_size = sizeof *proposal;
-    const bs_case *c = &p->arm[i].c;
-    const int32_t rc = bs_method_propose(p->context, c->method, &c->spec, 0, c->world_size, proposal, err);
-    if (rc != BS_OK) return rc;
-    const double bytes = (double)proposal->weight_bytes * c->world_size;
-    if (i == 0) footprint = bytes;
-  }
-  int32_t rc = BS_OK;
-  if (!bs_constants_find(p->e->machine_constants, &p->arm[0].c, footprint, &p->machine))
+  int32_t rc = bs_predict_footprint(&p->arm[0].c, &footprint, err);
+  if (rc == BS_OK && !bs_constants_find(p->e->machine_constants, &p->arm[0].c, footprint, &p->machine))
     rc = bs_machine_measure(&p->arm[0].c, footprint, &p->machine, err);
   for (uint32_t i = 0; rc == BS_OK && i < p->arms; ++i) {
-    const bs_case *c = &p->arm[i].c;
-    bs_predict_forward(&p->machine, &c->spec, &proposals[i], c->world_size, c->threads_per_rank,
-                       &p->arm[i].predicted);
+    const bs_kernel *kernel = kernel_of(p, i, footprint);
+    rc = bs_predict_case(&p->machine, kernel, &p->arm[i].c, &p->arm[i].predicted, err);
   }
   return rc;
 }
 
 /* ---- the record --------------------------------------------------------------------------------- */
 
-static json_t *predicted_json(const bs_predicted *p) {
+static json_t *parts_json(const bs_parts *p) {
   return json_pack("{s:f,s:f,s:f,s:f,s:f}", "compute", p->compute, "memory", p->memory, "wire", p->wire,
                    "host", p->host, "total", p->total);
+}
+
+static void add_predicted(json_t *out, const arm_state *a, double median) {
+  const bs_predicted *p = &a->predicted;
+  json_t *kernel =
+      p->has_kernel ? bs_kernel_json(&a->kernel) : json_pack("{s:s}", "why", a->no_kernel.message);
+  if (p->has_kernel) json_object_set_new(kernel, "source", json_string(a->kernel.source));
+  json_object_set_new(out, "bound_s", parts_json(&p->bound));
+  json_object_set_new(out, "limit", json_string(p->limit ? p->limit : "unknown"));
+  json_object_set_new(out, "predicted_s", p->has_kernel ? parts_json(&p->kernel) : json_null());
+  json_object_set_new(
+      out, "measured_over_predicted",
+      p->has_kernel && p->kernel.total > 0 ? json_real(median / p->kernel.total) : json_null());
+  json_object_set_new(out, "kernel", kernel);
 }
 
 static json_t *arm_json(const phase1 *p, uint32_t i) {
@@ -157,8 +177,7 @@ static json_t *arm_json(const phase1 *p, uint32_t i) {
     json_object_set_new(cold, "flush_bytes", json_integer((json_int_t)a->flush_bytes));
   }
   json_object_set_new(out, "cold", cold);
-  json_object_set_new(out, "predicted_s", predicted_json(&a->predicted));
-  json_object_set_new(out, "limit", json_string(a->predicted.limit ? a->predicted.limit : "unknown"));
+  add_predicted(out, a, p->hot->arm[i].look.p50);
   return out;
 }
 

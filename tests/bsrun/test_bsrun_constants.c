@@ -84,6 +84,57 @@ START_TEST(stored_constants_are_used) {
 }
 END_TEST
 
+/* The kernel in the record of the method's arm, and that bound, prediction and quotient are beside it. */
+static json_t *kernel_of(const ran *r) {
+  json_t *record = load(run_folder(r, dir, 0), "metrics.jsonl");
+  const json_t *arm = json_array_get(json_object_get(record, "arms"), 0);
+  json_t *kernel = json_incref(json_object_get(arm, "kernel"));
+  ck_assert_ptr_nonnull(json_object_get(arm, "bound_s"));
+  ck_assert(json_is_object(json_object_get(arm, "predicted_s")));
+  ck_assert(json_number_value(json_object_get(arm, "measured_over_predicted")) > 0);
+  json_decref(record);
+  return kernel;
+}
+
+static const char *text_in(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  ck_assert_msg(text != NULL, "no %s", key);
+  return text;
+}
+
+/* Rates are used when name, answer and plugin are those that serve; an answer of another instruction set is
+ * another kernel's, and the run measures. */
+START_TEST(stored_rates_of_the_kernel_that_serves) {
+  ran r;
+  json_t *constants = round_constants("ref");
+  store(constants);
+  json_decref(phase1(NULL, NULL, &r));
+  json_t *kernel = kernel_of(&r);
+  ran_free(&r);
+  ck_assert_str_eq(text_in(kernel, "source"), "measured");
+  ck_assert_str_eq(text_in(kernel, "name"), "ref:portable");
+  round_kernel(constants, "ref", "ref:portable", text_in(kernel, "how"), text_in(kernel, "plugin"));
+  store(constants);
+  json_decref(kernel);
+  json_decref(phase1("--set", "model.dtype=f32", &r));
+  kernel = kernel_of(&r);
+  ran_free(&r);
+  ck_assert_str_eq(text_in(kernel, "source"), "stored");
+  ck_assert(json_number_value(json_object_get(kernel, "flops_all")) == 2e9);
+  json_decref(kernel);
+  json_t *list = json_object_get(constants, "kernels");
+  for (size_t i = 0; i < 2; i++)
+    json_object_set_new(json_array_get(list, i), "how", json_string("portable, with AVX9"));
+  store(constants);
+  json_decref(phase1("--set", "model.dtype=f32", &r));
+  kernel = kernel_of(&r);
+  ran_free(&r);
+  ck_assert_str_eq(text_in(kernel, "source"), "measured");
+  json_decref(kernel);
+  json_decref(constants);
+}
+END_TEST
+
 /* Another machine's: left alone and said; then refreshed. */
 START_TEST(another_machines_are_refreshed) {
   ran r;
@@ -104,12 +155,14 @@ START_TEST(another_machines_are_refreshed) {
   must_be(&r, 0);
   ck_assert_ptr_nonnull(strstr(r.out, "memory bandwidth"));
   ck_assert_ptr_nonnull(strstr(r.out, "all-reduce cost"));
+  ck_assert_ptr_nonnull(strstr(r.out, "ref f32"));
   ran_free(&r);
   json_t *fresh = load(cache, "machine.json"), *own = bs_constants_key();
   ck_assert(json_equal(json_object_get(fresh, "key"), own));
   ck_assert_str_ne(json_string_value(json_object_get(fresh, "measured_at")), "20300102_030405");
   ck_assert_uint_eq(json_array_size(json_object_get(fresh, "arithmetic")), 4);
   ck_assert_uint_ge(json_array_size(json_object_get(fresh, "host")), 1);
+  ck_assert_uint_ge(json_array_size(json_object_get(fresh, "kernels")), 3); /* dtypes of ref */
   machine = phase1(NULL, NULL, &r);
   must_say(machine, "stored");
   json_decref(machine);
@@ -124,7 +177,7 @@ START_TEST(a_corrupt_file_is_warned_of_and_rewritten) {
   ran r;
   json_t *none = json_object();
   store(none);
-  write_text(cache, "machine.json", "{\"format\": 1, \"key\"");
+  write_text(cache, "machine.json", "{\"format\": 2, \"key\"");
   json_t *machine = phase1(NULL, NULL, &r);
   must_say(machine, "measured");
   ck_assert_ptr_nonnull(strstr(r.err, "bsrun: warning: [BS-CONSTANTS-FILE]"));
@@ -135,7 +188,7 @@ START_TEST(a_corrupt_file_is_warned_of_and_rewritten) {
   ck_assert_ptr_nonnull(strstr(r.err, "bsrun: warning: [BS-CONSTANTS-FILE]"));
   ran_free(&r);
   json_t *fresh = load(cache, "machine.json");
-  ck_assert_int_eq((int)json_integer_value(json_object_get(fresh, "format")), 1);
+  ck_assert_int_eq((int)json_integer_value(json_object_get(fresh, "format")), BS_CONSTANTS_FORMAT);
   json_decref(fresh);
   json_decref(none);
   char command[800];
@@ -173,6 +226,7 @@ int main(void) {
   TCase *tc = tcase_create("constants");
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, stored_constants_are_used);
+  tcase_add_test(tc, stored_rates_of_the_kernel_that_serves);
   tcase_add_test(tc, another_machines_are_refreshed);
   tcase_add_test(tc, a_corrupt_file_is_warned_of_and_rewritten);
   tcase_add_test(tc, the_home_folder_or_a_given_file);

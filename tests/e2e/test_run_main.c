@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lab/measure/predict.h"
 #include "lab/measure/stats.h"
 #include "lab/store/sha256.h"
 #include "run_help.h"
@@ -135,12 +136,12 @@ static void check_arm(const json_t *arm) {
   static const char *const limits[] = {"compute", "memory", "wire", "host"};
   double samples[1000], largest = 0;
   const size_t n = samples_of(arm, samples, 1000);
-  const json_t *predicted = json_object_get(arm, "predicted_s");
+  const json_t *bound = json_object_get(arm, "bound_s"), *predicted = json_object_get(arm, "predicted_s");
   const char *binding = NULL;
   ck_assert_uint_ge(n, 5);
   ck_assert_double_eq_tol(run_num(arm, "median_s"), bs_median(samples, n), 1e-15);
   for (size_t i = 0; i < 4; i++) {
-    const double part = run_num(predicted, limits[i]);
+    const double part = run_num(bound, limits[i]);
     ck_assert(part >= 0);
     if (part > largest) {
       largest = part;
@@ -149,7 +150,18 @@ static void check_arm(const json_t *arm) {
   }
   ck_assert_ptr_nonnull(binding);
   ck_assert_str_eq(run_str(arm, "limit"), binding);
-  ck_assert_double_ge(run_num(predicted, "total"), largest);
+  ck_assert_double_ge(run_num(bound, "total"), largest);
+  /* What the kernel that served should take: its own rates, the same wire and host. */
+  ck_assert_double_eq_tol(run_num(predicted, "total"),
+                          bs_overlap(run_num(predicted, "compute"), run_num(predicted, "memory")) +
+                              run_num(bound, "wire") + run_num(bound, "host"),
+                          1e-12);
+  ck_assert_double_eq_tol(run_num(arm, "measured_over_predicted"),
+                          run_num(arm, "median_s") / run_num(predicted, "total"), 1e-9);
+  const json_t *kernel = json_object_get(arm, "kernel");
+  ck_assert_str_eq(run_str(kernel, "source"), "measured");
+  ck_assert_ptr_nonnull(strchr(run_str(kernel, "name"), ':'));
+  ck_assert(run_num(kernel, "flops_core") > 0 && run_num(kernel, "bytes_per_s_all") > 0);
 }
 
 /* The speedup is the median over pairs of dense time / method time, inside its own interval. */

@@ -22,7 +22,7 @@ static bs_case run_of(uint32_t dtype, uint32_t ranks) {
   const bs_case c = {.backend = "ref",
                      .comm = "threads",
                      .world_size = ranks,
-                     .spec = {.struct_size = sizeof c.spec, .x_dtype = dtype}};
+                     .spec = {.struct_size = sizeof c.spec, .x_dtype = dtype, .w_dtype = dtype}};
   return c;
 }
 
@@ -39,14 +39,15 @@ START_TEST(a_run_finds_its_constants) {
   ck_assert_str_eq(m.measured_at, "20300102_030405");
   ck_assert_str_eq(m.loop, "avx9");
   ck_assert(m.flops_core == 2e9 && m.flops_all == 1e12 && near(m.read_core, 4e10) && near(m.copy_core, 2e10));
-  ck_assert(m.collective_latency == 1e-6 && m.collective_bandwidth == 1e9 && m.host == 2e-6);
+  ck_assert(m.exchange[0] == 1e-6 && near(bs_machine_wire(&m, 2 * MIB + 4), 1e-6 + 2 * MIB * 1e-9));
+  ck_assert(m.host == 2e-6);
   ck_assert(bs_constants_find(k, &c, 4 * MIB, &m)); /* half way between 1 and 16 MiB: the geometric mean */
   ck_assert(near(m.read_core, 2e10) && near(m.copy_core, 1e10) && near(m.footprint, 4 * MIB));
   ck_assert(bs_constants_find(k, &c, 256 * MIB, &m)); /* beyond the end: the end */
   ck_assert(near(m.read_core, 1e10));
   ck_assert(bs_constants_find(k, &c, 1, &m) && near(m.read_core, 4e10));
   const bs_case alone = run_of(BS_BF16, 1);
-  ck_assert(bs_constants_find(k, &alone, MIB, &m) && m.flops_core == 1e9 && m.collective_latency == 0);
+  ck_assert(bs_constants_find(k, &alone, MIB, &m) && m.flops_core == 1e9 && m.exchange[0] == 0);
   json_decref(k);
 }
 END_TEST
@@ -80,7 +81,9 @@ static const struct {
                {"memory", "copy_bytes_per_s_core", 0},
                {"memory", "footprint_bytes", 1},
                {"exchange", "all_reduce_4B_s", 0},
-               {"exchange", "all_reduce_1MiB_bytes_per_s", 0},
+               {"exchange", "all_reduce_64KiB_s", 0},
+               {"exchange", "all_reduce_1MiB_s", 0},
+               {"exchange", "all_reduce_4MiB_s", 0},
                {"host", "host_s", 0}};
 
 START_TEST(nonsense_is_not_used) {
@@ -101,9 +104,54 @@ START_TEST(nonsense_is_not_used) {
 }
 END_TEST
 
+static const bs_kernel ours = {.name = "ref:portable", .how = "portable", .plugin = "abc"};
+
+START_TEST(a_kernels_rates_follow_the_footprint) {
+  json_t *k = round_constants("ref");
+  const bs_case c = run_of(BS_F32, 1);
+  bs_kernel got = {.source = NULL};
+  round_kernel(k, "ref", "ref:portable", "portable", "abc");
+  ck_assert(bs_constants_kernel(k, &c, MIB, &ours, &got));
+  ck_assert_str_eq(got.source, "stored");
+  ck_assert_str_eq(got.how, "portable");
+  ck_assert(near(got.flops_core, 1e9) && near(got.flops_all, 2e9) && near(got.footprint, MIB));
+  ck_assert(near(got.bytes_core, 2e10) && near(got.bytes_all, 1e13));
+  ck_assert(bs_constants_kernel(k, &c, 4 * MIB, &ours, &got)); /* half way */
+  ck_assert(near(got.flops_core, 2e9) && near(got.flops_all, 4e9) && near(got.bytes_core, 1e10));
+  /* Beyond the kernel's largest weight its part of the read bandwidth stays, and that goes on falling. */
+  json_t *far = json_deep_copy(json_array_get(json_object_get(k, "memory"), 1));
+  json_object_set_new(far, "footprint_bytes", json_real(64 * MIB));
+  json_object_set_new(far, "read_bytes_per_s_core", json_real(2e9));
+  json_array_append_new(json_object_get(k, "memory"), far);
+  ck_assert(bs_constants_kernel(k, &c, 64 * MIB, &ours, &got));
+  ck_assert(near(got.flops_core, 4e9) && near(got.bytes_core, 1e9) && near(got.bytes_all, 1e13));
+  json_decref(k);
+}
+END_TEST
+
+/* Of another implementation, another answer of it (an isa forced by a parameter), another build of its
+ * plugin, another backend or dtype, or nonsense: not used. */
+START_TEST(another_kernels_rates_are_refused) {
+  static const char *const keys[] = {"name",      "how",        "plugin",           "backend",        "dtype",
+                                     "flops_all", "flops_core", "bytes_per_s_core", "bytes_per_s_all"};
+  const bs_case c = run_of(BS_F32, 1);
+  bs_kernel got;
+  json_t *k = round_constants("ref");
+  ck_assert(!bs_constants_kernel(k, &c, MIB, &ours, &got)); /* there are none */
+  ck_assert(!bs_constants_kernel(NULL, &c, MIB, &ours, &got));
+  round_kernel(k, "ref", "ref:portable", "portable", "abc");
+  ck_assert(bs_constants_kernel(k, &c, MIB, &ours, &got));
+  json_t *list = json_object_get(k, "kernels");
+  for (size_t i = 0; i < 2; i++) json_object_set_new(json_array_get(list, i), keys[_i], json_string("other"));
+  ck_assert_msg(!bs_constants_kernel(k, &c, MIB, &ours, &got), "%s", keys[_i]);
+  json_decref(k);
+}
+END_TEST
+
 START_TEST(stored_whole_and_loaded) {
   bs_error err = BS_ERROR_INIT;
   json_t *k = round_constants("ref"), *back = NULL;
+  round_kernel(k, "ref", "ref:portable", "portable", "abc");
   ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_NOT_FOUND);
   ck_assert_int_eq(bs_constants_store(path, k, &err), BS_OK);
   ck_assert_int_eq(bs_constants_store(path, k, &err), BS_OK); /* over the old one */
@@ -137,11 +185,11 @@ START_TEST(files_that_are_none_of_ours) {
                                       "{",
                                       "[]",
                                       "\"x\"",
-                                      "{\"format\":1}",
-                                      "{\"format\":2,\"key\":{}}",
-                                      "{\"format\":1,\"format\":1}",
+                                      "{\"format\":2}",
+                                      "{\"format\":3,\"key\":{}}",
+                                      "{\"format\":2,\"format\":2}",
                                       "\xff\xfe",
-                                      "{\"format\":1,\"key\":{},\"arithmetic\":{}}"};
+                                      "{\"format\":2,\"key\":{},\"arithmetic\":{}}"};
   bs_error err = BS_ERROR_INIT;
   json_t *back = NULL;
   snprintf(path, sizeof path, "%s/machine.json", dir);
@@ -157,6 +205,21 @@ START_TEST(files_that_are_none_of_ours) {
   ck_assert_int_eq(rmdir(path), 0);
   ck_assert_int_eq(mkfifo(path, 0600), 0); /* must not block */
   ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_CORRUPT);
+}
+END_TEST
+
+/* Format 1 had no kernels and two figures of an all-reduce: it is said, and measured anew. */
+START_TEST(a_file_of_the_old_format) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *k = round_constants("ref"), *back = NULL;
+  if (_i == 0) json_object_set_new(k, "format", json_integer(1));
+  if (_i == 1) json_object_del(k, "kernels");
+  ck_assert_int_eq(bs_constants_store(path, k, &err), BS_OK);
+  ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_CORRUPT);
+  ck_assert_ptr_null(back);
+  ck_assert_ptr_nonnull(strstr(err.message, "another format"));
+  ck_assert_ptr_nonnull(strstr(err.hint, "doctor --measure"));
+  json_decref(k);
 }
 END_TEST
 
@@ -184,6 +247,9 @@ int main(void) {
   tcase_add_test(tc, a_run_finds_its_constants);
   tcase_add_test(tc, what_is_lacking_is_not_found);
   tcase_add_loop_test(tc, nonsense_is_not_used, 0, (int)(sizeof numbers / sizeof numbers[0]));
+  tcase_add_test(tc, a_kernels_rates_follow_the_footprint);
+  tcase_add_loop_test(tc, another_kernels_rates_are_refused, 0, 9);
+  tcase_add_loop_test(tc, a_file_of_the_old_format, 0, 2);
   tcase_add_test(tc, stored_whole_and_loaded);
   tcase_add_loop_test(tc, another_key_is_a_mismatch, 0, 3);
   tcase_add_test(tc, files_that_are_none_of_ours);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * kernel.h - what a backend's own matmul reaches, and which implementation it is. */
+#ifndef BS_LAB_MEASURE_KERNEL_H
+#define BS_LAB_MEASURE_KERNEL_H
+#include "lab/measure/predict.h"
+
+/* Which implementation of matmul will serve a layer (rank 0's), by a rehearsal of its build with the case's
+ * choices; fills name, how and plugin. BS_NOT_FOUND: it asks for no matmul. */
+int32_t bs_kernel_identify(const bs_case *c, bs_kernel *out, bs_error *err);
+
+/* Rates of the implementation out->name (empty: of the one that serves by default) for weights of `dtype` of
+ * about `footprint` bytes, 64 KiB to 64 MiB: 64 tokens and one, one core alone, then all cores at once. Below
+ * a second; a slow backend gets a smaller weight, out->footprint says which. like: context, backend, comm,
+ * bind, timeout. BS_UNSUPPORTED: no such implementation serves it. */
+int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint, bs_kernel *out,
+                          bs_error *err);
+int bs_kernel_same(const bs_kernel *a, const bs_kernel *b); /* name, how and plugin */
+json_t *bs_kernel_json(const bs_kernel *kernel);            /* a row of the stored constants */
+#endif

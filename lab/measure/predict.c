@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ * predict.c - see predict.h. */
+#include "lab/measure/predict.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double P = 6.0;       /* docs/measuring.md: measured */
+static const double HIDDEN = 0.25; /* of a forward: the least that a hidden part is taken for */
+
+double bs_overlap(double a, double b) {
+  const double most = a > b ? a : b, least = a > b ? b : a;
+  return most > 0.0 ? most * pow(1.0 + pow(least / most, P), 1.0 / P) : 0.0;
+}
+
+/* With c and m the parts of the one token's forward: one^P = c^P + m^P, many^P = (f c)^P + (r m)^P. */
+void bs_kernel_rates(const bs_two_points *t, double *out_flops, double *out_bytes) {
+  const double f = pow(t->flops_many / t->flops_one, P), r = pow(t->bytes_many / t->bytes_one, P);
+  const double one = pow(t->seconds_one, P), many = pow(t->seconds_many, P);
+  const double least_c = pow(HIDDEN * t->seconds_many, P) / f, least_m = pow(HIDDEN * t->seconds_one, P);
+  double c = f > r ? (many - r * one) / (f - r) : 0.0;
+  if (!(c > least_c)) c = least_c;
+  double m = one - c;
+  if (!(m > least_m)) m = least_m;
+  *out_flops = t->flops_one / pow(c, 1.0 / P);
+  *out_bytes = t->bytes_one / pow(m, 1.0 / P);
+}
+
+/* A rank's share of a limit: never more than its cores have, nor than its part of all. */
+static double share(double core, double all, double ranks, double threads) {
+  return core * threads < all / ranks ? core * threads : all / ranks;
+}
+
+/* When all cores work, what they were measured to do together. */
+static double own_rate(const bs_machine *m, double core, double all, double ranks, double threads) {
+  return ranks * threads >= m->threads ? all / ranks : share(core, all, ranks, threads);
+}
+
+static double time_of(double work, double rate) {
+  return rate > 0 ? work / rate : 0.0;
+}
+
+static double wire_time(const bs_machine *m, const bs_proposal *p) {
+  double wire = 0.0;
+  for (uint32_t i = 0; i < p->n_collectives && i < BS_MAX_PROPOSED; ++i)
+    wire += bs_machine_wire(m, (double)p->coll_payload[i]);
+  return wire;
+}
+
+void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spec *spec, const bs_proposal *p,
+                     uint32_t world_size, uint32_t threads, bs_predicted *out) {
+  memset(out, 0, sizeof *out);
+  const double ranks = world_size;
+  const uint32_t x_bytes = BS_DTYPE_BYTES(spec->x_dtype), y_bytes = BS_DTYPE_BYTES(spec->y_dtype);
+  const double activations = (double)spec->B * ((double)spec->K * x_bytes + (double)spec->N * y_bytes);
+  const double flops = (double)p->flops, bytes = (double)p->weight_bytes + activations;
+  bs_parts *b = &out->bound;
+  b->compute = time_of(flops, share(m->flops_core, m->flops_all, ranks, threads));
+  b->memory = time_of(bytes, share(m->read_core, m->read_all, ranks, threads));
+  b->wire = world_size > 1 ? wire_time(m, p) : 0.0;
+  b->host = m->host;
+  const double most = b->compute > b->memory ? b->compute : b->memory;
+  b->total = most + b->wire + b->host;
+  out->limit = b->compute >= b->memory ? "compute" : "memory";
+  if (b->wire > most) out->limit = "wire";
+  if (b->host > most && b->host > b->wire) out->limit = "host";
+  if (k == NULL) return;
+  out->has_kernel = 1;
+  out->kernel = *b;
+  out->kernel.compute = time_of(flops, own_rate(m, k->flops_core, k->flops_all, ranks, threads));
+  out->kernel.memory = time_of(bytes, own_rate(m, k->bytes_core, k->bytes_all, ranks, threads));
+  out->kernel.total = bs_overlap(out->kernel.compute, out->kernel.memory) + b->wire + b->host;
+}
+
+static int32_t propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  out->struct_size = sizeof *out;
+  return bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, out, err);
+}
+
+int32_t bs_predict_case(const bs_machine *m, const bs_kernel *k, const bs_case *c, bs_predicted *out,
+                        bs_error *err) {
+  memset(out, 0, sizeof *out);
+  for (uint32_t r = 0; r < c->world_size; ++r) {
+    bs_proposal proposal;
+    bs_predicted p;
+    const int32_t rc = propose(c, r, &proposal, err);
+    if (rc != BS_OK) return rc;
+    bs_predict_rank(m, k, &c->spec, &proposal, c->world_size, c->threads_per_rank, &p);
+    if (r == 0 || p.bound.total > out->bound.total) out->bound = p.bound, out->limit = p.limit;
+    if (r == 0 || p.kernel.total > out->kernel.total) out->kernel = p.kernel;
+    out->has_kernel = p.has_kernel;
+  }
+  return BS_OK;
+}
+
+int32_t bs_predict_footprint(const bs_case *c, double *out, bs_error *err) {
+  *out = 0.0;
+  for (uint32_t r = 0; r < c->world_size; ++r) {
+    bs_proposal proposal;
+    const int32_t rc = propose(c, r, &proposal, err);
+    if (rc != BS_OK) return rc;
+    *out += (double)proposal.weight_bytes;
+  }
+  return BS_OK;
+}

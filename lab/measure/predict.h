@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ * predict.h - from the machine's constants and a method's proposal to times: the bound that no kernel can
+ * beat, and what the kernels that serve should take. Pure; docs/measuring.md has the formulas. */
+#ifndef BS_LAB_MEASURE_PREDICT_H
+#define BS_LAB_MEASURE_PREDICT_H
+#include "lab/measure/machine.h"
+
+/* What one implementation of matmul reaches on weights of `footprint` bytes (all ranks' together). A rate is
+ * of that part alone: kernel time = bs_overlap(FLOPs / flops, bytes / bytes). */
+typedef struct bs_kernel {
+  char name[160];   /* "cpu:packed" */
+  char how[224];    /* as it answered: "packed-avx2, own kernels" */
+  char plugin[128]; /* SHA-256 of the plugin's file, or the library's build id */
+  double footprint;
+  double flops_core, flops_all; /* FLOP/s: one core alone; all at once, each with its part */
+  double bytes_core, bytes_all; /* bytes/s of weights and activations */
+  const char *source;           /* "measured" or "stored"; static */
+} bs_kernel;
+
+/* Where the time of one forward should go, in seconds. */
+typedef struct bs_parts {
+  double compute, memory, wire, host, total;
+} bs_parts;
+typedef struct bs_predicted {
+  bs_parts bound;    /* by the machine's limits: total = max(compute, memory) + wire + host */
+  const char *limit; /* "compute", "memory", "wire" or "host": the largest of the bound */
+  int has_kernel;
+  bs_parts kernel; /* by the kernel's rates: total = bs_overlap(compute, memory) + wire + host */
+} bs_predicted;
+
+/* (a^p + b^p)^(1/p), p = 6: two parts of the work that hide each other but for a rest. */
+double bs_overlap(double a, double b);
+/* The rates that explain two measured forwards of one weight: of many tokens and of one. Each part is at
+ * least a quarter of its forward, where the other hides it. */
+typedef struct bs_two_points {
+  double seconds_many, seconds_one, flops_many, flops_one, bytes_many, bytes_one;
+} bs_two_points;
+void bs_kernel_rates(const bs_two_points *t, double *out_flops, double *out_bytes);
+
+/* One rank's forward. kernel: NULL when it is not known. threads: of each rank; concurrent ranks share the
+ * cores and the memory. */
+void bs_predict_rank(const bs_machine *machine, const bs_kernel *kernel, const bs_layer_spec *spec,
+                     const bs_proposal *proposal, uint32_t world_size, uint32_t threads, bs_predicted *out);
+/* The slowest rank's. */
+int32_t bs_predict_case(const bs_machine *machine, const bs_kernel *kernel, const bs_case *c,
+                        bs_predicted *out, bs_error *err);
+/* Bytes of the weights of all ranks. */
+int32_t bs_predict_footprint(const bs_case *c, double *out_bytes, bs_error *err);
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ * test_predict.c - predictions from synthetic constants: exact times, the slower rank, the binding limit, and
+ * rates that give back the two measured points they come from. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "lab/measure/kernel.h"
+
+static int near(double a, double b) {
+  return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+/* 4 cores: 100 GFLOP/s and 10 GB/s a core, 300 and 20 together. */
+static bs_machine machine(void) {
+  const bs_machine m = {.cores = 4,
+                        .threads = 4,
+                        .flops_core = 1e11,
+                        .flops_all = 3e11,
+                        .read_core = 1e10,
+                        .read_all = 2e10,
+                        .exchange = {1e-6, 11e-6, 101e-6, 501e-6},
+                        .host = 1e-6};
+  return m;
+}
+static bs_kernel kernel(void) {
+  const bs_kernel k = {.flops_core = 8e10, .flops_all = 2e11, .bytes_core = 8e9, .bytes_all = 1.6e10};
+  return k;
+}
+/* No activations to speak of: B = 0 tokens of any width. */
+static bs_layer_spec spec(void) {
+  const bs_layer_spec s = {.struct_size = sizeof s, .x_dtype = BS_F32, .w_dtype = BS_F32, .y_dtype = BS_F32};
+  return s;
+}
+
+START_TEST(overlap_is_a_norm) {
+  ck_assert(bs_overlap(0, 0) == 0);
+  ck_assert(near(bs_overlap(3, 0), 3) && near(bs_overlap(0, 3), 3));
+  ck_assert(near(bs_overlap(1, 1), pow(2, 1.0 / 6)));
+  ck_assert(near(bs_overlap(2, 1), pow(65, 1.0 / 6)) && near(bs_overlap(1, 2), pow(65, 1.0 / 6)));
+  ck_assert(near(bs_overlap(1e-200, 1e-200), 1e-200 * pow(2, 1.0 / 6))); /* no underflow */
+}
+END_TEST
+
+START_TEST(one_core_alone) {
+  const bs_machine m = machine();
+  const bs_kernel k = kernel();
+  const bs_layer_spec s = spec();
+  const bs_proposal p = {.flops = (uint64_t)8e9, .weight_bytes = (uint64_t)8e8, .n_collectives = 1};
+  bs_predicted got;
+  bs_predict_rank(&m, &k, &s, &p, 1, 1, &got);
+  ck_assert(near(got.bound.compute, 0.08) && near(got.bound.memory, 0.08) && got.bound.wire == 0);
+  ck_assert(near(got.bound.total, 0.08 + 1e-6));
+  ck_assert_str_eq(got.limit, "compute");
+  ck_assert(got.has_kernel && near(got.kernel.compute, 0.1) && near(got.kernel.memory, 0.1));
+  ck_assert(near(got.kernel.total, 0.1 * pow(2, 1.0 / 6) + 1e-6));
+  bs_predict_rank(&m, NULL, &s, &p, 1, 1, &got); /* only the bound */
+  ck_assert(!got.has_kernel && near(got.bound.total, 0.08 + 1e-6));
+}
+END_TEST
+
+/* Two threads of four: twice a core's, bounded by all's; two ranks of two: half of all's each. */
+START_TEST(ranks_share_the_machine) {
+  const bs_machine m = machine();
+  const bs_kernel k = kernel();
+  const bs_layer_spec s = spec();
+  const bs_proposal p = {.flops = (uint64_t)8e9,
+                         .weight_bytes = (uint64_t)8e8,
+                         .n_collectives = 2,
+                         .coll_payload = {32770, 4194304 + 1048576}};
+  bs_predicted got;
+  bs_predict_rank(&m, &k, &s, &p, 1, 2, &got);
+  ck_assert(near(got.bound.compute, 0.04) && near(got.bound.memory, 0.04));
+  ck_assert(near(got.kernel.compute, 0.05) && near(got.kernel.memory, 0.05) && got.kernel.wire == 0);
+  bs_predict_rank(&m, &k, &s, &p, 2, 2, &got);
+  ck_assert(near(got.bound.compute, 8e9 / 1.5e11) && near(got.bound.memory, 0.08));
+  ck_assert_str_eq(got.limit, "memory");
+  ck_assert(near(got.kernel.compute, 0.08) && near(got.kernel.memory, 0.1));
+  const double wire = 6e-6 + 501e-6 + 400e-6 / 3;
+  ck_assert(near(got.bound.wire, wire) && near(got.kernel.wire, wire));
+  ck_assert(near(got.kernel.total, pow(pow(0.08, 6) + pow(0.1, 6), 1.0 / 6) + wire + 1e-6));
+}
+END_TEST
+
+START_TEST(activations_are_read_and_written) {
+  const bs_machine m = machine();
+  bs_layer_spec s = spec();
+  const bs_proposal p = {.flops = 1, .weight_bytes = 1000};
+  bs_predicted got;
+  s.B = 10;
+  s.K = 100;
+  s.N = 50;
+  s.y_dtype = BS_BF16;
+  bs_predict_rank(&m, NULL, &s, &p, 1, 1, &got);
+  ck_assert(near(got.bound.memory, (1000 + 10 * (100 * 4 + 50 * 2)) / 1e10));
+}
+END_TEST
+
+static const struct {
+  double flops, bytes, payload, host;
+  const char *limit;
+} limits[] = {
+    {1e9, 1, 4, 0, "compute"}, {1, 1e9, 4, 0, "memory"}, {1, 1, 1e9, 0, "wire"}, {1, 1, 4, 1, "host"}};
+
+START_TEST(the_binding_limit_is_named) {
+  bs_machine m = machine();
+  const bs_layer_spec s = spec();
+  const bs_proposal p = {.flops = (uint64_t)limits[_i].flops,
+                         .weight_bytes = (uint64_t)limits[_i].bytes,
+                         .n_collectives = 1,
+                         .coll_payload = {(uint64_t)limits[_i].payload}};
+  bs_predicted got;
+  m.host = limits[_i].host;
+  bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
+  ck_assert_str_eq(got.limit, limits[_i].limit);
+}
+END_TEST
+
+START_TEST(an_all_reduce_between_the_measured_sizes) {
+  const bs_machine m = machine();
+  ck_assert(near(bs_machine_wire(&m, 4), 1e-6) && near(bs_machine_wire(&m, 65536), 11e-6));
+  ck_assert(near(bs_machine_wire(&m, 1048576), 101e-6) && near(bs_machine_wire(&m, 4194304), 501e-6));
+  ck_assert(near(bs_machine_wire(&m, 32770), 6e-6));
+  ck_assert(near(bs_machine_wire(&m, 4194304 + 3145728), 901e-6)); /* on as between the last two */
+  ck_assert(near(bs_machine_wire(&m, 0), 1e-6));                   /* never below the smallest */
+}
+END_TEST
+
+/* From rates to two forwards and back. */
+START_TEST(two_points_give_the_rates_back) {
+  static const double flops[] = {1e11, 1e11, 3e10}, bytes[] = {1e10, 4e10, 1e9};
+  bs_two_points t = {.flops_many = 64e9, .flops_one = 1e9, .bytes_many = 1.1e9, .bytes_one = 1e9};
+  t.seconds_many = bs_overlap(t.flops_many / flops[_i], t.bytes_many / bytes[_i]);
+  t.seconds_one = bs_overlap(t.flops_one / flops[_i], t.bytes_one / bytes[_i]);
+  double f = 0, b = 0;
+  bs_kernel_rates(&t, &f, &b);
+  ck_assert_msg(fabs(f / flops[_i] - 1) < 1e-6 && fabs(b / bytes[_i] - 1) < 1e-6, "%g %g", f, b);
+}
+END_TEST
+
+/* All arithmetic: 64 times as long with 64 tokens. All memory: as long with 64 as with one. The hidden rate
+ * is finite, and the forwards come back within 0.1 %. */
+START_TEST(a_hidden_rate_stays_sane) {
+  bs_two_points t = {.seconds_many = _i == 0 ? 0.64 : 0.01,
+                     .seconds_one = 0.01,
+                     .flops_many = 64e9,
+                     .flops_one = 1e9,
+                     .bytes_many = 1e9,
+                     .bytes_one = 1e9};
+  double f = 0, b = 0;
+  bs_kernel_rates(&t, &f, &b);
+  ck_assert(isfinite(f) && f > 0 && isfinite(b) && b > 0);
+  const double one = bs_overlap(t.flops_one / f, t.bytes_one / b);
+  const double many = bs_overlap(t.flops_many / f, t.bytes_many / b);
+  ck_assert_msg(fabs(one / t.seconds_one - 1) < 2e-3 && fabs(many / t.seconds_many - 1) < 2e-3, "%g %g", one,
+                many);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("predict");
+  TCase *tc = tcase_create("predict");
+  tcase_add_test(tc, overlap_is_a_norm);
+  tcase_add_test(tc, one_core_alone);
+  tcase_add_test(tc, ranks_share_the_machine);
+  tcase_add_test(tc, activations_are_read_and_written);
+  tcase_add_loop_test(tc, the_binding_limit_is_named, 0, 4);
+  tcase_add_test(tc, an_all_reduce_between_the_measured_sizes);
+  tcase_add_loop_test(tc, two_points_give_the_rates_back, 0, 3);
+  tcase_add_loop_test(tc, a_hidden_rate_stays_sane, 0, 2);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
