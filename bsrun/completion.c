@@ -40,7 +40,9 @@ static void print_verbs(const char *of) {
   } second[] = {{"plugins", "list\ninspect\n"},
                 {"config", "print\nkeys\n"},
                 {"completion", "bash\nwords\n"},
-                {"explain", "matmul\ngather_columns\nscatter_columns\nconvert\nactivate\nmask\nmethod\n"}};
+                {"explain",
+                 "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\ngather_columns\nscatter_"
+                 "columns\nconvert\nactivate\nmask\nmethod\n"}};
   for (size_t i = 0; of != NULL && i < sizeof second / sizeof second[0]; i++) {
     if (strcmp(second[i].verb, of) == 0) fputs(second[i].words, stdout);
   }

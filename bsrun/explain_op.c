@@ -14,7 +14,8 @@
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"
 
-static const char *const ops[] = {"matmul", "gather_columns", "scatter_columns", "convert", "activate"};
+static const char *const ops[] = {"matmul",         "matmul_dx",       "matmul_dw", "matmul_update",
+                                  "gather_columns", "scatter_columns", "convert",   "activate"};
 
 static const bs_field fields[] = {
     {"mark", "", 0, 0},
@@ -108,6 +109,25 @@ static void fill_matmul(const explained *x, question *q, int64_t K, int64_t own,
   q->query.accumulate = e->accumulate;
 }
 
+/* matmul_dx, matmul_dw, matmul_update: x is X or dX, y is dY, the third argument goes in `bias`. */
+static void fill_grad(const explained *x, question *q, const char *op, int64_t K, int64_t own,
+                      uint32_t out_dtype) {
+  const bs_experiment *e = &x->e;
+  const int dx = strcmp(op, "matmul_dx") == 0, dw = strcmp(op, "matmul_dw") == 0;
+  const int full = q->partition != NULL && !args_has(x->a, "gathered");
+  q->x = matrix(dx ? out_dtype : e->dtype, e->B, full ? K : own);
+  q->y = matrix(e->dtype, e->B, e->N);
+  q->bias = dw ? matrix(BS_DTYPE_BYTES(e->dtype) > 4 ? BS_F64 : BS_F32, e->N, own)
+               : (bs_tensor_desc){.struct_size = sizeof q->bias, .dtype = BS_F32, .rank = 1, .dims = {1}};
+  q->args[0] = dx ? &q->y : &q->x;
+  q->args[1] = dx ? &q->x : &q->y;
+  q->args[2] = dx ? NULL : &q->bias;
+  q->query.nargs = dx ? 2 : 3;
+  q->query.flags |= full ? (uint32_t)BS_QUERY_X_FULL : 0u;
+  q->query.accumulate = e->accumulate;
+  if (!args_has(x->a, "activation")) q->query.activation = BS_ACT_NONE;
+}
+
 static void fill_move(const explained *x, question *q, const char *op, int64_t K, int64_t own,
                       uint32_t out_dtype) {
   const bs_experiment *e = &x->e;
@@ -138,6 +158,12 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   q->query.workspace_limit = (uint64_t)workspace;
   q->query.partition = q->partition;
   if (args_has(x->a, "deterministic")) q->query.flags |= BS_QUERY_DETERMINISTIC;
+  if (args_has(x->a, "train")) q->query.flags |= BS_QUERY_TRAIN;
+  if (strncmp(op, "matmul_", 7) == 0) {
+    if (strcmp(op, "matmul_dw") != 0) q->query.weight_dtype = weight_dtype;
+    fill_grad(x, q, op, K, own, out_dtype);
+    return BS_OK;
+  }
   if (strcmp(op, "matmul") == 0) {
     q->query.weight_dtype = weight_dtype;
     fill_matmul(x, q, K, own, out_dtype);
@@ -250,7 +276,7 @@ static json_t *asked_of(const explained *x, const bs_op_query *query, const char
   bs_tensor_desc own = {0};
   const bs_tensor_desc *of[4] = {&own};
   bs_op_explain(x->context, x->e.backend, query, add_candidate, &p, NULL);
-  if ((query->flags & BS_QUERY_X_FULL) != 0) {
+  if (strcmp(query->op, "matmul") == 0 && (query->flags & BS_QUERY_X_FULL) != 0) {
     own = matrix(query->args[0]->dtype, query->args[0]->dims[0], query->partition->count);
     for (uint32_t i = 1; i < 4; i++) of[i] = query->args[i];
     gathered.args = of;

@@ -66,8 +66,9 @@ START_TEST(refused_candidates_are_shown_with_reasons) {
 END_TEST
 
 START_TEST(the_other_ops) {
-  static const char *const ops[] = {"gather_columns", "scatter_columns", "convert", "activate"};
-  for (size_t i = 0; i < 4; i++) {
+  static const char *const ops[] = {"gather_columns", "scatter_columns", "convert",      "activate",
+                                    "matmul_dx",      "matmul_dw",       "matmul_update"};
+  for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
     ran r = bsrun(dir, "explain", ops[i], "--mask", "interleave", "-P", "3", "--rank", "2", "--n", "65",
                   "--backend", "ref", "-o", "jsonl", NULL);
     must_be(&r, 0);
@@ -79,6 +80,20 @@ START_TEST(the_other_ops) {
       bsrun(dir, "explain", "matmul", "--mask", "complement_1010_0101", "--rank", "1", "--bias", "--residual",
             "--activation", "gelu", "--deterministic", "--gathered", "--n", "64", "--backend", "ref", NULL);
   must_be(&r, 0);
+  ran_free(&r);
+}
+END_TEST
+
+/* oneDNN's weights have no backward pass. */
+START_TEST(a_weight_to_train) {
+  ran r = bsrun(dir, "explain", "matmul", "--train", "--n", "640", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(str(rows, 0, "implementation"), "matmul@cpu/packed");
+  for (size_t i = 1; i < json_array_size(rows); i++)
+    if (strcmp(str(rows, i, "implementation"), "matmul@cpu/dnnl") == 0)
+      ck_assert_ptr_nonnull(strstr(str(rows, i, "text"), "no matmul_dx@cpu/dnnl"));
+  json_decref(rows);
   ran_free(&r);
 }
 END_TEST
@@ -246,6 +261,7 @@ int main(void) {
   tcase_add_test(tc, a_ladder_has_one_choice_at_its_top);
   tcase_add_test(tc, refused_candidates_are_shown_with_reasons);
   tcase_add_test(tc, the_other_ops);
+  tcase_add_test(tc, a_weight_to_train);
   tcase_add_test(tc, a_column_mask_is_a_gather);
   tcase_add_loop_test(tc, a_mask_by_rows_needs_the_2_4_op, 0, 3);
   tcase_add_test(tc, a_method_proposes_by_rank);
