@@ -47,5 +47,5 @@ double bs_activation_slope(uint32_t activation, double low, double high) {
 
 double bs_activation_error(uint32_t activation, double z, double u) {
   if (activation == BS_ACT_NONE || activation == BS_ACT_RELU) return 0.0;
-  return 8.0 * u * (fabs(bs_activation_value(activation, z)) + fabs(z));
+  return 8.0 * u * fabs(bs_activation_value(activation, z));
 }

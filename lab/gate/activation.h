@@ -11,8 +11,7 @@ double bs_activation_value(uint32_t activation, double z);
 /* The largest |f'| on [low, high]: |f(a) - f(b)| <= that * |a - b| there. Over all of the line it is 1 for
  * relu, 1.129 for gelu and 1.0999 for silu. */
 double bs_activation_slope(uint32_t activation, double low, double high);
-/* What evaluating it in a format of unit round-off u may add, at most: a few roundings of the value, and the
- * error of z/2 (1 + erf) where a library computes gelu so, by a short polynomial whose error the 1 does not
- * cancel for z << 0 (oneDNN's stays below 5 u |z|). 0 for none and relu. */
+/* What evaluating it in a format of unit round-off u may add, at most: the four units in the last place (8 u)
+ * that docs/ops.md allows an implementation of gelu and silu. 0 for none and relu. */
 double bs_activation_error(uint32_t activation, double z, double u);
 #endif

@@ -52,7 +52,6 @@ static const entry entries[] = {
     ENTRY(primitive_attr_set_post_ops),
     ENTRY(post_ops_create),
     ENTRY(post_ops_destroy),
-    ENTRY(post_ops_append_eltwise),
     ENTRY(post_ops_append_sum),
 };
 #undef ENTRY

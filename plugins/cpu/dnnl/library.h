@@ -38,7 +38,6 @@ typedef struct cpu_dnnl_api {
   __typeof__(&dnnl_primitive_attr_set_post_ops) primitive_attr_set_post_ops;
   __typeof__(&dnnl_post_ops_create) post_ops_create;
   __typeof__(&dnnl_post_ops_destroy) post_ops_destroy;
-  __typeof__(&dnnl_post_ops_append_eltwise) post_ops_append_eltwise;
   __typeof__(&dnnl_post_ops_append_sum) post_ops_append_sum;
 } cpu_dnnl_api;
 

@@ -25,7 +25,7 @@ typedef struct member {
 typedef struct dnnl_plan {
   const bs_exec *exec;
   const cpu_dnnl_lib *lib;
-  const cpu_kernels *kernels; /* for relu */
+  const cpu_kernels *kernels; /* for the activation */
   const cpu_rows *w;
   cpu_matmul shape;
   uint32_t width;
@@ -203,14 +203,15 @@ static void place_residual(const dnnl_call *call, const member *m) {
   }
 }
 
-/* relu on the slice of Y; a 16-bit number is negative by its sign, and a NaN when above infinity. */
-static void relu_slice(const dnnl_call *call, const member *m) {
+/* The activation of the slice of Y. Of 16-bit outputs only relu: a number is negative by its sign, and a NaN
+ * when above infinity. */
+static void activate_slice(const dnnl_call *call, const member *m) {
   const bs_tensor *y = call->y;
   const uint32_t infinity = y->dtype == BS_BF16 ? 0x7f80u : 0x7c00u;
   for (int64_t t = 0; t < call->tokens; t++) {
     const int64_t at = t * y->strides[0] + m->first;
     if (y->dtype == BS_F32) {
-      call->plan->kernels->activate[BS_ACT_RELU]((float *)y->data + at, m->count);
+      call->plan->kernels->activate[call->plan->shape.activation]((float *)y->data + at, m->count);
       continue;
     }
     uint16_t *v = (uint16_t *)y->data + at;
@@ -261,7 +262,7 @@ static dnnl_status_t run_member(const dnnl_call *call, member *m) {
   if (status == dnnl_success)
     status = api->primitive_execute(exact ? m->exact : m->any, m->stream, count, args);
   if (status == dnnl_success) status = api->stream_wait(m->stream);
-  if (status == dnnl_success && plan->shape.activation == BS_ACT_RELU) relu_slice(call, m);
+  if (status == dnnl_success && plan->shape.activation != BS_ACT_NONE) activate_slice(call, m);
   return status;
 }
 
