@@ -119,7 +119,7 @@ static int32_t survey_backend(survey *s, const char *backend, bs_error *err) {
  */
 static int32_t survey_kernel(survey *s, const bs_case *c, uint32_t dtype, bs_error *err) {
   double measured = kernel_footprints[0];
-  for (size_t i = 0; i < 2 && (i == 0 || measured > kernel_footprints[i]); i++) {
+  for (size_t i = 0; i < 2 && 2 * measured >= kernel_footprints[0]; i++) {
     bs_kernel kernel = {.source = "measured"};
     bs_error why = BS_ERROR_INIT;
     const int32_t rc = bs_kernel_measure(c, dtype, kernel_footprints[i], &kernel, &why);
