@@ -2,6 +2,8 @@
  * test_bsrun_constants.c - `doctor --measure` keeps the machine's constants in the user's cache folder; phase
  * 1 takes them when they are of this machine and build, and measures when they are not, broken, or unwanted.
  */
+#include <math.h>
+
 #include "tests/bsrun/constants_file.h"
 #include "tests/bsrun/spawn.h"
 
@@ -105,11 +107,13 @@ static const char *text_in(const json_t *object, const char *key) {
 /* Rates are used when name, answer and plugin are those that serve; an answer of another instruction set is
  * another kernel's, and the run measures. */
 START_TEST(stored_rates_of_the_kernel_that_serves) {
+  static const char *const columns[] = {"predicted ms", "ms/predicted", "bound ms", "limit"};
   ran r;
   json_t *constants = round_constants("ref");
   store(constants);
   json_decref(phase1(NULL, NULL, &r));
   json_t *kernel = kernel_of(&r);
+  for (size_t i = 0; i < 4; i++) ck_assert_msg(strstr(r.out, columns[i]) != NULL, "no %s", columns[i]);
   ran_free(&r);
   ck_assert_str_eq(text_in(kernel, "source"), "measured");
   ck_assert_str_eq(text_in(kernel, "name"), "ref:portable");
@@ -131,6 +135,32 @@ START_TEST(stored_rates_of_the_kernel_that_serves) {
   ran_free(&r);
   ck_assert_str_eq(text_in(kernel, "source"), "measured");
   json_decref(kernel);
+  json_decref(constants);
+}
+END_TEST
+
+/* Rank 1 has 48 of 64 columns, at 1 GFLOP/s. */
+START_TEST(the_slowest_ranks_time_counts) {
+  json_t *constants = round_constants("ref");
+  store(constants);
+  ran r = bsrun(dir, "--method", "blockshock", "--plugin", "ref", "--phase", "1", SMALL, "-P", "2",
+                "--threads-per-rank", "1", "--set", "mask.name=uneven", "--set", "mask.shares=[1,3]", "--set",
+                "model.dtype=bf16", "--set", "phase.dense_arm=false", NULL);
+  must_be(&r, 0);
+  json_t *record = load(run_folder(&r, dir, 0), "metrics.jsonl");
+  const json_t *arm = json_array_get(json_object_get(record, "arms"), 0);
+  const double compute = json_number_value(json_object_get(json_object_get(arm, "bound_s"), "compute"));
+  const double flops = 2.0 * 8 * 64 * 48;
+  ck_assert_msg(fabs(compute - flops / 1e9) < 1e-12, "%g", compute);
+  const json_t *kernel = json_object_get(arm, "kernel");
+  const double core = json_number_value(json_object_get(kernel, "flops_core"));
+  const double half = json_number_value(json_object_get(kernel, "flops_all")) / 2;
+  const int all = json_integer_value(json_object_get(json_object_get(record, "machine"), "threads")) <= 2;
+  const double wanted = flops / (all || half < core ? half : core);
+  const double got = json_number_value(json_object_get(json_object_get(arm, "predicted_s"), "compute"));
+  ck_assert_msg(fabs(got - wanted) < 1e-9 * wanted, "%g, wanted %g", got, wanted);
+  json_decref(record);
+  ran_free(&r);
   json_decref(constants);
 }
 END_TEST
@@ -221,6 +251,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, stored_constants_are_used);
   tcase_add_test(tc, stored_rates_of_the_kernel_that_serves);
+  tcase_add_test(tc, the_slowest_ranks_time_counts);
   tcase_add_test(tc, another_machines_are_told);
   tcase_add_test(tc, a_corrupt_file_is_warned_of_and_rewritten);
   tcase_add_test(tc, the_home_folder_or_a_given_file);
