@@ -12,7 +12,7 @@
 #include "arms.h"
 #include "core/base/error.h"
 #include "lab/measure/peak.h"
-#include "reading.h"
+#include "lab/measure/reading.h"
 #include "support.h"
 
 enum { MAX_THREADS = 64, MAX_LOOPS = 4, TRIALS = 3 };
@@ -37,7 +37,7 @@ struct pool {
   _Atomic uint32_t arrived, finished;
   /* of the turn */
   const bs_peak *loop; /* NULL: read */
-  const bench_reader *reader;
+  const bs_reader *reader;
   const char *data;
   size_t bytes, step; /* of all threads */
   uint64_t times;
@@ -47,7 +47,7 @@ typedef struct limit_arm {
   pool *pool;
   int avx2_only;
   bs_peak loop;
-  const bench_reader *reader;
+  const bs_reader *reader;
   size_t step, bytes;
   const char *data;
   double flops, rate; /* rate: of the newest turn, all threads */
@@ -67,7 +67,7 @@ static void work(member *m) {
     m->rate = (double)p->times * p->loop->flops_per_iteration / (bench_now() - start);
     return;
   }
-  const size_t each = p->bytes / p->threads / BENCH_READ_UNIT * BENCH_READ_UNIT;
+  const size_t each = p->bytes / p->threads / BS_READ_UNIT * BS_READ_UNIT;
   uint64_t sum = 0;
   for (uint64_t i = 0; i < p->times; ++i) sum += p->reader->run(p->data + m->index * each, each, p->step);
   m->sink = (double)sum;
@@ -205,14 +205,14 @@ static int32_t read_ready(bench_arm *arm, const bench_numbers *m, bs_error *err)
   static const size_t steps[2] = {4096, 0};
   limit_arm *l = arm->self;
   double best = 0.0;
-  const bench_reader *chosen = NULL;
+  const bs_reader *chosen = NULL;
   size_t step = 0;
   l->data = m->w;
   l->bytes = (size_t)(m->n * m->k) * BS_DTYPE_BYTES(m->dtype);
-  if (l->bytes / l->pool->threads < BENCH_READ_UNIT)
+  if (l->bytes / l->pool->threads < BS_READ_UNIT)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-BENCH-LIMITS", "W is too small to time its reading");
-  for (uint32_t i = 0; i < 2 * BENCH_READERS; ++i) {
-    l->reader = bench_reader_at(i / 2, l->avx2_only);
+  for (uint32_t i = 0; i < 2 * BS_READERS; ++i) {
+    l->reader = bs_reader_at(i / 2, l->avx2_only);
     l->step = steps[i % 2];
     if (l->reader == NULL) continue;
     const double rate = best_read(l);

@@ -77,9 +77,8 @@ static size_t largest_footprint(void) {
 static int32_t survey_memory(survey *s, bs_error *err) {
   const size_t n = largest_footprint();
   const size_t most = (size_t)(footprints[n - 1] / sizeof(uint64_t));
-  uint64_t *data = malloc(most * sizeof *data);
+  uint64_t *data = bs_machine_words(most);
   if (data == NULL) return no_memory(err);
-  for (size_t i = 0; i < most; i++) data[i] = i; /* touched: zero pages would be one page */
   int32_t rc = BS_OK;
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     step(s, "memory");

@@ -7,13 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "core/base/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/peak.h"
+#include "lab/measure/reading.h"
 
-enum { MAX_THREADS = 64, REPEATS = 5, FMA_ITERATIONS = 300000, MAX_LOOPS = 4 };
+enum { MAX_THREADS = 64, REPEATS = 5, FMA_ITERATIONS = 300000, MAX_LOOPS = 4, READ_BLOCK = 4096 };
+#define HUGE_PAGE ((size_t)2 << 20)
 
 static double now(void) {
   struct timespec t;
@@ -40,15 +43,6 @@ typedef struct probe {
   volatile double sink;
 } probe;
 
-static inline __attribute__((always_inline)) uint64_t read_body(const uint64_t *data, size_t words) {
-  uint64_t s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0;
-  for (size_t i = 0; i + 8 <= words; i += 8) {
-    s0 += data[i], s1 += data[i + 1], s2 += data[i + 2], s3 += data[i + 3];
-    s4 += data[i + 4], s5 += data[i + 5], s6 += data[i + 6], s7 += data[i + 7];
-  }
-  return s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7;
-}
-
 static void probe_peak(probe *p) {
   bs_peak loops[MAX_LOOPS];
   const uint32_t count = bs_peak_loops(p->dtype, loops, MAX_LOOPS);
@@ -63,17 +57,30 @@ static void probe_peak(probe *p) {
   }
 }
 
+static const bs_reader *widest_reader(void) {
+  const bs_reader *widest = NULL;
+  for (uint32_t i = 0; i < BS_READERS; ++i) {
+    const bs_reader *reader = bs_reader_at(i, 0);
+    if (reader != NULL) widest = reader;
+  }
+  return widest;
+}
+
 static void probe_memory(probe *p) {
-  const size_t half = p->words / 2;
+  const size_t half = p->words / 2, bytes = p->words * sizeof *p->data / BS_READ_UNIT * BS_READ_UNIT;
+  const bs_reader *reader = widest_reader();
+  for (size_t step = 0; step <= READ_BLOCK;
+       step += READ_BLOCK) { /* one run of blocks, or four runs at once */
+    pthread_barrier_wait(&p->gate->barrier);
+    const double start = now();
+    p->sink = (double)reader->run((const char *)p->data, bytes, step);
+    const double took = now() - start;
+    if (took < p->seconds_read) p->seconds_read = took;
+  }
   pthread_barrier_wait(&p->gate->barrier);
-  double start = now();
-  p->sink = (double)read_body(p->data, p->words);
-  double took = now() - start;
-  if (took < p->seconds_read) p->seconds_read = took;
-  pthread_barrier_wait(&p->gate->barrier);
-  start = now();
+  const double start = now();
   memcpy(p->data + half, p->data, half * sizeof *p->data);
-  took = now() - start;
+  const double took = now() - start;
   if (took < p->seconds_copy) p->seconds_copy = took;
 }
 
@@ -272,6 +279,16 @@ int32_t bs_machine_rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_
   return BS_OK;
 }
 
+uint64_t *bs_machine_words(size_t words) {
+  const size_t whole = (words * sizeof(uint64_t) / HUGE_PAGE + 1) * HUGE_PAGE;
+  void *memory = NULL;
+  if (posix_memalign(&memory, HUGE_PAGE, whole) != 0) return NULL;
+  (void)madvise(memory, whole, MADV_HUGEPAGE); /* only faster */
+  uint64_t *data = memory;
+  for (size_t i = 0; i < words; ++i) data[i] = i; /* touched: zero pages would be one page */
+  return data;
+}
+
 int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->cores = bs_machine_cores();
@@ -279,10 +296,9 @@ int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *ou
   out->footprint = bs_machine_footprint(footprint);
   out->source = "measured";
   const size_t words = (size_t)(out->footprint / sizeof(uint64_t));
-  uint64_t *data = malloc(words * sizeof *data);
+  uint64_t *data = bs_machine_words(words);
   if (!data)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-MEMORY", "no memory to measure the read bandwidth");
-  for (size_t i = 0; i < words; ++i) data[i] = i; /* touched: zero pages would be one page */
   int32_t rc = bs_machine_rates(out->threads, like->spec.x_dtype, data, words, out, err);
   free(data);
   if (rc == BS_OK) rc = bs_machine_exchange(like, out, err);

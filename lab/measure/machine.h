@@ -34,6 +34,8 @@ int32_t bs_machine_rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_
                          bs_error *err);
 int32_t bs_machine_exchange(const bs_case *like, bs_machine *out, bs_error *err);
 int32_t bs_machine_host(const bs_case *like, bs_machine *out, bs_error *err);
+/* Memory to read: on large pages where there are any, as packed weights are; touched. free() it. */
+uint64_t *bs_machine_words(size_t words);
 /* Threads used together for the *_all figures. */
 uint32_t bs_machine_threads(void);
 /* The footprint that a machine is measured at for weights of so many bytes: 1 to 256 MiB. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * reading.c - see reading.h. */
-#include "reading.h"
+#include "lab/measure/reading.h"
 
 #include <string.h>
 #if defined(__x86_64__)
@@ -81,8 +81,8 @@ static uint64_t avx512(const char *data, size_t bytes, size_t step) {
 }
 #endif
 
-const bench_reader *bench_reader_at(uint32_t index, int avx2_only) {
-  static const bench_reader readers[BENCH_READERS] = {
+const bs_reader *bs_reader_at(uint32_t index, int avx2_only) {
+  static const bs_reader readers[BS_READERS] = {
     {"portable", portable},
 #if defined(__x86_64__)
     {"avx2", avx2},
@@ -95,5 +95,5 @@ const bench_reader *bench_reader_at(uint32_t index, int avx2_only) {
 #else
   (void)avx2_only;
 #endif
-  return index < BENCH_READERS && readers[index].run != NULL ? &readers[index] : NULL;
+  return index < BS_READERS && readers[index].run != NULL ? &readers[index] : NULL;
 }
