@@ -10,8 +10,7 @@
 #include "packed.h"
 
 #define CPU_GRAD_TOKENS 128 /* tokens of a block of dW: the turned operand then stays in L2 */
-#define CPU_GRAD_LINES (CPU_PANEL * CPU_X_LD)    /* floats that cpu_view_turn works in */
-#define CPU_GRAD_TURNED (CPU_K_BLOCK * CPU_X_LD) /* floats of a turned block */
+#define CPU_GRAD_LINES (CPU_PANEL * CPU_X_LD) /* floats that cpu_view_turn works in */
 
 typedef struct cpu_grad {
   int64_t B, N, K;          /* K: columns of the partition */
@@ -56,6 +55,20 @@ typedef struct cpu_view {
   uint32_t type;
   const cpu_columns *columns; /* NULL: as they lie */
 } cpu_view;
+
+/* Scratch for what the two functions below write, of at most CPU_K_BLOCK of `count` columns and
+ * CPU_GRAD_TOKENS of B tokens: floats. */
+static inline int64_t cpu_block_columns(int64_t count) {
+  return count < CPU_K_BLOCK ? (count + CPU_PANEL - 1) / CPU_PANEL * CPU_PANEL : CPU_K_BLOCK;
+}
+
+static inline int64_t cpu_turned_floats(int64_t count) {
+  return cpu_block_columns(count) * CPU_X_LD;
+}
+
+static inline int64_t cpu_panels_floats(int64_t count, int64_t B) {
+  return cpu_block_columns(count) * (B < CPU_GRAD_TOKENS ? B : CPU_GRAD_TOKENS);
+}
 
 cpu_view cpu_view_of(const cpu_grad_plan *plan, const bs_tensor *tensor, int picks);
 /* Columns first .. first+count of a row as f32; count <= CPU_K_BLOCK. */

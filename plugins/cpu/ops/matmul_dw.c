@@ -10,7 +10,6 @@
 
 #define BATCH 16                   /* panels of X that are packed at once */
 #define FLAT (CPU_GRAD_TOKENS * 2) /* panels * tokens of X that are read together: 16 KiB */
-#define BATCH_FLOATS (BATCH * CPU_GRAD_TOKENS * CPU_PANEL)
 #define EDGE_LD CPU_PANEL
 
 typedef struct dw_call {
@@ -108,8 +107,8 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   cpu_share(plan->shape.N, member, members, &begin, &end);
   step s = {.lines = plan->memory + plan->each * member};
   s.turned = s.lines + CPU_GRAD_LINES;
-  s.panels = s.turned + CPU_GRAD_TURNED;
-  s.edge = s.panels + BATCH_FLOATS;
+  s.panels = s.turned + cpu_turned_floats(plan->shape.N);
+  s.edge = s.panels + cpu_panels_floats(plan->shape.K, plan->shape.B);
   for (s.n = begin; s.n < end; s.n += CPU_K_BLOCK) {
     s.rows = end - s.n < CPU_K_BLOCK ? end - s.n : CPU_K_BLOCK;
     for (s.token = 0; s.token < call->tokens; s.token += CPU_GRAD_TOKENS) {
@@ -156,8 +155,10 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   (void)packed;
   if (!read_query(query, &shape, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  const uint64_t each = CPU_GRAD_LINES + CPU_GRAD_TURNED + BATCH_FLOATS + (uint64_t)CPU_MAX_TOKENS * EDGE_LD;
-  return cpu_grad_plan_make(state, exec, query, &shape, NULL, 0, each, sizeof(cpu_grad_plan), out_plan, err);
+  const int64_t each = CPU_GRAD_LINES + cpu_turned_floats(shape.N) + cpu_panels_floats(shape.K, shape.B) +
+                       CPU_MAX_TOKENS * EDGE_LD;
+  return cpu_grad_plan_make(state, exec, query, &shape, NULL, 0, (uint64_t)each, sizeof(cpu_grad_plan),
+                            out_plan, err);
 }
 
 const bs_op_impl cpu_matmul_dw = {

@@ -11,7 +11,6 @@
 
 #define CHUNK 16 /* panels that take every block of tokens before the next are begun */
 #define PANEL_FLOATS (CPU_K_BLOCK * CPU_PANEL)
-#define DY_FLOATS (CHUNK * CPU_GRAD_TOKENS * CPU_PANEL)
 
 typedef struct update_call {
   const cpu_grad_plan *plan;
@@ -31,6 +30,11 @@ typedef struct step {
   float *wide;           /* 16-bit weights: CHUNK panels as f32 */
   uint16_t *narrow;      /* and one panel rounded, column by column */
 } step;
+
+/* Panels as f32 that a member may need at once. */
+static int64_t wide_panels(const cpu_packed *w) {
+  return w->panels < CHUNK ? w->panels : CHUNK;
+}
 
 static void *panel_at(const cpu_packed *w, int64_t panel, int64_t first) {
   return (uint8_t *)w->data + (size_t)cpu_packed_at(w, panel, first) * w->size;
@@ -100,9 +104,9 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   cpu_share(w->panels, member, members, &begin, &end);
   step s = {.lines = plan->memory + plan->each * member};
   s.turned = s.lines + CPU_GRAD_LINES;
-  s.dy = s.turned + CPU_GRAD_TURNED;
-  s.wide = s.dy + DY_FLOATS;
-  s.narrow = (uint16_t *)(void *)(s.wide + CHUNK * PANEL_FLOATS);
+  s.dy = s.turned + cpu_turned_floats(w->K);
+  s.wide = s.dy + cpu_panels_floats(w->N, plan->shape.B);
+  s.narrow = (uint16_t *)(void *)(s.wide + wide_panels(w) * PANEL_FLOATS);
   for (s.first = 0; s.first < w->K; s.first += CPU_K_BLOCK) {
     s.count = w->K - s.first < CPU_K_BLOCK ? w->K - s.first : CPU_K_BLOCK;
     for (s.panel = begin; s.panel < end; s.panel += CHUNK) {
@@ -148,9 +152,10 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   memset(&answer, 0, sizeof answer);
   if (!read_query(query, &shape, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  const uint64_t wide = query->weight_dtype == BS_F32 ? 0 : CHUNK * PANEL_FLOATS + PANEL_FLOATS / 2;
-  return cpu_grad_plan_make(state, exec, query, &shape, packed, 1,
-                            CPU_GRAD_LINES + CPU_GRAD_TURNED + DY_FLOATS + wide, sizeof(cpu_grad_plan),
+  int64_t each = CPU_GRAD_LINES + cpu_turned_floats(shape.K) + cpu_panels_floats(shape.N, shape.B);
+  if (packed != NULL && query->weight_dtype != BS_F32)
+    each += wide_panels(packed) * PANEL_FLOATS + PANEL_FLOATS / 2; /* and one rounded, 16 bits each */
+  return cpu_grad_plan_make(state, exec, query, &shape, packed, 1, (uint64_t)each, sizeof(cpu_grad_plan),
                             out_plan, err);
 }
 
