@@ -15,7 +15,14 @@
 #include "lab/measure/peak.h"
 #include "lab/measure/reading.h"
 
-enum { MAX_THREADS = 64, REPEATS = 5, FMA_ITERATIONS = 300000, MAX_LOOPS = 4, READ_BLOCK = 4096 };
+enum {
+  MAX_THREADS = 64,
+  REPEATS = 5,
+  FMA_ITERATIONS = 300000,
+  MAX_LOOPS = 4,
+  READ_BLOCK = 4096,
+  READ_OFTEN = 32 << 20
+};
 #define HUGE_PAGE ((size_t)2 << 20)
 
 static double now(void) {
@@ -69,8 +76,9 @@ static const bs_reader *widest_reader(void) {
 static void probe_memory(probe *p) {
   const size_t half = p->words / 2, bytes = p->words * sizeof *p->data / BS_READ_UNIT * BS_READ_UNIT;
   const bs_reader *reader = widest_reader();
-  for (size_t step = 0; step <= READ_BLOCK;
-       step += READ_BLOCK) { /* one run of blocks, or four runs at once */
+  const int times = bytes < READ_OFTEN ? 8 : 2; /* a short reading is easily disturbed */
+  for (int i = 0; i < times; ++i) {
+    const size_t step = i % 2 == 0 ? 0 : READ_BLOCK; /* four runs side by side, or blocks of them */
     pthread_barrier_wait(&p->gate->barrier);
     const double start = now();
     p->sink = (double)reader->run((const char *)p->data, bytes, step);
