@@ -67,9 +67,12 @@ int32_t bs_choice_book_new(const char *const *texts, uint32_t count, bs_choice_b
     return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for choices");
   }
   book->wishes = calloc(count > 0 ? count : 1, sizeof *book->wishes);
-  int32_t rc = book->wishes != NULL
-                   ? BS_OK
-                   : bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for %u choices", count);
+  if (book->wishes == NULL) {
+    pthread_mutex_destroy(&book->lock);
+    free(book);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for %u choices", count);
+  }
+  int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < count; i++) rc = read_wish(book, texts[i], err);
   if (rc != BS_OK) {
     bs_choice_book_free(book);

@@ -255,9 +255,13 @@ static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_er
 static int32_t server_of(const bs_op_host *host, const bs_packed *packed, const char *op,
                          bs_candidate *out_choice, bs_error *err) {
   const bs_op_impl *packer = packed->impl;
-  const bs_thing *thing = packed->thing;
-  const int32_t rc =
-      strcmp(packer->op, op) == 0 ? BS_OK : bs_sibling_find(host, packed->thing, op, &thing, err);
+  const bs_thing *thing = NULL;
+  if (strcmp(packer->op, op) == 0) {
+    out_choice->thing = packed->thing;
+    out_choice->impl = packer;
+    return BS_OK;
+  }
+  const int32_t rc = bs_sibling_find(host, packed->thing, op, &thing, err);
   if (rc != BS_OK) return rc;
   if (thing == NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-OP-SIBLING",

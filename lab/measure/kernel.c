@@ -260,7 +260,8 @@ static int32_t run_world(const bs_case *like, product *p, const char *choice, bs
 
 /* N x K of about so many bytes, N a multiple of the ranks: square, K at most 4096. */
 static void shape(product *p, double bytes, uint32_t most_ranks) {
-  const double elements = bytes / BS_DTYPE_BYTES(p->dtype);
+  const uint32_t size = BS_DTYPE_BYTES(p->dtype);
+  const double elements = bytes / size;
   p->K = 64;
   while (p->K < 4096 && (double)(4 * p->K * p->K) <= elements) p->K *= 2;
   p->N = (int64_t)(elements / (double)p->K);
@@ -269,7 +270,8 @@ static void shape(product *p, double bytes, uint32_t most_ranks) {
 }
 
 static double weight_bytes(const product *p) {
-  return (double)p->N * (double)p->K * BS_DTYPE_BYTES(p->dtype);
+  const uint32_t size = BS_DTYPE_BYTES(p->dtype);
+  return (double)p->N * (double)p->K * size;
 }
 
 /* With the implementation out->name, or the default when it is empty. */
@@ -296,7 +298,8 @@ static int32_t run_product(const bs_case *like, product *p, bs_kernel *out, bs_e
 }
 
 static void rates_of(const product *p, double *out_flops, double *out_bytes) {
-  const double flops = 2.0 * (double)p->N * (double)p->K, size = BS_DTYPE_BYTES(p->dtype);
+  const uint32_t size = BS_DTYPE_BYTES(p->dtype);
+  const double flops = 2.0 * (double)p->N * (double)p->K;
   const double token = size * ((double)p->K * p->ranks + (double)p->N); /* each rank reads all of x */
   const bs_two_points t = {.seconds_many = p->seconds[0],
                            .seconds_one = p->seconds[1],

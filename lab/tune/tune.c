@@ -151,7 +151,7 @@ typedef struct work {
 } work;
 
 static int32_t ask(work *w, bs_error *err) {
-  size_t ends[BS_ARMS_MAX];
+  size_t ends[BS_ARMS_MAX] = {0};
   for (uint32_t i = 0; i < w->n_arms; i++) {
     const int32_t rc = bs_tune_ask(&w->arms[i].c, w->asked, err);
     if (rc != BS_OK) return rc;
@@ -163,7 +163,7 @@ static int32_t ask(work *w, bs_error *err) {
   for (size_t i = 0; i < w->n; i++) {
     bs_decision *d = &w->decisions[i];
     d->asked = json_array_get(w->asked, i);
-    while (i >= ends[d->arm]) d->arm++;
+    while (d->arm + 1 < w->n_arms && i >= ends[d->arm]) d->arm++;
     decide(w->tuner, w->e, d);
   }
   return BS_OK;
