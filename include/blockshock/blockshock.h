@@ -124,7 +124,8 @@ BS_API int32_t bs_find_comm(bs_context *context, const char *name, const bs_comm
 /* One rung of the ladder of a query: an implementation with its answer. Valid during the callback. */
 typedef struct bs_op_candidate {
   uint32_t struct_size;
-  uint32_t place;  /* 0: best. NATIVE, EMULATED, UNKNOWN, then NO; within a level score, priority, name */
+  /* 0: best. Wanted ones that can serve; NATIVE, EMULATED, UNKNOWN, NO; in a level score, priority, name. */
+  uint32_t place;
   uint32_t chosen; /* 1: what pack and prepare take (an UNKNOWN one after trying it) */
   uint32_t priority;
   const char *name; /* "matmul@cpu/dnnl" */

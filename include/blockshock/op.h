@@ -13,9 +13,10 @@
  *   gather_columns  X [B,K], out [B,K_r]      out[b,i] = X[b, columns[i]]; `partition` required
  *   scatter_columns in [B,K_r], out [B,K]     writes only the partition's columns
  *   convert         in [B,N], out [B,N]       rounds to out's dtype
+ *   activate        in [B,N], out [B,N]       act(in) rounded to out's dtype; out may be in itself
  *   matmul_dx       dY [B,N], dX [B,K_r]; needs a packed weight. dX = dY W. With BS_QUERY_X_FULL, dX is [B,K]
  *                   and only the partition's columns are written.
- *   matmul_dw       X as matmul's, dY [B,N], dW [N,K_r] f32 or f64; dW = dY^T X.
+ *   matmul_dw       X as matmul's, dY [B,N], dW [N,K_r]; dW = dY^T X. dW: f32, f64; of integers i32, i64.
  *   matmul_update   X as matmul's, dY [B,N], alpha [1] f32; has no output: W += alpha dY^T X in the packed
  *                   weight, rounded once to the weight's dtype.
  * Weights are packed for matmul. Implementations that one plugin registers with the same backend and the same
@@ -117,7 +118,7 @@ typedef struct bs_op_impl {
   uint32_t priority; /* breaks ties of level and score */
   const char *op;
   const char *backend;
-  const char *name; /* algorithm, e.g. "dnnl", "avx2" */
+  const char *name; /* algorithm, e.g. "dnnl", "packed" */
   const char *summary;
   /* Pure, thread-safe, no device context. */
   int32_t (*supports)(void *state, const bs_op_query *query, bs_op_answer *out_answer);
