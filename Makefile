@@ -13,7 +13,7 @@ help:
 	@echo 'make test     build and run the whole test suite (under 8 minutes)'
 	@echo 'make verify   the same checks with the big counts; writes docs/verify/'
 	@echo 'make bench    benchmarks against the peers, about an hour; prints the tables of docs/performance.md'
-	@echo '              ISA=avx2 or all, SKIP=grid,build, ONLY=matmul, QUICK=1, BS_PEERS_DIR=folder'
+	@echo '              ISA=avx2 or all, CHOICE=measured, SKIP=grid,build, ONLY=matmul, QUICK=1, BS_PEERS_DIR=folder'
 	@echo 'make install  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format | make lint | make clean'
 
@@ -45,7 +45,7 @@ verify: build
 	@scripts/verify $(BUILD)
 
 bench: build
-	@bench/run $(BUILD) $(if $(QUICK),--quick) $(if $(ISA),--isa $(ISA)) $(if $(ONLY),--only $(ONLY)) $(if $(SKIP),--skip $(SKIP))
+	@bench/run $(BUILD) $(if $(QUICK),--quick) $(if $(ISA),--isa $(ISA)) $(if $(CHOICE),--choice $(CHOICE)) $(if $(ONLY),--only $(ONLY)) $(if $(SKIP),--skip $(SKIP))
 
 install: build
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
