@@ -38,8 +38,8 @@ void help_run(void) {
       "then\n"
       "phase 1 (the method timed against the dense layer in interleaved pairs). Each phase is one run "
       "folder:\n"
-      "<out>/[<group>/]<phase>/<method>/<run id>/ with config.yaml, env.json, seed.txt, metrics.jsonl and "
-      "DONE.\n"
+      "<out>/[<group>/]<phase>/<method>/<run id>/ with config.yaml, env.json, seed.txt, metrics.jsonl, "
+      "log.txt\nand DONE.\n"
       "\n",
       stdout);
   args_print_options(bsrun_run_options, bsrun_n_run_options);
