@@ -7,18 +7,18 @@ import tempfile
 from common import heading, table
 
 MOST = 0.15
-METHODS = {1: "dense", 2: "row_parallel"}
+SETS = (("dense", 1, "f32"), ("dense", 1, "bf16"), ("row_parallel", 2, "f32"), ("blockshock", 2, "f32"))
 
 
-def record(bench, scratch, size, tokens, ranks):
+def record(bench, scratch, method, ranks, dtype, size, tokens):
     """The method's row of a phase 1."""
-    command = [bench.path("bin", "bsrun"), "--plugin", "cpu", "--method", METHODS[ranks], "-P", str(ranks), "--phase", "1"]
+    command = ["env", "XDG_CACHE_HOME=" + os.path.join(scratch, "cache"), bench.path("bin", "bsrun"), "--plugin", "cpu",
+               "--method", method, "-P", str(ranks), "--phase", "1"]
     pairs = bench.count(20, 5)
-    for value in (f"model.N={size}", f"model.K={size}", f"model.B={tokens}", "model.dtype=f32", "phase.dense_arm=false",
+    for value in (f"model.N={size}", f"model.K={size}", f"model.B={tokens}", f"model.dtype={dtype}", "phase.dense_arm=false",
                   f"phase.pairs_min={pairs}", f"phase.pairs_max={pairs}"):
         command += ["--set", value]
-    environment = dict(os.environ, XDG_CACHE_HOME=os.path.join(scratch, "cache"))
-    rows = json.loads(bench.run(command + ["-q", "--out", os.path.join(scratch, "runs"), "-o", "json"], env=environment))
+    rows = json.loads(bench.run(command + ["-q", "--out", os.path.join(scratch, "runs"), "-o", "json"]))
     return next(row for row in rows if row["arm"] == "method")
 
 
@@ -27,13 +27,17 @@ def predict(bench):
     rows, sizes = [], bench.count((2048, 4096, 8192), (256,))
     print("The machine's constants are measured in each run (an empty cache: XDG_CACHE_HOME in $SCRATCH).\n")
     with tempfile.TemporaryDirectory() as scratch:
-        for ranks in bench.threads(1, 2):
+        most = max(bench.threads(1, 2))
+        for method, ranks, dtype in (chosen for chosen in SETS if chosen[1] <= most):
             for size in sizes:
                 for tokens in bench.count((1, 16, 64, 256), (16,)):
-                    r = record(bench, scratch, size, tokens, ranks)
+                    r = record(bench, scratch, method, ranks, dtype, size, tokens)
+                    if r["predicted_ms"] is None:
+                        raise ValueError(f"no prediction for {method}, {dtype}, N = K = {size}, B = {tokens}")
                     off = r["predicted_ms"] / r["median_ms"] - 1
-                    rows.append((r["method"], ranks, r["threads_per_rank"], size, tokens, f"{r['median_ms']:.3f}",
+                    rows.append((r["method"], dtype, ranks, r["threads_per_rank"], size, tokens, f"{r['median_ms']:.3f}",
                                  f"{r['predicted_ms']:.3f}", f"{r['bound_ms']:.3f}", r["limit"], f"{off * 100:+.0f} %"))
-                    bench.goal(f"predicted / measured - 1, {r['method']}, P = {ranks}, N = K = {size}, B = {tokens}, f32",
+                    bench.goal(f"predicted / measured - 1, {r['method']}, P = {ranks}, N = K = {size}, B = {tokens}, {dtype}",
                                "within 15 %", f"{off * 100:+.1f} %", abs(off) <= MOST)
-    table(("method", "ranks", "threads a rank", "N = K", "B", "measured ms", "predicted ms", "bound ms", "limit", "off by"), rows)
+    table(("method", "dtype", "ranks", "threads a rank", "N = K", "B", "measured ms", "predicted ms", "bound ms", "limit",
+           "off by"), rows)
