@@ -47,6 +47,8 @@ const bs_field run_fields[] = {
     {"cold_speedup_low", "cold: from", RIGHT | WIDE, 4},
     {"cold_speedup_high", "cold: to", RIGHT | WIDE, 4},
     {"pairs", "pairs", RIGHT | WIDE, 0},
+    {"stopped_by", "stopped by", WIDE, 0},
+    {"break_even_forwards", "break-even forwards", RIGHT | WIDE, 0},
     {"result", "result", 0, 0},
     {"passed", "passed", WIDE, 0},
     {"memory_peak_bytes", "peak bytes", RIGHT | WIDE, 0},
@@ -168,6 +170,7 @@ static void add_comparison(json_t *row, const json_t *hot, const json_t *cold) {
   const char *next = json_string_value(json_object_get(hot, "next"));
   forget_the_methods_own(row);
   copy(row, hot, "speedup");
+  copy(row, hot, "break_even_forwards");
   copy_as(row, "speedup_low", hot, "low");
   copy_as(row, "speedup_high", hot, "high");
   copy_as(row, "cold_speedup", cold, "speedup");
@@ -211,6 +214,7 @@ static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const 
   copy(row, arm, "measured_over_predicted");
   copy_as(row, "kernel", json_object_get(arm, "kernel"), "name");
   copy(row, record, "pairs");
+  copy(row, record, "stopped_by");
   if (hot != NULL) add_comparison(row, hot, comparison_with(record, "comparisons_cold", name));
   return json_array_append_new(rows, row);
 }

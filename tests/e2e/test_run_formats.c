@@ -101,7 +101,9 @@ static int repeats(const char *key) {
                                         "pack_ms",
                                         "first_ms",
                                         "bound_ms",
-                                        "measured_over_predicted"};
+                                        "measured_over_predicted",
+                                        "stopped_by",
+                                        "break_even_forwards"};
   for (size_t i = 0; i < sizeof clocked / sizeof clocked[0]; i++) {
     if (strcmp(key, clocked[i]) == 0) return 0;
   }
@@ -131,6 +133,26 @@ START_TEST(json_and_jsonl) {
   for (size_t i = 0; i < json_array_size(rows); i++)
     same_row(json_array_get(rows, i), json_array_get(lines, i), "jsonl");
   json_decref(lines);
+  json_decref(rows);
+  free(text);
+}
+END_TEST
+
+/* Which rule ended the pairs, and when the method has made up for its build: not in table and md. */
+START_TEST(wide_columns) {
+  json_t *rows = json_of("1");
+  char *text = output_of("md", "1");
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    const json_t *even = json_object_get(row, "break_even_forwards");
+    const char *stop = run_str(row, "stopped_by");
+    ck_assert_msg(strcmp(stop, "max_pairs") == 0 || strcmp(stop, "interval") == 0, "%s", stop);
+    ck_assert_ptr_nonnull(even);
+    if (json_is_null(json_object_get(row, "speedup"))) ck_assert(json_is_null(even)); /* the method's own */
+    ck_assert(json_is_null(even) || (json_is_integer(even) && json_integer_value(even) >= 0));
+  }
+  ck_assert_ptr_null(strstr(text, "stopped by"));
+  ck_assert_ptr_null(strstr(text, "break-even"));
   json_decref(rows);
   free(text);
 }
@@ -221,6 +243,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_loop_test(tc, json_and_jsonl, 0, 2);
   tcase_add_loop_test(tc, csv, 0, 2);
+  tcase_add_test(tc, wide_columns);
   tcase_add_test(tc, markdown);
   tcase_add_test(tc, table);
   suite_add_tcase(suite, tc);
