@@ -21,8 +21,26 @@ _bsrun_files() { # cur file|directory
   mapfile -t COMPREPLY < <(compgen -A "$2" -- "$1")
 }
 
+# The words between the verb and the one being typed that are neither options nor their values, into `before`.
+_bsrun_before() { # verb
+  local i word valued
+  valued=$(_bsrun_words valued "$1")
+  valued=" ${valued//$'\n'/ } "
+  before=()
+  for ((i = 2; i < COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    if [[ $word != -* ]]; then
+      before+=("$word")
+    elif [[ ${COMP_WORDS[i + 1]} == "=" ]]; then
+      ((i += 2))
+    elif [[ $valued == *" $word "* ]]; then
+      ((i += 1))
+    fi
+  done
+}
+
 _bsrun() {
-  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=run first=${COMP_WORDS[1]} second=${COMP_WORDS[2]}
+  local before cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb=run first=${COMP_WORDS[1]} second=${COMP_WORDS[2]}
   COMPREPLY=()
   # --option=value reaches us as three words.
   if [[ $cur == "=" ]]; then
@@ -70,16 +88,25 @@ _bsrun() {
     help) _bsrun_reply "$cur" verbs ;;
     plugins) _bsrun_reply "$cur" verbs plugins ;;
     config) _bsrun_reply "$cur" verbs config ;;
-    completion) _bsrun_reply "$cur" verbs completion ;;
+    completion)
+      if ((COMP_CWORD == 2)); then
+        _bsrun_reply "$cur" verbs completion
+      elif [[ $second == words && $COMP_CWORD -eq 3 ]]; then
+        _bsrun_reply "$cur" kinds
+      elif [[ $second == words && $COMP_CWORD -eq 4 && ${COMP_WORDS[3]} == @(options|valued|verbs) ]]; then
+        _bsrun_reply "$cur" verbs
+      fi
+      ;;
     "plugins inspect")
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       ;;
     explain)
-      if ((COMP_CWORD == 2)); then
+      _bsrun_before explain
+      if ((${#before[@]} == 0)); then
         _bsrun_reply "$cur" verbs explain
-      elif [[ $second == mask && $COMP_CWORD -eq 3 ]]; then
+      elif [[ ${#before[@]} -eq 1 && ${before[0]} == mask ]]; then
         _bsrun_reply "$cur" masks
-      elif [[ $second == method && $COMP_CWORD -eq 3 ]]; then
+      elif [[ ${#before[@]} -eq 1 && ${before[0]} == method ]]; then
         _bsrun_reply "$cur" methods
       fi
       ;;

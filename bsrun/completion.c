@@ -21,17 +21,19 @@ const bsrun_words bsrun_all_words[] = {
 };
 const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];
 
-static void print_options(const char *verb) {
+/* only_valued: those that take a value. */
+static void print_options(const char *verb, int only_valued) {
   for (size_t i = 0; i < bsrun_n_words; i++) {
     if (strcmp(bsrun_all_words[i].verb, verb) != 0) continue;
     for (size_t k = 0; k < *bsrun_all_words[i].n_options; k++) {
       const args_option *o = &bsrun_all_words[i].options[k];
+      if (only_valued && o->value == NULL) continue;
       printf("--%s\n", o->name);
       if (o->letter != 0) printf("-%c\n", o->letter);
     }
     return;
   }
-  fputs("--help\n-h\n", stdout); /* every verb has that */
+  if (!only_valued) fputs("--help\n-h\n", stdout); /* every verb has that */
 }
 
 static void print_verbs(const char *of) {
@@ -123,12 +125,13 @@ static const struct {
                {"sweeps", "sweeps", BS_KIND_COUNT_},   {"phases", "phases", BS_KIND_COUNT_},
                {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM}};
 
+static const char *const kinds[] = {"verbs",    "options", "valued", "methods",     "masks", "workloads",
+                                    "hardware", "sweeps",  "phases", "backends",    "comms", "plugins",
+                                    "formats",  "keys",    "dtypes", "activations", "kinds"};
+
 static int32_t collect(const char *kind, json_t *names, bs_error *err) {
   static const char *const dtypes[] = {"bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2"};
   static const char *const activations[] = {"none", "relu", "gelu", "silu"};
-  static const char *const kinds[] = {"verbs",    "options", "methods", "masks",    "workloads",
-                                      "hardware", "sweeps",  "phases",  "backends", "comms",
-                                      "plugins",  "formats", "keys",    "dtypes",   "activations"};
   for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
     if (strcmp(kind, sources[i].kind) != 0) continue;
     int32_t rc = sources[i].group != NULL ? add_files(names, sources[i].group, err) : BS_OK;
@@ -143,6 +146,8 @@ static int32_t collect(const char *kind, json_t *names, bs_error *err) {
     add_list(names, bs_format_names, 5);
   } else if (strcmp(kind, "dtypes") == 0) {
     add_list(names, dtypes, sizeof dtypes / sizeof dtypes[0]);
+  } else if (strcmp(kind, "kinds") == 0) {
+    add_list(names, kinds, sizeof kinds / sizeof kinds[0]);
   } else if (strcmp(kind, "activations") == 0) {
     add_list(names, activations, sizeof activations / sizeof activations[0]);
   } else {
@@ -158,8 +163,9 @@ static int32_t print_words(int argc, char **argv, bs_error *err) {
     return BS_USAGE;
   }
   const char *of = argc == 2 ? argv[1] : NULL;
-  if (strcmp(argv[0], "options") == 0) {
-    print_options(of != NULL ? of : "run");
+  const int only_valued = strcmp(argv[0], "valued") == 0;
+  if (only_valued || strcmp(argv[0], "options") == 0) {
+    print_options(of != NULL ? of : "run", only_valued);
     return BS_OK;
   }
   if (strcmp(argv[0], "verbs") == 0) {
@@ -180,10 +186,10 @@ void help_completion(void) {
       "       bsrun completion words KIND [VERB]\n"
       "\n"
       "bash    the completion script (`make install` puts it where bash-completion finds it)\n"
-      "words   the names it completes, one a line: verbs, options, methods, masks, workloads, hardware, "
-      "sweeps, "
-      "phases,\n"
-      "        backends, comms, plugins, formats, keys, dtypes, activations\n"
+      "words   the names it completes, one a line: verbs, options, valued (options that take a value),\n"
+      "        methods, masks, workloads, hardware, sweeps, phases, backends, comms, plugins, formats, "
+      "keys,\n"
+      "        dtypes, activations; kinds (these)\n"
       "\n"
       "examples:\n"
       "  source <(bsrun completion bash)\n"

@@ -55,8 +55,16 @@ static const struct {
     {"bsrun|explain|method|block", "blockshock", "interleave"},
     {"bsrun|explain|matmul|--act", "--activation", "--bias"},
     {"bsrun|help|com", "completion", "config"},
+    {"bsrun|explain|--n|64|ma", "matmul", "method"},
+    {"bsrun|explain|--n|=|64|--bias|m", "mask", "run"},
+    {"bsrun|explain|-P|2|mask|--k|8|inter", "interleave", "blockshock"},
+    {"bsrun|explain|--n|64|matmul|", "", "matmul"}, /* there is an op already */
+    {"bsrun|completion|", "words", "methods"},
+    {"bsrun|completion|words|", "methods", "bash"},
+    {"bsrun|completion|words|options|do", "doctor", "run"},
 };
 
+/* "" offers nothing. */
 START_TEST(lines_are_completed) {
   char command[2000], path[700], words[400] = "";
   const char *program = getenv("BS_TEST_BSRUN");
@@ -82,6 +90,17 @@ START_TEST(lines_are_completed) {
 }
 END_TEST
 
+/* Is `word` in the text, with nothing of a name before and behind it? */
+static int has_word(const char *text, const char *word) {
+  static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  const size_t length = strlen(word);
+  for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+    const int begins = at == text || strchr(name, at[-1]) == NULL;
+    if (begins && (at[length] == '\0' || strchr(name, at[length]) == NULL)) return 1;
+  }
+  return 0;
+}
+
 /* Options come from the tables that the parser uses: each is in its verb's help. */
 START_TEST(options_are_those_of_the_help) {
   static const char *const verbs[][3] = {{"run"}, {"doctor"}, {"explain"}};
@@ -93,12 +112,76 @@ START_TEST(options_are_those_of_the_help) {
     must_be(&help, 0);
     for (char *save = NULL, *word = strtok_r(words.out, "\n", &save); word != NULL;
          word = strtok_r(NULL, "\n", &save), seen++) {
-      ck_assert_msg(strstr(help.out, word) != NULL, "%s is not in the help of %s", word, verbs[i][0]);
+      ck_assert_msg(has_word(help.out, word), "%s is not in the help of %s", word, verbs[i][0]);
     }
     ck_assert_int_gt(seen, 8);
     ran_free(&words);
     ran_free(&help);
   }
+}
+END_TEST
+
+static const char *const verbs_with_options[] = {
+    "run", "plugins list", "plugins inspect", "config print", "config keys", "doctor", "explain"};
+
+/* Behind an option that takes a value its values are completed, or nothing: never the next option. */
+START_TEST(values_are_no_options) {
+  static const char script[] =
+      "source <(bsrun completion bash); n=0; for option in $(bsrun completion words valued \"$0\"); do "
+      "COMP_WORDS=(bsrun $0 $option -); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _bsrun; n=$((n + 1)); "
+      "((${#COMPREPLY[@]} == 0)) || echo \"$option: ${COMPREPLY[0]}\"; done; echo $n options";
+  char command[2000];
+  const char *program = getenv("BS_TEST_BSRUN"), *verb = verbs_with_options[_i];
+  snprintf(command, sizeof command, "cd '%s' && PATH='%.*s':$PATH bash -c '%s' '%s' > out 2>&1", dir,
+           (int)(strrchr(program, '/') - program), program, script, verb);
+  ck_assert_int_eq(system(command), 0);
+  char *out = read_text(dir, "out"), *end = NULL;
+  ck_assert_msg(strtol(out, &end, 10) > 0 && strcmp(end, " options\n") == 0, "%s: %s", verb, out);
+  free(out);
+}
+END_TEST
+
+/* "  -o, --output FORMAT" in the help takes a value, and so it does for the script. */
+START_TEST(valued_are_those_of_the_help) {
+  static const char *const verbs[] = {"run", "doctor", "explain"};
+  ran help = bsrun(dir, "help", verbs[_i], NULL),
+      words = bsrun(dir, "completion", "words", "valued", verbs[_i], NULL);
+  char left[64], name[64], value[64];
+  int seen = 0;
+  must_be(&help, 0);
+  must_be(&words, 0);
+  for (const char *line = help.out; line != NULL; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    if (strncmp(line, "  -", 3) != 0 && strncmp(line, "      --", 8) != 0) continue;
+    snprintf(left, sizeof left, "%.30s", line); /* the columns before the text */
+    const char *at = strstr(left, "--");
+    ck_assert_ptr_nonnull(at);
+    const int valued = sscanf(at, "%63s %63s", name, value) == 2;
+    ck_assert_msg(has_word(words.out, name) == valued, "%s: %s", verbs[_i], left);
+    seen++;
+  }
+  ck_assert_int_gt(seen, 8);
+  ran_free(&help);
+  ran_free(&words);
+}
+END_TEST
+
+/* All kinds can be asked for, and the help names them. */
+START_TEST(kinds_are_those_of_the_help) {
+  ran kinds = bsrun(dir, "completion", "words", "kinds", NULL), help = bsrun(dir, "help", "completion", NULL);
+  int seen = 0;
+  must_be(&kinds, 0);
+  for (char *save = NULL, *kind = strtok_r(kinds.out, "\n", &save); kind != NULL;
+       kind = strtok_r(NULL, "\n", &save), seen++) {
+    ran words = bsrun(dir, "completion", "words", kind, NULL);
+    must_be(&words, 0);
+    ck_assert_msg(words.out[0] != '\0', "no %s", kind);
+    ck_assert_msg(has_word(help.out, kind), "%s is not in the help", kind);
+    ran_free(&words);
+  }
+  ck_assert_int_gt(seen, 10);
+  ran_free(&kinds);
+  ran_free(&help);
 }
 END_TEST
 
@@ -130,6 +213,10 @@ int main(void) {
   tcase_add_test(tc, the_script_is_bash_and_the_installed_file);
   tcase_add_loop_test(tc, lines_are_completed, 0, (int)(sizeof lines / sizeof lines[0]));
   tcase_add_test(tc, options_are_those_of_the_help);
+  tcase_add_loop_test(tc, values_are_no_options, 0,
+                      (int)(sizeof verbs_with_options / sizeof verbs_with_options[0]));
+  tcase_add_loop_test(tc, valued_are_those_of_the_help, 0, 3);
+  tcase_add_test(tc, kinds_are_those_of_the_help);
   tcase_add_loop_test(tc, wrong_use, 0, 5);
   tcase_add_test(tc, help);
   suite_add_tcase(suite, tc);
