@@ -79,6 +79,10 @@ void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, co
                     const char *text);
 /* Answers NO and returns 0 when the parameter `matmul` names another implementation than `name`. */
 int cpu_matmul_allowed(const cpu_state *state, const char *name, bs_op_answer *answer);
+/* Notes that each member of the team works in so many bytes, or answers NO and returns 0 when the query
+ * allows less. With a limit a plan gives work to as many members as it allows. */
+int cpu_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *answer);
+uint32_t cpu_workspace_members(const bs_op_query *query, uint64_t bytes, uint32_t width);
 /* Row stride of a rank-2 descriptor; all strides zero means dense. */
 int64_t cpu_row_stride(const bs_tensor_desc *desc);
 /* Elements of a row lie side by side. */

@@ -27,6 +27,18 @@ void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, co
   snprintf(answer->text, sizeof answer->text, "%s", text);
 }
 
+int cpu_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *answer) {
+  answer->workspace = bytes;
+  if (query->workspace_limit == 0 || bytes <= query->workspace_limit) return 1;
+  return cpu_answer_no(answer, BS_REASON_WORKSPACE, "needs %llu bytes of workspace, the limit is %llu",
+                       (unsigned long long)bytes, (unsigned long long)query->workspace_limit);
+}
+
+uint32_t cpu_workspace_members(const bs_op_query *query, uint64_t bytes, uint32_t width) {
+  const uint64_t most = query->workspace_limit == 0 || bytes == 0 ? width : query->workspace_limit / bytes;
+  return most < width ? (uint32_t)most : width;
+}
+
 int64_t cpu_row_stride(const bs_tensor_desc *desc) {
   if (desc->strides[0] == 0 && desc->strides[1] == 0) return desc->dims[1];
   return desc->strides[0];

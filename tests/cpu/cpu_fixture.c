@@ -76,6 +76,7 @@ static void *exec_alloc(void *ctx, uint64_t bytes) {
   if (posix_memalign(&p, 64, bytes > 0 ? bytes : 1) != 0) return NULL;
   memset(p, 0xE7, bytes); /* the plugin may not count on zeros */
   c->live++;
+  c->newest = bytes;
   return p;
 }
 

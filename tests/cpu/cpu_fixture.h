@@ -28,6 +28,7 @@ typedef struct cx {
   } things[CX_MAX_THINGS];
   uint32_t count;
   int64_t live;             /* exec blocks not yet freed */
+  uint64_t newest;          /* bytes of the newest exec block */
   int64_t fail_alloc_at;    /* > 0: the n-th exec allocation from now fails */
   int64_t fail_register_at; /* > 0: the n-th registration from now fails */
   int32_t activated;

@@ -17,9 +17,10 @@ typedef struct mc {
   uint32_t columns;        /* MC_...: which columns are packed */
   uint32_t period, bits;   /* of MC_PATTERN */
   uint32_t x_full, activation;
-  uint32_t padded;   /* 1: rows of X, Y and residual have padding */
-  uint32_t in_place; /* 1: the residual is Y itself */
-  uint32_t integers; /* 1: small integers, the answer is exact */
+  uint32_t padded;    /* 1: rows of X, Y and residual have padding */
+  uint32_t in_place;  /* 1: the residual is Y itself */
+  uint32_t integers;  /* 1: small integers, the answer is exact */
+  uint64_t workspace; /* the query's limit; 0: none */
   uint64_t seed;
 } mc;
 

@@ -160,6 +160,10 @@ void cpu_dnnl_judge(const cpu_state *state, const bs_op_query *query, cpu_matmul
     return;
   }
   if (!check_types(lib, out_shape, answer)) return;
+  if (query->workspace_limit != 0) {
+    cpu_answer_no(answer, BS_REASON_WORKSPACE, "%s keeps no limit of workspace", lib->text);
+    return;
+  }
   if (!ask_library(lib, out_shape, DNNL_RUNTIME_DIM_VAL, answer, algo, sizeof algo)) return;
   if (!ask_library(lib, out_shape, out_shape->B, answer, algo, sizeof algo)) return;
   cpu_answer_yes(answer, score_of(state, lib, out_shape), BS_TOL_ACC_F32, algo, lib->text);

@@ -21,6 +21,7 @@
 
 /* Ask for weights that come next, with columns k .. k+3. */
 INLINE void tile_ahead(const cpu_tile *t, int64_t k) {
+  if (t->ahead_lines == 0) return;
   const char *line = (const char *)t->ahead + k * 16 * t->ahead_lines;
   for (int32_t i = 0; i < t->ahead_lines; i++) __builtin_prefetch(line + (int64_t)64 * i, 0, 2);
 }

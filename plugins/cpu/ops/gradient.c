@@ -21,8 +21,15 @@ int cpu_grad_read(const bs_op_query *query, uint32_t x, uint32_t dy, cpu_grad *o
   return 1;
 }
 
-void cpu_grad_yes(const cpu_state *state, const char *text, bs_op_answer *answer) {
+/* A member begins on a cache line of its own. */
+static uint64_t whole_lines(uint64_t floats) {
+  return (floats + 15) / 16 * 16;
+}
+
+void cpu_grad_yes(const cpu_state *state, const bs_op_query *query, uint64_t each, const char *text,
+                  bs_op_answer *answer) {
   char algo[48];
+  if (!cpu_workspace_fits(query, whole_lines(each) * sizeof(float), answer)) return;
   snprintf(algo, sizeof algo, "transposed-%s", state->kernels.name);
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, text);
 }
@@ -37,6 +44,10 @@ static int32_t check_weight(const bs_op_query *query, const cpu_grad *shape, con
 int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
                            const cpu_grad *shape, cpu_packed *packed, int needs_packed, uint64_t each,
                            size_t size, void **out_plan, bs_error *err) {
+  bs_op_answer answer;
+  memset(&answer, 0, sizeof answer);
+  if (!cpu_workspace_fits(query, whole_lines(each) * sizeof(float), &answer))
+    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
   int32_t rc = needs_packed ? check_weight(query, shape, packed, err) : BS_OK;
   if (rc != BS_OK) return rc;
   cpu_grad_plan *plan = calloc(1, size);
@@ -46,7 +57,8 @@ int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs
   plan->w = packed;
   plan->shape = *shape;
   plan->width = exec->width > 0 ? exec->width : 1;
-  plan->each = (each + 15) / 16 * 16; /* a member begins on a cache line of its own */
+  plan->each = whole_lines(each);
+  plan->width = cpu_workspace_members(query, plan->each * sizeof(float), plan->width);
   if (shape->full) {
     rc = cpu_columns_copy(query->partition, &plan->partition, err);
     if (rc == BS_OK)

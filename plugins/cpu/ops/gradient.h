@@ -32,8 +32,9 @@ typedef struct cpu_grad_plan {
 
 /* Fill `out` from args x (X or dX) and dy, or answer NO with the reason and return 0. */
 int cpu_grad_read(const bs_op_query *query, uint32_t x, uint32_t dy, cpu_grad *out, bs_op_answer *answer);
-/* "transposed-avx2" */
-void cpu_grad_yes(const cpu_state *state, const char *text, bs_op_answer *answer);
+/* "transposed-avx2", or NO when the query's limit is below the `each` floats that a member works in. */
+void cpu_grad_yes(const cpu_state *state, const bs_op_query *query, uint64_t each, const char *text,
+                  bs_op_answer *answer);
 /* A plan of `size` bytes, at least a cpu_grad_plan, whose members have `each` floats. packed: NULL for dw. */
 int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
                            const cpu_grad *shape, cpu_packed *packed, int needs_packed, uint64_t each,

@@ -12,16 +12,18 @@
 #include "../columns.h"
 #include "packed.h"
 
-#define MAX_TOKENS 96       /* tokens of a chunk: X block and C stay in L2 */
-#define C_FLOATS (40 << 10) /* of a chunk's C: 160 KiB */
-#define MIN_PANELS 32       /* of a chunk, however many tokens */
-#define WIDEN 7             /* groups of tokens from which a 16-bit panel is widened beforehand */
-#define STREAMED (8 << 20)  /* bytes from which a weight comes from memory at every call */
-#define ALONE (1 << 16)     /* multiplications below which the team is not woken */
+#define MAX_TOKENS 96         /* tokens of a chunk: X block and C stay in L2 */
+#define C_FLOATS (40 << 10)   /* of a chunk's C: 160 KiB */
+#define MIN_PANELS 32         /* of a chunk, however many tokens */
+#define WIDEN 7               /* groups of tokens from which a 16-bit panel is widened beforehand */
+#define KEEP_FLOATS (1 << 20) /* X of a chunk of tokens that is packed once for all its panels: 4 MiB */
+#define KEEP_SHARE 32         /* and it is at most this part of the weight */
+#define STREAMED (8 << 20)    /* bytes from which a weight comes from memory at every call */
+#define ALONE (1 << 16)       /* multiplications below which the team is not woken */
 
 /* What one member works in. */
 typedef struct scratch {
-  float *x;     /* [tokens][CPU_X_LD]; bf16 for the dot product */
+  float *x;     /* [block][tokens][CPU_X_LD]; bf16 for the dot product */
   float *c;     /* [tokens][c_ld] */
   float *panel; /* one widened panel of a block */
   float *row;   /* bias of the chunk, then one row of residual */
@@ -41,6 +43,7 @@ typedef struct matmul_plan {
   int64_t ahead;                      /* tokens from which weights are asked for ahead */
   int64_t max_tokens;                 /* of a chunk */
   int64_t max_panels;
+  int keep;     /* X of a chunk of tokens is packed once */
   int64_t c_ld; /* floats between rows of C; not a power of two */
   void *memory; /* scratch of all members */
   uint32_t width;
@@ -58,22 +61,23 @@ typedef struct chunk {
   int64_t token, tokens;
   int64_t panel, panels;
   const scratch *s;
+  int packed; /* X lies in scratch, whole, from the chunk of panels before */
 } chunk;
 
 static const void *at(const void *base, int64_t index, uint32_t dtype) {
   return (const uint8_t *)base + (size_t)index * BS_DTYPE_BYTES(dtype);
 }
 
-/* Columns first..first+count of the chunk's tokens to s->x, as f32, or as they are for the dot product. */
-static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64_t count) {
+/* Columns first..first+count of the chunk's tokens, as f32, or as they are for the dot product. */
+static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64_t count, float *x) {
   const matmul_plan *plan = call->plan;
   const uint32_t dtype = plan->shape.x_type;
   uint16_t picked[CPU_K_BLOCK];
   for (int64_t t = 0; t < c->tokens; t++) {
     const void *row = at(call->x->data, (c->token + t) * call->x->strides[0], dtype);
-    float *to = c->s->x + t * CPU_X_LD;
+    float *to = x + t * CPU_X_LD;
     if (plan->dot) {
-      uint16_t *as_is = (uint16_t *)c->s->x + t * CPU_X_LD;
+      uint16_t *as_is = (uint16_t *)x + t * CPU_X_LD;
       if (plan->partition == NULL)
         memcpy(as_is, at(row, first, dtype), (size_t)count * sizeof *as_is);
       else
@@ -127,7 +131,8 @@ static void share_ahead(cpu_tile *t, const void *next, int64_t group, int64_t gr
 
 /* One K block of a chunk: every panel, or some at once, with every group of tokens. The groups differ by at
  * most one token, so that none is left with a slow tile. */
-static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t first, int64_t count) {
+static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t first, int64_t count,
+                           const float *x) {
   const cpu_kernels *kernels = plan->kernels;
   const cpu_packed *w = plan->w;
   const int64_t groups = (c->tokens + kernels->tokens - 1) / kernels->tokens;
@@ -153,7 +158,7 @@ static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t firs
       int64_t begin, end;
       cpu_share(c->tokens, (uint32_t)g, (uint32_t)groups, &begin, &end);
       t.tokens = (int32_t)(end - begin);
-      t.x = (const char *)c->s->x + (size_t)(begin * CPU_X_LD) * x_size;
+      t.x = (const char *)x + (size_t)(begin * CPU_X_LD) * x_size;
       t.c = c->s->c + begin * plan->c_ld + p * CPU_PANEL;
       share_ahead(&t, next, g, groups);
       tile(&t);
@@ -200,8 +205,9 @@ static void run_chunk(const matmul_call *call, const chunk *c) {
   const int64_t K = call->plan->shape.K;
   for (int64_t first = 0; first < K; first += CPU_K_BLOCK) {
     const int64_t count = K - first < CPU_K_BLOCK ? K - first : CPU_K_BLOCK;
-    pack_x(call, c, first, count);
-    multiply_block(call->plan, c, first, count);
+    float *x = c->s->x + (call->plan->keep ? first / CPU_K_BLOCK * c->tokens * CPU_X_LD : 0);
+    if (!c->packed) pack_x(call, c, first, count, x);
+    multiply_block(call->plan, c, first, count, x);
   }
   if (K == 0)
     for (int64_t t = 0; t < c->tokens; t++)
@@ -224,7 +230,8 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
     for (int64_t part = 0; part < parts; part++) {
       int64_t p, stop;
       cpu_share(end - begin, (uint32_t)part, (uint32_t)parts, &p, &stop);
-      const chunk c = {first, last - first, begin + p, stop - p, &plan->members[member]};
+      const chunk c = {first,    last - first,           begin + p,
+                       stop - p, &plan->members[member], plan->keep && part > 0};
       run_chunk(call, &c);
     }
   }
@@ -257,28 +264,60 @@ static void plan_free(void *opaque) {
   free(plan);
 }
 
-/* Scratch of every member, each part on a cache line of its own. */
-static int32_t make_scratch(matmul_plan *plan, bs_error *err) {
-  const uint64_t tokens = (uint64_t)plan->max_tokens;
-  const uint64_t x = tokens * CPU_X_LD, c = tokens * (uint64_t)plan->c_ld, row = 2 * (uint64_t)plan->c_ld;
-  const uint64_t panel = plan->w_index != 0 ? (uint64_t)CPU_K_BLOCK * CPU_PANEL : 0;
-  const uint64_t each = (x + c + panel + row + 15) / 16 * 16;
+/* How the work is cut, and the floats that a member works in: parts of `each`, each on a cache line of its
+ * own. */
+typedef struct sizes {
+  int64_t tokens, panels, c_ld; /* of a chunk */
+  uint64_t x, c, panel, each;
+  int keep; /* x has room for all columns of the tokens */
+} sizes;
+
+static sizes choose_sizes(const cpu_matmul *shape) {
+  sizes s;
+  const int64_t all = (shape->N + CPU_PANEL - 1) / CPU_PANEL;
+  s.tokens = shape->B < 1 ? 1 : shape->B < MAX_TOKENS ? shape->B : MAX_TOKENS;
+  s.panels = C_FLOATS / (s.tokens * CPU_PANEL);
+  if (s.panels < MIN_PANELS) s.panels = MIN_PANELS;
+  if (s.panels > all) s.panels = all;
+  s.c_ld = s.panels * CPU_PANEL + 16; /* not a power of two */
+  const int64_t blocks = (shape->K + CPU_K_BLOCK - 1) / CPU_K_BLOCK;
+  const int64_t kept = s.tokens * blocks * CPU_X_LD;
+  s.keep = s.panels < all && blocks > 1 && kept <= KEEP_FLOATS &&
+           (double)kept * sizeof(float) * KEEP_SHARE <=
+               (double)shape->N * (double)shape->K * BS_DTYPE_BYTES(shape->weight_type);
+  s.x = (uint64_t)(s.keep ? kept : s.tokens * CPU_X_LD);
+  s.c = (uint64_t)(s.tokens * s.c_ld);
+  s.panel = shape->weight_type != BS_F32 ? (uint64_t)CPU_K_BLOCK * CPU_PANEL : 0;
+  s.each = (s.x + s.c + s.panel + 2 * (uint64_t)s.c_ld + 15) / 16 * 16;
+  return s;
+}
+
+static int32_t make_scratch(matmul_plan *plan, const sizes *s, bs_error *err) {
   plan->members = calloc(plan->width, sizeof *plan->members);
-  plan->memory = plan->exec->alloc(plan->exec->ctx, each * plan->width * sizeof(float));
+  plan->memory = plan->exec->alloc(plan->exec->ctx, s->each * plan->width * sizeof(float));
   if (plan->members == NULL || plan->memory == NULL)
     return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads",
                    plan->width);
   for (uint32_t i = 0; i < plan->width; i++) {
-    float *base = (float *)plan->memory + each * i;
-    plan->members[i] = (scratch){base, base + x, base + x + c, base + x + c + panel};
+    float *base = (float *)plan->memory + s->each * i;
+    plan->members[i] = (scratch){base, base + s->x, base + s->x + s->c, base + s->x + s->c + s->panel};
   }
   return BS_OK;
+}
+
+/* What supports and prepare ask alike. */
+static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *out_shape, sizes *out_sizes,
+                 bs_op_answer *answer) {
+  if (!cpu_matmul_allowed(state, "packed", answer) || !cpu_matmul_read(query, out_shape, answer)) return 0;
+  *out_sizes = choose_sizes(out_shape);
+  return cpu_workspace_fits(query, out_sizes->each * sizeof(float), answer);
 }
 
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   const cpu_state *state = opaque;
   bs_op_answer answer;
+  sizes s;
   matmul_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
   plan->exec = exec;
@@ -287,7 +326,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   plan->width = exec->width > 0 ? exec->width : 1;
   memset(&answer, 0, sizeof answer);
   int32_t rc = BS_OK;
-  if (!cpu_matmul_allowed(state, "packed", &answer) || !cpu_matmul_read(query, &plan->shape, &answer)) {
+  if (!judge(state, query, &plan->shape, &s, &answer)) {
     rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
   } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
              plan->shape.weight_type != plan->w->dtype) {
@@ -303,16 +342,15 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
     plan->x_index = cpu_type_index(plan->shape.x_type);
     plan->w_index = cpu_type_index(plan->shape.weight_type);
     plan->y_index = cpu_type_index(plan->shape.y_type);
-    plan->max_tokens = plan->shape.B < MAX_TOKENS ? plan->shape.B : MAX_TOKENS;
-    if (plan->max_tokens < 1) plan->max_tokens = 1;
-    plan->max_panels = C_FLOATS / (plan->max_tokens * CPU_PANEL);
-    if (plan->max_panels < MIN_PANELS) plan->max_panels = MIN_PANELS;
-    if (plan->max_panels > plan->w->panels) plan->max_panels = plan->w->panels;
-    plan->c_ld = plan->max_panels * CPU_PANEL + 16;
+    plan->width = cpu_workspace_members(query, s.each * sizeof(float), plan->width);
+    plan->max_tokens = s.tokens;
+    plan->keep = s.keep;
+    plan->max_panels = s.panels;
+    plan->c_ld = s.c_ld;
     plan->dot = plan->w_index == 1 && plan->kernels->dot != NULL;
     plan->tile = plan->dot ? plan->kernels->dot : plan->kernels->tile[plan->w_index];
     choose_order(plan);
-    rc = make_scratch(plan, err);
+    rc = make_scratch(plan, &s, err);
   }
   if (rc != BS_OK) {
     plan_free(plan);
@@ -326,8 +364,9 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   cpu_matmul shape;
+  sizes s;
   char algo[48];
-  if (!cpu_matmul_allowed(state, "packed", answer) || !cpu_matmul_read(query, &shape, answer)) return BS_OK;
+  if (!judge(state, query, &shape, &s, answer)) return BS_OK;
   snprintf(algo, sizeof algo, "packed-%s", state->kernels.name);
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, algo, "");
   /* "dnnl" is registered, and so asked, before: when its library is missing that is known by now. */

@@ -141,9 +141,16 @@ static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *ans
   return 1;
 }
 
+/* Of one member. */
+static uint64_t scratch_floats(const cpu_grad *s) {
+  return (uint64_t)(CPU_GRAD_LINES + cpu_turned_floats(s->N) + cpu_panels_floats(s->K, s->B) +
+                    CPU_MAX_TOKENS * EDGE_LD);
+}
+
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
   cpu_grad shape;
-  if (read_query(query, &shape, answer)) cpu_grad_yes(state, "own kernels on the turned dY", answer);
+  if (read_query(query, &shape, answer))
+    cpu_grad_yes(state, query, scratch_floats(&shape), "own kernels on the turned dY", answer);
   return BS_OK;
 }
 
@@ -155,10 +162,8 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   (void)packed;
   if (!read_query(query, &shape, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  const int64_t each = CPU_GRAD_LINES + cpu_turned_floats(shape.N) + cpu_panels_floats(shape.K, shape.B) +
-                       CPU_MAX_TOKENS * EDGE_LD;
-  return cpu_grad_plan_make(state, exec, query, &shape, NULL, 0, (uint64_t)each, sizeof(cpu_grad_plan),
-                            out_plan, err);
+  return cpu_grad_plan_make(state, exec, query, &shape, NULL, 0, scratch_floats(&shape),
+                            sizeof(cpu_grad_plan), out_plan, err);
 }
 
 const bs_op_impl cpu_matmul_dw = {

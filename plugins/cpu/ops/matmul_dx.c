@@ -157,6 +157,25 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return cpu_grad_go(&plan->g, call.tokens, run_share, &call, err);
 }
 
+/* How the work is cut, and the floats that a member works in. */
+typedef struct cut {
+  int64_t tokens, panels, c_ld, x;
+  uint64_t floats;
+} cut;
+
+static cut cut_of(const cpu_grad *shape) {
+  cut c;
+  const int64_t all = (shape->K + CPU_PANEL - 1) / CPU_PANEL;
+  c.tokens = shape->B < 1 ? 1 : shape->B < MAX_TOKENS ? shape->B : MAX_TOKENS;
+  c.panels = C_FLOATS / (c.tokens * CPU_PANEL);
+  if (c.panels < MIN_PANELS) c.panels = MIN_PANELS;
+  if (c.panels > all) c.panels = all > 0 ? all : 1;
+  c.c_ld = c.panels * CPU_PANEL + 16; /* not a power of two */
+  c.x = c.tokens * CPU_X_LD > c.c_ld ? c.tokens * CPU_X_LD : c.c_ld;
+  c.floats = (uint64_t)(c.x + c.tokens * c.c_ld) + TURNED * PANEL_FLOATS + SQUARE;
+  return c;
+}
+
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
   cpu_grad shape;
   if (!cpu_grad_read(query, 1, 0, &shape, answer)) return BS_OK;
@@ -164,7 +183,8 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *ans
     cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
                   query->weight_dtype);
   else
-    cpu_grad_yes(state, "own kernels, the packed weight turned on the way", answer);
+    cpu_grad_yes(state, query, cut_of(&shape).floats, "own kernels, the packed weight turned on the way",
+                 answer);
   return BS_OK;
 }
 
@@ -175,24 +195,16 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   memset(&answer, 0, sizeof answer);
   if (!cpu_grad_read(query, 1, 0, &shape, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  int64_t tokens = shape.B < MAX_TOKENS ? shape.B : MAX_TOKENS;
-  if (tokens < 1) tokens = 1;
-  int64_t panels = C_FLOATS / (tokens * CPU_PANEL);
-  if (panels < MIN_PANELS) panels = MIN_PANELS;
-  const int64_t all = (shape.K + CPU_PANEL - 1) / CPU_PANEL;
-  if (panels > all) panels = all > 0 ? all : 1;
-  const int64_t c_ld = panels * CPU_PANEL + 16; /* not a power of two */
-  const int64_t x = tokens * CPU_X_LD > c_ld ? tokens * CPU_X_LD : c_ld;
+  const cut c = cut_of(&shape);
   void *made = NULL;
-  const int32_t rc = cpu_grad_plan_make(state, exec, query, &shape, packed, 1,
-                                        (uint64_t)(x + tokens * c_ld) + TURNED * PANEL_FLOATS + SQUARE,
-                                        sizeof(dx_plan), &made, err);
+  const int32_t rc =
+      cpu_grad_plan_make(state, exec, query, &shape, packed, 1, c.floats, sizeof(dx_plan), &made, err);
   if (rc != BS_OK) return rc;
   dx_plan *plan = made;
-  plan->max_tokens = tokens;
-  plan->max_panels = panels;
-  plan->c_ld = c_ld;
-  plan->x_floats = x;
+  plan->max_tokens = c.tokens;
+  plan->max_panels = c.panels;
+  plan->c_ld = c.c_ld;
+  plan->x_floats = c.x;
   *out_plan = plan;
   return BS_OK;
 }

@@ -27,13 +27,16 @@ typedef struct step {
   float *lines;          /* CPU_GRAD_LINES, also a line of dY */
   float *turned;         /* alpha X turned, [column][CPU_X_LD] */
   float *dy;             /* [panel][tokens][16] */
-  float *wide;           /* 16-bit weights: CHUNK panels as f32 */
+  float *wide;           /* wide_panels as f32 */
   uint16_t *narrow;      /* and one panel rounded, column by column */
 } step;
 
-/* Panels as f32 that a member may need at once. */
-static int64_t wide_panels(const cpu_packed *w) {
-  return w->panels < CHUNK ? w->panels : CHUNK;
+/* Panels as f32 that a member may need at once: of 16-bit weights, and of f32 ones with more than one block
+ * of tokens, so that a weight is rounded once however many there are. */
+static int64_t wide_panels(int64_t N, int64_t B, uint32_t dtype) {
+  const int64_t panels = (N + CPU_PANEL - 1) / CPU_PANEL;
+  if (dtype == BS_F32 && B <= CPU_GRAD_TOKENS) return 0;
+  return panels < CHUNK ? panels : CHUNK;
 }
 
 static void *panel_at(const cpu_packed *w, int64_t panel, int64_t first) {
@@ -82,14 +85,17 @@ static void add_tokens(const update_call *call, const step *s) {
                   s->dy);
   for (int64_t p = 0; p < s->panels; p++) {
     void *packed = panel_at(w, s->panel + p, s->first);
-    if (w->dtype == BS_F32) {
+    const int narrow = w->dtype != BS_F32;
+    if (!narrow && begins && ends) {
       multiply_panel(plan, s, p, packed);
       continue;
     }
     float *wide = s->wide + (begins && ends ? 0 : p * PANEL_FLOATS);
-    if (begins) plan->kernels->widen[cpu_type_index(w->dtype)](wide, packed, s->count);
+    if (begins && narrow) plan->kernels->widen[cpu_type_index(w->dtype)](wide, packed, s->count);
+    if (begins && !narrow) memset(wide, 0, PANEL_FLOATS * sizeof *wide);
     multiply_panel(plan, s, p, wide);
-    if (ends) narrow_panel(plan, s, wide, packed);
+    if (ends && narrow) narrow_panel(plan, s, wide, packed);
+    if (ends && !narrow) plan->kernels->add(packed, wide, s->count * CPU_PANEL);
   }
 }
 
@@ -106,7 +112,7 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   s.turned = s.lines + CPU_GRAD_LINES;
   s.dy = s.turned + cpu_turned_floats(w->K);
   s.wide = s.dy + cpu_panels_floats(w->N, plan->shape.B);
-  s.narrow = (uint16_t *)(void *)(s.wide + wide_panels(w) * PANEL_FLOATS);
+  s.narrow = (uint16_t *)(void *)(s.wide + wide_panels(w->N, plan->shape.B, w->dtype) * PANEL_FLOATS);
   for (s.first = 0; s.first < w->K; s.first += CPU_K_BLOCK) {
     s.count = w->K - s.first < CPU_K_BLOCK ? w->K - s.first : CPU_K_BLOCK;
     for (s.panel = begin; s.panel < end; s.panel += CHUNK) {
@@ -139,9 +145,18 @@ static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *ans
                        query->weight_dtype);
 }
 
+/* Of one member. */
+static uint64_t scratch_floats(const bs_op_query *query, const cpu_grad *s) {
+  const int64_t wide = wide_panels(s->N, s->B, query->weight_dtype) * PANEL_FLOATS;
+  const int64_t rounded = query->weight_dtype != BS_F32 ? PANEL_FLOATS / 2 : 0; /* one panel, 16 bits each */
+  return (uint64_t)(CPU_GRAD_LINES + cpu_turned_floats(s->K) + cpu_panels_floats(s->N, s->B) + wide +
+                    rounded);
+}
+
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
   cpu_grad shape;
-  if (read_query(query, &shape, answer)) cpu_grad_yes(state, "own kernels, in place on the panels", answer);
+  if (read_query(query, &shape, answer))
+    cpu_grad_yes(state, query, scratch_floats(query, &shape), "own kernels, in place on the panels", answer);
   return BS_OK;
 }
 
@@ -152,11 +167,8 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   memset(&answer, 0, sizeof answer);
   if (!read_query(query, &shape, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  int64_t each = CPU_GRAD_LINES + cpu_turned_floats(shape.K) + cpu_panels_floats(shape.N, shape.B);
-  if (packed != NULL && query->weight_dtype != BS_F32)
-    each += wide_panels(packed) * PANEL_FLOATS + PANEL_FLOATS / 2; /* and one rounded, 16 bits each */
-  return cpu_grad_plan_make(state, exec, query, &shape, packed, 1, (uint64_t)each, sizeof(cpu_grad_plan),
-                            out_plan, err);
+  return cpu_grad_plan_make(state, exec, query, &shape, packed, 1, scratch_floats(query, &shape),
+                            sizeof(cpu_grad_plan), out_plan, err);
 }
 
 const bs_op_impl cpu_matmul_update = {
