@@ -122,7 +122,6 @@ static void put_dtype(bs_text *t, const char *name, const bs_tensor_desc *d) {
 }
 
 static void put_matmul(bs_text *t, const bs_op_query *q) {
-  static const char *const activations[] = {"none", "relu", "gelu", "silu"};
   const bs_partition *p = q->partition;
   put_dtype(t, "x", q->args[0]);
   bs_text_printf(t, " w=%s", bs_dtype_name(q->weight_dtype));
@@ -132,18 +131,23 @@ static void put_matmul(bs_text *t, const bs_op_query *q) {
                  (long long)q->args[3]->dims[0]);
   put_dtype(t, "bias", q->args[1]);
   put_dtype(t, "residual", q->args[2]);
-  if (q->activation != BS_ACT_NONE && q->activation < 4)
-    bs_text_printf(t, " act=%s", activations[q->activation]);
-  else if (q->activation != BS_ACT_NONE)
-    bs_text_printf(t, " act=%u", q->activation);
 }
 
 static void put_other(bs_text *t, const bs_op_query *q) {
-  char what[256];
-  bs_op_describe(q, what, sizeof what);
-  bs_text_printf(t, " %s%s", what, columns_of(q->partition));
+  bs_text_printf(t, " ");
+  bs_op_describe_text(q, t); /* whole: a cut one would be another shape's too */
+  bs_text_printf(t, "%s", columns_of(q->partition));
   for (uint32_t i = 0; i < sizeof q->attrs / sizeof q->attrs[0]; i++)
     if (q->attrs[i] != 0) bs_text_printf(t, " attr%u=%lld", i, (long long)q->attrs[i]);
+}
+
+static void put_activation(bs_text *t, uint32_t activation) {
+  static const char *const names[] = {"none", "relu", "gelu", "silu"};
+  if (activation == BS_ACT_NONE) return;
+  if (activation < sizeof names / sizeof names[0])
+    bs_text_printf(t, " act=%s", names[activation]);
+  else
+    bs_text_printf(t, " act=%u", activation);
 }
 
 void bs_choice_key(const bs_op_host *host, const bs_op_query *q, char *out, size_t size) {
@@ -153,6 +157,7 @@ void bs_choice_key(const bs_op_host *host, const bs_op_query *q, char *out, size
     put_matmul(&t, q);
   else
     put_other(&t, q);
+  put_activation(&t, q->activation);
   if (q->accumulate != BS_ACC_DEFAULT)
     bs_text_printf(&t, " sum=%s", q->accumulate == BS_ACC_F32 ? "f32" : "f64");
   if ((q->flags & BS_QUERY_DETERMINISTIC) != 0) bs_text_printf(&t, " deterministic");

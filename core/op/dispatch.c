@@ -186,13 +186,15 @@ int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_
   if (impl->packed_update == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-UPDATE", "weights packed by %s@%s/%s cannot be updated",
                         impl->op, impl->backend, impl->name);
+  int32_t rc = bs_op_check_view(impl, "BS-OP-UPDATE", "delta of packed_update", delta, 0, err);
+  if (rc != BS_OK) return rc;
   if (delta->dtype != BS_F32 || delta->rank != 2 || delta->dims[0] != packed->rows ||
       delta->dims[1] != packed->count)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-UPDATE",
                         "delta is %s[%lld,%lld] (rank %u), the packed weight takes f32[%lld,%lld]",
                         bs_dtype_name(delta->dtype), (long long)delta->dims[0], (long long)delta->dims[1],
                         delta->rank, (long long)packed->rows, (long long)packed->count);
-  const int32_t rc = impl->packed_update(packed->object, delta, err);
+  rc = impl->packed_update(packed->object, delta, err);
   return rc == BS_OK ? BS_OK : blame(err, rc, packed->thing, impl->op, "packed_update");
 }
 
@@ -203,13 +205,15 @@ int32_t bs_dispatch_packed_read(bs_packed *packed, int64_t row, bs_tensor *out, 
   if (impl->packed_read == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-READ", "weights packed by %s@%s/%s cannot be read back",
                         impl->op, impl->backend, impl->name);
+  int32_t rc = bs_op_check_view(impl, "BS-OP-READ", "out of packed_read", out, 1, err);
+  if (rc != BS_OK) return rc;
   if (out->rank != 2 || row < 0 || out->dims[0] < 0 || row > packed->rows ||
       out->dims[0] > packed->rows - row || out->dims[1] != packed->count)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-READ",
                         "rows %lld..+%lld of %lld columns asked, the packed weight is [%lld,%lld]",
                         (long long)row, (long long)out->dims[0], (long long)out->dims[1],
                         (long long)packed->rows, (long long)packed->count);
-  const int32_t rc = impl->packed_read(packed->object, row, out, err);
+  rc = impl->packed_read(packed->object, row, out, err);
   return rc == BS_OK ? BS_OK : blame(err, rc, packed->thing, impl->op, "packed_read");
 }
 

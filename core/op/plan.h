@@ -48,4 +48,9 @@ struct bs_plan {
 
 /* A plan without its object, from a query that passed bs_op_check; NULL when out of memory. */
 bs_plan *bs_plan_new(const bs_op_host *host, const bs_thing *thing, const bs_op_query *query);
+
+/* May a kernel touch all of a tensor that no plan knows: as run checks its args. written: and has no element
+ * twice. BS_INVALID_ARGUMENT with `id` (or BS-OP-SHAPE, BS-OP-SIZE, BS-OP-ALIGN) that names it as `what`. */
+int32_t bs_op_check_view(const bs_op_impl *impl, const char *id, const char *what, const bs_tensor *tensor,
+                         int written, bs_error *err);
 #endif

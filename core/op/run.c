@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/op/plan.h"
 
@@ -45,17 +46,25 @@ bs_plan *bs_plan_new(const bs_op_host *host, const bs_thing *thing, const bs_op_
   return plan;
 }
 
+static int aligned(const bs_tensor *t) {
+  return ((uintptr_t)t->data & (BS_DTYPE_BYTES(t->dtype) - 1u)) == 0;
+}
+
+static int reaches(const bs_tensor *t, uint64_t bytes) {
+  return t->data != NULL && aligned(t) && t->bytes >= bytes;
+}
+
 static int arg_fits(const bs_plan_arg *a, const bs_tensor *t) {
   if (t == NULL) return !a->present;
   if (!a->present || t->dtype != a->dtype || t->rank != a->rank) return 0;
-  if (a->rank == 0) return t->data != NULL && t->bytes >= a->tail_bytes;
+  if (a->rank == 0) return reaches(t, a->tail_bytes);
   const int64_t rows = t->dims[0];
   if (rows < 0 || rows > a->dims[0] || (rows != a->dims[0] && !a->shrinks)) return 0;
   if (rows > 1 && t->strides[0] != a->strides[0]) return 0;
   for (uint32_t i = 1; i < a->rank; i++)
     if (t->dims[i] != a->dims[i] || (a->dims[i] > 1 && t->strides[i] != a->strides[i])) return 0;
   if (rows == 0 || a->tail_bytes == 0) return 1;
-  return t->data != NULL && t->bytes >= (uint64_t)(rows - 1) * a->row_bytes + a->tail_bytes;
+  return reaches(t, (uint64_t)(rows - 1) * a->row_bytes + a->tail_bytes);
 }
 
 static void shape_text(char *out, size_t size, uint32_t dtype, uint32_t rank, const int64_t *dims,
@@ -67,8 +76,23 @@ static void shape_text(char *out, size_t size, uint32_t dtype, uint32_t rank, co
   if (n > 0 && (size_t)n < size) snprintf(out + n, size - (size_t)n, "]");
 }
 
+/* `who` is the arg or tensor, as the message begins. */
+static int32_t align_error(const bs_tensor *t, const char *who, bs_error *err) {
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-ALIGN", "%s is %s at %p: no multiple of its %u bytes", who,
+               bs_dtype_name(t->dtype), t->data, BS_DTYPE_BYTES(t->dtype));
+  bs_error_hint(err, "data is aligned to its element's size at least; copy it to memory that is");
+  return BS_INVALID_ARGUMENT;
+}
+
 static int32_t arg_error(const bs_plan *plan, uint32_t index, const bs_tensor *t, bs_error *err) {
   const bs_plan_arg *a = &plan->args[index];
+  if (t != NULL && a->present && t->dtype == a->dtype && !aligned(t)) {
+    char who[96];
+    snprintf(who, sizeof who, "%.64s: arg %u", plan->impl->op, index);
+    align_error(t, who, err);
+    bs_error_where(err, "run of %s@%s/%s", plan->impl->op, plan->impl->backend, plan->impl->name);
+    return BS_INVALID_ARGUMENT;
+  }
   char want[128] = "absent", got[128] = "absent";
   if (a->present) shape_text(want, sizeof want, a->dtype, a->rank, a->dims, a->strides);
   if (t != NULL)
@@ -85,6 +109,36 @@ static int32_t batch_error(const bs_plan *plan, uint32_t index, int64_t rows, in
   bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-RUN", "%s: arg %u has %lld rows, the first activation %lld",
                plan->impl->op, index, (long long)rows, (long long)want);
   bs_error_where(err, "run of %s@%s/%s", plan->impl->op, plan->impl->backend, plan->impl->name);
+  return BS_INVALID_ARGUMENT;
+}
+
+/* A view says all of itself: what a query would say of it is checked as a query is, the rest as run does. */
+int32_t bs_op_check_view(const bs_op_impl *impl, const char *id, const char *what, const bs_tensor *t,
+                         int written, bs_error *err) {
+  char who[96], shape[160];
+  bs_plan_arg a = {0};
+  bs_tensor_desc d = {.struct_size = (uint32_t)sizeof d};
+  snprintf(who, sizeof who, "%.32s: %.48s", impl->op, what);
+  if (t == NULL || !bs_dtype_known(t->dtype) || t->rank > BS_MAX_DIMS)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, id, "%s is no tensor (dtype 0x%04x, rank %u)", who,
+                        t != NULL ? t->dtype : 0, t != NULL ? t->rank : 0);
+  d.dtype = t->dtype;
+  d.rank = t->rank;
+  memcpy(d.dims, t->dims, sizeof d.dims);
+  memcpy(d.strides, t->strides, sizeof d.strides);
+  const int32_t rc = bs_op_check_extent(impl->op, 0, &d, written, err);
+  if (rc != BS_OK) {
+    bs_error_where(err, "%s, %s@%s/%s", what, impl->op, impl->backend, impl->name);
+    return rc;
+  }
+  plan_arg(NULL, 0, &d, &a);
+  if (arg_fits(&a, t)) return BS_OK;
+  if (!aligned(t)) return align_error(t, who, err);
+  shape_text(shape, sizeof shape, t->dtype, t->rank, t->dims, t->strides);
+  bs_error_set(err, BS_INVALID_ARGUMENT, id, "%s is %s (size:stride)%s", who, shape,
+               t->data == NULL ? " without data" : "");
+  bs_error_hint(err, "strides are filled in and all elements lie in its bytes; %llu were reachable",
+                (unsigned long long)t->bytes);
   return BS_INVALID_ARGUMENT;
 }
 

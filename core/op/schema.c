@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/size.h"
+#include "core/base/text.h"
 #include "core/op/dispatch.h"
 
 static int32_t invalid(bs_error *err, const char *id, const char *op, const char *fmt, ...)
@@ -63,6 +64,9 @@ static int32_t check_partition(const char *op, const bs_partition *p, bs_error *
   }
   if (p->kind != BS_PARTITION_GATHER)
     return invalid(err, "BS-OP-PARTITION", op, "unknown partition kind %u", p->kind);
+  if (p->begin < 0 || p->span < 0 || p->begin > p->total || p->span > p->total - p->begin)
+    return invalid(err, "BS-OP-PARTITION", op, "partition has its period in %lld columns from %lld of %lld",
+                   (long long)p->span, (long long)p->begin, (long long)p->total);
   if (p->columns == NULL && p->count > 0)
     return invalid(err, "BS-OP-PARTITION", op, "partition of %lld columns without a list",
                    (long long)p->count);
@@ -75,8 +79,8 @@ static int32_t check_partition(const char *op, const bs_partition *p, bs_error *
 }
 
 /* Sizes that come from outside: dims, strides and the bytes they span must fit in 63 bits. */
-static int32_t check_extent(const char *op, uint32_t index, const bs_tensor_desc *d, int written,
-                            bs_error *err) {
+int32_t bs_op_check_extent(const char *op, uint32_t index, const bs_tensor_desc *d, int written,
+                           bs_error *err) {
   int64_t strides[BS_MAX_DIMS] = {0};
   int64_t span = 1, count = 1;
   bs_op_strides(d, strides);
@@ -123,7 +127,7 @@ static int32_t check_arg(const bs_op_query *q, const bs_op_schema *schema, uint3
     return invalid(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, at most %d", i, d->rank, BS_MAX_DIMS);
   if (schema != NULL && d->rank != schema->ranks[i])
     return invalid(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, need %u", i, d->rank, schema->ranks[i]);
-  return check_extent(q->op, i, d, schema != NULL && (schema->outputs >> i & 1u), err);
+  return bs_op_check_extent(q->op, i, d, schema != NULL && (schema->outputs >> i & 1u), err);
 }
 
 static int same_dims(const bs_tensor_desc *a, const bs_tensor_desc *b) {
@@ -335,31 +339,25 @@ void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_byt
   *out_bytes = add_sat(rate.bytes_fixed, mul_sat(rows, rate.bytes_row));
 }
 
-static size_t put(char *out, size_t size, size_t used, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static size_t put(char *out, size_t size, size_t used, const char *fmt, ...) {
-  if (used >= size) return used;
-  va_list ap;
-  va_start(ap, fmt);
-  const int n = vsnprintf(out + used, size - used, fmt, ap);
-  va_end(ap);
-  return n < 0 ? used : used + (size_t)n;
-}
-
-void bs_op_describe(const bs_op_query *query, char *out, size_t size) {
-  size_t used = 0;
-  if (size > 0) out[0] = '\0';
+void bs_op_describe_text(const bs_op_query *query, bs_text *out) {
+  const size_t start = out->size;
   for (uint32_t i = 0; i < query->nargs; i++) {
     const bs_tensor_desc *d = query->args[i];
     if (d == NULL) continue;
-    used = put(out, size, used, "%s%s[", used > 0 ? " " : "", bs_dtype_name(d->dtype));
+    bs_text_printf(out, "%s%s[", out->size > start ? " " : "", bs_dtype_name(d->dtype));
     for (uint32_t j = 0; j < d->rank; j++)
-      used = put(out, size, used, "%s%lld", j > 0 ? "," : "", (long long)d->dims[j]);
-    used = put(out, size, used, "]");
+      bs_text_printf(out, "%s%lld", j > 0 ? "," : "", (long long)d->dims[j]);
+    bs_text_printf(out, "]");
   }
-  if (query->weight_dtype != 0) used = put(out, size, used, " weight %s", bs_dtype_name(query->weight_dtype));
+  if (query->weight_dtype != 0) bs_text_printf(out, " weight %s", bs_dtype_name(query->weight_dtype));
   if (query->partition != NULL)
-    put(out, size, used, " partition %lld of %lld", (long long)query->partition->count,
-        (long long)query->partition->total);
+    bs_text_printf(out, " partition %lld of %lld", (long long)query->partition->count,
+                   (long long)query->partition->total);
+}
+
+void bs_op_describe(const bs_op_query *query, char *out, size_t size) {
+  bs_text text = {0};
+  bs_op_describe_text(query, &text);
+  snprintf(out, size, "%s", text.data != NULL ? text.data : ""); /* without memory: what there was room for */
+  bs_text_free(&text);
 }

@@ -4,6 +4,7 @@
 #ifndef BS_CORE_OP_SCHEMA_H
 #define BS_CORE_OP_SCHEMA_H
 #include "blockshock/blockshock.h"
+#include "core/base/text.h"
 
 /* Cost of a run over `rows` leading rows: rows * per-row parts, plus bytes_fixed when rows > 0 (weights
  * and bias are read once). All saturate at UINT64_MAX. */
@@ -33,7 +34,13 @@ const bs_op_schema *bs_op_schema_find(const char *op);
 void bs_op_rate_of(const bs_op_query *query, bs_op_rate *out_rate);
 /* Strides of a descriptor with the dense default filled in: out[0..rank). */
 void bs_op_strides(const bs_tensor_desc *desc, int64_t out[BS_MAX_DIMS]);
-/* "X f32[64,128] ..." of a query for messages, truncated to size. */
+/* Sizes that come from outside: dims, strides and the bytes they span are not negative and fit in 63 bits;
+ * what is written has no element twice. BS_INVALID_ARGUMENT names arg `index`. */
+int32_t bs_op_check_extent(const char *op, uint32_t index, const bs_tensor_desc *desc, int written,
+                           bs_error *err);
+/* "f32[64,128] ..." of a query, whole. */
+void bs_op_describe_text(const bs_op_query *query, bs_text *out);
+/* The same for messages, truncated to size. */
 void bs_op_describe(const bs_op_query *query, char *out, size_t size);
 /* N and, without a partition, K of the packed weight that a query of a core op needs. */
 int64_t bs_op_weight_rows(const bs_op_schema *schema, const bs_op_query *query);

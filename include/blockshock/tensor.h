@@ -42,7 +42,8 @@ typedef struct bs_tensor_desc {
 } bs_tensor_desc;
 
 /* A view of device memory. Fixed size for ever (the reserved words are its room), so arrays and values of it
- * are allowed. Strides are in elements and always filled in. */
+ * are allowed. Strides are in elements and always filled in. data is aligned to its element's size at least
+ * (what tensor_alloc gives is aligned to cache lines): ops refuse other pointers, BS-OP-ALIGN. */
 typedef struct bs_tensor {
   uint32_t struct_size;
   uint32_t dtype;

@@ -10,7 +10,7 @@ typedef struct actor {
   const char *text;
   int32_t supports_rc, pack_rc, prepare_rc, run_rc;
   int silent; /* fail without filling the error */
-  int packs, prepares, runs, packed_frees, plan_frees, updates;
+  int packs, prepares, runs, packed_frees, plan_frees, updates, reads;
 } actor;
 
 /* A vtable whose functions look at the actor registered with it. */

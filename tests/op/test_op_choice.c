@@ -229,6 +229,46 @@ START_TEST(keys_tell_apart_what_differs) {
 }
 END_TEST
 
+START_TEST(keys_have_the_activation_of_every_op) {
+  static const char *const names[] = {"", " act=relu", " act=gelu", " act=silu"};
+  const bs_tensor_desc in = bs_desc_2d(BS_F32, 3, 16), to = bs_desc_2d(BS_BF16, 3, 16);
+  const bs_tensor_desc *args[2] = {&in, &to};
+  open_stage("activate", NULL, 0);
+  bs_op_query q = fx_query("activate", args, 2);
+  for (q.activation = BS_ACT_NONE; q.activation <= BS_ACT_SILU; q.activation++) {
+    char key[BS_CHOICE_KEY], want[BS_CHOICE_KEY];
+    key_of(&q, key);
+    snprintf(want, sizeof want, "activate@ref f32[3,16] bf16[3,16]%s threads=2 P=3", names[q.activation]);
+    ck_assert_str_eq(key, want);
+  }
+  close_stage();
+}
+END_TEST
+
+/* Shapes that differ far behind: two keys as long as they fit, and no key at all beyond. */
+START_TEST(long_shapes_are_never_cut) {
+  enum { N = BS_MAX_OP_ARGS };
+  char one[BS_CHOICE_KEY], other[BS_CHOICE_KEY];
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = BS_MAX_DIMS}, last;
+  const bs_tensor_desc *args[N];
+  open_stage("acme_scan", NULL, 0);
+  for (int i = 0; i < BS_MAX_DIMS; i++) d.dims[i] = 123456;
+  for (int i = 0; i < N; i++) args[i] = &d;
+  last = d;
+  last.dims[BS_MAX_DIMS - 1]++;
+  bs_op_query q = fx_query("acme_scan", args, N);
+  key_of(&q, one);
+  args[N - 1] = &last;
+  key_of(&q, other);
+  ck_assert_uint_gt(strlen(one), 256);
+  ck_assert_str_ne(one, other);
+  for (int i = 0; i < BS_MAX_DIMS; i++) d.dims[i] = INT64_C(123456789012);
+  key_of(&q, one);
+  ck_assert_str_eq(one, "");
+  close_stage();
+}
+END_TEST
+
 START_TEST(texts_that_are_no_choices) {
   static const char *const bad[] = {"", "key", "key ->", "key -> ", " -> p:fast", "key -> two words", "k->p"};
   bs_choice_book *book = NULL;
@@ -323,6 +363,8 @@ int main(void) {
   tcase_add_test(tc, a_choice_that_fails_its_trial);
   tcase_add_test(tc, answers_lead_to_the_chosen_form);
   tcase_add_test(tc, keys_tell_apart_what_differs);
+  tcase_add_test(tc, keys_have_the_activation_of_every_op);
+  tcase_add_test(tc, long_shapes_are_never_cut);
   tcase_add_test(tc, texts_that_are_no_choices);
   tcase_add_test(tc, a_rehearsal_packs_nothing);
   tcase_add_test(tc, explain_shows_the_choice_of_a_site);

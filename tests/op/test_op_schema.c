@@ -184,6 +184,23 @@ START_TEST(partitions) {
   refused(&m.q, "BS-OP-PARTITION", "not below 16");
   p.columns = NULL;
   refused(&m.q, "BS-OP-PARTITION", "without a list");
+  p = fx_gather(16, 4, 3, columns); /* the window of its period */
+  const struct {
+    int64_t begin, span;
+    int fits;
+  } windows[] = {{0, 0, 1},         {0, 16, 1},         {16, 0, 1},        {4, 12, 1}, {-1, 4, 0},
+                 {0, -1, 0},        {17, 0, 0},         {4, 13, 0},        {0, 17, 0}, {INT64_MAX, 1, 0},
+                 {1, INT64_MAX, 0}, {INT64_MIN, -1, 0}, {16, INT64_MAX, 0}};
+  for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+    p.begin = windows[i].begin;
+    p.span = windows[i].span;
+    for (p.period = 0; p.period <= 4; p.period += 4) {
+      if (windows[i].fits)
+        accepted(&m.q);
+      else
+        refused(&m.q, "BS-OP-PARTITION", "has its period in");
+    }
+  }
   p = fx_contiguous(16, 9, 8);
   refused(&m.q, "BS-OP-PARTITION", "begins at 9");
   p = fx_contiguous(16, 8, 8);
