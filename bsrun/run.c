@@ -150,7 +150,8 @@ static int32_t choose(run_plan *p, bs_experiment *experiments, size_t n, bs_erro
   return rc;
 }
 
-/* After a phase of the point: what was measured for it is kept, with what the gates said of it. */
+/* After a phase of the point: what was measured for it is kept, with what the gates said of it. Without a
+ * verdict nothing is: the next point's gates would judge it. */
 static void keep_choices(run_plan *p, const bs_experiment *e, int32_t rc, const bs_error *err) {
   if (rc == BS_NUMERIC) {
     bs_tuner_keep(p->tuner, 1, err->message);
@@ -182,6 +183,7 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
     if (rc != BS_OK && i + 1 < p->n_phases)
       bs_note_add(&p->notes, "%s is not run", experiments[i + 1].phase_name);
   }
+  if (p->tuner != NULL) bs_tuner_drop(p->tuner);
   for (size_t i = 0; i < made; i++) bs_experiment_free(&experiments[i]);
   return rc;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/error.h"
@@ -16,6 +17,8 @@
 #include "lab/store/store.h"
 
 #define MAX_FILE (16 * 1048576)
+/* The lock is held for one write: whoever has it for two seconds is stopped or hangs. */
+enum { LOCK_TRIES = 200, LOCK_STEP_NS = 10000000 };
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
@@ -58,26 +61,51 @@ static int32_t take_line(bs_tune_cache *cache, const char *line, size_t size, bs
   return BS_OK;
 }
 
-/* A regular file of a sane size; a fifo or device would block or never end. */
-static int32_t read_file(const char *path, char **out, size_t *out_size, bs_error *err) {
+/* `size` bytes from `at` on, or as many as there are. */
+static int32_t read_part(int fd, const char *path, off_t at, size_t size, char *out, size_t *out_size,
+                         bs_error *err) {
+  *out_size = 0;
+  while (*out_size < size) {
+    const ssize_t n = pread(fd, out + *out_size, size - *out_size, at + (off_t)*out_size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_error(err, errno, "read", path);
+    if (n == 0) break;
+    *out_size += (size_t)n;
+  }
+  return BS_OK;
+}
+
+/* Drop the line that `text` begins within; its first byte is the one before what is wanted. */
+static size_t skip_torn(char *text, size_t size) {
+  const char *end = memchr(text, '\n', size);
+  const size_t skipped = end != NULL ? (size_t)(end - text) + 1 : size;
+  memmove(text, text + skipped, size - skipped);
+  return skipped;
+}
+
+/* A regular file; a fifo or device would block or never end. Of a long one the end, from where a line begins:
+ * the later lines are those that count. */
+static int32_t read_file(const char *path, char **out, size_t *out_size, uint64_t *out_unread,
+                         bs_error *err) {
   struct stat st;
   int32_t rc = BS_OK;
   *out = NULL;
   *out_size = 0;
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? BS_OK : io_error(err, errno, "read", path);
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE) {
-    rc = bs_error_set(err, BS_IO, "BS-TUNE-IO", "%.300s is no regular file of at most 16 MiB", path);
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    rc = bs_error_set(err, BS_IO, "BS-TUNE-IO", "%.300s is no regular file", path);
     bs_error_hint(err, "remove it, or choose another with --tune-cache FILE");
-  } else if ((*out = malloc((size_t)st.st_size + 1)) == NULL) {
-    rc = no_memory(err);
-  }
-  while (rc == BS_OK && *out_size < (size_t)st.st_size) {
-    const ssize_t n = read(fd, *out + *out_size, (size_t)st.st_size - *out_size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) rc = io_error(err, errno, "read", path);
-    if (n <= 0) break;
-    *out_size += (size_t)n;
+  } else {
+    const off_t from = st.st_size > MAX_FILE ? st.st_size - MAX_FILE - 1 : 0;
+    const size_t size = (size_t)(st.st_size - from);
+    *out = malloc(size + 1);
+    rc = *out == NULL ? no_memory(err) : read_part(fd, path, from, size, *out, out_size, err);
+    if (rc == BS_OK && from > 0) {
+      const size_t skipped = skip_torn(*out, *out_size);
+      *out_size -= skipped;
+      *out_unread = (uint64_t)from + skipped;
+    }
   }
   close(fd);
   return rc;
@@ -97,7 +125,7 @@ int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err) 
   out->entries = json_array();
   if (out->machine == NULL || out->entries == NULL) return no_memory(err);
   if (path == NULL) return BS_OK;
-  int32_t rc = read_file(path, &text, &size, err);
+  int32_t rc = read_file(path, &text, &size, &out->unread, err);
   for (size_t at = 0; rc == BS_OK && at < size;) {
     const char *end = memchr(text + at, '\n', size - at);
     const size_t length = end != NULL ? (size_t)(end - text) - at : size - at;
@@ -170,11 +198,23 @@ static int32_t make_folders(const char *path, bs_error *err) {
   return rc;
 }
 
+/* 0 or the errno. Where a file system has no locks, appending in one write has to do. */
+static int lock_file(int fd) {
+  const struct timespec step = {0, LOCK_STEP_NS};
+  for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; tries++) {
+    if (errno == ENOSYS || errno == ENOLCK || errno == EOPNOTSUPP) return 0;
+    if ((errno != EWOULDBLOCK && errno != EINTR) || tries >= LOCK_TRIES) return errno;
+    if (errno == EWOULDBLOCK) nanosleep(&step, NULL);
+  }
+  return 0;
+}
+
 /* A line that another process tore (killed, disk full) ends here, not in ours. */
 static int write_line(int fd, const char *line, size_t size) {
   char last = '\n';
   struct stat st;
-  if (flock(fd, LOCK_EX) != 0) return errno;
+  const int locked = lock_file(fd);
+  if (locked != 0) return locked;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return EINVAL;
   if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1) return EIO;
   return bs_store_write_all(fd, line + (last == '\n'), size - (last == '\n'));
@@ -191,7 +231,12 @@ int32_t bs_tune_cache_append(const bs_tune_cache *cache, const json_t *entry, bs
     const int fd = open(cache->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
     int bad = fd < 0 ? errno : write_line(fd, line.data, line.size);
     if (fd >= 0 && close(fd) != 0 && bad == 0) bad = errno;
-    if (bad != 0) rc = io_error(err, bad, "write", cache->path);
+    if (bad == EWOULDBLOCK) {
+      rc = bs_error_set(err, BS_IO, "BS-TUNE-LOCK", "another process holds the lock of %.300s", cache->path);
+      bs_error_hint(err, "a stopped or hanging bsrun? --tune-cache FILE chooses another place");
+    } else if (bad != 0) {
+      rc = io_error(err, bad, "write", cache->path);
+    }
   }
   bs_text_free(&line);
   return rc;

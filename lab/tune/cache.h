@@ -10,6 +10,7 @@ typedef struct bs_tune_cache {
   json_t *machine; /* {cpu, cores} of this one */
   json_t *entries; /* of this machine, in order */
   size_t foreign, broken;
+  uint64_t unread; /* bytes before the last 16 MiB, which are all that is read */
 } bs_tune_cache;
 
 /* path NULL: an empty one that writes nowhere. BS_IO when a file is there and cannot be read (out is usable
@@ -21,6 +22,7 @@ void bs_tune_cache_close(bs_tune_cache *cache);
 const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked);
 /* For the rest of this process; takes the reference. BS_NO_MEMORY. */
 int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err);
-/* One line in one write under a lock, so that several processes may append. BS_IO. */
+/* One line in one write under a lock, so that several processes may append. BS_IO; BS-TUNE-LOCK after two
+ * seconds in which another process held the lock. */
 int32_t bs_tune_cache_append(const bs_tune_cache *cache, const json_t *entry, bs_error *err);
 #endif

@@ -10,7 +10,7 @@ struct bs_tuner {
   bs_context *context;
   bs_tuner_options options;
   bs_tune_cache cache;
-  json_t *pending; /* measured, not yet in the file; also in the cache's entries */
+  json_t *pending; /* [{arm, entry}]: measured, not yet in the file; the entries are also in the cache */
 };
 
 void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -16,6 +16,7 @@
 #include "lab/tune/internal.h"
 
 enum { MAX_ALTERNATIVES = 15 };
+static const double USUAL_SECONDS = 4; /* the default of tune.seconds */
 
 typedef struct job {
   bs_tuner *tuner;
@@ -24,7 +25,7 @@ typedef struct job {
   bs_decision *decisions;
   size_t n;
   double patience; /* s, of one build */
-  double built;    /* > 0: the build took so long that nothing is measured */
+  int hurried;     /* less time was given than tune.seconds has unless set */
   uint32_t n_names;
   const char *names[MAX_ALTERNATIVES + 1]; /* [0]: the default */
   bs_arm *open[MAX_ALTERNATIVES + 1];
@@ -102,7 +103,6 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   if (rc != BS_OK) return rc;
   const double built = bs_arm_build_seconds(j->open[arm]);
   if (built > j->patience) {
-    if (arm == 0) j->built = built;
     bs_arm_close(j->open[arm], NULL, NULL);
     j->open[arm] = NULL;
     return bs_error_set(err, BS_DEADLINE, "BS-TUNE-SLOW", "packing took %.1f s, tune.seconds is %g", built,
@@ -161,13 +161,31 @@ static void tell(const bs_tuner *tuner, const json_t *entry) {
   bs_text_free(&t);
 }
 
+/* Does what was found of a product hold only today? Then the default serves this run, and the next one
+ * measures again. */
+static int is_passing(job *j, bs_decision *d, int wins, const json_t *results) {
+  size_t i;
+  const json_t *r;
+  json_array_foreach(results, i, r) {
+    if (!serves(d, text(r, "name")) || strcmp(text(r, "name"), text(d->asked, "default")) == 0) continue;
+    const char *why = bs_contest_passing(r, j->hurried && !wins);
+    if (why == NULL) continue;
+    snprintf(d->why, sizeof d->why, "not settled: %.32s: %.100s", text(r, "name"), why);
+    bs_tuner_note(j->tuner, "%s: %s for now, nothing is kept; %s", text(d->asked, "key"), d->choice, d->why);
+    return 1;
+  }
+  return 0;
+}
+
 static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *err) {
   for (size_t i = 0; i < j->n; i++) {
     bs_decision *d = &j->decisions[i];
     if (!undecided(j, d)) continue;
     const int wins = winner > 0 && serves(d, j->names[winner]);
+    if (is_passing(j, d, wins, results)) continue;
     json_t *entry = entry_of(j, d, wins ? j->names[winner] : d->choice, results);
-    if (entry == NULL || json_array_append(j->tuner->pending, entry) != 0) {
+    json_t *kept = json_pack("{s:i,s:O}", "arm", (int)j->index, "entry", entry);
+    if (kept == NULL || json_array_append_new(j->tuner->pending, kept) != 0) {
       json_decref(entry);
       return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     }
@@ -193,14 +211,6 @@ static int fits_memory(const bs_case *c, char *why, size_t size) {
   return 0;
 }
 
-/* Every alternative failed for the same reason. */
-static json_t *all_failed(const job *j, const bs_error *why) {
-  json_t *results = json_array();
-  for (uint32_t i = 1; i < j->n_names; i++)
-    json_array_append_new(results, json_pack("{s:s,s:s}", "name", j->names[i], "failed", why->message));
-  return results;
-}
-
 static int32_t contest(job *j, double seconds, double margin, bs_error *err) {
   const bs_contest of = {.n = j->n_names, .user = j, .name = arm_name, .open = arm_open, .close = arm_close};
   const bs_sampler_host host = {.user = j->tuner->options.progress_user,
@@ -210,13 +220,11 @@ static int32_t contest(job *j, double seconds, double margin, bs_error *err) {
   json_t *results = NULL;
   bs_error why = BS_ERROR_INIT;
   int32_t rc = bs_contest_run(&of, seconds, margin, &host, &winner, &results, &why);
-  if (rc != BS_OK && j->built > 0.0) {
-    results = all_failed(j, &why);
-    rc = BS_OK;
-  }
   if (rc == BS_OK) {
     rc = settle(j, winner, results, err);
-  } else { /* the default itself does not run: the phase will say so, with a run folder */
+  } else { /* the default itself is too slow to pack, or does not run: then the phase says so, with a folder
+            */
+    bs_tuner_note(j->tuner, "%s: not measured: [%s] %s", j->arm->name, why.id, why.message);
     for (size_t i = 0; i < j->n; i++)
       if (undecided(j, &j->decisions[i]))
         snprintf(j->decisions[i].why, sizeof j->decisions[i].why, "not measured: %.140s", why.message);
@@ -234,6 +242,7 @@ int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_ca
            .decisions = decisions,
            .n = n,
            .patience = e->tune_seconds,
+           .hurried = e->tune_seconds < USUAL_SECONDS,
            .n_names = 1,
            .names = {"default"}};
   char why[160] = "";

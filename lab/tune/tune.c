@@ -54,6 +54,9 @@ int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_t
     bs_tuner_note(t, "%zu line%s of %s %s no tuning entries and are skipped (%zu of other machines)",
                   t->cache.broken, t->cache.broken == 1 ? "" : "s", options->path,
                   t->cache.broken == 1 ? "is" : "are", t->cache.foreign);
+  if (t->cache.unread > 0)
+    bs_tuner_note(t, "of %s only the last 16 MiB are read: %llu bytes of older lines can be removed",
+                  options->path, (unsigned long long)t->cache.unread);
   *out = t;
   return BS_OK;
 }
@@ -132,7 +135,7 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
     d->choice = text(d->entry, "choice");
     d->origin = "cache";
     json_array_foreach(t->pending, i, fresh) {
-      if (fresh == d->entry) d->origin = "measured";
+      if (json_object_get(fresh, "entry") == d->entry) d->origin = "measured";
     }
   }
 }
@@ -312,17 +315,32 @@ static void reject(json_t *entry, const char *wrong) {
 
 void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong) {
   size_t i;
-  json_t *entry;
+  const json_t *kept;
   bs_error err = BS_ERROR_INIT;
   int32_t rc = BS_OK;
-  json_array_foreach(tuner->pending, i, entry) {
-    if (wrong != NULL) reject(entry, wrong);
-    json_object_set_new(entry, "judged", json_boolean(judged && wrong == NULL));
+  json_array_foreach(tuner->pending, i, kept) {
+    json_t *entry = json_object_get(kept, "entry");
+    const int methods = json_integer_value(json_object_get(kept, "arm")) == 0; /* the gates saw no peer */
+    if (wrong != NULL && methods) reject(entry, wrong);
+    json_object_set_new(entry, "judged", json_boolean(judged && wrong == NULL && methods));
     if (rc == BS_OK) rc = bs_tune_cache_append(&tuner->cache, entry, &err);
   }
   if (rc != BS_OK)
     bs_tuner_note(tuner, "[%s] %s; what was measured is not kept: %s", err.id, err.message, err.hint);
   else if (json_array_size(tuner->pending) > 0 && tuner->cache.path != NULL)
     bs_tuner_note(tuner, "kept in %s", tuner->cache.path);
+  json_array_clear(tuner->pending);
+}
+
+void bs_tuner_drop(bs_tuner *tuner) {
+  size_t i;
+  const json_t *kept;
+  json_array_foreach(tuner->pending, i, kept) {
+    json_t *known = tuner->cache.entries;
+    for (size_t k = json_array_size(known); k-- > 0;)
+      if (json_array_get(known, k) == json_object_get(kept, "entry")) json_array_remove(known, k);
+  }
+  if (json_array_size(tuner->pending) > 0)
+    bs_tuner_note(tuner, "what was measured is not kept: the run with it did not end with a verdict");
   json_array_clear(tuner->pending);
 }

@@ -31,8 +31,11 @@ int32_t bs_tuner_choose(bs_tuner *tuner, bs_experiment *experiment, bs_error *er
 /* The name that tune.choices of a configuration pins for a key (PLUGIN:NAME or NAME), or NULL. */
 const char *bs_tune_pinned(const bs_experiment *experiment, const char *key);
 /* What was measured since goes into the file. judged: 1 when phase 0 passed with it. wrong: NULL, or why the
- * numbers were not right: then the default stays, and the candidate is kept as failed. */
+ * numbers were not right: then the default stays, and the candidate is kept as failed. Both are said of the
+ * method's products alone: phase 0 runs no dense peer. */
 void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong);
+/* What was measured since is forgotten: what ran with it gave no verdict. */
+void bs_tuner_drop(bs_tuner *tuner);
 
 /* What the file knows of one product, for `bsrun explain`: the entry (docs/tuning.md) whose candidates are
  * those of `asked` ({key, candidates}, see bs_tune_candidate), or NULL. */

@@ -2,6 +2,8 @@
  * test_tune_cache.c - the tuning file: what is appended is found again as long as machine and candidates are
  * the same; broken lines, other machines and other builds cost their own entries only. */
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -215,6 +217,82 @@ START_TEST(several_may_append_at_once) {
 }
 END_TEST
 
+/* Somebody holds the lock and does not let go: the entry is lost, the run is not. */
+START_TEST(a_lock_that_is_never_given_back) {
+  json_t *one = asked("one", "aa"), *two = asked("two", "aa");
+  append(one, "cpu:dnnl");
+  const int holder = open(path, O_RDWR | O_CLOEXEC);
+  ck_assert_int_ge(holder, 0);
+  ck_assert_int_eq(flock(holder, LOCK_EX), 0);
+  bs_tune_cache cache = opened();
+  bs_error err = BS_ERROR_INIT;
+  json_t *e = entry(&cache, two, "cpu:dnnl");
+  ck_assert_int_eq(bs_tune_cache_append(&cache, e, &err), BS_IO);
+  ck_assert_str_eq(err.id, "BS-TUNE-LOCK");
+  ck_assert_ptr_nonnull(strstr(err.hint, "--tune-cache"));
+  ck_assert_str_eq(found(two), "");
+  ck_assert_str_eq(found(one), "cpu:dnnl"); /* readers need no lock */
+  ck_assert_int_eq(close(holder), 0);
+  ck_assert_msg(bs_tune_cache_append(&cache, e, &err) == BS_OK, "%s", err.message);
+  ck_assert_str_eq(found(two), "cpu:dnnl");
+  json_decref(e);
+  bs_tune_cache_close(&cache);
+  json_decref(one);
+  json_decref(two);
+}
+END_TEST
+
+/* n bytes of blank lines. */
+static void add_blank(size_t n) {
+  FILE *f = fopen(path, "a");
+  ck_assert_ptr_nonnull(f);
+  char *blank = malloc(n);
+  ck_assert_ptr_nonnull(blank);
+  memset(blank, '\n', n);
+  ck_assert_uint_eq(fwrite(blank, 1, n, f), n);
+  free(blank);
+  ck_assert_int_eq(fclose(f), 0);
+}
+
+static size_t length_of_file(void) {
+  struct stat st;
+  ck_assert_int_eq(stat(path, &st), 0);
+  return (size_t)st.st_size;
+}
+
+START_TEST(of_a_long_file_the_end_counts) {
+  const size_t most = 16 * 1048576;
+  json_t *one = asked("one", "aa"), *two = asked("two", "aa");
+  append(one, "cpu:dnnl");
+  const size_t line = length_of_file();
+  add_blank(most - line); /* exactly as much as is read */
+  ck_assert_str_eq(found(one), "cpu:dnnl");
+  bs_tune_cache cache = opened();
+  ck_assert_uint_eq(cache.unread, 0);
+  bs_tune_cache_close(&cache);
+  append(two, "cpu:packed"); /* pushes the first line out, and cuts blank ones only */
+  ck_assert_str_eq(found(one), "");
+  ck_assert_str_eq(found(two), "cpu:packed");
+  cache = opened();
+  ck_assert_uint_eq(cache.broken, 0);
+  ck_assert_uint_eq(cache.unread, length_of_file() - most);
+  bs_tune_cache_close(&cache);
+  /* The last line has moved to where the end begins: it is whole. One byte later it is torn, and not broken.
+   */
+  add_blank(most - (length_of_file() - most));
+  ck_assert_str_eq(found(two), "cpu:packed");
+  add_blank(1);
+  ck_assert_str_eq(found(two), "");
+  cache = opened();
+  ck_assert_uint_eq(cache.broken, 0);
+  bs_tune_cache_close(&cache);
+  append(two, "cpu:dnnl"); /* it can still be written */
+  ck_assert_str_eq(found(two), "cpu:dnnl");
+  json_decref(one);
+  json_decref(two);
+}
+END_TEST
+
 START_TEST(words_of_an_entry) {
   char out[256];
   json_t *e = asked("one", "aa"), *dnnl = json_array_get(json_object_get(e, "candidates"), 1);
@@ -249,6 +327,8 @@ int main(void) {
   tcase_add_test(tc, other_machines_keep_theirs);
   tcase_add_test(tc, files_that_cannot_be_read_or_written);
   tcase_add_test(tc, several_may_append_at_once);
+  tcase_add_test(tc, a_lock_that_is_never_given_back);
+  tcase_add_test(tc, of_a_long_file_the_end_counts);
   tcase_add_test(tc, words_of_an_entry);
   suite_add_tcase(suite, tc);
   return run_suite(suite);

@@ -141,6 +141,42 @@ START_TEST(who_fails_is_out) {
 }
 END_TEST
 
+/* What fails for want of memory or time may run tomorrow; what fails otherwise will not. */
+START_TEST(some_results_do_not_last) {
+  uint32_t winner = 9;
+  json_t *results;
+  const player list[] = {{.seconds = 1e-3},
+                         {.seconds = 0.5e-3, .fails_to_open = 1},
+                         {.seconds = 0.5e-3, .fails_at = 12},
+                         {.seconds = 1.2e-3}};
+  play(list, 4, &winner, &results);
+  for (int hurried = 0; hurried < 2; hurried++) {
+    const char *why = bs_contest_passing(json_array_get(results, 0), hurried);
+    ck_assert_ptr_nonnull(why);
+    ck_assert_str_eq(why, "[TEST-OPEN] this one does not open");
+    ck_assert_ptr_null(bs_contest_passing(json_array_get(results, 1), hurried));
+    ck_assert_ptr_null(bs_contest_passing(json_array_get(results, 2), hurried));
+  }
+  json_decref(results);
+  /* The time is up before the noise is averaged away. */
+  const player noisy[] = {{.seconds = 1, .noise = 0.3}, {.seconds = 1, .noise = 0.3}};
+  play(noisy, 2, &winner, &results);
+  json_t *row = json_array_get(results, 0);
+  ck_assert_str_eq(word(results, 0), "UNCLEAR");
+  ck_assert_str_eq(json_string_value(json_object_get(row, "stopped_by")), "seconds");
+  ck_assert_ptr_nonnull(bs_contest_passing(row, 1));
+  ck_assert_ptr_null(bs_contest_passing(row, 0));
+  json_object_set_new(row, "stopped_by", json_string("max_pairs")); /* more time would change nothing */
+  ck_assert_ptr_null(bs_contest_passing(row, 1));
+  /* The second look decides. */
+  json_object_set_new(row, "word", json_string("FASTER"));
+  ck_assert_ptr_null(bs_contest_passing(row, 1));
+  json_object_set_new(row, "again", json_pack("{s:s,s:b}", "failed", "no memory", "passing", 1));
+  ck_assert_str_eq(bs_contest_passing(row, 0), "no memory");
+  json_decref(results);
+}
+END_TEST
+
 START_TEST(the_default_must_run) {
   uint32_t winner = 9;
   json_t *results = NULL;
@@ -178,6 +214,7 @@ int main(void) {
   tcase_add_test(tc, within_the_margin_the_default_stays);
   tcase_add_test(tc, fast_only_once_is_not_enough);
   tcase_add_test(tc, who_fails_is_out);
+  tcase_add_test(tc, some_results_do_not_last);
   tcase_add_test(tc, the_default_must_run);
   tcase_add_test(tc, noise_alone_never_wins);
   suite_add_tcase(suite, tc);
