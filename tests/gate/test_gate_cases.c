@@ -12,9 +12,10 @@
 
 #include "lab/gate/faults.h"
 #include "lab/gate/verdict.h"
+#include "tests/gate/one_path.h"
 
 static bs_context *context;
-static const char *path; /* the one kernel path that serves; NULL: as chosen */
+static const char *path; /* one_path.h */
 
 static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
                                       "blockshock"};
@@ -23,6 +24,11 @@ static const char *const masks[] = {"complement_1100_0011", "complement_1010_010
 static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16};
 static const int64_t shapes[][3] = {{1, 1, 1},    {2, 3, 5},    {3, 7, 4},     {5, 17, 9},  {8, 16, 31},
                                     {16, 33, 64}, {17, 65, 63}, {64, 24, 130}, {9, 100, 3}, {4, 256, 257}};
+/* For one path: more than two K blocks, more tokens than a chunk. */
+static const int64_t large[][3] = {{130, 40, 600}, {512, 17, 33}, {100, 72, 520}, {97, 33, 513}};
+enum { PATH_SEEDS = 4 };
+#define N_SHAPES (sizeof shapes / sizeof shapes[0])
+#define N_LARGE (sizeof large / sizeof large[0])
 
 typedef struct opened {
   const bs_workload *workload;
@@ -98,17 +104,18 @@ static int run_clean(const char *method, const char *mask_name, uint32_t P, uint
   const int masked = strcmp(method, "masked_split") == 0 || strcmp(method, "blockshock") == 0;
   ck_assert_int_eq(bs_mask_parse(mask_name, NULL, NULL, &mask, &err), BS_OK);
   const uint32_t reduce = seed % 3 == 2 ? dtype : 0;
-  bs_case c = make_case(method, seed % 4 == 3 ? "ref" : "cpu", P, masked ? &mask : NULL, dtype, shape,
-                        seed % 2 == 0, reduce);
+  bs_case c = make_case(method, path == NULL && seed % 4 == 3 ? "ref" : "cpu", P, masked ? &mask : NULL,
+                        dtype, shape, seed % 2 == 0, reduce);
   open_workload("random_normal", &c.spec, seed, &w);
   use_workload(&c, &w);
   int32_t rc = bs_case_run(&c, &result, &err);
-  if (rc == BS_UNSUPPORTED && path != NULL && strcmp(path, "dnnl") == 0) { /* alone it has no f16, no K = 0 */
+  if (rc == BS_UNSUPPORTED && path_is_dnnl(path)) { /* alone it has no f16, no K = 0 */
     w.workload->close(w.instance);
     ++refused;
     return 1;
   }
   ck_assert_msg(rc == BS_OK, "%s %s P=%u: %s: %s", method, mask_name, P, err.id, err.message);
+  path_must_have_run(path, result.algorithms);
   rc = bs_verdict_make(&c, &result, 0, &verdict, &err);
   ck_assert_msg(rc == BS_OK, "%s", err.message);
   const int passed = bs_verdict_passed(verdict.gates, verdict.n_gates);
@@ -131,29 +138,38 @@ static int run_clean(const char *method, const char *mask_name, uint32_t P, uint
   return passed;
 }
 
+/* The shapes of one row of methods, masks, ranks and dtypes. Bias, dtype of the reduction and backend go
+ * round with row, shape and seed. With one path each row meets each large shape too, with one of the seeds.
+ */
+static uint64_t run_shapes(const char *method, const char *mask, uint32_t P, uint32_t dtype, uint64_t seed,
+                           uint64_t row, uint64_t *cases) {
+  uint64_t alarms = 0;
+  for (uint64_t s = 0; s < N_SHAPES + N_LARGE; ++s) {
+    if (s >= N_SHAPES && (path == NULL || (row / 2 + s + seed) % PATH_SEEDS != 0)) continue;
+    const int64_t *shape = s < N_SHAPES ? shapes[s] : large[s - N_SHAPES];
+    alarms += !run_clean(method, mask, P, dtype, shape, seed * 1001 + row * 11 + s);
+    ++*cases;
+  }
+  return alarms;
+}
+
 START_TEST(clean_cases_raise_no_alarm) {
   const char *big = getenv("BS_TEST_BIG");
-  const uint64_t seeds = big ? (uint64_t)atoi(big) : 1;
-  uint64_t cases = 0;
-  uint64_t alarms = 0;
+  const uint64_t seeds = (big ? (uint64_t)atoi(big) : 1) * (path != NULL ? PATH_SEEDS : 1);
+  uint64_t cases = 0, alarms = 0;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
-      for (size_t k = 0; k < sizeof masks / sizeof masks[0]; ++k) {
+    uint64_t row = 0;
+    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m)
+      for (size_t k = 0; k < sizeof masks / sizeof masks[0]; ++k)
         for (uint32_t P = 1; P <= 4; ++P) {
           if (!offered(methods[m], masks[k], P)) continue;
-          for (size_t d = 0; d < 3; ++d) {
-            for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; ++s) {
-              alarms += !run_clean(methods[m], masks[k], P, dtypes[d], shapes[s], seed * 1000 + cases);
-              ++cases;
-            }
-          }
+          for (size_t d = 0; d < 3; ++d, ++row)
+            alarms += run_shapes(methods[m], masks[k], P, dtypes[d], seed, row, &cases);
         }
-      }
-    }
   }
   printf("%llu clean cases, %llu not served, %llu alarms\n", (unsigned long long)cases,
          (unsigned long long)refused, (unsigned long long)alarms);
-  ck_assert_uint_ge(cases - refused, path != NULL && strcmp(path, "dnnl") == 0 ? 500 : 1000);
+  ck_assert_uint_ge(cases - refused, path_is_dnnl(path) ? 500 : 1000);
   ck_assert_uint_eq(alarms, 0);
 }
 END_TEST
@@ -436,18 +452,11 @@ START_TEST(subtle_faults_are_caught_at_2048) {
 }
 END_TEST
 
-static int32_t open_context(bs_error *err) {
-  char param[32];
-  const char *const params[1] = {param};
-  bs_context_options options = {.struct_size = sizeof options, .params = params, .n_params = path ? 1 : 0};
-  if (path) snprintf(param, sizeof param, "cpu.%s=%s", strcmp(path, "dnnl") == 0 ? "matmul" : "isa", path);
-  return bs_context_open(&options, &context, err);
-}
-
 static void setup(void) {
-  bs_error err;
-  const int32_t rc = open_context(&err);
+  bs_error err = BS_ERROR_INIT;
+  const int32_t rc = path_open(path, &context, &err);
   ck_assert_msg(rc == BS_OK, "%s", err.message);
+  path_must_be_chosen(path, context);
 }
 
 static void teardown(void) {
@@ -464,28 +473,16 @@ static void add_rest(TCase *tc) {
   tcase_add_test(tc, subtle_faults_are_caught_at_2048);
 }
 
-/* The plugin is activated, and says that the processor lacks the path, when it is first asked for. */
-static int has_path(void) {
-  bs_error err = {.struct_size = sizeof err};
-  const bs_backend *backend = NULL;
-  void *state = NULL;
-  const int32_t rc = open_context(&err);
-  const int32_t found = rc == BS_OK ? bs_find_backend(context, "cpu", &backend, &state, &err) : rc;
-  if (rc == BS_OK) bs_context_close(context);
-  if (found != BS_OK) printf("not run: %s\n", err.message);
-  return found == BS_OK;
-}
-
 int main(int argc, char **argv) {
   path = argc > 1 ? argv[1] : NULL;
-  if (path && !has_path()) return 77;
+  if (path != NULL && path_missing(path)) return 77;
   Suite *suite = suite_create("gate cases");
   TCase *tc = tcase_create("cases");
   tcase_set_timeout(tc, 7200);
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, clean_cases_raise_no_alarm);
-  if (!path || strcmp(path, "dnnl") != 0) tcase_add_test(tc, integers_are_exact);
-  if (!path || strcmp(path, "dnnl") != 0) tcase_add_test(tc, every_fault_is_caught);
+  if (!path_is_dnnl(path)) tcase_add_test(tc, integers_are_exact);
+  if (!path_is_dnnl(path)) tcase_add_test(tc, every_fault_is_caught);
   if (!path) add_rest(tc);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);

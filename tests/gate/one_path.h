@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * one_path.h - the gates through one kernel path of the cpu plugin: contexts in which it alone may serve, and
+ * proof that it did. A path is an instruction set of our own kernels, or "dnnl"; NULL: as chosen. */
+#ifndef TESTS_GATE_ONE_PATH_H
+#define TESTS_GATE_ONE_PATH_H
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "blockshock/plugin.h"
+#include "core/base/error.h"
+#include "lab/lab.h"
+
+static inline int path_is_dnnl(const char *path) {
+  return path != NULL && strcmp(path, "dnnl") == 0;
+}
+
+/* Without matmul=packed oneDNN would take the products that it does better, whatever isa says. */
+static inline int32_t path_open(const char *path, bs_context **out, bs_error *err) {
+  char isa[32] = "cpu.isa=auto";
+  const char *const params[2] = {path_is_dnnl(path) ? "cpu.matmul=dnnl" : "cpu.matmul=packed", isa};
+  const bs_context_options options = {
+      .struct_size = sizeof options, .params = params, .n_params = path != NULL ? 2 : 0};
+  if (path != NULL && !path_is_dnnl(path)) snprintf(isa, sizeof isa, "cpu.isa=%s", path);
+  return bs_context_open(&options, out, err);
+}
+
+/* What is chosen for a product, and what oneDNN's implementation answers. */
+typedef struct path_answer {
+  char name[64], algo[64];
+  uint32_t dnnl_reason; /* BS_REASON_NOT_BUILT when it is not among the candidates */
+} path_answer;
+
+static inline void path_hear(void *user, const bs_op_candidate *c) {
+  path_answer *a = user;
+  if (strcmp(c->name, "matmul@cpu/dnnl") == 0) a->dnnl_reason = c->answer->reason;
+  if (!c->chosen) return;
+  snprintf(a->name, sizeof a->name, "%s", c->name);
+  snprintf(a->algo, sizeof a->algo, "%s", c->answer->algo);
+}
+
+static inline int32_t path_ask(bs_context *context, uint32_t dtype, path_answer *out, bs_error *err) {
+  const bs_tensor_desc x = bs_desc_2d(dtype, 64, 128), y = bs_desc_2d(dtype, 64, 96);
+  const bs_tensor_desc *const args[4] = {&x, NULL, NULL, &y};
+  const bs_op_query q = {
+      .struct_size = sizeof q, .nargs = 4, .op = "matmul", .args = args, .weight_dtype = dtype};
+  memset(out, 0, sizeof *out);
+  out->dnnl_reason = BS_REASON_NOT_BUILT;
+  return bs_op_explain(context, "cpu", &q, path_hear, out, err);
+}
+
+static inline int path_lacks(const char *path) {
+  bs_error err = BS_ERROR_INIT;
+  bs_context *context = NULL;
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  path_answer a;
+  int missing = 0;
+  if (path_open(path, &context, &err) != BS_OK) return 0;
+  const int32_t rc = bs_find_backend(context, "cpu", &backend, &state, &err);
+  if (rc == BS_UNAVAILABLE) {
+    missing = 1;
+  } else if (rc == BS_OK && path_is_dnnl(path)) {
+    missing = path_ask(context, BS_F32, &a, &err) == BS_UNSUPPORTED &&
+              (a.dnnl_reason == BS_REASON_NOT_BUILT || a.dnnl_reason == BS_REASON_LIB_VERSION);
+  }
+  if (missing) printf("not run: %s\n", err.message);
+  bs_context_close(context);
+  return missing;
+}
+
+/* 1 and why on stdout: this processor, or this machine's oneDNN, lacks the path. Anything else is the tests'
+ * to fail by. Asked in a process of its own: the tests fork, and oneDNN must not be open before. */
+static inline int path_missing(const char *path) {
+  int status = 0;
+  fflush(stdout);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const int missing = path_lacks(path);
+    fflush(stdout);
+    _exit(missing ? 77 : 0);
+  }
+  return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 77;
+}
+
+/* Our kernels say their instruction set: "packed-avx2". oneDNN may lack the 16-bit dtypes. */
+static inline void path_must_be_chosen(const char *path, bs_context *context) {
+  static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16};
+  for (size_t i = 0; path != NULL && i < sizeof dtypes / sizeof dtypes[0]; ++i) {
+    bs_error err = BS_ERROR_INIT;
+    path_answer a;
+    char wanted[64];
+    const int32_t rc = path_ask(context, dtypes[i], &a, &err);
+    if (path_is_dnnl(path) && i > 0 && rc == BS_UNSUPPORTED) continue;
+    ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+    if (path_is_dnnl(path)) {
+      ck_assert_str_eq(a.name, "matmul@cpu/dnnl");
+      continue;
+    }
+    snprintf(wanted, sizeof wanted, "packed-%s", path);
+    ck_assert_str_eq(a.name, "matmul@cpu/packed");
+    ck_assert_str_eq(a.algo, wanted);
+  }
+}
+
+/* Every product of a run, by its list of algorithms, was the path's. */
+static inline void path_must_have_run(const char *path, const char *algorithms) {
+  if (path == NULL) return;
+  const char *wanted = path_is_dnnl(path) ? "matmul@cpu/dnnl" : "matmul@cpu/packed";
+  const char *at = strstr(algorithms, "matmul@");
+  ck_assert_msg(at != NULL, "no product in: %s", algorithms);
+  for (; at != NULL; at = strstr(at + 1, "matmul@"))
+    ck_assert_msg(strncmp(at, wanted, strlen(wanted)) == 0, "%s served, not %s", at, wanted);
+}
+#endif
