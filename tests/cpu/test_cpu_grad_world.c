@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_cpu_grad_world.c - a step of training as a method will make it, through a context and a world: one
- * packed weight for forward, dX and update, the same bits for any team; and what is said when the weight was
- * packed by an implementation that has no backward pass. */
+ * packed weight for forward, dX and update, there once, the same bits for any team; and what is said when the
+ * weight was packed by an implementation that has no backward pass. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cpu_fixture.h"
@@ -216,12 +217,104 @@ START_TEST(a_packer_without_siblings_is_named) {
 }
 END_TEST
 
+/* A weight so large that a second one would be seen beside the scratch of the plans. */
+enum { BIG_B = 33, BIG_N = 1024, BIG_K = 2048, BIG_KEPT = BIG_K / 2 };
+/* Of one plan and thread: blocks of X and of C, turned panels (docs/performance.md). */
+#define SCRATCH (384u << 10)
+
+static int32_t few_numbers(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                           void *out, int64_t stride, bs_error *err) {
+  const int64_t count = cols != NULL ? cols->count : BIG_K;
+  (void)ctx;
+  (void)err;
+  ck_assert_uint_eq(dtype, BS_F32);
+  for (int64_t r = 0; r < nrows; r++)
+    for (int64_t i = 0; i < count; i++) ((float *)out)[r * stride + i] = (float)((row + r + i) % 5 - 2);
+  return BS_OK;
+}
+
+/* All plans of a step at once, each run: what they hold beside the weight is theirs together. */
+static int32_t hold_all(bs_rank *rank, void *arg, bs_error *err) {
+  enum { X, Y, DX, ALPHA, TENSORS, PLANS = 3 };
+  static const char *const ops[PLANS] = {"matmul", "matmul_dx", "matmul_update"};
+  const bs_rank_api *api = bs_rank_get_api();
+  const bs_partition *partition = arg;
+  const bs_tensor_desc d[TENSORS] = {
+      bs_desc_2d(BS_F32, BIG_B, BIG_K),
+      bs_desc_2d(BS_F32, BIG_B, BIG_N),
+      bs_desc_2d(BS_F32, BIG_B, BIG_K),
+      {.struct_size = sizeof d[ALPHA], .dtype = BS_F32, .rank = 1, .dims = {1}}};
+  const bs_tensor_desc *descs[PLANS][4] = {
+      {&d[X], NULL, NULL, &d[Y]}, {&d[Y], &d[DX]}, {&d[X], &d[Y], &d[ALPHA]}};
+  const uint32_t counts[PLANS] = {4, 2, 3};
+  const bs_source source = {
+      .struct_size = sizeof source, .dtype = BS_F32, .rows = BIG_N, .cols = BIG_K, .read = few_numbers};
+  bs_tensor t[TENSORS];
+  bs_plan *plans[PLANS] = {NULL};
+  bs_packed *packed = NULL;
+  memset(t, 0, sizeof t);
+  bs_tensor *const args[PLANS][4] = {{&t[X], NULL, NULL, &t[Y]}, {&t[Y], &t[DX]}, {&t[X], &t[Y], &t[ALPHA]}};
+  int32_t rc = BS_OK;
+  for (int i = 0; i < TENSORS && rc == BS_OK; i++) {
+    t[i].struct_size = (uint32_t)sizeof t[i];
+    rc = api->tensor_alloc(rank, &d[i], BS_LIFE_ACTIVATION, &t[i], err);
+  }
+  for (int i = 0; i < PLANS && rc == BS_OK; i++) {
+    const bs_op_query q = {.struct_size = sizeof q,
+                           .nargs = counts[i],
+                           .op = ops[i],
+                           .args = descs[i],
+                           .partition = partition,
+                           .flags = BS_QUERY_X_FULL | BS_QUERY_TRAIN,
+                           .weight_dtype = BS_F32};
+    if (i == 0) rc = api->pack(rank, &q, &source, &packed, err);
+    if (rc == BS_OK) rc = api->op_prepare(rank, &q, packed, &plans[i], err);
+  }
+  for (int i = 0; i < PLANS && rc == BS_OK; i++) rc = api->op_run(plans[i], args[i], counts[i], NULL, err);
+  for (int i = 0; i < PLANS; i++)
+    if (plans[i] != NULL) api->op_release(plans[i]);
+  if (packed != NULL) api->packed_release(packed);
+  for (int i = 0; i < TENSORS; i++)
+    if (t[i].data != NULL) api->tensor_free(rank, &t[i]);
+  return rc;
+}
+
+/* Forward, dX and update of one weight exist: it is there once. */
+START_TEST(a_step_keeps_one_weight) {
+  bs_context *context = open_context();
+  bs_partition partition = cx_pattern(BIG_K, 4, 3, 0, BIG_K);
+  ck_assert_int_eq(partition.count, BIG_KEPT);
+  for (uint32_t threads = 1; threads <= 2; threads++) {
+    bs_error err = {.struct_size = sizeof err};
+    bs_world *world = NULL;
+    const bs_world_options options = {
+        .struct_size = sizeof options, .world_size = 1, .backend = "cpu", .threads_per_rank = threads};
+    const uint64_t weight = sizeof(float) * BIG_N * BIG_KEPT;
+    const uint64_t activations = sizeof(float) * (2 * BIG_B * BIG_K + BIG_B * BIG_N + 1);
+    const uint64_t scratch = (uint64_t)3 * threads * SCRATCH;
+    ck_assert_uint_lt(scratch, weight); /* so that a second weight does not pass for scratch */
+    ck_assert_msg(bs_world_create(context, &options, &world, &err) == BS_OK, "%s", err.message);
+    ck_assert_msg(bs_world_run(world, hold_all, &partition, &err) == BS_OK, "%s: %s", err.id, err.message);
+    const uint64_t peak = bs_world_memory_peak(world);
+    printf("%u threads: peak %.2f MiB, weight %.2f, tensors %.2f\n", threads, (double)peak / 1048576.0,
+           (double)weight / 1048576.0, (double)activations / 1048576.0);
+    ck_assert_uint_ge(peak, weight + activations); /* all is counted */
+    ck_assert_uint_le(peak, weight + activations + scratch);
+    ck_assert_uint_eq(bs_world_memory_now(world), 0);
+    bs_world_destroy(world);
+  }
+  cx_partition_free(&partition);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("cpu_grad_world");
   TCase *tc = tcase_create("world");
   tcase_set_timeout(tc, 60);
   tcase_add_test(tc, one_weight_serves_a_step);
   tcase_add_test(tc, a_packer_without_siblings_is_named);
+  tcase_add_test(tc, a_step_keeps_one_weight);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

@@ -191,9 +191,9 @@ START_TEST(same_bits_on_every_call) {
 }
 END_TEST
 
-/* X whole, the partition's columns picked on the way. */
+/* X whole, the partition's columns picked on the way, in one K block and in more, by every kernel of ours. */
 START_TEST(x_full_picks_columns) {
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < DNNL; i++) {
     cx c;
     if (!open_way(i, 2, &c)) continue;
     for (int t = 0; t < 3; t++)

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cpu_defaults.c - the table of defaults: which matmul of the cpu plugin serves by the number of tokens,
+ * the dtype, and what the processor and our kernels have. Scores exactly, on both sides of each border; the
+ * processors that oneDNN may use are cut down by its own variable. Without oneDNN there is nothing to choose,
+ * and the program is skipped (77). */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cpu_matmul_case.h"
+
+enum { PACKED = 600, BELOW = 500, ABOVE = 700, MUCH = 800, REFUSED = 0 };
+enum { CORE, BF16, CAPS };
+
+/* What oneDNN is allowed to use here; each test opens it in a process of its own. */
+static const char *const caps[CAPS] = {"AVX512_CORE", "AVX512_CORE_BF16"};
+
+static uint32_t score_of(const cx *c, const char *impl, uint32_t dtype, int64_t B, int64_t N, int64_t K) {
+  const mc s = {.dtype = dtype, .y_type = dtype, .B = B, .N = N, .K = K, .seed = 1};
+  mc_data d;
+  bs_op_answer a;
+  memset(&d, 0, sizeof d);
+  d.shape = s;
+  d.x.d = bs_desc_2d(dtype, B, K);
+  d.y.d = bs_desc_2d(dtype, B, N);
+  mc_ask(c, impl, &d, &a);
+  return a.level == BS_LEVEL_NATIVE ? a.score : REFUSED;
+}
+
+/* Our own kernels have the same score for every shape; oneDNN is to have `wanted`. */
+static void must_score(const cx *c, uint32_t dtype, int64_t B, int64_t N, int64_t K, uint32_t wanted) {
+  const uint32_t ours = score_of(c, "packed", dtype, B, N, K), dnnl = score_of(c, "dnnl", dtype, B, N, K);
+  ck_assert_msg(ours == PACKED, "packed, isa=%s, %s [%lld, %lld, %lld]: %u", c->isa, bs_dtype_name(dtype),
+                (long long)B, (long long)N, (long long)K, ours);
+  ck_assert_msg(dnnl == wanted, "dnnl, isa=%s, %s [%lld, %lld, %lld]: %u, wanted %u", c->isa,
+                bs_dtype_name(dtype), (long long)B, (long long)N, (long long)K, dnnl, wanted);
+}
+
+/* Scores at few tokens, at the last count that is few, and at the first that is many. */
+static void must_score_all(const cx *c, uint32_t dtype, uint32_t at_64, uint32_t at_512, uint32_t at_513) {
+  must_score(c, dtype, 64, 256, 320, at_64);
+  must_score(c, dtype, 512, 256, 320, at_512);
+  must_score(c, dtype, 513, 256, 320, at_513);
+}
+
+static int has_avx512(void) {
+  if (cx_has_isa("avx512")) return 1;
+  printf("not run: this processor has no AVX-512\n");
+  return 0;
+}
+
+/* f32: ours up to 512 tokens, whatever our own kernels may use. */
+START_TEST(f32_by_tokens) {
+  static const char *const isas[] = {"portable", "avx2", "avx512", "avx512_bf16"};
+  if (!has_avx512()) return;
+  ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[_i], 1), 0);
+  for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+    cx c;
+    if (!cx_has_isa(isas[i])) continue;
+    cx_open(&c, isas[i], "auto", 1);
+    must_score_all(&c, BS_F32, BELOW, BELOW, ABOVE);
+    must_score(&c, BS_F32, 1, 256, 320, BELOW);
+    must_score(&c, BS_F32, 4096, 256, 320, ABOVE);
+    cx_close(&c);
+  }
+}
+END_TEST
+
+/* bf16 by the processor's own instruction in oneDNN alone: from 8 tokens on. */
+START_TEST(bf16_without_our_dot_product) {
+  cx c;
+  if (!has_avx512() || !cx_has_isa("avx512_bf16")) return;
+  ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[BF16], 1), 0);
+  cx_open(&c, "avx512", "auto", 1);
+  must_score_all(&c, BS_BF16, MUCH, MUCH, MUCH);
+  must_score(&c, BS_BF16, 7, 256, 320, BELOW);
+  must_score(&c, BS_BF16, 8, 256, 320, MUCH);
+  cx_close(&c);
+}
+END_TEST
+
+/* By it in both: as f32. */
+START_TEST(bf16_with_our_dot_product) {
+  cx c;
+  if (!has_avx512() || !cx_has_isa("avx512_bf16")) return;
+  ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[BF16], 1), 0);
+  cx_open(&c, "avx512_bf16", "auto", 1);
+  must_score_all(&c, BS_BF16, BELOW, BELOW, ABOVE);
+  must_score(&c, BS_BF16, 8, 256, 320, BELOW);
+  cx_close(&c);
+}
+END_TEST
+
+/* In neither, or not in oneDNN: ours at any number of tokens. */
+START_TEST(bf16_that_onednn_widens) {
+  static const char *const isas[] = {"avx512", "avx512_bf16"};
+  if (!has_avx512()) return;
+  ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[CORE], 1), 0);
+  for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+    cx c;
+    if (!cx_has_isa(isas[i])) continue;
+    cx_open(&c, isas[i], "auto", 1);
+    must_score_all(&c, BS_BF16, BELOW, BELOW, BELOW);
+    cx_close(&c);
+  }
+}
+END_TEST
+
+/* Without AVX-512 oneDNN has no advantage at any number of tokens, and no bf16. */
+START_TEST(without_avx512) {
+  cx c;
+  if (!cx_has_isa("avx2")) return;
+  ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1), 0);
+  cx_open(&c, "avx2", "auto", 1);
+  must_score_all(&c, BS_F32, BELOW, BELOW, BELOW);
+  must_score(&c, BS_F32, 4096, 256, 320, BELOW);
+  must_score_all(&c, BS_BF16, REFUSED, REFUSED, REFUSED);
+  cx_close(&c);
+}
+END_TEST
+
+/* Narrow layers are ours at any number of tokens. */
+START_TEST(narrow_layers) {
+  cx c;
+  if (!has_avx512()) return;
+  ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", caps[BF16], 1), 0);
+  cx_open(&c, "avx512", "auto", 1);
+  must_score(&c, BS_F32, 513, 63, 320, BELOW);
+  must_score(&c, BS_F32, 513, 64, 320, ABOVE);
+  must_score(&c, BS_F32, 513, 320, 63, BELOW);
+  must_score(&c, BS_F32, 513, 320, 64, ABOVE);
+  cx_close(&c);
+}
+END_TEST
+
+/* What the tests hang on, found out by tests of their own: oneDNN reads its variable once a process. */
+enum { HAS_DNNL, OBEYS, PROBES };
+static unsigned char *found; /* [PROBES], shared with the processes of the tests */
+
+START_TEST(probe) {
+  cx c;
+  if (_i == OBEYS) ck_assert_int_eq(setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1), 0);
+  cx_open(&c, "auto", "auto", 1);
+  const uint32_t score = score_of(&c, "dnnl", _i == OBEYS ? BS_BF16 : BS_F32, 64, 64, 64);
+  found[_i] = _i == OBEYS ? score == REFUSED : score != REFUSED;
+  cx_close(&c);
+}
+END_TEST
+
+static int look(void) {
+  Suite *suite = suite_create("cpu_defaults: what is here");
+  TCase *tc = tcase_create("probes");
+  found = mmap(NULL, PROBES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (found == MAP_FAILED) return 0;
+  tcase_add_loop_test(tc, probe, 0, PROBES);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0;
+}
+
+int main(void) {
+  if (!look()) return 1;
+  if (!found[HAS_DNNL]) {
+    printf("skipped: no oneDNN here, so nothing to choose between\n");
+    return 77;
+  }
+  Suite *suite = suite_create("cpu_defaults");
+  TCase *tc = tcase_create("defaults");
+  tcase_add_loop_test(tc, f32_by_tokens, 0, CAPS);
+  tcase_add_test(tc, bf16_without_our_dot_product);
+  tcase_add_test(tc, bf16_with_our_dot_product);
+  tcase_add_test(tc, narrow_layers);
+  if (found[OBEYS]) {
+    tcase_add_test(tc, bf16_that_onednn_widens);
+    tcase_add_test(tc, without_avx512);
+  } else {
+    printf("not run: this oneDNN cannot be told to leave instructions out\n");
+  }
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}
