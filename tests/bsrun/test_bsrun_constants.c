@@ -1,58 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_constants.c - `doctor --measure` keeps the machine's constants in the user's cache folder; phase
- * 1 takes them when they are of this machine and build, and measures when they are not, broken, or unwanted.
- */
+ * test_bsrun_constants.c - phase 1 takes the machine's constants from the user's cache folder when they are
+ * of this machine and build, and measures when they are not, or unwanted. test_bsrun_measure.c makes them. */
 #include <math.h>
 
-#include "tests/bsrun/constants_file.h"
-#include "tests/bsrun/spawn.h"
-
-static const char *dir;
-static char cache[700]; /* dir/cache/blockshock */
-static void setup(void) {
-  char xdg[600];
-  dir = scratch_dir();
-  snprintf(xdg, sizeof xdg, "%s/cache", dir);
-  snprintf(cache, sizeof cache, "%s/blockshock", xdg);
-  setenv("XDG_CACHE_HOME", xdg, 1);
-}
-static void teardown(void) {
-  remove_dir(dir);
-}
-
-static json_t *load(const char *folder, const char *name) {
-  char *text = read_text(folder, name);
-  ck_assert_msg(text != NULL, "there is no %s/%s", folder, name);
-  json_t *value = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-  ck_assert_msg(value != NULL, "%s", text);
-  free(text);
-  return value;
-}
-
-static void store(const json_t *constants) {
-  char command[800];
-  char *text = json_dumps(constants, 0);
-  snprintf(command, sizeof command, "mkdir -p '%s'", cache);
-  ck_assert_int_eq(system(command), 0);
-  write_text(cache, "machine.json", text);
-  free(text);
-}
-
-/* The record's machine of a phase 1 of blockshock on ref; the caller releases. */
-static json_t *phase1(const char *option, const char *value, ran *out) {
-  *out = bsrun(dir, "--method", "blockshock", "--plugin", "ref", "--phase", "1", SMALL, option, value, NULL);
-  must_be(out, 0);
-  json_t *record = load(run_folder(out, dir, 0), "metrics.jsonl");
-  json_t *machine = json_incref(json_object_get(record, "machine"));
-  ck_assert_ptr_nonnull(machine);
-  json_decref(record);
-  return machine;
-}
-
-static void must_say(const json_t *machine, const char *source) {
-  ck_assert_str_eq(json_string_value(json_object_get(machine, "source")), source);
-  ck_assert_int_eq(json_object_get(machine, "measured_at") != NULL, strcmp(source, "stored") == 0);
-}
+#include "tests/bsrun/constants_run.h"
 
 START_TEST(stored_constants_are_used) {
   ran r;
@@ -185,44 +136,7 @@ START_TEST(another_machines_are_told) {
 }
 END_TEST
 
-START_TEST(a_corrupt_file_is_warned_of_and_rewritten) {
-  ran r;
-  json_t *none = json_object();
-  store(none);
-  write_text(cache, "machine.json", "{\"format\": 2, \"key\"");
-  json_t *machine = phase1(NULL, NULL, &r);
-  must_say(machine, "measured");
-  ck_assert_ptr_nonnull(strstr(r.err, "bsrun: warning: [BS-CONSTANTS-FILE]"));
-  json_decref(machine);
-  ran_free(&r);
-  r = bsrun(dir, "doctor", "--measure", "--plugin", "ref", "-o", "json", NULL);
-  must_be(&r, 0);
-  ck_assert_ptr_nonnull(strstr(r.err, "bsrun: warning: [BS-CONSTANTS-FILE]"));
-  ck_assert_ptr_nonnull(strstr(r.out, "memory bandwidth"));
-  ck_assert_ptr_nonnull(strstr(r.out, "all-reduce cost"));
-  ck_assert_ptr_nonnull(strstr(r.out, "ref f32"));
-  ran_free(&r);
-  json_t *fresh = load(cache, "machine.json"), *own = bs_constants_key();
-  ck_assert(json_equal(json_object_get(fresh, "key"), own));
-  ck_assert_int_eq((int)json_integer_value(json_object_get(fresh, "format")), BS_CONSTANTS_FORMAT);
-  ck_assert_uint_eq(json_array_size(json_object_get(fresh, "arithmetic")), 4);
-  ck_assert_uint_ge(json_array_size(json_object_get(fresh, "host")), 1);
-  ck_assert_uint_ge(json_array_size(json_object_get(fresh, "kernels")), 3); /* dtypes of ref */
-  machine = phase1(NULL, NULL, &r);
-  must_say(machine, "stored");
-  json_decref(machine);
-  ran_free(&r);
-  json_decref(own);
-  json_decref(fresh);
-  json_decref(none);
-  char command[800];
-  snprintf(command, sizeof command, "test \"$(ls -A '%s')\" = machine.json",
-           cache); /* no temporary is left */
-  ck_assert_int_eq(system(command), 0);
-}
-END_TEST
-
-START_TEST(the_home_folder_or_a_given_file) {
+START_TEST(the_home_folder) {
   unsetenv("XDG_CACHE_HOME");
   setenv("HOME", dir, 1);
   json_t *constants = round_constants("ref");
@@ -236,11 +150,6 @@ START_TEST(the_home_folder_or_a_given_file) {
   must_be(&r, 0);
   ck_assert_ptr_nonnull(strstr(r.out, "not kept"));
   ran_free(&r);
-  write_text(dir, "file", "");
-  r = bsrun(dir, "doctor", "--measure", "--backend", "ref", "-P", "1", "--cache", "file/machine.json", NULL);
-  must_be(&r, 5); /* measured, but it cannot be kept */
-  ck_assert_ptr_nonnull(strstr(r.out, "BS-CONSTANTS-IO"));
-  ran_free(&r);
   json_decref(constants);
 }
 END_TEST
@@ -253,8 +162,7 @@ int main(void) {
   tcase_add_test(tc, stored_rates_of_the_kernel_that_serves);
   tcase_add_test(tc, the_slowest_ranks_time_counts);
   tcase_add_test(tc, another_machines_are_told);
-  tcase_add_test(tc, a_corrupt_file_is_warned_of_and_rewritten);
-  tcase_add_test(tc, the_home_folder_or_a_given_file);
+  tcase_add_test(tc, the_home_folder);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_original.c - the original harness's configuration files run unchanged on a CPU, and so do ours
- * of the same names. The original's are looked for in BS_TEST_ORIGINAL_DIR, else beside the specifications;
- * where they are not at hand that half is skipped, saying so. */
-#include "tests/bsrun/spawn.h"
+ * test_bsrun_original.c - the original harness's configuration files run unchanged on a CPU, and ours
+ * of the same names say the same. The original's are looked for as original.h says; without them the program
+ * is skipped and says so (77). */
+#include "tests/bsrun/combinations.h"
+#include "tests/bsrun/original.h"
 
 static const char *dir;
 static void setup(void) {
@@ -12,67 +13,14 @@ static void teardown(void) {
   remove_dir(dir);
 }
 
-/* The folder of the original's configs in a static buffer, NULL when it is not at hand. */
-static const char *original_configs(void) {
-  static char path[1024];
-  const char *given = getenv("BS_TEST_ORIGINAL_DIR"), *source = getenv("BS_TEST_SOURCE_DIR");
-  if (given != NULL) {
-    snprintf(path, sizeof path, "%s/configs/base.yaml", given);
-  } else {
-    snprintf(path, sizeof path, "%s/../shared/data/original-harness/configs/base.yaml",
-             source != NULL ? source : ".");
-  }
-  if (access(path, R_OK) != 0) {
-    fprintf(stderr, "skipped: the original's configuration files are not at hand (%s)\n", path);
-    return NULL;
-  }
-  *strrchr(path, '/') = '\0';
-  return path;
-}
-
-static const char *our_configs(void) {
-  static char path[1024];
-  snprintf(path, sizeof path, "%s/configs", getenv("BS_TEST_SOURCE_DIR"));
-  return path;
-}
-
-static const char *const phases[] = {"phase0_correctness", "phase1_forward"};
-static const char *const methods[] = {"dense_single", "dense_tp", "masked_split_dense", "block_shock_2gpu"};
-static const char *const masks[] = {"complement_1100_0011", "complement_1010_0101", "complement_1001_0110"};
-static const char *const workloads[] = {"gaussian", "fixed_seed"};
-static const char *const hardware[] = {"local_2gpu", "slurm_cluster"};
-
-/* Each file of a group at least once with each method, as `--config` files in the original's order. */
-static void run_combinations(const char *configs) {
-  for (int i = 0; i < 8; i++) {
-    char base[1200], phase[1200], method[1200], mask[1200], workload[1200], hw[1200];
-    snprintf(base, sizeof base, "%s/base.yaml", configs);
-    snprintf(phase, sizeof phase, "%s/phases/%s.yaml", configs, phases[i / 4]);
-    snprintf(method, sizeof method, "%s/methods/%s.yaml", configs, methods[i % 4]);
-    snprintf(mask, sizeof mask, "%s/masks/%s.yaml", configs, masks[i % 3]);
-    snprintf(workload, sizeof workload, "%s/workloads/%s.yaml", configs, workloads[i % 2]);
-    snprintf(hw, sizeof hw, "%s/hardware/%s.yaml", configs, hardware[(i / 2) % 2]);
-    ran r = bsrun(dir, "--plugin", "cpu", "--config", base, "--config", mask, "--phase", phase, "--method",
-                  method, "--workload", workload, "--hardware", hw, SMALL, NULL);
-    must_be(&r, 0);
-    ck_assert_msg(strstr(r.out, phases[i / 4]) != NULL, "%s", r.out);
-    ck_assert_msg(strstr(r.out, phases[1 - i / 4]) == NULL, "both phases ran: %s", r.out);
-    ck_assert(strstr(r.err, "hardware.backend nccl") != NULL);
-    ck_assert((strstr(r.err, "runs on 1 rank") != NULL) == (i % 4 == 0)); /* dense_single is single rank */
-    ran_free(&r);
-  }
-}
-
 START_TEST(the_originals_files_run_unchanged) {
   const char *configs = original_configs();
-  if (configs == NULL) return;
-  run_combinations(configs);
+  run_combinations(dir, configs);
 }
 END_TEST
 
 START_TEST(decorative_keys_are_noted) {
   const char *configs = original_configs();
-  if (configs == NULL) return;
   char base[1200], phase[1200];
   snprintf(base, sizeof base, "%s/base.yaml", configs);
   snprintf(phase, sizeof phase, "%s/phases/phase0_correctness.yaml", configs);
@@ -95,7 +43,6 @@ END_TEST
 
 START_TEST(later_phases_are_refused) {
   const char *configs = original_configs();
-  if (configs == NULL) return;
   static const char *const later[] = {"phase2_backward_input", "phase3_train_step"};
   for (size_t i = 0; i < 2; i++) {
     char phase[1200];
@@ -105,32 +52,6 @@ START_TEST(later_phases_are_refused) {
     ck_assert(strstr(r.err, "is not part of this version") != NULL);
     ran_free(&r);
   }
-}
-END_TEST
-
-START_TEST(ours_of_the_same_names_run) {
-  run_combinations(our_configs());
-}
-END_TEST
-
-START_TEST(ours_are_found_by_name) {
-  static const char *const ours[] = {"dense", "column_parallel", "row_parallel", "masked_split",
-                                     "blockshock"};
-  for (size_t i = 0; i < 5; i++) {
-    ran r = bsrun(dir, "--method", ours[i], "--workload", i % 2 ? "uniform" : "integer", "--hardware", "cpu",
-                  "--phase", "0", SMALL, NULL);
-    must_be(&r, 0);
-    ck_assert(strstr(r.out, "RIGHT") != NULL);
-    ck_assert_str_eq(r.err, ""); /* nobody typed a key without effect */
-    ran_free(&r);
-  }
-  ran r =
-      bsrun(dir, "--method", "blockshock", "--mask", "interleave", "-P", "3", "--phase", "0", SMALL, NULL);
-  must_be(&r, 0);
-  ran_free(&r);
-  r = bsrun(dir, "--method", "blockshock", "--mask", "random_2of4", "--phase", "0", SMALL, NULL);
-  must_be(&r, 3);
-  ran_free(&r);
 }
 END_TEST
 
@@ -177,7 +98,6 @@ START_TEST(ours_have_the_originals_keys_and_values) {
                                       "sweeps/N_sweep",
                                       "sweeps/batch_sweep"};
   const char *configs = original_configs();
-  if (configs == NULL) return;
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
     char a[1300], b[1300];
     bs_error err = BS_ERROR_INIT;
@@ -194,14 +114,13 @@ START_TEST(ours_have_the_originals_keys_and_values) {
 END_TEST
 
 int main(void) {
+  if (original_configs() == NULL) return 77;
   Suite *suite = suite_create("bsrun_original");
   TCase *tc = tcase_create("original");
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, the_originals_files_run_unchanged);
   tcase_add_test(tc, decorative_keys_are_noted);
   tcase_add_test(tc, later_phases_are_refused);
-  tcase_add_test(tc, ours_of_the_same_names_run);
-  tcase_add_test(tc, ours_are_found_by_name);
   tcase_add_test(tc, ours_have_the_originals_keys_and_values);
   suite_add_tcase(suite, tc);
   return run_suite(suite);

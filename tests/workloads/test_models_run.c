@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_models_run.c - bsrun with the workload files activation_like, attention_like, transformer_mlp_like and
- * vision_conv: ours at sizes that fit them, and the original's, unchanged, at its own (N = 4096, B = 64). The
- * original's are looked for in BS_TEST_ORIGINAL_DIR, else beside the specifications; where they are not at
- * hand that half is skipped, saying so. */
+ * vision_conv, at sizes that fit them. test_models_original.c has the original's. */
 #include "tests/bsrun/spawn.h"
 
 static const char *const names[] = {"activation_like", "attention_like", "transformer_mlp_like",
@@ -69,32 +67,6 @@ START_TEST(misfits_are_configuration_errors) {
 }
 END_TEST
 
-/* A file of the original, NULL when it is not at hand. */
-static const char *original(const char *name) {
-  static char path[1024];
-  const char *given = getenv("BS_TEST_ORIGINAL_DIR"), *source = getenv("BS_TEST_SOURCE_DIR");
-  if (given != NULL)
-    snprintf(path, sizeof path, "%s/configs/workloads/%s.yaml", given, name);
-  else
-    snprintf(path, sizeof path, "%s/../shared/data/original-harness/configs/workloads/%s.yaml",
-             source != NULL ? source : ".", name);
-  if (access(path, R_OK) == 0) return path;
-  fprintf(stderr, "skipped: the original's workload file is not at hand (%s)\n", path);
-  return NULL;
-}
-
-START_TEST(the_originals_files_run_unchanged) {
-  const char *path = original(names[_i]);
-  if (path == NULL) return;
-  ran r = bsrun(dir, "--plugin", "cpu", "--method", "blockshock", "--phase", "0", "--workload", path, "--set",
-                "model.N=4096", "--set", "model.B=64", "--set", "phase.reference_features=16", NULL);
-  must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, types[_i]) != NULL && strstr(r.out, "RIGHT") != NULL, "%s", r.out);
-  ck_assert_msg(strstr(r.err, "unknown") == NULL, "%s", r.err);
-  ran_free(&r);
-}
-END_TEST
-
 int main(void) {
   Suite *s = suite_create("models_run");
   TCase *tc = tcase_create("models_run");
@@ -102,7 +74,6 @@ int main(void) {
   tcase_add_loop_test(tc, our_files_run, 0, 4);
   tcase_add_test(tc, names_run_without_files);
   tcase_add_test(tc, misfits_are_configuration_errors);
-  tcase_add_loop_test(tc, the_originals_files_run_unchanged, 0, 4);
   suite_add_tcase(s, tc);
   return run_suite(s);
 }

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_configs.c - our configuration files run on a CPU: those that have the original harness's names,
+ * and all by name. test_bsrun_original.c has the original's. */
+#include "tests/bsrun/combinations.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+START_TEST(ours_of_the_same_names_run) {
+  run_combinations(dir, our_configs());
+}
+END_TEST
+
+START_TEST(ours_are_found_by_name) {
+  static const char *const ours[] = {"dense", "column_parallel", "row_parallel", "masked_split",
+                                     "blockshock"};
+  for (size_t i = 0; i < 5; i++) {
+    ran r = bsrun(dir, "--method", ours[i], "--workload", i % 2 ? "uniform" : "integer", "--hardware", "cpu",
+                  "--phase", "0", SMALL, NULL);
+    must_be(&r, 0);
+    ck_assert(strstr(r.out, "RIGHT") != NULL);
+    ck_assert_str_eq(r.err, ""); /* nobody typed a key without effect */
+    ran_free(&r);
+  }
+  ran r =
+      bsrun(dir, "--method", "blockshock", "--mask", "interleave", "-P", "3", "--phase", "0", SMALL, NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  r = bsrun(dir, "--method", "blockshock", "--mask", "random_2of4", "--phase", "0", SMALL, NULL);
+  must_be(&r, 3);
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("bsrun_configs");
+  TCase *tc = tcase_create("configs");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, ours_of_the_same_names_run);
+  tcase_add_test(tc, ours_are_found_by_name);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_measure.c - `doctor --measure` measures the machine's constants and keeps them in a file, which
+ * phase 1 then takes; a broken file is warned of and replaced, one that cannot be written is told. */
+#include <sched.h>
+
+#include "tests/bsrun/constants_run.h"
+
+START_TEST(a_corrupt_file_is_warned_of_and_rewritten) {
+  ran r;
+  json_t *none = json_object();
+  store(none);
+  write_text(cache, "machine.json", "{\"format\": 2, \"key\"");
+  json_t *machine = phase1(NULL, NULL, &r);
+  must_say(machine, "measured");
+  ck_assert_ptr_nonnull(strstr(r.err, "bsrun: warning: [BS-CONSTANTS-FILE]"));
+  json_decref(machine);
+  ran_free(&r);
+  r = bsrun(dir, "doctor", "--measure", "--plugin", "ref", "-o", "json", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.err, "bsrun: warning: [BS-CONSTANTS-FILE]"));
+  ck_assert_ptr_nonnull(strstr(r.out, "memory bandwidth"));
+  ck_assert_ptr_nonnull(strstr(r.out, "all-reduce cost"));
+  ck_assert_ptr_nonnull(strstr(r.out, "ref f32"));
+  ran_free(&r);
+  json_t *fresh = load(cache, "machine.json"), *own = bs_constants_key();
+  ck_assert(json_equal(json_object_get(fresh, "key"), own));
+  ck_assert_int_eq((int)json_integer_value(json_object_get(fresh, "format")), BS_CONSTANTS_FORMAT);
+  ck_assert_uint_eq(json_array_size(json_object_get(fresh, "arithmetic")), 4);
+  ck_assert_uint_ge(json_array_size(json_object_get(fresh, "host")), 1);
+  ck_assert_uint_ge(json_array_size(json_object_get(fresh, "kernels")), 3); /* dtypes of ref */
+  machine = phase1(NULL, NULL, &r);
+  must_say(machine, "stored");
+  json_decref(machine);
+  ran_free(&r);
+  json_decref(own);
+  json_decref(fresh);
+  json_decref(none);
+  char command[800];
+  snprintf(command, sizeof command, "test \"$(ls -A '%s')\" = machine.json",
+           cache); /* no temporary is left */
+  ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+/* With one core: there is half as much to measure. */
+START_TEST(a_file_that_cannot_be_written) {
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+    if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+  ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+  write_text(dir, "file", "");
+  ran r =
+      bsrun(dir, "doctor", "--measure", "--backend", "ref", "-P", "1", "--cache", "file/machine.json", NULL);
+  must_be(&r, 5); /* measured, but it cannot be kept */
+  ck_assert_ptr_nonnull(strstr(r.out, "BS-CONSTANTS-IO"));
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("bsrun_measure");
+  TCase *tc = tcase_create("measure");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, a_corrupt_file_is_warned_of_and_rewritten);
+  tcase_add_test(tc, a_file_that_cannot_be_written);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
