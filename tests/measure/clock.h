@@ -20,6 +20,7 @@ typedef struct clock_model {
   double noise;            /* share, normal */
   double spikes, spike;    /* how often, and the share that it adds */
   double slow_share, slow; /* two modes: how often the slower one, and the share that it adds */
+  double stolen;           /* how often a sample loses 30 % to another guest, which steal tells of */
   double alike;            /* each arm's noise remembers this share of the arm's last */
   double first;            /* share added to an arm's first sample of a series */
   double warm;             /* share added at an arm's first call, halved with each sample */
@@ -77,7 +78,8 @@ static inline int32_t clock_batch(void *user, uint64_t calls, double *out_second
   t *= 1 + w->last[a->index] + (u < m->spikes ? m->spike : 0) + (v < m->slow_share ? m->slow : 0);
   t *= 1 + m->warm * pow(0.5, (double)w->samples_of[a->index]);
   if (w->jump > 0) t *= pow(1 - w->jump, (double)w->samples_of[a->index]);
-  if (w->steal_every > 0 && w->n_log % w->steal_every == w->steal_every - 1) {
+  const int stolen = m->stolen > 0 && clock_uniform(w) < m->stolen;
+  if (stolen || (w->steal_every > 0 && w->n_log % w->steal_every == w->steal_every - 1)) {
     t *= 1.3;
     ++w->counts.count[BS_DISTURB_STEAL];
   }
