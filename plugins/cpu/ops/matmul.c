@@ -282,9 +282,9 @@ static sizes choose_sizes(const cpu_matmul *shape) {
   s.c_ld = s.panels * CPU_PANEL + 16; /* not a power of two */
   const int64_t blocks = (shape->K + CPU_K_BLOCK - 1) / CPU_K_BLOCK;
   const int64_t kept = s.tokens * blocks * CPU_X_LD;
+  const uint32_t size = BS_DTYPE_BYTES(shape->weight_type);
   s.keep = s.panels < all && blocks > 1 && kept <= KEEP_FLOATS &&
-           (double)kept * sizeof(float) * KEEP_SHARE <=
-               (double)shape->N * (double)shape->K * BS_DTYPE_BYTES(shape->weight_type);
+           (double)kept * sizeof(float) * KEEP_SHARE <= (double)shape->N * (double)shape->K * size;
   s.x = (uint64_t)(s.keep ? kept : s.tokens * CPU_X_LD);
   s.c = (uint64_t)(s.tokens * s.c_ld);
   s.panel = shape->weight_type != BS_F32 ? (uint64_t)CPU_K_BLOCK * CPU_PANEL : 0;
@@ -317,7 +317,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
                        void **out_plan, bs_error *err) {
   const cpu_state *state = opaque;
   bs_op_answer answer;
-  sizes s;
+  sizes s = {0};
   matmul_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
   plan->exec = exec;
@@ -364,7 +364,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
   const cpu_state *state = opaque;
   cpu_matmul shape;
-  sizes s;
+  sizes s = {0};
   char algo[48];
   if (!judge(state, query, &shape, &s, answer)) return BS_OK;
   snprintf(algo, sizeof algo, "packed-%s", state->kernels.name);
