@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * test_plugin_damage.c - a real plugin with one byte overwritten, for each byte of its ELF header, program
  * headers and dynamic table and several values: it loads, or is refused with an error of exit 5; what the
- * note reader lets pass is opened and used in a child, and no child may die of a signal. */
+ * note reader lets pass is opened and used in a child, and no child may die of a signal. Skipped (77) under
+ * sanitizers: an instrumented plugin begins with an initialiser that the loader calls through a relocation,
+ * which no reader of headers can vouch for. */
 #include <elf.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "blockshock/plugin.h"
 #include "core/plugin/note.h"
 #include "tests/plugin/plugin_test.h"
 
@@ -111,6 +114,7 @@ START_TEST(no_byte_ends_in_a_signal) {
 END_TEST
 
 int main(void) {
+  if (BS_THIS_SANITIZER != BS_SAN_NONE) return 77;
   Suite *suite = suite_create("plugin_damage");
   TCase *tc = tcase_create("damage");
   tcase_set_timeout(tc, 120);
