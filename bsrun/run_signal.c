@@ -16,8 +16,7 @@ static void say(const char *text) {
 }
 
 static void on_signal(int number) {
-  if (watched_fd >= 0 && bs_stop_asked() == 0) {
-    bs_stop_ask(number);
+  if (watched_fd >= 0 && bs_stop_ask(number)) {
     say("\nbsrun: interrupted: the sample in progress is finished; once more to end at once\n");
     return;
   }

@@ -9,8 +9,10 @@
 
 static atomic_int asked; /* lock-free: a signal handler writes it, rank threads read it */
 
-void bs_stop_ask(int signal_number) {
-  atomic_store(&asked, signal_number);
+int bs_stop_ask(int signal_number) {
+  int before = 0;
+  if (signal_number == 0) return atomic_exchange(&asked, 0) == 0;
+  return atomic_compare_exchange_strong(&asked, &before, signal_number);
 }
 
 int bs_stop_asked(void) {

@@ -5,8 +5,9 @@
 #define BS_LAB_STOP_H
 #include "blockshock/blockshock.h"
 
-/* Async-signal-safe. 0 takes the request back. */
-void bs_stop_ask(int signal_number);
+/* 1 for the first to ask, 0 when somebody asked before: of two signals at once, on two threads, exactly one
+ * is the first. 0 as a number takes the request back. Async-signal-safe. */
+int bs_stop_ask(int signal_number);
 /* The signal's number, 0 when nobody asked. Any thread, also in hot loops: one load. */
 int bs_stop_asked(void);
 /* BS_OK, or BS_ABORTED with BS-STOPPED when somebody asked. */
