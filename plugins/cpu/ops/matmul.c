@@ -120,17 +120,27 @@ static const void *what_comes(const cpu_packed *w, const chunk *c, int64_t p, in
   return at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype);
 }
 
-/* Divide the lines of the next panels among the groups of tokens of this one. */
-static void share_ahead(cpu_tile *t, const void *next, int64_t group, int64_t groups) {
-  const int64_t lines = (t->panels * t->w_step + 63) / 64, quads = t->k / 4;
-  const int64_t each = next != NULL && quads > 0 ? (lines + quads * groups - 1) / (quads * groups) : 0;
-  const int64_t from = group * quads * each;
-  t->ahead_lines = from < lines ? (int32_t)each : 0;
-  t->ahead = t->ahead_lines > 0 ? (const char *)next + from * 64 : NULL;
+/* Every group of tokens with the panels of `t`; the groups differ by at most one token, so that none is left
+ * with a slow tile. Each asks for its part of the lines at `next`. */
+static void multiply_panels(const matmul_plan *plan, const chunk *c, int64_t groups, cpu_tile t,
+                            cpu_tile_fn tile, const char *next) {
+  const int64_t each = c->tokens / groups, more = c->tokens % groups, quads = t.k / 4;
+  const int64_t x_size = plan->dot ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+  int64_t lines = next != NULL && quads > 0 ? (t.panels * t.w_step + 63) / 64 : 0;
+  const int32_t at_once = lines > 0 ? (int32_t)((lines + quads * groups - 1) / (quads * groups)) : 0;
+  for (int64_t g = 0; g < groups; g++) {
+    t.tokens = (int32_t)(each + (g < more));
+    t.ahead_lines = lines > 0 ? at_once : 0;
+    t.ahead = lines > 0 ? next : NULL;
+    tile(&t);
+    t.x = (const char *)t.x + t.tokens * CPU_X_LD * x_size;
+    t.c += t.tokens * plan->c_ld;
+    lines -= quads * at_once;
+    if (lines > 0) next += quads * at_once * 64;
+  }
 }
 
-/* One K block of a chunk: every panel, or some at once, with every group of tokens. The groups differ by at
- * most one token, so that none is left with a slow tile. */
+/* One K block of a chunk: every panel, or some at once. */
 static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t first, int64_t count,
                            const float *x) {
   const cpu_kernels *kernels = plan->kernels;
@@ -138,32 +148,24 @@ static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t firs
   const int64_t groups = (c->tokens + kernels->tokens - 1) / kernels->tokens;
   const int64_t most = (c->tokens + groups - 1) / groups;
   const int widen = plan->tile == NULL || (plan->w_index != 0 && !plan->dot && groups >= WIDEN);
-  const size_t x_size = plan->dot ? sizeof(uint16_t) : sizeof(float);
-  const cpu_tile_fn tile = widen ? kernels->tile[0] : plan->tile;
   for (int64_t p = 0; p < c->panels;) {
     int32_t panels = widen ? 1 : plan->panels[most];
     while (panels > c->panels - p) panels /= 2;
-    cpu_tile t = {.w = at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype),
+    cpu_tile t = {.x = x,
+                  .w = at(w->data, cpu_packed_at(w, c->panel + p, first), w->dtype),
                   .w_step = cpu_packed_length(w, first) * CPU_PANEL * w->size,
+                  .c = c->s->c + p * CPU_PANEL,
                   .ldc = plan->c_ld,
                   .k = count,
                   .panels = panels,
                   .add = first > 0};
-    const void *next = c->tokens < plan->ahead ? NULL : what_comes(w, c, p + t.panels, first);
     if (widen) {
       kernels->widen[plan->w_index](c->s->panel, t.w, count);
       t.w = c->s->panel;
     }
-    for (int64_t g = 0; g < groups; g++) {
-      int64_t begin, end;
-      cpu_share(c->tokens, (uint32_t)g, (uint32_t)groups, &begin, &end);
-      t.tokens = (int32_t)(end - begin);
-      t.x = (const char *)x + (size_t)(begin * CPU_X_LD) * x_size;
-      t.c = c->s->c + begin * plan->c_ld + p * CPU_PANEL;
-      share_ahead(&t, next, g, groups);
-      tile(&t);
-    }
-    p += t.panels;
+    multiply_panels(plan, c, groups, t, widen ? kernels->tile[0] : plan->tile,
+                    c->tokens < plan->ahead ? NULL : what_comes(w, c, p + panels, first));
+    p += panels;
   }
 }
 
