@@ -55,6 +55,17 @@ void ref_columns_free(const bs_host *host, ref_columns *columns);
 int64_t ref_column(const ref_columns *columns, int64_t i);
 /* Member's share [*out_begin, *out_end) of `total` items, sizes differing by at most one. */
 void ref_share(int64_t total, uint32_t member, uint32_t width, int64_t *out_begin, int64_t *out_end);
+/* An op of one input and one output of the same shape. part does columns begin..end of one row; `user` is the
+ * op's own. */
+typedef struct ref_rows {
+  const bs_host *host;
+  ref_view in, out;
+  int32_t (*part)(const struct ref_rows *rows, int64_t row, int64_t begin, int64_t end);
+  const void *user;
+  int32_t failed; /* any member's failure; written with relaxed atomics */
+} ref_rows;
+/* Every row: rows are divided over the team, or columns when there are fewer rows than members. */
+int32_t ref_rows_run(ref_rows *rows, const bs_exec *exec, bs_error *err);
 /* out[0..count) of out_dtype = row r, columns columns[first..) (NULL: first..) of v, converted. */
 int32_t ref_load(const bs_host *host, const ref_view *v, int64_t r, const ref_columns *columns, int64_t first,
                  int64_t count, uint32_t out_dtype, void *out);

@@ -13,12 +13,10 @@ typedef struct activate_plan {
   uint32_t activation;
 } activate_plan;
 
-typedef struct activate_job {
-  const activate_plan *plan;
-  ref_view in, out;
+typedef struct applied {
+  uint32_t activation;
   uint32_t compute; /* BS_F32, BS_F64 or BS_I64 */
-  int32_t failed;   /* any member's failure; written with relaxed atomics */
-} activate_job;
+} applied;
 
 double ref_activation(uint32_t activation, double v) {
   switch (activation) {
@@ -80,49 +78,32 @@ static void apply(uint32_t activation, uint32_t compute, void *piece, int64_t n)
   }
 }
 
-static int32_t activate_part(const activate_job *job, int64_t row, int64_t begin, int64_t end) {
-  const bs_host *host = job->plan->host;
+static int32_t activate_part(const ref_rows *job, int64_t row, int64_t begin, int64_t end) {
+  const bs_host *host = job->host;
+  const applied *act = job->user;
   _Alignas(64) unsigned char piece[CHUNK * 8];
   for (int64_t c = begin; c < end; c += CHUNK) {
     const int64_t n = end - c < CHUNK ? end - c : CHUNK;
-    int32_t rc = ref_load(host, &job->in, row, NULL, c, n, job->compute, piece);
-    if (rc == BS_OK) apply(job->plan->activation, job->compute, piece, n);
-    if (rc == BS_OK) rc = ref_store(host, &job->out, row, c, n, job->compute, piece);
+    int32_t rc = ref_load(host, &job->in, row, NULL, c, n, act->compute, piece);
+    if (rc == BS_OK) apply(act->activation, act->compute, piece, n);
+    if (rc == BS_OK) rc = ref_store(host, &job->out, row, c, n, act->compute, piece);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;
-}
-
-static void body(void *arg, uint32_t member, uint32_t width) {
-  activate_job *job = arg;
-  const int by_rows = job->in.rows >= (int64_t)width;
-  int64_t begin, end;
-  ref_share(by_rows ? job->in.rows : job->in.cols, member, width, &begin, &end);
-  if (begin == end) return;
-  const int64_t first = by_rows ? begin : 0, last = by_rows ? end : job->in.rows;
-  for (int64_t r = first; r < last; r++) {
-    const int32_t rc = activate_part(job, r, by_rows ? 0 : begin, by_rows ? job->in.cols : end);
-    if (rc != BS_OK) __atomic_store_n(&job->failed, rc, __ATOMIC_RELAXED);
-  }
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   (void)nargs;
   (void)stream;
   const activate_plan *plan = opaque;
-  activate_job job = {plan, ref_view_of(args[0]), ref_view_of(args[1]), BS_F32, BS_OK};
-  if (job.in.rows == 0 || job.in.cols == 0) return BS_OK;
-  if (ref_is_integer(job.in.dtype)) {
-    job.compute = BS_I64;
-  } else if (job.in.dtype == BS_F64 || job.out.dtype == BS_F64) {
-    job.compute = BS_F64;
+  applied act = {plan->activation, BS_F32};
+  ref_rows rows = {plan->host, ref_view_of(args[0]), ref_view_of(args[1]), activate_part, &act, BS_OK};
+  if (ref_is_integer(rows.in.dtype)) {
+    act.compute = BS_I64;
+  } else if (rows.in.dtype == BS_F64 || rows.out.dtype == BS_F64) {
+    act.compute = BS_F64;
   }
-  const int32_t rc = plan->exec->parallel_for(plan->exec->ctx, body, &job);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
-  if (job.failed != BS_OK)
-    return bs_fail(err, job.failed, "BS-REF-CONVERT", "the host does not convert dtype 0x%04x to 0x%04x",
-                   job.in.dtype, job.out.dtype);
-  return BS_OK;
+  return ref_rows_run(&rows, plan->exec, err);
 }
 
 static void plan_free(void *opaque) {

@@ -172,3 +172,26 @@ int32_t ref_store(const bs_host *host, const ref_view *v, int64_t r, int64_t fir
   }
   return BS_OK;
 }
+
+static void rows_share(void *arg, uint32_t member, uint32_t width) {
+  ref_rows *rows = arg;
+  const int by_rows = rows->in.rows >= (int64_t)width;
+  int64_t begin, end;
+  ref_share(by_rows ? rows->in.rows : rows->in.cols, member, width, &begin, &end);
+  if (begin == end) return;
+  const int64_t first = by_rows ? begin : 0, last = by_rows ? end : rows->in.rows;
+  for (int64_t r = first; r < last; r++) {
+    const int32_t rc = rows->part(rows, r, by_rows ? 0 : begin, by_rows ? rows->in.cols : end);
+    if (rc != BS_OK) __atomic_store_n(&rows->failed, rc, __ATOMIC_RELAXED);
+  }
+}
+
+int32_t ref_rows_run(ref_rows *rows, const bs_exec *exec, bs_error *err) {
+  if (rows->in.rows == 0 || rows->in.cols == 0) return BS_OK;
+  const int32_t rc = exec->parallel_for(exec->ctx, rows_share, rows);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
+  if (rows->failed != BS_OK)
+    return bs_fail(err, rows->failed, "BS-REF-CONVERT", "the host does not convert dtype 0x%04x to 0x%04x",
+                   rows->in.dtype, rows->out.dtype);
+  return BS_OK;
+}

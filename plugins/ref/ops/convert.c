@@ -9,12 +9,6 @@ typedef struct convert_plan {
   const bs_exec *exec;
 } convert_plan;
 
-typedef struct convert_job {
-  const convert_plan *plan;
-  ref_view in, out;
-  int32_t failed; /* any member's failure; written with relaxed atomics */
-} convert_job;
-
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
   (void)state;
   if (query->nargs != 2 || !ref_arg_ok(query, 0, 2) || !ref_arg_ok(query, 1, 2))
@@ -42,8 +36,8 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
 enum { CHUNK = 256 };
 
 /* Both sides dense: one conversion a row. Otherwise through a dense piece of the output's dtype. */
-static int32_t convert_part(const convert_job *job, int64_t row, int64_t begin, int64_t end) {
-  const bs_host *host = job->plan->host;
+static int32_t convert_part(const ref_rows *job, int64_t row, int64_t begin, int64_t end) {
+  const bs_host *host = job->host;
   if (job->out.col == 1) {
     unsigned char *out = job->out.data + (uint64_t)(row * job->out.row + begin) * job->out.size;
     return ref_load(host, &job->in, row, NULL, begin, end - begin, job->out.dtype, out);
@@ -58,31 +52,12 @@ static int32_t convert_part(const convert_job *job, int64_t row, int64_t begin, 
   return BS_OK;
 }
 
-static void body(void *arg, uint32_t member, uint32_t width) {
-  convert_job *job = arg;
-  const int by_rows = job->in.rows >= (int64_t)width;
-  int64_t begin, end;
-  ref_share(by_rows ? job->in.rows : job->in.cols, member, width, &begin, &end);
-  if (begin == end) return;
-  const int64_t first = by_rows ? begin : 0, last = by_rows ? end : job->in.rows;
-  for (int64_t r = first; r < last; r++) {
-    const int32_t rc = convert_part(job, r, by_rows ? 0 : begin, by_rows ? job->in.cols : end);
-    if (rc != BS_OK) __atomic_store_n(&job->failed, rc, __ATOMIC_RELAXED);
-  }
-}
-
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   (void)nargs;
   (void)stream;
   const convert_plan *plan = opaque;
-  convert_job job = {plan, ref_view_of(args[0]), ref_view_of(args[1]), BS_OK};
-  if (job.in.rows == 0 || job.in.cols == 0) return BS_OK;
-  const int32_t rc = plan->exec->parallel_for(plan->exec->ctx, body, &job);
-  if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
-  if (job.failed != BS_OK)
-    return bs_fail(err, job.failed, "BS-REF-CONVERT", "the host does not convert dtype 0x%04x to 0x%04x",
-                   job.in.dtype, job.out.dtype);
-  return BS_OK;
+  ref_rows rows = {plan->host, ref_view_of(args[0]), ref_view_of(args[1]), convert_part, NULL, BS_OK};
+  return ref_rows_run(&rows, plan->exec, err);
 }
 
 static void plan_free(void *opaque) {
