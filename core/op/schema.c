@@ -14,19 +14,12 @@
 #include "core/base/text.h"
 #include "core/op/dispatch.h"
 
-static int32_t invalid(bs_error *err, const char *id, const char *op, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static int32_t invalid(bs_error *err, const char *id, const char *op, const char *fmt, ...) {
+int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *fmt, ...) {
   char text[384];
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  return bs_op_refuse(err, id, op, text);
-}
-
-int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *text) {
   bs_error_set(err, BS_INVALID_ARGUMENT, id, "%s: %s", op, text);
   bs_error_where(err, "op %s", op);
   bs_error_hint(err, "docs/ops.md has each op's arguments, dtypes and shapes");
@@ -51,30 +44,31 @@ uint32_t bs_op_partition_column(const bs_partition *partition, int64_t i) {
 
 static int32_t check_partition(const char *op, const bs_partition *p, bs_error *err) {
   if (p->struct_size < sizeof *p)
-    return invalid(err, "BS-OP-PARTITION", op, "partition struct_size %u, need %zu", p->struct_size,
-                   sizeof *p);
+    return bs_op_refuse(err, "BS-OP-PARTITION", op, "partition struct_size %u, need %zu", p->struct_size,
+                        sizeof *p);
   if (p->total < 0 || p->total > (int64_t)UINT32_MAX || p->count < 0 || p->count > p->total)
-    return invalid(err, "BS-OP-PARTITION", op, "partition keeps %lld of %lld columns", (long long)p->count,
-                   (long long)p->total);
+    return bs_op_refuse(err, "BS-OP-PARTITION", op, "partition keeps %lld of %lld columns",
+                        (long long)p->count, (long long)p->total);
   if (p->kind == BS_PARTITION_CONTIGUOUS) {
     if (p->begin < 0 || p->begin > p->total - p->count)
-      return invalid(err, "BS-OP-PARTITION", op, "partition begins at %lld with %lld columns of %lld",
-                     (long long)p->begin, (long long)p->count, (long long)p->total);
+      return bs_op_refuse(err, "BS-OP-PARTITION", op, "partition begins at %lld with %lld columns of %lld",
+                          (long long)p->begin, (long long)p->count, (long long)p->total);
     return BS_OK;
   }
   if (p->kind != BS_PARTITION_GATHER)
-    return invalid(err, "BS-OP-PARTITION", op, "unknown partition kind %u", p->kind);
+    return bs_op_refuse(err, "BS-OP-PARTITION", op, "unknown partition kind %u", p->kind);
   if (p->begin < 0 || p->span < 0 || p->begin > p->total || p->span > p->total - p->begin)
-    return invalid(err, "BS-OP-PARTITION", op, "partition has its period in %lld columns from %lld of %lld",
-                   (long long)p->span, (long long)p->begin, (long long)p->total);
+    return bs_op_refuse(err, "BS-OP-PARTITION", op,
+                        "partition has its period in %lld columns from %lld of %lld", (long long)p->span,
+                        (long long)p->begin, (long long)p->total);
   if (p->columns == NULL && p->count > 0)
-    return invalid(err, "BS-OP-PARTITION", op, "partition of %lld columns without a list",
-                   (long long)p->count);
+    return bs_op_refuse(err, "BS-OP-PARTITION", op, "partition of %lld columns without a list",
+                        (long long)p->count);
   for (int64_t i = 0; i < p->count; i++)
     if ((int64_t)p->columns[i] >= p->total || (i > 0 && p->columns[i] <= p->columns[i - 1]))
-      return invalid(err, "BS-OP-PARTITION", op,
-                     "partition column %u at %lld is not ascending or not below %lld", p->columns[i],
-                     (long long)i, (long long)p->total);
+      return bs_op_refuse(err, "BS-OP-PARTITION", op,
+                          "partition column %u at %lld is not ascending or not below %lld", p->columns[i],
+                          (long long)i, (long long)p->total);
   return BS_OK;
 }
 
@@ -87,27 +81,29 @@ int32_t bs_op_check_extent(const char *op, uint32_t index, const bs_tensor_desc 
   for (uint32_t i = 0; i < d->rank; i++) {
     int64_t step = 0;
     if (d->dims[i] < 0 || strides[i] < 0)
-      return invalid(err, "BS-OP-SHAPE", op, "arg %u dimension %u: size %lld, stride %lld", index, i,
-                     (long long)d->dims[i], (long long)strides[i]);
+      return bs_op_refuse(err, "BS-OP-SHAPE", op, "arg %u dimension %u: size %lld, stride %lld", index, i,
+                          (long long)d->dims[i], (long long)strides[i]);
     if (!bs_mul_i64(count, d->dims[i], &count) ||
         (d->dims[i] > 0 &&
          (!bs_mul_i64(d->dims[i] - 1, strides[i], &step) || !bs_add_i64(span, step, &span))))
-      return invalid(err, "BS-OP-SIZE", op, "arg %u: size overflows at dimension %u (%lld, stride %lld)",
-                     index, i, (long long)d->dims[i], (long long)strides[i]);
+      return bs_op_refuse(err, "BS-OP-SIZE", op, "arg %u: size overflows at dimension %u (%lld, stride %lld)",
+                          index, i, (long long)d->dims[i], (long long)strides[i]);
   }
   for (uint32_t i = 0; i < d->rank && written && count > 0; i++)
     if (strides[i] == 0 && d->dims[i] > 1)
-      return invalid(err, "BS-OP-SHAPE", op, "arg %u is written but has stride 0 in dimension %u", index, i);
+      return bs_op_refuse(err, "BS-OP-SHAPE", op, "arg %u is written but has stride 0 in dimension %u", index,
+                          i);
   int64_t bytes = 0;
   if (!bs_mul_i64(span, (int64_t)BS_DTYPE_BYTES(d->dtype), &bytes) ||
       !bs_mul_i64(count, (int64_t)BS_DTYPE_BYTES(d->dtype), &bytes))
-    return invalid(err, "BS-OP-SIZE", op, "arg %u: size in bytes overflows", index);
+    return bs_op_refuse(err, "BS-OP-SIZE", op, "arg %u: size in bytes overflows", index);
   /* Rows (or columns) of an output may not run into each other: two ranks of the loop would race. */
   if (written && d->rank == 2 && d->dims[0] > 1 && d->dims[1] > 1) {
     const int64_t inner = strides[0] < strides[1] ? 0 : 1;
     if (strides[1 - inner] <= (d->dims[inner] - 1) * strides[inner])
-      return invalid(err, "BS-OP-SHAPE", op, "arg %u is written but overlaps itself (strides %lld, %lld)",
-                     index, (long long)strides[0], (long long)strides[1]);
+      return bs_op_refuse(err, "BS-OP-SHAPE", op,
+                          "arg %u is written but overlaps itself (strides %lld, %lld)", index,
+                          (long long)strides[0], (long long)strides[1]);
   }
   return BS_OK;
 }
@@ -116,17 +112,20 @@ static int32_t check_arg(const bs_op_query *q, const bs_op_schema *schema, uint3
   const bs_tensor_desc *d = q->args[i];
   if (d == NULL) {
     if (schema != NULL && (schema->required >> i & 1u))
-      return invalid(err, "BS-OP-ARITY", q->op, "arg %u is missing", i);
+      return bs_op_refuse(err, "BS-OP-ARITY", q->op, "arg %u is missing", i);
     return BS_OK;
   }
   if (d->struct_size < sizeof *d)
-    return invalid(err, "BS-OP-ARG", q->op, "arg %u: struct_size %u, need %zu", i, d->struct_size, sizeof *d);
+    return bs_op_refuse(err, "BS-OP-ARG", q->op, "arg %u: struct_size %u, need %zu", i, d->struct_size,
+                        sizeof *d);
   if (!bs_dtype_known(d->dtype))
-    return invalid(err, "BS-OP-DTYPE", q->op, "arg %u: unknown dtype 0x%04x", i, d->dtype);
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "arg %u: unknown dtype 0x%04x", i, d->dtype);
   if (d->rank > BS_MAX_DIMS)
-    return invalid(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, at most %d", i, d->rank, BS_MAX_DIMS);
+    return bs_op_refuse(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, at most %d", i, d->rank,
+                        BS_MAX_DIMS);
   if (schema != NULL && d->rank != schema->ranks[i])
-    return invalid(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, need %u", i, d->rank, schema->ranks[i]);
+    return bs_op_refuse(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, need %u", i, d->rank,
+                        schema->ranks[i]);
   return bs_op_check_extent(q->op, i, d, schema != NULL && (schema->outputs >> i & 1u), err);
 }
 
@@ -141,64 +140,68 @@ static int is_integer(uint32_t dtype) {
 static int32_t check_matmul_dtypes(const bs_op_query *q, bs_error *err) {
   static const char *const names[4] = {"X", "bias", "residual", "Y"};
   if (!bs_dtype_known(q->weight_dtype))
-    return invalid(err, "BS-OP-DTYPE", q->op, "unknown weight_dtype 0x%04x", q->weight_dtype);
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "unknown weight_dtype 0x%04x", q->weight_dtype);
   const int integers = is_integer(q->args[0]->dtype);
   for (uint32_t i = 0; i <= 4; i++) {
     const uint32_t dtype = i == 4 ? q->weight_dtype : q->args[i] != NULL ? q->args[i]->dtype : 0;
     if (dtype == 0) continue;
     if (integers ? !is_integer(dtype) : !bs_dtype_is_float(dtype))
-      return invalid(err, "BS-OP-DTYPE", q->op, "%s is %s beside X %s: all float or all integer",
-                     i == 4 ? "weight" : names[i], bs_dtype_name(dtype), bs_dtype_name(q->args[0]->dtype));
+      return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "%s is %s beside X %s: all float or all integer",
+                          i == 4 ? "weight" : names[i], bs_dtype_name(dtype),
+                          bs_dtype_name(q->args[0]->dtype));
   }
   if (integers && q->args[3]->dtype != BS_I32 && q->args[3]->dtype != BS_I64)
-    return invalid(err, "BS-OP-DTYPE", q->op, "Y of an integer product is i32 or i64, not %s",
-                   bs_dtype_name(q->args[3]->dtype));
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "Y of an integer product is i32 or i64, not %s",
+                        bs_dtype_name(q->args[3]->dtype));
   if (integers && (q->activation == BS_ACT_GELU || q->activation == BS_ACT_SILU))
-    return invalid(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
   return BS_OK;
 }
 
 static int32_t check_matmul(const bs_op_query *q, bs_error *err) {
   const bs_tensor_desc *x = q->args[0], *bias = q->args[1], *residual = q->args[2], *y = q->args[3];
   if (q->accumulate > BS_ACC_F64 || q->activation > BS_ACT_SILU)
-    return invalid(err, "BS-OP-ATTR", q->op, "unknown accumulate %u or activation %u", q->accumulate,
-                   q->activation);
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown accumulate %u or activation %u", q->accumulate,
+                        q->activation);
   const int32_t rc = check_matmul_dtypes(q, err);
   if (rc != BS_OK) return rc;
   if (q->partition != NULL) {
     const int64_t want = q->flags & BS_QUERY_X_FULL ? q->partition->total : q->partition->count;
     if (x->dims[1] != want)
-      return invalid(err, "BS-OP-SHAPE", q->op, "X has %lld columns, the partition asks for %lld%s",
-                     (long long)x->dims[1], (long long)want, q->flags & BS_QUERY_X_FULL ? " (X full)" : "");
+      return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "X has %lld columns, the partition asks for %lld%s",
+                          (long long)x->dims[1], (long long)want,
+                          q->flags & BS_QUERY_X_FULL ? " (X full)" : "");
   } else if (x->dims[1] > (int64_t)UINT32_MAX) {
-    return invalid(err, "BS-OP-SIZE", q->op, "X has %lld columns, at most 2^32-1", (long long)x->dims[1]);
+    return bs_op_refuse(err, "BS-OP-SIZE", q->op, "X has %lld columns, at most 2^32-1",
+                        (long long)x->dims[1]);
   }
   if (x->dims[0] != y->dims[0])
-    return invalid(err, "BS-OP-SHAPE", q->op, "X has %lld rows, Y %lld", (long long)x->dims[0],
-                   (long long)y->dims[0]);
+    return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "X has %lld rows, Y %lld", (long long)x->dims[0],
+                        (long long)y->dims[0]);
   if (bias != NULL && bias->dims[0] != y->dims[1])
-    return invalid(err, "BS-OP-SHAPE", q->op, "bias has %lld values, Y %lld columns",
-                   (long long)bias->dims[0], (long long)y->dims[1]);
+    return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "bias has %lld values, Y %lld columns",
+                        (long long)bias->dims[0], (long long)y->dims[1]);
   if (residual != NULL && !same_dims(residual, y))
-    return invalid(err, "BS-OP-SHAPE", q->op, "residual is [%lld,%lld], Y [%lld,%lld]",
-                   (long long)residual->dims[0], (long long)residual->dims[1], (long long)y->dims[0],
-                   (long long)y->dims[1]);
+    return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "residual is [%lld,%lld], Y [%lld,%lld]",
+                        (long long)residual->dims[0], (long long)residual->dims[1], (long long)y->dims[0],
+                        (long long)y->dims[1]);
   return BS_OK;
 }
 
 /* gather_columns: full = arg 0, kept = arg 1; scatter_columns the other way round. */
 static int32_t check_columns(const bs_op_query *q, const bs_tensor_desc *full, const bs_tensor_desc *kept,
                              bs_error *err) {
-  if (q->partition == NULL) return invalid(err, "BS-OP-PARTITION", q->op, "needs a partition");
+  if (q->partition == NULL) return bs_op_refuse(err, "BS-OP-PARTITION", q->op, "needs a partition");
   if (full->dtype != kept->dtype)
-    return invalid(err, "BS-OP-DTYPE", q->op, "input %s, output %s: must be equal",
-                   bs_dtype_name(q->args[0]->dtype), bs_dtype_name(q->args[1]->dtype));
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "input %s, output %s: must be equal",
+                        bs_dtype_name(q->args[0]->dtype), bs_dtype_name(q->args[1]->dtype));
   if (full->dims[0] != kept->dims[0] || full->dims[1] != q->partition->total ||
       kept->dims[1] != q->partition->count)
-    return invalid(err, "BS-OP-SHAPE", q->op,
-                   "full side [%lld,%lld], kept side [%lld,%lld], partition keeps %lld of %lld",
-                   (long long)full->dims[0], (long long)full->dims[1], (long long)kept->dims[0],
-                   (long long)kept->dims[1], (long long)q->partition->count, (long long)q->partition->total);
+    return bs_op_refuse(err, "BS-OP-SHAPE", q->op,
+                        "full side [%lld,%lld], kept side [%lld,%lld], partition keeps %lld of %lld",
+                        (long long)full->dims[0], (long long)full->dims[1], (long long)kept->dims[0],
+                        (long long)kept->dims[1], (long long)q->partition->count,
+                        (long long)q->partition->total);
   return BS_OK;
 }
 
@@ -212,9 +215,9 @@ static int32_t check_scatter(const bs_op_query *q, bs_error *err) {
 
 static int32_t check_convert(const bs_op_query *q, bs_error *err) {
   if (!same_dims(q->args[0], q->args[1]))
-    return invalid(err, "BS-OP-SHAPE", q->op, "input [%lld,%lld], output [%lld,%lld]: must be equal",
-                   (long long)q->args[0]->dims[0], (long long)q->args[0]->dims[1],
-                   (long long)q->args[1]->dims[0], (long long)q->args[1]->dims[1]);
+    return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "input [%lld,%lld], output [%lld,%lld]: must be equal",
+                        (long long)q->args[0]->dims[0], (long long)q->args[0]->dims[1],
+                        (long long)q->args[1]->dims[0], (long long)q->args[1]->dims[1]);
   return BS_OK;
 }
 
@@ -222,12 +225,12 @@ static int32_t check_activate(const bs_op_query *q, bs_error *err) {
   const uint32_t in = q->args[0]->dtype, out = q->args[1]->dtype;
   const int integers = in == out && (in == BS_I32 || in == BS_I64);
   if (q->activation > BS_ACT_SILU)
-    return invalid(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
   if (!integers && !(bs_dtype_is_float(in) && bs_dtype_is_float(out)))
-    return invalid(err, "BS-OP-DTYPE", q->op, "input %s, output %s: two floats, or i32 or i64 twice",
-                   bs_dtype_name(in), bs_dtype_name(out));
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "input %s, output %s: two floats, or i32 or i64 twice",
+                        bs_dtype_name(in), bs_dtype_name(out));
   if (integers && (q->activation == BS_ACT_GELU || q->activation == BS_ACT_SILU))
-    return invalid(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
   return check_convert(q, err);
 }
 
@@ -303,18 +306,18 @@ int64_t bs_op_weight_columns(const bs_op_schema *schema, const bs_op_query *quer
 
 int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
   if (query == NULL || query->struct_size < sizeof *query)
-    return invalid(err, "BS-OP-ARG", "query", "struct_size %u, need %zu",
-                   query == NULL ? 0 : query->struct_size, sizeof *query);
+    return bs_op_refuse(err, "BS-OP-ARG", "query", "struct_size %u, need %zu",
+                        query == NULL ? 0 : query->struct_size, sizeof *query);
   if (query->op == NULL || query->op[0] == '\0' || query->args == NULL)
-    return invalid(err, "BS-OP-ARG", "query", "%s missing", query->args == NULL ? "args" : "op");
+    return bs_op_refuse(err, "BS-OP-ARG", "query", "%s missing", query->args == NULL ? "args" : "op");
   const bs_op_schema *schema = bs_op_schema_find(query->op);
   if (schema != NULL ? query->nargs != schema->nargs : query->nargs < 1 || query->nargs > BS_MAX_OP_ARGS) {
     if (schema != NULL)
-      return invalid(err, "BS-OP-ARITY", query->op, "%u args, need %u", query->nargs, schema->nargs);
-    return invalid(err, "BS-OP-ARITY", query->op, "%u args, need 1 to %d", query->nargs, BS_MAX_OP_ARGS);
+      return bs_op_refuse(err, "BS-OP-ARITY", query->op, "%u args, need %u", query->nargs, schema->nargs);
+    return bs_op_refuse(err, "BS-OP-ARITY", query->op, "%u args, need 1 to %d", query->nargs, BS_MAX_OP_ARGS);
   }
   if (query->flags & ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC | BS_QUERY_TRAIN))
-    return invalid(err, "BS-OP-ATTR", query->op, "unknown flags 0x%x", query->flags);
+    return bs_op_refuse(err, "BS-OP-ATTR", query->op, "unknown flags 0x%x", query->flags);
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < query->nargs && rc == BS_OK; i++) rc = check_arg(query, schema, i, err);
   if (rc == BS_OK && query->partition != NULL) rc = check_partition(query->op, query->partition, err);

@@ -46,7 +46,8 @@ void bs_op_describe(const bs_op_query *query, char *out, size_t size);
 int64_t bs_op_weight_rows(const bs_op_schema *schema, const bs_op_query *query);
 int64_t bs_op_weight_columns(const bs_op_schema *schema, const bs_op_query *query);
 /* BS_INVALID_ARGUMENT with "op: text", where and hint filled in. */
-int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *text);
+int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 /* schema_grad.c */
 int32_t bs_op_check_dx(const bs_op_query *query, bs_error *err);
 int32_t bs_op_check_dw(const bs_op_query *query, bs_error *err);

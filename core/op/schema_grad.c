@@ -1,24 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * schema_grad.c - the rules of matmul's derivatives: matmul_dx, matmul_dw and matmul_update. Rows of the
  * table in schema.c point here. */
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "core/base/dtype.h"
 #include "core/base/size.h"
 #include "core/op/schema.h"
-
-static int32_t invalid(bs_error *err, const char *id, const char *op, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static int32_t invalid(bs_error *err, const char *id, const char *op, const char *fmt, ...) {
-  char text[384];
-  va_list ap;
-  va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
-  va_end(ap);
-  return bs_op_refuse(err, id, op, text);
-}
 
 static int is_integer(uint32_t dtype) {
   return dtype == BS_I8 || dtype == BS_U8 || dtype == BS_I32 || dtype == BS_I64;
@@ -26,9 +11,9 @@ static int is_integer(uint32_t dtype) {
 
 static int32_t check_attrs(const bs_op_query *q, bs_error *err) {
   if (q->accumulate > BS_ACC_F64)
-    return invalid(err, "BS-OP-ATTR", q->op, "unknown accumulate %u", q->accumulate);
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown accumulate %u", q->accumulate);
   if (q->activation != BS_ACT_NONE)
-    return invalid(err, "BS-OP-ATTR", q->op, "takes no activation (%u)", q->activation);
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "takes no activation (%u)", q->activation);
   return BS_OK;
 }
 
@@ -38,34 +23,35 @@ static int32_t check_columns(const bs_op_query *q, const char *name, const bs_te
   const int64_t cols = matrix->dims[1];
   if (q->partition == NULL) {
     if (cols <= (int64_t)UINT32_MAX) return BS_OK;
-    return invalid(err, "BS-OP-SIZE", q->op, "%s has %lld columns, at most 2^32-1", name, (long long)cols);
+    return bs_op_refuse(err, "BS-OP-SIZE", q->op, "%s has %lld columns, at most 2^32-1", name,
+                        (long long)cols);
   }
   const int full = (q->flags & BS_QUERY_X_FULL) != 0;
   const int64_t want = full ? q->partition->total : q->partition->count;
   if (cols == want) return BS_OK;
-  return invalid(err, "BS-OP-SHAPE", q->op, "%s has %lld columns, the partition asks for %lld%s", name,
-                 (long long)cols, (long long)want, full ? " (X full)" : "");
+  return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "%s has %lld columns, the partition asks for %lld%s", name,
+                      (long long)cols, (long long)want, full ? " (X full)" : "");
 }
 
 static int32_t check_rows(const bs_op_query *q, const char *name, const bs_tensor_desc *a,
                           const bs_tensor_desc *dy, bs_error *err) {
   if (a->dims[0] == dy->dims[0]) return BS_OK;
-  return invalid(err, "BS-OP-SHAPE", q->op, "%s has %lld rows, dY %lld", name, (long long)a->dims[0],
-                 (long long)dy->dims[0]);
+  return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "%s has %lld rows, dY %lld", name, (long long)a->dims[0],
+                      (long long)dy->dims[0]);
 }
 
 /* Two operands and the result: all float, or all integer with a sum of 32 or 64 bits. */
 static int32_t check_dtypes(const bs_op_query *q, const char *names, uint32_t a, uint32_t b, uint32_t out,
                             bs_error *err) {
   if (!bs_dtype_known(a) || !bs_dtype_known(b))
-    return invalid(err, "BS-OP-DTYPE", q->op, "unknown weight_dtype 0x%04x", bs_dtype_known(a) ? b : a);
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "unknown weight_dtype 0x%04x", bs_dtype_known(a) ? b : a);
   const int integers = is_integer(a);
   const int fit = integers ? is_integer(b) && (out == BS_I32 || out == BS_I64)
                            : bs_dtype_is_float(a) && bs_dtype_is_float(b) && bs_dtype_is_float(out);
   if (fit) return BS_OK;
-  return invalid(err, "BS-OP-DTYPE", q->op,
-                 "%s are %s, %s, %s: all float, or all integer with a result of i32 or i64", names,
-                 bs_dtype_name(a), bs_dtype_name(b), bs_dtype_name(out));
+  return bs_op_refuse(err, "BS-OP-DTYPE", q->op,
+                      "%s are %s, %s, %s: all float, or all integer with a result of i32 or i64", names,
+                      bs_dtype_name(a), bs_dtype_name(b), bs_dtype_name(out));
 }
 
 int32_t bs_op_check_dx(const bs_op_query *q, bs_error *err) {
@@ -82,13 +68,15 @@ int32_t bs_op_check_dw(const bs_op_query *q, bs_error *err) {
   int32_t rc = check_attrs(q, err);
   if (rc == BS_OK) rc = check_dtypes(q, "X, dY and dW", x->dtype, dy->dtype, dw->dtype, err);
   if (rc == BS_OK && !is_integer(dw->dtype) && dw->dtype != BS_F32 && dw->dtype != BS_F64)
-    rc = invalid(err, "BS-OP-DTYPE", q->op, "dW of floats is f32 or f64, not %s", bs_dtype_name(dw->dtype));
+    rc = bs_op_refuse(err, "BS-OP-DTYPE", q->op, "dW of floats is f32 or f64, not %s",
+                      bs_dtype_name(dw->dtype));
   if (rc == BS_OK) rc = check_columns(q, "X", x, err);
   if (rc == BS_OK) rc = check_rows(q, "X", x, dy, err);
   if (rc != BS_OK) return rc;
   if (dw->dims[0] == dy->dims[1] && dw->dims[1] == kept) return BS_OK;
-  return invalid(err, "BS-OP-SHAPE", q->op, "dW is [%lld,%lld], dY^T X [%lld,%lld]", (long long)dw->dims[0],
-                 (long long)dw->dims[1], (long long)dy->dims[1], (long long)kept);
+  return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "dW is [%lld,%lld], dY^T X [%lld,%lld]",
+                      (long long)dw->dims[0], (long long)dw->dims[1], (long long)dy->dims[1],
+                      (long long)kept);
 }
 
 int32_t bs_op_check_update(const bs_op_query *q, bs_error *err) {
@@ -96,10 +84,11 @@ int32_t bs_op_check_update(const bs_op_query *q, bs_error *err) {
   int32_t rc = check_attrs(q, err);
   if (rc == BS_OK) rc = check_dtypes(q, "X, dY and weight", x->dtype, dy->dtype, q->weight_dtype, err);
   if (rc == BS_OK && is_integer(x->dtype))
-    rc = invalid(err, "BS-OP-DTYPE", q->op, "integer weights are not updated (%s)", bs_dtype_name(x->dtype));
+    rc = bs_op_refuse(err, "BS-OP-DTYPE", q->op, "integer weights are not updated (%s)",
+                      bs_dtype_name(x->dtype));
   if (rc == BS_OK && (alpha->dtype != BS_F32 || alpha->dims[0] != 1))
-    rc = invalid(err, "BS-OP-SHAPE", q->op, "alpha is %s[%lld], must be f32[1]", bs_dtype_name(alpha->dtype),
-                 (long long)alpha->dims[0]);
+    rc = bs_op_refuse(err, "BS-OP-SHAPE", q->op, "alpha is %s[%lld], must be f32[1]",
+                      bs_dtype_name(alpha->dtype), (long long)alpha->dims[0]);
   if (rc == BS_OK) rc = check_columns(q, "X", x, err);
   return rc == BS_OK ? check_rows(q, "X", x, dy, err) : rc;
 }
