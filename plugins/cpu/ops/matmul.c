@@ -102,7 +102,7 @@ static void choose_order(matmul_plan *plan) {
       (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size >= STREAMED;
   const int half = plan->w_index != 0 && !plan->dot;
   memcpy(plan->panels, half ? plan->kernels->panels_half : plan->kernels->panels, sizeof plan->panels);
-  plan->ahead = half ? 1 : plan->dot ? 4 : 5;
+  plan->ahead = half ? 1 : plan->dot ? 4 : 6;
   for (int64_t t = 1; streamed && !half && t <= plan->kernels->tokens; t++)
     plan->panels[t] = plan->dot && t >= 4 && t < 8 ? 2 : 1;
 }
