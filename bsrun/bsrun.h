@@ -2,6 +2,8 @@
  * bsrun.h - what the verbs share. Results go to stdout, all else to stderr. */
 #ifndef BSRUN_BSRUN_H
 #define BSRUN_BSRUN_H
+#include <stdatomic.h>
+
 #include "bsrun/args.h"
 #include "lab/config/compose.h"
 #include "lab/config/notes.h"
@@ -93,12 +95,16 @@ extern const args_option plugins_list_options[], plugins_inspect_options[], conf
 extern const size_t plugins_n_list_options, plugins_n_inspect_options, config_n_keys_options,
     doctor_n_options, explain_n_options;
 
-/* Progress on a terminal: one line, at most ten times a second; NULL elsewhere or when quiet. user: a
- * bsrun_progress. */
+/* Progress on a terminal: one line, rewritten for each new step and at most ten times a second within one;
+ * NULL elsewhere or when quiet. Any thread may call it; of several at once one is heard. user: a
+ * bsrun_progress with `of` and, of a sweep, the point set. */
 typedef struct bsrun_progress {
   const char *of;
+  size_t point, points; /* from 1; told when there are several */
   double last;
   int shown;
+  char step[48]; /* the newest */
+  atomic_flag busy;
 } bsrun_progress;
 bs_progress_fn bsrun_progress_to(int quiet);
 void bsrun_progress_end(bsrun_progress *progress);

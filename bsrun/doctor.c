@@ -250,7 +250,7 @@ static size_t choose_backends(visit *v, const char **out, size_t max) {
 
 static void measure(visit *v) {
   bs_error err = BS_ERROR_INIT;
-  bsrun_progress progress = {"doctor", 0, 0};
+  bsrun_progress progress = {.of = "doctor", .busy = ATOMIC_FLAG_INIT};
   const char *backends[8];
   json_t *old = NULL, *constants = NULL;
   const int quiet = args_has(v->a, "quiet");

@@ -138,6 +138,8 @@ static int32_t open_tuner(run_plan *p, bs_error *err) {
                                     .progress = bsrun_progress_to(p->session.quiet),
                                     .progress_user = &p->tuning};
   p->tuning.of = "tuning";
+  p->tuning.point = p->session.point;
+  p->tuning.points = p->session.points;
   return p->tuner != NULL ? BS_OK : bs_tuner_open(p->session.context, &options, &p->tuner, err);
 }
 
@@ -194,6 +196,8 @@ static int run_points(run_plan *p, bs_error *err) {
   size_t failed = 0;
   int code = 0;
   for (size_t i = 0; i < points; i++) {
+    p->session.point = i + 1;
+    p->session.points = points;
     const int32_t rc = run_point(p, i, err);
     if (bs_stop_asked() != 0) { /* nothing more is begun */
       if (rc != BS_OK) bsrun_fail(err);
@@ -270,7 +274,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
 
 int verb_run(int argc, char **argv) {
   bs_error err = BS_ERROR_INIT;
-  run_plan plan = {0};
+  run_plan plan = {.tuning.busy = ATOMIC_FLAG_INIT};
   args a;
   int code;
   const int32_t rc = args_parse(argc, argv, bsrun_run_options, bsrun_n_run_options, &a, &err);

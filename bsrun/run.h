@@ -12,9 +12,10 @@ typedef struct run_session {
   const char *group;  /* of this invocation; NULL: none */
   const char *run_id; /* --run-id, NULL: made */
   int quiet, verbose;
-  json_t *constants; /* of this machine, for phase 1; NULL: measure */
-  json_t *rows;      /* for the table */
-  json_t *folders;   /* paths of the runs that exist, in order */
+  size_t point, points; /* of a sweep, from 1; for the progress */
+  json_t *constants;    /* of this machine, for phase 1; NULL: measure */
+  json_t *rows;         /* for the table */
+  json_t *folders;      /* paths of the runs that exist, in order */
 } run_session;
 
 /* Run one phase: folder, phase, record, DONE. Adds its rows. A phase whose gates fail gives BS_NUMERIC, one

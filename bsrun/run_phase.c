@@ -193,7 +193,8 @@ static void tell_of_samples(const run_session *session, const json_t *record) {
 }
 
 int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
-  bsrun_progress progress = {e->phase_name, 0, 0};
+  bsrun_progress progress = {
+      .of = e->phase_name, .point = session->point, .points = session->points, .busy = ATOMIC_FLAG_INIT};
   const bs_progress_fn show = bsrun_progress_to(session->quiet);
   bs_phase_result result = {0};
   json_t *plugins = NULL, *record = NULL;

@@ -89,7 +89,8 @@ typedef struct bs_phase_result {
   bs_gate gates[32];
 } bs_phase_result;
 
-/* lab/phase/phase0.c. progress may be NULL: called with a short text now and then. */
+/* lab/phase/phase0.c. progress may be NULL: called with a short text now and then, from any thread and from
+ * several at once. */
 typedef void (*bs_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
 int32_t bs_phase0_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,
                       void *user, bs_phase_result *out_result, bs_error *err);

@@ -57,19 +57,21 @@ static void small_case(const bs_case *like, const bs_layer_spec *spec, const sma
   out->iterations = 1;
   out->hook = NULL;
   out->fault = NULL;
-  out->progress = NULL;
 }
 
 /* Outputs that are not the exact integer, over all ranks. */
 static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int64_t max_features,
                              uint64_t *out_count, int32_t *out_rank, int64_t *out_judged, bs_error *err) {
   bs_reference ref;
+  bs_case teller = *c;
   const bs_reference_request request = {.x = c->x,
                                         .w = c->w,
                                         .bias = c->bias,
                                         .world_size = result->world_size,
                                         .max_features = max_features,
-                                        .activation = c->spec.activation};
+                                        .activation = c->spec.activation,
+                                        .tell = bs_case_tell_user,
+                                        .tell_user = &teller};
   const int32_t rc = bs_reference_compute(&request, &ref, err);
   if (rc != BS_OK) return rc;
   *out_count = 0;
@@ -107,6 +109,7 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   int32_t rc = small_open(like->context, "integer", &spec, &subject, err);
   if (rc != BS_OK) return rc;
   small_case(like, &spec, &subject, &c);
+  c.gate = gate->name;
   if (fault_kind < BS_FAULT_COUNT_) {
     rc = bs_fault_make(fault_kind, &c, &fault, &hooks, err);
     c.fault = &hooks;
@@ -166,7 +169,9 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
   if (rc != BS_OK) return rc;
   bs_case c;
   small_case(like, &spec, &subject, &c);
+  c.progress = NULL; /* small: which fault it is says enough */
   for (uint32_t kind = 0; kind < BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
+    bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 1);
     if (bs_fault_skip(kind, &c, proposal.split)) continue;
     int caught = 0;
     rc = inject(&c, kind, &caught, err);
@@ -179,6 +184,7 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
   /* T5 must be able to fail as well. */
   if (rc == BS_OK) {
     bs_gate gate;
+    bs_case_tell(like, "T6 fault", BS_FAULT_COUNT_ + 1, BS_FAULT_COUNT_ + 1);
     c.spec = spec;
     rc = bs_integer_gate(&c, BS_FAULT_WEIGHT_LOST, 0, &gate, err);
     ++*out_injected;

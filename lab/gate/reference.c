@@ -80,6 +80,7 @@ typedef struct reference_job {
   const double *column_x2; /* [K] sum over tokens of x^2, in `order` */
   const double *bias;      /* [N] or NULL */
   accumulate_fn accumulate;
+  pthread_t caller; /* it tells how far all are */
   atomic_llong next;
   atomic_int failed;
   atomic_ullong nonfinite;
@@ -142,6 +143,8 @@ static void *worker(void *arg) {
   while (row && w && !atomic_load(&job->failed)) {
     const int64_t f = atomic_fetch_add(&job->next, 1);
     if (f >= out->features) break;
+    if (job->request->tell && pthread_equal(pthread_self(), job->caller))
+      job->request->tell(job->request->tell_user, "reference", (uint64_t)f, (uint64_t)out->features);
     int32_t rc = bs_stop_check(&err);
     if (rc == BS_OK)
       rc = job->request->w->read(job->request->w->ctx, out->feature[f], 1, NULL, BS_F64, row, out->K, &err);
@@ -286,6 +289,7 @@ int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *
                       (long long)out->B, (long long)out->K);
   }
   if (rc == BS_OK) {
+    if (request->tell) request->tell(request->tell_user, "reference", 0, (uint64_t)out->features);
     order_columns(request, out->K, ranks, order, run_end);
     rc = load_x(request, out, order, x_blocks, column_x2, err);
   }
@@ -297,6 +301,7 @@ int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *
     job.column_x2 = column_x2;
     job.bias = bias;
     job.accumulate = choose_accumulate();
+    job.caller = pthread_self();
     run_workers(&job, request->threads);
     out->nonfinite_inputs += atomic_load(&job.nonfinite);
     if (atomic_load(&job.failed)) {

@@ -4,7 +4,7 @@
  * backends: an oracle that shares their code would share their faults. */
 #ifndef BS_LAB_GATE_REFERENCE_H
 #define BS_LAB_GATE_REFERENCE_H
-#include "blockshock/blockshock.h"
+#include "lab/lab.h"
 
 /* How K is divided over ranks: column_rank[k] for K-split methods; NULL when no rank holds partial sums. */
 typedef struct bs_reference_request {
@@ -16,6 +16,8 @@ typedef struct bs_reference_request {
   int64_t max_features; /* 0: all; otherwise this many, spread evenly, first and last included */
   uint32_t threads;     /* 0: all cores */
   uint32_t activation;  /* enum bs_activation, of the whole sum */
+  bs_progress_fn tell;  /* NULL: none; called by the calling thread, between features */
+  void *tell_user;
 } bs_reference_request;
 
 /* Arrays are [B, features] unless said; `partial[r]` only where column_rank was given. */

@@ -114,6 +114,7 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
   bs_prediction prediction = {0};
   bs_judgement j = {0};
   uint32_t *column_rank = NULL;
+  bs_case teller = *c;
   int32_t rc = bs_case_column_ranks(c, result, &column_rank, err);
   if (rc != BS_OK) return rc;
   const bs_reference_request request = {.x = c->x,
@@ -122,11 +123,14 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
                                         .world_size = result->world_size,
                                         .column_rank = column_rank,
                                         .max_features = max_features,
-                                        .activation = c->spec.activation};
+                                        .activation = c->spec.activation,
+                                        .tell = bs_case_tell_user,
+                                        .tell_user = &teller};
   rc = bs_reference_compute(&request, &reference, err);
   if (rc == BS_OK) rc = bs_predict(&reference, &arithmetic, &prediction, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
+    bs_case_tell(c, "judge", r + 1, result->world_size);
     if (same_as_before(result, r)) {
       add_counts(out, &j);
       continue;

@@ -3,17 +3,31 @@
  * (references, JSON) happens outside rank_main. */
 #include "lab/phase/case.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/phase/watch.h"
 #include "lab/stop.h"
 
 typedef struct case_run {
   const bs_case *c;
   bs_case_result *out;
+  bs_watch watch;
 } case_run;
+
+void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total) {
+  char text[48];
+  if (!c->progress) return;
+  if (c->gate) snprintf(text, sizeof text, "%s %s", c->gate, what);
+  c->progress(c->progress_user, c->gate ? text : what, done, total);
+}
+
+void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total) {
+  bs_case_tell(user, what, done, total);
+}
 
 uint64_t bs_hash64(const void *data, size_t bytes) {
   const unsigned char *p = data;
@@ -104,14 +118,14 @@ static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *
     if (i == 0) {
       for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) mine->counters[k] = bs_rank_counter(rank, k);
     }
+    if (index == 0 && i < 0) bs_case_tell(c, "warm-up", (uint64_t)(i + c->warmup) + 1, (uint64_t)c->warmup);
     if (i < 0) continue;
     rc = bs_rank_copy_out(rank, y, mine->y, err);
     if (rc != BS_OK) return rc;
     mine->hash = bs_hash64(mine->y, bytes);
     if (i == 0) first_hash = mine->hash;
     if (mine->hash != first_hash) mine->same_each_time = 0;
-    if (c->progress && index == 0)
-      c->progress(c->progress_user, "forward", (uint64_t)i + 1, (uint64_t)iterations);
+    if (index == 0) bs_case_tell(c, "forward", (uint64_t)i + 1, (uint64_t)iterations);
   }
   return BS_OK;
 }
@@ -149,12 +163,15 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   case_run *run = arg;
   const bs_case *c = run->c;
   const uint32_t index = bs_rank_get_api()->rank(rank);
-  bs_source x, w, bias;
+  bs_source x, w, bias, watched;
+  bs_watched w_view;
   int32_t rc = view(c, index, BS_PART_X, c->x, &x, err);
   if (rc == BS_OK) rc = view(c, index, BS_PART_W, c->w, &w, err);
   if (rc == BS_OK && c->bias) rc = view(c, index, BS_PART_BIAS, c->bias, &bias, err);
   if (rc != BS_OK) return rc;
-  return build_and_run(run, rank, index, &x, &w, c->bias ? &bias : NULL, err);
+  if (index == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
+  bs_watch_source(&run->watch, &w_view, &w, index == 0, &watched);
+  return build_and_run(run, rank, index, &x, &watched, c->bias ? &bias : NULL, err);
 }
 
 static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *out, bs_error *err) {
@@ -222,7 +239,7 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   out->ranks = calloc(c->world_size, sizeof *out->ranks);
   if (!out->ranks)
     return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for %u ranks", c->world_size);
-  case_run run = {c, out};
+  case_run run = {.c = c, .out = out, .watch = {.tell = c->progress ? c : NULL}};
   int32_t rc = bs_world_create(c->context, &options, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, &run, err);
   if (rc == BS_OK) rc = bs_case_collect(c, world, out, err);

@@ -31,6 +31,7 @@ struct bs_case {
   const bs_case_fault *fault;     /* NULL: none */
   bs_progress_fn progress;
   void *progress_user;
+  const char *gate; /* the gate that this case is run for, told before each step; NULL: none */
 };
 
 typedef struct bs_case_rank {
@@ -57,6 +58,10 @@ typedef struct bs_case_result {
   bs_case_rank *ranks;
 } bs_case_result;
 
+/* Progress of the case, when there is any; with its gate's name. */
+void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total);
+/* The same as a bs_progress_fn; user: the bs_case. */
+void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total);
 /* Builds a world, runs the case, copies everything out. The caller frees the result. */
 int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err);
 /* What a finished world knows of the case (timings, memory, proposals); allocates out_result->ranks when they

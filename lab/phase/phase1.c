@@ -15,12 +15,15 @@
 #include "lab/phase/arms.h"
 #include "lab/phase/case.h"
 #include "lab/phase/record_fields.h"
+#include "lab/phase/watch.h"
 
 enum { ARMS = BS_ARMS_MAX, COLD_CALLS = 2 };
 static const double COLD_WARM_SECONDS = 10; /* flushing takes most of it */
 
 typedef struct arm_state {
   bs_case c;
+  bs_watched w_view; /* c.w is w: the subject's, watched */
+  bs_source w;
   const char *name;
   bs_arm *arm;
   bs_span build, pack, first; /* first: the first forward after the build */
@@ -38,9 +41,15 @@ typedef struct phase1 {
   arm_state arm[ARMS];
   bs_sampling *hot, *cold; /* cold: NULL unless asked for */
   bs_machine machine;
+  bs_watch watch; /* for a request to stop alone: building is timed */
   bs_progress_fn progress;
   void *user;
 } phase1;
+
+static void tell(void *user, const char *what, uint64_t done, uint64_t total) {
+  const phase1 *p = user;
+  if (p->progress) p->progress(p->user, what, done, total);
+}
 
 static int32_t open_arms(phase1 *p, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
@@ -49,8 +58,13 @@ static int32_t open_arms(phase1 *p, bs_error *err) {
   for (uint32_t i = 0; rc == BS_OK && i < n; ++i) {
     arm_state *a = &p->arm[p->arms++];
     double seconds = 0.0;
+    char what[48];
     a->c = arms[i].c;
     a->name = arms[i].name;
+    bs_watch_source(&p->watch, &a->w_view, a->c.w, 0, &a->w);
+    a->c.w = &a->w;
+    snprintf(what, sizeof what, "build %s", a->name);
+    tell(p, what, i + 1, n);
     rc = bs_arm_open(&a->c, a->name, &a->arm, err);
     if (rc != BS_OK) break;
     a->build = bs_arm_build(a->arm);
@@ -68,11 +82,6 @@ static int32_t hot_batch(void *user, uint64_t n, double *out_seconds, bs_error *
 }
 static int32_t cold_batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
   return bs_arm_batch_cold(((arm_state *)user)->arm, n, out_seconds, err);
-}
-
-static void tell(void *user, const char *what, uint64_t done, uint64_t total) {
-  const phase1 *p = user;
-  if (p->progress) p->progress(p->user, what, done, total);
 }
 
 /* Regions and counters tell of the steady forwards alone. */
@@ -133,10 +142,12 @@ static const bs_kernel *kernel_of(phase1 *p, uint32_t i, double footprint) {
 
 static int32_t predict(phase1 *p, bs_error *err) {
   double footprint = 0.0;
+  tell(p, "machine constants", 0, 0);
   int32_t rc = bs_predict_footprint(&p->arm[0].c, &footprint, err);
   if (rc == BS_OK && !bs_constants_find(p->e->machine_constants, &p->arm[0].c, footprint, &p->machine))
     rc = bs_machine_measure(&p->arm[0].c, footprint, &p->machine, err);
   for (uint32_t i = 0; rc == BS_OK && i < p->arms; ++i) {
+    tell(p, "predict", i + 1, p->arms);
     const bs_kernel *kernel = kernel_of(p, i, footprint);
     rc = bs_predict_case(&p->machine, kernel, &p->arm[i].c, &p->arm[i].predicted, err);
   }
