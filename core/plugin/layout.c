@@ -7,7 +7,7 @@
 
 #include "core/base/size.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, MAX_ENTRIES = 4096 };
 static const uint64_t MOST = UINT64_C(1) << 40; /* of addresses: far above any plugin, far below overflow */
 
 static int whole(const Elf64_Phdr *load, uint64_t address, uint64_t size) {
@@ -15,8 +15,7 @@ static int whole(const Elf64_Phdr *load, uint64_t address, uint64_t size) {
   return address >= load->p_vaddr && bs_add_u64(address, size, &end) && end <= load->p_vaddr + load->p_memsz;
 }
 
-/* The segment that holds the addresses, with all of `flags`; NULL: none. */
-static const Elf64_Phdr *holder(const bs_elf_view *v, uint64_t address, uint64_t size, uint32_t flags) {
+const Elf64_Phdr *bs_layout_holder(const bs_elf_view *v, uint64_t address, uint64_t size, uint32_t flags) {
   for (uint32_t i = 0; i < v->n_segments; i++) {
     const Elf64_Phdr *p = &v->segments[i];
     if (p->p_type == PT_LOAD && (p->p_flags & flags) == flags && whole(p, address, size)) return p;
@@ -46,7 +45,7 @@ static const char *check_sections(const bs_elf_view *v) {
     if ((s->sh_flags & SHF_ALLOC) == 0 || s->sh_size == 0 || (s->sh_flags & SHF_TLS) != 0) continue;
     const uint32_t flags = PF_R | (s->sh_flags & SHF_WRITE ? (uint32_t)PF_W : 0u) |
                            (s->sh_flags & SHF_EXECINSTR ? (uint32_t)PF_X : 0u);
-    const Elf64_Phdr *p = holder(v, s->sh_addr, s->sh_size, flags);
+    const Elf64_Phdr *p = bs_layout_holder(v, s->sh_addr, s->sh_size, flags);
     if (p == NULL) return "has a section that no segment of its kind holds";
     if (s->sh_type == SHT_NOBITS) continue;
     if (s->sh_offset - p->p_offset != s->sh_addr - p->p_vaddr || s->sh_addr - p->p_vaddr > p->p_filesz ||
@@ -59,7 +58,7 @@ static const char *check_sections(const bs_elf_view *v) {
 /* What is made read-only after relocation begins with its segment and ends before the first data that stays
  * writable. */
 static const char *check_relro(const bs_elf_view *v, const Elf64_Phdr *relro) {
-  const Elf64_Phdr *p = holder(v, relro->p_vaddr, relro->p_memsz, PF_R | PF_W);
+  const Elf64_Phdr *p = bs_layout_holder(v, relro->p_vaddr, relro->p_memsz, PF_R | PF_W);
   if (p == NULL) return "has a read-only part that no segment holds";
   const uint64_t end = (relro->p_vaddr + relro->p_memsz) / PAGE * PAGE;
   for (uint32_t i = 0; i < v->n_sections; i++) {
@@ -90,12 +89,13 @@ const char *bs_layout_segments(const bs_elf_view *v) {
     const Elf64_Phdr *p = &v->segments[i];
     if (p->p_type == PT_GNU_RELRO) wrong = check_relro(v, p);
     if (p->p_type == PT_DYNAMIC) {
-      const Elf64_Phdr *load = holder(v, p->p_vaddr, p->p_memsz, PF_R | PF_W);
+      const Elf64_Phdr *load = bs_layout_holder(v, p->p_vaddr, p->p_memsz, PF_R | PF_W);
       if (load == NULL || p->p_filesz != p->p_memsz ||
           p->p_offset - load->p_offset != p->p_vaddr - load->p_vaddr)
         wrong = "has a dynamic table outside its segments";
     }
-    if (p->p_type == PT_TLS && (p->p_filesz > p->p_memsz || holder(v, p->p_vaddr, p->p_filesz, PF_R) == NULL))
+    if (p->p_type == PT_TLS &&
+        (p->p_filesz > p->p_memsz || bs_layout_holder(v, p->p_vaddr, p->p_filesz, PF_R) == NULL))
       wrong = "has thread-local data outside its segments";
   }
   return wrong;
@@ -127,7 +127,7 @@ static const pointer pointers[] = {
 };
 #define N_POINTERS (sizeof pointers / sizeof pointers[0])
 
-static const Elf64_Dyn *find(const Elf64_Dyn *table, uint64_t n, int64_t tag) {
+const Elf64_Dyn *bs_layout_find(const Elf64_Dyn *table, uint64_t n, int64_t tag) {
   for (uint64_t i = 0; i < n && table[i].d_tag != DT_NULL; i++)
     if (table[i].d_tag == tag) return &table[i];
   return NULL;
@@ -143,9 +143,9 @@ static int has_section(const bs_elf_view *v, const pointer *w, uint64_t address,
 }
 
 static const char *check_pointer(const bs_elf_view *v, const Elf64_Dyn *table, uint64_t n, const pointer *w) {
-  const Elf64_Dyn *at = find(table, n, w->tag);
-  const Elf64_Dyn *size = w->size_tag != 0 ? find(table, n, w->size_tag) : NULL;
-  const Elf64_Dyn *entry = w->entry_tag != 0 ? find(table, n, w->entry_tag) : NULL;
+  const Elf64_Dyn *at = bs_layout_find(table, n, w->tag);
+  const Elf64_Dyn *size = w->size_tag != 0 ? bs_layout_find(table, n, w->size_tag) : NULL;
+  const Elf64_Dyn *entry = w->entry_tag != 0 ? bs_layout_find(table, n, w->entry_tag) : NULL;
   if (at == NULL)
     return size != NULL && size->d_un.d_val != 0 ? "has a dynamic table with a size of nothing" : NULL;
   const uint64_t bytes = size != NULL ? size->d_un.d_val : 1;
@@ -153,7 +153,7 @@ static const char *check_pointer(const bs_elf_view *v, const Elf64_Dyn *table, u
   if (w->entry_tag != 0 && (entry == NULL || entry->d_un.d_val != w->entry))
     return "has a dynamic table with entries of another size";
   if (size != NULL && w->entry != 0 && bytes % w->entry != 0) return "has a dynamic table with a broken size";
-  if (holder(v, at->d_un.d_ptr, bytes, w->flags) == NULL)
+  if (bs_layout_holder(v, at->d_un.d_ptr, bytes, w->flags) == NULL)
     return "has a dynamic table that points outside its segments";
   if (w->type != 0 && !has_section(v, w, at->d_un.d_ptr, bytes))
     return "has a dynamic table that its section table does not know";
@@ -162,7 +162,7 @@ static const char *check_pointer(const bs_elf_view *v, const Elf64_Dyn *table, u
 
 /* Names are offsets into the string table. */
 static const char *check_names(const Elf64_Dyn *table, uint64_t n) {
-  const Elf64_Dyn *size = find(table, n, DT_STRSZ);
+  const Elf64_Dyn *size = bs_layout_find(table, n, DT_STRSZ);
   for (uint64_t i = 0; size != NULL && i < n && table[i].d_tag != DT_NULL; i++) {
     const int64_t tag = table[i].d_tag;
     const int name = tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH ||
@@ -173,27 +173,42 @@ static const char *check_names(const Elf64_Dyn *table, uint64_t n) {
   return NULL;
 }
 
+/* The loader follows the last of two entries of a kind, readers of headers the first: there is only one. */
+static const char *check_repeats(const Elf64_Dyn *table, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) {
+    const int64_t tag = table[i].d_tag;
+    if (tag == DT_NEEDED || tag == DT_AUXILIARY || tag == DT_FILTER) continue;
+    if (bs_layout_find(table + i + 1, n - i - 1, tag) != NULL)
+      return "has a dynamic table with an entry that it may have once only";
+  }
+  return NULL;
+}
+
 const char *bs_layout_dynamic(const bs_elf_view *v, const Elf64_Dyn *table, uint64_t n) {
   static const int64_t required[] = {DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT};
   const char *wrong = NULL;
   uint64_t end = 0;
+  if (n > MAX_ENTRIES) return "has a dynamic table of an odd size";
   while (end < n && table[end].d_tag != DT_NULL) end++;
   if (end == n) return "has a dynamic table without an end";
   for (uint64_t i = end; i < n; i++) /* a linker leaves zeros behind its end, so nothing was cut off */
     if (table[i].d_tag != DT_NULL || table[i].d_un.d_val != 0)
       return "has a dynamic table that ends too early";
+  wrong = check_repeats(table, end);
   for (size_t i = 0; i < sizeof required / sizeof required[0] && wrong == NULL; i++)
-    if (find(table, n, required[i]) == NULL) wrong = "has a dynamic table that lacks its symbols";
+    if (bs_layout_find(table, n, required[i]) == NULL) wrong = "has a dynamic table that lacks its symbols";
   for (size_t i = 0; i < N_POINTERS && wrong == NULL; i++) wrong = check_pointer(v, table, n, &pointers[i]);
   if (wrong == NULL) wrong = check_names(table, n);
-  const Elf64_Dyn *kind = find(table, n, DT_PLTREL), *count = find(table, n, DT_RELACOUNT);
-  const Elf64_Dyn *rela = find(table, n, DT_RELASZ), *jump = find(table, n, DT_JMPREL);
+  const Elf64_Dyn *kind = bs_layout_find(table, n, DT_PLTREL),
+                  *count = bs_layout_find(table, n, DT_RELACOUNT);
+  const Elf64_Dyn *rela = bs_layout_find(table, n, DT_RELASZ), *jump = bs_layout_find(table, n, DT_JMPREL);
   if (wrong == NULL && jump != NULL && (kind == NULL || kind->d_un.d_val != DT_RELA))
     wrong = "has a dynamic table with relocations of another kind";
   if (wrong == NULL && count != NULL &&
       (rela == NULL || count->d_un.d_val > rela->d_un.d_val / sizeof(Elf64_Rela)))
     wrong = "has a dynamic table that counts too many relocations";
-  if (wrong == NULL && (find(table, n, DT_TEXTREL) != NULL || find(table, n, DT_REL) != NULL))
+  if (wrong == NULL &&
+      (bs_layout_find(table, n, DT_TEXTREL) != NULL || bs_layout_find(table, n, DT_REL) != NULL))
     wrong = "has relocations of a kind that plugins do not have";
   /* Every kind of section that the loader needs to hear of is told of. */
   for (uint32_t i = 0; i < v->n_sections && wrong == NULL; i++)
@@ -202,7 +217,8 @@ const char *bs_layout_dynamic(const bs_elf_view *v, const Elf64_Dyn *table, uint
       if (w->type != v->sections[i].sh_type || w->type == SHT_PROGBITS || w->type == SHT_STRTAB ||
           w->type == SHT_RELA)
         continue;
-      if (find(table, n, w->tag) == NULL) wrong = "has a dynamic table that lacks an entry for a section";
+      if (bs_layout_find(table, n, w->tag) == NULL)
+        wrong = "has a dynamic table that lacks an entry for a section";
     }
   return wrong;
 }

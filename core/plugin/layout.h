@@ -18,4 +18,8 @@ typedef struct bs_elf_view {
 const char *bs_layout_segments(const bs_elf_view *view);
 /* The same of the n entries of the dynamic table. */
 const char *bs_layout_dynamic(const bs_elf_view *view, const Elf64_Dyn *table, uint64_t n);
+/* The segment that holds the addresses, with all of `flags`; NULL: none. */
+const Elf64_Phdr *bs_layout_holder(const bs_elf_view *view, uint64_t address, uint64_t size, uint32_t flags);
+/* The first entry of a kind; NULL: none. */
+const Elf64_Dyn *bs_layout_find(const Elf64_Dyn *table, uint64_t n, int64_t tag);
 #endif

@@ -16,6 +16,7 @@
 #include "core/base/size.h"
 #include "core/plugin/accept.h"
 #include "core/plugin/layout.h"
+#include "core/plugin/relocs.h"
 
 #if defined(__x86_64__)
 #define HOST_MACHINE EM_X86_64
@@ -138,31 +139,21 @@ static int32_t check_sections(elf_file *f, bs_error *err) {
   return BS_OK;
 }
 
-#if defined(__x86_64__)
-#define HOST_RELATIVE R_X86_64_RELATIVE
-#else
-#define HOST_RELATIVE R_AARCH64_RELATIVE
-#endif
-
-/* The loader asserts that as many relocations as DT_RELACOUNT says are relative, and ends the process. */
-static int32_t check_relative(const elf_file *f, const Elf64_Dyn *table, uint64_t n, bs_error *err) {
-  uint64_t count = 0, address = 0;
-  for (uint64_t i = 0; i < n && table[i].d_tag != DT_NULL; i++) {
-    if (table[i].d_tag == DT_RELACOUNT) count = table[i].d_un.d_val;
-    if (table[i].d_tag == DT_RELA) address = table[i].d_un.d_ptr;
-  }
-  for (uint32_t i = 0; i < f->header.e_shnum && count > 0; i++) {
-    const Elf64_Shdr *s = &f->sections[i];
-    if (s->sh_type != SHT_RELA || s->sh_addr != address) continue;
+/* *out_wrong: what is wrong with the relocations, NULL for nothing. */
+static int32_t check_relocs(const elf_file *f, const bs_elf_view *view, const Elf64_Dyn *table, uint64_t n,
+                            const char **out_wrong, bs_error *err) {
+  static const int64_t tags[] = {DT_RELA, DT_JMPREL};
+  for (size_t i = 0; i < sizeof tags / sizeof tags[0] && *out_wrong == NULL; i++) {
+    const Elf64_Shdr *s = bs_relocs_section(view, table, n, tags[i]);
     Elf64_Rela *all = NULL;
-    int32_t rc = s->sh_size > MAX_SYMBOLS
-                     ? not_ours(err, "has too many relocations")
-                     : read_new(f, (void **)&all, s->sh_size, s->sh_offset, "the relocations", err);
-    for (uint64_t k = 0; rc == BS_OK && k < count && k < s->sh_size / sizeof *all; k++)
-      if (ELF64_R_TYPE(all[k].r_info) != HOST_RELATIVE)
-        rc = not_ours(err, "has a dynamic table that counts too many relative relocations");
+    if (s != NULL && s->sh_size > MAX_SYMBOLS) return not_ours(err, "has too many relocations");
+    if (s != NULL) {
+      const int32_t rc = read_new(f, (void **)&all, s->sh_size, s->sh_offset, "the relocations", err);
+      if (rc != BS_OK) return rc;
+    }
+    const bs_reloc_table relocs = {tags[i], all, s != NULL ? s->sh_size / sizeof *all : 0};
+    *out_wrong = bs_relocs_check(view, table, n, &relocs);
     free(all);
-    return rc;
   }
   return BS_OK;
 }
@@ -181,9 +172,9 @@ static int32_t check_layout(const elf_file *f, bs_error *err) {
     if (rc != BS_OK) return rc;
     const uint64_t n = p->p_filesz / sizeof *table;
     wrong = bs_layout_dynamic(&view, table, n);
-    const int32_t relative = wrong == NULL ? check_relative(f, table, n, err) : BS_OK;
+    const int32_t unread = wrong == NULL ? check_relocs(f, &view, table, n, &wrong, err) : BS_OK;
     free(table);
-    if (relative != BS_OK) return relative;
+    if (unread != BS_OK) return unread;
   }
   if (wrong == NULL) return BS_OK;
   bs_error_set(err, BS_PLUGIN, "BS-PLG-ELF", "%s", wrong);
