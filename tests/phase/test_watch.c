@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "lab/gate/faults.h"
+#include "lab/gate/reference.h"
 #include "lab/gate/verdict.h"
 #include "lab/phase/case.h"
 #include "lab/stop.h"
@@ -44,7 +45,7 @@ static int32_t read_weight(void *ctx, int64_t row, int64_t nrows, const bs_parti
 /* Every new step, and the last count of each. */
 typedef struct steps {
   char text[1024], newest[48];
-  uint64_t done, total, built, builds;
+  uint64_t done, total, built, builds, references;
   atomic_flag busy;
 } steps;
 
@@ -57,6 +58,7 @@ static void on_step(void *user, const char *what, uint64_t done, uint64_t total)
     snprintf(s->newest, sizeof s->newest, "%s", what);
   }
   ck_assert(done <= total);
+  s->references += strcmp(what, "reference") == 0;
   if (strcmp(what, "build") == 0) {
     s->built = done;
     s->builds++;
@@ -140,6 +142,21 @@ START_TEST(rows_are_counted) {
 }
 END_TEST
 
+/* Once before all features and once before each. */
+START_TEST(features_are_counted) {
+  const bs_source x = SOURCE(B, NULL), w = SOURCE(N, NULL);
+  steps s = {.busy = ATOMIC_FLAG_INIT};
+  const bs_reference_request request = {
+      .x = &x, .w = &w, .world_size = 1, .threads = 1, .max_features = 50, .tell = on_step, .tell_user = &s};
+  bs_reference reference;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_reference_compute(&request, &reference, &err), BS_OK);
+  ck_assert_uint_eq(s.references, 51);
+  ck_assert(s.done == 49 && s.total == 50);
+  bs_reference_free(&reference);
+}
+END_TEST
+
 START_TEST(stops_within_a_build) {
   bs_case_result result;
   bs_error err = BS_ERROR_INIT;
@@ -172,6 +189,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, steps_in_order);
   tcase_add_test(tc, rows_are_counted);
+  tcase_add_test(tc, features_are_counted);
   tcase_add_test(tc, stops_within_a_build);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
