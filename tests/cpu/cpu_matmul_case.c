@@ -179,32 +179,45 @@ static bs_tensor *shrink(bs_tensor *copy, const cx_matrix *m, int64_t rows) {
   return copy;
 }
 
-int32_t mc_try(const cx *c, const char *name, mc_data *d, bs_error *err) {
+int32_t mc_prepare(const cx *c, const char *name, mc_data *d, mc_plan *out, bs_error *err) {
   const bs_tensor_desc *args[4];
   bs_op_query q;
-  bs_tensor x, y, residual;
-  void *state = NULL, *packed = NULL, *plan = NULL;
+  void *state = NULL;
   uint64_t bytes = 0;
   const mc *s = &d->shape;
-  const bs_op_impl *impl = cx_impl(c, "matmul", name, &state);
   const bs_source source = cx_source(&d->w);
-  ck_assert_ptr_nonnull(impl);
+  memset(out, 0, sizeof *out);
+  out->impl = cx_impl(c, "matmul", name, &state);
+  ck_assert_ptr_nonnull(out->impl);
   mc_query(d, args, &q);
-  int32_t rc = impl->pack(state, &c->exec, &q, &source, &packed, &bytes, err);
-  if (rc == BS_OK) {
-    ck_assert_uint_ge(bytes, (uint64_t)(s->N * d->kept) * BS_DTYPE_BYTES(s->dtype));
-    const int64_t columns = d->kept + (s->dtype == BS_BF16 ? d->kept % 2 : 0); /* bf16 lies in pairs */
-    ck_assert_uint_le(bytes, (uint64_t)((s->N + 15) * columns) * BS_DTYPE_BYTES(s->dtype));
-    rc = impl->prepare(state, &c->exec, &q, packed, &plan, err);
-  }
-  if (rc == BS_OK) {
-    bs_tensor *call[4] = {shrink(&x, &d->x, s->rows), s->bias != 0 ? &d->bias.t : NULL, NULL,
-                          shrink(&y, &d->y, s->rows)};
-    if (s->residual != 0) call[2] = s->in_place ? &y : shrink(&residual, &d->residual, s->rows);
-    rc = impl->run(plan, call, 4, NULL, err);
-  }
-  if (plan != NULL) impl->plan_free(plan);
-  if (packed != NULL) impl->packed_free(packed);
+  const int32_t rc = out->impl->pack(state, &c->exec, &q, &source, &out->packed, &bytes, err);
+  if (rc != BS_OK) return rc;
+  ck_assert_uint_ge(bytes, (uint64_t)(s->N * d->kept) * BS_DTYPE_BYTES(s->dtype));
+  const int64_t columns = d->kept + (s->dtype == BS_BF16 ? d->kept % 2 : 0); /* bf16 lies in pairs */
+  ck_assert_uint_le(bytes, (uint64_t)((s->N + 15) * columns) * BS_DTYPE_BYTES(s->dtype));
+  return out->impl->prepare(state, &c->exec, &q, out->packed, &out->plan, err);
+}
+
+int32_t mc_call(const mc_plan *p, mc_data *d, bs_error *err) {
+  const mc *s = &d->shape;
+  bs_tensor x, y, residual;
+  bs_tensor *call[4] = {shrink(&x, &d->x, s->rows), s->bias != 0 ? &d->bias.t : NULL, NULL,
+                        shrink(&y, &d->y, s->rows)};
+  if (s->residual != 0) call[2] = s->in_place ? &y : shrink(&residual, &d->residual, s->rows);
+  return p->impl->run(p->plan, call, 4, NULL, err);
+}
+
+void mc_end(mc_plan *p) {
+  if (p->plan != NULL) p->impl->plan_free(p->plan);
+  if (p->packed != NULL) p->impl->packed_free(p->packed);
+  memset(p, 0, sizeof *p);
+}
+
+int32_t mc_try(const cx *c, const char *name, mc_data *d, bs_error *err) {
+  mc_plan p;
+  int32_t rc = mc_prepare(c, name, d, &p, err);
+  if (rc == BS_OK) rc = mc_call(&p, d, err);
+  mc_end(&p);
   return rc;
 }
 

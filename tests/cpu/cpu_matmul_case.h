@@ -42,6 +42,15 @@ const char *mc_text(const mc *shape); /* static buffer */
 void mc_query(const mc_data *d, const bs_tensor_desc *args[4], bs_op_query *out_query);
 /* What `name` answers to the case. */
 void mc_ask(const cx *c, const char *name, const mc_data *d, bs_op_answer *out_answer);
+/* A plan for several calls: shape.rows may change from one to the next. mc_end frees what there is, also
+ * after a failed mc_prepare. */
+typedef struct mc_plan {
+  const bs_op_impl *impl;
+  void *packed, *plan;
+} mc_plan;
+int32_t mc_prepare(const cx *c, const char *name, mc_data *d, mc_plan *out_plan, bs_error *err);
+int32_t mc_call(const mc_plan *p, mc_data *d, bs_error *err);
+void mc_end(mc_plan *p);
 /* Pack, prepare, run, free: Y is filled. Returns the first failing status. */
 int32_t mc_try(const cx *c, const char *name, mc_data *d, bs_error *err);
 /* As mc_try, which must succeed; then judges Y: within the bound, guard bytes whole. */

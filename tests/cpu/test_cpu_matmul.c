@@ -238,7 +238,8 @@ START_TEST(residual_may_be_y) {
 }
 END_TEST
 
-/* Empty sizes: nothing is touched; K = 0 leaves the epilogue of zero. */
+/* Empty sizes: nothing is touched; K = 0 leaves the epilogue of zero. oneDNN serves an empty batch, but no
+ * empty weight. */
 START_TEST(empty_sizes) {
   static const int64_t shapes[][3] = {{0, 5, 7}, {5, 0, 7}, {5, 20, 0}, {0, 0, 0}};
   for (int i = 0; i < WAYS; i++) {
@@ -250,7 +251,7 @@ START_TEST(empty_sizes) {
       mc_data d;
       mc_make(&d, &s);
       const int yes = serves(&c, ways[i].impl, &d);
-      ck_assert_int_eq(yes, i < DNNL);
+      ck_assert_int_eq(yes, i < DNNL || k == 0);
       if (yes) mc_run(&c, ways[i].impl, &d);
       mc_free(&d);
     }

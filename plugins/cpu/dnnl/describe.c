@@ -121,8 +121,8 @@ static int check_types(const cpu_dnnl_lib *lib, const cpu_matmul *s, bs_op_answe
 
 static int check_shape(cpu_matmul *s, bs_op_answer *answer) {
   if (s->x_full) return cpu_answer_no(answer, BS_REASON_LAYOUT, "does not pick X's columns");
-  if (s->B < 1 || s->N < 1 || s->K < 1) return cpu_answer_no(answer, BS_REASON_SHAPE, "a size is 0");
-  if (s->B == 1) { /* the stride of a single row means nothing */
+  if (s->N < 1 || s->K < 1) return cpu_answer_no(answer, BS_REASON_SHAPE, "a weight's size is 0");
+  if (s->B <= 1) { /* the stride of a single row means nothing */
     s->x_ld = s->x_ld < s->K ? s->K : s->x_ld;
     s->y_ld = s->y_ld < s->N ? s->N : s->y_ld;
   }
@@ -165,6 +165,6 @@ void cpu_dnnl_judge(const cpu_state *state, const bs_op_query *query, cpu_matmul
     return;
   }
   if (!ask_library(lib, out_shape, DNNL_RUNTIME_DIM_VAL, answer, algo, sizeof algo)) return;
-  if (!ask_library(lib, out_shape, out_shape->B, answer, algo, sizeof algo)) return;
+  if (out_shape->B > 0 && !ask_library(lib, out_shape, out_shape->B, answer, algo, sizeof algo)) return;
   cpu_answer_yes(answer, score_of(state, lib, out_shape), BS_TOL_ACC_F32, algo, lib->text);
 }

@@ -2,22 +2,25 @@
  *
  * matmul.c - the matmul "dnnl": each member of the team multiplies with its own slice of outputs through
  * oneDNN primitives of OpenMP width 1, made at prepare: one for the prepared number of tokens, one for any
- * other. run sets data handles and executes; only the first call with another number of tokens makes two
- * memory objects. */
+ * other. A memory object of oneDNN is for one number of rows, so prepare makes those that any call can be
+ * put together from; run sets data handles and executes. */
 #include <stdlib.h>
 
 #include "matmul.h"
 #include "weights.h"
 
-/* Weight, attributes and descriptors of a slice are dnnl objects of one member. */
+/* Fewer tokens than prepared are written in this base: each digit is a piece, multiplied on its own. 127
+ * memory objects a digit; below 128 tokens any number is one piece, below 16384 at most two. */
+enum { BASE = 128, MAX_PIECES = 9 /* digits of INT64_MAX */ };
+
+/* What of a slice is oneDNN's belongs to one member. */
 typedef struct member {
   int64_t first, count; /* outputs */
-  int64_t rows;         /* tokens that x_any and y_any are made for; 0: none */
   dnnl_stream_t stream;
   dnnl_primitive_t exact, any;
-  dnnl_memory_t x, w, bias, y, scratchpad;
-  dnnl_memory_t x_any, y_any, scratchpad_any;
-  void *memory; /* both scratchpads, exec->alloc */
+  dnnl_memory_t w, bias, scratchpad, scratchpad_any;
+  dnnl_memory_t *y; /* as the plan's x */
+  void *memory;     /* both scratchpads, exec->alloc */
   dnnl_status_t status;
   uint8_t apart[64]; /* members write their own cache lines */
 } member;
@@ -28,14 +31,22 @@ typedef struct dnnl_plan {
   const cpu_kernels *kernels; /* for the activation */
   const cpu_rows *w;
   cpu_matmul shape;
-  uint32_t width;
+  uint32_t width, sizes; /* sizes: of pieces */
+  dnnl_memory_t *x;      /* by size, and then of all tokens; every member reads the same X */
   member *members;
 } dnnl_plan;
+
+typedef struct piece {
+  uint32_t size;
+  int64_t first; /* token */
+} piece;
 
 typedef struct dnnl_call {
   const dnnl_plan *plan;
   const bs_tensor *x, *bias, *residual, *y;
   int64_t tokens;
+  uint32_t count;
+  piece pieces[MAX_PIECES];
 } dnnl_call;
 
 static int32_t fail_dnnl(bs_error *err, dnnl_status_t status, const char *what) {
@@ -54,7 +65,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   return BS_OK;
 }
 
-/* ---- prepare -------------------------------------------------------------------------------- */
+/* ---- parts of a plan ------------------------------------------------------------------------ */
 
 static size_t scratchpad_bytes(const cpu_dnnl_lib *lib, dnnl_primitive_desc_t desc,
                                const_dnnl_memory_desc_t *out_pad) {
@@ -62,14 +73,43 @@ static size_t scratchpad_bytes(const cpu_dnnl_lib *lib, dnnl_primitive_desc_t de
   return *out_pad != NULL ? (lib->api.memory_desc_get_size(*out_pad) + 63) / 64 * 64 : 0;
 }
 
+/* How many sizes of pieces all calls of fewer than `tokens` tokens need. */
+static uint32_t count_sizes(int64_t tokens) {
+  uint32_t count = 0;
+  for (int64_t left = tokens - 1; left > 0; left /= BASE) count += (uint32_t)(left < BASE ? left : BASE - 1);
+  return count;
+}
+
+static int64_t tokens_of(const dnnl_plan *plan, uint32_t size) {
+  int64_t unit = 1;
+  if (size == plan->sizes) return plan->shape.B;
+  for (; size >= BASE - 1; size -= BASE - 1) unit *= BASE;
+  return (size + 1) * unit;
+}
+
+/* The memory objects of X, or of a slice of Y of `count` outputs, for each size. */
+static dnnl_status_t make_sizes(const dnnl_plan *plan, int64_t count, int is_y, dnnl_memory_t **out) {
+  const cpu_dnnl_lib *lib = plan->lib;
+  dnnl_memory_t *memories = calloc(plan->sizes + 1u, sizeof(dnnl_memory_t));
+  dnnl_status_t status = memories != NULL ? dnnl_success : dnnl_out_of_memory;
+  *out = memories;
+  for (uint32_t i = 0; status == dnnl_success && i <= plan->sizes; i++) {
+    cpu_dnnl_descs d;
+    status = cpu_dnnl_make_descs(lib, &plan->shape, tokens_of(plan, i), count, &d);
+    if (status != dnnl_success) break;
+    status = lib->api.memory_create(&memories[i], is_y ? d.y : d.x, lib->engine, DNNL_MEMORY_NONE);
+    cpu_dnnl_free_descs(lib, &d);
+  }
+  return status;
+}
+
 static dnnl_status_t make_memories(const dnnl_plan *plan, member *m, const cpu_dnnl_descs *d) {
   const cpu_dnnl_lib *lib = plan->lib;
   uint8_t *w = (uint8_t *)plan->w->data + (size_t)(m->first * plan->w->K) * plan->w->size;
-  dnnl_status_t status = lib->api.memory_create(&m->x, d->x, lib->engine, DNNL_MEMORY_NONE);
-  if (status == dnnl_success) status = lib->api.memory_create(&m->w, d->w, lib->engine, w);
+  dnnl_status_t status = lib->api.memory_create(&m->w, d->w, lib->engine, w);
   if (status == dnnl_success && d->bias != NULL)
     status = lib->api.memory_create(&m->bias, d->bias, lib->engine, DNNL_MEMORY_NONE);
-  if (status == dnnl_success) status = lib->api.memory_create(&m->y, d->y, lib->engine, DNNL_MEMORY_NONE);
+  if (status == dnnl_success) status = make_sizes(plan, m->count, 1, &m->y);
   return status;
 }
 
@@ -117,14 +157,16 @@ static void free_memory(const cpu_dnnl_lib *lib, dnnl_memory_t memory) {
   if (memory != NULL) (void)lib->api.memory_destroy(memory);
 }
 
+static void free_sizes(const dnnl_plan *plan, dnnl_memory_t *memories) {
+  for (uint32_t i = 0; memories != NULL && i <= plan->sizes; i++) free_memory(plan->lib, memories[i]);
+  free(memories);
+}
+
 static void free_member(const dnnl_plan *plan, member *m) {
   const cpu_dnnl_lib *lib = plan->lib;
-  free_memory(lib, m->x);
   free_memory(lib, m->w);
   free_memory(lib, m->bias);
-  free_memory(lib, m->y);
-  free_memory(lib, m->x_any);
-  free_memory(lib, m->y_any);
+  free_sizes(plan, m->y);
   free_memory(lib, m->scratchpad);
   free_memory(lib, m->scratchpad_any);
   if (m->exact != NULL) (void)lib->api.primitive_destroy(m->exact);
@@ -138,6 +180,7 @@ static void plan_free(void *opaque) {
   if (plan == NULL) return;
   for (uint32_t i = 0; plan->members != NULL && i < plan->width; i++) free_member(plan, &plan->members[i]);
   free(plan->members);
+  free_sizes(plan, plan->x);
   free(plan);
 }
 
@@ -146,6 +189,9 @@ static int32_t make_members(dnnl_plan *plan, bs_error *err) {
   const int64_t units = plan->shape.N / CPU_PANEL + (plan->shape.N % CPU_PANEL != 0);
   plan->members = calloc(plan->width, sizeof *plan->members);
   if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  plan->sizes = count_sizes(plan->shape.B);
+  dnnl_status_t status = make_sizes(plan, plan->shape.N, 0, &plan->x);
+  if (status != dnnl_success) return fail_dnnl(err, status, "making a matmul");
   for (uint32_t i = 0; i < plan->width; i++) {
     member *m = &plan->members[i];
     int64_t begin, end;
@@ -153,40 +199,9 @@ static int32_t make_members(dnnl_plan *plan, bs_error *err) {
     m->first = begin * CPU_PANEL;
     m->count = (end * CPU_PANEL < plan->shape.N ? end * CPU_PANEL : plan->shape.N) - m->first;
     if (m->count <= 0) continue;
-    const dnnl_status_t status = make_member(plan, m);
+    status = make_member(plan, m);
     if (status != dnnl_success) return fail_dnnl(err, status, "making a matmul");
   }
-  return BS_OK;
-}
-
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
-                       void **out_plan, bs_error *err) {
-  const cpu_state *state = opaque;
-  bs_op_answer answer;
-  dnnl_plan *plan = calloc(1, sizeof *plan);
-  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
-  memset(&answer, 0, sizeof answer);
-  plan->exec = exec;
-  plan->lib = cpu_dnnl_open(state->dnnl);
-  plan->kernels = &state->kernels;
-  plan->w = packed;
-  plan->width = exec->width > 0 ? exec->width : 1;
-  int32_t rc = BS_OK;
-  cpu_dnnl_judge(state, query, &plan->shape, &answer);
-  if (answer.level == BS_LEVEL_NO) {
-    rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
-  } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
-             plan->shape.weight_type != plan->w->dtype) {
-    rc = bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
-                 (long long)plan->shape.N, (long long)plan->shape.K);
-  } else {
-    rc = make_members(plan, err);
-  }
-  if (rc != BS_OK) {
-    plan_free(plan);
-    return rc;
-  }
-  *out_plan = plan;
   return BS_OK;
 }
 
@@ -220,47 +235,58 @@ static void activate_slice(const dnnl_call *call, const member *m) {
   }
 }
 
-/* Memory objects for another number of tokens than prepared, kept for the next call. */
-static dnnl_status_t resize(const dnnl_call *call, member *m) {
-  const cpu_dnnl_lib *lib = call->plan->lib;
-  cpu_dnnl_descs d;
-  if (m->rows == call->tokens) return dnnl_success;
-  free_memory(lib, m->x_any);
-  free_memory(lib, m->y_any);
-  m->x_any = m->y_any = NULL;
-  m->rows = 0;
-  dnnl_status_t status = cpu_dnnl_make_descs(lib, &call->plan->shape, call->tokens, m->count, &d);
-  if (status != dnnl_success) return status;
-  status = lib->api.memory_create(&m->x_any, d.x, lib->engine, DNNL_MEMORY_NONE);
-  if (status == dnnl_success) status = lib->api.memory_create(&m->y_any, d.y, lib->engine, DNNL_MEMORY_NONE);
-  if (status == dnnl_success) m->rows = call->tokens;
-  cpu_dnnl_free_descs(lib, &d);
+/* Splits the call into pieces that there are memory objects for, the largest last, and shows them X. */
+static dnnl_status_t split_tokens(dnnl_call *call) {
+  const dnnl_plan *plan = call->plan;
+  const bs_tensor *x = call->x;
+  int64_t first = 0;
+  if (call->tokens == plan->shape.B) {
+    call->pieces[call->count++] = (piece){plan->sizes, 0};
+  } else {
+    uint32_t below = 0; /* sizes of lower digits */
+    for (int64_t left = call->tokens; left > 0; left /= BASE, below += BASE - 1) {
+      if (left % BASE == 0) continue;
+      const uint32_t size = below + (uint32_t)(left % BASE) - 1;
+      call->pieces[call->count++] = (piece){size, first};
+      first += tokens_of(plan, size);
+    }
+  }
+  dnnl_status_t status = dnnl_success;
+  for (uint32_t i = 0; status == dnnl_success && i < call->count; i++) {
+    const piece *p = &call->pieces[i];
+    uint8_t *at = (uint8_t *)x->data + (size_t)(p->first * x->strides[0]) * BS_DTYPE_BYTES(x->dtype);
+    status = plan->lib->api.memory_set_data_handle(plan->x[p->size], at);
+  }
   return status;
 }
 
-static dnnl_status_t run_member(const dnnl_call *call, member *m) {
+static dnnl_status_t run_piece(const dnnl_call *call, const member *m, const piece *p) {
   const dnnl_plan *plan = call->plan;
   const cpu_dnnl_api *api = &plan->lib->api;
-  const int exact = call->tokens == plan->shape.B;
-  dnnl_status_t status = exact ? dnnl_success : resize(call, m);
-  if (status != dnnl_success) return status;
-  const dnnl_memory_t x = exact ? m->x : m->x_any, y = exact ? m->y : m->y_any;
-  dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, m->w}, {DNNL_ARG_DST, y}};
+  const int exact = p->size == plan->sizes;
+  const dnnl_memory_t pad = exact ? m->scratchpad : m->scratchpad_any, y = m->y[p->size];
+  dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, plan->x[p->size]}, {DNNL_ARG_WEIGHTS, m->w}, {DNNL_ARG_DST, y}};
   int count = 3;
-  if (call->residual != NULL) place_residual(call, m);
-  status = api->memory_set_data_handle(x, call->x->data);
-  if (status == dnnl_success)
-    status = api->memory_set_data_handle(
-        y, (uint8_t *)call->y->data + (size_t)m->first * BS_DTYPE_BYTES(call->y->dtype));
-  if (status == dnnl_success && m->bias != NULL) {
-    args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, m->bias};
-    status = api->memory_set_data_handle(
-        m->bias, (uint8_t *)call->bias->data + (size_t)m->first * BS_DTYPE_BYTES(call->bias->dtype));
-  }
-  const dnnl_memory_t pad = exact ? m->scratchpad : m->scratchpad_any;
+  if (m->bias != NULL) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, m->bias};
   if (pad != NULL) args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, pad};
+  const size_t at = (size_t)(p->first * call->y->strides[0] + m->first);
+  dnnl_status_t status =
+      api->memory_set_data_handle(y, (uint8_t *)call->y->data + at * BS_DTYPE_BYTES(call->y->dtype));
   if (status == dnnl_success)
     status = api->primitive_execute(exact ? m->exact : m->any, m->stream, count, args);
+  return status;
+}
+
+static dnnl_status_t run_member(const dnnl_call *call, const member *m) {
+  const dnnl_plan *plan = call->plan;
+  const cpu_dnnl_api *api = &plan->lib->api;
+  dnnl_status_t status = dnnl_success;
+  if (call->residual != NULL) place_residual(call, m);
+  if (m->bias != NULL)
+    status = api->memory_set_data_handle(
+        m->bias, (uint8_t *)call->bias->data + (size_t)m->first * BS_DTYPE_BYTES(call->bias->dtype));
+  for (uint32_t i = 0; status == dnnl_success && i < call->count; i++)
+    status = run_piece(call, m, &call->pieces[i]);
   if (status == dnnl_success) status = api->stream_wait(m->stream);
   if (status == dnnl_success && plan->shape.activation != BS_ACT_NONE) activate_slice(call, m);
   return status;
@@ -280,18 +306,79 @@ static void run_share(void *arg, uint32_t index, uint32_t width) {
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   const dnnl_plan *plan = opaque;
-  dnnl_call call = {plan, args[0], args[1], args[2], args[3], args[3]->dims[0]};
+  dnnl_call call = {.plan = plan, .x = args[0], .bias = args[1], .residual = args[2], .y = args[3]};
+  call.tokens = call.y->dims[0];
   (void)nargs;
   (void)stream;
   if (call.tokens <= 0) return BS_OK;
   if (call.tokens > plan->shape.B)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)call.tokens, (long long)plan->shape.B);
+  const dnnl_status_t status = split_tokens(&call);
+  if (status != dnnl_success) return fail_dnnl(err, status, "running a matmul");
   const int32_t rc = cpu_parallel(plan->exec, run_share, &call);
   if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
   for (uint32_t i = 0; i < plan->width; i++)
     if (plan->members[i].status != dnnl_success)
       return fail_dnnl(err, plan->members[i].status, "running a matmul");
+  return BS_OK;
+}
+
+/* ---- prepare -------------------------------------------------------------------------------- */
+
+/* One and two tokens of zeros: at first oneDNN makes kernels for a vector and for a matrix that the process
+ * keeps, some milliseconds that no call with another number of tokens shall meet. */
+static int32_t warm_up(dnnl_plan *plan, bs_error *err) {
+  const bs_exec *exec = plan->exec;
+  const cpu_matmul *s = &plan->shape;
+  const uint32_t types[4] = {s->x_type, s->bias_type, s->r_type, s->y_type};
+  const size_t bytes = (size_t)(s->x_ld > s->y_ld ? s->x_ld : s->y_ld) * 2 * sizeof(float);
+  uint8_t *zeros = exec->alloc(exec->ctx, 2 * bytes);
+  int32_t rc = BS_OK;
+  if (zeros == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  memset(zeros, 0, 2 * bytes);
+  for (int64_t tokens = 1; rc == BS_OK && tokens <= 2 && tokens < s->B; tokens++) {
+    bs_tensor t[4], *args[4];
+    for (int i = 0; i < 4; i++) {
+      t[i] = (bs_tensor){.dtype = types[i], .dims = {tokens}, .data = zeros + (i == 3 ? bytes : 0)};
+      t[i].strides[0] = i == 0 ? s->x_ld : s->y_ld;
+      args[i] = types[i] != 0 ? &t[i] : NULL;
+    }
+    rc = run(plan, args, 4, NULL, err);
+  }
+  exec->free(exec->ctx, zeros);
+  return rc;
+}
+
+static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+                       void **out_plan, bs_error *err) {
+  const cpu_state *state = opaque;
+  bs_op_answer answer;
+  dnnl_plan *plan = calloc(1, sizeof *plan);
+  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  memset(&answer, 0, sizeof answer);
+  plan->exec = exec;
+  plan->lib = cpu_dnnl_open(state->dnnl);
+  plan->kernels = &state->kernels;
+  plan->w = packed;
+  plan->width = exec->width > 0 ? exec->width : 1;
+  int32_t rc = BS_OK;
+  cpu_dnnl_judge(state, query, &plan->shape, &answer);
+  if (answer.level == BS_LEVEL_NO) {
+    rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
+  } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
+             plan->shape.weight_type != plan->w->dtype) {
+    rc = bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
+                 (long long)plan->shape.N, (long long)plan->shape.K);
+  } else if (plan->shape.B > 0) {
+    rc = make_members(plan, err);
+    if (rc == BS_OK) rc = warm_up(plan, err);
+  }
+  if (rc != BS_OK) {
+    plan_free(plan);
+    return rc;
+  }
+  *out_plan = plan;
   return BS_OK;
 }
 

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cpu_calls.c - calls of one plan with changing numbers of tokens: each is right, and none allocates
+ * what a call of the same number before it did not. The allocator is counted by standing before glibc's;
+ * sanitizers have their own, and with them or without glibc nothing is counted. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cpu_matmul_case.h"
+
+enum { PATHS = 2 };
+static const char *const paths[PATHS] = {"packed", "dnnl"};
+
+#if defined(__GLIBC__) && BS_THIS_SANITIZER == BS_SAN_NONE
+#define COUNTS 1
+static _Thread_local uint64_t allocations;
+
+#pragma GCC visibility push(default) /* the plugin and oneDNN are to call these */
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+
+void *malloc(size_t size) {
+  allocations++;
+  return __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size) {
+  allocations++;
+  return __libc_calloc(count, size);
+}
+
+void *realloc(void *p, size_t size) {
+  allocations++;
+  return __libc_realloc(p, size);
+}
+
+void *aligned_alloc(size_t align, size_t size) {
+  allocations++;
+  return __libc_memalign(align, size);
+}
+
+int posix_memalign(void **out, size_t align, size_t size) {
+  allocations++;
+  *out = __libc_memalign(align, size);
+  return *out != NULL ? 0 : 12; /* ENOMEM */
+}
+#pragma GCC visibility pop
+#else
+#define COUNTS 0
+static uint64_t allocations;
+#endif
+
+/* The way's plan for a team of 3; 0: this machine or build has it not. */
+static int open_plan(int path, const mc *shape, cx *c, mc_data *d, mc_plan *p) {
+  bs_error err = {.struct_size = sizeof err};
+  bs_op_answer a;
+  cx_open(c, "auto", path == 1 ? "auto" : "off", 3);
+  mc_make(d, shape);
+  mc_ask(c, paths[path], d, &a);
+  if (a.level == BS_LEVEL_NATIVE) {
+    const uint64_t before = allocations;
+    ck_assert_msg(mc_prepare(c, paths[path], d, p, &err) == BS_OK, "%s: %s", err.id, err.message);
+    if (COUNTS) ck_assert_uint_gt(allocations, before); /* the plugin's are seen */
+    return 1;
+  }
+  ck_assert_int_eq(path, 1); /* "packed" is everywhere */
+  mc_free(d);
+  cx_close(c);
+  return 0;
+}
+
+static void close_plan(cx *c, mc_data *d, mc_plan *p) {
+  mc_end(p);
+  mc_free(d);
+  cx_close(c);
+}
+
+static uint64_t call(const mc_plan *p, mc_data *d, int64_t rows) {
+  bs_error err = {.struct_size = sizeof err};
+  d->shape.rows = rows;
+  const uint64_t before = allocations;
+  const int32_t rc = mc_call(p, d, &err);
+  const uint64_t after = allocations;
+  ck_assert_msg(rc == BS_OK, "%lld tokens: %s: %s", (long long)rows, err.id, err.message);
+  return after - before;
+}
+
+/* An eighth of all numbers of tokens through one plan, in an order that goes up and down; 300 is more than
+ * two blocks of any kernel and than one piece of dnnl. */
+START_TEST(any_number_of_tokens_is_right) {
+  const int path = _i / 2;
+  mc s = {.dtype = BS_F32, .y_type = BS_F32, .B = 300, .N = 33, .K = 9, .bias = BS_F32, .seed = 5};
+  s.integers = 1;
+  s.padded = 1;
+  if (_i % 2 == 1)
+    s.residual = BS_F32;
+  else
+    s.activation = BS_ACT_RELU;
+  mc_data d;
+  mc_plan p;
+  cx c = {0};
+  if (!open_plan(path, &s, &c, &d, &p)) return;
+  for (int64_t i = 0; i <= s.B / 8; i++) {
+    mc_clear_y(&d);
+    (void)call(&p, &d, i * 11 % (s.B + 1));
+    mc_judge(&d, paths[path]);
+  }
+  close_plan(&c, &d, &p);
+}
+END_TEST
+
+/* More tokens than two digits of dnnl's pieces, at the borders between them. */
+START_TEST(many_tokens_are_right) {
+  static const int64_t rows[] = {16383, 16384, 16385, 16512, 16513, 32768, 32999, 33000};
+  mc s = {.dtype = BS_F32, .y_type = BS_F32, .B = 33000, .N = 1, .K = 3, .seed = 6, .integers = 1};
+  mc_data d;
+  mc_plan p;
+  cx c = {0};
+  if (!open_plan(_i, &s, &c, &d, &p)) return;
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    mc_clear_y(&d);
+    (void)call(&p, &d, rows[i]);
+    mc_judge(&d, paths[_i]);
+  }
+  close_plan(&c, &d, &p);
+}
+END_TEST
+
+/* Our kernels allocate nothing. oneDNN keeps its arguments in a map of its own at every call, so its calls
+ * are held against a second one with as many tokens. One thread runs the three slices, and is counted. */
+START_TEST(another_number_of_tokens_allocates_nothing) {
+  const int64_t B = _i % 2 == 1 ? 300 : 40;
+  const int path = _i / 2;
+  mc s = {.dtype = BS_F32, .y_type = BS_F32, .B = B, .N = 80, .K = 70, .bias = BS_F32, .seed = 7};
+  mc_data d;
+  mc_plan p;
+  cx c = {0};
+  if (!open_plan(path, &s, &c, &d, &p)) return;
+  c.exec.width = 1;
+  (void)call(&p, &d, B);
+  for (int64_t i = 0; i <= B; i++) {
+    const int64_t rows = i * 11 % (B + 1);
+    const uint64_t first = call(&p, &d, rows), again = call(&p, &d, rows);
+    ck_assert_msg(first <= again,
+                  "%s: the first call with %lld of %lld tokens allocates %llu, the second %llu", paths[path],
+                  (long long)rows, (long long)B, (unsigned long long)first, (unsigned long long)again);
+    if (path == 0) ck_assert_uint_eq(first, 0);
+  }
+  close_plan(&c, &d, &p);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("cpu_calls");
+  TCase *tc = tcase_create("calls");
+  tcase_set_timeout(tc, 300);
+  tcase_add_loop_test(tc, any_number_of_tokens_is_right, 0, 2 * PATHS);
+  tcase_add_loop_test(tc, many_tokens_are_right, 0, PATHS);
+  if (COUNTS) tcase_add_loop_test(tc, another_number_of_tokens_allocates_nothing, 0, 2 * PATHS);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}
