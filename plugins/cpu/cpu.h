@@ -31,6 +31,7 @@ typedef struct cpu_state {
 void cpu_isa_detect(cpu_isa *out_isa);
 void cpu_isa_text(const cpu_isa *isa, char *out_text, size_t size);
 void cpu_name(char *out_name, size_t size);
+uint64_t cpu_streamed_bytes(void); /* of a weight so large that it comes from memory at every call */
 int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err);
 
 /* device.c */

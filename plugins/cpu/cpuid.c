@@ -60,6 +60,15 @@ static int wants(const char *wanted, const char *name) {
 }
 #endif
 
+/* Half of the L3, which X, Y and the neighbours share; of an unknown one 8 MiB. */
+uint64_t cpu_streamed_bytes(void) {
+  long l3 = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+  return l3 > (16 << 20) ? (uint64_t)l3 / 2 : 8 << 20;
+}
+
 int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err) {
 #ifdef BS_CPU_X86
   if (isa->avx512_bf16 && wants(wanted, "avx512_bf16")) {

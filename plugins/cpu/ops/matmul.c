@@ -18,7 +18,6 @@
 #define WIDEN 7               /* groups of tokens from which a 16-bit panel is widened beforehand */
 #define KEEP_FLOATS (1 << 20) /* X of a chunk of tokens that is packed once for all its panels: 4 MiB */
 #define KEEP_SHARE 32         /* and it is at most this part of the weight */
-#define STREAMED (8 << 20)    /* bytes from which a weight comes from memory at every call */
 #define ALONE (1 << 16)       /* multiplications below which the team is not woken */
 
 /* What one member works in. */
@@ -98,8 +97,8 @@ static void pack_x(const matmul_call *call, const chunk *c, int64_t first, int64
  * stream that the hardware foresees, one panel after the other, as long as the arithmetic keeps up with it;
  * 16-bit panels need several at once for that, and prefetching then. Measured (docs/performance.md). */
 static void choose_order(matmul_plan *plan) {
-  const int streamed =
-      (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size >= STREAMED;
+  const uint64_t bytes = (uint64_t)plan->w->panels * CPU_PANEL * (uint64_t)plan->w->K * plan->w->size;
+  const int streamed = bytes >= cpu_streamed_bytes();
   const int half = plan->w_index != 0 && !plan->dot;
   memcpy(plan->panels, half ? plan->kernels->panels_half : plan->kernels->panels, sizeof plan->panels);
   plan->ahead = half ? 1 : plan->dot ? 4 : 6;
