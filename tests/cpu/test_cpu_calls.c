@@ -11,7 +11,15 @@
 enum { PATHS = 2 };
 static const char *const paths[PATHS] = {"packed", "dnnl"};
 
-#if defined(__GLIBC__) && BS_THIS_SANITIZER == BS_SAN_NONE
+#if defined(__has_feature) /* clang */
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#endif
+
+#if defined(__GLIBC__) && !defined(SANITIZED)
 #define COUNTS 1
 static _Thread_local uint64_t allocations;
 
