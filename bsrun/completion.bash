@@ -97,7 +97,7 @@ _bsrun() {
         _bsrun_reply "$cur" verbs
       fi
       ;;
-    "plugins inspect")
+    "plugins inspect" | "plugins why")
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       ;;
     explain)

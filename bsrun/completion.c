@@ -14,6 +14,7 @@ const bsrun_words bsrun_all_words[] = {
     {"run", bsrun_run_options, &bsrun_n_run_options},
     {"plugins list", plugins_list_options, &plugins_n_list_options},
     {"plugins inspect", plugins_inspect_options, &plugins_n_inspect_options},
+    {"plugins why", plugins_why_options, &plugins_n_why_options},
     {"config print", bsrun_run_options, &bsrun_n_run_options},
     {"config keys", config_keys_options, &config_n_keys_options},
     {"doctor", doctor_options, &doctor_n_options},
@@ -39,7 +40,7 @@ static void print_options(const char *verb, int only_valued) {
 static void print_verbs(const char *of) {
   static const struct {
     const char *verb, *words;
-  } second[] = {{"plugins", "list\ninspect\n"},
+  } second[] = {{"plugins", "list\ninspect\nwhy\n"},
                 {"config", "print\nkeys\n"},
                 {"completion", "bash\nwords\n"},
                 {"explain",

@@ -70,6 +70,7 @@ void help_plugins(void) {
   fputs(
       "usage: bsrun plugins list [--load] [--plugin ID|PATH] [-o FORMAT]\n"
       "       bsrun plugins inspect ID|PATH [--exists] [--atleast-version X.Y.Z] [-o FORMAT]\n"
+      "       bsrun plugins why ID|PATH [--plugin ID|PATH] [--config FILE] [--set KEY=VALUE] [-o FORMAT]\n"
       "\n"
       "list      every plugin found, refused and shadowed ones included; reads notes, runs no plugin code\n"
       "  --load  opens each in a child process and says whether it works here\n"
@@ -77,6 +78,10 @@ void help_plugins(void) {
       "origins\n"
       "  --exists             print nothing; 0 when it can be used, 5 when not\n"
       "  --atleast-version V  the same, and its version is V or later\n"
+      "why       why a plugin is or is not used: where it was looked for and found, what shadows it, which "
+      "rule\n"
+      "          refuses it, what it registers, what of the configuration selects it; 0 when it can be used, "
+      "5 not\n"
       "\n"
       "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
       "folder.\n"
@@ -85,7 +90,9 @@ void help_plugins(void) {
       "  bsrun plugins list --load\n"
       "  bsrun plugins list -o json\n"
       "  bsrun plugins inspect cpu\n"
-      "  bsrun plugins inspect ./build/bs_acme.so\n",
+      "  bsrun plugins inspect ./build/bs_acme.so\n"
+      "  bsrun plugins why ./build/bs_acme.so\n"
+      "  bsrun plugins why acme --set method.name=acme -o json\n",
       stdout);
 }
 

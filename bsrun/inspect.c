@@ -113,8 +113,7 @@ static int32_t add_params(json_t *rows, bs_context *context, const char *id, bs_
   return BS_OK;
 }
 
-/* The usable plugin of an id; a refused one gives its reason. */
-static int32_t find_plugin(const bs_context *context, const char *id, bs_plugin_info *out, bs_error *err) {
+int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *out, bs_error *err) {
   const char *ids[256];
   char why[400] = "";
   size_t n = 0;
@@ -176,7 +175,7 @@ static int32_t inspect(const args *a, const char *what, bs_error *err) {
   bs_plugin_id_of(what, id, sizeof id);
   /* An id that is no file is looked up here, so that a refused plugin still tells why. */
   if (rc == BS_OK) rc = plugins_open_context(a, &what, strchr(what, '/') != NULL, &context, err);
-  if (rc == BS_OK) rc = find_plugin(context, id, &info, err);
+  if (rc == BS_OK) rc = plugins_find(context, id, &info, err);
   if (rc == BS_OK) rc = check_version(a, &info, err);
   if (rc == BS_OK) rc = plugins_probe(context, id, err);
   if (rc == BS_OK && !args_has(a, "exists") && !args_has(a, "atleast-version")) {

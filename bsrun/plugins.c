@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * plugins.c - `bsrun plugins list [--load]`. Without --load nothing of a plugin is executed. */
+ * plugins.c - `bsrun plugins list [--load]`. Without --load nothing of a plugin is executed. The other
+ * words of the verb are handed on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,9 +93,9 @@ void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info 
   }
 }
 
-int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
-                             bs_error *err) {
-  bs_compose_request q = {0};
+int32_t plugins_compose(const args *a, const char *configs_dir, const char *const *extra, size_t n_extra,
+                        bs_node **out_config, bs_error *err) {
+  bs_compose_request q = {.configs_dir = configs_dir};
   bs_composed composed;
   const char **configs = NULL, **sets = NULL, **given = NULL;
   size_t n_given = 0;
@@ -106,14 +107,20 @@ int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_e
   q.plugins = n_extra > 0 ? extra : given;
   q.n_plugins = n_extra > 0 ? n_extra : n_given;
   if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
-  if (rc == BS_OK) {
-    const int32_t level = args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN;
-    rc = bs_context_of_config(composed.config, level, bsrun_log, NULL, out, err);
-    bs_config_free(composed.config);
-  }
+  *out_config = rc == BS_OK ? composed.config : NULL;
   free(configs);
   free(sets);
   free(given);
+  return rc;
+}
+
+int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
+                             bs_error *err) {
+  const int32_t level = args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN;
+  bs_node *config = NULL;
+  int32_t rc = plugins_compose(a, NULL, extra, n_extra, &config, err);
+  if (rc == BS_OK) rc = bs_context_of_config(config, level, bsrun_log, NULL, out, err);
+  bs_config_free(config);
   return rc;
 }
 
@@ -194,7 +201,7 @@ static int verb_list(int argc, char **argv) {
 }
 
 int verb_plugins(int argc, char **argv) {
-  static const char *const words[] = {"list", "inspect"};
+  static const char *const words[] = {"list", "inspect", "why"};
   bs_error err = BS_ERROR_INIT;
   if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
     help_plugins();
@@ -202,6 +209,7 @@ int verb_plugins(int argc, char **argv) {
   }
   if (strcmp(argv[0], "list") == 0) return verb_list(argc - 1, argv + 1);
   if (strcmp(argv[0], "inspect") == 0) return plugins_inspect(argc - 1, argv + 1);
-  bsrun_unknown("verb", argv[0], words, 2, &err);
+  if (strcmp(argv[0], "why") == 0) return plugins_why(argc - 1, argv + 1);
+  bsrun_unknown("verb", argv[0], words, sizeof words / sizeof words[0], &err);
   return bsrun_fail(&err);
 }

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), and opening a plugin in a
- * child process first (probe.c). */
+ * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), why (plugins_why.c), and
+ * opening a plugin in a child process first (probe.c). */
 #ifndef BSRUN_PLUGINS_H
 #define BSRUN_PLUGINS_H
 #include "bsrun/bsrun.h"
 
 int plugins_inspect(int argc, char **argv);
+int plugins_why(int argc, char **argv);
+/* The usable plugin of an id; a refused one gives its reason. */
+int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *out, bs_error *err);
+/* The configuration of a plugins verb: base.yaml of configs_dir (NULL: none), extra (or, when there is none,
+ * --plugin) plugins, --config, --set. The caller frees. */
+int32_t plugins_compose(const args *a, const char *configs_dir, const char *const *extra, size_t n_extra,
+                        bs_node **out_config, bs_error *err);
 /* The context of a plugins verb: extra (or, when there is none, --plugin) plugins, --config and --set. */
 int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
                              bs_error *err);

@@ -20,10 +20,16 @@ static int32_t list_things(bs_plugin_self *plugin, bs_error *err) {
   if (plugin->has_note) return BS_OK;
   for (uint32_t i = 0; i < plugin->staged.count; i++) {
     const bs_entry *e = plugin->staged.items[i];
+    const char *word = bs_kind_word(e->thing.kind);
     if (e->thing.kind == BS_KIND_OP)
       bs_text_printf(&text, "op:%s@%s\n", e->thing.name, ((const bs_op_impl *)e->thing.vtable)->backend);
     else
-      bs_text_printf(&text, "%s:%s\n", bs_kind_word(e->thing.kind), e->thing.name);
+      bs_text_printf(&text, "%s:%s\n", word, e->thing.name);
+    for (const char *alias = e->aliases; alias != NULL && *alias != '\0';) {
+      const int n = (int)strcspn(alias, ", ");
+      if (n > 0) bs_text_printf(&text, "%s:%.*s=%s\n", word, n, alias, e->thing.name);
+      alias += n + (alias[n] != '\0');
+    }
   }
   if (text.failed) {
     bs_text_free(&text);

@@ -58,12 +58,12 @@ void bs_context_free(bs_context *context) {
   for (uint32_t i = 0; i < context->entries.count; i++) bs_entry_free(bs_entry_at(context, i));
   for (uint32_t i = 0; i < context->plugins.count; i++) bs_plugin_free(bs_plugin_at(context, i));
   for (uint32_t i = 0; i < context->params.count; i++) free(context->params.items[i]);
-  for (uint32_t i = 0; i < context->dirs.count; i++) free(context->dirs.items[i]);
+  for (uint32_t i = 0; i < context->places.count; i++) bs_place_free(context->places.items[i]);
   bs_list_free(&context->entries);
   bs_list_free(&context->plugins);
   bs_list_free(&context->active);
   bs_list_free(&context->params);
-  bs_list_free(&context->dirs);
+  bs_list_free(&context->places);
   free(context->base.root);
   pthread_mutex_destroy(&context->lock);
   free(context);

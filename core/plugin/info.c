@@ -44,7 +44,10 @@ static void fill_plugin(const bs_plugin_self *p, bs_plugin_info *info) {
   info->things = p->things != NULL ? p->things : told ? p->note.things : "";
   info->path = p->path;
   info->origin = p->origin;
-  info->why = p->state == BS_PLUGIN_FOUND || p->state == BS_PLUGIN_ACTIVE ? "" : p->failure.message;
+  int usable = p->state == BS_PLUGIN_FOUND || p->state == BS_PLUGIN_ACTIVE;
+  info->why = usable ? "" : p->failure.message;
+  info->why_id = usable ? "" : p->failure.id;
+  info->hint = usable ? "" : p->failure.hint;
 }
 
 int32_t bs_plugin_get(const bs_context *context, uint32_t index, bs_plugin_info *out_info, bs_error *err) {
@@ -57,6 +60,27 @@ int32_t bs_plugin_get(const bs_context *context, uint32_t index, bs_plugin_info 
   if (index < n) fill_plugin(bs_plugin_at(context, index), &full);
   bs_context_unlock(context);
   if (index >= n) return out_of_range(index, n, "plugin", err);
+  return give(out_info, &full, sizeof full, err);
+}
+
+uint32_t bs_place_count(const bs_context *context) {
+  return context != NULL ? context->places.count : 0; /* complete once the context is open */
+}
+
+int32_t bs_place_get(const bs_context *context, uint32_t index, bs_place_info *out_info, bs_error *err) {
+  bs_place_info full;
+  if (context == NULL || out_info == NULL)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-PLG-ARGUMENT",
+                        "bs_place_get needs a context and a result");
+  if (index >= context->places.count) return out_of_range(index, context->places.count, "place", err);
+  const bs_place *place = context->places.items[index];
+  memset(&full, 0, sizeof full);
+  full.struct_size = (uint32_t)sizeof full;
+  full.files = place->files;
+  full.origin = place->origin;
+  full.path = place->path;
+  full.why = place->real != NULL ? "" : place->failure.message;
+  full.why_id = place->real != NULL ? "" : place->failure.id;
   return give(out_info, &full, sizeof full, err);
 }
 

@@ -27,6 +27,15 @@ int bs_list_push(bs_list *list, void *item); /* 1, or 0 when out of memory */
 int bs_list_reserve(bs_list *list, uint32_t more);
 void bs_list_free(bs_list *list); /* not the items */
 
+/* A folder of the search. */
+typedef struct bs_place {
+  char *origin;
+  char *path;
+  char *real; /* NULL: not searched, failure says why */
+  uint32_t files;
+  bs_error failure;
+} bs_place;
+
 /* One registered thing with what only this folder needs. */
 typedef struct bs_entry {
   bs_thing thing;
@@ -91,7 +100,7 @@ struct bs_context {
   bs_list active;  /* bs_plugin_self, in order of activation */
   bs_list entries; /* bs_entry, in order of registration */
   bs_list params;  /* char*: "id.name=value" */
-  bs_list dirs;    /* char*: real paths already scanned */
+  bs_list places;  /* bs_place, in order of the search */
 };
 
 static inline bs_plugin_self *bs_plugin_at(const bs_context *context, uint32_t i) {
@@ -104,7 +113,8 @@ void bs_context_lock(const bs_context *context);
 void bs_context_unlock(const bs_context *context);
 void bs_context_free(bs_context *context); /* frees all, deactivates nothing */
 
-/* search.c: fills context->plugins from the options. */
+/* search.c: fills context->plugins and context->places from the options. */
+void bs_place_free(bs_place *place);
 int32_t bs_search(bs_context *context, const bs_context_options *options, bs_error *err);
 /* BS-PLG-NOTFOUND with the nearest id. */
 int32_t bs_search_unknown(const bs_context *context, const char *id, bs_error *err);

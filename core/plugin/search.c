@@ -58,10 +58,32 @@ static int32_t list_names(const char *dir, bs_list *out_names, bs_error *err) {
   return rc;
 }
 
+void bs_place_free(bs_place *place) {
+  if (place == NULL) return;
+  free(place->origin);
+  free(place->path);
+  free(place->real);
+  free(place);
+}
+
+static bs_place *place_new(bs_context *context, const char *path, const char *origin) {
+  bs_place *place = calloc(1, sizeof *place);
+  if (place == NULL) return NULL;
+  bs_error_clear(&place->failure);
+  place->path = bs_strdup(path);
+  place->origin = bs_strdup(origin);
+  if (place->path != NULL && place->origin != NULL && bs_list_push(&context->places, place)) return place;
+  bs_place_free(place);
+  return NULL;
+}
+
 /* A row and a warning for a search element that is itself wrong. */
-static int32_t refuse_element(bs_context *context, const char *path, const char *origin, const bs_error *why,
-                              bs_error *err) {
-  bs_plugin_self *p = bs_plugin_new(context, path, origin);
+static int32_t refuse_element(bs_context *context, bs_place *place, const bs_error *why, bs_error *err) {
+  const char *origin = place->origin;
+  bs_plugin_self *p = bs_plugin_new(context, place->path, origin);
+  free(place->real);
+  place->real = NULL;
+  place->failure = *why;
   if (p == NULL) return no_memory(err);
   bs_plugin_refuse(p, BS_PLUGIN_REFUSED, why);
   bs_log_write(&context->logger, BS_LOG_WARN, "", -1, "%s: %s", origin, why->message);
@@ -80,10 +102,12 @@ static int32_t add_file(bs_context *context, const char *path, const char *origi
   return BS_OK;
 }
 
-static int already_scanned(const bs_context *context, const char *real) {
-  for (uint32_t i = 0; i < context->dirs.count; i++)
-    if (strcmp(context->dirs.items[i], real) == 0) return 1;
-  return 0;
+static const bs_place *already_scanned(const bs_context *context, const char *real) {
+  for (uint32_t i = 0; i < context->places.count; i++) {
+    const bs_place *place = context->places.items[i];
+    if (place->real != NULL && strcmp(place->real, real) == 0) return place;
+  }
+  return NULL;
 }
 
 static int32_t scan_names(bs_context *context, const char *dir, const char *origin, int own,
@@ -98,40 +122,47 @@ static int32_t scan_names(bs_context *context, const char *dir, const char *orig
   return rc;
 }
 
-/* quiet: our own folder may be absent. */
-static int32_t scan_dir(bs_context *context, const char *dir, const char *origin, int own, bs_error *err) {
+static int32_t scan_place(bs_context *context, bs_place *place, int own, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   bs_list names = {0};
-  int32_t rc;
-  if (dir[0] != '/') {
-    bs_error_set(&why, BS_PLUGIN, "BS-PLG-PATH", "%s '%s' is refused: only absolute folders are searched",
-                 dir[0] == '\0' ? "empty element" : "relative path", dir);
-    return refuse_element(context, dir, origin, &why, err);
-  }
-  char *real = realpath(dir, NULL);
-  if (real == NULL) {
-    if (own && errno == ENOENT) return BS_OK;
-    bs_error_errno(&why, BS_PLUGIN, "BS-PLG-PATH", errno, "cannot search the folder %s", dir);
-    return refuse_element(context, dir, origin, &why, err);
-  }
-  if (already_scanned(context, real)) {
-    free(real);
-    return BS_OK;
-  }
-  if (!bs_list_push(&context->dirs, real)) {
-    free(real);
-    return no_memory(err);
-  }
-  rc = list_names(real, &names, &why);
+  int32_t rc = list_names(place->real, &names, &why);
+  place->files = names.count;
   if (rc == BS_NO_MEMORY)
     *err = why;
   else if (rc != BS_OK)
-    rc = refuse_element(context, dir, origin, &why, err);
+    rc = refuse_element(context, place, &why, err);
   else
-    rc = scan_names(context, own ? real : dir, origin, own, &names, err);
+    rc = scan_names(context, own ? place->real : place->path, place->origin, own, &names, err);
   for (uint32_t i = 0; i < names.count; i++) free(names.items[i]);
   bs_list_free(&names);
   return rc;
+}
+
+/* own: our own folder, which may be absent. */
+static int32_t scan_dir(bs_context *context, const char *dir, const char *origin, int own, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  bs_place *place = place_new(context, dir, origin);
+  if (place == NULL) return no_memory(err);
+  if (dir[0] != '/') {
+    bs_error_set(&why, BS_PLUGIN, "BS-PLG-PATH", "%s '%s' is refused: only absolute folders are searched",
+                 dir[0] == '\0' ? "empty element" : "relative path", dir);
+    return refuse_element(context, place, &why, err);
+  }
+  char *real = realpath(dir, NULL);
+  if (real == NULL) {
+    const int absent = errno == ENOENT;
+    bs_error_errno(&why, BS_PLUGIN, "BS-PLG-PATH", errno, "cannot search the folder %s", dir);
+    place->failure = why;
+    return own && absent ? BS_OK : refuse_element(context, place, &why, err);
+  }
+  const bs_place *other = already_scanned(context, real);
+  if (other != NULL) {
+    bs_error_set(&place->failure, BS_PLUGIN, "BS-PLG-DUP", "the same folder as %s", other->origin);
+    free(real);
+    return BS_OK;
+  }
+  place->real = real;
+  return scan_place(context, place, own, err);
 }
 
 /* secure_getenv: a set-uid program ignores the variable. Set but empty means none. */

@@ -75,11 +75,27 @@ typedef struct bs_plugin_info {
   const char *path;   /* "" for a built-in */
   const char *origin; /* "built in", "--plugin", "BS_PLUGIN_PATH[0]", "config[0]", "<libdir>/..." */
   const char *why;    /* reason of SHADOWED, REFUSED, UNAVAILABLE */
+  const char *why_id; /* its id, "BS-PLG-ABI"; "" */
+  const char *hint;   /* what to do about it; "" */
 } bs_plugin_info;
 
 BS_API uint32_t bs_plugin_count(const bs_context *context);
 BS_API int32_t bs_plugin_get(const bs_context *context, uint32_t index, bs_plugin_info *out_info,
                              bs_error *err);
+/* A folder of the search, in order, whether or not it could be searched. Strings live as long as the context.
+ */
+typedef struct bs_place_info {
+  uint32_t struct_size;
+  uint32_t files;     /* bs_*.so in it */
+  const char *origin; /* as in bs_plugin_info */
+  const char *path;   /* as given */
+  const char *why;    /* why it was not searched; "" */
+  const char *why_id; /* its id; "" */
+} bs_place_info;
+BS_API uint32_t bs_place_count(const bs_context *context);
+BS_API int32_t bs_place_get(const bs_context *context, uint32_t index, bs_place_info *out_info,
+                            bs_error *err);
+
 /* Open and activate a plugin by id (or all that offer a thing, on demand by the functions below). */
 BS_API int32_t bs_plugin_activate(bs_context *context, const char *id, bs_error *err);
 

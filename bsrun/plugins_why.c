@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT
+ * plugins_why.c - `bsrun plugins why ID|PATH`: one row a step from the search to the use of a plugin, each
+ * with its answer and the rule behind it: where it was looked for and found, what refuses or shadows it,
+ * whether it opens (in a child first), what it registers, and what of the configuration selects it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+
+const args_option plugins_why_options[] = {
+    {"plugin", 0, "ID|PATH", 1, "as if the run were given this"},
+    {"config", 0, "FILE", 1, "what selects plugins, plugin_dirs and plugin_trust from a YAML file"},
+    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"verbose", 'v', NULL, 1, "say more"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t plugins_n_why_options = sizeof plugins_why_options / sizeof plugins_why_options[0];
+
+static const bs_field why_fields[] = {
+    {"step", "STEP", 0, 0}, {"answer", "ANSWER", 0, 0}, {"rule", "RULE", 0, 0}, {"text", "WHAT", 0, 0}};
+
+typedef struct why {
+  const char *what; /* as typed */
+  char id[64];
+  int by_path;
+  bs_node *config;
+  int broken;            /* what the configuration names cannot be used: a run ends there */
+  const char *item;      /* of the configuration's plugin list: what names it; NULL */
+  bs_context *context;   /* the search as a run does it */
+  bs_context *named;     /* the same with the file named; NULL for an id */
+  bs_plugin_info row;    /* its row in `context`; state NO_ROW: none */
+  bs_plugin_info opened; /* what was activated; id NULL: nothing */
+  json_t *rows;
+} why;
+enum { NO_ROW = 99 };
+
+static json_t *text_of(const char *text) {
+  json_t *value = json_string(text == NULL ? "" : text);
+  return value != NULL ? value : json_string("(not UTF-8)");
+}
+
+__attribute__((format(printf, 5, 6))) static void add(why *w, const char *step, const char *answer,
+                                                      const char *rule, const char *format, ...) {
+  char text[1600];
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  json_t *row = json_object();
+  json_object_set_new(row, "step", json_string(step));
+  json_object_set_new(row, "answer", json_string(answer));
+  json_object_set_new(row, "rule", text_of(rule));
+  json_object_set_new(row, "text", text_of(text));
+  json_array_append_new(w->rows, row);
+}
+
+static void add_error(why *w, const char *step, const char *answer, const bs_error *e) {
+  add(w, step, answer, e->id, "%s%s%s%s%s", e->where, e->where[0] != '\0' ? ": " : "", e->message,
+      e->hint[0] != '\0' ? "; hint: " : "", e->hint);
+}
+
+static int usable(const bs_plugin_info *info) {
+  return info->state == BS_PLUGIN_FOUND || info->state == BS_PLUGIN_ACTIVE;
+}
+
+static int same_file(const char *a, const char *b) {
+  struct stat one, two;
+  return a[0] != '\0' && b[0] != '\0' && stat(a, &one) == 0 && stat(b, &two) == 0 &&
+         one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
+/* The next row of a context; 0 at the end. */
+static int next_plugin(const bs_context *context, uint32_t *at, bs_plugin_info *out) {
+  while (*at < bs_plugin_count(context)) {
+    memset(out, 0, sizeof *out);
+    out->struct_size = sizeof *out;
+    if (bs_plugin_get(context, (*at)++, out, NULL) == BS_OK) return 1;
+  }
+  return 0;
+}
+
+/* ---- the search ------------------------------------------------------------------------------- */
+
+/* Does an item of the configuration's plugin list mean the plugin of this row? */
+static int item_means(const char *item, const char *id, const char *path) {
+  if (item == NULL) return 0;
+  return strchr(item, '/') != NULL ? same_file(item, path) : strcmp(item, id) == 0;
+}
+
+static const bs_node *selected_items(const bs_node *config) {
+  const bs_node *list = bs_config_find(config, "plugin");
+  return list != NULL && list->kind == BS_NODE_LIST ? list->first : NULL;
+}
+
+/* The search with what the configuration names; when that ends in an error, which a run would end in too,
+ * without. */
+static int32_t search(why *w, int32_t level, bs_error *err) {
+  bs_error failure = BS_ERROR_INIT;
+  int32_t rc = bs_context_of_config(w->config, level, bsrun_log, NULL, &w->context, &failure);
+  if (rc == BS_OK || selected_items(w->config) == NULL) {
+    if (rc != BS_OK) *err = failure;
+    return rc;
+  }
+  bs_node *rest = bs_config_clone(w->config);
+  rc = rest != NULL ? bs_config_set(rest, "plugin", "[]", err)
+                    : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (rc == BS_OK) rc = bs_context_of_config(rest, level, bsrun_log, NULL, &w->context, err);
+  bs_config_free(rest);
+  if (rc == BS_OK) add_error(w, "searched", "error", &failure);
+  w->broken = 1;
+  return rc;
+}
+
+static void tell_places(why *w) {
+  for (uint32_t i = 0; i < bs_place_count(w->context); i++) {
+    bs_place_info place = {.struct_size = sizeof place};
+    if (bs_place_get(w->context, i, &place, NULL) != BS_OK) continue;
+    if (place.why[0] != '\0')
+      add(w, "searched", "no", place.why_id, "%s %s: %s", place.origin, place.path, place.why);
+    else
+      add(w, "searched", "yes", "", "%s %s: %u plugin file%s", place.origin, place.path, place.files,
+          place.files == 1 ? "" : "s");
+  }
+}
+
+static void tell_row(why *w, const bs_plugin_info *info) {
+  static const char *const states[] = {"found", "found", "shadowed", "refused", "unavailable"};
+  char about[160] = "";
+  if (info->version[0] != '\0')
+    snprintf(about, sizeof about, ", version %.40s, ABI %u.%u", info->version, info->abi >> 16,
+             info->abi & 0xffffu);
+  add(w, "found", info->state < 5 ? states[info->state] : "?", info->why_id, "%s (%s)%s%s%s%s%s",
+      info->builtin ? info->id : info->path, info->origin, about, info->why[0] != '\0' ? ": " : "", info->why,
+      info->hint[0] != '\0' ? "; hint: " : "", info->hint);
+}
+
+/* Every row of the id or the file; the one that the question is about is kept: of a path its file, of an id
+ * the usable one, else the first. */
+static void tell_rows(why *w) {
+  bs_plugin_info info;
+  w->row.state = NO_ROW;
+  for (uint32_t at = 0; next_plugin(w->context, &at, &info);) {
+    const int file = w->by_path && same_file(info.path, w->what);
+    if (!file && strcmp(info.id, w->id) != 0) continue;
+    tell_row(w, &info);
+    if (w->by_path ? file && w->row.state == NO_ROW
+                   : w->row.state == NO_ROW || (!usable(&w->row) && usable(&info)))
+      w->row = info;
+  }
+  if (w->row.state != NO_ROW) return;
+  if (w->by_path)
+    add(w, "found", "no", "", "%s: no search comes to this file, only --plugin with its path", w->what);
+  else
+    add(w, "found", "no", "", "no bs_%s.so in a searched folder, and none is built in", w->id);
+}
+
+/* ---- opening ---------------------------------------------------------------------------------- */
+
+/* The same search with the file named, as --plugin PATH does. Its rules are the ones that decide then. */
+static int32_t name_it(why *w, bs_error *err) {
+  bs_node *config = bs_config_clone(w->config);
+  bs_text list = {0};
+  int32_t rc = BS_OK;
+  if (config == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (rc == BS_OK) {
+    bs_text_append(&list, "['", 2);
+    for (const char *p = w->what; *p != '\0'; p++) {
+      bs_text_append(&list, p, 1);
+      if (*p == '\'') bs_text_append(&list, "'", 1); /* YAML doubles it */
+    }
+    bs_text_append(&list, "']", 2);
+    rc = list.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+                     : bs_config_set(config, "plugin", list.data, err);
+  }
+  if (rc == BS_OK) {
+    rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, &w->named, err);
+    if (rc == BS_OK)
+      add(w, "accepted", "yes", "", "every rule that is checked without opening it, when named by its path");
+    else
+      add_error(w, "accepted", "no", err);
+  }
+  bs_text_free(&list);
+  bs_config_free(config);
+  return rc;
+}
+
+static void tell_things(why *w, bs_context *context) {
+  for (uint32_t i = 0; i < bs_thing_count(context, w->id); i++) {
+    bs_thing_info thing = {.struct_size = sizeof thing};
+    char at[256] = "", kind[64];
+    if (bs_thing_get(context, w->id, i, &thing, NULL) != BS_OK) continue;
+    if (thing.at.file != NULL) snprintf(at, sizeof at, " (%s:%u)", thing.at.file, thing.at.line);
+    plugins_kinds_text(1u << thing.kind, kind, sizeof kind);
+    add(w, "registers", kind, "", "%s%s%s%s%s%s", thing.name, thing.aliases[0] != '\0' ? ", also " : "",
+        thing.aliases, thing.summary[0] != '\0' ? ": " : "", thing.summary, at);
+  }
+}
+
+/* What cannot be opened still says what it would offer. */
+static void tell_listed(why *w, const char *things) {
+  while (things != NULL && *things != '\0') {
+    const size_t n = strcspn(things, "\n"), kind = strcspn(things, ":\n");
+    char word[24];
+    snprintf(word, sizeof word, "%.*s", (int)kind, things);
+    if (n > kind + 1)
+      add(w, "lists", word, "", "%.*s: its note says so", (int)(n - kind - 1), things + kind + 1);
+    things += n + (things[n] == '\n');
+  }
+}
+
+static int32_t open_it(why *w, bs_error *err) {
+  bs_context *context = w->named != NULL ? w->named : w->context;
+  bs_plugin_info info;
+  int32_t rc = plugins_find(context, w->id, &info, err);
+  if (rc != BS_OK) return rc; /* the rows have said it */
+  rc = plugins_probe(context, w->id, err);
+  if (rc == BS_OK) rc = bs_plugin_activate(context, w->id, err);
+  if (rc != BS_OK) {
+    add_error(w, "opened", "no", err);
+    tell_listed(w, info.things);
+    return rc;
+  }
+  add(w, "opened", "yes", "", "%s",
+      info.builtin ? "it is part of the library" : "in a child process, then here");
+  for (uint32_t at = 0; next_plugin(context, &at, &info);)
+    if (info.state == BS_PLUGIN_ACTIVE && strcmp(info.id, w->id) == 0) w->opened = info;
+  tell_things(w, context);
+  return BS_OK;
+}
+
+/* ---- the configuration ------------------------------------------------------------------------ */
+
+static const struct {
+  const char *key, *kind;
+  uint32_t is;
+} choices[] = {{"method.name", "method", BS_KIND_METHOD},
+               {"workload.name", "workload", BS_KIND_WORKLOAD},
+               {"hardware.backend", "backend", BS_KIND_BACKEND},
+               {"hardware.comm", "comm", BS_KIND_COMM}};
+enum { N_CHOICES = sizeof choices / sizeof choices[0] };
+
+/* The name that the configuration gives; a plugin of its list brings its own backend or communicator. */
+static void chosen_name(const why *w, size_t i, char *out, size_t size) {
+  const char *value = bs_schema_str(w->config, choices[i].key);
+  if (choices[i].is == BS_KIND_WORKLOAD && bs_schema_str(w->config, "workload.type") != NULL)
+    value = bs_schema_str(w->config, "workload.type");
+  if (choices[i].is == BS_KIND_BACKEND && value != NULL &&
+      (strcmp(value, "nccl") == 0 || strcmp(value, "gloo") == 0 || strcmp(value, "mpi") == 0))
+    value = "cpu"; /* the original's communicators */
+  snprintf(out, size, "%s", value == NULL ? "" : value);
+  if (choices[i].is != BS_KIND_BACKEND && choices[i].is != BS_KIND_COMM) return;
+  for (const bs_node *item = selected_items(w->config); item != NULL; item = item->next) {
+    bs_plugin_info info;
+    for (uint32_t at = 0; next_plugin(w->context, &at, &info);) {
+      if (!usable(&info) || !item_means(item->text, info.id, info.path)) continue;
+      json_t *names = json_array();
+      plugins_add_names(names, w->context, &info, choices[i].is);
+      if (json_array_size(names) > 0)
+        snprintf(out, size, "%s", json_string_value(json_array_get(names, json_array_size(names) - 1)));
+      json_decref(names);
+    }
+  }
+}
+
+static int is_named(const why *w, const bs_plugin_info *info) {
+  for (const bs_node *item = selected_items(w->config); item != NULL; item = item->next)
+    if (item_means(item->text, info->id, info->path)) return 1;
+  return 0;
+}
+
+/* The row that a look-up of the name comes to: a plugin of the list, else the first whose note offers it. */
+static int first_offer(const why *w, const char *kind, const char *name, bs_plugin_info *out) {
+  for (int named = 1; named >= 0; named--)
+    for (uint32_t at = 0; next_plugin(w->context, &at, out);)
+      if (usable(out) && is_named(w, out) == named && plugins_offers(out->things, kind, name)) return 1;
+  return 0;
+}
+
+/* Ops are taken from every plugin that has some for the backend. */
+static int serves(const char *things, const char *backend) {
+  const size_t size = strlen(backend);
+  while (things != NULL && *things != '\0') {
+    const size_t n = strcspn(things, "\n");
+    const char *at = strncmp(things, "op:", 3) == 0 ? memchr(things, '@', n) : NULL;
+    if (at != NULL && (size_t)(things + n - at - 1) == size && strncmp(at + 1, backend, size) == 0) return 1;
+    things += n + (things[n] == '\n');
+  }
+  return 0;
+}
+
+/* 1 when something of the configuration comes to this plugin. */
+static int tell_choices(why *w) {
+  char names[N_CHOICES][96];
+  int yes = 0, no = 0;
+  const char *things = w->opened.id != NULL ? w->opened.things : w->row.things;
+  for (size_t i = 0; i < N_CHOICES; i++) {
+    bs_plugin_info first;
+    chosen_name(w, i, names[i], sizeof names[i]);
+    if (names[i][0] == '\0' || !plugins_offers(things, choices[i].kind, names[i])) continue;
+    const int offered = first_offer(w, choices[i].kind, names[i], &first);
+    if (!offered || (strcmp(first.id, w->row.id) == 0 && strcmp(first.path, w->row.path) == 0)) {
+      add(w, "selected", "yes", "", "%s: %s is one of its things", choices[i].key, names[i]);
+      yes++;
+    } else {
+      add(w, "selected", "no", "", "%s: %s is taken from %s, which comes first (%s)", choices[i].key,
+          names[i], first.id, first.builtin ? first.origin : first.path);
+      no++;
+    }
+  }
+  if (serves(things, names[2])) {
+    add(w, "selected", "yes", "", "its ops serve hardware.backend: %s", names[2]);
+    yes++;
+  }
+  if (yes + no == 0)
+    add(w, "selected", "no", "",
+        "the configuration names method %s, workload %s, backend %s, comm %s; none is this plugin's",
+        names[0][0] != '\0' ? names[0] : "(none)", names[1], names[2], names[3]);
+  return yes > 0;
+}
+
+static void tell_selected(why *w, int32_t rc) {
+  if (w->item != NULL) add(w, "selected", "yes", "", "plugin: %s names it", w->item);
+  if (rc != BS_OK) {
+    add(w, "used", "no", "", "%s",
+        w->item != NULL ? "a run that names it ends with that error" : "it cannot be");
+  } else if (w->broken) {
+    add(w, "used", "no", "", "a run of this configuration ends before, with the error above");
+  } else if (w->item != NULL) {
+    add(w, "used", "yes", "", "opened before anything is looked up");
+  } else if (w->row.state == NO_ROW || !usable(&w->row)) {
+    add(w, "used", "no", w->row.state == NO_ROW ? "" : w->row.why_id, "it can be: bsrun --plugin %s",
+        w->what);
+  } else if (tell_choices(w)) {
+    add(w, "used", "yes", "", "by a run of this configuration");
+  } else {
+    add(w, "used", "no", "", "it can be: by the name of one of its things, or bsrun --plugin %s", w->what);
+  }
+}
+
+/* ----------------------------------------------------------------------------------------------- */
+
+static int32_t explain(why *w, const args *a, bs_error *err) {
+  bs_plugin_id_of(w->what, w->id, sizeof w->id);
+  w->by_path = strchr(w->what, '/') != NULL;
+  char *dir = NULL;
+  int32_t rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = plugins_compose(a, dir, NULL, 0, &w->config, err);
+  free(dir);
+  if (rc == BS_OK) rc = search(w, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_ERROR, err);
+  if (rc != BS_OK) return rc;
+  for (const bs_node *item = selected_items(w->config); item != NULL; item = item->next)
+    if (item_means(item->text, w->by_path ? "" : w->id, w->by_path ? w->what : "")) w->item = item->text;
+  tell_places(w);
+  tell_rows(w);
+  if (w->item == NULL && w->row.state != NO_ROW && usable(&w->row))
+    for (const bs_node *item = selected_items(w->config); item != NULL; item = item->next)
+      if (item_means(item->text, w->row.id, w->row.path)) w->item = item->text;
+  if (w->by_path) rc = name_it(w, err);
+  if (rc == BS_OK) rc = open_it(w, err);
+  tell_selected(w, rc);
+  return rc;
+}
+
+/* The rows in every case; then the error of a plugin that cannot be used. */
+static int32_t answer(const args *a, bs_error *err) {
+  why w = {.what = a->words[0], .rows = json_array()};
+  bs_error print = BS_ERROR_INIT;
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) {
+    rc = explain(&w, a, err);
+    if (json_array_size(w.rows) > 0 &&
+        bs_report_print(stdout, format, why_fields, sizeof why_fields / sizeof why_fields[0], w.rows,
+                        &print) != BS_OK &&
+        rc == BS_OK) {
+      *err = print;
+      rc = print.code;
+    }
+  }
+  if (w.named != NULL) bs_context_close(w.named);
+  if (w.context != NULL) bs_context_close(w.context);
+  bs_config_free(w.config);
+  json_decref(w.rows);
+  return rc;
+}
+
+int plugins_why(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, plugins_why_options, plugins_n_why_options, &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_plugins();
+  } else if (rc == BS_OK && a.n_words != 1) {
+    rc = bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "plugins why takes one plugin, %zu given", a.n_words);
+    bs_error_hint(&err, "for example bsrun plugins why cpu");
+  } else if (rc == BS_OK) {
+    rc = answer(&a, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}
