@@ -5,6 +5,7 @@
 
 #include "core/plugin/accept.h"
 #include "core/plugin/note.h"
+#include "core/plugin/slots.h"
 #include "tests/plugin/plugin_test.h"
 
 typedef struct abi_case {
@@ -117,6 +118,105 @@ START_TEST(copies_of_other_releases) {
 }
 END_TEST
 
+/* The real struct: what a method of 1.0 lacked is zero in a later host, what one of 1.9 has more is not
+ * looked at; before 1.0 neither is accepted. */
+START_TEST(methods_of_other_releases) {
+  struct {
+    bs_method now;
+    uint64_t tail[2];
+  } newer;
+  const size_t frozen = offsetof(bs_method, mask_kinds); /* as if that field had come in 1.1 */
+  static const char *const any = "name";
+  bs_method old, mine;
+  bs_error err = BS_ERROR_INIT;
+  memset(&old, 0, sizeof old);
+  for (uint32_t i = 0; i < bs_slot_count; i++)
+    if (bs_slots[i].kind == BS_KIND_METHOD) memcpy((char *)&old + bs_slots[i].offset, &any, sizeof any);
+  old.mask_kinds = BS_MASK_KINDS_ALL; /* what lies behind an old struct is not its own */
+  old.struct_size = (uint32_t)frozen;
+  memset(&newer, 0xff, sizeof newer);
+  newer.now = old;
+  newer.now.struct_size = (uint32_t)sizeof newer;
+  const struct {
+    const void *vtable;
+    uint32_t size;
+    uint64_t mask_kinds;
+  } cases[] = {{&old, old.struct_size, 0}, {&newer, newer.now.struct_size, BS_MASK_KINDS_ALL}};
+  for (size_t i = 0; i < 2; i++) {
+    ck_assert_int_eq(bs_accept_size(BS_ABI_MAKE(1, 5), "bs_method", cases[i].size, frozen, sizeof mine, &err),
+                     BS_OK);
+    memset(&mine, 0xff, sizeof mine);
+    bs_copy_in(&mine, sizeof mine, cases[i].vtable, cases[i].size);
+    ck_assert_uint_eq(mine.struct_size, sizeof mine);
+    ck_assert_uint_eq(mine.mask_kinds, cases[i].mask_kinds);
+    ck_assert_str_eq(mine.name, "name");
+    ck_assert_ptr_null(mine.aliases); /* a NULL slot stays one: the default */
+    ck_assert_int_eq(bs_slots_check(BS_KIND_METHOD, &mine, &err), BS_OK);
+    ck_assert_int_eq(bs_accept_size(BS_ABI_VERSION, "bs_method", cases[i].size, frozen, sizeof mine, &err),
+                     BS_ABI);
+  }
+  /* A required slot behind the end of a short struct is a missing slot, whatever lies there. */
+  old.struct_size = (uint32_t)offsetof(bs_method, read_weights);
+  bs_copy_in(&mine, sizeof mine, &old, old.struct_size);
+  ck_assert_int_eq(bs_slots_check(BS_KIND_METHOD, &mine, &err), BS_PLUGIN);
+  ck_assert_has(err.message, "slot 'read_weights' is NULL");
+}
+END_TEST
+
+/* A plugin of 1.0 and one of 1.7 at a host of 1.3, step by step as a file meets it. */
+START_TEST(a_host_between_two_plugins) {
+  const uint32_t host = BS_ABI_MAKE(1, 3);
+  const struct {
+    uint32_t abi, needs;
+    uint64_t desc_size, ledger;
+    int32_t rc;
+    const char *id;
+  } plugins[] = {{BS_ABI_MAKE(1, 0), 0, 80, 10, BS_OK, NULL},
+                 {BS_ABI_MAKE(1, 3), 3, 88, 13, BS_OK, NULL},
+                 {BS_ABI_MAKE(1, 7), 2, 120, 17, BS_OK, NULL},
+                 {BS_ABI_MAKE(1, 7), 4, 120, 17, BS_ABI, "BS-PLG-ABI"}, /* uses what this host lacks */
+                 {BS_ABI_MAKE(1, 3), 0, 88, 14, BS_ABI, "BS-PLG-ABI"},  /* the same number, other headers */
+                 {BS_ABI_MAKE(1, 0), 0, 72, 10, BS_ABI, "BS-PLG-SIZE"}, /* less than 1.0 had */
+                 {BS_ABI_MAKE(0, 9), 0, 80, 9, BS_ABI, "BS-PLG-ABI"}};
+  for (size_t i = 0; i < sizeof plugins / sizeof plugins[0]; i++) {
+    bs_error err = BS_ERROR_INIT;
+    int32_t rc = bs_accept_abi(host, plugins[i].abi, plugins[i].needs, &err);
+    if (rc == BS_OK) rc = bs_accept_ledger(host, plugins[i].abi, 13, plugins[i].ledger, &err);
+    if (rc == BS_OK) rc = bs_accept_size(host, "bs_plugin_desc", plugins[i].desc_size, 80, 88, &err);
+    ck_assert_msg(rc == plugins[i].rc, "plugin %zu: %s %s", i, err.id, err.message);
+    if (rc != BS_OK) ck_assert_str_eq(err.id, plugins[i].id);
+  }
+}
+END_TEST
+
+/* Numbers that one side does not know: a code is INTERNAL, a value of an enum is unsupported or a text that
+ * says so, a bit of a set is passed over; none is an index. */
+START_TEST(unknown_numbers) {
+  static const uint32_t far[] = {31, 77, 0x7fffffffu, 0xffffffffu};
+  bs_elf_info info;
+  char out[8];
+  for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
+    const uint32_t n = far[i];
+    ck_assert_str_eq(bs_status_name((int32_t)n), "INTERNAL");
+    ck_assert_int_eq(bs_status_exit_code((int32_t)n), 70);
+    ck_assert_str_eq(bs_reason_name(n), "unknown reason");
+    ck_assert_str_eq(bs_level_name(n), "?");
+    ck_assert_str_eq(bs_dtype_name(n), "?");
+    ck_assert_int_eq(bs_convert(n, out, BS_F32, "1234", 1), BS_UNSUPPORTED);
+    ck_assert_int_eq(bs_convert(BS_F32, out, n, "1234", 1), BS_UNSUPPORTED);
+    ck_assert_uint_eq(bs_kind_size(n), 0);
+    ck_assert_int_eq(bs_accept_sanitizer(BS_SAN_NONE, n, NULL), BS_ABI);
+  }
+  ck_assert_int_eq(bs_status_exit_code(-1), 70);
+  int fd = open(fixture("good"), O_RDONLY | O_CLOEXEC);
+  ck_assert_int_ge(fd, 0);
+  ck_assert_int_eq(bs_elf_read(fd, &info, NULL), BS_OK);
+  close(fd);
+  info.note.kinds |= 1u << 30; /* a kind of a later minor beside those known */
+  ck_assert_int_eq(bs_note_accept(&info, NULL), BS_OK);
+}
+END_TEST
+
 START_TEST(ledgers) {
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_accept_ledger(BS_ABI_MAKE(0, 1), BS_ABI_MAKE(0, 1), 5, 5, &err), BS_OK);
@@ -191,6 +291,9 @@ int main(void) {
   tcase_add_loop_test(t, versions, 0, (int)(sizeof abi_cases / sizeof abi_cases[0]));
   tcase_add_loop_test(t, sizes, 0, (int)(sizeof size_cases / sizeof size_cases[0]));
   tcase_add_test(t, copies_of_other_releases);
+  tcase_add_test(t, methods_of_other_releases);
+  tcase_add_test(t, a_host_between_two_plugins);
+  tcase_add_test(t, unknown_numbers);
   tcase_add_test(t, ledgers);
   tcase_add_test(t, sanitizers);
   tcase_add_test(t, ledger_hash);
