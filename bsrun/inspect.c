@@ -44,7 +44,7 @@ static void add_row(json_t *rows, const char *part, const char *name, const char
 
 static void add_file(json_t *rows, const bs_plugin_info *info) {
   static const char *const sanitizers[] = {"none", "address", "thread"};
-  char abi[24], kinds[64], hex[65] = "";
+  char abi[24], kinds[96], hex[65] = "";
   snprintf(abi, sizeof abi, "%u.%u", info->abi >> 16, info->abi & 0xffffu);
   plugins_kinds_text(info->kinds, kinds, sizeof kinds);
   add_row(rows, "plugin", "id", info->id, "", info->summary);
@@ -61,31 +61,46 @@ static void add_file(json_t *rows, const bs_plugin_info *info) {
   }
 }
 
+/* NULL: a kind or a thing without options. */
+static const char *option_docs(bs_context *context, const bs_thing_info *thing) {
+  const bs_method *method = NULL;
+  const bs_workload *workload = NULL;
+  const bs_importer *importer = NULL;
+  const bs_topology *topology = NULL;
+  void *state;
+  switch (thing->kind) {
+    case BS_KIND_METHOD:
+      return bs_find_method(context, thing->name, &method, &state, NULL) == BS_OK ? method->option_docs
+                                                                                  : NULL;
+    case BS_KIND_WORKLOAD:
+      return bs_find_workload(context, thing->name, &workload, &state, NULL) == BS_OK ? workload->option_docs
+                                                                                      : NULL;
+    case BS_KIND_IMPORTER:
+      return bs_find_importer(context, thing->name, &importer, &state, NULL) == BS_OK ? importer->option_docs
+                                                                                      : NULL;
+    case BS_KIND_TOPOLOGY:
+      return bs_find_topology(context, thing->name, &topology, &state, NULL) == BS_OK ? topology->option_docs
+                                                                                      : NULL;
+    default:
+      return NULL;
+  }
+}
+
 static int32_t add_things(json_t *rows, bs_context *context, const char *id, bs_error *err) {
-  static const char *const names[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
   for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
     char at[256] = "";
     const int32_t rc = bs_thing_get(context, id, i, &thing, err);
     if (rc != BS_OK) return rc;
     if (thing.at.file != NULL) snprintf(at, sizeof at, "%s:%u", thing.at.file, thing.at.line);
-    add_row(rows, thing.kind < BS_KIND_COUNT_ ? names[thing.kind] : "?", thing.name, thing.aliases, at,
-            thing.summary);
-    const bs_method *method = NULL;
-    const bs_workload *workload = NULL;
-    void *state;
-    const char *docs = NULL;
-    if (thing.kind == BS_KIND_METHOD && bs_find_method(context, thing.name, &method, &state, NULL) == BS_OK) {
-      docs = method->option_docs;
-    } else if (thing.kind == BS_KIND_WORKLOAD &&
-               bs_find_workload(context, thing.name, &workload, &state, NULL) == BS_OK) {
-      docs = workload->option_docs;
-    }
+    add_row(rows, thing.kind < BS_KIND_COUNT_ ? plugins_kind_names[thing.kind] : "?", thing.name,
+            thing.aliases, at, thing.summary);
+    const char *docs = option_docs(context, &thing);
     while (docs != NULL && *docs != '\0') { /* "key=default: text" lines */
       char name[128], value[96];
       const size_t length = strcspn(docs, "\n"), key = strcspn(docs, "=:\n");
       const size_t colon = strcspn(docs, ":\n");
-      snprintf(name, sizeof name, "%s.%.*s", names[thing.kind], (int)key, docs);
+      snprintf(name, sizeof name, "%s.%.*s", plugins_kind_names[thing.kind], (int)key, docs);
       snprintf(value, sizeof value, "%.*s", docs[key] == '=' && colon > key ? (int)(colon - key - 1) : 0,
                docs + key + 1);
       char text[256];

@@ -35,14 +35,16 @@ static const bs_field list_fields[] = {
     {"summary", "WHAT", BS_FIELD_WIDE, 0},
 };
 
-static const char *const kind_names[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
+const char *const plugins_kind_names[] = {"op",       "backend",  "comm",      "method",
+                                          "workload", "importer", "algorithm", "topology"};
+_Static_assert(sizeof plugins_kind_names / sizeof plugins_kind_names[0] == BS_KIND_COUNT_, "a name each");
 
 void plugins_kinds_text(uint32_t kinds, char *out, size_t size) {
   size_t used = 0;
   out[0] = '\0';
   for (uint32_t kind = 0; kind < BS_KIND_COUNT_ && used + 1 < size; kind++) {
     if (!(kinds & (1u << kind))) continue;
-    const int n = snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ",", kind_names[kind]);
+    const int n = snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ",", plugins_kind_names[kind]);
     if (n > 0) used += (size_t)n;
   }
 }
@@ -84,7 +86,8 @@ static void add_name(json_t *names, const char *text, size_t size) {
 void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info *info, uint32_t kind) {
   const char *things = info->things;
   size_t size;
-  for (const char *p; (p = next_thing(&things, kind_names[kind], &size)) != NULL;) add_name(names, p, size);
+  for (const char *p; (p = next_thing(&things, plugins_kind_names[kind], &size)) != NULL;)
+    add_name(names, p, size);
   if (!info->builtin || bs_plugin_activate(context, info->id, NULL) != BS_OK) return;
   for (uint32_t i = 0; i < bs_thing_count(context, info->id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
@@ -142,7 +145,7 @@ static json_t *things_list(const char *things) {
 
 static json_t *plugin_row(bs_context *context, const bs_plugin_info *info, int load) {
   static const char *const states[] = {"found", "ok", "shadowed", "refused", "unavailable"};
-  char kinds[64], abi[24], why[768];
+  char kinds[96], abi[24], why[768];
   const char *state = info->state < 5 ? states[info->state] : "?";
   snprintf(why, sizeof why, "%s", info->why == NULL ? "" : info->why);
   if (load && (info->state == BS_PLUGIN_FOUND || info->state == BS_PLUGIN_ACTIVE)) {

@@ -19,6 +19,8 @@ int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_e
 /* Open and activate plugin `id` in a forked child with a deadline: BS_OK, or why not. This process opens
  * nothing. */
 int32_t plugins_probe(bs_context *context, const char *id, bs_error *err);
+/* Of enum bs_kind, as in notes. */
+extern const char *const plugins_kind_names[];
 /* "backend,op" of a bit set. */
 void plugins_kinds_text(uint32_t kinds, char *out, size_t size);
 /* The first of the shared libraries that a child process could load; NULL: none. */

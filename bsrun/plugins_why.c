@@ -198,7 +198,7 @@ static void tell_things(why *w, bs_context *context) {
     char at[256] = "", kind[64];
     if (bs_thing_get(context, w->id, i, &thing, NULL) != BS_OK) continue;
     if (thing.at.file != NULL) snprintf(at, sizeof at, " (%s:%u)", thing.at.file, thing.at.line);
-    plugins_kinds_text(1u << thing.kind, kind, sizeof kind);
+    snprintf(kind, sizeof kind, "%s", thing.kind < BS_KIND_COUNT_ ? plugins_kind_names[thing.kind] : "?");
     add(w, "registers", kind, "", "%s%s%s%s%s%s", thing.name, thing.aliases[0] != '\0' ? ", also " : "",
         thing.aliases, thing.summary[0] != '\0' ? ": " : "", thing.summary, at);
   }

@@ -181,3 +181,27 @@ int32_t bs_find_comm(bs_context *context, const char *name, const bs_comm **out_
   if (rc == BS_OK && out_comm != NULL) *out_comm = vtable;
   return rc;
 }
+
+int32_t bs_find_importer(bs_context *context, const char *name, const bs_importer **out_importer,
+                         void **out_state, bs_error *err) {
+  const void *vtable = NULL;
+  int32_t rc = find(context, BS_KIND_IMPORTER, name, &vtable, out_state, err);
+  if (rc == BS_OK && out_importer != NULL) *out_importer = vtable;
+  return rc;
+}
+
+int32_t bs_find_algorithm(bs_context *context, const char *name, const bs_algorithm **out_algorithm,
+                          void **out_state, bs_error *err) {
+  const void *vtable = NULL;
+  int32_t rc = find(context, BS_KIND_ALGORITHM, name, &vtable, out_state, err);
+  if (rc == BS_OK && out_algorithm != NULL) *out_algorithm = vtable;
+  return rc;
+}
+
+int32_t bs_find_topology(bs_context *context, const char *name, const bs_topology **out_topology,
+                         void **out_state, bs_error *err) {
+  const void *vtable = NULL;
+  int32_t rc = find(context, BS_KIND_TOPOLOGY, name, &vtable, out_state, err);
+  if (rc == BS_OK && out_topology != NULL) *out_topology = vtable;
+  return rc;
+}

@@ -20,7 +20,9 @@ int bs_plugin_id_valid(const char *id) {
 }
 
 const char *bs_kind_word(uint32_t kind) {
-  static const char *const words[] = {"op", "backend", "comm", "method", "workload"};
+  static const char *const words[] = {"op",       "backend",  "comm",      "method",
+                                      "workload", "importer", "algorithm", "topology"};
+  _Static_assert(sizeof words / sizeof words[0] == BS_KIND_COUNT_, "a word for each kind");
   return kind < BS_KIND_COUNT_ ? words[kind] : "unknown kind";
 }
 

@@ -51,6 +51,19 @@ const bs_slot bs_slots[] = {
     {BS_KIND_WORKLOAD, BS_SLOT_ALWAYS, "info", offsetof(bs_workload, info)},
     {BS_KIND_WORKLOAD, BS_SLOT_ALWAYS, "source", offsetof(bs_workload, source)},
     {BS_KIND_WORKLOAD, BS_SLOT_ALWAYS, "close", offsetof(bs_workload, close)},
+    {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "name", offsetof(bs_importer, name)},
+    {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "match", offsetof(bs_importer, match)},
+    {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "open", offsetof(bs_importer, open)},
+    {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "tensor_count", offsetof(bs_importer, tensor_count)},
+    {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "tensor_info", offsetof(bs_importer, tensor_info)},
+    {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "tensor_source", offsetof(bs_importer, tensor_source)},
+    {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "close", offsetof(bs_importer, close)},
+    {BS_KIND_ALGORITHM, BS_SLOT_ALWAYS, "name", offsetof(bs_algorithm, name)},
+    {BS_KIND_ALGORITHM, BS_SLOT_ALWAYS, "schedule", offsetof(bs_algorithm, schedule)},
+    {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "name", offsetof(bs_topology, name)},
+    {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "open", offsetof(bs_topology, open)},
+    {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "link", offsetof(bs_topology, link)},
+    {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "close", offsetof(bs_topology, close)},
 };
 const uint32_t bs_slot_count = sizeof bs_slots / sizeof bs_slots[0];
 
@@ -66,6 +79,12 @@ size_t bs_kind_size(uint32_t kind) {
       return sizeof(bs_method);
     case BS_KIND_WORKLOAD:
       return sizeof(bs_workload);
+    case BS_KIND_IMPORTER:
+      return sizeof(bs_importer);
+    case BS_KIND_ALGORITHM:
+      return sizeof(bs_algorithm);
+    case BS_KIND_TOPOLOGY:
+      return sizeof(bs_topology);
     default:
       return 0;
   }
@@ -109,5 +128,8 @@ int32_t bs_slots_check(uint32_t kind, const void *vtable, bs_error *err) {
       return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT", "comm slot 'launch' is %u, known are %d to %d",
                           launch, BS_LAUNCH_THREADS, BS_LAUNCH_DRIVEN);
   }
+  if (kind == BS_KIND_ALGORITHM && ((const bs_algorithm *)vtable)->kinds == 0)
+    return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT",
+                        "algorithm slot 'kinds' is 0: it serves no collective");
   return BS_OK;
 }

@@ -66,6 +66,21 @@ static void read_names(bs_entry *e) {
       e->summary = ((const bs_method *)t->vtable)->summary;
       e->aliases = ((const bs_method *)t->vtable)->aliases;
       break;
+    case BS_KIND_IMPORTER:
+      t->name = ((const bs_importer *)t->vtable)->name;
+      e->summary = ((const bs_importer *)t->vtable)->summary;
+      e->aliases = ((const bs_importer *)t->vtable)->aliases;
+      break;
+    case BS_KIND_ALGORITHM:
+      t->name = ((const bs_algorithm *)t->vtable)->name;
+      e->summary = ((const bs_algorithm *)t->vtable)->summary;
+      e->aliases = ((const bs_algorithm *)t->vtable)->aliases;
+      break;
+    case BS_KIND_TOPOLOGY:
+      t->name = ((const bs_topology *)t->vtable)->name;
+      e->summary = ((const bs_topology *)t->vtable)->summary;
+      e->aliases = ((const bs_topology *)t->vtable)->aliases;
+      break;
     default:
       t->name = ((const bs_workload *)t->vtable)->name;
       e->summary = ((const bs_workload *)t->vtable)->summary;

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define BS_ABI_MAJOR 0u
-#define BS_ABI_MINOR 1u
+#define BS_ABI_MINOR 2u
 #define BS_ABI_VERSION ((BS_ABI_MAJOR << 16) | BS_ABI_MINOR)
 
 #define BS_EXPORT __attribute__((visibility("default")))
@@ -88,13 +88,18 @@ enum bs_kind {
   BS_KIND_COMM = 2,
   BS_KIND_METHOD = 3,
   BS_KIND_WORKLOAD = 4,
-  BS_KIND_COUNT_ = 5
+  BS_KIND_IMPORTER = 5,
+  BS_KIND_ALGORITHM = 6,
+  BS_KIND_TOPOLOGY = 7,
+  BS_KIND_COUNT_ = 8
 };
 
 enum bs_sanitizer { BS_SAN_NONE = 0, BS_SAN_ADDRESS = 1, BS_SAN_THREAD = 2 };
 
 /* Typed plugin parameters: `BS_<PLUGIN>_<NAME>` in the environment, `plugins.<id>.<name>` in the
- * configuration (which wins). A plugin never reads the environment itself. */
+ * configuration (which wins). A plugin never reads the environment itself. These are a plugin's knobs: name,
+ * type, range, default and doc are declared, and the host tells value and origin to whoever asks and in every
+ * record. */
 enum bs_param_type { BS_PARAM_INT = 1, BS_PARAM_FLOAT = 2, BS_PARAM_BOOL = 3, BS_PARAM_STRING = 4 };
 
 typedef struct bs_value {

@@ -10,9 +10,12 @@
 #ifndef BLOCKSHOCK_BLOCKSHOCK_H
 #define BLOCKSHOCK_BLOCKSHOCK_H
 
+#include "algorithm.h"
 #include "backend.h"
 #include "comm.h"
+#include "importer.h"
 #include "method.h"
+#include "topology.h"
 #include "workload.h"
 
 #ifdef __cplusplus
@@ -134,6 +137,12 @@ BS_API int32_t bs_find_backend(bs_context *context, const char *name, const bs_b
                                void **out_state, bs_error *err);
 BS_API int32_t bs_find_comm(bs_context *context, const char *name, const bs_comm **out_comm, void **out_state,
                             bs_error *err);
+BS_API int32_t bs_find_importer(bs_context *context, const char *name, const bs_importer **out_importer,
+                                void **out_state, bs_error *err);
+BS_API int32_t bs_find_algorithm(bs_context *context, const char *name, const bs_algorithm **out_algorithm,
+                                 void **out_state, bs_error *err);
+BS_API int32_t bs_find_topology(bs_context *context, const char *name, const bs_topology **out_topology,
+                                void **out_state, bs_error *err);
 
 /* ---- choice of an implementation ------------------------------------------------------------- */
 

@@ -16,9 +16,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "algorithm.h"
 #include "backend.h"
 #include "comm.h"
+#include "importer.h"
 #include "method.h"
+#include "topology.h"
 #include "workload.h"
 
 #ifdef __cplusplus

@@ -229,6 +229,28 @@ int32_t bs_env_plugins(bs_context *context, json_t **out_list, bs_error *err) {
   return rc;
 }
 
+/* {"cpu": {"isa": {"value": "auto", "origin": "default"}}} of the plugins that are open: their knobs as they
+ * stand.
+ */
+static json_t *parameters_part(bs_context *context) {
+  json_t *parameters = json_object();
+  for (uint32_t i = 0; i < bs_plugin_count(context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(context, i, &info, NULL) != BS_OK || info.state != BS_PLUGIN_ACTIVE) continue;
+    json_t *of_plugin = json_object();
+    for (uint32_t k = 0; k < bs_param_count(context, info.id); k++) {
+      bs_param_info param = {.struct_size = sizeof param};
+      if (bs_param_info_get(context, info.id, k, &param, NULL) != BS_OK) continue;
+      json_t *row = json_object();
+      json_object_set_new(row, "value", text_or_null(param.value_text));
+      json_object_set_new(row, "origin", text_or_null(param.origin));
+      json_object_set_new(of_plugin, param.desc.name, row);
+    }
+    json_object_set_new(parameters, info.id, of_plugin);
+  }
+  return parameters;
+}
+
 json_t *bs_env_collect(bs_context *context) {
   json_t *env = json_object();
   json_t *plugins = NULL;
@@ -239,6 +261,7 @@ json_t *bs_env_collect(bs_context *context) {
   json_object_set_new(env, "variables", variables_part());
   if (context != NULL && bs_env_plugins(context, &plugins, NULL) == BS_OK) {
     json_object_set_new(env, "plugins", plugins);
+    json_object_set_new(env, "parameters", parameters_part(context));
   }
   return env;
 }

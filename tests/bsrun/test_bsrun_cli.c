@@ -147,7 +147,9 @@ START_TEST(version_has_the_formats_of_every_verb) {
   ck_assert_uint_eq(json_array_size(rows), 1);
   ck_assert_ptr_nonnull(json_string_value(json_object_get(row, "bsrun")));
   ck_assert_ptr_nonnull(json_string_value(json_object_get(row, "build")));
-  ck_assert_str_eq(json_string_value(json_object_get(row, "plugin_abi")), "0.1");
+  char abi[32];
+  snprintf(abi, sizeof abi, "%u.%u", BS_ABI_MAJOR, BS_ABI_MINOR);
+  ck_assert_str_eq(json_string_value(json_object_get(row, "plugin_abi")), abi);
   json_decref(rows);
   ran_free(&r);
   r = bsrun(dir, "version", "-o", "xml", NULL);

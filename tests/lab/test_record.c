@@ -180,6 +180,30 @@ START_TEST(open_plugins_are_listed_with_their_sums) {
 }
 END_TEST
 
+/* What a plugin's parameters are, and where from. */
+START_TEST(parameters_are_echoed) {
+  bs_error err = BS_ERROR_INIT;
+  bs_context *context = NULL;
+  const char *dirs[] = {getenv("BS_TEST_PLUGIN_DIR")}, *params[] = {"cpu.isa=portable"};
+  bs_context_options options = {.struct_size = sizeof options, .trust = BS_TRUST_ANY, .plugin_dirs = dirs};
+  options.n_plugin_dirs = dirs[0] != NULL;
+  options.params = params;
+  options.n_params = 1;
+  ck_assert_int_eq(bs_context_open(&options, &context, &err), BS_OK);
+  ck_assert_msg(bs_plugin_activate(context, "cpu", &err) == BS_OK, "%s", err.message);
+  json_t *env = bs_env_collect(context);
+  const json_t *cpu = json_object_get(json_object_get(env, "parameters"), "cpu"),
+               *isa = json_object_get(cpu, "isa");
+  ck_assert_ptr_nonnull(isa);
+  ck_assert_uint_eq(json_object_size(cpu), bs_param_count(context, "cpu"));
+  ck_assert_str_eq(json_string_value(json_object_get(isa, "value")), "portable");
+  ck_assert_str_eq(json_string_value(json_object_get(isa, "origin")), "config");
+  ck_assert_ptr_null(json_object_get(json_object_get(env, "parameters"), "dense")); /* not open */
+  json_decref(env);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("record");
   TCase *tc = tcase_create("record");
@@ -190,6 +214,7 @@ int main(void) {
   tcase_add_test(tc, numbers_that_json_lacks_are_null);
   tcase_add_test(tc, the_environment_is_an_allow_list);
   tcase_add_test(tc, open_plugins_are_listed_with_their_sums);
+  tcase_add_test(tc, parameters_are_echoed);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
 }

@@ -32,6 +32,9 @@ START_TEST(slots_are_documented) {
       {BS_KIND_COMM, BS_SLOT_DRIVEN, "comm with launch DRIVEN"},
       {BS_KIND_METHOD, BS_SLOT_ALWAYS, "method"},
       {BS_KIND_WORKLOAD, BS_SLOT_ALWAYS, "workload"},
+      {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "importer"},
+      {BS_KIND_ALGORITHM, BS_SLOT_ALWAYS, "algorithm"},
+      {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "topology"},
   };
   char *docs = read_file("docs/abi.md");
   uint32_t seen = 0;
@@ -87,6 +90,21 @@ START_TEST(error_ids_are_documented) {
 }
 END_TEST
 
+/* Every kind has a word, a size and a required name. */
+START_TEST(kinds_are_whole) {
+  char *docs = read_file("docs/abi.md");
+  for (uint32_t kind = 0; kind < BS_KIND_COUNT_; kind++) {
+    int named = 0;
+    ck_assert_uint_gt(bs_kind_size(kind), 0);
+    for (uint32_t i = 0; i < bs_slot_count; i++)
+      named |= bs_slots[i].kind == kind && strcmp(bs_slots[i].name, "name") == 0;
+    ck_assert_msg(named, "kind %u has no required name", kind);
+  }
+  ck_assert_has(docs, "\nimporter:onnx\nalgorithm:ring\ntopology:torus\n");
+  free(docs);
+}
+END_TEST
+
 START_TEST(current_abi_has_a_line) {
   char row[32];
   char *docs = read_file("docs/abi.md");
@@ -111,6 +129,7 @@ START_TEST(each_slot_is_checked) {
     for (uint32_t j = 0; j < bs_slot_count; j++) /* any non-NULL pointer will do: nothing is called */
       if (bs_slots[j].kind == slot->kind) memcpy(vtable + bs_slots[j].offset, &matmul, sizeof matmul);
     if (slot->kind == BS_KIND_COMM) ((bs_comm *)(void *)vtable)->launch = BS_LAUNCH_DRIVEN;
+    if (slot->kind == BS_KIND_ALGORITHM) ((bs_algorithm *)(void *)vtable)->kinds = 1;
     ck_assert_int_eq(bs_slots_check(slot->kind, vtable, &err), BS_OK);
     memcpy(vtable + slot->offset, &null, sizeof null);
     ck_assert_int_eq(bs_slots_check(slot->kind, vtable, &err), BS_PLUGIN);
@@ -153,6 +172,7 @@ int main(void) {
   TCase *t = tcase_create("abi_docs");
   tcase_add_test(t, slots_are_documented);
   tcase_add_test(t, error_ids_are_documented);
+  tcase_add_test(t, kinds_are_whole);
   tcase_add_test(t, current_abi_has_a_line);
   tcase_add_test(t, each_slot_is_checked);
   tcase_add_test(t, conditions);
