@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * skeleton_test.h - a context with the five skeleton plugins, each named by its path. */
+#ifndef TESTS_SKELETON_SKELETON_TEST_H
+#define TESTS_SKELETON_SKELETON_TEST_H
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "blockshock/blockshock.h"
+#include "core/base/error.h"
+
+static const char *const skeleton_kinds[] = {"op", "backend", "method", "communicator", "workload"};
+
+static inline bs_context *skeleton_context(void) {
+  static char paths[5][600];
+  const char *plugins[5], *dir = getenv("BS_TEST_PLUGIN_DIR");
+  bs_context *context = NULL;
+  bs_error err = BS_ERROR_INIT;
+  for (int i = 0; i < 5; i++) {
+    snprintf(paths[i], sizeof paths[i], "%s/bs_skel_%s.so", BS_TEST_SKELETON_DIR, skeleton_kinds[i]);
+    plugins[i] = paths[i];
+  }
+  const bs_context_options o = {.struct_size = sizeof o,
+                                .trust = BS_TRUST_ANY,
+                                .plugins = plugins,
+                                .n_plugins = 5,
+                                .plugin_dirs = &dir,
+                                .n_plugin_dirs = dir != NULL,
+                                .log_level = BS_LOG_ERROR};
+  ck_assert_msg(bs_context_open(&o, &context, &err) == BS_OK, "%s: %s", err.id, err.message);
+  return context;
+}
+
+static inline int skeleton_main(TCase *tc, const char *name) {
+  Suite *suite = suite_create(name);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
+
+#define ck_assert_has(text, part) \
+  ck_assert_msg(strstr((text), (part)) != NULL, "'%s' is not in '%s'", (part), (text))
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ * test_skeleton_run.c - each skeleton through bsrun, by the command that its Makefile has as `run`: phase 0's
+ * gates pass, and the record names what the plugin offered. */
+#include "tests/bsrun/spawn.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static const struct {
+  const char *kind, *used; /* what the record must have */
+} rows[] = {{"op", "\"activate@ref/skel_op (relu)\""},
+            {"backend", "\"matmul@skel_backend/plain (plain loops)\""},
+            {"method", "\"method\":\"skel_method\""},
+            {"communicator", "\"comm\":\"skel_communicator\""},
+            {"workload", "\"workload\":\"skel_workload\""}};
+
+/* The words of the recipe `run`, with the plugin where it was built. Changes `text`. */
+static int words_of(char *text, const char *path, char *out[], int max) {
+  int n = 0, skip = 1;
+  for (char *save = NULL, *word = strtok_r(text, " \t\n", &save); word != NULL && n < max;
+       word = strtok_r(NULL, " \t\n", &save)) {
+    if (strcmp(word, "\\") == 0) continue;
+    if (skip) { /* $(BSRUN) */
+      skip = 0;
+      continue;
+    }
+    out[n++] = strncmp(word, "./bs_", 5) == 0 ? (char *)(uintptr_t)path : word;
+  }
+  return n;
+}
+
+START_TEST(the_makefiles_command_passes) {
+  char folder[1024], path[1024], want[128];
+  char *argv[40] = {(char *)(uintptr_t) "bsrun"};
+  snprintf(folder, sizeof folder, "%s/plugins/skeleton/%s", getenv("BS_TEST_SOURCE_DIR"), rows[_i % 5].kind);
+  snprintf(path, sizeof path, "%s/bs_skel_%s.so", BS_TEST_SKELETON_DIR, rows[_i % 5].kind);
+  char *makefile = read_text(folder, "Makefile");
+  char *recipe = strstr(makefile, "\n\t$(BSRUN)");
+  ck_assert_ptr_nonnull(recipe);
+  *strstr(recipe, "\n\n") = '\0';
+  int n = 1 + words_of(recipe, path, argv + 1, 30);
+  if (strcmp(rows[_i % 5].kind, "method") == 0) { /* its recipe times too: not here */
+    argv[n++] = (char *)(uintptr_t) "--phase";
+    argv[n++] = (char *)(uintptr_t) "0";
+  }
+  if (_i >= 5) { /* each rank's work is shared by a team */
+    argv[n++] = (char *)(uintptr_t) "--threads-per-rank";
+    argv[n++] = (char *)(uintptr_t) "3";
+  }
+  ck_assert_int_gt(n, 8);
+  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  must_be(&r, 0);
+  char *record = read_text(run_folder(&r, dir, 0), "metrics.jsonl");
+  snprintf(want, sizeof want, "%s", rows[_i % 5].used);
+  ck_assert_msg(strstr(record, want) != NULL, "no %s in %.2000s", want, record);
+  ck_assert_msg(strstr(record, "\"passed\":true") != NULL, "%.2000s", record);
+  ck_assert_msg(strstr(record, "\"claims_match_counts\":true") != NULL, "%.2000s", record);
+  free(record);
+  free(makefile);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(inspected_where_they_are_registered) {
+  char path[1024], at[64];
+  snprintf(path, sizeof path, "%s/bs_skel_%s.so", BS_TEST_SKELETON_DIR, rows[_i % 5].kind);
+  ran r = bsrun(dir, "plugins", "inspect", path, NULL);
+  must_be(&r, 0);
+  snprintf(at, sizeof at, "skeleton/%s/plugin.c:", rows[_i % 5].kind);
+  ck_assert_msg(strstr(r.out, at) != NULL, "no %s in %s", at, r.out);
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("skeleton_run");
+  TCase *tc = tcase_create("run");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_loop_test(tc, the_makefiles_command_passes, 0, 10);
+  tcase_add_loop_test(tc, inspected_where_they_are_registered, 0, 5);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
