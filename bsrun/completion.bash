@@ -64,6 +64,7 @@ _bsrun() {
     --comm) _bsrun_reply "$cur" comms; return ;;
     --dtype | --weight-dtype | --out-dtype) _bsrun_reply "$cur" dtypes; return ;;
     --activation) _bsrun_reply "$cur" activations; return ;;
+    --kind) _bsrun_reply "$cur" skeletons; return ;;
     -o | --output) _bsrun_reply "$cur" formats; return ;;
     --plugin)
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
@@ -75,7 +76,7 @@ _bsrun() {
       return
       ;;
     --config | --cache | --tune-cache) _bsrun_files "$cur" file; return ;;
-    --out | --dump) _bsrun_files "$cur" directory; return ;;
+    --out | --dump | --dir) _bsrun_files "$cur" directory; return ;;
     -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version) return ;;
   esac
 

@@ -15,6 +15,7 @@ const bsrun_words bsrun_all_words[] = {
     {"plugins list", plugins_list_options, &plugins_n_list_options},
     {"plugins inspect", plugins_inspect_options, &plugins_n_inspect_options},
     {"plugins why", plugins_why_options, &plugins_n_why_options},
+    {"plugins new", plugins_new_options, &plugins_n_new_options},
     {"config print", bsrun_run_options, &bsrun_n_run_options},
     {"config keys", config_keys_options, &config_n_keys_options},
     {"doctor", doctor_options, &doctor_n_options},
@@ -40,7 +41,7 @@ static void print_options(const char *verb, int only_valued) {
 static void print_verbs(const char *of) {
   static const struct {
     const char *verb, *words;
-  } second[] = {{"plugins", "list\ninspect\nwhy\n"},
+  } second[] = {{"plugins", "list\ninspect\nwhy\nnew\n"},
                 {"config", "print\nkeys\n"},
                 {"completion", "bash\nwords\n"},
                 {"explain",
@@ -126,9 +127,9 @@ static const struct {
                {"sweeps", "sweeps", BS_KIND_COUNT_},   {"phases", "phases", BS_KIND_COUNT_},
                {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM}};
 
-static const char *const kinds[] = {"verbs",    "options", "valued", "methods",     "masks", "workloads",
-                                    "hardware", "sweeps",  "phases", "backends",    "comms", "plugins",
-                                    "formats",  "keys",    "dtypes", "activations", "kinds"};
+static const char *const kinds[] = {"verbs",    "options", "valued", "methods",     "masks",     "workloads",
+                                    "hardware", "sweeps",  "phases", "backends",    "comms",     "plugins",
+                                    "formats",  "keys",    "dtypes", "activations", "skeletons", "kinds"};
 
 static int32_t collect(const char *kind, json_t *names, bs_error *err) {
   static const char *const dtypes[] = {"bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2"};
@@ -149,6 +150,8 @@ static int32_t collect(const char *kind, json_t *names, bs_error *err) {
     add_list(names, dtypes, sizeof dtypes / sizeof dtypes[0]);
   } else if (strcmp(kind, "kinds") == 0) {
     add_list(names, kinds, sizeof kinds / sizeof kinds[0]);
+  } else if (strcmp(kind, "skeletons") == 0) {
+    add_list(names, plugins_new_kinds, plugins_n_new_kinds);
   } else if (strcmp(kind, "activations") == 0) {
     add_list(names, activations, sizeof activations / sizeof activations[0]);
   } else {
@@ -190,7 +193,7 @@ void help_completion(void) {
       "words   the names it completes, one a line: verbs, options, valued (options that take a value),\n"
       "        methods, masks, workloads, hardware, sweeps, phases, backends, comms, plugins, formats, "
       "keys,\n"
-      "        dtypes, activations; kinds (these)\n"
+      "        dtypes, activations, skeletons (the kinds of plugins new); kinds (these)\n"
       "\n"
       "examples:\n"
       "  source <(bsrun completion bash)\n"

@@ -71,6 +71,7 @@ void help_plugins(void) {
       "usage: bsrun plugins list [--load] [--plugin ID|PATH] [-o FORMAT]\n"
       "       bsrun plugins inspect ID|PATH [--exists] [--atleast-version X.Y.Z] [-o FORMAT]\n"
       "       bsrun plugins why ID|PATH [--plugin ID|PATH] [--config FILE] [--set KEY=VALUE] [-o FORMAT]\n"
+      "       bsrun plugins new NAME --kind KIND [--dir DIR] [-o FORMAT]\n"
       "\n"
       "list      every plugin found, refused and shadowed ones included; reads notes, runs no plugin code\n"
       "  --load  opens each in a child process and says whether it works here\n"
@@ -82,6 +83,9 @@ void help_plugins(void) {
       "rule\n"
       "          refuses it, what it registers, what of the configuration selects it; 0 when it can be used, "
       "5 not\n"
+      "new       a folder with a small plugin that builds and works, to begin your own from\n"
+      "  --kind KIND          op, backend, method, communicator or workload\n"
+      "  --dir DIR            the folder to make; default: NAME, here. One that exists is refused\n"
       "\n"
       "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
       "folder.\n"
@@ -92,7 +96,8 @@ void help_plugins(void) {
       "  bsrun plugins inspect cpu\n"
       "  bsrun plugins inspect ./build/bs_acme.so\n"
       "  bsrun plugins why ./build/bs_acme.so\n"
-      "  bsrun plugins why acme --set method.name=acme -o json\n",
+      "  bsrun plugins why acme --set method.name=acme -o json\n"
+      "  bsrun plugins new acme --kind method && make -C acme run\n",
       stdout);
 }
 

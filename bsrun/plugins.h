@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), why (plugins_why.c), and
- * opening a plugin in a child process first (probe.c). */
+ * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), why (plugins_why.c),
+ * new (plugins_new.c), and opening a plugin in a child process first (probe.c). */
 #ifndef BSRUN_PLUGINS_H
 #define BSRUN_PLUGINS_H
 #include "bsrun/bsrun.h"
@@ -13,6 +13,10 @@ int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *
  * --plugin) plugins, --config, --set. The caller frees. */
 int32_t plugins_compose(const args *a, const char *configs_dir, const char *const *extra, size_t n_extra,
                         bs_node **out_config, bs_error *err);
+int plugins_new(int argc, char **argv);
+/* The kinds that `plugins new` makes. */
+extern const char *const plugins_new_kinds[];
+extern const size_t plugins_n_new_kinds;
 /* The context of a plugins verb: extra (or, when there is none, --plugin) plugins, --config and --set. */
 int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
                              bs_error *err);

@@ -53,6 +53,9 @@ static const struct {
     {"bsrun|plugins|w", "why", "inspect"},
     {"bsrun|plugins|why|--", "--plugin", "--load"},
     {"bsrun|plugins|why|re", "ref", "--plugin"},
+    {"bsrun|plugins|ne", "new", "list"},
+    {"bsrun|plugins|new|acme|--", "--kind", "--load"},
+    {"bsrun|plugins|new|acme|--kind|", "communicator", "comm"},
     {"bsrun|explain|", "matmul", "run"},
     {"bsrun|explain|mask|inter", "interleave", "blockshock"},
     {"bsrun|explain|method|block", "blockshock", "interleave"},
@@ -125,8 +128,8 @@ START_TEST(options_are_those_of_the_help) {
 END_TEST
 
 static const char *const verbs_with_options[] = {"run",         "plugins list", "plugins inspect",
-                                                 "plugins why", "config print", "config keys",
-                                                 "doctor",      "explain"};
+                                                 "plugins why", "plugins new",  "config print",
+                                                 "config keys", "doctor",       "explain"};
 
 /* Behind an option that takes a value its values are completed, or nothing: never the next option. */
 START_TEST(values_are_no_options) {

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_new.c - `bsrun plugins new`: a folder of each kind in which only the names are changed, that
+ * builds with make and is usable under its new name; and what is refused, with nothing left behind. */
+#include <dirent.h>
+
+#include "blockshock/plugin.h"
+#include "tests/bsrun/spawn.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+  ck_assert_int_eq(chmod(dir, 0700), 0);
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static const char *const kinds[] = {"op", "backend", "method", "communicator", "workload"};
+
+static int entries(const char *path) {
+  int n = 0;
+  DIR *d = opendir(path);
+  ck_assert_msg(d != NULL, "%s", path);
+  for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) n += e->d_name[0] != '.';
+  closedir(d);
+  return n;
+}
+
+/* Every token of the skeleton in `text` replaced: what the generator must have written. */
+static char *expected(const char *text, const char *kind, const char *id, const char *label) {
+  char token[32], label_token[32];
+  char *out = calloc(1, 1u << 20);
+  snprintf(token, sizeof token, "skel_%s", kind);
+  snprintf(label_token, sizeof label_token, "SKEL-%s", kind);
+  for (char *p = label_token; *p != '\0'; p++) *p = (char)(*p >= 'a' && *p <= 'z' ? *p - 32 : *p);
+  for (size_t at = 0; *text != '\0';) {
+    const char *put = strncmp(text, token, strlen(token)) == 0               ? id
+                      : strncmp(text, label_token, strlen(label_token)) == 0 ? label
+                                                                             : NULL;
+    if (put == NULL) {
+      out[at++] = *text++;
+    } else {
+      text += put == id ? strlen(token) : strlen(label_token);
+      memcpy(out + at, put, strlen(put));
+      at += strlen(put);
+    }
+  }
+  return out;
+}
+
+/* All files of the skeleton and no other, with nothing but names changed. */
+static void check_files(const char *made, const char *kind, const char *id, const char *label) {
+  char from[1024], to[1024];
+  int files = 0;
+  snprintf(from, sizeof from, "%s/plugins/skeleton/%s", getenv("BS_TEST_SOURCE_DIR"), kind);
+  snprintf(to, sizeof to, "%s/%s", dir, made);
+  DIR *d = opendir(from);
+  ck_assert_ptr_nonnull(d);
+  for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+    if (e->d_name[0] == '.' || strstr(e->d_name, ".so") != NULL || strcmp(e->d_name, "build") == 0) continue;
+    char *name = expected(e->d_name, kind, id, label), *text = read_text(from, e->d_name);
+    char *want = expected(text, kind, id, label), *got = read_text(to, name);
+    ck_assert_msg(got != NULL, "%s is missing", name);
+    ck_assert_msg(strcmp(got, want) == 0, "%s differs from the skeleton by more than names", name);
+    free(name);
+    free(text);
+    free(want);
+    free(got);
+    files++;
+  }
+  closedir(d);
+  ck_assert_int_gt(files, 6);
+  ck_assert_int_eq(entries(to), files);
+}
+
+START_TEST(only_names_are_changed) {
+  char command[700], found[64];
+  ran r = bsrun(dir, "plugins", "new", "acme_2", "--kind", kinds[_i], NULL);
+  must_be(&r, 0);
+  check_files("acme_2", kinds[_i], "acme_2", "ACME-2");
+  snprintf(command, sizeof command, "grep -riE 'skel[-_]' '%s/acme_2' > '%s/left'; true", dir, dir);
+  ck_assert_int_eq(system(command), 0);
+  char *left = read_text(dir, "left");
+  ck_assert_msg(left[0] == '\0', "left: %s", left);
+  free(left);
+  snprintf(found, sizeof found, "make -C acme_2");
+  ck_assert_msg(strstr(r.out, found) != NULL && strstr(r.out, "./acme_2/bs_acme_2.so") != NULL, "%s", r.out);
+  ck_assert_str_eq(r.err, "");
+  ran_free(&r);
+}
+END_TEST
+
+/* With the longest id, which must fit wherever it is put; by make, with this tree's headers. */
+START_TEST(what_is_made_builds_and_opens) {
+  const char *id = _i < 5 ? "acme" : "a234567890123456789012345678901";
+  const char *kind = kinds[_i % 5], *source = getenv("BS_TEST_SOURCE_DIR"), *cc = getenv("CC");
+  const char *sanitize = BS_THIS_SANITIZER == BS_SAN_ADDRESS  ? "-fsanitize=address"
+                         : BS_THIS_SANITIZER == BS_SAN_THREAD ? "-fsanitize=thread"
+                                                              : "-Wl,-z,defs";
+  char command[3000], so[600];
+  ran r = bsrun(dir, "plugins", "new", id, "--kind", kind, "--dir", "made here", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  snprintf(command, sizeof command,
+           "make -s -C '%s/made here' CC='%s' LDFLAGS='%s' SDK_CFLAGS='-I%s/include -fPIC "
+           "-fvisibility=hidden' > '%s/log' 2>&1",
+           dir, cc != NULL ? cc : "cc", sanitize, source, dir);
+  if (system(command) != 0) ck_abort_msg("%s", read_text(dir, "log"));
+  snprintf(so, sizeof so, "%s/made here/bs_%s.so", dir, id);
+  r = bsrun(dir, "plugins", "inspect", so, "-o", "json", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, id) != NULL && strstr(r.out, "skel") == NULL, "%s", r.out);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(another_place_and_rows) {
+  char path[700];
+  ran r = bsrun(dir, "plugins", "new", "acme", "--kind=comm", "--dir", "other", "-o", "json", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.out, "\"kind\":\"communicator\""));
+  ck_assert_ptr_nonnull(strstr(r.out, "acme_move.c"));
+  ran_free(&r);
+  snprintf(path, sizeof path, "%s/other", dir);
+  ck_assert_int_gt(entries(path), 6);
+}
+END_TEST
+
+static const struct {
+  int code;
+  const char *id, *says, *words[6];
+} wrong[] = {
+    {2, "BS-NEW-NAME", "'Acme'", {"Acme", "--kind", "op"}},
+    {2, "BS-NEW-NAME", "'a'", {"a", "--kind", "op"}},
+    {2, "BS-NEW-NAME", "2 to 31", {"a2345678901234567890123456789012", "--kind", "op"}},
+    {2, "BS-NEW-NAME", "''", {"", "--kind", "op"}},
+    {2, "BS-NEW-NAME", "'../up'", {"../up", "--kind", "op"}},
+    {2, "BS-NEW-NAME", "plugin.c", {"plugin", "--kind", "op"}},
+    {2, "BS-USE-VERB", "did you mean 'method'?", {"acme", "--kind", "metod"}},
+    {2, "BS-USE-VALUE", "--kind", {"acme"}},
+    {2, "BS-USE-WORD", "one name, 0 given", {"--kind", "op"}},
+    {2, "BS-USE-WORD", "one name, 2 given", {"acme", "more", "--kind", "op"}},
+    {2, "BS-USE-VALUE", "--dir", {"acme", "--kind", "op", "--dir="}},
+    {2, "BS-USE-OPTION", "did you mean --kind?", {"acme", "--knd", "op"}},
+    {2, "BS-NEW-EXISTS", "taken exists already", {"acme", "--kind", "op", "--dir", "taken"}},
+    {2, "BS-NEW-EXISTS", "file exists already", {"acme", "--kind", "op", "--dir", "file"}},
+    {10, "BS-NEW-FILE", "none/acme", {"acme", "--kind", "op", "--dir", "none/acme"}},
+};
+
+START_TEST(what_is_refused) {
+  char path[700], id[64];
+  const char *const *w = wrong[_i].words;
+  snprintf(path, sizeof path, "%s/taken", dir);
+  ck_assert_int_eq(mkdir(path, 0700), 0);
+  write_text(dir, "file", "mine");
+  const int before = entries(dir);
+  ran r = bsrun(dir, "plugins", "new", w[0], w[1], w[2], w[3], w[4], w[5], NULL);
+  must_be(&r, wrong[_i].code);
+  snprintf(id, sizeof id, "bsrun: error[%s]", wrong[_i].id);
+  ck_assert_msg(strstr(r.err, id) == r.err, "%s", r.err);
+  ck_assert_msg(strstr(r.err, wrong[_i].says) != NULL, "%s", r.err);
+  ck_assert_msg(strchr(r.err, '\n') == r.err + strlen(r.err) - 1, "more than one line: %s", r.err);
+  ck_assert_str_eq(r.out, "");
+  ck_assert_int_eq(entries(dir), before);
+  ck_assert_int_eq(entries(path), 0);
+  ran_free(&r);
+}
+END_TEST
+
+/* A folder that cannot be filled is not left behind: no skeleton beside this copy of bsrun, then one that has
+ * a name which is taken twice. */
+START_TEST(nothing_is_left_behind) {
+  char command[1500], *argv[] = {(char *)(uintptr_t) "bsrun",
+                                 (char *)(uintptr_t) "plugins",
+                                 (char *)(uintptr_t) "new",
+                                 (char *)(uintptr_t) "acme",
+                                 (char *)(uintptr_t) "--kind",
+                                 (char *)(uintptr_t) "op",
+                                 NULL};
+  char library[1024], program[700];
+  snprintf(library, sizeof library, "%s/lib", getenv("BS_TEST_BINARY_DIR"));
+  setenv("LD_LIBRARY_PATH", library, 1);
+  snprintf(command, sizeof command, "mkdir -p '%s/p/bin' && cp '%s' '%s/p/bin/bsrun'", dir, bsrun_path(),
+           dir);
+  ck_assert_int_eq(system(command), 0);
+  snprintf(program, sizeof program, "%s/p/bin/bsrun", dir);
+  setenv("BS_TEST_BSRUN", program, 1);
+  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  must_be(&r, 5);
+  ck_assert_ptr_nonnull(strstr(r.err, "error[BS-NEW-SKELETON]"));
+  ran_free(&r);
+  snprintf(command, sizeof command,
+           "mkdir -p '%s/p/share/blockshock/templates/op' && cd '%s/p/share/blockshock/templates/op' && echo "
+           "a > acme.c && "
+           "echo b > skel_op.c",
+           dir, dir);
+  ck_assert_int_eq(system(command), 0);
+  r = finish_bsrun(dir, start_bsrun(dir, argv));
+  must_be(&r, 10);
+  ck_assert_ptr_nonnull(strstr(r.err, "error[BS-NEW-FILE]"));
+  ran_free(&r);
+  snprintf(command, sizeof command, "test ! -e '%s/acme'", dir);
+  ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("bsrun_new");
+  TCase *tc = tcase_create("new");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_loop_test(tc, only_names_are_changed, 0, 5);
+  tcase_add_loop_test(tc, what_is_made_builds_and_opens, 0, 10);
+  tcase_add_test(tc, another_place_and_rows);
+  tcase_add_loop_test(tc, what_is_refused, 0, (int)(sizeof wrong / sizeof wrong[0]));
+  tcase_add_test(tc, nothing_is_left_behind);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
