@@ -22,7 +22,7 @@ endforeach()
 set(BS_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Blockshock)
 configure_package_config_file("${CMAKE_SOURCE_DIR}/cmake/BlockshockConfig.cmake.in"
   "${CMAKE_BINARY_DIR}/BlockshockConfig.cmake" INSTALL_DESTINATION ${BS_CMAKE_DIR}
-  PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_BINDIR)
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_BINDIR CMAKE_INSTALL_DATADIR)
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/BlockshockConfigVersion.cmake" COMPATIBILITY SameMajorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/BlockshockConfig.cmake" "${CMAKE_BINARY_DIR}/BlockshockConfigVersion.cmake"
               "${CMAKE_SOURCE_DIR}/cmake/plugin.map"
