@@ -64,4 +64,12 @@ float *mf_integers(uint64_t seed, int64_t count);
 float *mf_normals(uint64_t seed, int64_t count);
 bs_mask mf_mask(const char *name);
 
+/* method_checks.c; each fails the test with what it saw. y is the product of integers, bit for bit, and the
+ * same on every rank. */
+void mf_check_outputs(const mf_case *c, const mf_result *result);
+/* Each weight is owned, by one rank (replicated: by some), read by its owners alone, and reads back. */
+void mf_check_ownership(const mf_case *c, const mf_result *result, int replicated);
+/* The host counted what was proposed. */
+void mf_check_counters(const mf_case *c, const mf_result *result);
+
 #endif

@@ -1,66 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * test_plugin_exports.c - a plugin exports one symbol and needs none of ours: the fixture, and every plugin
  * of this tree. */
-#include <elf.h>
-#include <sys/mman.h>
-
 #include "core/plugin/note.h"
+#include "tests/kit/symbols.h"
 #include "tests/plugin/plugin_test.h"
 
-typedef struct symbols {
-  int exported, undefined_ours;
-  char text[2048];
-} symbols;
-
-static void add(symbols *out, const char *name) {
-  size_t n = strlen(out->text);
-  snprintf(out->text + n, sizeof out->text - n, " %s", name);
-}
-
-/* The sanitizers' own start-up symbols are theirs, not the plugin's. */
-static int of_a_sanitizer(const char *name) {
-  return strncmp(name, "__", 2) == 0;
-}
-
-static void read_symbols(const char *path, symbols *out) {
-  struct stat st;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ck_assert_msg(fd >= 0 && fstat(fd, &st) == 0, "open %s", path);
-  const char *image = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-  ck_assert_ptr_ne(image, MAP_FAILED);
-  memset(out, 0, sizeof *out);
-  const Elf64_Ehdr *h = (const Elf64_Ehdr *)(const void *)image;
-  const Elf64_Shdr *sections = (const Elf64_Shdr *)(const void *)(image + h->e_shoff);
-  for (int i = 0; i < h->e_shnum; i++) {
-    if (sections[i].sh_type != SHT_DYNSYM) continue;
-    const Elf64_Sym *s = (const Elf64_Sym *)(const void *)(image + sections[i].sh_offset);
-    const char *names = image + sections[sections[i].sh_link].sh_offset;
-    for (size_t k = 1; k < sections[i].sh_size / sizeof *s; k++) {
-      const char *name = names + s[k].st_name;
-      if (s[k].st_shndx == SHN_UNDEF && strncmp(name, "bs_", 3) == 0) {
-        out->undefined_ours++;
-        add(out, name);
-      } else if (s[k].st_shndx != SHN_UNDEF && !of_a_sanitizer(name)) {
-        out->exported++;
-        add(out, name);
-      }
-    }
-  }
-  munmap((void *)(uintptr_t)image, (size_t)st.st_size);
-  close(fd);
-}
-
 static void check_plugin(const char *path) {
-  symbols s;
-  read_symbols(path, &s);
+  kit_symbols s;
+  ck_assert_msg(kit_symbols_read(path, &s) == 0, "%s cannot be read", path);
   ck_assert_msg(s.exported == 1 && s.undefined_ours == 0, "%s: exported or undefined:%s", path, s.text);
   ck_assert_has(s.text, BS_PLUGIN_QUERY_SYMBOL);
 }
 
 START_TEST(fixture_exports_one) {
   check_plugin(fixture("good"));
-  symbols s; /* the check notices: this one exports another name */
-  read_symbols(fixture("nosymbol"), &s);
+  kit_symbols s; /* the check notices: this one exports another name */
+  ck_assert_int_eq(kit_symbols_read(fixture("nosymbol"), &s), 0);
   ck_assert_int_ge(s.exported, 1);
   ck_assert_lacks(s.text, BS_PLUGIN_QUERY_SYMBOL);
 }
