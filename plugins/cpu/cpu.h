@@ -78,6 +78,9 @@ int cpu_answer_no(bs_op_answer *answer, uint32_t reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, const char *algo,
                     const char *text);
+/* BS_UNSUPPORTED with the reason where supports says NO: what prepare begins with. */
+int32_t cpu_require(int32_t (*supports)(void *, const bs_op_query *, bs_op_answer *), void *state,
+                    const bs_op_query *query, bs_error *err);
 /* Answers NO and returns 0 when the parameter `matmul` names another implementation than `name`. */
 int cpu_matmul_allowed(const cpu_state *state, const char *name, bs_op_answer *answer);
 /* Notes that each member of the team works in so many bytes, or answers NO and returns 0 when the query

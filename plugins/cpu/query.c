@@ -27,6 +27,17 @@ void cpu_answer_yes(bs_op_answer *answer, uint32_t score, uint32_t tolerance, co
   snprintf(answer->text, sizeof answer->text, "%s", text);
 }
 
+int32_t cpu_require(int32_t (*supports)(void *, const bs_op_query *, bs_op_answer *), void *state,
+                    const bs_op_query *query, bs_error *err) {
+  bs_op_answer answer;
+  memset(&answer, 0, sizeof answer);
+  answer.struct_size = (uint32_t)sizeof answer;
+  const int32_t rc = supports(state, query, &answer);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-QUERY", "%s: the query cannot be read", query->op);
+  if (answer.level != BS_LEVEL_NO) return BS_OK;
+  return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-UNSUPPORTED", "%s@cpu: %s", query->op, answer.text);
+}
+
 int cpu_workspace_fits(const bs_op_query *query, uint64_t bytes, bs_op_answer *answer) {
   answer->workspace = bytes;
   if (query->workspace_limit == 0 || bytes <= query->workspace_limit) return 1;

@@ -45,7 +45,8 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   (void)packed;
-  return cpu_elementwise_make(state, exec, query, ALONE, convert_piece, out_plan, err);
+  const int32_t rc = cpu_require(supports, state, query, err);
+  return rc == BS_OK ? cpu_elementwise_make(state, exec, query, ALONE, convert_piece, out_plan, err) : rc;
 }
 
 const bs_op_impl cpu_convert = {
