@@ -65,7 +65,19 @@ _bsrun() {
     --dtype | --weight-dtype | --out-dtype) _bsrun_reply "$cur" dtypes; return ;;
     --activation) _bsrun_reply "$cur" activations; return ;;
     --kind) _bsrun_reply "$cur" skeletons; return ;;
-    -o | --output) _bsrun_reply "$cur" formats; return ;;
+    -o | --output)
+      if [[ $verb == "plugins check" ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "text tap json" -- "$cur")
+      else
+        _bsrun_reply "$cur" formats
+      fi
+      return
+      ;;
+    --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
+    --group)
+      mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload hygiene" -- "$cur")
+      return
+      ;;
     --plugin)
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       return
@@ -75,9 +87,9 @@ _bsrun() {
       _bsrun_reply "$cur" keys
       return
       ;;
-    --config | --cache | --tune-cache) _bsrun_files "$cur" file; return ;;
+    --config | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
     --out | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option) return ;;
   esac
 
   if [[ $cur == -* ]]; then
@@ -98,7 +110,7 @@ _bsrun() {
         _bsrun_reply "$cur" verbs
       fi
       ;;
-    "plugins inspect" | "plugins why")
+    "plugins inspect" | "plugins why" | "plugins check")
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       ;;
     explain)

@@ -16,6 +16,7 @@ const bsrun_words bsrun_all_words[] = {
     {"plugins inspect", plugins_inspect_options, &plugins_n_inspect_options},
     {"plugins why", plugins_why_options, &plugins_n_why_options},
     {"plugins new", plugins_new_options, &plugins_n_new_options},
+    {"plugins check", plugins_check_options, &plugins_n_check_options},
     {"config print", bsrun_run_options, &bsrun_n_run_options},
     {"config keys", config_keys_options, &config_n_keys_options},
     {"doctor", doctor_options, &doctor_n_options},
@@ -41,7 +42,7 @@ static void print_options(const char *verb, int only_valued) {
 static void print_verbs(const char *of) {
   static const struct {
     const char *verb, *words;
-  } second[] = {{"plugins", "list\ninspect\nwhy\nnew\n"},
+  } second[] = {{"plugins", "list\ninspect\nwhy\nnew\ncheck\n"},
                 {"config", "print\nkeys\n"},
                 {"completion", "bash\nwords\n"},
                 {"explain",

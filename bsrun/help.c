@@ -72,6 +72,7 @@ void help_plugins(void) {
       "       bsrun plugins inspect ID|PATH [--exists] [--atleast-version X.Y.Z] [-o FORMAT]\n"
       "       bsrun plugins why ID|PATH [--plugin ID|PATH] [--config FILE] [--set KEY=VALUE] [-o FORMAT]\n"
       "       bsrun plugins new NAME --kind KIND [--dir DIR] [-o FORMAT]\n"
+      "       bsrun plugins check ID|PATH [--kit quick|full] [--group G] [--xfail FILE] [-o text|tap|json]\n"
       "\n"
       "list      every plugin found, refused and shadowed ones included; reads notes, runs no plugin code\n"
       "  --load  opens each in a child process and says whether it works here\n"
@@ -86,6 +87,11 @@ void help_plugins(void) {
       "new       a folder with a small plugin that builds and works, to begin your own from\n"
       "  --kind KIND          op, backend, method, communicator or workload\n"
       "  --dir DIR            the folder to make; default: NAME, here. One that exists is refused\n"
+      "check     grades one by the conformance kit (bs-conformance) in a child process: 0 conformant, 5 not\n"
+      "  --kit quick|full     how many generated cases (quick)\n"
+      "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload or hygiene\n"
+      "  --xfail FILE         lines NAME: REASON of expected failures; one that passes, fails\n"
+      "  --param NAME=VALUE, --option NAME=VALUE   of the plugin; of its methods and workloads\n"
       "\n"
       "Searched: --plugin files, BS_PLUGIN_PATH, plugin_dirs of the configuration, the library's own "
       "folder.\n"
@@ -97,7 +103,9 @@ void help_plugins(void) {
       "  bsrun plugins inspect ./build/bs_acme.so\n"
       "  bsrun plugins why ./build/bs_acme.so\n"
       "  bsrun plugins why acme --set method.name=acme -o json\n"
-      "  bsrun plugins new acme --kind method && make -C acme run\n",
+      "  bsrun plugins new acme --kind method && make -C acme run\n"
+      "  bsrun plugins check ./build/bs_acme.so --kit full\n"
+      "  bsrun plugins check acme --xfail xfail.txt -o json\n",
       stdout);
 }
 

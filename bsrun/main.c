@@ -12,7 +12,7 @@
 
 const bsrun_verb bsrun_verbs[] = {
     {"run", "prove that a split layer is right, then time it (also the bare form)", verb_run, help_run},
-    {"plugins", "list, inspect and begin plugins", verb_plugins, help_plugins},
+    {"plugins", "list, inspect, begin and grade plugins", verb_plugins, help_plugins},
     {"config", "print a resolved configuration, list the keys", verb_config, help_config},
     {"doctor", "check the machine and the installation; --measure its constants", verb_doctor, help_doctor},
     {"explain", "which implementation serves an op, what a mask or a method does", verb_explain,

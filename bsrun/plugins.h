@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), why (plugins_why.c),
- * new (plugins_new.c), and opening a plugin in a child process first (probe.c). */
+ * new (plugins_new.c), check (plugins_check.c), and opening a plugin in a child process first (probe.c). */
 #ifndef BSRUN_PLUGINS_H
 #define BSRUN_PLUGINS_H
 #include "bsrun/bsrun.h"
@@ -14,6 +14,7 @@ int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *
 int32_t plugins_compose(const args *a, const char *configs_dir, const char *const *extra, size_t n_extra,
                         bs_node **out_config, bs_error *err);
 int plugins_new(int argc, char **argv);
+int plugins_check(int argc, char **argv);
 /* The kinds that `plugins new` makes. */
 extern const char *const plugins_new_kinds[];
 extern const size_t plugins_n_new_kinds;
