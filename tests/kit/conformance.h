@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * conformance.h - the conformance kit as a library (libbs-conformance.a; link with libcheck, jansson and
+ * libblockshock): grades one plugin file. Each check runs in a child process of its own, so a plugin that
+ * crashes or hangs costs one check. docs/conformance.md has the groups and the rules.
+ */
+#ifndef BLOCKSHOCK_CONFORMANCE_H
+#define BLOCKSHOCK_CONFORMANCE_H
+
+#include <blockshock/blockshock.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum bs_kit_result { BS_KIT_PASS = 0, BS_KIT_FAIL = 1, BS_KIT_UNSUPPORTED = 2, BS_KIT_XFAIL = 3 };
+enum bs_kit_format { BS_KIT_TEXT = 0, BS_KIT_TAP = 1, BS_KIT_JSON = 2 };
+
+typedef struct bs_kit_options {
+  const char *plugin; /* path of bs_<id>.so */
+  int full;           /* 0: quick */
+  const char *group;  /* only this one; NULL: all that fit the plugin's kinds */
+  const char *xfail;  /* file of expected failures; NULL: none */
+  /* "NAME=VALUE": parameters of the plugin, and options of its methods and workloads. */
+  const char *const *params, *const *options;
+  uint32_t n_params, n_options;
+} bs_kit_options;
+
+typedef struct bs_kit_row {
+  char group[16];
+  char name[144];  /* group.what[.thing] */
+  uint32_t result; /* enum bs_kit_result */
+  char text[640];  /* why it failed, what is not supported, the reason of an xfail */
+} bs_kit_row;
+
+typedef struct bs_kit_report {
+  char id[32], version[32], path[512];
+  uint32_t kinds; /* bit set of (1 << enum bs_kind) */
+  int full;
+  uint32_t n_rows;
+  bs_kit_row *rows;
+  uint32_t count[4]; /* by enum bs_kit_result */
+  char grade[256];   /* the last line of every report */
+} bs_kit_report;
+
+/* 1 for a group of the kit. */
+int bs_kit_group_known(const char *group);
+/* Runs the checks: BS_OK when there is a report, whatever is in it; BS_INPUT for a wrong xfail file,
+ * BS_UNAVAILABLE for a file that is not there. Forks; prints nothing. */
+int32_t bs_kit_run(const bs_kit_options *options, bs_kit_report *out_report, bs_error *err);
+/* No failure, and at least one check passed. */
+int bs_kit_passed(const bs_kit_report *report);
+/* A report on a descriptor, in one of the forms. 0, or -1 when it could not all be written. */
+int bs_kit_print(const bs_kit_report *report, uint32_t format, int fd);
+void bs_kit_free(bs_kit_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ * kit.h - inside of the conformance kit: the host that a plugin sees (host.c), what the plugin registered
+ * (plugin.c), the list of checks (list.c) and how they run and are classed (run.c). A check is a function
+ * that runs in a forked child: it ends by returning (pass), kit_unsupported, or a failing assertion. */
+#ifndef BS_TESTS_KIT_KIT_H
+#define BS_TESTS_KIT_KIT_H
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "tests/kit/conformance.h"
+
+enum { KIT_MAX_THINGS = 64, KIT_MAX_PARAMS = 64, KIT_MAX_CASES = 1024 };
+
+#define kit_fail(...) ck_abort_msg(__VA_ARGS__)
+#define kit_assert(ok, ...)               \
+  do {                                    \
+    if (!(ok)) ck_abort_msg(__VA_ARGS__); \
+  } while (0)
+
+/* ---- the host (host.c) ---------------------------------------------------------------------- */
+
+typedef struct kit_thing {
+  uint32_t kind;
+  void *vtable; /* the host's full-size copy */
+  void *state;
+} kit_thing;
+
+typedef struct kit_param {
+  char name[64];
+  char text[256];
+  bs_value value;
+} kit_param;
+
+typedef struct kit_host {
+  struct {
+    bs_host host;
+    void *later[16]; /* what a later minor may append: not NULL, not callable */
+  } table;
+  uint32_t kinds; /* of the descriptor */
+  kit_thing things[KIT_MAX_THINGS];
+  uint32_t n_things;
+  kit_param params[KIT_MAX_PARAMS];
+  uint32_t n_params;
+  const bs_kit_options *options;
+  int64_t blocks;     /* of host memory not given back */
+  int64_t calls;      /* of services that can fail, since kit_host_init */
+  int64_t fail_at;    /* the n-th of them fails; 0: none */
+  const char *failed; /* the service that was made to fail */
+  int inside;         /* activate is running */
+  bs_error refused;   /* the first call that this host refused */
+} kit_host;
+
+void kit_host_init(kit_host *host, const bs_kit_options *options, uint32_t kinds);
+/* Forgets what was registered and declared. */
+void kit_host_drop(kit_host *host);
+
+/* ---- the plugin (plugin.c) ------------------------------------------------------------------ */
+
+typedef struct kit_plugin {
+  void *handle;
+  bs_plugin_query_fn query;
+  const bs_plugin_desc *desc;
+  kit_host host;
+  void *state;
+  int active;
+} kit_plugin;
+
+int32_t kit_plugin_load(kit_plugin *p, const bs_kit_options *options, bs_error *err);
+int32_t kit_plugin_activate(kit_plugin *p, bs_error *err);
+void kit_plugin_deactivate(kit_plugin *p);
+/* Both, or the check fails. */
+void kit_plugin_open(kit_plugin *p);
+
+/* What a child found out about the plugin before any check. */
+typedef struct kit_found {
+  uint32_t kind;
+  char name[64]; /* of an op implementation: its algorithm */
+  char op[64], backend[64];
+} kit_found;
+typedef struct kit_survey {
+  int32_t complete, code;
+  char why[640];
+  char id[32], version[32];
+  uint32_t kinds, n_things;
+  kit_found things[KIT_MAX_THINGS];
+} kit_survey;
+/* Fills it (shared memory) from a child process. */
+void kit_survey_make(const bs_kit_options *options, kit_survey *out_survey);
+/* "matmul@cpu/packed", or the thing's name. */
+const char *kit_found_name(const kit_found *f, char *out, size_t size);
+
+/* ---- checks --------------------------------------------------------------------------------- */
+
+typedef struct kit_case {
+  const char *group;
+  char name[144];
+  void (*body)(const struct kit_case *c);
+  uint32_t thing; /* index of the survey's and of the host's things */
+  uint32_t arg;
+  uint32_t least; /* 1: may not be unsupported: the least that the kind must do */
+} kit_case;
+
+/* The run that this process belongs to. */
+typedef struct kit_run {
+  const bs_kit_options *options;
+  kit_survey *survey;
+  kit_case *cases;
+  uint32_t n_cases;
+  struct kit_note {
+    uint32_t unsupported;
+    uint32_t done; /* the body came to its end: else the plugin ended the process */
+    char text[640];
+  } * notes; /* shared memory, one a case */
+  uint32_t current;
+} kit_run;
+extern kit_run kit;
+
+/* This check does not fit the plugin, which says so itself: `why` is its text. Return after it. */
+void kit_unsupported(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static inline int kit_full(void) {
+  return kit.options->full;
+}
+/* The list of checks that fit a survey; returns their number. */
+uint32_t kit_list(const kit_survey *survey, kit_case *out_cases, uint32_t max);
+extern const char *const kit_groups[];
+extern const uint32_t kit_n_groups;
+
+/* One call of everything that a plugin offers, at one small shape: what the checks of hygiene watch. */
+void kit_exercise(kit_plugin *p);
+/* A layer of the method in a world of its usual size (method.c). */
+void kit_method_use(const bs_method *m);
+
+/* Pseudo-random numbers by a seed; below n. */
+uint64_t kit_next(uint64_t *seed);
+int64_t kit_below(uint64_t *seed, int64_t n);
+
+/* Bodies. */
+void kit_abi_file(const kit_case *c);
+void kit_abi_symbols(const kit_case *c);
+void kit_abi_host(const kit_case *c);
+void kit_abi_things(const kit_case *c);
+void kit_abi_later(const kit_case *c);
+void kit_life_query(const kit_case *c);
+void kit_life_repeat(const kit_case *c);
+void kit_life_failures(const kit_case *c);
+void kit_life_two_hosts(const kit_case *c);
+void kit_life_memory(const kit_case *c);
+void kit_truth_supports(const kit_case *c);
+void kit_truth_threads(const kit_case *c);
+void kit_truth_huge(const kit_case *c);
+void kit_num_values(const kit_case *c);
+void kit_num_least(const kit_case *c);
+void kit_num_special(const kit_case *c);
+void kit_num_small(const kit_case *c);
+void kit_num_packed(const kit_case *c);
+void kit_num_device(const kit_case *c);
+void kit_method_exact(const kit_case *c);
+void kit_method_real(const kit_case *c);
+void kit_comm_collective(const kit_case *c);
+void kit_comm_faults(const kit_case *c);
+void kit_work_stream(const kit_case *c);
+void kit_work_parts(const kit_case *c);
+void kit_clean_output(const kit_case *c);
+void kit_clean_environment(const kit_case *c);
+void kit_clean_signals(const kit_case *c);
+void kit_clean_process(const kit_case *c);
+void kit_clean_files(const kit_case *c);
+void kit_clean_threads(const kit_case *c);
+#endif

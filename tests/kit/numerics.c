@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT
+ * numerics.c - group numerics: outputs of every op that the kit knows against the fp64 oracle, twice, over
+ * two kinds of rubbish in the output; NaN, infinities and subnormals; the packed weight read back; the
+ * device's memory. */
+#include <math.h>
+
+#include "tests/kit/op.h"
+
+/* Runs and judges one supported query twice. */
+static void judge_twice(kit_actor *a, kit_data *d, uint32_t tolerance, int special) {
+  static const int poisons[] = {0xA5, 0xFF};
+  unsigned char *first = NULL;
+  for (int i = 0; i < 2; i++) {
+    bs_error err = BS_ERROR_INIT;
+    const char *stage = "";
+    kit_tensor *out = d->out >= 0 ? &d->a[d->out] : NULL;
+    if (out != NULL) kit_poison(out, poisons[i]);
+    const int32_t rc = kit_data_run(a, d, &stage, &err);
+    kit_assert(rc == BS_OK, "%s: %s fails: %s: %s", kit_data_text(d), stage, err.id, err.message);
+    kit_data_judge(d, tolerance, special);
+    if (out == NULL || (d->query.flags & BS_QUERY_DETERMINISTIC) == 0 || d->part != NULL) continue;
+    if (i == 0) {
+      first = malloc(out->block_bytes);
+      kit_assert(first != NULL, "no memory");
+      memcpy(first, out->block, out->block_bytes);
+      continue;
+    }
+    if (out->t.rank == 2 && out->t.strides[1] == 1 && out->t.strides[0] == out->t.dims[1])
+      kit_assert(memcmp(first, out->block, out->block_bytes) == 0,
+                 "%s: a second run gives other bits, BS_QUERY_DETERMINISTIC asks for the same",
+                 kit_data_text(d));
+  }
+  free(first);
+}
+
+static int served(const kit_actor *a, const kit_data *d, bs_op_answer *answer) {
+  kit_data_ask(a, d, answer);
+  return answer->level == BS_LEVEL_NATIVE || answer->level == BS_LEVEL_EMULATED;
+}
+
+void kit_num_values(const kit_case *c) {
+  static kit_actor a;
+  kit_shape s;
+  uint32_t ran = 0;
+  bs_op_answer answer = {0};
+  if (!kit_actor_open(&a, c->thing, 1)) return;
+  if (!kit_op_known(a.impl->op)) {
+    kit_unsupported("op %s is the plugin's own: the kit has no oracle of it", a.impl->op);
+    return;
+  }
+  for (uint32_t i = 0; kit_grid(a.impl->op, i, (int)c->arg, &s); i++) {
+    kit_data d;
+    kit_data_make(&d, a.impl->op, &s);
+    a.exec.width = 1 + i % 3;
+    if (served(&a, &d, &answer)) {
+      judge_twice(&a, &d, answer.tolerance, 0);
+      ran++;
+    }
+    kit_data_free(&a, &d);
+  }
+  kit_actor_close(&a);
+  if (ran == 0)
+    kit_unsupported("none of the generated queries is served: %s",
+                    answer.text[0] != '\0' ? answer.text : "the op has none of these dtypes");
+}
+
+/* One plain query of some dtype has to be served. */
+void kit_num_least(const kit_case *c) {
+  static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, BS_F8E5M2, BS_I32, BS_I64};
+  static kit_actor a;
+  uint32_t ran = 0;
+  bs_op_answer answer = {0};
+  if (!kit_actor_open(&a, c->thing, 1)) return;
+  if (!kit_op_known(a.impl->op)) {
+    kit_unsupported("op %s is the plugin's own: the kit has no oracle of it", a.impl->op);
+    return;
+  }
+  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+    kit_shape s = {.x = dtypes[i], .w = dtypes[i], .y = dtypes[i], .B = 4, .N = 8, .K = 16, .seed = 11};
+    kit_data d;
+    if (strcmp(a.impl->op, "matmul_dw") == 0 && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
+    if (strcmp(a.impl->op, "matmul_update") == 0 && !bs_dtype_is_float(dtypes[i])) continue;
+    if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
+    kit_data_make(&d, a.impl->op, &s);
+    if (served(&a, &d, &answer)) {
+      judge_twice(&a, &d, answer.tolerance, 0);
+      ran++;
+    }
+    kit_data_free(&a, &d);
+  }
+  kit_actor_close(&a);
+  if (ran == 0) kit_unsupported("a plain query of 4 x 8 x 16 is served in no dtype: %s", answer.text);
+}
+
+/* ---- special values ------------------------------------------------------------------------- */
+
+static const uint32_t special_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
+
+static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activation) {
+  kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 6, .N = 9, .K = 21, .seed = 77};
+  if (strcmp(op, "matmul_dw") == 0) s.w = dtype == BS_F64 ? BS_F64 : BS_F32;
+  if (strstr(op, "_columns") != NULL) s.part = KIT_PATTERN;
+  if (strcmp(op, "matmul") == 0 || strcmp(op, "activate") == 0) s.activation = activation;
+  kit_data_make(d, op, &s);
+}
+
+static void put_special(kit_data *d) {
+  kit_tensor *in = &d->a[0];
+  kit_set(in, 1, 2, (double)NAN);
+  kit_set(in, 2, 3, (double)INFINITY);
+  kit_set(in, 3, 4, -(double)INFINITY);
+  kit_set(in, 4, 1, (double)INFINITY);
+  kit_set(in, 4, 5, -(double)INFINITY);
+  if (d->w.block == NULL || d->out < 0) return;
+  kit_set(&d->w, 7, 3, 0.0); /* 0 x Inf */
+  kit_set(&d->w, 8, 6, (double)INFINITY);
+}
+
+/* NaN and infinities where the oracle has them, and nowhere else. */
+void kit_num_special(const kit_case *c) {
+  static kit_actor a;
+  uint32_t ran = 0;
+  if (!kit_actor_open(&a, c->thing, 2)) return;
+  const char *op = a.impl->op;
+  const int two = strcmp(op, "matmul") == 0 || strcmp(op, "activate") == 0;
+  for (size_t i = 0; kit_op_known(op) && i < sizeof special_dtypes / sizeof special_dtypes[0]; i++)
+    for (uint32_t activation = BS_ACT_NONE; activation <= (two ? BS_ACT_SILU : BS_ACT_NONE); activation++) {
+      kit_data d;
+      bs_op_answer answer;
+      plain(&d, op, special_dtypes[i], activation);
+      put_special(&d);
+      if (served(&a, &d, &answer)) {
+        judge_twice(&a, &d, answer.tolerance, 1);
+        ran++;
+      }
+      kit_data_free(&a, &d);
+    }
+  kit_actor_close(&a);
+  if (ran == 0) kit_unsupported("no float dtype with infinities is served");
+}
+
+/* Sums of subnormals are not flushed to zero. */
+void kit_num_small(const kit_case *c) {
+  static const uint32_t dtypes[] = {BS_F32, BS_F64};
+  static kit_actor a;
+  uint32_t ran = 0;
+  if (!kit_actor_open(&a, c->thing, 1)) return;
+  const char *op = a.impl->op;
+  for (size_t i = 0; kit_op_known(op) && i < 2; i++) {
+    kit_data d;
+    bs_op_answer answer;
+    plain(&d, op, dtypes[i], BS_ACT_NONE);
+    const double unit = dtypes[i] == BS_F32 ? 0x1p-140 : 0x1p-1060;
+    kit_tensor *in = &d.a[0];
+    for (int64_t r = 0; r < in->t.dims[0]; r++)
+      for (int64_t k = 0; k < in->t.dims[1]; k++) kit_set(in, r, k, unit * (double)(1 + (r + k) % 3));
+    if (served(&a, &d, &answer)) {
+      judge_twice(&a, &d, answer.tolerance, 0);
+      ran++;
+    }
+    kit_data_free(&a, &d);
+  }
+  kit_actor_close(&a);
+  if (ran == 0) kit_unsupported("neither f32 nor f64 is served");
+}
+
+/* ---- the packed weight ---------------------------------------------------------------------- */
+
+static void check_packed(kit_actor *a, kit_data *d) {
+  const kit_shape *s = &d->shape;
+  const bs_source source = kit_weight_source(d);
+  bs_error err = BS_ERROR_INIT;
+  void *packed = NULL;
+  uint64_t bytes = 0;
+  double *values = calloc((size_t)(s->N * d->kept) + 1, sizeof *values);
+  kit_assert(values != NULL, "no memory");
+  kit_assert(a->impl->pack(a->state, &a->exec, &d->query, &source, &packed, &bytes, &err) == BS_OK,
+             "%s: pack fails: %s: %s", kit_data_text(d), err.id, err.message);
+  kit_assert(bytes >= (uint64_t)(s->N * d->kept) * BS_DTYPE_BYTES(s->w),
+             "%s: pack tells %llu bytes of device memory, the weight alone has more", kit_data_text(d),
+             (unsigned long long)bytes);
+  kit_assert(kit_packed_values(a, packed, d, values, &err) == BS_OK, "%s: packed_read fails: %s: %s",
+             kit_data_text(d), err.id, err.message);
+  for (int64_t n = 0; n < s->N; n++)
+    for (int64_t i = 0; i < d->kept; i++)
+      kit_assert(values[n * d->kept + i] == kit_get(&d->w, n, kit_column(d, i)),
+                 "%s: weight [%lld,%lld] reads back as %.9g, it was packed as %.9g", kit_data_text(d),
+                 (long long)n, (long long)i, values[n * d->kept + i], kit_get(&d->w, n, kit_column(d, i)));
+  a->impl->packed_free(packed);
+  free(values);
+}
+
+void kit_num_packed(const kit_case *c) {
+  static kit_actor a;
+  kit_shape s;
+  uint32_t ran = 0;
+  if (!kit_actor_open(&a, c->thing, 1)) return;
+  const int has = a.impl->pack != NULL && a.impl->packed_read != NULL && kit_op_known(a.impl->op);
+  for (int family = 0; has && family < 2; family++)
+    for (uint32_t i = 0; kit_grid(a.impl->op, i, family, &s); i++) {
+      kit_data d;
+      bs_op_answer answer;
+      kit_data_make(&d, a.impl->op, &s);
+      if (s.N * d.kept > 0 && served(&a, &d, &answer)) {
+        check_packed(&a, &d);
+        ran++;
+      }
+      kit_data_free(&a, &d);
+    }
+  kit_actor_close(&a);
+  if (ran == 0) kit_unsupported("packs no weights, or has no packed_read");
+}
+
+/* ---- a backend's device --------------------------------------------------------------------- */
+
+static void round_trip(const bs_backend *b, void *device) {
+  enum { BYTES = 100003 };
+  static unsigned char sent[BYTES], got[BYTES];
+  bs_error err = BS_ERROR_INIT;
+  void *p = NULL;
+  uint64_t seed = 3;
+  for (int i = 0; i < BYTES; i++) sent[i] = (unsigned char)kit_next(&seed);
+  int32_t rc = b->mem_alloc(device, BYTES, 64, &p, &err);
+  kit_assert(rc == BS_OK, "mem_alloc of %d bytes fails: %s: %s", BYTES, err.id, err.message);
+  kit_assert((uintptr_t)p % 64 == 0, "mem_alloc with alignment 64 gives %p", p);
+  rc = b->mem_copy(device, p, sent, BYTES, BS_COPY_HOST_TO_DEVICE, NULL, &err);
+  if (rc == BS_OK) rc = b->mem_copy(device, got, p, BYTES, BS_COPY_DEVICE_TO_HOST, NULL, &err);
+  if (rc == BS_OK && b->stream_sync != NULL) rc = b->stream_sync(device, NULL, &err);
+  kit_assert(rc == BS_OK, "mem_copy fails: %s: %s", err.id, err.message);
+  kit_assert(memcmp(sent, got, BYTES) == 0, "what is copied to the device does not come back the same");
+  b->mem_free(device, p);
+  if (BS_THIS_SANITIZER != BS_SAN_NONE) return; /* it ends a process that asks for so much */
+  p = &seed;
+  rc = b->mem_alloc(device, UINT64_MAX / 2, 64, &p, &err);
+  kit_assert(rc != BS_OK, "mem_alloc of 2^63 bytes succeeds");
+  kit_assert(err.message[0] != '\0', "mem_alloc of 2^63 bytes fails without a reason");
+}
+
+void kit_num_device(const kit_case *c) {
+  static kit_plugin p;
+  bs_error err = BS_ERROR_INIT;
+  bs_device_info info = {.struct_size = sizeof info};
+  uint32_t count = 0;
+  void *first = NULL, *second = NULL;
+  kit_plugin_open(&p);
+  const bs_backend *b = p.host.things[c->thing].vtable;
+  void *state = p.host.things[c->thing].state;
+  kit_assert(b->device_count(state, &count, &err) == BS_OK, "device_count fails: %s: %s", err.id,
+             err.message);
+  if (count == 0) {
+    kit_unsupported("there is no device here");
+    return;
+  }
+  kit_assert(b->device_info(state, 0, &info, &err) == BS_OK && info.name[0] != '\0',
+             "device_info of device 0 fails, or gives no name: %s", err.message);
+  kit_assert(b->device_info(state, count, &info, &err) != BS_OK,
+             "device_info of device %u succeeds, there are %u", count, count);
+  kit_assert(b->device_open(state, 0, &first, &err) == BS_OK, "device_open fails: %s: %s", err.id,
+             err.message);
+  kit_assert(b->device_open(state, 0, &second, &err) == BS_OK, "a device cannot be opened twice: %s: %s",
+             err.id, err.message);
+  round_trip(b, first);
+  b->device_close(first);
+  round_trip(b, second);
+  b->device_close(second);
+  kit_plugin_deactivate(&p);
+}

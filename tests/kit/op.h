@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ * op.h - one implementation of an op (actor.c), tensors between guard bytes (tensor.c), and a query of a core
+ * op with generated data, its run and its judgement against the fp64 oracle of the gates (op_case.c,
+ * op_judge.c). */
+#ifndef BS_TESTS_KIT_OP_H
+#define BS_TESTS_KIT_OP_H
+#include "blockshock/plugin.h"
+#include "tests/kit/kit.h"
+
+enum { KIT_GUARD = 64 };
+
+typedef struct kit_actor {
+  kit_plugin own, *p;              /* p: own, or one that is open already */
+  const bs_op_impl *impl, *packer; /* packer: the matmul that packs the weights of impl; NULL: needs none */
+  void *state, *packer_state;
+  const bs_backend *backend;
+  bs_context *context; /* holds a backend that is not the plugin's own */
+  void *device;
+  bs_exec exec;
+  int64_t live;           /* blocks of exec memory */
+  int64_t calls, fail_at; /* of exec's alloc */
+} kit_actor;
+
+/* Opens the plugin. 0 after kit_unsupported: there is no device here. */
+int kit_actor_open(kit_actor *a, uint32_t thing, uint32_t width);
+/* The same with a plugin that is open, and stays so. NULL, or why there is no device. */
+const char *kit_actor_attach(kit_actor *a, kit_plugin *p, uint32_t thing, uint32_t width);
+/* Closes what was opened; nothing may be left. */
+void kit_actor_close(kit_actor *a);
+int kit_host_memory(const kit_actor *a);
+
+typedef struct kit_tensor {
+  bs_tensor t;
+  bs_tensor_desc d;
+  unsigned char *block;  /* on the host: guard, elements, guard */
+  unsigned char *before; /* as it was before the run */
+  uint64_t block_bytes;
+  unsigned char *device; /* NULL: block itself is device memory */
+} kit_tensor;
+
+/* spread 0: dense, 1: rows padded, 2: also a gap between columns. rank 1: a vector of cols. */
+void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows, int64_t cols,
+                     uint32_t spread);
+void kit_tensor_free(kit_actor *a, kit_tensor *m);
+double kit_get(const kit_tensor *m, int64_t row, int64_t col);
+void kit_set(kit_tensor *m, int64_t row, int64_t col, double value);
+/* Values in [-1, 1) rounded to the dtype, small integers. */
+void kit_fill(kit_tensor *m, uint64_t *seed);
+void kit_poison(kit_tensor *m, int byte);
+/* To the device (made at the first call) and back. */
+void kit_push(kit_actor *a, kit_tensor *m);
+void kit_pull(kit_actor *a, kit_tensor *m);
+/* No byte changed that belongs to no element; of an input no byte at all. */
+void kit_check_around(const kit_tensor *m, const char *what, int input);
+
+enum { KIT_ALL = 0, KIT_RUN = 1, KIT_PATTERN = 2, KIT_LIST = 3 };
+
+/* A query. x: dtype of X, dX, or the input; y: of Y, dY, or the output; w: of the weight, of dW. */
+typedef struct kit_shape {
+  uint32_t x, w, y, bias, residual;
+  int64_t B, N, K;
+  uint32_t part, x_full, activation, accumulate, spread, flags;
+  uint64_t seed;
+} kit_shape;
+
+typedef struct kit_data {
+  const char *op;
+  kit_shape shape;
+  kit_tensor a[4]; /* the op's args; block NULL: absent */
+  uint32_t nargs;
+  int32_t out;  /* the arg that is written; -1: none (matmul_update) */
+  kit_tensor w; /* the dense weight */
+  bs_partition partition;
+  const bs_partition *part; /* NULL: all */
+  uint32_t *columns;
+  int64_t kept;
+  double *after; /* matmul_update: the packed weight behind it, [N,kept] */
+  const bs_tensor_desc *descs[4], *pack_descs[4];
+  bs_tensor_desc pack_x, pack_y;
+  bs_op_query query, pack_query;
+} kit_data;
+
+/* 1 for an op that the kit knows. */
+int kit_op_known(const char *op);
+int64_t kit_column(const kit_data *d, int64_t i);
+void kit_data_make(kit_data *d, const char *op, const kit_shape *shape);
+void kit_data_free(kit_actor *a, kit_data *d);
+const char *kit_data_text(const kit_data *d); /* static buffer */
+/* Asks impl. Where another packs its weights and says NO to them, the level is UNKNOWN. */
+void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out);
+/* pack, prepare, run, and free all again. *stage says how far it came. keep: what was packed (may be NULL).
+ */
+int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *err);
+/* The output against the oracle. Special values: only their class is compared. */
+void kit_data_judge(const kit_data *d, uint32_t tolerance, int special);
+/* Reads the packed weight back: rows of [N,kept] as doubles; BS_UNSUPPORTED without the slot. */
+int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err);
+bs_source kit_weight_source(kit_data *d);
+/* The error that round-off may make in one element whose terms have this sum of sizes. */
+double kit_slack(const kit_data *d, uint32_t tolerance, int64_t terms, double magnitude);
+/* Does `got` lie where `exact`, off by at most slack and then rounded to dtype, may lie? */
+int kit_within(uint32_t dtype, double got, double exact, double slack);
+/* Query number i of the grid of an op; integers: of integer dtypes. 0 at the end. */
+int kit_grid(const char *op, uint32_t i, int integers, kit_shape *out);
+uint32_t kit_grid_size(void);
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ * op_case.c - a query of a core op with generated data, asked and run as the host would: the schema's rules
+ * (docs/ops.md) hold by construction. */
+#include <stdio.h>
+
+#include "tests/kit/op.h"
+
+static const char *const known[] = {"matmul",         "matmul_dx",       "matmul_dw", "matmul_update",
+                                    "gather_columns", "scatter_columns", "convert",   "activate"};
+
+int kit_op_known(const char *op) {
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (strcmp(known[i], op) == 0) return 1;
+  return 0;
+}
+
+int64_t kit_column(const kit_data *d, int64_t i) {
+  if (d->part == NULL) return i;
+  return d->part->kind == BS_PARTITION_GATHER ? (int64_t)d->part->columns[i] : d->part->begin + i;
+}
+
+static int is(const kit_data *d, const char *op) {
+  return strcmp(d->op, op) == 0;
+}
+
+/* ---- data ----------------------------------------------------------------------------------- */
+
+static void add_pattern(kit_data *d, int64_t begin, int64_t span) {
+  static const uint32_t bits[] = {3, 5, 9, 12};
+  bs_partition *p = &d->partition;
+  p->begin = begin;
+  p->span = span;
+  p->period = 4;
+  p->pattern_bits = bits[d->shape.seed % 4];
+  for (int64_t k = begin; k < begin + span; k++)
+    if (p->pattern_bits >> (k % 4) & 1u) d->columns[p->count++] = (uint32_t)k;
+}
+
+static void make_partition(kit_data *d, uint64_t *seed) {
+  const int64_t K = d->shape.K;
+  bs_partition *p = &d->partition;
+  d->kept = K;
+  if (d->shape.part == KIT_ALL) return;
+  *p = (bs_partition){.struct_size = sizeof *p, .kind = BS_PARTITION_GATHER, .total = K};
+  d->columns = calloc((size_t)K + 1, sizeof *d->columns);
+  kit_assert(d->columns != NULL, "no memory");
+  p->columns = d->columns;
+  if (d->shape.part == KIT_RUN) {
+    p->kind = BS_PARTITION_CONTIGUOUS;
+    p->begin = K / 3;
+    p->count = p->span = K - K / 3 - K / 4;
+    p->columns = NULL;
+  } else if (d->shape.part == KIT_PATTERN) {
+    add_pattern(d, K / 5, K - K / 5 - K / 7);
+  } else {
+    for (int64_t k = 0; k < K && p->count < (K + 1) / 2; k++)
+      if (kit_below(seed, K - k) < (K + 1) / 2 - p->count) d->columns[p->count++] = (uint32_t)k;
+  }
+  d->part = p;
+  d->kept = p->count;
+}
+
+static void arg(kit_data *d, uint32_t i, uint32_t dtype, uint32_t rank, int64_t rows, int64_t cols) {
+  if (dtype != 0) kit_tensor_make(&d->a[i], dtype, rank, rows, cols, d->shape.spread);
+  d->nargs = i + 1;
+}
+
+static void make_args(kit_data *d) {
+  const kit_shape *s = &d->shape;
+  const int64_t x_cols = s->x_full ? s->K : d->kept;
+  if (is(d, "matmul")) {
+    arg(d, 0, s->x, 2, s->B, x_cols);
+    arg(d, 1, s->bias, 1, 1, s->N);
+    arg(d, 2, s->residual, 2, s->B, s->N);
+    arg(d, 3, s->y, 2, s->B, s->N);
+  } else if (is(d, "matmul_dx")) {
+    arg(d, 0, s->y, 2, s->B, s->N);
+    arg(d, 1, s->x, 2, s->B, x_cols);
+  } else if (is(d, "matmul_dw")) {
+    arg(d, 0, s->x, 2, s->B, x_cols);
+    arg(d, 1, s->y, 2, s->B, s->N);
+    arg(d, 2, s->w, 2, s->N, d->kept);
+  } else if (is(d, "matmul_update")) {
+    arg(d, 0, s->x, 2, s->B, x_cols);
+    arg(d, 1, s->y, 2, s->B, s->N);
+    arg(d, 2, BS_F32, 1, 1, 1);
+  } else if (is(d, "gather_columns")) {
+    arg(d, 0, s->x, 2, s->B, s->K);
+    arg(d, 1, s->x, 2, s->B, d->kept);
+  } else if (is(d, "scatter_columns")) {
+    arg(d, 0, s->x, 2, s->B, d->kept);
+    arg(d, 1, s->x, 2, s->B, s->K);
+  } else {
+    arg(d, 0, s->x, 2, s->B, s->N);
+    arg(d, 1, s->y, 2, s->B, s->N);
+  }
+  d->out = is(d, "matmul_update") ? -1 : (int32_t)d->nargs - 1;
+}
+
+static int needs_weight(const kit_data *d) {
+  return is(d, "matmul") || is(d, "matmul_dx") || is(d, "matmul_update");
+}
+
+static void make_queries(kit_data *d) {
+  const kit_shape *s = &d->shape;
+  for (uint32_t i = 0; i < d->nargs; i++) d->descs[i] = d->a[i].block != NULL ? &d->a[i].d : NULL;
+  d->query = (bs_op_query){.struct_size = sizeof d->query,
+                           .nargs = d->nargs,
+                           .op = d->op,
+                           .args = d->descs,
+                           .partition = d->part,
+                           .accumulate = s->accumulate,
+                           .activation = s->activation,
+                           .flags = s->flags | (s->x_full ? BS_QUERY_X_FULL : 0u),
+                           .weight_dtype = needs_weight(d) ? s->w : 0};
+  d->pack_query = d->query;
+  if (is(d, "matmul")) return;
+  /* As a layer of that weight dtype would pack it. */
+  d->pack_x = bs_desc_2d(s->w, s->B, s->x_full ? s->K : d->kept);
+  d->pack_y = bs_desc_2d(bs_dtype_is_float(s->w) ? s->w : BS_I32, s->B, s->N);
+  d->pack_descs[0] = &d->pack_x;
+  d->pack_descs[3] = &d->pack_y;
+  d->pack_query.op = "matmul";
+  d->pack_query.nargs = 4;
+  d->pack_query.args = d->pack_descs;
+  d->pack_query.flags |= BS_QUERY_TRAIN;
+}
+
+void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
+  uint64_t seed = shape->seed;
+  memset(d, 0, sizeof *d);
+  d->op = op;
+  d->shape = *shape;
+  make_partition(d, &seed);
+  make_args(d);
+  if (needs_weight(d)) kit_tensor_make(&d->w, shape->w, 2, shape->N, shape->K, 0);
+  for (uint32_t i = 0; i < d->nargs; i++)
+    if (d->a[i].block != NULL && (int32_t)i != d->out) kit_fill(&d->a[i], &seed);
+  if (d->w.block != NULL) kit_fill(&d->w, &seed);
+  if (is(d, "matmul_update")) kit_set(&d->a[2], 0, 0, -0.25);
+  make_queries(d);
+}
+
+void kit_data_free(kit_actor *a, kit_data *d) {
+  for (uint32_t i = 0; i < 4; i++) kit_tensor_free(a, &d->a[i]);
+  kit_tensor_free(a, &d->w);
+  free(d->columns);
+  free(d->after);
+  memset(d, 0, sizeof *d);
+}
+
+const char *kit_data_text(const kit_data *d) {
+  static const char *const parts[] = {"all", "a run", "a pattern", "a list"};
+  static char text[400];
+  const kit_shape *s = &d->shape;
+  snprintf(text, sizeof text,
+           "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s act=%u acc=%u strides=%u", d->op,
+           (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->x), bs_dtype_name(s->w),
+           bs_dtype_name(s->y), s->bias != 0 ? " bias=" : "", s->bias != 0 ? bs_dtype_name(s->bias) : "",
+           s->residual != 0 ? " residual=" : "", s->residual != 0 ? bs_dtype_name(s->residual) : "",
+           parts[s->part], s->x_full ? " (X full)" : "", s->activation, s->accumulate, s->spread);
+  return text;
+}
+
+/* ---- asking and running --------------------------------------------------------------------- */
+
+static int32_t ask(const bs_op_impl *impl, void *state, const bs_op_query *q, bs_op_answer *out) {
+  memset(out, 0, sizeof *out);
+  out->struct_size = (uint32_t)sizeof *out;
+  return impl->supports(state, q, out);
+}
+
+void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out) {
+  bs_op_answer packer;
+  kit_assert(ask(a->impl, a->state, &d->query, out) == BS_OK, "%s: supports fails", kit_data_text(d));
+  if (out->level == BS_LEVEL_NO || a->packer == NULL || a->packer == a->impl) return;
+  kit_assert(ask(a->packer, a->packer_state, &d->pack_query, &packer) == BS_OK,
+             "%s: supports of its matmul fails", kit_data_text(d));
+  if (packer.level == BS_LEVEL_NO) out->level = BS_LEVEL_UNKNOWN; /* no host would pack such a weight */
+}
+
+static int32_t read_weight(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                           void *out, int64_t out_stride, bs_error *err) {
+  const kit_tensor *w = ctx;
+  const int64_t count = cols != NULL ? cols->count : w->t.dims[1];
+  if (row < 0 || nrows < 0 || row > w->t.dims[0] - nrows)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-KIT-ROWS", "rows %lld+%lld of %lld are asked for",
+                        (long long)row, (long long)nrows, (long long)w->t.dims[0]);
+  for (int64_t r = 0; r < nrows; r++)
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t k = cols == NULL                        ? i
+                        : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[i]
+                                                            : cols->begin + i;
+      bs_store_f64(dtype, out, r * out_stride + i, kit_get(w, row + r, k));
+    }
+  return BS_OK;
+}
+
+bs_source kit_weight_source(kit_data *d) {
+  return (bs_source){.struct_size = sizeof(bs_source),
+                     .dtype = d->w.t.dtype,
+                     .rows = d->w.t.dims[0],
+                     .cols = d->w.t.dims[1],
+                     .ctx = &d->w,
+                     .read = read_weight};
+}
+
+int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err) {
+  kit_tensor t;
+  if (a->packer->packed_read == NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-READ", "has no packed_read");
+  kit_tensor_make(&t, d->shape.w, 2, d->shape.N, d->kept, 0);
+  kit_push(a, &t);
+  const int32_t rc = a->packer->packed_read(packed, 0, &t.t, err);
+  kit_pull(a, &t);
+  for (int64_t n = 0; rc == BS_OK && n < d->shape.N; n++)
+    for (int64_t i = 0; i < d->kept; i++) out[n * d->kept + i] = kit_get(&t, n, i);
+  kit_tensor_free(a, &t);
+  return rc;
+}
+
+static int32_t run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err) {
+  bs_tensor *args[4];
+  for (uint32_t i = 0; i < d->nargs; i++) {
+    kit_push(a, &d->a[i]);
+    args[i] = d->a[i].block != NULL ? &d->a[i].t : NULL;
+  }
+  int32_t rc = a->impl->run(plan, args, d->nargs, NULL, err);
+  if (rc == BS_OK && a->backend->stream_sync != NULL) rc = a->backend->stream_sync(a->device, NULL, err);
+  for (uint32_t i = 0; i < d->nargs; i++) kit_pull(a, &d->a[i]);
+  return rc;
+}
+
+int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *err) {
+  void *packed = NULL, *plan = NULL;
+  uint64_t bytes = 0;
+  int32_t rc = BS_OK;
+  const bs_source source = needs_weight(d) ? kit_weight_source(d) : (bs_source){0};
+  *stage = "pack";
+  if (needs_weight(d))
+    rc = a->packer->pack(a->packer_state, &a->exec, &d->pack_query, &source, &packed, &bytes, err);
+  if (rc == BS_OK) {
+    *stage = "prepare";
+    rc = a->impl->prepare(a->state, &a->exec, &d->query, packed, &plan, err);
+  }
+  if (rc == BS_OK) {
+    *stage = "run";
+    rc = run_plan(a, d, plan, err);
+  }
+  if (rc == BS_OK && d->out < 0 && d->shape.N * d->kept > 0) { /* the update's output is the weight */
+    *stage = "packed_read";
+    if (d->after == NULL) d->after = calloc((size_t)(d->shape.N * d->kept) + 1, sizeof *d->after);
+    kit_assert(d->after != NULL, "no memory");
+    rc = kit_packed_values(a, packed, d, d->after, err);
+  }
+  if (plan != NULL) a->impl->plan_free(plan);
+  if (packed != NULL) a->packer->packed_free(packed);
+  return rc;
+}

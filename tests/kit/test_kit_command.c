@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ * test_kit_command.c - the commands around the kit: forms of the report, expected failures, wrong use, and
+ * `bsrun plugins check`, which runs it as a child and passes on its status. */
+#include <jansson.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "formats/npy.h"
+#include "tests/kit/kit_test.h"
+
+static kit_ran r;
+static char folder[64];
+
+static void setup(void) {
+  snprintf(folder, sizeof folder, "/tmp/bs-kit-XXXXXX");
+  ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+static void teardown(void) {
+  kit_shell(&r, "rm -rf '%s'", folder);
+}
+
+static void write_xfail(const char *text) {
+  char path[96];
+  snprintf(path, sizeof path, "%s/xfail.txt", folder);
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  fputs(text, f);
+  fclose(f);
+}
+
+static void run_kit(const char *plugin, const char *words) {
+  char program[4096];
+  snprintf(program, sizeof program, "%s", kit_bin("bs-conformance"));
+  kit_shell(&r, "cd '%s' && '%s' '%s/bs_%s.so' %s 2>err", folder, program, BS_TEST_KIT_DIR, plugin, words);
+}
+
+START_TEST(json_has_every_check_and_the_grade) {
+  run_kit("wrong6", "--group numerics -o json");
+  ck_assert_int_eq(r.code, 5);
+  json_t *root = json_loads(r.text, JSON_REJECT_DUPLICATES, NULL);
+  ck_assert_msg(root != NULL, "%s", r.text);
+  ck_assert_str_eq(json_string_value(json_object_get(root, "plugin")), "wrong6");
+  ck_assert(json_is_false(json_object_get(root, "conformant")));
+  ck_assert_uint_gt(json_array_size(json_object_get(root, "checks")), 4);
+  ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(root, "grade")), "FAIL"));
+  json_decref(root);
+}
+END_TEST
+
+START_TEST(tap_counts_its_lines) {
+  run_kit("wrong0", "--group abi -o tap");
+  ck_assert_int_eq(r.code, 0);
+  ck_assert_ptr_nonnull(strstr(r.text, "TAP version 13\n1..5\n"));
+  ck_assert_ptr_nonnull(strstr(r.text, "ok 5 - abi.later_host\n"));
+  ck_assert_ptr_null(strstr(r.text, "not ok"));
+}
+END_TEST
+
+START_TEST(an_expected_failure_is_no_failure) {
+  write_xfail("# known\nhygiene.environment: waits for a release of its vendor's library\n");
+  run_kit("wrong4", "--group hygiene --xfail xfail.txt");
+  ck_assert_msg(r.code == 0, "%s", r.text);
+  ck_assert(kit_line_has(r.text, "xfail", "hygiene.environment: waits for a release"));
+  ck_assert_ptr_nonnull(strstr(r.text, "1 xfail)"));
+}
+END_TEST
+
+START_TEST(an_unexpected_pass_fails) {
+  write_xfail("hygiene.environment: was broken once\n");
+  run_kit("wrong0", "--group hygiene --xfail xfail.txt");
+  ck_assert_int_eq(r.code, 5);
+  ck_assert(kit_line_has(r.text, "FAIL", "does not fail any more, but is expected to: was broken once"));
+}
+END_TEST
+
+/* Words, exit code, part of the error line. */
+static const struct {
+  const char *xfail, *words;
+  int code;
+  const char *error;
+} refusals[] = {
+    {"hygiene.enviroment: a slip\n", "--xfail xfail.txt", 4, "did you mean 'hygiene.environment'?"},
+    {"hygiene.environment\n", "--xfail xfail.txt", 4, "is not NAME: REASON"},
+    {"", "--xfail none.txt", 4, "BS-KIT-XFAIL"},
+    {"", "--kit ful", 2, "did you mean 'full'?"},
+    {"", "--group numeric", 2, "did you mean 'numerics'?"},
+    {"", "-o yaml", 2, "-o: 'yaml' is not known"},
+    {"", "more", 2, "takes one plugin file, 2 given"},
+    {"", "--nothing", 2, "--help"},
+    {"", "--param half", 2, "is not NAME=VALUE"},
+};
+
+START_TEST(wrong_use_is_refused) {
+  write_xfail(refusals[_i].xfail);
+  run_kit("wrong0", refusals[_i].words);
+  ck_assert_msg(r.code == refusals[_i].code, "%s: exit %d: %s", refusals[_i].words, r.code, r.text);
+  ck_assert_str_eq(r.text, "");
+  kit_shell(&r, "cat '%s/err'", folder);
+  ck_assert_msg(strstr(r.text, refusals[_i].error) != NULL, "%s: %s", refusals[_i].words, r.text);
+}
+END_TEST
+
+START_TEST(a_file_that_is_not_there) {
+  run_kit("nowhere", "");
+  ck_assert_int_eq(r.code, 5);
+  run_kit("wrong0", "--help");
+  ck_assert_int_eq(r.code, 0);
+  ck_assert_ptr_nonnull(strstr(r.text, "examples:"));
+}
+END_TEST
+
+/* A workload that needs an option of its own. */
+START_TEST(options_reach_the_workload) {
+  static float weights[12 * 192];
+  const int64_t dims[2] = {12, 192};
+  char path[4200];
+  bs_error err = BS_ERROR_INIT;
+  snprintf(path, sizeof path, "%s/bs_file.so", getenv("BS_TEST_PLUGIN_DIR"));
+  if (access(path, R_OK) != 0) return; /* linked into the library */
+  for (int i = 0; i < 12 * 192; i++) weights[i] = (float)(i % 7);
+  snprintf(path, sizeof path, "%s/w.npy", folder);
+  ck_assert_msg(bs_npy_write(path, BS_F32, 2, dims, weights, &err) == BS_OK, "%s", err.message);
+  kit_shell(&r, "'%s' '%s/bs_file.so' --option weights='%s' 2>&1", kit_bin("bs-conformance"),
+            getenv("BS_TEST_PLUGIN_DIR"), path);
+  ck_assert_msg(r.code == 0, "%s", r.text);
+  kit_shell(&r, "'%s' '%s/bs_file.so' --group workload 2>&1", kit_bin("bs-conformance"),
+            getenv("BS_TEST_PLUGIN_DIR"));
+  ck_assert_int_eq(r.code, 5);
+  ck_assert_ptr_nonnull(strstr(r.text, "the least that its kind must do is not supported"));
+}
+END_TEST
+
+/* ---- bsrun plugins check -------------------------------------------------------------------- */
+
+static void check(const char *words) {
+  kit_shell(&r, "'%s' plugins check %s 2>&1", kit_bin("bsrun"), words);
+}
+
+START_TEST(bsrun_passes_on_grade_and_status) {
+  char words[4200];
+  snprintf(words, sizeof words, "'%s/bs_wrong0.so' --group abi", BS_TEST_KIT_DIR);
+  check(words);
+  ck_assert_msg(r.code == 0, "%s", r.text);
+  ck_assert_ptr_nonnull(strstr(r.text, "\nblockshock-conformant "));
+  snprintf(words, sizeof words, "'%s/bs_wrong4.so' --kit quick --group hygiene -o json", BS_TEST_KIT_DIR);
+  check(words);
+  ck_assert_int_eq(r.code, 5);
+  ck_assert_ptr_nonnull(strstr(r.text, "\"conformant\": false"));
+}
+END_TEST
+
+START_TEST(bsrun_finds_plugins_by_id) {
+  kit_shell(&r, "BS_PLUGIN_PATH='%s' '%s' plugins check wrong0 --group abi --set plugin_trust=any 2>&1",
+            BS_TEST_KIT_DIR, kit_bin("bsrun"));
+  ck_assert_msg(r.code == 0, "%s", r.text);
+  check("nosuchplugin");
+  ck_assert_int_eq(r.code, 5);
+  ck_assert_ptr_nonnull(strstr(r.text, "there is no plugin 'nosuchplugin'"));
+  check("threads");
+  ck_assert_msg(r.code == 5, "%s", r.text);
+  ck_assert_ptr_nonnull(strstr(r.text, "linked into the library"));
+  check("");
+  ck_assert_int_eq(r.code, 2);
+}
+END_TEST
+
+START_TEST(bsrun_says_when_the_kit_is_missing) {
+  kit_shell(&r,
+            "mkdir '%s/bin' && cp '%s' '%s/bin/' && LD_LIBRARY_PATH='%s/lib' '%s/bin/bsrun' plugins check "
+            "'%s/bs_wrong0.so' 2>&1",
+            folder, kit_bin("bsrun"), folder, getenv("BS_TEST_BINARY_DIR"), folder, BS_TEST_KIT_DIR);
+  ck_assert_msg(r.code == 5, "%s", r.text);
+  ck_assert_ptr_nonnull(strstr(r.text, "error[BS-CHK-KIT]"));
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("kit_command");
+  TCase *tc = tcase_create("command");
+  tcase_set_timeout(tc, 120);
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, json_has_every_check_and_the_grade);
+  tcase_add_test(tc, tap_counts_its_lines);
+  tcase_add_test(tc, an_expected_failure_is_no_failure);
+  tcase_add_test(tc, an_unexpected_pass_fails);
+  tcase_add_loop_test(tc, wrong_use_is_refused, 0, (int)(sizeof refusals / sizeof refusals[0]));
+  tcase_add_test(tc, a_file_that_is_not_there);
+  tcase_add_test(tc, options_reach_the_workload);
+  tcase_add_test(tc, bsrun_passes_on_grade_and_status);
+  tcase_add_test(tc, bsrun_finds_plugins_by_id);
+  tcase_add_test(tc, bsrun_says_when_the_kit_is_missing);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ * truth.c - group truth: what supports answers is what happens. Supported queries run, refused ones refuse
+ * with a reason, and the answer to a query is always the same. */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "tests/kit/op.h"
+
+static void check_answer(const kit_data *d, const bs_op_answer *a) {
+  kit_assert(a->level <= BS_LEVEL_UNKNOWN, "%s: supports answers level %u", kit_data_text(d), a->level);
+  kit_assert(a->score <= 1000, "%s: supports answers a score of %u, at most 1000", kit_data_text(d),
+             a->score);
+  if (a->level != BS_LEVEL_NO) return;
+  kit_assert(
+      a->reason != BS_REASON_NONE && memchr(a->text, '\0', sizeof a->text) != NULL && a->text[0] != '\0',
+      "%s: supports answers NO without a reason code and a text", kit_data_text(d));
+}
+
+static void check_run(kit_actor *a, kit_data *d, const bs_op_answer *answer) {
+  bs_error err = BS_ERROR_INIT;
+  const char *stage = "";
+  const int32_t rc = kit_data_run(a, d, &stage, &err);
+  switch (answer->level) {
+    case BS_LEVEL_NO:
+      kit_assert(rc != BS_OK, "%s: supports answers NO (%s), and it runs", kit_data_text(d), answer->text);
+      kit_assert(rc == BS_UNSUPPORTED, "%s: supports answers NO, and %s gives %s instead of UNSUPPORTED",
+                 kit_data_text(d), stage, bs_status_name(rc));
+      break;
+    case BS_LEVEL_UNKNOWN:
+      kit_assert(rc == BS_OK || rc == BS_UNSUPPORTED, "%s: supports answers UNKNOWN, and %s gives %s: %s",
+                 kit_data_text(d), stage, bs_status_name(rc), err.message);
+      break;
+    default:
+      kit_assert(rc == BS_OK, "%s: supports answers %s, and %s refuses: %s: %s", kit_data_text(d),
+                 bs_level_name(answer->level), stage, err.id, err.message);
+      break;
+  }
+  kit_assert(rc == BS_OK || err.message[0] != '\0', "%s: %s fails without a reason", kit_data_text(d), stage);
+}
+
+static int unknown_op(const kit_actor *a) {
+  if (kit_op_known(a->impl->op)) return 0;
+  kit_unsupported("op %s is the plugin's own: the kit knows no queries of it", a->impl->op);
+  return 1;
+}
+
+void kit_truth_supports(const kit_case *c) {
+  static kit_actor a;
+  kit_shape s;
+  if (!kit_actor_open(&a, c->thing, 2) || unknown_op(&a)) return;
+  for (int family = 0; family < 2; family++)
+    for (uint32_t i = 0; kit_grid(a.impl->op, i, family, &s); i++) {
+      kit_data d;
+      bs_op_answer first, second;
+      kit_data_make(&d, a.impl->op, &s);
+      kit_data_ask(&a, &d, &first);
+      kit_data_ask(&a, &d, &second);
+      check_answer(&d, &first);
+      kit_assert(memcmp(&first, &second, sizeof first) == 0, "%s: supports answers two things to one query",
+                 kit_data_text(&d));
+      check_run(&a, &d, &first);
+      kit_data_free(&a, &d);
+    }
+  kit_actor_close(&a);
+}
+
+/* ---- from eight threads --------------------------------------------------------------------- */
+
+enum { THREADS = 8, ASKED = 60 };
+
+typedef struct asker {
+  const kit_actor *a;
+  const kit_data *d;
+  bs_op_answer answers[ASKED];
+} asker;
+
+static void *ask_all(void *opaque) {
+  asker *me = opaque;
+  for (int i = 0; i < ASKED; i++) kit_data_ask(me->a, &me->d[i], &me->answers[i]);
+  return NULL;
+}
+
+void kit_truth_threads(const kit_case *c) {
+  static kit_actor a;
+  static kit_data d[ASKED];
+  static asker askers[THREADS];
+  pthread_t threads[THREADS];
+  kit_shape s;
+  if (!kit_actor_open(&a, c->thing, 1) || unknown_op(&a)) return;
+  for (uint32_t i = 0; i < ASKED; i++) {
+    if (!kit_grid(a.impl->op, i, i % 3 == 2, &s)) kit_grid(a.impl->op, i, 0, &s);
+    kit_data_make(&d[i], a.impl->op, &s);
+  }
+  for (int t = 0; t < THREADS; t++) {
+    askers[t].a = &a;
+    askers[t].d = d;
+    kit_assert(pthread_create(&threads[t], NULL, ask_all, &askers[t]) == 0, "no threads");
+  }
+  for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
+  for (int t = 1; t < THREADS; t++)
+    for (int i = 0; i < ASKED; i++)
+      kit_assert(memcmp(&askers[t].answers[i], &askers[0].answers[i], sizeof(bs_op_answer)) == 0,
+                 "%s: supports answers two threads differently", kit_data_text(&d[i]));
+  for (int i = 0; i < ASKED; i++) kit_data_free(&a, &d[i]);
+  kit_actor_close(&a);
+}
+
+/* ---- sizes that nobody runs ----------------------------------------------------------------- */
+
+/* supports must have an answer, whatever the sizes: it may not overflow into a yes by a wrapped product. */
+void kit_truth_huge(const kit_case *c) {
+  static const int64_t huge[][3] = {{INT64_C(1) << 31, 3, 5},
+                                    {3, INT64_C(1) << 31, 5},
+                                    {3, 5, INT64_C(4294967291)},
+                                    {INT64_C(1) << 20, INT64_C(1) << 20, 1},
+                                    {1, INT64_C(1) << 33, INT64_C(1) << 20}};
+  static kit_actor a;
+  if (!kit_actor_open(&a, c->thing, 1) || unknown_op(&a)) return;
+  for (size_t i = 0; i < sizeof huge / sizeof huge[0]; i++) {
+    kit_shape s = {.x = BS_F32, .w = BS_F32, .y = BS_F32, .B = 2, .N = 2, .K = 2, .seed = i};
+    kit_data d;
+    bs_op_answer answer;
+    if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_RUN;
+    kit_data_make(&d, a.impl->op, &s);
+    const int64_t kept = huge[i][2] / 2;
+    if (s.part == KIT_RUN) {
+      d.partition.total = huge[i][2];
+      d.partition.begin = 0;
+      d.partition.count = d.partition.span = kept;
+    }
+    for (uint32_t k = 0; k < d.nargs; k++) {
+      if (d.a[k].block == NULL) continue;
+      bs_tensor_desc *desc = &d.a[k].d;
+      memset(desc->strides, 0, sizeof desc->strides);
+      desc->dims[0] = huge[i][0];
+      desc->dims[1] = huge[i][1];
+    }
+    if (strcmp(a.impl->op, "matmul") == 0 || strcmp(a.impl->op, "matmul_update") == 0)
+      d.a[0].d.dims[1] = huge[i][2];
+    if (strcmp(a.impl->op, "matmul_dx") == 0) d.a[1].d.dims[1] = huge[i][2];
+    if (strcmp(a.impl->op, "matmul_dw") == 0) {
+      d.a[0].d.dims[1] = d.a[2].d.dims[1] = huge[i][2];
+      d.a[2].d.dims[0] = huge[i][1];
+    }
+    if (strcmp(a.impl->op, "matmul_update") == 0) d.a[2].d.dims[0] = 1;
+    if (s.part == KIT_RUN) {
+      const int gather = strcmp(a.impl->op, "gather_columns") == 0;
+      d.a[gather ? 0 : 1].d.dims[1] = huge[i][2];
+      d.a[gather ? 1 : 0].d.dims[1] = kept;
+    }
+    memset(&answer, 0, sizeof answer);
+    answer.struct_size = (uint32_t)sizeof answer;
+    kit_assert(a.impl->supports(a.state, &d.query, &answer) == BS_OK,
+               "supports fails at B=%lld N=%lld K=%lld", (long long)huge[i][0], (long long)huge[i][1],
+               (long long)huge[i][2]);
+    check_answer(&d, &answer);
+    kit_data_free(&a, &d);
+  }
+  kit_actor_close(&a);
+}
+
+/* ---- memory that is not there --------------------------------------------------------------- */
+
+/* Host and device memory fail one call after the other: each time an error, and nothing is left. */
+void kit_life_memory(const kit_case *c) {
+  static kit_actor a;
+  kit_shape s = {.x = BS_F32, .w = BS_F32, .y = BS_F32, .B = 5, .N = 17, .K = 33, .seed = 5};
+  kit_data d;
+  bs_op_answer answer;
+  if (!kit_actor_open(&a, c->thing, 2) || unknown_op(&a)) return;
+  if (strncmp(a.impl->op, "matmul", 6) == 0 || strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
+  kit_data_make(&d, a.impl->op, &s);
+  kit_data_ask(&a, &d, &answer);
+  for (int device = 0; device < 2 && answer.level != BS_LEVEL_NO; device++)
+    for (int64_t n = 1; n < 100; n++) {
+      bs_error err = BS_ERROR_INIT;
+      const char *stage = "";
+      const int64_t before = a.p->host.blocks;
+      a.calls = a.p->host.calls = 0;
+      *(device ? &a.fail_at : &a.p->host.fail_at) = n;
+      const int32_t rc = kit_data_run(&a, &d, &stage, &err);
+      const int64_t used = device ? a.calls : a.p->host.calls;
+      a.fail_at = a.p->host.fail_at = 0;
+      kit_assert(a.live == 0 && a.p->host.blocks == before,
+                 "%s: when allocation %lld of %s memory fails in %s, memory is left", kit_data_text(&d),
+                 (long long)n, device ? "device" : "host", stage);
+      if (used < n) break;
+      kit_assert(rc == BS_OK || err.message[0] != '\0', "%s: %s without memory fails without a reason",
+                 kit_data_text(&d), stage);
+    }
+  kit_data_free(&a, &d);
+  if (answer.level == BS_LEVEL_NO) kit_unsupported("f32 is not served: %s", answer.text);
+  kit_actor_close(&a);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ * workload.c - group workload: the same stream at each opening, in whatever panels and by whatever threads it
+ * is read, and parts of the shapes and dtypes that were declared. Panels are checked as by tests/workloads.
+ */
+#include "tests/workloads/workload.h"
+
+#include <pthread.h>
+
+#include "tests/kit/kit.h"
+
+enum { MAX_OPTIONS = 32 };
+
+static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16};
+
+typedef struct instance {
+  const bs_workload *vtable;
+  void *object;
+  bs_workload_info info;
+} instance;
+
+static void add_options(bs_workload_request *q) {
+  static char texts[MAX_OPTIONS][512];
+  static const char *keys[MAX_OPTIONS], *values[MAX_OPTIONS];
+  for (uint32_t i = 0; i < kit.options->n_options && i < MAX_OPTIONS; i++) {
+    snprintf(texts[i], sizeof texts[i], "%s", kit.options->options[i]);
+    char *equals = strchr(texts[i], '=');
+    *equals = '\0';
+    keys[i] = texts[i];
+    values[i] = equals + 1;
+    q->n_options = i + 1;
+  }
+  q->option_keys = keys;
+  q->option_values = values;
+}
+
+/* Plain ones; its own (files); those of three channels of 32 x 32. */
+static const int64_t sizes[][3] = {{5, 12, 192}, {0, 0, 0}, {5, 12, 3072}};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+
+static int32_t try_open(const kit_thing *t, uint32_t dtype, uint32_t bias, size_t size, instance *out,
+                        bs_error *err) {
+  bs_workload_request q = {.struct_size = sizeof q,
+                           .dtype = dtype,
+                           .B = sizes[size][0],
+                           .N = sizes[size][1],
+                           .K = sizes[size][2],
+                           .seed = 7,
+                           .weight_seed = 8,
+                           .has_bias = bias};
+  memset(out, 0, sizeof *out);
+  out->vtable = t->vtable;
+  add_options(&q);
+  return out->vtable->open(t->state, &q, &out->object, err);
+}
+
+/* At the first sizes that it takes. */
+static int32_t open_one(const kit_thing *t, uint32_t dtype, uint32_t bias, instance *out, bs_error *err) {
+  int32_t rc = try_open(t, dtype, bias, 0, out, err);
+  for (size_t i = 1; rc != BS_OK && i < N_SIZES; i++) {
+    bs_error own = BS_ERROR_INIT;
+    if (try_open(t, dtype, bias, i, out, &own) == BS_OK) rc = BS_OK;
+  }
+  if (rc != BS_OK) {
+    kit_assert(err->message[0] != '\0', "open of %s refuses without a reason", bs_dtype_name(dtype));
+    return rc;
+  }
+  out->info.struct_size = (uint32_t)sizeof out->info;
+  rc = out->vtable->info(out->object, &out->info, err);
+  kit_assert(rc == BS_OK, "info fails: %s: %s", err->id, err->message);
+  return BS_OK;
+}
+
+static int has_part(const instance *w, uint32_t part) {
+  return part <= BS_PART_W || (part == BS_PART_BIAS ? w->info.has_bias : w->info.has_target) != 0;
+}
+
+static bs_source part_of(const instance *w, uint32_t part) {
+  bs_source s;
+  bs_error err = BS_ERROR_INIT;
+  memset(&s, 0, sizeof s);
+  kit_assert(w->vtable->source(w->object, part, &s, &err) == BS_OK, "source of part %u fails: %s: %s", part,
+             err.id, err.message);
+  return s;
+}
+
+static int same_part(const bs_source *a, const bs_source *b, uint32_t dtype) {
+  void *first = workload_read(a, dtype), *second = workload_read(b, dtype);
+  const int same = a->rows == b->rows && a->cols == b->cols &&
+                   memcmp(first, second, (size_t)(a->rows * a->cols) * BS_DTYPE_BYTES(dtype)) == 0;
+  free(first);
+  free(second);
+  return same;
+}
+
+/* ---- by threads ----------------------------------------------------------------------------- */
+
+enum { THREADS = 8 };
+typedef struct reader {
+  const bs_source *s;
+  void *values;
+} reader;
+
+static void *read_all(void *opaque) {
+  reader *r = opaque;
+  r->values = workload_read(r->s, BS_F32);
+  return NULL;
+}
+
+static void check_threads(const bs_source *s, uint32_t part) {
+  pthread_t threads[THREADS];
+  reader readers[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    readers[i] = (reader){s, NULL};
+    kit_assert(pthread_create(&threads[i], NULL, read_all, &readers[i]) == 0, "no threads");
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 1; i < THREADS; i++)
+    kit_assert(memcmp(readers[i].values, readers[0].values, (size_t)(s->rows * s->cols) * 4) == 0,
+               "part %u: two threads read different values", part);
+  for (int i = 0; i < THREADS; i++) free(readers[i].values);
+}
+
+/* ---- checks --------------------------------------------------------------------------------- */
+
+static void check_stream(const kit_thing *t, uint32_t dtype, const instance *w) {
+  bs_error err = BS_ERROR_INIT;
+  instance again;
+  kit_assert(open_one(t, dtype, 1, &again, &err) == BS_OK, "a second open fails: %s: %s", err.id,
+             err.message);
+  for (uint32_t part = BS_PART_X; part <= BS_PART_TARGET; part++) {
+    if (!has_part(w, part)) continue;
+    const bs_source a = part_of(w, part), b = part_of(&again, part);
+    kit_assert(same_part(&a, &b, dtype),
+               "part %u in %s: the same request gives other values when it is opened "
+               "again",
+               part, bs_dtype_name(dtype));
+    kit_assert(same_part(&a, &a, BS_F64), "part %u in %s: read twice, it gives other values", part,
+               bs_dtype_name(dtype));
+    void *whole = workload_read(&a, dtype);
+    workload_check_panels(&a, dtype, whole);
+    free(whole);
+    check_threads(&a, part);
+  }
+  again.vtable->close(again.object);
+}
+
+void kit_work_stream(const kit_case *c) {
+  static kit_plugin p;
+  bs_error err = BS_ERROR_INIT;
+  uint32_t ran = 0;
+  kit_plugin_open(&p);
+  const kit_thing *t = &p.host.things[c->thing];
+  for (size_t d = 0; d < 3; d++) {
+    instance w;
+    if (open_one(t, dtypes[d], 1, &w, &err) != BS_OK) continue;
+    check_stream(t, dtypes[d], &w);
+    w.vtable->close(w.object);
+    ran++;
+  }
+  kit_plugin_deactivate(&p);
+  kit_assert(p.host.blocks == 0, "leaves %lld blocks of host memory", (long long)p.host.blocks);
+  if (ran == 0) kit_unsupported("opens in none of f32, bf16, f16: %s: %s", err.id, err.message);
+}
+
+static void check_shape(const instance *w, uint32_t part, uint32_t dtype) {
+  static const char *const names[] = {"X", "W", "bias", "target"};
+  const bs_workload_info *i = &w->info;
+  const int64_t rows[] = {i->B, i->N, 1, i->B}, cols[] = {i->K, i->K, i->N, i->N};
+  const bs_source s = part_of(w, part);
+  kit_assert(s.rows == rows[part] && s.cols == cols[part], "%s is %lld x %lld, info declares %lld x %lld",
+             names[part], (long long)s.rows, (long long)s.cols, (long long)rows[part], (long long)cols[part]);
+  kit_assert(bs_dtype_known(s.dtype), "%s has the unknown dtype 0x%04x", names[part], s.dtype);
+  double *values = workload_read(&s, BS_F64);
+  for (int64_t k = 0; k < s.rows * s.cols; k++) {
+    unsigned char one[8] = {0};
+    bs_store_f64(s.dtype, one, 0, values[k]);
+    kit_assert(bs_load_f64(s.dtype, one, 0) == values[k] || values[k] != values[k],
+               "%s: element %lld is %.17g, which is not a value of its declared dtype %s", names[part],
+               (long long)k, values[k], bs_dtype_name(s.dtype));
+  }
+  kit_assert(s.dtype == dtype || BS_DTYPE_BYTES(s.dtype) <= BS_DTYPE_BYTES(dtype),
+             "%s is declared as %s, the request was for %s", names[part], bs_dtype_name(s.dtype),
+             bs_dtype_name(dtype));
+  free(values);
+  workload_check_bounds(&s);
+}
+
+void kit_work_parts(const kit_case *c) {
+  static kit_plugin p;
+  bs_error err = BS_ERROR_INIT;
+  uint32_t ran = 0;
+  kit_plugin_open(&p);
+  const kit_thing *t = &p.host.things[c->thing];
+  for (size_t d = 0; d < 3; d++)
+    for (uint32_t bias = 0; bias < 2; bias++) {
+      instance w;
+      if (open_one(t, dtypes[d], bias, &w, &err) != BS_OK) continue;
+      kit_assert(w.info.B > 0 && w.info.N > 0 && w.info.K > 0, "info declares B=%lld N=%lld K=%lld",
+                 (long long)w.info.B, (long long)w.info.N, (long long)w.info.K);
+      kit_assert(bias || !w.info.has_bias, "has a bias, none was asked for");
+      for (uint32_t part = BS_PART_X; part <= BS_PART_TARGET; part++)
+        if (has_part(&w, part)) check_shape(&w, part, dtypes[d]);
+      w.vtable->close(w.object);
+      ran++;
+    }
+  kit_plugin_deactivate(&p);
+  if (ran == 0) kit_unsupported("opens in none of f32, bf16, f16: %s: %s", err.id, err.message);
+}
