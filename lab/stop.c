@@ -22,6 +22,6 @@ int bs_stop_asked(void) {
 int32_t bs_stop_check(bs_error *err) {
   const int number = bs_stop_asked();
   if (number == 0) return BS_OK;
-  return bs_error_set(err, BS_ABORTED, "BS-STOPPED", "interrupted by %s after the sample in progress",
+  return bs_error_set(err, BS_ABORTED, "BS-STOPPED", "interrupted by %s",
                       number == SIGTERM ? "SIGTERM" : "SIGINT");
 }
