@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "lab/store/sha256.h"
+#include "lab/store/file_sum.h"
 
 #ifndef BS_BUILD_FLAGS
 #define BS_BUILD_FLAGS ""
@@ -210,7 +210,7 @@ int32_t bs_env_plugins(bs_context *context, json_t **out_list, bs_error *err) {
     if (info.builtin) {
       json_object_set_new(row, "library_build_id", text_or_null(bs_build_id()));
     } else {
-      rc = bs_sha256_file(info.path, hex, err);
+      rc = bs_file_sum(info.path, hex, err);
       json_object_set_new(row, "path", text_or_null(info.path));
       if (rc == BS_OK) json_object_set_new(row, "sha256", json_string(hex));
     }

@@ -6,6 +6,7 @@
 
 #include "lab/config/experiment.h"
 #include "lab/store/env.h"
+#include "lab/store/file_sum.h"
 #include "tests/lab/lab_test.h"
 
 static bs_experiment make(const char *yaml) {
@@ -175,6 +176,10 @@ START_TEST(open_plugins_are_listed_with_their_sums) {
     const char *sum = json_string_value(json_object_get(row, "sha256"));
     ck_assert(sum == NULL ? json_object_get(row, "library_build_id") != NULL : strlen(sum) == 64);
   }
+  json_decref(list);
+  const uint64_t reads = bs_file_sum_reads(); /* the files are tens of MiB: they are read once */
+  ck_assert_int_eq(bs_env_plugins(context, &list, &err), BS_OK);
+  ck_assert_uint_eq(bs_file_sum_reads(), reads);
   json_decref(list);
   bs_context_close(context);
 }

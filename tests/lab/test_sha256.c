@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_sha256.c - SHA-256 against the vectors of FIPS 180-4 (NIST's example values), CRC-32C against RFC
  * 3720. */
+#include "lab/store/file_sum.h"
 #include "lab/store/sha256.h"
 #include "tests/lab/lab_test.h"
 
@@ -74,6 +75,38 @@ START_TEST(files) {
 }
 END_TEST
 
+START_TEST(a_sum_is_kept_until_the_file_changes) {
+  const char *dir = scratch_dir();
+  char path[600], hex[65];
+  bs_error err = BS_ERROR_INIT;
+  write_text(dir, "abc", "abc");
+  snprintf(path, sizeof path, "%s/abc", dir);
+  const uint64_t reads = bs_file_sum_reads();
+  for (int i = 0; i < 3; ++i) {
+    ck_assert_int_eq(bs_file_sum(path, hex, &err), BS_OK);
+    ck_assert_str_eq(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  }
+  ck_assert_uint_eq(bs_file_sum_reads(), reads + 1);
+  write_text(dir, "abc", ""); /* FIPS 180-4's sum of nothing */
+  ck_assert_int_eq(bs_file_sum(path, hex, &err), BS_OK);
+  ck_assert_str_eq(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  ck_assert_uint_eq(bs_file_sum_reads(), reads + 2);
+  for (int i = 0; i < 200; ++i) { /* more files than are kept: each still has its own sum */
+    char name[16], text[16], expected[65];
+    snprintf(name, sizeof name, "f%d", i % 100);
+    snprintf(text, sizeof text, "%d", i % 100);
+    if (i < 100) write_text(dir, name, text);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    ck_assert_int_eq(bs_file_sum(path, hex, &err), BS_OK);
+    ck_assert_int_eq(bs_sha256_file(path, expected, &err), BS_OK);
+    ck_assert_str_eq(hex, expected);
+  }
+  ck_assert_int_eq(bs_file_sum("/nonexistent", hex, &err), BS_IO);
+  ck_assert_int_eq(bs_file_sum(dir, hex, &err), BS_IO);
+  remove_dir(dir);
+}
+END_TEST
+
 START_TEST(crc32c_known_answers) {
   unsigned char data[32];
   memset(data, 0, sizeof data);
@@ -94,6 +127,7 @@ int main(void) {
   tcase_add_test(tc, pieces_do_not_matter);
   tcase_add_test(tc, fields_are_separated);
   tcase_add_test(tc, files);
+  tcase_add_test(tc, a_sum_is_kept_until_the_file_changes);
   tcase_add_test(tc, crc32c_known_answers);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
