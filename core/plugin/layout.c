@@ -55,11 +55,25 @@ static const char *check_sections(const bs_elf_view *v) {
   return NULL;
 }
 
+/* Up to where the loader may change the permissions of a segment's memory: to the end of its last block of
+ * p_align (lld lets what becomes read-only end there), but not into another segment. */
+static uint64_t reach(const bs_elf_view *v, const Elf64_Phdr *load) {
+  const uint64_t most = load->p_vaddr + load->p_memsz;
+  uint64_t end = (most + load->p_align - 1) / load->p_align * load->p_align;
+  for (uint32_t i = 0; i < v->n_segments; i++) {
+    const Elf64_Phdr *p = &v->segments[i];
+    const uint64_t begin = p->p_vaddr / PAGE * PAGE;
+    if (p->p_type == PT_LOAD && begin >= most && begin < end) end = begin;
+  }
+  return end;
+}
+
 /* What is made read-only after relocation begins with its segment and ends before the first data that stays
  * writable. */
 static const char *check_relro(const bs_elf_view *v, const Elf64_Phdr *relro) {
-  const Elf64_Phdr *p = bs_layout_holder(v, relro->p_vaddr, relro->p_memsz, PF_R | PF_W);
-  if (p == NULL) return "has a read-only part that no segment holds";
+  const Elf64_Phdr *p = bs_layout_holder(v, relro->p_vaddr, relro->p_memsz > 0, PF_R | PF_W);
+  if (p == NULL || relro->p_memsz > reach(v, p) - relro->p_vaddr)
+    return "has a read-only part that no segment holds";
   const uint64_t end = (relro->p_vaddr + relro->p_memsz) / PAGE * PAGE;
   for (uint32_t i = 0; i < v->n_sections; i++) {
     const Elf64_Shdr *s = &v->sections[i];

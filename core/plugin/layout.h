@@ -6,6 +6,8 @@
 #include <elf.h>
 #include <stdint.h>
 
+#include "blockshock/blockshock.h"
+
 typedef struct bs_elf_view {
   uint64_t size; /* of the file */
   const Elf64_Phdr *segments;
@@ -15,7 +17,7 @@ typedef struct bs_elf_view {
 } bs_elf_view;
 
 /* NULL, or what is wrong with the segments. */
-const char *bs_layout_segments(const bs_elf_view *view);
+BS_API const char *bs_layout_segments(const bs_elf_view *view);
 /* The same of the n entries of the dynamic table. */
 const char *bs_layout_dynamic(const bs_elf_view *view, const Elf64_Dyn *table, uint64_t n);
 /* The segment that holds the addresses, with all of `flags`; NULL: none. */
