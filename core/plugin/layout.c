@@ -68,8 +68,7 @@ static uint64_t reach(const bs_elf_view *v, const Elf64_Phdr *load) {
   return end;
 }
 
-/* What is made read-only after relocation begins with its segment and ends before the first data that stays
- * writable. */
+/* What is made read-only after relocation lies in its segment and covers no zeros that stay writable. */
 static const char *check_relro(const bs_elf_view *v, const Elf64_Phdr *relro) {
   const Elf64_Phdr *p = bs_layout_holder(v, relro->p_vaddr, relro->p_memsz > 0, PF_R | PF_W);
   if (p == NULL || relro->p_memsz > reach(v, p) - relro->p_vaddr)
@@ -77,8 +76,9 @@ static const char *check_relro(const bs_elf_view *v, const Elf64_Phdr *relro) {
   const uint64_t end = (relro->p_vaddr + relro->p_memsz) / PAGE * PAGE;
   for (uint32_t i = 0; i < v->n_sections; i++) {
     const Elf64_Shdr *s = &v->sections[i];
-    const int stays = (s->sh_flags & SHF_WRITE) != 0 && (s->sh_flags & SHF_TLS) == 0 && s->sh_size > 0 &&
-                      (s->sh_type == SHT_NOBITS || s->sh_addr >= relro->p_vaddr + relro->p_memsz);
+    const int padding = s->sh_addr + s->sh_size == end; /* of mold and newer lld: zeros up to the last page */
+    const int stays = s->sh_type == SHT_NOBITS && (s->sh_flags & SHF_WRITE) != 0 &&
+                      (s->sh_flags & SHF_TLS) == 0 && s->sh_size > 0 && !padding;
     if (stays && s->sh_addr < end && s->sh_addr + s->sh_size > relro->p_vaddr)
       return "has a read-only part that covers its data";
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_plugin_layout.c - the layouts of other linkers than the one that built this tree: lld puts what
- * becomes read-only into a segment of its own and lets it end with that segment's last page, beyond its
+ * test_plugin_layout.c - the layouts of other linkers than the one that built this tree: lld and mold put
+ * what becomes read-only into a segment of its own and lets it end with that segment's last page, beyond its
  * memory. */
 #include "core/plugin/layout.h"
 #include "tests/plugin/plugin_test.h"
@@ -72,9 +72,26 @@ START_TEST(it_does_not_reach_into_the_next_segment) {
 }
 END_TEST
 
+/* mold, and lld from 18 on, fill the rest of that page by a section of zeros. A .bss there is none. */
+START_TEST(mold_pads_its_read_only_part) {
+  layout l = of_lld(0x1000);
+  const uint64_t begin = l.segments[1].p_vaddr, page = begin / 0x1000 * 0x1000 + 0x1000;
+  l.segments[1].p_memsz = page - begin;
+  l.sections[0] = (Elf64_Shdr){.sh_type = SHT_NOBITS,
+                               .sh_flags = SHF_ALLOC | SHF_WRITE,
+                               .sh_addr = begin + 0x218,
+                               .sh_size = page - begin - 0x218};
+  ck_assert_pstr_eq(judge(&l, page - begin), NULL);
+  l.sections[0].sh_size -= 8;
+  ck_assert_ptr_nonnull(strstr(judge(&l, page - begin), "covers its data"));
+  ck_assert_pstr_eq(judge(&l, 0x218), NULL); /* the page stays writable then */
+}
+END_TEST
+
 int main(void) {
   TCase *t = tcase_create("plugin_layout");
   tcase_add_test(t, lld_ends_its_read_only_part_with_the_page);
   tcase_add_test(t, it_does_not_reach_into_the_next_segment);
+  tcase_add_test(t, mold_pads_its_read_only_part);
   return test_main(t, "plugin_layout");
 }
