@@ -10,7 +10,6 @@
 
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
-#include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 
@@ -167,27 +166,18 @@ static void tell_rows(why *w) {
 /* The same search with the file named, as --plugin PATH does. Its rules are the ones that decide then. */
 static int32_t name_it(why *w, bs_error *err) {
   bs_node *config = bs_config_clone(w->config);
-  bs_text list = {0};
-  int32_t rc = BS_OK;
-  if (config == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  if (rc == BS_OK) {
-    bs_text_append(&list, "['", 2);
-    for (const char *p = w->what; *p != '\0'; p++) {
-      bs_text_append(&list, p, 1);
-      if (*p == '\'') bs_text_append(&list, "'", 1); /* YAML doubles it */
-    }
-    bs_text_append(&list, "']", 2);
-    rc = list.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
-                     : bs_config_set(config, "plugin", list.data, err);
-  }
-  if (rc == BS_OK) {
-    rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, &w->named, err);
-    if (rc == BS_OK)
-      add(w, "accepted", "yes", "", "every rule that is checked without opening it, when named by its path");
-    else
-      add_error(w, "accepted", "no", err);
-  }
-  bs_text_free(&list);
+  json_t *list = json_pack("[s]", w->what);
+  char *text = json_dumps(list, 0); /* which is YAML, whatever letters the path has; NULL: not UTF-8 */
+  int32_t rc = config == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+               : text == NULL ? bs_error_set(err, BS_CONFIG, "BS-CFG-ENCODING", "the path is not UTF-8")
+                              : bs_config_set(config, "plugin", text, err);
+  if (rc == BS_OK) rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, &w->named, err);
+  if (rc == BS_OK)
+    add(w, "accepted", "yes", "", "every rule that is checked without opening it, when named by its path");
+  else
+    add_error(w, "accepted", "no", err);
+  free(text);
+  json_decref(list);
   bs_config_free(config);
   return rc;
 }

@@ -232,6 +232,27 @@ START_TEST(not_searched) {
 }
 END_TEST
 
+/* Whatever letters a path has, the file at it is the one that is asked about. */
+START_TEST(odd_paths) {
+  static const char *const folders[] = {"it's \"here\": {a, b]", "two\nlines\tand # more", "back\\slash"};
+  for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+    char from[900], to[900], path[300];
+    copy("good", first);
+    snprintf(from, sizeof from, "%s/bs_good.so", first);
+    snprintf(to, sizeof to, "%s/%s", dir, folders[i]);
+    ck_assert_int_eq(mkdir(to, 0700), 0);
+    snprintf(to, sizeof to, "%s/%s/bs_good.so", dir, folders[i]);
+    ck_assert_int_eq(rename(from, to), 0);
+    snprintf(path, sizeof path, "%s/bs_good.so", folders[i]);
+    ran r = bsrun(dir, "plugins", "why", path, ANY, NULL);
+    must_be(&r, 0);
+    must_have(&r, "accepted", "yes", "", "");
+    must_have(&r, "opened", "yes", "", "");
+    ran_free(&r);
+  }
+}
+END_TEST
+
 START_TEST(built_in) {
   ran r = bsrun(dir, "plugins", "why", "ref", "-o", "json", NULL);
   must_be(&r, 0);
@@ -269,6 +290,7 @@ int main(void) {
   tcase_add_test(tc, does_not_open);
   tcase_add_test(tc, not_there);
   tcase_add_test(tc, not_searched);
+  tcase_add_test(tc, odd_paths);
   tcase_add_test(tc, built_in);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
