@@ -156,18 +156,21 @@ int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *
 
 /* Are the numbers of `version` those of `least` or later? -1 when least is not of the form X[.Y[.Z]]. */
 static int version_at_least(const char *version, const char *least) {
-  for (int part = 0; part < 3; part++) {
-    char *end_have, *end_want;
-    if (*least == '\0') return 1;
+  unsigned long want[3] = {0, 0, 0}, have;
+  char *end;
+  for (int part = 0; part < 3; part++) { /* an empty one, of a variable that is not set, is no version */
     if (*least < '0' || *least > '9') return -1;
-    const unsigned long want = strtoul(least, &end_want, 10);
-    const unsigned long have = strtoul(version, &end_have, 10);
-    if (*end_want != '\0' && *end_want != '.') return -1;
-    if (have != want) return have > want;
-    least = *end_want == '.' ? end_want + 1 : end_want;
-    version = *end_have == '.' ? end_have + 1 : end_have;
+    want[part] = strtoul(least, &end, 10);
+    if (*end == '\0') break;
+    if (*end != '.' || part == 2) return -1;
+    least = end + 1;
   }
-  return *least == '\0' ? 1 : -1;
+  for (int part = 0; part < 3; part++) {
+    have = strtoul(version, &end, 10);
+    if (have != want[part]) return have > want[part];
+    version = *end == '.' ? end + 1 : end;
+  }
+  return 1;
 }
 
 static int32_t check_version(const args *a, const bs_plugin_info *info, bs_error *err) {
