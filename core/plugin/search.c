@@ -183,11 +183,34 @@ static int32_t scan_environment(bs_context *context, bs_error *err) {
   return rc;
 }
 
-static int32_t scan_own_folder(bs_context *context, bs_error *err) {
+/* The file that this code was loaded from. The dynamic loader keeps a relative name as it was given, which is
+ * nothing once the process has changed its folder; the kernel knows the whole of it. */
+static void library_path(char *out, size_t size) {
   Dl_info info;
+  unsigned long begin, end;
+  char *line = NULL;
+  size_t room = 0;
+  out[0] = '\0';
+  if (dladdr(bs_builtin_queries, &info) != 0 && info.dli_fname != NULL && info.dli_fname[0] == '/') {
+    snprintf(out, size, "%s", info.dli_fname);
+    return;
+  }
+  FILE *maps = fopen("/proc/self/maps", "re");
+  while (maps != NULL && out[0] == '\0' && getline(&line, &room, maps) > 0) {
+    const char *slash = strchr(line, '/');
+    if (slash == NULL || sscanf(line, "%lx-%lx", &begin, &end) != 2) continue;
+    if ((uintptr_t)bs_builtin_queries >= begin && (uintptr_t)bs_builtin_queries < end)
+      snprintf(out, size, "%.*s", (int)strcspn(slash, "\n"), slash);
+  }
+  free(line);
+  if (maps != NULL) fclose(maps);
+}
+
+static int32_t scan_own_folder(bs_context *context, bs_error *err) {
+  char library[PATH_MAX];
   bs_text dir = {0};
-  if (dladdr(bs_builtin_queries, &info) == 0 || info.dli_fname == NULL) return BS_OK;
-  if (!bs_trust_base_of(info.dli_fname, &context->base)) return BS_OK;
+  library_path(library, sizeof library);
+  if (!bs_trust_base_of(library, &context->base)) return BS_OK;
   bs_text_printf(&dir, "%s/blockshock/plugins-%u", context->base.root, BS_ABI_MAJOR);
   int32_t rc =
       dir.failed ? no_memory(err) : scan_dir(context, dir.data, "<libdir>/blockshock/plugins-0", 1, err);
