@@ -130,7 +130,7 @@ static int32_t add_params(json_t *rows, bs_context *context, const char *id, bs_
 
 int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *out, bs_error *err) {
   const char *ids[256];
-  char why[400] = "";
+  bs_plugin_info refused = {0};
   size_t n = 0;
   for (uint32_t i = 0; i < bs_plugin_count(context); i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
@@ -141,9 +141,14 @@ int32_t plugins_find(const bs_context *context, const char *id, bs_plugin_info *
       *out = info;
       return BS_OK;
     }
-    if (why[0] == '\0') snprintf(why, sizeof why, "%s", info.why == NULL ? "refused" : info.why);
+    if (refused.id == NULL) refused = info;
   }
-  if (why[0] != '\0') return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-REFUSED", "%.64s: %s", id, why);
+  if (refused.id != NULL) { /* the rule, the file and the way out, as a run that names it would say */
+    bs_error_set(err, BS_UNAVAILABLE, refused.why_id, "%s", refused.why);
+    bs_error_where(err, "%s", refused.path);
+    if (refused.hint[0] != '\0') bs_error_hint(err, "%s", refused.hint);
+    return BS_UNAVAILABLE;
+  }
   const char *nearest = bs_nearest(id, ids, n);
   bs_error_set(err, BS_NOT_FOUND, "BS-PLG-NONE", "there is no plugin '%.64s'", id);
   if (nearest != NULL) {

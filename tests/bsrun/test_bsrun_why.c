@@ -136,6 +136,14 @@ static const struct {
                 {"sanitizer", "BS-PLG-SANITIZER", "built"},  {"wrongid", "BS-PLG-ID", "somebody_else"},
                 {"nosymbol", "BS-PLG-SYMBOL", "has no bs_"}, {"major", "BS-PLG-ABI", "plugin ABI 2"}};
 
+/* The one error line has the id of the rule and the file, as a run that names the plugin has. */
+static void must_name(const ran *r, const char *rule, const char *file) {
+  char start[100];
+  snprintf(start, sizeof start, "bsrun: error[%s] ", rule);
+  ck_assert_msg(strstr(r->err, start) == r->err && strstr(r->err, file) != NULL, "%s %s: %s", rule, file,
+                r->err);
+}
+
 START_TEST(refused) {
   char file[100];
   copy(refusals[_i].id, first);
@@ -144,7 +152,7 @@ START_TEST(refused) {
   must_be(&r, 5);
   must_have(&r, "found", "refused", refusals[_i].rule, refusals[_i].text);
   must_have(&r, "used", "no", NULL, "");
-  ck_assert_msg(strstr(r.err, "bsrun: error[BS-PLG-REFUSED]") == r.err, "%s", r.err);
+  must_name(&r, refusals[_i].rule, file);
   ran_free(&r);
   r = bsrun(dir, "plugins", "why", file, ANY, NULL);
   must_be(&r, 5);
@@ -172,6 +180,11 @@ START_TEST(not_trusted) {
   ran r = bsrun(dir, "plugins", "why", "good", "-o", "json", NULL);
   must_be(&r, 5);
   must_have(&r, "found", "refused", "BS-PLG-TRUST", "world-writable");
+  ran_free(&r);
+  r = bsrun(dir, "plugins", "inspect", "good", NULL);
+  must_be(&r, 5);
+  must_name(&r, "BS-PLG-TRUST", "first/bs_good.so");
+  ck_assert_ptr_nonnull(strstr(r.err, "; hint: chmod go-w"));
   ran_free(&r);
   r = bsrun(dir, "plugins", "why", "first/bs_good.so", "-o", "json", NULL);
   must_be(&r, 0);
