@@ -43,6 +43,14 @@ typedef struct visit {
   json_t *backends; /* names of those that can be used */
 } visit;
 
+/* "fault:" needs another behind it: it is none to check or to measure. */
+static void drop_wrappers(json_t *names) {
+  for (size_t i = json_array_size(names); i-- > 0;) {
+    const char *name = json_string_value(json_array_get(names, i));
+    if (name != NULL && strchr(name, ':') != NULL) json_array_remove(names, i);
+  }
+}
+
 /* What the named plugins offer is checked, unless an option says otherwise. */
 static void choose(visit *v, const char *const *named, size_t n_named) {
   const char *backend = args_value(v->a, "backend"), *comm = args_value(v->a, "comm");
@@ -58,6 +66,8 @@ static void choose(visit *v, const char *const *named, size_t n_named) {
       plugins_add_names(comms, v->context, &info, BS_KIND_COMM);
     }
   }
+  drop_wrappers(backends);
+  drop_wrappers(comms);
   if (backend == NULL) backend = json_string_value(json_array_get(backends, 0));
   if (comm == NULL) comm = json_string_value(json_array_get(comms, 0));
   snprintf(v->backend, sizeof v->backend, "%s", backend != NULL ? backend : "cpu");
@@ -105,6 +115,7 @@ static void plugin_row(visit *v, const bs_plugin_info *info) {
                   why.message);
   } else {
     plugins_add_names(v->backends, v->context, info, BS_KIND_BACKEND);
+    drop_wrappers(v->backends);
     bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "%s, from %s", info->version, info->origin);
   }
 }

@@ -16,6 +16,8 @@ const args_option bsrun_run_options[] = {
     {"method", 0, "M", 0,
      "how the layer is split: dense, column_parallel, row_parallel, masked_split, blockshock"},
     {"world-size", 'P', "N", 0, "ranks; default: what the method needs"},
+    {"backend", 0, "NAME", 0, "backend; WRAPPER:NAME wraps it, as in fault:cpu; default: cpu"},
+    {"comm", 0, "NAME", 0, "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads"},
     {"phase", 0, "NAME", 0, "0 (correctness) or 1 (forward); default: both"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
     {"workload", 0, "NAME", 0, "gaussian, uniform, fixed_seed, file, ..."},

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/stop.h"
@@ -206,6 +208,7 @@ static int run_points(run_plan *p, bs_error *err) {
     if (rc == BS_OK) continue;
     failed++;
     code = bsrun_fail(err);
+    if (bs_context_stuck(p->session.context) > 0) return code; /* nothing more is begun beside it */
     if (p->param != NULL) fprintf(stderr, "bsrun: %s=%s failed with %d\n", p->param, p->values[i], code);
     bs_error_clear(err);
     show_notes(p);
@@ -290,6 +293,8 @@ int verb_run(int argc, char **argv) {
     return verb_config_print(argc, argv);
   } else {
     code = run_parsed(&a, &plan, &err);
+    /* The thread of a rank that hangs in a plugin may go on at any time: it finds everything as it was. */
+    if (bs_context_stuck(plan.session.context) > 0) _exit(bsrun_finish(code));
     plan_free(&plan);
   }
   args_free(&a);

@@ -210,3 +210,8 @@ char *bs_strdup(const char *s) {
   if (copy != NULL) memcpy(copy, s, n);
   return copy;
 }
+
+const char *bs_innermost(const char *name) {
+  const char *colon = strrchr(name, ':');
+  return colon != NULL ? colon + 1 : name;
+}

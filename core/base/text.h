@@ -21,4 +21,6 @@ BS_API int bs_parse_i64(const char *text, int suffix, int64_t *out);
 BS_API int bs_parse_f64(const char *text, double *out); /* finite only */
 BS_API int bs_parse_bool(const char *text, int *out);   /* true false yes no on off 1 0 */
 BS_API char *bs_strdup(const char *s);                  /* NULL when out of memory */
+/* Of "wrapper:other": "other", through all wrappers; else the name itself. Points into it. */
+BS_API const char *bs_innermost(const char *name);
 #endif

@@ -152,7 +152,7 @@ static void put_activation(bs_text *t, uint32_t activation) {
 
 void bs_choice_key(const bs_op_host *host, const bs_op_query *q, char *out, size_t size) {
   bs_text t = {0};
-  bs_text_printf(&t, "%s@%s", q->op, host->backend);
+  bs_text_printf(&t, "%s@%s", q->op, bs_innermost(host->backend)); /* a wrapper's kernels are those */
   if (strcmp(q->op, "matmul") == 0)
     put_matmul(&t, q);
   else

@@ -6,6 +6,7 @@
 
 #include "core/plugin/accept.h"
 #include "core/plugin/plugins.h"
+#include "core/plugin/wrap.h"
 
 int bs_list_reserve(bs_list *list, uint32_t more) {
   uint32_t capacity = list->capacity > 0 ? list->capacity : 8;
@@ -39,6 +40,14 @@ void bs_context_unlock(const bs_context *context) {
   pthread_mutex_unlock(&((bs_context *)context)->lock);
 }
 
+void bs_context_leave_stuck(bs_context *context) {
+  atomic_fetch_add(&context->stuck, 1u);
+}
+
+uint32_t bs_context_stuck(const bs_context *context) {
+  return context != NULL ? atomic_load(&((bs_context *)context)->stuck) : 0;
+}
+
 const bs_logger *bs_context_logger(const bs_context *context) {
   return &context->logger;
 }
@@ -64,6 +73,7 @@ void bs_context_free(bs_context *context) {
   bs_list_free(&context->active);
   bs_list_free(&context->params);
   bs_list_free(&context->places);
+  bs_list_free(&context->wrapped);
   free(context->base.root);
   pthread_mutex_destroy(&context->lock);
   free(context);
@@ -113,8 +123,9 @@ int32_t bs_context_open(const bs_context_options *options, bs_context **out_cont
 }
 
 void bs_context_close(bs_context *context) {
-  if (context == NULL) return;
+  if (context == NULL || bs_context_stuck(context) > 0) return;
   bs_context_lock(context);
+  bs_wrap_drop(context);
   bs_deactivate_all(context);
   bs_context_unlock(context);
   bs_context_free(context);
@@ -170,6 +181,7 @@ int32_t bs_find_backend(bs_context *context, const char *name, const bs_backend 
                         void **out_state, bs_error *err) {
   const void *vtable = NULL;
   int32_t rc = find(context, BS_KIND_BACKEND, name, &vtable, out_state, err);
+  if (rc == BS_OK) rc = bs_wrap_needs_inner(BS_KIND_BACKEND, name, vtable, err);
   if (rc == BS_OK && out_backend != NULL) *out_backend = vtable;
   return rc;
 }
@@ -178,6 +190,7 @@ int32_t bs_find_comm(bs_context *context, const char *name, const bs_comm **out_
                      bs_error *err) {
   const void *vtable = NULL;
   int32_t rc = find(context, BS_KIND_COMM, name, &vtable, out_state, err);
+  if (rc == BS_OK) rc = bs_wrap_needs_inner(BS_KIND_COMM, name, vtable, err);
   if (rc == BS_OK && out_comm != NULL) *out_comm = vtable;
   return rc;
 }

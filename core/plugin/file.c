@@ -234,6 +234,7 @@ int bs_things_offer(const char *things, uint32_t kind, const char *name) {
       size_t own_size = n - word_size - 1;
       const char *cut = memchr(own, '=', own_size); /* "alias=name" offers the alias */
       if (cut != NULL) own_size = (size_t)(cut - own);
+      if (own_size > 1 && own[own_size - 1] == ':') own_size--; /* a wrapper */
       /* "matmul@cpu" offers the op "matmul" too */
       const char *at = kind == BS_KIND_OP ? memchr(own, '@', own_size) : NULL;
       if (own_size == name_size && strncmp(own, name, own_size) == 0) return 1;

@@ -51,6 +51,11 @@ static void host_free(void *ctx, void *p) {
   free(p);
 }
 
+static int32_t host_rank_of_thread(void *ctx) {
+  (void)ctx;
+  return bs_log_rank();
+}
+
 void bs_host_fill(bs_context *context) {
   bs_host *h = &context->host;
   memset(h, 0, sizeof *h);
@@ -70,4 +75,5 @@ void bs_host_fill(bs_context *context) {
   h->convert = bs_convert;
   h->partition_make = bs_partition_make;
   h->partition_free = bs_partition_free;
+  h->rank_of_thread = host_rank_of_thread;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/plugin/plugins.h"
+#include "core/plugin/wrap.h"
 
 uint32_t bs_plugin_count(const bs_context *context) {
   if (context == NULL) return 0;
@@ -136,6 +137,7 @@ int32_t bs_thing_get(const bs_context *context, const char *plugin_id, uint32_t 
     full.summary = e->summary != NULL ? e->summary : "";
     full.aliases = e->aliases != NULL ? e->aliases : "";
     full.at = e->thing.at;
+    full.wrapper = (uint32_t)bs_wraps(&e->thing);
   }
   bs_context_unlock(context);
   if (e == NULL) return out_of_range(index, n, "thing", err);

@@ -88,7 +88,7 @@ _Static_assert(offsetof(bs_param_desc, default_text) == 16 && sizeof(((bs_param_
 _Static_assert(offsetof(bs_param_desc, choices) == 24 && sizeof(((bs_param_desc *)0)->choices) == 8, "bs_param_desc.choices");
 _Static_assert(offsetof(bs_param_desc, unit) == 32 && sizeof(((bs_param_desc *)0)->unit) == 8, "bs_param_desc.unit");
 _Static_assert(offsetof(bs_param_desc, doc) == 40 && sizeof(((bs_param_desc *)0)->doc) == 8, "bs_param_desc.doc");
-_Static_assert(sizeof(bs_host) == 120, "bs_host");
+_Static_assert(sizeof(bs_host) == 128, "bs_host");
 _Static_assert(offsetof(bs_host, struct_size) == 0 && sizeof(((bs_host *)0)->struct_size) == 4, "bs_host.struct_size");
 _Static_assert(offsetof(bs_host, abi) == 4 && sizeof(((bs_host *)0)->abi) == 4, "bs_host.abi");
 _Static_assert(offsetof(bs_host, ctx) == 8 && sizeof(((bs_host *)0)->ctx) == 8, "bs_host.ctx");
@@ -105,6 +105,7 @@ _Static_assert(offsetof(bs_host, rng_bits) == 88 && sizeof(((bs_host *)0)->rng_b
 _Static_assert(offsetof(bs_host, convert) == 96 && sizeof(((bs_host *)0)->convert) == 8, "bs_host.convert");
 _Static_assert(offsetof(bs_host, partition_make) == 104 && sizeof(((bs_host *)0)->partition_make) == 8, "bs_host.partition_make");
 _Static_assert(offsetof(bs_host, partition_free) == 112 && sizeof(((bs_host *)0)->partition_free) == 8, "bs_host.partition_free");
+_Static_assert(offsetof(bs_host, rank_of_thread) == 120 && sizeof(((bs_host *)0)->rank_of_thread) == 8, "bs_host.rank_of_thread");
 _Static_assert(sizeof(bs_plugin_desc) == 72, "bs_plugin_desc");
 _Static_assert(offsetof(bs_plugin_desc, struct_size) == 0 && sizeof(((bs_plugin_desc *)0)->struct_size) == 4, "bs_plugin_desc.struct_size");
 _Static_assert(offsetof(bs_plugin_desc, abi) == 4 && sizeof(((bs_plugin_desc *)0)->abi) == 4, "bs_plugin_desc.abi");
@@ -285,7 +286,7 @@ _Static_assert(offsetof(bs_device_info, reserved) == 4 && sizeof(((bs_device_inf
 _Static_assert(offsetof(bs_device_info, memory_bytes) == 8 && sizeof(((bs_device_info *)0)->memory_bytes) == 8, "bs_device_info.memory_bytes");
 _Static_assert(offsetof(bs_device_info, name) == 16 && sizeof(((bs_device_info *)0)->name) == 96, "bs_device_info.name");
 _Static_assert(offsetof(bs_device_info, detail) == 112 && sizeof(((bs_device_info *)0)->detail) == 160, "bs_device_info.detail");
-_Static_assert(sizeof(bs_backend) == 144, "bs_backend");
+_Static_assert(sizeof(bs_backend) == 168, "bs_backend");
 _Static_assert(offsetof(bs_backend, struct_size) == 0 && sizeof(((bs_backend *)0)->struct_size) == 4, "bs_backend.struct_size");
 _Static_assert(offsetof(bs_backend, flags) == 4 && sizeof(((bs_backend *)0)->flags) == 4, "bs_backend.flags");
 _Static_assert(offsetof(bs_backend, name) == 8 && sizeof(((bs_backend *)0)->name) == 8, "bs_backend.name");
@@ -305,6 +306,9 @@ _Static_assert(offsetof(bs_backend, event_destroy) == 112 && sizeof(((bs_backend
 _Static_assert(offsetof(bs_backend, event_record) == 120 && sizeof(((bs_backend *)0)->event_record) == 8, "bs_backend.event_record");
 _Static_assert(offsetof(bs_backend, event_elapsed) == 128 && sizeof(((bs_backend *)0)->event_elapsed) == 8, "bs_backend.event_elapsed");
 _Static_assert(offsetof(bs_backend, native_handle) == 136 && sizeof(((bs_backend *)0)->native_handle) == 8, "bs_backend.native_handle");
+_Static_assert(offsetof(bs_backend, wrap) == 144 && sizeof(((bs_backend *)0)->wrap) == 8, "bs_backend.wrap");
+_Static_assert(offsetof(bs_backend, wrap_op) == 152 && sizeof(((bs_backend *)0)->wrap_op) == 8, "bs_backend.wrap_op");
+_Static_assert(offsetof(bs_backend, unwrap) == 160 && sizeof(((bs_backend *)0)->unwrap) == 8, "bs_backend.unwrap");
 _Static_assert(BS_COLL_ALL_REDUCE == 0, "BS_COLL_ALL_REDUCE");
 _Static_assert(BS_COLL_ALL_GATHER == 1, "BS_COLL_ALL_GATHER");
 _Static_assert(BS_COLL_REDUCE_SCATTER == 2, "BS_COLL_REDUCE_SCATTER");
@@ -345,7 +349,7 @@ _Static_assert(sizeof(bs_world_request) == 16, "bs_world_request");
 _Static_assert(offsetof(bs_world_request, struct_size) == 0 && sizeof(((bs_world_request *)0)->struct_size) == 4, "bs_world_request.struct_size");
 _Static_assert(offsetof(bs_world_request, world_size) == 4 && sizeof(((bs_world_request *)0)->world_size) == 4, "bs_world_request.world_size");
 _Static_assert(offsetof(bs_world_request, max_message_bytes) == 8 && sizeof(((bs_world_request *)0)->max_message_bytes) == 8, "bs_world_request.max_message_bytes");
-_Static_assert(sizeof(bs_comm) == 144, "bs_comm");
+_Static_assert(sizeof(bs_comm) == 160, "bs_comm");
 _Static_assert(offsetof(bs_comm, struct_size) == 0 && sizeof(((bs_comm *)0)->struct_size) == 4, "bs_comm.struct_size");
 _Static_assert(offsetof(bs_comm, launch) == 4 && sizeof(((bs_comm *)0)->launch) == 4, "bs_comm.launch");
 _Static_assert(offsetof(bs_comm, name) == 8 && sizeof(((bs_comm *)0)->name) == 8, "bs_comm.name");
@@ -365,6 +369,8 @@ _Static_assert(offsetof(bs_comm, send) == 112 && sizeof(((bs_comm *)0)->send) ==
 _Static_assert(offsetof(bs_comm, recv) == 120 && sizeof(((bs_comm *)0)->recv) == 8, "bs_comm.recv");
 _Static_assert(offsetof(bs_comm, barrier) == 128 && sizeof(((bs_comm *)0)->barrier) == 8, "bs_comm.barrier");
 _Static_assert(offsetof(bs_comm, abort) == 136 && sizeof(((bs_comm *)0)->abort) == 8, "bs_comm.abort");
+_Static_assert(offsetof(bs_comm, wrap) == 144 && sizeof(((bs_comm *)0)->wrap) == 8, "bs_comm.wrap");
+_Static_assert(offsetof(bs_comm, unwrap) == 152 && sizeof(((bs_comm *)0)->unwrap) == 8, "bs_comm.unwrap");
 _Static_assert(BS_LIFE_WEIGHTS == 1, "BS_LIFE_WEIGHTS");
 _Static_assert(BS_LIFE_ACTIVATION == 2, "BS_LIFE_ACTIVATION");
 _Static_assert(BS_LIFE_SCRATCH == 3, "BS_LIFE_SCRATCH");

@@ -5,11 +5,13 @@
  * plugin that offers the name but cannot load is the answer: no next one is tried. */
 #include "core/plugin/registry.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/text.h"
 #include "core/plugin/plugins.h"
+#include "core/plugin/wrap.h"
 
 static int32_t open_named(bs_context *context, bs_error *err) {
   for (uint32_t i = 0; i < context->plugins.count; i++) {
@@ -97,8 +99,10 @@ static int32_t not_found(const bs_context *context, uint32_t kind, const char *n
   }
   for (uint32_t i = 0; i < context->entries.count; i++) {
     const bs_entry *e = bs_entry_at(context, i);
+    char name_of[80];
     if (e->thing.kind != kind) continue;
-    add_unique(&names, e->thing.name, strlen(e->thing.name));
+    snprintf(name_of, sizeof name_of, "%s%s", e->thing.name, bs_wraps(&e->thing) ? ":" : "");
+    add_unique(&names, name_of, strlen(name_of));
     for (const char *alias = e->aliases; alias != NULL && *alias != '\0';) {
       const size_t n = strcspn(alias, ", ");
       if (n > 0) add_unique(&names, alias, n);
@@ -154,7 +158,8 @@ int32_t bs_registry_find(bs_context *context, uint32_t kind, const char *name, c
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-PLG-ARGUMENT",
                         "a look-up needs a context, a known kind and a name");
   bs_context_lock(context);
-  int32_t rc = find_locked(context, kind, name, out_thing, &why);
+  int32_t rc = bs_wrap_named(kind, name) ? bs_wrap_find(context, kind, name, out_thing, &why)
+                                         : find_locked(context, kind, name, out_thing, &why);
   bs_context_unlock(context);
   if (rc != BS_OK && err != NULL) *err = why;
   return rc;
@@ -178,6 +183,7 @@ uint32_t bs_registry_ops(bs_context *context, const char *op, const char *backen
                          const bs_thing **out_things, uint32_t max) {
   bs_text wanted = {0};
   uint32_t n = 0;
+  if (bs_wrap_named(BS_KIND_BACKEND, backend)) return bs_wrap_ops(context, op, backend, out_things, max);
   bs_text_printf(&wanted, "%s@%s", op, backend);
   if (wanted.failed) {
     bs_text_free(&wanted);

@@ -25,4 +25,8 @@ int32_t bs_registry_find(bs_context *context, uint32_t kind, const char *name, c
 uint32_t bs_registry_ops(bs_context *context, const char *op, const char *backend,
                          const bs_thing **out_things, uint32_t max);
 const bs_logger *bs_context_logger(const bs_context *context);
+/* A rank did not come back from a call: its world, this context and what it works on stay until the process
+ * ends (launch.c); bs_context_close does nothing then. */
+void bs_context_leave_stuck(bs_context *context);
+BS_API uint32_t bs_context_stuck(const bs_context *context);
 #endif

@@ -32,6 +32,8 @@ const bs_slot bs_slots[] = {
     {BS_KIND_BACKEND, BS_SLOT_ASYNC, "event_destroy", offsetof(bs_backend, event_destroy)},
     {BS_KIND_BACKEND, BS_SLOT_ASYNC, "event_record", offsetof(bs_backend, event_record)},
     {BS_KIND_BACKEND, BS_SLOT_ASYNC, "event_elapsed", offsetof(bs_backend, event_elapsed)},
+    {BS_KIND_BACKEND, BS_SLOT_WRAPPER, "wrap_op", offsetof(bs_backend, wrap_op)},
+    {BS_KIND_BACKEND, BS_SLOT_WRAPPER, "unwrap", offsetof(bs_backend, unwrap)},
     {BS_KIND_COMM, BS_SLOT_ALWAYS, "name", offsetof(bs_comm, name)},
     {BS_KIND_COMM, BS_SLOT_ALWAYS, "world_open", offsetof(bs_comm, world_open)},
     {BS_KIND_COMM, BS_SLOT_ALWAYS, "world_close", offsetof(bs_comm, world_close)},
@@ -39,6 +41,7 @@ const bs_slot bs_slots[] = {
     {BS_KIND_COMM, BS_SLOT_ALWAYS, "rank_close", offsetof(bs_comm, rank_close)},
     {BS_KIND_COMM, BS_SLOT_ALWAYS, "abort", offsetof(bs_comm, abort)},
     {BS_KIND_COMM, BS_SLOT_DRIVEN, "world_drive", offsetof(bs_comm, world_drive)},
+    {BS_KIND_COMM, BS_SLOT_WRAPPER, "unwrap", offsetof(bs_comm, unwrap)},
     {BS_KIND_METHOD, BS_SLOT_ALWAYS, "name", offsetof(bs_method, name)},
     {BS_KIND_METHOD, BS_SLOT_ALWAYS, "propose", offsetof(bs_method, propose)},
     {BS_KIND_METHOD, BS_SLOT_ALWAYS, "build", offsetof(bs_method, build)},
@@ -105,6 +108,9 @@ static int needed(const bs_slot *slot, const void *vtable) {
       return (((const bs_backend *)vtable)->flags & BS_BACKEND_SYNC) == 0;
     case BS_SLOT_DRIVEN:
       return ((const bs_comm *)vtable)->launch == BS_LAUNCH_DRIVEN;
+    case BS_SLOT_WRAPPER:
+      return slot->kind == BS_KIND_COMM ? ((const bs_comm *)vtable)->wrap != NULL
+                                        : ((const bs_backend *)vtable)->wrap != NULL;
     default:
       return 1;
   }
@@ -112,7 +118,7 @@ static int needed(const bs_slot *slot, const void *vtable) {
 
 int32_t bs_slots_check(uint32_t kind, const void *vtable, bs_error *err) {
   static const char *const why[] = {"", " by every matmul", " by a backend without BS_BACKEND_SYNC",
-                                    " by launch DRIVEN"};
+                                    " by launch DRIVEN", " with wrap"};
   for (uint32_t i = 0; i < bs_slot_count; i++) {
     const bs_slot *slot = &bs_slots[i];
     void *value; /* pointers to data and to code have one size and form on the systems we load from */

@@ -2,13 +2,23 @@
  *
  * launch.c - how ranks come to run: P threads of this process, pinned to their cores when asked, or a
  * communicator that drives them (coroutines). The first failing rank's error ends the world and wakes
- * the others.
+ * the others. A rank that hangs inside a plugin cannot be woken: it is left behind (bs_world_run).
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "core/plugin/registry.h"
 #include "core/world/world.h"
+
+#define LATE_NS INT64_C(500000000) /* a rank that missed a deadline has had its time, and this */
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 /* Keep the first error that is not an echo of another rank's, and wake everybody. */
 void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_error *err) {
@@ -20,7 +30,9 @@ void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_erro
   mine.rank = (int32_t)rank;
   pthread_mutex_lock(&world->lock);
   if (!world->failed || (world->first.code == BS_ABORTED && code != BS_ABORTED)) world->first = mine;
+  if (!world->failed) world->failed_ns = now_ns();
   world->failed = 1;
+  pthread_cond_broadcast(&world->ended);
   pthread_mutex_unlock(&world->lock);
   if (world->comm_world == NULL) return;
   char why[sizeof mine.id + sizeof mine.message + 8];
@@ -44,6 +56,7 @@ static void rank_life(bs_world *world, uint32_t index) {
 typedef struct rank_thread {
   bs_world *world;
   uint32_t index;
+  uint32_t ended; /* under the world's lock */
   pthread_t thread;
 } rank_thread;
 
@@ -58,7 +71,56 @@ static void *thread_main(void *arg) {
   bs_log_set_rank((int32_t)t->index);
   if (t->world->pinned) pin_rank(t->world, t->index);
   rank_life(t->world, t->index);
+  pthread_mutex_lock(&t->world->lock);
+  t->ended = 1;
+  t->world->running--;
+  pthread_cond_broadcast(&t->world->ended);
+  pthread_mutex_unlock(&t->world->lock);
   return NULL;
+}
+
+/* Until all have ended, or those that have not had the time that a rank has after a failure: after a deadline
+ * half a second, after another error the deadline of the wait that it may be in. 1: all have. */
+static int await_ranks(bs_world *world) {
+  pthread_mutex_lock(&world->lock);
+  while (world->running > 0) {
+    if (!world->failed) {
+      pthread_cond_wait(&world->ended, &world->lock);
+      continue;
+    }
+    const int64_t grace = world->first.code == BS_DEADLINE ? LATE_NS : world->timeout_ns + LATE_NS;
+    const int64_t until = world->failed_ns + grace;
+    const struct timespec end = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+    if (now_ns() >= until) break;
+    pthread_cond_timedwait(&world->ended, &world->lock, &end);
+  }
+  const int all = world->running == 0;
+  pthread_mutex_unlock(&world->lock);
+  return all;
+}
+
+/* What a stuck rank may still touch stays, and can be found: it is kept, not lost. */
+static void leave_behind(bs_world *world, rank_thread *threads, uint32_t n) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static bs_world *kept;
+  world->stuck = 1;
+  bs_context_leave_stuck(world->context);
+  pthread_mutex_lock(&lock);
+  world->next_stuck = kept;
+  kept = world;
+  pthread_mutex_unlock(&lock);
+  for (uint32_t r = 0; r < n; ++r) {
+    pthread_mutex_lock(&world->lock);
+    const uint32_t ended = threads[r].ended;
+    pthread_mutex_unlock(&world->lock);
+    if (ended) {
+      pthread_join(threads[r].thread, NULL);
+      continue;
+    }
+    pthread_detach(threads[r].thread);
+    bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)r,
+                 "this rank is inside a call that does not return: it is left behind");
+  }
 }
 
 static int32_t run_threads(bs_world *world, bs_error *err) {
@@ -66,19 +128,31 @@ static int32_t run_threads(bs_world *world, bs_error *err) {
   if (threads == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for %u threads", world->size);
   uint32_t started = 0;
+  world->threads = threads;
   for (; started < world->size; ++started) {
     rank_thread *t = &threads[started];
     t->world = world;
     t->index = started;
+    pthread_mutex_lock(&world->lock);
+    world->running++;
+    pthread_mutex_unlock(&world->lock);
     int failure = pthread_create(&t->thread, NULL, thread_main, t);
     if (failure == 0) continue;
+    pthread_mutex_lock(&world->lock);
+    world->running--;
+    pthread_mutex_unlock(&world->lock);
     bs_error mine = BS_ERROR_INIT;
     int32_t rc = bs_error_errno(&mine, BS_NO_MEMORY, "BS-WORLD-THREAD", failure,
                                 "cannot start the thread of rank %u of %u", started, world->size);
     bs_world_report(world, started, rc, &mine);
     break;
   }
+  if (!await_ranks(world)) {
+    leave_behind(world, threads, started);
+    return BS_OK;
+  }
   for (uint32_t r = 0; r < started; ++r) pthread_join(threads[r].thread, NULL);
+  world->threads = NULL;
   free(threads);
   return BS_OK;
 }
@@ -100,6 +174,9 @@ int32_t bs_launch_run(bs_world *world, bs_error *err) {
     if (err != NULL) world->first = *err;
     return rc;
   }
-  if (err != NULL) *err = world->first;
-  return world->first.code;
+  pthread_mutex_lock(&world->lock); /* a rank that was left behind may report yet */
+  const bs_error first = world->first;
+  pthread_mutex_unlock(&world->lock);
+  if (err != NULL) *err = first;
+  return first.code;
 }

@@ -6,7 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "core/base/text.h"
 #include "core/op/choice.h"
 #include "core/plugin/registry.h"
 #include "core/world/world.h"
@@ -67,8 +69,8 @@ static int32_t resolve(bs_world *world, const bs_world_options *o, bs_error *err
   if (world->comm->launch == BS_LAUNCH_DRIVEN && world->comm->world_drive == NULL)
     return bs_error_set(err, BS_PLUGIN, "BS-WORLD-LAUNCH", "communicator %s lacks world_drive",
                         world->comm->name);
-  if ((world->backend->flags & BS_BACKEND_HOST_MEMORY) == 0 && strcmp(world->comm->name, "threads") == 0 &&
-      o->world_size > 1) {
+  if ((world->backend->flags & BS_BACKEND_HOST_MEMORY) == 0 &&
+      strcmp(bs_innermost(world->comm->name), "threads") == 0 && o->world_size > 1) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-WORLD-MEMORY",
                  "communicator threads reads host memory; backend %s has memory of its own",
                  world->backend->name);
@@ -113,7 +115,14 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
   if (posix_memalign(&memory, 64, sizeof(bs_world)) != 0)
     return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for a world");
   bs_world *world = memset(memory, 0, sizeof(bs_world));
-  if (pthread_mutex_init(&world->lock, NULL) != 0) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  const int locks = pthread_mutex_init(&world->lock, NULL) == 0;
+  const int ready = locks && pthread_cond_init(&world->ended, &monotonic) == 0;
+  pthread_condattr_destroy(&monotonic);
+  if (!ready) {
+    if (locks) pthread_mutex_destroy(&world->lock);
     free(world);
     return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no mutex for a world");
   }
@@ -150,11 +159,12 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
 }
 
 void bs_world_destroy(bs_world *world) {
-  if (world == NULL) return;
+  if (world == NULL || world->stuck) return;
   if (world->ranks != NULL)
     for (uint32_t r = 0; r < world->size; ++r) bs_rank_close(world->ranks[r]);
   free(world->ranks);
   if (world->comm_world != NULL) world->comm->world_close(world->comm_world);
+  pthread_cond_destroy(&world->ended);
   pthread_mutex_destroy(&world->lock);
   bs_choice_book_free(world->choices);
   free(world->algorithms);

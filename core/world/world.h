@@ -82,8 +82,14 @@ struct bs_world {
   bs_rank **ranks;
   _Alignas(64) _Atomic uint64_t memory_now;
   _Atomic uint64_t memory_peak;
-  pthread_mutex_t lock; /* first error, algorithms */
+  pthread_mutex_t lock; /* first error, algorithms, threads that run */
+  pthread_cond_t ended; /* a rank's thread has ended, or the world has failed */
+  uint32_t running;     /* ranks' threads that have not ended */
+  uint32_t stuck;       /* a rank was left behind: nothing of this world is freed */
+  bs_world *next_stuck; /* launch.c's list */
+  void *threads;        /* of the ranks while they run; a stuck one still has its own */
   uint32_t failed;
+  int64_t failed_ns; /* when that was, by the monotonic clock */
   bs_error first;
   char *algorithms;
   bs_choice_book *choices;

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define BS_ABI_MAJOR 0u
-#define BS_ABI_MINOR 2u
+#define BS_ABI_MINOR 3u
 #define BS_ABI_VERSION ((BS_ABI_MAJOR << 16) | BS_ABI_MINOR)
 
 #define BS_EXPORT __attribute__((visibility("default")))
@@ -158,6 +158,8 @@ typedef struct bs_host {
   int32_t (*partition_make)(const struct bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
                             const struct bs_partition **out_partition, bs_error *err);
   void (*partition_free)(const struct bs_partition *partition);
+  /* Since 0.3: the rank that the calling thread runs; -1: none, or the world is DRIVEN. */
+  int32_t (*rank_of_thread)(void *ctx);
 } bs_host;
 
 /* Test for a slot that a host of an older minor may lack. */
@@ -187,7 +189,8 @@ typedef const bs_plugin_desc *(*bs_plugin_query_fn)(uint32_t host_abi, uint32_t 
 /* The note `.note.blockshock` (owner "Blockshock", type 1): read from the file without dlopen, so that
  * listing and choosing run no plugin code. Compared with the descriptor after dlopen. `things` is a
  * newline-separated list: "op:matmul@cpu", "backend:cpu", "method:blockshock",
- * "method:block_shock_2gpu=blockshock" (an alias), ... */
+ * "method:block_shock_2gpu=blockshock" (an alias), "comm:fault:" (a wrapper, which needs another comm behind
+ * the colon), ... */
 #define BS_NOTE_OWNER "Blockshock"
 #define BS_NOTE_TYPE 1u
 #define BS_NOTE_MAGIC 0x31305342u /* "BS01" little endian */

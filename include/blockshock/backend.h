@@ -52,6 +52,17 @@ typedef struct bs_backend {
   int32_t (*event_record)(void *device, bs_event *event, bs_stream *stream, bs_error *err);
   int32_t (*event_elapsed)(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
   void *(*native_handle)(void *device, uint32_t what, bs_stream *stream); /* so that others can add ops */
+  /* Since 0.3, of a wrapper: a backend that is made of another, used as "wrapper:other". wrap and unwrap as
+   * in bs_comm; the flags are the inner one's. The ops of the result are those of the inner backend, each by
+   * wrap_op, which the host calls once an implementation: it is given what to call with which state, and
+   * names the table and the state that serve in its place (`exec->device` is the wrapper's device there).
+   * Names and priority stay the inner one's, and so do the slots that it lacks. What wrap_op makes ends with
+   * unwrap. */
+  int32_t (*wrap)(void *state, const struct bs_backend *inner, void *inner_state, void **out_state,
+                  bs_error *err);
+  int32_t (*wrap_op)(void *wrapped, const bs_op_impl *inner, void *inner_state, const bs_op_impl **out_impl,
+                     void **out_state, bs_error *err);
+  void (*unwrap)(void *wrapped);
 } bs_backend;
 
 #ifdef __cplusplus

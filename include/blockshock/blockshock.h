@@ -54,6 +54,7 @@ typedef struct bs_context_options {
 /* Finds plugins (reads notes, runs none of their code). A plugin named in options that cannot be used is
  * an error that says why; the others are rows of bs_plugin_count/bs_plugin_info. */
 BS_API int32_t bs_context_open(const bs_context_options *options, bs_context **out_context, bs_error *err);
+/* Nothing is freed when a rank was left behind in a call (bs_world_run). */
 BS_API void bs_context_close(bs_context *context);
 
 enum bs_plugin_state {
@@ -111,6 +112,8 @@ typedef struct bs_thing_info {
   const char *summary;
   const char *aliases;
   bs_src_loc at;
+  uint32_t wrapper; /* 1: a comm or backend that needs another, "name:other" */
+  uint32_t reserved;
 } bs_thing_info;
 BS_API uint32_t bs_thing_count(const bs_context *context, const char *plugin_id);
 BS_API int32_t bs_thing_get(const bs_context *context, const char *plugin_id, uint32_t index,
@@ -127,8 +130,9 @@ BS_API uint32_t bs_param_count(const bs_context *context, const char *plugin_id)
 BS_API int32_t bs_param_info_get(const bs_context *context, const char *plugin_id, uint32_t index,
                                  bs_param_info *out_info, bs_error *err);
 
-/* Look a thing up by name or alias, opening the plugin that offers it. The vtable is the host's
- * full-size copy and lives as long as the context. Unknown name: BS_NOT_FOUND with the nearest one. */
+/* Look a thing up by name or alias, opening the plugin that offers it; a communicator or backend also as
+ * "wrapper:other", which may nest. The vtable is the host's full-size copy and lives as long as the context.
+ * Unknown name: BS_NOT_FOUND with the nearest one. */
 BS_API int32_t bs_find_method(bs_context *context, const char *name, const bs_method **out_method,
                               void **out_state, bs_error *err);
 BS_API int32_t bs_find_workload(bs_context *context, const char *name, const bs_workload **out_workload,
@@ -224,7 +228,10 @@ BS_API int32_t bs_world_create(bs_context *context, const bs_world_options *opti
                                bs_error *err);
 BS_API void bs_world_destroy(bs_world *world);
 /* Run rank_main on every rank and wait. The first failing rank's error (its number in err->rank) is
- * returned; the others are woken. A failed world can be destroyed, not run again. */
+ * returned; the others are woken. A failed world can be destroyed, not run again. A rank that does not come
+ * back from a plugin's call after that (half a second after a deadline; the world's timeout after another
+ * error) is left behind, and told in a warning: its thread goes on, the world and the context stay as they
+ * are for it, and the program should end soon. Keep what `arg` points to until then. */
 BS_API int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
                             void *arg, bs_error *err);
 BS_API uint32_t bs_world_size(const bs_world *world);

@@ -96,6 +96,14 @@ typedef struct bs_comm {
   int32_t (*barrier)(void *comm, const bs_coll_call *call, bs_error *err);
   /* Wake every rank of the world; any thread. `why` is copied. */
   void (*abort)(void *world, uint32_t rank, int32_t code, const char *why);
+  /* Since 0.3, of a wrapper: a communicator that is made of another, used as "wrapper:other". The host calls
+   * wrap once a name, gives out_state to world_open in the place of what was registered, and unwraps when the
+   * context closes. `inner` lives as long as that. What the host then offers has the launch of the inner one,
+   * and no collective, group or drive that the inner one lacks: a wrapper fills all of these. Not a wrapper:
+   * NULL. */
+  int32_t (*wrap)(void *state, const struct bs_comm *inner, void *inner_state, void **out_state,
+                  bs_error *err);
+  void (*unwrap)(void *wrapped);
 } bs_comm;
 
 #ifdef __cplusplus

@@ -168,15 +168,23 @@ static int32_t read_mask(bs_context *context, bs_experiment *e, const char *quie
   return rc;
 }
 
-/* Takes the backend and the communicator that an open plugin registered. */
+/* Is the thing what the configured wrapper wraps? */
+static int is_inside(const bs_experiment *e, const char *path, const char *name) {
+  const char *configured = bs_schema_str(e->config, path);
+  return configured != NULL && strchr(configured, ':') != NULL && strcmp(bs_innermost(configured), name) == 0;
+}
+
+/* Takes the backend and the communicator that an open plugin registered; a wrapper is none without another.
+ */
 static int32_t take_things(bs_context *context, bs_experiment *e, const char *id, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < bs_thing_count(context, id) && rc == BS_OK; i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
     rc = bs_thing_get(context, id, i, &thing, err);
-    if (rc == BS_OK && thing.kind == BS_KIND_BACKEND) {
+    if (rc == BS_OK && thing.wrapper) continue;
+    if (rc == BS_OK && thing.kind == BS_KIND_BACKEND && !is_inside(e, "hardware.backend", thing.name)) {
       rc = bs_config_set_text(e->config, "hardware.backend", thing.name, err);
-    } else if (rc == BS_OK && thing.kind == BS_KIND_COMM) {
+    } else if (rc == BS_OK && thing.kind == BS_KIND_COMM && !is_inside(e, "hardware.comm", thing.name)) {
       rc = bs_config_set_text(e->config, "hardware.comm", thing.name, err);
     }
   }
@@ -223,7 +231,7 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *no
   e->threads_per_rank = (uint32_t)bs_schema_i64(e->config, "hardware.threads_per_rank");
   e->bind = (uint32_t)bs_schema_bool(e->config, "hardware.bind");
   e->timeout_s = bs_schema_f64(e->config, "hardware.timeout_s");
-  if (strcmp(e->comm, "threads") == 0 && e->world_size > MAX_THREAD_RANKS) {
+  if (strcmp(bs_innermost(e->comm), "threads") == 0 && e->world_size > MAX_THREAD_RANKS) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE",
                  "hardware.world_size %u: the communicator threads takes at most %d", e->world_size,
                  MAX_THREAD_RANKS);
@@ -285,7 +293,7 @@ static int32_t read_workload(bs_context *context, bs_experiment *e, bs_notes *no
 /* Ranks that share cores are right and slow: who asks for many should know which of both is seen. */
 static void note_crowd(const bs_experiment *e, bs_notes *notes) {
   const uint32_t cores = bs_machine_cores();
-  if (cores > 0 && e->world_size > cores && strcmp(e->comm, "threads") == 0)
+  if (cores > 0 && e->world_size > cores && strcmp(bs_innermost(e->comm), "threads") == 0)
     bs_note_add(notes,
                 "%u ranks take turns on %u core%s: results are the same, times are not those of %u cores",
                 e->world_size, cores, cores == 1 ? "" : "s", e->world_size);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/plugin/registry.h"
 #include "lab/measure/flush.h"
 #include "lab/stop.h"
 
@@ -291,6 +292,7 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
     for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r)
       memcpy(out->ranks[r].counters, arm->counted[r], sizeof out->ranks[r].counters);
   }
+  if (bs_context_stuck(arm->c.context) > 0) return rc; /* a rank that was left behind still has all of it */
   bs_world_destroy(arm->world);
   pthread_cond_destroy(&arm->changed);
   pthread_mutex_destroy(&arm->lock);

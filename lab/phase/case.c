@@ -3,20 +3,35 @@
  * (references, JSON) happens outside rank_main. */
 #include "lab/phase/case.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/plugin/registry.h"
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
 
-typedef struct case_run {
+typedef struct case_run case_run;
+struct case_run {
   const bs_case *c;
   bs_case_result *out;
   bs_watch watch;
-} case_run;
+  bs_case copy;
+  bs_case_result result;
+  case_run *next; /* of those that a stuck rank works on */
+};
+
+static void keep_run(case_run *run) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static case_run *kept;
+  pthread_mutex_lock(&lock);
+  run->next = kept;
+  kept = run;
+  pthread_mutex_unlock(&lock);
+}
 
 void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total) {
   char text[48];
@@ -239,9 +254,25 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   out->ranks = calloc(c->world_size, sizeof *out->ranks);
   if (!out->ranks)
     return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for %u ranks", c->world_size);
-  case_run run = {.c = c, .out = out, .watch = {.tell = c->progress ? c : NULL}};
+  case_run *run = calloc(1, sizeof *run);
+  if (!run) {
+    bs_case_result_free(out);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a run");
+  }
+  run->c = &run->copy;
+  run->copy = *c;
+  run->result = *out;
+  run->out = &run->result;
+  run->watch.tell = c->progress ? &run->copy : NULL;
   int32_t rc = bs_world_create(c->context, &options, &world, err);
-  if (rc == BS_OK) rc = bs_world_run(world, rank_main, &run, err);
+  if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
+  if (bs_context_stuck(c->context) > 0) { /* a rank that was left behind still has all of it */
+    keep_run(run);
+    memset(out, 0, sizeof *out);
+    return rc;
+  }
+  *out = run->result;
+  free(run);
   if (rc == BS_OK) rc = bs_case_collect(c, world, out, err);
   bs_world_destroy(world);
   if (rc != BS_OK) bs_case_result_free(out);

@@ -197,6 +197,8 @@ static const char *reason_not_to(const work *w, uint32_t arm) {
   if (w->tuner->cache.path == NULL) return "not measured: there is no tuning file";
   if (!w->e->tune_measure) return "not measured: tune.measure is off";
   if (w->e->phase != BS_PHASE_FORWARD) return "not measured: nothing is timed";
+  if (strchr(w->e->backend, ':') != NULL || strchr(w->e->comm, ':') != NULL)
+    return "not measured: backend or communicator is wrapped";
   if (multiply_adds(&w->arms[arm].c) < (double)w->e->tune_min_work)
     return "not measured: the work is below tune.min_work";
   return NULL;

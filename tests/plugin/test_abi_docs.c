@@ -28,8 +28,10 @@ START_TEST(slots_are_documented) {
       {BS_KIND_OP, BS_SLOT_MATMUL, "op, every matmul"},
       {BS_KIND_BACKEND, BS_SLOT_ALWAYS, "backend"},
       {BS_KIND_BACKEND, BS_SLOT_ASYNC, "backend without BS_BACKEND_SYNC"},
+      {BS_KIND_BACKEND, BS_SLOT_WRAPPER, "backend that wraps another"},
       {BS_KIND_COMM, BS_SLOT_ALWAYS, "comm"},
       {BS_KIND_COMM, BS_SLOT_DRIVEN, "comm with launch DRIVEN"},
+      {BS_KIND_COMM, BS_SLOT_WRAPPER, "comm that wraps another"},
       {BS_KIND_METHOD, BS_SLOT_ALWAYS, "method"},
       {BS_KIND_WORKLOAD, BS_SLOT_ALWAYS, "workload"},
       {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "importer"},
@@ -58,7 +60,7 @@ END_TEST
 
 static const char *const sources[] = {"accept.c", "activate.c", "context.c", "file.c",   "host.c",
                                       "info.c",   "load.c",     "note.c",    "params.c", "registry.c",
-                                      "search.c", "slots.c",    "stage.c",   "trust.c"};
+                                      "search.c", "slots.c",    "stage.c",   "trust.c",  "wrap.c"};
 
 /* Every id that the code can give is in the table, and the table has no other. */
 START_TEST(error_ids_are_documented) {
