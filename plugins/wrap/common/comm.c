@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * comm.c - the wrapped communicator. Faults happen on the rank's own thread, before the inner call (hang,
+ * err, delay, truncate) or behind it (flip, nan; in what a send sends before it). Whoever sleeps here is
+ * woken by the world's abort, so an injected hang ends as soon as another rank has noticed it.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "wrap.h"
+
+#define HANG_NS INT64_C(60000000000) /* nobody noticed: a hang longer than this ends by itself */
+
+/* What wrap gives out. */
+typedef struct wrap_comm_state {
+  const wrap_plugin *plugin;
+  const bs_comm *inner;
+  void *inner_state;
+  wrap_plan plan;
+} wrap_comm_state;
+
+typedef struct wrap_world {
+  const wrap_comm_state *w;
+  void *inner;
+  uint32_t size;
+  uint32_t failed; /* with what follows: under lock */
+  uint32_t fail_rank;
+  char why[240];
+  pthread_mutex_t lock;
+  pthread_cond_t wake;
+  wrap_calls *calls; /* [size], each its rank's */
+} wrap_world;
+
+typedef struct wrap_end {
+  wrap_world *world;
+  void *inner;
+  wrap_calls *calls;
+  uint32_t me, n; /* in the group */
+} wrap_end;
+
+typedef int32_t (*coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
+
+static const bs_host *host_of(const wrap_comm_state *w) {
+  return w->plugin->host;
+}
+
+static int32_t no_memory(bs_error *err) {
+  return bs_fail(err, BS_NO_MEMORY, "BS-WRAP-MEMORY", "no memory to wrap a communicator");
+}
+
+/* ---- wrapping ------------------------------------------------------------------------------- */
+
+static int32_t comm_wrap(void *state, const bs_comm *inner, void *inner_state, void **out_state,
+                         bs_error *err) {
+  const wrap_plugin *plugin = state;
+  wrap_comm_state *w = plugin->host->alloc(plugin->host->ctx, sizeof *w, 64);
+  if (w == NULL) return no_memory(err);
+  w->plugin = plugin;
+  w->inner = inner;
+  w->inner_state = inner_state;
+  const int32_t rc = wrap_read_plan(plugin, &w->plan, err);
+  if (rc != BS_OK) {
+    plugin->host->free(plugin->host->ctx, w);
+    return rc;
+  }
+  *out_state = w;
+  return BS_OK;
+}
+
+static void comm_unwrap(void *wrapped) {
+  wrap_comm_state *w = wrapped;
+  const bs_host *host = host_of(w);
+  host->free(host->ctx, w);
+}
+
+/* ---- worlds --------------------------------------------------------------------------------- */
+
+static void world_free(wrap_world *world) {
+  const bs_host *host = host_of(world->w);
+  pthread_cond_destroy(&world->wake);
+  pthread_mutex_destroy(&world->lock);
+  host->free(host->ctx, world->calls);
+  host->free(host->ctx, world);
+}
+
+static int32_t world_make(const wrap_comm_state *w, uint32_t size, wrap_world **out, bs_error *err) {
+  const bs_host *host = host_of(w);
+  wrap_world *world = host->alloc(host->ctx, sizeof *world, 64);
+  wrap_calls *calls = host->alloc(host->ctx, (uint64_t)size * sizeof *calls, 64);
+  pthread_condattr_t monotonic;
+  if (world == NULL || calls == NULL) {
+    host->free(host->ctx, world);
+    host->free(host->ctx, calls);
+    return no_memory(err);
+  }
+  world->w = w;
+  world->size = size;
+  world->calls = calls;
+  for (uint32_t r = 0; r < size; ++r) calls[r].rank = r;
+  pthread_mutex_init(&world->lock, NULL);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&world->wake, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  *out = world;
+  return BS_OK;
+}
+
+static int32_t world_open(void *state, const bs_world_request *request, void **out_world, bs_error *err) {
+  const wrap_comm_state *w = state;
+  wrap_world *world = NULL;
+  int32_t rc = world_make(w, request->world_size, &world, err);
+  if (rc != BS_OK) return rc;
+  rc = w->inner->world_open(w->inner_state, request, &world->inner, err);
+  if (rc != BS_OK) {
+    world_free(world);
+    return rc;
+  }
+  *out_world = world;
+  return BS_OK;
+}
+
+static void world_close(void *opaque) {
+  wrap_world *world = opaque;
+  if (world == NULL) return;
+  for (uint32_t r = 0; r < world->size; ++r) wrap_tell_counts(world->w->plugin, &world->calls[r]);
+  world->w->inner->world_close(world->inner);
+  world_free(world);
+}
+
+static int32_t world_drive(void *opaque, void (*rank_main)(void *arg, uint32_t rank), void *arg,
+                           bs_error *err) {
+  wrap_world *world = opaque;
+  return world->w->inner->world_drive(world->inner, rank_main, arg, err);
+}
+
+static int32_t end_make(wrap_world *world, void *inner, wrap_calls *calls, uint32_t me, uint32_t n,
+                        void **out_comm, bs_error *err) {
+  const bs_host *host = host_of(world->w);
+  wrap_end *end = host->alloc(host->ctx, sizeof *end, 64);
+  if (end == NULL) {
+    world->w->inner->rank_close(inner);
+    return no_memory(err);
+  }
+  *end = (wrap_end){world, inner, calls, me, n};
+  *out_comm = end;
+  return BS_OK;
+}
+
+static int32_t rank_open(void *opaque, uint32_t rank, void **out_comm, bs_error *err) {
+  wrap_world *world = opaque;
+  void *inner = NULL;
+  const int32_t rc = world->w->inner->rank_open(world->inner, rank, &inner, err);
+  if (rc != BS_OK) return rc;
+  if (rank >= world->size) {
+    world->w->inner->rank_close(inner);
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-WRAP-RANK", "rank %u of %u", rank, world->size);
+  }
+  return end_make(world, inner, &world->calls[rank], rank, world->size, out_comm, err);
+}
+
+static void rank_close(void *opaque) {
+  wrap_end *end = opaque;
+  if (end == NULL) return;
+  const wrap_comm_state *w = end->world->w;
+  w->inner->rank_close(end->inner);
+  host_of(w)->free(host_of(w)->ctx, end);
+}
+
+static int32_t group_open(void *opaque, const uint32_t *ranks, uint32_t nranks, void **out_comm,
+                          bs_error *err) {
+  wrap_end *end = opaque;
+  void *inner = NULL;
+  uint32_t me = 0;
+  const int32_t rc = end->world->w->inner->group_open(end->inner, ranks, nranks, &inner, err);
+  if (rc != BS_OK) return rc;
+  while (me < nranks && ranks[me] != end->me) ++me;
+  return end_make(end->world, inner, end->calls, me, nranks, out_comm, err);
+}
+
+static void world_abort(void *opaque, uint32_t rank, int32_t code, const char *why) {
+  wrap_world *world = opaque;
+  pthread_mutex_lock(&world->lock);
+  if (!world->failed) {
+    world->fail_rank = rank;
+    snprintf(world->why, sizeof world->why, "%s", why != NULL ? why : "");
+  }
+  world->failed = 1;
+  pthread_cond_broadcast(&world->wake);
+  pthread_mutex_unlock(&world->lock);
+  world->w->inner->abort(world->inner, rank, code, why);
+}
+
+/* ---- what is done to a call ------------------------------------------------------------------ */
+
+/* 1: the world failed meanwhile. */
+static int sleep_awake(wrap_world *world, int64_t ns) {
+  struct timespec end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  const int64_t nsec = end.tv_nsec + ns % 1000000000;
+  end.tv_sec += (time_t)(ns / 1000000000 + nsec / 1000000000);
+  end.tv_nsec = (long)(nsec % 1000000000);
+  pthread_mutex_lock(&world->lock);
+  while (!world->failed && pthread_cond_timedwait(&world->wake, &world->lock, &end) != ETIMEDOUT) {
+  }
+  const int failed = world->failed != 0;
+  pthread_mutex_unlock(&world->lock);
+  return failed;
+}
+
+static int32_t hang(const wrap_end *end, const bs_coll_call *call, bs_error *err) {
+  wrap_world *world = end->world;
+  char name[40];
+  const int woken = sleep_awake(world, HANG_NS + (call->timeout_ns > 0 ? call->timeout_ns : 0));
+  wrap_op_name(call->kind, name);
+  if (!woken)
+    return bs_fail(err, BS_DEADLINE, "BS-WRAP-HANG", "an injected hang of rank %lld in %s: nobody noticed it",
+                   (long long)end->calls->rank, name);
+  return bs_fail(err, BS_ABORTED, "BS-WRAP-HANG",
+                 "an injected hang of rank %lld in %s ended: rank %u failed: %s", (long long)end->calls->rank,
+                 name, world->fail_rank, world->why);
+}
+
+static uint64_t sum(const uint64_t *counts, uint32_t n) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; counts != NULL && i < n; ++i) total += counts[i];
+  return total;
+}
+
+/* Elements in a row of what this rank receives. */
+static uint64_t result_columns(const wrap_end *end, const bs_coll_call *c) {
+  switch (c->kind) {
+    case BS_COLL_ALL_GATHER:
+      return sum(c->counts, end->n);
+    case BS_COLL_REDUCE_SCATTER:
+      return c->counts != NULL ? c->counts[end->me] : 0;
+    case BS_COLL_ALL_TO_ALL:
+      return sum(c->recv_counts, end->n);
+    case BS_COLL_BARRIER:
+      return 0;
+    default:
+      return c->count;
+  }
+}
+
+static int32_t changed_send(const wrap_end *end, const bs_coll_call *call, uint32_t what, coll_fn fn,
+                            bs_error *err) {
+  const wrap_plugin *plugin = end->world->w->plugin;
+  const bs_host *host = plugin->host;
+  const uint64_t size = BS_DTYPE_BYTES(call->dtype_in), row = call->count * size;
+  unsigned char *copy = host->alloc(host->ctx, call->rows * row + 1u, 64);
+  bs_coll_call c = *call;
+  if (copy == NULL) return no_memory(err);
+  for (uint64_t r = 0; r < call->rows; ++r)
+    memcpy(copy + r * row, (const unsigned char *)call->in + r * (uint64_t)call->in_stride * size, row);
+  c.in = copy;
+  c.in_stride = (int64_t)call->count;
+  if (!wrap_change(plugin, what, call->dtype_in, copy)) wrap_warn_empty(plugin, end->calls, call->kind, what);
+  const int32_t rc = fn(end->inner, &c, err);
+  host->free(host->ctx, copy);
+  return rc;
+}
+
+static int32_t changed(const wrap_end *end, const bs_coll_call *call, uint32_t what, coll_fn fn,
+                       bs_error *err) {
+  const wrap_plugin *plugin = end->world->w->plugin;
+  const int empty = call->rows == 0 || result_columns(end, call) == 0;
+  if (!empty && call->kind == BS_COLL_SEND) return changed_send(end, call, what, fn, err);
+  const int32_t rc = fn(end->inner, call, err);
+  if (rc != BS_OK) return rc;
+  if (empty || !wrap_change(plugin, what, call->dtype_out, call->out))
+    wrap_warn_empty(plugin, end->calls, call->kind, what);
+  return BS_OK;
+}
+
+/* As if this rank had made the call with one row less, or, of a single row, one element less: other arguments
+ * have another fingerprint. */
+static int32_t truncated(const wrap_end *end, const bs_coll_call *call, coll_fn fn, bs_error *err) {
+  bs_coll_call c = *call;
+  if (c.rows == 0 || c.kind == BS_COLL_BARRIER) {
+    wrap_warn_empty(end->world->w->plugin, end->calls, c.kind, WRAP_TRUNCATE);
+    return fn(end->inner, &c, err);
+  }
+  if (c.rows == 1 && c.count > 1)
+    c.count--;
+  else
+    c.rows--;
+  c.fingerprint ^= UINT64_C(0x7472756e63617465);
+  return fn(end->inner, &c, err);
+}
+
+static int32_t pass(void *opaque, const bs_coll_call *call, uint32_t kind, coll_fn fn, bs_error *err) {
+  const wrap_end *end = opaque;
+  const wrap_comm_state *w = end->world->w;
+  int64_t ns = 0;
+  const wrap_step *s = wrap_next(&w->plan, end->calls, kind, &ns);
+  if (ns > 0) sleep_awake(end->world, ns);
+  if (s == NULL) return fn(end->inner, call, err);
+  switch (s->what) {
+    case WRAP_HANG:
+      return hang(end, call, err);
+    case WRAP_ERR:
+      return wrap_fail(w->plugin, end->calls, kind, call->site, err);
+    case WRAP_TRUNCATE:
+      return truncated(end, call, fn, err);
+    default:
+      return changed(end, call, s->what, fn, err);
+  }
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+static const bs_comm *inner_of(const void *opaque) {
+  return ((const wrap_end *)opaque)->world->w->inner;
+}
+static int32_t all_reduce(void *comm, const bs_coll_call *call, bs_error *err) {
+  return pass(comm, call, BS_COLL_ALL_REDUCE, inner_of(comm)->all_reduce, err);
+}
+static int32_t all_gather(void *comm, const bs_coll_call *call, bs_error *err) {
+  return pass(comm, call, BS_COLL_ALL_GATHER, inner_of(comm)->all_gather, err);
+}
+static int32_t reduce_scatter(void *comm, const bs_coll_call *call, bs_error *err) {
+  return pass(comm, call, BS_COLL_REDUCE_SCATTER, inner_of(comm)->reduce_scatter, err);
+}
+static int32_t broadcast(void *comm, const bs_coll_call *call, bs_error *err) {
+  return pass(comm, call, BS_COLL_BROADCAST, inner_of(comm)->broadcast, err);
+}
+static int32_t all_to_all(void *comm, const bs_coll_call *call, bs_error *err) {
+  return pass(comm, call, BS_COLL_ALL_TO_ALL, inner_of(comm)->all_to_all, err);
+}
+static int32_t send_to(void *comm, const bs_coll_call *call, bs_error *err) {
+  return pass(comm, call, BS_COLL_SEND, inner_of(comm)->send, err);
+}
+static int32_t recv_from(void *comm, const bs_coll_call *call, bs_error *err) {
+  return pass(comm, call, BS_COLL_RECV, inner_of(comm)->recv, err);
+}
+static int32_t barrier(void *comm, const bs_coll_call *call, bs_error *err) {
+  return pass(comm, call, BS_COLL_BARRIER, inner_of(comm)->barrier, err);
+}
+
+const bs_comm wrap_comm_table = {
+    .struct_size = (uint32_t)sizeof(bs_comm),
+    .launch = BS_LAUNCH_THREADS, /* the inner one's in the end */
+    .world_open = world_open,
+    .world_close = world_close,
+    .world_drive = world_drive,
+    .rank_open = rank_open,
+    .rank_close = rank_close,
+    .group_open = group_open,
+    .all_reduce = all_reduce,
+    .all_gather = all_gather,
+    .reduce_scatter = reduce_scatter,
+    .broadcast = broadcast,
+    .all_to_all = all_to_all,
+    .send = send_to,
+    .recv = recv_from,
+    .barrier = barrier,
+    .abort = world_abort,
+    .wrap = comm_wrap,
+    .unwrap = comm_unwrap,
+};

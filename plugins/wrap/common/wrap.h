@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wrap.h - inside of the plugins fault and slow: a communicator and a backend that hand every call on to the
+ * one that they wrap, and do what the plan says (plan.h) at the calls that it names. comm.c and backend.c are
+ * the two tables, op.c the ops of the backend, strike.c what both share. Without a plan nothing is changed,
+ * bit for bit.
+ */
+#ifndef BS_WRAP_H
+#define BS_WRAP_H
+
+#include "blockshock/plugin.h"
+#include "plan.h"
+
+typedef struct wrap_plugin {
+  const bs_host *host;
+  bs_plugin_self *self;
+  const char *id;
+  int slow; /* only delays, and needs no do= */
+} wrap_plugin;
+
+/* Calls of one rank, counted for seq=. */
+typedef struct wrap_calls {
+  int64_t rank;                /* -1: not known */
+  uint64_t of[WRAP_OP_COUNT_]; /* by op */
+  uint64_t all;
+} wrap_calls;
+
+/* The tables that plugin.c registers. */
+extern const bs_comm wrap_comm_table;
+extern const bs_backend wrap_backend_table;
+extern const bs_op_impl wrap_op_table;
+
+/* The plan as configured: BS_CONFIG says what is wrong in it. */
+int32_t wrap_read_plan(const wrap_plugin *plugin, wrap_plan *out_plan, bs_error *err);
+/* Count a call, and look it up. *out_ns: the sum of the delays; returns the other thing to do, NULL: none. */
+const wrap_step *wrap_next(const wrap_plan *plan, wrap_calls *calls, uint32_t op, int64_t *out_ns);
+/* The injected error. */
+int32_t wrap_fail(const wrap_plugin *plugin, const wrap_calls *calls, uint32_t op, const char *site,
+                  bs_error *err);
+/* A fault that this call has no place for: a NaN among integers, a bit of nothing. */
+void wrap_warn_empty(const wrap_plugin *plugin, const wrap_calls *calls, uint32_t op, uint32_t what);
+/* Change one element in host memory. 0: the dtype has no such value. */
+int wrap_change(const wrap_plugin *plugin, uint32_t what, uint32_t dtype, void *element);
+/* "calls of rank 1: all_reduce 6, barrier 3" in the log, when plugins.<id>.count is on. */
+void wrap_tell_counts(const wrap_plugin *plugin, const wrap_calls *calls);
+
+#endif
