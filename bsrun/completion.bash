@@ -66,11 +66,15 @@ _bsrun() {
     --activation) _bsrun_reply "$cur" activations; return ;;
     --kind) _bsrun_reply "$cur" skeletons; return ;;
     -o | --output)
-      if [[ $verb == "plugins check" ]]; then
+      if [[ $verb == "plugins check" || $verb == torture ]]; then
         mapfile -t COMPREPLY < <(compgen -W "text tap json" -- "$cur")
       else
         _bsrun_reply "$cur" formats
       fi
+      return
+      ;;
+    --fault)
+      mapfile -t COMPREPLY < <(compgen -W "err hang delay late flip nan truncate" -- "$cur")
       return
       ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
@@ -89,7 +93,7 @@ _bsrun() {
       ;;
     --config | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
     --out | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op) return ;;
   esac
 
   if [[ $cur == -* ]]; then

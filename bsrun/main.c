@@ -17,6 +17,8 @@ const bsrun_verb bsrun_verbs[] = {
     {"doctor", "check the machine and the installation; --measure its constants", verb_doctor, help_doctor},
     {"explain", "which implementation serves an op, what a mask or a method does", verb_explain,
      help_explain},
+    {"torture", "inject every fault into a communicator, method or backend; a score card", verb_torture,
+     help_torture},
     {"completion", "completion for a shell", verb_completion, help_completion},
     {"version", "print versions", verb_version, help_version},
     {"help", "help on a verb", verb_help, help_help},

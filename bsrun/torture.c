@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ * torture.c - `bsrun torture`: injects every fault at every call of every rank, each in a child process, and
+ * checks that each ends as specified. With --plan it is such a child: it runs the program once. */
+#include "bsrun/torture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/plugin/registry.h"
+#include "lab/config/experiment.h"
+#include "lab/torture/program.h"
+
+const args_option torture_options[] = {
+    {"plugin", 0, "ID|PATH", 1, "torture what this plugin offers: communicators, methods, backends"},
+    {"comm", 0, "NAME", 0, "torture this communicator; with --method: run the method over it"},
+    {"method", 0, "M", 1, "torture this method"},
+    {"backend", 0, "NAME", 1, "torture this backend"},
+    {"ranks", 0, "LIST", 0, "worlds to run, as in 2,3,4 (the default)"},
+    {"deadline", 0, "SECONDS", 0, "deadline of every wait between ranks (default 0.5)"},
+    {"op", 0, "OP", 1, "only these ops"},
+    {"fault", 0, "FAULT", 1, "only these faults"},
+    {"quick", 0, NULL, 0, "only the last rank, and the first call of each op"},
+    {"jobs", 'j', "N", 0, "child processes at once (default 4)"},
+    {"plan", 0, "PLAN", 0, "run the program of collectives once with this plan, and end as it ends"},
+    {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
+    {"set", 0, "KEY=VALUE", 1, "set one key"},
+    {"output", 'o', "FORMAT", 0, "text, tap or json"},
+    {"verbose", 'v', NULL, 1, "say more"},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t torture_n_options = sizeof torture_options / sizeof torture_options[0];
+
+void help_torture(void) {
+  fputs(
+      "usage: bsrun torture [--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks 2,3,4]\n"
+      "                     [--deadline S] [--op OP] [--fault FAULT] [--quick] [-o text|tap|json]\n"
+      "       bsrun torture --comm NAME --ranks P --plan PLAN\n"
+      "\n"
+      "Runs the subject without a fault, then once for every rank, op, call and fault, each in a child "
+      "process, "
+      "and\n"
+      "checks that each ends as specified: the exit code, within the deadline and a second, one error line "
+      "that\n"
+      "names the culprit, nothing left behind. Prints a score card; 0 when all is as specified, 5 when not.\n"
+      "\n"
+      "  fault     exit  what is done\n"
+      "  err       7     the call of one rank returns an error\n"
+      "  hang      8     it does not return\n"
+      "  delay     0     it is late, but within the deadline\n"
+      "  late      8     it is later than the deadline\n"
+      "  flip      6     one bit of its result is wrong\n"
+      "  nan       6     a NaN is in its result\n"
+      "  truncate  9     it is made with a row less (of a backend's op: 6)\n"
+      "\n"
+      "A communicator runs a program of all its collectives, checked against one rank alone; a method and a\n"
+      "backend (under row_parallel) run phase 0.\n"
+      "\n",
+      stdout);
+  args_print_options(torture_options, torture_n_options);
+  fputs(
+      "\n"
+      "examples:\n"
+      "  bsrun torture --comm threads --ranks 2,3,4 --deadline 0.5\n"
+      "  bsrun torture --plugin ./bs_acme.so --quick -o tap\n"
+      "  bsrun torture --method blockshock --ranks 2 -o json\n"
+      "  bsrun torture --comm threads --ranks 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
+      "  bsrun --method row_parallel --comm fault:threads --set "
+      "plugins.fault.plan=rank=1,op=*,seq=0,do=err\n",
+      stdout);
+}
+
+static int32_t read_ranks(const args *a, torture *t, bs_error *err) {
+  const char *text = args_value(a, "ranks");
+  if (text == NULL) text = "2,3,4";
+  for (const char *p = text; *p != '\0';) {
+    char number[16];
+    int64_t value = 0;
+    const size_t n = strcspn(p, ",");
+    snprintf(number, sizeof number, "%.*s", (int)(n < 15 ? n : 15), p);
+    if (t->n_worlds == TORTURE_WORLDS || !bs_parse_i64(number, 0, &value) || value < 1 || value > 64)
+      return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+                          "--ranks: '%.60s' is no list of at most %d numbers from 1 to 64", text,
+                          TORTURE_WORLDS);
+    t->worlds[t->n_worlds++] = (uint32_t)value;
+    p += n + (p[n] == ',');
+  }
+  return BS_OK;
+}
+
+static int32_t check_fault(const char *name, bs_error *err) {
+  for (size_t i = 0; i < TORTURE_FAULTS; i++)
+    if (strcmp(name, torture_fault_names[i]) == 0) return BS_OK;
+  return bsrun_unknown("fault", name, torture_fault_names, TORTURE_FAULTS, err);
+}
+
+static int32_t read_options(const args *a, torture *t, bs_error *err) {
+  const char *deadline = args_value(a, "deadline"), *format = args_value(a, "output");
+  static const char *const formats[] = {"text", "tap", "json"};
+  const char **faults = NULL;
+  size_t n_faults = 0;
+  int64_t jobs = 4;
+  t->a = a;
+  t->deadline = 0.5;
+  t->quick = args_has(a, "quick");
+  t->quiet = args_has(a, "quiet");
+  int32_t rc = args_no_words(a, err);
+  if (rc == BS_OK) rc = read_ranks(a, t, err);
+  if (rc == BS_OK) rc = args_integer(a, "jobs", 1, 64, 4, &jobs, err);
+  t->jobs = (size_t)jobs;
+  if (rc == BS_OK) rc = args_values(a, "fault", &faults, &n_faults, err);
+  for (size_t i = 0; rc == BS_OK && i < n_faults; i++) rc = check_fault(faults[i], err);
+  free(faults);
+  if (rc == BS_OK && deadline != NULL &&
+      (!bs_parse_f64(deadline, &t->deadline) || t->deadline < 0.05 || t->deadline > 3600))
+    return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+                        "--deadline: '%.60s' is not a number of seconds from 0.05 to 3600", deadline);
+  t->format = BS_FORMAT_TABLE;
+  if (rc == BS_OK && format != NULL) {
+    if (strcmp(format, "tap") == 0)
+      t->format = BS_FORMAT_MD; /* the two that are not tables */
+    else if (strcmp(format, "json") == 0)
+      t->format = BS_FORMAT_JSON;
+    else if (strcmp(format, "text") != 0)
+      rc = bsrun_unknown("output format", format, formats, 3, err);
+  }
+  return rc;
+}
+
+/* ---- subjects ------------------------------------------------------------------------------- */
+
+static void add_subject(torture *t, uint32_t kind, const char *name) {
+  for (size_t i = 0; i < t->n_subjects; i++)
+    if (t->subjects[i].kind == kind && strcmp(t->subjects[i].name, name) == 0) return;
+  if (t->n_subjects == TORTURE_SUBJECTS) return;
+  t->subjects[t->n_subjects].kind = kind;
+  snprintf(t->subjects[t->n_subjects++].name, sizeof t->subjects[0].name, "%s", name);
+}
+
+static void add_things(torture *t, bs_context *context, const char *id) {
+  for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
+    bs_thing_info thing = {.struct_size = sizeof thing};
+    if (bs_thing_get(context, id, i, &thing, NULL) != BS_OK || thing.wrapper) continue;
+    if (thing.kind == BS_KIND_COMM) add_subject(t, TORTURE_COMM, thing.name);
+    if (thing.kind == BS_KIND_METHOD) add_subject(t, TORTURE_METHOD, thing.name);
+    if (thing.kind == BS_KIND_BACKEND) add_subject(t, TORTURE_BACKEND, thing.name);
+  }
+}
+
+/* What the options name; without one, what the plugins offer. */
+static int32_t find_subjects(torture *t, bs_error *err) {
+  const args *a = t->a;
+  for (size_t i = 0; i < a->n_given; i++) {
+    const char *name = a->options[a->given[i].option].name;
+    if (strcmp(name, "method") == 0) add_subject(t, TORTURE_METHOD, a->given[i].value);
+    if (strcmp(name, "backend") == 0) add_subject(t, TORTURE_BACKEND, a->given[i].value);
+  }
+  if (t->n_subjects == 0 && args_has(a, "comm")) add_subject(t, TORTURE_COMM, args_value(a, "comm"));
+  if (t->n_subjects > 0) return BS_OK;
+  if (!args_has(a, "plugin")) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "torture needs --plugin, --comm, --method or --backend");
+    bs_error_hint(err, "for example bsrun torture --comm threads");
+    return BS_USAGE;
+  }
+  bs_context *context = NULL;
+  int32_t rc = plugins_open_context(a, NULL, 0, &context, err);
+  for (size_t i = 0; rc == BS_OK && i < a->n_given; i++) {
+    char id[64];
+    if (strcmp(a->options[a->given[i].option].name, "plugin") != 0) continue;
+    bs_plugin_id_of(a->given[i].value, id, sizeof id);
+    rc = plugins_probe(context, id, err); /* in a child first: it is about to be tortured for a reason */
+    if (rc == BS_OK) rc = bs_plugin_activate(context, id, err);
+    if (rc == BS_OK) add_things(t, context, id);
+  }
+  if (context != NULL) bs_context_close(context);
+  if (rc != BS_OK || t->n_subjects > 0) return rc;
+  bs_error_set(err, BS_USAGE, "BS-TORTURE-NOTHING", "the plugin offers no communicator, method or backend");
+  return BS_USAGE;
+}
+
+/* ---- one child ------------------------------------------------------------------------------ */
+
+static void print_counts(uint64_t (*counts)[BS_COLL_COUNT_], uint32_t P) {
+  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                    "all_to_all", "send",       "recv",           "barrier"};
+  for (uint32_t r = 0; r < P; r++) {
+    printf("calls of rank %u:", r);
+    for (uint32_t k = 0; k < BS_COLL_COUNT_; k++)
+      if (counts[r][k] > 0) printf(" %s=%llu", names[k], (unsigned long long)counts[r][k]);
+    putchar('\n');
+  }
+}
+
+static int32_t open_planned(const args *a, const char *plan, bs_context **out, bs_error *err) {
+  bs_node *config = NULL;
+  int32_t rc = plugins_compose(a, NULL, NULL, 0, &config, err);
+  if (rc == BS_OK && plan[0] != '\0') rc = bs_config_set_text(config, "plugins.fault.plan", plan, err);
+  const int32_t level = args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN;
+  if (rc == BS_OK) rc = bs_context_of_config(config, level, bsrun_log, NULL, out, err);
+  bs_config_free(config);
+  return rc;
+}
+
+/* The program once. Ends the process itself when a rank was left behind in a plugin. */
+static int run_planned(const torture *t, const char *plan, bs_error *err) {
+  const char *inner = args_value(t->a, "comm");
+  char comm[128];
+  bs_context *context = NULL;
+  uint64_t(*counts)[BS_COLL_COUNT_] = calloc(t->worlds[0], sizeof *counts);
+  snprintf(comm, sizeof comm, "fault:%s", inner != NULL ? inner : "threads");
+  int32_t rc = counts == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+  if (rc == BS_OK && t->n_worlds != 1)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--plan runs one world: --ranks takes one number");
+  if (rc == BS_OK) rc = open_planned(t->a, plan, &context, err);
+  const bs_torture_request request = {
+      .comm = comm, .world_size = t->worlds[0], .deadline_s = t->deadline, .counts = counts};
+  if (rc == BS_OK) rc = bs_torture_program(context, &request, err);
+  if (rc == BS_OK) print_counts(counts, t->worlds[0]);
+  const int code = rc == BS_OK ? 0 : bsrun_fail(err);
+  if (bs_context_stuck(context) > 0) _exit(bsrun_finish(code));
+  if (context != NULL) bs_context_close(context);
+  free(counts);
+  return code;
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+static int on_ended(torture *t, torture_case *c) {
+  static size_t done; /* of one command */
+  if (c->fault == TORTURE_NONE || t->quiet) return 0;
+  if (isatty(STDERR_FILENO))
+    fprintf(stderr, "\r\033[K%zu of %zu: %s of %s", ++done, t->n_cases, torture_fault_names[c->fault], c->op);
+  if (c->why[0] == '\0') return 0;
+  char *shown = bs_report_printable(c->why);
+  fprintf(stderr, "%sbsrun: note: %s of %s, rank %u of %u, call %llu: %s\n",
+          isatty(STDERR_FILENO) ? "\r\033[K" : "", torture_fault_names[c->fault], c->op, c->rank,
+          c->world_size, (unsigned long long)c->seq, shown != NULL ? shown : "");
+  free(shown);
+  return 0;
+}
+
+static int32_t make_scratch(torture *t, bs_error *err) {
+  const char *base = getenv("TMPDIR");
+  if (base == NULL || base[0] != '/' || strlen(base) > 30) base = "/tmp";
+  snprintf(t->scratch, sizeof t->scratch, "%s/bs_torture_XXXXXX", base);
+  if (mkdtemp(t->scratch) != NULL) return BS_OK;
+  t->scratch[0] = '\0';
+  return bs_error_set(err, BS_IO, "BS-TORTURE-FOLDER", "cannot make a folder below %s", base);
+}
+
+static void drop_scratch(const torture *t) {
+  static const char *const names[] = {"clean.out", "clean.err"};
+  char path[160];
+  if (t->scratch[0] == '\0') return;
+  for (size_t i = 0; i < 2; i++) {
+    snprintf(path, sizeof path, "%s/%s", t->scratch, names[i]);
+    unlink(path);
+  }
+  rmdir(t->scratch);
+}
+
+static int run_all(torture *t, bs_error *err) {
+  size_t failed = 0;
+  int32_t rc = find_subjects(t, err);
+  if (rc == BS_OK) rc = make_scratch(t, err);
+  t->began = torture_now();
+  t->ended = on_ended;
+  for (size_t i = 0; rc == BS_OK && i < t->n_subjects; i++) {
+    const size_t first = t->n_cases;
+    rc = torture_list(t, &t->subjects[i], err);
+    if (rc == BS_OK) rc = torture_run(t, first, err);
+  }
+  if (isatty(STDERR_FILENO) && !t->quiet) fputs("\r\033[K", stderr);
+  drop_scratch(t);
+  if (rc == BS_OK && t->n_cases == 0)
+    rc = bs_error_set(err, BS_USAGE, "BS-TORTURE-NOTHING", "there is no call to inject a fault at");
+  if (rc == BS_OK) rc = torture_card(t, &failed, err);
+  if (rc == BS_OK && failed > 0) {
+    rc = bs_error_set(err, BS_PLUGIN, "BS-TORTURE-SCORE", "%zu of %zu faults did not end as specified",
+                      failed, t->n_cases);
+    bs_error_hint(err, "the card has a command that repeats the first of each kind");
+  }
+  free(t->cases);
+  return rc == BS_OK ? 0 : bsrun_fail(err);
+}
+
+int verb_torture(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  torture *t = calloc(1, sizeof *t);
+  args a;
+  int code = 0;
+  int32_t rc = args_parse(argc, argv, torture_options, torture_n_options, &a, &err);
+  if (rc == BS_OK && t == NULL) rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_torture();
+  } else {
+    if (rc == BS_OK) rc = read_options(&a, t, &err);
+    if (rc != BS_OK)
+      code = bsrun_fail(&err);
+    else if (args_has(&a, "plan"))
+      code = run_planned(t, args_value(&a, "plan"), &err);
+    else
+      code = run_all(t, &err);
+  }
+  args_free(&a);
+  free(t);
+  return code;
+}

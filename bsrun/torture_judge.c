@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ * torture_judge.c - is what a child did as specified: exit code, time, the one error line with the culprit,
+ * the op and the site, and nothing left behind. One sentence says the first thing that is not. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bsrun/torture.h"
+
+#define GRACE_S 1.0
+
+static char *read_all(const char *path) {
+  FILE *f = fopen(path, "re");
+  char *text = calloc(1, 262144);
+  if (f != NULL && text != NULL) text[fread(text, 1, 262143, f)] = '\0';
+  if (f != NULL) fclose(f);
+  return text;
+}
+
+void torture_wanted(const torture_case *c, int codes[2]) {
+  static const int by_fault[TORTURE_FAULTS] = {7, 8, 0, 8, 6, 6, 9};
+  codes[0] = c->fault == TORTURE_NONE ? 0 : by_fault[c->fault];
+  codes[1] = -1;
+  if (c->subject->kind != TORTURE_BACKEND) return;
+  if (c->fault == TORTURE_TRUNCATE) codes[0] = 6; /* a row that one rank did not compute is a wrong number */
+  /* Kernels ask for memory by a call that tells no reason: their error is out of memory. */
+  if (c->fault == TORTURE_ERR && strcmp(c->op, "alloc") == 0) codes[1] = 10;
+}
+
+/* "rank 3" as whole words. */
+static int names_rank(const char *text, uint32_t rank) {
+  char word[24];
+  const size_t n = (size_t)snprintf(word, sizeof word, "rank %u", rank);
+  for (const char *p = text; (p = strstr(p, word)) != NULL; p++)
+    if (!isdigit((unsigned char)p[n])) return 1;
+  return 0;
+}
+
+/* Who is to blame is said by the message; "; rank N" behind it only says who speaks. */
+static void without_speaker(char *line) {
+  char *hint = strstr(line, "; hint: ");
+  if (hint != NULL) *hint = '\0';
+  for (char *last = line + strlen(line); last > line; last--) {
+    if (strncmp(last, "; rank ", 7) != 0) continue;
+    if (last[7 + strspn(last + 7, "0123456789")] == '\0') *last = '\0';
+    return;
+  }
+}
+
+/* The error lines of the child: how many, and the first one. */
+static size_t error_lines(const char *text, char *out, size_t size) {
+  size_t n = 0;
+  out[0] = '\0';
+  for (const char *p = text; (p = strstr(p, "bsrun: error[")) != NULL; p += 13)
+    if (n++ == 0) snprintf(out, size, "%.*s", (int)strcspn(p, "\n"), p);
+  return n;
+}
+
+static int is_pairwise(const char *op) {
+  return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0;
+}
+
+/* In a collective that all ranks enter the others know the op and the site. */
+static void check_place(const torture_case *c, const char *line, char *why, size_t size) {
+  const int comm = c->subject->kind != TORTURE_BACKEND;
+  if (!comm || is_pairwise(c->op) || c->fault == TORTURE_FLIP || c->fault == TORTURE_NAN) return;
+  if (strstr(line, c->op) == NULL)
+    snprintf(why, size, "the error line does not name %s: %.220s", c->op, line);
+  else if (c->subject->kind == TORTURE_COMM && strstr(line, "torture.") == NULL)
+    snprintf(why, size, "the error line does not name the call site: %.220s", line);
+}
+
+/* A wrong partial sum of one rank is in every rank's result: the gates cannot say whose it was. */
+static int is_summed(const torture_case *c) {
+  return c->subject->kind == TORTURE_BACKEND && c->fault >= TORTURE_FLIP;
+}
+
+static void check_line(const torture_case *c, const char *errors, char *why, size_t size) {
+  char line[1400];
+  const size_t n = error_lines(errors, line, sizeof line);
+  if (n != 1) {
+    snprintf(why, size, "%zu error lines, one is specified%s%.200s", n, n > 0 ? ": " : "", line);
+    return;
+  }
+  const int told_by_others =
+      c->fault == TORTURE_HANG || c->fault == TORTURE_LATE || c->fault == TORTURE_TRUNCATE;
+  char full[sizeof line];
+  memcpy(full, line, sizeof full);
+  if (told_by_others) without_speaker(line);
+  if (is_summed(c)) return;
+  if (!names_rank(line, c->rank))
+    snprintf(why, size, "the error line does not blame rank %u: %.250s", c->rank, full);
+  else
+    check_place(c, full, why, size);
+}
+
+/* ---- what is left --------------------------------------------------------------------------- */
+
+static const char *left_file; /* the callback of nftw has no argument of its own */
+static char left_name[160];
+
+static int on_file(const char *path, const struct stat *st, int type, struct FTW *f) {
+  (void)st;
+  if (type == FTW_F && left_file == NULL) {
+    snprintf(left_name, sizeof left_name, "%s", path + f->base);
+    left_file = left_name;
+  }
+  return 0;
+}
+
+static int on_remove(const char *path, const struct stat *st, int type, struct FTW *f) {
+  (void)st, (void)type, (void)f;
+  return remove(path);
+}
+
+/* A run folder that holds anything must be finished, and say what became of it. */
+static void check_run(const torture_case *c, const char *folder, char *why, size_t size) {
+  char path[400];
+  const char *method = c->subject->kind == TORTURE_BACKEND ? "row_parallel" : c->subject->name;
+  snprintf(path, sizeof path, "%s/out/phase0_correctness/%s/it", folder, method);
+  if (access(path, F_OK) != 0) {
+    if (c->code == 0) snprintf(why, size, "exit 0, and no run is kept");
+    return;
+  }
+  snprintf(path, sizeof path, "%s/out/phase0_correctness/%s/it/DONE", folder, method);
+  char *done = read_all(path);
+  if (done == NULL || done[0] == '\0')
+    snprintf(why, size, "a run folder without DONE is left");
+  else if (c->code != 0 && strstr(done, "\"failed\"") == NULL && strstr(done, "\"not passed\"") == NULL)
+    snprintf(why, size, "the record of a run with a fault is acknowledged: %.100s", done);
+  free(done);
+}
+
+/* Shared memory whose name holds the child's number. */
+static void check_memory(pid_t pid, char *why, size_t size) {
+  char number[24];
+  DIR *dir = opendir("/dev/shm");
+  snprintf(number, sizeof number, "%ld", (long)pid);
+  for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+    const char *p = strstr(e->d_name, number);
+    if (p == NULL || isdigit((unsigned char)p[strlen(number)])) continue;
+    if (p > e->d_name && isdigit((unsigned char)p[-1])) continue;
+    snprintf(why, size, "shared memory is left: /dev/shm/%.100s", e->d_name);
+  }
+  if (dir != NULL) closedir(dir);
+}
+
+static void check_left(const torture_case *c, const char *folder, pid_t group, char *why, size_t size) {
+  char cache[200];
+  if (kill(-group, 0) == 0 || errno != ESRCH) {
+    snprintf(why, size, "a process is left running");
+    return;
+  }
+  check_memory(group, why, size);
+  if (why[0] != '\0') return;
+  if (c->subject->kind != TORTURE_COMM) check_run(c, folder, why, size);
+  if (why[0] != '\0' || c->subject->kind != TORTURE_COMM) return;
+  snprintf(cache, sizeof cache, "%s", folder);
+  left_file = NULL;
+  nftw(cache, on_file, 8, FTW_PHYS);
+  if (left_file != NULL) snprintf(why, size, "a file is left: %.120s", left_file);
+}
+
+static void check_code(const torture *t, const torture_case *c, const char *errors, char *why, size_t size) {
+  char line[1400];
+  int codes[2];
+  torture_wanted(c, codes);
+  error_lines(errors, line, sizeof line);
+  if (c->code == -2)
+    snprintf(why, size, "it did not end within %.1f s and had to be killed", c->seconds);
+  else if (c->code == -1)
+    snprintf(why, size, "it died of signal %d (%s)", c->signal, strsignal(c->signal));
+  else if (c->code != codes[0] && c->code != codes[1])
+    snprintf(why, size, "exit %d, specified is %d%s%.250s", c->code, codes[0], line[0] != '\0' ? ": " : "",
+             line);
+  else if (c->fault != TORTURE_NONE && c->seconds > t->deadline + GRACE_S + t->clean_seconds)
+    snprintf(why, size,
+             "it took %.2f s; the deadline is %g s, and 1 s and the %.2f s of a clean run are allowed",
+             c->seconds, t->deadline, t->clean_seconds);
+}
+
+void torture_judge(const torture *t, torture_case *c, const char *folder, const char *out, const char *errors,
+                   pid_t group) {
+  char *text = read_all(errors);
+  (void)out;
+  c->why[0] = '\0';
+  check_code(t, c, text != NULL ? text : "", c->why, sizeof c->why);
+  if (c->why[0] == '\0' && c->code != 0) check_line(c, text != NULL ? text : "", c->why, sizeof c->why);
+  if (c->why[0] == '\0') check_left(c, folder, group, c->why, sizeof c->why);
+  free(text);
+  nftw(folder, on_remove, 8, FTW_DEPTH | FTW_PHYS);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ * torture_list.c - what is injected where: a clean run of every world tells how often each rank calls what;
+ * each rank x op x call x fault that makes sense is a case. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/torture.h"
+#include "core/base/error.h"
+
+const char *const torture_fault_names[TORTURE_FAULTS] = {"err",  "hang", "delay",   "late",
+                                                         "flip", "nan",  "truncate"};
+const char *const torture_kind_names[] = {"comm", "method", "backend"};
+
+enum { MAX_OPS = 48, MAX_CALLS = 512 };
+
+/* "calls of rank R: op=n op=n": one rank's. */
+typedef struct tally {
+  uint32_t rank, n;
+  char ops[MAX_OPS][40];
+  uint64_t calls[MAX_OPS];
+} tally;
+
+void torture_plan_text(const torture *t, const torture_case *c, char *out, size_t size) {
+  static const char *const what[TORTURE_FAULTS] = {"err",  "hang", "delay",   "delay",
+                                                   "flip", "nan",  "truncate"};
+  char ms[32] = "";
+  out[0] = '\0';
+  if (c->fault == TORTURE_NONE) return;
+  const double part = c->fault == TORTURE_DELAY ? 0.2 : 1.6;
+  if (c->fault == TORTURE_DELAY || c->fault == TORTURE_LATE)
+    snprintf(ms, sizeof ms, ",ms=%.0f", t->deadline * 1000.0 * part);
+  snprintf(out, size, "rank=%u,op=%s,seq=%llu,do=%s%s", c->rank, c->op, (unsigned long long)c->seq,
+           what[c->fault], ms);
+}
+
+static torture_case *add(torture *t) {
+  if (t->n_cases == t->capacity) {
+    const size_t capacity = t->capacity == 0 ? 256 : 2 * t->capacity;
+    torture_case *grown = realloc(t->cases, capacity * sizeof *grown);
+    if (grown == NULL) return NULL;
+    t->cases = grown;
+    t->capacity = capacity;
+  }
+  memset(&t->cases[t->n_cases], 0, sizeof t->cases[0]);
+  return &t->cases[t->n_cases++];
+}
+
+/* Is there a result that a flip, a NaN or a lost row would show in? */
+static int has_result(const char *op) {
+  static const char *const results[] = {"all_reduce",     "all_gather", "reduce_scatter", "broadcast",
+                                        "all_to_all",     "send",       "recv",           "matmul",
+                                        "gather_columns", "activate"};
+  for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
+    if (strcmp(op, results[i]) == 0) return 1;
+  return 0;
+}
+
+/* The first alloc of a device is in the rehearsal that chooses kernels: a rank runs it alone, so that nobody
+ * waits for one who hangs there. */
+static uint64_t first_call(const torture_case *like, const char *op, uint64_t calls) {
+  return like->subject->kind == TORTURE_BACKEND && strcmp(op, "alloc") == 0 && calls > 1 ? 1 : 0;
+}
+
+/* The first call, the one in the middle and the last; quick: the first. */
+static int wanted_call(const torture *t, uint64_t seq, uint64_t calls) {
+  return seq == 0 || (!t->quick && (seq == calls / 2 || seq == calls - 1));
+}
+
+/* Nothing asked for: everything. */
+static int asked(const torture *t, const char *option, const char *value) {
+  int any = 0;
+  for (size_t i = 0; i < t->a->n_given; i++) {
+    if (strcmp(t->a->options[t->a->given[i].option].name, option) != 0) continue;
+    if (strcmp(t->a->given[i].value, value) == 0) return 1;
+    any = 1;
+  }
+  return !any;
+}
+
+static int add_op(torture *t, const torture_case *like, const char *op, uint64_t calls) {
+  const uint64_t first = first_call(like, op, calls);
+  if (!asked(t, "op", op)) return 1;
+  for (uint64_t seq = first; seq < calls && seq < MAX_CALLS; seq++) {
+    if (!wanted_call(t, seq - first, calls - first)) continue;
+    for (int fault = 0; fault < TORTURE_FAULTS; fault++) {
+      if ((fault >= TORTURE_FLIP && !has_result(op)) || !asked(t, "fault", torture_fault_names[fault]))
+        continue;
+      torture_case *c = add(t);
+      if (c == NULL) return 0;
+      *c = *like;
+      c->fault = fault;
+      c->seq = seq;
+      snprintf(c->op, sizeof c->op, "%s", op);
+    }
+  }
+  return 1;
+}
+
+/* The next "calls of rank R:" of a text; NULL: none. */
+static const char *next_tally(const char *text, tally *out) {
+  static const char lead[] = "calls of rank ";
+  const char *p = text == NULL ? NULL : strstr(text, lead);
+  if (p == NULL) return NULL;
+  memset(out, 0, sizeof *out);
+  char *end = NULL;
+  out->rank = (uint32_t)strtoul(p + sizeof lead - 1, &end, 10);
+  p = *end == ':' ? end + 1 : end;
+  while (*p == ' ' && out->n < MAX_OPS) {
+    const char *equals = strchr(++p, '=');
+    if (equals == NULL || (size_t)(equals - p) >= sizeof out->ops[0]) break;
+    snprintf(out->ops[out->n], sizeof out->ops[0], "%.*s", (int)(equals - p), p);
+    out->calls[out->n++] = strtoull(equals + 1, &end, 10);
+    p = end;
+  }
+  return p;
+}
+
+static uint64_t all_calls(const tally *one) {
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < one->n; i++) all += one->calls[i];
+  return all;
+}
+
+/* Of each rank the tally of the world that made most calls: a rehearsal before it makes few or none. */
+static tally *best_tallies(const char *text, uint32_t world_size, uint32_t *out_found) {
+  tally *best = calloc(world_size, sizeof *best), *one = calloc(1, sizeof *one);
+  *out_found = 0;
+  for (const char *p = text; best != NULL && one != NULL && (p = next_tally(p, one)) != NULL;) {
+    if (one->rank >= world_size || all_calls(one) <= all_calls(&best[one->rank])) continue;
+    *out_found += best[one->rank].n == 0;
+    best[one->rank] = *one;
+  }
+  free(one);
+  return best;
+}
+
+static int32_t add_tallies(torture *t, const torture_case *clean, const char *text, bs_error *err) {
+  torture_case like = *clean; /* t->cases moves while it grows */
+  uint32_t found = 0;
+  tally *best = best_tallies(text, like.world_size, &found);
+  int good = best != NULL;
+  for (uint32_t r = t->quick ? like.world_size - 1 : 0; good && r < like.world_size; r++) {
+    like.rank = r;
+    for (uint32_t i = 0; good && i < best[r].n; i++)
+      good = add_op(t, &like, best[r].ops[i], best[r].calls[i]);
+  }
+  free(best);
+  if (!good) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (found == like.world_size || like.world_size == 1) return BS_OK;
+  return bs_error_set(err, BS_PLUGIN, "BS-TORTURE-COUNT",
+                      "the clean run of %s %s on %u ranks told the calls of %u of them",
+                      torture_kind_names[like.subject->kind], like.subject->name, like.world_size, found);
+}
+
+static char *clean_text(const torture *t) {
+  char path[160];
+  char *text = NULL;
+  size_t used = 0, room = 0;
+  static const char *const names[] = {"clean.out", "clean.err"};
+  for (size_t i = 0; i < 2; i++) {
+    snprintf(path, sizeof path, "%s/%s", t->scratch, names[i]);
+    FILE *f = fopen(path, "re");
+    if (f == NULL) continue;
+    for (size_t n = 1; n > 0;) {
+      if (room < used + 8192) {
+        char *grown = realloc(text, room = used + 65536);
+        if (grown == NULL) break;
+        text = grown;
+      }
+      n = fread(text + used, 1, 8000, f);
+      used += n;
+      text[used] = '\0';
+    }
+    fclose(f);
+  }
+  return text;
+}
+
+/* A method that does not run on so many ranks is passed over, with a note. */
+static int32_t clean_failed(const torture *t, const torture_case *c, bs_error *err) {
+  if (c->subject->kind == TORTURE_METHOD && (c->code == 3 || c->code == 2)) {
+    char text[200];
+    snprintf(text, sizeof text, "method %.64s is not run on %u ranks: it refuses them (exit %d)",
+             c->subject->name, c->world_size, c->code);
+    bsrun_note(t->quiet, text);
+    return BS_OK;
+  }
+  char *command = torture_command(t, c);
+  bs_error_set(err, BS_PLUGIN, "BS-TORTURE-CLEAN", "%s %s on %u ranks fails without any fault: %.300s",
+               torture_kind_names[c->subject->kind], c->subject->name, c->world_size, c->why);
+  if (command != NULL) bs_error_hint(err, "repeat: %.220s", command);
+  free(command);
+  return BS_PLUGIN;
+}
+
+int32_t torture_list(torture *t, const torture_subject *s, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < t->n_worlds; i++) {
+    torture_case *clean = add(t);
+    if (clean == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    clean->subject = s;
+    clean->world_size = t->worlds[i];
+    clean->fault = TORTURE_NONE;
+    rc = torture_run(t, t->n_cases - 1, err);
+    if (rc != BS_OK) return rc;
+    const torture_case done = t->cases[t->n_cases - 1];
+    t->n_cases--; /* what it counts is kept, not the run */
+    if (done.why[0] != '\0') {
+      rc = clean_failed(t, &done, err);
+      continue;
+    }
+    if (done.seconds > t->clean_seconds) t->clean_seconds = done.seconds;
+    char *text = clean_text(t);
+    rc = add_tallies(t, &done, text, err);
+    free(text);
+  }
+  return rc;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_torture.c - bsrun torture: the right communicator gets a clean card, each wrong one the sentence
+ * that says what is wrong with it; and the command of a row does the same again. */
+#include <jansson.h>
+
+#include "tests/bsrun/spawn.h"
+
+/* The rows of -o json. */
+static json_t *card_of(const ran *r) {
+  json_error_t e;
+  json_t *card = json_loads(r->out, JSON_REJECT_DUPLICATES, &e);
+  ck_assert_msg(card != NULL, "%s in: %s\n%s", e.text, r->out, r->err);
+  return card;
+}
+
+static double number(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
+static const char *text(const json_t *object, const char *key) {
+  const char *value = json_string_value(json_object_get(object, key));
+  return value != NULL ? value : "";
+}
+
+/* Sanitizers start slowly: the clean run is allowed for, and the deadline is not of the essence here. */
+#define DEADLINE "0.4"
+
+START_TEST(threads_is_clean) {
+  static const char *const faults[] = {"err", "hang", "delay", "late", "flip", "nan", "truncate"};
+  static const char *const ops[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                    "all_to_all", "send",       "recv",           "barrier"};
+  unsigned seen_faults = 0, seen_ops = 0;
+  const char *dir = scratch_dir();
+  ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--quick", "--deadline", DEADLINE, "-o",
+                "json", NULL);
+  must_be(&r, 0);
+  json_t *card = card_of(&r);
+  size_t i;
+  json_t *row;
+  json_array_foreach(json_object_get(card, "rows"), i, row) {
+    for (unsigned k = 0; k < 7; k++)
+      seen_faults |= (unsigned)(strcmp(text(row, "fault"), faults[k]) == 0) << k;
+    for (unsigned k = 0; k < 8; k++) seen_ops |= (unsigned)(strcmp(text(row, "op"), ops[k]) == 0) << k;
+  }
+  ck_assert_uint_eq(seen_faults, 0x7f);
+  ck_assert_uint_eq(seen_ops, 0xff);
+  ck_assert(number(card, "cases") == 8 * 4 + 7 * 3);
+  ck_assert(number(card, "as_specified") == number(card, "cases"));
+  json_decref(card);
+  ran_free(&r);
+  remove_dir(dir);
+}
+END_TEST
+
+static const struct {
+  const char *id, *op, *fault, *says;
+  int code; /* of the command that repeats it; -1: not repeated */
+} wrong[] = {
+    {"bad1", "all_reduce", "late", "exit 0, specified is 8", 0},
+    {"bad1", "barrier", "hang", "did not end", -1},
+    {"bad2", "all_gather", "truncate", "exit 6, specified is 9", 6},
+    {"bad2", "broadcast", "hang", "specified is 8", -1},
+    {"bad3", "all_to_all", "hang", "does not blame rank 1", 8},
+    {"bad3", "send", "late", "does not blame rank 1", 8},
+};
+
+START_TEST(a_wrong_one_gets_its_sentence) {
+  const char *dir = scratch_dir();
+  char plugin[600], comm[64];
+  snprintf(plugin, sizeof plugin, "%s/bs_%s.so", BS_TEST_RUDE_DIR, wrong[_i].id);
+  snprintf(comm, sizeof comm, "%s:threads", wrong[_i].id);
+  ran r = bsrun(dir, "torture", "--plugin", plugin, "--set", "plugin_trust=any", "--comm", comm, "--ranks",
+                "2", "--quick", "--deadline", DEADLINE, "--op", wrong[_i].op, "--fault", wrong[_i].fault,
+                "-o", "json", NULL);
+  must_be(&r, 5);
+  ck_assert_msg(strstr(r.err, "error[BS-TORTURE-SCORE] 1 of 1") != NULL, "%s", r.err);
+  json_t *card = card_of(&r);
+  const json_t *row = json_array_get(json_object_get(card, "rows"), 0);
+  ck_assert_msg(strstr(text(row, "failure"), wrong[_i].says) != NULL, "%s", text(row, "failure"));
+  ck_assert_str_eq(text(row, "score"), "0/1");
+  if (wrong[_i].code >= 0) {
+    char command[2048];
+    const char *again = text(row, "repeat");
+    ck_assert_msg(strncmp(again, "bsrun ", 6) == 0, "%s", again);
+    snprintf(command, sizeof command, "cd '%s' && '%s' %s >again.out 2>again.err", dir, bsrun_path(),
+             again + 6);
+    const int status = system(command);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == wrong[_i].code, "%s: %d", command, status);
+  }
+  json_decref(card);
+  ran_free(&r);
+  remove_dir(dir);
+}
+END_TEST
+
+static const struct {
+  const char *plan;
+  int code;
+  const char *says;
+} plans[] = {
+    {"", 0, ""},
+    {"rank=0,op=all_reduce,seq=1,do=err", 7, "an injected error in all_reduce, call 1 of rank 0"},
+    {"rank=1,op=barrier,seq=0,do=hang", 8, "missing: rank 1"},
+    {"rank=1,op=send,seq=0,do=flip", 6, "from rank 1"},
+    {"rank=0,op=reduce_scatter,seq=0,do=nan", 6, "is nan"},
+    {"rank=1,op=all_to_all,seq=1,do=truncate", 9, "ranks disagree"},
+    {"rank=*,op=*,do=delay,ms=1", 0, ""},
+    {"rank=1,op=all_to_none,do=err", 3, "character 11: 'all_to_none' is no op"},
+};
+
+START_TEST(one_plan_ends_as_it_must) {
+  const char *dir = scratch_dir();
+  ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--deadline", DEADLINE, "--plan",
+                plans[_i].plan, NULL);
+  must_be(&r, plans[_i].code);
+  ck_assert_msg(strstr(r.err, plans[_i].says) != NULL, "%s", r.err);
+  if (plans[_i].code == 0) ck_assert_msg(strstr(r.out, "calls of rank 1: all_reduce=2") != NULL, "%s", r.out);
+  ran_free(&r);
+  remove_dir(dir);
+}
+END_TEST
+
+START_TEST(methods_and_backends_run_phase_0) {
+  const char *dir = scratch_dir();
+  ran m = bsrun(dir, "torture", "--method", "row_parallel", "--ranks", "2", "--quick", "--deadline", DEADLINE,
+                NULL);
+  must_be(&m, 0);
+  ck_assert_msg(strstr(m.out, "score: 7 of 7 as specified") != NULL, "%s", m.out);
+  ran_free(&m);
+  ran b = bsrun(dir, "torture", "--backend", "ref", "--ranks", "2", "--quick", "--deadline", DEADLINE,
+                "--fault", "err", "--fault", "hang", "-o", "tap", NULL);
+  must_be(&b, 0);
+  ck_assert_msg(strstr(b.out, "ok 1 - backend ref err of alloc") != NULL, "%s", b.out);
+  ck_assert_msg(strstr(b.out, "hang of matmul,") != NULL && strstr(b.out, "not ok") == NULL, "%s", b.out);
+  ran_free(&b);
+  ck_assert_int_eq(result_files(dir), 0);
+  remove_dir(dir);
+}
+END_TEST
+
+static const struct {
+  const char *words[6];
+  int code;
+  const char *says;
+} refused[] = {
+    {{"torture"}, 2, "needs --plugin, --comm, --method or --backend"},
+    {{"torture", "--comm", "threads", "--ranks", "0"}, 2, "--ranks"},
+    {{"torture", "--comm", "threads", "--ranks", "2,x"}, 2, "--ranks"},
+    {{"torture", "--comm", "threads", "--deadline", "never"}, 2, "--deadline"},
+    {{"torture", "--comm", "threads", "--fault", "fire"}, 2, "unknown fault 'fire'"},
+    {{"torture", "--comm", "threads", "-o", "csv"}, 2, "unknown output format"},
+    {{"torture", "--comm", "thread", "--ranks", "2"}, 5, "did you mean 'threads'"},
+    {{"torture", "--comm", "threads", "--plan", ""}, 2, "one number"},
+};
+
+START_TEST(bad_requests_are_refused) {
+  const char *dir = scratch_dir();
+  const char *const *w = refused[_i].words;
+  ran r = bsrun(dir, w[0], w[1], w[2], w[3], w[4], NULL);
+  must_be(&r, refused[_i].code);
+  ck_assert_msg(strstr(r.err, refused[_i].says) != NULL, "%s", r.err);
+  ck_assert_str_eq(r.out, "");
+  ran_free(&r);
+  remove_dir(dir);
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("bsrun_torture");
+  TCase *t = tcase_create("torture");
+  tcase_add_test(t, threads_is_clean);
+  tcase_add_loop_test(t, a_wrong_one_gets_its_sentence, 0, (int)(sizeof wrong / sizeof wrong[0]));
+  tcase_add_loop_test(t, one_plan_ends_as_it_must, 0, (int)(sizeof plans / sizeof plans[0]));
+  tcase_add_test(t, methods_and_backends_run_phase_0);
+  tcase_add_loop_test(t, bad_requests_are_refused, 0, (int)(sizeof refused / sizeof refused[0]));
+  suite_add_tcase(s, t);
+  return run_suite(s);
+}
