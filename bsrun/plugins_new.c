@@ -240,9 +240,10 @@ static void print_next(const making *m) {
       "next:\n"
       "  make -C %s        # bs_%s.so; pkg-config must find blockshock-plugin (PKG_CONFIG_PATH)\n"
       "  make -C %s run    # use it\n"
+      "  make -C %s check  # graded by the conformance kit\n"
       "  bsrun plugins inspect %s%s/bs_%s.so\n"
       "%s/README.md says what to change.\n",
-      m->dir, m->id, m->dir, strchr(m->dir, '/') != NULL ? "" : "./", m->dir, m->id, m->dir);
+      m->dir, m->id, m->dir, m->dir, strchr(m->dir, '/') != NULL ? "" : "./", m->dir, m->id, m->dir);
 }
 
 static int32_t make_plugin(const args *a, bs_error *err) {

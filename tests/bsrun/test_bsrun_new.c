@@ -83,7 +83,7 @@ START_TEST(only_names_are_changed) {
   char *left = read_text(dir, "left");
   ck_assert_msg(left[0] == '\0', "left: %s", left);
   free(left);
-  snprintf(found, sizeof found, "make -C acme_2");
+  snprintf(found, sizeof found, "make -C acme_2 check");
   ck_assert_msg(strstr(r.out, found) != NULL && strstr(r.out, "./acme_2/bs_acme_2.so") != NULL, "%s", r.out);
   ck_assert_str_eq(r.err, "");
   ran_free(&r);
