@@ -9,6 +9,7 @@
 #include "lab/config/notes.h"
 #include "lab/lab.h"
 #include "lab/report/report.h"
+#include "lab/store/grade.h"
 
 /* A verb: argc and argv without the program and the verb's words; returns the exit code. */
 typedef struct bsrun_verb {
@@ -80,6 +81,9 @@ void bsrun_request_free(bsrun_request *request);
 int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err);
 /* The tuning file in the same way: --tune-cache. */
 int32_t bsrun_tune_path(const args *a, char **out_path, bs_error *err);
+/* The grades that `plugins check` has kept in the user's cache folder. A file that is damaged or cannot be
+ * read is noted; what is not read is not graded. The caller closes. */
+void bsrun_grades(int quiet, bs_grades *out);
 /* The constants in it; NULL when there are none that this machine and build can use. A corrupt file is warned
  * of, one of another machine is a note. The caller releases. */
 json_t *bsrun_constants(const char *path, int quiet);

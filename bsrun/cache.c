@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache.c - where the machine's constants and measured choices are kept: --cache and --tune-cache, else the
- * user's cache folder. The one place that knows XDG_CACHE_HOME and HOME. */
+ * cache.c - where the machine's constants, measured choices and grades are kept: --cache and --tune-cache,
+ * else the user's cache folder. The one place that knows XDG_CACHE_HOME and HOME. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,12 @@
 #include "core/base/text.h"
 #include "lab/measure/constants.h"
 
-/* --OPTION FILE, else `file` in the user's cache folder; NULL: off, or no such folder. */
+/* --OPTION FILE (NULL: there is no such option), else `file` in the user's cache folder; NULL: off, or no
+ * such folder. */
 static int32_t cache_file(const args *a, const char *option, const char *file, char **out_path,
                           bs_error *err) {
-  const char *given = args_value(a, option), *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
+  const char *given = option != NULL ? args_value(a, option) : NULL, *home = getenv("HOME"),
+             *xdg = getenv("XDG_CACHE_HOME");
   bs_text text = {0};
   *out_path = NULL;
   if (given != NULL && given[0] == '\0')
@@ -42,6 +44,24 @@ int32_t bsrun_cache_path(const args *a, char **out_path, bs_error *err) {
 
 int32_t bsrun_tune_path(const args *a, char **out_path, bs_error *err) {
   return cache_file(a, "tune-cache", "tuning.jsonl", out_path, err);
+}
+
+void bsrun_grades(int quiet, bs_grades *out) {
+  bs_error err = BS_ERROR_INIT;
+  char *path = NULL, line[1024];
+  int32_t rc = cache_file(NULL, NULL, "grades.jsonl", &path, &err);
+  memset(out, 0, sizeof *out);
+  if (rc == BS_OK) rc = bs_grades_open(path, out, &err);
+  if (rc != BS_OK) {
+    snprintf(line, sizeof line, "[%s] %s; no plugin counts as graded: %s", err.id, err.message, err.hint);
+    bsrun_note(quiet, line);
+  }
+  if (out->broken > 0) {
+    snprintf(line, sizeof line, "%zu line%s of %.600s cannot be read as a grade: skipped", out->broken,
+             out->broken == 1 ? "" : "s", path);
+    bsrun_note(quiet, line);
+  }
+  free(path);
 }
 
 json_t *bsrun_constants(const char *path, int quiet) {

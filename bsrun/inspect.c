@@ -42,6 +42,22 @@ static void add_row(json_t *rows, const char *part, const char *name, const char
   json_array_append_new(rows, row);
 }
 
+/* What `plugins check` has said of this very file. */
+static void add_grade(json_t *rows, const bs_plugin_info *info) {
+  char text[160] = "bsrun plugins check grades it";
+  bs_grades grades;
+  bsrun_grades(0, &grades);
+  const json_t *grade = plugins_grade(&grades, info);
+  if (grade != NULL)
+    snprintf(text, sizeof text, "%.16s kit of Block-Shock %.32s, %.32s",
+             json_string_value(json_object_get(grade, "kit")),
+             json_string_value(json_object_get(grade, "blockshock")),
+             json_string_value(json_object_get(grade, "graded_at")));
+  add_row(rows, "plugin", "grade",
+          grade != NULL ? json_string_value(json_object_get(grade, "line")) : "not graded", "", text);
+  bs_grades_close(&grades);
+}
+
 static void add_file(json_t *rows, const bs_plugin_info *info) {
   static const char *const sanitizers[] = {"none", "address", "thread"};
   char abi[24], kinds[96], hex[65] = "";
@@ -58,6 +74,7 @@ static void add_file(json_t *rows, const bs_plugin_info *info) {
   } else {
     add_row(rows, "plugin", "path", info->path, "", "");
     if (bs_sha256_file(info->path, hex, NULL) == BS_OK) add_row(rows, "plugin", "sha256", hex, "", "");
+    add_grade(rows, info);
   }
 }
 

@@ -27,12 +27,14 @@ static const bs_field list_fields[] = {
     {"kinds", "KINDS", 0, 0},
     {"abi", "ABI", 0, 0},
     {"state", "STATE", 0, 0},
+    {"graded", "GRADED", 0, 0},
     {"from", "FROM / WHY", 0, 0},
     {"path", "PATH", BS_FIELD_WIDE, 0},
     {"origin", "ORIGIN", BS_FIELD_WIDE, 0},
     {"why", "WHY", BS_FIELD_WIDE, 0},
     {"things", "THINGS", BS_FIELD_WIDE, 0},
     {"summary", "WHAT", BS_FIELD_WIDE, 0},
+    {"grade", "GRADE", BS_FIELD_WIDE, 0},
 };
 
 const char *const plugins_kind_names[] = {"op",       "backend",  "comm",      "method",
@@ -143,7 +145,16 @@ static json_t *things_list(const char *things) {
   return list;
 }
 
-static json_t *plugin_row(bs_context *context, const bs_plugin_info *info, int load) {
+static void add_grade(json_t *row, const bs_grades *grades, const bs_plugin_info *info) {
+  char graded[64];
+  const json_t *grade = plugins_grade(grades, info);
+  plugins_grade_text(grade, info->builtin != 0, graded, sizeof graded);
+  json_object_set_new(row, "graded", text_or_empty(graded));
+  json_object_set_new(row, "grade", text_or_empty(json_string_value(json_object_get(grade, "line"))));
+}
+
+static json_t *plugin_row(bs_context *context, const bs_grades *grades, const bs_plugin_info *info,
+                          int load) {
   static const char *const states[] = {"found", "ok", "shadowed", "refused", "unavailable"};
   char kinds[96], abi[24], why[768];
   const char *state = info->state < 5 ? states[info->state] : "?";
@@ -167,25 +178,29 @@ static json_t *plugin_row(bs_context *context, const bs_plugin_info *info, int l
   json_object_set_new(row, "why", text_or_empty(why));
   json_object_set_new(row, "things", things_list(info->things));
   json_object_set_new(row, "summary", text_or_empty(info->summary));
+  add_grade(row, grades, info);
   return row;
 }
 
 static int32_t print_list(const args *a, bs_error *err) {
   bs_context *context = NULL;
+  bs_grades grades;
   int format;
   int32_t rc = args_no_words(a, err);
   if (rc == BS_OK) rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &context, err);
   if (rc != BS_OK) return rc;
   json_t *rows = json_array();
+  bsrun_grades(0, &grades);
   for (uint32_t i = 0; i < bs_plugin_count(context) && rc == BS_OK; i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
     rc = bs_plugin_get(context, i, &info, err);
-    if (rc == BS_OK) json_array_append_new(rows, plugin_row(context, &info, args_has(a, "load")));
+    if (rc == BS_OK) json_array_append_new(rows, plugin_row(context, &grades, &info, args_has(a, "load")));
   }
   if (rc == BS_OK)
     rc = bs_report_print(stdout, format, list_fields, sizeof list_fields / sizeof list_fields[0], rows, err);
   json_decref(rows);
+  bs_grades_close(&grades);
   bs_context_close(context);
   return rc;
 }

@@ -15,6 +15,10 @@ int32_t plugins_compose(const args *a, const char *configs_dir, const char *cons
                         bs_node **out_config, bs_error *err);
 int plugins_new(int argc, char **argv);
 int plugins_check(int argc, char **argv);
+/* The grade of a plugin's file; NULL: it has none, cannot be read, or is part of the library. */
+const json_t *plugins_grade(const bs_grades *grades, const bs_plugin_info *info);
+/* "conformant (quick)", "NOT conformant (full)", "not graded"; of what is part of the library "built in". */
+void plugins_grade_text(const json_t *grade, int builtin, char *out, size_t size);
 /* The kinds that `plugins new` makes. */
 extern const char *const plugins_new_kinds[];
 extern const size_t plugins_n_new_kinds;

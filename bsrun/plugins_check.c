@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * plugins_check.c - `bsrun plugins check ID|PATH`: grades a plugin by the conformance kit, the command
- * bs-conformance, as a child process. Its report is standard output, its exit status is bsrun's. */
+ * bs-conformance, as a child process. Its report is standard output, its exit status is bsrun's, and its
+ * grade is kept for this file (lab/store/grade.h). */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/store/file_sum.h"
+#include "lab/store/sha256.h"
 
 enum { MAX_WORDS = 160 };
 
@@ -76,13 +82,15 @@ static int32_t add_all(const args *a, const char *name, const char *as, char **w
   return rc;
 }
 
-/* The child's exit status; a child that a signal ended is a failure of its own. */
-static int32_t run_child(char *const words[], int *out_code, bs_error *err) {
+/* The child's exit status, its standard output in `out`; a child that a signal ended is a failure of its own.
+ */
+static int32_t run_child(char *const words[], int out, int *out_code, bs_error *err) {
   int status = 0;
   fflush(NULL);
   const pid_t pid = fork();
   if (pid < 0) return bs_error_errno(err, BS_INTERNAL, "BS-CHK-FORK", errno, "cannot start the kit");
   if (pid == 0) {
+    dup2(out, STDOUT_FILENO);
     execv(words[0], words);
     _exit(127);
   }
@@ -96,12 +104,127 @@ static int32_t run_child(char *const words[], int *out_code, bs_error *err) {
   return BS_OK;
 }
 
+/* All that was written to a file, and on to standard output. */
+static int32_t pass_on(int fd, bs_text *out, bs_error *err) {
+  char block[4096];
+  ssize_t n = lseek(fd, 0, SEEK_SET) == 0 ? 1 : -1;
+  while (n > 0) {
+    n = read(fd, block, sizeof block);
+    if (n < 0 && errno == EINTR)
+      n = 1;
+    else if (n > 0)
+      bs_text_append(out, block, (size_t)n);
+  }
+  if (n < 0) return bs_error_errno(err, BS_IO, "BS-CHK-REPORT", errno, "cannot read the kit's report");
+  if (out->failed) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (out->size > 0) fwrite(out->data, 1, out->size, stdout);
+  return BS_OK;
+}
+
+/* The report goes into a file in memory: it is printed at the end anyway, and a process that a plugin left
+ * behind would hold a pipe open. */
+static int32_t run_kit(char *const words[], bs_text *report, int *out_code, bs_error *err) {
+  const int fd = memfd_create("report", MFD_CLOEXEC);
+  if (fd < 0) return bs_error_errno(err, BS_IO, "BS-CHK-REPORT", errno, "cannot make a file for the report");
+  bs_error died = BS_ERROR_INIT;
+  const int32_t rc = run_child(words, fd, out_code, &died);
+  const int32_t passed = pass_on(fd, report, err);
+  close(fd);
+  if (rc != BS_OK && err != NULL) *err = died;
+  return rc != BS_OK ? rc : passed;
+}
+
+/* ---- the grade ------------------------------------------------------------------------------ */
+
+/* The grade of a report: "grade" of JSON, else the last line, behind "# " in TAP. "" when there is none. */
+static void grade_line(const args *a, const bs_text *report, char *out, size_t size) {
+  const char *format = args_value(a, "output");
+  out[0] = '\0';
+  if (report->size == 0) return;
+  if (format != NULL && strcmp(format, "json") == 0) {
+    json_t *root = json_loadb(report->data, report->size, 0, NULL);
+    const char *line = json_string_value(json_object_get(root, "grade"));
+    snprintf(out, size, "%s", line != NULL ? line : "");
+    json_decref(root);
+    return;
+  }
+  size_t end = report->size;
+  while (end > 0 && report->data[end - 1] == '\n') end--;
+  size_t begin = end;
+  while (begin > 0 && report->data[begin - 1] != '\n') begin--;
+  if (strncmp(report->data + begin, "# ", 2) == 0) begin += 2;
+  snprintf(out, size, "%.*s", (int)(end - begin), report->data + begin);
+}
+
+/* A grade holds for the parameters and options that it was given with. */
+static json_t *settings_of(const args *a) {
+  static const char *const names[] = {"param", "option"};
+  json_t *list = json_array();
+  for (size_t i = 0; i < 2; i++) {
+    const char **values = NULL;
+    size_t n = 0;
+    if (args_values(a, names[i], &values, &n, NULL) != BS_OK) continue;
+    for (size_t k = 0; k < n; k++) {
+      json_t *text = json_sprintf("%s %s", names[i], values[k]);
+      json_array_append_new(list, text != NULL ? text : json_string("(not UTF-8)"));
+    }
+    free(values);
+  }
+  return list;
+}
+
+/* before: the file's sum before it was graded, "" when it could not be read. A file that changed meanwhile is
+ * another one, and a part of the groups is no grade. */
+static void keep_grade(const args *a, const char *file, const char *before, const bs_text *report) {
+  char line[300], id[64], after[65], told[1024];
+  const char *kit = args_value(a, "kit");
+  bs_error err = BS_ERROR_INIT;
+  bs_grades grades;
+  grade_line(a, report, line, sizeof line);
+  if (line[0] == '\0' || before[0] == '\0' || args_has(a, "group")) return;
+  bs_plugin_id_of(file, id, sizeof id);
+  bs_grade grade = {.plugin = id, .sha256 = before, .line = line, .kit = kit != NULL ? kit : "quick"};
+  int32_t rc = bs_sha256_file(file, after, &err);
+  if (rc == BS_OK && strcmp(before, after) != 0)
+    rc = bs_error_set(&err, BS_MISMATCH, "BS-GRADE-CHANGED", "the file changed while it was graded");
+  bsrun_grades(0, &grades);
+  grade.settings = settings_of(a);
+  if (rc == BS_OK) rc = bs_grades_add(&grades, &grade, &err);
+  json_decref(grade.settings);
+  bs_grades_close(&grades);
+  if (rc == BS_OK) return;
+  snprintf(told, sizeof told, "[%s] %s; the grade is not kept%s%s", err.id, err.message,
+           err.hint[0] != '\0' ? ": " : "", err.hint);
+  bsrun_warn(told);
+}
+
+const json_t *plugins_grade(const bs_grades *grades, const bs_plugin_info *info) {
+  char hex[65];
+  if (info->builtin || !bs_grades_knows(grades, info->id)) return NULL;
+  return bs_file_sum(info->path, hex, NULL) == BS_OK ? bs_grades_find(grades, hex) : NULL;
+}
+
+void plugins_grade_text(const json_t *grade, int builtin, char *out, size_t size) {
+  if (builtin) {
+    snprintf(out, size, "built in");
+  } else if (grade == NULL) {
+    snprintf(out, size, "not graded");
+  } else {
+    snprintf(out, size, "%s (%.16s)",
+             json_is_true(json_object_get(grade, "conformant")) ? "conformant" : "NOT conformant",
+             json_string_value(json_object_get(grade, "kit")));
+  }
+}
+
+/* ----------------------------------------------------------------------------------------------- */
+
 static int32_t check(const args *a, int *out_code, bs_error *err) {
   static const struct {
     const char *name, *as;
   } passed[] = {{"kit", "--kit"},     {"group", "--group"},   {"xfail", "--xfail"},
                 {"param", "--param"}, {"option", "--option"}, {"output", "-o"}};
-  char program[PATH_MAX], file[PATH_MAX], *words[MAX_WORDS];
+  char program[PATH_MAX], file[PATH_MAX], *words[MAX_WORDS], before[65];
+  bs_text report = {0};
   size_t n = 0;
   int32_t rc = find_file(a, a->words[0], file, sizeof file, err);
   if (rc == BS_OK) rc = find_kit(program, sizeof program, err);
@@ -110,7 +233,12 @@ static int32_t check(const args *a, int *out_code, bs_error *err) {
   for (size_t i = 0; rc == BS_OK && i < sizeof passed / sizeof passed[0]; i++)
     rc = add_all(a, passed[i].name, passed[i].as, words, &n, err);
   words[n] = NULL;
-  return rc == BS_OK ? run_child(words, out_code, err) : rc;
+  if (rc != BS_OK) return rc;
+  if (bs_sha256_file(file, before, NULL) != BS_OK) before[0] = '\0'; /* the kit says what is wrong with it */
+  rc = run_kit(words, &report, out_code, err);
+  if (rc == BS_OK) keep_grade(a, file, before, &report);
+  bs_text_free(&report);
+  return rc;
 }
 
 int plugins_check(int argc, char **argv) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * plugins_why.c - `bsrun plugins why ID|PATH`: one row a step from the search to the use of a plugin, each
  * with its answer and the rule behind it: where it was looked for and found, what refuses or shadows it,
- * whether it opens (in a child first), what it registers, and what of the configuration selects it. */
+ * whether it opens (in a child first), what it registers, how it was graded, and what of the configuration
+ * selects it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,6 +227,21 @@ static int32_t open_it(why *w, bs_error *err) {
   return BS_OK;
 }
 
+/* A grade decides nothing, but whoever asks why wants to know it. A changed file has none. */
+static void tell_grade(why *w) {
+  bs_grades grades;
+  bsrun_grades(0, &grades);
+  const json_t *grade = plugins_grade(&grades, &w->opened);
+  if (grade == NULL)
+    add(w, "graded", "no", "", "bsrun plugins check %s has not graded this file on this machine", w->what);
+  else
+    add(w, "graded", json_is_true(json_object_get(grade, "conformant")) ? "yes" : "FAIL", "",
+        "%s; %s kit, %s", json_string_value(json_object_get(grade, "line")),
+        json_string_value(json_object_get(grade, "kit")),
+        json_string_value(json_object_get(grade, "graded_at")));
+  bs_grades_close(&grades);
+}
+
 /* ---- the configuration ------------------------------------------------------------------------ */
 
 static const struct {
@@ -355,6 +371,7 @@ static int32_t explain(why *w, const args *a, bs_error *err) {
       if (item_means(item->text, w->row.id, w->row.path)) w->item = item->text;
   if (w->by_path) rc = name_it(w, err);
   if (rc == BS_OK) rc = open_it(w, err);
+  if (w->opened.id != NULL && !w->opened.builtin) tell_grade(w);
   tell_selected(w, rc);
   return rc;
 }

@@ -241,6 +241,7 @@ static void plan_free(run_plan *p) {
   json_decref(p->session.rows);
   json_decref(p->session.folders);
   json_decref(p->session.constants);
+  bs_grades_close(&p->session.grades);
   free(p->cache);
   free(p->tune_path);
   bsrun_log_free();
@@ -265,6 +266,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   p->session.rows = json_array();
   p->session.folders = json_array();
   if (rc != BS_OK) return bsrun_fail(err);
+  bsrun_grades(p->session.quiet, &p->session.grades);
   run_signals_install();
   int code = run_points(p, err);
   bs_error_clear(err);

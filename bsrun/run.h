@@ -13,6 +13,7 @@ typedef struct run_session {
   const char *run_id; /* --run-id, NULL: made */
   int quiet, verbose;
   size_t point, points; /* of a sweep, from 1; for the progress */
+  bs_grades grades;     /* of plugin files, for the records */
   json_t *constants;    /* of this machine, for phase 1; NULL: measure */
   json_t *rows;         /* for the table */
   json_t *folders;      /* paths of the runs that exist, in order */

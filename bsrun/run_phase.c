@@ -61,15 +61,18 @@ static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *er
   return BS_NO_MEMORY;
 }
 
+/* Grades are told of the plugins that run, but a grade changes no result: the run's key is made without. */
 static int32_t begin_run(run_session *s, bs_experiment *e, uint32_t world, json_t **out_plugins,
                          bs_run **out_run, bs_error *err) {
   char key[65];
   json_t *env = bs_env_collect(s->context);
-  char *env_text = env == NULL ? NULL : bs_env_text(env);
+  int32_t rc = bs_grades_mark(&s->grades, json_object_get(env, "plugins"), err);
+  char *env_text = rc != BS_OK || env == NULL ? NULL : bs_env_text(env);
   json_decref(env);
-  int32_t rc = env_text == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+  if (env_text == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (rc == BS_OK) rc = bs_env_plugins(s->context, out_plugins, err);
   if (rc == BS_OK) rc = bs_record_key(e, *out_plugins, world, key, err);
+  if (rc == BS_OK) rc = bs_grades_mark(&s->grades, *out_plugins, err);
   if (rc == BS_OK) {
     const bs_run_request q = {.out_dir = e->out_dir,
                               .group = s->group,

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * grade.h - the grades that `bsrun plugins check` has given, in the user's cache folder: JSON lines, keyed by
+ * the SHA-256 of the plugin's file, only ever appended to. The last line of a file wins. Lines of another
+ * instruction set or plugin ABI are kept and skipped, broken ones counted and skipped. */
+#ifndef BS_LAB_STORE_GRADE_H
+#define BS_LAB_STORE_GRADE_H
+#include <jansson.h>
+#include <stddef.h>
+
+#include "blockshock/abi.h"
+
+typedef struct bs_grades {
+  char *path;      /* NULL: none; nothing is written then */
+  json_t *isa;     /* of this machine, as in env.json */
+  json_t *entries; /* that hold here, in order */
+  size_t foreign, broken;
+  uint64_t unread; /* bytes before the last 16 MiB, which are all that is read */
+} bs_grades;
+
+/* What is kept of one grading, besides the sum: what the kit said, and how it was asked. */
+typedef struct bs_grade {
+  const char *plugin; /* id */
+  const char *sha256; /* of the file that was graded */
+  const char *line;   /* the kit's last line */
+  const char *kit;    /* quick or full */
+  json_t *settings;   /* list of "param NAME=VALUE" and "option NAME=VALUE"; NULL: none */
+} bs_grade;
+
+/* path NULL: an empty one. BS_IO when a file is there and cannot be read (out is usable then, and writes
+ * nowhere). */
+int32_t bs_grades_open(const char *path, bs_grades *out, bs_error *err);
+void bs_grades_close(bs_grades *grades);
+/* The newest grade of the file with this sum: {line, conformant, counts, kit, settings, abi, blockshock,
+ * graded_at, ...}, owned by grades. NULL: it is not graded. */
+const json_t *bs_grades_find(const bs_grades *grades, const char *sha256);
+/* Has any file of this plugin's id a grade? Where not, its file need not be summed. */
+int bs_grades_knows(const bs_grades *grades, const char *plugin);
+/* Appends one. BS_INPUT for a line that is no grade; BS_IO; BS-GRADE-LOCK after two seconds in which another
+ * process held the lock. */
+int32_t bs_grades_add(const bs_grades *grades, const bs_grade *grade, bs_error *err);
+/* Puts `grade` into each row of bs_env_plugins' list: the grade without what the row or env.json says
+ * already, or null for a file that is not graded, and a built-in, which has none. Never before a run's key is
+ * made. */
+int32_t bs_grades_mark(const bs_grades *grades, json_t *plugins, bs_error *err);
+#endif
