@@ -18,10 +18,12 @@
 extern "C" {
 #endif
 
+/* The version of this ABI: major << 16 | minor (docs/abi.md, "Versions"). */
 #define BS_ABI_MAJOR 0u
 #define BS_ABI_MINOR 3u
 #define BS_ABI_VERSION ((BS_ABI_MAJOR << 16) | BS_ABI_MINOR)
 
+/* Of the one symbol that a plugin exports. */
 #define BS_EXPORT __attribute__((visibility("default")))
 
 /* Status codes: X(NAME, value, exit code of bsrun, text). Numbers are never reused; a code unknown to
@@ -79,6 +81,7 @@ typedef struct bs_src_loc {
   uint32_t reserved;
 } bs_src_loc;
 
+/* Of log lines: bs_host.log, and the least that bs_context_options.log is told. */
 enum bs_log_level { BS_LOG_ERROR = 1, BS_LOG_WARN = 2, BS_LOG_INFO = 3, BS_LOG_DEBUG = 4 };
 
 /* Kinds of things a plugin registers. `kinds` fields are bit sets of (1u << kind). */
@@ -94,6 +97,7 @@ enum bs_kind {
   BS_KIND_COUNT_ = 8
 };
 
+/* What a plugin or the host was compiled with: both must be the same. */
 enum bs_sanitizer { BS_SAN_NONE = 0, BS_SAN_ADDRESS = 1, BS_SAN_THREAD = 2 };
 
 /* Typed plugin parameters: `BS_<PLUGIN>_<NAME>` in the environment, `plugins.<id>.<name>` in the
@@ -102,6 +106,7 @@ enum bs_sanitizer { BS_SAN_NONE = 0, BS_SAN_ADDRESS = 1, BS_SAN_THREAD = 2 };
  * record. */
 enum bs_param_type { BS_PARAM_INT = 1, BS_PARAM_FLOAT = 2, BS_PARAM_BOOL = 3, BS_PARAM_STRING = 4 };
 
+/* The resolved value of a parameter: the member that `type` says. */
 typedef struct bs_value {
   uint32_t struct_size;
   uint32_t type; /* enum bs_param_type */
@@ -110,6 +115,7 @@ typedef struct bs_value {
   const char *s; /* STRING, owned by the host until the context closes */
 } bs_value;
 
+/* A parameter as it is declared. Strings are static. */
 typedef struct bs_param_desc {
   uint32_t struct_size;
   uint32_t type;            /* enum bs_param_type */
@@ -195,6 +201,7 @@ typedef const bs_plugin_desc *(*bs_plugin_query_fn)(uint32_t host_abi, uint32_t 
 #define BS_NOTE_TYPE 1u
 #define BS_NOTE_MAGIC 0x31305342u /* "BS01" little endian */
 
+/* The content of the note: fixed size, strings NUL-terminated within their arrays. */
 typedef struct bs_note {
   uint32_t struct_size;
   uint32_t magic;

@@ -23,6 +23,7 @@ typedef struct bs_coll_shape {
   uint64_t element_bytes;
 } bs_coll_shape;
 
+/* What a rank does in a step. */
 enum bs_step_action {
   BS_STEP_SEND = 1,  /* elements first .. first + count - 1 of this rank to `peer` */
   BS_STEP_RECV = 2,  /* from `peer` over those elements */

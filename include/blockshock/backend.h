@@ -11,13 +11,17 @@
 extern "C" {
 #endif
 
+/* Of bs_backend.flags. */
 enum bs_backend_flags {
   BS_BACKEND_HOST_MEMORY = 1u << 0, /* device memory is host memory: the host may read and write it */
   BS_BACKEND_SYNC = 1u << 1         /* ops finish before run returns; streams and events are trivial */
 };
+/* Of mem_copy: where dst and src lie. */
 enum bs_copy_kind { BS_COPY_HOST_TO_DEVICE = 1, BS_COPY_DEVICE_TO_HOST = 2, BS_COPY_DEVICE_TO_DEVICE = 3 };
+/* Of native_handle: which handle of the vendor's interface. */
 enum bs_native_handle { BS_NATIVE_DEVICE = 1, BS_NATIVE_STREAM = 2 };
 
+/* One device, told without opening it. */
 typedef struct bs_device_info {
   uint32_t struct_size;
   uint32_t reserved;

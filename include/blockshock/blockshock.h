@@ -22,20 +22,23 @@
 extern "C" {
 #endif
 
+/* Of the functions that the library exports. */
 #define BS_API __attribute__((visibility("default")))
 
-BS_API const char *bs_version(void);             /* "0.1.0" */
-BS_API const char *bs_build_id(void);            /* hex of the library's GNU build id, "" when it has none */
-BS_API const char *bs_status_name(int32_t code); /* "OK", "UNSUPPORTED", ... */
-BS_API const char *bs_status_text(int32_t code);
-BS_API int32_t bs_status_exit_code(int32_t code); /* design: exit codes of bsrun */
+BS_API const char *bs_version(void);              /* "0.1.0" */
+BS_API const char *bs_build_id(void);             /* hex of the library's GNU build id, "" when it has none */
+BS_API const char *bs_status_name(int32_t code);  /* "OK", "UNSUPPORTED", ... */
+BS_API const char *bs_status_text(int32_t code);  /* "ok", "not supported by the selected parts", ... */
+BS_API int32_t bs_status_exit_code(int32_t code); /* of bsrun for this status */
 
 /* ---- context -------------------------------------------------------------------------------- */
 
 typedef struct bs_context bs_context;
 
+/* Whose plugin files are opened (docs/abi.md, "Trust"). */
 enum bs_trust { BS_TRUST_OWNER = 0, BS_TRUST_GROUP = 1, BS_TRUST_ANY = 2 };
 
+/* How a context is opened. Copied; zero-filled but for struct_size it means the defaults. */
 typedef struct bs_context_options {
   uint32_t struct_size;
   uint32_t trust;             /* enum bs_trust */
@@ -57,6 +60,7 @@ BS_API int32_t bs_context_open(const bs_context_options *options, bs_context **o
 /* Nothing is freed when a rank was left behind in a call (bs_world_run). */
 BS_API void bs_context_close(bs_context *context);
 
+/* What became of a file that was found. */
 enum bs_plugin_state {
   BS_PLUGIN_FOUND = 0,
   BS_PLUGIN_ACTIVE = 1,
@@ -65,6 +69,7 @@ enum bs_plugin_state {
   BS_PLUGIN_UNAVAILABLE = 4
 };
 
+/* A plugin that was found, as its note says, and what became of it. */
 typedef struct bs_plugin_info {
   uint32_t struct_size;
   uint32_t state; /* enum bs_plugin_state */
@@ -83,6 +88,8 @@ typedef struct bs_plugin_info {
   const char *hint;   /* what to do about it; "" */
 } bs_plugin_info;
 
+/* The plugins that were found, refused ones among them, in order of the search. BS_INVALID_ARGUMENT beyond
+ * the last. */
 BS_API uint32_t bs_plugin_count(const bs_context *context);
 BS_API int32_t bs_plugin_get(const bs_context *context, uint32_t index, bs_plugin_info *out_info,
                              bs_error *err);
@@ -119,6 +126,7 @@ BS_API uint32_t bs_thing_count(const bs_context *context, const char *plugin_id)
 BS_API int32_t bs_thing_get(const bs_context *context, const char *plugin_id, uint32_t index,
                             bs_thing_info *out_info, bs_error *err);
 
+/* A declared parameter with its value and where that comes from. Strings live as long as the context. */
 typedef struct bs_param_info {
   uint32_t struct_size;
   uint32_t reserved;
@@ -126,6 +134,7 @@ typedef struct bs_param_info {
   const char *value_text;
   const char *origin; /* "default", "environment", "config" */
 } bs_param_info;
+/* The parameters of a plugin that is active, in order of declaration. */
 BS_API uint32_t bs_param_count(const bs_context *context, const char *plugin_id);
 BS_API int32_t bs_param_info_get(const bs_context *context, const char *plugin_id, uint32_t index,
                                  bs_param_info *out_info, bs_error *err);
@@ -192,6 +201,8 @@ BS_API const char *bs_level_name(uint32_t level);   /* "no", "emulated", "native
 
 typedef struct bs_world bs_world;
 
+/* How timer regions wait for devices: at their end, by events that are read later, not at all. Without effect
+ * where ops are done when they return. */
 enum bs_sync_mode { BS_SYNC_SYNC = 0, BS_SYNC_EVENTS = 1, BS_SYNC_NONE = 2 };
 
 /* Called by the host around each collective of each rank; for tests, dumps and injected faults.
@@ -203,6 +214,7 @@ typedef struct bs_collective_hook {
   void (*after)(void *user, uint32_t rank, const bs_coll_call *call);
 } bs_collective_hook;
 
+/* How a world is made. Copied, the strings of choices too; what a hook uses outlives the world. */
 typedef struct bs_world_options {
   uint32_t struct_size;
   uint32_t world_size;
@@ -224,6 +236,8 @@ typedef struct bs_world_options {
   uint32_t rehearse;
 } bs_world_options;
 
+/* A world of ranks on a backend, joined by a communicator: opens their plugins, starts nothing yet. Destroyed
+ * by the caller, before its context is closed; NULL is allowed. */
 BS_API int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs_world **out_world,
                                bs_error *err);
 BS_API void bs_world_destroy(bs_world *world);
@@ -238,6 +252,7 @@ BS_API uint32_t bs_world_size(const bs_world *world);
 BS_API uint32_t bs_world_threads_per_rank(const bs_world *world);
 BS_API uint32_t bs_world_shared_device(const bs_world *world); /* 1: ranks share one device */
 
+/* The times of one timer region of one rank, in milliseconds. */
 typedef struct bs_region_stats {
   uint32_t struct_size;
   uint32_t reserved;
@@ -288,6 +303,10 @@ BS_API int32_t bs_world_choice_get(const bs_world *world, uint32_t index, bs_cho
 
 typedef struct bs_layer bs_layer;
 
+/* A layer of one rank, built by a method: every rank of the world calls these with the same arguments, from
+ * its own thread, in the same order. build reads only the rank's part of the sources, which need not outlive
+ * it. x, y and out belong to the caller; what owns tells lives as long as the layer. NULL is freed in
+ * silence. */
 BS_API int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *spec,
                               const bs_source *weights, const bs_source *bias, bs_layer **out_layer,
                               bs_error *err);
@@ -296,6 +315,7 @@ BS_API int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *
 BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
 BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
 BS_API void bs_layer_free(bs_layer *layer);
+/* What one forward of one rank would do; builds nothing. */
 BS_API int32_t bs_method_propose(bs_context *context, const char *method, const bs_layer_spec *spec,
                                  uint32_t rank, uint32_t world_size, bs_proposal *out_proposal,
                                  bs_error *err);
@@ -304,6 +324,7 @@ BS_API int32_t bs_method_propose(bs_context *context, const char *method, const 
 
 BS_API const char *bs_dtype_name(uint32_t dtype); /* "f32"; "?" when unknown */
 BS_API uint32_t bs_dtype_parse(const char *name); /* 0 when unknown; accepts aliases */
+/* As bs_host.convert. */
 BS_API int32_t bs_convert(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
 /* A source over caller memory: rows x cols of `dtype`, `stride` elements between rows. */
 BS_API int32_t bs_source_from_memory(const void *data, uint32_t dtype, int64_t rows, int64_t cols,

@@ -11,6 +11,7 @@
 extern "C" {
 #endif
 
+/* The collectives; what each reads and writes is told below. */
 enum bs_coll_kind {
   BS_COLL_ALL_REDUCE = 0,
   BS_COLL_ALL_GATHER = 1,
@@ -22,6 +23,7 @@ enum bs_coll_kind {
   BS_COLL_BARRIER = 7,
   BS_COLL_COUNT_ = 8
 };
+/* Of all_reduce and reduce_scatter. */
 enum bs_reduce_op { BS_REDUCE_SUM = 0, BS_REDUCE_MAX = 1, BS_REDUCE_MIN = 2 };
 
 /* One collective call. Data are `rows` rows; a row holds, per kind, this many elements:
@@ -60,8 +62,10 @@ typedef struct bs_coll_call {
   bs_stream *stream;
 } bs_coll_call;
 
+/* How ranks come to be: the host starts threads, they exist as processes, the plugin calls rank_main. */
 enum bs_launch { BS_LAUNCH_THREADS = 1, BS_LAUNCH_ATTACHED = 2, BS_LAUNCH_DRIVEN = 3 };
 
+/* What a world is opened for. */
 typedef struct bs_world_request {
   uint32_t struct_size;
   uint32_t world_size;

@@ -12,8 +12,10 @@
 extern "C" {
 #endif
 
+/* Is a file of an importer's kind? */
 enum bs_import_match { BS_IMPORT_NO = 0, BS_IMPORT_MAYBE = 1, BS_IMPORT_YES = 2 };
 
+/* Which file is opened, and how. */
 typedef struct bs_import_request {
   uint32_t struct_size;
   uint32_t n_options;
@@ -22,6 +24,7 @@ typedef struct bs_import_request {
   const char *const *option_values;
 } bs_import_request;
 
+/* One tensor of a file. */
 typedef struct bs_import_tensor {
   uint32_t struct_size;
   uint32_t dtype; /* as stored */

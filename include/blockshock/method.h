@@ -17,6 +17,7 @@ extern "C" {
  * method's own partition, or a partial sum that still has to be reduced. */
 enum bs_placement { BS_REPLICATED = 0, BS_SPLIT = 1, BS_PARTIAL = 2 };
 
+/* Which dimension of W is split over the ranks. */
 enum bs_split { BS_SPLIT_NONE = 0, BS_SPLIT_K = 1, BS_SPLIT_N = 2 };
 
 /* One linear layer. Owned by the caller; strings and arrays outlive the layer. */
@@ -41,6 +42,7 @@ typedef struct bs_layer_spec {
   const char *const *option_values;
 } bs_layer_spec;
 
+/* The most collectives that a proposal tells. */
 #define BS_MAX_PROPOSED 8
 
 /* What one forward on one rank will do; compared with what the host counted. */

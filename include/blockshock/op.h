@@ -34,21 +34,27 @@
 extern "C" {
 #endif
 
+/* The most arguments of an op, absent ones counted. */
 #define BS_MAX_OP_ARGS 8
 
+/* In what sums are made; DEFAULT: f64 where an operand or the output is f64, else f32. */
 enum bs_accumulate { BS_ACC_DEFAULT = 0, BS_ACC_F32 = 1, BS_ACC_F64 = 2 };
+/* Applied behind a product, element by element. */
 enum bs_activation {
   BS_ACT_NONE = 0,
   BS_ACT_RELU = 1,
   BS_ACT_GELU = 2, /* exact, erf */
   BS_ACT_SILU = 3
 };
+/* What else a query asks for. */
 enum bs_query_flags {
   BS_QUERY_X_FULL = 1u << 0,        /* matmul and its derivatives: X (dX) holds all K columns */
   BS_QUERY_DETERMINISTIC = 1u << 1, /* same bits on every call */
   BS_QUERY_TRAIN = 1u << 2          /* pack of matmul: matmul_dx and matmul_update will use the weight too */
 };
 
+/* What is asked of an implementation: the op, shapes and dtypes of its arguments, and how. Owned by the
+ * asker, valid during the call. */
 typedef struct bs_op_query {
   uint32_t struct_size;
   uint32_t nargs;
@@ -63,7 +69,9 @@ typedef struct bs_op_query {
   int64_t attrs[8];              /* for plugin ops */
 } bs_op_query;
 
+/* How an implementation would serve a query: not at all, at a cost, well; or only trying it can tell. */
 enum bs_level { BS_LEVEL_NO = 0, BS_LEVEL_EMULATED = 1, BS_LEVEL_NATIVE = 2, BS_LEVEL_UNKNOWN = 3 };
+/* Why not. */
 enum bs_reason {
   BS_REASON_NONE = 0,
   BS_REASON_DTYPE = 1,
@@ -81,6 +89,7 @@ enum bs_reason {
   BS_REASON_NOT_BUILT = 13,
   BS_REASON_DEVICE_NOT_OPEN = 14
 };
+/* How exact the answer is: the class that bounds of round-off are derived from (docs/numbers.md). */
 enum bs_tolerance { BS_TOL_EXACT = 1, BS_TOL_ACC_F32 = 2, BS_TOL_ACC_F64 = 3, BS_TOL_ACC_LOW = 4 };
 
 /* supports' answer. NO must come with a reason and text; NATIVE and EMULATED must run. */

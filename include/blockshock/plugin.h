@@ -28,6 +28,7 @@
 extern "C" {
 #endif
 
+/* What this file is compiled with: enum bs_sanitizer. */
 #if defined(__SANITIZE_THREAD__)
 #define BS_THIS_SANITIZER BS_SAN_THREAD
 #elif defined(__SANITIZE_ADDRESS__)
@@ -91,6 +92,7 @@ extern "C" {
     return &bs_the_desc;                                                                       \
   }
 
+/* Declares a bs_src_loc `name` of this line, for register_thing. */
 #define BS_HERE_LOC(name) static const bs_src_loc name = {__FILE__, (uint32_t)__LINE__, 0u}
 
 /* Fill err and return code: `return bs_fail(err, BS_UNSUPPORTED, "BS-ACME-SHAPE", "K=%d ...", k);`

@@ -18,6 +18,7 @@ typedef struct bs_plan bs_plan;           /* a prepared op */
 typedef struct bs_coll_plan bs_coll_plan; /* a prepared collective */
 typedef struct bs_group bs_group;         /* a sub-world */
 
+/* As what a tensor's bytes are counted. */
 enum bs_lifetime { BS_LIFE_WEIGHTS = 1, BS_LIFE_ACTIVATION = 2, BS_LIFE_SCRATCH = 3 };
 
 /* The built-in timer regions; other names are made with region_named. */
@@ -63,6 +64,8 @@ typedef struct bs_collective {
   bs_group *group;    /* NULL: the whole world */
 } bs_collective;
 
+/* The host's services for one rank. What can fail returns an enum bs_status; what no implementation serves
+ * is BS_UNSUPPORTED with all reasons. The table outlives the rank. */
 typedef struct bs_rank_api {
   uint32_t struct_size;
   uint32_t reserved;

@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+/* The most dimensions of a tensor. */
 #define BS_MAX_DIMS 6
 
 /* (DLPack type code << 8) | bits, so that bytes = (dtype & 0xff) / 8. f8e4m3 is the OCP "fn" form

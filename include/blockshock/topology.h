@@ -11,6 +11,7 @@
 extern "C" {
 #endif
 
+/* Which world a topology is opened for, and how. */
 typedef struct bs_topology_request {
   uint32_t struct_size;
   uint32_t world_size;

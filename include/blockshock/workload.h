@@ -11,11 +11,13 @@
 extern "C" {
 #endif
 
+/* The matrices that a workload hands out. */
 enum bs_workload_part { BS_PART_X = 0, BS_PART_W = 1, BS_PART_BIAS = 2, BS_PART_TARGET = 3 };
 
 /* Random streams: one per part, so that no two parts are ever equal. */
 enum bs_stream_id { BS_STREAM_X = 1, BS_STREAM_W = 2, BS_STREAM_BIAS = 3, BS_STREAM_TARGET = 4 };
 
+/* Of the outputs: their sum; the mean square, of the outputs or of their distance from the targets. */
 enum bs_loss { BS_LOSS_SUM = 0, BS_LOSS_MSE_ZERO = 1, BS_LOSS_MSE_TARGET = 2 };
 
 /* What the run asks for. B, N, K of 0 mean "not given": a workload with sizes of its own (files)
@@ -34,6 +36,7 @@ typedef struct bs_workload_request {
   const char *const *option_values;
 } bs_workload_request;
 
+/* What was opened. Sizes are above 0. */
 typedef struct bs_workload_info {
   uint32_t struct_size;
   uint32_t loss; /* enum bs_loss */
