@@ -247,7 +247,7 @@ class Reader:
             return
         if words[0] == "bsrun":
             verbs = self.verbs_of(words[1:])
-            if re.search(r"\b[A-Z]{2,}\b|[|<]|\.\.\.", text) or len(verbs) == len(words) - 1:
+            if re.search(r"(?<![\w.=-])[A-Z]+(?![\w.=-])|[|<]|\.\.\.|…", text) or len(verbs) == len(words) - 1:
                 plain = [word for word in words[1:3] if re.fullmatch("[a-z]+", word)]
                 text = shlex.join(["bsrun"] + plain + ["--help"])
         elif words[0] == "make":
