@@ -42,10 +42,14 @@ typedef struct bs_backend {
   const char *summary;
   int32_t (*device_count)(void *state, uint32_t *out_count, bs_error *err);
   int32_t (*device_info)(void *state, uint32_t index, bs_device_info *out_info, bs_error *err);
+  /* One rank's device object. BS_UNAVAILABLE when there is no such device, or it is busy. */
   int32_t (*device_open)(void *state, uint32_t index, void **out_device, bs_error *err);
   void (*device_close)(void *device);
+  /* More than 0 bytes of device memory, aligned to `align` (at least 64); it need not be cleared.
+   * BS_NO_MEMORY. */
   int32_t (*mem_alloc)(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err);
   void (*mem_free)(void *device, void *ptr);
+  /* kind: enum bs_copy_kind. In the order of the stream; NULL is the rank's default stream. */
   int32_t (*mem_copy)(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,
                       bs_stream *stream, bs_error *err);
   int32_t (*stream_create)(void *device, bs_stream **out_stream, bs_error *err);
@@ -54,6 +58,7 @@ typedef struct bs_backend {
   int32_t (*event_create)(void *device, bs_event **out_event, bs_error *err);
   void (*event_destroy)(void *device, bs_event *event);
   int32_t (*event_record)(void *device, bs_event *event, bs_stream *stream, bs_error *err);
+  /* Seconds of the device's clock between two events that were recorded. */
   int32_t (*event_elapsed)(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
   void *(*native_handle)(void *device, uint32_t what, bs_stream *stream); /* so that others can add ops */
   /* Since 0.3, of a wrapper: a backend that is made of another, used as "wrapper:other". wrap and unwrap as

@@ -47,6 +47,7 @@ typedef struct bs_importer {
   /* Is the file of this importer's kind, judged by its first `size` bytes? Opens nothing. */
   int32_t (*match)(void *state, const char *path, const void *head, uint64_t size, uint32_t *out_match,
                    bs_error *err);
+  /* The path and the options are valid during the call. BS_INPUT for a file that is damaged. */
   int32_t (*open)(void *state, const bs_import_request *request, void **out_model, bs_error *err);
   int32_t (*tensor_count)(void *model, uint64_t *out_count, bs_error *err);
   int32_t (*tensor_info)(void *model, uint64_t index, bs_import_tensor *out_tensor, bs_error *err);

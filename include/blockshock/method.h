@@ -92,11 +92,14 @@ typedef struct bs_method {
   /* dx [B,K], dw [row_count,K_r], db [N]; any may be NULL. Optional. */
   int32_t (*backward)(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
                       bs_tensor *db, bs_stream *stream, bs_error *err);
+  /* The weights of this rank change by -lr dw, the bias by -lr db. Optional. */
   int32_t (*step)(void *layer, const bs_tensor *dw, const bs_tensor *db, double lr, bs_stream *stream,
                   bs_error *err);
+  /* The rows and columns of W that this rank holds; over all ranks each weight once. */
   int32_t (*owns)(void *layer, bs_ownership *out_ownership, bs_error *err);
   /* Rows row.. of this rank's part [row_count,K_r] into out. */
   int32_t (*read_weights)(void *layer, int64_t row, bs_tensor *out, bs_error *err);
+  /* Plans, packed weights and tensors of the layer go with it. */
   void (*layer_free)(void *layer);
   /* Bit set of (1 << enum bs_mask_kind): the masks that mean something to the method, those that it
    * refuses with a reason among them. 0: it splits without a mask, and is given none. */

@@ -139,9 +139,14 @@ typedef struct bs_op_impl {
   int32_t (*packed_update)(void *packed, const bs_tensor *delta, bs_error *err);
   /* Read back rows row..row+nrows-1 of the packed [N,K_r] as the dtype of out [nrows,K_r]. */
   int32_t (*packed_read)(void *packed, int64_t row, bs_tensor *out, bs_error *err);
+  /* Every plan over it has been freed before. */
   void (*packed_free)(void *packed);
+  /* All that is slow: choose, allocate. `packed` is NULL for ops without a weight. Refuses with
+   * BS_UNSUPPORTED what supports answers NO to. */
   int32_t (*prepare)(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                      void **out_plan, bs_error *err);
+  /* args as in the query, the leading dimension of activations at most the query's. The host has compared
+   * shapes, dtypes and alignment. */
   int32_t (*run)(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);
   void (*plan_free)(void *plan);
 } bs_op_impl;

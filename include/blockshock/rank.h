@@ -80,6 +80,8 @@ typedef struct bs_rank_api {
   int32_t (*packed_read)(bs_packed *packed, int64_t row, bs_tensor *out, bs_error *err);
   uint64_t (*packed_bytes)(const bs_packed *packed);
   void (*packed_release)(bs_packed *packed);
+  /* A plan for a query; `weights` NULL for ops without one. Slow. At op_run the leading dimension of
+   * activations may be smaller. */
   int32_t (*op_prepare)(bs_rank *rank, const bs_op_query *query, bs_packed *weights, bs_plan **out_plan,
                         bs_error *err);
   int32_t (*op_run)(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
@@ -97,18 +99,26 @@ typedef struct bs_rank_api {
   int32_t (*partition_make)(bs_rank *rank, const bs_mask *mask, int64_t total, uint32_t rank_index,
                             uint32_t world_size, const bs_partition **out_partition, bs_error *err);
   void (*partition_free)(const bs_partition *partition);
+  /* body(arg, member, width) once on each member of the rank's team; returns when all are done. */
   int32_t (*parallel_for)(bs_rank *rank, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg);
+  /* A sub-world of the given ranks, ascending, this one among them; every member calls it in the same order.
+   */
   int32_t (*group_open)(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_group **out_group,
                         bs_error *err);
   void (*group_close)(bs_group *group);
+  /* Names, sizes and dtypes are checked here; collective_run is the hot call. desc may go, its site may not.
+   */
   int32_t (*collective_prepare)(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan,
                                 bs_error *err);
   int32_t (*collective_run)(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
                             bs_error *err);
   void (*collective_release)(bs_coll_plan *plan);
+  /* The number of a timer region of one's own; the same name gives the same number. */
   uint32_t (*region_named)(bs_rank *rank, const char *name);
+  /* Different regions may nest or overlap; one that runs is not begun again. Wrong use fails the job. */
   void (*region_begin)(bs_rank *rank, uint32_t region);
   void (*region_end)(bs_rank *rank, uint32_t region);
+  /* Adds n to a counter of enum bs_counter. */
   void (*count)(bs_rank *rank, uint32_t counter, uint64_t n);
   void *(*alloc)(bs_rank *rank, uint64_t bytes); /* host memory, zero-filled */
   void (*free)(bs_rank *rank, void *ptr);

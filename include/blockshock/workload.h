@@ -56,7 +56,9 @@ typedef struct bs_workload {
   const char *aliases;
   const char *summary;
   const char *option_docs; /* "key=default: text\n"... of every workload.<key> it reads */
+  /* Checks sizes and options: BS_CONFIG with a hint for a wrong or unknown one, BS_INPUT for a file. */
   int32_t (*open)(void *state, const bs_workload_request *request, void **out_workload, bs_error *err);
+  /* Sizes, loss and a line of text of what was opened. */
   int32_t (*info)(void *workload, bs_workload_info *out_info, bs_error *err);
   /* part: enum bs_workload_part; X [B,K], W [N,K], bias [1,N], target [B,N]. Valid until close. */
   int32_t (*source)(void *workload, uint32_t part, bs_source *out_source, bs_error *err);
