@@ -28,6 +28,8 @@ static int32_t check_spec(const bs_layer_spec *s, bs_error *err) {
   if (s->x_placement > BS_PARTIAL || s->y_placement > BS_PARTIAL)
     return bs_error_set(err, BS_CONFIG, "BS-LAYER-PLACEMENT", "unknown placement: x %u, y %u", s->x_placement,
                         s->y_placement);
+  if (s->flags & ~(uint32_t)BS_LAYER_BACKWARD)
+    return bs_error_set(err, BS_CONFIG, "BS-LAYER-FLAGS", "unknown flags 0x%x", s->flags);
   return BS_OK;
 }
 
@@ -83,6 +85,19 @@ int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_s
   if (timed) bs_region_begin(rank, BS_REGION_FORWARD);
   int32_t rc = layer->method->forward(layer->object, x, y, stream, err);
   if (timed) bs_region_end(rank, BS_REGION_FORWARD);
+  return rc;
+}
+
+int32_t bs_layer_backward(bs_layer *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
+                          bs_tensor *dw, bs_tensor *db, bs_stream *stream, bs_error *err) {
+  bs_rank *rank = layer->rank;
+  if (layer->method->backward == NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-BACKWARD", "method %s has no backward pass",
+                        layer->method->name);
+  int timed = !bs_region_running(rank, BS_REGION_BACKWARD); /* unless the caller times it */
+  if (timed) bs_region_begin(rank, BS_REGION_BACKWARD);
+  int32_t rc = layer->method->backward(layer->object, x, dy, dx, dw, db, stream, err);
+  if (timed) bs_region_end(rank, BS_REGION_BACKWARD);
   return rc;
 }
 

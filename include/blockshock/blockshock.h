@@ -312,6 +312,13 @@ BS_API int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_
                               bs_error *err);
 BS_API int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
                                 bs_error *err);
+/* Of a layer built with BS_LAYER_BACKWARD: the gradients of a loss from x, as forward had it, and dy, its
+ * gradient by y, in y's placement. dx as x (whole on every rank where x is), dw [row_count,K_r] of the part
+ * that the rank owns, db [row_count]; NULL: not wanted (dx on all ranks or on none). dw and db are f32, f64
+ * where x, W or y is. Called by every rank. BS_UNSUPPORTED: the method has none, or the layer was built for
+ * forward only. */
+BS_API int32_t bs_layer_backward(bs_layer *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
+                                 bs_tensor *dw, bs_tensor *db, bs_stream *stream, bs_error *err);
 BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
 BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
 BS_API void bs_layer_free(bs_layer *layer);

@@ -20,6 +20,10 @@ enum bs_placement { BS_REPLICATED = 0, BS_SPLIT = 1, BS_PARTIAL = 2 };
 /* Which dimension of W is split over the ranks. */
 enum bs_split { BS_SPLIT_NONE = 0, BS_SPLIT_K = 1, BS_SPLIT_N = 2 };
 
+enum bs_layer_flags {
+  BS_LAYER_BACKWARD = 1u << 0 /* the layer will be differentiated: what backward needs is made by build */
+};
+
 /* One linear layer. Owned by the caller; strings and arrays outlive the layer. */
 typedef struct bs_layer_spec {
   uint32_t struct_size;
@@ -37,7 +41,7 @@ typedef struct bs_layer_spec {
   uint32_t y_placement;
   const bs_mask *mask; /* NULL: the method's default */
   uint32_t n_options;  /* method.<key> settings the method understands */
-  uint32_t reserved;
+  uint32_t flags;      /* enum bs_layer_flags */
   const char *const *option_keys;
   const char *const *option_values;
 } bs_layer_spec;
@@ -45,7 +49,7 @@ typedef struct bs_layer_spec {
 /* The most collectives that a proposal tells. */
 #define BS_MAX_PROPOSED 8
 
-/* What one forward on one rank will do; compared with what the host counted. */
+/* What one forward (and one backward) on one rank will do; compared with what the host counted. */
 typedef struct bs_proposal {
   uint32_t struct_size;
   uint32_t x_placement;
@@ -59,6 +63,12 @@ typedef struct bs_proposal {
   uint32_t coll_kind[BS_MAX_PROPOSED];
   uint64_t coll_payload[BS_MAX_PROPOSED]; /* whole message bytes M of each (docs/methods.md) */
   char text[160];                         /* one line: how it is split */
+  /* One backward with dx, dw and db of a layer with BS_LAYER_BACKWARD; zero without. */
+  uint64_t backward_flops;
+  uint32_t n_backward;
+  uint32_t reserved_backward;
+  uint32_t backward_kind[BS_MAX_PROPOSED];
+  uint64_t backward_payload[BS_MAX_PROPOSED];
 } bs_proposal;
 
 /* Which part of W a built layer holds. `columns` is valid while the layer lives; NULL: all. */
@@ -89,7 +99,11 @@ typedef struct bs_method {
                    const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err);
   /* x [B,K] (or this rank's columns when split), y [B,N] (or this rank's features when split). */
   int32_t (*forward)(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err);
-  /* dx [B,K], dw [row_count,K_r], db [N]; any may be NULL. Optional. */
+  /* Of a layer built with BS_LAYER_BACKWARD. From x as forward had it and dy, the gradient of y in y's
+   * placement (whole where y is replicated or partial): dx as x, the sum over ranks where x is replicated; dw
+   * [row_count,K_r], the part of W that `owns` tells, and db [row_count], the whole bias of those rows on
+   * every rank that has rows: f32, or f64 where x, W or y is. dx, dw and db may be NULL, dx on all ranks or
+   * on none. Allocates nothing. Optional. */
   int32_t (*backward)(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
                       bs_tensor *db, bs_stream *stream, bs_error *err);
   /* The weights of this rank change by -lr dw, the bias by -lr db. Optional. */

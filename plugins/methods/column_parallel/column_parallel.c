@@ -11,6 +11,8 @@ static const tp_traits traits = {
     .name = "column_parallel",
     .split = BS_SPLIT_N,
     .site = "column_parallel.y",
+    .dx_site = "column_parallel.dx",
+    .dy_site = "column_parallel.dy",
 };
 
 static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {

@@ -18,7 +18,9 @@ typedef struct tp_traits {
   const char *name;
   uint32_t split;      /* enum bs_split; BS_SPLIT_NONE: one rank only */
   uint32_t full_width; /* 1: the packed weight keeps all K columns, zeros where not owned */
-  const char *site;    /* call site of the collective */
+  const char *site;    /* call sites of the collective of y, and in the backward pass of dX and dY */
+  const char *dx_site;
+  const char *dy_site;
   const tp_option *options;
   uint32_t n_options;
   uint32_t reserved;
@@ -72,10 +74,56 @@ void tp_shape_free(const tp_state *state, tp_shape *shape);
 void tp_share(int64_t total, uint32_t rank, uint32_t world, int64_t *out_begin, int64_t *out_count);
 /* choose_mask of the methods that take any mask; without one complement_1100_0011. */
 int32_t tp_mask_or_complement(const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err);
+int tp_is_float(uint32_t dtype);
 /* Value of a method option of spec, or fallback. */
 const char *tp_option_get(const bs_layer_spec *spec, const char *key, const char *fallback);
 
-typedef struct tp_layer {
+/* How dX leaves the product dY W. */
+enum tp_dx {
+  TP_DX_PLAIN = 0, /* it is dx */
+  TP_DX_RUN = 1,   /* the rank's run of dx's columns; the other runs are gathered */
+  TP_DX_GATHER =
+      2,         /* the rank's block of a scratch; the blocks are gathered and their columns spread over dx */
+  TP_DX_SUM = 3, /* all K columns, a term of the sum over ranks */
+  TP_DX_PICK = 4 /* all K columns in scratch, of which dx takes the own ones (full_width, x split) */
+};
+
+/* What follows for the backward pass, without building. */
+typedef struct tp_gradient_shape {
+  uint32_t dx;            /* enum tp_dx; RUN may become GATHER in build */
+  uint32_t dx_coll;       /* enum bs_coll_kind, BS_COLL_COUNT_: none */
+  uint32_t product_dtype; /* dtype that matmul_dx writes */
+  uint32_t wide;          /* dtype of dW and db */
+  uint32_t gather_dy;     /* 1: dy is split and the product needs it whole */
+  uint32_t own_product;   /* 1: the product goes to scratch, not to dx */
+  int64_t dx_width;       /* columns of the product */
+  int64_t dy_cols;        /* of the caller's dy */
+  int64_t dy_begin;       /* first own feature in it */
+} tp_gradient_shape;
+
+typedef struct tp_layer tp_layer;
+
+/* Plans and memory of the backward pass; NULL in a layer that was built without it. */
+typedef struct tp_gradient {
+  tp_gradient_shape shape;
+  bs_plan *dx, *dw, *db;
+  bs_plan *pick;        /* PICK: the own columns of the product */
+  bs_plan **spread;     /* GATHER: one a rank; NULL where it owns none */
+  int64_t *begin;       /* GATHER: first column of each rank's block, and K */
+  bs_coll_plan *sum_dx; /* or the gather of it */
+  bs_coll_plan *whole_dy;
+  uint64_t *dx_counts, *dy_counts;
+  bs_tensor product; /* [B,dx_width] or [B,K] */
+  bs_tensor dy;      /* [B,N] */
+  bs_tensor ones;    /* [B,1]: db is dY^T times it */
+} tp_gradient;
+
+int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec, const tp_shape *shape,
+                               tp_gradient_shape *out_shape, bs_error *err);
+int32_t tp_gradient_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
+void tp_gradient_free(tp_layer *layer);
+
+struct tp_layer {
   const tp_state *state;
   const bs_rank_api *api;
   bs_rank *rank;
@@ -91,7 +139,13 @@ typedef struct tp_layer {
   bs_plan *activate; /* sums to y, where `after` asks for it */
   bs_tensor sums;    /* reduced, in the reduce dtype; memory NULL when y or partial hold them */
   uint64_t *counts;
-} tp_layer;
+  tp_gradient *gradient; /* NULL: forward only */
+};
+
+/* Views of a caller's tensor, and whether it is a dense [rows,cols] of a dtype. */
+bs_tensor tp_view_columns(const bs_tensor *t, int64_t begin, int64_t count);
+bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows);
+int tp_fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols);
 
 /* The slots of bs_method. */
 int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
@@ -99,6 +153,8 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
 int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
                  const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err);
 int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err);
+int32_t tp_backward(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
+                    bs_tensor *db, bs_stream *stream, bs_error *err);
 int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err);
 int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err);
 void tp_layer_free(void *layer);

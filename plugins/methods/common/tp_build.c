@@ -86,7 +86,8 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   p->q.partition = l->state->traits->full_width || s->input == TP_X_ZERO ? NULL : s->cols;
   p->q.accumulate = spec->accumulate;
   p->q.activation = s->after != BS_ACT_NONE ? (uint32_t)BS_ACT_NONE : spec->activation;
-  p->q.flags = BS_QUERY_DETERMINISTIC | (s->input == TP_X_FULL ? (uint32_t)BS_QUERY_X_FULL : 0u);
+  p->q.flags = BS_QUERY_DETERMINISTIC | (s->input == TP_X_FULL ? (uint32_t)BS_QUERY_X_FULL : 0u) |
+               (spec->flags & BS_LAYER_BACKWARD ? (uint32_t)BS_QUERY_TRAIN : 0u);
   p->q.weight_dtype = s->w_dtype;
 }
 
@@ -231,6 +232,7 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
   if (rc == BS_OK) rc = build_move(l, err);
   if (rc == BS_OK) rc = build_collective(l, err);
   if (rc == BS_OK) rc = build_activation(l, spec, err);
+  if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD) rc = tp_gradient_build(l, spec, err);
   if (rc != BS_OK) {
     tp_layer_free(l);
     return rc;
@@ -243,6 +245,7 @@ void tp_layer_free(void *layer) {
   tp_layer *l = layer;
   if (l == NULL) return;
   const bs_rank_api *api = l->api;
+  tp_gradient_free(l);
   if (l->coll != NULL) api->collective_release(l->coll);
   if (l->counts != NULL) api->free(l->rank, l->counts);
   if (l->activate != NULL) api->op_release(l->activate);

@@ -6,7 +6,7 @@
  */
 #include "tp.h"
 
-static bs_tensor columns_view(const bs_tensor *t, int64_t begin, int64_t count) {
+bs_tensor tp_view_columns(const bs_tensor *t, int64_t begin, int64_t count) {
   bs_tensor view = *t;
   const uint64_t skip = (uint64_t)begin * BS_DTYPE_BYTES(t->dtype);
   view.dims[1] = count;
@@ -15,7 +15,7 @@ static bs_tensor columns_view(const bs_tensor *t, int64_t begin, int64_t count) 
   return view;
 }
 
-static bs_tensor rows_view(const bs_tensor *t, int64_t rows) {
+bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows) {
   bs_tensor view = *t;
   view.dims[0] = rows;
   return view;
@@ -32,7 +32,7 @@ static int32_t wrong_shape(const tp_layer *l, const char *name, const bs_tensor 
          BS_INVALID_ARGUMENT;
 }
 
-static int fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols) {
+int tp_fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols) {
   return t->rank == 2 && t->dtype == dtype && t->dims[0] == rows && t->dims[1] == cols &&
          (rows <= 1 || cols == 0 || t->strides[0] == cols);
 }
@@ -41,10 +41,10 @@ static int32_t multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stre
   const tp_shape *s = &l->shape;
   bs_tensor in = *x;
   if (s->input == TP_X_VIEW) {
-    in = columns_view(x, s->cols->begin, s->k_own);
+    in = tp_view_columns(x, s->cols->begin, s->k_own);
   } else if (s->input == TP_X_GATHER || s->input == TP_X_SPREAD || s->input == TP_X_ZERO) {
     bs_tensor from = *x;
-    in = rows_view(&l->x_scratch, x->dims[0]);
+    in = tp_view_rows(&l->x_scratch, x->dims[0]);
     if (l->move != NULL) {
       bs_tensor *move[2] = {&from, &in};
       l->api->region_begin(l->rank, BS_REGION_LAYOUT_FIX);
@@ -67,7 +67,7 @@ static int32_t exchange(tp_layer *l, const bs_tensor *in, bs_tensor *y, bs_strea
 /* The sum lands in the reduce dtype: in y itself, in the partial (an all-reduce in place) or in scratch. */
 static int32_t exchange_and_activate(tp_layer *l, bs_tensor *product, bs_tensor *y, bs_stream *stream,
                                      bs_error *err) {
-  bs_tensor sums = l->shape.own_sums                           ? rows_view(&l->sums, y->dims[0])
+  bs_tensor sums = l->shape.own_sums                           ? tp_view_rows(&l->sums, y->dims[0])
                    : l->shape.reduce_dtype == l->shape.y_dtype ? *y
                                                                : *product;
   const int32_t rc = exchange(l, product, &sums, stream, err);
@@ -80,14 +80,14 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
   tp_layer *l = layer;
   const tp_shape *s = &l->shape;
   const int64_t rows = x->dims[0];
-  if (rows < 0 || rows > s->B || !fits(x, rows, s->x_dtype, s->x_cols))
+  if (rows < 0 || rows > s->B || !tp_fits(x, rows, s->x_dtype, s->x_cols))
     return wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
-  if (!fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
+  if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
   bs_tensor product = *y;
   if (s->own_partial)
-    product = rows_view(&l->partial, rows);
+    product = tp_view_rows(&l->partial, rows);
   else if (s->coll == BS_COLL_ALL_GATHER)
-    product = columns_view(y, s->y_begin, s->row_count);
+    product = tp_view_columns(y, s->y_begin, s->row_count);
   if (l->matmul != NULL) {
     int32_t rc = multiply(l, x, &product, stream, err);
     if (rc != BS_OK) return rc;

@@ -66,6 +66,11 @@ static int32_t check_options(const tp_traits *traits, const bs_layer_spec *spec,
   return BS_OK;
 }
 
+int tp_is_float(uint32_t dtype) {
+  return dtype == BS_F64 || dtype == BS_F32 || dtype == BS_F16 || dtype == BS_BF16 || dtype == BS_F8E4M3 ||
+         dtype == BS_F8E5M2;
+}
+
 static int is_integer(uint32_t dtype) {
   return dtype == BS_I8 || dtype == BS_U8 || dtype == BS_I32 || dtype == BS_I64;
 }

@@ -15,6 +15,37 @@ static uint64_t scratch_bytes(const tp_shape *s) {
   return bytes;
 }
 
+static uint64_t gradient_bytes(const bs_layer_spec *spec, const tp_shape *s, const tp_gradient_shape *g) {
+  uint64_t bytes = 0;
+  const uint64_t rows = (uint64_t)s->B;
+  if (g->own_product) bytes += rows * (uint64_t)s->K * BS_DTYPE_BYTES(g->product_dtype);
+  if (g->gather_dy) bytes += rows * (uint64_t)s->N * BS_DTYPE_BYTES(s->y_dtype);
+  if (spec->has_bias && s->row_count > 0) bytes += rows * BS_DTYPE_BYTES(g->wide);
+  return bytes;
+}
+
+static void claim(bs_proposal *p, uint32_t kind, uint64_t payload) {
+  p->backward_kind[p->n_backward] = kind;
+  p->backward_payload[p->n_backward] = payload;
+  p->n_backward++;
+}
+
+/* dX, dW and db: the bias is a product with one column of ones. */
+static int32_t propose_backward(void *state, const bs_layer_spec *spec, const tp_shape *s, bs_proposal *p,
+                                bs_error *err) {
+  tp_gradient_shape g;
+  const int32_t rc = tp_gradient_shape_make(state, spec, s, &g, err);
+  if (rc != BS_OK) return rc;
+  const uint64_t products = 2u * (uint64_t)s->B * (uint64_t)s->row_count;
+  p->backward_flops =
+      products * ((uint64_t)s->k_own + (s->input != TP_X_ZERO ? (uint64_t)g.dx_width : 0u) + spec->has_bias);
+  if (g.gather_dy) claim(p, BS_COLL_ALL_GATHER, (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(s->y_dtype));
+  if (g.dx_coll != BS_COLL_COUNT_)
+    claim(p, g.dx_coll, (uint64_t)s->B * (uint64_t)s->K * BS_DTYPE_BYTES(g.product_dtype));
+  p->workspace_bytes += gradient_bytes(spec, s, &g);
+  return BS_OK;
+}
+
 static const char *coll_name(uint32_t kind) {
   switch (kind) {
     case BS_COLL_ALL_REDUCE:
@@ -61,9 +92,10 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
     p.coll_payload[0] = (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.product_dtype);
   }
   describe(((const tp_state *)state)->traits, &s, p.text, sizeof p.text);
+  if (spec->flags & BS_LAYER_BACKWARD) rc = propose_backward(state, spec, &s, &p, err);
   tp_shape_free(state, &s);
-  *out_proposal = p;
-  return BS_OK;
+  if (rc == BS_OK) *out_proposal = p;
+  return rc;
 }
 
 int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err) {
@@ -143,6 +175,7 @@ int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *
   method->propose = tp_propose;
   method->build = tp_build;
   method->forward = tp_forward;
+  method->backward = tp_backward;
   method->owns = tp_owns;
   method->read_weights = tp_read_weights;
   method->layer_free = tp_layer_free;

@@ -11,6 +11,8 @@ static const tp_traits traits = {
     .split = BS_SPLIT_K,
     .full_width = 1,
     .site = "masked_split.y",
+    .dx_site = "masked_split.dx",
+    .dy_site = "masked_split.dy",
     .choose_mask = tp_mask_or_complement,
 };
 

@@ -29,6 +29,8 @@ static const tp_traits traits = {
     .name = "row_parallel",
     .split = BS_SPLIT_K,
     .site = "row_parallel.y",
+    .dx_site = "row_parallel.dx",
+    .dy_site = "row_parallel.dy",
     .choose_mask = choose_mask,
 };
 

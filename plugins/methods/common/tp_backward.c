@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp_backward.c - the backward pass of a layer: at most one gather of dY, the products, and one collective of
+ * dX. Allocates nothing; a product whose result nobody asked for is not made.
+ */
+#include "tp.h"
+
+static int32_t wrong(const tp_layer *l, const char *name, const bs_tensor *t, int64_t rows, uint32_t dtype,
+                     int64_t cols, bs_error *err) {
+  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-GRADIENT",
+                 "method %s: %s is [%lld,%lld] of dtype 0x%04x, not a dense [%lld,%lld] of dtype 0x%04x",
+                 l->state->traits->name, name, (long long)t->dims[0], (long long)t->dims[1], t->dtype,
+                 (long long)rows, (long long)cols, dtype);
+}
+
+static int is_row(const bs_tensor *t, int64_t n, uint32_t dtype) {
+  return t->rank == 1 && t->dtype == dtype && t->dims[0] == n && (n <= 1 || t->strides[0] == 1);
+}
+
+static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy, const bs_tensor *dx,
+                     const bs_tensor *dw, const bs_tensor *db, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  if (l->gradient == NULL) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD", "method %s: the layer was built for forward only",
+            l->state->traits->name);
+    return bs_fail_hint(err, "build it with BS_LAYER_BACKWARD"), BS_UNSUPPORTED;
+  }
+  const tp_gradient_shape *g = &l->gradient->shape;
+  const int64_t rows = dy->dims[0];
+  if (rows < 0 || rows > s->B || !tp_fits(dy, rows, s->y_dtype, g->dy_cols))
+    return wrong(l, "dy", dy, s->B, s->y_dtype, g->dy_cols, err);
+  if (dw != NULL && !tp_fits(x, rows, s->x_dtype, s->x_cols))
+    return wrong(l, "x", x, rows, s->x_dtype, s->x_cols, err);
+  if (dx != NULL && !tp_fits(dx, rows, s->x_dtype, s->x_cols))
+    return wrong(l, "dx", dx, rows, s->x_dtype, s->x_cols, err);
+  if (dw != NULL && !tp_fits(dw, s->row_count, g->wide, s->k_own))
+    return wrong(l, "dw", dw, s->row_count, g->wide, s->k_own, err);
+  if (db != NULL && !is_row(db, s->row_count, g->wide))
+    return wrong(l, "db", db, s->row_count, g->wide, 0, err);
+  return BS_OK;
+}
+
+static int32_t exchange(tp_layer *l, bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out,
+                        bs_stream *stream, bs_error *err) {
+  l->api->region_begin(l->rank, BS_REGION_ALLREDUCE);
+  const int32_t rc = l->api->collective_run(plan, in, out, stream, err);
+  l->api->region_end(l->rank, BS_REGION_ALLREDUCE);
+  return rc;
+}
+
+/* Where matmul_dx writes: in dx, in the own columns of it, or in scratch. */
+static bs_tensor product_of(const tp_layer *l, const bs_tensor *dx, int64_t rows) {
+  const tp_gradient *g = l->gradient;
+  bs_tensor to = g->shape.own_product ? tp_view_rows(&g->product, rows) : *dx;
+  if (g->shape.dx == TP_DX_RUN || g->shape.dx == TP_DX_GATHER)
+    to = tp_view_columns(&to, g->begin[l->shape.rank], l->shape.k_own);
+  return to;
+}
+
+static int32_t spread(tp_layer *l, const bs_tensor *gathered, bs_tensor *dx, bs_stream *stream,
+                      bs_error *err) {
+  const tp_gradient *g = l->gradient;
+  int32_t rc = BS_OK;
+  l->api->region_begin(l->rank, BS_REGION_LAYOUT_FIX);
+  for (uint32_t r = 0; rc == BS_OK && r < l->shape.world; r++) {
+    if (g->spread[r] == NULL) continue;
+    bs_tensor block = tp_view_columns(gathered, g->begin[r], g->begin[r + 1] - g->begin[r]);
+    bs_tensor *args[2] = {&block, dx};
+    rc = l->api->op_run(g->spread[r], args, 2, stream, err);
+  }
+  l->api->region_end(l->rank, BS_REGION_LAYOUT_FIX);
+  return rc;
+}
+
+static int32_t input_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *dx, bs_stream *stream, bs_error *err) {
+  const tp_gradient *g = l->gradient;
+  bs_tensor product = product_of(l, dx, dy->dims[0]);
+  int32_t rc = BS_OK;
+  if (g->dx != NULL) {
+    bs_tensor *args[2] = {dy, &product};
+    rc = l->api->op_run(g->dx, args, 2, stream, err);
+  }
+  if (rc != BS_OK) return rc;
+  if (g->pick != NULL) {
+    bs_tensor *args[2] = {&product, dx};
+    return l->api->op_run(g->pick, args, 2, stream, err);
+  }
+  if (g->sum_dx == NULL) return BS_OK;
+  bs_tensor whole = g->shape.dx == TP_DX_GATHER ? tp_view_rows(&g->product, dy->dims[0]) : *dx;
+  rc = exchange(l, g->sum_dx, &product, &whole, stream, err);
+  return rc == BS_OK && g->shape.dx == TP_DX_GATHER ? spread(l, &whole, dx, stream, err) : rc;
+}
+
+static int32_t bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_stream *stream, bs_error *err) {
+  bs_tensor ones = tp_view_rows(&l->gradient->ones, dy->dims[0]);
+  bs_tensor column = *db;
+  column.rank = 2;
+  column.dims[1] = column.strides[0] = column.strides[1] = 1;
+  bs_tensor *args[3] = {&ones, dy, &column};
+  return l->api->op_run(l->gradient->db, args, 3, stream, err);
+}
+
+int32_t tp_backward(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
+                    bs_tensor *db, bs_stream *stream, bs_error *err) {
+  tp_layer *l = layer;
+  int32_t rc = check(l, x, dy, dx, dw, db, err);
+  if (rc != BS_OK) return rc;
+  const tp_gradient *g = l->gradient;
+  bs_tensor own = *dy;
+  if (g->whole_dy != NULL) {
+    own = tp_view_rows(&g->dy, dy->dims[0]);
+    rc = exchange(l, g->whole_dy, dy, &own, stream, err);
+  } else if (l->shape.split == BS_SPLIT_N) {
+    own = tp_view_columns(dy, g->shape.dy_begin, l->shape.row_count);
+  }
+  if (rc == BS_OK && dw != NULL && g->dw != NULL) {
+    bs_tensor from = *x;
+    bs_tensor *args[3] = {&from, &own, dw};
+    rc = l->api->op_run(g->dw, args, 3, stream, err);
+  }
+  if (rc == BS_OK && db != NULL && g->db != NULL) rc = bias_gradient(l, &own, db, stream, err);
+  if (rc == BS_OK && dx != NULL) rc = input_gradient(l, &own, dx, stream, err);
+  return rc;
+}
