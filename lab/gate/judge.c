@@ -230,18 +230,18 @@ static void skip_gate(bs_gate *gate, const char *name, int32_t rank, const char 
 uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j, int32_t rank, bs_gate *gates,
                                  uint32_t max) {
   if (max < 4) return 0;
-  const double outputs = j->outputs;
+  const double outputs = ref->B > 0 ? j->outputs * (double)ref->distinct / (double)ref->B : 0.0;
   if (outputs >= BS_T1_MIN_OUTPUTS) {
     set_gate(&gates[0], "T1", rank, j->relative, j->predicted * (1.3 + BS_T1_C / sqrt(outputs)));
     snprintf(gates[0].text, sizeof gates[0].text, "relative Frobenius error; predicted %.3g", j->predicted);
   } else {
     skip_gate(&gates[0], "T1", rank, "fewer than 128 outputs: T3 and T5 judge alone");
   }
-  if (ref->B >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
-    set_gate(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->B));
+  if (ref->distinct >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
+    set_gate(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->distinct));
     snprintf(gates[1].text, sizeof gates[1].text, "worst output feature, in units of its own prediction");
   } else {
-    skip_gate(&gates[1], "T2.feature", rank, "fewer than 8 tokens or 128 outputs");
+    skip_gate(&gates[1], "T2.feature", rank, "fewer than 8 different tokens or 128 outputs");
   }
   if (j->features >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
     set_gate(&gates[2], "T2.token", rank, j->worst_token, t2_limit((double)j->features));

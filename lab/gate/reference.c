@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/size.h"
 #include "lab/gate/activation.h"
+#include "lab/hash.h"
 #include "lab/stop.h"
 
 enum { TOKENS = 16, MAX_THREADS = 64 };
@@ -224,14 +225,32 @@ static void order_columns(const bs_reference_request *request, int64_t K, uint32
   }
 }
 
+static int by_value(const void *a, const void *b) {
+  const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static int64_t count_distinct(uint64_t *hashes, int64_t count) {
+  int64_t distinct = count > 0;
+  qsort(hashes, (size_t)count, sizeof *hashes, by_value);
+  for (int64_t i = 1; i < count; ++i) distinct += hashes[i] != hashes[i - 1];
+  return distinct;
+}
+
 /* X as [block][K][16] in the order of `order`, and the columns' squared norms. */
 static int32_t load_x(const bs_reference_request *request, bs_reference *out, const int64_t *order,
                       double *x_blocks, double *column_x2, bs_error *err) {
   double *row = malloc((size_t)(out->K > 0 ? out->K : 1) * sizeof *row);
-  if (!row) return bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a row of X");
+  uint64_t *hashes = malloc((size_t)(out->B > 0 ? out->B : 1) * sizeof *hashes);
+  if (!row || !hashes) {
+    free(row);
+    free(hashes);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a row of X");
+  }
   int32_t rc = BS_OK;
   for (int64_t b = 0; b < out->B && rc == BS_OK; ++b) {
     rc = request->x->read(request->x->ctx, b, 1, NULL, BS_F64, row, out->K, err);
+    if (rc == BS_OK) hashes[b] = bs_hash64(row, (size_t)out->K * sizeof *row);
     for (int64_t k = 0; rc == BS_OK && k < out->K; ++k) {
       const double value = row[order[k]];
       out->nonfinite_inputs += !isfinite(value);
@@ -240,6 +259,8 @@ static int32_t load_x(const bs_reference_request *request, bs_reference *out, co
         column_x2[k] += value * value; /* what is not finite has no energy to predict from */
     }
   }
+  if (rc == BS_OK) out->distinct = count_distinct(hashes, out->B);
+  free(hashes);
   free(row);
   return rc;
 }

@@ -30,6 +30,9 @@ typedef struct bs_reference {
   double **partial;  /* [world_size] each [B,features]; NULL without partial sums */
   double *energy;    /* [features]: sum over tokens and columns of (x w)^2 */
   uint32_t world_size;
+  /* Tokens that differ from one another: only so many outputs of a feature are independent of one another
+   * (the gradient of a sum is the same for all tokens). */
+  int64_t distinct;
   uint64_t nonfinite_inputs; /* NaN or Inf among the inputs read */
 } bs_reference;
 

@@ -44,15 +44,8 @@ void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t tot
   bs_case_tell(user, what, done, total);
 }
 
-uint64_t bs_hash64(const void *data, size_t bytes) {
-  const unsigned char *p = data;
-  uint64_t h = UINT64_C(0xcbf29ce484222325);
-  for (size_t i = 0; i < bytes; ++i) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-  return h;
-}
-
-static int32_t view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in, bs_source *out,
-                    bs_error *err) {
+int32_t bs_case_view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in, bs_source *out,
+                     bs_error *err) {
   *out = *in;
   if (!c->fault || !c->fault->wrap) return BS_OK;
   return c->fault->wrap(c->fault->user, rank, part, in, out, err);
@@ -65,7 +58,7 @@ static bs_tensor_desc desc_2d(uint32_t dtype, int64_t rows, int64_t cols) {
   return d;
 }
 
-static int32_t copy_ownership(bs_layer *layer, bs_case_rank *out, bs_error *err) {
+int32_t bs_case_ownership(bs_layer *layer, bs_case_rank *out, bs_error *err) {
   out->owns.struct_size = sizeof out->owns;
   const int32_t rc = bs_layer_owns(layer, &out->owns, err);
   if (rc != BS_OK || !out->owns.columns) return rc;
@@ -154,7 +147,7 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
   bs_tensor x = {0};
   bs_tensor y = {0};
   int32_t rc = bs_layer_build(rank, c->method, &c->spec, w_source, bias_source, &layer, err);
-  if (rc == BS_OK) rc = copy_ownership(layer, mine, err);
+  if (rc == BS_OK) rc = bs_case_ownership(layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
   if (rc == BS_OK) {
     const size_t bytes = (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
@@ -180,9 +173,9 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   const uint32_t index = bs_rank_get_api()->rank(rank);
   bs_source x, w, bias, watched;
   bs_watched w_view;
-  int32_t rc = view(c, index, BS_PART_X, c->x, &x, err);
-  if (rc == BS_OK) rc = view(c, index, BS_PART_W, c->w, &w, err);
-  if (rc == BS_OK && c->bias) rc = view(c, index, BS_PART_BIAS, c->bias, &bias, err);
+  int32_t rc = bs_case_view(c, index, BS_PART_X, c->x, &x, err);
+  if (rc == BS_OK) rc = bs_case_view(c, index, BS_PART_W, c->w, &w, err);
+  if (rc == BS_OK && c->bias) rc = bs_case_view(c, index, BS_PART_BIAS, c->bias, &bias, err);
   if (rc != BS_OK) return rc;
   if (index == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
   bs_watch_source(&run->watch, &w_view, &w, index == 0, &watched);
@@ -235,19 +228,23 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
   return BS_OK;
 }
 
+int32_t bs_case_world(const bs_case *c, bs_world **out_world, bs_error *err) {
+  const bs_world_options options = {.struct_size = sizeof options,
+                                    .world_size = c->world_size,
+                                    .backend = c->backend,
+                                    .comm = c->comm,
+                                    .threads_per_rank = c->threads_per_rank,
+                                    .bind = c->bind,
+                                    .sync_mode = c->sync_mode,
+                                    .timeout_s = c->timeout_s,
+                                    .choices = c->choices,
+                                    .n_choices = c->n_choices,
+                                    .hook = c->fault && c->fault->hook ? c->fault->hook : c->hook};
+  return bs_world_create(c->context, &options, out_world, err);
+}
+
 int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   memset(out, 0, sizeof *out);
-  bs_world_options options = {.struct_size = sizeof options,
-                              .world_size = c->world_size,
-                              .backend = c->backend,
-                              .comm = c->comm,
-                              .threads_per_rank = c->threads_per_rank,
-                              .bind = c->bind,
-                              .sync_mode = c->sync_mode,
-                              .timeout_s = c->timeout_s,
-                              .choices = c->choices,
-                              .n_choices = c->n_choices,
-                              .hook = c->fault && c->fault->hook ? c->fault->hook : c->hook};
   bs_world *world = NULL;
   out->world_size = c->world_size;
   out->iterations = c->iterations > 0 ? c->iterations : 1;
@@ -264,7 +261,7 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   run->result = *out;
   run->out = &run->result;
   run->watch.tell = c->progress ? &run->copy : NULL;
-  int32_t rc = bs_world_create(c->context, &options, &world, err);
+  int32_t rc = bs_case_world(c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
   if (bs_context_stuck(c->context) > 0) { /* a rank that was left behind still has all of it */
     keep_run(run);

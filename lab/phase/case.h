@@ -2,6 +2,7 @@
  * case.h - one layer run on one world: what phase 0 judges, with every input open to an injected fault. */
 #ifndef BS_LAB_PHASE_CASE_H
 #define BS_LAB_PHASE_CASE_H
+#include "lab/hash.h"
 #include "lab/lab.h"
 
 typedef struct bs_case bs_case;
@@ -14,6 +15,8 @@ typedef struct bs_case_fault {
                   bs_error *err);
   /* Tamper with a rank's finished output (host memory, dense [B,N] of y_dtype). */
   void (*output)(void *user, uint32_t rank, void *y, int64_t rows, int64_t cols, uint32_t dtype);
+  /* Tamper with a rank's finished gradient of the bias. */
+  void (*bias_gradient)(void *user, void *db, int64_t count, uint32_t dtype);
   const bs_collective_hook *hook;
 } bs_case_fault;
 
@@ -62,6 +65,12 @@ typedef struct bs_case_result {
 void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total);
 /* The same as a bs_progress_fn; user: the bs_case. */
 void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total);
+/* The pieces of bs_case_run, for cases that do more than forward: a rank's view of a source, the world of a
+ * case, what a built layer owns (columns copied). */
+int32_t bs_case_view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in,
+                     bs_source *out_source, bs_error *err);
+int32_t bs_case_world(const bs_case *c, bs_world **out_world, bs_error *err);
+int32_t bs_case_ownership(bs_layer *layer, bs_case_rank *out_rank, bs_error *err);
 /* Builds a world, runs the case, copies everything out. The caller frees the result. */
 int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err);
 /* What a finished world knows of the case (timings, memory, proposals); allocates out_result->ranks when they
@@ -78,6 +87,4 @@ void bs_case_result_free(bs_case_result *result);
 /* column_rank[k] of a K-split result; NULL in *out when no rank holds partial sums. Caller frees. */
 int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out_column_rank,
                              bs_error *err);
-/* 64-bit FNV-1a. */
-uint64_t bs_hash64(const void *data, size_t bytes);
 #endif
