@@ -53,6 +53,7 @@ void help_run(void) {
       "  bsrun --plugin cpu --method blockshock\n"
       "  bsrun --method masked_split --mask complement_1010_0101 --set model.N=1024 --set model.dtype=f32\n"
       "  bsrun --method row_parallel -P 3 --mask interleave --phase 0 -o json\n"
+      "  bsrun --method blockshock --phase 2        the backward pass: dX, dW and db judged\n"
       "  bsrun --method blockshock --workload file --set workload.weights=model.safetensors#layer.weight\n"
       "  bsrun --method blockshock --phase 0 --dump tensors\n"
       "  bsrun --method dense --sweep batch_sweep -o csv\n"

@@ -214,6 +214,8 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     } else if (e->phase == BS_PHASE_CORRECTNESS) {
       rc = bs_phase0_run(session->context, e, show, &progress, &result, err);
+    } else if (e->phase == BS_PHASE_BACKWARD) {
+      rc = bs_phase2_run(session->context, e, show, &progress, &result, err);
     } else {
       rc = bs_phase1_run(session->context, e, show, &progress, &result, err);
     }

@@ -97,6 +97,9 @@ int32_t bs_phase0_run(bs_context *context, const bs_experiment *experiment, bs_p
 /* lab/phase/phase1.c */
 int32_t bs_phase1_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,
                       void *user, bs_phase_result *out_result, bs_error *err);
+/* lab/phase/phase2.c */
+int32_t bs_phase2_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,
+                      void *user, bs_phase_result *out_result, bs_error *err);
 void bs_phase_result_free(bs_phase_result *result);
 
 /* The workload opened for an experiment, and the layer spec that follows from both. */

@@ -58,11 +58,11 @@ static int32_t read_phase(bs_experiment *e, bs_error *err) {
   const bs_node *config = e->config;
   e->phase_name = bs_schema_str(config, "phase.name");
   e->phase = (uint32_t)(e->phase_name[5] - '0');
-  if (e->phase > BS_PHASE_FORWARD) {
+  if (e->phase > BS_PHASE_BACKWARD) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-NAME", "phase %u (%s) is not part of this version", e->phase,
                  e->phase_name);
     place_of(config, "phase.name", err);
-    bs_error_hint(err, "phase0_correctness and phase1_forward are");
+    bs_error_hint(err, "phase0_correctness, phase1_forward and phase2_backward_input are");
     return BS_UNSUPPORTED;
   }
   e->warmup_iters = bs_schema_i64(config, "phase.warmup_iters");

@@ -28,9 +28,9 @@ struct bs_fault {
 };
 
 static const char *const names[BS_FAULT_COUNT_] = {
-    "no_all_reduce", "reduced_twice", "other_x",          "wrong_columns",   "index_swapped",
-    "weight_lost",   "output_off",    "bias_each_rank",   "bias_lost",       "half_fp8",
-    "nan_output",    "rank_diverged", "activation_early", "activation_lost",
+    "no_all_reduce",    "reduced_twice",   "other_x",      "wrong_columns", "index_swapped", "weight_lost",
+    "output_off",       "bias_each_rank",  "bias_lost",    "half_fp8",      "nan_output",    "rank_diverged",
+    "activation_early", "activation_lost", "not_gathered", "db_twice",
 };
 
 const char *bs_fault_name(uint32_t kind) {
@@ -65,8 +65,38 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
       return c->world_size > 1 ? NULL : "one rank";
     case BS_FAULT_HALF_FP8: /* such weights are 8 bits wide already */
       return BS_DTYPE_BYTES(c->spec.w_dtype) > 1 ? NULL : "weights of 8 bits";
+    case BS_FAULT_NOT_GATHERED:
+    case BS_FAULT_DB_TWICE:
+      return "a fault of the backward pass";
     default:
       return NULL;
+  }
+}
+
+static int has_backward(const bs_proposal *p, uint32_t kind) {
+  for (uint32_t i = 0; i < p->n_backward; ++i)
+    if (p->backward_kind[i] == kind) return 1;
+  return 0;
+}
+
+const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_proposal *p) {
+  const int gathers_x = c->spec.x_placement == BS_REPLICATED && has_backward(p, BS_COLL_ALL_GATHER);
+  switch (kind) {
+    case BS_FAULT_NO_ALL_REDUCE:
+    case BS_FAULT_REDUCED_TWICE:
+      return has_backward(p, BS_COLL_ALL_REDUCE) ? NULL : "dX is no sum over ranks";
+    case BS_FAULT_BIAS_EACH_RANK:
+    case BS_FAULT_BIAS_LOST:
+      return "changes outputs, and no gradient from them";
+    case BS_FAULT_RANK_DIVERGED:
+      if (c->spec.x_placement == BS_SPLIT) return "dX is split";
+      return c->world_size > 1 ? NULL : "one rank";
+    case BS_FAULT_NOT_GATHERED:
+      return gathers_x ? NULL : "dX is not gathered";
+    case BS_FAULT_DB_TWICE:
+      return c->spec.has_bias ? NULL : "no bias";
+    default:
+      return bs_fault_skip(kind, c, p->split);
   }
 }
 
@@ -190,8 +220,21 @@ static void copy_through(const bs_coll_call *call, uint32_t rank) {
   }
 }
 
+/* The gathers of the backward pass are told from forward's by their site, "<method>.dx". */
+static int gathers_dx(const bs_coll_call *call) {
+  const char *dot = strrchr(call->site, '.');
+  return call->kind == BS_COLL_ALL_GATHER && dot != NULL && strcmp(dot, ".dx") == 0;
+}
+
+static void double_bias(void *user, void *db, int64_t count, uint32_t dtype) {
+  const bs_fault *fault = user;
+  for (int64_t i = 0; fault->kind == BS_FAULT_DB_TWICE && i < count; ++i)
+    bs_store_f64(dtype, db, i, 2.0 * bs_load_f64(dtype, db, i));
+}
+
 static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
   const bs_fault *fault = user;
+  if (fault->kind == BS_FAULT_NOT_GATHERED) return !gathers_dx(call);
   if (call->kind != BS_COLL_ALL_REDUCE && call->kind != BS_COLL_REDUCE_SCATTER) return 1;
   if (fault->kind == BS_FAULT_NO_ALL_REDUCE) {
     copy_through(call, rank);
@@ -286,7 +329,8 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
     return rc;
   }
   fault->hook = (bs_collective_hook){.user = fault, .before = before, .after = NULL};
-  *hooks = (bs_case_fault){.user = fault, .wrap = wrap, .output = tamper, .hook = &fault->hook};
+  *hooks = (bs_case_fault){
+      .user = fault, .wrap = wrap, .output = tamper, .bias_gradient = double_bias, .hook = &fault->hook};
   *out = fault;
   return BS_OK;
 }

@@ -11,53 +11,8 @@
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/faults.h"
+#include "lab/gate/small.h"
 #include "lab/gate/verdict.h"
-
-/* The workload `name` at the case's sizes, and its sources. */
-typedef struct small_subject {
-  const bs_workload *workload;
-  void *instance;
-  bs_source x, w, bias;
-} small_subject;
-
-static void small_close(small_subject *s) {
-  if (s->workload && s->instance) s->workload->close(s->instance);
-  memset(s, 0, sizeof *s);
-}
-
-static int32_t small_open(bs_context *context, const char *name, const bs_layer_spec *spec,
-                          small_subject *out, bs_error *err) {
-  memset(out, 0, sizeof *out);
-  void *state = NULL;
-  int32_t rc = bs_find_workload(context, name, &out->workload, &state, err);
-  if (rc != BS_OK) return rc;
-  const bs_workload_request request = {.struct_size = sizeof request,
-                                       .dtype = spec->x_dtype,
-                                       .B = spec->B,
-                                       .N = spec->N,
-                                       .K = spec->K,
-                                       .seed = 20,
-                                       .weight_seed = 26,
-                                       .has_bias = spec->has_bias};
-  rc = out->workload->open(state, &request, &out->instance, err);
-  if (rc == BS_OK) rc = out->workload->source(out->instance, BS_PART_X, &out->x, err);
-  if (rc == BS_OK) rc = out->workload->source(out->instance, BS_PART_W, &out->w, err);
-  if (rc == BS_OK && spec->has_bias) rc = out->workload->source(out->instance, BS_PART_BIAS, &out->bias, err);
-  if (rc != BS_OK) small_close(out);
-  return rc;
-}
-
-static void small_case(const bs_case *like, const bs_layer_spec *spec, const small_subject *s, bs_case *out) {
-  *out = *like;
-  out->spec = *spec;
-  out->x = &s->x;
-  out->w = &s->w;
-  out->bias = spec->has_bias ? &s->bias : NULL;
-  out->warmup = 0;
-  out->iterations = 1;
-  out->hook = NULL;
-  out->fault = NULL;
-}
 
 /* Outputs that are not the exact integer, over all ranks. */
 static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int64_t max_features,
@@ -98,7 +53,7 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
                         bs_error *err) {
   memset(gate, 0, sizeof *gate);
   snprintf(gate->name, sizeof gate->name, "T5");
-  small_subject subject;
+  bs_small subject;
   bs_case c;
   bs_case_result result = {0};
   bs_case_fault hooks;
@@ -106,9 +61,9 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   bs_layer_spec spec = like->spec;
   spec.has_bias = 1; /* a bias lost or added twice is exact too, whatever the run has */
   if (spec.activation != BS_ACT_RELU) spec.activation = BS_ACT_NONE; /* gelu and silu give no integers */
-  int32_t rc = small_open(like->context, "integer", &spec, &subject, err);
+  int32_t rc = bs_small_open(like->context, "integer", &spec, &subject, err);
   if (rc != BS_OK) return rc;
-  small_case(like, &spec, &subject, &c);
+  bs_small_case(like, &spec, &subject, &c);
   c.gate = gate->name;
   if (fault_kind < BS_FAULT_COUNT_) {
     rc = bs_fault_make(fault_kind, &c, &fault, &hooks, err);
@@ -131,7 +86,7 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   }
   bs_case_result_free(&result);
   bs_fault_free(fault);
-  small_close(&subject);
+  bs_small_close(&subject);
   return rc;
 }
 
@@ -164,11 +119,11 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
   spec.has_bias = 1;
   bs_proposal proposal = {.struct_size = sizeof proposal};
   int32_t rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
-  small_subject subject;
-  if (rc == BS_OK) rc = small_open(like->context, "random_normal", &spec, &subject, err);
+  bs_small subject;
+  if (rc == BS_OK) rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
   if (rc != BS_OK) return rc;
   bs_case c;
-  small_case(like, &spec, &subject, &c);
+  bs_small_case(like, &spec, &subject, &c);
   c.progress = NULL; /* small: which fault it is says enough */
   for (uint32_t kind = 0; kind < BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
     bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 1);
@@ -194,6 +149,6 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
                missed[0] ? ", " : "");
     }
   }
-  small_close(&subject);
+  bs_small_close(&subject);
   return rc;
 }

@@ -16,11 +16,6 @@
 #include "lab/phase/loss.h"
 #include "lab/phase/record_fields.h"
 
-static const char *state_name(uint32_t state) {
-  static const char *const names[] = {"fail", "pass", "unknown", "skipped"};
-  return state < 4 ? names[state] : "?";
-}
-
 static void make_case(bs_context *context, const bs_experiment *e, const bs_subject *s,
                       bs_progress_fn progress, void *user, bs_case *out) {
   *out = (bs_case){.context = context,
@@ -92,15 +87,7 @@ static int32_t fill_record(const bs_case *c, const bs_case_result *result, const
   if (rc != BS_OK) return rc;
   json_object_set_new(out->record, "loss", json_string(bs_loss_name(s->info.loss)));
   json_object_set_new(out->record, "loss_value", number_or_null(loss));
-  json_t *gates = json_array();
-  for (uint32_t i = 0; i < out->n_gates; ++i) {
-    const bs_gate *g = &out->gates[i];
-    json_array_append_new(
-        gates, json_pack("{s:s,s:s,s:i,s:o,s:o,s:s}", "name", g->name, "state", state_name(g->state), "rank",
-                         g->rank, "value", number_or_null(g->value), "limit", number_or_null(g->limit),
-                         "text", g->text));
-  }
-  json_object_set_new(out->record, "gates", gates);
+  bs_record_gates(out->record, out);
   json_object_set_new(out->record, "passed", json_boolean(out->passed));
   json_object_set_new(out->record, "valid", json_boolean(v->nonfinite + v->propagated + v->overflow == 0));
   json_object_set_new(out->record, "max_abs_error", number_or_null(v->max_abs_error));

@@ -3,6 +3,7 @@
  * existed in the run. */
 #include "lab/phase/record_fields.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -31,6 +32,27 @@ static uint64_t sum_counter(const bs_case_result *result, uint32_t counter) {
   uint64_t sum = 0;
   for (uint32_t r = 0; r < result->world_size; ++r) sum += result->ranks[r].counters[counter];
   return sum;
+}
+
+static const char *state_name(uint32_t state) {
+  static const char *const names[] = {"fail", "pass", "unknown", "skipped"};
+  return state < 4 ? names[state] : "?";
+}
+
+static json_t *number_or_null(double value) {
+  return isfinite(value) ? json_real(value) : json_null();
+}
+
+void bs_record_gates(json_t *record, const bs_phase_result *result) {
+  json_t *gates = json_array();
+  for (uint32_t i = 0; i < result->n_gates; ++i) {
+    const bs_gate *g = &result->gates[i];
+    json_array_append_new(
+        gates, json_pack("{s:s,s:s,s:i,s:o,s:o,s:s}", "name", g->name, "state", state_name(g->state), "rank",
+                         g->rank, "value", number_or_null(g->value), "limit", number_or_null(g->limit),
+                         "text", g->text));
+  }
+  json_object_set_new(record, "gates", gates);
 }
 
 int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,

@@ -7,4 +7,6 @@
 /* Adds to `record` (docs/runs.md lists the fields). */
 int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
                               const bs_subject *s, bs_error *err);
+/* The list `gates` of a judged phase. */
+void bs_record_gates(json_t *record, const bs_phase_result *result);
 #endif

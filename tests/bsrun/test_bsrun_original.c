@@ -43,15 +43,22 @@ END_TEST
 
 START_TEST(later_phases_are_refused) {
   const char *configs = original_configs();
-  static const char *const later[] = {"phase2_backward_input", "phase3_train_step"};
-  for (size_t i = 0; i < 2; i++) {
-    char phase[1200];
-    snprintf(phase, sizeof phase, "%s/phases/%s.yaml", configs, later[i]);
-    ran r = bsrun(dir, "--phase", phase, SMALL, NULL);
-    must_be(&r, 3);
-    ck_assert(strstr(r.err, "is not part of this version") != NULL);
-    ran_free(&r);
-  }
+  char phase[1200];
+  snprintf(phase, sizeof phase, "%s/phases/phase3_train_step.yaml", configs);
+  ran r = bsrun(dir, "--phase", phase, SMALL, NULL);
+  must_be(&r, 3);
+  ck_assert(strstr(r.err, "is not part of this version") != NULL);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(the_backward_phase_runs) {
+  const char *configs = original_configs();
+  char phase[1200];
+  snprintf(phase, sizeof phase, "%s/phases/phase2_backward_input.yaml", configs);
+  ran r = bsrun(dir, "--phase", phase, SMALL, NULL);
+  must_be(&r, 0);
+  ran_free(&r);
 }
 END_TEST
 
@@ -121,6 +128,7 @@ int main(void) {
   tcase_add_test(tc, the_originals_files_run_unchanged);
   tcase_add_test(tc, decorative_keys_are_noted);
   tcase_add_test(tc, later_phases_are_refused);
+  tcase_add_test(tc, the_backward_phase_runs);
   tcase_add_test(tc, ours_have_the_originals_keys_and_values);
   suite_add_tcase(suite, tc);
   return run_suite(suite);

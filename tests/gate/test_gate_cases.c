@@ -213,7 +213,7 @@ START_TEST(every_fault_is_caught) {
                       missed);
         ck_assert_uint_ge(injected, 6);
         /* All but those of an activation, and T5. */
-        if (m >= 2 && P > 1) ck_assert_uint_eq(injected, BS_FAULT_COUNT_ - 2 + 1);
+        if (m >= 2 && P > 1) ck_assert_uint_eq(injected, BS_FAULT_FORWARD_COUNT_ - 2 + 1);
       }
     }
   }
@@ -253,7 +253,7 @@ START_TEST(every_fault_is_caught_in_odd_places) {
                   missed);
     /* A reduce-scatter left out, or biased on each rank, is among them; there is no activation. */
     if (at[i].y_placement == BS_SPLIT && strcmp(at[i].method, "column_parallel") != 0)
-      ck_assert_uint_eq(injected, BS_FAULT_COUNT_ + 1 - 2 - 2);
+      ck_assert_uint_eq(injected, BS_FAULT_FORWARD_COUNT_ + 1 - 2 - 2);
   }
 }
 END_TEST

@@ -194,8 +194,6 @@ START_TEST(an_asked_mask_without_use_is_a_note) {
 END_TEST
 
 START_TEST(phases_that_are_not_there) {
-  refuse(NULL, "method: {name: dense}\nphase: {name: phase2_backward_input}\n", BS_UNSUPPORTED,
-         "BS-PHASE-NAME", "phase 2");
   refuse(NULL, "method: {name: dense}\nphase: {name: phase3_train_step}\n", BS_UNSUPPORTED, "BS-PHASE-NAME",
          "phase 3");
   refuse(NULL, "method: {name: dense}\nphase: {name: phase9}\n", BS_CONFIG, "BS-CFG-RANGE", "phase9");

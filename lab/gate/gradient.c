@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ * gradient.c - see gradient.h. */
+#include "lab/gate/gradient.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "lab/gate/faults.h"
+#include "lab/gate/small.h"
+
+#define DW_VALUES (INT64_C(1) << 23) /* of the fp64 reference of dW */
+
+/* ---- sources ------------------------------------------------------------------------------------- */
+
+typedef struct matrix {
+  const void *data; /* dense, row-major */
+  uint32_t dtype;
+  int64_t cols;
+} matrix;
+
+static int64_t column_of(const bs_partition *p, int64_t j) {
+  if (p == NULL) return j;
+  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
+}
+
+static int32_t read_matrix(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                           void *out, int64_t out_stride, bs_error *err) {
+  const matrix *m = ctx;
+  const int64_t count = cols ? cols->count : m->cols;
+  (void)err;
+  for (int64_t i = 0; i < nrows; ++i)
+    for (int64_t j = 0; j < count; ++j)
+      bs_store_f64(dtype, out, i * out_stride + j,
+                   bs_load_f64(m->dtype, m->data, (row + i) * m->cols + column_of(cols, j)));
+  return BS_OK;
+}
+
+static bs_source matrix_source(matrix *m, int64_t rows) {
+  return (bs_source){.struct_size = sizeof(bs_source),
+                     .dtype = m->dtype,
+                     .rows = rows,
+                     .cols = m->cols,
+                     .ctx = m,
+                     .read = read_matrix};
+}
+
+/* ctx: the source whose columns are the rows here. */
+static int32_t read_transposed(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols,
+                               uint32_t dtype, void *out, int64_t out_stride, bs_error *err) {
+  const bs_source *inner = ctx;
+  const bs_partition run = {.struct_size = sizeof run,
+                            .kind = BS_PARTITION_CONTIGUOUS,
+                            .total = inner->cols,
+                            .begin = row,
+                            .count = nrows};
+  const int64_t count = cols ? cols->count : inner->rows;
+  const size_t size = BS_DTYPE_BYTES(dtype);
+  char *line = malloc((size_t)(nrows > 0 ? nrows : 1) * size);
+  if (line == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld values",
+                        (long long)nrows);
+  int32_t rc = BS_OK;
+  for (int64_t j = 0; rc == BS_OK && j < count; ++j) {
+    rc = inner->read(inner->ctx, column_of(cols, j), 1, &run, dtype, line, nrows, err);
+    for (int64_t i = 0; rc == BS_OK && i < nrows; ++i)
+      memcpy((char *)out + (size_t)(i * out_stride + j) * size, line + (size_t)i * size, size);
+  }
+  free(line);
+  return rc;
+}
+
+static bs_source transposed(const bs_source *inner) {
+  return (bs_source){.struct_size = sizeof(bs_source),
+                     .dtype = inner->dtype,
+                     .rows = inner->cols,
+                     .cols = inner->rows,
+                     .ctx = (void *)(uintptr_t)inner,
+                     .read = read_transposed};
+}
+
+/* ---- the three layers ---------------------------------------------------------------------------- */
+
+/* The layer whose output is a gradient. */
+static bs_case layer_of(const bs_case *c, int64_t B, int64_t N, int64_t K, uint32_t dtype, const bs_source *x,
+                        const bs_source *w) {
+  bs_case g = *c;
+  g.spec.B = B;
+  g.spec.N = N;
+  g.spec.K = K;
+  g.spec.y_dtype = dtype;
+  g.spec.has_bias = 0;
+  g.spec.activation = BS_ACT_NONE;
+  g.spec.y_placement = BS_REPLICATED;
+  g.x = x;
+  g.w = w;
+  g.bias = NULL;
+  return g;
+}
+
+static void add_gates(bs_gradient_verdict *out, const char *of, const bs_verdict *v) {
+  for (uint32_t i = 0; i < v->n_gates; ++i) {
+    if (out->n_gates == sizeof out->gates / sizeof out->gates[0]) return;
+    bs_gate *gate = &out->gates[out->n_gates++];
+    *gate = v->gates[i];
+    snprintf(gate->name, sizeof gate->name, "%s.%.16s", of, v->gates[i].name);
+  }
+}
+
+/* One tensor that is judged as the output of a single rank. */
+static int32_t judge_one(const bs_case *g, void *values, const bs_case_result *run, int64_t max_features,
+                         bs_verdict *out, bs_error *err) {
+  bs_case_rank rank = {.y = values, .y_cols = g->spec.N, .same_each_time = 1};
+  const bs_case_result one = {.world_size = 1, .iterations = run->iterations, .ranks = &rank};
+  for (uint32_t r = 0; r < run->world_size; ++r) rank.same_each_time &= run->ranks[r].same_each_time;
+  return bs_verdict_make(g, &one, max_features, out, err);
+}
+
+/* The ranks' own columns of dX side by side, as they belong. */
+static void *whole_dx(const bs_case *c, const bs_case_result *run) {
+  const size_t size = BS_DTYPE_BYTES(c->spec.x_dtype);
+  char *all = calloc((size_t)(c->spec.B * c->spec.K) + 1, size);
+  for (uint32_t r = 0; all && r < run->world_size; ++r) {
+    const bs_case_rank *rank = &run->ranks[r];
+    for (int64_t b = 0; b < c->spec.B; ++b)
+      for (int64_t j = 0; j < rank->y_cols; ++j)
+        memcpy(all + (size_t)(b * c->spec.K + column_of(rank->owns.columns, j)) * size,
+               (const char *)rank->y + (size_t)(b * rank->y_cols + j) * size, size);
+  }
+  return all;
+}
+
+static int sums_dx(const bs_proposal *p) {
+  for (uint32_t i = 0; i < p->n_backward; ++i)
+    if (p->backward_kind[i] == BS_COLL_ALL_REDUCE) return 1;
+  return 0;
+}
+
+/* dX of every rank. Where W is split over its rows, each rank's product is a term of the sum over ranks: the
+ * reference needs to know which rows of W (columns of W^T) are whose. Where it is split over columns and
+ * summed all the same, every element is one rank's term, rounded as a term is, and zeros. */
+static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max_features, bs_verdict *out,
+                        bs_error *err) {
+  bs_case_result result = *run;
+  bs_partition *rows = calloc(run->world_size, sizeof *rows);
+  result.ranks = calloc(run->world_size, sizeof *result.ranks);
+  int32_t rc = rows && result.ranks
+                   ? BS_OK
+                   : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for a verdict");
+  for (uint32_t r = 0; rc == BS_OK && r < run->world_size; ++r) {
+    const bs_case_rank *from = &run->ranks[r];
+    const int terms = from->proposal.split == BS_SPLIT_N;
+    rows[r] = (bs_partition){.struct_size = sizeof rows[r],
+                             .kind = BS_PARTITION_CONTIGUOUS,
+                             .total = g->spec.K,
+                             .begin = terms ? from->owns.row_begin : 0,
+                             .count = terms    ? from->owns.row_count
+                                      : r == 0 ? g->spec.K
+                                               : 0};
+    result.ranks[r] = *from;
+    result.ranks[r].owns.columns = &rows[r];
+    result.ranks[r].proposal.split =
+        sums_dx(&from->proposal) ? (uint32_t)BS_SPLIT_K : (uint32_t)BS_SPLIT_NONE;
+  }
+  if (rc == BS_OK) rc = bs_verdict_make(g, &result, max_features, out, err);
+  free(result.ranks);
+  free(rows);
+  return rc;
+}
+
+static int64_t dw_features(int64_t N, int64_t max_features) {
+  const int64_t fit = N > 0 && DW_VALUES / N > 0 ? DW_VALUES / N : 1;
+  return max_features > 0 && max_features < fit ? max_features : fit;
+}
+
+int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, int64_t max_features,
+                          bs_gradient_verdict *out, bs_error *err) {
+  const int64_t B = c->spec.B, N = c->spec.N, K = c->spec.K;
+  memset(out, 0, sizeof *out);
+  matrix dy_matrix = {result->dy, c->spec.y_dtype, N};
+  double *one = malloc((size_t)(B > 0 ? B : 1) * sizeof *one);
+  if (one == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld ones", (long long)B);
+  for (int64_t b = 0; b < B; ++b) one[b] = 1.0;
+  matrix ones_matrix = {one, BS_F64, B};
+  const bs_source dy = matrix_source(&dy_matrix, B), ones = matrix_source(&ones_matrix, 1);
+  const bs_source dy_t = transposed(&dy), w_t = transposed(c->w), x_t = transposed(c->x);
+  void *dw = NULL, *db = NULL, *dx = NULL;
+  bs_case g = layer_of(c, B, K, N, c->spec.x_dtype, &dy, &w_t);
+  int32_t rc = BS_OK;
+  if (c->spec.x_placement == BS_SPLIT && result->run.world_size > 1) {
+    dx = whole_dx(c, &result->run);
+    rc = dx ? judge_one(&g, dx, &result->run, max_features, &out->dx, err)
+            : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for dX");
+  } else {
+    rc = judge_dx(&g, &result->run, max_features, &out->dx, err);
+  }
+  if (rc == BS_OK) rc = bs_gradient_assemble(c, result, &dw, &db, err);
+  g = layer_of(c, N, K, B, result->wide, &dy_t, &x_t);
+  if (rc == BS_OK) rc = judge_one(&g, dw, &result->run, dw_features(N, max_features), &out->dw, err);
+  g = layer_of(c, 1, N, B, result->wide, &ones, &dy_t);
+  if (rc == BS_OK && db) rc = judge_one(&g, db, &result->run, 0, &out->db, err);
+  add_gates(out, "dX", &out->dx);
+  add_gates(out, "dW", &out->dw);
+  if (db) add_gates(out, "db", &out->db);
+  free(one);
+  free(dx);
+  free(dw);
+  free(db);
+  return rc;
+}
+
+/* ---- faults -------------------------------------------------------------------------------------- */
+
+static int32_t inject(const bs_case *base, uint32_t kind, int *out_caught, bs_error *err) {
+  bs_case c = *base;
+  bs_gradient_result result = {0};
+  bs_gradient_verdict verdict;
+  bs_case_fault hooks;
+  bs_fault *fault = NULL;
+  int32_t rc = BS_OK;
+  if (kind < BS_FAULT_COUNT_) {
+    rc = bs_fault_make(kind, &c, &fault, &hooks, err);
+    c.fault = &hooks;
+  }
+  if (rc == BS_OK) rc = bs_gradient_run(&c, BS_LOSS_MSE_ZERO, NULL, &result, err);
+  if (rc == BS_OK) rc = bs_gradient_judge(&c, &result, 0, &verdict, err);
+  if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
+  bs_gradient_result_free(&result);
+  bs_fault_free(fault);
+  return rc;
+}
+
+static void note_missed(char *missed, size_t size, const char *name) {
+  const size_t used = strlen(missed);
+  snprintf(missed + used, size - used, "%s%s", used ? ", " : "", name);
+}
+
+/* The last one is no fault: what is caught without one was not caught for it. */
+int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out_caught,
+                               char *missed, size_t size, bs_error *err) {
+  *out_injected = *out_caught = 0;
+  missed[0] = '\0';
+  bs_layer_spec spec = like->spec;
+  spec.B = 16;
+  spec.N = 96;
+  spec.K = 256;
+  spec.has_bias = 1;
+  spec.flags |= BS_LAYER_BACKWARD;
+  bs_proposal proposal = {.struct_size = sizeof proposal};
+  bs_small subject;
+  bs_case c;
+  int32_t rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
+  if (rc == BS_OK) rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
+  if (rc != BS_OK) return rc;
+  bs_small_case(like, &spec, &subject, &c);
+  c.progress = NULL; /* small: which fault it is says enough */
+  for (uint32_t kind = 0; kind <= BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
+    int caught = 0;
+    bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 1);
+    if (kind < BS_FAULT_COUNT_ && bs_fault_skip_backward(kind, &c, &proposal)) continue;
+    rc = inject(&c, kind, &caught, err);
+    if (kind == BS_FAULT_COUNT_) caught = !caught;
+    ++*out_injected;
+    *out_caught += (uint32_t)caught;
+    if (rc == BS_OK && !caught)
+      note_missed(missed, size, kind < BS_FAULT_COUNT_ ? bs_fault_name(kind) : "(none)");
+  }
+  bs_small_close(&subject);
+  return rc;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ * small.h - a case of a few thousand values like another one: for gates that run a layer again, on integers
+ * or with a fault. */
+#ifndef BS_LAB_GATE_SMALL_H
+#define BS_LAB_GATE_SMALL_H
+#include "lab/phase/case.h"
+
+typedef struct bs_small {
+  const bs_workload *workload;
+  void *instance;
+  bs_source x, w, bias;
+} bs_small;
+
+/* The workload `name` at the sizes of spec, and its sources. */
+int32_t bs_small_open(bs_context *context, const char *name, const bs_layer_spec *spec, bs_small *out_small,
+                      bs_error *err);
+void bs_small_close(bs_small *small);
+/* One iteration of `like` over it: no hook, no fault. Points into small. */
+void bs_small_case(const bs_case *like, const bs_layer_spec *spec, const bs_small *small, bs_case *out_case);
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ * gradient.c - see gradient.h. The gradient of Y is computed on the host, between two regions that are timed.
+ */
+#include "lab/phase/gradient.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "core/plugin/registry.h"
+#include "lab/phase/watch.h"
+#include "lab/stop.h"
+
+typedef struct gradient_run gradient_run;
+struct gradient_run {
+  const bs_case *c;
+  bs_gradient_result *out;
+  uint32_t loss;
+  const bs_source *target;
+  bs_watch watch;
+  bs_case copy;
+  bs_gradient_result result;
+  gradient_run *next; /* of those that a stuck rank works on */
+};
+
+static void keep_run(gradient_run *run) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static gradient_run *kept;
+  pthread_mutex_lock(&lock);
+  run->next = kept;
+  kept = run;
+  pthread_mutex_unlock(&lock);
+}
+
+/* One rank's tensors. */
+typedef struct tensors {
+  bs_tensor x, y, dy, dx, dw, db;
+} tensors;
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for gradients");
+}
+
+double bs_loss_gradient(uint32_t loss, double y, double target, int64_t B, int64_t N) {
+  if (loss == BS_LOSS_SUM) return 1.0;
+  return 2.0 * (loss == BS_LOSS_MSE_TARGET ? y - target : y) / ((double)B * (double)N);
+}
+
+/* ---- the gradient of Y --------------------------------------------------------------------------- */
+
+static int32_t read_memory(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                           void *out, int64_t out_stride, bs_error *err) {
+  const bs_tensor *host = ctx; /* a dense matrix in host memory */
+  (void)err;
+  (void)cols; /* all columns are asked for */
+  for (int64_t i = 0; i < nrows; ++i)
+    bs_convert(dtype, (char *)out + (size_t)(i * out_stride) * BS_DTYPE_BYTES(dtype), host->dtype,
+               (const char *)host->data + (size_t)((row + i) * host->dims[1]) * BS_DTYPE_BYTES(host->dtype),
+               (uint64_t)host->dims[1]);
+  return BS_OK;
+}
+
+/* values [B, y_cols] of y become their gradients, each rounded to y's dtype; the rank's part goes to out->dy.
+ */
+static int32_t gradient_of(const gradient_run *run, const bs_case_rank *mine, void *values, bs_error *err) {
+  const bs_layer_spec *s = &run->c->spec;
+  const int needs = run->loss == BS_LOSS_MSE_TARGET;
+  double *row = needs ? malloc((size_t)(s->N > 0 ? s->N : 1) * sizeof *row) : NULL;
+  if (needs && row == NULL) return no_memory(err);
+  int32_t rc = BS_OK;
+  for (int64_t b = 0; rc == BS_OK && b < s->B; ++b) {
+    if (needs) rc = run->target->read(run->target->ctx, b, 1, NULL, BS_F64, row, s->N, err);
+    for (int64_t n = 0; rc == BS_OK && n < mine->y_cols; ++n) {
+      const int64_t at = b * mine->y_cols + n;
+      const double y = bs_load_f64(s->y_dtype, values, at), t = needs ? row[mine->y_begin + n] : 0.0;
+      bs_store_f64(s->y_dtype, values, at, bs_loss_gradient(run->loss, y, t, s->B, s->N));
+    }
+  }
+  free(row);
+  return rc;
+}
+
+static void keep_dy(const gradient_run *run, uint32_t index, const bs_case_rank *mine, const void *values) {
+  const bs_layer_spec *s = &run->c->spec;
+  if (s->y_placement != BS_SPLIT && index != 0) return;
+  const size_t size = BS_DTYPE_BYTES(s->y_dtype), bytes = (size_t)mine->y_cols * size;
+  for (int64_t b = 0; b < s->B && bytes > 0; ++b)
+    memcpy((char *)run->out->dy + (size_t)(b * s->N + mine->y_begin) * size,
+           (const char *)values + (size_t)b * bytes, bytes);
+}
+
+static int32_t make_dy(const gradient_run *run, bs_rank *rank, uint32_t index, tensors *t, bs_error *err) {
+  const bs_layer_spec *s = &run->c->spec;
+  const bs_case_rank *mine = &run->out->run.ranks[index];
+  const size_t bytes = (size_t)(s->B * mine->y_cols) * BS_DTYPE_BYTES(s->y_dtype);
+  void *values = malloc(bytes ? bytes : 1);
+  if (values == NULL) return no_memory(err);
+  bs_tensor host = {.struct_size = sizeof host, .dtype = s->y_dtype, .rank = 2, .data = values};
+  host.dims[0] = s->B;
+  host.dims[1] = mine->y_cols;
+  const bs_source source = {.struct_size = sizeof source,
+                            .dtype = s->y_dtype,
+                            .rows = s->B,
+                            .cols = mine->y_cols,
+                            .ctx = &host,
+                            .read = read_memory};
+  int32_t rc = bs_rank_copy_out(rank, &t->y, values, err);
+  if (rc == BS_OK) rc = gradient_of(run, mine, values, err);
+  if (rc == BS_OK) keep_dy(run, index, mine, values);
+  if (rc == BS_OK && bytes > 0) rc = bs_rank_get_api()->tensor_read(rank, &source, 0, NULL, &t->dy, err);
+  free(values);
+  return rc;
+}
+
+/* ---- one rank ------------------------------------------------------------------------------------ */
+
+static int32_t once(gradient_run *run, bs_rank *rank, uint32_t index, bs_layer *layer, int64_t i, tensors *t,
+                    bs_error *err) {
+  bs_case_rank *mine = &run->out->run.ranks[index];
+  bs_gradient_rank *own = &run->out->ranks[index];
+  if (i == 0) bs_rank_regions_reset(rank);
+  bs_rank_counters_reset(rank);
+  int32_t rc = bs_stop_check(err);
+  if (rc == BS_OK) rc = bs_layer_forward(layer, &t->x, &t->y, NULL, err);
+  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) mine->counters[k] = bs_rank_counter(rank, k);
+  if (rc == BS_OK) rc = make_dy(run, rank, index, t, err);
+  bs_rank_counters_reset(rank);
+  if (rc == BS_OK)
+    rc = bs_layer_backward(layer, &t->x, &t->dy, &t->dx, &t->dw, t->db.data ? &t->db : NULL, NULL, err);
+  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) own->counters[k] = bs_rank_counter(rank, k);
+  return rc;
+}
+
+static int32_t repeat(gradient_run *run, bs_rank *rank, uint32_t index, bs_layer *layer, tensors *t,
+                      bs_error *err) {
+  const bs_case *c = run->c;
+  bs_case_rank *mine = &run->out->run.ranks[index];
+  bs_gradient_rank *own = &run->out->ranks[index];
+  const int64_t iterations = run->out->run.iterations;
+  const size_t bytes = (size_t)(c->spec.B * t->dx.dims[1]) * BS_DTYPE_BYTES(c->spec.x_dtype);
+  uint64_t first_hash = 0;
+  mine->same_each_time = 1;
+  for (int64_t i = -c->warmup; i < iterations; ++i) {
+    int32_t rc = once(run, rank, index, layer, i, t, err);
+    if (rc != BS_OK) return rc;
+    if (index == 0)
+      bs_case_tell(c, i < 0 ? "warm-up" : "backward", (uint64_t)(i + c->warmup) + 1,
+                   (uint64_t)(c->warmup + iterations));
+    if (i < 0) continue;
+    rc = bs_rank_copy_out(rank, &t->dx, mine->y, err);
+    if (rc == BS_OK) rc = bs_rank_copy_out(rank, &t->dw, own->dw, err);
+    if (rc == BS_OK && own->db) rc = bs_rank_copy_out(rank, &t->db, own->db, err);
+    if (rc != BS_OK) return rc;
+    mine->hash = bs_hash64(mine->y, bytes);
+    if (i == 0) first_hash = mine->hash;
+    if (mine->hash != first_hash) mine->same_each_time = 0;
+  }
+  return BS_OK;
+}
+
+static int32_t take(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols, bs_tensor *out,
+                    bs_error *err) {
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = dims};
+  d.dims[0] = rows;
+  if (dims > 1) d.dims[1] = cols;
+  return bs_rank_get_api()->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, out, err);
+}
+
+static int32_t take_tensors(gradient_run *run, bs_rank *rank, uint32_t index, bs_layer *layer,
+                            const bs_source *x, tensors *t, bs_error *err) {
+  const bs_case *c = run->c;
+  const bs_layer_spec *s = &c->spec;
+  const bs_case_rank *mine = &run->out->run.ranks[index];
+  const int64_t rows = mine->owns.row_count, cols = mine->owns.columns ? mine->owns.columns->count : s->K;
+  const uint32_t wide = run->out->wide;
+  int32_t rc = bs_case_input(c, rank, layer, x, &t->x, err);
+  if (rc == BS_OK) rc = take(rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
+  if (rc == BS_OK) rc = take(rank, s->y_dtype, 2, s->B, mine->y_cols, &t->dy, err);
+  if (rc == BS_OK) rc = take(rank, s->x_dtype, 2, s->B, t->x.dims[1], &t->dx, err);
+  if (rc == BS_OK) rc = take(rank, wide, 2, rows, cols, &t->dw, err);
+  if (rc == BS_OK && s->has_bias) rc = take(rank, wide, 1, rows, 0, &t->db, err);
+  return rc;
+}
+
+static int32_t take_results(gradient_run *run, uint32_t index, const tensors *t, bs_error *err) {
+  bs_case_rank *mine = &run->out->run.ranks[index];
+  bs_gradient_rank *own = &run->out->ranks[index];
+  const size_t dx = (size_t)(t->dx.dims[0] * t->dx.dims[1]) * BS_DTYPE_BYTES(t->dx.dtype);
+  const size_t wide = BS_DTYPE_BYTES(run->out->wide);
+  const size_t dw = (size_t)(t->dw.dims[0] * t->dw.dims[1]) * wide, db = (size_t)t->dw.dims[0] * wide;
+  mine->y = calloc(1, dx + 1);
+  own->dw = calloc(1, dw + 1);
+  own->db = run->c->spec.has_bias ? calloc(1, db + 1) : NULL;
+  return mine->y && own->dw && (own->db || !run->c->spec.has_bias) ? BS_OK : no_memory(err);
+}
+
+static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, const bs_source *x,
+                             const bs_source *w, const bs_source *bias, bs_error *err) {
+  const bs_case *c = run->c;
+  bs_case_rank *mine = &run->out->run.ranks[index];
+  bs_layer *layer = NULL;
+  tensors t;
+  memset(&t, 0, sizeof t);
+  int32_t rc = bs_layer_build(rank, c->method, &c->spec, w, bias, &layer, err);
+  if (rc == BS_OK) rc = bs_case_ownership(layer, mine, err);
+  if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
+  if (rc == BS_OK) rc = take_tensors(run, rank, index, layer, x, &t, err);
+  if (rc == BS_OK) rc = take_results(run, index, &t, err);
+  if (rc == BS_OK) rc = repeat(run, rank, index, layer, &t, err);
+  if (rc == BS_OK) { /* from here on y is dX */
+    mine->y_begin = 0;
+    mine->y_cols = t.dx.dims[1];
+  }
+  bs_tensor *const all[] = {&t.x, &t.y, &t.dy, &t.dx, &t.dw, &t.db};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
+    if (all[i]->data) bs_rank_get_api()->tensor_free(rank, all[i]);
+  bs_layer_free(layer);
+  return rc;
+}
+
+static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
+  gradient_run *run = arg;
+  const bs_case *c = run->c;
+  const uint32_t index = bs_rank_get_api()->rank(rank);
+  bs_source x, w, bias, watched;
+  bs_watched w_view;
+  int32_t rc = bs_case_view(c, index, BS_PART_X, c->x, &x, err);
+  if (rc == BS_OK) rc = bs_case_view(c, index, BS_PART_W, c->w, &w, err);
+  if (rc == BS_OK && c->bias) rc = bs_case_view(c, index, BS_PART_BIAS, c->bias, &bias, err);
+  if (rc != BS_OK) return rc;
+  if (index == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
+  bs_watch_source(&run->watch, &w_view, &w, index == 0, &watched);
+  return build_and_run(run, rank, index, &x, &watched, c->bias ? &bias : NULL, err);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+static int32_t take_result(const bs_case *c, bs_gradient_result *out, bs_error *err) {
+  const bs_layer_spec *s = &c->spec;
+  const int f64 = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
+  out->wide = f64 ? BS_F64 : BS_F32;
+  out->run.world_size = c->world_size;
+  out->run.iterations = c->iterations > 0 ? c->iterations : 1;
+  out->run.ranks = calloc(c->world_size, sizeof *out->run.ranks);
+  out->ranks = calloc(c->world_size, sizeof *out->ranks);
+  out->dy = calloc((size_t)(s->B * s->N) + 1, BS_DTYPE_BYTES(s->y_dtype));
+  return out->run.ranks && out->ranks && out->dy ? BS_OK : no_memory(err);
+}
+
+/* What a fault does to finished gradients of the bias. */
+static void tamper(const bs_case *c, bs_gradient_result *out) {
+  for (uint32_t r = 0; c->fault && c->fault->bias_gradient && r < c->world_size; ++r)
+    if (out->ranks[r].db)
+      c->fault->bias_gradient(c->fault->user, out->ranks[r].db, out->run.ranks[r].owns.row_count, out->wide);
+}
+
+int32_t bs_gradient_run(const bs_case *like, uint32_t loss, const bs_source *target, bs_gradient_result *out,
+                        bs_error *err) {
+  memset(out, 0, sizeof *out);
+  gradient_run *run = calloc(1, sizeof *run);
+  if (!run) return no_memory(err);
+  run->copy = *like;
+  run->copy.spec.flags |= BS_LAYER_BACKWARD;
+  run->c = &run->copy;
+  run->out = &run->result;
+  run->loss = loss;
+  run->target = target;
+  run->watch.tell = like->progress ? &run->copy : NULL;
+  bs_world *world = NULL;
+  int32_t rc = take_result(run->c, run->out, err);
+  if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
+  if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
+  if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
+    keep_run(run);
+    return rc;
+  }
+  if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);
+  if (rc == BS_OK) tamper(run->c, run->out);
+  bs_world_destroy(world);
+  *out = run->result;
+  free(run);
+  if (rc != BS_OK) bs_gradient_result_free(out);
+  return rc;
+}
+
+void bs_gradient_result_free(bs_gradient_result *result) {
+  for (uint32_t r = 0; result->ranks && r < result->run.world_size; ++r) {
+    free(result->ranks[r].dw);
+    free(result->ranks[r].db);
+  }
+  free(result->ranks);
+  free(result->dy);
+  bs_case_result_free(&result->run);
+  memset(result, 0, sizeof *result);
+}
+
+static int64_t column_of(const bs_partition *p, int64_t j) {
+  if (p == NULL) return j;
+  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
+}
+
+int32_t bs_gradient_assemble(const bs_case *c, const bs_gradient_result *result, void **out_dw, void **out_db,
+                             bs_error *err) {
+  const int64_t N = c->spec.N, K = c->spec.K;
+  const size_t size = BS_DTYPE_BYTES(result->wide);
+  char *dw = calloc((size_t)(N * K) + 1, size), *db = calloc((size_t)N + 1, size);
+  int64_t owned = 0;
+  *out_dw = dw;
+  *out_db = db;
+  for (uint32_t r = 0; dw && db && r < result->run.world_size; ++r) {
+    const bs_ownership *o = &result->run.ranks[r].owns;
+    const int64_t cols = o->columns ? o->columns->count : K;
+    owned += o->row_count * cols;
+    for (int64_t i = 0; i < o->row_count; ++i)
+      for (int64_t j = 0; j < cols; ++j)
+        memcpy(dw + (size_t)((o->row_begin + i) * K + column_of(o->columns, j)) * size,
+               (const char *)result->ranks[r].dw + (size_t)(i * cols + j) * size, size);
+    if (result->ranks[r].db)
+      memcpy(db + (size_t)o->row_begin * size, result->ranks[r].db, (size_t)o->row_count * size);
+  }
+  int32_t rc = dw && db ? BS_OK : no_memory(err);
+  if (rc == BS_OK && owned != N * K)
+    rc = bs_error_set(err, BS_INTERNAL, "BS-GRADIENT-OWNERS", "the ranks own %lld of %lld weights",
+                      (long long)owned, (long long)(N * K));
+  if (rc == BS_OK && c->spec.has_bias) return BS_OK;
+  free(db);
+  *out_db = NULL;
+  if (rc == BS_OK) return BS_OK;
+  free(dw);
+  *out_dw = NULL;
+  return rc;
+}

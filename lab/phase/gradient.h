@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ * gradient.h - one layer run forward and backward on one world: what phase 2 judges. The gradient of Y comes
+ * from the workload's loss and the outputs as they are, rounded to Y's dtype, so that whoever judges dX and
+ * dW starts from what the backward pass was given. */
+#ifndef BS_LAB_PHASE_GRADIENT_H
+#define BS_LAB_PHASE_GRADIENT_H
+#include "lab/phase/case.h"
+
+typedef struct bs_gradient_rank {
+  void *dw;                           /* [row_count, own columns] of `wide` */
+  void *db;                           /* [row_count] of `wide`; NULL without a bias */
+  uint64_t counters[BS_COUNT_COUNT_]; /* of one backward */
+} bs_gradient_rank;
+
+typedef struct bs_gradient_result {
+  /* As of a case, but ranks[r].y is dX: [B, K], or the rank's own columns of a split x; counters are of one
+   * forward; timings have the regions forward and backward. */
+  bs_case_result run;
+  bs_gradient_rank *ranks;
+  void *dy;      /* [B, N] of y_dtype: the gradient of Y that every rank was given its part of */
+  uint32_t wide; /* dtype of dw and db */
+} bs_gradient_result;
+
+/* d loss / d y of one output: the losses of loss.h, of B x N outputs. target is ignored but by mse_target. */
+double bs_loss_gradient(uint32_t loss, double y, double target, int64_t B, int64_t N);
+/* Builds a world, runs c.warmup + c.iterations times forward and backward, copies everything out. target:
+ * [B,N], needed by mse_target alone. The caller frees the result. */
+int32_t bs_gradient_run(const bs_case *c, uint32_t loss, const bs_source *target,
+                        bs_gradient_result *out_result, bs_error *err);
+void bs_gradient_result_free(bs_gradient_result *result);
+/* dw of all ranks as one [N,K], and db as one [N] (NULL without a bias); the caller frees both. BS_INTERNAL
+ * when the ranks do not own every weight once. */
+int32_t bs_gradient_assemble(const bs_case *c, const bs_gradient_result *result, void **out_dw, void **out_db,
+                             bs_error *err);
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_backward.c - phase 2 by the command line: its gates, what the host counted on the wire, a method
+ * without a backward pass. */
+#include <stdio.h>
+#include <string.h>
+
+#include "run_help.h"
+
+enum { N = 96, K = 160, B = 32 };
+
+typedef struct wire_case {
+  const char *method;
+  int times; /* bytes over both ranks, of B K: bf16 gathered is 2 x 2 x 1/2, f32 summed 2 x 4 x 1 */
+  int flops; /* of 2 B N K, over both ranks: dX and dW */
+} wire_case;
+static const wire_case cases[] = {{"column_parallel", 8, 2}, {"row_parallel", 2, 2}, {"blockshock", 2, 2}};
+/* masked_split multiplies its zeros for dX, and makes only its own columns of dW. */
+static const wire_case masked = {"masked_split", 8, 3};
+
+static json_t *run_phase2(const char *folder, const char *method) {
+  run_result r;
+  const char *const args[] = {"--method", method,
+                              "--phase",  "2",
+                              "--out",    "out",
+                              "-o",       "jsonl",
+                              "--set",    "model.N=96",
+                              "--set",    "model.K=160",
+                              "--set",    "model.B=32",
+                              "--set",    "model.dtype=bf16",
+                              "--set",    "method.bias=false",
+                              "--set",    "phase.timed_iters=3",
+                              NULL};
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, method);
+  json_t *rows = run_rows(r.out);
+  json_t *record = run_record(folder, run_str(json_array_get(rows, 0), "run_dir"));
+  json_decref(rows);
+  run_free(&r);
+  return record;
+}
+
+static void check_record(const json_t *record, const wire_case *c) {
+  const double bk = (double)B * K, product = 2.0 * B * N * K;
+  ck_assert(json_is_true(json_object_get(record, "passed")));
+  ck_assert(json_is_true(json_object_get(record, "claims_match_counts")));
+  ck_assert_double_eq(run_num(record, "wire_bytes_per_backward"), c->times * bk);
+  ck_assert_double_eq(run_num(record, "flops_per_backward"), c->flops * product);
+  ck_assert_double_eq(run_num(record, "collectives_per_backward"), 1);
+  const json_t *timings = json_object_get(record, "timings_ms");
+  ck_assert_double_eq(run_num(json_object_get(timings, "backward"), "count"), 3);
+  ck_assert_double_eq(run_num(json_object_get(timings, "forward"), "count"), 3);
+  const json_t *dx = json_object_get(record, "dx");
+  ck_assert(run_num(dx, "relative_error") > 0 && run_num(dx, "relative_error_predicted") > 0);
+  ck_assert_double_eq(run_num(dx, "columns_judged"), K);
+  ck_assert_double_eq(run_num(json_object_get(record, "dw"), "columns_judged"), K);
+  ck_assert_ptr_null(json_object_get(record, "db"));
+  int seen = 0;
+  size_t i;
+  const json_t *gate;
+  json_array_foreach(json_object_get(record, "gates"), i, gate) {
+    const char *name = run_str(gate, "name");
+    seen += strcmp(name, "dX.T1") == 0 || strcmp(name, "dW.T3") == 0 || strcmp(name, "T6") == 0;
+    ck_assert_str_ne(run_str(gate, "state"), "fail");
+  }
+  ck_assert_int_eq(seen, 3);
+}
+
+START_TEST(gates_and_counts) {
+  char folder[64];
+  run_make_folder(folder);
+  for (size_t i = 0; i <= sizeof cases / sizeof cases[0]; i++) {
+    const wire_case *c = i < sizeof cases / sizeof cases[0] ? &cases[i] : &masked;
+    json_t *record = run_phase2(folder, c->method);
+    check_record(record, c);
+    json_decref(record);
+  }
+  run_remove(folder);
+}
+END_TEST
+
+START_TEST(a_method_without_one) {
+  char folder[64], id[64];
+  run_result r;
+  run_make_folder(folder);
+  const char *const args[] = {"--plugin", BS_TEST_E2E_DIR "/bs_faulty.so",
+                              "--method", "faulty",
+                              "--phase",  "2",
+                              "--set",    "plugin_trust=any",
+                              "--set",    "model.dtype=f32",
+                              "--set",    "model.N=24",
+                              "--out",    "out",
+                              NULL};
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 3, "no backward");
+  run_expect_error(&r, 1, id, "no backward");
+  ck_assert_str_eq(id, "BS-LAYER-BACKWARD");
+  ck_assert_uint_eq(run_count_files(folder, NULL), 0);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("run_backward");
+  TCase *tc = tcase_create("backward");
+  tcase_set_timeout(tc, 120);
+  tcase_add_test(tc, gates_and_counts);
+  tcase_add_test(tc, a_method_without_one);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
