@@ -76,3 +76,12 @@ void bs_copy_in(void *dst, size_t dst_size, const void *src, size_t src_size) {
   memcpy(dst, src, src_size < dst_size ? src_size : dst_size);
   memcpy(dst, &size, sizeof size); /* struct_size is the first member of every ABI struct */
 }
+
+int32_t bs_accept_copy(uint32_t host_abi, const char *what, const void *seen, size_t frozen, void *dst,
+                       size_t dst_size, bs_error *err) {
+  uint32_t size = 0;
+  if (seen != NULL) memcpy(&size, seen, sizeof size);
+  const int32_t rc = bs_accept_size(host_abi, what, size, frozen, dst_size, err);
+  if (rc == BS_OK) bs_copy_in(dst, dst_size, seen, size);
+  return rc;
+}

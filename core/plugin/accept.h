@@ -23,4 +23,8 @@ BS_API int32_t bs_accept_sanitizer(uint32_t host, uint32_t plugin, bs_error *err
 /* dst (dst_size bytes) becomes zero, then the first min(src_size, dst_size) bytes of src; its leading
  * struct_size becomes dst_size. */
 BS_API void bs_copy_in(void *dst, size_t dst_size, const void *src, size_t src_size);
+/* Both at once: the struct of a plugin, whose first member is its struct_size, into the host's own. frozen:
+ * bytes of it in 1.0. NULL is a struct of no size. */
+BS_API int32_t bs_accept_copy(uint32_t host_abi, const char *what, const void *seen, size_t frozen, void *dst,
+                              size_t dst_size, bs_error *err);
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/plugin/accept.h"
 #include "core/plugin/plugins.h"
 
 static int name_valid(const char *name) {
@@ -192,15 +193,14 @@ static int32_t check_default(const bs_plugin_self *self, bs_param *p, bs_error *
   return bad_value(self, &copy, "default", err);
 }
 
-static int32_t define(bs_plugin_self *self, const bs_param_desc *desc, bs_error *err) {
-  if (desc == NULL || desc->struct_size != sizeof *desc)
-    return bs_error_set(err, BS_ABI, "BS-PLG-SIZE", "struct_size of bs_param_desc is %u, host needs %zu",
-                        desc != NULL ? desc->struct_size : 0, sizeof *desc);
-  int32_t rc = check_desc(self, desc, err);
+static int32_t define(bs_plugin_self *self, const bs_param_desc *given, bs_error *err) {
+  bs_param_desc desc; /* its frozen size becomes a constant when 1.0 is released, as in slots.c */
+  int32_t rc = bs_accept_copy(BS_ABI_VERSION, "bs_param_desc", given, sizeof desc, &desc, sizeof desc, err);
+  if (rc == BS_OK) rc = check_desc(self, &desc, err);
   if (rc != BS_OK) return rc;
   bs_param *p = calloc(1, sizeof *p);
   if (p == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-PLG-MEMORY", "no memory for a parameter");
-  p->desc = *desc;
+  p->desc = desc;
   rc = check_default(self, p, err);
   if (rc == BS_OK) rc = resolve(self, p, err);
   if (rc == BS_OK && !bs_list_push(&self->params, p))

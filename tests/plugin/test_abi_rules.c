@@ -163,6 +163,34 @@ START_TEST(methods_of_other_releases) {
 }
 END_TEST
 
+/* Declarations of parameters too: as if `doc` had come in 1.1, and from a plugin that knows more. */
+START_TEST(parameters_of_other_releases) {
+  struct {
+    bs_param_desc now;
+    uint64_t tail[2];
+  } newer = {{sizeof newer, BS_PARAM_INT, "steps", "3", "1..9", NULL, "how many"}, {~0ull, ~0ull}};
+  const size_t frozen = offsetof(bs_param_desc, doc);
+  bs_param_desc old = newer.now, mine;
+  bs_error err = BS_ERROR_INIT;
+  old.struct_size = (uint32_t)frozen;
+  const uint32_t host = BS_ABI_MAKE(1, 5);
+  ck_assert_int_eq(bs_accept_copy(host, "bs_param_desc", &old, frozen, &mine, sizeof mine, &err), BS_OK);
+  ck_assert_uint_eq(mine.struct_size, sizeof mine);
+  ck_assert_str_eq(mine.name, "steps");
+  ck_assert_ptr_null(mine.doc); /* what lies behind the old struct is not its own */
+  ck_assert_int_eq(bs_accept_copy(host, "bs_param_desc", &newer, frozen, &mine, sizeof mine, &err), BS_OK);
+  ck_assert_str_eq(mine.doc, "how many");
+  old.struct_size = (uint32_t)frozen - 8;
+  ck_assert_int_eq(bs_accept_copy(host, "bs_param_desc", &old, frozen, &mine, sizeof mine, &err), BS_ABI);
+  ck_assert_int_eq(bs_accept_copy(host, "bs_param_desc", NULL, frozen, &mine, sizeof mine, &err), BS_ABI);
+  ck_assert_str_eq(err.id, "BS-PLG-SIZE");
+  for (uint32_t size = (uint32_t)frozen; size <= sizeof newer; size += (uint32_t)(sizeof newer - frozen)) {
+    newer.now.struct_size = size; /* before 1.0 the very same size or nothing */
+    ck_assert_int_eq(bs_accept_copy(BS_ABI_VERSION, "x", &newer, frozen, &mine, sizeof mine, &err), BS_ABI);
+  }
+}
+END_TEST
+
 /* A plugin of 1.0 and one of 1.7 at a host of 1.3, step by step as a file meets it. */
 START_TEST(a_host_between_two_plugins) {
   const uint32_t host = BS_ABI_MAKE(1, 3);
@@ -292,6 +320,7 @@ int main(void) {
   tcase_add_loop_test(t, sizes, 0, (int)(sizeof size_cases / sizeof size_cases[0]));
   tcase_add_test(t, copies_of_other_releases);
   tcase_add_test(t, methods_of_other_releases);
+  tcase_add_test(t, parameters_of_other_releases);
   tcase_add_test(t, a_host_between_two_plugins);
   tcase_add_test(t, unknown_numbers);
   tcase_add_test(t, ledgers);
