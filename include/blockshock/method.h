@@ -20,6 +20,7 @@ enum bs_placement { BS_REPLICATED = 0, BS_SPLIT = 1, BS_PARTIAL = 2 };
 /* Which dimension of W is split over the ranks. */
 enum bs_split { BS_SPLIT_NONE = 0, BS_SPLIT_K = 1, BS_SPLIT_N = 2 };
 
+/* What a layer is asked to be able to do. */
 enum bs_layer_flags {
   BS_LAYER_BACKWARD = 1u << 0 /* the layer will be differentiated: what backward needs is made by build */
 };
