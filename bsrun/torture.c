@@ -90,6 +90,7 @@ static int32_t read_ranks(const args *a, torture *t, bs_error *err) {
     t->worlds[t->n_worlds++] = (uint32_t)value;
     p += n + (p[n] == ',');
   }
+  if (t->n_worlds == 0) return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ranks: the list is empty");
   return BS_OK;
 }
 
@@ -211,16 +212,17 @@ static int run_planned(const torture *t, const char *plan, bs_error *err) {
   const char *inner = args_value(t->a, "comm");
   char comm[128];
   bs_context *context = NULL;
-  uint64_t(*counts)[BS_COLL_COUNT_] = calloc(t->worlds[0], sizeof *counts);
+  const uint32_t P = t->worlds[0];
+  uint64_t(*counts)[BS_COLL_COUNT_] = P > 0 ? calloc(P, sizeof *counts) : NULL;
   snprintf(comm, sizeof comm, "fault:%s", inner != NULL ? inner : "threads");
   int32_t rc = counts == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
   if (rc == BS_OK && t->n_worlds != 1)
     rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--plan runs one world: --ranks takes one number");
   if (rc == BS_OK) rc = open_planned(t->a, plan, &context, err);
   const bs_torture_request request = {
-      .comm = comm, .world_size = t->worlds[0], .deadline_s = t->deadline, .counts = counts};
+      .comm = comm, .world_size = P, .deadline_s = t->deadline, .counts = counts};
   if (rc == BS_OK) rc = bs_torture_program(context, &request, err);
-  if (rc == BS_OK) print_counts(counts, t->worlds[0]);
+  if (rc == BS_OK) print_counts(counts, P);
   const int code = rc == BS_OK ? 0 : bsrun_fail(err);
   if (bs_context_stuck(context) > 0) _exit(bsrun_finish(code));
   if (context != NULL) bs_context_close(context);

@@ -264,8 +264,7 @@ static void values_body(test_rank *t) {
 
 static const bs_comm *open_plugin(const kit_case *c, kit_plugin *p) {
   kit_plugin_open(p);
-  test_comm = p->host.things[c->thing].vtable;
-  test_state = p->host.things[c->thing].state;
+  test_comm = kit_comm_of(&p->host.things[c->thing], &test_state);
   if (test_comm->launch == BS_LAUNCH_THREADS) return test_comm;
   kit_unsupported("launch %u: the kit starts worlds of threads", test_comm->launch);
   return NULL;
@@ -292,6 +291,7 @@ void kit_comm_collective(const kit_case *c) {
   }
   kit_assert(!least || w.served > 0, "serves no dtype of %s",
              w.kind == BS_COLL_BARRIER ? "barrier" : "all_reduce");
+  kit_unwrap();
   kit_plugin_deactivate(&p);
   if (w.served == 0) kit_unsupported("no dtype of it is served");
 }
@@ -340,5 +340,6 @@ void kit_comm_faults(const kit_case *c) {
                bs_status_name(ranks[r].rc), bs_status_name(wanted[c->arg]));
     kit_assert(ranks[r].err.message[0] != '\0', "%s: rank %u gets no reason", what[c->arg], r);
   }
+  kit_unwrap();
   kit_plugin_deactivate(&p);
 }

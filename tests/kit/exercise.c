@@ -26,19 +26,21 @@ static void use_op(kit_plugin *p, uint32_t thing) {
 }
 
 static void use_backend(const kit_thing *t) {
-  const bs_backend *b = t->vtable;
+  void *state = NULL;
+  const bs_backend *b = kit_backend_of(t, &state);
   bs_device_info info = {.struct_size = sizeof info};
   uint32_t count = 0;
   void *device = NULL, *memory = NULL;
-  if (b->device_count(t->state, &count, NULL) != BS_OK || count == 0) return;
-  (void)b->device_info(t->state, 0, &info, NULL);
-  if (b->device_open(t->state, 0, &device, NULL) != BS_OK) return;
+  if (b->device_count(state, &count, NULL) != BS_OK || count == 0) return;
+  (void)b->device_info(state, 0, &info, NULL);
+  if (b->device_open(state, 0, &device, NULL) != BS_OK) return;
   if (b->mem_alloc(device, 100, 64, &memory, NULL) == BS_OK) b->mem_free(device, memory);
   b->device_close(device);
 }
 
 static void use_comm(const kit_thing *t) {
-  const bs_comm *comm = t->vtable;
+  void *state = NULL;
+  const bs_comm *comm = kit_comm_of(t, &state);
   const bs_world_request request = {.struct_size = sizeof request, .world_size = 1};
   bs_coll_call call = {.struct_size = sizeof call,
                        .kind = BS_COLL_BARRIER,
@@ -47,8 +49,7 @@ static void use_comm(const kit_thing *t) {
                        .timeout_ns = INT64_C(10000000000)};
   bs_error err = BS_ERROR_INIT;
   void *world = NULL, *rank = NULL;
-  if (comm->launch != BS_LAUNCH_THREADS || comm->world_open(t->state, &request, &world, &err) != BS_OK)
-    return;
+  if (comm->launch != BS_LAUNCH_THREADS || comm->world_open(state, &request, &world, &err) != BS_OK) return;
   if (comm->rank_open(world, 0, &rank, &err) == BS_OK) {
     if (comm->barrier != NULL) (void)comm->barrier(rank, &call, &err);
     comm->rank_close(rank);
@@ -98,9 +99,11 @@ void kit_exercise(kit_plugin *p) {
         break;
       case BS_KIND_BACKEND:
         use_backend(t);
+        kit_unwrap();
         break;
       case BS_KIND_COMM:
         use_comm(t);
+        kit_unwrap();
         break;
       case BS_KIND_METHOD:
         use_method(t);

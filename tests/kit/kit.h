@@ -133,6 +133,12 @@ void kit_exercise(kit_plugin *p);
 /* A layer of the method in a world of its usual size (method.c). */
 void kit_method_use(const bs_method *m);
 
+/* The table and state of a communicator or backend; of a wrapper, those of what it makes of the library's
+ * own. Then kit_unwrap, before the plugin is deactivated. One at a time. */
+const bs_comm *kit_comm_of(const kit_thing *t, void **out_state);
+const bs_backend *kit_backend_of(const kit_thing *t, void **out_state);
+void kit_unwrap(void);
+
 /* Pseudo-random numbers by a seed; below n. */
 uint64_t kit_next(uint64_t *seed);
 int64_t kit_below(uint64_t *seed, int64_t n);

@@ -243,8 +243,8 @@ void kit_num_device(const kit_case *c) {
   uint32_t count = 0;
   void *first = NULL, *second = NULL;
   kit_plugin_open(&p);
-  const bs_backend *b = p.host.things[c->thing].vtable;
-  void *state = p.host.things[c->thing].state;
+  void *state = NULL;
+  const bs_backend *b = kit_backend_of(&p.host.things[c->thing], &state);
   kit_assert(b->device_count(state, &count, &err) == BS_OK, "device_count fails: %s: %s", err.id,
              err.message);
   if (count == 0) {
@@ -263,5 +263,6 @@ void kit_num_device(const kit_case *c) {
   b->device_close(first);
   round_trip(b, second);
   b->device_close(second);
+  kit_unwrap();
   kit_plugin_deactivate(&p);
 }

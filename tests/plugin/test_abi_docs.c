@@ -131,9 +131,8 @@ START_TEST(each_slot_is_checked) {
     for (uint32_t j = 0; j < bs_slot_count; j++) /* any non-NULL pointer will do: nothing is called */
       if (bs_slots[j].kind == slot->kind) memcpy(vtable + bs_slots[j].offset, &matmul, sizeof matmul);
     if (slot->kind == BS_KIND_COMM) ((bs_comm *)(void *)vtable)->launch = BS_LAUNCH_DRIVEN;
-    if (slot->when == BS_SLOT_WRAPPER) /* what makes it a wrapper is no slot of its own */
-      memcpy(vtable + (slot->kind == BS_KIND_COMM ? offsetof(bs_comm, wrap) : offsetof(bs_backend, wrap)),
-             &matmul, sizeof matmul);
+    if (slot->kind == BS_KIND_COMM) memcpy(vtable + offsetof(bs_comm, wrap), &matmul, sizeof matmul);
+    if (slot->kind == BS_KIND_BACKEND) memcpy(vtable + offsetof(bs_backend, wrap), &matmul, sizeof matmul);
     if (slot->kind == BS_KIND_ALGORITHM) ((bs_algorithm *)(void *)vtable)->kinds = 1;
     ck_assert_int_eq(bs_slots_check(slot->kind, vtable, &err), BS_OK);
     memcpy(vtable + slot->offset, &null, sizeof null);

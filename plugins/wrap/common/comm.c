@@ -84,7 +84,7 @@ static void world_free(wrap_world *world) {
   host->free(host->ctx, world);
 }
 
-static int32_t world_make(const wrap_comm_state *w, uint32_t size, wrap_world **out, bs_error *err) {
+static wrap_world *world_make(const wrap_comm_state *w, uint32_t size) {
   const bs_host *host = host_of(w);
   wrap_world *world = host->alloc(host->ctx, sizeof *world, 64);
   wrap_calls *calls = host->alloc(host->ctx, (uint64_t)size * sizeof *calls, 64);
@@ -92,7 +92,7 @@ static int32_t world_make(const wrap_comm_state *w, uint32_t size, wrap_world **
   if (world == NULL || calls == NULL) {
     host->free(host->ctx, world);
     host->free(host->ctx, calls);
-    return no_memory(err);
+    return NULL;
   }
   world->w = w;
   world->size = size;
@@ -103,16 +103,14 @@ static int32_t world_make(const wrap_comm_state *w, uint32_t size, wrap_world **
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&world->wake, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  *out = world;
-  return BS_OK;
+  return world;
 }
 
 static int32_t world_open(void *state, const bs_world_request *request, void **out_world, bs_error *err) {
   const wrap_comm_state *w = state;
-  wrap_world *world = NULL;
-  int32_t rc = world_make(w, request->world_size, &world, err);
-  if (rc != BS_OK) return rc;
-  rc = w->inner->world_open(w->inner_state, request, &world->inner, err);
+  wrap_world *world = world_make(w, request->world_size);
+  if (world == NULL) return no_memory(err);
+  const int32_t rc = w->inner->world_open(w->inner_state, request, &world->inner, err);
   if (rc != BS_OK) {
     world_free(world);
     return rc;
