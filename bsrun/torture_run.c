@@ -213,7 +213,7 @@ static void finish(torture *t, child *k, int status) {
 
 /* The longest that anything here may take: a sign of life is due at deadline + 1 s. */
 static double patience(const torture *t) {
-  return t->deadline + t->clean_seconds + 3.0;
+  return t->deadline + t->clean_seconds + 2.0;
 }
 
 /* Looks at one running child; 1: it has ended. */

@@ -12,6 +12,7 @@
 
 typedef struct job {
   uint32_t world_size;
+  int has[BS_COLL_COUNT_]; /* what the communicator lacks is not called */
   bs_torture_request request;
 } job;
 
@@ -145,6 +146,7 @@ static int32_t run_call(bs_rank *rank, call *c, bs_error *err) {
 }
 
 static int32_t one(bs_rank *rank, const job *j, const size *s, uint32_t kind, uint32_t root, bs_error *err) {
+  if (!j->has[kind]) return BS_OK;
   call c = {.kind = kind,
             .me = bs_rank_get_api()->rank(rank),
             .P = j->world_size,
@@ -161,6 +163,7 @@ static int32_t one(bs_rank *rank, const job *j, const size *s, uint32_t kind, ui
 static int32_t messages(bs_rank *rank, const job *j, const size *s, bs_error *err) {
   const uint32_t me = bs_rank_get_api()->rank(rank), P = j->world_size;
   int32_t rc = BS_OK;
+  if (!j->has[BS_COLL_SEND] || !j->has[BS_COLL_RECV]) return BS_OK;
   for (uint32_t from = 0; rc == BS_OK && from < P; ++from) {
     const uint32_t to = (from + 1) % P;
     if (me == from) rc = one(rank, j, s, BS_COLL_SEND, to, err);
@@ -190,6 +193,18 @@ static uint32_t count_call(void *user, uint32_t rank, const bs_coll_call *c) {
   return 1;
 }
 
+static int32_t find_slots(bs_context *context, job *j, bs_error *err) {
+  const bs_comm *c = NULL;
+  void *state = NULL;
+  const int32_t rc = bs_find_comm(context, j->request.comm, &c, &state, err);
+  if (rc != BS_OK) return rc;
+  const int has[BS_COLL_COUNT_] = {c->all_reduce != NULL, c->all_gather != NULL, c->reduce_scatter != NULL,
+                                   c->broadcast != NULL,  c->all_to_all != NULL, c->send != NULL,
+                                   c->recv != NULL,       c->barrier != NULL};
+  memcpy(j->has, has, sizeof has);
+  return BS_OK;
+}
+
 int32_t bs_torture_program(bs_context *context, const bs_torture_request *request, bs_error *err) {
   job *j = calloc(1, sizeof *j);
   bs_world *world = NULL;
@@ -204,7 +219,8 @@ int32_t bs_torture_program(bs_context *context, const bs_torture_request *reques
                                     .threads_per_rank = 1,
                                     .timeout_s = request->deadline_s,
                                     .hook = &hook};
-  int32_t rc = bs_world_create(context, &options, &world, err);
+  int32_t rc = find_slots(context, j, err);
+  if (rc == BS_OK) rc = bs_world_create(context, &options, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, j, err);
   bs_world_destroy(world);
   if (bs_context_stuck(context) == 0) free(j); /* else a rank that was left behind still has it */
