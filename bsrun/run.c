@@ -187,6 +187,7 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
     if (rc != BS_OK && i + 1 < p->n_phases)
       bs_note_add(&p->notes, "%s is not run", experiments[i + 1].phase_name);
   }
+  if (bs_context_stuck(p->session.context) > 0) return rc; /* what it is given stays as it is */
   if (p->tuner != NULL) bs_tuner_drop(p->tuner);
   for (size_t i = 0; i < made; i++) bs_experiment_free(&experiments[i]);
   return rc;

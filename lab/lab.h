@@ -110,6 +110,7 @@ typedef struct bs_subject {
   bs_source x, w, bias, target;
   bs_layer_spec spec;  /* sizes, dtypes, mask, options; strings point into the experiment */
   uint32_t world_size; /* resolved: as asked, else the method's default */
+  const bs_context *context;
 } bs_subject;
 int32_t bs_subject_open(bs_context *context, const bs_experiment *experiment, bs_subject *out_subject,
                         bs_error *err);

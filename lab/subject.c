@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/plugin/registry.h"
 #include "lab/lab.h"
 
 static int32_t open_workload(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
@@ -54,6 +55,7 @@ static int32_t resolve_world(bs_context *context, const bs_experiment *e, bs_sub
 
 int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
   memset(out, 0, sizeof *out);
+  out->context = context;
   int32_t rc = resolve_world(context, e, out, err);
   if (rc == BS_OK) rc = open_workload(context, e, out, err);
   if (rc == BS_OK) rc = open_sources(out, err);
@@ -83,6 +85,8 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
 }
 
 void bs_subject_close(bs_subject *subject) {
-  if (subject->workload && subject->instance) subject->workload->close(subject->instance);
+  /* A rank that was left behind may be reading its weights. */
+  const int stuck = bs_context_stuck(subject->context) > 0;
+  if (subject->workload && subject->instance && !stuck) subject->workload->close(subject->instance);
   memset(subject, 0, sizeof *subject);
 }
