@@ -79,7 +79,7 @@ _bsrun() {
       ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
     --group)
-      mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload hygiene" -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload threads hygiene" -- "$cur")
       return
       ;;
     --plugin)

@@ -73,7 +73,8 @@ void help_plugins(void) {
       "       bsrun plugins inspect ID|PATH [--exists] [--atleast-version X.Y.Z] [-o FORMAT]\n"
       "       bsrun plugins why ID|PATH [--plugin ID|PATH] [--config FILE] [--set KEY=VALUE] [-o FORMAT]\n"
       "       bsrun plugins new NAME --kind KIND [--dir DIR] [-o FORMAT]\n"
-      "       bsrun plugins check ID|PATH [--kit quick|full] [--group G] [--xfail FILE] [-o text|tap|json]\n"
+      "       bsrun plugins check ID|PATH [--kit quick|full] [--group G] [--backend B] [--xfail FILE]\n"
+      "                                   [-o text|tap|json]\n"
       "\n"
       "list      every plugin found, refused and shadowed ones included; reads notes, runs no plugin code\n"
       "  --load  opens each in a child process and says whether it works here\n"
@@ -90,7 +91,9 @@ void help_plugins(void) {
       "  --dir DIR            the folder to make; default: NAME, here. One that exists is refused\n"
       "check     grades one by the conformance kit (bs-conformance) in a child process: 0 conformant, 5 not\n"
       "  --kit quick|full     how many generated cases (quick)\n"
-      "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload or hygiene\n"
+      "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload, threads or "
+      "hygiene\n"
+      "  --backend B          what methods are graded on (ref)\n"
       "  --xfail FILE         lines NAME: REASON of expected failures; one that passes, fails\n"
       "  --param NAME=VALUE, --option NAME=VALUE   of the plugin; of its methods and workloads\n"
       "          The grade is kept for this very file, shown by list, inspect and why, and stored in the "
@@ -117,6 +120,7 @@ void help_plugins(void) {
       "  bsrun plugins why acme --set method.name=acme -o json\n"
       "  bsrun plugins new acme --kind method && make -C acme run\n"
       "  bsrun plugins check ./build/bs_acme.so --kit full\n"
+      "  bsrun plugins check ./build/bs_acme.so --group method --backend cpu\n"
       "  bsrun plugins check acme --xfail xfail.txt -o json\n",
       stdout);
 }

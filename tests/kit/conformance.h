@@ -24,6 +24,7 @@ typedef struct bs_kit_options {
   /* "NAME=VALUE": parameters of the plugin, and options of its methods and workloads. */
   const char *const *params, *const *options;
   uint32_t n_params, n_options;
+  const char *backend; /* of the worlds that methods are graded in; NULL: ref. Its memory is the host's */
 } bs_kit_options;
 
 typedef struct bs_kit_row {

@@ -14,12 +14,14 @@ enum { MAX_SETTINGS = 64 };
 
 static const char usage[] =
     "usage: bs-conformance PLUGIN.so [--kit quick|full] [--group G] [--xfail FILE]\n"
-    "                      [--param NAME=VALUE] [--option NAME=VALUE] [-o text|tap|json]\n"
+    "                      [--backend B] [--param NAME=VALUE] [--option NAME=VALUE] [-o text|tap|json]\n"
     "\n"
     "Grades one plugin: each check runs in a process of its own, and the last line is the grade.\n"
     "\n"
     "  --kit quick|full     how many generated cases (quick)\n"
-    "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload or hygiene\n"
+    "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload, threads or "
+    "hygiene\n"
+    "  --backend B          what methods are graded on (ref); looked for as bsrun does, host memory only\n"
     "  --xfail FILE         lines NAME: REASON of checks that are expected to fail; one that passes, fails\n"
     "  --param NAME=VALUE   a parameter of the plugin (repeatable)\n"
     "  --option NAME=VALUE  an option of its methods and workloads (repeatable)\n"
@@ -31,6 +33,7 @@ static const char usage[] =
     "  bs-conformance ./bs_acme.so\n"
     "  bs-conformance ./bs_acme.so --kit full --group numerics\n"
     "  bs-conformance ./bs_acme.so --xfail xfail.txt -o tap\n"
+    "  bs-conformance ./bs_acme.so --group method --backend cpu\n"
     "\n"
     "exit codes: 0 conformant; 2 usage; 4 xfail file; 5 not conformant, or no such plugin; 10 memory or "
     "disk\n";
@@ -88,6 +91,9 @@ static int take(request *r, int letter, const char *value) {
     case 'g':
       r->kit.group = value;
       return bs_kit_group_known(value) ? -1 : wrong("--group", value, kit_groups, kit_n_groups);
+    case 'b':
+      r->kit.backend = value;
+      return -1;
     case 'x':
       r->kit.xfail = value;
       return -1;
@@ -141,15 +147,11 @@ static int grade(const request *r) {
 
 int main(int argc, char **argv) {
   static const struct option longs[] = {
-      {"kit", required_argument, NULL, 'k'},
-      {"group", required_argument, NULL, 'g'},
-      {"xfail", required_argument, NULL, 'x'},
-      {"output", required_argument, NULL, 'o'},
-      {"param", required_argument, NULL, 'p'},
-      {"option", required_argument, NULL, 's'},
-      {"help", no_argument, NULL, 'h'},
-      {"version", no_argument, NULL, 'v'},
-      {NULL, 0, NULL, 0},
+      {"kit", required_argument, NULL, 'k'},     {"group", required_argument, NULL, 'g'},
+      {"backend", required_argument, NULL, 'b'}, {"xfail", required_argument, NULL, 'x'},
+      {"output", required_argument, NULL, 'o'},  {"param", required_argument, NULL, 'p'},
+      {"option", required_argument, NULL, 's'},  {"help", no_argument, NULL, 'h'},
+      {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
   };
   static request r;
   bs_error err = BS_ERROR_INIT;

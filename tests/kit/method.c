@@ -4,13 +4,30 @@
  * counts what was proposed. Runs and most checks are those of tests/methods. */
 #include <stdio.h>
 
+#include "blockshock/plugin.h"
 #include "lab/gate/judge.h"
-#include "tests/kit/kit.h"
-#include "tests/methods/method_fixture.h"
+#include "tests/kit/layer.h"
 
 enum { MAX_OPTIONS = 32 };
 
-static bs_context *open_context(void) {
+const char *kit_method_backend(void) {
+  return kit.options->backend != NULL ? kit.options->backend : "ref";
+}
+
+/* Outputs are read where the ranks wrote them. */
+static void check_backend(bs_context *context) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  bs_error err = BS_ERROR_INIT;
+  kit_assert(bs_find_backend(context, kit_method_backend(), &backend, &state, &err) == BS_OK, "--backend: %s",
+             err.message);
+  kit_assert(
+      (backend->flags & BS_BACKEND_HOST_MEMORY) != 0,
+      "--backend: %s has memory of its own: the kit grades methods on backends whose memory is the host's",
+      kit_method_backend());
+}
+
+bs_context *kit_method_context(void) {
   static char params[64][320];
   static const char *given[64];
   const char *path = kit.options->plugin;
@@ -29,11 +46,12 @@ static bs_context *open_context(void) {
   }
   kit_assert(bs_context_open(&o, &context, &err) == BS_OK, "the host does not take it: %s: %s", err.id,
              err.message);
+  check_backend(context);
   return context;
 }
 
 /* method.<key> settings of the command line. */
-static void add_options(bs_layer_spec *spec) {
+void kit_method_options(bs_layer_spec *spec) {
   static char texts[MAX_OPTIONS][256];
   static const char *keys[MAX_OPTIONS], *values[MAX_OPTIONS];
   spec->n_options = 0;
@@ -57,15 +75,36 @@ static const struct {
              {"complement_1010_0101", BS_MASK_COMPLEMENT},
              {"interleave", BS_MASK_INTERLEAVE},
              {"contiguous", BS_MASK_CONTIGUOUS}};
-enum { N_MASKS = sizeof masks / sizeof masks[0] };
+_Static_assert(sizeof masks / sizeof masks[0] == KIT_MASKS, "kit_method_mask");
 
-static int takes(const bs_method *m, size_t mask) {
-  return masks[mask].name == NULL || (m->mask_kinds >> masks[mask].kind & 1u) != 0;
+const bs_mask *kit_method_mask(const bs_method *m, uint32_t i, bs_mask *room, int *out_skip) {
+  *out_skip = masks[i].name != NULL && (m->mask_kinds >> masks[i].kind & 1u) == 0;
+  if (*out_skip || masks[i].name == NULL) return NULL;
+  *room = mf_mask(masks[i].name);
+  return room;
+}
+
+static void ignore(void *user, const bs_op_candidate *candidate) {
+  (void)user, (void)candidate;
+}
+
+/* A dtype that the backend does not multiply in is no matter of the method's. */
+static int backend_serves(bs_context *context, const bs_layer_spec *s, bs_error *why) {
+  const bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->K), y = bs_desc_2d(s->y_dtype, s->B, s->N);
+  const bs_tensor_desc *args[4] = {&x, NULL, NULL, &y};
+  const bs_op_query q = {
+      .struct_size = sizeof q, .nargs = 4, .op = "matmul", .args = args, .weight_dtype = s->w_dtype};
+  return bs_op_explain(context, kit_method_backend(), &q, ignore, NULL, why) == BS_OK;
 }
 
 /* Does every rank propose it? A refusal says why; what is proposed must be built and run. */
-static int proposed(bs_context *context, const mf_case *c, bs_proposal *first, bs_error *why) {
+int kit_method_proposed(bs_context *context, const mf_case *c, bs_proposal *first, bs_error *why) {
   uint32_t yes = 0;
+  bs_error unserved = BS_ERROR_INIT;
+  if (!backend_serves(context, &c->spec, &unserved)) {
+    if (why->message[0] == '\0') *why = unserved; /* the method's own reasons come first */
+    return 0;
+  }
   for (uint32_t r = 0; r < c->world; r++) {
     bs_proposal p = {.struct_size = sizeof p};
     bs_error err = BS_ERROR_INIT;
@@ -84,12 +123,13 @@ static int proposed(bs_context *context, const mf_case *c, bs_proposal *first, b
   return yes > 0;
 }
 
-static int usual_world(const bs_method *m, uint32_t P) {
-  return P == (m->default_world > 0 ? m->default_world : m->min_world > 0 ? m->min_world : 1);
+uint32_t kit_method_world(const bs_method *m) {
+  return m->default_world > 0 ? m->default_world : m->min_world > 0 ? m->min_world : 1;
 }
 
 static void refused_all(const bs_method *m, uint32_t P, const bs_error *why) {
-  kit_assert(!usual_world(m, P), "is not served on %u ranks, its own usual number: %s", P, why->message);
+  kit_assert(P != kit_method_world(m), "is not served on %u ranks, its own usual number: %s", P,
+             why->message);
   kit_unsupported("%u ranks: %s", P, why->message);
 }
 
@@ -112,7 +152,7 @@ static uint32_t exact_point(bs_context *context, mf_case *c, size_t shape, bs_er
   c->x = x;
   c->w = w;
   c->bias = c->spec.has_bias ? bias : NULL;
-  const int serves = proposed(context, c, &p, why);
+  const int serves = kit_method_proposed(context, c, &p, why);
   if (serves) {
     mf_result result;
     mf_run_ok(context, c, &result);
@@ -129,30 +169,31 @@ static uint32_t exact_point(bs_context *context, mf_case *c, size_t shape, bs_er
 
 void kit_method_exact(const kit_case *c) {
   const uint32_t P = c->arg + 1;
-  bs_context *context = open_context();
+  bs_context *context = kit_method_context();
   bs_error why = BS_ERROR_INIT;
   const bs_method *m = NULL;
   void *state;
   uint32_t ran = 0;
   const char *name = kit.survey->things[c->thing].name;
   kit_assert(bs_find_method(context, name, &m, &state, &why) == BS_OK, "%s: %s", why.id, why.message);
-  for (size_t k = 0; k < N_MASKS; k++)
-    for (size_t v = 0; takes(m, k) && v < sizeof variants / sizeof variants[0]; v++)
+  for (uint32_t k = 0; k < KIT_MASKS; k++) {
+    bs_mask room;
+    int skip;
+    const bs_mask *mask = kit_method_mask(m, k, &room, &skip);
+    for (size_t v = 0; !skip && v < sizeof variants / sizeof variants[0]; v++)
       for (size_t s = 0; s < (kit_full() ? 5 : v == 0 ? 4 : 1); s++) {
-        bs_mask mask;
-        mf_case l = {.method = name, .world = P, .forwards = 1 + (uint32_t)(v % 2)};
+        mf_case l = {
+            .method = name, .backend = kit_method_backend(), .world = P, .forwards = 1 + (uint32_t)(v % 2)};
         l.spec = mf_spec(shapes[s][0], shapes[s][1], shapes[s][2], variants[v].dtype);
         l.spec.x_placement = variants[v].x;
         l.spec.y_placement = variants[v].y;
         l.spec.has_bias = variants[v].bias;
         l.rows = variants[v].fewer && l.spec.B > 1 ? l.spec.B - 1 : 0;
-        add_options(&l.spec);
-        if (masks[k].name != NULL) {
-          mask = mf_mask(masks[k].name);
-          l.spec.mask = &mask;
-        }
+        kit_method_options(&l.spec);
+        l.spec.mask = mask;
         ran += exact_point(context, &l, s, &why);
       }
+  }
   if (ran == 0) refused_all(m, P, &why); /* the method's table goes with the context */
   bs_context_close(context);
 }
@@ -230,7 +271,7 @@ static void real_point(bs_context *context, const mf_case *c, uint32_t split) {
 void kit_method_real(const kit_case *c) {
   static const uint32_t dtypes[] = {BS_F32, BS_BF16};
   const int64_t B = 16, N = 160, K = 96;
-  bs_context *context = open_context();
+  bs_context *context = kit_method_context();
   bs_error why = BS_ERROR_INIT;
   const bs_method *m = NULL;
   void *state;
@@ -239,11 +280,11 @@ void kit_method_real(const kit_case *c) {
   kit_assert(bs_find_method(context, name, &m, &state, &why) == BS_OK, "%s: %s", why.id, why.message);
   float *x = mf_normals(7, B * K), *w = mf_normals(8, N * K);
   for (size_t d = 0; d < 2; d++) {
-    mf_case l = {.method = name, .world = c->arg + 1, .x = x, .w = w};
+    mf_case l = {.method = name, .backend = kit_method_backend(), .world = c->arg + 1, .x = x, .w = w};
     bs_proposal p;
     l.spec = mf_spec(B, N, K, dtypes[d]);
-    add_options(&l.spec);
-    if (!proposed(context, &l, &p, &why)) continue;
+    kit_method_options(&l.spec);
+    if (!kit_method_proposed(context, &l, &p, &why)) continue;
     real_point(context, &l, p.split);
     ran++;
   }
@@ -253,16 +294,12 @@ void kit_method_real(const kit_case *c) {
   bs_context_close(context);
 }
 
-void kit_method_use(const bs_method *m) {
-  bs_context *context = open_context();
-  mf_case l = {.method = m->name,
-               .world = m->default_world > 0 ? m->default_world
-                        : m->min_world > 0   ? m->min_world
-                                             : 1};
+void kit_method_layer(bs_context *context, const bs_method *m) {
+  mf_case l = {.method = m->name, .backend = kit_method_backend(), .world = kit_method_world(m)};
   bs_error err = BS_ERROR_INIT;
   mf_result result;
   l.spec = mf_spec(4, 8, 16, BS_F32);
-  add_options(&l.spec);
+  kit_method_options(&l.spec);
   float *x = mf_integers(1, 64), *w = mf_integers(2, 128);
   l.x = x;
   l.w = w;
@@ -270,5 +307,10 @@ void kit_method_use(const bs_method *m) {
   mf_free(&result);
   free(x);
   free(w);
+}
+
+void kit_method_use(const bs_method *m) {
+  bs_context *context = kit_method_context();
+  kit_method_layer(context, m);
   bs_context_close(context);
 }
