@@ -39,9 +39,10 @@ static void *member_main(void *opaque) {
 }
 
 static int32_t parallel_for(void *ctx, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg) {
-  const kit_actor *a = ctx;
+  kit_actor *a = ctx;
   pthread_t threads[16];
   member members[16];
+  if (__atomic_add_fetch(&a->team_calls, 1, __ATOMIC_RELAXED) == a->team_fail_at) return BS_INTERNAL;
   for (uint32_t i = 0; i < a->exec.width; i++) {
     members[i] = (member){body, arg, i, a->exec.width};
     kit_assert(i == 0 || pthread_create(&threads[i], NULL, member_main, &members[i]) == 0, "no threads");

@@ -12,6 +12,9 @@
 
 static const char *const kind_words[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
 
+static kit_host *newest;   /* partition_make is given no host: the one that was made last */
+static int64_t partitions; /* made and not freed */
+
 /* 1 when this call is the one to fail. */
 static int fails(kit_host *h, const char *service) {
   if (__atomic_add_fetch(&h->calls, 1, __ATOMIC_RELAXED) != h->fail_at) return 0;
@@ -29,6 +32,12 @@ static int32_t injected(kit_host *h, const char *service, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   bs_error_set(&why, BS_NO_MEMORY, "BS-KIT-INJECTED", "%s fails: the kit made it", service);
   return refuse(h, &why, err);
+}
+
+int kit_host_fails(kit_host *h, const char *service, bs_error *err) {
+  if (!fails(h, service)) return 0;
+  bs_error_set(err, BS_NO_MEMORY, "BS-KIT-INJECTED", "%s fails: the kit made it", service);
+  return 1;
 }
 
 static int32_t check_thing(const kit_host *h, uint32_t kind, const void *vtable, bs_error *err) {
@@ -164,6 +173,23 @@ static int32_t param_get(void *ctx, const bs_plugin_self *self, const char *name
   return bs_error_set(err, BS_NOT_FOUND, "BS-PLG-PARAM", "there is no parameter '%s'", name);
 }
 
+int32_t kit_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
+                           const bs_partition **out, bs_error *err) {
+  if (newest != NULL && kit_host_fails(newest, "partition_make", err)) return BS_NO_MEMORY;
+  const int32_t rc = bs_partition_make(mask, total, rank, world_size, out, err);
+  if (rc == BS_OK) __atomic_add_fetch(&partitions, 1, __ATOMIC_RELAXED);
+  return rc;
+}
+
+void kit_partition_free(const bs_partition *p) {
+  if (p != NULL) __atomic_sub_fetch(&partitions, 1, __ATOMIC_RELAXED);
+  bs_partition_free(p);
+}
+
+int64_t kit_partitions(void) {
+  return __atomic_load_n(&partitions, __ATOMIC_RELAXED);
+}
+
 void kit_host_init(kit_host *h, const bs_kit_options *options, uint32_t kinds) {
   memset(h, 0, sizeof *h);
   h->options = options;
@@ -183,8 +209,9 @@ void kit_host_init(kit_host *h, const bs_kit_options *options, uint32_t kinds) {
   t->rng_uniform = bs_rng_uniform;
   t->rng_bits = bs_rng_bits;
   t->convert = bs_convert;
-  t->partition_make = bs_partition_make;
-  t->partition_free = bs_partition_free;
+  t->partition_make = kit_partition_make;
+  t->partition_free = kit_partition_free;
+  newest = h;
   for (size_t i = 0; i < sizeof h->table.later / sizeof h->table.later[0]; i++)
     h->table.later[i] = &h->table.later; /* whoever calls it, crashes */
 }

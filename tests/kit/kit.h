@@ -54,6 +54,13 @@ typedef struct kit_host {
 } kit_host;
 
 void kit_host_init(kit_host *host, const bs_kit_options *options, uint32_t kinds);
+/* 1, and err filled, when this call of a service is the one that has to fail. */
+int kit_host_fails(kit_host *host, const char *service, bs_error *err);
+/* The partitions of every host, counted: made and not freed. */
+int32_t kit_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
+                           const bs_partition **out, bs_error *err);
+void kit_partition_free(const bs_partition *p);
+int64_t kit_partitions(void);
 /* Forgets what was registered and declared. */
 void kit_host_drop(kit_host *host);
 
@@ -165,6 +172,14 @@ void kit_num_packed(const kit_case *c);
 void kit_num_device(const kit_case *c);
 void kit_method_exact(const kit_case *c);
 void kit_method_real(const kit_case *c);
+void kit_method_driven(const kit_case *c);
+void kit_method_together(const kit_case *c);
+void kit_comm_together(const kit_case *c);
+void kit_op_together(const kit_case *c);
+void kit_life_build(const kit_case *c);
+void kit_life_open(const kit_case *c);
+void kit_life_world(const kit_case *c);
+void kit_life_device(const kit_case *c);
 void kit_comm_collective(const kit_case *c);
 void kit_comm_faults(const kit_case *c);
 void kit_work_stream(const kit_case *c);
@@ -175,4 +190,6 @@ void kit_clean_signals(const kit_case *c);
 void kit_clean_process(const kit_case *c);
 void kit_clean_files(const kit_case *c);
 void kit_clean_threads(const kit_case *c);
+void kit_clean_tls(const kit_case *c);
+void kit_clean_globals(const kit_case *c);
 #endif

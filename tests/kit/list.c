@@ -6,8 +6,8 @@
 
 #include "tests/kit/op.h"
 
-const char *const kit_groups[] = {"abi",    "lifecycle",    "truth",    "numerics",
-                                  "method", "communicator", "workload", "hygiene"};
+const char *const kit_groups[] = {"abi",          "lifecycle", "truth",   "numerics", "method",
+                                  "communicator", "workload",  "threads", "hygiene"};
 const uint32_t kit_n_groups = sizeof kit_groups / sizeof kit_groups[0];
 
 int bs_kit_group_known(const char *group) {
@@ -40,6 +40,7 @@ static const row every[] = {
     {"hygiene", "process", kit_clean_process, 1, 0, NULL},
     {"hygiene", "files", kit_clean_files, 1, 0, NULL},
     {"hygiene", "threads", kit_clean_threads, 1, 0, NULL},
+    {"hygiene", "tls", kit_clean_tls, 1, 0, NULL},
 };
 static const char *const families[] = {"float", "integer"};
 static const row op_rows[] = {
@@ -52,12 +53,20 @@ static const row op_rows[] = {
     {"numerics", "special", kit_num_special, 0, 0, NULL},
     {"numerics", "subnormal", kit_num_small, 0, 0, NULL},
     {"numerics", "packed", kit_num_packed, 0, 0, NULL},
+    {"threads", "plans", kit_op_together, 0, 0, NULL},
 };
-static const row backend_rows[] = {{"numerics", "device", kit_num_device, 1, 0, NULL}};
-static const char *const worlds[] = {"1", "2", "3"};
+static const row backend_rows[] = {
+    {"numerics", "device", kit_num_device, 1, 0, NULL},
+    {"lifecycle", "device", kit_life_device, 0, 0, NULL},
+};
+static const char *const worlds[] = {"1", "2", "3"}, *const driven[] = {"1", "2", "3", "4"};
 static const row method_rows[] = {
+    {"lifecycle", "layer", kit_life_build, 0, 0, NULL},
     {"method", "exact", kit_method_exact, 0, 3, worlds},
     {"method", "real", kit_method_real, 0, 3, worlds},
+    {"method", "driven", kit_method_driven, 0, 4, driven},
+    {"threads", "worlds", kit_method_together, 0, 0, NULL},
+    {"hygiene", "globals", kit_clean_globals, 1, 0, NULL},
 };
 static const char *const collectives[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                           "all_to_all", "send_recv",  "barrier"};
@@ -65,10 +74,13 @@ static const char *const faults[] = {"mismatch", "late", "abort"};
 static const row comm_rows[] = {
     {"communicator", "values", kit_comm_collective, 0, 7, collectives},
     {"communicator", "faults", kit_comm_faults, 0, 3, faults},
+    {"lifecycle", "world", kit_life_world, 0, 0, NULL},
+    {"threads", "worlds", kit_comm_together, 0, 0, NULL},
 };
 static const row work_rows[] = {
     {"workload", "stream", kit_work_stream, 1, 0, NULL},
     {"workload", "parts", kit_work_parts, 0, 0, NULL},
+    {"lifecycle", "open", kit_life_open, 0, 0, NULL},
 };
 
 typedef struct list {

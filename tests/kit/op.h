@@ -17,8 +17,9 @@ typedef struct kit_actor {
   bs_context *context; /* holds a backend that is not the plugin's own */
   void *device;
   bs_exec exec;
-  int64_t live;           /* blocks of exec memory */
-  int64_t calls, fail_at; /* of exec's alloc */
+  int64_t live;                     /* blocks of exec memory */
+  int64_t calls, fail_at;           /* of exec's alloc */
+  int64_t team_calls, team_fail_at; /* of exec's parallel_for */
 } kit_actor;
 
 /* Opens the plugin. 0 after kit_unsupported: there is no device here. */
@@ -78,6 +79,7 @@ typedef struct kit_data {
   const bs_tensor_desc *descs[4], *pack_descs[4];
   bs_tensor_desc pack_x, pack_y;
   bs_op_query query, pack_query;
+  char note[80]; /* what else to say of it: a service that failed */
 } kit_data;
 
 /* 1 for an op that the kit knows. */

@@ -154,11 +154,11 @@ const char *kit_data_text(const kit_data *d) {
   static char text[400];
   const kit_shape *s = &d->shape;
   snprintf(text, sizeof text,
-           "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s act=%u acc=%u strides=%u", d->op,
+           "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s act=%u acc=%u strides=%u%s", d->op,
            (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->x), bs_dtype_name(s->w),
            bs_dtype_name(s->y), s->bias != 0 ? " bias=" : "", s->bias != 0 ? bs_dtype_name(s->bias) : "",
            s->residual != 0 ? " residual=" : "", s->residual != 0 ? bs_dtype_name(s->residual) : "",
-           parts[s->part], s->x_full ? " (X full)" : "", s->activation, s->accumulate, s->spread);
+           parts[s->part], s->x_full ? " (X full)" : "", s->activation, s->accumulate, s->spread, d->note);
   return text;
 }
 

@@ -138,6 +138,12 @@ static void class_row(const kit_case *c, uint32_t at, const xfails *x, TestResul
   const int passed = tr_rtype(result) == CK_PASS;
   row->result = !passed ? BS_KIT_FAIL : note->unsupported ? BS_KIT_UNSUPPORTED : BS_KIT_PASS;
   snprintf(row->text, sizeof row->text, "%s", !passed ? tr_msg(result) : note->text);
+  /* What the check itself says of a child that it ended, and of one that a signal ended. */
+  if (!passed && !note->unsupported && note->text[0] != '\0')
+    snprintf(row->text, sizeof row->text, "%s", note->text);
+  else if (!passed && strstr(row->text, "signal 6") != NULL)
+    snprintf(row->text + strlen(row->text), sizeof row->text - strlen(row->text),
+             ": a plugin may not call abort, and no exception may leave it");
   if (passed && !note->done) { /* an exit(0), which libcheck takes for a pass */
     row->result = BS_KIT_FAIL;
     snprintf(row->text, sizeof row->text, "the plugin ends the process: it may not call exit");

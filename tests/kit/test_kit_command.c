@@ -149,6 +149,19 @@ START_TEST(bsrun_passes_on_grade_and_status) {
 }
 END_TEST
 
+/* Layers on the backend of users, or on one that is not there. */
+START_TEST(methods_on_another_backend) {
+  char words[4200];
+  snprintf(words, sizeof words, "'%s/bs_wrongm7.so' --group threads --backend cpu", BS_TEST_KIT_DIR);
+  check(words);
+  ck_assert_msg(r.code == 0, "%s", r.text);
+  snprintf(words, sizeof words, "'%s/bs_wrongm7.so' --group threads --backend cpuu", BS_TEST_KIT_DIR);
+  check(words);
+  ck_assert_int_eq(r.code, 5);
+  ck_assert(kit_line_has(r.text, "FAIL        threads.worlds.wrong_row", "--backend: no backend 'cpuu'"));
+}
+END_TEST
+
 START_TEST(bsrun_finds_plugins_by_id) {
   kit_shell(&r, "BS_PLUGIN_PATH='%s' '%s' plugins check wrong0 --group abi --set plugin_trust=any 2>&1",
             BS_TEST_KIT_DIR, kit_bin("bsrun"));
@@ -187,6 +200,7 @@ int main(void) {
   tcase_add_test(tc, a_file_that_is_not_there);
   tcase_add_test(tc, options_reach_the_workload);
   tcase_add_test(tc, bsrun_passes_on_grade_and_status);
+  tcase_add_test(tc, methods_on_another_backend);
   tcase_add_test(tc, bsrun_finds_plugins_by_id);
   tcase_add_test(tc, bsrun_says_when_the_kit_is_missing);
   suite_add_tcase(suite, tc);

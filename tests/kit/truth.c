@@ -159,11 +159,45 @@ void kit_truth_huge(const kit_case *c) {
   kit_actor_close(&a);
 }
 
-/* ---- memory that is not there --------------------------------------------------------------- */
+/* ---- services that fail --------------------------------------------------------------------- */
 
-/* Host and device memory fail one call after the other: each time an error, and nothing is left. */
+enum { HOST, DEVICE, TEAM, N_SERVICES };
+
+typedef struct service {
+  const char *what;
+  int64_t *calls, *fail_at;
+} service;
+
+/* Each call of one service fails in turn: an error with a reason and nothing left, or the right output all
+ * the same. */
+static void fail_each(kit_actor *a, kit_data *d, const service *s, uint32_t tolerance) {
+  for (int64_t n = 1; n < 100; n++) {
+    bs_error err = BS_ERROR_INIT;
+    const char *stage = "";
+    const int64_t before = a->p->host.blocks;
+    snprintf(d->note, sizeof d->note, " (%s %lld fails)", s->what, (long long)n);
+    if (d->out >= 0) kit_poison(&d->a[d->out], 0xA5);
+    *s->calls = 0;
+    *s->fail_at = n;
+    const int32_t rc = kit_data_run(a, d, &stage, &err);
+    const int64_t used = *s->calls;
+    *s->fail_at = 0;
+    kit_assert(a->live == 0 && a->p->host.blocks == before, "%s: memory is left by %s", kit_data_text(d),
+               stage);
+    kit_assert(rc == BS_OK || err.message[0] != '\0', "%s: %s fails without a reason", kit_data_text(d),
+               stage);
+    if (rc == BS_OK) kit_data_judge(d, tolerance, 0);
+    if (used < n) break;
+  }
+}
+
 void kit_life_memory(const kit_case *c) {
   static kit_actor a;
+  const service services[N_SERVICES] = {
+      [HOST] = {"allocation of host memory", NULL, NULL},
+      [DEVICE] = {"allocation of device memory", &a.calls, &a.fail_at},
+      [TEAM] = {"parallel_for", &a.team_calls, &a.team_fail_at},
+  };
   kit_shape s = {.x = BS_F32, .w = BS_F32, .y = BS_F32, .B = 5, .N = 17, .K = 33, .seed = 5};
   kit_data d;
   bs_op_answer answer;
@@ -171,23 +205,11 @@ void kit_life_memory(const kit_case *c) {
   if (strncmp(a.impl->op, "matmul", 6) == 0 || strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
   kit_data_make(&d, a.impl->op, &s);
   kit_data_ask(&a, &d, &answer);
-  for (int device = 0; device < 2 && answer.level != BS_LEVEL_NO; device++)
-    for (int64_t n = 1; n < 100; n++) {
-      bs_error err = BS_ERROR_INIT;
-      const char *stage = "";
-      const int64_t before = a.p->host.blocks;
-      a.calls = a.p->host.calls = 0;
-      *(device ? &a.fail_at : &a.p->host.fail_at) = n;
-      const int32_t rc = kit_data_run(&a, &d, &stage, &err);
-      const int64_t used = device ? a.calls : a.p->host.calls;
-      a.fail_at = a.p->host.fail_at = 0;
-      kit_assert(a.live == 0 && a.p->host.blocks == before,
-                 "%s: when allocation %lld of %s memory fails in %s, memory is left", kit_data_text(&d),
-                 (long long)n, device ? "device" : "host", stage);
-      if (used < n) break;
-      kit_assert(rc == BS_OK || err.message[0] != '\0', "%s: %s without memory fails without a reason",
-                 kit_data_text(&d), stage);
-    }
+  for (int i = 0; i < N_SERVICES && answer.level != BS_LEVEL_NO; i++) {
+    service one = services[i];
+    if (i == HOST) one = (service){one.what, &a.p->host.calls, &a.p->host.fail_at};
+    fail_each(&a, &d, &one, answer.tolerance);
+  }
   kit_data_free(&a, &d);
   if (answer.level == BS_LEVEL_NO) kit_unsupported("f32 is not served: %s", answer.text);
   kit_actor_close(&a);

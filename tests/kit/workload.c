@@ -206,3 +206,60 @@ void kit_work_parts(const kit_case *c) {
   kit_plugin_deactivate(&p);
   if (ran == 0) kit_unsupported("opens in none of f32, bf16, f16: %s: %s", err.id, err.message);
 }
+
+/* ---- services of the host that fail ---------------------------------------------------------- */
+
+static int32_t read_first(const instance *w, uint32_t part, bs_error *err) {
+  bs_source s;
+  memset(&s, 0, sizeof s);
+  int32_t rc = w->vtable->source(w->object, part, &s, err);
+  if (rc != BS_OK || s.rows == 0) return rc;
+  float *row = calloc((size_t)s.cols + 1, sizeof *row);
+  kit_assert(row != NULL, "no memory");
+  rc = s.read(s.ctx, 0, 1, NULL, BS_F32, row, s.cols, err);
+  free(row);
+  return rc;
+}
+
+/* Opens it in the size that it takes and reads a row of each part. */
+static int32_t use_once(const kit_thing *t, size_t size, bs_error *err) {
+  instance w;
+  bs_error_clear(err);
+  int32_t rc = try_open(t, BS_F32, 1, size, &w, err);
+  if (rc != BS_OK) return rc;
+  w.info.struct_size = (uint32_t)sizeof w.info;
+  rc = w.vtable->info(w.object, &w.info, err);
+  for (uint32_t part = BS_PART_X; rc == BS_OK && part <= BS_PART_TARGET; part++)
+    if (has_part(&w, part)) rc = read_first(&w, part, err);
+  w.vtable->close(w.object);
+  return rc;
+}
+
+void kit_life_open(const kit_case *c) {
+  static kit_plugin p;
+  bs_error err = BS_ERROR_INIT;
+  size_t size = 0;
+  kit_plugin_open(&p);
+  const kit_thing *t = &p.host.things[c->thing];
+  while (size < N_SIZES && use_once(t, size, &err) != BS_OK) size++;
+  if (size == N_SIZES) kit_unsupported("f32 does not open: %s: %s", err.id, err.message);
+  const int64_t blocks = p.host.blocks;
+  for (int64_t n = 1; size < N_SIZES && n <= 2000; n++) {
+    p.host.calls = 0;
+    p.host.failed = "?";
+    p.host.fail_at = n;
+    int32_t rc = use_once(t, size, &err);
+    const int64_t calls = p.host.calls;
+    p.host.fail_at = 0;
+    kit_assert(p.host.blocks == blocks,
+               "a workload whose host call %lld (%s) fails leaves %lld blocks of host memory", (long long)n,
+               p.host.failed, (long long)(p.host.blocks - blocks));
+    kit_assert(rc == BS_OK || err.message[0] != '\0',
+               "a workload whose host call %lld (%s) fails gives no reason", (long long)n, p.host.failed);
+    if (calls < n) break;
+    rc = use_once(t, size, &err);
+    kit_assert(rc == BS_OK, "after a workload whose host call %lld failed, the next one fails: %s: %s",
+               (long long)n, err.id, err.message);
+  }
+  kit_plugin_deactivate(&p);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * shim.h - a method's table with the kit between it and its callers: it says which phase runs, and gives the
+ * method a rank table whose services are counted, fail at the n-th call and stop at one when told to. */
+#ifndef BS_TESTS_KIT_SHIM_H
+#define BS_TESTS_KIT_SHIM_H
+#include <pthread.h>
+
+#include "tests/kit/kit.h"
+
+enum { KIT_BUILD = 0, KIT_FORWARD = 1, KIT_READ = 2, KIT_PHASES = 3 };
+extern const char *const kit_phase_names[KIT_PHASES];
+
+/* Where a rank stops: at the n-th op or collective of its forwards, until it may go on. */
+typedef struct kit_stop {
+  pthread_mutex_t lock;
+  pthread_cond_t change;
+  int64_t at;    /* 0: nowhere */
+  int64_t calls; /* so far */
+  int stopped, go;
+} kit_stop;
+
+typedef struct kit_shim {
+  bs_method table; /* for mf_case.table, with table_state = this */
+  const bs_method *real;
+  void *state;
+  kit_stop *stop;           /* of rank 0; NULL: none */
+  size_t stack[KIT_PHASES]; /* most bytes; in a DRIVEN world */
+  uint32_t deepest[KIT_PHASES];
+} kit_shim;
+
+/* faults: whose n-th service call fails, those of the rank table among them; NULL: none. One host a process.
+ */
+void kit_shim_make(kit_shim *s, const bs_method *real, void *state, kit_host *faults);
+/* What methods took of rank tables and have not given back: "2 packed weights, 1 plan of an op", or NULL. */
+const char *kit_shim_left(void);
+#endif
