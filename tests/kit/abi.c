@@ -93,11 +93,10 @@ void kit_abi_host(const kit_case *c) {
 }
 
 static int registered(const char *kind, const char *name, size_t n) {
-  static const char *const words[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
   for (uint32_t i = 0; i < kit.survey->n_things; i++) {
     const kit_found *f = &kit.survey->things[i];
     char own[160];
-    if (strcmp(words[f->kind], kind) != 0) continue;
+    if (strcmp(kit_kind_word(f->kind), kind) != 0) continue;
     if (f->kind == BS_KIND_OP)
       snprintf(own, sizeof own, "%s@%s", f->op, f->backend);
     else

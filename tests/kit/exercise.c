@@ -109,8 +109,10 @@ void kit_exercise(kit_plugin *p) {
         use_method(t);
         kit_method_use((const bs_method *)t->vtable);
         break;
-      default:
+      case BS_KIND_WORKLOAD:
         use_workload(t);
+        break;
+      default: /* kinds that nothing uses yet */
         break;
     }
   }

@@ -10,8 +10,6 @@
 #include "core/plugin/slots.h"
 #include "tests/kit/kit.h"
 
-static const char *const kind_words[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
-
 static kit_host *newest;   /* partition_make is given no host: the one that was made last */
 static int64_t partitions; /* made and not freed */
 
@@ -48,10 +46,10 @@ static int32_t check_thing(const kit_host *h, uint32_t kind, const void *vtable,
     return bs_error_set(err, BS_PLUGIN, "BS-PLG-KIND", "a thing of kind %u, the descriptor's kinds are 0x%x",
                         kind, h->kinds);
   if (vtable == NULL)
-    return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT", "a %s without a vtable", kind_words[kind]);
+    return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT", "a %s without a vtable", kit_kind_word(kind));
   memcpy(&size, vtable, sizeof size);
-  return bs_accept_size(BS_ABI_VERSION, kind_words[kind], size, bs_kind_frozen_size(kind), bs_kind_size(kind),
-                        err);
+  return bs_accept_size(BS_ABI_VERSION, kit_kind_word(kind), size, bs_kind_frozen_size(kind),
+                        bs_kind_size(kind), err);
 }
 
 static int32_t register_thing(void *ctx, bs_plugin_self *self, uint32_t kind, const void *vtable, void *state,

@@ -96,6 +96,7 @@ typedef struct kit_survey {
 } kit_survey;
 /* Fills it (shared memory) from a child process. */
 void kit_survey_make(const bs_kit_options *options, kit_survey *out_survey);
+const char *kit_kind_word(uint32_t kind); /* as notes have it: "op", "backend", ... */
 /* "matmul@cpu/packed", or the thing's name. */
 const char *kit_found_name(const kit_found *f, char *out, size_t size);
 

@@ -137,8 +137,11 @@ uint32_t kit_list(const kit_survey *s, kit_case *cases, uint32_t max) {
       case BS_KIND_COMM:
         ADD(&l, comm_rows, name, i);
         break;
-      default:
+      case BS_KIND_WORKLOAD:
         ADD(&l, work_rows, name, i);
+        break;
+      default: /* importers, algorithms, topologies: nothing uses them yet, what every plugin keeps to is all
+                */
         break;
     }
   }

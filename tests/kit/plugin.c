@@ -73,6 +73,13 @@ void kit_plugin_open(kit_plugin *p) {
              err.message[0] != '\0' ? err.message : "it gave no reason");
 }
 
+const char *kit_kind_word(uint32_t kind) {
+  static const char *const words[] = {"op",       "backend",  "comm",      "method",
+                                      "workload", "importer", "algorithm", "topology"};
+  _Static_assert(sizeof words / sizeof words[0] == BS_KIND_COUNT_, "a word for each kind");
+  return kind < BS_KIND_COUNT_ ? words[kind] : "unknown kind";
+}
+
 static void describe(const kit_thing *t, kit_found *f) {
   const char *name = "";
   f->kind = t->kind;
@@ -92,6 +99,15 @@ static void describe(const kit_thing *t, kit_found *f) {
       break;
     case BS_KIND_METHOD:
       name = ((const bs_method *)t->vtable)->name;
+      break;
+    case BS_KIND_IMPORTER:
+      name = ((const bs_importer *)t->vtable)->name;
+      break;
+    case BS_KIND_ALGORITHM:
+      name = ((const bs_algorithm *)t->vtable)->name;
+      break;
+    case BS_KIND_TOPOLOGY:
+      name = ((const bs_topology *)t->vtable)->name;
       break;
     default:
       name = ((const bs_workload *)t->vtable)->name;

@@ -177,12 +177,11 @@ static void class_all(SRunner *runner, const xfails *x, bs_kit_report *out) {
 }
 
 static void write_grade(bs_kit_report *r) {
-  static const char *const words[BS_KIND_COUNT_] = {"op", "backend", "comm", "method", "workload"};
-  char kinds[64] = "", failed[32] = "";
+  char kinds[96] = "", failed[32] = "";
   for (uint32_t k = 0; k < BS_KIND_COUNT_; k++)
     if (r->kinds & 1u << k)
       snprintf(kinds + strlen(kinds), sizeof kinds - strlen(kinds), "%s%s", kinds[0] != '\0' ? "," : "",
-               words[k]);
+               kit_kind_word(k));
   if (r->count[BS_KIT_FAIL] > 0) snprintf(failed, sizeof failed, "%u FAIL, ", r->count[BS_KIT_FAIL]);
   snprintf(r->grade, sizeof r->grade, "%s %u.%u: %s (%s%u pass, %u unsupported, %u xfail)",
            bs_kit_passed(r) ? "blockshock-conformant" : "NOT blockshock-conformant", BS_ABI_MAJOR,

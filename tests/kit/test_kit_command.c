@@ -162,6 +162,15 @@ START_TEST(methods_on_another_backend) {
 }
 END_TEST
 
+/* Kinds that have no checks of their own. */
+START_TEST(kinds_that_nothing_uses_yet) {
+  kit_shell(&r, "'%s' '%s/tests/fixtures/bs_kinds.so' 2>&1", kit_bin("bs-conformance"),
+            getenv("BS_TEST_BINARY_DIR"));
+  ck_assert_msg(r.code == 0, "%s", r.text);
+  ck_assert_ptr_nonnull(strstr(r.text, ": importer,algorithm,topology (16 pass, 0 unsupported, 0 xfail)"));
+}
+END_TEST
+
 START_TEST(bsrun_finds_plugins_by_id) {
   kit_shell(&r, "BS_PLUGIN_PATH='%s' '%s' plugins check wrong0 --group abi --set plugin_trust=any 2>&1",
             BS_TEST_KIT_DIR, kit_bin("bsrun"));
@@ -201,6 +210,7 @@ int main(void) {
   tcase_add_test(tc, options_reach_the_workload);
   tcase_add_test(tc, bsrun_passes_on_grade_and_status);
   tcase_add_test(tc, methods_on_another_backend);
+  tcase_add_test(tc, kinds_that_nothing_uses_yet);
   tcase_add_test(tc, bsrun_finds_plugins_by_id);
   tcase_add_test(tc, bsrun_says_when_the_kit_is_missing);
   suite_add_tcase(suite, tc);
