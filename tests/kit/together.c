@@ -191,8 +191,7 @@ void kit_comm_together(const kit_case *c) {
   test_rank ranks[16];
   pthread_t thread;
   kit_plugin_open(&p);
-  test_comm = p.host.things[c->thing].vtable;
-  test_state = p.host.things[c->thing].state;
+  test_comm = kit_comm_of(&p.host.things[c->thing], &test_state);
   if (test_comm->launch != BS_LAUNCH_THREADS || test_comm->all_reduce == NULL) {
     kit_unsupported("the kit starts worlds of threads that have an all_reduce");
     return;
@@ -202,5 +201,6 @@ void kit_comm_together(const kit_case *c) {
   for (int i = 0; i < 10; i++) run_ranks(RANKS, sum_body, &second, ranks);
   first.go = 1;
   pthread_join(thread, NULL);
+  kit_unwrap();
   kit_plugin_deactivate(&p);
 }

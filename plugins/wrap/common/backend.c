@@ -145,8 +145,13 @@ static int32_t mem_copy(void *device, void *dst, const void *src, uint64_t bytes
   return rc;
 }
 
+static int32_t has_none(const wrap_device *d, const char *what, bs_error *err) {
+  return bs_fail(err, BS_UNSUPPORTED, "BS-WRAP-SLOT", "backend %s has no %s", d->w->inner->name, what);
+}
+
 static int32_t stream_create(void *device, bs_stream **out_stream, bs_error *err) {
   const wrap_device *d = device;
+  if (d->w->inner->stream_create == NULL) return has_none(d, "streams", err);
   return d->w->inner->stream_create(d->inner, out_stream, err);
 }
 
@@ -164,6 +169,7 @@ static int32_t stream_sync(void *device, bs_stream *stream, bs_error *err) {
 
 static int32_t event_create(void *device, bs_event **out_event, bs_error *err) {
   const wrap_device *d = device;
+  if (d->w->inner->event_create == NULL) return has_none(d, "events", err);
   return d->w->inner->event_create(d->inner, out_event, err);
 }
 
