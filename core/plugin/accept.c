@@ -82,6 +82,7 @@ int32_t bs_accept_copy(uint32_t host_abi, const char *what, const void *seen, si
   uint32_t size = 0;
   if (seen != NULL) memcpy(&size, seen, sizeof size);
   const int32_t rc = bs_accept_size(host_abi, what, size, frozen, dst_size, err);
-  if (rc == BS_OK) bs_copy_in(dst, dst_size, seen, size);
+  if (rc == BS_OK && seen != NULL)
+    bs_copy_in(dst, dst_size, seen, size); /* NULL has the size 0, which is refused */
   return rc;
 }

@@ -187,7 +187,6 @@ static int32_t scan_environment(bs_context *context, bs_error *err) {
  * nothing once the process has changed its folder; the kernel knows the whole of it. */
 static void library_path(char *out, size_t size) {
   Dl_info info;
-  unsigned long begin, end;
   char *line = NULL;
   size_t room = 0;
   out[0] = '\0';
@@ -198,7 +197,10 @@ static void library_path(char *out, size_t size) {
   FILE *maps = fopen("/proc/self/maps", "re");
   while (maps != NULL && out[0] == '\0' && getline(&line, &room, maps) > 0) {
     const char *slash = strchr(line, '/');
-    if (slash == NULL || sscanf(line, "%lx-%lx", &begin, &end) != 2) continue;
+    char *dash = NULL;
+    const unsigned long begin = strtoul(line, &dash, 16);
+    if (slash == NULL || *dash != '-') continue;
+    const unsigned long end = strtoul(dash + 1, NULL, 16);
     if ((uintptr_t)bs_builtin_queries >= begin && (uintptr_t)bs_builtin_queries < end)
       snprintf(out, size, "%.*s", (int)strcspn(slash, "\n"), slash);
   }
