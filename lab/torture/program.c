@@ -3,6 +3,7 @@
  * lie in host memory, so the ranks are those of the backend ref. */
 #include "lab/torture/program.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,22 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 
-typedef struct job {
+typedef struct job job;
+struct job {
+  job *next; /* of those that a rank that was left behind still has */
   uint32_t world_size;
   int has[BS_COLL_COUNT_]; /* what the communicator lacks is not called */
   bs_torture_request request;
-} job;
+};
+
+static void keep_job(job *j) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static job *kept;
+  pthread_mutex_lock(&lock);
+  j->next = kept;
+  kept = j;
+  pthread_mutex_unlock(&lock);
+}
 
 /* One call of one rank. */
 typedef struct call {
@@ -223,6 +235,9 @@ int32_t bs_torture_program(bs_context *context, const bs_torture_request *reques
   if (rc == BS_OK) rc = bs_world_create(context, &options, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, j, err);
   bs_world_destroy(world);
-  if (bs_context_stuck(context) == 0) free(j); /* else a rank that was left behind still has it */
+  if (bs_context_stuck(context) > 0)
+    keep_job(j);
+  else
+    free(j);
   return rc;
 }
