@@ -43,7 +43,7 @@ typedef struct torture_case {
 
 typedef struct torture {
   const args *a;
-  double deadline, clean_seconds; /* of the slowest clean run so far */
+  double deadline, clean_seconds; /* of the slowest clean run so far, for each of the jobs */
   int quick, format, quiet;
   size_t jobs;
   uint32_t worlds[TORTURE_WORLDS];

@@ -181,7 +181,7 @@ static void check_code(const torture *t, const torture_case *c, const char *erro
              line);
   else if (c->fault != TORTURE_NONE && c->seconds > t->deadline + GRACE_S + t->clean_seconds)
     snprintf(why, size,
-             "it took %.2f s; the deadline is %g s, and 1 s and the %.2f s of a clean run are allowed",
+             "it took %.2f s; the deadline is %g s, and 1 s and the %.2f s of clean runs are allowed",
              c->seconds, t->deadline, t->clean_seconds);
 }
 
