@@ -173,6 +173,7 @@ void kit_num_packed(const kit_case *c);
 void kit_num_device(const kit_case *c);
 void kit_method_exact(const kit_case *c);
 void kit_method_real(const kit_case *c);
+void kit_method_gradient(const kit_case *c);
 void kit_method_driven(const kit_case *c);
 void kit_method_together(const kit_case *c);
 void kit_comm_together(const kit_case *c);
