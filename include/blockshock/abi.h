@@ -216,7 +216,7 @@ typedef struct bs_note {
   char things[1280];
 } bs_note;
 
-/* FNV-1a of abi/ledger.txt (offsets and sizes of every ABI struct); checked by a test. */
+/* FNV-1a of abi/ledger.txt (offsets, sizes and types of every ABI struct); checked by a test. */
 #include "abi_ledger.h"
 
 #ifdef __cplusplus
