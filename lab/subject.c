@@ -31,6 +31,8 @@ static int32_t open_workload(bs_context *context, const bs_experiment *e, bs_sub
 
 static int32_t open_sources(bs_subject *out, bs_error *err) {
   const bs_workload *w = out->workload;
+  out->x.struct_size = out->w.struct_size = out->bias.struct_size = out->target.struct_size =
+      sizeof(bs_source);
   int32_t rc = w->source(out->instance, BS_PART_X, &out->x, err);
   if (rc == BS_OK) rc = w->source(out->instance, BS_PART_W, &out->w, err);
   if (rc == BS_OK && out->info.has_bias) rc = w->source(out->instance, BS_PART_BIAS, &out->bias, err);

@@ -7,6 +7,12 @@
 
 #include "core/base/error.h"
 
+/* Fixed for ever (docs/abi.md): either side fills them whole, whatever the other was compiled with. */
+_Static_assert(sizeof(bs_error) == 1032, "bs_error never changes");
+_Static_assert(sizeof(bs_value) == 32, "bs_value never changes");
+_Static_assert(sizeof(bs_src_loc) == 16, "bs_src_loc never changes");
+_Static_assert(sizeof(bs_tensor) == 160, "bs_tensor never changes");
+
 #define REBUILD "rebuild it against this host's headers (pkg-config --cflags blockshock-plugin)"
 
 int32_t bs_accept_abi(uint32_t host_abi, uint32_t plugin_abi, uint32_t min_host_minor, bs_error *err) {

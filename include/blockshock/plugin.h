@@ -130,6 +130,24 @@ bs_fail_hint(bs_error *err, const char *fmt, ...) {
   return err->code;
 }
 
+/* Fill a struct that the host hands out to be filled (`out`; it says its size) with the plugin's own `value`
+ * of `size` bytes: no byte behind the host's struct is written, what the host's has more becomes zero, and
+ * its struct_size stays (docs/abi.md, "Structs that one side fills"). `bs_out_copy(out, &mine, sizeof mine);`
+ */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static void
+bs_out_copy(void *out, const void *value, size_t size) {
+  const size_t head = sizeof(uint32_t); /* struct_size */
+  uint32_t room;
+  memcpy(&room, out, head);
+  if (room <= head) return;
+  if (room < size) size = room;
+  memset((char *)out + head, 0, room - head);
+  if (size > head) memcpy((char *)out + head, (const char *)value + head, size - head);
+}
+
 /* The dense row-major descriptor of a matrix. */
 #if defined(__GNUC__)
 __attribute__((unused))

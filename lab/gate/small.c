@@ -23,6 +23,7 @@ int32_t bs_small_open(bs_context *context, const char *name, const bs_layer_spec
                                        .seed = 20,
                                        .weight_seed = 26,
                                        .has_bias = spec->has_bias};
+  out->x.struct_size = out->w.struct_size = out->bias.struct_size = sizeof(bs_source);
   rc = out->workload->open(state, &request, &out->instance, err);
   if (rc == BS_OK) rc = out->workload->source(out->instance, BS_PART_X, &out->x, err);
   if (rc == BS_OK) rc = out->workload->source(out->instance, BS_PART_W, &out->w, err);

@@ -83,7 +83,7 @@ static int run_case(const bs_case *like, uint64_t seed, const bs_layer_spec *jud
   bs_error err;
   void *state = NULL, *instance = NULL;
   const bs_workload *workload = NULL;
-  bs_source x, w, bias;
+  bs_source x = {.struct_size = sizeof x}, w = x, bias = x;
   bs_case_result result;
   bs_verdict verdict;
   bs_case c = *like;

@@ -49,6 +49,7 @@ static void open_workload(const char *name, const bs_layer_spec *spec, uint64_t 
                                        .has_bias = spec->has_bias};
   ck_assert_int_eq(bs_find_workload(context, name, &out->workload, &state, &err), BS_OK);
   ck_assert_int_eq(out->workload->open(state, &request, &out->instance, &err), BS_OK);
+  out->x.struct_size = out->w.struct_size = out->bias.struct_size = sizeof(bs_source);
   out->workload->source(out->instance, BS_PART_X, &out->x, &err);
   out->workload->source(out->instance, BS_PART_W, &out->w, &err);
   if (spec->has_bias) out->workload->source(out->instance, BS_PART_BIAS, &out->bias, &err);

@@ -81,7 +81,7 @@ static void use_workload(const kit_thing *t) {
   bs_workload_info info = {.struct_size = sizeof info};
   bs_error err = BS_ERROR_INIT;
   void *instance = NULL;
-  bs_source x;
+  bs_source x = {.struct_size = sizeof x};
   float row[64];
   if (w->open(t->state, &request, &instance, &err) != BS_OK) return;
   (void)w->info(instance, &info, &err);

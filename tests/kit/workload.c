@@ -78,6 +78,7 @@ static bs_source part_of(const instance *w, uint32_t part) {
   bs_source s;
   bs_error err = BS_ERROR_INIT;
   memset(&s, 0, sizeof s);
+  s.struct_size = (uint32_t)sizeof s;
   kit_assert(w->vtable->source(w->object, part, &s, &err) == BS_OK, "source of part %u fails: %s: %s", part,
              err.id, err.message);
   return s;
@@ -212,6 +213,7 @@ void kit_work_parts(const kit_case *c) {
 static int32_t read_first(const instance *w, uint32_t part, bs_error *err) {
   bs_source s;
   memset(&s, 0, sizeof s);
+  s.struct_size = (uint32_t)sizeof s;
   int32_t rc = w->vtable->source(w->object, part, &s, err);
   if (rc != BS_OK || s.rows == 0) return rc;
   float *row = calloc((size_t)s.cols + 1, sizeof *row);

@@ -76,7 +76,7 @@ START_TEST(an_importer_gives_its_tensors) {
   const bs_importer *importer = NULL;
   bs_import_request request = {.struct_size = sizeof request, .path = "a.kind"};
   bs_import_tensor tensor = {.struct_size = sizeof tensor};
-  bs_source source;
+  bs_source source = {.struct_size = sizeof source};
   void *model = NULL, *state = NULL;
   uint32_t match = 99;
   uint64_t count = 0;

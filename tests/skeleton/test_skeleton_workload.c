@@ -37,7 +37,7 @@ static void *opened(const bs_workload_request *r) {
 }
 static bs_source part_of(void *w, uint32_t part) {
   bs_error err = BS_ERROR_INIT;
-  bs_source s = {0};
+  bs_source s = {.struct_size = sizeof s};
   ck_assert_msg(table->source(w, part, &s, &err) == BS_OK, "%s", err.message);
   return s;
 }
@@ -152,7 +152,7 @@ START_TEST(wrong_requests) {
   r = request();
   r.has_bias = 0;
   void *w = opened(&r);
-  bs_source s;
+  bs_source s = {.struct_size = sizeof s};
   float out[4];
   ck_assert_int_eq(table->source(w, BS_PART_BIAS, &s, NULL), BS_NOT_FOUND);
   ck_assert_int_eq(table->source(w, BS_PART_TARGET, &s, NULL), BS_NOT_FOUND);

@@ -103,7 +103,7 @@ END_TEST
 START_TEST(parts) {
   ask a = {.name = "vision_conv", .B = 2, .N = 4, .K = 3072};
   bs_error err = BS_ERROR_INIT;
-  bs_source s;
+  bs_source s = {.struct_size = sizeof s};
   opened w;
   workload_must_open(&a, &w);
   ck_assert_int_eq(w.vtable->source(w.instance, BS_PART_BIAS, &s, &err), BS_INVALID_ARGUMENT);

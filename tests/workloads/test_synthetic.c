@@ -148,7 +148,7 @@ START_TEST(targets_and_losses) {
                {"target=gaussian", "loss=mse_zero", 1, BS_LOSS_MSE_ZERO},
                {"target=random_normal", "loss=mse_target", 1, BS_LOSS_MSE_TARGET}};
   bs_error err = BS_ERROR_INIT;
-  bs_source s;
+  bs_source s = {.struct_size = sizeof s};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ask a = {.name = "random_normal",
              .B = 8,

@@ -94,7 +94,7 @@ static inline void workload_refused(const ask *a, int32_t code, const char *id, 
 }
 
 static inline bs_source workload_source(opened *w, uint32_t part) {
-  bs_source s;
+  bs_source s = {.struct_size = sizeof s};
   bs_error err = BS_ERROR_INIT;
   ck_assert_msg(w->vtable->source(w->instance, part, &s, &err) == BS_OK, "part %u: %s", part, err.message);
   return s;

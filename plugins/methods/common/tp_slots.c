@@ -94,7 +94,7 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
   describe(((const tp_state *)state)->traits, &s, p.text, sizeof p.text);
   if (spec->flags & BS_LAYER_BACKWARD) rc = propose_backward(state, spec, &s, &p, err);
   tp_shape_free(state, &s);
-  if (rc == BS_OK) *out_proposal = p;
+  if (rc == BS_OK) bs_out_copy(out_proposal, &p, sizeof p);
   return rc;
 }
 
@@ -107,7 +107,7 @@ int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err) {
   own.row_begin = l->shape.row_begin;
   own.row_count = l->shape.row_count;
   own.columns = l->shape.cols;
-  *out_ownership = own;
+  bs_out_copy(out_ownership, &own, sizeof own);
   return BS_OK;
 }
 

@@ -59,19 +59,20 @@ static int32_t propose(void *state, const bs_layer_spec *s, uint32_t rank, uint3
   const int32_t rc = refuse(s, world, err);
   if (rc != BS_OK) return rc;
   const bs_partition cols = own_columns(s->K, rank, world);
-  memset(out, 0, sizeof *out);
-  out->struct_size = (uint32_t)sizeof *out;
-  out->split = world > 1 ? BS_SPLIT_K : BS_SPLIT_NONE;
-  out->flops = 2u * (uint64_t)s->B * (uint64_t)s->N * (uint64_t)cols.count;
-  out->weight_bytes = (uint64_t)s->N * (uint64_t)cols.count * BS_DTYPE_BYTES(s->w_dtype);
+  bs_proposal p;
+  memset(&p, 0, sizeof p);
+  p.split = world > 1 ? BS_SPLIT_K : BS_SPLIT_NONE;
+  p.flops = 2u * (uint64_t)s->B * (uint64_t)s->N * (uint64_t)cols.count;
+  p.weight_bytes = (uint64_t)s->N * (uint64_t)cols.count * BS_DTYPE_BYTES(s->w_dtype);
   if (world > 1) {
-    out->n_collectives = 1;
-    out->coll_kind[0] = BS_COLL_ALL_REDUCE;
-    out->coll_payload[0] = (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(sum_dtype(s, world));
-    if (sum_dtype(s, world) != s->y_dtype) out->workspace_bytes = out->coll_payload[0];
+    p.n_collectives = 1;
+    p.coll_kind[0] = BS_COLL_ALL_REDUCE;
+    p.coll_payload[0] = (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(sum_dtype(s, world));
+    if (sum_dtype(s, world) != s->y_dtype) p.workspace_bytes = p.coll_payload[0];
   }
-  snprintf(out->text, sizeof out->text, "columns %lld..+%lld of %lld", (long long)cols.begin,
-           (long long)cols.count, (long long)s->K);
+  snprintf(p.text, sizeof p.text, "columns %lld..+%lld of %lld", (long long)cols.begin, (long long)cols.count,
+           (long long)s->K);
+  bs_out_copy(out, &p, sizeof p); /* the host's may be shorter or longer */
   return BS_OK;
 }
 
@@ -190,10 +191,11 @@ static int32_t forward(void *ptr, const bs_tensor *x, bs_tensor *y, bs_stream *s
 static int32_t owns(void *ptr, bs_ownership *out, bs_error *err) {
   layer *l = (layer *)ptr;
   (void)err;
-  memset(out, 0, sizeof *out);
-  out->struct_size = (uint32_t)sizeof *out;
-  out->row_count = l->N;
-  out->columns = &l->cols;
+  bs_ownership own;
+  memset(&own, 0, sizeof own);
+  own.row_count = l->N;
+  own.columns = &l->cols;
+  bs_out_copy(out, &own, sizeof own);
   return BS_OK;
 }
 

@@ -154,7 +154,8 @@ static int32_t open_workload(void *state, const bs_workload_request *r, void **o
 
 static int32_t info(void *ptr, bs_workload_info *out, bs_error *err) {
   (void)err;
-  *out = ((const stream_set *)ptr)->info;
+  const bs_workload_info *mine = &((const stream_set *)ptr)->info;
+  bs_out_copy(out, mine, sizeof *mine); /* the host's may be shorter or longer */
   return BS_OK;
 }
 
@@ -162,13 +163,14 @@ static int32_t source(void *ptr, uint32_t part, bs_source *out, bs_error *err) {
   stream_set *w = (stream_set *)ptr;
   if (part >= PARTS || (part == BS_PART_BIAS && !w->info.has_bias))
     return bs_fail(err, BS_NOT_FOUND, "BS-SKEL-WORKLOAD-PART", "this workload has no part %u", part);
-  memset(out, 0, sizeof *out);
-  out->struct_size = (uint32_t)sizeof *out;
-  out->dtype = w->parts[part].dtype;
-  out->rows = w->parts[part].rows;
-  out->cols = w->parts[part].cols;
-  out->ctx = &w->parts[part];
-  out->read = read_panel;
+  bs_source s;
+  memset(&s, 0, sizeof s);
+  s.dtype = w->parts[part].dtype;
+  s.rows = w->parts[part].rows;
+  s.cols = w->parts[part].cols;
+  s.ctx = &w->parts[part];
+  s.read = read_panel;
+  bs_out_copy(out, &s, sizeof s);
   return BS_OK;
 }
 

@@ -80,11 +80,11 @@ static int32_t read_panel(void *ctx, int64_t row, int64_t nrows, const bs_partit
 }
 
 void bs_generated_source(bs_generated *part, bs_source *out_source) {
-  memset(out_source, 0, sizeof *out_source);
-  out_source->struct_size = (uint32_t)sizeof *out_source;
-  out_source->dtype = part->dtype;
-  out_source->rows = part->rows;
-  out_source->cols = part->cols;
-  out_source->ctx = part;
-  out_source->read = read_panel;
+  const bs_source s = {.struct_size = (uint32_t)sizeof s,
+                       .dtype = part->dtype,
+                       .rows = part->rows,
+                       .cols = part->cols,
+                       .ctx = part,
+                       .read = read_panel};
+  bs_out_copy(out_source, &s, sizeof s);
 }

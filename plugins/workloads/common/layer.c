@@ -136,7 +136,7 @@ int32_t bs_wl_layer_rest(bs_wl_layer *w, const bs_workload_request *r, const cha
 int32_t bs_wl_layer_info(void *workload, bs_workload_info *out_info, bs_error *err) {
   const bs_wl_layer *w = workload;
   (void)err;
-  *out_info = w->info;
+  bs_out_copy(out_info, &w->info, sizeof w->info);
   return BS_OK;
 }
 

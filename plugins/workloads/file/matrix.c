@@ -86,13 +86,13 @@ static int32_t read_panel(void *ctx, int64_t row, int64_t nrows, const bs_partit
 }
 
 void bs_file_matrix_source(bs_file_matrix *m, bs_source *out_source) {
-  memset(out_source, 0, sizeof *out_source);
-  out_source->struct_size = (uint32_t)sizeof *out_source;
-  out_source->dtype = m->dtype;
-  out_source->rows = m->rows;
-  out_source->cols = m->cols;
-  out_source->ctx = m;
-  out_source->read = read_panel;
+  const bs_source s = {.struct_size = (uint32_t)sizeof s,
+                       .dtype = m->dtype,
+                       .rows = m->rows,
+                       .cols = m->cols,
+                       .ctx = m,
+                       .read = read_panel};
+  bs_out_copy(out_source, &s, sizeof s);
 }
 
 static int finite(double v) {

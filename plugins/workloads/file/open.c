@@ -250,7 +250,7 @@ int32_t bs_file_open(void *state, const bs_workload_request *request, void **out
 int32_t bs_file_info(void *workload, bs_workload_info *out_info, bs_error *err) {
   const bs_file_workload *w = workload;
   (void)err;
-  *out_info = w->info;
+  bs_out_copy(out_info, &w->info, sizeof w->info);
   return BS_OK;
 }
 
