@@ -44,23 +44,29 @@ extern "C" {
 #define BS_THIS_SANITIZER BS_SAN_NONE
 #endif
 
+/* The oldest minor of a host that serves: that of these headers, unless the plugin says before including this
+ * that it uses nothing that came later than another, or looks first (docs/abi.md, "Versions"). */
+#ifndef BS_PLUGIN_MIN_HOST_MINOR
+#define BS_PLUGIN_MIN_HOST_MINOR BS_ABI_MINOR
+#endif
+
 #ifdef BS_STATIC_QUERY
 #define BS_PLUGIN_QUERY_NAME BS_STATIC_QUERY /* a static built-in: no note, other function name */
 #define BS_PLUGIN_NOTE_(id_, version_, summary_, kinds_, things_)
 #else
 #define BS_PLUGIN_QUERY_NAME bs_plugin_query_0
-#define BS_PLUGIN_NOTE_(id_, version_, summary_, kinds_, things_)                                           \
-  static const struct {                                                                                     \
-    uint32_t namesz, descsz, type;                                                                          \
-    char name[12];                                                                                          \
-    bs_note note;                                                                                           \
-  } bs_plugin_note __attribute__((section(".note.blockshock"), used, aligned(4))) = {                       \
-      sizeof(BS_NOTE_OWNER),                                                                                \
-      (uint32_t)sizeof(bs_note),                                                                            \
-      BS_NOTE_TYPE,                                                                                         \
-      BS_NOTE_OWNER,                                                                                        \
-      {(uint32_t)sizeof(bs_note), BS_NOTE_MAGIC, BS_ABI_VERSION, BS_ABI_MINOR, BS_THIS_SANITIZER, (kinds_), \
-       BS_ABI_LEDGER_HASH, id_, version_, summary_, things_}};
+#define BS_PLUGIN_NOTE_(id_, version_, summary_, kinds_, things_)                          \
+  static const struct {                                                                    \
+    uint32_t namesz, descsz, type;                                                         \
+    char name[12];                                                                         \
+    bs_note note;                                                                          \
+  } bs_plugin_note __attribute__((section(".note.blockshock"), used, aligned(4))) = {      \
+      sizeof(BS_NOTE_OWNER),                                                               \
+      (uint32_t)sizeof(bs_note),                                                           \
+      BS_NOTE_TYPE,                                                                        \
+      BS_NOTE_OWNER,                                                                       \
+      {(uint32_t)sizeof(bs_note), BS_NOTE_MAGIC, BS_ABI_VERSION, BS_PLUGIN_MIN_HOST_MINOR, \
+       BS_THIS_SANITIZER, (kinds_), BS_ABI_LEDGER_HASH, id_, version_, summary_, things_}};
 #endif
 
 #ifdef __cplusplus
@@ -77,7 +83,7 @@ extern "C" {
   BS_EXPORT const bs_plugin_desc *BS_PLUGIN_QUERY_NAME(uint32_t host_abi, uint32_t reserved) { \
     static const bs_plugin_desc bs_the_desc = {(uint32_t)sizeof(bs_plugin_desc),               \
                                                BS_ABI_VERSION,                                 \
-                                               BS_ABI_MINOR,                                   \
+                                               BS_PLUGIN_MIN_HOST_MINOR,                       \
                                                0,                                              \
                                                BS_THIS_SANITIZER,                              \
                                                (kinds_),                                       \

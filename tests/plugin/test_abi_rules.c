@@ -217,6 +217,31 @@ START_TEST(a_host_between_two_plugins) {
 }
 END_TEST
 
+/* What a file says of the hosts that serve it: the minor of its headers, or the older one that its author
+ * names. A host of that one takes it when the rules of 1.x are on, and this one now. */
+START_TEST(the_oldest_host) {
+  const struct {
+    const char *id;
+    uint32_t min_host_minor;
+  } cases[] = {{"good", BS_ABI_MINOR}, {"older", 1}};
+  for (int i = 0; i < 2; i++) {
+    bs_elf_info info;
+    test_log log = TEST_LOG_INIT;
+    const char *path = fixture(cases[i].id);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bs_elf_read(fd, &info, NULL), BS_OK);
+    close(fd);
+    ck_assert_uint_eq(info.note.min_host_minor, cases[i].min_host_minor);
+    const uint32_t host = BS_ABI_MAKE(1, 1), plugin = BS_ABI_MAKE(1, BS_ABI_MINOR);
+    ck_assert_int_eq(bs_accept_abi(host, plugin, info.note.min_host_minor, NULL), i == 0 ? BS_ABI : BS_OK);
+    bs_context *c = test_open(&log, &path, 1);
+    ck_assert_int_eq(bs_plugin_activate(c, cases[i].id, NULL), BS_OK); /* note and descriptor say the same */
+    bs_context_close(c);
+  }
+}
+END_TEST
+
 /* Numbers that one side does not know: a code is INTERNAL, a value of an enum is unsupported or a text that
  * says so, a bit of a set is passed over; none is an index. */
 START_TEST(unknown_numbers) {
@@ -322,6 +347,7 @@ int main(void) {
   tcase_add_test(t, methods_of_other_releases);
   tcase_add_test(t, parameters_of_other_releases);
   tcase_add_test(t, a_host_between_two_plugins);
+  tcase_add_test(t, the_oldest_host);
   tcase_add_test(t, unknown_numbers);
   tcase_add_test(t, ledgers);
   tcase_add_test(t, sanitizers);
