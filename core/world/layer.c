@@ -117,6 +117,18 @@ void bs_layer_free(bs_layer *layer) {
   free(layer);
 }
 
+/* What the callers index by and print: a plugin's numbers are believed only here. */
+static int32_t check_proposal(const bs_method *m, bs_proposal *p, bs_error *err) {
+  p->struct_size = (uint32_t)sizeof *p;
+  p->text[sizeof p->text - 1] = '\0';
+  if (p->n_collectives <= BS_MAX_PROPOSED && p->n_backward <= BS_MAX_PROPOSED) return BS_OK;
+  bs_error_set(err, BS_PLUGIN, "BS-LAYER-PROPOSAL",
+               "method %s proposes %u collectives forward and %u backward, at most %d each can be told",
+               m->name, p->n_collectives, p->n_backward, BS_MAX_PROPOSED);
+  bs_error_where(err, "propose of method %s", m->name);
+  return BS_PLUGIN;
+}
+
 int32_t bs_method_propose(bs_context *context, const char *method, const bs_layer_spec *spec, uint32_t rank,
                           uint32_t world_size, bs_proposal *out_proposal, bs_error *err) {
   const bs_method *m;
@@ -129,5 +141,8 @@ int32_t bs_method_propose(bs_context *context, const char *method, const bs_laye
   if (rc != BS_OK) return rc;
   memset(out_proposal, 0, sizeof *out_proposal);
   out_proposal->struct_size = (uint32_t)sizeof *out_proposal;
-  return m->propose(state, spec, rank, world_size, out_proposal, err);
+  rc = m->propose(state, spec, rank, world_size, out_proposal, err);
+  if (rc == BS_OK) rc = check_proposal(m, out_proposal, err);
+  if (rc != BS_OK) out_proposal->n_collectives = out_proposal->n_backward = 0;
+  return rc;
 }

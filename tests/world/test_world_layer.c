@@ -109,6 +109,39 @@ START_TEST(test_propose) {
 }
 END_TEST
 
+/* Eight are told; more, which every reader of the lists would follow out of them, are the method's error. */
+START_TEST(test_propose_counts) {
+  static const struct {
+    const char *key, *value;
+    int32_t rc;
+  } cases[] = {{"forward", "8", BS_OK},
+               {"backward", "8", BS_OK},
+               {"forward", "9", BS_PLUGIN},
+               {"backward", "9", BS_PLUGIN},
+               {"forward", "4294967295", BS_PLUGIN},
+               {"backward", "20000", BS_PLUGIN}};
+  bs_proposal p;
+  bs_layer_spec s = spec_of(3);
+  s.n_options = 1;
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    s.option_keys = &cases[i].key;
+    s.option_values = &cases[i].value;
+    ck_assert_int_eq(bs_method_propose(context, "testcopy", &s, 0, 1, &p, &err), cases[i].rc);
+    ck_assert_uint_le(p.n_collectives, BS_MAX_PROPOSED);
+    ck_assert_uint_le(p.n_backward, BS_MAX_PROPOSED);
+    if (cases[i].rc == BS_OK) continue;
+    ck_assert_str_eq(err.id, "BS-LAYER-PROPOSAL");
+    ck_assert_ptr_nonnull(strstr(err.message, "method testcopy proposes"));
+    ck_assert_ptr_nonnull(strstr(err.message, cases[i].value));
+  }
+  static const char *const key = "text", *const value = "160"; /* a text without an end */
+  s.option_keys = &key;
+  s.option_values = &value;
+  ck_assert_int_eq(bs_method_propose(context, "testcopy", &s, 0, 1, &p, &err), BS_OK);
+  ck_assert_uint_eq(strlen(p.text), sizeof p.text - 1);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("world layer");
   TCase *c = tcase_create("layer");
@@ -116,6 +149,7 @@ int main(void) {
   tcase_add_test(c, test_layer);
   tcase_add_test(c, test_crowd);
   tcase_add_test(c, test_propose);
+  tcase_add_test(c, test_propose_counts);
   suite_add_tcase(s, c);
   return run_suite(s);
 }
