@@ -152,9 +152,6 @@ static int32_t check_clash(const bs_list *entries, const bs_entry *e, bs_error *
 static int32_t check_kind(const bs_plugin_self *self, uint32_t kind, const void *vtable, uint32_t size,
                           bs_error *err) {
   char what[32];
-  if (bs_kind_size(kind) == 0)
-    return bs_error_set(err, BS_PLUGIN, "BS-PLG-KIND", "registers a thing of kind %u, known are 0 to %d",
-                        kind, BS_KIND_COUNT_ - 1);
   if ((self->desc.kinds & (1u << kind)) == 0)
     return bs_error_set(err, BS_PLUGIN, "BS-PLG-KIND", "registers a %s, its descriptor's kinds are 0x%x",
                         bs_kind_word(kind), self->desc.kinds);
@@ -211,6 +208,15 @@ static void warn_unlisted(const bs_plugin_self *self, const bs_entry *e) {
         bs_kind_word(e->thing.kind), name);
 }
 
+/* A kind of a later minor is unsupported, not wrong: this one thing is left out, aloud, and a plugin that
+ * serves older hosts goes on with its others. */
+static int32_t unknown_kind(const bs_plugin_self *self, uint32_t kind, bs_error *err) {
+  bs_log_write(&self->context->logger, BS_LOG_WARN, self->id, -1,
+               "registers a thing of kind %u, known are 0 to %d: it is left out", kind, BS_KIND_COUNT_ - 1);
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-PLG-KIND", "a thing of kind %u; known are 0 to %d", kind,
+                      BS_KIND_COUNT_ - 1);
+}
+
 int32_t bs_host_register(void *ctx, bs_plugin_self *self, uint32_t kind, const void *vtable, void *state,
                          const bs_src_loc *at, bs_error *err) {
   bs_context *context = ctx;
@@ -218,6 +224,7 @@ int32_t bs_host_register(void *ctx, bs_plugin_self *self, uint32_t kind, const v
   bs_error why = BS_ERROR_INIT;
   if (!bs_inside_activate(self))
     return bs_error_set(err, BS_PLUGIN, "BS-PLG-PHASE", "register_thing is called outside activate");
+  if (bs_kind_size(kind) == 0) return unknown_kind(self, kind, err);
   int32_t rc = make_entry(self, kind, vtable, state, at, &e, &why);
   if (rc == BS_OK) rc = check_clash(&context->entries, e, &why);
   if (rc == BS_OK) rc = check_clash(&self->staged, e, &why);
