@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/config/schema.h"
 
 const args_option plugins_list_options[] = {
     {"load", 0, NULL, 0, "open each plugin in a child process"},
@@ -113,6 +114,11 @@ int32_t plugins_compose(const args *a, const char *configs_dir, const char *cons
   q.n_plugins = n_extra > 0 ? n_extra : n_given;
   if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
   *out_config = rc == BS_OK ? composed.config : NULL;
+  if (rc == BS_OK) rc = bs_schema_check(*out_config, configs_dir, NULL, err);
+  if (rc != BS_OK) {
+    bs_config_free(*out_config);
+    *out_config = NULL;
+  }
   free(configs);
   free(sets);
   free(given);
@@ -121,7 +127,9 @@ int32_t plugins_compose(const args *a, const char *configs_dir, const char *cons
 
 int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
                              bs_error *err) {
-  const int32_t level = args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN;
+  const int32_t level = args_has(a, "verbose")  ? BS_LOG_DEBUG
+                        : args_has(a, "exists") ? BS_LOG_ERROR /* its answer is the exit code */
+                                                : BS_LOG_WARN;
   bs_node *config = NULL;
   int32_t rc = plugins_compose(a, NULL, extra, n_extra, &config, err);
   if (rc == BS_OK) rc = bs_context_of_config(config, level, bsrun_log, NULL, out, err);

@@ -18,7 +18,7 @@
 #include "lab/store/file_sum.h"
 #include "lab/store/sha256.h"
 
-enum { MAX_WORDS = 160 };
+enum { MAX_WORDS = 288 }; /* the kit takes 64 parameters and 64 options */
 
 const args_option plugins_check_options[] = {
     {"kit", 0, "quick|full", 0, "how many generated cases (quick)"},
@@ -52,13 +52,32 @@ static int32_t find_kit(char *out, size_t size, bs_error *err) {
   return BS_UNAVAILABLE;
 }
 
+/* The configuration chooses the file that an id means. It is read for a path too, so that a mistake in it is
+ * told; the parameters that it sets would have no effect here. */
+static int32_t check_config(const args *a, const char *what, bs_error *err) {
+  char id[64], path[80];
+  bs_node *config = NULL;
+  bs_plugin_id_of(what, id, sizeof id);
+  snprintf(path, sizeof path, "plugins.%s", id);
+  int32_t rc = plugins_compose(a, NULL, NULL, 0, &config, err);
+  const bs_node *map = rc == BS_OK ? bs_config_find(config, path) : NULL;
+  if (map != NULL && map->kind == BS_NODE_MAP && map->first != NULL) {
+    rc = bs_error_set(err, BS_CONFIG, "BS-CHK-PARAM", "plugins.%s.%s has no effect on a check", id,
+                      map->first->key);
+    bs_error_hint(err, "--param %s=VALUE", map->first->key);
+  }
+  bs_config_free(config);
+  return rc;
+}
+
 /* A value with a slash is a file, anything else the id of a plugin that is found. */
 static int32_t find_file(const args *a, const char *what, char *out, size_t size, bs_error *err) {
   bs_plugin_info info = {0};
   bs_context *context = NULL;
   snprintf(out, size, "%s", what);
-  if (strchr(what, '/') != NULL) return BS_OK;
-  int32_t rc = plugins_open_context(a, NULL, 0, &context, err);
+  int32_t rc = check_config(a, what, err);
+  if (rc != BS_OK || strchr(what, '/') != NULL) return rc;
+  rc = plugins_open_context(a, NULL, 0, &context, err);
   if (rc == BS_OK) rc = plugins_find(context, what, &info, err);
   if (rc == BS_OK && info.builtin) {
     rc = bs_error_set(err, BS_UNAVAILABLE, "BS-CHK-BUILTIN",
@@ -74,8 +93,11 @@ static int32_t add_all(const args *a, const char *name, const char *as, char **w
                        bs_error *err) {
   const char **values = NULL;
   size_t count = 0;
-  const int32_t rc = args_values(a, name, &values, &count, err);
-  for (size_t i = 0; rc == BS_OK && i < count && *n + 3 < MAX_WORDS; i++) {
+  int32_t rc = args_values(a, name, &values, &count, err);
+  if (rc == BS_OK && 2 * count > MAX_WORDS - 1 - *n)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s: %zu values are more than a check takes", name,
+                      count);
+  for (size_t i = 0; rc == BS_OK && i < count; i++) {
     words[(*n)++] = (char *)(uintptr_t)as;
     words[(*n)++] = (char *)(uintptr_t)values[i];
   }

@@ -232,18 +232,48 @@ static int32_t make_folder(making *m, bs_error *err) {
 
 /* ---- the verb ------------------------------------------------------------------------------- */
 
-static void print_next(const making *m) {
+/* A text as one word of a shell. */
+static void shell_word(const char *text, bs_text *out) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+:@%,";
+  if (text[0] != '\0' && text[strspn(text, plain)] == '\0') {
+    bs_text_printf(out, "%s", text);
+    return;
+  }
+  bs_text_append(out, "'", 1);
+  for (const char *p = text; *p != '\0'; p++) {
+    if (*p == '\'')
+      bs_text_append(out, "'\\''", 4);
+    else
+      bs_text_append(out, p, 1);
+  }
+  bs_text_append(out, "'", 1);
+}
+
+static int32_t print_next(const making *m, bs_error *err) {
   printf("%s: a plugin of kind %s in %s\n", m->id, m->kind, m->dir);
   for (size_t i = 0; i < json_array_size(m->rows); i++)
     printf("  %s\n", json_string_value(json_object_get(json_array_get(m->rows, i), "file")));
+  bs_text dir = {0}, file = {0}, word = {0};
+  shell_word(m->dir, &dir);
+  bs_text_printf(&file, "%s%s/bs_%s.so", strchr(m->dir, '/') != NULL ? "" : "./", m->dir, m->id);
+  if (!file.failed) shell_word(file.data, &word);
+  bs_text_free(&file);
+  if (dir.failed || word.failed || word.data == NULL) {
+    bs_text_free(&dir);
+    bs_text_free(&word);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
   printf(
       "next:\n"
       "  make -C %s        # bs_%s.so; pkg-config must find blockshock-plugin (PKG_CONFIG_PATH)\n"
       "  make -C %s run    # use it\n"
       "  make -C %s check  # graded by the conformance kit\n"
-      "  bsrun plugins inspect %s%s/bs_%s.so\n"
+      "  bsrun plugins inspect %s\n"
       "%s/README.md says what to change.\n",
-      m->dir, m->id, m->dir, m->dir, strchr(m->dir, '/') != NULL ? "" : "./", m->dir, m->id, m->dir);
+      dir.data, m->id, dir.data, dir.data, word.data, m->dir);
+  bs_text_free(&dir);
+  bs_text_free(&word);
+  return BS_OK;
 }
 
 static int32_t make_plugin(const args *a, bs_error *err) {
@@ -266,7 +296,7 @@ static int32_t make_plugin(const args *a, bs_error *err) {
   if (rc == BS_OK && args_has(a, "output")) {
     rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], m.rows, err);
   } else if (rc == BS_OK) {
-    print_next(&m);
+    rc = print_next(&m, err);
   }
   json_decref(m.rows);
   return rc;

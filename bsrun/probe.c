@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 
 #define PROBE_MS 10000
+#define LOOK_MS 50 /* between two looks at the child */
 
 /* In the child: the answer is one bs_error on the pipe. Nothing of this process's buffers is flushed. */
 static void child(bs_context *context, const char *id, int out) {
@@ -36,18 +37,33 @@ static int64_t now_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* All of one answer, or 0 at the end of the pipe, the deadline, or an error. *late: the deadline passed. */
-static int read_answer(int in, bs_error *answer, int *late) {
+/* The child as it is looked at while its answer is awaited. */
+typedef struct probed {
+  pid_t pid;
+  int ended, status; /* waited for */
+  int late;          /* the deadline passed */
+} probed;
+
+static int has_ended(probed *c) {
+  if (!c->ended) c->ended = waitpid(c->pid, &c->status, WNOHANG) == c->pid;
+  return c->ended;
+}
+
+/* All of one answer, or 0 at the end of the pipe, the deadline, or an error. A process that the plugin
+ * started may hold the pipe open when the child is gone, so the child is looked at too: once it has ended,
+ * there is only what it wrote. */
+static int read_answer(int in, bs_error *answer, probed *c) {
   const int64_t deadline = now_ms() + PROBE_MS;
   size_t have = 0;
-  *late = 0;
   while (have < sizeof *answer) {
     struct pollfd p = {in, POLLIN, 0};
     const int64_t left = deadline - now_ms();
-    const int ready = left <= 0 ? 0 : poll(&p, 1, (int)left);
+    const int ended = has_ended(c);
+    const int ready = poll(&p, 1, ended || left <= 0 ? 0 : left < LOOK_MS ? (int)left : LOOK_MS);
     if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 && !ended && left > 0) continue;
     if (ready <= 0) {
-      *late = 1;
+      c->late = !ended;
       return 0;
     }
     const ssize_t n = read(in, (char *)answer + have, sizeof *answer - have);
@@ -60,7 +76,7 @@ static int read_answer(int in, bs_error *answer, int *late) {
 
 int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
   bs_error answer;
-  int ends[2], late, status = 0;
+  int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return bs_error_errno(err, BS_INTERNAL, "BS-PRB-PIPE", errno, "cannot make a pipe");
   }
@@ -75,26 +91,27 @@ int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
     close(ends[0]);
     return bs_error_errno(err, BS_INTERNAL, "BS-PRB-FORK", saved, "cannot start a child");
   }
-  const int complete = read_answer(ends[0], &answer, &late);
+  probed c = {.pid = pid};
+  const int complete = read_answer(ends[0], &answer, &c);
   close(ends[0]);
-  if (!complete) kill(pid, SIGKILL);
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  if (!complete && !c.ended) kill(pid, SIGKILL);
+  while (!c.ended && waitpid(pid, &c.status, 0) < 0 && errno == EINTR) continue;
   if (complete) {
     if (answer.code == BS_OK) return BS_OK;
     if (err != NULL) *err = answer;
     return answer.code;
   }
-  if (late) {
+  if (c.late) {
     return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-HANG", "%s did not open within %d s", id,
                         PROBE_MS / 1000);
   }
-  if (WIFSIGNALED(status)) {
+  if (WIFSIGNALED(c.status)) {
     /* The kill above only races with a child that closed its pipe and lives on. */
     return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s died while opening: signal %d (%s)", id,
-                        WTERMSIG(status), strsignal(WTERMSIG(status)));
+                        WTERMSIG(c.status), strsignal(WTERMSIG(c.status)));
   }
   return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s ended the process with %d while opening", id,
-                      WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+                      WIFEXITED(c.status) ? WEXITSTATUS(c.status) : -1);
 }
 
 const char *plugins_probe_library(const char *const *names, size_t n) {

@@ -177,6 +177,34 @@ START_TEST(damage_is_told_and_costs_the_grade_only) {
 }
 END_TEST
 
+/* What a check is told is obeyed or refused, for a path too. */
+START_TEST(nothing_is_passed_over) {
+  static const struct {
+    int code;
+    const char *option, *value, *id, *says;
+  } wrong[] = {{3, "--set", "nonsense.key=1", "BS-CFG-KEY", "nonsense"},
+               {3, "--config", "/nonexistent", "BS-CFG-", "/nonexistent"},
+               {3, "--set", "plugins.skel_workload.size=3", "BS-CHK-PARAM", "--param size=VALUE"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    ran r = bsrun(dir, "plugins", "check", plugin, wrong[i].option, wrong[i].value, NULL);
+    must_be(&r, wrong[i].code);
+    ck_assert_msg(strstr(r.err, wrong[i].id) != NULL && strstr(r.err, wrong[i].says) != NULL, "%s", r.err);
+    ran_free(&r);
+  }
+  char *words[3 + 2 * 200 + 1] = {(char *)(uintptr_t)bsrun_path(), "plugins", "check"};
+  int n = 3;
+  words[n++] = plugin;
+  for (int i = 0; i < 199; i++) {
+    words[n++] = "--option";
+    words[n++] = "every=8";
+  }
+  ran r = finish_bsrun(dir, start_bsrun(dir, words));
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "BS-USE-VALUE") != NULL && strstr(r.err, "199 values") != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("bsrun_grade");
   TCase *tc = tcase_create("grade");
@@ -184,6 +212,7 @@ int main(void) {
   tcase_add_test(tc, a_grade_is_kept_shown_recorded_and_lost);
   tcase_add_test(tc, settings_and_form_are_kept_parts_are_not);
   tcase_add_test(tc, damage_is_told_and_costs_the_grade_only);
+  tcase_add_test(tc, nothing_is_passed_over);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
 }

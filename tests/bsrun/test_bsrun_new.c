@@ -126,6 +126,21 @@ START_TEST(another_place_and_rows) {
 }
 END_TEST
 
+/* The lines to go on with are for a shell, whatever the folder is called. */
+START_TEST(hints_are_quoted) {
+  ran r = bsrun(dir, "plugins", "new", "acme", "--kind", "op", "--dir", "my op's $HOME", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "  make -C 'my op'\\''s $HOME' check ") != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.out, "  bsrun plugins inspect './my op'\\''s $HOME/bs_acme.so'\n") != NULL, "%s",
+                r.out);
+  ran_free(&r);
+  r = bsrun(dir, "plugins", "new", "acme", "--kind", "op", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "  make -C acme check ") != NULL, "%s", r.out);
+  ran_free(&r);
+}
+END_TEST
+
 static const struct {
   int code;
   const char *id, *says, *words[6];
@@ -211,6 +226,7 @@ int main(void) {
   tcase_add_loop_test(tc, only_names_are_changed, 0, 5);
   tcase_add_loop_test(tc, what_is_made_builds_and_opens, 0, 10);
   tcase_add_test(tc, another_place_and_rows);
+  tcase_add_test(tc, hints_are_quoted);
   tcase_add_loop_test(tc, what_is_refused, 0, (int)(sizeof wrong / sizeof wrong[0]));
   tcase_add_test(tc, nothing_is_left_behind);
   suite_add_tcase(suite, tc);

@@ -9,7 +9,7 @@ static const char *dir;
 static void setup(void) {
   dir = scratch_dir();
   ck_assert_int_eq(chmod(dir, 0700), 0);
-  for (int i = 1; i <= 5; i++) { /* copied, so that the folder's mode is ours */
+  for (int i = 1; i <= 6; i++) { /* copied, so that the folder's mode is ours */
     char command[1500];
     snprintf(command, sizeof command, "cp '%s/bs_rude%d.so' '%s/' && chmod 0644 '%s/bs_rude%d.so'",
              BS_TEST_RUDE_DIR, i, dir, dir, i);
@@ -88,6 +88,33 @@ START_TEST(inspecting_one_ends_in_five) {
 }
 END_TEST
 
+/* A process that it left behind holds its end of the pipe: it died all the same, and did not hang. */
+START_TEST(a_process_left_behind_is_no_hang) {
+  ran r = bsrun(dir, "plugins", "inspect", "rude6", "--set", "plugin_trust=any", NULL);
+  must_be(&r, 5);
+  ck_assert_msg(strstr(r.err, "error[BS-PLG-DIED] rude6 ended the process with 3") != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+/* Its answer is the exit code; a file in a folder that others may write gets a warning from everybody else.
+ */
+START_TEST(exists_is_silent) {
+  char path[700];
+  snprintf(path, sizeof path, "%s/bs_rude4.so", dir);
+  ck_assert_int_eq(chmod(dir, 0777), 0);
+  ran r = bsrun(dir, "plugins", "inspect", path, NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.err, "trust") != NULL || strstr(r.err, "writable") != NULL, "no warning: %s", r.err);
+  ran_free(&r);
+  r = bsrun(dir, "plugins", "inspect", path, "--exists", NULL);
+  must_be(&r, 0);
+  ck_assert_str_eq(r.err, "");
+  ck_assert_str_eq(r.out, "");
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(a_refused_plugin_says_why) {
   char path[700];
   snprintf(path, sizeof path, "%s/bs_rude4.so", dir);
@@ -115,6 +142,8 @@ int main(void) {
   tcase_add_test(tc, a_plain_list_runs_none);
   tcase_add_test(tc, loading_costs_a_row_not_the_list);
   tcase_add_test(tc, inspecting_one_ends_in_five);
+  tcase_add_test(tc, a_process_left_behind_is_no_hang);
+  tcase_add_test(tc, exists_is_silent);
   tcase_add_test(tc, a_refused_plugin_says_why);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
