@@ -14,6 +14,8 @@ set(BS_ABI_MINOR ${CMAKE_MATCH_1})
 # From the .pc files back to the prefix, however deep the library folder lies: the tree may be moved whole.
 file(RELATIVE_PATH BS_PC_TO_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 string(REGEX REPLACE "/$" "" BS_PC_TO_PREFIX "${BS_PC_TO_PREFIX}")
+# And from the prefix to them, so that all that they name moves with the prefix that a packager gives.
+file(RELATIVE_PATH BS_PC_LIBDIR "${CMAKE_INSTALL_PREFIX}" "${CMAKE_INSTALL_FULL_LIBDIR}")
 foreach(pc blockshock blockshock-plugin)
   configure_file("${CMAKE_SOURCE_DIR}/pkgconfig/${pc}.pc.in" "${CMAKE_BINARY_DIR}/pkgconfig/${pc}.pc" @ONLY)
   install(FILES "${CMAKE_BINARY_DIR}/pkgconfig/${pc}.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
