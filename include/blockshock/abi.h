@@ -59,8 +59,8 @@ enum bs_status { BS_STATUS_MAP(BS_STATUS_ENUM_) };
 #undef BS_STATUS_ENUM_
 
 /* What went wrong. Owned by the caller (usually on the stack), nothing to free. Filled by the side that
- * fails; strings are NUL-terminated and truncated when too long. `rank` is -1 when no rank is meant. Fixed size
- * for ever: each side fills it without looking at struct_size. */
+ * fails; strings are NUL-terminated and truncated when too long. `rank` is -1 when no rank is meant. Fixed
+ * size for ever: each side fills it without looking at struct_size. */
 typedef struct bs_error {
   uint32_t struct_size;
   int32_t code;        /* enum bs_status */
@@ -107,8 +107,8 @@ enum bs_sanitizer { BS_SAN_NONE = 0, BS_SAN_ADDRESS = 1, BS_SAN_THREAD = 2 };
  * record. */
 enum bs_param_type { BS_PARAM_INT = 1, BS_PARAM_FLOAT = 2, BS_PARAM_BOOL = 3, BS_PARAM_STRING = 4 };
 
-/* The resolved value of a parameter: the member that `type` says. Fixed size for ever: what a later type needs
- * must fit into these. */
+/* The resolved value of a parameter: the member that `type` says. Fixed size for ever: what a later type
+ * needs must fit into these. */
 typedef struct bs_value {
   uint32_t struct_size;
   uint32_t type; /* enum bs_param_type */
