@@ -103,6 +103,14 @@ static const struct {
     {"wrongc2", "leaves memory when a world does not open", "lifecycle",
      "FAIL        lifecycle.world.wrong_comm",
      "a world whose host call 2 (alloc) fails leaves 1 blocks of host memory"},
+    {"wrongc3", "writes between rows", "communicator",
+     "FAIL        communicator.values.all_reduce.wrong_comm", "writes between the rows of its output"},
+    {"wrongc4", "adds instead of the largest", "communicator",
+     "FAIL        communicator.values.all_reduce.wrong_comm", "all_reduce max f32"},
+    {"wrongc5", "changes a collective's input", "communicator",
+     "FAIL        communicator.values.all_reduce.wrong_comm", "changes its input"},
+    {"wrongc6", "answers late", "communicator", "FAIL        communicator.faults.late.wrong_comm",
+     "its deadline is 200 ms, and a second more is the limit"},
 #if defined(BS_TEST_KIT_CXX)
     {"wrongt1", "throws", "workload", "FAIL        workload.stream.wrong_throw", "no exception may leave it"},
 #endif
