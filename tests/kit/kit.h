@@ -171,6 +171,8 @@ void kit_num_special(const kit_case *c);
 void kit_num_small(const kit_case *c);
 void kit_num_packed(const kit_case *c);
 void kit_num_device(const kit_case *c);
+void kit_num_rows(const kit_case *c);
+void kit_num_in_place(const kit_case *c);
 void kit_method_exact(const kit_case *c);
 void kit_method_real(const kit_case *c);
 void kit_method_gradient(const kit_case *c);

@@ -53,6 +53,8 @@ static const row op_rows[] = {
     {"numerics", "special", kit_num_special, 0, 0, NULL},
     {"numerics", "subnormal", kit_num_small, 0, 0, NULL},
     {"numerics", "packed", kit_num_packed, 0, 0, NULL},
+    {"numerics", "rows", kit_num_rows, 0, 0, NULL},
+    {"numerics", "in_place", kit_num_in_place, 0, 0, NULL},
     {"threads", "plans", kit_op_together, 0, 0, NULL},
 };
 static const row backend_rows[] = {
@@ -93,6 +95,7 @@ typedef struct list {
 /* Some rows make sense for some ops only. */
 static int fits(const row *r, const kit_found *f) {
   if (f->kind != BS_KIND_OP) return 1;
+  if (r->body == kit_num_in_place) return strcmp(f->op, "activate") == 0;
   if (r->body == kit_num_packed) return strcmp(f->op, "matmul") == 0;
   return 1;
 }

@@ -33,13 +33,15 @@ int kit_host_memory(const kit_actor *a);
 typedef struct kit_tensor {
   bs_tensor t;
   bs_tensor_desc d;
-  unsigned char *block;  /* on the host: guard, elements, guard */
-  unsigned char *before; /* as it was before the run */
-  uint64_t block_bytes;
-  unsigned char *device; /* NULL: block itself is device memory */
+  unsigned char *block;       /* on the host: guard, elements, guard */
+  unsigned char *before;      /* as it was before the run */
+  uint64_t block_bytes, lead; /* lead: of the first element from the block's begin */
+  unsigned char *device;      /* NULL: block itself is device memory */
 } kit_tensor;
 
-/* spread 0: dense, 1: rows padded, 2: also a gap between columns. rank 1: a vector of cols. */
+/* spread 0: dense, 1: rows padded, 2: also a gap between columns; and KIT_SHIFTED: the data are aligned to an
+ * element and no more. rank 1: a vector of cols. */
+enum { KIT_SHIFTED = 4 };
 void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows, int64_t cols,
                      uint32_t spread);
 void kit_tensor_free(kit_actor *a, kit_tensor *m);
@@ -93,6 +95,12 @@ void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out);
 /* pack, prepare, run, and free all again. *stage says how far it came. keep: what was packed (may be NULL).
  */
 int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *err);
+/* A plan over the tensors as they are. */
+int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err);
+/* Are sums asked for in f64? */
+int kit_wide(const kit_data *d);
+/* Of an answer: does it keep to what the query asks of its sums? */
+int kit_tolerance_fits(const kit_data *d, uint32_t tolerance);
 /* The output against the oracle. Special values: only their class is compared. */
 void kit_data_judge(const kit_data *d, uint32_t tolerance, int special);
 /* Reads the packed weight back: rows of [N,kept] as doubles; BS_UNSUPPORTED without the slot. */

@@ -154,11 +154,13 @@ const char *kit_data_text(const kit_data *d) {
   static char text[400];
   const kit_shape *s = &d->shape;
   snprintf(text, sizeof text,
-           "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s act=%u acc=%u strides=%u%s", d->op,
+           "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s act=%u acc=%u strides=%u%s%s", d->op,
            (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->x), bs_dtype_name(s->w),
            bs_dtype_name(s->y), s->bias != 0 ? " bias=" : "", s->bias != 0 ? bs_dtype_name(s->bias) : "",
            s->residual != 0 ? " residual=" : "", s->residual != 0 ? bs_dtype_name(s->residual) : "",
-           parts[s->part], s->x_full ? " (X full)" : "", s->activation, s->accumulate, s->spread, d->note);
+           parts[s->part], s->x_full ? " (X full)" : "", s->activation, s->accumulate,
+           s->spread & ~(uint32_t)KIT_SHIFTED,
+           s->spread & KIT_SHIFTED ? " (data one element behind a cache line)" : "", d->note);
   return text;
 }
 
@@ -219,7 +221,7 @@ int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double 
   return rc;
 }
 
-static int32_t run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err) {
+int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err) {
   bs_tensor *args[4];
   for (uint32_t i = 0; i < d->nargs; i++) {
     kit_push(a, &d->a[i]);
@@ -245,7 +247,7 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
   }
   if (rc == BS_OK) {
     *stage = "run";
-    rc = run_plan(a, d, plan, err);
+    rc = kit_data_run_plan(a, d, plan, err);
   }
   if (rc == BS_OK && d->out < 0 && d->shape.N * d->kept > 0) { /* the update's output is the weight */
     *stage = "packed_read";

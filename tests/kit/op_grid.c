@@ -88,6 +88,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   if (strcmp(op, "matmul") == 0 && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
   if (!fit_dtypes(op, s, integers, &seed)) return 0;
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, 3) : 0;
+  if (i % 3 == 1) s->spread |= KIT_SHIFTED;
   const int columns = strstr(op, "_columns") != NULL;
   if ((columns || strncmp(op, "matmul", 6) == 0) && kit_below(&seed, 2) == 0)
     s->part = (uint32_t)kit_below(&seed, 4);
@@ -95,6 +96,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   if (strncmp(op, "matmul", 6) == 0 && s->part != KIT_ALL) s->x_full = (uint32_t)kit_below(&seed, 2);
   if (strncmp(op, "matmul", 6) == 0 && i >= N_CORNERS && kit_below(&seed, 6) == 0)
     s->accumulate = kit_below(&seed, 2) == 0 ? BS_ACC_F32 : BS_ACC_F64;
+  if (strncmp(op, "matmul", 6) == 0 && !integers && (i == 8 || i == 12)) s->accumulate = BS_ACC_F64;
   if (kit_below(&seed, 2) == 0) s->flags = BS_QUERY_DETERMINISTIC;
   return 1;
 }

@@ -7,7 +7,8 @@
 
 void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows, int64_t cols,
                      uint32_t spread) {
-  const int64_t step = spread >= 2 ? 2 : 1, ld = cols * step + (spread > 0 ? 3 : 0);
+  const uint32_t layout = spread & ~(uint32_t)KIT_SHIFTED;
+  const int64_t step = layout >= 2 ? 2 : 1, ld = cols * step + (layout > 0 ? 3 : 0);
   const uint64_t size = BS_DTYPE_BYTES(dtype);
   void *p = NULL;
   memset(m, 0, sizeof *m);
@@ -16,7 +17,8 @@ void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows,
   m->d.strides[1] = step;
   const uint64_t bytes =
       rows > 0 && cols > 0 ? (uint64_t)((rows - 1) * ld + (cols - 1) * step + 1) * size : 0;
-  m->block_bytes = (bytes + 2 * KIT_GUARD + 63) / 64 * 64;
+  m->lead = KIT_GUARD + ((spread & KIT_SHIFTED) != 0 ? size : 0);
+  m->block_bytes = (m->lead + bytes + KIT_GUARD + 63) / 64 * 64;
   m->before = malloc(m->block_bytes);
   kit_assert(posix_memalign(&p, 64, m->block_bytes) == 0 && m->before != NULL, "no memory for a tensor");
   m->block = p;
@@ -33,7 +35,7 @@ void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows,
   memcpy(m->t.dims, m->d.dims, sizeof m->t.dims);
   memcpy(m->t.strides, m->d.strides, sizeof m->t.strides);
   m->t.bytes = bytes;
-  m->t.data = m->block + KIT_GUARD;
+  m->t.data = m->block + m->lead;
 }
 
 void kit_tensor_free(kit_actor *a, kit_tensor *m) {
@@ -48,11 +50,11 @@ static int64_t element(const kit_tensor *m, int64_t row, int64_t col) {
 }
 
 double kit_get(const kit_tensor *m, int64_t row, int64_t col) {
-  return bs_load_f64(m->t.dtype, m->block + KIT_GUARD, element(m, row, col));
+  return bs_load_f64(m->t.dtype, m->block + m->lead, element(m, row, col));
 }
 
 void kit_set(kit_tensor *m, int64_t row, int64_t col, double value) {
-  bs_store_f64(m->t.dtype, m->block + KIT_GUARD, element(m, row, col), value);
+  bs_store_f64(m->t.dtype, m->block + m->lead, element(m, row, col), value);
 }
 
 static int64_t rows_of(const kit_tensor *m) {
@@ -76,7 +78,7 @@ void kit_poison(kit_tensor *m, int byte) {
   const uint64_t size = BS_DTYPE_BYTES(m->t.dtype);
   for (int64_t r = 0; r < rows_of(m); r++)
     for (int64_t c = 0; c < cols_of(m); c++)
-      memset(m->block + KIT_GUARD + (uint64_t)element(m, r, c) * size, byte, size);
+      memset(m->block + m->lead + (uint64_t)element(m, r, c) * size, byte, size);
 }
 
 void kit_push(kit_actor *a, kit_tensor *m) {
@@ -94,7 +96,7 @@ void kit_push(kit_actor *a, kit_tensor *m) {
     rc = a->backend->mem_copy(a->device, m->device, m->block, m->block_bytes, BS_COPY_HOST_TO_DEVICE, NULL,
                               &err);
   kit_assert(rc == BS_OK, "a tensor cannot be copied to the device: %s: %s", err.id, err.message);
-  m->t.data = m->device + KIT_GUARD;
+  m->t.data = m->device + m->lead;
 }
 
 void kit_pull(kit_actor *a, kit_tensor *m) {
@@ -114,11 +116,11 @@ void kit_check_around(const kit_tensor *m, const char *what, int input) {
   kit_assert(mine != NULL, "no memory");
   for (int64_t r = 0; !input && r < rows_of(m); r++)
     for (int64_t c = 0; c < cols_of(m); c++)
-      memset(mine + KIT_GUARD + (uint64_t)element(m, r, c) * size, 1, size);
+      memset(mine + m->lead + (uint64_t)element(m, r, c) * size, 1, size);
   for (uint64_t i = 0; i < m->block_bytes; i++)
     if (!mine[i] && m->block[i] != m->before[i])
       kit_fail(input ? "%s: the input is changed, at byte %lld"
                      : "%s: writes outside of its output, at byte %lld from its start",
-               what, (long long)i - KIT_GUARD);
+               what, (long long)i - (long long)m->lead);
   free(mine);
 }

@@ -10,6 +10,11 @@ static void check_answer(const kit_data *d, const bs_op_answer *a) {
   kit_assert(a->level <= BS_LEVEL_UNKNOWN, "%s: supports answers level %u", kit_data_text(d), a->level);
   kit_assert(a->score <= 1000, "%s: supports answers a score of %u, at most 1000", kit_data_text(d),
              a->score);
+  if (a->level == BS_LEVEL_NATIVE || a->level == BS_LEVEL_EMULATED)
+    kit_assert(
+        kit_tolerance_fits(d, a->tolerance),
+        "%s: sums are asked for in %s, and supports answers %s with tolerance class %u, which is looser",
+        kit_data_text(d), kit_wide(d) ? "f64" : "f32", bs_level_name(a->level), a->tolerance);
   if (a->level != BS_LEVEL_NO) return;
   kit_assert(
       a->reason != BS_REASON_NONE && memchr(a->text, '\0', sizeof a->text) != NULL && a->text[0] != '\0',
