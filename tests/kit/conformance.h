@@ -29,7 +29,7 @@ typedef struct bs_kit_options {
 
 typedef struct bs_kit_row {
   char group[16];
-  char name[144];  /* group.what[.thing] */
+  char name[256];  /* group.what[.thing] */
   uint32_t result; /* enum bs_kit_result */
   char text[640];  /* why it failed, what is not supported, the reason of an xfail */
 } bs_kit_row;
@@ -41,6 +41,7 @@ typedef struct bs_kit_report {
   uint32_t n_rows;
   bs_kit_row *rows;
   uint32_t count[4]; /* by enum bs_kit_result */
+  char group[16];    /* "": all; else the report is of a part, and its grade says so */
   char grade[256];   /* the last line of every report */
 } bs_kit_report;
 

@@ -54,7 +54,7 @@ static size_t environment_size(void) {
 }
 
 static int holds(char *const *list, const char *entry) {
-  for (; *list != NULL; list++)
+  for (; list != NULL && *list != NULL; list++) /* clearenv leaves no list */
     if (strcmp(*list, entry) == 0) return 1;
   return 0;
 }
@@ -66,7 +66,7 @@ void kit_clean_environment(const kit_case *c) {
   kit_assert(before != NULL, "no memory");
   for (size_t i = 0; i < n; i++) before[i] = strdup(environ[i]);
   use();
-  for (char **e = environ; *e != NULL; e++)
+  for (char **e = environ; e != NULL && *e != NULL; e++)
     kit_assert(holds(before, *e), "changes the environment: %.120s", *e);
   for (size_t i = 0; i < n; i++)
     kit_assert(holds(environ, before[i]), "takes %.120s out of the environment", before[i]);

@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "tests/kit/conformance.h"
 
-enum { KIT_MAX_THINGS = 64, KIT_MAX_PARAMS = 64, KIT_MAX_CASES = 1024 };
+enum { KIT_MAX_THINGS = 64, KIT_MAX_PARAMS = 64, KIT_MAX_CASES = 1024, KIT_NAME = 256 };
 
 #define kit_fail(...) ck_abort_msg(__VA_ARGS__)
 #define kit_assert(ok, ...)               \
@@ -104,7 +104,7 @@ const char *kit_found_name(const kit_found *f, char *out, size_t size);
 
 typedef struct kit_case {
   const char *group;
-  char name[144];
+  char name[KIT_NAME];
   void (*body)(const struct kit_case *c);
   uint32_t thing; /* index of the survey's and of the host's things */
   uint32_t arg;

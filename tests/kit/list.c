@@ -109,7 +109,7 @@ static void add(list *l, const row *r, const char *thing, uint32_t index) {
     c->thing = index;
     c->arg = a;
     c->least = r->least;
-    snprintf(c->name, sizeof c->name, "%s.%s%s%s%s%.96s", r->group, r->name, r->n_args > 0 ? "." : "",
+    snprintf(c->name, sizeof c->name, "%s.%s%s%s%s%s", r->group, r->name, r->n_args > 0 ? "." : "",
              r->n_args > 0 ? r->args[a] : "", thing != NULL ? "." : "", thing != NULL ? thing : "");
   }
 }

@@ -8,7 +8,7 @@
 #include "lab/gate/judge.h"
 #include "tests/kit/layer.h"
 
-enum { MAX_OPTIONS = 32 };
+enum { MAX_OPTIONS = KIT_MAX_PARAMS };
 
 const char *kit_method_backend(void) {
   return kit.options->backend != NULL ? kit.options->backend : "ref";
@@ -28,8 +28,8 @@ static void check_backend(bs_context *context) {
 }
 
 bs_context *kit_method_context(void) {
-  static char params[64][320];
-  static const char *given[64];
+  static char params[KIT_MAX_PARAMS][320];
+  static const char *given[KIT_MAX_PARAMS];
   const char *path = kit.options->plugin;
   bs_context_options o = {.struct_size = sizeof o,
                           .trust = BS_TRUST_ANY,

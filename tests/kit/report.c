@@ -52,9 +52,15 @@ static void print_tap(const bs_kit_report *r, bs_text *t) {
   bs_text_printf(t, "# %s\n", r->grade);
 }
 
+/* What is not UTF-8 loses its letters beyond ASCII, not the sentence. */
 static json_t *text_of(const char *text) {
+  char plain[640];
   json_t *value = json_string(text);
-  return value != NULL ? value : json_string("(not UTF-8)");
+  if (value != NULL) return value;
+  snprintf(plain, sizeof plain, "%s", text);
+  for (char *p = plain; *p != '\0'; p++)
+    if ((unsigned char)*p >= 0x80) *p = '?';
+  return json_string(plain);
 }
 
 static void print_json(const bs_kit_report *r, bs_text *t) {
@@ -64,7 +70,9 @@ static void print_json(const bs_kit_report *r, bs_text *t) {
   json_object_set_new(root, "version", text_of(r->version));
   json_object_set_new(root, "path", text_of(r->path));
   json_object_set_new(root, "kit", json_string(r->full ? "full" : "quick"));
-  json_object_set_new(root, "conformant", json_boolean(bs_kit_passed(r)));
+  json_t *conformant = bs_kit_passed(r) && r->group[0] != '\0' ? json_null() : json_boolean(bs_kit_passed(r));
+  json_object_set_new(root, "group", r->group[0] != '\0' ? text_of(r->group) : json_null());
+  json_object_set_new(root, "conformant", conformant); /* null: a part says nothing of it */
   json_object_set_new(root, "grade", text_of(r->grade));
   for (int i = 0; i < 4; i++) json_object_set_new(counts, words[i], json_integer(r->count[i]));
   json_object_set_new(root, "counts", counts);

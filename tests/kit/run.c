@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * run.c - runs the checks by libcheck, each in a forked child with a time limit, and classes the results. A
  * child tells "unsupported" through shared memory; everything else libcheck tells. */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -42,7 +43,7 @@ END_TEST
 /* ---- expected failures: "NAME: REASON" lines ------------------------------------------------ */
 
 typedef struct xfail {
-  char name[144];
+  char name[KIT_NAME];
   char reason[400];
 } xfail;
 
@@ -83,6 +84,11 @@ static int32_t xfail_read(const char *file, xfails *out, bs_error *err) {
   }
   for (int line = 1; rc == BS_OK && fgets(text, sizeof text, f) != NULL; line++)
     rc = xfail_line(out, file, line, text, err);
+  if (rc == BS_OK && ferror(f)) { /* a folder can be opened, not read */
+    rc = bs_error_set(err, BS_INPUT, "BS-KIT-XFAIL", "the list of expected failures cannot be read: %s",
+                      strerror(errno));
+    bs_error_where(err, "%s", file);
+  }
   fclose(f);
   return rc;
 }
@@ -163,16 +169,26 @@ static void class_row(const kit_case *c, uint32_t at, const xfails *x, TestResul
   }
 }
 
+/* Results come in the order of the checks that were given. One that has none is a failure, whatever kept it.
+ */
 static void class_all(SRunner *runner, const xfails *x, bs_kit_report *out) {
   TestResult **results = srunner_results(runner);
   const int n = srunner_ntests_run(runner);
-  for (uint32_t i = 0; i < kit.n_cases; i++)
-    for (int r = 0; r < n; r++) {
-      if (strcmp(tr_tcname(results[r]), kit.cases[i].name) != 0) continue;
-      class_row(&kit.cases[i], i, x, results[r], &out->rows[out->n_rows]);
-      out->count[out->rows[out->n_rows++].result]++;
-      break;
+  int next = 0;
+  for (uint32_t i = 0; i < kit.n_cases; i++) {
+    bs_kit_row *row = &out->rows[out->n_rows];
+    if (!wanted(kit.options, &kit.cases[i])) continue;
+    if (next < n && strcmp(tr_tcname(results[next]), kit.cases[i].name) == 0) {
+      class_row(&kit.cases[i], i, x, results[next++], row);
+    } else {
+      snprintf(row->group, sizeof row->group, "%s", kit.cases[i].group);
+      snprintf(row->name, sizeof row->name, "%s", kit.cases[i].name);
+      snprintf(row->text, sizeof row->text, "the check did not run: it has no result");
+      row->result = BS_KIT_FAIL;
     }
+    out->n_rows++;
+    out->count[row->result]++;
+  }
   free(results);
 }
 
@@ -183,9 +199,13 @@ static void write_grade(bs_kit_report *r) {
       snprintf(kinds + strlen(kinds), sizeof kinds - strlen(kinds), "%s%s", kinds[0] != '\0' ? "," : "",
                kit_kind_word(k));
   if (r->count[BS_KIT_FAIL] > 0) snprintf(failed, sizeof failed, "%u FAIL, ", r->count[BS_KIT_FAIL]);
-  snprintf(r->grade, sizeof r->grade, "%s %u.%u: %s (%s%u pass, %u unsupported, %u xfail)",
-           bs_kit_passed(r) ? "blockshock-conformant" : "NOT blockshock-conformant", BS_ABI_MAJOR,
-           BS_ABI_MINOR, kinds[0] != '\0' ? kinds : "nothing", failed, r->count[BS_KIT_PASS],
+  char words[64] = "blockshock-conformant";
+  if (!bs_kit_passed(r))
+    snprintf(words, sizeof words, "NOT blockshock-conformant");
+  else if (r->group[0] != '\0') /* who passes a part may fail another */
+    snprintf(words, sizeof words, "partial: group %s", r->group);
+  snprintf(r->grade, sizeof r->grade, "%s %u.%u: %s (%s%u pass, %u unsupported, %u xfail)", words,
+           BS_ABI_MAJOR, BS_ABI_MINOR, kinds[0] != '\0' ? kinds : "nothing", failed, r->count[BS_KIT_PASS],
            r->count[BS_KIT_UNSUPPORTED], r->count[BS_KIT_XFAIL]);
 }
 
@@ -219,7 +239,50 @@ static int32_t prepare(bs_kit_options *options, bs_kit_report *out, bs_error *er
   snprintf(out->path, sizeof out->path, "%s", options->plugin);
   out->kinds = kit.survey->kinds;
   out->full = options->full;
+  if (options->group != NULL) snprintf(out->group, sizeof out->group, "%s", options->group);
   return out->rows != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-KIT-MEMORY", "no memory");
+}
+
+/* NAME=VALUE, and as many as there is room for. */
+static int32_t settings(const char *what, const char *const *list, uint32_t n, bs_error *err) {
+  if (n > KIT_MAX_PARAMS)
+    return bs_error_set(err, BS_USAGE, "BS-KIT-SETTING", "%u %s, at most %d", n, what, KIT_MAX_PARAMS);
+  for (uint32_t i = 0; i < n; i++)
+    if (list[i] == NULL || strchr(list[i], '=') == NULL || list[i][0] == '=')
+      return bs_error_set(err, BS_USAGE, "BS-KIT-SETTING", "'%.80s' of the %s is not NAME=VALUE",
+                          list[i] != NULL ? list[i] : "NULL", what);
+  return BS_OK;
+}
+
+/* What libcheck reads: it would leave checks out, run them in this process, or change their limits. */
+static const char *const of_libcheck[] = {"CK_RUN_SUITE",
+                                          "CK_RUN_CASE",
+                                          "CK_INCLUDE_TAGS",
+                                          "CK_EXCLUDE_TAGS",
+                                          "CK_FORK",
+                                          "CK_VERBOSITY",
+                                          "CK_LOG_FILE_NAME",
+                                          "CK_XML_LOG_FILE_NAME",
+                                          "CK_TAP_LOG_FILE_NAME",
+                                          "CK_MAX_MSG_SIZE",
+                                          "CK_DEFAULT_TIMEOUT",
+                                          "CK_TIMEOUT_MULTIPLIER"};
+enum { N_OF_LIBCHECK = sizeof of_libcheck / sizeof of_libcheck[0] };
+
+/* Without them; afterwards they are the caller's again. */
+static void run_all(SRunner *runner) {
+  char *kept[N_OF_LIBCHECK] = {NULL};
+  for (size_t i = 0; i < N_OF_LIBCHECK; i++) {
+    const char *value = getenv(of_libcheck[i]);
+    if (value != NULL) kept[i] = strdup(value);
+    unsetenv(of_libcheck[i]);
+  }
+  srunner_set_fork_status(runner, CK_FORK);
+  srunner_run_all(runner, CK_SILENT);
+  for (size_t i = 0; i < N_OF_LIBCHECK; i++) {
+    if (kept[i] != NULL) setenv(of_libcheck[i], kept[i], 1);
+    free(kept[i]);
+  }
 }
 
 int32_t bs_kit_run(const bs_kit_options *given, bs_kit_report *out, bs_error *err) {
@@ -227,7 +290,9 @@ int32_t bs_kit_run(const bs_kit_options *given, bs_kit_report *out, bs_error *er
   bs_kit_options own = *given, *options = &own;
   memset(out, 0, sizeof *out);
   memset(&kit, 0, sizeof kit);
-  int32_t rc = xfail_read(options->xfail, &x, err);
+  int32_t rc = settings("params", options->params, options->n_params, err);
+  if (rc == BS_OK) rc = settings("options", options->options, options->n_options, err);
+  if (rc == BS_OK) rc = xfail_read(options->xfail, &x, err);
   if (rc == BS_OK) rc = prepare(options, out, err);
   if (rc == BS_OK) rc = xfail_known(&x, options->xfail, err);
   SRunner *runner = rc == BS_OK ? make_runner() : NULL;
@@ -235,7 +300,7 @@ int32_t bs_kit_run(const bs_kit_options *given, bs_kit_report *out, bs_error *er
     rc = bs_error_set(err, BS_USAGE, "BS-KIT-GROUP", "group %s has no check that fits this plugin's kinds",
                       options->group);
   if (runner != NULL) {
-    srunner_run_all(runner, CK_SILENT);
+    run_all(runner);
     class_all(runner, &x, out);
     srunner_free(runner);
   }

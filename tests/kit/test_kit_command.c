@@ -73,6 +73,23 @@ START_TEST(an_unexpected_pass_fails) {
 }
 END_TEST
 
+/* What libcheck would read: checks are neither left out nor run in the kit's own process. */
+START_TEST(the_environment_of_libcheck_is_not_obeyed) {
+  static const char *const settings[] = {"CK_RUN_SUITE=abi", "CK_RUN_CASE=abi.file", "CK_INCLUDE_TAGS=none",
+                                         "CK_FORK=no", "CK_DEFAULT_TIMEOUT=0.0001"};
+  char program[4096];
+  snprintf(program, sizeof program, "%s", kit_bin("bs-conformance"));
+  for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+    kit_shell(&r, "%s '%s' '%s/bs_wrong14.so' --group lifecycle 2>&1", settings[i], program, BS_TEST_KIT_DIR);
+    ck_assert_msg(r.code == 5, "%s: exit %d: %s", settings[i], r.code, r.text);
+    ck_assert_msg(kit_line_has(r.text, "FAIL        lifecycle.repeat", "signal 6"), "%s: %s", settings[i],
+                  r.text);
+    kit_shell(&r, "%s '%s' '%s/bs_wrong0.so' --group abi 2>&1", settings[i], program, BS_TEST_KIT_DIR);
+    ck_assert_msg(r.code == 0 && strstr(r.text, "(5 pass, ") != NULL, "%s: %s", settings[i], r.text);
+  }
+}
+END_TEST
+
 /* Words, exit code, part of the error line. */
 static const struct {
   const char *xfail, *words;
@@ -82,6 +99,7 @@ static const struct {
     {"hygiene.enviroment: a slip\n", "--xfail xfail.txt", 4, "did you mean 'hygiene.environment'?"},
     {"hygiene.environment\n", "--xfail xfail.txt", 4, "is not NAME: REASON"},
     {"", "--xfail none.txt", 4, "BS-KIT-XFAIL"},
+    {"", "--xfail /tmp", 4, "cannot be read"},
     {"", "--kit ful", 2, "did you mean 'full'?"},
     {"", "--group numeric", 2, "did you mean 'numerics'?"},
     {"", "-o yaml", 2, "-o: 'yaml' is not known"},
@@ -141,7 +159,8 @@ START_TEST(bsrun_passes_on_grade_and_status) {
   snprintf(words, sizeof words, "'%s/bs_wrong0.so' --group abi", BS_TEST_KIT_DIR);
   check(words);
   ck_assert_msg(r.code == 0, "%s", r.text);
-  ck_assert_ptr_nonnull(strstr(r.text, "\nblockshock-conformant "));
+  ck_assert_ptr_nonnull(strstr(r.text, "\npartial: group abi "));
+  ck_assert_ptr_null(strstr(r.text, "blockshock-conformant"));
   snprintf(words, sizeof words, "'%s/bs_wrong4.so' --kit quick --group hygiene -o json", BS_TEST_KIT_DIR);
   check(words);
   ck_assert_int_eq(r.code, 5);
@@ -203,6 +222,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, json_has_every_check_and_the_grade);
   tcase_add_test(tc, tap_counts_its_lines);
+  tcase_add_test(tc, the_environment_of_libcheck_is_not_obeyed);
   tcase_add_test(tc, an_expected_failure_is_no_failure);
   tcase_add_test(tc, an_unexpected_pass_fails);
   tcase_add_loop_test(tc, wrong_use_is_refused, 0, (int)(sizeof refusals / sizeof refusals[0]));

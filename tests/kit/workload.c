@@ -8,7 +8,7 @@
 
 #include "tests/kit/kit.h"
 
-enum { MAX_OPTIONS = 32 };
+enum { MAX_OPTIONS = KIT_MAX_PARAMS };
 
 static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16};
 
