@@ -194,6 +194,7 @@ void kit_clean_signals(const kit_case *c);
 void kit_clean_process(const kit_case *c);
 void kit_clean_files(const kit_case *c);
 void kit_clean_threads(const kit_case *c);
+void kit_clean_exit(const kit_case *c);
 void kit_clean_tls(const kit_case *c);
 void kit_clean_globals(const kit_case *c);
 #endif

@@ -40,6 +40,7 @@ static const row every[] = {
     {"hygiene", "process", kit_clean_process, 1, 0, NULL},
     {"hygiene", "files", kit_clean_files, 1, 0, NULL},
     {"hygiene", "threads", kit_clean_threads, 1, 0, NULL},
+    {"hygiene", "exit", kit_clean_exit, 1, 0, NULL},
     {"hygiene", "tls", kit_clean_tls, 1, 0, NULL},
 };
 static const char *const families[] = {"float", "integer"};

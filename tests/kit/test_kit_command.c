@@ -186,7 +186,7 @@ START_TEST(kinds_that_nothing_uses_yet) {
   kit_shell(&r, "'%s' '%s/tests/fixtures/bs_kinds.so' 2>&1", kit_bin("bs-conformance"),
             getenv("BS_TEST_BINARY_DIR"));
   ck_assert_msg(r.code == 0, "%s", r.text);
-  ck_assert_ptr_nonnull(strstr(r.text, ": importer,algorithm,topology (16 pass, 0 unsupported, 0 xfail)"));
+  ck_assert_ptr_nonnull(strstr(r.text, ": importer,algorithm,topology (17 pass, 0 unsupported, 0 xfail)"));
 }
 END_TEST
 

@@ -81,6 +81,8 @@ static const struct {
      "the fp64 oracle says"},
     {"wrong35", "other bits over a part of the columns", "numerics",
      "FAIL        numerics.values.float.matmul@wrong/naive", "a second run gives other bits"},
+    {"wrong38", "leaves an exit handler", "hygiene", "FAIL        hygiene.exit",
+     "leaves a handler of exit behind"},
     {"wrong37", "clears the environment", "hygiene", "FAIL        hygiene.environment",
      "out of the environment"},
     {"wrong36", "flushes subnormals of f64", "numerics", "FAIL        numerics.subnormal.matmul@wrong/naive",
