@@ -30,6 +30,24 @@ static void check_stack(const mf_case *l, const kit_shim *s) {
                KIT_STACK_LIMIT);
 }
 
+/* A layer takes what it proposed. Only ref packs weights as they are; a bias may be counted as a weight. What
+ * it works in is proposed as the most: it may depend on what the backend's kernels take. */
+static void check_memory(const mf_case *l, const mf_result *proposed) {
+  if (strcmp(kit_method_backend(), "ref") != 0) return;
+  for (uint32_t r = 0; r < l->world; r++) {
+    const bs_proposal *p = &proposed->rank[r].proposal;
+    const kit_taken *t = kit_shim_taken(r);
+    kit_assert(p->weight_bytes >= t->packed && p->weight_bytes <= t->packed + t->kept,
+               "%s: rank %u of %u packs %llu bytes of weights, its proposal's weight_bytes are %llu",
+               l->method, r, l->world, (unsigned long long)t->packed, (unsigned long long)p->weight_bytes);
+    kit_assert(
+        t->scratch <= p->workspace_bytes,
+        "%s: rank %u of %u takes %llu bytes of scratch and activations, its proposal's workspace_bytes "
+        "are %llu",
+        l->method, r, l->world, (unsigned long long)t->scratch, (unsigned long long)p->workspace_bytes);
+  }
+}
+
 /* 1: the method proposes it, and it ran in both worlds. */
 static int both(const worlds *w, mf_case *l, bs_error *why) {
   mf_result threads, driven;
@@ -50,6 +68,7 @@ static int both(const worlds *w, mf_case *l, bs_error *why) {
                "%s: rank %u of %u has other bits in a world of coroutines than in one of threads", l->method,
                r, l->world);
   check_stack(l, &shim);
+  check_memory(l, &threads);
   mf_free(&threads);
   mf_free(&driven);
   l->table = NULL;

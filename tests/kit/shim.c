@@ -27,6 +27,19 @@ static int fails(const char *service, bs_error *err) {
   return faulty != NULL && kit_host_fails(faulty, service, err);
 }
 
+static kit_taken taken[KIT_SHIM_RANKS];
+static int reading[KIT_SHIM_RANKS];
+
+const kit_taken *kit_shim_taken(uint32_t rank) {
+  return &taken[rank];
+}
+
+/* Where a rank's bytes are counted; NULL: they are not. */
+static kit_taken *taken_of(bs_rank *rank) {
+  const uint32_t r = bs_rank_get_api()->rank(rank);
+  return r < KIT_SHIM_RANKS && !reading[r] ? &taken[r] : NULL;
+}
+
 static void maybe_stop(void) {
   kit_stop *s = here;
   if (s == NULL) return;
@@ -49,7 +62,10 @@ static int32_t f_pack(bs_rank *rank, const bs_op_query *q, const bs_source *w, b
                       bs_error *err) {
   if (fails("pack", err)) return BS_NO_MEMORY;
   const int32_t rc = bs_rank_get_api()->pack(rank, q, w, out, err);
-  if (rc == BS_OK) took(PACKED);
+  if (rc != BS_OK) return rc;
+  took(PACKED);
+  kit_taken *t = taken_of(rank);
+  if (t != NULL) t->packed += bs_rank_get_api()->packed_bytes(*out);
   return rc;
 }
 static int32_t f_packed_update(bs_packed *packed, const bs_tensor *delta, bs_error *err) {
@@ -84,6 +100,8 @@ static int32_t f_tensor_alloc(bs_rank *rank, const bs_tensor_desc *d, uint32_t l
   if (fails("tensor_alloc", err)) return BS_NO_MEMORY;
   const int32_t rc = bs_rank_get_api()->tensor_alloc(rank, d, lifetime, out, err);
   if (rc == BS_OK && out->data != NULL) took(TENSOR);
+  kit_taken *t = rc == BS_OK ? taken_of(rank) : NULL;
+  if (t != NULL) *(lifetime == BS_LIFE_WEIGHTS ? &t->kept : &t->scratch) += out->bytes;
   return rc;
 }
 static void f_tensor_free(bs_rank *rank, bs_tensor *t) {
@@ -230,7 +248,9 @@ static int32_t s_owns(void *opaque, bs_ownership *out, bs_error *err) {
 static int32_t s_read(void *opaque, int64_t row, bs_tensor *out, bs_error *err) {
   layer *l = opaque;
   kit_stack_paint();
+  if (l->rank < KIT_SHIM_RANKS) reading[l->rank] = 1;
   const int32_t rc = l->s->real->read_weights(l->real, row, out, err);
+  if (l->rank < KIT_SHIM_RANKS) reading[l->rank] = 0;
   keep_stack(l->s, KIT_READ, l->rank);
   return rc;
 }
@@ -243,6 +263,7 @@ static void s_free(void *opaque) {
 
 void kit_shim_make(kit_shim *s, const bs_method *real, void *state, kit_host *faults) {
   memset(s, 0, sizeof *s);
+  memset(taken, 0, sizeof taken);
   the_api = shim_api();
   faulty = faults;
   s->real = real;

@@ -28,6 +28,14 @@ typedef struct kit_shim {
   uint32_t deepest[KIT_PHASES];
 } kit_shim;
 
+/* What a rank took for its layer, in bytes of device memory: its packed weights, tensors that it keeps as
+ * long (a bias), and what it works in. Reading the weights back is not counted. Since kit_shim_make. */
+enum { KIT_SHIM_RANKS = 8 };
+typedef struct kit_taken {
+  uint64_t packed, kept, scratch;
+} kit_taken;
+const kit_taken *kit_shim_taken(uint32_t rank);
+
 /* faults: whose n-th service call fails, those of the rank table among them; NULL: none. One host a process.
  */
 void kit_shim_make(kit_shim *s, const bs_method *real, void *state, kit_host *faults);

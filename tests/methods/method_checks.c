@@ -85,6 +85,10 @@ void mf_check_counters(const mf_case *c, const mf_result *result) {
       payload += m;
       wire += m * (p->coll_kind[i] == BS_COLL_ALL_REDUCE ? 2 * (P - 1) : P - 1) / P;
     }
+    for (uint32_t i = 0; i < p->n_collectives && i < k->collectives; i++)
+      if (k->kinds[i] != p->coll_kind[i])
+        ck_abort_msg("%s P=%u rank %u: collective %u of a forward is of kind %u, it proposed kind %u",
+                     c->method, c->world, r, i, k->kinds[i], p->coll_kind[i]);
     compare(c, r, "FLOPs", k->counters[BS_COUNT_FLOPS], times * (p->flops / B * rows));
     compare(c, r, "collectives", k->counters[BS_COUNT_COLLECTIVES], times * p->n_collectives);
     compare(c, r, "collectives seen by the hook", k->collectives, times * p->n_collectives);

@@ -74,6 +74,7 @@ static uint32_t hook_before(void *user, uint32_t rank, const bs_coll_call *call)
   if (call->kind == BS_COLL_ALL_GATHER) width = call->counts[rank];
   if (call->kind == BS_COLL_REDUCE_SCATTER)
     for (uint32_t i = (uint32_t)(width = 0); i < u->c->world; i++) width += call->counts[i];
+  if (r->collectives < BS_MAX_PROPOSED) r->kinds[r->collectives] = call->kind;
   r->collectives++;
   free(r->partial);
   r->partial_count = call->rows * width;

@@ -39,7 +39,8 @@ typedef struct mf_rank {
   uint64_t counters[BS_COUNT_COUNT_];
   uint64_t regions[BS_REGION_BUILTIN_COUNT_]; /* counts */
   bs_proposal proposal;
-  uint64_t collectives; /* seen by the hook */
+  uint64_t collectives;            /* seen by the hook */
+  uint32_t kinds[BS_MAX_PROPOSED]; /* of the first of them */
 } mf_rank;
 
 typedef struct mf_result {
