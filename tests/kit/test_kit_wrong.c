@@ -124,6 +124,8 @@ static const struct {
      "other values when it is opened again"},
     {"wrongw4", "leaves memory when open fails", "lifecycle", "FAIL        lifecycle.open.wrong_work",
      "a workload whose host call 2 (alloc) fails leaves 1 blocks of host memory"},
+    {"wrongw5", "parts of one stream", "workload", "FAIL        workload.parts.wrong_work",
+     "X and W begin with the same 960 values"},
     {"wrongc1", "worlds that share memory", "threads", "FAIL        threads.worlds.wrong_comm",
      "two worlds at once"},
     {"wrongc2", "leaves memory when a world does not open", "lifecycle",

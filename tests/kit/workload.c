@@ -37,6 +37,8 @@ static void add_options(bs_workload_request *q) {
 static const int64_t sizes[][3] = {{5, 12, 192}, {0, 0, 0}, {5, 12, 3072}};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
+static uint64_t seeds[2] = {7, 8}; /* of the inputs, of the weights */
+
 static int32_t try_open(const kit_thing *t, uint32_t dtype, uint32_t bias, size_t size, instance *out,
                         bs_error *err) {
   bs_workload_request q = {.struct_size = sizeof q,
@@ -44,8 +46,8 @@ static int32_t try_open(const kit_thing *t, uint32_t dtype, uint32_t bias, size_
                            .B = sizes[size][0],
                            .N = sizes[size][1],
                            .K = sizes[size][2],
-                           .seed = 7,
-                           .weight_seed = 8,
+                           .seed = seeds[0],
+                           .weight_seed = seeds[1],
                            .has_bias = bias};
   memset(out, 0, sizeof *out);
   out->vtable = t->vtable;
@@ -163,6 +165,42 @@ void kit_work_stream(const kit_case *c) {
   if (ran == 0) kit_unsupported("opens in none of f32, bf16, f16: %s: %s", err.id, err.message);
 }
 
+/* Random streams are one a part, so that no two parts are equal: not where the seeds are the same either.
+ * Parts that have one value all over are no streams. */
+static void check_apart(const instance *w) {
+  static const char *const names[] = {"X", "W", "bias", "target"};
+  double *values[4] = {NULL};
+  int64_t counts[4] = {0};
+  for (uint32_t part = BS_PART_X; part <= BS_PART_TARGET; part++) {
+    if (!has_part(w, part)) continue;
+    const bs_source s = part_of(w, part);
+    values[part] = workload_read(&s, BS_F64);
+    counts[part] = s.rows * s.cols;
+  }
+  for (int a = 0; a < 4; a++)
+    for (int b = a + 1; b < 4; b++) {
+      const int64_t n = counts[a] < counts[b] ? counts[a] : counts[b];
+      int varies = 0;
+      for (int64_t i = 1; i < n && !varies; i++) varies = values[a][i] != values[a][0];
+      kit_assert(!varies || memcmp(values[a], values[b], (size_t)n * sizeof(double)) != 0,
+                 "%s and %s begin with the same %lld values: each part has a stream of its own", names[a],
+                 names[b], (long long)n);
+    }
+  for (int part = 0; part < 4; part++) free(values[part]);
+}
+
+/* Opened with one seed for both. */
+static void check_streams(const kit_thing *t, uint32_t dtype) {
+  bs_error err = BS_ERROR_INIT;
+  instance w;
+  seeds[1] = seeds[0];
+  const int32_t rc = open_one(t, dtype, 1, &w, &err);
+  seeds[1] = seeds[0] + 1;
+  kit_assert(rc == BS_OK, "does not open with seed and weight_seed the same: %s: %s", err.id, err.message);
+  check_apart(&w);
+  w.vtable->close(w.object);
+}
+
 static void check_shape(const instance *w, uint32_t part, uint32_t dtype) {
   static const char *const names[] = {"X", "W", "bias", "target"};
   const bs_workload_info *i = &w->info;
@@ -201,7 +239,9 @@ void kit_work_parts(const kit_case *c) {
       kit_assert(bias || !w.info.has_bias, "has a bias, none was asked for");
       for (uint32_t part = BS_PART_X; part <= BS_PART_TARGET; part++)
         if (has_part(&w, part)) check_shape(&w, part, dtypes[d]);
+      check_apart(&w);
       w.vtable->close(w.object);
+      if (bias) check_streams(t, dtypes[d]);
       ran++;
     }
   kit_plugin_deactivate(&p);
