@@ -83,6 +83,8 @@ static const struct {
      "FAIL        numerics.values.float.matmul@wrong/naive", "a second run gives other bits"},
     {"wrong38", "leaves an exit handler", "hygiene", "FAIL        hygiene.exit",
      "leaves a handler of exit behind"},
+    {"wrong39", "a clock that goes backwards", "numerics", "FAIL        numerics.device.wrong",
+     "event_elapsed tells -1 s"},
     {"wrong37", "clears the environment", "hygiene", "FAIL        hygiene.environment",
      "out of the environment"},
     {"wrong36", "flushes subnormals of f64", "numerics", "FAIL        numerics.subnormal.matmul@wrong/naive",

@@ -46,7 +46,13 @@ const bs_backend *kit_backend_of(const kit_thing *t, void **out_state) {
              err.message);
   joined = *own;
   joined.flags = inner->flags;
+  if (inner->stream_create == NULL) joined.stream_create = NULL;
+  if (inner->stream_destroy == NULL) joined.stream_destroy = NULL;
   if (inner->stream_sync == NULL) joined.stream_sync = NULL;
+  if (inner->event_create == NULL) joined.event_create = NULL;
+  if (inner->event_destroy == NULL) joined.event_destroy = NULL;
+  if (inner->event_record == NULL) joined.event_record = NULL;
+  if (inner->event_elapsed == NULL) joined.event_elapsed = NULL;
   backend_wrapper = own;
   *out_state = made;
   return &joined;
