@@ -34,18 +34,20 @@ static int add_product(uint64_t *sum, uint64_t a, uint64_t b, uint64_t c) {
 }
 
 /* The least that the run must hold: the method's weight and, in phase 1, each dense peer's; X and Y of every
- * rank; in phase 0 the fp64 reference. Refused with the numbers when the machine has less. */
+ * rank; in phase 0 the fp64 reference; in phase 2 the gradients, those of W on the ranks and beside them.
+ * Refused with the numbers when the machine has less. */
 static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *err) {
   const uint64_t element = BS_DTYPE_BYTES(e->dtype);
   const uint64_t n = (uint64_t)e->N, k = (uint64_t)e->K, b = (uint64_t)e->B;
   const uint64_t peers = e->phase == BS_PHASE_FORWARD && e->dense_arm ? (world > 1 ? 2 : 1) : 0;
+  const uint64_t backward = e->phase == BS_PHASE_BACKWARD, wide = e->dtype == BS_F64 ? 8 : 4;
   const uint64_t features =
       e->reference_features > 0 && e->reference_features < e->N ? (uint64_t)e->reference_features : n;
   const uint64_t available = bs_env_memory_available();
   uint64_t need = 0, xy = 0;
   if (n == 0 || k == 0 || b == 0) return BS_OK; /* the workload knows; its reader is bounded by its file */
-  int fits = add_product(&need, n, k, element * (1 + peers)) && bs_add_u64(k, n, &xy) &&
-             add_product(&need, xy, b, element * (world + peers));
+  int fits = add_product(&need, n, k, element * (1 + peers) + 2 * backward * wide) && bs_add_u64(k, n, &xy) &&
+             add_product(&need, xy, b, element * (world * (1 + backward) + peers));
   if (fits && e->phase == BS_PHASE_CORRECTNESS) fits = add_product(&need, b, features, sizeof(double));
   if (fits && (available == 0 || need <= available)) return BS_OK;
   const double gib = 1024.0 * 1024.0 * 1024.0;

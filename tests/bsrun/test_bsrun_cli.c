@@ -86,6 +86,8 @@ static const struct {
     {W("--plugin", "./bs_none.so"), 5, "BS-PLG", "bs_none.so"},
     {W("--method", "dense", "-P", "2", "--set", "model.N=64"), 3, "BS-METHOD-WORLD", "-P 1"},
     {W("--phase", "0", "--set", "model.N=1073741824"), 10, "BS-RUN-MEMORY", "GiB"},
+    {W("--phase", "0", "--set", "model.N=1048576", "--set", "model.B=1"), 10, "BS-RUN-MEMORY", "2048.0 GiB"},
+    {W("--phase", "2", "--set", "model.N=1048576", "--set", "model.B=1"), 10, "BS-RUN-MEMORY", "10240.0 GiB"},
     {W("--phase", "0", "--method", "blockshock", "-P", "2000"), 3, "BS-CFG-RANGE", "1024"},
 };
 
