@@ -70,7 +70,22 @@ typedef struct bs_world_request {
   uint32_t struct_size;
   uint32_t world_size;
   uint64_t max_message_bytes; /* hint: largest all_reduce; 0 unknown */
+  /* Since 0.5, of ATTACHED worlds. */
+  uint32_t rank; /* what attach told */
+  uint32_t reserved;
+  uint64_t config_hash; /* of all that the ranks must have in common: BS_MISMATCH on each where it differs */
+  int64_t timeout_ns;   /* of opening: ranks that have not come by then are BS_DEADLINE, named */
 } bs_world_request;
+
+/* What an ATTACHED communicator tells of this process. */
+typedef struct bs_attachment {
+  uint32_t struct_size;
+  uint32_t rank;
+  uint32_t world_size;
+  uint32_t local_rank; /* among the ranks of this machine, and how many they are */
+  uint32_t local_size;
+  uint32_t reserved;
+} bs_attachment;
 
 /* Errors: a wait past its deadline gives BS_DEADLINE and names the ranks that are missing and the site;
  * different fingerprints give BS_MISMATCH on every rank with both call sites; after `abort` every wait
@@ -108,6 +123,13 @@ typedef struct bs_comm {
   int32_t (*wrap)(void *state, const struct bs_comm *inner, void *inner_state, void **out_state,
                   bs_error *err);
   void (*unwrap)(void *wrapped);
+  /* Since 0.5. ATTACHED only: which rank this process is, from `environment` (NULL-terminated "NAME=value"
+   * texts of the process) or the library's own; BS_UNAVAILABLE with a hint where nothing has started it as
+   * one. Called before world_open, which then opens this process's rank alone; once a process. */
+  int32_t (*attach)(void *state, const char *const *environment, bs_attachment *out_attachment,
+                    bs_error *err);
+  /* The clock that the rank lives by, in nanoseconds. NULL: the machine's. */
+  uint64_t (*clock_ns)(void *comm);
 } bs_comm;
 
 #ifdef __cplusplus

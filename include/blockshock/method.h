@@ -22,8 +22,37 @@ enum bs_split { BS_SPLIT_NONE = 0, BS_SPLIT_K = 1, BS_SPLIT_N = 2 };
 
 /* What a layer is asked to be able to do. */
 enum bs_layer_flags {
-  BS_LAYER_BACKWARD = 1u << 0 /* the layer will be differentiated: what backward needs is made by build */
+  BS_LAYER_BACKWARD = 1u << 0, /* the layer will be differentiated: what backward needs is made by build */
+  BS_LAYER_SGD = 1u << 1,      /* step by SGD; with BACKWARD */
+  BS_LAYER_MOMENTUM = 1u << 2, /* with SGD: a velocity is kept, zero at first */
+  BS_LAYER_ADAMW = 1u << 3     /* step by AdamW: two moments are kept, zero at first; with BACKWARD */
 };
+
+/* How far the bits of y are promised. Each class holds all before it; docs/methods.md says how it is kept. */
+enum bs_repro {
+  BS_REPRO_R0 = 0, /* from run to run, same build and shape */
+  BS_REPRO_R1 = 1, /* and on every rank */
+  BS_REPRO_R2 = 2, /* and a token's do not depend on the other tokens */
+  BS_REPRO_R3 = 3, /* and for 1, 2, 4 and 8 ranks */
+  BS_REPRO_R4 = 4  /* and for every method over the same order of columns */
+};
+
+/* One step of an optimiser (docs/methods.md has the formulas). */
+enum bs_optimizer { BS_OPT_SGD = 1, BS_OPT_ADAMW = 2 };
+typedef struct bs_step {
+  uint32_t struct_size;
+  uint32_t optimizer; /* enum bs_optimizer; the layer was built with its flag */
+  uint64_t t;         /* ADAMW: 1 for the first step */
+  double lr;
+  double momentum; /* SGD with BS_LAYER_MOMENTUM */
+  double beta1, beta2, eps;
+  double weight_decay; /* of W, not of the bias */
+  const bs_tensor
+      *dw; /* of backward; NULL, for SGD without momentum and decay: made of x and dy on the way */
+  const bs_tensor *db; /* NULL: the bias stays */
+  const bs_tensor *x;  /* where dw is NULL: as backward had them */
+  const bs_tensor *dy;
+} bs_step;
 
 /* One linear layer. Owned by the caller; strings and arrays outlive the layer. */
 typedef struct bs_layer_spec {
@@ -35,9 +64,11 @@ typedef struct bs_layer_spec {
   uint32_t x_dtype;
   uint32_t w_dtype;
   uint32_t y_dtype;
-  uint32_t reduce_dtype; /* dtype of partial sums on the wire and in the reduction; 0: f32 */
-  uint32_t accumulate;   /* enum bs_accumulate */
-  uint32_t activation;   /* enum bs_activation; applied after the reduction */
+  /* Dtype of partial sums on the wire and in the reduction; 0: f32. BS_I8: in two steps by groups with a
+   * scale each, of float layers (docs/methods.md). */
+  uint32_t reduce_dtype;
+  uint32_t accumulate; /* enum bs_accumulate */
+  uint32_t activation; /* enum bs_activation; applied after the reduction */
   uint32_t x_placement;
   uint32_t y_placement;
   const bs_mask *mask; /* NULL: the method's default */
@@ -70,15 +101,27 @@ typedef struct bs_proposal {
   uint32_t reserved_backward;
   uint32_t backward_kind[BS_MAX_PROPOSED];
   uint64_t backward_payload[BS_MAX_PROPOSED];
+  /* Since 0.5. Ranks of each collective's group (0: the world), which its ring factor is counted with. */
+  uint32_t coll_ranks[BS_MAX_PROPOSED];
+  uint32_t backward_ranks[BS_MAX_PROPOSED];
+  uint32_t repro;  /* enum bs_repro: the highest class that y is promised */
+  uint32_t chunks; /* parts of y that are summed while the next is computed; 0, 1: no overlap */
+  double
+      wire_error; /* relative Frobenius error that the wire adds to y beyond f32 sums: low-bit reductions */
+  double
+      prune_error; /* and that of dropping a half: for weights of equal variance; 0: the product is exact */
 } bs_proposal;
 
-/* Which part of W a built layer holds. `columns` is valid while the layer lives; NULL: all. */
+/* Which part of W a built layer holds. `columns` and `kept` are valid while the layer lives; NULL: all. */
 typedef struct bs_ownership {
   uint32_t struct_size;
   uint32_t reserved;
   int64_t row_begin;
   int64_t row_count;
   const bs_partition *columns;
+  /* Of `columns`, the weights kept row by row (rows and groups from 0 in this rank's part); NULL: all. K_r is
+   * then the length of a packed row, 2 ceil(columns / 4); places beyond the last column hold zeros. */
+  const bs_kept *kept;
 } bs_ownership;
 
 /* Required: name, propose, build, forward, owns, read_weights, layer_free. A NULL optional slot is
@@ -104,12 +147,11 @@ typedef struct bs_method {
    * placement (whole where y is replicated or partial): dx as x, the sum over ranks where x is replicated; dw
    * [row_count,K_r], the part of W that `owns` tells, and db [row_count], the whole bias of those rows on
    * every rank that has rows: f32, or f64 where x, W or y is. dx, dw and db may be NULL, dx on all ranks or
-   * on none. Allocates nothing. Optional. */
+   * on none. Behind an activation x is that of the layer's last forward. Allocates nothing. Optional. */
   int32_t (*backward)(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
                       bs_tensor *db, bs_stream *stream, bs_error *err);
-  /* The weights of this rank change by -lr dw, the bias by -lr db. Optional. */
-  int32_t (*step)(void *layer, const bs_tensor *dw, const bs_tensor *db, double lr, bs_stream *stream,
-                  bs_error *err);
+  /* The weights and the bias of this rank change by one step. Allocates nothing. Optional. */
+  int32_t (*step)(void *layer, const bs_step *step, bs_stream *stream, bs_error *err);
   /* The rows and columns of W that this rank holds; over all ranks each weight once. */
   int32_t (*owns)(void *layer, bs_ownership *out_ownership, bs_error *err);
   /* Rows row.. of this rank's part [row_count,K_r] into out. */
@@ -121,7 +163,7 @@ typedef struct bs_method {
   uint64_t mask_kinds;
 } bs_method;
 
-#define BS_MASK_KINDS_ALL 0x7fu /* every kind of enum bs_mask_kind */
+#define BS_MASK_KINDS_ALL 0xffu /* every kind of enum bs_mask_kind */
 
 #ifdef __cplusplus
 }

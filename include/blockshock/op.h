@@ -19,11 +19,21 @@
  *   matmul_dw       X as matmul's, dY [B,N], dW [N,K_r]; dW = dY^T X. dW: f32, f64; of integers i32, i64.
  *   matmul_update   X as matmul's, dY [B,N], alpha [1] f32; has no output: W += alpha dY^T X in the packed
  *                   weight, rounded once to the weight's dtype.
- * Weights are packed for matmul. Implementations that one plugin registers with the same backend and the same
- * name share packed weights: matmul_dx over a weight that matmul@cpu/packed has packed is served by that
- * plugin's matmul_dx@cpu/packed. Packing with BS_QUERY_TRAIN refuses implementations of matmul that have no
- * such matmul_dx and matmul_update.
- * At run, the leading dimension of activations may be smaller than at prepare, never larger.
+ *   matmul24, matmul24_dx, matmul24_dw, matmul24_update
+ *                   The same of a 2:4 weight: query->kept tells which weights of [N,K_r] are kept, the others
+ *                   count as zero (the partition, if any, is a run of whole groups of four). X is [B,K_r], or
+ *                   with BS_QUERY_X_FULL [B,K]; dW is the kept ones only, [N,2 ceil(K_r/4)].
+ *   sgd_update      dW [N,K_r], V [N,K_r] or NULL, hyper [4] f32 {lr, momentum, weight_decay, 0}; has no
+ *                   output: g = dW + weight_decay W; with V: V = momentum V + g, g = V; W -= lr g.
+ *   adamw_update    dW [N,K_r], M [N,K_r] f32, V [N,K_r] f32, hyper [8] f32 {lr, beta1, beta2, eps,
+ *                   weight_decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t), 0}; has no output. Decoupled weight
+ *                   decay (Loshchilov and Hutter, 2019). Both change the packed weight of matmul or matmul24,
+ *                   each value rounded once to the weight's dtype.
+ * Weights are packed for matmul or matmul24. Implementations that one plugin registers with the same backend
+ * and the same name share packed weights: matmul_dx over a weight that matmul@cpu/packed has packed is served
+ * by that plugin's matmul_dx@cpu/packed. Packing with BS_QUERY_TRAIN refuses implementations of matmul that
+ * have no such matmul_dx and matmul_update. At run, the leading dimension of activations may be smaller than
+ * at prepare, never larger.
  */
 #ifndef BLOCKSHOCK_OP_H
 #define BLOCKSHOCK_OP_H
@@ -67,6 +77,7 @@ typedef struct bs_op_query {
   uint32_t weight_dtype;         /* storage dtype of the packed weight */
   uint64_t workspace_limit;      /* 0: no limit */
   int64_t attrs[8];              /* for plugin ops */
+  const bs_kept *kept;           /* matmul24 and its derivatives: the positions; NULL for all others */
 } bs_op_query;
 
 /* How an implementation would serve a query: not at all, at a cost, well; or only trying it can tell. */

@@ -122,6 +122,18 @@ typedef struct bs_rank_api {
   void (*count)(bs_rank *rank, uint32_t counter, uint64_t n);
   void *(*alloc)(bs_rank *rank, uint64_t bytes); /* host memory, zero-filled */
   void (*free)(bs_rank *rank, void *ptr);
+  /* Since 0.5. The positions of one half (0: the mask's, 1: its complement's) of a mask that differs by row;
+   * one that does not has them too. `weights` is the whole matrix that MAGNITUDE and TRANSPOSABLE look at,
+   * and lives as long as they; NULL for the others. */
+  int32_t (*kept_make)(bs_rank *rank, const bs_mask *mask, int64_t rows, int64_t cols,
+                       const bs_source *weights, uint32_t half, const bs_kept **out_kept, bs_error *err);
+  void (*kept_free)(const bs_kept *kept);
+  /* A collective on the rank's own thread for them, so that it runs beside ops: started in the order of
+   * calls, one after another; `in` and `out` are left alone until wait has returned its result. What starts
+   * must be waited for. Where a rank has no such thread (a world of coroutines) start does all the work. */
+  int32_t (*collective_start)(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
+                              bs_error *err);
+  int32_t (*collective_wait)(bs_coll_plan *plan, bs_error *err);
 } bs_rank_api;
 
 #ifdef __cplusplus

@@ -84,7 +84,8 @@ enum bs_mask_kind {
   BS_MASK_UNEVEN = 3,     /* runs of given shares */
   BS_MASK_RANDOM_2OF4 = 4,
   BS_MASK_MAGNITUDE = 5,
-  BS_MASK_TRANSPOSABLE = 6
+  BS_MASK_TRANSPOSABLE = 6,
+  BS_MASK_IMPORTANCE = 7 /* runs of given shares (none: equal ones) of the columns in the order of `order` */
 };
 typedef struct bs_mask {
   uint32_t struct_size;
@@ -92,11 +93,29 @@ typedef struct bs_mask {
   uint32_t pattern_len; /* 4 for complement masks */
   uint32_t pattern_a;   /* bit j: column j of the pattern is kept */
   uint32_t pattern_b;
-  uint32_t n_shares; /* UNEVEN: P shares, > 0, any scale */
+  uint32_t n_shares; /* UNEVEN, IMPORTANCE: P shares, > 0, any scale */
   const double *shares;
-  uint64_t seed;    /* RANDOM_2OF4 */
-  const char *name; /* for messages and records, e.g. "complement_1100_0011" */
+  uint64_t seed;         /* RANDOM_2OF4 */
+  const char *name;      /* for messages and records, e.g. "complement_1100_0011" */
+  const uint32_t *order; /* IMPORTANCE: each of the K columns once, the most important first */
+  int64_t n_order;       /* entries of order: K */
 } bs_mask;
+
+/* Which two of each four neighbouring columns a half keeps, row by row: the positions of a 2:4 weight. They
+ * come from a mask and never from the values, so that zeros stay where they are. A group is columns 4g ..
+ * 4g+3; the last one may reach beyond cols, where every weight is zero. The kept weights of a row, ascending,
+ * are its packed row, 2 ceil(cols / 4) long. */
+typedef struct bs_kept {
+  uint32_t struct_size;
+  uint32_t transposable; /* 1: also two of each four rows of an aligned 4 x 4 block */
+  int64_t rows;
+  int64_t cols;
+  void *ctx;
+  /* Groups group .. group+ngroups-1 of rows row .. row+nrows-1 into out, a byte each (bit j: column 4g+j is
+   * kept; exactly two are set), out_stride bytes between rows. Thread-safe and pure. */
+  int32_t (*read)(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
+                  int64_t out_stride, bs_error *err);
+} bs_kept;
 
 /* Where a matrix comes from (generator by seed and index, mapped file, memory). `read` fills rows
  * row .. row+nrows-1, the columns of `cols` (NULL: all), rounded to `dtype`, into out with out_stride
