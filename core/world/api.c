@@ -37,6 +37,13 @@ static int32_t api_partition_make(bs_rank *rank, const bs_mask *mask, int64_t to
   return bs_partition_make(mask, total, rank_index, world_size, out_partition, err);
 }
 
+static int32_t api_kept_make(bs_rank *rank, const bs_mask *mask, int64_t rows, int64_t cols,
+                             const bs_source *weights, uint32_t half, const bs_kept **out_kept,
+                             bs_error *err) {
+  (void)rank;
+  return bs_kept_make(mask, rows, cols, weights, half, out_kept, err);
+}
+
 static int32_t api_parallel_for(bs_rank *rank, void (*body)(void *arg, uint32_t member, uint32_t width),
                                 void *arg) {
   return bs_team_run(rank->team, body, arg);
@@ -77,6 +84,8 @@ const bs_rank_api *bs_rank_get_api(void) {
       .count = api_count,
       .alloc = bs_memory_host_alloc,
       .free = bs_memory_host_free,
+      .kept_make = api_kept_make,
+      .kept_free = bs_kept_free,
   };
   return &api;
 }

@@ -344,6 +344,11 @@ BS_API int32_t bs_mask_parse(const char *name, const char *pattern_a, const char
 BS_API int32_t bs_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
                                  const bs_partition **out_partition, bs_error *err);
 BS_API void bs_partition_free(const bs_partition *partition);
+/* As bs_rank_api's kept_make and kept_free, without a rank. Only COMPLEMENT, RANDOM_2OF4, MAGNITUDE and
+ * TRANSPOSABLE have halves that keep two of each four. */
+BS_API int32_t bs_kept_make(const bs_mask *mask, int64_t rows, int64_t cols, const bs_source *weights,
+                            uint32_t half, const bs_kept **out_kept, bs_error *err);
+BS_API void bs_kept_free(const bs_kept *kept);
 BS_API void bs_error_format(const bs_error *err, const char *program, char *out_text, size_t size);
 
 #ifdef __cplusplus
