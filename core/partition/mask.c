@@ -31,6 +31,7 @@ static const struct {
     {"magnitude", BS_MASK_MAGNITUDE},    {"transposable", BS_MASK_TRANSPOSABLE},
     {"random", BS_MASK_RANDOM_2OF4},     {"magnitude_2of4", BS_MASK_MAGNITUDE},
     {"interleaved", BS_MASK_INTERLEAVE}, {"row", BS_MASK_CONTIGUOUS},
+    {"importance", BS_MASK_IMPORTANCE},
 };
 
 static const char *canonical_name(uint32_t kind, uint32_t pattern_a) {
@@ -104,7 +105,9 @@ static int32_t unknown_name(const char *name, bs_error *err) {
     bs_error_hint(err, "did you mean '%s'?", near);
   else
     bs_error_hint(
-        err, "masks: complement_<a>_<b> with patterns such as 1100 and 0011, interleave, contiguous, uneven");
+        err,
+        "masks: complement_<a>_<b> with patterns such as 1100 and 0011, interleave, contiguous, uneven, "
+        "importance, random_2of4, magnitude, transposable");
   return BS_CONFIG;
 }
 
@@ -148,7 +151,7 @@ int32_t bs_mask_parse(const char *name, const char *pattern_a, const char *patte
     }
     mask.kind = plain_names[i].kind;
     mask.name = canonical_name(mask.kind, 0);
-    *out_mask = mask; /* uneven: the caller sets shares, which stay the caller's */
+    *out_mask = mask; /* shares and order: the caller sets them, and they stay the caller's */
     return BS_OK;
   }
   int32_t rc;
@@ -191,7 +194,8 @@ static int32_t check_shares(const bs_mask *mask, bs_error *err) {
   for (uint32_t i = 0; i < mask->n_shares; i++)
     if (!isfinite(mask->shares[i]) || mask->shares[i] <= 0.0) {
       bs_error_set(err, BS_CONFIG, "BS-MASK-SHARES",
-                   "share %u of the uneven mask is %g: shares are finite and > 0", i, mask->shares[i]);
+                   "share %u of the mask %s is %g: shares are finite and > 0", i,
+                   mask->name != NULL ? mask->name : "uneven", mask->shares[i]);
       bs_error_hint(err, "use a mask with fewer ranks to leave a rank out");
       return BS_CONFIG;
     }
@@ -205,6 +209,8 @@ int32_t bs_mask_check(const bs_mask *mask, bs_error *err) {
       return check_complement(mask, err);
     case BS_MASK_UNEVEN:
       return check_shares(mask, err);
+    case BS_MASK_IMPORTANCE:
+      return mask->n_shares == 0 ? BS_OK : check_shares(mask, err);
     case BS_MASK_CONTIGUOUS:
     case BS_MASK_INTERLEAVE:
     case BS_MASK_RANDOM_2OF4:

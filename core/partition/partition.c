@@ -5,11 +5,11 @@
  */
 #include "core/partition/partition.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/partition/split.h"
 
 /* The K-partition and its column list are one block of memory. */
 typedef struct owned_partition {
@@ -106,67 +106,37 @@ static int32_t make_interleave(int64_t total, uint32_t rank, uint32_t world, con
   return BS_OK;
 }
 
-typedef struct share_part {
-  double remainder;
-  int64_t count;
-  uint32_t rank;
-  uint32_t reserved;
-} share_part;
-
-static int by_remainder(const void *a, const void *b) {
-  const share_part *x = a, *y = b;
-  if (x->remainder != y->remainder) return x->remainder > y->remainder ? -1 : 1;
-  return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-static int by_rank(const void *a, const void *b) {
-  const share_part *x = a, *y = b;
-  return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-/* Largest remainder: each rank gets the whole part of its share, the columns left over go one each to
- * the largest fractions (ties: the lower rank). */
 static int32_t make_uneven(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world,
                            const bs_partition **out, bs_error *err) {
-  if (mask->n_shares != world) {
-    bs_error_set(err, BS_CONFIG, "BS-MASK-SHARES", "the uneven mask has %u shares, the world has %u ranks",
-                 mask->n_shares, world);
-    bs_error_hint(err, "give one share a rank");
-    return BS_CONFIG;
-  }
-  share_part *parts = calloc(world, sizeof *parts);
-  if (parts == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-PART-MEMORY", "no memory for %u shares", world);
-  double largest = 0.0, sum = 0.0;
-  for (uint32_t r = 0; r < world; r++) largest = fmax(largest, mask->shares[r]);
-  for (uint32_t r = 0; r < world; r++) sum += mask->shares[r] / largest; /* scaled: no overflow */
-  int64_t left = total;
-  for (uint32_t r = 0; r < world; r++) {
-    double exact = (double)total * (mask->shares[r] / largest / sum);
-    parts[r].rank = r;
-    parts[r].count = (int64_t)floor(exact);
-    if (parts[r].count > left) parts[r].count = left; /* rounding of `exact` never costs a column */
-    parts[r].remainder = exact - floor(exact);
-    left -= parts[r].count;
-  }
-  qsort(parts, world, sizeof *parts, by_remainder);
-  for (uint32_t i = 0; left > 0; i = (i + 1) % world, left--) parts[i].count++;
-  qsort(parts, world, sizeof *parts, by_rank);
-  int64_t begin = 0;
-  for (uint32_t r = 0; r < rank; r++) begin += parts[r].count;
-  int64_t count = parts[rank].count;
-  free(parts);
-  return make_contiguous(total, begin, count, out, err);
+  int64_t begin, count;
+  const int32_t rc = bs_split_by_shares(mask, total, rank, world, &begin, &count, err);
+  return rc == BS_OK ? make_contiguous(total, begin, count, out, err) : rc;
+}
+
+static int32_t make_importance(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world,
+                               const bs_partition **out, bs_error *err) {
+  int64_t begin, count;
+  const int32_t rc = bs_split_by_importance(mask, total, rank, world, &begin, &count, err);
+  if (rc != BS_OK) return rc;
+  if (world == 1) return make_contiguous(total, 0, total, out, err);
+  owned_partition *p = make(total, count, err);
+  if (p == NULL) return BS_NO_MEMORY;
+  bs_split_columns(mask, begin, count, p->columns);
+  p->part.kind = BS_PARTITION_GATHER;
+  p->part.count = count;
+  p->part.columns = p->columns;
+  *out = &p->part;
+  return BS_OK;
 }
 
 static int32_t refuse_by_row(const bs_mask *mask, bs_error *err) {
   bs_error_set(err, BS_UNSUPPORTED, "BS-MASK-BYROW",
-               "mask %s differs by row: needs the 2:4 op, which this version does not have",
+               "mask %s keeps other columns in every row: no rank owns whole columns of it",
                mask->name != NULL ? mask->name : "?");
-  bs_error_hint(
-      err,
-      "masks whose kept columns are the same in every row work: complement_1100_0011 (and the other "
-      "2-of-4 patterns), interleave, contiguous, uneven");
+  bs_error_hint(err,
+                "method blockshock runs it as 2:4 halves; all methods that split columns: "
+                "complement_1100_0011 (and the "
+                "other 2-of-4 patterns), interleave, contiguous, uneven, importance");
   return BS_UNSUPPORTED;
 }
 
@@ -206,6 +176,8 @@ int32_t bs_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uin
       return make_interleave(total, rank, world_size, out_partition, err);
     case BS_MASK_UNEVEN:
       return make_uneven(mask, total, rank, world_size, out_partition, err);
+    case BS_MASK_IMPORTANCE:
+      return make_importance(mask, total, rank, world_size, out_partition, err);
     case BS_MASK_CONTIGUOUS:
       bs_share(total, rank, world_size, &begin, &count);
       return make_contiguous(total, begin, count, out_partition, err);
