@@ -86,7 +86,14 @@ static int32_t read_partition(const explained *x, int64_t K, question *q, bs_err
     bs_error_hint(err, "ranks count from 0");
     return BS_USAGE;
   }
-  return bs_partition_make(&x->e.mask, K, (uint32_t)rank, world, &q->partition, err);
+  if (x->e.mask.kind != BS_MASK_IMPORTANCE)
+    return bs_partition_make(&x->e.mask, K, (uint32_t)rank, world, &q->partition, err);
+  bs_subject subject; /* its columns decide */
+  rc = bs_subject_open(x->context, &x->e, &subject, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_partition_make(&subject.mask, K, (uint32_t)rank, world, &q->partition, err);
+  bs_subject_close(&subject);
+  return rc;
 }
 
 static void fill_matmul(const explained *x, question *q, int64_t K, int64_t own, uint32_t out_dtype) {

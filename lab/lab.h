@@ -40,7 +40,8 @@ typedef struct bs_experiment {
   uint64_t workload_seed;
   bs_mask mask;
   uint32_t mask_given;
-  const char *backend; /* plugin id */
+  const char *importance; /* IMPORTANCE: weights, inputs, or a .npy of K numbers; NULL: another mask */
+  const char *backend;    /* plugin id */
   const char *comm;
   uint32_t world_size;       /* 0: the method's default */
   uint32_t threads_per_rank; /* 0: automatic */
@@ -111,8 +112,14 @@ typedef struct bs_subject {
   bs_layer_spec spec;  /* sizes, dtypes, mask, options; strings point into the experiment */
   uint32_t world_size; /* resolved: as asked, else the method's default */
   const bs_context *context;
+  bs_mask mask; /* the experiment's, with its order */
+  uint32_t *order;
 } bs_subject;
+/* Not to be moved: spec points into it. */
 int32_t bs_subject_open(bs_context *context, const bs_experiment *experiment, bs_subject *out_subject,
                         bs_error *err);
 void bs_subject_close(bs_subject *subject);
+/* lab/importance.c: the subject's K columns by the norm of their weights or inputs, or by a file's numbers,
+ * the largest first; equals in their own order. `by`: bs_experiment.importance. free() it. */
+int32_t bs_importance_order(const bs_subject *subject, const char *by, uint32_t **out_order, bs_error *err);
 #endif

@@ -2,6 +2,7 @@
  * subject.c - from an experiment to the thing that is measured: the opened workload, its sources, the layer
  * spec and the world size. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -55,12 +56,23 @@ static int32_t resolve_world(bs_context *context, const bs_experiment *e, bs_sub
   return BS_OK;
 }
 
+/* The mask of the layer: the experiment's, and for importance the columns in their order. */
+static int32_t open_mask(const bs_experiment *e, bs_subject *out, bs_error *err) {
+  out->mask = e->mask;
+  if (!e->mask_given || e->mask.kind != BS_MASK_IMPORTANCE) return BS_OK;
+  const int32_t rc = bs_importance_order(out, e->importance, &out->order, err);
+  out->mask.order = out->order;
+  out->mask.n_order = out->info.K;
+  return rc;
+}
+
 int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->context = context;
   int32_t rc = resolve_world(context, e, out, err);
   if (rc == BS_OK) rc = open_workload(context, e, out, err);
   if (rc == BS_OK) rc = open_sources(out, err);
+  if (rc == BS_OK) rc = open_mask(e, out, err);
   if (rc != BS_OK) {
     bs_subject_close(out);
     return rc;
@@ -79,7 +91,7 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
                               .x_placement = e->x_placement,
                               .y_placement = e->y_placement,
                               .flags = e->phase >= BS_PHASE_BACKWARD ? (uint32_t)BS_LAYER_BACKWARD : 0u,
-                              .mask = e->mask_given ? &e->mask : NULL,
+                              .mask = e->mask_given ? &out->mask : NULL,
                               .n_options = e->n_method_options,
                               .option_keys = e->method_keys,
                               .option_values = e->method_values};
@@ -90,5 +102,6 @@ void bs_subject_close(bs_subject *subject) {
   /* A rank that was left behind may be reading its weights. */
   const int stuck = bs_context_stuck(subject->context) > 0;
   if (subject->workload && subject->instance && !stuck) subject->workload->close(subject->instance);
+  if (!stuck) free(subject->order);
   memset(subject, 0, sizeof *subject);
 }

@@ -9,24 +9,12 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/config/experiment_read.h"
 #include "lab/config/schema.h"
 #include "lab/gate/activation.h"
 #include "lab/measure/machine.h"
 
 #define MAX_THREAD_RANKS 1024
-
-static void place_of(const bs_node *config, const char *path, bs_error *err) {
-  char place[160];
-  const bs_node *node = bs_config_find(config, path);
-  if (node == NULL) return;
-  bs_schema_place(node, place, sizeof place);
-  if (place[0] != '\0') bs_error_where(err, "%s", place);
-}
-
-static int given(const bs_node *config, const char *path) {
-  const bs_node *node = bs_config_find(config, path);
-  return node != NULL && node->kind != BS_NODE_NULL;
-}
 
 static int32_t read_dtype(const bs_node *config, const char *path, uint32_t *out, bs_error *err) {
   static const char *const names[] = {"float32", "bfloat16", "float16", "float64", "bf16", "fp16",
@@ -85,12 +73,6 @@ static int32_t read_phase(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-/* Does the node come from a file below quiet_dir (NULL: none)? */
-static int is_shipped(const bs_node *node, const char *quiet_dir) {
-  const size_t length = quiet_dir == NULL ? 0 : strlen(quiet_dir);
-  return node != NULL && node->file != NULL && length > 0 && strncmp(node->file, quiet_dir, length) == 0;
-}
-
 /* quiet_dir: cuda_events in a shipped phase file was not typed by anyone. */
 static void read_sync(bs_experiment *e, const char *quiet_dir, bs_notes *notes) {
   const int shipped = is_shipped(bs_config_find(e->config, "phase.sync_mode"), quiet_dir);
@@ -101,71 +83,6 @@ static void read_sync(bs_experiment *e, const char *quiet_dir, bs_notes *notes) 
   if (!shipped && strcmp(mode, "cuda_events") == 0 && strcmp(e->backend, "cuda") != 0) {
     bs_note_add(notes, "phase.sync_mode cuda_events means events on backend %s", e->backend);
   }
-}
-
-/* Pattern as text: "1100", or [1, 1, 0, 0] joined by '-' so that every entry must be one digit. */
-static char *pattern_text(const bs_node *config, const char *path) {
-  const bs_node *node = bs_config_find(config, path);
-  if (node == NULL || node->kind == BS_NODE_NULL) return NULL;
-  if (node->kind == BS_NODE_SCALAR) return bs_strdup(node->text);
-  bs_text text = {0};
-  for (const bs_node *item = node->first; item != NULL; item = item->next) {
-    const int digit = item->kind == BS_NODE_SCALAR && item->text[0] != '\0' && item->text[1] == '\0';
-    bs_text_printf(&text, "%s%s", item == node->first ? "" : "-", digit ? item->text : "?");
-  }
-  return text.data == NULL ? bs_strdup("") : text.data;
-}
-
-static int32_t read_shares(bs_experiment *e, bs_error *err) {
-  const bs_node *list = bs_config_find(e->config, "mask.shares");
-  uint32_t n = 0;
-  if (list == NULL || list->kind != BS_NODE_LIST) return BS_OK;
-  for (const bs_node *item = list->first; item != NULL; item = item->next) n++;
-  double *shares = calloc(n == 0 ? 1 : n, sizeof *shares);
-  if (shares == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  n = 0;
-  for (const bs_node *item = list->first; item != NULL; item = item->next)
-    bs_parse_f64(item->text, &shares[n++]);
-  e->mask.shares = shares;
-  e->mask.n_shares = n;
-  return BS_OK;
-}
-
-/* Is the mask handed to the method? Each method says which kinds mean something to it. Without a context (a
- * configuration that is only printed) nobody can be asked. */
-static int mask_serves(bs_context *context, const char *name, const bs_mask *mask) {
-  const bs_method *method = NULL;
-  void *state = NULL;
-  if (context == NULL || bs_find_method(context, name, &method, &state, NULL) != BS_OK) return 1;
-  return (int)(method->mask_kinds >> mask->kind & 1u);
-}
-
-static int32_t read_mask(bs_context *context, bs_experiment *e, const char *quiet_dir, bs_notes *notes,
-                         bs_error *err) {
-  const char *use = bs_schema_str(e->config, "mask.use");
-  const char *name = bs_schema_str(e->config, "mask.name");
-  char *a = pattern_text(e->config, given(e->config, "mask.pattern_a") ? "mask.pattern_a" : "mask.pattern");
-  char *b = pattern_text(e->config, "mask.pattern_b");
-  int32_t rc = BS_OK;
-  if (name != NULL || a != NULL) {
-    rc = bs_mask_parse(name, a, b, &e->mask, err);
-    if (rc != BS_OK) {
-      place_of(e->config, a != NULL ? "mask.pattern_a" : "mask.name", err);
-    } else {
-      e->mask.seed = (uint64_t)bs_schema_i64(e->config, "mask.seed");
-      rc = e->mask.kind == BS_MASK_UNEVEN ? read_shares(e, err) : BS_OK;
-      /* base.yaml names a mask for the methods that have a use for one; nobody typed it. */
-      const int typed =
-          strcmp(use, "always") == 0 || !is_shipped(bs_config_find(e->config, "mask.name"), quiet_dir);
-      const int serves = mask_serves(context, e->method, &e->mask);
-      if (typed && !serves && strcmp(use, "never") != 0)
-        bs_note_add(notes, "mask %s has no effect: %s splits without it", e->mask.name, e->method);
-      e->mask_given = strcmp(use, "never") != 0 && serves;
-    }
-  }
-  free(a);
-  free(b);
-  return rc;
 }
 
 /* Is the thing what the configured wrapper wraps? */
@@ -337,7 +254,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   if (rc == BS_OK) rc = read_hardware(context, e, notes, err);
   if (rc == BS_OK) rc = read_method(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
-  if (rc == BS_OK) rc = read_mask(context, e, quiet_dir, notes, err);
+  if (rc == BS_OK) rc = bs_experiment_mask(context, e, quiet_dir, notes, err);
   if (rc == BS_OK) read_sync(e, quiet_dir, notes);
   if (rc == BS_OK) note_crowd(e, notes);
   return rc;

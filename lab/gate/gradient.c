@@ -252,9 +252,9 @@ int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint
   bs_proposal proposal = {.struct_size = sizeof proposal};
   bs_small subject;
   bs_case c;
-  int32_t rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
-  if (rc == BS_OK) rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
+  int32_t rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
   if (rc != BS_OK) return rc;
+  rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
   bs_small_case(like, &spec, &subject, &c);
   c.progress = NULL; /* small: which fault it is says enough */
   for (uint32_t kind = 0; kind <= BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {

@@ -118,10 +118,10 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
   spec.K = 256;
   spec.has_bias = 1;
   bs_proposal proposal = {.struct_size = sizeof proposal};
-  int32_t rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
   bs_small subject;
-  if (rc == BS_OK) rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
+  int32_t rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
   if (rc != BS_OK) return rc;
+  rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
   bs_case c;
   bs_small_case(like, &spec, &subject, &c);
   c.progress = NULL; /* small: which fault it is says enough */

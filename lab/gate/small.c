@@ -2,18 +2,40 @@
  * small.c - see small.h. */
 #include "lab/gate/small.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/base/error.h"
 
 void bs_small_close(bs_small *s) {
   if (s->workload && s->instance) s->workload->close(s->instance);
+  free(s->order);
   memset(s, 0, sizeof *s);
 }
 
-int32_t bs_small_open(bs_context *context, const char *name, const bs_layer_spec *spec, bs_small *out,
+/* Fewer columns: those there are, in their order. More: the rest follow, ascending. */
+static int32_t fit_mask(bs_layer_spec *spec, bs_small *out, bs_error *err) {
+  const bs_mask *mask = spec->mask;
+  if (mask == NULL || mask->kind != BS_MASK_IMPORTANCE || mask->n_order == spec->K) return BS_OK;
+  int64_t n = 0;
+  out->order = malloc(((size_t)spec->K + 1) * sizeof *out->order);
+  if (out->order == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  for (int64_t i = 0; i < mask->n_order; i++)
+    if (mask->order[i] < spec->K) out->order[n++] = mask->order[i];
+  for (; n < spec->K; n++) out->order[n] = (uint32_t)n;
+  out->mask = *mask;
+  out->mask.order = out->order;
+  out->mask.n_order = spec->K;
+  spec->mask = &out->mask;
+  return BS_OK;
+}
+
+int32_t bs_small_open(bs_context *context, const char *name, bs_layer_spec *spec, bs_small *out,
                       bs_error *err) {
   memset(out, 0, sizeof *out);
   void *state = NULL;
   int32_t rc = bs_find_workload(context, name, &out->workload, &state, err);
+  if (rc == BS_OK) rc = fit_mask(spec, out, err);
   if (rc != BS_OK) return rc;
   const bs_workload_request request = {.struct_size = sizeof request,
                                        .dtype = spec->x_dtype,

@@ -9,10 +9,13 @@ typedef struct bs_small {
   const bs_workload *workload;
   void *instance;
   bs_source x, w, bias;
+  bs_mask mask; /* of the spec, where its order of columns had to be made to fit */
+  uint32_t *order;
 } bs_small;
 
-/* The workload `name` at the sizes of spec, and its sources. */
-int32_t bs_small_open(bs_context *context, const char *name, const bs_layer_spec *spec, bs_small *out_small,
+/* The workload `name` at the sizes of spec, and its sources. A mask of spec that is an order of more or fewer
+ * columns is replaced by one that fits: before this no method can be asked about spec. */
+int32_t bs_small_open(bs_context *context, const char *name, bs_layer_spec *spec, bs_small *out_small,
                       bs_error *err);
 void bs_small_close(bs_small *small);
 /* One iteration of `like` over it: no hook, no fault. Points into small. */
