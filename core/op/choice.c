@@ -153,10 +153,11 @@ static void put_activation(bs_text *t, uint32_t activation) {
 void bs_choice_key(const bs_op_host *host, const bs_op_query *q, char *out, size_t size) {
   bs_text t = {0};
   bs_text_printf(&t, "%s@%s", q->op, bs_innermost(host->backend)); /* a wrapper's kernels are those */
-  if (strcmp(q->op, "matmul") == 0)
+  if (strcmp(q->op, "matmul") == 0 || strcmp(q->op, "matmul24") == 0)
     put_matmul(&t, q);
   else
     put_other(&t, q);
+  if (q->kept != NULL) bs_text_printf(&t, " kept=2:4%s", q->kept->transposable ? "t" : "");
   put_activation(&t, q->activation);
   if (q->accumulate != BS_ACC_DEFAULT)
     bs_text_printf(&t, " sum=%s", q->accumulate == BS_ACC_F32 ? "f32" : "f64");

@@ -103,11 +103,12 @@ static int32_t pack_with(bs_op_host *host, const bs_candidate *choice, const bs_
   packed->total = weights->cols;
   packed->count = query->partition != NULL ? query->partition->count : weights->cols;
   packed->weight_dtype = query->weight_dtype;
+  packed->length = bs_op_takes_kept(query->op) ? bs_op_kept_length(packed->count) : packed->count;
   packed->columns_hash = hash_columns(query->partition, packed->count);
   packed->rehearsal = host->rehearse;
-  const int32_t rc = packed->rehearsal ? BS_OK
-                                       : impl->pack(choice->thing->state, host->exec, query, weights,
-                                                    &packed->object, &packed->bytes, err);
+  int32_t rc = bs_op_kept_hash(query->kept, &packed->kept_hash, err);
+  if (rc == BS_OK && !packed->rehearsal)
+    rc = impl->pack(choice->thing->state, host->exec, query, weights, &packed->object, &packed->bytes, err);
   if (rc != BS_OK) {
     free(packed);
     return blame(err, rc, choice->thing, query->op, "pack");
@@ -189,11 +190,11 @@ int32_t bs_dispatch_packed_update(bs_packed *packed, const bs_tensor *delta, bs_
   int32_t rc = bs_op_check_view(impl, "BS-OP-UPDATE", "delta of packed_update", delta, 0, err);
   if (rc != BS_OK) return rc;
   if (delta->dtype != BS_F32 || delta->rank != 2 || delta->dims[0] != packed->rows ||
-      delta->dims[1] != packed->count)
+      delta->dims[1] != packed->length)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-UPDATE",
                         "delta is %s[%lld,%lld] (rank %u), the packed weight takes f32[%lld,%lld]",
                         bs_dtype_name(delta->dtype), (long long)delta->dims[0], (long long)delta->dims[1],
-                        delta->rank, (long long)packed->rows, (long long)packed->count);
+                        delta->rank, (long long)packed->rows, (long long)packed->length);
   rc = impl->packed_update(packed->object, delta, err);
   return rc == BS_OK ? BS_OK : blame(err, rc, packed->thing, impl->op, "packed_update");
 }
@@ -208,11 +209,11 @@ int32_t bs_dispatch_packed_read(bs_packed *packed, int64_t row, bs_tensor *out, 
   int32_t rc = bs_op_check_view(impl, "BS-OP-READ", "out of packed_read", out, 1, err);
   if (rc != BS_OK) return rc;
   if (out->rank != 2 || row < 0 || out->dims[0] < 0 || row > packed->rows ||
-      out->dims[0] > packed->rows - row || out->dims[1] != packed->count)
+      out->dims[0] > packed->rows - row || out->dims[1] != packed->length)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-READ",
                         "rows %lld..+%lld of %lld columns asked, the packed weight is [%lld,%lld]",
                         (long long)row, (long long)out->dims[0], (long long)out->dims[1],
-                        (long long)packed->rows, (long long)packed->count);
+                        (long long)packed->rows, (long long)packed->length);
   rc = impl->packed_read(packed->object, row, out, err);
   return rc == BS_OK ? BS_OK : blame(err, rc, packed->thing, impl->op, "packed_read");
 }
@@ -252,7 +253,12 @@ static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_er
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
                         "%s: packed weight has %lld rows, %s %lld columns", op, (long long)packed->rows,
                         schema->n_arg == 3 ? "Y" : "dY", (long long)bs_op_weight_rows(schema, q));
-  return BS_OK;
+  if (!bs_op_takes_kept(op)) return BS_OK;
+  uint64_t kept = 0;
+  const int32_t rc = bs_op_kept_hash(q->kept, &kept, err);
+  if (rc != BS_OK || kept == packed->kept_hash) return rc;
+  return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
+                      "%s: the weights were packed with other positions", op);
 }
 
 /* Who serves `op` over the weight: its packer, or the packer's sibling. */

@@ -14,7 +14,9 @@ struct bs_packed {
   void *object;
   uint64_t bytes;
   int64_t rows, count, total; /* N, K_r, K */
+  int64_t length;             /* of a packed row: count, or of 2:4 weights the kept ones */
   uint64_t columns_hash;
+  uint64_t kept_hash; /* 0: all weights are kept */
   uint32_t weight_dtype;
   uint32_t refs;      /* the caller's, and one a plan */
   uint32_t rehearsal; /* 1: there is no object */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * schema.c - the core ops: matmul and its derivatives, gather_columns, scatter_columns, convert, activate.
+ * schema.c - the core ops: matmul and its derivatives, those of 2:4 weights, gather_columns, scatter_columns,
+ * convert, activate.
  * Each has an arity, ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called
  * by core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules.
  */
@@ -158,7 +159,7 @@ static int32_t check_matmul_dtypes(const bs_op_query *q, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t check_matmul(const bs_op_query *q, bs_error *err) {
+int32_t bs_op_check_matmul(const bs_op_query *q, bs_error *err) {
   const bs_tensor_desc *x = q->args[0], *bias = q->args[1], *residual = q->args[2], *y = q->args[3];
   if (q->accumulate > BS_ACC_F64 || q->activation > BS_ACT_SILU)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown accumulate %u or activation %u", q->accumulate,
@@ -248,7 +249,7 @@ static uint64_t row_bytes(const bs_tensor_desc *d, int64_t cols) {
   return d == NULL ? 0 : mul_sat((uint64_t)cols, BS_DTYPE_BYTES(d->dtype));
 }
 
-static void rate_matmul(const bs_op_query *q, bs_op_rate *out_rate) {
+void bs_op_rate_matmul(const bs_op_query *q, bs_op_rate *out_rate) {
   const int64_t n = q->args[3]->dims[1];
   const int64_t k = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
   const uint64_t nk = mul_sat((uint64_t)n, (uint64_t)k);
@@ -267,7 +268,8 @@ static void rate_convert(const bs_op_query *q, bs_op_rate *out_rate) {
   out_rate->bytes_row = add_sat(row_bytes(q->args[0], n), row_bytes(q->args[1], n));
 }
 
-/* matmul is X, bias, residual, Y: the bias has no batch dimension. Its derivatives are in schema_grad.c. */
+/* matmul is X, bias, residual, Y: the bias has no batch dimension. Its derivatives are in schema_grad.c, the
+ * ops of 2:4 weights in schema_24.c. */
 static const bs_op_schema schemas[] = {
     {"matmul",
      4,
@@ -276,14 +278,41 @@ static const bs_op_schema schemas[] = {
      1u << 3,
      1,
      {2, 1, 2, 2},
-     check_matmul,
-     rate_matmul,
+     bs_op_check_matmul,
+     bs_op_rate_matmul,
      "matmul",
      0,
      3},
     {"matmul_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_dx, bs_op_rate_dx, "matmul", 1, 0},
     {"matmul_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_dw, bs_op_rate_dw, NULL, 0, 0},
     {"matmul_update", 3, 7u, 3u, 0, 2, {2, 2, 1}, bs_op_check_update, bs_op_rate_update, "matmul", 0, 1},
+    {"matmul24",
+     4,
+     1u << 0 | 1u << 3,
+     1u << 0 | 1u << 2 | 1u << 3,
+     1u << 3,
+     1,
+     {2, 1, 2, 2},
+     bs_op_check_24,
+     bs_op_rate_24,
+     "matmul24",
+     0,
+     3},
+    {"matmul24_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_24_dx, bs_op_rate_24_dx, "matmul24", 1, 0},
+    {"matmul24_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_24_dw, bs_op_rate_24_dw, NULL, 0, 0},
+    {"matmul24_update",
+     3,
+     7u,
+     3u,
+     0,
+     2,
+     {2, 2, 1},
+     bs_op_check_24_update,
+     bs_op_rate_24_update,
+     "matmul24",
+     0,
+     1},
+    {"expand24", 2, 3u, 3u, 1u << 1, 0, {2, 2}, bs_op_check_expand24, bs_op_rate_expand24, NULL, 0, 0},
     {"gather_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_gather, rate_columns, NULL, 0, 0},
     {"scatter_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_scatter, rate_columns, NULL, 0, 0},
     {"convert", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_convert, rate_convert, NULL, 0, 0},
@@ -294,6 +323,10 @@ const bs_op_schema *bs_op_schema_find(const char *op) {
   for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++)
     if (strcmp(op, schemas[i].name) == 0) return &schemas[i];
   return NULL;
+}
+
+int bs_op_takes_kept(const char *op) {
+  return strncmp(op, "matmul24", 8) == 0 || strcmp(op, "expand24") == 0;
 }
 
 int64_t bs_op_weight_rows(const bs_op_schema *schema, const bs_op_query *query) {
@@ -322,6 +355,8 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
   for (uint32_t i = 0; i < query->nargs && rc == BS_OK; i++) rc = check_arg(query, schema, i, err);
   if (rc == BS_OK && query->partition != NULL) rc = check_partition(query->op, query->partition, err);
   if (rc == BS_OK && schema != NULL) rc = schema->check(query, err);
+  if (rc == BS_OK && schema != NULL && query->kept != NULL && !bs_op_takes_kept(query->op))
+    rc = bs_op_refuse(err, "BS-OP-KEPT", query->op, "takes no positions (kept)");
   return rc;
 }
 
@@ -356,6 +391,7 @@ void bs_op_describe_text(const bs_op_query *query, bs_text *out) {
   if (query->partition != NULL)
     bs_text_printf(out, " partition %lld of %lld", (long long)query->partition->count,
                    (long long)query->partition->total);
+  if (query->kept != NULL) bs_text_printf(out, " kept 2:4");
 }
 
 void bs_op_describe(const bs_op_query *query, char *out, size_t size) {

@@ -55,6 +55,28 @@ int32_t bs_op_check_update(const bs_op_query *query, bs_error *err);
 void bs_op_rate_dx(const bs_op_query *query, bs_op_rate *out_rate);
 void bs_op_rate_dw(const bs_op_query *query, bs_op_rate *out_rate);
 void bs_op_rate_update(const bs_op_query *query, bs_op_rate *out_rate);
+/* schema.c and schema_grad.c for schema_24.c */
+int32_t bs_op_check_matmul(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_dw_of(const bs_op_query *query, int64_t dw_columns, bs_error *err);
+void bs_op_rate_matmul(const bs_op_query *query, bs_op_rate *out_rate);
+/* schema_24.c */
+int32_t bs_op_check_24(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_24_dx(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_24_dw(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_24_update(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_expand24(const bs_op_query *query, bs_error *err);
+void bs_op_rate_24(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_24_dx(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_24_dw(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_24_update(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_expand24(const bs_op_query *query, bs_op_rate *out_rate);
+/* Does a core op work with positions (query->kept)? */
+int bs_op_takes_kept(const char *op);
+/* Length of a packed row of `cols` columns: two of each group of four. */
+int64_t bs_op_kept_length(int64_t cols);
+/* Of some rows of the positions: other ones have another hash, but for luck. NULL: 0. What read fails with.
+ */
+int32_t bs_op_kept_hash(const bs_kept *kept, uint64_t *out_hash, bs_error *err);
 /* Column i of a partition; NULL is all columns. */
 uint32_t bs_op_partition_column(const bs_partition *partition, int64_t i);
 #endif

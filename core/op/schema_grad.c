@@ -63,8 +63,11 @@ int32_t bs_op_check_dx(const bs_op_query *q, bs_error *err) {
 }
 
 int32_t bs_op_check_dw(const bs_op_query *q, bs_error *err) {
+  return bs_op_check_dw_of(q, q->partition != NULL ? q->partition->count : q->args[0]->dims[1], err);
+}
+
+int32_t bs_op_check_dw_of(const bs_op_query *q, int64_t kept, bs_error *err) {
   const bs_tensor_desc *x = q->args[0], *dy = q->args[1], *dw = q->args[2];
-  const int64_t kept = q->partition != NULL ? q->partition->count : x->dims[1];
   int32_t rc = check_attrs(q, err);
   if (rc == BS_OK) rc = check_dtypes(q, "X, dY and dW", x->dtype, dy->dtype, dw->dtype, err);
   if (rc == BS_OK && !is_integer(dw->dtype) && dw->dtype != BS_F32 && dw->dtype != BS_F64)

@@ -29,11 +29,15 @@ int32_t bs_sibling_find(const bs_op_host *host, const bs_thing *thing, const cha
 
 int32_t bs_sibling_require(const bs_op_host *host, const bs_op_query *query, bs_candidate *candidate,
                            bs_error *err) {
-  static const char *const needed[] = {"matmul_dx", "matmul_update"};
+  static const char *const dense[] = {"matmul_dx", "matmul_update"};
+  static const char *const sparse[] = {"matmul24_dx", "matmul24_update"};
+  const char *const *needed = strcmp(query->op, "matmul") == 0     ? dense
+                              : strcmp(query->op, "matmul24") == 0 ? sparse
+                                                                   : NULL;
   bs_op_answer *answer = &candidate->answer;
   const bs_op_impl *impl = candidate->impl;
-  if ((query->flags & BS_QUERY_TRAIN) == 0 || strcmp(query->op, "matmul") != 0) return BS_OK;
-  for (size_t i = 0; i < sizeof needed / sizeof needed[0] && answer->level != BS_LEVEL_NO; i++) {
+  if ((query->flags & BS_QUERY_TRAIN) == 0 || needed == NULL) return BS_OK;
+  for (size_t i = 0; i < sizeof dense / sizeof dense[0] && answer->level != BS_LEVEL_NO; i++) {
     const bs_thing *found = NULL;
     const int32_t rc = bs_sibling_find(host, candidate->thing, needed[i], &found, err);
     if (rc != BS_OK) return rc;

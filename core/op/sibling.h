@@ -9,8 +9,8 @@
 /* The sibling of `thing` for `op`, NULL in *out_thing when its plugin has none. BS_NO_MEMORY or BS_OK. */
 int32_t bs_sibling_find(const bs_op_host *host, const bs_thing *thing, const char *op,
                         const bs_thing **out_thing, bs_error *err);
-/* A query of matmul with BS_QUERY_TRAIN: an answer of an implementation whose weights no backward pass could
- * use becomes NO, with the reason. Other queries: nothing. */
+/* A query of matmul or matmul24 with BS_QUERY_TRAIN: an answer of an implementation whose weights no backward
+ * pass could use becomes NO, with the reason. Other queries: nothing. */
 int32_t bs_sibling_require(const bs_op_host *host, const bs_op_query *query, bs_candidate *candidate,
                            bs_error *err);
 #endif

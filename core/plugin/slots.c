@@ -102,7 +102,7 @@ static int needed(const bs_slot *slot, const void *vtable) {
   switch (slot->when) {
     case BS_SLOT_MATMUL: {
       const char *op = ((const bs_op_impl *)vtable)->op;
-      return op != NULL && strcmp(op, "matmul") == 0;
+      return op != NULL && (strcmp(op, "matmul") == 0 || strcmp(op, "matmul24") == 0);
     }
     case BS_SLOT_ASYNC:
       return (((const bs_backend *)vtable)->flags & BS_BACKEND_SYNC) == 0;

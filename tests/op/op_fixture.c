@@ -304,6 +304,30 @@ bs_partition fx_contiguous(int64_t total, int64_t begin, int64_t count) {
   return p;
 }
 
+static int32_t kept_read(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
+                         int64_t out_stride, bs_error *err) {
+  const fx_kept_table *t = ctx;
+  (void)err;
+  for (int64_t r = 0; r < nrows; r++)
+    memcpy(out + r * out_stride, t->bits + (row + r) * t->stride + group, (size_t)ngroups);
+  return BS_OK;
+}
+
+bs_kept fx_kept(fx_kept_table *table, int64_t rows, int64_t cols) {
+  const bs_kept k = {
+      .struct_size = (uint32_t)sizeof k, .rows = rows, .cols = cols, .ctx = table, .read = kept_read};
+  return k;
+}
+
+void fx_kept_random(unsigned char *bits, int64_t rows, int64_t stride, uint64_t *seed) {
+  static const unsigned char two[6] = {3, 5, 6, 9, 10, 12};
+  for (int64_t i = 0; i < rows * stride; i++) bits[i] = two[fx_below(seed, 6)];
+}
+
+void fx_kept_complement(unsigned char *bits, const unsigned char *of, int64_t count) {
+  for (int64_t i = 0; i < count; i++) bits[i] = of[i] ^ 15u;
+}
+
 bs_op_query fx_query(const char *op, const bs_tensor_desc *const *args, uint32_t nargs) {
   bs_op_query q;
   memset(&q, 0, sizeof q);

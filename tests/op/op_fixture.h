@@ -15,7 +15,7 @@
 
 const bs_plugin_desc *bs_plugin_query_static_ref(uint32_t host_abi, uint32_t reserved);
 
-enum { FX_MAX_THINGS = 16, FX_MAX_NOTES = 4096 };
+enum { FX_MAX_THINGS = 32, FX_MAX_NOTES = 4096 };
 
 typedef struct fx {
   bs_host host;
@@ -65,6 +65,16 @@ bs_source fx_source(fx_tensor *t); /* reads t, which must live on */
 /* Columns {k : k mod period in bits} of total as a GATHER partition; columns[] belongs to the caller. */
 bs_partition fx_gather(int64_t total, uint32_t period, uint32_t bits, uint32_t *columns);
 bs_partition fx_contiguous(int64_t total, int64_t begin, int64_t count);
+
+/* Positions of which group g of row r is bits[r * stride + g]; a seeded mask of two of four, or the
+ * complement of one, fills such a table. */
+typedef struct fx_kept_table {
+  const unsigned char *bits;
+  int64_t stride;
+} fx_kept_table;
+bs_kept fx_kept(fx_kept_table *table, int64_t rows, int64_t cols);
+void fx_kept_random(unsigned char *bits, int64_t rows, int64_t stride, uint64_t *seed);
+void fx_kept_complement(unsigned char *bits, const unsigned char *of, int64_t count);
 
 /* A query over descriptors: args[i] NULL is absent. */
 bs_op_query fx_query(const char *op, const bs_tensor_desc *const *args, uint32_t nargs);

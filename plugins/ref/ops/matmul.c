@@ -34,7 +34,7 @@ static const char *dtype_problem(const bs_op_query *q) {
   return NULL;
 }
 
-static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {
+int32_t ref_matmul_supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {
   (void)state;
   const bs_partition *p = q->partition;
   if (q->nargs != 4 || !ref_arg_ok(q, 0, 2) || !ref_arg_ok(q, 3, 2) ||
@@ -63,7 +63,7 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_ans
   return ref_answer_native(out_answer, BS_TOL_ACC_F32, REF_TILE_BYTES, "portable C, f32 sums in order");
 }
 
-static void plan_free(void *opaque) {
+void ref_matmul_plan_free(void *opaque) {
   ref_matmul_plan *plan = opaque;
   if (plan == NULL) return;
   const bs_host *host = plan->host;
@@ -72,9 +72,8 @@ static void plan_free(void *opaque) {
   host->free(host->ctx, plan);
 }
 
-static int32_t check_weight(const bs_op_query *q, const ref_packed *w, bs_error *err) {
+static int32_t check_weight(const bs_op_query *q, const ref_packed *w, int64_t k, bs_error *err) {
   if (w == NULL) return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-WEIGHT", "matmul needs a packed weight");
-  const int64_t k = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
   if (w->dtype == q->weight_dtype && w->rows == q->args[3]->dims[1] && w->cols == k) return BS_OK;
   return bs_fail(err, BS_INVALID_ARGUMENT, "BS-REF-WEIGHT",
                  "the packed weight is [%lld,%lld] of 0x%04x, the plan needs [%lld,%lld] of 0x%04x",
@@ -82,18 +81,19 @@ static int32_t check_weight(const bs_op_query *q, const ref_packed *w, bs_error 
                  (long long)k, q->weight_dtype);
 }
 
-static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
-                       bs_error *err) {
-  ref_state *state = opaque;
+int32_t ref_matmul_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
+                           const bs_op_query *q, const ref_packed *weight, int64_t length, ref_tile_fn tile,
+                           void **out_plan, bs_error *err) {
   const bs_host *host = state->host;
-  int32_t rc = ref_require(&ref_matmul, state, q, err);
-  if (rc == BS_OK) rc = check_weight(q, packed, err);
+  int32_t rc = ref_require(impl, state, q, err);
+  if (rc == BS_OK) rc = check_weight(q, weight, length, err);
   if (rc != BS_OK) return rc;
   ref_matmul_plan *plan = host->alloc(host->ctx, sizeof *plan, 64);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of matmul");
   plan->host = host;
   plan->exec = exec;
-  plan->weight = packed;
+  plan->weight = weight;
+  plan->tile = tile;
   plan->compute = compute_dtype(q);
   plan->activation = q->activation;
   plan->members = exec->width > 0 ? exec->width : 1;
@@ -110,11 +110,17 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *q, 
                    plan->members, (unsigned long long)REF_TILE_BYTES);
   }
   if (rc != BS_OK) {
-    plan_free(plan);
+    ref_matmul_plan_free(plan);
     return rc;
   }
   *out_plan = plan;
   return BS_OK;
+}
+
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
+                       bs_error *err) {
+  const int64_t k = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
+  return ref_matmul_prepare(&ref_matmul, state, exec, q, packed, k, ref_matmul_tile, out_plan, err);
 }
 
 static int64_t tiles(int64_t size, int64_t tile) {
@@ -134,13 +140,13 @@ static void body(void *arg, uint32_t member, uint32_t width) {
     const int64_t t0 = i % down * REF_TOKENS, n0 = i / down * REF_OUTPUTS;
     const int64_t tokens = job->y.rows - t0 < REF_TOKENS ? job->y.rows - t0 : REF_TOKENS;
     const int64_t outputs = job->y.cols - n0 < REF_OUTPUTS ? job->y.cols - n0 : REF_OUTPUTS;
-    const int32_t rc =
-        ref_matmul_tile(job, plan->workspace + member * REF_TILE_BYTES, t0, tokens, n0, outputs);
+    const int32_t rc = plan->tile(job, plan->workspace + member * REF_TILE_BYTES, t0, tokens, n0, outputs);
     if (rc != BS_OK) __atomic_store_n(&job->failed, rc, __ATOMIC_RELAXED);
   }
 }
 
-static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+int32_t ref_matmul_run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                       bs_error *err) {
   (void)nargs;
   (void)stream;
   const ref_matmul_plan *plan = opaque;
@@ -165,12 +171,12 @@ const bs_op_impl ref_matmul = {
     .backend = "ref",
     .name = "portable",
     .summary = "tiles in portable C, sums in order of the columns",
-    .supports = supports,
+    .supports = ref_matmul_supports,
     .pack = ref_matmul_pack,
     .packed_update = ref_matmul_packed_update,
     .packed_read = ref_matmul_packed_read,
     .packed_free = ref_matmul_packed_free,
     .prepare = prepare,
-    .run = run,
-    .plan_free = plan_free,
+    .run = ref_matmul_run,
+    .plan_free = ref_matmul_plan_free,
 };

@@ -21,10 +21,16 @@ typedef struct ref_packed {
   int64_t rows, cols;
 } ref_packed;
 
+struct ref_matmul_job;
+/* One tile: tokens [t0, t0+tokens) by outputs [n0, n0+outputs), all columns, epilogue and store. */
+typedef int32_t (*ref_tile_fn)(const struct ref_matmul_job *job, unsigned char *workspace, int64_t t0,
+                               int64_t tokens, int64_t n0, int64_t outputs);
+
 typedef struct ref_matmul_plan {
   const bs_host *host;
   const bs_exec *exec;
   const ref_packed *weight;
+  ref_tile_fn tile;
   unsigned char *workspace; /* members * REF_TILE_BYTES */
   uint32_t members;         /* of the team that work: as many as the workspace limit allows */
   uint32_t compute;         /* BS_F32, BS_F64 or BS_I64: the dtype of products, sums and epilogue */
@@ -45,7 +51,16 @@ int32_t ref_matmul_pack(void *state, const bs_exec *exec, const bs_op_query *que
 int32_t ref_matmul_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 int32_t ref_matmul_packed_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
 void ref_matmul_packed_free(void *packed);
-/* One tile: tokens [t0, t0+tokens) by outputs [n0, n0+outputs), all columns, epilogue and store. */
+int32_t ref_matmul_supports(void *state, const bs_op_query *query, bs_op_answer *out_answer);
+/* A plan whose tiles are made by `tile` from a weight with rows of `length`. */
+int32_t ref_matmul_prepare(const bs_op_impl *impl, ref_state *state, const bs_exec *exec,
+                           const bs_op_query *query, const ref_packed *weight, int64_t length,
+                           ref_tile_fn tile, void **out_plan, bs_error *err);
+int32_t ref_matmul_run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);
+void ref_matmul_plan_free(void *plan);
 int32_t ref_matmul_tile(const ref_matmul_job *job, unsigned char *workspace, int64_t t0, int64_t tokens,
                         int64_t n0, int64_t outputs);
+/* Bias, activation and residual of n sums of the compute dtype: row t, columns n0.. of Y. bias: of these. */
+int32_t ref_matmul_finish(const ref_matmul_job *job, unsigned char *sums, const unsigned char *bias,
+                          int64_t t, int64_t n0, int64_t n);
 #endif

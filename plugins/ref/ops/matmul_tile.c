@@ -123,7 +123,7 @@ static int32_t store_i32(const ref_matmul_job *job, int64_t t, int64_t n0, int64
   return ref_store(job->plan->host, &job->y, t, n0, n, BS_I32, low);
 }
 
-static int32_t finish_row(const ref_matmul_job *job, unsigned char *sums, const unsigned char *bias,
+int32_t ref_matmul_finish(const ref_matmul_job *job, unsigned char *sums, const unsigned char *bias,
                           int64_t t, int64_t n0, int64_t n) {
   const ref_matmul_plan *plan = job->plan;
   _Alignas(64) unsigned char buffer[REF_OUTPUTS * 8];
@@ -184,6 +184,6 @@ int32_t ref_matmul_tile(const ref_matmul_job *job, unsigned char *workspace, int
   const int with_bias = job->bias.data != NULL;
   if (with_bias) rc = ref_load(plan->host, &job->bias, 0, NULL, n0, outputs, plan->compute, bias);
   for (int64_t t = 0; t < tokens && rc == BS_OK; t++)
-    rc = finish_row(job, sums + t * REF_OUTPUTS * size, with_bias ? bias : NULL, t0 + t, n0, outputs);
+    rc = ref_matmul_finish(job, sums + t * REF_OUTPUTS * size, with_bias ? bias : NULL, t0 + t, n0, outputs);
   return rc;
 }

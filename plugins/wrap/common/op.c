@@ -129,14 +129,18 @@ static void plan_free(void *plan) {
   object_free(o);
 }
 
+static int ends_with(const char *text, const char *end) {
+  const size_t n = strlen(text), m = strlen(end);
+  return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 /* One row less of the result: of every arg that has as many. */
 static int32_t run_short(const wrap_object *o, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                          bs_error *err) {
   bs_tensor copies[BS_MAX_OP_ARGS];
   bs_tensor *changed[BS_MAX_OP_ARGS];
   const bs_tensor *out = nargs > 0 && nargs <= BS_MAX_OP_ARGS ? args[nargs - 1] : NULL;
-  const int rows_are_tokens =
-      strcmp(o->op->inner->op, "matmul_dw") != 0 && strcmp(o->op->inner->op, "matmul_update") != 0;
+  const int rows_are_tokens = !ends_with(o->op->inner->op, "_dw") && !ends_with(o->op->inner->op, "_update");
   if (out == NULL || out->rank != 2 || out->dims[0] == 0 || !rows_are_tokens) {
     wrap_warn_empty(o->device->w->plugin, &o->device->calls, o->op->number, WRAP_TRUNCATE);
     return o->op->inner->run(o->inner, args, nargs, stream, err);
@@ -163,7 +167,7 @@ static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream
   const bs_tensor *out = nargs > 0 ? args[nargs - 1] : NULL;
   uint64_t n = out != NULL ? 1 : 0;
   for (uint32_t i = 0; out != NULL && i < out->rank; ++i) n *= (uint64_t)out->dims[i];
-  if (n > 0 && strcmp(op->inner->op, "matmul_update") != 0)
+  if (n > 0 && !ends_with(op->inner->op, "_update"))
     return wrap_device_change(o->device, op->number, what, out->dtype, out->data, stream, err);
   wrap_warn_empty(o->device->w->plugin, &o->device->calls, op->number, what);
   return BS_OK;

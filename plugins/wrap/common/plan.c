@@ -10,15 +10,17 @@ static const char *const do_names[WRAP_DO_COUNT_] = {"hang", "err", "delay", "fl
 static const char *const plain_names[WRAP_OP_FIRST] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send",
     "recv",       "barrier",    "alloc",          "copy",      "sync",       "event"};
-static const char *const core_names[WRAP_CORE_OPS] = {"matmul",        "matmul_dx",      "matmul_dw",
-                                                      "matmul_update", "gather_columns", "scatter_columns",
-                                                      "convert",       "activate",       "other"};
+static const char *const core_names[WRAP_CORE_OPS] = {
+    "matmul",          "matmul_dx",   "matmul_dw",       "matmul_update", "matmul24",
+    "matmul24_dx",     "matmul24_dw", "matmul24_update", "expand24",      "gather_columns",
+    "scatter_columns", "convert",     "activate",        "other"};
 static const char *const stage_names[] = {"", ".prepare", ".pack"};
 static const char op_words[] =
     "*, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, recv, barrier, alloc, copy, "
     "sync, "
-    "event, matmul, matmul_dx, matmul_dw, matmul_update, gather_columns, scatter_columns, convert, activate, "
-    "OP.prepare, matmul.pack";
+    "event, matmul, matmul_dx, matmul_dw, matmul_update, matmul24, matmul24_dx, matmul24_dw, "
+    "matmul24_update, "
+    "expand24, gather_columns, scatter_columns, convert, activate, OP.prepare, matmul.pack, matmul24.pack";
 static const char key_words[] = "rank, op, seq, do, ms";
 
 typedef struct reader {
@@ -100,6 +102,11 @@ static int number(const reader *r, word w, const char *what, int any, uint64_t m
   return complain(r, w.from, what, w, text);
 }
 
+/* Do weights get packed for the core op? */
+static int is_packed(uint32_t op) {
+  return strcmp(core_names[op], "matmul") == 0 || strcmp(core_names[op], "matmul24") == 0;
+}
+
 static int op_number(const reader *r, word w, uint64_t *out) {
   char name[40];
   if (is(w, "*")) {
@@ -108,7 +115,8 @@ static int op_number(const reader *r, word w, uint64_t *out) {
   }
   for (uint32_t op = 0; op < WRAP_OP_COUNT_; ++op) {
     const uint32_t i = op - WRAP_OP_FIRST;
-    if (op >= WRAP_OP_FIRST && (i / 3 == WRAP_CORE_OPS - 1 || (i % 3 == WRAP_PACK && i / 3 != 0))) continue;
+    if (op >= WRAP_OP_FIRST && (i / 3 == WRAP_CORE_OPS - 1 || (i % 3 == WRAP_PACK && !is_packed(i / 3))))
+      continue;
     if (!is(w, wrap_op_name(op, name))) continue;
     *out = op;
     return 1;
