@@ -140,6 +140,7 @@ struct tp_layer {
   bs_tensor sums;    /* reduced, in the reduce dtype; memory NULL when y or partial hold them */
   uint64_t *counts;
   tp_gradient *gradient; /* NULL: forward only */
+  void *by_row;          /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: columns alone */
 };
 
 /* Views of a caller's tensor, and whether it is a dense [rows,cols] of a dtype. */
@@ -159,7 +160,7 @@ int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err);
 int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err);
 void tp_layer_free(void *layer);
 
-/* activate and deactivate of a plugin that registers one method over `traits`. */
+/* activate and deactivate of a plugin that registers one method over `traits`; slots that `method` has stay. */
 int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *traits, bs_method *method,
                     const bs_src_loc *at, void **out_state, bs_error *err);
 int32_t tp_deactivate(void *state, bs_error *err);

@@ -172,13 +172,13 @@ int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *
   state->host = host;
   state->traits = traits;
   method->struct_size = (uint32_t)sizeof *method;
-  method->propose = tp_propose;
-  method->build = tp_build;
-  method->forward = tp_forward;
-  method->backward = tp_backward;
-  method->owns = tp_owns;
-  method->read_weights = tp_read_weights;
-  method->layer_free = tp_layer_free;
+  if (method->propose == NULL) method->propose = tp_propose;
+  if (method->build == NULL) method->build = tp_build;
+  if (method->forward == NULL) method->forward = tp_forward;
+  if (method->backward == NULL) method->backward = tp_backward;
+  if (method->owns == NULL) method->owns = tp_owns;
+  if (method->read_weights == NULL) method->read_weights = tp_read_weights;
+  if (method->layer_free == NULL) method->layer_free = tp_layer_free;
   int32_t rc = host->register_thing(host->ctx, self, BS_KIND_METHOD, method, state, at, err);
   if (rc != BS_OK) {
     host->free(host->ctx, state);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * by_row_build.c - builds a rank's share of a layer of 2:4 values: positions and values of its half, the
+ * product, its collectives, and all the memory that forward will need.
+ */
+#include "by_row.h"
+
+static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
+  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
+  d.strides[0] = stride > 0 ? stride : 1;
+  return d;
+}
+
+static int32_t check_sources(const tp_layer *l, const bs_source *weights, const bs_source *bias,
+                             bs_error *err) {
+  const tp_shape *s = &l->shape;
+  if (weights == NULL || weights->rows != s->N || weights->cols != s->K)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-WEIGHTS",
+                   "method blockshock: weights are %lld x %lld, the layer %lld x %lld",
+                   weights != NULL ? (long long)weights->rows : -1LL,
+                   weights != NULL ? (long long)weights->cols : -1LL, (long long)s->N, (long long)s->K);
+  if (s->bias_here && (bias == NULL || bias->cols != s->N))
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-BIAS",
+                   "method blockshock: bias has %lld values, the layer %lld outputs",
+                   bias != NULL ? (long long)bias->cols : -1LL, (long long)s->N);
+  return BS_OK;
+}
+
+/* The bias of the own rows as a [n] tensor; f32 holds every narrower float exactly. */
+static int32_t build_bias(tp_layer *l, const bs_source *bias, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  if (!s->bias_here) return BS_OK;
+  uint32_t dtype = BS_DTYPE_BYTES(bias->dtype) > 4 || BS_DTYPE_BYTES(s->y_dtype) > 4 ? BS_F64 : BS_F32;
+  if (s->y_dtype == BS_I32 || s->y_dtype == BS_I64) dtype = s->y_dtype;
+  bs_partition own;
+  memset(&own, 0, sizeof own);
+  own.struct_size = (uint32_t)sizeof own;
+  own.kind = BS_PARTITION_CONTIGUOUS;
+  own.total = s->N;
+  own.begin = s->row_begin;
+  own.count = s->row_count;
+  const bs_tensor_desc d = bs_desc_2d(dtype, 1, s->row_count);
+  int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_WEIGHTS, &l->bias_row, err);
+  if (rc == BS_OK) rc = l->api->tensor_read(l->rank, bias, 0, &own, &l->bias_row, err);
+  l->bias = l->bias_row;
+  l->bias.rank = 1;
+  l->bias.dims[0] = s->row_count;
+  l->bias.strides[0] = 1;
+  l->bias.dims[1] = l->bias.strides[1] = 0;
+  return rc;
+}
+
+typedef struct product_query {
+  bs_tensor_desc x, bias, y;
+  const bs_tensor_desc *args[4];
+  bs_op_query q;
+} product_query;
+
+/* A product that goes straight into the own block of y keeps y's row stride. */
+static int in_place(const by_row_shape *s) {
+  return s->slice_rows && s->y.gather_ranks > 0 && !s->base.own_partial;
+}
+
+static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, product_query *p) {
+  const by_row *b = by_row_of(l);
+  const tp_shape *s = &l->shape;
+  memset(p, 0, sizeof *p);
+  p->x = strided(s->x_dtype, s->B, s->k_mul, s->input == TP_X_VIEW ? s->K : s->k_mul);
+  p->y = strided(s->product_dtype, s->B, s->row_count, in_place(&b->shape) ? s->N : s->row_count);
+  p->args[0] = &p->x;
+  p->args[3] = &p->y;
+  if (s->bias_here) {
+    p->bias = bs_desc_2d(l->bias.dtype, s->row_count, 1);
+    p->bias.rank = 1;
+    p->bias.dims[1] = p->bias.strides[1] = 0;
+    p->bias.strides[0] = 1;
+    p->args[1] = &p->bias;
+  }
+  p->q.struct_size = (uint32_t)sizeof p->q;
+  p->q.op = s->input == TP_X_ZERO ? "matmul" : "matmul24";
+  p->q.nargs = 4;
+  p->q.args = p->args;
+  p->q.partition = s->input == TP_X_ZERO ? NULL : &b->shape.run;
+  p->q.kept = s->input == TP_X_ZERO ? NULL : &b->positions.kept;
+  p->q.accumulate = spec->accumulate;
+  p->q.activation = s->after != BS_ACT_NONE ? (uint32_t)BS_ACT_NONE : spec->activation;
+  p->q.flags = BS_QUERY_DETERMINISTIC | (b->backward ? (uint32_t)BS_QUERY_TRAIN : 0u);
+  p->q.weight_dtype = s->w_dtype;
+}
+
+/* A rank without columns multiplies a zero one, so that its term is zero, or the bias. */
+static int32_t build_stand_in(tp_layer *l, const bs_op_query *q, const bs_source *weights, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  const bs_tensor_desc d = bs_desc_2d(s->x_dtype, s->B, 1);
+  const bs_source zero = tp_source_zero_column(weights);
+  const int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->x_scratch, err);
+  return rc == BS_OK ? l->api->pack(l->rank, q, &zero, &l->packed, err) : rc;
+}
+
+static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_source *weights,
+                             bs_error *err) {
+  const tp_shape *s = &l->shape;
+  if (s->row_count == 0) return BS_OK;
+  product_query p;
+  product_query_fill(l, spec, &p);
+  l->api->region_begin(l->rank, BS_REGION_PACK);
+  int32_t rc =
+      s->input == TP_X_ZERO ? build_stand_in(l, &p.q, weights, err) : by_row_compress(l, &p.q, weights, err);
+  l->api->region_end(l->rank, BS_REGION_PACK);
+  if (rc == BS_OK) rc = l->api->op_prepare(l->rank, &p.q, l->packed, &l->matmul, err);
+  return rc;
+}
+
+static int32_t build_ways(tp_layer *l, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  by_row *b = by_row_of(l);
+  int32_t rc = BS_OK;
+  b->counts = l->api->alloc(l->rank, s->world * sizeof *b->counts);
+  if (b->counts == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for %u block sizes", s->world);
+  if (s->own_partial) {
+    const bs_tensor_desc d = bs_desc_2d(s->reduce_dtype, s->B, s->row_count);
+    rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
+  }
+  if (rc == BS_OK) rc = by_row_groups(l, err);
+  if (rc != BS_OK) return rc;
+  const uint32_t summed = s->after != BS_ACT_NONE ? s->reduce_dtype : s->y_dtype;
+  return by_row_exchange_make(l, &b->shape.y, s->product_dtype, summed, s->y_dtype, l->state->traits->site,
+                              &b->y, err);
+}
+
+/* The activation of a sum over ranks: the sum is kept in the reduce dtype, so that y is rounded once. */
+static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  const by_row_shape *shape = &by_row_of(l)->shape;
+  if (s->after == BS_ACT_NONE) return BS_OK;
+  const int64_t cols = shape->y.sum == BS_COLL_REDUCE_SCATTER ? s->y_cols : s->row_count;
+  const int64_t stride = shape->slice_rows && shape->y.gather_ranks > 0 ? s->N : cols;
+  const bs_tensor_desc in = strided(s->reduce_dtype, s->B, cols, in_place(shape) ? s->N : cols);
+  const bs_tensor_desc out = strided(s->y_dtype, s->B, cols, stride);
+  const bs_tensor_desc *args[2] = {&in, &out};
+  bs_op_query q;
+  memset(&q, 0, sizeof q);
+  q.struct_size = (uint32_t)sizeof q;
+  q.op = "activate";
+  q.nargs = 2;
+  q.args = args;
+  q.activation = spec->activation;
+  int32_t rc = BS_OK;
+  if (s->own_sums) rc = l->api->tensor_alloc(l->rank, &in, BS_LIFE_SCRATCH, &l->sums, err);
+  return rc == BS_OK ? l->api->op_prepare(l->rank, &q, NULL, &l->activate, err) : rc;
+}
+
+int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
+                     const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err) {
+  *out_layer = NULL;
+  tp_layer *l = api->alloc(rank, sizeof *l);
+  by_row *b = api->alloc(rank, sizeof *b);
+  if (l == NULL || b == NULL) {
+    if (l != NULL) api->free(rank, l);
+    if (b != NULL) api->free(rank, b);
+    return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for a layer");
+  }
+  l->state = state;
+  l->api = api;
+  l->rank = rank;
+  l->by_row = b;
+  b->backward = (spec->flags & BS_LAYER_BACKWARD) != 0;
+  int32_t rc = by_row_shape_make(state, spec, api->rank(rank), api->world_size(rank), &b->shape, err);
+  l->shape = b->shape.base;
+  if (rc == BS_OK) rc = check_sources(l, weights, bias, err);
+  if (rc == BS_OK) rc = build_bias(l, bias, err);
+  if (rc == BS_OK) rc = build_product(l, spec, weights, err);
+  if (rc == BS_OK) rc = build_ways(l, err);
+  if (rc == BS_OK) rc = build_activation(l, spec, err);
+  if (rc == BS_OK && b->backward) rc = by_row_gradient_build(l, spec, err);
+  if (rc == BS_OK) {
+    *out_layer = l;
+    return BS_OK;
+  }
+  by_row_free(l);
+  tp_layer_free(l);
+  return rc;
+}
+
+/* The plans of the base first: they use the packed weight that tp_layer_free releases, not what is here. */
+void by_row_free(tp_layer *l) {
+  by_row *b = by_row_of(l);
+  bs_plan *const plans[] = {b->dx_plan, b->dw_plan, b->db_plan};
+  for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
+    if (plans[i] != NULL) l->api->op_release(plans[i]);
+  by_row_exchange_free(l);
+  bs_tensor *const tensors[] = {&b->product, &b->dy, &b->ones};
+  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+    if (tensors[i]->data != NULL) l->api->tensor_free(l->rank, tensors[i]);
+  by_row_kept_free(l);
+  l->api->free(l->rank, b);
+  l->by_row = NULL;
+}

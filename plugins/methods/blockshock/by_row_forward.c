@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * by_row_forward.c - the hot path of a layer of 2:4 values: one product, a sum, an activation, a gather.
+ * Allocates nothing, locks nothing.
+ */
+#include "by_row.h"
+
+static int32_t wrong_shape(const tp_layer *l, const char *name, const bs_tensor *t, uint32_t dtype,
+                           int64_t cols, bs_error *err) {
+  bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-FORWARD",
+          "method blockshock: %s is [%lld,%lld] of dtype 0x%04x, the layer wants at most %lld rows of %lld "
+          "columns of dtype 0x%04x",
+          name, (long long)t->dims[0], (long long)t->dims[1], t->dtype, (long long)l->shape.B,
+          (long long)cols, dtype);
+  return bs_fail_hint(err, "x and y are dense and row-major, with the same number of rows"),
+         BS_INVALID_ARGUMENT;
+}
+
+static int32_t multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err) {
+  const by_row *b = by_row_of(l);
+  bs_tensor in = *x;
+  if (l->shape.input == TP_X_VIEW) in = tp_view_columns(x, b->shape.run.begin, b->shape.run.count);
+  if (l->shape.input == TP_X_ZERO) in = tp_view_rows(&l->x_scratch, x->dims[0]);
+  bs_tensor *args[4] = {&in, l->shape.bias_here ? &l->bias : NULL, NULL, out};
+  return l->api->op_run(l->matmul, args, 4, stream, err);
+}
+
+/* From the product to its place in y. */
+static int32_t sum(tp_layer *l, bs_tensor *product, bs_tensor *place, bs_stream *stream, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  const by_row *b = by_row_of(l);
+  if (b->y.sum == NULL) return BS_OK; /* it was made there */
+  if (l->activate == NULL) return by_row_exchange_run(l, b->y.sum, product, place, stream, err);
+  bs_tensor sums = s->own_sums                     ? tp_view_rows(&l->sums, place->dims[0])
+                   : s->reduce_dtype == s->y_dtype ? *place
+                                                   : *product;
+  const int32_t rc = by_row_exchange_run(l, b->y.sum, product, &sums, stream, err);
+  if (rc != BS_OK) return rc;
+  bs_tensor *args[2] = {&sums, place};
+  return l->api->op_run(l->activate, args, 2, stream, err);
+}
+
+int32_t by_row_forward(tp_layer *l, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  const by_row *b = by_row_of(l);
+  const int64_t rows = x->dims[0];
+  if (rows < 0 || rows > s->B || !tp_fits(x, rows, s->x_dtype, s->x_cols))
+    return wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
+  if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
+  bs_tensor place = b->y.gather != NULL ? tp_view_columns(y, s->row_begin, s->row_count) : *y;
+  bs_tensor product = s->own_partial ? tp_view_rows(&l->partial, rows) : place;
+  int32_t rc = l->matmul != NULL ? multiply(l, x, &product, stream, err) : BS_OK;
+  if (rc == BS_OK) rc = sum(l, &product, &place, stream, err);
+  if (rc == BS_OK && b->y.gather != NULL) rc = by_row_exchange_run(l, b->y.gather, &place, y, stream, err);
+  return rc;
+}

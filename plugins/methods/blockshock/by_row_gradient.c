@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * by_row_gradient.c - the backward pass of a layer of 2:4 values: dX = dY W over the packed values (terms of
+ * a sum in every column, unlike a K-partition's), dW = dY^T X where weights are kept, db = dY^T 1.
+ */
+#include "by_row.h"
+
+static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
+  bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
+  d.strides[0] = stride > 0 ? stride : 1;
+  return d;
+}
+
+static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
+                       const bs_tensor_desc *const *args, uint32_t nargs, int sparse, bs_packed *packed,
+                       bs_plan **out_plan, bs_error *err) {
+  const by_row *b = by_row_of(l);
+  bs_op_query q;
+  memset(&q, 0, sizeof q);
+  q.struct_size = (uint32_t)sizeof q;
+  q.op = op;
+  q.nargs = nargs;
+  q.args = args;
+  q.partition = sparse ? &b->shape.run : NULL;
+  q.kept = sparse ? &b->positions.kept : NULL;
+  q.accumulate = spec->accumulate;
+  q.flags = BS_QUERY_DETERMINISTIC;
+  q.weight_dtype = packed != NULL ? l->shape.w_dtype : 0;
+  return l->api->op_prepare(l->rank, &q, packed, out_plan, err);
+}
+
+/* Row stride of dY as the products see it. */
+static int64_t dy_stride(const tp_layer *l) {
+  const by_row_shape *s = &by_row_of(l)->shape;
+  return s->dy_ranks > 0 ? s->base.row_count : s->dy_cols;
+}
+
+static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  by_row *b = by_row_of(l);
+  const tp_shape *s = &l->shape;
+  if (s->row_count == 0 || b->shape.run.count == 0) return BS_OK;
+  const int64_t stride = b->shape.dx.gather_ranks > 0 && !b->shape.own_dx ? s->K : b->shape.dx_cols;
+  const bs_tensor_desc dy = strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
+  const bs_tensor_desc dx = strided(b->shape.dx_dtype, s->B, b->shape.dx_cols, stride);
+  const bs_tensor_desc *args[2] = {&dy, &dx};
+  return prepare(l, spec, "matmul24_dx", args, 2, 1, l->packed, &b->dx_plan, err);
+}
+
+static int32_t build_dw(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  by_row *b = by_row_of(l);
+  const tp_shape *s = &l->shape;
+  if (s->row_count == 0) return BS_OK;
+  const bs_tensor_desc dy = strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
+  const bs_tensor_desc x = strided(s->x_dtype, s->B, b->shape.run.count, s->K);
+  const bs_tensor_desc dw = bs_desc_2d(b->shape.wide, s->row_count, s->k_own);
+  const bs_tensor_desc *args[3] = {&x, &dy, &dw};
+  int32_t rc = BS_OK;
+  if (s->k_own > 0) rc = prepare(l, spec, "matmul24_dw", args, 3, 1, NULL, &b->dw_plan, err);
+  if (rc != BS_OK || !spec->has_bias) return rc;
+  const bs_tensor_desc ones = bs_desc_2d(b->shape.wide, s->B, 1);
+  const bs_tensor_desc db = bs_desc_2d(b->shape.wide, s->row_count, 1);
+  const bs_tensor_desc *sums[3] = {&ones, &dy, &db};
+  return prepare(l, spec, "matmul_dw", sums, 3, 0, NULL, &b->db_plan, err);
+}
+
+static int32_t read_ones(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                         void *out, int64_t out_stride, bs_error *err) {
+  (void)ctx;
+  (void)row;
+  (void)cols;
+  if (dtype != BS_F32 && dtype != BS_F64)
+    return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-ONES", "ones are f32 or f64");
+  for (int64_t i = 0; i < nrows; i++) {
+    if (dtype == BS_F64)
+      ((double *)out)[i * out_stride] = 1.0;
+    else
+      ((float *)out)[i * out_stride] = 1.0f;
+  }
+  return BS_OK;
+}
+
+static int32_t build_ones(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  by_row *b = by_row_of(l);
+  if (!spec->has_bias || l->shape.row_count == 0) return BS_OK;
+  bs_source ones;
+  memset(&ones, 0, sizeof ones);
+  ones.struct_size = (uint32_t)sizeof ones;
+  ones.dtype = b->shape.wide;
+  ones.rows = l->shape.B;
+  ones.cols = 1;
+  ones.read = read_ones;
+  const bs_tensor_desc d = bs_desc_2d(b->shape.wide, l->shape.B, 1);
+  int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &b->ones, err);
+  if (rc == BS_OK) rc = l->api->tensor_read(l->rank, &ones, 0, NULL, &b->ones, err);
+  return rc;
+}
+
+static int32_t build_scratch(tp_layer *l, bs_error *err) {
+  by_row *b = by_row_of(l);
+  const by_row_shape *s = &b->shape;
+  const bs_tensor_desc dy = bs_desc_2d(s->base.y_dtype, s->base.B, s->base.row_count);
+  const bs_tensor_desc dx = bs_desc_2d(s->dx_dtype, s->base.B, s->dx_cols);
+  int32_t rc = BS_OK;
+  if (s->dy_ranks > 0) rc = l->api->tensor_alloc(l->rank, &dy, BS_LIFE_SCRATCH, &b->dy, err);
+  if (rc == BS_OK && s->dy_ranks > 0) rc = by_row_gather_dy(l, s->dy_ranks, err);
+  if (rc == BS_OK && s->own_dx) rc = l->api->tensor_alloc(l->rank, &dx, BS_LIFE_SCRATCH, &b->product, err);
+  return rc;
+}
+
+int32_t by_row_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  by_row *b = by_row_of(l);
+  int32_t rc = build_scratch(l, err);
+  if (rc == BS_OK)
+    rc = by_row_exchange_make(l, &b->shape.dx, b->shape.dx_dtype, l->shape.x_dtype, l->shape.x_dtype,
+                              l->state->traits->dx_site, &b->dx, err);
+  if (rc == BS_OK) rc = build_ones(l, spec, err);
+  if (rc == BS_OK) rc = build_dx(l, spec, err);
+  if (rc == BS_OK) rc = build_dw(l, spec, err);
+  return rc;
+}
+
+/* ---- backward ------------------------------------------------------------------------------------ */
+
+static int32_t wrong(const char *name, const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols,
+                     bs_error *err) {
+  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-GRADIENT",
+                 "method blockshock: %s is [%lld,%lld] of dtype 0x%04x, not a dense [%lld,%lld] of dtype "
+                 "0x%04x",
+                 name, (long long)t->dims[0], (long long)t->dims[1], t->dtype, (long long)rows,
+                 (long long)cols, dtype);
+}
+
+static int is_row(const bs_tensor *t, int64_t n, uint32_t dtype) {
+  return t->rank == 1 && t->dtype == dtype && t->dims[0] == n && (n <= 1 || t->strides[0] == 1);
+}
+
+static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy, const bs_tensor *dx,
+                     const bs_tensor *dw, const bs_tensor *db, bs_error *err) {
+  const by_row *b = by_row_of(l);
+  const tp_shape *s = &l->shape;
+  const int64_t rows = dy->dims[0];
+  if (!b->backward) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD",
+            "method blockshock: the layer was built for forward only");
+    return bs_fail_hint(err, "build it with BS_LAYER_BACKWARD"), BS_UNSUPPORTED;
+  }
+  if (rows < 0 || rows > s->B || !tp_fits(dy, rows, s->y_dtype, b->shape.dy_cols))
+    return wrong("dy", dy, s->B, s->y_dtype, b->shape.dy_cols, err);
+  if (dw != NULL && !tp_fits(x, rows, s->x_dtype, s->K)) return wrong("x", x, rows, s->x_dtype, s->K, err);
+  if (dx != NULL && !tp_fits(dx, rows, s->x_dtype, s->K)) return wrong("dx", dx, rows, s->x_dtype, s->K, err);
+  if (dw != NULL && !tp_fits(dw, s->row_count, b->shape.wide, s->k_own))
+    return wrong("dw", dw, s->row_count, b->shape.wide, s->k_own, err);
+  if (db != NULL && !is_row(db, s->row_count, b->shape.wide))
+    return wrong("db", db, s->row_count, b->shape.wide, 0, err);
+  return BS_OK;
+}
+
+static int32_t bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_stream *stream, bs_error *err) {
+  by_row *b = by_row_of(l);
+  bs_tensor ones = tp_view_rows(&b->ones, dy->dims[0]), column = *db;
+  column.rank = 2;
+  column.dims[1] = column.strides[0] = column.strides[1] = 1;
+  bs_tensor *args[3] = {&ones, dy, &column};
+  return l->api->op_run(b->db_plan, args, 3, stream, err);
+}
+
+static int32_t weight_gradient(tp_layer *l, const bs_tensor *x, bs_tensor *dy, bs_tensor *dw,
+                               bs_stream *stream, bs_error *err) {
+  by_row *b = by_row_of(l);
+  bs_tensor own = tp_view_columns(x, b->shape.run.begin, b->shape.run.count);
+  bs_tensor *args[3] = {&own, dy, dw};
+  return l->api->op_run(b->dw_plan, args, 3, stream, err);
+}
+
+static int32_t input_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *dx, bs_stream *stream, bs_error *err) {
+  by_row *b = by_row_of(l);
+  const by_row_shape *s = &b->shape;
+  bs_tensor place = s->dx.gather_ranks > 0 ? tp_view_columns(dx, s->run.begin, s->run.count) : *dx;
+  bs_tensor product = s->own_dx ? tp_view_rows(&b->product, dy->dims[0]) : place;
+  int32_t rc = BS_OK;
+  if (b->dx_plan != NULL) {
+    bs_tensor *args[2] = {dy, &product};
+    rc = l->api->op_run(b->dx_plan, args, 2, stream, err);
+  }
+  if (rc == BS_OK && b->dx.sum != NULL) rc = by_row_exchange_run(l, b->dx.sum, &product, &place, stream, err);
+  if (rc == BS_OK && b->dx.gather != NULL) rc = by_row_exchange_run(l, b->dx.gather, &place, dx, stream, err);
+  return rc;
+}
+
+int32_t by_row_backward(tp_layer *l, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
+                        bs_tensor *db, bs_stream *stream, bs_error *err) {
+  by_row *b = by_row_of(l);
+  const by_row_shape *s = &b->shape;
+  int32_t rc = check(l, x, dy, dx, dw, db, err);
+  if (rc != BS_OK) return rc;
+  bs_tensor own = *dy;
+  if (b->whole_dy != NULL) {
+    own = tp_view_rows(&b->dy, dy->dims[0]);
+    rc = by_row_exchange_run(l, b->whole_dy, dy, &own, stream, err);
+  } else if (s->dy_cols != s->base.row_count) {
+    own = tp_view_columns(dy, s->base.row_begin, s->base.row_count);
+  }
+  if (rc == BS_OK && dw != NULL && b->dw_plan != NULL) rc = weight_gradient(l, x, &own, dw, stream, err);
+  if (rc == BS_OK && db != NULL && b->db_plan != NULL) rc = bias_gradient(l, &own, db, stream, err);
+  if (rc == BS_OK && dx != NULL) rc = input_gradient(l, &own, dx, stream, err);
+  return rc;
+}

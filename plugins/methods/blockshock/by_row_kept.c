@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * by_row_kept.c - the positions of a rank's 2:4 weights, and its packed values: from a mask and a source of
+ * weights, at build and whenever the mask is chosen anew. Positions that depend on the weights (magnitude,
+ * transposable) are kept as half a byte a group of four, since the source is gone after build; others are
+ * asked of the host again when somebody wants them.
+ */
+#include "by_row.h"
+
+#define CHUNK 2048 /* groups read at once, on the stack */
+
+static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
+                         int64_t out_stride, bs_error *err) {
+  const by_row_kept *k = ctx;
+  if (k->bits == NULL)
+    return k->whole->read(k->whole->ctx, k->row + row, nrows, k->group + group, ngroups, out, out_stride,
+                          err);
+  for (int64_t i = 0; i < nrows; i++) {
+    const uint8_t *bits = k->bits + (row + i) * k->stride;
+    for (int64_t g = 0; g < ngroups; g++) {
+      const int64_t at = group + g;
+      out[i * out_stride + g] = bits[at / 2] >> (at % 2 * 4) & 0xFu;
+    }
+  }
+  return BS_OK;
+}
+
+typedef struct store_job {
+  const by_row_kept *k;
+  int64_t rows, groups;
+  bs_error *errors; /* one a member */
+  int32_t *codes;
+} store_job;
+
+static int32_t store_row(const store_job *job, int64_t row, bs_error *err) {
+  const by_row_kept *k = job->k;
+  uint8_t read[CHUNK], *bits = k->bits + row * k->stride;
+  for (int64_t g = 0; g < job->groups; g += CHUNK) { /* CHUNK is even: chunks begin on a byte */
+    const int64_t n = job->groups - g < CHUNK ? job->groups - g : CHUNK;
+    const int32_t rc = k->whole->read(k->whole->ctx, k->row + row, 1, k->group + g, n, read, CHUNK, err);
+    if (rc != BS_OK) return rc;
+    for (int64_t i = 0; i < n; i++) bits[(g + i) / 2] |= (uint8_t)((read[i] & 0xFu) << ((g + i) % 2 * 4));
+  }
+  return BS_OK;
+}
+
+/* Rows are shared out in blocks of four, as blocks of a transposable mask lie. */
+static void store_rows(void *arg, uint32_t member, uint32_t width) {
+  const store_job *job = arg;
+  int64_t begin, count;
+  tp_share((job->rows + 3) / 4, member, width, &begin, &count);
+  const int64_t end = 4 * (begin + count) < job->rows ? 4 * (begin + count) : job->rows;
+  for (int64_t row = 4 * begin; job->codes[member] == BS_OK && row < end; row++)
+    job->codes[member] = store_row(job, row, &job->errors[member]);
+}
+
+enum { MOST_MEMBERS = 256 };
+
+static int32_t store(tp_layer *l, by_row_kept *k, bs_error *err) {
+  const int64_t rows = k->kept.rows, groups = (k->kept.cols + 3) / 4;
+  k->stride = (groups + 1) / 2;
+  k->bits = l->api->alloc(l->rank, (uint64_t)(rows * k->stride) + 1);
+  store_job job = {.k = k, .rows = rows, .groups = groups};
+  job.errors = l->api->alloc(l->rank, MOST_MEMBERS * sizeof *job.errors);
+  job.codes = l->api->alloc(l->rank, MOST_MEMBERS * sizeof *job.codes);
+  int32_t rc = BS_OK;
+  if (k->bits == NULL || job.errors == NULL || job.codes == NULL)
+    rc = bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for the positions of %lld x %lld weights",
+                 (long long)rows, (long long)k->kept.cols);
+  for (uint32_t i = 0; rc == BS_OK && i < MOST_MEMBERS; i++)
+    job.errors[i].struct_size = (uint32_t)sizeof job.errors[i];
+  if (rc == BS_OK) rc = l->api->parallel_for(l->rank, store_rows, &job);
+  for (uint32_t i = 0; rc == BS_OK && i < MOST_MEMBERS; i++) {
+    rc = job.codes[i];
+    if (rc != BS_OK && err != NULL) bs_out_copy(err, &job.errors[i], sizeof job.errors[i]);
+  }
+  if (job.errors != NULL) l->api->free(l->rank, job.errors);
+  if (job.codes != NULL) l->api->free(l->rank, job.codes);
+  return rc;
+}
+
+void by_row_kept_free(tp_layer *l) {
+  by_row_kept *k = &by_row_of(l)->positions;
+  if (k->whole != NULL) l->api->kept_free(k->whole);
+  if (k->bits != NULL) l->api->free(l->rank, k->bits);
+  k->whole = NULL;
+  k->bits = NULL;
+}
+
+static int32_t make_positions(tp_layer *l, const bs_source *weights, bs_error *err) {
+  by_row *b = by_row_of(l);
+  const by_row_shape *s = &b->shape;
+  by_row_kept *k = &b->positions;
+  const int looks = s->mask.kind == BS_MASK_MAGNITUDE || s->mask.kind == BS_MASK_TRANSPOSABLE;
+  by_row_kept_free(l);
+  int32_t rc = l->api->kept_make(l->rank, &s->mask, l->shape.N, l->shape.K, looks ? weights : NULL, s->half,
+                                 &k->whole, err);
+  if (rc != BS_OK) return rc;
+  k->row = l->shape.row_begin;
+  k->group = s->run.begin / 4;
+  k->kept.struct_size = (uint32_t)sizeof k->kept;
+  k->kept.rows = l->shape.row_count;
+  k->kept.cols = s->run.count;
+  k->kept.ctx = k;
+  k->kept.read = read_kept;
+  /* Blocks of four rows stay blocks only where the part begins with one. */
+  k->kept.transposable = k->whole->transposable && k->row % 4 == 0 &&
+                         (k->kept.rows % 4 == 0 || k->row + k->kept.rows == l->shape.N);
+  if (!looks) return BS_OK;
+  rc = store(l, k, err);
+  l->api->kept_free(k->whole);
+  k->whole = NULL;
+  return rc;
+}
+
+int32_t by_row_compress(tp_layer *l, const bs_op_query *query, const bs_source *weights, bs_error *err) {
+  tp_rows_view rows;
+  const bs_source own = tp_source_rows(&rows, weights, l->shape.row_begin, l->shape.row_count);
+  bs_packed *packed = NULL;
+  l->api->region_begin(l->rank, BS_REGION_COMPRESS);
+  int32_t rc = make_positions(l, weights, err);
+  if (rc == BS_OK) rc = l->api->pack(l->rank, query, &own, &packed, err);
+  l->api->region_end(l->rank, BS_REGION_COMPRESS);
+  if (rc != BS_OK) return rc;
+  if (l->packed != NULL) l->api->packed_release(l->packed);
+  l->packed = packed;
+  return BS_OK;
+}
