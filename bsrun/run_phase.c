@@ -7,6 +7,7 @@
 #include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/size.h"
+#include "lab/gate/half.h"
 #include "lab/stop.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
@@ -197,6 +198,20 @@ static void tell_of_samples(const run_session *session, const json_t *record) {
   }
 }
 
+static int asks_for_half(const bs_experiment *e) {
+  for (uint32_t i = 0; i < e->n_method_options; i++)
+    if (strcmp(e->method_keys[i], "half") == 0) return 1;
+  return 0;
+}
+
+/* A layer that leaves weights out says how wrong it will be before it is run. */
+static int32_t tell_half(const run_session *session, const bs_experiment *e, bs_error *err) {
+  bs_half half;
+  const int32_t rc = bs_half_expect_of(session->context, e, &half, err);
+  if (rc == BS_OK && half.alone) bsrun_note(session->quiet, half.text);
+  return rc;
+}
+
 int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
   bsrun_progress progress = {
       .of = e->phase_name, .point = session->point, .points = session->points, .busy = ATOMIC_FLAG_INIT};
@@ -207,6 +222,7 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
   uint32_t world = 1;
   int32_t rc = open_parts(session->context, e, &world, err);
   if (rc == BS_OK) rc = check_memory(e, world, err);
+  if (rc == BS_OK && asks_for_half(e)) rc = tell_half(session, e, err);
   if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &run, err);
   if (rc == BS_OK) {
     run_signals_watch(bs_run_get_fd(run));

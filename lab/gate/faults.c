@@ -24,13 +24,14 @@ struct bs_fault {
   int64_t column, other; /* its columns */
   uint32_t victim;       /* the rank that gets other inputs */
   wrapped *views;        /* [ranks] */
+  bs_mask mask;
   bs_collective_hook hook;
 };
 
 static const char *const names[BS_FAULT_COUNT_] = {
-    "no_all_reduce",    "reduced_twice",   "other_x",      "wrong_columns", "index_swapped", "weight_lost",
-    "output_off",       "bias_each_rank",  "bias_lost",    "half_fp8",      "nan_output",    "rank_diverged",
-    "activation_early", "activation_lost", "not_gathered", "db_twice",
+    "no_all_reduce",    "reduced_twice",   "other_x",    "wrong_columns", "index_swapped", "weight_lost",
+    "output_off",       "bias_each_rank",  "bias_lost",  "half_fp8",      "nan_output",    "rank_diverged",
+    "activation_early", "activation_lost", "index_2of4", "mask_confused", "not_gathered",  "db_twice",
 };
 
 const char *bs_fault_name(uint32_t kind) {
@@ -40,6 +41,24 @@ const char *bs_fault_name(uint32_t kind) {
 uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec) {
   const int without = kind == BS_FAULT_ACTIVATION_EARLY || kind == BS_FAULT_ACTIVATION_LOST;
   return without ? (uint32_t)BS_ACT_NONE : spec->activation;
+}
+
+static int by_row(uint32_t kind) {
+  return kind == BS_MASK_RANDOM_2OF4 || kind == BS_MASK_MAGNITUDE || kind == BS_MASK_TRANSPOSABLE;
+}
+
+int bs_fault_alone(const bs_case *c) {
+  bs_proposal p = {.struct_size = sizeof p};
+  return bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, NULL) == BS_OK &&
+         p.prune_error > 0.0;
+}
+
+/* Another mask of the same kind, or one that knows nothing of the weights. */
+static const char *skip_mask(const bs_case *c, int reduces) {
+  if (!reduces) return "no ranks whose masks could differ";
+  if (!c->spec.mask || (c->spec.mask->kind != BS_MASK_COMPLEMENT && !by_row(c->spec.mask->kind)))
+    return "no mask with halves";
+  return bs_fault_alone(c) ? "one half alone has no other to differ from" : NULL;
 }
 
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
@@ -65,6 +84,14 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
       return c->world_size > 1 ? NULL : "one rank";
     case BS_FAULT_HALF_FP8: /* such weights are 8 bits wide already */
       return BS_DTYPE_BYTES(c->spec.w_dtype) > 1 ? NULL : "weights of 8 bits";
+    case BS_FAULT_INDEX_SWAPPED:
+    case BS_FAULT_WEIGHT_LOST:
+      return bs_fault_alone(c) ? "weights may be left out" : NULL;
+    case BS_FAULT_INDEX_2OF4: /* in the other columns of a fixed one the weights are left alone */
+      if (bs_fault_alone(c)) return "weights may be left out";
+      return c->spec.mask && by_row(c->spec.mask->kind) ? NULL : "no mask that differs by row";
+    case BS_FAULT_MASK_CONFUSED:
+      return skip_mask(c, reduces);
     case BS_FAULT_NOT_GATHERED:
     case BS_FAULT_DB_TWICE:
       return "a fault of the backward pass";
@@ -130,6 +157,9 @@ static int32_t read_changed(void *ctx, int64_t row, int64_t nrows, const bs_part
     } else if (fault->kind == BS_FAULT_HALF_FP8) {
       for (int64_t k = K / 2; k < K; ++k)
         values[k] = (double)bs_f8e4m3_to_f32(bs_f32_to_f8e4m3((float)values[k]));
+    } else if (fault->kind == BS_FAULT_INDEX_2OF4 && row + i == fault->row) {
+      values[fault->column ^ 1] += values[fault->column];
+      values[fault->column] = 0.0;
     } else if (row + i == fault->row) {
       const double keep = values[fault->column];
       values[fault->column] = fault->kind == BS_FAULT_INDEX_SWAPPED ? values[fault->other] : 0.0;
@@ -156,13 +186,29 @@ static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *i
                                            fault->kind == BS_FAULT_WRONG_COLUMNS);
   const int hits_w =
       part == BS_PART_W && (fault->kind == BS_FAULT_INDEX_SWAPPED || fault->kind == BS_FAULT_WEIGHT_LOST ||
-                            fault->kind == BS_FAULT_HALF_FP8);
+                            fault->kind == BS_FAULT_HALF_FP8 || fault->kind == BS_FAULT_INDEX_2OF4);
   const int hits_bias = part == BS_PART_BIAS && fault->kind == BS_FAULT_BIAS_LOST;
   if (!hits_x && !hits_w && !hits_bias) return BS_OK;
   fault->views[rank] = (wrapped){fault, *in};
   out->ctx = &fault->views[rank];
   out->read = read_changed;
   return BS_OK;
+}
+
+/* The patterns change places; a mask of rows is drawn anew. */
+static void confuse(void *user, uint32_t rank, bs_layer_spec *spec) {
+  bs_fault *fault = user;
+  if (fault->kind != BS_FAULT_MASK_CONFUSED || rank != fault->ranks - 1) return;
+  bs_mask *mask = &fault->mask;
+  *mask = *spec->mask;
+  if (mask->kind == BS_MASK_COMPLEMENT) {
+    mask->pattern_a = spec->mask->pattern_b;
+    mask->pattern_b = spec->mask->pattern_a;
+  } else {
+    mask->seed += mask->kind == BS_MASK_RANDOM_2OF4;
+    mask->kind = BS_MASK_RANDOM_2OF4;
+  }
+  spec->mask = mask;
 }
 
 static double spread(const void *y, int64_t count, uint32_t dtype) {
@@ -329,8 +375,12 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
     return rc;
   }
   fault->hook = (bs_collective_hook){.user = fault, .before = before, .after = NULL};
-  *hooks = (bs_case_fault){
-      .user = fault, .wrap = wrap, .output = tamper, .bias_gradient = double_bias, .hook = &fault->hook};
+  *hooks = (bs_case_fault){.user = fault,
+                           .wrap = wrap,
+                           .output = tamper,
+                           .bias_gradient = double_bias,
+                           .layer = confuse,
+                           .hook = &fault->hook};
   *out = fault;
   return BS_OK;
 }

@@ -20,6 +20,8 @@ enum bs_fault_kind {
   BS_FAULT_RANK_DIVERGED,    /* the last rank's copy of one output differs in its last bit */
   BS_FAULT_ACTIVATION_EARLY, /* the activation of every rank's partial, not of their sum */
   BS_FAULT_ACTIVATION_LOST,  /* no activation */
+  BS_FAULT_INDEX_2OF4,       /* one weight meets another column of its group of four: the other half's */
+  BS_FAULT_MASK_CONFUSED,    /* the last rank takes its half of another mask: not the others' complement */
   BS_FAULT_FORWARD_COUNT_,   /* those above are phase 0's */
   /* backward: the ranks' columns of dX are not exchanged */
   BS_FAULT_NOT_GATHERED = BS_FAULT_FORWARD_COUNT_,
@@ -31,6 +33,9 @@ const char *bs_fault_name(uint32_t kind);
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split);
 /* The same for a backward pass: what changes a gradient, of the proposal's collectives. */
 const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_proposal *proposal);
+
+/* 1: the case leaves weights out on purpose, so that one that is lost may be none. */
+int bs_fault_alone(const bs_case *c);
 
 typedef struct bs_fault bs_fault;
 /* A fault for c (whose sources must outlive it); fills out_hooks. Free with bs_fault_free. */

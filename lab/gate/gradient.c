@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/small.h"
+#include "lab/phase/owners.h"
 
 #define DW_VALUES (INT64_C(1) << 23) /* of the fp64 reference of dW */
 
@@ -151,7 +152,7 @@ static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max
                    : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for a verdict");
   for (uint32_t r = 0; rc == BS_OK && r < run->world_size; ++r) {
     const bs_case_rank *from = &run->ranks[r];
-    const int terms = from->proposal.split == BS_SPLIT_N;
+    const int terms = from->proposal.split == BS_SPLIT_N, kept = bs_owners_by_row(run);
     rows[r] = (bs_partition){.struct_size = sizeof rows[r],
                              .kind = BS_PARTITION_CONTIGUOUS,
                              .total = g->spec.K,
@@ -160,13 +161,37 @@ static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max
                                       : r == 0 ? g->spec.K
                                                : 0};
     result.ranks[r] = *from;
-    result.ranks[r].owns.columns = &rows[r];
+    if (!kept) result.ranks[r].owns.columns = &rows[r]; /* else the owners of W are turned */
     result.ranks[r].proposal.split =
         sums_dx(&from->proposal) ? (uint32_t)BS_SPLIT_K : (uint32_t)BS_SPLIT_NONE;
   }
+  result.turned = (uint32_t)bs_owners_by_row(run);
   if (rc == BS_OK) rc = bs_verdict_make(g, &result, max_features, out, err);
   free(result.ranks);
   free(rows);
+  return rc;
+}
+
+/* Weights that are left out have no gradient to judge: theirs is put in place as it should be. */
+static int32_t fill_left_out(const bs_case *c, const bs_gradient_result *result, void *dw, bs_error *err) {
+  const int64_t B = c->spec.B, N = c->spec.N, K = c->spec.K;
+  bs_owners owners = bs_owners_of(c, &result->run);
+  uint32_t *owner = malloc((size_t)(K > 0 ? K : 1) * sizeof *owner), first;
+  double *x = malloc((size_t)(B * K > 0 ? B * K : 1) * sizeof *x);
+  int32_t rc = owner && x ? c->x->read(c->x->ctx, 0, B, NULL, BS_F64, x, K, err)
+                          : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for X");
+  for (int64_t n = 0; rc == BS_OK && n < N; ++n) {
+    rc = bs_owners_read(&owners, n, owner, &first, err);
+    for (int64_t k = 0; rc == BS_OK && k < K; ++k) {
+      double sum = 0.0;
+      if (owner[k] != BS_OWNER_NONE) continue;
+      for (int64_t b = 0; b < B; ++b)
+        sum += bs_load_f64(c->spec.y_dtype, result->dy, b * N + n) * x[b * K + k];
+      bs_store_f64(result->wide, dw, n * K + k, sum);
+    }
+  }
+  free(owner);
+  free(x);
   return rc;
 }
 
@@ -198,6 +223,7 @@ int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, in
     rc = judge_dx(&g, &result->run, max_features, &out->dx, err);
   }
   if (rc == BS_OK) rc = bs_gradient_assemble(c, result, &dw, &db, err);
+  if (rc == BS_OK && bs_owners_pruned(&result->run)) rc = fill_left_out(c, result, dw, err);
   g = layer_of(c, N, K, B, result->wide, &dy_t, &x_t);
   if (rc == BS_OK) rc = judge_one(&g, dw, &result->run, dw_features(N, max_features), &out->dw, err);
   g = layer_of(c, 1, N, B, result->wide, &ones, &dy_t);

@@ -13,16 +13,20 @@
 #include "lab/gate/faults.h"
 #include "lab/gate/small.h"
 #include "lab/gate/verdict.h"
+#include "lab/phase/owners.h"
 
 /* Outputs that are not the exact integer, over all ranks. */
 static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int64_t max_features,
                              uint64_t *out_count, int32_t *out_rank, int64_t *out_judged, bs_error *err) {
   bs_reference ref;
   bs_case teller = *c;
+  bs_owners owners = bs_owners_of(c, result); /* of weights that are left out: only those */
   const bs_reference_request request = {.x = c->x,
                                         .w = c->w,
                                         .bias = c->bias,
                                         .world_size = result->world_size,
+                                        .owners = bs_owners_pruned(result) ? bs_owners_read : NULL,
+                                        .owners_ctx = &owners,
                                         .max_features = max_features,
                                         .activation = c->spec.activation,
                                         .tell = bs_case_tell_user,
@@ -137,7 +141,7 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
                bs_fault_name(kind));
   }
   /* T5 must be able to fail as well. */
-  if (rc == BS_OK) {
+  if (rc == BS_OK && !bs_fault_alone(&c)) {
     bs_gate gate;
     bs_case_tell(like, "T6 fault", BS_FAULT_COUNT_ + 1, BS_FAULT_COUNT_ + 1);
     c.spec = spec;

@@ -33,9 +33,10 @@ static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, i
   double sum = 0.0;
   for (uint32_t r = 0; ref->partial && ref->world_size > 1 && r < ref->world_size; ++r) {
     const double part = ref->partial[r][at];
+    if (part == 0.0) continue; /* not this rank's feature: nothing is stored that could be rounded */
     variance += rounding_variance(a->reduce_dtype, part);
+    if (sum != 0.0) variance += rounding_variance(a->reduce_dtype, sum + part);
     sum += part;
-    if (r > 0) variance += rounding_variance(a->reduce_dtype, sum);
   }
   return variance;
 }

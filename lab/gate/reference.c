@@ -122,6 +122,47 @@ static void one_feature(reference_job *job, int64_t f, const double *w) {
   }
 }
 
+/* The same where each weight has an owner of its own: rank by rank, over the columns between its first and
+ * its last weight, zeros for the others'. */
+static void one_owned_feature(reference_job *job, int64_t f, const double *w, const uint32_t *owner,
+                              uint32_t first, double *own) {
+  bs_reference *out = job->out;
+  const int64_t K = out->K, blocks = (out->B + TOKENS - 1) / TOKENS;
+  const double bias = job->bias ? job->bias[out->feature[f]] : 0.0;
+  out->energy[f] = 0.0;
+  for (int64_t b = 0; b < out->B; ++b) out->y[b * out->features + f] = 0.0;
+  for (uint32_t r = 0; r < job->request->world_size; ++r) {
+    int64_t begin = 0, end = 0;
+    memset(own, 0, (size_t)K * sizeof *own);
+    for (int64_t k = 0; k < K; ++k) {
+      if (owner[k] != r) continue;
+      if (end == 0) begin = k;
+      end = k + 1;
+      own[k] = w[k];
+      out->energy[f] += w[k] * w[k] * job->column_x2[k];
+    }
+    if (end == 0 && r != first) continue;
+    for (int64_t block = 0; block < blocks; ++block) {
+      double part[TOKENS] = {0}, magnitude[TOKENS] = {0};
+      const int64_t tokens = out->B - block * TOKENS < TOKENS ? out->B - block * TOKENS : TOKENS;
+      job->accumulate(job->x_blocks + (block * K + begin) * TOKENS, own + begin, end - begin, part,
+                      magnitude);
+      for (int64_t t = 0; t < tokens; ++t) {
+        const int64_t at = (block * TOKENS + t) * out->features + f;
+        if (r == first) part[t] += bias;
+        out->y[at] += part[t];
+        out->magnitude[at] += magnitude[t] + (r == first ? fabs(bias) : 0.0);
+        if (out->partial) out->partial[r][at] = part[t];
+      }
+    }
+  }
+  for (int64_t b = 0; b < out->B; ++b) {
+    const int64_t at = b * out->features + f;
+    if (out->pre) out->pre[at] = out->y[at];
+    out->y[at] = bs_activation_value(job->request->activation, out->y[at]);
+  }
+}
+
 static void job_fail(reference_job *job, const bs_error *err) {
   pthread_mutex_lock(&job->lock);
   if (!atomic_load(&job->failed)) job->error = *err;
@@ -136,12 +177,13 @@ static void *worker(void *arg) {
   bs_error err = BS_ERROR_INIT;
   double *row = malloc(columns * sizeof *row);
   double *w = calloc(columns, sizeof *w);
-  if (!row || !w) {
+  uint32_t *owner = calloc(columns, sizeof *owner), first = 0;
+  if (!row || !w || !owner) {
     bs_error_set(&err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a weight row of %lld columns",
                  (long long)out->K);
     job_fail(job, &err);
   }
-  while (row && w && !atomic_load(&job->failed)) {
+  while (row && w && owner && !atomic_load(&job->failed)) {
     const int64_t f = atomic_fetch_add(&job->next, 1);
     if (f >= out->features) break;
     if (job->request->tell && pthread_equal(pthread_self(), job->caller))
@@ -149,6 +191,8 @@ static void *worker(void *arg) {
     int32_t rc = bs_stop_check(&err);
     if (rc == BS_OK)
       rc = job->request->w->read(job->request->w->ctx, out->feature[f], 1, NULL, BS_F64, row, out->K, &err);
+    if (rc == BS_OK && job->request->owners)
+      rc = job->request->owners(job->request->owners_ctx, out->feature[f], owner, &first, &err);
     if (rc != BS_OK) {
       job_fail(job, &err);
       break;
@@ -159,10 +203,14 @@ static void *worker(void *arg) {
       bad += !isfinite(w[k]);
     }
     if (bad) atomic_fetch_add(&job->nonfinite, bad);
-    one_feature(job, f, w);
+    if (job->request->owners)
+      one_owned_feature(job, f, w, owner, first, row); /* the row as it was read is not needed any more */
+    else
+      one_feature(job, f, w);
   }
   free(row);
   free(w);
+  free(owner);
   return NULL;
 }
 
@@ -195,7 +243,7 @@ static int32_t alloc_reference(const bs_reference_request *request, bs_reference
   if (request->activation != BS_ACT_NONE) out->pre = alloc_doubles(out->B, out->features);
   int ok = out->feature && out->y && out->magnitude && out->energy &&
            (out->pre || request->activation == BS_ACT_NONE);
-  if (ok && request->column_rank) {
+  if (ok && (request->column_rank || (request->owners && request->terms))) {
     out->partial = calloc(request->world_size, sizeof *out->partial);
     ok = out->partial != NULL;
     for (uint32_t r = 0; ok && r < request->world_size; ++r) {

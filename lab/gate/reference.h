@@ -6,13 +6,18 @@
 #define BS_LAB_GATE_REFERENCE_H
 #include "lab/lab.h"
 
-/* How K is divided over ranks: column_rank[k] for K-split methods; NULL when no rank holds partial sums. */
+/* How K is divided over ranks: column_rank[k] for K-split methods; NULL when no rank holds partial sums, or
+ * `owners` tells of each weight: the ranks of the K weights of feature f of w into out, UINT32_MAX for those
+ * that no rank has, which then are no part of the reference; the bias belongs to *out_first. */
 typedef struct bs_reference_request {
   const bs_source *x;    /* [B,K] */
   const bs_source *w;    /* [N,K] */
   const bs_source *bias; /* [1,N] or NULL; belongs to rank 0's partial */
   uint32_t world_size;
   const uint32_t *column_rank;
+  int32_t (*owners)(void *ctx, int64_t feature, uint32_t *out, uint32_t *out_first, bs_error *err);
+  void *owners_ctx;
+  uint32_t terms;       /* with owners: 1: the ranks' products are terms of a sum over ranks */
   int64_t max_features; /* 0: all; otherwise this many, spread evenly, first and last included */
   uint32_t threads;     /* 0: all cores */
   uint32_t activation;  /* enum bs_activation, of the whole sum */
@@ -20,7 +25,7 @@ typedef struct bs_reference_request {
   void *tell_user;
 } bs_reference_request;
 
-/* Arrays are [B, features] unless said; `partial[r]` only where column_rank was given. */
+/* Arrays are [B, features] unless said; `partial[r]` only where column_rank or terms were given. */
 typedef struct bs_reference {
   int64_t B, N, K, features;
   int64_t *feature;  /* [features] the output column of each */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/phase/owners.h"
 
 bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec) {
   const bs_arithmetic a = {.y_dtype = spec->y_dtype,
@@ -117,11 +118,15 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
   bs_case teller = *c;
   int32_t rc = bs_case_column_ranks(c, result, &column_rank, err);
   if (rc != BS_OK) return rc;
+  bs_owners owners = bs_owners_of(c, result);
   const bs_reference_request request = {.x = c->x,
                                         .w = c->w,
                                         .bias = c->spec.has_bias ? c->bias : NULL,
                                         .world_size = result->world_size,
                                         .column_rank = column_rank,
+                                        .owners = bs_owners_by_row(result) ? bs_owners_read : NULL,
+                                        .owners_ctx = &owners,
+                                        .terms = bs_owners_terms(result),
                                         .max_features = max_features,
                                         .activation = c->spec.activation,
                                         .tell = bs_case_tell_user,

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
 
@@ -44,6 +45,12 @@ void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t tot
   bs_case_tell(user, what, done, total);
 }
 
+bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank) {
+  bs_layer_spec spec = c->spec;
+  if (c->fault && c->fault->layer) c->fault->layer(c->fault->user, rank, &spec);
+  return spec;
+}
+
 int32_t bs_case_view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in, bs_source *out,
                      bs_error *err) {
   *out = *in;
@@ -61,16 +68,17 @@ static bs_tensor_desc desc_2d(uint32_t dtype, int64_t rows, int64_t cols) {
 int32_t bs_case_ownership(bs_layer *layer, bs_case_rank *out, bs_error *err) {
   out->owns.struct_size = sizeof out->owns;
   const int32_t rc = bs_layer_owns(layer, &out->owns, err);
-  if (rc != BS_OK || !out->owns.columns) return rc;
+  if (rc != BS_OK) return rc;
+  if (!out->owns.columns) return bs_owners_copy(out, err);
   out->columns_storage = *out->owns.columns;
   out->owns.columns = &out->columns_storage;
-  if (out->columns_storage.kind != BS_PARTITION_GATHER) return BS_OK;
+  if (out->columns_storage.kind != BS_PARTITION_GATHER) return bs_owners_copy(out, err);
   const size_t bytes = (size_t)out->columns_storage.count * sizeof(uint32_t);
   out->columns = malloc(bytes ? bytes : 1);
   if (!out->columns) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column list");
   if (bytes) memcpy(out->columns, out->columns_storage.columns, bytes);
   out->columns_storage.columns = out->columns;
-  return BS_OK;
+  return bs_owners_copy(out, err);
 }
 
 int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64_t *out_begin,
@@ -146,7 +154,8 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
   bs_layer *layer = NULL;
   bs_tensor x = {0};
   bs_tensor y = {0};
-  int32_t rc = bs_layer_build(rank, c->method, &c->spec, w_source, bias_source, &layer, err);
+  const bs_layer_spec spec = bs_case_spec(c, index);
+  int32_t rc = bs_layer_build(rank, c->method, &spec, w_source, bias_source, &layer, err);
   if (rc == BS_OK) rc = bs_case_ownership(layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
   if (rc == BS_OK) {
@@ -280,6 +289,7 @@ void bs_case_result_free(bs_case_result *result) {
   for (uint32_t r = 0; result->ranks && r < result->world_size; ++r) {
     free(result->ranks[r].y);
     free(result->ranks[r].columns);
+    bs_owners_free(&result->ranks[r]);
     json_decref(result->ranks[r].timings);
   }
   free(result->ranks);
@@ -290,6 +300,7 @@ void bs_case_result_free(bs_case_result *result) {
 int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out, bs_error *err) {
   *out = NULL;
   if (result->world_size < 2 || result->ranks[0].proposal.split != BS_SPLIT_K) return BS_OK;
+  if (bs_owners_by_row(result)) return BS_OK; /* columns do not tell: owners.h */
   uint32_t *ranks = calloc((size_t)(c->spec.K > 0 ? c->spec.K : 1), sizeof *ranks);
   if (!ranks) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column map");
   for (uint32_t r = 0; r < result->world_size; ++r) {

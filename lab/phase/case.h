@@ -17,6 +17,8 @@ typedef struct bs_case_fault {
   void (*output)(void *user, uint32_t rank, void *y, int64_t rows, int64_t cols, uint32_t dtype);
   /* Tamper with a rank's finished gradient of the bias. */
   void (*bias_gradient)(void *user, void *db, int64_t count, uint32_t dtype);
+  /* Change the layer that a rank builds. */
+  void (*layer)(void *user, uint32_t rank, bs_layer_spec *spec);
   const bs_collective_hook *hook;
 } bs_case_fault;
 
@@ -45,7 +47,9 @@ typedef struct bs_case_rank {
   uint32_t same_each_time; /* every timed iteration gave the same bits */
   bs_ownership owns;       /* columns copied: see `columns` */
   bs_partition columns_storage;
-  uint32_t *columns;                  /* list of owned columns when owns.columns is GATHER */
+  uint32_t *columns;    /* list of owned columns when owns.columns is GATHER */
+  bs_kept kept_storage; /* of owns.kept, and the positions copied (owners.h) */
+  uint8_t *kept;
   uint64_t counters[BS_COUNT_COUNT_]; /* of one forward */
   bs_proposal proposal;
   json_t *timings; /* region name -> statistics */
@@ -54,6 +58,7 @@ typedef struct bs_case_rank {
 
 typedef struct bs_case_result {
   uint32_t world_size, threads_per_rank, shared_device;
+  uint32_t turned; /* 1: judged is a product with W itself (dX): features are columns of W */
   int64_t iterations;
   uint64_t memory_peak;  /* all ranks, tracked bytes, building included */
   uint64_t weight_bytes; /* packed, all ranks */
@@ -65,8 +70,9 @@ typedef struct bs_case_result {
 void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total);
 /* The same as a bs_progress_fn; user: the bs_case. */
 void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total);
-/* The pieces of bs_case_run, for cases that do more than forward: a rank's view of a source, the world of a
- * case, what a built layer owns (columns copied). */
+/* The pieces of bs_case_run, for cases that do more than forward: a rank's layer and view of a source,
+ * the world of a case, what a built layer owns (columns and positions copied). */
+bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank);
 int32_t bs_case_view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in,
                      bs_source *out_source, bs_error *err);
 int32_t bs_case_world(const bs_case *c, bs_world **out_world, bs_error *err);

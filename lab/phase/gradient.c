@@ -10,6 +10,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
 
@@ -173,7 +174,7 @@ static int32_t take_tensors(gradient_run *run, bs_rank *rank, uint32_t index, bs
   const bs_case *c = run->c;
   const bs_layer_spec *s = &c->spec;
   const bs_case_rank *mine = &run->out->run.ranks[index];
-  const int64_t rows = mine->owns.row_count, cols = mine->owns.columns ? mine->owns.columns->count : s->K;
+  const int64_t rows = mine->owns.row_count, cols = bs_owners_width(&mine->owns, s->K);
   const uint32_t wide = run->out->wide;
   int32_t rc = bs_case_input(c, rank, layer, x, &t->x, err);
   if (rc == BS_OK) rc = take(rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
@@ -203,7 +204,8 @@ static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, c
   bs_layer *layer = NULL;
   tensors t;
   memset(&t, 0, sizeof t);
-  int32_t rc = bs_layer_build(rank, c->method, &c->spec, w, bias, &layer, err);
+  const bs_layer_spec spec = bs_case_spec(c, index);
+  int32_t rc = bs_layer_build(rank, c->method, &spec, w, bias, &layer, err);
   if (rc == BS_OK) rc = bs_case_ownership(layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
   if (rc == BS_OK) rc = take_tensors(run, rank, index, layer, x, &t, err);
@@ -296,9 +298,25 @@ void bs_gradient_result_free(bs_gradient_result *result) {
   memset(result, 0, sizeof *result);
 }
 
-static int64_t column_of(const bs_partition *p, int64_t j) {
-  if (p == NULL) return j;
-  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
+/* A rank's rows of dW to where they belong; *owned counts them. */
+static int32_t place_dw(const bs_case *c, const bs_gradient_result *result, uint32_t r, char *dw,
+                        int64_t *owned, bs_error *err) {
+  const bs_ownership *o = &result->run.ranks[r].owns;
+  const int64_t K = c->spec.K, width = bs_owners_width(o, K);
+  const size_t size = BS_DTYPE_BYTES(result->wide);
+  int64_t *columns = malloc((size_t)(width > 0 ? width : 1) * sizeof *columns);
+  int32_t rc = columns ? BS_OK : no_memory(err);
+  for (int64_t i = 0; rc == BS_OK && i < o->row_count; ++i) {
+    rc = bs_owners_row_columns(o, K, i, columns, err);
+    for (int64_t j = 0; rc == BS_OK && j < width; ++j) {
+      if (columns[j] < 0) continue;
+      ++*owned;
+      memcpy(dw + (size_t)((o->row_begin + i) * K + columns[j]) * size,
+             (const char *)result->ranks[r].dw + (size_t)(i * width + j) * size, size);
+    }
+  }
+  free(columns);
+  return rc;
 }
 
 int32_t bs_gradient_assemble(const bs_case *c, const bs_gradient_result *result, void **out_dw, void **out_db,
@@ -307,21 +325,16 @@ int32_t bs_gradient_assemble(const bs_case *c, const bs_gradient_result *result,
   const size_t size = BS_DTYPE_BYTES(result->wide);
   char *dw = calloc((size_t)(N * K) + 1, size), *db = calloc((size_t)N + 1, size);
   int64_t owned = 0;
+  int32_t rc = dw && db ? BS_OK : no_memory(err);
   *out_dw = dw;
   *out_db = db;
-  for (uint32_t r = 0; dw && db && r < result->run.world_size; ++r) {
+  for (uint32_t r = 0; rc == BS_OK && r < result->run.world_size; ++r) {
     const bs_ownership *o = &result->run.ranks[r].owns;
-    const int64_t cols = o->columns ? o->columns->count : K;
-    owned += o->row_count * cols;
-    for (int64_t i = 0; i < o->row_count; ++i)
-      for (int64_t j = 0; j < cols; ++j)
-        memcpy(dw + (size_t)((o->row_begin + i) * K + column_of(o->columns, j)) * size,
-               (const char *)result->ranks[r].dw + (size_t)(i * cols + j) * size, size);
+    rc = place_dw(c, result, r, dw, &owned, err);
     if (result->ranks[r].db)
       memcpy(db + (size_t)o->row_begin * size, result->ranks[r].db, (size_t)o->row_count * size);
   }
-  int32_t rc = dw && db ? BS_OK : no_memory(err);
-  if (rc == BS_OK && owned != N * K)
+  if (rc == BS_OK && owned != N * K && !bs_owners_pruned(&result->run))
     rc = bs_error_set(err, BS_INTERNAL, "BS-GRADIENT-OWNERS", "the ranks own %lld of %lld weights",
                       (long long)owned, (long long)(N * K));
   if (rc == BS_OK && c->spec.has_bias) return BS_OK;

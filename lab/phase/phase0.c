@@ -10,6 +10,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/gate/faults.h"
+#include "lab/gate/half.h"
 #include "lab/gate/verdict.h"
 #include "lab/phase/case.h"
 #include "lab/phase/dump.h"
@@ -105,13 +106,30 @@ static int32_t fill_record(const bs_case *c, const bs_case_result *result, const
   return bs_record_case_fields(out->record, c, result, s, err);
 }
 
-static int32_t judge_case(const bs_case *c, const bs_experiment *e, const bs_subject *s,
+/* One half alone: what it does it does right, by the gates above; that it is not the product is known. */
+static int32_t half_gate(const bs_case *c, const bs_experiment *e, const bs_half *half,
+                         const bs_case_result *result, bs_phase_result *out, bs_error *err) {
+  if (!half->alone) return BS_OK;
+  bs_gate gate;
+  double measured = 0.0;
+  const int32_t rc = bs_half_gate(c, result, half, e->reference_features, &measured, &gate, err);
+  if (rc != BS_OK) return rc;
+  add_gate(out, &gate);
+  json_object_set_new(out->record, "half_alone", json_true());
+  json_object_set_new(out->record, "half_error_expected", number_or_null(half->expected));
+  json_object_set_new(out->record, "half_error", number_or_null(measured));
+  json_object_set_new(out->record, "half_rows_looked_at", json_integer(half->rows));
+  return BS_OK;
+}
+
+static int32_t judge_case(const bs_case *c, const bs_experiment *e, const bs_subject *s, const bs_half *half,
                           const bs_case_result *result, bs_phase_result *out, bs_error *err) {
   bs_verdict verdict;
   int32_t rc = bs_verdict_make(c, result, e->reference_features, &verdict, err);
   for (uint32_t i = 0; rc == BS_OK && i < verdict.n_gates; ++i) add_gate(out, &verdict.gates[i]);
   if (rc == BS_OK) rc = integer_gate(c, e, out, err);
   if (rc == BS_OK) rc = fault_gate(c, e, out, err);
+  if (rc == BS_OK) rc = half_gate(c, e, half, result, out, err);
   if (rc != BS_OK) return rc;
   out->passed = (uint32_t)bs_verdict_passed(out->gates, out->n_gates);
   return fill_record(c, result, &verdict, s, out, err);
@@ -125,16 +143,18 @@ int32_t bs_phase0_run(bs_context *context, const bs_experiment *e, bs_progress_f
   bs_subject subject;
   bs_case c;
   bs_case_result result = {0};
+  bs_half half;
   bs_dump *dump = NULL;
   int32_t rc = bs_subject_open(context, e, &subject, err);
   if (rc == BS_OK) {
     make_case(context, e, &subject, progress, user, &c);
     if (e->dump_dir) rc = bs_dump_open(e->dump_dir, c.world_size, &dump, err);
     if (dump) c.hook = bs_dump_hook(dump);
+    if (rc == BS_OK) rc = bs_half_expect(&c, &half, err); /* before anything is computed */
     if (rc == BS_OK) rc = bs_case_run(&c, &result, err);
     if (rc == BS_OK && dump) rc = bs_dump_write(dump, &c, &result, err);
     c.hook = NULL;
-    if (rc == BS_OK) rc = judge_case(&c, e, &subject, &result, out, err);
+    if (rc == BS_OK) rc = judge_case(&c, e, &subject, &half, &result, out, err);
     bs_case_result_free(&result);
     bs_dump_close(dump);
     bs_subject_close(&subject);

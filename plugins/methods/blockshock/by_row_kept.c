@@ -7,7 +7,7 @@
  */
 #include "by_row.h"
 
-#define CHUNK 2048 /* groups read at once, on the stack */
+#define CHUNK 1024 /* groups read at once, on the stack */
 
 static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
                          int64_t out_stride, bs_error *err) {
@@ -32,14 +32,19 @@ typedef struct store_job {
   int32_t *codes;
 } store_job;
 
-static int32_t store_row(const store_job *job, int64_t row, bs_error *err) {
+/* Up to four rows at once: a transposable mask looks at so many. */
+static int32_t store_block(const store_job *job, int64_t row, int64_t nrows, bs_error *err) {
   const by_row_kept *k = job->k;
-  uint8_t read[CHUNK], *bits = k->bits + row * k->stride;
+  uint8_t read[4 * CHUNK];
   for (int64_t g = 0; g < job->groups; g += CHUNK) { /* CHUNK is even: chunks begin on a byte */
     const int64_t n = job->groups - g < CHUNK ? job->groups - g : CHUNK;
-    const int32_t rc = k->whole->read(k->whole->ctx, k->row + row, 1, k->group + g, n, read, CHUNK, err);
+    const int32_t rc = k->whole->read(k->whole->ctx, k->row + row, nrows, k->group + g, n, read, CHUNK, err);
     if (rc != BS_OK) return rc;
-    for (int64_t i = 0; i < n; i++) bits[(g + i) / 2] |= (uint8_t)((read[i] & 0xFu) << ((g + i) % 2 * 4));
+    for (int64_t r = 0; r < nrows; r++) {
+      uint8_t *bits = k->bits + (row + r) * k->stride;
+      for (int64_t i = 0; i < n; i++)
+        bits[(g + i) / 2] |= (uint8_t)((read[r * CHUNK + i] & 0xFu) << ((g + i) % 2 * 4));
+    }
   }
   return BS_OK;
 }
@@ -50,8 +55,8 @@ static void store_rows(void *arg, uint32_t member, uint32_t width) {
   int64_t begin, count;
   tp_share((job->rows + 3) / 4, member, width, &begin, &count);
   const int64_t end = 4 * (begin + count) < job->rows ? 4 * (begin + count) : job->rows;
-  for (int64_t row = 4 * begin; job->codes[member] == BS_OK && row < end; row++)
-    job->codes[member] = store_row(job, row, &job->errors[member]);
+  for (int64_t row = 4 * begin; job->codes[member] == BS_OK && row < end; row += 4)
+    job->codes[member] = store_block(job, row, end - row < 4 ? end - row : 4, &job->errors[member]);
 }
 
 enum { MOST_MEMBERS = 256 };

@@ -30,9 +30,9 @@ int32_t by_row_choose(const bs_layer_spec *spec, uint32_t world, uint32_t *out_p
   const int32_t rc = tp_mask_or_complement(spec, &mask, err);
   if (rc != BS_OK) return rc;
   const char *kernel = tp_option_get(spec, "kernel", "auto"), *half = tp_option_get(spec, "half", NULL);
-  const int by_row = differs_by_row(mask.kind), sparse = strcmp(kernel, "sparse24") == 0;
+  const int differs = differs_by_row(mask.kind), sparse = strcmp(kernel, "sparse24") == 0;
   *out_path = BY_ROW_FIXED;
-  if (!by_row && !sparse && half == NULL) {
+  if (!differs && !sparse && half == NULL) {
     if (strcmp(tp_option_get(spec, "slices", "auto"), "column") != 0) return BS_OK;
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-SLICES",
             "method blockshock: slices=column is for 2:4 values; mask %s runs as columns of W",
@@ -40,7 +40,7 @@ int32_t by_row_choose(const bs_layer_spec *spec, uint32_t world, uint32_t *out_p
     return bs_fail_hint(err, "kernel=sparse24 with it, or slices=row"), BS_UNSUPPORTED;
   }
   if (strcmp(kernel, "gather") == 0) return refuse_gather(&mask, half, err);
-  if (!by_row && mask.kind != BS_MASK_COMPLEMENT) {
+  if (!differs && mask.kind != BS_MASK_COMPLEMENT) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-KERNEL",
             "method blockshock: mask %s does not keep two of each four columns, as 2:4 values must",
             mask_name(&mask));

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ * owners.c - see owners.h. */
+#include "lab/phase/owners.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+static int64_t groups_of(const bs_kept *k) {
+  return k->cols / 4 + (k->cols % 4 != 0);
+}
+
+static int32_t read_copy(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
+                         int64_t out_stride, bs_error *err) {
+  const bs_case_rank *rank = ctx;
+  const int64_t groups = groups_of(&rank->kept_storage);
+  (void)err;
+  for (int64_t i = 0; i < nrows && ngroups > 0; ++i)
+    memcpy(out + i * out_stride, rank->kept + (row + i) * groups + group, (size_t)ngroups);
+  return BS_OK;
+}
+
+int32_t bs_owners_copy(bs_case_rank *rank, bs_error *err) {
+  const bs_kept *k = rank->owns.kept;
+  if (k == NULL) return BS_OK;
+  const int64_t groups = groups_of(k), cols = rank->owns.columns ? rank->owns.columns->count : k->cols;
+  if (k->rows != rank->owns.row_count || k->cols != cols)
+    return bs_error_set(err, BS_PLUGIN, "BS-CASE-OWNERS",
+                        "positions of %lld x %lld weights are told of a part of %lld x %lld",
+                        (long long)k->rows, (long long)k->cols, (long long)rank->owns.row_count,
+                        (long long)cols);
+  rank->kept = malloc((size_t)(k->rows * groups) + 1);
+  if (rank->kept == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the positions of %lld rows",
+                        (long long)k->rows);
+  const int32_t rc = k->read(k->ctx, 0, k->rows, 0, groups, rank->kept, groups, err);
+  rank->kept_storage = *k;
+  rank->kept_storage.ctx = rank;
+  rank->kept_storage.read = read_copy;
+  rank->owns.kept = &rank->kept_storage;
+  return rc;
+}
+
+void bs_owners_free(bs_case_rank *rank) {
+  free(rank->kept);
+  rank->kept = NULL;
+}
+
+/* ---- maps ------------------------------------------------------------------------------------ */
+
+int bs_owners_by_row(const bs_case_result *result) {
+  for (uint32_t r = 0; r < result->world_size; ++r)
+    if (result->ranks[r].owns.kept != NULL) return 1;
+  return 0;
+}
+
+int bs_owners_pruned(const bs_case_result *result) {
+  return result->world_size > 0 && result->ranks[0].proposal.prune_error > 0.0;
+}
+
+static int64_t column_of(const bs_partition *p, int64_t j) {
+  if (p == NULL) return j;
+  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
+}
+
+static int64_t width_of(const bs_ownership *o, int64_t K) {
+  return o->columns != NULL ? o->columns->count : K;
+}
+
+int64_t bs_owners_width(const bs_ownership *o, int64_t K) {
+  return o->kept != NULL ? 2 * groups_of(o->kept) : width_of(o, K);
+}
+
+int32_t bs_owners_row_columns(const bs_ownership *o, int64_t K, int64_t row, int64_t *out, bs_error *err) {
+  const int64_t cols = width_of(o, K);
+  if (o->kept == NULL) {
+    for (int64_t j = 0; j < cols; ++j) out[j] = column_of(o->columns, j);
+    return BS_OK;
+  }
+  int64_t n = 0;
+  for (int64_t g = 0; g < groups_of(o->kept); ++g) {
+    uint8_t bits = 0;
+    const int32_t rc = o->kept->read(o->kept->ctx, row, 1, g, 1, &bits, 1, err);
+    if (rc != BS_OK) return rc;
+    if (bits > 0xFu || __builtin_popcount(bits) != 2)
+      return bs_error_set(err, BS_PLUGIN, "BS-CASE-OWNERS",
+                          "row %lld, group %lld of a 2:4 part keeps the pattern 0x%x", (long long)row,
+                          (long long)g, bits);
+    for (int j = 0; j < 4; ++j)
+      if (bits >> j & 1) out[n++] = 4 * g + j < cols ? column_of(o->columns, 4 * g + j) : -1;
+  }
+  return BS_OK;
+}
+
+static int keeps(const bs_ownership *o, int64_t row, int64_t j) {
+  uint8_t bits = 0xFu;
+  if (o->kept != NULL) (void)o->kept->read(o->kept->ctx, row, 1, j / 4, 1, &bits, 1, NULL); /* a copy */
+  return bits >> (j % 4) & 1;
+}
+
+static int has_row(const bs_ownership *o, int64_t row) {
+  return row >= o->row_begin && row < o->row_begin + o->row_count;
+}
+
+static void fill(uint32_t *out, int64_t count, uint32_t value) {
+  for (int64_t i = 0; i < count; ++i) out[i] = value;
+}
+
+/* Where column `col` of W lies in the part; -1: in another. */
+static int64_t place_of(const bs_partition *p, int64_t col) {
+  if (p == NULL) return col;
+  if (p->kind != BS_PARTITION_GATHER)
+    return col >= p->begin && col < p->begin + p->count ? col - p->begin : -1;
+  for (int64_t j = 0; j < p->count; ++j)
+    if ((int64_t)p->columns[j] == col) return j;
+  return -1;
+}
+
+static void read_column(const bs_owners *m, int64_t col, uint32_t *out) {
+  for (uint32_t r = 0; r < m->result->world_size; ++r) {
+    const bs_ownership *o = &m->result->ranks[r].owns;
+    const int64_t j = place_of(o->columns, col);
+    for (int64_t i = 0; j >= 0 && i < o->row_count; ++i)
+      if (keeps(o, i, j)) out[o->row_begin + i] = r;
+  }
+}
+
+static void read_row(const bs_owners *m, int64_t row, uint32_t *out) {
+  for (uint32_t r = 0; r < m->result->world_size; ++r) {
+    const bs_ownership *o = &m->result->ranks[r].owns;
+    const int64_t cols = width_of(o, m->K);
+    if (!has_row(o, row)) continue;
+    for (int64_t j = 0; j < cols; ++j)
+      if (keeps(o, row - o->row_begin, j)) out[column_of(o->columns, j)] = r;
+  }
+}
+
+/* Of a turned result the sizes are those of the product: its outputs are columns of W. */
+bs_owners bs_owners_of(const bs_case *c, const bs_case_result *result) {
+  const int64_t N = result->turned ? c->spec.K : c->spec.N, K = result->turned ? c->spec.N : c->spec.K;
+  return (bs_owners){.result = result, .N = N, .K = K, .turned = result->turned};
+}
+
+uint32_t bs_owners_terms(const bs_case_result *result) {
+  return result->world_size > 1 && result->ranks[0].proposal.split == BS_SPLIT_K;
+}
+
+int32_t bs_owners_read(void *owners, int64_t index, uint32_t *out, uint32_t *out_first, bs_error *err) {
+  const bs_owners *m = owners;
+  uint32_t first = 0;
+  (void)err;
+  while (!m->turned && first + 1 < m->result->world_size && !has_row(&m->result->ranks[first].owns, index))
+    ++first;
+  fill(out, m->turned ? m->N : m->K, bs_owners_pruned(m->result) ? BS_OWNER_NONE : first);
+  if (m->turned)
+    read_column(m, index, out);
+  else
+    read_row(m, index, out);
+  *out_first = first;
+  return BS_OK;
+}

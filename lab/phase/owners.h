@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * owners.h - which rank of a run holds which weight, where columns alone do not tell: the halves of a mask
+ * that differs by row. Positions are copied from the layer, which is gone when a run is judged. */
+#ifndef BS_LAB_PHASE_OWNERS_H
+#define BS_LAB_PHASE_OWNERS_H
+#include "lab/phase/case.h"
+
+#define BS_OWNER_NONE UINT32_MAX
+
+/* Positions of a layer's own weights, copied: out->owns.kept then reads the copy. Nothing where it has all.
+ */
+int32_t bs_owners_copy(bs_case_rank *rank, bs_error *err);
+void bs_owners_free(bs_case_rank *rank);
+
+/* 1: some rank holds weights row by row. */
+int bs_owners_by_row(const bs_case_result *result);
+/* 1: the method leaves weights out and says so (bs_proposal.prune_error). */
+int bs_owners_pruned(const bs_case_result *result);
+
+/* Columns of the weights that a rank holds, packed or not: 2 ceil(K_r / 4) or K_r. */
+int64_t bs_owners_width(const bs_ownership *owns, int64_t K);
+/* The columns of W under packed row `row` (from 0 in the rank's part) into out[bs_owners_width]; -1 for
+ * places behind the last column. */
+int32_t bs_owners_row_columns(const bs_ownership *owns, int64_t K, int64_t row, int64_t *out, bs_error *err);
+
+/* A map of the result's owners: of row `index` of W by columns, or turned: of column `index` by rows.
+ * out_first: the first rank that has a part in the row (turned: 0), which is the one that adds its bias.
+ * Unowned weights are NONE where the method is allowed to leave some out, else the first rank's. */
+typedef struct bs_owners {
+  const bs_case_result *result;
+  int64_t N, K;
+  uint32_t turned;
+} bs_owners;
+bs_owners bs_owners_of(const bs_case *c, const bs_case_result *result);
+/* 1: the ranks' products are terms of sums over ranks. */
+uint32_t bs_owners_terms(const bs_case_result *result);
+int32_t bs_owners_read(void *owners, int64_t index, uint32_t *out, uint32_t *out_first, bs_error *err);
+#endif
