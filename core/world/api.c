@@ -86,6 +86,8 @@ const bs_rank_api *bs_rank_get_api(void) {
       .free = bs_memory_host_free,
       .kept_make = api_kept_make,
       .kept_free = bs_kept_free,
+      .collective_start = bs_coll_start,
+      .collective_wait = bs_coll_wait,
   };
   return &api;
 }

@@ -20,30 +20,12 @@
 
 #include "core/base/dtype.h"
 #include "core/base/size.h"
-#include "core/world/world.h"
-
-typedef int32_t (*coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
-
-struct bs_coll_plan {
-  bs_rank *rank;
-  coll_fn fn;
-  void *comm;
-  bs_coll_call call;    /* all but the data */
-  uint64_t fingerprint; /* but rows */
-  uint64_t in_cols;
-  uint64_t out_cols;
-  uint64_t rows;      /* most rows; a run may have fewer */
-  uint64_t row_bytes; /* payload of a row */
-  uint64_t wire_num, wire_den;
-  uint32_t has_in, has_out;
-  uint64_t *counts; /* counts, then recv_counts */
-  char *site;
-};
+#include "core/world/coll_plan.h"
 
 static const char *const kind_names[BS_COLL_COUNT_] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send", "recv", "barrier"};
 
-static coll_fn slot_of(const bs_comm *comm, uint32_t kind) {
+static bs_coll_fn slot_of(const bs_comm *comm, uint32_t kind) {
   switch (kind) {
     case BS_COLL_ALL_REDUCE:
       return comm->all_reduce;
@@ -262,6 +244,7 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
 
 void bs_coll_release(bs_coll_plan *plan) {
   if (plan == NULL) return;
+  if (plan->started) bs_coll_abandon(plan);
   free(plan->counts);
   free(plan->site);
   free(plan);
@@ -298,19 +281,20 @@ static inline int view(const bs_tensor *t, uint32_t dtype, uint64_t cols, uint64
   return t->rank == 1 && (uint64_t)t->dims[0] == cols && (t->strides[0] == 1 || cols <= 1);
 }
 
-static int32_t run_once(bs_coll_plan *p, bs_error *err) {
-  bs_coll_call *c = &p->call;
-  int32_t rc = p->fn(p->comm, c, err);
+void bs_coll_count(bs_coll_plan *p, uint32_t calls) {
+  const uint64_t bytes = p->call.rows * p->row_bytes;
+  const uint64_t wire = bytes / p->wire_den * p->wire_num + bytes % p->wire_den * p->wire_num / p->wire_den;
+  uint64_t *counters = p->rank->counters;
+  counters[BS_COUNT_COLLECTIVES] += calls;
+  counters[BS_COUNT_PAYLOAD_BYTES] += calls * bytes;
+  counters[BS_COUNT_WIRE_BYTES] += calls * wire;
+}
+
+static int32_t execute_once(bs_coll_plan *p, uint32_t *calls, bs_error *err) {
+  int32_t rc = p->fn(p->comm, &p->call, err);
   if (rc == BS_OK) {
-    uint64_t bytes = c->rows * p->row_bytes;
-    uint64_t *counters = p->rank->counters;
-    counters[BS_COUNT_COLLECTIVES]++;
-    counters[BS_COUNT_PAYLOAD_BYTES] += bytes;
-    counters[BS_COUNT_WIRE_BYTES] +=
-        bytes / p->wire_den * p->wire_num + bytes % p->wire_den * p->wire_num / p->wire_den;
-    return BS_OK;
-  }
-  if (err != NULL) {
+    ++*calls;
+  } else if (err != NULL) {
     err->rank = (int32_t)p->rank->index;
     if (err->where[0] == '\0') bs_error_where(err, "%s", p->site);
   }
@@ -318,7 +302,7 @@ static int32_t run_once(bs_coll_plan *p, bs_error *err) {
 }
 
 /* As often as the hook says. A second all_reduce reduces the result of the first. */
-static int32_t run_hooked(bs_coll_plan *p, bs_error *err) {
+static int32_t execute_hooked(bs_coll_plan *p, uint32_t *calls, bs_error *err) {
   const bs_collective_hook *hook = &p->rank->world->hook;
   bs_coll_call *c = &p->call;
   uint32_t times = hook->before != NULL ? hook->before(hook->user, p->rank->index, c) : 1u;
@@ -330,14 +314,20 @@ static int32_t run_hooked(bs_coll_plan *p, bs_error *err) {
       c->in_stride = c->out_stride;
       c->dtype_in = c->dtype_out;
     }
-    rc = run_once(p, err);
+    rc = execute_once(p, calls, err);
   }
   c->dtype_in = dtype_in;
   if (rc == BS_OK && hook->after != NULL) hook->after(hook->user, p->rank->index, c);
   return rc;
 }
 
-int32_t bs_coll_run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
+int32_t bs_coll_execute(bs_coll_plan *p, uint32_t *out_calls, bs_error *err) {
+  *out_calls = 0;
+  return p->rank->world->has_hook ? execute_hooked(p, out_calls, err) : execute_once(p, out_calls, err);
+}
+
+int32_t bs_coll_bind(bs_coll_plan *p, const bs_tensor *in, const bs_tensor *out, bs_stream *stream,
+                     bs_error *err) {
   bs_coll_call *c = &p->call;
   uint64_t in_rows = 0, out_rows = 0;
   c->in = NULL;
@@ -357,5 +347,15 @@ int32_t bs_coll_run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_str
   }
   c->fingerprint = p->fingerprint + c->rows * UINT64_C(0x9e3779b97f4a7c15);
   c->stream = stream;
-  return p->rank->world->has_hook ? run_hooked(p, err) : run_once(p, err);
+  return BS_OK;
+}
+
+int32_t bs_coll_run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
+  uint32_t calls;
+  int32_t rc = p->started ? bs_coll_refuse_started(p, err) : bs_coll_bind(p, in, out, stream, err);
+  if (rc != BS_OK) return rc;
+  if (p->rank->line != NULL) bs_coll_settle(p->rank);
+  rc = bs_coll_execute(p, &calls, err);
+  bs_coll_count(p, calls);
+  return rc;
 }

@@ -26,6 +26,7 @@ int32_t bs_group_open(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_
   group->rank = rank;
   group->n = nranks;
   group->me = me;
+  if (rank->line != NULL) bs_coll_settle(rank);
   if (nranks > 1) {
     int32_t rc = world->comm->group_open != NULL
                      ? world->comm->group_open(rank->comm, ranks, nranks, &group->comm, err)
@@ -42,6 +43,7 @@ int32_t bs_group_open(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_
 
 void bs_group_close(bs_group *group) {
   if (group == NULL) return;
+  if (group->rank->line != NULL) bs_coll_settle(group->rank);
   if (group->comm != NULL) group->rank->world->comm->rank_close(group->comm);
   free(group);
 }

@@ -50,7 +50,9 @@ static void rank_life(bs_world *world, uint32_t index) {
     err = rank->sticky;
     rc = err.code;
   }
+  if (rc == BS_OK) rc = bs_coll_leave(rank, &err);
   if (rc != BS_OK) bs_world_report(world, index, rc, &err);
+  if (rank->line != NULL) bs_coll_settle(rank); /* after the report, which wakes it */
 }
 
 typedef struct rank_thread {

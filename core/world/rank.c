@@ -104,6 +104,7 @@ int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
 void bs_rank_close(bs_rank *rank) {
   if (rank == NULL) return;
   bs_world *world = rank->world;
+  bs_coll_line_free(rank);
   bs_regions_free(rank);
   if (rank->nblocks > 0)
     bs_log_write(world->logger, BS_LOG_DEBUG, "", (int32_t)rank->index,
@@ -147,6 +148,7 @@ int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err) {
   call.site = site != NULL ? site : "barrier";
   call.fingerprint = bs_coll_text_hash(call.site);
   call.timeout_ns = world->timeout_ns;
+  if (rank->line != NULL) bs_coll_settle(rank);
   int32_t rc = world->comm->barrier(rank->comm, &call, err);
   if (rc != BS_OK && err != NULL) err->rank = (int32_t)rank->index;
   return rc;

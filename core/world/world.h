@@ -21,6 +21,7 @@
 #define BS_REGIONS_MAX 1024u
 
 typedef struct bs_team bs_team;
+typedef struct bs_coll_line bs_coll_line; /* started collectives of a rank, and their thread */
 
 /* One timer, in milliseconds: a reservoir of samples, and what is kept of all of them. */
 typedef struct bs_region_data {
@@ -48,6 +49,8 @@ struct bs_rank {
   void *device;
   void *comm; /* NULL in a world of one */
   bs_team *team;
+  bs_coll_line *line; /* NULL: nothing was started yet, or the rank has no thread for it */
+  uint32_t unwaited;  /* collectives started and not waited for */
   bs_exec exec;
   bs_op_host ops;
   uint64_t counters[BS_COUNT_COUNT_];
@@ -157,6 +160,21 @@ int32_t bs_coll_run(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_
 void bs_coll_release(bs_coll_plan *plan);
 uint64_t bs_coll_text_hash(const char *text);
 int32_t bs_coll_local(void *unused, const bs_coll_call *call, bs_error *err);
+
+/* coll_start.c: collectives beside ops. The rank's own thread calls all of these. */
+int32_t bs_coll_start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
+                      bs_error *err);
+int32_t bs_coll_wait(bs_coll_plan *plan, bs_error *err);
+/* Until the line is empty: what follows has the communicator to itself. */
+void bs_coll_settle(bs_rank *rank);
+/* A plan is released that nobody waited for. */
+void bs_coll_abandon(bs_coll_plan *plan);
+int32_t bs_coll_refuse_started(const bs_coll_plan *plan, bs_error *err);
+/* The rank leaves: BS_INVALID_ARGUMENT when it has not waited for all that it started. */
+int32_t bs_coll_leave(bs_rank *rank, bs_error *err);
+/* The thread's end; the line is empty. */
+void bs_coll_line_free(bs_rank *rank);
+
 int32_t bs_group_open(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_group **out_group,
                       bs_error *err);
 void bs_group_close(bs_group *group);

@@ -91,7 +91,8 @@ typedef struct bs_attachment {
  * different fingerprints give BS_MISMATCH on every rank with both call sites; after `abort` every wait
  * of every rank returns BS_ABORTED with the reason. A failed communicator stays failed.
  * Required: name, launch, world_open, world_close, rank_open, rank_close, abort and the kinds it
- * supports; a NULL kind is UNSUPPORTED. Collective slots are called by the rank's own thread. */
+ * supports; a NULL kind is UNSUPPORTED. Collective slots are called by one thread of the rank at a time: its
+ * own, or since 0.5 the one for started collectives, which the rank's waits and calls come after. */
 typedef struct bs_comm {
   uint32_t struct_size;
   uint32_t launch; /* enum bs_launch */

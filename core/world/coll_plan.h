@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * coll_plan.h - a prepared collective, as coll.c (prepare, run) and coll_start.c (start, wait) share it.
+ */
+#ifndef BS_CORE_WORLD_COLL_PLAN_H
+#define BS_CORE_WORLD_COLL_PLAN_H
+
+#include "core/world/world.h"
+
+typedef int32_t (*bs_coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
+
+struct bs_coll_plan {
+  bs_rank *rank;
+  bs_coll_fn fn;
+  void *comm;
+  bs_coll_call call;    /* all but the data */
+  uint64_t fingerprint; /* but rows */
+  uint64_t in_cols;
+  uint64_t out_cols;
+  uint64_t rows;      /* most rows; a run may have fewer */
+  uint64_t row_bytes; /* payload of a row */
+  uint64_t wire_num, wire_den;
+  uint32_t has_in, has_out;
+  uint64_t *counts; /* counts, then recv_counts */
+  char *site;
+  /* Of a started one, coll_start.c. */
+  uint32_t started; /* until its wait; the rank's thread only */
+  uint32_t ticket;  /* its place in the line */
+  uint32_t calls;   /* that succeeded: counted by wait, on the rank's thread */
+  int32_t status;
+  bs_error failure;
+};
+
+/* The data of a call: checks the tensors against the plan. */
+int32_t bs_coll_bind(bs_coll_plan *plan, const bs_tensor *in, const bs_tensor *out, bs_stream *stream,
+                     bs_error *err);
+/* Call the communicator, as often as the hook says; any thread, one at a time. Counts nothing. */
+int32_t bs_coll_execute(bs_coll_plan *plan, uint32_t *out_calls, bs_error *err);
+/* Count `calls` of what is bound; the rank's own thread. */
+void bs_coll_count(bs_coll_plan *plan, uint32_t calls);
+
+#endif
