@@ -81,7 +81,7 @@ void mf_check_counters(const mf_case *c, const mf_result *result) {
     const bs_proposal *p = &k->proposal;
     uint64_t payload = 0, wire = 0;
     for (uint32_t i = 0; i < p->n_collectives; i++) {
-      const uint64_t m = p->coll_payload[i] / B * rows;
+      const uint64_t m = rows == B ? p->coll_payload[i] : p->coll_payload[i] / B * rows;
       payload += m;
       wire += m * (p->coll_kind[i] == BS_COLL_ALL_REDUCE ? 2 * (P - 1) : P - 1) / P;
     }

@@ -8,8 +8,10 @@
  */
 #include "by_row.h"
 
-static const tp_option options[] = {
-    {"kernel", "auto|gather|sparse24"}, {"slices", "auto|row|column"}, {"half", "0|1"}};
+static const tp_option options[] = {{"kernel", "auto|gather|sparse24"},
+                                    {"slices", "auto|row|column"},
+                                    {"half", "0|1"},
+                                    {"overlap", TP_OVERLAP_CHOICES}};
 
 static const tp_traits traits = {
     .name = "blockshock",
@@ -113,7 +115,8 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
           "slices=auto: how more than two ranks share the halves of a 2:4 mask: row (columns of W, one "
           "all-reduce of Y) or column (rows of W, an all-reduce in each pair and a gather); auto takes the "
           "one with fewer bytes on the wire\n"
-          "half=: 0 or 1 runs that half of the mask alone: pruned, with the error that the proposal tells\n",
+          "half=: 0 or 1 runs that half of the mask alone: pruned, with the error that the proposal "
+          "tells\n" TP_OVERLAP_DOC,
       .propose = propose,
       .build = build,
       .forward = forward,

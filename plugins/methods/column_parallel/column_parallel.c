@@ -7,12 +7,16 @@
  */
 #include "../common/tp.h"
 
+static const tp_option options[] = {{"overlap", TP_OVERLAP_CHOICES}};
+
 static const tp_traits traits = {
     .name = "column_parallel",
     .split = BS_SPLIT_N,
     .site = "column_parallel.y",
     .dx_site = "column_parallel.dx",
     .dy_site = "column_parallel.dy",
+    .options = options,
+    .n_options = 1,
 };
 
 static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {
@@ -21,6 +25,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       .default_world = 2,
       .name = "column_parallel",
       .summary = "each rank makes its own features; all-gather, or a sharded output",
+      .option_docs = TP_OVERLAP_DOC,
   };
   return tp_activate(host, self, &traits, &method, &at, out_state, err);
 }

@@ -65,6 +65,10 @@ typedef struct tp_shape {
   int64_t row_begin, row_count; /* rows of W owned */
   int64_t x_cols, y_cols;       /* of the caller's x and y */
   int64_t y_begin;              /* N split, replicated y: first feature of the own block */
+  uint32_t wire;                /* BS_I8: the sum is made in two int8 steps; else reduce_dtype */
+  uint32_t chunks;              /* parts of y that are summed while the next is computed; 1: no overlap */
+  uint32_t chunk_features;      /* 1: the parts are runs of features, 0: of tokens */
+  uint32_t chunk_unit;          /* parts are multiples of it, but for the last */
 } tp_shape;
 
 int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world,
@@ -123,6 +127,36 @@ int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec,
 int32_t tp_gradient_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
 void tp_gradient_free(tp_layer *layer);
 
+/* tp_overlap.c: forward in chunks. */
+#define TP_MAX_CHUNKS BS_MAX_PROPOSED
+#define TP_SITE 64
+typedef struct tp_overlap {
+  bs_packed *packed[TP_MAX_CHUNKS]; /* of runs of features, and their products; NULL: the layer's own */
+  bs_plan *matmul[TP_MAX_CHUNKS];
+  bs_coll_plan *coll[TP_MAX_CHUNKS];
+  char site[TP_MAX_CHUNKS][TP_SITE];
+} tp_overlap;
+/* For tp_option.choices and option_docs. */
+#define TP_OVERLAP_CHOICES "off|auto|2|3|4|5|6|7|8"
+#define TP_OVERLAP_DOC                                                                                  \
+  "overlap=off: off|auto|2..8: y in so many chunks, each summed while the next is computed; auto by a " \
+  "model\n"
+
+int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_shape *shape, bs_error *err);
+/* Chunk's run of `total` features or tokens. */
+void tp_overlap_share(const tp_shape *shape, int64_t total, uint32_t chunk, int64_t *out_begin,
+                      int64_t *out_count);
+void tp_overlap_propose(const tp_shape *shape, bs_proposal *proposal);
+/* `own`: the weights of this rank, all rows. */
+int32_t tp_overlap_pack(tp_layer *layer, const bs_layer_spec *spec, const bs_source *own, bs_error *err);
+/* `whole`: the collective without overlap. */
+int32_t tp_overlap_build(tp_layer *layer, const bs_collective *whole, bs_error *err);
+int32_t tp_overlap_read(tp_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
+void tp_overlap_free(tp_layer *layer);
+/* x to `sums`, by way of `product`. */
+int32_t tp_overlap_forward(tp_layer *layer, const bs_tensor *x, const bs_tensor *product, bs_tensor *sums,
+                           bs_stream *stream, bs_error *err);
+
 struct tp_layer {
   const tp_state *state;
   const bs_rank_api *api;
@@ -141,11 +175,25 @@ struct tp_layer {
   uint64_t *counts;
   tp_gradient *gradient; /* NULL: forward only */
   void *by_row;          /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: columns alone */
+  tp_overlap *overlap;   /* NULL: one chunk */
 };
+
+/* What the product of the layer's rows (shape.row_count of them) is asked for with. */
+typedef struct tp_product_query {
+  bs_tensor_desc x, bias, y;
+  const bs_tensor_desc *args[4];
+  bs_op_query q;
+} tp_product_query;
+void tp_product_query_fill(const tp_layer *layer, const bs_layer_spec *spec, tp_product_query *out_query);
+/* x as the product takes it: moved where it has to be. And the product of it. */
+int32_t tp_take_input(tp_layer *layer, const bs_tensor *x, bs_tensor *out_input, bs_stream *stream,
+                      bs_error *err);
+int32_t tp_multiply(tp_layer *layer, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err);
 
 /* Views of a caller's tensor, and whether it is a dense [rows,cols] of a dtype. */
 bs_tensor tp_view_columns(const bs_tensor *t, int64_t begin, int64_t count);
 bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows);
+bs_tensor tp_view_run(const bs_tensor *t, int64_t begin, int64_t rows);
 int tp_fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols);
 
 /* The slots of bs_method. */

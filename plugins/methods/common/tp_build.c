@@ -55,21 +55,16 @@ static int32_t build_bias(tp_layer *l, const bs_source *bias, bs_error *err) {
   return rc;
 }
 
-typedef struct product_query {
-  bs_tensor_desc x, bias, y;
-  const bs_tensor_desc *args[4];
-  bs_op_query q;
-} product_query;
-
-static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, product_query *p) {
+void tp_product_query_fill(const tp_layer *l, const bs_layer_spec *spec, tp_product_query *p) {
   const tp_shape *s = &l->shape;
   memset(p, 0, sizeof *p);
   if (s->input == TP_X_FULL)
     p->x = bs_desc_2d(s->x_dtype, s->B, s->K);
   else
     p->x = strided(s->x_dtype, s->B, s->k_mul, s->input == TP_X_VIEW ? s->K : s->k_mul);
-  /* The own block of a gathered y keeps y's row stride. */
-  p->y = strided(s->product_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
+  /* The own block of a gathered y keeps y's row stride, and so does a chunk. */
+  const int part = s->coll == BS_COLL_ALL_GATHER || s->chunks > 1;
+  p->y = strided(s->product_dtype, s->B, s->row_count, part ? s->N : s->row_count);
   p->args[0] = &p->x;
   p->args[3] = &p->y;
   if (s->bias_here) {
@@ -93,7 +88,7 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
 
 /* The level and score of the best implementation for an input form; level NO when there is none. */
 static bs_op_answer ask(tp_layer *l, const bs_layer_spec *spec, uint32_t input) {
-  product_query p;
+  tp_product_query p;
   bs_op_answer answer;
   bs_error why;
   memset(&answer, 0, sizeof answer);
@@ -101,7 +96,7 @@ static bs_op_answer ask(tp_layer *l, const bs_layer_spec *spec, uint32_t input) 
   answer.struct_size = (uint32_t)sizeof answer;
   why.struct_size = (uint32_t)sizeof why;
   l->shape.input = input;
-  product_query_fill(l, spec, &p);
+  tp_product_query_fill(l, spec, &p);
   if (l->api->op_supports(l->rank, &p.q, &answer, &why) != BS_OK) answer.level = BS_LEVEL_NO;
   return answer;
 }
@@ -122,8 +117,8 @@ static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_so
   tp_shape *s = &l->shape;
   if (s->row_count == 0) return BS_OK;
   choose_input(l, spec);
-  product_query p;
-  product_query_fill(l, spec, &p);
+  tp_product_query p;
+  tp_product_query_fill(l, spec, &p);
   tp_rows_view rows;
   tp_zeros_view zeros;
   bs_source own = *weights;
@@ -133,6 +128,7 @@ static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_so
     own = tp_source_rows(&rows, weights, s->row_begin, s->row_count);
   else if (l->state->traits->full_width && s->cols != NULL)
     own = tp_source_zeros(&zeros, weights, s->cols);
+  if (s->chunk_features) return tp_overlap_pack(l, spec, &own, err);
   l->api->region_begin(l->rank, BS_REGION_PACK);
   int32_t rc = l->api->pack(l->rank, &p.q, &own, &l->packed, err);
   l->api->region_end(l->rank, BS_REGION_PACK);
@@ -185,6 +181,7 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
     c.counts = l->counts;
     c.count = 0;
   }
+  if (s->chunks > 1) return tp_overlap_build(l, &c, err);
   return l->api->collective_prepare(l->rank, &c, &l->coll, err);
 }
 
@@ -246,6 +243,7 @@ void tp_layer_free(void *layer) {
   if (l == NULL) return;
   const bs_rank_api *api = l->api;
   tp_gradient_free(l);
+  tp_overlap_free(l);
   if (l->coll != NULL) api->collective_release(l->coll);
   if (l->counts != NULL) api->free(l->rank, l->counts);
   if (l->activate != NULL) api->op_release(l->activate);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_forward.c - the hot path of a layer: at most one move of x, one product, one collective, one
- * activation of the sum. Allocates nothing, locks nothing; views are copies of the caller's tensors with
- * other sizes.
+ * tp_forward.c - the hot path of a layer: at most one move of x, one product, one collective (or chunks of
+ * both, tp_overlap.c), one activation of the sum. Allocates nothing, locks nothing; views are copies of the
+ * caller's tensors with other sizes.
  */
 #include "tp.h"
 
@@ -18,6 +18,14 @@ bs_tensor tp_view_columns(const bs_tensor *t, int64_t begin, int64_t count) {
 bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows) {
   bs_tensor view = *t;
   view.dims[0] = rows;
+  return view;
+}
+
+bs_tensor tp_view_run(const bs_tensor *t, int64_t begin, int64_t rows) {
+  bs_tensor view = tp_view_rows(t, rows);
+  const uint64_t skip = (uint64_t)(begin * t->strides[0]) * BS_DTYPE_BYTES(t->dtype);
+  view.data = t->data != NULL ? (char *)t->data + skip : NULL;
+  view.bytes = t->bytes > skip ? t->bytes - skip : 0;
   return view;
 }
 
@@ -37,23 +45,30 @@ int tp_fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols) {
          (rows <= 1 || cols == 0 || t->strides[0] == cols);
 }
 
-static int32_t multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err) {
+int32_t tp_take_input(tp_layer *l, const bs_tensor *x, bs_tensor *in, bs_stream *stream, bs_error *err) {
   const tp_shape *s = &l->shape;
-  bs_tensor in = *x;
+  *in = *x;
   if (s->input == TP_X_VIEW) {
-    in = tp_view_columns(x, s->cols->begin, s->k_own);
+    *in = tp_view_columns(x, s->cols->begin, s->k_own);
   } else if (s->input == TP_X_GATHER || s->input == TP_X_SPREAD || s->input == TP_X_ZERO) {
     bs_tensor from = *x;
-    in = tp_view_rows(&l->x_scratch, x->dims[0]);
+    *in = tp_view_rows(&l->x_scratch, x->dims[0]);
     if (l->move != NULL) {
-      bs_tensor *move[2] = {&from, &in};
+      bs_tensor *move[2] = {&from, in};
       l->api->region_begin(l->rank, BS_REGION_LAYOUT_FIX);
       int32_t rc = l->api->op_run(l->move, move, 2, stream, err);
       l->api->region_end(l->rank, BS_REGION_LAYOUT_FIX);
-      if (rc != BS_OK) return rc;
+      return rc;
     }
   }
-  bs_tensor *args[4] = {&in, s->bias_here ? &l->bias : NULL, NULL, out};
+  return BS_OK;
+}
+
+int32_t tp_multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err) {
+  bs_tensor in;
+  const int32_t rc = tp_take_input(l, x, &in, stream, err);
+  if (rc != BS_OK) return rc;
+  bs_tensor *args[4] = {&in, l->shape.bias_here ? &l->bias : NULL, NULL, out};
   return l->api->op_run(l->matmul, args, 4, stream, err);
 }
 
@@ -64,15 +79,17 @@ static int32_t exchange(tp_layer *l, const bs_tensor *in, bs_tensor *y, bs_strea
   return rc;
 }
 
-/* The sum lands in the reduce dtype: in y itself, in the partial (an all-reduce in place) or in scratch. */
-static int32_t exchange_and_activate(tp_layer *l, bs_tensor *product, bs_tensor *y, bs_stream *stream,
-                                     bs_error *err) {
-  bs_tensor sums = l->shape.own_sums                           ? tp_view_rows(&l->sums, y->dims[0])
-                   : l->shape.reduce_dtype == l->shape.y_dtype ? *y
-                                                               : *product;
-  const int32_t rc = exchange(l, product, &sums, stream, err);
-  if (rc != BS_OK) return rc;
-  bs_tensor *args[2] = {&sums, y};
+/* Where the sum lands: in y, or, for an activation to follow, in the reduce dtype: in y itself, in the
+ * partial (an all-reduce in place) or in scratch. */
+static bs_tensor sums_of(const tp_layer *l, const bs_tensor *product, const bs_tensor *y) {
+  const tp_shape *s = &l->shape;
+  if (s->after == BS_ACT_NONE) return *y;
+  if (s->own_sums) return tp_view_rows(&l->sums, y->dims[0]);
+  return s->reduce_dtype == s->y_dtype ? *y : *product;
+}
+
+static int32_t activate(tp_layer *l, bs_tensor *sums, bs_tensor *y, bs_stream *stream, bs_error *err) {
+  bs_tensor *args[2] = {sums, y};
   return l->api->op_run(l->activate, args, 2, stream, err);
 }
 
@@ -88,10 +105,13 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
     product = tp_view_rows(&l->partial, rows);
   else if (s->coll == BS_COLL_ALL_GATHER)
     product = tp_view_columns(y, s->y_begin, s->row_count);
-  if (l->matmul != NULL) {
-    int32_t rc = multiply(l, x, &product, stream, err);
-    if (rc != BS_OK) return rc;
+  bs_tensor sums = sums_of(l, &product, y);
+  int32_t rc = BS_OK;
+  if (s->chunks > 1) {
+    rc = tp_overlap_forward(l, x, &product, &sums, stream, err);
+  } else {
+    if (l->matmul != NULL) rc = tp_multiply(l, x, &product, stream, err);
+    if (rc == BS_OK && l->coll != NULL) rc = exchange(l, &product, &sums, stream, err);
   }
-  if (s->after != BS_ACT_NONE) return exchange_and_activate(l, &product, y, stream, err);
-  return l->coll != NULL ? exchange(l, &product, y, stream, err) : BS_OK;
+  return rc == BS_OK && s->after != BS_ACT_NONE ? activate(l, &sums, y, stream, err) : rc;
 }

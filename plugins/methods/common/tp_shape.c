@@ -53,6 +53,9 @@ static int32_t check_options(const tp_traits *traits, const bs_layer_spec *spec,
       if (strcmp(traits->options[j].key, key) == 0) option = &traits->options[j];
     if (option == NULL) {
       bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s has no option '%.40s'", traits->name, key);
+      if (traits->n_options > 1)
+        return bs_fail_hint(err, "its options: %s, %s", traits->options[0].key, traits->options[1].key),
+               BS_CONFIG;
       if (traits->n_options > 0)
         return bs_fail_hint(err, "its options: %s", traits->options[0].key), BS_CONFIG;
       return bs_fail_hint(err, "it takes no options"), BS_CONFIG;
@@ -235,7 +238,9 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
     s->k_mul = 1;
     s->input = TP_X_ZERO;
   }
-  return BS_OK;
+  rc = tp_overlap_choose(state, spec, s, err);
+  if (rc != BS_OK) tp_shape_free(state, s);
+  return rc;
 }
 
 void tp_shape_free(const tp_state *state, tp_shape *shape) {

@@ -91,6 +91,7 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
     p.coll_kind[0] = s.coll;
     p.coll_payload[0] = (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.product_dtype);
   }
+  if (s.chunks > 1) tp_overlap_propose(&s, &p);
   describe(((const tp_state *)state)->traits, &s, p.text, sizeof p.text);
   if (spec->flags & BS_LAYER_BACKWARD) rc = propose_backward(state, spec, &s, &p, err);
   tp_shape_free(state, &s);
@@ -109,6 +110,11 @@ int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err) {
   own.columns = l->shape.cols;
   bs_out_copy(out_ownership, &own, sizeof own);
   return BS_OK;
+}
+
+static int32_t packed_rows(tp_layer *l, int64_t row, bs_tensor *out, bs_error *err) {
+  if (l->shape.chunk_features) return tp_overlap_read(l, row, out, err);
+  return l->api->packed_read(l->packed, row, out, err);
 }
 
 /* The packed weight of a full_width layer has all K columns: read them in blocks of rows and keep the
@@ -138,7 +144,7 @@ static int32_t read_own_columns(tp_layer *l, int64_t row, bs_tensor *out, bs_err
     part.dims[0] = to.dims[0] = n;
     to.data = (char *)out->data + skip;
     to.bytes = out->bytes > skip ? out->bytes - skip : 0;
-    rc = l->api->packed_read(l->packed, row + done, &part, err);
+    rc = packed_rows(l, row + done, &part, err);
     bs_tensor *args[2] = {&part, &to};
     if (rc == BS_OK) rc = l->api->op_run(gather, args, 2, NULL, err);
   }
@@ -158,7 +164,7 @@ int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err)
                    (long long)s->row_count, (long long)s->k_own);
   if (out->dims[0] == 0 || s->k_own == 0) return BS_OK;
   if (l->state->traits->full_width && s->cols != NULL) return read_own_columns(l, row, out, err);
-  return l->api->packed_read(l->packed, row, out, err);
+  return packed_rows(l, row, out, err);
 }
 
 int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *traits, bs_method *method,

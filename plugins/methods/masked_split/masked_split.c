@@ -6,6 +6,8 @@
  */
 #include "../common/tp.h"
 
+static const tp_option options[] = {{"overlap", TP_OVERLAP_CHOICES}};
+
 static const tp_traits traits = {
     .name = "masked_split",
     .split = BS_SPLIT_K,
@@ -13,6 +15,8 @@ static const tp_traits traits = {
     .site = "masked_split.y",
     .dx_site = "masked_split.dx",
     .dy_site = "masked_split.dy",
+    .options = options,
+    .n_options = 1,
     .choose_mask = tp_mask_or_complement,
 };
 
@@ -24,6 +28,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       .name = "masked_split",
       .aliases = "masked_split_dense",
       .summary = "blockshock's mask in dense storage: the zeros are multiplied too (ablation)",
+      .option_docs = TP_OVERLAP_DOC,
   };
   return tp_activate(host, self, &traits, &method, &at, out_state, err);
 }

@@ -25,12 +25,16 @@ static int32_t choose_mask(const bs_layer_spec *spec, bs_mask *out_mask, bs_erro
   return BS_OK;
 }
 
+static const tp_option options[] = {{"overlap", TP_OVERLAP_CHOICES}};
+
 static const tp_traits traits = {
     .name = "row_parallel",
     .split = BS_SPLIT_K,
     .site = "row_parallel.y",
     .dx_site = "row_parallel.dx",
     .dy_site = "row_parallel.dy",
+    .options = options,
+    .n_options = 1,
     .choose_mask = choose_mask,
 };
 
@@ -42,6 +46,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       .name = "row_parallel",
       .aliases = "dense_tp",
       .summary = "each rank takes a run of input columns; partial sums are all-reduced",
+      .option_docs = TP_OVERLAP_DOC,
   };
   return tp_activate(host, self, &traits, &method, &at, out_state, err);
 }

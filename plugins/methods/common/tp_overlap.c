@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp_overlap.c - forward in chunks: while the sums (or gathers) of one chunk of y travel, the next chunk is
+ * computed. Chunks are runs of tokens, or runs of output features with a packed weight of their own each.
+ * Every output is computed and summed as without: the bits of y are the same.
+ */
+#include "tp.h"
+
+#define UNIT 16 /* chunks begin where kernels begin a panel, when there is enough to divide */
+
+/* What `auto` reckons with where nobody knows better (docs/methods.md): a rank's FLOP/s, bytes/s of weights,
+ * bytes/s of the wire, and seconds that a further chunk costs. */
+static const double RATE = 100e9, READ = 15e9, WIRE = 10e9, START = 20e-6;
+static const double WORTH = 0.95; /* of the time without: less is not worth a thread */
+
+static double time_of(double product, double wire, double chunks) {
+  const double most = product > wire ? product : wire;
+  return product / chunks + (chunks - 1.0) / chunks * most + wire / chunks + chunks * START;
+}
+
+/* The best number of chunks by the model; 1: none gains. */
+static int64_t best_chunks(const tp_shape *s, int64_t most) {
+  const double weights = (double)s->row_count * (double)s->k_mul;
+  const double compute = 2.0 * (double)s->B * weights / RATE;
+  const double memory = weights * BS_DTYPE_BYTES(s->w_dtype) / READ;
+  const double factor = (s->coll == BS_COLL_ALL_REDUCE ? 2.0 : 1.0) * (s->world - 1.0) / s->world;
+  const double wire = factor * (double)s->B * (double)s->N * BS_DTYPE_BYTES(s->product_dtype) / WIRE;
+  const double product = compute > memory ? compute : memory;
+  double least = WORTH * (product + wire + START);
+  int64_t best = 1;
+  for (int64_t c = 2; c <= most; c++) {
+    const double t = time_of(product, wire, (double)c);
+    if (t >= least) continue;
+    least = t;
+    best = c;
+  }
+  return best;
+}
+
+int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_shape *s, bs_error *err) {
+  const char *option = tp_option_get(spec, "overlap", "off");
+  const int automatic = strcmp(option, "auto") == 0;
+  s->chunks = 1;
+  if (strcmp(option, "off") == 0 || s->coll == BS_COLL_COUNT_) return BS_OK;
+  if (s->wire == BS_I8 && automatic) return BS_OK;
+  if (s->wire == BS_I8) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-OVERLAP",
+            "method %s: sums in two int8 steps are not divided into chunks", state->traits->name);
+    return bs_fail_hint(err, "overlap=off or auto, or another reduce dtype"), BS_UNSUPPORTED;
+  }
+  /* Runs of features read each weight once, runs of tokens each input; but only an all-reduce takes features,
+   * and a weight in pieces is not differentiated. */
+  s->chunk_features = s->coll == BS_COLL_ALL_REDUCE && (spec->flags & BS_LAYER_BACKWARD) == 0 && s->B <= s->N;
+  const int64_t total = s->chunk_features ? s->N : s->B;
+  const int64_t most = total < TP_MAX_CHUNKS ? total : TP_MAX_CHUNKS;
+  int64_t chunks = automatic ? best_chunks(s, most) : (int64_t)(option[0] - '0');
+  if (chunks > most) chunks = most;
+  s->chunks = (uint32_t)chunks;
+  s->chunk_unit = total >= UNIT * chunks ? UNIT : 1;
+  return BS_OK;
+}
+
+void tp_overlap_share(const tp_shape *s, int64_t total, uint32_t chunk, int64_t *out_begin,
+                      int64_t *out_count) {
+  const int64_t unit = s->chunk_unit, units = (total + unit - 1) / unit;
+  int64_t begin, count;
+  tp_share(units, chunk, s->chunks, &begin, &count);
+  begin *= unit;
+  *out_begin = begin < total ? begin : total;
+  *out_count = count * unit < total - *out_begin ? count * unit : total - *out_begin;
+}
+
+void tp_overlap_propose(const tp_shape *s, bs_proposal *p) {
+  const uint64_t size = BS_DTYPE_BYTES(s->product_dtype);
+  const uint64_t across = (uint64_t)(s->chunk_features ? s->B : s->N) * size;
+  p->chunks = s->chunks;
+  p->n_collectives = 0;
+  for (uint32_t i = 0; i < s->chunks; i++) {
+    int64_t begin, count;
+    tp_overlap_share(s, s->chunk_features ? s->N : s->B, i, &begin, &count);
+    if (count == 0) continue;
+    p->coll_kind[p->n_collectives] = s->coll;
+    p->coll_payload[p->n_collectives++] = (uint64_t)count * across;
+  }
+}
+
+/* ---- build ------------------------------------------------------------------------------------ */
+
+static int32_t prepare_collective(tp_layer *l, const bs_collective *whole, uint32_t i, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  int64_t begin, count;
+  bs_collective c = *whole;
+  char *site = l->overlap->site[i];
+  tp_overlap_share(s, s->chunk_features ? s->N : s->B, i, &begin, &count);
+  if (count == 0) return BS_OK;
+  snprintf(site, TP_SITE, "%s.%u", whole->site, i);
+  c.site = site;
+  if (s->chunk_features)
+    c.count = (uint64_t)count;
+  else
+    c.rows = (uint64_t)count;
+  return l->api->collective_prepare(l->rank, &c, &l->overlap->coll[i], err);
+}
+
+int32_t tp_overlap_build(tp_layer *l, const bs_collective *whole, bs_error *err) {
+  if (l->overlap == NULL) l->overlap = l->api->alloc(l->rank, sizeof *l->overlap);
+  if (l->overlap == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for %u chunks", l->shape.chunks);
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < l->shape.chunks; i++) rc = prepare_collective(l, whole, i, err);
+  return rc;
+}
+
+/* A packed weight and a product for each run of features. */
+int32_t tp_overlap_pack(tp_layer *l, const bs_layer_spec *spec, const bs_source *own, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  l->overlap = l->api->alloc(l->rank, sizeof *l->overlap);
+  if (l->overlap == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for %u chunks", s->chunks);
+  int32_t rc = BS_OK;
+  l->api->region_begin(l->rank, BS_REGION_PACK);
+  for (uint32_t i = 0; rc == BS_OK && i < s->chunks; i++) {
+    int64_t begin, count;
+    tp_overlap_share(s, s->N, i, &begin, &count);
+    if (count == 0) continue;
+    tp_layer part = *l;
+    part.shape.row_count = count;
+    tp_product_query p;
+    tp_product_query_fill(&part, spec, &p);
+    tp_rows_view rows;
+    const bs_source piece = tp_source_rows(&rows, own, begin, count);
+    rc = l->api->pack(l->rank, &p.q, &piece, &l->overlap->packed[i], err);
+    if (rc == BS_OK)
+      rc = l->api->op_prepare(l->rank, &p.q, l->overlap->packed[i], &l->overlap->matmul[i], err);
+  }
+  l->api->region_end(l->rank, BS_REGION_PACK);
+  return rc;
+}
+
+void tp_overlap_free(tp_layer *l) {
+  tp_overlap *o = l->overlap;
+  if (o == NULL) return;
+  for (uint32_t i = 0; i < TP_MAX_CHUNKS; i++) {
+    if (o->coll[i] != NULL) l->api->collective_release(o->coll[i]);
+    if (o->matmul[i] != NULL) l->api->op_release(o->matmul[i]);
+    if (o->packed[i] != NULL) l->api->packed_release(o->packed[i]);
+  }
+  l->api->free(l->rank, o);
+}
+
+int32_t tp_overlap_read(tp_layer *l, int64_t row, bs_tensor *out, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < l->shape.chunks; i++) {
+    int64_t begin, count;
+    tp_overlap_share(&l->shape, l->shape.N, i, &begin, &count);
+    const int64_t from = row > begin ? row : begin;
+    const int64_t end = row + out->dims[0] < begin + count ? row + out->dims[0] : begin + count;
+    if (from >= end) continue;
+    bs_tensor part = tp_view_run(out, from - row, end - from);
+    rc = l->api->packed_read(l->overlap->packed[i], from - begin, &part, err);
+  }
+  return rc;
+}
+
+/* ---- forward ---------------------------------------------------------------------------------- */
+
+static int32_t chunk_of_features(tp_layer *l, uint32_t i, const bs_tensor *in, bs_tensor *out,
+                                 bs_stream *stream, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  int64_t begin, count;
+  tp_overlap_share(s, s->N, i, &begin, &count);
+  bs_tensor bias = l->bias, x = *in;
+  bias.dims[0] = count;
+  if (s->bias_here) {
+    const uint64_t skip = (uint64_t)begin * BS_DTYPE_BYTES(bias.dtype);
+    bias.data = (char *)bias.data + skip;
+    bias.bytes -= skip;
+  }
+  bs_tensor *args[4] = {&x, s->bias_here ? &bias : NULL, NULL, out};
+  return l->api->op_run(l->overlap->matmul[i], args, 4, stream, err);
+}
+
+/* The chunk of what a collective reads or writes: of all features, or of the tokens. */
+static bs_tensor chunk_view(const tp_shape *s, uint32_t i, const bs_tensor *t) {
+  int64_t begin, count;
+  tp_overlap_share(s, s->chunk_features ? s->N : t->dims[0], i, &begin, &count);
+  return s->chunk_features ? tp_view_columns(t, begin, count) : tp_view_run(t, begin, count);
+}
+
+static int32_t start_chunk(tp_layer *l, uint32_t i, const bs_tensor *x, const bs_tensor *product,
+                           bs_tensor *sums, bs_stream *stream, uint32_t *started, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  bs_tensor part = chunk_view(s, i, product), to = chunk_view(s, i, sums);
+  int32_t rc = BS_OK;
+  if (part.dims[0] == 0 || l->overlap->coll[i] == NULL) return BS_OK;
+  if (s->chunk_features) {
+    rc = chunk_of_features(l, i, x, &part, stream, err);
+  } else if (l->matmul != NULL) {
+    const bs_tensor tokens = chunk_view(s, i, x);
+    rc = tp_multiply(l, &tokens, &part, stream, err);
+  }
+  if (rc == BS_OK) rc = l->api->collective_start(l->overlap->coll[i], &part, &to, stream, err);
+  if (rc == BS_OK) *started |= 1u << i;
+  return rc;
+}
+
+int32_t tp_overlap_forward(tp_layer *l, const bs_tensor *x, const bs_tensor *product, bs_tensor *sums,
+                           bs_stream *stream, bs_error *err) {
+  uint32_t started = 0;
+  bs_tensor in = *x;
+  int32_t rc = l->shape.chunk_features ? tp_take_input(l, x, &in, stream, err) : BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < l->shape.chunks; i++)
+    rc = start_chunk(l, i, &in, product, sums, stream, &started, err);
+  for (uint32_t i = 0; i < l->shape.chunks; i++) { /* also behind an error: what has started must end */
+    if ((started >> i & 1u) == 0) continue;
+    l->api->region_begin(l->rank, BS_REGION_ALLREDUCE);
+    const int32_t sum = l->api->collective_wait(l->overlap->coll[i], rc == BS_OK ? err : NULL);
+    l->api->region_end(l->rank, BS_REGION_ALLREDUCE);
+    if (rc == BS_OK) rc = sum;
+  }
+  return rc;
+}

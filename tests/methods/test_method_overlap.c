@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_method_overlap.c - forward in chunks: the same bits as without on real numbers, exact on integers, as
+ * many collectives and bytes as proposed, weights read back from their pieces; what cannot be divided says
+ * so.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "tests/methods/method_fixture.h"
+
+static const char *const methods[] = {"row_parallel", "blockshock", "masked_split", "column_parallel"};
+static const char *const keys[] = {"overlap"};
+static const char *const counts[] = {"2", "3", "8"};
+
+typedef struct variant {
+  uint32_t dtype, reduce_dtype, x_placement, y_placement, activation, flags;
+  const char *backend;
+  int64_t B, N, K;
+} variant;
+static const variant variants[] = {
+    {BS_F32, 0, BS_REPLICATED, BS_REPLICATED, BS_ACT_NONE, 0, "cpu", 9, 150, 61},
+    {BS_BF16, 0, BS_SPLIT, BS_REPLICATED, BS_ACT_GELU, 0, "cpu", 5, 139, 64},
+    {BS_F32, 0, BS_REPLICATED, BS_SPLIT, BS_ACT_RELU, 0, "cpu", 53, 40, 36},
+    {BS_F16, BS_F16, BS_REPLICATED, BS_REPLICATED, BS_ACT_NONE, 0, "ref", 3, 21, 13},
+    {BS_F32, 0, BS_REPLICATED, BS_REPLICATED, BS_ACT_NONE, BS_LAYER_BACKWARD, "cpu", 71, 200, 40},
+    {BS_F32, 0, BS_REPLICATED, BS_REPLICATED, BS_ACT_RELU, 0, "cpu", 200, 33, 24},
+    {BS_BF16, BS_BF16, BS_REPLICATED, BS_REPLICATED, BS_ACT_NONE, 0, "ref", 1, 5, 7},
+};
+#define N_VARIANTS ((int)(sizeof variants / sizeof variants[0]))
+
+static int serves(const char *method, const variant *v) {
+  return strcmp(method, "column_parallel") != 0 || v->x_placement == BS_REPLICATED;
+}
+
+static mf_case case_of(const char *method, const variant *v, uint32_t P) {
+  mf_case c = {.method = method, .backend = v->backend, .world = P, .forwards = 2};
+  c.spec = mf_spec(v->B, v->N, v->K, v->dtype);
+  c.spec.reduce_dtype = v->reduce_dtype;
+  c.spec.x_placement = v->x_placement;
+  c.spec.y_placement = v->y_placement;
+  c.spec.activation = v->activation;
+  c.spec.flags = v->flags;
+  c.spec.has_bias = 1;
+  return c;
+}
+
+/* A split y of column_parallel takes no collective, so there is nothing to hide. */
+static uint32_t most(const variant *v, const char *method, uint32_t want) {
+  if (strcmp(method, "column_parallel") == 0 && v->y_placement == BS_SPLIT) return 1;
+  const int features = strcmp(method, "column_parallel") != 0 && v->y_placement == BS_REPLICATED &&
+                       v->flags == 0 && v->B <= v->N;
+  const int64_t total = features ? v->N : v->B;
+  return (int64_t)want < total ? want : (uint32_t)total;
+}
+
+static void check_point(bs_context *context, const char *method, const variant *v, uint32_t P) {
+  float *x = mf_normals(1, v->B * v->K), *w = mf_normals(2, v->N * v->K), *bias = mf_normals(3, v->N);
+  mf_case c = case_of(method, v, P);
+  c.x = x, c.w = w, c.bias = bias;
+  mf_result plain;
+  mf_run_ok(context, &c, &plain);
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+    mf_result chunked;
+    c.spec.n_options = 1;
+    c.spec.option_keys = keys;
+    c.spec.option_values = &counts[i];
+    mf_run_ok(context, &c, &chunked);
+    for (uint32_t r = 0; r < P; r++) {
+      const mf_rank *k = &chunked.rank[r];
+      ck_assert_mem_eq(k->y_bits, plain.rank[r].y_bits, k->y_bytes);
+      const uint32_t want = P > 1 ? most(v, method, (uint32_t)(counts[i][0] - '0')) : 1;
+      ck_assert_uint_eq(k->proposal.chunks > 1 ? k->proposal.chunks : 1, want);
+      if (want > 1) ck_assert_uint_eq(k->proposal.n_collectives, want);
+      ck_assert_uint_eq(k->regions[BS_REGION_ALLREDUCE], 2 * k->proposal.n_collectives);
+    }
+    mf_check_counters(&c, &chunked);
+    if (v->dtype == BS_F32) mf_check_ownership(&c, &chunked, 0);
+    mf_free(&chunked);
+  }
+  mf_free(&plain);
+  free(x);
+  free(w);
+  free(bias);
+}
+
+START_TEST(same_bits_as_without) {
+  bs_context *context = mf_context();
+  for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++)
+    for (uint32_t P = 1; P <= 4; P += P == 1 ? 1 : 2)
+      if (serves(methods[m], &variants[_i])) check_point(context, methods[m], &variants[_i], P);
+  bs_context_close(context);
+}
+END_TEST
+
+/* With fewer tokens than the layer was built for, down to none for some chunks. */
+START_TEST(fewer_rows) {
+  bs_context *context = mf_context();
+  const variant v = {BS_F32, 0, BS_REPLICATED, BS_REPLICATED, 0, 0, "ref", 80, 24, 12};
+  float *x = mf_integers(1, v.B * v.K), *w = mf_integers(2, v.N * v.K), *bias = mf_integers(3, v.N);
+  for (int64_t rows = 1; rows <= 70; rows += 23) {
+    mf_case c = case_of(methods[_i], &v, 3);
+    mf_result result;
+    if (_i == 1 || _i == 2) c.world = 2;
+    c.x = x, c.w = w, c.bias = bias;
+    c.rows = rows;
+    c.spec.n_options = 1;
+    c.spec.option_keys = keys;
+    c.spec.option_values = &counts[1];
+    mf_run_ok(context, &c, &result);
+    mf_check_outputs(&c, &result);
+    mf_free(&result);
+  }
+  free(x);
+  free(w);
+  free(bias);
+  bs_context_close(context);
+}
+END_TEST
+
+static bs_proposal propose(bs_context *context, const char *value, int64_t B, int64_t N, int64_t K,
+                           uint32_t reduce, int32_t want) {
+  bs_proposal p = {.struct_size = sizeof p};
+  bs_error err = BS_ERROR_INIT;
+  bs_layer_spec spec = mf_spec(B, N, K, BS_F32);
+  spec.reduce_dtype = reduce;
+  spec.n_options = 1;
+  spec.option_keys = keys;
+  spec.option_values = &value;
+  ck_assert_msg(bs_method_propose(context, "row_parallel", &spec, 0, 2, &p, &err) == want, "%s", err.message);
+  if (want != BS_OK) ck_assert(strncmp(err.id, "BS-METHOD-O", 11) == 0 && err.hint[0] != '\0');
+  return p;
+}
+
+/* auto divides where by the model it gains: a small layer not, a large one yes. */
+START_TEST(chosen_by_the_model) {
+  bs_context *context = mf_context();
+  ck_assert_uint_le(propose(context, "auto", 8, 64, 64, 0, BS_OK).chunks, 1);
+  ck_assert_uint_gt(propose(context, "auto", 512, 16384, 64, 0, BS_OK).chunks, 1);
+  ck_assert_uint_le(propose(context, "off", 512, 16384, 64, 0, BS_OK).chunks, 1);
+  propose(context, "9", 8, 64, 64, 0, BS_CONFIG);
+  propose(context, "1", 8, 64, 64, 0, BS_CONFIG);
+  bs_context_close(context);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("method_overlap");
+  TCase *tc = tcase_create("overlap");
+  tcase_set_timeout(tc, 60);
+  tcase_add_loop_test(tc, same_bits_as_without, 0, N_VARIANTS);
+  tcase_add_loop_test(tc, fewer_rows, 0, 4);
+  tcase_add_test(tc, chosen_by_the_model);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
