@@ -8,12 +8,14 @@
 #include "bsrun/explain.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/gate/verdict.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
 
 /* Everything that is the same on all ranks. */
 typedef struct split {
   const explained *x;
+  bs_experiment e; /* x's, with the constants */
   bs_subject subject;
   uint32_t threads;
   json_t *constants;  /* NULL: no predictions */
@@ -26,12 +28,18 @@ typedef struct split {
 static int32_t split_open(split *s, const explained *x, bs_error *err) {
   memset(s, 0, sizeof *s);
   s->x = x;
-  const int32_t rc = bs_subject_open(x->context, &x->e, &s->subject, err);
-  if (rc != BS_OK) return rc;
+  s->e = x->e;
+  s->constants = bsrun_constants(x->cache, args_has(x->a, "quiet"));
+  s->e.machine_constants = s->constants;
+  s->e.only_stored = 1;
+  const int32_t rc = bs_subject_open(x->context, &s->e, &s->subject, err);
+  if (rc != BS_OK) {
+    json_decref(s->constants);
+    return rc;
+  }
   s->threads = x->e.threads_per_rank;
   if (s->threads == 0) s->threads = bs_machine_cores() / s->subject.world_size;
   if (s->threads == 0) s->threads = 1;
-  s->constants = bsrun_constants(x->cache, args_has(x->a, "quiet"));
   s->rows = json_array();
   return BS_OK;
 }
@@ -100,6 +108,7 @@ static void predict(split *s, json_t *row, const bs_proposal *proposal) {
                   s->subject.world_size, s->threads, &p);
   if (p.has_kernel) json_object_set_new(row, "predicted_s", json_real(p.kernel.total));
   json_object_set_new(row, "bound_s", json_real(p.bound.total));
+  json_object_set_new(row, "wire_s", json_real(p.bound.wire));
   json_object_set_new(row, "limit", json_string(p.limit));
 }
 
@@ -237,6 +246,11 @@ static const bs_field method_fields[] = {
     {"x_placement", "X", BS_FIELD_WIDE, 0},
     {"y_placement", "Y", BS_FIELD_WIDE, 0},
     {"dtype", "DTYPE", BS_FIELD_WIDE, 0},
+    {"reduce_dtype", "REDUCE DTYPE", BS_FIELD_WIDE, 0},
+    {"wire_bytes", "WIRE BYTES", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"wire_error", "WIRE ERROR", BS_FIELD_WIDE | BS_FIELD_RIGHT, 3},
+    {"wire_s", "WIRE s", BS_FIELD_WIDE | BS_FIELD_RIGHT, 4},
+    {"chunks", "CHUNKS", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
     {"B", "B", BS_FIELD_WIDE, 0},
     {"N", "N", BS_FIELD_WIDE, 0},
     {"K", "K", BS_FIELD_WIDE, 0},
@@ -274,6 +288,10 @@ static int32_t method_row(split *s, uint32_t rank, bs_error *err) {
   bs_text_free(&collectives);
   if (row == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   json_t *text = json_string(p.text);
+  json_object_set_new(row, "reduce_dtype", json_string(bs_dtype_name(bs_arithmetic_of(spec).reduce_dtype)));
+  json_object_set_new(row, "wire_bytes", json_integer((json_int_t)bs_wire_bytes(&p, s->subject.world_size)));
+  json_object_set_new(row, "wire_error", json_real(p.wire_error));
+  json_object_set_new(row, "chunks", json_integer(p.chunks > 1 ? (json_int_t)p.chunks : 1));
   json_object_set_new(row, "text", text != NULL ? text : json_string("(not UTF-8)"));
   predict(s, row, &p);
   json_array_append_new(s->rows, row);

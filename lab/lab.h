@@ -58,6 +58,7 @@ typedef struct bs_experiment {
   /* Phase 1: stored constants of this machine (lab/measure/constants.h), the caller's; NULL: measure. Not
    * part of the configuration: set after bs_experiment_make. */
   const json_t *machine_constants;
+  uint32_t only_stored; /* explain: overlap=auto measures nothing */
   double tune_seconds, tune_margin; /* lab/tune/tune.h */
   int64_t tune_min_work;
   uint32_t tune_measure;
@@ -114,6 +115,8 @@ typedef struct bs_subject {
   const bs_context *context;
   bs_mask mask; /* the experiment's, with its order */
   uint32_t *order;
+  /* The values of the options where overlap=auto was resolved (lab/measure/chunks.h); the keys are e's. */
+  const char *option_values[16];
 } bs_subject;
 /* Not to be moved: spec points into it. */
 int32_t bs_subject_open(bs_context *context, const bs_experiment *experiment, bs_subject *out_subject,

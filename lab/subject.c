@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/lab.h"
+#include "lab/measure/chunks.h"
 
 static int32_t open_workload(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
   void *state = NULL;
@@ -95,6 +96,7 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
                               .n_options = e->n_method_options,
                               .option_keys = e->method_keys,
                               .option_values = e->method_values};
+  bs_overlap_resolve(e, out);
   return BS_OK;
 }
 

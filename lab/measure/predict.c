@@ -40,11 +40,34 @@ static double time_of(double work, double rate) {
   return rate > 0 ? work / rate : 0.0;
 }
 
+/* What was measured is all-reduces; the others move half as much of a message. */
 static double wire_time(const bs_machine *m, const bs_proposal *p) {
   double wire = 0.0;
   for (uint32_t i = 0; i < p->n_collectives && i < BS_MAX_PROPOSED; ++i)
-    wire += bs_machine_wire(m, (double)p->coll_payload[i]);
+    wire +=
+        bs_machine_wire(m, (double)p->coll_payload[i] * (p->coll_kind[i] == BS_COLL_ALL_REDUCE ? 1.0 : 0.5));
   return wire;
+}
+
+uint64_t bs_wire_bytes(const bs_proposal *p, uint32_t world_size) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < p->n_collectives && i < BS_MAX_PROPOSED; ++i) {
+    const uint64_t n = p->coll_ranks[i] != 0 ? p->coll_ranks[i] : world_size, m = p->coll_payload[i];
+    const uint64_t times = p->coll_kind[i] == BS_COLL_ALL_REDUCE ? 2u * (n - 1u) : n - 1u;
+    bytes += m / n * times + m % n * times / n;
+  }
+  return bytes;
+}
+
+double bs_chunked(double product, double wire, uint32_t chunks) {
+  const double c = chunks > 1 ? chunks : 1.0, most = product > wire ? product : wire;
+  return product / c + (c - 1.0) / c * most + wire / c;
+}
+
+/* Sums in int8 steps read and write each value some times more (docs/methods.md): bytes. */
+static double quantised_bytes(const bs_layer_spec *spec, uint32_t world_size) {
+  if (spec->reduce_dtype != BS_I8 || world_size < 2) return 0.0;
+  return (double)spec->B * (double)spec->N * (4.0 + 1.0 + 2.0 + 5.0 / world_size);
 }
 
 void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spec *spec, const bs_proposal *p,
@@ -53,14 +76,15 @@ void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spe
   const double ranks = world_size;
   const uint32_t x_bytes = BS_DTYPE_BYTES(spec->x_dtype), y_bytes = BS_DTYPE_BYTES(spec->y_dtype);
   const double activations = (double)spec->B * ((double)spec->K * x_bytes + (double)spec->N * y_bytes);
-  const double flops = (double)p->flops, bytes = (double)p->weight_bytes + activations;
+  const double flops = (double)p->flops;
+  const double bytes = (double)p->weight_bytes + activations + quantised_bytes(spec, world_size);
   bs_parts *b = &out->bound;
   b->compute = time_of(flops, share(m->flops_core, m->flops_all, ranks, threads));
   b->memory = time_of(bytes, share(m->read_core, m->read_all, ranks, threads));
   b->wire = world_size > 1 ? wire_time(m, p) : 0.0;
   b->host = m->host;
   const double most = b->compute > b->memory ? b->compute : b->memory;
-  b->total = most + b->wire + b->host;
+  b->total = bs_chunked(most, b->wire, p->chunks) + b->host;
   out->limit = b->compute >= b->memory ? "compute" : "memory";
   if (b->wire > most) out->limit = "wire";
   if (b->host > most && b->host > b->wire) out->limit = "host";
@@ -69,7 +93,8 @@ void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spe
   out->kernel = *b;
   out->kernel.compute = time_of(flops, own_rate(m, k->flops_core, k->flops_all, ranks, threads));
   out->kernel.memory = time_of(bytes, own_rate(m, k->bytes_core, k->bytes_all, ranks, threads));
-  out->kernel.total = bs_overlap(out->kernel.compute, out->kernel.memory) + b->wire + b->host;
+  const double product = bs_overlap(out->kernel.compute, out->kernel.memory);
+  out->kernel.total = bs_chunked(product, b->wire, p->chunks) + b->host;
 }
 
 static int32_t propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err) {

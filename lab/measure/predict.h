@@ -22,14 +22,18 @@ typedef struct bs_parts {
   double compute, memory, wire, host, total;
 } bs_parts;
 typedef struct bs_predicted {
-  bs_parts bound;    /* by the machine's limits: total = max(compute, memory) + wire + host */
+  bs_parts bound;    /* by the machine's limits: total = chunked(max(compute, memory), wire) + host */
   const char *limit; /* "compute", "memory", "wire" or "host": the largest of the bound */
   int has_kernel;
-  bs_parts kernel; /* by the kernel's rates: total = bs_overlap(compute, memory) + wire + host */
+  bs_parts kernel; /* by the kernel's rates: total = chunked(bs_overlap(compute, memory), wire) + host */
 } bs_predicted;
 
 /* (a^p + b^p)^(1/p), p = 6: two parts of the work that hide each other but for a rest. */
 double bs_overlap(double a, double b);
+/* What a rank puts on the wire in one forward, as the host counts it (of the kinds that layers use). */
+uint64_t bs_wire_bytes(const bs_proposal *proposal, uint32_t world_size);
+/* A product of so many chunks, each on the wire while the next is computed; 0, 1: one after the other. */
+double bs_chunked(double product, double wire, uint32_t chunks);
 /* The rates that explain two measured forwards of one weight: of many tokens and of one. Each part is at
  * least a quarter of its forward, where the other hides it. */
 typedef struct bs_two_points {

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
+#include "lab/gate/verdict.h"
 
 static json_t *algorithm_list(const char *text) {
   json_t *list = json_array();
@@ -89,6 +90,11 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
                              json_integer((json_int_t)sum_counter(result, BS_COUNT_WIRE_BYTES)));
   bad |= json_object_set_new(record, "collectives_per_forward",
                              json_integer((json_int_t)result->ranks[0].counters[BS_COUNT_COLLECTIVES]));
+  const bs_proposal *slow = &result->ranks[slowest].proposal;
+  bad |= json_object_set_new(record, "reduce_dtype",
+                             json_string(bs_dtype_name(bs_arithmetic_of(&c->spec).reduce_dtype)));
+  bad |= json_object_set_new(record, "wire_error_predicted", json_real(slow->wire_error));
+  bad |= json_object_set_new(record, "overlap_chunks", json_integer(slow->chunks > 1 ? slow->chunks : 1));
   bad |= json_object_set_new(record, "claims_match_counts", json_boolean(claims));
   bad |= json_object_set_new(record, "algorithms", algorithm_list(result->algorithms));
   return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;

@@ -42,6 +42,27 @@ START_TEST(overlap_is_a_norm) {
 }
 END_TEST
 
+/* A chunk's product, then product and wire beside each other, then the last chunk's wire. */
+START_TEST(chunks_hide_the_wire) {
+  ck_assert(near(bs_chunked(8, 4, 0), 12) && near(bs_chunked(8, 4, 1), 12));
+  ck_assert(near(bs_chunked(8, 4, 4), 2 + 6 + 1) && near(bs_chunked(4, 8, 4), 1 + 6 + 2));
+  ck_assert(near(bs_chunked(6, 6, 3), 8));
+  const bs_machine m = machine();
+  const bs_layer_spec s = spec();
+  bs_proposal p = {.flops = (uint64_t)1e8, .weight_bytes = 1, .n_collectives = 2, .chunks = 2};
+  bs_predicted got;
+  p.coll_payload[0] = p.coll_payload[1] = 1u << 20;
+  bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
+  ck_assert(near(got.bound.wire, 2 * 101e-6));
+  ck_assert(near(got.bound.total, 0.5e-3 + 0.5e-3 + 101e-6 + 1e-6));
+  ck_assert_uint_eq(bs_wire_bytes(&p, 2), 2u << 20);
+  p.coll_kind[1] = BS_COLL_ALL_GATHER; /* moves half as much */
+  bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
+  ck_assert(near(got.bound.wire, 101e-6 + bs_machine_wire(&m, 1u << 19)));
+  ck_assert_uint_eq(bs_wire_bytes(&p, 4), (3u << 19) + (3u << 18));
+}
+END_TEST
+
 START_TEST(one_core_alone) {
   const bs_machine m = machine();
   const bs_kernel k = kernel();
@@ -161,6 +182,7 @@ int main(void) {
   Suite *suite = suite_create("predict");
   TCase *tc = tcase_create("predict");
   tcase_add_test(tc, overlap_is_a_norm);
+  tcase_add_test(tc, chunks_hide_the_wire);
   tcase_add_test(tc, one_core_alone);
   tcase_add_test(tc, ranks_share_the_machine);
   tcase_add_test(tc, activations_are_read_and_written);

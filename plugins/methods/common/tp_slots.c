@@ -70,6 +70,10 @@ static void describe(const tp_traits *traits, const tp_shape *s, char *out, size
              s->after != BS_ACT_NONE ? ", then the activation" : "");
   else
     snprintf(out, size, "all of W on one rank");
+  const size_t used = strlen(out);
+  if (s->chunks > 1)
+    snprintf(out + used, size - used, ", in %u chunks of %s", s->chunks,
+             s->chunk_features ? "features" : "tokens");
 }
 
 int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
