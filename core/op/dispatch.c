@@ -230,9 +230,24 @@ void bs_dispatch_packed_release(bs_packed *packed) {
 
 /* ---- plans ---------------------------------------------------------------------------------- */
 
+/* A step changes what is packed, of any op: [N,K_r], or the kept two of each four of a 2:4 weight. */
+static int32_t check_of_weight(const bs_op_query *q, const bs_packed *packed, bs_error *err) {
+  const int64_t *dims = q->args[0]->dims;
+  const int64_t width =
+      strcmp(packed->impl->op, "matmul24") == 0 ? (packed->count + 3) / 4 * 2 : packed->count;
+  if (q->weight_dtype != packed->weight_dtype)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED", "%s: weights packed as %s, asked as %s",
+                        q->op, bs_dtype_name(packed->weight_dtype), bs_dtype_name(q->weight_dtype));
+  if (dims[0] == packed->rows && dims[1] == width) return BS_OK;
+  return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
+                      "%s: dW is [%lld,%lld], the packed weight [%lld,%lld]", q->op, (long long)dims[0],
+                      (long long)dims[1], (long long)packed->rows, (long long)width);
+}
+
 static int32_t check_packed(const bs_op_query *q, const bs_packed *packed, bs_error *err) {
   const char *op = q->op;
   const bs_op_schema *schema = bs_op_schema_find(op);
+  if (schema != NULL && schema->of_weight) return check_of_weight(q, packed, err);
   if (schema != NULL && strcmp(packed->impl->op, schema->packed_by) != 0)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-PACKED",
                         "weights packed for %s, %s needs those of %s", packed->impl->op, op,

@@ -168,6 +168,7 @@ int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, b
   if (err != NULL) err->code = BS_OK; /* so that a failure without a message is seen as such */
   const int32_t rc = plan->run(plan->object, args, nargs, stream, err);
   if (rc != BS_OK) return run_failed(plan, rc, err);
+  if (plan->batch_args == 0 && nargs > 0) rows = plan->args[0].dims[0]; /* no batch: all that was prepared */
   if (plan->counters != NULL && rows > 0) {
     plan->counters[BS_COUNT_FLOPS] += (uint64_t)rows * plan->rate.flops_row;
     plan->counters[BS_COUNT_OP_BYTES] += (uint64_t)rows * plan->rate.bytes_row + plan->rate.bytes_fixed;

@@ -269,7 +269,7 @@ static void rate_convert(const bs_op_query *q, bs_op_rate *out_rate) {
 }
 
 /* matmul is X, bias, residual, Y: the bias has no batch dimension. Its derivatives are in schema_grad.c, the
- * ops of 2:4 weights in schema_24.c. */
+ * ops of 2:4 weights in schema_24.c, optimiser steps and the derivative of an activation in schema_step.c. */
 static const bs_op_schema schemas[] = {
     {"matmul",
      4,
@@ -282,41 +282,59 @@ static const bs_op_schema schemas[] = {
      bs_op_rate_matmul,
      "matmul",
      0,
-     3},
-    {"matmul_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_dx, bs_op_rate_dx, "matmul", 1, 0},
-    {"matmul_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_dw, bs_op_rate_dw, NULL, 0, 0},
-    {"matmul_update", 3, 7u, 3u, 0, 2, {2, 2, 1}, bs_op_check_update, bs_op_rate_update, "matmul", 0, 1},
+     3,
+     0},
+    {"matmul_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_dx, bs_op_rate_dx, "matmul", 1, 0, 0},
+    {"matmul_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_dw, bs_op_rate_dw, NULL, 0, 0, 0},
+    {"matmul_update", 3, 7u, 3u, 0, 2, {2, 2, 1}, bs_op_check_update, bs_op_rate_update, "matmul", 0, 1, 0},
     {"matmul24",
      4,
      1u << 0 | 1u << 3,
      1u << 0 | 1u << 2 | 1u << 3,
      1u << 3,
      1,
-     {2, 1, 2, 2},
+     {2, 1, 2, 2, 0},
      bs_op_check_24,
      bs_op_rate_24,
      "matmul24",
      0,
-     3},
-    {"matmul24_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_24_dx, bs_op_rate_24_dx, "matmul24", 1, 0},
-    {"matmul24_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_24_dw, bs_op_rate_24_dw, NULL, 0, 0},
+     3,
+     0},
+    {"matmul24_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_24_dx, bs_op_rate_24_dx, "matmul24", 1, 0, 0},
+    {"matmul24_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_24_dw, bs_op_rate_24_dw, NULL, 0, 0, 0},
     {"matmul24_update",
      3,
      7u,
      3u,
      0,
      2,
-     {2, 2, 1},
+     {2, 2, 1, 0},
      bs_op_check_24_update,
      bs_op_rate_24_update,
      "matmul24",
      0,
-     1},
-    {"expand24", 2, 3u, 3u, 1u << 1, 0, {2, 2}, bs_op_check_expand24, bs_op_rate_expand24, NULL, 0, 0},
-    {"gather_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_gather, rate_columns, NULL, 0, 0},
-    {"scatter_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_scatter, rate_columns, NULL, 0, 0},
-    {"convert", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_convert, rate_convert, NULL, 0, 0},
-    {"activate", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_activate, rate_convert, NULL, 0, 0},
+     1,
+     0},
+    {"expand24", 2, 3u, 3u, 1u << 1, 0, {2, 2}, bs_op_check_expand24, bs_op_rate_expand24, NULL, 0, 0, 0},
+    {"sgd_update", 3, 5u, 0, 1u << 1, 2, {2, 2, 1}, bs_op_check_sgd, bs_op_rate_sgd, "matmul", 0, 0, 1},
+    {"adamw_update", 4, 15u, 0, 6u, 2, {2, 2, 2, 1}, bs_op_check_adamw, bs_op_rate_adamw, "matmul", 0, 0, 1},
+    {"gather_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_gather, rate_columns, NULL, 0, 0, 0},
+    {"scatter_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_scatter, rate_columns, NULL, 0, 0, 0},
+    {"convert", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_convert, rate_convert, NULL, 0, 0, 0},
+    {"activate", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_activate, rate_convert, NULL, 0, 0, 0},
+    {"activate_dx",
+     3,
+     7u,
+     7u,
+     1u << 2,
+     0,
+     {2, 2, 2},
+     bs_op_check_activate_dx,
+     bs_op_rate_activate_dx,
+     NULL,
+     0,
+     0,
+     0},
 };
 
 const bs_op_schema *bs_op_schema_find(const char *op) {
@@ -330,7 +348,7 @@ int bs_op_takes_kept(const char *op) {
 }
 
 int64_t bs_op_weight_rows(const bs_op_schema *schema, const bs_op_query *query) {
-  return query->args[schema->n_arg]->dims[1];
+  return query->args[schema->n_arg]->dims[schema->of_weight ? 0 : 1];
 }
 
 int64_t bs_op_weight_columns(const bs_op_schema *schema, const bs_op_query *query) {

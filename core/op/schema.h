@@ -26,6 +26,7 @@ typedef struct bs_op_schema {
   void (*rate)(const bs_op_query *query, bs_op_rate *out_rate);
   const char *packed_by; /* the op that its weights are packed for; NULL: needs none */
   uint32_t k_arg, n_arg; /* args whose second dimension is the weight's columns (K with X_FULL) and rows */
+  uint32_t of_weight;    /* 1: arg 0 is [N,K_r], what a packed weight holds, whatever it was packed for */
 } bs_op_schema;
 
 /* The schema of a core op; NULL for an op that only plugins define. */
@@ -77,6 +78,13 @@ int64_t bs_op_kept_length(int64_t cols);
 /* Of some rows of the positions: other ones have another hash, but for luck. NULL: 0. What read fails with.
  */
 int32_t bs_op_kept_hash(const bs_kept *kept, uint64_t *out_hash, bs_error *err);
+/* schema_step.c */
+int32_t bs_op_check_sgd(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_adamw(const bs_op_query *query, bs_error *err);
+int32_t bs_op_check_activate_dx(const bs_op_query *query, bs_error *err);
+void bs_op_rate_sgd(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_adamw(const bs_op_query *query, bs_op_rate *out_rate);
+void bs_op_rate_activate_dx(const bs_op_query *query, bs_op_rate *out_rate);
 /* Column i of a partition; NULL is all columns. */
 uint32_t bs_op_partition_column(const bs_partition *partition, int64_t i);
 #endif

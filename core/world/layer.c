@@ -13,7 +13,21 @@ struct bs_layer {
   const bs_method *method;
   bs_rank *rank;
   void *object;
+  uint32_t flags;
 };
+
+/* A step needs the gradients that backward makes, a velocity an SGD that uses it. */
+static int32_t check_flags(uint32_t flags, bs_error *err) {
+  const uint32_t steps = BS_LAYER_SGD | BS_LAYER_ADAMW, all = BS_LAYER_BACKWARD | BS_LAYER_MOMENTUM | steps;
+  if (flags & ~all) return bs_error_set(err, BS_CONFIG, "BS-LAYER-FLAGS", "unknown flags 0x%x", flags);
+  if (((flags & steps) && !(flags & BS_LAYER_BACKWARD)) ||
+      ((flags & BS_LAYER_MOMENTUM) && !(flags & BS_LAYER_SGD))) {
+    bs_error_set(err, BS_CONFIG, "BS-LAYER-FLAGS", "flags 0x%x: an optimiser without what it needs", flags);
+    bs_error_hint(err, "SGD and ADAMW need BACKWARD, MOMENTUM needs SGD");
+    return BS_CONFIG;
+  }
+  return BS_OK;
+}
 
 static int32_t check_spec(const bs_layer_spec *s, bs_error *err) {
   if (s->B < 1 || s->N < 1 || s->K < 1)
@@ -28,9 +42,7 @@ static int32_t check_spec(const bs_layer_spec *s, bs_error *err) {
   if (s->x_placement > BS_PARTIAL || s->y_placement > BS_PARTIAL)
     return bs_error_set(err, BS_CONFIG, "BS-LAYER-PLACEMENT", "unknown placement: x %u, y %u", s->x_placement,
                         s->y_placement);
-  if (s->flags & ~(uint32_t)BS_LAYER_BACKWARD)
-    return bs_error_set(err, BS_CONFIG, "BS-LAYER-FLAGS", "unknown flags 0x%x", s->flags);
-  return BS_OK;
+  return check_flags(s->flags, err);
 }
 
 static int32_t check_world(const bs_method *m, uint32_t world_size, bs_error *err) {
@@ -64,6 +76,7 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   if (layer == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-LAYER-MEMORY", "no memory for a layer");
   layer->method = m;
   layer->rank = rank;
+  layer->flags = spec->flags;
   int timed = !bs_region_running(rank, BS_REGION_BUILD); /* unless the caller times it */
   if (timed) bs_region_begin(rank, BS_REGION_BUILD);
   rc = m->build(state, bs_rank_get_api(), rank, spec, weights, spec->has_bias ? bias : NULL, &layer->object,
@@ -98,6 +111,45 @@ int32_t bs_layer_backward(bs_layer *layer, const bs_tensor *x, const bs_tensor *
   if (timed) bs_region_begin(rank, BS_REGION_BACKWARD);
   int32_t rc = layer->method->backward(layer->object, x, dy, dx, dw, db, stream, err);
   if (timed) bs_region_end(rank, BS_REGION_BACKWARD);
+  return rc;
+}
+
+static int32_t check_step(const bs_layer *layer, const bs_step *step, bs_error *err) {
+  uint32_t needs = step->optimizer == BS_OPT_ADAMW ? BS_LAYER_ADAMW : BS_LAYER_SGD;
+  if (step->struct_size < sizeof *step)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-STEP", "struct_size %u, need %zu",
+                        step->struct_size, sizeof *step);
+  if (step->optimizer != BS_OPT_SGD && step->optimizer != BS_OPT_ADAMW)
+    return bs_error_set(err, BS_CONFIG, "BS-LAYER-STEP", "unknown optimiser %u", step->optimizer);
+  if (step->optimizer == BS_OPT_SGD && step->momentum != 0.0) needs |= BS_LAYER_MOMENTUM;
+  if ((layer->flags & needs) != needs) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-STEP",
+                 "the layer was built with flags 0x%x, the step needs 0x%x", layer->flags, needs);
+    bs_error_hint(err, "build it with BS_LAYER_SGD, BS_LAYER_MOMENTUM or BS_LAYER_ADAMW");
+    return BS_UNSUPPORTED;
+  }
+  if (step->optimizer == BS_OPT_ADAMW && step->t == 0)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-STEP", "step 0 of AdamW: the first is 1");
+  const int fused =
+      step->optimizer == BS_OPT_SGD && !(layer->flags & BS_LAYER_MOMENTUM) && step->weight_decay == 0.0;
+  if (step->dw != NULL || (fused && step->x != NULL && step->dy != NULL)) return BS_OK;
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-STEP", "the step has no dw%s",
+               fused ? ", and not both x and dy" : "");
+  bs_error_hint(err, "only SGD without momentum and decay makes its update of x and dy");
+  return BS_INVALID_ARGUMENT;
+}
+
+int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *stream, bs_error *err) {
+  bs_rank *rank = layer->rank;
+  if (layer->method->step == NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-STEP", "method %s cannot be trained",
+                        layer->method->name);
+  int32_t rc = check_step(layer, step, err);
+  if (rc != BS_OK) return rc;
+  int timed = !bs_region_running(rank, BS_REGION_OPT_STEP); /* unless the caller times it */
+  if (timed) bs_region_begin(rank, BS_REGION_OPT_STEP);
+  rc = layer->method->step(layer->object, step, stream, err);
+  if (timed) bs_region_end(rank, BS_REGION_OPT_STEP);
   return rc;
 }
 

@@ -319,6 +319,9 @@ BS_API int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *
  * forward only. */
 BS_API int32_t bs_layer_backward(bs_layer *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
                                  bs_tensor *dw, bs_tensor *db, bs_stream *stream, bs_error *err);
+/* One step of an optimiser on the rank's weights and bias, of a layer built with its flag (BS_LAYER_SGD,
+ * MOMENTUM, ADAMW, with BACKWARD): docs/methods.md has the formulas. Called by every rank. */
+BS_API int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *stream, bs_error *err);
 BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
 BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
 BS_API void bs_layer_free(bs_layer *layer);

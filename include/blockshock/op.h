@@ -30,6 +30,8 @@
  *                   weight_decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t), 0}; has no output. Decoupled weight
  *                   decay (Loshchilov and Hutter, 2019). Both change the packed weight of matmul or matmul24,
  *                   each value rounded once to the weight's dtype.
+ *   activate_dx     dY [B,N], Z [B,N], dZ [B,N]; dZ = dY act'(Z), Z what act was applied to; dZ may be in dY
+ *                   or in Z.
  * Weights are packed for matmul or matmul24. Implementations that one plugin registers with the same backend
  * and the same name share packed weights: matmul_dx over a weight that matmul@cpu/packed has packed is served
  * by that plugin's matmul_dx@cpu/packed. Packing with BS_QUERY_TRAIN refuses implementations of matmul that

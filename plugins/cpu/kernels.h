@@ -69,6 +69,11 @@ typedef struct cpu_kernels {
   void (*add)(float *dst, const float *a, int64_t n);
   /* Index by BS_ACT_..., in place; [0] is NULL. gelu and silu within one unit in the last place. */
   void (*activate[4])(float *v, int64_t n);
+  /* z becomes dy times the activation's slope at z; [0] is NULL. */
+  void (*slope[4])(float *z, const float *dy, int64_t n);
+  /* One step on n weights as f32; hyper as the ops sgd_update and adamw_update have it, v NULL: none. */
+  void (*sgd)(float *w, const float *dw, float *v, const float *hyper, int64_t n);
+  void (*adamw)(float *w, const float *dw, float *m, float *v, const float *hyper, int64_t n);
   /* 16 x 16 floats: dst[j * dst_ld + i] = src[i * src_ld + j]. */
   void (*transpose)(float *dst, int64_t dst_ld, const float *src, int64_t src_ld);
   /* Pick whole groups of `size`-byte elements; may read only the groups' own bytes and write only the

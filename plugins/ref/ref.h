@@ -38,6 +38,9 @@ extern const bs_op_impl ref_gather_columns;
 extern const bs_op_impl ref_scatter_columns;
 extern const bs_op_impl ref_convert;
 extern const bs_op_impl ref_activate;
+extern const bs_op_impl ref_activate_dx;
+extern const bs_op_impl ref_sgd_update;
+extern const bs_op_impl ref_adamw_update;
 
 /* ---- ops/common.c --------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include "core/partition/partition.h"
 
 typedef struct gradients {
+  const mg_case *c;
   const char *method;
   bs_layer_spec spec;
   uint32_t world;
@@ -153,6 +154,12 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK) ck_assert_uint_eq(bs_world_memory_peak(g->running), before);
   if (rc == BS_OK) check_values(g, me, &own, &dx, &dw, &db);
   if (rc == BS_OK) rc = bs_rank_barrier(rank, "test.read", err);
+  if (rc == BS_OK && g->c->step != MG_NONE) {
+    const mg_stepping s = {
+        g->c,  rank,  layer,          &own,          &x, &dy, &dw, g->spec.has_bias ? &db : NULL,
+        g->dw, g->db, features.begin, features.count};
+    rc = mg_steps(&s, err);
+  }
   bs_tensor *const all[] = {&x, &dx, &dy, &dw, &db};
   for (size_t i = 0; i < 5; i++) api->tensor_free(rank, all[i]);
   bs_layer_free(layer);
@@ -181,7 +188,8 @@ int32_t mg_run(bs_context *context, const mg_case *c, bs_error *err) {
                               .backend = c->backend,
                               .threads_per_rank = 1,
                               .timeout_s = 20};
-  gradients g = {.method = c->method,
+  gradients g = {.c = c,
+                 .method = c->method,
                  .spec = c->spec,
                  .world = c->world,
                  .rows = c->rows > 0 ? c->rows : c->spec.B,
@@ -189,7 +197,7 @@ int32_t mg_run(bs_context *context, const mg_case *c, bs_error *err) {
                  .w = c->w,
                  .dy = c->dy};
   int32_t rc = BS_OK;
-  g.spec.flags |= BS_LAYER_BACKWARD;
+  g.spec.flags |= BS_LAYER_BACKWARD | mg_step_flags(c->step);
   for (uint32_t r = 0; rc == BS_OK && r < g.world; r++) {
     g.proposals[r].struct_size = sizeof g.proposals[r];
     rc = bs_method_propose(context, g.method, &g.spec, r, g.world, &g.proposals[r], err);

@@ -8,6 +8,7 @@
 #include "activate.h"
 #include "columns.h"
 #include "convert.h"
+#include "optimizer.h"
 #include "tile.h"
 #include "transpose.h"
 
@@ -23,6 +24,9 @@ const cpu_kernels cpu_kernels_avx2 = {
     .add = add,
     .transpose = transpose,
     .activate = {NULL, activate_relu, activate_gelu, activate_silu},
+    .slope = {NULL, slope_relu, slope_gelu, slope_silu},
+    .sgd = sgd,
+    .adamw = adamw,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

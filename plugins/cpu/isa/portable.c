@@ -5,6 +5,7 @@
 
 #include "activate.h"
 #include "convert.h"
+#include "optimizer.h"
 #include "tile.h"
 #include "transpose.h"
 
@@ -19,4 +20,7 @@ const cpu_kernels cpu_kernels_portable = {
     .add = add,
     .transpose = transpose,
     .activate = {NULL, activate_relu, activate_gelu, activate_silu},
+    .slope = {NULL, slope_relu, slope_gelu, slope_silu},
+    .sgd = sgd,
+    .adamw = adamw,
 };

@@ -36,6 +36,10 @@ INLINE vec vec_max(vec a, vec b) {
   return _mm256_max_ps(a, b);
 }
 
+INLINE vec vec_sqrt(vec a) {
+  return _mm256_sqrt_ps(a);
+}
+
 INLINE vec vec_fma(vec a, vec b, vec c) {
   return _mm256_fmadd_ps(a, b, c);
 }

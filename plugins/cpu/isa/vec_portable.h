@@ -5,6 +5,7 @@
 #ifndef BS_PLUGINS_CPU_ISA_VEC_H
 #define BS_PLUGINS_CPU_ISA_VEC_H
 
+#include <math.h>
 #include <string.h>
 
 #include "../half.h"
@@ -42,6 +43,11 @@ INLINE vec vec_add(vec a, vec b) {
 INLINE vec vec_max(vec a, vec b) {
   const vec_bits first = (vec_bits)(a > b);
   return (vec)(((vec_bits)a & first) | ((vec_bits)b & ~first));
+}
+
+INLINE vec vec_sqrt(vec a) {
+  for (int i = 0; i < VEC; i++) a[i] = sqrtf(a[i]);
+  return a;
 }
 
 /* a b + c, rounded twice here, once on the others. */

@@ -122,6 +122,22 @@ int32_t cpu_packed_make(void *state, const bs_exec *exec, const bs_op_query *que
   return BS_OK;
 }
 
+void cpu_panel_narrow(const cpu_kernels *kernels, const cpu_packed *w, int64_t first, const float *wide,
+                      uint16_t *narrow, void *to) {
+  const int64_t length = cpu_packed_length(w, first);
+  uint16_t *out = to;
+  if (w->dtype == BS_F16) {
+    kernels->store[cpu_type_index(w->dtype)](to, wide, length * CPU_PANEL);
+    return;
+  }
+  kernels->store[cpu_type_index(w->dtype)](narrow, wide, length * CPU_PANEL);
+  for (int64_t k = 0; k < length; k += 2)
+    for (int64_t lane = 0; lane < CPU_PANEL; lane++) {
+      out[(k * CPU_PANEL) + 2 * lane] = narrow[k * CPU_PANEL + lane];
+      out[(k * CPU_PANEL) + 2 * lane + 1] = narrow[(k + 1) * CPU_PANEL + lane];
+    }
+}
+
 void cpu_packed_free(void *packed) {
   cpu_packed *w = packed;
   if (w == NULL) return;

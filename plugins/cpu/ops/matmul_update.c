@@ -43,23 +43,6 @@ static void *panel_at(const cpu_packed *w, int64_t panel, int64_t first) {
   return (uint8_t *)w->data + (size_t)cpu_packed_at(w, panel, first) * w->size;
 }
 
-/* Round a panel's block back: bf16 by pairs of columns, the second of a last odd one stays zero. */
-static void narrow_panel(const cpu_grad_plan *plan, const step *s, const float *wide, void *to) {
-  const uint32_t dtype = plan->w->dtype;
-  const int64_t length = cpu_packed_length(plan->w, s->first);
-  uint16_t *out = to;
-  if (dtype == BS_F16) {
-    plan->kernels->store[cpu_type_index(dtype)](to, wide, length * CPU_PANEL);
-    return;
-  }
-  plan->kernels->store[cpu_type_index(dtype)](s->narrow, wide, length * CPU_PANEL);
-  for (int64_t k = 0; k < length; k += 2)
-    for (int64_t lane = 0; lane < CPU_PANEL; lane++) {
-      out[(k * CPU_PANEL) + 2 * lane] = s->narrow[k * CPU_PANEL + lane];
-      out[(k * CPU_PANEL) + 2 * lane + 1] = s->narrow[(k + 1) * CPU_PANEL + lane];
-    }
-}
-
 static void multiply_panel(const cpu_grad_plan *plan, const step *s, int64_t p, float *c) {
   const cpu_kernels *kernels = plan->kernels;
   const int64_t groups = (s->count + kernels->tokens - 1) / kernels->tokens;
@@ -94,7 +77,7 @@ static void add_tokens(const update_call *call, const step *s) {
     if (begins && narrow) plan->kernels->widen[cpu_type_index(w->dtype)](wide, packed, s->count);
     if (begins && !narrow) memset(wide, 0, PANEL_FLOATS * sizeof *wide);
     multiply_panel(plan, s, p, wide);
-    if (ends && narrow) narrow_panel(plan, s, wide, packed);
+    if (ends && narrow) cpu_panel_narrow(plan->kernels, w, s->first, wide, s->narrow, packed);
     if (ends && !narrow) plan->kernels->add(packed, wide, s->count * CPU_PANEL);
   }
 }

@@ -36,6 +36,10 @@ static inline int64_t cpu_packed_place(const cpu_packed *w, int64_t k, int64_t l
   return k * CPU_PANEL + lane;
 }
 
+/* Round a panel's block from column `first` on to the weight's 16-bit dtype: bf16 by pairs of columns, the
+ * second of a last odd one stays zero. narrow: cpu_packed_length * 16 places to work in. */
+void cpu_panel_narrow(const cpu_kernels *kernels, const cpu_packed *w, int64_t first, const float *wide,
+                      uint16_t *narrow, void *to);
 int32_t cpu_packed_make(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                         void **out_packed, uint64_t *out_bytes, bs_error *err);
 int32_t cpu_packed_update(void *packed, const bs_tensor *delta, bs_error *err);

@@ -122,6 +122,27 @@ typedef struct tp_gradient {
   bs_tensor ones;    /* [B,1]: db is dY^T times it */
 } tp_gradient;
 
+/* Plans and memory of the optimiser; NULL in a layer that was built without one. The bias takes its steps in
+ * a packed weight of one row, from which it is read back: only ops reach the memory of a device. */
+typedef struct tp_training {
+  uint32_t flags;  /* of the spec */
+  uint32_t wide;   /* dtype of dW and db */
+  bs_plan *fused;  /* matmul_update; NULL where dW has to be made */
+  bs_plan *spread; /* full_width: own columns of dW to all of them */
+  bs_packed *bias;
+  bs_plan *sgd, *adamw, *bias_sgd, *bias_adamw;
+  bs_tensor hyper;                               /* [1,8] */
+  bs_tensor speed, first, second;                /* as the packed weight */
+  bs_tensor bias_speed, bias_first, bias_second; /* [1,n] */
+  bs_tensor dw_own, dw_all;                      /* full_width */
+} tp_training;
+
+int32_t tp_training_build(tp_layer *layer, const bs_layer_spec *spec, const bs_source *bias, bs_error *err);
+void tp_training_free(tp_layer *layer);
+/* Bytes that it takes. */
+uint64_t tp_training_bytes(const tp_traits *traits, const bs_layer_spec *spec, const tp_shape *shape,
+                           uint32_t wide);
+
 int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec, const tp_shape *shape,
                                tp_gradient_shape *out_shape, bs_error *err);
 int32_t tp_gradient_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
@@ -176,6 +197,7 @@ struct tp_layer {
   tp_gradient *gradient; /* NULL: forward only */
   void *by_row;          /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: columns alone */
   tp_overlap *overlap;   /* NULL: one chunk */
+  tp_training *training; /* NULL: no steps */
 };
 
 /* What the product of the layer's rows (shape.row_count of them) is asked for with. */
@@ -190,6 +212,11 @@ int32_t tp_take_input(tp_layer *layer, const bs_tensor *x, bs_tensor *out_input,
                       bs_error *err);
 int32_t tp_multiply(tp_layer *layer, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err);
 
+/* dY as the products of the rank see it, once backward has gathered it: its own features of dy. */
+bs_tensor_desc tp_dy_desc(const tp_layer *layer);
+bs_tensor tp_own_dy(const tp_layer *layer, const bs_tensor *dy);
+/* 1 when t is a [n] vector of a dtype. */
+int tp_is_row(const bs_tensor *t, int64_t n, uint32_t dtype);
 /* Views of a caller's tensor, and whether it is a dense [rows,cols] of a dtype. */
 bs_tensor tp_view_columns(const bs_tensor *t, int64_t begin, int64_t count);
 bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows);
@@ -204,11 +231,13 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
 int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err);
 int32_t tp_backward(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
                     bs_tensor *db, bs_stream *stream, bs_error *err);
+int32_t tp_step(void *layer, const bs_step *step, bs_stream *stream, bs_error *err);
 int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err);
 int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err);
 void tp_layer_free(void *layer);
 
-/* activate and deactivate of a plugin that registers one method over `traits`; slots that `method` has stay. */
+/* activate and deactivate of a plugin that registers one method over `traits`; slots that `method` has stay.
+ */
 int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *traits, bs_method *method,
                     const bs_src_loc *at, void **out_state, bs_error *err);
 int32_t tp_deactivate(void *state, bs_error *err);

@@ -13,7 +13,7 @@ static int32_t wrong(const tp_layer *l, const char *name, const bs_tensor *t, in
                  (long long)rows, (long long)cols, dtype);
 }
 
-static int is_row(const bs_tensor *t, int64_t n, uint32_t dtype) {
+int tp_is_row(const bs_tensor *t, int64_t n, uint32_t dtype) {
   return t->rank == 1 && t->dtype == dtype && t->dims[0] == n && (n <= 1 || t->strides[0] == 1);
 }
 
@@ -35,7 +35,7 @@ static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy,
     return wrong(l, "dx", dx, rows, s->x_dtype, s->x_cols, err);
   if (dw != NULL && !tp_fits(dw, s->row_count, g->wide, s->k_own))
     return wrong(l, "dw", dw, s->row_count, g->wide, s->k_own, err);
-  if (db != NULL && !is_row(db, s->row_count, g->wide))
+  if (db != NULL && !tp_is_row(db, s->row_count, g->wide))
     return wrong(l, "db", db, s->row_count, g->wide, 0, err);
   return BS_OK;
 }
@@ -100,19 +100,21 @@ static int32_t bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_strea
   return l->api->op_run(l->gradient->db, args, 3, stream, err);
 }
 
+bs_tensor tp_own_dy(const tp_layer *l, const bs_tensor *dy) {
+  const tp_gradient *g = l->gradient;
+  if (g->whole_dy != NULL) return tp_view_rows(&g->dy, dy->dims[0]);
+  if (l->shape.split == BS_SPLIT_N) return tp_view_columns(dy, g->shape.dy_begin, l->shape.row_count);
+  return *dy;
+}
+
 int32_t tp_backward(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
                     bs_tensor *db, bs_stream *stream, bs_error *err) {
   tp_layer *l = layer;
   int32_t rc = check(l, x, dy, dx, dw, db, err);
   if (rc != BS_OK) return rc;
   const tp_gradient *g = l->gradient;
-  bs_tensor own = *dy;
-  if (g->whole_dy != NULL) {
-    own = tp_view_rows(&g->dy, dy->dims[0]);
-    rc = exchange(l, g->whole_dy, dy, &own, stream, err);
-  } else if (l->shape.split == BS_SPLIT_N) {
-    own = tp_view_columns(dy, g->shape.dy_begin, l->shape.row_count);
-  }
+  bs_tensor own = tp_own_dy(l, dy);
+  if (g->whole_dy != NULL) rc = exchange(l, g->whole_dy, dy, &own, stream, err);
   if (rc == BS_OK && dw != NULL && g->dw != NULL) {
     bs_tensor from = *x;
     bs_tensor *args[3] = {&from, &own, dw};

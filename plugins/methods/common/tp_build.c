@@ -230,6 +230,8 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
   if (rc == BS_OK) rc = build_collective(l, err);
   if (rc == BS_OK) rc = build_activation(l, spec, err);
   if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD) rc = tp_gradient_build(l, spec, err);
+  if (rc == BS_OK && spec->flags & (BS_LAYER_SGD | BS_LAYER_ADAMW))
+    rc = tp_training_build(l, spec, bias, err);
   if (rc != BS_OK) {
     tp_layer_free(l);
     return rc;
@@ -242,6 +244,7 @@ void tp_layer_free(void *layer) {
   tp_layer *l = layer;
   if (l == NULL) return;
   const bs_rank_api *api = l->api;
+  tp_training_free(l);
   tp_gradient_free(l);
   tp_overlap_free(l);
   if (l->coll != NULL) api->collective_release(l->coll);

@@ -70,7 +70,7 @@ static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
 }
 
 /* dY as the products see it: the own features of the caller's, or the gathered whole. */
-static bs_tensor_desc dy_desc(const tp_layer *l) {
+bs_tensor_desc tp_dy_desc(const tp_layer *l) {
   const tp_shape *s = &l->shape;
   const tp_gradient_shape *g = &l->gradient->shape;
   return strided(s->y_dtype, s->B, s->row_count, g->gather_dy ? s->N : g->dy_cols);
@@ -81,7 +81,7 @@ static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_gradient_shape *g = &l->gradient->shape;
   if (l->packed == NULL || s->input == TP_X_ZERO) return BS_OK;
   const int64_t stride = g->dx == TP_DX_RUN || g->dx == TP_DX_GATHER ? s->K : g->dx_width;
-  const bs_tensor_desc dy = dy_desc(l), dx = strided(g->product_dtype, s->B, g->dx_width, stride);
+  const bs_tensor_desc dy = tp_dy_desc(l), dx = strided(g->product_dtype, s->B, g->dx_width, stride);
   const bs_tensor_desc *args[2] = {&dy, &dx};
   return prepare(l, spec, "matmul_dx", args, 2, l->state->traits->full_width ? NULL : s->cols, l->packed,
                  BS_QUERY_DETERMINISTIC, &l->gradient->dx, err);
@@ -91,7 +91,7 @@ static int32_t build_dw(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   tp_gradient *g = l->gradient;
   if (s->row_count == 0) return BS_OK;
-  const bs_tensor_desc dy = dy_desc(l), x = bs_desc_2d(s->x_dtype, s->B, s->x_cols);
+  const bs_tensor_desc dy = tp_dy_desc(l), x = bs_desc_2d(s->x_dtype, s->B, s->x_cols);
   const bs_tensor_desc dw = bs_desc_2d(g->shape.wide, s->row_count, s->k_own);
   const bs_tensor_desc *args[3] = {&x, &dy, &dw};
   const int picks = s->cols != NULL && spec->x_placement == BS_REPLICATED;

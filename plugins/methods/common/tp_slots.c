@@ -43,6 +43,7 @@ static int32_t propose_backward(void *state, const bs_layer_spec *spec, const tp
   if (g.dx_coll != BS_COLL_COUNT_)
     claim(p, g.dx_coll, (uint64_t)s->B * (uint64_t)s->K * BS_DTYPE_BYTES(g.product_dtype));
   p->workspace_bytes += gradient_bytes(spec, s, &g);
+  p->workspace_bytes += tp_training_bytes(((const tp_state *)state)->traits, spec, s, g.wide);
   return BS_OK;
 }
 
@@ -186,6 +187,7 @@ int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *
   if (method->build == NULL) method->build = tp_build;
   if (method->forward == NULL) method->forward = tp_forward;
   if (method->backward == NULL) method->backward = tp_backward;
+  if (method->step == NULL) method->step = tp_step;
   if (method->owns == NULL) method->owns = tp_owns;
   if (method->read_weights == NULL) method->read_weights = tp_read_weights;
   if (method->layer_free == NULL) method->layer_free = tp_layer_free;

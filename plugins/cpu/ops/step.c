@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * step.c - see step.h. Each member of the team owns a range of panels; a weight's bits depend on nothing but
+ * its own numbers. */
+#include "step.h"
+
+#include <stdlib.h>
+
+#define ALONE (1 << 13) /* weights below which the team is not woken */
+#define LINES (CPU_PANEL * CPU_X_LD)
+#define WIDE (CPU_K_BLOCK * CPU_PANEL)
+#define EACH (LINES + WIDE + WIDE / 2) /* floats of a member: 16 rows, a panel as f32, one of 16 bits */
+
+typedef struct call {
+  const cpu_step_plan *plan;
+  const bs_tensor *dw;
+  bs_tensor *state[CPU_STEP_STATES];
+  float hyper[CPU_STEP_HYPER];
+} call;
+
+static const float *row_of(const bs_tensor *t, int64_t n, int64_t first) {
+  return (const float *)t->data + n * t->strides[0] + first;
+}
+
+static void step_rows(const call *c, int64_t panel, int64_t first, int64_t count, float *lines) {
+  const cpu_packed *w = c->plan->w;
+  for (int64_t lane = 0; lane < CPU_PANEL && panel * CPU_PANEL + lane < w->N; lane++) {
+    const int64_t n = panel * CPU_PANEL + lane;
+    float *state[CPU_STEP_STATES];
+    for (int i = 0; i < CPU_STEP_STATES; i++)
+      state[i] = c->state[i] != NULL ? (float *)(uintptr_t)row_of(c->state[i], n, first) : NULL;
+    c->plan->row(c->plan, lines + lane * CPU_X_LD, row_of(c->dw, n, first), state, c->hyper, count);
+  }
+}
+
+/* The block of one panel: to f32, to rows, and back. Columns up to the next 16 are zeros. */
+static void step_block(const call *c, int64_t panel, int64_t first, int64_t count, float *memory) {
+  const cpu_kernels *kernels = c->plan->kernels;
+  const cpu_packed *w = c->plan->w;
+  float *lines = memory, *wide = memory + LINES;
+  uint16_t *narrow = (uint16_t *)(void *)(wide + WIDE);
+  void *packed = (uint8_t *)w->data + (size_t)cpu_packed_at(w, panel, first) * w->size;
+  const int64_t whole = (count + CPU_PANEL - 1) / CPU_PANEL * CPU_PANEL;
+  const int in_place = w->dtype == BS_F32 && whole == count;
+  if (in_place) {
+    wide = packed;
+  } else {
+    memset(wide + count / CPU_PANEL * CPU_PANEL * CPU_PANEL, 0,
+           (size_t)(whole - count / CPU_PANEL * CPU_PANEL) * CPU_PANEL * sizeof *wide);
+    if (w->dtype == BS_F32)
+      memcpy(wide, packed, (size_t)count * CPU_PANEL * sizeof *wide);
+    else
+      kernels->widen[cpu_type_index(w->dtype)](wide, packed, count);
+  }
+  for (int64_t k = 0; k < whole; k += CPU_PANEL)
+    kernels->transpose(lines + k, CPU_X_LD, wide + k * CPU_PANEL, CPU_PANEL);
+  step_rows(c, panel, first, count, lines);
+  for (int64_t k = 0; k < whole; k += CPU_PANEL)
+    kernels->transpose(wide + k * CPU_PANEL, CPU_PANEL, lines + k, CPU_X_LD);
+  if (in_place) return;
+  if (w->dtype == BS_F32)
+    memcpy(packed, wide, (size_t)count * CPU_PANEL * sizeof *wide);
+  else
+    cpu_panel_narrow(kernels, w, first, wide, narrow, packed);
+}
+
+static void run_share(void *arg, uint32_t member, uint32_t width) {
+  const call *c = arg;
+  const cpu_packed *w = c->plan->w;
+  const uint32_t members = width < c->plan->width ? width : c->plan->width;
+  int64_t begin, end;
+  if (member >= members) return;
+  cpu_share(w->panels, member, members, &begin, &end);
+  for (int64_t panel = begin; panel < end; panel++)
+    for (int64_t first = 0; first < w->K; first += CPU_K_BLOCK) {
+      const int64_t count = w->K - first < CPU_K_BLOCK ? w->K - first : CPU_K_BLOCK;
+      step_block(c, panel, first, count, c->plan->memory + (size_t)EACH * member);
+    }
+}
+
+int32_t cpu_step_run(const cpu_step_plan *plan, bs_tensor *const *args, uint32_t states, uint32_t count,
+                     bs_error *err) {
+  call c = {.plan = plan, .dw = args[0]};
+  for (uint32_t i = 0; i < states; i++) c.state[i] = args[1 + i];
+  memcpy(c.hyper, args[1 + states]->data, count * sizeof(float));
+  if (plan->w->data == NULL) return BS_OK;
+  if ((double)plan->w->N * (double)plan->w->K < ALONE) {
+    run_share(&c, 0, 1);
+    return BS_OK;
+  }
+  const int32_t rc = cpu_parallel(plan->exec, run_share, &c);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  return BS_OK;
+}
+
+static int read_query(const bs_op_query *query, uint32_t states, bs_op_answer *answer) {
+  for (uint32_t i = 0; i <= states; i++) {
+    const bs_tensor_desc *d = query->args[i];
+    if (d == NULL) continue;
+    if (d->dtype != BS_F32)
+      return cpu_answer_no(answer, BS_REASON_DTYPE, "arg %u of dtype 0x%04x: f32 only", i, d->dtype);
+    if (!cpu_rows_dense(d))
+      return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has element stride %lld, need 1", i,
+                           (long long)d->strides[1]);
+  }
+  if (!cpu_is_matmul_type(query->weight_dtype))
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
+                         query->weight_dtype);
+  if (query->accumulate == BS_ACC_F64)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "computes in f32; the ref backend has f64");
+  return cpu_workspace_fits(query, (uint64_t)EACH * sizeof(float), answer);
+}
+
+void cpu_step_supports(const cpu_state *state, const bs_op_query *query, uint32_t states,
+                       bs_op_answer *answer) {
+  if (!read_query(query, states, answer)) return;
+  cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, state->kernels.name, "own kernels, in place on the panels");
+}
+
+int32_t cpu_step_prepare(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
+                         uint32_t states, void *packed, void **out_plan, bs_error *err) {
+  bs_op_answer answer;
+  cpu_packed *w = packed;
+  memset(&answer, 0, sizeof answer);
+  if (!read_query(query, states, &answer))
+    return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-STEP", "%s", answer.text);
+  if (w == NULL || w->N != query->args[0]->dims[0] || w->K != query->args[0]->dims[1] ||
+      w->dtype != query->weight_dtype)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "dW [%lld,%lld] is not of the packed weight",
+                   (long long)query->args[0]->dims[0], (long long)query->args[0]->dims[1]);
+  cpu_step_plan *plan = calloc(1, sizeof *plan);
+  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  plan->exec = exec;
+  plan->kernels = &state->kernels;
+  plan->w = w;
+  plan->width =
+      cpu_workspace_members(query, (uint64_t)EACH * sizeof(float), exec->width > 0 ? exec->width : 1);
+  plan->memory = exec->alloc(exec->ctx, (uint64_t)EACH * plan->width * sizeof(float));
+  if (plan->memory == NULL) {
+    const uint32_t width = plan->width;
+    free(plan);
+    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads", width);
+  }
+  *out_plan = plan;
+  return BS_OK;
+}
+
+void cpu_step_free(void *opaque) {
+  cpu_step_plan *plan = opaque;
+  if (plan == NULL) return;
+  plan->exec->free(plan->exec->ctx, plan->memory);
+  free(plan);
+}
