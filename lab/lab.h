@@ -59,6 +59,8 @@ typedef struct bs_experiment {
    * part of the configuration: set after bs_experiment_make. */
   const json_t *machine_constants;
   uint32_t only_stored; /* explain: overlap=auto measures nothing */
+  /* The processes that run it together (lab/peers/peers.h), the caller's; NULL: this one alone. */
+  struct bs_peers *peers;
   double tune_seconds, tune_margin; /* lab/tune/tune.h */
   int64_t tune_min_work;
   uint32_t tune_measure;

@@ -102,6 +102,7 @@ struct bs_context {
   bs_list params;         /* char*: "id.name=value" */
   bs_list places;         /* bs_place, in order of the search */
   bs_list wrapped;        /* bs_wrapped, in order of making (wrap.h) */
+  bs_attachment attachment; /* of this process, once a communicator has told (core/world/attach.c) */
   _Atomic uint32_t stuck; /* ranks that were left behind in a call: nothing may be taken from under them */
 };
 

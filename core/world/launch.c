@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * launch.c - how ranks come to run: P threads of this process, pinned to their cores when asked, or a
- * communicator that drives them (coroutines). The first failing rank's error ends the world and wakes
+ * launch.c - how ranks come to run: P threads of this process, pinned to their cores when asked, one such
+ * thread where the ranks are processes, or a communicator that drives them (coroutines). The first failing rank's error ends the world and wakes
  * the others. A rank that hangs inside a plugin cannot be woken: it is left behind (bs_world_run).
  */
 #include <stdio.h>
@@ -64,7 +64,7 @@ typedef struct rank_thread {
 
 /* The rank's own thread is member 0 of its team: the first of its cores. */
 static void pin_rank(const bs_world *world, uint32_t index) {
-  if (bs_pin_to_core(world->cores[(size_t)index * world->width]) != 0)
+  if (bs_pin_to_core(*bs_world_cores(world, index)) != 0)
     bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)index, "cannot pin this rank to its cores");
 }
 
@@ -120,21 +120,23 @@ static void leave_behind(bs_world *world, rank_thread *threads, uint32_t n) {
       continue;
     }
     pthread_detach(threads[r].thread);
-    bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)r,
+    bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)threads[r].index,
                  "this rank is inside a call that does not return: it is left behind");
   }
 }
 
 static int32_t run_threads(bs_world *world, bs_error *err) {
-  rank_thread *threads = calloc(world->size, sizeof *threads);
+  const int attached = world->own != BS_WORLD_ALL_RANKS;
+  const uint32_t first = attached ? world->own : 0, count = attached ? 1 : world->size;
+  rank_thread *threads = calloc(count, sizeof *threads);
   if (threads == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for %u threads", world->size);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for %u threads", count);
   uint32_t started = 0;
   world->threads = threads;
-  for (; started < world->size; ++started) {
+  for (; started < count; ++started) {
     rank_thread *t = &threads[started];
     t->world = world;
-    t->index = started;
+    t->index = first + started;
     pthread_mutex_lock(&world->lock);
     world->running++;
     pthread_mutex_unlock(&world->lock);
@@ -145,8 +147,8 @@ static int32_t run_threads(bs_world *world, bs_error *err) {
     pthread_mutex_unlock(&world->lock);
     bs_error mine = BS_ERROR_INIT;
     int32_t rc = bs_error_errno(&mine, BS_NO_MEMORY, "BS-WORLD-THREAD", failure,
-                                "cannot start the thread of rank %u of %u", started, world->size);
-    bs_world_report(world, started, rc, &mine);
+                                "cannot start the thread of rank %u of %u", t->index, world->size);
+    bs_world_report(world, t->index, rc, &mine);
     break;
   }
   if (!await_ranks(world)) {
@@ -177,8 +179,11 @@ int32_t bs_launch_run(bs_world *world, bs_error *err) {
     return rc;
   }
   pthread_mutex_lock(&world->lock); /* a rank that was left behind may report yet */
-  const bs_error first = world->first;
+  bs_error first = world->first;
   pthread_mutex_unlock(&world->lock);
+  /* Of another process's failure only the echo is known here: it tells the code (comm.h). */
+  if (world->own != BS_WORLD_ALL_RANKS && first.code == BS_ABORTED && first.native_code > 0)
+    first.code = (int32_t)first.native_code;
   if (err != NULL) *err = first;
   return first.code;
 }

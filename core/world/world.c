@@ -58,14 +58,10 @@ static int32_t resolve(bs_world *world, const bs_world_options *o, bs_error *err
   rc = bs_find_comm(world->context, o->comm != NULL ? o->comm : "threads", &world->comm, &world->comm_state,
                     err);
   if (rc != BS_OK) return rc;
-  if (world->comm->launch != BS_LAUNCH_THREADS && world->comm->launch != BS_LAUNCH_DRIVEN) {
-    bs_error_set(err, BS_UNSUPPORTED, "BS-WORLD-LAUNCH",
-                 "communicator %s joins processes that something else started; this host starts its ranks "
-                 "itself",
-                 world->comm->name);
-    bs_error_hint(err, "use the communicator threads");
-    return BS_UNSUPPORTED;
-  }
+  if (world->comm->launch < BS_LAUNCH_THREADS || world->comm->launch > BS_LAUNCH_DRIVEN)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-WORLD-LAUNCH",
+                        "communicator %s starts its ranks in a way (%u) that this host does not know",
+                        world->comm->name, world->comm->launch);
   if (world->comm->launch == BS_LAUNCH_DRIVEN && world->comm->world_drive == NULL)
     return bs_error_set(err, BS_PLUGIN, "BS-WORLD-LAUNCH", "communicator %s lacks world_drive",
                         world->comm->name);
@@ -86,21 +82,26 @@ static int32_t resolve(bs_world *world, const bs_world_options *o, bs_error *err
 }
 
 static int32_t open_comm(bs_world *world, bs_error *err) {
-  if (world->comm->launch == BS_LAUNCH_THREADS && world->size == 1) return BS_OK; /* nobody to talk to */
+  if (world->comm->launch != BS_LAUNCH_DRIVEN && world->size == 1) return BS_OK; /* nobody to talk to */
   bs_world_request request;
   memset(&request, 0, sizeof request);
   request.struct_size = (uint32_t)sizeof request;
   request.world_size = world->size;
+  request.rank = world->own;
+  request.config_hash = world->config_hash;
+  request.timeout_ns = world->timeout_ns;
   return world->comm->world_open(world->comm_state, &request, &world->comm_world, err);
 }
 
 static int32_t make_ranks(bs_world *world, bs_error *err) {
   world->ranks = calloc(world->size, sizeof *world->ranks);
-  for (uint32_t r = 0; world->ranks != NULL && r < world->size; ++r) {
+  int whole = world->ranks != NULL;
+  for (uint32_t r = 0; whole && r < world->size; ++r) {
+    if (world->own != BS_WORLD_ALL_RANKS && world->own != r) continue;
     world->ranks[r] = bs_rank_new(world, r);
-    if (world->ranks[r] == NULL) break;
-    if (r + 1 == world->size) return BS_OK;
+    whole = world->ranks[r] != NULL;
   }
+  if (whole) return BS_OK;
   return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for %u ranks", world->size);
 }
 
@@ -137,14 +138,18 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
     world->has_hook = 1;
   }
   world->rehearse = o.rehearse;
+  world->config_hash = o.config_hash;
+  world->own = BS_WORLD_ALL_RANKS;
+  uint32_t sharers = o.world_size; /* ranks that divide this process's cores */
   rc = bs_choice_book_new(o.choices, o.n_choices, &world->choices, err);
   if (rc == BS_OK) rc = find_cores(world, err);
   if (rc == BS_OK) rc = resolve(world, &o, err);
+  if (rc == BS_OK) rc = bs_world_attach(world, &sharers, err);
   if (rc == BS_OK) {
     int driven = world->comm->launch == BS_LAUNCH_DRIVEN;
-    uint32_t share = world->ncores / world->size;
+    uint32_t share = world->ncores / sharers;
     world->width = o.threads_per_rank != 0 ? o.threads_per_rank : driven || share == 0 ? 1u : share;
-    int fits = (uint64_t)world->width * world->size <= world->ncores;
+    int fits = (uint64_t)world->width * sharers <= world->ncores;
     world->pinned = o.bind != 0 && world->cores_known && fits && !driven;
     world->spin_ns = fits ? TEAM_SPIN_NS : 0;
     rc = open_comm(world, err);
@@ -187,6 +192,9 @@ int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *
 
 uint32_t bs_world_size(const bs_world *world) {
   return world->size;
+}
+uint32_t bs_world_own_rank(const bs_world *world) {
+  return world->own;
 }
 uint32_t bs_world_threads_per_rank(const bs_world *world) {
   return world->width;

@@ -71,7 +71,10 @@ struct bs_world {
   void *comm_state;
   void *comm_world; /* NULL in a world of one rank thread */
   uint32_t size;
+  uint32_t own;   /* ATTACHED: the rank of this process; else BS_WORLD_ALL_RANKS */
   uint32_t width; /* threads of a rank */
+  uint32_t local_rank; /* ATTACHED: which share of this machine's cores and devices is the rank's */
+  uint64_t config_hash;
   uint32_t sync_mode;
   uint32_t devices;
   uint32_t pinned;
@@ -107,6 +110,17 @@ struct bs_group {
   uint32_t n;
   uint32_t me;
 };
+
+/* The cores of a rank, and its place among those that share the machine. */
+static inline uint32_t bs_world_place(const bs_world *world, uint32_t rank) {
+  return world->own == BS_WORLD_ALL_RANKS ? rank : world->local_rank;
+}
+static inline const uint16_t *bs_world_cores(const bs_world *world, uint32_t rank) {
+  return world->cores + (size_t)bs_world_place(world, rank) * world->width;
+}
+
+/* attach.c: makes the world one of processes where its communicator joins them. */
+int32_t bs_world_attach(bs_world *world, uint32_t *out_sharers, bs_error *err);
 
 /* launch.c */
 int32_t bs_launch_run(bs_world *world, bs_error *err);

@@ -207,7 +207,8 @@ enum bs_sync_mode { BS_SYNC_SYNC = 0, BS_SYNC_EVENTS = 1, BS_SYNC_NONE = 2 };
 
 /* Called by the host around each collective of each rank; for tests, dumps and injected faults.
  * before: return how often to run it (normally 1; 0 skips, 2 repeats). in and out are the call's own
- * memory. after is called once the last one is done. */
+ * memory. after is called once the last one is done. Not told: sites that begin with "lab.", where results
+ * are exchanged. */
 typedef struct bs_collective_hook {
   void *user;
   uint32_t (*before)(void *user, uint32_t rank, const bs_coll_call *call);
@@ -234,13 +235,28 @@ typedef struct bs_world_options {
   /* 1: implementations are chosen and reported, nothing is packed or prepared: layers build at once, and
    * cannot run. */
   uint32_t rehearse;
+  /* Since 0.5, of ranks that are processes: of all that they must have in common; BS_MISMATCH where it
+   * differs. 0: nothing to compare. */
+  uint64_t config_hash;
 } bs_world_options;
+
+/* Which rank this process is, where `comm` (NULL: "threads") joins processes that something else started
+ * (docs/launch.md): asked once, from the process's environment, and kept. world_size 0: the communicator
+ * starts its ranks itself. BS_UNAVAILABLE with a hint where nothing has started this process as a rank. */
+BS_API int32_t bs_context_attach(bs_context *context, const char *comm, bs_attachment *out_attachment,
+                                 bs_error *err);
+/* The rank that bs_context_attach told; 0 where none has. */
+BS_API uint32_t bs_context_rank(const bs_context *context);
 
 /* A world of ranks on a backend, joined by a communicator: opens their plugins, starts nothing yet. Destroyed
  * by the caller, before its context is closed; NULL is allowed. */
 BS_API int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs_world **out_world,
                                bs_error *err);
 BS_API void bs_world_destroy(bs_world *world);
+/* The rank of this process where ranks are processes: bs_world_run runs rank_main for it alone, and
+ * bs_world_rank of the others is NULL. BS_WORLD_ALL_RANKS where all are threads of this process. */
+#define BS_WORLD_ALL_RANKS UINT32_MAX
+BS_API uint32_t bs_world_own_rank(const bs_world *world);
 /* Run rank_main on every rank and wait. The first failing rank's error (its number in err->rank) is
  * returned; the others are woken. A failed world can be destroyed, not run again. A rank that does not come
  * back from a plugin's call after that (half a second after a deadline; the world's timeout after another

@@ -89,7 +89,9 @@ typedef struct bs_attachment {
 
 /* Errors: a wait past its deadline gives BS_DEADLINE and names the ranks that are missing and the site;
  * different fingerprints give BS_MISMATCH on every rank with both call sites; after `abort` every wait
- * of every rank returns BS_ABORTED with the reason. A failed communicator stays failed.
+ * of every rank returns BS_ABORTED with the reason, and in an ATTACHED world the code given to abort as
+ * native_code; a process that died ends the waits of the others with BS_RANK_FAILED, its rank and last call
+ * in the text. A failed communicator stays failed.
  * Required: name, launch, world_open, world_close, rank_open, rank_close, abort and the kinds it
  * supports; a NULL kind is UNSUPPORTED. Collective slots are called by one thread of the rank at a time: its
  * own, or since 0.5 the one for started collectives, which the rank's waits and calls come after. */

@@ -78,7 +78,8 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   if (rc == BS_OK) rc = bs_case_run(&run, &result, err);
   uint64_t inexact = 0;
   int64_t judged = 0;
-  if (rc == BS_OK) rc = count_inexact(&c, &result, max_features, &inexact, &gate->rank, &judged, err);
+  if (rc == BS_OK && bs_case_judged(&c))
+    rc = count_inexact(&c, &result, max_features, &inexact, &gate->rank, &judged, err);
   if (rc == BS_OK) {
     gate->value = (double)inexact;
     gate->limit = 0;

@@ -110,6 +110,7 @@ static int same_as_before(const bs_case_result *result, uint32_t r) {
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
                         bs_error *err) {
   memset(out, 0, sizeof *out);
+  if (!bs_case_judged(c)) return BS_OK;
   const bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
   bs_reference reference = {0};
   bs_prediction prediction = {0};

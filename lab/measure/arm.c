@@ -11,6 +11,8 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/measure/flush.h"
+#include "lab/peers/exchange.h"
+#include "lab/peers/peers.h"
 #include "lab/stop.h"
 
 enum command { COMMAND_BATCH = 1, COMMAND_RESET = 2, COMMAND_STOP = 3, COMMAND_LED = 4, COMMAND_COLD = 5 };
@@ -20,6 +22,8 @@ struct bs_arm {
   bs_case c;
   char name[32];
   bs_world *world;
+  uint32_t here; /* its ranks in this process */
+  int joint;     /* the others are processes: rank 0 tells them each command */
   pthread_t thread;
   int started;
   pthread_mutex_t lock;
@@ -65,6 +69,20 @@ static void rank_failed(bs_arm *arm) {
   pthread_mutex_unlock(&arm->lock);
 }
 
+/* How long each rank took, to all: they are threads of this process, or other processes. */
+static int32_t share_seconds(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
+  if (!arm->joint) return BS_OK;
+  return bs_exchange_numbers(rank, "lab.seconds", &arm->rank_seconds[index], 1, arm->rank_seconds, err);
+}
+
+static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
+  if (!arm->joint) return BS_OK;
+  int32_t rc = bs_exchange_numbers(rank, "lab.built", &arm->build_seconds[index], 1, arm->build_seconds, err);
+  if (rc == BS_OK)
+    rc = bs_exchange_numbers(rank, "lab.packed", &arm->pack_seconds[index], 1, arm->pack_seconds, err);
+  return rc;
+}
+
 static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
                          bs_tensor *y, uint64_t n, int led, bs_error *err) {
   uint64_t before[BS_COUNT_COUNT_];
@@ -78,7 +96,7 @@ static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *l
   arm->rank_seconds[index] = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / (double)n;
   for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k)
     arm->counted[index][k] = (bs_rank_counter(rank, k) - before[k]) / n;
-  return rc;
+  return rc == BS_OK ? share_seconds(arm, rank, index, err) : rc;
 }
 
 /* Each forward alone: caches flushed by all threads, a barrier, then the clock. */
@@ -95,7 +113,7 @@ static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *la
     took += bs_rank_clock_ns(rank) - start;
   }
   arm->rank_seconds[index] = (double)took * 1e-9 / (double)n;
-  return rc;
+  return rc == BS_OK ? share_seconds(arm, rank, index, err) : rc;
 }
 
 static int32_t serve(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
@@ -139,6 +157,7 @@ static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK) rc = bs_case_input(c, rank, layer, c->x, &x, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &first, &desc.dims[1], err);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &y, err);
+  if (rc == BS_OK) rc = share_building(arm, rank, index, err);
   if (rc == BS_OK) {
     rank_done(arm);
     rc = serve(arm, rank, index, layer, &x, &y, err);
@@ -166,8 +185,8 @@ static void *arm_thread(void *arg) {
 /* Until every rank has finished the newest command, or the world has ended. */
 static int32_t await(bs_arm *arm, bs_error *err) {
   pthread_mutex_lock(&arm->lock);
-  while (arm->done_ranks < arm->c.world_size && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);
-  const int finished = arm->done_ranks >= arm->c.world_size;
+  while (arm->done_ranks < arm->here && !arm->ended) pthread_cond_wait(&arm->changed, &arm->lock);
+  const int finished = arm->done_ranks >= arm->here;
   pthread_mutex_unlock(&arm->lock);
   if (finished) return bs_stop_check(err); /* a sample is finished before a signal is heard */
   if (err) *err = arm->error;
@@ -197,6 +216,8 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *
   arm->build_seconds = calloc(c->world_size, sizeof *arm->build_seconds);
   arm->pack_seconds = calloc(c->world_size, sizeof *arm->pack_seconds);
   arm->command_of_batch = COMMAND_BATCH;
+  arm->joint = c->peers != NULL && c->world_size > 1;
+  arm->here = arm->joint ? 1 : c->world_size;
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = c->world_size,
                                     .backend = c->backend,
@@ -233,11 +254,27 @@ static double slowest(const bs_arm *arm, const double *of_rank) {
   return most;
 }
 
+/* One command, on all ranks: rank 0 tells the other processes, which follow (bs_arm_follow). */
+static int32_t run_command(bs_arm *arm, uint32_t command, uint64_t n, bs_error *err) {
+  const bs_told told = {.word = BS_WORD_BATCH, .what = command, .n = n};
+  const int32_t rc = arm->joint ? bs_peers_tell(arm->c.peers, &told, err) : BS_OK;
+  if (rc != BS_OK) return rc;
+  post(arm, command, n);
+  return await(arm, err);
+}
+
 static int32_t batch(bs_arm *arm, uint32_t command, uint64_t n, double *out_seconds, bs_error *err) {
-  post(arm, command, n > 0 ? n : 1);
-  const int32_t rc = await(arm, err);
+  const int32_t rc = run_command(arm, command, n > 0 ? n : 1, err);
   if (rc == BS_OK) *out_seconds = slowest(arm, arm->rank_seconds);
   return rc;
+}
+
+int32_t bs_arm_follow(bs_arm *arm, uint32_t command, uint64_t n, bs_error *err) {
+  if (command == COMMAND_COLD && !arm->flush) {
+    const int32_t rc = bs_flush_make(&arm->flush, err);
+    if (rc != BS_OK) return rc;
+  }
+  return run_command(arm, command, n, err);
 }
 
 int32_t bs_arm_batch(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err) {
@@ -258,8 +295,7 @@ int32_t bs_arm_batch_cold(bs_arm *arm, uint64_t n, double *out_seconds, bs_error
 }
 
 int32_t bs_arm_reset(bs_arm *arm, bs_error *err) {
-  post(arm, COMMAND_RESET, 0);
-  return await(arm, err);
+  return run_command(arm, COMMAND_RESET, 0, err);
 }
 
 const char *bs_arm_name(const bs_arm *arm) {
@@ -278,6 +314,16 @@ uint64_t bs_arm_flush_bytes(const bs_arm *arm) {
   return arm->flush ? bs_flush_bytes(arm->flush) : 0;
 }
 
+static int32_t collect(bs_arm *arm, bs_case_result *out, bs_error *err) {
+  out->world_size = arm->c.world_size;
+  out->ranks = calloc(out->world_size, sizeof *out->ranks);
+  if (!out->ranks)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks", out->world_size);
+  for (uint32_t r = 0; r < out->world_size; ++r)
+    memcpy(out->ranks[r].counters, arm->counted[r], sizeof out->ranks[r].counters);
+  return bs_case_collect(&arm->c, arm->world, out, err);
+}
+
 int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
   int32_t rc = BS_OK;
   if (arm->started) {
@@ -286,11 +332,14 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
     rc = arm->status;
     if (rc != BS_OK && err) *err = arm->error;
   }
+  const bs_told told = {.word = BS_WORD_CLOSE, .what = out != NULL && rc == BS_OK};
+  if (arm->joint && arm->world) {
+    const int32_t telling = bs_peers_tell(arm->c.peers, &told, rc == BS_OK ? err : NULL);
+    if (rc == BS_OK) rc = telling;
+  }
   if (out) {
     memset(out, 0, sizeof *out);
-    if (rc == BS_OK) rc = bs_case_collect(&arm->c, arm->world, out, err);
-    for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r)
-      memcpy(out->ranks[r].counters, arm->counted[r], sizeof out->ranks[r].counters);
+    if (rc == BS_OK) rc = collect(arm, out, err);
   }
   if (bs_context_stuck(arm->c.context) > 0) return rc; /* a rank that was left behind still has all of it */
   bs_world_destroy(arm->world);

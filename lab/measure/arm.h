@@ -18,6 +18,8 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out_arm, bs_err
 int32_t bs_arm_batch(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err);
 /* Caches flushed before each of the n forwards, outside of the time. Its forwards are in the regions. */
 int32_t bs_arm_batch_cold(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err);
+/* In a follower: what rank 0 told to do (BS_WORD_BATCH). */
+int32_t bs_arm_follow(bs_arm *arm, uint32_t command, uint64_t n, bs_error *err);
 const char *bs_arm_name(const bs_arm *arm);
 /* Of the slowest rank. Packing is part of the building; of it alone. */
 bs_span bs_arm_build(const bs_arm *arm);

@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/peers/peers.h"
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"
 
@@ -75,7 +76,7 @@ int32_t bs_kernel_identify(const bs_case *c, bs_kernel *out, bs_error *err) {
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = c->world_size,
                                     .backend = c->backend,
-                                    .comm = c->comm,
+                                    .comm = bs_peers_alone(c->context, c->comm),
                                     .threads_per_rank = c->threads_per_rank,
                                     .timeout_s = c->timeout_s,
                                     .choices = c->choices,

@@ -14,6 +14,7 @@
 #include "lab/measure/arm.h"
 #include "lab/measure/peak.h"
 #include "lab/measure/reading.h"
+#include "lab/peers/peers.h"
 
 enum {
   MAX_THREADS = 64,
@@ -215,7 +216,9 @@ int32_t bs_machine_exchange(const bs_case *like, bs_machine *out, bs_error *err)
                                     .sync_mode = BS_SYNC_NONE,
                                     .timeout_s = like->timeout_s};
   bs_world *world = NULL;
-  int32_t rc = bs_world_create(like->context, &options, &world, err);
+  const bs_told told = {.word = BS_WORD_EXCHANGE};
+  int32_t rc = bs_peers_tell(like->peers, &told, err);
+  if (rc == BS_OK) rc = bs_world_create(like->context, &options, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, exchange_main, out->exchange, err);
   bs_world_destroy(world);
   return rc;

@@ -8,6 +8,7 @@ static bs_case common(bs_context *context, const bs_experiment *e, const bs_subj
   return (bs_case){.context = context,
                    .backend = e->backend,
                    .comm = e->comm,
+                   .peers = e->peers,
                    .bind = e->bind,
                    .sync_mode = e->sync_mode,
                    .timeout_s = e->timeout_s,

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/phase/joint.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
@@ -161,6 +162,7 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
   if (rc == BS_OK) {
     const size_t bytes = (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
     mine->y = calloc(1, bytes ? bytes : 1);
+    mine->y_bytes = bytes;
     if (!mine->y)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for an output of %zu bytes", bytes);
   }
@@ -221,12 +223,14 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
   out->algorithms = bs_strdup(bs_world_algorithms(world));
   if (!out->algorithms)
     return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the algorithms");
-  for (uint32_t r = 0; r < out->world_size; ++r) {
+  int32_t rc = BS_OK;
+  for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r)
+    if (bs_world_rank(world, r)) rc = collect_timings(world, r, &out->ranks[r], err);
+  if (rc == BS_OK) rc = bs_joint_collect(world, out, err);
+  for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r) {
     bs_case_rank *mine = &out->ranks[r];
-    int32_t rc = collect_timings(world, r, mine, err);
     mine->proposal.struct_size = sizeof mine->proposal;
-    if (rc == BS_OK)
-      rc = bs_method_propose(c->context, c->method, &c->spec, r, out->world_size, &mine->proposal, err);
+    rc = bs_method_propose(c->context, c->method, &c->spec, r, out->world_size, &mine->proposal, err);
     if (rc != BS_OK) return rc;
     out->weight_bytes += mine->proposal.weight_bytes;
     if (c->fault && c->fault->output && mine->y) {
@@ -234,7 +238,11 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
       mine->hash = bs_hash64(mine->y, (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype));
     }
   }
-  return BS_OK;
+  return rc;
+}
+
+int bs_case_judged(const bs_case *c) {
+  return bs_context_rank(c->context) == 0;
 }
 
 int32_t bs_case_world(const bs_case *c, bs_world **out_world, bs_error *err) {

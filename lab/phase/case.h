@@ -36,13 +36,15 @@ struct bs_case {
   const bs_case_fault *fault;     /* NULL: none */
   bs_progress_fn progress;
   void *progress_user;
-  const char *gate; /* the gate that this case is run for, told before each step; NULL: none */
+  struct bs_peers *peers; /* processes that run it together (lab/peers/peers.h); NULL: this one alone */
+  const char *gate;       /* the gate that this case is run for, told before each step; NULL: none */
 };
 
 typedef struct bs_case_rank {
   void *y;         /* dense [B, N] (or the rank's own features when split), y_dtype */
   int64_t y_begin; /* first output feature in y */
   int64_t y_cols;
+  uint64_t y_bytes;        /* of the memory of y */
   uint64_t hash;           /* of y after the last iteration */
   uint32_t same_each_time; /* every timed iteration gave the same bits */
   bs_ownership owns;       /* columns copied: see `columns` */
@@ -89,6 +91,8 @@ int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64
 /* x of a rank: all columns of the source, or with a split x those that the layer owns. tensor_free it. */
 int32_t bs_case_input(const bs_case *c, bs_rank *rank, bs_layer *layer, const bs_source *source,
                       bs_tensor *out_x, bs_error *err);
+/* 0: another process judges and records; this one runs the same cases for its rank's sake. */
+int bs_case_judged(const bs_case *c);
 void bs_case_result_free(bs_case_result *result);
 /* column_rank[k] of a K-split result; NULL in *out when no rank holds partial sums. Caller frees. */
 int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uint32_t **out_column_rank,

@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "formats/npy.h"
+#include "lab/peers/exchange.h"
 
 typedef struct captured {
   double *values; /* [rows, cols] */
@@ -127,8 +128,40 @@ static int32_t write_columns(const bs_dump *dump, uint32_t rank, const bs_case *
   return rc;
 }
 
+static void put_captured(bs_parcel *p, const captured *mine) {
+  bs_parcel_put(p, mine, sizeof *mine); /* numbers; the pointer is replaced */
+  bs_parcel_put_block(p, mine->values, (uint64_t)(mine->rows * mine->cols) * sizeof *mine->values);
+}
+
+/* What was captured in other processes, on rank 0. The world is new: the case's own is gone. */
+static int32_t collect(bs_dump *dump, const bs_case *c, bs_error *err) {
+  bs_case plain = *c;
+  bs_world *world = NULL;
+  bs_parcel mine = {0};
+  bs_parcel *of_rank = calloc(dump->ranks, sizeof *of_rank);
+  plain.hook = NULL;
+  int32_t rc = of_rank ? bs_case_world(&plain, &world, err)
+                       : bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a dump");
+  if (rc == BS_OK && bs_exchange_joint(world)) {
+    put_captured(&mine, &dump->partial[bs_world_own_rank(world)]);
+    rc = bs_exchange_parcels(world, &mine, of_rank, err);
+    for (uint32_t r = 1; rc == BS_OK && bs_case_judged(c) && r < dump->ranks; ++r) {
+      bs_parcel_get(&of_rank[r], &dump->partial[r], sizeof dump->partial[r]);
+      dump->partial[r].values = bs_parcel_get_block(&of_rank[r], NULL);
+      dump->partial[r].failed |= (int)of_rank[r].failed;
+    }
+  }
+  bs_world_destroy(world);
+  for (uint32_t r = 0; of_rank && r < dump->ranks; ++r) bs_parcel_free(&of_rank[r]);
+  free(of_rank);
+  bs_parcel_free(&mine);
+  return rc;
+}
+
 int32_t bs_dump_write(bs_dump *dump, const bs_case *c, const bs_case_result *result, bs_error *err) {
-  int32_t rc = write_source(dump, "x", c->x, err);
+  int32_t rc = collect(dump, c, err);
+  if (rc != BS_OK || !bs_case_judged(c)) return rc;
+  rc = write_source(dump, "x", c->x, err);
   if (rc == BS_OK) rc = write_source(dump, "w", c->w, err);
   if (rc == BS_OK && c->bias) rc = write_source(dump, "bias", c->bias, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {

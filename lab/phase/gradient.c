@@ -10,6 +10,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/peers/exchange.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
@@ -85,6 +86,8 @@ static int32_t gradient_of(const gradient_run *run, const bs_case_rank *mine, vo
 
 static void keep_dy(const gradient_run *run, uint32_t index, const bs_case_rank *mine, const void *values) {
   const bs_layer_spec *s = &run->c->spec;
+  run->out->ranks[index].dy_begin = mine->y_begin;
+  run->out->ranks[index].dy_cols = mine->y_cols;
   if (s->y_placement != BS_SPLIT && index != 0) return;
   const size_t size = BS_DTYPE_BYTES(s->y_dtype), bytes = (size_t)mine->y_cols * size;
   for (int64_t b = 0; b < s->B && bytes > 0; ++b)
@@ -192,6 +195,7 @@ static int32_t take_results(gradient_run *run, uint32_t index, const tensors *t,
   const size_t wide = BS_DTYPE_BYTES(run->out->wide);
   const size_t dw = (size_t)(t->dw.dims[0] * t->dw.dims[1]) * wide, db = (size_t)t->dw.dims[0] * wide;
   mine->y = calloc(1, dx + 1);
+  mine->y_bytes = dx;
   own->dw = calloc(1, dw + 1);
   own->db = run->c->spec.has_bias ? calloc(1, db + 1) : NULL;
   return mine->y && own->dw && (own->db || !run->c->spec.has_bias) ? BS_OK : no_memory(err);
@@ -251,6 +255,61 @@ static int32_t take_result(const bs_case *c, bs_gradient_result *out, bs_error *
   return out->run.ranks && out->ranks && out->dy ? BS_OK : no_memory(err);
 }
 
+/* ---- ranks that are processes -------------------------------------------------------------------- */
+
+/* Features [begin, begin + cols) of the matrix dy, a row at a time. */
+static void put_dy(bs_parcel *p, const bs_layer_spec *s, const bs_gradient_result *out,
+                   const bs_gradient_rank *own) {
+  const size_t size = BS_DTYPE_BYTES(s->y_dtype);
+  for (int64_t b = 0; s->y_placement == BS_SPLIT && b < s->B; ++b)
+    bs_parcel_put(p, (const char *)out->dy + (size_t)(b * s->N + own->dy_begin) * size,
+                  (uint64_t)own->dy_cols * size);
+}
+static void get_dy(bs_parcel *p, const bs_layer_spec *s, bs_gradient_result *out,
+                   const bs_gradient_rank *own) {
+  const size_t size = BS_DTYPE_BYTES(s->y_dtype);
+  for (int64_t b = 0; s->y_placement == BS_SPLIT && b < s->B; ++b)
+    bs_parcel_get(p, (char *)out->dy + (size_t)(b * s->N + own->dy_begin) * size,
+                  (uint64_t)own->dy_cols * size);
+}
+
+static void put_rank(bs_parcel *p, const bs_case *c, const bs_gradient_result *out, uint32_t r) {
+  const bs_gradient_rank *own = &out->ranks[r];
+  const bs_case_rank *mine = &out->run.ranks[r];
+  const uint64_t cols = (uint64_t)(mine->owns.columns ? mine->owns.columns->count : c->spec.K);
+  const uint64_t rows = (uint64_t)mine->owns.row_count, wide = BS_DTYPE_BYTES(out->wide);
+  bs_parcel_put(p, own, sizeof *own);
+  bs_parcel_put_block(p, own->dw, rows * cols * wide);
+  bs_parcel_put_block(p, own->db, rows * wide);
+  put_dy(p, &c->spec, out, own);
+}
+
+static int32_t get_rank(bs_parcel *p, const bs_case *c, bs_gradient_result *out, uint32_t r, bs_error *err) {
+  bs_gradient_rank *own = &out->ranks[r];
+  bs_parcel_get(p, own, sizeof *own);
+  own->dw = bs_parcel_get_block(p, NULL);
+  own->db = bs_parcel_get_block(p, NULL);
+  get_dy(p, &c->spec, out, own);
+  return p->failed ? no_memory(err) : BS_OK;
+}
+
+/* After bs_case_collect: the gradients of the others, on rank 0. */
+static int32_t collect_joint(const bs_case *c, bs_world *world, bs_gradient_result *out, bs_error *err) {
+  if (!bs_exchange_joint(world)) return BS_OK;
+  const uint32_t own = bs_world_own_rank(world);
+  bs_parcel mine = {0};
+  bs_parcel *of_rank = calloc(c->world_size, sizeof *of_rank);
+  if (of_rank == NULL) mine.failed = 1;
+  put_rank(&mine, c, out, own);
+  int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
+  for (uint32_t r = 1; rc == BS_OK && own == 0 && r < c->world_size; ++r)
+    rc = get_rank(&of_rank[r], c, out, r, err);
+  for (uint32_t r = 0; of_rank && r < c->world_size; ++r) bs_parcel_free(&of_rank[r]);
+  free(of_rank);
+  bs_parcel_free(&mine);
+  return rc;
+}
+
 /* What a fault does to finished gradients of the bias. */
 static void tamper(const bs_case *c, bs_gradient_result *out) {
   for (uint32_t r = 0; c->fault && c->fault->bias_gradient && r < c->world_size; ++r)
@@ -279,6 +338,7 @@ int32_t bs_gradient_run(const bs_case *like, uint32_t loss, const bs_source *tar
     return rc;
   }
   if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);
+  if (rc == BS_OK) rc = collect_joint(run->c, world, &run->result, err);
   if (rc == BS_OK) tamper(run->c, run->out);
   bs_world_destroy(world);
   *out = run->result;

@@ -10,6 +10,7 @@ typedef struct bs_gradient_rank {
   void *dw;                           /* [row_count, own columns] of `wide` */
   void *db;                           /* [row_count] of `wide`; NULL without a bias */
   uint64_t counters[BS_COUNT_COUNT_]; /* of one backward */
+  int64_t dy_begin, dy_cols;          /* the features of dY that it was given */
 } bs_gradient_rank;
 
 typedef struct bs_gradient_result {

@@ -129,7 +129,8 @@ static int32_t judge_case(const bs_case *c, const bs_experiment *e, const bs_sub
   for (uint32_t i = 0; rc == BS_OK && i < verdict.n_gates; ++i) add_gate(out, &verdict.gates[i]);
   if (rc == BS_OK) rc = integer_gate(c, e, out, err);
   if (rc == BS_OK) rc = fault_gate(c, e, out, err);
-  if (rc == BS_OK) rc = half_gate(c, e, half, result, out, err);
+  if (rc != BS_OK || !bs_case_judged(c)) return rc;
+  rc = half_gate(c, e, half, result, out, err);
   if (rc != BS_OK) return rc;
   out->passed = (uint32_t)bs_verdict_passed(out->gates, out->n_gates);
   return fill_record(c, result, &verdict, s, out, err);

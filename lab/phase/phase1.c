@@ -12,6 +12,7 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
 #include "lab/measure/sampling_json.h"
+#include "lab/peers/peers.h"
 #include "lab/phase/arms.h"
 #include "lab/phase/case.h"
 #include "lab/phase/record_fields.h"
@@ -240,6 +241,38 @@ static int32_t fill(phase1 *p, bs_phase_result *out, bs_error *err) {
   return rc;
 }
 
+/* A process that is not rank 0: its rank of the method's arm does what rank 0 tells; the dense peers are rank
+ * 0's alone. */
+static int32_t follow(phase1 *p, bs_error *err) {
+  bs_arm_case arms[BS_ARMS_MAX];
+  bs_told told = {0};
+  arm_state *a = &p->arm[0];
+  (void)bs_arms_of(p->context, p->e, &p->subject, arms);
+  a->c = arms[0].c;
+  p->arms = 1;
+  int32_t rc = bs_arm_open(&a->c, arms[0].name, &a->arm, err);
+  while (rc == BS_OK && told.word != BS_WORD_CLOSE && told.word != BS_WORD_END) {
+    rc = bs_peers_hear(p->e->peers, &told, err);
+    if (rc == BS_OK && told.word == BS_WORD_BATCH) rc = bs_arm_follow(a->arm, told.what, told.n, err);
+    if (rc == BS_OK && told.word == BS_WORD_EXCHANGE) rc = bs_machine_exchange(&a->c, &p->machine, err);
+  }
+  if (rc != BS_OK || told.word == BS_WORD_END || !told.what) return rc;
+  bs_case_result result = {0};
+  bs_arm *method = a->arm;
+  a->arm = NULL;
+  rc = bs_arm_close(method, &result, err);
+  bs_case_result_free(&result);
+  return rc;
+}
+
+static int32_t lead(phase1 *p, bs_phase_result *out, bs_error *err) {
+  int32_t rc = open_arms(p, err);
+  if (rc == BS_OK) rc = sample_all(p, err);
+  if (rc == BS_OK) rc = predict(p, err);
+  if (rc == BS_OK) rc = fill(p, out, err);
+  return rc;
+}
+
 int32_t bs_phase1_run(bs_context *context, const bs_experiment *e, bs_progress_fn progress, void *user,
                       bs_phase_result *out, bs_error *err) {
   memset(out, 0, sizeof *out);
@@ -247,10 +280,7 @@ int32_t bs_phase1_run(bs_context *context, const bs_experiment *e, bs_progress_f
   if (!out->record) return bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record");
   phase1 p = {.context = context, .e = e, .progress = progress, .user = user};
   int32_t rc = bs_subject_open(context, e, &p.subject, err);
-  if (rc == BS_OK) rc = open_arms(&p, err);
-  if (rc == BS_OK) rc = sample_all(&p, err);
-  if (rc == BS_OK) rc = predict(&p, err);
-  if (rc == BS_OK) rc = fill(&p, out, err);
+  if (rc == BS_OK) rc = bs_peers_lead(e->peers) ? lead(&p, out, err) : follow(&p, err);
   for (uint32_t i = 0; i < p.arms; ++i) {
     if (p.arm[i].arm) bs_arm_close(p.arm[i].arm, NULL, NULL);
   }

@@ -93,7 +93,7 @@ static int32_t run_and_judge(const bs_case *c, const bs_experiment *e, const bs_
     memcpy(out->gates, verdict.gates, verdict.n_gates * sizeof *verdict.gates);
     rc = fault_gate(c, e, &out->gates[out->n_gates++], err);
   }
-  if (rc == BS_OK) {
+  if (rc == BS_OK && bs_case_judged(c)) {
     out->passed = (uint32_t)bs_verdict_passed(out->gates, out->n_gates);
     rc = fill(c, s, &result, &verdict, out, err);
   }

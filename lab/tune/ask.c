@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/peers/peers.h"
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"
 
@@ -96,7 +97,7 @@ int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err) {
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = c->world_size,
                                     .backend = c->backend,
-                                    .comm = c->comm,
+                                    .comm = bs_peers_alone(c->context, c->comm),
                                     .threads_per_rank = c->threads_per_rank,
                                     .timeout_s = c->timeout_s,
                                     .rehearse = 1};

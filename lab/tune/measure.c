@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/measure/arm.h"
+#include "lab/peers/peers.h"
 #include "lab/store/env.h"
 #include "lab/store/store.h"
 #include "lab/tune/contest.h"
@@ -96,6 +97,8 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   uint32_t n = 0;
   const char **texts = choices_for(j, arm > 0 ? j->names[arm] : NULL, &n);
   if (texts == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  c.comm = bs_peers_alone(c.context, c.comm);
+  c.peers = NULL;
   c.choices = texts;
   c.n_choices = n;
   int32_t rc = bs_arm_open(&c, j->names[arm], &j->open[arm], err);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ * exchange.h - what the lab needs to know of the ranks of other processes: every rank's results on rank 0,
+ * and a few numbers on all. Without processes there is nothing to do: the results lie in this one. */
+#ifndef BS_LAB_EXCHANGE_H
+#define BS_LAB_EXCHANGE_H
+#include "blockshock/blockshock.h"
+
+/* A growing run of bytes, written at one end and read at the other. Zero-initialise. */
+typedef struct bs_parcel {
+  char *data;
+  uint64_t size, capacity, at;
+  uint32_t failed; /* no memory while writing, or more was read than is there */
+  uint32_t reserved;
+} bs_parcel;
+void bs_parcel_put(bs_parcel *parcel, const void *data, uint64_t size);
+/* The same with its size before it; NULL is kept. */
+void bs_parcel_put_block(bs_parcel *parcel, const void *data, uint64_t size);
+void bs_parcel_get(bs_parcel *parcel, void *out, uint64_t size);
+/* A copy, the caller's to free, one byte longer than the block, which is zero. */
+void *bs_parcel_get_block(bs_parcel *parcel, uint64_t *out_size);
+void bs_parcel_free(bs_parcel *parcel);
+
+/* 1: the ranks of this world are processes. */
+int bs_exchange_joint(const bs_world *world);
+/* Every rank's parcel to rank 0, where of_rank[r] of each other rank is filled, for the caller to free. A world
+ * of processes alone: all of them call it after a run. `mine` that failed is an error on all. */
+int32_t bs_exchange_parcels(bs_world *world, const bs_parcel *mine, bs_parcel *of_rank, bs_error *err);
+/* n numbers of each rank to all, [world_size][n]; within a run, by every rank. */
+int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine, uint32_t n, double *out_all,
+                            bs_error *err);
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ * peers.c - see peers.h. Each message is one run of the world of their own: its size, then its bytes. */
+#include "lab/peers/peers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/plugin/registry.h"
+
+/* Followers wait while the leader judges or measures alone; one that dies is noticed by the communicator. */
+#define PATIENCE_NS (INT64_C(86400) * 1000000000)
+
+struct bs_peers {
+  bs_world *world;
+  uint32_t rank;
+  int ended; /* END was heard, and nobody has asked for it yet */
+  int32_t status;
+};
+
+typedef struct message {
+  uint32_t root;
+  uint64_t bytes;
+  void *data; /* of the root's process its own; elsewhere malloc'ed by the run */
+} message;
+
+static int32_t broadcast(bs_rank *rank, uint32_t root, void *data, uint64_t bytes, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  bs_tensor t = {.struct_size = sizeof t, .dtype = BS_U8, .rank = 1, .data = data};
+  t.dims[0] = (int64_t)bytes;
+  t.strides[0] = 1;
+  const bs_collective what = {.struct_size = sizeof what,
+                              .kind = BS_COLL_BROADCAST,
+                              .root = root,
+                              .dtype_in = BS_U8,
+                              .dtype_out = BS_U8,
+                              .rows = 1,
+                              .count = bytes,
+                              .timeout_ns = PATIENCE_NS,
+                              .site = "lab.peers"};
+  bs_coll_plan *plan = NULL;
+  int32_t rc = api->collective_prepare(rank, &what, &plan, err);
+  if (rc == BS_OK) rc = api->collective_run(plan, &t, &t, NULL, err);
+  api->collective_release(plan);
+  return rc;
+}
+
+static int32_t pass_on(bs_rank *rank, void *arg, bs_error *err) {
+  message *m = arg;
+  const int mine = bs_rank_get_api()->rank(rank) == m->root;
+  int32_t rc = broadcast(rank, m->root, &m->bytes, sizeof m->bytes, err);
+  if (rc != BS_OK || m->bytes == 0) return rc;
+  if (!mine && (m->data = malloc((size_t)m->bytes)) == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for %llu bytes of rank %u",
+                        (unsigned long long)m->bytes, m->root);
+  return broadcast(rank, m->root, m->data, m->bytes, err);
+}
+
+static int32_t share(bs_peers *peers, message *m, bs_error *err) {
+  const int32_t rc = bs_world_run(peers->world, pass_on, m, err);
+  if (rc != BS_OK && m->root != peers->rank) {
+    free(m->data);
+    m->data = NULL;
+  }
+  return rc;
+}
+
+int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size, double timeout_s,
+                      bs_peers **out, bs_error *err) {
+  bs_attachment here;
+  *out = NULL;
+  int32_t rc = bs_context_attach(context, comm, &here, err);
+  if (rc != BS_OK || here.world_size == 0) return rc;
+  if (here.world_size == 1 && world_size == 1) return BS_OK;
+  bs_peers *peers = calloc(1, sizeof *peers);
+  if (peers == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  peers->rank = here.rank;
+  const bs_world_options options = {.struct_size = sizeof options,
+                                    .world_size = world_size,
+                                    .backend = "ref",
+                                    .comm = comm,
+                                    .threads_per_rank = 1,
+                                    .sync_mode = BS_SYNC_NONE,
+                                    .timeout_s = timeout_s};
+  rc = bs_world_create(context, &options, &peers->world, err);
+  if (rc != BS_OK) {
+    free(peers);
+    return rc;
+  }
+  *out = peers;
+  return BS_OK;
+}
+
+void bs_peers_close(bs_peers *peers) {
+  if (peers == NULL) return;
+  bs_world_destroy(peers->world);
+  free(peers);
+}
+
+int bs_peers_lead(const bs_peers *peers) {
+  return peers == NULL || peers->rank == 0;
+}
+
+int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_error *err) {
+  message m = {0};
+  *out_text = NULL;
+  if (peers == NULL) return BS_OK;
+  if (peers->rank == 0) {
+    m.data = (void *)(uintptr_t)text; /* read alone */
+    m.bytes = strlen(text) + 1;
+  }
+  const int32_t rc = share(peers, &m, err);
+  if (rc != BS_OK || peers->rank == 0) return rc;
+  ((char *)m.data)[m.bytes - 1] = '\0';
+  *out_text = m.data;
+  return BS_OK;
+}
+
+int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err) {
+  bs_told copy = *told;
+  message m = {.bytes = sizeof copy, .data = &copy};
+  return peers == NULL || peers->rank != 0 ? BS_OK : share(peers, &m, err);
+}
+
+int32_t bs_peers_hear(bs_peers *peers, bs_told *out, bs_error *err) {
+  message m = {0};
+  memset(out, 0, sizeof *out);
+  int32_t rc = share(peers, &m, err);
+  if (rc != BS_OK) return rc;
+  if (m.bytes == sizeof *out)
+    memcpy(out, m.data, sizeof *out);
+  else
+    rc = bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD", "rank 0 tells %llu bytes where a word was due",
+                      (unsigned long long)m.bytes);
+  free(m.data);
+  if (rc == BS_OK && out->word == BS_WORD_END) {
+    peers->ended = 1;
+    peers->status = out->status;
+  }
+  return rc;
+}
+
+int32_t bs_peers_await_end(bs_peers *peers, int32_t *out_status, bs_error *err) {
+  bs_told told;
+  int32_t rc = BS_OK;
+  while (rc == BS_OK && !peers->ended) rc = bs_peers_hear(peers, &told, err);
+  *out_status = peers->status;
+  peers->ended = 0;
+  return rc;
+}
+
+const char *bs_peers_alone(const bs_context *context, const char *comm) {
+  const bs_comm *found = NULL;
+  void *state = NULL;
+  bs_context *asked = (bs_context *)(uintptr_t)context; /* finding opens a plugin that is open by now */
+  if (bs_find_comm(asked, comm, &found, &state, NULL) != BS_OK) return comm;
+  return found->launch == BS_LAUNCH_ATTACHED ? "threads" : comm;
+}
+
+/* ---- configurations ------------------------------------------------------------------------------ */
+
+/* The first line that differs, of two texts of "key=value" lines. */
+static void first_difference(const char *a, const char *b, size_t *out_a, size_t *out_b) {
+  size_t i = 0, line = 0;
+  while (a[i] != '\0' && a[i] == b[i]) {
+    if (a[i++] == '\n') line = i;
+  }
+  *out_a = *out_b = line;
+}
+
+typedef struct comparison {
+  char *mine;
+  uint64_t bytes;
+} comparison;
+
+/* Every rank's text in turn: each compares its own with rank 0's, and all learn of the first difference. */
+static int32_t compare_main(bs_rank *rank, void *arg, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  comparison *c = arg;
+  message m = {.bytes = c->bytes, .data = c->mine};
+  int32_t rc = pass_on(rank, &m, err);
+  if (rc != BS_OK || api->rank(rank) == 0) {
+    return rc != BS_OK ? rc : bs_rank_barrier(rank, "lab.peers.same", err);
+  }
+  size_t a = 0, b = 0;
+  ((char *)m.data)[m.bytes - 1] = '\0';
+  const int same = strcmp(c->mine, m.data) == 0;
+  if (!same) {
+    first_difference(c->mine, m.data, &a, &b);
+    const char *own = c->mine + a, *first = (char *)m.data + b;
+    rc = bs_error_set(err, BS_MISMATCH, "BS-RANK-CONFIG", "rank %u is configured with %.*s, rank 0 with %.*s",
+                      api->rank(rank), (int)strcspn(own, "\n"), own, (int)strcspn(first, "\n"), first);
+    bs_error_hint(err, "start every rank with the same options and files");
+  }
+  free(m.data);
+  return same ? bs_rank_barrier(rank, "lab.peers.same", err) : rc;
+}
+
+/* "a.b=value" lines. */
+static void flatten(const bs_node *node, const char *path, bs_text *out) {
+  char name[256];
+  for (const bs_node *n = node->first; n != NULL; n = n->next) {
+    snprintf(name, sizeof name, "%s%s%s", path, path[0] != '\0' ? "." : "", n->key != NULL ? n->key : "-");
+    if (strcmp(name, "logging.run_group") == 0 || strcmp(name, "run_id") == 0) continue;
+    if (n->kind == BS_NODE_SCALAR)
+      bs_text_printf(out, "%s=%s\n", name, n->text);
+    else
+      flatten(n, name, out);
+  }
+}
+
+int32_t bs_peers_compare(bs_peers *peers, const bs_node *config, const char *extra, bs_error *err) {
+  bs_text text = {0};
+  if (peers == NULL) return BS_OK;
+  flatten(config, "", &text);
+  bs_text_printf(&text, "%s\n", extra);
+  comparison c = {.mine = text.data, .bytes = text.size + 1};
+  const int32_t rc = text.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+                                 : bs_world_run(peers->world, compare_main, &c, err);
+  bs_text_free(&text);
+  return rc;
+}

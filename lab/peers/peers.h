@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * peers.h - the processes of a run whose ranks are processes. All run the same program on the same
+ * configuration; rank 0 leads: it decides what follows, judges, prints and writes, and the others follow what
+ * it tells. A world of its own carries that, so that no measured world sees it. */
+#ifndef BS_LAB_PEERS_H
+#define BS_LAB_PEERS_H
+#include "lab/lab.h"
+
+typedef struct bs_peers bs_peers;
+
+/* What the leader tells at the points where a follower cannot know what comes next. */
+enum bs_word {
+  BS_WORD_START = 1,    /* the phase begins */
+  BS_WORD_BATCH = 2,    /* the arm's command `what`, `n` times */
+  BS_WORD_EXCHANGE = 3, /* time the collectives of the machine */
+  BS_WORD_CLOSE = 4,    /* the arm is closed */
+  BS_WORD_END = 5       /* the phase has ended; with its status */
+};
+typedef struct bs_told {
+  uint32_t word; /* enum bs_word */
+  uint32_t what;
+  uint64_t n;
+  int32_t status;
+  uint32_t reserved;
+} bs_told;
+
+/* Joins the processes; *out_peers is NULL where the communicator starts its ranks itself, or world_size is 1.
+ * config_hash: as in bs_world_options. */
+int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size, double timeout_s,
+                      bs_peers **out_peers, bs_error *err);
+void bs_peers_close(bs_peers *peers);
+/* 1: this process leads (also without peers). */
+int bs_peers_lead(const bs_peers *peers);
+/* The leader's text (NUL-terminated) to all; the followers' *out_text is theirs to free. */
+int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_error *err);
+/* The leader tells, the followers hear. */
+int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err);
+/* In a follower: hears until the phase has ended, and gives its status. */
+int32_t bs_peers_await_end(bs_peers *peers, int32_t *out_status, bs_error *err);
+int32_t bs_peers_hear(bs_peers *peers, bs_told *out_told, bs_error *err);
+/* Compares the configurations of all, and `extra` lines with them: BS_MISMATCH on each, which names a rank and
+ * a key that differ. What rank 0 alone writes is not compared. */
+int32_t bs_peers_compare(bs_peers *peers, const bs_node *config, const char *extra, bs_error *err);
+
+/* The communicator for what one process does alone: `comm`, or threads where that one joins processes. */
+const char *bs_peers_alone(const bs_context *context, const char *comm);
+#endif

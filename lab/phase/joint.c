@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * joint.c - see joint.h. Called by case.c. */
+#include "lab/phase/joint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the results of the ranks");
+}
+
+void bs_joint_put(bs_parcel *p, const bs_case_rank *rank) {
+  const bs_partition *columns = rank->owns.columns;
+  const uint64_t listed =
+      columns && columns->kind == BS_PARTITION_GATHER ? (uint64_t)columns->count * sizeof(uint32_t) : 0;
+  char *timings = rank->timings ? json_dumps(rank->timings, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+  bs_parcel_put(p, rank, sizeof *rank); /* numbers; pointers are replaced */
+  bs_parcel_put_block(p, rank->y, rank->y_bytes);
+  bs_parcel_put_block(p, columns, columns ? sizeof *columns : 0);
+  bs_parcel_put_block(p, listed ? (const void *)columns->columns : NULL, listed);
+  bs_parcel_put_block(p, timings, timings ? strlen(timings) : 0);
+  free(timings);
+}
+
+int32_t bs_joint_get(bs_parcel *p, bs_case_rank *out, bs_error *err) {
+  bs_parcel_get(p, out, sizeof *out);
+  out->owns.columns = NULL;
+  out->owns.kept = NULL;
+  out->y = bs_parcel_get_block(p, NULL);
+  bs_partition *columns = bs_parcel_get_block(p, NULL);
+  out->columns = bs_parcel_get_block(p, NULL);
+  char *timings = bs_parcel_get_block(p, NULL);
+  out->timings = timings ? json_loads(timings, 0, NULL) : NULL;
+  free(timings);
+  if (columns != NULL) {
+    out->columns_storage = *columns;
+    out->columns_storage.columns = out->columns;
+    out->owns.columns = &out->columns_storage;
+  }
+  free(columns);
+  return p->failed ? no_memory(err) : BS_OK;
+}
+
+int32_t bs_joint_collect(bs_world *world, bs_case_result *result, bs_error *err) {
+  if (!bs_exchange_joint(world)) return BS_OK;
+  const uint32_t own = bs_world_own_rank(world);
+  bs_parcel mine = {0};
+  bs_parcel *of_rank = calloc(result->world_size, sizeof *of_rank);
+  if (of_rank == NULL) mine.failed = 1;
+  bs_parcel_put(&mine, &result->memory_peak, sizeof result->memory_peak);
+  bs_joint_put(&mine, &result->ranks[own]);
+  int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
+  for (uint32_t r = 1; rc == BS_OK && own == 0 && r < result->world_size; ++r) {
+    uint64_t peak = 0;
+    bs_parcel_get(&of_rank[r], &peak, sizeof peak);
+    result->memory_peak += peak;
+    rc = bs_joint_get(&of_rank[r], &result->ranks[r], err);
+  }
+  for (uint32_t r = 0; of_rank && r < result->world_size; ++r) bs_parcel_free(&of_rank[r]);
+  free(of_rank);
+  bs_parcel_free(&mine);
+  return rc;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * joint.h - the results of a case whose ranks are processes: packed by each, put together on rank 0. */
+#ifndef BS_LAB_PHASE_JOINT_H
+#define BS_LAB_PHASE_JOINT_H
+#include "lab/peers/exchange.h"
+#include "lab/phase/case.h"
+
+/* What one rank knows of itself, timings included. */
+void bs_joint_put(bs_parcel *parcel, const bs_case_rank *rank);
+int32_t bs_joint_get(bs_parcel *parcel, bs_case_rank *out_rank, bs_error *err);
+/* Completes `result` on rank 0, of which this process has its own rank's part alone; memory adds up.
+ * Nothing to do where all ranks are here. */
+int32_t bs_joint_collect(bs_world *world, bs_case_result *result, bs_error *err);
+#endif
