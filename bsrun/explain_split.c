@@ -1,31 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * explain_split.c - `bsrun explain mask MASK` and `bsrun explain method M`: what each rank would own, do and
- * exchange, with the time that the machine's stored constants predict. */
+ * explain_split.c - `bsrun explain method M`: what each rank would do and exchange, with the time that the
+ * machine's stored constants predict; and the part of that which explain_mask.c shares. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/explain.h"
+#include "bsrun/explain_split.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/gate/verdict.h"
 #include "lab/measure/constants.h"
-#include "lab/measure/kernel.h"
 
-/* Everything that is the same on all ranks. */
-typedef struct split {
-  const explained *x;
-  bs_experiment e; /* x's, with the constants */
-  bs_subject subject;
-  uint32_t threads;
-  json_t *constants;  /* NULL: no predictions */
-  int lacking;        /* there are constants, but not for this run */
-  bs_kernel kernel;   /* who serves; name "" when it is not known */
-  bs_error no_kernel; /* why there is no predicted time of the kernel */
-  json_t *rows;
-} split;
-
-static int32_t split_open(split *s, const explained *x, bs_error *err) {
+int32_t split_open(split *s, const explained *x, bs_error *err) {
   memset(s, 0, sizeof *s);
   s->x = x;
   s->e = x->e;
@@ -44,13 +30,13 @@ static int32_t split_open(split *s, const explained *x, bs_error *err) {
   return BS_OK;
 }
 
-static void split_close(split *s) {
+void split_close(split *s) {
   json_decref(s->rows);
   json_decref(s->constants);
   bs_subject_close(&s->subject);
 }
 
-static int32_t split_print(const split *s, const bs_field *fields, size_t n, bs_error *err) {
+int32_t split_print(const split *s, const bs_field *fields, size_t n, bs_error *err) {
   const int32_t rc = bs_report_print(stdout, s->x->format, fields, n, s->rows, err);
   const int quiet = args_has(s->x->a, "quiet");
   if (rc == BS_OK && s->constants == NULL)
@@ -93,8 +79,7 @@ static const bs_kernel *kernel_of(split *s, const bs_case *c, double footprint, 
   return NULL;
 }
 
-/* Adds predicted_s, bound_s and limit; null without constants that serve. */
-static void predict(split *s, json_t *row, const bs_proposal *proposal) {
+void split_predict(split *s, json_t *row, const bs_proposal *proposal, int by_kernel) {
   bs_machine machine;
   bs_predicted p;
   const bs_case like = case_of(s);
@@ -104,130 +89,20 @@ static void predict(split *s, json_t *row, const bs_proposal *proposal) {
     s->lacking = 1;
     return;
   }
-  bs_predict_rank(&machine, kernel_of(s, &like, footprint, &kernel), &s->subject.spec, proposal,
-                  s->subject.world_size, s->threads, &p);
+  bs_predict_rank(&machine, by_kernel ? kernel_of(s, &like, footprint, &kernel) : NULL, &s->subject.spec,
+                  proposal, s->subject.world_size, s->threads, &p);
   if (p.has_kernel) json_object_set_new(row, "predicted_s", json_real(p.kernel.total));
   json_object_set_new(row, "bound_s", json_real(p.bound.total));
   json_object_set_new(row, "wire_s", json_real(p.bound.wire));
   json_object_set_new(row, "limit", json_string(p.limit));
 }
 
-static int32_t propose(const split *s, uint32_t rank, bs_proposal *out, bs_error *err) {
+int32_t split_propose(const split *s, uint32_t rank, bs_proposal *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->struct_size = sizeof *out;
   return bs_method_propose(s->x->context, s->x->e.method, &s->subject.spec, rank, s->subject.world_size, out,
                            err);
 }
-
-/* ---- mask ----------------------------------------------------------------------------------- */
-
-static const bs_field mask_fields[] = {
-    {"rank", "RANK", BS_FIELD_RIGHT, 0},
-    {"runs_as", "RUNS AS", 0, 0},
-    {"columns", "COLUMNS", BS_FIELD_RIGHT, 0},
-    {"which", "WHICH", 0, 0},
-    {"weight_bytes", "WEIGHT BYTES", BS_FIELD_RIGHT, 0},
-    {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
-    {"bound_s", "BOUND s", BS_FIELD_RIGHT, 4},
-    {"limit", "LIMIT", 0, 0},
-    {"mask", "MASK", BS_FIELD_WIDE, 0},
-    {"world_size", "P", BS_FIELD_WIDE, 0},
-    {"dtype", "DTYPE", BS_FIELD_WIDE, 0},
-    {"N", "N", BS_FIELD_WIDE, 0},
-    {"K", "K", BS_FIELD_WIDE, 0},
-    {"why", "WHY", BS_FIELD_WIDE, 0},
-};
-
-/* "0,1,4,5,... of each 4" or "0..2047". */
-static void columns_text(const bs_partition *p, char *out, size_t size) {
-  size_t used = 0;
-  if (p->count == 0) {
-    snprintf(out, size, "none");
-  } else if (p->kind == BS_PARTITION_CONTIGUOUS) {
-    snprintf(out, size, "%lld..%lld", (long long)p->begin, (long long)(p->begin + p->count - 1));
-  } else {
-    for (int64_t i = 0; i < p->count && i < 6 && used < size; i++) {
-      const int n = snprintf(out + used, size - used, "%s%u", i > 0 ? "," : "", p->columns[i]);
-      if (n > 0) used += (size_t)n;
-    }
-    if (p->count > 6 && used < size) snprintf(out + used, size - used, ",..,%u", p->columns[p->count - 1]);
-  }
-}
-
-static json_t *mask_row(const split *s, uint32_t rank, const char *runs_as, const char *which,
-                        json_int_t columns, uint64_t bytes, const char *why) {
-  const bs_layer_spec *spec = &s->subject.spec;
-  return json_pack("{s:i,s:s,s:I,s:s,s:I,s:s,s:i,s:s,s:I,s:I,s:s}", "rank", (int)rank, "runs_as", runs_as,
-                   "columns", columns, "which", which, "weight_bytes", (json_int_t)bytes, "mask",
-                   s->x->e.mask.name != NULL ? s->x->e.mask.name : "?", "world_size",
-                   (int)s->subject.world_size, "dtype", bs_dtype_name(spec->w_dtype), "N",
-                   (json_int_t)spec->N, "K", (json_int_t)spec->K, "why", why);
-}
-
-static int32_t partition_row(split *s, uint32_t rank, const bs_partition *p, bs_error *err) {
-  char which[128], runs_as[64];
-  bs_proposal proposal;
-  const int32_t rc = propose(s, rank, &proposal, err);
-  if (rc != BS_OK) return rc;
-  columns_text(p, which, sizeof which);
-  if (p->kind == BS_PARTITION_CONTIGUOUS) {
-    snprintf(runs_as, sizeof runs_as, "run of columns");
-  } else if (p->period != 0) {
-    snprintf(runs_as, sizeof runs_as, "gather, period %u", p->period);
-  } else {
-    snprintf(runs_as, sizeof runs_as, "gather by list");
-  }
-  json_t *row = mask_row(s, rank, runs_as, which, (json_int_t)p->count, proposal.weight_bytes,
-                         "the kept columns are the same in every row: a dense product over them");
-  predict(s, row, &proposal);
-  json_array_append_new(s->rows, row);
-  return BS_OK;
-}
-
-/* Halves of W kept row by row as 2:4: values of half of W, and two bits for the place of each. */
-static int32_t by_row_rows(split *s, const bs_error *why, bs_error *err) {
-  const bs_layer_spec *spec = &s->subject.spec;
-  const uint64_t weights = (uint64_t)spec->N * (uint64_t)spec->K;
-  const uint64_t bytes = weights / 2 * BS_DTYPE_BYTES(spec->w_dtype) + (weights + 7) / 8;
-  if (s->subject.world_size != 2) {
-    bs_error_set(err, BS_UNSUPPORTED, "BS-MASK-WORLD", "mask %s has two halves: it is for P = 2, not %u",
-                 s->x->e.mask.name, s->subject.world_size);
-    bs_error_hint(err, "-P 2");
-    return BS_UNSUPPORTED;
-  }
-  for (uint32_t r = 0; r < 2; r++)
-    json_array_append_new(s->rows,
-                          mask_row(s, r, "needs the 2:4 op", "2 of each 4, another choice in every row",
-                                   (json_int_t)(spec->K / 2), bytes, why->message));
-  return BS_OK;
-}
-
-int32_t explain_mask(const explained *x, bs_error *err) {
-  split s;
-  bs_error why = BS_ERROR_INIT;
-  int32_t rc = split_open(&s, x, err);
-  if (rc != BS_OK) return rc;
-  for (uint32_t r = 0; rc == BS_OK && r < s.subject.world_size; r++) {
-    const bs_partition *p = NULL;
-    rc = bs_partition_make(&x->e.mask, s.subject.spec.K, r, s.subject.world_size, &p, &why);
-    if (rc == BS_OK) {
-      rc = partition_row(&s, r, p, err);
-    } else if (strcmp(why.id, "BS-MASK-BYROW") == 0) {
-      rc = by_row_rows(&s, &why, err);
-      bs_partition_free(p);
-      break;
-    } else {
-      *err = why;
-    }
-    bs_partition_free(p);
-  }
-  if (rc == BS_OK && why.code != BS_OK) bsrun_note(args_has(x->a, "quiet"), why.message);
-  if (rc == BS_OK) rc = split_print(&s, mask_fields, sizeof mask_fields / sizeof mask_fields[0], err);
-  split_close(&s);
-  return rc;
-}
-
-/* ---- method --------------------------------------------------------------------------------- */
 
 static const bs_field method_fields[] = {
     {"rank", "RANK", BS_FIELD_RIGHT, 0},
@@ -269,7 +144,7 @@ static int32_t method_row(split *s, uint32_t rank, bs_error *err) {
   bs_text collectives = {0};
   const bs_layer_spec *spec = &s->subject.spec;
   uint64_t payload = 0;
-  const int32_t rc = propose(s, rank, &p, err);
+  const int32_t rc = split_propose(s, rank, &p, err);
   if (rc != BS_OK) return rc;
   for (uint32_t i = 0; i < p.n_collectives && i < BS_MAX_PROPOSED; i++) {
     bs_text_printf(&collectives, "%s%s", i > 0 ? " " : "", pick(kinds, 8, p.coll_kind[i]));
@@ -293,7 +168,7 @@ static int32_t method_row(split *s, uint32_t rank, bs_error *err) {
   json_object_set_new(row, "wire_error", json_real(p.wire_error));
   json_object_set_new(row, "chunks", json_integer(p.chunks > 1 ? (json_int_t)p.chunks : 1));
   json_object_set_new(row, "text", text != NULL ? text : json_string("(not UTF-8)"));
-  predict(s, row, &p);
+  split_predict(s, row, &p, 1);
   json_array_append_new(s->rows, row);
   return BS_OK;
 }

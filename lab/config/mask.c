@@ -60,7 +60,6 @@ static int32_t read_details(bs_experiment *e, const char *quiet_dir, bs_notes *n
   note_idle(e, "mask.shares", shared, quiet_dir, notes);
   note_idle(e, "mask.speeds", shared, quiet_dir, notes);
   note_idle(e, "mask.importance", ordered, quiet_dir, notes);
-  note_idle(e, "mask.seed", e->mask.kind == BS_MASK_RANDOM_2OF4, quiet_dir, notes);
   return shared ? read_shares(e, err) : BS_OK;
 }
 

@@ -103,14 +103,22 @@ START_TEST(a_column_mask_is_a_gather) {
                 "--plugin", "ref", "--cache", "off", "-o", "json", NULL);
   must_be(&r, 0);
   json_t *rows = rows_of(&r);
-  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert_uint_eq(json_array_size(rows), 4); /* a rank each, and the two other ways */
   for (size_t i = 0; i < 2; i++) {
     ck_assert_str_eq(str(rows, i, "runs_as"), "gather, period 4");
+    ck_assert_str_eq(str(rows, i, "form"), "gather");
+    ck_assert_str_eq(str(rows, i, "legal"), "16/8-bit 2:4, fp32 1:2");
+    ck_assert_int_eq((int)num(rows, i, "chosen"), 1);
+    ck_assert(num(rows, i, "of_dense") == 0.5);
     ck_assert_int_eq((int)num(rows, i, "columns"), 65);
     ck_assert_int_eq((int)num(rows, i, "weight_bytes"), 256 * 65 * 2);
     ck_assert(json_is_null(json_object_get(json_array_get(rows, i), "predicted_s")));
   }
   ck_assert_str_eq(str(rows, 1, "which"), "1,3,5,7,9,11,..,129");
+  ck_assert_str_eq(str(rows, 2, "form"), "2:4");
+  ck_assert_int_eq((int)num(rows, 2, "weight_bytes"), 256 * (66 * 2) + 256 * 33 / 2); /* K = 130: 33 groups */
+  ck_assert_str_eq(str(rows, 3, "form"), "dense");
+  ck_assert(num(rows, 3, "of_dense") == 1.0 && num(rows, 3, "chosen") == 0);
   ck_assert_ptr_nonnull(strstr(r.err, "doctor --measure"));
   json_decref(rows);
   ran_free(&r);
@@ -118,7 +126,7 @@ START_TEST(a_column_mask_is_a_gather) {
             NULL);
   must_be(&r, 0);
   rows = rows_of(&r);
-  ck_assert_uint_eq(json_array_size(rows), 3);
+  ck_assert_uint_eq(json_array_size(rows), 5);
   ck_assert_str_eq(str(rows, 2, "runs_as"), "run of columns");
   ck_assert_str_eq(str(rows, 2, "which"), "6..7");
   json_decref(rows);
@@ -126,21 +134,51 @@ START_TEST(a_column_mask_is_a_gather) {
 }
 END_TEST
 
-/* 2:4 values with two bits each: 9/16 of W at 16 bit. */
-START_TEST(a_mask_by_rows_needs_the_2_4_op) {
+/* The row of rank 0 that says this of a form. */
+static size_t row_of_form(const json_t *rows, const char *form) {
+  for (size_t i = 0; i < json_array_size(rows); i++)
+    if (strcmp(str(rows, i, "form"), form) == 0) return i;
+  ck_abort_msg("no row of %s", form);
+  return 0;
+}
+
+/* 2:4 values with two bits each: 9/16 of W at 16 bit. No gather. */
+START_TEST(a_mask_by_rows_is_2_4) {
   static const char *const masks[] = {"random_2of4", "magnitude", "transposable"};
   ran r = bsrun(dir, "explain", "mask", masks[_i], "--n", "256", "--dtype", "bf16", "--plugin", "ref", "-o",
                 "json", NULL);
   must_be(&r, 0);
   json_t *rows = rows_of(&r);
-  ck_assert_uint_eq(json_array_size(rows), 2);
-  ck_assert_str_eq(str(rows, 0, "runs_as"), "needs the 2:4 op");
-  ck_assert_int_eq((int)num(rows, 0, "columns"), 128);
-  ck_assert(num(rows, 0, "weight_bytes") == 256.0 * 256.0 * 2.0 * 9.0 / 16.0);
+  const size_t sparse = row_of_form(rows, "2:4"), gather = row_of_form(rows, "gather");
+  ck_assert_int_eq((int)num(rows, sparse, "columns"), 128);
+  ck_assert(num(rows, sparse, "weight_bytes") == 256.0 * 256.0 * 2.0 * 9.0 / 16.0);
+  ck_assert(num(rows, sparse, "of_dense") == 9.0 / 16.0);
+  ck_assert_ptr_nonnull(strstr(str(rows, sparse, "which"), "half 0: "));
+  ck_assert(json_is_null(json_object_get(json_array_get(rows, gather), "weight_bytes")));
+  ck_assert_ptr_nonnull(strstr(str(rows, gather, "why"), "different columns"));
+  ck_assert_str_eq(str(rows, sparse, "legal"), "16/8-bit 2:4");
+  if (num(rows, sparse, "chosen") == 0) /* a backend without the op says so */
+    ck_assert_ptr_nonnull(strstr(str(rows, 0, "why"), "matmul24"));
   json_decref(rows);
   ran_free(&r);
-  r = bsrun(dir, "explain", "mask", masks[_i], "--n", "256", "-P", "4", "--plugin", "ref", NULL);
+  r = bsrun(dir, "explain", "mask", masks[_i], "--n", "256", "-P", "4", "--plugin", "ref", "-o", "json",
+            NULL);
+  must_be(&r, 0);
+  rows = rows_of(&r);
+  ck_assert_str_eq(str(rows, 3, "which"), "half 1 of slice 1 of 2");
+  ck_assert(num(rows, row_of_form(rows, "2:4"), "of_dense") == 9.0 / 32.0);
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "explain", "mask", masks[_i], "--n", "256", "-P", "3", "--plugin", "ref", NULL);
   must_be(&r, 3);
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-MASK-WORLD"));
+  ran_free(&r);
+  r = bsrun(dir, "explain", "mask", masks[_i], "--n", "64", "-P", "1", "--plugin", "ref", "-o", "json", NULL);
+  must_be(&r, 0);
+  rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  ck_assert_str_eq(str(rows, 0, "form"), "dense");
+  json_decref(rows);
   ran_free(&r);
 }
 END_TEST
@@ -263,7 +301,7 @@ int main(void) {
   tcase_add_test(tc, the_other_ops);
   tcase_add_test(tc, a_weight_to_train);
   tcase_add_test(tc, a_column_mask_is_a_gather);
-  tcase_add_loop_test(tc, a_mask_by_rows_needs_the_2_4_op, 0, 3);
+  tcase_add_loop_test(tc, a_mask_by_rows_is_2_4, 0, 3);
   tcase_add_test(tc, a_method_proposes_by_rank);
   tcase_add_test(tc, predictions_come_from_the_stored_constants);
   tcase_add_loop_test(tc, wrong_use, 0, (int)(sizeof wrong / sizeof wrong[0]));

@@ -47,6 +47,9 @@ static inline bs_source source_of(const void *data, uint32_t dtype, int64_t rows
   return source;
 }
 
+/* The six patterns; bit j: column j. */
+static const uint8_t six[6] = {0x3, 0x5, 0x9, 0x6, 0xA, 0xC};
+
 /* The known matrix W. */
 static const double K_W[4][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
                                  {-1, 0, 2, 1, 3, -2, 0, 4},

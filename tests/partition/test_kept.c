@@ -6,8 +6,6 @@
  */
 #include "tests/partition/kept_kit.h"
 
-static const uint8_t six[6] = {0x3, 0x5, 0x9, 0x6, 0xA, 0xC};
-
 /* ---- known answers --------------------------------------------------------------------------- */
 
 /* First kept index + 4 x the second. */
