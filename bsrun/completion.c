@@ -97,9 +97,7 @@ static int32_t add_offered(json_t *names, uint32_t kind, bs_error *err) {
 
 /* Those that need no file, as far as the library knows them. */
 static void add_masks(json_t *names) {
-  static const char *const more[] = {
-      "complement_0011_1100", "complement_0101_1010", "complement_0110_1001", "uneven", "magnitude",
-      "transposable"};
+  static const char *const more[] = {"complement_0011_1100", "complement_0101_1010", "complement_0110_1001"};
   for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
     bs_mask mask;
     if (bs_mask_parse(more[i], NULL, NULL, &mask, NULL) == BS_OK) add_text(names, more[i]);
