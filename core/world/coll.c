@@ -193,6 +193,8 @@ static int32_t choose_slot(bs_coll_plan *p, const bs_collective *d, void *comm, 
     return invalid(d, err, "root is no rank", d->root);
   if (pair && d->root == me) return invalid(d, err, "a rank cannot exchange with itself", d->root);
   p->comm = comm;
+  p->me = me;
+  p->n = n;
   p->fn = n == 1 ? bs_coll_local : slot_of(vtable, d->kind);
   if (p->fn == NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-COLL-KIND", "communicator %s has no %s", vtable->name,
@@ -300,6 +302,14 @@ static int32_t execute_once(bs_coll_plan *p, uint32_t *calls, bs_error *err) {
     if (err->where[0] == '\0') bs_error_where(err, "%s", p->site);
   }
   return rc;
+}
+
+/* Hooks are given the call of a plan. */
+void bs_hook_place(const bs_coll_call *call, uint32_t *out_rank, uint32_t *out_ranks) {
+  const bs_coll_plan *p =
+      (const bs_coll_plan *)(const void *)((const char *)call - offsetof(bs_coll_plan, call));
+  *out_rank = p->me;
+  *out_ranks = p->n;
 }
 
 /* As often as the hook says. A second all_reduce reduces the result of the first. */

@@ -214,6 +214,9 @@ typedef struct bs_collective_hook {
   uint32_t (*before)(void *user, uint32_t rank, const bs_coll_call *call);
   void (*after)(void *user, uint32_t rank, const bs_coll_call *call);
 } bs_collective_hook;
+/* Of a call that a hook was given: the rank's place in the call's group (as counts has it) and the group's
+ * size; those of the world where there is no group. */
+BS_API void bs_hook_place(const bs_coll_call *call, uint32_t *out_rank, uint32_t *out_ranks);
 
 /* How a world is made. Copied, the strings of choices too; what a hook uses outlives the world. */
 typedef struct bs_world_options {

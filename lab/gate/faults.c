@@ -253,7 +253,9 @@ static uint64_t input_columns(const bs_coll_call *call, uint32_t ranks) {
 }
 
 /* What a rank would see without the exchange: its own partial sum. */
-static void copy_through(const bs_coll_call *call, uint32_t rank) {
+static void copy_through(const bs_coll_call *call) {
+  uint32_t rank, ranks;
+  bs_hook_place(call, &rank, &ranks);
   const int scatters = call->kind == BS_COLL_REDUCE_SCATTER;
   const uint64_t count = scatters ? call->counts[rank] : call->count;
   const uint64_t first = scatters ? input_columns(call, rank) : 0;
@@ -280,16 +282,19 @@ static void double_bias(void *user, void *db, int64_t count, uint32_t dtype) {
 
 static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
   const bs_fault *fault = user;
+  uint32_t place, ranks;
+  (void)rank;
+  bs_hook_place(call, &place, &ranks);
   if (fault->kind == BS_FAULT_NOT_GATHERED) return !gathers_dx(call);
   if (call->kind != BS_COLL_ALL_REDUCE && call->kind != BS_COLL_REDUCE_SCATTER) return 1;
   if (fault->kind == BS_FAULT_NO_ALL_REDUCE) {
-    copy_through(call, rank);
+    copy_through(call);
     return 0;
   }
   if (fault->kind == BS_FAULT_REDUCED_TWICE) return 2;
   if (fault->kind == BS_FAULT_BIAS_EACH_RANK || fault->kind == BS_FAULT_ACTIVATION_EARLY) {
     for (uint64_t row = 0; row < call->rows; ++row) {
-      for (uint64_t i = 0; i < input_columns(call, fault->ranks); ++i) {
+      for (uint64_t i = 0; i < input_columns(call, ranks); ++i) {
         const int64_t at = (int64_t)row * call->in_stride + (int64_t)i;
         /* The partial sum belongs to the method; the fault writes into it as a wrong method would. */
         const double v = bs_load_f64(call->dtype_in, call->in, at);

@@ -16,7 +16,7 @@
 typedef struct captured {
   double *values; /* [rows, cols] */
   int64_t rows, cols;
-  int failed;
+  int failed, reduced;
 } captured;
 
 struct bs_dump {
@@ -32,11 +32,14 @@ static uint32_t capture(void *user, uint32_t rank, const bs_coll_call *call) {
   captured *mine = &dump->partial[rank];
   const int gathers = call->kind == BS_COLL_ALL_GATHER && call->counts;
   const int reduces = call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER;
-  if (!gathers && !reduces) return 1;
-  uint64_t cols = gathers ? call->counts[rank] : call->count;
+  if (!reduces && (!gathers || mine->reduced)) return 1; /* terms come before blocks of their sums */
+  mine->reduced = reduces;
+  uint32_t place, ranks;
+  bs_hook_place(call, &place, &ranks);
+  uint64_t cols = gathers ? call->counts[place] : call->count;
   if (call->kind == BS_COLL_REDUCE_SCATTER && call->counts) {
     cols = 0;
-    for (uint32_t r = 0; r < dump->ranks; ++r) cols += call->counts[r];
+    for (uint32_t r = 0; r < ranks; ++r) cols += call->counts[r];
   }
   const size_t count = (size_t)(call->rows * cols);
   double *values = realloc(mine->values, (count ? count : 1) * sizeof *values);

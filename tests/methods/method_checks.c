@@ -42,6 +42,27 @@ void mf_check_outputs(const mf_case *c, const mf_result *result) {
   free(want);
 }
 
+/* Who may read weight [n,k] beside its owner: who holds one half of its group of four; of a transposable
+ * mask, of a group in its block of four rows. */
+static int may_read(const mf_case *c, const mf_rank *r, int64_t n, int64_t k) {
+  const int64_t tall = c->spec.mask != NULL && c->spec.mask->kind == BS_MASK_TRANSPOSABLE ? 4 : 1;
+  const int64_t top = n / tall * tall, group = k / 4 - r->first_group;
+  return r->places != NULL && top + tall > r->row_begin && top < r->row_begin + r->row_count && group >= 0 &&
+         group < r->k_own / 2;
+}
+
+static void check_readers(const mf_case *c, const mf_result *result, const uint8_t *owner) {
+  for (int64_t i = 0; i < c->spec.N * c->spec.K; i++) {
+    uint8_t may = owner[i];
+    for (uint32_t r = 0; r < c->world; r++)
+      if (may_read(c, &result->rank[r], i / c->spec.K, i % c->spec.K)) may |= (uint8_t)(1u << r);
+    const uint8_t read = result->read_by[i];
+    if ((owner[i] & ~read) != 0 || (read & ~may) != 0)
+      ck_abort_msg("%s P=%u: weight %lld is owned by 0x%x and was read by 0x%x", c->method, c->world,
+                   (long long)i, owner[i], read);
+  }
+}
+
 void mf_check_ownership(const mf_case *c, const mf_result *result, int replicated) {
   const bs_layer_spec *s = &c->spec;
   uint8_t *owner = calloc(1, (size_t)(s->N * s->K) + 1);
@@ -49,20 +70,17 @@ void mf_check_ownership(const mf_case *c, const mf_result *result, int replicate
     const mf_rank *k = &result->rank[r];
     for (int64_t i = 0; i < k->row_count; i++)
       for (int64_t j = 0; j < k->k_own; j++) {
-        const int64_t at = (k->row_begin + i) * s->K + k->columns[j];
-        owner[at] |= (uint8_t)(1u << r);
-        if (k->weights[i * k->k_own + j] != c->w[at])
+        const int64_t column = mf_column(k, i, j), at = (k->row_begin + i) * s->K + column;
+        if (column >= 0) owner[at] |= (uint8_t)(1u << r);
+        if (k->weights[i * k->k_own + j] != (column >= 0 ? c->w[at] : 0.0f))
           ck_abort_msg("%s rank %u: weight [%lld,%lld] read back is wrong", c->method, r, (long long)i,
                        (long long)j);
       }
   }
-  for (int64_t i = 0; i < s->N * s->K; i++) {
+  for (int64_t i = 0; i < s->N * s->K; i++)
     if (owner[i] == 0 || (!replicated && (owner[i] & (owner[i] - 1)) != 0))
       ck_abort_msg("%s P=%u: weight %lld has owners 0x%x", c->method, c->world, (long long)i, owner[i]);
-    if (result->read_by[i] != owner[i])
-      ck_abort_msg("%s P=%u: weight %lld is owned by 0x%x and was read by 0x%x", c->method, c->world,
-                   (long long)i, owner[i], result->read_by[i]);
-  }
+  check_readers(c, result, owner);
   free(owner);
 }
 
@@ -83,7 +101,8 @@ void mf_check_counters(const mf_case *c, const mf_result *result) {
     for (uint32_t i = 0; i < p->n_collectives; i++) {
       const uint64_t m = rows == B ? p->coll_payload[i] : p->coll_payload[i] / B * rows;
       payload += m;
-      wire += m * (p->coll_kind[i] == BS_COLL_ALL_REDUCE ? 2 * (P - 1) : P - 1) / P;
+      const uint64_t ranks = p->coll_ranks[i] > 0 ? p->coll_ranks[i] : P;
+      wire += m * (p->coll_kind[i] == BS_COLL_ALL_REDUCE ? 2 * (ranks - 1) : ranks - 1) / ranks;
     }
     for (uint32_t i = 0; i < p->n_collectives && i < k->collectives; i++)
       if (k->kinds[i] != p->coll_kind[i])

@@ -71,9 +71,11 @@ static uint32_t hook_before(void *user, uint32_t rank, const bs_coll_call *call)
   mf_rank *r = &u->out->rank[rank];
   if (call->kind == BS_COLL_BARRIER) return 1;
   uint64_t width = call->count;
-  if (call->kind == BS_COLL_ALL_GATHER) width = call->counts[rank];
+  uint32_t place, ranks;
+  bs_hook_place(call, &place, &ranks);
+  if (call->kind == BS_COLL_ALL_GATHER) width = call->counts[place];
   if (call->kind == BS_COLL_REDUCE_SCATTER)
-    for (uint32_t i = (uint32_t)(width = 0); i < u->c->world; i++) width += call->counts[i];
+    for (uint32_t i = (uint32_t)(width = 0); i < ranks; i++) width += call->counts[i];
   if (r->collectives < BS_MAX_PROPOSED) r->kinds[r->collectives] = call->kind;
   r->collectives++;
   free(r->partial);
@@ -113,15 +115,52 @@ static void keep_y(mf_rank *r, const bs_tensor *y) {
   for (uint64_t i = 0; i < n; i++) r->y[i] = bs_load_f64(y->dtype, r->y_bits, (int64_t)i);
 }
 
+static int64_t place_of(const bs_partition *cols, int64_t j) {
+  if (cols == NULL) return j;
+  return cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j] : cols->begin + j;
+}
+
+int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width) {
+  const bs_kept *k = own->kept;
+  const int64_t cols = own->columns != NULL ? own->columns->count : K, groups = (cols + 3) / 4;
+  *out_width = k != NULL ? 2 * groups : cols;
+  int64_t *places = calloc((size_t)(own->row_count * *out_width) + 1, sizeof *places);
+  uint8_t *bits = calloc((size_t)groups + 1, 1);
+  if (k != NULL) {
+    ck_assert_int_eq(k->rows, own->row_count);
+    ck_assert_int_eq(k->cols, cols);
+  }
+  for (int64_t i = 0; i < own->row_count; i++) {
+    int64_t *row = places + i * *out_width, n = 0;
+    for (int64_t j = 0; k == NULL && j < cols; j++) row[j] = place_of(own->columns, j);
+    if (k == NULL) continue;
+    bs_error err = BS_ERROR_INIT;
+    ck_assert_msg(k->read(k->ctx, i, 1, 0, groups, bits, groups, &err) == BS_OK, "%s", err.message);
+    for (int64_t g = 0; g < groups; g++) {
+      ck_assert_int_eq(__builtin_popcount(bits[g]), 2);
+      for (int64_t j = 0; j < 4; j++)
+        if (bits[g] >> j & 1) row[n++] = 4 * g + j < cols ? place_of(own->columns, 4 * g + j) : -1;
+    }
+  }
+  free(bits);
+  return places;
+}
+
+int64_t mf_column(const mf_rank *r, int64_t i, int64_t j) {
+  return r->places != NULL ? r->places[i * r->k_own + j] : r->columns[j];
+}
+
 static void keep_ownership(mf_rank *r, const bs_ownership *own, int64_t K) {
   r->row_begin = own->row_begin;
   r->row_count = own->row_count;
   r->k_own = own->columns != NULL ? own->columns->count : K;
+  if (own->kept != NULL) {
+    r->places = mf_places(own, K, &r->k_own);
+    r->first_group = own->columns != NULL ? own->columns->begin / 4 : 0;
+    return;
+  }
   r->columns = calloc((size_t)r->k_own + 1, sizeof *r->columns);
-  for (int64_t i = 0; i < r->k_own; i++)
-    r->columns[i] = own->columns == NULL                        ? i
-                    : own->columns->kind == BS_PARTITION_GATHER ? (int64_t)own->columns->columns[i]
-                                                                : own->columns->begin + i;
+  for (int64_t i = 0; i < r->k_own; i++) r->columns[i] = place_of(own->columns, i);
 }
 
 /* A layer by name through the embedding API, or through a table that the test brought along. */
@@ -296,6 +335,7 @@ void mf_free(mf_result *result) {
     free(k->y_bits);
     free(k->partial);
     free(k->columns);
+    free(k->places);
     free(k->weights);
   }
   free(result->read_by);

@@ -34,8 +34,10 @@ typedef struct mf_rank {
   float *partial; /* what this rank put into the collective, [rows,N] or its block; NULL: none */
   uint64_t partial_count;
   int64_t row_begin, row_count, k_own;
-  int64_t *columns; /* the k_own columns */
-  float *weights;   /* [row_count, k_own], read back */
+  int64_t *columns;    /* the k_own columns; NULL where each row has others */
+  int64_t *places;     /* [row_count, k_own]: the column of each, -1: behind the last one; NULL: `columns` */
+  int64_t first_group; /* with places: of four columns; there are k_own / 2 */
+  float *weights;      /* [row_count, k_own], read back */
   uint64_t counters[BS_COUNT_COUNT_];
   uint64_t regions[BS_REGION_BUILTIN_COUNT_]; /* counts */
   bs_proposal proposal;
@@ -64,6 +66,10 @@ double *mf_reference(const mf_case *c);
 float *mf_integers(uint64_t seed, int64_t count);
 float *mf_normals(uint64_t seed, int64_t count);
 bs_mask mf_mask(const char *name);
+/* The column of W under weight j of packed row i of a rank; -1: none. */
+int64_t mf_column(const mf_rank *rank, int64_t i, int64_t j);
+/* The same of what a layer owns, before it is gone: [row_count, *out_width]; caller frees. */
+int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width);
 
 /* method_checks.c; each fails the test with what it saw. y is the product of integers, bit for bit, and the
  * same on every rank. */

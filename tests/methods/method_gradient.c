@@ -84,15 +84,20 @@ static void expect(const gradients *g, uint32_t rank, const char *what, int64_t 
 
 static void check_values(const gradients *g, uint32_t rank, const bs_ownership *own, const bs_tensor *dx,
                          const bs_tensor *dw, const bs_tensor *db) {
-  const int64_t N = own->row_count, K = own->columns != NULL ? own->columns->count : g->spec.K;
+  const int64_t N = own->row_count;
+  int64_t K;
+  int64_t *places = mf_places(own, g->spec.K, &K);
   const bs_partition *x_cols = g->spec.x_placement == BS_SPLIT ? own->columns : NULL;
   for (int64_t t = 0; t < g->rows; t++)
     for (int64_t k = 0; k < dx->dims[1]; k++)
       expect(g, rank, "dx", t, k, value(dx, t, k), g->dx[t * g->spec.K + column(x_cols, k)]);
   for (int64_t n = 0; n < N; n++)
-    for (int64_t k = 0; k < K; k++)
+    for (int64_t k = 0; k < K; k++) {
+      const int64_t at = places[n * K + k];
       expect(g, rank, "dw", n, k, value(dw, n, k),
-             g->dw[(own->row_begin + n) * g->spec.K + column(own->columns, k)]);
+             at >= 0 ? g->dw[(own->row_begin + n) * g->spec.K + at] : 0.0);
+    }
+  free(places);
   for (int64_t n = 0; g->spec.has_bias && n < N; n++)
     expect(g, rank, "db", n, 0, bs_load_f64(db->dtype, db->data, n), g->db[own->row_begin + n]);
 }
@@ -135,7 +140,8 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   bs_partition features = {.struct_size = sizeof features, .total = g->spec.N, .count = g->spec.N};
   if (g->spec.y_placement == BS_SPLIT) bs_share(g->spec.N, me, g->world, &features.begin, &features.count);
   const int64_t x_width = x_cols != NULL ? x_cols->count : g->spec.K;
-  const int64_t k_own = own.columns != NULL ? own.columns->count : g->spec.K;
+  int64_t k_own;
+  free(mf_places(&own, g->spec.K, &k_own));
   bs_tensor x = take(rank, g->spec.x_dtype, g->rows, x_width, 2),
             dx = take(rank, g->spec.x_dtype, g->rows, x_width, 2);
   bs_tensor dy = take(rank, g->spec.y_dtype, g->rows, features.count, 2),

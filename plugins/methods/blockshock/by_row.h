@@ -93,6 +93,7 @@ int32_t by_row_propose(const tp_state *state, const bs_layer_spec *spec, uint32_
 /* by_row_kept.c: positions and packed values of this rank's part from the weights as they are, timed as
  * `compress`. A layer that has some gives them up for the new ones. */
 int32_t by_row_compress(tp_layer *layer, const bs_op_query *query, const bs_source *weights, bs_error *err);
+void by_row_kept_init(tp_layer *layer);
 void by_row_kept_free(tp_layer *layer);
 
 /* by_row_build.c */

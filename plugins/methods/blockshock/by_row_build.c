@@ -168,6 +168,7 @@ int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *ran
   b->backward = (spec->flags & BS_LAYER_BACKWARD) != 0;
   int32_t rc = by_row_shape_make(state, spec, api->rank(rank), api->world_size(rank), &b->shape, err);
   l->shape = b->shape.base;
+  by_row_kept_init(l);
   if (rc == BS_OK) rc = check_sources(l, weights, bias, err);
   if (rc == BS_OK) rc = build_bias(l, bias, err);
   if (rc == BS_OK) rc = build_product(l, spec, weights, err);

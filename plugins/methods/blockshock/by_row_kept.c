@@ -12,6 +12,7 @@
 static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
                          int64_t out_stride, bs_error *err) {
   const by_row_kept *k = ctx;
+  if (nrows == 0 || ngroups == 0) return BS_OK; /* an empty part has no positions to ask */
   if (k->bits == NULL)
     return k->whole->read(k->whole->ctx, k->row + row, nrows, k->group + group, ngroups, out, out_stride,
                           err);
@@ -92,6 +93,18 @@ void by_row_kept_free(tp_layer *l) {
   k->bits = NULL;
 }
 
+void by_row_kept_init(tp_layer *l) {
+  by_row *b = by_row_of(l);
+  by_row_kept *k = &b->positions;
+  k->row = l->shape.row_begin;
+  k->group = b->shape.run.begin / 4;
+  k->kept.struct_size = (uint32_t)sizeof k->kept;
+  k->kept.rows = l->shape.row_count;
+  k->kept.cols = b->shape.run.count;
+  k->kept.ctx = k;
+  k->kept.read = read_kept;
+}
+
 static int32_t make_positions(tp_layer *l, const bs_source *weights, bs_error *err) {
   by_row *b = by_row_of(l);
   const by_row_shape *s = &b->shape;
@@ -101,13 +114,6 @@ static int32_t make_positions(tp_layer *l, const bs_source *weights, bs_error *e
   int32_t rc = l->api->kept_make(l->rank, &s->mask, l->shape.N, l->shape.K, looks ? weights : NULL, s->half,
                                  &k->whole, err);
   if (rc != BS_OK) return rc;
-  k->row = l->shape.row_begin;
-  k->group = s->run.begin / 4;
-  k->kept.struct_size = (uint32_t)sizeof k->kept;
-  k->kept.rows = l->shape.row_count;
-  k->kept.cols = s->run.count;
-  k->kept.ctx = k;
-  k->kept.read = read_kept;
   /* Blocks of four rows stay blocks only where the part begins with one. */
   k->kept.transposable = k->whole->transposable && k->row % 4 == 0 &&
                          (k->kept.rows % 4 == 0 || k->row + k->kept.rows == l->shape.N);
