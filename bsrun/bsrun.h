@@ -47,6 +47,8 @@ void help_help(void);
 void bsrun_set_command_line(int argc, char **argv);
 /* Prints them quoted for a shell into a malloc'd text; NULL when out of memory. */
 char *bsrun_command_line(void);
+/* The words themselves, NULL at their end. */
+char **bsrun_command_words(void);
 
 /* The error line on stderr; returns the exit code of err->code. */
 int bsrun_fail(const bs_error *err);

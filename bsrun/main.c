@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/launch.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 
@@ -31,6 +32,10 @@ static char **command_argv;
 void bsrun_set_command_line(int argc, char **argv) {
   command_argc = argc;
   command_argv = argv;
+}
+
+char **bsrun_command_words(void) {
+  return command_argv;
 }
 
 char *bsrun_command_line(void) {
@@ -64,6 +69,11 @@ char *bsrun_command_line(void) {
 int bsrun_fail(const bs_error *err) {
   char line[2048];
   bs_error_format(err, "bsrun", line, sizeof line);
+  if (bsrun_following()) {
+    const int echo = err->code == BS_ABORTED || strcmp(err->id, BSRUN_FOLLOWS) == 0;
+    if (!echo) bsrun_rank_error(err);
+    if (echo || bsrun_rank_launched()) return (int)bs_status_exit_code(err->code);
+  }
   char *shown = bs_report_printable(line);
   fprintf(stderr, "%s\n", shown != NULL ? shown : line);
   free(shown);

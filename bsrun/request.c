@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/launch.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/store/store.h"
@@ -18,6 +19,7 @@ const args_option bsrun_run_options[] = {
     {"world-size", 'P', "N", 0, "ranks; default: what the method needs"},
     {"backend", 0, "NAME", 0, "backend; WRAPPER:NAME wraps it, as in fault:cpu; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads"},
+    {"launch", 0, "HOW", 0, "ranks are threads (default) or processes of this machine"},
     {"phase", 0, "NAME", 0, "0 (correctness) or 1 (forward); default: both"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
     {"workload", 0, "NAME", 0, "gaussian, uniform, fixed_seed, file, ..."},
@@ -74,9 +76,13 @@ static int32_t add_paths(const args *a, bsrun_request *out, bs_error *err) {
 
 /* Options of explain that are keys by other names; a verb without them has none given. */
 static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
-  static const char *const options[][2] = {{"b", "model.B"},          {"n", "model.N"},
-                                           {"k", "model.K"},          {"dtype", "model.dtype"},
-                                           {"comm", "hardware.comm"}, {"backend", "hardware.backend"}};
+  static const char *const options[][2] = {{"b", "model.B"},
+                                           {"n", "model.N"},
+                                           {"k", "model.K"},
+                                           {"dtype", "model.dtype"},
+                                           {"comm", "hardware.comm"},
+                                           {"backend", "hardware.backend"},
+                                           {"launch", "hardware.launch"}};
   int32_t rc = BS_OK;
   for (size_t i = 0; i < sizeof options / sizeof options[0] && rc == BS_OK; i++) {
     const char *value = args_value(a, options[i][0]);
@@ -114,6 +120,10 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   if (rc == BS_OK) rc = add_numbers(a, out, err);
   if (rc == BS_OK) rc = add_paths(a, out, err);
   if (rc == BS_OK) rc = add_keys(a, out, err);
+  if (rc == BS_OK && args_value(a, "launch") == NULL && bsrun_rank_found()) {
+    if (q->world_size == 0) q->world_size = bsrun_rank_count();
+    rc = add_text(out, "hardware.launch", "processes", err);
+  }
   if (rc == BS_OK) rc = bs_configs_dir(&out->configs_dir, err);
   if (rc == BS_OK) rc = args_values(a, "config", &out->lists[0], &q->n_configs, err);
   if (rc == BS_OK) rc = args_values(a, "plugin", &out->lists[1], &q->n_plugins, err);

@@ -8,11 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bsrun/launch.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/peers/peers.h"
 #include "lab/stop.h"
 #include "lab/tune/tune.h"
 
@@ -31,6 +33,7 @@ typedef struct run_plan {
   size_t n_values;
   char *cache; /* file of the machine's constants; NULL: none. Read once, before the first phase 1 */
   int cache_read;
+  int launches;    /* the ranks are processes */
   char *tune_path; /* the tuning file; NULL: none */
   bs_tuner *tuner;
   bsrun_progress tuning;
@@ -85,6 +88,7 @@ static int32_t prepare(run_plan *p, bs_error *err) {
   if (rc == BS_OK) rc = read_sweep(p, composed.config, err);
   if (rc == BS_OK) {
     p->n_phases = composed.phase_given ? 1 : 2;
+    p->launches = strcmp(bs_schema_str(composed.config, "hardware.launch"), "processes") == 0;
     if (bs_schema_str(composed.config, "logging.run_group") == NULL &&
         bs_schema_bool(composed.config, "logging.auto_group")) {
       bs_store_stamp(p->group);
@@ -145,12 +149,79 @@ static int32_t open_tuner(run_plan *p, bs_error *err) {
   return p->tuner != NULL ? BS_OK : bs_tuner_open(p->session.context, &options, &p->tuner, err);
 }
 
+/* ---- ranks that are processes ---------------------------------------------------------------- */
+
+/* Joins the others, once, and sees that all are configured alike before anything runs. */
+static int32_t join(run_plan *p, bs_experiment *e, bs_error *err) {
+  const bs_method *method = NULL;
+  void *state = NULL;
+  int32_t rc = bs_find_method(p->session.context, e->method, &method, &state, err);
+  if (rc != BS_OK) return rc;
+  const uint32_t world = e->world_size != 0           ? e->world_size
+                         : method->default_world != 0 ? method->default_world
+                                                      : 1;
+  if (p->session.peers == NULL)
+    rc = bs_peers_open(p->session.context, e->comm, world, e->timeout_s, &p->session.peers, err);
+  if (rc == BS_OK) rc = bs_peers_meet(p->session.peers, err);
+  if (rc == BS_OK) rc = bs_peers_compare(p->session.peers, e->config, bs_build_id(), err);
+  e->peers = p->session.peers;
+  if (!bs_peers_lead(e->peers)) {
+    bsrun_follow();
+    p->session.quiet = 1;
+  }
+  return rc;
+}
+
+/* Rank 0's choices of implementations are everybody's. */
+static int32_t share_choices(run_plan *p, bs_experiment *e, bs_error *err) {
+  char *text = NULL, *told = NULL;
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < e->n_choices; i++) json_array_append_new(list, json_string(e->choices[i]));
+  text = json_dumps(list, JSON_COMPACT);
+  json_decref(list);
+  int32_t rc = text == NULL ? no_memory(err) : bs_peers_text(p->session.peers, text, &told, err);
+  free(text);
+  if (rc != BS_OK || told == NULL) return rc;
+  list = json_loads(told, 0, NULL);
+  free(told);
+  const size_t n = json_array_size(list);
+  const char **choices = calloc(n > 0 ? n : 1, sizeof *choices);
+  bs_choices_free(e->n_choices, e->choices);
+  e->choices = choices;
+  e->n_choices = 0;
+  for (size_t i = 0; choices != NULL && i < n; i++) {
+    choices[i] = bs_strdup(json_string_value(json_array_get(list, i)));
+    if (choices[i] == NULL) rc = no_memory(err);
+    e->n_choices = (uint32_t)i + 1;
+  }
+  json_decref(list);
+  return choices == NULL ? no_memory(err) : rc;
+}
+
+/* The launcher's part: as many copies of this command as the first point has ranks. */
+static int launch(run_plan *p, bs_error *err) {
+  bs_experiment e = {0};
+  const bs_method *method = NULL;
+  void *state = NULL;
+  int32_t rc = make_experiment(p, 0, 0, &e, err);
+  if (rc == BS_OK) rc = bs_find_method(p->session.context, e.method, &method, &state, err);
+  if (rc != BS_OK) return bsrun_fail(err);
+  const uint32_t world = e.world_size != 0            ? e.world_size
+                         : method->default_world != 0 ? method->default_world
+                                                      : 1;
+  const double timeout_s = e.timeout_s;
+  bs_experiment_free(&e);
+  return bsrun_launch(world, timeout_s, p->session.quiet);
+}
+
 /* Decides what serves in all phases of the point, the timed one first: it measures, and phase 0 then judges
  * what was chosen. */
 static int32_t choose(run_plan *p, bs_experiment *experiments, size_t n, bs_error *err) {
-  int32_t rc = open_tuner(p, err);
-  for (size_t i = n; rc == BS_OK && i-- > 0;) rc = bs_tuner_choose(p->tuner, &experiments[i], err);
+  const int leads = bs_peers_lead(p->session.peers);
+  int32_t rc = leads ? open_tuner(p, err) : BS_OK;
+  for (size_t i = n; rc == BS_OK && leads && i-- > 0;) rc = bs_tuner_choose(p->tuner, &experiments[i], err);
   bsrun_progress_end(&p->tuning);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = share_choices(p, &experiments[i], err);
   return rc;
 }
 
@@ -179,11 +250,12 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
     bs_note_add(&p->notes, "logging.dump_dir has no effect: only phase 0 writes tensors");
   }
   show_notes(p);
+  for (size_t i = 0; rc == BS_OK && i < made; i++) rc = join(p, &experiments[i], err);
   if (rc == BS_OK) rc = choose(p, experiments, made, err);
   for (size_t i = 0; rc == BS_OK && bs_stop_asked() == 0 && i < p->n_phases; i++) {
     p->session.group = experiments[i].run_group;
     rc = run_phase(&p->session, &experiments[i], err);
-    keep_choices(p, &experiments[i], rc, err);
+    if (p->tuner != NULL) keep_choices(p, &experiments[i], rc, err);
     if (rc != BS_OK && i + 1 < p->n_phases)
       bs_note_add(&p->notes, "%s is not run", experiments[i + 1].phase_name);
   }
@@ -237,6 +309,7 @@ static int32_t print_results(const run_plan *p, bs_error *err) {
 }
 
 static void plan_free(run_plan *p) {
+  bs_peers_close(p->session.peers);
   bs_tuner_close(p->tuner);
   if (p->session.context != NULL) bs_context_close(p->session.context);
   json_decref(p->session.rows);
@@ -261,14 +334,16 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   for (size_t i = 0; i < a->n_given; i++) {
     p->session.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;
   }
-  p->session.quiet = args_has(a, "quiet");
+  if (bsrun_rank_follows()) bsrun_follow();
+  p->session.quiet = args_has(a, "quiet") || bsrun_following();
   p->session.run_id = args_value(a, "run-id");
   if (rc == BS_OK) rc = prepare(p, err);
   p->session.rows = json_array();
   p->session.folders = json_array();
   if (rc != BS_OK) return bsrun_fail(err);
+  if (p->launches && !bsrun_rank_found()) return launch(p, err);
   bsrun_grades(p->session.quiet, &p->session.grades);
-  run_signals_install();
+  if (!bsrun_following()) run_signals_install();
   int code = run_points(p, err);
   bs_error_clear(err);
   if (print_results(p, err) != BS_OK) {

@@ -15,6 +15,7 @@ typedef struct run_session {
   size_t point, points; /* of a sweep, from 1; for the progress */
   bs_grades grades;     /* of plugin files, for the records */
   json_t *constants;    /* of this machine, for phase 1; NULL: measure */
+  struct bs_peers *peers; /* ranks that are other processes; NULL: none */
   json_t *rows;         /* for the table */
   json_t *folders;      /* paths of the runs that exist, in order */
 } run_session;

@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/launch.h"
 #include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/size.h"
+#include "core/plugin/registry.h"
 #include "lab/gate/half.h"
+#include "lab/peers/peers.h"
 #include "lab/stop.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
@@ -212,10 +215,57 @@ static int32_t tell_half(const run_session *session, const bs_experiment *e, bs_
   return rc;
 }
 
+static int32_t run_experiment(run_session *session, bs_experiment *e, bsrun_progress *progress,
+                              bs_phase_result *result, bs_error *err) {
+  const bs_progress_fn show = bsrun_progress_to(session->quiet);
+  if (e->phase == BS_PHASE_CORRECTNESS)
+    return bs_phase0_run(session->context, e, show, progress, result, err);
+  if (e->phase == BS_PHASE_BACKWARD) return bs_phase2_run(session->context, e, show, progress, result, err);
+  return bs_phase1_run(session->context, e, show, progress, result, err);
+}
+
+/* A process that is not rank 0 runs its rank of the phase, and ends it as rank 0 says. */
+static int32_t follow_phase(run_session *session, bs_experiment *e, bs_error *err) {
+  bsrun_progress progress = {.busy = ATOMIC_FLAG_INIT};
+  bs_phase_result result = {0};
+  bs_told told;
+  int32_t status = BS_OK;
+  int32_t rc = bs_peers_hear(session->peers, &told, err);
+  if (rc == BS_OK && told.word == BS_WORD_START) {
+    rc = run_experiment(session, e, &progress, &result, err);
+    bs_phase_result_free(&result);
+    if (bs_context_stuck(session->context) > 0) return rc;
+  }
+  if (rc != BS_OK) bsrun_rank_error(err); /* where rank 0 does not live to say it */
+  bs_error why = BS_ERROR_INIT;
+  const int32_t heard = bs_peers_await_end(session->peers, &status, &why);
+  if (heard != BS_OK) {
+    if (rc == BS_OK) *err = why;
+    return rc == BS_OK ? heard : rc;
+  }
+  return status == BS_OK ? rc
+                         : bs_error_set(err, status, BSRUN_FOLLOWS, "rank 0 has ended %s", e->phase_name);
+}
+
+static int32_t tell(run_session *session, uint32_t word, int32_t status, bs_error *err) {
+  const bs_told told = {.word = word, .status = status};
+  return bs_peers_tell(session->peers, &told, err);
+}
+
+static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err);
+
 int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
+  bs_error ignored = BS_ERROR_INIT;
+  if (!bs_peers_lead(session->peers)) return follow_phase(session, e, err);
+  const int32_t rc = lead_phase(session, e, err);
+  if (bs_context_stuck(session->context) > 0) return rc;
+  const int32_t told = tell(session, BS_WORD_END, rc, rc == BS_OK ? err : &ignored);
+  return rc == BS_OK ? told : rc;
+}
+
+static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err) {
   bsrun_progress progress = {
       .of = e->phase_name, .point = session->point, .points = session->points, .busy = ATOMIC_FLAG_INIT};
-  const bs_progress_fn show = bsrun_progress_to(session->quiet);
   bs_phase_result result = {0};
   json_t *plugins = NULL, *record = NULL;
   bs_run *run = NULL;
@@ -230,12 +280,9 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
     record = bs_record_start(e, bs_run_get_id(run), plugins);
     if (record == NULL) {
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-    } else if (e->phase == BS_PHASE_CORRECTNESS) {
-      rc = bs_phase0_run(session->context, e, show, &progress, &result, err);
-    } else if (e->phase == BS_PHASE_BACKWARD) {
-      rc = bs_phase2_run(session->context, e, show, &progress, &result, err);
     } else {
-      rc = bs_phase1_run(session->context, e, show, &progress, &result, err);
+      rc = tell(session, BS_WORD_START, BS_OK, err);
+      if (rc == BS_OK) rc = run_experiment(session, e, &progress, &result, err);
     }
     bsrun_progress_end(&progress);
     if (rc == BS_OK) {

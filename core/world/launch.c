@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * launch.c - how ranks come to run: P threads of this process, pinned to their cores when asked, one such
- * thread where the ranks are processes, or a communicator that drives them (coroutines). The first failing rank's error ends the world and wakes
- * the others. A rank that hangs inside a plugin cannot be woken: it is left behind (bs_world_run).
+ * thread where the ranks are processes, or a communicator that drives them (coroutines). The first failing
+ * rank's error ends the world and wakes the others. A rank that hangs inside a plugin cannot be woken: it is
+ * left behind (bs_world_run).
  */
 #include <stdio.h>
 #include <stdlib.h>

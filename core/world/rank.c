@@ -63,14 +63,13 @@ int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   bs_world *world = rank->world;
   if (rank->opened) return BS_OK;
   if (rank->device == NULL) {
-    int32_t rc =
-        world->backend->device_open(world->backend_state, bs_world_place(world, rank->index) % world->devices, &rank->device, err);
+    int32_t rc = world->backend->device_open(
+        world->backend_state, bs_world_place(world, rank->index) % world->devices, &rank->device, err);
     if (rc != BS_OK) return rc;
   }
   if (rank->team == NULL) {
     int32_t rc = bs_team_new(world->width, world->spin_ns,
-                             world->pinned ? bs_world_cores(world, rank->index) : NULL,
-                             &rank->team, err);
+                             world->pinned ? bs_world_cores(world, rank->index) : NULL, &rank->team, err);
     if (rc != BS_OK) return rc;
   }
   if (rank->comm == NULL && world->comm_world != NULL) {

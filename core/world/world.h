@@ -71,8 +71,8 @@ struct bs_world {
   void *comm_state;
   void *comm_world; /* NULL in a world of one rank thread */
   uint32_t size;
-  uint32_t own;   /* ATTACHED: the rank of this process; else BS_WORLD_ALL_RANKS */
-  uint32_t width; /* threads of a rank */
+  uint32_t own;        /* ATTACHED: the rank of this process; else BS_WORLD_ALL_RANKS */
+  uint32_t width;      /* threads of a rank */
   uint32_t local_rank; /* ATTACHED: which share of this machine's cores and devices is the rank's */
   uint64_t config_hash;
   uint32_t sync_mode;

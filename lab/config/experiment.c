@@ -123,6 +123,18 @@ static int32_t selected_plugins(bs_context *context, bs_experiment *e, bs_error 
   return rc;
 }
 
+/* Ranks that are processes talk through `comm` unless one of their own is named; a wrapper stays around it.
+ */
+static int32_t launch_comm(bs_experiment *e, const char *comm, bs_error *err) {
+  const char *inner = bs_innermost(e->comm);
+  char name[128];
+  if (strcmp(inner, "threads") != 0) return BS_OK;
+  snprintf(name, sizeof name, "%.*s%s", (int)(inner - e->comm), e->comm, comm);
+  const int32_t rc = bs_config_set_text(e->config, "hardware.comm", name, err);
+  e->comm = bs_schema_str(e->config, "hardware.comm");
+  return rc;
+}
+
 static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
   const char *backend = bs_schema_str(e->config, "hardware.backend");
   char asked[16] = ""; /* the original names a communicator here */
@@ -139,6 +151,10 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *no
   }
   e->backend = backend;
   e->comm = bs_schema_str(e->config, "hardware.comm");
+  if (strcmp(bs_schema_str(e->config, "hardware.launch"), "processes") == 0) {
+    rc = launch_comm(e, "shm", err);
+    if (rc != BS_OK) return rc;
+  }
   const char *launcher = bs_schema_str(e->config, "hardware.launcher");
   if (strcmp(launcher, "slurm") == 0) {
     bs_note_add(notes, "hardware.launcher slurm: %s; the ranks are threads of this process",

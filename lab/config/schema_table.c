@@ -105,6 +105,8 @@ static const bs_key keys[] = {
     {"hardware.bind", BS_KEY_BOOL, ACTIVE, "true", NULL, "pin rank threads to their cores"},
     {"hardware.timeout_s", BS_KEY_FLOAT, ACTIVE, "60", "0.001..86400",
      "deadline of every wait between ranks"},
+    {"hardware.launch", BS_KEY_STR, ACTIVE, "threads", "threads|processes",
+     "ranks are threads of bsrun, or processes that it starts (docs/launch.md)"},
     {"hardware.launcher", BS_KEY_STR, ACTIVE, "threads", "threads|slurm",
      "how ranks start; slurm outside a Slurm job means threads"},
     {"hardware.device", BS_KEY_STR, DECOR, "", NULL, "--plugin or hardware.backend chooses the device"},

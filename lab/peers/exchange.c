@@ -80,7 +80,8 @@ static int32_t once(bs_rank *rank, const bs_collective *what, void *in, uint64_t
   return rc;
 }
 
-static bs_collective describe(uint32_t kind, uint32_t dtype, uint64_t count, uint32_t root, const char *site) {
+static bs_collective describe(uint32_t kind, uint32_t dtype, uint64_t count, uint32_t root,
+                              const char *site) {
   return (bs_collective){.struct_size = sizeof(bs_collective),
                          .kind = kind,
                          .dtype_in = dtype,

@@ -22,8 +22,8 @@ void bs_parcel_free(bs_parcel *parcel);
 
 /* 1: the ranks of this world are processes. */
 int bs_exchange_joint(const bs_world *world);
-/* Every rank's parcel to rank 0, where of_rank[r] of each other rank is filled, for the caller to free. A world
- * of processes alone: all of them call it after a run. `mine` that failed is an error on all. */
+/* Every rank's parcel to rank 0, where of_rank[r] of each other rank is filled, for the caller to free. A
+ * world of processes alone: all of them call it after a run. `mine` that failed is an error on all. */
 int32_t bs_exchange_parcels(bs_world *world, const bs_parcel *mine, bs_parcel *of_rank, bs_error *err);
 /* n numbers of each rank to all, [world_size][n]; within a run, by every rank. */
 int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine, uint32_t n, double *out_all,

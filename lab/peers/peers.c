@@ -25,6 +25,29 @@ typedef struct message {
   void *data; /* of the root's process its own; elsewhere malloc'ed by the run */
 } message;
 
+/* The leader waits no longer than for any collective: the others have nothing else to do. */
+static int64_t patience(bs_rank *rank) {
+  return bs_rank_get_api()->rank(rank) == 0 ? 0 : PATIENCE_NS;
+}
+
+static int32_t meet_main(bs_rank *rank, void *arg, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  const bs_collective what = {.struct_size = sizeof what,
+                              .kind = BS_COLL_BARRIER,
+                              .timeout_ns = patience(rank),
+                              .site = "lab.peers.meet"};
+  bs_coll_plan *plan = NULL;
+  (void)arg;
+  int32_t rc = api->collective_prepare(rank, &what, &plan, err);
+  if (rc == BS_OK) rc = api->collective_run(plan, NULL, NULL, NULL, err);
+  api->collective_release(plan);
+  return rc;
+}
+
+int32_t bs_peers_meet(bs_peers *peers, bs_error *err) {
+  return peers == NULL ? BS_OK : bs_world_run(peers->world, meet_main, NULL, err);
+}
+
 static int32_t broadcast(bs_rank *rank, uint32_t root, void *data, uint64_t bytes, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   bs_tensor t = {.struct_size = sizeof t, .dtype = BS_U8, .rank = 1, .data = data};
@@ -37,7 +60,7 @@ static int32_t broadcast(bs_rank *rank, uint32_t root, void *data, uint64_t byte
                               .dtype_out = BS_U8,
                               .rows = 1,
                               .count = bytes,
-                              .timeout_ns = PATIENCE_NS,
+                              .timeout_ns = patience(rank),
                               .site = "lab.peers"};
   bs_coll_plan *plan = NULL;
   int32_t rc = api->collective_prepare(rank, &what, &plan, err);

@@ -31,6 +31,8 @@ int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size
 void bs_peers_close(bs_peers *peers);
 /* 1: this process leads (also without peers). */
 int bs_peers_lead(const bs_peers *peers);
+/* Before the processes open a world together: the followers wait here for as long as the leader judges. */
+int32_t bs_peers_meet(bs_peers *peers, bs_error *err);
 /* The leader's text (NUL-terminated) to all; the followers' *out_text is theirs to free. */
 int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_error *err);
 /* The leader tells, the followers hear. */
@@ -38,8 +40,8 @@ int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err);
 /* In a follower: hears until the phase has ended, and gives its status. */
 int32_t bs_peers_await_end(bs_peers *peers, int32_t *out_status, bs_error *err);
 int32_t bs_peers_hear(bs_peers *peers, bs_told *out_told, bs_error *err);
-/* Compares the configurations of all, and `extra` lines with them: BS_MISMATCH on each, which names a rank and
- * a key that differ. What rank 0 alone writes is not compared. */
+/* Compares the configurations of all, and `extra` lines with them: BS_MISMATCH on each, which names a rank
+ * and a key that differ. What rank 0 alone writes is not compared. */
 int32_t bs_peers_compare(bs_peers *peers, const bs_node *config, const char *extra, bs_error *err);
 
 /* The communicator for what one process does alone: `comm`, or threads where that one joins processes. */

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/peers/peers.h"
 #include "lab/phase/joint.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
@@ -257,7 +258,8 @@ int32_t bs_case_world(const bs_case *c, bs_world **out_world, bs_error *err) {
                                     .choices = c->choices,
                                     .n_choices = c->n_choices,
                                     .hook = c->fault && c->fault->hook ? c->fault->hook : c->hook};
-  return bs_world_create(c->context, &options, out_world, err);
+  const int32_t rc = bs_peers_meet(c->peers, err);
+  return rc == BS_OK ? bs_world_create(c->context, &options, out_world, err) : rc;
 }
 
 int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {

@@ -23,6 +23,7 @@ static void make_case(bs_context *context, const bs_experiment *e, const bs_subj
                    .method = e->method,
                    .backend = e->backend,
                    .comm = e->comm,
+                   .peers = e->peers,
                    .world_size = s->world_size,
                    .threads_per_rank = e->threads_per_rank,
                    .bind = e->bind,

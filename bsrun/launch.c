@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT
+ * launch.c - the launcher of --launch processes. It starts one copy of this command a rank, hands them an
+ * open file to share memory through, passes signals to rank 0, which leads, and sees to it that none is left:
+ * every rank dies with the launcher, and those that outlive a failure are killed. What rank 0 says is the
+ * outcome; where it cannot, the errors that the others left on the board are. */
+#include "bsrun/launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+#define TURN_NS 100000000
+static const double FOLLOW_S = 1.5; /* what the others have once rank 0 has ended */
+static const double LEAD_S = 5.0;   /* what rank 0 has to say so once another rank has died */
+
+/* Shared by the launcher and its ranks: what each rank ended with. */
+typedef struct board_row {
+  uint32_t written;
+  bs_error err;
+} board_row;
+
+typedef struct rank_process {
+  pid_t pid;
+  int ended, status; /* of waitpid */
+  int killed;        /* by the launcher */
+  double stopped_at; /* 0: it runs */
+} rank_process;
+
+typedef struct launch {
+  uint32_t n;
+  double timeout_s;
+  pid_t group;
+  board_row *board;
+  int shm_fd, board_fd;
+  rank_process *ranks;
+  uint32_t running;
+  double deadline; /* when those that are left are killed; 0: not set */
+  int interrupted;
+} launch;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- in a rank ------------------------------------------------------------------------------ */
+
+static int number(const char *name, int64_t *out) {
+  const char *text = getenv(name);
+  return text != NULL && bs_parse_i64(text, 0, out) && *out >= 0;
+}
+
+int bsrun_rank_launched(void) {
+  int64_t n;
+  return number("BLOCKSHOCK_RANK", &n) && number("BLOCKSHOCK_SHM_FD", &n);
+}
+
+int bsrun_rank_found(void) {
+  int64_t n;
+  return bsrun_rank_launched() ||
+         (number("RANK", &n) && number("LOCAL_RANK", &n) && number("WORLD_SIZE", &n) &&
+          getenv("MASTER_ADDR") != NULL && getenv("MASTER_PORT") != NULL);
+}
+
+int64_t bsrun_rank_count(void) {
+  int64_t n = 0;
+  return number(bsrun_rank_launched() ? "BLOCKSHOCK_WORLD_SIZE" : "WORLD_SIZE", &n) ? n : 0;
+}
+
+int bsrun_rank_follows(void) {
+  int64_t rank = 0;
+  return bsrun_rank_found() && number(bsrun_rank_launched() ? "BLOCKSHOCK_RANK" : "RANK", &rank) && rank > 0;
+}
+
+static int following;
+
+int bsrun_following(void) {
+  return following;
+}
+
+void bsrun_follow(void) {
+  if (following) return;
+  following = 1;
+  fflush(stdout);
+  if (freopen("/dev/null", "w", stdout) == NULL) fclose(stdout);
+  signal(SIGINT, SIG_IGN); /* rank 0 hears it, and tells */
+  signal(SIGTERM, SIG_IGN);
+}
+
+void bsrun_rank_error(const bs_error *err) {
+  int64_t fd, rank, ranks;
+  if (!bsrun_rank_launched() || !number("BLOCKSHOCK_BOARD_FD", &fd) || !number("BLOCKSHOCK_RANK", &rank) ||
+      !number("BLOCKSHOCK_WORLD_SIZE", &ranks) || rank >= ranks)
+    return;
+  const size_t bytes = (size_t)ranks * sizeof(board_row);
+  board_row *board = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
+  if (board == MAP_FAILED) return;
+  board[rank].err = *err;
+  board[rank].written = 1;
+  munmap(board, bytes);
+}
+
+/* ---- starting ------------------------------------------------------------------------------- */
+
+static int shared_file(const char *name, size_t bytes) {
+  const int fd = (int)syscall(SYS_memfd_create, name, 0u); /* the ranks inherit it */
+  if (fd >= 0 && bytes > 0 && ftruncate(fd, (off_t)bytes) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+static int32_t open_board(launch *l, bs_error *err) {
+  const size_t bytes = l->n * sizeof *l->board;
+  l->shm_fd = shared_file("blockshock", 0);
+  l->board_fd = shared_file("blockshock-board", bytes);
+  l->ranks = calloc(l->n, sizeof *l->ranks);
+  void *board =
+      l->board_fd < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, l->board_fd, 0);
+  if (l->shm_fd >= 0 && board != MAP_FAILED && l->ranks != NULL) {
+    l->board = board;
+    return BS_OK;
+  }
+  return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks", l->n);
+}
+
+static void set_number(const char *name, long long value) {
+  char text[32];
+  snprintf(text, sizeof text, "%lld", value);
+  setenv(name, text, 1);
+}
+
+/* In the new process: dies with the launcher, and becomes a rank. */
+static void become(const launch *l, uint32_t rank, pid_t launcher, const sigset_t *signals, char **argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) _exit(70);
+  setpgid(0, l->group);
+  sigprocmask(SIG_SETMASK, signals, NULL);
+  set_number("BLOCKSHOCK_RANK", rank);
+  set_number("BLOCKSHOCK_WORLD_SIZE", l->n);
+  set_number("BLOCKSHOCK_SHM_FD", l->shm_fd);
+  set_number("BLOCKSHOCK_BOARD_FD", l->board_fd);
+  execv("/proc/self/exe", argv);
+  _exit(70);
+}
+
+static int32_t start(launch *l, const sigset_t *signals, bs_error *err) {
+  const pid_t launcher = getpid();
+  char **argv = bsrun_command_words();
+  fflush(NULL);
+  for (uint32_t r = 0; r < l->n; ++r) {
+    const pid_t pid = fork();
+    if (pid < 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start rank %u", r);
+    if (pid == 0) become(l, r, launcher, signals, argv);
+    if (r == 0) l->group = pid;
+    setpgid(pid, l->group); /* here and there: whoever is first */
+    l->ranks[r].pid = pid;
+    l->running++;
+  }
+  return BS_OK;
+}
+
+/* ---- watching ------------------------------------------------------------------------------- */
+
+static int orderly(const rank_process *p) {
+  return p->ended && WIFEXITED(p->status) && WEXITSTATUS(p->status) == 0;
+}
+
+/* Those that are left have until `seconds` from now, if not less already. */
+static void limit(launch *l, double seconds) {
+  const double at = now() + seconds;
+  if (l->deadline == 0.0 || at < l->deadline) l->deadline = at;
+}
+
+static void note_end(launch *l, uint32_t r, int status) {
+  rank_process *p = &l->ranks[r];
+  p->ended = 1;
+  p->status = status;
+  l->running--;
+  if (r == 0)
+    limit(l, FOLLOW_S);
+  else if (!orderly(p))
+    limit(l, l->ranks[0].stopped_at > 0.0 ? FOLLOW_S : LEAD_S);
+}
+
+static void reap(launch *l) {
+  int status = 0;
+  pid_t pid;
+  while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+    for (uint32_t r = 0; r < l->n; ++r) {
+      rank_process *p = &l->ranks[r];
+      if (p->pid != pid || p->ended) continue;
+      if (WIFSTOPPED(status))
+        p->stopped_at = now();
+      else if (WIFCONTINUED(status))
+        p->stopped_at = 0.0;
+      else
+        note_end(l, r, status);
+    }
+  }
+}
+
+static void kill_left(launch *l) {
+  for (uint32_t r = 0; r < l->n; ++r) {
+    if (l->ranks[r].ended || l->ranks[r].killed) continue;
+    l->ranks[r].killed = 1;
+    kill(l->ranks[r].pid, SIGKILL);
+  }
+  if (l->group > 0) kill(-l->group, SIGKILL); /* what they have started, too */
+}
+
+/* A rank that is stopped longer than any wait may take is not coming back in time. */
+static void look_for_stopped(launch *l) {
+  for (uint32_t r = 0; r < l->n; ++r) {
+    const rank_process *p = &l->ranks[r];
+    if (!p->ended && p->stopped_at > 0.0 && now() - p->stopped_at > l->timeout_s + LEAD_S) limit(l, 0.0);
+  }
+}
+
+static void watch(launch *l, const sigset_t *signals) {
+  const struct timespec turn = {0, TURN_NS};
+  while (l->running > 0) {
+    const int number_of = sigtimedwait(signals, NULL, &turn);
+    if (number_of == SIGINT || number_of == SIGTERM || number_of == SIGHUP) {
+      l->interrupted = number_of;
+      if (!l->ranks[0].ended) kill(l->ranks[0].pid, number_of == SIGHUP ? SIGTERM : number_of);
+    }
+    reap(l);
+    look_for_stopped(l);
+    if (l->running > 0 && l->deadline > 0.0 && now() > l->deadline) kill_left(l);
+  }
+}
+
+/* ---- the outcome ---------------------------------------------------------------------------- */
+
+/* The error of a rank that is no echo of another's. */
+static const bs_error *left_error(const launch *l) {
+  const bs_error *found = NULL;
+  for (uint32_t r = 0; r < l->n; ++r) {
+    if (!l->board[r].written) continue;
+    if (found == NULL || (found->code == BS_ABORTED && l->board[r].err.code != BS_ABORTED))
+      found = &l->board[r].err;
+  }
+  return found;
+}
+
+static int fail_dead(const launch *l, uint32_t r) {
+  bs_error err = BS_ERROR_INIT;
+  const rank_process *p = &l->ranks[r];
+  if (p->stopped_at > 0.0) {
+    bs_error_set(&err, BS_DEADLINE, "BS-RANK-STOPPED", "rank %u (process %d) was stopped, and did not go on",
+                 r, (int)p->pid);
+  } else if (WIFSIGNALED(p->status)) {
+    bs_error_set(&err, BS_RANK_FAILED, "BS-RANK-DEAD", "rank %u (process %d) was %s signal %d", r,
+                 (int)p->pid, p->killed ? "left over and ended by" : "killed by", WTERMSIG(p->status));
+  } else {
+    bs_error_set(&err, BS_RANK_FAILED, "BS-RANK-DEAD", "rank %u (process %d) ended with %d", r, (int)p->pid,
+                 WEXITSTATUS(p->status));
+  }
+  err.rank = (int32_t)r;
+  return bsrun_fail(&err);
+}
+
+/* Rank 0's word is the last; where it had none, what the others left, then what the system says. */
+static int outcome(const launch *l) {
+  const rank_process *lead = &l->ranks[0];
+  if (WIFEXITED(lead->status) && (WEXITSTATUS(lead->status) != 0 || l->interrupted))
+    return WEXITSTATUS(lead->status);
+  const bs_error *left = left_error(l);
+  if (!WIFEXITED(lead->status) && left != NULL) return bsrun_fail(left);
+  for (uint32_t r = 0; r < l->n; ++r)
+    if (!l->ranks[r].killed && !orderly(&l->ranks[r])) return fail_dead(l, r);
+  for (uint32_t r = 0; r < l->n; ++r)
+    if (!orderly(&l->ranks[r])) return fail_dead(l, r);
+  return 0;
+}
+
+int bsrun_launch(uint32_t ranks, double timeout_s, int quiet) {
+  launch l = {.n = ranks, .timeout_s = timeout_s, .shm_fd = -1, .board_fd = -1};
+  bs_error err = BS_ERROR_INIT;
+  sigset_t signals, before;
+  int code;
+  (void)quiet;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  int32_t rc = open_board(&l, &err);
+  if (rc == BS_OK) rc = start(&l, &before, &err);
+  if (rc != BS_OK && l.ranks != NULL) kill_left(&l);
+  if (l.ranks != NULL) watch(&l, &signals);
+  code = rc == BS_OK ? outcome(&l) : bsrun_fail(&err);
+  if (l.board != NULL) munmap(l.board, l.n * sizeof *l.board);
+  if (l.shm_fd >= 0) close(l.shm_fd);
+  if (l.board_fd >= 0) close(l.board_fd);
+  free(l.ranks);
+  return code;
+}

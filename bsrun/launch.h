@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * launch.h - ranks that are processes (docs/launch.md): bsrun starts copies of itself and watches them, or
+ * finds that something else has started it as one. */
+#ifndef BSRUN_LAUNCH_H
+#define BSRUN_LAUNCH_H
+#include "lab/lab.h"
+
+/* 1: this process was started as a rank, by bsrun or by torchrun; how many there are. */
+int bsrun_rank_found(void);
+int64_t bsrun_rank_count(void);
+/* 1: this process was started by bsrun, which prints what has to be said when rank 0 cannot. */
+int bsrun_rank_launched(void);
+/* 1: it is not rank 0, as far as its environment tells. */
+int bsrun_rank_follows(void);
+/* From now on this process says nothing: rank 0 does. Its errors go to the board, or where there is none to
+ * stderr, echoes aside. */
+void bsrun_follow(void);
+int bsrun_following(void);
+/* Id of the error of a phase that rank 0 has ended. */
+#define BSRUN_FOLLOWS "BS-RANK-FOLLOWS"
+/* Leaves the error of this rank where the launcher finds it. */
+void bsrun_rank_error(const bs_error *err);
+
+/* Starts `ranks` copies of this very command and waits for them; the exit code of the whole. timeout_s: how
+ * long a rank may be stopped. */
+int bsrun_launch(uint32_t ranks, double timeout_s, int quiet);
+#endif
