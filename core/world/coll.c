@@ -298,7 +298,7 @@ static int32_t execute_once(bs_coll_plan *p, uint32_t *calls, bs_error *err) {
   if (rc == BS_OK) {
     ++*calls;
   } else if (err != NULL) {
-    err->rank = (int32_t)p->rank->index;
+    if (err->rank < 0) err->rank = (int32_t)p->rank->index; /* else the one that failed, of another process */
     if (err->where[0] == '\0') bs_error_where(err, "%s", p->site);
   }
   return rc;

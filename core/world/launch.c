@@ -28,7 +28,8 @@ void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_erro
     bs_error_set(&mine, code, "BS-RANK-FAILED", "rank %u ended with status %s and no message", rank,
                  bs_status_name(code));
   mine.code = code;
-  mine.rank = (int32_t)rank;
+  const int elsewhere = world->own != BS_WORLD_ALL_RANKS && (code == BS_RANK_FAILED || code == BS_ABORTED);
+  if (!elsewhere || mine.rank < 0) mine.rank = (int32_t)rank;
   pthread_mutex_lock(&world->lock);
   if (!world->failed || (world->first.code == BS_ABORTED && code != BS_ABORTED)) world->first = mine;
   if (!world->failed) world->failed_ns = now_ns();

@@ -149,7 +149,7 @@ int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err) {
   call.timeout_ns = world->timeout_ns;
   if (rank->line != NULL) bs_coll_settle(rank);
   int32_t rc = world->comm->barrier(rank->comm, &call, err);
-  if (rc != BS_OK && err != NULL) err->rank = (int32_t)rank->index;
+  if (rc != BS_OK && err != NULL && err->rank < 0) err->rank = (int32_t)rank->index;
   return rc;
 }
 

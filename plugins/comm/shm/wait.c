@@ -207,6 +207,7 @@ int32_t shm_fail_woken(const shm_comm *comm, uint32_t pos, const char *text, bs_
     if (err != NULL) err->native_code = f->code;
   }
   set_where(err, text);
+  if (err != NULL && code != BS_DEADLINE && await_record(f)) err->rank = (int32_t)f->rank;
   return code;
 }
 
