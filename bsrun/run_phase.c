@@ -44,7 +44,7 @@ static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *er
   const uint64_t element = BS_DTYPE_BYTES(e->dtype);
   const uint64_t n = (uint64_t)e->N, k = (uint64_t)e->K, b = (uint64_t)e->B;
   const uint64_t peers = e->phase == BS_PHASE_FORWARD && e->dense_arm ? (world > 1 ? 2 : 1) : 0;
-  const uint64_t backward = e->phase == BS_PHASE_BACKWARD, wide = e->dtype == BS_F64 ? 8 : 4;
+  const uint64_t backward = e->phase >= BS_PHASE_BACKWARD, wide = e->dtype == BS_F64 ? 8 : 4;
   const uint64_t features =
       e->reference_features > 0 && e->reference_features < e->N ? (uint64_t)e->reference_features : n;
   const uint64_t available = bs_env_memory_available();
@@ -221,6 +221,7 @@ static int32_t run_experiment(run_session *session, bs_experiment *e, bsrun_prog
   if (e->phase == BS_PHASE_CORRECTNESS)
     return bs_phase0_run(session->context, e, show, progress, result, err);
   if (e->phase == BS_PHASE_BACKWARD) return bs_phase2_run(session->context, e, show, progress, result, err);
+  if (e->phase == BS_PHASE_TRAIN) return bs_phase3_run(session->context, e, show, progress, result, err);
   return bs_phase1_run(session->context, e, show, progress, result, err);
 }
 

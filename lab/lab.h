@@ -35,8 +35,11 @@ typedef struct bs_experiment {
   uint32_t integer_gate;      /* phase 0: run T5 */
   uint32_t fault_gate;        /* phase 0: run T6 */
   int64_t reference_features; /* phase 0: judge at most this many output features (0: all) */
-  const char *method;         /* as written; aliases allowed */
-  const char *workload;       /* workload.type or name */
+  uint32_t optimizer;         /* phase 3: enum bs_optimizer */
+  double lr, momentum, beta1, beta2, eps, weight_decay;
+  int64_t remask;       /* phase 3: a new mask after so many steps; 0: never */
+  const char *method;   /* as written; aliases allowed */
+  const char *workload; /* workload.type or name */
   uint64_t workload_seed;
   bs_mask mask;
   uint32_t mask_given;
@@ -103,6 +106,9 @@ int32_t bs_phase1_run(bs_context *context, const bs_experiment *experiment, bs_p
                       void *user, bs_phase_result *out_result, bs_error *err);
 /* lab/phase/phase2.c */
 int32_t bs_phase2_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,
+                      void *user, bs_phase_result *out_result, bs_error *err);
+/* lab/phase/phase3.c */
+int32_t bs_phase3_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,
                       void *user, bs_phase_result *out_result, bs_error *err);
 void bs_phase_result_free(bs_phase_result *result);
 

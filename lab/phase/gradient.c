@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/peers/exchange.h"
+#include "lab/phase/loss.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
@@ -52,38 +53,6 @@ double bs_loss_gradient(uint32_t loss, double y, double target, int64_t B, int64
 
 /* ---- the gradient of Y --------------------------------------------------------------------------- */
 
-static int32_t read_memory(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                           void *out, int64_t out_stride, bs_error *err) {
-  const bs_tensor *host = ctx; /* a dense matrix in host memory */
-  (void)err;
-  (void)cols; /* all columns are asked for */
-  for (int64_t i = 0; i < nrows; ++i)
-    bs_convert(dtype, (char *)out + (size_t)(i * out_stride) * BS_DTYPE_BYTES(dtype), host->dtype,
-               (const char *)host->data + (size_t)((row + i) * host->dims[1]) * BS_DTYPE_BYTES(host->dtype),
-               (uint64_t)host->dims[1]);
-  return BS_OK;
-}
-
-/* values [B, y_cols] of y become their gradients, each rounded to y's dtype; the rank's part goes to out->dy.
- */
-static int32_t gradient_of(const gradient_run *run, const bs_case_rank *mine, void *values, bs_error *err) {
-  const bs_layer_spec *s = &run->c->spec;
-  const int needs = run->loss == BS_LOSS_MSE_TARGET;
-  double *row = needs ? malloc((size_t)(s->N > 0 ? s->N : 1) * sizeof *row) : NULL;
-  if (needs && row == NULL) return no_memory(err);
-  int32_t rc = BS_OK;
-  for (int64_t b = 0; rc == BS_OK && b < s->B; ++b) {
-    if (needs) rc = run->target->read(run->target->ctx, b, 1, NULL, BS_F64, row, s->N, err);
-    for (int64_t n = 0; rc == BS_OK && n < mine->y_cols; ++n) {
-      const int64_t at = b * mine->y_cols + n;
-      const double y = bs_load_f64(s->y_dtype, values, at), t = needs ? row[mine->y_begin + n] : 0.0;
-      bs_store_f64(s->y_dtype, values, at, bs_loss_gradient(run->loss, y, t, s->B, s->N));
-    }
-  }
-  free(row);
-  return rc;
-}
-
 static void keep_dy(const gradient_run *run, uint32_t index, const bs_case_rank *mine, const void *values) {
   const bs_layer_spec *s = &run->c->spec;
   run->out->ranks[index].dy_begin = mine->y_begin;
@@ -101,19 +70,10 @@ static int32_t make_dy(const gradient_run *run, bs_rank *rank, uint32_t index, t
   const size_t bytes = (size_t)(s->B * mine->y_cols) * BS_DTYPE_BYTES(s->y_dtype);
   void *values = malloc(bytes ? bytes : 1);
   if (values == NULL) return no_memory(err);
-  bs_tensor host = {.struct_size = sizeof host, .dtype = s->y_dtype, .rank = 2, .data = values};
-  host.dims[0] = s->B;
-  host.dims[1] = mine->y_cols;
-  const bs_source source = {.struct_size = sizeof source,
-                            .dtype = s->y_dtype,
-                            .rows = s->B,
-                            .cols = mine->y_cols,
-                            .ctx = &host,
-                            .read = read_memory};
   int32_t rc = bs_rank_copy_out(rank, &t->y, values, err);
-  if (rc == BS_OK) rc = gradient_of(run, mine, values, err);
+  if (rc == BS_OK) rc = bs_loss_gradients(run->loss, s, mine, run->target, values, NULL, err);
   if (rc == BS_OK) keep_dy(run, index, mine, values);
-  if (rc == BS_OK && bytes > 0) rc = bs_rank_get_api()->tensor_read(rank, &source, 0, NULL, &t->dy, err);
+  if (rc == BS_OK) rc = bs_loss_upload(rank, &t->dy, values, err);
   free(values);
   return rc;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * loss.c - see loss.h. Called by phase0.c. */
+ * loss.c - see loss.h. Called by phase0.c, gradient.c and train.c. */
 #include "lab/phase/loss.h"
 
 #include <stdlib.h>
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/phase/gradient.h"
 
 const char *bs_loss_name(uint32_t loss) {
   static const char *const names[] = {"sum", "mse_zero", "mse_target"};
@@ -42,4 +43,52 @@ int32_t bs_loss_value(uint32_t loss, const bs_case *c, const bs_case_result *res
   free(row);
   *out_value = loss == BS_LOSS_SUM ? sum : sum / ((double)c->spec.B * (double)N);
   return rc;
+}
+
+int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *s, const bs_case_rank *mine,
+                          const bs_source *target, void *values, double *out_sum, bs_error *err) {
+  const int needs = loss == BS_LOSS_MSE_TARGET;
+  double *row = needs ? malloc((size_t)(s->N > 0 ? s->N : 1) * sizeof *row) : NULL;
+  if (needs && row == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-LOSS-MEMORY", "no memory for a row of %lld targets",
+                        (long long)s->N);
+  double sum = 0.0;
+  int32_t rc = BS_OK;
+  for (int64_t b = 0; rc == BS_OK && b < s->B; ++b) {
+    if (needs) rc = target->read(target->ctx, b, 1, NULL, BS_F64, row, s->N, err);
+    for (int64_t n = 0; rc == BS_OK && n < mine->y_cols; ++n) {
+      const int64_t at = b * mine->y_cols + n;
+      const double y = bs_load_f64(s->y_dtype, values, at), t = needs ? row[mine->y_begin + n] : 0.0;
+      sum += loss == BS_LOSS_SUM ? y : (y - t) * (y - t);
+      bs_store_f64(s->y_dtype, values, at, bs_loss_gradient(loss, y, t, s->B, s->N));
+    }
+  }
+  free(row);
+  if (out_sum) *out_sum = sum;
+  return rc;
+}
+
+static int32_t read_memory(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                           void *out, int64_t out_stride, bs_error *err) {
+  const bs_tensor *host = ctx; /* a dense matrix in host memory */
+  (void)err;
+  (void)cols; /* all columns are asked for */
+  for (int64_t i = 0; i < nrows; ++i)
+    bs_convert(dtype, (char *)out + (size_t)(i * out_stride) * BS_DTYPE_BYTES(dtype), host->dtype,
+               (const char *)host->data + (size_t)((row + i) * host->dims[1]) * BS_DTYPE_BYTES(host->dtype),
+               (uint64_t)host->dims[1]);
+  return BS_OK;
+}
+
+int32_t bs_loss_upload(bs_rank *rank, bs_tensor *to, void *values, bs_error *err) {
+  bs_tensor host = *to;
+  host.data = values;
+  const bs_source source = {.struct_size = sizeof source,
+                            .dtype = to->dtype,
+                            .rows = to->dims[0],
+                            .cols = to->dims[1],
+                            .ctx = &host,
+                            .read = read_memory};
+  if (to->dims[0] == 0 || to->dims[1] == 0) return BS_OK;
+  return bs_rank_get_api()->tensor_read(rank, &source, 0, NULL, to, err);
 }

@@ -11,4 +11,10 @@ const char *bs_loss_name(uint32_t loss);
  * In fp64 from the outputs as the ranks hold them: rank 0's, or with a split y each rank's own features. */
 int32_t bs_loss_value(uint32_t loss, const bs_case *c, const bs_case_result *result, const bs_source *target,
                       double *out_value, bs_error *err);
+/* values: a rank's outputs [B, y_cols] of y's dtype become their gradients, each rounded to that dtype.
+ * out_sum (may be NULL): the sum over them of y, or of the squares that the loss is the mean of. */
+int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *spec, const bs_case_rank *mine,
+                          const bs_source *target, void *values, double *out_sum, bs_error *err);
+/* Dense values in host memory of the tensor's shape and dtype to the rank's device. */
+int32_t bs_loss_upload(bs_rank *rank, bs_tensor *to, void *values, bs_error *err);
 #endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * step_faults.c - training on a small shape: on integers, and with a fault that must be caught. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "lab/gate/small.h"
+#include "lab/gate/step.h"
+
+static const char *const names[BS_TRAIN_FAULTS_] = {
+    "(none)",       "step_skipped", "lr_doubled",   "sign_turned",
+    "bias_decayed", "moments_lost", "column_moved", "old_weights",
+};
+
+/* Every output off by what a weight of 0.25 in a column that nobody owns would add. */
+static int32_t move_column(const bs_case *c, bs_train_result *r, bs_error *err) {
+  for (int64_t b = 0; b < c->spec.B; ++b) {
+    double x = 0.0;
+    const bs_partition first = {
+        .struct_size = sizeof first, .kind = BS_PARTITION_CONTIGUOUS, .total = c->spec.K, .count = 1};
+    const int32_t rc = c->x->read(c->x->ctx, b, 1, &first, BS_F64, &x, 1, err);
+    if (rc != BS_OK) return rc;
+    for (uint32_t p = 0; p < r->run.world_size; ++p) {
+      const bs_case_rank *rank = &r->run.ranks[p];
+      for (int64_t n = 0; n < rank->y_cols; ++n) {
+        const int64_t at = b * rank->y_cols + n;
+        bs_store_f64(c->spec.y_dtype, rank->y, at, bs_load_f64(c->spec.y_dtype, rank->y, at) + 0.25 * x);
+      }
+    }
+  }
+  return BS_OK;
+}
+
+static int can_make(uint32_t fault, const bs_case *c, const bs_train_options *o) {
+  switch (fault) {
+    case BS_TRAIN_MOMENTS_LOST:
+      return o->optimizer == BS_OPT_ADAMW || o->momentum != 0.0;
+    case BS_TRAIN_COLUMN_MOVED:
+      return c->spec.activation == BS_ACT_NONE;
+    default:
+      return 1;
+  }
+}
+
+static int32_t inject(const bs_case *c, const bs_train_options *o, int *out_caught, bs_error *err) {
+  bs_train_result result = {0};
+  bs_step_verdict verdict;
+  int32_t rc = bs_train_run(c, o, &result, err);
+  if (rc == BS_OK && o->fault == BS_TRAIN_COLUMN_MOVED) rc = move_column(c, &result, err);
+  if (rc == BS_OK) rc = bs_step_judge(c, o, &result, &verdict, err);
+  if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
+  bs_train_result_free(&result);
+  return rc;
+}
+
+static bs_layer_spec small_spec(const bs_case *like, const bs_train_options *o) {
+  bs_layer_spec spec = like->spec;
+  spec.B = 16;
+  spec.N = 96;
+  spec.K = 256;
+  spec.has_bias = 1;
+  spec.flags |= bs_train_flags(o);
+  return spec;
+}
+
+int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options, uint32_t *out_injected,
+                           uint32_t *out_caught, char *missed, size_t size, bs_error *err) {
+  *out_injected = *out_caught = 0;
+  missed[0] = '\0';
+  bs_layer_spec spec = small_spec(like, options);
+  bs_train_options o = *options;
+  o.lr = o.optimizer == BS_OPT_ADAMW ? 0.05 : 1.0; /* steps that no rounding hides */
+  o.loss = BS_LOSS_MSE_ZERO;
+  o.target = NULL;
+  o.warmup = o.remask = o.max_features = 0;
+  o.steps = 3;
+  bs_small subject;
+  bs_case c;
+  int32_t rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
+  if (rc != BS_OK) return rc;
+  bs_small_case(like, &spec, &subject, &c);
+  c.progress = NULL; /* small: which fault it is says enough */
+  for (o.fault = 0; o.fault < BS_TRAIN_FAULTS_ && rc == BS_OK; ++o.fault) {
+    int caught = 0;
+    bs_case_tell(like, "T6 fault", o.fault + 1, BS_TRAIN_FAULTS_);
+    if (!can_make(o.fault, &c, &o)) continue;
+    rc = inject(&c, &o, &caught, err);
+    if (o.fault == BS_TRAIN_RIGHT) caught = !caught; /* what is caught without a fault is not caught for it */
+    ++*out_injected;
+    *out_caught += (uint32_t)caught;
+    if (rc != BS_OK || caught) continue;
+    const size_t used = strlen(missed);
+    snprintf(missed + used, size - used, "%s%s", used ? ", " : "", names[o.fault]);
+  }
+  bs_small_close(&subject);
+  return rc;
+}
+
+int32_t bs_step_integer_gate(const bs_case *like, const bs_train_options *options, bs_gate *out,
+                             bs_error *err) {
+  *out = (bs_gate){.name = "W.T5", .rank = -1, .state = BS_GATE_SKIPPED};
+  if (options->optimizer == BS_OPT_ADAMW || like->spec.activation > BS_ACT_RELU) {
+    snprintf(out->text, sizeof out->text, "%s: T1 to T3 judge it",
+             options->optimizer == BS_OPT_ADAMW ? "AdamW divides" : "the slopes are no integers");
+    return BS_OK;
+  }
+  bs_layer_spec spec = small_spec(like, options);
+  bs_train_options o = *options;
+  o.lr = 0.5;
+  if (o.momentum != 0.0) o.momentum = 0.5;
+  o.weight_decay = 0.0;
+  o.loss = BS_LOSS_SUM;
+  o.target = NULL;
+  o.warmup = o.remask = o.max_features = o.fault = 0;
+  o.steps = 2;
+  bs_small subject;
+  bs_case c;
+  bs_train_result result = {0};
+  bs_step_verdict verdict = {0};
+  int32_t rc = bs_small_open(like->context, "integer", &spec, &subject, err);
+  if (rc != BS_OK) return rc;
+  bs_small_case(like, &spec, &subject, &c);
+  c.progress = NULL;
+  rc = bs_train_run(&c, &o, &result, err);
+  if (rc == BS_OK) rc = bs_step_judge(&c, &o, &result, &verdict, err);
+  if (rc == BS_OK) {
+    out->value = (double)verdict.inexact;
+    out->state = verdict.inexact == 0 && verdict.judged > 0 ? BS_GATE_PASS : BS_GATE_FAIL;
+    snprintf(out->text, sizeof out->text,
+             "%llu of %llu weights and biases differ from exact steps on integers",
+             (unsigned long long)verdict.inexact, (unsigned long long)verdict.judged + 96u);
+  }
+  bs_train_result_free(&result);
+  bs_small_close(&subject);
+  return rc;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ * train.c - see train.h. What is read back between two steps is read outside of every region. */
+#include "lab/phase/train.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "core/plugin/registry.h"
+#include "lab/phase/loss.h"
+#include "lab/phase/remask.h"
+#include "lab/phase/watch.h"
+#include "lab/stop.h"
+
+typedef struct train_run train_run;
+struct train_run {
+  const bs_case *c;
+  const bs_train_options *o;
+  bs_train_result *out;
+  bs_watch watch;
+  bs_case copy;
+  bs_train_options options;
+  bs_train_result result;
+  bs_remask remask;
+  train_run *next; /* of those that a stuck rank works on */
+};
+
+/* One rank's layer and tensors. */
+typedef struct trainer {
+  train_run *run;
+  bs_rank *rank;
+  uint32_t index, loss_region;
+  bs_layer *layer;
+  bs_tensor x, y, dy, dx, dw, db, row;
+  uint64_t t; /* steps that this layer has taken */
+} trainer;
+
+static void keep_run(train_run *run) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static train_run *kept;
+  pthread_mutex_lock(&lock);
+  run->next = kept;
+  kept = run;
+  pthread_mutex_unlock(&lock);
+}
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for training");
+}
+
+uint32_t bs_train_flags(const bs_train_options *o) {
+  if (o->optimizer == BS_OPT_ADAMW) return BS_LAYER_BACKWARD | BS_LAYER_ADAMW;
+  return BS_LAYER_BACKWARD | BS_LAYER_SGD | (o->momentum != 0.0 ? (uint32_t)BS_LAYER_MOMENTUM : 0u);
+}
+
+int bs_train_fused(const bs_train_options *o) {
+  return o->optimizer == BS_OPT_SGD && o->momentum == 0.0 && o->weight_decay == 0.0;
+}
+
+int bs_train_remasks(const bs_train_options *o, int64_t step, int64_t steps) {
+  return o->remask > 0 && step < steps && step % o->remask == 0;
+}
+
+/* ---- reading back -------------------------------------------------------------------------------- */
+
+static int64_t column_of(const bs_partition *p, int64_t j) {
+  if (p == NULL) return j;
+  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
+}
+
+/* The sampled rows that this rank owns, as they are after `step` steps. */
+static int32_t read_rows(trainer *t, int64_t step, bs_error *err) {
+  bs_train_result *out = t->run->out;
+  const bs_ownership *own = &out->run.ranks[t->index].owns;
+  const int64_t K = t->run->c->spec.K, cols = t->row.dims[1];
+  double *line = malloc((size_t)(cols + 1) * sizeof *line);
+  int32_t rc = line ? BS_OK : no_memory(err);
+  for (int64_t f = 0; rc == BS_OK && cols > 0 && f < out->features; ++f) {
+    const int64_t row = out->feature[f] - own->row_begin;
+    if (row < 0 || row >= own->row_count) continue;
+    rc = bs_layer_read_weights(t->layer, row, &t->row, err);
+    if (rc == BS_OK) rc = bs_rank_copy_out(t->rank, &t->row, line, err);
+    double *to = out->w + (step * out->features + f) * K;
+    for (int64_t j = 0; rc == BS_OK && j < cols; ++j) to[column_of(own->columns, j)] = line[j];
+  }
+  free(line);
+  return rc;
+}
+
+/* The sampled features among a rank's outputs; of those that all ranks hold, rank 0's. */
+static void keep_features(const trainer *t, const void *values, int64_t rows, double *to) {
+  const bs_case_rank *mine = &t->run->out->run.ranks[t->index];
+  const bs_layer_spec *s = &t->run->c->spec;
+  const bs_train_result *out = t->run->out;
+  if (s->y_placement != BS_SPLIT && t->index != 0) return;
+  for (int64_t f = 0; f < out->features; ++f) {
+    const int64_t n = out->feature[f] - mine->y_begin;
+    for (int64_t b = 0; n >= 0 && n < mine->y_cols && b < rows; ++b)
+      to[b * out->features + f] = bs_load_f64(s->y_dtype, values, b * mine->y_cols + n);
+  }
+}
+
+static size_t y_bytes(const trainer *t) {
+  const bs_layer_spec *s = &t->run->c->spec;
+  return (size_t)(s->B * t->run->out->run.ranks[t->index].y_cols) * BS_DTYPE_BYTES(s->y_dtype);
+}
+
+/* y of an x of zeros is the bias, behind the activation; x comes back. */
+static int32_t read_zero(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
+  bs_train_result *out = t->run->out;
+  const bs_rank_api *api = bs_rank_get_api();
+  const bs_source zeros = bs_remask_zeros(x->rows, x->cols);
+  const bs_partition *cols =
+      t->run->c->spec.x_placement == BS_SPLIT ? out->run.ranks[t->index].owns.columns : NULL;
+  const int has_x = t->x.dims[1] > 0;
+  void *values = malloc(y_bytes(t) + 1);
+  int32_t rc = values ? BS_OK : no_memory(err);
+  if (rc == BS_OK && has_x) rc = api->tensor_read(t->rank, &zeros, 0, cols, &t->x, err);
+  if (rc == BS_OK) rc = bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
+  if (rc == BS_OK) rc = bs_rank_copy_out(t->rank, &t->y, values, err);
+  if (rc == BS_OK) keep_features(t, values, 1, out->zero + step * out->features);
+  if (rc == BS_OK) rc = bs_remask_bias(&t->run->remask, t->run->c, &out->run.ranks[t->index], values, err);
+  if (rc == BS_OK && has_x) rc = api->tensor_read(t->rank, x, 0, cols, &t->x, err);
+  free(values);
+  return rc;
+}
+
+/* ---- one step ------------------------------------------------------------------------------------ */
+
+/* y becomes dy, on every rank alike. */
+static int32_t loss_and_gradient(trainer *t, int64_t step, bs_error *err) {
+  train_run *run = t->run;
+  const bs_case_rank *mine = &run->out->run.ranks[t->index];
+  bs_train_rank *own = &run->out->ranks[t->index];
+  void *values = malloc(y_bytes(t) + 1);
+  if (values == NULL) return no_memory(err);
+  int32_t rc = bs_rank_copy_out(t->rank, &t->y, values, err);
+  own->hash[step] = bs_hash64(values, y_bytes(t));
+  if (rc == BS_OK)
+    rc = bs_loss_gradients(run->o->loss, &run->c->spec, mine, run->o->target, values, &own->loss[step], err);
+  if (rc == BS_OK)
+    keep_features(t, values, run->c->spec.B, run->out->dy + step * run->c->spec.B * run->out->features);
+  if (rc == BS_OK) rc = bs_loss_upload(t->rank, &t->dy, values, err);
+  free(values);
+  return rc;
+}
+
+static int32_t decay_bias(trainer *t, bs_error *err) {
+  const int64_t n = t->db.dims[0];
+  double *values = malloc((size_t)(n + 1) * sizeof *values);
+  if (values == NULL) return no_memory(err);
+  int32_t rc = bs_rank_copy_out(t->rank, &t->db, values, err);
+  for (int64_t i = 0; i < n; ++i)
+    bs_store_f64(t->db.dtype, values, i, bs_load_f64(t->db.dtype, values, i) + 0.25);
+  bs_tensor row = t->db;
+  row.rank = 2;
+  row.dims[1] = n;
+  row.dims[0] = row.strides[1] = 1;
+  row.strides[0] = n > 0 ? n : 1;
+  if (rc == BS_OK && n > 0) rc = bs_loss_upload(t->rank, &row, values, err);
+  free(values);
+  return rc;
+}
+
+static int32_t optimise(trainer *t, int64_t i, bs_error *err) {
+  const bs_train_options *o = t->run->o;
+  const uint32_t fault = i == 1 ? o->fault : (uint32_t)BS_TRAIN_RIGHT;
+  const int last = t->index + 1 == t->run->c->world_size, has_bias = t->run->c->spec.has_bias != 0;
+  bs_step step = {.struct_size = sizeof step,
+                  .optimizer = o->optimizer,
+                  .t = ++t->t,
+                  .lr = o->lr,
+                  .momentum = o->momentum,
+                  .beta1 = o->beta1,
+                  .beta2 = o->beta2,
+                  .eps = o->eps,
+                  .weight_decay = o->weight_decay,
+                  .dw = bs_train_fused(o) ? NULL : &t->dw,
+                  .db = has_bias ? &t->db : NULL,
+                  .x = &t->x,
+                  .dy = &t->dy};
+  if (fault == BS_TRAIN_STEP_SKIPPED && last) return BS_OK;
+  if (fault == BS_TRAIN_LR_DOUBLED && last) step.lr *= 2;
+  if (fault == BS_TRAIN_SIGN_TURNED) step.lr = -step.lr;
+  const int32_t rc = fault == BS_TRAIN_BIAS_DECAYED && has_bias ? decay_bias(t, err) : BS_OK;
+  return rc == BS_OK ? bs_layer_step(t->layer, &step, NULL, err) : rc;
+}
+
+static int32_t once(trainer *t, int64_t i, bs_error *err) {
+  train_run *run = t->run;
+  bs_case_rank *mine = &run->out->run.ranks[t->index];
+  bs_train_rank *own = &run->out->ranks[t->index];
+  int32_t rc = bs_stop_check(err);
+  bs_rank_counters_reset(t->rank);
+  bs_rank_get_api()->region_begin(t->rank, BS_REGION_TOTAL_STEP);
+  if (rc == BS_OK) rc = bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
+  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) mine->counters[k] = bs_rank_counter(t->rank, k);
+  bs_rank_get_api()->region_begin(t->rank, t->loss_region);
+  if (rc == BS_OK) rc = loss_and_gradient(t, i, err);
+  bs_rank_get_api()->region_end(t->rank, t->loss_region);
+  if (rc == BS_OK)
+    rc = bs_layer_backward(t->layer, &t->x, &t->dy, &t->dx, bs_train_fused(run->o) ? NULL : &t->dw,
+                           t->db.data ? &t->db : NULL, NULL, err);
+  if (rc == BS_OK) rc = optimise(t, i, err);
+  bs_rank_get_api()->region_end(t->rank, BS_REGION_TOTAL_STEP);
+  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) own->counters[k] = bs_rank_counter(t->rank, k);
+  return rc;
+}
+
+/* ---- the layer ----------------------------------------------------------------------------------- */
+
+static void free_layer(trainer *t) {
+  bs_tensor *const all[] = {&t->x, &t->y, &t->dy, &t->dx, &t->dw, &t->db, &t->row};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
+    if (all[i]->data) bs_rank_get_api()->tensor_free(t->rank, all[i]);
+  bs_layer_free(t->layer);
+  t->layer = NULL;
+}
+
+static int32_t take(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols, bs_tensor *out,
+                    bs_error *err) {
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = dims};
+  d.dims[0] = rows;
+  if (dims > 1) d.dims[1] = cols;
+  return bs_rank_get_api()->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, out, err);
+}
+
+static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, const bs_source *bias,
+                          bs_error *err) {
+  const bs_case *c = t->run->c;
+  const bs_layer_spec *s = &c->spec;
+  bs_case_rank *mine = &t->run->out->run.ranks[t->index];
+  const uint32_t wide =
+      s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64 ? BS_F64 : BS_F32;
+  free(mine->columns);
+  mine->columns = NULL;
+  t->t = 0;
+  int32_t rc = bs_layer_build(t->rank, c->method, s, w, bias, &t->layer, err);
+  if (rc == BS_OK) rc = bs_case_ownership(t->layer, mine, err);
+  if (rc == BS_OK) rc = bs_case_features(c, t->layer, t->index, &mine->y_begin, &mine->y_cols, err);
+  if (rc != BS_OK) return rc;
+  const int64_t rows = mine->owns.row_count, cols = mine->owns.columns ? mine->owns.columns->count : s->K;
+  rc = bs_case_input(c, t->rank, t->layer, x, &t->x, err);
+  if (rc == BS_OK) rc = take(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
+  if (rc == BS_OK) rc = take(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->dy, err);
+  if (rc == BS_OK) rc = take(t->rank, s->x_dtype, 2, s->B, t->x.dims[1], &t->dx, err);
+  if (rc == BS_OK && !bs_train_fused(t->run->o)) rc = take(t->rank, wide, 2, rows, cols, &t->dw, err);
+  if (rc == BS_OK && s->has_bias) rc = take(t->rank, wide, 1, rows, 0, &t->db, err);
+  if (rc == BS_OK) rc = take(t->rank, BS_F64, 2, 1, cols, &t->row, err);
+  return rc;
+}
+
+/* The weights of all ranks become the source of a new layer, whose mask is made of them. */
+static int32_t remask(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
+  train_run *run = t->run;
+  int32_t rc = run->c->spec.has_bias ? read_zero(t, x, step, err) : BS_OK;
+  bs_rank_get_api()->region_begin(t->rank, BS_REGION_COMPRESS);
+  if (rc == BS_OK)
+    rc = bs_remask_gather(&run->remask, t->rank, t->layer, &run->out->run.ranks[t->index].owns, err);
+  if (rc == BS_OK) {
+    free_layer(t);
+    rc = make_layer(t, x, &run->remask.w, run->c->spec.has_bias ? &run->remask.bias : NULL, err);
+  }
+  if (rc == BS_OK) rc = bs_rank_barrier(t->rank, "remask.built", err);
+  bs_rank_get_api()->region_end(t->rank, BS_REGION_COMPRESS);
+  return rc;
+}
+
+static int32_t finish(trainer *t, const bs_source *x, bs_error *err) {
+  bs_train_result *out = t->run->out;
+  bs_case_rank *mine = &out->run.ranks[t->index];
+  int32_t rc =
+      t->run->o->fault == BS_TRAIN_OLD_WEIGHTS ? BS_OK : bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
+  mine->y = malloc(y_bytes(t) + 1);
+  if (rc == BS_OK && mine->y == NULL) rc = no_memory(err);
+  if (rc == BS_OK) rc = bs_rank_copy_out(t->rank, &t->y, mine->y, err);
+  if (rc != BS_OK) return rc;
+  mine->hash = out->ranks[t->index].hash[out->steps] = bs_hash64(mine->y, y_bytes(t));
+  mine->same_each_time = 1;
+  return read_zero(t, x, out->steps, err);
+}
+
+static int32_t train(trainer *t, const bs_source *x, bs_error *err) {
+  train_run *run = t->run;
+  const int64_t steps = run->out->steps;
+  int32_t rc = read_rows(t, 0, err);
+  for (int64_t i = 0; rc == BS_OK && i < steps; ++i) {
+    if (i == run->o->warmup) bs_rank_regions_reset(t->rank);
+    rc = once(t, i, err);
+    if (t->index == 0) bs_case_tell(run->c, "step", (uint64_t)i + 1, (uint64_t)steps);
+    if (rc == BS_OK) rc = read_rows(t, i + 1, err);
+    if (rc == BS_OK && i == 0 && run->o->fault == BS_TRAIN_MOMENTS_LOST)
+      rc = remask(t, x, i + 1, err);
+    else if (rc == BS_OK && bs_train_remasks(run->o, i + 1, steps))
+      rc = remask(t, x, i + 1, err);
+  }
+  return rc == BS_OK ? finish(t, x, err) : rc;
+}
+
+static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
+  train_run *run = arg;
+  const bs_case *c = run->c;
+  trainer t = {.run = run, .rank = rank, .index = bs_rank_get_api()->rank(rank)};
+  bs_source x, w, bias, watched;
+  bs_watched w_view;
+  t.loss_region = bs_rank_get_api()->region_named(rank, "loss");
+  int32_t rc = bs_case_view(c, t.index, BS_PART_X, c->x, &x, err);
+  if (rc == BS_OK) rc = bs_case_view(c, t.index, BS_PART_W, c->w, &w, err);
+  if (rc == BS_OK && c->bias) rc = bs_case_view(c, t.index, BS_PART_BIAS, c->bias, &bias, err);
+  if (rc != BS_OK) return rc;
+  if (t.index == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
+  bs_watch_source(&run->watch, &w_view, &w, t.index == 0, &watched);
+  rc = make_layer(&t, &x, &watched, c->bias ? &bias : NULL, err);
+  if (rc == BS_OK) rc = train(&t, &x, err);
+  free_layer(&t);
+  return rc;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_train_result *out,
+                     bs_error *err) {
+  memset(out, 0, sizeof *out);
+  train_run *run = calloc(1, sizeof *run);
+  if (!run) return no_memory(err);
+  run->copy = *like;
+  run->copy.spec.flags |= bs_train_flags(options);
+  run->options = *options;
+  run->c = &run->copy;
+  run->o = &run->options;
+  run->out = &run->result;
+  run->watch.tell = like->progress ? &run->copy : NULL;
+  bs_world *world = NULL;
+  const int again = options->remask > 0 || options->fault == BS_TRAIN_MOMENTS_LOST;
+  int32_t rc = bs_train_result_make(run->c, run->o, run->out, err);
+  if (rc == BS_OK && again) rc = bs_remask_open(&run->remask, &run->copy.spec, err);
+  if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
+  if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
+  if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
+    keep_run(run);
+    return rc;
+  }
+  if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);
+  if (rc == BS_OK) bs_train_sum_losses(run->c, run->o, &run->result);
+  bs_world_destroy(world);
+  bs_remask_close(&run->remask);
+  *out = run->result;
+  free(run);
+  if (rc != BS_OK) bs_train_result_free(out);
+  return rc;
+}

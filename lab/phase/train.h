@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ * train.h - one layer trained for some steps on one world: forward, the loss's gradient, backward, a step of
+ * the optimiser, each in its region; what phase 3 judges. */
+#ifndef BS_LAB_PHASE_TRAIN_H
+#define BS_LAB_PHASE_TRAIN_H
+#include "lab/phase/case.h"
+
+/* What goes wrong on purpose (lab/gate/step.c), in the second step or behind the last. */
+enum bs_train_fault {
+  BS_TRAIN_RIGHT = 0,
+  BS_TRAIN_STEP_SKIPPED, /* the last rank takes no step */
+  BS_TRAIN_LR_DOUBLED,   /* the last rank steps twice as far */
+  BS_TRAIN_SIGN_TURNED,  /* every rank steps up the slope */
+  BS_TRAIN_BIAS_DECAYED, /* the bias decays like a weight */
+  BS_TRAIN_MOMENTS_LOST, /* what the optimiser remembers is zero again */
+  BS_TRAIN_COLUMN_MOVED, /* a weight that no rank owns is not zero any more */
+  BS_TRAIN_OLD_WEIGHTS,  /* forward multiplies with the weights of before */
+  BS_TRAIN_FAULTS_
+};
+
+typedef struct bs_train_options {
+  uint32_t optimizer; /* enum bs_optimizer */
+  double lr, momentum, beta1, beta2, eps, weight_decay;
+  int64_t warmup, steps; /* all are steps; the first `warmup` of them are in no region */
+  int64_t remask; /* after so many steps the mask is made anew and the weights packed again; 0: never */
+  uint32_t loss;  /* enum bs_loss */
+  const bs_source *target;
+  int64_t max_features; /* rows of W that are read back after each step; 0: as many as are kept */
+  uint32_t fault;       /* enum bs_train_fault */
+} bs_train_options;
+
+typedef struct bs_train_rank {
+  uint64_t counters[BS_COUNT_COUNT_]; /* of the last step */
+  uint64_t *hash;                     /* [steps + 1] of y before each step, and behind the last */
+  double *loss;                       /* [steps] this rank's features' share of it */
+} bs_train_rank;
+
+typedef struct bs_train_result {
+  /* As of a case; ranks[r].y is the output behind the last step. */
+  bs_case_result run;
+  bs_train_rank *ranks;
+  int64_t steps, features; /* steps: with those of the warm-up */
+  int64_t *feature;        /* [features] the rows of W that were read, evenly spread */
+  double *w;               /* [steps + 1][features][K] as read back before the first step and after each */
+  double *dy;              /* [steps][B][features] as backward was given it */
+  double *zero; /* [steps + 1][features] y of zeros: after a re-mask, and at [steps] behind the last */
+  double *loss; /* [steps] */
+} bs_train_result;
+
+/* The caller frees the result. */
+int32_t bs_train_run(const bs_case *c, const bs_train_options *options, bs_train_result *out_result,
+                     bs_error *err);
+/* train_result.c: the memory of a result, and the losses of all ranks. */
+int32_t bs_train_result_make(const bs_case *c, const bs_train_options *options, bs_train_result *out_result,
+                             bs_error *err);
+void bs_train_sum_losses(const bs_case *c, const bs_train_options *options, bs_train_result *result);
+void bs_train_result_free(bs_train_result *result);
+/* Flags of a layer that takes these steps. */
+uint32_t bs_train_flags(const bs_train_options *options);
+/* 1 when SGD adds to the weights without a dW. */
+int bs_train_fused(const bs_train_options *options);
+/* Is the layer built anew behind this step (counted from 1)? */
+int bs_train_remasks(const bs_train_options *options, int64_t step, int64_t steps);
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ * train_result.c - the memory of a training's result, and what is made of it when the ranks are done. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "lab/phase/train.h"
+
+#define KEPT_VALUES (INT64_C(1) << 22) /* weights and gradients of Y that are read back */
+#define KEPT_WORK (INT64_C(1) << 30)   /* multiply-adds of their reference */
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for training");
+}
+
+/* As many rows of W as fit, evenly spread, the first and the last among them. */
+static int32_t choose_features(const bs_case *c, const bs_train_options *o, bs_train_result *out,
+                               bs_error *err) {
+  const int64_t N = c->spec.N, K = c->spec.K, B = c->spec.B, steps = out->steps;
+  const double values = (double)KEPT_VALUES / ((double)(steps + 1) * (double)(K + B));
+  const double work = (double)KEPT_WORK / ((double)steps * (double)B * (double)K);
+  const double fit = values < work ? values : work;
+  int64_t count = fit < 1.0 ? 1 : fit < (double)N ? (int64_t)fit : N;
+  if (o->max_features > 0 && o->max_features < count) count = o->max_features;
+  out->features = count;
+  out->feature = calloc((size_t)count, sizeof *out->feature);
+  if (!out->feature) return no_memory(err);
+  for (int64_t f = 0; f < count; ++f) out->feature[f] = count > 1 ? f * (N - 1) / (count - 1) : 0;
+  return BS_OK;
+}
+
+int32_t bs_train_result_make(const bs_case *c, const bs_train_options *o, bs_train_result *out,
+                             bs_error *err) {
+  const size_t B = (size_t)c->spec.B, K = (size_t)c->spec.K;
+  out->steps = o->warmup + (o->steps > 0 ? o->steps : 1);
+  out->run.world_size = c->world_size;
+  out->run.iterations = o->steps > 0 ? o->steps : 1;
+  const size_t steps = (size_t)out->steps;
+  int32_t rc = choose_features(c, o, out, err);
+  if (rc != BS_OK) return rc;
+  const size_t features = (size_t)out->features;
+  out->run.ranks = calloc(c->world_size, sizeof *out->run.ranks);
+  out->ranks = calloc(c->world_size, sizeof *out->ranks);
+  out->w = calloc((steps + 1) * features * K + 1, sizeof *out->w);
+  out->dy = calloc(steps * B * features + 1, sizeof *out->dy);
+  out->zero = calloc((steps + 1) * features, sizeof *out->zero);
+  out->loss = calloc(steps + 1, sizeof *out->loss);
+  if (!out->run.ranks || !out->ranks || !out->w || !out->dy || !out->zero || !out->loss)
+    return no_memory(err);
+  for (uint32_t r = 0; r < c->world_size; ++r) {
+    out->ranks[r].hash = calloc(steps + 1, sizeof *out->ranks[r].hash);
+    out->ranks[r].loss = calloc(steps + 1, sizeof *out->ranks[r].loss);
+    if (!out->ranks[r].hash || !out->ranks[r].loss) return no_memory(err);
+  }
+  return BS_OK;
+}
+
+/* The loss of each step: rank 0's, or with a split y the sum of the ranks' shares. */
+void bs_train_sum_losses(const bs_case *c, const bs_train_options *o, bs_train_result *out) {
+  const uint32_t ranks = c->spec.y_placement == BS_SPLIT ? c->world_size : 1;
+  const double all = (double)c->spec.B * (double)c->spec.N;
+  for (int64_t i = 0; i < out->steps; ++i) {
+    for (uint32_t r = 0; r < ranks; ++r) out->loss[i] += out->ranks[r].loss[i];
+    if (o->loss != BS_LOSS_SUM) out->loss[i] /= all;
+  }
+}
+
+void bs_train_result_free(bs_train_result *result) {
+  for (uint32_t r = 0; result->ranks && r < result->run.world_size; ++r) {
+    free(result->ranks[r].hash);
+    free(result->ranks[r].loss);
+  }
+  void *const all[] = {result->ranks, result->feature, result->w, result->dy, result->zero, result->loss};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) free(all[i]);
+  bs_case_result_free(&result->run);
+  memset(result, 0, sizeof *result);
+}
