@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * schema.c - the core ops: matmul and its derivatives, those of 2:4 weights, gather_columns, scatter_columns,
- * convert, activate.
+ * convert, activate, quantize_groups and dequantize_sum (schema_quant.c).
  * Each has an arity, ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called
  * by core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules.
  */
@@ -335,6 +335,8 @@ static const bs_op_schema schemas[] = {
      0,
      0,
      0},
+    {"quantize_groups", 3, 7u, 7u, 6u, 0, {2, 2, 2}, bs_op_check_quantize, bs_op_rate_quant, NULL, 0, 0, 0},
+    {"dequantize_sum", 3, 7u, 7u, 4u, 0, {2, 2, 2}, bs_op_check_dequantize, bs_op_rate_quant, NULL, 0, 0, 0},
 };
 
 const bs_op_schema *bs_op_schema_find(const char *op) {

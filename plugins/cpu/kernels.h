@@ -74,6 +74,9 @@ typedef struct cpu_kernels {
   /* One step on n weights as f32; hyper as the ops sgd_update and adamw_update have it, v NULL: none. */
   void (*sgd)(float *w, const float *dw, float *v, const float *hyper, int64_t n);
   void (*adamw)(float *w, const float *dw, float *m, float *v, const float *hyper, int64_t n);
+  /* One group of int8 with its scale, and terms of such: sum = q scale where `first`, else sum += q scale. */
+  void (*quantize)(int8_t *q, float *out_scale, const float *x, int64_t n);
+  void (*dequantize)(float *sum, const int8_t *q, float scale, int64_t n, int first);
   /* 16 x 16 floats: dst[j * dst_ld + i] = src[i * src_ld + j]. */
   void (*transpose)(float *dst, int64_t dst_ld, const float *src, int64_t src_ld);
   /* Pick whole groups of `size`-byte elements; may read only the groups' own bytes and write only the

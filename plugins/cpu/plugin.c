@@ -52,10 +52,13 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
 #ifdef BS_CPU_DNNL
       {BS_KIND_OP, &cpu_matmul_dnnl},
 #endif
-      {BS_KIND_OP, &cpu_matmul_packed}, {BS_KIND_OP, &cpu_gather_columns}, {BS_KIND_OP, &cpu_scatter_columns},
-      {BS_KIND_OP, &cpu_convert},       {BS_KIND_OP, &cpu_activate_op},    {BS_KIND_OP, &cpu_matmul_dx},
-      {BS_KIND_OP, &cpu_matmul_dw},     {BS_KIND_OP, &cpu_matmul_update},  {BS_KIND_OP, &cpu_sgd_update},
-      {BS_KIND_OP, &cpu_adamw_update},  {BS_KIND_OP, &cpu_activate_dx},
+      {BS_KIND_OP, &cpu_matmul_packed},   {BS_KIND_OP, &cpu_gather_columns},
+      {BS_KIND_OP, &cpu_scatter_columns}, {BS_KIND_OP, &cpu_convert},
+      {BS_KIND_OP, &cpu_activate_op},     {BS_KIND_OP, &cpu_matmul_dx},
+      {BS_KIND_OP, &cpu_matmul_dw},       {BS_KIND_OP, &cpu_matmul_update},
+      {BS_KIND_OP, &cpu_sgd_update},      {BS_KIND_OP, &cpu_adamw_update},
+      {BS_KIND_OP, &cpu_activate_dx},     {BS_KIND_OP, &cpu_quantize_groups},
+      {BS_KIND_OP, &cpu_dequantize_sum},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
@@ -97,5 +100,6 @@ BS_PLUGIN_DEFINE("cpu", BS_PLUGIN_VERSION, "CPU backend: own AVX-512, AVX2 or po
                  "backend:cpu\nop:matmul@cpu\nop:gather_columns@cpu\nop:scatter_columns@cpu\nop:convert@"
                  "cpu\nop:activate@cpu\n"
                  "op:matmul_dx@cpu\nop:matmul_dw@cpu\nop:matmul_update@cpu\n"
-                 "op:sgd_update@cpu\nop:adamw_update@cpu\nop:activate_dx@cpu\n",
+                 "op:sgd_update@cpu\nop:adamw_update@cpu\nop:activate_dx@cpu\n"
+                 "op:quantize_groups@cpu\nop:dequantize_sum@cpu\n",
                  activate, deactivate)

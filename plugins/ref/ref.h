@@ -41,6 +41,8 @@ extern const bs_op_impl ref_activate;
 extern const bs_op_impl ref_activate_dx;
 extern const bs_op_impl ref_sgd_update;
 extern const bs_op_impl ref_adamw_update;
+extern const bs_op_impl ref_quantize_groups;
+extern const bs_op_impl ref_dequantize_sum;
 
 /* ---- ops/common.c --------------------------------------------------------------------------- */
 

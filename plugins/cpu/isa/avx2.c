@@ -9,6 +9,7 @@
 #include "columns.h"
 #include "convert.h"
 #include "optimizer.h"
+#include "quantize.h"
 #include "tile.h"
 #include "transpose.h"
 
@@ -27,6 +28,8 @@ const cpu_kernels cpu_kernels_avx2 = {
     .slope = {NULL, slope_relu, slope_gelu, slope_silu},
     .sgd = sgd,
     .adamw = adamw,
+    .quantize = quantize_group,
+    .dequantize = dequantize_group,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

@@ -8,6 +8,7 @@
 #include "columns.h"
 #include "convert.h"
 #include "optimizer.h"
+#include "quantize.h"
 #include "tile.h"
 #include "transpose.h"
 
@@ -35,6 +36,8 @@ const cpu_kernels cpu_kernels_avx512 = {
     .slope = {NULL, slope_relu, slope_gelu, slope_silu},
     .sgd = sgd,
     .adamw = adamw,
+    .quantize = quantize_group,
+    .dequantize = dequantize_group,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

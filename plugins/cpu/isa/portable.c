@@ -6,6 +6,7 @@
 #include "activate.h"
 #include "convert.h"
 #include "optimizer.h"
+#include "quantize.h"
 #include "tile.h"
 #include "transpose.h"
 
@@ -23,4 +24,6 @@ const cpu_kernels cpu_kernels_portable = {
     .slope = {NULL, slope_relu, slope_gelu, slope_silu},
     .sgd = sgd,
     .adamw = adamw,
+    .quantize = quantize_group,
+    .dequantize = dequantize_group,
 };

@@ -178,6 +178,35 @@ void tp_overlap_free(tp_layer *layer);
 int32_t tp_overlap_forward(tp_layer *layer, const bs_tensor *x, const bs_tensor *product, bs_tensor *sums,
                            bs_stream *stream, bs_error *err);
 
+/* tp_quantise.c: a sum over ranks in two int8 steps. */
+#define TP_WIRE_GROUP 128 /* features that share a scale; groups begin with each rank's share (tp_share) */
+/* A rank's share of the features and its groups, and where they begin. */
+typedef struct tp_block {
+  int64_t begin, count, first_group, groups;
+} tp_block;
+typedef struct tp_quantise {
+  tp_block *block;           /* of each rank */
+  bs_plan **narrow;          /* one a rank: its block of the partial sums to int8; NULL where it is empty */
+  bs_plan **widen;           /* the same blocks back, of a sum for all */
+  bs_plan *sum;              /* of the own block, over ranks */
+  bs_plan *narrow_sum;       /* and back to int8 */
+  bs_coll_plan *exchange[4]; /* to their owners: values, scales; to all: sums, their scales */
+  char site[4][TP_SITE];
+  uint32_t region;
+  bs_tensor values, scales;  /* [B,N] and its groups: the partial sums, later the sums */
+  bs_tensor got, got_scales; /* the own block of every rank's */
+  bs_tensor mine;            /* the own block of the sum */
+} tp_quantise;
+void tp_quantise_propose(const tp_shape *shape, bs_proposal *proposal);
+uint64_t tp_quantise_bytes(const tp_shape *shape); /* of scratch */
+/* What the wire adds to y's relative error: of normal partial sums, docs/methods.md. */
+double tp_quantise_error(const tp_shape *shape);
+double tp_wire_error(const bs_layer_spec *spec, const tp_shape *shape);
+int32_t tp_quantise_build(tp_layer *layer, uint32_t out_dtype, bs_error *err);
+void tp_quantise_free(tp_layer *layer);
+int32_t tp_quantise_forward(tp_layer *layer, const bs_tensor *product, bs_tensor *sums, bs_stream *stream,
+                            bs_error *err);
+
 struct tp_layer {
   const tp_state *state;
   const bs_rank_api *api;
@@ -198,6 +227,7 @@ struct tp_layer {
   void *by_row;          /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: columns alone */
   tp_overlap *overlap;   /* NULL: one chunk */
   tp_training *training; /* NULL: no steps */
+  tp_quantise *quantise; /* NULL: not in int8 */
 };
 
 /* What the product of the layer's rows (shape.row_count of them) is asked for with. */

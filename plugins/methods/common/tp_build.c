@@ -157,12 +157,14 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
     rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
   }
   if (rc != BS_OK || s->coll == BS_COLL_COUNT_) return rc;
+  const uint32_t out_dtype = s->after != BS_ACT_NONE ? s->reduce_dtype : s->y_dtype;
+  if (s->wire == BS_I8) return tp_quantise_build(l, out_dtype, err);
   bs_collective c;
   memset(&c, 0, sizeof c);
   c.struct_size = (uint32_t)sizeof c;
   c.kind = s->coll;
   c.dtype_in = s->product_dtype;
-  c.dtype_out = s->after != BS_ACT_NONE ? s->reduce_dtype : s->y_dtype;
+  c.dtype_out = out_dtype;
   c.reduce_dtype = s->reduce_dtype;
   c.reduce_op = BS_REDUCE_SUM;
   c.rows = (uint64_t)s->B;
@@ -247,6 +249,7 @@ void tp_layer_free(void *layer) {
   tp_training_free(l);
   tp_gradient_free(l);
   tp_overlap_free(l);
+  tp_quantise_free(l);
   if (l->coll != NULL) api->collective_release(l->coll);
   if (l->counts != NULL) api->free(l->rank, l->counts);
   if (l->activate != NULL) api->op_release(l->activate);

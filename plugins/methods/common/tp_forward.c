@@ -111,6 +111,7 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
     rc = tp_overlap_forward(l, x, &product, &sums, stream, err);
   } else {
     if (l->matmul != NULL) rc = tp_multiply(l, x, &product, stream, err);
+    if (rc == BS_OK && l->quantise != NULL) rc = tp_quantise_forward(l, &product, &sums, stream, err);
     if (rc == BS_OK && l->coll != NULL) rc = exchange(l, &product, &sums, stream, err);
   }
   return rc == BS_OK && s->after != BS_ACT_NONE ? activate(l, &sums, y, stream, err) : rc;

@@ -126,6 +126,11 @@ static int32_t check_placements(const tp_traits *traits, const bs_layer_spec *sp
                         "y may be replicated or split; partial sums come from row_parallel and blockshock"),
            BS_UNSUPPORTED;
   }
+  if (spec->reduce_dtype == BS_I8 && !tp_is_float(spec->y_dtype)) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-REDUCE", "method %s: sums of integers would lose digits in int8",
+            traits->name);
+    return bs_fail_hint(err, "leave the reduce dtype out: integers are summed in y's dtype"), BS_UNSUPPORTED;
+  }
   if (spec->activation > BS_ACT_SILU)
     return bs_fail(err, BS_CONFIG, "BS-METHOD-ACTIVATION", "method %s: unknown activation %u", traits->name,
                    spec->activation);
@@ -172,7 +177,7 @@ static void finish_columns(const bs_layer_spec *spec, tp_shape *s) {
     tp_share(s->N, s->rank, s->world, &s->y_begin, &s->y_cols);
   } else {
     s->coll = BS_COLL_ALL_REDUCE;
-    s->own_partial = s->reduce_dtype != s->y_dtype;
+    s->own_partial = s->wire == BS_I8 || s->reduce_dtype != s->y_dtype;
   }
   s->after = spec->activation;
   s->own_sums = s->after != BS_ACT_NONE && s->coll == BS_COLL_REDUCE_SCATTER && s->reduce_dtype != s->y_dtype;
@@ -196,7 +201,8 @@ static void fill_plain(const bs_layer_spec *spec, uint32_t rank, uint32_t world,
   s->x_dtype = spec->x_dtype;
   s->w_dtype = spec->w_dtype;
   s->y_dtype = s->product_dtype = spec->y_dtype;
-  s->reduce_dtype = spec->reduce_dtype;
+  s->wire = spec->reduce_dtype;
+  s->reduce_dtype = s->wire == BS_I8 ? (uint32_t)BS_F32 : s->wire;
   if (s->reduce_dtype == 0)
     s->reduce_dtype = s->y_dtype == BS_F64 || is_integer(s->y_dtype) ? s->y_dtype : (uint32_t)BS_F32;
   s->rank = rank;
@@ -233,6 +239,7 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   if (rc != BS_OK) return rc;
   if (s->split == BS_SPLIT_K) finish_columns(spec, s);
   if (s->split == BS_SPLIT_N) split_rows(spec, s);
+  if (s->split != BS_SPLIT_K || s->coll == BS_COLL_COUNT_) s->wire = s->reduce_dtype; /* nothing is summed */
   s->bias_here = spec->has_bias && s->row_count > 0 && (s->split != BS_SPLIT_K || rank == 0);
   if (s->k_mul == 0) {
     s->k_mul = 1;

@@ -9,6 +9,7 @@
 static uint64_t scratch_bytes(const tp_shape *s) {
   uint64_t bytes = 0;
   if (s->own_partial) bytes += (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(s->reduce_dtype);
+  if (s->wire == BS_I8) bytes += tp_quantise_bytes(s);
   if (s->own_sums) bytes += (uint64_t)s->B * (uint64_t)s->y_cols * BS_DTYPE_BYTES(s->reduce_dtype);
   if (s->row_count > 0 && (s->input == TP_X_GATHER || s->input == TP_X_SPREAD || s->input == TP_X_ZERO))
     bytes += (uint64_t)s->B * (uint64_t)s->k_mul * BS_DTYPE_BYTES(s->x_dtype);
@@ -97,6 +98,8 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
     p.coll_payload[0] = (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.product_dtype);
   }
   if (s.chunks > 1) tp_overlap_propose(&s, &p);
+  if (s.wire == BS_I8) tp_quantise_propose(&s, &p);
+  p.wire_error = tp_wire_error(spec, &s);
   describe(((const tp_state *)state)->traits, &s, p.text, sizeof p.text);
   if (spec->flags & BS_LAYER_BACKWARD) rc = propose_backward(state, spec, &s, &p, err);
   tp_shape_free(state, &s);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ * schema_quant.c - rules and costs of quantize_groups and dequantize_sum: int8 values with an f32 scale for
+ * each group of attrs[0] neighbouring columns of a row. Called through the table in schema.c. */
+#include "core/base/dtype.h"
+#include "core/base/size.h"
+#include "core/op/schema.h"
+
+static int32_t check_pair(const bs_op_query *q, const bs_tensor_desc *values, const bs_tensor_desc *scales,
+                          int64_t columns, int64_t terms, bs_error *err) {
+  const int64_t group = q->attrs[0];
+  int64_t wide, groups;
+  if (group < 1 || terms < 1)
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "groups of %lld columns, %lld terms: at least 1",
+                        (long long)group, (long long)terms);
+  if (values->dtype != BS_I8 || scales->dtype != BS_F32)
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "values %s, scales %s: must be i8 and f32",
+                        bs_dtype_name(values->dtype), bs_dtype_name(scales->dtype));
+  groups = columns / group + (columns % group != 0);
+  if (!bs_mul_i64(columns, terms, &wide) || !bs_mul_i64(groups, terms, &groups) || values->dims[1] != wide ||
+      scales->dims[1] != groups)
+    return bs_op_refuse(err, "BS-OP-SHAPE", q->op,
+                        "%lld columns of values and %lld of scales for %lld x %lld columns in groups of %lld",
+                        (long long)values->dims[1], (long long)scales->dims[1], (long long)terms,
+                        (long long)columns, (long long)group);
+  if (values->dims[0] != q->args[0]->dims[0] || scales->dims[0] != q->args[0]->dims[0] ||
+      q->args[2]->dims[0] != q->args[0]->dims[0])
+    return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "the arguments differ in rows");
+  return BS_OK;
+}
+
+int32_t bs_op_check_quantize(const bs_op_query *q, bs_error *err) {
+  if (q->args[0]->dtype != BS_F32)
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "input %s, not f32", bs_dtype_name(q->args[0]->dtype));
+  return check_pair(q, q->args[1], q->args[2], q->args[0]->dims[1], 1, err);
+}
+
+int32_t bs_op_check_dequantize(const bs_op_query *q, bs_error *err) {
+  if (!bs_dtype_is_float(q->args[2]->dtype))
+    return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "output %s, not a float",
+                        bs_dtype_name(q->args[2]->dtype));
+  return check_pair(q, q->args[0], q->args[1], q->args[2]->dims[1], q->attrs[1], err);
+}
+
+/* Every element of every argument once. */
+void bs_op_rate_quant(const bs_op_query *q, bs_op_rate *out_rate) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < 3; i++) {
+    uint64_t bytes;
+    if (!bs_mul_u64((uint64_t)q->args[i]->dims[1], BS_DTYPE_BYTES(q->args[i]->dtype), &bytes) ||
+        !bs_add_u64(sum, bytes, &sum))
+      sum = UINT64_MAX;
+  }
+  out_rate->bytes_row = sum;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * quantize.h - one group of int8 values and its scale, and terms of such added: once for every instruction
+ * set, in loops of whole vectors that compilers turn into them. Bit for bit what plugins/ref computes. */
+#ifndef BS_PLUGINS_CPU_ISA_QUANTIZE_H
+#define BS_PLUGINS_CPU_ISA_QUANTIZE_H
+
+#include <math.h>
+#include <string.h>
+
+#include "../kernels.h"
+
+#define QUANT_STEP 32
+#define QUANT_INFINITY 0x7f800000 /* the bits of a float grow with its magnitude; NaN lies above */
+
+/* The largest |x| as bits. */
+static int32_t largest_bits(const float *x, int64_t n) {
+  int32_t lanes[QUANT_STEP] = {0}, bits[QUANT_STEP], most = 0;
+  int64_t i = 0;
+  for (; i + QUANT_STEP <= n; i += QUANT_STEP) {
+    memcpy(bits, x + i, sizeof bits);
+    for (int v = 0; v < QUANT_STEP; v++) {
+      const int32_t magnitude = bits[v] & 0x7fffffff;
+      lanes[v] = magnitude > lanes[v] ? magnitude : lanes[v];
+    }
+  }
+  for (; i < n; i++) {
+    memcpy(bits, x + i, sizeof *bits);
+    most = (bits[0] & 0x7fffffff) > most ? bits[0] & 0x7fffffff : most;
+  }
+  for (int v = 0; v < QUANT_STEP; v++) most = lanes[v] > most ? lanes[v] : most;
+  return most;
+}
+
+/* Nearest integer, ties to even: the sum leaves no room for a fraction. |v| is a little above 127 at most. */
+static inline int8_t nearest(float v) {
+  const float shift = 12582912.0f; /* 1.5 x 2^23 */
+  v = v > 127.0f ? 127.0f : v < -127.0f ? -127.0f : v;
+  const float whole = (v + shift) - shift;
+  return (int8_t)(int32_t)whole;
+}
+
+static void quantize_group(int8_t *q, float *out_scale, const float *x, int64_t n) {
+  const int32_t bits = largest_bits(x, n);
+  float most;
+  memcpy(&most, &bits, sizeof most);
+  const float scale = bits < QUANT_INFINITY ? most / 127.0f : NAN;
+  *out_scale = scale;
+  if (!(scale > 0.0f)) {
+    memset(q, 0, (size_t)n);
+    return;
+  }
+  int64_t i = 0;
+  for (; i + QUANT_STEP <= n; i += QUANT_STEP)
+    for (int v = 0; v < QUANT_STEP; v++) q[i + v] = nearest(x[i + v] / scale);
+  for (; i < n; i++) q[i] = nearest(x[i] / scale);
+}
+
+/* sum = q scale, or sum += q scale. */
+static void dequantize_group(float *sum, const int8_t *q, float scale, int64_t n, int first) {
+  int64_t i = 0;
+  for (; first && i + QUANT_STEP <= n; i += QUANT_STEP)
+    for (int v = 0; v < QUANT_STEP; v++) sum[i + v] = (float)q[i + v] * scale;
+  for (; !first && i + QUANT_STEP <= n; i += QUANT_STEP)
+    for (int v = 0; v < QUANT_STEP; v++) sum[i + v] += (float)q[i + v] * scale;
+  for (; i < n; i++) sum[i] = first ? (float)q[i] * scale : sum[i] + (float)q[i] * scale;
+}
+
+#endif
