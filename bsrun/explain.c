@@ -26,6 +26,7 @@ const args_option explain_options[] = {
     {"residual", 0, NULL, 0, "op: with a residual"},
     {"gathered", 0, NULL, 0, "op: X holds the rank's columns already; default: the kernel picks them"},
     {"deterministic", 0, NULL, 0, "op: the same bits on every call (a matmul always, as layers ask)"},
+    {"tokenwise", 0, NULL, 0, "matmul: a token's bits do not depend on the others (repro=R2 asks for it)"},
     {"train", 0, NULL, 0, "matmul: as weights are packed that will be trained"},
     {"workspace", 0, "BYTES", 0, "op: most workspace that it may use; default: no limit"},
     {"backend", 0, "NAME", 0, "backend; default: cpu"},
@@ -51,7 +52,7 @@ enum subject { OF_OP, OF_MASK, OF_METHOD };
 static int32_t read_words(const args *a, enum subject *out_of, const char **out_name, bs_error *err) {
   static const char *const op_only[] = {"rank",      "weight-dtype", "out-dtype", "activation",
                                         "bias",      "residual",     "gathered",  "deterministic",
-                                        "workspace", "tune-cache",   "train"};
+                                        "workspace", "tune-cache",   "train",     "tokenwise"};
   const char *first = a->n_words > 0 ? a->words[0] : "";
   *out_of = strcmp(first, "mask") == 0 ? OF_MASK : strcmp(first, "method") == 0 ? OF_METHOD : OF_OP;
   const size_t wanted = *out_of == OF_OP ? 1 : 2;
@@ -135,7 +136,8 @@ void help_explain(void) {
       "        emulated before unknown, then score, priority, name; one that was measured or pinned before "
       "all\n"
       "        (docs/tuning.md). Ops: matmul, matmul_dx, matmul_dw, matmul_update, gather_columns,\n"
-      "        scatter_columns, convert, activate\n"
+      "        scatter_columns, convert, activate, activate_dx, sgd_update, adamw_update, expand24, "
+      "tree_sum\n"
       "mask    how it is multiplied (* in the table): a run of columns, a gather, 2:4 values or dense, and "
       "why; what\n"
       "        each rank keeps; the 2:4 formats of hardware that it is legal in; bytes and times of each "

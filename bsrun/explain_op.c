@@ -14,8 +14,9 @@
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"
 
-static const char *const ops[] = {"matmul",         "matmul_dx",       "matmul_dw", "matmul_update",
-                                  "gather_columns", "scatter_columns", "convert",   "activate"};
+static const char *const ops[] = {"matmul",        "matmul_dx",      "matmul_dw",
+                                  "matmul_update", "gather_columns", "scatter_columns",
+                                  "convert",       "activate",       "tree_sum"};
 
 static const bs_field fields[] = {
     {"mark", "", 0, 0},
@@ -138,9 +139,10 @@ static void fill_grad(const explained *x, question *q, const char *op, int64_t K
 static void fill_move(const explained *x, question *q, const char *op, int64_t K, int64_t own,
                       uint32_t out_dtype) {
   const bs_experiment *e = &x->e;
-  const int convert = strcmp(op, "convert") == 0 || strcmp(op, "activate") == 0,
+  const int tree = strcmp(op, "tree_sum") == 0,
+            convert = strcmp(op, "convert") == 0 || strcmp(op, "activate") == 0 || tree,
             gather = strcmp(op, "gather_columns") == 0;
-  q->x = matrix(e->dtype, e->B, convert ? e->N : gather ? K : own);
+  q->x = matrix(e->dtype, e->B, tree ? 2 * e->N : convert ? e->N : gather ? K : own);
   q->y = matrix(out_dtype, e->B, convert ? e->N : gather ? own : K);
   q->args[0] = &q->x;
   q->args[1] = &q->y;
@@ -166,6 +168,7 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   q->query.partition = q->partition;
   if (args_has(x->a, "deterministic")) q->query.flags |= BS_QUERY_DETERMINISTIC;
   if (args_has(x->a, "train")) q->query.flags |= BS_QUERY_TRAIN;
+  if (args_has(x->a, "tokenwise")) q->query.flags |= BS_QUERY_TOKENWISE;
   if (strncmp(op, "matmul_", 7) == 0) {
     if (strcmp(op, "matmul_dw") != 0) q->query.weight_dtype = weight_dtype;
     fill_grad(x, q, op, K, own, out_dtype);
@@ -177,7 +180,7 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
     return BS_OK;
   }
   fill_move(x, q, op, K, own, out_dtype);
-  if (strcmp(op, "convert") == 0 || strcmp(op, "activate") == 0) {
+  if (strcmp(op, "convert") == 0 || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0) {
     q->query.partition = NULL;
   } else if (q->partition == NULL) {
     bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "%s needs --mask: the columns that it moves", op);

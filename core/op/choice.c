@@ -163,6 +163,7 @@ void bs_choice_key(const bs_op_host *host, const bs_op_query *q, char *out, size
     bs_text_printf(&t, " sum=%s", q->accumulate == BS_ACC_F32 ? "f32" : "f64");
   if ((q->flags & BS_QUERY_DETERMINISTIC) != 0) bs_text_printf(&t, " deterministic");
   if ((q->flags & BS_QUERY_TRAIN) != 0) bs_text_printf(&t, " train");
+  if ((q->flags & BS_QUERY_TOKENWISE) != 0) bs_text_printf(&t, " tokenwise");
   if (q->workspace_limit != 0) bs_text_printf(&t, " workspace=%llu", (unsigned long long)q->workspace_limit);
   bs_text_printf(&t, " threads=%u P=%u", host->exec != NULL ? host->exec->width : 1u,
                  host->world_size > 0 ? host->world_size : 1u);

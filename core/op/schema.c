@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * schema.c - the core ops: matmul and its derivatives, those of 2:4 weights, gather_columns, scatter_columns,
- * convert, activate, quantize_groups and dequantize_sum (schema_quant.c).
+ * convert, activate, quantize_groups and dequantize_sum (schema_quant.c), tree_sum (schema_tree.c).
  * Each has an arity, ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called
  * by core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules.
  */
@@ -337,6 +337,7 @@ static const bs_op_schema schemas[] = {
      0},
     {"quantize_groups", 3, 7u, 7u, 6u, 0, {2, 2, 2}, bs_op_check_quantize, bs_op_rate_quant, NULL, 0, 0, 0},
     {"dequantize_sum", 3, 7u, 7u, 4u, 0, {2, 2, 2}, bs_op_check_dequantize, bs_op_rate_quant, NULL, 0, 0, 0},
+    {"tree_sum", 2, 3u, 3u, 1u << 1, 0, {2, 2}, bs_op_check_tree, bs_op_rate_tree, NULL, 0, 0, 0},
 };
 
 const bs_op_schema *bs_op_schema_find(const char *op) {
@@ -369,7 +370,8 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
       return bs_op_refuse(err, "BS-OP-ARITY", query->op, "%u args, need %u", query->nargs, schema->nargs);
     return bs_op_refuse(err, "BS-OP-ARITY", query->op, "%u args, need 1 to %d", query->nargs, BS_MAX_OP_ARGS);
   }
-  if (query->flags & ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC | BS_QUERY_TRAIN))
+  if (query->flags &
+      ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC | BS_QUERY_TRAIN | BS_QUERY_TOKENWISE))
     return bs_op_refuse(err, "BS-OP-ATTR", query->op, "unknown flags 0x%x", query->flags);
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < query->nargs && rc == BS_OK; i++) rc = check_arg(query, schema, i, err);

@@ -14,8 +14,9 @@ extern "C" {
 #endif
 
 /* Where a tensor [B,F] lies: whole on every rank, split over its last dimension (features) by the
- * method's own partition, or a partial sum that still has to be reduced. */
-enum bs_placement { BS_REPLICATED = 0, BS_SPLIT = 1, BS_PARTIAL = 2 };
+ * method's own partition, a partial sum that still has to be reduced, or split over its tokens: even runs of
+ * the B rows, the first B mod P ranks with one more (all B are run then, never fewer). */
+enum bs_placement { BS_REPLICATED = 0, BS_SPLIT = 1, BS_PARTIAL = 2, BS_SPLIT_TOKENS = 3 };
 
 /* Which dimension of W is split over the ranks. */
 enum bs_split { BS_SPLIT_NONE = 0, BS_SPLIT_K = 1, BS_SPLIT_N = 2 };

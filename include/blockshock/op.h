@@ -14,6 +14,9 @@
  *   scatter_columns in [B,K_r], out [B,K]     writes only the partition's columns
  *   convert         in [B,N], out [B,N]       rounds to out's dtype
  *   activate        in [B,N], out [B,N]       act(in) rounded to out's dtype; out may be in itself
+ *   tree_sum        in [B,L N], out [B,N]     L (1, 2, 4, 8) blocks of N columns side by side, attrs[i] the block
+ *                   at place i; neighbours are added until one is left: act(((p0+p1)+(p2+p3))+..) rounded to
+ *                   out's dtype. All attrs 0: in order.
  *   matmul_dx       dY [B,N], dX [B,K_r]; needs a packed weight. dX = dY W. With BS_QUERY_X_FULL, dX is [B,K]
  *                   and only the partition's columns are written.
  *   matmul_dw       X as matmul's, dY [B,N], dW [N,K_r]; dW = dY^T X. dW: f32, f64; of integers i32, i64.
@@ -63,7 +66,9 @@ enum bs_activation {
 enum bs_query_flags {
   BS_QUERY_X_FULL = 1u << 0,        /* matmul and its derivatives: X (dX) holds all K columns */
   BS_QUERY_DETERMINISTIC = 1u << 1, /* same bits on every call */
-  BS_QUERY_TRAIN = 1u << 2          /* pack of matmul: matmul_dx and matmul_update will use the weight too */
+  BS_QUERY_TRAIN = 1u << 2,         /* pack of matmul: matmul_dx and matmul_update will use the weight too */
+  BS_QUERY_TOKENWISE = 1u << 3      /* a row's bits depend on nothing but that row: not on the other rows, on
+                                     * how many they are, nor on B; who cannot promise it answers NO */
 };
 
 /* What is asked of an implementation: the op, shapes and dtypes of its arguments, and how. Owned by the
@@ -79,7 +84,7 @@ typedef struct bs_op_query {
   uint32_t flags;                /* enum bs_query_flags */
   uint32_t weight_dtype;         /* storage dtype of the packed weight */
   uint64_t workspace_limit;      /* 0: no limit */
-  int64_t attrs[8];              /* for plugin ops */
+  int64_t attrs[8];              /* tree_sum: its blocks; else for plugin ops */
   const bs_kept *kept;           /* matmul24 and its derivatives: the positions; NULL for all others */
 } bs_op_query;
 

@@ -51,6 +51,7 @@ extern const bs_op_impl cpu_convert;
 extern const bs_op_impl cpu_activate_op;
 extern const bs_op_impl cpu_quantize_groups;
 extern const bs_op_impl cpu_dequantize_sum;
+extern const bs_op_impl cpu_tree_sum;
 #ifdef BS_CPU_DNNL
 extern const bs_op_impl cpu_matmul_dnnl;
 int32_t cpu_dnnl_create(cpu_state *state, const char *library, cpu_dnnl **out_dnnl, bs_error *err);

@@ -58,7 +58,7 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
       {BS_KIND_OP, &cpu_matmul_dw},       {BS_KIND_OP, &cpu_matmul_update},
       {BS_KIND_OP, &cpu_sgd_update},      {BS_KIND_OP, &cpu_adamw_update},
       {BS_KIND_OP, &cpu_activate_dx},     {BS_KIND_OP, &cpu_quantize_groups},
-      {BS_KIND_OP, &cpu_dequantize_sum},
+      {BS_KIND_OP, &cpu_dequantize_sum},  {BS_KIND_OP, &cpu_tree_sum},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
@@ -101,5 +101,6 @@ BS_PLUGIN_DEFINE("cpu", BS_PLUGIN_VERSION, "CPU backend: own AVX-512, AVX2 or po
                  "cpu\nop:activate@cpu\n"
                  "op:matmul_dx@cpu\nop:matmul_dw@cpu\nop:matmul_update@cpu\n"
                  "op:sgd_update@cpu\nop:adamw_update@cpu\nop:activate_dx@cpu\n"
-                 "op:quantize_groups@cpu\nop:dequantize_sum@cpu\n",
+                 "op:quantize_groups@cpu\nop:dequantize_sum@cpu\n"
+                 "op:tree_sum@cpu\n",
                  activate, deactivate)

@@ -20,7 +20,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       {BS_KIND_OP, &ref_matmul24},        {BS_KIND_OP, &ref_matmul24_dx}, {BS_KIND_OP, &ref_matmul24_dw},
       {BS_KIND_OP, &ref_matmul24_update}, {BS_KIND_OP, &ref_expand24},    {BS_KIND_OP, &ref_sgd_update},
       {BS_KIND_OP, &ref_adamw_update},    {BS_KIND_OP, &ref_activate_dx}, {BS_KIND_OP, &ref_quantize_groups},
-      {BS_KIND_OP, &ref_dequantize_sum},
+      {BS_KIND_OP, &ref_dequantize_sum},  {BS_KIND_OP, &ref_tree_sum},
   };
   ref_state *state = host->alloc(host->ctx, sizeof *state, 64);
   if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for the plugin's state");
@@ -51,5 +51,6 @@ BS_PLUGIN_DEFINE("ref", BS_PLUGIN_VERSION, "portable C: the meaning of every op,
                  "op:matmul_update@ref\nop:matmul24@ref\nop:matmul24_dx@ref\nop:matmul24_dw@ref\n"
                  "op:matmul24_update@ref\nop:expand24@ref\n"
                  "op:sgd_update@ref\nop:adamw_update@ref\nop:activate_dx@ref\n"
-                 "op:quantize_groups@ref\nop:dequantize_sum@ref\n",
+                 "op:quantize_groups@ref\nop:dequantize_sum@ref\n"
+                 "op:tree_sum@ref\n",
                  activate, deactivate)

@@ -120,7 +120,8 @@ static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activati
   kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 6, .N = 9, .K = 21, .seed = 77};
   if (strcmp(op, "matmul_dw") == 0) s.w = dtype == BS_F64 ? BS_F64 : BS_F32;
   if (strstr(op, "_columns") != NULL) s.part = KIT_PATTERN;
-  if (strcmp(op, "matmul") == 0 || strcmp(op, "activate") == 0) s.activation = activation;
+  if (strcmp(op, "matmul") == 0 || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0)
+    s.activation = activation;
   kit_data_make(d, op, &s);
 }
 
@@ -142,7 +143,7 @@ void kit_num_special(const kit_case *c) {
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
   const char *op = a.impl->op;
-  const int two = strcmp(op, "matmul") == 0 || strcmp(op, "activate") == 0;
+  const int two = strcmp(op, "matmul") == 0 || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0;
   for (size_t i = 0; kit_op_known(op) && i < sizeof special_dtypes / sizeof special_dtypes[0]; i++)
     for (uint32_t activation = BS_ACT_NONE; activation <= (two ? BS_ACT_SILU : BS_ACT_NONE); activation++) {
       kit_data d;

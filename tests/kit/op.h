@@ -84,6 +84,9 @@ typedef struct kit_data {
   char note[80]; /* what else to say of it: a service that failed */
 } kit_data;
 
+/* tree_sum: blocks of the input, and the one at a place. */
+int64_t kit_blocks(const kit_data *d);
+int64_t kit_block(const kit_data *d, int64_t place);
 /* 1 for an op that the kit knows. */
 int kit_op_known(const char *op);
 int64_t kit_column(const kit_data *d, int64_t i);

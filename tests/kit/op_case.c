@@ -5,8 +5,9 @@
 
 #include "tests/kit/op.h"
 
-static const char *const known[] = {"matmul",         "matmul_dx",       "matmul_dw", "matmul_update",
-                                    "gather_columns", "scatter_columns", "convert",   "activate"};
+static const char *const known[] = {"matmul",        "matmul_dx",      "matmul_dw",
+                                    "matmul_update", "gather_columns", "scatter_columns",
+                                    "convert",       "activate",       "tree_sum"};
 
 int kit_op_known(const char *op) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -24,6 +25,15 @@ static int is(const kit_data *d, const char *op) {
 }
 
 /* ---- data ----------------------------------------------------------------------------------- */
+
+int64_t kit_blocks(const kit_data *d) {
+  return d->shape.N > 0 ? INT64_C(1) << d->shape.seed % 4 : 1;
+}
+
+/* Every second query names another order than that of the blocks: the last is the first, and so on. */
+int64_t kit_block(const kit_data *d, int64_t place) {
+  return d->shape.seed / 4 % 2 ? kit_blocks(d) - 1 - place : place;
+}
 
 static void add_pattern(kit_data *d, int64_t begin, int64_t span) {
   static const uint32_t bits[] = {3, 5, 9, 12};
@@ -91,7 +101,7 @@ static void make_args(kit_data *d) {
     arg(d, 0, s->x, 2, s->B, d->kept);
     arg(d, 1, s->x, 2, s->B, s->K);
   } else {
-    arg(d, 0, s->x, 2, s->B, s->N);
+    arg(d, 0, s->x, 2, s->B, is(d, "tree_sum") ? s->N * kit_blocks(d) : s->N);
     arg(d, 1, s->y, 2, s->B, s->N);
   }
   d->out = is(d, "matmul_update") ? -1 : (int32_t)d->nargs - 1;
@@ -113,6 +123,7 @@ static void make_queries(kit_data *d) {
                            .activation = s->activation,
                            .flags = s->flags | (s->x_full ? BS_QUERY_X_FULL : 0u),
                            .weight_dtype = needs_weight(d) ? s->w : 0};
+  for (int64_t i = 0; is(d, "tree_sum") && i < kit_blocks(d); i++) d->query.attrs[i] = kit_block(d, i);
   d->pack_query = d->query;
   if (is(d, "matmul")) return;
   /* As a layer of that weight dtype would pack it. */

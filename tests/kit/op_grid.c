@@ -67,7 +67,7 @@ static int fit_dtypes(const char *op, kit_shape *s, int integers, uint64_t *seed
   } else if (strcmp(op, "convert") == 0 || strstr(op, "_columns") != NULL) {
     if (integers) s->x = PICK(seed, all);
     if (integers) s->y = PICK(seed, all);
-  } else if (strcmp(op, "activate") == 0) {
+  } else if (strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0) {
     s->activation = (uint32_t)kit_below(seed, integers ? 2 : 4);
     if (integers) s->x = s->y;
   }

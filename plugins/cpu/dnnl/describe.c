@@ -159,6 +159,10 @@ void cpu_dnnl_judge(const cpu_state *state, const bs_op_query *query, cpu_matmul
     cpu_answer_no(answer, lib->disabled ? BS_REASON_DISABLED : BS_REASON_LIB_VERSION, "%s", lib->text);
     return;
   }
+  if ((query->flags & BS_QUERY_TOKENWISE) != 0) {
+    cpu_answer_no(answer, BS_REASON_DISABLED, "%s chooses its blocks by the number of tokens", lib->text);
+    return;
+  }
   if (!check_types(lib, out_shape, answer)) return;
   if (query->workspace_limit != 0) {
     cpu_answer_no(answer, BS_REASON_WORKSPACE, "%s keeps no limit of workspace", lib->text);
