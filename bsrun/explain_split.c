@@ -115,6 +115,7 @@ static const bs_field method_fields[] = {
     {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
     {"bound_s", "BOUND s", BS_FIELD_RIGHT, 4},
     {"limit", "LIMIT", 0, 0},
+    {"repro", "REPRO", 0, 0},
     {"text", "HOW", 0, 0},
     {"method", "METHOD", BS_FIELD_WIDE, 0},
     {"world_size", "P", BS_FIELD_WIDE, 0},
@@ -137,9 +138,10 @@ static const char *pick(const char *const *names, size_t n, uint32_t i) {
 
 static int32_t method_row(split *s, uint32_t rank, bs_error *err) {
   static const char *const splits[] = {"none", "K", "N"};
-  static const char *const placements[] = {"replicated", "split", "partial"};
+  static const char *const placements[] = {"replicated", "split", "partial", "tokens"};
   static const char *const kinds[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                       "all_to_all", "send",       "recv",           "barrier"};
+  static const char *const classes[] = {"R0", "R1", "R2", "R3", "R4"};
   bs_proposal p;
   bs_text collectives = {0};
   const bs_layer_spec *spec = &s->subject.spec;
@@ -157,7 +159,7 @@ static int32_t method_row(split *s, uint32_t rank, bs_error *err) {
                 (json_int_t)p.weight_bytes, "workspace_bytes", (json_int_t)p.workspace_bytes, "collectives",
                 collectives.data != NULL ? collectives.data : "none", "payload_bytes", (json_int_t)payload,
                 "method", s->x->e.method, "world_size", (int)s->subject.world_size, "x_placement",
-                pick(placements, 3, p.x_placement), "y_placement", pick(placements, 3, p.y_placement),
+                pick(placements, 4, p.x_placement), "y_placement", pick(placements, 4, p.y_placement),
                 "dtype", bs_dtype_name(spec->w_dtype), "B", (json_int_t)spec->B, "N", (json_int_t)spec->N,
                 "K", (json_int_t)spec->K);
   bs_text_free(&collectives);
@@ -168,6 +170,7 @@ static int32_t method_row(split *s, uint32_t rank, bs_error *err) {
   json_object_set_new(row, "wire_error", json_real(p.wire_error));
   json_object_set_new(row, "chunks", json_integer(p.chunks > 1 ? (json_int_t)p.chunks : 1));
   json_object_set_new(row, "text", text != NULL ? text : json_string("(not UTF-8)"));
+  json_object_set_new(row, "repro", json_string(pick(classes, 5, p.repro)));
   split_predict(s, row, &p, 1);
   json_array_append_new(s->rows, row);
   return BS_OK;

@@ -66,8 +66,8 @@ START_TEST(refused_candidates_are_shown_with_reasons) {
 END_TEST
 
 START_TEST(the_other_ops) {
-  static const char *const ops[] = {"gather_columns", "scatter_columns", "convert",      "activate",
-                                    "matmul_dx",      "matmul_dw",       "matmul_update"};
+  static const char *const ops[] = {"gather_columns", "scatter_columns", "convert",       "activate",
+                                    "matmul_dx",      "matmul_dw",       "matmul_update", "tree_sum"};
   for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
     ran r = bsrun(dir, "explain", ops[i], "--mask", "interleave", "-P", "3", "--rank", "2", "--n", "65",
                   "--backend", "ref", "-o", "jsonl", NULL);
@@ -93,6 +93,28 @@ START_TEST(a_weight_to_train) {
   for (size_t i = 1; i < json_array_size(rows); i++)
     if (strcmp(str(rows, i, "implementation"), "matmul@cpu/dnnl") == 0)
       ck_assert_ptr_nonnull(strstr(str(rows, i, "text"), "no matmul_dx@cpu/dnnl"));
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* Nor are its blocks the same for any number of tokens. */
+START_TEST(a_token_by_itself) {
+  ran r = bsrun(dir, "explain", "matmul", "--tokenwise", "--b", "2048", "--n", "640", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(str(rows, 0, "implementation"), "matmul@cpu/packed");
+  for (size_t i = 1; i < json_array_size(rows); i++)
+    if (strcmp(str(rows, i, "implementation"), "matmul@cpu/dnnl") == 0)
+      ck_assert_str_eq(str(rows, i, "level"), "no");
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "explain", "method", "row_parallel", "-P", "4", "--set", "method.repro=R3", "-o", "json",
+            NULL);
+  must_be(&r, 0);
+  rows = rows_of(&r);
+  ck_assert_str_eq(str(rows, 0, "repro"), "R3");
+  ck_assert_str_eq(str(rows, 0, "collectives"), "all_gather");
   json_decref(rows);
   ran_free(&r);
 }
@@ -300,6 +322,7 @@ int main(void) {
   tcase_add_test(tc, refused_candidates_are_shown_with_reasons);
   tcase_add_test(tc, the_other_ops);
   tcase_add_test(tc, a_weight_to_train);
+  tcase_add_test(tc, a_token_by_itself);
   tcase_add_test(tc, a_column_mask_is_a_gather);
   tcase_add_loop_test(tc, a_mask_by_rows_is_2_4, 0, 3);
   tcase_add_test(tc, a_method_proposes_by_rank);

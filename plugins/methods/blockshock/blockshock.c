@@ -116,7 +116,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
           "all-reduce of Y) or column (rows of W, an all-reduce in each pair and a gather); auto takes the "
           "one with fewer bytes on the wire\n"
           "half=: 0 or 1 runs that half of the mask alone: pruned, with the error that the proposal "
-          "tells\n" TP_OVERLAP_DOC,
+          "tells\n" TP_OVERLAP_DOC TP_OPTION_DOCS,
       .propose = propose,
       .build = build,
       .forward = forward,

@@ -25,7 +25,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       .default_world = 2,
       .name = "column_parallel",
       .summary = "each rank makes its own features; all-gather, or a sharded output",
-      .option_docs = TP_OVERLAP_DOC,
+      .option_docs = TP_OVERLAP_DOC TP_OPTION_DOCS,
   };
   return tp_activate(host, self, &traits, &method, &at, out_state, err);
 }

@@ -36,6 +36,9 @@ typedef struct tp_state {
   const tp_traits *traits;
 } tp_state;
 
+/* Leaves of a reproducible sum (R3, R4): what 8 ranks would own. */
+#define TP_LEAVES 8
+
 /* How x reaches the product. */
 enum tp_input {
   TP_X_PLAIN = 0,  /* as given */
@@ -51,24 +54,29 @@ typedef struct tp_shape {
   int64_t B, N, K;
   uint32_t x_dtype, w_dtype, y_dtype, reduce_dtype;
   uint32_t rank, world;
-  uint32_t split;               /* BS_SPLIT_NONE when world is 1 */
-  uint32_t input;               /* enum tp_input; TP_X_GATHER may become TP_X_FULL in build */
-  uint32_t product_dtype;       /* dtype that the matmul writes */
-  uint32_t coll;                /* enum bs_coll_kind, BS_COLL_COUNT_: none */
-  uint32_t own_partial;         /* 1: the product goes to scratch, not to y */
-  uint32_t bias_here;           /* 1: this rank's product adds the bias */
-  uint32_t after;               /* enum bs_activation applied after the sum; in the product otherwise */
-  uint32_t own_sums;            /* 1: the sum goes to scratch before it is activated */
-  const bs_partition *cols;     /* K split: own columns; NULL: all */
-  int64_t k_own;                /* columns owned */
-  int64_t k_mul;                /* width of the product: K when full_width, at least 1 */
-  int64_t row_begin, row_count; /* rows of W owned */
-  int64_t x_cols, y_cols;       /* of the caller's x and y */
-  int64_t y_begin;              /* N split, replicated y: first feature of the own block */
-  uint32_t wire;                /* BS_I8: the sum is made in two int8 steps; else reduce_dtype */
-  uint32_t chunks;              /* parts of y that are summed while the next is computed; 1: no overlap */
-  uint32_t chunk_features;      /* 1: the parts are runs of features, 0: of tokens */
-  uint32_t chunk_unit;          /* parts are multiples of it, but for the last */
+  uint32_t split;                /* BS_SPLIT_NONE when world is 1 */
+  uint32_t input;                /* enum tp_input; TP_X_GATHER may become TP_X_FULL in build */
+  uint32_t product_dtype;        /* dtype that the matmul writes */
+  uint32_t coll;                 /* enum bs_coll_kind, BS_COLL_COUNT_: none */
+  uint32_t own_partial;          /* 1: the product goes to scratch, not to y */
+  uint32_t bias_here;            /* 1: this rank's product adds the bias */
+  uint32_t after;                /* enum bs_activation applied after the sum; in the product otherwise */
+  uint32_t own_sums;             /* 1: the sum goes to scratch before it is activated */
+  const bs_partition *cols;      /* K split: own columns; NULL: all */
+  int64_t k_own;                 /* columns owned */
+  int64_t k_mul;                 /* width of the product: K when full_width, at least 1 */
+  int64_t row_begin, row_count;  /* rows of W owned */
+  int64_t x_cols, y_cols;        /* of the caller's x and y */
+  int64_t y_begin;               /* N split, replicated y: first feature of the own block */
+  uint32_t wire;                 /* BS_I8: the sum is made in two int8 steps; else reduce_dtype */
+  uint32_t chunks;               /* parts of y that are summed while the next is computed; 1: no overlap */
+  uint32_t chunk_features;       /* 1: the parts are runs of features, 0: of tokens */
+  uint32_t chunk_unit;           /* parts are multiples of it, but for the last */
+  uint32_t repro;                /* enum bs_repro that was asked; R1 without */
+  uint32_t leaves;               /* R3, R4: runs of columns that are summed apart here; 0: one product */
+  uint32_t place;                /* of the rank's leaves in the tree, in units of them */
+  uint32_t own_cols;             /* 1: cols is tp_leaf.c's, not the host's */
+  int64_t leaf_width[TP_LEAVES]; /* of the products over them, in order of the tree; at least 1 */
 } tp_shape;
 
 int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world,
@@ -81,6 +89,32 @@ int32_t tp_mask_or_complement(const bs_layer_spec *spec, bs_mask *out_mask, bs_e
 int tp_is_float(uint32_t dtype);
 /* Value of a method option of spec, or fallback. */
 const char *tp_option_get(const bs_layer_spec *spec, const char *key, const char *fallback);
+
+/* tp_repro.c: options that every method has, and their lines of option_docs. */
+#define TP_OPTION_DOCS                                                                                     \
+  "repro=R1: how far the bits of Y are promised: R0 from run to run, R1 on every rank, R2 whatever other " \
+  "tokens there are, R3 on 1, 2, 4 and 8 ranks, R4 for every method over the same order of columns\n"
+extern const tp_option tp_common_options[];
+extern const uint32_t tp_common_count;
+/* enum bs_repro of the option; BS_REPRO_R1 without. */
+uint32_t tp_repro_asked(const bs_layer_spec *spec);
+/* What cannot be promised: refused with the reason. */
+int32_t tp_repro_check(const tp_traits *traits, const bs_layer_spec *spec, uint32_t split, uint32_t world,
+                       bs_error *err);
+/* The class that a layer keeps. */
+uint32_t tp_repro_promised(const bs_layer_spec *spec, const tp_shape *shape);
+
+/* tp_leaf_shape.c: the columns of leaf 0 .. 7, and of the rank's own; which rank has a place of the tree. */
+int32_t tp_leaf_mask(const tp_traits *traits, const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err);
+uint32_t tp_leaf_rank(uint32_t mask_kind, uint32_t place, uint32_t world);
+int32_t tp_leaf_shape_make(const tp_state *state, const bs_layer_spec *spec, tp_shape *shape, bs_error *err);
+/* Leaf i of the rank's: its columns among those of x as the layer has it. tp_partition_free. */
+int32_t tp_leaf_columns(const tp_state *state, const bs_layer_spec *spec, const tp_shape *shape, uint32_t i,
+                        bs_partition **out_columns, bs_error *err);
+/* Where the columns of a leaf lie among the own ones. tp_partition_free. */
+int32_t tp_leaf_places(const tp_state *state, const bs_partition *leaf, const bs_partition *own,
+                       bs_partition **out_places, bs_error *err);
+void tp_partition_free(const tp_state *state, const bs_partition *partition);
 
 /* How dX leaves the product dY W. */
 enum tp_dx {
@@ -206,6 +240,26 @@ int32_t tp_quantise_build(tp_layer *layer, uint32_t out_dtype, bs_error *err);
 void tp_quantise_free(tp_layer *layer);
 int32_t tp_quantise_forward(tp_layer *layer, const bs_tensor *product, bs_tensor *sums, bs_stream *stream,
                             bs_error *err);
+/* A leaf: its packed columns and its product. */
+typedef struct tp_leaf {
+  bs_partition *cols; /* of x's columns */
+  bs_packed *packed;
+  bs_plan *product;
+  bs_plan *move;  /* gather_columns, where the kernel does not pick them */
+  bs_tensor x;    /* GATHER: the copy; ZERO: a column of zeros */
+  uint32_t input; /* VIEW, FULL, GATHER or ZERO */
+  uint32_t reserved;
+} tp_leaf;
+
+typedef struct tp_leaves {
+  tp_leaf leaf[TP_LEAVES]; /* in the order of the tree */
+  bs_tensor parts;         /* [B, leaves x n]: sums of the leaves side by side; NULL with one leaf */
+  bs_tensor own;           /* [B,N]: sum of the rank's leaves, where it is not a block of `all` */
+  bs_tensor all;           /* [B, P x n]: the sums of all ranks, in rank order */
+  bs_plan *join;           /* parts to the own sum */
+  bs_plan *last;           /* what there is to y: the rest of the tree, activation, rounding */
+  uint64_t *recv;
+} tp_leaves;
 
 struct tp_layer {
   const tp_state *state;
@@ -228,6 +282,7 @@ struct tp_layer {
   tp_overlap *overlap;   /* NULL: one chunk */
   tp_training *training; /* NULL: no steps */
   tp_quantise *quantise; /* NULL: not in int8 */
+  tp_leaves *leaves;     /* R3, R4: in the place of packed, matmul, move, partial, activate and sums */
 };
 
 /* What the product of the layer's rows (shape.row_count of them) is asked for with. */
@@ -247,6 +302,20 @@ bs_tensor_desc tp_dy_desc(const tp_layer *layer);
 bs_tensor tp_own_dy(const tp_layer *layer, const bs_tensor *dy);
 /* 1 when t is a [n] vector of a dtype. */
 int tp_is_row(const bs_tensor *t, int64_t n, uint32_t dtype);
+
+/* tp_leaf_build.c, tp_leaf_run.c: a layer whose K is summed leaf by leaf. */
+int32_t tp_leaves_build(tp_layer *layer, const bs_layer_spec *spec, const bs_source *weights, bs_error *err);
+void tp_leaves_free(tp_layer *layer);
+int32_t tp_leaves_forward(tp_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
+                          bs_error *err);
+int32_t tp_leaves_read(tp_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
+/* Scratch and what the proposal tells of them. */
+void tp_leaves_propose(const tp_shape *shape, bs_proposal *proposal);
+/* tp_build.c */
+int32_t tp_collective(tp_layer *layer, uint32_t kind, uint32_t dtype_in, uint32_t dtype_out,
+                      const uint64_t *counts, const uint64_t *recv_counts, bs_coll_plan **out_plan,
+                      bs_error *err);
+
 /* Views of a caller's tensor, and whether it is a dense [rows,cols] of a dtype. */
 bs_tensor tp_view_columns(const bs_tensor *t, int64_t begin, int64_t count);
 bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows);
@@ -272,8 +341,9 @@ int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *
                     const bs_src_loc *at, void **out_state, bs_error *err);
 int32_t tp_deactivate(void *state, bs_error *err);
 
-/* Views of a source, valid while `inner` is: rows row_begin.. of it; all its columns with zeros where
- * `own` keeps none; a single column of zeros. They stay thread-safe and pure when inner is. */
+/* Views of a source, valid while `inner` is: the columns of `own` alone; rows row_begin.. of it; all its
+ * columns with zeros where `own` keeps none; a single column of zeros. They stay thread-safe and pure when
+ * inner is. */
 typedef struct tp_rows_view {
   const bs_source *inner;
   int64_t row_begin;
@@ -285,5 +355,6 @@ typedef struct tp_zeros_view {
 bs_source tp_source_rows(tp_rows_view *view, const bs_source *inner, int64_t row_begin, int64_t row_count);
 bs_source tp_source_zeros(tp_zeros_view *view, const bs_source *inner, const bs_partition *own);
 bs_source tp_source_zero_column(const bs_source *inner);
+bs_source tp_source_columns(tp_zeros_view *view, const bs_source *inner, const bs_partition *own);
 
 #endif

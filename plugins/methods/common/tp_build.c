@@ -82,7 +82,8 @@ void tp_product_query_fill(const tp_layer *l, const bs_layer_spec *spec, tp_prod
   p->q.accumulate = spec->accumulate;
   p->q.activation = s->after != BS_ACT_NONE ? (uint32_t)BS_ACT_NONE : spec->activation;
   p->q.flags = BS_QUERY_DETERMINISTIC | (s->input == TP_X_FULL ? (uint32_t)BS_QUERY_X_FULL : 0u) |
-               (spec->flags & BS_LAYER_BACKWARD ? (uint32_t)BS_QUERY_TRAIN : 0u);
+               (spec->flags & BS_LAYER_BACKWARD ? (uint32_t)BS_QUERY_TRAIN : 0u) |
+               (s->repro >= BS_REPRO_R2 ? (uint32_t)BS_QUERY_TOKENWISE : 0u);
   p->q.weight_dtype = s->w_dtype;
 }
 
@@ -147,6 +148,23 @@ static int32_t build_move(tp_layer *l, bs_error *err) {
   bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->x_cols);
   const char *op = s->input == TP_X_GATHER ? "gather_columns" : "scatter_columns";
   return prepare_move(l, op, &x, &scratch, &l->move, err);
+}
+
+int32_t tp_collective(tp_layer *l, uint32_t kind, uint32_t dtype_in, uint32_t dtype_out,
+                      const uint64_t *counts, const uint64_t *recv_counts, bs_coll_plan **out_plan,
+                      bs_error *err) {
+  bs_collective c;
+  memset(&c, 0, sizeof c);
+  c.struct_size = (uint32_t)sizeof c;
+  c.kind = kind;
+  c.dtype_in = dtype_in;
+  c.dtype_out = dtype_out;
+  c.rows = (uint64_t)l->shape.B;
+  c.ncounts = l->shape.world;
+  c.counts = counts;
+  c.recv_counts = recv_counts;
+  c.site = l->state->traits->site;
+  return l->api->collective_prepare(l->rank, &c, out_plan, err);
 }
 
 static int32_t build_collective(tp_layer *l, bs_error *err) {
@@ -227,6 +245,14 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
   int32_t rc = tp_shape_make(state, spec, api->rank(rank), api->world_size(rank), &l->shape, err);
   if (rc == BS_OK) rc = check_source(l, weights, err);
   if (rc == BS_OK) rc = build_bias(l, bias, err);
+  if (rc == BS_OK && l->shape.leaves > 0) {
+    rc = tp_leaves_build(l, spec, weights, err);
+    if (rc != BS_OK)
+      tp_layer_free(l);
+    else
+      *out_layer = l;
+    return rc;
+  }
   if (rc == BS_OK) rc = build_product(l, spec, weights, err);
   if (rc == BS_OK) rc = build_move(l, err);
   if (rc == BS_OK) rc = build_collective(l, err);
@@ -250,6 +276,7 @@ void tp_layer_free(void *layer) {
   tp_gradient_free(l);
   tp_overlap_free(l);
   tp_quantise_free(l);
+  tp_leaves_free(l);
   if (l->coll != NULL) api->collective_release(l->coll);
   if (l->counts != NULL) api->free(l->rank, l->counts);
   if (l->activate != NULL) api->op_release(l->activate);

@@ -100,6 +100,7 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
   if (rows < 0 || rows > s->B || !tp_fits(x, rows, s->x_dtype, s->x_cols))
     return wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
   if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
+  if (l->leaves != NULL) return tp_leaves_forward(l, x, y, stream, err);
   bs_tensor product = *y;
   if (s->own_partial)
     product = tp_view_rows(&l->partial, rows);

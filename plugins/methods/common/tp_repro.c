@@ -44,6 +44,9 @@ static int32_t check_leaves(const tp_traits *traits, const bs_layer_spec *spec, 
   if (!is_natural(spec))
     return refuse(traits, repro, "sums in f32 (f64 and integers in their own dtype)",
                   "leave method.reduce_dtype out", err);
+  const char *overlap = tp_option_get(spec, "overlap", "off");
+  if (strcmp(overlap, "off") != 0 && strcmp(overlap, "auto") != 0)
+    return refuse(traits, repro, "gathers the sums of leaves in one piece", "overlap=off", err);
   if (split == BS_SPLIT_K && !power)
     return refuse(traits, repro, "is promised for 1, 2, 4 and 8 ranks, each with its subtree of 8 leaves",
                   "column_parallel keeps it on any number", err);

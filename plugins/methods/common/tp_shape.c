@@ -45,20 +45,29 @@ static int one_of(const char *choices, const char *value) {
   return 0;
 }
 
+static int32_t hint_options(const tp_traits *traits, bs_error *err) {
+  char list[160] = "";
+  size_t used = 0;
+  for (uint32_t i = 0; i < traits->n_options + tp_common_count && used < sizeof list; i++) {
+    const tp_option *o =
+        i < traits->n_options ? &traits->options[i] : &tp_common_options[i - traits->n_options];
+    const int n = snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", o->key);
+    if (n > 0) used += (size_t)n;
+  }
+  return bs_fail_hint(err, "its options: %s", list), BS_CONFIG;
+}
+
 static int32_t check_options(const tp_traits *traits, const bs_layer_spec *spec, bs_error *err) {
   for (uint32_t i = 0; i < spec->n_options; i++) {
     const char *key = spec->option_keys[i];
     const tp_option *option = NULL;
     for (uint32_t j = 0; j < traits->n_options; j++)
       if (strcmp(traits->options[j].key, key) == 0) option = &traits->options[j];
+    for (uint32_t j = 0; j < tp_common_count; j++)
+      if (strcmp(tp_common_options[j].key, key) == 0) option = &tp_common_options[j];
     if (option == NULL) {
       bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s has no option '%.40s'", traits->name, key);
-      if (traits->n_options > 1)
-        return bs_fail_hint(err, "its options: %s, %s", traits->options[0].key, traits->options[1].key),
-               BS_CONFIG;
-      if (traits->n_options > 0)
-        return bs_fail_hint(err, "its options: %s", traits->options[0].key), BS_CONFIG;
-      return bs_fail_hint(err, "it takes no options"), BS_CONFIG;
+      return hint_options(traits, err);
     }
     if (!one_of(option->choices, spec->option_values[i])) {
       bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s: %s cannot be '%.40s'", traits->name, key,
@@ -234,11 +243,20 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   tp_shape *s = out_shape;
   fill_plain(spec, rank, world, s);
   s->split = world > 1 ? traits->split : (uint32_t)BS_SPLIT_NONE;
+  s->repro = tp_repro_asked(spec);
   rc = check_placements(traits, spec, s->split, err);
-  if (rc == BS_OK && traits->split == BS_SPLIT_K) rc = split_columns(state, spec, s, err);
+  if (rc == BS_OK) rc = tp_repro_check(traits, spec, s->split, world, err);
+  if (rc == BS_OK && traits->split == BS_SPLIT_K && s->repro < BS_REPRO_R3)
+    rc = split_columns(state, spec, s, err);
   if (rc != BS_OK) return rc;
-  if (s->split == BS_SPLIT_K) finish_columns(spec, s);
   if (s->split == BS_SPLIT_N) split_rows(spec, s);
+  if (s->repro >= BS_REPRO_R3) {
+    s->wire = s->reduce_dtype;
+    s->chunks = 1;
+    s->bias_here = spec->has_bias && s->row_count > 0 && (s->split != BS_SPLIT_K || rank == 0);
+    return tp_leaf_shape_make(state, spec, s, err);
+  }
+  if (s->split == BS_SPLIT_K) finish_columns(spec, s);
   if (s->split != BS_SPLIT_K || s->coll == BS_COLL_COUNT_) s->wire = s->reduce_dtype; /* nothing is summed */
   s->bias_here = spec->has_bias && s->row_count > 0 && (s->split != BS_SPLIT_K || rank == 0);
   if (s->k_mul == 0) {
@@ -251,6 +269,9 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
 }
 
 void tp_shape_free(const tp_state *state, tp_shape *shape) {
-  if (shape->cols != NULL) state->host->partition_free(shape->cols);
+  if (shape->own_cols)
+    tp_partition_free(state, shape->cols);
+  else if (shape->cols != NULL)
+    state->host->partition_free(shape->cols);
   shape->cols = NULL;
 }

@@ -56,6 +56,8 @@ static const char *coll_name(uint32_t kind) {
       return "all_gather";
     case BS_COLL_REDUCE_SCATTER:
       return "reduce_scatter";
+    case BS_COLL_ALL_TO_ALL:
+      return "all_to_all";
     default:
       return "no collective";
   }
@@ -66,10 +68,10 @@ static void describe(const tp_traits *traits, const tp_shape *s, char *out, size
     snprintf(out, size, "rows %" PRId64 "..+%" PRId64 " of W, %s", s->row_begin, s->row_count,
              coll_name(s->coll));
   else if (s->split == BS_SPLIT_K)
-    snprintf(out, size, "%" PRId64 " of %" PRId64 " columns (%s)%s, %s%s", s->k_own, s->K,
+    snprintf(out, size, "%" PRId64 " of %" PRId64 " columns (%s)%s%s, %s%s", s->k_own, s->K,
              s->cols->kind == BS_PARTITION_CONTIGUOUS ? "a run" : "a gather",
-             traits->full_width ? ", zeros multiplied too" : "", coll_name(s->coll),
-             s->after != BS_ACT_NONE ? ", then the activation" : "");
+             s->leaves > 0 ? " in leaves of K / 8" : "", traits->full_width ? ", zeros multiplied too" : "",
+             coll_name(s->coll), s->after != BS_ACT_NONE ? ", then the activation" : "");
   else
     snprintf(out, size, "all of W on one rank");
   const size_t used = strlen(out);
@@ -100,6 +102,8 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
   if (s.chunks > 1) tp_overlap_propose(&s, &p);
   if (s.wire == BS_I8) tp_quantise_propose(&s, &p);
   p.wire_error = tp_wire_error(spec, &s);
+  if (s.leaves > 0) tp_leaves_propose(&s, &p);
+  p.repro = tp_repro_promised(spec, &s);
   describe(((const tp_state *)state)->traits, &s, p.text, sizeof p.text);
   if (spec->flags & BS_LAYER_BACKWARD) rc = propose_backward(state, spec, &s, &p, err);
   tp_shape_free(state, &s);
@@ -171,6 +175,7 @@ int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err)
                    l->state->traits->name, (long long)row, (long long)out->dims[0], (long long)out->dims[1],
                    (long long)s->row_count, (long long)s->k_own);
   if (out->dims[0] == 0 || s->k_own == 0) return BS_OK;
+  if (l->leaves != NULL) return tp_leaves_read(l, row, out, err);
   if (l->state->traits->full_width && s->cols != NULL) return read_own_columns(l, row, out, err);
   return packed_rows(l, row, out, err);
 }

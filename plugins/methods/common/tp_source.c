@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_source.c - views of a weight source: some rows, all columns with zeros where not owned, one zero
- * column. Used while packing (tp_build.c), possibly by several members of the rank's team at once.
+ * tp_source.c - views of a weight source: some rows, all columns with zeros where not owned, the own
+ * columns alone, one zero column. Used while packing (tp_build.c), possibly by several members of the rank's
+ * team at once.
  */
 #include "tp.h"
 
@@ -88,6 +89,39 @@ bs_source tp_source_zeros(tp_zeros_view *view, const bs_source *inner, const bs_
   view->own = own;
   source.ctx = view;
   source.read = read_zeros;
+  return source;
+}
+
+/* Columns `cols` of `own`, as columns of the inner source: a list of them at a time. */
+static int32_t read_columns(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                            void *out, int64_t out_stride, bs_error *err) {
+  const tp_zeros_view *view = ctx;
+  const int64_t asked = cols != NULL ? cols->count : view->own->count;
+  uint32_t list[CHUNK];
+  bs_partition part;
+  memset(&part, 0, sizeof part);
+  part.struct_size = (uint32_t)sizeof part;
+  part.kind = BS_PARTITION_GATHER;
+  part.total = view->inner->cols;
+  part.columns = list;
+  for (int64_t first = 0; first < asked; first += CHUNK) {
+    part.count = asked - first < CHUNK ? asked - first : CHUNK;
+    for (int64_t i = 0; i < part.count; i++) list[i] = (uint32_t)column(view->own, column(cols, first + i));
+    const int32_t rc =
+        view->inner->read(view->inner->ctx, row, nrows, &part, dtype,
+                          (char *)out + (uint64_t)first * BS_DTYPE_BYTES(dtype), out_stride, err);
+    if (rc != BS_OK) return rc;
+  }
+  return BS_OK;
+}
+
+bs_source tp_source_columns(tp_zeros_view *view, const bs_source *inner, const bs_partition *own) {
+  bs_source source = *inner;
+  view->inner = inner;
+  view->own = own;
+  source.cols = own->count;
+  source.ctx = view;
+  source.read = read_columns;
   return source;
 }
 

@@ -20,6 +20,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       .name = "dense",
       .aliases = "dense_single",
       .summary = "the whole layer on one rank",
+      .option_docs = TP_OPTION_DOCS,
   };
   return tp_activate(host, self, &traits, &method, &at, out_state, err);
 }

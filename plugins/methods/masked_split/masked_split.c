@@ -28,7 +28,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       .name = "masked_split",
       .aliases = "masked_split_dense",
       .summary = "blockshock's mask in dense storage: the zeros are multiplied too (ablation)",
-      .option_docs = TP_OVERLAP_DOC,
+      .option_docs = TP_OVERLAP_DOC TP_OPTION_DOCS,
   };
   return tp_activate(host, self, &traits, &method, &at, out_state, err);
 }

@@ -46,7 +46,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       .name = "row_parallel",
       .aliases = "dense_tp",
       .summary = "each rank takes a run of input columns; partial sums are all-reduced",
-      .option_docs = TP_OVERLAP_DOC,
+      .option_docs = TP_OVERLAP_DOC TP_OPTION_DOCS,
   };
   return tp_activate(host, self, &traits, &method, &at, out_state, err);
 }
