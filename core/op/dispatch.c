@@ -12,6 +12,7 @@
 #include "core/op/schema.h"
 #include "core/op/select.h"
 #include "core/op/sibling.h"
+#include "core/partition/kept.h"
 
 /* FNV-1a over the columns themselves: a run and a list of the same columns are the same partition. */
 static uint64_t hash_columns(const bs_partition *partition, int64_t count) {
@@ -151,6 +152,13 @@ int32_t bs_dispatch_pack(bs_op_host *host, const bs_op_query *query, const bs_so
   }
   rc = check_source(query, weights, err);
   if (rc != BS_OK) return rc;
+  bs_kept_guard guard; /* positions come from a method: whatever is read of them is two of each four */
+  bs_op_query guarded = *query;
+  if (query->kept != NULL) {
+    bs_kept_guard_init(&guard, query->kept);
+    guarded.kept = &guard.kept;
+    query = &guarded;
+  }
   bs_candidates candidates;
   rc = bs_candidates_ask(host, query, &candidates, err);
   if (rc != BS_OK) return rc;

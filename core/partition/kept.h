@@ -53,6 +53,14 @@ BS_API int32_t bs_kept_check(const bs_kept *kept, const bs_kept *other, bs_error
 BS_API int32_t bs_kept_check_bytes(const uint8_t *bytes, int64_t row, int64_t group, int64_t ngroups,
                                    bs_error *err);
 
+/* A kept set from outside: what is read of it is checked, BS-MASK-2OF4. Lives as long as `inner` and itself.
+ */
+typedef struct bs_kept_guard {
+  bs_kept kept;
+  const bs_kept *inner;
+} bs_kept_guard;
+BS_API void bs_kept_guard_init(bs_kept_guard *guard, const bs_kept *inner);
+
 /* The 90 patterns of 4 x 4 with two in each row and column, in order of their rows' place in bs_pattern_bits;
  * nibble i: row i. Built once a process; thread-safe. */
 #define BS_TILES 90

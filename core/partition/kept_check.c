@@ -30,6 +30,23 @@ int32_t bs_kept_check_bytes(const uint8_t *bytes, int64_t row, int64_t group, in
   return BS_OK;
 }
 
+static int32_t read_guarded(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups,
+                            uint8_t *out, int64_t out_stride, bs_error *err) {
+  const bs_kept *inner = ((const bs_kept_guard *)ctx)->inner;
+  int32_t rc = inner->read(inner->ctx, row, nrows, group, ngroups, out, out_stride, err);
+  for (int64_t r = 0; rc == BS_OK && r < nrows; r++)
+    rc = bs_kept_check_bytes(out + r * out_stride, row + r, group, ngroups, err);
+  return rc;
+}
+
+void bs_kept_guard_init(bs_kept_guard *guard, const bs_kept *inner) {
+  guard->kept = *inner;
+  guard->kept.struct_size = (uint32_t)sizeof guard->kept;
+  guard->kept.ctx = guard;
+  guard->kept.read = read_guarded;
+  guard->inner = inner;
+}
+
 static int32_t check_halves(const uint8_t *a, const uint8_t *b, int64_t row, int64_t ngroups, bs_error *err) {
   for (int64_t g = 0; g < ngroups; g++) {
     if ((a[g] ^ b[g]) == 0xF) continue;

@@ -37,12 +37,38 @@ START_TEST(ours_are_found_by_name) {
 }
 END_TEST
 
+/* By order and by shares, forward and backward, on a number of ranks that halves cannot have. */
+START_TEST(masks_by_importance_and_speed_run) {
+  static const char *const ordered[][2] = {{"importance", "mask.importance=weights"},
+                                           {"importance", "mask.importance=inputs"},
+                                           {"importance", "mask.speeds=[1, 5, 2]"},
+                                           {"uneven", "mask.speeds=[1, 5, 2]"}};
+  for (size_t i = 0; i < 4; i++) {
+    ran r = bsrun(dir, "--method", i % 2 ? "blockshock" : "masked_split", "--mask", ordered[i][0], "--set",
+                  ordered[i][1], "-P", "3", "--phase", i == 0 || i == 3 ? "0" : "2", "--threads-per-rank",
+                  "1", SMALL, NULL);
+    must_be(&r, 0);
+    ck_assert_msg(strstr(r.out, "RIGHT") != NULL && strstr(r.out, ordered[i][0]) != NULL, "%s", r.out);
+    ran_free(&r);
+  }
+  ran r = bsrun(dir, "--method", "blockshock", "--mask", "uneven", "-P", "3", "--phase", "0", SMALL, NULL);
+  must_be(&r, 3);
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-MASK-SHARES"));
+  ran_free(&r);
+  r = bsrun(dir, "--method", "masked_split", "--mask", "magnitude", "--phase", "0", SMALL, NULL);
+  must_be(&r, 3);
+  ck_assert_ptr_nonnull(strstr(r.err, "blockshock runs it"));
+  ran_free(&r);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("bsrun_configs");
   TCase *tc = tcase_create("configs");
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, ours_of_the_same_names_run);
   tcase_add_test(tc, ours_are_found_by_name);
+  tcase_add_test(tc, masks_by_importance_and_speed_run);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
 }

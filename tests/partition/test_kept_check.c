@@ -57,6 +57,28 @@ START_TEST(wrong_sets_are_found) {
 }
 END_TEST
 
+/* What the host hands to the ops instead of a method's set. */
+START_TEST(a_guarded_set_is_checked_as_it_is_read) {
+  given_set set = {{0x3, 0xC, 0xC, 0x3, 0x5, 0xA, 0x7, 0x5}, BS_OK};
+  const bs_kept x = {sizeof x, 1, 4, 8, &set, read_given};
+  bs_kept_guard guard;
+  bs_error err = BS_ERROR_INIT;
+  uint8_t got[4 * 3];
+  memset(got, 0xEE, sizeof got);
+  bs_kept_guard_init(&guard, &x);
+  const bs_kept *k = &guard.kept;
+  ck_assert(k->rows == 4 && k->cols == 8 && k->transposable == 1);
+  ck_assert_int_eq(k->read(k->ctx, 0, 3, 0, 2, got, 3, &err), BS_OK);
+  ck_assert(got[0] == 0x3 && got[1] == 0xC && got[2] == 0xEE && got[3] == 0xC && got[7] == 0xA);
+  ck_assert_int_eq(k->read(k->ctx, 3, 1, 1, 1, got, 3, &err), BS_OK); /* beside the wrong one */
+  ck_assert_int_eq(k->read(k->ctx, 2, 2, 0, 1, got, 3, &err), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(err.id, "BS-MASK-2OF4");
+  ck_assert_ptr_nonnull(strstr(err.message, "row 3, columns 0 to 3 keep 1110"));
+  set.rc = BS_IO;
+  ck_assert_int_eq(k->read(k->ctx, 0, 1, 0, 1, got, 3, &err), BS_IO);
+}
+END_TEST
+
 static void refused(const bs_mask *mask, int64_t rows, int64_t cols, const bs_source *w, uint32_t half,
                     int32_t code, const char *id) {
   const bs_kept *kept = (const bs_kept *)(uintptr_t)1;
@@ -114,6 +136,7 @@ int main(void) {
   Suite *suite = suite_create("kept_check");
   TCase *tc = tcase_create("kept");
   tcase_add_test(tc, wrong_sets_are_found);
+  tcase_add_test(tc, a_guarded_set_is_checked_as_it_is_read);
   tcase_add_test(tc, refusals);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
