@@ -5,6 +5,8 @@
 #ifndef BS_PLUGINS_CPU_H
 #define BS_PLUGINS_CPU_H
 
+#include <pthread.h>
+
 #include "blockshock/plugin.h"
 #include "kernels.h"
 
@@ -16,7 +18,8 @@ typedef struct cpu_isa {
   uint32_t avx512_fp16;
 } cpu_isa;
 
-typedef struct cpu_dnnl cpu_dnnl; /* dnnl/library.c */
+typedef struct cpu_dnnl cpu_dnnl;   /* dnnl/library.c */
+typedef struct cpu_codes cpu_codes; /* ops/packed24.h */
 
 typedef struct cpu_state {
   const bs_host *host;
@@ -24,7 +27,9 @@ typedef struct cpu_state {
   cpu_isa isa;
   cpu_kernels kernels; /* chosen by the parameter `isa` */
   cpu_dnnl *dnnl;      /* NULL when built without oneDNN */
-  const char *matmul;  /* parameter: "auto", or the only matmul that may serve */
+  pthread_mutex_t codes_lock;
+  cpu_codes *codes;   /* of the 2:4 weights that live, so that both halves of a mask share one stream */
+  const char *matmul; /* parameter: "auto", or the only matmul that may serve */
 } cpu_state;
 
 /* cpuid.c */
@@ -45,6 +50,11 @@ extern const bs_op_impl cpu_matmul_update;
 extern const bs_op_impl cpu_sgd_update;
 extern const bs_op_impl cpu_adamw_update;
 extern const bs_op_impl cpu_activate_dx;
+extern const bs_op_impl cpu_matmul24;
+extern const bs_op_impl cpu_matmul24_dx;
+extern const bs_op_impl cpu_matmul24_dw;
+extern const bs_op_impl cpu_matmul24_update;
+extern const bs_op_impl cpu_expand24;
 extern const bs_op_impl cpu_gather_columns;
 extern const bs_op_impl cpu_scatter_columns;
 extern const bs_op_impl cpu_convert;

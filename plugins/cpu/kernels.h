@@ -35,6 +35,62 @@ typedef struct cpu_tile {
   const void *ahead;   /* where they begin: weights of the panels that come next */
 } cpu_tile;
 
+/* ---- 2:4 weights (isa/sparse.h) -----------------------------------------------------------------
+ *
+ * A unit is 32 columns of a panel: of each of its 16 outputs two values a group of four columns, value j of
+ * all outputs side by side, [16][16], in the weight's dtype; and a word of codes an output, 2 bits a value:
+ * value j belongs to column j / 2 * 4 + (word >> 2 j & 3). A panel's units lie one after the other, its codes
+ * too. */
+#define CPU_UNIT_COLUMNS 32
+#define CPU_UNIT_VALUES 16 /* of an output */
+#define CPU_WIDE_TOKENS 64 /* tokens of a tile that has them in its lanes */
+#define CPU_WIDE_COLUMNS                                                             \
+  64 /* whose X then is 16 KiB, half of L1; sums of a block begin at zero everywhere \
+      */
+
+/* Outputs in the lanes, for few tokens: each picks its columns of X in a register.
+ * c[t * ldc + 16 p + lane] = sum over blocks of 64 columns of (sum over the block); of integers i32 sums. */
+typedef struct cpu_narrow24 {
+  const float *x; /* rows of whole units, zeros beyond the last column */
+  int64_t x_ld;
+  const void *w;
+  const uint32_t *codes;
+  int64_t w_step, codes_step; /* between panels: bytes, words */
+  int64_t units;
+  float *c;
+  int64_t ldc;
+  int32_t tokens; /* 1 .. kernels->narrow_tokens */
+  int32_t panels; /* 1 or 2 */
+  int32_t type;   /* cpu_type24 */
+  uint32_t other; /* 1: codes are those of the other half */
+} cpu_narrow24;
+
+/* Tokens in the lanes: each weight is broadcast. c[lane * CPU_WIDE_TOKENS + t] = (add ? c : 0) + sum over the
+ * values i of the lane of w[i][lane] * x[at[i][lane] + t]. */
+typedef struct cpu_wide24 {
+  const float *x;
+  const float *w[2]; /* [count][16] each; both parts make one sum */
+  const uint32_t *at;
+  int32_t count[2];
+  float *c;
+  int32_t tokens; /* 1 .. CPU_WIDE_TOKENS; rounded up to 16 */
+  int32_t add;
+  int32_t integers; /* c is i32 */
+} cpu_wide24;
+
+/* The kept part of dW of one unit: c[i][lane] = (add ? c : 0) + sum_t dy[t][lane] * x[t * x_ld + column of
+ * i]. */
+typedef struct cpu_sums24 {
+  const float *x;
+  int64_t x_ld;
+  const float *dy; /* [tokens][16] */
+  const uint32_t *codes;
+  float *c;
+  int64_t tokens;
+  int32_t add;
+  uint32_t other;
+} cpu_sums24;
+
 /* How the kept columns of one row are picked when they repeat every `period` columns; made by
  * cpu_pick_make (ops/columns.c). */
 typedef struct cpu_pick {
@@ -79,6 +135,16 @@ typedef struct cpu_kernels {
   void (*dequantize)(float *sum, const int8_t *q, float scale, int64_t n, int first);
   /* 16 x 16 floats: dst[j * dst_ld + i] = src[i * src_ld + j]. */
   void (*transpose)(float *dst, int64_t dst_ld, const float *src, int64_t src_ld);
+  /* 2:4 weights; type: cpu_type24. */
+  int32_t narrow_tokens; /* tokens of the largest narrow tile */
+  int32_t narrow_most;   /* tokens of a call up to which narrow tiles are the faster ones */
+  void (*narrow24)(const cpu_narrow24 *tile);
+  void (*wide24)(const cpu_wide24 *tile);
+  void (*sums24)(const cpu_sums24 *sums);
+  /* A unit's values as f32 (f32 too), and its places: at[i][lane] = (first + column of i) * CPU_WIDE_TOKENS.
+   */
+  void (*values24)(float *dst, const void *unit, int32_t type);
+  void (*places24)(uint32_t *at, const uint32_t *codes, uint32_t first, uint32_t other);
   /* Pick whole groups of `size`-byte elements; may read only the groups' own bytes and write only the
    * kept ones. NULL: the generic loop serves. */
   void (*gather)(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups);
@@ -95,5 +161,7 @@ void cpu_avx512_bf16_dot(const cpu_tile *tile);
 
 /* 0 f32, 1 bf16, 2 f16, -1 otherwise: the index of load, store and tile. */
 int cpu_type_index(uint32_t dtype);
+/* The same with 3 for i8. */
+int cpu_type24(uint32_t dtype);
 
 #endif

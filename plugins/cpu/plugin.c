@@ -59,6 +59,9 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
       {BS_KIND_OP, &cpu_sgd_update},      {BS_KIND_OP, &cpu_adamw_update},
       {BS_KIND_OP, &cpu_activate_dx},     {BS_KIND_OP, &cpu_quantize_groups},
       {BS_KIND_OP, &cpu_dequantize_sum},  {BS_KIND_OP, &cpu_tree_sum},
+      {BS_KIND_OP, &cpu_matmul24},        {BS_KIND_OP, &cpu_matmul24_dx},
+      {BS_KIND_OP, &cpu_matmul24_dw},     {BS_KIND_OP, &cpu_matmul24_update},
+      {BS_KIND_OP, &cpu_expand24},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
@@ -76,6 +79,7 @@ static int32_t deactivate(void *opaque, bs_error *err) {
 #ifdef BS_CPU_DNNL
   cpu_dnnl_destroy(state->dnnl);
 #endif
+  (void)pthread_mutex_destroy(&state->codes_lock);
   free(state);
   return BS_OK;
 }
@@ -83,6 +87,10 @@ static int32_t deactivate(void *opaque, bs_error *err) {
 static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {
   cpu_state *state = calloc(1, sizeof *state);
   if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the plugin's state");
+  if (pthread_mutex_init(&state->codes_lock, NULL) != 0) {
+    free(state);
+    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a lock");
+  }
   state->host = host;
   state->self = self;
   int32_t rc = configure(state, self, err);
@@ -95,12 +103,14 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   return BS_OK;
 }
 
-BS_PLUGIN_DEFINE("cpu", BS_PLUGIN_VERSION, "CPU backend: own AVX-512, AVX2 or portable kernels, and oneDNN",
-                 1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
-                 "backend:cpu\nop:matmul@cpu\nop:gather_columns@cpu\nop:scatter_columns@cpu\nop:convert@"
-                 "cpu\nop:activate@cpu\n"
-                 "op:matmul_dx@cpu\nop:matmul_dw@cpu\nop:matmul_update@cpu\n"
-                 "op:sgd_update@cpu\nop:adamw_update@cpu\nop:activate_dx@cpu\n"
-                 "op:quantize_groups@cpu\nop:dequantize_sum@cpu\n"
-                 "op:tree_sum@cpu\n",
-                 activate, deactivate)
+BS_PLUGIN_DEFINE(
+    "cpu", BS_PLUGIN_VERSION, "CPU backend: own AVX-512, AVX2 or portable kernels, and oneDNN",
+    1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
+    "backend:cpu\nop:matmul@cpu\nop:gather_columns@cpu\nop:scatter_columns@cpu\nop:convert@"
+    "cpu\nop:activate@cpu\n"
+    "op:matmul_dx@cpu\nop:matmul_dw@cpu\nop:matmul_update@cpu\n"
+    "op:sgd_update@cpu\nop:adamw_update@cpu\nop:activate_dx@cpu\n"
+    "op:quantize_groups@cpu\nop:dequantize_sum@cpu\n"
+    "op:tree_sum@cpu\n"
+    "op:matmul24@cpu\nop:matmul24_dx@cpu\nop:matmul24_dw@cpu\nop:matmul24_update@cpu\nop:expand24@cpu\n",
+    activate, deactivate)

@@ -130,3 +130,7 @@ int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy,
 int cpu_type_index(uint32_t dtype) {
   return dtype == BS_F32 ? 0 : dtype == BS_BF16 ? 1 : dtype == BS_F16 ? 2 : -1;
 }
+
+int cpu_type24(uint32_t dtype) {
+  return dtype == BS_I8 ? 3 : cpu_type_index(dtype);
+}

@@ -10,8 +10,9 @@
 
 #include "blockshock/plugin.h"
 #include "core/base/dtype.h"
+#include "core/base/error.h"
 
-enum { CX_MAX_THINGS = 16, CX_MAX_WIDTH = 8 };
+enum { CX_MAX_THINGS = 32, CX_MAX_WIDTH = 8 };
 
 typedef struct cx {
   bs_host host;

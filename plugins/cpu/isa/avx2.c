@@ -10,6 +10,7 @@
 #include "convert.h"
 #include "optimizer.h"
 #include "quantize.h"
+#include "sparse.h"
 #include "tile.h"
 #include "transpose.h"
 
@@ -24,6 +25,13 @@ const cpu_kernels cpu_kernels_avx2 = {
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
     .transpose = transpose,
+    .narrow_tokens = NARROW_TOKENS,
+    .narrow_most = 8,
+    .narrow24 = narrow24,
+    .wide24 = wide24,
+    .sums24 = sums24,
+    .values24 = values24,
+    .places24 = places24,
     .activate = {NULL, activate_relu, activate_gelu, activate_silu},
     .slope = {NULL, slope_relu, slope_gelu, slope_silu},
     .sgd = sgd,

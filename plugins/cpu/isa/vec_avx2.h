@@ -136,4 +136,56 @@ INLINE dbl dbl_pow2(dbl t) {
   return _mm256_castsi256_pd(_mm256_add_epi64(n, _mm256_set1_epi64x(0x3ff0000000000000)));
 }
 
+/* ---- 2:4 weights: words of codes, a lane each -------------------------------------------------- */
+
+typedef __m256i words;
+#define NARROW_TOKENS 4
+#define WIDE_SUMS 12 /* of 16 registers */
+#define SUMS_VALUES 8
+
+INLINE words words_load(const uint32_t *p) {
+  return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+INLINE void words_store(uint32_t *p, words w) {
+  _mm256_storeu_si256((__m256i *)(void *)p, w);
+}
+
+INLINE words words_set1(uint32_t u) {
+  return _mm256_set1_epi32((int)u);
+}
+
+INLINE words words_and(words a, words b) {
+  return _mm256_and_si256(a, b);
+}
+
+INLINE words words_xor(words a, words b) {
+  return _mm256_xor_si256(a, b);
+}
+
+INLINE words words_add(words a, words b) {
+  return _mm256_add_epi32(a, b);
+}
+
+INLINE words words_sub(words a, words b) {
+  return _mm256_sub_epi32(a, b);
+}
+
+#define words_right(a, n) _mm256_srli_epi32(a, n)
+#define words_left(a, n) _mm256_slli_epi32(a, n)
+
+/* Of the four floats at p, in each lane the one that the low two bits of its word name. */
+INLINE vec vec_pick(const float *p, words which) {
+  return _mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)(const void *)p), which);
+}
+
+INLINE vec vec_load_i8(const int8_t *p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+/* Whole numbers as i32. */
+INLINE words vec_to_words(vec v) {
+  return _mm256_cvtps_epi32(v);
+}
+
 #endif

@@ -132,4 +132,56 @@ INLINE dbl dbl_pow2(dbl t) {
   return _mm512_castsi512_pd(_mm512_add_epi64(n, _mm512_set1_epi64(0x3ff0000000000000)));
 }
 
+/* ---- 2:4 weights: words of codes, a lane each -------------------------------------------------- */
+
+typedef __m512i words;
+#define NARROW_TOKENS 8
+#define WIDE_SUMS 24 /* of 32 registers */
+#define SUMS_VALUES 16
+
+INLINE words words_load(const uint32_t *p) {
+  return _mm512_loadu_si512(p);
+}
+
+INLINE void words_store(uint32_t *p, words w) {
+  _mm512_storeu_si512(p, w);
+}
+
+INLINE words words_set1(uint32_t u) {
+  return _mm512_set1_epi32((int)u);
+}
+
+INLINE words words_and(words a, words b) {
+  return _mm512_and_si512(a, b);
+}
+
+INLINE words words_xor(words a, words b) {
+  return _mm512_xor_si512(a, b);
+}
+
+INLINE words words_add(words a, words b) {
+  return _mm512_add_epi32(a, b);
+}
+
+INLINE words words_sub(words a, words b) {
+  return _mm512_sub_epi32(a, b);
+}
+
+#define words_right(a, n) _mm512_srli_epi32(a, n)
+#define words_left(a, n) _mm512_slli_epi32(a, n)
+
+/* Of the four floats at p, in each lane the one that the low two bits of its word name. */
+INLINE vec vec_pick(const float *p, words which) {
+  return _mm512_permutevar_ps(_mm512_broadcast_f32x4(_mm_loadu_ps(p)), which);
+}
+
+INLINE vec vec_load_i8(const int8_t *p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+/* Whole numbers as i32. */
+INLINE words vec_to_words(vec v) {
+  return _mm512_cvtps_epi32(v);
+}
+
 #endif

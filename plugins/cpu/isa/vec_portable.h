@@ -139,4 +139,59 @@ INLINE dbl dbl_pow2(dbl t) {
   return (dbl)(((dbl_bits)t << 52) + 0x3ff0000000000000u);
 }
 
+/* ---- 2:4 weights: words of codes, a lane each -------------------------------------------------- */
+
+typedef vec_bits words;
+#define NARROW_TOKENS 2
+#define WIDE_SUMS 8
+#define SUMS_VALUES 4
+
+INLINE words words_load(const uint32_t *p) {
+  words w;
+  memcpy(&w, p, sizeof w);
+  return w;
+}
+
+INLINE void words_store(uint32_t *p, words w) {
+  memcpy(p, &w, sizeof w);
+}
+
+INLINE words words_set1(uint32_t u) {
+  return (words){u, u, u, u};
+}
+
+INLINE words words_and(words a, words b) {
+  return a & b;
+}
+
+INLINE words words_xor(words a, words b) {
+  return a ^ b;
+}
+
+INLINE words words_add(words a, words b) {
+  return a + b;
+}
+
+INLINE words words_sub(words a, words b) {
+  return a - b;
+}
+
+#define words_right(a, n) ((a) >> (n))
+#define words_left(a, n) ((a) << (n))
+
+/* Of the four floats at p, in each lane the one that the low two bits of its word name. */
+INLINE vec vec_pick(const float *p, words which) {
+  return (vec){p[which[0] & 3u], p[which[1] & 3u], p[which[2] & 3u], p[which[3] & 3u]};
+}
+
+INLINE vec vec_load_i8(const int8_t *p) {
+  return (vec){(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
+}
+
+/* Whole numbers as i32. */
+INLINE words vec_to_words(vec v) {
+  return (words){(uint32_t)(int32_t)v[0], (uint32_t)(int32_t)v[1], (uint32_t)(int32_t)v[2],
+                 (uint32_t)(int32_t)v[3]};
+}
+
 #endif

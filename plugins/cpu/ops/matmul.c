@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "../columns.h"
+#include "epilogue.h"
 #include "packed.h"
 
 #define MAX_TOKENS 96         /* tokens of a chunk: X block and C stay in L2 */
@@ -33,7 +34,7 @@ typedef struct matmul_plan {
   const cpu_kernels *kernels;
   const cpu_packed *w;
   cpu_matmul shape;
-  int x_index, w_index, y_index;
+  int x_index, w_index;
   cpu_columns columns;
   bs_partition *partition;            /* own copy; NULL unless X_FULL */
   cpu_tile_fn tile;                   /* on the weights as they are; NULL: they are widened first */
@@ -168,38 +169,13 @@ static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t firs
   }
 }
 
-/* n elements from `index` on as f32: where they lie, or widened into the buffer. */
-static const float *as_f32(const cpu_kernels *kernels, float *buffer, const bs_tensor *from, int64_t index,
-                           uint32_t dtype, int64_t n) {
-  const void *data = at(from->data, index, dtype);
-  if (dtype == BS_F32) return data;
-  kernels->load[cpu_type_index(dtype)](buffer, data, n);
-  return buffer;
-}
-
-/* Bias, activation, residual, rounding: C to Y. */
+/* C to Y. */
 static void finish(const matmul_call *call, const chunk *c) {
   const matmul_plan *plan = call->plan;
-  const cpu_kernels *kernels = plan->kernels;
-  const cpu_matmul *shape = &plan->shape;
-  const int64_t n0 = c->panel * CPU_PANEL, left = shape->N - n0;
+  const cpu_epilogue e = {plan->kernels, &plan->shape, call->bias, call->residual, call->y};
+  const int64_t n0 = c->panel * CPU_PANEL, left = plan->shape.N - n0;
   const int64_t n = left < c->panels * CPU_PANEL ? left : c->panels * CPU_PANEL;
-  float *row = c->s->row + plan->c_ld;
-  const float *bias =
-      call->bias != NULL ? as_f32(kernels, c->s->row, call->bias, n0, shape->bias_type, n) : NULL;
-  for (int64_t t = 0; t < c->tokens; t++) {
-    const int64_t token = c->token + t;
-    float *v = c->s->c + t * plan->c_ld;
-    if (bias != NULL) kernels->add(v, bias, n);
-    if (shape->activation != BS_ACT_NONE) kernels->activate[shape->activation](v, n);
-    if (call->residual != NULL) {
-      const int64_t from = token * call->residual->strides[0] + n0;
-      kernels->add(v, as_f32(kernels, row, call->residual, from, shape->r_type, n), n);
-    }
-    uint8_t *to =
-        (uint8_t *)call->y->data + (size_t)(token * call->y->strides[0] + n0) * BS_DTYPE_BYTES(shape->y_type);
-    kernels->store[plan->y_index](to, v, n);
-  }
+  cpu_finish(&e, c->token, c->tokens, n0, n, c->s->c, plan->c_ld, c->s->row);
 }
 
 static void run_chunk(const matmul_call *call, const chunk *c) {
@@ -342,7 +318,6 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   if (rc == BS_OK) {
     plan->x_index = cpu_type_index(plan->shape.x_type);
     plan->w_index = cpu_type_index(plan->shape.weight_type);
-    plan->y_index = cpu_type_index(plan->shape.y_type);
     plan->width = cpu_workspace_members(query, s.each * sizeof(float), plan->width);
     plan->max_tokens = s.tokens;
     plan->keep = s.keep;

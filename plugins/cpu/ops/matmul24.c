@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * matmul24.c - matmul of a 2:4 weight on the panels of packed24.h, fp32 arithmetic for f32, bf16 and f16; i8
+ * goes through fp32 too, block by block, where 32 products of bytes are exact, and is summed in i32.
+ *
+ * Each member of the team owns a range of panels. A call of few tokens has the outputs in the lanes of the
+ * kernels, one of many the tokens (isa/sparse.h): X is turned once for a tile of 64 tokens, and for a chunk
+ * of panels every block of 64 columns is multiplied with all its tokens out of L1. Both forms make the same
+ * sums in the same order: a token's bits depend on its own row alone. */
+#include <stdlib.h>
+
+#include "epilogue.h"
+#include "packed24.h"
+#include "turn24.h"
+
+#define CHUNK 40              /* panels of a chunk: its C is 160 KiB */
+#define KEEP_FLOATS (1 << 20) /* X of a tile of tokens that is turned once for all panels: 4 MiB */
+#define ALONE (1 << 16)       /* multiplications below which the team is not woken */
+#define BLOCK_FLOATS (CPU_WIDE_COLUMNS * CPU_WIDE_TOKENS)
+#define TILE_VALUES (2 * CPU_UNIT_VALUES * CPU_PANEL) /* of a panel's block */
+
+/* What one member works in. */
+typedef struct scratch {
+  float *x;      /* rows, or [block][64][64] */
+  float *c;      /* [16 panels][64], or [tokens][c_ld] */
+  float *rows;   /* [16][c_ld]: some tokens of C as rows */
+  float *buffer; /* of the epilogue, 2 c_ld */
+  float *values; /* a panel's block as f32 */
+  float *lines;
+  uint32_t *at;
+} scratch;
+
+typedef struct matmul_plan {
+  const bs_exec *exec;
+  const cpu_kernels *kernels;
+  const cpu_packed24 *w;
+  cpu_matmul shape;
+  int64_t begin;  /* of the columns in X */
+  int64_t blocks; /* of 64 columns */
+  int64_t x_ld, c_ld, chunk;
+  int keep; /* X of a tile is turned once */
+  void *memory;
+  uint32_t width;
+  scratch *members;
+} matmul_plan;
+
+typedef struct matmul_call {
+  const matmul_plan *plan;
+  cpu_rows24 x;
+  cpu_epilogue end;
+  int64_t tokens;
+} matmul_call;
+
+/* A chunk of the work of one member. */
+typedef struct chunk {
+  int64_t token, tokens;
+  int64_t panel, panels;
+  const scratch *s;
+  int turned; /* X lies in scratch from the chunk before */
+} chunk;
+
+static int64_t outputs_of(const matmul_plan *plan, const chunk *c) {
+  const int64_t left = plan->shape.N - c->panel * CPU_PANEL;
+  return left < c->panels * CPU_PANEL ? left : c->panels * CPU_PANEL;
+}
+
+/* ---- few tokens ----------------------------------------------------------------------------- */
+
+static void narrow_chunk(const matmul_call *call, const chunk *c) {
+  const matmul_plan *plan = call->plan;
+  const cpu_packed24 *w = plan->w;
+  const int64_t most = plan->kernels->narrow_tokens, groups = (c->tokens + most - 1) / most;
+  for (int64_t p = 0; p < c->panels && plan->blocks > 0;) {
+    const int32_t panels = c->panels - p >= 2 ? 2 : 1;
+    for (int64_t g = 0; g < groups; g++) {
+      int64_t begin, end;
+      cpu_share(c->tokens, (uint32_t)g, (uint32_t)groups, &begin, &end);
+      const cpu_narrow24 tile = {.x = c->s->x + begin * plan->x_ld,
+                                 .x_ld = plan->x_ld,
+                                 .w = cpu_unit_at(w, c->panel + p, 0),
+                                 .codes = cpu_codes_at(w->codes, c->panel + p, 0),
+                                 .w_step = w->units * cpu_unit_bytes(w),
+                                 .codes_step = w->units * CPU_PANEL,
+                                 .units = w->units,
+                                 .c = c->s->c + begin * plan->c_ld + p * CPU_PANEL,
+                                 .ldc = plan->c_ld,
+                                 .tokens = (int32_t)(end - begin),
+                                 .panels = panels,
+                                 .type = w->type,
+                                 .other = w->other};
+      plan->kernels->narrow24(&tile);
+    }
+    p += panels;
+  }
+  cpu_finish(&call->end, c->token, c->tokens, c->panel * CPU_PANEL, outputs_of(plan, c), c->s->c, plan->c_ld,
+             c->s->buffer);
+}
+
+/* ---- many tokens ---------------------------------------------------------------------------- */
+
+/* Ask for a panel's part of a block while another is worked on: the streams of panels are far apart. */
+static void ask_for(const cpu_packed24 *w, int64_t panel, int64_t unit, int64_t units) {
+  const uint8_t *values = cpu_unit_at(w, panel, unit);
+  const uint32_t *codes = cpu_codes_at(w->codes, panel, unit);
+  for (int64_t i = 0; i < units * cpu_unit_bytes(w); i += 64) __builtin_prefetch(values + i, 0, 3);
+  for (int64_t i = 0; i < units * CPU_PANEL; i += CPU_PANEL) __builtin_prefetch(codes + i, 0, 3);
+}
+
+static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t block, const float *x) {
+  const cpu_packed24 *w = plan->w;
+  const cpu_kernels *kernels = plan->kernels;
+  const int64_t unit = 2 * block, units = w->units - unit < 2 ? 1 : 2;
+  const scratch *s = c->s;
+  for (int64_t p = 0; p < c->panels; p++) {
+    cpu_wide24 tile = {.x = x,
+                       .at = s->at,
+                       .c = s->c + p * CPU_PANEL * CPU_WIDE_TOKENS,
+                       .tokens = (int32_t)c->tokens,
+                       .add = block > 0,
+                       .integers = w->type == 3};
+    if (p + 1 < c->panels) ask_for(w, c->panel + p + 1, unit, units);
+    for (int64_t u = 0; u < units; u++) {
+      const uint8_t *values = cpu_unit_at(w, c->panel + p, unit + u);
+      float *wide = s->values + u * CPU_UNIT_VALUES * CPU_PANEL;
+      if (w->type != 0) kernels->values24(wide, values, w->type);
+      tile.w[u] = w->type != 0 ? wide : (const float *)(const void *)values;
+      tile.count[u] = CPU_UNIT_VALUES;
+      kernels->places24(s->at + u * CPU_UNIT_VALUES * CPU_PANEL,
+                        cpu_codes_at(w->codes, c->panel + p, unit + u), (uint32_t)(u * CPU_UNIT_COLUMNS),
+                        w->other);
+    }
+    if (units == 1) tile.w[1] = tile.w[0];
+    kernels->wide24(&tile);
+  }
+}
+
+/* C, tokens in the lanes, to rows and on to Y, sixteen tokens at a time. */
+static void finish(const matmul_call *call, const chunk *c) {
+  const matmul_plan *plan = call->plan;
+  for (int64_t t = 0; t < c->tokens; t += 16) {
+    for (int64_t p = 0; p < c->panels; p++)
+      plan->kernels->transpose(c->s->rows + p * CPU_PANEL, plan->c_ld,
+                               c->s->c + p * CPU_PANEL * CPU_WIDE_TOKENS + t, CPU_WIDE_TOKENS);
+    cpu_finish(&call->end, c->token + t, c->tokens - t < 16 ? c->tokens - t : 16, c->panel * CPU_PANEL,
+               outputs_of(plan, c), c->s->rows, plan->c_ld, c->s->buffer);
+  }
+}
+
+static void wide_chunk(const matmul_call *call, const chunk *c) {
+  const matmul_plan *plan = call->plan;
+  for (int64_t block = 0; block < plan->blocks; block++) {
+    float *x = c->s->x + (plan->keep ? block * BLOCK_FLOATS : 0);
+    if (!c->turned) cpu_rows24_turn(&call->x, c->token, c->tokens, block * CPU_WIDE_COLUMNS, c->s->lines, x);
+    multiply_block(plan, c, block, x);
+  }
+  finish(call, c);
+}
+
+/* ---- the call ------------------------------------------------------------------------------- */
+
+static void run_tile(const matmul_call *call, const scratch *s, int64_t begin, int64_t end, int64_t token,
+                     int64_t tokens) {
+  const matmul_plan *plan = call->plan;
+  const int narrow = call->tokens <= plan->kernels->narrow_most;
+  const int64_t parts = (end - begin + plan->chunk - 1) / plan->chunk;
+  for (int64_t t = 0; narrow && t < tokens; t++)
+    cpu_rows24_load(&call->x, token + t, 0, plan->w->units * CPU_UNIT_COLUMNS, s->x + t * plan->x_ld);
+  for (int64_t part = 0; part < parts; part++) {
+    int64_t p, stop;
+    cpu_share(end - begin, (uint32_t)part, (uint32_t)parts, &p, &stop);
+    const chunk c = {token, tokens, begin + p, stop - p, s, plan->keep && part > 0};
+    if (plan->blocks == 0)
+      memset(s->c, 0, (size_t)(plan->chunk * CPU_PANEL * CPU_WIDE_TOKENS) * sizeof *s->c);
+    if (narrow)
+      narrow_chunk(call, &c);
+    else
+      wide_chunk(call, &c);
+  }
+}
+
+static void run_share(void *arg, uint32_t member, uint32_t width) {
+  const matmul_call *call = arg;
+  const matmul_plan *plan = call->plan;
+  const uint32_t members = width < plan->width ? width : plan->width; /* as many as have scratch */
+  int64_t begin, end;
+  if (member >= members) return;
+  cpu_share(plan->w->panels, member, members, &begin, &end);
+  if (begin == end) return;
+  const int64_t tiles = (call->tokens + CPU_WIDE_TOKENS - 1) / CPU_WIDE_TOKENS;
+  for (int64_t i = 0; i < tiles; i++) {
+    int64_t first, last;
+    cpu_share(call->tokens, (uint32_t)i, (uint32_t)tiles, &first, &last);
+    run_tile(call, &plan->members[member], begin, end, first, last - first);
+  }
+}
+
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  const matmul_plan *plan = opaque;
+  const matmul_call call = {plan,
+                            cpu_rows24_of(plan->kernels, args[0], plan->begin, plan->shape.K),
+                            {plan->kernels, &plan->shape, args[1], args[2], args[3]},
+                            args[3]->dims[0]};
+  (void)nargs;
+  (void)stream;
+  if (call.tokens <= 0 || plan->shape.N == 0) return BS_OK;
+  if (call.tokens > plan->shape.B)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
+                   (long long)call.tokens, (long long)plan->shape.B);
+  if ((double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
+    run_share((void *)&call, 0, 1);
+    return BS_OK;
+  }
+  const int32_t rc = cpu_parallel(plan->exec, run_share, (void *)&call);
+  if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
+  return BS_OK;
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+static void plan_free(void *opaque) {
+  matmul_plan *plan = opaque;
+  if (plan == NULL) return;
+  if (plan->memory != NULL) plan->exec->free(plan->exec->ctx, plan->memory);
+  free(plan->members);
+  free(plan);
+}
+
+/* How the work is cut, and the floats that a member works in: parts, each on a cache line of its own. */
+typedef struct sizes {
+  int64_t blocks, x_ld, c_ld, chunk;
+  uint64_t x, c, each;
+  int keep;
+} sizes;
+
+static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape) {
+  sizes s;
+  const int64_t all = (shape->N + CPU_PANEL - 1) / CPU_PANEL;
+  const int64_t narrow = shape->B < kernels->narrow_most ? shape->B : kernels->narrow_most;
+  s.blocks = (shape->K + CPU_WIDE_COLUMNS - 1) / CPU_WIDE_COLUMNS;
+  s.x_ld = s.blocks * CPU_WIDE_COLUMNS + 16; /* not a power of two */
+  s.chunk = all < CHUNK ? (all > 0 ? all : 1) : CHUNK;
+  s.c_ld = s.chunk * CPU_PANEL + 16;
+  s.keep = s.blocks * BLOCK_FLOATS <= KEEP_FLOATS;
+  s.x = (uint64_t)(narrow * s.x_ld);
+  if (shape->B > kernels->narrow_most) {
+    const uint64_t turned = (uint64_t)((s.keep ? s.blocks : 1) * BLOCK_FLOATS);
+    if (turned > s.x) s.x = turned;
+  }
+  s.x = (s.x + 15) / 16 * 16;
+  s.c = (uint64_t)(s.chunk * CPU_PANEL * CPU_WIDE_TOKENS > narrow * s.c_ld
+                       ? s.chunk * CPU_PANEL * CPU_WIDE_TOKENS
+                       : narrow * s.c_ld);
+  s.c = (s.c + 15) / 16 * 16;
+  s.each = s.x + s.c + (uint64_t)(18 * s.c_ld) + 2 * TILE_VALUES + CPU_LINES24;
+  return s;
+}
+
+static int32_t make_scratch(matmul_plan *plan, const sizes *s, bs_error *err) {
+  plan->members = calloc(plan->width, sizeof *plan->members);
+  plan->memory = plan->exec->alloc(plan->exec->ctx, s->each * plan->width * sizeof(float));
+  if (plan->members == NULL || plan->memory == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads",
+                   plan->width);
+  for (uint32_t i = 0; i < plan->width; i++) {
+    scratch *m = &plan->members[i];
+    m->x = (float *)plan->memory + s->each * i;
+    m->c = m->x + s->x;
+    m->rows = m->c + s->c;
+    m->buffer = m->rows + 16 * s->c_ld;
+    m->values = m->buffer + 2 * s->c_ld;
+    m->at = (uint32_t *)(void *)(m->values + TILE_VALUES);
+    m->lines = m->values + 2 * TILE_VALUES;
+  }
+  return BS_OK;
+}
+
+/* A query of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */
+static int read_integers(const bs_op_query *q, cpu_matmul *out, bs_op_answer *answer) {
+  memset(out, 0, sizeof *out);
+  for (uint32_t i = 0; i < 4; i++) {
+    const bs_tensor_desc *d = q->args[i];
+    if (d == NULL) continue;
+    if (d->dtype != (i == 0 ? BS_I8 : BS_I32))
+      return cpu_answer_no(answer, BS_REASON_DTYPE, "arg %u of dtype 0x%04x: integers are i8 x i8 to i32", i,
+                           d->dtype);
+    const int dense = d->rank == 1 ? d->dims[0] <= 1 || d->strides[0] <= 1 : cpu_rows_dense(d);
+    if (!dense) return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has elements apart", i);
+  }
+  out->B = q->args[3]->dims[0];
+  out->N = q->args[3]->dims[1];
+  out->K = q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
+  out->y_type = BS_I32;
+  out->weight_type = BS_I8;
+  out->activation = q->activation;
+  if (q->weight_dtype != BS_I8 || q->activation > BS_ACT_RELU || q->accumulate == BS_ACC_F64 ||
+      (q->flags & BS_QUERY_TRAIN) != 0)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32, none or relu, forward");
+  if (out->K <= 1 << 17) return 1;
+  return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld columns of i8 may not fit 32 bits",
+                       (long long)out->K);
+}
+
+/* What supports and prepare ask alike. */
+static int judge(const cpu_state *state, const bs_op_query *query, cpu_matmul *shape, sizes *out_sizes,
+                 bs_op_answer *answer) {
+  const int read = query->args[0]->dtype == BS_I8 ? read_integers(query, shape, answer)
+                                                  : cpu_matmul_read(query, shape, answer);
+  if (!read || !cpu_kept_fits(query, shape->N, shape->K, answer)) return 0;
+  *out_sizes = choose_sizes(&state->kernels, shape);
+  return cpu_workspace_fits(query, out_sizes->each * sizeof(float), answer);
+}
+
+static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
+                       void **out_plan, bs_error *err) {
+  const cpu_state *state = opaque;
+  bs_op_answer answer;
+  sizes s = {0};
+  matmul_plan *plan = calloc(1, sizeof *plan);
+  if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  plan->exec = exec;
+  plan->kernels = &state->kernels;
+  plan->w = packed;
+  plan->width = exec->width > 0 ? exec->width : 1;
+  memset(&answer, 0, sizeof answer);
+  int32_t rc = BS_OK;
+  if (!judge(state, query, &plan->shape, &s, &answer)) {
+    rc = bs_fail(err, BS_UNSUPPORTED, "BS-CPU-MATMUL", "%s", answer.text);
+  } else if (packed == NULL || plan->shape.N != plan->w->N || plan->shape.K != plan->w->K ||
+             plan->shape.weight_type != plan->w->dtype) {
+    rc = bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "[%lld,%lld] asked of another packed weight",
+                 (long long)plan->shape.N, (long long)plan->shape.K);
+  } else {
+    if (query->partition != NULL && (query->flags & BS_QUERY_X_FULL) != 0)
+      plan->begin = query->partition->begin;
+    plan->width = cpu_workspace_members(query, s.each * sizeof(float), plan->width);
+    plan->blocks = s.blocks;
+    plan->x_ld = s.x_ld;
+    plan->c_ld = s.c_ld;
+    plan->chunk = s.chunk;
+    plan->keep = s.keep;
+    rc = make_scratch(plan, &s, err);
+  }
+  if (rc != BS_OK) {
+    plan_free(plan);
+    return rc;
+  }
+  *out_plan = plan;
+  return BS_OK;
+}
+
+static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
+  const cpu_state *state = opaque;
+  cpu_matmul shape;
+  sizes s = {0};
+  char algo[48];
+  if (!judge(state, query, &shape, &s, answer)) return BS_OK;
+  snprintf(algo, sizeof algo, "packed24-%s", state->kernels.name);
+  cpu_answer_yes(answer, 600, shape.weight_type == BS_I8 ? BS_TOL_EXACT : BS_TOL_ACC_F32, algo,
+                 "own kernels on kept values and 2-bit positions");
+  return BS_OK;
+}
+
+const bs_op_impl cpu_matmul24 = {
+    .struct_size = sizeof(bs_op_impl),
+    .priority = 20,
+    .op = "matmul24",
+    .backend = "cpu",
+    .name = "packed",
+    .summary = "own kernels on kept values and 2-bit positions: f32, bf16, f16, i8",
+    .supports = supports,
+    .pack = cpu_packed24_make,
+    .packed_update = cpu_packed24_update,
+    .packed_read = cpu_packed24_read,
+    .packed_free = cpu_packed24_free,
+    .prepare = prepare,
+    .run = run,
+    .plan_free = plan_free,
+};

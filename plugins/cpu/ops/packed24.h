@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * packed24.h - the weight of matmul24: panels of CPU_PANEL outputs, in a panel units of 32 columns
+ * (kernels.h), their values in one stream and their codes in another. The codes of a mask and of its
+ * complement tell the same: packed weights of one rank share a stream of them. Shared by matmul24_pack.c and
+ * the ops over it. */
+#ifndef BS_PLUGINS_CPU_OPS_PACKED24_H
+#define BS_PLUGINS_CPU_OPS_PACKED24_H
+
+#include "../cpu.h"
+
+/* The words of some positions: [panel][unit][16]. */
+struct cpu_codes {
+  cpu_codes *next;
+  const bs_exec *exec;
+  uint32_t refs;
+  int64_t rows, cols;
+  int64_t panels, units;
+  uint64_t bytes;
+  uint32_t *words; /* exec->alloc; NULL when there are none */
+};
+
+typedef struct cpu_packed24 {
+  const bs_exec *exec;
+  cpu_state *state;
+  int64_t N, K;          /* outputs, columns */
+  int64_t panels, units; /* ceil(N / 16), ceil(K / 32); filled up with zeros */
+  uint32_t dtype;        /* f32, bf16, f16, i8 */
+  uint32_t size;         /* bytes of a value */
+  int type;              /* cpu_type24 */
+  uint32_t other;        /* 1: what is kept is the other half of what the codes tell */
+  cpu_codes *codes;
+  uint8_t *data; /* exec->alloc */
+} cpu_packed24;
+
+static inline int64_t cpu_unit_bytes(const cpu_packed24 *w) {
+  return (int64_t)CPU_UNIT_VALUES * CPU_PANEL * w->size;
+}
+
+/* The values and the codes of a unit of a panel. */
+static inline uint8_t *cpu_unit_at(const cpu_packed24 *w, int64_t panel, int64_t unit) {
+  return w->data + (panel * w->units + unit) * cpu_unit_bytes(w);
+}
+
+static inline const uint32_t *cpu_codes_at(const cpu_codes *codes, int64_t panel, int64_t unit) {
+  return codes->words + (panel * codes->units + unit) * CPU_PANEL;
+}
+
+/* The code of a group, or of its other half. */
+static inline uint32_t cpu_code_other(uint32_t code) {
+  static const uint8_t others[16] = {0, 0, 0, 0, 14, 0, 0, 0, 13, 12, 0, 0, 9, 8, 4, 0};
+  return others[code];
+}
+
+/* Column of value j of output n. */
+static inline int64_t cpu_kept_column(const cpu_codes *codes, uint32_t other, int64_t n, int64_t j) {
+  const uint32_t word = cpu_codes_at(codes, n / CPU_PANEL, j / CPU_UNIT_VALUES)[n % CPU_PANEL];
+  uint32_t code = word >> (uint32_t)(j % CPU_UNIT_VALUES / 2 * 4) & 15u;
+  if (other) code = cpu_code_other(code);
+  return j / 2 * 4 + (int64_t)(code >> (uint32_t)(j % 2 * 2) & 3u);
+}
+
+/* Values of a row: two of each group. */
+static inline int64_t cpu_kept_length(int64_t cols) {
+  return (cols + 3) / 4 * 2;
+}
+
+/* The stream of `kept`, read by the team; one that lives in this rank already, with *out_other told.
+ * BS_INVALID_ARGUMENT where a group keeps other than two. Given back by cpu_codes_drop. */
+int32_t cpu_codes_take(cpu_state *state, const bs_exec *exec, const bs_kept *kept, cpu_codes **out_codes,
+                       uint32_t *out_other, bs_error *err);
+void cpu_codes_drop(cpu_state *state, cpu_codes *codes);
+/* NO, and 0, without positions of a weight [rows,cols] or with a partition that is no run. */
+int cpu_kept_fits(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *answer);
+
+int32_t cpu_packed24_make(void *state, const bs_exec *exec, const bs_op_query *query,
+                          const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err);
+int32_t cpu_packed24_update(void *packed, const bs_tensor *delta, bs_error *err);
+int32_t cpu_packed24_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
+void cpu_packed24_free(void *packed);
+
+#endif
