@@ -116,7 +116,6 @@ static int32_t half_gate(const bs_case *c, const bs_experiment *e, const bs_half
   const int32_t rc = bs_half_gate(c, result, half, e->reference_features, &measured, &gate, err);
   if (rc != BS_OK) return rc;
   add_gate(out, &gate);
-  json_object_set_new(out->record, "half_alone", json_true());
   json_object_set_new(out->record, "half_error_expected", number_or_null(half->expected));
   json_object_set_new(out->record, "half_error", number_or_null(measured));
   json_object_set_new(out->record, "half_rows_looked_at", json_integer(half->rows));

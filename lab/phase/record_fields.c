@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/verdict.h"
+#include "lab/phase/owners.h"
 
 static json_t *algorithm_list(const char *text) {
   json_t *list = json_array();
@@ -96,6 +97,7 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
   bad |= json_object_set_new(record, "wire_error_predicted", json_real(slow->wire_error));
   bad |= json_object_set_new(record, "overlap_chunks", json_integer(slow->chunks > 1 ? slow->chunks : 1));
   bad |= json_object_set_new(record, "claims_match_counts", json_boolean(claims));
+  if (bs_owners_pruned(result)) bad |= json_object_set_new(record, "half_alone", json_true());
   bad |= json_object_set_new(record, "algorithms", algorithm_list(result->algorithms));
   return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;
 }

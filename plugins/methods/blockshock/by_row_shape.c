@@ -66,7 +66,7 @@ static int32_t make_base(const tp_state *state, const bs_layer_spec *spec, uint3
 
 static int32_t check_world(const by_row_shape *s, bs_error *err) {
   if (s->base.world % s->halves == 0) return BS_OK;
-  bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-WORLD",
+  bs_fail(err, BS_UNSUPPORTED, "BS-MASK-WORLD",
           "mask %s has two halves and cannot be shared by an odd number of ranks (P = %u)",
           mask_name(&s->mask), s->base.world);
   return bs_fail_hint(err, "an even P, one half alone (half=0), or the mask interleave, which takes any P"),

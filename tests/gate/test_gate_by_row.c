@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT
+ * test_gate_by_row.c - 2:4 halves through the gates of phases 0 and 2: no false alarm on clean cases (masks x
+ * dtypes x P x slices x odd shapes), integers bit for bit, each injected fault caught, those of masks among
+ * them; the same of one column of four on four ranks and of uneven runs on three. One half alone: its product
+ * is right, and as far from the whole one as was said before. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "lab/gate/faults.h"
+#include "lab/gate/gradient.h"
+#include "lab/gate/half.h"
+#include "lab/gate/small.h"
+#include "lab/gate/verdict.h"
+
+static bs_context *context;
+static const char *const keys[] = {"kernel", "slices"};
+static const double shares[3] = {5, 1, 2};
+
+typedef struct subject {
+  const char *mask, *kernel, *slices;
+  uint32_t P;
+} subject;
+static const subject subjects[] = {
+    {"magnitude", "auto", "auto", 2},
+    {"magnitude", "auto", "row", 4},
+    {"magnitude", "auto", "column", 4},
+    {"random_2of4", "auto", "auto", 2},
+    {"random_2of4", "auto", "row", 4},
+    {"random_2of4", "auto", "column", 6},
+    {"transposable", "auto", "auto", 2},
+    {"transposable", "auto", "row", 6},
+    {"transposable", "auto", "column", 4},
+    {"complement_1010_0101", "sparse24", "auto", 2},
+    {"complement_1001_0110", "sparse24", "row", 4},
+    {"complement_1100_0011", "sparse24", "column", 4},
+    {"interleave", "auto", "auto", 4},
+    {"uneven", "auto", "auto", 3},
+};
+#define N_SUBJECTS ((int)(sizeof subjects / sizeof subjects[0]))
+static const int64_t shapes[][3] = {{1, 1, 1}, {3, 7, 6}, {17, 65, 63}, {64, 24, 130}};
+#define N_SHAPES (sizeof shapes / sizeof shapes[0])
+static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16};
+
+typedef struct made {
+  bs_mask mask;
+  const char *values[2];
+} made;
+
+static bs_case make_case(const subject *s, uint32_t dtype, const int64_t shape[3], made *m) {
+  bs_error err = BS_ERROR_INIT;
+  bs_case c;
+  memset(&c, 0, sizeof c);
+  ck_assert_int_eq(bs_mask_parse(s->mask, NULL, NULL, &m->mask, &err), BS_OK);
+  m->mask.seed = 11;
+  if (m->mask.kind == BS_MASK_UNEVEN) {
+    m->mask.n_shares = 3;
+    m->mask.shares = shares;
+  }
+  m->values[0] = s->kernel;
+  m->values[1] = s->slices;
+  c.context = context;
+  c.method = "blockshock";
+  c.backend = "ref";
+  c.comm = "threads";
+  c.world_size = s->P;
+  c.threads_per_rank = 1;
+  c.timeout_s = 20;
+  c.iterations = 2;
+  c.spec.struct_size = sizeof c.spec;
+  c.spec.B = shape[0];
+  c.spec.N = shape[1];
+  c.spec.K = shape[2];
+  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
+  c.spec.mask = &m->mask;
+  c.spec.n_options = 2;
+  c.spec.option_keys = keys;
+  c.spec.option_values = m->values;
+  return c;
+}
+
+static int print_gates(const bs_case *c, const bs_gate *gates, uint32_t n) {
+  if (bs_verdict_passed(gates, n)) return 0;
+  for (uint32_t g = 0; g < n; ++g)
+    if (gates[g].state != BS_GATE_PASS && gates[g].state != BS_GATE_SKIPPED)
+      printf("%s P=%u %s B=%lld N=%lld K=%lld: %s value %g limit %g (%s)\n", c->spec.mask->name,
+             c->world_size, bs_dtype_name(c->spec.x_dtype), (long long)c->spec.B, (long long)c->spec.N,
+             (long long)c->spec.K, gates[g].name, gates[g].value, gates[g].limit, gates[g].text);
+  return 1;
+}
+
+static void check_claims(const bs_case_result *result) {
+  for (uint32_t r = 0; r < result->world_size; ++r) {
+    const bs_case_rank *rank = &result->ranks[r];
+    uint64_t payload = 0;
+    for (uint32_t i = 0; i < rank->proposal.n_collectives; ++i) payload += rank->proposal.coll_payload[i];
+    ck_assert_uint_eq(rank->counters[BS_COUNT_FLOPS], rank->proposal.flops);
+    ck_assert_uint_eq(rank->counters[BS_COUNT_PAYLOAD_BYTES], payload);
+    ck_assert_uint_eq(rank->counters[BS_COUNT_COLLECTIVES], rank->proposal.n_collectives);
+  }
+}
+
+/* Alarms of one clean case: forward, T5, backward. */
+static int run_clean(bs_case *c) {
+  bs_error err = BS_ERROR_INIT;
+  bs_small data;
+  bs_case run;
+  bs_case_result result;
+  bs_verdict verdict;
+  bs_gate integers;
+  bs_gradient_result gradient;
+  bs_gradient_verdict judged;
+  ck_assert_int_eq(bs_small_open(context, "random_normal", &c->spec, &data, &err), BS_OK);
+  bs_small_case(c, &c->spec, &data, &run);
+  run.iterations = 2;
+  int32_t rc = bs_case_run(&run, &result, &err);
+  if (rc == BS_OK) rc = bs_verdict_make(&run, &result, 0, &verdict, &err);
+  ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", c->spec.mask->name, c->world_size, err.id, err.message);
+  int alarms = print_gates(c, verdict.gates, verdict.n_gates);
+  check_claims(&result);
+  bs_case_result_free(&result);
+  rc = bs_integer_gate(&run, BS_FAULT_COUNT_, 0, &integers, &err);
+  ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+  alarms += print_gates(c, &integers, 1);
+  rc = bs_gradient_run(&run, BS_LOSS_MSE_ZERO, NULL, &gradient, &err);
+  if (rc == BS_OK) rc = bs_gradient_judge(&run, &gradient, 0, &judged, &err);
+  ck_assert_msg(rc == BS_OK, "backward of %s P=%u: %s: %s", c->spec.mask->name, c->world_size, err.id,
+                err.message);
+  alarms += print_gates(c, judged.gates, judged.n_gates);
+  bs_gradient_result_free(&gradient);
+  bs_small_close(&data);
+  return alarms;
+}
+
+START_TEST(clean_cases_pass) {
+  bs_error err = BS_ERROR_INIT;
+  int alarms = 0, seed = 0;
+  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
+  for (size_t shape = 0; shape < N_SHAPES; ++shape)
+    for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; ++d, ++seed) {
+      made m;
+      bs_case c = make_case(&subjects[_i], dtypes[d], shapes[shape], &m);
+      c.spec.has_bias = (uint32_t)(seed % 2);
+      c.spec.y_placement = seed % 3 == 1 ? BS_SPLIT : BS_REPLICATED;
+      c.spec.reduce_dtype = seed % 5 == 2 ? dtypes[d] : 0;
+      alarms += run_clean(&c);
+    }
+  ck_assert_int_eq(alarms, 0);
+  bs_context_close(context);
+}
+END_TEST
+
+START_TEST(every_fault_is_caught) {
+  static const int64_t shape[3] = {16, 96, 256};
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
+  for (size_t d = 0; d < 2; ++d) {
+    char missed[200];
+    uint32_t injected = 0, caught = 0;
+    made m;
+    bs_case c = make_case(&subjects[_i], dtypes[d], shape, &m);
+    const int halves = m.mask.kind != BS_MASK_INTERLEAVE && m.mask.kind != BS_MASK_UNEVEN;
+    const int rows = halves && m.mask.kind != BS_MASK_COMPLEMENT;
+    int32_t rc = bs_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+    ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+    ck_assert_msg(caught == injected, "%s P=%u %s: missed %s", m.mask.name, c.world_size,
+                  bs_dtype_name(dtypes[d]), missed);
+    /* All but those of an activation, and T5; those of masks where there are any. */
+    ck_assert_uint_eq(injected, BS_FAULT_FORWARD_COUNT_ - 2 + 1 - (uint32_t)!halves - (uint32_t)!rows);
+    rc = bs_gradient_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+    ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+    ck_assert_msg(caught == injected && injected >= 9, "backward of %s P=%u %s: %u of %u, not %s",
+                  m.mask.name, c.world_size, bs_dtype_name(dtypes[d]), caught, injected, missed);
+  }
+  bs_context_close(context);
+}
+END_TEST
+
+/* ---- one half alone ------------------------------------------------------------------------------ */
+
+static bs_case half_case(const char *mask, const char *half, uint32_t P, made *m, const char **key) {
+  static const int64_t shape[3] = {64, 256, 512};
+  const subject s = {mask, "auto", "auto", P};
+  bs_case c = make_case(&s, P % 2 ? BS_F32 : BS_BF16, shape, m);
+  *key = "half";
+  m->values[0] = half;
+  c.spec.n_options = 1;
+  c.spec.option_keys = key;
+  c.spec.has_bias = 1;
+  return c;
+}
+
+START_TEST(half_alone_is_as_wrong_as_was_said) {
+  static const char *const names[] = {"magnitude", "transposable", "random_2of4", "complement_1100_0011"};
+  static const double known[] = {0.364, 0.42, 0.707, 0.707}; /* of normal weights */
+  static const char *const half[2] = {"0", "1"};
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
+  for (uint32_t P = 1; P <= 4; ++P)
+    for (int h = 0; h < 2; ++h) {
+      made m;
+      bs_small data;
+      bs_case run;
+      bs_case_result result;
+      bs_verdict verdict;
+      bs_half told;
+      bs_gate gate;
+      const char *key;
+      double measured = 0;
+      bs_case c = half_case(names[_i], half[h], P, &m, &key);
+      ck_assert_int_eq(bs_small_open(context, "random_normal", &c.spec, &data, &err), BS_OK);
+      bs_small_case(&c, &c.spec, &data, &run);
+      ck_assert_msg(bs_half_expect(&run, &told, &err) == BS_OK, "%s: %s", err.id, err.message);
+      ck_assert_uint_eq(told.alone, 1);
+      ck_assert_int_eq(told.rows, 256);
+      int32_t rc = bs_case_run(&run, &result, &err);
+      if (rc == BS_OK) rc = bs_verdict_make(&run, &result, 0, &verdict, &err);
+      if (rc == BS_OK) rc = bs_half_gate(&run, &result, &told, 0, &measured, &gate, &err);
+      ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+      ck_assert_int_eq(print_gates(&run, verdict.gates, verdict.n_gates), 0);
+      check_claims(&result);
+      ck_assert_msg(gate.state == BS_GATE_PASS, "%s", gate.text);
+      ck_assert_msg(fabs(measured / told.expected - 1.0) < 0.05, "%s half %d: %g measured, %g told",
+                    names[_i], h, measured, told.expected);
+      const double like = h == 0 ? known[_i] : sqrt(1.0 - known[_i] * known[_i]);
+      ck_assert_double_eq_tol(measured, like, 0.05 * like);
+      ck_assert_double_eq_tol(result.ranks[0].proposal.prune_error, like, 0.01);
+      bs_case_result_free(&result);
+      bs_small_close(&data);
+    }
+  bs_context_close(context);
+}
+END_TEST
+
+static double off(const bs_case *run, const bs_half *told, const bs_case_fault *fault) {
+  bs_case c = *run;
+  bs_case_result result;
+  bs_gate gate;
+  bs_error err = BS_ERROR_INIT;
+  double measured = 0;
+  c.fault = fault;
+  int32_t rc = bs_case_run(&c, &result, &err);
+  if (rc == BS_OK) rc = bs_half_gate(run, &result, told, 0, &measured, &gate, &err);
+  ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+  bs_case_result_free(&result);
+  return gate.state == BS_GATE_PASS ? 0 : gate.value;
+}
+
+static void other_half(void *user, uint32_t rank, bs_layer_spec *spec) {
+  static const char *const one[] = {"1"};
+  (void)user, (void)rank;
+  spec->option_values = one;
+}
+
+static void both_halves(void *user, uint32_t rank, bs_layer_spec *spec) {
+  (void)user, (void)rank;
+  spec->n_options = 0;
+}
+
+/* The gate can fail: the wrong half is too wrong, both halves are too right. */
+START_TEST(another_half_is_noticed) {
+  bs_error err = BS_ERROR_INIT;
+  made m;
+  bs_small data;
+  bs_case run;
+  bs_half told;
+  const char *key;
+  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
+  bs_case c = half_case("magnitude", "0", 1, &m, &key);
+  ck_assert_int_eq(bs_small_open(context, "random_normal", &c.spec, &data, &err), BS_OK);
+  bs_small_case(&c, &c.spec, &data, &run);
+  ck_assert_int_eq(bs_half_expect(&run, &told, &err), BS_OK);
+  const bs_case_fault other = {.layer = other_half}, both = {.layer = both_halves};
+  ck_assert(off(&run, &told, NULL) == 0);
+  ck_assert(off(&run, &told, &other) > 1.0);
+  ck_assert(off(&run, &told, &both) > 0.9);
+  bs_small_close(&data);
+  bs_context_close(context);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gate_by_row");
+  TCase *tc = tcase_create("by_row");
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, clean_cases_pass, 0, N_SUBJECTS);
+  tcase_add_loop_test(tc, every_fault_is_caught, 0, N_SUBJECTS);
+  tcase_add_loop_test(tc, half_alone_is_as_wrong_as_was_said, 0, 4);
+  tcase_add_test(tc, another_half_is_noticed);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed ? 1 : 0;
+}
