@@ -15,7 +15,7 @@ void kit_method_options(bs_layer_spec *spec);
 /* The number of ranks that the method names as its usual one. */
 uint32_t kit_method_world(const bs_method *m);
 /* Mask number i, NULL for the method's default; *out_skip: the method knows no masks of this kind. */
-enum { KIT_MASKS = 4 };
+enum { KIT_MASKS = 7 };
 const bs_mask *kit_method_mask(const bs_method *m, uint32_t i, bs_mask *room, int *out_skip);
 /* Does every rank propose it? A refusal says why; what is proposed must be built and run. */
 int kit_method_proposed(bs_context *context, const mf_case *c, bs_proposal *first, bs_error *why);

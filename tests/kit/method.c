@@ -74,7 +74,10 @@ static const struct {
 } masks[] = {{NULL, 0},
              {"complement_1010_0101", BS_MASK_COMPLEMENT},
              {"interleave", BS_MASK_INTERLEAVE},
-             {"contiguous", BS_MASK_CONTIGUOUS}};
+             {"contiguous", BS_MASK_CONTIGUOUS},
+             {"random_2of4", BS_MASK_RANDOM_2OF4},
+             {"magnitude", BS_MASK_MAGNITUDE},
+             {"transposable", BS_MASK_TRANSPOSABLE}};
 _Static_assert(sizeof masks / sizeof masks[0] == KIT_MASKS, "kit_method_mask");
 
 const bs_mask *kit_method_mask(const bs_method *m, uint32_t i, bs_mask *room, int *out_skip) {
@@ -211,9 +214,37 @@ static double *rounded(uint32_t dtype, const float *values, int64_t n) {
   return out;
 }
 
-/* Which rank holds partial sums of which columns; NULL: none does. */
+/* Which rank holds which weights, where it is told row by row. */
+typedef struct weight_owners {
+  const mf_case *c;
+  const mf_result *result;
+} weight_owners;
+
+static int by_row(const mf_case *c, const mf_result *result) {
+  for (uint32_t r = 0; r < c->world; r++)
+    if (result->rank[r].places != NULL) return 1;
+  return 0;
+}
+
+static int32_t owners_of(void *ctx, int64_t n, uint32_t *out, uint32_t *out_first, bs_error *err) {
+  const weight_owners *o = ctx;
+  (void)err;
+  *out_first = UINT32_MAX;
+  for (uint32_t r = 0; r < o->c->world; r++) {
+    const mf_rank *k = &o->result->rank[r];
+    if (n < k->row_begin || n >= k->row_begin + k->row_count) continue;
+    if (*out_first == UINT32_MAX) *out_first = r;
+    for (int64_t j = 0; j < k->k_own; j++) {
+      const int64_t col = mf_column(k, n - k->row_begin, j);
+      if (col >= 0) out[col] = r;
+    }
+  }
+  return BS_OK;
+}
+
+/* Which rank holds partial sums of which columns; NULL: none does, or owners tell. */
 static uint32_t *column_ranks(const mf_case *c, const mf_result *result, uint32_t split) {
-  if (split != BS_SPLIT_K || c->world == 1) return NULL;
+  if (split != BS_SPLIT_K || c->world == 1 || by_row(c, result)) return NULL;
   uint32_t *of = calloc((size_t)c->spec.K + 1, sizeof *of);
   kit_assert(of != NULL, "no memory");
   for (uint32_t r = 0; r < c->world; r++)
@@ -253,8 +284,15 @@ static void real_point(bs_context *context, const mf_case *c, uint32_t split) {
   bs_error err = BS_ERROR_INIT;
   int32_t rc = bs_source_from_memory(x, BS_F64, s->B, s->K, s->K, &xs, &err);
   if (rc == BS_OK) rc = bs_source_from_memory(w, BS_F64, s->N, s->K, s->K, &ws, &err);
-  const bs_reference_request request = {
-      .x = &xs, .w = &ws, .world_size = c->world, .column_rank = of, .threads = 1};
+  weight_owners owners = {c, &result};
+  const bs_reference_request request = {.x = &xs,
+                                        .w = &ws,
+                                        .world_size = c->world,
+                                        .column_rank = of,
+                                        .owners = by_row(c, &result) ? owners_of : NULL,
+                                        .owners_ctx = &owners,
+                                        .terms = split == BS_SPLIT_K && c->world > 1,
+                                        .threads = 1};
   if (rc == BS_OK) rc = bs_reference_compute(&request, &reference, &err);
   kit_assert(rc == BS_OK, "the oracle fails: %s: %s", err.id, err.message);
   const bs_arithmetic arithmetic = {.y_dtype = s->y_dtype, .reduce_dtype = BS_F32, .accumulate = BS_ACC_F32};
@@ -279,14 +317,20 @@ void kit_method_real(const kit_case *c) {
   const char *name = kit.survey->things[c->thing].name;
   kit_assert(bs_find_method(context, name, &m, &state, &why) == BS_OK, "%s: %s", why.id, why.message);
   float *x = mf_normals(7, B * K), *w = mf_normals(8, N * K);
-  for (size_t d = 0; d < 2; d++) {
-    mf_case l = {.method = name, .backend = kit_method_backend(), .world = c->arg + 1, .x = x, .w = w};
-    bs_proposal p;
-    l.spec = mf_spec(B, N, K, dtypes[d]);
-    kit_method_options(&l.spec);
-    if (!kit_method_proposed(context, &l, &p, &why)) continue;
-    real_point(context, &l, p.split);
-    ran++;
+  for (uint32_t k = 0; k < KIT_MASKS; k++) {
+    bs_mask room;
+    int skip;
+    const bs_mask *mask = kit_method_mask(m, k, &room, &skip);
+    for (size_t d = 0; !skip && d < 2; d++) {
+      mf_case l = {.method = name, .backend = kit_method_backend(), .world = c->arg + 1, .x = x, .w = w};
+      bs_proposal p;
+      l.spec = mf_spec(B, N, K, dtypes[d]);
+      kit_method_options(&l.spec);
+      l.spec.mask = mask;
+      if (!kit_method_proposed(context, &l, &p, &why)) continue;
+      real_point(context, &l, p.split);
+      ran++;
+    }
   }
   free(x);
   free(w);

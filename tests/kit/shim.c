@@ -8,10 +8,10 @@
 
 const char *const kit_phase_names[KIT_PHASES] = {"build", "forward", "read_weights"};
 
-enum { PACKED, PLAN, COLLECTIVE, TENSOR, MEMORY, GROUP, N_KINDS };
-static const char *const kind_words[N_KINDS] = {"packed weights",        "plans of ops",
-                                                "plans of collectives",  "device tensors",
-                                                "blocks of host memory", "groups"};
+enum { PACKED, PLAN, COLLECTIVE, TENSOR, MEMORY, GROUP, KEPT, N_KINDS };
+static const char *const kind_words[N_KINDS] = {
+    "packed weights",        "plans of ops", "plans of collectives", "device tensors",
+    "blocks of host memory", "groups",       "positions of a mask"};
 
 static kit_host *faulty;
 static int64_t live[N_KINDS];
@@ -161,6 +161,18 @@ static void f_free(bs_rank *rank, void *p) {
   bs_rank_get_api()->free(rank, p);
 }
 
+static int32_t f_kept_make(bs_rank *rank, const bs_mask *mask, int64_t rows, int64_t cols,
+                           const bs_source *weights, uint32_t half, const bs_kept **out, bs_error *err) {
+  if (fails("kept_make", err)) return BS_NO_MEMORY;
+  const int32_t rc = bs_rank_get_api()->kept_make(rank, mask, rows, cols, weights, half, out, err);
+  if (rc == BS_OK) took(KEPT);
+  return rc;
+}
+static void f_kept_free(const bs_kept *kept) {
+  if (kept != NULL) gave(KEPT);
+  bs_rank_get_api()->kept_free(kept);
+}
+
 /* The rest is the host's. */
 static bs_rank_api shim_api(void) {
   bs_rank_api api = *bs_rank_get_api();
@@ -185,6 +197,8 @@ static bs_rank_api shim_api(void) {
   api.collective_release = f_collective_release;
   api.alloc = f_alloc;
   api.free = f_free;
+  api.kept_make = f_kept_make;
+  api.kept_free = f_kept_free;
   return api;
 }
 

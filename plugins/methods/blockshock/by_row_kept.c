@@ -75,7 +75,8 @@ static int32_t store(tp_layer *l, by_row_kept *k, bs_error *err) {
                  (long long)rows, (long long)k->kept.cols);
   for (uint32_t i = 0; rc == BS_OK && i < MOST_MEMBERS; i++)
     job.errors[i].struct_size = (uint32_t)sizeof job.errors[i];
-  if (rc == BS_OK) rc = l->api->parallel_for(l->rank, store_rows, &job);
+  if (rc == BS_OK && l->api->parallel_for(l->rank, store_rows, &job) != BS_OK)
+    rc = bs_fail(err, BS_INTERNAL, "BS-METHOD-TEAM", "method blockshock: the rank's team does not run");
   for (uint32_t i = 0; rc == BS_OK && i < MOST_MEMBERS; i++) {
     rc = job.codes[i];
     if (rc != BS_OK && err != NULL) bs_out_copy(err, &job.errors[i], sizeof job.errors[i]);
