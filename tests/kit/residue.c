@@ -92,7 +92,7 @@ void kit_life_build(const kit_case *c) {
     bs_mask room;
     int skip;
     l.spec.mask = kit_method_mask(m, k, &room, &skip);
-    if (skip || (k > 0 && room.kind != BS_MASK_MAGNITUDE)) continue;
+    if (skip || (k > 0 && room.kind != BS_MASK_RANDOM_2OF4 && room.kind != BS_MASK_MAGNITUDE)) continue;
     const int32_t rc = build_each(&p, context, &l, &err);
     if (rc != BS_OK && k == 0) kit_unsupported("%u ranks: %s", l.world, err.message);
   }
