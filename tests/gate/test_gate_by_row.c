@@ -65,7 +65,7 @@ static bs_case make_case(const subject *s, uint32_t dtype, const int64_t shape[3
   m->values[1] = s->slices;
   c.context = context;
   c.method = "blockshock";
-  c.backend = "ref";
+  c.backend = dtype == BS_F16 ? "ref" : "cpu";
   c.comm = "threads";
   c.world_size = s->P;
   c.threads_per_rank = 1;

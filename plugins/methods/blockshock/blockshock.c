@@ -96,8 +96,10 @@ static int32_t owns(void *layer, bs_ownership *out_ownership, bs_error *err) {
 
 static void layer_free(void *layer) {
   tp_layer *l = layer;
-  if (l != NULL && l->by_row != NULL) by_row_free(l);
-  tp_layer_free(l);
+  if (l != NULL && l->by_row != NULL)
+    by_row_layer_free(l);
+  else
+    tp_layer_free(l);
 }
 
 static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {

@@ -28,7 +28,7 @@ typedef struct by_row_way {
 } by_row_way;
 
 /* What follows from spec, rank and world. `base` has the sizes and dtypes of all methods; its k_own is the
- * length of a packed row. */
+ * length of a packed row, and so is its k_mul. */
 typedef struct by_row_shape {
   tp_shape base;
   bs_mask mask;
@@ -57,24 +57,15 @@ typedef struct by_row_kept {
   int64_t row, group;   /* first own ones in whole */
 } by_row_kept;
 
-/* A way prepared. */
-typedef struct by_row_exchange {
-  bs_coll_plan *sum, *gather;
-} by_row_exchange;
-
+/* What a layer has besides that of all methods. Its backward pass is in tp_layer.gradient: plans dx, dw, db,
+ * sum_dx and whole_dy, scratch product, dy and ones. */
 typedef struct by_row {
   by_row_shape shape;
   by_row_kept positions;
   bs_group *pair;   /* both halves of the slice; NULL: the world, or not needed */
   bs_group *peers;  /* this half of all slices */
   uint64_t *counts; /* of blocks, while plans are made */
-  by_row_exchange y, dx;
-  bs_coll_plan *whole_dy;
-  bs_plan *dx_plan, *dw_plan, *db_plan;
-  bs_tensor product; /* of dX */
-  bs_tensor dy;      /* gathered */
-  bs_tensor ones;    /* [B,1]: db is dY^T times it */
-  uint32_t backward; /* 1: built for it */
+  bs_coll_plan *sum_y, *gather_y, *gather_dx;
 } by_row;
 
 /* by_row_shape.c */
@@ -94,22 +85,22 @@ int32_t by_row_propose(const tp_state *state, const bs_layer_spec *spec, uint32_
  * `compress`. A layer that has some gives them up for the new ones. */
 int32_t by_row_compress(tp_layer *layer, const bs_op_query *query, const bs_source *weights, bs_error *err);
 void by_row_kept_init(tp_layer *layer);
-void by_row_kept_free(tp_layer *layer);
+void by_row_kept_free(const bs_rank_api *api, bs_rank *rank, by_row_kept *kept);
 
 /* by_row_build.c */
 int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
                      const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err);
-void by_row_free(tp_layer *layer);
+void by_row_layer_free(tp_layer *layer);
 /* by_row_exchange.c */
-int32_t by_row_groups(tp_layer *layer, bs_error *err);
+int32_t by_row_groups(tp_layer *layer, int backward, bs_error *err);
 /* The way as plans: terms of dtype `in` sum to `summed`, blocks of `out` are gathered. */
 int32_t by_row_exchange_make(tp_layer *layer, const by_row_way *way, uint32_t in, uint32_t summed,
-                             uint32_t out, const char *site, by_row_exchange *out_exchange, bs_error *err);
+                             uint32_t out, const char *site, bs_coll_plan **out_sum,
+                             bs_coll_plan **out_gather, bs_error *err);
 /* The gather of a split dY over `nranks`. */
 int32_t by_row_gather_dy(tp_layer *layer, uint32_t nranks, bs_error *err);
 int32_t by_row_exchange_run(tp_layer *layer, bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out,
                             bs_stream *stream, bs_error *err);
-void by_row_exchange_free(tp_layer *layer);
 
 /* by_row_gradient.c */
 int32_t by_row_gradient_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);

@@ -65,7 +65,8 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   const by_row *b = by_row_of(l);
   const tp_shape *s = &l->shape;
   memset(p, 0, sizeof *p);
-  p->x = strided(s->x_dtype, s->B, s->k_mul, s->input == TP_X_VIEW ? s->K : s->k_mul);
+  const int64_t width = s->input == TP_X_ZERO ? 1 : b->shape.run.count;
+  p->x = strided(s->x_dtype, s->B, width, s->input == TP_X_VIEW ? s->K : width);
   p->y = strided(s->product_dtype, s->B, s->row_count, in_place(&b->shape) ? s->N : s->row_count);
   p->args[0] = &p->x;
   p->args[3] = &p->y;
@@ -84,7 +85,7 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   p->q.kept = s->input == TP_X_ZERO ? NULL : &b->positions.kept;
   p->q.accumulate = spec->accumulate;
   p->q.activation = s->after != BS_ACT_NONE ? (uint32_t)BS_ACT_NONE : spec->activation;
-  p->q.flags = BS_QUERY_DETERMINISTIC | (b->backward ? (uint32_t)BS_QUERY_TRAIN : 0u);
+  p->q.flags = BS_QUERY_DETERMINISTIC | (spec->flags & BS_LAYER_BACKWARD ? (uint32_t)BS_QUERY_TRAIN : 0u);
   p->q.weight_dtype = s->w_dtype;
 }
 
@@ -111,7 +112,7 @@ static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_so
   return rc;
 }
 
-static int32_t build_ways(tp_layer *l, bs_error *err) {
+static int32_t build_ways(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   by_row *b = by_row_of(l);
   int32_t rc = BS_OK;
@@ -122,11 +123,11 @@ static int32_t build_ways(tp_layer *l, bs_error *err) {
     const bs_tensor_desc d = bs_desc_2d(s->reduce_dtype, s->B, s->row_count);
     rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
   }
-  if (rc == BS_OK) rc = by_row_groups(l, err);
+  if (rc == BS_OK) rc = by_row_groups(l, (spec->flags & BS_LAYER_BACKWARD) != 0, err);
   if (rc != BS_OK) return rc;
   const uint32_t summed = s->after != BS_ACT_NONE ? s->reduce_dtype : s->y_dtype;
   return by_row_exchange_make(l, &b->shape.y, s->product_dtype, summed, s->y_dtype, l->state->traits->site,
-                              &b->y, err);
+                              &b->sum_y, &b->gather_y, err);
 }
 
 /* The activation of a sum over ranks: the sum is kept in the reduce dtype, so that y is rounded once. */
@@ -165,36 +166,35 @@ int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *ran
   l->api = api;
   l->rank = rank;
   l->by_row = b;
-  b->backward = (spec->flags & BS_LAYER_BACKWARD) != 0;
   int32_t rc = by_row_shape_make(state, spec, api->rank(rank), api->world_size(rank), &b->shape, err);
   l->shape = b->shape.base;
   by_row_kept_init(l);
   if (rc == BS_OK) rc = check_sources(l, weights, bias, err);
   if (rc == BS_OK) rc = build_bias(l, bias, err);
   if (rc == BS_OK) rc = build_product(l, spec, weights, err);
-  if (rc == BS_OK) rc = build_ways(l, err);
+  if (rc == BS_OK) rc = build_ways(l, spec, err);
   if (rc == BS_OK) rc = build_activation(l, spec, err);
-  if (rc == BS_OK && b->backward) rc = by_row_gradient_build(l, spec, err);
+  if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD) rc = by_row_gradient_build(l, spec, err);
   if (rc == BS_OK) {
     *out_layer = l;
     return BS_OK;
   }
-  by_row_free(l);
-  tp_layer_free(l);
+  by_row_layer_free(l);
   return rc;
 }
 
-/* The plans of the base first: they use the packed weight that tp_layer_free releases, not what is here. */
-void by_row_free(tp_layer *l) {
+/* Plans before the groups that they speak in and the positions that they were made of. */
+void by_row_layer_free(tp_layer *l) {
+  const bs_rank_api *api = l->api;
+  bs_rank *rank = l->rank;
   by_row *b = by_row_of(l);
-  bs_plan *const plans[] = {b->dx_plan, b->dw_plan, b->db_plan};
+  tp_layer_free(l);
+  bs_coll_plan *const plans[] = {b->sum_y, b->gather_y, b->gather_dx};
   for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
-    if (plans[i] != NULL) l->api->op_release(plans[i]);
-  by_row_exchange_free(l);
-  bs_tensor *const tensors[] = {&b->product, &b->dy, &b->ones};
-  for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
-    if (tensors[i]->data != NULL) l->api->tensor_free(l->rank, tensors[i]);
-  by_row_kept_free(l);
-  l->api->free(l->rank, b);
-  l->by_row = NULL;
+    if (plans[i] != NULL) api->collective_release(plans[i]);
+  if (b->peers != NULL) api->group_close(b->peers);
+  if (b->pair != NULL) api->group_close(b->pair);
+  if (b->counts != NULL) api->free(rank, b->counts);
+  by_row_kept_free(api, rank, &b->positions);
+  api->free(rank, b);
 }

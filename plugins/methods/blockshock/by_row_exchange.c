@@ -5,11 +5,11 @@
  */
 #include "by_row.h"
 
-int32_t by_row_groups(tp_layer *l, bs_error *err) {
+int32_t by_row_groups(tp_layer *l, int backward, bs_error *err) {
   by_row *b = by_row_of(l);
   const by_row_shape *s = &b->shape;
   const uint32_t P = s->base.world;
-  if (s->halves == 1 || s->slices == 1 || !(s->slice_rows || b->backward)) return BS_OK;
+  if (s->halves == 1 || s->slices == 1 || !(s->slice_rows || backward)) return BS_OK;
   uint32_t *ranks = l->api->alloc(l->rank, P * sizeof *ranks);
   if (ranks == NULL)
     return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for a group of %u ranks", P);
@@ -56,7 +56,8 @@ static uint64_t *blocks(tp_layer *l) {
 }
 
 int32_t by_row_exchange_make(tp_layer *l, const by_row_way *way, uint32_t in, uint32_t summed, uint32_t out,
-                             const char *site, by_row_exchange *x, bs_error *err) {
+                             const char *site, bs_coll_plan **out_sum, bs_coll_plan **out_gather,
+                             bs_error *err) {
   by_row *b = by_row_of(l);
   const tp_shape *s = &b->shape.base;
   int32_t rc = BS_OK;
@@ -76,7 +77,7 @@ int32_t by_row_exchange_make(tp_layer *l, const by_row_way *way, uint32_t in, ui
       c.counts = shares(l, way->sum_ranks);
       c.ncounts = way->sum_ranks;
     }
-    rc = prepare(l, &c, &x->sum, err);
+    rc = prepare(l, &c, out_sum, err);
   }
   if (rc != BS_OK || way->gather_ranks == 0) return rc;
   bs_collective c;
@@ -87,7 +88,7 @@ int32_t by_row_exchange_make(tp_layer *l, const by_row_way *way, uint32_t in, ui
   c.group = way->gather_ranks < s->world ? b->peers : NULL;
   c.counts = blocks(l);
   c.ncounts = way->gather_ranks;
-  return prepare(l, &c, &x->gather, err);
+  return prepare(l, &c, out_gather, err);
 }
 
 int32_t by_row_gather_dy(tp_layer *l, uint32_t nranks, bs_error *err) {
@@ -100,7 +101,7 @@ int32_t by_row_gather_dy(tp_layer *l, uint32_t nranks, bs_error *err) {
   c.group = nranks < l->shape.world ? b->pair : NULL;
   c.counts = shares(l, nranks);
   c.ncounts = nranks;
-  return prepare(l, &c, &b->whole_dy, err);
+  return prepare(l, &c, &l->gradient->whole_dy, err);
 }
 
 int32_t by_row_exchange_run(tp_layer *l, bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out,
@@ -109,14 +110,4 @@ int32_t by_row_exchange_run(tp_layer *l, bs_coll_plan *plan, const bs_tensor *in
   const int32_t rc = l->api->collective_run(plan, in, out, stream, err);
   l->api->region_end(l->rank, BS_REGION_ALLREDUCE);
   return rc;
-}
-
-void by_row_exchange_free(tp_layer *l) {
-  by_row *b = by_row_of(l);
-  bs_coll_plan *const plans[] = {b->y.sum, b->y.gather, b->dx.sum, b->dx.gather, b->whole_dy};
-  for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
-    if (plans[i] != NULL) l->api->collective_release(plans[i]);
-  if (b->peers != NULL) l->api->group_close(b->peers);
-  if (b->pair != NULL) l->api->group_close(b->pair);
-  if (b->counts != NULL) l->api->free(l->rank, b->counts);
 }

@@ -29,12 +29,12 @@ static int32_t multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stre
 static int32_t sum(tp_layer *l, bs_tensor *product, bs_tensor *place, bs_stream *stream, bs_error *err) {
   const tp_shape *s = &l->shape;
   const by_row *b = by_row_of(l);
-  if (b->y.sum == NULL) return BS_OK; /* it was made there */
-  if (l->activate == NULL) return by_row_exchange_run(l, b->y.sum, product, place, stream, err);
+  if (b->sum_y == NULL) return BS_OK; /* it was made there */
+  if (l->activate == NULL) return by_row_exchange_run(l, b->sum_y, product, place, stream, err);
   bs_tensor sums = s->own_sums                     ? tp_view_rows(&l->sums, place->dims[0])
                    : s->reduce_dtype == s->y_dtype ? *place
                                                    : *product;
-  const int32_t rc = by_row_exchange_run(l, b->y.sum, product, &sums, stream, err);
+  const int32_t rc = by_row_exchange_run(l, b->sum_y, product, &sums, stream, err);
   if (rc != BS_OK) return rc;
   bs_tensor *args[2] = {&sums, place};
   return l->api->op_run(l->activate, args, 2, stream, err);
@@ -47,10 +47,10 @@ int32_t by_row_forward(tp_layer *l, const bs_tensor *x, bs_tensor *y, bs_stream 
   if (rows < 0 || rows > s->B || !tp_fits(x, rows, s->x_dtype, s->x_cols))
     return wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
   if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
-  bs_tensor place = b->y.gather != NULL ? tp_view_columns(y, s->row_begin, s->row_count) : *y;
+  bs_tensor place = b->gather_y != NULL ? tp_view_columns(y, s->row_begin, s->row_count) : *y;
   bs_tensor product = s->own_partial ? tp_view_rows(&l->partial, rows) : place;
   int32_t rc = l->matmul != NULL ? multiply(l, x, &product, stream, err) : BS_OK;
   if (rc == BS_OK) rc = sum(l, &product, &place, stream, err);
-  if (rc == BS_OK && b->y.gather != NULL) rc = by_row_exchange_run(l, b->y.gather, &place, y, stream, err);
+  if (rc == BS_OK && b->gather_y != NULL) rc = by_row_exchange_run(l, b->gather_y, &place, y, stream, err);
   return rc;
 }

@@ -12,8 +12,8 @@ static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_
 }
 
 static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
-                       const bs_tensor_desc *const *args, uint32_t nargs, int sparse, bs_packed *packed,
-                       bs_plan **out_plan, bs_error *err) {
+                       const bs_tensor_desc *const *args, uint32_t nargs, int sparse, int x_full,
+                       bs_packed *packed, bs_plan **out_plan, bs_error *err) {
   const by_row *b = by_row_of(l);
   bs_op_query q;
   memset(&q, 0, sizeof q);
@@ -24,7 +24,7 @@ static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
   q.partition = sparse ? &b->shape.run : NULL;
   q.kept = sparse ? &b->positions.kept : NULL;
   q.accumulate = spec->accumulate;
-  q.flags = BS_QUERY_DETERMINISTIC;
+  q.flags = BS_QUERY_DETERMINISTIC | (x_full ? (uint32_t)BS_QUERY_X_FULL : 0u);
   q.weight_dtype = packed != NULL ? l->shape.w_dtype : 0;
   return l->api->op_prepare(l->rank, &q, packed, out_plan, err);
 }
@@ -43,7 +43,7 @@ static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const bs_tensor_desc dy = strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
   const bs_tensor_desc dx = strided(b->shape.dx_dtype, s->B, b->shape.dx_cols, stride);
   const bs_tensor_desc *args[2] = {&dy, &dx};
-  return prepare(l, spec, "matmul24_dx", args, 2, 1, l->packed, &b->dx_plan, err);
+  return prepare(l, spec, "matmul24_dx", args, 2, 1, 0, l->packed, &l->gradient->dx, err);
 }
 
 static int32_t build_dw(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
@@ -51,16 +51,16 @@ static int32_t build_dw(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   if (s->row_count == 0) return BS_OK;
   const bs_tensor_desc dy = strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
-  const bs_tensor_desc x = strided(s->x_dtype, s->B, b->shape.run.count, s->K);
+  const bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->K);
   const bs_tensor_desc dw = bs_desc_2d(b->shape.wide, s->row_count, s->k_own);
   const bs_tensor_desc *args[3] = {&x, &dy, &dw};
   int32_t rc = BS_OK;
-  if (s->k_own > 0) rc = prepare(l, spec, "matmul24_dw", args, 3, 1, NULL, &b->dw_plan, err);
+  if (s->k_own > 0) rc = prepare(l, spec, "matmul24_dw", args, 3, 1, 1, NULL, &l->gradient->dw, err);
   if (rc != BS_OK || !spec->has_bias) return rc;
   const bs_tensor_desc ones = bs_desc_2d(b->shape.wide, s->B, 1);
   const bs_tensor_desc db = bs_desc_2d(b->shape.wide, s->row_count, 1);
   const bs_tensor_desc *sums[3] = {&ones, &dy, &db};
-  return prepare(l, spec, "matmul_dw", sums, 3, 0, NULL, &b->db_plan, err);
+  return prepare(l, spec, "matmul_dw", sums, 3, 0, 0, NULL, &l->gradient->db, err);
 }
 
 static int32_t read_ones(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
@@ -90,8 +90,8 @@ static int32_t build_ones(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
   ones.cols = 1;
   ones.read = read_ones;
   const bs_tensor_desc d = bs_desc_2d(b->shape.wide, l->shape.B, 1);
-  int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &b->ones, err);
-  if (rc == BS_OK) rc = l->api->tensor_read(l->rank, &ones, 0, NULL, &b->ones, err);
+  int32_t rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->gradient->ones, err);
+  if (rc == BS_OK) rc = l->api->tensor_read(l->rank, &ones, 0, NULL, &l->gradient->ones, err);
   return rc;
 }
 
@@ -101,18 +101,37 @@ static int32_t build_scratch(tp_layer *l, bs_error *err) {
   const bs_tensor_desc dy = bs_desc_2d(s->base.y_dtype, s->base.B, s->base.row_count);
   const bs_tensor_desc dx = bs_desc_2d(s->dx_dtype, s->base.B, s->dx_cols);
   int32_t rc = BS_OK;
-  if (s->dy_ranks > 0) rc = l->api->tensor_alloc(l->rank, &dy, BS_LIFE_SCRATCH, &b->dy, err);
+  if (s->dy_ranks > 0) rc = l->api->tensor_alloc(l->rank, &dy, BS_LIFE_SCRATCH, &l->gradient->dy, err);
   if (rc == BS_OK && s->dy_ranks > 0) rc = by_row_gather_dy(l, s->dy_ranks, err);
-  if (rc == BS_OK && s->own_dx) rc = l->api->tensor_alloc(l->rank, &dx, BS_LIFE_SCRATCH, &b->product, err);
+  if (rc == BS_OK && s->own_dx)
+    rc = l->api->tensor_alloc(l->rank, &dx, BS_LIFE_SCRATCH, &l->gradient->product, err);
   return rc;
+}
+
+static int32_t make_gradient(tp_layer *l, bs_error *err) {
+  const by_row_shape *s = &by_row_of(l)->shape;
+  tp_gradient *g = l->gradient = l->api->alloc(l->rank, sizeof *g);
+  if (g == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for the plan of a backward pass");
+  g->shape.dx = TP_DX_SUM;
+  g->shape.dx_coll = s->dx.sum;
+  g->shape.product_dtype = s->dx_dtype;
+  g->shape.wide = s->wide;
+  g->shape.gather_dy = s->dy_ranks > 0;
+  g->shape.own_product = s->own_dx;
+  g->shape.dx_width = s->dx_cols;
+  g->shape.dy_cols = s->dy_cols;
+  g->shape.dy_begin = s->dy_cols == s->base.row_count ? 0 : s->base.row_begin;
+  return BS_OK;
 }
 
 int32_t by_row_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   by_row *b = by_row_of(l);
-  int32_t rc = build_scratch(l, err);
+  int32_t rc = make_gradient(l, err);
+  if (rc == BS_OK) rc = build_scratch(l, err);
   if (rc == BS_OK)
     rc = by_row_exchange_make(l, &b->shape.dx, b->shape.dx_dtype, l->shape.x_dtype, l->shape.x_dtype,
-                              l->state->traits->dx_site, &b->dx, err);
+                              l->state->traits->dx_site, &l->gradient->sum_dx, &b->gather_dx, err);
   if (rc == BS_OK) rc = build_ones(l, spec, err);
   if (rc == BS_OK) rc = build_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dw(l, spec, err);
@@ -139,7 +158,7 @@ static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy,
   const by_row *b = by_row_of(l);
   const tp_shape *s = &l->shape;
   const int64_t rows = dy->dims[0];
-  if (!b->backward) {
+  if (l->gradient == NULL) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD",
             "method blockshock: the layer was built for forward only");
     return bs_fail_hint(err, "build it with BS_LAYER_BACKWARD"), BS_UNSUPPORTED;
@@ -156,34 +175,33 @@ static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy,
 }
 
 static int32_t bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_stream *stream, bs_error *err) {
-  by_row *b = by_row_of(l);
-  bs_tensor ones = tp_view_rows(&b->ones, dy->dims[0]), column = *db;
+  bs_tensor ones = tp_view_rows(&l->gradient->ones, dy->dims[0]), column = *db;
   column.rank = 2;
   column.dims[1] = column.strides[0] = column.strides[1] = 1;
   bs_tensor *args[3] = {&ones, dy, &column};
-  return l->api->op_run(b->db_plan, args, 3, stream, err);
+  return l->api->op_run(l->gradient->db, args, 3, stream, err);
 }
 
 static int32_t weight_gradient(tp_layer *l, const bs_tensor *x, bs_tensor *dy, bs_tensor *dw,
                                bs_stream *stream, bs_error *err) {
-  by_row *b = by_row_of(l);
-  bs_tensor own = tp_view_columns(x, b->shape.run.begin, b->shape.run.count);
-  bs_tensor *args[3] = {&own, dy, dw};
-  return l->api->op_run(b->dw_plan, args, 3, stream, err);
+  bs_tensor whole = *x; /* the op picks the columns of the slice */
+  bs_tensor *args[3] = {&whole, dy, dw};
+  return l->api->op_run(l->gradient->dw, args, 3, stream, err);
 }
 
 static int32_t input_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *dx, bs_stream *stream, bs_error *err) {
   by_row *b = by_row_of(l);
   const by_row_shape *s = &b->shape;
   bs_tensor place = s->dx.gather_ranks > 0 ? tp_view_columns(dx, s->run.begin, s->run.count) : *dx;
-  bs_tensor product = s->own_dx ? tp_view_rows(&b->product, dy->dims[0]) : place;
+  bs_tensor product = s->own_dx ? tp_view_rows(&l->gradient->product, dy->dims[0]) : place;
   int32_t rc = BS_OK;
-  if (b->dx_plan != NULL) {
+  if (l->gradient->dx != NULL) {
     bs_tensor *args[2] = {dy, &product};
-    rc = l->api->op_run(b->dx_plan, args, 2, stream, err);
+    rc = l->api->op_run(l->gradient->dx, args, 2, stream, err);
   }
-  if (rc == BS_OK && b->dx.sum != NULL) rc = by_row_exchange_run(l, b->dx.sum, &product, &place, stream, err);
-  if (rc == BS_OK && b->dx.gather != NULL) rc = by_row_exchange_run(l, b->dx.gather, &place, dx, stream, err);
+  if (rc == BS_OK && l->gradient->sum_dx != NULL)
+    rc = by_row_exchange_run(l, l->gradient->sum_dx, &product, &place, stream, err);
+  if (rc == BS_OK && b->gather_dx != NULL) rc = by_row_exchange_run(l, b->gather_dx, &place, dx, stream, err);
   return rc;
 }
 
@@ -194,14 +212,14 @@ int32_t by_row_backward(tp_layer *l, const bs_tensor *x, const bs_tensor *dy, bs
   int32_t rc = check(l, x, dy, dx, dw, db, err);
   if (rc != BS_OK) return rc;
   bs_tensor own = *dy;
-  if (b->whole_dy != NULL) {
-    own = tp_view_rows(&b->dy, dy->dims[0]);
-    rc = by_row_exchange_run(l, b->whole_dy, dy, &own, stream, err);
+  if (l->gradient->whole_dy != NULL) {
+    own = tp_view_rows(&l->gradient->dy, dy->dims[0]);
+    rc = by_row_exchange_run(l, l->gradient->whole_dy, dy, &own, stream, err);
   } else if (s->dy_cols != s->base.row_count) {
     own = tp_view_columns(dy, s->base.row_begin, s->base.row_count);
   }
-  if (rc == BS_OK && dw != NULL && b->dw_plan != NULL) rc = weight_gradient(l, x, &own, dw, stream, err);
-  if (rc == BS_OK && db != NULL && b->db_plan != NULL) rc = bias_gradient(l, &own, db, stream, err);
+  if (rc == BS_OK && dw != NULL && l->gradient->dw != NULL) rc = weight_gradient(l, x, &own, dw, stream, err);
+  if (rc == BS_OK && db != NULL && l->gradient->db != NULL) rc = bias_gradient(l, &own, db, stream, err);
   if (rc == BS_OK && dx != NULL) rc = input_gradient(l, &own, dx, stream, err);
   return rc;
 }

@@ -86,10 +86,9 @@ static int32_t store(tp_layer *l, by_row_kept *k, bs_error *err) {
   return rc;
 }
 
-void by_row_kept_free(tp_layer *l) {
-  by_row_kept *k = &by_row_of(l)->positions;
-  if (k->whole != NULL) l->api->kept_free(k->whole);
-  if (k->bits != NULL) l->api->free(l->rank, k->bits);
+void by_row_kept_free(const bs_rank_api *api, bs_rank *rank, by_row_kept *k) {
+  if (k->whole != NULL) api->kept_free(k->whole);
+  if (k->bits != NULL) api->free(rank, k->bits);
   k->whole = NULL;
   k->bits = NULL;
 }
@@ -111,7 +110,7 @@ static int32_t make_positions(tp_layer *l, const bs_source *weights, bs_error *e
   const by_row_shape *s = &b->shape;
   by_row_kept *k = &b->positions;
   const int looks = s->mask.kind == BS_MASK_MAGNITUDE || s->mask.kind == BS_MASK_TRANSPOSABLE;
-  by_row_kept_free(l);
+  by_row_kept_free(l->api, l->rank, k);
   int32_t rc = l->api->kept_make(l->rank, &s->mask, l->shape.N, l->shape.K, looks ? weights : NULL, s->half,
                                  &k->whole, err);
   if (rc != BS_OK) return rc;

@@ -127,7 +127,8 @@ static void shape_part(by_row_shape *s) {
   s->run.total = b->K;
   by_row_columns(s, s->slice, &s->run.begin, &s->run.count);
   b->k_own = (s->run.count + 3) / 4 * 2;
-  b->k_mul = s->run.count > 0 ? s->run.count : 1;
+  b->k_mul = s->run.count > 0 ? b->k_own : 1;
+  b->split = s->slice_rows ? BS_SPLIT_N : BS_SPLIT_K;
   b->input = s->run.count == 0 ? TP_X_ZERO : s->run.count < b->K ? TP_X_VIEW : TP_X_PLAIN;
 }
 
