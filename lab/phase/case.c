@@ -194,6 +194,13 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   return build_and_run(run, rank, index, &x, &watched, c->bias ? &bias : NULL, err);
 }
 
+void bs_case_add_timing(json_t *timings, const bs_region_stats *s) {
+  json_object_set_new(timings, s->name,
+                      json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "count", (double)s->count, "sum_ms",
+                                s->sum_ms, "avg_ms", s->avg_ms, "p50_ms", s->p50_ms, "p95_ms", s->p95_ms,
+                                "min_ms", s->min_ms, "max_ms", s->max_ms));
+}
+
 static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *out, bs_error *err) {
   bs_rank *rank = bs_world_rank(world, index);
   out->timings = json_object();
@@ -202,10 +209,7 @@ static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *ou
     bs_region_stats s = {.struct_size = sizeof s};
     const int32_t rc = bs_rank_region_stats(rank, i, &s, err);
     if (rc != BS_OK) return rc;
-    json_object_set_new(
-        out->timings, s.name,
-        json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "count", (double)s.count, "sum_ms", s.sum_ms, "avg_ms",
-                  s.avg_ms, "p50_ms", s.p50_ms, "p95_ms", s.p95_ms, "min_ms", s.min_ms, "max_ms", s.max_ms));
+    bs_case_add_timing(out->timings, &s);
     if (i == BS_REGION_FORWARD) out->forward_sum_ms = s.sum_ms;
   }
   return BS_OK;

@@ -84,6 +84,8 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err)
 /* What a finished world knows of the case (timings, memory, proposals); allocates out_result->ranks when they
  * are not there yet. Outputs are not touched. */
 int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out_result, bs_error *err);
+/* One region's statistics among a rank's timings. */
+void bs_case_add_timing(json_t *timings, const bs_region_stats *stats);
 /* The output features that y holds on a rank: all of them, or with a split y the rows that the layer owns
  * (SPLIT_N) or the rank's even share (SPLIT_K, docs/methods.md). */
 int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64_t *out_begin,

@@ -268,6 +268,20 @@ static int32_t remask(trainer *t, const bs_source *x, int64_t step, bs_error *er
   return rc;
 }
 
+/* Regions of the steps alone. */
+static int32_t keep_regions(trainer *t, bs_error *err) {
+  bs_train_rank *own = &t->run->out->ranks[t->index];
+  const uint32_t count = bs_rank_region_count(t->rank);
+  own->regions = calloc(count + 1, sizeof *own->regions);
+  int32_t rc = own->regions ? BS_OK : no_memory(err);
+  for (uint32_t i = 0; rc == BS_OK && i < count; ++i) {
+    own->regions[i].struct_size = sizeof own->regions[i];
+    rc = bs_rank_region_stats(t->rank, i, &own->regions[i], err);
+  }
+  own->n_regions = rc == BS_OK ? count : 0;
+  return rc;
+}
+
 static int32_t finish(trainer *t, const bs_source *x, bs_error *err) {
   bs_train_result *out = t->run->out;
   bs_case_rank *mine = &out->run.ranks[t->index];
@@ -296,6 +310,7 @@ static int32_t train(trainer *t, const bs_source *x, bs_error *err) {
     else if (rc == BS_OK && bs_train_remasks(run->o, i + 1, steps))
       rc = remask(t, x, i + 1, err);
   }
+  if (rc == BS_OK) rc = keep_regions(t, err);
   return rc == BS_OK ? finish(t, x, err) : rc;
 }
 
@@ -344,6 +359,9 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   }
   if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);
   if (rc == BS_OK) bs_train_sum_losses(run->c, run->o, &run->result);
+  for (uint32_t r = 0; rc == BS_OK && r < like->world_size; ++r)
+    for (uint32_t i = 0; i < run->result.ranks[r].n_regions; ++i)
+      bs_case_add_timing(run->result.run.ranks[r].timings, &run->result.ranks[r].regions[i]);
   bs_world_destroy(world);
   bs_remask_close(&run->remask);
   *out = run->result;

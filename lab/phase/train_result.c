@@ -69,6 +69,7 @@ void bs_train_result_free(bs_train_result *result) {
   for (uint32_t r = 0; result->ranks && r < result->run.world_size; ++r) {
     free(result->ranks[r].hash);
     free(result->ranks[r].loss);
+    free(result->ranks[r].regions);
   }
   void *const all[] = {result->ranks, result->feature, result->w, result->dy, result->zero, result->loss};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) free(all[i]);

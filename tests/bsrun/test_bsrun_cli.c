@@ -67,7 +67,6 @@ static const struct {
     {W("--workload", "gausian"), 5, "BS-PLG-NOTFOUND", "'gaussian'"},
     {W("--mask", "interleav", "--method", "blockshock"), 3, "BS-MASK-NAME", "'interleave'"},
     {W("--phase", "phase0_correctnes"), 3, "BS-CFG-NAME", "phase0_correctness"},
-    {W("--phase", "3"), 3, "BS-PHASE-NAME", "phase 3"},
     {W("--hardware", "cpuu"), 3, "BS-CFG-NAME", "'cpu'"},
     {W("--sweep", "N_swep"), 3, "BS-CFG-NAME", "'N_sweep'"},
     {W("--config", "none.yaml"), 3, "BS-CFG", "none.yaml"},

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_train.c - phase 3 by the command line: its gates, what the host counted on the wire of a step, a
+ * loss that goes down, masks made anew, what is refused. */
+#include <stdio.h>
+#include <string.h>
+
+#include "run_help.h"
+
+enum { N = 96, K = 160, B = 32, STEPS = 3, WARMUP = 1 };
+
+/* The record of a run with up to six settings more. */
+static json_t *train(const char *folder, const char *method, const char *const *more) {
+  run_result r;
+  const char *args[48] = {
+      "--method", method,       "--phase", "train_step",          "--out", "out",
+      "-o",       "jsonl",      "--set",   "model.N=96",          "--set", "model.K=160",
+      "--set",    "model.B=32", "--set",   "phase.timed_iters=3", "--set", "phase.warmup_iters=1"};
+  size_t n = 18;
+  for (size_t i = 0; more[i] != NULL; i++) {
+    args[n++] = "--set";
+    args[n++] = more[i];
+  }
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, method);
+  json_t *rows = run_rows(r.out);
+  json_t *record = run_record(folder, run_str(json_array_get(rows, 0), "run_dir"));
+  json_decref(rows);
+  run_free(&r);
+  return record;
+}
+
+static double timed(const json_t *record, const char *region) {
+  return run_num(json_object_get(json_object_get(record, "timings_ms"), region), "count");
+}
+
+static void check_gates(const json_t *record, const char *method, int adamw) {
+  static const char *const needed[] = {"dX.T1", "dW.T3", "W.T1", "W.T3", "b.T3", "y.T1", "W.T5", "T6"};
+  unsigned seen = 0;
+  size_t i;
+  const json_t *gate;
+  json_array_foreach(json_object_get(record, "gates"), i, gate) {
+    const char *name = run_str(gate, "name"), *state = run_str(gate, "state");
+    ck_assert_msg(strcmp(state, "fail") != 0, "%s: %s", method, name);
+    for (size_t k = 0; k < 8; k++)
+      if (strcmp(name, needed[k]) == 0 && strcmp(state, "pass") == 0) seen |= 1u << k;
+  }
+  ck_assert_msg(seen == (adamw ? 0xbfu : 0xffu), "%s: gates 0x%x", method, seen);
+  ck_assert(json_is_true(json_object_get(record, "passed")));
+  ck_assert(json_is_true(json_object_get(record, "claims_match_counts")));
+}
+
+START_TEST(gates_and_regions) {
+  static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
+                                        "blockshock"};
+  static const char *const optimizers[] = {"phase.optimizer=sgd", "phase.momentum=0.9",
+                                           "phase.optimizer=adamw"};
+  char folder[64];
+  run_make_folder(folder);
+  const char *const more[] = {optimizers[_i % 3], "phase.weight_decay=0.125", "method.bias=true",
+                              _i % 2 ? "model.dtype=bf16" : "model.dtype=f32", NULL};
+  json_t *record = train(folder, methods[_i / 3], more);
+  check_gates(record, methods[_i / 3], _i % 3 == 2);
+  static const char *const regions[] = {"forward", "loss", "backward", "opt_step", "total_step"};
+  for (size_t i = 0; i < 5; i++) ck_assert_double_eq(timed(record, regions[i]), STEPS);
+  ck_assert_double_eq(run_num(record, "steps"), STEPS + WARMUP);
+  ck_assert_uint_eq(json_array_size(json_object_get(record, "losses")), STEPS + WARMUP);
+  ck_assert_double_eq(run_num(json_object_get(record, "weights"), "rows_judged"), N);
+  json_decref(record);
+  run_remove(folder);
+}
+END_TEST
+
+/* Units of (P-1)/P of a message: an all-gather is one, an all-reduce two. f32, N = K. */
+START_TEST(three_units_on_the_wire) {
+  static const char *const methods[] = {"row_parallel", "blockshock", "column_parallel"};
+  const char *const more[] = {"model.dtype=f32", "model.K=96", "phase.fault_gate=false", NULL};
+  char folder[64];
+  run_make_folder(folder);
+  for (size_t i = 0; i < 3; i++) {
+    json_t *record = train(folder, methods[i], more);
+    ck_assert_double_eq(run_num(record, "wire_bytes_per_step"), 3.0 * B * N * 4 / 2 * 2); /* of two ranks */
+    ck_assert_double_eq(run_num(record, "collectives_per_step"), 2);
+    json_decref(record);
+  }
+  run_remove(folder);
+}
+END_TEST
+
+START_TEST(the_loss_goes_down) {
+  static const char *const settings[][6] = {
+      {"workload.loss=mse_zero", "phase.lr=3", "phase.optimizer=sgd", "model.dtype=f32", NULL},
+      {"workload.loss=mse_target", "workload.target=random_normal", "phase.lr=3", "model.dtype=f32", NULL},
+      {"workload.loss=mse_zero", "phase.lr=0.01", "phase.optimizer=adamw", "model.dtype=bf16", NULL}};
+  char folder[64];
+  run_make_folder(folder);
+  const char *more[8] = {"phase.fault_gate=false", "phase.timed_iters=8"};
+  for (size_t i = 0; i < 5; i++) more[2 + i] = settings[_i][i];
+  json_t *record = train(folder, "blockshock", more);
+  const json_t *losses = json_object_get(record, "losses");
+  ck_assert_uint_eq(json_array_size(losses), 9);
+  for (size_t i = 1; i < 9; i++)
+    ck_assert_msg(json_real_value(json_array_get(losses, i)) < json_real_value(json_array_get(losses, i - 1)),
+                  "loss %zu is %g, before it %g", i, json_real_value(json_array_get(losses, i)),
+                  json_real_value(json_array_get(losses, i - 1)));
+  json_decref(record);
+  run_remove(folder);
+}
+END_TEST
+
+START_TEST(a_mask_made_anew) {
+  char folder[64];
+  run_make_folder(folder);
+  for (int i = 0; i < 3; i++) {
+    const char *const more[] = {i == 0   ? "phase.optimizer=adamw"
+                                : i == 1 ? "phase.momentum=0.5"
+                                         : "phase.lr=1",
+                                i == 2 ? "method.recompress_each_step=true" : "phase.remask=2",
+                                "method.bias=true", "model.dtype=bf16", NULL};
+    json_t *record = train(folder, i == 1 ? "masked_split" : "blockshock", more);
+    check_gates(record, "with a new mask", i == 0);
+    ck_assert_double_eq(run_num(record, "remask"), (i == 2 ? 1 : 2));
+    ck_assert_double_eq(timed(record, "compress"), (i == 2 ? 3 : 1)); /* four steps, none behind the last */
+    json_decref(record);
+  }
+  run_remove(folder);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("run_train");
+  TCase *tc = tcase_create("train");
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, gates_and_regions, 0, 15);
+  tcase_add_test(tc, three_units_on_the_wire);
+  tcase_add_loop_test(tc, the_loss_goes_down, 0, 3);
+  tcase_add_test(tc, a_mask_made_anew);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_method_train_known.c - the known answers of training, K12 to K15, in f32, f16 and bf16 on ref and cpu:
+ * dX on every rank, dW and the stepped weights of what each rank owns.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "tests/methods/method_fixture.h"
+
+static const float W[32] = {1, 2,  3, 4, 5, 6, 7,  8, -1, 0, 2,  1, 3, -2, 0, 4,
+                            2, -3, 1, 0, 0, 1, -1, 2, 0,  5, -4, 2, 1, 1,  1, -6};
+static const float X[16] = {1, 0, 2, -1, 1, 1, 0, 2, 0, 1, 1, 1, -1, 2, 3, 0};
+
+/* d loss / d Y, and what comes of it. */
+typedef struct answer {
+  const char *id;
+  double dy[8], dx[16], dw_first_row[8];
+} answer;
+
+static const answer sum = {
+    "K12",
+    {1, 1, 1, 1, 1, 1, 1, 1},
+    {2, 4, 2, 7, 9, 6, 7, 8, 2, 4, 2, 7, 9, 6, 7, 8},
+    {1, 1, 3, 0, 0, 3, 3, 2},
+};
+static const answer mean_of_squares = {
+    "K13",
+    {7.5, 2.75, 2.25, -5, 9.25, -1, -0.75, 1.75},
+    {9.25, -16.75, 50.25, 22.75, 40.75, 36.75, 45.25, 105.5, 8.75, 29.5, 18, 39.5, 45, 58.5, 67.25, 58},
+    {7.5, 9.25, 24.25, 1.75, -1.75, 26, 27.75, 15},
+};
+static const answer halved = {
+    "K15",
+    {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5},
+    {1, 2, 1, 3.5, 4.5, 3, 3.5, 4, 1, 2, 1, 3.5, 4.5, 3, 3.5, 4},
+    {0.5, 0.5, 1.5, 0, 0, 1.5, 1.5, 1},
+};
+/* K14: the first row of W - 0.5 dW of K12. */
+static const double stepped[8] = {0.5, 1.5, 1.5, 4, 5, 4.5, 5.5, 7};
+
+typedef struct run {
+  const char *method;
+  uint32_t dtype, fused;
+  const answer *a;
+} run;
+
+static bs_tensor take(bs_rank *rank, uint32_t dtype, int64_t rows, int64_t cols, const double *values) {
+  bs_tensor t;
+  bs_error err = BS_ERROR_INIT;
+  const bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = 2, .dims = {rows, cols}};
+  ck_assert_int_eq(bs_rank_get_api()->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &t, &err), BS_OK);
+  for (int64_t i = 0; values != NULL && i < rows * cols; i++) bs_store_f64(dtype, t.data, i, values[i]);
+  return t;
+}
+
+static void same(const run *r, uint32_t rank, const char *what, int64_t i, double got, double want) {
+  ck_assert_msg(got == want, "%s %s %s rank %u: %s[%d] is %g, not %g", r->a->id, r->method,
+                bs_dtype_name(r->dtype), rank, what, (int)i, got, want);
+}
+
+static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
+  const run *r = arg;
+  const bs_rank_api *api = bs_rank_get_api();
+  const uint32_t me = api->rank(rank);
+  bs_layer_spec spec = mf_spec(2, 4, 8, r->dtype);
+  spec.flags = BS_LAYER_BACKWARD | BS_LAYER_SGD;
+  double x64[16];
+  for (int i = 0; i < 16; i++) x64[i] = (double)X[i];
+  bs_source w;
+  bs_layer *layer = NULL;
+  bs_ownership own = {.struct_size = sizeof own};
+  int32_t rc = bs_source_from_memory(W, BS_F32, 4, 8, 8, &w, err);
+  if (rc == BS_OK) rc = bs_layer_build(rank, r->method, &spec, &w, NULL, &layer, err);
+  if (rc == BS_OK) rc = bs_layer_owns(layer, &own, err);
+  if (rc != BS_OK) return rc;
+  const int64_t cols = own.columns != NULL ? own.columns->count : 8;
+  bs_tensor x = take(rank, r->dtype, 2, 8, x64), dy = take(rank, r->dtype, 2, 4, r->a->dy),
+            dx = take(rank, r->dtype, 2, 8, NULL), dw = take(rank, BS_F32, own.row_count, cols, NULL),
+            back = take(rank, BS_F64, own.row_count, cols, NULL);
+  rc = bs_layer_backward(layer, &x, &dy, &dx, &dw, NULL, NULL, err);
+  for (int64_t i = 0; rc == BS_OK && i < 16; i++)
+    same(r, me, "dX", i, bs_load_f64(r->dtype, dx.data, i),
+         r->dtype == BS_BF16 ? (double)bs_bf16_to_f32(bs_f32_to_bf16((float)r->a->dx[i])) : r->a->dx[i]);
+  for (int64_t j = 0; rc == BS_OK && own.row_begin == 0 && j < cols; j++) {
+    const int64_t k = own.columns == NULL            ? j
+                      : own.columns->columns != NULL ? own.columns->columns[j]
+                                                     : own.columns->begin + j;
+    same(r, me, "dW", k, (double)((const float *)dw.data)[j], r->a->dw_first_row[k]);
+  }
+  const bs_step step = {.struct_size = sizeof step,
+                        .optimizer = BS_OPT_SGD,
+                        .lr = 0.5,
+                        .dw = r->fused ? NULL : &dw,
+                        .x = &x,
+                        .dy = &dy};
+  if (rc == BS_OK && r->a == &sum) {
+    rc = bs_layer_step(layer, &step, NULL, err);
+    if (rc == BS_OK) rc = bs_layer_read_weights(layer, 0, &back, err);
+    for (int64_t j = 0; rc == BS_OK && own.row_begin == 0 && j < cols; j++) {
+      const int64_t k = own.columns == NULL            ? j
+                        : own.columns->columns != NULL ? own.columns->columns[j]
+                                                       : own.columns->begin + j;
+      same(r, me, "K14: W", k, ((const double *)back.data)[j], stepped[k]);
+    }
+  }
+  bs_tensor *const all[] = {&x, &dy, &dx, &dw, &back};
+  for (size_t i = 0; i < 5; i++) api->tensor_free(rank, all[i]);
+  bs_layer_free(layer);
+  bs_source_release(&w);
+  return rc;
+}
+
+static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "blockshock",
+                                      "masked_split"};
+
+START_TEST(known_answers) {
+  static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16};
+  static const answer *const answers[] = {&sum, &mean_of_squares, &halved};
+  bs_context *context = mf_context();
+  for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
+    bs_world_options options = {.struct_size = sizeof options,
+                                .world_size = _i == 0 ? 1 : 2,
+                                .backend = i / 9 % 2 == 0 ? "ref" : "cpu",
+                                .threads_per_rank = 1,
+                                .timeout_s = 20};
+    run r = {methods[_i], dtypes[i % 3], (uint32_t)(i / 18), answers[i / 3 % 3]};
+    bs_error err = BS_ERROR_INIT;
+    bs_world *world = NULL;
+    ck_assert_msg(bs_world_create(context, &options, &world, &err) == BS_OK, "%s", err.message);
+    ck_assert_msg(bs_world_run(world, rank_main, &r, &err) == BS_OK, "%s: %s %s", r.method, err.id,
+                  err.message);
+    bs_world_destroy(world);
+  }
+  bs_context_close(context);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("method_train_known");
+  TCase *tc = tcase_create("known");
+  tcase_set_timeout(tc, 60);
+  tcase_add_loop_test(tc, known_answers, 0, 5);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
