@@ -62,6 +62,7 @@ typedef struct tp_shape {
   uint32_t bias_here;            /* 1: this rank's product adds the bias */
   uint32_t after;                /* enum bs_activation applied after the sum; in the product otherwise */
   uint32_t own_sums;             /* 1: the sum goes to scratch before it is activated */
+  uint32_t keeps;                /* 1: so does a product that is no sum over ranks, for backward */
   const bs_partition *cols;      /* K split: own columns; NULL: all */
   int64_t k_own;                 /* columns owned */
   int64_t k_mul;                 /* width of the product: K when full_width, at least 1 */
@@ -137,6 +138,8 @@ typedef struct tp_gradient_shape {
   int64_t dx_width;       /* columns of the product */
   int64_t dy_cols;        /* of the caller's dy */
   int64_t dy_begin;       /* first own feature in it */
+  uint32_t activation;    /* whose slope dy is multiplied with */
+  int64_t dz_cols;        /* own features of dy, which it is made of */
 } tp_gradient_shape;
 
 typedef struct tp_layer tp_layer;
@@ -146,6 +149,7 @@ typedef struct tp_gradient {
   tp_gradient_shape shape;
   bs_plan *dx, *dw, *db;
   bs_plan *pick;        /* PICK: the own columns of the product */
+  bs_plan *slope;       /* dY times the activation's slope, to dz; NULL without an activation */
   bs_plan **spread;     /* GATHER: one a rank; NULL where it owns none */
   int64_t *begin;       /* GATHER: first column of each rank's block, and K */
   bs_coll_plan *sum_dx; /* or the gather of it */
@@ -153,6 +157,7 @@ typedef struct tp_gradient {
   uint64_t *dx_counts, *dy_counts;
   bs_tensor product; /* [B,dx_width] or [B,K] */
   bs_tensor dy;      /* [B,N] */
+  bs_tensor dz;      /* [B, own features of dy] of its dtype */
   bs_tensor ones;    /* [B,1]: db is dY^T times it */
 } tp_gradient;
 
@@ -276,6 +281,7 @@ struct tp_layer {
   bs_tensor partial;
   bs_plan *activate; /* sums to y, where `after` asks for it */
   bs_tensor sums;    /* reduced, in the reduce dtype; memory NULL when y or partial hold them */
+  int64_t kept_rows; /* of sums: tokens of the last forward, for backward */
   uint64_t *counts;
   tp_gradient *gradient; /* NULL: forward only */
   void *by_row;          /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: columns alone */

@@ -29,6 +29,10 @@ static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy,
   const int64_t rows = dy->dims[0];
   if (rows < 0 || rows > s->B || !tp_fits(dy, rows, s->y_dtype, g->dy_cols))
     return wrong(l, "dy", dy, s->B, s->y_dtype, g->dy_cols, err);
+  if (g->activation != BS_ACT_NONE && rows != l->kept_rows)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-GRADIENT",
+                   "method %s: dy of %lld tokens, the last forward had %lld", l->state->traits->name,
+                   (long long)rows, (long long)l->kept_rows);
   if (dw != NULL && !tp_fits(x, rows, s->x_dtype, s->x_cols))
     return wrong(l, "x", x, rows, s->x_dtype, s->x_cols, err);
   if (dx != NULL && !tp_fits(dx, rows, s->x_dtype, s->x_cols))
@@ -100,9 +104,21 @@ static int32_t bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_strea
   return l->api->op_run(l->gradient->db, args, 3, stream, err);
 }
 
+/* dZ of the rank's own features of dy. */
+static int32_t through_activation(tp_layer *l, const bs_tensor *dy, bs_tensor *dz, bs_stream *stream,
+                                  bs_error *err) {
+  const tp_gradient *g = l->gradient;
+  const int64_t begin = l->shape.split == BS_SPLIT_N ? g->shape.dy_begin : 0;
+  bs_tensor from = tp_view_columns(dy, begin, g->shape.dz_cols), z = tp_view_rows(&l->sums, dy->dims[0]);
+  *dz = tp_view_rows(&g->dz, dy->dims[0]);
+  bs_tensor *args[3] = {&from, &z, dz};
+  return l->api->op_run(g->slope, args, 3, stream, err);
+}
+
 bs_tensor tp_own_dy(const tp_layer *l, const bs_tensor *dy) {
   const tp_gradient *g = l->gradient;
   if (g->whole_dy != NULL) return tp_view_rows(&g->dy, dy->dims[0]);
+  if (g->slope != NULL) return tp_view_rows(&g->dz, dy->dims[0]);
   if (l->shape.split == BS_SPLIT_N) return tp_view_columns(dy, g->shape.dy_begin, l->shape.row_count);
   return *dy;
 }
@@ -113,8 +129,9 @@ int32_t tp_backward(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_ten
   int32_t rc = check(l, x, dy, dx, dw, db, err);
   if (rc != BS_OK) return rc;
   const tp_gradient *g = l->gradient;
-  bs_tensor own = tp_own_dy(l, dy);
-  if (g->whole_dy != NULL) rc = exchange(l, g->whole_dy, dy, &own, stream, err);
+  bs_tensor own = tp_own_dy(l, dy), mine = *dy;
+  if (g->slope != NULL) rc = through_activation(l, dy, &mine, stream, err);
+  if (rc == BS_OK && g->whole_dy != NULL) rc = exchange(l, g->whole_dy, &mine, &own, stream, err);
   if (rc == BS_OK && dw != NULL && g->dw != NULL) {
     bs_tensor from = *x;
     bs_tensor *args[3] = {&from, &own, dw};

@@ -63,7 +63,7 @@ void tp_product_query_fill(const tp_layer *l, const bs_layer_spec *spec, tp_prod
   else
     p->x = strided(s->x_dtype, s->B, s->k_mul, s->input == TP_X_VIEW ? s->K : s->k_mul);
   /* The own block of a gathered y keeps y's row stride, and so does a chunk. */
-  const int part = s->coll == BS_COLL_ALL_GATHER || s->chunks > 1;
+  const int part = (s->coll == BS_COLL_ALL_GATHER && !s->keeps) || s->chunks > 1;
   p->y = strided(s->product_dtype, s->B, s->row_count, part ? s->N : s->row_count);
   p->args[0] = &p->x;
   p->args[3] = &p->y;
@@ -175,13 +175,13 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
     rc = l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, &l->partial, err);
   }
   if (rc != BS_OK || s->coll == BS_COLL_COUNT_) return rc;
-  const uint32_t out_dtype = s->after != BS_ACT_NONE ? s->reduce_dtype : s->y_dtype;
+  const uint32_t out_dtype = s->after != BS_ACT_NONE && !s->keeps ? s->reduce_dtype : s->y_dtype;
   if (s->wire == BS_I8) return tp_quantise_build(l, out_dtype, err);
   bs_collective c;
   memset(&c, 0, sizeof c);
   c.struct_size = (uint32_t)sizeof c;
   c.kind = s->coll;
-  c.dtype_in = s->product_dtype;
+  c.dtype_in = s->keeps ? s->y_dtype : s->product_dtype;
   c.dtype_out = out_dtype;
   c.reduce_dtype = s->reduce_dtype;
   c.reduce_op = BS_REDUCE_SUM;
@@ -205,12 +205,17 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
   return l->api->collective_prepare(l->rank, &c, &l->coll, err);
 }
 
-/* The activation of a sum over ranks: the sum is kept in the reduce dtype, so that y is rounded once. */
+/* The activation of a sum over ranks, or of a product that is kept: it stays in the dtype of the sums, so
+ * that y is rounded once. */
 static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
-  if (s->after == BS_ACT_NONE) return BS_OK;
+  if (s->after == BS_ACT_NONE || (s->keeps && s->row_count == 0)) return BS_OK;
   bs_tensor_desc in = bs_desc_2d(s->reduce_dtype, s->B, s->y_cols);
   bs_tensor_desc out = bs_desc_2d(s->y_dtype, s->B, s->y_cols);
+  if (s->keeps) {
+    in = bs_desc_2d(s->product_dtype, s->B, s->row_count);
+    out = strided(s->y_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
+  }
   const bs_tensor_desc *args[2] = {&in, &out};
   bs_op_query q;
   memset(&q, 0, sizeof q);
@@ -220,7 +225,7 @@ static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error
   q.args = args;
   q.activation = spec->activation;
   int32_t rc = BS_OK;
-  if (s->own_sums) rc = l->api->tensor_alloc(l->rank, &in, BS_LIFE_SCRATCH, &l->sums, err);
+  if (s->own_sums || s->keeps) rc = l->api->tensor_alloc(l->rank, &in, BS_LIFE_SCRATCH, &l->sums, err);
   if (rc == BS_OK) rc = l->api->op_prepare(l->rank, &q, NULL, &l->activate, err);
   return rc;
 }

@@ -93,6 +93,15 @@ static int32_t activate(tp_layer *l, bs_tensor *sums, bs_tensor *y, bs_stream *s
   return l->api->op_run(l->activate, args, 2, stream, err);
 }
 
+/* What was multiplied is kept, its activation goes to y. */
+static int32_t activate_kept(tp_layer *l, bs_tensor *y, bs_stream *stream, bs_error *err) {
+  bs_tensor kept = tp_view_rows(&l->sums, y->dims[0]), own = *y;
+  if (l->shape.coll == BS_COLL_ALL_GATHER) own = tp_view_columns(y, l->shape.y_begin, l->shape.row_count);
+  bs_tensor *args[2] = {&kept, &own};
+  const int32_t rc = l->activate != NULL ? l->api->op_run(l->activate, args, 2, stream, err) : BS_OK;
+  return rc == BS_OK && l->coll != NULL ? exchange(l, &own, y, stream, err) : rc;
+}
+
 int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
   tp_layer *l = layer;
   const tp_shape *s = &l->shape;
@@ -102,12 +111,19 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
   if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
   if (l->leaves != NULL) return tp_leaves_forward(l, x, y, stream, err);
   bs_tensor product = *y;
-  if (s->own_partial)
+  l->kept_rows = rows;
+  if (s->keeps)
+    product = tp_view_rows(&l->sums, rows);
+  else if (s->own_partial)
     product = tp_view_rows(&l->partial, rows);
   else if (s->coll == BS_COLL_ALL_GATHER)
     product = tp_view_columns(y, s->y_begin, s->row_count);
-  bs_tensor sums = sums_of(l, &product, y);
   int32_t rc = BS_OK;
+  if (s->keeps) {
+    if (l->matmul != NULL) rc = tp_multiply(l, x, &product, stream, err);
+    return rc == BS_OK ? activate_kept(l, y, stream, err) : rc;
+  }
+  bs_tensor sums = sums_of(l, &product, y);
   if (s->chunks > 1) {
     rc = tp_overlap_forward(l, x, &product, &sums, stream, err);
   } else {

@@ -9,11 +9,6 @@
 int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec, const tp_shape *s,
                                tp_gradient_shape *out_shape, bs_error *err) {
   const char *name = state->traits->name;
-  if (spec->activation != BS_ACT_NONE) {
-    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD", "method %s: no backward pass through an activation",
-            name);
-    return bs_fail_hint(err, "build the layer without it and apply it outside"), BS_UNSUPPORTED;
-  }
   if (!tp_is_float(s->x_dtype) || !tp_is_float(s->w_dtype) || !tp_is_float(s->y_dtype))
     return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD",
                    "method %s: a backward pass needs floating point x, w and y", name);
@@ -23,10 +18,12 @@ int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec,
   g.product_dtype = s->x_dtype;
   g.dx_width = s->k_mul;
   g.dx_coll = BS_COLL_COUNT_;
-  g.dy_cols = s->y_cols;
+  g.dy_cols = g.dz_cols = s->y_cols;
+  g.activation = spec->activation;
   const uint32_t whole_x = s->x_cols == s->K && spec->x_placement == BS_REPLICATED;
   if (s->split == BS_SPLIT_N) {
     g.dx = TP_DX_SUM;
+    g.dz_cols = s->row_count;
     g.dy_begin = spec->y_placement == BS_SPLIT ? 0 : s->row_begin;
   } else if (s->split == BS_SPLIT_K) {
     g.gather_dy = spec->y_placement == BS_SPLIT;
@@ -73,7 +70,8 @@ static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
 bs_tensor_desc tp_dy_desc(const tp_layer *l) {
   const tp_shape *s = &l->shape;
   const tp_gradient_shape *g = &l->gradient->shape;
-  return strided(s->y_dtype, s->B, s->row_count, g->gather_dy ? s->N : g->dy_cols);
+  const int64_t stride = g->gather_dy ? s->N : g->activation != BS_ACT_NONE ? g->dz_cols : g->dy_cols;
+  return strided(s->y_dtype, s->B, s->row_count, stride);
 }
 
 static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
@@ -239,12 +237,33 @@ static int32_t build_way_to_dx(tp_layer *l, const bs_layer_spec *spec, bs_error 
   return rc;
 }
 
+/* dZ = dY act'(Z): what the products take for dY. Z is what the last forward kept. */
+static int32_t build_slope(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  tp_gradient *g = l->gradient;
+  if (spec->activation == BS_ACT_NONE || g->shape.dz_cols == 0) return BS_OK;
+  const bs_tensor_desc dy = strided(s->y_dtype, s->B, g->shape.dz_cols, g->shape.dy_cols);
+  const bs_tensor_desc z = bs_desc_2d(l->sums.dtype, s->B, g->shape.dz_cols);
+  const bs_tensor_desc dz = bs_desc_2d(s->y_dtype, s->B, g->shape.dz_cols);
+  const bs_tensor_desc *args[3] = {&dy, &z, &dz};
+  bs_op_query q;
+  memset(&q, 0, sizeof q);
+  q.struct_size = (uint32_t)sizeof q;
+  q.op = "activate_dx";
+  q.nargs = 3;
+  q.args = args;
+  q.activation = spec->activation;
+  const int32_t rc = l->api->tensor_alloc(l->rank, &dz, BS_LIFE_SCRATCH, &g->dz, err);
+  return rc == BS_OK ? l->api->op_prepare(l->rank, &q, NULL, &g->slope, err) : rc;
+}
+
 int32_t tp_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   l->gradient = l->api->alloc(l->rank, sizeof *l->gradient);
   if (l->gradient == NULL) return no_memory(err);
   int32_t rc = tp_gradient_shape_make(l->state, spec, &l->shape, &l->gradient->shape, err);
   if (rc == BS_OK) rc = build_way_to_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dy(l, err);
+  if (rc == BS_OK) rc = build_slope(l, spec, err);
   if (rc == BS_OK) rc = build_ones(l, spec, err);
   if (rc == BS_OK) rc = build_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dw(l, spec, err);
@@ -254,7 +273,7 @@ int32_t tp_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
 static void release_plans(tp_layer *l) {
   const bs_rank_api *api = l->api;
   tp_gradient *g = l->gradient;
-  bs_plan *const plans[] = {g->dx, g->dw, g->db, g->pick};
+  bs_plan *const plans[] = {g->dx, g->dw, g->db, g->pick, g->slope};
   for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++)
     if (plans[i] != NULL) api->op_release(plans[i]);
   for (uint32_t r = 0; g->spread != NULL && r < l->shape.world; r++)
@@ -270,7 +289,7 @@ void tp_gradient_free(tp_layer *l) {
   void *const blocks[] = {g->spread, g->begin, g->dx_counts, g->dy_counts};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
     if (blocks[i] != NULL) l->api->free(l->rank, blocks[i]);
-  bs_tensor *const tensors[] = {&g->product, &g->dy, &g->ones};
+  bs_tensor *const tensors[] = {&g->product, &g->dy, &g->dz, &g->ones};
   for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
     if (tensors[i]->data != NULL) l->api->tensor_free(l->rank, tensors[i]);
   l->api->free(l->rank, g);

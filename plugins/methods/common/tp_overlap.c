@@ -42,7 +42,12 @@ int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_s
   const int automatic = strcmp(option, "auto") == 0;
   s->chunks = 1;
   if (strcmp(option, "off") == 0 || s->coll == BS_COLL_COUNT_) return BS_OK;
-  if (s->wire == BS_I8 && automatic) return BS_OK;
+  if ((s->wire == BS_I8 || s->keeps) && automatic) return BS_OK;
+  if (s->keeps) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-OVERLAP",
+            "method %s: a product that is kept for backward is not divided into chunks", state->traits->name);
+    return bs_fail_hint(err, "overlap=off or auto, or the activation outside of the layer"), BS_UNSUPPORTED;
+  }
   if (s->wire == BS_I8) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-OVERLAP",
             "method %s: sums in two int8 steps are not divided into chunks", state->traits->name);

@@ -189,7 +189,9 @@ static void finish_columns(const bs_layer_spec *spec, tp_shape *s) {
     s->own_partial = s->wire == BS_I8 || s->reduce_dtype != s->y_dtype;
   }
   s->after = spec->activation;
-  s->own_sums = s->after != BS_ACT_NONE && s->coll == BS_COLL_REDUCE_SCATTER && s->reduce_dtype != s->y_dtype;
+  s->own_sums =
+      s->after != BS_ACT_NONE && (spec->flags & BS_LAYER_BACKWARD ||
+                                  (s->coll == BS_COLL_REDUCE_SCATTER && s->reduce_dtype != s->y_dtype));
 }
 
 static void split_rows(const bs_layer_spec *spec, tp_shape *s) {
@@ -200,6 +202,15 @@ static void split_rows(const bs_layer_spec *spec, tp_shape *s) {
     s->coll = BS_COLL_ALL_GATHER;
     s->y_begin = s->row_begin;
   }
+}
+
+/* What backward needs of an activation in the product's epilogue is what it was applied to. */
+static void keep_product(const bs_layer_spec *spec, tp_shape *s) {
+  const int wide = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
+  if (s->split == BS_SPLIT_K || spec->activation == BS_ACT_NONE || !(spec->flags & BS_LAYER_BACKWARD)) return;
+  s->keeps = 1;
+  s->after = spec->activation;
+  s->product_dtype = wide ? BS_F64 : BS_F32;
 }
 
 static void fill_plain(const bs_layer_spec *spec, uint32_t rank, uint32_t world, tp_shape *s) {
@@ -258,6 +269,7 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   }
   if (s->split == BS_SPLIT_K) finish_columns(spec, s);
   if (s->split != BS_SPLIT_K || s->coll == BS_COLL_COUNT_) s->wire = s->reduce_dtype; /* nothing is summed */
+  keep_product(spec, s);
   s->bias_here = spec->has_bias && s->row_count > 0 && (s->split != BS_SPLIT_K || rank == 0);
   if (s->k_mul == 0) {
     s->k_mul = 1;

@@ -11,6 +11,7 @@ static uint64_t scratch_bytes(const tp_shape *s) {
   if (s->own_partial) bytes += (uint64_t)s->B * (uint64_t)s->N * BS_DTYPE_BYTES(s->reduce_dtype);
   if (s->wire == BS_I8) bytes += tp_quantise_bytes(s);
   if (s->own_sums) bytes += (uint64_t)s->B * (uint64_t)s->y_cols * BS_DTYPE_BYTES(s->reduce_dtype);
+  if (s->keeps) bytes += (uint64_t)s->B * (uint64_t)s->row_count * BS_DTYPE_BYTES(s->product_dtype);
   if (s->row_count > 0 && (s->input == TP_X_GATHER || s->input == TP_X_SPREAD || s->input == TP_X_ZERO))
     bytes += (uint64_t)s->B * (uint64_t)s->k_mul * BS_DTYPE_BYTES(s->x_dtype);
   return bytes;
@@ -21,6 +22,7 @@ static uint64_t gradient_bytes(const bs_layer_spec *spec, const tp_shape *s, con
   const uint64_t rows = (uint64_t)s->B;
   if (g->own_product) bytes += rows * (uint64_t)s->K * BS_DTYPE_BYTES(g->product_dtype);
   if (g->gather_dy) bytes += rows * (uint64_t)s->N * BS_DTYPE_BYTES(s->y_dtype);
+  if (g->activation != BS_ACT_NONE) bytes += rows * (uint64_t)g->dz_cols * BS_DTYPE_BYTES(s->y_dtype);
   if (spec->has_bias && s->row_count > 0) bytes += rows * BS_DTYPE_BYTES(g->wide);
   return bytes;
 }
@@ -97,7 +99,7 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
   if (s.coll != BS_COLL_COUNT_) {
     p.n_collectives = 1;
     p.coll_kind[0] = s.coll;
-    p.coll_payload[0] = (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.product_dtype);
+    p.coll_payload[0] = (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.keeps ? s.y_dtype : s.product_dtype);
   }
   if (s.chunks > 1) tp_overlap_propose(&s, &p);
   if (s.wire == BS_I8) tp_quantise_propose(&s, &p);
