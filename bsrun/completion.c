@@ -43,12 +43,13 @@ static void print_options(const char *verb, int only_valued) {
 static void print_verbs(const char *of) {
   static const struct {
     const char *verb, *words;
-  } second[] = {{"plugins", "list\ninspect\nwhy\nnew\ncheck\n"},
-                {"config", "print\nkeys\n"},
-                {"completion", "bash\nwords\n"},
-                {"explain",
-                 "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\ngather_columns\nscatter_"
-                 "columns\nconvert\nactivate\nmask\nmethod\n"}};
+  } second[] = {
+      {"plugins", "list\ninspect\nwhy\nnew\ncheck\n"},
+      {"config", "print\nkeys\n"},
+      {"completion", "bash\nwords\n"},
+      {"explain",
+       "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\nsgd_update\nadamw_update\ngather_columns\nscatter_"
+       "columns\nconvert\nactivate\nactivate_dx\nmask\nmethod\n"}};
   for (size_t i = 0; of != NULL && i < sizeof second / sizeof second[0]; i++) {
     if (strcmp(second[i].verb, of) == 0) fputs(second[i].words, stdout);
   }

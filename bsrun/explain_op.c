@@ -14,9 +14,9 @@
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"
 
-static const char *const ops[] = {"matmul",        "matmul_dx",      "matmul_dw",
-                                  "matmul_update", "gather_columns", "scatter_columns",
-                                  "convert",       "activate",       "tree_sum"};
+static const char *const ops[] = {"matmul",     "matmul_dx",    "matmul_dw",      "matmul_update",
+                                  "sgd_update", "adamw_update", "gather_columns", "scatter_columns",
+                                  "convert",    "activate",     "activate_dx",    "tree_sum"};
 
 static const bs_field fields[] = {
     {"mark", "", 0, 0},
@@ -136,6 +136,37 @@ static void fill_grad(const explained *x, question *q, const char *op, int64_t K
   if (!args_has(x->a, "activation")) q->query.activation = BS_ACT_NONE;
 }
 
+/* sgd_update, adamw_update: x is dW and residual what is remembered, for SGD none. */
+static void fill_step(const explained *x, question *q, const char *op, int64_t own) {
+  const bs_experiment *e = &x->e;
+  const int adamw = strcmp(op, "adamw_update") == 0;
+  q->x = matrix(BS_DTYPE_BYTES(e->dtype) > 4 ? BS_F64 : BS_F32, e->N, own);
+  q->residual = matrix(BS_F32, e->N, own);
+  q->bias =
+      (bs_tensor_desc){.struct_size = sizeof q->bias, .dtype = BS_F32, .rank = 1, .dims = {adamw ? 8 : 4}};
+  q->args[0] = &q->x;
+  q->args[1] = adamw ? &q->residual : NULL;
+  q->args[2] = adamw ? &q->residual : &q->bias;
+  q->args[3] = adamw ? &q->bias : NULL;
+  q->query.nargs = adamw ? 4 : 3;
+  q->query.partition = NULL;
+  q->query.activation = BS_ACT_NONE;
+  q->query.accumulate = e->accumulate;
+}
+
+/* activate_dx: relu where nothing is said. */
+static void fill_slope(const bs_experiment *e, question *q, uint32_t out_dtype) {
+  q->x = matrix(e->dtype, e->B, e->N);
+  q->residual = matrix(BS_F32, e->B, e->N);
+  q->y = matrix(out_dtype, e->B, e->N);
+  q->args[0] = &q->x;
+  q->args[1] = &q->residual;
+  q->args[2] = &q->y;
+  q->query.nargs = 3;
+  q->query.partition = NULL;
+  if (q->query.activation == BS_ACT_NONE) q->query.activation = BS_ACT_RELU;
+}
+
 static void fill_move(const explained *x, question *q, const char *op, int64_t K, int64_t own,
                       uint32_t out_dtype) {
   const bs_experiment *e = &x->e;
@@ -169,6 +200,11 @@ static int32_t ask(const explained *x, const char *op, question *q, bs_error *er
   if (args_has(x->a, "deterministic")) q->query.flags |= BS_QUERY_DETERMINISTIC;
   if (args_has(x->a, "train")) q->query.flags |= BS_QUERY_TRAIN;
   if (args_has(x->a, "tokenwise")) q->query.flags |= BS_QUERY_TOKENWISE;
+  if (strcmp(op, "activate_dx") == 0) return fill_slope(&x->e, q, out_dtype), BS_OK;
+  if (strncmp(op, "matmul", 6) != 0 && strstr(op, "_update") != NULL) {
+    q->query.weight_dtype = weight_dtype;
+    return fill_step(x, q, op, own), BS_OK;
+  }
   if (strncmp(op, "matmul_", 7) == 0) {
     if (strcmp(op, "matmul_dw") != 0) q->query.weight_dtype = weight_dtype;
     fill_grad(x, q, op, K, own, out_dtype);

@@ -137,14 +137,6 @@ static int32_t run_and_judge(const bs_case *c, const bs_experiment *e, const bs_
   return rc;
 }
 
-static int32_t check(const bs_experiment *e, const bs_subject *s, bs_error *err) {
-  if (e->remask == 0 || !s->spec.has_bias || s->spec.activation == BS_ACT_NONE) return BS_OK;
-  bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-REMASK",
-               "phase.remask with a bias behind an activation: the bias cannot be carried over");
-  bs_error_hint(err, "method.bias=false or model.activation=none");
-  return BS_UNSUPPORTED;
-}
-
 int32_t bs_phase3_run(bs_context *context, const bs_experiment *e, bs_progress_fn progress, void *user,
                       bs_phase_result *out, bs_error *err) {
   memset(out, 0, sizeof *out);
@@ -160,8 +152,7 @@ int32_t bs_phase3_run(bs_context *context, const bs_experiment *e, bs_progress_f
     bs_case *c = &arms[0].c;
     c->progress = progress;
     c->progress_user = user;
-    rc = check(e, &subject, err);
-    if (rc == BS_OK) rc = run_and_judge(c, e, &subject, out, err);
+    rc = run_and_judge(c, e, &subject, out, err);
     bs_subject_close(&subject);
   }
   if (rc != BS_OK) bs_phase_result_free(out);

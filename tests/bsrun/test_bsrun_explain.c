@@ -67,7 +67,8 @@ END_TEST
 
 START_TEST(the_other_ops) {
   static const char *const ops[] = {"gather_columns", "scatter_columns", "convert",       "activate",
-                                    "matmul_dx",      "matmul_dw",       "matmul_update", "tree_sum"};
+                                    "matmul_dx",      "matmul_dw",       "matmul_update", "sgd_update",
+                                    "adamw_update",   "activate_dx",     "tree_sum"};
   for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
     ran r = bsrun(dir, "explain", ops[i], "--mask", "interleave", "-P", "3", "--rank", "2", "--n", "65",
                   "--backend", "ref", "-o", "jsonl", NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * gradient.c - group method, its backward pass: on integers dX, dW and db are the exact products, dX the same
- * on every rank, and the host counts what was proposed. The pass is that of tests/methods. */
+ * on every rank, and the host counts what was proposed. A method that can be trained takes two steps of each
+ * optimiser behind it. The pass is that of tests/methods. */
 #include "tests/kit/layer.h"
 #include "tests/methods/method_gradient.h"
 
@@ -59,6 +60,10 @@ void kit_method_gradient(const kit_case *c) {
         kit_method_options(&g.spec);
         g.spec.mask = mask;
         ran += point(context, &g, s, &why);
+        for (g.step = MG_FUSED; m->step != NULL && s == 0 && g.step < MG_STEPS_; g.step++) {
+          g.spec.flags = BS_LAYER_BACKWARD | mg_step_flags(g.step);
+          ran += point(context, &g, s, &why);
+        }
       }
   }
   if (m->backward == NULL)
