@@ -74,9 +74,10 @@ _bsrun() {
       return
       ;;
     --fault)
-      mapfile -t COMPREPLY < <(compgen -W "err hang delay late flip nan truncate" -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W "err hang delay late flip nan truncate kill stop" -- "$cur")
       return
       ;;
+    --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes" -- "$cur"); return ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
     --group)
       mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload threads hygiene" -- "$cur")

@@ -21,9 +21,11 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 
-#define TURN_NS 100000000
-static const double FOLLOW_S = 1.5; /* what the others have once rank 0 has ended */
-static const double LEAD_S = 5.0;   /* what rank 0 has to say so once another rank has died */
+#define TURN_NS 50000000
+static const double FOLLOW_S = 5.0; /* what the others have to end once rank 0 has, in good order */
+static const double FAILED_S = 0.3; /* and where it failed: nothing that they do counts any more */
+static const double LEAD_S = 5.0;   /* what rank 0 has to tell of it once another rank was killed */
+static const double WAITED_S = 0.8; /* and once another has given up: it has waited for long enough */
 
 /* Shared by the launcher and its ranks: what each rank ended with. */
 typedef struct board_row {
@@ -192,9 +194,9 @@ static void note_end(launch *l, uint32_t r, int status) {
   p->status = status;
   l->running--;
   if (r == 0)
-    limit(l, FOLLOW_S);
+    limit(l, orderly(p) ? FOLLOW_S : FAILED_S);
   else if (!orderly(p))
-    limit(l, l->ranks[0].stopped_at > 0.0 ? FOLLOW_S : LEAD_S);
+    limit(l, l->ranks[0].stopped_at > 0.0 ? FAILED_S : WIFSIGNALED(status) ? LEAD_S : WAITED_S);
 }
 
 static void reap(launch *l) {
@@ -289,12 +291,11 @@ static int outcome(const launch *l) {
   return 0;
 }
 
-int bsrun_launch(uint32_t ranks, double timeout_s, int quiet) {
+int bsrun_launch(uint32_t ranks, double timeout_s) {
   launch l = {.n = ranks, .timeout_s = timeout_s, .shm_fd = -1, .board_fd = -1};
   bs_error err = BS_ERROR_INIT;
   sigset_t signals, before;
   int code;
-  (void)quiet;
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
   sigaddset(&signals, SIGINT);

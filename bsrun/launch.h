@@ -23,5 +23,5 @@ void bsrun_rank_error(const bs_error *err);
 
 /* Starts `ranks` copies of this very command and waits for them; the exit code of the whole. timeout_s: how
  * long a rank may be stopped. */
-int bsrun_launch(uint32_t ranks, double timeout_s, int quiet);
+int bsrun_launch(uint32_t ranks, double timeout_s);
 #endif

@@ -211,7 +211,7 @@ static int launch(run_plan *p, bs_error *err) {
                                                       : 1;
   const double timeout_s = e.timeout_s;
   bs_experiment_free(&e);
-  return bsrun_launch(world, timeout_s, p->session.quiet);
+  return bsrun_launch(world, timeout_s);
 }
 
 /* Decides what serves in all phases of the point, the timed one first: it measures, and phase 0 then judges

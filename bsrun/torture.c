@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bsrun/launch.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -20,6 +21,7 @@ const args_option torture_options[] = {
     {"comm", 0, "NAME", 0, "torture this communicator; with --method: run the method over it"},
     {"method", 0, "M", 1, "torture this method"},
     {"backend", 0, "NAME", 1, "torture this backend"},
+    {"launch", 0, "HOW", 0, "ranks are threads (default) or processes: kill and stop are injected too"},
     {"ranks", 0, "LIST", 0, "worlds to run, as in 2,3,4 (the default)"},
     {"deadline", 0, "SECONDS", 0, "deadline of every wait between ranks (default 0.5)"},
     {"op", 0, "OP", 1, "only these ops"},
@@ -40,6 +42,7 @@ void help_torture(void) {
   fputs(
       "usage: bsrun torture [--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks 2,3,4]\n"
       "                     [--deadline S] [--op OP] [--fault FAULT] [--quick] [-o text|tap|json]\n"
+      "                     [--launch threads|processes]\n"
       "       bsrun torture --comm NAME --ranks P --plan PLAN\n"
       "\n"
       "Runs the subject without a fault, then once for every rank, op, call and fault, each in a child "
@@ -57,6 +60,8 @@ void help_torture(void) {
       "  flip      6     one bit of its result is wrong\n"
       "  nan       6     a NaN is in its result\n"
       "  truncate  9     it is made with a row less (of a backend's op: 6)\n"
+      "  kill      7     the rank's process dies there (--launch processes)\n"
+      "  stop      8     it stands still there (--launch processes)\n"
       "\n"
       "A communicator runs a program of all its collectives, checked against one rank alone; a method and a\n"
       "backend (under row_parallel) run phase 0.\n"
@@ -67,6 +72,7 @@ void help_torture(void) {
       "\n"
       "examples:\n"
       "  bsrun torture --comm threads --ranks 2,3,4 --deadline 0.5\n"
+      "  bsrun torture --comm shm --launch processes --fault kill --fault stop\n"
       "  bsrun torture --plugin ./bs_acme.so --quick -o tap\n"
       "  bsrun torture --method blockshock --ranks 2 -o json\n"
       "  bsrun torture --comm threads --ranks 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
@@ -109,6 +115,11 @@ static int32_t read_options(const args *a, torture *t, bs_error *err) {
   t->a = a;
   t->deadline = 0.5;
   t->quick = args_has(a, "quick");
+  const char *launch = args_value(a, "launch");
+  static const char *const launches[] = {"threads", "processes"};
+  t->processes = launch != NULL && strcmp(launch, "processes") == 0;
+  if (launch != NULL && !t->processes && strcmp(launch, "threads") != 0)
+    return bsrun_unknown("way to launch", launch, launches, 2, err);
   t->quiet = args_has(a, "quiet");
   int32_t rc = args_no_words(a, err);
   if (rc == BS_OK) rc = read_ranks(a, t, err);
@@ -214,7 +225,9 @@ static int run_planned(const torture *t, const char *plan, bs_error *err) {
   bs_context *context = NULL;
   const uint32_t P = t->worlds[0];
   uint64_t(*counts)[BS_COLL_COUNT_] = P > 0 ? calloc(P, sizeof *counts) : NULL;
-  snprintf(comm, sizeof comm, "fault:%s", inner != NULL ? inner : "threads");
+  snprintf(comm, sizeof comm, "fault:%s", inner != NULL ? inner : t->processes ? "shm" : "threads");
+  if (t->processes && P > 1 && !bsrun_rank_found()) return bsrun_launch(P, t->deadline);
+  if (bsrun_rank_follows()) bsrun_follow();
   int32_t rc = counts == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
   if (rc == BS_OK && t->n_worlds != 1)
     rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--plan runs one world: --ranks takes one number");
@@ -222,7 +235,7 @@ static int run_planned(const torture *t, const char *plan, bs_error *err) {
   const bs_torture_request request = {
       .comm = comm, .world_size = P, .deadline_s = t->deadline, .counts = counts};
   if (rc == BS_OK) rc = bs_torture_program(context, &request, err);
-  if (rc == BS_OK) print_counts(counts, P);
+  if (rc == BS_OK) print_counts(counts, P); /* of the ranks of this process */
   const int code = rc == BS_OK ? 0 : bsrun_fail(err);
   if (bs_context_stuck(context) > 0) _exit(bsrun_finish(code));
   if (context != NULL) bs_context_close(context);

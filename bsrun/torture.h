@@ -18,7 +18,9 @@ enum torture_fault {
   TORTURE_FLIP = 4,
   TORTURE_NAN = 5,
   TORTURE_TRUNCATE = 6,
-  TORTURE_FAULTS = 7
+  TORTURE_KILL = 7, /* of a rank that is a process */
+  TORTURE_STOP = 8,
+  TORTURE_FAULTS = 9
 };
 enum { TORTURE_WORDS = 96, TORTURE_SUBJECTS = 32, TORTURE_WORLDS = 16 };
 
@@ -45,6 +47,7 @@ typedef struct torture {
   const args *a;
   double deadline, clean_seconds; /* of the slowest clean run so far, for each of the jobs */
   int quick, format, quiet;
+  int processes; /* --launch processes */
   size_t jobs;
   uint32_t worlds[TORTURE_WORLDS];
   size_t n_worlds;

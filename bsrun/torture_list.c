@@ -8,8 +8,8 @@
 #include "bsrun/torture.h"
 #include "core/base/error.h"
 
-const char *const torture_fault_names[TORTURE_FAULTS] = {"err",  "hang", "delay",   "late",
-                                                         "flip", "nan",  "truncate"};
+const char *const torture_fault_names[TORTURE_FAULTS] = {"err", "hang",     "delay", "late", "flip",
+                                                         "nan", "truncate", "kill",  "stop"};
 const char *const torture_kind_names[] = {"comm", "method", "backend"};
 
 enum { MAX_OPS = 48, MAX_CALLS = 512 };
@@ -22,8 +22,8 @@ typedef struct tally {
 } tally;
 
 void torture_plan_text(const torture *t, const torture_case *c, char *out, size_t size) {
-  static const char *const what[TORTURE_FAULTS] = {"err",  "hang", "delay",   "delay",
-                                                   "flip", "nan",  "truncate"};
+  static const char *const what[TORTURE_FAULTS] = {"err", "hang",     "delay", "delay", "flip",
+                                                   "nan", "truncate", "kill",  "stop"};
   char ms[32] = "";
   out[0] = '\0';
   if (c->fault == TORTURE_NONE) return;
@@ -84,8 +84,9 @@ static int add_op(torture *t, const torture_case *like, const char *op, uint64_t
   for (uint64_t seq = first; seq < calls && seq < MAX_CALLS; seq++) {
     if (!wanted_call(t, seq - first, calls - first)) continue;
     for (int fault = 0; fault < TORTURE_FAULTS; fault++) {
-      if ((fault >= TORTURE_FLIP && !has_result(op)) || !asked(t, "fault", torture_fault_names[fault]))
-        continue;
+      const int alters = fault >= TORTURE_FLIP && fault <= TORTURE_TRUNCATE;
+      if (fault >= TORTURE_KILL && (!t->processes || like->world_size == 1)) continue;
+      if ((alters && !has_result(op)) || !asked(t, "fault", torture_fault_names[fault])) continue;
       torture_case *c = add(t);
       if (c == NULL) return 0;
       *c = *like;

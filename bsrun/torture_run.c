@@ -75,7 +75,8 @@ static void put_run(const torture *t, const torture_case *c, const char *plan, c
   put(w, "-P");
   put(w, "%u", c->world_size);
   put(w, backend ? "--backend" : "--comm");
-  put(w, "fault:%s", inner != NULL ? inner : "threads");
+  put(w, "fault:%s", inner != NULL ? inner : t->processes ? "shm" : "threads");
+  if (t->processes) put(w, "--launch=processes");
   put(w, "--phase");
   put(w, "0");
   put(w, "--timeout");
@@ -113,6 +114,7 @@ int torture_words(const torture *t, const torture_case *c, const char *folder, c
     put(&w, "%u", c->world_size);
     put(&w, "--deadline");
     put(&w, "%g", t->deadline);
+    if (t->processes) put(&w, "--launch=processes");
     put(&w, "--plan=%s", plan);
   } else {
     put_run(t, c, plan, folder, &w);

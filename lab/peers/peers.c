@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/plugin/registry.h"
 
 /* Followers wait while the leader judges or measures alone; one that dies is noticed by the communicator. */
@@ -102,7 +103,7 @@ int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = world_size,
                                     .backend = "ref",
-                                    .comm = comm,
+                                    .comm = bs_innermost(comm), /* faults are for what is measured */
                                     .threads_per_rank = 1,
                                     .sync_mode = BS_SYNC_NONE,
                                     .timeout_s = timeout_s};

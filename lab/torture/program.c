@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/peers/exchange.h"
 
 typedef struct job job;
 struct job {
@@ -217,6 +218,24 @@ static int32_t find_slots(bs_context *context, job *j, bs_error *err) {
   return BS_OK;
 }
 
+/* How often the ranks of other processes called what, to rank 0. */
+static int32_t gather_counts(const job *j, bs_world *world, bs_error *err) {
+  bs_parcel mine = {0};
+  uint64_t(*counts)[BS_COLL_COUNT_] = j->request.counts;
+  if (counts == NULL || !bs_exchange_joint(world)) return BS_OK;
+  const uint32_t own = bs_world_own_rank(world);
+  bs_parcel *of_rank = calloc(j->world_size, sizeof *of_rank);
+  if (of_rank == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-TORTURE-MEMORY", "no memory for counts");
+  bs_parcel_put(&mine, counts[own], sizeof counts[own]);
+  const int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
+  for (uint32_t r = 1; rc == BS_OK && own == 0 && r < j->world_size; ++r)
+    bs_parcel_get(&of_rank[r], counts[r], sizeof counts[r]);
+  for (uint32_t r = 0; r < j->world_size; ++r) bs_parcel_free(&of_rank[r]);
+  free(of_rank);
+  bs_parcel_free(&mine);
+  return rc;
+}
+
 int32_t bs_torture_program(bs_context *context, const bs_torture_request *request, bs_error *err) {
   job *j = calloc(1, sizeof *j);
   bs_world *world = NULL;
@@ -234,6 +253,7 @@ int32_t bs_torture_program(bs_context *context, const bs_torture_request *reques
   int32_t rc = find_slots(context, j, err);
   if (rc == BS_OK) rc = bs_world_create(context, &options, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, j, err);
+  if (rc == BS_OK) rc = gather_counts(j, world, err);
   bs_world_destroy(world);
   if (bs_context_stuck(context) > 0)
     keep_job(j);

@@ -24,6 +24,7 @@ int32_t wrap_device_before(wrap_device *d, uint32_t op, const char *site, uint32
   if (ns > 0) sleep_for(ns);
   if (s == NULL) return BS_OK;
   if (s->what == WRAP_ERR) return wrap_fail(d->w->plugin, &d->calls, op, site, err);
+  if (s->what == WRAP_KILL || s->what == WRAP_STOP) wrap_signal(s->what);
   if (s->what != WRAP_HANG) return BS_OK;
   sleep_for(HANG_NS);
   return bs_fail(err, BS_DEADLINE, "BS-WRAP-HANG", "an injected hang of rank %lld in %s ended by itself",

@@ -302,6 +302,10 @@ static int32_t pass(void *opaque, const bs_coll_call *call, uint32_t kind, coll_
       return wrap_fail(w->plugin, end->calls, kind, call->site, err);
     case WRAP_TRUNCATE:
       return truncated(end, call, fn, err);
+    case WRAP_KILL:
+    case WRAP_STOP:
+      wrap_signal(s->what);
+      return fn(end->inner, call, err); /* who was stopped may be let go on */
     default:
       return changed(end, call, s->what, fn, err);
   }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const do_names[WRAP_DO_COUNT_] = {"hang", "err", "delay", "flip", "nan", "truncate"};
+static const char *const do_names[WRAP_DO_COUNT_] = {"hang", "err",      "delay", "flip",
+                                                     "nan",  "truncate", "kill",  "stop"};
 static const char *const plain_names[WRAP_OP_FIRST] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send",
     "recv",       "barrier",    "alloc",          "copy",      "sync",       "event"};
@@ -131,12 +132,12 @@ static int do_number(const reader *r, word w, uint32_t *out) {
     return 1;
   }
   return complain(r, w.from, "is nothing to do", w,
-                  r->slow ? "delay" : "hang, err, delay, flip, nan, truncate");
+                  r->slow ? "delay" : "hang, err, delay, flip, nan, truncate, kill, stop");
 }
 
 /* Does the op have a result that this can be done to? */
 static int has_result(uint64_t op, uint32_t what) {
-  if (what < WRAP_FLIP || op == WRAP_ANY) return 1;
+  if (what < WRAP_FLIP || what > WRAP_TRUNCATE || op == WRAP_ANY) return 1;
   if (op < BS_COLL_COUNT_) return op != BS_COLL_BARRIER;
   if (op == WRAP_OP_COPY) return what != WRAP_NAN;
   return op >= WRAP_OP_FIRST && (op - WRAP_OP_FIRST) % 3 == WRAP_RUN;

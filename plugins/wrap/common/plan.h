@@ -22,7 +22,9 @@ enum wrap_do {
   WRAP_FLIP = 3,
   WRAP_NAN = 4,
   WRAP_TRUNCATE = 5,
-  WRAP_DO_COUNT_ = 6
+  WRAP_KILL = 6, /* the process ends at once, by SIGKILL */
+  WRAP_STOP = 7, /* it stands still, by SIGSTOP */
+  WRAP_DO_COUNT_ = 8
 };
 
 /* Collectives have the numbers of enum bs_coll_kind; then what a backend does; then of each core op its run,

@@ -2,6 +2,8 @@
  * strike.c - what the communicator and the backend share: reading the plan, counting calls, and the small
  * things that are done to one. */
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include "wrap.h"
 
@@ -36,6 +38,11 @@ const wrap_step *wrap_next(const wrap_plan *plan, wrap_calls *calls, uint32_t op
       found = s;
   }
   return found;
+}
+
+void wrap_signal(uint32_t what) {
+  /* To this very thread: it goes no further, while a signal to the process may reach it a little later. */
+  pthread_kill(pthread_self(), what == WRAP_KILL ? SIGKILL : SIGSTOP);
 }
 
 int32_t wrap_fail(const wrap_plugin *plugin, const wrap_calls *calls, uint32_t op, const char *site,

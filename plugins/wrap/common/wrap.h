@@ -35,6 +35,8 @@ int32_t wrap_read_plan(const wrap_plugin *plugin, wrap_plan *out_plan, bs_error 
 /* Count a call, and look it up. *out_ns: the sum of the delays; returns the other thing to do, NULL: none. */
 const wrap_step *wrap_next(const wrap_plan *plan, wrap_calls *calls, uint32_t op, int64_t *out_ns);
 /* The injected error. */
+/* WRAP_KILL, WRAP_STOP: of the whole process, which is one rank where ranks are processes. */
+void wrap_signal(uint32_t what);
 int32_t wrap_fail(const wrap_plugin *plugin, const wrap_calls *calls, uint32_t op, const char *site,
                   bs_error *err);
 /* A fault that this call has no place for: a NaN among integers, a bit of nothing. */
