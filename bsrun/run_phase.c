@@ -239,7 +239,9 @@ static int32_t follow_phase(run_session *session, bs_experiment *e, bs_error *er
   }
   if (rc != BS_OK) bsrun_rank_error(err); /* where rank 0 does not live to say it */
   bs_error why = BS_ERROR_INIT;
-  const int32_t heard = bs_peers_await_end(session->peers, &status, &why);
+  /* Rank 0 has failed with us, and says so soon, or is the one that hangs. */
+  const double seconds = rc == BS_OK ? 0.0 : rc == BS_DEADLINE ? 0.3 : 5.0;
+  const int32_t heard = bs_peers_await_end(session->peers, seconds, &status, &why);
   if (heard != BS_OK) {
     if (rc == BS_OK) *err = why;
     return rc == BS_OK ? heard : rc;

@@ -239,7 +239,7 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
   }
   memcpy(p->site, site, strlen(site) + 1);
   p->call.site = p->site;
-  p->hooked = rank->world->has_hook && strncmp(p->site, "lab.", 4) != 0;
+  p->hooked = rank->world->has_hook && strncmp(p->site, "lab.peers", 9) != 0;
   p->fingerprint = fingerprint_of(p, n, me);
   *out_plan = p;
   return BS_OK;

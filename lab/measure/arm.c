@@ -72,14 +72,14 @@ static void rank_failed(bs_arm *arm) {
 /* How long each rank took, to all: they are threads of this process, or other processes. */
 static int32_t share_seconds(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   if (!arm->joint) return BS_OK;
-  return bs_exchange_numbers(rank, "lab.seconds", &arm->rank_seconds[index], 1, arm->rank_seconds, err);
+  return bs_exchange_numbers(rank, "lab.peers.seconds", &arm->rank_seconds[index], 1, arm->rank_seconds, err);
 }
 
 static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   if (!arm->joint) return BS_OK;
-  int32_t rc = bs_exchange_numbers(rank, "lab.built", &arm->build_seconds[index], 1, arm->build_seconds, err);
+  int32_t rc = bs_exchange_numbers(rank, "lab.peers.built", &arm->build_seconds[index], 1, arm->build_seconds, err);
   if (rc == BS_OK)
-    rc = bs_exchange_numbers(rank, "lab.packed", &arm->pack_seconds[index], 1, arm->pack_seconds, err);
+    rc = bs_exchange_numbers(rank, "lab.peers.packed", &arm->pack_seconds[index], 1, arm->pack_seconds, err);
   return rc;
 }
 

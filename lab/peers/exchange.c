@@ -108,7 +108,7 @@ typedef struct exchange {
 } exchange;
 
 static int32_t receive(bs_rank *rank, uint32_t from, uint64_t size, bs_parcel *out, bs_error *err) {
-  const bs_collective what = describe(BS_COLL_RECV, BS_U8, size, from, "lab.results");
+  const bs_collective what = describe(BS_COLL_RECV, BS_U8, size, from, "lab.peers.results");
   out->data = malloc(size > 0 ? (size_t)size : 1);
   if (out->data == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for %llu bytes of rank %u",
@@ -127,9 +127,9 @@ static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for the results of rank %u", me);
   }
   const double own = (double)x->mine->size; /* exact below 2^53 */
-  int32_t rc = bs_exchange_numbers(rank, "lab.results.sizes", &own, 1, sizes, err);
+  int32_t rc = bs_exchange_numbers(rank, "lab.peers.sizes", &own, 1, sizes, err);
   if (rc == BS_OK && me != 0) {
-    const bs_collective what = describe(BS_COLL_SEND, BS_U8, x->mine->size, 0, "lab.results");
+    const bs_collective what = describe(BS_COLL_SEND, BS_U8, x->mine->size, 0, "lab.peers.results");
     rc = once(rank, &what, x->mine->data, x->mine->size, NULL, 0, err);
   }
   for (uint32_t r = 1; rc == BS_OK && me == 0 && r < P; ++r)

@@ -15,27 +15,29 @@
 
 struct bs_peers {
   bs_world *world;
+  int64_t patience_ns; /* of a follower */
   uint32_t rank;
   int ended; /* END was heard, and nobody has asked for it yet */
   int32_t status;
 };
 
 typedef struct message {
+  int64_t patience_ns;
   uint32_t root;
   uint64_t bytes;
   void *data; /* of the root's process its own; elsewhere malloc'ed by the run */
 } message;
 
 /* The leader waits no longer than for any collective: the others have nothing else to do. */
-static int64_t patience(bs_rank *rank) {
-  return bs_rank_get_api()->rank(rank) == 0 ? 0 : PATIENCE_NS;
+static int64_t patience(bs_rank *rank, int64_t of_follower) {
+  return bs_rank_get_api()->rank(rank) == 0 ? 0 : of_follower;
 }
 
 static int32_t meet_main(bs_rank *rank, void *arg, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   const bs_collective what = {.struct_size = sizeof what,
                               .kind = BS_COLL_BARRIER,
-                              .timeout_ns = patience(rank),
+                              .timeout_ns = patience(rank, PATIENCE_NS),
                               .site = "lab.peers.meet"};
   bs_coll_plan *plan = NULL;
   (void)arg;
@@ -49,19 +51,19 @@ int32_t bs_peers_meet(bs_peers *peers, bs_error *err) {
   return peers == NULL ? BS_OK : bs_world_run(peers->world, meet_main, NULL, err);
 }
 
-static int32_t broadcast(bs_rank *rank, uint32_t root, void *data, uint64_t bytes, bs_error *err) {
+static int32_t broadcast(bs_rank *rank, const message *m, void *data, uint64_t bytes, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   bs_tensor t = {.struct_size = sizeof t, .dtype = BS_U8, .rank = 1, .data = data};
   t.dims[0] = (int64_t)bytes;
   t.strides[0] = 1;
   const bs_collective what = {.struct_size = sizeof what,
                               .kind = BS_COLL_BROADCAST,
-                              .root = root,
+                              .root = m->root,
                               .dtype_in = BS_U8,
                               .dtype_out = BS_U8,
                               .rows = 1,
                               .count = bytes,
-                              .timeout_ns = patience(rank),
+                              .timeout_ns = patience(rank, m->patience_ns),
                               .site = "lab.peers"};
   bs_coll_plan *plan = NULL;
   int32_t rc = api->collective_prepare(rank, &what, &plan, err);
@@ -73,15 +75,16 @@ static int32_t broadcast(bs_rank *rank, uint32_t root, void *data, uint64_t byte
 static int32_t pass_on(bs_rank *rank, void *arg, bs_error *err) {
   message *m = arg;
   const int mine = bs_rank_get_api()->rank(rank) == m->root;
-  int32_t rc = broadcast(rank, m->root, &m->bytes, sizeof m->bytes, err);
+  int32_t rc = broadcast(rank, m, &m->bytes, sizeof m->bytes, err);
   if (rc != BS_OK || m->bytes == 0) return rc;
   if (!mine && (m->data = malloc((size_t)m->bytes)) == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for %llu bytes of rank %u",
                         (unsigned long long)m->bytes, m->root);
-  return broadcast(rank, m->root, m->data, m->bytes, err);
+  return broadcast(rank, m, m->data, m->bytes, err);
 }
 
 static int32_t share(bs_peers *peers, message *m, bs_error *err) {
+  m->patience_ns = peers->patience_ns;
   const int32_t rc = bs_world_run(peers->world, pass_on, m, err);
   if (rc != BS_OK && m->root != peers->rank) {
     free(m->data);
@@ -100,6 +103,7 @@ int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size
   bs_peers *peers = calloc(1, sizeof *peers);
   if (peers == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   peers->rank = here.rank;
+  peers->patience_ns = PATIENCE_NS;
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = world_size,
                                     .backend = "ref",
@@ -165,12 +169,14 @@ int32_t bs_peers_hear(bs_peers *peers, bs_told *out, bs_error *err) {
   return rc;
 }
 
-int32_t bs_peers_await_end(bs_peers *peers, int32_t *out_status, bs_error *err) {
+int32_t bs_peers_await_end(bs_peers *peers, double seconds, int32_t *out_status, bs_error *err) {
   bs_told told;
   int32_t rc = BS_OK;
+  if (seconds > 0.0) peers->patience_ns = (int64_t)(seconds * 1e9);
   while (rc == BS_OK && !peers->ended) rc = bs_peers_hear(peers, &told, err);
   *out_status = peers->status;
   peers->ended = 0;
+  peers->patience_ns = PATIENCE_NS;
   return rc;
 }
 
@@ -202,7 +208,7 @@ typedef struct comparison {
 static int32_t compare_main(bs_rank *rank, void *arg, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   comparison *c = arg;
-  message m = {.bytes = c->bytes, .data = c->mine};
+  message m = {.patience_ns = PATIENCE_NS, .bytes = c->bytes, .data = c->mine};
   int32_t rc = pass_on(rank, &m, err);
   if (rc != BS_OK || api->rank(rank) == 0) {
     return rc != BS_OK ? rc : bs_rank_barrier(rank, "lab.peers.same", err);
