@@ -14,6 +14,7 @@
 
 #include "blockshock/blockshock.h"
 #include "core/base/dtype.h"
+#include "core/base/error.h"
 
 typedef struct test_rank {
   const bs_comm *comm;

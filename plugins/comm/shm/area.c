@@ -163,7 +163,7 @@ static int32_t greet(shm_world *world, const bs_world_request *q, bs_error *err)
       nanosleep(&t, NULL);
       char last[SHM_TEXT];
       shm_last_call(job, r, last, sizeof last);
-      if (shm_job_dead(job, r))
+      if (shm_job_dead(job, r) && atomic_load(&slot_at(world, r)->joined) == 0)
         return bs_fail(err, BS_RANK_FAILED, "BS-RANK-DEAD", "rank %u has ended; its last call: %s", r, last);
       if (shm_now_ns() >= deadline)
         return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE",
