@@ -56,6 +56,7 @@ void help_run(void) {
       "  bsrun --method blockshock --phase 2        the backward pass: dX, dW and db judged\n"
       "  bsrun --method blockshock --workload file --set workload.weights=model.safetensors#layer.weight\n"
       "  bsrun --method blockshock --phase 0 --dump tensors\n"
+      "  bsrun --method blockshock --launch processes -P 2   ranks are processes, not threads\n"
       "  bsrun --method dense --sweep batch_sweep -o csv\n"
       "  bsrun --config results/raw/phase0_correctness/blockshock/RUN/config.yaml\n"
       "\n"

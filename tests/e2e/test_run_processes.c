@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_processes.c - bsrun --launch processes: the bits of threads for every method, world size and
+ * phase; what a rank that is killed or stopped at an op ends in; ranks that are configured differently;
+ * torchrun's environment; no process and no shared memory left. */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "run_help.h"
+
+#define SMALL                                                                                        \
+  "--out", "out", "--set", "model.dtype=f32", "--set", "model.N=48", "--set", "model.K=72", "--set", \
+      "model.B=8", "--set", "phase.timed_iters=2", "--set", "phase.warmup_iters=1", "--run-id", "it", "-q"
+
+static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
+                                      "blockshock"};
+
+static void run_one(run_result *r, const char *folder, const char *launch, const char *method, const char *P,
+                    const char *phase, const char *dump, const char *more) {
+  const char *const args[] = {"--launch",
+                              launch,
+                              "--method",
+                              method,
+                              "-P",
+                              P,
+                              "--phase",
+                              phase,
+                              SMALL,
+                              "--mask",
+                              P[0] == '3' ? "interleave" : "complement_1100_0011",
+                              "-o",
+                              "jsonl",
+                              "--set",
+                              more,
+                              "--set",
+                              "phase.pairs_min=5",
+                              "--set",
+                              "phase.pairs_max=5",
+                              dump != NULL ? "--dump" : NULL,
+                              dump,
+                              NULL};
+  run_bsrun(r, folder, NULL, args);
+}
+
+/* Every file of folder a/name is in b/name, the same. */
+static size_t same_files(const char *folder, const char *a, const char *b) {
+  char left[160], right[160];
+  size_t n = 0;
+  snprintf(left, sizeof left, "%s/%s", folder, a);
+  snprintf(right, sizeof right, "%s/%s", folder, b);
+  DIR *dir = opendir(left);
+  ck_assert_ptr_nonnull(dir);
+  for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+    if (e->d_name[0] == '.') continue;
+    size_t size_a = 0, size_b = 0;
+    char *x = run_read(left, e->d_name, &size_a), *y = run_read(right, e->d_name, &size_b);
+    if (x == NULL || y == NULL || size_a != size_b || memcmp(x, y, size_a) != 0)
+      ck_abort_msg("%s differs between %s and %s", e->d_name, a, b);
+    free(x);
+    free(y);
+    n++;
+  }
+  closedir(dir);
+  return n;
+}
+
+/* Phase 0: X, W, partials and outputs of all ranks. 5 methods x 3 world sizes. */
+START_TEST(test_same_outputs) {
+  const char *const worlds[] = {"2", "3", "4"};
+  const char *method = methods[_i];
+  char folder[64];
+  run_make_folder(folder);
+  for (size_t w = 0; w < 3; w++) {
+    const char *P = strcmp(method, "dense") == 0 ? "1" : worlds[w], *const launches[] = {"threads",
+                                                                                         "processes"};
+    for (size_t l = 0; l < 2; l++) {
+      char dump[32], out[80];
+      run_result r;
+      snprintf(dump, sizeof dump, "%s%zu", launches[l], w);
+      run_one(&r, folder, launches[l], method, P, "0", dump,
+              w == 1 ? "tune.measure=false" : "phase.fault_gate=false");
+      run_expect(&r, 0, method);
+      ck_assert_ptr_nonnull(strstr(r.out, "RIGHT"));
+      run_free(&r);
+      snprintf(out, sizeof out, "%s/out", folder);
+      run_remove(out);
+    }
+    char a[32], b[32];
+    snprintf(a, sizeof a, "threads%zu", w);
+    snprintf(b, sizeof b, "processes%zu", w);
+    ck_assert_uint_ge(same_files(folder, a, b), 5);
+  }
+  run_remove(folder);
+}
+END_TEST
+
+static json_t *record_of(const char *folder, const char *phase, const char *method) {
+  char path[160];
+  snprintf(path, sizeof path, "out/%s/%s/it", phase, method);
+  return run_record(folder, path);
+}
+
+/* Phase 2: errors of dX, dW and db to the last bit, what was counted, gates and faults. */
+START_TEST(test_same_gradients) {
+  static const char *const same[] = {"dx",
+                                     "dw",
+                                     "gates",
+                                     "flops_per_forward",
+                                     "wire_bytes_per_forward",
+                                     "flops_per_backward",
+                                     "wire_bytes_per_backward",
+                                     "collectives_per_backward",
+                                     "weight_bytes_total",
+                                     "memory_peak_bytes"};
+  const char *const launches[] = {"threads", "processes"}, *method = methods[_i];
+  json_t *records[2];
+  char folder[64], out[80];
+  run_make_folder(folder);
+  for (size_t l = 0; l < 2; l++) {
+    run_result r;
+    run_one(&r, folder, launches[l], method, strcmp(method, "dense") == 0 ? "1" : "4", "2", NULL,
+            "tune.measure=false");
+    run_expect(&r, 0, method);
+    records[l] = record_of(folder, "phase2_backward_input", method);
+    run_free(&r);
+    snprintf(out, sizeof out, "%s/out", folder);
+    run_remove(out);
+  }
+  for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+    if (!json_equal(json_object_get(records[0], same[i]), json_object_get(records[1], same[i])))
+      ck_abort_msg("%s: %s differs: %s %s", method, same[i],
+                   json_dumps(json_object_get(records[0], same[i]), JSON_ENCODE_ANY),
+                   json_dumps(json_object_get(records[1], same[i]), JSON_ENCODE_ANY));
+  json_decref(records[0]);
+  json_decref(records[1]);
+  run_remove(folder);
+}
+END_TEST
+
+/* Phase 1: rank 0 leads, the others follow; choices are measured and shared; one folder, one table. */
+START_TEST(test_timed) {
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_one(&r, folder, "processes", "blockshock", _i == 0 ? "2" : "4", "1", NULL, "tune.min_work=1");
+  run_expect(&r, 0, "phase 1");
+  json_t *rows = run_rows(r.out), *record = record_of(folder, "phase1_forward", "blockshock");
+  ck_assert_uint_eq(json_array_size(rows), 3);
+  ck_assert(json_is_true(json_object_get(record, "claims_match_counts")));
+  ck_assert_str_eq(run_str(record, "comm"), "shm");
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 1);
+  json_decref(rows);
+  json_decref(record);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("processes");
+  TCase *t = tcase_create("processes");
+  tcase_add_loop_test(t, test_same_outputs, 0, 5);
+  tcase_add_loop_test(t, test_same_gradients, 0, 5);
+  tcase_add_loop_test(t, test_timed, 0, 2);
+  suite_add_tcase(s, t);
+  SRunner *runner = srunner_create(s);
+  srunner_run_all(runner, CK_NORMAL);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}
