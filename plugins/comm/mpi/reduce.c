@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * reduce.c - all_reduce and reduce_scatter. Small all_reduce: all ranks show all they have and each reduces
+ * it. Large: in pieces; a rank shows what others reduce, reduces its own slice and shows the result. The
+ * order of additions is the rank order always, so the bits depend neither on the size nor on the machines,
+ * and are those of the communicator "threads".
+ */
+#include "mpi_comm.h"
+
+/* Refused before anybody waits: all ranks see the same call. */
+static int32_t check_reduction(const mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
+  if (call->dtype_in == call->dtype_out && call->dtype_in == call->reduce_dtype &&
+      (call->dtype_in == BS_F32 || call->dtype_in == BS_F64) && call->reduce_op <= BS_REDUCE_MIN)
+    return BS_OK;
+  thr_reduction red;
+  int32_t rc = thr_reduction_init(&red, &comm->world->math, call, err);
+  if (rc != BS_OK) return rc;
+  static const uint64_t zero[4] = {0, 0, 0, 0}; /* do the conversions exist? */
+  uint64_t out;
+  if (thr_reduction_first(&red, zero, 1) != BS_OK || thr_reduction_store(&red, &out, 1) != BS_OK)
+    return bs_fail(err, BS_UNSUPPORTED, "BS-COLL-DTYPE", "cannot reduce 0x%04x in 0x%04x to 0x%04x",
+                   call->dtype_in, call->reduce_dtype, call->dtype_out);
+  return BS_OK;
+}
+
+static int32_t failed_here(int32_t work, bs_error *err) {
+  return work == BS_OK ? BS_OK : bs_fail(err, work, "BS-COLL-DTYPE", "reduction failed on this rank");
+}
+
+static int plain_f32(const mpic_comm *comm, const bs_coll_call *call) {
+  return comm->n > 1 && call->dtype_in == BS_F32 && call->dtype_out == BS_F32 &&
+         call->reduce_dtype == BS_F32 && call->reduce_op == BS_REDUCE_SUM;
+}
+
+/* ---- small ---------------------------------------------------------------------------------- */
+
+static int32_t one_shot(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
+  mpic_timer timer = mpic_timer_of(call);
+  uint64_t n = call->rows * call->count, size = BS_DTYPE_BYTES(call->dtype_in);
+  mpic_matrix in = mpic_in(call, 0, call->count), out = mpic_out(call, 0, call->count);
+  mpic_pack(&in, 0, n, mpic_room(comm));
+  int32_t rc = mpic_share(comm, call, n * size, MPIC_NONE, &timer, err), work = BS_OK;
+  if (rc != BS_OK || n == 0) return rc;
+  const thr_kernels *k = &comm->world->math.kernels;
+  if (plain_f32(comm, call) && mpic_dense(&out, call->rows)) {
+    float *sum = call->out;
+    k->add2_f32(sum, (const float *)(const void *)mpic_shared(comm, 0, n * 4u),
+                (const float *)(const void *)mpic_shared(comm, 1, n * 4u), n);
+    for (uint32_t r = 2; r < comm->n; ++r)
+      k->add_f32(sum, (const float *)(const void *)mpic_shared(comm, r, n * 4u), n);
+    return BS_OK;
+  }
+  thr_reduction red;
+  thr_buffer sum;
+  work = thr_reduction_init(&red, &comm->world->math, call, NULL);
+  for (uint64_t at = 0; work == BS_OK && at < n; at += THR_CHUNK) {
+    uint64_t part = mpic_min(n - at, THR_CHUNK);
+    work = thr_reduction_first(&red, mpic_shared(comm, 0, n * size) + at * size, part);
+    for (uint32_t r = 1; work == BS_OK && r < comm->n; ++r)
+      work = thr_reduction_add(&red, mpic_shared(comm, r, n * size) + at * size, part);
+    if (work == BS_OK) work = thr_reduction_store(&red, &sum, part);
+    if (work == BS_OK) work = mpic_unpack(comm->world, &out, at, at + part, call->dtype_out, &sum);
+  }
+  return failed_here(work, err);
+}
+
+/* ---- large, one machine --------------------------------------------------------------------- */
+
+/* A piece of a large all_reduce: [begin, end) of the matrix, cut into a slice for each of `lanes` ranks. */
+typedef struct piece {
+  const bs_coll_call *call;
+  mpic_matrix in, out;
+  uint64_t begin, end;
+  uint64_t slice;
+  uint32_t lanes;
+  int in_dense, out_dense;
+} piece;
+
+static uint64_t slice_begin(const piece *p, uint32_t lane) {
+  return mpic_min(p->begin + lane * p->slice, p->end);
+}
+
+/* What others reduce; my own slice too where it cannot be read where it lies. */
+static void show_inputs(const mpic_comm *comm, const piece *p, uint32_t own) {
+  uint64_t size = BS_DTYPE_BYTES(p->call->dtype_in);
+  unsigned char *room = mpic_room(comm);
+  for (uint32_t lane = 0; lane < p->lanes; ++lane) {
+    uint64_t b = slice_begin(p, lane), e = slice_begin(p, lane + 1u);
+    if (b < e && lane != own) mpic_pack(&p->in, b, e, room + (b - p->begin) * size);
+  }
+}
+
+/* Where the input of a rank lies. */
+static const unsigned char *input(const mpic_comm *comm, const piece *p, uint32_t r, uint64_t at,
+                                  int direct) {
+  uint64_t size = BS_DTYPE_BYTES(p->call->dtype_in);
+  if (r == comm->me && direct) return (const unsigned char *)p->in.data + at * size;
+  return mpic_half(comm, comm->local[r]) + (at - p->begin) * size;
+}
+
+static int32_t reduce_slice(const mpic_comm *comm, const piece *p, uint32_t lane, int direct,
+                            unsigned char *to) {
+  const bs_coll_call *call = p->call;
+  uint64_t b = slice_begin(p, lane), e = slice_begin(p, lane + 1u), size = BS_DTYPE_BYTES(call->dtype_out);
+  const thr_kernels *k = &comm->world->math.kernels;
+  int fast = plain_f32(comm, call);
+  thr_reduction red;
+  int32_t rc = thr_reduction_init(&red, &comm->world->math, call, NULL);
+  for (uint64_t at = b; rc == BS_OK && at < e; at += THR_CHUNK) {
+    uint64_t n = mpic_min(e - at, THR_CHUNK);
+    unsigned char *sum = to + (at - b) * size;
+    if (fast) {
+      float *values = (float *)(void *)sum;
+      k->add2_f32(values, (const float *)(const void *)input(comm, p, 0, at, direct),
+                  (const float *)(const void *)input(comm, p, 1, at, direct), n);
+      for (uint32_t r = 2; r < comm->n; ++r)
+        k->add_f32(values, (const float *)(const void *)input(comm, p, r, at, direct), n);
+    } else {
+      rc = thr_reduction_first(&red, input(comm, p, 0, at, direct), n);
+      for (uint32_t r = 1; rc == BS_OK && r < comm->n; ++r)
+        rc = thr_reduction_add(&red, input(comm, p, r, at, direct), n);
+      if (rc == BS_OK) rc = thr_reduction_store(&red, sum, n);
+    }
+    if (rc == BS_OK) rc = mpic_unpack(comm->world, &p->out, at, at + n, call->dtype_out, sum);
+  }
+  return rc;
+}
+
+/* The slices that others have reduced. */
+static int32_t take_results(const mpic_comm *comm, const piece *p, uint32_t own) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 1; rc == BS_OK && i <= p->lanes; ++i) {
+    uint32_t lane = (comm->local[comm->me] + i) % p->lanes;
+    uint64_t b = slice_begin(p, lane), e = slice_begin(p, lane + 1u);
+    if (b < e && lane != own)
+      rc = mpic_unpack(comm->world, &p->out, b, e, p->call->dtype_out, mpic_half(comm, lane));
+  }
+  return rc;
+}
+
+static int32_t one_piece(mpic_comm *comm, piece *p, mpic_timer *timer, int32_t *work, bs_error *err) {
+  uint32_t lane = comm->local[comm->me];
+  int direct = comm->machines == 1 && p->in_dense;
+  show_inputs(comm, p, direct ? lane : MPIC_NONE);
+  int32_t rc = mpic_meet(comm, p->call, timer, err);
+  if (rc != BS_OK) return rc;
+  uint64_t b = slice_begin(p, lane), e = slice_begin(p, lane + 1u);
+  unsigned char *result = mpic_room(comm);
+  if (comm->machines == 1) {
+    int32_t mine = reduce_slice(comm, p, lane, direct, result);
+    if (*work == BS_OK) *work = mine;
+  } else if (lane < p->lanes && b < e) {
+    uint64_t offset = (b - p->begin) * BS_DTYPE_BYTES(p->call->dtype_in);
+    rc = mpic_chain(comm, p->call, offset, e - b, result, MPIC_NONE, timer, err);
+  }
+  if (rc == BS_OK) rc = mpic_meet(comm, p->call, timer, err);
+  if (rc != BS_OK) return rc;
+  int32_t taken = take_results(comm, p, comm->machines == 1 ? lane : MPIC_NONE);
+  if (*work == BS_OK) *work = taken;
+  return BS_OK;
+}
+
+static uint64_t widest(const bs_coll_call *call) {
+  uint64_t in = BS_DTYPE_BYTES(call->dtype_in), out = BS_DTYPE_BYTES(call->dtype_out);
+  uint64_t sum = BS_DTYPE_BYTES(call->reduce_dtype), most = in > out ? in : out;
+  return sum > most ? sum : most;
+}
+
+static int32_t in_pieces(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
+  mpic_timer timer = mpic_timer_of(call);
+  piece p = {.call = call, .in = mpic_in(call, 0, call->count), .out = mpic_out(call, 0, call->count)};
+  uint64_t n = call->rows * call->count, most = comm->half / widest(call);
+  p.lanes = comm->machines == 1 ? comm->n : comm->leaders;
+  p.in_dense = mpic_dense(&p.in, call->rows);
+  int32_t work = BS_OK;
+  for (p.begin = 0; p.begin < n; p.begin = p.end) {
+    p.end = mpic_min(p.begin + most, n);
+    p.slice = ((p.end - p.begin + p.lanes - 1u) / p.lanes + 63u) & ~(uint64_t)63u;
+    int32_t rc = one_piece(comm, &p, &timer, &work, err);
+    if (rc != BS_OK) return rc;
+  }
+  return failed_here(work, err);
+}
+
+int32_t mpic_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
+  mpic_comm *comm = comm_ptr;
+  int32_t rc = check_reduction(comm, call, err);
+  if (rc == BS_OK) rc = mpic_enter(comm, call, err);
+  if (rc != BS_OK) return rc;
+  uint64_t bytes = call->rows * call->count * BS_DTYPE_BYTES(call->dtype_in);
+  int small = bytes <= mpic_min(comm->world->inline_max, mpic_share_max(comm));
+  return mpic_exit(comm, small ? one_shot(comm, call, err) : in_pieces(comm, call, err));
+}
+
+/* ---- reduce_scatter ------------------------------------------------------------------------- */
+
+/* [begin, end) of my block, from the areas of all ranks of this machine. */
+static int32_t reduce_area(const mpic_comm *comm, const bs_coll_call *call, uint64_t begin, uint64_t end,
+                           uint64_t area) {
+  mpic_matrix out = mpic_out(call, 0, call->counts[comm->me]);
+  uint64_t size = BS_DTYPE_BYTES(call->dtype_in);
+  thr_reduction red;
+  thr_buffer sum;
+  int32_t rc = thr_reduction_init(&red, &comm->world->math, call, NULL);
+  for (uint64_t at = begin; rc == BS_OK && at < end; at += THR_CHUNK) {
+    uint64_t n = mpic_min(end - at, THR_CHUNK), offset = comm->me * area + (at - begin) * size;
+    rc = thr_reduction_first(&red, mpic_half(comm, 0) + offset, n);
+    for (uint32_t r = 1; rc == BS_OK && r < comm->n; ++r)
+      rc = thr_reduction_add(&red, mpic_half(comm, comm->local[r]) + offset, n);
+    if (rc == BS_OK) rc = thr_reduction_store(&red, &sum, n);
+    if (rc == BS_OK) rc = mpic_unpack(comm->world, &out, at, at + n, call->dtype_out, &sum);
+  }
+  return rc;
+}
+
+/* Each lane of a machine has the blocks of the ranks whose number it is; results lie in their areas. */
+static int32_t chain_areas(mpic_comm *comm, const bs_coll_call *call, uint64_t begin, uint64_t end,
+                           uint64_t area, mpic_timer *timer, bs_error *err) {
+  uint32_t lane = comm->local[comm->me];
+  unsigned char *room = mpic_room(comm);
+  int32_t rc = BS_OK;
+  for (uint32_t r = lane; rc == BS_OK && lane < comm->leaders && r < comm->n; r += comm->leaders) {
+    uint64_t all = call->rows * call->counts[r];
+    if (begin >= all) continue;
+    uint64_t n = mpic_min(end, all) - begin;
+    rc = mpic_chain(comm, call, r * area, n, room + r * area, comm->machine[r], timer, err);
+  }
+  return rc;
+}
+
+static int32_t scatter(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
+  mpic_timer timer = mpic_timer_of(call);
+  uint64_t most = 0, area = comm->half / comm->n / 64u * 64u, step = area / widest(call), begin = 0;
+  uint64_t own = call->rows * call->counts[comm->me];
+  mpic_matrix out = mpic_out(call, 0, call->counts[comm->me]);
+  int32_t work = BS_OK;
+  for (uint32_t r = 0; r < comm->n; ++r)
+    if (call->rows * call->counts[r] > most) most = call->rows * call->counts[r];
+  do {
+    uint64_t end = mpic_min(begin + step, most), first = 0;
+    unsigned char *room = mpic_room(comm);
+    for (uint32_t r = 0; r < comm->n; first += call->counts[r++]) {
+      mpic_matrix in = mpic_in(call, first, call->counts[r]);
+      uint64_t all = call->rows * call->counts[r];
+      if (begin < all) mpic_pack(&in, begin, mpic_min(end, all), room + r * area);
+    }
+    int32_t rc = mpic_meet(comm, call, &timer, err);
+    uint64_t last = mpic_min(end, own);
+    if (rc == BS_OK && comm->machines == 1) {
+      if (work == BS_OK && begin < own) work = reduce_area(comm, call, begin, last, area);
+    } else if (rc == BS_OK) {
+      rc = chain_areas(comm, call, begin, end, area, &timer, err);
+      if (rc == BS_OK) rc = mpic_meet(comm, call, &timer, err);
+      uint32_t lane = comm->me % comm->leaders;
+      if (rc == BS_OK && work == BS_OK && begin < own)
+        work = mpic_unpack(comm->world, &out, begin, last, call->dtype_out,
+                           mpic_half(comm, lane) + comm->me * area);
+    }
+    if (rc != BS_OK) return rc;
+    begin = end;
+  } while (begin < most);
+  return failed_here(work, err);
+}
+
+int32_t mpic_reduce_scatter(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
+  mpic_comm *comm = comm_ptr;
+  int32_t rc = check_reduction(comm, call, err);
+  if (rc == BS_OK) rc = mpic_enter(comm, call, err);
+  return rc != BS_OK ? rc : mpic_exit(comm, scatter(comm, call, err));
+}
