@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 
@@ -70,20 +71,31 @@ int bsrun_rank_launched(void) {
   return number("BLOCKSHOCK_RANK", &n) && number("BLOCKSHOCK_SHM_FD", &n);
 }
 
-int bsrun_rank_found(void) {
+const char *bsrun_rank_how(void) {
   int64_t n;
-  return bsrun_rank_launched() ||
-         (number("RANK", &n) && number("LOCAL_RANK", &n) && number("WORLD_SIZE", &n) &&
-          getenv("MASTER_ADDR") != NULL && getenv("MASTER_PORT") != NULL);
+  if (bsrun_rank_launched()) return "processes";
+  if (bsrun_mpi_found(NULL)) return "mpi";
+  return number("RANK", &n) && number("LOCAL_RANK", &n) && number("WORLD_SIZE", &n) &&
+                 getenv("MASTER_ADDR") != NULL && getenv("MASTER_PORT") != NULL
+             ? "processes"
+             : NULL;
+}
+
+int bsrun_rank_found(void) {
+  return bsrun_rank_how() != NULL;
 }
 
 int64_t bsrun_rank_count(void) {
   int64_t n = 0;
+  bsrun_mpi mpi;
+  if (!bsrun_rank_launched() && bsrun_mpi_found(&mpi)) return mpi.size;
   return number(bsrun_rank_launched() ? "BLOCKSHOCK_WORLD_SIZE" : "WORLD_SIZE", &n) ? n : 0;
 }
 
 int bsrun_rank_follows(void) {
   int64_t rank = 0;
+  bsrun_mpi mpi;
+  if (!bsrun_rank_launched() && bsrun_mpi_found(&mpi)) return mpi.rank > 0;
   return bsrun_rank_found() && number(bsrun_rank_launched() ? "BLOCKSHOCK_RANK" : "RANK", &rank) && rank > 0;
 }
 

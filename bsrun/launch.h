@@ -5,7 +5,8 @@
 #define BSRUN_LAUNCH_H
 #include "lab/lab.h"
 
-/* 1: this process was started as a rank, by bsrun or by torchrun; how many there are. */
+/* How this process was started as a rank: "processes" (by bsrun or by torchrun), "mpi"; NULL: it was not. */
+const char *bsrun_rank_how(void);
 int bsrun_rank_found(void);
 int64_t bsrun_rank_count(void);
 /* 1: this process was started by bsrun, which prints what has to be said when rank 0 cannot. */

@@ -8,6 +8,7 @@
 
 #include "bsrun/bsrun.h"
 #include "bsrun/launch.h"
+#include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 
@@ -72,7 +73,9 @@ int bsrun_fail(const bs_error *err) {
   if (bsrun_following()) {
     const int echo = err->code == BS_ABORTED || strcmp(err->id, BSRUN_FOLLOWS) == 0;
     if (!echo) bsrun_rank_error(err);
-    if (echo || bsrun_rank_launched()) return (int)bs_status_exit_code(err->code);
+    if (echo || bsrun_rank_launched() || bsrun_mpi_error(err)) return (int)bs_status_exit_code(err->code);
+  } else {
+    bsrun_mpi_error(err);
   }
   char *shown = bs_report_printable(line);
   fprintf(stderr, "%s\n", shown != NULL ? shown : line);

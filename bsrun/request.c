@@ -19,7 +19,7 @@ const args_option bsrun_run_options[] = {
     {"world-size", 'P', "N", 0, "ranks; default: what the method needs"},
     {"backend", 0, "NAME", 0, "backend; WRAPPER:NAME wraps it, as in fault:cpu; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads"},
-    {"launch", 0, "HOW", 0, "ranks are threads (default) or processes of this machine"},
+    {"launch", 0, "HOW", 0, "ranks are threads (default), processes of this machine, or of an MPI job: mpi"},
     {"phase", 0, "NAME", 0, "0 (correctness) or 1 (forward); default: both"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
     {"workload", 0, "NAME", 0, "gaussian, uniform, fixed_seed, file, ..."},
@@ -122,7 +122,7 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   if (rc == BS_OK) rc = add_keys(a, out, err);
   if (rc == BS_OK && args_value(a, "launch") == NULL && bsrun_rank_found()) {
     if (q->world_size == 0) q->world_size = bsrun_rank_count();
-    rc = add_text(out, "hardware.launch", "processes", err);
+    rc = add_text(out, "hardware.launch", bsrun_rank_how(), err);
   }
   if (rc == BS_OK) rc = bs_configs_dir(&out->configs_dir, err);
   if (rc == BS_OK) rc = args_values(a, "config", &out->lists[0], &q->n_configs, err);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "bsrun/launch.h"
+#include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
@@ -33,8 +34,10 @@ typedef struct run_plan {
   size_t n_values;
   char *cache; /* file of the machine's constants; NULL: none. Read once, before the first phase 1 */
   int cache_read;
-  int launches;    /* the ranks are processes */
-  char *tune_path; /* the tuning file; NULL: none */
+  const char *launch; /* how the ranks have yet to be started as processes; NULL: they need not */
+  char *mpirun;       /* hardware.mpirun */
+  int slurm;          /* hardware.launcher: slurm */
+  char *tune_path;    /* the tuning file; NULL: none */
   bs_tuner *tuner;
   bsrun_progress tuning;
 } run_plan;
@@ -80,6 +83,15 @@ static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
 }
 
 /* Compose once to see what is asked, and open the context that the rest shares. */
+/* Ranks that are to be processes and are not yet. */
+static const char *find_launch(const char *asked) {
+  static const char *const ways[] = {"processes", "mpi"};
+  const char *how = bsrun_rank_how();
+  for (size_t i = 0; i < 2; i++)
+    if (strcmp(asked, ways[i]) == 0 && (how == NULL || strcmp(how, asked) != 0)) return ways[i];
+  return NULL;
+}
+
 static int32_t prepare(run_plan *p, bs_error *err) {
   bs_composed composed;
   int32_t rc = bs_compose(&p->request.compose, &composed, err);
@@ -88,7 +100,9 @@ static int32_t prepare(run_plan *p, bs_error *err) {
   if (rc == BS_OK) rc = read_sweep(p, composed.config, err);
   if (rc == BS_OK) {
     p->n_phases = composed.phase_given ? 1 : 2;
-    p->launches = strcmp(bs_schema_str(composed.config, "hardware.launch"), "processes") == 0;
+    p->slurm = strcmp(bs_schema_str(composed.config, "hardware.launcher"), "slurm") == 0;
+    p->launch = find_launch(bs_schema_str(composed.config, "hardware.launch"));
+    p->mpirun = bs_strdup(bs_schema_str(composed.config, "hardware.mpirun"));
     if (bs_schema_str(composed.config, "logging.run_group") == NULL &&
         bs_schema_bool(composed.config, "logging.auto_group")) {
       bs_store_stamp(p->group);
@@ -211,6 +225,7 @@ static int launch(run_plan *p, bs_error *err) {
                                                       : 1;
   const double timeout_s = e.timeout_s;
   bs_experiment_free(&e);
+  if (strcmp(p->launch, "mpi") == 0) return bsrun_launch_mpi(world, p->mpirun);
   return bsrun_launch(world, timeout_s);
 }
 
@@ -310,6 +325,7 @@ static int32_t print_results(const run_plan *p, bs_error *err) {
 
 static void plan_free(run_plan *p) {
   bs_peers_close(p->session.peers);
+  free(p->mpirun);
   bs_tuner_close(p->tuner);
   if (p->session.context != NULL) bs_context_close(p->session.context);
   json_decref(p->session.rows);
@@ -335,13 +351,19 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
     p->session.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;
   }
   if (bsrun_rank_follows()) bsrun_follow();
+  if (bsrun_mpi_found(NULL)) bsrun_mpi_enter();
   p->session.quiet = args_has(a, "quiet") || bsrun_following();
   p->session.run_id = args_value(a, "run-id");
   if (rc == BS_OK) rc = prepare(p, err);
   p->session.rows = json_array();
   p->session.folders = json_array();
   if (rc != BS_OK) return bsrun_fail(err);
-  if (p->launches && !bsrun_rank_found()) return launch(p, err);
+  if (p->launch == NULL && p->slurm && args_value(a, "launch") == NULL && getenv("SLURM_JOB_ID") != NULL &&
+      bsrun_rank_how() == NULL) {
+    p->launch = "mpi";
+    bsrun_note(p->session.quiet, "hardware.launcher slurm: --launch mpi");
+  }
+  if (p->launch != NULL) return launch(p, err);
   bsrun_grades(p->session.quiet, &p->session.grades);
   if (!bsrun_following()) run_signals_install();
   int code = run_points(p, err);

@@ -144,6 +144,19 @@ static int32_t launch_comm(bs_experiment *e, const char *comm, bs_error *err) {
   return rc;
 }
 
+/* The communicator made with the MPI that has started this process; where none has, the machine's own. */
+static const char *mpi_of_environment(void) {
+  if (getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL) return "openmpi";
+  return getenv("PMI_RANK") != NULL ? "mpich" : "mpi";
+}
+
+/* The original's launcher is served by bs_compose inside a Slurm job, where it becomes --launch mpi. */
+static void note_slurm(const bs_experiment *e, bs_notes *notes) {
+  if (strcmp(bs_schema_str(e->config, "hardware.launch"), "threads") == 0)
+    bs_note_add(notes, "hardware.launcher slurm: %s; the ranks are threads of this process",
+                getenv("SLURM_JOB_ID") == NULL ? "not inside a Slurm job" : "--launch threads");
+}
+
 static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
   const char *backend = bs_schema_str(e->config, "hardware.backend");
   char asked[16] = ""; /* the original names a communicator here */
@@ -164,11 +177,11 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *no
     rc = launch_comm(e, "shm", err);
     if (rc != BS_OK) return rc;
   }
-  const char *launcher = bs_schema_str(e->config, "hardware.launcher");
-  if (strcmp(launcher, "slurm") == 0) {
-    bs_note_add(notes, "hardware.launcher slurm: %s; the ranks are threads of this process",
-                getenv("SLURM_JOB_ID") == NULL ? "not inside a Slurm job" : "a job of one process");
+  if (strcmp(bs_schema_str(e->config, "hardware.launch"), "mpi") == 0) {
+    rc = launch_comm(e, mpi_of_environment(), err);
+    if (rc != BS_OK) return rc;
   }
+  if (strcmp(bs_schema_str(e->config, "hardware.launcher"), "slurm") == 0) note_slurm(e, notes);
   e->world_size = (uint32_t)bs_schema_i64(e->config, "hardware.world_size");
   e->threads_per_rank = (uint32_t)bs_schema_i64(e->config, "hardware.threads_per_rank");
   e->bind = (uint32_t)bs_schema_bool(e->config, "hardware.bind");

@@ -12,7 +12,7 @@
 #include "mpi_comm.h"
 
 #define ATTACH_NS INT64_C(60000000000)
-#define BYE_NS INT64_C(60000000000) /* for the last rank to be done */
+#define BYE_NS INT64_C(60000000000)   /* for the last rank to be done */
 #define LINGER_NS INT64_C(1500000000) /* after a failure, for rank 0 to have written its record */
 
 #if defined(OPEN_MPI)

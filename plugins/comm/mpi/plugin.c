@@ -56,6 +56,10 @@ static int32_t mpic_activate(const bs_host *host, bs_plugin_self *self, void **o
   for (size_t i = 0; rc == BS_OK && i < sizeof mpic_params / sizeof mpic_params[0]; ++i)
     rc = host->param_define(host->ctx, self, &mpic_params[i], err);
   if (rc == BS_OK) rc = host->register_thing(host->ctx, self, BS_KIND_COMM, &mpic_vtable, state, &here, err);
+  bs_comm also = mpic_vtable; /* under the library's name too: whoever knows which one has started the job */
+  also.name = MPIC_ALSO;
+  if (rc == BS_OK && strcmp(MPIC_ALSO, MPIC_NAME) != 0)
+    rc = host->register_thing(host->ctx, self, BS_KIND_COMM, &also, state, &here, err);
   if (rc != BS_OK) {
     host->free(host->ctx, state);
     return rc;
@@ -75,4 +79,4 @@ static int32_t mpic_deactivate(void *state_ptr, bs_error *err) {
 }
 
 BS_PLUGIN_DEFINE(MPIC_NAME, BS_PLUGIN_VERSION, "communicator over the processes of an MPI job",
-                 1u << BS_KIND_COMM, "comm:" MPIC_NAME "\n", mpic_activate, mpic_deactivate)
+                 1u << BS_KIND_COMM, MPIC_THINGS, mpic_activate, mpic_deactivate)

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT
+ * launch_mpi.c - --launch mpi: one mpirun (or srun) that starts the ranks. What rank 0 says is the outcome;
+ * where it cannot, the errors that the others of this machine left on the board are. Ctrl-C goes to rank 0,
+ * which ends its run in good order; asked again, to mpirun, which ends all. */
+#include "bsrun/launch_mpi.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bsrun/bsrun.h"
+#include "bsrun/launch.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+#define TURN_NS 100000000
+#define MAX_WORDS 64
+#define BOARD "BLOCKSHOCK_MPI_BOARD" /* path of the board's file, for ranks of this machine */
+#define BOARD_RANKS "BLOCKSHOCK_MPI_RANKS"
+
+/* Shared with the ranks: who they are and what each ended with. */
+typedef struct board_row {
+  int32_t pid;
+  uint32_t written;
+  bs_error err;
+} board_row;
+
+typedef struct mpi_launch {
+  uint32_t n;
+  pid_t pid; /* of mpirun */
+  pid_t launcher;
+  board_row *board;
+  int board_fd;
+  int asked; /* signals received */
+  int status;
+  const char *words[MAX_WORDS];
+  size_t n_words;
+  char *text; /* of the words of a command of the user's */
+  char number[16];
+} mpi_launch;
+
+/* ---- in a rank ------------------------------------------------------------------------------ */
+
+static int number(const char *name, int64_t *out) {
+  const char *text = getenv(name);
+  return text != NULL && bs_parse_i64(text, 0, out) && *out >= 0;
+}
+
+int bsrun_mpi_found(bsrun_mpi *out) {
+  bsrun_mpi found = {0};
+  if (number("OMPI_COMM_WORLD_RANK", &found.rank) && number("OMPI_COMM_WORLD_SIZE", &found.size)) {
+    found.starter = "mpirun of Open MPI";
+  } else if (number("SLURM_STEP_NUM_TASKS", &found.size) && number("SLURM_PROCID", &found.rank)) {
+    found.starter = "srun"; /* with or without PMI: attaching says what is missing */
+    if (found.size == 1 && getenv("PMI_RANK") == NULL && getenv("PMIX_RANK") == NULL) return 0;
+  } else if (number("PMI_RANK", &found.rank) && number("PMI_SIZE", &found.size)) {
+    found.starter = "mpirun of MPICH";
+  }
+  if (out != NULL) *out = found;
+  return found.starter != NULL && found.rank < found.size;
+}
+
+static board_row *open_board(int64_t *out_ranks) {
+  const char *path = getenv(BOARD);
+  if (path == NULL || !number(BOARD_RANKS, out_ranks) || *out_ranks == 0) return NULL;
+  const int fd = open(path, O_RDWR | O_CLOEXEC); /* fails on other machines: they have no board */
+  if (fd < 0) return NULL;
+  void *board = mmap(NULL, (size_t)*out_ranks * sizeof(board_row), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  return board == MAP_FAILED ? NULL : board;
+}
+
+static int put_on_board(const bs_error *err) {
+  bsrun_mpi here;
+  int64_t ranks;
+  board_row *board = open_board(&ranks);
+  if (board == NULL) return 0;
+  if (bsrun_mpi_found(&here) && here.rank < ranks) {
+    board[here.rank].pid = (int32_t)getpid();
+    if (err != NULL) board[here.rank].err = *err;
+    if (err != NULL) board[here.rank].written = 1;
+  }
+  munmap(board, (size_t)ranks * sizeof *board);
+  return 1;
+}
+
+int bsrun_mpi_error(const bs_error *err) {
+  return put_on_board(err);
+}
+
+void bsrun_mpi_enter(void) {
+  if (getppid() > 1) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  put_on_board(NULL);
+}
+
+/* ---- starting ------------------------------------------------------------------------------- */
+
+static void add_word(mpi_launch *l, const char *word) {
+  if (l->n_words + 1 < MAX_WORDS) l->words[l->n_words++] = word;
+}
+
+/* The first line that a program prints when asked for its version; "" where it does not run. */
+static void version_of(const char *program, char *out, size_t size) {
+  char command[128];
+  out[0] = '\0';
+  snprintf(command, sizeof command, "%s --version 2>&1", program);
+  FILE *f = popen(command, "r");
+  if (f == NULL) return;
+  const size_t n = fread(out, 1, size - 1, f);
+  out[n] = '\0';
+  while (fgetc(f) != EOF) {
+  }
+  pclose(f);
+}
+
+static uint32_t cores_allowed(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
+}
+
+/* docs/launch-mpi.md, "What bsrun starts". Cores are divided by the communicator, so mpirun binds nothing. */
+static int32_t add_mpirun(mpi_launch *l, bs_error *err) {
+  char version[256];
+  version_of("mpirun", version, sizeof version);
+  const int open_mpi = strstr(version, "Open MPI") != NULL, hydra = strstr(version, "HYDRA") != NULL;
+  if (!open_mpi && !hydra) {
+    bs_error_set(err, BS_UNAVAILABLE, "BS-LAUNCH-MPIRUN", "no mpirun of Open MPI or MPICH is in PATH");
+    bs_error_hint(err, "install one, or --set hardware.mpirun='COMMAND WORDS' that takes -n P PROGRAM");
+    return BS_UNAVAILABLE;
+  }
+  add_word(l, "mpirun");
+  if (!open_mpi) return BS_OK;
+  add_word(l, "--quiet");
+  add_word(l, "--bind-to");
+  add_word(l, "none");
+  if (l->n > cores_allowed()) add_word(l, "--oversubscribe");
+  if (geteuid() == 0) add_word(l, "--allow-run-as-root");
+  return BS_OK;
+}
+
+static void add_srun(mpi_launch *l) {
+  add_word(l, "srun");
+  add_word(l, "--kill-on-bad-exit=1");
+  if (getenv("SLURM_MPI_TYPE") == NULL) add_word(l, "--mpi=pmix");
+}
+
+static int32_t find_words(mpi_launch *l, const char *command, bs_error *err) {
+  int32_t rc = BS_OK;
+  if (command != NULL && command[0] != '\0') {
+    l->text = bs_strdup(command);
+    if (l->text == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    char *rest = NULL;
+    for (char *w = strtok_r(l->text, " \t", &rest); w != NULL; w = strtok_r(NULL, " \t", &rest))
+      add_word(l, w);
+  } else if (getenv("SLURM_JOB_ID") != NULL) {
+    add_srun(l);
+  } else {
+    rc = add_mpirun(l, err);
+  }
+  snprintf(l->number, sizeof l->number, "%u", l->n);
+  add_word(l, "-n");
+  add_word(l, l->number);
+  return rc;
+}
+
+/* The program and its own words behind mpirun's. */
+static char **whole_command(const mpi_launch *l) {
+  static char self[4096];
+  char **own = bsrun_command_words();
+  size_t n = 0;
+  while (own[n] != NULL) ++n;
+  char **all = calloc(l->n_words + n + 1, sizeof *all);
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (all == NULL || length <= 0) {
+    free(all);
+    return NULL;
+  }
+  self[length] = '\0';
+  for (size_t i = 0; i < l->n_words; ++i) all[i] = (char *)(uintptr_t)l->words[i];
+  all[l->n_words] = self;
+  for (size_t i = 1; i < n; ++i) all[l->n_words + i] = own[i];
+  return all;
+}
+
+static int32_t make_board(mpi_launch *l, bs_error *err) {
+  const size_t bytes = l->n * sizeof *l->board;
+  l->board_fd = (int)syscall(SYS_memfd_create, "blockshock-board", MFD_CLOEXEC);
+  void *board = l->board_fd < 0 || ftruncate(l->board_fd, (off_t)bytes) != 0
+                    ? MAP_FAILED
+                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, l->board_fd, 0);
+  if (board == MAP_FAILED)
+    return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks",
+                          l->n);
+  l->board = board;
+  return BS_OK;
+}
+
+/* In the new process: ends with bsrun, in a process group of its own, without the terminal's input. */
+static void become(const mpi_launch *l, const sigset_t *signals, char **words) {
+  char path[64];
+  prctl(PR_SET_PDEATHSIG, SIGTERM); /* on which it ends its ranks */
+  if (getppid() != l->launcher) _exit(70);
+  setpgid(0, 0);
+  sigprocmask(SIG_SETMASK, signals, NULL);
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)l->launcher, l->board_fd);
+  setenv(BOARD, path, 1);
+  setenv(BOARD_RANKS, l->number, 1);
+  const int none = open("/dev/null", O_RDONLY);
+  if (none >= 0) dup2(none, STDIN_FILENO);
+  execvp(words[0], words);
+  fprintf(stderr, "bsrun: cannot start %s: %s\n", words[0], strerror(errno));
+  _exit(127);
+}
+
+/* ---- watching ------------------------------------------------------------------------------- */
+
+static void pass_on(mpi_launch *l, int signal_number) {
+  const pid_t lead = l->board[0].pid;
+  if (l->asked++ == 0 && lead > 0 && kill(lead, signal_number == SIGHUP ? SIGTERM : signal_number) == 0)
+    return;
+  kill(l->pid, SIGTERM);
+}
+
+static void watch(mpi_launch *l, const sigset_t *signals) {
+  const struct timespec turn = {0, TURN_NS};
+  for (;;) {
+    const int got = sigtimedwait(signals, NULL, &turn);
+    if (got == SIGINT || got == SIGTERM || got == SIGHUP) pass_on(l, got);
+    if (waitpid(l->pid, &l->status, WNOHANG) == l->pid) break;
+  }
+  for (uint32_t r = 0; r < l->n; ++r) /* of this machine: none may be left */
+    if (l->board[r].pid > 0 && getpgid(l->board[r].pid) >= 0) kill(l->board[r].pid, SIGKILL);
+}
+
+/* ---- the outcome ---------------------------------------------------------------------------- */
+
+static const bs_error *left_error(const mpi_launch *l) {
+  const bs_error *found = NULL;
+  for (uint32_t r = 1; r < l->n; ++r) {
+    if (!l->board[r].written) continue;
+    if (found == NULL || (found->code == BS_ABORTED && l->board[r].err.code != BS_ABORTED))
+      found = &l->board[r].err;
+  }
+  return found;
+}
+
+static int fail_unknown(const mpi_launch *l) {
+  bs_error err = BS_ERROR_INIT;
+  const int signalled = WIFSIGNALED(l->status);
+  bs_error_set(&err, BS_RANK_FAILED, "BS-LAUNCH-MPIRUN", "%s ended with %s%d, and no rank has said why",
+               l->words[0], signalled ? "signal " : "",
+               signalled ? WTERMSIG(l->status) : WEXITSTATUS(l->status));
+  bs_error_hint(&err, "run it by hand: %s -n %u bsrun ...", l->words[0], l->n);
+  return bsrun_fail(&err);
+}
+
+/* Rank 0's word is the last; then what the others left; then what mpirun ended with. */
+static int outcome(const mpi_launch *l) {
+  if (l->board[0].written) return (int)bs_status_exit_code(l->board[0].err.code); /* it has printed it */
+  const int code = WIFEXITED(l->status) ? WEXITSTATUS(l->status) : 128 + WTERMSIG(l->status);
+  const bs_error *left = code != 0 ? left_error(l) : NULL;
+  if (left != NULL) return bsrun_fail(left);
+  if (code != 0 && (code >= 126 || code == 1) && !l->asked) return fail_unknown(l);
+  return code;
+}
+
+int bsrun_launch_mpi(uint32_t ranks, const char *command) {
+  mpi_launch l = {.n = ranks, .board_fd = -1, .launcher = getpid()};
+  bs_error err = BS_ERROR_INIT;
+  sigset_t signals, before;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
+  int32_t rc = find_words(&l, command, &err);
+  if (rc == BS_OK) rc = make_board(&l, &err);
+  char **words = rc == BS_OK ? whole_command(&l) : NULL;
+  if (rc == BS_OK && words == NULL) rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  fflush(NULL);
+  l.pid = rc == BS_OK ? fork() : -1;
+  if (l.pid == 0) become(&l, &before, words);
+  if (rc == BS_OK && l.pid < 0)
+    rc = bs_error_errno(&err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start %s", l.words[0]);
+  if (rc == BS_OK) watch(&l, &signals);
+  const int code = rc == BS_OK ? outcome(&l) : bsrun_fail(&err);
+  if (l.board != NULL) munmap(l.board, l.n * sizeof *l.board);
+  if (l.board_fd >= 0) close(l.board_fd);
+  free(words);
+  free(l.text);
+  return code;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * launch_mpi.h - ranks that mpirun or srun starts (docs/launch-mpi.md): bsrun finds itself to be one, or starts
+ * mpirun with copies of its own command. */
+#ifndef BSRUN_LAUNCH_MPI_H
+#define BSRUN_LAUNCH_MPI_H
+#include "lab/lab.h"
+
+/* What the environment says of a rank of an MPI job. */
+typedef struct bsrun_mpi {
+  int64_t rank, size;
+  const char *starter; /* "mpirun of Open MPI", ... */
+} bsrun_mpi;
+/* 1: this process is one. */
+int bsrun_mpi_found(bsrun_mpi *out);
+/* Leaves the error of this rank where the bsrun that has started the job finds it, which prints what rank 0
+ * cannot. 0: there is none on this machine. */
+int bsrun_mpi_error(const bs_error *err);
+/* From now on this process ends with the one that has started it. */
+void bsrun_mpi_enter(void);
+
+/* Starts mpirun (in a Slurm job: srun; or the words of `command`, when not empty) with `ranks` copies of this
+ * very command and waits for it; the exit code of the whole. */
+int bsrun_launch_mpi(uint32_t ranks, const char *command);
+#endif
