@@ -24,6 +24,8 @@
 #include "core/base/text.h"
 
 #define TURN_NS 100000000
+static const double FAILED_S = 0.5; /* from the first rank that has ended to the last, after a failure */
+static const double ORDERLY_S = 20.0;
 #define MAX_WORDS 64
 #define BOARD "BLOCKSHOCK_MPI_BOARD" /* path of the board's file, for ranks of this machine */
 #define BOARD_RANKS "BLOCKSHOCK_MPI_RANKS"
@@ -41,7 +43,8 @@ typedef struct mpi_launch {
   pid_t launcher;
   board_row *board;
   int board_fd;
-  int asked; /* signals received */
+  int asked;       /* signals received */
+  double ended_at; /* when the first rank was seen to have ended; 0: none has */
   int status;
   const char *words[MAX_WORDS];
   size_t n_words;
@@ -140,7 +143,8 @@ static int32_t add_mpirun(mpi_launch *l, bs_error *err) {
     return BS_UNAVAILABLE;
   }
   add_word(l, "mpirun");
-  if (!open_mpi) return BS_OK;
+  if (hydra) add_word(l, "-disable-auto-cleanup"); /* else it kills those who could say which rank has died */
+  if (hydra) return BS_OK;
   add_word(l, "--quiet");
   add_word(l, "--bind-to");
   add_word(l, "none");
@@ -232,9 +236,37 @@ static void pass_on(mpi_launch *l, int signal_number) {
   kill(l->pid, SIGTERM);
 }
 
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Ranks of this machine that have ended, of those that have come. */
+static uint32_t ended(const mpi_launch *l, int *out_failed) {
+  uint32_t n = 0;
+  *out_failed = 0;
+  for (uint32_t r = 0; r < l->n; ++r) {
+    n += l->board[r].pid > 0 && kill(l->board[r].pid, 0) != 0;
+    *out_failed |= l->board[r].written != 0;
+  }
+  return n;
+}
+
+/* Those that are left once one has ended: mpirun ends them too, but not at once where one is stopped. */
+static void kill_late(mpi_launch *l) {
+  int failed;
+  if (ended(l, &failed) == 0) return;
+  if (l->ended_at == 0.0) l->ended_at = now();
+  if (now() - l->ended_at < (failed ? FAILED_S : ORDERLY_S)) return;
+  for (uint32_t r = 0; r < l->n; ++r)
+    if (l->board[r].pid > 0) kill(l->board[r].pid, SIGKILL);
+}
+
 static void watch(mpi_launch *l, const sigset_t *signals) {
   const struct timespec turn = {0, TURN_NS};
   for (;;) {
+    kill_late(l);
     const int got = sigtimedwait(signals, NULL, &turn);
     if (got == SIGINT || got == SIGTERM || got == SIGHUP) pass_on(l, got);
     if (waitpid(l->pid, &l->status, WNOHANG) == l->pid) break;
@@ -265,14 +297,21 @@ static int fail_unknown(const mpi_launch *l) {
   return bsrun_fail(&err);
 }
 
+/* What bsrun ends with, having printed results and no error. */
+static int said_without_error(int code) {
+  static const int codes[] = {0, 6, 12, 14, 15, 130, 143};
+  for (size_t i = 0; i < sizeof codes / sizeof codes[0]; ++i)
+    if (codes[i] == code) return 1;
+  return 0;
+}
+
 /* Rank 0's word is the last; then what the others left; then what mpirun ended with. */
 static int outcome(const mpi_launch *l) {
   if (l->board[0].written) return (int)bs_status_exit_code(l->board[0].err.code); /* it has printed it */
   const int code = WIFEXITED(l->status) ? WEXITSTATUS(l->status) : 128 + WTERMSIG(l->status);
   const bs_error *left = code != 0 ? left_error(l) : NULL;
   if (left != NULL) return bsrun_fail(left);
-  if (code != 0 && (code >= 126 || code == 1) && !l->asked) return fail_unknown(l);
-  return code;
+  return said_without_error(code) || l->asked ? code : fail_unknown(l);
 }
 
 int bsrun_launch_mpi(uint32_t ranks, const char *command) {

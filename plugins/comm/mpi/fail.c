@@ -34,6 +34,7 @@ static int record(mpic_world *world, int32_t code, uint32_t rank, uint32_t commo
       sched_yield();
     if (atomic_load(&f->failed) != 0) return 0;
   }
+  world->state->hurry |= common;
   f->code = code;
   f->rank = rank;
   f->common = common;
@@ -95,6 +96,7 @@ int32_t mpic_fail_told(mpic_comm *comm, const char *text, bs_error *err) {
   const mpic_failure *f = comm->world->all->seg.failure;
   comm->world->state->broken = 1;
   if (f->common) {
+    comm->world->state->hurry = 1;
     bs_fail(err, f->code, f->id, "%s", f->text);
     if (err != NULL) snprintf(err->where, sizeof err->where, "%s", text);
     return f->code;

@@ -58,7 +58,7 @@ static int32_t done(int32_t work, const bs_coll_call *call, bs_error *err) {
 
 static int32_t gather(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in), most = 0, piece = mpic_share_max(comm) / size;
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   int32_t work = BS_OK;
   for (uint32_t r = 0; r < comm->n; ++r)
     if (call->rows * call->counts[r] > most) most = call->rows * call->counts[r];
@@ -85,7 +85,7 @@ static int32_t gather(mpic_comm *comm, const bs_coll_call *call, bs_error *err) 
 static int32_t spread(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in), all = call->rows * call->count;
   uint64_t piece = mpic_share_max(comm) / size, begin = 0;
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   mpic_matrix from = mpic_in(call, 0, call->count), to = mpic_out(call, 0, call->count);
   int root = call->root == comm->me;
   int32_t work = BS_OK;
@@ -169,7 +169,7 @@ static int32_t swap_far(mpic_comm *comm, const bs_coll_call *call, uint64_t area
 static int32_t exchange(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in), most = 0;
   uint64_t area = comm->half / comm->n / 64u * 64u;
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   int32_t work = BS_OK, rc = agree(comm, call, &timer, &most, err);
   if (rc != BS_OK) return rc;
   for (uint64_t begin = 0; begin < call->rows * most; begin += area / size) {
@@ -218,7 +218,7 @@ int32_t mpic_all_to_all(void *comm_ptr, const bs_coll_call *call, bs_error *err)
 
 int32_t mpic_barrier(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   mpic_comm *comm = comm_ptr;
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   int32_t rc = mpic_enter(comm, call, err);
   return rc != BS_OK ? rc : mpic_exit(comm, mpic_share(comm, call, 0, MPIC_NONE, &timer, err));
 }

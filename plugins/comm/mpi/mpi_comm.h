@@ -173,6 +173,7 @@ struct mpic_state {
   MPI_Comm comm;
   uint32_t attached;
   uint32_t started; /* MPI was initialised here */
+  uint32_t hurry;   /* what failed concerns all: nobody waits long for anything any more */
   uint32_t broken;  /* a world failed: nothing more is exchanged, MPI is not finalised */
   uint32_t rank;
   uint32_t size;
@@ -238,7 +239,7 @@ void mpic_segment_close(mpic_comm *comm);
 int64_t mpic_now(void);
 void mpic_relax(void);
 void mpic_ring(mpic_flag *flag);
-mpic_timer mpic_timer_of(const bs_coll_call *call);
+mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call);
 /* Enter a call: what is it, has the world failed? Leave it. */
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exit(mpic_comm *comm, int32_t rc);

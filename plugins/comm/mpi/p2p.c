@@ -52,7 +52,7 @@ static int32_t begin(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
 }
 
 static int32_t deliver(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   mpic_matrix from = mpic_in(call, 0, call->count);
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in), n = call->rows * call->count, piece = comm->half / size;
   mpic_line_fill(comm, call, comm->out_buf, n * size);
@@ -70,7 +70,7 @@ static int32_t deliver(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
 }
 
 static int32_t receive(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   mpic_matrix to = mpic_out(call, 0, call->count);
   uint64_t size = BS_DTYPE_BYTES(call->dtype_in), n = call->rows * call->count, piece = comm->half / size;
   int32_t rc = get(comm, call, comm->in_buf, MPIC_LINE, MPIC_PAIR, &timer, err), work = BS_OK;

@@ -35,7 +35,7 @@ static int plain_f32(const mpic_comm *comm, const bs_coll_call *call) {
 /* ---- small ---------------------------------------------------------------------------------- */
 
 static int32_t one_shot(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   uint64_t n = call->rows * call->count, size = BS_DTYPE_BYTES(call->dtype_in);
   mpic_matrix in = mpic_in(call, 0, call->count), out = mpic_out(call, 0, call->count);
   mpic_pack(&in, 0, n, mpic_room(comm));
@@ -167,7 +167,7 @@ static uint64_t widest(const bs_coll_call *call) {
 }
 
 static int32_t in_pieces(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   piece p = {.call = call, .in = mpic_in(call, 0, call->count), .out = mpic_out(call, 0, call->count)};
   uint64_t n = call->rows * call->count, most = comm->half / widest(call);
   p.lanes = comm->machines == 1 ? comm->n : comm->leaders;
@@ -229,7 +229,7 @@ static int32_t chain_areas(mpic_comm *comm, const bs_coll_call *call, uint64_t b
 }
 
 static int32_t scatter(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  mpic_timer timer = mpic_timer_of(call);
+  mpic_timer timer = mpic_timer_of(comm, call);
   uint64_t most = 0, area = comm->half / comm->n / 64u * 64u, step = area / widest(call), begin = 0;
   uint64_t own = call->rows * call->counts[comm->me];
   mpic_matrix out = mpic_out(call, 0, call->counts[comm->me]);

@@ -17,6 +17,7 @@
 #define YIELDS 16u
 #define FIRST_SLICE_NS 1000000           /* a dead neighbour is seen after this */
 #define SLICE_NS 10000000                /* or, when the wait is long, this */
+#define HURRY_NS 3000000000              /* after a failure of all: for rank 0 to say that it is over */
 #define DEFAULT_TIMEOUT_NS (60000000000) /* a call without a deadline of its own */
 
 int64_t mpic_now(void) {
@@ -41,8 +42,9 @@ uint64_t mpic_key(const bs_coll_call *call) {
   return mixed ^ (mixed >> 29);
 }
 
-mpic_timer mpic_timer_of(const bs_coll_call *call) {
+mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call) {
   mpic_timer timer = {call->timeout_ns > 0 ? call->timeout_ns : DEFAULT_TIMEOUT_NS, 0};
+  if (comm->world->state->hurry && timer.timeout_ns > HURRY_NS) timer.timeout_ns = HURRY_NS;
   return timer;
 }
 
