@@ -98,6 +98,7 @@ int32_t mpic_fail_told(mpic_comm *comm, const char *text, bs_error *err) {
   if (f->common) {
     comm->world->state->hurry = 1;
     bs_fail(err, f->code, f->id, "%s", f->text);
+    if (err != NULL && f->code == BS_RANK_FAILED) err->rank = (int32_t)f->rank;
     if (err != NULL) snprintf(err->where, sizeof err->where, "%s", text);
     return f->code;
   }
@@ -105,6 +106,7 @@ int32_t mpic_fail_told(mpic_comm *comm, const char *text, bs_error *err) {
   if (err != NULL) {
     snprintf(err->where, sizeof err->where, "%s", text);
     err->native_code = f->code;
+    err->rank = (int32_t)f->rank;
   }
   return BS_ABORTED;
 }
