@@ -57,6 +57,15 @@ static void read_training(bs_experiment *e) {
                                             : bs_schema_bool(config, "method.recompress_each_step");
 }
 
+/* int8 too: in two steps by groups. */
+static int32_t read_reduce_dtype(bs_experiment *e, bs_error *err) {
+  static const char path[] = "method.reduce_dtype";
+  const char *text = bs_schema_str(e->config, path);
+  e->reduce_dtype = BS_I8;
+  if (strcmp(text, "int8") == 0 || strcmp(text, "i8") == 0) return BS_OK;
+  return read_dtype(e->config, path, &e->reduce_dtype, err);
+}
+
 static int32_t read_phase(bs_experiment *e, bs_error *err) {
   const bs_node *config = e->config;
   e->phase_name = bs_schema_str(config, "phase.name");
@@ -287,7 +296,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   e->tune_margin = bs_schema_f64(e->config, "tune.margin");
   e->tune_min_work = bs_schema_i64(e->config, "tune.min_work");
   int32_t rc = read_dtype(e->config, "model.dtype", &e->dtype, err);
-  if (rc == BS_OK) rc = read_dtype(e->config, "method.reduce_dtype", &e->reduce_dtype, err);
+  if (rc == BS_OK) rc = read_reduce_dtype(e, err);
   if (rc == BS_OK) rc = read_phase(e, err);
   if (rc == BS_OK && e->phase >= BS_PHASE_BACKWARD && e->activation != BS_ACT_NONE) {
     rc = bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-ACTIVATION",

@@ -65,7 +65,8 @@ static const bs_key keys[] = {
      "method: dense, column_parallel, row_parallel, masked_split, "
      "blockshock, an alias, or one from a plugin"},
     {"method.bias", BS_KEY_BOOL, ACTIVE, "false", NULL, "add a random bias"},
-    {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "float32", NULL, "dtype of partial sums on the wire"},
+    {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "float32", NULL,
+     "dtype of partial sums on the wire; int8: in two steps, a scale a group"},
     {"method.accumulate", BS_KEY_STR, ACTIVE, "default", "default|f32|f64", "accumulator of the products"},
     {"method.x_placement", BS_KEY_STR, ACTIVE, "replicated", "replicated|split",
      "the whole input on every rank, or each rank's own columns (methods that split K)"},

@@ -63,13 +63,17 @@ static const char *skip_mask(const bs_case *c, int reduces) {
 
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
   static const char no_reduction[] = "no reduction in this method at this world size";
+  static const char in_steps[] = "the sum is made in int8 steps, by no reduction";
+  const int steps = c->spec.reduce_dtype == BS_I8;
   const int reduces = c->world_size > 1 && split == BS_SPLIT_K;
   switch (kind) {
     case BS_FAULT_REDUCED_TWICE: /* a reduce-scatter's result is no input for a second one */
       if (c->spec.y_placement == BS_SPLIT) return "the output is split";
-      return reduces ? NULL : no_reduction;
+      return steps ? in_steps : reduces ? NULL : no_reduction;
     case BS_FAULT_NO_ALL_REDUCE:
+      return reduces ? NULL : no_reduction;
     case BS_FAULT_BIAS_EACH_RANK:
+      if (steps) return in_steps;
       return reduces ? NULL : no_reduction;
     case BS_FAULT_RANK_DIVERGED: /* no other rank holds the same features to differ from */
       if (c->spec.y_placement == BS_SPLIT) return "the output is split";
@@ -77,6 +81,7 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
     case BS_FAULT_ACTIVATION_EARLY:
     case BS_FAULT_ACTIVATION_LOST:
       if (c->spec.activation == BS_ACT_NONE) return "no activation";
+      if (kind == BS_FAULT_ACTIVATION_EARLY && steps) return in_steps;
       return kind == BS_FAULT_ACTIVATION_LOST || reduces ? NULL : no_reduction;
     case BS_FAULT_BIAS_LOST:
       return c->spec.has_bias ? NULL : "no bias";
@@ -286,6 +291,8 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
   (void)rank;
   bs_hook_place(call, &place, &ranks);
   if (fault->kind == BS_FAULT_NOT_GATHERED) return !gathers_dx(call);
+  /* Sums in int8 steps: nobody gets the others' terms. */
+  if (fault->kind == BS_FAULT_NO_ALL_REDUCE && call->kind == BS_COLL_ALL_TO_ALL) return 0;
   if (call->kind != BS_COLL_ALL_REDUCE && call->kind != BS_COLL_REDUCE_SCATTER) return 1;
   if (fault->kind == BS_FAULT_NO_ALL_REDUCE) {
     copy_through(call);

@@ -95,6 +95,7 @@ static bs_case layer_of(const bs_case *c, int64_t B, int64_t N, int64_t K, uint3
   g.spec.has_bias = 0;
   g.spec.activation = BS_ACT_NONE;
   g.spec.y_placement = BS_REPLICATED;
+  if (g.spec.reduce_dtype == BS_I8) g.spec.reduce_dtype = 0; /* sums of gradients are not made in steps */
   g.x = x;
   g.w = w;
   g.bias = NULL;

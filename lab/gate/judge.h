@@ -16,6 +16,7 @@ typedef struct bs_arithmetic {
   uint32_t reduce_dtype; /* of partials and partial sums; used only with partials */
   uint32_t accumulate;   /* enum bs_accumulate */
   uint32_t activation;   /* enum bs_activation, as the reference's */
+  uint32_t wire_steps;   /* reduce_dtype BS_I8: 2, or 1 where each rank keeps its share of the sum */
 } bs_arithmetic;
 
 typedef struct bs_prediction {
@@ -26,11 +27,17 @@ typedef struct bs_prediction {
   /* With an activation, [B, features]: the variance of each output and the square of the slope there. Outputs
    * on the flat side carry no error, so each rank's features are predicted on their own. Else NULL. */
   double *variance, *slope2;
+  /* Of sums in int8 steps, [B, features]: what the steps add, and can add at most. Else NULL. */
+  double *step_variance, *step_bound;
 } bs_prediction;
 
 int32_t bs_predict(const bs_reference *reference, const bs_arithmetic *arithmetic, bs_prediction *out,
                    bs_error *err);
 void bs_prediction_free(bs_prediction *prediction);
+
+/* wire.c: fill the two where the sums are made so; 0: no memory. The caller frees both. */
+int bs_wire_steps(const bs_reference *reference, const bs_arithmetic *arithmetic, double **out_variance,
+                  double **out_bound);
 
 /* Unit round-off of the accumulator of the products. */
 double bs_accumulate_roundoff(const bs_arithmetic *arithmetic);

@@ -28,7 +28,9 @@ int bs_last_sum_is_output(const bs_reference *ref, const bs_arithmetic *a) {
 }
 
 /* Variance of what is stored on the way to one sum: each partial, each partial sum after the first. */
-static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
+static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
+                              int64_t at) {
+  if (steps) return steps[at];
   double variance = 0.0;
   double sum = 0.0;
   for (uint32_t r = 0; ref->partial && ref->world_size > 1 && r < ref->world_size; ++r) {
@@ -50,9 +52,9 @@ static double output_variance(const bs_reference *ref, const bs_arithmetic *a, i
 
 /* Variance of one output: that of its sum, `stored` and the accumulation, as far as the activation lets it
  * through. The slope is the largest within six deviations: near relu's kink an error may pass. */
-static double element_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at,
-                               double accumulation, double *out_slope2) {
-  const double before = stored_variance(ref, a, at) + accumulation;
+static double element_variance(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
+                               int64_t at, double accumulation, double *out_slope2) {
+  const double before = stored_variance(ref, a, steps, at) + accumulation;
   const double reach = 6.0 * sqrt(before), z = bs_reference_sum(ref, at);
   const double slope = bs_activation_slope(a->activation, z - reach, z + reach);
   *out_slope2 = slope * slope;
@@ -74,12 +76,15 @@ static double accumulation_variance(const bs_reference *ref, const bs_arithmetic
 
 /* Rigorous for the roundings; the accumulation term is 4 sqrt(K) u (|X| |W|^T), far above its spread and far
  * below a lost weight. An activation carries the sum's bound on by its largest slope within that bound. */
-static double element_bound(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
+static double element_bound(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
+                            int64_t at) {
   const double u_out = bs_dtype_unit_roundoff(a->y_dtype);
   const double u_acc = bs_accumulate_roundoff(a);
   const double z = bs_reference_sum(ref, at), half_step = 0.5 * bs_ulp(a->y_dtype, 0.0);
   double bound = 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at];
-  if (ref->partial && ref->world_size > 1) {
+  if (steps) {
+    bound += a->activation == BS_ACT_NONE ? (1.0 + u_out) * steps[at] : steps[at];
+  } else if (ref->partial && ref->world_size > 1) {
     const int plain = a->activation == BS_ACT_NONE;
     const double u_part = bs_dtype_unit_roundoff(a->reduce_dtype);
     double roundings = 0.0;
@@ -109,6 +114,7 @@ static int32_t alloc_prediction(const bs_reference *ref, const bs_arithmetic *a,
   out->token = calloc(tokens, sizeof(double));
   out->bound = calloc(features * tokens, sizeof(double));
   if (!out->feature || !out->token || !out->bound) return BS_NO_MEMORY;
+  if (!bs_wire_steps(ref, a, &out->step_variance, &out->step_bound)) return BS_NO_MEMORY;
   if (a->activation == BS_ACT_NONE) return BS_OK;
   out->variance = calloc(features * tokens, sizeof(double));
   out->slope2 = calloc(features * tokens, sizeof(double));
@@ -133,10 +139,10 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
     for (int64_t b = 0; b < ref->B; ++b) {
       const int64_t at = b * ref->features + f;
       double slope2 = 1.0;
-      out->bound[at] = element_bound(ref, a, at);
+      out->bound[at] = element_bound(ref, a, out->step_bound, at);
       if (!isfinite(ref->y[at]) || !isfinite(bs_reference_sum(ref, at)))
         continue; /* from the inputs: nothing to round */
-      const double v = element_variance(ref, a, at, accumulation, &slope2);
+      const double v = element_variance(ref, a, out->step_variance, at, accumulation, &slope2);
       const double y2 = ref->y[at] * ref->y[at];
       if (out->variance) out->variance[at] = v;
       if (out->slope2) out->slope2[at] = slope2;
@@ -162,5 +168,7 @@ void bs_prediction_free(bs_prediction *prediction) {
   free(prediction->bound);
   free(prediction->variance);
   free(prediction->slope2);
+  free(prediction->step_variance);
+  free(prediction->step_bound);
   memset(prediction, 0, sizeof *prediction);
 }

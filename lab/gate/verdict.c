@@ -16,7 +16,8 @@ bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec) {
                                            : spec->y_dtype == BS_F64 ? BS_F64
                                                                      : BS_F32,
                            .accumulate = spec->accumulate,
-                           .activation = spec->activation};
+                           .activation = spec->activation,
+                           .wire_steps = spec->y_placement == BS_SPLIT ? 1u : 2u};
   return a;
 }
 

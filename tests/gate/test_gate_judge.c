@@ -134,7 +134,7 @@ END_TEST
 START_TEST(gaussian_rounding_is_0425_u) {
   world s;
   make_world(&s, 1, BS_BF16, 0.0);
-  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F64, BS_ACT_NONE};
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F64, BS_ACT_NONE, 0};
   bs_prediction p;
   bs_error err;
   ck_assert_int_eq(bs_predict(&s.ref, &a, &p, &err), BS_OK);
@@ -154,12 +154,12 @@ START_TEST(prediction_follows_the_reduce_dtype) {
     bs_error err;
     const double P = ranks[i];
     make_world(&s, ranks[i], BS_BF16, 0.0);
-    const bs_arithmetic low = {BS_BF16, BS_BF16, BS_ACC_F64, BS_ACT_NONE};
+    const bs_arithmetic low = {BS_BF16, BS_BF16, BS_ACC_F64, BS_ACT_NONE, 0};
     ck_assert_int_eq(bs_predict(&s.ref, &low, &p, &err), BS_OK);
     ck_assert_double_eq_tol(p.relative / (0.425 * 0x1p-8), sqrt(1.0 + (P * (P + 1) / 2 - 1) / P),
                             0.1 * P / 2);
     bs_prediction_free(&p);
-    const bs_arithmetic high = {BS_BF16, BS_F32, BS_ACC_F64, BS_ACT_NONE};
+    const bs_arithmetic high = {BS_BF16, BS_F32, BS_ACC_F64, BS_ACT_NONE, 0};
     ck_assert_int_eq(bs_predict(&s.ref, &high, &p, &err), BS_OK);
     ck_assert_double_eq_tol(p.relative / (0.425 * 0x1p-8), 1.0, 0.06);
     bs_prediction_free(&p);
@@ -170,10 +170,10 @@ END_TEST
 
 START_TEST(perfect_outputs_pass) {
   const bs_arithmetic kinds[] = {
-      {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE}, {BS_BF16, BS_BF16, BS_ACC_F32, BS_ACT_NONE},
-      {BS_F16, BS_F32, BS_ACC_F32, BS_ACT_NONE},  {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE},
-      {BS_F16, BS_F16, BS_ACC_F32, BS_ACT_NONE},  {BS_F64, BS_F64, BS_ACC_F64, BS_ACT_NONE},
-      {BS_BF16, BS_F16, BS_ACC_F32, BS_ACT_NONE}};
+      {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0}, {BS_BF16, BS_BF16, BS_ACC_F32, BS_ACT_NONE, 0},
+      {BS_F16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0},  {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0},
+      {BS_F16, BS_F16, BS_ACC_F32, BS_ACT_NONE, 0},  {BS_F64, BS_F64, BS_ACC_F64, BS_ACT_NONE, 0},
+      {BS_BF16, BS_F16, BS_ACC_F32, BS_ACT_NONE, 0}};
   void *y = malloc(sizeof(double) * B * N);
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
     for (uint32_t ranks = 1; ranks <= 4; ++ranks) {
@@ -204,7 +204,7 @@ START_TEST(wrong_dtype_fails) {
   bs_judgement j;
   make_world(&s, 2, BS_BF16, 0.0);
   float *y = malloc(sizeof(float) * B * N);
-  const bs_arithmetic claimed = {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE};
+  const bs_arithmetic claimed = {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
   for (int i = 0; i < B * N; ++i) y[i] = bs_bf16_to_f32(bs_f32_to_bf16((float)s.ref.y[i]));
   judge(&s, &claimed, y, gates, &j, NULL);
   ck_assert_int_eq(gates[0].state, BS_GATE_FAIL);
@@ -220,7 +220,7 @@ START_TEST(one_wrong_element_fails_t3_and_is_named) {
   bs_judgement j;
   make_world(&s, 2, BS_BF16, 0.0);
   uint16_t *y = malloc(sizeof(uint16_t) * B * N);
-  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE};
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
   perfect(&s, &a, y);
   const int at = 5 * N + 17;
   y[at] = bs_f32_to_bf16(bs_bf16_to_f32(y[at]) + 0.5f);
@@ -240,7 +240,7 @@ START_TEST(one_bad_feature_fails_t2) {
   bs_judgement j;
   make_world(&s, 1, BS_BF16, 0.0);
   uint16_t *y = malloc(sizeof(uint16_t) * B * N);
-  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE};
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
   perfect(&s, &a, y);
   for (int b = 0; b < B; ++b) y[b * N + 9] = bs_f64_to_bf16(s.ref.y[b * N + 9] * 1.02);
   judge(&s, &a, y, gates, &j, NULL);
@@ -259,7 +259,7 @@ START_TEST(nan_inputs_are_followed) {
   double predicted, clean;
   make_world(&s, 2, BS_BF16, 0.0);
   uint16_t *y = malloc(sizeof(uint16_t) * B * N);
-  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE};
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
   perfect(&s, &a, y);
   judge(&s, &a, y, gates, &j, &clean);
   for (int n = 0; n < N; ++n) {
@@ -289,7 +289,7 @@ START_TEST(nan_fails_and_overflow_is_told_apart) {
   bs_judgement j;
   make_world(&s, 1, BS_F32, 0.0);
   uint16_t *y = malloc(sizeof(uint16_t) * B * N);
-  const bs_arithmetic a = {BS_F16, BS_F32, BS_ACC_F32, BS_ACT_NONE};
+  const bs_arithmetic a = {BS_F16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
   perfect(&s, &a, y);
   y[7] = 0x7e00; /* NaN */
   judge(&s, &a, y, gates, &j, NULL);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ * test_gate_wire.c - gates of sums in int8 steps and in chunks: the statistics behind the prediction hold on
+ * simulated values; clean runs pass, as near the prediction as promised; every injected fault is caught; a
+ * wire that rounds more than was said is not let through. */
+#include <math.h>
+
+#include "lab/config/experiment.h"
+#include "lab/gate/judge.h"
+#include "tests/lab/lab_test.h"
+
+static bs_context *context;
+
+static void open_context(void) {
+  bs_error err = BS_ERROR_INIT;
+  const char *dirs[] = {getenv("BS_TEST_PLUGIN_DIR")};
+  bs_context_options options = {.struct_size = sizeof options, .trust = BS_TRUST_ANY, .plugin_dirs = dirs};
+  options.n_plugin_dirs = dirs[0] != NULL;
+  ck_assert_msg(bs_context_open(&options, &context, &err) == BS_OK, "%s", err.message);
+}
+static void close_context(void) {
+  bs_context_close(context);
+}
+
+static uint64_t seed = 7;
+static double uniform(void) {
+  seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return ((double)(seed >> 11) + 0.5) * 0x1p-53;
+}
+static double normal(void) {
+  return sqrt(-2.0 * log(uniform())) * cos(6.283185307179586 * uniform());
+}
+
+/* Groups of normal values: the mean square of the largest, and of the error of one rounding. */
+static void simulate(int n, double *largest2, double *error2) {
+  enum { TRIALS = 3000 };
+  double v[128];
+  *largest2 = *error2 = 0.0;
+  for (int t = 0; t < TRIALS; ++t) {
+    double most = 0.0;
+    for (int i = 0; i < n; ++i) {
+      v[i] = normal();
+      most = fmax(most, fabs(v[i]));
+    }
+    const double scale = most / 127.0;
+    for (int i = 0; i < n; ++i) {
+      const double d = rint(v[i] / scale) * scale - v[i];
+      *error2 += d * d / n / TRIALS;
+    }
+    *largest2 += most * most / TRIALS;
+  }
+}
+
+/* The constant of wire.c, and what a method tells for whole and partial groups: N over two ranks, two steps.
+ */
+START_TEST(the_statistics_hold) {
+  static const int sizes[] = {128, 43, 8, 2, 1};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
+    double largest2, error2;
+    bs_error err = BS_ERROR_INIT;
+    bs_proposal p = {.struct_size = sizeof p};
+    bs_layer_spec spec = {.struct_size = sizeof spec, .B = 4, .N = 2 * sizes[i], .K = 8};
+    spec.x_dtype = spec.w_dtype = spec.y_dtype = BS_F32;
+    spec.reduce_dtype = BS_I8;
+    simulate(sizes[i], &largest2, &error2);
+    if (sizes[i] == 128) ck_assert_msg(fabs(largest2 / 8.15 - 1.0) < 0.02, "%g", largest2);
+    ck_assert_msg(bs_method_propose(context, "row_parallel", &spec, 0, 2, &p, &err) == BS_OK, "%s",
+                  err.message);
+    ck_assert_msg(fabs(p.wire_error - sqrt(2.0 * error2)) <= 0.03 * p.wire_error + 1e-9,
+                  "%d: %g, simulated %g", sizes[i], p.wire_error, sqrt(2.0 * error2));
+  }
+}
+END_TEST
+
+static double number(const json_t *record, const char *key) {
+  ck_assert_msg(json_is_number(json_object_get(record, key)), "%s is missing", key);
+  return json_number_value(json_object_get(record, key));
+}
+
+static const char *const cases[] = {
+    "method: {name: row_parallel, reduce_dtype: int8}\nhardware: {backend: cpu, world_size: 2}",
+    "method: {name: row_parallel, reduce_dtype: i8, bias: true}\nhardware: {backend: cpu, world_size: 3}",
+    "method: {name: blockshock, reduce_dtype: int8}\nhardware: {backend: cpu, world_size: 4}",
+    "method: {name: masked_split, reduce_dtype: int8, y_placement: split}\nhardware: {backend: ref, "
+    "world_size: 2}",
+    "method: {name: row_parallel, reduce_dtype: int8, bias: true}\nhardware: {backend: cpu, world_size: 2}\n"
+    "phase: {reference_features: 60}",
+    "method: {name: row_parallel, reduce_dtype: bf16}\nhardware: {backend: cpu, world_size: 4}",
+    "method: {name: row_parallel, reduce_dtype: f16, overlap: 3}\nhardware: {backend: cpu, world_size: 3}",
+    "method: {name: column_parallel, reduce_dtype: int8, overlap: 4}\nhardware: {backend: cpu, world_size: "
+    "2}",
+    "method: {name: blockshock, overlap: 8, bias: true}\nhardware: {backend: cpu, world_size: 2}",
+};
+static const char *const models[] = {"dtype: float32", "dtype: bf16", "dtype: float32, activation: gelu"};
+
+/* All gates of phase 0, integers and injected faults among them. */
+START_TEST(clean_runs_pass) {
+  for (size_t m = 0; m < sizeof models / sizeof models[0]; ++m) {
+    char yaml[512];
+    bs_error err = BS_ERROR_INIT;
+    bs_experiment e;
+    bs_phase_result result;
+    snprintf(yaml, sizeof yaml, "%s\nmodel: {B: 32, N: 288, K: 64, %s}\n", cases[_i], models[m]);
+    ck_assert_msg(bs_experiment_make(context, parse_tree(yaml), NULL, NULL, &e, &err) == BS_OK, "%s: %s",
+                  yaml, err.message);
+    e.threads_per_rank = 1;
+    e.timed_iters = 2;
+    ck_assert_msg(bs_phase0_run(context, &e, NULL, NULL, &result, &err) == BS_OK, "%s: %s", yaml,
+                  err.message);
+    for (uint32_t g = 0; g < result.n_gates; ++g)
+      ck_assert_msg(result.gates[g].state == BS_GATE_PASS || result.gates[g].state == BS_GATE_SKIPPED,
+                    "%s: %s %g over %g %s", yaml, result.gates[g].name, result.gates[g].value,
+                    result.gates[g].limit, result.gates[g].text);
+    ck_assert(result.passed);
+    ck_assert(json_is_true(json_object_get(result.record, "claims_match_counts")));
+    if (m == 0 && strstr(cases[_i], "reduce_dtype") != NULL && strstr(cases[_i], "column") == NULL)
+      ck_assert(number(result.record, "wire_error_predicted") > 1e-5);
+    bs_phase_result_free(&result);
+    bs_experiment_free(&e);
+  }
+}
+END_TEST
+
+/* Half the levels, or a rank's term twice rounded: beyond what was predicted. */
+START_TEST(coarser_steps_are_caught) {
+  enum { B = 32, N = 256, P = 2 };
+  double *partial[P], *y = calloc(B * N, sizeof *y), *got = calloc(B * N, sizeof *got);
+  double energy[N] = {0}, *magnitude = calloc(B * N, sizeof *magnitude);
+  int64_t feature[N];
+  for (int p = 0; p < P; ++p) {
+    partial[p] = calloc(B * N, sizeof **partial);
+    for (int i = 0; i < B * N; ++i) y[i] += partial[p][i] = normal();
+  }
+  for (int f = 0; f < N; ++f) feature[f] = f;
+  for (int levels = 127; levels >= 63; levels -= 64) {
+    const bs_arithmetic a = {
+        .y_dtype = BS_F64, .reduce_dtype = BS_I8, .accumulate = BS_ACC_F64, .wire_steps = 1};
+    const bs_reference ref = {.B = B,
+                              .N = N,
+                              .K = 1,
+                              .features = N,
+                              .feature = feature,
+                              .y = y,
+                              .magnitude = magnitude,
+                              .partial = partial,
+                              .energy = energy,
+                              .world_size = P,
+                              .distinct = B};
+    bs_prediction prediction;
+    bs_judgement j;
+    bs_gate gates[4];
+    bs_error err = BS_ERROR_INIT;
+    memset(got, 0, B * N * sizeof *got);
+    for (int p = 0; p < P; ++p)
+      for (int g = 0; g < B * N; g += 128) {
+        double most = 0.0;
+        for (int i = g; i < g + 128; ++i) most = fmax(most, fabs(partial[p][i]));
+        for (int i = g; i < g + 128; ++i) got[i] += rint(partial[p][i] / most * levels) * most / levels;
+      }
+    ck_assert_msg(bs_predict(&ref, &a, &prediction, &err) == BS_OK, "%s", err.message);
+    bs_judge(&ref, &a, &prediction, got, N, 0, N, &j);
+    ck_assert_msg(levels < 127 || fabs(j.relative / prediction.relative - 1.0) < 0.02, "%g of %g", j.relative,
+                  prediction.relative);
+    uint32_t failed = 0;
+    const uint32_t n = bs_gates_from_judgement(&ref, &j, 0, gates, 4);
+    for (uint32_t i = 0; i < n; ++i) failed += gates[i].state == BS_GATE_FAIL;
+    ck_assert_msg(levels == 127 ? failed == 0 : failed > 0, "%d levels: %u gates fail", levels, failed);
+    bs_prediction_free(&prediction);
+  }
+  for (int p = 0; p < P; ++p) free(partial[p]);
+  free(magnitude);
+  free(got);
+  free(y);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gate_wire");
+  TCase *tc = tcase_create("wire");
+  tcase_set_timeout(tc, 60);
+  tcase_add_checked_fixture(tc, open_context, close_context);
+  tcase_add_test(tc, the_statistics_hold);
+  tcase_add_loop_test(tc, clean_runs_pass, 0, (int)(sizeof cases / sizeof cases[0]));
+  tcase_add_test(tc, coarser_steps_are_caught);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
