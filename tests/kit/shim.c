@@ -146,6 +146,18 @@ static int32_t f_collective_run(bs_coll_plan *plan, const bs_tensor *in, bs_tens
   if (fails("collective_run", err)) return BS_NO_MEMORY;
   return bs_rank_get_api()->collective_run(plan, in, out, stream, err);
 }
+static int32_t f_collective_start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
+                                  bs_error *err) {
+  maybe_stop();
+  if (fails("collective_start", err)) return BS_NO_MEMORY;
+  return bs_rank_get_api()->collective_start(plan, in, out, stream, err);
+}
+/* A wait that fails has waited: whoever started needs do no more. */
+static int32_t f_collective_wait(bs_coll_plan *plan, bs_error *err) {
+  const int32_t rc = bs_rank_get_api()->collective_wait(plan, err);
+  if (fails("collective_wait", err)) return BS_NO_MEMORY;
+  return rc;
+}
 static void f_collective_release(bs_coll_plan *plan) {
   if (plan != NULL) gave(COLLECTIVE);
   bs_rank_get_api()->collective_release(plan);
@@ -195,6 +207,8 @@ static bs_rank_api shim_api(void) {
   api.collective_prepare = f_collective_prepare;
   api.collective_run = f_collective_run;
   api.collective_release = f_collective_release;
+  api.collective_start = f_collective_start;
+  api.collective_wait = f_collective_wait;
   api.alloc = f_alloc;
   api.free = f_free;
   api.kept_make = f_kept_make;

@@ -61,6 +61,7 @@ int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_s
   int64_t chunks = automatic ? best_chunks(s, most) : (int64_t)(option[0] - '0');
   if (chunks > most) chunks = most;
   s->chunks = (uint32_t)chunks;
+  s->chunk_features = s->chunk_features && chunks > 1;
   s->chunk_unit = total >= UNIT * chunks ? UNIT : 1;
   return BS_OK;
 }
@@ -197,10 +198,11 @@ static int32_t start_chunk(tp_layer *l, uint32_t i, const bs_tensor *x, const bs
   const tp_shape *s = &l->shape;
   bs_tensor part = chunk_view(s, i, product), to = chunk_view(s, i, sums);
   int32_t rc = BS_OK;
-  if (part.dims[0] == 0 || l->overlap->coll[i] == NULL) return BS_OK;
+  if (l->overlap->coll[i] == NULL) return BS_OK;
   if (s->chunk_features) {
     rc = chunk_of_features(l, i, x, &part, stream, err);
-  } else if (l->matmul != NULL) {
+  } else if (l->matmul != NULL &&
+             part.dims[0] > 0) { /* of fewer tokens some chunks are empty, on all ranks */
     const bs_tensor tokens = chunk_view(s, i, x);
     rc = tp_multiply(l, &tokens, &part, stream, err);
   }
