@@ -39,7 +39,7 @@ static int32_t check_spec(const bs_layer_spec *s, bs_error *err) {
   if (!bs_dtype_known(s->x_dtype) || !bs_dtype_known(s->w_dtype) || !bs_dtype_known(s->y_dtype))
     return bs_error_set(err, BS_CONFIG, "BS-LAYER-DTYPE", "unknown dtype among x 0x%04x, w 0x%04x, y 0x%04x",
                         s->x_dtype, s->w_dtype, s->y_dtype);
-  if (s->x_placement > BS_PARTIAL || s->y_placement > BS_PARTIAL)
+  if (s->x_placement > BS_SPLIT_TOKENS || s->y_placement > BS_SPLIT_TOKENS)
     return bs_error_set(err, BS_CONFIG, "BS-LAYER-PLACEMENT", "unknown placement: x %u, y %u", s->x_placement,
                         s->y_placement);
   return check_flags(s->flags, err);

@@ -17,6 +17,7 @@ static const tp_traits traits = {
     .name = "blockshock",
     .split = BS_SPLIT_K,
     .site = "blockshock.y",
+    .x_site = "blockshock.x",
     .dx_site = "blockshock.dx",
     .dy_site = "blockshock.dy",
     .options = options,

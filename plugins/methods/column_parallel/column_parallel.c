@@ -13,6 +13,7 @@ static const tp_traits traits = {
     .name = "column_parallel",
     .split = BS_SPLIT_N,
     .site = "column_parallel.y",
+    .x_site = "column_parallel.x",
     .dx_site = "column_parallel.dx",
     .dy_site = "column_parallel.dy",
     .options = options,

@@ -19,6 +19,7 @@ typedef struct tp_traits {
   uint32_t split;      /* enum bs_split; BS_SPLIT_NONE: one rank only */
   uint32_t full_width; /* 1: the packed weight keeps all K columns, zeros where not owned */
   const char *site;    /* call sites of the collective of y, and in the backward pass of dX and dY */
+  const char *x_site;  /* of the one that makes x whole */
   const char *dx_site;
   const char *dy_site;
   const tp_option *options;
@@ -73,6 +74,8 @@ typedef struct tp_shape {
   uint32_t chunks;               /* parts of y that are summed while the next is computed; 1: no overlap */
   uint32_t chunk_features;       /* 1: the parts are runs of features, 0: of tokens */
   uint32_t chunk_unit;           /* parts are multiples of it, but for the last */
+  uint32_t before;               /* collective that makes x whole; BS_COLL_COUNT_: none */
+  uint32_t x_tokens, y_tokens;   /* 1: x, y are the rank's own tokens */
   uint32_t repro;                /* enum bs_repro that was asked; R1 without */
   uint32_t leaves;               /* R3, R4: runs of columns that are summed apart here; 0: one product */
   uint32_t place;                /* of the rank's leaves in the tree, in units of them */
@@ -90,6 +93,12 @@ int32_t tp_mask_or_complement(const bs_layer_spec *spec, bs_mask *out_mask, bs_e
 int tp_is_float(uint32_t dtype);
 /* Value of a method option of spec, or fallback. */
 const char *tp_option_get(const bs_layer_spec *spec, const char *key, const char *fallback);
+
+/* tp_place.c: placements that are brought to others by a collective: x of a rank's tokens, x as a partial
+ * sum, y of a rank's tokens. */
+int32_t tp_place_check(const tp_traits *traits, const bs_layer_spec *spec, uint32_t split, uint32_t world,
+                       bs_error *err);
+void tp_place_shape(const bs_layer_spec *spec, tp_shape *shape);
 
 /* tp_repro.c: options that every method has, and their lines of option_docs. */
 #define TP_OPTION_DOCS                                                                                     \
@@ -289,6 +298,9 @@ struct tp_layer {
   tp_training *training; /* NULL: no steps */
   tp_quantise *quantise; /* NULL: not in int8 */
   tp_leaves *leaves;     /* R3, R4: in the place of packed, matmul, move, partial, activate and sums */
+  bs_coll_plan *before;  /* of x */
+  uint64_t *before_counts;
+  bs_tensor whole; /* x, made whole by it */
 };
 
 /* What the product of the layer's rows (shape.row_count of them) is asked for with. */
@@ -317,6 +329,18 @@ int32_t tp_leaves_forward(tp_layer *layer, const bs_tensor *x, bs_tensor *y, bs_
 int32_t tp_leaves_read(tp_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
 /* Scratch and what the proposal tells of them. */
 void tp_leaves_propose(const tp_shape *shape, bs_proposal *proposal);
+/* Memory and collective of `before`; the scratch that they take. */
+int32_t tp_place_build(tp_layer *layer, bs_error *err);
+uint64_t tp_place_bytes(const tp_shape *shape);
+/* Counts of a collective over tokens: `cols` elements a token. */
+void tp_place_counts(const tp_shape *shape, int64_t cols, uint64_t *out_counts);
+/* x whole, from what the caller has; and the shapes of both, where a placement is brought to another. */
+int32_t tp_place_input(tp_layer *layer, const bs_tensor *x, const bs_tensor *y, bs_tensor *out_x,
+                       bs_stream *stream, bs_error *err);
+/* A dense matrix as one row: what a collective over tokens moves. */
+bs_tensor tp_view_flat(const bs_tensor *t);
+int32_t tp_wrong_shape(const tp_layer *layer, const char *name, const bs_tensor *t, uint32_t dtype,
+                       int64_t cols, bs_error *err);
 /* tp_build.c */
 int32_t tp_collective(tp_layer *layer, uint32_t kind, uint32_t dtype_in, uint32_t dtype_out,
                       const uint64_t *counts, const uint64_t *recv_counts, bs_coll_plan **out_plan,

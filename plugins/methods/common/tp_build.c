@@ -185,7 +185,7 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
   c.dtype_out = out_dtype;
   c.reduce_dtype = s->reduce_dtype;
   c.reduce_op = BS_REDUCE_SUM;
-  c.rows = (uint64_t)s->B;
+  c.rows = s->y_tokens ? 1u : (uint64_t)s->B; /* tokens are parts of one long row */
   c.count = (uint64_t)s->N;
   c.site = l->state->traits->site;
   if (s->coll != BS_COLL_ALL_REDUCE) {
@@ -197,6 +197,7 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
       tp_share(s->N, r, s->world, &begin, &count);
       l->counts[r] = (uint64_t)count;
     }
+    if (s->y_tokens) tp_place_counts(s, s->N, l->counts);
     c.ncounts = s->world;
     c.counts = l->counts;
     c.count = 0;
@@ -249,6 +250,7 @@ int32_t tp_build(void *state, const bs_rank_api *api, bs_rank *rank, const bs_la
   l->rank = rank;
   int32_t rc = tp_shape_make(state, spec, api->rank(rank), api->world_size(rank), &l->shape, err);
   if (rc == BS_OK) rc = check_source(l, weights, err);
+  if (rc == BS_OK) rc = tp_place_build(l, err);
   if (rc == BS_OK) rc = build_bias(l, bias, err);
   if (rc == BS_OK && l->shape.leaves > 0) {
     rc = tp_leaves_build(l, spec, weights, err);
@@ -284,6 +286,9 @@ void tp_layer_free(void *layer) {
   tp_leaves_free(l);
   if (l->coll != NULL) api->collective_release(l->coll);
   if (l->counts != NULL) api->free(l->rank, l->counts);
+  if (l->before != NULL) api->collective_release(l->before);
+  if (l->before_counts != NULL) api->free(l->rank, l->before_counts);
+  if (l->whole.data != NULL) api->tensor_free(l->rank, &l->whole);
   if (l->activate != NULL) api->op_release(l->activate);
   if (l->move != NULL) api->op_release(l->move);
   if (l->matmul != NULL) api->op_release(l->matmul);

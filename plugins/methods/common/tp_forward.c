@@ -29,8 +29,8 @@ bs_tensor tp_view_run(const bs_tensor *t, int64_t begin, int64_t rows) {
   return view;
 }
 
-static int32_t wrong_shape(const tp_layer *l, const char *name, const bs_tensor *t, uint32_t dtype,
-                           int64_t cols, bs_error *err) {
+int32_t tp_wrong_shape(const tp_layer *l, const char *name, const bs_tensor *t, uint32_t dtype, int64_t cols,
+                       bs_error *err) {
   bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-FORWARD",
           "method %s: %s is [%lld,%lld] of dtype 0x%04x, the layer wants at most %lld rows of %lld columns "
           "of dtype 0x%04x",
@@ -73,8 +73,13 @@ int32_t tp_multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *
 }
 
 static int32_t exchange(tp_layer *l, const bs_tensor *in, bs_tensor *y, bs_stream *stream, bs_error *err) {
+  bs_tensor from = *in, to = *y;
+  if (l->shape.y_tokens) {
+    from = tp_view_flat(in);
+    to = tp_view_flat(y);
+  }
   l->api->region_begin(l->rank, BS_REGION_ALLREDUCE);
-  int32_t rc = l->api->collective_run(l->coll, in, y, stream, err);
+  int32_t rc = l->api->collective_run(l->coll, &from, &to, stream, err);
   l->api->region_end(l->rank, BS_REGION_ALLREDUCE);
   return rc;
 }
@@ -105,10 +110,17 @@ static int32_t activate_kept(tp_layer *l, bs_tensor *y, bs_stream *stream, bs_er
 int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
   tp_layer *l = layer;
   const tp_shape *s = &l->shape;
+  bs_tensor whole;
+  if (l->before != NULL || s->y_tokens) {
+    const int32_t rc = tp_place_input(l, x, y, &whole, stream, err);
+    if (rc != BS_OK) return rc;
+    x = &whole;
+  }
   const int64_t rows = x->dims[0];
   if (rows < 0 || rows > s->B || !tp_fits(x, rows, s->x_dtype, s->x_cols))
-    return wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
-  if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
+    return tp_wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
+  if (!tp_fits(y, s->y_tokens ? y->dims[0] : rows, s->y_dtype, s->y_cols))
+    return tp_wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
   if (l->leaves != NULL) return tp_leaves_forward(l, x, y, stream, err);
   bs_tensor product = *y;
   l->kept_rows = rows;

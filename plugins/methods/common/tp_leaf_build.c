@@ -227,6 +227,6 @@ void tp_leaves_propose(const tp_shape *s, bs_proposal *p) {
   if (s->coll == BS_COLL_ALL_TO_ALL) p->workspace_bytes += rows * N * e;
   if (s->split == BS_SPLIT_K) p->workspace_bytes += rows * s->world * (uint64_t)s->y_cols * e;
   if (s->coll == BS_COLL_COUNT_) return;
-  p->coll_payload[0] =
+  p->coll_payload[p->n_collectives - 1] =
       rows * N * (s->split == BS_SPLIT_K ? e : BS_DTYPE_BYTES(s->y_dtype)) * (whole ? s->world : 1u);
 }

@@ -42,7 +42,7 @@ int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_s
   const int automatic = strcmp(option, "auto") == 0;
   s->chunks = 1;
   if (strcmp(option, "off") == 0 || s->coll == BS_COLL_COUNT_) return BS_OK;
-  if ((s->wire == BS_I8 || s->keeps) && automatic) return BS_OK;
+  if ((s->wire == BS_I8 || s->keeps || s->before != BS_COLL_COUNT_ || s->y_tokens) && automatic) return BS_OK;
   if (s->keeps) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-OVERLAP",
             "method %s: a product that is kept for backward is not divided into chunks", state->traits->name);

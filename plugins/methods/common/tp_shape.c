@@ -114,14 +114,9 @@ static int32_t check_sizes(const tp_traits *traits, const bs_layer_spec *spec, b
 
 static int32_t check_placements(const tp_traits *traits, const bs_layer_spec *spec, uint32_t split,
                                 bs_error *err) {
-  if (spec->x_placement != BS_REPLICATED && spec->x_placement != BS_SPLIT) {
-    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-PLACEMENT", "method %s: x must be replicated or split, not %s",
-            traits->name, spec->x_placement == BS_PARTIAL ? "a partial sum" : "of an unknown placement");
-    return bs_fail_hint(err, "reduce x first"), BS_UNSUPPORTED;
-  }
-  if (spec->y_placement > BS_PARTIAL)
-    return bs_fail(err, BS_CONFIG, "BS-METHOD-PLACEMENT", "method %s: unknown placement %u of y",
-                   traits->name, spec->y_placement);
+  if (spec->x_placement > BS_SPLIT_TOKENS || spec->y_placement > BS_SPLIT_TOKENS)
+    return bs_fail(err, BS_CONFIG, "BS-METHOD-PLACEMENT", "method %s: unknown placement of x (%u) or y (%u)",
+                   traits->name, spec->x_placement, spec->y_placement);
   if (split == BS_SPLIT_N && spec->x_placement == BS_SPLIT) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-PLACEMENT", "method %s needs the whole x on every rank",
             traits->name);
@@ -180,10 +175,10 @@ static int32_t split_columns(const tp_state *state, const bs_layer_spec *spec, t
 static void finish_columns(const bs_layer_spec *spec, tp_shape *s) {
   if (spec->y_placement == BS_PARTIAL) return;
   s->product_dtype = s->reduce_dtype;
-  if (spec->y_placement == BS_SPLIT) {
+  if (spec->y_placement == BS_SPLIT || s->y_tokens) {
     s->coll = BS_COLL_REDUCE_SCATTER;
     s->own_partial = 1;
-    tp_share(s->N, s->rank, s->world, &s->y_begin, &s->y_cols);
+    if (!s->y_tokens) tp_share(s->N, s->rank, s->world, &s->y_begin, &s->y_cols);
   } else {
     s->coll = BS_COLL_ALL_REDUCE;
     s->own_partial = s->wire == BS_I8 || s->reduce_dtype != s->y_dtype;
@@ -227,7 +222,7 @@ static void fill_plain(const bs_layer_spec *spec, uint32_t rank, uint32_t world,
     s->reduce_dtype = s->y_dtype == BS_F64 || is_integer(s->y_dtype) ? s->y_dtype : (uint32_t)BS_F32;
   s->rank = rank;
   s->world = world;
-  s->coll = BS_COLL_COUNT_;
+  s->coll = s->before = BS_COLL_COUNT_;
 }
 
 static int32_t check_world(const tp_traits *traits, uint32_t rank, uint32_t world, bs_error *err) {
@@ -256,10 +251,12 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   s->split = world > 1 ? traits->split : (uint32_t)BS_SPLIT_NONE;
   s->repro = tp_repro_asked(spec);
   rc = check_placements(traits, spec, s->split, err);
+  if (rc == BS_OK) rc = tp_place_check(traits, spec, s->split, world, err);
   if (rc == BS_OK) rc = tp_repro_check(traits, spec, s->split, world, err);
   if (rc == BS_OK && traits->split == BS_SPLIT_K && s->repro < BS_REPRO_R3)
     rc = split_columns(state, spec, s, err);
   if (rc != BS_OK) return rc;
+  tp_place_shape(spec, s);
   if (s->split == BS_SPLIT_N) split_rows(spec, s);
   if (s->repro >= BS_REPRO_R3) {
     s->wire = s->reduce_dtype;

@@ -96,15 +96,20 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
   p.flops = 2u * (uint64_t)s.B * (uint64_t)s.row_count * (uint64_t)s.k_mul;
   p.weight_bytes = (uint64_t)s.row_count * (uint64_t)s.k_mul * BS_DTYPE_BYTES(s.w_dtype);
   p.workspace_bytes = scratch_bytes(&s);
+  if (s.before != BS_COLL_COUNT_) {
+    p.coll_kind[p.n_collectives] = s.before;
+    p.coll_payload[p.n_collectives++] = (uint64_t)s.B * (uint64_t)s.K * BS_DTYPE_BYTES(s.x_dtype);
+  }
   if (s.coll != BS_COLL_COUNT_) {
-    p.n_collectives = 1;
-    p.coll_kind[0] = s.coll;
-    p.coll_payload[0] = (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.keeps ? s.y_dtype : s.product_dtype);
+    p.coll_kind[p.n_collectives] = s.coll;
+    p.coll_payload[p.n_collectives++] =
+        (uint64_t)s.B * (uint64_t)s.N * BS_DTYPE_BYTES(s.keeps ? s.y_dtype : s.product_dtype);
   }
   if (s.chunks > 1) tp_overlap_propose(&s, &p);
   if (s.wire == BS_I8) tp_quantise_propose(&s, &p);
   p.wire_error = tp_wire_error(spec, &s);
   if (s.leaves > 0) tp_leaves_propose(&s, &p);
+  p.workspace_bytes += tp_place_bytes(&s);
   p.repro = tp_repro_promised(spec, &s);
   describe(((const tp_state *)state)->traits, &s, p.text, sizeof p.text);
   if (spec->flags & BS_LAYER_BACKWARD) rc = propose_backward(state, spec, &s, &p, err);

@@ -13,6 +13,7 @@ static const tp_traits traits = {
     .split = BS_SPLIT_K,
     .full_width = 1,
     .site = "masked_split.y",
+    .x_site = "masked_split.x",
     .dx_site = "masked_split.dx",
     .dy_site = "masked_split.dy",
     .options = options,

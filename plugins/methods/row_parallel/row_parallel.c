@@ -31,6 +31,7 @@ static const tp_traits traits = {
     .name = "row_parallel",
     .split = BS_SPLIT_K,
     .site = "row_parallel.y",
+    .x_site = "row_parallel.x",
     .dx_site = "row_parallel.dx",
     .dy_site = "row_parallel.dy",
     .options = options,
