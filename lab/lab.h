@@ -52,8 +52,8 @@ typedef struct bs_experiment {
   double timeout_s;
   uint32_t reduce_dtype;
   uint32_t accumulate;
-  uint32_t x_placement; /* method.x_placement: BS_REPLICATED or BS_SPLIT */
-  uint32_t y_placement; /* method.y_placement: BS_REPLICATED or BS_SPLIT */
+  uint32_t x_placement; /* method.x_placement: enum bs_placement */
+  uint32_t y_placement; /* method.y_placement: enum bs_placement */
   const char *out_dir;
   const char *run_group; /* NULL: none */
   const char *run_id;    /* NULL until the store made one */

@@ -13,6 +13,7 @@
 #include "lab/config/schema.h"
 #include "lab/gate/activation.h"
 #include "lab/measure/machine.h"
+#include "lab/phase/place.h"
 
 #define MAX_THREAD_RANKS 1024
 
@@ -283,10 +284,8 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   e->accumulate = strcmp(accumulate, "f32") == 0   ? BS_ACC_F32
                   : strcmp(accumulate, "f64") == 0 ? BS_ACC_F64
                                                    : BS_ACC_DEFAULT;
-  e->x_placement =
-      strcmp(bs_schema_str(e->config, "method.x_placement"), "split") == 0 ? BS_SPLIT : BS_REPLICATED;
-  e->y_placement =
-      strcmp(bs_schema_str(e->config, "method.y_placement"), "split") == 0 ? BS_SPLIT : BS_REPLICATED;
+  e->x_placement = bs_place_of(bs_schema_str(e->config, "method.x_placement"));
+  e->y_placement = bs_place_of(bs_schema_str(e->config, "method.y_placement"));
   e->out_dir = bs_schema_str(e->config, "logging.out_dir");
   e->run_group = bs_schema_str(e->config, "logging.run_group");
   e->dump_dir = bs_schema_str(e->config, "logging.dump_dir");

@@ -68,10 +68,14 @@ static const bs_key keys[] = {
     {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "float32", NULL,
      "dtype of partial sums on the wire; int8: in two steps, a scale a group"},
     {"method.accumulate", BS_KEY_STR, ACTIVE, "default", "default|f32|f64", "accumulator of the products"},
-    {"method.x_placement", BS_KEY_STR, ACTIVE, "replicated", "replicated|split",
-     "the whole input on every rank, or each rank's own columns (methods that split K)"},
-    {"method.y_placement", BS_KEY_STR, ACTIVE, "replicated", "replicated|split",
-     "the whole output on every rank, or each rank's own features (no gather; a reduce-scatter)"},
+    {"method.x_placement", BS_KEY_STR, ACTIVE, "replicated", "replicated|split|partial|tokens",
+     "the whole input on every rank, each rank's own columns (methods that split K), partial sums to be "
+     "added, "
+     "or own tokens to be gathered"},
+    {"method.y_placement", BS_KEY_STR, ACTIVE, "replicated", "replicated|split|partial|tokens",
+     "the whole output on every rank, each rank's own features (no gather; a reduce-scatter), partial sums "
+     "as "
+     "they are, or own tokens (a reduce-scatter)"},
     {"method.mode", BS_KEY_STR, DECOR, "", NULL, "the method's name says how it computes"},
     {"method.tensor_parallel", BS_KEY_STR, DECOR, "", NULL, "the method's name says how it splits"},
     {"method.drop_full_weight", BS_KEY_BOOL, DECOR, "", NULL, "a rank never makes more than its own part"},

@@ -9,6 +9,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
+#include "lab/phase/place.h"
 
 typedef struct wrapped {
   const bs_fault *fault;
@@ -23,6 +24,7 @@ struct bs_fault {
   int64_t row;           /* the row of W that is hit */
   int64_t column, other; /* its columns */
   uint32_t victim;       /* the rank that gets other inputs */
+  int leaves;            /* sums are exchanged as they are: by gathers */
   wrapped *views;        /* [ranks] */
   bs_mask mask;
   bs_collective_hook hook;
@@ -68,15 +70,20 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
   const int reduces = c->world_size > 1 && split == BS_SPLIT_K;
   switch (kind) {
     case BS_FAULT_REDUCED_TWICE: /* a reduce-scatter's result is no input for a second one */
-      if (c->spec.y_placement == BS_SPLIT) return "the output is split";
+      if (c->spec.y_placement == BS_SPLIT || c->spec.y_placement == BS_SPLIT_TOKENS)
+        return "the output is split";
+      if (bs_place_leaves(c)) return "the sums are exchanged as they are";
+      if (c->spec.y_placement == BS_PARTIAL) return "the output stays partial";
       return steps ? in_steps : reduces ? NULL : no_reduction;
     case BS_FAULT_NO_ALL_REDUCE:
+      if (c->spec.y_placement == BS_PARTIAL) return "the output stays partial";
       return reduces ? NULL : no_reduction;
     case BS_FAULT_BIAS_EACH_RANK:
       if (steps) return in_steps;
+      if (c->spec.y_placement == BS_PARTIAL) return "the output stays partial";
       return reduces ? NULL : no_reduction;
     case BS_FAULT_RANK_DIVERGED: /* no other rank holds the same features to differ from */
-      if (c->spec.y_placement == BS_SPLIT) return "the output is split";
+      if (c->spec.y_placement != BS_REPLICATED) return "the output is split";
       return c->world_size > 1 ? NULL : "one rank";
     case BS_FAULT_ACTIVATION_EARLY:
     case BS_FAULT_ACTIVATION_LOST:
@@ -103,6 +110,14 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
     default:
       return NULL;
   }
+}
+
+/* Sums over ranks: reduced, or exchanged as they are and joined by each rank. */
+static int carries_sums(const bs_fault *fault, const bs_coll_call *call) {
+  if (call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER) return 1;
+  const char *dot = strrchr(call->site, '.');
+  return fault->leaves && dot != NULL && strcmp(dot, ".y") == 0 &&
+         (call->kind == BS_COLL_ALL_GATHER || call->kind == BS_COLL_ALL_TO_ALL);
 }
 
 static int has_backward(const bs_proposal *p, uint32_t kind) {
@@ -249,9 +264,9 @@ static void tamper(void *user, uint32_t rank, void *y, int64_t rows, int64_t col
   }
 }
 
-/* Columns of a call's input: all of them, for a reduce-scatter those of all ranks. */
+/* Columns of a call's input: all of them, for a scatter those of all ranks. */
 static uint64_t input_columns(const bs_coll_call *call, uint32_t ranks) {
-  if (call->kind != BS_COLL_REDUCE_SCATTER) return call->count;
+  if (call->kind != BS_COLL_REDUCE_SCATTER && call->kind != BS_COLL_ALL_TO_ALL) return call->count;
   uint64_t sum = 0;
   for (uint32_t r = 0; r < ranks; ++r) sum += call->counts[r];
   return sum;
@@ -292,16 +307,18 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
   bs_hook_place(call, &place, &ranks);
   if (fault->kind == BS_FAULT_NOT_GATHERED) return !gathers_dx(call);
   /* Sums in int8 steps: nobody gets the others' terms. */
-  if (fault->kind == BS_FAULT_NO_ALL_REDUCE && call->kind == BS_COLL_ALL_TO_ALL) return 0;
-  if (call->kind != BS_COLL_ALL_REDUCE && call->kind != BS_COLL_REDUCE_SCATTER) return 1;
-  if (fault->kind == BS_FAULT_NO_ALL_REDUCE) {
-    copy_through(call);
+  if (fault->kind == BS_FAULT_NO_ALL_REDUCE && call->kind == BS_COLL_ALL_TO_ALL && !fault->leaves) return 0;
+  if (!carries_sums(fault, call)) return 1;
+  if (fault->kind == BS_FAULT_NO_ALL_REDUCE) { /* leaves: the other ranks' sums stay zero */
+    if (!fault->leaves) copy_through(call);
     return 0;
   }
   if (fault->kind == BS_FAULT_REDUCED_TWICE) return 2;
   if (fault->kind == BS_FAULT_BIAS_EACH_RANK || fault->kind == BS_FAULT_ACTIVATION_EARLY) {
+    const uint64_t columns =
+        call->kind == BS_COLL_ALL_GATHER ? call->counts[place] : input_columns(call, ranks);
     for (uint64_t row = 0; row < call->rows; ++row) {
-      for (uint64_t i = 0; i < input_columns(call, ranks); ++i) {
+      for (uint64_t i = 0; i < columns; ++i) {
         const int64_t at = (int64_t)row * call->in_stride + (int64_t)i;
         /* The partial sum belongs to the method; the fault writes into it as a wrong method would. */
         const double v = bs_load_f64(call->dtype_in, call->in, at);
@@ -377,6 +394,7 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
   fault->ranks = c->world_size;
   fault->activation = c->spec.activation;
   fault->K = c->w->cols;
+  fault->leaves = bs_place_leaves(c) && c->world_size > 1;
   fault->views = calloc(c->world_size, sizeof *fault->views);
   int32_t rc = fault->views ? choose_weights(fault, c, err)
                             : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for %u views",

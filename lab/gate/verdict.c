@@ -9,12 +9,14 @@
 
 #include "core/base/error.h"
 #include "lab/phase/owners.h"
+#include "lab/phase/place.h"
 
 bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec) {
   const bs_arithmetic a = {.y_dtype = spec->y_dtype,
-                           .reduce_dtype = spec->reduce_dtype        ? spec->reduce_dtype
-                                           : spec->y_dtype == BS_F64 ? BS_F64
-                                                                     : BS_F32,
+                           .reduce_dtype = spec->y_placement == BS_PARTIAL ? spec->y_dtype
+                                           : spec->reduce_dtype            ? spec->reduce_dtype
+                                           : spec->y_dtype == BS_F64       ? BS_F64
+                                                                           : BS_F32,
                            .accumulate = spec->accumulate,
                            .activation = spec->activation,
                            .wire_steps = spec->y_placement == BS_SPLIT ? 1u : 2u};
@@ -73,6 +75,10 @@ static void same_bits_gate(const bs_case *c, const bs_case_result *result, bs_ga
   } else if (split) {
     snprintf(gate->text, sizeof gate->text,
              "every feature on one of %u rank(s), the same bits in each of %lld", result->world_size,
+             (long long)result->iterations);
+  } else if (bs_place_assembles(c)) {
+    snprintf(gate->text, sizeof gate->text, "%s on %u rank(s), the same bits in each of %lld iterations",
+             c->spec.y_placement == BS_PARTIAL ? "partial sums" : "own tokens", result->world_size,
              (long long)result->iterations);
   } else {
     snprintf(gate->text, sizeof gate->text, "the same bits on %u rank(s), in each of %lld iterations",

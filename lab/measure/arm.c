@@ -13,6 +13,7 @@
 #include "lab/measure/flush.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
+#include "lab/phase/place.h"
 #include "lab/stop.h"
 
 enum command { COMMAND_BATCH = 1, COMMAND_RESET = 2, COMMAND_STOP = 3, COMMAND_LED = 4, COMMAND_COLD = 5 };
@@ -77,7 +78,8 @@ static int32_t share_seconds(bs_arm *arm, bs_rank *rank, uint32_t index, bs_erro
 
 static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   if (!arm->joint) return BS_OK;
-  int32_t rc = bs_exchange_numbers(rank, "lab.peers.built", &arm->build_seconds[index], 1, arm->build_seconds, err);
+  int32_t rc =
+      bs_exchange_numbers(rank, "lab.peers.built", &arm->build_seconds[index], 1, arm->build_seconds, err);
   if (rc == BS_OK)
     rc = bs_exchange_numbers(rank, "lab.peers.packed", &arm->pack_seconds[index], 1, arm->pack_seconds, err);
   return rc;
@@ -156,6 +158,7 @@ static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
   arm->pack_seconds[index] = pack.sum_ms * 1e-3;
   if (rc == BS_OK) rc = bs_case_input(c, rank, layer, c->x, &x, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &first, &desc.dims[1], err);
+  bs_place_tokens(c, c->spec.y_placement, index, &first, &desc.dims[0]);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &y, err);
   if (rc == BS_OK) rc = share_building(arm, rank, index, err);
   if (rc == BS_OK) {

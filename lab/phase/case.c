@@ -14,6 +14,7 @@
 #include "lab/peers/peers.h"
 #include "lab/phase/joint.h"
 #include "lab/phase/owners.h"
+#include "lab/phase/place.h"
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
 
@@ -110,10 +111,11 @@ int32_t bs_case_input(const bs_case *c, bs_rank *rank, bs_layer *layer, const bs
   bs_ownership owns = {.struct_size = sizeof owns};
   int32_t rc = c->spec.x_placement == BS_SPLIT ? bs_layer_owns(layer, &owns, err) : BS_OK;
   const bs_partition *cols = owns.columns; /* NULL: all */
-  const bs_tensor_desc desc = desc_2d(c->spec.x_dtype, c->spec.B, cols ? cols->count : c->spec.K);
+  int64_t first = 0, tokens = 0;
+  bs_place_tokens(c, c->spec.x_placement, api->rank(rank), &first, &tokens);
+  const bs_tensor_desc desc = desc_2d(c->spec.x_dtype, tokens, cols ? cols->count : c->spec.K);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, out_x, err);
-  if (rc == BS_OK && desc.dims[1] > 0) rc = api->tensor_read(rank, source, 0, cols, out_x, err);
-  return rc;
+  return rc == BS_OK ? bs_place_read(c, rank, source, cols, first, out_x, err) : rc;
 }
 
 /* Forwards: warm-up, then the timed ones; every output is hashed after its own timing. */
@@ -121,7 +123,7 @@ static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *
                         bs_tensor *y, bs_error *err) {
   const bs_case *c = run->c;
   bs_case_rank *mine = &run->out->ranks[index];
-  const size_t bytes = (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
+  const size_t bytes = (size_t)(mine->y_rows * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
   const int64_t iterations = c->iterations > 0 ? c->iterations : 1;
   uint64_t first_hash = 0;
   mine->same_each_time = 1;
@@ -161,7 +163,9 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
   if (rc == BS_OK) rc = bs_case_ownership(layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
   if (rc == BS_OK) {
-    const size_t bytes = (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
+    int64_t begin = 0;
+    bs_place_tokens(c, c->spec.y_placement, index, &begin, &mine->y_rows);
+    const size_t bytes = (size_t)(mine->y_rows * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
     mine->y = calloc(1, bytes ? bytes : 1);
     mine->y_bytes = bytes;
     if (!mine->y)
@@ -169,7 +173,7 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
   }
   if (rc == BS_OK) rc = bs_case_input(c, rank, layer, x_source, &x, err);
   if (rc == BS_OK) {
-    const bs_tensor_desc y_desc = desc_2d(c->spec.y_dtype, c->spec.B, mine->y_cols);
+    const bs_tensor_desc y_desc = desc_2d(c->spec.y_dtype, mine->y_rows, mine->y_cols);
     rc = api->tensor_alloc(rank, &y_desc, BS_LIFE_ACTIVATION, &y, err);
   }
   if (rc == BS_OK) rc = forwards(run, rank, index, layer, &x, &y, err);
@@ -238,12 +242,13 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
     rc = bs_method_propose(c->context, c->method, &c->spec, r, out->world_size, &mine->proposal, err);
     if (rc != BS_OK) return rc;
     out->weight_bytes += mine->proposal.weight_bytes;
-    if (c->fault && c->fault->output && mine->y) {
-      c->fault->output(c->fault->user, r, mine->y, c->spec.B, mine->y_cols, c->spec.y_dtype);
-      mine->hash = bs_hash64(mine->y, (size_t)(c->spec.B * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype));
+    if (c->fault && c->fault->output && mine->y && mine->y_rows > 0) {
+      c->fault->output(c->fault->user, r, mine->y, mine->y_rows, mine->y_cols, c->spec.y_dtype);
+      mine->hash =
+          bs_hash64(mine->y, (size_t)(mine->y_rows * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype));
     }
   }
-  return rc;
+  return rc == BS_OK && bs_case_judged(c) ? bs_place_assemble(c, out, err) : rc;
 }
 
 int bs_case_judged(const bs_case *c) {

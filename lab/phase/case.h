@@ -41,10 +41,12 @@ struct bs_case {
 };
 
 typedef struct bs_case_rank {
-  void *y;         /* dense [B, N] (or the rank's own features when split), y_dtype */
+  void *y;         /* dense [B, N] (or the rank's own features when split), y_dtype; of split tokens and
+                    * partial sums the whole that they make (place.h) */
   int64_t y_begin; /* first output feature in y */
   int64_t y_cols;
   uint64_t y_bytes;        /* of the memory of y */
+  int64_t y_rows;          /* while it runs: tokens in y */
   uint64_t hash;           /* of y after the last iteration */
   uint32_t same_each_time; /* every timed iteration gave the same bits */
   bs_ownership owns;       /* columns copied: see `columns` */
@@ -90,7 +92,8 @@ void bs_case_add_timing(json_t *timings, const bs_region_stats *stats);
  * (SPLIT_N) or the rank's even share (SPLIT_K, docs/methods.md). */
 int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64_t *out_begin,
                          int64_t *out_count, bs_error *err);
-/* x of a rank: all columns of the source, or with a split x those that the layer owns. tensor_free it. */
+/* x of a rank: all columns of the source, or with a split x those that the layer owns; its own tokens, or its
+ * part of a partial x. tensor_free it. */
 int32_t bs_case_input(const bs_case *c, bs_rank *rank, bs_layer *layer, const bs_source *source,
                       bs_tensor *out_x, bs_error *err);
 /* 0: another process judges and records; this one runs the same cases for its rank's sake. */

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/half.h"
+#include "lab/gate/repro.h"
 #include "lab/gate/verdict.h"
 #include "lab/phase/case.h"
 #include "lab/phase/dump.h"
@@ -127,6 +128,10 @@ static int32_t judge_case(const bs_case *c, const bs_experiment *e, const bs_sub
   bs_verdict verdict;
   int32_t rc = bs_verdict_make(c, result, e->reference_features, &verdict, err);
   for (uint32_t i = 0; rc == BS_OK && i < verdict.n_gates; ++i) add_gate(out, &verdict.gates[i]);
+  bs_gate promised[2];
+  uint32_t n_promised = 0;
+  if (rc == BS_OK) rc = bs_repro_gates(c, result, promised, &n_promised, err);
+  for (uint32_t i = 0; rc == BS_OK && i < n_promised; ++i) add_gate(out, &promised[i]);
   if (rc == BS_OK) rc = integer_gate(c, e, out, err);
   if (rc == BS_OK) rc = fault_gate(c, e, out, err);
   if (rc != BS_OK || !bs_case_judged(c)) return rc;

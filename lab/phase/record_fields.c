@@ -8,8 +8,10 @@
 
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
+#include "lab/gate/repro.h"
 #include "lab/gate/verdict.h"
 #include "lab/phase/owners.h"
+#include "lab/phase/place.h"
 
 static json_t *algorithm_list(const char *text) {
   json_t *list = json_array();
@@ -72,10 +74,9 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
   bad |= json_object_set_new(record, "K", json_integer(c->spec.K));
   bad |= json_object_set_new(record, "bias", json_boolean(c->spec.has_bias));
   bad |= json_object_set_new(record, "activation", json_string(bs_activation_name(c->spec.activation)));
-  bad |= json_object_set_new(record, "x_placement",
-                             json_string(c->spec.x_placement == BS_SPLIT ? "split" : "replicated"));
-  bad |= json_object_set_new(record, "y_placement",
-                             json_string(c->spec.y_placement == BS_SPLIT ? "split" : "replicated"));
+  bad |= json_object_set_new(record, "x_placement", json_string(bs_place_name(c->spec.x_placement)));
+  bad |= json_object_set_new(record, "y_placement", json_string(bs_place_name(c->spec.y_placement)));
+  bad |= json_object_set_new(record, "repro", json_string(bs_repro_name(bs_repro_of(result))));
   bad |= json_object_set_new(record, "world_size", json_integer(result->world_size));
   bad |= json_object_set_new(record, "threads_per_rank", json_integer(result->threads_per_rank));
   bad |= json_object_set_new(record, "shared_device", json_boolean(result->shared_device));

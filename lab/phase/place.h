@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * place.h - where x and y of a case lie: their names, a rank's tokens, a partial x, and the output that the
+ * next layer would make of what the ranks have. */
+#ifndef BS_LAB_PHASE_PLACE_H
+#define BS_LAB_PHASE_PLACE_H
+#include "lab/phase/case.h"
+
+/* "replicated", "split", "partial", "tokens" of enum bs_placement, and back (BS_REPLICATED for any other). */
+const char *bs_place_name(uint32_t placement);
+uint32_t bs_place_of(const char *name);
+/* The tokens of a rank's x or y. */
+void bs_place_tokens(const bs_case *c, uint32_t placement, uint32_t rank, int64_t *out_begin,
+                     int64_t *out_count);
+/* Rows `first`.. of the source into x; of a partial x the rank's share of the columns, the others stay 0. */
+int32_t bs_place_read(const bs_case *c, bs_rank *rank, const bs_source *source, const bs_partition *cols,
+                      int64_t first, bs_tensor *x, bs_error *err);
+/* y of split tokens or partial sums becomes the whole one on every rank: tokens put together, partial sums
+ * added in rank order, each sum rounded to y's dtype. Else nothing. */
+int32_t bs_place_assemble(const bs_case *c, bs_case_result *result, bs_error *err);
+/* 1 when y on a rank is not all that is judged (see assemble). */
+int bs_place_assembles(const bs_case *c);
+/* 1 when the layer was asked for sums in leaves (method.repro=R3 or R4): they are exchanged as they are. */
+int bs_place_leaves(const bs_case *c);
+#endif

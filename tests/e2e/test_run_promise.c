@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_promise.c - placements and reproducibility classes from the command line: every gate passes, every
+ * fault that makes sense is caught, the record and explain say what is promised, and what was promised is
+ * checked in the run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "run_help.h"
+
+static char cwd[64];
+
+static void setup(void) {
+  run_make_folder(cwd);
+}
+static void teardown(void) {
+  run_remove(cwd);
+}
+
+typedef struct point {
+  const char *method, *ranks, *x, *y, *repro, *dtype, *activation;
+  int gates; /* R2 and R3 among them */
+} point;
+
+static const point points[] = {
+    {"row_parallel", "3", "replicated", "tokens", "R1", "float32", "gelu", 0},
+    {"blockshock", "2", "tokens", "tokens", "R2", "bf16", "relu", 1},
+    {"column_parallel", "2", "tokens", "split", "R1", "bf16", "none", 0},
+    {"column_parallel", "3", "partial", "replicated", "R4", "float32", "none", 2},
+    {"masked_split", "2", "partial", "partial", "R1", "bf16", "none", 0},
+    {"blockshock", "4", "split", "partial", "R1", "float32", "none", 0},
+    {"row_parallel", "4", "replicated", "replicated", "R3", "bf16", "silu", 2},
+    {"blockshock", "2", "split", "split", "R4", "float32", "relu", 2},
+    {"blockshock", "8", "tokens", "replicated", "R3", "float32", "none", 2},
+    {"dense", "1", "replicated", "replicated", "R4", "float32", "gelu", 1},
+    {"masked_split", "2", "replicated", "replicated", "R2", "float32", "none", 1},
+};
+#define N_POINTS ((int)(sizeof points / sizeof points[0]))
+
+static void run_point(run_result *r, const point *p, const char *phase) {
+  char x[64], y[64], repro[64], dtype[64], activation[64];
+  snprintf(x, sizeof x, "method.x_placement=%s", p->x);
+  snprintf(y, sizeof y, "method.y_placement=%s", p->y);
+  snprintf(repro, sizeof repro, "method.repro=%s", p->repro);
+  snprintf(dtype, sizeof dtype, "model.dtype=%s", p->dtype);
+  snprintf(activation, sizeof activation, "model.activation=%s", p->activation);
+  const char *args[] = {"run",
+                        "--plugin",
+                        "cpu",
+                        "--method",
+                        p->method,
+                        "-P",
+                        p->ranks,
+                        "--phase",
+                        phase,
+                        "--set",
+                        "model.N=200",
+                        "--set",
+                        "model.B=13",
+                        "--set",
+                        x,
+                        "--set",
+                        y,
+                        "--set",
+                        repro,
+                        "--set",
+                        dtype,
+                        "--set",
+                        activation,
+                        "--set",
+                        "method.bias=true",
+                        "--set",
+                        "phase.timed_iters=2",
+                        "--set",
+                        "phase.pairs_min=5",
+                        "--set",
+                        "phase.pairs_max=5",
+                        "--set",
+                        "hardware.threads_per_rank=1",
+                        "--out",
+                        "out",
+                        "-o",
+                        "jsonl",
+                        "-v",
+                        NULL};
+  run_bsrun(r, cwd, NULL, args);
+}
+
+START_TEST(every_gate_of_every_placement_and_class) {
+  const point *p = &points[_i];
+  run_result r;
+  run_point(&r, p, "0");
+  run_expect(&r, 0, p->method);
+  json_t *rows = run_rows(r.out);
+  json_t *record = run_record(cwd, run_str(json_array_get(rows, 0), "run_dir"));
+  ck_assert_str_eq(run_str(record, "x_placement"), p->x);
+  ck_assert_str_eq(run_str(record, "y_placement"), p->y);
+  ck_assert_str_eq(run_str(record, "repro"), strcmp(p->y, "partial") == 0 ? "R0" : p->repro);
+  ck_assert(json_is_true(json_object_get(record, "passed")));
+  const json_t *gates = json_object_get(record, "gates");
+  int promised = 0;
+  for (size_t g = 0; g < json_array_size(gates); g++) {
+    const json_t *gate = json_array_get(gates, g);
+    ck_assert_msg(strcmp(run_str(gate, "state"), "pass") == 0, "%s: %s", run_str(gate, "name"),
+                  run_str(gate, "text"));
+    promised += run_str(gate, "name")[0] == 'R';
+  }
+  ck_assert_int_eq(promised, p->gates);
+  ck_assert(json_is_true(json_object_get(record, "claims_match_counts")));
+  json_decref(record);
+  json_decref(rows);
+  run_free(&r);
+}
+END_TEST
+
+START_TEST(timed_too) {
+  const point p = points[_i];
+  run_result r;
+  run_point(&r, &p, "1");
+  run_expect(&r, 0, p.method);
+  run_free(&r);
+}
+END_TEST
+
+START_TEST(refused_with_a_reason) {
+  static const point bad[] = {
+      {"row_parallel", "3", "replicated", "replicated", "R3", "float32", "none", 0},
+      {"column_parallel", "2", "replicated", "tokens", "R1", "float32", "none", 0},
+      {"row_parallel", "2", "replicated", "tokens", "R3", "float32", "none", 0},
+  };
+  static const char *const said[] = {"BS-METHOD-REPRO", "BS-METHOD-PLACEMENT", "BS-METHOD-PLACEMENT"};
+  run_result r;
+  run_point(&r, &bad[_i], "0");
+  run_expect(&r, 3, said[_i]);
+  ck_assert_ptr_nonnull(strstr(r.err, said[_i]));
+  ck_assert_ptr_nonnull(strstr(r.err, "hint: "));
+  run_free(&r);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("run_promise");
+  TCase *tc = tcase_create("promise");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_set_timeout(tc, 60);
+  tcase_add_loop_test(tc, every_gate_of_every_placement_and_class, 0, N_POINTS);
+  tcase_add_loop_test(tc, timed_too, 0, 2);
+  tcase_add_loop_test(tc, refused_with_a_reason, 0, 3);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed != 0;
+}
