@@ -207,8 +207,8 @@ enum bs_sync_mode { BS_SYNC_SYNC = 0, BS_SYNC_EVENTS = 1, BS_SYNC_NONE = 2 };
 
 /* Called by the host around each collective of each rank; for tests, dumps and injected faults.
  * before: return how often to run it (normally 1; 0 skips, 2 repeats). in and out are the call's own
- * memory. after is called once the last one is done. Not told: sites that begin with "lab.peers", where results
- * are exchanged. */
+ * memory. after is called once the last one is done. Not told: sites that begin with "lab.peers", where
+ * results are exchanged. */
 typedef struct bs_collective_hook {
   void *user;
   uint32_t (*before)(void *user, uint32_t rank, const bs_coll_call *call);

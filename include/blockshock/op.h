@@ -14,9 +14,9 @@
  *   scatter_columns in [B,K_r], out [B,K]     writes only the partition's columns
  *   convert         in [B,N], out [B,N]       rounds to out's dtype
  *   activate        in [B,N], out [B,N]       act(in) rounded to out's dtype; out may be in itself
- *   tree_sum        in [B,L N], out [B,N]     L (1, 2, 4, 8) blocks of N columns side by side, attrs[i] the block
- *                   at place i; neighbours are added until one is left: act(((p0+p1)+(p2+p3))+..) rounded to
- *                   out's dtype. All attrs 0: in order.
+ *   tree_sum        in [B,L N], out [B,N]     L (1, 2, 4, 8) blocks of N columns side by side, attrs[i]
+ *                   the block at place i; neighbours are added until one is left, act(((p0+p1)+(p2+p3))+..)
+ *                   is rounded to out's dtype. All attrs 0: in order.
  *   matmul_dx       dY [B,N], dX [B,K_r]; needs a packed weight. dX = dY W. With BS_QUERY_X_FULL, dX is [B,K]
  *                   and only the partition's columns are written.
  *   matmul_dw       X as matmul's, dY [B,N], dW [N,K_r]; dW = dY^T X. dW: f32, f64; of integers i32, i64.
@@ -26,7 +26,8 @@
  *                   The same of a 2:4 weight: query->kept tells which weights of [N,K_r] are kept, the others
  *                   count as zero (the partition, if any, is a run of whole groups of four). X is [B,K_r], or
  *                   with BS_QUERY_X_FULL [B,K]; dW is the kept ones only, [N,2 ceil(K_r/4)].
- *   expand24        V [N,2 ceil(K/4)], out [N,K]; query->kept: the kept values to their places, zeros elsewhere
+ *   expand24        V [N,2 ceil(K/4)], out [N,K]; query->kept: the kept values to their places, zeros
+ *                   elsewhere
  *   sgd_update      dW [N,K_r], V [N,K_r] or NULL, hyper [4] f32 {lr, momentum, weight_decay, 0}; has no
  *                   output: g = dW + weight_decay W; with V: V = momentum V + g, g = V; W -= lr g.
  *   adamw_update    dW [N,K_r], M [N,K_r] f32, V [N,K_r] f32, hyper [8] f32 {lr, beta1, beta2, eps,
