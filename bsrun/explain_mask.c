@@ -56,7 +56,8 @@ typedef struct way {
 static int32_t note_row(answer *a, const way *w, const bs_proposal *proposal, int by_kernel, bs_error *err) {
   const bs_layer_spec *spec = &a->s.subject.spec;
   const int chosen = w->form == a->compiled.form;
-  const double dense = (double)spec->N * (double)spec->K * BS_DTYPE_BYTES(spec->w_dtype);
+  const uint64_t bytes = BS_DTYPE_BYTES(spec->w_dtype);
+  const double dense = (double)spec->N * (double)spec->K * (double)bytes;
   json_t *row =
       json_pack("{s:s,s:i,s:s,s:s,s:s,s:s,s:i,s:s,s:s,s:i,s:s,s:I,s:I}", "mark", chosen ? "*" : "", "rank",
                 (int)w->rank, "runs_as", w->runs_as, "which", w->which, "legal", a->legal, "why", w->why,

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_kept_weights.c - masks that are chosen by the weights: the order of magnitudes, the best of the 90
- * tiles against the definition, what cannot be added, the energy that they keep, every dtype.
+ * tiles against the definition, what cannot be added, the energy that they keep, every dtype; and reads from
+ * many threads.
  */
+#include <pthread.h>
+
 #include "tests/partition/kept_kit.h"
 
 static uint8_t one_group(const char *name, const double *w, int64_t cols) {
@@ -132,6 +135,44 @@ START_TEST(dtype_of_the_source_makes_no_difference) {
 }
 END_TEST
 
+/* ---- threads ----------------------------------------------------------------------------------- */
+
+typedef struct reader {
+  const bs_kept *kept;
+  uint8_t got[16 * 16];
+  int32_t rc;
+} reader;
+
+static void *read_everything(void *arg) {
+  reader *r = arg;
+  r->rc = r->kept->read(r->kept->ctx, 0, 16, 0, 16, r->got, 16, NULL);
+  return NULL;
+}
+
+/* The ranks of a process read one set at once; the first makes the table of tiles. */
+START_TEST(threads_read_the_same) {
+  enum { THREADS = 4 };
+  static float data[16 * 64];
+  static reader readers[THREADS];
+  pthread_t threads[THREADS];
+  const bs_mask mask = mask_named(_i == 0 ? "transposable" : _i == 1 ? "magnitude" : "random_2of4");
+  bs_rng_normal(8, 3, 0, 16 * 64, data);
+  bs_source w = source_of(data, BS_F32, 16, 64);
+  const bs_kept *kept = make(&mask, 16, 64, &w, 1);
+  for (int t = 0; t < THREADS; t++) {
+    readers[t].kept = kept;
+    ck_assert_int_eq(pthread_create(&threads[t], NULL, read_everything, &readers[t]), 0);
+  }
+  for (int t = 0; t < THREADS; t++) {
+    ck_assert_int_eq(pthread_join(threads[t], NULL), 0);
+    ck_assert_int_eq(readers[t].rc, BS_OK);
+    ck_assert_mem_eq(readers[t].got, readers[0].got, sizeof readers[0].got);
+  }
+  bs_kept_free(kept);
+  bs_source_release(&w);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("kept_weights");
   TCase *tc = tcase_create("weights");
@@ -140,6 +181,7 @@ int main(void) {
   tcase_add_test(tc, transposable_with_what_cannot_be_added);
   tcase_add_loop_test(tc, energy_kept, 0, 2);
   tcase_add_test(tc, dtype_of_the_source_makes_no_difference);
+  tcase_add_loop_test(tc, threads_read_the_same, 0, 3);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);
