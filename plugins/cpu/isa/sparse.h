@@ -160,36 +160,49 @@ INLINE void wide_part(const int outs, const int vecs, const float *x, const floa
     }
 }
 
+/* Lanes `lane` .. of a tile. */
+INLINE void wide_lanes(const int outs, const int vecs, const cpu_wide24 *t, int lane, int64_t token) {
+  vec sums[WIDE_SUMS];
+  UNROLL for (int s = 0; s < outs * vecs; s++) sums[s] = vec_set1(0.0f);
+  wide_part(outs, vecs, t->x + token, t->w[0] + lane, t->at + lane, t->count[0], sums);
+  wide_part(outs, vecs, t->x + token, t->w[1] + lane, t->at + t->count[0] * CPU_PANEL + lane, t->count[1],
+            sums);
+  UNROLL for (int o = 0; o < outs; o++) UNROLL for (int v = 0; v < vecs; v++)
+      sum_put(t->c + (lane + o) * CPU_WIDE_TOKENS + token + v * VEC, sums[o * vecs + v], t->add, t->integers);
+}
+
+/* So many outputs at once that their chains hide the latency of a multiply-add, and that a row of X which
+ * several of them keep is still at hand. */
 INLINE void wide_tile(const int outs, const int vecs, const cpu_wide24 *t, int64_t token) {
-  for (int lane = 0; lane < CPU_PANEL; lane += outs) {
-    vec sums[WIDE_SUMS];
-    UNROLL for (int s = 0; s < outs * vecs; s++) sums[s] = vec_set1(0.0f);
-    wide_part(outs, vecs, t->x + token, t->w[0] + lane, t->at + lane, t->count[0], sums);
-    wide_part(outs, vecs, t->x + token, t->w[1] + lane, t->at + t->count[0] * CPU_PANEL + lane, t->count[1],
-              sums);
-    UNROLL for (int o = 0; o < outs; o++) UNROLL for (int v = 0; v < vecs; v++) sum_put(
-        t->c + (lane + o) * CPU_WIDE_TOKENS + token + v * VEC, sums[o * vecs + v], t->add, t->integers);
-  }
+  int lane = 0;
+  for (; lane + outs <= CPU_PANEL; lane += outs) wide_lanes(outs, vecs, t, lane, token);
+  if (lane < CPU_PANEL) wide_lanes(CPU_PANEL % outs > 0 ? CPU_PANEL % outs : 1, vecs, t, lane, token);
 }
 
 static void wide24(const cpu_wide24 *t) {
-#if VEC == 4
-  for (int64_t token = 0; token < t->tokens; token += 16) wide_tile(2, 4, t, token);
-#else
+#if VEC == 16
   switch ((t->tokens + 15) / 16) {
     case 1:
-      wide_tile(VEC / 2, 16 / VEC, t, 0);
+      wide_tile(8, 1, t, 0);
       return;
     case 2:
-      wide_tile(VEC / 4, 32 / VEC, t, 0);
+      wide_tile(8, 2, t, 0);
       return;
     case 3:
-      wide_tile(VEC / 4, 48 / VEC, t, 0);
+      wide_tile(4, 3, t, 0);
       return;
     default:
-      wide_tile(VEC == 8 ? 1 : 4, 64 / VEC, t, 0);
+      wide_tile(6, 4, t, 0);
       return;
   }
+#elif VEC == 8
+  for (int64_t token = 0; token < t->tokens; token += 32)
+    if (t->tokens - token > 16)
+      wide_tile(3, 4, t, token);
+    else
+      wide_tile(6, 2, t, token);
+#else
+  for (int64_t token = 0; token < t->tokens; token += 16) wide_tile(2, 4, t, token);
 #endif
 }
 
