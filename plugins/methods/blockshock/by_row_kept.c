@@ -26,6 +26,8 @@ static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, i
   return BS_OK;
 }
 
+enum { MOST_MEMBERS = 256 }; /* of a team; more have nothing to do */
+
 typedef struct store_job {
   const by_row_kept *k;
   int64_t rows, groups;
@@ -54,33 +56,39 @@ static int32_t store_block(const store_job *job, int64_t row, int64_t nrows, bs_
 static void store_rows(void *arg, uint32_t member, uint32_t width) {
   const store_job *job = arg;
   int64_t begin, count;
-  tp_share((job->rows + 3) / 4, member, width, &begin, &count);
+  if (member >= MOST_MEMBERS) return;
+  tp_share((job->rows + 3) / 4, member, width < MOST_MEMBERS ? width : MOST_MEMBERS, &begin, &count);
   const int64_t end = 4 * (begin + count) < job->rows ? 4 * (begin + count) : job->rows;
   for (int64_t row = 4 * begin; job->codes[member] == BS_OK && row < end; row += 4)
     job->codes[member] = store_block(job, row, end - row < 4 ? end - row : 4, &job->errors[member]);
 }
 
-enum { MOST_MEMBERS = 256 };
+/* What the members say; the first that failed. */
+static int32_t run_store(tp_layer *l, const store_job *job, bs_error *err) {
+  for (uint32_t i = 0; i < MOST_MEMBERS; i++) job->errors[i].struct_size = (uint32_t)sizeof job->errors[i];
+  if (l->api->parallel_for(l->rank, store_rows, (void *)(uintptr_t)job) != BS_OK)
+    return bs_fail(err, BS_INTERNAL, "BS-METHOD-TEAM", "method blockshock: the rank's team does not run");
+  for (uint32_t i = 0; i < MOST_MEMBERS; i++) {
+    if (job->codes[i] == BS_OK) continue;
+    if (err != NULL) bs_out_copy(err, &job->errors[i], sizeof job->errors[i]);
+    return job->codes[i];
+  }
+  return BS_OK;
+}
 
 static int32_t store(tp_layer *l, by_row_kept *k, bs_error *err) {
   const int64_t rows = k->kept.rows, groups = (k->kept.cols + 3) / 4;
+  store_job job = {.k = k, .rows = rows, .groups = groups};
+  int32_t rc = BS_NO_MEMORY;
   k->stride = (groups + 1) / 2;
   k->bits = l->api->alloc(l->rank, (uint64_t)(rows * k->stride) + 1);
-  store_job job = {.k = k, .rows = rows, .groups = groups};
   job.errors = l->api->alloc(l->rank, MOST_MEMBERS * sizeof *job.errors);
   job.codes = l->api->alloc(l->rank, MOST_MEMBERS * sizeof *job.codes);
-  int32_t rc = BS_OK;
-  if (k->bits == NULL || job.errors == NULL || job.codes == NULL)
-    rc = bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for the positions of %lld x %lld weights",
-                 (long long)rows, (long long)k->kept.cols);
-  for (uint32_t i = 0; rc == BS_OK && i < MOST_MEMBERS; i++)
-    job.errors[i].struct_size = (uint32_t)sizeof job.errors[i];
-  if (rc == BS_OK && l->api->parallel_for(l->rank, store_rows, &job) != BS_OK)
-    rc = bs_fail(err, BS_INTERNAL, "BS-METHOD-TEAM", "method blockshock: the rank's team does not run");
-  for (uint32_t i = 0; rc == BS_OK && i < MOST_MEMBERS; i++) {
-    rc = job.codes[i];
-    if (rc != BS_OK && err != NULL) bs_out_copy(err, &job.errors[i], sizeof job.errors[i]);
-  }
+  if (k->bits != NULL && job.errors != NULL && job.codes != NULL)
+    rc = run_store(l, &job, err);
+  else
+    bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for the positions of %lld x %lld weights",
+            (long long)rows, (long long)k->kept.cols);
   if (job.errors != NULL) l->api->free(l->rank, job.errors);
   if (job.codes != NULL) l->api->free(l->rank, job.codes);
   return rc;
