@@ -5,7 +5,9 @@
  * (ABBA); every figure is a median of ratios over pairs with its 95 % bootstrap interval.
  *
  *   bench_layer [--n N] [--k K] [--b B] [--dtype D] [--mask NAME] [--ranks P] [--impl auto|packed|dnnl]
- *               [--pairs PAIRS] [--seconds CAP] [-o table|json]
+ *               [--work forward|backward|sgd|adamw] [--pairs PAIRS] [--seconds CAP] [-o table|json]
+ *
+ * --work: what is timed. backward: dX and dW; sgd, adamw: a train step, forward, backward and update.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@ static const char *const methods[ARMS] = {"blockshock", "row_parallel", "dense"}
 typedef struct job {
   int64_t n, k, b, ranks, pairs;
   uint32_t dtype;
-  const char *mask, *impl, *output;
+  const char *mask, *impl, *work, *output;
   double seconds;
   bench_matrix x, w;
   bs_source x_source, w_source;
@@ -36,6 +38,14 @@ typedef struct job {
   bs_arm *arms[ARMS];
   bs_sampling *sampling;
 } job;
+
+/* BS_ARM_WORKS_ for another word. */
+static uint32_t work_of(const char *word) {
+  static const char *const words[BS_ARM_WORKS_] = {"forward", "backward", "sgd", "adamw"};
+  uint32_t work = 0;
+  while (work < BS_ARM_WORKS_ && strcmp(words[work], word) != 0) ++work;
+  return work;
+}
 
 static int32_t open_arm(job *j, int i, bs_error *err) {
   bs_case c = {.context = j->context,
@@ -54,7 +64,7 @@ static int32_t open_arm(job *j, int i, bs_error *err) {
                            .w_dtype = j->dtype,
                            .y_dtype = j->dtype,
                            .mask = i == BLOCKSHOCK ? &j->parsed : NULL};
-  return bs_arm_open(&c, methods[i], &j->arms[i], err);
+  return bs_arm_open_work(&c, methods[i], work_of(j->work), &j->arms[i], err);
 }
 
 static int32_t batch(void *user, uint64_t calls, double *out_seconds, bs_error *err) {
@@ -88,10 +98,11 @@ static void print_ratio(const job *j, int over, int under) {
   if (strcmp(j->output, "json") == 0)
     printf(
         "{\"bench\":\"layer\",\"ratio_of\":\"%s\",\"to\":\"%s\",\"ranks\":%d,\"n\":%lld,\"k\":%lld,"
-        "\"b\":%lld,\"dtype\":\"%s\",\"mask\":\"%s\",\"impl\":\"%s\",\"pairs\":%zu,\"ratio\":%.6g,"
+        "\"b\":%lld,\"dtype\":\"%s\",\"mask\":\"%s\",\"work\":\"%s\",\"impl\":\"%s\",\"pairs\":%zu,\"ratio\":"
+        "%.6g,"
         "\"low\":%.6g,\"high\":%.6g,\"of_s\":%.6g,\"to_s\":%.6g}\n",
         methods[over], methods[under], (int)j->ranks, (long long)j->n, (long long)j->k, (long long)j->b,
-        bs_dtype_name(j->dtype), j->mask, j->impl, c.pairs, c.ratio, c.low, c.high, t_over, t_under);
+        bs_dtype_name(j->dtype), j->mask, j->work, j->impl, c.pairs, c.ratio, c.low, c.high, t_over, t_under);
   else
     printf("%-12s / %-12s  %.4f  [%.4f, %.4f]  %3zu pairs  %10.3f us / %10.3f us  %s is %s\n", methods[over],
            methods[under], c.ratio, c.low, c.high, c.pairs, t_over * 1e6, t_under * 1e6, methods[under],
@@ -130,15 +141,20 @@ int main(int argc, char **argv) {
            .dtype = BS_F32,
            .mask = "complement_1100_0011",
            .impl = "auto",
+           .work = "forward",
            .output = "table",
            .seconds = 20.0};
-  const bench_option options[] = {
-      {"--n", 'i', &j.n, 1, 1 << 20},       {"--k", 'i', &j.k, 1, 1 << 20},
-      {"--b", 'i', &j.b, 1, 1 << 20},       {"--ranks", 'i', &j.ranks, 1, 1024},
-      {"--pairs", 'i', &j.pairs, 5, 10000}, {"--dtype", 'd', &j.dtype, 0, 0},
-      {"--mask", 's', &j.mask, 0, 0},       {"--impl", 's', &j.impl, 0, 0},
-      {"-o", 's', &j.output, 0, 0},         {"--seconds", 'f', &j.seconds, 0, 3600}};
+  const bench_option options[] = {{"--n", 'i', &j.n, 1, 1 << 20},         {"--k", 'i', &j.k, 1, 1 << 20},
+                                  {"--b", 'i', &j.b, 1, 1 << 20},         {"--ranks", 'i', &j.ranks, 1, 1024},
+                                  {"--pairs", 'i', &j.pairs, 5, 10000},   {"--dtype", 'd', &j.dtype, 0, 0},
+                                  {"--mask", 's', &j.mask, 0, 0},         {"--work", 's', &j.work, 0, 0},
+                                  {"--impl", 's', &j.impl, 0, 0},         {"-o", 's', &j.output, 0, 0},
+                                  {"--seconds", 'f', &j.seconds, 0, 3600}};
   if (!bench_parse("bench_layer", argc, argv, options, sizeof options / sizeof options[0])) return 2;
+  if (work_of(j.work) == BS_ARM_WORKS_) {
+    fprintf(stderr, "bench_layer: --work is forward, backward, sgd or adamw, not %s\n", j.work);
+    return 2;
+  }
   j.x = (bench_matrix){1, j.b, j.k};
   j.w = (bench_matrix){2, j.n, j.k};
   j.x_source = bench_source(&j.x, j.dtype);

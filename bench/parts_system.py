@@ -31,6 +31,25 @@ def layer(bench):
     table(("mask", "kernels", "time of / time of", "median ratio [95 %]", "pairs", "us", "us"), rows)
 
 
+def train(bench):
+    heading("Backward and train step: blockshock, row_parallel, dense on one thread")
+    rows = []
+    for work, tokens, least in (("backward", 64, None), ("sgd", 256, 1.85), ("adamw", 64, 1.7)):
+        command = [bench.path("bench", "bench_layer"), "--work", work, "--b", str(tokens), "--impl", "packed",
+                   "--pairs", str(bench.count(60, 5)), "-o", "json"]
+        if bench.quick:
+            command += ["--n", "256", "--k", "256", "--seconds", "1"]
+        for r in bench.json_lines(command):
+            rows.append((work, f"{r['ratio_of']} / {r['to']}", interval(r), r["pairs"], us(r["of_s"]), us(r["to_s"])))
+            size = f"{work}, P = {r['ranks']}, N = K = {r['n']}, B = {r['b']}, {r['dtype']}"
+            if r["ratio_of"] != "dense" and work == "backward":
+                bench.goal(f"blockshock / row_parallel, {size}", "<= 1.02", f"{r['ratio']:.3f}", r["ratio"] <= 1.02)
+            elif r["ratio_of"] == "dense" and least is not None:
+                bench.goal(f"dense on one thread / {r['to']}, {size}", f">= {least}", f"{r['ratio']:.3f}",
+                           r["ratio"] >= least)
+    table(("work", "time of / time of", "median ratio [95 %]", "pairs", "us", "us"), rows)
+
+
 def host(bench):
     heading("Host cost of a forward")
     command = [bench.path("bench", "bench_host"), "--pairs", str(bench.count(200, 5)), "--calls",

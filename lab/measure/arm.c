@@ -38,6 +38,7 @@ struct bs_arm {
   int32_t status;
   bs_error error;
   double *rank_seconds;
+  bs_arm_tensors *tensors;              /* [world_size] */
   uint64_t (*counted)[BS_COUNT_COUNT_]; /* [world_size]: of one forward of the newest batch */
   double *build_seconds, *pack_seconds; /* [world_size] */
   bs_flush *flush;
@@ -88,12 +89,13 @@ static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_err
 static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
                          bs_tensor *y, uint64_t n, int led, bs_error *err) {
   uint64_t before[BS_COUNT_COUNT_];
-  int32_t rc = led ? bs_layer_forward(layer, x, y, NULL, err) : BS_OK;
+  int32_t rc = led ? bs_arm_work_once(&arm->tensors[index], layer, x, y, err) : BS_OK;
   if (rc == BS_OK && led) rc = bs_rank_sync(rank, err);
   if (rc == BS_OK) rc = bs_rank_barrier(rank, "lab.batch", err);
   for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) before[k] = bs_rank_counter(rank, k);
   const uint64_t start = bs_rank_clock_ns(rank);
-  for (uint64_t i = 0; rc == BS_OK && i < n; ++i) rc = bs_layer_forward(layer, x, y, NULL, err);
+  for (uint64_t i = 0; rc == BS_OK && i < n; ++i)
+    rc = bs_arm_work_once(&arm->tensors[index], layer, x, y, err);
   if (rc == BS_OK) rc = bs_rank_sync(rank, err);
   arm->rank_seconds[index] = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / (double)n;
   for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k)
@@ -110,7 +112,7 @@ static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *la
     rc = bs_flush_run(arm->flush, rank, err);
     if (rc == BS_OK) rc = bs_rank_barrier(rank, "lab.batch", err);
     const uint64_t start = bs_rank_clock_ns(rank);
-    if (rc == BS_OK) rc = bs_layer_forward(layer, x, y, NULL, err);
+    if (rc == BS_OK) rc = bs_arm_work_once(&arm->tensors[index], layer, x, y, err);
     if (rc == BS_OK) rc = bs_rank_sync(rank, err);
     took += bs_rank_clock_ns(rank) - start;
   }
@@ -161,11 +163,13 @@ static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
   bs_place_tokens(c, c->spec.y_placement, index, &first, &desc.dims[0]);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &y, err);
   if (rc == BS_OK) rc = share_building(arm, rank, index, err);
+  if (rc == BS_OK) rc = bs_arm_work_take(rank, layer, &c->spec, &x, &y, &arm->tensors[index], err);
   if (rc == BS_OK) {
     rank_done(arm);
     rc = serve(arm, rank, index, layer, &x, &y, err);
   }
   if (rc != BS_OK) rank_failed(arm);
+  bs_arm_work_free(rank, &arm->tensors[index]);
   if (y.data) api->tensor_free(rank, &y);
   if (x.data) api->tensor_free(rank, &x);
   bs_layer_free(layer);
@@ -207,6 +211,10 @@ static void post(bs_arm *arm, uint32_t command, uint64_t batch) {
 }
 
 int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *err) {
+  return bs_arm_open_work(c, name, BS_ARM_FORWARD, out, err);
+}
+
+int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, bs_arm **out, bs_error *err) {
   *out = NULL;
   bs_arm *arm = calloc(1, sizeof *arm);
   if (!arm) return bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for an arm");
@@ -214,6 +222,9 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *
   snprintf(arm->name, sizeof arm->name, "%s", name);
   pthread_mutex_init(&arm->lock, NULL);
   pthread_cond_init(&arm->changed, NULL);
+  arm->c.spec.flags |= bs_arm_work_flags(work);
+  arm->tensors = calloc(c->world_size, sizeof *arm->tensors);
+  for (uint32_t r = 0; arm->tensors && r < c->world_size; ++r) arm->tensors[r].work = work;
   arm->rank_seconds = calloc(c->world_size, sizeof *arm->rank_seconds);
   arm->counted = calloc(c->world_size, sizeof *arm->counted);
   arm->build_seconds = calloc(c->world_size, sizeof *arm->build_seconds);
@@ -232,7 +243,7 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *
                                     .choices = c->choices,
                                     .n_choices = c->n_choices};
   int32_t rc = BS_OK;
-  if (!arm->rank_seconds || !arm->counted || !arm->build_seconds || !arm->pack_seconds)
+  if (!arm->tensors || !arm->rank_seconds || !arm->counted || !arm->build_seconds || !arm->pack_seconds)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks", c->world_size);
   if (rc == BS_OK) rc = bs_world_create(c->context, &options, &arm->world, err);
   if (rc == BS_OK && pthread_create(&arm->thread, NULL, arm_thread, arm) != 0) {
@@ -348,6 +359,7 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
   bs_world_destroy(arm->world);
   pthread_cond_destroy(&arm->changed);
   pthread_mutex_destroy(&arm->lock);
+  free(arm->tensors);
   free(arm->rank_seconds);
   free(arm->counted);
   free(arm->build_seconds);
