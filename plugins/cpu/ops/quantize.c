@@ -75,10 +75,12 @@ static void sum_piece(const call *c, int64_t row, int64_t group, int64_t first, 
   const bs_tensor *q = c->args[0], *scales = c->args[1], *out = c->args[2];
   const int64_t groups = scales->dims[1] / c->plan->terms;
   float sum[PIECE];
-  for (int64_t t = 0; t < c->plan->terms; t++)
+  int64_t t = 0;
+  do {
     c->plan->state->kernels.dequantize(
         sum, (const int8_t *)q->data + row * q->strides[0] + t * out->dims[1] + first,
         ((const float *)scales->data)[row * scales->strides[0] + t * groups + group], n, t == 0);
+  } while (++t < c->plan->terms);
   store(c->plan, out, row * out->strides[0] + first, sum, n);
 }
 

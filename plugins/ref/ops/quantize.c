@@ -63,7 +63,8 @@ static int32_t quantize_group(const quant_job *job, int64_t row, int64_t group) 
   for (int64_t c = begin; rc == BS_OK && c < end; c += PIECE) {
     const int64_t n = end - c < PIECE ? end - c : PIECE;
     rc = ref_load(host, &job->a, row, NULL, c, n, BS_F32, in);
-    for (int64_t i = 0; i < n; i++) if (!(fabsf(in[i]) <= most) && !isnan(most)) most = fabsf(in[i]); /* NaN stays */
+    for (int64_t i = 0; i < n; i++)
+      if (!(fabsf(in[i]) <= most) && !isnan(most)) most = fabsf(in[i]); /* NaN stays */
   }
   const float scale = isfinite(most) ? most / 127.0f : NAN;
   if (rc == BS_OK) rc = ref_store(host, &job->c, row, group, 1, BS_F32, &scale);

@@ -217,7 +217,8 @@ static double sum(const uint64_t *counts, uint32_t n) {
 
 /* Bytes that a rank puts on the wire: message x the ring's factor (docs/methods.md). */
 static double wire_bytes(const bs_coll_call *c, uint32_t n) {
-  const double size = (double)c->rows * BS_DTYPE_BYTES(c->dtype_in), others = (double)(n - 1u) / n;
+  const uint64_t column = c->rows * BS_DTYPE_BYTES(c->dtype_in);
+  const double size = (double)column, others = (double)(n - 1u) / n;
   switch (c->kind) {
     case BS_COLL_ALL_REDUCE:
       return 2.0 * others * size * (double)c->count;
