@@ -72,6 +72,7 @@ typedef struct bs_experiment {
   uint32_t n_choices;
   const char **choices;
   json_t *choice_record;
+  json_t *ladder; /* of --method auto: what was predicted and measured, for the record; NULL: none */
   /* method.<key> and workload.<key> settings handed to plugins; arrays owned by the experiment. */
   uint32_t n_method_options, n_workload_options;
   const char **method_keys, **method_values, **workload_keys, **workload_values;

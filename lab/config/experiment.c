@@ -327,6 +327,7 @@ void bs_experiment_free(bs_experiment *e) {
   bs_options_free(e->n_workload_options, e->workload_keys, e->workload_values);
   bs_choices_free(e->n_choices, e->choices);
   json_decref(e->choice_record);
+  json_decref(e->ladder);
   free((void *)(uintptr_t)e->mask.shares);
   bs_config_free(e->config);
   memset(e, 0, sizeof *e);

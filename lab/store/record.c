@@ -109,6 +109,7 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
   bad |= json_object_set_new(record, "library_build_id", json_string(bs_build_id()));
   bad |= json_object_set(record, "plugins", (json_t *)(uintptr_t)plugins);
   if (e->choice_record != NULL) bad |= json_object_set(record, "choices", e->choice_record);
+  if (e->ladder != NULL) bad |= json_object_set(record, "ladder", e->ladder);
   if (bad) {
     json_decref(record);
     return NULL;

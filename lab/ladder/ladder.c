@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT
+ * ladder.c - see ladder.h: makes the rungs of the candidates, predicts and measures them, gives them places.
+ */
+#include "lab/ladder/ladder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+#include "lab/measure/arm.h"
+#include "lab/measure/constants.h"
+#include "lab/measure/kernel.h"
+#include "lab/measure/sampler.h"
+#include "lab/phase/arms.h"
+
+enum { PAIRS_MIN = 8, PAIRS_MAX = 60 };
+
+static void tell(const bs_ladder_options *o, const char *what, uint64_t done, uint64_t total) {
+  if (o->progress) o->progress(o->progress_user, what, done, total);
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+/* "a.b=c" into the tree; "@share": the threads that a rank of the configured world has. */
+static int32_t apply(bs_node *tree, const char *setting, uint32_t share, bs_error *err) {
+  char path[64], text[16];
+  snprintf(path, sizeof path, "%.*s", (int)strcspn(setting, "="), setting);
+  const char *value = setting + strlen(path) + 1;
+  if (strcmp(value, "@share") == 0) {
+    snprintf(text, sizeof text, "%u", share);
+    value = text;
+  }
+  return bs_config_set_text(tree, path, value, err);
+}
+
+static int32_t tree_of(const bs_node *config, const bs_rung *r, uint32_t share, bs_node **out,
+                       bs_error *err) {
+  static const char *const patterns[] = {"mask.pattern", "mask.pattern_a", "mask.pattern_b"};
+  bs_node *tree = bs_config_clone(config);
+  if (tree == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  int32_t rc = BS_OK;
+  int masked = 0;
+  for (uint32_t i = 0; i < r->n_settings; i++) masked |= strncmp(r->settings[i], "mask.name=", 10) == 0;
+  for (size_t i = 0; rc == BS_OK && masked && i < 3; i++) { /* of another mask */
+    if (bs_config_find(tree, patterns[i]) != NULL) rc = bs_config_set(tree, patterns[i], "null", err);
+  }
+  for (uint32_t i = 0; rc == BS_OK && i < r->n_settings; i++) rc = apply(tree, r->settings[i], share, err);
+  if (rc == BS_OK) {
+    *out = tree;
+    return BS_OK;
+  }
+  bs_config_free(tree);
+  return rc;
+}
+
+static const char *kind_name(uint32_t kind) {
+  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                      "all_to_all", "send",       "recv",           "barrier"};
+  return kind < sizeof names / sizeof names[0] ? names[kind] : "?";
+}
+
+static void add_collectives(bs_rung *r, uint32_t n, const uint32_t *kinds, const uint64_t *payloads) {
+  size_t used = strlen(r->collectives);
+  for (uint32_t i = 0; i < n && i < BS_MAX_PROPOSED; i++) {
+    r->wire_bytes += payloads[i];
+    if (used > 0 && strstr(r->collectives, kind_name(kinds[i])) != NULL) continue;
+    const int more = snprintf(r->collectives + used, sizeof r->collectives - used, "%s%s",
+                              used > 0 ? " " : "", kind_name(kinds[i]));
+    if (more > 0 && used + (size_t)more < sizeof r->collectives) used += (size_t)more;
+  }
+}
+
+/* What rank 0 would do; a refusal is the rung's, not the ladder's. */
+static int32_t ask(bs_context *context, uint32_t pass, bs_rung *r, bs_error *err) {
+  bs_arm_case arms[BS_ARMS_MAX];
+  bs_proposal p = {.struct_size = sizeof p};
+  const uint32_t phase = r->e.phase;
+  int32_t rc = bs_subject_open(context, &r->e, &r->subject, err);
+  if (rc != BS_OK) return rc;
+  r->opened = 1;
+  r->e.phase = BS_PHASE_CORRECTNESS; /* the method's own arm alone */
+  bs_arms_of(context, &r->e, &r->subject, arms);
+  r->e.phase = phase;
+  r->c = arms[0].c;
+  r->c.spec.flags |= bs_arm_work_flags(pass);
+  rc = bs_method_propose(context, r->c.method, &r->c.spec, 0, r->c.world_size, &p, err);
+  if (rc != BS_OK) return rc;
+  r->flops = p.flops;
+  r->weight_bytes = p.weight_bytes;
+  r->wire_error = p.wire_error;
+  if (pass != BS_ARM_BACKWARD) add_collectives(r, p.n_collectives, p.coll_kind, p.coll_payload);
+  if (pass != BS_ARM_FORWARD) add_collectives(r, p.n_backward, p.backward_kind, p.backward_payload);
+  return BS_OK;
+}
+
+static int32_t make_rung(bs_context *context, const bs_node *config, const bs_ladder_options *o,
+                         uint32_t pass, uint32_t share, bs_rung *r, bs_error *err) {
+  bs_node *tree = NULL;
+  int32_t rc = tree_of(config, r, share, &tree, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_experiment_make(context, tree, o->quiet_dir, NULL, &r->e, &r->refused);
+  if (rc == BS_OK) ask(context, pass, r, &r->refused);
+  return r->refused.code == BS_NO_MEMORY ? (*err = r->refused, BS_NO_MEMORY) : BS_OK;
+}
+
+/* ---- predicting ----------------------------------------------------------------------------- */
+
+static void add_parts(bs_parts *sum, const bs_parts *p) {
+  sum->compute += p->compute;
+  sum->memory += p->memory;
+  sum->wire += p->wire;
+  sum->host += p->host;
+  sum->total += p->total;
+}
+
+static void add_predicted(bs_predicted *sum, const bs_predicted *p) {
+  add_parts(&sum->bound, &p->bound);
+  if (p->has_kernel) add_parts(&sum->kernel, &p->kernel);
+  sum->has_kernel |= p->has_kernel;
+}
+
+/* What backward is to the formulas of a forward: its products, W read for dX, dW written in fp32. */
+static bs_proposal backward_of(const bs_proposal *p, uint64_t weights) {
+  bs_proposal b = *p;
+  b.flops = p->backward_flops;
+  b.weight_bytes = p->weight_bytes + 4 * weights;
+  b.n_collectives = p->n_backward;
+  memcpy(b.coll_kind, p->backward_kind, sizeof b.coll_kind);
+  memcpy(b.coll_payload, p->backward_payload, sizeof b.coll_payload);
+  memcpy(b.coll_ranks, p->backward_ranks, sizeof b.coll_ranks);
+  return b;
+}
+
+/* The update alone: W read and written; of AdamW dW and two moments in fp32 beside it. */
+static bs_proposal step_of(const bs_proposal *p, uint32_t pass, uint64_t weights) {
+  bs_proposal s = *p;
+  s.flops = 0;
+  s.n_collectives = 0;
+  s.weight_bytes = 2 * p->weight_bytes + (pass == BS_ARM_ADAMW ? 5 * 4 * weights : 0);
+  return s;
+}
+
+static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kernel *k, uint32_t rank,
+                            bs_predicted *sum, bs_error *err) {
+  bs_proposal p = {.struct_size = sizeof p};
+  bs_predicted part;
+  const bs_case *c = &r->c;
+  const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, &p, err);
+  if (rc != BS_OK) return rc;
+  const uint64_t weights = p.weight_bytes / BS_DTYPE_BYTES(c->spec.w_dtype);
+  memset(sum, 0, sizeof *sum);
+  if (l->pass != BS_ARM_BACKWARD) {
+    bs_predict_rank(&l->machine, k, &c->spec, &p, c->world_size, c->threads_per_rank, &part);
+    add_predicted(sum, &part);
+  }
+  if (l->pass != BS_ARM_FORWARD) {
+    const bs_proposal b = backward_of(&p, l->pass == BS_ARM_SGD ? 0 : weights);
+    bs_predict_rank(&l->machine, k, &c->spec, &b, c->world_size, c->threads_per_rank, &part);
+    add_predicted(sum, &part);
+  }
+  if (l->pass == BS_ARM_SGD || l->pass == BS_ARM_ADAMW) {
+    const bs_proposal s = step_of(&p, l->pass, weights);
+    bs_predict_rank(&l->machine, k, &c->spec, &s, c->world_size, c->threads_per_rank, &part);
+    add_predicted(sum, &part);
+  }
+  return BS_OK;
+}
+
+static const char *limit_of(const bs_parts *b) {
+  const double most = b->compute > b->memory ? b->compute : b->memory;
+  if (b->host > most && b->host > b->wire) return "host";
+  if (b->wire > most) return "wire";
+  return b->compute >= b->memory ? "compute" : "memory";
+}
+
+/* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now. */
+static const bs_kernel *kernel_of(bs_ladder *l, uint32_t i, const bs_ladder_options *o, double footprint) {
+  bs_rung *r = &l->rungs[i];
+  bs_error why = BS_ERROR_INIT;
+  if (bs_kernel_identify(&r->c, &r->kernel, &why) != BS_OK) return NULL;
+  for (uint32_t j = 0; j < i; j++) {
+    const bs_kernel *k = &l->rungs[j].kernel;
+    if (k->source == NULL || !bs_kernel_same(k, &r->kernel)) continue;
+    r->kernel = *k;
+    return &r->kernel;
+  }
+  if (bs_constants_kernel(o->constants, &r->c, footprint, &r->kernel, &r->kernel)) return &r->kernel;
+  const uint32_t dtype = r->c.spec.w_dtype;
+  return bs_kernel_measure(&r->c, dtype, footprint, &r->kernel, &why) == BS_OK ? &r->kernel : NULL;
+}
+
+static int32_t predict_rung(bs_ladder *l, uint32_t i, const bs_ladder_options *o, bs_error *err) {
+  bs_rung *r = &l->rungs[i];
+  double footprint = 0.0;
+  int32_t rc = bs_predict_footprint(&r->c, &footprint, err);
+  const bs_kernel *k = rc == BS_OK ? kernel_of(l, i, o, footprint) : NULL;
+  for (uint32_t rank = 0; rc == BS_OK && rank < r->c.world_size; rank++) {
+    bs_predicted p;
+    rc = predict_rank(l, r, k, rank, &p, err);
+    if (rank == 0 || p.bound.total > r->predicted.bound.total) r->predicted = p;
+  }
+  r->predicted.limit = limit_of(&r->predicted.bound);
+  r->is_predicted = rc == BS_OK;
+  return rc;
+}
+
+/* The machine by the first rung with the most ranks: all_reduce times are of that world. */
+static int32_t know_machine(bs_ladder *l, const bs_ladder_options *o, bs_error *err) {
+  const bs_rung *like = NULL;
+  double footprint = 0.0;
+  for (uint32_t i = 0; i < l->n; i++) {
+    const bs_rung *r = &l->rungs[i];
+    if (r->refused.code == BS_OK && (like == NULL || r->c.world_size > like->c.world_size)) like = r;
+  }
+  int32_t rc = bs_predict_footprint(&like->c, &footprint, err);
+  if (rc != BS_OK || bs_constants_find(o->constants, &like->c, footprint, &l->machine)) return rc;
+  tell(o, "machine constants", 0, 0);
+  return bs_machine_measure(&like->c, footprint, &l->machine, err);
+}
+
+static double expected(const bs_rung *r) {
+  if (!r->is_predicted) return INFINITY;
+  return r->predicted.has_kernel ? r->predicted.kernel.total : r->predicted.bound.total;
+}
+
+/* Measured before predicted before refused. */
+static int by_time(const bs_rung *a, const bs_rung *b) {
+  if ((a->refused.code == BS_OK) != (b->refused.code == BS_OK)) return a->refused.code == BS_OK ? -1 : 1;
+  if (a->measured != b->measured) return a->measured ? -1 : 1;
+  const double x = a->measured ? a->seconds : expected(a), y = b->measured ? b->seconds : expected(b);
+  return x < y ? -1 : x > y;
+}
+
+static void give_places(bs_ladder *l) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    uint32_t place = 1;
+    for (uint32_t j = 0; j < l->n; j++) {
+      const int order = by_time(&l->rungs[j], &l->rungs[i]);
+      place += order < 0 || (order == 0 && j < i);
+    }
+    l->rungs[i].place = l->rungs[i].refused.code == BS_OK ? place : 0;
+  }
+}
+
+int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *o, bs_ladder *out,
+                       bs_error *err) {
+  memset(out, 0, sizeof *out);
+  out->pass = o->pass;
+  const int64_t asked = bs_schema_i64(config, "hardware.world_size"),
+                threads = bs_schema_i64(config, "hardware.threads_per_rank");
+  const uint32_t world = asked > 0 ? (uint32_t)asked : 2, each = bs_machine_cores() / world;
+  const uint32_t share = threads > 0 ? (uint32_t)threads : each > 0 ? each : 1;
+  int32_t rc = bs_ladder_candidates(context, config, o, out, err);
+  uint32_t able = 0;
+  for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
+    rc = make_rung(context, config, o, o->pass, share, &out->rungs[i], err);
+    able += out->rungs[i].refused.code == BS_OK;
+  }
+  if (rc == BS_OK && able == 0) {
+    if (out->n == 0) return bs_error_set(err, BS_CONFIG, "BS-AUTO-NONE", "there is no candidate");
+    bs_error_set(err, BS_CONFIG, "BS-AUTO-NONE", "none of %u candidates can run; %s: %.300s", out->n,
+                 out->rungs[0].name, out->rungs[0].refused.message);
+    bs_error_hint(err, "%.150s", out->rungs[0].refused.hint);
+    return BS_CONFIG;
+  }
+  if (rc == BS_OK) rc = know_machine(out, o, err);
+  for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
+    tell(o, "predict", i + 1, out->n);
+    if (out->rungs[i].refused.code == BS_OK) rc = predict_rung(out, i, o, err);
+  }
+  give_places(out);
+  return rc;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------ */
+
+static int32_t batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
+  return bs_arm_batch(user, n, out_seconds, err);
+}
+
+/* Worlds and layers of the rungs that are sampled; one that cannot be built is refused from then on. */
+typedef struct sampled {
+  bs_rung *rung[BS_SAMPLER_ARMS];
+  bs_arm *arm[BS_SAMPLER_ARMS];
+  uint32_t n;
+} sampled;
+
+static int32_t open_sampled(bs_ladder *l, uint32_t most, const bs_ladder_options *o, sampled *s,
+                            bs_error *err) {
+  for (uint32_t turn = 1; turn <= l->n && s->n < most; turn++) {
+    for (uint32_t i = 0; i < l->n; i++) {
+      bs_rung *r = &l->rungs[i];
+      const int taken = o->in_order ? i + 1 == turn && r->place > 0 && r->place <= most : r->place == turn;
+      if (!taken) continue;
+      tell(o, r->name, s->n + 1, most);
+      const int32_t rc = bs_arm_open_work(&r->c, r->name, l->pass, &s->arm[s->n], &r->refused);
+      if (rc == BS_NO_MEMORY || rc == BS_ABORTED) return (*err = r->refused, rc);
+      if (rc == BS_OK) s->rung[s->n++] = r;
+    }
+  }
+  if (s->n > 0) return BS_OK;
+  return bs_error_set(err, BS_CONFIG, "BS-AUTO-NONE", "none of the candidates could be built");
+}
+
+static int32_t run_sampled(sampled *s, double seconds, const bs_ladder_options *o, bs_error *err) {
+  bs_sampler_options so;
+  bs_sampler_arm arms[BS_SAMPLER_ARMS];
+  bs_sampling *taken = NULL;
+  const bs_sampler_host host = {
+      .user = o->progress_user, .disturb = bs_disturb_host, .progress = o->progress};
+  bs_sampler_defaults(&so);
+  so.pairs_min = PAIRS_MIN;
+  so.pairs_max = PAIRS_MAX;
+  so.seconds = seconds;
+  so.warm_seconds = seconds / (2.0 * s->n) < so.warm_seconds ? seconds / (2.0 * s->n) : so.warm_seconds;
+  for (uint32_t i = 0; i < s->n; i++) arms[i] = (bs_sampler_arm){s->rung[i]->name, s->arm[i], batch};
+  const int32_t rc = bs_sampler_run(&so, &host, arms, s->n, &taken, err);
+  for (uint32_t i = 0; rc == BS_OK && i < s->n; i++) {
+    s->rung[i]->measured = 1;
+    s->rung[i]->seconds = taken->arm[i].look.p50;
+    s->rung[i]->against = taken->arm[i].comparison;
+  }
+  bs_sampling_free(taken);
+  return rc;
+}
+
+int32_t bs_ladder_measure(bs_ladder *l, uint32_t most, double seconds, const bs_ladder_options *o,
+                          bs_error *err) {
+  sampled s = {0};
+  if (most > BS_SAMPLER_ARMS) most = BS_SAMPLER_ARMS;
+  int32_t rc = open_sampled(l, most, o, &s, err);
+  if (rc == BS_OK) rc = run_sampled(&s, seconds, o, err);
+  for (uint32_t i = 0; i < s.n; i++) bs_arm_close(s.arm[i], NULL, NULL);
+  give_places(l);
+  return rc;
+}
+
+const bs_rung *bs_ladder_best(const bs_ladder *l) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    if (l->rungs[i].place == 1) return &l->rungs[i];
+  }
+  return NULL;
+}
+
+void bs_ladder_free(bs_ladder *l) {
+  for (uint32_t i = 0; i < l->n; i++) {
+    if (l->rungs[i].opened) bs_subject_close(&l->rungs[i].subject);
+    bs_experiment_free(&l->rungs[i].e);
+  }
+  free(l->rungs);
+  memset(l, 0, sizeof *l);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * ladder.h - every way to split one layer that a configuration leaves open (method, mask, overlap, reduce
+ * dtype), as rungs: each predicted from the machine's constants, the best measured in one sampling, so that
+ * one can be chosen or all be compared. Behind `--method auto` and `bsrun compare`; docs/auto.md. */
+#ifndef BS_LAB_LADDER_LADDER_H
+#define BS_LAB_LADDER_LADDER_H
+#include "lab/measure/arm_work.h"
+#include "lab/measure/predict.h"
+#include "lab/measure/stats.h"
+
+enum { BS_RUNG_SETTINGS = 6, BS_RUNGS_MAX = 128 };
+
+typedef struct bs_rung {
+  char name[96]; /* "blockshock interleave overlap=4", "dense on 1 thread" */
+  char settings[BS_RUNG_SETTINGS][64];
+  uint32_t n_settings; /* "method.name=blockshock": what --set would take */
+  bs_experiment e;     /* the configuration with them; config NULL: not made */
+  bs_subject subject;
+  uint32_t opened;
+  bs_case c;                                /* points into the two above */
+  bs_error refused;                         /* code not BS_OK: it cannot run, and why */
+  uint64_t flops, weight_bytes, wire_bytes; /* of rank 0: one forward's, and what one pass sends */
+  double wire_error;
+  char collectives[64]; /* of one pass: "all_reduce all_gather" */
+  bs_kernel kernel;
+  bs_predicted predicted; /* of one pass */
+  uint32_t is_predicted, measured;
+  double seconds;        /* median of the samples */
+  bs_comparison against; /* the first rung measured is the subject; of it all zero */
+  uint32_t place; /* from 1: measured ones by their time, then the others by what is predicted; 0: refused */
+  uint32_t reserved;
+} bs_rung;
+
+typedef struct bs_ladder {
+  uint32_t pass; /* enum bs_arm_work */
+  uint32_t n;
+  bs_rung *rungs; /* in the order in which they were thought of */
+  bs_machine machine;
+} bs_ladder;
+
+typedef struct bs_ladder_options {
+  uint32_t pass;
+  uint32_t in_order; /* 1: sampled in the order of the lists, the first is the subject; 0: the best predicted
+                        first */
+  uint32_t dense;    /* 1: the dense layer on one rank's cores is a rung too, to compare with */
+  const char *quiet_dir;   /* as in bs_experiment_make */
+  const json_t *constants; /* of the machine; NULL: measured */
+  bs_progress_fn progress; /* may be NULL */
+  void *progress_user;
+} bs_ladder_options;
+
+/* Every combination of auto.methods, auto.masks, auto.overlap and auto.reduce_dtypes that means something,
+ * over a composed configuration; asks each what it would do and predicts one pass. BS_CONFIG when none can
+ * run, with the first reason. The caller frees the ladder also after an error. */
+int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *options,
+                       bs_ladder *out_ladder, bs_error *err);
+/* Sample the best `most` rungs by what is predicted (those first that are said to be lossless) in turn, for
+ * about so many seconds, and place all. BS_SAMPLER_ARMS at most. */
+int32_t bs_ladder_measure(bs_ladder *ladder, uint32_t most, double seconds, const bs_ladder_options *options,
+                          bs_error *err);
+/* The rung to take: place 1; NULL when all are refused. */
+const bs_rung *bs_ladder_best(const bs_ladder *ladder);
+/* Rows for bs_report_print and the record, by place. */
+json_t *bs_ladder_rows(const bs_ladder *ladder);
+/* One sentence on where a rung's time goes and what it has over the dense layer. Returns out. */
+const char *bs_rung_sentence(const bs_ladder *ladder, const bs_rung *rung, char *out, size_t size);
+const char *bs_ladder_pass_name(uint32_t pass); /* "forward", "backward", "sgd", "adamw" */
+void bs_ladder_free(bs_ladder *ladder);
+
+/* candidates.c: the rungs by name and settings alone. */
+int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const bs_ladder_options *options,
+                             bs_ladder *ladder, bs_error *err);
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ * tell.c - a ladder as rows, and a rung's time in a sentence. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lab/ladder/ladder.h"
+
+const char *bs_ladder_pass_name(uint32_t pass) {
+  static const char *const names[BS_ARM_WORKS_] = {"forward", "backward", "sgd", "adamw"};
+  return pass < BS_ARM_WORKS_ ? names[pass] : "?";
+}
+
+/* The dense layer on one rank's cores, or else any dense rung: what a split is held against. */
+static const bs_rung *dense_of(const bs_ladder *l) {
+  const bs_rung *found = NULL;
+  for (uint32_t i = 0; i < l->n; i++) {
+    const bs_rung *r = &l->rungs[i];
+    if (r->refused.code == BS_OK && r->c.world_size == 1) found = r;
+  }
+  return found;
+}
+
+static void share_text(uint64_t part, uint64_t whole, char *out, size_t size) {
+  const double share = whole > 0 ? (double)part / (double)whole : 0.0;
+  if (fabs(share - 1.0) < 1e-3)
+    snprintf(out, size, "all");
+  else if (fabs(share * 2 - 1.0) < 1e-3)
+    snprintf(out, size, "half");
+  else
+    snprintf(out, size, "%.3g", share);
+}
+
+const char *bs_rung_sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
+  char products[24], bytes[24];
+  const bs_rung *dense = dense_of(l);
+  if (r->refused.code != BS_OK) {
+    snprintf(out, size, "refused: %.*s", (int)(size > 16 ? size - 16 : 0), r->refused.message);
+    return out;
+  }
+  const bs_parts *p = r->predicted.has_kernel ? &r->predicted.kernel : &r->predicted.bound;
+  const double work = p->compute > p->memory ? p->compute : p->memory;
+  share_text(r->flops, dense ? dense->flops : r->flops, products, sizeof products);
+  share_text(r->weight_bytes, dense ? dense->weight_bytes : r->weight_bytes, bytes, sizeof bytes);
+  if (r->c.world_size == 1) {
+    snprintf(out, size, "all products on %u thread%s, nothing sent", r->c.threads_per_rank,
+             r->c.threads_per_rank == 1 ? "" : "s");
+  } else if (r->collectives[0] == '\0') {
+    snprintf(out, size, "a rank does %s of the products on %s of the weight bytes, nothing sent", products,
+             bytes);
+  } else {
+    snprintf(out, size,
+             "a rank does %s of the products on %s of the weight bytes; %s of %.3g KiB takes %.2g %% of it",
+             products, bytes, r->collectives, (double)r->wire_bytes / 1024.0,
+             work + p->wire > 0 ? 100.0 * p->wire / (work + p->wire + p->host) : 0.0);
+  }
+  return out;
+}
+
+static json_t *ms(double seconds) {
+  return isfinite(seconds) ? json_real(seconds * 1e3) : json_null();
+}
+
+static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
+  char why[256];
+  const bs_predicted *p = &r->predicted;
+  json_t *row = json_pack("{s:o,s:s,s:s,s:i,s:i,s:I,s:f}", "place",
+                          r->place > 0 ? json_integer((json_int_t)r->place) : json_null(), "pass",
+                          bs_ladder_pass_name(l->pass), "candidate", r->name, "world_size",
+                          (int)r->c.world_size, "threads_per_rank", (int)r->c.threads_per_rank, "wire_bytes",
+                          (json_int_t)r->wire_bytes, "wire_error", r->wire_error);
+  if (row == NULL) return NULL;
+  if (r->is_predicted) {
+    json_object_set_new(row, "bound_ms", ms(p->bound.total));
+    json_object_set_new(row, "limit", json_string(p->limit));
+    if (p->has_kernel) json_object_set_new(row, "predicted_ms", ms(p->kernel.total));
+  }
+  if (r->measured) {
+    json_object_set_new(row, "measured_ms", ms(r->seconds));
+    if (r->against.pairs > 0) {
+      json_object_set_new(row, "ratio", json_real(r->against.ratio));
+      json_object_set_new(row, "ratio_low", json_real(r->against.low));
+      json_object_set_new(row, "ratio_high", json_real(r->against.high));
+      json_object_set_new(row, "verdict", json_string(bs_comparison_name(r->against.word)));
+    }
+    if (p->has_kernel && p->kernel.total > 0)
+      json_object_set_new(row, "measured_over_predicted", json_real(r->seconds / p->kernel.total));
+  }
+  json_t *settings = json_array();
+  for (uint32_t i = 0; i < r->n_settings; i++) json_array_append_new(settings, json_string(r->settings[i]));
+  json_object_set_new(row, "settings", settings);
+  const json_t *text = NULL;
+  json_object_set_new(row, "why", json_string(bs_rung_sentence(l, r, why, sizeof why)));
+  text = json_object_get(row, "why");
+  if (text == NULL) json_object_set_new(row, "why", json_string("(not UTF-8)"));
+  return row;
+}
+
+json_t *bs_ladder_rows(const bs_ladder *l) {
+  json_t *rows = json_array();
+  for (uint32_t place = 1; place <= l->n; place++) {
+    for (uint32_t i = 0; i < l->n; i++) {
+      if (l->rungs[i].place == place) json_array_append_new(rows, row_of(l, &l->rungs[i]));
+    }
+  }
+  for (uint32_t i = 0; i < l->n; i++) {
+    if (l->rungs[i].place == 0) json_array_append_new(rows, row_of(l, &l->rungs[i]));
+  }
+  return rows;
+}
