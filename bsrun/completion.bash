@@ -55,6 +55,7 @@ _bsrun() {
 
   case $prev in
     --method) _bsrun_reply "$cur" methods; return ;;
+    --pass) COMPREPLY=($(compgen -W "forward backward sgd adamw" -- "$cur")); return ;;
     --mask) _bsrun_reply "$cur" masks; return ;;
     --workload) _bsrun_reply "$cur" workloads; return ;;
     --hardware) _bsrun_reply "$cur" hardware; return ;;
@@ -94,7 +95,7 @@ _bsrun() {
       ;;
     --config | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
     --out | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes) return ;;
   esac
 
   if [[ $cur == -* ]]; then
@@ -118,6 +119,7 @@ _bsrun() {
     "plugins inspect" | "plugins why" | "plugins check")
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       ;;
+    compare) _bsrun_reply "$cur" methods ;;
     explain)
       _bsrun_before explain
       if ((${#before[@]} == 0)); then

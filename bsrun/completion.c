@@ -21,6 +21,7 @@ const bsrun_words bsrun_all_words[] = {
     {"config keys", config_keys_options, &config_n_keys_options},
     {"doctor", doctor_options, &doctor_n_options},
     {"explain", explain_options, &explain_n_options},
+    {"compare", compare_options, &compare_n_options},
     {"torture", torture_options, &torture_n_options},
 };
 const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];

@@ -15,6 +15,8 @@ void help_main(void) {
       "\n"
       "  bsrun --plugin cpu --method blockshock     prove it right on two ranks, then time it\n"
       "  bsrun --method row_parallel -P 4 --phase 0 only the proof, on four ranks\n"
+      "  bsrun --method auto -P 2                   the fastest way of splitting, by prediction and "
+      "measurement\n"
       "  bsrun plugins list                         what there is to choose from\n"
       "\n"
       "verbs:\n",

@@ -19,6 +19,7 @@ const bsrun_verb bsrun_verbs[] = {
     {"doctor", "check the machine and the installation; --measure its constants", verb_doctor, help_doctor},
     {"explain", "which implementation serves an op, what a mask or a method does", verb_explain,
      help_explain},
+    {"compare", "every way to split a layer: predicted, measured and explained", verb_compare, help_compare},
     {"torture", "inject every fault into a communicator, method or backend; a score card", verb_torture,
      help_torture},
     {"completion", "completion for a shell", verb_completion, help_completion},

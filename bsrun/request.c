@@ -15,7 +15,7 @@ const args_option bsrun_run_options[] = {
     {"plugin", 0, "ID|PATH", 1,
      "use this plugin (its backend, if it has one); a value with a slash is a file"},
     {"method", 0, "M", 0,
-     "how the layer is split: dense, column_parallel, row_parallel, masked_split, blockshock"},
+     "how the layer is split: dense, column_parallel, row_parallel, masked_split, blockshock, auto"},
     {"world-size", 'P', "N", 0, "ranks; default: what the method needs"},
     {"backend", 0, "NAME", 0, "backend; WRAPPER:NAME wraps it, as in fault:cpu; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads"},

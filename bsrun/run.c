@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bsrun/compare.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
@@ -40,6 +41,8 @@ typedef struct run_plan {
   char *tune_path;    /* the tuning file; NULL: none */
   bs_tuner *tuner;
   bsrun_progress tuning;
+  auto_choice chosen; /* of --method auto, for the point */
+  json_t *ladders;    /* rows of all points */
 } run_plan;
 
 static int32_t no_memory(bs_error *err) {
@@ -117,6 +120,33 @@ static int32_t prepare(run_plan *p, bs_error *err) {
   return rc;
 }
 
+static const json_t *constants_of(run_plan *p) {
+  if (!p->cache_read) p->session.constants = bsrun_constants(p->cache, p->session.quiet);
+  p->cache_read = 1;
+  return p->session.constants;
+}
+
+/* --method auto: decided once a point, for its first phase or, of both, for the forward pass. */
+static int32_t choose_method(run_plan *p, bs_node *config, bs_error *err) {
+  if (!auto_asked(config)) return BS_OK;
+  if (bsrun_rank_how() != NULL) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-AUTO-LAUNCH",
+                 "--method auto chooses in one process; this is one of several");
+    bs_error_hint(err, "choose with --launch threads, then run its method with --launch processes or mpi");
+    return BS_UNSUPPORTED;
+  }
+  if (p->chosen.rows == NULL) {
+    int32_t rc = bs_schema_check(config, p->request.configs_dir, NULL, err);
+    if (rc == BS_OK)
+      rc = auto_choose(p->session.context, config, p->request.configs_dir, constants_of(p), p->session.quiet,
+                       &p->chosen, err);
+    if (rc != BS_OK) return rc;
+    bs_note_add(&p->notes, "auto: %s", p->chosen.name);
+    json_array_extend(p->ladders, p->chosen.rows);
+  }
+  return auto_apply(&p->chosen, config, err);
+}
+
 /* The experiment of one phase of one point. */
 static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_experiment *out, bs_error *err) {
   bs_compose_request q = p->request.compose;
@@ -136,11 +166,15 @@ static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_exper
     bs_config_free(composed.config);
     return rc;
   }
+  rc = choose_method(p, composed.config, err);
+  if (rc != BS_OK) {
+    bs_config_free(composed.config);
+    return rc;
+  }
   rc = bs_experiment_make(p->session.context, composed.config, p->request.configs_dir, &p->notes, out, err);
+  if (rc == BS_OK && p->chosen.rows != NULL) out->ladder = json_incref(p->chosen.rows);
   if (rc != BS_OK || out->phase != BS_PHASE_FORWARD) return rc;
-  if (!p->cache_read) p->session.constants = bsrun_constants(p->cache, p->session.quiet);
-  p->cache_read = 1;
-  out->machine_constants = p->session.constants;
+  out->machine_constants = constants_of(p);
   return BS_OK;
 }
 
@@ -276,6 +310,7 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
   }
   if (bs_context_stuck(p->session.context) > 0) return rc; /* what it is given stays as it is */
   if (p->tuner != NULL) bs_tuner_drop(p->tuner);
+  auto_free(&p->chosen);
   for (size_t i = 0; i < made; i++) bs_experiment_free(&experiments[i]);
   return rc;
 }
@@ -307,9 +342,15 @@ static int run_points(run_plan *p, bs_error *err) {
 }
 
 static int32_t print_results(const run_plan *p, bs_error *err) {
-  if (json_array_size(p->session.rows) == 0) return BS_OK; /* an error line told why */
-  const int32_t rc = bs_report_print(stdout, p->format, run_fields, run_n_fields, p->session.rows, err);
-  if (rc != BS_OK || (p->format != BS_FORMAT_TABLE && p->format != BS_FORMAT_MD)) return rc;
+  if (json_array_size(p->session.rows) == 0) return BS_OK;                        /* an error line told why */
+  const int readable = p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_MD; /* others: in the record */
+  int32_t rc = BS_OK;
+  if (readable && json_array_size(p->ladders) > 0) {
+    rc = bs_report_print(stdout, p->format, ladder_fields, ladder_n_fields, p->ladders, err);
+    putchar('\n');
+  }
+  if (rc == BS_OK) rc = bs_report_print(stdout, p->format, run_fields, run_n_fields, p->session.rows, err);
+  if (rc != BS_OK || !readable) return rc;
   const char *lead = p->format == BS_FORMAT_MD ? "- " : "";
   char *command = bsrun_command_line();
   char *shown = command == NULL ? NULL : bs_report_printable(command);
@@ -328,6 +369,8 @@ static void plan_free(run_plan *p) {
   free(p->mpirun);
   bs_tuner_close(p->tuner);
   if (p->session.context != NULL) bs_context_close(p->session.context);
+  json_decref(p->ladders);
+  auto_free(&p->chosen);
   json_decref(p->session.rows);
   json_decref(p->session.folders);
   json_decref(p->session.constants);
@@ -356,6 +399,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   p->session.run_id = args_value(a, "run-id");
   if (rc == BS_OK) rc = prepare(p, err);
   p->session.rows = json_array();
+  p->ladders = json_array();
   p->session.folders = json_array();
   if (rc != BS_OK) return bsrun_fail(err);
   if (p->launch == NULL && p->slurm && args_value(a, "launch") == NULL && getenv("SLURM_JOB_ID") != NULL &&

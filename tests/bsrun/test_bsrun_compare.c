@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_compare.c - the ladder: its rungs, their predictions from constants that the test wrote, their
+ * places; and what --method auto takes of it and leaves in the run's folder. */
+#include "tests/bsrun/constants_file.h"
+#include "tests/bsrun/spawn.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+/* Constants of the backend ref on 2 ranks; an all-reduce takes `wire` seconds, whatever its size. */
+static void write_constants(double wire) {
+  char path[600];
+  bs_error err = BS_ERROR_INIT;
+  json_t *constants = round_constants("ref");
+  json_t *exchange = json_array_get(json_object_get(constants, "exchange"), 0);
+  for (int i = 0; i < BS_EXCHANGES; i++) json_object_set_new(exchange, bs_exchange_keys[i], json_real(wire));
+  snprintf(path, sizeof path, "%s/machine.json", dir);
+  ck_assert_int_eq(bs_constants_store(path, constants, &err), BS_OK);
+  json_decref(constants);
+}
+
+static json_t *rows_of(const ran *r) {
+  json_error_t why;
+  json_t *rows = json_loads(r->out, JSON_REJECT_DUPLICATES, &why);
+  ck_assert_msg(json_is_array(rows), "%s: %s", why.text, r->out);
+  return rows;
+}
+
+static json_t *row_named(const json_t *rows, const char *candidate) {
+  size_t i;
+  json_t *row;
+  json_array_foreach(rows, i, row) {
+    if (strcmp(json_string_value(json_object_get(row, "candidate")), candidate) == 0) return row;
+  }
+  ck_abort_msg("no row of %s", candidate);
+  return NULL;
+}
+
+static double num(const json_t *row, const char *key) {
+  const json_t *value = json_object_get(row, key);
+  ck_assert_msg(json_is_number(value), "no number %s", key);
+  return json_number_value(value);
+}
+
+START_TEST(every_rung_is_predicted_and_placed) {
+  write_constants(1e-6);
+  ran r = bsrun(dir, "compare", "--measure", "0", "--n", "64", "--b", "8", "--dtype", "f32", "-P", "2",
+                "--plugin", "ref", "--threads-per-rank", "1", "--cache", "machine.json", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r), *row;
+  size_t i;
+  double last = 0.0;
+  ck_assert_uint_eq(json_array_size(rows), 4 + 1 + 1 + 4 + 1 + 1);
+  json_array_foreach(rows, i, row) {
+    ck_assert_int_eq((int)num(row, "place"), (int)i + 1);
+    ck_assert(json_object_get(row, "measured_ms") == NULL ||
+              json_is_null(json_object_get(row, "measured_ms")));
+    const json_t *p = json_object_get(row, "predicted_ms");
+    const double expected = json_is_number(p) ? json_number_value(p) : num(row, "bound_ms");
+    ck_assert_double_ge(expected, last);
+    last = expected;
+  }
+  /* An all-reduce of Y [8,64] in fp32; column_parallel gathers as many bytes; nothing is sent alone. */
+  ck_assert_int_eq((int)num(row_named(rows, "row_parallel contiguous"), "wire_bytes"), 8 * 64 * 4);
+  ck_assert_int_eq((int)num(row_named(rows, "column_parallel"), "wire_bytes"), 8 * 64 * 4);
+  ck_assert_int_eq((int)num(row_named(rows, "dense"), "wire_bytes"), 0);
+  const char *why = json_string_value(json_object_get(row_named(rows, "masked_split interleave"), "why"));
+  ck_assert_msg(strstr(why, "all of the products on all of the weight bytes; all_reduce") != NULL, "%s", why);
+  why = json_string_value(json_object_get(row_named(rows, "blockshock interleave"), "why"));
+  ck_assert_msg(strstr(why, "half of the products on half of the weight bytes") != NULL, "%s", why);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(the_first_named_is_what_others_are_held_against) {
+  ran r = bsrun(dir, "compare", "row_parallel", "masked_split", "--masks", "complement_1010_0101",
+                "--seconds", "0.5", "--n", "128", "--b", "8", "--dtype", "f32", "-P", "2", "--plugin", "ref",
+                "--cache", "off", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r), *first = row_named(rows, "row_parallel"), *row;
+  size_t i;
+  double last = 0.0;
+  ck_assert_uint_eq(json_array_size(rows), 3);
+  ck_assert(json_is_null(json_object_get(first, "ratio")));
+  json_array_foreach(rows, i, row) {
+    ck_assert_double_ge(num(row, "measured_ms"), last);
+    last = num(row, "measured_ms");
+    ck_assert(row == first || num(row, "ratio") > 0.0);
+  }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(what_cannot_run_says_why_and_stands_last) {
+  ran r = bsrun(dir, "compare", "masked_split", "--masks", "complement_1100_0011,interleave", "--measure",
+                "0", "--n", "64", "-P", "3", "--plugin", "ref", "--cache", "off", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r), *last = json_array_get(rows, json_array_size(rows) - 1);
+  ck_assert_str_eq(json_string_value(json_object_get(last, "candidate")),
+                   "masked_split complement_1100_0011");
+  ck_assert(json_is_null(json_object_get(last, "place")));
+  ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(last, "why")), "odd number of ranks"));
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* With an all-reduce of a second nothing that sends is taken; with a free one two ranks are. */
+START_TEST(auto_weighs_the_wire) {
+  const struct {
+    double wire;
+    const char *named;
+  } cases[] = {{1.0, "dense"}, {1e-9, "column_parallel"}};
+  for (size_t i = 0; i < 2; i++) {
+    write_constants(cases[i].wire);
+    ran r = bsrun(dir, "--method", "auto", "--phase", "0", "--set", "model.N=256", "--set", "model.B=4",
+                  "--set", "model.dtype=f32", "-P", "2", "--plugin", "ref", "--threads-per-rank", "1",
+                  "--set", "auto.measure=0", "--set", "auto.methods=[column_parallel, dense]", "--cache",
+                  "machine.json", "--out", "runs", "-o", "json", NULL);
+    must_be(&r, 0);
+    json_t *rows = rows_of(&r);
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(rows, 0), "method")), cases[i].named);
+    json_decref(rows);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+START_TEST(a_choice_is_in_the_record_and_repeats) {
+  ran r = bsrun(dir, "--method", "auto", "--set", "model.N=64", "--set", "model.B=8", "--plugin", "ref", "-P",
+                "2", "--set", "auto.seconds=0.2", "--set", "auto.measure=2", "--cache", "off", "--tune-cache",
+                "off", "--set", "phase.pairs_seconds=0.1", "--set", "phase.pairs_max=5", "--set",
+                "phase.pairs_min=5", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.out, "CANDIDATE"));
+  ck_assert_ptr_nonnull(strstr(r.err, "note: auto: "));
+  ran_free(&r);
+  char command[1024];
+  snprintf(command, sizeof command,
+           "cd '%s' && for d in results/raw/*/*/*; do grep -q '\"ladder\"' $d/metrics.jsonl && "
+           "! grep -q 'name: auto' $d/config.yaml || exit 1; done && "
+           "'%s' --config $(ls -d results/raw/phase0*/*/*)/config.yaml -q >again 2>&1 && ! grep -q CANDIDATE "
+           "again",
+           dir, bsrun_path());
+  ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+static const struct {
+  const char *words[12];
+  int code;
+  const char *id, *part;
+} wrong[] = {
+    {{"compare", "rowparallel"}, 5, "BS-PLG-NOTFOUND", "row_parallel"},
+    {{"compare", "--pass", "forwards"}, 2, "BS-USE", "forward"},
+    {{"compare", "--masks", "interleav"}, 3, "BS-MASK-NAME", "interleave"},
+    {{"compare", "--measure", "17"}, 2, "BS-USE-NUMBER", "16"},
+    {{"compare", "--seconds", "0"}, 2, "BS-USE-NUMBER", "--seconds"},
+    {{"--method", "auto", "-P", "3", "--set", "auto.methods=[masked_split]", "--set",
+      "auto.masks=[complement_1100_0011]", "--plugin", "ref"},
+     3,
+     "BS-AUTO-NONE",
+     "odd number of ranks"},
+    {{"--method", "auto", "--set", "auto.methods=[]"}, 3, "BS-AUTO-LIST", "auto.methods"},
+};
+
+START_TEST(bad_words_are_one_error) {
+  char *argv[16] = {"bsrun"};
+  for (size_t i = 0; wrong[_i].words[i] != NULL; i++) argv[i + 1] = (char *)(uintptr_t)wrong[_i].words[i];
+  ran r = finish_bsrun(dir, start_bsrun(dir, argv));
+  must_be(&r, wrong[_i].code);
+  ck_assert_msg(strstr(r.err, wrong[_i].id) != NULL && strstr(r.err, wrong[_i].part) != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("bsrun_compare");
+  TCase *t = tcase_create("ladder");
+  tcase_set_timeout(t, 60);
+  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_test(t, every_rung_is_predicted_and_placed);
+  tcase_add_test(t, the_first_named_is_what_others_are_held_against);
+  tcase_add_test(t, what_cannot_run_says_why_and_stands_last);
+  tcase_add_test(t, auto_weighs_the_wire);
+  tcase_add_test(t, a_choice_is_in_the_record_and_repeats);
+  tcase_add_loop_test(t, bad_words_are_one_error, 0, (int)(sizeof wrong / sizeof wrong[0]));
+  suite_add_tcase(s, t);
+  return run_suite(s);
+}
