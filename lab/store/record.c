@@ -47,20 +47,25 @@ static int32_t add_config(bs_sha256 *h, const bs_node *config, bs_error *err) {
   return failed ? no_memory(err) : BS_OK;
 }
 
-/* Contents of the files that workload options name ("path" or "path#tensor"). */
+/* The contents of the file that a value names ("path" or "path#tensor"); other values are in the tree. */
+static int32_t add_file(bs_sha256 *h, const char *value, bs_error *err) {
+  char path[4096], hex[65];
+  struct stat st;
+  if (strlen(value) >= sizeof path) return BS_OK;
+  snprintf(path, sizeof path, "%.*s", (int)strcspn(value, "#"), value);
+  if (strchr(path, '/') == NULL && strchr(path, '.') == NULL) return BS_OK;
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return BS_OK;
+  const int32_t rc = bs_sha256_file(path, hex, err);
+  if (rc == BS_OK) bs_sha256_field(h, hex);
+  return rc;
+}
+
+/* Of the workload's options and of the mask. */
 static int32_t add_inputs(bs_sha256 *h, const bs_experiment *e, bs_error *err) {
-  for (uint32_t i = 0; i < e->n_workload_options; i++) {
-    char path[4096], hex[65];
-    struct stat st;
-    if (strlen(e->workload_values[i]) >= sizeof path) continue;
-    snprintf(path, sizeof path, "%.*s", (int)strcspn(e->workload_values[i], "#"), e->workload_values[i]);
-    if (strchr(path, '/') == NULL && strchr(path, '.') == NULL) continue;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) continue;
-    const int32_t rc = bs_sha256_file(path, hex, err);
-    if (rc != BS_OK) return rc;
-    bs_sha256_field(h, hex);
-  }
-  return BS_OK;
+  int32_t rc = e->importance != NULL ? add_file(h, e->importance, err) : BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < e->n_workload_options; i++)
+    rc = add_file(h, e->workload_values[i], err);
+  return rc;
 }
 
 int32_t bs_record_key(const bs_experiment *experiment, const json_t *plugins, uint32_t world_size,

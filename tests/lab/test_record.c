@@ -56,6 +56,11 @@ START_TEST(the_key_covers_input_files) {
   key_of(yaml, "[]", 1, three);
   ck_assert_str_eq(one, two);
   ck_assert_str_ne(one, three);
+  snprintf(yaml, sizeof yaml, BASE "mask: {name: importance, importance: \"%s/w.npy\"}\n", dir);
+  key_of(yaml, "[]", 1, one);
+  write_text(dir, "w.npy", "content three");
+  key_of(yaml, "[]", 1, two);
+  ck_assert_str_ne(one, two);
   remove_dir(dir);
 }
 END_TEST
