@@ -76,18 +76,19 @@ static void find_packer(kit_actor *a) {
     a->packer_state = a->state;
     return;
   }
-  if (strcmp(a->impl->op, "matmul_dx") != 0 && strcmp(a->impl->op, "matmul_update") != 0) return;
+  if (!kit_op_is(a->impl->op, "matmul_dx") && !kit_op_is(a->impl->op, "matmul_update")) return;
+  const char *packer = strncmp(a->impl->op, "matmul24", 8) == 0 ? "matmul24" : "matmul";
   for (uint32_t i = 0; i < a->p->host.n_things; i++) {
     const kit_thing *t = &a->p->host.things[i];
     const bs_op_impl *op = t->vtable;
-    if (t->kind != BS_KIND_OP || strcmp(op->op, "matmul") != 0 || strcmp(op->name, a->impl->name) != 0 ||
+    if (t->kind != BS_KIND_OP || strcmp(op->op, packer) != 0 || strcmp(op->name, a->impl->name) != 0 ||
         strcmp(op->backend, a->impl->backend) != 0)
       continue;
     a->packer = op;
     a->packer_state = t->state;
   }
-  kit_assert(a->packer != NULL, "%s@%s/%s has no matmul of its name to pack its weights", a->impl->op,
-             a->impl->backend, a->impl->name);
+  kit_assert(a->packer != NULL, "%s@%s/%s has no %s of its name to pack its weights", a->impl->op,
+             a->impl->backend, a->impl->name, packer);
 }
 
 const char *kit_actor_attach(kit_actor *a, kit_plugin *p, uint32_t thing, uint32_t width) {

@@ -15,7 +15,7 @@ static void use_op(kit_plugin *p, uint32_t thing) {
     bs_error err = BS_ERROR_INIT;
     const char *stage = "";
     kit_data d;
-    if (strcmp(impl->op, "matmul_dw") == 0) s.w = BS_F32;
+    if (kit_op_is(impl->op, "matmul_dw")) s.w = BS_F32;
     if (strstr(impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
     kit_data_make(&d, impl->op, &s);
     kit_data_ask(&a, &d, &answer);

@@ -97,7 +97,7 @@ typedef struct list {
 static int fits(const row *r, const kit_found *f) {
   if (f->kind != BS_KIND_OP) return 1;
   if (r->body == kit_num_in_place) return strcmp(f->op, "activate") == 0;
-  if (r->body == kit_num_packed) return strcmp(f->op, "matmul") == 0;
+  if (r->body == kit_num_packed) return kit_op_is(f->op, "matmul");
   return 1;
 }
 

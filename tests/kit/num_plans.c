@@ -10,7 +10,7 @@ static void set_rows(kit_data *d, int64_t rows) {
   d->shape.B = rows;
   for (uint32_t i = 0; i < d->nargs; i++) {
     kit_tensor *m = &d->a[i];
-    if (m->block == NULL || m->t.rank != 2 || (strcmp(d->op, "matmul_dw") == 0 && (int32_t)i == d->out))
+    if (m->block == NULL || m->t.rank != 2 || (kit_op_is(d->op, "matmul_dw") && (int32_t)i == d->out))
       continue;
     const int64_t last = (rows - 1) * m->t.strides[0] + (m->t.dims[1] - 1) * m->t.strides[1];
     m->t.dims[0] = rows;
@@ -79,7 +79,7 @@ void kit_num_rows(const kit_case *c) {
   static kit_actor a;
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
-  if (!kit_op_known(a.impl->op) || strcmp(a.impl->op, "matmul_update") == 0) {
+  if (!kit_op_known(a.impl->op) || kit_op_is(a.impl->op, "matmul_update")) {
     kit_unsupported(
         "op %s %s", a.impl->op,
         kit_op_known(a.impl->op) ? "changes its weight" : "is the plugin's own: the kit has no oracle");
@@ -90,9 +90,9 @@ void kit_num_rows(const kit_case *c) {
     kit_shape s = {.x = dtypes[i], .w = dtypes[i], .y = dtypes[i], .B = 5, .N = 21, .K = 37, .seed = 31 + i};
     bs_op_answer answer;
     kit_data d;
-    if (strcmp(a.impl->op, "matmul_dw") == 0 && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
+    if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
     if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
-    if (strcmp(a.impl->op, "matmul") == 0) s.bias = s.x;
+    if (kit_op_is(a.impl->op, "matmul")) s.bias = s.x;
     kit_data_make(&d, a.impl->op, &s);
     if (serves(&a, &d, &answer)) {
       several_rows(&a, &d, answer.tolerance);

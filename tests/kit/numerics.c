@@ -10,9 +10,9 @@
 static unsigned char *bits_of(const kit_data *d, size_t *out_bytes) {
   const kit_tensor *out = d->out >= 0 ? &d->a[d->out] : NULL;
   const int beside = strcmp(d->op, "scatter_columns") == 0 ||
-                     (strcmp(d->op, "matmul_dx") == 0 && d->shape.x_full); /* the other columns stay */
+                     (kit_op_is(d->op, "matmul_dx") && d->shape.x_full); /* the other columns stay */
   const int64_t rows = out != NULL ? out->t.dims[0] : d->shape.N;
-  const int64_t cols = out == NULL || beside ? d->kept : out->t.dims[1];
+  const int64_t cols = out == NULL ? d->length : beside ? d->kept : out->t.dims[1];
   const uint64_t size = out != NULL ? BS_DTYPE_BYTES(out->t.dtype) : sizeof *d->after;
   unsigned char *bits = calloc((size_t)(rows * cols) + 1, size);
   kit_assert(bits != NULL, "no memory");
@@ -101,8 +101,8 @@ void kit_num_least(const kit_case *c) {
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
     kit_shape s = {.x = dtypes[i], .w = dtypes[i], .y = dtypes[i], .B = 4, .N = 8, .K = 16, .seed = 11};
     kit_data d;
-    if (strcmp(a.impl->op, "matmul_dw") == 0 && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
-    if (strcmp(a.impl->op, "matmul_update") == 0 && !bs_dtype_is_float(dtypes[i])) continue;
+    if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
+    if (kit_op_is(a.impl->op, "matmul_update") && !bs_dtype_is_float(dtypes[i])) continue;
     if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
     kit_data_make(&d, a.impl->op, &s);
     if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 0);
@@ -118,9 +118,9 @@ static const uint32_t special_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
 
 static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activation) {
   kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 6, .N = 9, .K = 21, .seed = 77};
-  if (strcmp(op, "matmul_dw") == 0) s.w = dtype == BS_F64 ? BS_F64 : BS_F32;
+  if (kit_op_is(op, "matmul_dw")) s.w = dtype == BS_F64 ? BS_F64 : BS_F32;
   if (strstr(op, "_columns") != NULL) s.part = KIT_PATTERN;
-  if (strcmp(op, "matmul") == 0 || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0)
+  if (kit_op_is(op, "matmul") || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0)
     s.activation = activation;
   kit_data_make(d, op, &s);
 }
@@ -143,7 +143,7 @@ void kit_num_special(const kit_case *c) {
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
   const char *op = a.impl->op;
-  const int two = strcmp(op, "matmul") == 0 || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0;
+  const int two = kit_op_is(op, "matmul") || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0;
   for (size_t i = 0; kit_op_known(op) && i < sizeof special_dtypes / sizeof special_dtypes[0]; i++)
     for (uint32_t activation = BS_ACT_NONE; activation <= (two ? BS_ACT_SILU : BS_ACT_NONE); activation++) {
       kit_data d;
@@ -187,20 +187,26 @@ static void check_packed(kit_actor *a, kit_data *d) {
   bs_error err = BS_ERROR_INIT;
   void *packed = NULL;
   uint64_t bytes = 0;
-  double *values = calloc((size_t)(s->N * d->kept) + 1, sizeof *values);
+  double *values = calloc((size_t)(s->N * d->length) + 1, sizeof *values);
   kit_assert(values != NULL, "no memory");
   kit_assert(a->impl->pack(a->state, &a->exec, &d->query, &source, &packed, &bytes, &err) == BS_OK,
              "%s: pack fails: %s: %s", kit_data_text(d), err.id, err.message);
-  kit_assert(bytes >= (uint64_t)(s->N * d->kept) * BS_DTYPE_BYTES(s->w),
+  kit_assert(bytes >= (uint64_t)(s->N * d->length) * BS_DTYPE_BYTES(s->w),
              "%s: pack tells %llu bytes of device memory, the weight alone has more", kit_data_text(d),
              (unsigned long long)bytes);
   kit_assert(kit_packed_values(a, packed, d, values, &err) == BS_OK, "%s: packed_read fails: %s: %s",
              kit_data_text(d), err.id, err.message);
   for (int64_t n = 0; n < s->N; n++)
-    for (int64_t i = 0; i < d->kept; i++)
-      kit_assert(values[n * d->kept + i] == kit_get(&d->w, n, kit_column(d, i)),
-                 "%s: weight [%lld,%lld] reads back as %.9g, it was packed as %.9g", kit_data_text(d),
-                 (long long)n, (long long)i, values[n * d->kept + i], kit_get(&d->w, n, kit_column(d, i)));
+    for (int64_t i = 0; i < d->length; i++) {
+      int64_t k = i;
+      const int is_there = d->groups == NULL || kit_place(d, n, i, &k);
+      const double want = is_there ? kit_get(&d->w, n, kit_column(d, k)) : 0.0;
+      const double got = values[n * d->length + i];
+      kit_assert(
+          got == want && (d->groups == NULL || !bs_dtype_is_float(s->w) || signbit(got) == signbit(want)),
+          "%s: weight [%lld,%lld] reads back as %.9g, it was packed as %.9g", kit_data_text(d), (long long)n,
+          (long long)i, got, want);
+    }
   a->impl->packed_free(packed);
   free(values);
 }

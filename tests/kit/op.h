@@ -77,7 +77,10 @@ typedef struct kit_data {
   const bs_partition *part; /* NULL: all */
   uint32_t *columns;
   int64_t kept;
-  double *after; /* matmul_update: the packed weight behind it, [N,kept] */
+  unsigned char *groups; /* of 2:4 weights: which two of each four are kept; NULL: all */
+  bs_kept positions;
+  int64_t length; /* of a packed row: kept, or what is kept of it */
+  double *after;  /* matmul_update: the packed weight behind it, [N,length] */
   const bs_tensor_desc *descs[4], *pack_descs[4];
   bs_tensor_desc pack_x, pack_y;
   bs_op_query query, pack_query;
@@ -87,6 +90,14 @@ typedef struct kit_data {
 /* tree_sum: blocks of the input, and the one at a place. */
 int64_t kit_blocks(const kit_data *d);
 int64_t kit_block(const kit_data *d, int64_t place);
+/* Is op `what`, or that of 2:4 weights? "matmul24_dx" is "matmul_dx". */
+int kit_op_is(const char *op, const char *what);
+/* Is value j of packed row n that of column *out_k of the weight's part? 0 beyond the last column. */
+int kit_place(const kit_data *d, int64_t n, int64_t j, int64_t *out_k);
+/* The output of an op over 2:4 weights against sums over what is kept (op_judge24.c). */
+void kit_judge24(const kit_data *d, uint32_t tolerance, int special);
+void kit_check_value(const kit_data *d, uint32_t dtype, int special, int64_t row, int64_t col, double got,
+                     double want, double slack);
 /* 1 for an op that the kit knows. */
 int kit_op_known(const char *op);
 int64_t kit_column(const kit_data *d, int64_t i);
@@ -106,7 +117,7 @@ int kit_wide(const kit_data *d);
 int kit_tolerance_fits(const kit_data *d, uint32_t tolerance);
 /* The output against the oracle. Special values: only their class is compared. */
 void kit_data_judge(const kit_data *d, uint32_t tolerance, int special);
-/* Reads the packed weight back: rows of [N,kept] as doubles; BS_UNSUPPORTED without the slot. */
+/* Reads the packed weight back: rows of [N,length] as doubles; BS_UNSUPPORTED without the slot. */
 int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err);
 bs_source kit_weight_source(kit_data *d);
 /* The error that round-off may make in one element whose terms have this sum of sizes. */

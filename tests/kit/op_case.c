@@ -5,14 +5,20 @@
 
 #include "tests/kit/op.h"
 
-static const char *const known[] = {"matmul",        "matmul_dx",      "matmul_dw",
-                                    "matmul_update", "gather_columns", "scatter_columns",
-                                    "convert",       "activate",       "tree_sum"};
+static const char *const known[] = {"matmul",   "matmul_dx",      "matmul_dw",       "matmul_update",
+                                    "matmul24", "matmul24_dx",    "matmul24_dw",     "matmul24_update",
+                                    "expand24", "gather_columns", "scatter_columns", "convert",
+                                    "activate", "tree_sum"};
 
 int kit_op_known(const char *op) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
     if (strcmp(known[i], op) == 0) return 1;
   return 0;
+}
+
+int kit_op_is(const char *op, const char *what) {
+  if (strncmp(op, "matmul24", 8) != 0) return strcmp(op, what) == 0;
+  return strncmp(what, "matmul", 6) == 0 && strcmp(op + 8, what + 6) == 0;
 }
 
 int64_t kit_column(const kit_data *d, int64_t i) {
@@ -21,7 +27,26 @@ int64_t kit_column(const kit_data *d, int64_t i) {
 }
 
 static int is(const kit_data *d, const char *op) {
-  return strcmp(d->op, op) == 0;
+  return kit_op_is(d->op, op);
+}
+
+static int expands(const kit_data *d) {
+  return strcmp(d->op, "expand24") == 0;
+}
+
+static int has_groups(const kit_data *d) {
+  return strncmp(d->op, "matmul24", 8) == 0 || expands(d);
+}
+
+int kit_place(const kit_data *d, int64_t n, int64_t j, int64_t *out_k) {
+  const unsigned char group = d->groups[n * (d->length / 2) + j / 2];
+  int64_t k = 0;
+  for (int64_t seen = 0; k < 4; k++) {
+    if ((group >> k & 1) == 0) continue;
+    if (seen++ == j % 2) break;
+  }
+  *out_k = j / 2 * 4 + k;
+  return *out_k < d->kept;
 }
 
 /* ---- data ----------------------------------------------------------------------------------- */
@@ -70,6 +95,57 @@ static void make_partition(kit_data *d, uint64_t *seed) {
   d->kept = p->count;
 }
 
+/* A run of whole groups of four, or one that goes to the end. */
+static void make_run24(kit_data *d) {
+  const int64_t K = d->shape.K;
+  bs_partition *p = &d->partition;
+  d->kept = K;
+  if (d->shape.part == KIT_ALL || expands(d)) return;
+  *p = (bs_partition){.struct_size = sizeof *p, .kind = BS_PARTITION_CONTIGUOUS, .total = K};
+  p->begin = K / 12 * 4;
+  p->count = p->span = d->shape.seed % 2 == 0 ? K - p->begin : (K - p->begin) / 8 * 4;
+  d->part = p;
+  d->kept = p->count;
+}
+
+static int32_t read_groups(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups,
+                           uint8_t *out, int64_t out_stride, bs_error *err) {
+  const kit_data *d = ctx;
+  const int64_t all = d->length / 2;
+  if (row < 0 || nrows < 0 || row > d->positions.rows - nrows || group < 0 || ngroups < 0 ||
+      group > all - ngroups)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-KIT-ROWS",
+                        "rows %lld+%lld, groups %lld+%lld are asked for", (long long)row, (long long)nrows,
+                        (long long)group, (long long)ngroups);
+  for (int64_t r = 0; r < nrows; r++)
+    memcpy(out + r * out_stride, d->groups + (row + r) * all + group, (size_t)ngroups);
+  return BS_OK;
+}
+
+/* Drawn for each group, or, as a transposable mask has them, two patterns and their complements a block of
+ * four rows; of every other query the complement. */
+static void make_groups(kit_data *d, uint64_t *seed) {
+  static const unsigned char two[6] = {3, 5, 6, 9, 10, 12};
+  const int64_t rows = expands(d) ? d->shape.B : d->shape.N, groups = (d->kept + 3) / 4;
+  const uint32_t turns = rows % 4 == 0 && d->shape.seed % 3 == 0, other = d->shape.seed / 3 % 2;
+  d->length = 2 * groups;
+  d->groups = calloc((size_t)(rows * groups) + 1, 1);
+  kit_assert(d->groups != NULL, "no memory");
+  for (int64_t n = 0; n < rows; n++)
+    for (int64_t g = 0; g < groups; g++) {
+      unsigned char *at = &d->groups[n * groups + g];
+      *at = two[kit_below(seed, 6)];
+      if (turns && n % 2 == 1) *at = d->groups[(n - 1) * groups + g] ^ 15u;
+    }
+  for (int64_t i = 0; other && i < rows * groups; i++) d->groups[i] ^= 15u;
+  d->positions = (bs_kept){.struct_size = sizeof d->positions,
+                           .transposable = turns,
+                           .rows = rows,
+                           .cols = d->kept,
+                           .ctx = d,
+                           .read = read_groups};
+}
+
 static void arg(kit_data *d, uint32_t i, uint32_t dtype, uint32_t rank, int64_t rows, int64_t cols) {
   if (dtype != 0) kit_tensor_make(&d->a[i], dtype, rank, rows, cols, d->shape.spread);
   d->nargs = i + 1;
@@ -89,11 +165,14 @@ static void make_args(kit_data *d) {
   } else if (is(d, "matmul_dw")) {
     arg(d, 0, s->x, 2, s->B, x_cols);
     arg(d, 1, s->y, 2, s->B, s->N);
-    arg(d, 2, s->w, 2, s->N, d->kept);
+    arg(d, 2, s->w, 2, s->N, d->length);
   } else if (is(d, "matmul_update")) {
     arg(d, 0, s->x, 2, s->B, x_cols);
     arg(d, 1, s->y, 2, s->B, s->N);
     arg(d, 2, BS_F32, 1, 1, 1);
+  } else if (expands(d)) {
+    arg(d, 0, s->x, 2, s->B, d->length);
+    arg(d, 1, s->x, 2, s->B, s->K);
   } else if (is(d, "gather_columns")) {
     arg(d, 0, s->x, 2, s->B, s->K);
     arg(d, 1, s->x, 2, s->B, d->kept);
@@ -122,7 +201,8 @@ static void make_queries(kit_data *d) {
                            .accumulate = s->accumulate,
                            .activation = s->activation,
                            .flags = s->flags | (s->x_full ? BS_QUERY_X_FULL : 0u),
-                           .weight_dtype = needs_weight(d) ? s->w : 0};
+                           .weight_dtype = needs_weight(d) ? s->w : 0,
+                           .kept = d->groups != NULL ? &d->positions : NULL};
   for (int64_t i = 0; is(d, "tree_sum") && i < kit_blocks(d); i++) d->query.attrs[i] = kit_block(d, i);
   d->pack_query = d->query;
   if (is(d, "matmul")) return;
@@ -131,10 +211,16 @@ static void make_queries(kit_data *d) {
   d->pack_y = bs_desc_2d(bs_dtype_is_float(s->w) ? s->w : BS_I32, s->B, s->N);
   d->pack_descs[0] = &d->pack_x;
   d->pack_descs[3] = &d->pack_y;
-  d->pack_query.op = "matmul";
+  d->pack_query.op = d->groups != NULL ? "matmul24" : "matmul";
   d->pack_query.nargs = 4;
   d->pack_query.args = d->pack_descs;
   d->pack_query.flags |= BS_QUERY_TRAIN;
+}
+
+/* Positions do not come from values: some kept ones are zeros, of both signs. */
+static void put_zeros(kit_data *d) {
+  for (int64_t n = 0; n < d->shape.N; n++)
+    for (int64_t k = n % 3; k < d->shape.K; k += 5) kit_set(&d->w, n, k, k % 2 == 0 ? 0.0 : -0.0);
 }
 
 void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
@@ -142,12 +228,19 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
   memset(d, 0, sizeof *d);
   d->op = op;
   d->shape = *shape;
-  make_partition(d, &seed);
+  if (has_groups(d)) {
+    make_run24(d);
+    make_groups(d, &seed);
+  } else {
+    make_partition(d, &seed);
+    d->length = d->kept;
+  }
   make_args(d);
   if (needs_weight(d)) kit_tensor_make(&d->w, shape->w, 2, shape->N, shape->K, 0);
   for (uint32_t i = 0; i < d->nargs; i++)
     if (d->a[i].block != NULL && (int32_t)i != d->out) kit_fill(&d->a[i], &seed);
   if (d->w.block != NULL) kit_fill(&d->w, &seed);
+  if (has_groups(d) && d->w.block != NULL) put_zeros(d);
   if (is(d, "matmul_update")) kit_set(&d->a[2], 0, 0, -0.25);
   make_queries(d);
 }
@@ -156,21 +249,26 @@ void kit_data_free(kit_actor *a, kit_data *d) {
   for (uint32_t i = 0; i < 4; i++) kit_tensor_free(a, &d->a[i]);
   kit_tensor_free(a, &d->w);
   free(d->columns);
+  free(d->groups);
   free(d->after);
   memset(d, 0, sizeof *d);
 }
 
 const char *kit_data_text(const kit_data *d) {
-  static const char *const parts[] = {"all", "a run", "a pattern", "a list"};
+  static const char *const parts[] = {"all", "a run", "a pattern",
+                                      "a list"}; /* of 2:4 weights always a run */
   static char text[400];
   const kit_shape *s = &d->shape;
   snprintf(text, sizeof text,
-           "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s act=%u acc=%u strides=%u%s%s", d->op,
-           (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->x), bs_dtype_name(s->w),
+           "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s%s act=%u acc=%u strides=%u%s%s",
+           d->op, (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->x), bs_dtype_name(s->w),
            bs_dtype_name(s->y), s->bias != 0 ? " bias=" : "", s->bias != 0 ? bs_dtype_name(s->bias) : "",
            s->residual != 0 ? " residual=" : "", s->residual != 0 ? bs_dtype_name(s->residual) : "",
-           parts[s->part], s->x_full ? " (X full)" : "", s->activation, s->accumulate,
-           s->spread & ~(uint32_t)KIT_SHIFTED,
+           parts[s->part], s->x_full ? " (X full)" : "",
+           d->groups == NULL           ? ""
+           : d->positions.transposable ? " kept 2:4 both ways"
+                                       : " kept 2:4",
+           s->activation, s->accumulate, s->spread & ~(uint32_t)KIT_SHIFTED,
            s->spread & KIT_SHIFTED ? " (data one element behind a cache line)" : "", d->note);
   return text;
 }
@@ -222,12 +320,12 @@ int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double 
   kit_tensor t;
   if (a->packer->packed_read == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-READ", "has no packed_read");
-  kit_tensor_make(&t, d->shape.w, 2, d->shape.N, d->kept, 0);
+  kit_tensor_make(&t, d->shape.w, 2, d->shape.N, d->length, 0);
   kit_push(a, &t);
   const int32_t rc = a->packer->packed_read(packed, 0, &t.t, err);
   kit_pull(a, &t);
   for (int64_t n = 0; rc == BS_OK && n < d->shape.N; n++)
-    for (int64_t i = 0; i < d->kept; i++) out[n * d->kept + i] = kit_get(&t, n, i);
+    for (int64_t i = 0; i < d->length; i++) out[n * d->length + i] = kit_get(&t, n, i);
   kit_tensor_free(a, &t);
   return rc;
 }
@@ -260,9 +358,9 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
     *stage = "run";
     rc = kit_data_run_plan(a, d, plan, err);
   }
-  if (rc == BS_OK && d->out < 0 && d->shape.N * d->kept > 0) { /* the update's output is the weight */
+  if (rc == BS_OK && d->out < 0 && d->shape.N * d->length > 0) { /* the update's output is the weight */
     *stage = "packed_read";
-    if (d->after == NULL) d->after = calloc((size_t)(d->shape.N * d->kept) + 1, sizeof *d->after);
+    if (d->after == NULL) d->after = calloc((size_t)(d->shape.N * d->length) + 1, sizeof *d->after);
     kit_assert(d->after != NULL, "no memory");
     rc = kit_packed_values(a, packed, d, d->after, err);
   }

@@ -55,16 +55,16 @@ static void draw_epilogue(kit_shape *s, int integers, uint64_t *seed) {
 
 /* What the derivatives ask of their dtypes; 0: there is no such query. */
 static int fit_dtypes(const char *op, kit_shape *s, int integers, uint64_t *seed) {
-  if (strcmp(op, "matmul_dx") == 0 && integers) {
+  if (kit_op_is(op, "matmul_dx") && integers) {
     s->x = kit_below(seed, 2) == 0 ? BS_I32 : BS_I64;
     s->y = PICK(seed, integers_);
-  } else if (strcmp(op, "matmul_dw") == 0) {
+  } else if (kit_op_is(op, "matmul_dw")) {
     const int second = kit_below(seed, 4) == 0;
     s->w = integers ? (second ? BS_I64 : BS_I32) : (second ? BS_F64 : BS_F32);
     if (integers) s->y = PICK(seed, integers_);
-  } else if (strcmp(op, "matmul_update") == 0) {
+  } else if (kit_op_is(op, "matmul_update")) {
     return !integers;
-  } else if (strcmp(op, "convert") == 0 || strstr(op, "_columns") != NULL) {
+  } else if (strcmp(op, "convert") == 0 || strcmp(op, "expand24") == 0 || strstr(op, "_columns") != NULL) {
     if (integers) s->x = PICK(seed, all);
     if (integers) s->y = PICK(seed, all);
   } else if (strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0) {
@@ -85,7 +85,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
     draw_integers(s, &seed);
   else if (i >= N_CORNERS)
     draw_floats(s, &seed);
-  if (strcmp(op, "matmul") == 0 && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
+  if (kit_op_is(op, "matmul") && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
   if (!fit_dtypes(op, s, integers, &seed)) return 0;
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, 3) : 0;
   if (i % 3 == 1) s->spread |= KIT_SHIFTED;

@@ -10,7 +10,7 @@
 #include "tests/kit/op.h"
 
 static int is(const kit_data *d, const char *op) {
-  return strcmp(d->op, op) == 0;
+  return kit_op_is(d->op, op);
 }
 
 int kit_wide(const kit_data *d) {
@@ -122,8 +122,8 @@ static void wrong_value(const kit_data *d, int64_t row, int64_t col, double got,
            (long long)row, (long long)col, got, want, slack);
 }
 
-static void check_value(const kit_data *d, uint32_t dtype, int special, int64_t row, int64_t col, double got,
-                        double want, double slack) {
+void kit_check_value(const kit_data *d, uint32_t dtype, int special, int64_t row, int64_t col, double got,
+                     double want, double slack) {
   if (special ? !same_class(dtype, got, want) : !kit_within(dtype, got, want, slack))
     wrong_value(d, row, col, got, want, slack);
 }
@@ -154,7 +154,7 @@ static void judge_matmul(const kit_data *d, uint32_t tolerance, int special) {
                 bs_activation_error(s->activation, pre, u) + 2 * u * fabs(want);
       if (s->residual != 0) want += kit_get(&d->a[2], b, n);
       slack += 2 * u * (fabs(want) + slack);
-      check_value(d, s->y, special, b, n, kit_get(&d->a[3], b, n), want, slack);
+      kit_check_value(d, s->y, special, b, n, kit_get(&d->a[3], b, n), want, slack);
     }
   product_free(&p);
 }
@@ -172,8 +172,8 @@ static void judge_dx(const kit_data *d, uint32_t tolerance, int special) {
   for (int64_t b = 0; b < s->B; b++)
     for (int64_t i = 0; i < d->kept; i++) {
       const int64_t at = b * d->kept + i;
-      check_value(d, s->x, special, b, x_column(d, i), kit_get(&d->a[1], b, x_column(d, i)),
-                  p.reference.y[at], kit_slack(d, tolerance, s->N, p.reference.magnitude[at]));
+      kit_check_value(d, s->x, special, b, x_column(d, i), kit_get(&d->a[1], b, x_column(d, i)),
+                      p.reference.y[at], kit_slack(d, tolerance, s->N, p.reference.magnitude[at]));
     }
   product_free(&p);
 }
@@ -195,13 +195,13 @@ static void judge_dw(const kit_data *d, uint32_t tolerance, int special) {
       double want = p.reference.y[at],
              slack = kit_slack(d, tolerance, s->B, p.reference.magnitude[at]) + 2 * u * fabs(want);
       if (d->out >= 0) {
-        check_value(d, s->w, special, n, i, kit_get(&d->a[2], n, i), want, slack);
+        kit_check_value(d, s->w, special, n, i, kit_get(&d->a[2], n, i), want, slack);
         continue;
       }
       const double alpha = kit_get(&d->a[2], 0, 0);
       slack = fabs(alpha) * slack + 2 * u * fabs(alpha * want);
       want = kit_get(&d->w, n, kit_column(d, i)) + alpha * want;
-      check_value(d, s->w, special, n, i, d->after[at], want, slack + 2 * u * (fabs(want) + slack));
+      kit_check_value(d, s->w, special, n, i, d->after[at], want, slack + 2 * u * (fabs(want) + slack));
     }
   product_free(&p);
 }
@@ -243,7 +243,7 @@ static void judge_elements(const kit_data *d, uint32_t tolerance, int special) {
       const double want = is(d, "convert") ? in : bs_activation_value(s->activation, in);
       const double slack =
           curved && !special ? bs_activation_error(s->activation, in, u) + 2 * u * fabs(want) : 0.0;
-      check_value(d, s->y, special, b, n, kit_get(&d->a[1], b, n), want, slack);
+      kit_check_value(d, s->y, special, b, n, kit_get(&d->a[1], b, n), want, slack);
     }
 }
 
@@ -272,7 +272,9 @@ static void judge_untouched(const kit_data *d) {
 void kit_data_judge(const kit_data *d, uint32_t tolerance, int special) {
   for (uint32_t i = 0; i < d->nargs; i++) kit_check_around(&d->a[i], kit_data_text(d), (int32_t)i != d->out);
   judge_untouched(d);
-  if (is(d, "matmul"))
+  if (d->groups != NULL)
+    kit_judge24(d, tolerance, special);
+  else if (is(d, "matmul"))
     judge_matmul(d, tolerance, special);
   else if (is(d, "matmul_dx"))
     judge_dx(d, tolerance, special);

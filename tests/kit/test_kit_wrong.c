@@ -91,6 +91,14 @@ static const struct {
      "x=f64"},
     {"wrongo1", "clears its output before it reads", "numerics",
      "FAIL        numerics.in_place.activate@ref/wrong_activate", ", in place: output [0,0] is 0"},
+    {"wrongk1", "swaps the places of one group", "numerics",
+     "FAIL        numerics.values.float.matmul24@wrong/naive", "the fp64 oracle says"},
+    {"wrongk2", "takes the other half", "numerics", "FAIL        numerics.values.float.matmul24@wrong/naive",
+     "the fp64 oracle says"},
+    {"wrongk3", "places from values", "numerics", "FAIL        numerics.packed.matmul24@wrong/naive",
+     "reads back as"},
+    {"wrongk4", "counts what is not kept", "numerics", "FAIL        numerics.special.matmul24@wrong/naive",
+     "the fp64 oracle says"},
     {"wrongm1", "claims fewer bytes", "method", "FAIL        method.exact.2.wrong_row",
      "payload bytes, it proposed"},
     {"wrongm2", "off-by-one shard", "method", "FAIL        method.exact.2.wrong_row", "y["},
@@ -184,7 +192,7 @@ START_TEST(kinds_are_many_and_on_the_page) {
 END_TEST
 
 START_TEST(the_right_ones_grade_clean) {
-  static const char *const rights[] = {"wrong0", "wrongw0"};
+  static const char *const rights[] = {"wrong0", "wrongw0", "wrongk0"};
   static kit_ran r;
   kit_shell(&r, "'%s' '%s/bs_%s.so' 2>&1", kit_bin("bs-conformance"), BS_TEST_KIT_DIR, rights[_i]);
   ck_assert_msg(r.code == 0, "%s: exit %d: %s", rights[_i], r.code, r.text);
@@ -199,7 +207,7 @@ int main(void) {
   tcase_add_loop_test(tc, wrong_plugins_fail_with_the_right_sentence, 0,
                       (int)(sizeof wrongs / sizeof wrongs[0]));
   tcase_add_test(tc, kinds_are_many_and_on_the_page);
-  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 2);
+  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 3);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

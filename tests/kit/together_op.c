@@ -151,7 +151,7 @@ static int find_shape(const kit_actor *a, kit_shape *out) {
                        .K = 520,
                        .flags = BS_QUERY_DETERMINISTIC,
                        .seed = 21};
-    if (strcmp(a->impl->op, "matmul_dw") == 0 && bs_dtype_is_float(dtypes[i])) out->w = BS_F32;
+    if (kit_op_is(a->impl->op, "matmul_dw") && bs_dtype_is_float(dtypes[i])) out->w = BS_F32;
     if (strstr(a->impl->op, "_columns") != NULL) out->part = KIT_PATTERN;
     kit_data_make(&d, a->impl->op, out);
     kit_data_ask(a, &d, &answer);
@@ -193,7 +193,7 @@ void kit_op_together(const kit_case *c) {
   kit_assert(why == NULL, "a device cannot be opened twice: %s", why);
   if (!kit_op_known(a.impl->op)) {
     kit_unsupported("op %s is the plugin's own: the kit knows no queries of it", a.impl->op);
-  } else if (strcmp(a.impl->op, "matmul_update") == 0) {
+  } else if (kit_op_is(a.impl->op, "matmul_update")) {
     kit_unsupported("it writes its weight: one rank at a time");
   } else if (!kit_host_memory(&a)) {
     kit_unsupported("the kit stops runs whose tensors are in host memory");

@@ -112,6 +112,17 @@ void kit_truth_threads(const kit_case *c) {
 
 /* ---- sizes that nobody runs ----------------------------------------------------------------- */
 
+/* Of 2:4 weights: supports looks at the sizes of positions and reads none. */
+static void huge_groups(kit_data *d, const int64_t size[3]) {
+  const int64_t length = (size[2] + 3) / 4 * 2;
+  d->positions.rows = strcmp(d->op, "expand24") == 0 ? size[0] : size[1];
+  d->positions.cols = size[2];
+  if (kit_op_is(d->op, "matmul_dw")) d->a[2].d.dims[1] = length;
+  if (strcmp(d->op, "expand24") != 0) return;
+  d->a[0].d.dims[1] = length;
+  d->a[1].d.dims[1] = size[2];
+}
+
 /* supports must have an answer, whatever the sizes: it may not overflow into a yes by a wrapped product. */
 void kit_truth_huge(const kit_case *c) {
   static const int64_t huge[][3] = {{INT64_C(1) << 31, 3, 5},
@@ -140,14 +151,15 @@ void kit_truth_huge(const kit_case *c) {
       desc->dims[0] = huge[i][0];
       desc->dims[1] = huge[i][1];
     }
-    if (strcmp(a.impl->op, "matmul") == 0 || strcmp(a.impl->op, "matmul_update") == 0)
+    if (kit_op_is(a.impl->op, "matmul") || kit_op_is(a.impl->op, "matmul_update"))
       d.a[0].d.dims[1] = huge[i][2];
-    if (strcmp(a.impl->op, "matmul_dx") == 0) d.a[1].d.dims[1] = huge[i][2];
-    if (strcmp(a.impl->op, "matmul_dw") == 0) {
+    if (kit_op_is(a.impl->op, "matmul_dx")) d.a[1].d.dims[1] = huge[i][2];
+    if (kit_op_is(a.impl->op, "matmul_dw")) {
       d.a[0].d.dims[1] = d.a[2].d.dims[1] = huge[i][2];
       d.a[2].d.dims[0] = huge[i][1];
     }
-    if (strcmp(a.impl->op, "matmul_update") == 0) d.a[2].d.dims[0] = 1;
+    if (d.groups != NULL) huge_groups(&d, huge[i]);
+    if (kit_op_is(a.impl->op, "matmul_update")) d.a[2].d.dims[0] = 1;
     if (s.part == KIT_RUN) {
       const int gather = strcmp(a.impl->op, "gather_columns") == 0;
       d.a[gather ? 0 : 1].d.dims[1] = huge[i][2];
