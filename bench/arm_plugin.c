@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * arm_plugin.c - the cpu plugin's matmul through the public API: a world of one rank, made anew for each
- * shape, whose pinned thread sleeps until a batch is asked for. */
+ * arm_plugin.c - the cpu plugin's matmul, or matmul24, through the public API: a world of one rank, made anew
+ * for each shape, whose pinned thread sleeps until a batch is asked for. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +10,16 @@
 #include "arms.h"
 #include "blockshock/plugin.h"
 #include "core/base/error.h"
+#include "numbers.h"
 #include "support.h"
+
+enum { WHOLE, KEPT, HALF }; /* the product; matmul24 of what is kept; the first half of the columns */
 
 typedef struct plugin_arm {
   bs_context *context;
   bs_world *world;
   uint32_t threads;
+  int product;
   bench_numbers numbers;
   bs_tensor y; /* of the rank, while the world runs */
   pthread_t thread;
@@ -38,11 +42,24 @@ typedef struct product {
   bs_tensor x, y;
 } product;
 
-static int32_t make_product(bs_rank *rank, const bench_numbers *m, product *p, bs_error *err) {
+static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
+                         int64_t out_stride, bs_error *err) {
+  (void)ctx, (void)err;
+  for (int64_t r = 0; r < nrows; ++r)
+    for (int64_t g = 0; g < ngroups; ++g) out[r * out_stride + g] = bench_kept(row + r, group + g);
+  return BS_OK;
+}
+
+static int32_t make_product(bs_rank *rank, const bench_numbers *m, int kept, product *p, bs_error *err) {
+  const bs_kept positions = {.struct_size = sizeof positions, .rows = m->n, .cols = m->k, .read = read_kept};
   const bs_tensor_desc x = bs_desc_2d(m->dtype, m->b, m->k), y = bs_desc_2d(m->dtype, m->b, m->n);
   const bs_tensor_desc *args[4] = {&x, NULL, NULL, &y};
-  const bs_op_query q = {
-      .struct_size = sizeof q, .nargs = 4, .op = "matmul", .args = args, .weight_dtype = m->dtype};
+  const bs_op_query q = {.struct_size = sizeof q,
+                         .nargs = 4,
+                         .op = kept ? "matmul24" : "matmul",
+                         .args = args,
+                         .weight_dtype = m->dtype,
+                         .kept = kept ? &positions : NULL};
   bs_source source = {.struct_size = sizeof source};
   int32_t rc = bs_source_from_memory(m->w, m->dtype, m->n, m->k, m->k, &source, err);
   if (rc != BS_OK) return rc;
@@ -89,7 +106,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   double seconds = 0.0;
   memset(&p, 0, sizeof p);
   p.api = bs_rank_get_api();
-  int32_t rc = make_product(rank, &a->numbers, &p, err);
+  int32_t rc = make_product(rank, &a->numbers, a->product == KEPT, &p, err);
   a->y = p.y;
   for (uint64_t turn = 0; rc == BS_OK; ++turn) {
     const uint64_t calls = next_turn(a, turn, seconds);
@@ -131,6 +148,21 @@ static void post(plugin_arm *a, uint64_t calls) {
   pthread_mutex_unlock(&a->lock);
 }
 
+/* The first half of the columns of W and of X, side by side. */
+static int32_t halve(bench_numbers *m, const bench_numbers *whole, bs_error *err) {
+  const size_t size = BS_DTYPE_BYTES(whole->dtype), row = (size_t)whole->k * size, half = row / 2;
+  m->k = whole->k / 2;
+  m->w = bench_huge_alloc((uint64_t)whole->n * half);
+  m->x = bench_huge_alloc((uint64_t)whole->b * half);
+  if (m->w == NULL || m->x == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for half of the numbers");
+  for (int64_t n = 0; n < whole->n; ++n)
+    memcpy((char *)m->w + (size_t)n * half, (const char *)whole->w + (size_t)n * row, half);
+  for (int64_t b = 0; b < whole->b; ++b)
+    memcpy((char *)m->x + (size_t)b * half, (const char *)whole->x + (size_t)b * row, half);
+  return BS_OK;
+}
+
 static int32_t plugin_ready(bench_arm *arm, const bench_numbers *numbers, bs_error *err) {
   plugin_arm *a = arm->self;
   const bs_world_options w = {
@@ -138,7 +170,11 @@ static int32_t plugin_ready(bench_arm *arm, const bench_numbers *numbers, bs_err
   a->numbers = *numbers;
   a->posted = a->done = 0;
   a->ended = 0;
-  int32_t rc = bs_world_create(a->context, &w, &a->world, err);
+  if (a->product != WHOLE && numbers->k % 2 != 0)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-BENCH-ODD", "an odd K has no half");
+  int32_t rc = a->product == HALF ? halve(&a->numbers, numbers, err) : BS_OK;
+  arm->own = a->product == HALF ? &a->numbers : NULL;
+  if (rc == BS_OK) rc = bs_world_create(a->context, &w, &a->world, err);
   if (rc != BS_OK) return rc;
   a->started = pthread_create(&a->thread, NULL, world_main, a) == 0;
   if (!a->started) return bs_error_set(err, BS_NO_MEMORY, "BS-BENCH-THREAD", "cannot start a thread");
@@ -172,6 +208,11 @@ static void plugin_release(bench_arm *arm) {
   a->started = 0;
   if (a->world != NULL) bs_world_destroy(a->world);
   a->world = NULL;
+  if (a->product == HALF) {
+    free(a->numbers.w);
+    free(a->numbers.x);
+    a->numbers.w = a->numbers.x = NULL;
+  }
 }
 
 static void plugin_close(bench_arm *arm) {
@@ -203,4 +244,10 @@ int32_t bench_open_plugin(const char *impl, const bench_arm_options *o, bench_ar
   arm->ops = &ops;
   snprintf(arm->version, sizeof arm->version, "bs_cpu %s", bs_version());
   return bs_context_open(&options, &a->context, err);
+}
+
+int32_t bench_open_sparse(int gathered, const bench_arm_options *o, bench_arm *arm, bs_error *err) {
+  const int32_t rc = bench_open_plugin("auto", o, arm, err);
+  if (arm->self != NULL) ((plugin_arm *)arm->self)->product = gathered ? HALF : KEPT;
+  return rc;
 }

@@ -75,15 +75,18 @@ int32_t bench_arm_open(const char *name, const bench_arm_options *o, bench_arm *
   bench_on_all_cores();
   if (strcmp(name, "auto") == 0 || strcmp(name, "packed") == 0 || strcmp(name, "dnnl") == 0)
     return bench_open_plugin(name, o, arm, err);
+  if (strcmp(name, "sparse24") == 0 || strcmp(name, "gathered") == 0)
+    return bench_open_sparse(strcmp(name, "gathered") == 0, o, arm, err);
   if (strcmp(name, "tuned") == 0) return bench_open_tuned(o, arm, err);
   if (strcmp(name, "onednn") == 0) return bench_open_onednn(0, o, arm, err);
   if (strcmp(name, "onednn_any") == 0) return bench_open_onednn(1, o, arm, err);
   if (strcmp(name, "openblas") == 0) return bench_open_cblas(o->openblas, o, arm, err);
   if (strcmp(name, "blis") == 0) return bench_open_cblas(o->blis, o, arm, err);
   if (strcmp(name, "torch") == 0) return bench_open_torch(o, arm, err);
-  return bs_error_set(
-      err, BS_USAGE, "BS-BENCH-ARM",
-      "no arm %s; there are auto, packed, dnnl, tuned, onednn, onednn_any, openblas, blis, torch", name);
+  return bs_error_set(err, BS_USAGE, "BS-BENCH-ARM",
+                      "no arm %s; there are auto, packed, dnnl, tuned, sparse24, gathered, onednn, "
+                      "onednn_any, openblas, blis, torch",
+                      name);
 }
 
 void bench_arm_close(bench_arm *arm) {

@@ -33,6 +33,7 @@ struct bench_arm {
   char name[BENCH_NAME];    /* "auto", "openblas" */
   uint32_t dtype;
   uint32_t is_limit;
+  const bench_numbers *own; /* of a smaller product, which is judged by itself; NULL: of the common one */
   char version[BENCH_TEXT]; /* of the library */
   char way[BENCH_TEXT];     /* kernel or function of the current shape, where it is known */
   char why[BENCH_TEXT];
@@ -48,12 +49,14 @@ typedef struct bench_arm_options {
 } bench_arm_options;
 
 /* Fills `arm` (dtype set by the caller) by its name: auto, packed, dnnl: the plugin with that choice; onednn:
- * W stays [n,k]; onednn_any: in the layout that oneDNN chooses; openblas; blis; torch. BS_UNAVAILABLE: a peer
- * that this machine lacks; BS_USAGE: no such name. */
+ * W stays [n,k]; onednn_any: in the layout that oneDNN chooses; openblas; blis; torch; sparse24: the plugin's
+ * matmul24 of a W that is 2:4 (numbers.h: kept); gathered: its matmul of the first half of the columns.
+ * BS_UNAVAILABLE: a peer that this machine lacks; BS_USAGE: no such name. */
 int32_t bench_arm_open(const char *name, const bench_arm_options *options, bench_arm *arm, bs_error *err);
 void bench_arm_close(bench_arm *arm);
 
 int32_t bench_open_plugin(const char *impl, const bench_arm_options *options, bench_arm *arm, bs_error *err);
+int32_t bench_open_sparse(int gathered, const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_tuned(const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_onednn(int any, const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_cblas(const char *path, const bench_arm_options *options, bench_arm *arm, bs_error *err);

@@ -47,11 +47,30 @@ static int32_t make_one(void **narrow, void **wide, uint32_t seed, const bench_s
   return BS_OK;
 }
 
+uint8_t bench_kept(int64_t row, int64_t group) {
+  static const uint8_t two[6] = {3, 5, 6, 9, 10, 12};
+  uint64_t z = ((uint64_t)row << 32 | (uint64_t)group) * UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+  return two[(z ^ z >> 32) % 6];
+}
+
+static void drop_others(void *w, uint32_t dtype, int64_t n, int64_t k) {
+  const int64_t size = BS_DTYPE_BYTES(dtype);
+  for (int64_t row = 0; w != NULL && row < n; ++row)
+    for (int64_t i = 0; i < k; ++i)
+      if ((bench_kept(row, i / 4) >> i % 4 & 1) == 0)
+        memset((char *)w + (row * k + i) * size, 0, (size_t)size);
+}
+
 int32_t bench_numbers_make(bench_source_numbers *s, int64_t n, int64_t k, int64_t b, bs_error *err) {
   const int same = s->narrow.n == n && s->narrow.k == k && s->narrow.w != NULL;
   int32_t rc = BS_OK;
   s->narrow.n = 0;
   if (!same) rc = make_one(&s->narrow.w, &s->wide.w, 1, s, (uint64_t)(n * k), err);
+  if (rc == BS_OK && !same && s->kept) {
+    drop_others(s->narrow.w, s->dtype, n, k);
+    drop_others(s->wide.w, BS_F32, n, k);
+  }
   if (rc == BS_OK) rc = make_one(&s->narrow.x, &s->wide.x, 2, s, (uint64_t)(b * k), err);
   if (rc != BS_OK) return rc;
   s->narrow.dtype = s->dtype;

@@ -10,9 +10,12 @@
 typedef struct bench_source_numbers {
   uint32_t dtype;
   int with_f32;
+  int kept; /* W is zero where bench_kept says so: two of each four columns are left, other ones a row */
   bench_numbers narrow, wide; /* wide: fp32; the same memory as narrow when dtype is f32 */
 } bench_source_numbers;
 
+/* Which of the columns 4 group .. are kept in a row: two bits of four are set, by row and group. */
+uint8_t bench_kept(int64_t row, int64_t group);
 int32_t bench_numbers_make(bench_source_numbers *source, int64_t n, int64_t k, int64_t b, bs_error *err);
 const bench_numbers *bench_numbers_of(const bench_source_numbers *source, uint32_t dtype);
 void bench_numbers_free(bench_source_numbers *source);
