@@ -50,8 +50,13 @@ static void check_gates(const json_t *record, const char *method, int adamw) {
 }
 
 START_TEST(gates_and_regions) {
-  static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
-                                        "blockshock"};
+  static const struct {
+    const char *method;
+    int optimizer;
+  } points[] = {{"dense", 0},        {"column_parallel", 1}, {"row_parallel", 2}, {"masked_split", 0},
+                {"masked_split", 2}, {"blockshock", 0},      {"blockshock", 1},   {"blockshock", 2}};
+  const char *method = points[_i].method;
+  const int optimizer = points[_i].optimizer;
   static const char *const optimizers[] = {"phase.optimizer=sgd", "phase.momentum=0.9",
                                            "phase.optimizer=adamw"};
   char folder[64];
