@@ -126,9 +126,11 @@ static int32_t write_columns(const bs_dump *dump, uint32_t rank, const bs_case *
   for (int64_t i = 0; i < count; ++i) {
     list[i] = !p ? i : p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i;
   }
-  const int32_t rc = write_array(dump, "columns", (int32_t)rank, BS_I64, 1, count, list, err);
+  int32_t rc = write_array(dump, "columns", (int32_t)rank, BS_I64, 1, count, list, err);
   free(list);
-  return rc;
+  if (rc != BS_OK || mine->kept == NULL) return rc;
+  return write_array(dump, "kept", (int32_t)rank, BS_U8, mine->owns.row_count, (count + 3) / 4, mine->kept,
+                     err);
 }
 
 static void put_captured(bs_parcel *p, const captured *mine) {
