@@ -122,15 +122,13 @@ static void one_feature(reference_job *job, int64_t f, const double *w) {
   }
 }
 
-/* The same where each weight has an owner of its own: rank by rank, over the columns between its first and
- * its last weight, zeros for the others'. */
+/* The same (all sums are zero at first) where each weight has an owner of its own: rank by rank, over the
+ * columns between its first and its last weight, zeros for the others'. */
 static void one_owned_feature(reference_job *job, int64_t f, const double *w, const uint32_t *owner,
                               uint32_t first, double *own) {
   bs_reference *out = job->out;
   const int64_t K = out->K, blocks = (out->B + TOKENS - 1) / TOKENS;
   const double bias = job->bias ? job->bias[out->feature[f]] : 0.0;
-  out->energy[f] = 0.0;
-  for (int64_t b = 0; b < out->B; ++b) out->y[b * out->features + f] = 0.0;
   for (uint32_t r = 0; r < job->request->world_size; ++r) {
     int64_t begin = 0, end = 0;
     memset(own, 0, (size_t)K * sizeof *own);
@@ -156,8 +154,7 @@ static void one_owned_feature(reference_job *job, int64_t f, const double *w, co
       }
     }
   }
-  for (int64_t b = 0; b < out->B; ++b) {
-    const int64_t at = b * out->features + f;
+  for (int64_t at = f; at < out->B * out->features; at += out->features) {
     if (out->pre) out->pre[at] = out->y[at];
     out->y[at] = bs_activation_value(job->request->activation, out->y[at]);
   }

@@ -31,9 +31,43 @@ START_TEST(ours_are_found_by_name) {
       bsrun(dir, "--method", "blockshock", "--mask", "interleave", "-P", "3", "--phase", "0", SMALL, NULL);
   must_be(&r, 0);
   ran_free(&r);
-  r = bsrun(dir, "--method", "blockshock", "--mask", "random_2of4", "--phase", "0", SMALL, NULL);
+  r = bsrun(dir, "--method", "blockshock", "--mask", "random_2of4", "-P", "3", "--phase", "0", SMALL, NULL);
   must_be(&r, 3);
   ran_free(&r);
+}
+END_TEST
+
+/* Masks by row on two and four ranks, forward and backward, and fixed ones the original's way; one column of
+ * each four on four ranks. */
+START_TEST(halves_run_in_every_phase) {
+  static const char *const runs[][4] = {
+      {"random_2of4", "2", "blockshock", "method.slices=auto"},
+      {"magnitude", "4", "blockshock", "method.slices=row"},
+      {"transposable", "4", "blockshock", "method.slices=column"},
+      {"1001", "2", "blockshock_sparse24", "method.slices=auto"},
+      {"interleave", "4", "blockshock", "method.kernel=gather"},
+  };
+  for (size_t i = 0; i < 10; i++) {
+    const char *const *r = runs[i / 2];
+    ran got = bsrun(dir, "--method", r[2], "--mask", r[0], "-P", r[1], "--set", r[3], "--threads-per-rank",
+                    "1", "--phase", i % 2 ? "2" : "0", SMALL, NULL);
+    must_be(&got, 0);
+    ck_assert_msg(strstr(got.out, "RIGHT") != NULL, "%s: %s", r[0], got.out);
+    ran_free(&got);
+  }
+}
+END_TEST
+
+/* One half alone says how wrong it will be, and is never called right. */
+START_TEST(a_half_alone_is_told) {
+  for (int i = 0; i < 2; i++) {
+    ran r = bsrun(dir, "--method", "blockshock", "--mask", "magnitude", "-P", i ? "2" : "1", "--set",
+                  i ? "method.half=1" : "method.half=0", "--phase", "0", SMALL, NULL);
+    must_be(&r, 0);
+    ck_assert_msg(strstr(r.out, "HALF ALONE") != NULL && strstr(r.out, "RIGHT") == NULL, "%s", r.out);
+    ck_assert_msg(strstr(r.err, "half alone: a relative error of 0.") != NULL, "%s", r.err);
+    ran_free(&r);
+  }
 }
 END_TEST
 
@@ -69,6 +103,8 @@ int main(void) {
   tcase_add_test(tc, ours_of_the_same_names_run);
   tcase_add_test(tc, ours_are_found_by_name);
   tcase_add_test(tc, masks_by_importance_and_speed_run);
+  tcase_add_test(tc, halves_run_in_every_phase);
+  tcase_add_test(tc, a_half_alone_is_told);
   suite_add_tcase(suite, tc);
   return run_suite(suite);
 }
