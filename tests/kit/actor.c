@@ -76,7 +76,7 @@ static void find_packer(kit_actor *a) {
     a->packer_state = a->state;
     return;
   }
-  if (!kit_op_is(a->impl->op, "matmul_dx") && !kit_op_is(a->impl->op, "matmul_update")) return;
+  if (!kit_op_is(a->impl->op, "matmul_dx") && !kit_changes_weight(a->impl->op)) return;
   const char *packer = strncmp(a->impl->op, "matmul24", 8) == 0 ? "matmul24" : "matmul";
   for (uint32_t i = 0; i < a->p->host.n_things; i++) {
     const kit_thing *t = &a->p->host.things[i];

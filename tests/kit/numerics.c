@@ -102,7 +102,7 @@ void kit_num_least(const kit_case *c) {
     kit_shape s = {.x = dtypes[i], .w = dtypes[i], .y = dtypes[i], .B = 4, .N = 8, .K = 16, .seed = 11};
     kit_data d;
     if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
-    if (kit_op_is(a.impl->op, "matmul_update") && !bs_dtype_is_float(dtypes[i])) continue;
+    if (kit_changes_weight(a.impl->op) && !bs_dtype_is_float(dtypes[i])) continue;
     if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
     kit_data_make(&d, a.impl->op, &s);
     if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 0);

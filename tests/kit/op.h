@@ -58,6 +58,17 @@ void kit_check_around(const kit_tensor *m, const char *what, int input);
 
 enum { KIT_ALL = 0, KIT_RUN = 1, KIT_PATTERN = 2, KIT_LIST = 3 };
 
+/* op_step.c: optimiser steps and slopes. */
+struct kit_data;
+struct kit_shape;
+int kit_is_step(const char *op);
+int kit_changes_weight(const char *op);
+void kit_step_fit(const char *op, struct kit_shape *shape);
+void kit_step_args(struct kit_data *d);
+void kit_step_reset(struct kit_data *d);
+void kit_step_judge(const struct kit_data *d, uint32_t tolerance, int special);
+void kit_slope_judge(const struct kit_data *d, int special);
+
 /* A query. x: dtype of X, dX, or the input; y: of Y, dY, or the output; w: of the weight, of dW. */
 typedef struct kit_shape {
   uint32_t x, w, y, bias, residual;

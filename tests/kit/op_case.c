@@ -5,10 +5,10 @@
 
 #include "tests/kit/op.h"
 
-static const char *const known[] = {"matmul",   "matmul_dx",      "matmul_dw",       "matmul_update",
-                                    "matmul24", "matmul24_dx",    "matmul24_dw",     "matmul24_update",
-                                    "expand24", "gather_columns", "scatter_columns", "convert",
-                                    "activate", "tree_sum"};
+static const char *const known[] = {
+    "matmul",      "matmul_dx",       "matmul_dw",  "matmul_update",  "matmul24",        "matmul24_dx",
+    "matmul24_dw", "matmul24_update", "expand24",   "gather_columns", "scatter_columns", "convert",
+    "activate",    "tree_sum",        "sgd_update", "adamw_update",   "activate_dx"};
 
 int kit_op_known(const char *op) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -173,6 +173,12 @@ static void make_args(kit_data *d) {
   } else if (expands(d)) {
     arg(d, 0, s->x, 2, s->B, d->length);
     arg(d, 1, s->x, 2, s->B, s->K);
+  } else if (kit_is_step(d->op)) {
+    kit_step_args(d);
+  } else if (is(d, "activate_dx")) {
+    arg(d, 0, s->x, 2, s->B, s->N);
+    arg(d, 1, s->w, 2, s->B, s->N);
+    arg(d, 2, s->y, 2, s->B, s->N);
   } else if (is(d, "gather_columns")) {
     arg(d, 0, s->x, 2, s->B, s->K);
     arg(d, 1, s->x, 2, s->B, d->kept);
@@ -183,11 +189,11 @@ static void make_args(kit_data *d) {
     arg(d, 0, s->x, 2, s->B, is(d, "tree_sum") ? s->N * kit_blocks(d) : s->N);
     arg(d, 1, s->y, 2, s->B, s->N);
   }
-  d->out = is(d, "matmul_update") ? -1 : (int32_t)d->nargs - 1;
+  d->out = kit_changes_weight(d->op) ? -1 : (int32_t)d->nargs - 1;
 }
 
 static int needs_weight(const kit_data *d) {
-  return is(d, "matmul") || is(d, "matmul_dx") || is(d, "matmul_update");
+  return is(d, "matmul") || is(d, "matmul_dx") || kit_changes_weight(d->op);
 }
 
 static void make_queries(kit_data *d) {
@@ -228,6 +234,7 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
   memset(d, 0, sizeof *d);
   d->op = op;
   d->shape = *shape;
+  kit_step_fit(op, &d->shape);
   if (has_groups(d)) {
     make_run24(d);
     make_groups(d, &seed);
@@ -236,7 +243,7 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
     d->length = d->kept;
   }
   make_args(d);
-  if (needs_weight(d)) kit_tensor_make(&d->w, shape->w, 2, shape->N, shape->K, 0);
+  if (needs_weight(d)) kit_tensor_make(&d->w, d->shape.w, 2, shape->N, shape->K, 0);
   for (uint32_t i = 0; i < d->nargs; i++)
     if (d->a[i].block != NULL && (int32_t)i != d->out) kit_fill(&d->a[i], &seed);
   if (d->w.block != NULL) kit_fill(&d->w, &seed);
@@ -347,6 +354,7 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
   uint64_t bytes = 0;
   int32_t rc = BS_OK;
   const bs_source source = needs_weight(d) ? kit_weight_source(d) : (bs_source){0};
+  if (kit_is_step(d->op)) kit_step_reset(d);
   *stage = "pack";
   if (needs_weight(d))
     rc = a->packer->pack(a->packer_state, &a->exec, &d->pack_query, &source, &packed, &bytes, err);

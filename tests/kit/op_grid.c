@@ -62,7 +62,11 @@ static int fit_dtypes(const char *op, kit_shape *s, int integers, uint64_t *seed
     const int second = kit_below(seed, 4) == 0;
     s->w = integers ? (second ? BS_I64 : BS_I32) : (second ? BS_F64 : BS_F32);
     if (integers) s->y = PICK(seed, integers_);
-  } else if (kit_op_is(op, "matmul_update")) {
+  } else if (strcmp(op, "activate_dx") == 0) {
+    s->activation = 1 + (uint32_t)kit_below(seed, 3);
+    return !integers;
+  } else if (kit_changes_weight(op)) {
+    if (kit_is_step(op)) s->x = s->y = kit_below(seed, 4) == 0 ? BS_F64 : BS_F32;
     return !integers;
   } else if (strcmp(op, "convert") == 0 || strcmp(op, "expand24") == 0 || strstr(op, "_columns") != NULL) {
     if (integers) s->x = PICK(seed, all);

@@ -193,7 +193,7 @@ void kit_op_together(const kit_case *c) {
   kit_assert(why == NULL, "a device cannot be opened twice: %s", why);
   if (!kit_op_known(a.impl->op)) {
     kit_unsupported("op %s is the plugin's own: the kit knows no queries of it", a.impl->op);
-  } else if (kit_op_is(a.impl->op, "matmul_update")) {
+  } else if (kit_changes_weight(a.impl->op)) {
     kit_unsupported("it writes its weight: one rank at a time");
   } else if (!kit_host_memory(&a)) {
     kit_unsupported("the kit stops runs whose tensors are in host memory");

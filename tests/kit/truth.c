@@ -160,6 +160,7 @@ void kit_truth_huge(const kit_case *c) {
     }
     if (d.groups != NULL) huge_groups(&d, huge[i]);
     if (kit_op_is(a.impl->op, "matmul_update")) d.a[2].d.dims[0] = 1;
+    if (kit_is_step(a.impl->op)) d.a[d.nargs - 1].d.dims[0] = d.nargs == 4 ? 8 : 4;
     if (s.part == KIT_RUN) {
       const int gather = strcmp(a.impl->op, "gather_columns") == 0;
       d.a[gather ? 0 : 1].d.dims[1] = huge[i][2];
