@@ -92,7 +92,7 @@ int32_t bs_remask_bias(bs_remask *r, const bs_case *c, const bs_case_rank *mine,
   if (!r->weights || (c->spec.y_placement != BS_SPLIT && mine->y_begin == 0 && mine->y_cols != r->N))
     return BS_OK;
   for (int64_t n = 0; n < mine->y_cols; ++n) {
-    const double value = bs_load_f64(c->spec.y_dtype, values, n);
+    double value = bs_load_f64(c->spec.y_dtype, values, n);
     __atomic_store(&r->of_bias[mine->y_begin + n], &value, __ATOMIC_RELAXED); /* ranks with equal values */
   }
   return BS_OK;
