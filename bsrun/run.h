@@ -12,12 +12,12 @@ typedef struct run_session {
   const char *group;  /* of this invocation; NULL: none */
   const char *run_id; /* --run-id, NULL: made */
   int quiet, verbose;
-  size_t point, points; /* of a sweep, from 1; for the progress */
-  bs_grades grades;     /* of plugin files, for the records */
-  json_t *constants;    /* of this machine, for phase 1; NULL: measure */
+  size_t point, points;   /* of a sweep, from 1; for the progress */
+  bs_grades grades;       /* of plugin files, for the records */
+  json_t *constants;      /* of this machine, for phase 1; NULL: measure */
   struct bs_peers *peers; /* ranks that are other processes; NULL: none */
-  json_t *rows;         /* for the table */
-  json_t *folders;      /* paths of the runs that exist, in order */
+  json_t *rows;           /* for the table */
+  json_t *folders;        /* paths of the runs that exist, in order */
 } run_session;
 
 /* Run one phase: folder, phase, record, DONE. Adds its rows. A phase whose gates fail gives BS_NUMERIC, one

@@ -96,14 +96,14 @@ struct bs_context {
   bs_host host;
   uint32_t trust;
   bs_trust_base base;
-  bs_list plugins;        /* bs_plugin_self, in order of precedence */
-  bs_list active;         /* bs_plugin_self, in order of activation */
-  bs_list entries;        /* bs_entry, in order of registration */
-  bs_list params;         /* char*: "id.name=value" */
-  bs_list places;         /* bs_place, in order of the search */
-  bs_list wrapped;        /* bs_wrapped, in order of making (wrap.h) */
+  bs_list plugins;          /* bs_plugin_self, in order of precedence */
+  bs_list active;           /* bs_plugin_self, in order of activation */
+  bs_list entries;          /* bs_entry, in order of registration */
+  bs_list params;           /* char*: "id.name=value" */
+  bs_list places;           /* bs_place, in order of the search */
+  bs_list wrapped;          /* bs_wrapped, in order of making (wrap.h) */
   bs_attachment attachment; /* of this process, once a communicator has told (core/world/attach.c) */
-  _Atomic uint32_t stuck; /* ranks that were left behind in a call: nothing may be taken from under them */
+  _Atomic uint32_t stuck;   /* ranks that were left behind in a call: nothing may be taken from under them */
 };
 
 static inline bs_plugin_self *bs_plugin_at(const bs_context *context, uint32_t i) {

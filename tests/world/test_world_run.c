@@ -29,7 +29,9 @@ START_TEST(test_refused) {
   o.comm = "thread";
   refused(o, BS_NOT_FOUND, NULL, "thread");
   o.comm = "attached";
-  refused(o, BS_UNSUPPORTED, "BS-WORLD-LAUNCH", "attached");
+  refused(o, BS_PLUGIN, "BS-WORLD-LAUNCH", "attached lacks attach");
+  o.comm = "joined";
+  refused(o, BS_CONFIG, "BS-WORLD-SIZE", "3 processes");
   refused(options(1, "nodev"), BS_UNAVAILABLE, "BS-WORLD-DEVICE", "nodev");
   refused(options(2, "evdev"), BS_UNSUPPORTED, "BS-WORLD-MEMORY", "evdev");
   o = options(2, "ref");
@@ -77,6 +79,53 @@ START_TEST(test_every_rank_runs) {
     ck_assert_ptr_nonnull(bs_world_rank(world, sizes[i] - 1));
     bs_world_destroy(world);
   }
+}
+END_TEST
+
+/* Of a world of processes this one has rank 1 alone; the failure of another comes with its code and rank. */
+static int32_t note_main(bs_rank *rank, void *arg, bs_error *e) {
+  (void)e;
+  atomic_fetch_add(&((tally *)arg)->calls[rank_of(rank)], 1u);
+  return BS_OK;
+}
+static int32_t meet_main(bs_rank *rank, void *arg, bs_error *e) {
+  (void)arg;
+  return bs_rank_barrier(rank, "meet", e);
+}
+START_TEST(test_rank_of_processes) {
+  tally t;
+  bs_attachment here = {.struct_size = sizeof here};
+  memset(&t, 0, sizeof t);
+  bs_world_options o = options(3, "ref");
+  o.bind = 1;
+  o.comm = "threads";
+  ck_assert_int_eq(bs_context_attach(context, "threads", &here, &err), BS_OK);
+  ck_assert_uint_eq(here.world_size, 0);
+  ck_assert_uint_eq(bs_context_rank(context), 0);
+  o.comm = "joined";
+  o.config_hash = 76;
+  refused(o, BS_MISMATCH, "BS-TEST-ASKED", "rank 1, hash 76");
+  o.config_hash = 77;
+  bs_world *world = world_of(&o);
+  ck_assert_int_eq(bs_context_attach(context, "joined", &here, &err), BS_OK);
+  ck_assert_uint_eq(here.rank * 10 + here.world_size, 13);
+  ck_assert_uint_eq(bs_context_rank(context), 1);
+  ck_assert_uint_eq(bs_world_own_rank(world), 1);
+  ck_assert_uint_eq(bs_world_size(world), 3);
+  ck_assert_ptr_null(bs_world_rank(world, 0));
+  ck_assert_ptr_nonnull(bs_world_rank(world, 1));
+  ck_assert_ptr_null(bs_world_rank(world, 2));
+  run(world, note_main, &t, BS_OK);
+  for (uint32_t r = 0; r < 3; ++r) ck_assert_uint_eq(atomic_load(&t.calls[r]), r == 1);
+  run(world, meet_main, &t, BS_NUMERIC);
+  ck_assert_int_eq(err.rank, 2);
+  bs_world_destroy(world);
+  o = options(1, "ref"); /* one rank is at home: nobody is asked */
+  o.comm = "joined";
+  world = world_of(&o);
+  ck_assert_uint_eq(bs_world_own_rank(world), BS_WORLD_ALL_RANKS);
+  run(world, note_main, &t, BS_OK);
+  bs_world_destroy(world);
 }
 END_TEST
 
@@ -273,6 +322,7 @@ int main(void) {
   tcase_add_unchecked_fixture(c, open_context, close_context);
   tcase_add_test(c, test_refused);
   tcase_add_test(c, test_every_rank_runs);
+  tcase_add_test(c, test_rank_of_processes);
   tcase_add_test(c, test_first_error);
   tcase_add_test(c, test_deadline);
   tcase_add_test(c, test_disagree);

@@ -67,7 +67,8 @@ static const struct {
   const char *what, *words;
 } bad[] = {
     {"rank=1,op=al_reduce,do=hang", 0, 11, "'al_reduce' is no op", "all_reduce"},
-    {"rank=1,do=explode", 0, 11, "'explode' is nothing to do", "hang, err, delay, flip, nan, truncate, kill, stop"},
+    {"rank=1,do=explode", 0, 11, "'explode' is nothing to do",
+     "hang, err, delay, flip, nan, truncate, kill, stop"},
     {"do=err;rank=x,do=err", 0, 13, "'x' is no rank", "*, 0..65535"},
     {"rank=-1,do=err", 0, 6, "'-1' is no rank", "0..65535"},
     {"rank=,do=err", 0, 6, "is no rank", "0..65535"},
