@@ -25,6 +25,37 @@ static const char *text(const json_t *object, const char *key) {
 /* Sanitizers start slowly: the clean run is allowed for, and the deadline is not of the essence here. */
 #define DEADLINE "0.3"
 
+/* Ranks that are processes can die and stand still: each at the first call of each kind of the last rank. */
+START_TEST(shm_is_clean) {
+  const char *dir = scratch_dir();
+  unsigned killed = 0, stopped = 0;
+  ran r = bsrun(dir, "torture", "--comm", "shm", "--launch", "processes", "--ranks", "2", "--quick",
+                "--fault", "kill", "--fault", "stop", "--deadline", DEADLINE, "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *card = card_of(&r);
+  size_t i;
+  json_t *row;
+  json_array_foreach(json_object_get(card, "rows"), i, row) {
+    killed += strcmp(text(row, "fault"), "kill") == 0;
+    stopped += strcmp(text(row, "fault"), "stop") == 0;
+  }
+  ck_assert_uint_eq(killed, 8);
+  ck_assert_uint_eq(stopped, 8);
+  json_decref(card);
+  ran_free(&r);
+}
+END_TEST
+
+/* Without processes there is nobody to kill. */
+START_TEST(threads_are_not_killed) {
+  const char *dir = scratch_dir();
+  ran r = bsrun(dir, "torture", "--comm", "threads", "--ranks", "2", "--quick", "--fault", "kill", NULL);
+  must_be(&r, 2);
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-TORTURE-NOTHING"));
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(threads_is_clean) {
   static const char *const faults[] = {"err", "hang", "delay", "late", "flip", "nan", "truncate"};
   static const char *const ops[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
@@ -184,6 +215,8 @@ int main(void) {
   Suite *s = suite_create("bsrun_torture");
   TCase *t = tcase_create("torture");
   tcase_add_test(t, threads_is_clean);
+  tcase_add_test(t, shm_is_clean);
+  tcase_add_test(t, threads_are_not_killed);
   tcase_add_loop_test(t, a_wrong_one_gets_its_sentence, 0, (int)(sizeof wrong / sizeof wrong[0]));
   tcase_add_loop_test(t, one_plan_ends_as_it_must, 0, (int)(sizeof plans / sizeof plans[0]));
   tcase_add_test(t, a_template_is_clean);
