@@ -318,7 +318,7 @@ int bsrun_launch(uint32_t ranks, double timeout_s) {
   if (rc == BS_OK) rc = start(&l, &before, &err);
   if (rc != BS_OK && l.ranks != NULL) kill_left(&l);
   if (l.ranks != NULL) watch(&l, &signals);
-  code = rc == BS_OK ? outcome(&l) : bsrun_fail(&err);
+  code = rc == BS_OK && l.ranks != NULL ? outcome(&l) : bsrun_fail(&err);
   if (l.board != NULL) munmap(l.board, l.n * sizeof *l.board);
   if (l.shm_fd >= 0) close(l.shm_fd);
   if (l.board_fd >= 0) close(l.board_fd);

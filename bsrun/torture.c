@@ -224,10 +224,10 @@ static int run_planned(const torture *t, const char *plan, bs_error *err) {
   char comm[128];
   bs_context *context = NULL;
   const uint32_t P = t->worlds[0];
+  if (t->processes && t->n_worlds == 1 && P > 1 && !bsrun_rank_found()) return bsrun_launch(P, t->deadline);
+  if (bsrun_rank_follows()) bsrun_follow();
   uint64_t(*counts)[BS_COLL_COUNT_] = P > 0 ? calloc(P, sizeof *counts) : NULL;
   snprintf(comm, sizeof comm, "fault:%s", inner != NULL ? inner : t->processes ? "shm" : "threads");
-  if (t->processes && P > 1 && !bsrun_rank_found()) return bsrun_launch(P, t->deadline);
-  if (bsrun_rank_follows()) bsrun_follow();
   int32_t rc = counts == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
   if (rc == BS_OK && t->n_worlds != 1)
     rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--plan runs one world: --ranks takes one number");
