@@ -388,8 +388,8 @@ _Static_assert(offsetof(bs_attachment, local_rank) == 12 && sizeof(((bs_attachme
 _Static_assert(_Generic(&((bs_attachment *)0)->local_rank, uint32_t *: 1, default: 0), "type of bs_attachment.local_rank");
 _Static_assert(offsetof(bs_attachment, local_size) == 16 && sizeof(((bs_attachment *)0)->local_size) == 4, "bs_attachment.local_size");
 _Static_assert(_Generic(&((bs_attachment *)0)->local_size, uint32_t *: 1, default: 0), "type of bs_attachment.local_size");
-_Static_assert(offsetof(bs_attachment, reserved) == 20 && sizeof(((bs_attachment *)0)->reserved) == 4, "bs_attachment.reserved");
-_Static_assert(_Generic(&((bs_attachment *)0)->reserved, uint32_t *: 1, default: 0), "type of bs_attachment.reserved");
+_Static_assert(offsetof(bs_attachment, bound) == 20 && sizeof(((bs_attachment *)0)->bound) == 4, "bs_attachment.bound");
+_Static_assert(_Generic(&((bs_attachment *)0)->bound, uint32_t *: 1, default: 0), "type of bs_attachment.bound");
 _Static_assert(sizeof(bs_comm) == 176, "bs_comm");
 _Static_assert(offsetof(bs_comm, struct_size) == 0 && sizeof(((bs_comm *)0)->struct_size) == 4, "bs_comm.struct_size");
 _Static_assert(_Generic(&((bs_comm *)0)->struct_size, uint32_t *: 1, default: 0), "type of bs_comm.struct_size");

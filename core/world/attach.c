@@ -63,6 +63,7 @@ int32_t bs_world_attach(bs_world *world, uint32_t *out_sharers, bs_error *err) {
   }
   world->own = here.rank;
   world->local_rank = here.local_rank;
-  *out_sharers = here.local_size;
+  world->bound = here.bound != 0;
+  *out_sharers = world->bound ? 1u : here.local_size;
   return BS_OK;
 }

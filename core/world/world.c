@@ -17,22 +17,6 @@
 #define MAX_TIMEOUT_S 1e6
 #define TEAM_SPIN_NS 50000
 
-/* Cores of the process's affinity mask, ascending; at least one. */
-static int32_t find_cores(bs_world *world, bs_error *err) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  world->cores = calloc(CPU_SETSIZE, sizeof *world->cores);
-  if (world->cores == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-WORLD-MEMORY", "no memory for a list of cores");
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int c = 0; c < CPU_SETSIZE; ++c)
-      if (CPU_ISSET(c, &set)) world->cores[world->ncores++] = (uint16_t)c;
-  }
-  world->cores_known = world->ncores > 0;
-  if (world->ncores == 0) world->ncores = 1; /* unknown: act as on one core, never pin */
-  return BS_OK;
-}
-
 static int32_t check_options(const bs_world_options *o, bs_error *err) {
   if (o->world_size < 1 || o->world_size > BS_WORLD_MAX) {
     bs_error_set(err, BS_CONFIG, "BS-WORLD-SIZE", "a world of %u ranks; 1 to %u are possible", o->world_size,
@@ -142,7 +126,7 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
   world->own = BS_WORLD_ALL_RANKS;
   uint32_t sharers = o.world_size; /* ranks that divide this process's cores */
   rc = bs_choice_book_new(o.choices, o.n_choices, &world->choices, err);
-  if (rc == BS_OK) rc = find_cores(world, err);
+  if (rc == BS_OK) rc = bs_world_find_cores(world, err);
   if (rc == BS_OK) rc = resolve(world, &o, err);
   if (rc == BS_OK) rc = bs_world_attach(world, &sharers, err);
   if (rc == BS_OK) {

@@ -74,6 +74,7 @@ struct bs_world {
   uint32_t own;        /* ATTACHED: the rank of this process; else BS_WORLD_ALL_RANKS */
   uint32_t width;      /* threads of a rank */
   uint32_t local_rank; /* ATTACHED: which share of this machine's cores and devices is the rank's */
+  uint32_t bound;      /* ATTACHED: this process's cores are the rank's alone */
   uint64_t config_hash;
   uint32_t sync_mode;
   uint32_t devices;
@@ -116,9 +117,11 @@ static inline uint32_t bs_world_place(const bs_world *world, uint32_t rank) {
   return world->own == BS_WORLD_ALL_RANKS ? rank : world->local_rank;
 }
 static inline const uint16_t *bs_world_cores(const bs_world *world, uint32_t rank) {
-  return world->cores + (size_t)bs_world_place(world, rank) * world->width;
+  return world->cores + (world->bound ? 0 : (size_t)bs_world_place(world, rank) * world->width);
 }
 
+/* cores.c: the process's cores, at least one. */
+int32_t bs_world_find_cores(bs_world *world, bs_error *err);
 /* attach.c: makes the world one of processes where its communicator joins them. */
 int32_t bs_world_attach(bs_world *world, uint32_t *out_sharers, bs_error *err);
 

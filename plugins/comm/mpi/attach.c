@@ -134,6 +134,7 @@ static void fill_attachment(const mpic_state *state, bs_attachment *out) {
   a.struct_size = (uint32_t)sizeof a;
   a.rank = state->rank;
   a.world_size = state->size;
+  a.bound = state->bound;
   for (uint32_t r = 0; r < state->size; ++r) {
     if (state->processes[r].machine != state->processes[state->rank].machine) continue;
     if (r < state->rank) a.local_rank++;

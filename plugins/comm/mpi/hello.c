@@ -216,6 +216,14 @@ int32_t mpic_processes(mpic_state *state, const mpic_hello *table, bs_error *err
     while (same < r && (all[same].machine != all[r].machine || table[same].cores != table[r].cores)) ++same;
     if (same == r) state->cores += table[r].ncores;
   }
+  state->bound = 1;
+  uint32_t neighbours = 0;
+  for (uint32_t r = 0; r < n; ++r) {
+    if (r == state->rank || all[r].machine != all[state->rank].machine) continue;
+    ++neighbours;
+    if (table[r].cores == table[state->rank].cores) state->bound = 0;
+  }
+  if (neighbours == 0) state->bound = 0; /* there is nobody to share with: no difference */
   state->machines = machines;
   state->processes = all;
   return BS_OK;

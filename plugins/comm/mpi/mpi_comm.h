@@ -179,6 +179,7 @@ struct mpic_state {
   uint32_t size;
   uint32_t machines;
   uint32_t cores; /* that the ranks of this machine have between them */
+  uint32_t bound; /* its cores are not those of another rank of this machine */
   uint32_t worlds;
   mpic_process *processes; /* [size] */
   mpic_world *open;        /* worlds of this process; under lock */

@@ -17,7 +17,7 @@
 #define YIELDS 16u
 #define FIRST_SLICE_NS 1000000           /* a dead neighbour is seen after this */
 #define SLICE_NS 10000000                /* or, when the wait is long, this */
-#define HURRY_NS 3000000000              /* after a failure of all: for rank 0 to say that it is over */
+#define HURRY_NS 1000000000              /* after a failure of all: for rank 0 to say that it is over */
 #define DEFAULT_TIMEOUT_NS (60000000000) /* a call without a deadline of its own */
 
 int64_t mpic_now(void) {

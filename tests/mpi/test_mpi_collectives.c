@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * Every collective between the ranks of an MPI job, in many shapes and dtypes: the bytes are those of
+ * `threads` (mpi_collectives.c), for 2, 3 and 4 ranks and with each MPI that is installed.
+ */
+#include "spawn_mpi.h"
+
+static void same_bits(const mpi_kind *k, int ranks, const char *param) {
+  char line[1024], env[256], says[64];
+  static spawned s;
+  snprintf(line, sizeof line, "%s%s/tests/mpi_collectives", mpirun_of(k, ranks),
+           getenv("BS_TEST_BINARY_DIR"));
+  snprintf(env, sizeof env, "JOB_COMM=%s%s%s%s%s", k->id, param != NULL ? " JOB_PARAM=" : "",
+           param != NULL ? k->id : "", param != NULL ? "." : "", param != NULL ? param : "");
+  snprintf(says, sizeof says, "cases of %d ranks: the same bits", ranks);
+  spawn(&s, env, line);
+  must_end(&s, 0, says, line);
+}
+
+START_TEST(test_ranks) {
+  same_bits(&kinds[0], 2 + _i, NULL);
+}
+END_TEST
+
+/* The other MPI, where there is one. */
+START_TEST(test_other) {
+  if (n_kinds > 1) same_bits(&kinds[1], 3, NULL);
+}
+END_TEST
+
+int main(void) {
+  if (no_mpi()) return 77;
+  Suite *s = suite_create("mpi collectives");
+  TCase *c = tcase_create("bits");
+  tcase_add_checked_fixture(c, make_folder, remove_folder);
+  tcase_add_loop_test(c, test_ranks, 0, 3);
+  tcase_add_test(c, test_other);
+  suite_add_tcase(s, c);
+  return run_suite(s);
+}

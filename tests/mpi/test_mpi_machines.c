@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * As test_mpi_collectives.c, with ranks of one machine that take it for several: what crosses machines goes
+ * by messages, and the bits are still those of `threads`. Machines of 1, 2 and 2, and of 3 ranks and 1.
+ */
+#include "spawn_mpi.h"
+
+static void same_bits(const mpi_kind *k, int ranks, const char *param) {
+  char line[1024], env[256], says[64];
+  static spawned s;
+  snprintf(line, sizeof line, "%s%s/tests/mpi_collectives", mpirun_of(k, ranks),
+           getenv("BS_TEST_BINARY_DIR"));
+  snprintf(env, sizeof env, "JOB_COMM=%s%s%s%s%s", k->id, param != NULL ? " JOB_PARAM=" : "",
+           param != NULL ? k->id : "", param != NULL ? "." : "", param != NULL ? param : "");
+  snprintf(says, sizeof says, "cases of %d ranks: the same bits", ranks);
+  spawn(&s, env, line);
+  must_end(&s, 0, says, line);
+}
+
+START_TEST(test_machines) {
+  static const char *const params[] = {"ranks_per_machine=1", "ranks_per_machine=2", "ranks_per_machine=3"};
+  same_bits(&kinds[_i % n_kinds], 4 - (_i == 0), params[_i]);
+}
+END_TEST
+
+int main(void) {
+  if (no_mpi()) return 77;
+  Suite *s = suite_create("mpi machines");
+  TCase *c = tcase_create("bits");
+  tcase_add_checked_fixture(c, make_folder, remove_folder);
+  tcase_add_loop_test(c, test_machines, 0, 3);
+  suite_add_tcase(s, c);
+  return run_suite(s);
+}

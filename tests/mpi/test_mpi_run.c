@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ * bsrun as ranks of an MPI job: under a bare mpirun and with --launch mpi, every method, all gates; one run
+ * folder; other configurations, other launchers and no launcher are errors before any number.
+ */
+#include "spawn_mpi.h"
+
+#define SMALL \
+  " --plugin cpu --set model.B=8 --set model.N=128 --set model.K=128 --tune-cache off --timeout 20"
+
+static spawned s;
+
+static const char *bsrun(const char *words) {
+  static char line[2048];
+  snprintf(line, sizeof line, "%s --set plugin_trust=any" SMALL " %s", getenv("BS_TEST_BSRUN"), words);
+  return line;
+}
+
+static void run_as(const char *before, const char *words, int code, const char *says) {
+  char line[4096];
+  snprintf(line, sizeof line, "%s%s", before, bsrun(words));
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, code, says, line);
+}
+
+static int count(const char *pattern) {
+  char command[256];
+  int n = -1;
+  snprintf(command, sizeof command, "ls -d %s/%s 2>/dev/null | wc -l", folder, pattern);
+  FILE *f = popen(command, "r");
+  ck_assert_ptr_nonnull(f);
+  if (fscanf(f, "%d", &n) != 1) n = -1;
+  pclose(f);
+  return n;
+}
+
+START_TEST(test_bare) {
+  for (int k = 0; k < n_kinds; k++) {
+    run_as(mpirun_of(&kinds[k], 2 + k), "--phase 0 --method row_parallel", 0, "RIGHT");
+    ck_assert_ptr_null(strstr(s.text, "NOT SHOWN RIGHT"));
+    ck_assert_int_eq(count("results/raw/*/*/*/DONE"), k + 1); /* rank 0 alone writes */
+  }
+}
+END_TEST
+
+/* Each method and phase, with as many ranks as its masks allow. */
+START_TEST(test_methods) {
+  static const char *const words[] = {
+      "--method blockshock --phase 0", "--method row_parallel --phase 2",
+      "--method column_parallel --phase 1 --set phase.pairs_max=5 --set phase.pairs_min=5",
+      "--method masked_split --phase 0"};
+  char line[256];
+  snprintf(line, sizeof line, "--launch mpi -P 2 %s", words[_i]);
+  run_as("", line, 0, "run: results/raw/");
+  ck_assert_ptr_null(strstr(s.text, "NOT SHOWN RIGHT"));
+  ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 1);
+}
+END_TEST
+
+START_TEST(test_other_configuration) {
+  char before[4096];
+  if (!is_open_mpi(&kinds[0])) return;
+  snprintf(before, sizeof before, "%s%s --set workload.seed=7 : -n 1 ", mpirun_of(&kinds[0], 1),
+           bsrun("--phase 0 --method row_parallel -P 2"));
+  run_as(before, "--phase 0 --method row_parallel -P 2", 9, "workload.seed");
+  ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 0);
+}
+END_TEST
+
+START_TEST(test_wrong_launcher) {
+  run_as("", "--phase 0 --method row_parallel -P 2 --comm mpi", 5, "BS-MPI-LAUNCHER");
+  run_as("", "--phase 0 --method row_parallel -P 2 --launch mpi --set hardware.mpirun=false", 7,
+         "BS-LAUNCH-MPIRUN");
+  if (n_kinds < 2) return;
+  char words[128];
+  snprintf(words, sizeof words, "--phase 0 --method row_parallel -P 2 --comm %s", kinds[1].id);
+  run_as(mpirun_of(&kinds[0], 2), words, 5, "was started by the launcher of");
+}
+END_TEST
+
+int main(void) {
+  if (no_mpi()) return 77;
+  Suite *suite = suite_create("mpi run");
+  TCase *c = tcase_create("run");
+  tcase_add_checked_fixture(c, make_folder, remove_folder);
+  tcase_add_test(c, test_bare);
+  tcase_add_loop_test(c, test_methods, 0, 4);
+  tcase_add_test(c, test_other_configuration);
+  tcase_add_test(c, test_wrong_launcher);
+  suite_add_tcase(suite, c);
+  return run_suite(suite);
+}
