@@ -78,7 +78,7 @@ _bsrun() {
       mapfile -t COMPREPLY < <(compgen -W "err hang delay late flip nan truncate kill stop" -- "$cur")
       return
       ;;
-    --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes" -- "$cur"); return ;;
+    --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes mpi" -- "$cur"); return ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
     --group)
       mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload threads hygiene" -- "$cur")
