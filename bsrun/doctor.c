@@ -143,7 +143,7 @@ static void library_rows(visit *v) {
     const char *what, *names[3], *without;
   } libraries[] = {
       {"hwloc", {"libhwloc.so.15", "libhwloc.so.5", "libhwloc.so"}, "cores are numbered by the kernel"},
-      {"MPI", {"libmpi.so.40", "libmpi.so.12", "libmpi.so"}, "not needed: ranks are threads of one process"},
+      {"MPI", {"libmpi.so.40", "libmpi.so.12", "libmpi.so"}, "needed by ranks on several machines only"},
       {"CUDA driver", {"libcuda.so.1", "libcuda.so", "libcuda.so.1"}, "not needed on a CPU"},
   };
   for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {

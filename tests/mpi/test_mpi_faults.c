@@ -40,39 +40,12 @@ START_TEST(test_launched) { /* kill and stop of each, an error of rank 1 */
 }
 END_TEST
 
-/* mpirun makes the exit status: it is not 0. MPICH's kills the others at once unless told not to. */
-START_TEST(test_bare) {
-  for (int k = 0; k < n_kinds; k++) {
-    char line[4096];
-    const char *patient = is_open_mpi(&kinds[k]) ? "" : "-disable-auto-cleanup ";
-    snprintf(line, sizeof line, "%s%s%s", mpirun_of(&kinds[k], 3), patient,
-             faulty(faults[_i / 2].what, 1, "--mask interleave"));
-    spawn(&s, "BS_PLUGIN_PATH=", line);
-    ck_assert_int_ne(s.code, 0);
-    ck_assert_ptr_nonnull(strstr(s.text, "bsrun: error[BS-COLL-DE")); /* DEAD, DEADLINE */
-    must_blame(1, faults[_i / 2].what);
-  }
-}
-END_TEST
-
-/* Each rank takes itself for a machine: what is told by messages, and who says nothing. */
-START_TEST(test_between_machines) {
-  char words[128];
-  snprintf(words, sizeof words, "--launch mpi -P 2 --set plugins.%s.ranks_per_machine=1", kinds[0].id);
-  spawn(&s, "BS_PLUGIN_PATH=", faulty(_i == 0 ? "err" : "hang", 1, words));
-  must_end(&s, _i == 0 ? 7 : 8, "bsrun: error[BS-", "between machines");
-  must_blame(1, "between machines");
-}
-END_TEST
-
 int main(void) {
   if (no_mpi()) return 77;
   Suite *suite = suite_create("mpi faults");
   TCase *c = tcase_create("faults");
   tcase_add_checked_fixture(c, make_folder, remove_folder);
   tcase_add_loop_test(c, test_launched, 0, 5);
-  tcase_add_loop_test(c, test_bare, 0, 1);
-  tcase_add_loop_test(c, test_between_machines, 0, 2);
   suite_add_tcase(suite, c);
   return run_suite(suite);
 }

@@ -2,6 +2,8 @@
  * bsrun as ranks of an MPI job: under a bare mpirun and with --launch mpi, every method, all gates; one run
  * folder; other configurations, other launchers and no launcher are errors before any number.
  */
+#include <sys/stat.h>
+
 #include "spawn_mpi.h"
 
 #define SMALL \
@@ -77,6 +79,48 @@ START_TEST(test_wrong_launcher) {
 }
 END_TEST
 
+/* A Slurm job as its environment and a srun that is mpirun in disguise show it: the words that it gets, the
+ * original's hardware file, and the batch script. */
+static void make_srun(void) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/srun", folder);
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  fprintf(f,
+          "#!/bin/sh\necho \"srun: $*\" >&2\nwhile :; do case $1 in --*) shift ;; -n) n=$2; shift 2 ;; *) "
+          "break ;; esac; done\n"
+          "exec %s%s -n ${n:-2} \"$@\"\n",
+          kinds[0].mpirun, is_open_mpi(&kinds[0]) ? " --oversubscribe --allow-run-as-root" : "");
+  fclose(f);
+  ck_assert_int_eq(chmod(path, 0700), 0);
+}
+
+START_TEST(test_slurm) {
+  char env[512], line[4096];
+  make_srun();
+  snprintf(env, sizeof env, "BS_PLUGIN_PATH= SLURM_JOB_ID=7 PATH=%s:/usr/bin:/bin BSRUN=%s BSRUN_OUT=%s/out",
+           folder, getenv("BS_TEST_BSRUN"), folder);
+  spawn(&s, env, bsrun("--hardware slurm_cluster --phase 0 --method row_parallel"));
+  must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix -n 2 ", "--hardware slurm_cluster");
+  ck_assert_ptr_nonnull(strstr(s.text, "hardware.launcher slurm: --launch mpi"));
+  ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 1);
+  snprintf(line, sizeof line,
+           "%s/scripts/slurm/bsrun.sbatch --set plugin_trust=any" SMALL " --phase 0 --method row_parallel",
+           getenv("BS_TEST_SOURCE_DIR"));
+  spawn(&s, env, line);
+  must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix --cpus-per-task=1", "the batch script");
+  ck_assert_int_eq(count("out/*/*/*/DONE"), 1);
+}
+END_TEST
+
+/* srun without MPI's process manager: P tasks that know nothing of each other. */
+START_TEST(test_srun_without_pmi) {
+  spawn(&s, "BS_PLUGIN_PATH= SLURM_JOB_ID=7 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 SLURM_PROCID=0",
+        bsrun("--phase 0 --method row_parallel"));
+  must_end(&s, 5, "without MPI's process manager", "srun without PMI");
+}
+END_TEST
+
 int main(void) {
   if (no_mpi()) return 77;
   Suite *suite = suite_create("mpi run");
@@ -86,6 +130,8 @@ int main(void) {
   tcase_add_loop_test(c, test_methods, 0, 4);
   tcase_add_test(c, test_other_configuration);
   tcase_add_test(c, test_wrong_launcher);
+  tcase_add_test(c, test_slurm);
+  tcase_add_test(c, test_srun_without_pmi);
   suite_add_tcase(suite, c);
   return run_suite(suite);
 }

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ * A rank of an MPI job that is killed, stopped, fails or hangs: the others name it and its call, the job ends
+ * with 7 or 8 within the deadline and the time that mpirun takes, and no process is left (spawn_mpi.h looks).
+ */
+#include "spawn_mpi.h"
+
+static spawned s;
+
+static const char *faulty(const char *what, int rank, const char *words) {
+  static char line[2048];
+  snprintf(
+      line, sizeof line,
+      "%s --set plugin_trust=any --plugin cpu --plugin fault --set model.B=8 --set model.N=128 --set "
+      "model.K=128 --tune-cache off --timeout 1 --method row_parallel --phase 0 --comm fault:threads --set "
+      "plugins.fault.plan=rank=%d,op=all_reduce,seq=3,do=%s %s",
+      getenv("BS_TEST_BSRUN"), rank, what, words);
+  return line;
+}
+
+static void must_blame(int rank, const char *what) {
+  char blamed[3][48];
+  snprintf(blamed[0], sizeof blamed[0], "process of rank %d", rank);
+  snprintf(blamed[1], sizeof blamed[1], "missing: rank %d", rank);
+  snprintf(blamed[2], sizeof blamed[2], "call 3 of rank %d", rank);
+  ck_assert_msg(strstr(s.text, blamed[0]) || strstr(s.text, blamed[1]) || strstr(s.text, blamed[2]),
+                "%s of rank %d: not blamed:\n%s", what, rank, s.text);
+  ck_assert_ptr_nonnull(strstr(s.text, "all_reduce"));
+}
+
+/* mpirun makes the exit status: it is not 0. MPICH's kills the others at once unless told not to. */
+START_TEST(test_bare) {
+  for (int k = 0; k < n_kinds; k++) {
+    char line[4096];
+    const char *patient = is_open_mpi(&kinds[k]) ? "" : "-disable-auto-cleanup ";
+    snprintf(line, sizeof line, "%s%s%s", mpirun_of(&kinds[k], 3), patient,
+             faulty("kill", 1, "--mask interleave"));
+    spawn(&s, "BS_PLUGIN_PATH=", line);
+    ck_assert_int_ne(s.code, 0);
+    ck_assert_ptr_nonnull(strstr(s.text, "bsrun: error[BS-COLL-DE")); /* DEAD, DEADLINE */
+    must_blame(1, "kill");
+  }
+}
+END_TEST
+
+/* Each rank takes itself for a machine: what is told by messages, and who says nothing. */
+START_TEST(test_between_machines) {
+  char words[128];
+  snprintf(words, sizeof words, "--launch mpi -P 2 --set plugins.%s.ranks_per_machine=1", kinds[0].id);
+  spawn(&s, "BS_PLUGIN_PATH=", faulty(_i == 0 ? "err" : "hang", 1, words));
+  must_end(&s, _i == 0 ? 7 : 8, "bsrun: error[BS-", "between machines");
+  must_blame(1, "between machines");
+}
+END_TEST
+
+int main(void) {
+  if (no_mpi()) return 77;
+  Suite *suite = suite_create("mpi blame");
+  TCase *c = tcase_create("faults");
+  tcase_add_checked_fixture(c, make_folder, remove_folder);
+  tcase_add_test(c, test_bare);
+  tcase_add_loop_test(c, test_between_machines, 0, 2);
+  suite_add_tcase(suite, c);
+  return run_suite(suite);
+}
