@@ -242,10 +242,10 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
     rc = bs_method_propose(c->context, c->method, &c->spec, r, out->world_size, &mine->proposal, err);
     if (rc != BS_OK) return rc;
     out->weight_bytes += mine->proposal.weight_bytes;
-    if (c->fault && c->fault->output && mine->y && mine->y_rows > 0) {
-      c->fault->output(c->fault->user, r, mine->y, mine->y_rows, mine->y_cols, c->spec.y_dtype);
-      mine->hash =
-          bs_hash64(mine->y, (size_t)(mine->y_rows * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype));
+    const int64_t rows = bs_place_assembles(c) ? mine->y_rows : c->spec.B;
+    if (c->fault && c->fault->output && mine->y && rows > 0) {
+      c->fault->output(c->fault->user, r, mine->y, rows, mine->y_cols, c->spec.y_dtype);
+      mine->hash = bs_hash64(mine->y, (size_t)(rows * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype));
     }
   }
   return rc == BS_OK && bs_case_judged(c) ? bs_place_assemble(c, out, err) : rc;
