@@ -281,10 +281,12 @@ void shm_job_close(shm_job *job) {
 }
 
 int shm_job_dead(shm_job *job, uint32_t rank) {
-  if (rank == job->rank) return 0;
-  if (atomic_load(&job->head->process[rank].state) == 2u) return 1;
+  const shm_process *process = &job->head->process[rank];
   struct pollfd p = {job->watch[rank], POLLIN, 0};
-  if (p.fd >= 0) return poll(&p, 1, 0) > 0 && (p.revents & POLLIN) != 0;
-  const int32_t pid = atomic_load(&job->head->process[rank].pid);
-  return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
+  const int32_t pid = atomic_load(&process->pid);
+  if (rank == job->rank) return SHM_LIVES;
+  if (atomic_load(&process->state) == 2u) return SHM_LEFT;
+  if (p.fd >= 0 && (poll(&p, 1, 0) <= 0 || (p.revents & POLLIN) == 0)) return SHM_LIVES;
+  if (p.fd < 0 && (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)) return SHM_LIVES;
+  return atomic_load(&process->state) == 2u ? SHM_LEFT : SHM_DIED; /* it may have left in between */
 }

@@ -57,14 +57,15 @@ int32_t shm_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   mail->key = shm_key(call);
   do {
     const uint64_t end = shm_min(done + room, n);
-    rc = shm_wait(comm, &mail->taken, at - 1u, shm_timeout(call), &dead); /* one of the two is free */
+    rc = shm_wait(comm, call->root, &mail->taken, at - 1u, shm_timeout(call),
+                  &dead); /* one of the two is free */
     if (rc != BS_OK) return fail_alone(comm, rc, call, mail->send_text, dead, err);
     shm_put(comm, call->dtype_in, mail->data[at & 1u], call->dtype_in, call->in, call->in_stride, call->count,
             done, end);
     shm_publish(&mail->posted, ++at);
     done = end;
   } while (done < n);
-  rc = shm_wait(comm, &mail->taken, at, shm_timeout(call), &dead);
+  rc = shm_wait(comm, call->root, &mail->taken, at, shm_timeout(call), &dead);
   if (rc != BS_OK) return fail_alone(comm, rc, call, mail->send_text, dead, err);
   if (mail->status == BS_MISMATCH)
     return shm_fail_mismatch(comm, comm->area->ranks[comm->me], mail->send_text,
@@ -86,7 +87,7 @@ int32_t shm_recv(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   uint64_t done = 0;
   do {
     const uint64_t end = shm_min(done + room, n);
-    rc = shm_wait(comm, &mail->posted, at + 1u, shm_timeout(call), &dead);
+    rc = shm_wait(comm, call->root, &mail->posted, at + 1u, shm_timeout(call), &dead);
     if (rc != BS_OK) return fail_alone(comm, rc, call, mail->recv_text, dead, err);
     if (mail->key != shm_key(call)) { /* the world has failed: what else is on its way does not matter */
       mail->status = BS_MISMATCH;

@@ -149,7 +149,8 @@ typedef struct shm_comm {
 int32_t shm_attach(void *state, const char *const *environment, bs_attachment *out, bs_error *err);
 int32_t shm_job_open(shm_job *job, int64_t timeout_ns, bs_error *err);
 void shm_job_close(shm_job *job);
-/* 1: the process of a rank has ended; also when it left in good order. */
+/* What has become of a rank's process. One that left in good order may be done with all that it had to do. */
+enum { SHM_LIVES = 0, SHM_DIED = 1, SHM_LEFT = 2 };
 int shm_job_dead(shm_job *job, uint32_t rank);
 static inline void *shm_at(const shm_job *job, uint64_t offset) {
   return job->base + offset;
@@ -181,9 +182,10 @@ int64_t shm_now_ns(void);
 uint64_t shm_key(const bs_coll_call *call);
 void shm_publish(shm_flag *flag, uint32_t pos);
 void shm_ring(shm_flag *flag);
-/* Until flag->pos has reached `want`: BS_OK, BS_ABORTED (the world has failed), BS_DEADLINE, or
- * BS_RANK_FAILED (rank `dead` has died). */
-int32_t shm_wait(const shm_comm *comm, shm_flag *flag, uint32_t want, int64_t timeout_ns, uint32_t *out_dead);
+/* Until flag->pos, of member `awaited`, has reached `want`: BS_OK, BS_ABORTED (the world has failed),
+ * BS_DEADLINE, or BS_RANK_FAILED (rank `dead` has died). */
+int32_t shm_wait(const shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want, int64_t timeout_ns,
+                 uint32_t *out_dead);
 int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err);
 void shm_end(const shm_comm *comm);
 const char *shm_text(shm_comm *comm, const bs_coll_call *call, uint64_t key);

@@ -62,15 +62,17 @@ static shm_failure *failure_of(const shm_comm *comm) {
   return &((shm_area *)shm_at(comm->world->job, comm->area->world))->failure;
 }
 
-/* The first member that has died; UINT32_MAX: all live. */
-static uint32_t find_dead(const shm_comm *comm) {
-  for (uint32_t i = 0; i < comm->area->n; ++i)
-    if (shm_job_dead(comm->world->job, comm->area->ranks[i])) return comm->area->ranks[i];
+/* The first member that has died, or the awaited one when it has left; UINT32_MAX: none. */
+static uint32_t find_dead(const shm_comm *comm, uint32_t awaited) {
+  for (uint32_t i = 0; i < comm->area->n; ++i) {
+    const int is = shm_job_dead(comm->world->job, comm->area->ranks[i]);
+    if (is == SHM_DIED || (is == SHM_LEFT && i == awaited)) return comm->area->ranks[i];
+  }
   return UINT32_MAX;
 }
 
-static int32_t wait_asleep(const shm_comm *comm, shm_flag *flag, uint32_t want, int64_t deadline,
-                           uint32_t *out_dead) {
+static int32_t wait_asleep(const shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want,
+                           int64_t deadline, uint32_t *out_dead) {
   const shm_failure *failure = failure_of(comm);
   int32_t rc = BS_OK;
   atomic_fetch_add(&flag->waiters, 1u);
@@ -82,7 +84,7 @@ static int32_t wait_asleep(const shm_comm *comm, shm_flag *flag, uint32_t want, 
       rc = BS_ABORTED;
       break;
     }
-    *out_dead = find_dead(comm);
+    *out_dead = find_dead(comm, awaited);
     if (*out_dead != UINT32_MAX) {
       if (reached(flag, want)) break; /* it came before it died */
       rc = BS_RANK_FAILED;
@@ -101,7 +103,7 @@ static int32_t wait_asleep(const shm_comm *comm, shm_flag *flag, uint32_t want, 
   return rc;
 }
 
-int32_t shm_wait(const shm_comm *comm, shm_flag *flag, uint32_t want, int64_t timeout_ns,
+int32_t shm_wait(const shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want, int64_t timeout_ns,
                  uint32_t *out_dead) {
   for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
     if (reached(flag, want)) return BS_OK;
@@ -118,7 +120,7 @@ int32_t shm_wait(const shm_comm *comm, shm_flag *flag, uint32_t want, int64_t ti
     if (reached(flag, want)) return BS_OK;
     sched_yield();
   }
-  return wait_asleep(comm, flag, want, start + timeout_ns, out_dead);
+  return wait_asleep(comm, awaited, flag, want, start + timeout_ns, out_dead);
 }
 
 /* ---- failures ------------------------------------------------------------------------------- */
@@ -314,8 +316,10 @@ int32_t shm_meet(shm_comm *comm, const bs_coll_call *call, int first, bs_error *
   uint32_t dead = UINT32_MAX;
   int32_t rc = BS_OK;
   shm_publish(&shm_slot_of(comm, comm->me)->flag, pos);
-  for (uint32_t i = 1; rc == BS_OK && i < area->n; ++i)
-    rc = shm_wait(comm, &shm_slot_of(comm, (comm->me + i) % area->n)->flag, pos, timeout, &dead);
+  for (uint32_t i = 1; rc == BS_OK && i < area->n; ++i) {
+    const uint32_t r = (comm->me + i) % area->n;
+    rc = shm_wait(comm, r, &shm_slot_of(comm, r)->flag, pos, timeout, &dead);
+  }
   const char *text = shm_peer(comm, comm->me)->text;
   if (rc == BS_DEADLINE) return fail_deadline(comm, pos, timeout, err);
   if (rc == BS_RANK_FAILED) return shm_fail_dead(comm, dead, text, err);
