@@ -170,7 +170,14 @@ static void worlds_body(test_rank *t) {
     t->rc = comm->world_open(state, &q, &other.world, &t->err);
     if (t->rc == BS_OK) t->rc = comm->rank_open(other.world, t->rank, &other.handle, &t->err);
     if (t->rc != BS_OK) return;
-    t->rc = reduce(&other, 5000, "inner", 0);
+    float x[5000];
+    bs_coll_call c = make_call(BS_COLL_ALL_REDUCE, BS_F32, 1, 5000, "inner");
+    for (uint32_t k = 0; k < 5000; ++k) x[k] = (float)(t->rank + (uint32_t)i);
+    c.in = c.out = x;
+    t->rc = comm->all_reduce(other.handle, &c, &t->err);
+    for (uint32_t k = 0; k < 5000 && t->rc == BS_OK; ++k)
+      if (x[k] != (float)(3 + 3 * i))
+        t->rc = bs_error_set(&t->err, BS_NUMERIC, "TEST", "world %d: %g", i, (double)x[k]);
     if (t->rc == BS_OK) t->rc = reduce(t, 5000, "outer", 0);
     comm->rank_close(other.handle);
     comm->world_close(other.world);
