@@ -201,7 +201,7 @@ int32_t shm_world_open(void *state, const bs_world_request *request, void **out_
   if (job->size > cores_allowed()) world->spin_ns = 0;
   world->inline_max = (uint32_t)param_int(job, "inline_bytes", 4096);
   rc = open_area(job, 0, 0, all, job->size, &world->area, err);
-  if (rc == BS_OK) rc = greet(world, &q, err);
+  if (rc == BS_OK && world->area != NULL) rc = greet(world, &q, err);
   if (rc != BS_OK) {
     shm_world_close(world);
     return rc;
