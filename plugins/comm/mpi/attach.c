@@ -121,11 +121,8 @@ static int32_t join(mpic_state *state, bs_error *err) {
 static int32_t listen_for_failures(mpic_state *state, bs_error *err) {
   state->notice = calloc(1, sizeof *state->notice);
   if (state->notice == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a notice");
-  pthread_mutex_lock(&state->lock);
-  int rc = MPI_Irecv(state->notice, (int)sizeof *state->notice, MPI_BYTE, MPI_ANY_SOURCE, MPIC_TAG_FAIL,
-                     state->comm, &state->fail_request);
-  pthread_mutex_unlock(&state->lock);
-  return mpic_check(rc, "MPI_Irecv", err);
+  return mpic_irecv(state, state->notice, sizeof *state->notice, (uint32_t)MPI_ANY_SOURCE, MPIC_TAG_FAIL,
+                    &state->fail_request, err);
 }
 
 static void fill_attachment(const mpic_state *state, bs_attachment *out) {

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "mpi_comm.h"
 
@@ -73,6 +74,19 @@ void mpic_fail_world(mpic_world *world, int32_t code, uint32_t rank, uint32_t co
 void mpic_abort(void *world_ptr, uint32_t rank, int32_t code, const char *why) {
   mpic_world *world = world_ptr;
   mpic_fail_world(world, code, rank, 0, "BS-COLL-ABORTED", why);
+}
+
+typedef struct mpic_kept {
+  struct mpic_kept *next;
+  void *memory;
+} mpic_kept;
+
+void mpic_keep(mpic_state *state, void *memory) {
+  mpic_kept *kept = memory != NULL ? malloc(sizeof *kept) : NULL;
+  if (kept == NULL) return;
+  kept->memory = memory;
+  kept->next = state->kept;
+  state->kept = kept;
 }
 
 void mpic_listen(mpic_state *state) {

@@ -132,17 +132,27 @@ static int32_t collect(mpic_state *state, unsigned char *table, uint64_t bytes, 
   int32_t rc = BS_OK;
   for (uint32_t r = 1; rc == BS_OK && r < n; ++r)
     rc = mpic_irecv(state, &all[r], sizeof all[r], r, MPIC_TAG_HELLO, &requests[r - 1u], err);
-  if (rc != BS_OK) return rc; /* requests may be in use: they stay */
+  if (rc != BS_OK) {
+    mpic_keep(state, requests);
+    return rc;
+  }
   if (wait_until(state, requests, n - 1u, mpic_now() + timeout_ns) != 0)
     name_missing(v, requests, n, timeout_ns);
   else
     compare(v, all, n);
   MPI_Request *replies = calloc(n, sizeof(MPI_Request));
-  if (replies == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for %u requests", n);
+  if (replies == NULL) {
+    mpic_keep(state, requests);
+    return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for %u requests", n);
+  }
   for (uint32_t r = 1; rc == BS_OK && r < n; ++r)
     rc = mpic_isend(state, table, bytes, r, MPIC_TAG_TABLE, &replies[r - 1u], err);
   uint32_t left = rc == BS_OK ? wait_until(state, replies, n - 1u, mpic_now() + REPLY_NS) : n;
-  if (left != 0 || v->code == BS_DEADLINE) return BS_OK; /* what MPI may still touch stays */
+  if (left != 0 || v->code == BS_DEADLINE) {
+    mpic_keep(state, requests);
+    mpic_keep(state, replies);
+    return rc;
+  }
   free(requests);
   free(replies);
   return rc;
@@ -184,7 +194,8 @@ int32_t mpic_hello_all(mpic_state *state, const mpic_hello *mine, int64_t timeou
   }
   if (rc != BS_OK) {
     state->broken = 1;
-    return rc; /* MPI may still touch the table */
+    mpic_keep(state, table);
+    return rc;
   }
   mpic_hello *copy = calloc(n, sizeof *copy);
   if (copy != NULL) memcpy(copy, all, n * sizeof *copy);

@@ -182,6 +182,7 @@ struct mpic_state {
   uint32_t bound; /* its cores are not those of another rank of this machine */
   uint32_t worlds;
   mpic_process *processes; /* [size] */
+  struct mpic_kept *kept;  /* memory that MPI may touch after a failure */
   mpic_world *open;        /* worlds of this process; under lock */
   MPI_Request fail_request;
   struct mpic_notice *notice; /* what it receives into */
@@ -262,6 +263,8 @@ int32_t mpic_fail_deadline(mpic_comm *comm, const char *text, const char *missin
 /* Rank that has ended without a word, or MPIC_NONE; and its error. */
 uint32_t mpic_dead(mpic_state *state, uint32_t first, uint32_t only);
 int32_t mpic_fail_dead(mpic_comm *comm, uint32_t world_rank, const char *text, bs_error *err);
+/* Memory that MPI may still touch stays until the process ends. */
+void mpic_keep(mpic_state *state, void *memory);
 void mpic_listen(mpic_state *state); /* a notice of another machine becomes the world's failure */
 
 /* wire.c: all of these take state->lock. */

@@ -139,7 +139,10 @@ int32_t mpic_segment_open(mpic_comm *comm, int64_t timeout_ns, bs_error *err) {
   if (box == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a group");
   int64_t deadline = mpic_now() + timeout_ns;
   int32_t rc = comm->local[comm->me] == 0 ? make(comm, box, deadline, err) : take(comm, box, deadline, err);
-  if (rc == BS_OK) free(box);
+  if (rc == BS_OK)
+    free(box);
+  else
+    mpic_keep(comm->world->state, box);
   return rc;
 }
 

@@ -24,7 +24,10 @@ int64_t mpic_param(const mpic_state *state, const char *name, int64_t fallback) 
 static void comm_free(mpic_comm *comm) {
   if (comm == NULL) return;
   mpic_segment_close(comm);
-  if (!comm->dirty) {
+  if (comm->dirty) {
+    mpic_keep(comm->world->state, comm->out_buf);
+    mpic_keep(comm->world->state, comm->in_buf);
+  } else {
     free(comm->out_buf);
     free(comm->in_buf);
   }
@@ -104,7 +107,7 @@ static int32_t comm_make(mpic_world *world, const mpic_comm *parent, const uint3
   comm->half = (uint64_t)mpic_param(world->state, "stage_kib", 512) * 1024u;
   comm->ranks = calloc(n, sizeof *comm->ranks);
   int32_t rc = comm->ranks == NULL ? no_memory(err) : BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < n; ++i)
+  for (uint32_t i = 0; comm->ranks != NULL && i < n; ++i)
     comm->ranks[i] = parent != NULL ? parent->ranks[ranks[i]] : n == 1 ? world->me : i;
   if (rc == BS_OK) rc = place(comm, err);
   if (rc == BS_OK) rc = make_buffers(comm, err);
