@@ -106,10 +106,13 @@ static int32_t comm_make(mpic_world *world, const mpic_comm *parent, const uint3
   comm->me = me;
   comm->half = (uint64_t)mpic_param(world->state, "stage_kib", 512) * 1024u;
   comm->ranks = calloc(n, sizeof *comm->ranks);
-  int32_t rc = comm->ranks == NULL ? no_memory(err) : BS_OK;
-  for (uint32_t i = 0; comm->ranks != NULL && i < n; ++i)
+  if (comm->ranks == NULL) {
+    comm_free(comm);
+    return no_memory(err);
+  }
+  for (uint32_t i = 0; i < n; ++i)
     comm->ranks[i] = parent != NULL ? parent->ranks[ranks[i]] : n == 1 ? world->me : i;
-  if (rc == BS_OK) rc = place(comm, err);
+  int32_t rc = place(comm, err);
   if (rc == BS_OK) rc = make_buffers(comm, err);
   if (rc == BS_OK) {
     comm->tag = tag_of(comm->ranks, n, nth);
