@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * launch_mpi.h - ranks that mpirun or srun starts (docs/launch-mpi.md): bsrun finds itself to be one, or starts
- * mpirun with copies of its own command. */
+ * launch_mpi.h - ranks that mpirun or srun starts (docs/launch-mpi.md): bsrun finds itself to be one, or
+ * starts mpirun with copies of its own command. */
 #ifndef BSRUN_LAUNCH_MPI_H
 #define BSRUN_LAUNCH_MPI_H
 #include "lab/lab.h"

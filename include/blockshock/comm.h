@@ -84,7 +84,8 @@ typedef struct bs_attachment {
   uint32_t world_size;
   uint32_t local_rank; /* among the ranks of this machine, and how many they are */
   uint32_t local_size;
-  uint32_t bound; /* 1: the cores that this process may use are its rank's own; 0: local_size ranks share them */
+  uint32_t
+      bound; /* 1: the cores that this process may use are its rank's own; 0: local_size ranks share them */
 } bs_attachment;
 
 /* Errors: a wait past its deadline gives BS_DEADLINE and names the ranks that are missing and the site;
