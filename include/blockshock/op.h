@@ -26,8 +26,7 @@
  *                   The same of a 2:4 weight: query->kept tells which weights of [N,K_r] are kept, the others
  *                   count as zero (the partition, if any, is a run of whole groups of four). X is [B,K_r], or
  *                   with BS_QUERY_X_FULL [B,K]; dW is the kept ones only, [N,2 ceil(K_r/4)].
- *   expand24        V [N,2 ceil(K/4)], out [N,K]; query->kept: the kept values to their places, zeros
- *                   elsewhere
+ *   expand24        V [N,2 ceil(K/4)], out [N,K]; query->kept: the kept values at their places, else zeros
  *   sgd_update      dW [N,K_r], V [N,K_r] or NULL, hyper [4] f32 {lr, momentum, weight_decay, 0}; has no
  *                   output: g = dW + weight_decay W; with V: V = momentum V + g, g = V; W -= lr g.
  *   adamw_update    dW [N,K_r], M [N,K_r] f32, V [N,K_r] f32, hyper [8] f32 {lr, beta1, beta2, eps,

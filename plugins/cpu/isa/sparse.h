@@ -13,6 +13,8 @@
 
 #define LANES_VECS (CPU_PANEL / VEC)
 #define BLOCK_UNITS (CPU_WIDE_COLUMNS / CPU_UNIT_COLUMNS)
+#define AHEAD \
+  6144 /* bytes of values that are asked for before their turn: the arithmetic of a unit is long */
 
 /* cpu_type24 to bytes. */
 INLINE int64_t value_size(const int type) {
@@ -58,16 +60,26 @@ INLINE void narrow_unit(const int tokens, const int panels, const int type, cons
     const words c = words_load(t->codes + p * t->codes_step + unit * CPU_PANEL + v * VEC);
     codes[p * LANES_VECS + v] = t->other ? words_other(c) : c;
   }
-  for (int i = 0; i < CPU_UNIT_VALUES; i += 2, x += 4) {
-    UNROLL for (int second = 0; second < 2; second++) {
+  for (int i = 0; i < CPU_UNIT_VALUES; i += 2, x += 4, w += 2 * line) {
+    vec first[WIDE_SUMS], second[WIDE_SUMS];
+    words next[WIDE_SUMS];
+    UNROLL for (int p = 0; p < panels; p++) UNROLL for (int64_t b = 0; b < 2 * line; b += 64)
+        __builtin_prefetch(w + p * t->w_step + AHEAD + b, 0, 2);
+    UNROLL for (int v = 0; v < wide; v++) {
+      const char *at = w + v / LANES_VECS * t->w_step + v % LANES_VECS * VEC * value_size(type);
+      first[v] = value_load(type, at);
+      second[v] = value_load(type, at + line);
+      next[v] = words_right(codes[v], 2);
+    }
+    UNROLL for (int b = 0; b < tokens; b++) {
+      const vec four = vec_four(x + b * t->x_ld);
       UNROLL for (int v = 0; v < wide; v++) {
-        const vec one = value_load(type, w + v / LANES_VECS * t->w_step + (i + second) * line +
-                                             v % LANES_VECS * VEC * value_size(type));
-        UNROLL for (int b = 0; b < tokens; b++) sums[b * wide + v] =
-            vec_fma(vec_pick(x + b * t->x_ld, codes[v]), one, sums[b * wide + v]);
-        codes[v] = words_right(codes[v], 2);
+        vec *sum = &sums[b * wide + v];
+        *sum = vec_fma(vec_pick(four, codes[v]), first[v], *sum);
+        *sum = vec_fma(vec_pick(four, next[v]), second[v], *sum);
       }
     }
+    UNROLL for (int v = 0; v < wide; v++) codes[v] = words_right(next[v], 2);
   }
 }
 
@@ -224,7 +236,7 @@ INLINE void sums_part(const cpu_sums24 *t, const int i0, const int v) {
   for (int64_t b = 0; b < t->tokens; b++, x += t->x_ld, dy += CPU_PANEL) {
     const vec one = vec_load(dy);
     UNROLL for (int i = 0; i < SUMS_VALUES; i++) sums[i] =
-        vec_fma(vec_pick(x + i / 2 * 4, words_load(which + i * VEC)), one, sums[i]);
+        vec_fma(vec_pick(vec_four(x + i / 2 * 4), words_load(which + i * VEC)), one, sums[i]);
   }
   UNROLL for (int i = 0; i < SUMS_VALUES; i++)
       sum_put(t->c + (i0 + i) * CPU_PANEL + v * VEC, sums[i], t->add, 0);

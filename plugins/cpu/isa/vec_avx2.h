@@ -174,9 +174,14 @@ INLINE words words_sub(words a, words b) {
 #define words_right(a, n) _mm256_srli_epi32(a, n)
 #define words_left(a, n) _mm256_slli_epi32(a, n)
 
-/* Of the four floats at p, in each lane the one that the low two bits of its word name. */
-INLINE vec vec_pick(const float *p, words which) {
-  return _mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)(const void *)p), which);
+/* The four floats at p, over and over. */
+INLINE vec vec_four(const float *p) {
+  return _mm256_broadcast_ps((const __m128 *)(const void *)p);
+}
+
+/* Of four floats, in each lane the one that the low two bits of its word name. */
+INLINE vec vec_pick(vec four, words which) {
+  return _mm256_permutevar_ps(four, which);
 }
 
 INLINE vec vec_load_i8(const int8_t *p) {

@@ -170,9 +170,14 @@ INLINE words words_sub(words a, words b) {
 #define words_right(a, n) _mm512_srli_epi32(a, n)
 #define words_left(a, n) _mm512_slli_epi32(a, n)
 
-/* Of the four floats at p, in each lane the one that the low two bits of its word name. */
-INLINE vec vec_pick(const float *p, words which) {
-  return _mm512_permutevar_ps(_mm512_broadcast_f32x4(_mm_loadu_ps(p)), which);
+/* The four floats at p, over and over. */
+INLINE vec vec_four(const float *p) {
+  return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+}
+
+/* Of four floats, in each lane the one that the low two bits of its word name. */
+INLINE vec vec_pick(vec four, words which) {
+  return _mm512_permutevar_ps(four, which);
 }
 
 INLINE vec vec_load_i8(const int8_t *p) {

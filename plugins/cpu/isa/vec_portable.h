@@ -179,9 +179,14 @@ INLINE words words_sub(words a, words b) {
 #define words_right(a, n) ((a) >> (n))
 #define words_left(a, n) ((a) << (n))
 
-/* Of the four floats at p, in each lane the one that the low two bits of its word name. */
-INLINE vec vec_pick(const float *p, words which) {
-  return (vec){p[which[0] & 3u], p[which[1] & 3u], p[which[2] & 3u], p[which[3] & 3u]};
+/* The four floats at p, over and over. */
+INLINE vec vec_four(const float *p) {
+  return vec_load(p);
+}
+
+/* Of four floats, in each lane the one that the low two bits of its word name. */
+INLINE vec vec_pick(vec four, words which) {
+  return (vec){four[which[0] & 3u], four[which[1] & 3u], four[which[2] & 3u], four[which[3] & 3u]};
 }
 
 INLINE vec vec_load_i8(const int8_t *p) {
