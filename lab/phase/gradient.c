@@ -236,7 +236,7 @@ static void get_dy(bs_parcel *p, const bs_layer_spec *s, bs_gradient_result *out
 static void put_rank(bs_parcel *p, const bs_case *c, const bs_gradient_result *out, uint32_t r) {
   const bs_gradient_rank *own = &out->ranks[r];
   const bs_case_rank *mine = &out->run.ranks[r];
-  const uint64_t cols = (uint64_t)(mine->owns.columns ? mine->owns.columns->count : c->spec.K);
+  const uint64_t cols = (uint64_t)bs_owners_width(&mine->owns, c->spec.K);
   const uint64_t rows = (uint64_t)mine->owns.row_count, wide = BS_DTYPE_BYTES(out->wide);
   bs_parcel_put(p, own, sizeof *own);
   bs_parcel_put_block(p, own->dw, rows * cols * wide);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/phase/owners.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the results of the ranks");
@@ -20,17 +21,21 @@ void bs_joint_put(bs_parcel *p, const bs_case_rank *rank) {
   bs_parcel_put_block(p, rank->y, rank->y_bytes);
   bs_parcel_put_block(p, columns, columns ? sizeof *columns : 0);
   bs_parcel_put_block(p, listed ? (const void *)columns->columns : NULL, listed);
+  bs_parcel_put_block(p, rank->kept, rank->owns.kept ? bs_owners_kept_bytes(rank->owns.kept) : 0);
   bs_parcel_put_block(p, timings, timings ? strlen(timings) : 0);
   free(timings);
 }
 
 int32_t bs_joint_get(bs_parcel *p, bs_case_rank *out, bs_error *err) {
   bs_parcel_get(p, out, sizeof *out);
+  const int by_row = out->owns.kept != NULL;
   out->owns.columns = NULL;
   out->owns.kept = NULL;
   out->y = bs_parcel_get_block(p, NULL);
   bs_partition *columns = bs_parcel_get_block(p, NULL);
   out->columns = bs_parcel_get_block(p, NULL);
+  out->kept = bs_parcel_get_block(p, NULL);
+  if (by_row && out->kept != NULL) bs_owners_take(out, &out->kept_storage);
   char *timings = bs_parcel_get_block(p, NULL);
   out->timings = timings ? json_loads(timings, 0, NULL) : NULL;
   free(timings);

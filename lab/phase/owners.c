@@ -37,11 +37,19 @@ int32_t bs_owners_copy(bs_case_rank *rank, bs_error *err) {
     return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the positions of %lld rows",
                         (long long)k->rows);
   const int32_t rc = k->read(k->ctx, 0, k->rows, 0, groups, rank->kept, groups, err);
-  rank->kept_storage = *k;
+  bs_owners_take(rank, k);
+  return rc;
+}
+
+void bs_owners_take(bs_case_rank *rank, const bs_kept *sizes) {
+  rank->kept_storage = *sizes;
   rank->kept_storage.ctx = rank;
   rank->kept_storage.read = read_copy;
   rank->owns.kept = &rank->kept_storage;
-  return rc;
+}
+
+uint64_t bs_owners_kept_bytes(const bs_kept *kept) {
+  return (uint64_t)kept->rows * (uint64_t)groups_of(kept);
 }
 
 void bs_owners_free(bs_case_rank *rank) {

@@ -137,6 +137,21 @@ START_TEST(test_same_gradients) {
 }
 END_TEST
 
+/* Positions of 2:4 halves reach the process that judges. */
+START_TEST(test_halves_by_row) {
+  char folder[64];
+  run_make_folder(folder);
+  const char *const args[] = {"--launch", "processes",         "--method", "blockshock", "-P",        "2",
+                              "--phase",  _i == 0 ? "0" : "2", SMALL,      "--mask",     "magnitude", NULL};
+  run_result r;
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, "magnitude");
+  ck_assert_ptr_nonnull(strstr(r.out, "RIGHT"));
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 /* Phase 1: rank 0 leads, the others follow; choices are measured and shared; one folder, one table. */
 START_TEST(test_timed) {
   char folder[64];
@@ -161,6 +176,7 @@ int main(void) {
   TCase *t = tcase_create("processes");
   tcase_add_loop_test(t, test_same_outputs, 0, 5);
   tcase_add_loop_test(t, test_same_gradients, 0, 5);
+  tcase_add_loop_test(t, test_halves_by_row, 0, 2);
   tcase_add_loop_test(t, test_timed, 0, 2);
   suite_add_tcase(s, t);
   SRunner *runner = srunner_create(s);
