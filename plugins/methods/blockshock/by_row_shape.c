@@ -64,6 +64,28 @@ static int32_t make_base(const tp_state *state, const bs_layer_spec *spec, uint3
   return rc;
 }
 
+/* What the layers of columns have beside a product and its sum, and 2:4 halves have not. */
+static int32_t check_extras(const bs_layer_spec *spec, uint32_t world, bs_error *err) {
+  const char *overlap = tp_option_get(spec, "overlap", "off"), *what = NULL;
+  const int chunks = strcmp(overlap, "off") != 0 && strcmp(overlap, "auto") != 0;
+  if (world > 1 && chunks) what = "is not divided into chunks (overlap)";
+  if (world > 1 && spec->reduce_dtype == BS_I8 && tp_is_float(spec->y_dtype))
+    what = "is not summed in int8 steps (reduce_dtype)";
+  if (world > 1 && (spec->x_placement == BS_PARTIAL || spec->x_placement == BS_SPLIT_TOKENS ||
+                    spec->y_placement == BS_SPLIT_TOKENS))
+    what = "takes and leaves neither tokens nor a partial x (placements)";
+  if (spec->flags & ~(uint32_t)BS_LAYER_BACKWARD) what = "is differentiated, and takes no steps";
+  if (what == NULL && tp_repro_asked(spec) >= BS_REPRO_R2) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-REPRO",
+            "method blockshock: repro=R%u is not promised of 2:4 halves, with other columns in other rows",
+            tp_repro_asked(spec));
+    return bs_fail_hint(err, "a mask that keeps the same columns in every row has it"), BS_UNSUPPORTED;
+  }
+  if (what == NULL) return BS_OK;
+  bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-HALVES", "method blockshock: a layer of 2:4 halves %s", what);
+  return bs_fail_hint(err, "a mask that keeps the same columns in every row has it"), BS_UNSUPPORTED;
+}
+
 static int32_t check_world(const by_row_shape *s, bs_error *err) {
   if (s->base.world % s->halves == 0) return BS_OK;
   bs_fail(err, BS_UNSUPPORTED, "BS-MASK-WORLD",
@@ -192,6 +214,7 @@ int32_t by_row_shape_make(const tp_state *state, const bs_layer_spec *spec, uint
   const char *half = tp_option_get(spec, "half", NULL);
   memset(s, 0, sizeof *s);
   int32_t rc = tp_mask_or_complement(spec, &s->mask, err);
+  if (rc == BS_OK) rc = check_extras(spec, world, err);
   if (rc == BS_OK) rc = make_base(state, spec, rank, world, &s->base, err);
   if (rc != BS_OK) return rc;
   s->halves = half != NULL ? 1 : 2;
