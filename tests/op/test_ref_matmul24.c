@@ -400,7 +400,8 @@ START_TEST(wrong_positions_are_refused) {
   ck_assert_ptr_nonnull(strstr(err.message, "other positions"));
   h.bits[5] = 7;
   ck_assert_int_eq(bs_dispatch_pack(&h.f.ops, &q, &source, &packed, &err), BS_INVALID_ARGUMENT);
-  ck_assert_ptr_nonnull(strstr(err.message, "not two of four"));
+  ck_assert_str_eq(err.id, "BS-MASK-2OF4");
+  ck_assert_ptr_nonnull(strstr(err.message, "row 2"));
   hand_close(&h);
 }
 END_TEST
