@@ -22,7 +22,7 @@ struct bs_coll_plan {
   uint64_t wire_num, wire_den;
   uint32_t has_in, has_out;
   uint32_t hooked;
-  uint32_t me, n; /* place and size of the group */
+  uint32_t me, n;   /* place and size of the group */
   uint64_t *counts; /* counts, then recv_counts */
   char *site;
   /* Of a started one, coll_start.c. */

@@ -36,7 +36,8 @@ START_TEST(test_bare) {
              faulty("kill", 1, "--mask interleave"));
     spawn(&s, "BS_PLUGIN_PATH=", line);
     ck_assert_int_ne(s.code, 0);
-    ck_assert_ptr_nonnull(strstr(s.text, "bsrun: error[BS-COLL-DE")); /* DEAD, DEADLINE */
+    ck_assert_msg(strstr(s.text, "bsrun: error[BS-COLL-DE") != NULL, "%s\n%s", line,
+                  s.text); /* DEAD, DEADLINE */
     must_blame(1, "kill");
   }
 }
