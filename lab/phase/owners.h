@@ -10,7 +10,8 @@
 /* Positions of a layer's own weights, copied: out->owns.kept then reads the copy. Nothing where it has all.
  */
 int32_t bs_owners_copy(bs_case_rank *rank, bs_error *err);
-/* rank->kept holds positions of the sizes of `sizes` (its own kept_storage may be it): owns.kept reads them. */
+/* rank->kept holds positions of the sizes of `sizes` (its own kept_storage may be it): owns.kept reads them.
+ */
 void bs_owners_take(bs_case_rank *rank, const bs_kept *sizes);
 uint64_t bs_owners_kept_bytes(const bs_kept *kept); /* of such a copy */
 void bs_owners_free(bs_case_rank *rank);
