@@ -75,10 +75,12 @@ static void add_collectives(bs_rung *r, uint32_t n, const uint32_t *kinds, const
 }
 
 /* What rank 0 would do; a refusal is the rung's, not the ladder's. */
-static int32_t ask(bs_context *context, uint32_t pass, bs_rung *r, bs_error *err) {
+static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
   bs_proposal p = {.struct_size = sizeof p};
   const uint32_t phase = r->e.phase;
+  r->e.machine_constants = o->constants;
+  r->e.only_stored = 1; /* overlap=auto is the methods' own model then */
   int32_t rc = bs_subject_open(context, &r->e, &r->subject, err);
   if (rc != BS_OK) return rc;
   r->opened = 1;
@@ -86,24 +88,24 @@ static int32_t ask(bs_context *context, uint32_t pass, bs_rung *r, bs_error *err
   bs_arms_of(context, &r->e, &r->subject, arms);
   r->e.phase = phase;
   r->c = arms[0].c;
-  r->c.spec.flags |= bs_arm_work_flags(pass);
+  r->c.spec.flags |= bs_arm_work_flags(o->pass);
   rc = bs_method_propose(context, r->c.method, &r->c.spec, 0, r->c.world_size, &p, err);
   if (rc != BS_OK) return rc;
   r->flops = p.flops;
   r->weight_bytes = p.weight_bytes;
   r->wire_error = p.wire_error;
-  if (pass != BS_ARM_BACKWARD) add_collectives(r, p.n_collectives, p.coll_kind, p.coll_payload);
-  if (pass != BS_ARM_FORWARD) add_collectives(r, p.n_backward, p.backward_kind, p.backward_payload);
+  if (o->pass != BS_ARM_BACKWARD) add_collectives(r, p.n_collectives, p.coll_kind, p.coll_payload);
+  if (o->pass != BS_ARM_FORWARD) add_collectives(r, p.n_backward, p.backward_kind, p.backward_payload);
   return BS_OK;
 }
 
 static int32_t make_rung(bs_context *context, const bs_node *config, const bs_ladder_options *o,
-                         uint32_t pass, uint32_t share, bs_rung *r, bs_error *err) {
+                         uint32_t share, bs_rung *r, bs_error *err) {
   bs_node *tree = NULL;
   int32_t rc = tree_of(config, r, share, &tree, err);
   if (rc != BS_OK) return rc;
   rc = bs_experiment_make(context, tree, o->quiet_dir, NULL, &r->e, &r->refused);
-  if (rc == BS_OK) ask(context, pass, r, &r->refused);
+  if (rc == BS_OK) ask(context, o, r, &r->refused);
   return r->refused.code == BS_NO_MEMORY ? (*err = r->refused, BS_NO_MEMORY) : BS_OK;
 }
 
@@ -257,7 +259,7 @@ int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladd
   int32_t rc = bs_ladder_candidates(context, config, o, out, err);
   uint32_t able = 0;
   for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
-    rc = make_rung(context, config, o, o->pass, share, &out->rungs[i], err);
+    rc = make_rung(context, config, o, share, &out->rungs[i], err);
     able += out->rungs[i].refused.code == BS_OK;
   }
   if (rc == BS_OK && able == 0) {

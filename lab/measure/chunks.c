@@ -33,6 +33,7 @@ void bs_overlap_resolve(const bs_experiment *e, bs_subject *s) {
   const size_t most = sizeof s->option_values / sizeof s->option_values[0];
   const int at = asked(&s->spec, most);
   if (at < 0 || s->spec.n_options > most) return;
+  if (e->peers != NULL) return; /* processes measure differently: the methods' own model is the same in all */
   bs_arm_case arm[BS_ARMS_MAX];
   bs_machine machine;
   bs_kernel kernel;
