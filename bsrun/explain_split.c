@@ -24,7 +24,7 @@ int32_t split_open(split *s, const explained *x, bs_error *err) {
     return rc;
   }
   s->threads = x->e.threads_per_rank;
-  if (s->threads == 0) s->threads = bs_machine_cores() / s->subject.world_size;
+  if (s->threads == 0 && s->subject.world_size > 0) s->threads = bs_machine_cores() / s->subject.world_size;
   if (s->threads == 0) s->threads = 1;
   s->rows = json_array();
   return BS_OK;

@@ -203,6 +203,7 @@ static int32_t predict_rung(bs_ladder *l, uint32_t i, const bs_ladder_options *o
   for (uint32_t rank = 0; rc == BS_OK && rank < r->c.world_size; rank++) {
     bs_predicted p;
     rc = predict_rank(l, r, k, rank, &p, err);
+    if (rc != BS_OK) return rc;
     if (rank == 0 || p.bound.total > r->predicted.bound.total) r->predicted = p;
   }
   r->predicted.limit = limit_of(&r->predicted.bound);

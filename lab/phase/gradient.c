@@ -262,7 +262,7 @@ static int32_t collect_joint(const bs_case *c, bs_world *world, bs_gradient_resu
   if (of_rank == NULL) mine.failed = 1;
   put_rank(&mine, c, out, own);
   int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
-  for (uint32_t r = 1; rc == BS_OK && own == 0 && r < c->world_size; ++r)
+  for (uint32_t r = 1; rc == BS_OK && own == 0 && of_rank && r < c->world_size; ++r)
     rc = get_rank(&of_rank[r], c, out, r, err);
   for (uint32_t r = 0; of_rank && r < c->world_size; ++r) bs_parcel_free(&of_rank[r]);
   free(of_rank);

@@ -57,7 +57,7 @@ int32_t bs_joint_collect(bs_world *world, bs_case_result *result, bs_error *err)
   bs_parcel_put(&mine, &result->memory_peak, sizeof result->memory_peak);
   bs_joint_put(&mine, &result->ranks[own]);
   int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
-  for (uint32_t r = 1; rc == BS_OK && own == 0 && r < result->world_size; ++r) {
+  for (uint32_t r = 1; rc == BS_OK && own == 0 && of_rank && r < result->world_size; ++r) {
     uint64_t peak = 0;
     bs_parcel_get(&of_rank[r], &peak, sizeof peak);
     result->memory_peak += peak;

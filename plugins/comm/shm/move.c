@@ -13,7 +13,7 @@ int32_t shm_put(const shm_comm *comm, uint32_t dst_dtype, void *dst, uint32_t sr
   if (src_stride == (int64_t)cols) { /* without gaps it is one row */
     return thr_convert(a, dst_dtype, dst, src_dtype, (const char *)src + begin * in, end - begin);
   }
-  for (uint64_t at = begin; rc == BS_OK && at < end;) {
+  for (uint64_t at = begin; rc == BS_OK && cols > 0 && at < end;) {
     const uint64_t row = at / cols, col = at % cols, part = shm_min(cols - col, end - at);
     rc = thr_convert(a, dst_dtype, (char *)dst + (at - begin) * out, src_dtype,
                      (const char *)src + ((int64_t)row * src_stride + (int64_t)col) * (int64_t)in, part);
@@ -164,17 +164,18 @@ static int32_t take_block(shm_comm *comm, const bs_coll_call *call, uint32_t r, 
 
 static int32_t exchange(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   const uint64_t room = SHM_PIECE / BS_DTYPE_BYTES(call->dtype_in);
-  uint64_t widest = 0, width = 0, total[SHM_MAX_RANKS];
+  uint64_t widest = 0, width = 0, own = 0, total[SHM_MAX_RANKS];
   int32_t rc = BS_OK, work = BS_OK;
   for (uint32_t r = 0; r < comm->area->n; ++r) {
     total[r] = 0;
     for (uint32_t to = 0; to < comm->area->n; ++to) total[r] += counts_of(comm, r)[to];
     if (r == comm->me) width = total[r];
     total[r] *= call->rows;
+    if (r == comm->me) own = total[r];
     if (total[r] > widest) widest = total[r];
   }
   for (uint64_t begin = 0; rc == BS_OK && begin < widest; begin += room) {
-    const uint64_t mine = shm_min(begin + room, total[comm->me]);
+    const uint64_t mine = shm_min(begin + room, own);
     if (begin < mine)
       shm_put(comm, call->dtype_in, shm_buffer(comm, comm->me, 0), call->dtype_in, call->in, call->in_stride,
               width, begin, mine);

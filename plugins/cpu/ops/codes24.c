@@ -142,7 +142,7 @@ int32_t cpu_codes_take(cpu_state *state, const bs_exec *exec, const bs_kept *kep
   cpu_codes *fresh = NULL;
   int how = 0;
   const int32_t rc = codes_read(exec, kept, &fresh, err);
-  if (rc != BS_OK) return rc;
+  if (rc != BS_OK || fresh == NULL) return rc;
   (void)pthread_mutex_lock(&state->codes_lock);
   cpu_codes *c = state->codes;
   for (; c != NULL; c = c->next)
