@@ -53,7 +53,7 @@ static void piece_f32(const tree_plan *plan, void *dst, const uint8_t *src, int6
 
 static void piece_f64(const tree_plan *plan, double *dst, const double *src, int64_t n_all, int64_t count) {
   for (int64_t n = 0; n < count; n++) {
-    double sum[MAX_BLOCKS];
+    double sum[MAX_BLOCKS] = {0};
     for (int64_t i = 0; i < plan->blocks; i++) sum[i] = src[plan->order[i] * n_all + n];
     for (int64_t apart = 1; apart < plan->blocks; apart *= 2)
       for (int64_t i = 0; i < plan->blocks; i += 2 * apart) sum[i] += sum[i + apart];

@@ -111,7 +111,7 @@ static int32_t tree_part(const ref_rows *job, int64_t row, int64_t begin, int64_
   const tree *t = job->user;
   const tree_plan *plan = t->plan;
   const int64_t size = BS_DTYPE_BYTES(t->compute), step = CHUNK * size;
-  _Alignas(64) unsigned char block[MAX_BLOCKS * CHUNK * 8];
+  _Alignas(64) unsigned char block[MAX_BLOCKS * CHUNK * 8] = {0};
   for (int64_t c = begin; c < end; c += CHUNK) {
     const int64_t n = end - c < CHUNK ? end - c : CHUNK;
     int32_t rc = BS_OK;
