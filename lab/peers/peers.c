@@ -210,10 +210,9 @@ static int32_t compare_main(bs_rank *rank, void *arg, bs_error *err) {
   comparison *c = arg;
   message m = {.patience_ns = PATIENCE_NS, .bytes = c->bytes, .data = c->mine};
   int32_t rc = pass_on(rank, &m, err);
-  if (api->rank(rank) == 0) return rc != BS_OK ? rc : bs_rank_barrier(rank, "lab.peers.same", err);
-  if (rc != BS_OK) { /* what there is of it was made for rank 0's text, unless there was no memory */
+  if (rc != BS_OK || api->rank(rank) == 0) { /* rank 0's text is its own, others' a copy */
     if (m.data != c->mine) free(m.data);
-    return rc;
+    return rc != BS_OK ? rc : bs_rank_barrier(rank, "lab.peers.same", err);
   }
   size_t a = 0, b = 0;
   ((char *)m.data)[m.bytes - 1] = '\0';

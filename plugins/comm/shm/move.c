@@ -164,7 +164,7 @@ static int32_t take_block(shm_comm *comm, const bs_coll_call *call, uint32_t r, 
 
 static int32_t exchange(shm_comm *comm, const bs_coll_call *call, bs_error *err) {
   const uint64_t room = SHM_PIECE / BS_DTYPE_BYTES(call->dtype_in);
-  uint64_t widest = 0, width = 0, own = 0, total[SHM_MAX_RANKS];
+  uint64_t widest = 0, width = 0, own = 0, total[SHM_MAX_RANKS] = {0};
   int32_t rc = BS_OK, work = BS_OK;
   for (uint32_t r = 0; r < comm->area->n; ++r) {
     total[r] = 0;
