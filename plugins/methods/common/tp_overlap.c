@@ -20,11 +20,12 @@ static double time_of(double product, double wire, double chunks) {
 
 /* The best number of chunks by the model; 1: none gains. */
 static int64_t best_chunks(const tp_shape *s, int64_t most) {
+  const uint32_t w_bytes = BS_DTYPE_BYTES(s->w_dtype), y_bytes = BS_DTYPE_BYTES(s->product_dtype);
   const double weights = (double)s->row_count * (double)s->k_mul;
   const double compute = 2.0 * (double)s->B * weights / RATE;
-  const double memory = weights * BS_DTYPE_BYTES(s->w_dtype) / READ;
+  const double memory = weights * w_bytes / READ;
   const double factor = (s->coll == BS_COLL_ALL_REDUCE ? 2.0 : 1.0) * (s->world - 1.0) / s->world;
-  const double wire = factor * (double)s->B * (double)s->N * BS_DTYPE_BYTES(s->product_dtype) / WIRE;
+  const double wire = factor * (double)s->B * (double)s->N * y_bytes / WIRE;
   const double product = compute > memory ? compute : memory;
   double least = WORTH * (product + wire + START);
   int64_t best = 1;

@@ -73,10 +73,10 @@ double tp_quantise_error(const tp_shape *s) {
   for (uint32_t r = 0; r < s->world; r++) {
     int64_t begin, count;
     tp_share(s->N, r, s->world, &begin, &count);
-    const int64_t rest = count % TP_WIRE_GROUP;
+    const int64_t rest = count % TP_WIRE_GROUP, groups = count / TP_WIRE_GROUP;
     if (rest != tail_of) tail = group_variance(rest); /* two sizes of shares at most */
     tail_of = rest;
-    variance += (double)(count / TP_WIRE_GROUP) * full + tail;
+    variance += (double)groups * full + tail;
   }
   return sqrt(steps * variance / (double)s->N / 12.0) / 127.0;
 }
