@@ -10,19 +10,18 @@
  * The thread is made by the first start (a later one allocates nothing); a world of coroutines or of one
  * rank has none, and start does all the work.
  */
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/world/coll_plan.h"
+#include "core/world/wait.h"
 
 #define PLACES 64u /* a start that finds no place waits for one */
-#define SPIN_ROUND 64
 #define SPIN_NS 50000
+#define LEAST_NICE (-20)
+#define SLICE_NS 100000 /* the shortest that Linux gives */
 
 struct bs_coll_line {
   bs_rank *rank;
@@ -38,57 +37,58 @@ struct bs_coll_line {
   _Atomic uint32_t rank_sleeps;
 };
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-static inline void cpu_relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
-#endif
-}
-
 /* Until *word is not `seen`: spinning, then asleep. */
 static void await_change(_Atomic uint32_t *word, uint32_t seen, _Atomic uint32_t *sleeps, int64_t spin_ns) {
-  for (int64_t end = 0;;) {
-    for (int i = 0; i < SPIN_ROUND; ++i) {
-      if (atomic_load_explicit(word, memory_order_acquire) != seen) return;
-      cpu_relax();
-    }
-    const int64_t now = spin_ns > 0 ? now_ns() : 0;
-    if (end == 0) end = now + spin_ns;
-    if (now >= end) break;
-  }
+  if (bs_wait_spin(word, seen, spin_ns)) return;
   atomic_store(sleeps, 1u);
-  while (atomic_load(word) == seen)
-    syscall(SYS_futex, (uint32_t *)(void *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+  while (atomic_load(word) == seen) bs_wait_sleep(word, seen);
   atomic_store(sleeps, 0u);
 }
 
 static void advance(_Atomic uint32_t *word, _Atomic uint32_t *sleeps) {
   atomic_fetch_add(word, 1u); /* sequentially consistent: ordered before the look at who sleeps */
-  if (atomic_load(sleeps) != 0)
-    syscall(SYS_futex, (uint32_t *)(void *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+  if (atomic_load(sleeps) != 0) bs_wait_wake(word);
 }
 
 /* ---- the line's thread ------------------------------------------------------------------------ */
 
-/* A core that no team uses, where there is one; else anywhere on the rank's own: it mostly sleeps. */
 static void find_core(const bs_rank *rank) {
-  const bs_world *world = rank->world;
-  const size_t teams = (size_t)world->size * world->width, spare = teams + rank->index;
-  if (!world->pinned) return;
-  if (spare < world->ncores) {
-    bs_pin_to_core(world->cores[spare]);
-    return;
-  }
+  uint32_t count = 0;
+  const uint16_t *cores = bs_world_line_cores(rank->world, rank->index, &count);
   cpu_set_t set;
+  if (!rank->world->pinned) return;
   CPU_ZERO(&set);
-  for (uint32_t i = 0; i < world->width; ++i) CPU_SET(world->cores[rank->index * world->width + i], &set);
+  for (uint32_t i = 0; i < count; ++i) CPU_SET(cores[i], &set);
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+/* The kernel's struct sched_attr, its first version: not every C library has it. */
+typedef struct sched_attributes {
+  uint32_t size;
+  uint32_t policy;
+  uint64_t flags;
+  int32_t nice;
+  uint32_t priority;
+  uint64_t runtime, deadline, period;
+} sched_attributes;
+
+/* On a core where the rank computes the line must run as soon as it is woken: a scheduler that is fair by
+ * slices lets the one who runs end its slice first, milliseconds, unless who wakes asks for shorter ones
+ * (Linux 6.12; before that it is not looked at). Where this process has the right the line is also put before
+ * others: it mostly sleeps. A refusal changes nothing but speed. */
+static void ask_short_slices(void) {
+#if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
+  sched_attributes a = {.size = (uint32_t)sizeof a};
+  if (syscall(SYS_sched_getattr, 0, &a, (unsigned int)sizeof a, 0u) != 0) return;
+  if (a.policy != SCHED_OTHER && a.policy != SCHED_BATCH) return;
+  a.size = (uint32_t)sizeof a;
+  a.runtime = SLICE_NS;
+  const int32_t nice = a.nice;
+  a.nice = LEAST_NICE;
+  if (syscall(SYS_sched_setattr, 0, &a, 0u) == 0) return;
+  a.nice = nice;
+  (void)syscall(SYS_sched_setattr, 0, &a, 0u);
+#endif
 }
 
 static void serve(bs_coll_line *line, bs_coll_plan *plan) {
@@ -107,6 +107,7 @@ static void *line_main(void *arg) {
   bs_coll_line *line = arg;
   bs_log_set_rank((int32_t)line->rank->index);
   find_core(line->rank);
+  ask_short_slices();
   for (uint32_t done = 0;; ++done) {
     await_change(&line->put, done, &line->line_sleeps, line->spin_ns);
     if (atomic_load(&line->stop)) return NULL;
@@ -116,14 +117,13 @@ static void *line_main(void *arg) {
 }
 
 static int32_t line_make(bs_rank *rank, bs_error *err) {
-  const bs_world *world = rank->world;
   void *memory = NULL;
   if (posix_memalign(&memory, 64, sizeof(bs_coll_line)) != 0)
     return bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for started collectives");
   bs_coll_line *line = memset(memory, 0, sizeof *line);
   line->rank = rank;
   /* Without a core to spare spinning would take the time that is to be won. */
-  line->spin_ns = (uint64_t)world->size * (world->width + 1u) <= world->ncores ? SPIN_NS : 0;
+  line->spin_ns = bs_world_line_alone(rank->world) ? SPIN_NS : 0;
   const int failure = pthread_create(&line->thread, NULL, line_main, line);
   if (failure != 0) {
     free(line);

@@ -8,18 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/plugin/registry.h"
+#include "core/world/wait.h"
 #include "core/world/world.h"
 
 #define LATE_NS INT64_C(500000000) /* a rank that missed a deadline has had its time, and this */
-
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* Keep the first error that is not an echo of another rank's, and wake everybody. */
 void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_error *err) {
@@ -32,7 +26,7 @@ void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_erro
   if (!elsewhere || mine.rank < 0) mine.rank = (int32_t)rank;
   pthread_mutex_lock(&world->lock);
   if (!world->failed || (world->first.code == BS_ABORTED && code != BS_ABORTED)) world->first = mine;
-  if (!world->failed) world->failed_ns = now_ns();
+  if (!world->failed) world->failed_ns = bs_wait_now_ns();
   world->failed = 1;
   pthread_cond_broadcast(&world->ended);
   pthread_mutex_unlock(&world->lock);
@@ -95,7 +89,7 @@ static int await_ranks(bs_world *world) {
     const int64_t grace = world->first.code == BS_DEADLINE ? LATE_NS : world->timeout_ns + LATE_NS;
     const int64_t until = world->failed_ns + grace;
     const struct timespec end = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-    if (now_ns() >= until) break;
+    if (bs_wait_now_ns() >= until) break;
     pthread_cond_timedwait(&world->ended, &world->lock, &end);
   }
   const int all = world->running == 0;

@@ -4,18 +4,12 @@
  * spinning for a bounded while, then asleep on a futex. Used by bs_exec.parallel_for and the rank table.
  */
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "core/world/wait.h"
 #include "core/world/world.h"
-
-#define SPIN_ROUND 64
 
 typedef struct team_member {
   bs_team *team;
@@ -40,44 +34,10 @@ struct bs_team {
   _Atomic uint32_t master_sleeps;
 };
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-static inline void cpu_relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ __volatile__("yield");
-#endif
-}
-static void futex_wait(_Atomic uint32_t *word, uint32_t value) {
-  syscall(SYS_futex, (uint32_t *)(void *)word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-static void futex_wake(_Atomic uint32_t *word) {
-  syscall(SYS_futex, (uint32_t *)(void *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-/* Spin until *word differs from value; 1 when it does, 0 when the time is over. */
-static int spin_while(_Atomic uint32_t *word, uint32_t value, int64_t spin_ns) {
-  int64_t end = 0;
-  for (;;) {
-    for (int i = 0; i < SPIN_ROUND; ++i) {
-      if (atomic_load_explicit(word, memory_order_acquire) != value) return 1;
-      cpu_relax();
-    }
-    if (spin_ns == 0) return 0;
-    int64_t now = now_ns();
-    if (end == 0) end = now + spin_ns;
-    if (now >= end) return 0;
-  }
-}
-
 static void await_turn(bs_team *team, uint32_t seen) {
-  if (spin_while(&team->turn, seen, team->spin_ns)) return;
+  if (bs_wait_spin(&team->turn, seen, team->spin_ns)) return;
   atomic_fetch_add(&team->sleepers, 1u);
-  while (atomic_load(&team->turn) == seen) futex_wait(&team->turn, seen);
+  while (atomic_load(&team->turn) == seen) bs_wait_sleep(&team->turn, seen);
   atomic_fetch_sub(&team->sleepers, 1u);
 }
 
@@ -102,13 +62,14 @@ static void *member_main(void *arg) {
     seen++; /* the next turn starts only when all members have finished this one */
     if (atomic_load(&team->stop)) return NULL;
     team->body(team->arg, me->index, team->width);
-    if (atomic_fetch_sub(&team->left, 1u) == 1u && atomic_load(&team->master_sleeps)) futex_wake(&team->left);
+    if (atomic_fetch_sub(&team->left, 1u) == 1u && atomic_load(&team->master_sleeps))
+      bs_wait_wake(&team->left);
   }
 }
 
 static void next_turn(bs_team *team) {
   atomic_fetch_add(&team->turn, 1u);
-  if (atomic_load(&team->sleepers) != 0) futex_wake(&team->turn);
+  if (atomic_load(&team->sleepers) != 0) bs_wait_wake(&team->turn);
 }
 
 int32_t bs_team_new(uint32_t width, int64_t spin_ns, const uint16_t *cores, bs_team **out_team,
@@ -160,10 +121,10 @@ int32_t bs_team_run(bs_team *team, void (*body)(void *arg, uint32_t member, uint
   }
   body(arg, 0, team->width);
   for (uint32_t left; team->width > 1 && (left = atomic_load(&team->left)) != 0;) {
-    if (spin_while(&team->left, left, team->spin_ns)) continue;
+    if (bs_wait_spin(&team->left, left, team->spin_ns)) continue;
     atomic_store(&team->master_sleeps, 1u);
     left = atomic_load(&team->left);
-    if (left != 0) futex_wait(&team->left, left);
+    if (left != 0) bs_wait_sleep(&team->left, left);
     atomic_store(&team->master_sleeps, 0u);
   }
   atomic_store(&team->busy, 0u);

@@ -124,16 +124,16 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
   world->rehearse = o.rehearse;
   world->config_hash = o.config_hash;
   world->own = BS_WORLD_ALL_RANKS;
-  uint32_t sharers = o.world_size; /* ranks that divide this process's cores */
+  world->sharers = o.world_size;
   rc = bs_choice_book_new(o.choices, o.n_choices, &world->choices, err);
   if (rc == BS_OK) rc = bs_world_find_cores(world, err);
   if (rc == BS_OK) rc = resolve(world, &o, err);
-  if (rc == BS_OK) rc = bs_world_attach(world, &sharers, err);
+  if (rc == BS_OK) rc = bs_world_attach(world, &world->sharers, err);
   if (rc == BS_OK) {
     int driven = world->comm->launch == BS_LAUNCH_DRIVEN;
-    uint32_t share = world->ncores / sharers;
+    uint32_t share = world->ncores / world->sharers;
     world->width = o.threads_per_rank != 0 ? o.threads_per_rank : driven || share == 0 ? 1u : share;
-    int fits = (uint64_t)world->width * sharers <= world->ncores;
+    int fits = (uint64_t)world->width * world->sharers <= world->ncores;
     world->pinned = o.bind != 0 && world->cores_known && fits && !driven;
     world->spin_ns = fits ? TEAM_SPIN_NS : 0;
     rc = open_comm(world, err);

@@ -75,6 +75,7 @@ struct bs_world {
   uint32_t width;      /* threads of a rank */
   uint32_t local_rank; /* ATTACHED: which share of this machine's cores and devices is the rank's */
   uint32_t bound;      /* ATTACHED: this process's cores are the rank's alone */
+  uint32_t sharers;    /* ranks that divide this process's cores */
   uint64_t config_hash;
   uint32_t sync_mode;
   uint32_t devices;
@@ -118,6 +119,18 @@ static inline uint32_t bs_world_place(const bs_world *world, uint32_t rank) {
 }
 static inline const uint16_t *bs_world_cores(const bs_world *world, uint32_t rank) {
   return world->cores + (world->bound ? 0 : (size_t)bs_world_place(world, rank) * world->width);
+}
+
+/* Where a rank's thread for started collectives runs: a core behind those of the teams, where there is one,
+ * else on the rank's own. *out_count cores. */
+static inline const uint16_t *bs_world_line_cores(const bs_world *world, uint32_t rank, uint32_t *out_count) {
+  const uint64_t place = world->bound ? 0 : bs_world_place(world, rank);
+  const uint64_t spare = (uint64_t)world->sharers * world->width + place;
+  *out_count = spare < world->ncores ? 1 : world->width;
+  return spare < world->ncores ? world->cores + spare : bs_world_cores(world, rank);
+}
+static inline int bs_world_line_alone(const bs_world *world) {
+  return (uint64_t)world->sharers * (world->width + 1u) <= world->ncores;
 }
 
 /* cores.c: the process's cores, at least one. */

@@ -8,6 +8,7 @@
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,22 @@ static inline int left_behind(const char *mark) {
   return n;
 }
 
+/* A signal for the command that is run next, `after` seconds from when a path of the pattern is there. */
+static struct {
+  int number;
+  const char *pattern; /* below the folder */
+  double after;
+} spawn_signal;
+
+static inline int is_there(const char *pattern) {
+  char path[256];
+  glob_t found;
+  snprintf(path, sizeof path, "%s/%s", folder, pattern);
+  const int rc = glob(path, 0, NULL, &found);
+  if (rc == 0) globfree(&found);
+  return rc == 0;
+}
+
 /* Runs the words of a line (no quoting) in the folder; env: "A=b C=d". */
 static inline void spawn(spawned *out, const char *env, const char *line) {
   static int serial;
@@ -117,6 +134,11 @@ static inline void spawn(spawned *out, const char *env, const char *line) {
   }
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (spawn_signal.number != 0 && is_there(spawn_signal.pattern)) {
+      nap(spawn_signal.after);
+      kill(pid, spawn_signal.number);
+      spawn_signal.number = 0;
+    }
     if (clock_s() - start > LIMIT_S) kill(pid, SIGTERM);
     if (clock_s() - start > LIMIT_S + 5.0) kill(pid, SIGKILL);
     nap(0.01);

@@ -68,6 +68,14 @@ START_TEST(test_other_configuration) {
 }
 END_TEST
 
+/* -P 1 in a job of two: an error of every rank, not a rank that waits for a leader. */
+START_TEST(test_world_of_one) {
+  if (!is_open_mpi(&kinds[0])) return;
+  run_as(mpirun_of(&kinds[0], 2), "--phase 0 --method dense -P 1", 3, "BS-WORLD-SIZE");
+  ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 0);
+}
+END_TEST
+
 START_TEST(test_wrong_launcher) {
   run_as("", "--phase 0 --method row_parallel -P 2 --comm mpi", 5, "BS-MPI-LAUNCHER");
   run_as("", "--phase 0 --method row_parallel -P 2 --launch mpi --set hardware.mpirun=false", 7,
@@ -89,7 +97,7 @@ static void make_srun(void) {
   fprintf(f,
           "#!/bin/sh\necho \"srun: $*\" >&2\nwhile :; do case $1 in --*) shift ;; -n) n=$2; shift 2 ;; *) "
           "break ;; esac; done\n"
-          "exec %s%s -n ${n:-2} \"$@\"\n",
+          "exec %s%s -n ${n:-4} \"$@\"\n",
           kinds[0].mpirun, is_open_mpi(&kinds[0]) ? " --oversubscribe --allow-run-as-root" : "");
   fclose(f);
   ck_assert_int_eq(chmod(path, 0700), 0);
@@ -105,11 +113,13 @@ START_TEST(test_slurm) {
   ck_assert_ptr_nonnull(strstr(s.text, "hardware.launcher slurm: --launch mpi"));
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 1);
   snprintf(line, sizeof line,
-           "%s/scripts/slurm/bsrun.sbatch --set plugin_trust=any" SMALL " --phase 0 --method row_parallel",
+           "%s/scripts/slurm/bsrun.sbatch --set plugin_trust=any" SMALL
+           " --phase 0 --method row_parallel -o jsonl",
            getenv("BS_TEST_SOURCE_DIR"));
   spawn(&s, env, line);
   must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix --cpus-per-task=1", "the batch script");
   ck_assert_int_eq(count("out/*/*/*/DONE"), 1);
+  ck_assert_ptr_nonnull(strstr(s.text, "\"world_size\":4")); /* of the tasks, not the method's default of 2 */
 }
 END_TEST
 
@@ -129,6 +139,7 @@ int main(void) {
   tcase_add_test(c, test_bare);
   tcase_add_loop_test(c, test_methods, 0, 4);
   tcase_add_test(c, test_other_configuration);
+  tcase_add_test(c, test_world_of_one);
   tcase_add_test(c, test_wrong_launcher);
   tcase_add_test(c, test_slurm);
   tcase_add_test(c, test_srun_without_pmi);

@@ -290,6 +290,41 @@ START_TEST(test_tensors) {
 }
 END_TEST
 
+/* ---- where started collectives run ------------------------------------------------------------- */
+
+/* A world of ranks that share a process's cores, of ranks that share a machine's, and of a rank bound to its
+ * own: never a core of another rank's, nor one that is not there. */
+START_TEST(test_line_cores) {
+  uint16_t cores[6] = {2, 3, 5, 7, 11, 13};
+  uint32_t count = 0;
+  bs_world shared = {
+      .own = BS_WORLD_ALL_RANKS, .size = 2, .sharers = 2, .width = 2, .cores = cores, .ncores = 6};
+  ck_assert_uint_eq(*bs_world_line_cores(&shared, 1, &count), 13);
+  ck_assert_uint_eq(count, 1);
+  ck_assert_int_eq(bs_world_line_alone(&shared), 1);
+  shared.ncores = 4;
+  ck_assert_uint_eq(*bs_world_line_cores(&shared, 1, &count), 5);
+  ck_assert_uint_eq(count, 2);
+  ck_assert_int_eq(bs_world_line_alone(&shared), 0);
+  /* The last of eight ranks, the second of two on its machine. */
+  bs_world apart = {
+      .own = 7, .local_rank = 1, .size = 8, .sharers = 2, .width = 2, .cores = cores, .ncores = 6};
+  ck_assert_uint_eq(*bs_world_line_cores(&apart, 7, &count), 13);
+  ck_assert_int_eq(bs_world_line_alone(&apart), 1);
+  bs_world bound = {.own = 7,
+                    .local_rank = 1,
+                    .bound = 1,
+                    .size = 8,
+                    .sharers = 1,
+                    .width = 1,
+                    .cores = cores,
+                    .ncores = 1};
+  ck_assert_uint_eq(*bs_world_line_cores(&bound, 7, &count), 2);
+  ck_assert_uint_eq(count, 1);
+  ck_assert_int_eq(bs_world_line_alone(&bound), 0);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("world parts");
   TCase *c = tcase_create("parts");
@@ -302,6 +337,7 @@ int main(void) {
   tcase_add_loop_test(c, test_region_misuse, 0, 3);
   tcase_add_loop_test(c, test_memory, 0, 2);
   tcase_add_loop_test(c, test_tensors, 0, 2);
+  tcase_add_test(c, test_line_cores);
   suite_add_tcase(s, c);
   return run_suite(s);
 }

@@ -25,13 +25,13 @@ static char *element(const mpic_matrix *m, uint64_t at) {
   return m->data + (row * m->stride + col) * (int64_t)BS_DTYPE_BYTES(m->dtype);
 }
 
-void mpic_pack(const mpic_matrix *from, uint64_t begin, uint64_t end, void *dense) {
+void mpic_pack(const mpic_world *world, const mpic_matrix *from, uint64_t begin, uint64_t end, void *dense) {
   uint64_t size = BS_DTYPE_BYTES(from->dtype);
   char *to = dense;
   for (uint64_t at = begin; at < end;) {
     uint64_t n =
         from->stride == (int64_t)from->cols ? end - at : mpic_min(end - at, from->cols - at % from->cols);
-    memcpy(to, element(from, at), n * size);
+    world->math.kernels.copy(to, element(from, at), n * size);
     to += n * size;
     at += n;
   }
@@ -67,7 +67,7 @@ static int32_t gather(mpic_comm *comm, const bs_coll_call *call, bs_error *err) 
   uint64_t begin = 0;
   do { /* once at least: a gather of nothing is still a meeting */
     uint64_t end = mpic_min(begin + piece, most), first = 0;
-    if (begin < own) mpic_pack(&mine, begin, mpic_min(end, own), mpic_room(comm));
+    if (begin < own) mpic_pack(comm->world, &mine, begin, mpic_min(end, own), mpic_room(comm));
     int32_t rc = mpic_share(comm, call, (end - begin) * size, MPIC_NONE, &timer, err);
     if (rc != BS_OK) return rc;
     for (uint32_t r = 0; r < comm->n && work == BS_OK; first += call->counts[r++]) {
@@ -91,7 +91,7 @@ static int32_t spread(mpic_comm *comm, const bs_coll_call *call, bs_error *err) 
   int32_t work = BS_OK;
   do {
     uint64_t end = mpic_min(begin + piece, all);
-    if (root) mpic_pack(&from, begin, end, mpic_room(comm));
+    if (root) mpic_pack(comm->world, &from, begin, end, mpic_room(comm));
     int32_t rc = mpic_share(comm, call, (end - begin) * size, call->root, &timer, err);
     if (rc != BS_OK) return rc;
     if (work == BS_OK && !(root && call->in == call->out))
@@ -178,7 +178,7 @@ static int32_t exchange(mpic_comm *comm, const bs_coll_call *call, bs_error *err
     for (uint32_t r = 0; r < comm->n; first += call->counts[r++]) {
       mpic_matrix from = mpic_in(call, first, call->counts[r]);
       uint64_t all = call->rows * call->counts[r];
-      if (begin < all) mpic_pack(&from, begin, mpic_min(end, all), room + r * area);
+      if (begin < all) mpic_pack(comm->world, &from, begin, mpic_min(end, all), room + r * area);
     }
     rc = mpic_meet(comm, call, &timer, err);
     if (rc == BS_OK && comm->machines > 1) rc = swap_far(comm, call, area, &timer, err);

@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "../common/caller.h"
 #include "../threads/threads.h"
 
 #define MPIC_TEXT 192u       /* bytes of a call site's description */
@@ -140,6 +141,7 @@ typedef struct mpic_comm {
   mpic_segment seg;
   uint32_t pos; /* last published round */
   uint64_t op;
+  comm_caller caller;
   unsigned char *out_buf; /* messages to other machines */
   unsigned char *in_buf;
   uint64_t buf_bytes;
@@ -157,8 +159,9 @@ struct mpic_world {
   uint32_t size;
   uint32_t me;
   int64_t spin_ns;
-  uint32_t taken;  /* the rank is open */
-  uint32_t number; /* of the job's worlds */
+  int64_t timeout_ns; /* of opening a group */
+  uint32_t taken;     /* the rank is open */
+  uint32_t number;    /* of the job's worlds */
   mpic_world *next;
   mpic_comm *all;
   uint32_t inline_max;
@@ -301,7 +304,7 @@ static inline unsigned char *mpic_room(const mpic_comm *comm) {
   uint64_t me = comm->local[comm->me];
   return comm->seg.halves + (2u * me + ((comm->pos + 1u) & 1u)) * comm->half;
 }
-static inline const unsigned char *mpic_half(const mpic_comm *comm, uint32_t local) {
+static inline unsigned char *mpic_half(const mpic_comm *comm, uint32_t local) {
   return comm->seg.halves + (2u * (uint64_t)local + (comm->pos & 1u)) * comm->half;
 }
 static inline uint32_t mpic_member(const mpic_comm *comm, uint32_t machine, uint32_t local) {
@@ -316,7 +319,7 @@ typedef struct mpic_matrix {
   uint32_t dtype;
 } mpic_matrix;
 /* move.c */
-void mpic_pack(const mpic_matrix *from, uint64_t begin, uint64_t end, void *dense);
+void mpic_pack(const mpic_world *world, const mpic_matrix *from, uint64_t begin, uint64_t end, void *dense);
 int32_t mpic_unpack(const mpic_world *world, const mpic_matrix *to, uint64_t begin, uint64_t end,
                     uint32_t src_dtype, const void *dense);
 int mpic_dense(const mpic_matrix *matrix, uint64_t rows);

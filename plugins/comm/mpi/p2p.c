@@ -63,7 +63,7 @@ static int32_t deliver(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
   if (answer.status != TAKE) return refuse(comm, call, &answer, 1, err);
   for (uint64_t at = 0; rc == BS_OK && at < n; at += piece) {
     uint64_t end = mpic_min(at + piece, n);
-    mpic_pack(&from, at, end, comm->out_buf);
+    mpic_pack(comm->world, &from, at, end, comm->out_buf);
     rc = put(comm, call, comm->out_buf, (end - at) * size, MPIC_PAIR, &timer, err);
   }
   return rc;

@@ -5,6 +5,7 @@
  * order of additions is the rank order always, so the bits depend neither on the size nor on the machines,
  * and are those of the communicator "threads".
  */
+#include "../common/pair.h"
 #include "mpi_comm.h"
 
 /* Refused before anybody waits: all ranks see the same call. */
@@ -38,7 +39,7 @@ static int32_t one_shot(mpic_comm *comm, const bs_coll_call *call, bs_error *err
   mpic_timer timer = mpic_timer_of(comm, call);
   uint64_t n = call->rows * call->count, size = BS_DTYPE_BYTES(call->dtype_in);
   mpic_matrix in = mpic_in(call, 0, call->count), out = mpic_out(call, 0, call->count);
-  mpic_pack(&in, 0, n, mpic_room(comm));
+  mpic_pack(comm->world, &in, 0, n, mpic_room(comm));
   int32_t rc = mpic_share(comm, call, n * size, MPIC_NONE, &timer, err), work = BS_OK;
   if (rc != BS_OK || n == 0) return rc;
   const thr_kernels *k = &comm->world->math.kernels;
@@ -86,7 +87,7 @@ static void show_inputs(const mpic_comm *comm, const piece *p, uint32_t own) {
   unsigned char *room = mpic_room(comm);
   for (uint32_t lane = 0; lane < p->lanes; ++lane) {
     uint64_t b = slice_begin(p, lane), e = slice_begin(p, lane + 1u);
-    if (b < e && lane != own) mpic_pack(&p->in, b, e, room + (b - p->begin) * size);
+    if (b < e && lane != own) mpic_pack(comm->world, &p->in, b, e, room + (b - p->begin) * size);
   }
 }
 
@@ -182,6 +183,32 @@ static int32_t in_pieces(mpic_comm *comm, const bs_coll_call *call, bs_error *er
   return failed_here(work, err);
 }
 
+/* Two ranks, all that there are. The half that is written before the first meeting of a piece is mine again
+ * after the second: nobody but me reads what the other has put there. */
+static int32_t in_pair(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
+  mpic_timer timer = mpic_timer_of(comm, call);
+  mpic_matrix in = mpic_in(call, 0, call->count), out = mpic_out(call, 0, call->count);
+  const uint64_t n = call->rows * call->count, most = pair_most(call, comm->half);
+  int32_t work = BS_OK;
+  for (uint64_t begin = 0, end; begin < n; begin = end) {
+    end = mpic_min(begin + most, n);
+    const pair_slice mine = pair_slice_of(begin, end, comm->me);
+    const pair_slice theirs = pair_slice_of(begin, end, 1u - comm->me);
+    unsigned char *room = mpic_room(comm);
+    mpic_pack(comm->world, &in, theirs.begin, theirs.end, room);
+    int32_t rc = mpic_meet(comm, call, &timer, err);
+    if (rc != BS_OK) return rc;
+    const int32_t sums =
+        pair_reduce(&comm->world->math, call, comm->me, mine, mpic_half(comm, 1u - comm->me));
+    rc = mpic_meet(comm, call, &timer, err);
+    if (rc != BS_OK) return rc;
+    if (work == BS_OK)
+      work = sums != BS_OK ? sums
+                           : mpic_unpack(comm->world, &out, theirs.begin, theirs.end, call->dtype_out, room);
+  }
+  return failed_here(work, err);
+}
+
 int32_t mpic_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   mpic_comm *comm = comm_ptr;
   int32_t rc = check_reduction(comm, call, err);
@@ -189,7 +216,9 @@ int32_t mpic_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err)
   if (rc != BS_OK) return rc;
   uint64_t bytes = call->rows * call->count * BS_DTYPE_BYTES(call->dtype_in);
   int small = bytes <= mpic_min(comm->world->inline_max, mpic_share_max(comm));
-  return mpic_exit(comm, small ? one_shot(comm, call, err) : in_pieces(comm, call, err));
+  if (small) return mpic_exit(comm, one_shot(comm, call, err));
+  const int pair = comm->n == 2 && comm->machines == 1 && pair_serves(call);
+  return mpic_exit(comm, pair ? in_pair(comm, call, err) : in_pieces(comm, call, err));
 }
 
 /* ---- reduce_scatter ------------------------------------------------------------------------- */
@@ -242,7 +271,7 @@ static int32_t scatter(mpic_comm *comm, const bs_coll_call *call, bs_error *err)
     for (uint32_t r = 0; r < comm->n; first += call->counts[r++]) {
       mpic_matrix in = mpic_in(call, first, call->counts[r]);
       uint64_t all = call->rows * call->counts[r];
-      if (begin < all) mpic_pack(&in, begin, mpic_min(end, all), room + r * area);
+      if (begin < all) mpic_pack(comm->world, &in, begin, mpic_min(end, all), room + r * area);
     }
     int32_t rc = mpic_meet(comm, call, &timer, err);
     uint64_t last = mpic_min(end, own);

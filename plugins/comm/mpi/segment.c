@@ -53,20 +53,41 @@ static int32_t map(mpic_comm *comm, int fd, bs_error *err) {
   return BS_OK;
 }
 
-/* Messages of opening go under the group's own stream; they wait as hello does, without a segment to fail in.
- */
+/* While the world itself is opened there is no segment to fail in. */
+static int32_t opening_failed(mpic_comm *comm, uint32_t peer, int64_t deadline, bs_error *err) {
+  const mpic_state *state = comm->world->state;
+  uint32_t dead = mpic_dead(comm->world->state, 0, MPIC_NONE);
+  if (dead != MPIC_NONE)
+    return bs_fail(err, BS_RANK_FAILED, "BS-COLL-DEAD", "the process of rank %u (pid %lld) has ended", dead,
+                   (long long)state->processes[dead].pid);
+  if (mpic_now() < deadline) return BS_OK;
+  return bs_fail(err, BS_DEADLINE, "BS-RANK-HELLO", "rank %u does not open the group's shared memory",
+                 comm->ranks[peer]);
+}
+
+/* A group is opened within a world: its failure ends the wait, and what ends the wait fails it. */
+static int32_t group_failed(mpic_comm *comm, uint32_t peer, int64_t deadline, bs_error *err) {
+  static const char text[] = "the opening of a group";
+  mpic_world *world = comm->world;
+  if (world->all->machines > 1) mpic_listen(world->state);
+  if (mpic_failed(world)) return mpic_fail_told(world->all, text, err);
+  uint32_t dead = mpic_dead(world->state, 0, MPIC_NONE);
+  if (dead != MPIC_NONE) return mpic_fail_dead(world->all, dead, text, err);
+  if (mpic_now() < deadline) return BS_OK;
+  char missing[MPIC_TEXT + 64u], last[MPIC_TEXT + 32u];
+  snprintf(missing, sizeof missing, "rank %u (last call: %s)", comm->ranks[peer],
+           mpic_trace_text(world->all, comm->ranks[peer], last, sizeof last));
+  return mpic_fail_deadline(world->all, text, missing, world->timeout_ns, err);
+}
+
+/* Messages of opening go under the group's own stream. */
 static int32_t await_one(mpic_comm *comm, MPI_Request *request, uint32_t peer, int64_t deadline,
                          bs_error *err) {
-  mpic_state *state = comm->world->state;
-  while (!mpic_test_one(state, request)) {
-    uint32_t dead = mpic_dead(state, 0, MPIC_NONE);
-    if (dead != MPIC_NONE)
-      return bs_fail(err, BS_RANK_FAILED, "BS-COLL-DEAD", "the process of rank %u (pid %lld) has ended", dead,
-                     (long long)state->processes[dead].pid);
-    if (mpic_now() >= deadline)
-      return bs_fail(err, BS_DEADLINE, "BS-RANK-HELLO", "rank %u does not open the group's shared memory",
-                     comm->ranks[peer]);
-    struct timespec nap = {0, 20000};
+  const struct timespec nap = {0, 20000};
+  while (!mpic_test_one(comm->world->state, request)) {
+    int32_t rc = comm->world->all == NULL ? opening_failed(comm, peer, deadline, err)
+                                          : group_failed(comm, peer, deadline, err);
+    if (rc != BS_OK) return rc;
     nanosleep(&nap, NULL);
   }
   return BS_OK;
@@ -110,6 +131,7 @@ static int32_t make(mpic_comm *comm, ticket *box, int64_t deadline, bs_error *er
 
 static int32_t take(mpic_comm *comm, ticket *box, int64_t deadline, bs_error *err) {
   uint32_t maker = mpic_member(comm, comm->here, 0);
+  deadline += MPIC_REMOTE_GRACE_NS; /* the maker may be waiting itself, and knows for whom */
   int32_t rc = exchange(comm, 0, box, maker, deadline, err);
   if (rc != BS_OK) return rc;
   if (box->fd < 0)

@@ -200,6 +200,7 @@ static int32_t wait_one(mpic_comm *comm, uint32_t local, const char *text, mpic_
   }
   int64_t start = mpic_now();
   if (timer->deadline == 0) timer->deadline = start + timer->timeout_ns;
+  if (!comm_caller_may_spin(&comm->caller)) return wait_asleep(comm, local, text, timer, err);
   int64_t spin_end = start + comm->world->spin_ns;
   while (mpic_now() < spin_end) {
     for (uint32_t i = 0; i < SPIN_ROUND; ++i) {

@@ -97,7 +97,7 @@ static int32_t slow_wait(mpic_comm *comm, MPI_Request *requests, const uint32_t 
 int32_t mpic_wire_wait(mpic_comm *comm, MPI_Request *requests, const uint32_t *peers, uint32_t n,
                        const char *text, mpic_timer *timer, bs_error *err) {
   mpic_state *state = comm->world->state;
-  int64_t now = mpic_now(), spin_end = now + comm->world->spin_ns;
+  int64_t now = mpic_now(), spin_end = now + (comm_caller_may_spin(&comm->caller) ? comm->world->spin_ns : 0);
   if (timer->deadline == 0) timer->deadline = now + timer->timeout_ns;
   do {
     int32_t rc;

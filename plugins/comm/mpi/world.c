@@ -104,6 +104,7 @@ static int32_t comm_make(mpic_world *world, const mpic_comm *parent, const uint3
   comm->world = world;
   comm->n = n;
   comm->me = me;
+  comm_caller_open(&comm->caller);
   comm->half = (uint64_t)mpic_param(world->state, "stage_kib", 512) * 1024u;
   comm->ranks = calloc(n, sizeof *comm->ranks);
   if (comm->ranks == NULL) {
@@ -174,6 +175,7 @@ int32_t mpic_world_open(void *state_ptr, const bs_world_request *asked, void **o
   thr_kernels_choose(&world->math.kernels);
   world->size = request.world_size;
   world->me = request.world_size == 1 ? 0 : state->rank;
+  world->timeout_ns = timeout_ns;
   world->inline_max = (uint32_t)mpic_param(state, "inline_bytes", 4096);
   pthread_mutex_init(&world->lock, NULL);
   rc = comm_make(world, NULL, NULL, world->size, world->me, 0, timeout_ns, &world->all, err);
@@ -233,7 +235,7 @@ int32_t mpic_group_open(void *comm_ptr, const uint32_t *ranks, uint32_t nranks, 
   if (me == MPIC_NONE)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-GROUP", "rank %u opens a group that it is not in",
                    parent->me);
-  int32_t rc = comm_make(parent->world, parent, ranks, nranks, me, 1, OPEN_NS, &comm, err);
+  int32_t rc = comm_make(parent->world, parent, ranks, nranks, me, 1, parent->world->timeout_ns, &comm, err);
   if (rc == BS_OK) *out_comm = comm;
   return rc;
 }

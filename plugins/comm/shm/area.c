@@ -223,6 +223,7 @@ static int32_t comm_make(shm_world *world, shm_area *area, uint32_t me, void **o
   comm->world = world;
   comm->area = area;
   comm->me = me;
+  comm_caller_open(&comm->caller);
   *out_comm = comm;
   return BS_OK;
 }

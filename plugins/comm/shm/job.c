@@ -5,11 +5,13 @@
  * name follows from the job's rendezvous. Either way nothing is left in any folder, whoever dies when.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
@@ -18,6 +20,7 @@
 #include "shm.h"
 
 #define NAP_NS 2000000
+#define TURN_MS 50 /* between looks at who has been refused */
 
 static const char *variable(const char *const *environment, const char *name) {
   const size_t length = strlen(name);
@@ -159,7 +162,16 @@ static int get(int socket_fd) {
 
 static int remaining_ms(int64_t deadline) {
   const int64_t left = (deadline - shm_now_ns()) / 1000000;
-  return left <= 0 ? 0 : left > 1000 ? 1000 : (int)left;
+  return left <= 0 ? 0 : left > TURN_MS ? TURN_MS : (int)left;
+}
+
+/* Some process came here that is of another job, and went: those who wait for it need not. */
+static int32_t check_refused(const shm_job *job, bs_error *err) {
+  const uint32_t refused = atomic_load(&job->head->refused);
+  if (refused == 0) return BS_OK;
+  return bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank %u, of a world of %u, has come to rank 0's of %u%s",
+                 refused - 1u, atomic_load(&job->head->refused_size), job->head->world_size,
+                 atomic_load(&job->head->refused_size) == job->head->world_size ? ": another version" : "");
 }
 
 /* Rank 0: every other process of this user that knows the name gets the file. */
@@ -167,15 +179,15 @@ static int32_t serve(shm_job *job, int64_t deadline, bs_error *err) {
   struct sockaddr_un name;
   socklen_t size;
   address(job, &name, &size);
-  job->fd = (int)syscall(SYS_memfd_create, "blockshock", 1u /* MFD_CLOEXEC */);
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   int32_t rc = BS_OK;
-  if (job->fd < 0 || listener < 0 || bind(listener, (struct sockaddr *)&name, size) != 0 ||
+  if (listener < 0 || bind(listener, (struct sockaddr *)&name, size) != 0 ||
       listen(listener, (int)job->size) != 0)
     rc = fail_errno(err, "cannot make the meeting point of the ranks");
   for (uint32_t given = 1; rc == BS_OK && given < job->size;) {
     struct pollfd p = {listener, POLLIN, 0};
-    if (shm_now_ns() >= deadline)
+    rc = check_refused(job, err);
+    if (rc == BS_OK && shm_now_ns() >= deadline)
       rc = bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "%u of %u ranks have not come", job->size - given,
                    job->size);
     if (rc != BS_OK || poll(&p, 1, remaining_ms(deadline)) <= 0) continue;
@@ -214,10 +226,17 @@ static uint64_t mapping_bytes(uint32_t ranks) {
   return (sizeof(shm_head) + 24u * (world + 65536u) + (UINT64_C(64) << 20)) & ~UINT64_C(65535);
 }
 
-static int32_t make_head(shm_job *job, uint64_t bytes, bs_error *err) {
+static uint64_t layout(void) {
+  return (uint64_t)sizeof(shm_head) << 32 ^ (uint64_t)sizeof(shm_area) << 16 ^ sizeof(shm_slot) ^
+         (uint64_t)sizeof(shm_mail) << 8 ^ (uint64_t)SHM_PIECE << 24;
+}
+
+static int32_t make_head(shm_job *job, bs_error *err) {
   shm_head *head = job->head;
   pthread_mutexattr_t attr;
-  head->bytes = bytes;
+  head->ledger = BS_ABI_LEDGER_HASH;
+  head->layout = layout();
+  head->bytes = job->bytes;
   head->world_size = job->size;
   int bad = pthread_mutexattr_init(&attr);
   bad = bad || pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED) ||
@@ -228,9 +247,75 @@ static int32_t make_head(shm_job *job, uint64_t bytes, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t map(shm_job *job, bs_error *err) {
+  void *base = mmap(NULL, job->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, job->fd, 0);
+  if (base == MAP_FAILED) return fail_errno(err, "cannot map the memory that the ranks share");
+  job->base = base;
+  job->head = base;
+  return BS_OK;
+}
+
+/* The number in the environment may by now be that of any file: only memory without a name is written to. */
+static int32_t check_given(const shm_job *job, bs_error *err) {
+  struct stat st;
+  if (fstat(job->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 0 && fcntl(job->fd, F_GET_SEALS) >= 0)
+    return BS_OK;
+  bs_fail(err, BS_CONFIG, "BS-SHM-FD", "BLOCKSHOCK_SHM_FD: file %d is not what a launcher has made", job->fd);
+  return bs_fail_hint(err, "unset it: bsrun --launch processes sets it for the ranks that it starts");
+}
+
+/* Rank 0 alone gives the file its size. */
+static int32_t lead(shm_job *job, int64_t deadline, bs_error *err) {
+  const int given = job->fd >= 0;
+  if (!given) job->fd = (int)syscall(SYS_memfd_create, "blockshock", 1u /* MFD_CLOEXEC */);
+  if (job->fd < 0 || ftruncate(job->fd, (off_t)job->bytes) != 0)
+    return fail_errno(err, "cannot make the memory that the ranks share");
+  int32_t rc = map(job, err);
+  if (rc == BS_OK) rc = make_head(job, err);
+  return rc == BS_OK && !given ? serve(job, deadline, err) : rc;
+}
+
+/* Is the file that of a world like ours? Rank 0's own words are read before anything is believed. */
+static int32_t compare(shm_job *job, shm_head *head, bs_error *err) {
+  if (head->world_size == job->size && head->ledger == BS_ABI_LEDGER_HASH && head->layout == layout() &&
+      head->bytes == job->bytes)
+    return BS_OK;
+  atomic_store(&head->refused_size, job->size);
+  atomic_store(&head->refused, job->rank + 1u);
+  if (head->world_size == job->size)
+    return bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank 0 has another version of shm than rank %u",
+                   job->rank);
+  bs_fail(err, BS_MISMATCH, "BS-RANK-HELLO", "rank %u is of a world of %u, rank 0 of one of %u", job->rank,
+          job->size, head->world_size);
+  return bs_fail_hint(err, "start every rank with the same WORLD_SIZE");
+}
+
+static int32_t follow(shm_job *job, int64_t deadline, bs_error *err) {
+  struct stat st;
+  int32_t rc = job->fd < 0 ? visit(job, deadline, err) : BS_OK;
+  if (rc != BS_OK) return rc;
+  while (fstat(job->fd, &st) == 0 && (uint64_t)st.st_size < sizeof(shm_head)) {
+    if (shm_now_ns() >= deadline) return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank 0 has not come");
+    nap();
+  }
+  shm_head *head = mmap(NULL, sizeof *head, PROT_READ | PROT_WRITE, MAP_SHARED, job->fd, 0);
+  if (head == MAP_FAILED) return fail_errno(err, "cannot map the memory that the ranks share");
+  while (rc == BS_OK && atomic_load(&head->ready) != SHM_MAGIC) {
+    if (shm_now_ns() >= deadline) rc = bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank 0 has not come");
+    nap();
+  }
+  if (rc == BS_OK) rc = compare(job, head, err);
+  munmap(head, sizeof *head);
+  return rc == BS_OK ? map(job, err) : rc;
+}
+
 static int32_t await_processes(shm_job *job, int64_t deadline, bs_error *err) {
+  atomic_store(&job->head->process[job->rank].pid, (int32_t)getpid());
+  atomic_store(&job->head->process[job->rank].state, 1u);
   for (uint32_t r = 0; r < job->size; ++r) {
     while (atomic_load(&job->head->process[r].state) == 0) {
+      const int32_t rc = check_refused(job, err);
+      if (rc != BS_OK) return rc;
       if (shm_now_ns() >= deadline)
         return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank %u has not come", r);
       nap();
@@ -241,42 +326,31 @@ static int32_t await_processes(shm_job *job, int64_t deadline, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t map(shm_job *job, int64_t deadline, bs_error *err) {
-  const uint64_t bytes = mapping_bytes(job->size);
-  if (ftruncate(job->fd, (off_t)bytes) != 0) return fail_errno(err, "cannot size the shared mapping");
-  job->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, job->fd, 0);
-  if (job->base == MAP_FAILED) {
-    job->base = NULL;
-    return fail_errno(err, "cannot map the memory that the ranks share");
-  }
-  job->head = (shm_head *)(void *)job->base;
-  close(job->fd);
-  job->fd = -1;
-  int32_t rc = job->rank == 0 ? make_head(job, bytes, err) : BS_OK;
-  while (rc == BS_OK && atomic_load(&job->head->ready) != SHM_MAGIC) {
-    if (shm_now_ns() >= deadline) return bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "rank 0 has not come");
-    nap();
-  }
-  if (rc != BS_OK) return rc;
-  atomic_store(&job->head->process[job->rank].pid, (int32_t)getpid());
-  atomic_store(&job->head->process[job->rank].state, 1u);
-  return await_processes(job, deadline, err);
-}
-
 int32_t shm_job_open(shm_job *job, int64_t timeout_ns, bs_error *err) {
   if (job->base != NULL) return BS_OK;
+  if (job->failed)
+    return bs_fail(err, BS_UNAVAILABLE, "BS-COLL-WORLD", "the ranks of this job could not meet before");
   const int64_t deadline = shm_now_ns() + timeout_ns;
-  int32_t rc = BS_OK;
-  if (job->fd < 0) rc = job->rank == 0 ? serve(job, deadline, err) : visit(job, deadline, err);
-  return rc == BS_OK ? map(job, deadline, err) : rc;
+  job->bytes = mapping_bytes(job->size);
+  int32_t rc = job->fd >= 0 ? check_given(job, err) : BS_OK;
+  if (rc == BS_OK) rc = job->rank == 0 ? lead(job, deadline, err) : follow(job, deadline, err);
+  if (rc == BS_OK) rc = await_processes(job, deadline, err);
+  if (job->fd >= 0) close(job->fd);
+  job->fd = -1;
+  if (rc == BS_OK) return rc;
+  shm_job_close(job);
+  job->failed = 1;
+  return rc;
 }
 
 void shm_job_close(shm_job *job) {
-  for (uint32_t r = 0; r < SHM_MAX_RANKS; ++r)
+  for (uint32_t r = 0; r < SHM_MAX_RANKS; ++r) {
     if (job->watch[r] >= 0) close(job->watch[r]);
+    job->watch[r] = -1;
+  }
   if (job->base == NULL) return;
   atomic_store(&job->head->process[job->rank].state, 2u);
-  munmap(job->base, job->head->bytes);
+  munmap(job->base, job->bytes);
   job->base = NULL;
 }
 

@@ -5,6 +5,7 @@
  * meetings a piece). The order of additions is the rank order in both, as in threads, so the bits depend on
  * neither the size nor the communicator.
  */
+#include "../common/pair.h"
 #include "shm.h"
 
 /* Elements [begin, end) of the buffers of all ranks, reduced into dense `out`. */
@@ -108,14 +109,41 @@ static int32_t two_shot(shm_comm *comm, const bs_coll_call *call, uint64_t n, bs
   return rc != BS_OK ? rc : reduced(work, err);
 }
 
+/* Two ranks: nobody but me reads what the other has put into my buffer. */
+static int32_t in_pair(shm_comm *comm, const bs_coll_call *call, uint64_t n, bs_error *err) {
+  const uint64_t most = pair_most(call, SHM_PIECE);
+  int32_t rc = BS_OK, work = BS_OK;
+  for (uint64_t begin = 0, end; rc == BS_OK && begin < n; begin = end) {
+    end = shm_min(begin + most, n);
+    const pair_slice mine = pair_slice_of(begin, end, comm->me);
+    const pair_slice theirs = pair_slice_of(begin, end, 1u - comm->me);
+    unsigned char *room = shm_buffer(comm, comm->me, 0);
+    shm_put(comm, call->dtype_in, room, call->dtype_in, call->in, call->in_stride, call->count, theirs.begin,
+            theirs.end);
+    rc = shm_meet(comm, call, begin == 0, err);
+    if (rc != BS_OK) break;
+    const int32_t sums =
+        pair_reduce(&comm->world->job->arithmetic, call, comm->me, mine, shm_buffer(comm, 1u - comm->me, 0));
+    rc = shm_meet(comm, call, 0, err);
+    if (work == BS_OK) work = sums;
+    if (rc == BS_OK && work == BS_OK)
+      work = shm_take(comm, call->dtype_out, call->out, call->out_stride, call->count, theirs.begin,
+                      theirs.end, call->dtype_out, room);
+    comm->piece++;
+  }
+  return rc != BS_OK ? rc : reduced(work, err);
+}
+
 int32_t shm_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   shm_comm *comm = comm_ptr;
   const uint64_t n = call->rows * call->count;
   int32_t rc = check_reduction(comm, call, err);
   if (rc == BS_OK) rc = shm_begin(comm, call, err);
   if (rc != BS_OK) return rc;
-  rc = n * BS_DTYPE_BYTES(call->dtype_in) <= comm->world->inline_max ? one_shot(comm, call, n, err)
-                                                                     : two_shot(comm, call, n, err);
+  if (n * BS_DTYPE_BYTES(call->dtype_in) <= comm->world->inline_max)
+    rc = one_shot(comm, call, n, err);
+  else
+    rc = comm->area->n == 2 && pair_serves(call) ? in_pair(comm, call, n, err) : two_shot(comm, call, n, err);
   if (rc == BS_OK) shm_end(comm);
   return rc;
 }

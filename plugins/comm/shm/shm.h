@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "../common/caller.h"
 #include "../threads/threads.h"
 #include "blockshock/plugin.h"
 
@@ -99,10 +100,16 @@ typedef struct shm_process {
   _Atomic uint32_t inside; /* 1: it is in that call */
 } shm_process;
 
+/* Rank 0 makes it. What is above `lock` every version reads, and one of another job or version nothing else.
+ */
 typedef struct shm_head {
   _Atomic uint64_t ready; /* SHM_MAGIC once rank 0 has made the rest */
+  uint64_t ledger;        /* BS_ABI_LEDGER_HASH */
+  uint64_t layout;        /* of what is shared: sizes */
   uint64_t bytes;
   uint32_t world_size;
+  _Atomic uint32_t refused; /* 1 + a rank that is not of this job, by what it knows; 0: none */
+  _Atomic uint32_t refused_size;
   pthread_mutex_t lock; /* robust: a process may die with it */
   shm_process process[SHM_MAX_RANKS];
   shm_entry entries[SHM_MAX_AREAS];
@@ -117,6 +124,8 @@ typedef struct shm_job {
   int fd;           /* given by the launcher; -1: none */
   char socket[104]; /* name to meet at, where no launcher gave one */
   char *base;       /* the mapping; NULL: not open */
+  uint64_t bytes;   /* of it */
+  uint32_t failed;  /* the ranks have not met: they will not */
   shm_head *head;
   int watch[SHM_MAX_RANKS]; /* pidfds of the others; -1: none */
   thr_world arithmetic;     /* kernels and host of the shared arithmetic; nothing else of it is used */
@@ -138,6 +147,7 @@ typedef struct shm_comm {
   uint32_t pos;   /* last published */
   uint32_t piece; /* pieces so far */
   uint64_t op;
+  comm_caller caller;
   struct {
     uint64_t key;
     uint32_t known;
@@ -184,7 +194,7 @@ void shm_publish(shm_flag *flag, uint32_t pos);
 void shm_ring(shm_flag *flag);
 /* Until flag->pos, of member `awaited`, has reached `want`: BS_OK, BS_ABORTED (the world has failed),
  * BS_DEADLINE, or BS_RANK_FAILED (rank `dead` has died). */
-int32_t shm_wait(const shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want, int64_t timeout_ns,
+int32_t shm_wait(shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want, int64_t timeout_ns,
                  uint32_t *out_dead);
 int32_t shm_begin(shm_comm *comm, const bs_coll_call *call, bs_error *err);
 void shm_end(const shm_comm *comm);

@@ -103,13 +103,15 @@ static int32_t wait_asleep(const shm_comm *comm, uint32_t awaited, shm_flag *fla
   return rc;
 }
 
-int32_t shm_wait(const shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want, int64_t timeout_ns,
+int32_t shm_wait(shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want, int64_t timeout_ns,
                  uint32_t *out_dead) {
   for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
     if (reached(flag, want)) return BS_OK;
     cpu_relax();
   }
   const int64_t start = shm_now_ns(), spin_end = start + comm->world->spin_ns;
+  if (!comm_caller_may_spin(&comm->caller))
+    return wait_asleep(comm, awaited, flag, want, start + timeout_ns, out_dead);
   while (shm_now_ns() < spin_end) {
     for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
       if (reached(flag, want)) return BS_OK;

@@ -55,6 +55,12 @@ static void add_f32_base(float *acc, const float *src, uint64_t n) {
 static void add2_f32_base(float *out, const float *a, const float *b, uint64_t n) {
   add2_f32(out, a, b, n);
 }
+static void add2_both_f32_base(float *out, float *also, const float *a, const float *b, uint64_t n) {
+  for (uint64_t i = 0; i < n; ++i) out[i] = also[i] = a[i] + b[i];
+}
+static void copy_base(void *dst, const void *src, uint64_t bytes) {
+  memcpy(dst, src, bytes);
+}
 static void add_f64_base(double *acc, const double *src, uint64_t n) {
   add_f64(acc, src, n);
 }
@@ -75,6 +81,18 @@ THR_AVX2 static void add_f32_avx2(float *acc, const float *src, uint64_t n) {
 THR_AVX2 static void add2_f32_avx2(float *out, const float *a, const float *b, uint64_t n) {
   add2_f32(out, a, b, n);
 }
+THR_AVX2 static void add2_both_f32_avx2(float *out, float *also, const float *a, const float *b, uint64_t n) {
+  uint64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256 low = _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i));
+    const __m256 high = _mm256_add_ps(_mm256_loadu_ps(a + i + 8), _mm256_loadu_ps(b + i + 8));
+    _mm256_storeu_ps(out + i, low);
+    _mm256_storeu_ps(out + i + 8, high);
+    _mm256_storeu_ps(also + i, low);
+    _mm256_storeu_ps(also + i + 8, high);
+  }
+  for (; i < n; ++i) out[i] = also[i] = a[i] + b[i];
+}
 THR_AVX2 static void add_f64_avx2(double *acc, const double *src, uint64_t n) {
   add_f64(acc, src, n);
 }
@@ -86,6 +104,23 @@ THR_AVX2 static void narrow_bf16_avx2(uint16_t *dst, const float *src, uint64_t 
 }
 THR_AVX2 static void round_bf16_avx2(float *values, uint64_t n) {
   round_bf16(values, n);
+}
+THR_AVX2 static void copy_avx2(void *dst, const void *src, uint64_t bytes) {
+  enum { BLOCK = 128 };
+  char *to = dst;
+  const char *from = src;
+  uint64_t i = 0;
+  for (; i + BLOCK <= bytes; i += BLOCK) {
+    const __m256i *in = (const __m256i *)(const void *)(from + i);
+    __m256i *out = (__m256i *)(void *)(to + i);
+    const __m256i a = _mm256_loadu_si256(in), b = _mm256_loadu_si256(in + 1);
+    const __m256i c = _mm256_loadu_si256(in + 2), d = _mm256_loadu_si256(in + 3);
+    _mm256_storeu_si256(out, a);
+    _mm256_storeu_si256(out + 1, b);
+    _mm256_storeu_si256(out + 2, c);
+    _mm256_storeu_si256(out + 3, d);
+  }
+  memcpy(to + i, from + i, bytes - i);
 }
 THR_AVX2 static void widen_f16_avx2(float *dst, const uint16_t *src, uint64_t n) {
   uint64_t i = 0;
@@ -115,14 +150,32 @@ static int has_f16c(void) {
 #endif
 
 void thr_kernels_choose(thr_kernels *out_kernels) {
-  thr_kernels base = {add_f32_base,     add2_f32_base,   add_f64_base, widen_bf16_base,
-                      narrow_bf16_base, round_bf16_base, NULL,         NULL};
+  const thr_kernels base = {
+      .add_f32 = add_f32_base,
+      .add2_f32 = add2_f32_base,
+      .add2_both_f32 = add2_both_f32_base,
+      .add_f64 = add_f64_base,
+      .widen_bf16 = widen_bf16_base,
+      .narrow_bf16 = narrow_bf16_base,
+      .round_bf16 = round_bf16_base,
+      .copy = copy_base,
+  };
   *out_kernels = base;
 #if THR_X86
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && has_f16c()) {
-    thr_kernels avx2 = {add_f32_avx2,     add2_f32_avx2,   add_f64_avx2,   widen_bf16_avx2,
-                        narrow_bf16_avx2, round_bf16_avx2, widen_f16_avx2, narrow_f16_avx2};
+    const thr_kernels avx2 = {
+        .add_f32 = add_f32_avx2,
+        .add2_f32 = add2_f32_avx2,
+        .add2_both_f32 = add2_both_f32_avx2,
+        .add_f64 = add_f64_avx2,
+        .widen_bf16 = widen_bf16_avx2,
+        .narrow_bf16 = narrow_bf16_avx2,
+        .round_bf16 = round_bf16_avx2,
+        .widen_f16 = widen_f16_avx2,
+        .narrow_f16 = narrow_f16_avx2,
+        .copy = copy_avx2,
+    };
     *out_kernels = avx2;
   }
 #endif
@@ -132,7 +185,7 @@ int32_t thr_convert(const thr_world *world, uint32_t dst_dtype, void *dst, uint3
                     const void *src, uint64_t n) {
   const thr_kernels *k = &world->kernels;
   if (dst_dtype == src_dtype) {
-    if (dst != src) memcpy(dst, src, n * BS_DTYPE_BYTES(src_dtype));
+    if (dst != src) k->copy(dst, src, n * BS_DTYPE_BYTES(src_dtype));
     return BS_OK;
   }
   if (dst_dtype == BS_F32 && src_dtype == BS_BF16) {

@@ -69,13 +69,13 @@ int32_t thr_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   ch->header.in_stride = call->in_stride;
   thr_publish(&ch->header.flag, base + 1u);
   thr_timer timer = {call->timeout_ns > 0 ? call->timeout_ns : INT64_C(60000000000), 0, 0};
-  rc = thr_wait(comm->world, &ch->header.flag, base + 4u, &timer);
+  rc = thr_wait(comm, &ch->header.flag, base + 4u, &timer);
   if (rc != BS_OK) {
     uint32_t posted = base + 1u;
     if (atomic_compare_exchange_strong(&ch->header.flag.pos, &posted, base + 3u)) /* withdrawn */
       return fail_alone(comm, rc, text, comm->group->ranks[call->root], timer.timeout_ns, err);
     thr_timer copying = {INT64_C(10000000000), 0, 1};
-    rc = thr_wait(comm->world, &ch->header.flag, base + 4u, &copying);
+    rc = thr_wait(comm, &ch->header.flag, base + 4u, &copying);
     if (rc != BS_OK)
       return fail_alone(comm, rc, text, comm->group->ranks[call->root], copying.timeout_ns, err);
   }
@@ -94,7 +94,7 @@ int32_t thr_recv(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   if (ch == NULL) return BS_NO_MEMORY;
   uint32_t base = 4u * ch->recv_k++;
   thr_timer timer = {call->timeout_ns > 0 ? call->timeout_ns : INT64_C(60000000000), 0, 0};
-  rc = thr_wait(comm->world, &ch->header.flag, base + 1u, &timer);
+  rc = thr_wait(comm, &ch->header.flag, base + 1u, &timer);
   if (rc != BS_OK) return fail_alone(comm, rc, text, comm->group->ranks[call->root], timer.timeout_ns, err);
   uint32_t posted = base + 1u;
   if (!atomic_compare_exchange_strong(&ch->header.flag.pos, &posted,

@@ -57,6 +57,15 @@ static int32_t one_shot(thr_comm *comm, const bs_coll_call *call, uint64_t bytes
   return rc;
 }
 
+/* Of two ranks a run of f32, into both outputs at once. */
+static void sum_pair_f32(const thr_comm *comm, uint64_t row, uint64_t col, uint64_t n) {
+  const thr_header *zero = thr_peer(comm, 0), *one = thr_peer(comm, 1);
+  comm->world->kernels.add2_both_f32((float *)(void *)out_at(thr_peer(comm, comm->me), row, col, 4),
+                                     (float *)(void *)out_at(thr_peer(comm, 1u - comm->me), row, col, 4),
+                                     (const float *)(const void *)in_at(zero, row, col, 4),
+                                     (const float *)(const void *)in_at(one, row, col, 4), n);
+}
+
 /* Reduce elements [begin, end) of the flattened matrix and give them to every rank. */
 static int32_t reduce_slice(thr_comm *comm, const bs_coll_call *call, uint64_t begin, uint64_t end,
                             uint64_t span) {
@@ -70,6 +79,11 @@ static int32_t reduce_slice(thr_comm *comm, const bs_coll_call *call, uint64_t b
   for (uint64_t at = begin; rc == BS_OK && at < end;) {
     uint64_t row = at / span, col = at % span;
     uint64_t part = min_u64(min_u64(span - col, THR_CHUNK), end - at);
+    if (f32_sum && group->n == 2) {
+      sum_pair_f32(comm, row, col, part);
+      at += part;
+      continue;
+    }
     if (f32_sum) {
       k->add2_f32(red.acc.f32, (const float *)(const void *)in_at(thr_peer(comm, 0), row, col, 4),
                   (const float *)(const void *)in_at(thr_peer(comm, 1), row, col, 4), part);
@@ -83,7 +97,7 @@ static int32_t reduce_slice(thr_comm *comm, const bs_coll_call *call, uint64_t b
     char *mine = out_at(thr_peer(comm, comm->me), row, col, out_size);
     if (rc == BS_OK) rc = thr_reduction_store(&red, mine, part);
     for (uint32_t r = 0; rc == BS_OK && r < group->n; ++r)
-      if (r != comm->me) memcpy(out_at(thr_peer(comm, r), row, col, out_size), mine, part * out_size);
+      if (r != comm->me) k->copy(out_at(thr_peer(comm, r), row, col, out_size), mine, part * out_size);
     at += part;
   }
   return rc;

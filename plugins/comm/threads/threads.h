@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "../common/caller.h"
 #include "blockshock/plugin.h"
 
 #define THR_INLINE_MAX 16384u /* most bytes of a message that travels inside the slot */
@@ -95,12 +96,17 @@ typedef struct thr_trace {
 typedef struct thr_kernels {
   void (*add_f32)(float *acc, const float *src, uint64_t n);
   void (*add2_f32)(float *out, const float *a, const float *b, uint64_t n);
+  /* The sums to two places; either may be a or b. */
+  void (*add2_both_f32)(float *out, float *also, const float *a, const float *b, uint64_t n);
   void (*add_f64)(double *acc, const double *src, uint64_t n);
   void (*widen_bf16)(float *dst, const uint16_t *src, uint64_t n);
   void (*narrow_bf16)(uint16_t *dst, const float *src, uint64_t n);
   void (*round_bf16)(float *values, uint64_t n);
   void (*widen_f16)(float *dst, const uint16_t *src, uint64_t n);  /* NULL: by the host */
   void (*narrow_f16)(uint16_t *dst, const float *src, uint64_t n); /* NULL: by the host */
+  /* As memcpy; where a library's copies long runs by one instruction, which is slow for lines that another
+   * core has, by vectors. */
+  void (*copy)(void *dst, const void *src, uint64_t bytes);
 } thr_kernels;
 
 _Static_assert(offsetof(thr_header, in) == 64, "a small op moves one cache line");
@@ -139,6 +145,7 @@ typedef struct thr_comm {
   uint32_t me;
   uint32_t pos; /* last published */
   uint64_t op;
+  comm_caller caller;
   struct {
     uint64_t key;
     const char *text;
@@ -165,7 +172,7 @@ const char *thr_site_text(thr_comm *comm, uint64_t key, const bs_coll_call *call
 uint64_t thr_key(const bs_coll_call *call);
 void thr_publish(thr_flag *flag, uint32_t pos);
 void thr_ring(thr_flag *flag); /* wake whoever sleeps on it */
-int32_t thr_wait(const thr_world *world, thr_flag *flag, uint32_t want, thr_timer *timer);
+int32_t thr_wait(thr_comm *comm, thr_flag *flag, uint32_t want, thr_timer *timer);
 /* Fill my header and the trace; fails when the world has failed. */
 int32_t thr_begin(thr_comm *comm, const bs_coll_call *call, thr_header **out_header, bs_error *err);
 /* Publish and wait for all; compare keys. in_place: memory will be read where it lies (verdict). */
@@ -213,7 +220,7 @@ int32_t thr_recv(void *comm, const bs_coll_call *call, bs_error *err);
 
 /* kernels.c */
 void thr_kernels_choose(thr_kernels *out_kernels);
-/* dst[i] = src[i] rounded to dst_dtype. */
+/* dst[i] = src[i] rounded to dst_dtype; of one dtype a copy. */
 int32_t thr_convert(const thr_world *world, uint32_t dst_dtype, void *dst, uint32_t src_dtype,
                     const void *src, uint64_t n);
 /* rows x n elements between strided matrices, converted. */

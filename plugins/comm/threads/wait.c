@@ -14,6 +14,7 @@
 #include "threads.h"
 
 #define SPIN_ROUND 64u                   /* checks between two looks at the clock */
+#define COPY_NS 20000                    /* wait of any caller for peers that only copy, before it sleeps */
 #define YIELDS 16u                       /* turns given away before sleeping */
 #define SLEEP_SLICE_NS 500000000         /* a sleep is never longer: costs nothing, bounds surprises */
 #define PART_TIMEOUT_NS 10000000000      /* least deadline of a second meeting: peers only copy */
@@ -85,14 +86,16 @@ static int32_t wait_asleep(const thr_world *world, thr_flag *flag, uint32_t want
   return rc;
 }
 
-int32_t thr_wait(const thr_world *world, thr_flag *flag, uint32_t want, thr_timer *timer) {
+int32_t thr_wait(thr_comm *comm, thr_flag *flag, uint32_t want, thr_timer *timer) {
+  const thr_world *world = comm->world;
   for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
     if (reached(flag, want)) return BS_OK;
     cpu_relax();
   }
   int64_t start = now_ns();
   if (timer->deadline == 0) timer->deadline = start + timer->timeout_ns;
-  int64_t spin_end = start + world->spin_ns;
+  const int patient = comm_caller_may_spin(&comm->caller);
+  int64_t spin_end = start + (patient ? world->spin_ns : timer->keep ? COPY_NS : 0);
   while (now_ns() < spin_end) {
     for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
       if (reached(flag, want)) return BS_OK;
@@ -100,7 +103,7 @@ int32_t thr_wait(const thr_world *world, thr_flag *flag, uint32_t want, thr_time
     }
     if (!timer->keep && atomic_load_explicit(&world->failed, memory_order_relaxed) != 0) break;
   }
-  for (uint32_t i = 0; i < YIELDS; ++i) {
+  for (uint32_t i = 0; patient && i < YIELDS; ++i) {
     if (reached(flag, want)) return BS_OK;
     sched_yield();
   }
@@ -214,7 +217,7 @@ static int32_t wait_all(thr_comm *comm, uint32_t pos, thr_timer *timer) {
   for (uint32_t i = 1; i < group->n; ++i) {
     uint32_t r = comm->me + i;
     if (r >= group->n) r -= group->n;
-    int32_t rc = thr_wait(comm->world, thr_flag_of(comm, r), pos, timer);
+    int32_t rc = thr_wait(comm, thr_flag_of(comm, r), pos, timer);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;

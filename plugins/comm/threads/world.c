@@ -130,6 +130,7 @@ static int32_t comm_make(thr_world *world, thr_group *group, uint32_t me, void *
   comm->world = world;
   comm->group = group;
   comm->me = me;
+  comm_caller_open(&comm->caller);
   *out_comm = comm;
   return BS_OK;
 }

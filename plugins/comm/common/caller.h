@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * caller.h - may who calls a collective wait busily? The rank's own thread may: it has nothing else to do. A
+ * thread beside it (a started collective's) may only where it has a core of its own. On a core of the rank
+ * spinning takes what is to be won by starting, and giving way (sched_yield) puts it behind a whole slice of
+ * the rank's computing, milliseconds, while one that sleeps is served when it is woken. Used by threads, shm
+ * and mpi. */
+#ifndef BS_COMM_CALLER_H
+#define BS_COMM_CALLER_H
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+
+/* Of one rank's end; one thread calls at a time, and those that call stay as long as it is open. */
+typedef struct comm_caller {
+  pthread_t owner; /* who opened it */
+  cpu_set_t cores; /* that the owner ran on then */
+  pthread_t other; /* the last one that called and is not the owner */
+  uint32_t known;  /* `other` is set */
+  uint32_t shares; /* it may run on one of the owner's cores */
+} comm_caller;
+
+static inline void comm_caller_open(comm_caller *c) {
+  c->owner = pthread_self();
+  c->known = 0;
+  if (pthread_getaffinity_np(c->owner, sizeof c->cores, &c->cores) != 0) CPU_ZERO(&c->cores);
+}
+
+/* 1: it may. Asks the system once a thread. */
+static inline int comm_caller_may_spin(comm_caller *c) {
+  const pthread_t self = pthread_self();
+  if (pthread_equal(self, c->owner)) return 1;
+  if (c->known && pthread_equal(self, c->other)) return !c->shares;
+  cpu_set_t cores, both;
+  CPU_ZERO(&both);
+  if (pthread_getaffinity_np(self, sizeof cores, &cores) == 0) CPU_AND(&both, &cores, &c->cores);
+  c->other = self;
+  c->known = 1;
+  c->shares = CPU_COUNT(&both) > 0;
+  return !c->shares;
+}
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ * The bsrun that has started an MPI job: a rank that hangs before a group is opened ends the others at their
+ * deadline.
+ */
+#include "spawn_mpi.h"
+
+static spawned s;
+
+static const char *bsrun(const char *words) {
+  static char line[2048];
+  snprintf(line, sizeof line,
+           "%s --launch mpi --set plugin_trust=any --plugin cpu --set model.B=8 --set model.N=64 --set "
+           "model.K=64 --set model.dtype=f32 --tune-cache off --cache off --phase 0 %s",
+           getenv("BS_TEST_BSRUN"), words);
+  return line;
+}
+
+/* Rank 1 never comes to the group that the half of a layer is summed in. */
+START_TEST(test_group_opened_late) {
+  const char *line = bsrun(
+      "-P 4 --method blockshock --mask magnitude --timeout 2 --plugin fault --backend "
+      "fault:cpu --set plugins.fault.plan=rank=1,op=alloc,seq=1,do=hang");
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, 8, "rank 1", line);
+  ck_assert_msg(s.seconds < 15.0, "it took %g s, with a deadline of 2 s:\n%s", s.seconds, s.text);
+}
+END_TEST
+
+/* Ctrl-C and SIGTERM in a run: rank 0 ends it in good order, and the exit code says what was asked. */
+START_TEST(test_interrupted) {
+  static const int signals[] = {SIGINT, SIGTERM};
+  const char *line = bsrun(
+      "-P 2 --method row_parallel --timeout 20 --set model.N=512 --set model.K=512 --set "
+      "phase.timed_iters=10000000");
+  spawn_signal.number = signals[_i];
+  spawn_signal.pattern = "results/raw/*/*/*";
+  spawn_signal.after = 0.5;
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, 128 + signals[_i], "interrupted", line);
+  ck_assert(is_there("results/raw/*/*/*/INTERRUPTED"));
+  ck_assert(!is_there("results/raw/*/*/*/DONE"));
+}
+END_TEST
+
+int main(void) {
+  if (no_mpi()) return 77;
+  Suite *suite = suite_create("mpi launch");
+  TCase *c = tcase_create("launch");
+  tcase_add_checked_fixture(c, make_folder, remove_folder);
+  tcase_add_test(c, test_group_opened_late);
+  tcase_add_loop_test(c, test_interrupted, 0, 2);
+  suite_add_tcase(suite, c);
+  return run_suite(suite);
+}
