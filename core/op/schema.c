@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * schema.c - the core ops: matmul and its derivatives, those of 2:4 weights, gather_columns, scatter_columns,
- * convert, activate, quantize_groups and dequantize_sum (schema_quant.c), tree_sum (schema_tree.c).
+ * convert, activate, those of int8 with scales (schema_quant.c), tree_sum (schema_tree.c).
  * Each has an arity, ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called
  * by core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules.
  */
@@ -337,6 +337,19 @@ static const bs_op_schema schemas[] = {
      0},
     {"quantize_groups", 3, 7u, 7u, 6u, 0, {2, 2, 2}, bs_op_check_quantize, bs_op_rate_quant, NULL, 0, 0, 0},
     {"dequantize_sum", 3, 7u, 7u, 4u, 0, {2, 2, 2}, bs_op_check_dequantize, bs_op_rate_quant, NULL, 0, 0, 0},
+    {"dequantize_product",
+     6,
+     1u << 0 | 1u << 1 | 1u << 2 | 1u << 5,
+     1u << 0 | 1u << 1 | 1u << 4 | 1u << 5,
+     1u << 5,
+     0,
+     {2, 2, 1, 1, 2, 2},
+     bs_op_check_dequantize_product,
+     bs_op_rate_dequantize_product,
+     NULL,
+     0,
+     0,
+     0},
     {"tree_sum", 2, 3u, 3u, 1u << 1, 0, {2, 2}, bs_op_check_tree, bs_op_rate_tree, NULL, 0, 0, 0},
 };
 

@@ -89,6 +89,8 @@ void bs_op_rate_activate_dx(const bs_op_query *query, bs_op_rate *out_rate);
 int32_t bs_op_check_quantize(const bs_op_query *query, bs_error *err);
 int32_t bs_op_check_dequantize(const bs_op_query *query, bs_error *err);
 void bs_op_rate_quant(const bs_op_query *query, bs_op_rate *out_rate);
+int32_t bs_op_check_dequantize_product(const bs_op_query *query, bs_error *err);
+void bs_op_rate_dequantize_product(const bs_op_query *query, bs_op_rate *out_rate);
 /* schema_tree.c */
 int32_t bs_op_check_tree(const bs_op_query *query, bs_error *err);
 void bs_op_rate_tree(const bs_op_query *query, bs_op_rate *out_rate);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * schema_quant.c - rules and costs of quantize_groups and dequantize_sum: int8 values with an f32 scale for
- * each group of attrs[0] neighbouring columns of a row. Called through the table in schema.c. */
+ * each group of attrs[0] neighbouring columns of a row; and of dequantize_product: what a product of two such
+ * matrices stands for. Called through the table in schema.c. */
 #include "core/base/dtype.h"
 #include "core/base/size.h"
 #include "core/op/schema.h"
@@ -51,4 +52,43 @@ void bs_op_rate_quant(const bs_op_query *q, bs_op_rate *out_rate) {
       sum = UINT64_MAX;
   }
   out_rate->bytes_row = sum;
+}
+
+int32_t bs_op_check_dequantize_product(const bs_op_query *q, bs_error *err) {
+  static const char *const names[6] = {"sums", "row scales", "column scales", "bias", "base", "out"};
+  const bs_tensor_desc *out = q->args[5];
+  const int64_t rows = out->dims[0], cols = out->dims[1];
+  if (q->activation > BS_ACT_SILU)
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
+  for (uint32_t i = 0; i < 6; i++) {
+    const bs_tensor_desc *d = q->args[i];
+    if (d == NULL) continue;
+    const uint32_t want = i == 0 ? BS_I32 : BS_F32;
+    if (i == 5 ? !bs_dtype_is_float(d->dtype) : d->dtype != want)
+      return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "%s of dtype %s: must be %s", names[i],
+                          bs_dtype_name(d->dtype), i == 5 ? "a float" : bs_dtype_name(want));
+    const int fits =
+        d->rank == 1 ? d->dims[0] == cols : d->dims[0] == rows && d->dims[1] == (i == 1 ? 1 : cols);
+    if (!fits)
+      return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "%s [%lld,%lld] beside an output [%lld,%lld]", names[i],
+                          (long long)d->dims[0], d->rank == 1 ? 1LL : (long long)d->dims[1], (long long)rows,
+                          (long long)cols);
+  }
+  return BS_OK;
+}
+
+/* Matrices once a row; the scales of columns and the bias once. */
+void bs_op_rate_dequantize_product(const bs_op_query *q, bs_op_rate *out_rate) {
+  uint64_t row = 0, fixed = 0;
+  for (uint32_t i = 0; i < 6; i++) {
+    const bs_tensor_desc *d = q->args[i];
+    uint64_t bytes = 0;
+    if (d == NULL) continue;
+    uint64_t *sum = d->rank == 1 ? &fixed : &row;
+    if (!bs_mul_u64((uint64_t)d->dims[d->rank - 1], BS_DTYPE_BYTES(d->dtype), &bytes) ||
+        !bs_add_u64(*sum, bytes, sum))
+      *sum = UINT64_MAX;
+  }
+  out_rate->bytes_row = row;
+  out_rate->bytes_fixed = fixed;
 }

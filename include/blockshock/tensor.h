@@ -95,10 +95,12 @@ typedef struct bs_mask {
   uint32_t pattern_b;
   uint32_t n_shares; /* UNEVEN, IMPORTANCE: P shares, > 0, any scale */
   const double *shares;
-  uint64_t seed;         /* RANDOM_2OF4 */
-  const char *name;      /* for messages and records, e.g. "complement_1100_0011" */
-  const uint32_t *order; /* IMPORTANCE: each of the K columns once, the most important first */
-  int64_t n_order;       /* entries of order: K */
+  uint64_t seed;    /* RANDOM_2OF4 */
+  const char *name; /* for messages and records, e.g. "complement_1100_0011" */
+  /* Each of the K columns once, the most important first. IMPORTANCE is cut along it; of any other kind it
+   * tells which columns a layer in two precisions keeps high. NULL: none. */
+  const uint32_t *order;
+  int64_t n_order; /* entries of order: K */
 } bs_mask;
 
 /* Which two of each four neighbouring columns a half keeps, row by row: the positions of a 2:4 weight. They

@@ -61,6 +61,8 @@ extern const bs_op_impl cpu_convert;
 extern const bs_op_impl cpu_activate_op;
 extern const bs_op_impl cpu_quantize_groups;
 extern const bs_op_impl cpu_dequantize_sum;
+extern const bs_op_impl cpu_dequantize_product;
+extern const bs_op_impl cpu_matmul_bytes;
 extern const bs_op_impl cpu_tree_sum;
 #ifdef BS_CPU_DNNL
 extern const bs_op_impl cpu_matmul_dnnl;

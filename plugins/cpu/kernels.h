@@ -35,6 +35,19 @@ typedef struct cpu_tile {
   const void *ahead;   /* where they begin: weights of the panels that come next */
 } cpu_tile;
 
+/* The product of a few tokens with a panel of int8: c[t * ldc + j] = (add ? c : 0) + sum of the products of
+ * column pairs, x[t * x_ld + 2 k + i] * w[(k * 16 + j) * 2 + i]. x is 16 bits wide, values of int8. */
+typedef struct cpu_bytes {
+  const int16_t *x;
+  int64_t x_ld;
+  const int8_t *w;
+  int32_t *c;
+  int64_t ldc;
+  int64_t pairs;
+  int32_t tokens; /* 1 .. kernels->bytes_tokens */
+  int32_t add;
+} cpu_bytes;
+
 /* ---- 2:4 weights (isa/sparse.h) -----------------------------------------------------------------
  *
  * A unit is 32 columns of a panel: of each of its 16 outputs two values a group of four columns, value j of
@@ -44,38 +57,42 @@ typedef struct cpu_tile {
 #define CPU_UNIT_COLUMNS 32
 #define CPU_UNIT_VALUES 16 /* of an output */
 #define CPU_WIDE_TOKENS 64 /* tokens of a tile that has them in its lanes */
+#define CPU_WIDE_ROW 256   /* bytes of a row of its X */
 #define CPU_WIDE_COLUMNS                                                             \
   64 /* whose X then is 16 KiB, half of L1; sums of a block begin at zero everywhere \
       */
 
-/* Outputs in the lanes, for few tokens: each picks its columns of X in a register.
- * c[t * ldc + 16 p + lane] = sum over blocks of 64 columns of (sum over the block); of integers i32 sums. */
+/* Outputs in the lanes, for few tokens: each picks its columns of X in a register. One block of 64 columns:
+ * c[t * ldc + 16 p + lane] = (add ? c : 0) + sum over the block; of integers i32 sums. */
 typedef struct cpu_narrow24 {
-  const float *x; /* rows of whole units, zeros beyond the last column */
+  const float *x; /* rows of the block's columns, zeros beyond the last column */
   int64_t x_ld;
-  const void *w;
-  const uint32_t *codes;
-  int64_t w_step, codes_step; /* between panels: bytes, words */
-  int64_t units;
+  const void *w;         /* the units of the panels, one after the other */
+  const uint32_t *codes; /* as those */
   float *c;
   int64_t ldc;
+  int32_t units;  /* of the block: 1 or 2 */
   int32_t tokens; /* 1 .. kernels->narrow_tokens */
-  int32_t panels; /* 1 or 2 */
-  int32_t type;   /* cpu_type24 */
+  int32_t panels;
+  int32_t type; /* cpu_type24 */
+  int32_t add;
   uint32_t other; /* 1: codes are those of the other half */
 } cpu_narrow24;
 
 /* Tokens in the lanes: each weight is broadcast. c[lane * CPU_WIDE_TOKENS + t] = (add ? c : 0) + sum over the
- * values i of the lane of w[i][lane] * x[at[i][lane] + t]. */
+ * values i of the lane of w[i][lane] times token t of the row of X that lies at[lane][i] bytes on. */
 typedef struct cpu_wide24 {
   const float *x;
-  const float *w[2]; /* [count][16] each; both parts make one sum */
-  const uint32_t *at;
-  int32_t count[2];
+  const float *w;     /* [count][16] */
+  const uint16_t *at; /* [16][at_ld] */
+  int64_t at_ld;
   float *c;
+  int32_t count;  /* a multiple of 4 */
   int32_t tokens; /* 1 .. CPU_WIDE_TOKENS; rounded up to 16 */
   int32_t add;
-  int32_t integers; /* c is i32 */
+  int32_t integers;    /* c is i32 */
+  int32_t ahead_lines; /* of what is asked for meanwhile, from `ahead` on */
+  const void *ahead;
 } cpu_wide24;
 
 /* The kept part of dW of one unit: c[i][lane] = (add ? c : 0) + sum_t dy[t][lane] * x[t * x_ld + column of
@@ -133,6 +150,11 @@ typedef struct cpu_kernels {
   /* One group of int8 with its scale, and terms of such: sum = q scale where `first`, else sum += q scale. */
   void (*quantize)(int8_t *q, float *out_scale, const float *x, int64_t n);
   void (*dequantize)(float *sum, const int8_t *q, float scale, int64_t n, int first);
+  /* v = sums row columns + base + bias, in that order; base and bias may be NULL, v may be base. */
+  void (*scale_sums)(float *v, const int32_t *sums, float row, const float *columns, const float *base,
+                     const float *bias, int64_t n);
+  int32_t bytes_tokens; /* tokens of the largest tile of int8 */
+  void (*bytes)(const cpu_bytes *tile);
   /* 16 x 16 floats: dst[j * dst_ld + i] = src[i * src_ld + j]. */
   void (*transpose)(float *dst, int64_t dst_ld, const float *src, int64_t src_ld);
   /* 2:4 weights; type: cpu_type24. */
@@ -141,10 +163,10 @@ typedef struct cpu_kernels {
   void (*narrow24)(const cpu_narrow24 *tile);
   void (*wide24)(const cpu_wide24 *tile);
   void (*sums24)(const cpu_sums24 *sums);
-  /* A unit's values as f32 (f32 too), and its places: at[i][lane] = (first + column of i) * CPU_WIDE_TOKENS.
+  /* A unit's values as f32 (f32 too), and its places: at[lane][i] = (first + column of i) * CPU_WIDE_ROW.
    */
   void (*values24)(float *dst, const void *unit, int32_t type);
-  void (*places24)(uint32_t *at, const uint32_t *codes, uint32_t first, uint32_t other);
+  void (*places24)(uint16_t *at, int64_t at_ld, const uint32_t *codes, uint32_t first, uint32_t other);
   /* Pick whole groups of `size`-byte elements; may read only the groups' own bytes and write only the
    * kept ones. NULL: the generic loop serves. */
   void (*gather)(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups);

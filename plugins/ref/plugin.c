@@ -14,13 +14,27 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
     uint32_t kind;
     const void *vtable;
   } things[] = {
-      {BS_KIND_BACKEND, &ref_backend},    {BS_KIND_OP, &ref_matmul},      {BS_KIND_OP, &ref_gather_columns},
-      {BS_KIND_OP, &ref_scatter_columns}, {BS_KIND_OP, &ref_convert},     {BS_KIND_OP, &ref_activate},
-      {BS_KIND_OP, &ref_matmul_dx},       {BS_KIND_OP, &ref_matmul_dw},   {BS_KIND_OP, &ref_matmul_update},
-      {BS_KIND_OP, &ref_matmul24},        {BS_KIND_OP, &ref_matmul24_dx}, {BS_KIND_OP, &ref_matmul24_dw},
-      {BS_KIND_OP, &ref_matmul24_update}, {BS_KIND_OP, &ref_expand24},    {BS_KIND_OP, &ref_sgd_update},
-      {BS_KIND_OP, &ref_adamw_update},    {BS_KIND_OP, &ref_activate_dx}, {BS_KIND_OP, &ref_quantize_groups},
-      {BS_KIND_OP, &ref_dequantize_sum},  {BS_KIND_OP, &ref_tree_sum},
+      {BS_KIND_BACKEND, &ref_backend},
+      {BS_KIND_OP, &ref_matmul},
+      {BS_KIND_OP, &ref_gather_columns},
+      {BS_KIND_OP, &ref_scatter_columns},
+      {BS_KIND_OP, &ref_convert},
+      {BS_KIND_OP, &ref_activate},
+      {BS_KIND_OP, &ref_matmul_dx},
+      {BS_KIND_OP, &ref_matmul_dw},
+      {BS_KIND_OP, &ref_matmul_update},
+      {BS_KIND_OP, &ref_matmul24},
+      {BS_KIND_OP, &ref_matmul24_dx},
+      {BS_KIND_OP, &ref_matmul24_dw},
+      {BS_KIND_OP, &ref_matmul24_update},
+      {BS_KIND_OP, &ref_expand24},
+      {BS_KIND_OP, &ref_sgd_update},
+      {BS_KIND_OP, &ref_adamw_update},
+      {BS_KIND_OP, &ref_activate_dx},
+      {BS_KIND_OP, &ref_quantize_groups},
+      {BS_KIND_OP, &ref_dequantize_sum},
+      {BS_KIND_OP, &ref_tree_sum},
+      {BS_KIND_OP, &ref_dequantize_product},
   };
   ref_state *state = host->alloc(host->ctx, sizeof *state, 64);
   if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for the plugin's state");
@@ -52,5 +66,6 @@ BS_PLUGIN_DEFINE("ref", BS_PLUGIN_VERSION, "portable C: the meaning of every op,
                  "op:matmul24_update@ref\nop:expand24@ref\n"
                  "op:sgd_update@ref\nop:adamw_update@ref\nop:activate_dx@ref\n"
                  "op:quantize_groups@ref\nop:dequantize_sum@ref\n"
+                 "op:dequantize_product@ref\n"
                  "op:tree_sum@ref\n",
                  activate, deactivate)

@@ -69,7 +69,21 @@ static void find_backend(kit_actor *a, void **out_state) {
   kit_assert(rc == BS_OK, "is for a backend that is not there: %s: %s", err.id, err.message);
 }
 
-/* Weights are packed by the matmul of the same backend and name. */
+static const bs_op_impl *sibling(const kit_actor *a, const char *op_name, void **out_state) {
+  const bs_op_impl *found = NULL;
+  for (uint32_t i = 0; i < a->p->host.n_things; i++) {
+    const kit_thing *t = &a->p->host.things[i];
+    const bs_op_impl *op = t->vtable;
+    if (t->kind != BS_KIND_OP || strcmp(op->op, op_name) != 0 || strcmp(op->name, a->impl->name) != 0 ||
+        strcmp(op->backend, a->impl->backend) != 0)
+      continue;
+    found = op;
+    *out_state = t->state;
+  }
+  return found;
+}
+
+/* Weights are packed by the matmul of the same backend and name; a step takes those of its matmul24 too. */
 static void find_packer(kit_actor *a) {
   if (a->impl->pack != NULL) {
     a->packer = a->impl;
@@ -78,15 +92,8 @@ static void find_packer(kit_actor *a) {
   }
   if (!kit_op_is(a->impl->op, "matmul_dx") && !kit_changes_weight(a->impl->op)) return;
   const char *packer = strncmp(a->impl->op, "matmul24", 8) == 0 ? "matmul24" : "matmul";
-  for (uint32_t i = 0; i < a->p->host.n_things; i++) {
-    const kit_thing *t = &a->p->host.things[i];
-    const bs_op_impl *op = t->vtable;
-    if (t->kind != BS_KIND_OP || strcmp(op->op, packer) != 0 || strcmp(op->name, a->impl->name) != 0 ||
-        strcmp(op->backend, a->impl->backend) != 0)
-      continue;
-    a->packer = op;
-    a->packer_state = t->state;
-  }
+  a->packer = sibling(a, packer, &a->packer_state);
+  if (kit_is_step(a->impl->op)) a->packer24 = sibling(a, "matmul24", &a->packer24_state);
   kit_assert(a->packer != NULL, "%s@%s/%s has no %s of its name to pack its weights", a->impl->op,
              a->impl->backend, a->impl->name, packer);
 }

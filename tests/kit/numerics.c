@@ -89,7 +89,8 @@ void kit_num_values(const kit_case *c) {
 
 /* One plain query of some dtype has to be served. */
 void kit_num_least(const kit_case *c) {
-  static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, BS_F8E5M2, BS_I32, BS_I64};
+  static const uint32_t dtypes[] = {BS_F32,    BS_BF16, BS_F16, BS_F64, BS_F8E4M3,
+                                    BS_F8E5M2, BS_I32,  BS_I64, BS_I8};
   static kit_actor a;
   uint32_t ran = 0;
   bs_op_answer answer = {0};
@@ -103,6 +104,8 @@ void kit_num_least(const kit_case *c) {
     kit_data d;
     if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
     if (kit_changes_weight(a.impl->op) && !bs_dtype_is_float(dtypes[i])) continue;
+    if (dtypes[i] == BS_I8 && !kit_op_is(a.impl->op, "matmul")) continue;
+    if (dtypes[i] == BS_I8) s.y = BS_I32; /* products of bytes have wider sums */
     if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
     kit_data_make(&d, a.impl->op, &s);
     if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 0);

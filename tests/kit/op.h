@@ -13,6 +13,8 @@ typedef struct kit_actor {
   kit_plugin own, *p;              /* p: own, or one that is open already */
   const bs_op_impl *impl, *packer; /* packer: the matmul that packs the weights of impl; NULL: needs none */
   void *state, *packer_state;
+  const bs_op_impl *packer24; /* of an optimiser's step: the matmul24 beside it; NULL: there is none */
+  void *packer24_state;
   const bs_backend *backend;
   bs_context *context; /* holds a backend that is not the plugin's own */
   void *device;
@@ -74,6 +76,7 @@ typedef struct kit_shape {
   uint32_t x, w, y, bias, residual;
   int64_t B, N, K;
   uint32_t part, x_full, activation, accumulate, spread, flags;
+  uint32_t of24; /* an optimiser's step over a weight of matmul24 */
   uint64_t seed;
 } kit_shape;
 
@@ -115,6 +118,8 @@ int64_t kit_column(const kit_data *d, int64_t i);
 void kit_data_make(kit_data *d, const char *op, const kit_shape *shape);
 void kit_data_free(kit_actor *a, kit_data *d);
 const char *kit_data_text(const kit_data *d); /* static buffer */
+/* Who packs the weight of this query; NULL: nobody of this plugin. */
+const bs_op_impl *kit_packer(const kit_actor *a, const kit_data *d, void **out_state);
 /* Asks impl. Where another packs its weights and says NO to them, the level is UNKNOWN. */
 void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out);
 /* pack, prepare, run, and free all again. *stage says how far it came. keep: what was packed (may be NULL).

@@ -35,7 +35,7 @@ static int expands(const kit_data *d) {
 }
 
 static int has_groups(const kit_data *d) {
-  return strncmp(d->op, "matmul24", 8) == 0 || expands(d);
+  return strncmp(d->op, "matmul24", 8) == 0 || expands(d) || d->shape.of24;
 }
 
 int kit_place(const kit_data *d, int64_t n, int64_t j, int64_t *out_k) {
@@ -208,7 +208,7 @@ static void make_queries(kit_data *d) {
                            .activation = s->activation,
                            .flags = s->flags | (s->x_full ? BS_QUERY_X_FULL : 0u),
                            .weight_dtype = needs_weight(d) ? s->w : 0,
-                           .kept = d->groups != NULL ? &d->positions : NULL};
+                           .kept = d->groups != NULL && !kit_is_step(d->op) ? &d->positions : NULL};
   for (int64_t i = 0; is(d, "tree_sum") && i < kit_blocks(d); i++) d->query.attrs[i] = kit_block(d, i);
   d->pack_query = d->query;
   if (is(d, "matmul")) return;
@@ -218,6 +218,7 @@ static void make_queries(kit_data *d) {
   d->pack_descs[0] = &d->pack_x;
   d->pack_descs[3] = &d->pack_y;
   d->pack_query.op = d->groups != NULL ? "matmul24" : "matmul";
+  d->pack_query.kept = d->groups != NULL ? &d->positions : NULL;
   d->pack_query.nargs = 4;
   d->pack_query.args = d->pack_descs;
   d->pack_query.flags |= BS_QUERY_TRAIN;
@@ -288,12 +289,20 @@ static int32_t ask(const bs_op_impl *impl, void *state, const bs_op_query *q, bs
   return impl->supports(state, q, out);
 }
 
+const bs_op_impl *kit_packer(const kit_actor *a, const kit_data *d, void **out_state) {
+  *out_state = d->shape.of24 ? a->packer24_state : a->packer_state;
+  return d->shape.of24 ? a->packer24 : a->packer;
+}
+
 void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out) {
-  bs_op_answer packer;
+  bs_op_answer packer = {.level = BS_LEVEL_NO};
+  void *state = NULL;
+  const bs_op_impl *with = kit_packer(a, d, &state);
   kit_assert(ask(a->impl, a->state, &d->query, out) == BS_OK, "%s: supports fails", kit_data_text(d));
-  if (out->level == BS_LEVEL_NO || a->packer == NULL || a->packer == a->impl) return;
-  kit_assert(ask(a->packer, a->packer_state, &d->pack_query, &packer) == BS_OK,
-             "%s: supports of its matmul fails", kit_data_text(d));
+  if (out->level == BS_LEVEL_NO || (!d->shape.of24 && (with == NULL || with == a->impl))) return;
+  if (with != NULL)
+    kit_assert(ask(with, state, &d->pack_query, &packer) == BS_OK, "%s: supports of its matmul fails",
+               kit_data_text(d));
   if (packer.level == BS_LEVEL_NO) out->level = BS_LEVEL_UNKNOWN; /* no host would pack such a weight */
 }
 
@@ -325,11 +334,13 @@ bs_source kit_weight_source(kit_data *d) {
 
 int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err) {
   kit_tensor t;
-  if (a->packer->packed_read == NULL)
+  void *state = NULL;
+  const bs_op_impl *packer = kit_packer(a, d, &state);
+  if (packer->packed_read == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-READ", "has no packed_read");
   kit_tensor_make(&t, d->shape.w, 2, d->shape.N, d->length, 0);
   kit_push(a, &t);
-  const int32_t rc = a->packer->packed_read(packed, 0, &t.t, err);
+  const int32_t rc = packer->packed_read(packed, 0, &t.t, err);
   kit_pull(a, &t);
   for (int64_t n = 0; rc == BS_OK && n < d->shape.N; n++)
     for (int64_t i = 0; i < d->length; i++) out[n * d->length + i] = kit_get(&t, n, i);
@@ -350,14 +361,17 @@ int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err) 
 }
 
 int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *err) {
-  void *packed = NULL, *plan = NULL;
+  void *packed = NULL, *plan = NULL, *state = NULL;
   uint64_t bytes = 0;
   int32_t rc = BS_OK;
+  const bs_op_impl *packer = kit_packer(a, d, &state);
   const bs_source source = needs_weight(d) ? kit_weight_source(d) : (bs_source){0};
   if (kit_is_step(d->op)) kit_step_reset(d);
   *stage = "pack";
-  if (needs_weight(d))
-    rc = a->packer->pack(a->packer_state, &a->exec, &d->pack_query, &source, &packed, &bytes, err);
+  if (needs_weight(d) && packer == NULL)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-PACKER", "the plugin has no matmul24 beside %s@%s/%s",
+                        a->impl->op, a->impl->backend, a->impl->name);
+  if (needs_weight(d)) rc = packer->pack(state, &a->exec, &d->pack_query, &source, &packed, &bytes, err);
   if (rc == BS_OK) {
     *stage = "prepare";
     rc = a->impl->prepare(a->state, &a->exec, &d->query, packed, &plan, err);
@@ -373,6 +387,6 @@ int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *er
     rc = kit_packed_values(a, packed, d, d->after, err);
   }
   if (plan != NULL) a->impl->plan_free(plan);
-  if (packed != NULL) a->packer->packed_free(packed);
+  if (packed != NULL) packer->packed_free(packed);
   return rc;
 }

@@ -121,6 +121,19 @@ START_TEST(keys_name_the_positions) {
 }
 END_TEST
 
+/* A step over the weight of `packed`, dW [ROWS,width] of the length of a packed row and no other. */
+static int32_t step_of(fx *f, bs_packed *packed, int64_t width, bs_error *err) {
+  const bs_tensor_desc dw = {.struct_size = sizeof dw, .dtype = BS_F32, .rank = 2, .dims = {ROWS, width}};
+  const bs_tensor_desc hyper = {.struct_size = sizeof hyper, .dtype = BS_F32, .rank = 1, .dims = {4}};
+  const bs_tensor_desc *const args[3] = {&dw, NULL, &hyper};
+  bs_op_query q = query_of("sgd_update", args, 3);
+  bs_plan *plan = NULL;
+  q.kept = NULL;
+  const int32_t rc = bs_dispatch_prepare(&f->ops, &q, packed, &plan, err);
+  bs_dispatch_release(plan);
+  return rc;
+}
+
 /* The dispatcher: rows of packed values, siblings for training, plans of other positions. */
 START_TEST(packed_rows_are_kept_values) {
   fx f;
@@ -128,7 +141,7 @@ START_TEST(packed_rows_are_kept_values) {
   bs_error err = BS_ERROR_INIT;
   actor a = {.level = BS_LEVEL_NATIVE};
   bs_op_impl impl = fx_actor_impl("matmul24", "own", 1), dx = fx_actor_impl("matmul24_dx", "own", 1),
-             update = fx_actor_impl("matmul24_update", "own", 1);
+             update = fx_actor_impl("matmul24_update", "own", 1), sgd = fx_actor_impl("sgd_update", "own", 1);
   const bs_tensor_desc *args[4] = {&x, NULL, NULL, &y};
   fx_tensor values;
   fx_open(&f, 1, 0);
@@ -151,6 +164,12 @@ START_TEST(packed_rows_are_kept_values) {
   q = query_of("matmul24_dx", backward, 2);
   ck_assert_msg(bs_dispatch_prepare(&f.ops, &q, packed, &plan, &err) == BS_OK, "%s", err.message);
   bs_dispatch_release(plan);
+  ck_assert_int_eq(step_of(&f, packed, 6, &err), BS_UNSUPPORTED); /* nobody serves it */
+  ck_assert_str_eq(err.id, "BS-OP-SIBLING");
+  fx_add("p", &sgd, &a);
+  ck_assert_msg(step_of(&f, packed, 6, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(step_of(&f, packed, COLS, &err), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(err.id, "BS-OP-PACKED");
   bits[3 * 5] ^= 15; /* the last row's */
   ck_assert_int_eq(bs_dispatch_prepare(&f.ops, &q, packed, &plan, &err), BS_INVALID_ARGUMENT);
   ck_assert_str_eq(err.id, "BS-OP-PACKED");

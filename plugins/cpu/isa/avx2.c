@@ -6,6 +6,7 @@
 #include "vec_avx2.h"
 
 #include "activate.h"
+#include "bytes.h"
 #include "columns.h"
 #include "convert.h"
 #include "optimizer.h"
@@ -38,6 +39,9 @@ const cpu_kernels cpu_kernels_avx2 = {
     .adamw = adamw,
     .quantize = quantize_group,
     .dequantize = dequantize_group,
+    .scale_sums = scale_sums,
+    .bytes_tokens = BYTES_TOKENS,
+    .bytes = bytes,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

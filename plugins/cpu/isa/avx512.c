@@ -5,6 +5,7 @@
 #include "vec_avx512.h"
 
 #include "activate.h"
+#include "bytes.h"
 #include "columns.h"
 #include "convert.h"
 #include "optimizer.h"
@@ -34,7 +35,7 @@ const cpu_kernels cpu_kernels_avx512 = {
     .add = add,
     .transpose = transpose,
     .narrow_tokens = NARROW_TOKENS,
-    .narrow_most = 12,
+    .narrow_most = 16,
     .narrow24 = narrow24,
     .wide24 = wide24,
     .sums24 = sums24,
@@ -46,6 +47,9 @@ const cpu_kernels cpu_kernels_avx512 = {
     .adamw = adamw,
     .quantize = quantize_group,
     .dequantize = dequantize_group,
+    .scale_sums = scale_sums,
+    .bytes_tokens = BYTES_TOKENS,
+    .bytes = bytes,
     .gather = columns_gather,
     .scatter = columns_scatter,
 };

@@ -4,6 +4,7 @@
 #include "vec_portable.h"
 
 #include "activate.h"
+#include "bytes.h"
 #include "convert.h"
 #include "optimizer.h"
 #include "quantize.h"
@@ -34,4 +35,7 @@ const cpu_kernels cpu_kernels_portable = {
     .adamw = adamw,
     .quantize = quantize_group,
     .dequantize = dequantize_group,
+    .scale_sums = scale_sums,
+    .bytes_tokens = BYTES_TOKENS,
+    .bytes = bytes,
 };

@@ -66,4 +66,23 @@ static void dequantize_group(float *sum, const int8_t *q, float scale, int64_t n
   for (; i < n; i++) sum[i] = first ? (float)q[i] * scale : sum[i] + (float)q[i] * scale;
 }
 
+/* i32 sums by the scale of their row and those of their columns, and what is added to them. */
+static void scale_sums(float *v, const int32_t *sums, float row, const float *columns, const float *base,
+                       const float *bias, int64_t n) {
+  int64_t i = 0;
+  for (; i + QUANT_STEP <= n; i += QUANT_STEP) {
+    float part[QUANT_STEP]; /* v may be base: the compiler need not know that they are not the same */
+    for (int k = 0; k < QUANT_STEP; k++) part[k] = (float)sums[i + k] * row * columns[i + k];
+    for (int k = 0; base != NULL && k < QUANT_STEP; k++) part[k] += base[i + k];
+    for (int k = 0; bias != NULL && k < QUANT_STEP; k++) part[k] += bias[i + k];
+    memcpy(v + i, part, sizeof part);
+  }
+  for (; i < n; i++) {
+    float one = (float)sums[i] * row * columns[i];
+    if (base != NULL) one += base[i];
+    if (bias != NULL) one += bias[i];
+    v[i] = one;
+  }
+}
+
 #endif

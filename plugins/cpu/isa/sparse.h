@@ -12,9 +12,9 @@
 #include "tile_pieces.h"
 
 #define LANES_VECS (CPU_PANEL / VEC)
-#define BLOCK_UNITS (CPU_WIDE_COLUMNS / CPU_UNIT_COLUMNS)
-#define AHEAD \
-  6144 /* bytes of values that are asked for before their turn: the arithmetic of a unit is long */
+/* Bytes of values that are asked for before their turn: the arithmetic of some tokens is long, while a core
+ * that only reads fetches too much by asking early. */
+#define AHEAD(tokens) ((tokens) == 1 ? 2048 : 6144)
 
 /* cpu_type24 to bytes. */
 INLINE int64_t value_size(const int type) {
@@ -49,64 +49,49 @@ INLINE void sum_put(float *c, vec sum, const int add, const int integers) {
 /* ---- outputs in the lanes ------------------------------------------------------------------- */
 
 /* One unit: sums += picked x * w. */
-INLINE void narrow_unit(const int tokens, const int panels, const int type, const cpu_narrow24 *t,
-                        int64_t unit, vec *sums) {
-  const int wide = panels * LANES_VECS;
+INLINE void narrow_unit(const int tokens, const int type, const cpu_narrow24 *t, const float *x,
+                        const char *w, const uint32_t *unit_codes, vec *sums) {
   const int64_t line = CPU_PANEL * value_size(type);
-  const float *x = t->x + unit * CPU_UNIT_COLUMNS;
-  const char *w = (const char *)t->w + unit * CPU_UNIT_VALUES * line;
-  words codes[WIDE_SUMS];
-  UNROLL for (int p = 0; p < panels; p++) UNROLL for (int v = 0; v < LANES_VECS; v++) {
-    const words c = words_load(t->codes + p * t->codes_step + unit * CPU_PANEL + v * VEC);
-    codes[p * LANES_VECS + v] = t->other ? words_other(c) : c;
+  words codes[LANES_VECS];
+  UNROLL for (int v = 0; v < LANES_VECS; v++) {
+    const words c = words_load(unit_codes + v * VEC);
+    codes[v] = t->other ? words_other(c) : c;
   }
   for (int i = 0; i < CPU_UNIT_VALUES; i += 2, x += 4, w += 2 * line) {
-    vec first[WIDE_SUMS], second[WIDE_SUMS];
-    words next[WIDE_SUMS];
-    UNROLL for (int p = 0; p < panels; p++) UNROLL for (int64_t b = 0; b < 2 * line; b += 64)
-        __builtin_prefetch(w + p * t->w_step + AHEAD + b, 0, 2);
-    UNROLL for (int v = 0; v < wide; v++) {
-      const char *at = w + v / LANES_VECS * t->w_step + v % LANES_VECS * VEC * value_size(type);
-      first[v] = value_load(type, at);
-      second[v] = value_load(type, at + line);
+    vec first[LANES_VECS], second[LANES_VECS];
+    words next[LANES_VECS];
+    UNROLL for (int64_t b = 0; b < 2 * line; b += 64) __builtin_prefetch(w + AHEAD(tokens) + b, 0, 2);
+    UNROLL for (int v = 0; v < LANES_VECS; v++) {
+      first[v] = value_load(type, w + v * VEC * value_size(type));
+      second[v] = value_load(type, w + v * VEC * value_size(type) + line);
       next[v] = words_right(codes[v], 2);
     }
     UNROLL for (int b = 0; b < tokens; b++) {
       const vec four = vec_four(x + b * t->x_ld);
-      UNROLL for (int v = 0; v < wide; v++) {
-        vec *sum = &sums[b * wide + v];
+      UNROLL for (int v = 0; v < LANES_VECS; v++) {
+        vec *sum = &sums[b * LANES_VECS + v];
         *sum = vec_fma(vec_pick(four, codes[v]), first[v], *sum);
         *sum = vec_fma(vec_pick(four, next[v]), second[v], *sum);
       }
     }
-    UNROLL for (int v = 0; v < wide; v++) codes[v] = words_right(next[v], 2);
+    UNROLL for (int v = 0; v < LANES_VECS; v++) codes[v] = words_right(next[v], 2);
   }
 }
 
-INLINE void narrow_tile(const int tokens, const int panels, const int type, const cpu_narrow24 *t) {
-  const int wide = panels * LANES_VECS;
-  vec sums[NARROW_TOKENS * 4];
-  for (int64_t unit = 0; unit < t->units; unit += BLOCK_UNITS) {
-    UNROLL for (int s = 0; s < tokens * wide; s++) sums[s] = vec_set1(0.0f);
-    narrow_unit(tokens, panels, type, t, unit, sums);
-    if (unit + 1 < t->units) narrow_unit(tokens, panels, type, t, unit + 1, sums);
-    UNROLL for (int b = 0; b < tokens; b++) UNROLL for (int v = 0; v < wide; v++)
-        sum_put(t->c + b * t->ldc + v * VEC, sums[b * wide + v], unit > 0, type == 3);
-  }
-}
-
-/* Two panels where there are registers for them: more chains, and two streams of weights. */
+/* Panel by panel: one stream of weights is read faster than two side by side. */
 INLINE void narrow_tokens(const int tokens, const int type, const cpu_narrow24 *t) {
-  if (tokens * LANES_VECS <= NARROW_TOKENS / 2 && t->panels == 2)
-    narrow_tile(tokens, 2, type, t);
-  else
-    for (int32_t p = 0; p < t->panels; p++) {
-      cpu_narrow24 one = *t;
-      one.w = (const char *)t->w + p * t->w_step;
-      one.codes = t->codes + p * t->codes_step;
-      one.c = t->c + p * CPU_PANEL;
-      narrow_tile(tokens, 1, type, &one);
-    }
+  const int64_t bytes = CPU_UNIT_VALUES * CPU_PANEL * value_size(type);
+  const char *w = t->w;
+  const uint32_t *codes = t->codes;
+  for (int32_t panel = 0; panel < t->panels; panel++) {
+    float *c = t->c + panel * CPU_PANEL;
+    vec sums[NARROW_TOKENS * LANES_VECS];
+    UNROLL for (int s = 0; s < tokens * LANES_VECS; s++) sums[s] = vec_set1(0.0f);
+    for (int32_t unit = 0; unit < t->units; unit++, w += bytes, codes += CPU_PANEL)
+      narrow_unit(tokens, type, t, t->x + unit * CPU_UNIT_COLUMNS, w, codes, sums);
+    UNROLL for (int b = 0; b < tokens; b++) UNROLL for (int v = 0; v < LANES_VECS; v++)
+        sum_put(c + b * t->ldc + v * VEC, sums[b * LANES_VECS + v], t->add, type == 3);
+  }
 }
 
 INLINE void narrow_any(const int type, const cpu_narrow24 *t) {
@@ -161,60 +146,87 @@ static void narrow24(const cpu_narrow24 *t) {
 
 /* ---- tokens in the lanes -------------------------------------------------------------------- */
 
-/* Values i of `count`: sums of `outs` lanes from `lane` on, `vecs` vectors of tokens. */
-INLINE void wide_part(const int outs, const int vecs, const float *x, const float *w, const uint32_t *at,
-                      int32_t count, vec *sums) {
-  for (int32_t i = 0; i < count; i++, w += CPU_PANEL, at += CPU_PANEL) UNROLL for (int o = 0; o < outs; o++) {
-      const float *from = x + at[o];
-      const vec one = vec_set1(w[o]);
+/* The sums of `outs` lanes from `lane` on, `vecs` vectors of tokens, to C. */
+INLINE void wide_put(const int outs, const int vecs, const cpu_wide24 *t, float *c, const int add,
+                     const int integers, const vec *sums) {
+  (void)t;
+  UNROLL for (int o = 0; o < outs; o++) UNROLL for (int v = 0; v < vecs; v++)
+      sum_put(c + o * CPU_WIDE_TOKENS + v * VEC, sums[o * vecs + v], add, integers);
+}
+
+/* Lanes `lane` .. of a tile. What is loaded for every multiply-add is X alone: four places come by one load,
+ * and where four lanes are at work the weights of them too, spread in registers then. */
+INLINE void wide_lanes(const int outs, const int vecs, const cpu_wide24 *t, const int lane,
+                       const int64_t token) {
+  vec sums[WIDE_SUMS];
+  const char *x = (const char *)(t->x + token);
+  const float *w = t->w + lane;
+  const uint16_t *at = t->at + lane * t->at_ld;
+  const int64_t ld = t->at_ld;
+  UNROLL for (int s = 0; s < outs * vecs; s++) sums[s] = vec_set1(0.0f);
+  for (int32_t i = 0; i < t->count; i += 4) {
+    uint64_t four[8];
+    UNROLL for (int o = 0; o < outs; o++) memcpy(&four[o], at + o * ld + i, sizeof four[o]);
+    UNROLL for (int j = 0; j < 4; j++, w += CPU_PANEL) UNROLL for (int o = 0; o < outs; o++) {
+      const float *from = (const float *)(const void *)(x + (uint16_t)(four[o] >> 16 * j));
+      const vec one = outs % 4 == 0 ? vec_nth(vec_four(w + o / 4 * 4), o % 4) : vec_set1(w[o]);
       UNROLL for (int v = 0; v < vecs; v++) sums[o * vecs + v] =
           vec_fma(one, vec_load(from + v * VEC), sums[o * vecs + v]);
     }
+  }
+  float *c = t->c + lane * CPU_WIDE_TOKENS + token;
+  if (t->integers)
+    wide_put(outs, vecs, t, c, t->add, 1, sums);
+  else if (t->add)
+    wide_put(outs, vecs, t, c, 1, 0, sums);
+  else
+    wide_put(outs, vecs, t, c, 0, 0, sums);
 }
 
-/* Lanes `lane` .. of a tile. */
-INLINE void wide_lanes(const int outs, const int vecs, const cpu_wide24 *t, int lane, int64_t token) {
-  vec sums[WIDE_SUMS];
-  UNROLL for (int s = 0; s < outs * vecs; s++) sums[s] = vec_set1(0.0f);
-  wide_part(outs, vecs, t->x + token, t->w[0] + lane, t->at + lane, t->count[0], sums);
-  wide_part(outs, vecs, t->x + token, t->w[1] + lane, t->at + t->count[0] * CPU_PANEL + lane, t->count[1],
-            sums);
-  UNROLL for (int o = 0; o < outs; o++) UNROLL for (int v = 0; v < vecs; v++)
-      sum_put(t->c + (lane + o) * CPU_WIDE_TOKENS + token + v * VEC, sums[o * vecs + v], t->add, t->integers);
-}
-
-/* So many outputs at once that their chains hide the latency of a multiply-add, and that a row of X which
- * several of them keep is still at hand. */
-INLINE void wide_tile(const int outs, const int vecs, const cpu_wide24 *t, int64_t token) {
-  int lane = 0;
-  for (; lane + outs <= CPU_PANEL; lane += outs) wide_lanes(outs, vecs, t, lane, token);
-  if (lane < CPU_PANEL) wide_lanes(CPU_PANEL % outs > 0 ? CPU_PANEL % outs : 1, vecs, t, lane, token);
+/* So many outputs at once that their chains hide the latency of a multiply-add. What comes next is asked for
+ * a part at a time: asked at once, its lines would keep those of this tile waiting. */
+INLINE void wide_tile(const int outs, const int vecs, const cpu_wide24 *t) {
+  for (int lane = 0; lane < CPU_PANEL; lane += outs) {
+    for (int32_t i = lane / outs; i < t->ahead_lines; i += CPU_PANEL / outs)
+      __builtin_prefetch((const char *)t->ahead + (int64_t)64 * i, 0, 3);
+    wide_lanes(outs, vecs, t, lane, 0);
+  }
 }
 
 static void wide24(const cpu_wide24 *t) {
 #if VEC == 16
   switch ((t->tokens + 15) / 16) {
     case 1:
-      wide_tile(8, 1, t, 0);
+      wide_tile(8, 1, t);
       return;
     case 2:
-      wide_tile(8, 2, t, 0);
+      wide_tile(8, 2, t);
       return;
     case 3:
-      wide_tile(4, 3, t, 0);
+      wide_tile(4, 3, t);
       return;
     default:
-      wide_tile(6, 4, t, 0);
+      wide_tile(4, 4, t);
       return;
   }
 #elif VEC == 8
-  for (int64_t token = 0; token < t->tokens; token += 32)
-    if (t->tokens - token > 16)
-      wide_tile(3, 4, t, token);
-    else
-      wide_tile(6, 2, t, token);
+  switch ((t->tokens + 15) / 16) {
+    case 1:
+      wide_tile(4, 2, t);
+      return;
+    case 2:
+      wide_tile(2, 4, t);
+      return;
+    case 3:
+      wide_tile(2, 6, t);
+      return;
+    default:
+      wide_tile(1, 8, t);
+      return;
+  }
 #else
-  for (int64_t token = 0; token < t->tokens; token += 16) wide_tile(2, 4, t, token);
+  for (int64_t token = 0; token < t->tokens; token += 16)
+    for (int lane = 0; lane < CPU_PANEL; lane += 2) wide_lanes(2, 4, t, lane, token);
 #endif
 }
 
@@ -263,16 +275,13 @@ static void values24(float *dst, const void *unit, int32_t type) {
   }
 }
 
-static void places24(uint32_t *at, const uint32_t *codes, uint32_t first, uint32_t other) {
+static void places24(uint16_t *at, int64_t at_ld, const uint32_t *codes, uint32_t first, uint32_t other) {
+  _Alignas(64) uint32_t word[CPU_PANEL];
   UNROLL for (int v = 0; v < LANES_VECS; v++) {
-    words c = words_load(codes + v * VEC);
-    if (other) c = words_other(c);
-    for (uint32_t i = 0; i < CPU_UNIT_VALUES; i++) {
-      const words column = words_add(words_and(c, words_set1(3)), words_set1(first + i / 2 * 4));
-      words_store(at + i * CPU_PANEL + v * VEC, words_left(column, 6)); /* times CPU_WIDE_TOKENS */
-      c = words_right(c, 2);
-    }
+    const words c = words_load(codes + v * VEC);
+    words_store(word + v * VEC, other ? words_other(c) : c);
   }
+  for (int lane = 0; lane < CPU_PANEL; lane++) places_of(at + lane * at_ld, word[lane], first);
 }
 
 #endif

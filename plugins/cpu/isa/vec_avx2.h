@@ -179,9 +179,30 @@ INLINE vec vec_four(const float *p) {
   return _mm256_broadcast_ps((const __m128 *)(const void *)p);
 }
 
+/* Everywhere number n of each four; n is known when this is compiled. */
+INLINE vec vec_nth(vec four, int n) {
+  if (n == 0) return _mm256_permute_ps(four, 0x00);
+  if (n == 1) return _mm256_permute_ps(four, 0x55);
+  if (n == 2) return _mm256_permute_ps(four, 0xaa);
+  return _mm256_permute_ps(four, 0xff);
+}
+
 /* Of four floats, in each lane the one that the low two bits of its word name. */
 INLINE vec vec_pick(vec four, words which) {
   return _mm256_permutevar_ps(four, which);
+}
+
+/* The sixteen columns that a word of codes names from `first` on, times CPU_WIDE_ROW. */
+INLINE void places_of(uint16_t *at, uint32_t code, uint32_t first) {
+  const __m256i low = _mm256_set_epi32(22, 20, 18, 16, 6, 4, 2, 0),
+                high = _mm256_set_epi32(30, 28, 26, 24, 14, 12, 10, 8);
+  const __m256i rows = _mm256_set_epi16(28, 28, 24, 24, 20, 20, 16, 16, 12, 12, 8, 8, 4, 4, 0, 0);
+  const __m256i word = _mm256_set1_epi32((int)code), two = _mm256_set1_epi32(3);
+  const __m256i a = _mm256_and_si256(_mm256_srlv_epi32(word, low), two);
+  const __m256i b = _mm256_and_si256(_mm256_srlv_epi32(word, high), two);
+  const __m256i base = _mm256_add_epi16(rows, _mm256_set1_epi16((short)first));
+  const __m256i column = _mm256_add_epi16(_mm256_packus_epi32(a, b), base);
+  _mm256_storeu_si256((__m256i *)(void *)at, _mm256_slli_epi16(column, 8));
 }
 
 INLINE vec vec_load_i8(const int8_t *p) {
@@ -191,6 +212,41 @@ INLINE vec vec_load_i8(const int8_t *p) {
 /* Whole numbers as i32. */
 INLINE words vec_to_words(vec v) {
   return _mm256_cvtps_epi32(v);
+}
+
+/* Eight sums of 32 bits. */
+#define IVEC 8
+#define BYTES_TOKENS 6
+typedef __m256i ivec;
+
+INLINE ivec ivec_zero(void) {
+  return _mm256_setzero_si256();
+}
+
+INLINE ivec ivec_load(const int32_t *p) {
+  return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+
+INLINE void ivec_store(int32_t *p, ivec v) {
+  _mm256_storeu_si256((__m256i *)(void *)p, v);
+}
+
+INLINE ivec ivec_add(ivec a, ivec b) {
+  return _mm256_add_epi32(a, b);
+}
+
+/* Eight pairs of int8 as 16 bits each; the same pair of 16 bits eight times; and the sums of both products.
+ */
+INLINE ivec ivec_load_pairs(const int8_t *p) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+INLINE ivec ivec_set_pair(int32_t pair) {
+  return _mm256_set1_epi32(pair);
+}
+
+INLINE ivec ivec_add_products(ivec sums, ivec a, ivec b) {
+  return _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
 }
 
 #endif

@@ -175,9 +175,27 @@ INLINE vec vec_four(const float *p) {
   return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
 }
 
+/* Everywhere number n of each four; n is known when this is compiled. */
+INLINE vec vec_nth(vec four, int n) {
+  if (n == 0) return _mm512_permute_ps(four, 0x00);
+  if (n == 1) return _mm512_permute_ps(four, 0x55);
+  if (n == 2) return _mm512_permute_ps(four, 0xaa);
+  return _mm512_permute_ps(four, 0xff);
+}
+
 /* Of four floats, in each lane the one that the low two bits of its word name. */
 INLINE vec vec_pick(vec four, words which) {
   return _mm512_permutevar_ps(four, which);
+}
+
+/* The sixteen columns that a word of codes names from `first` on, times CPU_WIDE_ROW. */
+INLINE void places_of(uint16_t *at, uint32_t code, uint32_t first) {
+  const __m512i shift = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  const __m512i rows = _mm512_set_epi32(28, 28, 24, 24, 20, 20, 16, 16, 12, 12, 8, 8, 4, 4, 0, 0);
+  const __m512i two =
+      _mm512_and_si512(_mm512_srlv_epi32(_mm512_set1_epi32((int)code), shift), _mm512_set1_epi32(3));
+  const __m512i column = _mm512_add_epi32(two, _mm512_add_epi32(rows, _mm512_set1_epi32((int)first)));
+  _mm256_storeu_si256((__m256i *)(void *)at, _mm512_cvtepi32_epi16(_mm512_slli_epi32(column, 8)));
 }
 
 INLINE vec vec_load_i8(const int8_t *p) {
@@ -187,6 +205,41 @@ INLINE vec vec_load_i8(const int8_t *p) {
 /* Whole numbers as i32. */
 INLINE words vec_to_words(vec v) {
   return _mm512_cvtps_epi32(v);
+}
+
+/* Sixteen sums of 32 bits. */
+#define IVEC 16
+#define BYTES_TOKENS 12
+typedef __m512i ivec;
+
+INLINE ivec ivec_zero(void) {
+  return _mm512_setzero_si512();
+}
+
+INLINE ivec ivec_load(const int32_t *p) {
+  return _mm512_loadu_si512((const void *)p);
+}
+
+INLINE void ivec_store(int32_t *p, ivec v) {
+  _mm512_storeu_si512((void *)p, v);
+}
+
+INLINE ivec ivec_add(ivec a, ivec b) {
+  return _mm512_add_epi32(a, b);
+}
+
+/* Sixteen pairs of int8 as 16 bits each; the same pair of 16 bits sixteen times; and the sums of both
+ * products. */
+INLINE ivec ivec_load_pairs(const int8_t *p) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+INLINE ivec ivec_set_pair(int32_t pair) {
+  return _mm512_set1_epi32(pair);
+}
+
+INLINE ivec ivec_add_products(ivec sums, ivec a, ivec b) {
+  return _mm512_add_epi32(sums, _mm512_madd_epi16(a, b));
 }
 
 #endif

@@ -184,9 +184,19 @@ INLINE vec vec_four(const float *p) {
   return vec_load(p);
 }
 
+/* Everywhere number n of the four. */
+INLINE vec vec_nth(vec four, int n) {
+  return vec_set1(four[n]);
+}
+
 /* Of four floats, in each lane the one that the low two bits of its word name. */
 INLINE vec vec_pick(vec four, words which) {
   return (vec){four[which[0] & 3u], four[which[1] & 3u], four[which[2] & 3u], four[which[3] & 3u]};
+}
+
+/* The sixteen columns that a word of codes names from `first` on, times CPU_WIDE_ROW. */
+INLINE void places_of(uint16_t *at, uint32_t code, uint32_t first) {
+  for (uint32_t i = 0; i < 16; i++) at[i] = (uint16_t)((first + i / 2 * 4 + (code >> 2 * i & 3u)) << 8);
 }
 
 INLINE vec vec_load_i8(const int8_t *p) {
@@ -197,6 +207,47 @@ INLINE vec vec_load_i8(const int8_t *p) {
 INLINE words vec_to_words(vec v) {
   return (words){(uint32_t)(int32_t)v[0], (uint32_t)(int32_t)v[1], (uint32_t)(int32_t)v[2],
                  (uint32_t)(int32_t)v[3]};
+}
+
+/* Four sums of 32 bits. */
+#define IVEC 4
+#define BYTES_TOKENS 2
+typedef int32_t ivec __attribute__((vector_size(16)));
+
+INLINE ivec ivec_zero(void) {
+  return (ivec){0, 0, 0, 0};
+}
+
+INLINE ivec ivec_load(const int32_t *p) {
+  ivec v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+INLINE void ivec_store(int32_t *p, ivec v) {
+  memcpy(p, &v, sizeof v);
+}
+
+INLINE ivec ivec_add(ivec a, ivec b) {
+  return a + b;
+}
+
+/* Four pairs of int8 as 16 bits each, the second in the upper half; the same pair four times; and the sums of
+ * both products. */
+INLINE ivec ivec_load_pairs(const int8_t *p) {
+  ivec v;
+  for (int i = 0; i < IVEC; i++)
+    v[i] = (int32_t)((uint32_t)(uint16_t)(int16_t)p[2 * i + 1] << 16 | (uint16_t)(int16_t)p[2 * i]);
+  return v;
+}
+
+INLINE ivec ivec_set_pair(int32_t pair) {
+  return (ivec){pair, pair, pair, pair};
+}
+
+INLINE ivec ivec_add_products(ivec sums, ivec a, ivec b) {
+  const ivec low_a = (ivec)((vec_bits)a << 16) >> 16, low_b = (ivec)((vec_bits)b << 16) >> 16;
+  return sums + low_a * low_b + (a >> 16) * (b >> 16);
 }
 
 #endif

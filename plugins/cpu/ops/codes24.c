@@ -33,13 +33,13 @@ static int32_t read_panel(const codes_job *job, int64_t panel, uint8_t *rows, bs
   const int64_t first = panel * CPU_PANEL, count = c->rows - first < CPU_PANEL ? c->rows - first : CPU_PANEL;
   const int32_t rc = job->kept->read(job->kept->ctx, first, count, 0, job->groups, rows, job->groups, err);
   if (rc != BS_OK) return rc;
-  uint32_t *words = c->words + panel * c->units * CPU_PANEL;
-  for (int64_t i = 0; i < c->units * CPU_PANEL; i++) words[i] = 0x44444444u;
+  for (int64_t u = 0; u < c->units; u++)
+    for (int64_t i = 0; i < CPU_PANEL; i++) cpu_codes_at(c, panel, u)[i] = 0x44444444u;
   for (int64_t lane = 0; lane < count; lane++)
     for (int64_t g = 0; g < job->groups; g++) {
       const uint32_t pattern = rows[lane * job->groups + g], code = code_of(pattern);
       if (code == 0) return bad_group(first + lane, g, pattern, err);
-      words[g / 8 * CPU_PANEL + lane] ^= (code ^ 4u) << (uint32_t)(g % 8 * 4);
+      cpu_codes_at(c, panel, g / 8)[lane] ^= (code ^ 4u) << (uint32_t)(g % 8 * 4);
     }
   return BS_OK;
 }

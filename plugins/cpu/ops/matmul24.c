@@ -13,10 +13,10 @@
 #include "packed24.h"
 #include "turn24.h"
 
-#define CHUNK 40              /* panels of a chunk: its C is 160 KiB */
 #define KEEP_FLOATS (1 << 20) /* X of a tile of tokens that is turned once for all panels: 4 MiB */
 #define ALONE (1 << 16)       /* multiplications below which the team is not woken */
 #define BLOCK_FLOATS (CPU_WIDE_COLUMNS * CPU_WIDE_TOKENS)
+#define AT_LD (2 * CPU_UNIT_VALUES)
 #define TILE_VALUES (2 * CPU_UNIT_VALUES * CPU_PANEL) /* of a panel's block */
 
 /* What one member works in. */
@@ -27,7 +27,7 @@ typedef struct scratch {
   float *buffer; /* of the epilogue, 2 c_ld */
   float *values; /* a panel's block as f32 */
   float *lines;
-  uint32_t *at;
+  uint16_t *at; /* [16][AT_LD] */
 } scratch;
 
 typedef struct matmul_plan {
@@ -66,71 +66,79 @@ static int64_t outputs_of(const matmul_plan *plan, const chunk *c) {
 
 /* ---- few tokens ----------------------------------------------------------------------------- */
 
-static void narrow_chunk(const matmul_call *call, const chunk *c) {
+/* A block of some panels with tokens begin .. end of the chunk. */
+static void narrow_block(const matmul_call *call, const chunk *c, int64_t block, int64_t panel,
+                         int64_t panels, int64_t begin, int64_t end) {
   const matmul_plan *plan = call->plan;
   const cpu_packed24 *w = plan->w;
+  const int64_t unit = 2 * block;
+  const cpu_narrow24 tile = {.x = c->s->x + begin * plan->x_ld + block * CPU_WIDE_COLUMNS,
+                             .x_ld = plan->x_ld,
+                             .w = cpu_unit_at(w, c->panel + panel, unit),
+                             .codes = cpu_codes_at(w->codes, c->panel + panel, unit),
+                             .c = c->s->c + begin * plan->c_ld + panel * CPU_PANEL,
+                             .ldc = plan->c_ld,
+                             .units = w->units - unit < 2 ? 1 : 2,
+                             .tokens = (int32_t)(end - begin),
+                             .panels = (int32_t)panels,
+                             .type = w->type,
+                             .add = block > 0,
+                             .other = w->other};
+  plan->kernels->narrow24(&tile);
+}
+
+/* Tokens that one tile does not hold take turns at a panel while it is in L1. */
+static void narrow_chunk(const matmul_call *call, const chunk *c) {
+  const matmul_plan *plan = call->plan;
   const int64_t most = plan->kernels->narrow_tokens, groups = (c->tokens + most - 1) / most;
-  for (int64_t p = 0; p < c->panels && plan->blocks > 0;) {
-    const int32_t panels = c->panels - p >= 2 ? 2 : 1;
-    for (int64_t g = 0; g < groups; g++) {
-      int64_t begin, end;
-      cpu_share(c->tokens, (uint32_t)g, (uint32_t)groups, &begin, &end);
-      const cpu_narrow24 tile = {.x = c->s->x + begin * plan->x_ld,
-                                 .x_ld = plan->x_ld,
-                                 .w = cpu_unit_at(w, c->panel + p, 0),
-                                 .codes = cpu_codes_at(w->codes, c->panel + p, 0),
-                                 .w_step = w->units * cpu_unit_bytes(w),
-                                 .codes_step = w->units * CPU_PANEL,
-                                 .units = w->units,
-                                 .c = c->s->c + begin * plan->c_ld + p * CPU_PANEL,
-                                 .ldc = plan->c_ld,
-                                 .tokens = (int32_t)(end - begin),
-                                 .panels = panels,
-                                 .type = w->type,
-                                 .other = w->other};
-      plan->kernels->narrow24(&tile);
-    }
-    p += panels;
-  }
+  const int64_t step = groups == 1 ? c->panels : 1;
+  for (int64_t block = 0; block < plan->blocks; block++)
+    for (int64_t p = 0; p < c->panels; p += step)
+      for (int64_t g = 0; g < groups; g++) {
+        int64_t begin, end;
+        cpu_share(c->tokens, (uint32_t)g, (uint32_t)groups, &begin, &end);
+        narrow_block(call, c, block, p, step, begin, end);
+      }
   cpu_finish(&call->end, c->token, c->tokens, c->panel * CPU_PANEL, outputs_of(plan, c), c->s->c, plan->c_ld,
              c->s->buffer);
 }
 
 /* ---- many tokens ---------------------------------------------------------------------------- */
 
-/* Ask for a panel's part of a block while another is worked on: the streams of panels are far apart. */
-static void ask_for(const cpu_packed24 *w, int64_t panel, int64_t unit, int64_t units) {
-  const uint8_t *values = cpu_unit_at(w, panel, unit);
-  const uint32_t *codes = cpu_codes_at(w->codes, panel, unit);
-  for (int64_t i = 0; i < units * cpu_unit_bytes(w); i += 64) __builtin_prefetch(values + i, 0, 3);
-  for (int64_t i = 0; i < units * CPU_PANEL; i += CPU_PANEL) __builtin_prefetch(codes + i, 0, 3);
+/* What a block of a panel needs: values as f32, side by side, and where their rows of X lie. */
+static const float *open_block(const matmul_plan *plan, const scratch *s, int64_t panel, int64_t unit,
+                               int64_t units) {
+  const cpu_packed24 *w = plan->w;
+  for (int64_t u = 0; u < units; u++) {
+    if (w->type != 0)
+      plan->kernels->values24(s->values + u * CPU_UNIT_VALUES * CPU_PANEL, cpu_unit_at(w, panel, unit + u),
+                              w->type);
+    plan->kernels->places24(s->at + u * CPU_UNIT_VALUES, AT_LD, cpu_codes_at(w->codes, panel, unit + u),
+                            (uint32_t)(u * CPU_UNIT_COLUMNS), w->other);
+  }
+  return w->type != 0 ? s->values : (const float *)(const void *)cpu_unit_at(w, panel, unit);
 }
 
 static void multiply_block(const matmul_plan *plan, const chunk *c, int64_t block, const float *x) {
   const cpu_packed24 *w = plan->w;
-  const cpu_kernels *kernels = plan->kernels;
   const int64_t unit = 2 * block, units = w->units - unit < 2 ? 1 : 2;
   const scratch *s = c->s;
   for (int64_t p = 0; p < c->panels; p++) {
-    cpu_wide24 tile = {.x = x,
-                       .at = s->at,
-                       .c = s->c + p * CPU_PANEL * CPU_WIDE_TOKENS,
-                       .tokens = (int32_t)c->tokens,
-                       .add = block > 0,
-                       .integers = w->type == 3};
-    if (p + 1 < c->panels) ask_for(w, c->panel + p + 1, unit, units);
-    for (int64_t u = 0; u < units; u++) {
-      const uint8_t *values = cpu_unit_at(w, c->panel + p, unit + u);
-      float *wide = s->values + u * CPU_UNIT_VALUES * CPU_PANEL;
-      if (w->type != 0) kernels->values24(wide, values, w->type);
-      tile.w[u] = w->type != 0 ? wide : (const float *)(const void *)values;
-      tile.count[u] = CPU_UNIT_VALUES;
-      kernels->places24(s->at + u * CPU_UNIT_VALUES * CPU_PANEL,
-                        cpu_codes_at(w->codes, c->panel + p, unit + u), (uint32_t)(u * CPU_UNIT_COLUMNS),
-                        w->other);
-    }
-    if (units == 1) tile.w[1] = tile.w[0];
-    kernels->wide24(&tile);
+    const cpu_wide24 tile = {.x = x,
+                             .w = open_block(plan, s, c->panel + p, unit, units),
+                             .at = s->at,
+                             .at_ld = AT_LD,
+                             .c = s->c + p * CPU_PANEL * CPU_WIDE_TOKENS,
+                             .count = (int32_t)(units * CPU_UNIT_VALUES),
+                             .tokens = (int32_t)c->tokens,
+                             .add = block > 0,
+                             .integers = w->type == 3,
+                             .ahead_lines = (int32_t)(units * cpu_unit_bytes(w) / 64),
+                             .ahead = cpu_unit_at(w, c->panel + p, unit) + units * cpu_unit_bytes(w)};
+    /* The next panel's part of the block, which lies behind, comes while this one is worked on. */
+    for (int64_t u = 0; u < units; u++)
+      __builtin_prefetch(cpu_codes_at(w->codes, c->panel + p, unit) + (units + u) * CPU_PANEL, 0, 3);
+    plan->kernels->wide24(&tile);
   }
 }
 
@@ -162,13 +170,12 @@ static void run_tile(const matmul_call *call, const scratch *s, int64_t begin, i
                      int64_t tokens) {
   const matmul_plan *plan = call->plan;
   const int narrow = call->tokens <= plan->kernels->narrow_most;
-  const int64_t parts = (end - begin + plan->chunk - 1) / plan->chunk;
   for (int64_t t = 0; narrow && t < tokens; t++)
     cpu_rows24_load(&call->x, token + t, 0, plan->w->units * CPU_UNIT_COLUMNS, s->x + t * plan->x_ld);
-  for (int64_t part = 0; part < parts; part++) {
-    int64_t p, stop;
-    cpu_share(end - begin, (uint32_t)part, (uint32_t)parts, &p, &stop);
-    const chunk c = {token, tokens, begin + p, stop - p, s, plan->keep && part > 0};
+  for (int64_t p = begin, stop; p < end; p = stop) {
+    stop = (p / CPU_CHUNK24 + 1) * CPU_CHUNK24;
+    if (stop > end) stop = end;
+    const chunk c = {token, tokens, p, stop - p, s, plan->keep && p > begin};
     if (plan->blocks == 0)
       memset(s->c, 0, (size_t)(plan->chunk * CPU_PANEL * CPU_WIDE_TOKENS) * sizeof *s->c);
     if (narrow)
@@ -238,7 +245,7 @@ static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape) {
   const int64_t narrow = shape->B < kernels->narrow_most ? shape->B : kernels->narrow_most;
   s.blocks = (shape->K + CPU_WIDE_COLUMNS - 1) / CPU_WIDE_COLUMNS;
   s.x_ld = s.blocks * CPU_WIDE_COLUMNS + 16; /* not a power of two */
-  s.chunk = all < CHUNK ? (all > 0 ? all : 1) : CHUNK;
+  s.chunk = all < CPU_CHUNK24 ? (all > 0 ? all : 1) : CPU_CHUNK24;
   s.c_ld = s.chunk * CPU_PANEL + 16;
   s.keep = s.blocks * BLOCK_FLOATS <= KEEP_FLOATS;
   s.x = (uint64_t)(narrow * s.x_ld);
@@ -268,7 +275,7 @@ static int32_t make_scratch(matmul_plan *plan, const sizes *s, bs_error *err) {
     m->rows = m->c + s->c;
     m->buffer = m->rows + 16 * s->c_ld;
     m->values = m->buffer + 2 * s->c_ld;
-    m->at = (uint32_t *)(void *)(m->values + TILE_VALUES);
+    m->at = (uint16_t *)(void *)(m->values + TILE_VALUES);
     m->lines = m->values + 2 * TILE_VALUES;
   }
   return BS_OK;

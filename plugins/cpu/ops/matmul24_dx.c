@@ -30,9 +30,9 @@ typedef struct scratch {
   float *dy;     /* a block turned, [64 outputs][64 tokens], and a row of zeros */
   float *c;      /* [column][64 tokens] */
   float *values; /* lists of a unit, [group][place][16 columns] */
-  uint32_t *at;
-  float *wide; /* a unit as f32 */
-  float *rows; /* [16][ROWS_LD] */
+  uint16_t *at;  /* [column][place] */
+  float *wide;   /* a unit as f32 */
+  float *rows;   /* [16][ROWS_LD] */
   float *lines;
   int32_t longest[GROUPS];
 } scratch;
@@ -52,14 +52,14 @@ static void turn_lists(const cpu_packed24 *w, const cpu_kernels *kernels, int64_
       values = s->wide;
     }
     for (uint32_t lane = 0; lane < CPU_PANEL; lane++) {
-      const uint32_t at = (uint32_t)(panel * CPU_PANEL - n0 + lane) * CPU_WIDE_TOKENS;
+      const uint16_t at = (uint16_t)((panel * CPU_PANEL - n0 + lane) * CPU_WIDE_ROW);
       uint32_t word = codes[lane];
       for (uint32_t j = 0; j < CPU_UNIT_VALUES; j++) {
         if (j % 2 == 0 && w->other) word = (word & ~15u) | cpu_code_other(word & 15u);
         const uint32_t k = j / 2 * 4 + (word & 3u), group = k / CPU_PANEL;
-        const uint32_t place = (group * OUTPUTS + (uint32_t)used[k]++) * CPU_PANEL + k % CPU_PANEL;
-        s->values[place] = values[j * CPU_PANEL + lane];
-        s->at[place] = at;
+        const uint32_t i = (uint32_t)used[k]++;
+        s->values[(group * OUTPUTS + i) * CPU_PANEL + k % CPU_PANEL] = values[j * CPU_PANEL + lane];
+        s->at[k * OUTPUTS + i] = at;
         word >>= 2;
       }
     }
@@ -68,12 +68,12 @@ static void turn_lists(const cpu_packed24 *w, const cpu_kernels *kernels, int64_
     int32_t most = 0;
     for (uint32_t k = 0; k < CPU_PANEL; k++)
       if (used[g * CPU_PANEL + k] > most) most = used[g * CPU_PANEL + k];
+    most = (most + 3) / 4 * 4;
     s->longest[g] = most;
     for (uint32_t k = 0; k < CPU_PANEL; k++)
       for (int32_t i = used[g * CPU_PANEL + k]; i < most; i++) {
-        const uint32_t place = (g * OUTPUTS + (uint32_t)i) * CPU_PANEL + k;
-        s->values[place] = 0.0f;
-        s->at[place] = OUTPUTS * CPU_WIDE_TOKENS;
+        s->values[(g * OUTPUTS + (uint32_t)i) * CPU_PANEL + k] = 0.0f;
+        s->at[(g * CPU_PANEL + k) * OUTPUTS + (uint32_t)i] = OUTPUTS * CPU_WIDE_ROW;
       }
   }
 }
@@ -82,11 +82,11 @@ static void multiply_unit(const cpu_grad24_plan *plan, scratch *s, int64_t n0, i
                           int64_t tokens) {
   turn_lists(plan->w, plan->kernels, n0, unit, s);
   for (int64_t g = 0; g < GROUPS; g++) {
-    const float *values = s->values + g * OUTPUTS * CPU_PANEL;
     const cpu_wide24 tile = {.x = s->dy,
-                             .w = {values, values},
-                             .at = s->at + g * OUTPUTS * CPU_PANEL,
-                             .count = {s->longest[g], 0},
+                             .w = s->values + g * OUTPUTS * CPU_PANEL,
+                             .at = s->at + g * CPU_PANEL * OUTPUTS,
+                             .at_ld = OUTPUTS,
+                             .count = s->longest[g],
                              .c = c + g * CPU_PANEL * CPU_WIDE_TOKENS,
                              .tokens = (int32_t)tokens,
                              .add = n0 > 0};
@@ -134,7 +134,7 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   scratch s = {.dy = plan->memory + plan->each * member};
   s.c = s.dy + DY_FLOATS;
   s.values = s.c + C_FLOATS;
-  s.at = (uint32_t *)(void *)(s.values + LISTS);
+  s.at = (uint16_t *)(void *)(s.values + LISTS);
   s.wide = s.values + 2 * LISTS;
   s.rows = s.wide + CPU_UNIT_VALUES * CPU_PANEL;
   s.lines = s.rows + 16 * ROWS_LD;

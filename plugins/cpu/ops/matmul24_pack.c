@@ -45,7 +45,7 @@ static void pack_share(void *arg, uint32_t member, uint32_t width) {
       job->errors[member].code = rc;
       return;
     }
-    memset(cpu_unit_at(w, p, 0), 0, (size_t)(w->units * cpu_unit_bytes(w)));
+    for (int64_t u = 0; u < w->units; u++) memset(cpu_unit_at(w, p, u), 0, (size_t)cpu_unit_bytes(w));
     for (int64_t i = 0; i < count; i++) place_row(w, first + i, rows + i * w->K * w->size);
   }
 }
@@ -103,6 +103,7 @@ int32_t cpu_packed24_make(void *opaque, const bs_exec *exec, const bs_op_query *
                    "positions are not those of a weight of %lld rows", (long long)weights->rows);
   cpu_packed24 *w = calloc(1, sizeof *w);
   if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a packed weight");
+  w->weight.of24 = 1;
   w->exec = exec;
   w->state = opaque;
   w->N = weights->rows;

@@ -8,7 +8,13 @@
 
 #include "../cpu.h"
 
+/* What every weight packed by this plugin begins with: an optimiser's step takes them all. */
+typedef struct cpu_weight {
+  uint32_t of24; /* 1: cpu_packed24 (packed24.h), 0: cpu_packed */
+} cpu_weight;
+
 typedef struct cpu_packed {
+  cpu_weight weight;
   const bs_exec *exec;
   const cpu_state *state;
   int64_t N, K;   /* outputs, packed columns */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * packed24.h - the weight of matmul24: panels of CPU_PANEL outputs, in a panel units of 32 columns
- * (kernels.h), their values in one stream and their codes in another. The codes of a mask and of its
- * complement tell the same: packed weights of one rank share a stream of them. Shared by matmul24_pack.c and
- * the ops over it. */
+ * (kernels.h), their values in one stream and their codes in another, both in the order in which a product
+ * reads them: of CPU_CHUNK24 panels the first block of two units each, then the second block. The codes of a
+ * mask and of its complement tell the same: packed weights of one rank share a stream of them. Shared by
+ * matmul24_pack.c and the ops over it. */
 #ifndef BS_PLUGINS_CPU_OPS_PACKED24_H
 #define BS_PLUGINS_CPU_OPS_PACKED24_H
 
-#include "../cpu.h"
+#include "packed.h"
 
-/* The words of some positions: [panel][unit][16]. */
+/* The words of some positions, 16 a unit. */
 struct cpu_codes {
   cpu_codes *next;
   const bs_exec *exec;
@@ -20,7 +21,10 @@ struct cpu_codes {
   uint32_t *words; /* exec->alloc; NULL when there are none */
 };
 
+#define CPU_CHUNK24 32 /* panels whose sums lie in L2 while their blocks go by: 128 KiB of 64 tokens */
+
 typedef struct cpu_packed24 {
+  cpu_weight weight;
   const bs_exec *exec;
   cpu_state *state;
   int64_t N, K;          /* outputs, columns */
@@ -37,13 +41,21 @@ static inline int64_t cpu_unit_bytes(const cpu_packed24 *w) {
   return (int64_t)CPU_UNIT_VALUES * CPU_PANEL * w->size;
 }
 
-/* The values and the codes of a unit of a panel. */
-static inline uint8_t *cpu_unit_at(const cpu_packed24 *w, int64_t panel, int64_t unit) {
-  return w->data + (panel * w->units + unit) * cpu_unit_bytes(w);
+/* Where unit `unit` of a panel lies, in units, of `panels` panels of `units` each. */
+static inline int64_t cpu_unit_index(int64_t panels, int64_t units, int64_t panel, int64_t unit) {
+  const int64_t first = panel / CPU_CHUNK24 * CPU_CHUNK24, block = unit / 2 * 2;
+  const int64_t beside = panels - first < CPU_CHUNK24 ? panels - first : CPU_CHUNK24;
+  const int64_t wide = units - block < 2 ? 1 : 2;
+  return first * units + block * beside + (panel - first) * wide + unit - block;
 }
 
-static inline const uint32_t *cpu_codes_at(const cpu_codes *codes, int64_t panel, int64_t unit) {
-  return codes->words + (panel * codes->units + unit) * CPU_PANEL;
+/* The values and the codes of a unit of a panel. */
+static inline uint8_t *cpu_unit_at(const cpu_packed24 *w, int64_t panel, int64_t unit) {
+  return w->data + cpu_unit_index(w->panels, w->units, panel, unit) * cpu_unit_bytes(w);
+}
+
+static inline uint32_t *cpu_codes_at(const cpu_codes *codes, int64_t panel, int64_t unit) {
+  return codes->words + cpu_unit_index(codes->panels, codes->units, panel, unit) * CPU_PANEL;
 }
 
 /* The code of a group, or of its other half. */

@@ -7,24 +7,13 @@
 #include <stdlib.h>
 
 #define ALONE (1 << 13) /* weights below which the team is not woken */
-#define LINES (CPU_PANEL * CPU_X_LD)
-#define WIDE (CPU_K_BLOCK * CPU_PANEL)
-#define EACH (LINES + WIDE + WIDE / 2) /* floats of a member: 16 rows, a panel as f32, one of 16 bits */
-
-typedef struct call {
-  const cpu_step_plan *plan;
-  const bs_tensor *dw;
-  bs_tensor *state[CPU_STEP_STATES];
-  float hyper[CPU_STEP_HYPER];
-} call;
 
 static const float *row_of(const bs_tensor *t, int64_t n, int64_t first) {
   return (const float *)t->data + n * t->strides[0] + first;
 }
 
-static void step_rows(const call *c, int64_t panel, int64_t first, int64_t count, float *lines) {
-  const cpu_packed *w = c->plan->w;
-  for (int64_t lane = 0; lane < CPU_PANEL && panel * CPU_PANEL + lane < w->N; lane++) {
+void cpu_step_rows(const cpu_step_call *c, int64_t panel, int64_t first, int64_t count, float *lines) {
+  for (int64_t lane = 0; lane < CPU_PANEL && panel * CPU_PANEL + lane < c->plan->N; lane++) {
     const int64_t n = panel * CPU_PANEL + lane;
     float *state[CPU_STEP_STATES];
     for (int i = 0; i < CPU_STEP_STATES; i++)
@@ -34,11 +23,11 @@ static void step_rows(const call *c, int64_t panel, int64_t first, int64_t count
 }
 
 /* The block of one panel: to f32, to rows, and back. Columns up to the next 16 are zeros. */
-static void step_block(const call *c, int64_t panel, int64_t first, int64_t count, float *memory) {
+static void step_block(const cpu_step_call *c, int64_t panel, int64_t first, int64_t count, float *memory) {
   const cpu_kernels *kernels = c->plan->kernels;
   const cpu_packed *w = c->plan->w;
-  float *lines = memory, *wide = memory + LINES;
-  uint16_t *narrow = (uint16_t *)(void *)(wide + WIDE);
+  float *lines = memory, *wide = memory + CPU_STEP_LINES;
+  uint16_t *narrow = (uint16_t *)(void *)(wide + CPU_STEP_WIDE);
   void *packed = (uint8_t *)w->data + (size_t)cpu_packed_at(w, panel, first) * w->size;
   const int64_t whole = (count + CPU_PANEL - 1) / CPU_PANEL * CPU_PANEL;
   const int in_place = w->dtype == BS_F32 && whole == count;
@@ -54,7 +43,7 @@ static void step_block(const call *c, int64_t panel, int64_t first, int64_t coun
   }
   for (int64_t k = 0; k < whole; k += CPU_PANEL)
     kernels->transpose(lines + k, CPU_X_LD, wide + k * CPU_PANEL, CPU_PANEL);
-  step_rows(c, panel, first, count, lines);
+  cpu_step_rows(c, panel, first, count, lines);
   for (int64_t k = 0; k < whole; k += CPU_PANEL)
     kernels->transpose(wide + k * CPU_PANEL, CPU_PANEL, lines + k, CPU_X_LD);
   if (in_place) return;
@@ -65,26 +54,30 @@ static void step_block(const call *c, int64_t panel, int64_t first, int64_t coun
 }
 
 static void run_share(void *arg, uint32_t member, uint32_t width) {
-  const call *c = arg;
-  const cpu_packed *w = c->plan->w;
-  const uint32_t members = width < c->plan->width ? width : c->plan->width;
+  const cpu_step_call *c = arg;
+  const cpu_step_plan *plan = c->plan;
+  const uint32_t members = width < plan->width ? width : plan->width;
+  float *memory = plan->memory + (size_t)CPU_STEP_EACH * member;
   int64_t begin, end;
   if (member >= members) return;
-  cpu_share(w->panels, member, members, &begin, &end);
+  cpu_share(plan->panels, member, members, &begin, &end);
   for (int64_t panel = begin; panel < end; panel++)
-    for (int64_t first = 0; first < w->K; first += CPU_K_BLOCK) {
-      const int64_t count = w->K - first < CPU_K_BLOCK ? w->K - first : CPU_K_BLOCK;
-      step_block(c, panel, first, count, c->plan->memory + (size_t)EACH * member);
+    for (int64_t first = 0; first < plan->length; first += CPU_K_BLOCK) {
+      const int64_t left = plan->length - first, count = left < CPU_K_BLOCK ? left : CPU_K_BLOCK;
+      if (plan->w24 != NULL)
+        cpu_step_block24(c, panel, first, count, memory);
+      else
+        step_block(c, panel, first, count, memory);
     }
 }
 
 int32_t cpu_step_run(const cpu_step_plan *plan, bs_tensor *const *args, uint32_t states, uint32_t count,
                      bs_error *err) {
-  call c = {.plan = plan, .dw = args[0]};
+  cpu_step_call c = {.plan = plan, .dw = args[0]};
   for (uint32_t i = 0; i < states; i++) c.state[i] = args[1 + i];
   memcpy(c.hyper, args[1 + states]->data, count * sizeof(float));
-  if (plan->w->data == NULL) return BS_OK;
-  if ((double)plan->w->N * (double)plan->w->K < ALONE) {
+  if (plan->N == 0 || plan->length == 0) return BS_OK;
+  if ((double)plan->N * (double)plan->length < ALONE) {
     run_share(&c, 0, 1);
     return BS_OK;
   }
@@ -108,7 +101,7 @@ static int read_query(const bs_op_query *query, uint32_t states, bs_op_answer *a
                          query->weight_dtype);
   if (query->accumulate == BS_ACC_F64)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "computes in f32; the ref backend has f64");
-  return cpu_workspace_fits(query, (uint64_t)EACH * sizeof(float), answer);
+  return cpu_workspace_fits(query, (uint64_t)CPU_STEP_EACH * sizeof(float), answer);
 }
 
 void cpu_step_supports(const cpu_state *state, const bs_op_query *query, uint32_t states,
@@ -117,25 +110,41 @@ void cpu_step_supports(const cpu_state *state, const bs_op_query *query, uint32_
   cpu_answer_yes(answer, 600, BS_TOL_ACC_F32, state->kernels.name, "own kernels, in place on the panels");
 }
 
+/* 0: it is none, or of another dtype. */
+static int take_weight(cpu_step_plan *plan, void *packed, uint32_t dtype) {
+  const cpu_weight *weight = packed;
+  if (weight == NULL) return 0;
+  if (weight->of24) {
+    plan->w24 = packed;
+    plan->N = plan->w24->N;
+    plan->length = cpu_kept_length(plan->w24->K);
+    plan->panels = plan->w24->panels;
+    return plan->w24->dtype == dtype;
+  }
+  plan->w = packed;
+  plan->N = plan->w->N;
+  plan->length = plan->w->K;
+  plan->panels = plan->w->panels;
+  return plan->w->dtype == dtype;
+}
+
 int32_t cpu_step_prepare(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
                          uint32_t states, void *packed, void **out_plan, bs_error *err) {
   bs_op_answer answer;
-  cpu_packed *w = packed;
+  cpu_step_plan like = {.exec = exec, .kernels = &state->kernels};
   memset(&answer, 0, sizeof answer);
   if (!read_query(query, states, &answer))
     return bs_fail(err, BS_UNSUPPORTED, "BS-CPU-STEP", "%s", answer.text);
-  if (w == NULL || w->N != query->args[0]->dims[0] || w->K != query->args[0]->dims[1] ||
-      w->dtype != query->weight_dtype)
+  if (!take_weight(&like, packed, query->weight_dtype) || like.N != query->args[0]->dims[0] ||
+      like.length != query->args[0]->dims[1])
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-PACKED", "dW [%lld,%lld] is not of the packed weight",
                    (long long)query->args[0]->dims[0], (long long)query->args[0]->dims[1]);
   cpu_step_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
-  plan->exec = exec;
-  plan->kernels = &state->kernels;
-  plan->w = w;
-  plan->width =
-      cpu_workspace_members(query, (uint64_t)EACH * sizeof(float), exec->width > 0 ? exec->width : 1);
-  plan->memory = exec->alloc(exec->ctx, (uint64_t)EACH * plan->width * sizeof(float));
+  *plan = like;
+  plan->width = cpu_workspace_members(query, (uint64_t)CPU_STEP_EACH * sizeof(float),
+                                      exec->width > 0 ? exec->width : 1);
+  plan->memory = exec->alloc(exec->ctx, (uint64_t)CPU_STEP_EACH * plan->width * sizeof(float));
   if (plan->memory == NULL) {
     const uint32_t width = plan->width;
     free(plan);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * step.h - what sgd_update.c and adamw_update.c share: the walk over a packed weight. A panel's block is
- * turned into 16 rows of at most 256 weights, each row takes its step beside its rows of dW and of what the
- * optimiser remembers, and the block is turned back and rounded once: every matrix goes through the processor
- * once. */
+ * step.h - what sgd_update.c and adamw_update.c share: the walk over a packed weight, of all columns
+ * (step.c) or of two of each four (step24.c). A panel's block is turned into 16 rows of at most 256 weights,
+ * each row takes its step beside its rows of dW and of what the optimiser remembers, and the block is turned
+ * back and rounded once: every matrix goes through the processor once. */
 #ifndef BS_PLUGINS_CPU_OPS_STEP_H
 #define BS_PLUGINS_CPU_OPS_STEP_H
 
-#include "packed.h"
+#include "packed24.h"
 
 #define CPU_STEP_STATES 2
 #define CPU_STEP_HYPER 8
@@ -16,13 +16,34 @@ typedef struct cpu_step_plan cpu_step_plan;
 struct cpu_step_plan {
   const bs_exec *exec;
   const cpu_kernels *kernels;
-  cpu_packed *w;
+  cpu_packed *w;     /* NULL: w24 */
+  cpu_packed24 *w24; /* NULL: w */
+  int64_t N, length; /* rows, and weights of one */
+  int64_t panels;
   uint32_t width;
   float *memory; /* of all members */
   /* n weights of a row: state[i] NULL where it is absent. */
   void (*row)(const cpu_step_plan *plan, float *w, const float *dw, float *const *state, const float *hyper,
               int64_t n);
 };
+
+/* One run. */
+typedef struct cpu_step_call {
+  const cpu_step_plan *plan;
+  const bs_tensor *dw;
+  bs_tensor *state[CPU_STEP_STATES];
+  float hyper[CPU_STEP_HYPER];
+} cpu_step_call;
+
+/* What a member works in: 16 rows, a block as f32, and one of 16 bits. */
+#define CPU_STEP_LINES (CPU_PANEL * CPU_X_LD)
+#define CPU_STEP_WIDE (CPU_K_BLOCK * CPU_PANEL)
+#define CPU_STEP_EACH (CPU_STEP_LINES + CPU_STEP_WIDE + CPU_STEP_WIDE / 2)
+
+/* Weights first.. of the rows of a panel, in lines, take their step. */
+void cpu_step_rows(const cpu_step_call *call, int64_t panel, int64_t first, int64_t count, float *lines);
+/* At most CPU_K_BLOCK values from `first` on of a panel; memory: CPU_STEP_EACH floats. */
+void cpu_step_block24(const cpu_step_call *call, int64_t panel, int64_t first, int64_t count, float *memory);
 
 /* Answers for dW (arg 0) and `states` matrices behind it. */
 void cpu_step_supports(const cpu_state *state, const bs_op_query *query, uint32_t states,

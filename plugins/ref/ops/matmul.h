@@ -11,7 +11,10 @@ enum { REF_TOKENS = 64, REF_OUTPUTS = 64, REF_DEPTH = 64 };
 #define REF_TILE_BYTES \
   ((uint64_t)8 * (REF_TOKENS * REF_DEPTH + REF_DEPTH * REF_OUTPUTS + REF_TOKENS * REF_OUTPUTS))
 
-/* The packed weight: row-major [rows, cols] in the weight dtype; cols are the partition's. */
+struct ref_positions;
+
+/* The packed weight: row-major [rows, cols] in the weight dtype; cols are the partition's. Of matmul24's too:
+ * an op that changes any weight (step.h) finds it at the same place. */
 typedef struct ref_packed {
   const bs_host *host;
   const bs_exec *exec;
@@ -19,6 +22,7 @@ typedef struct ref_packed {
   uint32_t dtype;
   uint32_t size;
   int64_t rows, cols;
+  const struct ref_positions *at; /* of 2:4 values; NULL: all columns */
 } ref_packed;
 
 struct ref_matmul_job;

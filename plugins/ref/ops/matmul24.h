@@ -34,6 +34,8 @@ int32_t ref_matmul24_pack(void *state, const bs_exec *exec, const bs_op_query *q
                           const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err);
 int32_t ref_matmul24_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 void ref_matmul24_packed_free(void *packed);
+/* The places of each row beyond its last column are zero again, whatever was written there. */
+void ref_packed24_clear(const ref_packed *values);
 
 /* BS_REASON_SPARSITY without positions that fit a weight [rows,cols], or a partition that is no run. */
 int ref_kept_ok(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *out_answer);

@@ -192,6 +192,7 @@ int32_t ref_matmul24_pack(void *opaque, const bs_exec *exec, const bs_op_query *
   ref_packed24 *p = host->alloc(host->ctx, sizeof *p, 64);
   if (p == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a packed weight's record");
   p->values.host = host;
+  p->values.at = &p->at;
   rc = alloc_codes(host, query->kept, &p->at, err);
   if (rc == BS_OK) rc = alloc_values(p, exec, query->weight_dtype, out_bytes, err);
   pack_job job = {.at = &p->at,
@@ -211,11 +212,15 @@ int32_t ref_matmul24_pack(void *opaque, const bs_exec *exec, const bs_op_query *
 /* As matmul's, but the places beyond the last column stay zero. */
 int32_t ref_matmul24_packed_update(void *opaque, const bs_tensor *delta, bs_error *err) {
   ref_packed24 *p = opaque;
-  const ref_packed *v = &p->values;
   const int32_t rc = ref_matmul_packed_update(&p->values, delta, err);
-  for (int64_t r = 0; rc == BS_OK && r < v->rows && v->cols > 0; r++)
-    for (int64_t j = v->cols - 2; j < v->cols; j++)
-      if (ref_position(&p->at, r, j) >= p->at.cols)
-        memset(v->data + (r * v->cols + j) * (int64_t)v->size, 0, v->size);
+  if (rc == BS_OK) ref_packed24_clear(&p->values);
   return rc;
+}
+
+void ref_packed24_clear(const ref_packed *v) {
+  if (v->at->cols % 4 == 0) return;
+  for (int64_t r = 0; r < v->rows && v->cols > 0; r++)
+    for (int64_t j = v->cols - 2; j < v->cols; j++)
+      if (ref_position(v->at, r, j) >= v->at->cols)
+        memset(v->data + (r * v->cols + j) * (int64_t)v->size, 0, v->size);
 }

@@ -2,6 +2,8 @@
  * step.c - see step.h. */
 #include "step.h"
 
+#include "matmul24.h"
+
 int ref_step_fits(const bs_op_query *q, uint32_t i) {
   if (q->args == NULL || i >= q->nargs) return 0;
   if (q->args[i] == NULL) return 1;
@@ -72,5 +74,6 @@ int32_t ref_step_run(ref_step_job *job, bs_error *err) {
   if (job->failed != BS_OK)
     return bs_fail(err, job->failed, "BS-REF-CONVERT", "the host does not convert between 0x%04x and 0x%04x",
                    job->m[0].dtype, job->m[1].dtype);
+  if (job->plan->weight != NULL && job->plan->weight->at != NULL) ref_packed24_clear(job->plan->weight);
   return BS_OK;
 }
