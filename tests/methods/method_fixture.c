@@ -369,6 +369,11 @@ float *mf_integers(uint64_t seed, int64_t count) {
   return v;
 }
 
+uint32_t mf_big(void) {
+  const char *big = getenv("BS_TEST_BIG");
+  return big != NULL && atoi(big) > 0 ? (uint32_t)atoi(big) : 1u;
+}
+
 float *mf_normals(uint64_t seed, int64_t count) {
   float *v = calloc((size_t)count + 1, sizeof *v);
   bs_rng_normal(seed, 12, 0, (uint64_t)count, v);

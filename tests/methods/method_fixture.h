@@ -65,6 +65,8 @@ double *mf_reference(const mf_case *c);
 /* Small integers (-2..2) or normals: exact sums or not. count values by (seed, index); caller frees. */
 float *mf_integers(uint64_t seed, int64_t count);
 float *mf_normals(uint64_t seed, int64_t count);
+/* How many times as many data a test shall try: BS_TEST_BIG (make verify), or 1. */
+uint32_t mf_big(void);
 bs_mask mf_mask(const char *name);
 /* The column of W under weight j of packed row i of a rank; -1: none. */
 int64_t mf_column(const mf_rank *rank, int64_t i, int64_t j);

@@ -2,7 +2,8 @@
  *
  * test_method_by_row.c - blockshock by 2:4 values over a grid of masks x dtypes x P x slices x odd shapes on
  * small integers, with zeros and -0.0 among the weights: y, dX, dW and db must be the exact products, every
- * weight read back from the one rank that owns it, what was proposed counted by the host.
+ * weight read back from the one rank that owns it, what was proposed counted by the host. Behind the backward
+ * pass two steps of SGD (fused, with decay, with momentum) and of AdamW.
  */
 #include <check.h>
 #include <math.h>
@@ -45,7 +46,7 @@ typedef struct point {
   const bs_mask *mask;
   const variant *v;
   const char *slices;
-  uint32_t P;
+  uint32_t P, step;
   const int64_t *shape;
 } point;
 
@@ -94,12 +95,43 @@ static void forward_point(bs_context *context, const point *p) {
   free(bias);
 }
 
+/* overlap=auto divides what sums columns; of halves it divides nothing, and their weights can be read. */
+START_TEST(auto_overlap_leaves_halves_whole) {
+  static const char *const key[] = {"overlap"}, *const value[] = {"auto"};
+  const int64_t B = 256, N = 1024, K = 4096;
+  bs_context *context = mf_context();
+  float *x = mf_integers(1, B * K), *w = mf_integers(2, N * K);
+  bs_mask mask;
+  ck_assert_int_eq(bs_mask_parse("random_2of4", NULL, NULL, &mask, NULL), BS_OK);
+  mf_case c = {
+      .method = "blockshock", .backend = "cpu", .world = 2, .forwards = 1, .rows = 1, .x = x, .w = w};
+  c.spec = mf_spec(B, N, K, BS_F32);
+  c.spec.mask = &mask;
+  c.spec.n_options = 1;
+  c.spec.option_keys = key;
+  c.spec.option_values = value;
+  mf_result result;
+  mf_run_ok(context, &c, &result);
+  for (uint32_t r = 0; r < 2; r++) {
+    const mf_rank *k = &result.rank[r];
+    for (int64_t i = 0; i < k->row_count * k->k_own; i += 997)
+      ck_assert_float_eq(k->weights[i],
+                         w[(k->row_begin + i / k->k_own) * K + mf_column(k, i / k->k_own, i % k->k_own)]);
+  }
+  mf_free(&result);
+  free(x);
+  free(w);
+  bs_context_close(context);
+}
+END_TEST
+
 static void backward_point(bs_context *context, const point *p) {
   const int64_t B = p->shape[0], N = p->shape[1], K = p->shape[2];
   float *x = mf_integers(1, B * K), *w = weights_of(100, N * K), *dy = mf_integers(300, B * N);
   mg_case g = {.method = "blockshock",
                .backend = p->v->backend,
                .world = p->P,
+               .step = p->step,
                .rows = p->v->fewer_rows && B > 1 ? B - 1 : B,
                .x = x,
                .w = w,
@@ -109,15 +141,15 @@ static void backward_point(bs_context *context, const point *p) {
   give(&g.spec, &o);
   bs_error err = BS_ERROR_INIT;
   const int32_t rc = mg_run(context, &g, &err);
-  ck_assert_msg(rc == BS_OK, "backward of %s on %s, P=%u %s, B=%lld N=%lld K=%lld: %s %s (%s)", p->mask->name,
-                p->v->backend, p->P, p->slices, (long long)B, (long long)N, (long long)K, err.id, err.message,
-                err.where);
+  ck_assert_msg(rc == BS_OK, "backward and step %u of %s on %s, P=%u %s, B=%lld N=%lld K=%lld: %s %s (%s)",
+                p->step, p->mask->name, p->v->backend, p->P, p->slices, (long long)B, (long long)N,
+                (long long)K, err.id, err.message, err.where);
   free(x);
   free(w);
   free(dy);
 }
 
-static void grid(int m, void (*run)(bs_context *context, const point *p)) {
+static void grid(int m, uint32_t step, void (*run)(bs_context *context, const point *p)) {
   static const char *const slices[] = {"row", "column"};
   bs_context *context = mf_context();
   bs_mask mask = mf_mask(masks[m]);
@@ -125,21 +157,26 @@ static void grid(int m, void (*run)(bs_context *context, const point *p)) {
   for (uint32_t P = 1; P <= 6; P += P == 1 ? 1 : 2)
     for (size_t s = 0; s < (P > 2 ? 2 : 1); s++)
       for (size_t v = 0; v < N_VARIANTS; v++)
-        for (size_t shape = 0; shape < N_SHAPES; shape++) {
+        for (size_t shape = 0; shape < N_SHAPES; shape += step != MG_NONE ? 2 : 1) {
           if (variants[v].y_placement == BS_PARTIAL && s == 1) continue; /* refused: by_row_refuse */
-          const point p = {&mask, &variants[v], P > 2 ? slices[s] : "auto", P, shapes[shape]};
+          const point p = {&mask, &variants[v], P > 2 ? slices[s] : "auto", P, step, shapes[shape]};
           run(context, &p);
         }
   bs_context_close(context);
 }
 
 START_TEST(exact_forward) {
-  grid(_i, forward_point);
+  grid(_i, MG_NONE, forward_point);
 }
 END_TEST
 
 START_TEST(exact_backward) {
-  grid(_i, backward_point);
+  grid(_i, MG_NONE, backward_point);
+}
+END_TEST
+
+START_TEST(exact_steps) {
+  grid(_i / (MG_STEPS_ - 1), MG_FUSED + (uint32_t)(_i % (MG_STEPS_ - 1)), backward_point);
 }
 END_TEST
 
@@ -194,7 +231,9 @@ int main(void) {
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, exact_forward, 0, 4);
   tcase_add_loop_test(tc, exact_backward, 0, 4);
+  tcase_add_loop_test(tc, exact_steps, 0, 4 * (MG_STEPS_ - 1));
   tcase_add_test(tc, activation_after_the_sum);
+  tcase_add_test(tc, auto_overlap_leaves_halves_whole);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

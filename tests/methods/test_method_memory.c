@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_method_memory.c - tracked memory of a layer: while building and running at P = 2 a method may hold
- * at most 1.10 times its own half of W plus X plus Y, and forward may take nothing at all.
+ * at most 1.10 times its own half of W plus X plus Y, and forward may take nothing at all. What an optimiser
+ * remembers is what the proposal says, of columns and of 2:4 values.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -67,11 +68,54 @@ START_TEST(peak_of_build_and_forward) {
 }
 END_TEST
 
+static const struct {
+  const char *mask;
+  uint32_t flags;
+  uint64_t state; /* bytes of a weight that are remembered */
+} steps[] = {{NULL, BS_LAYER_SGD, 0},          {NULL, BS_LAYER_ADAMW, 8},
+             {"magnitude", BS_LAYER_SGD, 0},   {"magnitude", BS_LAYER_SGD | BS_LAYER_MOMENTUM, 4},
+             {"magnitude", BS_LAYER_ADAMW, 8}, {"random_2of4", BS_LAYER_ADAMW, 8}};
+
+START_TEST(what_a_step_remembers) {
+  const int64_t B = 4, n = 1024, k = 1024;
+  bs_context *context = mf_context();
+  float *x = mf_integers(1, B * k), *w = mf_integers(2, n * k);
+  bs_mask mask;
+  mf_case c = {.method = "blockshock", .backend = "ref", .world = 2, .forwards = 1, .x = x, .w = w};
+  c.spec = mf_spec(B, n, k, BS_F32);
+  c.spec.flags = BS_LAYER_BACKWARD | steps[_i].flags;
+  if (steps[_i].mask != NULL) {
+    mask = mf_mask(steps[_i].mask);
+    c.spec.mask = &mask;
+  }
+  mf_result result;
+  mf_run_ok(context, &c, &result);
+  uint64_t proposed = 0;
+  const uint64_t tensors = 2 * (uint64_t)(B * (n + k)) * 4, own = (uint64_t)(n * k / 2);
+  for (uint32_t r = 0; r < 2; r++) {
+    const bs_proposal *p = &result.rank[r].proposal;
+    ck_assert_uint_ge(p->workspace_bytes, own * steps[_i].state);
+    /* And scratch of B tokens; positions of magnitude, half a byte for two kept weights. */
+    ck_assert_uint_le(p->workspace_bytes, own * steps[_i].state + own / 8 + own / 4);
+    proposed += p->weight_bytes + p->workspace_bytes;
+  }
+  ck_assert_msg(
+      result.memory_after_build >= proposed && result.memory_after_build <= proposed + tensors + proposed / 8,
+      "tracked %llu bytes, proposed %llu and %llu of tensors", (unsigned long long)result.memory_after_build,
+      (unsigned long long)proposed, (unsigned long long)tensors);
+  free(x);
+  free(w);
+  mf_free(&result);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("method_memory");
   TCase *tc = tcase_create("memory");
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, peak_of_build_and_forward, 0, N_POINTS);
+  tcase_add_loop_test(tc, what_a_step_remembers, 0, (int)(sizeof steps / sizeof steps[0]));
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

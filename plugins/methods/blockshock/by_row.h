@@ -58,7 +58,8 @@ typedef struct by_row_kept {
 } by_row_kept;
 
 /* What a layer has besides that of all methods. Its backward pass is in tp_layer.gradient: plans dx, dw, db,
- * sum_dx and whole_dy, scratch product, dy and ones. */
+ * sum_dx and whole_dy, scratch product, dy and ones. Its steps are in tp_layer.training: what is remembered
+ * is as long as the kept values, `fused` is matmul24_update. */
 typedef struct by_row {
   by_row_shape shape;
   by_row_kept positions;
@@ -106,6 +107,9 @@ int32_t by_row_exchange_run(tp_layer *layer, bs_coll_plan *plan, const bs_tensor
 int32_t by_row_gradient_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
 int32_t by_row_backward(tp_layer *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
                         bs_tensor *dw, bs_tensor *db, bs_stream *stream, bs_error *err);
+/* The steps: those of all methods, over the kept values. */
+int32_t by_row_training_build(tp_layer *layer, const bs_layer_spec *spec, const bs_source *bias,
+                              bs_error *err);
 /* by_row_forward.c */
 int32_t by_row_forward(tp_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err);
 

@@ -175,6 +175,8 @@ int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *ran
   if (rc == BS_OK) rc = build_ways(l, spec, err);
   if (rc == BS_OK) rc = build_activation(l, spec, err);
   if (rc == BS_OK && spec->flags & BS_LAYER_BACKWARD) rc = by_row_gradient_build(l, spec, err);
+  if (rc == BS_OK && spec->flags & (BS_LAYER_SGD | BS_LAYER_ADAMW))
+    rc = by_row_training_build(l, spec, bias, err);
   if (rc == BS_OK) {
     *out_layer = l;
     return BS_OK;

@@ -138,6 +138,26 @@ int32_t by_row_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *
   return rc;
 }
 
+/* W += alpha dY^T X on the kept values, without a dW. */
+static int32_t build_fused(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  const bs_tensor_desc dy = strided(s->y_dtype, s->B, s->row_count, dy_stride(l));
+  const bs_tensor_desc x = bs_desc_2d(s->x_dtype, s->B, s->K);
+  bs_tensor_desc alpha = bs_desc_2d(BS_F32, 1, 1);
+  alpha.rank = 1;
+  alpha.dims[1] = alpha.strides[1] = 0;
+  alpha.strides[0] = 1;
+  const bs_tensor_desc *args[3] = {&x, &dy, &alpha};
+  return prepare(l, spec, "matmul24_update", args, 3, 1, 1, l->packed, &l->training->fused, err);
+}
+
+int32_t by_row_training_build(tp_layer *l, const bs_layer_spec *spec, const bs_source *bias, bs_error *err) {
+  const int32_t rc = tp_training_build(l, spec, bias, err);
+  const tp_training *t = l->training;
+  if (rc != BS_OK || t->sgd == NULL || t->flags & BS_LAYER_MOMENTUM) return rc;
+  return build_fused(l, spec, err);
+}
+
 /* ---- backward ------------------------------------------------------------------------------------ */
 
 static int32_t wrong(const char *name, const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols,

@@ -43,6 +43,9 @@ static void propose_forward(const by_row_shape *s, bs_proposal *p) {
   if (b->own_partial) p->workspace_bytes += B * rows * BS_DTYPE_BYTES(b->reduce_dtype);
   if (b->own_sums) p->workspace_bytes += B * (uint64_t)b->y_cols * BS_DTYPE_BYTES(b->reduce_dtype);
   if (b->input == TP_X_ZERO) p->workspace_bytes += B * BS_DTYPE_BYTES(b->x_dtype);
+  /* Positions that no source tells any more once the layer is built (by_row_kept.c). */
+  if ((s->mask.kind == BS_MASK_MAGNITUDE || s->mask.kind == BS_MASK_TRANSPOSABLE) && b->input != TP_X_ZERO)
+    p->workspace_bytes += rows * ((((uint64_t)s->run.count + 3) / 4 + 1) / 2);
   if (s->y.sum != BS_COLL_COUNT_)
     claim(p, s->y.sum, ranks_of(s, s->y.sum_ranks),
           B * (uint64_t)s->y.sum_cols * BS_DTYPE_BYTES(b->product_dtype));
@@ -94,9 +97,11 @@ int32_t by_row_propose(const tp_state *state, const bs_layer_spec *spec, uint32_
   p.struct_size = (uint32_t)sizeof p;
   p.x_placement = spec->x_placement;
   p.y_placement = spec->y_placement;
+  p.repro = tp_repro_promised(spec, &s.base);
   p.split = s.y.sum_ranks > 1 ? BS_SPLIT_K : s.slice_rows ? BS_SPLIT_N : BS_SPLIT_NONE;
   propose_forward(&s, &p);
   if (spec->flags & BS_LAYER_BACKWARD) propose_backward(&s, spec, &p);
+  p.workspace_bytes += tp_training_bytes(state->traits, spec, &s.base, s.wide);
   if (s.halves == 1) p.prune_error = error_alone(&s);
   describe(&s, p.text, sizeof p.text);
   bs_out_copy(out_proposal, &p, sizeof p);

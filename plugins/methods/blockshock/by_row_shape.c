@@ -4,6 +4,7 @@
  * its half, its slice of rows or columns of W, the sums and gathers of y and dX; and the refusals. Pure:
  * propose and build both start here.
  */
+#include "../common/tp_mixed.h"
 #include "by_row.h"
 
 static int differs_by_row(uint32_t kind) {
@@ -39,6 +40,11 @@ int32_t by_row_choose(const bs_layer_spec *spec, uint32_t world, uint32_t *out_p
             mask_name(&mask));
     return bs_fail_hint(err, "kernel=sparse24 with it, or slices=row"), BS_UNSUPPORTED;
   }
+  if (tp_mixed_asked(spec)) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-MIXED",
+            "method blockshock: a layer of 2:4 halves is not kept in two precisions (mixed)");
+    return bs_fail_hint(err, "a mask that keeps the same columns in every row, kernel=auto"), BS_UNSUPPORTED;
+  }
   if (strcmp(kernel, "gather") == 0) return refuse_gather(&mask, half, err);
   if (!differs && mask.kind != BS_MASK_COMPLEMENT) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-KERNEL",
@@ -60,8 +66,11 @@ static int32_t make_base(const tp_state *state, const bs_layer_spec *spec, uint3
   any.kind = BS_MASK_INTERLEAVE;
   like.mask = &any;
   const int32_t rc = tp_shape_make(state, &like, rank, world, out, err);
-  if (rc == BS_OK) tp_shape_free(state, out);
-  return rc;
+  if (rc != BS_OK) return rc;
+  tp_shape_free(state, out);
+  out->chunks = 1; /* what overlap=auto chose is of the mask that stood in */
+  out->chunk_features = 0;
+  return BS_OK;
 }
 
 /* What the layers of columns have beside a product and its sum, and 2:4 halves have not. */
@@ -74,7 +83,6 @@ static int32_t check_extras(const bs_layer_spec *spec, uint32_t world, bs_error 
   if (world > 1 && (spec->x_placement == BS_PARTIAL || spec->x_placement == BS_SPLIT_TOKENS ||
                     spec->y_placement == BS_SPLIT_TOKENS))
     what = "takes and leaves neither tokens nor a partial x (placements)";
-  if (spec->flags & ~(uint32_t)BS_LAYER_BACKWARD) what = "is differentiated, and takes no steps";
   if (what == NULL && tp_repro_asked(spec) >= BS_REPRO_R2) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-REPRO",
             "method blockshock: repro=R%u is not promised of 2:4 halves, with other columns in other rows",

@@ -81,6 +81,9 @@ typedef struct tp_shape {
   uint32_t place;                /* of the rank's leaves in the tree, in units of them */
   uint32_t own_cols;             /* 1: cols is tp_leaf.c's, not the host's */
   int64_t leaf_width[TP_LEAVES]; /* of the products over them, in order of the tree; at least 1 */
+  uint32_t mixed;                /* 1: columns in two precisions (tp_mixed.h) */
+  int64_t mixed_high;            /* of all ranks: columns that stay high */
+  bs_partition *segment[2];      /* enum tp_segment: the rank's, of K */
 } tp_shape;
 
 int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world,
@@ -102,6 +105,7 @@ void tp_place_shape(const bs_layer_spec *spec, tp_shape *shape);
 
 /* tp_repro.c: options that every method has, and their lines of option_docs. */
 #define TP_OPTION_DOCS                                                                                     \
+  TP_MIXED_DOC                                                                                             \
   "repro=R1: how far the bits of Y are promised: R0 from run to run, R1 on every rank, R2 whatever other " \
   "tokens there are, R3 on 1, 2, 4 and 8 ranks, R4 for every method over the same order of columns\n"
 extern const tp_option tp_common_options[];
@@ -113,6 +117,11 @@ int32_t tp_repro_check(const tp_traits *traits, const bs_layer_spec *spec, uint3
                        bs_error *err);
 /* The class that a layer keeps. */
 uint32_t tp_repro_promised(const bs_layer_spec *spec, const tp_shape *shape);
+
+/* tp_mixed.h: columns in two precisions. */
+#define TP_MIXED_DOC                                                                                  \
+  "mixed=: so many columns of the largest range stay in the layer's dtype, all others are int8 with " \
+  "scales by output and token; 0: all int8\n"
 
 /* tp_leaf_shape.c: the columns of leaf 0 .. 7, and of the rank's own; which rank has a place of the tree. */
 int32_t tp_leaf_mask(const tp_traits *traits, const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err);
@@ -292,13 +301,14 @@ struct tp_layer {
   bs_tensor sums;    /* reduced, in the reduce dtype; memory NULL when y or partial hold them */
   int64_t kept_rows; /* of sums: tokens of the last forward, for backward */
   uint64_t *counts;
-  tp_gradient *gradient; /* NULL: forward only */
-  void *by_row;          /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: columns alone */
-  tp_overlap *overlap;   /* NULL: one chunk */
-  tp_training *training; /* NULL: no steps */
-  tp_quantise *quantise; /* NULL: not in int8 */
-  tp_leaves *leaves;     /* R3, R4: in the place of packed, matmul, move, partial, activate and sums */
-  bs_coll_plan *before;  /* of x */
+  tp_gradient *gradient;  /* NULL: forward only */
+  void *by_row;           /* blockshock's layers of 2:4 halves (blockshock/by_row.h); NULL: columns alone */
+  tp_overlap *overlap;    /* NULL: one chunk */
+  tp_training *training;  /* NULL: no steps */
+  tp_quantise *quantise;  /* NULL: not in int8 */
+  tp_leaves *leaves;      /* R3, R4: in the place of packed, matmul, move, partial, activate and sums */
+  struct tp_mixed *mixed; /* tp_mixed.h: in the place of packed, matmul and move; NULL: one precision */
+  bs_coll_plan *before;   /* of x */
   uint64_t *before_counts;
   bs_tensor whole; /* x, made whole by it */
 };

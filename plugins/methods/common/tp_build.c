@@ -4,7 +4,7 @@
  * prepares the product, the move of x and the one collective, and takes all the memory that forward
  * will need. Everything slow is here.
  */
-#include "tp.h"
+#include "tp_mixed.h"
 
 static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
   bs_tensor_desc d = bs_desc_2d(dtype, rows, cols);
@@ -117,6 +117,7 @@ static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_so
                              bs_error *err) {
   tp_shape *s = &l->shape;
   if (s->row_count == 0) return BS_OK;
+  if (s->mixed) return tp_mixed_build(l, spec, weights, err);
   choose_input(l, spec);
   tp_product_query p;
   tp_product_query_fill(l, spec, &p);
@@ -284,6 +285,7 @@ void tp_layer_free(void *layer) {
   tp_overlap_free(l);
   tp_quantise_free(l);
   tp_leaves_free(l);
+  tp_mixed_free(l);
   if (l->coll != NULL) api->collective_release(l->coll);
   if (l->counts != NULL) api->free(l->rank, l->counts);
   if (l->before != NULL) api->collective_release(l->before);

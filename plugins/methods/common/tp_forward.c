@@ -4,7 +4,7 @@
  * both, tp_overlap.c), one activation of the sum. Allocates nothing, locks nothing; views are copies of the
  * caller's tensors with other sizes.
  */
-#include "tp.h"
+#include "tp_mixed.h"
 
 bs_tensor tp_view_columns(const bs_tensor *t, int64_t begin, int64_t count) {
   bs_tensor view = *t;
@@ -66,6 +66,7 @@ int32_t tp_take_input(tp_layer *l, const bs_tensor *x, bs_tensor *in, bs_stream 
 
 int32_t tp_multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err) {
   bs_tensor in;
+  if (l->mixed != NULL) return tp_mixed_multiply(l, x, out, stream, err);
   const int32_t rc = tp_take_input(l, x, &in, stream, err);
   if (rc != BS_OK) return rc;
   bs_tensor *args[4] = {&in, l->shape.bias_here ? &l->bias : NULL, NULL, out};
@@ -139,7 +140,7 @@ int32_t tp_forward(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *str
   if (s->chunks > 1) {
     rc = tp_overlap_forward(l, x, &product, &sums, stream, err);
   } else {
-    if (l->matmul != NULL) rc = tp_multiply(l, x, &product, stream, err);
+    if (l->matmul != NULL || l->mixed != NULL) rc = tp_multiply(l, x, &product, stream, err);
     if (rc == BS_OK && l->quantise != NULL) rc = tp_quantise_forward(l, &product, &sums, stream, err);
     if (rc == BS_OK && l->coll != NULL) rc = exchange(l, &product, &sums, stream, err);
   }

@@ -5,7 +5,7 @@
  * is summed by itself, the leaves are joined by one binary tree: the bits do not depend on who owns which
  * run. Pure: propose and build both start here.
  */
-#include "tp.h"
+#include "tp_mixed.h"
 
 int32_t tp_leaf_mask(const tp_traits *traits, const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err) {
   if (spec->mask == NULL && traits->choose_mask != NULL) return traits->choose_mask(spec, out_mask, err);
@@ -44,8 +44,7 @@ static int64_t column(const bs_partition *p, int64_t i) {
   return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i;
 }
 
-/* A partition and its list in one block of the host's memory. */
-static bs_partition *partition_new(const tp_state *state, int64_t total, int64_t count) {
+bs_partition *tp_partition_new(const tp_state *state, int64_t total, int64_t count) {
   const bs_host *host = state->host;
   bs_partition *p = host->alloc(host->ctx, sizeof *p + (uint64_t)count * sizeof(uint32_t), 16);
   if (p == NULL) return NULL;
@@ -67,8 +66,7 @@ static int32_t no_memory(const tp_state *state, bs_error *err) {
                  state->traits->name);
 }
 
-/* A list that is a run is told as one: x is then viewed and not gathered. */
-static void settle(bs_partition *p) {
+void tp_partition_settle(bs_partition *p) {
   for (int64_t i = 1; i < p->count; i++)
     if (p->columns[i] != p->columns[i - 1] + 1) return;
   p->begin = p->count > 0 ? (int64_t)p->columns[0] : 0;
@@ -88,14 +86,13 @@ static int32_t leaf_of(const tp_state *state, const bs_layer_spec *spec, int64_t
                                      err);
 }
 
-/* Own columns: those of all own leaves, ascending. `mark` has a byte a column of K. */
-static int32_t own_columns(const tp_state *state, tp_shape *s, const uint8_t *mark, bs_error *err) {
-  bs_partition *own = partition_new(state, s->K, s->k_own);
+int32_t tp_own_columns(const tp_state *state, tp_shape *s, const uint8_t *mark, bs_error *err) {
+  bs_partition *own = tp_partition_new(state, s->K, s->k_own);
   if (own == NULL) return no_memory(state, err);
   uint32_t *list = (uint32_t *)(void *)(own + 1);
   for (int64_t k = 0, n = 0; k < s->K; k++)
     if (mark[k]) list[n++] = (uint32_t)k;
-  settle(own);
+  tp_partition_settle(own);
   s->cols = own;
   s->own_cols = 1;
   return BS_OK;
@@ -114,7 +111,7 @@ static int32_t take_leaves(const tp_state *state, const bs_layer_spec *spec, tp_
     s->k_mul += s->leaf_width[i];
     state->host->partition_free(leaf);
   }
-  return s->split == BS_SPLIT_K ? own_columns(state, s, mark, err) : BS_OK;
+  return s->split == BS_SPLIT_K ? tp_own_columns(state, s, mark, err) : BS_OK;
 }
 
 static void finish(const bs_layer_spec *spec, tp_shape *s) {
@@ -148,18 +145,18 @@ int32_t tp_leaf_shape_make(const tp_state *state, const bs_layer_spec *spec, tp_
 
 int32_t tp_leaf_places(const tp_state *state, const bs_partition *leaf, const bs_partition *own,
                        bs_partition **out, bs_error *err) {
-  bs_partition *p = partition_new(state, own->count, leaf->count);
+  bs_partition *p = tp_partition_new(state, own->count, leaf->count);
   if (p == NULL) return no_memory(state, err);
   uint32_t *list = (uint32_t *)(void *)(p + 1);
   for (int64_t i = 0, j = 0; i < leaf->count; j++) /* both ascend */
     if (column(own, j) == column(leaf, i)) list[i++] = (uint32_t)j;
-  settle(p);
+  tp_partition_settle(p);
   *out = p;
   return BS_OK;
 }
 
 static int32_t copy(const tp_state *state, const bs_partition *leaf, bs_partition **out, bs_error *err) {
-  bs_partition *p = partition_new(state, leaf->total, leaf->count);
+  bs_partition *p = tp_partition_new(state, leaf->total, leaf->count);
   if (p == NULL) return no_memory(state, err);
   uint32_t *list = (uint32_t *)(void *)(p + 1);
   for (int64_t i = 0; i < leaf->count; i++) list[i] = (uint32_t)column(leaf, i);
@@ -167,7 +164,7 @@ static int32_t copy(const tp_state *state, const bs_partition *leaf, bs_partitio
   p->pattern_bits = leaf->pattern_bits;
   p->begin = leaf->begin;
   p->span = leaf->span;
-  settle(p);
+  tp_partition_settle(p);
   *out = p;
   return BS_OK;
 }

@@ -93,6 +93,14 @@ void tp_overlap_propose(const tp_shape *s, bs_proposal *p) {
 
 /* ---- build ------------------------------------------------------------------------------------ */
 
+/* Tokens of a chunk in any call: fewer than B may leave a chunk a whole unit that B leaves a part of. */
+static int64_t most_tokens(const tp_shape *s, uint32_t chunk) {
+  const int64_t units = (s->B + s->chunk_unit - 1) / s->chunk_unit;
+  int64_t begin, count;
+  tp_share(units, chunk, s->chunks, &begin, &count);
+  return count * s->chunk_unit < s->B ? count * s->chunk_unit : s->B;
+}
+
 static int32_t prepare_collective(tp_layer *l, const bs_collective *whole, uint32_t i, bs_error *err) {
   const tp_shape *s = &l->shape;
   int64_t begin, count;
@@ -105,7 +113,7 @@ static int32_t prepare_collective(tp_layer *l, const bs_collective *whole, uint3
   if (s->chunk_features)
     c.count = (uint64_t)count;
   else
-    c.rows = (uint64_t)count;
+    c.rows = (uint64_t)most_tokens(s, i);
   return l->api->collective_prepare(l->rank, &c, &l->overlap->coll[i], err);
 }
 

@@ -3,7 +3,7 @@
  * tp_shape.c - what a spec means for one rank: sizes, dtypes, who owns which part of W, how x reaches the
  * product and which collective ends it; and the refusals. Pure: propose and build both start here.
  */
-#include "tp.h"
+#include "tp_mixed.h"
 
 void tp_share(int64_t total, uint32_t rank, uint32_t world, int64_t *out_begin, int64_t *out_count) {
   const int64_t base = total / (int64_t)world, extra = total % (int64_t)world, r = (int64_t)rank;
@@ -69,7 +69,7 @@ static int32_t check_options(const tp_traits *traits, const bs_layer_spec *spec,
       bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s has no option '%.40s'", traits->name, key);
       return hint_options(traits, err);
     }
-    if (!one_of(option->choices, spec->option_values[i])) {
+    if (option->choices != NULL && !one_of(option->choices, spec->option_values[i])) {
       bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s: %s cannot be '%.40s'", traits->name, key,
               spec->option_values[i]);
       return bs_fail_hint(err, "one of %s", option->choices), BS_CONFIG;
@@ -253,7 +253,9 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   rc = check_placements(traits, spec, s->split, err);
   if (rc == BS_OK) rc = tp_place_check(traits, spec, s->split, world, err);
   if (rc == BS_OK) rc = tp_repro_check(traits, spec, s->split, world, err);
-  if (rc == BS_OK && traits->split == BS_SPLIT_K && s->repro < BS_REPRO_R3)
+  if (rc == BS_OK && tp_mixed_asked(spec))
+    rc = tp_mixed_shape_make(state, spec, s, err);
+  else if (rc == BS_OK && traits->split == BS_SPLIT_K && s->repro < BS_REPRO_R3)
     rc = split_columns(state, spec, s, err);
   if (rc != BS_OK) return rc;
   tp_place_shape(spec, s);
@@ -268,6 +270,10 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   if (s->split != BS_SPLIT_K || s->coll == BS_COLL_COUNT_) s->wire = s->reduce_dtype; /* nothing is summed */
   keep_product(spec, s);
   s->bias_here = spec->has_bias && s->row_count > 0 && (s->split != BS_SPLIT_K || rank == 0);
+  if (s->mixed) {
+    s->chunks = 1;
+    return BS_OK;
+  }
   if (s->k_mul == 0) {
     s->k_mul = 1;
     s->input = TP_X_ZERO;
@@ -283,4 +289,8 @@ void tp_shape_free(const tp_state *state, tp_shape *shape) {
   else if (shape->cols != NULL)
     state->host->partition_free(shape->cols);
   shape->cols = NULL;
+  for (uint32_t i = 0; i < 2; i++) {
+    tp_partition_free(state, shape->segment[i]);
+    shape->segment[i] = NULL;
+  }
 }

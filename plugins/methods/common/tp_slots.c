@@ -4,7 +4,7 @@
  */
 #include <inttypes.h>
 
-#include "tp.h"
+#include "tp_mixed.h"
 
 static uint64_t scratch_bytes(const tp_shape *s) {
   uint64_t bytes = 0;
@@ -80,6 +80,9 @@ static void describe(const tp_traits *traits, const tp_shape *s, char *out, size
   if (s->chunks > 1)
     snprintf(out + used, size - used, ", in %u chunks of %s", s->chunks,
              s->chunk_features ? "features" : "tokens");
+  if (s->mixed)
+    snprintf(out + used, size - used, ", %" PRId64 " columns high (%" PRId64 " here), the others int8",
+             s->mixed_high, s->segment[0]->count);
 }
 
 int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
@@ -109,6 +112,7 @@ int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32
   if (s.wire == BS_I8) tp_quantise_propose(&s, &p);
   p.wire_error = tp_wire_error(spec, &s);
   if (s.leaves > 0) tp_leaves_propose(&s, &p);
+  if (s.mixed) tp_mixed_propose(&s, &p);
   p.workspace_bytes += tp_place_bytes(&s);
   p.repro = tp_repro_promised(spec, &s);
   describe(((const tp_state *)state)->traits, &s, p.text, sizeof p.text);
@@ -183,6 +187,7 @@ int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err)
                    (long long)s->row_count, (long long)s->k_own);
   if (out->dims[0] == 0 || s->k_own == 0) return BS_OK;
   if (l->leaves != NULL) return tp_leaves_read(l, row, out, err);
+  if (l->mixed != NULL) return tp_mixed_read(l, row, out, err);
   if (l->state->traits->full_width && s->cols != NULL) return read_own_columns(l, row, out, err);
   return packed_rows(l, row, out, err);
 }

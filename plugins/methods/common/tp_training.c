@@ -125,6 +125,7 @@ static int32_t build_weights(tp_layer *l, const bs_layer_spec *spec, bs_error *e
   int32_t rc = build_steps(l, l->packed, s->w_dtype, s->row_count, s->k_mul, &t->sgd, &t->adamw, &t->speed,
                            &t->first, &t->second, err);
   if (rc != BS_OK) return rc;
+  if (l->by_row != NULL) return BS_OK; /* fused by the op of its weight: blockshock/by_row_gradient.c */
   if (spreads(l->state->traits, s)) return build_spread(l, spec, err);
   return t->sgd != NULL && !(t->flags & BS_LAYER_MOMENTUM) ? build_fused(l, spec, err) : BS_OK;
 }

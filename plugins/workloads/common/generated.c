@@ -61,6 +61,23 @@ static void generate_columns(const bs_generated *g, int64_t row, const bs_wl_col
   }
 }
 
+/* Outliers among the wanted columns [i, i+n): both lists ascend. */
+static void enlarge(const bs_generated *g, const bs_wl_columns *c, int64_t i, int64_t n, float *block) {
+  uint32_t low = 0, high = g->n_outliers;
+  for (int64_t j = 0; j < n && g->n_outliers > 0; j++) {
+    const uint32_t k = c->columns != NULL ? c->columns[i + j] : (uint32_t)(c->begin + i + j);
+    while (j == 0 && low < high) { /* the first one that is not below */
+      const uint32_t middle = (low + high) / 2;
+      if (g->outliers[middle] < k)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    while (low < g->n_outliers && g->outliers[low] < k) low++;
+    if (low < g->n_outliers && g->outliers[low] == k) block[j] *= g->outlier_scale;
+  }
+}
+
 static int32_t read_panel(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                           void *out, int64_t out_stride, bs_error *err) {
   const bs_generated *g = ctx;
@@ -73,6 +90,7 @@ static int32_t read_panel(void *ctx, int64_t row, int64_t nrows, const bs_partit
       int64_t n = c.count - i < BS_WL_BLOCK ? c.count - i : BS_WL_BLOCK;
       char *to = (char *)out + ((size_t)r * (size_t)out_stride + (size_t)i) * BS_DTYPE_BYTES(dtype);
       generate_columns(g, row + r, &c, i, n, block);
+      enlarge(g, &c, i, n, block);
       rc = bs_wl_round(g->host, g->dtype, dtype, to, BS_F32, block, n, err);
       if (rc != BS_OK) return rc;
     }

@@ -23,6 +23,10 @@ typedef struct bs_generated {
   uint32_t threshold;
   uint32_t bound;
   float a, b;
+  /* Columns, ascending, whose values are so much larger: outlier features of activations. NULL: none. */
+  const uint32_t *outliers;
+  uint32_t n_outliers;
+  float outlier_scale;
 } bs_generated;
 
 /* A source over `part`, which must outlive it. */

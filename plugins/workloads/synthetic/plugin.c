@@ -16,7 +16,9 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       "random_normal",
       "gaussian,normal,fixed_seed",
       "X normal(mean, std), W and bias normal",
-      "mean=0: mean of X\nstd=1: standard deviation of X\n" BS_WL_LAYER_DOCS,
+      "mean=0: mean of X\nstd=1: standard deviation of X\n"
+      "outliers=0: share of X's columns that are larger than the others (0.005: one of 200)\n"
+      "outlier_scale=20: so many times larger\n" BS_WL_LAYER_DOCS,
       bs_random_normal_open,
       bs_wl_layer_info,
       bs_wl_layer_source,
