@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * importance.c - how much each column counts, and the columns in that order: by the norms of W's or X's
- * columns, read in blocks, or by numbers from a .npy file. */
+ * columns or the largest value of X's, read in blocks, or by numbers from a .npy file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,21 +20,27 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory while ordering columns by importance");
 }
 
-/* Adds the squares of rows row .. row+nrows-1; in the order of the rows, so that blocks make no difference.
- */
-static int32_t add_squares(const bs_source *source, int64_t row, int64_t nrows, void *raw, double *values,
-                           weighed *columns, bs_error *err) {
+/* Adds the squares of rows row .. row+nrows-1, or keeps the largest magnitude; in the order of the rows, so
+ * that blocks make no difference. */
+static int32_t add_rows(const bs_source *source, int ranges, int64_t row, int64_t nrows, void *raw,
+                        double *values, weighed *columns, bs_error *err) {
   const int64_t K = source->cols;
   int32_t rc = source->read(source->ctx, row, nrows, NULL, source->dtype, raw, K, err);
   if (rc == BS_OK && bs_convert(BS_F64, values, source->dtype, raw, (uint64_t)(nrows * K)) != BS_OK)
     rc = bs_error_set(err, BS_UNSUPPORTED, "BS-CFG-IMPORTANCE", "no norms of columns of dtype %s",
                       bs_dtype_name(source->dtype));
   for (int64_t r = 0; rc == BS_OK && r < nrows; r++)
-    for (int64_t k = 0; k < K; k++) columns[k].importance += values[r * K + k] * values[r * K + k];
+    for (int64_t k = 0; k < K; k++) {
+      const double v = values[r * K + k];
+      if (!ranges)
+        columns[k].importance += v * v;
+      else if (!(fabs(v) <= columns[k].importance)) /* NaN stays */
+        columns[k].importance = fabs(v);
+    }
   return rc;
 }
 
-static int32_t by_norm(const bs_source *source, weighed *columns, bs_error *err) {
+static int32_t by_values(const bs_source *source, int ranges, weighed *columns, bs_error *err) {
   const int64_t K = source->cols;
   if (K == 0) return BS_OK;
   const int64_t block = BLOCK_ELEMENTS / K > 0 ? BLOCK_ELEMENTS / K : 1;
@@ -42,8 +48,8 @@ static int32_t by_norm(const bs_source *source, weighed *columns, bs_error *err)
   double *values = malloc((size_t)(block * K) * sizeof *values);
   int32_t rc = raw != NULL && values != NULL ? BS_OK : no_memory(err);
   for (int64_t r = 0; rc == BS_OK && r < source->rows; r += block)
-    rc = add_squares(source, r, source->rows - r < block ? source->rows - r : block, raw, values, columns,
-                     err);
+    rc = add_rows(source, ranges, r, source->rows - r < block ? source->rows - r : block, raw, values,
+                  columns, err);
   free(raw);
   free(values);
   return rc;
@@ -91,8 +97,9 @@ int32_t bs_importance_order(const bs_subject *s, const char *by, uint32_t **out_
   int32_t rc = columns != NULL && order != NULL ? BS_OK : no_memory(err);
   for (int64_t k = 0; rc == BS_OK && k < K; k++) columns[k].column = (uint32_t)k;
   if (rc == BS_OK)
-    rc = strcmp(by, "weights") == 0  ? by_norm(&s->w, columns, err)
-         : strcmp(by, "inputs") == 0 ? by_norm(&s->x, columns, err)
+    rc = strcmp(by, "weights") == 0  ? by_values(&s->w, 0, columns, err)
+         : strcmp(by, "inputs") == 0 ? by_values(&s->x, 0, columns, err)
+         : strcmp(by, "ranges") == 0 ? by_values(&s->x, 1, columns, err)
                                      : by_file(by, K, columns, err);
   for (int64_t k = 0; rc == BS_OK && k < K; k++) {
     if (isfinite(columns[k].importance)) continue;

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/gate/mixed.h"
 #include "lab/lab.h"
 #include "lab/measure/chunks.h"
 
@@ -57,11 +58,15 @@ static int32_t resolve_world(bs_context *context, const bs_experiment *e, bs_sub
   return BS_OK;
 }
 
-/* The mask of the layer: the experiment's, and for importance the columns in their order. */
+/* The mask of the layer: the experiment's, and where it is cut or kept high by importance the columns in
+ * their order. A layer that splits without a mask has one that says nothing else. */
 static int32_t open_mask(const bs_experiment *e, bs_subject *out, bs_error *err) {
+  const int mixed = bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0;
   out->mask = e->mask;
-  if (!e->mask_given || e->mask.kind != BS_MASK_IMPORTANCE) return BS_OK;
-  const int32_t rc = bs_importance_order(out, e->importance, &out->order, err);
+  if (!mixed && (!e->mask_given || e->mask.kind != BS_MASK_IMPORTANCE)) return BS_OK;
+  if (!e->mask_given)
+    out->mask = (bs_mask){.struct_size = sizeof out->mask, .kind = BS_MASK_CONTIGUOUS, .name = "contiguous"};
+  const int32_t rc = bs_importance_order(out, e->importance ? e->importance : "ranges", &out->order, err);
   out->mask.order = out->order;
   out->mask.n_order = out->info.K;
   return rc;
@@ -92,7 +97,7 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
                               .x_placement = e->x_placement,
                               .y_placement = e->y_placement,
                               .flags = e->phase >= BS_PHASE_BACKWARD ? (uint32_t)BS_LAYER_BACKWARD : 0u,
-                              .mask = e->mask_given ? &out->mask : NULL,
+                              .mask = e->mask_given || out->order ? &out->mask : NULL,
                               .n_options = e->n_method_options,
                               .option_keys = e->method_keys,
                               .option_values = e->method_values};

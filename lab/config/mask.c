@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "lab/config/experiment_read.h"
 #include "lab/config/schema.h"
+#include "lab/gate/mixed.h"
 
 /* Pattern as text: "1100", or [1, 1, 0, 0] joined by '-' so that every entry must be one digit. */
 static char *pattern_text(const bs_node *config, const char *path) {
@@ -54,9 +55,12 @@ static void note_idle(const bs_experiment *e, const char *path, int used, const 
 }
 
 static int32_t read_details(bs_experiment *e, const char *quiet_dir, bs_notes *notes, bs_error *err) {
-  const int ordered = e->mask.kind == BS_MASK_IMPORTANCE, shared = ordered || e->mask.kind == BS_MASK_UNEVEN;
+  const int mixed = bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0;
+  const int by_order = e->mask.kind == BS_MASK_IMPORTANCE, ordered = by_order || mixed;
+  const int shared = by_order || e->mask.kind == BS_MASK_UNEVEN;
   e->mask.seed = (uint64_t)bs_schema_i64(e->config, "mask.seed");
   e->importance = ordered ? bs_schema_str(e->config, "mask.importance") : NULL;
+  if (mixed && !given(e->config, "mask.importance")) e->importance = "ranges";
   note_idle(e, "mask.shares", shared, quiet_dir, notes);
   note_idle(e, "mask.speeds", shared, quiet_dir, notes);
   note_idle(e, "mask.importance", ordered, quiet_dir, notes);

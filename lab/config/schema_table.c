@@ -96,8 +96,8 @@ static const bs_key keys[] = {
      "uneven, importance: one share a rank, any scale; importance without: equal ones"},
     {"mask.speeds", BS_KEY_NUMBERS, ACTIVE, "", NULL, "the same by the speed of each rank's device"},
     {"mask.importance", BS_KEY_STR, ACTIVE, "weights", NULL,
-     "importance: norms of the columns of the weights or the inputs (weights, inputs), or a .npy file of K "
-     "numbers"},
+     "importance: norms of the columns of the weights or the inputs (weights, inputs), the inputs' largest "
+     "values (ranges), or a .npy file of K numbers; with method.mixed ranges where absent"},
     {"mask.seed", BS_KEY_INT, ACTIVE, "0", "0..9223372036854775807", "seed of random_2of4"},
     {"mask.use", BS_KEY_STR, ACTIVE, "auto", "auto|always|never",
      "auto and always: by the methods that can; never: their default. --mask sets always"},

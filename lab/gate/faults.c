@@ -9,7 +9,10 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
+#include "lab/gate/faults_mixed.h"
+#include "lab/gate/verdict.h"
 #include "lab/phase/place.h"
+#include "lab/phase/whole.h"
 
 typedef struct wrapped {
   const bs_fault *fault;
@@ -25,15 +28,23 @@ struct bs_fault {
   int64_t column, other; /* its columns */
   uint32_t victim;       /* the rank that gets other inputs */
   int leaves;            /* sums are exchanged as they are: by gathers */
-  wrapped *views;        /* [ranks] */
+  int64_t swap[2];       /* columns of each four that WRONG_COLUMNS exchanges */
+  int backward;          /* gradients are judged */
+  int sums;              /* what is judged is a sum over ranks, in the dtype of: */
+  bs_arithmetic arithmetic;
+  int partial;    /* outputs are one rank's terms */
+  int met;        /* atomic */
+  wrapped *views; /* [ranks] */
   bs_mask mask;
+  bs_fault_mixed mixed;
   bs_collective_hook hook;
 };
 
 static const char *const names[BS_FAULT_COUNT_] = {
     "no_all_reduce",    "reduced_twice",   "other_x",    "wrong_columns", "index_swapped", "weight_lost",
     "output_off",       "bias_each_rank",  "bias_lost",  "half_fp8",      "nan_output",    "rank_diverged",
-    "activation_early", "activation_lost", "index_2of4", "mask_confused", "not_gathered",  "db_twice",
+    "activation_early", "activation_lost", "index_2of4", "mask_confused", "scale_other",   "segment_edge",
+    "segment_swapped",  "not_gathered",    "db_twice",
 };
 
 const char *bs_fault_name(uint32_t kind) {
@@ -45,106 +56,12 @@ uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec) {
   return without ? (uint32_t)BS_ACT_NONE : spec->activation;
 }
 
-static int by_row(uint32_t kind) {
-  return kind == BS_MASK_RANDOM_2OF4 || kind == BS_MASK_MAGNITUDE || kind == BS_MASK_TRANSPOSABLE;
-}
-
-int bs_fault_alone(const bs_case *c) {
-  bs_proposal p = {.struct_size = sizeof p};
-  return bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, NULL) == BS_OK &&
-         p.prune_error > 0.0;
-}
-
-/* Another mask of the same kind, or one that knows nothing of the weights. */
-static const char *skip_mask(const bs_case *c, int reduces) {
-  if (!reduces) return "no ranks whose masks could differ";
-  if (!c->spec.mask || (c->spec.mask->kind != BS_MASK_COMPLEMENT && !by_row(c->spec.mask->kind)))
-    return "no mask with halves";
-  return bs_fault_alone(c) ? "one half alone has no other to differ from" : NULL;
-}
-
-const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
-  static const char no_reduction[] = "no reduction in this method at this world size";
-  static const char in_steps[] = "the sum is made in int8 steps, by no reduction";
-  const int steps = c->spec.reduce_dtype == BS_I8;
-  const int reduces = c->world_size > 1 && split == BS_SPLIT_K;
-  switch (kind) {
-    case BS_FAULT_REDUCED_TWICE: /* a reduce-scatter's result is no input for a second one */
-      if (c->spec.y_placement == BS_SPLIT || c->spec.y_placement == BS_SPLIT_TOKENS)
-        return "the output is split";
-      if (bs_place_leaves(c)) return "the sums are exchanged as they are";
-      if (c->spec.y_placement == BS_PARTIAL) return "the output stays partial";
-      return steps ? in_steps : reduces ? NULL : no_reduction;
-    case BS_FAULT_NO_ALL_REDUCE:
-      if (c->spec.y_placement == BS_PARTIAL) return "the output stays partial";
-      return reduces ? NULL : no_reduction;
-    case BS_FAULT_BIAS_EACH_RANK:
-      if (steps) return in_steps;
-      if (c->spec.y_placement == BS_PARTIAL) return "the output stays partial";
-      return reduces ? NULL : no_reduction;
-    case BS_FAULT_RANK_DIVERGED: /* no other rank holds the same features to differ from */
-      if (c->spec.y_placement != BS_REPLICATED) return "the output is split";
-      return c->world_size > 1 ? NULL : "one rank";
-    case BS_FAULT_ACTIVATION_EARLY:
-    case BS_FAULT_ACTIVATION_LOST:
-      if (c->spec.activation == BS_ACT_NONE) return "no activation";
-      if (kind == BS_FAULT_ACTIVATION_EARLY && steps) return in_steps;
-      return kind == BS_FAULT_ACTIVATION_LOST || reduces ? NULL : no_reduction;
-    case BS_FAULT_BIAS_LOST:
-      return c->spec.has_bias ? NULL : "no bias";
-    case BS_FAULT_OTHER_X:
-      return c->world_size > 1 ? NULL : "one rank";
-    case BS_FAULT_HALF_FP8: /* such weights are 8 bits wide already */
-      return BS_DTYPE_BYTES(c->spec.w_dtype) > 1 ? NULL : "weights of 8 bits";
-    case BS_FAULT_INDEX_SWAPPED:
-    case BS_FAULT_WEIGHT_LOST:
-      return bs_fault_alone(c) ? "weights may be left out" : NULL;
-    case BS_FAULT_INDEX_2OF4: /* in the other columns of a fixed one the weights are left alone */
-      if (bs_fault_alone(c)) return "weights may be left out";
-      return c->spec.mask && by_row(c->spec.mask->kind) ? NULL : "no mask that differs by row";
-    case BS_FAULT_MASK_CONFUSED:
-      return skip_mask(c, reduces);
-    case BS_FAULT_NOT_GATHERED:
-    case BS_FAULT_DB_TWICE:
-      return "a fault of the backward pass";
-    default:
-      return NULL;
-  }
-}
-
 /* Sums over ranks: reduced, or exchanged as they are and joined by each rank. */
 static int carries_sums(const bs_fault *fault, const bs_coll_call *call) {
   if (call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER) return 1;
   const char *dot = strrchr(call->site, '.');
   return fault->leaves && dot != NULL && strcmp(dot, ".y") == 0 &&
          (call->kind == BS_COLL_ALL_GATHER || call->kind == BS_COLL_ALL_TO_ALL);
-}
-
-static int has_backward(const bs_proposal *p, uint32_t kind) {
-  for (uint32_t i = 0; i < p->n_backward; ++i)
-    if (p->backward_kind[i] == kind) return 1;
-  return 0;
-}
-
-const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_proposal *p) {
-  const int gathers_x = c->spec.x_placement == BS_REPLICATED && has_backward(p, BS_COLL_ALL_GATHER);
-  switch (kind) {
-    case BS_FAULT_NO_ALL_REDUCE:
-    case BS_FAULT_REDUCED_TWICE:
-      return has_backward(p, BS_COLL_ALL_REDUCE) ? NULL : "dX is no sum over ranks";
-    case BS_FAULT_BIAS_EACH_RANK:
-    case BS_FAULT_BIAS_LOST:
-      return "changes outputs, and no gradient from them";
-    case BS_FAULT_RANK_DIVERGED:
-      if (c->spec.x_placement == BS_SPLIT) return "dX is split";
-      return c->world_size > 1 ? NULL : "one rank";
-    case BS_FAULT_NOT_GATHERED:
-      return gathers_x ? NULL : "dX is not gathered";
-    case BS_FAULT_DB_TWICE:
-      return c->spec.has_bias ? NULL : "no bias";
-    default:
-      return bs_fault_skip(kind, c, p->split);
-  }
 }
 
 /* Fill a whole row of the base, then let `change` alter it, then hand out the wanted columns. */
@@ -167,16 +84,18 @@ static int32_t read_changed(void *ctx, int64_t row, int64_t nrows, const bs_part
         values[K - 1 - k] = keep;
       }
     } else if (fault->kind == BS_FAULT_WRONG_COLUMNS) {
-      for (int64_t k = 1; k + 1 < K; k += 4) {
-        const double keep = values[k];
-        values[k] = values[k + 1];
-        values[k + 1] = keep;
+      for (int64_t k = 0; k + fault->swap[1] < K; k += 4) {
+        const double keep = values[k + fault->swap[0]];
+        values[k + fault->swap[0]] = values[k + fault->swap[1]];
+        values[k + fault->swap[1]] = keep;
       }
     } else if (fault->kind == BS_FAULT_BIAS_LOST) {
       for (int64_t k = 0; k < K; ++k) values[k] = 0.0;
     } else if (fault->kind == BS_FAULT_HALF_FP8) {
       for (int64_t k = K / 2; k < K; ++k)
         values[k] = (double)bs_f8e4m3_to_f32(bs_f32_to_f8e4m3((float)values[k]));
+    } else if (fault->kind == BS_FAULT_SCALE_OTHER) {
+      if (row + i == fault->row) bs_fault_mixed_scale(&fault->mixed, values, K);
     } else if (fault->kind == BS_FAULT_INDEX_2OF4 && row + i == fault->row) {
       values[fault->column ^ 1] += values[fault->column];
       values[fault->column] = 0.0;
@@ -206,7 +125,8 @@ static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *i
                                            fault->kind == BS_FAULT_WRONG_COLUMNS);
   const int hits_w =
       part == BS_PART_W && (fault->kind == BS_FAULT_INDEX_SWAPPED || fault->kind == BS_FAULT_WEIGHT_LOST ||
-                            fault->kind == BS_FAULT_HALF_FP8 || fault->kind == BS_FAULT_INDEX_2OF4);
+                            fault->kind == BS_FAULT_HALF_FP8 || fault->kind == BS_FAULT_INDEX_2OF4 ||
+                            fault->kind == BS_FAULT_SCALE_OTHER);
   const int hits_bias = part == BS_PART_BIAS && fault->kind == BS_FAULT_BIAS_LOST;
   if (!hits_x && !hits_w && !hits_bias) return BS_OK;
   fault->views[rank] = (wrapped){fault, *in};
@@ -218,6 +138,7 @@ static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *i
 /* The patterns change places; a mask of rows is drawn anew. */
 static void confuse(void *user, uint32_t rank, bs_layer_spec *spec) {
   bs_fault *fault = user;
+  if (bs_fault_is_mixed(fault->kind)) bs_fault_mixed_layer(fault->kind, &fault->mixed, spec);
   if (fault->kind != BS_FAULT_MASK_CONFUSED || rank != fault->ranks - 1) return;
   bs_mask *mask = &fault->mask;
   *mask = *spec->mask;
@@ -249,6 +170,24 @@ static int64_t small_output(const void *y, int64_t count, uint32_t dtype, double
   return 0;
 }
 
+/* T3's bound of a typical output, of what sums over ranks add to it: `rms` is the spread of the whole
+ * outputs, the ranks' terms and partial sums have theirs by the number of their columns. */
+static double typical_bound(const bs_fault *fault, double rms) {
+  const double P = fault->ranks;
+  if (fault->ranks < 2 || !fault->sums) return 0.0;
+  if (fault->arithmetic.reduce_dtype == BS_I8) return 0.5 * 2.85 / 127.0 * rms * (sqrt(P) + 1.0);
+  double sizes = sqrt(P); /* P terms of rms / sqrt(P) */
+  for (uint32_t j = 2; j <= fault->ranks; ++j) sizes += sqrt(j / P);
+  return 0.8 * bs_dtype_unit_roundoff(fault->arithmetic.reduce_dtype) * rms * sizes; /* E|v| = 0.8 rms */
+}
+
+/* 0.044 of the spread, which most sums tell from round-off; where the wire or the dtype hides that, a small
+ * multiple of what they may do at most. */
+static double output_off(const bs_fault *fault, double rms, double value, uint32_t dtype) {
+  const double whole = fault->partial ? rms * sqrt((double)fault->ranks) : rms;
+  return fmax(0.044 * rms, 4.0 * (typical_bound(fault, whole) + 0.5 * bs_ulp(dtype, value)));
+}
+
 static void tamper(void *user, uint32_t rank, void *y, int64_t rows, int64_t cols, uint32_t dtype) {
   const bs_fault *fault = user;
   const int64_t count = rows * cols;
@@ -256,7 +195,8 @@ static void tamper(void *user, uint32_t rank, void *y, int64_t rows, int64_t col
   if (fault->kind == BS_FAULT_OUTPUT_OFF && rank == 0) {
     const double rms = spread(y, count, dtype);
     const int64_t at = small_output(y, count, dtype, 0.5 * rms);
-    bs_store_f64(dtype, y, at, bs_load_f64(dtype, y, at) + 0.044 * rms);
+    const double value = bs_load_f64(dtype, y, at);
+    bs_store_f64(dtype, y, at, value + output_off(fault, rms, value, dtype));
   } else if (fault->kind == BS_FAULT_NAN_OUTPUT && rank == 0) {
     bs_store_f64(dtype, y, count - 1, NAN);
   } else if (fault->kind == BS_FAULT_RANK_DIVERGED && rank == fault->ranks - 1) {
@@ -300,14 +240,26 @@ static void double_bias(void *user, void *db, int64_t count, uint32_t dtype) {
     bs_store_f64(dtype, db, i, 2.0 * bs_load_f64(dtype, db, i));
 }
 
+/* A bias of 0.01 of each rank; where the dtype of the terms rounds that away, the least that it shows. */
+static double with_bias(double v, uint32_t dtype) {
+  return v + fmax(0.01, bs_ulp(dtype, v));
+}
+
 static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
-  const bs_fault *fault = user;
+  bs_fault *fault = user;
   uint32_t place, ranks;
   (void)rank;
   bs_hook_place(call, &place, &ranks);
-  if (fault->kind == BS_FAULT_NOT_GATHERED) return !gathers_dx(call);
-  /* Sums in int8 steps: nobody gets the others' terms. */
-  if (fault->kind == BS_FAULT_NO_ALL_REDUCE && call->kind == BS_COLL_ALL_TO_ALL && !fault->leaves) return 0;
+  if (strncmp(call->site, BS_LAB_SITES, strlen(BS_LAB_SITES)) == 0) return 1; /* no part of the layer */
+  if (fault->kind == BS_FAULT_NOT_GATHERED) {
+    const int hit = gathers_dx(call);
+    if (hit) __atomic_store_n(&fault->met, 1, __ATOMIC_RELAXED);
+    return !hit;
+  }
+  /* Sums in int8 steps: nobody gets the others' terms. Gradients are not summed so; without an output to take
+   * them of they would all be right, and zero. */
+  if (fault->kind == BS_FAULT_NO_ALL_REDUCE && call->kind == BS_COLL_ALL_TO_ALL && !fault->leaves)
+    return (uint32_t)fault->backward;
   if (!carries_sums(fault, call)) return 1;
   if (fault->kind == BS_FAULT_NO_ALL_REDUCE) { /* leaves: the other ranks' sums stay zero */
     if (!fault->leaves) copy_through(call);
@@ -322,9 +274,9 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
         const int64_t at = (int64_t)row * call->in_stride + (int64_t)i;
         /* The partial sum belongs to the method; the fault writes into it as a wrong method would. */
         const double v = bs_load_f64(call->dtype_in, call->in, at);
-        bs_store_f64(
-            call->dtype_in, (void *)(uintptr_t)call->in, at,
-            fault->kind == BS_FAULT_BIAS_EACH_RANK ? v + 0.01 : bs_activation_value(fault->activation, v));
+        bs_store_f64(call->dtype_in, (void *)(uintptr_t)call->in, at,
+                     fault->kind == BS_FAULT_BIAS_EACH_RANK ? with_bias(v, call->dtype_in)
+                                                            : bs_activation_value(fault->activation, v));
       }
     }
   }
@@ -370,6 +322,17 @@ static int32_t choose_weights(bs_fault *fault, const bs_case *c, bs_error *err) 
   return rc;
 }
 
+/* Outputs are sums over ranks where K is split; dX is where backward reduces, never in int8 steps. */
+static void note_sums(bs_fault *fault, const bs_case *c, const bs_proposal *p) {
+  const int backward = fault->backward = (c->spec.flags & BS_LAYER_BACKWARD) != 0;
+  fault->arithmetic = bs_arithmetic_of(&c->spec);
+  fault->partial = !backward && c->spec.y_placement == BS_PARTIAL;
+  fault->sums = !backward && p->split == BS_SPLIT_K;
+  for (uint32_t i = 0; backward && i < p->n_backward; ++i)
+    fault->sums |= p->backward_kind[i] == BS_COLL_ALL_REDUCE;
+  if (backward && fault->arithmetic.reduce_dtype == BS_I8) fault->arithmetic.reduce_dtype = BS_F32;
+}
+
 /* The rank whose wrong inputs are worth catching: rank 1, or the first after it with more work; rank 0 when
  * it has most. Some may own nothing. */
 static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
@@ -379,11 +342,25 @@ static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
     bs_proposal proposal = {.struct_size = sizeof proposal};
     const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, r, c->world_size, &proposal, err);
     if (rc != BS_OK) return rc;
+    note_sums(fault, c, &proposal);
     if (proposal.flops <= most) continue;
     most = proposal.flops;
     fault->victim = r;
   }
   return BS_OK;
+}
+
+/* Of each four columns one that a fixed pattern keeps and one that it drops: a half alone sees no other
+ * exchange. Two of four are kept: where it treats 1 and 2 alike, 0 is another than 1. */
+static void choose_columns(bs_fault *fault, const bs_mask *mask) {
+  const int alike = mask && mask->kind == BS_MASK_COMPLEMENT && mask->pattern_len == 4 &&
+                    (mask->pattern_a >> 1 & 1u) == (mask->pattern_a >> 2 & 1u);
+  fault->swap[0] = alike ? 0 : 1;
+  fault->swap[1] = alike ? 1 : 2;
+}
+
+int bs_fault_met(const bs_fault *fault) {
+  return __atomic_load_n(&fault->met, __ATOMIC_RELAXED);
 }
 
 int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_fault *hooks, bs_error *err) {
@@ -394,12 +371,14 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
   fault->ranks = c->world_size;
   fault->activation = c->spec.activation;
   fault->K = c->w->cols;
+  choose_columns(fault, c->spec.mask);
   fault->leaves = bs_place_leaves(c) && c->world_size > 1;
   fault->views = calloc(c->world_size, sizeof *fault->views);
   int32_t rc = fault->views ? choose_weights(fault, c, err)
                             : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for %u views",
                                            c->world_size);
   if (rc == BS_OK) rc = choose_victim(fault, c, err);
+  if (rc == BS_OK && bs_fault_is_mixed(kind)) rc = bs_fault_mixed_make(c, fault->row, &fault->mixed, err);
   if (rc != BS_OK) {
     bs_fault_free(fault);
     return rc;
@@ -417,6 +396,7 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
 
 void bs_fault_free(bs_fault *fault) {
   if (!fault) return;
+  bs_fault_mixed_free(&fault->mixed);
   free(fault->views);
   free(fault);
 }

@@ -12,8 +12,8 @@ enum bs_fault_kind {
   BS_FAULT_WRONG_COLUMNS,    /* X gathered with another pattern than W */
   BS_FAULT_INDEX_SWAPPED,    /* two weights of one row change places */
   BS_FAULT_WEIGHT_LOST,      /* one weight is zero */
-  BS_FAULT_OUTPUT_OFF,       /* one output off by 0.044 of the outputs' spread */
-  BS_FAULT_BIAS_EACH_RANK,   /* a bias of 0.01 added to the partial sum of every rank */
+  BS_FAULT_OUTPUT_OFF,       /* one output off by 0.044 of the outputs' spread, or by what can be seen */
+  BS_FAULT_BIAS_EACH_RANK,   /* a bias of 0.01, or one ulp, added to the partial sum of every rank */
   BS_FAULT_BIAS_LOST,        /* the bias is zero */
   BS_FAULT_HALF_FP8,         /* the upper half of K (or rank 1's part) through fp8 */
   BS_FAULT_NAN_OUTPUT,       /* one output is NaN */
@@ -22,17 +22,25 @@ enum bs_fault_kind {
   BS_FAULT_ACTIVATION_LOST,  /* no activation */
   BS_FAULT_INDEX_2OF4,       /* one weight meets another column of its group of four: the other half's */
   BS_FAULT_MASK_CONFUSED,    /* the last rank takes its half of another mask: not the others' complement */
-  BS_FAULT_FORWARD_COUNT_,   /* those above are phase 0's */
+  BS_FAULT_SCALE_OTHER,      /* int8: one row of W is multiplied with the scale of another */
+  BS_FAULT_SEGMENT_EDGE,     /* int8: one column fewer (or more) is kept high */
+  BS_FAULT_SEGMENT_SWAPPED,  /* int8: one high column changes places with one of the others */
+  BS_FAULT_FORWARD_COUNT_,   /* those above are phase 0's; the last BS_FAULT_MIXED_COUNT of two precisions */
   /* backward: the ranks' columns of dX are not exchanged */
   BS_FAULT_NOT_GATHERED = BS_FAULT_FORWARD_COUNT_,
   BS_FAULT_DB_TWICE, /* backward: the bias's gradient counted twice */
   BS_FAULT_COUNT_
 };
+#define BS_FAULT_MIXED_COUNT 3
 const char *bs_fault_name(uint32_t kind);
 /* NULL when the fault can be made here, else why it cannot (e.g. one rank has no reduction). */
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split);
 /* The same for a backward pass: what changes a gradient, of the proposal's collectives. */
 const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_proposal *proposal);
+
+/* 1: the case may have nothing for this fault of the backward pass to hit, which only the run tells
+ * (bs_fault_met). */
+int bs_fault_may_miss(uint32_t kind, const bs_case *c, const bs_proposal *proposal);
 
 /* 1: the case leaves weights out on purpose, so that one that is lost may be none. */
 int bs_fault_alone(const bs_case *c);
@@ -42,6 +50,8 @@ typedef struct bs_fault bs_fault;
 int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out_fault, bs_case_fault *out_hooks,
                       bs_error *err);
 void bs_fault_free(bs_fault *fault);
+/* 1: a collective that the fault hits was met. */
+int bs_fault_met(const bs_fault *fault);
 /* The activation of the layer that is built for the fault; what it is judged by stays the case's own. */
 uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec);
 

@@ -133,9 +133,8 @@ int32_t bs_half_expect_of(bs_context *context, const bs_experiment *e, bs_half *
   return rc;
 }
 
-/* Every feature once: of rank 0 where all have all. */
-static double error_of(const bs_case *c, const bs_case_result *result, const bs_reference *ref,
-                       double *out_outputs) {
+double bs_half_error(const bs_case *c, const bs_case_result *result, const bs_reference *ref,
+                     double *out_outputs) {
   bs_metrics m = {0};
   const uint32_t ranks = c->spec.y_placement == BS_SPLIT ? result->world_size : 1;
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -167,7 +166,7 @@ int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, const bs_ha
   const int32_t rc = bs_reference_compute(&request, &ref, err);
   if (rc != BS_OK) return rc;
   double outputs = 0.0;
-  *out_measured = error_of(c, result, &ref, &outputs);
+  *out_measured = bs_half_error(c, result, &ref, &outputs);
   gate->value = half->expected > 0.0 ? fabs(*out_measured / half->expected - 1.0) : *out_measured;
   gate->limit = BS_HALF_LIMIT + 2.0 / sqrt(outputs > 1.0 ? outputs : 1.0);
   gate->state = gate->value <= gate->limit ? BS_GATE_PASS : BS_GATE_FAIL; /* NaN fails */

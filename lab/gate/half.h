@@ -3,6 +3,7 @@
  * before the run, from the weights that are left out, and the run is judged by that. */
 #ifndef BS_LAB_GATE_HALF_H
 #define BS_LAB_GATE_HALF_H
+#include "lab/gate/reference.h"
 #include "lab/phase/case.h"
 
 #define BS_HALF_LIMIT 0.05 /* of the expected error; more by chance where outputs are few */
@@ -21,6 +22,9 @@ int32_t bs_half_expect(const bs_case *c, bs_half *out_half, bs_error *err);
 /* The same of an experiment, for who prints it. */
 int32_t bs_half_expect_of(bs_context *context, const bs_experiment *experiment, bs_half *out_half,
                           bs_error *err);
+/* The relative error of a run against a reference, every feature once: of rank 0 where all have all. */
+double bs_half_error(const bs_case *c, const bs_case_result *result, const bs_reference *reference,
+                     double *out_outputs);
 /* After it: gate HALF, the error of the full product that was measured against the one expected. */
 int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, const bs_half *half,
                      int64_t max_features, double *out_measured, bs_gate *out_gate, bs_error *err);

@@ -65,6 +65,13 @@ static void expect_element(running *run, int64_t b, int64_t f, int64_t at) {
   run->s4 += s * s, run->s4_feature[f] += s * s, run->s4_token[b] += s * s;
 }
 
+/* What is not finite where the reference is has no error to measure; a bound that is not finite bounds
+ * nothing. */
+static double share_of_bound(double error, double bound) {
+  if (error == 0.0) return 0.0;
+  return isfinite(error) && isfinite(bound) ? error / bound : INFINITY;
+}
+
 static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f, double got) {
   const bs_reference *ref = run->ref;
   const int64_t at = b * ref->features + f;
@@ -85,7 +92,8 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
     return;
   }
   /* Past max + half an ulp the dtype's own rounding gives infinity (e4m3 saturates). */
-  if (range && fabs(want) + bound >= range->max && isinf(got) && signbit(got) == signbit(want)) {
+  if (range && isfinite(bound) && fabs(want) + bound >= range->max && isinf(got) &&
+      signbit(got) == signbit(want)) {
     ++out->overflow;
     return;
   }
@@ -101,8 +109,8 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
   expect_element(run, b, f, at);
   run->norm_feature[f] += want * want;
   run->norm_token[b] += want * want;
-  const double ratio = error == 0.0 ? 0.0 : error / bound;
-  if (ratio > 1.0) ++out->wrong;
+  const double ratio = share_of_bound(error, bound);
+  if (!(ratio <= 1.0)) ++out->wrong;
   if (ratio > out->worst_ratio) {
     out->worst_ratio = ratio;
     out->at_token = b;
@@ -218,7 +226,8 @@ static void set_gate(bs_gate *gate, const char *name, int32_t rank, double value
   gate->rank = rank;
   gate->value = value;
   gate->limit = limit;
-  gate->state = value <= limit ? BS_GATE_PASS : BS_GATE_FAIL; /* NaN fails */
+  /* NaN fails, and Inf on either side: an infinite limit lets everything through. */
+  gate->state = isfinite(value) && isfinite(limit) && value <= limit ? BS_GATE_PASS : BS_GATE_FAIL;
 }
 
 static void skip_gate(bs_gate *gate, const char *name, int32_t rank, const char *why) {

@@ -50,11 +50,16 @@ static double output_variance(const bs_reference *ref, const bs_arithmetic *a, i
   return own * own + (bs_last_sum_is_output(ref, a) ? 0.0 : rounding_variance(a->y_dtype, ref->y[at]));
 }
 
+static double bias_error(const bs_reference *ref, int64_t at) {
+  return ref->bias_error ? ref->bias_error[at % ref->features] : 0.0;
+}
+
 /* Variance of one output: that of its sum, `stored` and the accumulation, as far as the activation lets it
  * through. The slope is the largest within six deviations: near relu's kink an error may pass. */
 static double element_variance(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
                                int64_t at, double accumulation, double *out_slope2) {
-  const double before = stored_variance(ref, a, steps, at) + accumulation;
+  const double off = bias_error(ref, at),
+               before = stored_variance(ref, a, steps, at) + accumulation + off * off;
   const double reach = 6.0 * sqrt(before), z = bs_reference_sum(ref, at);
   const double slope = bs_activation_slope(a->activation, z - reach, z + reach);
   *out_slope2 = slope * slope;
@@ -81,7 +86,7 @@ static double element_bound(const bs_reference *ref, const bs_arithmetic *a, con
   const double u_out = bs_dtype_unit_roundoff(a->y_dtype);
   const double u_acc = bs_accumulate_roundoff(a);
   const double z = bs_reference_sum(ref, at), half_step = 0.5 * bs_ulp(a->y_dtype, 0.0);
-  double bound = 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at];
+  double bound = 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at] + bias_error(ref, at);
   if (steps) {
     bound += a->activation == BS_ACT_NONE ? (1.0 + u_out) * steps[at] : steps[at];
   } else if (ref->partial && ref->world_size > 1) {

@@ -38,6 +38,9 @@ typedef struct bs_reference {
   /* Tokens that differ from one another: only so many outputs of a feature are independent of one another
    * (the gradient of a sum is the same for all tokens). */
   int64_t distinct;
+  const double
+      *bias_error; /* [features] how far the bias may be from the one used; NULL: not at all; not owned */
+  int gaps;        /* 1: the features are no neighbours, though they are all of w's rows */
   uint64_t nonfinite_inputs; /* NaN or Inf among the inputs read */
 } bs_reference;
 

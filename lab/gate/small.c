@@ -2,10 +2,12 @@
  * small.c - see small.h. */
 #include "lab/gate/small.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/gate/mixed.h"
 
 void bs_small_close(bs_small *s) {
   if (s->workload && s->instance) s->workload->close(s->instance);
@@ -16,7 +18,7 @@ void bs_small_close(bs_small *s) {
 /* Fewer columns: those there are, in their order. More: the rest follow, ascending. */
 static int32_t fit_mask(bs_layer_spec *spec, bs_small *out, bs_error *err) {
   const bs_mask *mask = spec->mask;
-  if (mask == NULL || mask->kind != BS_MASK_IMPORTANCE || mask->n_order == spec->K) return BS_OK;
+  if (mask == NULL || mask->order == NULL || mask->n_order == spec->K) return BS_OK;
   int64_t n = 0;
   out->order = malloc(((size_t)spec->K + 1) * sizeof *out->order);
   if (out->order == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
@@ -30,12 +32,27 @@ static int32_t fit_mask(bs_layer_spec *spec, bs_small *out, bs_error *err) {
   return BS_OK;
 }
 
+/* As large a part of the columns as there was; some, but not all, where it was so. */
+static void fit_mixed(bs_layer_spec *spec, int64_t K, bs_small *out) {
+  const int64_t high = bs_mixed_of(spec);
+  if (high <= 0 || K == spec->K || spec->n_options > BS_SMALL_OPTIONS) return;
+  int64_t n = (int64_t)((double)high * (double)spec->K / (double)K);
+  if (n < 1) n = 1;
+  if (high < K && n >= spec->K) n = spec->K - 1;
+  snprintf(out->mixed, sizeof out->mixed, "%lld", (long long)n);
+  for (uint32_t i = 0; i < spec->n_options; i++)
+    out->values[i] = strcmp(spec->option_keys[i], "mixed") == 0 ? out->mixed : spec->option_values[i];
+  spec->option_values = out->values;
+}
+
 int32_t bs_small_open(bs_context *context, const char *name, bs_layer_spec *spec, bs_small *out,
                       bs_error *err) {
   memset(out, 0, sizeof *out);
   void *state = NULL;
   int32_t rc = bs_find_workload(context, name, &out->workload, &state, err);
+  const int64_t K = spec->mask != NULL && spec->mask->order != NULL ? spec->mask->n_order : spec->K;
   if (rc == BS_OK) rc = fit_mask(spec, out, err);
+  fit_mixed(spec, K, out);
   if (rc != BS_OK) return rc;
   const bs_workload_request request = {.struct_size = sizeof request,
                                        .dtype = spec->x_dtype,

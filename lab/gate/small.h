@@ -5,16 +5,21 @@
 #define BS_LAB_GATE_SMALL_H
 #include "lab/phase/case.h"
 
+#define BS_SMALL_OPTIONS 16
+
 typedef struct bs_small {
   const bs_workload *workload;
   void *instance;
   bs_source x, w, bias;
   bs_mask mask; /* of the spec, where its order of columns had to be made to fit */
   uint32_t *order;
+  const char *values[BS_SMALL_OPTIONS]; /* of the spec's options, where one had to be made to fit */
+  char mixed[24];
 } bs_small;
 
 /* The workload `name` at the sizes of spec, and its sources. A mask of spec that is an order of more or fewer
- * columns is replaced by one that fits: before this no method can be asked about spec. */
+ * columns is replaced by one that fits: before this no method can be asked about spec. So is the number of
+ * columns that a layer in two precisions keeps high. */
 int32_t bs_small_open(bs_context *context, const char *name, bs_layer_spec *spec, bs_small *out_small,
                       bs_error *err);
 void bs_small_close(bs_small *small);

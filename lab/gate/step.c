@@ -10,6 +10,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/gate/step_follow.h"
+#include "lab/phase/owners.h"
 
 /* Sums over the weights of one rank, or of one row. */
 typedef struct sums {
@@ -25,12 +26,14 @@ typedef struct judging {
   double *x;                       /* [B][K] */
   double *dw, *energy, *magnitude; /* [K] of one row */
   bs_followed *weights;            /* [K] of one row */
-  double *bias;                    /* [features] as it must be */
+  double *bias, *bias_error;       /* [features] as it is behind the last step, and how far it may be off */
   uint32_t *rank_of;               /* [K] */
+  uint32_t *owner;                 /* [K] of one row, where columns do not tell; NULL: they do */
   sums *ranks;                     /* [world] */
+  int x_finite, brought; /* NaN or Inf in what the row was multiplied with, or in itself: from the inputs */
   double worst_row, worst, worst_bias;
   int64_t worst_step, worst_feature, worst_column;
-  uint64_t wrong, inexact, judged;
+  uint64_t wrong, inexact, judged, propagated;
 } judging;
 
 static int32_t no_memory(bs_error *err) {
@@ -93,9 +96,13 @@ static void judge_weight(judging *j, int64_t step, int64_t f, int64_t k, uint32_
   const double ulp = bs_ulp(dtype, fabs(want) + bound);
   const double narrow = !j->wide && dtype != BS_F32 ? 0x1p-24 * fabs(want) : 0.0;
   const double error = got - want, most = bound + ulp / 2 + narrow;
-  const double ratio = isfinite(got) ? fabs(error) / most : INFINITY;
+  const double ratio = isfinite(error) && isfinite(most) ? fabs(error) / most : INFINITY;
   ++j->judged;
   j->inexact += got != want;
+  if (j->brought && !isfinite(want) && !isfinite(got)) { /* not lost on the way: no error to take */
+    ++j->propagated;
+    return;
+  }
   j->wrong += !(ratio <= 1.0);
   if (ratio > j->worst) {
     j->worst = ratio;
@@ -109,6 +116,7 @@ static void judge_weight(judging *j, int64_t step, int64_t f, int64_t k, uint32_
 }
 
 static uint32_t owner_of(const judging *j, int64_t row, int64_t k) {
+  if (j->owner) return j->owner[k];
   if (j->rank_of) return j->rank_of[k];
   for (uint32_t r = 0; r < j->r->run.world_size; ++r) {
     const bs_ownership *own = &j->r->run.ranks[r].owns;
@@ -120,6 +128,63 @@ static uint32_t owner_of(const judging *j, int64_t row, int64_t k) {
 static double beyond(const sums *s) {
   if (s->error2 == 0.0) return 0.0;
   return s->var > 0 ? sqrt(s->error2 / s->var) : INFINITY;
+}
+
+/* Of the last layer: before a mask is made anew a weight may have been another rank's. */
+static int32_t read_owners(const judging *j, int64_t f, bs_error *err) {
+  uint32_t first;
+  if (j->owner == NULL) return BS_OK;
+  bs_owners owners = bs_owners_of(j->c, &j->r->run);
+  return bs_owners_read(&owners, j->r->feature[f], j->owner, &first, err);
+}
+
+/* What rounding to a dtype of the way takes from the bias; nothing where it is as wide. */
+static double lost_in(const judging *j, uint32_t dtype, double value) {
+  return BS_DTYPE_BYTES(dtype) >= BS_DTYPE_BYTES(j->b_dtype) ? 0.0 : bs_ulp(dtype, value) / 2;
+}
+
+/* Of sums in int8 steps: half a step of its group for each time that they are rounded. */
+static double lost_in_steps(const judging *j, int64_t f) {
+  const bs_layer_spec *s = &j->c->spec;
+  if (s->reduce_dtype != BS_I8 || j->r->run.world_size < 2) return 0.0;
+  const double most = j->r->zero_largest[j->r->steps * j->r->features + f];
+  return bs_arithmetic_of(s).wire_steps * 0.5 * most / BS_WIRE_LEVELS * (1.0 + 1.0 / BS_WIRE_LEVELS) +
+         0x1p-22 * most;
+}
+
+static int are_finite(const double *values, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    if (!isfinite(values[i])) return 0;
+  return 1;
+}
+
+/* The row of sampled feature f as it was read back behind `step` steps. */
+static int row_is_finite(const judging *j, int64_t step, int64_t f) {
+  return are_finite(j->r->w + (step * j->r->features + f) * j->c->spec.K, j->c->spec.K);
+}
+
+/* The steps take the bias to within `bound` of b; what forward makes of zeros shows where it is, as near as
+ * the dtypes on the way let it. Forward behind the last step is judged with the bias that both allow: many
+ * steps that round may take it far from b. */
+static void judge_bias(judging *j, int64_t f, double b, double bound) {
+  const bs_layer_spec *s = &j->c->spec;
+  const double got = j->r->zero[j->r->steps * j->r->features + f], in_steps = lost_in_steps(j, f);
+  const double most = bound + bs_ulp(s->y_dtype, fabs(b) + bound) / 2 + in_steps +
+                      (s->reduce_dtype ? bs_ulp(s->reduce_dtype, fabs(b) + bound) / 2 : 0.0);
+  j->inexact += got != b;
+  j->bias[f] = b;
+  if (!isfinite(got) &&
+      (!isfinite(b) || !row_is_finite(j, j->r->steps, f))) { /* zero times Inf is not the bias */
+    ++j->propagated;
+    return;
+  }
+  const double ratio = isfinite(got) ? fabs(got - b) / most : INFINITY;
+  j->worst_bias = ratio <= j->worst_bias ? j->worst_bias : isnan(ratio) ? INFINITY : ratio;
+  const uint32_t wire = j->r->run.world_size > 1 ? s->reduce_dtype : 0;
+  const double shown =
+      lost_in(j, s->y_dtype, got) + in_steps + (wire && wire != BS_I8 ? lost_in(j, wire, got) : 0.0);
+  j->bias[f] = fmin(fmax(b, got - shown), got + shown);
+  j->bias_error[f] = fmin(bound, shown);
 }
 
 /* A row of W through all steps; the bias of it beside. */
@@ -134,11 +199,14 @@ static void judge_row(judging *j, int64_t f) {
     const bs_stepper of_w = bs_stepper_make(j->o, ++t, 0, j->wide),
                      of_b = bs_stepper_make(j->o, t, 1, j->wide);
     gradient_of_row(j, i, f);
+    j->brought = !j->x_finite || !isfinite(b) || !row_is_finite(j, i, f);
     for (int64_t k = 0; k < K; ++k) {
       double bound, var;
+      const uint32_t rank = owner_of(j, j->r->feature[f], k);
+      if (rank == BS_OWNER_NONE) continue; /* of the other half: nobody has it */
       const double want =
           bs_follow(&of_w, &j->weights[k], j->r->w[(i * F + f) * K + k], slope_of(j, k), &bound, &var);
-      judge_weight(j, i, f, k, owner_of(j, j->r->feature[f], k), want, bound, var, &row);
+      judge_weight(j, i, f, k, rank, want, bound, var, &row);
     }
     double sum = 0, magnitude = 0, e = 0;
     for (int64_t n = 0; n < B; ++n) {
@@ -158,14 +226,7 @@ static void judge_row(judging *j, int64_t f) {
     b_bound = 0.0;
   }
   j->worst_row = fmax(j->worst_row, beyond(&row));
-  if (!j->c->spec.has_bias) return;
-  const double got = j->r->zero[j->r->steps * F + f];
-  const double most =
-      b_bound + bs_ulp(j->c->spec.y_dtype, fabs(b) + b_bound) / 2 +
-      (j->c->spec.reduce_dtype ? bs_ulp(j->c->spec.reduce_dtype, fabs(b) + b_bound) / 2 : 0.0);
-  j->inexact += got != b;
-  j->worst_bias = fmax(j->worst_bias, isfinite(got) ? fabs(got - b) / most : INFINITY);
-  j->bias[f] = b;
+  if (j->c->spec.has_bias) judge_bias(j, f, b, b_bound);
 }
 
 /* ---- gates --------------------------------------------------------------------------------------- */
@@ -177,7 +238,7 @@ static bs_gate *new_gate(bs_step_verdict *out, const char *name, int32_t rank, d
   gate->rank = rank;
   gate->value = value;
   gate->limit = limit;
-  gate->state = value <= limit ? BS_GATE_PASS : BS_GATE_FAIL; /* NaN fails */
+  gate->state = isfinite(value) && isfinite(limit) && value <= limit ? BS_GATE_PASS : BS_GATE_FAIL;
   return gate;
 }
 
@@ -268,11 +329,14 @@ static int32_t judge_outputs(const judging *j, bs_step_verdict *out, bs_error *e
     to->y_cols = count;
   }
   g.spec.N = F;
+  run.rows = j->r->feature;
   if (rc == BS_OK) rc = bs_source_from_memory(j->r->w + j->r->steps * F * K, BS_F64, F, K, K, &w, err);
   if (rc == BS_OK) rc = bs_source_from_memory(j->bias, BS_F64, 1, F, F, &bias, err);
   g.w = &w;
   g.bias = g.spec.has_bias ? &bias : NULL;
-  if (rc == BS_OK) rc = bs_verdict_make(&g, &run, 0, &verdict, err);
+  const bs_verdict_within within = {j->bias_error, F < j->c->spec.N};
+  if (rc == BS_OK) rc = bs_verdict_make_within(&g, &run, 0, &within, &verdict, err);
+  if (rc == BS_OK) out->nonfinite = verdict.propagated + verdict.nonfinite + verdict.overflow;
   for (uint32_t i = 0; rc == BS_OK && i < verdict.n_gates && i < 5; ++i) {
     bs_gate *gate = &out->gates[out->n_gates++];
     *gate = verdict.gates[i];
@@ -290,13 +354,19 @@ static int32_t open_judging(const bs_case *c, const bs_train_result *r, judging 
   j->x = calloc(B * K + 1, sizeof *j->x);
   j->dw = calloc(3 * K + 1, sizeof *j->dw);
   j->weights = calloc(K + 1, sizeof *j->weights);
-  j->bias = calloc(F + 1, sizeof *j->bias);
+  j->bias = calloc(2 * F + 1, sizeof *j->bias);
   j->ranks = calloc(r->run.world_size, sizeof *j->ranks);
   if (!j->x || !j->dw || !j->weights || !j->bias || !j->ranks) return no_memory(err);
+  j->bias_error = j->bias + F;
   j->energy = j->dw + K;
   j->magnitude = j->energy + K;
+  if (bs_owners_by_row(&r->run)) {
+    j->owner = calloc(K + 1, sizeof *j->owner);
+    if (!j->owner) return no_memory(err);
+  }
   int32_t rc = bs_case_column_ranks(c, &r->run, &j->rank_of, err);
   if (rc == BS_OK) rc = c->x->read(c->x->ctx, 0, c->spec.B, NULL, BS_F64, j->x, c->spec.K, err);
+  j->x_finite = rc == BS_OK && are_finite(j->x, (int64_t)(B * K));
   for (size_t f = 0; rc == BS_OK && c->spec.has_bias && f < F; ++f) {
     const bs_partition one = {.struct_size = sizeof one,
                               .kind = BS_PARTITION_CONTIGUOUS,
@@ -318,7 +388,8 @@ int32_t bs_step_judge(const bs_case *c, const bs_train_options *o, const bs_trai
   int32_t rc = open_judging(c, r, &j, err);
   for (int64_t f = 0; rc == BS_OK && f < r->features; ++f) {
     bs_case_tell(c, "judge", (uint64_t)f + 1, (uint64_t)r->features);
-    judge_row(&j, f);
+    rc = read_owners(&j, f, err);
+    if (rc == BS_OK) judge_row(&j, f);
   }
   if (rc == BS_OK) {
     weight_gates(&j, out);
@@ -327,7 +398,8 @@ int32_t bs_step_judge(const bs_case *c, const bs_train_options *o, const bs_trai
   }
   out->inexact = j.inexact;
   out->judged = j.judged;
-  void *const all[] = {j.x, j.dw, j.weights, j.bias, j.ranks, j.rank_of};
+  out->nonfinite += j.propagated;
+  void *const all[] = {j.x, j.dw, j.weights, j.bias, j.ranks, j.rank_of, j.owner};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) free(all[i]);
   return rc;
 }

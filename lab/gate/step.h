@@ -15,6 +15,7 @@ typedef struct bs_step_verdict {
   double relative, predicted; /* of the worst rank's weights */
   uint64_t inexact;           /* weights and biases that are not exactly the reference's */
   uint64_t judged;            /* weights, all steps */
+  uint64_t nonfinite;         /* weights, biases and outputs behind the last step that are NaN or Inf */
 } bs_step_verdict;
 
 int32_t bs_step_judge(const bs_case *c, const bs_train_options *options, const bs_train_result *result,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/gate/mixed.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/place.h"
 
@@ -116,6 +117,12 @@ static int same_as_before(const bs_case_result *result, uint32_t r) {
 
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
                         bs_error *err) {
+  const bs_verdict_within exactly = {0};
+  return bs_verdict_make_within(c, result, max_features, &exactly, out, err);
+}
+
+int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, int64_t max_features,
+                               const bs_verdict_within *within, bs_verdict *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   if (!bs_case_judged(c)) return BS_OK;
   const bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
@@ -124,11 +131,16 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
   bs_judgement j = {0};
   uint32_t *column_rank = NULL;
   bs_case teller = *c;
-  int32_t rc = bs_case_column_ranks(c, result, &column_rank, err);
-  if (rc != BS_OK) return rc;
+  bs_mixed mixed;
+  bs_mixed_view views[2];
+  bs_source x, w; /* what is multiplied: in two precisions, rounded */
+  int32_t rc = bs_mixed_open(c, result->ranks[0].proposal.split, &mixed, err);
+  if (rc == BS_OK) rc = bs_case_column_ranks(c, result, &column_rank, err);
+  bs_mixed_source(&views[0], &mixed, c->x, &x);
+  bs_mixed_source(&views[1], &mixed, c->w, &w);
   bs_owners owners = bs_owners_of(c, result);
-  const bs_reference_request request = {.x = c->x,
-                                        .w = c->w,
+  const bs_reference_request request = {.x = &x,
+                                        .w = &w,
                                         .bias = c->spec.has_bias ? c->bias : NULL,
                                         .world_size = result->world_size,
                                         .column_rank = column_rank,
@@ -139,7 +151,9 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
                                         .activation = c->spec.activation,
                                         .tell = bs_case_tell_user,
                                         .tell_user = &teller};
-  rc = bs_reference_compute(&request, &reference, err);
+  if (rc == BS_OK) rc = bs_reference_compute(&request, &reference, err);
+  reference.bias_error = within->bias_error;
+  reference.gaps = within->gaps;
   if (rc == BS_OK) rc = bs_predict(&reference, &arithmetic, &prediction, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
@@ -161,5 +175,6 @@ int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t 
   bs_prediction_free(&prediction);
   bs_reference_free(&reference);
   free(column_rank);
+  bs_mixed_close(&mixed);
   return rc;
 }

@@ -18,6 +18,13 @@ typedef struct bs_verdict {
 /* Judge a finished run of c. max_features 0: all. */
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
                         bs_error *err);
+/* The same of outputs some of whose inputs are known no better than so. */
+typedef struct bs_verdict_within {
+  const double *bias_error; /* [features] how far the bias may be from c's */
+  int gaps;                 /* 1: the rows of c's W are no neighbours: some of a larger one's */
+} bs_verdict_within;
+int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, int64_t max_features,
+                               const bs_verdict_within *within, bs_verdict *out, bs_error *err);
 /* Every gate that ran passed, and at least one ran. */
 int bs_verdict_passed(const bs_gate *gates, uint32_t count);
 

@@ -22,6 +22,7 @@ typedef struct maker {
   const bs_ladder_options *options;
   words methods, masks, overlap, reduce;
   const char *configured; /* name of the configuration's own mask */
+  const char *pattern[2]; /* and its patterns, or NULL */
 } maker;
 
 /* A list of the configuration, or `fallback` ("a b c", split in place in `text`). */
@@ -107,7 +108,9 @@ static int32_t add_method(maker *m, const char *name, bs_error *err) {
   uint32_t masks = 0;
   for (uint32_t i = 0; rc == BS_OK && i < m->masks.n; i++) {
     bs_mask mask;
-    rc = bs_mask_parse(m->masks.item[i][0] ? m->masks.item[i] : m->configured, NULL, NULL, &mask, err);
+    const int own = m->masks.item[i][0] == '\0';
+    rc = bs_mask_parse(own ? m->configured : m->masks.item[i], own ? m->pattern[0] : NULL,
+                       own ? m->pattern[1] : NULL, &mask, err);
     if (rc != BS_OK || (method->mask_kinds >> mask.kind & 1u) == 0) continue;
     masks++;
     rc = add_variants(m, method, name, m->masks.item[i], err);
@@ -130,6 +133,8 @@ int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const b
     m.masks.n = 1; /* who names a mask wants that one */
     m.masks.item[0] = "";
     m.configured = bs_schema_str(config, "mask.name");
+    m.pattern[0] = bs_schema_str(config, "mask.pattern_a");
+    m.pattern[1] = bs_schema_str(config, "mask.pattern_b");
     if (m.configured == NULL) m.configured = "complement_1100_0011"; /* patterns alone: of that kind */
   }
   if (m.reduce.n == 0) m.reduce.item[m.reduce.n++] = ""; /* as configured */

@@ -125,6 +125,12 @@ static void add_predicted(bs_predicted *sum, const bs_predicted *p) {
   sum->has_kernel |= p->has_kernel;
 }
 
+/* Of the bytes that a weight's values and, of 2:4 ones, positions take: how many values these are. */
+static uint64_t weights_of(const bs_rung *r, const bs_proposal *p) {
+  const uint64_t bits = 8u * BS_DTYPE_BYTES(r->c.spec.w_dtype) + (r->kernel.of24 ? 2u : 0u);
+  return p->weight_bytes * 8u / bits;
+}
+
 /* What backward is to the formulas of a forward: its products, W read for dX, dW written in fp32. */
 static bs_proposal backward_of(const bs_proposal *p, uint64_t weights) {
   bs_proposal b = *p;
@@ -134,16 +140,30 @@ static bs_proposal backward_of(const bs_proposal *p, uint64_t weights) {
   memcpy(b.coll_kind, p->backward_kind, sizeof b.coll_kind);
   memcpy(b.coll_payload, p->backward_payload, sizeof b.coll_payload);
   memcpy(b.coll_ranks, p->backward_ranks, sizeof b.coll_ranks);
+  b.chunks = 0;       /* only a forward is divided, */
+  b.wire_error = 0.0; /* and only its sums take int8 steps */
   return b;
 }
 
-/* The update alone: W read and written; of AdamW dW and two moments in fp32 beside it. */
-static bs_proposal step_of(const bs_proposal *p, uint32_t pass, uint64_t weights) {
+/* The update alone: W read and written (positions are neither); of AdamW dW and two moments in fp32 beside
+ * it. */
+static bs_proposal step_of(const bs_proposal *p, uint32_t pass, uint64_t weights, uint32_t size) {
   bs_proposal s = *p;
   s.flops = 0;
   s.n_collectives = 0;
-  s.weight_bytes = 2 * p->weight_bytes + (pass == BS_ARM_ADAMW ? 5 * 4 * weights : 0);
+  s.chunks = 0;
+  s.wire_error = 0.0;
+  s.weight_bytes = 2 * size * weights + (pass == BS_ARM_ADAMW ? 5 * 4 * weights : 0);
   return s;
+}
+
+/* The products of dX and dW run at rates of their own. */
+static bs_kernel backward_rates(const bs_kernel *k) {
+  bs_kernel b = *k;
+  const double times = k->backward > 0.0 ? k->backward : 1.0;
+  b.flops_core /= times;
+  b.flops_all /= times;
+  return b;
 }
 
 static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kernel *k, uint32_t rank,
@@ -153,7 +173,9 @@ static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kerne
   const bs_case *c = &r->c;
   const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, &p, err);
   if (rc != BS_OK) return rc;
-  const uint64_t weights = p.weight_bytes / BS_DTYPE_BYTES(c->spec.w_dtype);
+  const uint64_t weights = weights_of(r, &p);
+  bs_kernel back;
+  if (k != NULL) back = backward_rates(k);
   memset(sum, 0, sizeof *sum);
   if (l->pass != BS_ARM_BACKWARD) {
     bs_predict_rank(&l->machine, k, &c->spec, &p, c->world_size, c->threads_per_rank, &part);
@@ -161,11 +183,12 @@ static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kerne
   }
   if (l->pass != BS_ARM_FORWARD) {
     const bs_proposal b = backward_of(&p, l->pass == BS_ARM_SGD ? 0 : weights);
-    bs_predict_rank(&l->machine, k, &c->spec, &b, c->world_size, c->threads_per_rank, &part);
+    bs_predict_rank(&l->machine, k != NULL ? &back : NULL, &c->spec, &b, c->world_size, c->threads_per_rank,
+                    &part);
     add_predicted(sum, &part);
   }
   if (l->pass == BS_ARM_SGD || l->pass == BS_ARM_ADAMW) {
-    const bs_proposal s = step_of(&p, l->pass, weights);
+    const bs_proposal s = step_of(&p, l->pass, weights, BS_DTYPE_BYTES(c->spec.w_dtype));
     bs_predict_rank(&l->machine, k, &c->spec, &s, c->world_size, c->threads_per_rank, &part);
     add_predicted(sum, &part);
   }
@@ -190,9 +213,15 @@ static const bs_kernel *kernel_of(bs_ladder *l, uint32_t i, const bs_ladder_opti
     r->kernel = *k;
     return &r->kernel;
   }
-  if (bs_constants_kernel(o->constants, &r->c, footprint, &r->kernel, &r->kernel)) return &r->kernel;
   const uint32_t dtype = r->c.spec.w_dtype;
-  return bs_kernel_measure(&r->c, dtype, footprint, &r->kernel, &why) == BS_OK ? &r->kernel : NULL;
+  const bs_kernel *k = &r->kernel;
+  if (!bs_constants_kernel(o->constants, &r->c, footprint, k, &r->kernel) &&
+      bs_kernel_measure(&r->c, dtype, footprint, &r->kernel, &why) != BS_OK) {
+    r->kernel.source = NULL;
+    return NULL;
+  }
+  if (l->pass != BS_ARM_FORWARD && !(k->backward > 0.0)) bs_kernel_measure_backward(&r->c, dtype, &r->kernel);
+  return k;
 }
 
 static int32_t predict_rung(bs_ladder *l, uint32_t i, const bs_ladder_options *o, bs_error *err) {
@@ -230,10 +259,16 @@ static double expected(const bs_rung *r) {
   return r->predicted.has_kernel ? r->predicted.kernel.total : r->predicted.bound.total;
 }
 
+/* What the implementation's own rates tell comes before a lower bound, which nothing reaches. */
+static int told(const bs_rung *r) {
+  return !r->is_predicted ? 0 : r->predicted.has_kernel ? 2 : 1;
+}
+
 /* Measured before predicted before refused. */
 static int by_time(const bs_rung *a, const bs_rung *b) {
   if ((a->refused.code == BS_OK) != (b->refused.code == BS_OK)) return a->refused.code == BS_OK ? -1 : 1;
   if (a->measured != b->measured) return a->measured ? -1 : 1;
+  if (!a->measured && told(a) != told(b)) return told(a) > told(b) ? -1 : 1;
   const double x = a->measured ? a->seconds : expected(a), y = b->measured ? b->seconds : expected(b);
   return x < y ? -1 : x > y;
 }

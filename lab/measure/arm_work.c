@@ -23,7 +23,7 @@ static int32_t read_constant(void *ctx, int64_t row, int64_t nrows, const bs_par
 }
 
 int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *s, const bs_tensor *x,
-                         const bs_tensor *y, bs_arm_tensors *t, bs_error *err) {
+                         bs_tensor *y, bs_arm_tensors *t, bs_error *err) {
   if (t->work == BS_ARM_FORWARD) return BS_OK;
   const bs_rank_api *api = bs_rank_get_api();
   const int wide = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
@@ -43,6 +43,7 @@ int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *s,
   d.dtype = s->x_dtype;
   d.dims[1] = x->dims[1];
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &t->dx, err);
+  if (rc == BS_OK && t->work == BS_ARM_BACKWARD) rc = bs_layer_forward(layer, x, y, NULL, err);
   if (rc != BS_OK || t->work == BS_ARM_SGD) return rc;
   d.dtype = wide ? BS_F64 : BS_F32;
   d.dims[0] = own.row_count;

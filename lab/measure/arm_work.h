@@ -7,7 +7,7 @@
 
 enum bs_arm_work {
   BS_ARM_FORWARD = 0,
-  BS_ARM_BACKWARD = 1, /* dX and dW, no forward */
+  BS_ARM_BACKWARD = 1, /* dX and dW of a forward that was made before */
   BS_ARM_SGD = 2,      /* forward, backward, step; SGD without momentum and decay, which makes no dW */
   BS_ARM_ADAMW = 3,
   BS_ARM_WORKS_
@@ -21,9 +21,10 @@ typedef struct bs_arm_tensors {
 
 /* Flags of a layer that does it. */
 uint32_t bs_arm_work_flags(uint32_t work);
-/* tensors->work is set; nothing is taken for a forward. */
+/* tensors->work is set; nothing is taken for a forward. For a backward one forward is made: a layer with an
+ * activation differentiates at what that has left. */
 int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *spec, const bs_tensor *x,
-                         const bs_tensor *y, bs_arm_tensors *tensors, bs_error *err);
+                         bs_tensor *y, bs_arm_tensors *tensors, bs_error *err);
 void bs_arm_work_free(bs_rank *rank, bs_arm_tensors *tensors);
 int32_t bs_arm_work_once(bs_arm_tensors *tensors, bs_layer *layer, const bs_tensor *x, bs_tensor *y,
                          bs_error *err);

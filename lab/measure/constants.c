@@ -16,7 +16,7 @@ enum { MAX_RANKS = 8 };
 #define MIB 1048576.0
 static const uint32_t measured_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
 static const uint32_t kernel_dtypes[] = {BS_F32, BS_BF16, BS_F16};
-static const double kernel_footprints[] = {64 * MIB, 4 * MIB}; /* from memory; from a cache */
+static const double kernel_footprints[] = {64 * MIB, 4 * MIB}; /* from memory; from a cache (2:4 alone) */
 static const double footprints[] = {1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB};
 enum { N_DTYPES = sizeof measured_dtypes / sizeof measured_dtypes[0] };
 enum { N_KERNELS = sizeof kernel_dtypes / sizeof kernel_dtypes[0] };
@@ -116,13 +116,15 @@ static int32_t survey_backend(survey *s, const char *backend, bs_error *err) {
 
 /* What cannot be measured is a row that says why. A backend so slow that its weight was made small has one.
  */
-static int32_t survey_kernel(survey *s, const bs_case *c, uint32_t dtype, bs_error *err) {
+static int32_t survey_kernel(survey *s, const bs_case *c, uint32_t dtype, uint32_t of24, bs_error *err) {
   double measured = kernel_footprints[0];
-  for (size_t i = 0; i < 2 && 2 * measured >= kernel_footprints[0]; i++) {
-    bs_kernel kernel = {.source = "measured"};
+  for (size_t i = of24; i < 2 && 2 * measured >= kernel_footprints[0]; i++) {
+    bs_kernel kernel = {.of24 = of24, .source = "measured"};
     bs_error why = BS_ERROR_INIT;
     const int32_t rc = bs_kernel_measure(c, dtype, kernel_footprints[i], &kernel, &why);
-    json_t *row = rc == BS_OK ? bs_kernel_json(&kernel) : json_pack("{s:s}", "why", why.message);
+    if (rc == BS_OK) bs_kernel_measure_backward(c, dtype, &kernel);
+    json_t *row = rc == BS_OK ? bs_kernel_json(&kernel)
+                              : json_pack("{s:s,s:s}", "op", bs_kernel_op(&kernel), "why", why.message);
     if (rc != BS_OK && rc != BS_UNSUPPORTED) {
       *err = why;
       json_decref(row);
@@ -141,9 +143,9 @@ static int32_t survey_kernels(survey *s, const char *backend, bs_error *err) {
   bs_case c = *s->like;
   int32_t rc = BS_OK;
   c.backend = backend;
-  for (size_t i = 0; rc == BS_OK && i < N_KERNELS; i++) {
+  for (uint32_t i = 0; rc == BS_OK && i < 2 * N_KERNELS; i++) {
     step(s, "products");
-    rc = survey_kernel(s, &c, kernel_dtypes[i], err);
+    rc = survey_kernel(s, &c, kernel_dtypes[i / 2], i % 2, err);
   }
   return rc;
 }
@@ -158,7 +160,7 @@ int32_t bs_constants_measure(const bs_case *like, const char *const *backends, s
   bs_store_stamp(stamp);
   s.m.threads = bs_machine_threads();
   s.ranks = cores < 2 ? 2 : cores < MAX_RANKS ? cores : MAX_RANKS;
-  s.total = N_DTYPES + largest_footprint() + n_backends * (s.ranks + N_KERNELS);
+  s.total = N_DTYPES + largest_footprint() + n_backends * (s.ranks + 2 * N_KERNELS);
   s.out = json_pack("{s:i,s:o?,s:s,s:i,s:i}", "format", BS_CONSTANTS_FORMAT, "key", bs_constants_key(),
                     "measured_at", stamp, "cores", (int)cores, "threads", (int)s.m.threads);
   int32_t rc = s.out == NULL ? no_memory(err) : survey_arithmetic(&s, err);
@@ -300,6 +302,10 @@ static int find_parts(const json_t *constants, const json_t *row, double *core, 
   return 1;
 }
 
+int bs_constants_of24(const json_t *row) {
+  return is_text(row, "op", "matmul24");
+}
+
 int bs_constants_kernel(const json_t *constants, const bs_case *like, double footprint, const bs_kernel *who,
                         bs_kernel *out) {
   const json_t *list = json_object_get(constants, "kernels");
@@ -310,8 +316,8 @@ int bs_constants_kernel(const json_t *constants, const bs_case *like, double foo
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *row = json_array_get(list, i);
     if (is_text(row, "backend", like->backend) && is_text(row, "dtype", bs_dtype_name(like->spec.w_dtype)) &&
-        is_text(row, "name", who->name) && is_text(row, "how", who->how) &&
-        is_text(row, "plugin", who->plugin))
+        bs_constants_of24(row) == (who->of24 != 0) && is_text(row, "name", who->name) &&
+        is_text(row, "how", who->how) && is_text(row, "plugin", who->plugin))
       range_add(&r, row, bytes);
   }
   if (!range_end(&r, bytes) || !find_memory(constants, bytes, &m) ||
@@ -321,6 +327,7 @@ int bs_constants_kernel(const json_t *constants, const bs_case *like, double foo
   bs_kernel k = *who;
   k.source = "stored";
   k.footprint = bytes;
+  k.backward = range_value(&r, "backward"); /* 0: a file of before it was measured */
   k.flops_core = range_value(&r, "flops_core");
   k.flops_all = range_value(&r, "flops_all");
   k.bytes_core = m.read_core * between(low_core, high_core, r.at);

@@ -26,6 +26,8 @@ int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *
  * BS_CORRUPT, BS_IO: it cannot be read or used. *out is NULL unless BS_OK; the caller releases it. */
 int32_t bs_constants_load(const char *path, json_t **out, bs_error *err);
 
+/* Is a row of `kernels` of matmul24? Rows of before it was measured do not tell: they are of matmul. */
+int bs_constants_of24(const json_t *row);
 /* The rates of the implementation `who` (bs_kernel_identify) for like's backend and dtype: 1, or 0 when they
  * are of another one, another build of its plugin, or none (then measure). Byte rates are taken as parts of
  * the machine's read bandwidth, so that both follow the caches alike. */

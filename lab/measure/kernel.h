@@ -4,8 +4,8 @@
 #define BS_LAB_MEASURE_KERNEL_H
 #include "lab/measure/predict.h"
 
-/* Which implementation of matmul will serve a layer (rank 0's), by a rehearsal of its build with the case's
- * choices; fills name, how and plugin. BS_NOT_FOUND: it asks for no matmul. */
+/* Which implementation of matmul, or of matmul24, will serve a layer (rank 0's), by a rehearsal of its build
+ * with the case's choices; fills name, how, plugin and of24. BS_NOT_FOUND: it asks for neither. */
 int32_t bs_kernel_identify(const bs_case *c, bs_kernel *out, bs_error *err);
 
 /* Rates of the implementation out->name (empty: of the one that serves by default) for weights of `dtype` of
@@ -14,6 +14,10 @@ int32_t bs_kernel_identify(const bs_case *c, bs_kernel *out, bs_error *err);
  * bind, timeout. BS_UNSUPPORTED: no such implementation serves it. */
 int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint, bs_kernel *out,
                           bs_error *err);
-int bs_kernel_same(const bs_kernel *a, const bs_kernel *b); /* name, how and plugin */
+/* kernel->backward: the time of dX and dW of 64 tokens over that of two forwards, all cores at once; 1 where
+ * it cannot be measured. kernel has its identity, footprint and rates. */
+void bs_kernel_measure_backward(const bs_case *like, uint32_t dtype, bs_kernel *kernel);
+const char *bs_kernel_op(const bs_kernel *kernel);
+int bs_kernel_same(const bs_kernel *a, const bs_kernel *b); /* op, name, how and plugin */
 json_t *bs_kernel_json(const bs_kernel *kernel);            /* a row of the stored constants */
 #endif

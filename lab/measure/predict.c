@@ -64,9 +64,18 @@ double bs_chunked(double product, double wire, uint32_t chunks) {
   return product / c + (c - 1.0) / c * most + wire / c;
 }
 
+/* The sums of chunks are worked out beside the next product. Where each core has a rank that is the product's
+ * own core: all is read and written about twice. Nothing, where the ranks leave cores for it. */
+static double beside(const bs_machine *m, const bs_proposal *p, double ranks, double threads) {
+  double bytes = 0.0;
+  if (p->chunks < 2 || ranks * (threads + 1.0) <= m->cores) return 0.0;
+  for (uint32_t i = 0; i < p->n_collectives && i < BS_MAX_PROPOSED; ++i) bytes += (double)p->coll_payload[i];
+  return time_of(2.0 * bytes, share(m->copy_core, m->copy_all, ranks, 1.0));
+}
+
 /* Sums in int8 steps read and write each value some times more (docs/methods.md): bytes. */
-static double quantised_bytes(const bs_layer_spec *spec, uint32_t world_size) {
-  if (spec->reduce_dtype != BS_I8 || world_size < 2) return 0.0;
+static double quantised_bytes(const bs_layer_spec *spec, const bs_proposal *p, uint32_t world_size) {
+  if (!(p->wire_error > 0) || spec->reduce_dtype != BS_I8 || world_size < 2) return 0.0;
   return (double)spec->B * (double)spec->N * (4.0 + 1.0 + 2.0 + 5.0 / world_size);
 }
 
@@ -77,14 +86,15 @@ void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spe
   const uint32_t x_bytes = BS_DTYPE_BYTES(spec->x_dtype), y_bytes = BS_DTYPE_BYTES(spec->y_dtype);
   const double activations = (double)spec->B * ((double)spec->K * x_bytes + (double)spec->N * y_bytes);
   const double flops = (double)p->flops;
-  const double bytes = (double)p->weight_bytes + activations + quantised_bytes(spec, world_size);
+  const double bytes = (double)p->weight_bytes + activations + quantised_bytes(spec, p, world_size);
   bs_parts *b = &out->bound;
   b->compute = time_of(flops, share(m->flops_core, m->flops_all, ranks, threads));
   b->memory = time_of(bytes, share(m->read_core, m->read_all, ranks, threads));
   b->wire = world_size > 1 ? wire_time(m, p) : 0.0;
   b->host = m->host;
   const double most = b->compute > b->memory ? b->compute : b->memory;
-  b->total = bs_chunked(most, b->wire, p->chunks) + b->host;
+  const double sums = beside(m, p, ranks, threads);
+  b->total = bs_chunked(most + sums, b->wire, p->chunks) + b->host;
   out->limit = b->compute >= b->memory ? "compute" : "memory";
   if (b->wire > most) out->limit = "wire";
   if (b->host > most && b->host > b->wire) out->limit = "host";
@@ -94,7 +104,7 @@ void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spe
   out->kernel.compute = time_of(flops, own_rate(m, k->flops_core, k->flops_all, ranks, threads));
   out->kernel.memory = time_of(bytes, own_rate(m, k->bytes_core, k->bytes_all, ranks, threads));
   const double product = bs_overlap(out->kernel.compute, out->kernel.memory);
-  out->kernel.total = bs_chunked(product, b->wire, p->chunks) + b->host;
+  out->kernel.total = bs_chunked(product + sums, b->wire, p->chunks) + b->host;
 }
 
 static int32_t propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err) {

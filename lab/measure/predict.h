@@ -8,13 +8,15 @@
 /* What one implementation of matmul reaches on weights of `footprint` bytes (all ranks' together). A rate is
  * of that part alone: kernel time = bs_overlap(FLOPs / flops, bytes / bytes). */
 typedef struct bs_kernel {
+  uint32_t of24;    /* 1: of matmul24, and FLOPs and bytes are those of kept values */
   char name[160];   /* "cpu:packed" */
   char how[224];    /* as it answered: "packed-avx2, own kernels" */
   char plugin[128]; /* SHA-256 of the plugin's file, or the library's build id */
   double footprint;
   double flops_core, flops_all; /* FLOP/s: one core alone; all at once, each with its part */
   double bytes_core, bytes_all; /* bytes/s of weights and activations */
-  const char *source;           /* "measured" or "stored"; static */
+  double backward;    /* times the arithmetic of dX and dW takes a forward's, a FLOP; 0: not known */
+  const char *source; /* "measured" or "stored"; static */
 } bs_kernel;
 
 /* Where the time of one forward should go, in seconds. */

@@ -15,29 +15,31 @@
 
 struct bs_peers {
   bs_world *world;
-  int64_t patience_ns; /* of a follower */
+  int64_t patience_ns;  /* of a follower */
+  int64_t of_leader_ns; /* 0: the world's deadline */
   uint32_t rank;
+  int lost;  /* a message did not come through */
   int ended; /* END was heard, and nobody has asked for it yet */
   int32_t status;
 };
 
 typedef struct message {
-  int64_t patience_ns;
+  int64_t patience_ns, of_leader_ns;
   uint32_t root;
   uint64_t bytes;
   void *data; /* of the root's process its own; elsewhere malloc'ed by the run */
 } message;
 
 /* The leader waits no longer than for any collective: the others have nothing else to do. */
-static int64_t patience(bs_rank *rank, int64_t of_follower) {
-  return bs_rank_get_api()->rank(rank) == 0 ? 0 : of_follower;
+static int64_t patience(bs_rank *rank, int64_t of_leader, int64_t of_follower) {
+  return bs_rank_get_api()->rank(rank) == 0 ? of_leader : of_follower;
 }
 
 static int32_t meet_main(bs_rank *rank, void *arg, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   const bs_collective what = {.struct_size = sizeof what,
                               .kind = BS_COLL_BARRIER,
-                              .timeout_ns = patience(rank, PATIENCE_NS),
+                              .timeout_ns = patience(rank, 0, PATIENCE_NS),
                               .site = "lab.peers.meet"};
   bs_coll_plan *plan = NULL;
   (void)arg;
@@ -48,7 +50,9 @@ static int32_t meet_main(bs_rank *rank, void *arg, bs_error *err) {
 }
 
 int32_t bs_peers_meet(bs_peers *peers, bs_error *err) {
-  return peers == NULL ? BS_OK : bs_world_run(peers->world, meet_main, NULL, err);
+  const int32_t rc = peers == NULL ? BS_OK : bs_world_run(peers->world, meet_main, NULL, err);
+  if (rc != BS_OK) peers->lost = 1;
+  return rc;
 }
 
 static int32_t broadcast(bs_rank *rank, const message *m, void *data, uint64_t bytes, bs_error *err) {
@@ -63,7 +67,7 @@ static int32_t broadcast(bs_rank *rank, const message *m, void *data, uint64_t b
                               .dtype_out = BS_U8,
                               .rows = 1,
                               .count = bytes,
-                              .timeout_ns = patience(rank, m->patience_ns),
+                              .timeout_ns = patience(rank, m->of_leader_ns, m->patience_ns),
                               .site = "lab.peers"};
   bs_coll_plan *plan = NULL;
   int32_t rc = api->collective_prepare(rank, &what, &plan, err);
@@ -85,7 +89,9 @@ static int32_t pass_on(bs_rank *rank, void *arg, bs_error *err) {
 
 static int32_t share(bs_peers *peers, message *m, bs_error *err) {
   m->patience_ns = peers->patience_ns;
+  m->of_leader_ns = peers->of_leader_ns;
   const int32_t rc = bs_world_run(peers->world, pass_on, m, err);
+  if (rc != BS_OK) peers->lost = 1;
   if (rc != BS_OK && m->root != peers->rank) {
     free(m->data);
     m->data = NULL;
@@ -99,7 +105,13 @@ int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size
   *out = NULL;
   int32_t rc = bs_context_attach(context, comm, &here, err);
   if (rc != BS_OK || here.world_size == 0) return rc;
-  if (here.world_size == 1 && world_size == 1) return BS_OK;
+  if (here.world_size != world_size) { /* a world of one too: its followers would wait for a leader */
+    bs_error_set(err, BS_CONFIG, "BS-WORLD-SIZE", "a world of %u ranks, but %u processes were started",
+                 world_size, here.world_size);
+    bs_error_hint(err, "-P %u, or start as many processes", here.world_size);
+    return BS_CONFIG;
+  }
+  if (world_size == 1) return BS_OK;
   bs_peers *peers = calloc(1, sizeof *peers);
   if (peers == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   peers->rank = here.rank;
@@ -130,6 +142,10 @@ int bs_peers_lead(const bs_peers *peers) {
   return peers == NULL || peers->rank == 0;
 }
 
+int bs_peers_lost(const bs_peers *peers) {
+  return peers != NULL && peers->lost;
+}
+
 int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_error *err) {
   message m = {0};
   *out_text = NULL;
@@ -140,6 +156,8 @@ int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_err
   }
   const int32_t rc = share(peers, &m, err);
   if (rc != BS_OK || peers->rank == 0) return rc;
+  if (m.bytes == 0 || m.data == NULL)
+    return bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD", "rank 0 tells nothing where a text was due");
   ((char *)m.data)[m.bytes - 1] = '\0';
   *out_text = m.data;
   return BS_OK;
@@ -149,6 +167,14 @@ int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err) {
   bs_told copy = *told;
   message m = {.bytes = sizeof copy, .data = &copy};
   return peers == NULL || peers->rank != 0 ? BS_OK : share(peers, &m, err);
+}
+
+int32_t bs_peers_tell_soon(bs_peers *peers, const bs_told *told, double seconds, bs_error *err) {
+  if (peers == NULL) return BS_OK;
+  peers->of_leader_ns = (int64_t)(seconds * 1e9);
+  const int32_t rc = bs_peers_tell(peers, told, err);
+  peers->of_leader_ns = 0;
+  return rc;
 }
 
 int32_t bs_peers_hear(bs_peers *peers, bs_told *out, bs_error *err) {
@@ -215,6 +241,8 @@ static int32_t compare_main(bs_rank *rank, void *arg, bs_error *err) {
     return rc != BS_OK ? rc : bs_rank_barrier(rank, "lab.peers.same", err);
   }
   size_t a = 0, b = 0;
+  if (m.bytes == 0 || m.data == NULL)
+    return bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD", "rank 0 tells no configuration");
   ((char *)m.data)[m.bytes - 1] = '\0';
   const int same = strcmp(c->mine, m.data) == 0;
   if (!same) {

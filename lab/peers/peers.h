@@ -31,12 +31,16 @@ int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size
 void bs_peers_close(bs_peers *peers);
 /* 1: this process leads (also without peers). */
 int bs_peers_lead(const bs_peers *peers);
+/* 1: a message did not come through: the others are gone, or will not come. */
+int bs_peers_lost(const bs_peers *peers);
 /* Before the processes open a world together: the followers wait here for as long as the leader judges. */
 int32_t bs_peers_meet(bs_peers *peers, bs_error *err);
 /* The leader's text (NUL-terminated) to all; the followers' *out_text is theirs to free. */
 int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_error *err);
 /* The leader tells, the followers hear. */
 int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err);
+/* The same to those who are there: no more than `seconds` are waited for the others. */
+int32_t bs_peers_tell_soon(bs_peers *peers, const bs_told *told, double seconds, bs_error *err);
 /* In a follower: hears until the phase has ended, and gives its status; waits for each word for `seconds`, 0:
  * as long as rank 0 lives. */
 int32_t bs_peers_await_end(bs_peers *peers, double seconds, int32_t *out_status, bs_error *err);

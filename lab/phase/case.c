@@ -232,6 +232,7 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
   out->algorithms = bs_strdup(bs_world_algorithms(world));
   if (!out->algorithms)
     return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the algorithms");
+  const int assembles = !out->whole && bs_place_assembles(c);
   int32_t rc = BS_OK;
   for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r)
     if (bs_world_rank(world, r)) rc = collect_timings(world, r, &out->ranks[r], err);
@@ -242,13 +243,13 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
     rc = bs_method_propose(c->context, c->method, &c->spec, r, out->world_size, &mine->proposal, err);
     if (rc != BS_OK) return rc;
     out->weight_bytes += mine->proposal.weight_bytes;
-    const int64_t rows = bs_place_assembles(c) ? mine->y_rows : c->spec.B;
+    const int64_t rows = assembles ? mine->y_rows : c->spec.B;
     if (c->fault && c->fault->output && mine->y && rows > 0) {
       c->fault->output(c->fault->user, r, mine->y, rows, mine->y_cols, c->spec.y_dtype);
       mine->hash = bs_hash64(mine->y, (size_t)(rows * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype));
     }
   }
-  return rc == BS_OK && bs_case_judged(c) ? bs_place_assemble(c, out, err) : rc;
+  return rc == BS_OK && assembles && bs_case_judged(c) ? bs_place_assemble(c, out, err) : rc;
 }
 
 int bs_case_judged(const bs_case *c) {

@@ -19,21 +19,55 @@ typedef struct captured {
   int failed, reduced;
 } captured;
 
+enum { SITE = 64 };
+
 struct bs_dump {
   char dir[3800];
+  char
+      site[SITE]; /* of the sum or gather that makes y; the parts of one that is divided have ".0", ".1" .. */
+  int64_t tokens;
   uint32_t ranks;
   captured *partial;
   bs_collective_hook hook;
 };
 
-/* Only the last forward counts: each call replaces the one before. Runs on the rank's own thread. */
+/* Which part of y's exchange this is, 0 for all of it; -1: another exchange. */
+static int part_of(const bs_dump *dump, const bs_coll_call *call) {
+  const size_t n = strlen(dump->site);
+  if (call->site == NULL || strncmp(call->site, dump->site, n) != 0) return -1;
+  const char *rest = call->site + n;
+  if (rest[0] == '\0') return 0;
+  return rest[0] == '.' && rest[1] >= '0' && rest[1] <= '9' && rest[2] == '\0' ? rest[1] - '0' : -1;
+}
+
+/* Room for `rows` x `cols` more behind what there is, below it where a part has fewer than all tokens, beside
+ * it otherwise: *out_first is where its first value goes, a row is *out_ld long. NULL: no memory. */
+static double *make_room(const bs_dump *dump, captured *mine, int64_t rows, int64_t cols, int64_t *out_ld) {
+  const int below = mine->rows == 0 || rows != dump->tokens;
+  const int64_t all_rows = below ? mine->rows + rows : mine->rows,
+                all_cols = below ? cols : mine->cols + cols;
+  const size_t count = (size_t)(all_rows * all_cols);
+  double *values = malloc((count ? count : 1) * sizeof *values);
+  if (!values) return NULL;
+  for (int64_t r = 0; r < mine->rows; ++r)
+    memcpy(values + r * all_cols, mine->values + r * mine->cols, (size_t)mine->cols * sizeof *values);
+  double *first = below ? values + mine->rows * all_cols : values + mine->cols;
+  free(mine->values);
+  *mine = (captured){values, all_rows, all_cols, mine->failed, mine->reduced};
+  *out_ld = all_cols;
+  return first;
+}
+
+/* Only the last forward counts: its first part replaces what is there. Runs on the rank's own thread. */
 static uint32_t capture(void *user, uint32_t rank, const bs_coll_call *call) {
   bs_dump *dump = user;
   captured *mine = &dump->partial[rank];
+  const int part = part_of(dump, call);
   const int gathers = call->kind == BS_COLL_ALL_GATHER && call->counts;
   const int reduces = call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER;
-  if (!reduces && (!gathers || mine->reduced)) return 1; /* terms come before blocks of their sums */
+  if (part < 0 || (!reduces && (!gathers || mine->reduced))) return 1; /* terms come before blocks of sums */
   mine->reduced = reduces;
+  if (part == 0) mine->rows = mine->cols = 0;
   uint32_t place, ranks;
   bs_hook_place(call, &place, &ranks);
   uint64_t cols = gathers ? call->counts[place] : call->count;
@@ -41,29 +75,35 @@ static uint32_t capture(void *user, uint32_t rank, const bs_coll_call *call) {
     cols = 0;
     for (uint32_t r = 0; r < ranks; ++r) cols += call->counts[r];
   }
-  const size_t count = (size_t)(call->rows * cols);
-  double *values = realloc(mine->values, (count ? count : 1) * sizeof *values);
-  if (!values) {
+  int64_t ld = 0;
+  double *to = make_room(dump, mine, (int64_t)call->rows, (int64_t)cols, &ld);
+  if (!to) {
     mine->failed = 1;
     return 1;
   }
-  mine->values = values;
-  mine->rows = (int64_t)call->rows;
-  mine->cols = (int64_t)cols;
-  for (uint64_t row = 0; row < call->rows; ++row) {
-    for (uint64_t i = 0; i < cols; ++i) {
-      values[row * cols + i] =
-          bs_load_f64(call->dtype_in, call->in, (int64_t)row * call->in_stride + (int64_t)i);
-    }
+  for (int64_t row = 0; row < (int64_t)call->rows; ++row) {
+    for (int64_t i = 0; i < (int64_t)cols; ++i)
+      to[row * ld + i] = bs_load_f64(call->dtype_in, call->in, row * call->in_stride + i);
   }
   return 1;
 }
 
-int32_t bs_dump_open(const char *dir, uint32_t world_size, bs_dump **out, bs_error *err) {
+/* Tokens that are shared out travel as one row: written as rows of tokens. */
+static void shape_tokens(const bs_dump *dump, captured *mine) {
+  const int64_t count = mine->rows * mine->cols;
+  if (mine->rows != 1 || dump->tokens < 2 || count % dump->tokens != 0) return;
+  mine->rows = dump->tokens;
+  mine->cols = count / dump->tokens;
+}
+
+int32_t bs_dump_open(const char *dir, const char *method, int64_t tokens, uint32_t world_size, bs_dump **out,
+                     bs_error *err) {
   *out = NULL;
   bs_dump *dump = calloc(1, sizeof *dump);
   if (!dump) return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a dump");
   dump->ranks = world_size;
+  dump->tokens = tokens;
+  snprintf(dump->site, sizeof dump->site, "%s.y", method);
   dump->partial = calloc(world_size, sizeof *dump->partial);
   dump->hook = (bs_collective_hook){.user = dump, .before = capture, .after = NULL};
   if (!dump->partial) {
@@ -171,7 +211,8 @@ int32_t bs_dump_write(bs_dump *dump, const bs_case *c, const bs_case_result *res
   if (rc == BS_OK && c->bias) rc = write_source(dump, "bias", c->bias, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
     const bs_case_rank *mine = &result->ranks[r];
-    const captured *partial = &dump->partial[r];
+    captured *partial = &dump->partial[r];
+    shape_tokens(dump, partial);
     if (partial->failed)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for rank %u's partial", r);
     if (rc == BS_OK && partial->values) {

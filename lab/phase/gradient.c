@@ -14,6 +14,7 @@
 #include "lab/phase/loss.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
+#include "lab/phase/whole.h"
 #include "lab/stop.h"
 
 typedef struct gradient_run gradient_run;
@@ -40,6 +41,7 @@ static void keep_run(gradient_run *run) {
 /* One rank's tensors. */
 typedef struct tensors {
   bs_tensor x, y, dy, dx, dw, db;
+  bs_whole whole;
 } tensors;
 
 static int32_t no_memory(bs_error *err) {
@@ -70,7 +72,7 @@ static int32_t make_dy(const gradient_run *run, bs_rank *rank, uint32_t index, t
   const size_t bytes = (size_t)(s->B * mine->y_cols) * BS_DTYPE_BYTES(s->y_dtype);
   void *values = malloc(bytes ? bytes : 1);
   if (values == NULL) return no_memory(err);
-  int32_t rc = bs_rank_copy_out(rank, &t->y, values, err);
+  int32_t rc = bs_whole_read(&t->whole, rank, &t->y, values, err);
   if (rc == BS_OK) rc = bs_loss_gradients(run->loss, s, mine, run->target, values, NULL, err);
   if (rc == BS_OK) keep_dy(run, index, mine, values);
   if (rc == BS_OK) rc = bs_loss_upload(rank, &t->dy, values, err);
@@ -173,12 +175,14 @@ static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, c
   if (rc == BS_OK) rc = bs_case_ownership(layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
   if (rc == BS_OK) rc = take_tensors(run, rank, index, layer, x, &t, err);
+  if (rc == BS_OK) rc = bs_whole_open(&t.whole, c, rank, err);
   if (rc == BS_OK) rc = take_results(run, index, &t, err);
   if (rc == BS_OK) rc = repeat(run, rank, index, layer, &t, err);
   if (rc == BS_OK) { /* from here on y is dX */
     mine->y_begin = 0;
     mine->y_cols = t.dx.dims[1];
   }
+  bs_whole_close(&t.whole, rank);
   bs_tensor *const all[] = {&t.x, &t.y, &t.dy, &t.dx, &t.dw, &t.db};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
     if (all[i]->data) bs_rank_get_api()->tensor_free(rank, all[i]);
@@ -208,6 +212,7 @@ static int32_t take_result(const bs_case *c, bs_gradient_result *out, bs_error *
   const int f64 = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
   out->wide = f64 ? BS_F64 : BS_F32;
   out->run.world_size = c->world_size;
+  out->run.whole = 1; /* dX lies where X does */
   out->run.iterations = c->iterations > 0 ? c->iterations : 1;
   out->run.ranks = calloc(c->world_size, sizeof *out->run.ranks);
   out->ranks = calloc(c->world_size, sizeof *out->ranks);

@@ -149,7 +149,7 @@ static void read_row(const bs_owners *m, int64_t row, uint32_t *out) {
 /* Of a turned result the sizes are those of the product: its outputs are columns of W. */
 bs_owners bs_owners_of(const bs_case *c, const bs_case_result *result) {
   const int64_t N = result->turned ? c->spec.K : c->spec.N, K = result->turned ? c->spec.N : c->spec.K;
-  return (bs_owners){.result = result, .N = N, .K = K, .turned = result->turned};
+  return (bs_owners){.result = result, .rows = result->rows, .N = N, .K = K, .turned = result->turned};
 }
 
 uint32_t bs_owners_terms(const bs_case_result *result) {
@@ -158,15 +158,16 @@ uint32_t bs_owners_terms(const bs_case_result *result) {
 
 int32_t bs_owners_read(void *owners, int64_t index, uint32_t *out, uint32_t *out_first, bs_error *err) {
   const bs_owners *m = owners;
+  const int64_t row = m->rows != NULL ? m->rows[index] : index;
   uint32_t first = 0;
   (void)err;
-  while (!m->turned && first + 1 < m->result->world_size && !has_row(&m->result->ranks[first].owns, index))
+  while (!m->turned && first + 1 < m->result->world_size && !has_row(&m->result->ranks[first].owns, row))
     ++first;
   fill(out, m->turned ? m->N : m->K, bs_owners_pruned(m->result) ? BS_OWNER_NONE : first);
   if (m->turned)
     read_column(m, index, out);
   else
-    read_row(m, index, out);
+    read_row(m, row, out);
   *out_first = first;
   return BS_OK;
 }

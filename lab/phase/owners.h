@@ -32,6 +32,7 @@ int32_t bs_owners_row_columns(const bs_ownership *owns, int64_t K, int64_t row, 
  * Unowned weights are NONE where the method is allowed to leave some out, else the first rank's. */
 typedef struct bs_owners {
   const bs_case_result *result;
+  const int64_t *rows; /* index i means this row of W; NULL: row i */
   int64_t N, K;
   uint32_t turned;
 } bs_owners;

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/half.h"
+#include "lab/gate/mixed.h"
 #include "lab/gate/repro.h"
 #include "lab/gate/verdict.h"
 #include "lab/phase/case.h"
@@ -123,8 +124,20 @@ static int32_t half_gate(const bs_case *c, const bs_experiment *e, const bs_half
   return BS_OK;
 }
 
-static int32_t judge_case(const bs_case *c, const bs_experiment *e, const bs_subject *s, const bs_half *half,
+/* Two precisions: the error that was predicted, and the one that is measured, segment by segment. */
+static int32_t mixed_gate(const bs_case *c, const bs_experiment *e, bs_mixed_error *mixed,
                           const bs_case_result *result, bs_phase_result *out, bs_error *err) {
+  if (!mixed->asked) return BS_OK;
+  bs_gate gate;
+  const int32_t rc = bs_mixed_gate(c, result, mixed, e->reference_features, &gate, err);
+  if (rc != BS_OK || !bs_case_judged(c)) return rc;
+  add_gate(out, &gate);
+  return bs_record_mixed(out->record, mixed, err);
+}
+
+static int32_t judge_case(const bs_case *c, const bs_experiment *e, const bs_subject *s, const bs_half *half,
+                          bs_mixed_error *mixed, const bs_case_result *result, bs_phase_result *out,
+                          bs_error *err) {
   bs_verdict verdict;
   int32_t rc = bs_verdict_make(c, result, e->reference_features, &verdict, err);
   for (uint32_t i = 0; rc == BS_OK && i < verdict.n_gates; ++i) add_gate(out, &verdict.gates[i]);
@@ -134,6 +147,7 @@ static int32_t judge_case(const bs_case *c, const bs_experiment *e, const bs_sub
   for (uint32_t i = 0; rc == BS_OK && i < n_promised; ++i) add_gate(out, &promised[i]);
   if (rc == BS_OK) rc = integer_gate(c, e, out, err);
   if (rc == BS_OK) rc = fault_gate(c, e, out, err);
+  if (rc == BS_OK) rc = mixed_gate(c, e, mixed, result, out, err);
   if (rc != BS_OK || !bs_case_judged(c)) return rc;
   rc = half_gate(c, e, half, result, out, err);
   if (rc != BS_OK) return rc;
@@ -150,17 +164,19 @@ int32_t bs_phase0_run(bs_context *context, const bs_experiment *e, bs_progress_f
   bs_case c;
   bs_case_result result = {0};
   bs_half half;
+  bs_mixed_error mixed;
   bs_dump *dump = NULL;
   int32_t rc = bs_subject_open(context, e, &subject, err);
   if (rc == BS_OK) {
     make_case(context, e, &subject, progress, user, &c);
-    if (e->dump_dir) rc = bs_dump_open(e->dump_dir, c.world_size, &dump, err);
+    if (e->dump_dir) rc = bs_dump_open(e->dump_dir, c.method, c.spec.B, c.world_size, &dump, err);
     if (dump) c.hook = bs_dump_hook(dump);
     if (rc == BS_OK) rc = bs_half_expect(&c, &half, err); /* before anything is computed */
+    if (rc == BS_OK) rc = bs_mixed_expect(&c, &mixed, err);
     if (rc == BS_OK) rc = bs_case_run(&c, &result, err);
     if (rc == BS_OK && dump) rc = bs_dump_write(dump, &c, &result, err);
     c.hook = NULL;
-    if (rc == BS_OK) rc = judge_case(&c, e, &subject, &half, &result, out, err);
+    if (rc == BS_OK) rc = judge_case(&c, e, &subject, &half, &mixed, &result, out, err);
     bs_case_result_free(&result);
     bs_dump_close(dump);
     bs_subject_close(&subject);

@@ -58,11 +58,12 @@ static json_t *number_or_null(double value) {
 
 static void add_training(json_t *record, const bs_case *c, const bs_train_options *o,
                          const bs_train_result *r, const bs_step_verdict *v) {
-  uint64_t flops = 0, wire = 0;
+  uint64_t flops = 0, wire = 0, moved = 0;
   json_t *losses = json_array();
   for (uint32_t k = 0; k < c->world_size; ++k) {
     flops += r->ranks[k].counters[BS_COUNT_FLOPS];
     wire += r->ranks[k].counters[BS_COUNT_WIRE_BYTES];
+    moved += r->ranks[k].moved;
   }
   for (int64_t i = 0; i < r->steps; ++i) json_array_append_new(losses, number_or_null(r->loss[i]));
   json_object_set_new(record, "optimizer", json_string(o->optimizer == BS_OPT_ADAMW ? "adamw" : "sgd"));
@@ -73,6 +74,7 @@ static void add_training(json_t *record, const bs_case *c, const bs_train_option
     json_object_set_new(record, "adamw",
                         json_pack("{s:f,s:f,s:f}", "beta1", o->beta1, "beta2", o->beta2, "eps", o->eps));
   json_object_set_new(record, "remask", json_integer(o->remask));
+  if (o->remask > 0) json_object_set_new(record, "weights_moved", json_integer((json_int_t)moved));
   json_object_set_new(record, "steps", json_integer(r->steps));
   json_object_set_new(record, "losses", losses);
   json_object_set_new(record, "flops_per_step", json_integer((json_int_t)flops));
@@ -91,6 +93,7 @@ static int32_t fill(const bs_case *c, const bs_train_options *o, const bs_subjec
   bs_record_gates(record, out);
   json_object_set_new(record, "loss", json_string(bs_loss_name(o->loss)));
   json_object_set_new(record, "passed", json_boolean(out->passed));
+  json_object_set_new(record, "valid", json_boolean(v->nonfinite == 0));
   json_object_set_new(record, "iterations", json_integer(r->run.iterations));
   json_object_set_new(record, "warmup_iters", json_integer(o->warmup));
   add_training(record, c, o, r, v);
@@ -115,12 +118,24 @@ static int32_t gradient_gates(const bs_case *c, const bs_experiment *e, const bs
   return rc;
 }
 
+/* Of half a mask there is nothing to choose from: the weights that were left out are gone. */
+static int32_t refuse_half(const bs_case *c, const bs_train_options *o, bs_error *err) {
+  bs_proposal p = {.struct_size = sizeof p};
+  const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, err);
+  if (rc != BS_OK || o->remask == 0 || !(p.prune_error > 0.0)) return rc;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-REMASK",
+               "phase.remask=%lld: half a mask alone has no other weights to choose", (long long)o->remask);
+  bs_error_hint(err, "phase.remask=0 keeps its positions; without method.half both halves are there");
+  return BS_UNSUPPORTED;
+}
+
 static int32_t run_and_judge(const bs_case *c, const bs_experiment *e, const bs_subject *s,
                              bs_phase_result *out, bs_error *err) {
   bs_train_result result = {0};
   bs_step_verdict verdict;
   const bs_train_options o = options_of(e, s);
-  int32_t rc = gradient_gates(c, e, &o, out, err);
+  int32_t rc = refuse_half(c, &o, err);
+  if (rc == BS_OK) rc = gradient_gates(c, e, &o, out, err);
   if (rc == BS_OK) rc = bs_train_run(c, &o, &result, err);
   if (rc == BS_OK) rc = bs_step_judge(c, &o, &result, &verdict, err);
   if (rc == BS_OK) {

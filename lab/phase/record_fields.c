@@ -102,3 +102,27 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
   bad |= json_object_set_new(record, "algorithms", algorithm_list(result->algorithms));
   return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;
 }
+
+static int set_number(json_t *object, const char *key, double value) {
+  return json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+static json_t *segment(const char *name, int64_t columns, double predicted, double measured) {
+  json_t *row = json_pack("{s:s,s:I}", "segment", name, "columns", (json_int_t)columns);
+  const int bad = set_number(row, "error_predicted", predicted) | set_number(row, "error", measured);
+  if (!bad) return row;
+  json_decref(row);
+  return NULL;
+}
+
+int32_t bs_record_mixed(json_t *record, const bs_mixed_error *m, bs_error *err) {
+  json_t *high = segment("high", m->high, m->expected[BS_MIXED_HIGH], m->measured[BS_MIXED_HIGH]);
+  json_t *int8 = segment("int8", m->low, m->expected[BS_MIXED_INT8], m->measured[BS_MIXED_INT8]);
+  int bad = set_number(int8, "x_rounding_predicted", m->x_rounding);
+  bad |= set_number(int8, "w_rounding_predicted", m->w_rounding);
+  bad |= json_object_set_new(record, "segments", json_pack("[o,o]", high, int8));
+  bad |= set_number(record, "mixed_error_predicted", m->expected[BS_MIXED_WHOLE]);
+  bad |= set_number(record, "mixed_error", m->measured[BS_MIXED_WHOLE]);
+  bad |= json_object_set_new(record, "mixed_rows_looked_at", json_integer(m->rows));
+  return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;
+}

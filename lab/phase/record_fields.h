@@ -3,10 +3,13 @@
  * ran. */
 #ifndef BS_LAB_PHASE_RECORD_FIELDS_H
 #define BS_LAB_PHASE_RECORD_FIELDS_H
+#include "lab/gate/mixed.h"
 #include "lab/phase/case.h"
 /* Adds to `record` (docs/runs.md lists the fields). */
 int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
                               const bs_subject *s, bs_error *err);
 /* The list `gates` of a judged phase. */
 void bs_record_gates(json_t *record, const bs_phase_result *result);
+/* The segments of a layer in two precisions: their errors, predicted and measured. */
+int32_t bs_record_mixed(json_t *record, const bs_mixed_error *mixed, bs_error *err);
 #endif

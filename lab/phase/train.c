@@ -10,8 +10,10 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/phase/loss.h"
+#include "lab/phase/owners.h"
 #include "lab/phase/remask.h"
 #include "lab/phase/watch.h"
+#include "lab/phase/whole.h"
 #include "lab/stop.h"
 
 typedef struct train_run train_run;
@@ -31,9 +33,10 @@ struct train_run {
 typedef struct trainer {
   train_run *run;
   bs_rank *rank;
-  uint32_t index, loss_region;
+  uint32_t index, loss_region, remask_region;
   bs_layer *layer;
   bs_tensor x, y, dy, dx, dw, db, row;
+  bs_whole whole;
   uint64_t t; /* steps that this layer has taken */
 } trainer;
 
@@ -65,26 +68,25 @@ int bs_train_remasks(const bs_train_options *o, int64_t step, int64_t steps) {
 
 /* ---- reading back -------------------------------------------------------------------------------- */
 
-static int64_t column_of(const bs_partition *p, int64_t j) {
-  if (p == NULL) return j;
-  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
-}
-
 /* The sampled rows that this rank owns, as they are after `step` steps. */
 static int32_t read_rows(trainer *t, int64_t step, bs_error *err) {
   bs_train_result *out = t->run->out;
   const bs_ownership *own = &out->run.ranks[t->index].owns;
   const int64_t K = t->run->c->spec.K, cols = t->row.dims[1];
   double *line = malloc((size_t)(cols + 1) * sizeof *line);
-  int32_t rc = line ? BS_OK : no_memory(err);
+  int64_t *column = malloc((size_t)(cols + 1) * sizeof *column);
+  int32_t rc = line && column ? BS_OK : no_memory(err);
   for (int64_t f = 0; rc == BS_OK && cols > 0 && f < out->features; ++f) {
     const int64_t row = out->feature[f] - own->row_begin;
     if (row < 0 || row >= own->row_count) continue;
     rc = bs_layer_read_weights(t->layer, row, &t->row, err);
     if (rc == BS_OK) rc = bs_rank_copy_out(t->rank, &t->row, line, err);
+    if (rc == BS_OK) rc = bs_owners_row_columns(own, K, row, column, err);
     double *to = out->w + (step * out->features + f) * K;
-    for (int64_t j = 0; rc == BS_OK && j < cols; ++j) to[column_of(own->columns, j)] = line[j];
+    for (int64_t j = 0; rc == BS_OK && j < cols; ++j)
+      if (column[j] >= 0) to[column[j]] = line[j];
   }
+  free(column);
   free(line);
   return rc;
 }
@@ -119,8 +121,9 @@ static int32_t read_zero(trainer *t, const bs_source *x, int64_t step, bs_error 
   int32_t rc = values ? BS_OK : no_memory(err);
   if (rc == BS_OK && has_x) rc = api->tensor_read(t->rank, &zeros, 0, cols, &t->x, err);
   if (rc == BS_OK) rc = bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
-  if (rc == BS_OK) rc = bs_rank_copy_out(t->rank, &t->y, values, err);
+  if (rc == BS_OK) rc = bs_whole_read(&t->whole, t->rank, &t->y, values, err);
   if (rc == BS_OK) keep_features(t, values, 1, out->zero + step * out->features);
+  if (rc == BS_OK) bs_train_keep_largest(t->run->c, out, t->index, values, step);
   if (rc == BS_OK) rc = bs_remask_bias(&t->run->remask, t->run->c, &out->run.ranks[t->index], values, err);
   if (rc == BS_OK && has_x) rc = api->tensor_read(t->rank, x, 0, cols, &t->x, err);
   free(values);
@@ -136,7 +139,7 @@ static int32_t loss_and_gradient(trainer *t, int64_t step, bs_error *err) {
   bs_train_rank *own = &run->out->ranks[t->index];
   void *values = malloc(y_bytes(t) + 1);
   if (values == NULL) return no_memory(err);
-  int32_t rc = bs_rank_copy_out(t->rank, &t->y, values, err);
+  int32_t rc = bs_whole_read(&t->whole, t->rank, &t->y, values, err);
   own->hash[step] = bs_hash64(values, y_bytes(t));
   if (rc == BS_OK)
     rc = bs_loss_gradients(run->o->loss, &run->c->spec, mine, run->o->target, values, &own->loss[step], err);
@@ -200,12 +203,14 @@ static int32_t once(trainer *t, int64_t i, bs_error *err) {
   bs_rank_get_api()->region_begin(t->rank, t->loss_region);
   if (rc == BS_OK) rc = loss_and_gradient(t, i, err);
   bs_rank_get_api()->region_end(t->rank, t->loss_region);
+  uint64_t of_loss[BS_COUNT_COUNT_]; /* a sum of partial outputs is the lab's, not the layer's */
+  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) of_loss[k] = bs_rank_counter(t->rank, k) - mine->counters[k];
   if (rc == BS_OK)
     rc = bs_layer_backward(t->layer, &t->x, &t->dy, &t->dx, bs_train_fused(run->o) ? NULL : &t->dw,
                            t->db.data ? &t->db : NULL, NULL, err);
   if (rc == BS_OK) rc = optimise(t, i, err);
   bs_rank_get_api()->region_end(t->rank, BS_REGION_TOTAL_STEP);
-  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) own->counters[k] = bs_rank_counter(t->rank, k);
+  for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) own->counters[k] = bs_rank_counter(t->rank, k) - of_loss[k];
   return rc;
 }
 
@@ -236,12 +241,13 @@ static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, co
       s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64 ? BS_F64 : BS_F32;
   free(mine->columns);
   mine->columns = NULL;
+  bs_owners_free(mine);
   t->t = 0;
   int32_t rc = bs_layer_build(t->rank, c->method, s, w, bias, &t->layer, err);
   if (rc == BS_OK) rc = bs_case_ownership(t->layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, t->layer, t->index, &mine->y_begin, &mine->y_cols, err);
   if (rc != BS_OK) return rc;
-  const int64_t rows = mine->owns.row_count, cols = mine->owns.columns ? mine->owns.columns->count : s->K;
+  const int64_t rows = mine->owns.row_count, cols = bs_owners_width(&mine->owns, s->K);
   rc = bs_case_input(c, t->rank, t->layer, x, &t->x, err);
   if (rc == BS_OK) rc = take(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
   if (rc == BS_OK) rc = take(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->dy, err);
@@ -252,19 +258,36 @@ static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, co
   return rc;
 }
 
-/* The weights of all ranks become the source of a new layer, whose mask is made of them. */
+/* Positions that the old layer did not have: their values came from the rank that did. */
+static void count_moved(trainer *t, const uint8_t *old) {
+  const bs_case_rank *mine = &t->run->out->run.ranks[t->index];
+  const uint64_t bytes = mine->kept ? bs_owners_kept_bytes(&mine->kept_storage) : 0;
+  for (uint64_t i = 0; old && i < bytes; ++i)
+    t->run->out->ranks[t->index].moved += (uint64_t)__builtin_popcount(mine->kept[i] & ~old[i] & 0xFu);
+}
+
+/* The weights of all ranks become the source of a new layer, whose mask is made of them. Packing is timed as
+ * `compress`: by the layer itself where it has positions to choose. */
 static int32_t remask(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
   train_run *run = t->run;
+  const bs_ownership *own = &run->out->run.ranks[t->index].owns;
+  const bs_rank_api *api = bs_rank_get_api();
+  const int packs = own->kept == NULL;
   int32_t rc = run->c->spec.has_bias ? read_zero(t, x, step, err) : BS_OK;
-  bs_rank_get_api()->region_begin(t->rank, BS_REGION_COMPRESS);
-  if (rc == BS_OK)
-    rc = bs_remask_gather(&run->remask, t->rank, t->layer, &run->out->run.ranks[t->index].owns, err);
+  api->region_begin(t->rank, t->remask_region);
+  if (rc == BS_OK) rc = bs_remask_gather(&run->remask, t->rank, t->layer, own, err);
+  uint8_t *old = run->out->run.ranks[t->index].kept;
+  if (packs) api->region_begin(t->rank, BS_REGION_COMPRESS);
   if (rc == BS_OK) {
     free_layer(t);
+    run->out->run.ranks[t->index].kept = NULL; /* it is `old` now */
     rc = make_layer(t, x, &run->remask.w, run->c->spec.has_bias ? &run->remask.bias : NULL, err);
+    if (rc == BS_OK) count_moved(t, old);
+    free(old);
   }
+  if (packs) api->region_end(t->rank, BS_REGION_COMPRESS);
   if (rc == BS_OK) rc = bs_rank_barrier(t->rank, "remask.built", err);
-  bs_rank_get_api()->region_end(t->rank, BS_REGION_COMPRESS);
+  api->region_end(t->rank, t->remask_region);
   return rc;
 }
 
@@ -289,7 +312,7 @@ static int32_t finish(trainer *t, const bs_source *x, bs_error *err) {
       t->run->o->fault == BS_TRAIN_OLD_WEIGHTS ? BS_OK : bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
   mine->y = malloc(y_bytes(t) + 1);
   if (rc == BS_OK && mine->y == NULL) rc = no_memory(err);
-  if (rc == BS_OK) rc = bs_rank_copy_out(t->rank, &t->y, mine->y, err);
+  if (rc == BS_OK) rc = bs_whole_read(&t->whole, t->rank, &t->y, mine->y, err);
   if (rc != BS_OK) return rc;
   mine->hash = out->ranks[t->index].hash[out->steps] = bs_hash64(mine->y, y_bytes(t));
   mine->same_each_time = 1;
@@ -321,6 +344,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   bs_source x, w, bias, watched;
   bs_watched w_view;
   t.loss_region = bs_rank_get_api()->region_named(rank, "loss");
+  t.remask_region = bs_rank_get_api()->region_named(rank, "remask");
   int32_t rc = bs_case_view(c, t.index, BS_PART_X, c->x, &x, err);
   if (rc == BS_OK) rc = bs_case_view(c, t.index, BS_PART_W, c->w, &w, err);
   if (rc == BS_OK && c->bias) rc = bs_case_view(c, t.index, BS_PART_BIAS, c->bias, &bias, err);
@@ -328,7 +352,9 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (t.index == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
   bs_watch_source(&run->watch, &w_view, &w, t.index == 0, &watched);
   rc = make_layer(&t, &x, &watched, c->bias ? &bias : NULL, err);
+  if (rc == BS_OK) rc = bs_whole_open(&t.whole, c, rank, err);
   if (rc == BS_OK) rc = train(&t, &x, err);
+  bs_whole_close(&t.whole, rank);
   free_layer(&t);
   return rc;
 }
@@ -346,6 +372,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   run->c = &run->copy;
   run->o = &run->options;
   run->out = &run->result;
+  run->result.run.whole = 1; /* the sum of partial outputs is what the loss was taken of */
   run->watch.tell = like->progress ? &run->copy : NULL;
   bs_world *world = NULL;
   const int again = options->remask > 0 || options->fault == BS_TRAIN_MOMENTS_LOST;

@@ -15,6 +15,7 @@ enum bs_train_fault {
   BS_TRAIN_MOMENTS_LOST, /* what the optimiser remembers is zero again */
   BS_TRAIN_COLUMN_MOVED, /* a weight that no rank owns is not zero any more */
   BS_TRAIN_OLD_WEIGHTS,  /* forward multiplies with the weights of before */
+  BS_TRAIN_VALUE_MISSED, /* one weight is what it was before the step */
   BS_TRAIN_FAULTS_
 };
 
@@ -31,6 +32,7 @@ typedef struct bs_train_options {
 
 typedef struct bs_train_rank {
   uint64_t counters[BS_COUNT_COUNT_]; /* of the last step */
+  uint64_t moved;                     /* weights that it took over from other ranks, by all re-masks */
   uint64_t *hash;                     /* [steps + 1] of y before each step, and behind the last */
   double *loss;                       /* [steps] this rank's features' share of it */
   bs_region_stats *regions;           /* as they were behind the last step: what is judged runs after it */
@@ -46,7 +48,8 @@ typedef struct bs_train_result {
   double *w;               /* [steps + 1][features][K] as read back before the first step and after each */
   double *dy;              /* [steps][B][features] as backward was given it */
   double *zero; /* [steps + 1][features] y of zeros: after a re-mask, and at [steps] behind the last */
-  double *loss; /* [steps] */
+  double *zero_largest; /* the same of the largest of the group that shares its step; 0 without int8 sums */
+  double *loss;         /* [steps] */
 } bs_train_result;
 
 /* The caller frees the result. */
@@ -55,6 +58,8 @@ int32_t bs_train_run(const bs_case *c, const bs_train_options *options, bs_train
 /* train_result.c: the memory of a result, and the losses of all ranks. */
 int32_t bs_train_result_make(const bs_case *c, const bs_train_options *options, bs_train_result *out_result,
                              bs_error *err);
+void bs_train_keep_largest(const bs_case *c, bs_train_result *result, uint32_t rank, const void *values,
+                           int64_t step);
 void bs_train_sum_losses(const bs_case *c, const bs_train_options *options, bs_train_result *result);
 void bs_train_result_free(bs_train_result *result);
 /* Flags of a layer that takes these steps. */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * train_result.c - the memory of a training's result, and what is made of it when the ranks are done. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/partition/partition.h"
+#include "lab/gate/judge.h"
 #include "lab/phase/train.h"
 
 #define KEPT_VALUES (INT64_C(1) << 22) /* weights and gradients of Y that are read back */
@@ -44,8 +48,9 @@ int32_t bs_train_result_make(const bs_case *c, const bs_train_options *o, bs_tra
   out->w = calloc((steps + 1) * features * K + 1, sizeof *out->w);
   out->dy = calloc(steps * B * features + 1, sizeof *out->dy);
   out->zero = calloc((steps + 1) * features, sizeof *out->zero);
+  out->zero_largest = calloc((steps + 1) * features, sizeof *out->zero_largest);
   out->loss = calloc(steps + 1, sizeof *out->loss);
-  if (!out->run.ranks || !out->ranks || !out->w || !out->dy || !out->zero || !out->loss)
+  if (!out->run.ranks || !out->ranks || !out->w || !out->dy || !out->zero || !out->zero_largest || !out->loss)
     return no_memory(err);
   for (uint32_t r = 0; r < c->world_size; ++r) {
     out->ranks[r].hash = calloc(steps + 1, sizeof *out->ranks[r].hash);
@@ -53,6 +58,31 @@ int32_t bs_train_result_make(const bs_case *c, const bs_train_options *o, bs_tra
     if (!out->ranks[r].hash || !out->ranks[r].loss) return no_memory(err);
   }
   return BS_OK;
+}
+
+/* The first token's largest value of the group of feature n, as sums in int8 steps are made. */
+static double largest_of_group(const bs_case *c, const bs_case_rank *mine, const void *values, int64_t n) {
+  int64_t begin = 0, count = 0;
+  for (uint32_t r = 0; r < c->world_size && n >= begin + count; ++r)
+    bs_share(c->spec.N, r, c->world_size, &begin, &count);
+  const int64_t first = begin + (n - begin) / BS_WIRE_GROUP * BS_WIRE_GROUP;
+  double most = 0.0;
+  for (int64_t i = first; i < first + BS_WIRE_GROUP && i < begin + count; ++i)
+    if (i >= mine->y_begin && i < mine->y_begin + mine->y_cols)
+      most = fmax(most, fabs(bs_load_f64(c->spec.y_dtype, values, i - mine->y_begin)));
+  return most;
+}
+
+void bs_train_keep_largest(const bs_case *c, bs_train_result *out, uint32_t rank, const void *values,
+                           int64_t step) {
+  const bs_case_rank *mine = &out->run.ranks[rank];
+  if (c->spec.reduce_dtype != BS_I8 || c->world_size < 2) return;
+  if (c->spec.y_placement != BS_SPLIT && rank != 0) return;
+  for (int64_t f = 0; f < out->features; ++f) {
+    const int64_t n = out->feature[f];
+    if (n < mine->y_begin || n >= mine->y_begin + mine->y_cols) continue;
+    out->zero_largest[step * out->features + f] = largest_of_group(c, mine, values, n);
+  }
 }
 
 /* The loss of each step: rank 0's, or with a split y the sum of the ranks' shares. */
@@ -71,7 +101,8 @@ void bs_train_result_free(bs_train_result *result) {
     free(result->ranks[r].loss);
     free(result->ranks[r].regions);
   }
-  void *const all[] = {result->ranks, result->feature, result->w, result->dy, result->zero, result->loss};
+  void *const all[] = {result->ranks, result->feature,      result->w,   result->dy,
+                       result->zero,  result->zero_largest, result->loss};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) free(all[i]);
   bs_case_result_free(&result->run);
   memset(result, 0, sizeof *result);

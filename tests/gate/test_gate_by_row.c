@@ -17,6 +17,8 @@
 #include "lab/gate/small.h"
 #include "lab/gate/verdict.h"
 
+#define ONE_PRECISION (BS_FAULT_FORWARD_COUNT_ - BS_FAULT_MIXED_COUNT) /* test_gate_mixed has the others */
+
 static bs_context *context;
 static const char *const keys[] = {"kernel", "slices"};
 static const double shares[3] = {5, 1, 2};
@@ -170,7 +172,7 @@ START_TEST(every_fault_is_caught) {
     ck_assert_msg(caught == injected, "%s P=%u %s: missed %s", m.mask.name, c.world_size,
                   bs_dtype_name(dtypes[d]), missed);
     /* All but those of an activation, and T5; those of masks where there are any. */
-    ck_assert_uint_eq(injected, BS_FAULT_FORWARD_COUNT_ - 2 + 1 - (uint32_t)!halves - (uint32_t)!rows);
+    ck_assert_uint_eq(injected, ONE_PRECISION - 2 + 1 - (uint32_t)!halves - (uint32_t)!rows);
     rc = bs_gradient_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
     ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
     ck_assert_msg(caught == injected && injected >= 9, "backward of %s P=%u %s: %u of %u, not %s",
@@ -182,10 +184,14 @@ END_TEST
 
 /* ---- one half alone ------------------------------------------------------------------------------ */
 
-static bs_case half_case(const char *mask, const char *half, uint32_t P, made *m, const char **key) {
-  static const int64_t shape[3] = {64, 256, 512};
+enum { N_HALVES = 4 }; /* masks; with BS_TEST_BIG so many times, of other weights */
+
+static bs_case half_case(const char *mask, const char *half, uint32_t P, int turn, made *m,
+                         const char **key) {
+  const int64_t shape[3] = {64, 256, 512 + 16 * turn}; /* other weights in other places */
   const subject s = {mask, "auto", "auto", P};
   bs_case c = make_case(&s, P % 2 ? BS_F32 : BS_BF16, shape, m);
+  m->mask.seed += (uint64_t)turn;
   *key = "half";
   m->values[0] = half;
   c.spec.n_options = 1;
@@ -198,6 +204,7 @@ START_TEST(half_alone_is_as_wrong_as_was_said) {
   static const char *const names[] = {"magnitude", "transposable", "random_2of4", "complement_1100_0011"};
   static const double known[] = {0.364, 0.42, 0.707, 0.707}; /* of normal weights */
   static const char *const half[2] = {"0", "1"};
+  const int i = _i % N_HALVES;
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
   for (uint32_t P = 1; P <= 4; ++P)
@@ -211,7 +218,7 @@ START_TEST(half_alone_is_as_wrong_as_was_said) {
       bs_gate gate;
       const char *key;
       double measured = 0;
-      bs_case c = half_case(names[_i], half[h], P, &m, &key);
+      bs_case c = half_case(names[i], half[h], P, _i / N_HALVES, &m, &key);
       ck_assert_int_eq(bs_small_open(context, "random_normal", &c.spec, &data, &err), BS_OK);
       bs_small_case(&c, &c.spec, &data, &run);
       ck_assert_msg(bs_half_expect(&run, &told, &err) == BS_OK, "%s: %s", err.id, err.message);
@@ -224,9 +231,9 @@ START_TEST(half_alone_is_as_wrong_as_was_said) {
       ck_assert_int_eq(print_gates(&run, verdict.gates, verdict.n_gates), 0);
       check_claims(&result);
       ck_assert_msg(gate.state == BS_GATE_PASS, "%s", gate.text);
-      ck_assert_msg(fabs(measured / told.expected - 1.0) < 0.05, "%s half %d: %g measured, %g told",
-                    names[_i], h, measured, told.expected);
-      const double like = h == 0 ? known[_i] : sqrt(1.0 - known[_i] * known[_i]);
+      ck_assert_msg(fabs(measured / told.expected - 1.0) < 0.05, "%s half %d: %g measured, %g told", names[i],
+                    h, measured, told.expected);
+      const double like = h == 0 ? known[i] : sqrt(1.0 - known[i] * known[i]);
       ck_assert_double_eq_tol(measured, like, 0.05 * like);
       ck_assert_double_eq_tol(result.ranks[0].proposal.prune_error, like, 0.01);
       bs_case_result_free(&result);
@@ -270,7 +277,7 @@ START_TEST(another_half_is_noticed) {
   bs_half told;
   const char *key;
   ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
-  bs_case c = half_case("magnitude", "0", 1, &m, &key);
+  bs_case c = half_case("magnitude", "0", 1, 0, &m, &key);
   ck_assert_int_eq(bs_small_open(context, "random_normal", &c.spec, &data, &err), BS_OK);
   bs_small_case(&c, &c.spec, &data, &run);
   ck_assert_int_eq(bs_half_expect(&run, &told, &err), BS_OK);
@@ -284,12 +291,13 @@ START_TEST(another_half_is_noticed) {
 END_TEST
 
 int main(void) {
+  const char *big = getenv("BS_TEST_BIG");
   Suite *suite = suite_create("gate_by_row");
   TCase *tc = tcase_create("by_row");
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, clean_cases_pass, 0, N_SUBJECTS);
   tcase_add_loop_test(tc, every_fault_is_caught, 0, N_SUBJECTS);
-  tcase_add_loop_test(tc, half_alone_is_as_wrong_as_was_said, 0, 4);
+  tcase_add_loop_test(tc, half_alone_is_as_wrong_as_was_said, 0, N_HALVES * (big ? atoi(big) : 1));
   tcase_add_test(tc, another_half_is_noticed);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);

@@ -307,6 +307,36 @@ START_TEST(nan_fails_and_overflow_is_told_apart) {
 }
 END_TEST
 
+/* A bound that is not finite lets nothing through. */
+START_TEST(an_infinite_bound_bounds_nothing) {
+  world s;
+  bs_judgement j;
+  bs_gate gates[4];
+  bs_prediction p;
+  bs_error err;
+  const bs_arithmetic a = {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
+  static const double bounds[] = {INFINITY, NAN};
+  static const float wrong[] = {NAN, INFINITY, 1e30f};
+  make_world(&s, 1, BS_F32, 0.0);
+  float *y = malloc(sizeof(float) * B * N);
+  ck_assert_int_eq(bs_predict(&s.ref, &a, &p, &err), BS_OK);
+  for (int i = 0; i < 6; ++i) {
+    perfect(&s, &a, y);
+    p.bound[7] = bounds[i / 3];
+    y[7] = wrong[i % 3];
+    bs_judge(&s.ref, &a, &p, y, N, 0, N, &j);
+    ck_assert_uint_eq(bs_gates_from_judgement(&s.ref, &j, 0, gates, 4), 4);
+    ck_assert_int_eq(gates[3].state, BS_GATE_FAIL);
+    ck_assert_uint_eq(j.wrong, 1);
+    ck_assert_uint_eq(j.overflow, 0);
+    y[7] = (float)s.ref.y[7];
+  }
+  bs_prediction_free(&p);
+  free(y);
+  free_world(&s);
+}
+END_TEST
+
 START_TEST(ulp_of_each_dtype) {
   ck_assert_double_eq(bs_ulp(BS_F32, 1.0), 0x1p-23);
   ck_assert_double_eq(bs_ulp(BS_BF16, 1.5), 0x1p-7);
@@ -344,6 +374,7 @@ int main(void) {
   tcase_add_test(tc, one_bad_feature_fails_t2);
   tcase_add_test(tc, nan_inputs_are_followed);
   tcase_add_test(tc, nan_fails_and_overflow_is_told_apart);
+  tcase_add_test(tc, an_infinite_bound_bounds_nothing);
   tcase_add_test(tc, ulp_of_each_dtype);
   tcase_add_test(tc, known_answer_metrics);
   suite_add_tcase(suite, tc);

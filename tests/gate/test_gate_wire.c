@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "lab/config/experiment.h"
-#include "lab/gate/judge.h"
+#include "lab/gate/verdict.h"
 #include "tests/lab/lab_test.h"
 
 static bs_context *context;
@@ -120,6 +120,49 @@ START_TEST(clean_runs_pass) {
 }
 END_TEST
 
+/* Gradients of such layers are summed in f32; their steps are judged by outputs that travel in int8. */
+START_TEST(gradients_and_steps_pass) {
+  static const char *const runs[] = {
+      "method: {name: row_parallel, reduce_dtype: int8, bias: true}\nhardware: {backend: cpu, world_size: 3}",
+      "method: {name: masked_split, reduce_dtype: int8, bias: true}\nmask: {name: interleave}\n"
+      "hardware: {backend: cpu, world_size: 3}",
+      "method: {name: blockshock, reduce_dtype: int8, bias: true}\nhardware: {backend: cpu, world_size: 4}",
+      "method: {name: row_parallel, reduce_dtype: int8, bias: true, y_placement: split}\n"
+      "hardware: {backend: ref, world_size: 2}\nphase: {reference_features: 9}",
+      "method: {name: row_parallel, reduce_dtype: int8, bias: true}\nhardware: {backend: cpu, world_size: "
+      "2}\n"
+      "phase: {optimizer: adamw}",
+  };
+  for (int phase = 2; phase <= 3; ++phase) {
+    char yaml[512];
+    bs_error err = BS_ERROR_INIT;
+    bs_experiment e;
+    bs_phase_result result;
+    snprintf(yaml, sizeof yaml,
+             "%s\nmodel: {B: 11, N: 37, K: 36, dtype: float32}\nworkload: {loss: mse_zero}\n", runs[_i]);
+    ck_assert_msg(bs_experiment_make(context, parse_tree(yaml), NULL, NULL, &e, &err) == BS_OK, "%s: %s",
+                  yaml, err.message);
+    e.threads_per_rank = 1;
+    e.timed_iters = 2;
+    const int32_t rc = phase == 2 ? bs_phase2_run(context, &e, NULL, NULL, &result, &err)
+                                  : bs_phase3_run(context, &e, NULL, NULL, &result, &err);
+    ck_assert_msg(rc == BS_OK, "%s: %s", yaml, err.message);
+    uint32_t seen = 0;
+    for (uint32_t g = 0; g < result.n_gates; ++g) {
+      ck_assert_msg(result.gates[g].state == BS_GATE_PASS || result.gates[g].state == BS_GATE_SKIPPED,
+                    "phase %d, %s: %s %g over %g %s", phase, yaml, result.gates[g].name,
+                    result.gates[g].value, result.gates[g].limit, result.gates[g].text);
+      const char *name = result.gates[g].name;
+      seen += result.gates[g].state == BS_GATE_PASS &&
+              (strcmp(name, "T6") == 0 || strcmp(name, phase == 2 ? "db.T3" : "b.T3") == 0);
+    }
+    ck_assert_uint_eq(seen, 2);
+    bs_phase_result_free(&result);
+    bs_experiment_free(&e);
+  }
+}
+END_TEST
+
 /* Half the levels, or a rank's term twice rounded: beyond what was predicted. */
 START_TEST(coarser_steps_are_caught) {
   enum { B = 32, N = 256, P = 2 };
@@ -173,6 +216,90 @@ START_TEST(coarser_steps_are_caught) {
 }
 END_TEST
 
+/* One value of a group is not finite: the rest of its group must not be let through when the wire lost it,
+ * nor be called wrong when it did not. */
+START_TEST(a_lost_group_is_caught) {
+  enum { B = 8, N = 256, P = 2 };
+  static const double bad[] = {INFINITY, -INFINITY, NAN};
+  double partial[P][B * N], y[B * N], got[B * N], magnitude[B * N] = {0}, energy[N] = {0};
+  double *partials[P] = {partial[0], partial[1]};
+  int64_t feature[N];
+  for (int f = 0; f < N; ++f) feature[f] = f;
+  for (int i = 0; i < B * N; ++i) y[i] = (partial[0][i] = normal()) + (partial[1][i] = normal());
+  partial[0][3 * N + 5] = bad[_i];
+  y[3 * N + 5] = bad[_i];
+  const bs_arithmetic a = {
+      .y_dtype = BS_F32, .reduce_dtype = BS_I8, .accumulate = BS_ACC_F64, .wire_steps = 2};
+  const bs_reference ref = {.B = B,
+                            .N = N,
+                            .K = 1,
+                            .features = N,
+                            .feature = feature,
+                            .y = y,
+                            .magnitude = magnitude,
+                            .partial = partials,
+                            .energy = energy,
+                            .world_size = P,
+                            .distinct = B};
+  for (int lost = 0; lost < 3; ++lost) { /* nothing; to NaN; to zero */
+    bs_prediction prediction;
+    bs_judgement j;
+    bs_gate gates[4];
+    float out[B * N];
+    bs_error err = BS_ERROR_INIT;
+    memcpy(got, y, sizeof got);
+    for (int f = 0; lost > 0 && f < 128; ++f)
+      if (f != 5) got[3 * N + f] = lost == 1 ? NAN : 0.0;
+    for (int i = 0; i < B * N; ++i) out[i] = (float)got[i];
+    ck_assert_msg(bs_predict(&ref, &a, &prediction, &err) == BS_OK, "%s", err.message);
+    bs_judge(&ref, &a, &prediction, out, N, 0, N, &j);
+    ck_assert_uint_eq(bs_gates_from_judgement(&ref, &j, 0, gates, 4), 4);
+    for (int g = 0; g < 4; ++g) ck_assert_msg(isfinite(gates[g].limit), "%s", gates[g].name);
+    ck_assert_uint_eq(j.propagated, 1);
+    ck_assert_uint_eq(j.nonfinite, lost == 1 ? 127 : 0);
+    ck_assert_msg(lost == 0 ? j.wrong == 0 : j.wrong > 100, "%d: %llu", lost, (unsigned long long)j.wrong);
+    ck_assert_int_eq(gates[3].state, lost == 0 ? BS_GATE_PASS : BS_GATE_FAIL);
+    bs_prediction_free(&prediction);
+  }
+}
+END_TEST
+
+/* The same through a layer: what shares an int8 group with Inf or NaN is lost, and the run is not right. In
+ * f32 it is. */
+START_TEST(a_layer_that_loses_a_group_is_wrong) {
+  enum { B = 16, N = 96, K = 64 };
+  static float x[B * K], w[N * K];
+  static const float bad[] = {INFINITY, NAN};
+  bs_error err = BS_ERROR_INIT;
+  bs_source sx, sw;
+  for (int i = 0; i < B * K; ++i) x[i] = (float)normal();
+  for (int i = 0; i < N * K; ++i) w[i] = (float)normal();
+  w[7 * K + 3] = bad[_i / 2];
+  ck_assert_int_eq(bs_source_from_memory(x, BS_F32, B, K, K, &sx, &err), BS_OK);
+  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, N, K, K, &sw, &err), BS_OK);
+  bs_case c = {.context = context,
+               .method = "row_parallel",
+               .backend = "cpu",
+               .comm = "threads",
+               .world_size = 2,
+               .threads_per_rank = 1,
+               .timeout_s = 20,
+               .x = &sx,
+               .w = &sw};
+  c.spec = (bs_layer_spec){.struct_size = sizeof c.spec, .B = B, .N = N, .K = K};
+  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = BS_F32;
+  c.spec.reduce_dtype = _i % 2 ? BS_I8 : 0;
+  bs_case_result result;
+  bs_verdict v;
+  ck_assert_msg(bs_case_run(&c, &result, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_verdict_make(&c, &result, 0, &v, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_verdict_passed(v.gates, v.n_gates), _i % 2 == 0);
+  bs_case_result_free(&result);
+  bs_source_release(&sx);
+  bs_source_release(&sw);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("gate_wire");
   TCase *tc = tcase_create("wire");
@@ -180,7 +307,10 @@ int main(void) {
   tcase_add_checked_fixture(tc, open_context, close_context);
   tcase_add_test(tc, the_statistics_hold);
   tcase_add_loop_test(tc, clean_runs_pass, 0, (int)(sizeof cases / sizeof cases[0]));
+  tcase_add_loop_test(tc, gradients_and_steps_pass, 0, 5);
   tcase_add_test(tc, coarser_steps_are_caught);
+  tcase_add_loop_test(tc, a_lost_group_is_caught, 0, 3);
+  tcase_add_loop_test(tc, a_layer_that_loses_a_group_is_wrong, 0, 4);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

@@ -129,6 +129,24 @@ START_TEST(a_kernels_rates_follow_the_footprint) {
 }
 END_TEST
 
+/* Rows of the dense product are not those of 2:4 values, whatever their name. */
+START_TEST(products_of_kept_values_have_rows_of_their_own) {
+  const bs_case c = run_of(BS_F32, 1);
+  bs_kernel of24 = ours, got;
+  json_t *k = round_constants("ref");
+  of24.of24 = 1;
+  round_kernel(k, "ref", "ref:portable", "portable", "abc");
+  ck_assert(bs_constants_kernel(k, &c, MIB, &ours, &got)); /* an old row does not tell: the dense one */
+  ck_assert(!bs_constants_kernel(k, &c, MIB, &of24, &got));
+  json_t *list = json_object_get(k, "kernels");
+  for (size_t i = 0; i < 2; i++)
+    json_object_set_new(json_array_get(list, i), "op", json_string(_i ? "matmul24" : "matmul"));
+  ck_assert_int_eq(bs_constants_kernel(k, &c, MIB, &ours, &got), _i == 0);
+  ck_assert_int_eq(bs_constants_kernel(k, &c, MIB, &of24, &got), _i == 1);
+  json_decref(k);
+}
+END_TEST
+
 /* Of another implementation, another answer of it (an isa forced by a parameter), another build of its
  * plugin, another backend or dtype, or nonsense: not used. */
 START_TEST(another_kernels_rates_are_refused) {
@@ -248,6 +266,7 @@ int main(void) {
   tcase_add_test(tc, what_is_lacking_is_not_found);
   tcase_add_loop_test(tc, nonsense_is_not_used, 0, (int)(sizeof numbers / sizeof numbers[0]));
   tcase_add_test(tc, a_kernels_rates_follow_the_footprint);
+  tcase_add_loop_test(tc, products_of_kept_values_have_rows_of_their_own, 0, 2);
   tcase_add_loop_test(tc, another_kernels_rates_are_refused, 0, 9);
   tcase_add_loop_test(tc, a_file_of_the_old_format, 0, 2);
   tcase_add_test(tc, stored_whole_and_loaded);

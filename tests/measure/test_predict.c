@@ -63,6 +63,33 @@ START_TEST(chunks_hide_the_wire) {
 }
 END_TEST
 
+/* Two ranks on two cores sum on the cores that compute, on three cores one of them does; in one chunk that is
+ * the wire's own time. */
+START_TEST(sums_take_the_cores) {
+  bs_machine m = machine();
+  const bs_kernel k = kernel();
+  const bs_layer_spec s = spec();
+  bs_proposal p = {.flops = (uint64_t)1e8, .weight_bytes = 1, .n_collectives = 2, .chunks = 2};
+  bs_predicted got;
+  p.coll_payload[0] = p.coll_payload[1] = 1u << 20;
+  m.copy_core = 1e10;
+  m.copy_all = 1.6e10; /* 8 GB/s each */
+  const double sums = (2u << 20) * 2 / 8e9, each = (1e-3 + sums) / 2;
+  for (m.cores = 2; m.cores < 5; ++m.cores) {
+    const double product = m.cores < 4 ? each : 0.5e-3;
+    bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
+    ck_assert(near(got.bound.total, product + product + 101e-6 + 1e-6));
+  }
+  m.cores = 2;
+  m.threads = 2;
+  bs_predict_rank(&m, &k, &s, &p, 2, 1, &got);
+  ck_assert(near(got.kernel.total, 1e-3 + sums + 101e-6 + 1e-6));
+  p.chunks = 1;
+  bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
+  ck_assert(near(got.bound.total, 1e-3 + 2 * 101e-6 + 1e-6));
+}
+END_TEST
+
 START_TEST(one_core_alone) {
   const bs_machine m = machine();
   const bs_kernel k = kernel();
@@ -183,6 +210,7 @@ int main(void) {
   TCase *tc = tcase_create("predict");
   tcase_add_test(tc, overlap_is_a_norm);
   tcase_add_test(tc, chunks_hide_the_wire);
+  tcase_add_test(tc, sums_take_the_cores);
   tcase_add_test(tc, one_core_alone);
   tcase_add_test(tc, ranks_share_the_machine);
   tcase_add_test(tc, activations_are_read_and_written);

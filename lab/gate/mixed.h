@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * mixed.h - layers whose columns are kept in two precisions (method.mixed). What such a layer multiplies is
+ * known: X and W with all but the high columns rounded to int8, by one scale for each token and one for each
+ * output, of each rank's columns. T1 to T5 judge it by that, as tightly as any other layer; how far that is
+ * from X W^T is predicted before the run, segment by segment, and gate MIXED holds what is measured to it. */
+#ifndef BS_LAB_GATE_MIXED_H
+#define BS_LAB_GATE_MIXED_H
+#include "lab/gate/reference.h"
+#include "lab/phase/case.h"
+
+/* The option's value; -1 without it (one that is no number: 0, which the method refuses by itself). */
+int64_t bs_mixed_wanted(uint32_t n_options, const char *const *keys, const char *const *values);
+int64_t bs_mixed_of(const bs_layer_spec *spec);
+
+/* Which columns are high, and whose the others are. */
+typedef struct bs_mixed {
+  int64_t K, high;
+  uint32_t groups; /* ranks that round columns of their own */
+  uint8_t *is_high;
+  uint32_t *group; /* [K] */
+} bs_mixed;
+/* `split`: of the method's proposal. Without the option an empty one: K is 0. */
+int32_t bs_mixed_open(const bs_case *c, uint32_t split, bs_mixed *out_mixed, bs_error *err);
+void bs_mixed_close(bs_mixed *mixed);
+
+/* A matrix [rows,K] as it is multiplied: rows of it rounded by groups. */
+typedef struct bs_mixed_view {
+  const bs_mixed *mixed;
+  const bs_source *inner;
+} bs_mixed_view;
+void bs_mixed_source(bs_mixed_view *view, const bs_mixed *mixed, const bs_source *inner,
+                     bs_source *out_source);
+/* What a row becomes, in place; the squared error of each column is added to error2, unless that is NULL. */
+void bs_mixed_round(const bs_mixed *mixed, double *row, double *scales, double *error2);
+
+/* ---- mixed_error.c ------------------------------------------------------------------------------ */
+
+enum { BS_MIXED_HIGH = 0, BS_MIXED_INT8 = 1, BS_MIXED_WHOLE = 2, BS_MIXED_PARTS = 3 };
+/* Of a prediction; and by chance, in units of 1 / sqrt(outputs). From the seeds of
+ * tests/gate/test_gate_mixed.c.
+ */
+#define BS_MIXED_LIMIT 0.05
+#define BS_MIXED_CHANCE 4.0
+/* Relative to the whole Y: squares of the parts add up. */
+typedef struct bs_mixed_error {
+  uint32_t asked; /* 0: one precision, and the rest says nothing */
+  int64_t high, low;
+  int64_t rows;                    /* of W that were looked at */
+  double rounding;                 /* of int8, X and W together: what the error is at least */
+  double x_rounding, w_rounding;   /* of the int8 segment */
+  double expected[BS_MIXED_PARTS]; /* with the round-off of sums and outputs */
+  double measured[BS_MIXED_PARTS]; /* bs_mixed_gate */
+  double signal[BS_MIXED_PARTS];   /* squared norm, in that of the whole */
+  char text[160];                  /* one line for people */
+} bs_mixed_error;
+
+/* Before a run. Reads X, and rows of W spread evenly over it. */
+int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out_error, bs_error *err);
+int32_t bs_mixed_expect_of(bs_context *context, const bs_experiment *experiment, bs_mixed_error *out_error,
+                           bs_error *err);
+/* After it: runs the layer on the columns of each segment alone (zeros for the others), measures, and judges
+ * by the prediction: gate MIXED. Every process of a job calls it. */
+int32_t bs_mixed_gate(const bs_case *c, const bs_case_result *result, bs_mixed_error *error,
+                      int64_t max_features, bs_gate *out_gate, bs_error *err);
+#endif

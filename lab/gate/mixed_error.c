@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ * mixed_error.c - see mixed.h: the error of a layer in two precisions, predicted from X and W before the run,
+ * and measured by running each segment alone.
+ *
+ * With the errors of rounding as independent of what they meet, the energy of Y's error is
+ *   sum_k  dX2[k] W2[k] + X2[k] dW2[k] + dX2[k] dW2[k]      over the int8 columns k,
+ * where X2, W2 are the squared norms of the columns and dX2, dW2 those of what rounding changes in them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "lab/gate/half.h"
+#include "lab/gate/judge.h"
+#include "lab/gate/metrics.h"
+#include "lab/gate/mixed.h"
+#include "lab/phase/arms.h"
+
+#define SAMPLE (INT64_C(1) << 22) /* weights looked at, about */
+#define ROUNDED 0.425             /* in units of u: one rounding of values of all sizes (docs/gates.md) */
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MIXED-MEMORY", "no memory for the norms of columns");
+}
+
+/* norm2[k], error2[k] over `rows` rows of source, spread evenly. */
+static int32_t weigh(const bs_mixed *m, const bs_source *source, int64_t rows, double *norm2, double *error2,
+                     bs_error *err) {
+  const int64_t K = m->K, N = source->rows;
+  double *row = malloc(((size_t)K + m->groups) * sizeof *row);
+  int32_t rc = row ? BS_OK : no_memory(err);
+  for (int64_t i = 0; rc == BS_OK && i < rows; ++i) {
+    const int64_t n = rows > 1 ? (int64_t)((double)i * (double)(N - 1) / (double)(rows - 1)) : 0;
+    rc = source->read(source->ctx, n, 1, NULL, BS_F64, row, K, err);
+    for (int64_t k = 0; rc == BS_OK && k < K; ++k) norm2[k] += row[k] * row[k];
+    if (rc == BS_OK) bs_mixed_round(m, row, row + K, error2);
+  }
+  free(row);
+  return rc;
+}
+
+static int32_t bias_energy(const bs_case *c, double *out, bs_error *err) {
+  *out = 0.0;
+  if (!c->spec.has_bias || !c->bias) return BS_OK;
+  double *bias = malloc((size_t)c->spec.N * sizeof *bias);
+  int32_t rc = bias ? c->bias->read(c->bias->ctx, 0, 1, NULL, BS_F64, bias, c->spec.N, err) : no_memory(err);
+  for (int64_t n = 0; rc == BS_OK && n < c->spec.N; ++n) *out += bias[n] * bias[n] * (double)c->spec.B;
+  free(bias);
+  return rc;
+}
+
+/* Energy of the round-off of sums of n products and of an output, in that of what is summed. Partial sums
+ * that stay in y's dtype are rounded one by one, and so are their sums. */
+static double round_off(const bs_case *c, const bs_proposal *p, int64_t n) {
+  const double P = c->world_size, partial = c->spec.y_placement == BS_PARTIAL && p->split == BS_SPLIT_K;
+  const double roundings = 1.0 + partial * (P * (P + 1.0) / 2.0 - 1.0) / P;
+  const double u = c->spec.y_dtype == BS_F32 ? 0.0 : bs_dtype_unit_roundoff(c->spec.y_dtype);
+  const double sums = sqrt((double)(n + 6) / 6.0) * 0x1p-24; /* and the scales of the int8 sums */
+  return roundings * ROUNDED * u * ROUNDED * u + sums * sums + p->wire_error * p->wire_error;
+}
+
+typedef struct energies {
+  double x, w, both; /* of the errors */
+  double signal[BS_MIXED_PARTS];
+} energies;
+
+static void add_up(const bs_mixed *m, const double *column, double scale, energies *out) {
+  const int64_t K = m->K;
+  const double *x2 = column, *dx2 = column + K, *w2 = column + 2 * K, *dw2 = column + 3 * K;
+  for (int64_t k = 0; k < K; ++k) {
+    out->signal[m->is_high[k] ? BS_MIXED_HIGH : BS_MIXED_INT8] += x2[k] * w2[k] * scale;
+    if (m->is_high[k]) continue;
+    out->x += dx2[k] * w2[k] * scale;
+    out->w += x2[k] * dw2[k] * scale;
+    out->both += dx2[k] * dw2[k] * scale;
+  }
+  out->signal[BS_MIXED_WHOLE] = out->signal[BS_MIXED_HIGH] + out->signal[BS_MIXED_INT8];
+}
+
+static void settle(const bs_case *c, const bs_mixed *m, const bs_proposal *p, const energies *e,
+                   bs_mixed_error *out) {
+  const double all = e->signal[BS_MIXED_WHOLE] > 0.0 ? e->signal[BS_MIXED_WHOLE] : 1.0;
+  const int64_t columns[BS_MIXED_PARTS] = {m->high, m->K - m->high, m->K};
+  out->high = m->high;
+  out->low = m->K - m->high;
+  out->x_rounding = sqrt(e->x / all);
+  out->w_rounding = sqrt(e->w / all);
+  out->rounding = sqrt((e->x + e->w + e->both) / all);
+  for (int i = 0; i < BS_MIXED_PARTS; ++i) {
+    const double rounding = i == BS_MIXED_HIGH ? 0.0 : e->x + e->w + e->both;
+    out->signal[i] = e->signal[i] / all;
+    out->expected[i] = sqrt((rounding + round_off(c, p, columns[i]) * e->signal[i]) / all);
+  }
+  snprintf(
+      out->text, sizeof out->text,
+      "in two precisions: a relative error of %.4g in Y is expected, int8 %.4g (X %.4g, W %.4g), high %.2g",
+      out->expected[BS_MIXED_WHOLE], out->expected[BS_MIXED_INT8], out->x_rounding, out->w_rounding,
+      out->expected[BS_MIXED_HIGH]);
+}
+
+int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  if (bs_mixed_of(&c->spec) < 0) return BS_OK;
+  bs_proposal p = {.struct_size = sizeof p};
+  bs_mixed m = {0};
+  energies e = {0};
+  double bias = 0.0;
+  int32_t rc = bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, err);
+  if (rc == BS_OK) rc = bs_mixed_open(c, p.split, &m, err);
+  if (rc != BS_OK) return rc;
+  const int64_t fit = SAMPLE / (m.K > 0 ? m.K : 1) + 64;
+  out->asked = 1;
+  out->rows = fit < c->spec.N ? fit : c->spec.N;
+  double *column = calloc(4 * (size_t)m.K + 1, sizeof *column);
+  if (!column) rc = no_memory(err);
+  if (rc == BS_OK) rc = weigh(&m, c->x, c->spec.B, column, column + m.K, err);
+  if (rc == BS_OK) rc = weigh(&m, c->w, out->rows, column + 2 * m.K, column + 3 * m.K, err);
+  if (rc == BS_OK) rc = bias_energy(c, &bias, err);
+  if (rc == BS_OK) {
+    add_up(&m, column, (double)c->spec.N / (double)out->rows, &e);
+    e.signal[BS_MIXED_WHOLE] += bias;
+    settle(c, &m, &p, &e, out);
+  }
+  free(column);
+  bs_mixed_close(&m);
+  return rc;
+}
+
+int32_t bs_mixed_expect_of(bs_context *context, const bs_experiment *e, bs_mixed_error *out, bs_error *err) {
+  bs_subject subject;
+  bs_arm_case arms[BS_ARMS_MAX];
+  memset(out, 0, sizeof *out);
+  int32_t rc = bs_subject_open(context, e, &subject, err);
+  if (rc != BS_OK) return rc;
+  (void)bs_arms_of(context, e, &subject, arms);
+  rc = bs_mixed_expect(&arms[0].c, out, err);
+  bs_subject_close(&subject);
+  return rc;
+}
+
+/* ---- measured ----------------------------------------------------------------------------------- */
+
+/* X with zeros in the columns of the other segment. */
+typedef struct one_segment {
+  const bs_mixed *m;
+  const bs_source *inner;
+  int high;
+} one_segment;
+
+static int32_t read_segment(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                            void *out, int64_t out_stride, bs_error *err) {
+  const one_segment *view = ctx;
+  const int32_t rc = view->inner->read(view->inner->ctx, row, nrows, cols, dtype, out, out_stride, err);
+  const int64_t count = cols ? cols->count : view->m->K;
+  for (int64_t j = 0; rc == BS_OK && j < count; ++j) {
+    const int64_t k = !cols                               ? j
+                      : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j]
+                                                          : cols->begin + j;
+    for (int64_t i = 0; view->m->is_high[k] != view->high && i < nrows; ++i)
+      bs_store_f64(dtype, out, i * out_stride + j, 0.0);
+  }
+  return rc;
+}
+
+/* The absolute error and the norm of what a run made, against the product of its inputs as they are. */
+static int32_t compare(const bs_case *c, const bs_case_result *result, int64_t max_features,
+                       double *out_error, double *out_norm, double *out_outputs, bs_error *err) {
+  bs_reference ref;
+  const bs_reference_request request = {.x = c->x,
+                                        .w = c->w,
+                                        .bias = c->spec.has_bias ? c->bias : NULL,
+                                        .world_size = 1,
+                                        .max_features = max_features};
+  const int32_t rc = bs_reference_compute(&request, &ref, err);
+  if (rc != BS_OK) return rc;
+  double norm2 = 0.0;
+  for (int64_t i = 0; i < ref.B * ref.features; ++i) norm2 += ref.y[i] * ref.y[i];
+  *out_norm = sqrt(norm2);
+  *out_error = *out_norm > 0.0 ? bs_half_error(c, result, &ref, out_outputs) * *out_norm : 0.0;
+  bs_reference_free(&ref);
+  return BS_OK;
+}
+
+static int32_t run_segment(const bs_case *c, const bs_mixed *m, int part, int64_t max_features,
+                           double *out_error, double *out_outputs, bs_error *err) {
+  one_segment view = {m, c->x, part == BS_MIXED_HIGH};
+  bs_source x = *c->x;
+  bs_case one = *c;
+  bs_case_result result = {0};
+  double norm = 0.0;
+  x.ctx = &view;
+  x.read = read_segment;
+  if (part != BS_MIXED_WHOLE) {
+    one.x = &x;
+    one.spec.has_bias = 0;
+  }
+  one.spec.activation = BS_ACT_NONE;
+  one.gate = "MIXED";
+  one.warmup = 0;
+  one.iterations = 1;
+  one.hook = NULL;
+  one.fault = NULL;
+  int32_t rc = bs_case_run(&one, &result, err);
+  if (rc == BS_OK && bs_case_judged(c))
+    rc = compare(&one, &result, max_features, out_error, &norm, out_outputs, err);
+  bs_case_result_free(&result);
+  return rc;
+}
+
+/* How far a part is from its prediction, in its limit. Upwards from all of it; downwards from the rounding to
+ * int8 alone, as blocked sums stay below the random walk that their round-off is predicted by: that has the
+ * limit of T1, upwards. */
+static double off(const bs_mixed_error *e, int part, double chance) {
+  const int rounds = part != BS_MIXED_HIGH && e->rounding > 0.0;
+  const double limit = rounds ? BS_MIXED_LIMIT + BS_MIXED_CHANCE * chance : 0.3 + BS_T1_C * chance;
+  const double above = e->measured[part] / e->expected[part] - 1.0;
+  const double below = rounds ? 1.0 - e->measured[part] / e->rounding : 0.0;
+  return (below > above ? below : above) / limit;
+}
+
+static void judge(const bs_mixed_error *e, double outputs, bs_gate *gate) {
+  static const char *const names[BS_MIXED_PARTS] = {"high", "int8", "whole"};
+  const double chance = 1.0 / sqrt(outputs > 1.0 ? outputs : 1.0);
+  int worst = BS_MIXED_WHOLE;
+  double most = -1.0;
+  for (int i = 0; i < BS_MIXED_PARTS; ++i) {
+    if (!(e->signal[i] > 0.0)) continue;
+    const double value = off(e, i, chance);
+    if (value <= most || isnan(most)) continue; /* NaN is the worst */
+    worst = i;
+    most = value;
+  }
+  gate->value = most;
+  gate->limit = 1.0;
+  gate->state = most <= 1.0 ? BS_GATE_PASS : BS_GATE_FAIL;
+  snprintf(gate->text, sizeof gate->text,
+           "error of Y %.4g, %.4g expected; int8 %.4g, %.4g; high %.2g, %.2g; farthest off: %s",
+           e->measured[BS_MIXED_WHOLE], e->expected[BS_MIXED_WHOLE], e->measured[BS_MIXED_INT8],
+           e->expected[BS_MIXED_INT8], e->measured[BS_MIXED_HIGH], e->expected[BS_MIXED_HIGH], names[worst]);
+}
+
+int32_t bs_mixed_gate(const bs_case *c, const bs_case_result *result, bs_mixed_error *e, int64_t max_features,
+                      bs_gate *gate, bs_error *err) {
+  bs_mixed m;
+  double error[BS_MIXED_PARTS] = {0}, norm = 0.0, outputs = 0.0;
+  *gate = (bs_gate){.name = "MIXED", .rank = -1, .state = BS_GATE_SKIPPED};
+  int32_t rc = bs_mixed_open(c, result->ranks[0].proposal.split, &m, err);
+  for (int i = 0; rc == BS_OK && i < BS_MIXED_WHOLE; ++i)
+    if (e->signal[i] > 0.0) rc = run_segment(c, &m, i, max_features, &error[i], &outputs, err);
+  const int again = c->spec.activation != BS_ACT_NONE; /* what is predicted is the sum before it */
+  if (rc == BS_OK && again)
+    rc = run_segment(c, &m, BS_MIXED_WHOLE, max_features, &error[BS_MIXED_WHOLE], &outputs, err);
+  if (rc == BS_OK && bs_case_judged(c)) {
+    double own = 0.0;
+    rc = compare(c, result, max_features, again ? &own : &error[BS_MIXED_WHOLE], &norm, &outputs, err);
+    for (int i = 0; rc == BS_OK && i < BS_MIXED_PARTS; ++i)
+      e->measured[i] = norm > 0.0 ? error[i] / norm : error[i];
+    if (rc == BS_OK) judge(e, outputs, gate);
+  }
+  bs_mixed_close(&m);
+  return rc;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ * test_gate_seen.c - the injected faults in layers that hide them: each is large enough to be seen there, and
+ * small against the outputs all the same; one that has nothing to hit is not counted as missed. */
+#include <math.h>
+
+#include "core/base/dtype.h"
+#include "lab/gate/faults.h"
+#include "lab/gate/judge.h"
+#include "tests/gate/right_run.h"
+
+static bs_context *context;
+
+static void open_context(void) {
+  context = right_context();
+}
+static void close_context(void) {
+  bs_context_close(context);
+}
+
+#define SMALL "model: {B: 16, N: 96, K: 64, dtype: float32"
+
+static const char *const runs[] = {
+    /* a half that keeps, or drops, both of the columns in the middle */
+    "method: {name: blockshock, half: 0}\nmask: {name: complement_1001_0110}\n"
+    "hardware: {backend: cpu, world_size: 2}\n" SMALL "}",
+    "method: {name: blockshock, half: 1}\nmask: {name: complement_1001_0110}\n"
+    "hardware: {backend: cpu, world_size: 2}\n" SMALL "}",
+    /* terms too coarse for a bias of 0.01, or for 0.044 of the spread */
+    "method: {name: row_parallel, reduce_dtype: bf16}\nhardware: {backend: cpu, world_size: 6}\n" SMALL
+    ", activation: silu}",
+    "method: {name: row_parallel, reduce_dtype: bf16}\nhardware: {backend: cpu, world_size: 16}\n" SMALL "}",
+    "method: {name: blockshock, y_placement: partial}\nmask: {name: interleave}\n"
+    "hardware: {backend: cpu, world_size: 8}\nmodel: {B: 16, N: 96, K: 256, dtype: bf16}",
+    "method: {name: row_parallel, reduce_dtype: int8}\nhardware: {backend: cpu, world_size: 8}\n" SMALL "}",
+    /* without the sum of Y in steps there is no gradient that could be wrong */
+    "method: {name: masked_split, y_placement: split, reduce_dtype: int8}\n"
+    "phase: {name: phase2_backward_input}\nhardware: {backend: cpu, world_size: 2}\n" SMALL "}",
+    /* dY is gathered, dX is not; and both */
+    "method: {name: masked_split, y_placement: split}\nphase: {name: phase2_backward_input}\n"
+    "hardware: {backend: cpu, world_size: 2}\n" SMALL "}",
+    "method: {name: blockshock, y_placement: split}\nmask: {name: random_2of4}\n"
+    "phase: {name: phase2_backward_input}\nhardware: {backend: cpu, world_size: 2}\n" SMALL "}",
+    "method: {name: blockshock, y_placement: split}\nmask: {name: random_2of4}\n"
+    "phase: {name: phase2_backward_input}\nhardware: {backend: cpu, world_size: 4}\n" SMALL "}",
+    "method: {name: row_parallel, y_placement: split}\nphase: {name: phase2_backward_input}\n"
+    "hardware: {backend: cpu, world_size: 2}\n" SMALL "}",
+};
+
+START_TEST(no_fault_is_missed) {
+  must_be_right(context, runs[_i]);
+}
+END_TEST
+
+/* ---- how large a fault is ------------------------------------------------------------------------- */
+
+enum { B = 16, N = 96, K = 256 };
+
+static int32_t read_noise(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                          void *out, int64_t out_stride, bs_error *err) {
+  const int64_t count = cols ? cols->count : K;
+  (void)ctx, (void)err;
+  for (int64_t i = 0; i < nrows; ++i)
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t k = !cols                               ? j
+                        : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j]
+                                                            : cols->begin + j;
+      bs_store_f64(dtype, out, i * out_stride + j, (double)(((row + i) * 131 + k * 57) % 97 - 48) / 28.0);
+    }
+  return BS_OK;
+}
+
+static const bs_source
+    noise_x = {.struct_size = sizeof noise_x, .dtype = BS_F32, .rows = B, .cols = K, .read = read_noise},
+    noise_w = {.struct_size = sizeof noise_w, .dtype = BS_F32, .rows = N, .cols = K, .read = read_noise};
+
+static bs_case case_of(const char *method, uint32_t P, uint32_t dtype, uint32_t reduce_dtype,
+                       uint32_t placement, const bs_mask *mask) {
+  bs_case c = {.context = context,
+               .method = method,
+               .backend = "cpu",
+               .comm = "threads",
+               .world_size = P,
+               .threads_per_rank = 1,
+               .timeout_s = 20,
+               .x = &noise_x,
+               .w = &noise_w};
+  c.spec = (bs_layer_spec){.struct_size = sizeof c.spec, .B = B, .N = N, .K = K, .mask = mask};
+  c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
+  c.spec.reduce_dtype = reduce_dtype;
+  c.spec.y_placement = placement;
+  return c;
+}
+
+/* What the fault adds to rank 0's outputs of spread 1, in units of it. */
+static double off_by(const bs_case *c) {
+  static float y[B * N];
+  unsigned char stored[B * N * 4];
+  bs_error err = BS_ERROR_INIT;
+  bs_fault *fault;
+  bs_case_fault hooks;
+  double most = 0.0;
+  ck_assert_msg(bs_fault_make(BS_FAULT_OUTPUT_OFF, c, &fault, &hooks, &err) == BS_OK, "%s", err.message);
+  for (int i = 0; i < B * N; ++i) {
+    y[i] = (float)((i * 53 + 11) % 101 - 50) / 29.15f;
+    bs_store_f64(c->spec.y_dtype, stored, i, y[i]);
+    y[i] = (float)bs_load_f64(c->spec.y_dtype, stored, i);
+  }
+  hooks.output(hooks.user, 0, stored, B, N, c->spec.y_dtype);
+  for (int i = 0; i < B * N; ++i) most = fmax(most, fabs(bs_load_f64(c->spec.y_dtype, stored, i) - y[i]));
+  bs_fault_free(fault);
+  return most;
+}
+
+START_TEST(an_output_is_off_by_little) {
+  bs_error err = BS_ERROR_INIT;
+  bs_mask mask;
+  ck_assert_int_eq(bs_mask_parse("interleave", NULL, NULL, &mask, &err), BS_OK);
+  bs_case c = case_of("row_parallel", 4, BS_F32, 0, BS_REPLICATED, NULL);
+  ck_assert_double_eq_tol(off_by(&c), 0.044, 1e-3);
+  c = case_of("column_parallel", 16, BS_F32, BS_BF16, BS_REPLICATED, NULL); /* no sums of outputs */
+  ck_assert_double_eq_tol(off_by(&c), 0.044, 1e-3);
+  c = case_of("row_parallel", 16, BS_F32, BS_BF16, BS_REPLICATED, NULL);
+  ck_assert_double_gt(off_by(&c), 0.1); /* four times 0.043 */
+  ck_assert_double_lt(off_by(&c), 0.25);
+  c = case_of("blockshock", 8, BS_BF16, 0, BS_PARTIAL, &mask); /* of the sum over ranks, which is sqrt 8 */
+  ck_assert_double_gt(off_by(&c) / sqrt(8.0), 0.08);
+  ck_assert_double_lt(off_by(&c) / sqrt(8.0), 0.15);
+  c = case_of("row_parallel", 8, BS_F32, BS_I8, BS_REPLICATED, NULL);
+  ck_assert_double_gt(off_by(&c), 0.1);
+  ck_assert_double_lt(off_by(&c), 0.25);
+}
+END_TEST
+
+/* One row of X as a rank gets it, with the columns of each four that the fault exchanges. */
+START_TEST(a_kept_column_meets_a_dropped_one) {
+  static const char *const masks[] = {"complement_1100_0011", "complement_1010_0101", "complement_1001_0110",
+                                      "complement_0110_1001"};
+  bs_error err = BS_ERROR_INIT;
+  bs_mask mask;
+  ck_assert_int_eq(bs_mask_parse(masks[_i], NULL, NULL, &mask, &err), BS_OK);
+  const bs_case c = case_of("blockshock", 2, BS_F32, 0, BS_REPLICATED, &mask);
+  bs_fault *fault;
+  bs_case_fault hooks;
+  bs_source wrong;
+  double as_is[K], moved[K];
+  ck_assert_msg(bs_fault_make(BS_FAULT_WRONG_COLUMNS, &c, &fault, &hooks, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(hooks.wrap(hooks.user, 0, BS_PART_X, &noise_x, &wrong, &err), BS_OK);
+  ck_assert_int_eq(noise_x.read(noise_x.ctx, 3, 1, NULL, BS_F64, as_is, K, &err), BS_OK);
+  ck_assert_int_eq(wrong.read(wrong.ctx, 3, 1, NULL, BS_F64, moved, K, &err), BS_OK);
+  for (int g = 0; g < K; g += 4) {
+    int kept = 0, dropped = 0;
+    for (int j = 0; j < 4; ++j) {
+      const int changed = as_is[g + j] != moved[g + j];
+      kept += changed && (mask.pattern_a >> j & 1u);
+      dropped += changed && !(mask.pattern_a >> j & 1u);
+    }
+    ck_assert_msg(kept == 1 && dropped == 1, "%s: group %d: %d kept, %d dropped", masks[_i], g / 4, kept,
+                  dropped);
+  }
+  bs_fault_free(fault);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gate_seen");
+  TCase *tc = tcase_create("faults");
+  tcase_set_timeout(tc, 60);
+  tcase_add_checked_fixture(tc, open_context, close_context);
+  tcase_add_loop_test(tc, no_fault_is_missed, 0, (int)(sizeof runs / sizeof runs[0]));
+  tcase_add_test(tc, an_output_is_off_by_little);
+  tcase_add_loop_test(tc, a_kept_column_meets_a_dropped_one, 0, 4);
+  suite_add_tcase(suite, tc);
+  return run_suite(suite);
+}
