@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/compare.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
@@ -78,15 +79,17 @@ static int32_t print_config(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
   if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
   if (rc == BS_OK) rc = bs_compose_with(&request.compose, context, &composed, err);
-  if (rc == BS_OK) {
+  const int open = rc == BS_OK && auto_asked(composed.config);
+  if (rc == BS_OK && !open) {
     rc = bs_experiment_make(context, composed.config, request.configs_dir, &notes, &experiment, err);
     composed.config = NULL;
   }
-  if (rc == BS_OK && args_has(a, "run-id")) {
-    rc = bs_config_set_text(experiment.config, "run_id", args_value(a, "run-id"), err);
-  }
+  bs_node *config = open ? composed.config : experiment.config;
+  if (open) bs_note_add(&notes, "the method and what goes with it are chosen when this runs (--method auto)");
+  if (rc == BS_OK && args_has(a, "run-id"))
+    rc = bs_config_set_text(config, "run_id", args_value(a, "run-id"), err);
   for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(a, "quiet"), notes.items[i]);
-  if (rc == BS_OK) rc = print_tree(experiment.config, format, args_has(a, "output"), err);
+  if (rc == BS_OK) rc = print_tree(config, format, args_has(a, "output"), err);
   bs_experiment_free(&experiment);
   bs_config_free(composed.config);
   if (context != NULL) bs_context_close(context);

@@ -228,15 +228,16 @@ static void kernel_rows(visit *v, const json_t *constants) {
   json_array_foreach(json_object_get(constants, "kernels"), i, row) {
     const char *why = json_string_value(json_object_get(row, "why"));
     const char *dtype = json_string_value(json_object_get(row, "dtype"));
-    const char *backend = json_string_value(json_object_get(row, "backend"));
+    const char *on = json_string_value(json_object_get(row, "backend"));
+    const char *kept = bs_constants_of24(row) ? " 2:4" : "";
     if (why != NULL) {
-      bs_doctor_add(&v->d, "products", BS_CHECK_OK, NULL, "%s %s: not measured: %s", backend, dtype, why);
+      bs_doctor_add(&v->d, "products", BS_CHECK_OK, NULL, "%s %s%s: not measured: %s", on, dtype, kept, why);
       continue;
     }
     bs_doctor_add(
         &v->d, "products", BS_CHECK_OK, NULL,
-        "%s %s, %.3g MiB: %.1f GFLOP/s a core, %.1f all; one token %.1f GB/s a core, %.1f all (%s: %s)",
-        backend, dtype, number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "flops_core"),
+        "%s %s%s, %.3g MiB: %.1f GFLOP/s a core, %.1f all; one token %.1f GB/s a core, %.1f all (%s: %s)", on,
+        dtype, kept, number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "flops_core"),
         1e-9 * number(row, "flops_all"), 1e-9 * number(row, "bytes_per_s_core"),
         1e-9 * number(row, "bytes_per_s_all"), json_string_value(json_object_get(row, "name")),
         json_string_value(json_object_get(row, "how")));

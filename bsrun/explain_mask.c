@@ -53,7 +53,7 @@ typedef struct way {
   const char *runs_as, *which, *why;
 } way;
 
-static int32_t note_row(answer *a, const way *w, const bs_proposal *proposal, int by_kernel, bs_error *err) {
+static int32_t note_row(answer *a, const way *w, const bs_proposal *proposal, bs_error *err) {
   const bs_layer_spec *spec = &a->s.subject.spec;
   const int chosen = w->form == a->compiled.form;
   const uint64_t bytes = BS_DTYPE_BYTES(spec->w_dtype);
@@ -74,7 +74,7 @@ static int32_t note_row(answer *a, const way *w, const bs_proposal *proposal, in
     bs_proposal p = *proposal;
     p.weight_bytes = w->bytes;
     p.flops = 2 * (uint64_t)spec->B * (uint64_t)w->rows * (uint64_t)w->columns;
-    split_predict(&a->s, row, &p, by_kernel);
+    split_predict(&a->s, row, &p, w->form == BS_FORM_SPARSE24 ? SPLIT_PRODUCT_24 : SPLIT_DENSE_PRODUCT);
   }
   json_array_append_new(a->s.rows, row);
   return BS_OK;
@@ -122,7 +122,7 @@ static int32_t columns_row(answer *a, uint32_t rank, bs_error *err) {
                    .runs_as = runs_as,
                    .which = which,
                    .why = a->compiled.why};
-    rc = note_row(a, &w, &proposal, 1, err);
+    rc = note_row(a, &w, &proposal, err);
   }
   bs_partition_free(p);
   return rc;
@@ -161,8 +161,12 @@ static int32_t half_row(answer *a, uint32_t rank, uint32_t form, const char *why
   bs_error none = BS_ERROR_INIT;
   int32_t rc = BS_OK;
   const int known = split_propose(&a->s, rank, &proposal, &none) == BS_OK;
-  int64_t begin, rows = spec->N;
-  if (world > 2) bs_share(spec->N, slice, a->pairs, &begin, &rows);
+  int64_t begin, rows = spec->N, other = 0;
+  if (world > 2) { /* a pair has the shares of both its ranks */
+    bs_share(spec->N, 2 * slice, world, &begin, &rows);
+    bs_share(spec->N, 2 * slice + 1, world, &begin, &other);
+    rows += other;
+  }
   if (world == 1)
     snprintf(which, sizeof which, "both halves");
   else if (world > 2)
@@ -178,14 +182,14 @@ static int32_t half_row(answer *a, uint32_t rank, uint32_t form, const char *why
                  .runs_as = bs_form_name(form),
                  .which = which,
                  .why = why};
-  return note_row(a, &w, known ? &proposal : NULL, form != BS_FORM_SPARSE24, err);
+  return note_row(a, &w, known ? &proposal : NULL, err);
 }
 
 /* ---- the other ways, for rank 0 -------------------------------------------------------------------- */
 
 static int32_t no_way(answer *a, uint32_t form, const char *why, bs_error *err) {
   const way w = {.form = form, .runs_as = bs_form_name(form), .which = "", .why = why};
-  return note_row(a, &w, NULL, 0, err);
+  return note_row(a, &w, NULL, err);
 }
 
 static int32_t other_24(answer *a, bs_error *err) {
@@ -209,7 +213,7 @@ static int32_t other_dense(answer *a, bs_error *err) {
                  .runs_as = "dense",
                  .which = "zeros in the others' columns",
                  .why = "the zeros are stored and multiplied too (masked_split)"};
-  return note_row(a, &w, known ? &proposal : NULL, 1, err);
+  return note_row(a, &w, known ? &proposal : NULL, err);
 }
 
 static int32_t other_ways(answer *a, bs_error *err) {

@@ -8,6 +8,7 @@
 #include "bsrun/explain_split.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/gate/mixed.h"
 #include "lab/gate/verdict.h"
 #include "lab/measure/constants.h"
 
@@ -69,17 +70,19 @@ static bs_case case_of(const split *s) {
 }
 
 /* The stored rates of the implementation that would serve; NULL and no_kernel where there are none. */
-static const bs_kernel *kernel_of(split *s, const bs_case *c, double footprint, bs_kernel *out) {
+static const bs_kernel *kernel_of(split *s, const bs_case *c, double footprint, uint32_t kind,
+                                  bs_kernel *out) {
   if (s->kernel.name[0] == '\0' && s->no_kernel.code == BS_OK)
     bs_kernel_identify(c, &s->kernel, &s->no_kernel);
   if (s->kernel.name[0] == '\0') return NULL;
+  if (kind != SPLIT_OWN_PRODUCT && s->kernel.of24 != (kind == SPLIT_PRODUCT_24)) return NULL;
   if (bs_constants_kernel(s->constants, c, footprint, &s->kernel, out)) return out;
   bs_error_set(&s->no_kernel, BS_NOT_FOUND, "BS-KERNEL-STORED",
                "the stored constants have no rates of %s (%s)", s->kernel.name, s->kernel.how);
   return NULL;
 }
 
-void split_predict(split *s, json_t *row, const bs_proposal *proposal, int by_kernel) {
+void split_predict(split *s, json_t *row, const bs_proposal *proposal, uint32_t kind) {
   bs_machine machine;
   bs_predicted p;
   const bs_case like = case_of(s);
@@ -89,8 +92,8 @@ void split_predict(split *s, json_t *row, const bs_proposal *proposal, int by_ke
     s->lacking = 1;
     return;
   }
-  bs_predict_rank(&machine, by_kernel ? kernel_of(s, &like, footprint, &kernel) : NULL, &s->subject.spec,
-                  proposal, s->subject.world_size, s->threads, &p);
+  bs_predict_rank(&machine, kernel_of(s, &like, footprint, kind, &kernel), &s->subject.spec, proposal,
+                  s->subject.world_size, s->threads, &p);
   if (p.has_kernel) json_object_set_new(row, "predicted_s", json_real(p.kernel.total));
   json_object_set_new(row, "bound_s", json_real(p.bound.total));
   json_object_set_new(row, "wire_s", json_real(p.bound.wire));
@@ -115,6 +118,7 @@ static const bs_field method_fields[] = {
     {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
     {"bound_s", "BOUND s", BS_FIELD_RIGHT, 4},
     {"limit", "LIMIT", 0, 0},
+    {"mixed_error", "MIXED ERROR", BS_FIELD_RIGHT, 3},
     {"repro", "REPRO", 0, 0},
     {"text", "HOW", 0, 0},
     {"method", "METHOD", BS_FIELD_WIDE, 0},
@@ -136,7 +140,7 @@ static const char *pick(const char *const *names, size_t n, uint32_t i) {
   return i < n ? names[i] : "?";
 }
 
-static int32_t method_row(split *s, uint32_t rank, bs_error *err) {
+static int32_t method_row(split *s, uint32_t rank, const bs_mixed_error *mixed, bs_error *err) {
   static const char *const splits[] = {"none", "K", "N"};
   static const char *const placements[] = {"replicated", "split", "partial", "tokens"};
   static const char *const kinds[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
@@ -168,10 +172,11 @@ static int32_t method_row(split *s, uint32_t rank, bs_error *err) {
   json_object_set_new(row, "reduce_dtype", json_string(bs_dtype_name(bs_arithmetic_of(spec).reduce_dtype)));
   json_object_set_new(row, "wire_bytes", json_integer((json_int_t)bs_wire_bytes(&p, s->subject.world_size)));
   json_object_set_new(row, "wire_error", json_real(p.wire_error));
+  if (mixed->asked) json_object_set_new(row, "mixed_error", json_real(mixed->expected[BS_MIXED_WHOLE]));
   json_object_set_new(row, "chunks", json_integer(p.chunks > 1 ? (json_int_t)p.chunks : 1));
   json_object_set_new(row, "text", text != NULL ? text : json_string("(not UTF-8)"));
   json_object_set_new(row, "repro", json_string(pick(classes, 5, p.repro)));
-  split_predict(s, row, &p, 1);
+  split_predict(s, row, &p, SPLIT_OWN_PRODUCT);
   json_array_append_new(s->rows, row);
   return BS_OK;
 }
@@ -180,7 +185,10 @@ int32_t explain_method(const explained *x, bs_error *err) {
   split s;
   int32_t rc = split_open(&s, x, err);
   if (rc != BS_OK) return rc;
-  for (uint32_t r = 0; rc == BS_OK && r < s.subject.world_size; r++) rc = method_row(&s, r, err);
+  bs_mixed_error mixed = {0};
+  const bs_case like = case_of(&s);
+  rc = bs_mixed_expect(&like, &mixed, err);
+  for (uint32_t r = 0; rc == BS_OK && r < s.subject.world_size; r++) rc = method_row(&s, r, &mixed, err);
   if (rc == BS_OK) rc = split_print(&s, method_fields, sizeof method_fields / sizeof method_fields[0], err);
   split_close(&s);
   return rc;

@@ -22,7 +22,8 @@ int32_t split_open(split *s, const explained *x, bs_error *err);
 void split_close(split *s);
 int32_t split_print(const split *s, const bs_field *fields, size_t n, bs_error *err);
 int32_t split_propose(const split *s, uint32_t rank, bs_proposal *out, bs_error *err);
-/* Adds predicted_s, bound_s and limit; null without constants that serve. by_kernel 0: the proposal is not of
- * the method's own matmul, whose rates say nothing about it; no predicted_s. */
-void split_predict(split *s, json_t *row, const bs_proposal *proposal, int by_kernel);
+/* Adds predicted_s, bound_s and limit; null without constants that serve. The rates are those of the
+ * method's own product: where the proposal is of the other kind they say nothing about it; no predicted_s. */
+enum split_product { SPLIT_OWN_PRODUCT, SPLIT_DENSE_PRODUCT, SPLIT_PRODUCT_24 };
+void split_predict(split *s, json_t *row, const bs_proposal *proposal, uint32_t kind);
 #endif

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "bsrun/board.h"
 #include "bsrun/bsrun.h"
 #include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
@@ -27,12 +27,6 @@ static const double FOLLOW_S = 5.0; /* what the others have to end once rank 0 h
 static const double FAILED_S = 0.3; /* and where it failed: nothing that they do counts any more */
 static const double LEAD_S = 5.0;   /* what rank 0 has to tell of it once another rank was killed */
 static const double WAITED_S = 0.8; /* and once another has given up: it has waited for long enough */
-
-/* Shared by the launcher and its ranks: what each rank ended with. */
-typedef struct board_row {
-  uint32_t written;
-  bs_error err;
-} board_row;
 
 typedef struct rank_process {
   pid_t pid;
@@ -45,12 +39,13 @@ typedef struct launch {
   uint32_t n;
   double timeout_s;
   pid_t group;
-  board_row *board;
+  bsrun_board *board;
   int shm_fd, board_fd;
   rank_process *ranks;
   uint32_t running;
   double deadline; /* when those that are left are killed; 0: not set */
-  int interrupted;
+  int interrupted; /* the first signal; SIGHUP counts as SIGTERM */
+  int asked;       /* how many came */
 } launch;
 
 static double now(void) {
@@ -114,41 +109,34 @@ void bsrun_follow(void) {
   signal(SIGTERM, SIG_IGN);
 }
 
-void bsrun_rank_error(const bs_error *err) {
+static int put_on_board(const bs_error *err) {
   int64_t fd, rank, ranks;
-  if (!bsrun_rank_launched() || !number("BLOCKSHOCK_BOARD_FD", &fd) || !number("BLOCKSHOCK_RANK", &rank) ||
-      !number("BLOCKSHOCK_WORLD_SIZE", &ranks) || rank >= ranks)
-    return;
-  const size_t bytes = (size_t)ranks * sizeof(board_row);
-  board_row *board = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
-  if (board == MAP_FAILED) return;
-  board[rank].err = *err;
-  board[rank].written = 1;
-  munmap(board, bytes);
+  if (!bsrun_rank_launched() || !number("BLOCKSHOCK_BOARD_FD", &fd) || fd > INT32_MAX ||
+      !number("BLOCKSHOCK_RANK", &rank) || !number("BLOCKSHOCK_WORLD_SIZE", &ranks))
+    return 0;
+  bsrun_board *board = bsrun_board_at((int)fd, ranks);
+  if (board == NULL) return 0;
+  bsrun_board_put(board, rank, err);
+  bsrun_board_close(board);
+  return 1;
+}
+
+int bsrun_rank_error(const bs_error *err) {
+  return put_on_board(err);
+}
+
+void bsrun_rank_begin(void) {
+  put_on_board(NULL);
+  bsrun_mpi_error(NULL);
 }
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
-static int shared_file(const char *name, size_t bytes) {
-  const int fd = (int)syscall(SYS_memfd_create, name, 0u); /* the ranks inherit it */
-  if (fd >= 0 && bytes > 0 && ftruncate(fd, (off_t)bytes) != 0) {
-    close(fd);
-    return -1;
-  }
-  return fd;
-}
-
 static int32_t open_board(launch *l, bs_error *err) {
-  const size_t bytes = l->n * sizeof *l->board;
-  l->shm_fd = shared_file("blockshock", 0);
-  l->board_fd = shared_file("blockshock-board", bytes);
+  l->shm_fd = (int)syscall(SYS_memfd_create, "blockshock", 0u); /* the ranks inherit both */
+  l->board = bsrun_board_make(l->n, 0u, &l->board_fd);
   l->ranks = calloc(l->n, sizeof *l->ranks);
-  void *board =
-      l->board_fd < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, l->board_fd, 0);
-  if (l->shm_fd >= 0 && board != MAP_FAILED && l->ranks != NULL) {
-    l->board = board;
-    return BS_OK;
-  }
+  if (l->shm_fd >= 0 && l->board != NULL && l->ranks != NULL) return BS_OK;
   return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks", l->n);
 }
 
@@ -245,32 +233,28 @@ static void look_for_stopped(launch *l) {
   }
 }
 
+/* The first signal is rank 0's, who ends its run in good order, stopped or not; the second ends all. */
+static void interrupt(launch *l, int number_of) {
+  const rank_process *lead = &l->ranks[0];
+  if (number_of == SIGHUP) number_of = SIGTERM;
+  if (l->asked++ == 0) l->interrupted = number_of;
+  if (!lead->ended) kill(lead->pid, number_of);
+  if (!lead->ended && lead->stopped_at > 0.0) kill(lead->pid, SIGCONT);
+  if (l->asked > 1) limit(l, FAILED_S);
+}
+
 static void watch(launch *l, const sigset_t *signals) {
   const struct timespec turn = {0, TURN_NS};
   while (l->running > 0) {
     const int number_of = sigtimedwait(signals, NULL, &turn);
-    if (number_of == SIGINT || number_of == SIGTERM || number_of == SIGHUP) {
-      l->interrupted = number_of;
-      if (!l->ranks[0].ended) kill(l->ranks[0].pid, number_of == SIGHUP ? SIGTERM : number_of);
-    }
     reap(l);
+    if (number_of == SIGINT || number_of == SIGTERM || number_of == SIGHUP) interrupt(l, number_of);
     look_for_stopped(l);
     if (l->running > 0 && l->deadline > 0.0 && now() > l->deadline) kill_left(l);
   }
 }
 
 /* ---- the outcome ---------------------------------------------------------------------------- */
-
-/* The error of a rank that is no echo of another's. */
-static const bs_error *left_error(const launch *l) {
-  const bs_error *found = NULL;
-  for (uint32_t r = 0; r < l->n; ++r) {
-    if (!l->board[r].written) continue;
-    if (found == NULL || (found->code == BS_ABORTED && l->board[r].err.code != BS_ABORTED))
-      found = &l->board[r].err;
-  }
-  return found;
-}
 
 static int fail_dead(const launch *l, uint32_t r) {
   bs_error err = BS_ERROR_INIT;
@@ -294,7 +278,8 @@ static int outcome(const launch *l) {
   const rank_process *lead = &l->ranks[0];
   if (WIFEXITED(lead->status) && (WEXITSTATUS(lead->status) != 0 || l->interrupted))
     return WEXITSTATUS(lead->status);
-  const bs_error *left = left_error(l);
+  if (l->interrupted != 0 && lead->killed) return 128 + l->interrupted;
+  const bs_error *left = bsrun_board_error(l->board, 0);
   if (!WIFEXITED(lead->status) && left != NULL) return bsrun_fail(left);
   for (uint32_t r = 0; r < l->n; ++r)
     if (!l->ranks[r].killed && !orderly(&l->ranks[r])) return fail_dead(l, r);
@@ -319,7 +304,7 @@ int bsrun_launch(uint32_t ranks, double timeout_s) {
   if (rc != BS_OK && l.ranks != NULL) kill_left(&l);
   if (l.ranks != NULL) watch(&l, &signals);
   code = rc == BS_OK && l.ranks != NULL ? outcome(&l) : bsrun_fail(&err);
-  if (l.board != NULL) munmap(l.board, l.n * sizeof *l.board);
+  bsrun_board_close(l.board);
   if (l.shm_fd >= 0) close(l.shm_fd);
   if (l.board_fd >= 0) close(l.board_fd);
   free(l.ranks);

@@ -13,11 +13,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "bsrun/board.h"
 #include "bsrun/bsrun.h"
 #include "bsrun/launch.h"
 #include "core/base/error.h"
@@ -30,20 +30,14 @@ static const double ORDERLY_S = 20.0;
 #define BOARD "BLOCKSHOCK_MPI_BOARD" /* path of the board's file, for ranks of this machine */
 #define BOARD_RANKS "BLOCKSHOCK_MPI_RANKS"
 
-/* Shared with the ranks: who they are and what each ended with. */
-typedef struct board_row {
-  int32_t pid;
-  uint32_t written;
-  bs_error err;
-} board_row;
-
 typedef struct mpi_launch {
   uint32_t n;
   pid_t pid; /* of mpirun */
   pid_t launcher;
-  board_row *board;
+  bsrun_board *board;
   int board_fd;
   int asked;       /* signals received */
+  int signal;      /* the first of them */
   double ended_at; /* when the first rank was seen to have ended; 0: none has */
   int status;
   const char *words[MAX_WORDS];
@@ -73,27 +67,16 @@ int bsrun_mpi_found(bsrun_mpi *out) {
   return found.starter != NULL && found.rank < found.size;
 }
 
-static board_row *open_board(int64_t *out_ranks) {
-  const char *path = getenv(BOARD);
-  if (path == NULL || !number(BOARD_RANKS, out_ranks) || *out_ranks == 0) return NULL;
-  const int fd = open(path, O_RDWR | O_CLOEXEC); /* fails on other machines: they have no board */
-  if (fd < 0) return NULL;
-  void *board = mmap(NULL, (size_t)*out_ranks * sizeof(board_row), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  return board == MAP_FAILED ? NULL : board;
-}
-
+/* Fails on other machines: they have no board. */
 static int put_on_board(const bs_error *err) {
   bsrun_mpi here;
   int64_t ranks;
-  board_row *board = open_board(&ranks);
+  const char *path = getenv(BOARD);
+  if (path == NULL || !number(BOARD_RANKS, &ranks)) return 0;
+  bsrun_board *board = bsrun_board_open(path, ranks);
   if (board == NULL) return 0;
-  if (bsrun_mpi_found(&here) && here.rank < ranks) {
-    board[here.rank].pid = (int32_t)getpid();
-    if (err != NULL) board[here.rank].err = *err;
-    if (err != NULL) board[here.rank].written = 1;
-  }
-  munmap(board, (size_t)ranks * sizeof *board);
+  if (bsrun_mpi_found(&here)) bsrun_board_put(board, here.rank, err);
+  bsrun_board_close(board);
   return 1;
 }
 
@@ -198,16 +181,9 @@ static char **whole_command(const mpi_launch *l) {
 }
 
 static int32_t make_board(mpi_launch *l, bs_error *err) {
-  const size_t bytes = l->n * sizeof *l->board;
-  l->board_fd = (int)syscall(SYS_memfd_create, "blockshock-board", MFD_CLOEXEC);
-  void *board = l->board_fd < 0 || ftruncate(l->board_fd, (off_t)bytes) != 0
-                    ? MAP_FAILED
-                    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, l->board_fd, 0);
-  if (board == MAP_FAILED)
-    return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks",
-                          l->n);
-  l->board = board;
-  return BS_OK;
+  l->board = bsrun_board_make(l->n, MFD_CLOEXEC, &l->board_fd);
+  if (l->board != NULL) return BS_OK;
+  return bs_error_errno(err, BS_NO_MEMORY, "BS-LAUNCH-MEMORY", errno, "no shared memory for %u ranks", l->n);
 }
 
 /* In the new process: ends with bsrun, in a process group of its own, without the terminal's input. */
@@ -230,9 +206,10 @@ static void become(const mpi_launch *l, const sigset_t *signals, char **words) {
 /* ---- watching ------------------------------------------------------------------------------- */
 
 static void pass_on(mpi_launch *l, int signal_number) {
-  const pid_t lead = l->board[0].pid;
-  if (l->asked++ == 0 && lead > 0 && kill(lead, signal_number == SIGHUP ? SIGTERM : signal_number) == 0)
-    return;
+  const pid_t lead = l->board->rows[0].pid;
+  if (signal_number == SIGHUP) signal_number = SIGTERM;
+  if (l->asked == 0) l->signal = signal_number;
+  if (l->asked++ == 0 && lead > 0 && kill(lead, signal_number) == 0) return;
   kill(l->pid, SIGTERM);
 }
 
@@ -247,8 +224,8 @@ static uint32_t ended(const mpi_launch *l, int *out_failed) {
   uint32_t n = 0;
   *out_failed = 0;
   for (uint32_t r = 0; r < l->n; ++r) {
-    n += l->board[r].pid > 0 && kill(l->board[r].pid, 0) != 0;
-    *out_failed |= l->board[r].written != 0;
+    n += l->board->rows[r].pid > 0 && kill(l->board->rows[r].pid, 0) != 0;
+    *out_failed |= l->board->rows[r].written != 0;
   }
   return n;
 }
@@ -260,7 +237,7 @@ static void kill_late(mpi_launch *l) {
   if (l->ended_at == 0.0) l->ended_at = now();
   if (now() - l->ended_at < (failed ? FAILED_S : ORDERLY_S)) return;
   for (uint32_t r = 0; r < l->n; ++r)
-    if (l->board[r].pid > 0) kill(l->board[r].pid, SIGKILL);
+    if (l->board->rows[r].pid > 0) kill(l->board->rows[r].pid, SIGKILL);
 }
 
 static void watch(mpi_launch *l, const sigset_t *signals) {
@@ -272,20 +249,11 @@ static void watch(mpi_launch *l, const sigset_t *signals) {
     if (waitpid(l->pid, &l->status, WNOHANG) == l->pid) break;
   }
   for (uint32_t r = 0; r < l->n; ++r) /* of this machine: none may be left */
-    if (l->board[r].pid > 0 && getpgid(l->board[r].pid) >= 0) kill(l->board[r].pid, SIGKILL);
+    if (l->board->rows[r].pid > 0 && getpgid(l->board->rows[r].pid) >= 0)
+      kill(l->board->rows[r].pid, SIGKILL);
 }
 
 /* ---- the outcome ---------------------------------------------------------------------------- */
-
-static const bs_error *left_error(const mpi_launch *l) {
-  const bs_error *found = NULL;
-  for (uint32_t r = 1; r < l->n; ++r) {
-    if (!l->board[r].written) continue;
-    if (found == NULL || (found->code == BS_ABORTED && l->board[r].err.code != BS_ABORTED))
-      found = &l->board[r].err;
-  }
-  return found;
-}
 
 static int fail_unknown(const mpi_launch *l) {
   bs_error err = BS_ERROR_INIT;
@@ -305,11 +273,20 @@ static int said_without_error(int code) {
   return 0;
 }
 
+/* It was asked to end, and ended for that: rank 0 says so, or could not say anything. */
+static int interrupted(const mpi_launch *l) {
+  if (l->asked == 0) return 0;
+  if (l->board->rows[0].written) return strcmp(l->board->rows[0].err.id, "BS-STOPPED") == 0;
+  return l->asked > 1 || l->board->rows[0].pid == 0;
+}
+
 /* Rank 0's word is the last; then what the others left; then what mpirun ended with. */
 static int outcome(const mpi_launch *l) {
-  if (l->board[0].written) return (int)bs_status_exit_code(l->board[0].err.code); /* it has printed it */
+  if (interrupted(l)) return 128 + l->signal;
+  if (l->board->rows[0].written)
+    return (int)bs_status_exit_code(l->board->rows[0].err.code); /* it has printed it */
   const int code = WIFEXITED(l->status) ? WEXITSTATUS(l->status) : 128 + WTERMSIG(l->status);
-  const bs_error *left = code != 0 ? left_error(l) : NULL;
+  const bs_error *left = code != 0 ? bsrun_board_error(l->board, 1) : NULL;
   if (left != NULL) return bsrun_fail(left);
   return said_without_error(code) || l->asked ? code : fail_unknown(l);
 }
@@ -335,7 +312,7 @@ int bsrun_launch_mpi(uint32_t ranks, const char *command) {
     rc = bs_error_errno(&err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start %s", l.words[0]);
   if (rc == BS_OK) watch(&l, &signals);
   const int code = rc == BS_OK ? outcome(&l) : bsrun_fail(&err);
-  if (l.board != NULL) munmap(l.board, l.n * sizeof *l.board);
+  bsrun_board_close(l.board);
   if (l.board_fd >= 0) close(l.board_fd);
   free(words);
   free(l.text);

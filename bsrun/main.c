@@ -73,8 +73,7 @@ int bsrun_fail(const bs_error *err) {
   bs_error_format(err, "bsrun", line, sizeof line);
   if (bsrun_following()) {
     const int echo = err->code == BS_ABORTED || strcmp(err->id, BSRUN_FOLLOWS) == 0;
-    if (!echo) bsrun_rank_error(err);
-    if (echo || bsrun_rank_launched() || bsrun_mpi_error(err)) return (int)bs_status_exit_code(err->code);
+    if (echo || bsrun_rank_error(err) || bsrun_mpi_error(err)) return (int)bs_status_exit_code(err->code);
   } else {
     bsrun_mpi_error(err);
   }

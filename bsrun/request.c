@@ -111,6 +111,15 @@ static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
   return add_text(out, "hardware.timeout_s", timeout, err);
 }
 
+/* A process that was started as a rank is one, unless another way is asked for; P is how many were started.
+ */
+static int32_t add_rank(const args *a, bsrun_request *out, bs_error *err) {
+  const char *asked = args_value(a, "launch"), *how = bsrun_rank_how();
+  if (how == NULL || (asked != NULL && strcmp(asked, how) != 0)) return BS_OK;
+  if (out->compose.world_size == 0) out->compose.world_size = bsrun_rank_count();
+  return asked == NULL ? add_text(out, "hardware.launch", how, err) : BS_OK;
+}
+
 int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   bs_compose_request *q = &out->compose;
@@ -120,10 +129,7 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   if (rc == BS_OK) rc = add_numbers(a, out, err);
   if (rc == BS_OK) rc = add_paths(a, out, err);
   if (rc == BS_OK) rc = add_keys(a, out, err);
-  if (rc == BS_OK && args_value(a, "launch") == NULL && bsrun_rank_found()) {
-    if (q->world_size == 0) q->world_size = bsrun_rank_count();
-    rc = add_text(out, "hardware.launch", bsrun_rank_how(), err);
-  }
+  if (rc == BS_OK) rc = add_rank(a, out, err);
   if (rc == BS_OK) rc = bs_configs_dir(&out->configs_dir, err);
   if (rc == BS_OK) rc = args_values(a, "config", &out->lists[0], &q->n_configs, err);
   if (rc == BS_OK) rc = args_values(a, "plugin", &out->lists[1], &q->n_plugins, err);

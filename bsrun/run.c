@@ -35,6 +35,7 @@ typedef struct run_plan {
   size_t n_values;
   char *cache; /* file of the machine's constants; NULL: none. Read once, before the first phase 1 */
   int cache_read;
+  int is_rank;        /* of a job that has been started, and that this run is to be part of */
   const char *launch; /* how the ranks have yet to be started as processes; NULL: they need not */
   char *mpirun;       /* hardware.mpirun */
   int slurm;          /* hardware.launcher: slurm */
@@ -95,10 +96,24 @@ static const char *find_launch(const char *asked) {
   return NULL;
 }
 
+/* A process that something has started as a rank is one unless the run asks for its ranks in another way. */
+static void join_as(run_plan *p, const char *asked) {
+  const char *how = bsrun_rank_how();
+  p->is_rank = how != NULL && strcmp(asked, how) == 0;
+  if (!p->is_rank) return;
+  if (bsrun_rank_follows()) bsrun_follow();
+  if (strcmp(how, "mpi") == 0) bsrun_mpi_enter();
+  p->session.quiet |= bsrun_following();
+}
+
 static int32_t prepare(run_plan *p, bs_error *err) {
   bs_composed composed;
   int32_t rc = bs_compose(&p->request.compose, &composed, err);
-  if (rc != BS_OK) return rc;
+  if (rc != BS_OK) {
+    if (bsrun_rank_found()) join_as(p, bsrun_rank_how()); /* rank 0 says it */
+    return rc;
+  }
+  join_as(p, bs_schema_str(composed.config, "hardware.launch"));
   rc = bs_schema_check(composed.config, p->request.configs_dir, NULL, err);
   if (rc == BS_OK) rc = read_sweep(p, composed.config, err);
   if (rc == BS_OK) {
@@ -129,9 +144,9 @@ static const json_t *constants_of(run_plan *p) {
 /* --method auto: decided once a point, for its first phase or, of both, for the forward pass. */
 static int32_t choose_method(run_plan *p, bs_node *config, bs_error *err) {
   if (!auto_asked(config)) return BS_OK;
-  if (bsrun_rank_how() != NULL) {
+  if (p->is_rank || p->launch != NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-AUTO-LAUNCH",
-                 "--method auto chooses in one process; this is one of several");
+                 "--method auto chooses in one process, with ranks that are threads");
     bs_error_hint(err, "choose with --launch threads, then run its method with --launch processes or mpi");
     return BS_UNSUPPORTED;
   }
@@ -208,10 +223,14 @@ static int32_t join(run_plan *p, bs_experiment *e, bs_error *err) {
   const uint32_t world = e->world_size != 0           ? e->world_size
                          : method->default_world != 0 ? method->default_world
                                                       : 1;
-  if (p->session.peers == NULL)
-    rc = bs_peers_open(p->session.context, e->comm, world, e->timeout_s, &p->session.peers, err);
+  bs_text same = {0};
+  const int first = p->session.peers == NULL; /* later rank 0 has opened what it has measured, too */
+  if (first) rc = bs_peers_open(p->session.context, e->comm, world, e->timeout_s, &p->session.peers, err);
   if (rc == BS_OK) rc = bs_peers_meet(p->session.peers, err);
-  if (rc == BS_OK) rc = bs_peers_compare(p->session.peers, e->config, bs_build_id(), err);
+  if (rc == BS_OK && first && p->session.peers != NULL) rc = run_same_text(p->session.context, e, &same, err);
+  if (rc == BS_OK)
+    rc = bs_peers_compare(p->session.peers, e->config, same.data != NULL ? same.data : "", err);
+  bs_text_free(&same);
   e->peers = p->session.peers;
   if (!bs_peers_lead(e->peers)) {
     bsrun_follow();
@@ -323,6 +342,7 @@ static int run_points(run_plan *p, bs_error *err) {
   for (size_t i = 0; i < points; i++) {
     p->session.point = i + 1;
     p->session.points = points;
+    bsrun_rank_begin();
     const int32_t rc = run_point(p, i, err);
     if (bs_stop_asked() != 0) { /* nothing more is begun */
       if (rc != BS_OK) bsrun_fail(err);
@@ -332,7 +352,9 @@ static int run_points(run_plan *p, bs_error *err) {
     failed++;
     code = bsrun_fail(err);
     if (bs_context_stuck(p->session.context) > 0) return code; /* nothing more is begun beside it */
-    if (p->param != NULL) fprintf(stderr, "bsrun: %s=%s failed with %d\n", p->param, p->values[i], code);
+    if (bs_peers_lost(p->session.peers)) return code;          /* nor with ranks that are gone */
+    if (p->param != NULL && !bsrun_following())
+      fprintf(stderr, "bsrun: %s=%s failed with %d\n", p->param, p->values[i], code);
     bs_error_clear(err);
     show_notes(p);
   }
@@ -393,9 +415,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   for (size_t i = 0; i < a->n_given; i++) {
     p->session.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;
   }
-  if (bsrun_rank_follows()) bsrun_follow();
-  if (bsrun_mpi_found(NULL)) bsrun_mpi_enter();
-  p->session.quiet = args_has(a, "quiet") || bsrun_following();
+  p->session.quiet = args_has(a, "quiet");
   p->session.run_id = args_value(a, "run-id");
   if (rc == BS_OK) rc = prepare(p, err);
   p->session.rows = json_array();

@@ -4,6 +4,7 @@
 #ifndef BSRUN_RUN_H
 #define BSRUN_RUN_H
 #include "bsrun/bsrun.h"
+#include "core/base/text.h"
 #include "lab/lab.h"
 #include "lab/store/store.h"
 
@@ -28,6 +29,10 @@ extern const bs_field run_fields[];
 extern const size_t run_n_fields;
 /* The rows of a record: one for phase 0, one for each arm of phase 1. */
 int32_t run_add_rows(json_t *rows, const json_t *record, const char *run_dir, bs_error *err);
+
+/* Lines of what ranks that are processes must have in common: the program, the plugins that are open, and the
+ * files of the workload. */
+int32_t run_same_text(bs_context *context, const bs_experiment *experiment, bs_text *out, bs_error *err);
 
 /* While a run is open, SIGINT and SIGTERM end it after the sample in progress, the second at once;
  * INTERRUPTED stays in its folder, exit 130 / 143. */

@@ -10,6 +10,7 @@
 #include "core/base/size.h"
 #include "core/plugin/registry.h"
 #include "lab/gate/half.h"
+#include "lab/gate/mixed.h"
 #include "lab/peers/peers.h"
 #include "lab/stop.h"
 #include "lab/store/env.h"
@@ -215,6 +216,14 @@ static int32_t tell_half(const run_session *session, const bs_experiment *e, bs_
   return rc;
 }
 
+/* And so does one whose columns are kept in two precisions. */
+static int32_t tell_mixed(const run_session *session, const bs_experiment *e, bs_error *err) {
+  bs_mixed_error mixed;
+  const int32_t rc = bs_mixed_expect_of(session->context, e, &mixed, err);
+  if (rc == BS_OK && mixed.asked) bsrun_note(session->quiet, mixed.text);
+  return rc;
+}
+
 static int32_t run_experiment(run_session *session, bs_experiment *e, bsrun_progress *progress,
                               bs_phase_result *result, bs_error *err) {
   const bs_progress_fn show = bsrun_progress_to(session->quiet);
@@ -262,6 +271,11 @@ int32_t run_phase(run_session *session, bs_experiment *e, bs_error *err) {
   if (!bs_peers_lead(session->peers)) return follow_phase(session, e, err);
   const int32_t rc = lead_phase(session, e, err);
   if (bs_context_stuck(session->context) > 0) return rc;
+  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* one has been waited for already, or cannot come */
+    const bs_told end = {.word = BS_WORD_END, .status = rc};
+    bs_peers_tell_soon(session->peers, &end, 0.3, &ignored);
+    return rc;
+  }
   const int32_t told = tell(session, BS_WORD_END, rc, rc == BS_OK ? err : &ignored);
   return rc == BS_OK ? told : rc;
 }
@@ -276,6 +290,8 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   int32_t rc = open_parts(session->context, e, &world, err);
   if (rc == BS_OK) rc = check_memory(e, world, err);
   if (rc == BS_OK && asks_for_half(e)) rc = tell_half(session, e, err);
+  if (rc == BS_OK && bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0)
+    rc = tell_mixed(session, e, err);
   if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &run, err);
   if (rc == BS_OK) {
     run_signals_watch(bs_run_get_fd(run));

@@ -27,6 +27,9 @@ const bs_field run_fields[] = {
     {"gates", "gates", 0, 0},
     {"relative_error", "error", RIGHT, 3},
     {"relative_error_predicted", "predicted", RIGHT, 3},
+    {"mixed_error", "mixed error", RIGHT, 3},
+    {"mixed_error_predicted", "mixed predicted", RIGHT, 3},
+    {"segments", "segments", 0, 0},
     {"build_ms", "build ms", RIGHT, 3},
     {"pack_ms", "pack ms", RIGHT, 3},
     {"first_ms", "first ms", RIGHT, 4},
@@ -126,6 +129,26 @@ static void gate_text(const json_t *record, char *out, size_t size) {
   snprintf(out, size, "%zu of %zu%s", passed, ran, rest);
 }
 
+/* "int8 4032: 0.0071, 0.0070 predicted", a layer's segments in two precisions side by side. */
+static void add_segments(json_t *row, const json_t *record) {
+  const json_t *segments = json_object_get(record, "segments");
+  char text[192] = "";
+  size_t used = 0;
+  for (size_t i = 0; i < json_array_size(segments) && used + 1 < sizeof text; i++) {
+    const json_t *s = json_array_get(segments, i);
+    const int n = snprintf(text + used, sizeof text - used, "%s%s %lld: %.3g, %.3g predicted",
+                           i > 0 ? "; " : "", json_string_value(json_object_get(s, "segment")),
+                           (long long)json_integer_value(json_object_get(s, "columns")),
+                           json_number_value(json_object_get(s, "error")),
+                           json_number_value(json_object_get(s, "error_predicted")));
+    if (n > 0) used += (size_t)n;
+  }
+  if (used == 0) return;
+  json_object_set_new(row, "segments", json_string(text));
+  copy(row, record, "mixed_error");
+  copy(row, record, "mixed_error_predicted");
+}
+
 static int32_t add_phase0(json_t *rows, const json_t *record, const char *run_dir) {
   char gates[192];
   json_t *row = common_row(record, run_dir);
@@ -134,8 +157,10 @@ static int32_t add_phase0(json_t *rows, const json_t *record, const char *run_di
   json_object_set_new(row, "gates", json_string(gates));
   copy(row, record, "relative_error");
   copy(row, record, "relative_error_predicted");
+  add_segments(row, record);
   const char *result = !json_is_true(json_object_get(record, "passed"))      ? "NOT SHOWN RIGHT"
                        : json_is_true(json_object_get(record, "half_alone")) ? "HALF ALONE, as expected"
+                       : json_object_get(record, "segments") != NULL         ? "TWO PRECISIONS, as predicted"
                        : json_is_false(json_object_get(record, "valid"))     ? "RIGHT, with NaN or Inf"
                                                                              : "RIGHT";
   json_object_set_new(row, "result", json_string(result));

@@ -3,6 +3,7 @@
  * checks that each ends as specified. With --plan it is such a child: it runs the program once. */
 #include "bsrun/torture.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
+#include "lab/stop.h"
 #include "lab/torture/program.h"
 
 const args_option torture_options[] = {
@@ -268,20 +270,24 @@ static int32_t make_scratch(torture *t, bs_error *err) {
   return bs_error_set(err, BS_IO, "BS-TORTURE-FOLDER", "cannot make a folder below %s", base);
 }
 
-static void drop_scratch(const torture *t) {
-  static const char *const names[] = {"clean.out", "clean.err"};
-  char path[160];
-  if (t->scratch[0] == '\0') return;
-  for (size_t i = 0; i < 2; i++) {
-    snprintf(path, sizeof path, "%s/%s", t->scratch, names[i]);
-    unlink(path);
-  }
-  rmdir(t->scratch);
+static void on_signal(int number) {
+  if (!bs_stop_ask(number)) _exit(128 + number); /* asked again */
+}
+
+/* The first signal ends the children and leaves no folder; they would die with this process anyhow. */
+static void listen_for_signals(void) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
 }
 
 static int run_all(torture *t, bs_error *err) {
   size_t failed = 0;
   int32_t rc = find_subjects(t, err);
+  listen_for_signals();
   if (rc == BS_OK) rc = make_scratch(t, err);
   t->began = torture_now();
   t->ended = on_ended;
@@ -291,7 +297,12 @@ static int run_all(torture *t, bs_error *err) {
     if (rc == BS_OK) rc = torture_run(t, first, err);
   }
   if (isatty(STDERR_FILENO) && !t->quiet) fputs("\r\033[K", stderr);
-  drop_scratch(t);
+  if (t->scratch[0] != '\0') torture_remove(t->scratch);
+  if (bs_stop_asked() != 0) {
+    free(t->cases);
+    fputs("bsrun: interrupted\n", stderr);
+    return 128 + bs_stop_asked();
+  }
   if (rc == BS_OK && t->n_cases == 0)
     rc = bs_error_set(err, BS_USAGE, "BS-TORTURE-NOTHING", "there is no call to inject a fault at");
   if (rc == BS_OK) rc = torture_card(t, &failed, err);

@@ -78,6 +78,12 @@ char *torture_command(const torture *t, const torture_case *c);
 /* Runs cases [first, n) of t->cases, t->jobs at once, and judges each. */
 int32_t torture_run(torture *t, size_t first, bs_error *err);
 
+/* How many processes are left of the child whose folder this is, whatever group and parent they have by now;
+ * they are ended. What has just been killed is given time to go. */
+unsigned torture_end_left(const char *folder);
+/* Removes a folder and all in it. */
+void torture_remove(const char *folder);
+
 /* torture_judge.c: fills c->why from what the child left: its two streams and its folder. */
 void torture_judge(const torture *t, torture_case *c, const char *folder, const char *out, const char *errors,
                    pid_t group);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * torture_run.c - the child processes: bsrun itself, each in a folder and a process group of its own, several
  * at once (most of them wait for a deadline). One that outlives every deadline is killed and told. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include "bsrun/torture.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/stop.h"
 
 double torture_now(void) {
   struct timespec now;
@@ -213,6 +215,45 @@ static void finish(torture *t, child *k, int status) {
   if (t->ended != NULL) t->ended(t, c);
 }
 
+/* 1: the process has this setting in its environment. One that is gone has none to be read. */
+static int has_setting(const char *pid, const char *setting) {
+  char path[300], text[32768];
+  snprintf(path, sizeof path, "/proc/%.200s/environ", pid);
+  FILE *f = fopen(path, "re");
+  if (f == NULL) return 0;
+  const size_t n = fread(text, 1, sizeof text - 1, f);
+  fclose(f);
+  text[n] = '\0';
+  for (size_t at = 0; at < n; at += strlen(text + at) + 1)
+    if (strcmp(text + at, setting) == 0) return 1;
+  return 0;
+}
+
+/* A child's own folder is its TMPDIR, and that of all that it starts. */
+static unsigned count_left(const char *folder, int end) {
+  char setting[128];
+  unsigned n = 0;
+  snprintf(setting, sizeof setting, "TMPDIR=%s", folder);
+  DIR *dir = opendir("/proc");
+  for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+    const long pid = strtol(e->d_name, NULL, 10);
+    if (pid <= 0 || !has_setting(e->d_name, setting)) continue;
+    n++;
+    if (end) kill((pid_t)pid, SIGKILL);
+  }
+  if (dir != NULL) closedir(dir);
+  return n;
+}
+
+unsigned torture_end_left(const char *folder) {
+  const struct timespec nap = {0, 10000000};
+  for (int turn = 0; turn < 50; turn++) {
+    if (count_left(folder, 0) == 0) return 0;
+    nanosleep(&nap, NULL);
+  }
+  return count_left(folder, 1);
+}
+
 /* The longest that anything here may take: a sign of life is due at deadline + 1 s. */
 static double patience(const torture *t) {
   return t->deadline + t->clean_seconds + 2.0;
@@ -241,6 +282,7 @@ static void stop_all(child *children, size_t n) {
     kill(-children[i].pid, SIGKILL);
     kill(children[i].pid, SIGKILL);
     while (waitpid(children[i].pid, NULL, 0) < 0 && errno == EINTR) continue;
+    torture_end_left(children[i].folder);
     children[i].pid = 0;
   }
 }
@@ -252,6 +294,7 @@ int32_t torture_run(torture *t, size_t first, bs_error *err) {
   int32_t rc = children == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
   while (rc == BS_OK && (next < t->n_cases || running > 0)) {
     int moved = 0;
+    rc = bs_stop_check(err);
     for (size_t i = 0; rc == BS_OK && i < t->jobs; i++) {
       if (children[i].pid != 0 && look(t, &children[i])) {
         running--;

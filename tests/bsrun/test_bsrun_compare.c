@@ -78,6 +78,29 @@ START_TEST(every_rung_is_predicted_and_placed) {
 }
 END_TEST
 
+/* Halves of a mask that differs by row are predicted by the rates of the op that multiplies them, in each
+ * pass; a whole step takes longer than its forward. */
+START_TEST(halves_are_predicted_by_their_own_kernel) {
+  write_constants(1e-6);
+  ran r = bsrun(dir, "compare", "blockshock", "--masks", "random_2of4", "--measure", "0", "--n", "256", "--b",
+                "64", "--dtype", "f32", "-P", "2", "--threads-per-rank", "1", "--plugin", "ref", "--cache",
+                "machine.json", "--pass", "forward", "--pass", "adamw", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r), *row;
+  double of_pass[2] = {0};
+  size_t i;
+  ck_assert_uint_eq(json_array_size(rows), 2 * 2);
+  json_array_foreach(rows, i, row) {
+    const int step = strcmp(json_string_value(json_object_get(row, "pass")), "adamw") == 0;
+    if (strcmp(json_string_value(json_object_get(row, "candidate")), "blockshock random_2of4") == 0)
+      of_pass[step] = num(row, "predicted_ms");
+  }
+  ck_assert_msg(of_pass[0] > 0.0 && of_pass[1] > of_pass[0], "%g and %g ms", of_pass[0], of_pass[1]);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(the_first_named_is_what_others_are_held_against) {
   ran r = bsrun(dir, "compare", "row_parallel", "masked_split", "--masks", "complement_1010_0101",
                 "--seconds", "0.5", "--n", "128", "--b", "8", "--dtype", "f32", "-P", "2", "--plugin", "ref",
@@ -93,6 +116,68 @@ START_TEST(the_first_named_is_what_others_are_held_against) {
     last = num(row, "measured_ms");
     ck_assert(row == first || num(row, "ratio") > 0.0);
   }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* Only a forward is divided into chunks: what is predicted of a backward does not know of them. */
+START_TEST(a_backward_has_no_chunks) {
+  write_constants(1e-3);
+  ran r = bsrun(dir, "compare", "row_parallel", "--pass", "backward", "--overlap", "off,8", "--measure", "0",
+                "--n", "64", "--b", "8", "--dtype", "f32", "-P", "2", "--plugin", "ref", "--threads-per-rank",
+                "1", "--cache", "machine.json", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  const json_t *off = row_named(rows, "row_parallel contiguous");
+  const json_t *on = row_named(rows, "row_parallel contiguous overlap=8");
+  ck_assert_double_eq(num(off, "predicted_ms"), num(on, "predicted_ms"));
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* int8 steps are of sums: a method that gathers pays nothing for them, one that sums does. */
+START_TEST(a_gather_takes_no_int8_steps) {
+  write_constants(1e-6);
+  ran r = bsrun(dir, "compare", "column_parallel", "row_parallel", "--reduce-dtypes", "float32,int8",
+                "--measure", "0", "--n", "64", "--b", "8", "--dtype", "f32", "-P", "2", "--plugin", "ref",
+                "--threads-per-rank", "1", "--cache", "machine.json", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_double_eq(num(row_named(rows, "column_parallel float32"), "predicted_ms"),
+                      num(row_named(rows, "column_parallel int8"), "predicted_ms"));
+  ck_assert(num(row_named(rows, "row_parallel contiguous float32"), "predicted_ms") <
+            num(row_named(rows, "row_parallel contiguous int8"), "predicted_ms"));
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* A layer with an activation differentiates at what a forward has left. */
+START_TEST(a_backward_behind_an_activation_is_measured) {
+  write_constants(1e-6);
+  ran r = bsrun(dir, "compare", "row_parallel", "--pass", "backward", "--seconds", "0.2", "--n", "32", "--b",
+                "4", "--dtype", "f32", "-P", "2", "--plugin", "ref", "--threads-per-rank", "1", "--set",
+                "model.activation=relu", "--cache", "machine.json", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert(num(row_named(rows, "row_parallel contiguous"), "measured_ms") > 0);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+/* A mask by its patterns, as a run takes it. */
+START_TEST(a_mask_by_patterns_is_a_candidate) {
+  write_constants(1e-6);
+  ran r = bsrun(dir, "compare", "blockshock", "--measure", "0", "--n", "64", "--b", "8", "--dtype", "f32",
+                "-P", "2", "--plugin", "ref", "--threads-per-rank", "1", "--set", "mask.use=always", "--set",
+                "mask.name=complement", "--set", "mask.pattern_a=1010", "--cache", "machine.json", "-o",
+                "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert(num(row_named(rows, "blockshock complement"), "predicted_ms") > 0);
   json_decref(rows);
   ran_free(&r);
 }
@@ -171,6 +256,17 @@ static const struct {
     {{"--method", "auto", "--set", "auto.methods=[]"}, 3, "BS-AUTO-LIST", "auto.methods"},
 };
 
+/* What is left to choose can be looked at before it is chosen. */
+START_TEST(an_open_choice_can_be_printed) {
+  ran r = bsrun(dir, "--method", "auto", "-P", "2", "--plugin", "ref", "--set", "model.N=512",
+                "--print-config", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.out, "name: auto"));
+  ck_assert_ptr_nonnull(strstr(r.err, "chosen when this runs"));
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(bad_words_are_one_error) {
   char *argv[16] = {"bsrun"};
   for (size_t i = 0; wrong[_i].words[i] != NULL; i++) argv[i + 1] = (char *)(uintptr_t)wrong[_i].words[i];
@@ -187,10 +283,16 @@ int main(void) {
   tcase_set_timeout(t, 60);
   tcase_add_checked_fixture(t, setup, teardown);
   tcase_add_test(t, every_rung_is_predicted_and_placed);
+  tcase_add_test(t, halves_are_predicted_by_their_own_kernel);
   tcase_add_test(t, the_first_named_is_what_others_are_held_against);
+  tcase_add_test(t, a_backward_has_no_chunks);
+  tcase_add_test(t, a_gather_takes_no_int8_steps);
+  tcase_add_test(t, a_backward_behind_an_activation_is_measured);
+  tcase_add_test(t, a_mask_by_patterns_is_a_candidate);
   tcase_add_test(t, what_cannot_run_says_why_and_stands_last);
   tcase_add_test(t, auto_weighs_the_wire);
   tcase_add_test(t, a_choice_is_in_the_record_and_repeats);
+  tcase_add_test(t, an_open_choice_can_be_printed);
   tcase_add_loop_test(t, bad_words_are_one_error, 0, (int)(sizeof wrong / sizeof wrong[0]));
   suite_add_tcase(s, t);
   return run_suite(s);

@@ -5,6 +5,24 @@
 
 #include "tests/bsrun/constants_run.h"
 
+/* The rates of the 2:4 product are stored beside those of the dense one, and used for it alone. */
+static void check_halves(void) {
+  ran r = bsrun(dir, "explain", "mask", "random_2of4", "-P", "2", "--n", "256", "--dtype", "f32", "--plugin",
+                "ref", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = json_loads(r.out, 0, NULL), *row;
+  size_t i, seen = 0;
+  json_array_foreach(rows, i, row) {
+    const char *form = json_string_value(json_object_get(row, "form"));
+    const int sparse = strcmp(form, "2:4") == 0;
+    ck_assert_msg(json_is_number(json_object_get(row, "predicted_s")) == sparse, "%s: %s", form, r.out);
+    seen += (size_t)sparse;
+  }
+  ck_assert_uint_eq(seen, 2);
+  json_decref(rows);
+  ran_free(&r);
+}
+
 START_TEST(a_corrupt_file_is_warned_of_and_rewritten) {
   ran r;
   json_t *none = json_object();
@@ -30,6 +48,7 @@ START_TEST(a_corrupt_file_is_warned_of_and_rewritten) {
   ck_assert_uint_ge(json_array_size(json_object_get(fresh, "kernels")), 3); /* dtypes of ref */
   machine = phase1(NULL, NULL, &r);
   must_say(machine, "stored");
+  check_halves();
   json_decref(machine);
   ran_free(&r);
   json_decref(own);

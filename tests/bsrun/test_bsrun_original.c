@@ -41,23 +41,29 @@ START_TEST(decorative_keys_are_noted) {
 }
 END_TEST
 
-START_TEST(the_training_phase_runs) {
+/* The phase, by the default method and by Block-Shock's with the mask that differs by row. */
+static void phase_runs(const char *name) {
   const char *configs = original_configs();
-  char phase[1200];
-  snprintf(phase, sizeof phase, "%s/phases/phase3_train_step.yaml", configs);
+  char phase[1200], method[1200], mask[1200];
+  snprintf(phase, sizeof phase, "%s/phases/%s.yaml", configs, name);
+  snprintf(method, sizeof method, "%s/methods/block_shock_2gpu.yaml", configs);
+  snprintf(mask, sizeof mask, "%s/masks/random_2of4.yaml", configs);
   ran r = bsrun(dir, "--phase", phase, SMALL, NULL);
   must_be(&r, 0);
   ran_free(&r);
+  r = bsrun(dir, "--phase", phase, "--method", method, "--mask", mask, SMALL, NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "random_2of4") != NULL, "%s", r.out);
+  ran_free(&r);
+}
+
+START_TEST(the_training_phase_runs) {
+  phase_runs("phase3_train_step");
 }
 END_TEST
 
 START_TEST(the_backward_phase_runs) {
-  const char *configs = original_configs();
-  char phase[1200];
-  snprintf(phase, sizeof phase, "%s/phases/phase2_backward_input.yaml", configs);
-  ran r = bsrun(dir, "--phase", phase, SMALL, NULL);
-  must_be(&r, 0);
-  ran_free(&r);
+  phase_runs("phase2_backward_input");
 }
 END_TEST
 

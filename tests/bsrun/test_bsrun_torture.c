@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_bsrun_torture.c - bsrun torture: the right communicator gets a clean card, each wrong one the sentence
  * that says what is wrong with it; and the command of a row does the same again. */
+#include <glob.h>
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
@@ -211,6 +212,69 @@ START_TEST(bad_requests_are_refused) {
 }
 END_TEST
 
+/* bsrun torture with its scratch folder below a base of our own: waits until `what` is below that folder. */
+static pid_t start_in(const char *base, const char *what, char *out_path, size_t size) {
+  char *const words[] = {
+      (char *)(uintptr_t) "bsrun",   (char *)(uintptr_t) "torture", (char *)(uintptr_t) "--comm",
+      (char *)(uintptr_t) "threads", (char *)(uintptr_t) "--ranks", (char *)(uintptr_t) "2",
+      (char *)(uintptr_t) "--fault", (char *)(uintptr_t) "hang",    NULL};
+  char pattern[200];
+  glob_t found;
+  ck_assert_int_eq(setenv("TMPDIR", base, 1), 0);
+  const pid_t pid = start_bsrun(base, words);
+  unsetenv("TMPDIR");
+  snprintf(pattern, sizeof pattern, "%s/bs_torture_*%s", base, what);
+  int missing = 1;
+  for (int i = 0; i < 10000 && (missing = glob(pattern, 0, NULL, &found)) != 0; i++) {
+    globfree(&found);
+    usleep(1000);
+  }
+  ck_assert_int_eq(missing, 0);
+  snprintf(out_path, size, "%s", found.gl_pathv[0]);
+  globfree(&found);
+  return pid;
+}
+
+/* Ctrl-C ends the children and leaves no folder. */
+START_TEST(an_interrupted_one_leaves_nothing) {
+  char base[] = "/tmp/bs_tort_XXXXXX", path[200];
+  ck_assert_ptr_nonnull(mkdtemp(base));
+  const pid_t pid = start_in(base, "/2", path, sizeof path); /* into the cases */
+  kill(pid, SIGINT);
+  ran r = finish_bsrun(base, pid);
+  must_be(&r, 130);
+  path[strlen(path) - 2] = '\0';
+  ck_assert_msg(access(path, F_OK) != 0, "%s is left", path);
+  ran_free(&r);
+  remove_dir(base);
+}
+END_TEST
+
+/* A process that a child has left counts, whatever group and parent it has. */
+START_TEST(what_is_left_is_seen) {
+  char base[] = "/tmp/bs_tort_XXXXXX", path[200];
+  int status = 0;
+  ck_assert_ptr_nonnull(mkdtemp(base));
+  const pid_t pid = start_in(base, "/0", path, sizeof path); /* of the clean run */
+  char setting[220];
+  snprintf(setting, sizeof setting, "TMPDIR=%s", path);
+  char *const env[] = {setting, NULL}, *const words[] = {(char *)(uintptr_t) "sleep",
+                                                         (char *)(uintptr_t) "30", NULL};
+  const pid_t left = fork();
+  if (left == 0) {
+    setsid();
+    execve("/bin/sleep", words, env);
+    _exit(99);
+  }
+  ran r = finish_bsrun(base, pid);
+  ck_assert_int_eq(waitpid(left, &status, 0), left); /* it was ended */
+  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  ck_assert_msg(r.code != 0 && strstr(r.err, "a process is left running") != NULL, "%d: %s", r.code, r.err);
+  ran_free(&r);
+  remove_dir(base);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("bsrun_torture");
   TCase *t = tcase_create("torture");
@@ -222,6 +286,8 @@ int main(void) {
   tcase_add_test(t, a_template_is_clean);
   tcase_add_test(t, methods_and_backends_run_phase_0);
   tcase_add_loop_test(t, bad_requests_are_refused, 0, (int)(sizeof refused / sizeof refused[0]));
+  tcase_add_test(t, an_interrupted_one_leaves_nothing);
+  tcase_add_test(t, what_is_left_is_seen);
   suite_add_tcase(s, t);
   return run_suite(s);
 }

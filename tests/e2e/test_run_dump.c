@@ -166,27 +166,32 @@ typedef struct dump_case {
   const char *method, *mask; /* mask NULL: the method's own */
   uint32_t ranks;
   int splits_rows;
+  const char *set; /* one more setting, or NULL */
 } dump_case;
 
 static const dump_case cases[] = {
-    {"dense", NULL, 1, 1},
-    {"column_parallel", NULL, 1, 1},
-    {"column_parallel", NULL, 2, 1},
-    {"column_parallel", NULL, 3, 1},
-    {"column_parallel", NULL, 4, 1},
-    {"row_parallel", NULL, 1, 0},
-    {"row_parallel", NULL, 2, 0},
-    {"row_parallel", NULL, 3, 0},
-    {"row_parallel", NULL, 4, 0},
-    {"blockshock", "complement_1100_0011", 1, 0},
-    {"blockshock", "complement_1100_0011", 2, 0},
-    {"blockshock", "complement_1010_0101", 2, 0},
-    {"blockshock", "complement_1001_0110", 4, 0},
-    {"blockshock", "interleave", 3, 0},
-    {"blockshock", "contiguous", 4, 0},
-    {"masked_split", "complement_1100_0011", 2, 0},
-    {"masked_split", "complement_1001_0110", 4, 0},
-    {"masked_split", "interleave", 3, 0},
+    {"dense", NULL, 1, 1, NULL},
+    {"column_parallel", NULL, 1, 1, NULL},
+    {"column_parallel", NULL, 2, 1, NULL},
+    {"column_parallel", NULL, 3, 1, NULL},
+    {"column_parallel", NULL, 4, 1, NULL},
+    {"row_parallel", NULL, 1, 0, NULL},
+    {"row_parallel", NULL, 2, 0, NULL},
+    {"row_parallel", NULL, 3, 0, NULL},
+    {"row_parallel", NULL, 4, 0, NULL},
+    {"blockshock", "complement_1100_0011", 1, 0, NULL},
+    {"blockshock", "complement_1100_0011", 2, 0, NULL},
+    {"blockshock", "complement_1010_0101", 2, 0, NULL},
+    {"blockshock", "complement_1001_0110", 4, 0, NULL},
+    {"blockshock", "interleave", 3, 0, NULL},
+    {"blockshock", "contiguous", 4, 0, NULL},
+    {"masked_split", "complement_1100_0011", 2, 0, NULL},
+    {"masked_split", "complement_1001_0110", 4, 0, NULL},
+    {"masked_split", "interleave", 3, 0, NULL},
+    {"row_parallel", NULL, 2, 0, "method.overlap=4"},
+    {"blockshock", "interleave", 3, 0, "method.overlap=2"},
+    {"column_parallel", NULL, 2, 1, "method.overlap=3"},
+    {"row_parallel", NULL, 2, 0, "method.x_placement=split"},
 };
 
 static void make_dump(const char *folder, const dump_case *c, const format *f, const char *name) {
@@ -221,9 +226,15 @@ static void make_dump(const char *folder, const dump_case *c, const format *f, c
                           "phase.integer_gate=false",
                           "--set",
                           "phase.fault_gate=false",
-                          c->mask ? "--mask" : NULL,
-                          c->mask,
+                          NULL,
+                          NULL,
+                          NULL,
+                          NULL,
                           NULL};
+  size_t n = 0;
+  while (args[n] != NULL) n++;
+  if (c->mask != NULL) args[n++] = "--mask", args[n++] = c->mask;
+  if (c->set != NULL) args[n++] = "--set", args[n++] = c->set;
   snprintf(dtype, sizeof dtype, "model.dtype=%s", f->name);
   snprintf(ranks, sizeof ranks, "%u", c->ranks);
   run_bsrun(&r, folder, NULL, args);
@@ -255,13 +266,29 @@ START_TEST(dump_is_the_product) {
 }
 END_TEST
 
+/* The terms of a sum in int8 steps travel as codes and scales: neither is written as a partial. */
+START_TEST(codes_are_no_partial) {
+  static const dump_case c = {"row_parallel", NULL, 2, 0, "method.reduce_dtype=int8"};
+  char folder[64], path[128];
+  run_make_folder(folder);
+  make_dump(folder, &c, &formats[0], "int8");
+  snprintf(path, sizeof path, "%s/int8", folder);
+  for (int r = 0; r < 2; r++) {
+    ck_assert_int_eq(has(path, "y", r), 1);
+    ck_assert_int_eq(has(path, "partial", r), 0);
+  }
+  run_remove(folder);
+}
+END_TEST
+
 /* X, W and bias are generated part by part on the ranks; they are the same numbers however many there are,
  * and whatever the method. */
 START_TEST(inputs_do_not_depend_on_ranks) {
   static const char *const names[] = {"x.npy", "w.npy", "bias.npy"};
-  static const dump_case variants[] = {{"row_parallel", NULL, 1, 0},    {"row_parallel", NULL, 2, 0},
-                                       {"row_parallel", NULL, 3, 0},    {"row_parallel", NULL, 4, 0},
-                                       {"column_parallel", NULL, 3, 1}, {"dense", NULL, 1, 1}};
+  static const dump_case variants[] = {
+      {"row_parallel", NULL, 1, 0, NULL},    {"row_parallel", NULL, 2, 0, NULL},
+      {"row_parallel", NULL, 3, 0, NULL},    {"row_parallel", NULL, 4, 0, NULL},
+      {"column_parallel", NULL, 3, 1, NULL}, {"dense", NULL, 1, 1, NULL}};
   char folder[64], sums[3][3][65];
   run_make_folder(folder);
   for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++) {
@@ -293,6 +320,7 @@ int main(void) {
   TCase *tc = tcase_create("dump");
   tcase_set_timeout(tc, 180);
   tcase_add_loop_test(tc, dump_is_the_product, 0, (int)(sizeof cases / sizeof cases[0]));
+  tcase_add_test(tc, codes_are_no_partial);
   tcase_add_test(tc, inputs_do_not_depend_on_ranks);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);

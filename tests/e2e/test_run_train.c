@@ -8,7 +8,7 @@
 
 enum { N = 96, K = 160, B = 32, STEPS = 3, WARMUP = 1 };
 
-/* The record of a run with up to six settings more. */
+/* The record of a run with some settings more. */
 static json_t *train(const char *folder, const char *method, const char *const *more) {
   run_result r;
   const char *args[48] = {
@@ -131,6 +131,69 @@ START_TEST(a_mask_made_anew) {
 }
 END_TEST
 
+/* Blockshock by 2:4 halves: of masks that differ by row, shared by ranks in slices, and of a half alone. */
+START_TEST(halves_are_trained) {
+  static const char *const points[][9] = {
+      {"phase.optimizer=sgd", "mask.name=random_2of4"},
+      {"phase.optimizer=adamw", "mask.name=magnitude", "model.K=161"},
+      {"phase.momentum=0.5", "mask.name=transposable", "phase.weight_decay=0.125"},
+      {"phase.optimizer=adamw", "mask.name=magnitude", "hardware.world_size=4", "method.slices=row"},
+      {"phase.optimizer=sgd", "mask.name=magnitude", "hardware.world_size=4", "method.slices=column",
+       "phase.reference_features=9"},
+      {"phase.optimizer=adamw", "mask.name=magnitude", "method.half=0"},
+      {"phase.optimizer=sgd", "mask.name=random_2of4", "hardware.world_size=1", "method.half=1"},
+      {"phase.optimizer=adamw", "mask.pattern=[1, 0, 1, 0]", "method.kernel=sparse24"}};
+  const char *more[12] = {"mask.use=always", "method.bias=true",
+                          _i % 2 ? "model.dtype=bf16" : "model.dtype=f32"};
+  size_t n = 3;
+  char folder[64];
+  run_make_folder(folder);
+  for (size_t i = 0; points[_i][i] != NULL; i++) more[n++] = points[_i][i];
+  json_t *record = train(folder, "blockshock", more);
+  check_gates(record, points[_i][1], strstr(points[_i][0], "adamw") != NULL);
+  ck_assert_double_eq(timed(record, "opt_step"), STEPS);
+  json_decref(record);
+  run_remove(folder);
+}
+END_TEST
+
+/* Magnitude chooses anew after steps that are long enough to change what is large; a frozen mask (T2) and one
+ * that does not look at weights stay where they are. */
+START_TEST(positions_made_anew) {
+  static const char *const points[][4] = {{"mask.name=magnitude", "phase.lr=3", "phase.optimizer=sgd"},
+                                          {"mask.name=magnitude", "phase.lr=0.5", "phase.optimizer=adamw"},
+                                          {"mask.name=random_2of4", "phase.lr=3", "phase.optimizer=sgd"}};
+  const char *const more[] = {"mask.use=always", points[_i][0],     points[_i][1],      points[_i][2],
+                              "phase.remask=2",  "model.dtype=f32", "method.bias=true", NULL};
+  char folder[64];
+  run_make_folder(folder);
+  json_t *record = train(folder, "blockshock", more);
+  check_gates(record, points[_i][0], _i == 1);
+  ck_assert_double_eq(timed(record, "remask"), 1);
+  ck_assert_double_eq(timed(record, "compress"), 2); /* and when the layer was built */
+  ck_assert_msg((run_num(record, "weights_moved") > 0) == (_i < 2), "%s: %g weights moved", points[_i][0],
+                run_num(record, "weights_moved"));
+  json_decref(record);
+  run_remove(folder);
+}
+END_TEST
+
+START_TEST(half_a_mask_is_not_made_anew) {
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  const char *const args[] = {"--method",   "blockshock", "--mask",        "magnitude",  "--phase",
+                              "train_step", "--set",      "method.half=1", "--set",      "phase.remask=1",
+                              "--set",      "model.N=32", "--set",         "model.K=32", "--out",
+                              "out",        NULL};
+  run_bsrun(&r, folder, NULL, args);
+  ck_assert_int_ne(r.code, 0);
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-PHASE-REMASK"));
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("run_train");
   TCase *tc = tcase_create("train");
@@ -139,6 +202,9 @@ int main(void) {
   tcase_add_test(tc, three_units_on_the_wire);
   tcase_add_loop_test(tc, the_loss_goes_down, 0, 3);
   tcase_add_test(tc, a_mask_made_anew);
+  tcase_add_loop_test(tc, halves_are_trained, 0, 8);
+  tcase_add_loop_test(tc, positions_made_anew, 0, 3);
+  tcase_add_test(tc, half_a_mask_is_not_made_anew);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

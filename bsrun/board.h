@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * board.h - the memory that a launcher shares with the ranks that it has started on this machine: who they
+ * are and what each ended with. A rank is told a file, which by now may be any other: it believes it only
+ * when it is the launcher's, by device, inode and boot, of the right size, and says that it is a board. */
+#ifndef BSRUN_BOARD_H
+#define BSRUN_BOARD_H
+#include "lab/lab.h"
+
+#define BSRUN_BOARD_ID "BLOCKSHOCK_BOARD_ID" /* device, inode and boot of the file */
+#define BSRUN_BOARD_RANKS 65536u
+
+typedef struct bsrun_row {
+  int32_t pid;
+  uint32_t written; /* err is the error that it ended with, or that its last point did */
+  bs_error err;
+} bsrun_row;
+
+typedef struct bsrun_board {
+  uint64_t magic;
+  uint64_t ranks;
+  bsrun_row rows[];
+} bsrun_board;
+
+/* In the launcher. flags: of memfd_create. NULL and errno: there is no memory. Sets BSRUN_BOARD_ID. */
+bsrun_board *bsrun_board_make(uint32_t ranks, unsigned flags, int *out_fd);
+/* In a rank: by the number of an open file, or by a path; NULL: there is no board there. */
+bsrun_board *bsrun_board_at(int fd, int64_t ranks);
+bsrun_board *bsrun_board_open(const char *path, int64_t ranks);
+void bsrun_board_close(bsrun_board *board);
+/* A rank's row: its error; NULL: whatever it has left there is of the past. */
+void bsrun_board_put(bsrun_board *board, int64_t rank, const bs_error *err);
+/* The error of ranks from `first` on that is no echo of another's; NULL: none has left any. */
+const bs_error *bsrun_board_error(const bsrun_board *board, uint32_t first);
+#endif

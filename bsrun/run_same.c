@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ * run_same.c - what ranks that are processes must have in common beside their configuration: this program,
+ * the plugins and the files that they read, which on another machine may be others by the same name. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bsrun/run.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/store/env.h"
+#include "lab/store/sha256.h"
+
+#define PIECE (1u << 20)
+#define PIECES \
+  64 /* of a file that is larger than so many, evenly spread: the first and the last among them */
+
+static int add_piece(int fd, int64_t at, char *piece, bs_sha256 *sum) {
+  const ssize_t n = pread(fd, piece, PIECE, (off_t)at);
+  if (n > 0) bs_sha256_add(sum, piece, (size_t)n);
+  return n >= 0;
+}
+
+/* The sum of a file; of a large one, of its pieces. */
+static int sum_of(const char *path, int64_t size, char out_hex[65]) {
+  bs_sha256 sum;
+  const int64_t all = (size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
+  char *piece = malloc(PIECE);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int ok = fd >= 0 && piece != NULL;
+  bs_sha256_init(&sum);
+  for (int64_t i = 0; ok && i < n; i++) {
+    const int64_t nth = n == all ? i : i * (all - 1) / (n - 1);
+    ok = add_piece(fd, nth * PIECE, piece, &sum);
+  }
+  bs_sha256_hex(&sum, out_hex);
+  if (fd >= 0) close(fd);
+  free(piece);
+  return ok;
+}
+
+/* One file of the workload's; a file that cannot be read is told by who reads it. */
+static void add_file(const char *key, const char *path, bs_text *out) {
+  struct stat st;
+  char hex[65];
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || !sum_of(path, st.st_size, hex)) return;
+  const char *name = strrchr(path, '/');
+  bs_text_printf(out, "workload.%s: %s: %lld bytes, sha256 %.16s\n", key, name != NULL ? name + 1 : path,
+                 (long long)st.st_size, hex);
+}
+
+static int is_shown(const struct dirent *e) {
+  return e->d_name[0] != '.';
+}
+
+/* What a setting of the workload names: a file ("x.npy", "x.safetensors#tensor"), a folder of them, or
+ * nothing. */
+static void add_path(const char *key, const char *value, bs_text *out) {
+  struct dirent **entries = NULL;
+  char path[4096];
+  snprintf(path, sizeof path, "%.*s", (int)strcspn(value, "#"), value);
+  const int n = scandir(path, &entries, is_shown, alphasort);
+  if (n < 0) add_file(key, path, out);
+  for (int i = 0; i < n; i++) {
+    bs_text one = {0};
+    bs_text_printf(&one, "%s/%s", path, entries[i]->d_name);
+    if (!one.failed) add_file(key, one.data, out);
+    bs_text_free(&one);
+    free(entries[i]);
+  }
+  free(entries);
+}
+
+int32_t run_same_text(bs_context *context, const bs_experiment *e, bs_text *out, bs_error *err) {
+  json_t *plugins = NULL;
+  const int32_t rc = bs_env_plugins(context, &plugins, err);
+  if (rc != BS_OK) return rc;
+  bs_text_printf(out, "bsrun: build %s\n", bs_build_id());
+  for (size_t i = 0; i < json_array_size(plugins); i++) {
+    const json_t *row = json_array_get(plugins, i);
+    const char *sum = json_string_value(json_object_get(row, "sha256"));
+    if (sum != NULL)
+      bs_text_printf(out, "plugin %s: sha256 %.16s\n", json_string_value(json_object_get(row, "id")), sum);
+  }
+  json_decref(plugins);
+  for (uint32_t i = 0; i < e->n_workload_options; i++)
+    if (e->workload_values[i][0] != '\0') add_path(e->workload_keys[i], e->workload_values[i], out);
+  return out->failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_signal.c - a launcher of processes that is killed or interrupted, also where rank 0 is stopped:
+ * how it ends, and nothing left. */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "launch_help.h"
+
+START_TEST(test_signalled_launcher) {
+  static const int signals[] = {SIGKILL, SIGINT, SIGTERM};
+  static const int codes[] = {-1, 130, 143};
+  char folder[64];
+  int status = 0;
+  run_make_folder(folder);
+  const char *const args[] = {run_env("BS_TEST_BSRUN"),
+                              "--launch",
+                              "processes",
+                              "--method",
+                              "blockshock",
+                              "-P",
+                              "2",
+                              "--phase",
+                              "0",
+                              "--out",
+                              "out",
+                              "--set",
+                              "model.N=512",
+                              "--set",
+                              "model.K=512",
+                              "--set",
+                              "phase.timed_iters=10000000",
+                              "--run-id",
+                              "it",
+                              NULL};
+  const pid_t pid = start(folder, args);
+  ck_assert_msg(wait_for(10.0, pid, 3), "%zu processes, not 3", ranks_of(pid));
+  usleep(500000); /* into the run; nothing is judged by it */
+  kill(pid, signals[_i]);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  if (codes[_i] > 0) ck_assert_int_eq(WEXITSTATUS(status), codes[_i]);
+  ck_assert_msg(wait_for(2.0, pid, 0), "%zu processes are left", ranks_of(pid));
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+  ck_assert_uint_eq(shared_files(), 0);
+  run_remove(folder);
+}
+END_TEST
+
+/* The process of a session that is rank 0; 0: there is none. */
+static pid_t lead_of(pid_t session) {
+  pid_t found = 0;
+  DIR *dir = opendir("/proc");
+  for (const struct dirent *e; dir != NULL && found == 0 && (e = readdir(dir)) != NULL;) {
+    char path[300], text[16384] = "";
+    const long pid = strtol(e->d_name, NULL, 10);
+    if (pid <= 0 || getsid((pid_t)pid) != session) continue;
+    snprintf(path, sizeof path, "/proc/%ld/environ", pid);
+    FILE *f = fopen(path, "r");
+    if (f == NULL) continue;
+    const size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    for (size_t at = 0; at < n; at += strlen(text + at) + 1)
+      if (strcmp(text + at, "BLOCKSHOCK_RANK=0") == 0) found = (pid_t)pid;
+  }
+  if (dir != NULL) closedir(dir);
+  return found;
+}
+
+/* Ctrl-C once rank 0 is stopped wakes it; twice, where it is stopped for good, ends all. */
+START_TEST(test_signalled_stopped) {
+  char folder[64];
+  int status = 0;
+  run_make_folder(folder);
+  const char *const args[] = {run_env("BS_TEST_BSRUN"),
+                              "--launch",
+                              "processes",
+                              "--method",
+                              "row_parallel",
+                              "-P",
+                              "2",
+                              "--phase",
+                              "0",
+                              SMALL,
+                              "--set",
+                              "model.N=512",
+                              "--set",
+                              "phase.timed_iters=10000000",
+                              NULL};
+  const pid_t pid = start(folder, args);
+  ck_assert_msg(wait_for(10.0, pid, 3), "%zu processes, not 3", ranks_of(pid));
+  usleep(500000);
+  const pid_t lead = lead_of(pid);
+  ck_assert_int_gt(lead, 0);
+  kill(lead, SIGSTOP);
+  usleep(200000); /* the launcher has seen it */
+  kill(pid, SIGINT);
+  for (int i = 0; i < 3000 && waitpid(pid, &status, WNOHANG) == 0; i++) {
+    if (_i == 1) kill(lead, SIGSTOP); /* it does not stay awake */
+    if (_i == 1 && i == 300) kill(pid, SIGINT);
+    usleep(1000);
+    ck_assert_msg(i < 2999, "it did not end in 3 s");
+  }
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %x", (unsigned)status);
+  ck_assert_msg(wait_for(2.0, pid, 0), "%zu processes are left", ranks_of(pid));
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+  run_remove(folder);
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("signal");
+  TCase *t = tcase_create("signal");
+  tcase_add_loop_test(t, test_signalled_launcher, 0, 3);
+  tcase_add_loop_test(t, test_signalled_stopped, 0, 2);
+  suite_add_tcase(s, t);
+  SRunner *runner = srunner_create(s);
+  srunner_run_all(runner, CK_NORMAL);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? 0 : 1;
+}
