@@ -40,7 +40,7 @@ run: build
 	fi
 
 test: build
-	@ctest --test-dir $(BUILD) --output-on-failure --no-label-summary -j 1
+	@ctest --test-dir $(BUILD) --output-on-failure --no-label-summary -j "$$(nproc)"
 
 verify: build
 	@scripts/verify $(BUILD)
