@@ -42,8 +42,6 @@ def refusal(cell):
         return "BS-CFG-DTYPE"
     if method == "dense" and P > 1:
         return "BS-METHOD-WORLD"
-    if cell.phase == 3 and cell.launch != "threads":
-        return "BS-PHASE-LAUNCH"
     if method == "masked_split" and mask in BY_ROW:
         return "BS-MASK-BYROW"
     halves = method == "blockshock" and mask in BY_ROW + SPARSE and P > 1

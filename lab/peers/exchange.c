@@ -102,6 +102,13 @@ int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine,
   return once(rank, &what, kept, n, out_all, (uint64_t)n * api->world_size(rank), err);
 }
 
+/* Whole numbers without a bit in common add up to their union. */
+int32_t bs_exchange_union(bs_rank *rank, const char *site, void *bytes, uint64_t size, bs_error *err) {
+  const uint64_t n = (size + sizeof(int32_t) - 1) / sizeof(int32_t);
+  const bs_collective what = describe(BS_COLL_ALL_REDUCE, BS_I32, n, 0, site);
+  return once(rank, &what, bytes, n, bytes, n, err);
+}
+
 typedef struct exchange {
   const bs_parcel *mine;
   bs_parcel *of_rank;

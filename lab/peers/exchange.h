@@ -28,4 +28,8 @@ int32_t bs_exchange_parcels(bs_world *world, const bs_parcel *mine, bs_parcel *o
 /* n numbers of each rank to all, [world_size][n]; within a run, by every rank. */
 int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine, uint32_t n, double *out_all,
                             bs_error *err);
+/* Memory of which each rank has set its own bits, all others zero: to what all have set, on each rank; within
+ * a run, by every rank. `bytes` has room for whole units. */
+#define BS_EXCHANGE_UNIT 8
+int32_t bs_exchange_union(bs_rank *rank, const char *site, void *bytes, uint64_t size, bs_error *err);
 #endif

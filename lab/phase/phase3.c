@@ -144,21 +144,12 @@ static int32_t run_and_judge(const bs_case *c, const bs_experiment *e, const bs_
     rc = bs_step_integer_gate(c, &o, &out->gates[out->n_gates++], err);
   }
   if (rc == BS_OK) rc = fault_gate(c, &o, (int)e->fault_gate, &out->gates[out->n_gates++], err);
-  if (rc == BS_OK) {
+  if (rc == BS_OK && bs_case_judged(c)) {
     out->passed = (uint32_t)bs_verdict_passed(out->gates, out->n_gates);
     rc = fill(c, &o, s, &result, &verdict, out, err);
   }
   bs_train_result_free(&result);
   return rc;
-}
-
-/* The weights of all ranks are put together in one memory. */
-static int32_t refuse_processes(const bs_experiment *e, bs_error *err) {
-  if (e->peers == NULL) return BS_OK;
-  bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-LAUNCH",
-               "%s judges weights of ranks that are threads of one process", e->phase_name);
-  bs_error_hint(err, "--launch threads");
-  return BS_UNSUPPORTED;
 }
 
 int32_t bs_phase3_run(bs_context *context, const bs_experiment *e, bs_progress_fn progress, void *user,
@@ -168,12 +159,7 @@ int32_t bs_phase3_run(bs_context *context, const bs_experiment *e, bs_progress_f
   if (!out->record) return bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record");
   bs_subject subject;
   bs_arm_case arms[BS_ARMS_MAX];
-  int32_t rc = refuse_processes(e, err);
-  if (rc != BS_OK) {
-    bs_phase_result_free(out);
-    return rc;
-  }
-  rc = bs_subject_open(context, e, &subject, err);
+  int32_t rc = bs_subject_open(context, e, &subject, err);
   if (rc == BS_OK) {
     const bs_train_options o = options_of(e, &subject);
     subject.spec.flags |= bs_train_flags(&o);

@@ -7,15 +7,24 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/peers/exchange.h"
+#include "lab/phase/whole.h"
 
 enum { GROUPS = 256 }; /* of positions that are asked for at once */
 
-int32_t bs_remask_open(bs_remask *r, const bs_layer_spec *spec, bs_error *err) {
+static uint64_t bytes_of(const bs_remask *r) {
+  return (uint64_t)(r->N * r->K) * BS_DTYPE_BYTES(r->dtype);
+}
+
+int32_t bs_remask_open(bs_remask *r, const bs_case *c, bs_error *err) {
+  const bs_layer_spec *spec = &c->spec;
+  r->joint = c->peers != NULL;
+  r->split = spec->has_bias && spec->y_placement == BS_SPLIT;
   r->N = spec->N;
   r->K = spec->K;
   r->dtype = spec->w_dtype;
-  r->weights = calloc((size_t)(r->N * r->K) + 1, BS_DTYPE_BYTES(r->dtype));
-  r->of_bias = calloc((size_t)r->N + 1, sizeof *r->of_bias);
+  r->weights = calloc(1, (size_t)bytes_of(r) + BS_EXCHANGE_UNIT);
+  r->of_bias = calloc((size_t)r->N + BS_EXCHANGE_UNIT / sizeof *r->of_bias, sizeof *r->of_bias);
   if (!r->weights || !r->of_bias)
     return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for %lld x %lld weights",
                         (long long)r->N, (long long)r->K);
@@ -64,6 +73,15 @@ static int32_t place(bs_remask *r, const bs_ownership *own, int64_t row, const c
   return BS_OK;
 }
 
+/* Each weight is one rank's, and where features of y are, so is each bias: those of other ranks are zero
+ * here. */
+static int32_t share(bs_remask *r, bs_rank *rank, bs_error *err) {
+  const int32_t rc = bs_exchange_union(rank, BS_LAB_SITES "remask.weights", r->weights, bytes_of(r), err);
+  return rc == BS_OK && r->split ? bs_exchange_union(rank, BS_LAB_SITES "remask.bias", r->of_bias,
+                                                     (uint64_t)r->N * sizeof *r->of_bias, err)
+                                 : rc;
+}
+
 int32_t bs_remask_gather(bs_remask *r, bs_rank *rank, bs_layer *layer, const bs_ownership *own,
                          bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
@@ -73,6 +91,7 @@ int32_t bs_remask_gather(bs_remask *r, bs_rank *rank, bs_layer *layer, const bs_
   d.dims[0] = 1;
   d.dims[1] = count;
   bs_tensor row = {0};
+  if (r->joint) memset(r->weights, 0, (size_t)bytes_of(r)); /* what was another rank's is no more */
   char *line = malloc((size_t)count * BS_DTYPE_BYTES(r->dtype) + 1);
   int32_t rc = line ? api->tensor_alloc(rank, &d, BS_LIFE_SCRATCH, &row, err)
                     : bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a row of weights");
@@ -83,6 +102,7 @@ int32_t bs_remask_gather(bs_remask *r, bs_rank *rank, bs_layer *layer, const bs_
   }
   if (row.data) api->tensor_free(rank, &row);
   free(line);
+  if (rc == BS_OK && r->joint) return share(r, rank, err);
   return rc == BS_OK ? bs_rank_barrier(rank, "remask.gathered", err) : rc;
 }
 
@@ -91,6 +111,7 @@ int32_t bs_remask_bias(bs_remask *r, const bs_case *c, const bs_case_rank *mine,
   (void)err;
   if (!r->weights || (c->spec.y_placement != BS_SPLIT && mine->y_begin == 0 && mine->y_cols != r->N))
     return BS_OK;
+  if (r->joint && r->split) memset(r->of_bias, 0, (size_t)r->N * sizeof *r->of_bias);
   for (int64_t n = 0; n < mine->y_cols; ++n) {
     double value = bs_load_f64(c->spec.y_dtype, values, n);
     __atomic_store(&r->of_bias[mine->y_begin + n], &value, __ATOMIC_RELAXED); /* ranks with equal values */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * remask.h - making the mask anew from weights as they are now: the ranks of one process put what they own
- * into one matrix in the weights' dtype, which is the source of the layers that are built next. */
+ * remask.h - making the mask anew from weights as they are now: the ranks put what they own into one
+ * matrix in the weights' dtype, which is the source of the layers that are built next. */
 #ifndef BS_LAB_PHASE_REMASK_H
 #define BS_LAB_PHASE_REMASK_H
 #include "lab/phase/case.h"
@@ -11,11 +11,13 @@ typedef struct bs_remask {
   bs_source w, bias;
   int64_t N, K;
   uint32_t dtype;
+  uint32_t joint; /* 1: the ranks are processes, and each has its own matrix: they exchange what they own */
+  uint32_t split; /* 1: there is a bias, and each rank has that of its own features */
 } bs_remask;
 
-int32_t bs_remask_open(bs_remask *remask, const bs_layer_spec *spec, bs_error *err);
+int32_t bs_remask_open(bs_remask *remask, const bs_case *c, bs_error *err);
 void bs_remask_close(bs_remask *remask);
-/* Called by every rank: its part of W, and a barrier behind it. */
+/* Called by every rank, after bs_remask_bias: its part of W, and a barrier or an exchange behind it. */
 int32_t bs_remask_gather(bs_remask *remask, bs_rank *rank, bs_layer *layer, const bs_ownership *own,
                          bs_error *err);
 /* values [B, y_cols]: what forward gives for zeros, which is the bias of a layer without an activation. */

@@ -84,7 +84,7 @@ static int32_t read_rows(trainer *t, int64_t step, bs_error *err) {
     if (rc == BS_OK) rc = bs_owners_row_columns(own, K, row, column, err);
     double *to = out->w + (step * out->features + f) * K;
     for (int64_t j = 0; rc == BS_OK && j < cols; ++j)
-      if (column[j] >= 0) to[column[j]] = line[j];
+      if (column[j] >= 0) bs_train_keep(out, to + column[j], line[j]);
   }
   free(column);
   free(line);
@@ -95,12 +95,12 @@ static int32_t read_rows(trainer *t, int64_t step, bs_error *err) {
 static void keep_features(const trainer *t, const void *values, int64_t rows, double *to) {
   const bs_case_rank *mine = &t->run->out->run.ranks[t->index];
   const bs_layer_spec *s = &t->run->c->spec;
-  const bs_train_result *out = t->run->out;
+  bs_train_result *out = t->run->out;
   if (s->y_placement != BS_SPLIT && t->index != 0) return;
   for (int64_t f = 0; f < out->features; ++f) {
     const int64_t n = out->feature[f] - mine->y_begin;
     for (int64_t b = 0; n >= 0 && n < mine->y_cols && b < rows; ++b)
-      to[b * out->features + f] = bs_load_f64(s->y_dtype, values, b * mine->y_cols + n);
+      bs_train_keep(out, to + b * out->features + f, bs_load_f64(s->y_dtype, values, b * mine->y_cols + n));
   }
 }
 
@@ -310,6 +310,7 @@ static int32_t finish(trainer *t, const bs_source *x, bs_error *err) {
   bs_case_rank *mine = &out->run.ranks[t->index];
   int32_t rc =
       t->run->o->fault == BS_TRAIN_OLD_WEIGHTS ? BS_OK : bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
+  mine->y_bytes = y_bytes(t);
   mine->y = malloc(y_bytes(t) + 1);
   if (rc == BS_OK && mine->y == NULL) rc = no_memory(err);
   if (rc == BS_OK) rc = bs_whole_read(&t->whole, t->rank, &t->y, mine->y, err);
@@ -377,7 +378,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   bs_world *world = NULL;
   const int again = options->remask > 0 || options->fault == BS_TRAIN_MOMENTS_LOST;
   int32_t rc = bs_train_result_make(run->c, run->o, run->out, err);
-  if (rc == BS_OK && again) rc = bs_remask_open(&run->remask, &run->copy.spec, err);
+  if (rc == BS_OK && again) rc = bs_remask_open(&run->remask, run->c, err);
   if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
   if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
@@ -385,6 +386,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
     return rc;
   }
   if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);
+  if (rc == BS_OK) rc = bs_train_collect(run->c, world, &run->result, err);
   if (rc == BS_OK) bs_train_sum_losses(run->c, run->o, &run->result);
   for (uint32_t r = 0; rc == BS_OK && r < like->world_size; ++r)
     for (uint32_t i = 0; i < run->result.ranks[r].n_regions; ++i)

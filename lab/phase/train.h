@@ -49,7 +49,10 @@ typedef struct bs_train_result {
   double *dy;              /* [steps][B][features] as backward was given it */
   double *zero; /* [steps + 1][features] y of zeros: after a re-mask, and at [steps] behind the last */
   double *zero_largest; /* the same of the largest of the group that shares its step; 0 without int8 sums */
-  double *loss;         /* [steps] */
+  double *values;       /* the memory of w, dy, zero and zero_largest */
+  uint64_t n_values;
+  uint8_t *kept; /* a bit for each of them that this process has kept; NULL: all ranks keep theirs here */
+  double *loss;  /* [steps] */
 } bs_train_result;
 
 /* The caller frees the result. */
@@ -58,6 +61,10 @@ int32_t bs_train_run(const bs_case *c, const bs_train_options *options, bs_train
 /* train_result.c: the memory of a result, and the losses of all ranks. */
 int32_t bs_train_result_make(const bs_case *c, const bs_train_options *options, bs_train_result *out_result,
                              bs_error *err);
+/* at: among the values. Called by every rank, for places of its own. */
+void bs_train_keep(bs_train_result *result, double *at, double value);
+/* After bs_case_collect, where ranks are processes: what the others kept, on rank 0. */
+int32_t bs_train_collect(const bs_case *c, bs_world *world, bs_train_result *result, bs_error *err);
 void bs_train_keep_largest(const bs_case *c, bs_train_result *result, uint32_t rank, const void *values,
                            int64_t step);
 void bs_train_sum_losses(const bs_case *c, const bs_train_options *options, bs_train_result *result);

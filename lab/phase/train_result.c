@@ -33,25 +33,40 @@ static int32_t choose_features(const bs_case *c, const bs_train_options *o, bs_t
   return BS_OK;
 }
 
+/* One memory, so that what ranks of other processes kept is told by places in it. */
+static int32_t take_values(const bs_case *c, bs_train_result *out, bs_error *err) {
+  const uint64_t F = (uint64_t)out->features, steps = (uint64_t)out->steps;
+  const uint64_t w = (steps + 1) * F * (uint64_t)c->spec.K, dy = steps * F * (uint64_t)c->spec.B;
+  out->n_values = w + dy + 2 * (steps + 1) * F;
+  out->values = calloc(out->n_values + 1, sizeof *out->values);
+  out->kept = c->peers != NULL ? calloc(out->n_values / 8 + 1, 1) : NULL;
+  if (!out->values || (c->peers != NULL && !out->kept)) return no_memory(err);
+  out->w = out->values;
+  out->dy = out->w + w;
+  out->zero = out->dy + dy;
+  out->zero_largest = out->zero + (steps + 1) * F;
+  return BS_OK;
+}
+
+void bs_train_keep(bs_train_result *r, double *at, double value) {
+  const uint64_t i = (uint64_t)(at - r->values);
+  *at = value;
+  if (r->kept) r->kept[i / 8] |= (uint8_t)(1u << i % 8);
+}
+
 int32_t bs_train_result_make(const bs_case *c, const bs_train_options *o, bs_train_result *out,
                              bs_error *err) {
-  const size_t B = (size_t)c->spec.B, K = (size_t)c->spec.K;
   out->steps = o->warmup + (o->steps > 0 ? o->steps : 1);
   out->run.world_size = c->world_size;
   out->run.iterations = o->steps > 0 ? o->steps : 1;
   const size_t steps = (size_t)out->steps;
   int32_t rc = choose_features(c, o, out, err);
+  if (rc == BS_OK) rc = take_values(c, out, err);
   if (rc != BS_OK) return rc;
-  const size_t features = (size_t)out->features;
   out->run.ranks = calloc(c->world_size, sizeof *out->run.ranks);
   out->ranks = calloc(c->world_size, sizeof *out->ranks);
-  out->w = calloc((steps + 1) * features * K + 1, sizeof *out->w);
-  out->dy = calloc(steps * B * features + 1, sizeof *out->dy);
-  out->zero = calloc((steps + 1) * features, sizeof *out->zero);
-  out->zero_largest = calloc((steps + 1) * features, sizeof *out->zero_largest);
   out->loss = calloc(steps + 1, sizeof *out->loss);
-  if (!out->run.ranks || !out->ranks || !out->w || !out->dy || !out->zero || !out->zero_largest || !out->loss)
-    return no_memory(err);
+  if (!out->run.ranks || !out->ranks || !out->loss) return no_memory(err);
   for (uint32_t r = 0; r < c->world_size; ++r) {
     out->ranks[r].hash = calloc(steps + 1, sizeof *out->ranks[r].hash);
     out->ranks[r].loss = calloc(steps + 1, sizeof *out->ranks[r].loss);
@@ -81,7 +96,7 @@ void bs_train_keep_largest(const bs_case *c, bs_train_result *out, uint32_t rank
   for (int64_t f = 0; f < out->features; ++f) {
     const int64_t n = out->feature[f];
     if (n < mine->y_begin || n >= mine->y_begin + mine->y_cols) continue;
-    out->zero_largest[step * out->features + f] = largest_of_group(c, mine, values, n);
+    bs_train_keep(out, out->zero_largest + step * out->features + f, largest_of_group(c, mine, values, n));
   }
 }
 
@@ -101,8 +116,7 @@ void bs_train_result_free(bs_train_result *result) {
     free(result->ranks[r].loss);
     free(result->ranks[r].regions);
   }
-  void *const all[] = {result->ranks, result->feature,      result->w,   result->dy,
-                       result->zero,  result->zero_largest, result->loss};
+  void *const all[] = {result->ranks, result->feature, result->values, result->kept, result->loss};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) free(all[i]);
   bs_case_result_free(&result->run);
   memset(result, 0, sizeof *result);

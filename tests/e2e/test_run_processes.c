@@ -100,6 +100,16 @@ static json_t *record_of(const char *folder, const char *phase, const char *meth
   return run_record(folder, path);
 }
 
+static void check_same(json_t *const records[2], const char *const *keys, size_t n, const char *what) {
+  for (size_t i = 0; i < n; i++)
+    if (json_object_get(records[0], keys[i]) !=
+            json_object_get(records[1], keys[i]) && /* both may be absent */
+        !json_equal(json_object_get(records[0], keys[i]), json_object_get(records[1], keys[i])))
+      ck_abort_msg("%s: %s differs: %s %s", what, keys[i],
+                   json_dumps(json_object_get(records[0], keys[i]), JSON_ENCODE_ANY),
+                   json_dumps(json_object_get(records[1], keys[i]), JSON_ENCODE_ANY));
+}
+
 /* Phase 2: errors of dX, dW and db to the last bit, what was counted, gates and faults. */
 START_TEST(test_same_gradients) {
   static const char *const same[] = {"dx",
@@ -126,11 +136,68 @@ START_TEST(test_same_gradients) {
     snprintf(out, sizeof out, "%s/out", folder);
     run_remove(out);
   }
-  for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
-    if (!json_equal(json_object_get(records[0], same[i]), json_object_get(records[1], same[i])))
-      ck_abort_msg("%s: %s differs: %s %s", method, same[i],
-                   json_dumps(json_object_get(records[0], same[i]), JSON_ENCODE_ANY),
-                   json_dumps(json_object_get(records[1], same[i]), JSON_ENCODE_ANY));
+  check_same(records, same, sizeof same / sizeof same[0], method);
+  json_decref(records[0]);
+  json_decref(records[1]);
+  run_remove(folder);
+}
+END_TEST
+
+/* Phase 3: errors of every weight to the last bit, losses, what was counted, gates and faults; positions and
+ * the weights that move between ranks when a mask is made anew. */
+static const struct {
+  const char *method, *P, *mask, *more[4];
+} steps[] = {
+    {"dense", "1", "complement_1100_0011", {"method.bias=true", "phase.optimizer=adamw"}},
+    {"column_parallel", "3", "complement_1100_0011", {"method.bias=true", "phase.momentum=0.5"}},
+    {"row_parallel", "4", "complement_1100_0011", {"method.bias=true", "method.y_placement=split"}},
+    {"masked_split", "4", "interleave", {"model.dtype=bf16", "phase.optimizer=adamw"}},
+    {"blockshock", "4", "complement_1001_0110", {"method.bias=true", "phase.momentum=0.5", "phase.remask=1"}},
+    {"blockshock", "2", "magnitude", {"method.bias=true", "phase.optimizer=adamw", "phase.remask=1"}},
+    {"blockshock", "4", "magnitude", {"method.bias=true", "phase.remask=1", "phase.lr=100"}},
+    {"blockshock",
+     "4",
+     "magnitude",
+     {"method.bias=true", "method.y_placement=split", "phase.remask=1", "phase.lr=100"}},
+    {"blockshock", "2", "transposable", {"model.dtype=bf16", "phase.remask=1", "phase.lr=0.5"}},
+};
+
+START_TEST(test_same_steps) {
+  static const char *const same[] = {"losses",
+                                     "weights",
+                                     "weights_moved",
+                                     "gates",
+                                     "flops_per_step",
+                                     "wire_bytes_per_step",
+                                     "collectives_per_step",
+                                     "weight_bytes_total"};
+  const char *const launches[] = {"threads", "processes"};
+  json_t *records[2];
+  char folder[64], out[80];
+  run_make_folder(folder);
+  for (size_t l = 0; l < 2; l++) {
+    const char *args[48] = {"--launch", launches[l], "--method", steps[_i].method,
+                            "-P",       steps[_i].P, "--mask",   steps[_i].mask,
+                            "--phase",  "3",         SMALL};
+    size_t n = 0;
+    while (args[n] != NULL) ++n;
+    for (size_t i = 0; i < 4 && steps[_i].more[i] != NULL; ++i) {
+      args[n++] = "--set";
+      args[n++] = steps[_i].more[i];
+    }
+    run_result r;
+    run_bsrun(&r, folder, NULL, args);
+    run_expect(&r, 0, steps[_i].mask);
+    records[l] = record_of(folder, "phase3_train_step", steps[_i].method);
+    ck_assert_ptr_nonnull(json_object_get(records[l], "losses"));
+    run_free(&r);
+    snprintf(out, sizeof out, "%s/out", folder);
+    run_remove(out);
+  }
+  check_same(records, same, sizeof same / sizeof same[0], steps[_i].method);
+  if (strcmp(steps[_i].mask, "magnitude") == 0)
+    ck_assert_int_gt(json_integer_value(json_object_get(records[1], "weights_moved")), 0);
+  ck_assert(json_object_get(json_object_get(records[1], "timings_ms"), "loss") != NULL);
   json_decref(records[0]);
   json_decref(records[1]);
   run_remove(folder);
@@ -176,6 +243,7 @@ int main(void) {
   TCase *t = tcase_create("processes");
   tcase_add_loop_test(t, test_same_outputs, 0, 5);
   tcase_add_loop_test(t, test_same_gradients, 0, 5);
+  tcase_add_loop_test(t, test_same_steps, 0, (int)(sizeof steps / sizeof steps[0]));
   tcase_add_loop_test(t, test_halves_by_row, 0, 2);
   tcase_add_loop_test(t, test_timed, 0, 2);
   suite_add_tcase(s, t);
