@@ -64,7 +64,7 @@ static int32_t open_arm(job *j, int i, bs_error *err) {
                            .w_dtype = j->dtype,
                            .y_dtype = j->dtype,
                            .mask = i == BLOCKSHOCK ? &j->parsed : NULL};
-  return bs_arm_open_work(&c, methods[i], work_of(j->work), &j->arms[i], err);
+  return bs_arm_open_work(&c, methods[i], work_of(j->work), i, &j->arms[i], err);
 }
 
 static int32_t batch(void *user, uint64_t calls, double *out_seconds, bs_error *err) {

@@ -9,9 +9,11 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/sampler.h"
+#include "lab/peers/peers.h"
 
 const args_option compare_options[] = {
     {"pass", 0, "NAME", 1, "forward, backward, sgd or adamw (a whole step of training); default: forward"},
@@ -247,30 +249,78 @@ static uint32_t pass_of_phase(const bs_node *config) {
   return optimizer != NULL && strcmp(optimizer, "adamw") == 0 ? BS_ARM_ADAMW : BS_ARM_SGD;
 }
 
-int32_t auto_choose(bs_context *context, const bs_node *config, const char *quiet_dir,
-                    const json_t *constants, int quiet, auto_choice *out, bs_error *err) {
-  bsrun_progress progress = {.of = "auto", .busy = ATOMIC_FLAG_INIT};
-  const bs_ladder_options o = {.pass = pass_of_phase(config),
-                               .quiet_dir = quiet_dir,
-                               .constants = constants,
-                               .progress = bsrun_progress_to(quiet),
-                               .progress_user = &progress};
+static int32_t choose_best(bs_context *context, const bs_node *config, const bs_ladder_options *o,
+                           auto_choice *out, bs_error *err) {
   const int64_t most = bs_schema_i64(config, "auto.measure");
   bs_ladder ladder;
-  memset(out, 0, sizeof *out);
-  int32_t rc = bs_ladder_make(context, config, &o, &ladder, err);
+  int32_t rc = bs_ladder_make(context, config, o, &ladder, err);
   if (rc == BS_OK && most > 0)
-    rc = bs_ladder_measure(&ladder, (uint32_t)most, bs_schema_f64(config, "auto.seconds"), &o, err);
-  bsrun_progress_end(&progress);
+    rc = bs_ladder_measure(&ladder, (uint32_t)most, bs_schema_f64(config, "auto.seconds"), o, err);
   const bs_rung *best = rc == BS_OK ? bs_ladder_best(&ladder) : NULL;
   if (best != NULL) {
     memcpy(out->settings, best->settings, sizeof out->settings);
     out->n_settings = best->n_settings;
     snprintf(out->name, sizeof out->name, "%s", best->name);
     out->rows = bs_ladder_rows(&ladder);
+    out->made = 1;
   }
-  bs_ladder_free(&ladder);
+  if (bs_context_stuck(context) == 0) bs_ladder_free(&ladder);
   return rc;
+}
+
+/* A line for each setting, behind the name. */
+static int32_t tell_choice(struct bs_peers *peers, const auto_choice *choice, bs_error *err) {
+  bs_text text = {0};
+  char *mine = NULL;
+  bs_text_printf(&text, "%s", choice->name);
+  for (uint32_t i = 0; i < choice->n_settings; i++) bs_text_printf(&text, "\n%s", choice->settings[i]);
+  const int32_t rc = text.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+                                 : bs_peers_text(peers, text.data, &mine, err);
+  free(mine);
+  bs_text_free(&text);
+  return rc;
+}
+
+static int32_t hear_choice(struct bs_peers *peers, auto_choice *out, bs_error *err) {
+  char *text = NULL, *rest = NULL;
+  const int32_t rc = bs_peers_text(peers, "", &text, err);
+  if (rc != BS_OK) return rc;
+  const char *line = strtok_r(text, "\n", &rest);
+  snprintf(out->name, sizeof out->name, "%s", line != NULL ? line : "");
+  while ((line = strtok_r(NULL, "\n", &rest)) != NULL && out->n_settings < BS_RUNG_SETTINGS)
+    snprintf(out->settings[out->n_settings++], sizeof out->settings[0], "%s", line);
+  out->made = 1;
+  free(text);
+  return BS_OK;
+}
+
+int32_t auto_choose(bs_context *context, const bs_node *config, const char *quiet_dir,
+                    const json_t *constants, struct bs_peers *peers, int quiet, auto_choice *out,
+                    bs_error *err) {
+  bsrun_progress progress = {.of = "auto", .busy = ATOMIC_FLAG_INIT};
+  const bs_ladder_options o = {.pass = pass_of_phase(config),
+                               .quiet_dir = quiet_dir,
+                               .constants = constants,
+                               .peers = peers,
+                               .progress = bsrun_progress_to(quiet),
+                               .progress_user = &progress};
+  bs_error ignored = BS_ERROR_INIT;
+  memset(out, 0, sizeof *out);
+  if (!bs_peers_lead(peers)) {
+    const int32_t rc = bs_ladder_follow(context, config, &o, err);
+    return rc == BS_OK ? hear_choice(peers, out, err) : rc;
+  }
+  const int32_t rc = choose_best(context, config, &o, out, err);
+  bsrun_progress_end(&progress);
+  if (peers == NULL) return rc;
+  const bs_told done = {.word = BS_WORD_CHOSEN, .status = rc};
+  if (rc == BS_DEADLINE || rc == BS_RANK_FAILED) { /* one has been waited for already, or cannot come */
+    bs_peers_tell_soon(peers, &done, 0.3, &ignored);
+    return rc;
+  }
+  const int32_t telling = bs_peers_tell(peers, &done, rc == BS_OK ? err : &ignored);
+  if (rc != BS_OK || telling != BS_OK) return rc != BS_OK ? rc : telling;
+  return tell_choice(peers, out, err);
 }
 
 int32_t auto_apply(const auto_choice *choice, bs_node *config, bs_error *err) {
@@ -287,6 +337,13 @@ int32_t auto_apply(const auto_choice *choice, bs_node *config, bs_error *err) {
     snprintf(path, sizeof path, "%.*s", (int)strcspn(s, "="), s);
     rc = bs_config_set_text(config, path, s + strlen(path) + 1, err);
   }
+  return rc;
+}
+
+int32_t auto_stand_in(bs_node *config, bs_error *err) {
+  int32_t rc = bs_config_set_text(config, "method.name", "row_parallel", err);
+  if (rc == BS_OK && bs_schema_i64(config, "hardware.world_size") <= 0)
+    rc = bs_config_set_text(config, "hardware.world_size", "2", err);
   return rc;
 }
 

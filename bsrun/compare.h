@@ -10,15 +10,20 @@ typedef struct auto_choice {
   char name[96];
   char settings[BS_RUNG_SETTINGS][64];
   uint32_t n_settings;
-  json_t *rows; /* the ladder, for the table and the record; NULL: nothing was chosen */
+  json_t *rows; /* the ladder, for the table and the record; NULL: another process has it */
+  int made;     /* 0: nothing was chosen yet */
 } auto_choice;
 
 int auto_asked(const bs_node *config); /* method.name is auto */
-/* Predicts and measures what auto.* leaves open for the configured phase. */
+/* Predicts and measures what auto.* leaves open for the configured phase. With peers every process calls it:
+ * rank 0 (the others' constants are not used) decides, and all have the choice, rank 0 alone its rows. */
 int32_t auto_choose(bs_context *context, const bs_node *config, const char *quiet_dir,
-                    const json_t *constants, int quiet, auto_choice *out_choice, bs_error *err);
+                    const json_t *constants, struct bs_peers *peers, int quiet, auto_choice *out_choice,
+                    bs_error *err);
 /* Puts the choice into a composed configuration: it then repeats without choosing. */
 int32_t auto_apply(const auto_choice *choice, bs_node *config, bs_error *err);
+/* Before there is one: a method for any number of ranks, and two of them where nothing says how many. */
+int32_t auto_stand_in(bs_node *config, bs_error *err);
 void auto_free(auto_choice *choice);
 
 extern const bs_field ladder_fields[];

@@ -144,20 +144,18 @@ static const json_t *constants_of(run_plan *p) {
 /* --method auto: decided once a point, for its first phase or, of both, for the forward pass. */
 static int32_t choose_method(run_plan *p, bs_node *config, bs_error *err) {
   if (!auto_asked(config)) return BS_OK;
-  if (p->is_rank || p->launch != NULL) {
-    bs_error_set(err, BS_UNSUPPORTED, "BS-AUTO-LAUNCH",
-                 "--method auto chooses in one process, with ranks that are threads");
-    bs_error_hint(err, "choose with --launch threads, then run its method with --launch processes or mpi");
-    return BS_UNSUPPORTED;
-  }
-  if (p->chosen.rows == NULL) {
-    int32_t rc = bs_schema_check(config, p->request.configs_dir, NULL, err);
+  if (p->launch != NULL) return auto_stand_in(config, err); /* the ranks that are started choose */
+  if (!p->chosen.made) {
+    run_session *s = &p->session;
+    const char *dir = p->request.configs_dir;
+    int32_t rc = bs_schema_check(config, dir, NULL, err);
+    if (rc == BS_OK && p->is_rank) rc = run_join_undecided(s, config, dir, err);
     if (rc == BS_OK)
-      rc = auto_choose(p->session.context, config, p->request.configs_dir, constants_of(p), p->session.quiet,
-                       &p->chosen, err);
+      rc = auto_choose(s->context, config, dir, bs_peers_lead(s->peers) ? constants_of(p) : NULL, s->peers,
+                       s->quiet, &p->chosen, err);
     if (rc != BS_OK) return rc;
     bs_note_add(&p->notes, "auto: %s", p->chosen.name);
-    json_array_extend(p->ladders, p->chosen.rows);
+    if (p->chosen.rows != NULL) json_array_extend(p->ladders, p->chosen.rows);
   }
   return auto_apply(&p->chosen, config, err);
 }
@@ -214,68 +212,13 @@ static int32_t open_tuner(run_plan *p, bs_error *err) {
 
 /* ---- ranks that are processes ---------------------------------------------------------------- */
 
-/* Joins the others, once, and sees that all are configured alike before anything runs. */
-static int32_t join(run_plan *p, bs_experiment *e, bs_error *err) {
-  const bs_method *method = NULL;
-  void *state = NULL;
-  int32_t rc = bs_find_method(p->session.context, e->method, &method, &state, err);
-  if (rc != BS_OK) return rc;
-  const uint32_t world = e->world_size != 0           ? e->world_size
-                         : method->default_world != 0 ? method->default_world
-                                                      : 1;
-  bs_text same = {0};
-  const int first = p->session.peers == NULL; /* later rank 0 has opened what it has measured, too */
-  if (first) rc = bs_peers_open(p->session.context, e->comm, world, e->timeout_s, &p->session.peers, err);
-  if (rc == BS_OK) rc = bs_peers_meet(p->session.peers, err);
-  if (rc == BS_OK && first && p->session.peers != NULL) rc = run_same_text(p->session.context, e, &same, err);
-  if (rc == BS_OK)
-    rc = bs_peers_compare(p->session.peers, e->config, same.data != NULL ? same.data : "", err);
-  bs_text_free(&same);
-  e->peers = p->session.peers;
-  if (!bs_peers_lead(e->peers)) {
-    bsrun_follow();
-    p->session.quiet = 1;
-  }
-  return rc;
-}
-
-/* Rank 0's choices of implementations are everybody's. */
-static int32_t share_choices(run_plan *p, bs_experiment *e, bs_error *err) {
-  char *text = NULL, *told = NULL;
-  json_t *list = json_array();
-  for (uint32_t i = 0; i < e->n_choices; i++) json_array_append_new(list, json_string(e->choices[i]));
-  text = json_dumps(list, JSON_COMPACT);
-  json_decref(list);
-  int32_t rc = text == NULL ? no_memory(err) : bs_peers_text(p->session.peers, text, &told, err);
-  free(text);
-  if (rc != BS_OK || told == NULL) return rc;
-  list = json_loads(told, 0, NULL);
-  free(told);
-  const size_t n = json_array_size(list);
-  const char **choices = calloc(n > 0 ? n : 1, sizeof *choices);
-  bs_choices_free(e->n_choices, e->choices);
-  e->choices = choices;
-  e->n_choices = 0;
-  for (size_t i = 0; choices != NULL && i < n; i++) {
-    choices[i] = bs_strdup(json_string_value(json_array_get(list, i)));
-    if (choices[i] == NULL) rc = no_memory(err);
-    e->n_choices = (uint32_t)i + 1;
-  }
-  json_decref(list);
-  return choices == NULL ? no_memory(err) : rc;
-}
-
 /* The launcher's part: as many copies of this command as the first point has ranks. */
 static int launch(run_plan *p, bs_error *err) {
   bs_experiment e = {0};
-  const bs_method *method = NULL;
-  void *state = NULL;
+  uint32_t world = 0;
   int32_t rc = make_experiment(p, 0, 0, &e, err);
-  if (rc == BS_OK) rc = bs_find_method(p->session.context, e.method, &method, &state, err);
+  if (rc == BS_OK) rc = run_world(p->session.context, &e, &world, err);
   if (rc != BS_OK) return bsrun_fail(err);
-  const uint32_t world = e.world_size != 0            ? e.world_size
-                         : method->default_world != 0 ? method->default_world
-                                                      : 1;
   const double timeout_s = e.timeout_s;
   bs_experiment_free(&e);
   if (strcmp(p->launch, "mpi") == 0) return bsrun_launch_mpi(world, p->mpirun);
@@ -289,7 +232,7 @@ static int32_t choose(run_plan *p, bs_experiment *experiments, size_t n, bs_erro
   int32_t rc = leads ? open_tuner(p, err) : BS_OK;
   for (size_t i = n; rc == BS_OK && leads && i-- > 0;) rc = bs_tuner_choose(p->tuner, &experiments[i], err);
   bsrun_progress_end(&p->tuning);
-  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = share_choices(p, &experiments[i], err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = run_share_choices(&p->session, &experiments[i], err);
   return rc;
 }
 
@@ -318,7 +261,7 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
     bs_note_add(&p->notes, "logging.dump_dir has no effect: only phase 0 writes tensors");
   }
   show_notes(p);
-  for (size_t i = 0; rc == BS_OK && i < made; i++) rc = join(p, &experiments[i], err);
+  for (size_t i = 0; rc == BS_OK && i < made; i++) rc = run_join(&p->session, &experiments[i], err);
   if (rc == BS_OK) rc = choose(p, experiments, made, err);
   for (size_t i = 0; rc == BS_OK && bs_stop_asked() == 0 && i < p->n_phases; i++) {
     p->session.group = experiments[i].run_group;

@@ -34,6 +34,16 @@ int32_t run_add_rows(json_t *rows, const json_t *record, const char *run_dir, bs
  * files of the workload. */
 int32_t run_same_text(bs_context *context, const bs_experiment *experiment, bs_text *out, bs_error *err);
 
+/* run_join.c. Ranks that an experiment has, by its method where nothing else says. */
+int32_t run_world(bs_context *context, const bs_experiment *experiment, uint32_t *out_world, bs_error *err);
+/* Joins the other processes of the run, once, and sees that all are configured alike. */
+int32_t run_join(run_session *session, bs_experiment *experiment, bs_error *err);
+/* The same for a configuration of which the method is yet to be chosen. */
+int32_t run_join_undecided(run_session *session, const bs_node *config, const char *configs_dir,
+                           bs_error *err);
+/* Rank 0's implementations become everybody's. */
+int32_t run_share_choices(run_session *session, bs_experiment *experiment, bs_error *err);
+
 /* While a run is open, SIGINT and SIGTERM end it after the sample in progress, the second at once;
  * INTERRUPTED stays in its folder, exit 130 / 143. */
 void run_signals_install(void);

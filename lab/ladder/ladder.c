@@ -12,9 +12,8 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/arm.h"
-#include "lab/measure/constants.h"
-#include "lab/measure/kernel.h"
 #include "lab/measure/sampler.h"
+#include "lab/peers/peers.h"
 #include "lab/phase/arms.h"
 
 enum { PAIRS_MIN = 8, PAIRS_MAX = 60 };
@@ -99,160 +98,26 @@ static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, 
   return BS_OK;
 }
 
+/* Processes that were started are all ranks of one world. */
+static int32_t join(const bs_ladder_options *o, uint32_t world, bs_rung *r, bs_error *err) {
+  if (o->peers == NULL || r->e.world_size == world) return BS_OK;
+  return bs_error_set(err, BS_CONFIG, "BS-AUTO-RANKS", "%u ranks, but %u processes were started",
+                      r->e.world_size, world);
+}
+
 static int32_t make_rung(bs_context *context, const bs_node *config, const bs_ladder_options *o,
-                         uint32_t share, bs_rung *r, bs_error *err) {
+                         uint32_t world, uint32_t share, bs_rung *r, bs_error *err) {
   bs_node *tree = NULL;
   int32_t rc = tree_of(config, r, share, &tree, err);
   if (rc != BS_OK) return rc;
   rc = bs_experiment_make(context, tree, o->quiet_dir, NULL, &r->e, &r->refused);
-  if (rc == BS_OK) ask(context, o, r, &r->refused);
+  if (rc == BS_OK && r->e.world_size == world) r->e.peers = o->peers;
+  if (rc == BS_OK) rc = ask(context, o, r, &r->refused);
+  if (rc == BS_OK) join(o, world, r, &r->refused); /* the dense layer's products are known all the same */
   return r->refused.code == BS_NO_MEMORY ? (*err = r->refused, BS_NO_MEMORY) : BS_OK;
 }
 
-/* ---- predicting ----------------------------------------------------------------------------- */
-
-static void add_parts(bs_parts *sum, const bs_parts *p) {
-  sum->compute += p->compute;
-  sum->memory += p->memory;
-  sum->wire += p->wire;
-  sum->host += p->host;
-  sum->total += p->total;
-}
-
-static void add_predicted(bs_predicted *sum, const bs_predicted *p) {
-  add_parts(&sum->bound, &p->bound);
-  if (p->has_kernel) add_parts(&sum->kernel, &p->kernel);
-  sum->has_kernel |= p->has_kernel;
-}
-
-/* Of the bytes that a weight's values and, of 2:4 ones, positions take: how many values these are. */
-static uint64_t weights_of(const bs_rung *r, const bs_proposal *p) {
-  const uint64_t bits = 8u * BS_DTYPE_BYTES(r->c.spec.w_dtype) + (r->kernel.of24 ? 2u : 0u);
-  return p->weight_bytes * 8u / bits;
-}
-
-/* What backward is to the formulas of a forward: its products, W read for dX, dW written in fp32. */
-static bs_proposal backward_of(const bs_proposal *p, uint64_t weights) {
-  bs_proposal b = *p;
-  b.flops = p->backward_flops;
-  b.weight_bytes = p->weight_bytes + 4 * weights;
-  b.n_collectives = p->n_backward;
-  memcpy(b.coll_kind, p->backward_kind, sizeof b.coll_kind);
-  memcpy(b.coll_payload, p->backward_payload, sizeof b.coll_payload);
-  memcpy(b.coll_ranks, p->backward_ranks, sizeof b.coll_ranks);
-  b.chunks = 0;       /* only a forward is divided, */
-  b.wire_error = 0.0; /* and only its sums take int8 steps */
-  return b;
-}
-
-/* The update alone: W read and written (positions are neither); of AdamW dW and two moments in fp32 beside
- * it. */
-static bs_proposal step_of(const bs_proposal *p, uint32_t pass, uint64_t weights, uint32_t size) {
-  bs_proposal s = *p;
-  s.flops = 0;
-  s.n_collectives = 0;
-  s.chunks = 0;
-  s.wire_error = 0.0;
-  s.weight_bytes = 2 * size * weights + (pass == BS_ARM_ADAMW ? 5 * 4 * weights : 0);
-  return s;
-}
-
-/* The products of dX and dW run at rates of their own. */
-static bs_kernel backward_rates(const bs_kernel *k) {
-  bs_kernel b = *k;
-  const double times = k->backward > 0.0 ? k->backward : 1.0;
-  b.flops_core /= times;
-  b.flops_all /= times;
-  return b;
-}
-
-static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kernel *k, uint32_t rank,
-                            bs_predicted *sum, bs_error *err) {
-  bs_proposal p = {.struct_size = sizeof p};
-  bs_predicted part;
-  const bs_case *c = &r->c;
-  const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, &p, err);
-  if (rc != BS_OK) return rc;
-  const uint64_t weights = weights_of(r, &p);
-  bs_kernel back;
-  if (k != NULL) back = backward_rates(k);
-  memset(sum, 0, sizeof *sum);
-  if (l->pass != BS_ARM_BACKWARD) {
-    bs_predict_rank(&l->machine, k, &c->spec, &p, c->world_size, c->threads_per_rank, &part);
-    add_predicted(sum, &part);
-  }
-  if (l->pass != BS_ARM_FORWARD) {
-    const bs_proposal b = backward_of(&p, l->pass == BS_ARM_SGD ? 0 : weights);
-    bs_predict_rank(&l->machine, k != NULL ? &back : NULL, &c->spec, &b, c->world_size, c->threads_per_rank,
-                    &part);
-    add_predicted(sum, &part);
-  }
-  if (l->pass == BS_ARM_SGD || l->pass == BS_ARM_ADAMW) {
-    const bs_proposal s = step_of(&p, l->pass, weights, BS_DTYPE_BYTES(c->spec.w_dtype));
-    bs_predict_rank(&l->machine, k, &c->spec, &s, c->world_size, c->threads_per_rank, &part);
-    add_predicted(sum, &part);
-  }
-  return BS_OK;
-}
-
-static const char *limit_of(const bs_parts *b) {
-  const double most = b->compute > b->memory ? b->compute : b->memory;
-  if (b->host > most && b->host > b->wire) return "host";
-  if (b->wire > most) return "wire";
-  return b->compute >= b->memory ? "compute" : "memory";
-}
-
-/* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now. */
-static const bs_kernel *kernel_of(bs_ladder *l, uint32_t i, const bs_ladder_options *o, double footprint) {
-  bs_rung *r = &l->rungs[i];
-  bs_error why = BS_ERROR_INIT;
-  if (bs_kernel_identify(&r->c, &r->kernel, &why) != BS_OK) return NULL;
-  for (uint32_t j = 0; j < i; j++) {
-    const bs_kernel *k = &l->rungs[j].kernel;
-    if (k->source == NULL || !bs_kernel_same(k, &r->kernel)) continue;
-    r->kernel = *k;
-    return &r->kernel;
-  }
-  const uint32_t dtype = r->c.spec.w_dtype;
-  const bs_kernel *k = &r->kernel;
-  if (!bs_constants_kernel(o->constants, &r->c, footprint, k, &r->kernel) &&
-      bs_kernel_measure(&r->c, dtype, footprint, &r->kernel, &why) != BS_OK) {
-    r->kernel.source = NULL;
-    return NULL;
-  }
-  if (l->pass != BS_ARM_FORWARD && !(k->backward > 0.0)) bs_kernel_measure_backward(&r->c, dtype, &r->kernel);
-  return k;
-}
-
-static int32_t predict_rung(bs_ladder *l, uint32_t i, const bs_ladder_options *o, bs_error *err) {
-  bs_rung *r = &l->rungs[i];
-  double footprint = 0.0;
-  int32_t rc = bs_predict_footprint(&r->c, &footprint, err);
-  const bs_kernel *k = rc == BS_OK ? kernel_of(l, i, o, footprint) : NULL;
-  for (uint32_t rank = 0; rc == BS_OK && rank < r->c.world_size; rank++) {
-    bs_predicted p;
-    rc = predict_rank(l, r, k, rank, &p, err);
-    if (rc != BS_OK) return rc;
-    if (rank == 0 || p.bound.total > r->predicted.bound.total) r->predicted = p;
-  }
-  r->predicted.limit = limit_of(&r->predicted.bound);
-  r->is_predicted = rc == BS_OK;
-  return rc;
-}
-
-/* The machine by the first rung with the most ranks: all_reduce times are of that world. */
-static int32_t know_machine(bs_ladder *l, const bs_ladder_options *o, bs_error *err) {
-  const bs_rung *like = NULL;
-  double footprint = 0.0;
-  for (uint32_t i = 0; i < l->n; i++) {
-    const bs_rung *r = &l->rungs[i];
-    if (r->refused.code == BS_OK && (like == NULL || r->c.world_size > like->c.world_size)) like = r;
-  }
-  int32_t rc = bs_predict_footprint(&like->c, &footprint, err);
-  if (rc != BS_OK || bs_constants_find(o->constants, &like->c, footprint, &l->machine)) return rc;
-  tell(o, "machine constants", 0, 0);
-  return bs_machine_measure(&like->c, footprint, &l->machine, err);
-}
+/* ---- places --------------------------------------------------------------------------------- */
 
 static double expected(const bs_rung *r) {
   if (!r->is_predicted) return INFINITY;
@@ -284,8 +149,8 @@ static void give_places(bs_ladder *l) {
   }
 }
 
-int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *o, bs_ladder *out,
-                       bs_error *err) {
+int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_ladder_options *o,
+                        bs_ladder *out, uint32_t *out_able, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->pass = o->pass;
   const int64_t asked = bs_schema_i64(config, "hardware.world_size"),
@@ -293,11 +158,18 @@ int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladd
   const uint32_t world = asked > 0 ? (uint32_t)asked : 2, each = bs_machine_cores() / world;
   const uint32_t share = threads > 0 ? (uint32_t)threads : each > 0 ? each : 1;
   int32_t rc = bs_ladder_candidates(context, config, o, out, err);
-  uint32_t able = 0;
+  *out_able = 0;
   for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
-    rc = make_rung(context, config, o, share, &out->rungs[i], err);
-    able += out->rungs[i].refused.code == BS_OK;
+    rc = make_rung(context, config, o, world, share, &out->rungs[i], err);
+    *out_able += out->rungs[i].refused.code == BS_OK;
   }
+  return rc;
+}
+
+int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *o, bs_ladder *out,
+                       bs_error *err) {
+  uint32_t able = 0;
+  int32_t rc = bs_ladder_rungs(context, config, o, out, &able, err);
   if (rc == BS_OK && able == 0) {
     if (out->n == 0) return bs_error_set(err, BS_CONFIG, "BS-AUTO-NONE", "there is no candidate");
     bs_error_set(err, BS_CONFIG, "BS-AUTO-NONE", "none of %u candidates can run; %s: %.300s", out->n,
@@ -305,11 +177,7 @@ int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladd
     bs_error_hint(err, "%.150s", out->rungs[0].refused.hint);
     return BS_CONFIG;
   }
-  if (rc == BS_OK) rc = know_machine(out, o, err);
-  for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
-    tell(o, "predict", i + 1, out->n);
-    if (out->rungs[i].refused.code == BS_OK) rc = predict_rung(out, i, o, err);
-  }
+  if (rc == BS_OK) rc = bs_ladder_predict(out, o, err);
   give_places(out);
   return rc;
 }
@@ -334,8 +202,11 @@ static int32_t open_sampled(bs_ladder *l, uint32_t most, const bs_ladder_options
       bs_rung *r = &l->rungs[i];
       const int taken = o->in_order ? i + 1 == turn && r->place > 0 && r->place <= most : r->place == turn;
       if (!taken) continue;
+      const bs_told open = {.word = BS_WORD_OPEN, .n = i, .arm = s->n};
       tell(o, r->name, s->n + 1, most);
-      const int32_t rc = bs_arm_open_work(&r->c, r->name, l->pass, &s->arm[s->n], &r->refused);
+      int32_t rc = bs_peers_tell(o->peers, &open, err);
+      if (rc != BS_OK) return rc;
+      rc = bs_arm_open_work(&r->c, r->name, l->pass, s->n, &s->arm[s->n], &r->refused);
       if (rc == BS_NO_MEMORY || rc == BS_ABORTED) return (*err = r->refused, rc);
       if (rc == BS_OK) s->rung[s->n++] = r;
     }

@@ -45,6 +45,8 @@ typedef struct bs_ladder_options {
   uint32_t dense;    /* 1: the dense layer on one rank's cores is a rung too, to compare with */
   const char *quiet_dir;   /* as in bs_experiment_make */
   const json_t *constants; /* of the machine; NULL: measured */
+  struct bs_peers
+      *peers; /* the processes whose ranks are measured: all are as many; NULL: this one's threads */
   bs_progress_fn progress; /* may be NULL */
   void *progress_user;
 } bs_ladder_options;
@@ -58,6 +60,9 @@ int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladd
  * about so many seconds, and place all. BS_SAMPLER_ARMS at most. */
 int32_t bs_ladder_measure(bs_ladder *ladder, uint32_t most, double seconds, const bs_ladder_options *options,
                           bs_error *err);
+/* In a process that is not rank 0, beside both of these there: its rank of each rung that is measured. */
+int32_t bs_ladder_follow(bs_context *context, const bs_node *config, const bs_ladder_options *options,
+                         bs_error *err);
 /* The rung to take: place 1; NULL when all are refused. */
 const bs_rung *bs_ladder_best(const bs_ladder *ladder);
 /* Rows for bs_report_print and the record, by place. */
@@ -70,4 +75,11 @@ void bs_ladder_free(bs_ladder *ladder);
 /* candidates.c: the rungs by name and settings alone. */
 int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                              bs_ladder *ladder, bs_error *err);
+/* ladder.c: they as layers that are ready to be built, in all processes the same; *out_able can run. */
+int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_ladder_options *options,
+                        bs_ladder *ladder, uint32_t *out_able, bs_error *err);
+/* predict.c: the machine and every rung that can run, of which there is one. */
+int32_t bs_ladder_predict(bs_ladder *ladder, const bs_ladder_options *options, bs_error *err);
+/* The first rung with the most ranks, by which the machine is known. One can run. */
+const bs_rung *bs_ladder_widest(const bs_ladder *ladder);
 #endif

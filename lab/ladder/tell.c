@@ -11,12 +11,13 @@ const char *bs_ladder_pass_name(uint32_t pass) {
   return pass < BS_ARM_WORKS_ ? names[pass] : "?";
 }
 
-/* The dense layer on one rank's cores, or else any dense rung: what a split is held against. */
+/* The dense layer on one rank's cores, or else any dense rung: what a split is held against, also where ranks
+ * that are processes leave it out. */
 static const bs_rung *dense_of(const bs_ladder *l) {
   const bs_rung *found = NULL;
   for (uint32_t i = 0; i < l->n; i++) {
     const bs_rung *r = &l->rungs[i];
-    if (r->refused.code == BS_OK && r->c.world_size == 1) found = r;
+    if ((r->refused.code == BS_OK || r->flops > 0) && r->c.world_size == 1) found = r;
   }
   return found;
 }

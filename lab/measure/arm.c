@@ -22,6 +22,7 @@ static const double LEAD_SECONDS = 0.05; /* a forward this long hardly notes how
 struct bs_arm {
   bs_case c;
   char name[32];
+  uint32_t number;
   bs_world *world;
   uint32_t here; /* its ranks in this process */
   int joint;     /* the others are processes: rank 0 tells them each command */
@@ -211,14 +212,16 @@ static void post(bs_arm *arm, uint32_t command, uint64_t batch) {
 }
 
 int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *err) {
-  return bs_arm_open_work(c, name, BS_ARM_FORWARD, out, err);
+  return bs_arm_open_work(c, name, BS_ARM_FORWARD, 0, out, err);
 }
 
-int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, bs_arm **out, bs_error *err) {
+int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint32_t number, bs_arm **out,
+                         bs_error *err) {
   *out = NULL;
   bs_arm *arm = calloc(1, sizeof *arm);
   if (!arm) return bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for an arm");
   arm->c = *c;
+  arm->number = number;
   snprintf(arm->name, sizeof arm->name, "%s", name);
   pthread_mutex_init(&arm->lock, NULL);
   pthread_cond_init(&arm->changed, NULL);
@@ -270,7 +273,7 @@ static double slowest(const bs_arm *arm, const double *of_rank) {
 
 /* One command, on all ranks: rank 0 tells the other processes, which follow (bs_arm_follow). */
 static int32_t run_command(bs_arm *arm, uint32_t command, uint64_t n, bs_error *err) {
-  const bs_told told = {.word = BS_WORD_BATCH, .what = command, .n = n};
+  const bs_told told = {.word = BS_WORD_BATCH, .what = command, .n = n, .arm = arm->number};
   const int32_t rc = arm->joint ? bs_peers_tell(arm->c.peers, &told, err) : BS_OK;
   if (rc != BS_OK) return rc;
   post(arm, command, n);
@@ -346,7 +349,7 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
     rc = arm->status;
     if (rc != BS_OK && err) *err = arm->error;
   }
-  const bs_told told = {.word = BS_WORD_CLOSE, .what = out != NULL && rc == BS_OK};
+  const bs_told told = {.word = BS_WORD_CLOSE, .what = out != NULL && rc == BS_OK, .arm = arm->number};
   if (arm->joint && arm->world) {
     const int32_t telling = bs_peers_tell(arm->c.peers, &told, rc == BS_OK ? err : NULL);
     if (rc == BS_OK) rc = telling;

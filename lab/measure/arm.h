@@ -13,8 +13,9 @@ typedef struct bs_arm bs_arm;
  * are not used). */
 int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out_arm, bs_error *err);
 /* The same of an arm whose batches are of other work than forwards (enum bs_arm_work); c.spec has its flags.
- */
-int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, bs_arm **out_arm, bs_error *err);
+ * `number`: by it processes that follow tell several arms apart. */
+int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint32_t number, bs_arm **out_arm,
+                         bs_error *err);
 /* One batch of n forwards on every rank, from a barrier: seconds per forward of the slowest rank. Another
  * forward that is not timed goes before, so that the threads are awake and the caches hold this arm's data
  * and not the last arm's; not before the arm's first batch, and not where a forward takes longer than 50 ms.

@@ -14,14 +14,16 @@ enum bs_word {
   BS_WORD_BATCH = 2,    /* the arm's command `what`, `n` times */
   BS_WORD_EXCHANGE = 3, /* time the collectives of the machine */
   BS_WORD_CLOSE = 4,    /* the arm is closed */
-  BS_WORD_END = 5       /* the phase has ended; with its status */
+  BS_WORD_END = 5,      /* the phase has ended; with its status */
+  BS_WORD_OPEN = 6,     /* rung `n` of the ladder becomes arm `arm` */
+  BS_WORD_CHOSEN = 7    /* the ladder is done; with its status */
 };
 typedef struct bs_told {
   uint32_t word; /* enum bs_word */
   uint32_t what;
   uint64_t n;
   int32_t status;
-  uint32_t reserved;
+  uint32_t arm; /* of several: the one that is meant */
 } bs_told;
 
 /* Joins the processes; *out_peers is NULL where the communicator starts its ranks itself, or world_size is 1.

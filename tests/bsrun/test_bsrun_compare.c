@@ -24,6 +24,30 @@ static void write_constants(double wire) {
   json_decref(constants);
 }
 
+/* With rates of the kernel that serves, too, so that none is measured: two ranks are twice one. */
+static void write_all_constants(double wire) {
+  char path[600];
+  bs_error err = BS_ERROR_INIT;
+  write_constants(wire);
+  ran r =
+      bsrun(dir, "--method", "dense", "--plugin", "ref", "--phase", "1", SMALL, "--set",
+            "phase.dense_arm=false", "--set", "phase.pairs_seconds=0.05", "--cache", "machine.json", NULL);
+  must_be(&r, 0);
+  char *text = read_text(run_folder(&r, dir, 0), "metrics.jsonl");
+  json_t *record = json_loads(text, 0, NULL);
+  const json_t *kernel = json_object_get(json_array_get(json_object_get(record, "arms"), 0), "kernel");
+  snprintf(path, sizeof path, "%s/machine.json", dir);
+  json_t *constants = json_load_file(path, 0, NULL);
+  round_kernel(constants, "ref", json_string_value(json_object_get(kernel, "name")),
+               json_string_value(json_object_get(kernel, "how")),
+               json_string_value(json_object_get(kernel, "plugin")));
+  ck_assert_int_eq(bs_constants_store(path, constants, &err), BS_OK);
+  json_decref(constants);
+  json_decref(record);
+  free(text);
+  ran_free(&r);
+}
+
 static json_t *rows_of(const ran *r) {
   json_error_t why;
   json_t *rows = json_loads(r->out, JSON_REJECT_DUPLICATES, &why);
@@ -204,7 +228,7 @@ START_TEST(auto_weighs_the_wire) {
     const char *named;
   } cases[] = {{1.0, "dense"}, {1e-9, "column_parallel"}};
   for (size_t i = 0; i < 2; i++) {
-    write_constants(cases[i].wire);
+    write_all_constants(cases[i].wire);
     ran r = bsrun(dir, "--method", "auto", "--phase", "0", "--set", "model.N=256", "--set", "model.B=4",
                   "--set", "model.dtype=f32", "-P", "2", "--plugin", "ref", "--threads-per-rank", "1",
                   "--set", "auto.measure=0", "--set", "auto.methods=[column_parallel, dense]", "--cache",

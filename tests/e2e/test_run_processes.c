@@ -238,6 +238,103 @@ START_TEST(test_timed) {
 }
 END_TEST
 
+/* --method auto: rank 0 predicts, all measure with the ranks that will run, and all run what rank 0 chose; a
+ * world that has another number of ranks is a row with its reason. */
+static const struct {
+  const char *P, *phase, *more;
+} choices[] = {
+    {"2", NULL, "auto.measure=3"},
+    {"3", "2", "auto.masks=[interleave, contiguous]"},
+    {"2", "3", "phase.optimizer=adamw"},
+    {"2", "0", "auto.measure=0"},
+};
+
+START_TEST(test_auto) {
+  const char *const args[] = {"--launch",
+                              "processes",
+                              "--method",
+                              "auto",
+                              "-P",
+                              choices[_i].P,
+                              "--set",
+                              "model.dtype=f32",
+                              "--set",
+                              "model.N=48",
+                              "--set",
+                              "model.K=72",
+                              "--set",
+                              "phase.timed_iters=2",
+                              "--set",
+                              "auto.seconds=0.1",
+                              "--set",
+                              choices[_i].more,
+                              "--set",
+                              "sweep.param=model.B",
+                              "--set",
+                              "sweep.values=[4, 8]",
+                              "--set",
+                              "phase.pairs_min=5",
+                              "--set",
+                              "phase.pairs_max=5",
+                              choices[_i].phase != NULL ? "--phase" : NULL,
+                              choices[_i].phase,
+                              NULL};
+  size_t measured = 0, i;
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, choices[_i].more);
+  ck_assert_msg(strstr(r.err, "note: auto: ") != NULL, "%s", r.err);
+  ck_assert_msg(strstr(r.out, "processes were started") != NULL, "%s", r.out);
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), choices[_i].phase == NULL ? 4 : 2);
+  char dir[256];
+  ck_assert_int_eq(sscanf(strstr(r.out, "run: "), "run: %255s", dir), 1);
+  json_t *record = run_record(folder, dir), *row;
+  json_t *ladder = json_object_get(record, "ladder");
+  json_array_foreach(ladder, i, row) measured += json_object_get(row, "measured_ms") != NULL;
+  ck_assert_uint_eq(measured, strcmp(choices[_i].more, "auto.measure=0") == 0 ? 0 : _i == 0 ? 3 : 4);
+  ck_assert_str_eq(run_str(record, "comm"), "shm");
+  json_decref(record);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+/* One that dies while candidates are measured is named. */
+START_TEST(test_auto_dies) {
+  const char *const args[] = {"--launch",
+                              "processes",
+                              "--method",
+                              "auto",
+                              "-P",
+                              "2",
+                              "--phase",
+                              "0",
+                              SMALL,
+                              "--plugin",
+                              "fault",
+                              "--comm",
+                              "fault:shm",
+                              "--backend",
+                              "fault:cpu",
+                              "--set",
+                              "plugins.fault.plan=rank=1,op=all_gather,seq=20,do=kill",
+                              "--set",
+                              "auto.seconds=5",
+                              NULL};
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 7, "killed while it is measured");
+  ck_assert_msg(strstr(r.err, "rank 1") != NULL, "%s", r.err);
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("processes");
   TCase *t = tcase_create("processes");
@@ -245,6 +342,8 @@ int main(void) {
   tcase_add_loop_test(t, test_same_gradients, 0, 5);
   tcase_add_loop_test(t, test_same_steps, 0, (int)(sizeof steps / sizeof steps[0]));
   tcase_add_loop_test(t, test_halves_by_row, 0, 2);
+  tcase_add_loop_test(t, test_auto, 0, (int)(sizeof choices / sizeof choices[0]));
+  tcase_add_test(t, test_auto_dies);
   tcase_add_loop_test(t, test_timed, 0, 2);
   suite_add_tcase(s, t);
   SRunner *runner = srunner_create(s);

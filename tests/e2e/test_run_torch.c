@@ -183,21 +183,6 @@ START_TEST(test_threads_in_a_job) {
 }
 END_TEST
 
-/* auto measures in one process: with ranks of another kind it is refused before any is started. */
-START_TEST(test_auto_launched) {
-  const char *const args[] = {"--launch", "processes", "--method", "auto", "-P", "2", SMALL, NULL};
-  char folder[64], id[64];
-  run_result r;
-  run_make_folder(folder);
-  run_bsrun(&r, folder, NULL, args);
-  run_expect(&r, 3, "auto with processes");
-  run_expect_error(&r, 1, id, "auto with processes");
-  ck_assert_str_eq(id, "BS-AUTO-LAUNCH");
-  run_free(&r);
-  run_remove(folder);
-}
-END_TEST
-
 /* Variables of a launcher that is gone, whose numbers and paths are by now a user's file: it stays as it is.
  */
 START_TEST(test_stale_environment) {
@@ -243,7 +228,6 @@ int main(void) {
   tcase_add_loop_test(t, test_stale_environment, 0, 2);
   tcase_add_loop_test(t, test_other_weights, 0, 2);
   tcase_add_test(t, test_threads_in_a_job);
-  tcase_add_test(t, test_auto_launched);
   suite_add_tcase(s, t);
   SRunner *runner = srunner_create(s);
   srunner_run_all(runner, CK_NORMAL);

@@ -26,6 +26,16 @@ START_TEST(test_group_opened_late) {
 }
 END_TEST
 
+/* The ranks that bsrun starts choose together; those that mpirun starts do in test_mpi_run. */
+START_TEST(test_auto) {
+  const char *line = bsrun("-P 2 --method auto --set auto.seconds=0.1 --set auto.measure=3");
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, 0, "auto: ", line);
+  ck_assert_msg(strstr(s.text, "RIGHT") != NULL && strstr(s.text, "MEASURED ms") != NULL, "%s", s.text);
+  ck_assert(is_there("results/raw/*/*/*/DONE"));
+}
+END_TEST
+
 /* Ctrl-C and SIGTERM in a run: rank 0 ends it in good order, and the exit code says what was asked. */
 START_TEST(test_interrupted) {
   static const int signals[] = {SIGINT, SIGTERM};
@@ -48,6 +58,7 @@ int main(void) {
   TCase *c = tcase_create("launch");
   tcase_add_checked_fixture(c, make_folder, remove_folder);
   tcase_add_test(c, test_group_opened_late);
+  tcase_add_test(c, test_auto);
   tcase_add_loop_test(c, test_interrupted, 0, 2);
   suite_add_tcase(suite, c);
   return run_suite(suite);

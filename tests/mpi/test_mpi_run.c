@@ -37,7 +37,9 @@ static int count(const char *pattern) {
 
 START_TEST(test_bare) {
   for (int k = 0; k < n_kinds; k++) {
-    run_as(mpirun_of(&kinds[k], 2 + k), "--phase 0 --method row_parallel", 0, "RIGHT");
+    const char *words =
+        k == 0 ? "--phase 0 --method auto --set auto.seconds=0.1" : "--phase 0 --method row_parallel";
+    run_as(mpirun_of(&kinds[k], 2 + k), words, 0, "RIGHT");
     ck_assert_ptr_null(strstr(s.text, "NOT SHOWN RIGHT"));
     ck_assert_int_eq(count("results/raw/*/*/*/DONE"), k + 1); /* rank 0 alone writes */
   }
@@ -49,7 +51,8 @@ START_TEST(test_methods) {
   static const char *const words[] = {
       "--method blockshock --phase 0", "--method row_parallel --phase 2",
       "--method column_parallel --phase 1 --set phase.pairs_max=5 --set phase.pairs_min=5",
-      "--method masked_split --phase 0"};
+      "--method masked_split --phase 0",
+      "--method blockshock --mask magnitude --phase 3 --set phase.remask=1 --set method.bias=true"};
   char line[256];
   snprintf(line, sizeof line, "--launch mpi -P 2 %s", words[_i]);
   run_as("", line, 0, "run: results/raw/");
@@ -137,7 +140,7 @@ int main(void) {
   TCase *c = tcase_create("run");
   tcase_add_checked_fixture(c, make_folder, remove_folder);
   tcase_add_test(c, test_bare);
-  tcase_add_loop_test(c, test_methods, 0, 4);
+  tcase_add_loop_test(c, test_methods, 0, 5);
   tcase_add_test(c, test_other_configuration);
   tcase_add_test(c, test_world_of_one);
   tcase_add_test(c, test_wrong_launcher);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * run_join.c - what processes of one run settle before its phases: that they are all there and configured
+ * alike, and what rank 0 has chosen. */
+#include <stdlib.h>
+
+#include "bsrun/compare.h"
+#include "bsrun/launch.h"
+#include "bsrun/run.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/plugin/registry.h"
+#include "lab/config/experiment.h"
+#include "lab/peers/peers.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+}
+
+int32_t run_world(bs_context *context, const bs_experiment *e, uint32_t *out_world, bs_error *err) {
+  const bs_method *method = NULL;
+  void *state = NULL;
+  const int32_t rc = bs_find_method(context, e->method, &method, &state, err);
+  if (rc != BS_OK) return rc;
+  *out_world = e->world_size != 0 ? e->world_size : method->default_world != 0 ? method->default_world : 1;
+  return BS_OK;
+}
+
+/* Joins the others, once, and sees that all are configured alike before anything runs. */
+int32_t run_join(run_session *s, bs_experiment *e, bs_error *err) {
+  uint32_t world = 0;
+  int32_t rc = run_world(s->context, e, &world, err);
+  if (rc != BS_OK) return rc;
+  bs_text same = {0};
+  const int first = s->peers == NULL; /* later rank 0 has opened what it has measured, too */
+  if (first) rc = bs_peers_open(s->context, e->comm, world, e->timeout_s, &s->peers, err);
+  if (rc == BS_OK) rc = bs_peers_meet(s->peers, err);
+  if (rc == BS_OK && first && s->peers != NULL) rc = run_same_text(s->context, e, &same, err);
+  if (rc == BS_OK) rc = bs_peers_compare(s->peers, e->config, same.data != NULL ? same.data : "", err);
+  bs_text_free(&same);
+  e->peers = s->peers;
+  if (!bs_peers_lead(e->peers)) {
+    bsrun_follow();
+    s->quiet = 1;
+  }
+  return rc;
+}
+
+int32_t run_join_undecided(run_session *s, const bs_node *config, const char *configs_dir, bs_error *err) {
+  bs_experiment e = {0};
+  bs_node *tree = bs_config_clone(config);
+  int32_t rc = tree == NULL ? no_memory(err) : auto_stand_in(tree, err);
+  if (rc != BS_OK) {
+    bs_config_free(tree);
+    return rc;
+  }
+  rc = bs_experiment_make(s->context, tree, configs_dir, NULL, &e, err);
+  if (rc == BS_OK) rc = run_join(s, &e, err);
+  bs_experiment_free(&e);
+  return rc;
+}
+
+/* Rank 0's choices of implementations are everybody's. */
+int32_t run_share_choices(run_session *s, bs_experiment *e, bs_error *err) {
+  char *text = NULL, *told = NULL;
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < e->n_choices; i++) json_array_append_new(list, json_string(e->choices[i]));
+  text = json_dumps(list, JSON_COMPACT);
+  json_decref(list);
+  int32_t rc = text == NULL ? no_memory(err) : bs_peers_text(s->peers, text, &told, err);
+  free(text);
+  if (rc != BS_OK || told == NULL) return rc;
+  list = json_loads(told, 0, NULL);
+  free(told);
+  const size_t n = json_array_size(list);
+  const char **choices = calloc(n > 0 ? n : 1, sizeof *choices);
+  bs_choices_free(e->n_choices, e->choices);
+  e->choices = choices;
+  e->n_choices = 0;
+  for (size_t i = 0; choices != NULL && i < n; i++) {
+    choices[i] = bs_strdup(json_string_value(json_array_get(list, i)));
+    if (choices[i] == NULL) rc = no_memory(err);
+    e->n_choices = (uint32_t)i + 1;
+  }
+  json_decref(list);
+  return choices == NULL ? no_memory(err) : rc;
+}
