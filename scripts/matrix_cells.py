@@ -44,9 +44,6 @@ def refusal(cell):
         return "BS-METHOD-WORLD"
     if method == "masked_split" and mask in BY_ROW:
         return "BS-MASK-BYROW"
-    halves = method == "blockshock" and mask in BY_ROW + SPARSE and P > 1
-    if halves and cell.dtype == "int8":
-        return "BS-METHOD-HALVES"
     if method in ("masked_split", "blockshock") and by_halves(mask) and P % 2 == 1 and P > 1:
         return "BS-MASK-WORLD"
     return None

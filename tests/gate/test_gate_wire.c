@@ -89,6 +89,10 @@ static const char *const cases[] = {
     "method: {name: column_parallel, reduce_dtype: int8, overlap: 4}\nhardware: {backend: cpu, world_size: "
     "2}",
     "method: {name: blockshock, overlap: 8, bias: true}\nhardware: {backend: cpu, world_size: 2}",
+    "method: {name: blockshock, reduce_dtype: int8, bias: true}\nmask: {name: magnitude}\nhardware: "
+    "{backend: cpu, world_size: 2}",
+    "method: {name: blockshock, reduce_dtype: int8, y_placement: split}\nmask: {name: "
+    "random_2of4}\nhardware: {backend: cpu, world_size: 4}",
 };
 static const char *const models[] = {"dtype: float32", "dtype: bf16", "dtype: float32, activation: gelu"};
 
@@ -132,6 +136,8 @@ START_TEST(gradients_and_steps_pass) {
       "method: {name: row_parallel, reduce_dtype: int8, bias: true}\nhardware: {backend: cpu, world_size: "
       "2}\n"
       "phase: {optimizer: adamw}",
+      "method: {name: blockshock, reduce_dtype: int8, bias: true}\nmask: {name: transposable}\n"
+      "hardware: {backend: cpu, world_size: 4}\nphase: {remask: 1}",
   };
   for (int phase = 2; phase <= 3; ++phase) {
     char yaml[512];
@@ -307,7 +313,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, open_context, close_context);
   tcase_add_test(tc, the_statistics_hold);
   tcase_add_loop_test(tc, clean_runs_pass, 0, (int)(sizeof cases / sizeof cases[0]));
-  tcase_add_loop_test(tc, gradients_and_steps_pass, 0, 5);
+  tcase_add_loop_test(tc, gradients_and_steps_pass, 0, 6);
   tcase_add_test(tc, coarser_steps_are_caught);
   tcase_add_loop_test(tc, a_lost_group_is_caught, 0, 3);
   tcase_add_loop_test(tc, a_layer_that_loses_a_group_is_wrong, 0, 4);

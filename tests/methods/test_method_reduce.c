@@ -12,7 +12,10 @@
 #include "core/base/dtype.h"
 #include "tests/methods/method_fixture.h"
 
-static const char *const methods[] = {"row_parallel", "blockshock", "masked_split"};
+static const char *const methods[] = {"row_parallel", "blockshock", "masked_split", "blockshock",
+                                      "blockshock"};
+static const char *const masks[] = {NULL, NULL, NULL, "magnitude",
+                                    "random_2of4"}; /* halves of unequal sums, and equal ones */
 static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_I8};
 #define N_DTYPES ((int)(sizeof dtypes / sizeof dtypes[0]))
 
@@ -41,8 +44,10 @@ static double rounding(uint32_t dtype) {
   return dtype == BS_F32 ? 0.0 : 0.425 * bs_dtype_unit_roundoff(dtype);
 }
 
-static void check_error(bs_context *context, const char *method, uint32_t P, uint32_t y_dtype,
-                        uint32_t reduce, uint32_t placement, uint32_t seed) {
+static void check_error(bs_context *context, size_t m, uint32_t P, uint32_t y_dtype, uint32_t reduce,
+                        uint32_t placement, uint32_t seed) {
+  const char *method = methods[m];
+  bs_mask mask;
   const int64_t B = 32, N = 384, K = 32;
   float *x = mf_normals(1 + 2 * seed, B * K), *w = mf_normals(2 + 2 * seed, N * K);
   mf_case c = {.method = method, .backend = "cpu", .world = P, .x = x, .w = w};
@@ -50,6 +55,10 @@ static void check_error(bs_context *context, const char *method, uint32_t P, uin
   c.spec = mf_spec(B, N, K, y_dtype);
   c.spec.reduce_dtype = reduce;
   c.spec.y_placement = placement;
+  if (masks[m] != NULL) {
+    mask = mf_mask(masks[m]);
+    c.spec.mask = &mask;
+  }
   mf_run_ok(context, &c, &result);
   const double wire = result.rank[0].proposal.wire_error, own = rounding(y_dtype);
   const double predicted = sqrt(wire * wire + own * own), measured = relative_error(&c, &result);
@@ -72,11 +81,11 @@ START_TEST(error_as_predicted) {
   bs_context *context = mf_context();
   const uint32_t reduce = dtypes[_i % N_DTYPES], seed = (uint32_t)(_i / N_DTYPES);
   for (uint32_t P = 2; P <= 4; P++)
-    for (size_t m = 0; m < 3; m++) {
+    for (size_t m = 0; m < 5; m++) {
       if (P == 3 && m > 0) continue; /* complements are for even P */
-      check_error(context, methods[m], P, BS_F32, reduce, BS_REPLICATED, seed);
-      check_error(context, methods[m], P, BS_F32, reduce, BS_SPLIT, seed);
-      if (reduce != BS_F16) check_error(context, methods[m], P, BS_BF16, reduce, BS_REPLICATED, seed);
+      check_error(context, m, P, BS_F32, reduce, BS_REPLICATED, seed);
+      check_error(context, m, P, BS_F32, reduce, BS_SPLIT, seed);
+      if (reduce != BS_F16) check_error(context, m, P, BS_BF16, reduce, BS_REPLICATED, seed);
     }
   bs_context_close(context);
 }
@@ -105,10 +114,13 @@ START_TEST(a_quarter_of_the_bytes) {
 }
 END_TEST
 
-/* Shapes where shares are empty or uneven, fewer tokens, activations, bias, every placement and float y. */
+/* _i: 1: of 2:4 halves. Shapes where shares are empty or uneven, fewer tokens, activations, bias, every
+ * placement and float y. */
 START_TEST(odd_shapes) {
   static const int64_t shapes[][3] = {{1, 1, 5}, {3, 2, 7}, {5, 3, 8}, {4, 385, 12}, {7, 130, 9}};
   static const uint32_t ys[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
+  const int halves = _i == 1;
+  const bs_mask mask = mf_mask("random_2of4");
   bs_context *context = mf_context();
   for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
     for (uint32_t v = 0; v < 4; v++) {
@@ -122,6 +134,10 @@ START_TEST(odd_shapes) {
       c.spec.reduce_dtype = BS_I8;
       c.spec.y_placement = v == 1 ? BS_SPLIT : BS_REPLICATED;
       c.spec.activation = v == 2 ? BS_ACT_RELU : BS_ACT_NONE;
+      if (halves) {
+        c.method = "blockshock";
+        c.spec.mask = &mask;
+      }
       mf_run_ok(context, &c, &result);
       mf_check_counters(&c, &result);
       if (c.spec.activation == BS_ACT_NONE) ck_assert_double_lt(relative_error(&c, &result), 0.03);
@@ -176,6 +192,16 @@ START_TEST(refused) {
   ck_assert_int_eq(bs_method_propose(context, "column_parallel", &spec, 0, 2, &p, &err), BS_OK); /* no sum */
   ck_assert_uint_gt(p.chunks, 1);
   ck_assert(p.wire_error == 0.0);
+  static const char *const slices[] = {"slices"}, *const columns[] = {"column"};
+  const bs_mask mask = mf_mask("magnitude"); /* slices of columns of Y are summed by pairs */
+  spec.mask = &mask;
+  spec.option_keys = slices;
+  spec.option_values = columns;
+  ck_assert_int_eq(bs_method_propose(context, "blockshock", &spec, 0, 4, &p, &err), BS_UNSUPPORTED);
+  ck_assert_str_eq(err.id, "BS-METHOD-SLICES");
+  ck_assert_int_eq(bs_method_propose(context, "blockshock", &spec, 0, 2, &p, &err), BS_OK);
+  ck_assert(p.wire_error > 0.0);
+  spec.mask = NULL;
   spec.n_options = 0;
   spec.x_dtype = spec.w_dtype = BS_I8;
   spec.y_dtype = BS_I32;
@@ -191,7 +217,7 @@ int main(void) {
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, error_as_predicted, 0, N_DTYPES * (int)mf_big());
   tcase_add_test(tc, a_quarter_of_the_bytes);
-  tcase_add_test(tc, odd_shapes);
+  tcase_add_loop_test(tc, odd_shapes, 0, 2);
   tcase_add_loop_test(tc, nothing_turns_finite, 0, 2);
   tcase_add_test(tc, refused);
   suite_add_tcase(suite, tc);

@@ -126,6 +126,7 @@ static int32_t build_ways(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
   if (rc == BS_OK) rc = by_row_groups(l, (spec->flags & BS_LAYER_BACKWARD) != 0, err);
   if (rc != BS_OK) return rc;
   const uint32_t summed = s->after != BS_ACT_NONE ? s->reduce_dtype : s->y_dtype;
+  if (s->wire == BS_I8) return tp_quantise_build(l, summed, err);
   return by_row_exchange_make(l, &b->shape.y, s->product_dtype, summed, s->y_dtype, l->state->traits->site,
                               &b->sum_y, &b->gather_y, err);
 }

@@ -25,16 +25,21 @@ static int32_t multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stre
   return l->api->op_run(l->matmul, args, 4, stream, err);
 }
 
+static int32_t sum_ranks(tp_layer *l, bs_tensor *product, bs_tensor *sums, bs_stream *stream, bs_error *err) {
+  return l->quantise != NULL ? tp_quantise_forward(l, product, sums, stream, err)
+                             : by_row_exchange_run(l, by_row_of(l)->sum_y, product, sums, stream, err);
+}
+
 /* From the product to its place in y. */
 static int32_t sum(tp_layer *l, bs_tensor *product, bs_tensor *place, bs_stream *stream, bs_error *err) {
   const tp_shape *s = &l->shape;
   const by_row *b = by_row_of(l);
-  if (b->sum_y == NULL) return BS_OK; /* it was made there */
-  if (l->activate == NULL) return by_row_exchange_run(l, b->sum_y, product, place, stream, err);
+  if (b->sum_y == NULL && l->quantise == NULL) return BS_OK; /* it was made there */
+  if (l->activate == NULL) return sum_ranks(l, product, place, stream, err);
   bs_tensor sums = s->own_sums                     ? tp_view_rows(&l->sums, place->dims[0])
                    : s->reduce_dtype == s->y_dtype ? *place
                                                    : *product;
-  const int32_t rc = by_row_exchange_run(l, b->sum_y, product, &sums, stream, err);
+  const int32_t rc = sum_ranks(l, product, &sums, stream, err);
   if (rc != BS_OK) return rc;
   bs_tensor *args[2] = {&sums, place};
   return l->api->op_run(l->activate, args, 2, stream, err);

@@ -46,12 +46,24 @@ static void propose_forward(const by_row_shape *s, bs_proposal *p) {
   /* Positions that no source tells any more once the layer is built (by_row_kept.c). */
   if ((s->mask.kind == BS_MASK_MAGNITUDE || s->mask.kind == BS_MASK_TRANSPOSABLE) && b->input != TP_X_ZERO)
     p->workspace_bytes += rows * ((((uint64_t)s->run.count + 3) / 4 + 1) / 2);
-  if (s->y.sum != BS_COLL_COUNT_)
+  if (b->wire == BS_I8) {
+    p->workspace_bytes += tp_quantise_bytes(b);
+    tp_quantise_propose(b, p);
+  } else if (s->y.sum != BS_COLL_COUNT_) {
     claim(p, s->y.sum, ranks_of(s, s->y.sum_ranks),
           B * (uint64_t)s->y.sum_cols * BS_DTYPE_BYTES(b->product_dtype));
+  }
   if (s->y.gather_ranks > 0)
     claim(p, BS_COLL_ALL_GATHER, ranks_of(s, s->y.gather_ranks),
           B * (uint64_t)s->y.cols * BS_DTYPE_BYTES(b->y_dtype));
+}
+
+/* What the wire adds, by the ranks that sum. */
+static double wire_error(const by_row_shape *s, const bs_layer_spec *spec) {
+  tp_shape summed = s->base;
+  summed.coll = s->y.sum;
+  summed.world = s->y.sum_ranks;
+  return s->y.sum != BS_COLL_COUNT_ ? tp_wire_error(spec, &summed) : 0.0;
 }
 
 static void propose_backward(const by_row_shape *s, const bs_layer_spec *spec, bs_proposal *p) {
@@ -80,8 +92,9 @@ static void describe(const by_row_shape *s, char *out, size_t size) {
   else if (s->slices > 1)
     snprintf(part, sizeof part, ", columns %" PRId64 "..+%" PRId64, s->run.begin, s->run.count);
   if (s->y.sum != BS_COLL_COUNT_)
-    snprintf(sum, sizeof sum, ", %s over %u",
-             s->y.sum == BS_COLL_ALL_REDUCE ? "all_reduce" : "reduce_scatter", s->y.sum_ranks);
+    snprintf(sum, sizeof sum, ", %s over %u%s",
+             s->y.sum == BS_COLL_ALL_REDUCE ? "all_reduce" : "reduce_scatter", s->y.sum_ranks,
+             s->base.wire == BS_I8 ? " in int8 steps" : "");
   if (s->y.gather_ranks > 0) snprintf(gather, sizeof gather, ", all_gather over %u", s->y.gather_ranks);
   snprintf(out, size, "%s %u of %.40s as 2:4 values%s%s%s", s->halves == 1 ? "half alone: half" : "half",
            s->half, s->mask.name != NULL ? s->mask.name : "the mask", part, sum, gather);
@@ -100,6 +113,7 @@ int32_t by_row_propose(const tp_state *state, const bs_layer_spec *spec, uint32_
   p.repro = tp_repro_promised(spec, &s.base);
   p.split = s.y.sum_ranks > 1 ? BS_SPLIT_K : s.slice_rows ? BS_SPLIT_N : BS_SPLIT_NONE;
   propose_forward(&s, &p);
+  p.wire_error = wire_error(&s, spec);
   if (spec->flags & BS_LAYER_BACKWARD) propose_backward(&s, spec, &p);
   p.workspace_bytes += tp_training_bytes(state->traits, spec, &s.base, s.wide);
   if (s.halves == 1) p.prune_error = error_alone(&s);

@@ -78,8 +78,6 @@ static int32_t check_extras(const bs_layer_spec *spec, uint32_t world, bs_error 
   const char *overlap = tp_option_get(spec, "overlap", "off"), *what = NULL;
   const int chunks = strcmp(overlap, "off") != 0 && strcmp(overlap, "auto") != 0;
   if (world > 1 && chunks) what = "is not divided into chunks (overlap)";
-  if (world > 1 && spec->reduce_dtype == BS_I8 && tp_is_float(spec->y_dtype))
-    what = "is not summed in int8 steps (reduce_dtype)";
   if (world > 1 && (spec->x_placement == BS_PARTIAL || spec->x_placement == BS_SPLIT_TOKENS ||
                     spec->y_placement == BS_SPLIT_TOKENS))
     what = "takes and leaves neither tokens nor a partial x (placements)";
@@ -116,6 +114,11 @@ static int32_t check_placements(const by_row_shape *s, const bs_layer_spec *spec
             "method blockshock: with slices=column no rank has a term of every feature of y");
     return bs_fail_hint(err, "slices=row leaves partial sums in y"), BS_UNSUPPORTED;
   }
+  if (s->base.wire == BS_I8 && s->slice_rows) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-SLICES",
+            "method blockshock: slices=column sums over pairs of ranks, int8 steps (reduce_dtype) over all");
+    return bs_fail_hint(err, "slices=row"), BS_UNSUPPORTED;
+  }
   return BS_OK;
 }
 
@@ -142,11 +145,12 @@ void by_row_columns(const by_row_shape *s, uint32_t slice, int64_t *out_begin, i
   *out_count = (4 * (begin + count) < s->base.K ? 4 * (begin + count) : s->base.K) - *out_begin;
 }
 
-/* Fewer bytes on the wire: slices of rows of W, wherever y may be put together from them. */
-static uint32_t slices_of_rows(const bs_layer_spec *spec, uint32_t slices) {
+/* Fewer bytes on the wire: slices of rows of W, wherever y may be put together from them. Sums in int8 steps
+ * are made by all ranks. */
+static uint32_t slices_of_rows(const bs_layer_spec *spec, const tp_shape *base, uint32_t slices) {
   const char *asked = tp_option_get(spec, "slices", "auto");
   if (slices == 1 || strcmp(asked, "row") == 0) return 0;
-  return strcmp(asked, "column") == 0 || spec->y_placement != BS_PARTIAL;
+  return strcmp(asked, "column") == 0 || (spec->y_placement != BS_PARTIAL && base->wire != BS_I8);
 }
 
 static void shape_part(by_row_shape *s) {
@@ -177,13 +181,14 @@ static void way_of_y(by_row_shape *s, const bs_layer_spec *spec) {
   if (s->slice_rows && !split) s->y.gather_ranks = s->slices;
   const int sums = s->y.sum != BS_COLL_COUNT_;
   b->product_dtype = sums ? b->reduce_dtype : b->y_dtype;
-  b->own_partial = sums && (s->y.sum == BS_COLL_REDUCE_SCATTER || b->reduce_dtype != b->y_dtype);
+  b->own_partial =
+      sums && (s->y.sum == BS_COLL_REDUCE_SCATTER || b->wire == BS_I8 || b->reduce_dtype != b->y_dtype);
   b->after = sums ? spec->activation : (uint32_t)BS_ACT_NONE;
   b->own_sums =
       b->after != BS_ACT_NONE && s->y.sum == BS_COLL_REDUCE_SCATTER && b->reduce_dtype != b->y_dtype;
   b->bias_here = spec->has_bias && b->row_count > 0 && (s->halves == 1 || s->half == 0) &&
                  (s->slice_rows || s->slice == 0);
-  b->coll = BS_COLL_COUNT_;
+  b->coll = b->wire == BS_I8 ? s->y.sum : (uint32_t)BS_COLL_COUNT_; /* of tp_quantise.c */
 }
 
 static void way_of_dx(by_row_shape *s, const bs_layer_spec *spec) {
@@ -231,7 +236,7 @@ int32_t by_row_shape_make(const tp_state *state, const bs_layer_spec *spec, uint
   s->slices = world / s->halves;
   s->slice = rank / s->halves;
   s->half = half != NULL ? (uint32_t)(half[0] == '1') : rank % 2;
-  s->slice_rows = slices_of_rows(spec, s->slices);
+  s->slice_rows = slices_of_rows(spec, &s->base, s->slices);
   shape_part(s);
   way_of_y(s, spec);
   way_of_dx(s, spec);
