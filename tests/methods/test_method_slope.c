@@ -17,16 +17,32 @@ enum { B = 3, N = 7, K = 9 };
 static const struct {
   const char *method;
   uint32_t world;
+  const char *mask, *slices; /* 2:4 halves; NULL: none */
+  const char *half;
 } layers[] = {
-    {"dense", 1},        {"column_parallel", 2}, {"column_parallel", 3}, {"column_parallel", 8},
-    {"row_parallel", 2}, {"row_parallel", 3},    {"masked_split", 2},    {"blockshock", 1},
-    {"blockshock", 2},   {"blockshock", 4},
+    {"dense", 1, NULL, NULL, NULL},
+    {"column_parallel", 2, NULL, NULL, NULL},
+    {"column_parallel", 3, NULL, NULL, NULL},
+    {"column_parallel", 8, NULL, NULL, NULL},
+    {"row_parallel", 2, NULL, NULL, NULL},
+    {"row_parallel", 3, NULL, NULL, NULL},
+    {"masked_split", 2, NULL, NULL, NULL},
+    {"blockshock", 1, NULL, NULL, NULL},
+    {"blockshock", 2, NULL, NULL, NULL},
+    {"blockshock", 4, NULL, NULL, NULL},
+    {"blockshock", 2, "magnitude", NULL, NULL},
+    {"blockshock", 4, "random_2of4", NULL, NULL},
+    {"blockshock", 4, "transposable", "row", NULL},
+    {"blockshock", 6, "magnitude", "column", NULL},
+    {"blockshock", 1, "random_2of4", NULL, "0"},
+    {"blockshock", 3, "random_2of4", "column", "1"},
+    {"blockshock", 2, "random_2of4", "row", "1"},
 };
 #define N_LAYERS ((int)(sizeof layers / sizeof layers[0]))
 
 typedef struct slopes {
   bs_layer_spec spec;
-  const char *method, *backend;
+  const char *method, *backend, *half;
   double x[B * K], w[N * K], b[N], dy[B * N];
   double dx[B * K], dw[N * K], db[N];                /* finite differences */
   double dx_size[B * K], dw_size[N * K], db_size[N]; /* what their terms add up to */
@@ -101,6 +117,23 @@ static int64_t column(const bs_partition *cols, int64_t j) {
   return cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j] : cols->begin + j;
 }
 
+static int64_t width(const bs_ownership *own) {
+  const int64_t cols = own->columns != NULL ? own->columns->count : K;
+  return own->kept != NULL ? (cols + 3) / 4 * 2 : cols;
+}
+
+/* The column of value j of a row; -1: of padding. */
+static int64_t place(const bs_ownership *own, int64_t row, int64_t j) {
+  const int64_t cols = own->columns != NULL ? own->columns->count : K;
+  uint8_t bits = 0;
+  bs_error err = BS_ERROR_INIT;
+  if (own->kept == NULL) return column(own->columns, j);
+  ck_assert_int_eq(own->kept->read(own->kept->ctx, row, 1, j / 2, 1, &bits, 1, &err), BS_OK);
+  const int first = __builtin_ctz(bits), second = __builtin_ctz(bits & (bits - 1u));
+  const int64_t k = 4 * (j / 2) + (j % 2 == 0 ? first : second);
+  return k < cols ? column(own->columns, k) : -1;
+}
+
 static void near(const slopes *s, uint32_t rank, const char *what, int64_t i, double got, double want,
                  double size) {
   const double u = bs_dtype_unit_roundoff(s->spec.y_dtype);
@@ -126,7 +159,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK) rc = bs_layer_build(rank, s->method, &s->spec, &w, &b, &layer, err);
   if (rc == BS_OK) rc = bs_layer_owns(layer, &own, err);
   if (rc != BS_OK) return rc;
-  const int64_t cols = own.columns != NULL ? own.columns->count : K;
+  const int64_t cols = width(&own);
   bs_tensor x = take(rank, s->spec.x_dtype, 2, B, K), y = take(rank, s->spec.y_dtype, 2, B, count);
   bs_tensor dy = take(rank, s->spec.y_dtype, 2, B, count), dx = take(rank, s->spec.x_dtype, 2, B, K);
   bs_tensor dw = take(rank, wide, 2, own.row_count, cols), db = take(rank, wide, 1, own.row_count, 0);
@@ -143,8 +176,8 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
     near(s, me, "db", n, bs_load_f64(wide, db.data, n), s->db[own.row_begin + n],
          s->db_size[own.row_begin + n]);
     for (int64_t j = 0; j < cols; j++) {
-      const int64_t at = (own.row_begin + n) * K + column(own.columns, j);
-      near(s, me, "dW", at, bs_load_f64(wide, dw.data, n * cols + j), s->dw[at], s->dw_size[at]);
+      const int64_t k = place(&own, n, j), at = (own.row_begin + n) * K + k;
+      if (k >= 0) near(s, me, "dW", at, bs_load_f64(wide, dw.data, n * cols + j), s->dw[at], s->dw_size[at]);
     }
   }
   const bs_step step = {
@@ -152,9 +185,10 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK) rc = bs_layer_step(layer, &step, NULL, err);
   if (rc == BS_OK) rc = bs_layer_read_weights(layer, 0, &back, err);
   for (int64_t i = 0; rc == BS_OK && i < own.row_count * cols; i++) {
-    const int64_t at = (own.row_begin + i / cols) * K + column(own.columns, i % cols);
-    near(s, me, "stepped W", at, ((const double *)back.data)[i], s->w[at] - 0.5 * s->dw[at],
-         s->dw_size[at] + fabs(s->w[at]));
+    const int64_t k = place(&own, i / cols, i % cols), at = (own.row_begin + i / cols) * K + k;
+    if (k >= 0)
+      near(s, me, "stepped W", at, ((const double *)back.data)[i], s->w[at] - 0.5 * s->dw[at],
+           s->dw_size[at] + fabs(s->w[at]));
   }
   bs_tensor fewer = dy; /* not what forward had */
   fewer.dims[0] = B - 1;
@@ -167,6 +201,20 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   bs_source_release(&w);
   bs_source_release(&b);
   return rc;
+}
+
+/* Of one half alone the other's weights are none. */
+static void leave_out(slopes *s, const bs_mask *mask, uint32_t half) {
+  const bs_kept *kept = NULL;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_kept_make(mask, N, K, NULL, 1u - half, &kept, &err), BS_OK);
+  for (int64_t n = 0; n < N; n++)
+    for (int64_t k = 0; k < K; k++) {
+      uint8_t bits = 0;
+      ck_assert_int_eq(kept->read(kept->ctx, n, 1, k / 4, 1, &bits, 1, &err), BS_OK);
+      if (bits >> (k % 4) & 1) s->w[n * K + k] = 0.0;
+    }
+  bs_kept_free(kept);
 }
 
 static void check(bs_context *context, int index, uint32_t dtype, uint32_t activation, uint32_t y_placement,
@@ -186,8 +234,26 @@ static void check(bs_context *context, int index, uint32_t dtype, uint32_t activ
   s->spec.activation = activation;
   s->spec.y_placement = y_placement;
   s->spec.flags = BS_LAYER_BACKWARD | BS_LAYER_SGD;
+  const char *keys[2], *values[2];
+  bs_mask mask;
+  s->half = layers[index].half;
+  if (layers[index].mask != NULL) {
+    mask = mf_mask(layers[index].mask);
+    s->spec.mask = &mask;
+  }
+  s->spec.option_keys = keys;
+  s->spec.option_values = values;
+  if (layers[index].slices != NULL) {
+    keys[s->spec.n_options] = "slices";
+    values[s->spec.n_options++] = layers[index].slices;
+  }
+  if (s->half != NULL) {
+    keys[s->spec.n_options] = "half";
+    values[s->spec.n_options++] = s->half;
+  }
   fill(11, dtype, s->x, B * K);
   fill(12, dtype, s->w, N * K);
+  if (s->half != NULL) leave_out(s, &mask, s->half[0] == '1');
   fill(13, dtype, s->b, N);
   fill(14, dtype, s->dy, B * N);
   differences(s, s->x, s->dx, B * K);

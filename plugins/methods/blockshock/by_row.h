@@ -45,6 +45,7 @@ typedef struct by_row_shape {
   uint32_t dy_ranks; /* dY is gathered over so many: 0, a pair, or the world */
   uint32_t wide;     /* dtype of dW and db */
   int64_t dy_cols;   /* of the caller's dY */
+  int64_t z_cols;    /* outputs of which this rank activates the sums */
 } by_row_shape;
 
 /* The positions of this rank's part: read from those of the whole matrix, or kept here where those would have

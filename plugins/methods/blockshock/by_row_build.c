@@ -58,7 +58,7 @@ typedef struct product_query {
 
 /* A product that goes straight into the own block of y keeps y's row stride. */
 static int in_place(const by_row_shape *s) {
-  return s->slice_rows && s->y.gather_ranks > 0 && !s->base.own_partial;
+  return s->slice_rows && s->y.gather_ranks > 0 && !s->base.own_partial && !s->base.keeps;
 }
 
 static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, product_query *p) {
@@ -131,14 +131,16 @@ static int32_t build_ways(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
                               &b->sum_y, &b->gather_y, err);
 }
 
-/* The activation of a sum over ranks: the sum is kept in the reduce dtype, so that y is rounded once. */
+/* The activation of a sum over ranks, or of a product that is kept: it stays in the dtype of the sums, so
+ * that y is rounded once. */
 static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   const by_row_shape *shape = &by_row_of(l)->shape;
   if (s->after == BS_ACT_NONE) return BS_OK;
-  const int64_t cols = shape->y.sum == BS_COLL_REDUCE_SCATTER ? s->y_cols : s->row_count;
+  const int64_t cols = shape->z_cols, own = s->own_sums || s->keeps;
   const int64_t stride = shape->slice_rows && shape->y.gather_ranks > 0 ? s->N : cols;
-  const bs_tensor_desc in = strided(s->reduce_dtype, s->B, cols, in_place(shape) ? s->N : cols);
+  const uint32_t dtype = s->keeps ? s->product_dtype : s->reduce_dtype;
+  const bs_tensor_desc in = strided(dtype, s->B, cols, !own && in_place(shape) ? s->N : cols);
   const bs_tensor_desc out = strided(s->y_dtype, s->B, cols, stride);
   const bs_tensor_desc *args[2] = {&in, &out};
   bs_op_query q;
@@ -149,7 +151,7 @@ static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error
   q.args = args;
   q.activation = spec->activation;
   int32_t rc = BS_OK;
-  if (s->own_sums) rc = l->api->tensor_alloc(l->rank, &in, BS_LIFE_SCRATCH, &l->sums, err);
+  if (own) rc = l->api->tensor_alloc(l->rank, &in, BS_LIFE_SCRATCH, &l->sums, err);
   return rc == BS_OK ? l->api->op_prepare(l->rank, &q, NULL, &l->activate, err) : rc;
 }
 

@@ -34,6 +34,10 @@ static int32_t sum_ranks(tp_layer *l, bs_tensor *product, bs_tensor *sums, bs_st
 static int32_t sum(tp_layer *l, bs_tensor *product, bs_tensor *place, bs_stream *stream, bs_error *err) {
   const tp_shape *s = &l->shape;
   const by_row *b = by_row_of(l);
+  if (s->keeps) {
+    bs_tensor *args[2] = {product, place};
+    return l->activate != NULL ? l->api->op_run(l->activate, args, 2, stream, err) : BS_OK;
+  }
   if (b->sum_y == NULL && l->quantise == NULL) return BS_OK; /* it was made there */
   if (l->activate == NULL) return sum_ranks(l, product, place, stream, err);
   bs_tensor sums = s->own_sums                     ? tp_view_rows(&l->sums, place->dims[0])
@@ -53,7 +57,10 @@ int32_t by_row_forward(tp_layer *l, const bs_tensor *x, bs_tensor *y, bs_stream 
     return wrong_shape(l, "x", x, s->x_dtype, s->x_cols, err);
   if (!tp_fits(y, rows, s->y_dtype, s->y_cols)) return wrong_shape(l, "y", y, s->y_dtype, s->y_cols, err);
   bs_tensor place = b->gather_y != NULL ? tp_view_columns(y, s->row_begin, s->row_count) : *y;
-  bs_tensor product = s->own_partial ? tp_view_rows(&l->partial, rows) : place;
+  bs_tensor product = s->keeps         ? tp_view_rows(&l->sums, rows)
+                      : s->own_partial ? tp_view_rows(&l->partial, rows)
+                                       : place;
+  l->kept_rows = rows;
   int32_t rc = l->matmul != NULL ? multiply(l, x, &product, stream, err) : BS_OK;
   if (rc == BS_OK) rc = sum(l, &product, &place, stream, err);
   if (rc == BS_OK && b->gather_y != NULL) rc = by_row_exchange_run(l, b->gather_y, &place, y, stream, err);

@@ -29,10 +29,10 @@ static int32_t prepare(tp_layer *l, const bs_layer_spec *spec, const char *op,
   return l->api->op_prepare(l->rank, &q, packed, out_plan, err);
 }
 
-/* Row stride of dY as the products see it. */
+/* Row stride of dY, or of dZ, as the products see it. */
 static int64_t dy_stride(const tp_layer *l) {
   const by_row_shape *s = &by_row_of(l)->shape;
-  return s->dy_ranks > 0 ? s->base.row_count : s->dy_cols;
+  return s->dy_ranks > 0 || l->gradient->slope != NULL ? s->base.row_count : s->dy_cols;
 }
 
 static int32_t build_dx(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
@@ -108,7 +108,7 @@ static int32_t build_scratch(tp_layer *l, bs_error *err) {
   return rc;
 }
 
-static int32_t make_gradient(tp_layer *l, bs_error *err) {
+static int32_t make_gradient(tp_layer *l, uint32_t activation, bs_error *err) {
   const by_row_shape *s = &by_row_of(l)->shape;
   tp_gradient *g = l->gradient = l->api->alloc(l->rank, sizeof *g);
   if (g == NULL)
@@ -121,17 +121,21 @@ static int32_t make_gradient(tp_layer *l, bs_error *err) {
   g->shape.own_product = s->own_dx;
   g->shape.dx_width = s->dx_cols;
   g->shape.dy_cols = s->dy_cols;
-  g->shape.dy_begin = s->dy_cols == s->base.row_count ? 0 : s->base.row_begin;
+  g->shape.dy_begin =
+      s->y.sum == BS_COLL_REDUCE_SCATTER || s->dy_cols == s->base.row_count ? 0 : s->base.row_begin;
+  g->shape.activation = activation;
+  g->shape.dz_cols = s->z_cols;
   return BS_OK;
 }
 
 int32_t by_row_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   by_row *b = by_row_of(l);
-  int32_t rc = make_gradient(l, err);
+  int32_t rc = make_gradient(l, spec->activation, err);
   if (rc == BS_OK) rc = build_scratch(l, err);
   if (rc == BS_OK)
     rc = by_row_exchange_make(l, &b->shape.dx, b->shape.dx_dtype, l->shape.x_dtype, l->shape.x_dtype,
                               l->state->traits->dx_site, &l->gradient->sum_dx, &b->gather_dx, err);
+  if (rc == BS_OK) rc = tp_slope_build(l, spec, err);
   if (rc == BS_OK) rc = build_ones(l, spec, err);
   if (rc == BS_OK) rc = build_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dw(l, spec, err);
@@ -185,6 +189,10 @@ static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy,
   }
   if (rows < 0 || rows > s->B || !tp_fits(dy, rows, s->y_dtype, b->shape.dy_cols))
     return wrong("dy", dy, s->B, s->y_dtype, b->shape.dy_cols, err);
+  if (l->gradient->slope != NULL && rows != l->kept_rows)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-GRADIENT",
+                   "method blockshock: dy of %lld tokens, the last forward had %lld", (long long)rows,
+                   (long long)l->kept_rows);
   if (dw != NULL && !tp_fits(x, rows, s->x_dtype, s->K)) return wrong("x", x, rows, s->x_dtype, s->K, err);
   if (dx != NULL && !tp_fits(dx, rows, s->x_dtype, s->K)) return wrong("dx", dx, rows, s->x_dtype, s->K, err);
   if (dw != NULL && !tp_fits(dw, s->row_count, b->shape.wide, s->k_own))
@@ -231,10 +239,14 @@ int32_t by_row_backward(tp_layer *l, const bs_tensor *x, const bs_tensor *dy, bs
   const by_row_shape *s = &b->shape;
   int32_t rc = check(l, x, dy, dx, dw, db, err);
   if (rc != BS_OK) return rc;
-  bs_tensor own = *dy;
+  bs_tensor own = *dy, mine = *dy;
+  if (l->gradient->slope != NULL) rc = tp_slope_run(l, dy, &mine, stream, err);
+  if (rc != BS_OK) return rc;
   if (l->gradient->whole_dy != NULL) {
     own = tp_view_rows(&l->gradient->dy, dy->dims[0]);
-    rc = by_row_exchange_run(l, l->gradient->whole_dy, dy, &own, stream, err);
+    rc = by_row_exchange_run(l, l->gradient->whole_dy, &mine, &own, stream, err);
+  } else if (l->gradient->slope != NULL) {
+    own = mine;
   } else if (s->dy_cols != s->base.row_count) {
     own = tp_view_columns(dy, s->base.row_begin, s->base.row_count);
   }

@@ -41,7 +41,8 @@ static void propose_forward(const by_row_shape *s, bs_proposal *p) {
   /* Positions are two bits a value. */
   p->weight_bytes = rows * (kept * BS_DTYPE_BYTES(b->w_dtype) + (kept + 3) / 4);
   if (b->own_partial) p->workspace_bytes += B * rows * BS_DTYPE_BYTES(b->reduce_dtype);
-  if (b->own_sums) p->workspace_bytes += B * (uint64_t)b->y_cols * BS_DTYPE_BYTES(b->reduce_dtype);
+  if (b->own_sums) p->workspace_bytes += B * (uint64_t)s->z_cols * BS_DTYPE_BYTES(b->reduce_dtype);
+  if (b->keeps) p->workspace_bytes += B * (uint64_t)s->z_cols * BS_DTYPE_BYTES(b->product_dtype);
   if (b->input == TP_X_ZERO) p->workspace_bytes += B * BS_DTYPE_BYTES(b->x_dtype);
   /* Positions that no source tells any more once the layer is built (by_row_kept.c). */
   if ((s->mask.kind == BS_MASK_MAGNITUDE || s->mask.kind == BS_MASK_TRANSPOSABLE) && b->input != TP_X_ZERO)
@@ -75,6 +76,8 @@ static void propose_backward(const by_row_shape *s, const bs_layer_spec *spec, b
     claim_backward(p, BS_COLL_ALL_GATHER, ranks_of(s, s->dy_ranks), bytes);
     p->workspace_bytes += bytes;
   }
+  if (spec->activation != BS_ACT_NONE)
+    p->workspace_bytes += B * (uint64_t)s->z_cols * BS_DTYPE_BYTES(b->y_dtype);
   if (s->own_dx) p->workspace_bytes += B * (uint64_t)s->dx_cols * BS_DTYPE_BYTES(s->dx_dtype);
   if (spec->has_bias && b->row_count > 0) p->workspace_bytes += B * BS_DTYPE_BYTES(s->wide);
   if (s->dx.sum != BS_COLL_COUNT_)

@@ -166,6 +166,10 @@ static void shape_part(by_row_shape *s) {
   b->input = s->run.count == 0 ? TP_X_ZERO : s->run.count < b->K ? TP_X_VIEW : TP_X_PLAIN;
 }
 
+static uint32_t wide_of(const tp_shape *b) {
+  return b->x_dtype == BS_F64 || b->w_dtype == BS_F64 || b->y_dtype == BS_F64 ? BS_F64 : BS_F32;
+}
+
 static void way_of_y(by_row_shape *s, const bs_layer_spec *spec) {
   tp_shape *b = &s->base;
   const int split = spec->y_placement == BS_SPLIT, partial = spec->y_placement == BS_PARTIAL;
@@ -183,9 +187,16 @@ static void way_of_y(by_row_shape *s, const bs_layer_spec *spec) {
   b->product_dtype = sums ? b->reduce_dtype : b->y_dtype;
   b->own_partial =
       sums && (s->y.sum == BS_COLL_REDUCE_SCATTER || b->wire == BS_I8 || b->reduce_dtype != b->y_dtype);
+  const int slope = spec->activation != BS_ACT_NONE && spec->flags & BS_LAYER_BACKWARD;
   b->after = sums ? spec->activation : (uint32_t)BS_ACT_NONE;
-  b->own_sums =
-      b->after != BS_ACT_NONE && s->y.sum == BS_COLL_REDUCE_SCATTER && b->reduce_dtype != b->y_dtype;
+  b->own_sums = b->after != BS_ACT_NONE &&
+                (slope || (s->y.sum == BS_COLL_REDUCE_SCATTER && b->reduce_dtype != b->y_dtype));
+  if (slope && !sums && b->row_count > 0) { /* what the epilogue would have been applied to */
+    b->keeps = 1;
+    b->after = spec->activation;
+    b->product_dtype = wide_of(b);
+  }
+  s->z_cols = s->y.sum == BS_COLL_REDUCE_SCATTER ? b->y_cols : b->row_count;
   b->bias_here = spec->has_bias && b->row_count > 0 && (s->halves == 1 || s->half == 0) &&
                  (s->slice_rows || s->slice == 0);
   b->coll = b->wire == BS_I8 ? s->y.sum : (uint32_t)BS_COLL_COUNT_; /* of tp_quantise.c */
@@ -203,18 +214,13 @@ static void way_of_dx(by_row_shape *s, const bs_layer_spec *spec) {
   if (row_slices) s->dx.gather_ranks = s->slices;
   s->dx_dtype = s->dx.sum != BS_COLL_COUNT_ ? b->reduce_dtype : b->x_dtype;
   s->own_dx = s->dx.sum != BS_COLL_COUNT_ && (b->reduce_dtype != b->x_dtype || b->row_count == 0);
-  s->wide = b->x_dtype == BS_F64 || b->w_dtype == BS_F64 || b->y_dtype == BS_F64 ? BS_F64 : BS_F32;
+  s->wide = wide_of(b);
   s->dy_cols = spec->y_placement == BS_SPLIT ? b->y_cols : b->N;
   s->dy_ranks = 0;
   if (spec->y_placement == BS_SPLIT && s->y.sum_ranks > 1 && b->row_count > 0) s->dy_ranks = s->y.sum_ranks;
 }
 
-static int32_t check_backward(const by_row_shape *s, const bs_layer_spec *spec, bs_error *err) {
-  if (spec->activation != BS_ACT_NONE) {
-    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD",
-            "method blockshock: no backward pass through an activation of 2:4 values");
-    return bs_fail_hint(err, "build the layer without it and apply it outside"), BS_UNSUPPORTED;
-  }
+static int32_t check_backward(const by_row_shape *s, bs_error *err) {
   if (tp_is_float(s->base.x_dtype) && tp_is_float(s->base.w_dtype) && tp_is_float(s->base.y_dtype))
     return BS_OK;
   return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-BACKWARD",
@@ -241,5 +247,5 @@ int32_t by_row_shape_make(const tp_state *state, const bs_layer_spec *spec, uint
   way_of_y(s, spec);
   way_of_dx(s, spec);
   rc = check_placements(s, spec, err);
-  return rc == BS_OK && spec->flags & BS_LAYER_BACKWARD ? check_backward(s, spec, err) : rc;
+  return rc == BS_OK && spec->flags & BS_LAYER_BACKWARD ? check_backward(s, err) : rc;
 }

@@ -203,6 +203,11 @@ uint64_t tp_training_bytes(const tp_traits *traits, const bs_layer_spec *spec, c
 int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec, const tp_shape *shape,
                                tp_gradient_shape *out_shape, bs_error *err);
 int32_t tp_gradient_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
+/* dZ = dY act'(Z) of the rank's own features of dY, which the products take for it: Z is what the last
+ * forward kept in `sums`. Nothing to build without an activation: the gradient's `slope` is NULL then. */
+int32_t tp_slope_build(tp_layer *layer, const bs_layer_spec *spec, bs_error *err);
+int32_t tp_slope_run(tp_layer *layer, const bs_tensor *dy, bs_tensor *out_dz, bs_stream *stream,
+                     bs_error *err);
 void tp_gradient_free(tp_layer *layer);
 
 /* tp_overlap.c: forward in chunks. */

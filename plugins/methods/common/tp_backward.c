@@ -104,9 +104,7 @@ static int32_t bias_gradient(tp_layer *l, bs_tensor *dy, bs_tensor *db, bs_strea
   return l->api->op_run(l->gradient->db, args, 3, stream, err);
 }
 
-/* dZ of the rank's own features of dy. */
-static int32_t through_activation(tp_layer *l, const bs_tensor *dy, bs_tensor *dz, bs_stream *stream,
-                                  bs_error *err) {
+int32_t tp_slope_run(tp_layer *l, const bs_tensor *dy, bs_tensor *dz, bs_stream *stream, bs_error *err) {
   const tp_gradient *g = l->gradient;
   const int64_t begin = l->shape.split == BS_SPLIT_N ? g->shape.dy_begin : 0;
   bs_tensor from = tp_view_columns(dy, begin, g->shape.dz_cols), z = tp_view_rows(&l->sums, dy->dims[0]);
@@ -130,7 +128,7 @@ int32_t tp_backward(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_ten
   if (rc != BS_OK) return rc;
   const tp_gradient *g = l->gradient;
   bs_tensor own = tp_own_dy(l, dy), mine = *dy;
-  if (g->slope != NULL) rc = through_activation(l, dy, &mine, stream, err);
+  if (g->slope != NULL) rc = tp_slope_run(l, dy, &mine, stream, err);
   if (rc == BS_OK && g->whole_dy != NULL) rc = exchange(l, g->whole_dy, &mine, &own, stream, err);
   if (rc == BS_OK && dw != NULL && g->dw != NULL) {
     bs_tensor from = *x;

@@ -237,8 +237,7 @@ static int32_t build_way_to_dx(tp_layer *l, const bs_layer_spec *spec, bs_error 
   return rc;
 }
 
-/* dZ = dY act'(Z): what the products take for dY. Z is what the last forward kept. */
-static int32_t build_slope(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
+int32_t tp_slope_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   tp_gradient *g = l->gradient;
   if (spec->activation == BS_ACT_NONE || g->shape.dz_cols == 0) return BS_OK;
@@ -263,7 +262,7 @@ int32_t tp_gradient_build(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
   int32_t rc = tp_gradient_shape_make(l->state, spec, &l->shape, &l->gradient->shape, err);
   if (rc == BS_OK) rc = build_way_to_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dy(l, err);
-  if (rc == BS_OK) rc = build_slope(l, spec, err);
+  if (rc == BS_OK) rc = tp_slope_build(l, spec, err);
   if (rc == BS_OK) rc = build_ones(l, spec, err);
   if (rc == BS_OK) rc = build_dx(l, spec, err);
   if (rc == BS_OK) rc = build_dw(l, spec, err);
