@@ -98,7 +98,7 @@ static void forward_point(bs_context *context, const point *p) {
 /* overlap=auto divides what sums columns; of halves it divides nothing, and their weights can be read. */
 START_TEST(auto_overlap_leaves_halves_whole) {
   static const char *const key[] = {"overlap"}, *const value[] = {"auto"};
-  const int64_t B = 256, N = 1024, K = 4096;
+  const int64_t B = 2048, N = 2048, K = 64;
   bs_context *context = mf_context();
   float *x = mf_integers(1, B * K), *w = mf_integers(2, N * K);
   bs_mask mask;
@@ -110,6 +110,14 @@ START_TEST(auto_overlap_leaves_halves_whole) {
   c.spec.n_options = 1;
   c.spec.option_keys = key;
   c.spec.option_values = value;
+  bs_mask columns = mf_mask("interleave"); /* which would be divided here, in runs of features */
+  bs_layer_spec divided = c.spec;
+  bs_proposal p = {.struct_size = sizeof p};
+  bs_error err = BS_ERROR_INIT;
+  divided.mask = &columns;
+  ck_assert_int_eq(bs_method_propose(context, "blockshock", &divided, 0, 2, &p, &err), BS_OK);
+  ck_assert_uint_gt(p.chunks, 1);
+  ck_assert_ptr_nonnull(strstr(p.text, "features"));
   mf_result result;
   mf_run_ok(context, &c, &result);
   for (uint32_t r = 0; r < 2; r++) {
