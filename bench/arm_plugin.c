@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * arm_plugin.c - the cpu plugin's matmul, or matmul24, through the public API: a world of one rank, made anew
- * for each shape, whose pinned thread sleeps until a batch is asked for. */
+ * arm_plugin.c - the cpu plugin's matmul, or matmul24, or their backward pass, through the public API: a
+ * world of one rank, made anew for each shape, whose pinned thread sleeps until a batch is asked for. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,9 @@ typedef struct product {
   const bs_rank_api *api;
   bs_packed *packed;
   bs_plan *plan;
-  bs_tensor x, y;
+  bs_tensor x, dy, out;
+  bs_tensor *args[4];
+  uint32_t nargs;
 } product;
 
 static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
@@ -50,40 +52,86 @@ static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, i
   return BS_OK;
 }
 
-static int32_t make_product(bs_rank *rank, const bench_numbers *m, int kept, product *p, bs_error *err) {
+/* What the plan of the product that is timed takes; the query of the forward pass packs W. */
+static int32_t make_tensors(bs_rank *rank, const bench_numbers *m, product *p, bs_error *err) {
+  const bs_tensor_desc x = bs_desc_2d(m->dtype, m->b, m->k), y = bs_desc_2d(m->dtype, m->b, m->n);
+  const int64_t kept = m->k / 2;
+  const bs_tensor_desc dw = bs_desc_2d(BS_F32, m->n, m->kept ? kept : m->k);
+  const bs_tensor_desc *out = m->product == BENCH_DX ? &x : m->product == BENCH_DW ? &dw : &y;
+  int32_t rc = p->api->tensor_alloc(rank, out, BS_LIFE_ACTIVATION, &p->out, err);
+  if (rc == BS_OK) rc = p->api->tensor_alloc(rank, &x, BS_LIFE_ACTIVATION, &p->x, err);
+  if (rc == BS_OK && m->dy != NULL) rc = p->api->tensor_alloc(rank, &y, BS_LIFE_ACTIVATION, &p->dy, err);
+  if (rc != BS_OK) return rc;
+  memcpy(p->x.data, m->x, (size_t)(m->b * m->k) * BS_DTYPE_BYTES(m->dtype));
+  if (m->dy != NULL) memcpy(p->dy.data, m->dy, (size_t)(m->b * m->n) * BS_DTYPE_BYTES(m->dtype));
+  return BS_OK;
+}
+
+/* The arguments of the product, and its query without an op. */
+static void list_args(const bench_numbers *m, product *p) {
+  p->nargs = m->product == BENCH_FORWARD ? 4 : m->product == BENCH_DX ? 2 : 3;
+  p->args[0] = m->product == BENCH_DX ? &p->dy : &p->x;
+  p->args[1] = m->product == BENCH_DX ? &p->out : m->product == BENCH_DW ? &p->dy : NULL;
+  p->args[2] = m->product == BENCH_DW ? &p->out : NULL;
+  p->args[3] = m->product == BENCH_FORWARD ? &p->out : NULL;
+}
+
+static bs_tensor_desc desc_of(const bs_tensor *t) {
+  return bs_desc_2d(t->dtype, t->dims[0], t->dims[1]);
+}
+
+static int32_t make_plan(bs_rank *rank, const bench_numbers *m, bs_op_query q, product *p, bs_error *err) {
+  static const char *const ops[2][3] = {{"matmul", "matmul_dx", "matmul_dw"},
+                                        {"matmul24", "matmul24_dx", "matmul24_dw"}};
+  bs_tensor_desc desc[4];
+  const bs_tensor_desc *args[4] = {NULL, NULL, NULL, NULL};
+  list_args(m, p);
+  for (uint32_t i = 0; i < p->nargs; ++i) {
+    if (p->args[i] == NULL) continue;
+    desc[i] = desc_of(p->args[i]);
+    args[i] = &desc[i];
+  }
+  q.op = ops[m->kept ? 1 : 0][m->product];
+  q.nargs = p->nargs;
+  q.args = args;
+  if (m->product == BENCH_DW) q.weight_dtype = 0;
+  return p->api->op_prepare(rank, &q, m->product == BENCH_DW ? NULL : p->packed, &p->plan, err);
+}
+
+static int32_t make_product(bs_rank *rank, const bench_numbers *m, product *p, bs_error *err) {
   const bs_kept positions = {.struct_size = sizeof positions, .rows = m->n, .cols = m->k, .read = read_kept};
   const bs_tensor_desc x = bs_desc_2d(m->dtype, m->b, m->k), y = bs_desc_2d(m->dtype, m->b, m->n);
   const bs_tensor_desc *args[4] = {&x, NULL, NULL, &y};
   const bs_op_query q = {.struct_size = sizeof q,
                          .nargs = 4,
-                         .op = kept ? "matmul24" : "matmul",
+                         .op = m->kept ? "matmul24" : "matmul",
                          .args = args,
                          .weight_dtype = m->dtype,
-                         .kept = kept ? &positions : NULL};
+                         .flags = m->product == BENCH_FORWARD ? 0 : BS_QUERY_TRAIN,
+                         .kept = m->kept ? &positions : NULL};
   bs_source source = {.struct_size = sizeof source};
   int32_t rc = bs_source_from_memory(m->w, m->dtype, m->n, m->k, m->k, &source, err);
   if (rc != BS_OK) return rc;
   rc = p->api->pack(rank, &q, &source, &p->packed, err);
-  if (rc == BS_OK) rc = p->api->op_prepare(rank, &q, p->packed, &p->plan, err);
-  if (rc == BS_OK) rc = p->api->tensor_alloc(rank, &x, BS_LIFE_ACTIVATION, &p->x, err);
-  if (rc == BS_OK) rc = p->api->tensor_alloc(rank, &y, BS_LIFE_ACTIVATION, &p->y, err);
-  if (rc == BS_OK) memcpy(p->x.data, m->x, (size_t)(m->b * m->k) * BS_DTYPE_BYTES(m->dtype));
+  if (rc == BS_OK) rc = make_tensors(rank, m, p, err);
+  if (rc == BS_OK) rc = make_plan(rank, m, q, p, err);
   bs_source_release(&source);
   return rc;
 }
 
 static void drop_product(bs_rank *rank, product *p) {
   if (p->x.data != NULL) p->api->tensor_free(rank, &p->x);
-  if (p->y.data != NULL) p->api->tensor_free(rank, &p->y);
+  if (p->dy.data != NULL) p->api->tensor_free(rank, &p->dy);
+  if (p->out.data != NULL) p->api->tensor_free(rank, &p->out);
   if (p->plan != NULL) p->api->op_release(p->plan);
   if (p->packed != NULL) p->api->packed_release(p->packed);
 }
 
 static int32_t time_calls(product *p, uint64_t calls, double *out_seconds, bs_error *err) {
-  bs_tensor *args[4] = {&p->x, NULL, NULL, &p->y};
   int32_t rc = BS_OK;
   const double start = bench_now();
-  for (uint64_t i = 0; rc == BS_OK && i < calls; ++i) rc = p->api->op_run(p->plan, args, 4, NULL, err);
+  for (uint64_t i = 0; rc == BS_OK && i < calls; ++i)
+    rc = p->api->op_run(p->plan, p->args, p->nargs, NULL, err);
   *out_seconds = (bench_now() - start) / (double)calls;
   return rc;
 }
@@ -106,8 +154,8 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   double seconds = 0.0;
   memset(&p, 0, sizeof p);
   p.api = bs_rank_get_api();
-  int32_t rc = make_product(rank, &a->numbers, a->product == KEPT, &p, err);
-  a->y = p.y;
+  int32_t rc = make_product(rank, &a->numbers, &p, err);
+  a->y = p.out;
   for (uint64_t turn = 0; rc == BS_OK; ++turn) {
     const uint64_t calls = next_turn(a, turn, seconds);
     if (calls == 0) break;
@@ -168,12 +216,13 @@ static int32_t plugin_ready(bench_arm *arm, const bench_numbers *numbers, bs_err
   const bs_world_options w = {
       .struct_size = sizeof w, .world_size = 1, .backend = "cpu", .threads_per_rank = a->threads, .bind = 1};
   a->numbers = *numbers;
+  a->numbers.kept = a->product == KEPT;
   a->posted = a->done = 0;
   a->ended = 0;
   if (a->product != WHOLE && numbers->k % 2 != 0)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-BENCH-ODD", "an odd K has no half");
   int32_t rc = a->product == HALF ? halve(&a->numbers, numbers, err) : BS_OK;
-  arm->own = a->product == HALF ? &a->numbers : NULL;
+  arm->own = a->product == HALF || numbers->product == BENCH_DW ? &a->numbers : NULL;
   if (rc == BS_OK) rc = bs_world_create(a->context, &w, &a->world, err);
   if (rc != BS_OK) return rc;
   a->started = pthread_create(&a->thread, NULL, world_main, a) == 0;
@@ -242,6 +291,7 @@ int32_t bench_open_plugin(const char *impl, const bench_arm_options *o, bench_ar
   a->threads = o->threads;
   arm->self = a;
   arm->ops = &ops;
+  arm->backward = 1;
   snprintf(arm->version, sizeof arm->version, "bs_cpu %s", bs_version());
   return bs_context_open(&options, &a->context, err);
 }

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * arms.h - what bench_matmul times: one product Y [b,n] = X [b,k] times W [n,k] transposed, done in several
- * ways on the same numbers. An arm is the cpu plugin, a library called as its user calls it, or a limit of
- * the machine that is timed like the others. */
+ * arms.h - what bench_matmul times: one product Y [b,n] = X [b,k] times W [n,k] transposed, or one of its
+ * backward pass, done in several ways on the same numbers. An arm is the cpu plugin, a library called as its
+ * user calls it, or a limit of the machine that is timed like the others. */
 #ifndef BS_BENCH_ARMS_H
 #define BS_BENCH_ARMS_H
 #include "blockshock/blockshock.h"
+
+/* Y = X W^T, dX = dY W or dW = dY^T X in fp32. Backward is what the plugin's arms alone have. */
+enum { BENCH_FORWARD, BENCH_DX, BENCH_DW };
 
 /* Dense and row-major, all of one dtype. */
 typedef struct bench_numbers {
   int64_t n, k, b;
   uint32_t dtype;
-  void *w, *x;
+  int product;      /* BENCH_... */
+  int kept;         /* W is 2:4, and of dW what it keeps is computed, [n,k/2] */
+  void *w, *x, *dy; /* dy: NULL forward */
 } bench_numbers;
 
 typedef struct bench_arm bench_arm;
@@ -21,7 +26,7 @@ typedef struct bench_arm_ops {
   int32_t (*ready)(bench_arm *arm, const bench_numbers *numbers, bs_error *err);
   /* Seconds a call over so many calls. */
   int32_t (*batch)(bench_arm *arm, uint64_t calls, double *out_seconds, bs_error *err);
-  /* Y of the newest call, [b,n] of the arm's dtype, until `release`. NULL: a limit has none. */
+  /* Y of the newest call, [b,n] of the arm's dtype, or dX, dW, until `release`. NULL: a limit has none. */
   const void *(*output)(bench_arm *arm, bs_error *err);
   void (*release)(bench_arm *arm); /* may follow a failed `ready` */
   void (*close)(bench_arm *arm);
@@ -33,6 +38,7 @@ struct bench_arm {
   char name[BENCH_NAME];    /* "auto", "openblas" */
   uint32_t dtype;
   uint32_t is_limit;
+  uint32_t backward;        /* 1: has dX and dW */
   const bench_numbers *own; /* of a smaller product, which is judged by itself; NULL: of the common one */
   char version[BENCH_TEXT]; /* of the library */
   char way[BENCH_TEXT];     /* kernel or function of the current shape, where it is known */

@@ -4,14 +4,16 @@
  * shape: median ratios of pairs with their bootstrap intervals, and the plugin's share of what the machine
  * gave in the same minute.
  *
- *   bench_matmul [--n LIST] [--k LIST] [--b LIST] [--dtype f32|bf16|f16] [--threads T] [--arms LIST]
+ *   bench_matmul [--product forward|dx|dw] [--n LIST] [--k LIST] [--b LIST] [--dtype f32|bf16|f16] [--threads
+ * T] [--arms LIST]
  *                [--isa avx2|all] [--pairs P] [--batch SECONDS] [--warm SECONDS] [--seconds SECONDS]
  *                [--python PATH] [--openblas PATH] [--blis PATH] [--plugins DIR] [-o table|json]
  *
  * All n with all k with all b. --arms: names of arms.h, each NAME or NAME:DTYPE (f32 beside a 16-bit
- * --dtype); the first is the subject. With sparse24 W is 2:4 for all; GFLOP/s are of the whole product. --isa
- * avx2 holds everyone to AVX2. --seconds: of a shape. A peer that this machine lacks is named in the first
- * line; outputs that differ end the program with exit code 6.
+ * --dtype); the first is the subject. With sparse24 W is 2:4 for all; GFLOP/s are of the whole product.
+ * --product dx, dw: dX = dY W, dW = dY^T X, by the plugin's arms alone. --isa avx2 holds everyone to AVX2.
+ * --seconds: of a shape. A peer that this machine lacks is named in the first line; outputs that differ end
+ * the program with exit code 6.
  */
 #include <jansson.h>
 #include <math.h>
@@ -34,7 +36,7 @@ typedef struct sizes {
 } sizes;
 
 typedef struct job {
-  const char *n, *k, *b, *arm_names, *output;
+  const char *n, *k, *b, *arm_names, *output, *product;
   int64_t threads;
   uint32_t dtype;
   bench_arm_options options;
@@ -190,11 +192,11 @@ static json_t *shape_json(const job *j, const shape *s, json_t *absent) {
   const double flops = flops_of(m);
   json_t *list = json_array();
   for (size_t i = 0; i < s->n_arms; ++i) json_array_append_new(list, arm_json(s, i, flops));
-  return json_pack("{s:s,s:s,s:I,s:I,s:I,s:i,s:s,s:I,s:s,s:o,s:o,s:O,s:o}", "bench", "matmul", "dtype",
-                   bs_dtype_name(j->dtype), "n", (json_int_t)m->n, "k", (json_int_t)m->k, "b",
-                   (json_int_t)m->b, "threads", (int)j->threads, "isa", j->options.isa, "pairs",
-                   (json_int_t)s->samples->pairs, "stop", bs_stop_name(s->samples->stop), "arms", list,
-                   "limit", limit_json(s), "absent", absent, "warnings", warnings_json(s->samples));
+  return json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:i,s:s,s:I,s:s,s:o,s:o,s:O,s:o}", "bench", "matmul", "dtype",
+                   bs_dtype_name(j->dtype), "product", j->product, "n", (json_int_t)m->n, "k",
+                   (json_int_t)m->k, "b", (json_int_t)m->b, "threads", (int)j->threads, "isa", j->options.isa,
+                   "pairs", (json_int_t)s->samples->pairs, "stop", bs_stop_name(s->samples->stop), "arms",
+                   list, "limit", limit_json(s), "absent", absent, "warnings", warnings_json(s->samples));
 }
 
 /* What shape_json holds, for a reader. */
@@ -243,6 +245,10 @@ static int32_t ready_arms(job *j, shape *s, json_t *absent, bs_error *err) {
   for (size_t i = 0; i < j->n_arms + 2; ++i) {
     bench_arm *arm = &j->arms[i];
     if (arm->ops == NULL) continue;
+    if (j->numbers.product != BENCH_FORWARD && !arm->backward && !arm->is_limit) {
+      json_object_set_new(absent, arm->name, json_string("has no backward pass here"));
+      continue;
+    }
     const int32_t rc = arm->ops->ready(arm, bench_numbers_of(&j->numbers, arm->dtype), err);
     if (rc == BS_OK) {
       s->arms[s->n_arms++] = arm;
@@ -301,17 +307,26 @@ static int32_t run_all(job *j, bs_error *err) {
   return rc;
 }
 
+static int find_product(const char *name) {
+  static const char *const names[] = {"forward", "dx", "dw"}; /* BENCH_... */
+  for (int i = 0; i < 3; ++i)
+    if (strcmp(name, names[i]) == 0) return i;
+  return -1;
+}
+
 int main(int argc, char **argv) {
   job j = {.n = "4096",
            .k = "4096",
            .b = "64",
            .arm_names = "auto,onednn",
            .output = "table",
+           .product = "forward",
            .threads = 1,
            .dtype = BS_F32,
            .options = {.isa = "all", .openblas = "libopenblas.so.0", .blis = "libblis.so.4"},
            .rounds = {.pairs = 30, .batch_seconds = 0.01, .warm_seconds = 0.3, .seconds_a_shape = 60.0}};
-  const bench_option options[] = {{"--n", 's', &j.n, 0, 0},
+  const bench_option options[] = {{"--product", 's', &j.product, 0, 0},
+                                  {"--n", 's', &j.n, 0, 0},
                                   {"--k", 's', &j.k, 0, 0},
                                   {"--b", 's', &j.b, 0, 0},
                                   {"--arms", 's', &j.arm_names, 0, 0},
@@ -331,6 +346,11 @@ int main(int argc, char **argv) {
   if (!bench_parse("bench_matmul", argc, argv, options, sizeof options / sizeof options[0])) return 2;
   if (strcmp(j.options.isa, "all") != 0 && strcmp(j.options.isa, "avx2") != 0) {
     fprintf(stderr, "bench_matmul: --isa is avx2 or all, not %s\n", j.options.isa);
+    return 2;
+  }
+  j.numbers.product = find_product(j.product);
+  if (j.numbers.product < 0) {
+    fprintf(stderr, "bench_matmul: --product is forward, dx or dw, not %s\n", j.product);
     return 2;
   }
   j.options.threads = (uint32_t)j.threads;

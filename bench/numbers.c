@@ -72,7 +72,10 @@ int32_t bench_numbers_make(bench_source_numbers *s, int64_t n, int64_t k, int64_
     drop_others(s->wide.w, BS_F32, n, k);
   }
   if (rc == BS_OK) rc = make_one(&s->narrow.x, &s->wide.x, 2, s, (uint64_t)(b * k), err);
+  if (rc == BS_OK && s->product != BENCH_FORWARD)
+    rc = make_one(&s->narrow.dy, &s->wide.dy, 3, s, (uint64_t)(b * n), err);
   if (rc != BS_OK) return rc;
+  s->narrow.product = s->wide.product = s->product;
   s->narrow.dtype = s->dtype;
   s->wide.dtype = BS_F32;
   s->narrow.n = s->wide.n = n;
@@ -88,8 +91,10 @@ const bench_numbers *bench_numbers_of(const bench_source_numbers *s, uint32_t dt
 void bench_numbers_free(bench_source_numbers *s) {
   free(s->narrow.w);
   free(s->narrow.x);
+  free(s->narrow.dy);
   free(s->wide.w);
   free(s->wide.x);
+  free(s->wide.dy);
   memset(s, 0, sizeof *s);
 }
 
@@ -99,10 +104,47 @@ static float element(const void *data, uint32_t dtype, uint64_t at) {
   return value;
 }
 
+/* Rows and columns of what the product makes. */
+static void bench_output_size(const bench_numbers *m, int64_t *out_rows, int64_t *out_cols) {
+  *out_rows = m->product == BENCH_DW ? m->n : m->b;
+  *out_cols = m->product == BENCH_FORWARD ? m->n : m->product == BENCH_DW && m->kept ? m->k / 2 : m->k;
+}
+
+/* The column of value j of a row of W that is 2:4. */
+static int64_t kept_column(int64_t row, int64_t j) {
+  const uint8_t bits = bench_kept(row, j / 2);
+  int64_t left = j % 2, c = 0;
+  while ((bits >> c & 1) == 0 || left-- > 0) ++c;
+  return j / 2 * 4 + c;
+}
+
+/* One element in fp64. */
+static double spot(const bench_numbers *m, int64_t row, int64_t column) {
+  const int64_t k = m->k, n = m->n,
+                length = m->product == BENCH_FORWARD ? k
+                         : m->product == BENCH_DX    ? n
+                                                     : m->b;
+  double sum = 0.0;
+  if (m->product == BENCH_DW && m->kept) column = kept_column(row, column);
+  for (int64_t i = 0; i < length; ++i) {
+    const int64_t x = m->product == BENCH_FORWARD ? row * k + i : i * k + column;
+    const int64_t dy = m->product == BENCH_DX ? row * n + i : i * n + row;
+    const int64_t w = m->product == BENCH_FORWARD ? column * k + i : i * k + column;
+    const double a = (double)(m->product == BENCH_DX ? element(m->dy, m->dtype, (uint64_t)dy)
+                                                     : element(m->x, m->dtype, (uint64_t)x));
+    const double b = (double)(m->product == BENCH_DW ? element(m->dy, m->dtype, (uint64_t)dy)
+                                                     : element(m->w, m->dtype, (uint64_t)w));
+    sum += a * b;
+  }
+  return sum;
+}
+
 double bench_difference(const bench_numbers *m, const void *y, uint32_t of, const void *other, uint32_t to) {
   float a[CHUNK], b[CHUNK];
   double largest = 0.0, worst = 0.0;
-  const uint64_t count = (uint64_t)(m->b * m->n);
+  int64_t rows, cols;
+  bench_output_size(m, &rows, &cols);
+  const uint64_t count = (uint64_t)(rows * cols);
   for (uint64_t at = 0; at < count; at += CHUNK) {
     const uint64_t n = count - at < CHUNK ? count - at : CHUNK;
     (void)bs_convert(BS_F32, a, of, (const char *)y + at * BS_DTYPE_BYTES(of), n);
@@ -117,15 +159,14 @@ double bench_difference(const bench_numbers *m, const void *y, uint32_t of, cons
 }
 
 double bench_spot_difference(const bench_numbers *m, const void *y) {
-  const uint64_t count = (uint64_t)(m->b * m->n), step = count / SPOTS + 1;
+  int64_t rows, cols;
+  bench_output_size(m, &rows, &cols);
+  const uint64_t count = (uint64_t)(rows * cols), step = count / SPOTS + 1;
   double largest = 0.0, worst = 0.0;
   for (uint64_t at = 0; at < count; at += step) {
-    const uint64_t row = at / (uint64_t)m->n, column = at % (uint64_t)m->n;
-    double sum = 0.0;
-    for (int64_t i = 0; i < m->k; ++i)
-      sum += (double)element(m->x, m->dtype, row * (uint64_t)m->k + (uint64_t)i) *
-             (double)element(m->w, m->dtype, column * (uint64_t)m->k + (uint64_t)i);
-    const double apart = fabs(sum - (double)element(y, m->dtype, at));
+    const double sum = spot(m, (int64_t)at / cols, (int64_t)at % cols);
+    const uint32_t type = m->product == BENCH_DW ? BS_F32 : m->dtype;
+    const double apart = fabs(sum - (double)element(y, type, at));
     if (!(apart <= worst)) worst = isnan(apart) ? INFINITY : apart;
     largest = fmax(largest, fabs(sum));
   }

@@ -10,7 +10,8 @@
 typedef struct bench_source_numbers {
   uint32_t dtype;
   int with_f32;
-  int kept; /* W is zero where bench_kept says so: two of each four columns are left, other ones a row */
+  int kept;    /* W is zero where bench_kept says so: two of each four columns are left, other ones a row */
+  int product; /* BENCH_... */
   bench_numbers narrow, wide; /* wide: fp32; the same memory as narrow when dtype is f32 */
 } bench_source_numbers;
 
@@ -24,7 +25,7 @@ void bench_numbers_free(bench_source_numbers *source);
  * by infinity. */
 double bench_difference(const bench_numbers *numbers, const void *y, uint32_t of, const void *other,
                         uint32_t to);
-/* The same against some 60 elements computed in fp64. */
+/* The same against some 60 elements computed in fp64, of any product. */
 double bench_spot_difference(const bench_numbers *numbers, const void *y);
 /* What sums of fp32 and outputs of these dtypes may differ by. */
 double bench_tolerance(uint32_t of, uint32_t to);
