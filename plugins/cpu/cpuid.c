@@ -17,7 +17,8 @@ void cpu_isa_detect(cpu_isa *out_isa) {
   memset(out_isa, 0, sizeof *out_isa);
   __builtin_cpu_init();
   const int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
-  out_isa->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c;
+  out_isa->avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi") && f16c;
   out_isa->avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   out_isa->avx512 &= out_isa->avx2;

@@ -108,6 +108,24 @@ typedef struct cpu_sums24 {
   uint32_t other;
 } cpu_sums24;
 
+/* dX of a unit of up to four panels, tokens in the lanes: c[k * CPU_WIDE_TOKENS + t] = (add ? c : 0) + sum
+ * over the outputs n that keep column k, upwards, of its weight times x[n * CPU_WIDE_TOKENS + t]. */
+#define CPU_TURNED 64 /* outputs */
+typedef struct cpu_turned24 {
+  const float *x;        /* dY, [64][CPU_WIDE_TOKENS] */
+  const void *w;         /* of the first panel */
+  const uint32_t *codes; /* of it */
+  int64_t step;          /* units between panels, of both */
+  int64_t ahead;         /* bytes from w to what is asked for meanwhile; words from codes */
+  int64_t ahead_codes;
+  float *c;       /* [32][CPU_WIDE_TOKENS] */
+  int32_t panels; /* 1 .. 4 */
+  int32_t type;   /* cpu_type24, no i8 */
+  int32_t tokens; /* 1 .. CPU_WIDE_TOKENS; rounded up to 16 */
+  int32_t add;
+  uint32_t other;
+} cpu_turned24;
+
 /* How the kept columns of one row are picked when they repeat every `period` columns; made by
  * cpu_pick_make (ops/columns.c). */
 typedef struct cpu_pick {
@@ -167,6 +185,7 @@ typedef struct cpu_kernels {
    */
   void (*values24)(float *dst, const void *unit, int32_t type);
   void (*places24)(uint16_t *at, int64_t at_ld, const uint32_t *codes, uint32_t first, uint32_t other);
+  void (*turned24)(const cpu_turned24 *tile);
   /* Pick whole groups of `size`-byte elements; may read only the groups' own bytes and write only the
    * kept ones. NULL: the generic loop serves. */
   void (*gather)(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups);

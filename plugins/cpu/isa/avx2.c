@@ -14,6 +14,7 @@
 #include "sparse.h"
 #include "tile.h"
 #include "transpose.h"
+#include "turned.h"
 
 const cpu_kernels cpu_kernels_avx2 = {
     .name = "avx2",
@@ -33,6 +34,7 @@ const cpu_kernels cpu_kernels_avx2 = {
     .sums24 = sums24,
     .values24 = values24,
     .places24 = places24,
+    .turned24 = turned24,
     .activate = {NULL, activate_relu, activate_gelu, activate_silu},
     .slope = {NULL, slope_relu, slope_gelu, slope_silu},
     .sgd = sgd,

@@ -13,6 +13,7 @@
 #include "sparse.h"
 #include "tile.h"
 #include "transpose.h"
+#include "turned.h"
 
 /* One token with one panel is one chain of wide multiply-adds, two of narrow ones: the same bits, and
  * memory is read a fifth faster. */
@@ -21,6 +22,14 @@ static void tile_f32_or_narrow(const cpu_tile *t) {
     cpu_kernels_avx2.tile[0](t);
   else
     tile_f32(t);
+}
+
+/* Eight lanes hold few tokens as well, and their instructions are shorter: the same bits. */
+static void turned24_or_narrow(const cpu_turned24 *t) {
+  if (t->tokens <= 8)
+    cpu_kernels_avx2.turned24(t);
+  else
+    turned24(t);
 }
 
 const cpu_kernels cpu_kernels_avx512 = {
@@ -41,6 +50,7 @@ const cpu_kernels cpu_kernels_avx512 = {
     .sums24 = sums24,
     .values24 = values24,
     .places24 = places24,
+    .turned24 = turned24_or_narrow,
     .activate = {NULL, activate_relu, activate_gelu, activate_silu},
     .slope = {NULL, slope_relu, slope_gelu, slope_silu},
     .sgd = sgd,

@@ -173,6 +173,7 @@ INLINE words words_sub(words a, words b) {
 
 #define words_right(a, n) _mm256_srli_epi32(a, n)
 #define words_left(a, n) _mm256_slli_epi32(a, n)
+#define words_shift(a, n) _mm256_sll_epi32(a, _mm_cvtsi32_si128(n)) /* left; n in a register */
 
 /* The four floats at p, over and over. */
 INLINE vec vec_four(const float *p) {
@@ -190,6 +191,37 @@ INLINE vec vec_nth(vec four, int n) {
 /* Of four floats, in each lane the one that the low two bits of its word name. */
 INLINE vec vec_pick(vec four, words which) {
   return _mm256_permutevar_ps(four, which);
+}
+
+/* Per lane: yes where the word's highest bit is set. */
+INLINE vec vec_choose(vec no, vec yes, words sign) {
+  return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(sign));
+}
+
+/* Byte j of 32 words. */
+INLINE __m256i words_bytes(const words *w, int j) {
+  const __m256i low = _mm256_set1_epi32(255), order = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
+  const __m128i shift = _mm_cvtsi32_si128(8 * j);
+  const __m256i a = _mm256_and_si256(_mm256_srl_epi32(w[0], shift), low);
+  const __m256i b = _mm256_and_si256(_mm256_srl_epi32(w[1], shift), low);
+  const __m256i c = _mm256_and_si256(_mm256_srl_epi32(w[2], shift), low);
+  const __m256i d = _mm256_and_si256(_mm256_srl_epi32(w[3], shift), low);
+  const __m256i mixed = _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
+  return _mm256_permutevar8x32_epi32(mixed, order);
+}
+
+/* 64 words of 32 bits, row by row, to 32 of 64 bits: bit r of word c is bit c of row r. */
+INLINE void words_turn(uint64_t *bits, const words *rows) {
+  for (int j = 0; j < 4; j++) {
+    __m256i low = words_bytes(rows, j), high = words_bytes(rows + 4, j);
+    for (int i = 7; i >= 0; i--) {
+      const uint32_t first = (uint32_t)_mm256_movemask_epi8(low),
+                     second = (uint32_t)_mm256_movemask_epi8(high);
+      bits[8 * j + i] = (uint64_t)second << 32 | first;
+      low = _mm256_add_epi8(low, low);
+      high = _mm256_add_epi8(high, high);
+    }
+  }
 }
 
 /* The sixteen columns that a word of codes names from `first` on, times CPU_WIDE_ROW. */

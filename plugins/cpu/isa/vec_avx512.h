@@ -169,6 +169,7 @@ INLINE words words_sub(words a, words b) {
 
 #define words_right(a, n) _mm512_srli_epi32(a, n)
 #define words_left(a, n) _mm512_slli_epi32(a, n)
+#define words_shift(a, n) _mm512_sll_epi32(a, _mm_cvtsi32_si128(n)) /* left; n in a register */
 
 /* The four floats at p, over and over. */
 INLINE vec vec_four(const float *p) {
@@ -186,6 +187,28 @@ INLINE vec vec_nth(vec four, int n) {
 /* Of four floats, in each lane the one that the low two bits of its word name. */
 INLINE vec vec_pick(vec four, words which) {
   return _mm512_permutevar_ps(four, which);
+}
+
+/* Per lane: yes where the word's highest bit is set. */
+INLINE vec vec_choose(vec no, vec yes, words sign) {
+  return _mm512_mask_mov_ps(no, _mm512_movepi32_mask(sign), yes);
+}
+
+/* Byte j of 16 words. */
+INLINE __m128i words_byte(words w, int j) {
+  return _mm512_cvtepi32_epi8(_mm512_srl_epi32(w, _mm_cvtsi32_si128(8 * j)));
+}
+
+/* 64 words of 32 bits, row by row, to 32 of 64 bits: bit r of word c is bit c of row r. */
+INLINE void words_turn(uint64_t *bits, const words *rows) {
+  for (int j = 0; j < 4; j++) {
+    __m512i bytes = _mm512_castsi128_si512(words_byte(rows[0], j));
+    bytes = _mm512_inserti32x4(bytes, words_byte(rows[1], j), 1);
+    bytes = _mm512_inserti32x4(bytes, words_byte(rows[2], j), 2);
+    bytes = _mm512_inserti32x4(bytes, words_byte(rows[3], j), 3);
+    for (int i = 7; i >= 0; i--, bytes = _mm512_add_epi8(bytes, bytes))
+      bits[8 * j + i] = _cvtmask64_u64(_mm512_movepi8_mask(bytes));
+  }
 }
 
 /* The sixteen columns that a word of codes names from `first` on, times CPU_WIDE_ROW. */

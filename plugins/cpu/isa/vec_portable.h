@@ -178,6 +178,7 @@ INLINE words words_sub(words a, words b) {
 
 #define words_right(a, n) ((a) >> (n))
 #define words_left(a, n) ((a) << (n))
+#define words_shift(a, n) ((a) << (uint32_t)(n)) /* left; n in a register */
 
 /* The four floats at p, over and over. */
 INLINE vec vec_four(const float *p) {
@@ -192,6 +193,21 @@ INLINE vec vec_nth(vec four, int n) {
 /* Of four floats, in each lane the one that the low two bits of its word name. */
 INLINE vec vec_pick(vec four, words which) {
   return (vec){four[which[0] & 3u], four[which[1] & 3u], four[which[2] & 3u], four[which[3] & 3u]};
+}
+
+/* Per lane: yes where the word's highest bit is set. */
+INLINE vec vec_choose(vec no, vec yes, words sign) {
+  for (int i = 0; i < VEC; i++)
+    if (sign[i] >> 31) no[i] = yes[i];
+  return no;
+}
+
+/* 64 words of 32 bits, row by row, to 32 of 64 bits: bit r of word c is bit c of row r. */
+INLINE void words_turn(uint64_t *bits, const words *rows) {
+  for (int k = 0; k < 32; k++) {
+    bits[k] = 0;
+    for (int i = 0; i < 64; i++) bits[k] |= (uint64_t)(rows[i / VEC][i % VEC] >> k & 1u) << i;
+  }
 }
 
 /* The sixteen columns that a word of codes names from `first` on, times CPU_WIDE_ROW. */

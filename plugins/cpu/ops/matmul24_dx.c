@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * matmul24_dx.c - dX = dY W over the packed weight of matmul24. The lists of what an output keeps are turned
- * to lists of the outputs that keep a column: 64 outputs and 32 columns at a time, for all tokens of a tile,
- * so that the kernel is that of the forward pass, the columns in the place of the outputs. A column is kept
- * by half of the outputs in the mean (by exactly half under a transposable mask); lists are filled up with
- * zero weights on a row of zeros, which leave the bits alone.
+ * matmul24_dx.c - dX = dY W over the packed weight of matmul24: dY is turned, so that tokens lie in the
+ * lanes, and of 64 outputs and 32 columns at a time the kernel (isa/turned.h) finds which outputs keep a
+ * column while it multiplies. Weights are read as they lie: two units of all panels of a chunk, then the next
+ * two.
  *
  * Each member of the team owns a range of columns. Sums run upwards in n, in blocks of 64 outputs: the bits
  * do not depend on the tokens or the team. */
 #include "gradient24.h"
 
-#define CHUNK 20   /* units of a chunk: its C is 160 KiB */
-#define OUTPUTS 64 /* of a block */
-#define GROUPS (CPU_UNIT_COLUMNS / CPU_PANEL)
-#define LISTS (GROUPS * OUTPUTS * CPU_PANEL) /* of a unit */
-#define DY_FLOATS ((OUTPUTS + 1) * CPU_WIDE_TOKENS)
+#define CHUNK 32           /* units of a chunk: its C is 256 KiB */
+#define OUTPUTS CPU_TURNED /* of a block */
+#define PANELS (OUTPUTS / CPU_PANEL)
+#define ROWS (CPU_CHUNK24 * CPU_PANEL)           /* outputs whose weights lie side by side, block by block */
+#define BLOCK_FLOATS (OUTPUTS * CPU_WIDE_TOKENS) /* of dY */
+#define DY_FLOATS (ROWS / OUTPUTS * BLOCK_FLOATS)
 #define C_FLOATS (CHUNK * CPU_UNIT_COLUMNS * CPU_WIDE_TOKENS)
 #define ROWS_LD (CHUNK * CPU_UNIT_COLUMNS + 16)
 
@@ -27,71 +27,34 @@ typedef struct dx_call {
 
 /* What one member works in. */
 typedef struct scratch {
-  float *dy;     /* a block turned, [64 outputs][64 tokens], and a row of zeros */
-  float *c;      /* [column][64 tokens] */
-  float *values; /* lists of a unit, [group][place][16 columns] */
-  uint16_t *at;  /* [column][place] */
-  float *wide;   /* a unit as f32 */
-  float *rows;   /* [16][ROWS_LD] */
+  float *dy;   /* turned: blocks of [64 outputs][64 tokens] */
+  float *c;    /* [column][64 tokens] */
+  float *rows; /* [16][ROWS_LD] */
   float *lines;
-  int32_t longest[GROUPS];
 } scratch;
 
-#define SCRATCH_FLOATS \
-  (DY_FLOATS + C_FLOATS + 2 * LISTS + CPU_UNIT_VALUES * CPU_PANEL + 16 * ROWS_LD + CPU_LINES24)
+#define SCRATCH_FLOATS (DY_FLOATS + C_FLOATS + 16 * ROWS_LD + CPU_LINES24)
 
-/* What outputs n0 .. keep of a unit, to lists by column. */
-static void turn_lists(const cpu_packed24 *w, const cpu_kernels *kernels, int64_t n0, int64_t unit,
-                       scratch *s) {
-  int32_t used[CPU_UNIT_COLUMNS] = {0};
-  for (int64_t panel = n0 / CPU_PANEL; panel < w->panels && panel < (n0 + OUTPUTS) / CPU_PANEL; panel++) {
-    const uint32_t *codes = cpu_codes_at(w->codes, panel, unit);
-    const float *values = (const float *)(const void *)cpu_unit_at(w, panel, unit);
-    if (w->type != 0) {
-      kernels->values24(s->wide, values, w->type);
-      values = s->wide;
-    }
-    for (uint32_t lane = 0; lane < CPU_PANEL; lane++) {
-      const uint16_t at = (uint16_t)((panel * CPU_PANEL - n0 + lane) * CPU_WIDE_ROW);
-      uint32_t word = codes[lane];
-      for (uint32_t j = 0; j < CPU_UNIT_VALUES; j++) {
-        if (j % 2 == 0 && w->other) word = (word & ~15u) | cpu_code_other(word & 15u);
-        const uint32_t k = j / 2 * 4 + (word & 3u), group = k / CPU_PANEL;
-        const uint32_t i = (uint32_t)used[k]++;
-        s->values[(group * OUTPUTS + i) * CPU_PANEL + k % CPU_PANEL] = values[j * CPU_PANEL + lane];
-        s->at[k * OUTPUTS + i] = at;
-        word >>= 2;
-      }
-    }
-  }
-  for (uint32_t g = 0; g < GROUPS; g++) {
-    int32_t most = 0;
-    for (uint32_t k = 0; k < CPU_PANEL; k++)
-      if (used[g * CPU_PANEL + k] > most) most = used[g * CPU_PANEL + k];
-    most = (most + 3) / 4 * 4;
-    s->longest[g] = most;
-    for (uint32_t k = 0; k < CPU_PANEL; k++)
-      for (int32_t i = used[g * CPU_PANEL + k]; i < most; i++) {
-        s->values[(g * OUTPUTS + (uint32_t)i) * CPU_PANEL + k] = 0.0f;
-        s->at[(g * CPU_PANEL + k) * OUTPUTS + (uint32_t)i] = OUTPUTS * CPU_WIDE_ROW;
-      }
-  }
-}
-
-static void multiply_unit(const cpu_grad24_plan *plan, scratch *s, int64_t n0, int64_t unit, float *c,
+static void multiply_unit(const cpu_grad24_plan *plan, const scratch *s, int64_t n0, int64_t unit, float *c,
                           int64_t tokens) {
-  turn_lists(plan->w, plan->kernels, n0, unit, s);
-  for (int64_t g = 0; g < GROUPS; g++) {
-    const cpu_wide24 tile = {.x = s->dy,
-                             .w = s->values + g * OUTPUTS * CPU_PANEL,
-                             .at = s->at + g * CPU_PANEL * OUTPUTS,
-                             .at_ld = OUTPUTS,
-                             .count = s->longest[g],
-                             .c = c + g * CPU_PANEL * CPU_WIDE_TOKENS,
+  const cpu_packed24 *w = plan->w;
+  const int64_t panel = n0 / CPU_PANEL, left = w->panels - panel;
+  const int64_t wide = w->units - unit / 2 * 2 < 2 ? 1 : 2; /* units of a block, side by side */
+  /* What comes next lies behind: the block's other unit, then the next panels'. */
+  const int64_t next = unit % 2 == 0 && wide == 2 ? 1 : PANELS * wide - (wide - 1);
+  const cpu_turned24 tile = {.x = s->dy + n0 % ROWS / OUTPUTS * BLOCK_FLOATS,
+                             .w = cpu_unit_at(w, panel, unit),
+                             .codes = cpu_codes_at(w->codes, panel, unit),
+                             .step = wide,
+                             .ahead = next * cpu_unit_bytes(w),
+                             .ahead_codes = next * CPU_PANEL,
+                             .c = c,
+                             .panels = (int32_t)(left < PANELS ? left : PANELS),
+                             .type = w->type,
                              .tokens = (int32_t)tokens,
-                             .add = n0 > 0};
-    plan->kernels->wide24(&tile);
-  }
+                             .add = n0 > 0,
+                             .other = w->other};
+  plan->kernels->turned24(&tile);
 }
 
 /* C to dX, rounded, sixteen tokens at a time. */
@@ -112,14 +75,24 @@ static void finish(const dx_call *call, const scratch *s, int64_t token, int64_t
   }
 }
 
+/* Outputs n0 .. n0+ROWS: the panels that lie side by side. */
+static void multiply_rows(const cpu_grad24_plan *plan, const scratch *s, int64_t n0, int64_t tokens,
+                          int64_t unit, int64_t units) {
+  const int64_t left = plan->shape.N - n0, end = n0 + (left < ROWS ? left : ROWS);
+  for (int64_t u = 0; u < units; u += 2)
+    for (int64_t n = n0; n < end; n += OUTPUTS)
+      for (int64_t i = u; i < u + 2 && i < units; i++)
+        multiply_unit(plan, s, n, unit + i, s->c + i * CPU_UNIT_COLUMNS * CPU_WIDE_TOKENS, tokens);
+}
+
 static void run_chunk(const dx_call *call, scratch *s, int64_t token, int64_t tokens, int64_t unit,
                       int64_t units) {
   const cpu_grad24_plan *plan = call->plan;
   if (plan->shape.N == 0) memset(s->c, 0, C_FLOATS * sizeof *s->c);
-  for (int64_t n0 = 0; n0 < plan->shape.N; n0 += OUTPUTS) {
-    cpu_rows24_turn(&call->dy, token, tokens, n0, s->lines, s->dy);
-    for (int64_t u = 0; u < units; u++)
-      multiply_unit(plan, s, n0, unit + u, s->c + u * CPU_UNIT_COLUMNS * CPU_WIDE_TOKENS, tokens);
+  for (int64_t n0 = 0; n0 < plan->shape.N; n0 += ROWS) {
+    for (int64_t n = n0; n < n0 + ROWS && n < plan->shape.N; n += OUTPUTS)
+      cpu_rows24_turn(&call->dy, token, tokens, n, s->lines, s->dy + (n - n0) / OUTPUTS * BLOCK_FLOATS);
+    multiply_rows(plan, s, n0, tokens, unit, units);
   }
   finish(call, s, token, tokens, unit, units);
 }
@@ -133,12 +106,8 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   cpu_share(plan->w->units, member, members, &begin, &end);
   scratch s = {.dy = plan->memory + plan->each * member};
   s.c = s.dy + DY_FLOATS;
-  s.values = s.c + C_FLOATS;
-  s.at = (uint16_t *)(void *)(s.values + LISTS);
-  s.wide = s.values + 2 * LISTS;
-  s.rows = s.wide + CPU_UNIT_VALUES * CPU_PANEL;
+  s.rows = s.c + C_FLOATS;
   s.lines = s.rows + 16 * ROWS_LD;
-  memset(s.dy + OUTPUTS * CPU_WIDE_TOKENS, 0, CPU_WIDE_TOKENS * sizeof *s.dy);
   const int64_t tiles = (call->tokens + CPU_WIDE_TOKENS - 1) / CPU_WIDE_TOKENS;
   for (int64_t i = 0; i < tiles; i++) {
     int64_t first, last;
@@ -167,7 +136,7 @@ static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *ans
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
   cpu_grad shape;
   if (read_query(query, &shape, answer))
-    cpu_grad24_yes(state, query, SCRATCH_FLOATS, "own kernels, kept weights listed by column on the way",
+    cpu_grad24_yes(state, query, SCRATCH_FLOATS, "own kernels, who keeps a column is found on the way",
                    answer);
   return BS_OK;
 }

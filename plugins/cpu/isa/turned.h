@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * turned.h - 2:4 weights by column, for dX = dY W (kernels.h), once for every instruction set: the file that
+ * includes it has chosen `vec` before. Of 64 outputs a word of 64 bits tells for each column which keep it,
+ * made by bit arithmetic on all codes at once; the product walks the set bits, upwards, and finds an output's
+ * row of dY and its weight by the bit's number: there are no lists. */
+#ifndef BS_PLUGINS_CPU_ISA_TURNED_H
+#define BS_PLUGINS_CPU_ISA_TURNED_H
+
+#include "sparse.h"
+
+/* Codes to a bit for each column. Of a code's bits a0 a1, the first, and b0 b1, the second: column 0 is kept
+ * where the first is 0, column 3 where the second is 3, those between where either names them. */
+INLINE words words_kept(words c) {
+  const words ones = words_set1(0x11111111u);
+  const words a0 = words_and(c, ones), a1 = words_and(words_right(c, 1), ones);
+  const words b0 = words_and(words_right(c, 2), ones), b1 = words_and(words_right(c, 3), ones);
+  const words k3 = words_and(b0, b1), k0 = words_xor(ones, words_xor(a0, a1));
+  const words k1 = words_xor(words_xor(a0, b0), k3), k2 = words_xor(words_xor(a1, b1), k3);
+  const words low = words_xor(k0, words_left(k1, 1)), high = words_xor(k2, words_left(k3, 1));
+  return words_xor(low, words_left(high, 2));
+}
+
+/* What one unit is taken apart into: a group of four columns at a time. */
+typedef struct turned {
+  const cpu_turned24 *t;
+  words codes[CPU_TURNED / VEC];
+  uint64_t kept[CPU_UNIT_COLUMNS];          /* bit n: output n keeps it */
+  _Alignas(64) float values[4][CPU_TURNED]; /* output n's weight of a column, where it keeps that */
+} turned;
+
+static void turned_open(turned *u, const cpu_turned24 *t) {
+  words kept[CPU_TURNED / VEC];
+  u->t = t;
+  for (int i = 0; i < CPU_TURNED / VEC; i++) {
+    const int panel = i / LANES_VECS;
+    kept[i] = words_set1(0);
+    if (panel >= t->panels) continue;
+    const words c = words_load(t->codes + panel * t->step * CPU_PANEL + i % LANES_VECS * VEC);
+    u->codes[i] = t->other ? words_other(c) : c;
+    kept[i] = words_kept(u->codes[i]);
+  }
+  words_turn(u->kept, kept);
+}
+
+/* Columns 0 and 3 of a group are its first and its second value, those between one of them. */
+INLINE void turned_values(const int type, turned *u, int g) {
+  const cpu_turned24 *t = u->t;
+  const int64_t line = CPU_PANEL * value_size(type), bytes = t->step * CPU_UNIT_VALUES * line;
+  for (int panel = 0; panel < t->panels; panel++) {
+    const char *w = (const char *)t->w + panel * bytes + 2 * g * line;
+    UNROLL for (int64_t b = 0; b < 2 * line; b += 64) __builtin_prefetch(w + t->ahead + b, 0, 3);
+    UNROLL for (int v = 0; v < LANES_VECS; v++) {
+      const int i = panel * LANES_VECS + v;
+      const vec first = value_load(type, w + v * VEC * value_size(type));
+      const vec second = value_load(type, w + v * VEC * value_size(type) + line);
+      const words code = words_shift(u->codes[i], 28 - 4 * g);
+      vec_store(u->values[0] + i * VEC, first);
+      vec_store(u->values[1] + i * VEC, vec_choose(second, first, code));
+      vec_store(u->values[2] + i * VEC, vec_choose(second, first, words_left(code, 2)));
+      vec_store(u->values[3] + i * VEC, second);
+    }
+  }
+}
+
+static void turned_group(turned *u, int g) {
+  if (g < u->t->panels)
+    __builtin_prefetch(u->t->codes + g * u->t->step * CPU_PANEL + u->t->ahead_codes, 0, 3);
+  if (u->t->type == 0)
+    turned_values(0, u, g);
+  else if (u->t->type == 1)
+    turned_values(1, u, g);
+  else
+    turned_values(2, u, g);
+}
+
+/* One output of each of `outs` columns: sums += its weight times its row of dY. */
+INLINE void turned_step(const int outs, const int vecs, const turned *u, const int first, uint64_t *bits,
+                        vec *sums) {
+  UNROLL for (int o = 0; o < outs; o++) {
+    const int n = __builtin_ctzll(bits[o]);
+    const float *x = u->t->x + n * CPU_WIDE_TOKENS;
+    const vec one = vec_set1(u->values[first + o][n]);
+    UNROLL for (int v = 0; v < vecs; v++) sums[o * vecs + v] =
+        vec_fma(one, vec_load(x + v * VEC), sums[o * vecs + v]);
+    bits[o] &= bits[o] - 1;
+  }
+}
+
+/* Columns k + first .. of a group, together while all have outputs left, then one by one. */
+INLINE void turned_columns(const int outs, const int vecs, const turned *u, const int k, const int first) {
+  float *c = u->t->c + (k + first) * CPU_WIDE_TOKENS;
+  uint64_t bits[4];
+  vec sums[WIDE_SUMS];
+  UNROLL for (int o = 0; o < outs; o++) bits[o] = u->kept[k + first + o];
+  UNROLL for (int s = 0; s < outs * vecs; s++) sums[s] = vec_set1(0.0f);
+  for (;;) {
+    int all = 1;
+    UNROLL for (int o = 0; o < outs; o++) all &= bits[o] != 0;
+    if (!all) break;
+    turned_step(outs, vecs, u, first, bits, sums);
+  }
+  UNROLL for (int o = 0; o < outs; o++) while (bits[o] != 0)
+      turned_step(1, vecs, u, first + o, bits + o, sums + o * vecs);
+  UNROLL for (int o = 0; o < outs; o++) UNROLL for (int v = 0; v < vecs; v++)
+      sum_put(c + o * CPU_WIDE_TOKENS + v * VEC, sums[o * vecs + v], u->t->add, 0);
+}
+
+INLINE void turned_unit(const int outs, const int vecs, const cpu_turned24 *t) {
+  turned u;
+  turned_open(&u, t);
+  for (int g = 0; g < CPU_UNIT_COLUMNS / 4; g++) {
+    turned_group(&u, g);
+    UNROLL for (int first = 0; first < 4; first += outs) turned_columns(outs, vecs, &u, 4 * g, first);
+  }
+}
+
+static void turned24(const cpu_turned24 *t) {
+#if VEC == 16
+  switch ((t->tokens + 15) / 16) {
+    case 1:
+      turned_unit(4, 1, t);
+      return;
+    case 2:
+      turned_unit(4, 2, t);
+      return;
+    case 3:
+      turned_unit(2, 3, t);
+      return;
+    default:
+      turned_unit(2, 4, t);
+      return;
+  }
+#elif VEC == 8
+  if (t->tokens <= 8)
+    turned_unit(4, 1, t);
+  else if (t->tokens <= 16)
+    turned_unit(4, 2, t);
+  else if (t->tokens <= 32)
+    turned_unit(2, 4, t);
+  else if (t->tokens <= 48)
+    turned_unit(1, 6, t);
+  else
+    turned_unit(1, 8, t);
+#else
+  for (int64_t token = 0; token < t->tokens; token += 16) {
+    cpu_turned24 part = *t;
+    part.x += token;
+    part.c += token;
+    turned_unit(1, 4, &part);
+  }
+#endif
+}
+
+#endif
