@@ -12,10 +12,11 @@
 
 /* What the processor can do, asked of it once at activation. */
 typedef struct cpu_isa {
-  uint32_t avx2; /* AVX2 with FMA and F16C */
+  uint32_t avx2; /* AVX2 with FMA, F16C and BMI */
   uint32_t avx512;
   uint32_t avx512_bf16;
   uint32_t avx512_fp16;
+  uint32_t avx512_halves; /* 512 bits are executed as twice 256: AMD's Zen 4 */
 } cpu_isa;
 
 typedef struct cpu_dnnl cpu_dnnl;   /* dnnl/library.c */

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 
 #define ALONE (1 << 16) /* multiplications below which the team is not woken */
-#define UNITS 8         /* of a block: X of 128 tokens is 132 KiB, a part of it in L1 at a time */
-#define CHUNK 16        /* panels whose sums are kept while all tokens go by */
-#define X_LD (UNITS * CPU_UNIT_COLUMNS + 16)
+#define UNITS 8  /* of a block: X of 128 tokens is 128 KiB, a unit's part in L1 while all panels go by */
+#define CHUNK 16 /* panels whose sums are kept while all tokens go by */
 #define SUMS (CPU_UNIT_VALUES * CPU_PANEL)
 
 int cpu_grad24_read(const bs_op_query *query, uint32_t x, uint32_t dy, cpu_grad *out, bs_op_answer *answer) {
@@ -106,33 +105,40 @@ static int64_t tokens_of(int64_t B) {
 }
 
 uint64_t cpu_sums24_floats(const cpu_grad *shape) {
-  return (uint64_t)(tokens_of(shape->B) * (X_LD + CPU_PANEL) + CHUNK * UNITS * SUMS + X_LD);
+  return (uint64_t)(tokens_of(shape->B) * (UNITS * CPU_UNIT_COLUMNS + CHUNK * CPU_PANEL) +
+                    CHUNK * UNITS * SUMS);
 }
 
 /* Some panels and units of one member. */
 typedef struct part {
   int64_t panel, panels; /* at most CHUNK */
   int64_t unit, units;   /* at most UNITS */
-  float *x;              /* [tokens][X_LD] */
-  float *dy;             /* [tokens][16] of one panel */
+  float *x;              /* [unit][tokens][32] */
+  float *dy;             /* [panel][tokens][16] */
   float *sums;           /* [panel][unit][16][16] */
 } part;
 
 static void load_x(const cpu_sums24_call *call, const part *p, int64_t token, int64_t tokens) {
-  for (int64_t t = 0; t < tokens; t++)
-    cpu_rows24_load(&call->x, token + t, p->unit * CPU_UNIT_COLUMNS, p->units * CPU_UNIT_COLUMNS,
-                    p->x + t * X_LD);
+  for (int64_t u = 0; u < p->units; u++)
+    for (int64_t t = 0; t < tokens; t++)
+      cpu_rows24_load(&call->x, token + t, (p->unit + u) * CPU_UNIT_COLUMNS, CPU_UNIT_COLUMNS,
+                      p->x + (u * tokens + t) * CPU_UNIT_COLUMNS);
+}
+
+static void load_dy(const cpu_sums24_call *call, const part *p, int64_t token, int64_t tokens) {
+  for (int64_t i = 0; i < p->panels; i++)
+    for (int64_t t = 0; t < tokens; t++)
+      cpu_rows24_load(&call->dy, token + t, (p->panel + i) * CPU_PANEL, CPU_PANEL,
+                      p->dy + (i * tokens + t) * CPU_PANEL);
 }
 
 static void add_tokens(const cpu_sums24_call *call, const part *p, int64_t token, int64_t tokens) {
   const cpu_grad24_plan *plan = call->plan;
-  for (int64_t i = 0; i < p->panels; i++) {
-    for (int64_t t = 0; t < tokens; t++)
-      cpu_rows24_load(&call->dy, token + t, (p->panel + i) * CPU_PANEL, CPU_PANEL, p->dy + t * CPU_PANEL);
-    for (int64_t u = 0; u < p->units; u++) {
-      const cpu_sums24 sums = {.x = p->x + u * CPU_UNIT_COLUMNS,
-                               .x_ld = X_LD,
-                               .dy = p->dy,
+  for (int64_t u = 0; u < p->units; u++)
+    for (int64_t i = 0; i < p->panels; i++) {
+      const cpu_sums24 sums = {.x = p->x + u * tokens * CPU_UNIT_COLUMNS,
+                               .x_ld = CPU_UNIT_COLUMNS,
+                               .dy = p->dy + i * tokens * CPU_PANEL,
                                .codes = cpu_codes_at(plan->codes, p->panel + i, p->unit + u),
                                .c = p->sums + (i * UNITS + u) * SUMS,
                                .tokens = tokens,
@@ -140,7 +146,21 @@ static void add_tokens(const cpu_sums24_call *call, const part *p, int64_t token
                                .other = plan->other};
       plan->kernels->sums24(&sums);
     }
+}
+
+/* All tokens of a part; `loaded` is the first panel whose dY lies in scratch as a whole, -1: none. */
+static void run_part(const cpu_sums24_call *call, const part *p, int64_t *loaded) {
+  if (call->tokens == 0) memset(p->sums, 0, CHUNK * UNITS * SUMS * sizeof *p->sums);
+  for (int64_t t = 0; t < call->tokens; t += CPU_GRAD_TOKENS) {
+    const int64_t tokens = call->tokens - t < CPU_GRAD_TOKENS ? call->tokens - t : CPU_GRAD_TOKENS;
+    load_x(call, p, t, tokens);
+    if (call->tokens > CPU_GRAD_TOKENS || *loaded != p->panel) load_dy(call, p, t, tokens);
+    *loaded = p->panel;
+    add_tokens(call, p, t, tokens);
   }
+  for (int64_t i = 0; i < p->panels; i++)
+    for (int64_t u = 0; u < p->units; u++)
+      call->finish(call, p->panel + i, p->unit + u, p->sums + (i * UNITS + u) * SUMS);
 }
 
 void cpu_sums24_share(void *arg, uint32_t member, uint32_t width) {
@@ -151,22 +171,13 @@ void cpu_sums24_share(void *arg, uint32_t member, uint32_t width) {
   if (member >= members) return;
   cpu_share(plan->codes->panels, member, members, &begin, &end);
   part p = {.x = plan->memory + plan->each * member};
-  p.dy = p.x + tokens_of(plan->shape.B) * X_LD;
-  p.sums = p.dy + tokens_of(plan->shape.B) * CPU_PANEL;
-  for (p.unit = 0; p.unit < plan->codes->units; p.unit += UNITS) {
-    p.units = plan->codes->units - p.unit < UNITS ? plan->codes->units - p.unit : UNITS;
-    for (p.panel = begin; p.panel < end; p.panel += CHUNK) {
-      p.panels = end - p.panel < CHUNK ? end - p.panel : CHUNK;
-      if (call->tokens == 0) memset(p.sums, 0, CHUNK * UNITS * SUMS * sizeof *p.sums);
-      for (int64_t t = 0; t < call->tokens; t += CPU_GRAD_TOKENS) {
-        const int64_t tokens = call->tokens - t < CPU_GRAD_TOKENS ? call->tokens - t : CPU_GRAD_TOKENS;
-        if (call->tokens > CPU_GRAD_TOKENS || loaded != p.unit) load_x(call, &p, t, tokens);
-        loaded = p.unit;
-        add_tokens(call, &p, t, tokens);
-      }
-      for (int64_t i = 0; i < p.panels * p.units; i++)
-        call->finish(call, p.panel + i / p.units, p.unit + i % p.units,
-                     p.sums + (i / p.units * UNITS + i % p.units) * SUMS);
+  p.dy = p.x + tokens_of(plan->shape.B) * UNITS * CPU_UNIT_COLUMNS;
+  p.sums = p.dy + tokens_of(plan->shape.B) * CHUNK * CPU_PANEL;
+  for (p.panel = begin; p.panel < end; p.panel += CHUNK) {
+    p.panels = end - p.panel < CHUNK ? end - p.panel : CHUNK;
+    for (p.unit = 0; p.unit < plan->codes->units; p.unit += UNITS) {
+      p.units = plan->codes->units - p.unit < UNITS ? plan->codes->units - p.unit : UNITS;
+      run_part(call, &p, &loaded);
     }
   }
 }

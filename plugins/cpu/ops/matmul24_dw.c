@@ -4,11 +4,11 @@
  * rows of dW here. Zero at places beyond the last column, whatever X and dY hold. */
 #include "gradient24.h"
 
-static void finish(const cpu_sums24_call *call, int64_t panel, int64_t unit, float *sums) {
+/* Rows or places at the edge of dW. */
+static void finish_edge(const cpu_sums24_call *call, int64_t n0, int64_t first, const float *sums) {
   const cpu_grad24_plan *plan = call->plan;
-  const int64_t first = unit * CPU_UNIT_VALUES, length = cpu_kept_length(plan->shape.K);
+  const int64_t length = cpu_kept_length(plan->shape.K), left = plan->shape.N - n0;
   const int64_t count = length - first < CPU_UNIT_VALUES ? length - first : CPU_UNIT_VALUES;
-  const int64_t n0 = panel * CPU_PANEL, left = plan->shape.N - n0;
   _Alignas(64) float rows[CPU_PANEL * CPU_UNIT_VALUES];
   plan->kernels->transpose(rows, CPU_UNIT_VALUES, sums, CPU_PANEL);
   for (int64_t i = 0; i < CPU_PANEL && i < left; i++) {
@@ -18,6 +18,15 @@ static void finish(const cpu_sums24_call *call, int64_t panel, int64_t unit, flo
     memcpy((float *)call->dw->data + (n0 + i) * call->dw->strides[0] + first, from,
            (size_t)count * sizeof *from);
   }
+}
+
+static void finish(const cpu_sums24_call *call, int64_t panel, int64_t unit, float *sums) {
+  const cpu_grad *shape = &call->plan->shape;
+  const int64_t n0 = panel * CPU_PANEL, first = unit * CPU_UNIT_VALUES, ld = call->dw->strides[0];
+  if (n0 + CPU_PANEL > shape->N || (unit + 1) * CPU_UNIT_COLUMNS > shape->K)
+    finish_edge(call, n0, first, sums);
+  else
+    call->plan->kernels->transpose((float *)call->dw->data + n0 * ld + first, ld, sums, CPU_PANEL);
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
