@@ -15,11 +15,11 @@ enum { SETS = sizeof sets / sizeof sets[0] };
 /* Edges of every loop: tokens of a tile, panels, units of 32 columns, blocks of 64, chunks. */
 static const struct {
   int64_t B, N, K;
-} sizes[] = {{1, 1, 1},       {1, 16, 4},    {2, 17, 33},   {3, 40, 64},   {5, 33, 66},   {8, 16, 130},
-             {9, 18, 31},     {12, 48, 97},  {13, 20, 64},  {16, 16, 128}, {17, 35, 70},  {33, 17, 96},
-             {48, 16, 65},    {64, 40, 129}, {65, 31, 100}, {129, 20, 37}, {64, 700, 12}, {4, 1300, 8},
-             {130, 34, 4},    {7, 130, 257}, {2, 5, 0},     {70, 3, 0},    {3, 20, 1290}, {66, 40, 300},
-             {20, 1060, 100}, {3, 530, 200}};
+} sizes[] = {{1, 1, 1},       {1, 16, 4},    {2, 17, 33},    {3, 40, 64},   {5, 33, 66},   {8, 16, 130},
+             {9, 18, 31},     {12, 48, 97},  {13, 20, 64},   {16, 16, 128}, {17, 35, 70},  {33, 17, 96},
+             {48, 16, 65},    {64, 40, 129}, {65, 31, 100},  {129, 20, 37}, {64, 700, 12}, {4, 1300, 8},
+             {130, 34, 4},    {7, 130, 257}, {2, 5, 0},      {70, 3, 0},    {3, 20, 1290}, {66, 40, 300},
+             {20, 1060, 100}, {3, 530, 200}, {131, 290, 270}};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 static const uint32_t types[] = {BS_F32, BS_BF16, BS_F16};
@@ -125,8 +125,8 @@ START_TEST(tokens_do_not_touch_each_other) {
   cx c = {0};
   cx_open(&c, sets[_i], "off", 2);
   for (uint32_t op = F24_FORWARD; op <= F24_DX; op++) {
-    f24 s = {.op = op, .x_type = BS_F32, .w_type = BS_F32, .y_type = BS_F32, .B = 66, .N = 50, .K = 150};
-    static const int64_t rows[] = {1, 2, 3, 5, 8, 9, 12, 13, 16, 17, 32, 33, 48, 49, 64, 65};
+    f24 s = {.op = op, .x_type = BS_F32, .w_type = BS_F32, .y_type = BS_F32, .B = 66, .N = 150, .K = 100};
+    static const int64_t rows[] = {1, 2, 3, 5, 8, 9, 12, 13, 16, 17, 24, 25, 32, 33, 40, 48, 49, 64, 65};
     bs_error err = BS_ERROR_INIT;
     f24_data all, some;
     f24_make(&all, &s);
@@ -145,6 +145,61 @@ START_TEST(tokens_do_not_touch_each_other) {
     }
     f24_packed_free(&c, packed);
     f24_free(&all);
+  }
+  cx_close(&c);
+}
+END_TEST
+
+/* dX of two calls that differ in one element of dY, output n of token t, which is no number in the first:
+ * where n keeps the column dX is none either, everywhere else both have the same bits. */
+static void check_spread(const f24_data *bad, const f24_data *good, int64_t n, int64_t t) {
+  for (int64_t b = 0; b < bad->shape.B; b++)
+    for (int64_t k = 0; k < bad->shape.K; k++) {
+      const double got = cx_get(&bad->x, b, k), want = cx_get(&good->x, b, k);
+      const int same = got == want && signbit(got) == signbit(want);
+      ck_assert_msg(b == t && f24_place(bad, n, k) >= 0 ? !isfinite(got) : same,
+                    "%s: token %lld, column %lld", f24_text(&bad->shape), (long long)b, (long long)k);
+    }
+}
+
+/* Column 5 has zeros of both signs for weights but in row n, every other number is not zero. */
+static void set_weights(f24_data *d, int64_t n) {
+  for (int64_t r = 0; r < d->shape.N; r++) cx_set(&d->w, r, 5, r % 2 ? -0.0 : 0.0);
+  for (int64_t k = 0; k < d->shape.K; k++) cx_set(&d->w, n, k, 2.0);
+}
+
+/* NaN and Inf reach the columns that their output keeps and no other, in tiles of every width and with the
+ * last panels missing; zeros of both signs make zeros. */
+START_TEST(dx_takes_what_is_kept) {
+  static const int64_t tokens[] = {1, 4, 8, 13, 20, 40, 64, 70};
+  static const double none[] = {NAN, INFINITY, -INFINITY};
+  if (!cx_has_isa(sets[_i])) return;
+  cx c = {0};
+  cx_open(&c, sets[_i], "off", 2);
+  for (int i = 0; i < (int)(sizeof tokens / sizeof tokens[0]); i++) {
+    const f24 s = {.op = F24_DX,
+                   .x_type = BS_F32,
+                   .w_type = types[i % 3],
+                   .y_type = BS_F32,
+                   .B = tokens[i],
+                   .N = 85,
+                   .K = 70,
+                   .half = (uint32_t)i % 2};
+    const int64_t n = 17 * i % 85, t = s.B / 2;
+    bs_error err = BS_ERROR_INIT;
+    f24_data d[2];
+    for (int j = 0; j < 2; j++) {
+      f24_make(&d[j], &s);
+      set_weights(&d[j], n);
+      cx_set(&d[j].y, t, n, j == 0 ? none[i % 3] : 1.0);
+      void *packed = f24_pack(&c, &d[j]);
+      ck_assert_int_eq(f24_try(&c, &d[j], packed, &err), BS_OK);
+      f24_packed_free(&c, packed);
+    }
+    check_spread(&d[0], &d[1], n, t);
+    const double sum = cx_get(&d[1].x, t, 5);
+    ck_assert_msg(sum == (f24_place(&d[1], n, 5) >= 0 ? 2.0 : 0.0), "%s: %g", f24_text(&s), sum);
+    for (int j = 0; j < 2; j++) f24_free(&d[j]);
   }
   cx_close(&c);
 }
@@ -278,6 +333,7 @@ int main(void) {
   tcase_add_loop_test(tc, integers, 0, SETS);
   tcase_add_loop_test(tc, bits_stay, 0, F24_OPS);
   tcase_add_loop_test(tc, tokens_do_not_touch_each_other, 0, SETS);
+  tcase_add_loop_test(tc, dx_takes_what_is_kept, 0, SETS);
   tcase_add_test(tc, halves_share_positions);
   tcase_add_test(tc, refusals);
   tcase_add_test(tc, out_of_memory_is_an_error);
