@@ -126,6 +126,19 @@ typedef struct cpu_turned24 {
   uint32_t other;
 } cpu_turned24;
 
+/* A unit of one panel as two dense panels, to[half * to_step + n * CPU_PANEL + k], zeros where nothing is
+ * kept. */
+typedef struct cpu_spread24 {
+  const void *w;
+  const uint32_t *codes;
+  int64_t ahead; /* as above */
+  int64_t ahead_codes;
+  float *to;
+  int64_t to_step;
+  int32_t type; /* cpu_type24, no i8 */
+  uint32_t other;
+} cpu_spread24;
+
 /* How the kept columns of one row are picked when they repeat every `period` columns; made by
  * cpu_pick_make (ops/columns.c). */
 typedef struct cpu_pick {
@@ -185,6 +198,8 @@ typedef struct cpu_kernels {
    */
   void (*values24)(float *dst, const void *unit, int32_t type);
   void (*places24)(uint16_t *at, int64_t at_ld, const uint32_t *codes, uint32_t first, uint32_t other);
+  int32_t spread_most; /* tokens of a call up to which a dense tile of spread units is the faster one */
+  void (*spread24)(const cpu_spread24 *unit);
   void (*turned24)(const cpu_turned24 *tile);
   /* Pick whole groups of `size`-byte elements; may read only the groups' own bytes and write only the
    * kept ones. NULL: the generic loop serves. */

@@ -106,6 +106,49 @@ INLINE void turned_columns(const int outs, const int vecs, const turned *u, cons
       sum_put(c + o * CPU_WIDE_TOKENS + v * VEC, sums[o * vecs + v], u->t->add, 0);
 }
 
+/* ---- a unit as a dense matrix --------------------------------------------------------------- */
+
+/* VEC outputs of a unit, column by column, zeros where nothing is kept. */
+INLINE void spread_lanes(const int type, const char *w, words codes, float *to) {
+  const int64_t line = CPU_PANEL * value_size(type);
+  const words kept = words_kept(codes);
+  const vec zero = vec_set1(0.0f);
+  UNROLL for (int g = 0; g < CPU_UNIT_COLUMNS / 4; g++, w += 2 * line, to += 4 * CPU_PANEL) {
+    const vec first = value_load(type, w), second = value_load(type, w + line);
+    const vec one = vec_choose(second, first, words_left(codes, 28 - 4 * g));
+    const vec two = vec_choose(second, first, words_left(codes, 30 - 4 * g));
+    vec_store(to, vec_choose(zero, first, words_left(kept, 31 - 4 * g)));
+    vec_store(to + CPU_PANEL, vec_choose(zero, one, words_left(kept, 30 - 4 * g)));
+    vec_store(to + 2 * CPU_PANEL, vec_choose(zero, two, words_left(kept, 29 - 4 * g)));
+    vec_store(to + 3 * CPU_PANEL, vec_choose(zero, second, words_left(kept, 28 - 4 * g)));
+  }
+}
+
+INLINE void spread_unit(const int type, const cpu_spread24 *t) {
+  _Alignas(64) float columns[CPU_UNIT_COLUMNS * CPU_PANEL];
+  for (int v = 0; v < LANES_VECS; v++) {
+    const words c = words_load(t->codes + v * VEC);
+    spread_lanes(type, (const char *)t->w + v * VEC * value_size(type), t->other ? words_other(c) : c,
+                 columns + v * VEC);
+  }
+  for (int half = 0; half < 2; half++)
+    transpose(t->to + half * t->to_step, CPU_PANEL, columns + half * CPU_PANEL * CPU_PANEL, CPU_PANEL);
+}
+
+static void spread24(const cpu_spread24 *t) {
+  if (t->type == 0)
+    spread_unit(0, t);
+  else if (t->type == 1)
+    spread_unit(1, t);
+  else
+    spread_unit(2, t);
+  for (int b = 0; b < CPU_UNIT_VALUES * CPU_PANEL * value_size(t->type); b += 64)
+    __builtin_prefetch((const char *)t->w + t->ahead + b, 0, 3);
+  __builtin_prefetch(t->codes + t->ahead_codes, 0, 3);
+}
+
+/* ---- tokens in the lanes -------------------------------------------------------------------- */
+
 INLINE void turned_unit(const int outs, const int vecs, const cpu_turned24 *t) {
   turned u;
   turned_open(&u, t);

@@ -2,11 +2,12 @@
  *
  * matmul24_dx.c - dX = dY W over the packed weight of matmul24: dY is turned, so that tokens lie in the
  * lanes, and of 64 outputs and 32 columns at a time the kernel (isa/turned.h) finds which outputs keep a
- * column while it multiplies. Weights are read as they lie: two units of all panels of a chunk, then the next
- * two.
+ * column while it multiplies. Few tokens do not fill the lanes: for them the same part of the weight is
+ * spread to a dense one for the tiles of matmul, unless dY holds NaN or Inf, which a zero must not meet.
+ * Weights are read as they lie: two units of all panels of a chunk, then the next two.
  *
- * Each member of the team owns a range of columns. Sums run upwards in n, in blocks of 64 outputs: the bits
- * do not depend on the tokens or the team. */
+ * Each member of the team owns a range of columns. Sums run upwards in n, in blocks of 64 outputs, and are
+ * added to zeros, so that both ways have the same bits: they do not depend on the tokens or the team. */
 #include "gradient24.h"
 
 #define CHUNK 32           /* units of a chunk: its C is 256 KiB */
@@ -17,6 +18,7 @@
 #define DY_FLOATS (ROWS / OUTPUTS * BLOCK_FLOATS)
 #define C_FLOATS (CHUNK * CPU_UNIT_COLUMNS * CPU_WIDE_TOKENS)
 #define ROWS_LD (CHUNK * CPU_UNIT_COLUMNS + 16)
+#define SPREAD (OUTPUTS * CPU_PANEL) /* of a dense panel */
 
 typedef struct dx_call {
   const cpu_grad24_plan *plan;
@@ -28,12 +30,14 @@ typedef struct dx_call {
 /* What one member works in. */
 typedef struct scratch {
   float *dy;   /* turned: blocks of [64 outputs][64 tokens] */
-  float *c;    /* [column][64 tokens] */
-  float *rows; /* [16][ROWS_LD] */
+  float *c;    /* [column][64 tokens]; of few tokens [token][ROWS_LD] */
+  float *rows; /* [16][ROWS_LD]; of few tokens four dense panels */
   float *lines;
 } scratch;
 
 #define SCRATCH_FLOATS (DY_FLOATS + C_FLOATS + 16 * ROWS_LD + CPU_LINES24)
+
+/* ---- tokens in the lanes -------------------------------------------------------------------- */
 
 static void multiply_unit(const cpu_grad24_plan *plan, const scratch *s, int64_t n0, int64_t unit, float *c,
                           int64_t tokens) {
@@ -52,26 +56,31 @@ static void multiply_unit(const cpu_grad24_plan *plan, const scratch *s, int64_t
                              .panels = (int32_t)(left < PANELS ? left : PANELS),
                              .type = w->type,
                              .tokens = (int32_t)tokens,
-                             .add = n0 > 0,
+                             .add = 1,
                              .other = w->other};
   plan->kernels->turned24(&tile);
 }
 
-/* C to dX, rounded, sixteen tokens at a time. */
+/* Columns k .. of a token to dX, rounded. */
+static void store_row(const dx_call *call, int64_t token, int64_t k, const float *from, int64_t count) {
+  const cpu_grad24_plan *plan = call->plan;
+  const uint32_t type = plan->shape.x_type;
+  const int64_t at = token * call->dx->strides[0] + plan->begin + k;
+  plan->kernels->store[cpu_type_index(type)]((uint8_t *)call->dx->data + (size_t)at * BS_DTYPE_BYTES(type),
+                                             from, count);
+}
+
+/* C to dX, sixteen tokens at a time. */
 static void finish(const dx_call *call, const scratch *s, int64_t token, int64_t tokens, int64_t unit,
                    int64_t units) {
   const cpu_grad24_plan *plan = call->plan;
-  const uint32_t type = plan->shape.x_type;
   const int64_t k0 = unit * CPU_UNIT_COLUMNS, left = plan->shape.K - k0;
   const int64_t count = left < units * CPU_UNIT_COLUMNS ? left : units * CPU_UNIT_COLUMNS;
   for (int64_t t = 0; t < tokens; t += 16) {
     for (int64_t k = 0; k < units * CPU_UNIT_COLUMNS; k += CPU_PANEL)
       plan->kernels->transpose(s->rows + k, ROWS_LD, s->c + k * CPU_WIDE_TOKENS + t, CPU_WIDE_TOKENS);
-    for (int64_t i = 0; i < 16 && t + i < tokens; i++) {
-      const int64_t at = (token + t + i) * call->dx->strides[0] + plan->begin + k0;
-      plan->kernels->store[cpu_type_index(type)](
-          (uint8_t *)call->dx->data + (size_t)at * BS_DTYPE_BYTES(type), s->rows + i * ROWS_LD, count);
-    }
+    for (int64_t i = 0; i < 16 && t + i < tokens; i++)
+      store_row(call, token + t + i, k0, s->rows + i * ROWS_LD, count);
   }
 }
 
@@ -88,13 +97,82 @@ static void multiply_rows(const cpu_grad24_plan *plan, const scratch *s, int64_t
 static void run_chunk(const dx_call *call, scratch *s, int64_t token, int64_t tokens, int64_t unit,
                       int64_t units) {
   const cpu_grad24_plan *plan = call->plan;
-  if (plan->shape.N == 0) memset(s->c, 0, C_FLOATS * sizeof *s->c);
+  memset(s->c, 0, (size_t)(units * CPU_UNIT_COLUMNS * CPU_WIDE_TOKENS) * sizeof *s->c);
   for (int64_t n0 = 0; n0 < plan->shape.N; n0 += ROWS) {
     for (int64_t n = n0; n < n0 + ROWS && n < plan->shape.N; n += OUTPUTS)
       cpu_rows24_turn(&call->dy, token, tokens, n, s->lines, s->dy + (n - n0) / OUTPUTS * BLOCK_FLOATS);
     multiply_rows(plan, s, n0, tokens, unit, units);
   }
   finish(call, s, token, tokens, unit, units);
+}
+
+/* ---- few tokens ----------------------------------------------------------------------------- */
+
+/* No NaN, no Inf: then zeros beside what is kept add nothing. */
+static int all_finite(const cpu_rows24 *dy, int64_t tokens, float *line) {
+  for (int64_t t = 0; t < tokens; t++)
+    for (int64_t n = 0; n < dy->columns; n += CPU_K_BLOCK) {
+      uint32_t none = 0;
+      cpu_rows24_load(dy, t, n, CPU_K_BLOCK, line);
+      for (int64_t i = 0; i < CPU_K_BLOCK; i++) {
+        uint32_t bits;
+        memcpy(&bits, line + i, sizeof bits);
+        none |= (bits & 0x7f800000u) == 0x7f800000u;
+      }
+      if (none) return 0;
+    }
+  return 1;
+}
+
+/* 64 outputs of up to two units, spread to dense panels and multiplied. */
+static void multiply_spread(const cpu_grad24_plan *plan, const scratch *s, int64_t n, int64_t tokens,
+                            int64_t unit, int64_t units, float *c) {
+  const cpu_packed24 *w = plan->w;
+  const cpu_kernels *kernels = plan->kernels;
+  const int64_t first = n / CPU_PANEL, left = w->panels - first, panels = left < PANELS ? left : PANELS;
+  const int64_t wide = w->units - unit / 2 * 2 < 2 ? 1 : 2; /* units of a block, side by side */
+  for (int64_t p = 0; p < panels; p++)
+    for (int64_t u = 0; u < units; u++) {
+      const cpu_spread24 spread = {.w = cpu_unit_at(w, first + p, unit + u),
+                                   .codes = cpu_codes_at(w->codes, first + p, unit + u),
+                                   .ahead = PANELS * wide * cpu_unit_bytes(w),
+                                   .ahead_codes = PANELS * wide * CPU_PANEL,
+                                   .to = s->rows + 2 * u * SPREAD + p * CPU_PANEL * CPU_PANEL,
+                                   .to_step = SPREAD,
+                                   .type = w->type,
+                                   .other = w->other};
+      kernels->spread24(&spread);
+    }
+  cpu_tile tile = {.w_step = SPREAD * sizeof(float),
+                   .ldc = ROWS_LD,
+                   .k = panels * CPU_PANEL,
+                   .tokens = (int32_t)tokens,
+                   .panels = kernels->panels[tokens],
+                   .add = 1,
+                   .x = s->dy + n % ROWS / CPU_K_BLOCK * kernels->tokens * CPU_X_LD + n % CPU_K_BLOCK};
+  for (int64_t p = 0; p < 2 * units; p += tile.panels) {
+    while (tile.panels > 2 * units - p) tile.panels /= 2;
+    tile.w = s->rows + p * SPREAD;
+    tile.c = c + p * CPU_PANEL;
+    kernels->tile[0](&tile);
+  }
+}
+
+static void run_few(const dx_call *call, const scratch *s, int64_t unit, int64_t units) {
+  const cpu_grad24_plan *plan = call->plan;
+  const int64_t N = plan->shape.N, tokens = call->tokens, left = plan->shape.K - unit * CPU_UNIT_COLUMNS;
+  const int64_t count = left < units * CPU_UNIT_COLUMNS ? left : units * CPU_UNIT_COLUMNS;
+  memset(s->c, 0, (size_t)(tokens * ROWS_LD) * sizeof *s->c);
+  for (int64_t n0 = 0; n0 < N; n0 += ROWS) {
+    for (int64_t n = n0; n < n0 + ROWS && n < N; n += CPU_K_BLOCK)
+      for (int64_t t = 0; t < tokens; t++)
+        cpu_rows24_load(&call->dy, t, n, CPU_K_BLOCK,
+                        s->dy + ((n - n0) / CPU_K_BLOCK * plan->kernels->tokens + t) * CPU_X_LD);
+    for (int64_t u = 0; u < units; u += 2)
+      for (int64_t n = n0; n < n0 + ROWS && n < N; n += OUTPUTS)
+        multiply_spread(plan, s, n, tokens, unit + u, units - u < 2 ? 1 : 2, s->c + u * CPU_UNIT_COLUMNS);
+  }
+  for (int64_t t = 0; t < tokens; t++) store_row(call, t, unit * CPU_UNIT_COLUMNS, s->c + t * ROWS_LD, count);
 }
 
 static void run_share(void *arg, uint32_t member, uint32_t width) {
@@ -108,6 +186,10 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   s.c = s.dy + DY_FLOATS;
   s.rows = s.c + C_FLOATS;
   s.lines = s.rows + 16 * ROWS_LD;
+  if (call->tokens <= plan->kernels->spread_most && all_finite(&call->dy, call->tokens, s.dy)) {
+    for (int64_t u = begin; u < end; u += CHUNK) run_few(call, &s, u, end - u < CHUNK ? end - u : CHUNK);
+    return;
+  }
   const int64_t tiles = (call->tokens + CPU_WIDE_TOKENS - 1) / CPU_WIDE_TOKENS;
   for (int64_t i = 0; i < tiles; i++) {
     int64_t first, last;
