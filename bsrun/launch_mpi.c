@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,11 +21,11 @@
 #include "bsrun/launch.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/peers/mpirun.h"
 
 #define TURN_NS 100000000
 static const double FAILED_S = 0.5; /* from the first rank that has ended to the last, after a failure */
 static const double ORDERLY_S = 20.0;
-#define MAX_WORDS 64
 #define BOARD "BLOCKSHOCK_MPI_BOARD" /* path of the board's file, for ranks of this machine */
 #define BOARD_RANKS "BLOCKSHOCK_MPI_RANKS"
 
@@ -40,10 +39,7 @@ typedef struct mpi_launch {
   int signal;      /* the first of them */
   double ended_at; /* when the first rank was seen to have ended; 0: none has */
   int status;
-  const char *words[MAX_WORDS];
-  size_t n_words;
-  char *text; /* of the words of a command of the user's */
-  char number[16];
+  bs_mpirun mpirun;
 } mpi_launch;
 
 /* ---- in a rank ------------------------------------------------------------------------------ */
@@ -91,92 +87,22 @@ void bsrun_mpi_enter(void) {
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
-static void add_word(mpi_launch *l, const char *word) {
-  if (l->n_words + 1 < MAX_WORDS) l->words[l->n_words++] = word;
-}
-
-/* The first line that a program prints when asked for its version; "" where it does not run. */
-static void version_of(const char *program, char *out, size_t size) {
-  char command[128];
-  out[0] = '\0';
-  snprintf(command, sizeof command, "%s --version 2>&1", program);
-  FILE *f = popen(command, "r");
-  if (f == NULL) return;
-  const size_t n = fread(out, 1, size - 1, f);
-  out[n] = '\0';
-  while (fgetc(f) != EOF) {
-  }
-  pclose(f);
-}
-
-static uint32_t cores_allowed(void) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
-}
-
-/* docs/launch-mpi.md, "What bsrun starts". Cores are divided by the communicator, so mpirun binds nothing. */
-static int32_t add_mpirun(mpi_launch *l, bs_error *err) {
-  char version[256];
-  version_of("mpirun", version, sizeof version);
-  const int open_mpi = strstr(version, "Open MPI") != NULL, hydra = strstr(version, "HYDRA") != NULL;
-  if (!open_mpi && !hydra) {
-    bs_error_set(err, BS_UNAVAILABLE, "BS-LAUNCH-MPIRUN", "no mpirun of Open MPI or MPICH is in PATH");
-    bs_error_hint(err, "install one, or --set hardware.mpirun='COMMAND WORDS' that takes -n P PROGRAM");
-    return BS_UNAVAILABLE;
-  }
-  add_word(l, "mpirun");
-  if (hydra) add_word(l, "-disable-auto-cleanup"); /* else it kills those who could say which rank has died */
-  if (hydra) return BS_OK;
-  add_word(l, "--quiet");
-  add_word(l, "--bind-to");
-  add_word(l, "none");
-  if (l->n > cores_allowed()) add_word(l, "--oversubscribe");
-  if (geteuid() == 0) add_word(l, "--allow-run-as-root");
-  return BS_OK;
-}
-
-static void add_srun(mpi_launch *l) {
-  add_word(l, "srun");
-  add_word(l, "--kill-on-bad-exit=1");
-  if (getenv("SLURM_MPI_TYPE") == NULL) add_word(l, "--mpi=pmix");
-}
-
-static int32_t find_words(mpi_launch *l, const char *command, bs_error *err) {
-  int32_t rc = BS_OK;
-  if (command != NULL && command[0] != '\0') {
-    l->text = bs_strdup(command);
-    if (l->text == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-    char *rest = NULL;
-    for (char *w = strtok_r(l->text, " \t", &rest); w != NULL; w = strtok_r(NULL, " \t", &rest))
-      add_word(l, w);
-  } else if (getenv("SLURM_JOB_ID") != NULL) {
-    add_srun(l);
-  } else {
-    rc = add_mpirun(l, err);
-  }
-  snprintf(l->number, sizeof l->number, "%u", l->n);
-  add_word(l, "-n");
-  add_word(l, l->number);
-  return rc;
-}
-
 /* The program and its own words behind mpirun's. */
 static char **whole_command(const mpi_launch *l) {
   static char self[4096];
   char **own = bsrun_command_words();
   size_t n = 0;
   while (own[n] != NULL) ++n;
-  char **all = calloc(l->n_words + n + 1, sizeof *all);
+  char **all = calloc(l->mpirun.n + n + 1, sizeof *all);
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   if (all == NULL || length <= 0) {
     free(all);
     return NULL;
   }
   self[length] = '\0';
-  for (size_t i = 0; i < l->n_words; ++i) all[i] = (char *)(uintptr_t)l->words[i];
-  all[l->n_words] = self;
-  for (size_t i = 1; i < n; ++i) all[l->n_words + i] = own[i];
+  for (size_t i = 0; i < l->mpirun.n; ++i) all[i] = (char *)(uintptr_t)l->mpirun.words[i];
+  all[l->mpirun.n] = self;
+  for (size_t i = 1; i < n; ++i) all[l->mpirun.n + i] = own[i];
   return all;
 }
 
@@ -195,7 +121,7 @@ static void become(const mpi_launch *l, const sigset_t *signals, char **words) {
   sigprocmask(SIG_SETMASK, signals, NULL);
   snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)l->launcher, l->board_fd);
   setenv(BOARD, path, 1);
-  setenv(BOARD_RANKS, l->number, 1);
+  setenv(BOARD_RANKS, l->mpirun.number, 1);
   const int none = open("/dev/null", O_RDONLY);
   if (none >= 0) dup2(none, STDIN_FILENO);
   execvp(words[0], words);
@@ -259,9 +185,9 @@ static int fail_unknown(const mpi_launch *l) {
   bs_error err = BS_ERROR_INIT;
   const int signalled = WIFSIGNALED(l->status);
   bs_error_set(&err, BS_RANK_FAILED, "BS-LAUNCH-MPIRUN", "%s ended with %s%d, and no rank has said why",
-               l->words[0], signalled ? "signal " : "",
+               l->mpirun.words[0], signalled ? "signal " : "",
                signalled ? WTERMSIG(l->status) : WEXITSTATUS(l->status));
-  bs_error_hint(&err, "run it by hand: %s -n %u bsrun ...", l->words[0], l->n);
+  bs_error_hint(&err, "run it by hand: %s -n %u bsrun ...", l->mpirun.words[0], l->n);
   return bsrun_fail(&err);
 }
 
@@ -300,7 +226,7 @@ int bsrun_launch_mpi(uint32_t ranks, const char *command) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGHUP);
-  int32_t rc = find_words(&l, command, &err);
+  int32_t rc = bs_mpirun_find(&l.mpirun, ranks, command, &err);
   if (rc == BS_OK) rc = make_board(&l, &err);
   char **words = rc == BS_OK ? whole_command(&l) : NULL;
   if (rc == BS_OK && words == NULL) rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
@@ -309,12 +235,12 @@ int bsrun_launch_mpi(uint32_t ranks, const char *command) {
   l.pid = rc == BS_OK ? fork() : -1;
   if (l.pid == 0) become(&l, &before, words);
   if (rc == BS_OK && l.pid < 0)
-    rc = bs_error_errno(&err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start %s", l.words[0]);
+    rc = bs_error_errno(&err, BS_NO_MEMORY, "BS-LAUNCH-FORK", errno, "cannot start %s", l.mpirun.words[0]);
   if (rc == BS_OK) watch(&l, &signals);
   const int code = rc == BS_OK ? outcome(&l) : bsrun_fail(&err);
   bsrun_board_close(l.board);
   if (l.board_fd >= 0) close(l.board_fd);
   free(words);
-  free(l.text);
+  bs_mpirun_free(&l.mpirun);
   return code;
 }
