@@ -95,7 +95,7 @@ _bsrun() {
       ;;
     --config | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
     --out | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun) return ;;
   esac
 
   if [[ $cur == -* ]]; then

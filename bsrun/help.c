@@ -97,6 +97,7 @@ void help_plugins(void) {
       "  --group G            abi, lifecycle, truth, numerics, method, communicator, workload, threads or "
       "hygiene\n"
       "  --backend B          what methods are graded on (ref)\n"
+      "  --mpirun WORDS       what starts the ranks of a communicator that is an MPI's (mpirun of PATH)\n"
       "  --xfail FILE         lines NAME: REASON of expected failures; one that passes, fails\n"
       "  --param NAME=VALUE, --option NAME=VALUE   of the plugin; of its methods and workloads\n"
       "          The grade is kept for this very file, shown by list, inspect and why, and stored in the "

@@ -24,6 +24,7 @@ const args_option plugins_check_options[] = {
     {"kit", 0, "quick|full", 0, "how many generated cases (quick)"},
     {"group", 0, "GROUP", 0, "only one group of checks"},
     {"backend", 0, "NAME", 0, "what methods are graded on (ref)"},
+    {"mpirun", 0, "WORDS", 0, "what starts the ranks of a communicator that is an MPI's (mpirun of PATH)"},
     {"xfail", 0, "FILE", 0, "lines NAME: REASON of checks that are expected to fail"},
     {"param", 0, "NAME=VALUE", 1, "a parameter of the plugin"},
     {"option", 0, "NAME=VALUE", 1, "an option of its methods and workloads"},
@@ -244,8 +245,8 @@ void plugins_grade_text(const json_t *grade, int builtin, char *out, size_t size
 static int32_t check(const args *a, int *out_code, bs_error *err) {
   static const struct {
     const char *name, *as;
-  } passed[] = {{"kit", "--kit"},     {"group", "--group"},   {"backend", "--backend"}, {"xfail", "--xfail"},
-                {"param", "--param"}, {"option", "--option"}, {"output", "-o"}};
+  } passed[] = {{"kit", "--kit"},     {"group", "--group"}, {"backend", "--backend"}, {"mpirun", "--mpirun"},
+                {"xfail", "--xfail"}, {"param", "--param"}, {"option", "--option"},   {"output", "-o"}};
   char program[PATH_MAX], file[PATH_MAX], *words[MAX_WORDS], before[65];
   bs_text report = {0};
   size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * comm.c - group communicator: every collective against the serial oracle of tests/comm/ranks.h, over dtypes,
- * sizes, row strides, operations and in place, in the world and in groups of it. Worlds of threads. */
+ * sizes, row strides, operations and in place, in the world and in groups of it. */
 #include "tests/kit/comm.h"
 
 #include <stdio.h>
@@ -10,11 +10,6 @@ enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
 
 typedef int32_t (*collective_fn)(void *comm, const bs_coll_call *call, bs_error *err);
 
-typedef struct work {
-  uint32_t kind;
-  _Atomic uint32_t served;
-} work;
-
 static collective_fn slot_of(const bs_comm *c, uint32_t kind) {
   const collective_fn slots[BS_COLL_COUNT_] = {c->all_reduce, c->all_gather, c->reduce_scatter, c->broadcast,
                                                c->all_to_all, c->send,       c->recv,           c->barrier};
@@ -23,10 +18,9 @@ static collective_fn slot_of(const bs_comm *c, uint32_t kind) {
 
 /* OK, or UNSUPPORTED with a reason; anything else fails. 1: served. */
 static int served(test_rank *t, const kit_point *q, int32_t rc) {
-  work *w = t->arg;
   char text[160];
   if (rc == BS_OK) {
-    w->served++;
+    kit_mine(t)->served++;
     return 1;
   }
   kit_assert(rc == BS_UNSUPPORTED, "%s: rank %u gets %s: %s", kit_point_text(q, text, sizeof text), t->rank,
@@ -43,6 +37,17 @@ static void same(const test_rank *t, const kit_point *q, uint64_t row, uint64_t 
              "%s: rank %u of %u: element [%llu,%llu] is %.9g, the serial oracle says %.9g",
              kit_point_text(q, text, sizeof text), t->rank, t->size, (unsigned long long)row,
              (unsigned long long)col, got, want);
+}
+
+/* Of a result that every rank of the world gets alike: its bytes, row by row. */
+static void keep_bits(const test_rank *t, const kit_point *q, const kit_buffer *b, uint64_t cols,
+                      int64_t stride, uint64_t size) {
+  uint64_t *bits = &kit_mine(t)->bits;
+  if (q->where[0] != '\0') return; /* not all are in the group */
+  for (uint64_t row = 0; row < q->rows; row++) {
+    const unsigned char *from = b->data + row * (uint64_t)stride * size;
+    for (uint64_t i = 0; i < cols * size; i++) *bits = (*bits ^ from[i]) * UINT64_C(1099511628211);
+  }
 }
 
 static uint64_t own_count(const kit_point *q, uint32_t rank) {
@@ -85,6 +90,7 @@ static void one_reduce_or_broadcast(test_rank *t, const kit_point *q) {
       same(t, q, row, col, bs_load_f64(c.dtype_out, y->data, (int64_t)row * c.out_stride + (int64_t)col),
            want);
     }
+    keep_bits(t, q, y, q->count, c.out_stride, size);
     kit_buffer_check(y, q, t->rank, q->rows, q->count, c.out_stride, size);
   }
   if (!q->in_place) {
@@ -122,6 +128,7 @@ static void one_gather(test_rank *t, const kit_point *q) {
         same(t, q, row, col, bs_load_f64(q->dtype, y.data, (int64_t)row * c.out_stride + (int64_t)col),
              input(q, (uint32_t)r, row * counts[r] + col - from));
       }
+    keep_bits(t, q, &y, total, c.out_stride, size);
     kit_buffer_check(&y, q, t->rank, q->rows, total, c.out_stride, size);
   }
   if (!q->in_place) kit_buffer_check(&x, q, t->rank, 0, 0, 0, 1);
@@ -286,7 +293,7 @@ static void reductions(test_rank *t, const kit_point *base) {
 }
 
 static void values_of(test_rank *t, const uint64_t *counts, size_t n, const char *where) {
-  const work *w = t->arg;
+  const kit_work *w = t->arg;
   const int reduces = w->kind == BS_COLL_ALL_REDUCE || w->kind == BS_COLL_REDUCE_SCATTER;
   const int may_be_in_place =
       w->kind == BS_COLL_ALL_REDUCE || w->kind == BS_COLL_BROADCAST || w->kind == BS_COLL_ALL_GATHER;
@@ -311,24 +318,35 @@ static void values_of(test_rank *t, const uint64_t *counts, size_t n, const char
   }
 }
 
-static void values_body(test_rank *t) {
-  static const uint64_t counts[] = {0, 1, 7, 333, 20011};
-  values_of(t, counts, sizeof counts / sizeof counts[0], "");
-}
-
 /* The same of the first and the last rank, by the ranks of their group. */
-static void group_body(test_rank *t) {
+static void values_of_group(test_rank *t) {
   static const uint64_t counts[] = {7, 20011};
   const uint32_t members[2] = {0, t->size - 1};
   test_rank in_group = *t;
   if (t->rank != members[0] && t->rank != members[1]) return;
-  in_group.rank = t->rank == 0 ? 0 : 1;
-  in_group.size = 2;
   const int32_t rc = t->comm->group_open(t->handle, members, 2, &in_group.handle, &t->err);
   kit_assert(rc == BS_OK, "group_open of ranks 0 and %u of %u fails: %s: %s", members[1], t->size, t->err.id,
              t->err.message);
+  in_group.rank = t->rank == 0 ? 0 : 1;
+  in_group.size = 2;
   values_of(&in_group, counts, sizeof counts / sizeof counts[0], " of a group");
   t->comm->rank_close(in_group.handle);
+}
+
+void kit_body_values(test_rank *t) {
+  static const uint64_t counts[] = {0, 1, 7, 333, 20011};
+  values_of(t, counts, sizeof counts / sizeof counts[0], "");
+  if (t->size > 2 && t->comm->group_open != NULL) values_of_group(t);
+}
+
+/* Two ranks whose results are right by value, and differ by a bit: signs of zero, and what is not sampled. */
+static void check_bits(const kit_outcome *ranks, uint32_t size, uint32_t kind) {
+  static const char *const names[] = {[BS_COLL_ALL_REDUCE] = "all_reduce",
+                                      [BS_COLL_ALL_GATHER] = "all_gather",
+                                      [BS_COLL_BROADCAST] = "broadcast"};
+  for (uint32_t r = 1; r < size; r++)
+    kit_assert(ranks[r].bits == ranks[0].bits, "%s: ranks 0 and %u of %u get other bits", names[kind], r,
+               size);
 }
 
 void kit_comm_collective(const kit_case *c) {
@@ -336,24 +354,26 @@ void kit_comm_collective(const kit_case *c) {
                                    BS_COLL_BROADCAST,  BS_COLL_ALL_TO_ALL, BS_COLL_SEND,
                                    BS_COLL_BARRIER};
   static kit_plugin p;
-  work w = {.kind = kinds[c->arg]};
+  const uint32_t kind = kinds[c->arg];
+  uint32_t n_served = 0;
   const bs_comm *comm = kit_comm_open(c, &p);
   if (comm == NULL) return;
-  const int least = w.kind == BS_COLL_ALL_REDUCE || w.kind == BS_COLL_BARRIER;
-  if (slot_of(comm, w.kind) == NULL || (w.kind == BS_COLL_SEND && comm->recv == NULL)) {
+  const int least = kind == BS_COLL_ALL_REDUCE || kind == BS_COLL_BARRIER;
+  if (slot_of(comm, kind) == NULL || (kind == BS_COLL_SEND && comm->recv == NULL)) {
     kit_assert(!least, "has no %s, which every communicator must have",
-               w.kind == BS_COLL_BARRIER ? "barrier" : "all_reduce");
+               kind == BS_COLL_BARRIER ? "barrier" : "all_reduce");
     kit_unsupported("the slot is NULL");
     return;
   }
-  for (uint32_t size = 1; size <= (kit_full() ? 5u : 3u); size++) {
-    test_rank ranks[16];
-    run_ranks(size, values_body, &w, ranks);
-    if (size > 2 && comm->group_open != NULL) run_ranks(size, group_body, &w, ranks);
+  const uint32_t most = comm->launch == BS_LAUNCH_ATTACHED ? 4 : kit_full() ? 5 : 3;
+  for (uint32_t size = 1; size <= most; size++) {
+    const kit_outcome *ranks = kit_comm_run(comm, KIT_VALUES, kind, size);
+    if (ranks == NULL) return;
+    for (uint32_t r = 0; r < size; r++) n_served += ranks[r].served;
+    check_bits(ranks, size, kind);
   }
-  kit_assert(!least || w.served > 0, "serves no dtype of %s",
-             w.kind == BS_COLL_BARRIER ? "barrier" : "all_reduce");
-  kit_unwrap();
-  kit_plugin_deactivate(&p);
-  if (w.served == 0) kit_unsupported("no dtype of it is served");
+  kit_assert(!least || n_served > 0, "serves no dtype of %s",
+             kind == BS_COLL_BARRIER ? "barrier" : "all_reduce");
+  kit_comm_close(&p);
+  if (n_served == 0) kit_unsupported("no dtype of it is served");
 }

@@ -11,7 +11,7 @@ void kit_buffer_make(kit_buffer *b, uint64_t bytes) {
   b->bytes = bytes + TAIL;
   b->data = malloc(b->bytes);
   b->before = malloc(b->bytes);
-  ck_assert(b->data != NULL && b->before != NULL);
+  kit_assert(b->data != NULL && b->before != NULL, "no memory for a message");
   memset(b->data, 0xA5, b->bytes);
 }
 

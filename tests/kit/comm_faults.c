@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * comm_faults.c - group communicator: ranks that are at different call sites, do not come, or abort. */
+ * comm_faults.c - group communicator: ranks that are at different call sites, do not come, or abort; and, of
+ * processes, one that is killed or configured otherwise. */
+#include <signal.h>
+#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tests/kit/comm.h"
 
-static int32_t barrier(test_rank *t, const char *site, int64_t timeout_ns) {
-  bs_coll_call c = make_call(BS_COLL_BARRIER, 0, 0, 0, site);
-  c.timeout_ns = timeout_ns;
-  return t->comm->barrier(t->handle, &c, &t->err);
-}
-
-static void mismatch_body(test_rank *t) {
-  t->rc = barrier(t, t->rank == 0 ? "here" : "there", INT64_C(10000000000));
-}
-
-enum { LATE_MS = 200 }; /* a rank's deadline; it answers at most a second later */
-static int64_t begun_ms[16], ended_ms[16];
+#define LONG_NS INT64_C(10000000000) /* of waits that something else must end */
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -24,55 +16,117 @@ static int64_t now_ms(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void late_body(test_rank *t) {
-  if (t->rank == 1) return; /* never comes */
-  begun_ms[t->rank] = now_ms();
-  t->rc = barrier(t, "late", INT64_C(1000000) * LATE_MS);
-  ended_ms[t->rank] = now_ms();
+static int32_t barrier(test_rank *t, const char *site, int64_t timeout_ns) {
+  kit_outcome *mine = kit_mine(t);
+  bs_coll_call c = make_call(BS_COLL_BARRIER, 0, 0, 0, site);
+  c.timeout_ns = timeout_ns;
+  mine->begun_ms = now_ms();
+  const int32_t rc = t->comm->barrier(t->handle, &c, &t->err);
+  mine->ended_ms = now_ms();
+  return rc;
 }
+
+static void killed_body(test_rank *t) {
+  t->rc = barrier(t, "before", LONG_NS);
+  if (t->rank == KIT_CULPRIT) kill(getpid(), SIGKILL);
+  if (t->rc == BS_OK) t->rc = barrier(t, "killed", LONG_NS);
+}
+
 static void abort_body(test_rank *t) {
-  if (t->rank == 1) {
-    usleep(50000);
-    t->comm->abort(t->world, 1, BS_INTERNAL, "the kit says so");
+  if (t->rank != KIT_CULPRIT) {
+    t->rc = barrier(t, "abort", LONG_NS);
     return;
   }
-  t->rc = barrier(t, "abort", INT64_C(20000000000));
+  usleep(50000);
+  t->comm->abort(t->world, t->rank, BS_INTERNAL, "the kit says so");
 }
+
+void kit_body_fault(test_rank *t) {
+  switch (((const kit_work *)t->arg)->body) {
+    case KIT_MISMATCH:
+      t->rc = barrier(t, t->rank == 0 ? "here" : "there", LONG_NS);
+      break;
+    case KIT_LATE: /* the culprit never comes */
+      if (t->rank != KIT_CULPRIT) t->rc = barrier(t, "late", INT64_C(1000000) * KIT_LATE_MS);
+      break;
+    case KIT_ABORT:
+      abort_body(t);
+      break;
+    case KIT_KILLED:
+      killed_body(t);
+      break;
+    default: /* KIT_CONFIG: the world does not open */
+      break;
+  }
+}
+
+/* What each rank but the culprit must get. The words are asked of processes: what they say is all that
+ * whoever started them sees. */
+static const struct {
+  const char *what;
+  int32_t code;
+  uint32_t culprit_too;
+  const char *words[2];
+} specified[KIT_BODIES] = {
+    [KIT_MISMATCH] = {"ranks are at different call sites", BS_MISMATCH, 1, {"here", "there"}},
+    [KIT_LATE] = {"a rank does not come", BS_DEADLINE, 0, {"rank 1", "late"}},
+    [KIT_ABORT] = {"a rank aborts the world", BS_ABORTED, 0, {"rank 1", "the kit says so"}},
+    [KIT_KILLED] = {"a rank is killed", BS_RANK_FAILED, 0, {"rank 1", "before"}},
+    [KIT_CONFIG] = {"a rank is configured otherwise", BS_MISMATCH, 1, {"", ""}},
+};
 
 /* Not before any deadline has passed: the first one's ends the wait of all. Not long after its own. */
-static void check_time(uint32_t r) {
-  const int64_t first = begun_ms[0] < begun_ms[2] ? begun_ms[0] : begun_ms[2];
-  kit_assert(ended_ms[r] - first >= LATE_MS - 1,
+static void check_time(const kit_outcome *ranks, uint32_t r) {
+  const int64_t first = ranks[0].begun_ms < ranks[2].begun_ms ? ranks[0].begun_ms : ranks[2].begun_ms;
+  kit_assert(ranks[r].ended_ms - first >= KIT_LATE_MS - 1,
              "a rank does not come: rank %u gives up after %lld ms, the first deadline is at %d ms", r,
-             (long long)(ended_ms[r] - first), LATE_MS);
+             (long long)(ranks[r].ended_ms - first), KIT_LATE_MS);
   kit_assert(
-      ended_ms[r] - begun_ms[r] <= LATE_MS + 1000,
+      ranks[r].ended_ms - ranks[r].begun_ms <= KIT_LATE_MS + 1000,
       "a rank does not come: rank %u answers after %lld ms: its deadline is %d ms, and a second more is "
       "the limit",
-      r, (long long)(ended_ms[r] - begun_ms[r]), LATE_MS);
+      r, (long long)(ranks[r].ended_ms - ranks[r].begun_ms), KIT_LATE_MS);
 }
 
-void kit_comm_faults(const kit_case *c) {
-  static void (*const bodies[])(test_rank *) = {mismatch_body, late_body, abort_body};
-  static const int32_t wanted[] = {BS_MISMATCH, BS_DEADLINE, BS_ABORTED};
-  static const char *const what[] = {"ranks are at different call sites", "a rank does not come",
-                                     "a rank aborts the world"};
+static void check_words(const kit_outcome *o, uint32_t body) {
+  char all[sizeof o->err.message + sizeof o->err.where + 2];
+  snprintf(all, sizeof all, "%s %s", o->err.message, o->err.where);
+  for (int i = 0; i < 2; i++)
+    kit_assert(strstr(all, specified[body].words[i]) != NULL, "%s: rank %u is not told '%s', but: %.300s",
+               specified[body].what, o->rank, specified[body].words[i], all);
+  if (body == KIT_ABORT)
+    kit_assert(o->err.native_code == BS_INTERNAL, "%s: rank %u finds %lld in native_code, abort was given %d",
+               specified[body].what, o->rank, (long long)o->err.native_code, BS_INTERNAL);
+}
+
+static void check_fault(const kit_case *c, uint32_t body) {
   static kit_plugin p;
-  test_rank ranks[16];
   const bs_comm *comm = kit_comm_open(c, &p);
   if (comm == NULL) return;
   if (comm->barrier == NULL) {
     kit_unsupported("the slot barrier is NULL");
     return;
   }
-  run_ranks(3, bodies[c->arg], NULL, ranks);
-  for (uint32_t r = 0; r < 3; r++) {
-    if (c->arg > 0 && r == 1) continue;
-    kit_assert(ranks[r].rc == wanted[c->arg], "%s: rank %u gets %s, it must be %s", what[c->arg], r,
-               bs_status_name(ranks[r].rc), bs_status_name(wanted[c->arg]));
-    kit_assert(ranks[r].err.message[0] != '\0', "%s: rank %u gets no reason", what[c->arg], r);
-    if (bodies[c->arg] == late_body) check_time(r);
+  const kit_outcome *ranks = kit_comm_run(comm, body, BS_COLL_BARRIER, KIT_FAULT_RANKS);
+  if (ranks == NULL) return;
+  for (uint32_t r = 0; r < KIT_FAULT_RANKS; r++) {
+    if (!specified[body].culprit_too && r == KIT_CULPRIT) continue;
+    kit_assert(ranks[r].rc == specified[body].code, "%s: rank %u gets %s, it must be %s%s%s",
+               specified[body].what, r, bs_status_name(ranks[r].rc), bs_status_name(specified[body].code),
+               ranks[r].rc != BS_OK ? ": " : "", ranks[r].rc != BS_OK ? ranks[r].err.message : "");
+    kit_assert(ranks[r].err.message[0] != '\0', "%s: rank %u gets no reason", specified[body].what, r);
+    if (body == KIT_LATE) check_time(ranks, r);
+    if (comm->launch == BS_LAUNCH_ATTACHED) check_words(&ranks[r], body);
   }
-  kit_unwrap();
-  kit_plugin_deactivate(&p);
+  kit_comm_close(&p);
+}
+
+void kit_comm_faults(const kit_case *c) {
+  static const uint32_t bodies[] = {KIT_MISMATCH, KIT_LATE, KIT_ABORT};
+  check_fault(c, bodies[c->arg]);
+}
+
+void kit_comm_processes(const kit_case *c) {
+  static const uint32_t bodies[] = {KIT_KILLED, KIT_CONFIG};
+  check_fault(c, bodies[c->arg]);
 }

@@ -25,6 +25,9 @@ typedef struct bs_kit_options {
   const char *const *params, *const *options;
   uint32_t n_params, n_options;
   const char *backend; /* of the worlds that methods are graded in; NULL: ref. Its memory is the host's */
+  /* Of communicators whose ranks mpirun starts: words that take -n P PROGRAM (NULL: the mpirun of PATH), and
+   * the command bs-conformance, which the ranks are (NULL: such communicators are not run). */
+  const char *mpirun, *rank_program;
 } bs_kit_options;
 
 typedef struct bs_kit_row {

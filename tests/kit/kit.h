@@ -14,10 +14,16 @@
 
 enum { KIT_MAX_THINGS = 64, KIT_MAX_PARAMS = 64, KIT_MAX_CASES = 1024, KIT_NAME = 256 };
 
-#define kit_fail(...) ck_abort_msg(__VA_ARGS__)
-#define kit_assert(ok, ...)               \
-  do {                                    \
-    if (!(ok)) ck_abort_msg(__VA_ARGS__); \
+/* In a process that is a rank of a check it leaves the text for the check, and ends (comm_rank.c). */
+void kit_rank_fails(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+#define kit_fail(...)            \
+  do {                           \
+    kit_rank_fails(__VA_ARGS__); \
+    ck_abort_msg(__VA_ARGS__);   \
+  } while (0)
+#define kit_assert(ok, ...)           \
+  do {                                \
+    if (!(ok)) kit_fail(__VA_ARGS__); \
   } while (0)
 
 /* ---- the host (host.c) ---------------------------------------------------------------------- */
@@ -86,6 +92,7 @@ typedef struct kit_found {
   uint32_t kind;
   char name[64]; /* of an op implementation: its algorithm */
   char op[64], backend[64];
+  uint32_t launch; /* of a communicator */
 } kit_found;
 typedef struct kit_survey {
   int32_t complete, code;
@@ -125,6 +132,8 @@ typedef struct kit_run {
   uint32_t current;
 } kit_run;
 extern kit_run kit;
+/* A process that mpirun has started for a check (comm_rank.c); returns only where it is none. */
+int kit_rank_main(const char *path);
 
 /* This check does not fit the plugin, which says so itself: `why` is its text. Return after it. */
 void kit_unsupported(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -186,6 +195,7 @@ void kit_life_world(const kit_case *c);
 void kit_life_device(const kit_case *c);
 void kit_comm_collective(const kit_case *c);
 void kit_comm_faults(const kit_case *c);
+void kit_comm_processes(const kit_case *c);
 void kit_work_stream(const kit_case *c);
 void kit_work_parts(const kit_case *c);
 void kit_clean_output(const kit_case *c);

@@ -74,10 +74,12 @@ static const row method_rows[] = {
 };
 static const char *const collectives[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                           "all_to_all", "send_recv",  "barrier"};
-static const char *const faults[] = {"mismatch", "late", "abort"};
+static const char *const faults[] = {"mismatch", "late", "abort"}, *const of_processes[] = {"killed",
+                                                                                            "config"};
 static const row comm_rows[] = {
     {"communicator", "values", kit_comm_collective, 0, 7, collectives},
     {"communicator", "faults", kit_comm_faults, 0, 3, faults},
+    {"communicator", "faults", kit_comm_processes, 0, 2, of_processes},
     {"lifecycle", "world", kit_life_world, 0, 0, NULL},
     {"threads", "worlds", kit_comm_together, 0, 0, NULL},
 };
@@ -93,8 +95,9 @@ typedef struct list {
   uint32_t n, max;
 } list;
 
-/* Some rows make sense for some ops only. */
+/* Some rows make sense for some ops, or for ranks that are processes, only. */
 static int fits(const row *r, const kit_found *f) {
+  if (r->body == kit_comm_processes) return f->launch == BS_LAUNCH_ATTACHED;
   if (f->kind != BS_KIND_OP) return 1;
   if (r->body == kit_num_in_place) return strcmp(f->op, "activate") == 0;
   if (r->body == kit_num_packed) return kit_op_is(f->op, "matmul");

@@ -15,6 +15,7 @@ enum { MAX_SETTINGS = 64 };
 static const char usage[] =
     "usage: bs-conformance PLUGIN.so [--kit quick|full] [--group G] [--xfail FILE]\n"
     "                      [--backend B] [--param NAME=VALUE] [--option NAME=VALUE] [-o text|tap|json]\n"
+    "                      [--mpirun WORDS]\n"
     "\n"
     "Grades one plugin: each check runs in a process of its own, and the last line is the grade.\n"
     "\n"
@@ -23,6 +24,9 @@ static const char usage[] =
     "hygiene;\n"
     "                       the last line then says partial: who passes a part may fail another\n"
     "  --backend B          what methods are graded on (ref); looked for as bsrun does, host memory only\n"
+    "  --mpirun WORDS       what starts the ranks of a communicator that is an MPI's (the mpirun of PATH); "
+    "it\n"
+    "                       must take -n P PROGRAM\n"
     "  --xfail FILE         lines NAME: REASON of checks that are expected to fail; one that passes, fails\n"
     "  --param NAME=VALUE   a parameter of the plugin (repeatable)\n"
     "  --option NAME=VALUE  an option of its methods and workloads (repeatable)\n"
@@ -95,6 +99,9 @@ static int take(request *r, int letter, const char *value) {
     case 'b':
       r->kit.backend = value;
       return -1;
+    case 'm':
+      r->kit.mpirun = value;
+      return -1;
     case 'x':
       r->kit.xfail = value;
       return -1;
@@ -148,14 +155,24 @@ static int grade(const request *r) {
 
 int main(int argc, char **argv) {
   static const struct option longs[] = {
-      {"kit", required_argument, NULL, 'k'},     {"group", required_argument, NULL, 'g'},
-      {"backend", required_argument, NULL, 'b'}, {"xfail", required_argument, NULL, 'x'},
-      {"output", required_argument, NULL, 'o'},  {"param", required_argument, NULL, 'p'},
-      {"option", required_argument, NULL, 's'},  {"help", no_argument, NULL, 'h'},
-      {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0},
+      {"kit", required_argument, NULL, 'k'},
+      {"group", required_argument, NULL, 'g'},
+      {"backend", required_argument, NULL, 'b'},
+      {"xfail", required_argument, NULL, 'x'},
+      {"output", required_argument, NULL, 'o'},
+      {"param", required_argument, NULL, 'p'},
+      {"option", required_argument, NULL, 's'},
+      {"help", no_argument, NULL, 'h'},
+      {"version", no_argument, NULL, 'v'},
+      {"mpirun", required_argument, NULL, 'm'},
+      {NULL, 0, NULL, 0},
   };
   static request r;
+  static char self[4096];
   bs_error err = BS_ERROR_INIT;
+  if (argc == 3 && strcmp(argv[1], "--rank") == 0) return kit_rank_main(argv[2]);
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  r.kit.rank_program = length > 0 ? self : NULL;
   for (int letter; (letter = getopt_long(argc, argv, "o:h", longs, NULL)) >= 0;) {
     const int code = take(&r, letter, optarg);
     if (code >= 0) return code;

@@ -96,6 +96,7 @@ static void describe(const kit_thing *t, kit_found *f) {
       break;
     case BS_KIND_COMM:
       name = ((const bs_comm *)t->vtable)->name;
+      f->launch = ((const bs_comm *)t->vtable)->launch;
       break;
     case BS_KIND_METHOD:
       name = ((const bs_method *)t->vtable)->name;

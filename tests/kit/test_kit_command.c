@@ -181,6 +181,26 @@ START_TEST(methods_on_another_backend) {
 }
 END_TEST
 
+/* What is an MPI's is skipped where nothing starts its ranks, and says why. */
+START_TEST(without_an_mpirun_the_reason_is_told) {
+  static const struct {
+    const char *before, *words, *why;
+  } missing[] = {{"PATH=/nowhere ", "", "no mpirun of Open MPI or MPICH is in PATH"},
+                 {"", "--mpirun /nowhere/mpirun", "/nowhere/mpirun started no process (exit 127)"}};
+  char path[4200];
+  snprintf(path, sizeof path, "%s/bs_mpi.so", getenv("BS_TEST_PLUGIN_DIR"));
+  if (access(path, R_OK) != 0) return; /* no MPI was found when this was configured */
+  for (size_t i = 0; i < 2; i++) {
+    kit_shell(&r, "%s'%s' '%s' --group communicator %s 2>&1", missing[i].before, kit_bin("bs-conformance"),
+              path, missing[i].words);
+    ck_assert_msg(r.code == 5, "exit %d: %s", r.code, r.text); /* nothing passed */
+    ck_assert_msg(kit_line_has(r.text, "unsupported communicator.values.barrier.mpi", missing[i].why), "%s",
+                  r.text);
+    ck_assert_ptr_null(strstr(r.text, "FAIL  "));
+  }
+}
+END_TEST
+
 /* Kinds that have no checks of their own. */
 START_TEST(kinds_that_nothing_uses_yet) {
   kit_shell(&r, "'%s' '%s/tests/fixtures/bs_kinds.so' 2>&1", kit_bin("bs-conformance"),
@@ -230,6 +250,7 @@ int main(void) {
   tcase_add_test(tc, options_reach_the_workload);
   tcase_add_test(tc, bsrun_passes_on_grade_and_status);
   tcase_add_test(tc, methods_on_another_backend);
+  tcase_add_test(tc, without_an_mpirun_the_reason_is_told);
   tcase_add_test(tc, kinds_that_nothing_uses_yet);
   tcase_add_test(tc, bsrun_finds_plugins_by_id);
   tcase_add_test(tc, bsrun_says_when_the_kit_is_missing);

@@ -154,6 +154,23 @@ static const struct {
      "FAIL        communicator.values.all_reduce.wrong_comm", "changes its input"},
     {"wrongc6", "answers late", "communicator", "FAIL        communicator.faults.late.wrong_comm",
      "its deadline is 200 ms, and a second more is the limit"},
+    {"wronga1", "each rank begins its sums with itself", "communicator",
+     "FAIL        communicator.values.all_reduce.wrong_attached", "3 processes: all_reduce f32"},
+    {"wronga2", "waits for a process that has died", "communicator",
+     "FAIL        communicator.faults.killed.wrong_attached", "it must be RANK_FAILED"},
+    {"wronga3", "compares no call sites", "communicator",
+     "FAIL        communicator.faults.mismatch.wrong_attached", "it must be MISMATCH"},
+    {"wronga4", "tells another rank than the launcher", "communicator",
+     "FAIL        communicator.values.barrier.wrong_attached", "this process was started as rank"},
+    {"wronga5", "compares no configurations", "communicator",
+     "FAIL        communicator.faults.config.wrong_attached", "it must be MISMATCH"},
+    {"wronga6", "negative zeros on some ranks", "communicator",
+     "FAIL        communicator.values.all_reduce.wrong_attached", "ranks 0 and 1 of 2 get other bits"},
+    {"wronga7", "loses the code of an abort", "communicator",
+     "FAIL        communicator.faults.abort.wrong_attached", "finds 0 in native_code"},
+    {"wronga8", "a rank that dies at its call", "communicator",
+     "FAIL        communicator.values.all_reduce.wrong_attached",
+     "rank 1 dies of signal 6 while it is at its calls"},
 #if defined(BS_TEST_KIT_CXX)
     {"wrongt1", "throws", "workload", "FAIL        workload.stream.wrong_throw", "no exception may leave it"},
 #endif
@@ -192,7 +209,7 @@ START_TEST(kinds_are_many_and_on_the_page) {
 END_TEST
 
 START_TEST(the_right_ones_grade_clean) {
-  static const char *const rights[] = {"wrong0", "wrongw0", "wrongk0"};
+  static const char *const rights[] = {"wrong0", "wrongw0", "wrongk0", "wronga0"};
   static kit_ran r;
   kit_shell(&r, "'%s' '%s/bs_%s.so' 2>&1", kit_bin("bs-conformance"), BS_TEST_KIT_DIR, rights[_i]);
   ck_assert_msg(r.code == 0, "%s: exit %d: %s", rights[_i], r.code, r.text);
@@ -207,7 +224,7 @@ int main(void) {
   tcase_add_loop_test(tc, wrong_plugins_fail_with_the_right_sentence, 0,
                       (int)(sizeof wrongs / sizeof wrongs[0]));
   tcase_add_test(tc, kinds_are_many_and_on_the_page);
-  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 3);
+  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 4);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);
