@@ -9,21 +9,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/launch.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/stop.h"
-#include "lab/torture/program.h"
 
 const args_option torture_options[] = {
     {"plugin", 0, "ID|PATH", 1, "torture what this plugin offers: communicators, methods, backends"},
     {"comm", 0, "NAME", 0, "torture this communicator; with --method: run the method over it"},
     {"method", 0, "M", 1, "torture this method"},
     {"backend", 0, "NAME", 1, "torture this backend"},
-    {"launch", 0, "HOW", 0, "ranks are threads (default) or processes: kill and stop are injected too"},
+    {"launch", 0, "HOW", 0,
+     "ranks are threads, processes, or of an MPI job: mpi (default: as --comm has them)"},
     {"ranks", 0, "LIST", 0, "worlds to run, as in 2,3,4 (the default)"},
     {"deadline", 0, "SECONDS", 0, "deadline of every wait between ranks (default 0.5)"},
     {"op", 0, "OP", 1, "only these ops"},
@@ -44,7 +43,7 @@ void help_torture(void) {
   fputs(
       "usage: bsrun torture [--plugin ID|PATH] [--comm NAME] [--method M] [--backend NAME] [--ranks 2,3,4]\n"
       "                     [--deadline S] [--op OP] [--fault FAULT] [--quick] [-o text|tap|json]\n"
-      "                     [--launch threads|processes]\n"
+      "                     [--launch threads|processes|mpi]\n"
       "       bsrun torture --comm NAME --ranks P --plan PLAN\n"
       "\n"
       "Runs the subject without a fault, then once for every rank, op, call and fault, each in a child "
@@ -62,8 +61,8 @@ void help_torture(void) {
       "  flip      6     one bit of its result is wrong\n"
       "  nan       6     a NaN is in its result\n"
       "  truncate  9     it is made with a row less (of a backend's op: 6)\n"
-      "  kill      7     the rank's process dies there (--launch processes)\n"
-      "  stop      8     it stands still there (--launch processes)\n"
+      "  kill      7     the rank's process dies there (--launch processes, mpi)\n"
+      "  stop      8     it stands still there (--launch processes, mpi)\n"
       "\n"
       "A communicator runs a program of all its collectives, checked against one rank alone; a method and a\n"
       "backend (under row_parallel) run phase 0.\n"
@@ -74,7 +73,8 @@ void help_torture(void) {
       "\n"
       "examples:\n"
       "  bsrun torture --comm threads --ranks 2,3,4 --deadline 0.5\n"
-      "  bsrun torture --comm shm --launch processes --fault kill --fault stop\n"
+      "  bsrun torture --comm shm --fault kill --fault stop\n"
+      "  bsrun torture --launch mpi --ranks 3 --quick --fault kill --fault stop\n"
       "  bsrun torture --plugin ./bs_acme.so --quick -o tap\n"
       "  bsrun torture --method blockshock --ranks 2 -o json\n"
       "  bsrun torture --comm threads --ranks 2 --plan rank=1,op=all_reduce,seq=0,do=hang\n"
@@ -108,6 +108,15 @@ static int32_t check_fault(const char *name, bs_error *err) {
   return bsrun_unknown("fault", name, torture_fault_names, TORTURE_FAULTS, err);
 }
 
+static int32_t read_launch(const args *a, torture *t, bs_error *err) {
+  const char *launch = args_value(a, "launch");
+  t->launch = -1;
+  for (int i = 0; launch != NULL && i < TORTURE_LAUNCHES; i++)
+    if (strcmp(launch, torture_launch_names[i]) == 0) t->launch = i;
+  if (launch == NULL || t->launch >= 0) return BS_OK;
+  return bsrun_unknown("way to launch", launch, torture_launch_names, TORTURE_LAUNCHES, err);
+}
+
 static int32_t read_options(const args *a, torture *t, bs_error *err) {
   const char *deadline = args_value(a, "deadline"), *format = args_value(a, "output");
   static const char *const formats[] = {"text", "tap", "json"};
@@ -117,11 +126,8 @@ static int32_t read_options(const args *a, torture *t, bs_error *err) {
   t->a = a;
   t->deadline = 0.5;
   t->quick = args_has(a, "quick");
-  const char *launch = args_value(a, "launch");
-  static const char *const launches[] = {"threads", "processes"};
-  t->processes = launch != NULL && strcmp(launch, "processes") == 0;
-  if (launch != NULL && !t->processes && strcmp(launch, "threads") != 0)
-    return bsrun_unknown("way to launch", launch, launches, 2, err);
+  int32_t launch_rc = read_launch(a, t, err);
+  if (launch_rc != BS_OK) return launch_rc;
   t->quiet = args_has(a, "quiet");
   int32_t rc = args_no_words(a, err);
   if (rc == BS_OK) rc = read_ranks(a, t, err);
@@ -175,6 +181,8 @@ static int32_t find_subjects(torture *t, bs_error *err) {
     if (strcmp(name, "backend") == 0) add_subject(t, TORTURE_BACKEND, a->given[i].value);
   }
   if (t->n_subjects == 0 && args_has(a, "comm")) add_subject(t, TORTURE_COMM, args_value(a, "comm"));
+  if (t->n_subjects == 0 && !args_has(a, "plugin") && t->launch > TORTURE_THREADS)
+    add_subject(t, TORTURE_COMM, torture_comm_of(t->launch));
   if (t->n_subjects > 0) return BS_OK;
   if (!args_has(a, "plugin")) {
     bs_error_set(err, BS_USAGE, "BS-USE-WORD", "torture needs --plugin, --comm, --method or --backend");
@@ -195,54 +203,6 @@ static int32_t find_subjects(torture *t, bs_error *err) {
   if (rc != BS_OK || t->n_subjects > 0) return rc;
   bs_error_set(err, BS_USAGE, "BS-TORTURE-NOTHING", "the plugin offers no communicator, method or backend");
   return BS_USAGE;
-}
-
-/* ---- one child ------------------------------------------------------------------------------ */
-
-static void print_counts(uint64_t (*counts)[BS_COLL_COUNT_], uint32_t P) {
-  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                    "all_to_all", "send",       "recv",           "barrier"};
-  for (uint32_t r = 0; r < P; r++) {
-    printf("calls of rank %u:", r);
-    for (uint32_t k = 0; k < BS_COLL_COUNT_; k++)
-      if (counts[r][k] > 0) printf(" %s=%llu", names[k], (unsigned long long)counts[r][k]);
-    putchar('\n');
-  }
-}
-
-static int32_t open_planned(const args *a, const char *plan, bs_context **out, bs_error *err) {
-  bs_node *config = NULL;
-  int32_t rc = plugins_compose(a, NULL, NULL, 0, &config, err);
-  if (rc == BS_OK && plan[0] != '\0') rc = bs_config_set_text(config, "plugins.fault.plan", plan, err);
-  const int32_t level = args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN;
-  if (rc == BS_OK) rc = bs_context_of_config(config, level, bsrun_log, NULL, out, err);
-  bs_config_free(config);
-  return rc;
-}
-
-/* The program once. Ends the process itself when a rank was left behind in a plugin. */
-static int run_planned(const torture *t, const char *plan, bs_error *err) {
-  const char *inner = args_value(t->a, "comm");
-  char comm[128];
-  bs_context *context = NULL;
-  const uint32_t P = t->worlds[0];
-  if (t->processes && t->n_worlds == 1 && P > 1 && !bsrun_rank_found()) return bsrun_launch(P, t->deadline);
-  if (bsrun_rank_follows()) bsrun_follow();
-  uint64_t(*counts)[BS_COLL_COUNT_] = P > 0 ? calloc(P, sizeof *counts) : NULL;
-  snprintf(comm, sizeof comm, "fault:%s", inner != NULL ? inner : t->processes ? "shm" : "threads");
-  int32_t rc = counts == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
-  if (rc == BS_OK && t->n_worlds != 1)
-    rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--plan runs one world: --ranks takes one number");
-  if (rc == BS_OK) rc = open_planned(t->a, plan, &context, err);
-  const bs_torture_request request = {
-      .comm = comm, .world_size = P, .deadline_s = t->deadline, .counts = counts};
-  if (rc == BS_OK) rc = bs_torture_program(context, &request, err);
-  if (rc == BS_OK) print_counts(counts, P); /* of the ranks of this process */
-  const int code = rc == BS_OK ? 0 : bsrun_fail(err);
-  if (bs_context_stuck(context) > 0) _exit(bsrun_finish(code));
-  if (context != NULL) bs_context_close(context);
-  free(counts);
-  return code;
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */
@@ -284,9 +244,21 @@ static void listen_for_signals(void) {
   for (size_t i = 0; i < 3; i++) sigaction(numbers[i], &action, NULL);
 }
 
+/* A communicator of its own decides how its ranks come to be, else the one that is to be used. */
+static void find_launches(torture *t) {
+  const char *comm = args_value(t->a, "comm");
+  const int of_comm = torture_launch_of(t, comm);
+  for (size_t i = 0; i < t->n_subjects; i++) {
+    torture_subject *s = &t->subjects[i];
+    const int own = s->kind == TORTURE_COMM && (comm == NULL || strcmp(comm, s->name) != 0);
+    s->launch = own ? torture_launch_of(t, s->name) : of_comm;
+  }
+}
+
 static int run_all(torture *t, bs_error *err) {
   size_t failed = 0;
   int32_t rc = find_subjects(t, err);
+  if (rc == BS_OK) find_launches(t);
   listen_for_signals();
   if (rc == BS_OK) rc = make_scratch(t, err);
   t->began = torture_now();
@@ -329,7 +301,7 @@ int verb_torture(int argc, char **argv) {
     if (rc != BS_OK)
       code = bsrun_fail(&err);
     else if (args_has(&a, "plan"))
-      code = run_planned(t, args_value(&a, "plan"), &err);
+      code = torture_run_planned(t, args_value(&a, "plan"), &err);
     else
       code = run_all(t, &err);
   }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * torture.h - the parts of the torture verb: torture.c (options, subjects), torture_list.c (what is injected
+ * torture.h - the parts of the torture verb: torture.c (options, subjects), torture_plan.c (one run of the
+ * program of collectives, and how its ranks come to be), torture_list.c (what is injected
  * where), torture_run.c (child processes), torture_judge.c (is it as specified), torture_card.c (the score
  * card). docs/torture.md has the rules. */
 #ifndef BSRUN_TORTURE_H
@@ -22,11 +23,14 @@ enum torture_fault {
   TORTURE_STOP = 8,
   TORTURE_FAULTS = 9
 };
+/* How ranks come to be; -1 where it is not asked for: as the communicator has them. */
+enum torture_launch { TORTURE_THREADS = 0, TORTURE_PROCESSES = 1, TORTURE_MPI = 2, TORTURE_LAUNCHES = 3 };
 enum { TORTURE_WORDS = 96, TORTURE_SUBJECTS = 32, TORTURE_WORLDS = 16 };
 
 typedef struct torture_subject {
   uint32_t kind; /* enum torture_kind */
   char name[64];
+  int launch; /* of its worlds */
 } torture_subject;
 
 /* One child: a fault at a call of a rank, or the clean run (fault TORTURE_NONE). */
@@ -47,7 +51,7 @@ typedef struct torture {
   const args *a;
   double deadline, clean_seconds; /* of the slowest clean run so far, for each of the jobs */
   int quick, format, quiet;
-  int processes; /* --launch processes */
+  int launch; /* --launch; -1: not given */
   size_t jobs;
   uint32_t worlds[TORTURE_WORLDS];
   size_t n_worlds;
@@ -62,7 +66,16 @@ typedef struct torture {
 
 extern const char *const torture_fault_names[TORTURE_FAULTS];
 extern const char *const torture_kind_names[];
+extern const char *const torture_launch_names[TORTURE_LAUNCHES];
 double torture_now(void);
+
+/* torture_plan.c */
+/* How the ranks of a communicator come to be (NULL: of the default one), which a child process asks it. */
+int torture_launch_of(const torture *t, const char *comm);
+/* The communicator where none is named. */
+const char *torture_comm_of(int launch);
+/* --plan: the program once; its exit code. */
+int torture_run_planned(const torture *t, const char *plan, bs_error *err);
 
 /* torture_list.c: runs the clean run of each world of the subject and adds its cases. */
 int32_t torture_list(torture *t, const torture_subject *s, bs_error *err);
@@ -89,6 +102,9 @@ void torture_judge(const torture *t, torture_case *c, const char *folder, const 
                    pid_t group);
 /* The exit codes that are as specified: the second one is -1 where there is only one. */
 void torture_wanted(const torture_case *c, int out_codes[2]);
+
+/* Seconds after the deadline; more under mpirun, whose ranks wait for rank 0 and which ends others slowly. */
+double torture_grace(const torture_case *c);
 
 /* torture_card.c: the card on stdout; how many are not as specified. */
 int32_t torture_card(const torture *t, size_t *out_failed, bs_error *err);

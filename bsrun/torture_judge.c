@@ -13,8 +13,6 @@
 
 #include "bsrun/torture.h"
 
-#define GRACE_S 1.0
-
 static char *read_all(const char *path) {
   FILE *f = fopen(path, "re");
   char *text = calloc(1, 262144);
@@ -31,6 +29,10 @@ void torture_wanted(const torture_case *c, int codes[2]) {
   if (c->fault == TORTURE_TRUNCATE) codes[0] = 6; /* a row that one rank did not compute is a wrong number */
   /* Kernels ask for memory by a call that tells no reason: their error is out of memory. */
   if (c->fault == TORTURE_ERR && strcmp(c->op, "alloc") == 0) codes[1] = 10;
+}
+
+double torture_grace(const torture_case *c) {
+  return c->subject->launch == TORTURE_MPI ? 3.0 : 1.0;
 }
 
 /* "rank 3" as whole words. */
@@ -72,8 +74,9 @@ static void check_place(const torture_case *c, const char *line, char *why, size
   if (!comm || is_pairwise(c->op) || c->fault == TORTURE_FLIP || c->fault == TORTURE_NAN) return;
   /* A death is seen at once, by ranks that are in the messages before a barrier too: then the line has the
    * last call that the dead rank has come back from. */
-  if (c->fault == TORTURE_KILL && strcmp(c->op, "barrier") == 0 && strstr(line, " has ended after ") != NULL)
-    return;
+  const int done = strstr(line, " has ended after ") != NULL ||
+                   (strstr(line, " has ended; its last call: ") != NULL && strstr(line, ", done") != NULL);
+  if (c->fault == TORTURE_KILL && strcmp(c->op, "barrier") == 0 && done) return;
   if (strstr(line, c->op) == NULL)
     snprintf(why, size, "the error line does not name %s: %.220s", c->op, line);
   else if (c->subject->kind == TORTURE_COMM && strstr(line, "torture.") == NULL)
@@ -128,7 +131,7 @@ void torture_remove(const char *folder) {
 }
 
 /* A run folder that holds anything must be finished, and say what became of it. */
-static void check_run(const torture *t, const torture_case *c, const char *folder, char *why, size_t size) {
+static void check_run(const torture_case *c, const char *folder, char *why, size_t size) {
   char path[400];
   const char *method = c->subject->kind == TORTURE_BACKEND ? "row_parallel" : c->subject->name;
   snprintf(path, sizeof path, "%s/out/phase0_correctness/%s/it", folder, method);
@@ -140,7 +143,8 @@ static void check_run(const torture *t, const torture_case *c, const char *folde
   char *done = read_all(path);
   const int writer_gone = c->rank == 0 && (c->fault >= TORTURE_KILL || c->code == 8);
   if (done == NULL || done[0] == '\0') {
-    if (writer_gone && t->processes) { /* nobody could finish it, and without DONE it never counts */
+    if (writer_gone && c->subject->launch !=
+                           TORTURE_THREADS) { /* nobody could finish it, and without DONE it never counts */
       free(done);
       return;
     }
@@ -164,8 +168,7 @@ static void check_memory(pid_t pid, char *why, size_t size) {
   if (dir != NULL) closedir(dir);
 }
 
-static void check_left(const torture *t, const torture_case *c, const char *folder, pid_t group, char *why,
-                       size_t size) {
+static void check_left(const torture_case *c, const char *folder, pid_t group, char *why, size_t size) {
   char cache[200];
   if (torture_end_left(folder) > 0 || kill(-group, 0) == 0 || errno != ESRCH) {
     snprintf(why, size, "a process is left running");
@@ -173,7 +176,7 @@ static void check_left(const torture *t, const torture_case *c, const char *fold
   }
   check_memory(group, why, size);
   if (why[0] != '\0') return;
-  if (c->subject->kind != TORTURE_COMM) check_run(t, c, folder, why, size);
+  if (c->subject->kind != TORTURE_COMM) check_run(c, folder, why, size);
   if (why[0] != '\0' || c->subject->kind != TORTURE_COMM) return;
   snprintf(cache, sizeof cache, "%s", folder);
   left_file = NULL;
@@ -182,6 +185,7 @@ static void check_left(const torture *t, const torture_case *c, const char *fold
 }
 
 static void check_code(const torture *t, const torture_case *c, const char *errors, char *why, size_t size) {
+  const double grace = torture_grace(c);
   char line[1400];
   int codes[2];
   torture_wanted(c, codes);
@@ -193,10 +197,10 @@ static void check_code(const torture *t, const torture_case *c, const char *erro
   else if (c->code != codes[0] && c->code != codes[1])
     snprintf(why, size, "exit %d, specified is %d%s%.250s", c->code, codes[0], line[0] != '\0' ? ": " : "",
              line);
-  else if (c->fault != TORTURE_NONE && c->seconds > t->deadline + GRACE_S + t->clean_seconds)
+  else if (c->fault != TORTURE_NONE && c->seconds > t->deadline + grace + t->clean_seconds)
     snprintf(why, size,
-             "it took %.2f s; the deadline is %g s, and 1 s and the %.2f s of clean runs are allowed",
-             c->seconds, t->deadline, t->clean_seconds);
+             "it took %.2f s; the deadline is %g s, and %g s and the %.2f s of clean runs are allowed",
+             c->seconds, t->deadline, grace, t->clean_seconds);
 }
 
 void torture_judge(const torture *t, torture_case *c, const char *folder, const char *out, const char *errors,
@@ -206,7 +210,7 @@ void torture_judge(const torture *t, torture_case *c, const char *folder, const 
   c->why[0] = '\0';
   check_code(t, c, text != NULL ? text : "", c->why, sizeof c->why);
   if (c->why[0] == '\0' && c->code != 0) check_line(c, text != NULL ? text : "", c->why, sizeof c->why);
-  if (c->why[0] == '\0') check_left(t, c, folder, group, c->why, sizeof c->why);
+  if (c->why[0] == '\0') check_left(c, folder, group, c->why, sizeof c->why);
   free(text);
   torture_remove(folder);
 }

@@ -77,8 +77,8 @@ static void put_run(const torture *t, const torture_case *c, const char *plan, c
   put(w, "-P");
   put(w, "%u", c->world_size);
   put(w, backend ? "--backend" : "--comm");
-  put(w, "fault:%s", inner != NULL ? inner : t->processes ? "shm" : "threads");
-  if (t->processes) put(w, "--launch=processes");
+  put(w, "fault:%s", inner != NULL ? inner : c->subject->launch == TORTURE_PROCESSES ? "shm" : "threads");
+  if (c->subject->launch != TORTURE_THREADS) put(w, "--launch=%s", torture_launch_names[c->subject->launch]);
   put(w, "--phase");
   put(w, "0");
   put(w, "--timeout");
@@ -116,7 +116,8 @@ int torture_words(const torture *t, const torture_case *c, const char *folder, c
     put(&w, "%u", c->world_size);
     put(&w, "--deadline");
     put(&w, "%g", t->deadline);
-    if (t->processes) put(&w, "--launch=processes");
+    if (c->subject->launch != TORTURE_THREADS)
+      put(&w, "--launch=%s", torture_launch_names[c->subject->launch]);
     put(&w, "--plan=%s", plan);
   } else {
     put_run(t, c, plan, folder, &w);
@@ -254,9 +255,9 @@ unsigned torture_end_left(const char *folder) {
   return count_left(folder, 1);
 }
 
-/* The longest that anything here may take: a sign of life is due at deadline + 1 s. */
-static double patience(const torture *t) {
-  return t->deadline + t->clean_seconds + 2.0;
+/* The longest that anything here may take: a sign of life is due before. */
+static double patience(const torture *t, const torture_case *c) {
+  return t->deadline + t->clean_seconds + 2.0 * torture_grace(c);
 }
 
 /* Looks at one running child; 1: it has ended. */
@@ -267,7 +268,8 @@ static int look(torture *t, child *k) {
     finish(t, k, status);
     return 1;
   }
-  const double most = t->cases[k->at].fault == TORTURE_NONE ? 60.0 : patience(t);
+  const torture_case *c = &t->cases[k->at];
+  const double most = c->fault == TORTURE_NONE ? 60.0 : patience(t, c);
   if (!k->killed && torture_now() - k->began > most) {
     k->killed = 1;
     kill(-k->pid, SIGKILL);

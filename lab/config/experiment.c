@@ -154,8 +154,7 @@ static int32_t launch_comm(bs_experiment *e, const char *comm, bs_error *err) {
   return rc;
 }
 
-/* The communicator made with the MPI that has started this process; where none has, the machine's own. */
-static const char *mpi_of_environment(void) {
+const char *bs_mpi_of_environment(void) {
   if (getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL) return "openmpi";
   return getenv("PMI_RANK") != NULL ? "mpich" : "mpi";
 }
@@ -188,7 +187,7 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *no
     if (rc != BS_OK) return rc;
   }
   if (strcmp(bs_schema_str(e->config, "hardware.launch"), "mpi") == 0) {
-    rc = launch_comm(e, mpi_of_environment(), err);
+    rc = launch_comm(e, bs_mpi_of_environment(), err);
     if (rc != BS_OK) return rc;
   }
   if (strcmp(bs_schema_str(e->config, "hardware.launcher"), "slurm") == 0) note_slurm(e, notes);

@@ -19,6 +19,9 @@ int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *qui
                            bs_experiment *out_experiment, bs_error *err);
 void bs_experiment_free(bs_experiment *experiment);
 
+/* The communicator made with the MPI that has started this process; where none has, the machine's own. */
+const char *bs_mpi_of_environment(void);
+
 /* options.c: hand the keys of `section` ("method", "workload") that the schema lacks to the plugin. A key
  * that option_docs lacks is BS-CFG-KEY, or a note when it comes from another file than the name of the plugin
  * (it was meant for another one). any: 1 takes every key. */

@@ -26,12 +26,13 @@ static const char *text(const json_t *object, const char *key) {
 /* Sanitizers start slowly: the clean run is allowed for, and the deadline is not of the essence here. */
 #define DEADLINE "0.3"
 
-/* Ranks that are processes can die and stand still: each at the first call of each kind of the last rank. */
+/* Ranks that are processes can die and stand still: each at the first call of each kind of the last rank.
+ * That they are processes follows from the communicator. */
 START_TEST(shm_is_clean) {
   const char *dir = scratch_dir();
   unsigned killed = 0, stopped = 0;
-  ran r = bsrun(dir, "torture", "--comm", "shm", "--launch", "processes", "--ranks", "2", "--quick",
-                "--fault", "kill", "--fault", "stop", "--deadline", DEADLINE, "-o", "json", NULL);
+  ran r = bsrun(dir, "torture", "--comm", "shm", "--ranks", "2", "--quick", "--fault", "kill", "--fault",
+                "stop", "--deadline", DEADLINE, "-o", "json", NULL);
   must_be(&r, 0);
   json_t *card = card_of(&r);
   size_t i;
@@ -195,6 +196,7 @@ static const struct {
     {{"torture", "--comm", "threads", "--ranks", "2,x"}, 2, "--ranks"},
     {{"torture", "--comm", "threads", "--deadline", "never"}, 2, "--deadline"},
     {{"torture", "--comm", "threads", "--fault", "fire"}, 2, "unknown fault 'fire'"},
+    {{"torture", "--comm", "threads", "--launch", "mpy"}, 2, "did you mean 'mpi'"},
     {{"torture", "--comm", "threads", "-o", "csv"}, 2, "unknown output format"},
     {{"torture", "--comm", "thread", "--ranks", "2"}, 5, "did you mean 'threads'"},
     {{"torture", "--comm", "threads", "--plan", ""}, 2, "one number"},

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * bsrun torture with ranks that mpirun starts: one that is killed, and one that stands still, at its calls of
+ * every kind. The card says for each that the exit code was 7 or 8, that the line named the rank and its op,
+ * and that no process was left; spawn_mpi.h looks once more.
+ */
+#include "spawn_mpi.h"
+
+static spawned s;
+
+static void torture(const char *words, const char *score) {
+  char line[2048];
+  snprintf(line, sizeof line, "%s torture --set plugin_trust=any %s", getenv("BS_TEST_BSRUN"), words);
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, 0, score, words);
+}
+
+START_TEST(test_each_op) {
+  torture("--launch mpi --ranks 2 --quick --fault kill --fault stop", "score: 16 of 16 as specified");
+  ck_assert_ptr_nonnull(strstr(s.text, "OF comm mpi"));
+}
+END_TEST
+
+/* Rank 0 too, which leads and prints; that mpirun starts the ranks follows from the communicator. */
+START_TEST(test_each_rank) {
+  torture("--comm mpi --ranks 3 --op all_reduce --op barrier --fault kill --fault stop",
+          "score: 30 of 30 as specified");
+}
+END_TEST
+
+START_TEST(test_method) {
+  torture("--launch mpi --method row_parallel --ranks 2 --fault kill --fault stop",
+          "score: 4 of 4 as specified");
+}
+END_TEST
+
+int main(void) {
+  if (no_mpi()) return 77;
+  Suite *suite = suite_create("mpi torture");
+  TCase *c = tcase_create("torture");
+  tcase_add_checked_fixture(c, make_folder, remove_folder);
+  tcase_add_test(c, test_each_op);
+  tcase_add_test(c, test_each_rank);
+  tcase_add_test(c, test_method);
+  suite_add_tcase(suite, c);
+  return run_suite(suite);
+}
