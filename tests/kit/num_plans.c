@@ -22,7 +22,7 @@ static void set_rows(kit_data *d, int64_t rows) {
 static void run_rows(kit_actor *a, kit_data *d, void *plan, int64_t all, int64_t rows, uint32_t tolerance) {
   bs_error err = BS_ERROR_INIT;
   set_rows(d, all);
-  kit_poison(&d->a[d->out], 0xA5);
+  kit_poison_outputs(d, 0xA5);
   set_rows(d, rows);
   const int32_t rc = kit_data_run_plan(a, d, plan, &err);
   kit_assert(rc == BS_OK, "%s: run fails: %s: %s", kit_data_text(d), err.id, err.message);
@@ -104,19 +104,27 @@ void kit_num_rows(const kit_case *c) {
   if (ran == 0) kit_unsupported("no query of 5 x 21 x 37 is served");
 }
 
-/* ---- activate: out may be in itself --------------------------------------------------------------- */
+/* ---- out may be in an input ------------------------------------------------------------------ */
+
+/* Of activate its input; of dequantize_product its base. */
+static uint32_t input_of(const kit_data *d) {
+  return kit_is_quant(d->op) ? 4 : 0;
+}
 
 /* The output is judged as if it had been another tensor: it is copied there, and the input comes back. */
 static void run_in_place(kit_actor *a, kit_data *d, uint32_t tolerance) {
   bs_error err = BS_ERROR_INIT;
   void *plan = NULL;
-  kit_tensor *in = &d->a[0], *out = &d->a[1];
+  kit_tensor *in = &d->a[input_of(d)], *out = &d->a[d->out];
+  bs_tensor *args[KIT_ARGS];
   kit_assert(a->impl->prepare(a->state, &a->exec, &d->query, NULL, &plan, &err) == BS_OK,
              "%s: prepare fails: %s: %s", kit_data_text(d), err.id, err.message);
-  kit_push(a, in);
-  kit_push(a, out); /* what was there before, for the judge */
-  bs_tensor *args[2] = {&in->t, &in->t};
-  int32_t rc = a->impl->run(plan, args, 2, NULL, &err);
+  for (uint32_t i = 0; i < d->nargs; i++) { /* out too: what was there before, for the judge */
+    kit_push(a, &d->a[i]);
+    args[i] = d->a[i].block != NULL ? &d->a[i].t : NULL;
+  }
+  args[d->out] = &in->t;
+  int32_t rc = a->impl->run(plan, args, d->nargs, NULL, &err);
   if (rc == BS_OK && a->backend->stream_sync != NULL) rc = a->backend->stream_sync(a->device, NULL, &err);
   kit_pull(a, in);
   kit_assert(rc == BS_OK, "%s: run fails: %s: %s", kit_data_text(d), err.id, err.message);
@@ -128,31 +136,36 @@ static void run_in_place(kit_actor *a, kit_data *d, uint32_t tolerance) {
   a->impl->plan_free(plan);
 }
 
+static uint32_t in_place(kit_actor *a, uint32_t dtype, uint32_t act, uint64_t seed) {
+  const kit_shape s = {.x = dtype,
+                       .y = dtype,
+                       .w = dtype,
+                       .residual = kit_is_quant(a->impl->op) ? dtype : 0,
+                       .B = 9,
+                       .N = 37,
+                       .activation = act,
+                       .spread = act % 3,
+                       .seed = seed};
+  bs_op_answer answer;
+  kit_data d;
+  kit_data_make(&d, a->impl->op, &s);
+  snprintf(d.note, sizeof d.note, ", in place");
+  const int served = serves(a, &d, &answer);
+  if (served) run_in_place(a, &d, answer.tolerance);
+  kit_data_free(a, &d);
+  return (uint32_t)served;
+}
+
 void kit_num_in_place(const kit_case *c) {
   static kit_actor a;
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
-  for (size_t i = 0; i < N_DTYPES; i++)
+  for (size_t i = 0; i < N_DTYPES; i++) {
+    if (kit_is_quant(a.impl->op) && dtypes[i] != BS_F32) continue; /* its base has no other */
     for (uint32_t act = BS_ACT_NONE; act <= (uint32_t)(dtypes[i] == BS_I32 ? BS_ACT_RELU : BS_ACT_SILU);
-         act++) {
-      const kit_shape s = {.x = dtypes[i],
-                           .y = dtypes[i],
-                           .w = dtypes[i],
-                           .B = 9,
-                           .N = 37,
-                           .activation = act,
-                           .spread = act % 3,
-                           .seed = 41 + i};
-      bs_op_answer answer;
-      kit_data d;
-      kit_data_make(&d, a.impl->op, &s);
-      snprintf(d.note, sizeof d.note, ", in place");
-      if (serves(&a, &d, &answer)) {
-        run_in_place(&a, &d, answer.tolerance);
-        ran++;
-      }
-      kit_data_free(&a, &d);
-    }
+         act++)
+      ran += in_place(&a, dtypes[i], act, 41 + i);
+  }
   kit_actor_close(&a);
   if (ran == 0) kit_unsupported("no query of 9 x 37 is served");
 }

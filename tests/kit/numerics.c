@@ -6,30 +6,39 @@
 
 #include "tests/kit/op.h"
 
+/* The elements of an output, one after another; `beside`: those of the partition's columns. */
+static size_t put_bits(const kit_data *d, const kit_tensor *out, int beside, unsigned char *to) {
+  const int64_t rows = out->t.dims[0], cols = beside ? d->kept : out->t.dims[1];
+  const uint64_t size = BS_DTYPE_BYTES(out->t.dtype);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t i = 0; i < cols; i++) {
+      const int64_t at = r * out->t.strides[0] + (beside ? kit_column(d, i) : i) * out->t.strides[1];
+      memcpy(to + (uint64_t)(r * cols + i) * size, out->block + out->lead + (uint64_t)at * size, size);
+    }
+  return (size_t)(rows * cols) * size;
+}
+
 /* The bits of what a run wrote, element by element. */
 static unsigned char *bits_of(const kit_data *d, size_t *out_bytes) {
   const kit_tensor *out = d->out >= 0 ? &d->a[d->out] : NULL;
+  const kit_tensor *second = d->second >= 0 ? &d->a[d->second] : NULL;
   const int beside = strcmp(d->op, "scatter_columns") == 0 ||
                      (kit_op_is(d->op, "matmul_dx") && d->shape.x_full); /* the other columns stay */
-  const int64_t rows = out != NULL ? out->t.dims[0] : d->shape.N;
-  const int64_t cols = out == NULL ? d->length : beside ? d->kept : out->t.dims[1];
-  const uint64_t size = out != NULL ? BS_DTYPE_BYTES(out->t.dtype) : sizeof *d->after;
-  unsigned char *bits = calloc((size_t)(rows * cols) + 1, size);
+  const size_t after = (size_t)(d->shape.N * d->length) * sizeof *d->after;
+  size_t room = out != NULL ? out->block_bytes : after;
+  if (second != NULL) room += second->block_bytes;
+  unsigned char *bits = calloc(room + 1, 1);
   kit_assert(bits != NULL, "no memory");
-  *out_bytes = (size_t)(rows * cols) * size;
-  if (out == NULL && *out_bytes > 0) memcpy(bits, d->after, *out_bytes);
-  for (int64_t r = 0; out != NULL && r < rows; r++)
-    for (int64_t i = 0; i < cols; i++) {
-      const int64_t at = r * out->t.strides[0] + (beside ? kit_column(d, i) : i) * out->t.strides[1];
-      memcpy(bits + (uint64_t)(r * cols + i) * size, out->block + out->lead + (uint64_t)at * size, size);
-    }
+  if (out == NULL && after > 0) memcpy(bits, d->after, after);
+  *out_bytes = out != NULL ? put_bits(d, out, beside, bits) : after;
+  if (second != NULL) *out_bytes += put_bits(d, second, 0, bits + *out_bytes);
   return bits;
 }
 
 static int32_t run_to_judge(kit_actor *a, kit_data *d, int poison, const bs_op_answer *answer) {
   bs_error err = BS_ERROR_INIT;
   const char *stage = "";
-  if (d->out >= 0) kit_poison(&d->a[d->out], poison);
+  kit_poison_outputs(d, poison);
   const int32_t rc = kit_data_run(a, d, &stage, &err);
   kit_assert(rc == BS_OK || (rc == BS_UNSUPPORTED && answer->level == BS_LEVEL_UNKNOWN),
              "%s: %s fails: %s: %s", kit_data_text(d), stage, err.id, err.message);
@@ -119,17 +128,22 @@ void kit_num_least(const kit_case *c) {
 
 static const uint32_t special_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
 
+static int has_activation(const char *op) {
+  return kit_op_is(op, "matmul") || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0 ||
+         strcmp(op, "dequantize_product") == 0;
+}
+
 static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activation) {
   kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 6, .N = 9, .K = 21, .seed = 77};
   if (kit_op_is(op, "matmul_dw")) s.w = dtype == BS_F64 ? BS_F64 : BS_F32;
   if (strstr(op, "_columns") != NULL) s.part = KIT_PATTERN;
-  if (kit_op_is(op, "matmul") || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0)
-    s.activation = activation;
+  if (has_activation(op)) s.activation = activation;
+  if (strcmp(op, "dequantize_product") == 0) s.residual = dtype;
   kit_data_make(d, op, &s);
 }
 
 static void put_special(kit_data *d) {
-  kit_tensor *in = &d->a[0];
+  kit_tensor *in = kit_is_quant(d->op) ? kit_quant_floats(d) : &d->a[0];
   kit_set(in, 1, 2, (double)NAN);
   kit_set(in, 2, 3, (double)INFINITY);
   kit_set(in, 3, 4, -(double)INFINITY);
@@ -146,7 +160,7 @@ void kit_num_special(const kit_case *c) {
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
   const char *op = a.impl->op;
-  const int two = kit_op_is(op, "matmul") || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0;
+  const int two = has_activation(op);
   for (size_t i = 0; kit_op_known(op) && i < sizeof special_dtypes / sizeof special_dtypes[0]; i++)
     for (uint32_t activation = BS_ACT_NONE; activation <= (two ? BS_ACT_SILU : BS_ACT_NONE); activation++) {
       kit_data d;
@@ -172,7 +186,7 @@ void kit_num_small(const kit_case *c) {
     bs_op_answer answer;
     plain(&d, op, dtypes[i], BS_ACT_NONE);
     const double unit = dtypes[i] == BS_F32 ? 0x1p-140 : 0x1p-1060;
-    kit_tensor *in = &d.a[0];
+    kit_tensor *in = kit_is_quant(op) ? kit_quant_floats(&d) : &d.a[0];
     for (int64_t r = 0; r < in->t.dims[0]; r++)
       for (int64_t k = 0; k < in->t.dims[1]; k++) kit_set(in, r, k, unit * (double)(1 + (r + k) % 3));
     if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 0);

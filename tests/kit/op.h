@@ -7,7 +7,7 @@
 #include "blockshock/plugin.h"
 #include "tests/kit/kit.h"
 
-enum { KIT_GUARD = 64 };
+enum { KIT_GUARD = 64, KIT_ARGS = 6 };
 
 typedef struct kit_actor {
   kit_plugin own, *p;              /* p: own, or one that is open already */
@@ -71,6 +71,19 @@ void kit_step_reset(struct kit_data *d);
 void kit_step_judge(const struct kit_data *d, uint32_t tolerance, int special);
 void kit_slope_judge(const struct kit_data *d, int special);
 
+/* op_quant.c: quantize_groups, dequantize_sum, dequantize_product. */
+int kit_is_quant(const char *op);
+void kit_quant_fit(const char *op, struct kit_shape *shape);
+void kit_quant_args(struct kit_data *d);
+int64_t kit_quant_group(const struct kit_data *d); /* columns of a group */
+int64_t kit_quant_terms(const struct kit_data *d);
+void kit_quant_fill(struct kit_data *d, uint64_t *seed);
+/* The first arg that is of floats, and what its columns are. */
+kit_tensor *kit_quant_floats(struct kit_data *d);
+/* Descriptors of a query of B x N that nobody runs. */
+void kit_quant_huge(struct kit_data *d, int64_t B, int64_t N);
+void kit_quant_judge(const struct kit_data *d, uint32_t tolerance, int special);
+
 /* A query. x: dtype of X, dX, or the input; y: of Y, dY, or the output; w: of the weight, of dW. */
 typedef struct kit_shape {
   uint32_t x, w, y, bias, residual;
@@ -83,10 +96,11 @@ typedef struct kit_shape {
 typedef struct kit_data {
   const char *op;
   kit_shape shape;
-  kit_tensor a[4]; /* the op's args; block NULL: absent */
+  kit_tensor a[KIT_ARGS]; /* the op's args; block NULL: absent */
   uint32_t nargs;
-  int32_t out;  /* the arg that is written; -1: none (matmul_update) */
-  kit_tensor w; /* the dense weight */
+  int32_t out;    /* the arg that is written; -1: none (matmul_update) */
+  int32_t second; /* another one that is; -1: none */
+  kit_tensor w;   /* the dense weight */
   bs_partition partition;
   const bs_partition *part; /* NULL: all */
   uint32_t *columns;
@@ -95,7 +109,7 @@ typedef struct kit_data {
   bs_kept positions;
   int64_t length; /* of a packed row: kept, or what is kept of it */
   double *after;  /* matmul_update: the packed weight behind it, [N,length] */
-  const bs_tensor_desc *descs[4], *pack_descs[4];
+  const bs_tensor_desc *descs[KIT_ARGS], *pack_descs[KIT_ARGS];
   bs_tensor_desc pack_x, pack_y;
   bs_op_query query, pack_query;
   char note[80]; /* what else to say of it: a service that failed */
@@ -125,6 +139,8 @@ void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out);
 /* pack, prepare, run, and free all again. *stage says how far it came. keep: what was packed (may be NULL).
  */
 int32_t kit_data_run(kit_actor *a, kit_data *d, const char **stage, bs_error *err);
+/* Rubbish into all that the op writes. */
+void kit_poison_outputs(kit_data *d, int byte);
 /* A plan over the tensors as they are. */
 int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err);
 /* Are sums asked for in f64? */

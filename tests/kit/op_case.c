@@ -6,9 +6,10 @@
 #include "tests/kit/op.h"
 
 static const char *const known[] = {
-    "matmul",      "matmul_dx",       "matmul_dw",  "matmul_update",  "matmul24",        "matmul24_dx",
-    "matmul24_dw", "matmul24_update", "expand24",   "gather_columns", "scatter_columns", "convert",
-    "activate",    "tree_sum",        "sgd_update", "adamw_update",   "activate_dx"};
+    "matmul",          "matmul_dx",   "matmul_dw",       "matmul_update",  "matmul24",
+    "matmul24_dx",     "matmul24_dw", "matmul24_update", "expand24",       "gather_columns",
+    "scatter_columns", "convert",     "activate",        "tree_sum",       "sgd_update",
+    "adamw_update",    "activate_dx", "quantize_groups", "dequantize_sum", "dequantize_product"};
 
 int kit_op_known(const char *op) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -175,6 +176,8 @@ static void make_args(kit_data *d) {
     arg(d, 1, s->x, 2, s->B, s->K);
   } else if (kit_is_step(d->op)) {
     kit_step_args(d);
+  } else if (kit_is_quant(d->op)) {
+    kit_quant_args(d);
   } else if (is(d, "activate_dx")) {
     arg(d, 0, s->x, 2, s->B, s->N);
     arg(d, 1, s->w, 2, s->B, s->N);
@@ -190,6 +193,8 @@ static void make_args(kit_data *d) {
     arg(d, 1, s->y, 2, s->B, s->N);
   }
   d->out = kit_changes_weight(d->op) ? -1 : (int32_t)d->nargs - 1;
+  d->second = -1;
+  if (strcmp(d->op, "quantize_groups") == 0) d->second = d->out--;
 }
 
 static int needs_weight(const kit_data *d) {
@@ -210,6 +215,8 @@ static void make_queries(kit_data *d) {
                            .weight_dtype = needs_weight(d) ? s->w : 0,
                            .kept = d->groups != NULL && !kit_is_step(d->op) ? &d->positions : NULL};
   for (int64_t i = 0; is(d, "tree_sum") && i < kit_blocks(d); i++) d->query.attrs[i] = kit_block(d, i);
+  d->query.attrs[0] = kit_is_quant(d->op) ? kit_quant_group(d) : d->query.attrs[0];
+  if (strcmp(d->op, "dequantize_sum") == 0) d->query.attrs[1] = kit_quant_terms(d);
   d->pack_query = d->query;
   if (is(d, "matmul")) return;
   /* As a layer of that weight dtype would pack it. */
@@ -236,6 +243,7 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
   d->op = op;
   d->shape = *shape;
   kit_step_fit(op, &d->shape);
+  kit_quant_fit(op, &d->shape);
   if (has_groups(d)) {
     make_run24(d);
     make_groups(d, &seed);
@@ -247,6 +255,7 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
   if (needs_weight(d)) kit_tensor_make(&d->w, d->shape.w, 2, shape->N, shape->K, 0);
   for (uint32_t i = 0; i < d->nargs; i++)
     if (d->a[i].block != NULL && (int32_t)i != d->out) kit_fill(&d->a[i], &seed);
+  if (kit_is_quant(op)) kit_quant_fill(d, &seed);
   if (d->w.block != NULL) kit_fill(&d->w, &seed);
   if (has_groups(d) && d->w.block != NULL) put_zeros(d);
   if (is(d, "matmul_update")) kit_set(&d->a[2], 0, 0, -0.25);
@@ -254,7 +263,7 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
 }
 
 void kit_data_free(kit_actor *a, kit_data *d) {
-  for (uint32_t i = 0; i < 4; i++) kit_tensor_free(a, &d->a[i]);
+  for (uint32_t i = 0; i < KIT_ARGS; i++) kit_tensor_free(a, &d->a[i]);
   kit_tensor_free(a, &d->w);
   free(d->columns);
   free(d->groups);
@@ -306,50 +315,13 @@ void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out) {
   if (packer.level == BS_LEVEL_NO) out->level = BS_LEVEL_UNKNOWN; /* no host would pack such a weight */
 }
 
-static int32_t read_weight(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                           void *out, int64_t out_stride, bs_error *err) {
-  const kit_tensor *w = ctx;
-  const int64_t count = cols != NULL ? cols->count : w->t.dims[1];
-  if (row < 0 || nrows < 0 || row > w->t.dims[0] - nrows)
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-KIT-ROWS", "rows %lld+%lld of %lld are asked for",
-                        (long long)row, (long long)nrows, (long long)w->t.dims[0]);
-  for (int64_t r = 0; r < nrows; r++)
-    for (int64_t i = 0; i < count; i++) {
-      const int64_t k = cols == NULL                        ? i
-                        : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[i]
-                                                            : cols->begin + i;
-      bs_store_f64(dtype, out, r * out_stride + i, kit_get(w, row + r, k));
-    }
-  return BS_OK;
-}
-
-bs_source kit_weight_source(kit_data *d) {
-  return (bs_source){.struct_size = sizeof(bs_source),
-                     .dtype = d->w.t.dtype,
-                     .rows = d->w.t.dims[0],
-                     .cols = d->w.t.dims[1],
-                     .ctx = &d->w,
-                     .read = read_weight};
-}
-
-int32_t kit_packed_values(kit_actor *a, void *packed, const kit_data *d, double *out, bs_error *err) {
-  kit_tensor t;
-  void *state = NULL;
-  const bs_op_impl *packer = kit_packer(a, d, &state);
-  if (packer->packed_read == NULL)
-    return bs_error_set(err, BS_UNSUPPORTED, "BS-KIT-READ", "has no packed_read");
-  kit_tensor_make(&t, d->shape.w, 2, d->shape.N, d->length, 0);
-  kit_push(a, &t);
-  const int32_t rc = packer->packed_read(packed, 0, &t.t, err);
-  kit_pull(a, &t);
-  for (int64_t n = 0; rc == BS_OK && n < d->shape.N; n++)
-    for (int64_t i = 0; i < d->length; i++) out[n * d->length + i] = kit_get(&t, n, i);
-  kit_tensor_free(a, &t);
-  return rc;
+void kit_poison_outputs(kit_data *d, int byte) {
+  if (d->out >= 0) kit_poison(&d->a[d->out], byte);
+  if (d->second >= 0) kit_poison(&d->a[d->second], byte);
 }
 
 int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err) {
-  bs_tensor *args[4];
+  bs_tensor *args[KIT_ARGS];
   for (uint32_t i = 0; i < d->nargs; i++) {
     kit_push(a, &d->a[i]);
     args[i] = d->a[i].block != NULL ? &d->a[i].t : NULL;

@@ -62,6 +62,8 @@ static int fit_dtypes(const char *op, kit_shape *s, int integers, uint64_t *seed
     const int second = kit_below(seed, 4) == 0;
     s->w = integers ? (second ? BS_I64 : BS_I32) : (second ? BS_F64 : BS_F32);
     if (integers) s->y = PICK(seed, integers_);
+  } else if (kit_is_quant(op)) {
+    return !integers; /* which they are of is the op's own */
   } else if (strcmp(op, "activate_dx") == 0) {
     s->activation = 1 + (uint32_t)kit_below(seed, 3);
     return !integers;
@@ -93,7 +95,8 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
     draw_integers(s, &seed);
   else if (i >= N_CORNERS)
     draw_floats(s, &seed);
-  if (kit_op_is(op, "matmul") && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
+  const int adds = kit_op_is(op, "matmul") || strcmp(op, "dequantize_product") == 0;
+  if (adds && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
   if (!fit_dtypes(op, s, integers, &seed)) return 0;
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, 3) : 0;
   if (i % 3 == 1) s->spread |= KIT_SHIFTED;

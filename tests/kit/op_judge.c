@@ -272,12 +272,15 @@ static void judge_untouched(const kit_data *d) {
 void kit_data_judge(const kit_data *d, uint32_t tolerance, int special) {
   for (uint32_t i = 0; i < d->nargs; i++)
     kit_check_around(&d->a[i], kit_data_text(d),
-                     (int32_t)i != d->out && !(kit_is_step(d->op) && i >= 1 && i + 1 < d->nargs));
+                     (int32_t)i != d->out && (int32_t)i != d->second &&
+                         !(kit_is_step(d->op) && i >= 1 && i + 1 < d->nargs));
   judge_untouched(d);
   if (kit_is_step(d->op))
     kit_step_judge(d, tolerance, special);
   else if (d->groups != NULL)
     kit_judge24(d, tolerance, special);
+  else if (kit_is_quant(d->op))
+    kit_quant_judge(d, tolerance, special);
   else if (is(d, "activate_dx"))
     kit_slope_judge(d, special);
   else if (is(d, "matmul"))

@@ -99,6 +99,16 @@ static const struct {
      "reads back as"},
     {"wrongk4", "counts what is not kept", "numerics", "FAIL        numerics.special.matmul24@wrong/naive",
      "the fp64 oracle says"},
+    {"wrongq1", "rounds halves away from zero", "numerics",
+     "FAIL        numerics.values.float.quantize_groups@ref/naive", "q ["},
+    {"wrongq2", "a NaN gets a finite scale", "numerics",
+     "FAIL        numerics.special.quantize_groups@ref/naive", "the definition gives nan"},
+    {"wrongq3", "adds terms from the last", "numerics",
+     "FAIL        numerics.values.float.dequantize_sum@ref/naive", "the definition gives"},
+    {"wrongq4", "one scale for all columns", "numerics",
+     "FAIL        numerics.values.float.dequantize_product@ref/naive", "the definition gives"},
+    {"wrongq5", "clears its output before it reads base", "numerics",
+     "FAIL        numerics.in_place.dequantize_product@ref/naive", "the definition gives"},
     {"wrongm1", "claims fewer bytes", "method", "FAIL        method.exact.2.wrong_row",
      "payload bytes, it proposed"},
     {"wrongm2", "off-by-one shard", "method", "FAIL        method.exact.2.wrong_row", "y["},
@@ -209,7 +219,7 @@ START_TEST(kinds_are_many_and_on_the_page) {
 END_TEST
 
 START_TEST(the_right_ones_grade_clean) {
-  static const char *const rights[] = {"wrong0", "wrongw0", "wrongk0", "wronga0"};
+  static const char *const rights[] = {"wrong0", "wrongw0", "wrongk0", "wronga0", "wrongq0"};
   static kit_ran r;
   kit_shell(&r, "'%s' '%s/bs_%s.so' 2>&1", kit_bin("bs-conformance"), BS_TEST_KIT_DIR, rights[_i]);
   ck_assert_msg(r.code == 0, "%s: exit %d: %s", rights[_i], r.code, r.text);
@@ -224,7 +234,7 @@ int main(void) {
   tcase_add_loop_test(tc, wrong_plugins_fail_with_the_right_sentence, 0,
                       (int)(sizeof wrongs / sizeof wrongs[0]));
   tcase_add_test(tc, kinds_are_many_and_on_the_page);
-  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 4);
+  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 5);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

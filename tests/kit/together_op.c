@@ -60,7 +60,7 @@ static int set_trap(const kit_tensor *t) {
 /* ---- two sides -------------------------------------------------------------------------------- */
 
 static void run_plan(side *s) {
-  bs_tensor *args[4];
+  bs_tensor *args[KIT_ARGS];
   for (uint32_t i = 0; i < s->d.nargs; i++) args[i] = s->d.a[i].block != NULL ? &s->d.a[i].t : NULL;
   bs_error_clear(&s->err);
   s->rc = s->a->impl->run(s->plan, args, s->d.nargs, NULL, &s->err);
@@ -86,8 +86,8 @@ static void check_side(const side *s, const char *which) {
 static void meet(side *first, side *second, const kit_tensor *where, const char *what) {
   const struct timespec step = {0, 1000000};
   pthread_t thread;
-  kit_poison(&first->d.a[first->d.out], 0xA5);
-  kit_poison(&second->d.a[second->d.out], 0xA5);
+  kit_poison_outputs(&first->d, 0xA5);
+  kit_poison_outputs(&second->d, 0xA5);
   if (!set_trap(where)) return;
   kit_assert(pthread_create(&thread, NULL, first_main, first) == 0, "no threads");
   for (int i = 0; i < 10000 && !atomic_load(&trap.stopped); i++) nanosleep(&step, NULL);
@@ -121,7 +121,7 @@ static void side_ready(side *s, void *packed) {
   s->rc = s->a->impl->prepare(s->a->state, &s->a->exec, &s->d.query, packed, &s->plan, &s->err);
   kit_assert(s->rc == BS_OK, "%s: prepare fails: %s: %s", kit_data_text(&s->d), s->err.id, s->err.message);
   kit_tensor *out = &s->d.a[s->d.out];
-  kit_poison(out, 0xA5);
+  kit_poison_outputs(&s->d, 0xA5);
   run_plan(s);
   kit_assert(s->rc == BS_OK, "%s: run fails: %s: %s", kit_data_text(&s->d), s->err.id, s->err.message);
   s->alone = malloc(out->block_bytes);

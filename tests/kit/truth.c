@@ -159,6 +159,7 @@ void kit_truth_huge(const kit_case *c) {
       d.a[2].d.dims[0] = huge[i][1];
     }
     if (d.groups != NULL) huge_groups(&d, huge[i]);
+    if (kit_is_quant(a.impl->op)) kit_quant_huge(&d, huge[i][0], huge[i][1]);
     if (kit_op_is(a.impl->op, "matmul_update")) d.a[2].d.dims[0] = 1;
     if (kit_is_step(a.impl->op)) d.a[d.nargs - 1].d.dims[0] = d.nargs == 4 ? 8 : 4;
     if (s.part == KIT_RUN) {
@@ -194,7 +195,7 @@ static void fail_each(kit_actor *a, kit_data *d, const service *s, uint32_t tole
     const char *stage = "";
     const int64_t before = a->p->host.blocks;
     snprintf(d->note, sizeof d->note, " (%s %lld fails)", s->what, (long long)n);
-    if (d->out >= 0) kit_poison(&d->a[d->out], 0xA5);
+    kit_poison_outputs(d, 0xA5);
     *s->calls = 0;
     *s->fail_at = n;
     const int32_t rc = kit_data_run(a, d, &stage, &err);
