@@ -3,6 +3,7 @@
 #include "bsrun/board.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,19 @@ void bsrun_board_put(bsrun_board *board, int64_t rank, const bs_error *err) {
   row->pid = (int32_t)getpid();
   if (err != NULL) row->err = *err;
   row->written = err != NULL;
+}
+
+void bsrun_board_put_death(bsrun_board *board, int64_t rank, const bs_error *err) {
+  uint32_t none = 0;
+  if (rank < 0 || (uint64_t)rank >= board->ranks || board->ending) return;
+  if (bsrun_board_error(board, 0) != NULL) return; /* it followed from that, or that tells of it */
+  if (!atomic_compare_exchange_strong(&board->dead, &none, (uint32_t)rank + 1u)) return;
+  board->death = *err;
+  board->told = 1;
+}
+
+const bs_error *bsrun_board_death(const bsrun_board *board) {
+  return board->told ? &board->death : NULL;
 }
 
 const bs_error *bsrun_board_error(const bsrun_board *board, uint32_t first) {

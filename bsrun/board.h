@@ -18,6 +18,11 @@ typedef struct bsrun_row {
 typedef struct bsrun_board {
   uint64_t magic;
   uint64_t ranks;
+  _Atomic uint32_t ending; /* 1: the launcher ends the ranks that are left, and a death is no news */
+  _Atomic uint32_t dead;   /* 1 + the rank that a signal has ended before any rank failed; 0: none */
+  _Atomic uint32_t told;   /* 1: `death` is complete */
+  uint32_t reserved;
+  bs_error death;
   bsrun_row rows[];
 } bsrun_board;
 
@@ -29,6 +34,10 @@ bsrun_board *bsrun_board_open(const char *path, int64_t ranks);
 void bsrun_board_close(bsrun_board *board);
 /* A rank's row: its error; NULL: whatever it has left there is of the past. */
 void bsrun_board_put(bsrun_board *board, int64_t rank, const bs_error *err);
+/* A signal has ended the rank: kept when it is the first failure of all. */
+void bsrun_board_put_death(bsrun_board *board, int64_t rank, const bs_error *err);
+/* That, or NULL. */
+const bs_error *bsrun_board_death(const bsrun_board *board);
 /* The error of ranks from `first` on that is no echo of another's; NULL: none has left any. */
 const bs_error *bsrun_board_error(const bsrun_board *board, uint32_t first);
 #endif

@@ -18,6 +18,7 @@
 
 #include "bsrun/board.h"
 #include "bsrun/bsrun.h"
+#include "bsrun/guard.h"
 #include "bsrun/launch.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -63,13 +64,16 @@ int bsrun_mpi_found(bsrun_mpi *out) {
   return found.starter != NULL && found.rank < found.size;
 }
 
-/* Fails on other machines: they have no board. */
-static int put_on_board(const bs_error *err) {
-  bsrun_mpi here;
+/* NULL on other machines: they have no board. */
+static bsrun_board *open_board(void) {
   int64_t ranks;
   const char *path = getenv(BOARD);
-  if (path == NULL || !number(BOARD_RANKS, &ranks)) return 0;
-  bsrun_board *board = bsrun_board_open(path, ranks);
+  return path != NULL && number(BOARD_RANKS, &ranks) ? bsrun_board_open(path, ranks) : NULL;
+}
+
+static int put_on_board(const bs_error *err) {
+  bsrun_mpi here;
+  bsrun_board *board = open_board();
   if (board == NULL) return 0;
   if (bsrun_mpi_found(&here)) bsrun_board_put(board, here.rank, err);
   bsrun_board_close(board);
@@ -80,8 +84,22 @@ int bsrun_mpi_error(const bs_error *err) {
   return put_on_board(err);
 }
 
+int bsrun_mpi_death(bs_error *out) {
+  bsrun_board *board = open_board();
+  const bs_error *death = board != NULL ? bsrun_board_death(board) : NULL;
+  if (death != NULL) *out = *death;
+  bsrun_board_close(board);
+  return death != NULL;
+}
+
 void bsrun_mpi_enter(void) {
+  bsrun_mpi here;
   if (getppid() > 1) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getenv(BOARD) != NULL && bsrun_mpi_found(&here)) { /* else mpirun says what has ended a rank */
+    bsrun_board *board = open_board();
+    bsrun_guard(board, here.rank);
+    bsrun_board_close(board);
+  }
   put_on_board(NULL);
 }
 
@@ -162,6 +180,7 @@ static void kill_late(mpi_launch *l) {
   if (ended(l, &failed) == 0) return;
   if (l->ended_at == 0.0) l->ended_at = now();
   if (now() - l->ended_at < (failed ? FAILED_S : ORDERLY_S)) return;
+  l->board->ending = 1;
   for (uint32_t r = 0; r < l->n; ++r)
     if (l->board->rows[r].pid > 0) kill(l->board->rows[r].pid, SIGKILL);
 }
@@ -174,6 +193,7 @@ static void watch(mpi_launch *l, const sigset_t *signals) {
     if (got == SIGINT || got == SIGTERM || got == SIGHUP) pass_on(l, got);
     if (waitpid(l->pid, &l->status, WNOHANG) == l->pid) break;
   }
+  l->board->ending = 1;
   for (uint32_t r = 0; r < l->n; ++r) /* of this machine: none may be left */
     if (l->board->rows[r].pid > 0 && getpgid(l->board->rows[r].pid) >= 0)
       kill(l->board->rows[r].pid, SIGKILL);
@@ -206,14 +226,32 @@ static int interrupted(const mpi_launch *l) {
   return l->asked > 1 || l->board->rows[0].pid == 0;
 }
 
-/* Rank 0's word is the last; then what the others left; then what mpirun ended with. */
+/* Some rank is on another machine: it says on stderr what it ended with. */
+static int is_elsewhere(const mpi_launch *l) {
+  for (uint32_t r = 0; r < l->n; ++r)
+    if (l->board->rows[r].pid == 0) return 1;
+  return 0;
+}
+
+/* late: what another rank missed it with, if any did before mpirun ended it. */
+static int fail_dead(const bs_error *death, const bs_error *late) {
+  bs_error err = *death;
+  if (late != NULL) memcpy(err.where, late->where, sizeof err.where);
+  return bsrun_fail(&err);
+}
+
+/* Rank 0's word is the last; then what the others left, who know the call in which one died; then what its
+ * guard has seen; then what mpirun ended with. */
 static int outcome(const mpi_launch *l) {
   if (interrupted(l)) return 128 + l->signal;
   if (l->board->rows[0].written)
     return (int)bs_status_exit_code(l->board->rows[0].err.code); /* it has printed it */
   const int code = WIFEXITED(l->status) ? WEXITSTATUS(l->status) : 128 + WTERMSIG(l->status);
   const bs_error *left = code != 0 ? bsrun_board_error(l->board, 1) : NULL;
-  if (left != NULL) return bsrun_fail(left);
+  const bs_error *death = code != 0 ? bsrun_board_death(l->board) : NULL;
+  if (left != NULL && (death == NULL || left->code == BS_RANK_FAILED)) return bsrun_fail(left);
+  if (death != NULL) return fail_dead(death, left);
+  if (code == (int)bs_status_exit_code(BS_RANK_FAILED) && is_elsewhere(l)) return code;
   return said_without_error(code) || l->asked ? code : fail_unknown(l);
 }
 

@@ -15,7 +15,10 @@ int bsrun_mpi_found(bsrun_mpi *out);
 /* Leaves the error of this rank where the bsrun that has started the job finds it, which prints what rank 0
  * cannot. 0: there is none on this machine. */
 int bsrun_mpi_error(const bs_error *err);
-/* From now on this process ends with the one that has started it. */
+/* 1: a signal has ended a rank of this machine before any other failure, and this is its error. */
+int bsrun_mpi_death(bs_error *out);
+/* From now on this process ends with the one that has started it, and another one watches it (guard.h):
+ * before anything is opened. */
 void bsrun_mpi_enter(void);
 
 /* Starts mpirun (in a Slurm job: srun; or the words of `command`, when not empty) with `ranks` copies of this

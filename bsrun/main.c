@@ -68,8 +68,18 @@ char *bsrun_command_line(void) {
   return text.data;
 }
 
-int bsrun_fail(const bs_error *err) {
+/* A rank that does not come because a signal has ended it, where nobody but its guard saw that; the call is
+ * the one that it is missed in. */
+static const bs_error *cause_of(const bs_error *err, bs_error *room) {
+  if (err->code != BS_DEADLINE || !bsrun_mpi_death(room)) return err;
+  memcpy(room->where, err->where, sizeof room->where);
+  return room;
+}
+
+int bsrun_fail(const bs_error *given) {
   char line[2048];
+  bs_error room = BS_ERROR_INIT;
+  const bs_error *err = cause_of(given, &room);
   bs_error_format(err, "bsrun", line, sizeof line);
   if (bsrun_following()) {
     const int echo = err->code == BS_ABORTED || strcmp(err->id, BSRUN_FOLLOWS) == 0;

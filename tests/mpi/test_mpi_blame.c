@@ -2,18 +2,21 @@
  * A rank of an MPI job that is killed, stopped, fails or hangs: the others name it and its call, the job ends
  * with 7 or 8 within the deadline and the time that mpirun takes, and no process is left (spawn_mpi.h looks).
  */
+#include <sys/stat.h>
+
 #include "spawn_mpi.h"
 
 static spawned s;
+static const char *deadline = "1";
 
 static const char *faulty(const char *what, int rank, const char *words) {
   static char line[2048];
   snprintf(
       line, sizeof line,
       "%s --set plugin_trust=any --plugin cpu --plugin fault --set model.B=8 --set model.N=128 --set "
-      "model.K=128 --tune-cache off --timeout 1 --method row_parallel --phase 0 --comm fault:threads --set "
+      "model.K=128 --tune-cache off --timeout %s --method row_parallel --phase 0 --comm fault:threads --set "
       "plugins.fault.plan=rank=%d,op=all_reduce,seq=3,do=%s %s",
-      getenv("BS_TEST_BSRUN"), rank, what, words);
+      getenv("BS_TEST_BSRUN"), deadline, rank, what, words);
   return line;
 }
 
@@ -54,6 +57,38 @@ START_TEST(test_between_machines) {
 }
 END_TEST
 
+/* One that a signal ends is alone on its machine: nobody there sees it, and mpirun ends the others at once.
+ * With a deadline that passes before that, rank 0 has missed it and says the same. The board out of reach, as
+ * from another machine: its guard says it. */
+static const struct {
+  int rank, far;
+  const char *deadline;
+} alone[] = {{0, 0, "20"}, {1, 0, "20"}, {2, 0, "20"}, {1, 0, "0.3"}, {1, 1, "20"}};
+
+START_TEST(test_killed_alone) {
+  char words[512], far[128] = "", dead[64];
+  if (alone[_i].far) { /* a script: words of hardware.mpirun have no quotes */
+    snprintf(far, sizeof far, "--set hardware.mpirun=%s/far", folder);
+    FILE *f = fopen(strchr(far, '/'), "w");
+    ck_assert_ptr_nonnull(f);
+    fprintf(f, "#!/bin/sh\nshift 2\nexec %s env BLOCKSHOCK_MPI_BOARD=/nowhere \"$@\"\n",
+            mpirun_of(&kinds[0], 3));
+    fclose(f);
+    ck_assert_int_eq(chmod(strchr(far, '/'), 0700), 0);
+  }
+  snprintf(words, sizeof words, "--launch mpi -P 3 --mask interleave --set plugins.%s.ranks_per_machine=1 %s",
+           kinds[0].id, far);
+  deadline = alone[_i].deadline;
+  spawn(&s, "BS_PLUGIN_PATH=", faulty("kill", alone[_i].rank, words));
+  snprintf(dead, sizeof dead, "rank %d (process ", alone[_i].rank);
+  must_end(&s, 7, "bsrun: error[BS-RANK-DEAD]", words);
+  ck_assert_msg(strstr(s.text, dead) != NULL && strstr(s.text, "was killed by signal 9") != NULL, "%s",
+                s.text);
+  const char *first = strstr(s.text, "bsrun: error[");
+  ck_assert_msg(strstr(first + 1, "bsrun: error[") == NULL, "more than one error line:\n%s", s.text);
+}
+END_TEST
+
 int main(void) {
   if (no_mpi()) return 77;
   Suite *suite = suite_create("mpi blame");
@@ -61,6 +96,7 @@ int main(void) {
   tcase_add_checked_fixture(c, make_folder, remove_folder);
   tcase_add_test(c, test_bare);
   tcase_add_loop_test(c, test_between_machines, 0, 2);
+  tcase_add_loop_test(c, test_killed_alone, 0, (int)(sizeof alone / sizeof alone[0]));
   suite_add_tcase(suite, c);
   return run_suite(suite);
 }

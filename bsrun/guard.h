@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ * guard.h - a process that outlives a rank of an MPI job to say what has ended it. The ranks of a machine see
+ * each other's processes end; who is alone on its machine has nobody who does, and mpirun ends the others
+ * before they miss it (docs/launch-mpi.md). */
+#ifndef BSRUN_GUARD_H
+#define BSRUN_GUARD_H
+#include "bsrun/board.h"
+
+/* Forks: the new process returns and is the rank; this one stays as its guard, and ends as it ends. A signal
+ * that ends the rank is put on the board, or on stderr where `board` is NULL: on another machine than the
+ * launcher's. Before anything is opened. */
+void bsrun_guard(bsrun_board *board, int64_t rank);
+#endif
