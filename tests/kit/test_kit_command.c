@@ -198,6 +198,9 @@ START_TEST(without_an_mpirun_the_reason_is_told) {
                   r.text);
     ck_assert_ptr_null(strstr(r.text, "FAIL  "));
   }
+  kit_shell(&r, "'%s' plugins check '%s' --group communicator --mpirun /nowhere/mpirun 2>&1",
+            kit_bin("bsrun"), path);
+  ck_assert_msg(strstr(r.text, "/nowhere/mpirun started no process") != NULL, "%s", r.text);
 }
 END_TEST
 
