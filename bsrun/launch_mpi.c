@@ -264,7 +264,7 @@ int bsrun_launch_mpi(uint32_t ranks, const char *command) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGHUP);
-  int32_t rc = bs_mpirun_find(&l.mpirun, ranks, command, &err);
+  int32_t rc = bs_mpirun_find(&l.mpirun, ranks, 0, command, &err);
   if (rc == BS_OK) rc = make_board(&l, &err);
   char **words = rc == BS_OK ? whole_command(&l) : NULL;
   if (rc == BS_OK && words == NULL) rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");

@@ -36,7 +36,7 @@ static uint32_t cores_allowed(void) {
 }
 
 /* docs/launch-mpi.md, "What bsrun starts". Cores are divided by the communicator, so mpirun binds nothing. */
-static int32_t add_mpirun(bs_mpirun *m, uint32_t ranks, bs_error *err) {
+static int32_t add_mpirun(bs_mpirun *m, int crowded, bs_error *err) {
   char version[256];
   version_of("mpirun", version, sizeof version);
   const int open_mpi = strstr(version, "Open MPI") != NULL, hydra = strstr(version, "HYDRA") != NULL;
@@ -51,7 +51,7 @@ static int32_t add_mpirun(bs_mpirun *m, uint32_t ranks, bs_error *err) {
   add_word(m, "--quiet");
   add_word(m, "--bind-to");
   add_word(m, "none");
-  if (ranks > cores_allowed()) add_word(m, "--oversubscribe");
+  if (crowded) add_word(m, "--oversubscribe");
   if (geteuid() == 0) add_word(m, "--allow-run-as-root");
   return BS_OK;
 }
@@ -62,7 +62,7 @@ static void add_srun(bs_mpirun *m) {
   if (getenv("SLURM_MPI_TYPE") == NULL) add_word(m, "--mpi=pmix");
 }
 
-int32_t bs_mpirun_find(bs_mpirun *m, uint32_t ranks, const char *command, bs_error *err) {
+int32_t bs_mpirun_find(bs_mpirun *m, uint32_t ranks, int crowded, const char *command, bs_error *err) {
   int32_t rc = BS_OK;
   memset(m, 0, sizeof *m);
   if (command != NULL && command[0] != '\0') {
@@ -74,7 +74,7 @@ int32_t bs_mpirun_find(bs_mpirun *m, uint32_t ranks, const char *command, bs_err
   } else if (getenv("SLURM_JOB_ID") != NULL) {
     add_srun(m);
   } else {
-    rc = add_mpirun(m, ranks, err);
+    rc = add_mpirun(m, crowded || ranks > cores_allowed(), err);
   }
   snprintf(m->number, sizeof m->number, "%u", ranks);
   add_word(m, "-n");

@@ -16,8 +16,9 @@ typedef struct bs_mpirun {
   char number[16];
 } bs_mpirun;
 
-/* command: words of the user's, that take -n P PROGRAM; NULL or "": what there is here. BS_UNAVAILABLE with a
- * hint where there is nothing. bs_mpirun_free in any case. */
-int32_t bs_mpirun_find(bs_mpirun *m, uint32_t ranks, const char *command, bs_error *err);
+/* command: words of the user's, that take -n P PROGRAM; NULL or "": what there is here. crowded: 1 where
+ * times do not matter, and more ranks than mpirun counts cores are no mistake. BS_UNAVAILABLE with a hint
+ * where there is nothing. bs_mpirun_free in any case. */
+int32_t bs_mpirun_find(bs_mpirun *m, uint32_t ranks, int crowded, const char *command, bs_error *err);
 void bs_mpirun_free(bs_mpirun *m);
 #endif

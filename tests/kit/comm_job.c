@@ -172,7 +172,7 @@ static int run_mpirun(uint32_t size, int *out_in_time, char *why, size_t room) {
     snprintf(why, room, "the kit is given no program that mpirun could start");
     return 0;
   }
-  const int32_t rc = bs_mpirun_find(&m, size, kit.options->mpirun, &err);
+  const int32_t rc = bs_mpirun_find(&m, size, 1, kit.options->mpirun, &err);
   const int output = rc == BS_OK ? memfd_create("said", MFD_CLOEXEC) : -1;
   if (rc != BS_OK) {
     snprintf(why, room, "%.390s", err.message);
