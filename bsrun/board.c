@@ -96,6 +96,17 @@ void bsrun_board_put_death(bsrun_board *board, int64_t rank, const bs_error *err
   board->told = 1;
 }
 
+void bsrun_board_hold(bsrun_board *board, int64_t rank) {
+  uint32_t none = 0;
+  if (rank >= 0 && (uint64_t)rank < board->ranks)
+    atomic_compare_exchange_strong(&board->held, &none, (uint32_t)rank + 1u);
+}
+
+void bsrun_board_release(bsrun_board *board, int64_t rank) {
+  uint32_t mine = (uint32_t)rank + 1u;
+  if (bsrun_board_error(board, 0) == NULL) atomic_compare_exchange_strong(&board->held, &mine, 0u);
+}
+
 const bs_error *bsrun_board_death(const bsrun_board *board) {
   return board->told ? &board->death : NULL;
 }

@@ -21,7 +21,7 @@ typedef struct bsrun_board {
   _Atomic uint32_t ending; /* 1: the launcher ends the ranks that are left, and a death is no news */
   _Atomic uint32_t dead;   /* 1 + the rank that a signal has ended before any rank failed; 0: none */
   _Atomic uint32_t told;   /* 1: `death` is complete */
-  uint32_t reserved;
+  _Atomic uint32_t held;   /* 1 + a rank that stands still, or did when another missed it; 0: none */
   bs_error death;
   bsrun_row rows[];
 } bsrun_board;
@@ -38,6 +38,9 @@ void bsrun_board_put(bsrun_board *board, int64_t rank, const bs_error *err);
 void bsrun_board_put_death(bsrun_board *board, int64_t rank, const bs_error *err);
 /* That, or NULL. */
 const bs_error *bsrun_board_death(const bsrun_board *board);
+/* A signal has stopped the rank, or lets it go on: which is forgotten unless it was missed meanwhile. */
+void bsrun_board_hold(bsrun_board *board, int64_t rank);
+void bsrun_board_release(bsrun_board *board, int64_t rank);
 /* The error of ranks from `first` on that is no echo of another's; NULL: none has left any. */
 const bs_error *bsrun_board_error(const bsrun_board *board, uint32_t first);
 #endif

@@ -48,6 +48,11 @@ void bsrun_guard(bsrun_board *board, int64_t rank) {
   signal(SIGINT, SIG_IGN); /* they go to the whole group: the rank decides */
   signal(SIGTERM, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  for (;;) {
+    const pid_t got = waitpid(pid, &status, WUNTRACED | WCONTINUED);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 || WIFEXITED(status) || WIFSIGNALED(status)) break;
+    if (board != NULL) (WIFSTOPPED(status) ? bsrun_board_hold : bsrun_board_release)(board, rank);
+  }
   _exit(WIFSIGNALED(status) ? tell(board, rank, pid, WTERMSIG(status)) : WEXITSTATUS(status));
 }

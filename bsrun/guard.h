@@ -7,7 +7,7 @@
 #include "bsrun/board.h"
 
 /* Forks: the new process returns and is the rank; this one stays as its guard, and ends as it ends. A signal
- * that ends the rank is put on the board, or on stderr where `board` is NULL: on another machine than the
- * launcher's. Before anything is opened. */
+ * that ends the rank, or stops it, is put on the board, or an end on stderr where `board` is NULL: on another
+ * machine than the launcher's. Before anything is opened. */
 void bsrun_guard(bsrun_board *board, int64_t rank);
 #endif

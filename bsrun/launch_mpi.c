@@ -84,12 +84,46 @@ int bsrun_mpi_error(const bs_error *err) {
   return put_on_board(err);
 }
 
-int bsrun_mpi_death(bs_error *out) {
-  bsrun_board *board = open_board();
+/* 1: the text names rank r, as a whole word. */
+static int names(const char *text, uint32_t r) {
+  char word[24];
+  const size_t n = (size_t)snprintf(word, sizeof word, "rank %u", r);
+  for (const char *p = text; (p = strstr(p, word)) != NULL; p++)
+    if (p[n] < '0' || p[n] > '9') return 1;
+  return 0;
+}
+
+/* The rank that stands still, where who has missed it blames another one that waits for it, too. */
+static int held(const bsrun_board *board, const bs_error *err, bs_error *out) {
+  const uint32_t r = board->held - 1u;
+  if (board->held == 0 || names(err->message, r)) return 0;
+  *out = (bs_error)BS_ERROR_INIT;
+  bs_error_set(out, BS_DEADLINE, "BS-RANK-STOPPED",
+               "rank %u (process %d) stands still: a signal has stopped it", r, (int)board->rows[r].pid);
+  out->rank = (int32_t)r;
+  return 1;
+}
+
+int bsrun_mpi_cause(const bs_error *err, bs_error *out) {
+  bsrun_board *board = err->code == BS_DEADLINE ? open_board() : NULL;
   const bs_error *death = board != NULL ? bsrun_board_death(board) : NULL;
-  if (death != NULL) *out = *death;
+  int found = death != NULL;
+  if (death != NULL)
+    *out = *death;
+  else if (board != NULL)
+    found = held(board, err, out);
+  if (found) memcpy(out->where, err->where, sizeof out->where); /* the call that it is missed in */
   bsrun_board_close(board);
-  return death != NULL;
+  return found;
+}
+
+int bsrun_mpi_was_missed(void) {
+  bsrun_mpi here;
+  bsrun_board *board = bsrun_mpi_found(&here) ? open_board() : NULL;
+  const int missed =
+      board != NULL && board->held == (uint32_t)here.rank + 1u && bsrun_board_error(board, 0) != NULL;
+  bsrun_board_close(board);
+  return missed;
 }
 
 void bsrun_mpi_enter(void) {

@@ -15,8 +15,11 @@ int bsrun_mpi_found(bsrun_mpi *out);
 /* Leaves the error of this rank where the bsrun that has started the job finds it, which prints what rank 0
  * cannot. 0: there is none on this machine. */
 int bsrun_mpi_error(const bs_error *err);
-/* 1: a signal has ended a rank of this machine before any other failure, and this is its error. */
-int bsrun_mpi_death(bs_error *out);
+/* 1: what this rank has missed another with has a cause that guards have seen: a signal has ended a rank of
+ * this machine, or stopped it. */
+int bsrun_mpi_cause(const bs_error *err, bs_error *out);
+/* 1: this rank was stopped, and others have missed it: what it says now follows from that. */
+int bsrun_mpi_was_missed(void);
 /* From now on this process ends with the one that has started it, and another one watches it (guard.h):
  * before anything is opened. */
 void bsrun_mpi_enter(void);

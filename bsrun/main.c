@@ -68,18 +68,11 @@ char *bsrun_command_line(void) {
   return text.data;
 }
 
-/* A rank that does not come because a signal has ended it, where nobody but its guard saw that; the call is
- * the one that it is missed in. */
-static const bs_error *cause_of(const bs_error *err, bs_error *room) {
-  if (err->code != BS_DEADLINE || !bsrun_mpi_death(room)) return err;
-  memcpy(room->where, err->where, sizeof room->where);
-  return room;
-}
-
 int bsrun_fail(const bs_error *given) {
   char line[2048];
   bs_error room = BS_ERROR_INIT;
-  const bs_error *err = cause_of(given, &room);
+  const bs_error *err = bsrun_mpi_cause(given, &room) ? &room : given;
+  if (bsrun_mpi_was_missed()) return (int)bs_status_exit_code(err->code); /* the others have said it */
   bs_error_format(err, "bsrun", line, sizeof line);
   if (bsrun_following()) {
     const int echo = err->code == BS_ABORTED || strcmp(err->id, BSRUN_FOLLOWS) == 0;

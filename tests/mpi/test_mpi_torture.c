@@ -27,6 +27,17 @@ START_TEST(test_each_rank) {
 }
 END_TEST
 
+/* Each alone on its machine: guards see what nobody else does. */
+START_TEST(test_each_machine) {
+  char words[256];
+  snprintf(
+      words, sizeof words,
+      "--launch mpi --ranks 3 --op all_reduce --fault kill --fault stop --set plugins.%s.ranks_per_machine=1",
+      kinds[0].id);
+  torture(words, "score: 12 of 12 as specified");
+}
+END_TEST
+
 START_TEST(test_method) {
   torture("--launch mpi --method row_parallel --ranks 2 --fault kill --fault stop",
           "score: 4 of 4 as specified");
@@ -40,6 +51,7 @@ int main(void) {
   tcase_add_checked_fixture(c, make_folder, remove_folder);
   tcase_add_test(c, test_each_op);
   tcase_add_test(c, test_each_rank);
+  tcase_add_test(c, test_each_machine);
   tcase_add_test(c, test_method);
   suite_add_tcase(suite, c);
   return run_suite(suite);
