@@ -7,6 +7,8 @@
 static const double SQRT_HALF = 0.70710678118654752440;
 static const double GELU_TOP = 1.41421356237309504880; /* where gelu'' = 0: gelu' is largest, at - smallest */
 static const double SILU_TOP = 2.39935728052451;       /* the same of silu */
+/* Beside 0, the places where gelu'' and silu'' are farthest from 0. */
+static const double GELU_BEND = 2.0, SILU_BEND = 3.43584099353511;
 
 const char *bs_activation_name(uint32_t activation) {
   static const char *const names[] = {"none", "relu", "gelu", "silu"};
@@ -43,6 +45,34 @@ double bs_activation_slope(uint32_t activation, double low, double high) {
   if (!(low > top || high < top)) most = fmax(most, slope_at(activation, top));
   if (!(low > -top || high < -top)) most = fmax(most, fabs(slope_at(activation, -top)));
   return most;
+}
+
+double bs_activation_slope_at(uint32_t activation, double z) {
+  if (activation == BS_ACT_NONE) return 1.0;
+  if (activation == BS_ACT_RELU) return z > 0.0 ? 1.0 : z <= 0.0 ? 0.0 : z; /* NaN stays */
+  return isfinite(z) ? slope_at(activation, z) : NAN;
+}
+
+static double bend_at(uint32_t activation, double z) {
+  if (isinf(z)) return 0.0;
+  if (activation == BS_ACT_GELU) return exp(-0.5 * z * z) * 0.39894228040143267794 * fabs(2.0 - z * z);
+  const double s = 1.0 / (1.0 + exp(-z)); /* silu */
+  return s * (1.0 - s) * fabs(2.0 + z * (1.0 - 2.0 * s));
+}
+
+double bs_activation_bend(uint32_t activation, double low, double high) {
+  if (activation != BS_ACT_GELU && activation != BS_ACT_SILU) return 0.0;
+  const double far = activation == BS_ACT_GELU ? GELU_BEND : SILU_BEND;
+  const double tops[3] = {0.0, far, -far};
+  double most = fmax(bend_at(activation, low), bend_at(activation, high));
+  for (int i = 0; i < 3; ++i)
+    if (!(low > tops[i] || high < tops[i])) most = fmax(most, bend_at(activation, tops[i]));
+  return most;
+}
+
+double bs_activation_slope_error(uint32_t activation, double slope, double u) {
+  if (activation == BS_ACT_NONE || activation == BS_ACT_RELU) return 0.0;
+  return 16.0 * u * (1.2 + fabs(slope));
 }
 
 double bs_activation_error(uint32_t activation, double z, double u) {

@@ -11,6 +11,13 @@ double bs_activation_value(uint32_t activation, double z);
 /* The largest |f'| on [low, high]: |f(a) - f(b)| <= that * |a - b| there. Over all of the line it is 1 for
  * relu, 1.129 for gelu and 1.0999 for silu. */
 double bs_activation_slope(uint32_t activation, double low, double high);
+/* f'(z); relu's is 0 at 0. NaN where gelu's and silu's formulas have no number: at what is not finite. */
+double bs_activation_slope_at(uint32_t activation, double z);
+/* The largest |f''| on [low, high]: |f'(a) - f'(b)| <= that * |a - b| there. 0 for none, and for relu, whose
+ * slope has a step at 0 and is constant beside it. */
+double bs_activation_bend(uint32_t activation, double low, double high);
+/* What evaluating f' and multiplying with it may add at most, of a gradient of 1: docs/ops.md. */
+double bs_activation_slope_error(uint32_t activation, double slope, double u);
 /* What evaluating it in a format of unit round-off u may add, at most: the four units in the last place (8 u)
  * that docs/ops.md allows an implementation of gelu and silu. 0 for none and relu. */
 double bs_activation_error(uint32_t activation, double z, double u);

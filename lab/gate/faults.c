@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/faults_mixed.h"
-#include "lab/gate/verdict.h"
+#include "lab/gate/faults_noise.h"
 #include "lab/phase/place.h"
 #include "lab/phase/whole.h"
 
@@ -30,11 +30,9 @@ struct bs_fault {
   int leaves;            /* sums are exchanged as they are: by gathers */
   int64_t swap[2];       /* columns of each four that WRONG_COLUMNS exchanges */
   int backward;          /* gradients are judged */
-  int sums;              /* what is judged is a sum over ranks, in the dtype of: */
-  bs_arithmetic arithmetic;
-  int partial;    /* outputs are one rank's terms */
-  int met;        /* atomic */
-  wrapped *views; /* [ranks] */
+  int met;               /* atomic */
+  wrapped *views;        /* [ranks] */
+  bs_fault_noise noise;
   bs_mask mask;
   bs_fault_mixed mixed;
   bs_collective_hook hook;
@@ -44,7 +42,7 @@ static const char *const names[BS_FAULT_COUNT_] = {
     "no_all_reduce",    "reduced_twice",   "other_x",    "wrong_columns", "index_swapped", "weight_lost",
     "output_off",       "bias_each_rank",  "bias_lost",  "half_fp8",      "nan_output",    "rank_diverged",
     "activation_early", "activation_lost", "index_2of4", "mask_confused", "scale_other",   "segment_edge",
-    "segment_swapped",  "not_gathered",    "db_twice",
+    "segment_swapped",  "not_gathered",    "db_twice",   "slope_lost",    "slope_at_y",
 };
 
 const char *bs_fault_name(uint32_t kind) {
@@ -52,8 +50,29 @@ const char *bs_fault_name(uint32_t kind) {
 }
 
 uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec) {
-  const int without = kind == BS_FAULT_ACTIVATION_EARLY || kind == BS_FAULT_ACTIVATION_LOST;
+  const int without =
+      kind == BS_FAULT_ACTIVATION_EARLY || kind == BS_FAULT_ACTIVATION_LOST || bs_fault_of_slope(kind);
   return without ? (uint32_t)BS_ACT_NONE : spec->activation;
+}
+
+int bs_fault_of_slope(uint32_t kind) {
+  return kind == BS_FAULT_SLOPE_LOST || kind == BS_FAULT_SLOPE_AT_Y;
+}
+
+/* The layer has no activation: its output goes through one, but its gradient does not, or by another slope.
+ */
+static void activate(void *user, void *y, int64_t count, uint32_t dtype) {
+  const bs_fault *fault = user;
+  for (int64_t i = 0; bs_fault_of_slope(fault->kind) && i < count; ++i)
+    bs_store_f64(dtype, y, i, bs_activation_value(fault->activation, bs_load_f64(dtype, y, i)));
+}
+
+static void through_slope(void *user, const void *y, void *dy, int64_t count, uint32_t dtype) {
+  const bs_fault *fault = user;
+  for (int64_t i = 0; fault->kind == BS_FAULT_SLOPE_AT_Y && i < count; ++i)
+    bs_store_f64(
+        dtype, dy, i,
+        bs_load_f64(dtype, dy, i) * bs_activation_slope_at(fault->activation, bs_load_f64(dtype, y, i)));
 }
 
 /* Sums over ranks: reduced, or exchanged as they are and joined by each rank. */
@@ -152,51 +171,12 @@ static void confuse(void *user, uint32_t rank, bs_layer_spec *spec) {
   spec->mask = mask;
 }
 
-static double spread(const void *y, int64_t count, uint32_t dtype) {
-  double sum = 0.0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double v = bs_load_f64(dtype, y, i);
-    sum += v * v;
-  }
-  return count > 0 ? sqrt(sum / (double)count) : 0.0;
-}
-
-/* The smallest |y| up to half the spread is the fairest place: its own rounding unit is small. */
-static int64_t small_output(const void *y, int64_t count, uint32_t dtype, double limit) {
-  for (int64_t i = 0; i < count; ++i) {
-    const double v = fabs(bs_load_f64(dtype, y, i));
-    if (v > 0.0 && v <= limit) return i;
-  }
-  return 0;
-}
-
-/* T3's bound of a typical output, of what sums over ranks add to it: `rms` is the spread of the whole
- * outputs, the ranks' terms and partial sums have theirs by the number of their columns. */
-static double typical_bound(const bs_fault *fault, double rms) {
-  const double P = fault->ranks;
-  if (fault->ranks < 2 || !fault->sums) return 0.0;
-  if (fault->arithmetic.reduce_dtype == BS_I8) return 0.5 * 2.85 / 127.0 * rms * (sqrt(P) + 1.0);
-  double sizes = sqrt(P); /* P terms of rms / sqrt(P) */
-  for (uint32_t j = 2; j <= fault->ranks; ++j) sizes += sqrt(j / P);
-  return 0.8 * bs_dtype_unit_roundoff(fault->arithmetic.reduce_dtype) * rms * sizes; /* E|v| = 0.8 rms */
-}
-
-/* 0.044 of the spread, which most sums tell from round-off; where the wire or the dtype hides that, a small
- * multiple of what they may do at most. */
-static double output_off(const bs_fault *fault, double rms, double value, uint32_t dtype) {
-  const double whole = fault->partial ? rms * sqrt((double)fault->ranks) : rms;
-  return fmax(0.044 * rms, 4.0 * (typical_bound(fault, whole) + 0.5 * bs_ulp(dtype, value)));
-}
-
 static void tamper(void *user, uint32_t rank, void *y, int64_t rows, int64_t cols, uint32_t dtype) {
   const bs_fault *fault = user;
   const int64_t count = rows * cols;
   if (count == 0) return;
   if (fault->kind == BS_FAULT_OUTPUT_OFF && rank == 0) {
-    const double rms = spread(y, count, dtype);
-    const int64_t at = small_output(y, count, dtype, 0.5 * rms);
-    const double value = bs_load_f64(dtype, y, at);
-    bs_store_f64(dtype, y, at, value + output_off(fault, rms, value, dtype));
+    bs_fault_put_off(&fault->noise, y, count, dtype);
   } else if (fault->kind == BS_FAULT_NAN_OUTPUT && rank == 0) {
     bs_store_f64(dtype, y, count - 1, NAN);
   } else if (fault->kind == BS_FAULT_RANK_DIVERGED && rank == fault->ranks - 1) {
@@ -322,17 +302,6 @@ static int32_t choose_weights(bs_fault *fault, const bs_case *c, bs_error *err) 
   return rc;
 }
 
-/* Outputs are sums over ranks where K is split; dX is where backward reduces, never in int8 steps. */
-static void note_sums(bs_fault *fault, const bs_case *c, const bs_proposal *p) {
-  const int backward = fault->backward = (c->spec.flags & BS_LAYER_BACKWARD) != 0;
-  fault->arithmetic = bs_arithmetic_of(&c->spec);
-  fault->partial = !backward && c->spec.y_placement == BS_PARTIAL;
-  fault->sums = !backward && p->split == BS_SPLIT_K;
-  for (uint32_t i = 0; backward && i < p->n_backward; ++i)
-    fault->sums |= p->backward_kind[i] == BS_COLL_ALL_REDUCE;
-  if (backward && fault->arithmetic.reduce_dtype == BS_I8) fault->arithmetic.reduce_dtype = BS_F32;
-}
-
 /* The rank whose wrong inputs are worth catching: rank 1, or the first after it with more work; rank 0 when
  * it has most. Some may own nothing. */
 static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
@@ -342,7 +311,7 @@ static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
     bs_proposal proposal = {.struct_size = sizeof proposal};
     const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, r, c->world_size, &proposal, err);
     if (rc != BS_OK) return rc;
-    note_sums(fault, c, &proposal);
+    fault->noise = bs_fault_noise_of(c, &proposal);
     if (proposal.flops <= most) continue;
     most = proposal.flops;
     fault->victim = r;
@@ -371,6 +340,7 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
   fault->ranks = c->world_size;
   fault->activation = c->spec.activation;
   fault->K = c->w->cols;
+  fault->backward = (c->spec.flags & BS_LAYER_BACKWARD) != 0;
   choose_columns(fault, c->spec.mask);
   fault->leaves = bs_place_leaves(c) && c->world_size > 1;
   fault->views = calloc(c->world_size, sizeof *fault->views);
@@ -388,6 +358,8 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
                            .wrap = wrap,
                            .output = tamper,
                            .bias_gradient = double_bias,
+                           .loss_of = activate,
+                           .gradient = through_slope,
                            .layer = confuse,
                            .hook = &fault->hook};
   *out = fault;

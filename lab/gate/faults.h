@@ -28,7 +28,9 @@ enum bs_fault_kind {
   BS_FAULT_FORWARD_COUNT_,   /* those above are phase 0's; the last BS_FAULT_MIXED_COUNT of two precisions */
   /* backward: the ranks' columns of dX are not exchanged */
   BS_FAULT_NOT_GATHERED = BS_FAULT_FORWARD_COUNT_,
-  BS_FAULT_DB_TWICE, /* backward: the bias's gradient counted twice */
+  BS_FAULT_DB_TWICE,   /* backward: the bias's gradient counted twice */
+  BS_FAULT_SLOPE_LOST, /* backward: dY passes the activation as it is */
+  BS_FAULT_SLOPE_AT_Y, /* backward: the slope is taken at what the activation gave, not at what it got */
   BS_FAULT_COUNT_
 };
 #define BS_FAULT_MIXED_COUNT 3
@@ -37,6 +39,9 @@ const char *bs_fault_name(uint32_t kind);
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split);
 /* The same for a backward pass: what changes a gradient, of the proposal's collectives. */
 const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_proposal *proposal);
+
+/* 1: only a loss whose gradient is not zero where relu's slope is shows the fault: the sum of Y. */
+int bs_fault_of_slope(uint32_t kind);
 
 /* 1: the case may have nothing for this fault of the backward pass to hit, which only the run tells
  * (bs_fault_met). */
@@ -52,7 +57,8 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out_fault, bs_
 void bs_fault_free(bs_fault *fault);
 /* 1: a collective that the fault hits was met. */
 int bs_fault_met(const bs_fault *fault);
-/* The activation of the layer that is built for the fault; what it is judged by stays the case's own. */
+/* The activation of the layer that is built for the fault; what it is judged by stays the case's own. Faults
+ * of the slope do themselves what is left out then. */
 uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec);
 
 /* Run every fault that can be made on a small shape; *out_caught of *out_injected were caught. missed: names

@@ -71,6 +71,8 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
       return bs_fault_mixed_skip(kind, c);
     case BS_FAULT_NOT_GATHERED:
     case BS_FAULT_DB_TWICE:
+    case BS_FAULT_SLOPE_LOST:
+    case BS_FAULT_SLOPE_AT_Y:
       return "a fault of the backward pass";
     default:
       return NULL;
@@ -90,8 +92,19 @@ const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_pro
     case BS_FAULT_REDUCED_TWICE:
       return count_backward(p, BS_COLL_ALL_REDUCE) > 0 ? NULL : "dX is no sum over ranks";
     case BS_FAULT_BIAS_EACH_RANK:
-    case BS_FAULT_BIAS_LOST:
       return "changes outputs, and no gradient from them";
+    case BS_FAULT_BIAS_LOST: /* but by the slopes of an activation */
+      if (c->spec.activation == BS_ACT_NONE) return "changes outputs, and no gradient from them";
+      return c->spec.has_bias ? NULL : "no bias";
+    case BS_FAULT_ACTIVATION_EARLY:
+    case BS_FAULT_ACTIVATION_LOST:
+      return "a fault of the forward pass";
+    case BS_FAULT_SLOPE_LOST:
+    case BS_FAULT_SLOPE_AT_Y:
+      if (c->spec.activation == BS_ACT_NONE) return "no activation";
+      return kind == BS_FAULT_SLOPE_AT_Y && c->spec.activation == BS_ACT_RELU
+                 ? "relu's slope is the same there"
+                 : NULL;
     case BS_FAULT_RANK_DIVERGED:
       if (c->spec.x_placement == BS_SPLIT) return "dX is split";
       return c->world_size > 1 ? NULL : "one rank";

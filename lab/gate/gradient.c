@@ -9,78 +9,12 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/gate/faults.h"
+#include "lab/gate/slope.h"
 #include "lab/gate/small.h"
+#include "lab/gate/views.h"
 #include "lab/phase/owners.h"
 
 #define DW_VALUES (INT64_C(1) << 23) /* of the fp64 reference of dW */
-
-/* ---- sources ------------------------------------------------------------------------------------- */
-
-typedef struct matrix {
-  const void *data; /* dense, row-major */
-  uint32_t dtype;
-  int64_t cols;
-} matrix;
-
-static int64_t column_of(const bs_partition *p, int64_t j) {
-  if (p == NULL) return j;
-  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
-}
-
-static int32_t read_matrix(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                           void *out, int64_t out_stride, bs_error *err) {
-  const matrix *m = ctx;
-  const int64_t count = cols ? cols->count : m->cols;
-  (void)err;
-  for (int64_t i = 0; i < nrows; ++i)
-    for (int64_t j = 0; j < count; ++j)
-      bs_store_f64(dtype, out, i * out_stride + j,
-                   bs_load_f64(m->dtype, m->data, (row + i) * m->cols + column_of(cols, j)));
-  return BS_OK;
-}
-
-static bs_source matrix_source(matrix *m, int64_t rows) {
-  return (bs_source){.struct_size = sizeof(bs_source),
-                     .dtype = m->dtype,
-                     .rows = rows,
-                     .cols = m->cols,
-                     .ctx = m,
-                     .read = read_matrix};
-}
-
-/* ctx: the source whose columns are the rows here. */
-static int32_t read_transposed(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols,
-                               uint32_t dtype, void *out, int64_t out_stride, bs_error *err) {
-  const bs_source *inner = ctx;
-  const bs_partition run = {.struct_size = sizeof run,
-                            .kind = BS_PARTITION_CONTIGUOUS,
-                            .total = inner->cols,
-                            .begin = row,
-                            .count = nrows};
-  const int64_t count = cols ? cols->count : inner->rows;
-  const size_t size = BS_DTYPE_BYTES(dtype);
-  char *line = malloc((size_t)(nrows > 0 ? nrows : 1) * size);
-  if (line == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld values",
-                        (long long)nrows);
-  int32_t rc = BS_OK;
-  for (int64_t j = 0; rc == BS_OK && j < count; ++j) {
-    rc = inner->read(inner->ctx, column_of(cols, j), 1, &run, dtype, line, nrows, err);
-    for (int64_t i = 0; rc == BS_OK && i < nrows; ++i)
-      memcpy((char *)out + (size_t)(i * out_stride + j) * size, line + (size_t)i * size, size);
-  }
-  free(line);
-  return rc;
-}
-
-static bs_source transposed(const bs_source *inner) {
-  return (bs_source){.struct_size = sizeof(bs_source),
-                     .dtype = inner->dtype,
-                     .rows = inner->cols,
-                     .cols = inner->rows,
-                     .ctx = (void *)(uintptr_t)inner,
-                     .read = read_transposed};
-}
 
 /* ---- the three layers ---------------------------------------------------------------------------- */
 
@@ -113,11 +47,12 @@ static void add_gates(bs_gradient_verdict *out, const char *of, const bs_verdict
 
 /* One tensor that is judged as the output of a single rank. */
 static int32_t judge_one(const bs_case *g, void *values, const bs_case_result *run, int64_t max_features,
-                         bs_verdict *out, bs_error *err) {
+                         const bs_carried *carried, bs_verdict *out, bs_error *err) {
+  const bs_verdict_within within = {.carried = carried};
   bs_case_rank rank = {.y = values, .y_cols = g->spec.N, .same_each_time = 1};
   const bs_case_result one = {.world_size = 1, .iterations = run->iterations, .ranks = &rank};
   for (uint32_t r = 0; r < run->world_size; ++r) rank.same_each_time &= run->ranks[r].same_each_time;
-  return bs_verdict_make(g, &one, max_features, out, err);
+  return bs_verdict_make_within(g, &one, max_features, &within, out, err);
 }
 
 /* The ranks' own columns of dX side by side, as they belong. */
@@ -128,7 +63,7 @@ static void *whole_dx(const bs_case *c, const bs_case_result *run) {
     const bs_case_rank *rank = &run->ranks[r];
     for (int64_t b = 0; b < c->spec.B; ++b)
       for (int64_t j = 0; j < rank->y_cols; ++j)
-        memcpy(all + (size_t)(b * c->spec.K + column_of(rank->owns.columns, j)) * size,
+        memcpy(all + (size_t)(b * c->spec.K + bs_view_column(rank->owns.columns, j)) * size,
                (const char *)rank->y + (size_t)(b * rank->y_cols + j) * size, size);
   }
   return all;
@@ -143,8 +78,9 @@ static int sums_dx(const bs_proposal *p) {
 /* dX of every rank. Where W is split over its rows, each rank's product is a term of the sum over ranks: the
  * reference needs to know which rows of W (columns of W^T) are whose. Where it is split over columns and
  * summed all the same, every element is one rank's term, rounded as a term is, and zeros. */
-static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max_features, bs_verdict *out,
-                        bs_error *err) {
+static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max_features,
+                        const bs_carried *carried, bs_verdict *out, bs_error *err) {
+  const bs_verdict_within within = {.carried = carried};
   bs_case_result result = *run;
   bs_partition *rows = calloc(run->world_size, sizeof *rows);
   result.ranks = calloc(run->world_size, sizeof *result.ranks);
@@ -167,27 +103,28 @@ static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max
         sums_dx(&from->proposal) ? (uint32_t)BS_SPLIT_K : (uint32_t)BS_SPLIT_NONE;
   }
   result.turned = (uint32_t)bs_owners_by_row(run);
-  if (rc == BS_OK) rc = bs_verdict_make(g, &result, max_features, out, err);
+  if (rc == BS_OK) rc = bs_verdict_make_within(g, &result, max_features, &within, out, err);
   free(result.ranks);
   free(rows);
   return rc;
 }
 
 /* Weights that are left out have no gradient to judge: theirs is put in place as it should be. */
-static int32_t fill_left_out(const bs_case *c, const bs_gradient_result *result, void *dw, bs_error *err) {
+static int32_t fill_left_out(const bs_case *c, const bs_gradient_result *result, const bs_source *dy_t,
+                             void *dw, bs_error *err) {
   const int64_t B = c->spec.B, N = c->spec.N, K = c->spec.K;
   bs_owners owners = bs_owners_of(c, &result->run);
   uint32_t *owner = malloc((size_t)(K > 0 ? K : 1) * sizeof *owner), first;
-  double *x = malloc((size_t)(B * K > 0 ? B * K : 1) * sizeof *x);
+  double *x = malloc((size_t)(B * K + B + 1) * sizeof *x), *dy = x + B * K;
   int32_t rc = owner && x ? c->x->read(c->x->ctx, 0, B, NULL, BS_F64, x, K, err)
                           : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for X");
   for (int64_t n = 0; rc == BS_OK && n < N; ++n) {
     rc = bs_owners_read(&owners, n, owner, &first, err);
+    if (rc == BS_OK) rc = dy_t->read(dy_t->ctx, n, 1, NULL, BS_F64, dy, B, err);
     for (int64_t k = 0; rc == BS_OK && k < K; ++k) {
       double sum = 0.0;
       if (owner[k] != BS_OWNER_NONE) continue;
-      for (int64_t b = 0; b < B; ++b)
-        sum += bs_load_f64(c->spec.y_dtype, result->dy, b * N + n) * x[b * K + k];
+      for (int64_t b = 0; b < B; ++b) sum += dy[b] * x[b * K + k];
       bs_store_f64(result->wide, dw, n * K + k, sum);
     }
   }
@@ -201,39 +138,92 @@ static int64_t dw_features(int64_t N, int64_t max_features) {
   return max_features > 0 && max_features < fit ? max_features : fit;
 }
 
+/* What the three layers are made of. Behind an activation dy is dZ, of which the layer's own is known to so
+ * much only. */
+typedef struct operands {
+  bs_slopes slopes;
+  double *one; /* [B] */
+  bs_matrix of_dy, of_bound2, of_variance, of_ones;
+  bs_source dy, bound2, variance, ones; /* [B,N]; [1,B] */
+  bs_source dy_t, bound2_t, variance_t; /* [N,B] */
+  bs_source w_t, x_t, w_t_squared, x_t_squared;
+  bs_carried dx, dw, db;
+  int carries; /* 1: dy has errors */
+} operands;
+
+static void make_views(const bs_case *c, operands *o) {
+  const int64_t B = c->spec.B, N = c->spec.N;
+  o->of_bound2 = (bs_matrix){o->slopes.bound2, BS_F64, N};
+  o->of_variance = (bs_matrix){o->slopes.variance, BS_F64, N};
+  o->of_ones = (bs_matrix){o->one, BS_F64, B};
+  o->dy = bs_view_matrix(&o->of_dy, B);
+  o->bound2 = bs_view_matrix(&o->of_bound2, B);
+  o->variance = bs_view_matrix(&o->of_variance, B);
+  o->ones = bs_view_matrix(&o->of_ones, 1);
+  o->dy_t = bs_view_transposed(&o->dy);
+  o->bound2_t = bs_view_transposed(&o->bound2);
+  o->variance_t = bs_view_transposed(&o->variance);
+  o->w_t = bs_view_transposed(c->w);
+  o->x_t = bs_view_transposed(c->x);
+  o->w_t_squared = bs_view_squared(&o->w_t);
+  o->x_t_squared = bs_view_squared(&o->x_t);
+  o->dx = (bs_carried){&o->bound2, &o->w_t_squared, &o->variance, &o->w_t_squared, 1};
+  o->dw = (bs_carried){&o->bound2_t, &o->x_t_squared, &o->variance_t, &o->x_t_squared, 1};
+  o->db = (bs_carried){&o->ones, &o->bound2_t, &o->ones, &o->variance_t, 0};
+}
+
+static int32_t open_operands(const bs_case *c, const bs_gradient_result *result, operands *o, bs_error *err) {
+  const int64_t B = c->spec.B, N = c->spec.N;
+  memset(o, 0, sizeof *o);
+  o->one = malloc((size_t)(B > 0 ? B : 1) * sizeof *o->one);
+  if (o->one == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld ones", (long long)B);
+  for (int64_t b = 0; b < B; ++b) o->one[b] = 1.0;
+  o->of_dy = (bs_matrix){result->dy, c->spec.y_dtype, N};
+  if (c->spec.activation != BS_ACT_NONE) {
+    const bs_slopes_given given = {.y = result->y, .dy = result->dy, .dtype = c->spec.y_dtype};
+    const int32_t rc = bs_slopes_make(c, &result->run, &given, &o->slopes, err);
+    if (rc != BS_OK) return rc;
+    o->of_dy = (bs_matrix){o->slopes.dz, BS_F64, N};
+    for (int64_t i = 0; !o->carries && i < B * N; ++i) o->carries = o->slopes.bound2[i] > 0.0;
+  }
+  make_views(c, o);
+  return BS_OK;
+}
+
+static void close_operands(operands *o) {
+  bs_slopes_free(&o->slopes);
+  free(o->one);
+}
+
 int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, int64_t max_features,
                           bs_gradient_verdict *out, bs_error *err) {
   const int64_t B = c->spec.B, N = c->spec.N, K = c->spec.K;
+  const bs_case_result *run = &result->run;
+  operands o;
   memset(out, 0, sizeof *out);
   if (!bs_case_judged(c)) return BS_OK;
-  matrix dy_matrix = {result->dy, c->spec.y_dtype, N};
-  double *one = malloc((size_t)(B > 0 ? B : 1) * sizeof *one);
-  if (one == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld ones", (long long)B);
-  for (int64_t b = 0; b < B; ++b) one[b] = 1.0;
-  matrix ones_matrix = {one, BS_F64, B};
-  const bs_source dy = matrix_source(&dy_matrix, B), ones = matrix_source(&ones_matrix, 1);
-  const bs_source dy_t = transposed(&dy), w_t = transposed(c->w), x_t = transposed(c->x);
   void *dw = NULL, *db = NULL, *dx = NULL;
-  bs_case g = layer_of(c, B, K, N, c->spec.x_dtype, &dy, &w_t);
-  int32_t rc = BS_OK;
-  if (c->spec.x_placement == BS_SPLIT && result->run.world_size > 1) {
-    dx = whole_dx(c, &result->run);
-    rc = dx ? judge_one(&g, dx, &result->run, max_features, &out->dx, err)
+  int32_t rc = open_operands(c, result, &o, err);
+  bs_case g = layer_of(c, B, K, N, c->spec.x_dtype, &o.dy, &o.w_t);
+  if (rc == BS_OK && c->spec.x_placement == BS_SPLIT && run->world_size > 1) {
+    dx = whole_dx(c, run);
+    rc = dx ? judge_one(&g, dx, run, max_features, o.carries ? &o.dx : NULL, &out->dx, err)
             : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for dX");
-  } else {
-    rc = judge_dx(&g, &result->run, max_features, &out->dx, err);
+  } else if (rc == BS_OK) {
+    rc = judge_dx(&g, run, max_features, o.carries ? &o.dx : NULL, &out->dx, err);
   }
   if (rc == BS_OK) rc = bs_gradient_assemble(c, result, &dw, &db, err);
-  if (rc == BS_OK && bs_owners_pruned(&result->run)) rc = fill_left_out(c, result, dw, err);
-  g = layer_of(c, N, K, B, result->wide, &dy_t, &x_t);
-  if (rc == BS_OK) rc = judge_one(&g, dw, &result->run, dw_features(N, max_features), &out->dw, err);
-  g = layer_of(c, 1, N, B, result->wide, &ones, &dy_t);
-  if (rc == BS_OK && db) rc = judge_one(&g, db, &result->run, 0, &out->db, err);
+  if (rc == BS_OK && bs_owners_pruned(run)) rc = fill_left_out(c, result, &o.dy_t, dw, err);
+  g = layer_of(c, N, K, B, result->wide, &o.dy_t, &o.x_t);
+  if (rc == BS_OK)
+    rc = judge_one(&g, dw, run, dw_features(N, max_features), o.carries ? &o.dw : NULL, &out->dw, err);
+  g = layer_of(c, 1, N, B, result->wide, &o.ones, &o.dy_t);
+  if (rc == BS_OK && db) rc = judge_one(&g, db, run, 0, o.carries ? &o.db : NULL, &out->db, err);
   add_gates(out, "dX", &out->dx);
   add_gates(out, "dW", &out->dw);
   if (db) add_gates(out, "db", &out->db);
-  free(one);
+  close_operands(&o);
   free(dx);
   free(dw);
   free(db);
@@ -242,8 +232,9 @@ int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, in
 
 /* ---- faults -------------------------------------------------------------------------------------- */
 
-static int32_t inject(const bs_case *base, uint32_t kind, int *out_met, int *out_caught, bs_error *err) {
-  bs_case c = *base;
+static int32_t inject(const bs_case *base, uint32_t kind, uint32_t loss, int *out_met, int *out_caught,
+                      bs_error *err) {
+  bs_case c = *base, run;
   bs_gradient_result result = {0};
   bs_gradient_verdict verdict;
   bs_case_fault hooks;
@@ -253,12 +244,27 @@ static int32_t inject(const bs_case *base, uint32_t kind, int *out_met, int *out
     rc = bs_fault_make(kind, &c, &fault, &hooks, err);
     c.fault = &hooks;
   }
-  if (rc == BS_OK) rc = bs_gradient_run(&c, BS_LOSS_MSE_ZERO, NULL, &result, err);
+  run = c;
+  run.spec.activation = bs_fault_activation(kind, &c.spec);
+  if (rc == BS_OK) rc = bs_gradient_run(&run, loss, NULL, &result, err);
   if (rc == BS_OK) rc = bs_gradient_judge(&c, &result, 0, &verdict, err);
   if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
   *out_met = fault && bs_fault_met(fault);
   bs_gradient_result_free(&result);
   bs_fault_free(fault);
+  return rc;
+}
+
+/* Where relu's slope is zero, so is the gradient of the mean of its squares: only that of the sum shows what
+ * became of the slope. No fault is no fault with both; processes that do not judge run both too. */
+static int32_t inject_with_its_loss(const bs_case *c, uint32_t kind, int *out_met, int *out_caught,
+                                    bs_error *err) {
+  const int of_slope = bs_fault_of_slope(kind);
+  int again = 0;
+  int32_t rc = inject(c, kind, of_slope ? BS_LOSS_SUM : BS_LOSS_MSE_ZERO, out_met, out_caught, err);
+  if (rc == BS_OK && kind == BS_FAULT_COUNT_ && c->spec.activation != BS_ACT_NONE)
+    rc = inject(c, kind, BS_LOSS_SUM, out_met, &again, err);
+  *out_caught |= again;
   return rc;
 }
 
@@ -290,7 +296,7 @@ int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint
     int caught = 0, met = 0;
     bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 1);
     if (kind < BS_FAULT_COUNT_ && bs_fault_skip_backward(kind, &c, &proposal)) continue;
-    rc = inject(&c, kind, &met, &caught, err);
+    rc = inject_with_its_loss(&c, kind, &met, &caught, err);
     if (!met && bs_fault_may_miss(kind, &c, &proposal)) continue;
     if (kind == BS_FAULT_COUNT_) caught = !caught;
     ++*out_injected;

@@ -58,8 +58,9 @@ static double bias_error(const bs_reference *ref, int64_t at) {
  * through. The slope is the largest within six deviations: near relu's kink an error may pass. */
 static double element_variance(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
                                int64_t at, double accumulation, double *out_slope2) {
-  const double off = bias_error(ref, at),
-               before = stored_variance(ref, a, steps, at) + accumulation + off * off;
+  const double off = bias_error(ref, at);
+  double before = stored_variance(ref, a, steps, at) + accumulation + off * off;
+  if (ref->carried_variance) before += ref->carried_variance[at];
   const double reach = 6.0 * sqrt(before), z = bs_reference_sum(ref, at);
   const double slope = bs_activation_slope(a->activation, z - reach, z + reach);
   *out_slope2 = slope * slope;
@@ -80,13 +81,15 @@ static double accumulation_variance(const bs_reference *ref, const bs_arithmetic
 }
 
 /* Rigorous for the roundings; the accumulation term is 4 sqrt(K) u (|X| |W|^T), far above its spread and far
- * below a lost weight. An activation carries the sum's bound on by its largest slope within that bound. */
+ * below a lost weight; that of inputs with errors of their own is 4 times the root of the sum of their
+ * squares. An activation carries the sum's bound on by its largest slope within that bound. */
 static double element_bound(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
                             int64_t at) {
   const double u_out = bs_dtype_unit_roundoff(a->y_dtype);
   const double u_acc = bs_accumulate_roundoff(a);
   const double z = bs_reference_sum(ref, at), half_step = 0.5 * bs_ulp(a->y_dtype, 0.0);
   double bound = 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at] + bias_error(ref, at);
+  if (ref->carried_bound2) bound += 4.0 * sqrt(ref->carried_bound2[at]);
   if (steps) {
     bound += a->activation == BS_ACT_NONE ? (1.0 + u_out) * steps[at] : steps[at];
   } else if (ref->partial && ref->world_size > 1) {
@@ -120,7 +123,7 @@ static int32_t alloc_prediction(const bs_reference *ref, const bs_arithmetic *a,
   out->bound = calloc(features * tokens, sizeof(double));
   if (!out->feature || !out->token || !out->bound) return BS_NO_MEMORY;
   if (!bs_wire_steps(ref, a, &out->step_variance, &out->step_bound)) return BS_NO_MEMORY;
-  if (a->activation == BS_ACT_NONE) return BS_OK;
+  if (a->activation == BS_ACT_NONE && !ref->carried_variance) return BS_OK;
   out->variance = calloc(features * tokens, sizeof(double));
   out->slope2 = calloc(features * tokens, sizeof(double));
   return out->variance && out->slope2 ? BS_OK : BS_NO_MEMORY;
@@ -165,6 +168,26 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
   out->relative = norm > 0 ? sqrt(variance / norm) : 0.0;
   free(norm_token);
   return BS_OK;
+}
+
+int32_t bs_predict_sums(const bs_reference *ref, const bs_arithmetic *a, double *bound, double *variance,
+                        bs_error *err) {
+  double *step_variance, *step_bound;
+  const int made = bs_wire_steps(ref, a, &step_variance, &step_bound);
+  for (int64_t f = 0; made && f < ref->features; ++f) {
+    const double accumulation = accumulation_variance(ref, a, f);
+    for (int64_t at = f; at < ref->B * ref->features; at += ref->features) {
+      double slope2;
+      bound[at] = element_bound(ref, a, step_bound, at);
+      variance[at] = element_variance(ref, a, step_variance, at, accumulation, &slope2);
+    }
+  }
+  free(step_variance);
+  free(step_bound);
+  return made ? BS_OK
+              : bs_error_set(err, BS_NO_MEMORY, "BS-GATE-MEMORY",
+                             "no memory for a prediction of %lld x %lld sums", (long long)ref->B,
+                             (long long)ref->features);
 }
 
 void bs_prediction_free(bs_prediction *prediction) {

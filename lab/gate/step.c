@@ -334,7 +334,7 @@ static int32_t judge_outputs(const judging *j, bs_step_verdict *out, bs_error *e
   if (rc == BS_OK) rc = bs_source_from_memory(j->bias, BS_F64, 1, F, F, &bias, err);
   g.w = &w;
   g.bias = g.spec.has_bias ? &bias : NULL;
-  const bs_verdict_within within = {j->bias_error, F < j->c->spec.N};
+  const bs_verdict_within within = {.bias_error = j->bias_error, .gaps = F < j->c->spec.N};
   if (rc == BS_OK) rc = bs_verdict_make_within(&g, &run, 0, &within, &verdict, err);
   if (rc == BS_OK) out->nonfinite = verdict.propagated + verdict.nonfinite + verdict.overflow;
   for (uint32_t i = 0; rc == BS_OK && i < verdict.n_gates && i < 5; ++i) {

@@ -115,6 +115,13 @@ static int same_as_before(const bs_case_result *result, uint32_t r) {
          rank->hash == rank[-1].hash;
 }
 
+/* Sums over the inputs, of the features that `out` has: a reference of the squares. */
+static int32_t carry(const bs_source *x, const bs_source *w, int64_t max_features, bs_reference *out,
+                     bs_error *err) {
+  const bs_reference_request request = {.x = x, .w = w, .world_size = 1, .max_features = max_features};
+  return bs_reference_compute(&request, out, err);
+}
+
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
                         bs_error *err) {
   const bs_verdict_within exactly = {0};
@@ -126,7 +133,7 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
   memset(out, 0, sizeof *out);
   if (!bs_case_judged(c)) return BS_OK;
   const bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
-  bs_reference reference = {0};
+  bs_reference reference = {0}, bounds = {0}, variances = {0};
   bs_prediction prediction = {0};
   bs_judgement j = {0};
   uint32_t *column_rank = NULL;
@@ -154,6 +161,14 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
   if (rc == BS_OK) rc = bs_reference_compute(&request, &reference, err);
   reference.bias_error = within->bias_error;
   reference.gaps = within->gaps;
+  const bs_carried *carried = within->carried;
+  if (rc == BS_OK && carried) {
+    rc = carry(carried->bound_x, carried->bound_w, max_features, &bounds, err);
+    if (rc == BS_OK) rc = carry(carried->variance_x, carried->variance_w, max_features, &variances, err);
+    reference.carried_bound2 = bounds.y;
+    reference.carried_variance = variances.y;
+    reference.carried_by_token = carried->by_token;
+  }
   if (rc == BS_OK) rc = bs_predict(&reference, &arithmetic, &prediction, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
@@ -174,6 +189,8 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
   }
   bs_prediction_free(&prediction);
   bs_reference_free(&reference);
+  bs_reference_free(&bounds);
+  bs_reference_free(&variances);
   free(column_rank);
   bs_mixed_close(&mixed);
   return rc;

@@ -18,10 +18,18 @@ typedef struct bs_verdict {
 /* Judge a finished run of c. max_features 0: all. */
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
                         bs_error *err);
+/* Errors of inputs as products: how far each output may be off by them is bound_x bound_w^T, squared and if
+ * each were one standard deviation; their variance there is variance_x variance_w^T. */
+typedef struct bs_carried {
+  const bs_source *bound_x, *bound_w, *variance_x, *variance_w;
+  uint32_t by_token; /* 1: the errors are x's, so that a token's outputs share them; 0: w's */
+} bs_carried;
+
 /* The same of outputs some of whose inputs are known no better than so. */
 typedef struct bs_verdict_within {
-  const double *bias_error; /* [features] how far the bias may be from c's */
-  int gaps;                 /* 1: the rows of c's W are no neighbours: some of a larger one's */
+  const double *bias_error;  /* [features] how far the bias may be from c's */
+  int gaps;                  /* 1: the rows of c's W are no neighbours: some of a larger one's */
+  const bs_carried *carried; /* NULL: x and w are exact */
 } bs_verdict_within;
 int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, int64_t max_features,
                                const bs_verdict_within *within, bs_verdict *out, bs_error *err);

@@ -17,6 +17,10 @@ typedef struct bs_case_fault {
   void (*output)(void *user, uint32_t rank, void *y, int64_t rows, int64_t cols, uint32_t dtype);
   /* Tamper with a rank's finished gradient of the bias. */
   void (*bias_gradient)(void *user, void *db, int64_t count, uint32_t dtype);
+  /* Of a backward pass, dense values of y_dtype: what the loss is taken of, and the gradient that backward is
+   * given for it. */
+  void (*loss_of)(void *user, void *y, int64_t count, uint32_t dtype);
+  void (*gradient)(void *user, const void *y, void *dy, int64_t count, uint32_t dtype);
   /* Change the layer that a rank builds. */
   void (*layer)(void *user, uint32_t rank, bs_layer_spec *spec);
   const bs_collective_hook *hook;

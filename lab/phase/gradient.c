@@ -55,28 +55,36 @@ double bs_loss_gradient(uint32_t loss, double y, double target, int64_t B, int64
 
 /* ---- the gradient of Y --------------------------------------------------------------------------- */
 
-static void keep_dy(const gradient_run *run, uint32_t index, const bs_case_rank *mine, const void *values) {
+/* A rank's features of a matrix [B,N] that is the same on all of them. */
+static void keep(const gradient_run *run, uint32_t index, const bs_case_rank *mine, const void *values,
+                 void *to) {
   const bs_layer_spec *s = &run->c->spec;
-  run->out->ranks[index].dy_begin = mine->y_begin;
-  run->out->ranks[index].dy_cols = mine->y_cols;
   if (s->y_placement != BS_SPLIT && index != 0) return;
   const size_t size = BS_DTYPE_BYTES(s->y_dtype), bytes = (size_t)mine->y_cols * size;
   for (int64_t b = 0; b < s->B && bytes > 0; ++b)
-    memcpy((char *)run->out->dy + (size_t)(b * s->N + mine->y_begin) * size,
-           (const char *)values + (size_t)b * bytes, bytes);
+    memcpy((char *)to + (size_t)(b * s->N + mine->y_begin) * size, (const char *)values + (size_t)b * bytes,
+           bytes);
 }
 
 static int32_t make_dy(const gradient_run *run, bs_rank *rank, uint32_t index, tensors *t, bs_error *err) {
   const bs_layer_spec *s = &run->c->spec;
   const bs_case_rank *mine = &run->out->run.ranks[index];
-  const size_t bytes = (size_t)(s->B * mine->y_cols) * BS_DTYPE_BYTES(s->y_dtype);
-  void *values = malloc(bytes ? bytes : 1);
-  if (values == NULL) return no_memory(err);
-  int32_t rc = bs_whole_read(&t->whole, rank, &t->y, values, err);
-  if (rc == BS_OK) rc = bs_loss_gradients(run->loss, s, mine, run->target, values, NULL, err);
-  if (rc == BS_OK) keep_dy(run, index, mine, values);
-  if (rc == BS_OK) rc = bs_loss_upload(rank, &t->dy, values, err);
-  free(values);
+  const bs_case_fault *fault = run->c->fault;
+  const int64_t count = s->B * mine->y_cols;
+  const size_t bytes = (size_t)count * BS_DTYPE_BYTES(s->y_dtype);
+  char *y = malloc(2 * bytes + 1), *dy = y + bytes;
+  if (y == NULL) return no_memory(err);
+  run->out->ranks[index].dy_begin = mine->y_begin;
+  run->out->ranks[index].dy_cols = mine->y_cols;
+  int32_t rc = bs_whole_read(&t->whole, rank, &t->y, y, err);
+  if (rc == BS_OK && fault && fault->loss_of) fault->loss_of(fault->user, y, count, s->y_dtype);
+  memcpy(dy, y, bytes);
+  if (rc == BS_OK) rc = bs_loss_gradients(run->loss, s, mine, run->target, dy, NULL, err);
+  if (rc == BS_OK) keep(run, index, mine, y, run->out->y);
+  if (rc == BS_OK) keep(run, index, mine, dy, run->out->dy);
+  if (rc == BS_OK && fault && fault->gradient) fault->gradient(fault->user, y, dy, count, s->y_dtype);
+  if (rc == BS_OK) rc = bs_loss_upload(rank, &t->dy, dy, err);
+  free(y);
   return rc;
 }
 
@@ -217,24 +225,24 @@ static int32_t take_result(const bs_case *c, bs_gradient_result *out, bs_error *
   out->run.ranks = calloc(c->world_size, sizeof *out->run.ranks);
   out->ranks = calloc(c->world_size, sizeof *out->ranks);
   out->dy = calloc((size_t)(s->B * s->N) + 1, BS_DTYPE_BYTES(s->y_dtype));
-  return out->run.ranks && out->ranks && out->dy ? BS_OK : no_memory(err);
+  out->y = calloc((size_t)(s->B * s->N) + 1, BS_DTYPE_BYTES(s->y_dtype));
+  return out->run.ranks && out->ranks && out->dy && out->y ? BS_OK : no_memory(err);
 }
 
 /* ---- ranks that are processes -------------------------------------------------------------------- */
 
-/* Features [begin, begin + cols) of the matrix dy, a row at a time. */
-static void put_dy(bs_parcel *p, const bs_layer_spec *s, const bs_gradient_result *out,
-                   const bs_gradient_rank *own) {
+/* Features [begin, begin + cols) of dy or y, a row at a time. */
+static void put_features(bs_parcel *p, const bs_layer_spec *s, const void *matrix,
+                         const bs_gradient_rank *own) {
   const size_t size = BS_DTYPE_BYTES(s->y_dtype);
   for (int64_t b = 0; s->y_placement == BS_SPLIT && b < s->B; ++b)
-    bs_parcel_put(p, (const char *)out->dy + (size_t)(b * s->N + own->dy_begin) * size,
+    bs_parcel_put(p, (const char *)matrix + (size_t)(b * s->N + own->dy_begin) * size,
                   (uint64_t)own->dy_cols * size);
 }
-static void get_dy(bs_parcel *p, const bs_layer_spec *s, bs_gradient_result *out,
-                   const bs_gradient_rank *own) {
+static void get_features(bs_parcel *p, const bs_layer_spec *s, void *matrix, const bs_gradient_rank *own) {
   const size_t size = BS_DTYPE_BYTES(s->y_dtype);
   for (int64_t b = 0; s->y_placement == BS_SPLIT && b < s->B; ++b)
-    bs_parcel_get(p, (char *)out->dy + (size_t)(b * s->N + own->dy_begin) * size,
+    bs_parcel_get(p, (char *)matrix + (size_t)(b * s->N + own->dy_begin) * size,
                   (uint64_t)own->dy_cols * size);
 }
 
@@ -246,7 +254,8 @@ static void put_rank(bs_parcel *p, const bs_case *c, const bs_gradient_result *o
   bs_parcel_put(p, own, sizeof *own);
   bs_parcel_put_block(p, own->dw, rows * cols * wide);
   bs_parcel_put_block(p, own->db, rows * wide);
-  put_dy(p, &c->spec, out, own);
+  put_features(p, &c->spec, out->dy, own);
+  put_features(p, &c->spec, out->y, own);
 }
 
 static int32_t get_rank(bs_parcel *p, const bs_case *c, bs_gradient_result *out, uint32_t r, bs_error *err) {
@@ -254,7 +263,8 @@ static int32_t get_rank(bs_parcel *p, const bs_case *c, bs_gradient_result *out,
   bs_parcel_get(p, own, sizeof *own);
   own->dw = bs_parcel_get_block(p, NULL);
   own->db = bs_parcel_get_block(p, NULL);
-  get_dy(p, &c->spec, out, own);
+  get_features(p, &c->spec, out->dy, own);
+  get_features(p, &c->spec, out->y, own);
   return p->failed ? no_memory(err) : BS_OK;
 }
 
@@ -319,6 +329,7 @@ void bs_gradient_result_free(bs_gradient_result *result) {
   }
   free(result->ranks);
   free(result->dy);
+  free(result->y);
   bs_case_result_free(&result->run);
   memset(result, 0, sizeof *result);
 }

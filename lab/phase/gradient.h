@@ -19,6 +19,7 @@ typedef struct bs_gradient_result {
   bs_case_result run;
   bs_gradient_rank *ranks;
   void *dy;      /* [B, N] of y_dtype: the gradient of Y that every rank was given its part of */
+  void *y;       /* the same of the Y that the loss was taken of */
   uint32_t wide; /* dtype of dw and db */
 } bs_gradient_result;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_run_backward.c - phase 2 by the command line: its gates, what the host counted on the wire, a method
- * without a backward pass. */
+ * test_run_backward.c - phase 2 by the command line: its gates, what the host counted on the wire, layers
+ * with an activation (on threads and as processes), a method without a backward pass. */
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +78,60 @@ START_TEST(gates_and_counts) {
 }
 END_TEST
 
+/* Every method behind every activation; ranks that are processes bring their part of Y to the judge. */
+START_TEST(through_an_activation) {
+  static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
+                                        "blockshock"};
+  static const char *const activations[] = {"model.activation=relu", "model.activation=gelu",
+                                            "model.activation=silu"};
+  const char *method = methods[_i / 3], *activation = activations[_i % 3];
+  char folder[64];
+  run_make_folder(folder);
+  for (int processes = 0; processes < (_i < 3 ? 1 : 2); processes++) {
+    run_result r;
+    const char *const args[] = {
+        "--method", method,
+        "--phase",  "2",
+        "--out",    "out",
+        "-o",       "jsonl",
+        "--launch", processes ? "processes" : "threads",
+        "--set",    activation,
+        "--set",    "model.N=50",
+        "--set",    "model.K=70",
+        "--set",    "model.B=20",
+        "--set",    _i % 2 ? "model.dtype=bf16" : "model.dtype=f32",
+        "--set",    "method.bias=true",
+        "--set",    processes ? "method.y_placement=split" : "method.y_placement=replicated",
+        NULL};
+    run_bsrun(&r, folder, NULL, args);
+    run_expect(&r, 0, method);
+    json_t *rows = run_rows(r.out);
+    json_t *record = run_record(folder, run_str(json_array_get(rows, 0), "run_dir"));
+    ck_assert(json_is_true(json_object_get(record, "passed")));
+    ck_assert(json_is_true(json_object_get(record, "claims_match_counts")));
+    ck_assert_str_eq(run_str(record, "activation"), strchr(activation, '=') + 1);
+    unsigned seen = 0;
+    size_t i;
+    const json_t *gate;
+    json_array_foreach(json_object_get(record, "gates"), i, gate) {
+      const char *name = run_str(gate, "name");
+      ck_assert_str_ne(run_str(gate, "state"), "fail");
+      if (strcmp(run_str(gate, "state"), "pass") != 0) continue;
+      seen |= strcmp(name, "dX.T1") == 0   ? 1u
+              : strcmp(name, "dW.T1") == 0 ? 2u
+              : strcmp(name, "db.T3") == 0 ? 4u
+                                           : 0u;
+      seen |= strcmp(name, "T6") == 0 ? 8u : 0u;
+    }
+    ck_assert_msg(seen == 15u, "%s %s: gates 0x%x", method, activation, seen);
+    json_decref(record);
+    json_decref(rows);
+    run_free(&r);
+  }
+  run_remove(folder);
+}
+END_TEST
+
 START_TEST(a_method_without_one) {
   char folder[64], id[64];
   run_result r;
@@ -105,6 +159,7 @@ int main(void) {
   TCase *tc = tcase_create("backward");
   tcase_set_timeout(tc, 120);
   tcase_add_test(tc, gates_and_counts);
+  tcase_add_loop_test(tc, through_an_activation, 0, 15);
   tcase_add_test(tc, a_method_without_one);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);

@@ -95,6 +95,7 @@ static bs_tensor sums_of(const tp_layer *l, const bs_tensor *product, const bs_t
 }
 
 static int32_t activate(tp_layer *l, bs_tensor *sums, bs_tensor *y, bs_stream *stream, bs_error *err) {
+  if (l->shape.y_cols == 0) return BS_OK; /* fewer features than ranks */
   bs_tensor *args[2] = {sums, y};
   return l->api->op_run(l->activate, args, 2, stream, err);
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * faults_noise.h - one output put off by so much that the gates must see it, for faults.c: by the spread of
+ * the outputs, or by what round-off may do to one at most. */
+#ifndef BS_LAB_GATE_FAULTS_NOISE_H
+#define BS_LAB_GATE_FAULTS_NOISE_H
+#include "lab/gate/verdict.h"
+
+typedef struct bs_fault_noise {
+  uint32_t ranks;
+  int sums; /* what is judged is a sum over ranks, in the dtype of: */
+  bs_arithmetic arithmetic;
+  int partial;    /* outputs are one rank's terms */
+  double carried; /* T3's bound of what errors of dZ may do, in the spread of dX */
+} bs_fault_noise;
+
+bs_fault_noise bs_fault_noise_of(const bs_case *c, const bs_proposal *proposal);
+/* y: `count` values, one of which is changed. */
+void bs_fault_put_off(const bs_fault_noise *noise, void *y, int64_t count, uint32_t dtype);
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ * slope.c - see slope.h. */
+#include "lab/gate/slope.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "lab/gate/activation.h"
+#include "lab/gate/verdict.h"
+#include "lab/phase/owners.h"
+
+/* Z is kept as wide as its sum was made: in the dtype of sums over ranks, else in f32 or f64. */
+static bs_arithmetic arithmetic_of_z(const bs_layer_spec *s, int summed) {
+  bs_arithmetic a = bs_arithmetic_of(s);
+  const int wide = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
+  a.activation = BS_ACT_NONE;
+  a.y_dtype = wide ? BS_F64 : BS_F32;
+  if (summed) a.y_dtype = a.reduce_dtype == BS_I8 ? (uint32_t)BS_F32 : a.reduce_dtype;
+  return a;
+}
+
+/* One element of Z as the reference has it: `reach` at most from the layer's, of so much variance. */
+typedef struct place {
+  double z, reach, variance;
+} place;
+
+/* The kink of relu: the side is Y's, but for a Z that is positive and too small for Y's dtype. */
+static double at_the_kink(const bs_case *c, uint32_t z_dtype, const place *p, double y, double dy,
+                          double *error) {
+  const double lost = z_dtype == c->spec.y_dtype ? 0.0 : 0.5 * bs_ulp(c->spec.y_dtype, 0.0);
+  if (y > 0.0) return 1.0;
+  if (lost > 0x1p-40 * p->reach && p->z + p->reach > 0.0) *error = fabs(dy);
+  return 0.0;
+}
+
+static void one(const bs_case *c, uint32_t z_dtype, const place *p, double y, double dy, double *dz,
+                double *bound2, double *variance) {
+  const uint32_t f = c->spec.activation;
+  double slope = bs_activation_slope_at(f, p->z), error = 0.0;
+  *bound2 = *variance = 0.0;
+  if (f == BS_ACT_RELU && fabs(p->z) <= p->reach) {
+    slope = at_the_kink(c, z_dtype, p, y, dy, &error);
+    *bound2 = *variance = error * error;
+  }
+  *dz = dy * slope;
+  if (f == BS_ACT_NONE || f == BS_ACT_RELU || !isfinite(*dz)) return;
+  const double u = c->spec.y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24, ulp = bs_ulp(c->spec.y_dtype, *dz);
+  const double typical = 6.0 * sqrt(p->variance);
+  const double moved = p->reach * bs_activation_bend(f, p->z - p->reach, p->z + p->reach);
+  error = fabs(dy) * (fmin(moved, 2.0 * bs_activation_slope(f, -INFINITY, INFINITY)) +
+                      bs_activation_slope_error(f, slope, u));
+  error += 0.5 * bs_ulp(c->spec.y_dtype, fabs(*dz) + error);
+  *bound2 = error * error;
+  const double bend = bs_activation_bend(f, p->z - typical, p->z + typical);
+  *variance = dy * dy * bend * bend * p->variance + u * u * *dz * *dz + ulp * ulp / 12.0;
+}
+
+static int32_t no_memory(const bs_case *c, bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld x %lld slopes",
+                      (long long)c->spec.B, (long long)c->spec.N);
+}
+
+static int32_t reference_of_z(const bs_case *c, const bs_case_result *result, bs_reference *out,
+                              bs_error *err) {
+  uint32_t *column_rank = NULL;
+  bs_case teller = *c;
+  bs_owners owners = bs_owners_of(c, result);
+  int32_t rc = bs_case_column_ranks(c, result, &column_rank, err);
+  const bs_reference_request request = {.x = c->x,
+                                        .w = c->w,
+                                        .bias = c->spec.has_bias ? c->bias : NULL,
+                                        .world_size = result->world_size,
+                                        .column_rank = column_rank,
+                                        .owners = bs_owners_by_row(result) ? bs_owners_read : NULL,
+                                        .owners_ctx = &owners,
+                                        .terms = bs_owners_terms(result),
+                                        .tell = bs_case_tell_user,
+                                        .tell_user = &teller};
+  if (rc == BS_OK) rc = bs_reference_compute(&request, out, err);
+  free(column_rank);
+  return rc;
+}
+
+int32_t bs_slopes_make(const bs_case *c, const bs_case_result *result, const bs_slopes_given *given,
+                       bs_slopes *out, bs_error *err) {
+  const int64_t n = c->spec.B * c->spec.N;
+  memset(out, 0, sizeof *out);
+  out->dz = calloc((size_t)n + 1, sizeof(double));
+  out->bound2 = calloc((size_t)n + 1, sizeof(double));
+  out->variance = calloc((size_t)n + 1, sizeof(double));
+  if (!out->dz || !out->bound2 || !out->variance) {
+    bs_slopes_free(out);
+    return no_memory(c, err);
+  }
+  bs_reference ref = {0};
+  int32_t rc = reference_of_z(c, result, &ref, err);
+  ref.bias_error = given->bias_error;
+  ref.gaps = given->gaps;
+  const bs_arithmetic a = arithmetic_of_z(&c->spec, ref.partial != NULL && result->world_size > 1);
+  if (rc == BS_OK) rc = bs_predict_sums(&ref, &a, out->bound2, out->variance, err);
+  for (int64_t i = 0; rc == BS_OK && i < n; ++i) {
+    const place p = {ref.y[i], out->bound2[i], out->variance[i]};
+    one(c, a.y_dtype, &p, bs_load_f64(given->dtype, given->y, i), bs_load_f64(given->dtype, given->dy, i),
+        &out->dz[i], &out->bound2[i], &out->variance[i]);
+  }
+  bs_reference_free(&ref);
+  if (rc != BS_OK) bs_slopes_free(out);
+  return rc;
+}
+
+void bs_slopes_free(bs_slopes *s) {
+  free(s->dz);
+  free(s->bound2);
+  free(s->variance);
+  memset(s, 0, sizeof *s);
+}
