@@ -296,12 +296,6 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   int32_t rc = read_dtype(e->config, "model.dtype", &e->dtype, err);
   if (rc == BS_OK) rc = read_reduce_dtype(e, err);
   if (rc == BS_OK) rc = read_phase(e, err);
-  if (rc == BS_OK && e->phase > BS_PHASE_BACKWARD && e->activation != BS_ACT_NONE) {
-    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-ACTIVATION",
-                      "%s judges layers without an activation, model.activation is %s", e->phase_name,
-                      bs_activation_name(e->activation));
-    bs_error_hint(err, "model.activation=none; the methods' own tests hold slopes to finite differences");
-  }
   if (rc == BS_OK) rc = read_hardware(context, e, notes, err);
   if (rc == BS_OK) rc = read_method(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);

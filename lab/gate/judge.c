@@ -139,9 +139,7 @@ static double t2_limit(double n) {
   return 1.0 + 9.0 / sqrt(n);
 }
 
-/* How many of n errors are independent of one another when those that make up the share c of the variance
- * are only m: the spreads of both add up. */
-static double independent(double n, double c, double m) {
+double bs_independent(double n, double c, double m) {
   return c > 0.0 ? 1.0 / (1.0 / n + c * c / fmax(m, 1.0)) : n;
 }
 
@@ -159,7 +157,7 @@ static double worst_beyond(const spread *s, int64_t count, double n) {
     const double c = s->carried && s->want2[i] > 0 ? s->carried[i] / s->want2[i] : 0.0;
     const double m = s->carried2 && s->carried2[i] > 0 ? s->carried[i] * s->carried[i] / s->carried2[i] : 1.0;
     const double ratio = s->want2[i] > 0 ? sqrt(s->error2[i] / s->want2[i]) : INFINITY;
-    worst = fmax(worst, ratio * t2_limit(n) / t2_limit(independent(own, c, m)));
+    worst = fmax(worst, ratio * t2_limit(n) / t2_limit(bs_independent(own, c, m)));
   }
   return worst;
 }
@@ -192,7 +190,7 @@ static void judge_sums(const running *run, bs_judgement *out) {
     const int by_token = ref->carried_by_token != 0;
     const double m =
         by_token ? effective(run->carried_token, ref->B) : effective(run->carried_feature, ref->features);
-    out->alone = independent(out->outputs, run->want > 0 ? run->carried / run->want : 0.0, m);
+    out->alone = bs_independent(out->outputs, run->want > 0 ? run->carried / run->want : 0.0, m);
     const spread features = {run->error_feature,   run->want_feature,
                              run->s2_feature,      run->s4_feature,
                              run->carried_feature, by_token ? run->carried2_feature : NULL};

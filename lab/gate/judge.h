@@ -80,6 +80,10 @@ typedef struct bs_judgement {
 void bs_judge(const bs_reference *reference, const bs_arithmetic *arithmetic, const bs_prediction *prediction,
               const void *y, int64_t stride, int64_t column_offset, int64_t columns, bs_judgement *out);
 
+/* How many of n errors are independent of one another when those that make up the share c of the variance are
+ * only m: the spreads of both add up. */
+double bs_independent(double n, double c, double m);
+
 /* T1's finite-sample constant: limit = prediction x (1.3 + BS_T1_C / sqrt(outputs)). From the simulation that
  * tests/gate/test_gate_simulation.c repeats. */
 #define BS_T1_C 2.0

@@ -7,6 +7,15 @@
 
 static const double U_STATE = 0x1p-24; /* what is remembered is f32 */
 
+/* M^2 / V at most, of M = c1 sum a_i g_i and V = c2 sum b_i g_i^2: sum (c1 a_i)^2 / (c2 b_i). */
+static double longest(const bs_train_options *o, int64_t t) {
+  if (!(o->beta2 > 0.0)) return t == 1 || o->beta1 == 0.0 ? 1.0 : INFINITY; /* V forgets what M remembers */
+  const double a = 1.0 - o->beta1, b = 1.0 - o->beta2, ratio = o->beta1 * o->beta1 / o->beta2;
+  const double c1 = 1.0 / (1.0 - pow(o->beta1, (double)t)), c2 = 1.0 / (1.0 - pow(o->beta2, (double)t));
+  const double sum = ratio == 1.0 ? (double)t : (1.0 - pow(ratio, (double)t)) / (1.0 - ratio);
+  return sqrt(c1 * c1 * a * a / (c2 * b) * sum);
+}
+
 bs_stepper bs_stepper_make(const bs_train_options *o, int64_t t, int of_bias, int wide) {
   const double count = (double)t;
   return (bs_stepper){.optimizer = o->optimizer,
@@ -18,7 +27,8 @@ bs_stepper bs_stepper_make(const bs_train_options *o, int64_t t, int of_bias, in
                       .decay = of_bias ? 0.0 : (double)(float)o->weight_decay,
                       .c1 = (double)(float)(1.0 / (1.0 - pow(o->beta1, count))),
                       .c2 = (double)(float)(1.0 / (1.0 - pow(o->beta2, count))),
-                      .u = wide ? 0x1p-53 : 0x1p-24};
+                      .u = wide ? 0x1p-53 : 0x1p-24,
+                      .most = o->optimizer == BS_OPT_ADAMW ? longest(o, t) : INFINITY};
 }
 
 static double square(double x) {
@@ -60,12 +70,15 @@ static double follow_adamw(const bs_stepper *s, bs_followed *f, double w, bs_slo
   const double low = sqrt(fmax(s->c2 * (v - f->v_bound), 0.0)) + s->eps,
                high = sqrt(s->c2 * (v + f->v_bound)) + s->eps;
   const double change = mean / under + s->decay * w, most = (fabs(mean) + s->c1 * f->m_bound) / low;
-  const double e = s->c1 * f->m_bound / low + fabs(mean) * (1 / low - 1 / high) + 6 * s->u * most +
-                   2 * s->u * (fabs(s->decay * w) + most);
+  /* Where g may be nothing, so may V: what limits the step then is its length (twice: M and V are rounded).
+   */
+  const double moved = fmin(s->c1 * f->m_bound / low + fabs(mean) * (1 / low - 1 / high) + 6 * s->u * most,
+                            fabs(mean) / under + 2 * s->most);
+  const double e = moved + 2 * s->u * (fabs(s->decay * w) + fmin(most, 2 * s->most));
   const double by_v = root > 0 ? mean * s->c2 / (2 * root * square(under)) : 0.0;
   *bound = fabs(s->lr) * (e + 2 * s->u * fabs(change));
-  *var = square(s->lr) *
-         (square(s->c1 / under) * f->m_var + square(by_v) * f->v_var + square(s->u * change) * 2);
+  *var = square(s->lr) * (fmin(square(s->c1 / under) * f->m_var + square(by_v) * f->v_var, square(moved)) +
+                          square(s->u * change) * 2);
   return w - s->lr * change;
 }
 

@@ -21,7 +21,8 @@ typedef struct bs_slope {
 typedef struct bs_stepper {
   uint32_t optimizer;
   double lr, momentum, beta1, beta2, eps, decay, c1, c2;
-  double u; /* unit round-off of the arithmetic */
+  double u;    /* unit round-off of the arithmetic */
+  double most; /* of AdamW: no gradients make a step of t steps longer than lr times this (Cauchy, Schwarz) */
 } bs_stepper;
 
 bs_stepper bs_stepper_make(const bs_train_options *options, int64_t t, int of_bias, int wide);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/gate/activation.h"
 #include "lab/gate/gradient.h"
 #include "lab/gate/step.h"
 #include "lab/phase/arms.h"
@@ -118,11 +119,20 @@ static int32_t gradient_gates(const bs_case *c, const bs_experiment *e, const bs
   return rc;
 }
 
-/* Of half a mask there is nothing to choose from: the weights that were left out are gone. */
-static int32_t refuse_half(const bs_case *c, const bs_train_options *o, bs_error *err) {
+/* Of half a mask there is nothing to choose from: the weights that were left out are gone. And a bias behind
+ * an activation cannot be read: forward gives act(b) of zeros. */
+static int32_t refuse_remask(const bs_case *c, const bs_train_options *o, bs_error *err) {
   bs_proposal p = {.struct_size = sizeof p};
   const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, err);
-  if (rc != BS_OK || o->remask == 0 || !(p.prune_error > 0.0)) return rc;
+  if (rc != BS_OK || o->remask == 0) return rc;
+  if (c->spec.has_bias && c->spec.activation != BS_ACT_NONE) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-REMASK",
+                 "phase.remask=%lld: the bias of the new layer cannot be read through model.activation=%s",
+                 (long long)o->remask, bs_activation_name(c->spec.activation));
+    bs_error_hint(err, "phase.remask=0, method.bias=false or model.activation=none");
+    return BS_UNSUPPORTED;
+  }
+  if (!(p.prune_error > 0.0)) return BS_OK;
   bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-REMASK",
                "phase.remask=%lld: half a mask alone has no other weights to choose", (long long)o->remask);
   bs_error_hint(err, "phase.remask=0 keeps its positions; without method.half both halves are there");
@@ -134,7 +144,7 @@ static int32_t run_and_judge(const bs_case *c, const bs_experiment *e, const bs_
   bs_train_result result = {0};
   bs_step_verdict verdict;
   const bs_train_options o = options_of(e, s);
-  int32_t rc = refuse_half(c, &o, err);
+  int32_t rc = refuse_remask(c, &o, err);
   if (rc == BS_OK) rc = gradient_gates(c, e, &o, out, err);
   if (rc == BS_OK) rc = bs_train_run(c, &o, &result, err);
   if (rc == BS_OK) rc = bs_step_judge(c, &o, &result, &verdict, err);

@@ -26,7 +26,8 @@ struct train_run {
   bs_train_options options;
   bs_train_result result;
   bs_remask remask;
-  train_run *next; /* of those that a stuck rank works on */
+  uint32_t outside; /* the activation, where a fault of its slope leaves it out of the layer */
+  train_run *next;  /* of those that a stuck rank works on */
 };
 
 /* One rank's layer and tensors. */
@@ -51,19 +52,6 @@ static void keep_run(train_run *run) {
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for training");
-}
-
-uint32_t bs_train_flags(const bs_train_options *o) {
-  if (o->optimizer == BS_OPT_ADAMW) return BS_LAYER_BACKWARD | BS_LAYER_ADAMW;
-  return BS_LAYER_BACKWARD | BS_LAYER_SGD | (o->momentum != 0.0 ? (uint32_t)BS_LAYER_MOMENTUM : 0u);
-}
-
-int bs_train_fused(const bs_train_options *o) {
-  return o->optimizer == BS_OPT_SGD && o->momentum == 0.0 && o->weight_decay == 0.0;
-}
-
-int bs_train_remasks(const bs_train_options *o, int64_t step, int64_t steps) {
-  return o->remask > 0 && step < steps && step % o->remask == 0;
 }
 
 /* ---- reading back -------------------------------------------------------------------------------- */
@@ -109,6 +97,16 @@ static size_t y_bytes(const trainer *t) {
   return (size_t)(s->B * t->run->out->run.ranks[t->index].y_cols) * BS_DTYPE_BYTES(s->y_dtype);
 }
 
+static int64_t y_count(const trainer *t) {
+  return t->run->c->spec.B * t->run->out->run.ranks[t->index].y_cols;
+}
+
+static int32_t read_y(trainer *t, void *values, bs_error *err) {
+  const int32_t rc = bs_whole_read(&t->whole, t->rank, &t->y, values, err);
+  if (rc == BS_OK) bs_train_activate(t->run->outside, values, y_count(t), t->run->c->spec.y_dtype);
+  return rc;
+}
+
 /* y of an x of zeros is the bias, behind the activation; x comes back. */
 static int32_t read_zero(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
   bs_train_result *out = t->run->out;
@@ -121,7 +119,7 @@ static int32_t read_zero(trainer *t, const bs_source *x, int64_t step, bs_error 
   int32_t rc = values ? BS_OK : no_memory(err);
   if (rc == BS_OK && has_x) rc = api->tensor_read(t->rank, &zeros, 0, cols, &t->x, err);
   if (rc == BS_OK) rc = bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
-  if (rc == BS_OK) rc = bs_whole_read(&t->whole, t->rank, &t->y, values, err);
+  if (rc == BS_OK) rc = read_y(t, values, err);
   if (rc == BS_OK) keep_features(t, values, 1, out->zero + step * out->features);
   if (rc == BS_OK) bs_train_keep_largest(t->run->c, out, t->index, values, step);
   if (rc == BS_OK) rc = bs_remask_bias(&t->run->remask, t->run->c, &out->run.ranks[t->index], values, err);
@@ -137,33 +135,20 @@ static int32_t loss_and_gradient(trainer *t, int64_t step, bs_error *err) {
   train_run *run = t->run;
   const bs_case_rank *mine = &run->out->run.ranks[t->index];
   bs_train_rank *own = &run->out->ranks[t->index];
-  void *values = malloc(y_bytes(t) + 1);
-  if (values == NULL) return no_memory(err);
-  int32_t rc = bs_whole_read(&t->whole, t->rank, &t->y, values, err);
-  own->hash[step] = bs_hash64(values, y_bytes(t));
+  const int64_t B = run->c->spec.B, kept = step * B * run->out->features;
+  char *y = malloc(2 * y_bytes(t) + 1), *dy = y + y_bytes(t);
+  if (y == NULL) return no_memory(err);
+  int32_t rc = read_y(t, y, err);
+  own->hash[step] = bs_hash64(y, y_bytes(t));
+  memcpy(dy, y, y_bytes(t));
   if (rc == BS_OK)
-    rc = bs_loss_gradients(run->o->loss, &run->c->spec, mine, run->o->target, values, &own->loss[step], err);
-  if (rc == BS_OK)
-    keep_features(t, values, run->c->spec.B, run->out->dy + step * run->c->spec.B * run->out->features);
-  if (rc == BS_OK) rc = bs_loss_upload(t->rank, &t->dy, values, err);
-  free(values);
-  return rc;
-}
-
-static int32_t decay_bias(trainer *t, bs_error *err) {
-  const int64_t n = t->db.dims[0];
-  double *values = malloc((size_t)(n + 1) * sizeof *values);
-  if (values == NULL) return no_memory(err);
-  int32_t rc = bs_rank_copy_out(t->rank, &t->db, values, err);
-  for (int64_t i = 0; i < n; ++i)
-    bs_store_f64(t->db.dtype, values, i, bs_load_f64(t->db.dtype, values, i) + 0.25);
-  bs_tensor row = t->db;
-  row.rank = 2;
-  row.dims[1] = n;
-  row.dims[0] = row.strides[1] = 1;
-  row.strides[0] = n > 0 ? n : 1;
-  if (rc == BS_OK && n > 0) rc = bs_loss_upload(t->rank, &row, values, err);
-  free(values);
+    rc = bs_loss_gradients(run->o->loss, &run->c->spec, mine, run->o->target, dy, &own->loss[step], err);
+  if (rc == BS_OK) keep_features(t, y, B, run->out->y + kept);
+  if (rc == BS_OK) keep_features(t, dy, B, run->out->dy + kept);
+  if (rc == BS_OK && run->o->fault == BS_TRAIN_SLOPE_AT_Y)
+    bs_train_slope_at_y(run->outside, y, dy, y_count(t), run->c->spec.y_dtype);
+  if (rc == BS_OK) rc = bs_loss_upload(t->rank, &t->dy, dy, err);
+  free(y);
   return rc;
 }
 
@@ -187,7 +172,8 @@ static int32_t optimise(trainer *t, int64_t i, bs_error *err) {
   if (fault == BS_TRAIN_STEP_SKIPPED && last) return BS_OK;
   if (fault == BS_TRAIN_LR_DOUBLED && last) step.lr *= 2;
   if (fault == BS_TRAIN_SIGN_TURNED) step.lr = -step.lr;
-  const int32_t rc = fault == BS_TRAIN_BIAS_DECAYED && has_bias ? decay_bias(t, err) : BS_OK;
+  const int32_t rc =
+      fault == BS_TRAIN_BIAS_DECAYED && has_bias ? bs_train_decay_bias(t->rank, &t->db, err) : BS_OK;
   return rc == BS_OK ? bs_layer_step(t->layer, &step, NULL, err) : rc;
 }
 
@@ -313,7 +299,7 @@ static int32_t finish(trainer *t, const bs_source *x, bs_error *err) {
   mine->y_bytes = y_bytes(t);
   mine->y = malloc(y_bytes(t) + 1);
   if (rc == BS_OK && mine->y == NULL) rc = no_memory(err);
-  if (rc == BS_OK) rc = bs_whole_read(&t->whole, t->rank, &t->y, mine->y, err);
+  if (rc == BS_OK) rc = read_y(t, mine->y, err);
   if (rc != BS_OK) return rc;
   mine->hash = out->ranks[t->index].hash[out->steps] = bs_hash64(mine->y, y_bytes(t));
   mine->same_each_time = 1;
@@ -369,6 +355,10 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   if (!run) return no_memory(err);
   run->copy = *like;
   run->copy.spec.flags |= bs_train_flags(options);
+  if (bs_train_of_slope(options->fault)) {
+    run->outside = run->copy.spec.activation;
+    run->copy.spec.activation = BS_ACT_NONE;
+  }
   run->options = *options;
   run->c = &run->copy;
   run->o = &run->options;

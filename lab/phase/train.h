@@ -16,6 +16,8 @@ enum bs_train_fault {
   BS_TRAIN_COLUMN_MOVED, /* a weight that no rank owns is not zero any more */
   BS_TRAIN_OLD_WEIGHTS,  /* forward multiplies with the weights of before */
   BS_TRAIN_VALUE_MISSED, /* one weight is what it was before the step */
+  BS_TRAIN_SLOPE_LOST,   /* each step: dY passes the activation as it is */
+  BS_TRAIN_SLOPE_AT_Y,   /* each step: the slope is taken at what the activation gave, not at what it got */
   BS_TRAIN_FAULTS_
 };
 
@@ -47,9 +49,10 @@ typedef struct bs_train_result {
   int64_t *feature;        /* [features] the rows of W that were read, evenly spread */
   double *w;               /* [steps + 1][features][K] as read back before the first step and after each */
   double *dy;              /* [steps][B][features] as backward was given it */
+  double *y;               /* the same of the Y that the loss was taken of */
   double *zero; /* [steps + 1][features] y of zeros: after a re-mask, and at [steps] behind the last */
   double *zero_largest; /* the same of the largest of the group that shares its step; 0 without int8 sums */
-  double *values;       /* the memory of w, dy, zero and zero_largest */
+  double *values;       /* the memory of w, dy, y, zero and zero_largest */
   uint64_t n_values;
   uint8_t *kept; /* a bit for each of them that this process has kept; NULL: all ranks keep theirs here */
   double *loss;  /* [steps] */
@@ -73,6 +76,12 @@ void bs_train_result_free(bs_train_result *result);
 uint32_t bs_train_flags(const bs_train_options *options);
 /* 1 when SGD adds to the weights without a dW. */
 int bs_train_fused(const bs_train_options *options);
+/* train_faults.c: what faults do. Those of the slope train a layer without its activation, which is applied
+ * to what is read of y; its slope at y to dy. */
+int bs_train_of_slope(uint32_t fault);
+void bs_train_activate(uint32_t activation, void *values, int64_t count, uint32_t dtype);
+void bs_train_slope_at_y(uint32_t activation, const void *y, void *dy, int64_t count, uint32_t dtype);
+int32_t bs_train_decay_bias(bs_rank *rank, const bs_tensor *db, bs_error *err);
 /* Is the layer built anew behind this step (counted from 1)? */
 int bs_train_remasks(const bs_train_options *options, int64_t step, int64_t steps);
 #endif

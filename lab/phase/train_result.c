@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * train_result.c - the memory of a training's result, and what is made of it when the ranks are done. */
+ * train_result.c - what follows of a training's options, the memory of its result, and what is made of it
+ * when the ranks are done. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,19 @@
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for training");
+}
+
+uint32_t bs_train_flags(const bs_train_options *o) {
+  if (o->optimizer == BS_OPT_ADAMW) return BS_LAYER_BACKWARD | BS_LAYER_ADAMW;
+  return BS_LAYER_BACKWARD | BS_LAYER_SGD | (o->momentum != 0.0 ? (uint32_t)BS_LAYER_MOMENTUM : 0u);
+}
+
+int bs_train_fused(const bs_train_options *o) {
+  return o->optimizer == BS_OPT_SGD && o->momentum == 0.0 && o->weight_decay == 0.0;
+}
+
+int bs_train_remasks(const bs_train_options *o, int64_t step, int64_t steps) {
+  return o->remask > 0 && step < steps && step % o->remask == 0;
 }
 
 /* As many rows of W as fit, evenly spread, the first and the last among them. */
@@ -37,13 +51,14 @@ static int32_t choose_features(const bs_case *c, const bs_train_options *o, bs_t
 static int32_t take_values(const bs_case *c, bs_train_result *out, bs_error *err) {
   const uint64_t F = (uint64_t)out->features, steps = (uint64_t)out->steps;
   const uint64_t w = (steps + 1) * F * (uint64_t)c->spec.K, dy = steps * F * (uint64_t)c->spec.B;
-  out->n_values = w + dy + 2 * (steps + 1) * F;
+  out->n_values = w + 2 * dy + 2 * (steps + 1) * F;
   out->values = calloc(out->n_values + 1, sizeof *out->values);
   out->kept = c->peers != NULL ? calloc(out->n_values / 8 + 1, 1) : NULL;
   if (!out->values || (c->peers != NULL && !out->kept)) return no_memory(err);
   out->w = out->values;
   out->dy = out->w + w;
-  out->zero = out->dy + dy;
+  out->y = out->dy + dy;
+  out->zero = out->y + dy;
   out->zero_largest = out->zero + (steps + 1) * F;
   return BS_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_run_train.c - phase 3 by the command line: its gates, what the host counted on the wire of a step, a
- * loss that goes down, masks made anew, what is refused. */
+ * test_run_train.c - phase 3 by the command line: its gates, what the host counted on the wire of a step,
+ * layers with an activation, a loss that goes down, masks made anew, what is refused. */
 #include <stdio.h>
 #include <string.h>
 
@@ -71,6 +71,41 @@ START_TEST(gates_and_regions) {
   ck_assert_uint_eq(json_array_size(json_object_get(record, "losses")), STEPS + WARMUP);
   ck_assert_double_eq(run_num(json_object_get(record, "weights"), "rows_judged"), N);
   json_decref(record);
+  run_remove(folder);
+}
+END_TEST
+
+/* Each method, optimiser and dtype behind each activation, on threads and as processes. W.T5 keeps relu. */
+START_TEST(through_an_activation) {
+  static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
+                                        "blockshock"};
+  static const char *const activations[] = {"relu", "gelu", "silu"};
+  static const char *const optimizers[] = {"phase.optimizer=sgd", "phase.momentum=0.9",
+                                           "phase.optimizer=adamw"};
+  const char *method = methods[_i / 3], *activation = activations[_i % 3];
+  const int optimizer = (_i + _i / 3) % 3;
+  char folder[64], setting[40];
+  run_make_folder(folder);
+  snprintf(setting, sizeof setting, "model.activation=%s", activation);
+  for (int processes = 0; processes < (_i < 3 ? 1 : 2); processes++) {
+    const char *const more[] = {optimizers[optimizer],
+                                "method.bias=true",
+                                setting,
+                                _i % 2 ? "model.dtype=bf16" : "model.dtype=f32",
+                                processes ? "method.y_placement=split" : "workload.loss=mse_zero",
+                                processes ? "hardware.launch=processes" : "hardware.launch=threads",
+                                NULL};
+    json_t *record = train(folder, method, more);
+    check_gates(record, method, optimizer == 2);
+    ck_assert_str_eq(run_str(record, "activation"), activation);
+    size_t i;
+    const json_t *gate;
+    json_array_foreach(json_object_get(record, "gates"), i, gate) {
+      if (strcmp(run_str(gate, "name"), "W.T5") != 0 || optimizer == 2) continue;
+      ck_assert_int_eq(strstr(run_str(gate, "text"), "; without ") != NULL, _i % 3 != 0);
+    }
+    json_decref(record);
+  }
   run_remove(folder);
 }
 END_TEST
@@ -194,17 +229,43 @@ START_TEST(half_a_mask_is_not_made_anew) {
 }
 END_TEST
 
+/* The new layer would begin with act(b) for a bias; without one it can be trained on. */
+START_TEST(a_bias_behind_an_activation_is_not_read) {
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  const char *const args[] = {"--method", "blockshock",       "--phase", "train_step",
+                              "--set",    "model.N=32",       "--set",   "model.K=32",
+                              "--set",    "phase.remask=1",   "--set",   "model.activation=gelu",
+                              "--set",    "method.bias=true", "--out",   "out",
+                              NULL};
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 3, "a new mask behind gelu");
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-PHASE-REMASK"));
+  ck_assert_ptr_nonnull(strstr(r.err, "method.bias=false"));
+  run_free(&r);
+  const char *const more[] = {"phase.remask=1", "model.activation=gelu", "method.bias=false",
+                              "model.dtype=f32", NULL};
+  json_t *record = train(folder, "blockshock", more);
+  ck_assert(json_is_true(json_object_get(record, "passed")));
+  json_decref(record);
+  run_remove(folder);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("run_train");
   TCase *tc = tcase_create("train");
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, gates_and_regions, 0, 8);
+  tcase_add_loop_test(tc, through_an_activation, 0, 15);
   tcase_add_test(tc, three_units_on_the_wire);
   tcase_add_loop_test(tc, the_loss_goes_down, 0, 3);
   tcase_add_test(tc, a_mask_made_anew);
   tcase_add_loop_test(tc, halves_are_trained, 0, 8);
   tcase_add_loop_test(tc, positions_made_anew, 0, 3);
   tcase_add_test(tc, half_a_mask_is_not_made_anew);
+  tcase_add_test(tc, a_bias_behind_an_activation_is_not_read);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

@@ -194,8 +194,6 @@ START_TEST(an_asked_mask_without_use_is_a_note) {
 END_TEST
 
 START_TEST(phases_that_are_not_there) {
-  refuse(NULL, "method: {name: dense}\nmodel: {activation: gelu}\nphase: {name: phase3_train_step}\n",
-         BS_UNSUPPORTED, "BS-PHASE-ACTIVATION", "gelu");
   refuse(NULL, "method: {name: dense}\nphase: {name: phase9}\n", BS_CONFIG, "BS-CFG-RANGE", "phase9");
   refuse(NULL, "phase: {name: phase0_correctness}\n", BS_CONFIG, "BS-CFG-METHOD", "--method");
   refuse(NULL, "method: {name: dense}\nphase: {pairs_min: 9, pairs_max: 8}\n", BS_CONFIG, "BS-CFG-RANGE",

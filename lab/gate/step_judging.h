@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ * step_judging.h - what step.c and step_bias.c share while they judge a training. */
+#ifndef BS_LAB_GATE_STEP_JUDGING_H
+#define BS_LAB_GATE_STEP_JUDGING_H
+#include "lab/gate/step.h"
+#include "lab/gate/step_follow.h"
+
+/* Sums over the weights of one rank, or of one row. carried: what errors of dZ add to var, which a row's
+ * weights share; carried2: the squares of the rows'. */
+typedef struct bs_step_sums {
+  double error2, norm2, var, count;
+  double carried, carried2, before; /* before: carried before the row at hand */
+} bs_step_sums;
+
+typedef struct bs_judging {
+  const bs_case *c;
+  const bs_train_options *o;
+  const bs_train_result *r;
+  int wide;
+  uint32_t b_dtype;
+  double *x;                       /* [B][K] */
+  double *dw, *energy, *magnitude; /* [K] of one row; energy: of the partial sums of dw */
+  double *bound2, *variance;       /* [K] of one row: from errors of dZ */
+  bs_followed *weights;            /* [K] of one row */
+  const double *dz;                /* [steps][B][features]: dY through the activation */
+  double *slopes;                  /* the memory of dz with an activation, and behind it of: */
+  double *dz_bound2, *dz_variance; /* as in bs_slopes; NULL: dz is exact */
+  double *bias, *bias_bound;       /* [steps + 1][features] where the steps take it, and within what */
+  double *shown, *shown_error;     /* [features] behind the last step, as forward shows it; and within what */
+  uint32_t *rank_of;               /* [K] */
+  uint32_t *owner;                 /* [K] of one row, where columns do not tell; NULL: they do */
+  bs_step_sums *ranks;             /* [world] */
+  int x_finite, brought; /* NaN or Inf in what the row was multiplied with, or in itself: from the inputs */
+  double worst_row, worst, worst_bias;
+  int64_t worst_step, worst_feature, worst_column;
+  uint64_t wrong, inexact, judged, propagated;
+} bs_judging;
+
+int32_t bs_step_no_memory(bs_error *err);
+/* The round-off of n terms in units of what they add up to. */
+double bs_step_accumulate(double n);
+/* The row of sampled feature f as it was read back behind `step` steps. */
+int bs_step_row_is_finite(const bs_judging *j, int64_t step, int64_t f);
+
+/* step_bias.c: the biases of all rows through all steps, and dZ of each step, which needs them; called once,
+ * first. */
+int32_t bs_step_follow_biases(bs_judging *j, bs_error *err);
+/* The bias of a row behind the last step against what forward makes of zeros. */
+void bs_step_judge_bias(bs_judging *j, int64_t f);
+/* The case that forward of the sampled rows was behind `step` steps: w and bias (if any), which the caller
+ * releases, and the run (rows is set). */
+int32_t bs_step_forward_case(const bs_judging *j, int64_t step, const double *bias, bs_source *w,
+                             bs_source *b, bs_case *out_case, bs_case_result *out_run, bs_error *err);
+#endif
