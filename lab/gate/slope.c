@@ -58,6 +58,13 @@ static void one(const bs_case *c, uint32_t z_dtype, const place *p, double y, do
   *variance = dy * dy * bend * bend * p->variance + u * u * *dz * *dz + ulp * ulp / 12.0;
 }
 
+/* Any division of the sum: no term, and no sum of some, is larger than the sum of all sizes. Of int8 steps,
+ * which are those of the largest terms of many, others are alike. */
+static double reach_of_any(const bs_reference *ref, const bs_arithmetic *a, double reach, int64_t at) {
+  if (a->reduce_dtype == BS_I8) return 4.0 * reach;
+  return reach + bs_dtype_unit_roundoff(a->reduce_dtype) * 2.0 * ref->world_size * ref->magnitude[at];
+}
+
 static int32_t no_memory(const bs_case *c, bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld x %lld slopes",
                       (long long)c->spec.B, (long long)c->spec.N);
@@ -102,7 +109,8 @@ int32_t bs_slopes_make(const bs_case *c, const bs_case_result *result, const bs_
   const bs_arithmetic a = arithmetic_of_z(&c->spec, ref.partial != NULL && result->world_size > 1);
   if (rc == BS_OK) rc = bs_predict_sums(&ref, &a, out->bound2, out->variance, err);
   for (int64_t i = 0; rc == BS_OK && i < n; ++i) {
-    const place p = {ref.y[i], out->bound2[i], out->variance[i]};
+    place p = {ref.y[i], out->bound2[i], out->variance[i]};
+    if (given->moved && ref.partial) p.reach = reach_of_any(&ref, &a, p.reach, i);
     one(c, a.y_dtype, &p, bs_load_f64(given->dtype, given->y, i), bs_load_f64(given->dtype, given->dy, i),
         &out->dz[i], &out->bound2[i], &out->variance[i]);
   }

@@ -14,6 +14,7 @@ typedef struct bs_slopes_given {
   uint32_t dtype;
   const double *bias_error; /* [N] how far the bias may be from c's; NULL: not at all */
   int gaps;                 /* as in bs_verdict_within */
+  int moved;                /* 1: weights may have been other ranks' then: terms of Z are not known */
 } bs_slopes_given;
 
 /* [B,N] each. */

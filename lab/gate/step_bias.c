@@ -10,6 +10,7 @@
 #include "lab/gate/activation.h"
 #include "lab/gate/slope.h"
 #include "lab/gate/step_judging.h"
+#include "lab/phase/owners.h"
 
 int32_t bs_step_forward_case(const bs_judging *j, int64_t step, const double *bias, bs_source *w,
                              bs_source *b, bs_case *c, bs_case_result *run, bs_error *err) {
@@ -23,6 +24,13 @@ int32_t bs_step_forward_case(const bs_judging *j, int64_t step, const double *bi
   c->w = w;
   c->bias = c->spec.has_bias ? b : NULL;
   return rc;
+}
+
+/* Weights of rows' own positions that a later mask gives to others. */
+static int moves_behind(const bs_judging *j, int64_t i) {
+  for (int64_t k = i + 1; bs_owners_by_row(&j->r->run) && k < j->r->steps; ++k)
+    if (bs_train_remasks(j->o, k, j->r->steps)) return 1;
+  return 0;
 }
 
 /* dZ of step i; the arrays that it is put into were taken with the first. */
@@ -43,7 +51,8 @@ static int32_t take_slopes(bs_judging *j, int64_t i, bs_error *err) {
                                  .dy = j->r->dy + i * n,
                                  .dtype = BS_F64,
                                  .bias_error = j->c->spec.has_bias ? j->bias_bound + i * F : NULL,
-                                 .gaps = F < j->c->spec.N};
+                                 .gaps = F < j->c->spec.N,
+                                 .moved = moves_behind(j, i)};
   int32_t rc = bs_step_forward_case(j, i, j->bias + i * F, &w, &bias, &c, &run, err);
   c.progress = NULL;
   if (rc == BS_OK) rc = bs_slopes_make(&c, &run, &given, &s, err);

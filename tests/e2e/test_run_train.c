@@ -177,7 +177,10 @@ START_TEST(halves_are_trained) {
        "phase.reference_features=9"},
       {"phase.optimizer=adamw", "mask.name=magnitude", "method.half=0"},
       {"phase.optimizer=sgd", "mask.name=random_2of4", "hardware.world_size=1", "method.half=1"},
-      {"phase.optimizer=adamw", "mask.pattern=[1, 0, 1, 0]", "method.kernel=sparse24"}};
+      {"phase.optimizer=adamw", "mask.pattern=[1, 0, 1, 0]", "method.kernel=sparse24"},
+      {"phase.optimizer=sgd", "mask.name=magnitude", "model.activation=relu", "hardware.world_size=4",
+       "method.slices=column"},
+      {"phase.momentum=0.5", "mask.name=random_2of4", "model.activation=gelu", "method.half=0"}};
   const char *more[12] = {"mask.use=always", "method.bias=true",
                           _i % 2 ? "model.dtype=bf16" : "model.dtype=f32"};
   size_t n = 3;
@@ -262,7 +265,7 @@ int main(void) {
   tcase_add_test(tc, three_units_on_the_wire);
   tcase_add_loop_test(tc, the_loss_goes_down, 0, 3);
   tcase_add_test(tc, a_mask_made_anew);
-  tcase_add_loop_test(tc, halves_are_trained, 0, 8);
+  tcase_add_loop_test(tc, halves_are_trained, 0, 10);
   tcase_add_loop_test(tc, positions_made_anew, 0, 3);
   tcase_add_test(tc, half_a_mask_is_not_made_anew);
   tcase_add_test(tc, a_bias_behind_an_activation_is_not_read);

@@ -14,16 +14,22 @@ static bs_context *context;
 static const struct {
   const char *method, *mask;
   uint32_t P;
+  const char *key, *value; /* an option */
 } subjects[] = {
-    {"dense", NULL, 1},
-    {"column_parallel", NULL, 2},
-    {"column_parallel", NULL, 3},
-    {"row_parallel", NULL, 2},
-    {"row_parallel", NULL, 3},
-    {"blockshock", "complement_1100_0011", 2},
-    {"blockshock", "complement_1001_0110", 4},
-    {"blockshock", "interleave", 3},
-    {"masked_split", "complement_1010_0101", 2},
+    {"dense", NULL, 1, NULL, NULL},
+    {"column_parallel", NULL, 2, NULL, NULL},
+    {"column_parallel", NULL, 3, NULL, NULL},
+    {"row_parallel", NULL, 2, NULL, NULL},
+    {"row_parallel", NULL, 3, NULL, NULL},
+    {"blockshock", "complement_1100_0011", 2, NULL, NULL},
+    {"blockshock", "complement_1001_0110", 4, NULL, NULL},
+    {"blockshock", "interleave", 3, NULL, NULL},
+    {"masked_split", "complement_1010_0101", 2, NULL, NULL},
+    {"blockshock", "magnitude", 2, NULL, NULL},
+    {"blockshock", "random_2of4", 4, "slices", "row"},
+    {"blockshock", "transposable", 4, "slices", "column"},
+    {"blockshock", "magnitude", 1, "half", "0"},
+    {"blockshock", "random_2of4", 3, "half", "1"},
 };
 #define N_SUBJECTS ((int)(sizeof subjects / sizeof subjects[0]))
 static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16, BS_F64};
@@ -52,7 +58,19 @@ static inline bs_case make_case(int subject, const bs_mask *mask, uint32_t dtype
   c.spec.activation = activation;
   c.spec.mask = mask;
   c.spec.flags = BS_LAYER_BACKWARD;
+  c.spec.n_options = subjects[subject].key != NULL;
+  c.spec.option_keys = &subjects[subject].key;
+  c.spec.option_values = &subjects[subject].value;
   return c;
+}
+
+/* What the method says it does not do. */
+static inline int refused_here(const bs_case *c, int32_t rc, const bs_error *err) {
+  if (rc != BS_UNSUPPORTED) return 0;
+  if (c->spec.x_placement == BS_SPLIT && strcmp(err->id, "BS-METHOD-PLACEMENT") == 0)
+    return strcmp(c->method, "column_parallel") == 0 || c->spec.n_options > 0 ||
+           c->spec.mask->kind == BS_MASK_MAGNITUDE;
+  return c->spec.reduce_dtype == BS_I8 && strcmp(err->id, "BS-METHOD-SLICES") == 0;
 }
 
 /* The numbers of a workload by a seed, and targets: X of another layer, [B,N]. */

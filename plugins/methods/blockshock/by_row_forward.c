@@ -44,7 +44,7 @@ static int32_t sum(tp_layer *l, bs_tensor *product, bs_tensor *place, bs_stream 
                    : s->reduce_dtype == s->y_dtype ? *place
                                                    : *product;
   const int32_t rc = sum_ranks(l, product, &sums, stream, err);
-  if (rc != BS_OK) return rc;
+  if (rc != BS_OK || place->dims[1] == 0) return rc; /* fewer features than ranks */
   bs_tensor *args[2] = {&sums, place};
   return l->api->op_run(l->activate, args, 2, stream, err);
 }
