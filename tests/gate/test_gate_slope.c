@@ -61,6 +61,7 @@ START_TEST(clean_cases_pass) {
     for (size_t shape = 0; shape < N_SHAPES; ++shape)
       for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; ++d)
         for (uint32_t a = BS_ACT_RELU; a <= BS_ACT_SILU; ++a, ++at) {
+          if (!big && (at + (uint64_t)_i) % 2) continue;
           data numbers;
           const char *workload = workloads[(at + turn) % 4];
           const uint32_t loss = (uint32_t)((at + turn / 2) % 3);
@@ -77,7 +78,7 @@ START_TEST(clean_cases_pass) {
         }
   printf("%s: %llu clean cases, %llu alarms\n", subjects[_i].method, (unsigned long long)cases,
          (unsigned long long)alarms);
-  ck_assert_uint_ge(cases, 60);
+  ck_assert_uint_ge(cases, 25);
   ck_assert_uint_eq(alarms, 0);
   bs_context_close(context);
 }
@@ -86,12 +87,14 @@ END_TEST
 START_TEST(every_fault_is_caught) {
   static const int64_t shape[3] = {16, 96, 256};
   static const uint32_t reduces[] = {0, BS_BF16, BS_I8};
+  const int all = getenv("BS_TEST_BIG") != NULL; /* else each with each over the subjects */
   bs_error err = BS_ERROR_INIT;
   bs_mask mask;
   open_subject(_i, &mask);
   for (uint32_t a = BS_ACT_NONE; a <= BS_ACT_SILU; ++a)
-    for (size_t d = 0; d < 3; d += a == BS_ACT_NONE ? 2 : 1)
+    for (size_t d = 0; d < 3; ++d)
       for (size_t r = 0; r < (subjects[_i].P > 1 && d == 0 && a != BS_ACT_NONE ? 3 : 1); ++r) {
+        if (!all && (r == 0 ? (a + (size_t)_i) % 3 != d : (a + (size_t)_i + r) % 3 != 0)) continue;
         uint32_t injected = 0, caught = 0;
         char missed[200];
         bs_case c = make_case(_i, subjects[_i].mask ? &mask : NULL, dtypes[d], a, shape);

@@ -79,6 +79,7 @@ START_TEST(right_trainings_pass) {
     for (size_t shape = 0; shape < N_SHAPES; ++shape)
       for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; ++d)
         for (uint32_t a = BS_ACT_RELU; a <= BS_ACT_SILU; ++a, ++at) {
+          if (!big && (at + (uint32_t)_i) % 2) continue;
           data numbers;
           const char *workload = workloads[(at + turn) % 4];
           const uint64_t seed = 1000 * (uint64_t)turn + at;
@@ -101,7 +102,7 @@ START_TEST(right_trainings_pass) {
         }
   printf("%s: %llu right trainings, %llu alarms\n", subjects[_i].method, (unsigned long long)cases,
          (unsigned long long)alarms);
-  ck_assert_uint_ge(cases, 60);
+  ck_assert_uint_ge(cases, 25);
   ck_assert_uint_eq(alarms, 0);
   bs_context_close(context);
 }
@@ -109,13 +110,14 @@ END_TEST
 
 START_TEST(every_fault_is_caught) {
   static const int64_t shape[3] = {16, 96, 256};
+  const int all = getenv("BS_TEST_BIG") != NULL; /* else each with each over the subjects */
   bs_error err = BS_ERROR_INIT;
   bs_mask mask;
   open_subject(_i, &mask);
   for (uint32_t a = BS_ACT_RELU; a <= BS_ACT_SILU; ++a)
     for (uint32_t d = 0; d < 3; ++d)
       for (uint32_t turn = 0; turn < 3; ++turn) {
-        if (d > 0 && (a + turn) % 3 != d) continue; /* each with each, but not all with all */
+        if (!all && ((a + turn + (uint32_t)_i) % 3 != d || (a + turn + (uint32_t)_i / 3) % 3 == 1)) continue;
         uint32_t injected = 0, caught = 0;
         char missed[200];
         bs_case c = make_case(_i, subjects[_i].mask ? &mask : NULL, dtypes[d], a, shape);
