@@ -48,6 +48,7 @@ struct bench_arm {
 
 typedef struct bench_arm_options {
   uint32_t threads;
+  int own_clock; /* the plugin is timed by what its thread runs, not by the clock on the wall */
   const char
       *isa; /* "avx2" or "all": what the plugin and the limits may use; the peers: bench_set_environment */
   const char *plugins; /* folder of plugins or NULL */

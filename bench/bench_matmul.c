@@ -4,16 +4,17 @@
  * shape: median ratios of pairs with their bootstrap intervals, and the plugin's share of what the machine
  * gave in the same minute.
  *
- *   bench_matmul [--product forward|dx|dw] [--n LIST] [--k LIST] [--b LIST] [--dtype f32|bf16|f16] [--threads
- * T] [--arms LIST]
- *                [--isa avx2|all] [--pairs P] [--batch SECONDS] [--warm SECONDS] [--seconds SECONDS]
- *                [--python PATH] [--openblas PATH] [--blis PATH] [--plugins DIR] [-o table|json]
+ *   bench_matmul [--product forward|dx|dw] [--n LIST] [--k LIST] [--b LIST] [--dtype f32|bf16|f16]
+ *                [--threads T] [--arms LIST] [--isa avx2|all] [--pairs P] [--batch SECONDS] [--warm SECONDS]
+ *                [--seconds SECONDS] [--clock wall|thread] [--python PATH] [--openblas PATH] [--blis PATH]
+ *                [--plugins DIR] [-o table|json]
  *
  * All n with all k with all b. --arms: names of arms.h, each NAME or NAME:DTYPE (f32 beside a 16-bit
  * --dtype); the first is the subject. With sparse24 W is 2:4 for all; GFLOP/s are of the whole product.
  * --product dx, dw: dX = dY W, dW = dY^T X, by the plugin's arms alone. --isa avx2 holds everyone to AVX2.
- * --seconds: of a shape. A peer that this machine lacks is named in the first line; outputs that differ end
- * the program with exit code 6.
+ * --seconds: of a shape. --clock thread, of one thread: the plugin's arms are timed by what their thread
+ * runs, for a machine that others use as well. A peer that this machine lacks is named in the first line;
+ * outputs that differ end the program with exit code 6.
  */
 #include <jansson.h>
 #include <math.h>
@@ -36,7 +37,7 @@ typedef struct sizes {
 } sizes;
 
 typedef struct job {
-  const char *n, *k, *b, *arm_names, *output, *product;
+  const char *n, *k, *b, *arm_names, *output, *product, *clock;
   int64_t threads;
   uint32_t dtype;
   bench_arm_options options;
@@ -321,6 +322,7 @@ int main(int argc, char **argv) {
            .arm_names = "auto,onednn",
            .output = "table",
            .product = "forward",
+           .clock = "wall",
            .threads = 1,
            .dtype = BS_F32,
            .options = {.isa = "all", .openblas = "libopenblas.so.0", .blis = "libblis.so.4"},
@@ -337,6 +339,7 @@ int main(int argc, char **argv) {
                                   {"--batch", 'f', &j.rounds.batch_seconds, 1e-3, 10},
                                   {"--warm", 'f', &j.rounds.warm_seconds, 0, 60},
                                   {"--seconds", 'f', &j.rounds.seconds_a_shape, 0, 3600},
+                                  {"--clock", 's', &j.clock, 0, 0},
                                   {"--python", 's', &j.options.python, 0, 0},
                                   {"--openblas", 's', &j.options.openblas, 0, 0},
                                   {"--blis", 's', &j.options.blis, 0, 0},
@@ -351,6 +354,12 @@ int main(int argc, char **argv) {
   j.numbers.product = find_product(j.product);
   if (j.numbers.product < 0) {
     fprintf(stderr, "bench_matmul: --product is forward, dx or dw, not %s\n", j.product);
+    return 2;
+  }
+  j.options.own_clock = strcmp(j.clock, "thread") == 0;
+  if (strcmp(j.clock, j.options.own_clock ? "thread" : "wall") != 0 ||
+      (j.options.own_clock && j.threads > 1)) {
+    fprintf(stderr, "bench_matmul: --clock is wall, or thread with one thread, not %s\n", j.clock);
     return 2;
   }
   j.options.threads = (uint32_t)j.threads;
