@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
@@ -307,7 +308,8 @@ int32_t auto_choose(bs_context *context, const bs_node *config, const char *quie
   bs_error ignored = BS_ERROR_INIT;
   memset(out, 0, sizeof *out);
   if (!bs_peers_lead(peers)) {
-    const int32_t rc = bs_ladder_follow(context, config, &o, err);
+    int32_t rc = bs_ladder_follow(context, config, &o, err);
+    if (bs_context_stuck(context) == 0) rc = run_follow_end(peers, "auto", rc, err);
     return rc == BS_OK ? hear_choice(peers, out, err) : rc;
   }
   const int32_t rc = choose_best(context, config, &o, out, err);

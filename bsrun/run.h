@@ -25,6 +25,9 @@ typedef struct run_session {
  * that nothing was judged in BS_INCONCLUSIVE; both have a committed run. */
 int32_t run_phase(run_session *session, bs_experiment *experiment, bs_error *err);
 
+/* In a process that is not rank 0, after it has followed `what` with rc: hears how that ended there. */
+int32_t run_follow_end(struct bs_peers *peers, const char *what, int32_t rc, bs_error *err);
+
 extern const bs_field run_fields[];
 extern const size_t run_n_fields;
 /* The rows of a record: one for phase 0, one for each arm of phase 1. */

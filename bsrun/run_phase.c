@@ -234,29 +234,32 @@ static int32_t run_experiment(run_session *session, bs_experiment *e, bsrun_prog
   return bs_phase1_run(session->context, e, show, progress, result, err);
 }
 
+int32_t run_follow_end(bs_peers *peers, const char *what, int32_t rc, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  int32_t status = BS_OK;
+  if (rc != BS_OK) bsrun_rank_error(err); /* where rank 0 does not live to say it */
+  /* Rank 0 has failed with us, and says so soon, or is the one that hangs. */
+  const double seconds = rc == BS_OK ? 0.0 : rc == BS_DEADLINE ? 0.3 : 5.0;
+  const int32_t heard = bs_peers_await_end(peers, seconds, &status, &why);
+  if (heard != BS_OK) {
+    if (rc == BS_OK) *err = why;
+    return rc == BS_OK ? heard : rc;
+  }
+  return status == BS_OK ? rc : bs_error_set(err, status, BSRUN_FOLLOWS, "rank 0 has ended %s", what);
+}
+
 /* A process that is not rank 0 runs its rank of the phase, and ends it as rank 0 says. */
 static int32_t follow_phase(run_session *session, bs_experiment *e, bs_error *err) {
   bsrun_progress progress = {.busy = ATOMIC_FLAG_INIT};
   bs_phase_result result = {0};
   bs_told told;
-  int32_t status = BS_OK;
   int32_t rc = bs_peers_hear(session->peers, &told, err);
   if (rc == BS_OK && told.word == BS_WORD_START) {
     rc = run_experiment(session, e, &progress, &result, err);
     bs_phase_result_free(&result);
     if (bs_context_stuck(session->context) > 0) return rc;
   }
-  if (rc != BS_OK) bsrun_rank_error(err); /* where rank 0 does not live to say it */
-  bs_error why = BS_ERROR_INIT;
-  /* Rank 0 has failed with us, and says so soon, or is the one that hangs. */
-  const double seconds = rc == BS_OK ? 0.0 : rc == BS_DEADLINE ? 0.3 : 5.0;
-  const int32_t heard = bs_peers_await_end(session->peers, seconds, &status, &why);
-  if (heard != BS_OK) {
-    if (rc == BS_OK) *err = why;
-    return rc == BS_OK ? heard : rc;
-  }
-  return status == BS_OK ? rc
-                         : bs_error_set(err, status, BSRUN_FOLLOWS, "rank 0 has ended %s", e->phase_name);
+  return run_follow_end(session->peers, e->phase_name, rc, err);
 }
 
 static int32_t tell(run_session *session, uint32_t word, int32_t status, bs_error *err) {

@@ -60,7 +60,8 @@ int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladd
  * about so many seconds, and place all. BS_SAMPLER_ARMS at most. */
 int32_t bs_ladder_measure(bs_ladder *ladder, uint32_t most, double seconds, const bs_ladder_options *options,
                           bs_error *err);
-/* In a process that is not rank 0, beside both of these there: its rank of each rung that is measured. */
+/* In a process that is not rank 0, beside both of these there: its rank of each rung that is measured, until
+ * rank 0 has chosen or this one fails; bs_peers_await_end then tells how it ended. */
 int32_t bs_ladder_follow(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                          bs_error *err);
 /* The rung to take: place 1; NULL when all are refused. */

@@ -19,7 +19,7 @@ struct bs_peers {
   int64_t of_leader_ns; /* 0: the world's deadline */
   uint32_t rank;
   int lost;  /* a message did not come through */
-  int ended; /* END was heard, and nobody has asked for it yet */
+  int ended; /* END or CHOSEN was heard, and nobody has asked for it yet */
   int32_t status;
 };
 
@@ -188,7 +188,7 @@ int32_t bs_peers_hear(bs_peers *peers, bs_told *out, bs_error *err) {
     rc = bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD", "rank 0 tells %llu bytes where a word was due",
                       (unsigned long long)m.bytes);
   free(m.data);
-  if (rc == BS_OK && out->word == BS_WORD_END) {
+  if (rc == BS_OK && (out->word == BS_WORD_END || out->word == BS_WORD_CHOSEN)) {
     peers->ended = 1;
     peers->status = out->status;
   }

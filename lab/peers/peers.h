@@ -43,8 +43,8 @@ int32_t bs_peers_text(bs_peers *peers, const char *text, char **out_text, bs_err
 int32_t bs_peers_tell(bs_peers *peers, const bs_told *told, bs_error *err);
 /* The same to those who are there: no more than `seconds` are waited for the others. */
 int32_t bs_peers_tell_soon(bs_peers *peers, const bs_told *told, double seconds, bs_error *err);
-/* In a follower: hears until the phase has ended, and gives its status; waits for each word for `seconds`, 0:
- * as long as rank 0 lives. */
+/* In a follower: hears until the phase, or the ladder, has ended, and gives its status; waits for each word
+ * for `seconds`, 0: as long as rank 0 lives. */
 int32_t bs_peers_await_end(bs_peers *peers, double seconds, int32_t *out_status, bs_error *err);
 int32_t bs_peers_hear(bs_peers *peers, bs_told *out_told, bs_error *err);
 /* Compares the configurations of all, and `extra` lines with them: BS_MISMATCH on each, which names a rank

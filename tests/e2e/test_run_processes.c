@@ -301,8 +301,21 @@ START_TEST(test_auto) {
 }
 END_TEST
 
-/* One that dies while candidates are measured is named. */
-START_TEST(test_auto_dies) {
+/* What becomes of candidates while they are measured: one that dies is named; an error ends its point, and
+ * the next begins with all ranks; beside rank 0 that hangs no other waits for it. */
+static const struct {
+  const char *plan, *values;
+  int code;
+  const char *told;
+} ends[] = {
+    {"plugins.fault.plan=rank=1,op=all_gather,seq=20,do=kill", "[4]", 7, "rank 1"},
+    {"plugins.fault.plan=rank=0,op=all_gather,seq=20,do=err", "[4, 6]", 12, "2 of 2 points failed"},
+    {"plugins.fault.plan=rank=1,op=all_gather,seq=20,do=err", "[4, 6]", 12, "2 of 2 points failed"},
+    {"plugins.fault.plan=rank=0,op=all_gather,seq=20,do=hang", "[4, 6]", 8, "missing: rank 0"},
+};
+
+START_TEST(test_auto_ends) {
+  char values[64], folder[64];
   const char *const args[] = {"--launch",
                               "processes",
                               "--method",
@@ -318,17 +331,25 @@ START_TEST(test_auto_dies) {
                               "fault:shm",
                               "--backend",
                               "fault:cpu",
+                              "--timeout",
+                              "5",
                               "--set",
-                              "plugins.fault.plan=rank=1,op=all_gather,seq=20,do=kill",
+                              ends[_i].plan,
+                              "--set",
+                              "auto.methods=[column_parallel]",
                               "--set",
                               "auto.seconds=5",
+                              "--set",
+                              "sweep.param=model.B",
+                              "--set",
+                              values,
                               NULL};
-  char folder[64];
   run_result r;
+  snprintf(values, sizeof values, "sweep.values=%s", ends[_i].values);
   run_make_folder(folder);
   run_bsrun(&r, folder, NULL, args);
-  run_expect(&r, 7, "killed while it is measured");
-  ck_assert_msg(strstr(r.err, "rank 1") != NULL, "%s", r.err);
+  run_expect(&r, ends[_i].code, ends[_i].plan);
+  ck_assert_msg(strstr(r.err, ends[_i].told) != NULL, "%s", r.err);
   ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
   run_free(&r);
   run_remove(folder);
@@ -343,7 +364,7 @@ int main(void) {
   tcase_add_loop_test(t, test_same_steps, 0, (int)(sizeof steps / sizeof steps[0]));
   tcase_add_loop_test(t, test_halves_by_row, 0, 2);
   tcase_add_loop_test(t, test_auto, 0, (int)(sizeof choices / sizeof choices[0]));
-  tcase_add_test(t, test_auto_dies);
+  tcase_add_loop_test(t, test_auto_ends, 0, (int)(sizeof ends / sizeof ends[0]));
   tcase_add_loop_test(t, test_timed, 0, 2);
   suite_add_tcase(s, t);
   SRunner *runner = srunner_create(s);
