@@ -342,8 +342,22 @@ int32_t auto_apply(const auto_choice *choice, bs_node *config, bs_error *err) {
   return rc;
 }
 
+/* What one of the candidates alone may know: each is asked about it. */
+static int32_t drop_options(bs_node *config, bs_error *err) {
+  const bs_node *map = bs_config_find(config, "method");
+  int32_t rc = BS_OK;
+  const bs_node *n = map != NULL && map->kind == BS_NODE_MAP ? map->first : NULL;
+  for (; rc == BS_OK && n != NULL; n = n->next) {
+    char path[320];
+    snprintf(path, sizeof path, "method.%.256s", n->key);
+    if (bs_schema_find(path) == NULL) rc = bs_config_set(config, path, "null", err);
+  }
+  return rc;
+}
+
 int32_t auto_stand_in(bs_node *config, bs_error *err) {
-  int32_t rc = bs_config_set_text(config, "method.name", "row_parallel", err);
+  int32_t rc = drop_options(config, err);
+  if (rc == BS_OK) rc = bs_config_set_text(config, "method.name", "row_parallel", err);
   if (rc == BS_OK && bs_schema_i64(config, "hardware.world_size") <= 0)
     rc = bs_config_set_text(config, "hardware.world_size", "2", err);
   return rc;

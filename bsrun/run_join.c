@@ -26,7 +26,7 @@ int32_t run_world(bs_context *context, const bs_experiment *e, uint32_t *out_wor
 }
 
 /* Joins the others, once, and sees that all are configured alike before anything runs. */
-int32_t run_join(run_session *s, bs_experiment *e, bs_error *err) {
+static int32_t join(run_session *s, bs_experiment *e, const bs_node *config, bs_error *err) {
   uint32_t world = 0;
   int32_t rc = run_world(s->context, e, &world, err);
   if (rc != BS_OK) return rc;
@@ -35,7 +35,7 @@ int32_t run_join(run_session *s, bs_experiment *e, bs_error *err) {
   if (first) rc = bs_peers_open(s->context, e->comm, world, e->timeout_s, &s->peers, err);
   if (rc == BS_OK) rc = bs_peers_meet(s->peers, err);
   if (rc == BS_OK && first && s->peers != NULL) rc = run_same_text(s->context, e, &same, err);
-  if (rc == BS_OK) rc = bs_peers_compare(s->peers, e->config, same.data != NULL ? same.data : "", err);
+  if (rc == BS_OK) rc = bs_peers_compare(s->peers, config, same.data != NULL ? same.data : "", err);
   bs_text_free(&same);
   e->peers = s->peers;
   if (!bs_peers_lead(e->peers)) {
@@ -45,6 +45,11 @@ int32_t run_join(run_session *s, bs_experiment *e, bs_error *err) {
   return rc;
 }
 
+int32_t run_join(run_session *s, bs_experiment *e, bs_error *err) {
+  return join(s, e, e->config, err);
+}
+
+/* What is compared is what was asked for: another stands in where the processes meet, and is nobody's. */
 int32_t run_join_undecided(run_session *s, const bs_node *config, const char *configs_dir, bs_error *err) {
   bs_experiment e = {0};
   bs_node *tree = bs_config_clone(config);
@@ -54,7 +59,7 @@ int32_t run_join_undecided(run_session *s, const bs_node *config, const char *co
     return rc;
   }
   rc = bs_experiment_make(s->context, tree, configs_dir, NULL, &e, err);
-  if (rc == BS_OK) rc = run_join(s, &e, err);
+  if (rc == BS_OK) rc = join(s, &e, config, err);
   bs_experiment_free(&e);
   return rc;
 }

@@ -126,6 +126,30 @@ START_TEST(test_torchrun_sizes) {
 }
 END_TEST
 
+/* One that is to choose and one that need not, also by what would have stood in: nobody is left waiting. */
+START_TEST(test_one_chooses) {
+  char folder[64], port[16], sub[96];
+  int codes[2];
+  run_make_folder(folder);
+  snprintf(port, sizeof port, "%d", (int)getpid());
+  torch_rank ranks[] = {{"2", "row_parallel", "2", "experiment.seed=1", NULL},
+                        {"2", "row_parallel", "2", "experiment.seed=1", NULL}};
+  ranks[_i].set = "method.name=auto";
+  ranks[1 - _i].set = "method.name=row_parallel";
+  run_torch(folder, port, ranks, codes);
+  for (int r = 0; r < 2; r++) {
+    snprintf(sub, sizeof sub, "%s/%d", folder, r);
+    char *err = run_read(sub, "err.txt", NULL);
+    ck_assert_msg(codes[r] == 9 && strstr(err, "BS-RANK-CONFIG") != NULL &&
+                      strstr(err, "method.name=auto") != NULL &&
+                      strstr(err, "method.name=row_parallel") != NULL,
+                  "rank %d: %d: %s", r, codes[r], err);
+    free(err);
+  }
+  run_remove(folder);
+}
+END_TEST
+
 /* W of 48 x 72, the last element as told. */
 static void write_weights(const char *folder, float last) {
   static const char about[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (48, 72), }";
@@ -224,6 +248,7 @@ int main(void) {
   TCase *t = tcase_create("torch");
   tcase_add_loop_test(t, test_torchrun, 0, 2);
   tcase_add_test(t, test_torchrun_alone);
+  tcase_add_loop_test(t, test_one_chooses, 0, 2);
   tcase_add_loop_test(t, test_torchrun_sizes, 0, 2);
   tcase_add_loop_test(t, test_stale_environment, 0, 2);
   tcase_add_loop_test(t, test_other_weights, 0, 2);
