@@ -192,7 +192,7 @@ START_TEST(refused) {
   ck_assert_int_eq(bs_method_propose(context, "column_parallel", &spec, 0, 2, &p, &err), BS_OK); /* no sum */
   ck_assert_uint_gt(p.chunks, 1);
   ck_assert(p.wire_error == 0.0);
-  static const char *const slices[] = {"slices"}, *const columns[] = {"column"};
+  static const char *const slices[] = {"slices", "half"}, *const columns[] = {"column", "0"};
   const bs_mask mask = mf_mask("magnitude"); /* slices of columns of Y are summed by pairs */
   spec.mask = &mask;
   spec.option_keys = slices;
@@ -201,6 +201,11 @@ START_TEST(refused) {
   ck_assert_str_eq(err.id, "BS-METHOD-SLICES");
   ck_assert_int_eq(bs_method_propose(context, "blockshock", &spec, 0, 2, &p, &err), BS_OK);
   ck_assert(p.wire_error > 0.0);
+  spec.n_options = 2; /* of one half alone nothing is summed */
+  ck_assert_int_eq(bs_method_propose(context, "blockshock", &spec, 0, 3, &p, &err), BS_OK);
+  ck_assert(p.wire_error == 0.0);
+  ck_assert_uint_eq(p.n_collectives, 1);
+  ck_assert_uint_eq(p.coll_kind[0], BS_COLL_ALL_GATHER);
   spec.mask = NULL;
   spec.n_options = 0;
   spec.x_dtype = spec.w_dtype = BS_I8;

@@ -243,6 +243,7 @@ int32_t by_row_shape_make(const tp_state *state, const bs_layer_spec *spec, uint
   s->slice = rank / s->halves;
   s->half = half != NULL ? (uint32_t)(half[0] == '1') : rank % 2;
   s->slice_rows = slices_of_rows(spec, &s->base, s->slices);
+  if (s->slice_rows && s->halves == 1) s->base.wire = s->base.reduce_dtype; /* nothing of y is summed */
   shape_part(s);
   way_of_y(s, spec);
   way_of_dx(s, spec);
