@@ -12,7 +12,8 @@
 #include "core/partition/partition.h"
 #include "tests/methods/method_fixture.h"
 
-enum { B = 3, N = 7, K = 9 };
+enum { B = 3, MOST_N = 7, MOST_K = 9 };
+static int N = MOST_N, K = MOST_K; /* or fewer features than there are ranks */
 
 static const struct {
   const char *method;
@@ -43,9 +44,9 @@ static const struct {
 typedef struct slopes {
   bs_layer_spec spec;
   const char *method, *backend, *half;
-  double x[B * K], w[N * K], b[N], dy[B * N];
-  double dx[B * K], dw[N * K], db[N];                /* finite differences */
-  double dx_size[B * K], dw_size[N * K], db_size[N]; /* what their terms add up to */
+  double x[B * MOST_K], w[MOST_N * MOST_K], b[MOST_N], dy[B * MOST_N];
+  double dx[B * MOST_K], dw[MOST_N * MOST_K], db[MOST_N];                /* finite differences */
+  double dx_size[B * MOST_K], dw_size[MOST_N * MOST_K], db_size[MOST_N]; /* what their terms add up to */
 } slopes;
 
 static double apply(uint32_t activation, double v) {
@@ -279,11 +280,24 @@ START_TEST(finite_differences) {
 }
 END_TEST
 
+START_TEST(empty_shares) {
+  bs_context *context = mf_context();
+  N = 2;
+  K = 5;
+  for (uint32_t y = BS_REPLICATED; y <= BS_SPLIT; y++) {
+    check(context, _i, BS_F32, BS_ACT_GELU, y, 1);
+    check(context, _i, BS_BF16, BS_ACT_SILU, y, 0);
+  }
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("method_slope");
   TCase *tc = tcase_create("slope");
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, finite_differences, 0, N_LAYERS);
+  tcase_add_loop_test(tc, empty_shares, 0, N_LAYERS);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

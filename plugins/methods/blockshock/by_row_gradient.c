@@ -189,7 +189,7 @@ static int32_t check(const tp_layer *l, const bs_tensor *x, const bs_tensor *dy,
   }
   if (rows < 0 || rows > s->B || !tp_fits(dy, rows, s->y_dtype, b->shape.dy_cols))
     return wrong("dy", dy, s->B, s->y_dtype, b->shape.dy_cols, err);
-  if (l->gradient->slope != NULL && rows != l->kept_rows)
+  if (l->gradient->shape.activation != BS_ACT_NONE && rows != l->kept_rows)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-METHOD-GRADIENT",
                    "method blockshock: dy of %lld tokens, the last forward had %lld", (long long)rows,
                    (long long)l->kept_rows);

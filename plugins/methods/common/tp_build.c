@@ -212,8 +212,8 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
 static int32_t build_activation(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const tp_shape *s = &l->shape;
   if (s->after == BS_ACT_NONE || (s->keeps && s->row_count == 0)) return BS_OK;
-  bs_tensor_desc in = bs_desc_2d(s->reduce_dtype, s->B, s->y_cols);
-  bs_tensor_desc out = bs_desc_2d(s->y_dtype, s->B, s->y_cols);
+  bs_tensor_desc in = strided(s->reduce_dtype, s->B, s->y_cols, s->y_cols); /* none where shares are empty */
+  bs_tensor_desc out = strided(s->y_dtype, s->B, s->y_cols, s->y_cols);
   if (s->keeps) {
     in = bs_desc_2d(s->product_dtype, s->B, s->row_count);
     out = strided(s->y_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
