@@ -74,17 +74,22 @@ static void turned_group(turned *u, int g) {
     turned_values(2, u, g);
 }
 
-/* One output of each of `outs` columns: sums += its weight times its row of dY. */
+/* The next output of a column: sums += its weight times its row of dY. */
+INLINE void turned_next(const int vecs, const turned *u, const int column, uint64_t *bits, vec *sums) {
+  const int n = __builtin_ctzll(*bits);
+  const float *x = u->t->x + n * CPU_WIDE_TOKENS;
+  const vec one = vec_set1(u->values[column][n]);
+  UNROLL for (int v = 0; v < vecs; v++) sums[v] = vec_fma(one, vec_load(x + v * VEC), sums[v]);
+  *bits &= *bits - 1;
+}
+
+/* One output of each of `outs` columns, 1, 2 or 4: in no loop, which clang leaves one within another. */
 INLINE void turned_step(const int outs, const int vecs, const turned *u, const int first, uint64_t *bits,
                         vec *sums) {
-  UNROLL for (int o = 0; o < outs; o++) {
-    const int n = __builtin_ctzll(bits[o]);
-    const float *x = u->t->x + n * CPU_WIDE_TOKENS;
-    const vec one = vec_set1(u->values[first + o][n]);
-    UNROLL for (int v = 0; v < vecs; v++) sums[o * vecs + v] =
-        vec_fma(one, vec_load(x + v * VEC), sums[o * vecs + v]);
-    bits[o] &= bits[o] - 1;
-  }
+  turned_next(vecs, u, first, bits, sums);
+  if (outs > 1) turned_next(vecs, u, first + 1, bits + 1, sums + vecs);
+  if (outs > 2) turned_next(vecs, u, first + 2, bits + 2, sums + 2 * vecs);
+  if (outs > 3) turned_next(vecs, u, first + 3, bits + 3, sums + 3 * vecs);
 }
 
 /* Columns k + first .. of a group, together while all have outputs left, then one by one. */
