@@ -86,7 +86,8 @@ int32_t bs_step_follow_biases(bs_judging *j, bs_error *err) {
   const int64_t F = j->r->features;
   bs_followed *state = calloc((size_t)F + 1, sizeof *state);
   int64_t t = 0;
-  int32_t rc = state ? BS_OK : bs_step_no_memory(err);
+  int32_t rc = BS_OK;
+  if (state == NULL) return bs_step_no_memory(err);
   j->dz = j->r->dy;
   for (int64_t i = 0; rc == BS_OK && i < j->r->steps; ++i) {
     const bs_stepper step = bs_stepper_make(j->o, ++t, 1, j->wide);
