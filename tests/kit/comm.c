@@ -323,6 +323,9 @@ static void values_of_group(test_rank *t) {
   static const uint64_t counts[] = {7, 20011};
   const uint32_t members[2] = {0, t->size - 1};
   test_rank in_group = *t;
+  kit_work own = *(const kit_work *)t->arg;
+  own.alone = kit_mine(t); /* by the rank in the group it would be another's */
+  in_group.arg = &own;
   if (t->rank != members[0] && t->rank != members[1]) return;
   const int32_t rc = t->comm->group_open(t->handle, members, 2, &in_group.handle, &t->err);
   kit_assert(rc == BS_OK, "group_open of ranks 0 and %u of %u fails: %s: %s", members[1], t->size, t->err.id,
