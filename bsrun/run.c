@@ -210,21 +210,6 @@ static int32_t open_tuner(run_plan *p, bs_error *err) {
   return p->tuner != NULL ? BS_OK : bs_tuner_open(p->session.context, &options, &p->tuner, err);
 }
 
-/* ---- ranks that are processes ---------------------------------------------------------------- */
-
-/* The launcher's part: as many copies of this command as the first point has ranks. */
-static int launch(run_plan *p, bs_error *err) {
-  bs_experiment e = {0};
-  uint32_t world = 0;
-  int32_t rc = make_experiment(p, 0, 0, &e, err);
-  if (rc == BS_OK) rc = run_world(p->session.context, &e, &world, err);
-  if (rc != BS_OK) return bsrun_fail(err);
-  const double timeout_s = e.timeout_s;
-  bs_experiment_free(&e);
-  if (strcmp(p->launch, "mpi") == 0) return bsrun_launch_mpi(world, p->mpirun);
-  return bsrun_launch(world, timeout_s);
-}
-
 /* Decides what serves in all phases of the point, the timed one first: it measures, and phase 0 then judges
  * what was chosen. */
 static int32_t choose(run_plan *p, bs_experiment *experiments, size_t n, bs_error *err) {
@@ -277,9 +262,13 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
   return rc;
 }
 
+static size_t count_points(const run_plan *p) {
+  return p->param == NULL ? 1 : p->n_values;
+}
+
 /* Every point; the exit code of the only one, or 12 when some of several failed. */
 static int run_points(run_plan *p, bs_error *err) {
-  const size_t points = p->param == NULL ? 1 : p->n_values;
+  const size_t points = count_points(p);
   size_t failed = 0;
   int code = 0;
   for (size_t i = 0; i < points; i++) {
@@ -304,6 +293,33 @@ static int run_points(run_plan *p, bs_error *err) {
   if (points == 1 || failed == 0) return code;
   bs_error_set(err, BS_SOME_FAILED, "BS-SWEEP-FAILED", "%zu of %zu points failed", failed, points);
   return bsrun_fail(err);
+}
+
+/* ---- ranks that are processes ---------------------------------------------------------------- */
+
+static int32_t find_world(run_plan *p, size_t point, uint32_t *out_world, double *out_timeout_s,
+                          bs_error *err) {
+  bs_experiment e = {0};
+  int32_t rc = make_experiment(p, 0, point, &e, err);
+  if (rc != BS_OK) return rc;
+  rc = run_world(p->session.context, &e, out_world, err);
+  *out_timeout_s = e.timeout_s;
+  bs_experiment_free(&e);
+  return rc;
+}
+
+/* The launcher's part: as many copies of this command as the first point that can run has ranks. They say
+ * what is wrong with the others; without any it is said here. */
+static int launch(run_plan *p, bs_error *err) {
+  const size_t points = count_points(p);
+  uint32_t world = 0;
+  double timeout_s = 0;
+  size_t i = 0;
+  while (i < points && find_world(p, i, &world, &timeout_s, err) != BS_OK) ++i;
+  bs_error_clear(err);
+  if (i == points) return run_points(p, err);
+  if (strcmp(p->launch, "mpi") == 0) return bsrun_launch_mpi(world, p->mpirun);
+  return bsrun_launch(world, timeout_s);
 }
 
 static int32_t print_results(const run_plan *p, bs_error *err) {
