@@ -18,10 +18,11 @@ typedef struct bsrun_row {
 typedef struct bsrun_board {
   uint64_t magic;
   uint64_t ranks;
-  _Atomic uint32_t ending; /* 1: the launcher ends the ranks that are left, and a death is no news */
-  _Atomic uint32_t dead;   /* 1 + the rank that a signal has ended before any rank failed; 0: none */
-  _Atomic uint32_t told;   /* 1: `death` is complete */
-  _Atomic uint32_t held;   /* 1 + a rank that stands still, or did when another missed it; 0: none */
+  _Atomic uint32_t ending;  /* 1: the launcher ends the ranks that are left, and a death is no news */
+  _Atomic uint32_t dead;    /* 1 + the rank that a signal has ended before any rank failed; 0: none */
+  _Atomic uint32_t told;    /* 1: `death` is complete */
+  _Atomic uint32_t held;    /* 1 + a rank that stands still, or did when another missed it; 0: none */
+  _Atomic uint32_t stopped; /* the signal that has ended rank 0 at once, with no run open; 0: none */
   bs_error death;
   bsrun_row rows[];
 } bsrun_board;

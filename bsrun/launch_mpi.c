@@ -126,6 +126,12 @@ int bsrun_mpi_was_missed(void) {
   return missed;
 }
 
+_Atomic uint32_t *bsrun_mpi_stopped(void) {
+  bsrun_mpi here;
+  bsrun_board *board = bsrun_mpi_found(&here) && here.rank == 0 ? open_board() : NULL;
+  return board != NULL ? &board->stopped : NULL; /* mapped until the process ends */
+}
+
 void bsrun_mpi_enter(void) {
   bsrun_mpi here;
   if (getppid() > 1) prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -256,6 +262,7 @@ static int said_without_error(int code) {
 /* It was asked to end, and ended for that: rank 0 says so, or could not say anything. */
 static int interrupted(const mpi_launch *l) {
   if (l->asked == 0) return 0;
+  if (l->board->stopped != 0) return 1;
   if (l->board->rows[0].written) return strcmp(l->board->rows[0].err.id, "BS-STOPPED") == 0;
   return l->asked > 1 || l->board->rows[0].pid == 0;
 }

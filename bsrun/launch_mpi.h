@@ -20,6 +20,9 @@ int bsrun_mpi_error(const bs_error *err);
 int bsrun_mpi_cause(const bs_error *err, bs_error *out);
 /* 1: this rank was stopped, and others have missed it: what it says now follows from that. */
 int bsrun_mpi_was_missed(void);
+/* Where rank 0 leaves the signal that ends it at once, with no run open; NULL: not rank 0, or no launcher
+ * looks. */
+_Atomic uint32_t *bsrun_mpi_stopped(void);
 /* From now on this process ends with the one that has started it, and another one watches it (guard.h):
  * before anything is opened. */
 void bsrun_mpi_enter(void);

@@ -6,10 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bsrun/launch_mpi.h"
 #include "bsrun/run.h"
 #include "lab/stop.h"
 
 static volatile sig_atomic_t watched_fd = -1;
+static _Atomic uint32_t *told; /* where the launcher of an MPI job looks; NULL: nowhere */
 
 static void say(const char *text) {
   if (write(STDERR_FILENO, text, strlen(text)) < 0) return; /* nobody is there to be told */
@@ -21,6 +23,7 @@ static void on_signal(int number) {
     return;
   }
   if (watched_fd >= 0) bs_store_mark_interrupted((int)watched_fd, number);
+  if (told != NULL) *told = (uint32_t)number;
   say("bsrun: interrupted\n");
   _exit(128 + number);
 }
@@ -31,6 +34,7 @@ void run_signals_watch(int run_fd) {
 
 void run_signals_install(void) {
   struct sigaction action;
+  told = bsrun_mpi_stopped();
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;

@@ -36,6 +36,21 @@ START_TEST(test_auto) {
 }
 END_TEST
 
+/* Ctrl-C while candidates are measured, when no run is open yet. */
+START_TEST(test_interrupted_auto) {
+  const char *line = bsrun(
+      "-P 2 --method auto --timeout 20 --set auto.seconds=600 --set model.N=4096 --set model.K=4096 --set "
+      "model.B=256");
+  spawn_signal.number = SIGINT;
+  spawn_signal.pattern = ".";
+  spawn_signal.after = 3;
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, 130, "interrupted", line);
+  ck_assert_ptr_null(strstr(s.text, "error["));
+  ck_assert(!is_there("results/raw/*/*/*"));
+}
+END_TEST
+
 /* Ctrl-C and SIGTERM in a run: rank 0 ends it in good order, and the exit code says what was asked. */
 START_TEST(test_interrupted) {
   static const int signals[] = {SIGINT, SIGTERM};
@@ -59,6 +74,7 @@ int main(void) {
   tcase_add_checked_fixture(c, make_folder, remove_folder);
   tcase_add_test(c, test_group_opened_late);
   tcase_add_test(c, test_auto);
+  tcase_add_test(c, test_interrupted_auto);
   tcase_add_loop_test(c, test_interrupted, 0, 2);
   suite_add_tcase(suite, c);
   return run_suite(suite);
