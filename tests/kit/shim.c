@@ -16,6 +16,7 @@ static const char *const kind_words[N_KINDS] = {
 static kit_host *faulty;
 static int64_t live[N_KINDS];
 static _Thread_local kit_stop *here; /* of the rank that runs on this thread */
+static _Thread_local uint32_t here_rank;
 
 static void took(int kind) {
   __atomic_add_fetch(&live[kind], 1, __ATOMIC_RELAXED);
@@ -44,10 +45,10 @@ static void maybe_stop(void) {
   kit_stop *s = here;
   if (s == NULL) return;
   pthread_mutex_lock(&s->lock);
-  if (++s->calls == s->at) {
-    s->stopped = 1;
+  if (++s->calls[here_rank] == s->at) {
+    s->stopped |= here_rank == 0;
     pthread_cond_broadcast(&s->change);
-    while (!s->go) pthread_cond_wait(&s->change, &s->lock);
+    while (here_rank == 0 && !s->go) pthread_cond_wait(&s->change, &s->lock);
   }
   pthread_mutex_unlock(&s->lock);
 }
@@ -259,7 +260,8 @@ static int32_t s_build(void *state, const bs_rank_api *api, bs_rank *rank, const
 
 static int32_t s_forward(void *opaque, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err) {
   layer *l = opaque;
-  here = l->rank == 0 ? l->s->stop : NULL;
+  here = l->rank < KIT_SHIM_RANKS ? l->s->stop : NULL;
+  here_rank = l->rank;
   kit_stack_paint();
   const int32_t rc = l->s->real->forward(l->real, x, y, stream, err);
   keep_stack(l->s, KIT_FORWARD, l->rank);

@@ -10,12 +10,15 @@
 enum { KIT_BUILD = 0, KIT_FORWARD = 1, KIT_READ = 2, KIT_PHASES = 3 };
 extern const char *const kit_phase_names[KIT_PHASES];
 
-/* Where a rank stops: at the n-th op or collective of its forwards, until it may go on. */
+enum { KIT_SHIM_RANKS = 8 };
+
+/* Where rank 0 stops: at the n-th op or collective of its forwards, until it may go on. The others do not,
+ * and are counted. */
 typedef struct kit_stop {
   pthread_mutex_t lock;
   pthread_cond_t change;
-  int64_t at;    /* 0: nowhere */
-  int64_t calls; /* so far */
+  int64_t at;                    /* 0: nowhere */
+  int64_t calls[KIT_SHIM_RANKS]; /* so far, of each rank */
   int stopped, go;
 } kit_stop;
 
@@ -23,14 +26,13 @@ typedef struct kit_shim {
   bs_method table; /* for mf_case.table, with table_state = this */
   const bs_method *real;
   void *state;
-  kit_stop *stop;           /* of rank 0; NULL: none */
+  kit_stop *stop;           /* NULL: none */
   size_t stack[KIT_PHASES]; /* most bytes; in a DRIVEN world */
   uint32_t deepest[KIT_PHASES];
 } kit_shim;
 
 /* What a rank took for its layer, in bytes of device memory: its packed weights, tensors that it keeps as
  * long (a bias), and what it works in. Reading the weights back is not counted. Since kit_shim_make. */
-enum { KIT_SHIM_RANKS = 8 };
 typedef struct kit_taken {
   uint64_t packed, kept, scratch;
 } kit_taken;

@@ -70,15 +70,31 @@ static void side_check(const side *s, const char *which, int64_t at, const mf_re
         s->c.method, (long long)at, r, which);
 }
 
+/* Until the other ranks have come as far as the one that has stopped: a late one would undo what the second
+ * world does. Not for long: one may have fewer calls, or wait for the stopped one before. */
+static void await_others(side *s, int64_t n) {
+  struct timespec until;
+  int late = 0;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += 500 * 1000 * 1000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  for (uint32_t r = 1; r < s->c.world && r < KIT_SHIM_RANKS; r++)
+    while (!late && !s->over && s->stop.calls[r] < n)
+      late = pthread_cond_timedwait(&s->stop.change, &s->stop.lock, &until) != 0;
+}
+
 /* The first stops at its n-th op or collective; the second runs from build to end meanwhile. */
 static void meet(side *first, side *second, int64_t n, const mf_result *alone) {
   pthread_t thread;
   first->stop.at = n;
-  first->stop.calls = first->stop.stopped = first->stop.go = first->over = 0;
+  memset(first->stop.calls, 0, sizeof first->stop.calls);
+  first->stop.stopped = first->stop.go = first->over = 0;
   first->shim.stop = &first->stop;
   kit_assert(pthread_create(&thread, NULL, side_main, first) == 0, "no threads");
   pthread_mutex_lock(&first->stop.lock);
   while (!first->stop.stopped && !first->over) pthread_cond_wait(&first->stop.change, &first->stop.lock);
+  await_others(first, n);
   pthread_mutex_unlock(&first->stop.lock);
   mf_run_ok(second->context, &second->c, &second->result);
   pthread_mutex_lock(&first->stop.lock);
@@ -109,7 +125,7 @@ void kit_method_together(const kit_case *c) {
     return;
   }
   mf_run_ok(context, &second.c, &alone[1]);
-  const int64_t calls = first.stop.calls;
+  const int64_t calls = first.stop.calls[0];
   for (int64_t n = 1; n <= calls && n <= 16; n++) meet(&first, &second, n, alone);
   mf_free(&alone[0]);
   mf_free(&alone[1]);
