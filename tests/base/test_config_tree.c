@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_config_tree.c - the config tree: merging (known answer K22), paths, --set, typed reads, and
  * printing that parses back to an equal tree. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "core/base/config.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 static bs_node *parsed(const char *yaml) {
   bs_node *root = NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_config_yaml.c - hostile YAML: a table of texts, each with the id of its error (or none), every cap
  * at the cap and one above, the place in the message, and files that are no files. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "core/base/config.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 /* A literal with its size, so that NUL bytes may stand inside. */
 #define T(literal) literal, sizeof(literal) - 1

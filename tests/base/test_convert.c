@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_convert.c - bs_convert: the portable and the AVX2 loops against the scalar conversions (which
  * test_dtype.c checks), every pair of dtypes, integers with ties, saturation and single rounding. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "core/base/convert_paths.h"
 #include "core/base/dtype.h"
 #include "core/base/rng.h"
+#include "tests/marks.h"
 
 /* libcheck writes to a pipe at each of its assertions: too slow for loops over millions of values. */
 #define EXPECT(condition, ...)                   \

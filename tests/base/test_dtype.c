@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test_dtype.c - conversions against an oracle that knows only the formats' definitions: every 8- and
  * 16-bit code, and around every midpoint of neighbours (tie to even, one step below, one above). */
-#include <check.h>
 #include <math.h>
 
 #include "core/base/dtype.h"
+#include "tests/marks.h"
 
 typedef struct format {
   uint32_t dtype;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * test_error_line.c - the status table, filling bs_error, the one error line, and the log. */
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "tests/marks.h"
 
 START_TEST(status_table) {
   static const struct {

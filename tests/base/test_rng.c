@@ -2,13 +2,13 @@
  * test_rng.c - Philox against Random123's known answers, golden vectors of the three ranges, any split
  * into calls and both code paths against each other, accuracy of the normal transform against long
  * double, and the distribution of a million normals. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/rng.h"
 #include "core/base/rng_paths.h"
+#include "tests/marks.h"
 
 /* kat_vectors of Random123: philox4x32 10. */
 START_TEST(known_answers) {

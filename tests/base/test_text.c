@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * test_text.c - the growing text, the nearest name and strict number parsing. */
-#include <check.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/size.h"
 #include "core/base/text.h"
+#include "tests/marks.h"
 
 START_TEST(grows) {
   bs_text t = {0};

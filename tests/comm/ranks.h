@@ -6,7 +6,6 @@
 #ifndef BS_TESTS_COMM_RANKS_H
 #define BS_TESTS_COMM_RANKS_H
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "blockshock/blockshock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 typedef struct test_rank {
   const bs_comm *comm;

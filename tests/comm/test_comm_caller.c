@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test_comm_caller.c - who may wait busily: the thread that opened, and another that has a core of its own;
  * not one that shares the opener's. */
-#include <check.h>
 #include <stdlib.h>
 
 #include "plugins/comm/common/caller.h"
+#include "tests/marks.h"
 
 typedef struct other {
   comm_caller *caller;

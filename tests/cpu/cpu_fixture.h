@@ -5,12 +5,12 @@
 #ifndef BS_TESTS_CPU_FIXTURE_H
 #define BS_TESTS_CPU_FIXTURE_H
 
-#include <check.h>
 #include <stdlib.h>
 
 #include "blockshock/plugin.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 enum { CX_MAX_THINGS = 32, CX_MAX_WIDTH = 8 };
 

@@ -4,10 +4,11 @@
  * bsrun. */
 #ifndef BS_TEST_E2E_RUN_HELP_H
 #define BS_TEST_E2E_RUN_HELP_H
-#include <check.h>
 #include <jansson.h>
 #include <stddef.h>
 #include <stdlib.h>
+
+#include "tests/marks.h"
 
 typedef struct run_result {
   int code;       /* exit status; -1: ended by a signal */

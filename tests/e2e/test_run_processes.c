@@ -359,6 +359,43 @@ START_TEST(test_auto_ends) {
 }
 END_TEST
 
+/* A point that cannot run is told of by itself, the first one too. */
+START_TEST(test_sweep) {
+  static const struct {
+    const char *values, *told;
+    int done;
+  } points[] = {{"sweep.values=[f33, f32]", "1 of 2 points failed", 1},
+                {"sweep.values=[f33, f34]", "2 of 2 points failed", 0}};
+  const char *const args[] = {"--launch",
+                              "processes",
+                              "--method",
+                              "blockshock",
+
+                              "-P",
+                              "2",
+                              "--phase",
+                              "0",
+                              SMALL,
+                              "--set",
+                              "sweep.param=model.dtype",
+                              "--set",
+                              points[_i].values,
+                              NULL};
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 12, points[_i].values);
+  ck_assert_msg(strstr(r.err, points[_i].told) != NULL && strstr(r.err, "model.dtype=f33 failed") != NULL,
+                "%s", r.err);
+  const char *first = strstr(r.err, "model.dtype=f33 failed");
+  ck_assert_ptr_null(strstr(first + 1, "model.dtype=f33 failed"));
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), (size_t)points[_i].done);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("processes");
   TCase *t = tcase_create("processes");
@@ -368,6 +405,7 @@ int main(void) {
   tcase_add_loop_test(t, test_halves_by_row, 0, 2);
   tcase_add_loop_test(t, test_auto, 0, (int)(sizeof choices / sizeof choices[0]));
   tcase_add_loop_test(t, test_auto_ends, 0, (int)(sizeof ends / sizeof ends[0]));
+  tcase_add_loop_test(t, test_sweep, 0, 2);
   tcase_add_loop_test(t, test_timed, 0, 2);
   suite_add_tcase(s, t);
   SRunner *runner = srunner_create(s);

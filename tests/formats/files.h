@@ -2,7 +2,6 @@
  * files.h - a temporary folder for a test program, and writing and checking files in it. */
 #ifndef BS_TESTS_FORMATS_FILES_H
 #define BS_TESTS_FORMATS_FILES_H
-#include <check.h>
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "blockshock/blockshock.h"
+#include "tests/marks.h"
 
 static char files_folder[256];
 

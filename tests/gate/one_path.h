@@ -3,7 +3,6 @@
  * proof that it did. A path is an instruction set of our own kernels, or "dnnl"; NULL: as chosen. */
 #ifndef TESTS_GATE_ONE_PATH_H
 #define TESTS_GATE_ONE_PATH_H
-#include <check.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,6 +11,7 @@
 #include "blockshock/plugin.h"
 #include "core/base/error.h"
 #include "lab/lab.h"
+#include "tests/marks.h"
 
 static inline int path_is_dnnl(const char *path) {
   return path != NULL && strcmp(path, "dnnl") == 0;

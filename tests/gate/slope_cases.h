@@ -3,11 +3,11 @@
  */
 #ifndef TESTS_GATE_SLOPE_CASES_H
 #define TESTS_GATE_SLOPE_CASES_H
-#include <check.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "lab/phase/case.h"
+#include "tests/marks.h"
 
 static bs_context *context;
 

@@ -3,7 +3,6 @@
  * dtypes x P x slices x odd shapes), integers bit for bit, each injected fault caught, those of masks among
  * them; the same of one column of four on four ranks and of uneven runs on three. One half alone: its product
  * is right, and as far from the whole one as was said before. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "lab/gate/half.h"
 #include "lab/gate/small.h"
 #include "lab/gate/verdict.h"
+#include "tests/marks.h"
 
 #define ONE_PRECISION (BS_FAULT_FORWARD_COUNT_ - BS_FAULT_MIXED_COUNT) /* test_gate_mixed has the others */
 

@@ -4,7 +4,6 @@
  * multiplies the cases (make verify).
  *   test_gate_cases [portable|avx2|avx512|avx512_bf16|dnnl]
  * With a name only that kernel path of the cpu plugin serves, or the program is skipped (77). */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "lab/gate/faults.h"
 #include "lab/gate/verdict.h"
 #include "tests/gate/one_path.h"
+#include "tests/marks.h"
 
 #define ONE_PRECISION (BS_FAULT_FORWARD_COUNT_ - BS_FAULT_MIXED_COUNT) /* test_gate_mixed has the others */
 

@@ -2,7 +2,6 @@
  * test_gate_gradient.c - backward passes through the gates: no false alarm on clean cases (methods x masks x
  * dtypes x P x placements x losses x odd shapes), every injected fault caught, and gradients equal to finite
  * differences of the loss, which share nothing with the products that they are judged by. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "core/base/error.h"
 #include "lab/gate/gradient.h"
 #include "lab/gate/small.h"
+#include "tests/marks.h"
 
 static bs_context *context;
 

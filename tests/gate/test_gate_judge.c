@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_gate_judge.c - the reference, the predictions and the bounds by themselves, on outputs made here by
  * exact rounding. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "core/base/rng.h"
 #include "lab/gate/judge.h"
 #include "lab/gate/metrics.h"
+#include "tests/marks.h"
 
 enum { B = 64, N = 96, K = 128 };
 

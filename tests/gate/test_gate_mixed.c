@@ -4,7 +4,6 @@
  * scales is caught one by one; the error of Y is the predicted one over seeds, for normal inputs and for
  * those with outlier features, and the known table of int8 and of 64 high columns comes out; a column on the
  * wrong side of the edge is noticed by gate MIXED too. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "lab/gate/verdict.h"
 #include "lab/phase/arms.h"
 #include "tests/lab/lab_test.h"
+#include "tests/marks.h"
 
 static bs_context *context;
 

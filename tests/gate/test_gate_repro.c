@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_gate_repro.c - the gates of what a layer promises of its bits: they pass where it is kept, a single
  * bit fails them, and so does a layer that promises what it does not keep. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +8,7 @@
 #include "core/plugin/registry.h"
 #include "lab/gate/repro.h"
 #include "lab/gate/small.h"
+#include "tests/marks.h"
 
 static bs_context *context;
 static bs_small small;

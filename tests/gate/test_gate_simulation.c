@@ -2,7 +2,6 @@
  * test_gate_simulation.c - the simulation behind T1's constant and T2's factor: clean roundings of Gaussian
  * outputs must stay under the limits, and not so far under them that the limits say nothing. BS_TEST_BIG
  * multiplies the number of trials (make verify). */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "core/base/dtype.h"
 #include "core/base/rng.h"
 #include "lab/gate/judge.h"
+#include "tests/marks.h"
 
 static int trials(int small) {
   const char *big = getenv("BS_TEST_BIG");

@@ -3,7 +3,6 @@
  * method raise no alarm (dtypes x P x placements x losses x reduce dtypes x odd shapes), an activation's own
  * faults are caught, and gradients are finite differences of the loss. BS_TEST_BIG multiplies the clean
  * cases. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "lab/gate/slope.h"
 #include "lab/phase/owners.h"
 #include "tests/gate/slope_cases.h"
+#include "tests/marks.h"
 
 static int print_gates(const bs_case *c, const bs_gradient_verdict *v, uint32_t loss, const char *workload,
                        uint64_t seed) {

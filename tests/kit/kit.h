@@ -4,13 +4,13 @@
  * that runs in a forked child: it ends by returning (pass), kit_unsupported, or a failing assertion. */
 #ifndef BS_TESTS_KIT_KIT_H
 #define BS_TESTS_KIT_KIT_H
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "tests/kit/conformance.h"
+#include "tests/marks.h"
 
 enum { KIT_MAX_THINGS = 64, KIT_MAX_PARAMS = 64, KIT_MAX_CASES = 1024, KIT_NAME = 256 };
 

@@ -3,12 +3,13 @@
  */
 #ifndef BS_TESTS_KIT_KIT_TEST_H
 #define BS_TESTS_KIT_KIT_TEST_H
-#include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+#include "tests/marks.h"
 
 typedef struct kit_ran {
   int code;

@@ -2,7 +2,6 @@
  * lab_test.h - what the lab's tests share: a scratch folder, small files, running a suite. */
 #ifndef TESTS_LAB_LAB_TEST_H
 #define TESTS_LAB_LAB_TEST_H
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "core/base/config.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 /* A new folder under TMPDIR, in a static buffer. */
 static inline const char *scratch_dir(void) {

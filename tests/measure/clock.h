@@ -3,7 +3,6 @@
  * drive the sampler itself; no real time is measured. */
 #ifndef TESTS_MEASURE_CLOCK_H
 #define TESTS_MEASURE_CLOCK_H
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "lab/measure/sampler.h"
+#include "tests/marks.h"
 
 enum { CLOCK_ARMS = 4, CLOCK_LOG = 40000 };
 

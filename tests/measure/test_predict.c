@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_predict.c - predictions from synthetic constants: exact times, the slower rank, the binding limit, and
  * rates that give back the two measured points they come from. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "lab/measure/kernel.h"
+#include "tests/marks.h"
 
 static int near(double a, double b) {
   return fabs(a - b) <= 1e-9 * fabs(b);

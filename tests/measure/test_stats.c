@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * test_stats.c - order statistics and paired comparison on synthetic clocks: drift, spikes, steal, two modes.
  * No real time is measured. */
-#include <check.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "core/base/rng.h"
 #include "lab/measure/stats.h"
+#include "tests/marks.h"
 
 enum { PAIRS = 40 };
 

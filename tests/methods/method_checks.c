@@ -4,12 +4,12 @@
  * integers, weights that are owned and read by their owners alone, counters as proposed. For the tests of
  * this folder and the conformance kit.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 void mf_check_outputs(const mf_case *c, const mf_result *result) {

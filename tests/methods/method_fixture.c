@@ -4,7 +4,6 @@
  */
 #include "method_fixture.h"
 
-#include <check.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "core/base/dtype.h"
 #include "core/base/rng.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 
 /* A source over f32 values that records which of them were read, by rank. */
 typedef struct recorder {

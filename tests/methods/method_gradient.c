@@ -4,12 +4,12 @@
  */
 #include "tests/methods/method_gradient.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 
 typedef struct gradients {
   const mg_case *c;

@@ -3,12 +3,12 @@
  * method_step.c - the steps of method_gradient.h. SGD with numbers that are powers of two is exact on small
  * integers and compared bit for bit; AdamW divides and is compared within the rounding of f32 and of W.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "tests/marks.h"
 #include "tests/methods/method_gradient.h"
 
 static const double LR = 0.5, DECAY = 0.5, MOMENTUM = 0.5, BETA1 = 0.75, BETA2 = 0.875, EPS = 1.0 / 1024;

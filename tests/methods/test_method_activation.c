@@ -3,13 +3,13 @@
  * test_method_activation.c - activations of every method on ref and cpu: applied once, to the whole sum. The
  * layers are such that an activation of the partial sums, or a second one, gives other outputs.
  */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 static const struct {

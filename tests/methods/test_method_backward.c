@@ -4,10 +4,10 @@
  * backend on small integers, whose sums are exact: dX, dW and db must be the exact products, bit for bit, dX
  * the same on every rank; the counters are those that were proposed, and nothing is allocated while it runs.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/marks.h"
 #include "tests/methods/method_gradient.h"
 
 static const struct {

@@ -5,11 +5,11 @@
  * weight read back from the one rank that owns it, what was proposed counted by the host. Behind the backward
  * pass two steps of SGD (fused, with decay, with momentum) and of AdamW.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/marks.h"
 #include "tests/methods/by_row_options.h"
 #include "tests/methods/method_gradient.h"
 

@@ -4,12 +4,12 @@
  * forward and K12 backward of the magnitude mask, on 1, 2 and 4 ranks, slices of rows and of columns, floats
  * and integers.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "tests/marks.h"
 #include "tests/methods/by_row_options.h"
 
 static const float W[32] = {1, 2,  3, 4, 5, 6, 7,  8, -1, 0, 2,  1, 3, -2, 0, 4,

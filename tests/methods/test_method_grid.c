@@ -4,12 +4,12 @@
  * whose sums are exact: y must be the exact product, bit for bit; each weight is read by its owner and by
  * nobody else; read_weights returns them; the counters are those that were proposed.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 static const struct {

@@ -3,10 +3,10 @@
  * test_method_known.c - the known answers K1-K8 and K16, in f32, f16 and bf16 on ref and cpu: outputs of
  * every rank, and the partials that go into the collective.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 static const float W[32] = {1, 2,  3, 4, 5, 6, 7,  8, -1, 0, 2,  1, 3, -2, 0, 4,

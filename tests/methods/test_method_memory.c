@@ -4,10 +4,10 @@
  * at most 1.10 times its own half of W plus X plus Y, and forward may take nothing at all. What an optimiser
  * remembers is what the proposal says, of columns and of 2:4 values.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 enum { N = 2048, K = 2048 };

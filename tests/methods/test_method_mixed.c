@@ -6,12 +6,12 @@
  * weights are rounded by the scale of their row; tokens do not depend on others; and what is refused, with
  * its reason.
  */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 enum { B = 5, N = 13, K = 43 };

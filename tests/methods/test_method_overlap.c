@@ -4,11 +4,11 @@
  * many collectives and bytes as proposed, weights read back from their pieces; what cannot be divided says
  * so.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 static const char *const methods[] = {"row_parallel", "blockshock", "masked_split", "column_parallel"};

@@ -5,12 +5,12 @@
  * tensor on: column_parallel then row_parallel needs one all-reduce for both, or with split tokens a gather
  * before and a scatter behind, of the same bytes. Counted by the host, as proposed.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 enum { MAX_LAYERS = 2, B = 5 };

@@ -4,12 +4,12 @@
  * one within 10 %, bytes and collectives are the proposed ones, all ranks hold the same bits, NaN and
  * infinities arrive as such, and what int8 does not sum says so.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 static const char *const methods[] = {"row_parallel", "blockshock", "masked_split", "blockshock",

@@ -3,10 +3,10 @@
  * test_method_refuse.c - what the methods cannot do, each with its code, id and hint, from propose and from
  * build alike; and that their neighbours (one rank, an uneven mask) do work.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 typedef struct refusal {

@@ -5,11 +5,11 @@
  * class below must be seen not to keep it, or the comparison proves nothing. On integers the leaves' layers
  * give the exact product, own each weight once and count what they proposed.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 enum { B = 6, N = 19, K = 531 };

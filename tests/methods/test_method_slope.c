@@ -3,13 +3,13 @@
  * test_method_slope.c - backward through relu, gelu and silu of every method on ref and cpu: dX, dW, db and a
  * fused step against finite differences of the formula in double, within the roundings of the dtypes.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 enum { B = 3, MOST_N = 7, MOST_K = 9 };

@@ -3,10 +3,10 @@
  * test_method_static.c - the same sources as a plugin and linked in: both register the same method and give
  * the same bits on real numbers, at every P.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 const bs_plugin_desc *test_query_dense(uint32_t host_abi, uint32_t reserved);

@@ -4,10 +4,10 @@
  * pass of every method x mask x P x odd shape x placement x dtype x backend: exact on small integers where
  * the arithmetic is. K14, and what is refused.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/marks.h"
 #include "tests/methods/method_gradient.h"
 
 static const struct {

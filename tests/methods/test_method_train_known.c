@@ -3,11 +3,11 @@
  * test_method_train_known.c - the known answers of training, K12 to K15, in f32, f16 and bf16 on ref and cpu:
  * dX on every rank, dW and the stepped weights of what each rank owns.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
 static const float W[32] = {1, 2,  3, 4, 5, 6, 7,  8, -1, 0, 2,  1, 3, -2, 0, 4,

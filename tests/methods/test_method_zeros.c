@@ -2,12 +2,12 @@
  * test_method_zeros.c - K19: the original replaced zero weights by the dtype's epsilon before compressing.
  * The arithmetic of that epsilon is checked here, and that nothing of the kind happens: zeros and -0.0 stay
  * what they are in what each rank holds. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "tests/marks.h"
 
 enum { N = 4, K = 8, P = 2 };
 static const float weights[N * K] = {0.0f, -0.0f, 1, -2, 0, 0, 3, -0.0f, 1, 2, 3, 4, 5, 6, 7, 8,

@@ -5,7 +5,6 @@
  */
 #ifndef BS_TESTS_MPI_SPAWN_H
 #define BS_TESTS_MPI_SPAWN_H
-#include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -16,6 +15,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tests/marks.h"
 
 #define LIMIT_S 60.0
 

@@ -3,7 +3,6 @@
  * of op implementations. Serial unless said; one fixture at a time (each libcheck test forks). */
 #ifndef BS_TESTS_OP_FIXTURE_H
 #define BS_TESTS_OP_FIXTURE_H
-#include <check.h>
 #include <stdlib.h>
 
 #include "blockshock/plugin.h"
@@ -12,6 +11,7 @@
 #include "core/op/dispatch.h"
 #include "core/op/schema.h"
 #include "core/plugin/registry.h"
+#include "tests/marks.h"
 
 const bs_plugin_desc *bs_plugin_query_static_ref(uint32_t host_abi, uint32_t reserved);
 

@@ -3,7 +3,6 @@
  * of cpu against 64-bit loops, the largest values there are among them, epilogue, odd shapes, picked columns,
  * weights read back; dequantize_product on ref and cpu by the definition, bit for bit, in place, strided; and
  * what is refused. */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "blockshock/plugin.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 static const bs_rank_api *api;
 

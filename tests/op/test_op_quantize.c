@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_op_quantize.c - quantize_groups and dequantize_sum on ref and cpu: by hand, bit for bit alike, half a
  * step at most off, NaN and infinities never finite, strides, groups that do not divide, what is refused. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "blockshock/blockshock.h"
 #include "blockshock/plugin.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 static bs_context *context;
 static const bs_rank_api *api;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_ref_world.c - ops as a method sees them: a world of two ranks on backend ref, through blockshock.h and
  * the rank's table only. Known answer K4 in three dtypes, counters, memory, names of what ran, and errors. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "blockshock/blockshock.h"
+#include "tests/marks.h"
 
 static const float known_w[4][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
                                     {-1, 0, 2, 1, 3, -2, 0, 4},

@@ -2,7 +2,6 @@
  * kept_kit.h - what the tests of kept sets have in common. */
 #ifndef BS_TESTS_PARTITION_KEPT_KIT_H
 #define BS_TESTS_PARTITION_KEPT_KIT_H
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "core/base/rng.h"
 #include "core/partition/kept.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 
 static inline bs_mask mask_named(const char *name) {
   bs_mask mask;

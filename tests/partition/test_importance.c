@@ -4,7 +4,6 @@
  * disjoint and cover K, the first ranks have the most important columns, shares are kept to within a column,
  * and every order that is not each column once is refused.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 
 enum { MAX_K = 200, MAX_P = 9 };
 

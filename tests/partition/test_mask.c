@@ -3,13 +3,13 @@
  * test_mask.c - patterns and mask names: known answer K21, both spellings of every pattern, and what is
  * refused with which id.
  */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 
 START_TEST(k21_accepted_patterns) {
   static const char *const same[] = {"1100", "[1,1,0,0]", "1-1-0-0", "[1, 1, 0, 0]", "1,1,0,0"};

@@ -4,13 +4,13 @@
  * 0..70 (and a few large), the parts are ascending, disjoint and cover K, and the period says the same
  * as the list; then single cells of the table by value, and the refusals.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "core/partition/partition.h"
+#include "tests/marks.h"
 
 static const char *const complements[] = {"1100", "0011", "1010", "0101", "1001", "0110"};
 static const double share_values[40] = {3,  1, 0.5, 7, 2, 1e-3, 4,   1, 9,   2, 1,   1, 1,  5,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_loss.c - the losses on K1 (known answer K13's value), whole on one rank and split over two. */
-#include <check.h>
 #include <math.h>
 
 #include "lab/phase/loss.h"
+#include "tests/marks.h"
 
 static float whole[8] = {30, 11, 9, -20, 37, -4, -3, 7};
 static float left[4] = {30, 11, 37, -4}, right[4] = {9, -20, -3, 7};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_watch.c - a case tells its steps in order, all of them, with the gate it is run for; a request to stop
  * is heard between two pieces of the weight, not after the build. */
-#include <check.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "lab/gate/verdict.h"
 #include "lab/phase/case.h"
 #include "lab/stop.h"
+#include "tests/marks.h"
 
 enum { B = 3, N = 200, K = 40, RANKS = 2 };
 static bs_context *context;

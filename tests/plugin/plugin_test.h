@@ -3,7 +3,6 @@
  * captured log. */
 #ifndef BS_TESTS_PLUGIN_TEST_H
 #define BS_TESTS_PLUGIN_TEST_H
-#include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -16,6 +15,7 @@
 
 #include "blockshock/blockshock.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 typedef struct test_log {
   pthread_mutex_t lock;

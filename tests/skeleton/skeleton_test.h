@@ -2,13 +2,13 @@
  * skeleton_test.h - a context with the five skeleton plugins, each named by its path. */
 #ifndef TESTS_SKELETON_SKELETON_TEST_H
 #define TESTS_SKELETON_SKELETON_TEST_H
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "blockshock/blockshock.h"
 #include "core/base/error.h"
+#include "tests/marks.h"
 
 static const char *const skeleton_kinds[] = {"op", "backend", "method", "communicator", "workload"};
 

@@ -3,12 +3,12 @@
 #ifndef BS_TESTS_WORLD_HELP_H
 #define BS_TESTS_WORLD_HELP_H
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "blockshock/blockshock.h"
+#include "tests/marks.h"
 
 static bs_context *context;
 static bs_error err;

@@ -2,7 +2,6 @@
  * test_wrap_link.c - the slow link: results are the inner communicator's, a call takes at least what its
  * bytes and the latency take, an abort ends the wait, a call that can never be in time says so, and what it
  * does not wrap. Times are only held from below. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,6 +9,7 @@
 #include "blockshock/blockshock.h"
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "tests/marks.h"
 
 #define FLOATS 25000 /* an all-reduce on two ranks: 100 kB on the wire */
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * test_wrap_plan.c - plan strings of the plugins fault and slow: what they mean, and what is said of bad
  * ones. */
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plugins/wrap/common/plan.h"
+#include "tests/marks.h"
 
 static wrap_plan parsed(const char *text, int slow) {
   wrap_plan plan;

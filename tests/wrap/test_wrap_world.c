@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_wrap_world.c - names of wrapped things, what the host makes of them, and a rank that hangs in a
  * backend's op: the run ends at the deadline and half a second, and the rank is left behind. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +8,7 @@
 #include "blockshock/blockshock.h"
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "tests/marks.h"
 
 static bs_context *open_with(const char *param) {
   bs_context_options o = {.struct_size = sizeof o, .log_level = BS_LOG_ERROR};
