@@ -3,7 +3,7 @@
  * columns.h - AVX2 picking of columns whose pattern repeats within a vector: one permutation a group of
  * columns, the tables made by ops/columns.c. Stores of a whole vector run ahead of what is kept and are
  * overwritten by the next group; the last groups are done singly, so that nothing past the end is read or
- * written. Scatter stores through a mask: other ranks may be writing the columns between. */
+ * written. Scatter writes what is kept alone: other ranks may be writing the columns between. */
 #ifndef BS_PLUGINS_CPU_ISA_COLUMNS_H
 #define BS_PLUGINS_CPU_ISA_COLUMNS_H
 
@@ -24,11 +24,33 @@ static void gather_rest(const cpu_pick *pick, uint32_t size, uint8_t *dst, const
       memcpy(dst, src + (size_t)pick->index[j] * size, size);
 }
 
-static void scatter_rest(const cpu_pick *pick, uint32_t size, uint8_t *dst, const uint8_t *src,
-                         int64_t groups) {
+/* With size and kept known, plain stores. A masked one of AVX2 takes as long as ten of them on AMD's
+ * processors. */
+static inline void scatter_groups(const cpu_pick *pick, size_t size, uint32_t kept, uint8_t *dst,
+                                  const uint8_t *src, int64_t groups) {
+  size_t at[16];
+  for (uint32_t j = 0; j < kept; j++) at[j] = pick->index[j] * size;
   for (int64_t g = 0; g < groups; g++, dst += (size_t)pick->group * size)
-    for (uint32_t j = 0; j < pick->kept; j++, src += size)
-      memcpy(dst + (size_t)pick->index[j] * size, src, size);
+    for (uint32_t j = 0; j < kept; j++, src += size) memcpy(dst + at[j], src, size);
+}
+
+static void scatter_plain(const cpu_pick *pick, uint32_t size, uint8_t *dst, const uint8_t *src,
+                          int64_t groups) {
+  const uint32_t kept = pick->kept;
+  if (size == 4 && kept == 4)
+    scatter_groups(pick, 4, 4, dst, src, groups);
+  else if (size == 2 && kept == 4)
+    scatter_groups(pick, 2, 4, dst, src, groups);
+  else if (size == 8 && kept == 2)
+    scatter_groups(pick, 8, 2, dst, src, groups);
+  else if (size == 8)
+    scatter_groups(pick, 8, kept, dst, src, groups);
+  else if (size == 4)
+    scatter_groups(pick, 4, kept, dst, src, groups);
+  else if (size == 2)
+    scatter_groups(pick, 2, kept, dst, src, groups);
+  else
+    scatter_groups(pick, 1, kept, dst, src, groups);
 }
 
 /* Groups of 32 bytes seen as eight 32-bit lanes, `lanes` of them kept. */
@@ -79,19 +101,30 @@ static void columns_gather(const cpu_pick *pick, uint32_t size, void *dst, const
               (const uint8_t *)src + done * (int64_t)pick->group * size, groups - done);
 }
 
-static void columns_scatter(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups) {
-  const int64_t lanes = (int64_t)pick->kept * size / 4;
-  uint8_t *d = dst;
-  const uint8_t *s = src;
+#ifdef __AVX512VL__
+static int64_t scatter_lanes(const cpu_pick *pick, int64_t lanes, uint8_t *dst, const uint8_t *src,
+                             int64_t groups) {
+  const __m256i expand = table(pick->expand);
+  const __mmask8 mask = _mm256_movepi32_mask(table(pick->mask));
   int64_t g = 0;
-  if (size >= 4) {
-    const __m256i expand = table(pick->expand), mask = table(pick->mask);
-    for (; (groups - g) * lanes >= 8; g++)
-      _mm256_maskstore_epi32((int *)(void *)(d + 32 * g), mask,
-                             _mm256_permutevar8x32_epi32(table(s + 4 * lanes * g), expand));
-  }
-  scatter_rest(pick, size, d + g * (int64_t)pick->group * size, s + g * (int64_t)pick->kept * size,
-               groups - g);
+  for (; (groups - g) * lanes >= 8; g++)
+    _mm256_mask_storeu_epi32(dst + 32 * g, mask,
+                             _mm256_permutevar8x32_epi32(table(src + 4 * lanes * g), expand));
+  return g;
+}
+#else
+static int64_t scatter_lanes(const cpu_pick *pick, int64_t lanes, uint8_t *dst, const uint8_t *src,
+                             int64_t groups) {
+  (void)pick, (void)lanes, (void)dst, (void)src, (void)groups;
+  return 0;
+}
+#endif
+
+static void columns_scatter(const cpu_pick *pick, uint32_t size, void *dst, const void *src, int64_t groups) {
+  const uint32_t bytes = pick->kept * size;
+  const int64_t done = size >= 4 ? scatter_lanes(pick, bytes / 4, dst, src, groups) : 0;
+  scatter_plain(pick, size, (uint8_t *)dst + done * (int64_t)pick->group * size,
+                (const uint8_t *)src + done * bytes, groups - done);
 }
 
 #endif
