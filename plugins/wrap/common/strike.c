@@ -93,7 +93,7 @@ int wrap_change(const wrap_plugin *plugin, uint32_t what, uint32_t dtype, void *
 
 void wrap_tell_counts(const wrap_plugin *plugin, const wrap_calls *calls) {
   const bs_host *host = plugin->host;
-  char text[480], name[40];
+  char text[1000], name[40];
   bs_value value;
   memset(&value, 0, sizeof value);
   value.struct_size = (uint32_t)sizeof value;
