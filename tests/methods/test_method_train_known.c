@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_method_train_known.c - the known answers of training, K12 to K15, in f32, f16 and bf16 on ref and cpu:
- * dX on every rank, dW and the stepped weights of what each rank owns.
+ * test_method_train_known.c - the known answers of training, K12 to K15, in f32, f16 and bf16 on ref and cpu,
+ * under each mask: dX on every rank, dW and the stepped weights of what each rank owns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,8 @@ static const answer halved = {
 static const double stepped[8] = {0.5, 1.5, 1.5, 4, 5, 4.5, 5.5, 7};
 
 typedef struct run {
-  const char *method;
+  const char *method, *mask_name;
+  const bs_mask *mask; /* NULL: none */
   uint32_t dtype, fused;
   const answer *a;
 } run;
@@ -57,8 +58,25 @@ static bs_tensor take(bs_rank *rank, uint32_t dtype, int64_t rows, int64_t cols,
 }
 
 static void same(const run *r, uint32_t rank, const char *what, int64_t i, double got, double want) {
-  ck_assert_msg(got == want, "%s %s %s rank %u: %s[%d] is %g, not %g", r->a->id, r->method,
-                bs_dtype_name(r->dtype), rank, what, (int)i, got, want);
+  ck_assert_msg(got == want, "%s %s %s %s rank %u: %s[%d] is %g, not %g", r->a->id, r->method,
+                r->mask_name != NULL ? r->mask_name : "", bs_dtype_name(r->dtype), rank, what, (int)i, got,
+                want);
+}
+
+/* Which columns of W's first row a rank has, in the order of its packed row. */
+static int64_t columns_of(const bs_ownership *own, int64_t out[8]) {
+  const int64_t count = own->columns != NULL ? own->columns->count : 8;
+  int64_t n = 0;
+  for (int64_t j = 0; j < count; j++) {
+    uint8_t bits = 0xf;
+    if (own->kept != NULL)
+      ck_assert_int_eq(own->kept->read(own->kept->ctx, 0, 1, j / 4, 1, &bits, 1, NULL), BS_OK);
+    if (!(bits >> j % 4 & 1)) continue;
+    out[n++] = own->columns == NULL            ? j
+               : own->columns->columns != NULL ? own->columns->columns[j]
+                                               : own->columns->begin + j;
+  }
+  return n;
 }
 
 static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
@@ -67,6 +85,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   const uint32_t me = api->rank(rank);
   bs_layer_spec spec = mf_spec(2, 4, 8, r->dtype);
   spec.flags = BS_LAYER_BACKWARD | BS_LAYER_SGD;
+  spec.mask = r->mask;
   double x64[16];
   for (int i = 0; i < 16; i++) x64[i] = (double)X[i];
   bs_source w;
@@ -76,7 +95,8 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK) rc = bs_layer_build(rank, r->method, &spec, &w, NULL, &layer, err);
   if (rc == BS_OK) rc = bs_layer_owns(layer, &own, err);
   if (rc != BS_OK) return rc;
-  const int64_t cols = own.columns != NULL ? own.columns->count : 8;
+  int64_t column[8];
+  const int64_t cols = columns_of(&own, column);
   bs_tensor x = take(rank, r->dtype, 2, 8, x64), dy = take(rank, r->dtype, 2, 4, r->a->dy),
             dx = take(rank, r->dtype, 2, 8, NULL), dw = take(rank, BS_F32, own.row_count, cols, NULL),
             back = take(rank, BS_F64, own.row_count, cols, NULL);
@@ -84,12 +104,8 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   for (int64_t i = 0; rc == BS_OK && i < 16; i++)
     same(r, me, "dX", i, bs_load_f64(r->dtype, dx.data, i),
          r->dtype == BS_BF16 ? (double)bs_bf16_to_f32(bs_f32_to_bf16((float)r->a->dx[i])) : r->a->dx[i]);
-  for (int64_t j = 0; rc == BS_OK && own.row_begin == 0 && j < cols; j++) {
-    const int64_t k = own.columns == NULL            ? j
-                      : own.columns->columns != NULL ? own.columns->columns[j]
-                                                     : own.columns->begin + j;
-    same(r, me, "dW", k, (double)((const float *)dw.data)[j], r->a->dw_first_row[k]);
-  }
+  for (int64_t j = 0; rc == BS_OK && own.row_begin == 0 && j < cols; j++)
+    same(r, me, "dW", column[j], (double)((const float *)dw.data)[j], r->a->dw_first_row[column[j]]);
   const bs_step step = {.struct_size = sizeof step,
                         .optimizer = BS_OPT_SGD,
                         .lr = 0.5,
@@ -99,12 +115,8 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK && r->a == &sum) {
     rc = bs_layer_step(layer, &step, NULL, err);
     if (rc == BS_OK) rc = bs_layer_read_weights(layer, 0, &back, err);
-    for (int64_t j = 0; rc == BS_OK && own.row_begin == 0 && j < cols; j++) {
-      const int64_t k = own.columns == NULL            ? j
-                        : own.columns->columns != NULL ? own.columns->columns[j]
-                                                       : own.columns->begin + j;
-      same(r, me, "K14: W", k, ((const double *)back.data)[j], stepped[k]);
-    }
+    for (int64_t j = 0; rc == BS_OK && own.row_begin == 0 && j < cols; j++)
+      same(r, me, "K14: W", column[j], ((const double *)back.data)[j], stepped[column[j]]);
   }
   bs_tensor *const all[] = {&x, &dy, &dx, &dw, &back};
   for (size_t i = 0; i < 5; i++) api->tensor_free(rank, all[i]);
@@ -113,25 +125,50 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   return rc;
 }
 
-static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "blockshock",
-                                      "masked_split"};
+static const struct {
+  const char *method, *mask;
+} subjects[] = {
+    {"dense", NULL},
+    {"column_parallel", NULL},
+    {"row_parallel", NULL},
+    {"masked_split", "1100"},
+    {"masked_split", "1010"},
+    {"masked_split", "1001"},
+    {"masked_split", "interleave"},
+    {"blockshock", "1100"},
+    {"blockshock", "1010"},
+    {"blockshock", "1001"},
+    {"blockshock", "interleave"},
+    {"blockshock", "contiguous"},
+    {"blockshock", "random_2of4"},
+    {"blockshock", "magnitude"},
+    {"blockshock", "transposable"},
+};
+#define N_SUBJECTS ((int)(sizeof subjects / sizeof subjects[0]))
 
 START_TEST(known_answers) {
   static const uint32_t dtypes[] = {BS_F32, BS_F16, BS_BF16};
   static const answer *const answers[] = {&sum, &mean_of_squares, &halved};
   bs_context *context = mf_context();
+  bs_mask mask;
+  if (subjects[_i].mask != NULL) mask = mf_mask(subjects[_i].mask);
   for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
     bs_world_options options = {.struct_size = sizeof options,
                                 .world_size = _i == 0 ? 1 : 2,
                                 .backend = i / 9 % 2 == 0 ? "ref" : "cpu",
                                 .threads_per_rank = 1,
                                 .timeout_s = 20};
-    run r = {methods[_i], dtypes[i % 3], (uint32_t)(i / 18), answers[i / 3 % 3]};
+    run r = {.method = subjects[_i].method,
+             .mask_name = subjects[_i].mask,
+             .mask = subjects[_i].mask != NULL ? &mask : NULL,
+             .dtype = dtypes[i % 3],
+             .fused = (uint32_t)(i / 18),
+             .a = answers[i / 3 % 3]};
     bs_error err = BS_ERROR_INIT;
     bs_world *world = NULL;
     ck_assert_msg(bs_world_create(context, &options, &world, &err) == BS_OK, "%s", err.message);
-    ck_assert_msg(bs_world_run(world, rank_main, &r, &err) == BS_OK, "%s: %s %s", r.method, err.id,
-                  err.message);
+    ck_assert_msg(bs_world_run(world, rank_main, &r, &err) == BS_OK, "%s %s: %s %s", r.method,
+                  r.mask_name != NULL ? r.mask_name : "", err.id, err.message);
     bs_world_destroy(world);
   }
   bs_context_close(context);
@@ -142,7 +179,7 @@ int main(void) {
   Suite *suite = suite_create("method_train_known");
   TCase *tc = tcase_create("known");
   tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, known_answers, 0, 5);
+  tcase_add_loop_test(tc, known_answers, 0, N_SUBJECTS);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);
