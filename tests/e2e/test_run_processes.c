@@ -204,6 +204,58 @@ START_TEST(test_same_steps) {
 }
 END_TEST
 
+/* What a layer may be asked for besides: outputs of all ranks, and what promises look at. */
+static const struct {
+  const char *method, *P, *mask, *more[3];
+} features[] = {
+    {"row_parallel", "3", "none", {"method.overlap=3"}},
+    {"column_parallel", "2", "none", {"method.overlap=2", "model.B=32"}},
+    {"blockshock", "2", "complement_1010_0101", {"method.overlap=2"}},
+    {"row_parallel", "2", "none", {"method.repro=R2"}},
+    {"row_parallel", "4", "none", {"method.repro=R3"}},
+    {"blockshock", "4", "complement_1100_0011", {"method.repro=R4", "model.K=64"}},
+    {"row_parallel", "3", "none", {"method.reduce_dtype=bf16"}},
+    {"blockshock", "4", "complement_1001_0110", {"method.reduce_dtype=int8"}},
+    {"row_parallel", "2", "none", {"method.y_placement=tokens"}},
+    {"row_parallel", "2", "none", {"method.y_placement=partial"}},
+    {"row_parallel", "2", "none", {"method.x_placement=tokens"}},
+    {"blockshock", "2", "complement_1100_0011", {"method.x_placement=partial"}},
+    {"blockshock", "4", "random_2of4", {"method.slices=row"}},
+    {"blockshock", "4", "magnitude", {"method.slices=column"}},
+    {"blockshock", "2", "magnitude", {"method.half=1"}},
+    {"row_parallel", "2", "none", {"method.mixed=8", "model.dtype=bf16"}},
+};
+
+START_TEST(test_same_features) {
+  const char *const launches[] = {"threads", "processes"};
+  char folder[64], out[80];
+  run_make_folder(folder);
+  for (size_t l = 0; l < 2; l++) {
+    const int masked = strcmp(features[_i].mask, "none") != 0;
+    const char *args[48] = {"--launch",     launches[l], "--method",  features[_i].method, "-P",
+                            features[_i].P, "--dump",    launches[l], "--phase",           "0",
+                            SMALL};
+    size_t n = 0;
+    while (args[n] != NULL) ++n;
+    if (masked) args[n++] = "--mask";
+    if (masked) args[n++] = features[_i].mask;
+    for (size_t i = 0; i < 3 && features[_i].more[i] != NULL; ++i) {
+      args[n++] = "--set";
+      args[n++] = features[_i].more[i];
+    }
+    run_result r;
+    run_bsrun(&r, folder, NULL, args);
+    run_expect(&r, 0, features[_i].more[0]); /* right, or with the error that was foretold */
+    ck_assert_msg(strstr(r.out, "RIGHT") != NULL || strstr(r.out, ", as ") != NULL, "%s", r.out);
+    run_free(&r);
+    snprintf(out, sizeof out, "%s/out", folder);
+    run_remove(out);
+  }
+  ck_assert_uint_ge(same_files(folder, "threads", "processes"), 4);
+  run_remove(folder);
+}
+END_TEST
+
 /* Positions of 2:4 halves reach the process that judges. */
 START_TEST(test_halves_by_row) {
   char folder[64];
@@ -402,6 +454,7 @@ int main(void) {
   tcase_add_loop_test(t, test_same_outputs, 0, 5);
   tcase_add_loop_test(t, test_same_gradients, 0, 5);
   tcase_add_loop_test(t, test_same_steps, 0, (int)(sizeof steps / sizeof steps[0]));
+  tcase_add_loop_test(t, test_same_features, 0, (int)(sizeof features / sizeof features[0]));
   tcase_add_loop_test(t, test_halves_by_row, 0, 2);
   tcase_add_loop_test(t, test_auto, 0, (int)(sizeof choices / sizeof choices[0]));
   tcase_add_loop_test(t, test_auto_ends, 0, (int)(sizeof ends / sizeof ends[0]));
