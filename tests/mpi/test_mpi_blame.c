@@ -7,16 +7,15 @@
 #include "spawn_mpi.h"
 
 static spawned s;
-static const char *deadline = "1";
+static const char *deadline = "1", *method = "row_parallel";
 
 static const char *faulty(const char *what, int rank, const char *words) {
   static char line[2048];
-  snprintf(
-      line, sizeof line,
-      "%s --set plugin_trust=any --plugin cpu --plugin fault --set model.B=8 --set model.N=128 --set "
-      "model.K=128 --tune-cache off --timeout %s --method row_parallel --phase 0 --comm fault:threads --set "
-      "plugins.fault.plan=rank=%d,op=all_reduce,seq=3,do=%s %s",
-      getenv("BS_TEST_BSRUN"), deadline, rank, what, words);
+  snprintf(line, sizeof line,
+           "%s --set plugin_trust=any --plugin cpu --plugin fault --set model.B=8 --set model.N=128 --set "
+           "model.K=128 --tune-cache off --timeout %s --method %s --phase 0 --comm fault:threads --set "
+           "plugins.fault.plan=rank=%d,op=all_reduce,seq=3,do=%s %s",
+           getenv("BS_TEST_BSRUN"), deadline, method, rank, what, words);
   return line;
 }
 
@@ -31,18 +30,32 @@ static void must_blame(int rank, const char *what) {
 }
 
 /* mpirun makes the exit status: it is not 0. MPICH's kills the others at once unless told not to. */
+static const struct {
+  const char *what, *method, *words;
+  int ranks;
+} bare[] = {{"kill", "row_parallel", "--mask interleave", 3},
+            {"kill", "blockshock", "", 2},
+            {"stop", "blockshock", "", 2}};
+
 START_TEST(test_bare) {
+  method = bare[_i].method;
   for (int k = 0; k < n_kinds; k++) {
     char line[4096];
     const char *patient = is_open_mpi(&kinds[k]) ? "" : "-disable-auto-cleanup ";
-    snprintf(line, sizeof line, "%s%s%s", mpirun_of(&kinds[k], 3), patient,
-             faulty("kill", 1, "--mask interleave"));
+    snprintf(line, sizeof line, "%s%s%s", mpirun_of(&kinds[k], bare[_i].ranks), patient,
+             faulty(bare[_i].what, 1, bare[_i].words));
     spawn(&s, "BS_PLUGIN_PATH=", line);
     ck_assert_int_ne(s.code, 0);
     /* DEAD, DEADLINE. MPICH's mpirun at times ends the others' output before they have said it. */
     if (!is_open_mpi(&kinds[k]) && strstr(s.text, "bsrun: error[") == NULL) continue;
     ck_assert_msg(strstr(s.text, "bsrun: error[BS-COLL-DE") != NULL, "%s\n%s", line, s.text);
-    must_blame(1, "kill");
+    must_blame(1, bare[_i].what);
+    /* the record says the same */
+    snprintf(line, sizeof line,
+             "grep -q '\"failed\"' %s/results/raw/*/*/*/DONE && grep -q BS-COLL-DE "
+             "%s/results/raw/*/*/*/metrics.jsonl",
+             folder, folder);
+    ck_assert_msg(system(line) == 0, "%s", line);
   }
 }
 END_TEST
@@ -94,7 +107,7 @@ int main(void) {
   Suite *suite = suite_create("mpi blame");
   TCase *c = tcase_create("faults");
   tcase_add_checked_fixture(c, make_folder, remove_folder);
-  tcase_add_test(c, test_bare);
+  tcase_add_loop_test(c, test_bare, 0, (int)(sizeof bare / sizeof bare[0]));
   tcase_add_loop_test(c, test_between_machines, 0, 2);
   tcase_add_loop_test(c, test_killed_alone, 0, (int)(sizeof alone / sizeof alone[0]));
   suite_add_tcase(suite, c);
