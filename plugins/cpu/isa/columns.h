@@ -24,8 +24,7 @@ static void gather_rest(const cpu_pick *pick, uint32_t size, uint8_t *dst, const
       memcpy(dst, src + (size_t)pick->index[j] * size, size);
 }
 
-/* With size and kept known, plain stores. A masked one of AVX2 takes as long as ten of them on AMD's
- * processors. */
+/* With size and kept known, plain stores: masked ones of AVX2 are slower on AMD's processors. */
 static inline void scatter_groups(const cpu_pick *pick, size_t size, uint32_t kept, uint8_t *dst,
                                   const uint8_t *src, int64_t groups) {
   size_t at[16];
