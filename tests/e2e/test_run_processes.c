@@ -422,7 +422,6 @@ START_TEST(test_sweep) {
                               "processes",
                               "--method",
                               "blockshock",
-
                               "-P",
                               "2",
                               "--phase",
