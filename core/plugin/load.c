@@ -10,6 +10,7 @@
 #include "blockshock/plugin.h"
 #include "core/base/text.h"
 #include "core/plugin/accept.h"
+#include "core/plugin/handlers.h"
 #include "core/plugin/plugins.h"
 
 int32_t bs_load_desc(bs_plugin_self *plugin, const bs_plugin_desc *seen, bs_error *err) {
@@ -92,8 +93,14 @@ static int own_symbol(void *handle, void *symbol) {
 static int32_t open_file(bs_plugin_self *plugin, bs_error *err) {
   int32_t rc = bs_file_verify(plugin, err);
   if (rc != BS_OK) return rc;
+  bs_handlers handlers;
+  bs_handlers_keep(&handlers);
   dlerror();
   void *handle = dlopen(plugin->real, RTLD_NOW | RTLD_LOCAL);
+  const uint32_t moved = bs_handlers_put_back(&handlers, NULL);
+  if (moved > 0)
+    bs_log_write(&plugin->context->logger, BS_LOG_INFO, plugin->id, -1,
+                 "%u signal handlers that were installed while it was opened are put back", moved);
   if (handle == NULL) {
     const char *text = dlerror();
     size_t n = strlen(plugin->real);

@@ -8,12 +8,17 @@
 #include <unistd.h>
 
 #include "core/plugin/accept.h"
+#include "core/plugin/handlers.h"
 #include "tests/kit/kit.h"
 
 int32_t kit_plugin_load(kit_plugin *p, const bs_kit_options *options, bs_error *err) {
   memset(p, 0, sizeof *p);
+  bs_handlers handlers;
+  bs_handlers_keep(&handlers);
   dlerror();
   p->handle = dlopen(options->plugin, RTLD_NOW | RTLD_LOCAL);
+  /* As the host does for libraries that it needs; its own are the plugin's fault (hygiene.signals). */
+  (void)bs_handlers_put_back(&handlers, p->handle);
   if (p->handle == NULL)
     return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-LOAD", "cannot be opened: %s", dlerror());
   void *symbol = dlsym(p->handle, BS_PLUGIN_QUERY_SYMBOL);

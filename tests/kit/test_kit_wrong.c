@@ -36,6 +36,8 @@ static const struct {
      "answers two things to one query"},
     {"wrong12", "installs a signal handler", "hygiene", "FAIL        hygiene.signals",
      "installs a handler of signal 10"},
+    {"wrong40", "installs one when it is opened", "hygiene", "FAIL        hygiene.signals",
+     "installs a handler of signal 12"},
     {"wrong13", "changes the rounding mode", "hygiene", "FAIL        hygiene.process",
      "changes the rounding mode"},
     {"wrong14", "aborts", "lifecycle", "FAIL        lifecycle.repeat", "signal 6"},
@@ -219,7 +221,7 @@ START_TEST(kinds_are_many_and_on_the_page) {
 END_TEST
 
 START_TEST(the_right_ones_grade_clean) {
-  static const char *const rights[] = {"wrong0", "wrongw0", "wrongk0", "wronga0", "wrongq0"};
+  static const char *const rights[] = {"wrong0", "wrongw0", "wrongk0", "wronga0", "wrongq0", "wrong41"};
   static kit_ran r;
   kit_shell(&r, "'%s' '%s/bs_%s.so' 2>&1", kit_bin("bs-conformance"), BS_TEST_KIT_DIR, rights[_i]);
   ck_assert_msg(r.code == 0, "%s: exit %d: %s", rights[_i], r.code, r.text);
@@ -234,7 +236,7 @@ int main(void) {
   tcase_add_loop_test(tc, wrong_plugins_fail_with_the_right_sentence, 0,
                       (int)(sizeof wrongs / sizeof wrongs[0]));
   tcase_add_test(tc, kinds_are_many_and_on_the_page);
-  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 5);
+  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 6);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

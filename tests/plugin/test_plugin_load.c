@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_plugin_load.c - the specified answer for each bad plugin, truncation at every 512 bytes, and that
  * refusing leaks no file. */
+#include <signal.h>
+
 #include "tests/plugin/plugin_test.h"
 
 typedef struct bad_case {
@@ -173,6 +175,33 @@ START_TEST(without_note) {
 }
 END_TEST
 
+static void of_the_program(int number) {
+  (void)number;
+}
+
+/* What a library installs while it is loaded with the plugin is not what the program has then. */
+START_TEST(handlers_are_put_back) {
+  static const int numbers[] = {SIGHUP, SIGSEGV, SIGUSR2};
+  const char *path = fixture("needy");
+  test_log log = TEST_LOG_INIT;
+  bs_error err = BS_ERROR_INIT;
+  const bs_method *method = NULL;
+  struct sigaction before[3], after;
+  signal(SIGUSR2, of_the_program);
+  for (int i = 0; i < 3; i++) sigaction(numbers[i], NULL, &before[i]);
+  bs_context *context = test_open(&log, &path, 1);
+  ck_assert_int_eq(bs_find_method(context, "needy_method", &method, NULL, &err), BS_OK);
+  for (int i = 0; i < 3; i++) {
+    sigaction(numbers[i], NULL, &after);
+    ck_assert_msg(after.sa_handler == before[i].sa_handler, "signal %d has another handler", numbers[i]);
+    ck_assert_int_eq(after.sa_flags & SA_SIGINFO,
+                     before[i].sa_flags & SA_SIGINFO); /* Linux adds one of its own */
+  }
+  ck_assert_has(log.text, "3 signal handlers that were installed while it was opened are put back");
+  bs_context_close(context);
+}
+END_TEST
+
 static void check_cut(const char *path, off_t size) {
   test_log log = TEST_LOG_INIT;
   bs_error err = BS_ERROR_INIT;
@@ -338,6 +367,7 @@ int main(void) {
   tcase_add_test(t, offer_that_cannot_load_says_why);
   tcase_add_test(t, note_that_promises_too_much);
   tcase_add_test(t, without_note);
+  tcase_add_test(t, handlers_are_put_back);
   tcase_add_test(t, cut_at_every_512_bytes);
   tcase_add_test(t, cut_between_search_and_open);
   tcase_add_test(t, exchanged_between_search_and_open);
