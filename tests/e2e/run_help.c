@@ -2,6 +2,7 @@
  * run_help.c - see run_help.h. */
 #include "run_help.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -230,6 +231,27 @@ json_t *run_rows(const char *text) {
     line += length + (line[length] == '\n');
   }
   return rows;
+}
+
+size_t run_same_files(const char *cwd, const char *a, const char *b) {
+  char left[160], right[160];
+  size_t n = 0;
+  snprintf(left, sizeof left, "%s/%s", cwd, a);
+  snprintf(right, sizeof right, "%s/%s", cwd, b);
+  DIR *dir = opendir(left);
+  ck_assert_ptr_nonnull(dir);
+  for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+    if (e->d_name[0] == '.') continue;
+    size_t size_a = 0, size_b = 0;
+    char *x = run_read(left, e->d_name, &size_a), *y = run_read(right, e->d_name, &size_b);
+    if (x == NULL || y == NULL || size_a != size_b || memcmp(x, y, size_a) != 0)
+      ck_abort_msg("%s differs between %s and %s", e->d_name, a, b);
+    free(x);
+    free(y);
+    n++;
+  }
+  closedir(dir);
+  return n;
 }
 
 json_t *run_record(const char *cwd, const char *run_dir) {

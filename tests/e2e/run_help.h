@@ -52,6 +52,8 @@ void run_write(const char *folder, const char *name, const void *data, size_t si
 int run_exists(const char *folder, const char *name);
 /* The number of files below `folder` whose name is `name`; NULL: of all files. */
 size_t run_count_files(const char *folder, const char *name);
+/* Every file of cwd/a is in cwd/b, byte for byte; returns how many there are. */
+size_t run_same_files(const char *cwd, const char *a, const char *b);
 /* The only record of a run folder. The caller releases it. */
 json_t *run_record(const char *cwd, const char *run_dir);
 /* Rows of `-o jsonl` (one object a line). The caller releases it. */

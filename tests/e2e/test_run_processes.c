@@ -2,7 +2,6 @@
  * test_run_processes.c - bsrun --launch processes: the bits of threads for every method, world size and
  * phase; what a rank that is killed or stopped at an op ends in; ranks that are configured differently;
  * torchrun's environment; no process and no shared memory left. */
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,28 +41,6 @@ static void run_one(run_result *r, const char *folder, const char *launch, const
   run_bsrun(r, folder, NULL, args);
 }
 
-/* Every file of folder a/name is in b/name, the same. */
-static size_t same_files(const char *folder, const char *a, const char *b) {
-  char left[160], right[160];
-  size_t n = 0;
-  snprintf(left, sizeof left, "%s/%s", folder, a);
-  snprintf(right, sizeof right, "%s/%s", folder, b);
-  DIR *dir = opendir(left);
-  ck_assert_ptr_nonnull(dir);
-  for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
-    if (e->d_name[0] == '.') continue;
-    size_t size_a = 0, size_b = 0;
-    char *x = run_read(left, e->d_name, &size_a), *y = run_read(right, e->d_name, &size_b);
-    if (x == NULL || y == NULL || size_a != size_b || memcmp(x, y, size_a) != 0)
-      ck_abort_msg("%s differs between %s and %s", e->d_name, a, b);
-    free(x);
-    free(y);
-    n++;
-  }
-  closedir(dir);
-  return n;
-}
-
 /* Phase 0: X, W, partials and outputs of all ranks. 5 methods x 3 world sizes. */
 START_TEST(test_same_outputs) {
   const char *const worlds[] = {"2", "3", "4"};
@@ -88,7 +65,7 @@ START_TEST(test_same_outputs) {
     char a[32], b[32];
     snprintf(a, sizeof a, "threads%zu", w);
     snprintf(b, sizeof b, "processes%zu", w);
-    ck_assert_uint_ge(same_files(folder, a, b), 5);
+    ck_assert_uint_ge(run_same_files(folder, a, b), 5);
   }
   run_remove(folder);
 }
@@ -251,7 +228,7 @@ START_TEST(test_same_features) {
     snprintf(out, sizeof out, "%s/out", folder);
     run_remove(out);
   }
-  ck_assert_uint_ge(same_files(folder, "threads", "processes"), 4);
+  ck_assert_uint_ge(run_same_files(folder, "threads", "processes"), 4);
   run_remove(folder);
 }
 END_TEST

@@ -36,7 +36,7 @@ static const point points[] = {
 };
 #define N_POINTS ((int)(sizeof points / sizeof points[0]))
 
-static void run_point(run_result *r, const point *p, const char *phase) {
+static void run_point(run_result *r, const point *p, const char *phase, const char *dump) {
   char x[64], y[64], repro[64], dtype[64], activation[64];
   snprintf(x, sizeof x, "method.x_placement=%s", p->x);
   snprintf(y, sizeof y, "method.y_placement=%s", p->y);
@@ -81,6 +81,8 @@ static void run_point(run_result *r, const point *p, const char *phase) {
                         "-o",
                         "jsonl",
                         "-v",
+                        dump != NULL ? "--dump" : NULL,
+                        dump,
                         NULL};
   run_bsrun(r, cwd, NULL, args);
 }
@@ -88,7 +90,7 @@ static void run_point(run_result *r, const point *p, const char *phase) {
 START_TEST(every_gate_of_every_placement_and_class) {
   const point *p = &points[_i];
   run_result r;
-  run_point(&r, p, "0");
+  run_point(&r, p, "0", NULL);
   run_expect(&r, 0, p->method);
   json_t *rows = run_rows(r.out);
   json_t *record = run_record(cwd, run_str(json_array_get(rows, 0), "run_dir"));
@@ -112,10 +114,29 @@ START_TEST(every_gate_of_every_placement_and_class) {
 }
 END_TEST
 
+/* R0 between processes: what a run's folder keeps, choices of kernels included, gives each tensor again. */
+START_TEST(a_stored_run_gives_the_same_bits) {
+  const point *p = &points[_i];
+  run_result r;
+  run_point(&r, p, "0", "first");
+  run_expect(&r, 0, p->method);
+  json_t *rows = run_rows(r.out);
+  char config[512];
+  snprintf(config, sizeof config, "%s/config.yaml", run_str(json_array_get(rows, 0), "run_dir"));
+  json_decref(rows);
+  run_free(&r);
+  const char *args[] = {"--config", config, "--dump", "second", "--tune-cache", "off", "-q", NULL};
+  run_bsrun(&r, cwd, NULL, args);
+  run_expect(&r, 0, p->method);
+  run_free(&r);
+  ck_assert_uint_ge(run_same_files(cwd, "first", "second"), 4);
+}
+END_TEST
+
 START_TEST(timed_too) {
   const point p = points[_i];
   run_result r;
-  run_point(&r, &p, "1");
+  run_point(&r, &p, "1", NULL);
   run_expect(&r, 0, p.method);
   run_free(&r);
 }
@@ -129,7 +150,7 @@ START_TEST(refused_with_a_reason) {
   };
   static const char *const said[] = {"BS-METHOD-REPRO", "BS-METHOD-PLACEMENT", "BS-METHOD-PLACEMENT"};
   run_result r;
-  run_point(&r, &bad[_i], "0");
+  run_point(&r, &bad[_i], "0", NULL);
   run_expect(&r, 3, said[_i]);
   ck_assert_ptr_nonnull(strstr(r.err, said[_i]));
   ck_assert_ptr_nonnull(strstr(r.err, "hint: "));
@@ -143,6 +164,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, every_gate_of_every_placement_and_class, 0, N_POINTS);
+  tcase_add_loop_test(tc, a_stored_run_gives_the_same_bits, 0, N_POINTS);
   tcase_add_loop_test(tc, timed_too, 0, 2);
   tcase_add_loop_test(tc, refused_with_a_reason, 0, 3);
   suite_add_tcase(suite, tc);

@@ -61,18 +61,29 @@ static int same_y(const mf_result *a, const mf_result *b, uint32_t world) {
   return same;
 }
 
+/* The first six have leaves (R3, R4); masked_split promises R2 at most, 2:4 halves R1. */
 static const struct {
   const char *method, *mask;
 } splits[] = {
-    {"row_parallel", NULL},       {"blockshock", NULL},         {"blockshock", "0110"},
-    {"blockshock", "interleave"}, {"blockshock", "contiguous"}, {"column_parallel", NULL},
+    {"row_parallel", NULL},       {"blockshock", NULL},           {"blockshock", "0110"},
+    {"blockshock", "interleave"}, {"blockshock", "contiguous"},   {"column_parallel", NULL},
+    {"masked_split", "0110"},     {"masked_split", "interleave"}, {"blockshock", "random_2of4"},
+    {"blockshock", "magnitude"},
 };
-#define N_SPLITS ((int)(sizeof splits / sizeof splits[0]))
+#define N_SPLITS 6
+#define N_TOKENWISE 8
+#define N_ALL ((int)(sizeof splits / sizeof splits[0]))
+
+/* Complement and 2:4 halves want pairs of ranks. */
+static uint32_t world_of(const bs_mask *mask, const char *method, uint32_t odd, uint32_t even) {
+  if (strcmp(method, "blockshock") != 0 && strcmp(method, "masked_split") != 0) return odd;
+  return mask == NULL || (mask->kind != BS_MASK_INTERLEAVE && mask->kind != BS_MASK_CONTIGUOUS) ? even : odd;
+}
 
 START_TEST(r0_and_r1_over_runs_and_ranks) {
   bs_context *context = mf_context();
-  data d = data_make(_i / N_SPLITS);
-  const int split = _i % N_SPLITS;
+  data d = data_make(_i / N_ALL);
+  const int split = _i % N_ALL;
   for (int i = 0; i < 2; i++)
     for (size_t t = 0; t < 3; t++) {
       mf_case c = make(&d, splits[split].method, 3, 0, dtypes[t]);
@@ -82,8 +93,7 @@ START_TEST(r0_and_r1_over_runs_and_ranks) {
         c.spec.mask = &mask;
       }
       c.backend = backend_of(dtypes[t], i);
-      if (strcmp(c.method, "blockshock") == 0 && (c.spec.mask == NULL || mask.kind == BS_MASK_COMPLEMENT))
-        c.world = 4;
+      c.world = world_of(c.spec.mask, c.method, 3, 4);
       mf_result a, b;
       mf_run_ok(context, &c, &a);
       c.forwards = 3;
@@ -113,17 +123,18 @@ static void token_bits(bs_context *context, mf_case c, const data *d, int64_t fi
 
 START_TEST(r2_whatever_the_batch) {
   bs_context *context = mf_context();
-  data d = data_make(_i / N_SPLITS);
-  const int split = _i % N_SPLITS;
+  data d = data_make(_i / N_TOKENWISE);
+  const int split = _i % N_TOKENWISE;
   for (int i = 0; i < 2; i++)
     for (size_t t = 0; t < 3; t++)
-      for (int repro = 2; repro <= 4; repro++) {
-        mf_case c = make(&d, splits[split].method, 2, repro, dtypes[t]);
+      for (int repro = 2; repro <= (split < N_SPLITS ? 4 : 2); repro++) {
+        mf_case c = make(&d, splits[split].method, worlds[(t + (size_t)repro) % 4], repro, dtypes[t]);
         bs_mask mask;
         if (splits[split].mask != NULL) {
           mask = mf_mask(splits[split].mask);
           c.spec.mask = &mask;
         }
+        if (split >= N_SPLITS) c.world = t == 0 ? 2 : world_of(c.spec.mask, c.method, 3, 4);
         c.backend = backend_of(dtypes[t], i);
         const size_t bytes = N * BS_DTYPE_BYTES(dtypes[t]);
         uint8_t alone[N * 8], batch[N * 8];
@@ -188,10 +199,13 @@ START_TEST(r4_for_every_method) {
   static const struct {
     const char *method, *kernel;
     uint32_t world, y_split;
-  } peers[] = {{"dense", NULL, 1, 0},        {"row_parallel", NULL, 2, 0},
-               {"row_parallel", NULL, 8, 0}, {"column_parallel", NULL, 3, 0},
-               {"blockshock", "auto", 4, 0}, {"blockshock", "gather", 2, 0},
-               {"blockshock", "auto", 2, 1}, {"column_parallel", NULL, 2, 1}};
+  } peers[] = {
+      {"dense", NULL, 1, 0},           {"row_parallel", NULL, 1, 0},    {"row_parallel", NULL, 2, 0},
+      {"row_parallel", NULL, 4, 0},    {"row_parallel", NULL, 8, 0},    {"column_parallel", NULL, 1, 0},
+      {"column_parallel", NULL, 2, 0}, {"column_parallel", NULL, 3, 0}, {"column_parallel", NULL, 4, 0},
+      {"column_parallel", NULL, 8, 0}, {"blockshock", "auto", 1, 0},    {"blockshock", "auto", 2, 0},
+      {"blockshock", "auto", 4, 0},    {"blockshock", "auto", 8, 0},    {"blockshock", "gather", 2, 0},
+      {"blockshock", "auto", 2, 1},    {"column_parallel", NULL, 2, 1}, {"row_parallel", NULL, 4, 1}};
   static const char *const gather[] = {"R4", "gather"};
   bs_context *context = mf_context();
   data d = data_make(_i / N_DTYPES);
@@ -364,8 +378,8 @@ int main(void) {
   TCase *tc = tcase_create("classes");
   const int big = (int)mf_big(); /* so many times other data */
   tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, r0_and_r1_over_runs_and_ranks, 0, big * N_SPLITS);
-  tcase_add_loop_test(tc, r2_whatever_the_batch, 0, big * N_SPLITS);
+  tcase_add_loop_test(tc, r0_and_r1_over_runs_and_ranks, 0, big * N_ALL);
+  tcase_add_loop_test(tc, r2_whatever_the_batch, 0, big * N_TOKENWISE);
   tcase_add_loop_test(tc, r3_on_any_number_of_ranks, 0, big * N_SPLITS);
   tcase_add_loop_test(tc, r4_for_every_method, 0, big * N_DTYPES);
   tcase_add_loop_test(tc, leaves_are_exact_on_integers, 0, N_SPLITS);
