@@ -86,6 +86,8 @@ int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *
     *out_kernels = cpu_kernels_avx512;
     out_kernels->name = "avx512_bf16";
     out_kernels->dot = cpu_avx512_bf16_dot;
+    out_kernels->narrow24_dot = cpu_avx512_bf16_dot24;
+    out_kernels->narrow_dot_tokens = CPU_DOT24_TOKENS;
     choose_halves(isa, wanted, out_kernels);
     return BS_OK;
   }

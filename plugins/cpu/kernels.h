@@ -65,14 +65,14 @@ typedef struct cpu_bytes {
 /* Outputs in the lanes, for few tokens: each picks its columns of X in a register. One block of 64 columns:
  * c[t * ldc + 16 p + lane] = (add ? c : 0) + sum over the block; of integers i32 sums. */
 typedef struct cpu_narrow24 {
-  const float *x; /* rows of the block's columns, zeros beyond the last column */
-  int64_t x_ld;
-  const void *w;         /* the units of the panels, one after the other */
+  const void *x; /* rows of the block's columns as f32, zeros beyond the last column; of narrow24_dot bf16 */
+  int64_t x_ld;  /* of narrow24_dot always CPU_WIDE_COLUMNS */
+  const void *w; /* the units of the panels, one after the other */
   const uint32_t *codes; /* as those */
   float *c;
   int64_t ldc;
   int32_t units;  /* of the block: 1 or 2 */
-  int32_t tokens; /* 1 .. kernels->narrow_tokens */
+  int32_t tokens; /* 1 .. kernels->narrow_tokens (narrow_dot_tokens) */
   int32_t panels;
   int32_t type; /* cpu_type24 */
   int32_t add;
@@ -192,6 +192,10 @@ typedef struct cpu_kernels {
   int32_t narrow_tokens; /* tokens of the largest narrow tile */
   int32_t narrow_most;   /* tokens of a call up to which narrow tiles are the faster ones */
   void (*narrow24)(const cpu_narrow24 *tile);
+  /* bf16 by the processor's own products of pairs, for any number of tokens; NULL where it has none. The
+   * order of the sums is that of the others. */
+  int32_t narrow_dot_tokens;
+  void (*narrow24_dot)(const cpu_narrow24 *tile);
   void (*wide24)(const cpu_wide24 *tile);
   void (*sums24)(const cpu_sums24 *sums);
   /* A unit's values as f32 (f32 too), and its places: at[lane][i] = (first + column of i) * CPU_WIDE_ROW.
@@ -213,6 +217,8 @@ extern const cpu_kernels cpu_kernels_portable;
 extern const cpu_kernels cpu_kernels_avx2;
 extern const cpu_kernels cpu_kernels_avx512;
 void cpu_avx512_bf16_dot(const cpu_tile *tile);
+#define CPU_DOT24_TOKENS 16
+void cpu_avx512_bf16_dot24(const cpu_narrow24 *tile);
 #endif
 
 /* 0 f32, 1 bf16, 2 f16, -1 otherwise: the index of load, store and tile. */

@@ -86,3 +86,109 @@ void cpu_avx512_bf16_dot(const cpu_tile *t) {
       return;
   }
 }
+
+/* ---- 2:4 weights ---------------------------------------------------------------------------- */
+
+/* Bytes of values that are asked for before their turn (sparse.h). */
+#define AHEAD(tokens) ((tokens) == 1 ? 2048 : 6144)
+
+/* X is the same for all panels: else compilers spread it before their loop, into memory. */
+#define KEEP_IN_PLACE() __asm__ volatile("" : : : "memory")
+
+/* Per code of a group: the bytes of its columns among four bf16, the second column's first, for the
+ * instruction takes the upper half of a pair first: the chain stays upwards in k. */
+#define PAIR(c0, c1) ((2 * (c1)) | (2 * (c1) + 1) << 8 | (2 * (c0)) << 16 | (2 * (c0) + 1) << 24)
+static const int32_t pairs_of[2][16] = {
+    {PAIR(0, 0), PAIR(1, 0), PAIR(2, 0), PAIR(3, 0), PAIR(0, 1), PAIR(1, 1), PAIR(2, 1), PAIR(3, 1),
+     PAIR(0, 2), PAIR(1, 2), PAIR(2, 2), PAIR(3, 2), PAIR(0, 3), PAIR(1, 3), PAIR(2, 3), PAIR(3, 3)},
+    {0, 0, 0, 0, PAIR(2, 3), 0, 0, 0, PAIR(1, 3), PAIR(0, 3), 0, 0, PAIR(1, 2), PAIR(0, 2), PAIR(0, 1), 0}};
+
+/* One unit of a panel: sums += pairs of X * pairs of W. What a group costs beside its tokens is a table of
+ * positions, a shift, and its two lines of values side by side. */
+INLINE void dot24_unit(const int tokens, const uint16_t *x, const char *w, __m512i codes, const __m512i table,
+                       vec *sums) {
+  const __m512i beside = _mm512_set_epi16(15, 31, 14, 30, 13, 29, 12, 28, 11, 27, 10, 26, 9, 25, 8, 24, 7, 23,
+                                          6, 22, 5, 21, 4, 20, 3, 19, 2, 18, 1, 17, 0, 16);
+  UNROLL for (int g = 0; g < CPU_UNIT_VALUES / 2; g++, x += 4, w += 4 * CPU_PANEL) {
+    KEEP_IN_PLACE();
+    __builtin_prefetch(w + AHEAD(tokens), 0, 2);
+    const __m512i values = _mm512_permutexvar_epi16(beside, _mm512_loadu_si512(w));
+    const __m512i bytes = _mm512_permutexvar_epi32(codes, table); /* by the lowest four bits */
+    codes = _mm512_srli_epi32(codes, 4);
+    UNROLL for (int b = 0; b < tokens; b++) {
+      int64_t four;
+      memcpy(&four, x + b * CPU_WIDE_COLUMNS, sizeof four);
+      const __m512i both = _mm512_shuffle_epi8(_mm512_set1_epi64(four), bytes);
+      sums[b] = _mm512_dpbf16_ps(sums[b], (__m512bh)both, (__m512bh)values);
+    }
+  }
+}
+
+INLINE void dot24_tokens(const int tokens, const cpu_narrow24 *t) {
+  const char *w = t->w;
+  const uint32_t *codes = t->codes;
+  const __m512i table = _mm512_loadu_si512(pairs_of[t->other != 0]);
+  for (int32_t panel = 0; panel < t->panels; panel++) {
+    float *c = t->c + panel * CPU_PANEL;
+    vec sums[CPU_DOT24_TOKENS];
+    UNROLL for (int b = 0; b < tokens; b++) sums[b] = vec_set1(0.0f);
+    for (int32_t unit = 0; unit < t->units; unit++, w += 2 * CPU_UNIT_VALUES * CPU_PANEL, codes += CPU_PANEL)
+      dot24_unit(tokens, (const uint16_t *)t->x + unit * CPU_UNIT_COLUMNS, w, _mm512_loadu_si512(codes),
+                 table, sums);
+    UNROLL for (int b = 0; b < tokens; b++)
+        vec_store(c + b * t->ldc, t->add ? vec_add(vec_load(c + b * t->ldc), sums[b]) : sums[b]);
+  }
+}
+
+void cpu_avx512_bf16_dot24(const cpu_narrow24 *t) {
+  switch (t->tokens) {
+    case 1:
+      dot24_tokens(1, t);
+      return;
+    case 2:
+      dot24_tokens(2, t);
+      return;
+    case 3:
+      dot24_tokens(3, t);
+      return;
+    case 4:
+      dot24_tokens(4, t);
+      return;
+    case 5:
+      dot24_tokens(5, t);
+      return;
+    case 6:
+      dot24_tokens(6, t);
+      return;
+    case 7:
+      dot24_tokens(7, t);
+      return;
+    case 8:
+      dot24_tokens(8, t);
+      return;
+    case 9:
+      dot24_tokens(9, t);
+      return;
+    case 10:
+      dot24_tokens(10, t);
+      return;
+    case 11:
+      dot24_tokens(11, t);
+      return;
+    case 12:
+      dot24_tokens(12, t);
+      return;
+    case 13:
+      dot24_tokens(13, t);
+      return;
+    case 14:
+      dot24_tokens(14, t);
+      return;
+    case 15:
+      dot24_tokens(15, t);
+      return;
+    default:
+      dot24_tokens(CPU_DOT24_TOKENS, t);
+      return;
+  }
+}

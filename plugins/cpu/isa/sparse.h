@@ -88,7 +88,7 @@ INLINE void narrow_tokens(const int tokens, const int type, const cpu_narrow24 *
     vec sums[NARROW_TOKENS * LANES_VECS];
     UNROLL for (int s = 0; s < tokens * LANES_VECS; s++) sums[s] = vec_set1(0.0f);
     for (int32_t unit = 0; unit < t->units; unit++, w += bytes, codes += CPU_PANEL)
-      narrow_unit(tokens, type, t, t->x + unit * CPU_UNIT_COLUMNS, w, codes, sums);
+      narrow_unit(tokens, type, t, (const float *)t->x + unit * CPU_UNIT_COLUMNS, w, codes, sums);
     UNROLL for (int b = 0; b < tokens; b++) UNROLL for (int v = 0; v < LANES_VECS; v++)
         sum_put(c + b * t->ldc + v * VEC, sums[b * LANES_VECS + v], t->add, type == 3);
   }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * matmul24.c - matmul of a 2:4 weight on the panels of packed24.h, fp32 arithmetic for f32, bf16 and f16; i8
- * goes through fp32 too, block by block, where 32 products of bytes are exact, and is summed in i32.
+ * matmul24.c - matmul of a 2:4 weight on the panels of packed24.h, fp32 arithmetic for f32, bf16 and f16, or
+ * for bf16 the processor's own products of pairs; i8 goes through fp32 too, block by block, where 32 products
+ * of bytes are exact, and is summed in i32.
  *
  * Each member of the team owns a range of panels. A call of few tokens has the outputs in the lanes of the
  * kernels, one of many the tokens (isa/sparse.h): X is turned once for a tile of 64 tokens, and for a chunk
  * of panels every block of 64 columns is multiplied with all its tokens out of L1. Both forms make the same
- * sums in the same order: a token's bits depend on its own row alone. */
+ * sums in the same order: a token's bits depend on its own row alone. Products of pairs have the outputs in
+ * the lanes for any number of tokens: a pair of X is picked by one permutation of bytes, which a table gives
+ * once for all tokens. */
 #include <stdlib.h>
 
 #include "epilogue.h"
@@ -39,6 +42,7 @@ typedef struct matmul_plan {
   int64_t blocks; /* of 64 columns */
   int64_t x_ld, c_ld, chunk;
   int keep; /* X of a tile is turned once */
+  int dot;  /* bf16 products of pairs: outputs in the lanes for any number of tokens */
   void *memory;
   uint32_t width;
   scratch *members;
@@ -72,7 +76,10 @@ static void narrow_block(const matmul_call *call, const chunk *c, int64_t block,
   const matmul_plan *plan = call->plan;
   const cpu_packed24 *w = plan->w;
   const int64_t unit = 2 * block;
-  const cpu_narrow24 tile = {.x = c->s->x + begin * plan->x_ld + block * CPU_WIDE_COLUMNS,
+  const uint16_t *halves =
+      (const uint16_t *)(const void *)c->s->x + (block * c->tokens + begin) * CPU_WIDE_COLUMNS;
+  const float *rows = c->s->x + begin * plan->x_ld + block * CPU_WIDE_COLUMNS;
+  const cpu_narrow24 tile = {.x = plan->dot ? (const void *)halves : (const void *)rows,
                              .x_ld = plan->x_ld,
                              .w = cpu_unit_at(w, c->panel + panel, unit),
                              .codes = cpu_codes_at(w->codes, c->panel + panel, unit),
@@ -84,13 +91,17 @@ static void narrow_block(const matmul_call *call, const chunk *c, int64_t block,
                              .type = w->type,
                              .add = block > 0,
                              .other = w->other};
-  plan->kernels->narrow24(&tile);
+  if (plan->dot)
+    plan->kernels->narrow24_dot(&tile);
+  else
+    plan->kernels->narrow24(&tile);
 }
 
 /* Tokens that one tile does not hold take turns at a panel while it is in L1. */
 static void narrow_chunk(const matmul_call *call, const chunk *c) {
   const matmul_plan *plan = call->plan;
-  const int64_t most = plan->kernels->narrow_tokens, groups = (c->tokens + most - 1) / most;
+  const int64_t most = plan->dot ? plan->kernels->narrow_dot_tokens : plan->kernels->narrow_tokens,
+                groups = (c->tokens + most - 1) / most;
   const int64_t step = groups == 1 ? c->panels : 1;
   for (int64_t block = 0; block < plan->blocks; block++)
     for (int64_t p = 0; p < c->panels; p += step)
@@ -166,18 +177,31 @@ static void wide_chunk(const matmul_call *call, const chunk *c) {
 
 /* ---- the call ------------------------------------------------------------------------------- */
 
+/* X of few tokens: rows of f32, or for products of pairs the rows of each block, side by side. */
+static void load_rows(const matmul_call *call, const scratch *s, int64_t token, int64_t tokens) {
+  const matmul_plan *plan = call->plan;
+  if (!plan->dot) {
+    for (int64_t t = 0; t < tokens; t++)
+      cpu_rows24_load(&call->x, token + t, 0, plan->w->units * CPU_UNIT_COLUMNS, s->x + t * plan->x_ld);
+    return;
+  }
+  uint16_t *to = (uint16_t *)(void *)s->x;
+  for (int64_t b = 0; b < plan->blocks; b++)
+    for (int64_t t = 0; t < tokens; t++, to += CPU_WIDE_COLUMNS)
+      cpu_rows24_copy(&call->x, token + t, b * CPU_WIDE_COLUMNS, CPU_WIDE_COLUMNS, to);
+}
+
 static void run_tile(const matmul_call *call, const scratch *s, int64_t begin, int64_t end, int64_t token,
                      int64_t tokens) {
   const matmul_plan *plan = call->plan;
-  const int narrow = call->tokens <= plan->kernels->narrow_most;
-  for (int64_t t = 0; narrow && t < tokens; t++)
-    cpu_rows24_load(&call->x, token + t, 0, plan->w->units * CPU_UNIT_COLUMNS, s->x + t * plan->x_ld);
+  const int narrow = plan->dot || call->tokens <= plan->kernels->narrow_most;
+  if (narrow) load_rows(call, s, token, tokens);
   for (int64_t p = begin, stop; p < end; p = stop) {
     stop = (p / CPU_CHUNK24 + 1) * CPU_CHUNK24;
     if (stop > end) stop = end;
     const chunk c = {token, tokens, p, stop - p, s, plan->keep && p > begin};
-    if (plan->blocks == 0)
-      memset(s->c, 0, (size_t)(plan->chunk * CPU_PANEL * CPU_WIDE_TOKENS) * sizeof *s->c);
+    const int64_t sums = narrow ? tokens * plan->c_ld : plan->chunk * CPU_PANEL * CPU_WIDE_TOKENS;
+    if (plan->blocks == 0) memset(s->c, 0, (size_t)sums * sizeof *s->c);
     if (narrow)
       narrow_chunk(call, &c);
     else
@@ -236,20 +260,22 @@ static void plan_free(void *opaque) {
 typedef struct sizes {
   int64_t blocks, x_ld, c_ld, chunk;
   uint64_t x, c, each;
-  int keep;
+  int keep, dot;
 } sizes;
 
 static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape) {
   sizes s;
   const int64_t all = (shape->N + CPU_PANEL - 1) / CPU_PANEL;
-  const int64_t narrow = shape->B < kernels->narrow_most ? shape->B : kernels->narrow_most;
+  s.dot = shape->weight_type == BS_BF16 && kernels->narrow24_dot != NULL;
+  const int64_t most = s.dot ? CPU_WIDE_TOKENS : kernels->narrow_most,
+                narrow = shape->B < most ? shape->B : most;
   s.blocks = (shape->K + CPU_WIDE_COLUMNS - 1) / CPU_WIDE_COLUMNS;
   s.x_ld = s.blocks * CPU_WIDE_COLUMNS + 16; /* not a power of two */
   s.chunk = all < CPU_CHUNK24 ? (all > 0 ? all : 1) : CPU_CHUNK24;
   s.c_ld = s.chunk * CPU_PANEL + 16;
   s.keep = s.blocks * BLOCK_FLOATS <= KEEP_FLOATS;
-  s.x = (uint64_t)(narrow * s.x_ld);
-  if (shape->B > kernels->narrow_most) {
+  s.x = (uint64_t)(narrow * s.x_ld / (s.dot ? 2 : 1));
+  if (!s.dot && shape->B > most) {
     const uint64_t turned = (uint64_t)((s.keep ? s.blocks : 1) * BLOCK_FLOATS);
     if (turned > s.x) s.x = turned;
   }
@@ -345,6 +371,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
     plan->c_ld = s.c_ld;
     plan->chunk = s.chunk;
     plan->keep = s.keep;
+    plan->dot = s.dot;
     rc = make_scratch(plan, &s, err);
   }
   if (rc != BS_OK) {

@@ -26,6 +26,12 @@ void cpu_rows24_load(const cpu_rows24 *r, int64_t row, int64_t first, int64_t co
   if (n < count) memset(to + n, 0, (size_t)(count - n) * sizeof *to);
 }
 
+void cpu_rows24_copy(const cpu_rows24 *r, int64_t row, int64_t first, int64_t count, uint16_t *to) {
+  const int64_t left = r->columns - first, n = left < 0 ? 0 : left < count ? left : count;
+  if (n > 0) memcpy(to, place(r, row, first), (size_t)n * sizeof *to);
+  if (n < count) memset(to + n, 0, (size_t)(count - n) * sizeof *to);
+}
+
 void cpu_rows24_turn(const cpu_rows24 *r, int64_t row, int64_t tokens, int64_t first, float *lines,
                      float *to) {
   for (int64_t t = 0; t < tokens; t += 16) {
