@@ -48,8 +48,6 @@ def refusal(cell):
         return "BS-CFG-DTYPE"
     if method == "dense" and P > 1:
         return "BS-METHOD-WORLD"
-    if method == "masked_split" and mask in BY_ROW:
-        return "BS-MASK-BYROW"
     if method in ("masked_split", "blockshock") and by_halves(mask) and P % 2 == 1 and P > 1:
         return "BS-MASK-WORLD"
     return None

@@ -133,10 +133,11 @@ static int32_t refuse_by_row(const bs_mask *mask, bs_error *err) {
   bs_error_set(err, BS_UNSUPPORTED, "BS-MASK-BYROW",
                "mask %s keeps other columns in every row: no rank owns whole columns of it",
                mask->name != NULL ? mask->name : "?");
-  bs_error_hint(err,
-                "method blockshock runs it as 2:4 halves; all methods that split columns: "
-                "complement_1100_0011 (and the "
-                "other 2-of-4 patterns), interleave, contiguous, uneven, importance");
+  bs_error_hint(
+      err,
+      "methods blockshock (as 2:4 halves) and masked_split (dense, zeros stored) run it; all methods "
+      "that split columns: complement_1100_0011 (and the other 2-of-4 patterns), interleave, "
+      "contiguous, uneven, importance");
   return BS_UNSUPPORTED;
 }
 

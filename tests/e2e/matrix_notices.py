@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-CELL = "^threads (row_parallel contiguous f32 2 [02]|masked_split random_2of4 f32 2 0)$"
+CELL = "^threads (row_parallel contiguous f32 2 [02]|masked_split random_2of4 f32 3 0)$"
 LIES = (
     # What is done to bsrun's words, in sh; what scripts/matrix must say of it.
     ("nothing", "", 0, "0 FAILED"),
@@ -16,7 +16,7 @@ LIES = (
     ("another number of ranks", 'set -- "$@" --set hardware.world_size=4', 1, "P = 4"),
     ("another mask", 'set -- "$@" --set mask.name=uneven --set "mask.speeds=[1, 2]"', 1, "the mask uneven was used"),
     ("a refusal that is not documented", 'set -- "$@" --set model.B=0', 1, "FAIL"),
-    ("a refusal that does not come", 'set -- "$@" --set mask.name=contiguous', 1, "wanted BS-MASK-BYROW"),
+    ("a refusal that does not come", 'set -- "$@" --set mask.name=contiguous', 1, "wanted BS-MASK-WORLD"),
     ("faults that do nothing", 'set -- "$@" --set plugins.fault.plan=', 1, "NOT CAUGHT"),
     ("numbers that are wrong", 'set -- "$@" --backend fault:cpu --set "plugins.fault.plan=rank=1,op=matmul,do=flip"', 1, "BS-GATE-FAIL"),
     ("it says that it went well", '"$real" "$@"; exit 0', 1, "NOT CAUGHT"),

@@ -8,7 +8,7 @@
 #ifndef BS_METHODS_BLOCKSHOCK_BY_ROW_H
 #define BS_METHODS_BLOCKSHOCK_BY_ROW_H
 
-#include "../common/tp.h"
+#include "../common/tp_kept.h"
 
 /* How a layer is computed. */
 enum by_row_path {
@@ -48,22 +48,12 @@ typedef struct by_row_shape {
   int64_t z_cols;    /* outputs of which this rank activates the sums */
 } by_row_shape;
 
-/* The positions of this rank's part: read from those of the whole matrix, or kept here where those would have
- * to look at weights that are gone when build has returned. */
-typedef struct by_row_kept {
-  bs_kept kept;
-  const bs_kept *whole; /* owned */
-  uint8_t *bits;        /* half a byte a group; NULL: read `whole` */
-  int64_t stride;       /* bytes of a row of bits */
-  int64_t row, group;   /* first own ones in whole */
-} by_row_kept;
-
 /* What a layer has besides that of all methods. Its backward pass is in tp_layer.gradient: plans dx, dw, db,
  * sum_dx and whole_dy, scratch product, dy and ones. Its steps are in tp_layer.training: what is remembered
  * is as long as the kept values, `fused` is matmul24_update. */
 typedef struct by_row {
   by_row_shape shape;
-  by_row_kept positions;
+  tp_kept positions;
   bs_group *pair;   /* both halves of the slice; NULL: the world, or not needed */
   bs_group *peers;  /* this half of all slices */
   uint64_t *counts; /* of blocks, while plans are made */
@@ -82,12 +72,6 @@ void by_row_columns(const by_row_shape *shape, uint32_t slice, int64_t *out_begi
 /* by_row_propose.c */
 int32_t by_row_propose(const tp_state *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world,
                        bs_proposal *out_proposal, bs_error *err);
-
-/* by_row_kept.c: positions and packed values of this rank's part from the weights as they are, timed as
- * `compress`. A layer that has some gives them up for the new ones. */
-int32_t by_row_compress(tp_layer *layer, const bs_op_query *query, const bs_source *weights, bs_error *err);
-void by_row_kept_init(tp_layer *layer);
-void by_row_kept_free(const bs_rank_api *api, bs_rank *rank, by_row_kept *kept);
 
 /* by_row_build.c */
 int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,

@@ -89,6 +89,18 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   p->q.weight_dtype = s->w_dtype;
 }
 
+/* Positions and packed values of this rank's part, timed as `compress`. */
+static int32_t compress(tp_layer *l, const bs_op_query *query, const bs_source *weights, bs_error *err) {
+  by_row *b = by_row_of(l);
+  tp_rows_view rows;
+  const bs_source own = tp_source_rows(&rows, weights, l->shape.row_begin, l->shape.row_count);
+  l->api->region_begin(l->rank, BS_REGION_COMPRESS);
+  int32_t rc = tp_kept_make(&b->positions, l->api, l->rank, &b->shape.mask, b->shape.half, weights, err);
+  if (rc == BS_OK) rc = l->api->pack(l->rank, query, &own, &l->packed, err);
+  l->api->region_end(l->rank, BS_REGION_COMPRESS);
+  return rc;
+}
+
 /* A rank without columns multiplies a zero one, so that its term is zero, or the bias. */
 static int32_t build_stand_in(tp_layer *l, const bs_op_query *q, const bs_source *weights, bs_error *err) {
   const tp_shape *s = &l->shape;
@@ -106,7 +118,7 @@ static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_so
   product_query_fill(l, spec, &p);
   l->api->region_begin(l->rank, BS_REGION_PACK);
   int32_t rc =
-      s->input == TP_X_ZERO ? build_stand_in(l, &p.q, weights, err) : by_row_compress(l, &p.q, weights, err);
+      s->input == TP_X_ZERO ? build_stand_in(l, &p.q, weights, err) : compress(l, &p.q, weights, err);
   l->api->region_end(l->rank, BS_REGION_PACK);
   if (rc == BS_OK) rc = l->api->op_prepare(l->rank, &p.q, l->packed, &l->matmul, err);
   return rc;
@@ -171,7 +183,7 @@ int32_t by_row_build(const tp_state *state, const bs_rank_api *api, bs_rank *ran
   l->by_row = b;
   int32_t rc = by_row_shape_make(state, spec, api->rank(rank), api->world_size(rank), &b->shape, err);
   l->shape = b->shape.base;
-  by_row_kept_init(l);
+  tp_kept_init(&b->positions, l->shape.row_begin, l->shape.row_count, &b->shape.run);
   if (rc == BS_OK) rc = check_sources(l, weights, bias, err);
   if (rc == BS_OK) rc = build_bias(l, bias, err);
   if (rc == BS_OK) rc = build_product(l, spec, weights, err);
@@ -200,6 +212,6 @@ void by_row_layer_free(tp_layer *l) {
   if (b->peers != NULL) api->group_close(b->peers);
   if (b->pair != NULL) api->group_close(b->pair);
   if (b->counts != NULL) api->free(rank, b->counts);
-  by_row_kept_free(api, rank, &b->positions);
+  tp_kept_free(&b->positions, api, rank);
   api->free(rank, b);
 }

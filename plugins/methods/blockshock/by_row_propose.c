@@ -44,9 +44,8 @@ static void propose_forward(const by_row_shape *s, bs_proposal *p) {
   if (b->own_sums) p->workspace_bytes += B * (uint64_t)s->z_cols * BS_DTYPE_BYTES(b->reduce_dtype);
   if (b->keeps) p->workspace_bytes += B * (uint64_t)s->z_cols * BS_DTYPE_BYTES(b->product_dtype);
   if (b->input == TP_X_ZERO) p->workspace_bytes += B * BS_DTYPE_BYTES(b->x_dtype);
-  /* Positions that no source tells any more once the layer is built (by_row_kept.c). */
-  if ((s->mask.kind == BS_MASK_MAGNITUDE || s->mask.kind == BS_MASK_TRANSPOSABLE) && b->input != TP_X_ZERO)
-    p->workspace_bytes += rows * ((((uint64_t)s->run.count + 3) / 4 + 1) / 2);
+  /* Positions that no source tells any more once the layer is built (tp_kept.c). */
+  if (b->input != TP_X_ZERO) p->workspace_bytes += tp_kept_bytes(s->mask.kind, b->row_count, s->run.count);
   if (b->wire == BS_I8) {
     p->workspace_bytes += tp_quantise_bytes(b);
     tp_quantise_propose(b, p);

@@ -7,10 +7,6 @@
 #include "../common/tp_mixed.h"
 #include "by_row.h"
 
-static int differs_by_row(uint32_t kind) {
-  return kind == BS_MASK_RANDOM_2OF4 || kind == BS_MASK_MAGNITUDE || kind == BS_MASK_TRANSPOSABLE;
-}
-
 static const char *mask_name(const bs_mask *mask) {
   return mask->name != NULL ? mask->name : "given";
 }
@@ -31,7 +27,7 @@ int32_t by_row_choose(const bs_layer_spec *spec, uint32_t world, uint32_t *out_p
   const int32_t rc = tp_mask_or_complement(spec, &mask, err);
   if (rc != BS_OK) return rc;
   const char *kernel = tp_option_get(spec, "kernel", "auto"), *half = tp_option_get(spec, "half", NULL);
-  const int differs = differs_by_row(mask.kind), sparse = strcmp(kernel, "sparse24") == 0;
+  const int differs = tp_mask_by_row(mask.kind), sparse = strcmp(kernel, "sparse24") == 0;
   *out_path = BY_ROW_FIXED;
   if (!differs && !sparse && half == NULL) {
     if (strcmp(tp_option_get(spec, "slices", "auto"), "column") != 0) return BS_OK;

@@ -65,7 +65,7 @@ typedef struct tp_shape {
   uint32_t own_sums;             /* 1: the sum goes to scratch before it is activated */
   uint32_t keeps;                /* 1: so does a product that is no sum over ranks, for backward */
   const bs_partition *cols;      /* K split: own columns; NULL: all */
-  int64_t k_own;                 /* columns owned */
+  int64_t k_own;                 /* columns owned; by_row: length of a row of kept weights */
   int64_t k_mul;                 /* width of the product: K when full_width, at least 1 */
   int64_t row_begin, row_count;  /* rows of W owned */
   int64_t x_cols, y_cols;        /* of the caller's x and y */
@@ -80,6 +80,9 @@ typedef struct tp_shape {
   uint32_t leaves;               /* R3, R4: runs of columns that are summed apart here; 0: one product */
   uint32_t place;                /* of the rank's leaves in the tree, in units of them */
   uint32_t own_cols;             /* 1: cols is tp_leaf.c's, not the host's */
+  uint32_t by_row;               /* 1: of `cols`, other ones are kept in each row (tp_by_row.c) */
+  uint32_t half;                 /* by_row: 0 the mask's, 1 its complement's */
+  uint32_t mask_kind;            /* by_row: enum bs_mask_kind */
   int64_t leaf_width[TP_LEAVES]; /* of the products over them, in order of the tree; at least 1 */
   uint32_t mixed;                /* 1: columns in two precisions (tp_mixed.h) */
   int64_t mixed_high;            /* of all ranks: columns that stay high */
@@ -312,6 +315,7 @@ struct tp_layer {
   tp_training *training;  /* NULL: no steps */
   tp_quantise *quantise;  /* NULL: not in int8 */
   tp_leaves *leaves;      /* R3, R4: in the place of packed, matmul, move, partial, activate and sums */
+  struct tp_kept *kept;   /* tp_kept.h: positions of a dense weight with zeros; NULL: whole columns */
   struct tp_mixed *mixed; /* tp_mixed.h: in the place of packed, matmul and move; NULL: one precision */
   bs_coll_plan *before;   /* of x */
   uint64_t *before_counts;
@@ -367,6 +371,9 @@ bs_tensor tp_view_rows(const bs_tensor *t, int64_t rows);
 bs_tensor tp_view_run(const bs_tensor *t, int64_t begin, int64_t rows);
 int tp_fits(const bs_tensor *t, int64_t rows, uint32_t dtype, int64_t cols);
 
+/* Rows of what is packed, in one piece or in chunks of features. */
+int32_t tp_packed_rows(tp_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
+
 /* The slots of bs_method. */
 int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
                    bs_proposal *out_proposal, bs_error *err);
@@ -387,8 +394,8 @@ int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *
 int32_t tp_deactivate(void *state, bs_error *err);
 
 /* Views of a source, valid while `inner` is: the columns of `own` alone; rows row_begin.. of it; all its
- * columns with zeros where `own` keeps none; a single column of zeros. They stay thread-safe and pure when
- * inner is. */
+ * columns with zeros where `own` keeps none, or `kept` not in each row; a single column of zeros. They stay
+ * thread-safe and pure when inner is. */
 typedef struct tp_rows_view {
   const bs_source *inner;
   int64_t row_begin;
@@ -399,6 +406,13 @@ typedef struct tp_zeros_view {
 } tp_zeros_view;
 bs_source tp_source_rows(tp_rows_view *view, const bs_source *inner, int64_t row_begin, int64_t row_count);
 bs_source tp_source_zeros(tp_zeros_view *view, const bs_source *inner, const bs_partition *own);
+typedef struct tp_kept_view {
+  const bs_source *inner;
+  const bs_kept *kept; /* of the columns of `run`, from its first group */
+  const bs_partition *run;
+} tp_kept_view;
+bs_source tp_source_kept(tp_kept_view *view, const bs_source *inner, const bs_kept *kept,
+                         const bs_partition *run);
 bs_source tp_source_zero_column(const bs_source *inner);
 bs_source tp_source_columns(tp_zeros_view *view, const bs_source *inner, const bs_partition *own);
 

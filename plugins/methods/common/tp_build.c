@@ -4,6 +4,7 @@
  * prepares the product, the move of x and the one collective, and takes all the memory that forward
  * will need. Everything slow is here.
  */
+#include "tp_kept.h"
 #include "tp_mixed.h"
 
 static bs_tensor_desc strided(uint32_t dtype, int64_t rows, int64_t cols, int64_t stride) {
@@ -113,29 +114,44 @@ static void choose_input(tp_layer *l, const bs_layer_spec *spec) {
   }
 }
 
+/* This rank's part of W, packed as one, or in chunks of features. */
+static int32_t pack_part(tp_layer *l, const bs_layer_spec *spec, const bs_op_query *q,
+                         const bs_source *weights, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  tp_rows_view rows;
+  tp_zeros_view zeros;
+  tp_kept_view kept;
+  bs_source own = *weights;
+  int32_t rc = BS_OK;
+  if (s->input == TP_X_ZERO)
+    own = tp_source_zero_column(weights);
+  else if (s->split == BS_SPLIT_N)
+    own = tp_source_rows(&rows, weights, s->row_begin, s->row_count);
+  else if (s->by_row)
+    rc = tp_by_row_source(l, spec, weights, &kept, &own, err);
+  else if (l->state->traits->full_width && s->cols != NULL)
+    own = tp_source_zeros(&zeros, weights, s->cols);
+  if (rc != BS_OK || s->chunk_features) return rc == BS_OK ? tp_overlap_pack(l, spec, &own, err) : rc;
+  l->api->region_begin(l->rank, BS_REGION_PACK);
+  rc = l->api->pack(l->rank, q, &own, &l->packed, err);
+  l->api->region_end(l->rank, BS_REGION_PACK);
+  return rc;
+}
+
 static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_source *weights,
                              bs_error *err) {
-  tp_shape *s = &l->shape;
+  const tp_shape *s = &l->shape;
   if (s->row_count == 0) return BS_OK;
   if (s->mixed) return tp_mixed_build(l, spec, weights, err);
   choose_input(l, spec);
   tp_product_query p;
   tp_product_query_fill(l, spec, &p);
-  tp_rows_view rows;
-  tp_zeros_view zeros;
-  bs_source own = *weights;
-  if (s->input == TP_X_ZERO)
-    own = tp_source_zero_column(weights);
-  else if (s->split == BS_SPLIT_N)
-    own = tp_source_rows(&rows, weights, s->row_begin, s->row_count);
-  else if (l->state->traits->full_width && s->cols != NULL)
-    own = tp_source_zeros(&zeros, weights, s->cols);
-  if (s->chunk_features) return tp_overlap_pack(l, spec, &own, err);
-  l->api->region_begin(l->rank, BS_REGION_PACK);
-  int32_t rc = l->api->pack(l->rank, &p.q, &own, &l->packed, err);
-  l->api->region_end(l->rank, BS_REGION_PACK);
-  if (rc == BS_OK) rc = l->api->op_prepare(l->rank, &p.q, l->packed, &l->matmul, err);
-  return rc;
+  /* Positions are chosen first, where rows differ. */
+  if (s->by_row) l->api->region_begin(l->rank, BS_REGION_COMPRESS);
+  const int32_t rc = pack_part(l, spec, &p.q, weights, err);
+  if (s->by_row) l->api->region_end(l->rank, BS_REGION_COMPRESS);
+  return rc == BS_OK && !s->chunk_features ? l->api->op_prepare(l->rank, &p.q, l->packed, &l->matmul, err)
+                                           : rc;
 }
 
 /* Scratch for x (zero-filled by tensor_alloc) and the op that fills it. */
@@ -299,6 +315,7 @@ void tp_layer_free(void *layer) {
   if (l->partial.data != NULL) api->tensor_free(l->rank, &l->partial);
   if (l->x_scratch.data != NULL) api->tensor_free(l->rank, &l->x_scratch);
   if (l->bias_row.data != NULL) api->tensor_free(l->rank, &l->bias_row);
+  tp_by_row_free(l);
   tp_shape_free(l->state, &l->shape);
   api->free(l->rank, l);
 }

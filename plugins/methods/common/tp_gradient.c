@@ -4,7 +4,7 @@
  * weight that forward has packed, dW = dY^T X and db = dY^T 1. Columns of W are owned by one rank each, so a
  * split over K gives complete columns of dX, which are gathered at most; a split over N gives terms of a sum.
  */
-#include "tp.h"
+#include "tp_kept.h"
 
 int32_t tp_gradient_shape_make(const tp_state *state, const bs_layer_spec *spec, const tp_shape *s,
                                tp_gradient_shape *out_shape, bs_error *err) {
@@ -94,7 +94,9 @@ static int32_t build_dw(tp_layer *l, const bs_layer_spec *spec, bs_error *err) {
   const bs_tensor_desc *args[3] = {&x, &dy, &dw};
   const int picks = s->cols != NULL && spec->x_placement == BS_REPLICATED;
   int32_t rc = BS_OK;
-  if (s->k_own > 0)
+  if (s->k_own > 0 && s->by_row)
+    rc = tp_by_row_dw(l, spec, args, err);
+  else if (s->k_own > 0)
     rc = prepare(l, spec, "matmul_dw", args, 3, picks ? s->cols : NULL, NULL,
                  BS_QUERY_DETERMINISTIC | (picks ? (uint32_t)BS_QUERY_X_FULL : 0u), &g->dw, err);
   if (rc != BS_OK || !spec->has_bias) return rc;

@@ -46,7 +46,7 @@ static int32_t check(const tp_traits *traits, const bs_layer_spec *spec, bs_erro
     return refuse(traits, "adds its segments in f32", "leave model.accumulate out", err);
   if (traits->full_width)
     return refuse(traits, "has no zeros of other columns to multiply",
-                  "blockshock splits it by the same mask", err);
+                  "blockshock splits it by the same mask, if that keeps the same columns in every row", err);
   if (tp_repro_asked(spec) >= BS_REPRO_R3)
     return refuse(traits, "rounds X by each rank's columns, so its bits depend on the ranks",
                   "repro=R2 or below", err);

@@ -5,7 +5,7 @@
  * a communicator that reduces in rank order); R2 asks the kernel (BS_QUERY_TOKENWISE); R3 and R4 sum K in
  * leaves (tp_leaf_shape.c). docs/reproducibility.md is the same in words. Pure.
  */
-#include "tp.h"
+#include "tp_kept.h"
 
 const tp_option tp_common_options[] = {{"repro", "R0|R1|R2|R3|R4"}, {"mixed", NULL}};
 const uint32_t tp_common_count = (uint32_t)(sizeof tp_common_options / sizeof tp_common_options[0]);
@@ -35,9 +35,13 @@ static int is_natural(const bs_layer_spec *spec) {
 static int32_t check_leaves(const tp_traits *traits, const bs_layer_spec *spec, uint32_t repro,
                             uint32_t split, uint32_t world, bs_error *err) {
   const int power = world == 1 || world == 2 || world == 4 || world == TP_LEAVES;
-  if (traits->full_width)
+  if (traits->full_width) {
+    const int by_row = spec->mask != NULL && tp_mask_by_row(spec->mask->kind);
     return refuse(traits, repro, "is not kept: it multiplies the zeros of other columns too",
-                  "blockshock keeps it with the same mask", err);
+                  by_row ? "blockshock keeps it with a mask that keeps the same columns in every row"
+                         : "blockshock keeps it with the same mask",
+                  err);
+  }
   if (spec->flags != 0)
     return refuse(traits, repro, "is promised of the forward pass alone", "train with repro=R2 or below",
                   err);

@@ -3,6 +3,7 @@
  * tp_shape.c - what a spec means for one rank: sizes, dtypes, who owns which part of W, how x reaches the
  * product and which collective ends it; and the refusals. Pure: propose and build both start here.
  */
+#include "tp_kept.h"
 #include "tp_mixed.h"
 
 void tp_share(int64_t total, uint32_t rank, uint32_t world, int64_t *out_begin, int64_t *out_count) {
@@ -150,14 +151,16 @@ static int32_t split_columns(const tp_state *state, const bs_layer_spec *spec, t
   bs_mask mask;
   int32_t rc = state->traits->choose_mask(spec, &mask, err);
   if (rc != BS_OK) return rc;
-  rc = state->host->partition_make(&mask, s->K, s->rank, s->world, &s->cols, err);
+  const int by_row = state->traits->full_width && tp_mask_by_row(mask.kind);
+  rc = by_row ? tp_by_row_shape(state, spec, &mask, s, err)
+              : state->host->partition_make(&mask, s->K, s->rank, s->world, &s->cols, err);
   if (rc != BS_OK) return rc;
   if (s->world == 1) { /* the mask was checked; one rank owns everything */
-    state->host->partition_free(s->cols);
+    if (s->cols != NULL) state->host->partition_free(s->cols);
     s->cols = NULL;
     return BS_OK;
   }
-  s->k_own = s->cols->count;
+  if (!by_row) s->k_own = s->cols->count;
   s->x_cols = spec->x_placement == BS_SPLIT ? s->k_own : s->K;
   if (state->traits->full_width && s->K > 0) {
     s->k_mul = s->K;

@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 
+#include "tp_kept.h"
 #include "tp_mixed.h"
 
 static uint64_t scratch_bytes(const tp_shape *s) {
@@ -14,6 +15,7 @@ static uint64_t scratch_bytes(const tp_shape *s) {
   if (s->keeps) bytes += (uint64_t)s->B * (uint64_t)s->row_count * BS_DTYPE_BYTES(s->product_dtype);
   if (s->row_count > 0 && (s->input == TP_X_GATHER || s->input == TP_X_SPREAD || s->input == TP_X_ZERO))
     bytes += (uint64_t)s->B * (uint64_t)s->k_mul * BS_DTYPE_BYTES(s->x_dtype);
+  if (s->by_row) bytes += tp_kept_bytes(s->mask_kind, s->row_count, s->cols->count);
   return bytes;
 }
 
@@ -66,7 +68,13 @@ static const char *coll_name(uint32_t kind) {
 }
 
 static void describe(const tp_traits *traits, const tp_shape *s, char *out, size_t size) {
-  if (s->split == BS_SPLIT_N)
+  if (s->by_row)
+    snprintf(out, size,
+             "half %u of columns %" PRId64 "..+%" PRId64
+             ", other ones in each row, zeros multiplied too, %s%s",
+             s->half, s->cols->begin, s->cols->count, coll_name(s->coll),
+             s->after != BS_ACT_NONE ? ", then the activation" : "");
+  else if (s->split == BS_SPLIT_N)
     snprintf(out, size, "rows %" PRId64 "..+%" PRId64 " of W, %s", s->row_begin, s->row_count,
              coll_name(s->coll));
   else if (s->split == BS_SPLIT_K)
@@ -131,11 +139,15 @@ int32_t tp_owns(void *layer, bs_ownership *out_ownership, bs_error *err) {
   own.row_begin = l->shape.row_begin;
   own.row_count = l->shape.row_count;
   own.columns = l->shape.cols;
+  if (l->kept != NULL) {
+    own.columns = l->shape.cols->count < l->shape.K ? l->shape.cols : NULL;
+    own.kept = &l->kept->kept;
+  }
   bs_out_copy(out_ownership, &own, sizeof own);
   return BS_OK;
 }
 
-static int32_t packed_rows(tp_layer *l, int64_t row, bs_tensor *out, bs_error *err) {
+int32_t tp_packed_rows(tp_layer *l, int64_t row, bs_tensor *out, bs_error *err) {
   if (l->shape.chunk_features) return tp_overlap_read(l, row, out, err);
   return l->api->packed_read(l->packed, row, out, err);
 }
@@ -167,7 +179,7 @@ static int32_t read_own_columns(tp_layer *l, int64_t row, bs_tensor *out, bs_err
     part.dims[0] = to.dims[0] = n;
     to.data = (char *)out->data + skip;
     to.bytes = out->bytes > skip ? out->bytes - skip : 0;
-    rc = packed_rows(l, row + done, &part, err);
+    rc = tp_packed_rows(l, row + done, &part, err);
     bs_tensor *args[2] = {&part, &to};
     if (rc == BS_OK) rc = l->api->op_run(gather, args, 2, NULL, err);
   }
@@ -188,8 +200,9 @@ int32_t tp_read_weights(void *layer, int64_t row, bs_tensor *out, bs_error *err)
   if (out->dims[0] == 0 || s->k_own == 0) return BS_OK;
   if (l->leaves != NULL) return tp_leaves_read(l, row, out, err);
   if (l->mixed != NULL) return tp_mixed_read(l, row, out, err);
+  if (s->by_row) return tp_by_row_read(l, row, out, err);
   if (l->state->traits->full_width && s->cols != NULL) return read_own_columns(l, row, out, err);
-  return packed_rows(l, row, out, err);
+  return tp_packed_rows(l, row, out, err);
 }
 
 int32_t tp_activate(const bs_host *host, bs_plugin_self *self, const tp_traits *traits, bs_method *method,

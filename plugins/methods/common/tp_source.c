@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_source.c - views of a weight source: some rows, all columns with zeros where not owned, the own
- * columns alone, one zero column. Used while packing (tp_build.c), possibly by several members of the rank's
- * team at once.
+ * tp_source.c - views of a weight source: some rows, all columns with zeros where not owned (by columns, or
+ * by positions in each row), the own columns alone, one zero column. Used while packing (tp_build.c),
+ * possibly by several members of the rank's team at once.
  */
 #include "tp.h"
 
@@ -89,6 +89,77 @@ bs_source tp_source_zeros(tp_zeros_view *view, const bs_source *inner, const bs_
   view->own = own;
   source.ctx = view;
   source.read = read_zeros;
+  return source;
+}
+
+/* The positions of one row around the columns that are asked for, a window at a time. */
+typedef struct kept_window {
+  const tp_kept_view *view;
+  uint8_t bits[CHUNK];
+  int64_t row, first, count; /* groups of the run that bits has */
+} kept_window;
+
+static int32_t is_kept(kept_window *w, int64_t k, int *out_kept, bs_error *err) {
+  const bs_partition *run = w->view->run;
+  const bs_kept *kept = w->view->kept;
+  *out_kept = 0;
+  if (k < run->begin || k >= run->begin + run->count) return BS_OK;
+  const int64_t group = (k - run->begin) / 4, groups = (run->count + 3) / 4;
+  if (group < w->first || group >= w->first + w->count) {
+    w->first = group;
+    w->count = groups - group < CHUNK ? groups - group : CHUNK;
+    const int32_t rc = kept->read(kept->ctx, w->row, 1, group, w->count, w->bits, w->count, err);
+    if (rc != BS_OK) return rc;
+  }
+  *out_kept = w->bits[group - w->first] >> ((k - run->begin) % 4) & 1;
+  return BS_OK;
+}
+
+static int32_t read_kept_row(kept_window *w, const bs_partition *cols, int64_t asked, uint32_t dtype,
+                             void *out, bs_error *err) {
+  uint32_t list[CHUNK];
+  int64_t place[CHUNK], n = 0;
+  for (int64_t i = 0; i < asked; i++) {
+    const int64_t k = column(cols, i);
+    int kept;
+    int32_t rc = is_kept(w, k, &kept, err);
+    if (rc != BS_OK) return rc;
+    if (kept) {
+      list[n] = (uint32_t)k;
+      place[n++] = i;
+    }
+    if (n == 0 || (n < CHUNK && i + 1 < asked)) continue;
+    rc = place_columns(w->view->inner, w->row, 1, list, place, n, dtype, out, 0, err);
+    if (rc != BS_OK) return rc;
+    n = 0;
+  }
+  return BS_OK;
+}
+
+static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                         void *out, int64_t out_stride, bs_error *err) {
+  const tp_kept_view *view = ctx;
+  const int64_t asked = cols != NULL ? cols->count : view->inner->cols;
+  kept_window window = {.view = view};
+  int32_t rc = BS_OK;
+  zero_rows(out, nrows, asked, out_stride, BS_DTYPE_BYTES(dtype));
+  for (int64_t r = 0; rc == BS_OK && r < nrows; r++) {
+    window.row = row + r;
+    window.count = 0;
+    rc = read_kept_row(&window, cols, asked, dtype,
+                       (char *)out + (uint64_t)(r * out_stride) * BS_DTYPE_BYTES(dtype), err);
+  }
+  return rc;
+}
+
+bs_source tp_source_kept(tp_kept_view *view, const bs_source *inner, const bs_kept *kept,
+                         const bs_partition *run) {
+  bs_source source = *inner;
+  view->inner = inner;
+  view->kept = kept;
+  view->run = run;
+  source.ctx = view;
+  source.read = read_kept;
   return source;
 }
 

@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "tp.h"
+#include "tp_kept.h"
 
 static int32_t refuse(const tp_layer *l, int32_t code, const char *why, bs_error *err) {
   return bs_fail(err, code, "BS-METHOD-STEP", "method %s: %s", l->state->traits->name, why);
@@ -125,7 +125,8 @@ static int32_t step_weights(tp_layer *l, const bs_step *step, bs_stream *stream,
     if (rc != BS_OK || t->fused != NULL) return rc;
   }
   if (t->spread != NULL) {
-    bs_tensor *args[2] = {&dw, &t->dw_all};
+    bs_tensor all = l->shape.by_row ? tp_by_row_place(l, &t->dw_all) : t->dw_all;
+    bs_tensor *args[2] = {&dw, &all};
     const int32_t rc = l->api->op_run(t->spread, args, 2, stream, err);
     if (rc != BS_OK) return rc;
     dw = t->dw_all;

@@ -4,7 +4,7 @@
  * over the weight that forward has packed, what the optimiser remembers (zero at first), and the bias as a
  * packed weight of its own.
  */
-#include "tp.h"
+#include "tp_kept.h"
 
 static int has_weights(const tp_layer *l) {
   return l->packed != NULL && l->shape.input != TP_X_ZERO && l->shape.k_own > 0;
@@ -115,6 +115,7 @@ static int32_t build_spread(tp_layer *l, const bs_layer_spec *spec, bs_error *er
   int32_t rc = take(l, t->wide, s->row_count, s->k_mul, BS_LIFE_SCRATCH, &t->dw_all, err);
   if (rc == BS_OK && makes_own(spec, 1))
     rc = take(l, t->wide, s->row_count, s->k_own, BS_LIFE_SCRATCH, &t->dw_own, err);
+  if (rc == BS_OK && s->by_row) return tp_by_row_spread(l, &t->spread, err);
   return rc == BS_OK ? l->api->op_prepare(l->rank, &q, NULL, &t->spread, err) : rc;
 }
 

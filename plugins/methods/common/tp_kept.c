@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * by_row_kept.c - the positions of a rank's 2:4 weights, and its packed values: from a mask and a source of
+ * tp_kept.c - the positions of a rank's weights under a mask that differs by row: from a mask and a source of
  * weights, at build and whenever the mask is chosen anew. Positions that depend on the weights (magnitude,
  * transposable) are kept as half a byte a group of four, since the source is gone after build; others are
  * asked of the host again when somebody wants them.
  */
-#include "by_row.h"
+#include "tp_kept.h"
 
 #define CHUNK 1024 /* groups read at once, on the stack */
 
+int tp_mask_by_row(uint32_t kind) {
+  return kind == BS_MASK_RANDOM_2OF4 || tp_mask_looks(kind);
+}
+
+int tp_mask_looks(uint32_t kind) {
+  return kind == BS_MASK_MAGNITUDE || kind == BS_MASK_TRANSPOSABLE;
+}
+
 static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, int64_t ngroups, uint8_t *out,
                          int64_t out_stride, bs_error *err) {
-  const by_row_kept *k = ctx;
+  const tp_kept *k = ctx;
   if (nrows == 0 || ngroups == 0) return BS_OK; /* an empty part has no positions to ask */
   if (k->bits == NULL)
     return k->whole->read(k->whole->ctx, k->row + row, nrows, k->group + group, ngroups, out, out_stride,
@@ -29,7 +37,7 @@ static int32_t read_kept(void *ctx, int64_t row, int64_t nrows, int64_t group, i
 enum { MOST_MEMBERS = 256 }; /* of a team; more have nothing to do */
 
 typedef struct store_job {
-  const by_row_kept *k;
+  const tp_kept *k;
   int64_t rows, groups;
   bs_error *errors; /* one a member */
   int32_t *codes;
@@ -37,7 +45,7 @@ typedef struct store_job {
 
 /* Up to four rows at once: a transposable mask looks at so many. */
 static int32_t store_block(const store_job *job, int64_t row, int64_t nrows, bs_error *err) {
-  const by_row_kept *k = job->k;
+  const tp_kept *k = job->k;
   uint8_t read[4 * CHUNK];
   for (int64_t g = 0; g < job->groups; g += CHUNK) { /* CHUNK is even: chunks begin on a byte */
     const int64_t n = job->groups - g < CHUNK ? job->groups - g : CHUNK;
@@ -64,10 +72,9 @@ static void store_rows(void *arg, uint32_t member, uint32_t width) {
 }
 
 /* What the members say; the first that failed. */
-static int32_t run_store(tp_layer *l, const store_job *job, bs_error *err) {
-  for (uint32_t i = 0; i < MOST_MEMBERS; i++) job->errors[i].struct_size = (uint32_t)sizeof job->errors[i];
-  if (l->api->parallel_for(l->rank, store_rows, (void *)(uintptr_t)job) != BS_OK)
-    return bs_fail(err, BS_INTERNAL, "BS-METHOD-TEAM", "method blockshock: the rank's team does not run");
+static int32_t run_store(const bs_rank_api *api, bs_rank *rank, const store_job *job, bs_error *err) {
+  if (api->parallel_for(rank, store_rows, (void *)(uintptr_t)job) != BS_OK)
+    return bs_fail(err, BS_INTERNAL, "BS-METHOD-TEAM", "positions of weights: the rank's team does not run");
   for (uint32_t i = 0; i < MOST_MEMBERS; i++) {
     if (job->codes[i] == BS_OK) continue;
     if (err != NULL) bs_out_copy(err, &job->errors[i], sizeof job->errors[i]);
@@ -76,72 +83,58 @@ static int32_t run_store(tp_layer *l, const store_job *job, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t store(tp_layer *l, by_row_kept *k, bs_error *err) {
+static int32_t store(tp_kept *k, const bs_rank_api *api, bs_rank *rank, bs_error *err) {
   const int64_t rows = k->kept.rows, groups = (k->kept.cols + 3) / 4;
   store_job job = {.k = k, .rows = rows, .groups = groups};
   int32_t rc = BS_NO_MEMORY;
   k->stride = (groups + 1) / 2;
-  k->bits = l->api->alloc(l->rank, (uint64_t)(rows * k->stride) + 1);
-  job.errors = l->api->alloc(l->rank, MOST_MEMBERS * sizeof *job.errors);
-  job.codes = l->api->alloc(l->rank, MOST_MEMBERS * sizeof *job.codes);
+  k->bits = api->alloc(rank, (uint64_t)(rows * k->stride) + 1);
+  job.errors = api->alloc(rank, MOST_MEMBERS * sizeof *job.errors);
+  job.codes = api->alloc(rank, MOST_MEMBERS * sizeof *job.codes);
   if (k->bits != NULL && job.errors != NULL && job.codes != NULL)
-    rc = run_store(l, &job, err);
+    rc = run_store(api, rank, &job, err);
   else
     bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for the positions of %lld x %lld weights",
             (long long)rows, (long long)k->kept.cols);
-  if (job.errors != NULL) l->api->free(l->rank, job.errors);
-  if (job.codes != NULL) l->api->free(l->rank, job.codes);
+  if (job.errors != NULL) api->free(rank, job.errors);
+  if (job.codes != NULL) api->free(rank, job.codes);
   return rc;
 }
 
-void by_row_kept_free(const bs_rank_api *api, bs_rank *rank, by_row_kept *k) {
+void tp_kept_free(tp_kept *k, const bs_rank_api *api, bs_rank *rank) {
   if (k->whole != NULL) api->kept_free(k->whole);
   if (k->bits != NULL) api->free(rank, k->bits);
   k->whole = NULL;
   k->bits = NULL;
 }
 
-void by_row_kept_init(tp_layer *l) {
-  by_row *b = by_row_of(l);
-  by_row_kept *k = &b->positions;
-  k->row = l->shape.row_begin;
-  k->group = b->shape.run.begin / 4;
+void tp_kept_init(tp_kept *k, int64_t row, int64_t rows, const bs_partition *run) {
+  k->row = row;
+  k->group = run->begin / 4;
   k->kept.struct_size = (uint32_t)sizeof k->kept;
-  k->kept.rows = l->shape.row_count;
-  k->kept.cols = b->shape.run.count;
+  k->kept.rows = rows;
+  k->kept.cols = run->count;
   k->kept.ctx = k;
   k->kept.read = read_kept;
 }
 
-static int32_t make_positions(tp_layer *l, const bs_source *weights, bs_error *err) {
-  by_row *b = by_row_of(l);
-  const by_row_shape *s = &b->shape;
-  by_row_kept *k = &b->positions;
-  const int looks = s->mask.kind == BS_MASK_MAGNITUDE || s->mask.kind == BS_MASK_TRANSPOSABLE;
-  by_row_kept_free(l->api, l->rank, k);
-  int32_t rc = l->api->kept_make(l->rank, &s->mask, l->shape.N, l->shape.K, looks ? weights : NULL, s->half,
-                                 &k->whole, err);
+int32_t tp_kept_make(tp_kept *k, const bs_rank_api *api, bs_rank *rank, const bs_mask *mask, uint32_t half,
+                     const bs_source *weights, bs_error *err) {
+  const int looks = tp_mask_looks(mask->kind);
+  tp_kept_free(k, api, rank);
+  int32_t rc =
+      api->kept_make(rank, mask, weights->rows, weights->cols, looks ? weights : NULL, half, &k->whole, err);
   if (rc != BS_OK) return rc;
   /* Blocks of four rows stay blocks only where the part begins with one. */
   k->kept.transposable = k->whole->transposable && k->row % 4 == 0 &&
-                         (k->kept.rows % 4 == 0 || k->row + k->kept.rows == l->shape.N);
+                         (k->kept.rows % 4 == 0 || k->row + k->kept.rows == weights->rows);
   if (!looks) return BS_OK;
-  rc = store(l, k, err);
-  l->api->kept_free(k->whole);
+  rc = store(k, api, rank, err);
+  api->kept_free(k->whole);
   k->whole = NULL;
   return rc;
 }
 
-int32_t by_row_compress(tp_layer *l, const bs_op_query *query, const bs_source *weights, bs_error *err) {
-  tp_rows_view rows;
-  const bs_source own = tp_source_rows(&rows, weights, l->shape.row_begin, l->shape.row_count);
-  bs_packed *packed = NULL;
-  l->api->region_begin(l->rank, BS_REGION_COMPRESS);
-  int32_t rc = make_positions(l, weights, err);
-  if (rc == BS_OK) rc = l->api->pack(l->rank, query, &own, &packed, err);
-  l->api->region_end(l->rank, BS_REGION_COMPRESS);
-  if (rc != BS_OK) return rc;
-  if (l->packed != NULL) l->api->packed_release(l->packed);
-  l->packed = packed;
-  return BS_OK;
+uint64_t tp_kept_bytes(uint32_t kind, int64_t rows, int64_t cols) {
+  return tp_mask_looks(kind) ? (uint64_t)rows * (uint64_t)(((cols + 3) / 4 + 1) / 2) : 0;
 }
