@@ -16,6 +16,7 @@
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/measure/chunks.h"
 #include "lab/peers/peers.h"
 #include "lab/stop.h"
 #include "lab/tune/tune.h"
@@ -186,7 +187,7 @@ static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_exper
   }
   rc = bs_experiment_make(p->session.context, composed.config, p->request.configs_dir, &p->notes, out, err);
   if (rc == BS_OK && p->chosen.rows != NULL) out->ladder = json_incref(p->chosen.rows);
-  if (rc != BS_OK || out->phase != BS_PHASE_FORWARD) return rc;
+  if (rc != BS_OK || (out->phase != BS_PHASE_FORWARD && !bs_overlap_asked(out))) return rc;
   out->machine_constants = constants_of(p);
   return BS_OK;
 }

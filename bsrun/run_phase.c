@@ -11,6 +11,7 @@
 #include "core/plugin/registry.h"
 #include "lab/gate/half.h"
 #include "lab/gate/mixed.h"
+#include "lab/measure/chunks.h"
 #include "lab/peers/peers.h"
 #include "lab/stop.h"
 #include "lab/store/env.h"
@@ -227,6 +228,8 @@ static int32_t tell_mixed(const run_session *session, const bs_experiment *e, bs
 static int32_t run_experiment(run_session *session, bs_experiment *e, bsrun_progress *progress,
                               bs_phase_result *result, bs_error *err) {
   const bs_progress_fn show = bsrun_progress_to(session->quiet);
+  const int32_t rc = bs_overlap_settle(session->context, e, err);
+  if (rc != BS_OK) return rc;
   if (e->phase == BS_PHASE_CORRECTNESS)
     return bs_phase0_run(session->context, e, show, progress, result, err);
   if (e->phase == BS_PHASE_BACKWARD) return bs_phase2_run(session->context, e, show, progress, result, err);

@@ -64,6 +64,8 @@ typedef struct bs_experiment {
   uint32_t only_stored; /* explain: overlap=auto measures nothing */
   /* The processes that run it together (lab/peers/peers.h), the caller's; NULL: this one alone. */
   struct bs_peers *peers;
+  const char
+      *overlap; /* what rank 0 of processes made of overlap=auto (lab/measure/chunks.h), static; or NULL */
   double tune_seconds, tune_margin; /* lab/tune/tune.h */
   int64_t tune_min_work;
   uint32_t tune_measure;

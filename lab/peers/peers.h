@@ -16,7 +16,8 @@ enum bs_word {
   BS_WORD_CLOSE = 4,    /* the arm is closed */
   BS_WORD_END = 5,      /* the phase has ended; with its status */
   BS_WORD_OPEN = 6,     /* rung `n` of the ladder becomes arm `arm` */
-  BS_WORD_CHOSEN = 7    /* the ladder is done; with its status */
+  BS_WORD_CHOSEN = 7,   /* the ladder is done; with its status */
+  BS_WORD_CHUNKS = 8    /* overlap=auto is number `n` of bs_overlap_settle */
 };
 typedef struct bs_told {
   uint32_t word; /* enum bs_word */
