@@ -12,7 +12,8 @@
 #include "lab/config/schema.h"
 
 const args_option explain_options[] = {
-    {"dtype", 0, "T", 0, "dtype of the model (X, W, Y): bf16, f16, f32, f64, ..."},
+    {"dtype", 0, "T", 0,
+     "dtype of the model (X, W, Y): bf16, f16, f32, f64, ...; mask: i8 and fp4 weights too"},
     {"b", 0, "N", 0, "tokens B"},
     {"n", 0, "N", 0, "output features N"},
     {"k", 0, "N", 0, "input features K; default: N"},
@@ -75,12 +76,32 @@ static int32_t read_words(const args *a, enum subject *out_of, const char **out_
   return BS_OK;
 }
 
+/* A mask is asked for with weights that no model is of: --dtype is noted, and taken out of `options`, whose
+ * list of given options must be a copy. The model is of f32 then, in which our kernels multiply bytes. */
+static void take_weights(explained *x, args *options) {
+  static const explained_weights known[] = {
+      {"i8", BS_I8, 8}, {"int8", BS_I8, 8}, {"fp4", 0, 4}, {"f4", 0, 4}};
+  for (size_t i = 0; i < options->n_given; i++) {
+    if (strcmp(options->options[options->given[i].option].name, "dtype") != 0) continue;
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
+      if (strcmp(options->given[i].value, known[k].name) != 0) continue;
+      x->weights = known[k / 2 * 2]; /* by its first name */
+      options->given[i].value = "f32";
+      break;
+    }
+  }
+}
+
 static int32_t resolve(explained *x, enum subject of, const char *name, bs_error *err) {
   bsrun_request request;
   bs_composed composed = {0};
   bs_notes notes = {0};
   args options = *x->a; /* the words are ours */
   options.n_words = 0;
+  options.given = malloc((options.n_given + 1) * sizeof *options.given);
+  if (options.given == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  memcpy(options.given, x->a->given, options.n_given * sizeof *options.given);
+  if (of == OF_MASK) take_weights(x, &options);
   int32_t rc = bsrun_request_make(&options, &request, err);
   bs_compose_request *q = &request.compose;
   if (of == OF_MASK) q->mask = name;
@@ -100,6 +121,7 @@ static int32_t resolve(explained *x, enum subject of, const char *name, bs_error
   bs_config_free(composed.config);
   bs_notes_free(&notes);
   bsrun_request_free(&request);
+  free(options.given);
   return rc;
 }
 
@@ -142,6 +164,7 @@ void help_explain(void) {
       "why; what\n"
       "        each rank keeps; the 2:4 formats of hardware that it is legal in; bytes and times of each "
       "way\n"
+      "        (--dtype i8: quantised weights; fp4: what they would take, no backend has them)\n"
       "method  what each rank proposes: split, FLOPs, bytes, collectives and their payload\n"
       "\n"
       "Nothing is run. Times are predicted when `bsrun doctor --measure` has kept this machine's constants.\n"
@@ -155,6 +178,7 @@ void help_explain(void) {
       "  bsrun explain matmul --mask complement_1010_0101 -P 2 --rank 1 --bias -o json\n"
       "  bsrun explain mask random_2of4 --n 4096\n"
       "  bsrun explain mask magnitude --n 1024 -P 4 --dtype bf16 -o json\n"
+      "  bsrun explain mask random_2of4 --n 4096 --dtype i8\n"
       "  bsrun explain method blockshock -P 2 --b 16\n"
       "\n"
       "exit codes: 0; 3 when no implementation serves the op, or the method refuses (the reason is printed); "

@@ -38,11 +38,13 @@ typedef struct answer {
   split s;
   const bs_mask *mask; /* with its order */
   bs_compiled compiled;
-  int halves;     /* the mask has two that keep two of each four */
-  int by_row;     /* and they differ by row */
-  uint32_t pairs; /* of ranks that share a slice */
+  int halves;                /* the mask has two that keep two of each four */
+  int by_row;                /* and they differ by row */
+  uint32_t pairs;            /* of ranks that share a slice */
+  explained_weights weights; /* that are asked for */
   char legal[96];
-  char no_op24[512]; /* why the backend has none; "" */
+  char no_op24[512];   /* why the backend has none; "" */
+  char no_matmul[512]; /* why it has no dense product of the dtype; "" */
 } answer;
 
 /* One way to multiply, on one rank. */
@@ -53,17 +55,34 @@ typedef struct way {
   const char *runs_as, *which, *why;
 } way;
 
+/* Bytes of weights. fp4 is kept in pairs: two bits a group tell which, four where single ones are. */
+static uint64_t bytes_of(const answer *a, uint32_t form, int64_t rows, int64_t cols, int64_t kept) {
+  if (a->weights.dtype != 0) return bs_form_bytes(form, a->weights.dtype, rows, cols, kept);
+  const uint64_t groups = (uint64_t)rows * (uint64_t)(cols / 4 + (cols % 4 != 0));
+  const uint64_t values = (uint64_t)rows * (uint64_t)bs_form_columns(form, cols, kept);
+  return (values * a->weights.bits + (form == BS_FORM_SPARSE24 ? 2 * groups : 0) + 7) / 8;
+}
+
+/* Why this way, or that the backend has no such product. */
+static const char *why_of(const answer *a, const way *w) {
+  return w->form != BS_FORM_SPARSE24 && w->rows > 0 && a->no_matmul[0] != '\0' ? a->no_matmul : w->why;
+}
+
+static uint32_t product_of(const answer *a, uint32_t form) {
+  if (a->s.x->weights.name != NULL) return SPLIT_BOUND_ALONE;
+  return form == BS_FORM_SPARSE24 ? SPLIT_PRODUCT_24 : SPLIT_DENSE_PRODUCT;
+}
+
 static int32_t note_row(answer *a, const way *w, const bs_proposal *proposal, bs_error *err) {
   const bs_layer_spec *spec = &a->s.subject.spec;
   const int chosen = w->form == a->compiled.form;
-  const uint64_t bytes = BS_DTYPE_BYTES(spec->w_dtype);
-  const double dense = (double)spec->N * (double)spec->K * (double)bytes;
+  const double dense = (double)bytes_of(a, BS_FORM_DENSE, spec->N, spec->K, spec->K);
   json_t *row =
       json_pack("{s:s,s:i,s:s,s:s,s:s,s:s,s:i,s:s,s:s,s:i,s:s,s:I,s:I}", "mark", chosen ? "*" : "", "rank",
-                (int)w->rank, "runs_as", w->runs_as, "which", w->which, "legal", a->legal, "why", w->why,
-                "chosen", chosen, "form", bs_form_name(w->form), "mask",
+                (int)w->rank, "runs_as", w->runs_as, "which", w->which, "legal", a->legal, "why",
+                why_of(a, w), "chosen", chosen, "form", bs_form_name(w->form), "mask",
                 a->mask->name != NULL ? a->mask->name : "?", "world_size", (int)a->s.subject.world_size,
-                "dtype", bs_dtype_name(spec->w_dtype), "N", (json_int_t)spec->N, "K", (json_int_t)spec->K);
+                "dtype", a->weights.name, "N", (json_int_t)spec->N, "K", (json_int_t)spec->K);
   if (row == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (w->rows > 0) {
     json_object_set_new(row, "columns", json_integer((json_int_t)w->columns));
@@ -74,7 +93,7 @@ static int32_t note_row(answer *a, const way *w, const bs_proposal *proposal, bs
     bs_proposal p = *proposal;
     p.weight_bytes = w->bytes;
     p.flops = 2 * (uint64_t)spec->B * (uint64_t)w->rows * (uint64_t)w->columns;
-    split_predict(&a->s, row, &p, w->form == BS_FORM_SPARSE24 ? SPLIT_PRODUCT_24 : SPLIT_DENSE_PRODUCT);
+    split_predict(&a->s, row, &p, product_of(a, w->form));
   }
   json_array_append_new(a->s.rows, row);
   return BS_OK;
@@ -118,7 +137,9 @@ static int32_t columns_row(answer *a, uint32_t rank, bs_error *err) {
                    .form = a->compiled.form,
                    .rows = spec->N,
                    .columns = p->count,
-                   .bytes = proposal.weight_bytes,
+                   .bytes = a->s.x->weights.name == NULL
+                                ? proposal.weight_bytes
+                                : bytes_of(a, a->compiled.form, spec->N, spec->K, p->count),
                    .runs_as = runs_as,
                    .which = which,
                    .why = a->compiled.why};
@@ -178,7 +199,7 @@ static int32_t half_row(answer *a, uint32_t rank, uint32_t form, const char *why
                  .form = form,
                  .rows = rows,
                  .columns = bs_form_columns(form, spec->K, (spec->K + 1) / 2),
-                 .bytes = bs_form_bytes(form, spec->w_dtype, rows, spec->K, (spec->K + 1) / 2),
+                 .bytes = bytes_of(a, form, rows, spec->K, (spec->K + 1) / 2),
                  .runs_as = bs_form_name(form),
                  .which = which,
                  .why = why};
@@ -209,7 +230,7 @@ static int32_t other_dense(answer *a, bs_error *err) {
   const way w = {.form = BS_FORM_DENSE,
                  .rows = spec->N,
                  .columns = spec->K,
-                 .bytes = bs_form_bytes(BS_FORM_DENSE, spec->w_dtype, spec->N, spec->K, spec->K),
+                 .bytes = bytes_of(a, BS_FORM_DENSE, spec->N, spec->K, spec->K),
                  .runs_as = "dense",
                  .which = "zeros in the others' columns",
                  .why = "the zeros are stored and multiplied too (masked_split)"};
@@ -234,33 +255,49 @@ static void ignore(void *user, const bs_op_candidate *candidate) {
   (void)user, (void)candidate;
 }
 
-/* Has the backend an op for the 2:4 weights of rank 0? Why not goes into no_op24. */
-static void ask_op24(answer *a) {
+/* Has the backend this product of the weights? Why not goes into `out`. Bytes are multiplied by bytes. */
+static void ask_op(answer *a, const char *op, const bs_kept *kept, char *out, size_t size) {
   const bs_layer_spec *spec = &a->s.subject.spec;
-  const bs_kept *kept = NULL;
+  const int bytes = a->weights.dtype == BS_I8;
   bs_error why = BS_ERROR_INIT;
+  if (a->weights.dtype == 0) {
+    snprintf(out, size, "not on this backend: no backend has weights of %s", a->weights.name);
+    return;
+  }
   const bs_tensor_desc x = {.struct_size = sizeof x,
-                            .dtype = spec->x_dtype,
+                            .dtype = bytes ? BS_I8 : spec->x_dtype,
                             .rank = 2,
                             .dims = {spec->B, spec->K},
                             .strides = {spec->K, 1}};
   const bs_tensor_desc y = {.struct_size = sizeof y,
-                            .dtype = spec->y_dtype,
+                            .dtype = bytes ? BS_I32 : spec->y_dtype,
                             .rank = 2,
                             .dims = {spec->B, spec->N},
                             .strides = {spec->N, 1}};
   const bs_tensor_desc *of[4] = {&x, NULL, NULL, &y};
-  int32_t rc = bs_kept_make(a->mask, spec->N, spec->K, &a->s.subject.w, 0, &kept, &why);
   const bs_op_query query = {.struct_size = sizeof query,
                              .nargs = 4,
-                             .op = "matmul24",
+                             .op = op,
                              .args = of,
                              .flags = BS_QUERY_DETERMINISTIC,
-                             .weight_dtype = spec->w_dtype,
+                             .weight_dtype = a->weights.dtype,
                              .accumulate = spec->accumulate,
                              .kept = kept};
-  if (rc == BS_OK) rc = bs_op_explain(a->s.x->context, a->s.x->e.backend, &query, ignore, NULL, &why);
-  if (rc != BS_OK) snprintf(a->no_op24, sizeof a->no_op24, "%.500s", why.message);
+  if (bs_op_explain(a->s.x->context, a->s.x->e.backend, &query, ignore, NULL, &why) != BS_OK)
+    snprintf(out, size, "not on this backend: %.480s", why.message);
+}
+
+/* The 2:4 weights are those of rank 0. */
+static void ask_ops(answer *a) {
+  const bs_layer_spec *spec = &a->s.subject.spec;
+  const bs_kept *kept = NULL;
+  bs_error why = BS_ERROR_INIT;
+  ask_op(a, "matmul", NULL, a->no_matmul, sizeof a->no_matmul);
+  if (!a->halves) return;
+  if (bs_kept_make(a->mask, spec->N, spec->K, &a->s.subject.w, 0, &kept, &why) == BS_OK)
+    ask_op(a, "matmul24", kept, a->no_op24, sizeof a->no_op24);
+  else
+    snprintf(a->no_op24, sizeof a->no_op24, "%.500s", why.message);
   bs_kept_free(kept);
 }
 
@@ -282,6 +319,11 @@ static int32_t compile(answer *a, bs_error *err) {
   a->by_row = bs_mask_by_row(a->mask);
   a->halves = a->by_row || a->mask->kind == BS_MASK_COMPLEMENT;
   a->pairs = subject->world_size / 2;
+  a->weights = a->s.x->weights;
+  if (a->weights.name == NULL) {
+    a->weights.dtype = subject->spec.w_dtype;
+    a->weights.name = bs_dtype_name(a->weights.dtype);
+  }
   if (a->by_row && subject->world_size > 1 && subject->world_size % 2 != 0) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-MASK-WORLD",
                  "mask %s has two halves and cannot be split over an odd number of ranks (P = %u)",
@@ -289,7 +331,7 @@ static int32_t compile(answer *a, bs_error *err) {
     bs_error_hint(err, "use the mask interleave, which takes any P, or an even P");
     return BS_UNSUPPORTED;
   }
-  if (a->halves) ask_op24(a);
+  ask_ops(a);
   const int32_t rc =
       bs_mask_compile(a->mask, subject->spec.N, subject->spec.K, &subject->w, subject->world_size,
                       a->no_op24[0] != '\0' ? a->no_op24 : NULL, &a->compiled, err);

@@ -92,8 +92,9 @@ void split_predict(split *s, json_t *row, const bs_proposal *proposal, uint32_t 
     s->lacking = 1;
     return;
   }
-  bs_predict_rank(&machine, kernel_of(s, &like, footprint, kind, &kernel), &s->subject.spec, proposal,
-                  s->subject.world_size, s->threads, &p);
+  const bs_kernel *measured =
+      kind == SPLIT_BOUND_ALONE ? NULL : kernel_of(s, &like, footprint, kind, &kernel);
+  bs_predict_rank(&machine, measured, &s->subject.spec, proposal, s->subject.world_size, s->threads, &p);
   if (p.has_kernel) json_object_set_new(row, "predicted_s", json_real(p.kernel.total));
   json_object_set_new(row, "bound_s", json_real(p.bound.total));
   json_object_set_new(row, "wire_s", json_real(p.bound.wire));

@@ -109,7 +109,8 @@ typedef struct cpu_sums24 {
 } cpu_sums24;
 
 /* dX of a unit of up to four panels, tokens in the lanes: c[k * CPU_WIDE_TOKENS + t] = (add ? c : 0) + sum
- * over the outputs n that keep column k, upwards, of its weight times x[n * CPU_WIDE_TOKENS + t]. */
+ * over the outputs n that keep column k, upwards, of its weight times x[n * CPU_WIDE_TOKENS + t]; of i8
+ * weights i32 sums: the 64 products of bytes are exact in fp32. */
 #define CPU_TURNED 64 /* outputs */
 typedef struct cpu_turned24 {
   const float *x;        /* dY, [64][CPU_WIDE_TOKENS] */
@@ -120,7 +121,7 @@ typedef struct cpu_turned24 {
   int64_t ahead_codes;
   float *c;       /* [32][CPU_WIDE_TOKENS] */
   int32_t panels; /* 1 .. 4 */
-  int32_t type;   /* cpu_type24, no i8 */
+  int32_t type;   /* cpu_type24 */
   int32_t tokens; /* 1 .. CPU_WIDE_TOKENS; rounded up to 16 */
   int32_t add;
   uint32_t other;
@@ -135,7 +136,7 @@ typedef struct cpu_spread24 {
   int64_t ahead_codes;
   float *to;
   int64_t to_step;
-  int32_t type; /* cpu_type24, no i8 */
+  int32_t type; /* cpu_type24 */
   uint32_t other;
 } cpu_spread24;
 

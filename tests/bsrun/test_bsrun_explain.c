@@ -214,6 +214,43 @@ START_TEST(a_mask_by_rows_is_2_4) {
 }
 END_TEST
 
+/* Quantised weights: 10/16 of a byte each, as the gather's half and the whole are of bytes; fp4 in pairs. */
+START_TEST(a_mask_of_quantised_weights) {
+  static const struct {
+    const char *mask, *dtype, *backend, *chosen;
+    double bytes; /* of a weight */
+    int has;      /* the backend has the product */
+  } rows_[] = {{"random_2of4", "i8", "cpu", "2:4", 1.0, 1},
+               {"random_2of4", "int8", "ref", "2:4", 1.0, 1},
+               {"complement_1010_0101", "i8", "cpu", "gather", 1.0, 1},
+               {"complement_1010_0101", "f8e4m3", "cpu", "gather", 1.0, 0},
+               {"magnitude", "f8e5m2", "ref", "2:4", 1.0, 1},
+               {"random_2of4", "fp4", "cpu", "dense", 0.5, 0},
+               {"complement_1100_0011", "fp4", "ref", "gather", 0.5, 0}};
+  const char *const mask = rows_[_i].mask;
+  const double whole = 256.0 * 128.0 * rows_[_i].bytes;
+  const int fixed = strncmp(mask, "complement", 10) == 0;
+  ran r = bsrun(dir, "explain", "mask", mask, "--n", "256", "--k", "128", "--dtype", rows_[_i].dtype,
+                "--plugin", rows_[_i].backend, "--cache", "off", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(str(rows, 0, "form"), rows_[_i].chosen);
+  ck_assert_int_eq((int)num(rows, 0, "chosen"), 1);
+  const size_t sparse = row_of_form(rows, "2:4"), gather = row_of_form(rows, "gather");
+  ck_assert(num(rows, sparse, "weight_bytes") == whole * 10 / 16);
+  ck_assert(num(rows, sparse, "of_dense") == 0.625);
+  ck_assert(num(rows, row_of_form(rows, "dense"), "weight_bytes") == whole);
+  if (fixed) ck_assert(num(rows, gather, "weight_bytes") == whole / 2);
+  ck_assert_str_eq(str(rows, 0, "dtype"), strcmp(rows_[_i].dtype, "int8") == 0 ? "i8" : rows_[_i].dtype);
+  ck_assert_int_eq(strstr(str(rows, fixed ? gather : sparse, "why"), "not on this backend") == NULL,
+                   rows_[_i].has);
+  if (strcmp(mask, "complement_1100_0011") == 0)
+    ck_assert_str_eq(str(rows, 0, "legal"), "16/8-bit 2:4, fp4 paired 4:8");
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(a_method_proposes_by_rank) {
   ran r = bsrun(dir, "explain", "method", "blockshock", "-P", "2", "--b", "8", "--n", "256", "--k", "128",
                 "--dtype", "f32", "--plugin", "ref", "-o", "json", NULL);
@@ -264,6 +301,18 @@ START_TEST(predictions_come_from_the_stored_constants) {
             "--cache", "machine.json", "-o", "json", NULL);
   must_be(&r, 0);
   ck_assert_ptr_nonnull(strstr(r.err, "lack this dtype"));
+  ran_free(&r);
+  /* Bytes, multiplied in f32: no fewer multiply-adds than of f32, a quarter of the weights. */
+  r = bsrun(dir, "explain", "mask", "random_2of4", "-P", "2", "--b", "8", "--n", "256", "--k", "128",
+            "--dtype", "i8", "--plugin", "ref", "--threads-per-rank", "1", "--cache", "machine.json", "-o",
+            "json", NULL);
+  must_be(&r, 0);
+  rows = rows_of(&r);
+  ck_assert_msg(fabs(num(rows, 0, "bound_s") - wanted) < 1e-9 * wanted, "%g, wanted %g",
+                num(rows, 0, "bound_s"), wanted);
+  ck_assert(json_is_null(json_object_get(json_array_get(rows, 0), "predicted_s")));
+  ck_assert_ptr_null(strstr(r.err, "no times predicted"));
+  json_decref(rows);
   ran_free(&r);
   free(text);
   json_decref(constants);
@@ -334,6 +383,7 @@ int main(void) {
   tcase_add_test(tc, a_token_by_itself);
   tcase_add_test(tc, a_column_mask_is_a_gather);
   tcase_add_loop_test(tc, a_mask_by_rows_is_2_4, 0, 3);
+  tcase_add_loop_test(tc, a_mask_of_quantised_weights, 0, 7);
   tcase_add_test(tc, a_method_proposes_by_rank);
   tcase_add_test(tc, predictions_come_from_the_stored_constants);
   tcase_add_loop_test(tc, wrong_use, 0, (int)(sizeof wrong / sizeof wrong[0]));

@@ -5,6 +5,7 @@
  * team, the other tokens nor the wide instruction set, one stream of positions for both halves, and what is
  * refused. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cpu_24_case.h"
@@ -61,6 +62,16 @@ START_TEST(values) {
 }
 END_TEST
 
+/* The largest products of bytes that there are. */
+static void set_bytes(f24_data *d) {
+  const f24 *s = &d->shape;
+  cx_matrix *in = s->op == F24_DX ? &d->y : &d->x;
+  for (int64_t b = 0; b < s->B; b++)
+    for (int64_t k = 0; k < in->d.dims[1]; k++) cx_set(in, b, k, b % 2 ? -128 : 127);
+  for (int64_t n = 0; n < s->N; n++)
+    for (int64_t k = 0; k < d->w.d.dims[1]; k++) cx_set(&d->w, n, k, n % 3 ? -128 : 127);
+}
+
 /* Bytes, to the bit, with all of the epilogue. */
 START_TEST(integers) {
   if (!cx_has_isa(sets[_i])) return;
@@ -79,11 +90,72 @@ START_TEST(integers) {
              .activation = size % 2 ? BS_ACT_RELU : BS_ACT_NONE};
     f24_data d;
     f24_make(&d, &s);
-    for (int64_t b = 0; b < s.B; b++) /* the largest products there are */
-      for (int64_t k = 0; k < s.K; k++) cx_set(&d.x, b, k, b % 2 ? -128 : 127);
-    for (int64_t n = 0; n < s.N; n++)
-      for (int64_t k = 0; k < s.K; k++) cx_set(&d.w, n, k, n % 3 ? -128 : 127);
+    set_bytes(&d);
     f24_run(&c, &d);
+    f24_free(&d);
+  }
+  cx_close(&c);
+}
+END_TEST
+
+/* dX of bytes, to the bit: few tokens and many, drawn values and the largest, runs of a whole dX, fewer
+ * tokens than prepared for. */
+START_TEST(dx_of_integers) {
+  if (!cx_has_isa(sets[_i])) return;
+  cx c = {0};
+  cx_open(&c, sets[_i], "off", 2);
+  for (int i = 0; i < 2 * SIZES; i++) {
+    const int size = i / 2;
+    f24 s = {.op = F24_DX,
+             .x_type = BS_I32,
+             .w_type = BS_I8,
+             .y_type = BS_I8,
+             .B = sizes[size].B,
+             .N = sizes[size].N,
+             .K = sizes[size].K,
+             .half = (uint32_t)size & 1,
+             .padded = (uint32_t)i & 1,
+             .transposable = size % 3 == 0 && sizes[size].N % 4 == 0,
+             .seed = (uint64_t)i};
+    if (size % 3 == 1) s.begin = 8, s.total = s.K % 4 == 0 ? s.K + 12 : s.K + 8;
+    if (size % 4 == 2) s.rows = (s.B + 1) / 2;
+    f24_data d;
+    f24_make(&d, &s);
+    if (i % 2) set_bytes(&d);
+    f24_run(&c, &d);
+    f24_free(&d);
+  }
+  cx_close(&c);
+}
+END_TEST
+
+/* Half of 4500 outputs keep each column: 2250 * 127 * 127 is a whole number that f32 has not. */
+START_TEST(long_sums_of_integers) {
+  static const int64_t tokens[] = {2, 5, 20};
+  if (!cx_has_isa(sets[_i])) return;
+  cx c = {0};
+  cx_open(&c, sets[_i], "off", 1);
+  for (int i = 0; i < 3; i++) {
+    const f24 s = {.op = F24_DX,
+                   .x_type = BS_I32,
+                   .w_type = BS_I8,
+                   .y_type = BS_I8,
+                   .B = tokens[i],
+                   .N = 4500,
+                   .K = 36,
+                   .transposable = 1};
+    bs_error err = BS_ERROR_INIT;
+    f24_data d;
+    f24_make(&d, &s);
+    for (int64_t n = 0; n < s.N; n++) {
+      for (int64_t b = 0; b < s.B; b++) cx_set(&d.y, b, n, 127);
+      for (int64_t k = 0; k < s.K; k++) cx_set(&d.w, n, k, 127);
+    }
+    void *packed = f24_pack(&c, &d);
+    ck_assert_int_eq(f24_try(&c, &d, packed, &err), BS_OK);
+    for (int64_t j = 0; j < s.B * s.K; j++)
+      ck_assert_double_eq(cx_get(&d.x, j / s.K, j % s.K), 2250.0 * 127 * 127);
+    f24_packed_free(&c, packed);
     f24_free(&d);
   }
   cx_close(&c);
@@ -289,6 +361,8 @@ START_TEST(halves_share_positions) {
 }
 END_TEST
 
+static char refusal[256]; /* what refuse was told last */
+
 static void refuse(const cx *c, f24_data *d, const char *op, bs_op_query *q, uint32_t reason) {
   bs_op_answer answer = {.struct_size = sizeof answer};
   void *state = NULL;
@@ -297,6 +371,7 @@ static void refuse(const cx *c, f24_data *d, const char *op, bs_op_query *q, uin
   ck_assert_uint_eq(answer.level, BS_LEVEL_NO);
   ck_assert_msg(answer.reason == reason, "%s: reason %u (%s)", f24_text(&d->shape), answer.reason,
                 answer.text);
+  snprintf(refusal, sizeof refusal, "%s", answer.text);
 }
 
 START_TEST(refusals) {
@@ -326,8 +401,51 @@ START_TEST(refusals) {
   s.y_type = BS_I32;
   f24_make(&d, &s);
   q = f24_query(&d, "matmul24", args);
-  q.flags = BS_QUERY_TRAIN;
+  q.accumulate = BS_ACC_F64;
   refuse(&c, &d, "matmul24", &q, BS_REASON_DTYPE);
+  f24_free(&d);
+  cx_close(&c);
+}
+END_TEST
+
+/* Of bytes: what backward passes there are, and which there are not. */
+START_TEST(refusals_of_integers) {
+  cx c = {0};
+  f24_data d;
+  const bs_tensor_desc *args[4];
+  const f24 s = {.op = F24_DX, .x_type = BS_I32, .w_type = BS_I8, .y_type = BS_I8, .B = 2, .N = 20, .K = 40};
+  cx_open(&c, cx_best_isa(), "off", 2);
+  f24_make(&d, &s);
+  bs_op_query q = f24_query(&d, "matmul24_dx", args);
+  bs_op_answer answer = {.struct_size = sizeof answer};
+  void *state = NULL;
+  const bs_op_impl *impl = cx_impl(&c, "matmul24_dx", "packed", &state);
+  ck_assert_int_eq(impl->supports(state, &q, &answer), BS_OK);
+  ck_assert_uint_eq(answer.level, BS_LEVEL_NATIVE);
+  ck_assert_uint_eq(answer.tolerance, BS_TOL_EXACT);
+  q.weight_dtype = BS_I32;
+  refuse(&c, &d, "matmul24_dx", &q, BS_REASON_DTYPE);
+  q.weight_dtype = BS_I8;
+  q.accumulate = BS_ACC_F64;
+  refuse(&c, &d, "matmul24_dx", &q, BS_REASON_DTYPE);
+  q.accumulate = BS_ACC_DEFAULT;
+  q.workspace_limit = 64;
+  refuse(&c, &d, "matmul24_dx", &q, BS_REASON_WORKSPACE);
+  q.workspace_limit = 0;
+  q.kept = NULL;
+  refuse(&c, &d, "matmul24_dx", &q, BS_REASON_SPARSITY);
+  bs_tensor_desc wide = d.y.d;
+  wide.dims[1] = 1 << 17; /* of -128 * -128: 2^31 */
+  wide.strides[0] = wide.dims[1];
+  args[0] = &wide;
+  q.kept = &d.kept;
+  refuse(&c, &d, "matmul24_dx", &q, BS_REASON_SHAPE);
+  bs_tensor_desc x = d.y.d, dw = d.x.d;
+  args[0] = &x, args[1] = &d.y.d, args[2] = &dw;
+  q.op = "matmul24_dw";
+  q.nargs = 3;
+  refuse(&c, &d, "matmul24_dw", &q, BS_REASON_DTYPE);
+  ck_assert_ptr_nonnull(strstr(refusal, "no steps"));
   f24_free(&d);
   cx_close(&c);
 }
@@ -366,12 +484,15 @@ int main(void) {
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, values, 0, F24_OPS * SETS);
   tcase_add_loop_test(tc, integers, 0, SETS);
+  tcase_add_loop_test(tc, dx_of_integers, 0, SETS);
+  tcase_add_loop_test(tc, long_sums_of_integers, 0, SETS);
   tcase_add_loop_test(tc, bits_stay, 0, F24_OPS);
   tcase_add_test(tc, pairs_are_added_upwards);
   tcase_add_loop_test(tc, tokens_do_not_touch_each_other, 0, SETS);
   tcase_add_loop_test(tc, dx_takes_what_is_kept, 0, SETS);
   tcase_add_test(tc, halves_share_positions);
   tcase_add_test(tc, refusals);
+  tcase_add_test(tc, refusals_of_integers);
   tcase_add_test(tc, out_of_memory_is_an_error);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);

@@ -41,10 +41,16 @@ static void draw_floats(kit_shape *s, uint64_t *seed) {
   if (kit_below(seed, 2) == 0) s->w = PICK(seed, floats);
 }
 
-static void draw_integers(kit_shape *s, uint64_t *seed) {
+/* Every third of bytes to i32, for which there are kernels. */
+static int of_bytes(uint32_t i) {
+  return i % 3 == 2;
+}
+
+static void draw_integers(kit_shape *s, uint32_t i, uint64_t *seed) {
   s->x = PICK(seed, integers_);
   s->w = PICK(seed, integers_);
   s->y = kit_below(seed, 2) == 0 ? BS_I32 : BS_I64;
+  if (of_bytes(i)) s->x = s->w = BS_I8, s->y = BS_I32;
 }
 
 static void draw_epilogue(kit_shape *s, int integers, uint64_t *seed) {
@@ -54,10 +60,11 @@ static void draw_epilogue(kit_shape *s, int integers, uint64_t *seed) {
 }
 
 /* What the derivatives ask of their dtypes; 0: there is no such query. */
-static int fit_dtypes(const char *op, kit_shape *s, int integers, uint64_t *seed) {
+static int fit_dtypes(const char *op, kit_shape *s, uint32_t i, int integers, uint64_t *seed) {
   if (kit_op_is(op, "matmul_dx") && integers) {
     s->x = kit_below(seed, 2) == 0 ? BS_I32 : BS_I64;
     s->y = PICK(seed, integers_);
+    if (of_bytes(i)) s->y = BS_I8, s->x = BS_I32;
   } else if (kit_op_is(op, "matmul_dw")) {
     const int second = kit_below(seed, 4) == 0;
     s->w = integers ? (second ? BS_I64 : BS_I32) : (second ? BS_F64 : BS_F32);
@@ -92,12 +99,12 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   draw_sizes(s, i, &seed);
   s->x = s->w = s->y = BS_F32;
   if (integers)
-    draw_integers(s, &seed);
+    draw_integers(s, i, &seed);
   else if (i >= N_CORNERS)
     draw_floats(s, &seed);
   const int adds = kit_op_is(op, "matmul") || strcmp(op, "dequantize_product") == 0;
   if (adds && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
-  if (!fit_dtypes(op, s, integers, &seed)) return 0;
+  if (!fit_dtypes(op, s, i, integers, &seed)) return 0;
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, 3) : 0;
   if (i % 3 == 1) s->spread |= KIT_SHIFTED;
   const int columns = strstr(op, "_columns") != NULL;

@@ -70,8 +70,10 @@ static void turned_group(turned *u, int g) {
     turned_values(0, u, g);
   else if (u->t->type == 1)
     turned_values(1, u, g);
-  else
+  else if (u->t->type == 2)
     turned_values(2, u, g);
+  else
+    turned_values(3, u, g);
 }
 
 /* The next output of a column: sums += its weight times its row of dY. */
@@ -108,7 +110,7 @@ INLINE void turned_columns(const int outs, const int vecs, const turned *u, cons
   UNROLL for (int o = 0; o < outs; o++) while (bits[o] != 0)
       turned_step(1, vecs, u, first + o, bits + o, sums + o * vecs);
   UNROLL for (int o = 0; o < outs; o++) UNROLL for (int v = 0; v < vecs; v++)
-      sum_put(c + o * CPU_WIDE_TOKENS + v * VEC, sums[o * vecs + v], u->t->add, 0);
+      sum_put(c + o * CPU_WIDE_TOKENS + v * VEC, sums[o * vecs + v], u->t->add, u->t->type == 3);
 }
 
 /* ---- a unit as a dense matrix --------------------------------------------------------------- */
@@ -145,8 +147,10 @@ static void spread24(const cpu_spread24 *t) {
     spread_unit(0, t);
   else if (t->type == 1)
     spread_unit(1, t);
-  else
+  else if (t->type == 2)
     spread_unit(2, t);
+  else
+    spread_unit(3, t);
   for (int b = 0; b < CPU_UNIT_VALUES * CPU_PANEL * value_size(t->type); b += 64)
     __builtin_prefetch((const char *)t->w + t->ahead + b, 0, 3);
   __builtin_prefetch(t->codes + t->ahead_codes, 0, 3);

@@ -325,9 +325,8 @@ static int read_integers(const bs_op_query *q, cpu_matmul *out, bs_op_answer *an
   out->y_type = BS_I32;
   out->weight_type = BS_I8;
   out->activation = q->activation;
-  if (q->weight_dtype != BS_I8 || q->activation > BS_ACT_RELU || q->accumulate == BS_ACC_F64 ||
-      (q->flags & BS_QUERY_TRAIN) != 0)
-    return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32, none or relu, forward");
+  if (q->weight_dtype != BS_I8 || q->activation > BS_ACT_RELU || q->accumulate == BS_ACC_F64)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32, none or relu");
   if (out->K <= 1 << 17) return 1;
   return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld columns of i8 may not fit 32 bits",
                        (long long)out->K);

@@ -44,6 +44,8 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
 }
 
 static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *answer) {
+  if (query->args[0]->dtype == BS_I8)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "no steps of i8 weights: they are quantised again instead");
   if (!cpu_grad24_read(query, 0, 1, out, answer)) return 0;
   if (query->args[2]->dtype != BS_F32)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "dW of dtype 0x%04x: f32 only", query->args[2]->dtype);

@@ -7,7 +7,8 @@
  * Weights are read as they lie: two units of all panels of a chunk, then the next two.
  *
  * Each member of the team owns a range of columns. Sums run upwards in n, in blocks of 64 outputs, and are
- * added to zeros, so that both ways have the same bits: they do not depend on the tokens or the team. */
+ * added to zeros, so that both ways have the same bits: they do not depend on the tokens or the team. Of i8
+ * the 64 products are exact in fp32, and their sums are added in i32. */
 #include "gradient24.h"
 
 #define CHUNK 32           /* units of a chunk: its C is 256 KiB */
@@ -19,6 +20,8 @@
 #define C_FLOATS (CHUNK * CPU_UNIT_COLUMNS * CPU_WIDE_TOKENS)
 #define ROWS_LD (CHUNK * CPU_UNIT_COLUMNS + 16)
 #define SPREAD (OUTPUTS * CPU_PANEL) /* of a dense panel */
+#define TWO_UNITS (2 * CPU_UNIT_COLUMNS)
+#define MOST_OUTPUTS ((1 << 17) - 1) /* whose products of bytes are within i32 */
 
 typedef struct dx_call {
   const cpu_grad24_plan *plan;
@@ -61,13 +64,16 @@ static void multiply_unit(const cpu_grad24_plan *plan, const scratch *s, int64_t
   plan->kernels->turned24(&tile);
 }
 
-/* Columns k .. of a token to dX, rounded. */
+/* Columns k .. of a token to dX, rounded; sums of i32 as they are. */
 static void store_row(const dx_call *call, int64_t token, int64_t k, const float *from, int64_t count) {
   const cpu_grad24_plan *plan = call->plan;
   const uint32_t type = plan->shape.x_type;
   const int64_t at = token * call->dx->strides[0] + plan->begin + k;
-  plan->kernels->store[cpu_type_index(type)]((uint8_t *)call->dx->data + (size_t)at * BS_DTYPE_BYTES(type),
-                                             from, count);
+  uint8_t *to = (uint8_t *)call->dx->data + (size_t)at * BS_DTYPE_BYTES(type);
+  if (type == BS_I32)
+    memcpy(to, from, (size_t)count * sizeof(int32_t));
+  else
+    plan->kernels->store[cpu_type_index(type)](to, from, count);
 }
 
 /* C to dX, sixteen tokens at a time. */
@@ -110,6 +116,7 @@ static void run_chunk(const dx_call *call, scratch *s, int64_t token, int64_t to
 
 /* No NaN, no Inf: then zeros beside what is kept add nothing. */
 static int all_finite(const cpu_rows24 *dy, int64_t tokens, float *line) {
+  if (dy->type == BS_I8) return 1;
   for (int64_t t = 0; t < tokens; t++)
     for (int64_t n = 0; n < dy->columns; n += CPU_K_BLOCK) {
       uint32_t none = 0;
@@ -124,6 +131,17 @@ static int all_finite(const cpu_rows24 *dy, int64_t tokens, float *line) {
   return 1;
 }
 
+/* Whole numbers, of a block as floats, to the sums as i32: up to two units of some tokens. */
+static void add_whole(float *c, const float *block, int64_t tokens, int64_t columns) {
+  for (int64_t t = 0; t < tokens; t++)
+    for (int64_t k = 0; k < columns; k++) {
+      int32_t sum;
+      memcpy(&sum, c + t * ROWS_LD + k, sizeof sum);
+      sum += (int32_t)block[t * TWO_UNITS + k];
+      memcpy(c + t * ROWS_LD + k, &sum, sizeof sum);
+    }
+}
+
 /* 64 outputs of up to two units, spread to dense panels and multiplied. */
 static void multiply_spread(const cpu_grad24_plan *plan, const scratch *s, int64_t n, int64_t tokens,
                             int64_t unit, int64_t units, float *c) {
@@ -131,6 +149,7 @@ static void multiply_spread(const cpu_grad24_plan *plan, const scratch *s, int64
   const cpu_kernels *kernels = plan->kernels;
   const int64_t first = n / CPU_PANEL, left = w->panels - first, panels = left < PANELS ? left : PANELS;
   const int64_t wide = w->units - unit / 2 * 2 < 2 ? 1 : 2; /* units of a block, side by side */
+  const int whole = w->dtype == BS_I8;
   for (int64_t p = 0; p < panels; p++)
     for (int64_t u = 0; u < units; u++) {
       const cpu_spread24 spread = {.w = cpu_unit_at(w, first + p, unit + u),
@@ -144,18 +163,19 @@ static void multiply_spread(const cpu_grad24_plan *plan, const scratch *s, int64
       kernels->spread24(&spread);
     }
   cpu_tile tile = {.w_step = SPREAD * sizeof(float),
-                   .ldc = ROWS_LD,
+                   .ldc = whole ? TWO_UNITS : ROWS_LD,
                    .k = panels * CPU_PANEL,
                    .tokens = (int32_t)tokens,
                    .panels = kernels->panels[tokens],
-                   .add = 1,
+                   .add = !whole,
                    .x = s->dy + n % ROWS / CPU_K_BLOCK * kernels->tokens * CPU_X_LD + n % CPU_K_BLOCK};
   for (int64_t p = 0; p < 2 * units; p += tile.panels) {
     while (tile.panels > 2 * units - p) tile.panels /= 2;
     tile.w = s->rows + p * SPREAD;
-    tile.c = c + p * CPU_PANEL;
+    tile.c = (whole ? s->lines : c) + p * CPU_PANEL;
     kernels->tile[0](&tile);
   }
+  if (whole) add_whole(c, s->lines, tokens, units * CPU_UNIT_COLUMNS);
 }
 
 static void run_few(const dx_call *call, const scratch *s, int64_t unit, int64_t units) {
@@ -208,7 +228,27 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return cpu_grad24_go(plan, call.tokens, run_share, &call, err);
 }
 
+/* A query of bytes: i8 dY and weight, i32 dX. Sums of 32 bits must be those of 64. */
+static int read_integers(const bs_op_query *q, cpu_grad *out, bs_op_answer *answer) {
+  memset(out, 0, sizeof *out);
+  out->B = q->args[0]->dims[0];
+  out->N = q->args[0]->dims[1];
+  out->K = q->partition != NULL ? q->partition->count : q->args[1]->dims[1];
+  out->dy_type = BS_I8;
+  out->x_type = BS_I32;
+  out->full = (q->flags & BS_QUERY_X_FULL) != 0 && q->partition != NULL;
+  if (q->weight_dtype != BS_I8 || q->args[1]->dtype != BS_I32 || q->accumulate == BS_ACC_F64)
+    return cpu_answer_no(answer, BS_REASON_DTYPE, "integers are i8 x i8 to i32");
+  if (!cpu_rows_dense(q->args[0]) || !cpu_rows_dense(q->args[1]))
+    return cpu_answer_no(answer, BS_REASON_LAYOUT, "dY or dX has elements apart");
+  if (out->N > MOST_OUTPUTS)
+    return cpu_answer_no(answer, BS_REASON_SHAPE, "sums of %lld outputs of i8 may not fit 32 bits",
+                         (long long)out->N);
+  return cpu_kept_fits(q, out->N, out->K, answer);
+}
+
 static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *answer) {
+  if (query->args[0]->dtype == BS_I8) return read_integers(query, out, answer);
   if (!cpu_grad24_read(query, 1, 0, out, answer)) return 0;
   if (cpu_is_matmul_type(query->weight_dtype)) return 1;
   return cpu_answer_no(answer, BS_REASON_DTYPE, "weight of dtype 0x%04x: f32, bf16 and f16 only",
@@ -217,9 +257,9 @@ static int read_query(const bs_op_query *query, cpu_grad *out, bs_op_answer *ans
 
 static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *answer) {
   cpu_grad shape;
-  if (read_query(query, &shape, answer))
-    cpu_grad24_yes(state, query, SCRATCH_FLOATS, "own kernels, who keeps a column is found on the way",
-                   answer);
+  if (!read_query(query, &shape, answer)) return BS_OK;
+  cpu_grad24_yes(state, query, SCRATCH_FLOATS, "own kernels, who keeps a column is found on the way", answer);
+  if (answer->level != BS_LEVEL_NO && shape.dy_type == BS_I8) answer->tolerance = BS_TOL_EXACT;
   return BS_OK;
 }
 
@@ -239,7 +279,7 @@ const bs_op_impl cpu_matmul24_dx = {
     .op = "matmul24_dx",
     .backend = "cpu",
     .name = "packed",
-    .summary = "own kernels over the kept values that matmul24 has packed",
+    .summary = "own kernels over the kept values that matmul24 has packed: f32, bf16, f16, i8",
     .supports = supports,
     .prepare = prepare,
     .run = run,
