@@ -137,6 +137,7 @@ static const struct {
      "magnitude",
      {"method.bias=true", "method.y_placement=split", "phase.remask=1", "phase.lr=100"}},
     {"blockshock", "2", "transposable", {"model.dtype=bf16", "phase.remask=1", "phase.lr=0.5"}},
+    {"masked_split", "4", "magnitude", {"method.bias=true", "phase.remask=1", "phase.lr=100"}},
 };
 
 START_TEST(test_same_steps) {

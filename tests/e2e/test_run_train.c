@@ -200,16 +200,17 @@ END_TEST
 START_TEST(positions_made_anew) {
   static const char *const points[][4] = {{"mask.name=magnitude", "phase.lr=3", "phase.optimizer=sgd"},
                                           {"mask.name=magnitude", "phase.lr=0.5", "phase.optimizer=adamw"},
-                                          {"mask.name=random_2of4", "phase.lr=3", "phase.optimizer=sgd"}};
+                                          {"mask.name=random_2of4", "phase.lr=3", "phase.optimizer=sgd"},
+                                          {"mask.name=magnitude", "phase.lr=0.5", "phase.optimizer=adamw"}};
   const char *const more[] = {"mask.use=always", points[_i][0],     points[_i][1],      points[_i][2],
                               "phase.remask=2",  "model.dtype=f32", "method.bias=true", NULL};
   char folder[64];
   run_make_folder(folder);
-  json_t *record = train(folder, "blockshock", more);
-  check_gates(record, points[_i][0], _i == 1);
+  json_t *record = train(folder, _i == 3 ? "masked_split" : "blockshock", more);
+  check_gates(record, points[_i][0], _i % 2 == 1);
   ck_assert_double_eq(timed(record, "remask"), 1);
   ck_assert_double_eq(timed(record, "compress"), 2); /* and when the layer was built */
-  ck_assert_msg((run_num(record, "weights_moved") > 0) == (_i < 2), "%s: %g weights moved", points[_i][0],
+  ck_assert_msg((run_num(record, "weights_moved") > 0) == (_i != 2), "%s: %g weights moved", points[_i][0],
                 run_num(record, "weights_moved"));
   json_decref(record);
   run_remove(folder);
@@ -266,7 +267,7 @@ int main(void) {
   tcase_add_loop_test(tc, the_loss_goes_down, 0, 3);
   tcase_add_test(tc, a_mask_made_anew);
   tcase_add_loop_test(tc, halves_are_trained, 0, 10);
-  tcase_add_loop_test(tc, positions_made_anew, 0, 3);
+  tcase_add_loop_test(tc, positions_made_anew, 0, 4);
   tcase_add_test(tc, half_a_mask_is_not_made_anew);
   tcase_add_test(tc, a_bias_behind_an_activation_is_not_read);
   suite_add_tcase(suite, tc);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * test_gate_by_row.c - 2:4 halves through the gates of phases 0 and 2: no false alarm on clean cases (masks x
- * dtypes x P x slices x odd shapes), integers bit for bit, each injected fault caught, those of masks among
- * them; the same of one column of four on four ranks and of uneven runs on three. One half alone: its product
- * is right, and as far from the whole one as was said before. */
+ * test_gate_by_row.c - halves of masks, as 2:4 values and in dense storage, through the gates of phases 0 and
+ * 2: no false alarm on clean cases (masks x dtypes x P x slices x odd shapes), integers bit for bit, each
+ * injected fault caught, those of masks among them; the same of one column of four on four ranks and of
+ * uneven runs on three. One half alone: its product is right, and as far from the whole one as was said
+ * before. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static const char *const keys[] = {"kernel", "slices"};
 static const double shares[3] = {5, 1, 2};
 
 typedef struct subject {
-  const char *mask, *kernel, *slices;
+  const char *mask, *kernel, *slices; /* kernel NULL: masked_split, which has neither option */
   uint32_t P;
 } subject;
 static const subject subjects[] = {
@@ -40,6 +41,9 @@ static const subject subjects[] = {
     {"complement_1010_0101", "sparse24", "auto", 2},
     {"complement_1001_0110", "sparse24", "row", 4},
     {"complement_1100_0011", "sparse24", "column", 4},
+    {"magnitude", NULL, NULL, 2},
+    {"random_2of4", NULL, NULL, 6},
+    {"transposable", NULL, NULL, 4},
     {"interleave", "auto", "auto", 4},
     {"uneven", "auto", "auto", 3},
 };
@@ -66,7 +70,7 @@ static bs_case make_case(const subject *s, uint32_t dtype, const int64_t shape[3
   m->values[0] = s->kernel;
   m->values[1] = s->slices;
   c.context = context;
-  c.method = "blockshock";
+  c.method = s->kernel != NULL ? "blockshock" : "masked_split";
   c.backend = dtype == BS_F16 ? "ref" : "cpu";
   c.comm = "threads";
   c.world_size = s->P;
@@ -79,7 +83,7 @@ static bs_case make_case(const subject *s, uint32_t dtype, const int64_t shape[3
   c.spec.K = shape[2];
   c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
   c.spec.mask = &m->mask;
-  c.spec.n_options = 2;
+  c.spec.n_options = s->kernel != NULL ? 2 : 0;
   c.spec.option_keys = keys;
   c.spec.option_values = m->values;
   return c;

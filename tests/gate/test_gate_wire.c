@@ -93,6 +93,8 @@ static const char *const cases[] = {
     "{backend: cpu, world_size: 2}",
     "method: {name: blockshock, reduce_dtype: int8, y_placement: split}\nmask: {name: "
     "random_2of4}\nhardware: {backend: cpu, world_size: 4}",
+    "method: {name: masked_split, reduce_dtype: int8, bias: true}\nmask: {name: magnitude}\nhardware: "
+    "{backend: cpu, world_size: 4}",
 };
 static const char *const models[] = {"dtype: float32", "dtype: bf16", "dtype: float32, activation: gelu"};
 

@@ -128,7 +128,7 @@ static void grid(int m, uint32_t step, void (*run)(bs_context *context, const po
   bs_context *context = mf_context();
   bs_mask mask = mf_mask(masks[m]);
   mask.seed = 7;
-  for (uint32_t P = 1; P <= 6; P += P == 1 ? 1 : 2)
+  for (uint32_t P = step != MG_NONE ? 2 : 1; P <= 6; P += P == 1 ? 1 : 2)
     for (size_t v = 0; v < N_VARIANTS; v++)
       for (size_t shape = 0; shape < N_SHAPES; shape += step != MG_NONE ? 2 : 1) {
         const point p = {&mask, &variants[v], P, step, shapes[shape]};

@@ -28,6 +28,7 @@ static const struct {
     {"row_parallel", 2, NULL, NULL, NULL},
     {"row_parallel", 3, NULL, NULL, NULL},
     {"masked_split", 2, NULL, NULL, NULL},
+    {"masked_split", 4, "magnitude", NULL, NULL},
     {"blockshock", 1, NULL, NULL, NULL},
     {"blockshock", 2, NULL, NULL, NULL},
     {"blockshock", 4, NULL, NULL, NULL},
