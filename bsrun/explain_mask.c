@@ -173,17 +173,28 @@ static int32_t half_text(const answer *a, uint32_t half, char *out, size_t size,
   return rc;
 }
 
+/* Zeros are stored by masked_split: all rows and columns on every rank. */
+static int propose_half(const answer *a, uint32_t rank, uint32_t form, bs_proposal *out) {
+  const bs_subject *subject = &a->s.subject;
+  bs_error none = BS_ERROR_INIT;
+  if (form != BS_FORM_DENSE || subject->world_size == 1)
+    return split_propose(&a->s, rank, out, &none) == BS_OK;
+  memset(out, 0, sizeof *out);
+  out->struct_size = (uint32_t)sizeof *out;
+  return bs_method_propose(a->s.x->context, "masked_split", &subject->spec, rank, subject->world_size, out,
+                           &none) == BS_OK;
+}
+
 /* The rank's half of its slice; where the method would run it, the slice is as the method says. */
 static int32_t half_row(answer *a, uint32_t rank, uint32_t form, const char *why, bs_error *err) {
   const bs_layer_spec *spec = &a->s.subject.spec;
   const uint32_t world = a->s.subject.world_size, slice = rank / 2;
   char which[128];
   bs_proposal proposal;
-  bs_error none = BS_ERROR_INIT;
   int32_t rc = BS_OK;
-  const int known = split_propose(&a->s, rank, &proposal, &none) == BS_OK;
+  const int known = propose_half(a, rank, form, &proposal);
   int64_t begin, rows = spec->N, other = 0;
-  if (world > 2) { /* a pair has the shares of both its ranks */
+  if (world > 2 && form != BS_FORM_DENSE) { /* a pair has the shares of both its ranks */
     bs_share(spec->N, 2 * slice, world, &begin, &rows);
     bs_share(spec->N, 2 * slice + 1, world, &begin, &other);
     rows += other;
@@ -225,7 +236,8 @@ static int32_t other_dense(answer *a, bs_error *err) {
   const bs_layer_spec *spec = &a->s.subject.spec;
   bs_proposal proposal;
   bs_error none = BS_ERROR_INIT;
-  if (a->by_row) return half_row(a, 0, BS_FORM_DENSE, "the zeros are stored and multiplied too", err);
+  if (a->by_row)
+    return half_row(a, 0, BS_FORM_DENSE, "the zeros are stored and multiplied too (masked_split)", err);
   const int known = split_propose(&a->s, 0, &proposal, &none) == BS_OK;
   const way w = {.form = BS_FORM_DENSE,
                  .rows = spec->N,

@@ -189,6 +189,17 @@ START_TEST(a_mask_by_rows_is_2_4) {
   rows = rows_of(&r);
   ck_assert_str_eq(str(rows, 3, "which"), "half 1 of slice 1 of 2");
   ck_assert(num(rows, row_of_form(rows, "2:4"), "of_dense") == 9.0 / 32.0);
+  /* Stored with its zeros it is all of W on each rank, as masked_split proposes. */
+  const size_t dense = row_of_form(rows, "dense");
+  ck_assert(num(rows, dense, "of_dense") == 1.0 && num(rows, dense, "columns") == 256.0);
+  ck_assert_ptr_nonnull(strstr(str(rows, dense, "why"), "masked_split"));
+  ran m = bsrun(dir, "explain", "method", "masked_split", "--mask", masks[_i], "--n", "256", "-P", "4",
+                "--plugin", "ref", "-o", "json", NULL);
+  must_be(&m, 0);
+  json_t *proposed = rows_of(&m);
+  ck_assert(num(proposed, 0, "weight_bytes") == num(rows, dense, "weight_bytes"));
+  json_decref(proposed);
+  ran_free(&m);
   json_decref(rows);
   ran_free(&r);
   /* Rows that four ranks share 3, 3, 2, 2: a pair has those of both, as the method has. */
