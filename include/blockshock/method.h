@@ -92,7 +92,7 @@ typedef struct bs_proposal {
   uint64_t weight_bytes;
   uint64_t workspace_bytes; /* scratch and activations inside the layer */
   uint32_t n_collectives;
-  uint32_t reserved;
+  uint32_t chunk_tokens; /* 1: `chunks` are runs of tokens, each of which reads all weights; 0: of features */
   uint32_t coll_kind[BS_MAX_PROPOSED];
   uint64_t coll_payload[BS_MAX_PROPOSED]; /* whole message bytes M of each (docs/methods.md) */
   char text[160];                         /* one line: how it is split */

@@ -86,7 +86,9 @@ void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spe
   const uint32_t x_bytes = BS_DTYPE_BYTES(spec->x_dtype), y_bytes = BS_DTYPE_BYTES(spec->y_dtype);
   const double activations = (double)spec->B * ((double)spec->K * x_bytes + (double)spec->N * y_bytes);
   const double flops = (double)p->flops;
-  const double bytes = (double)p->weight_bytes + activations + quantised_bytes(spec, p, world_size);
+  const double again = p->chunks > 1 && p->chunk_tokens ? p->chunks - 1.0 : 0.0; /* each reads the weights */
+  const double bytes =
+      (1.0 + again) * (double)p->weight_bytes + activations + quantised_bytes(spec, p, world_size);
   bs_parts *b = &out->bound;
   b->compute = time_of(flops, share(m->flops_core, m->flops_all, ranks, threads));
   b->memory = time_of(bytes, share(m->read_core, m->read_all, ranks, threads));

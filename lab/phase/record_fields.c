@@ -97,6 +97,9 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
                              json_string(bs_dtype_name(bs_arithmetic_of(&c->spec).reduce_dtype)));
   bad |= json_object_set_new(record, "wire_error_predicted", json_real(slow->wire_error));
   bad |= json_object_set_new(record, "overlap_chunks", json_integer(slow->chunks > 1 ? slow->chunks : 1));
+  bad |= json_object_set_new(
+      record, "overlap_axis",
+      slow->chunks < 2 ? json_null() : json_string(slow->chunk_tokens ? "tokens" : "features"));
   bad |= json_object_set_new(record, "claims_match_counts", json_boolean(claims));
   if (bs_owners_pruned(result)) bad |= json_object_set_new(record, "half_alone", json_true());
   bad |= json_object_set_new(record, "algorithms", algorithm_list(result->algorithms));

@@ -60,6 +60,17 @@ START_TEST(chunks_hide_the_wire) {
   bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
   ck_assert(near(got.bound.wire, 101e-6 + bs_machine_wire(&m, 1u << 19)));
   ck_assert_uint_eq(bs_wire_bytes(&p, 4), (3u << 19) + (3u << 18));
+  bs_predicted tokens; /* each of them reads all weights */
+  p.weight_bytes = 1u << 24;
+  bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
+  p.chunk_tokens = 1;
+  bs_predict_rank(&m, NULL, &s, &p, 2, 1, &tokens);
+  p.chunks = 1;
+  p.weight_bytes = 2u << 24;
+  p.chunk_tokens = 0;
+  bs_predicted twice;
+  bs_predict_rank(&m, NULL, &s, &p, 2, 1, &twice);
+  ck_assert(tokens.bound.memory > 1.5 * got.bound.memory && near(tokens.bound.memory, twice.bound.memory));
 }
 END_TEST
 

@@ -97,7 +97,7 @@ static void forward_point(bs_context *context, const point *p) {
 
 /* overlap=auto divides what sums columns; of halves it divides nothing, and their weights can be read. */
 START_TEST(auto_overlap_leaves_halves_whole) {
-  static const char *const key[] = {"overlap"}, *const value[] = {"auto"};
+  static const char *const key[] = {"overlap", "overlap_axis"}, *const value[] = {"auto", "features"};
   const int64_t B = 2048, N = 2048, K = 64;
   bs_context *context = mf_context();
   float *x = mf_integers(1, B * K), *w = mf_integers(2, N * K);
@@ -107,7 +107,7 @@ START_TEST(auto_overlap_leaves_halves_whole) {
       .method = "blockshock", .backend = "cpu", .world = 2, .forwards = 1, .rows = 1, .x = x, .w = w};
   c.spec = mf_spec(B, N, K, BS_F32);
   c.spec.mask = &mask;
-  c.spec.n_options = 1;
+  c.spec.n_options = 2;
   c.spec.option_keys = key;
   c.spec.option_values = value;
   bs_mask columns = mf_mask("interleave"); /* which would be divided here, in runs of features */

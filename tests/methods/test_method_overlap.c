@@ -12,7 +12,7 @@
 #include "tests/methods/method_fixture.h"
 
 static const char *const methods[] = {"row_parallel", "blockshock", "masked_split", "column_parallel"};
-static const char *const keys[] = {"overlap"};
+static const char *const keys[] = {"overlap", "overlap_axis"};
 static const char *const counts[] = {"2", "3", "8"};
 
 typedef struct variant {
@@ -56,7 +56,9 @@ static uint32_t most(const variant *v, const char *method, uint32_t want) {
   return (int64_t)want < total ? want : (uint32_t)total;
 }
 
-static void check_point(bs_context *context, const char *method, const variant *v, uint32_t P) {
+/* axis: what chunks are to be runs of, and then how many there can be; NULL: left to the model. */
+static void check_point(bs_context *context, const char *method, const variant *v, uint32_t P,
+                        const char *axis) {
   float *x = mf_normals(1, v->B * v->K), *w = mf_normals(2, v->N * v->K), *bias = mf_normals(3, v->N);
   mf_case c = case_of(method, v, P);
   c.x = x, c.w = w, c.bias = bias;
@@ -64,16 +66,21 @@ static void check_point(bs_context *context, const char *method, const variant *
   mf_run_ok(context, &c, &plain);
   for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
     mf_result chunked;
-    c.spec.n_options = 1;
+    const char *const values[] = {counts[i], axis};
+    const int64_t total = axis == NULL ? INT64_MAX : strcmp(axis, "tokens") == 0 ? v->B : v->N;
+    c.spec.n_options = axis == NULL ? 1 : 2;
     c.spec.option_keys = keys;
-    c.spec.option_values = &counts[i];
+    c.spec.option_values = values;
     mf_run_ok(context, &c, &chunked);
     for (uint32_t r = 0; r < P; r++) {
       const mf_rank *k = &chunked.rank[r];
       ck_assert_mem_eq(k->y_bits, plain.rank[r].y_bits, k->y_bytes);
-      const uint32_t want = P > 1 ? most(v, method, (uint32_t)(counts[i][0] - '0')) : 1;
+      const uint32_t asked = (uint32_t)(counts[i][0] - '0');
+      const uint32_t able = axis == NULL ? most(v, method, asked) : total < asked ? (uint32_t)total : asked;
+      const uint32_t want = P > 1 ? able : 1;
       ck_assert_uint_eq(k->proposal.chunks > 1 ? k->proposal.chunks : 1, want);
       if (want > 1) ck_assert_uint_eq(k->proposal.n_collectives, want);
+      if (want > 1 && axis != NULL) ck_assert_uint_eq(k->proposal.chunk_tokens, total == v->B);
       ck_assert_uint_eq(k->regions[BS_REGION_ALLREDUCE], 2 * k->proposal.n_collectives);
     }
     mf_check_counters(&c, &chunked);
@@ -90,7 +97,26 @@ START_TEST(same_bits_as_without) {
   bs_context *context = mf_context();
   for (size_t m = 0; m < sizeof methods / sizeof methods[0]; m++)
     for (uint32_t P = 1; P <= 4; P += P == 1 ? 1 : 2)
-      if (serves(methods[m], &variants[_i])) check_point(context, methods[m], &variants[_i], P);
+      if (serves(methods[m], &variants[_i])) check_point(context, methods[m], &variants[_i], P, NULL);
+  bs_context_close(context);
+}
+END_TEST
+
+/* Either axis, where nothing is a multiple of anything, of one token and of fewer features than tokens. */
+static const variant awkward[] = {
+    {BS_F32, 0, BS_REPLICATED, BS_REPLICATED, BS_ACT_NONE, 0, "cpu", 1, 37, 29},
+    {BS_BF16, 0, BS_REPLICATED, BS_REPLICATED, BS_ACT_GELU, 0, "cpu", 7, 131, 61},
+    {BS_F32, BS_BF16, BS_SPLIT, BS_REPLICATED, BS_ACT_RELU, 0, "cpu", 53, 41, 36},
+    {BS_F16, 0, BS_REPLICATED, BS_REPLICATED, BS_ACT_NONE, 0, "ref", 19, 3, 5},
+};
+#define N_AWKWARD ((int)(sizeof awkward / sizeof awkward[0]))
+
+START_TEST(same_bits_by_either_axis) {
+  bs_context *context = mf_context();
+  for (size_t m = 0; m < 3; m++) {
+    check_point(context, methods[m], &awkward[_i], 2, "features");
+    check_point(context, methods[m], &awkward[_i], 4, "tokens");
+  }
   bs_context_close(context);
 }
 END_TEST
@@ -153,13 +179,93 @@ START_TEST(chosen_by_the_model) {
 }
 END_TEST
 
+/* A number given, the axis is the model's: features where the weights are most of what is read, tokens where
+ * reading them again is hidden and the sums are of short runs; always one that can be divided so often. */
+START_TEST(axis_by_the_model) {
+  static const struct {
+    const char *count;
+    int64_t B, N, K;
+    uint32_t tokens;
+  } of[] = {{"4", 8, 4096, 4096, 0},    {"4", 4096, 64, 64, 1}, {"4", 1024, 1024, 1024, 1},
+            {"8", 3, 4096, 1, 0},       {"2", 64, 1, 4096, 1},  {"auto", 512, 16384, 64, 1},
+            {"auto", 16, 16384, 128, 0}};
+  bs_context *context = mf_context();
+  for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+    const bs_proposal p = propose(context, of[i].count, of[i].B, of[i].N, of[i].K, 0, BS_OK);
+    ck_assert_uint_ge(p.chunks, 2);
+    ck_assert_msg(p.chunk_tokens == of[i].tokens, "row %zu: %s", i, p.text);
+    ck_assert_ptr_nonnull(strstr(p.text, of[i].tokens ? "chunks of tokens" : "chunks of features"));
+  }
+  bs_context_close(context);
+}
+END_TEST
+
+/* Where only tokens can be divided features are refused, and of overlap=auto nothing is divided. */
+START_TEST(axis_refused) {
+  static const struct {
+    const char *method;
+    uint32_t y_placement, flags;
+  } of[] = {{"row_parallel", BS_SPLIT, 0},
+            {"column_parallel", BS_REPLICATED, 0},
+            {"blockshock", BS_REPLICATED, BS_LAYER_BACKWARD}};
+  static const char *const axes[][2] = {{"4", "features"}, {"auto", "features"}, {"4", "tokens"}};
+  bs_context *context = mf_context();
+  for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+    for (size_t a = 0; a < 3; a++) {
+      bs_proposal p = {.struct_size = sizeof p};
+      bs_error err = BS_ERROR_INIT;
+      bs_layer_spec spec = mf_spec(512, 16384, 64, BS_F32);
+      spec.y_placement = of[i].y_placement;
+      spec.flags = of[i].flags;
+      spec.n_options = 2;
+      spec.option_keys = keys;
+      spec.option_values = axes[a];
+      const int32_t rc = bs_method_propose(context, of[i].method, &spec, 0, 2, &p, &err);
+      ck_assert_int_eq(rc, a == 0 ? BS_UNSUPPORTED : BS_OK);
+      if (a == 0) ck_assert(strcmp(err.id, "BS-METHOD-OVERLAP") == 0 && strstr(err.hint, "tokens") != NULL);
+      if (a > 0) ck_assert_uint_eq(p.chunks > 1 ? p.chunks : 1, a == 1 ? 1 : 4);
+    }
+  bs_context_close(context);
+}
+END_TEST
+
+/* Ranks whose shares of W differ divide Y alike: their sums meet. */
+START_TEST(ranks_of_uneven_shares_agree) {
+  static const double shares[] = {1, 511};
+  const bs_mask mask = {
+      .struct_size = sizeof mask, .kind = BS_MASK_UNEVEN, .name = "uneven", .shares = shares, .n_shares = 2};
+  static const char *const wanted[] = {"auto", "4"};
+  bs_context *context = mf_context();
+  for (size_t w = 0; w < 2; w++)
+    for (int64_t B = 4; B <= 4096; B *= 4) {
+      bs_proposal p[2] = {{.struct_size = sizeof p[0]}, {.struct_size = sizeof p[1]}};
+      bs_error err = BS_ERROR_INIT;
+      bs_layer_spec spec = mf_spec(B, 2048, 4096, BS_F32);
+      spec.mask = &mask;
+      spec.n_options = 1;
+      spec.option_keys = keys;
+      spec.option_values = &wanted[w];
+      for (uint32_t r = 0; r < 2; r++)
+        ck_assert_msg(bs_method_propose(context, "row_parallel", &spec, r, 2, &p[r], &err) == BS_OK, "%s",
+                      err.message);
+      ck_assert_uint_eq(p[0].chunks, p[1].chunks);
+      ck_assert_uint_eq(p[0].chunk_tokens, p[1].chunk_tokens);
+    }
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("method_overlap");
   TCase *tc = tcase_create("overlap");
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, same_bits_as_without, 0, N_VARIANTS);
   tcase_add_loop_test(tc, fewer_rows, 0, 4);
+  tcase_add_loop_test(tc, same_bits_by_either_axis, 0, N_AWKWARD);
   tcase_add_test(tc, chosen_by_the_model);
+  tcase_add_test(tc, axis_by_the_model);
+  tcase_add_test(tc, axis_refused);
+  tcase_add_test(tc, ranks_of_uneven_shares_agree);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);

@@ -8,10 +8,8 @@
  */
 #include "by_row.h"
 
-static const tp_option options[] = {{"kernel", "auto|gather|sparse24"},
-                                    {"slices", "auto|row|column"},
-                                    {"half", "0|1"},
-                                    {"overlap", TP_OVERLAP_CHOICES}};
+static const tp_option options[] = {
+    {"kernel", "auto|gather|sparse24"}, {"slices", "auto|row|column"}, {"half", "0|1"}, TP_OVERLAP_OPTIONS};
 
 static const tp_traits traits = {
     .name = "blockshock",

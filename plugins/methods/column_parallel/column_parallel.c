@@ -7,7 +7,7 @@
  */
 #include "../common/tp.h"
 
-static const tp_option options[] = {{"overlap", TP_OVERLAP_CHOICES}};
+static const tp_option options[] = {TP_OVERLAP_OPTIONS};
 
 static const tp_traits traits = {
     .name = "column_parallel",
@@ -17,7 +17,7 @@ static const tp_traits traits = {
     .dx_site = "column_parallel.dx",
     .dy_site = "column_parallel.dy",
     .options = options,
-    .n_options = 1,
+    .n_options = sizeof options / sizeof options[0],
 };
 
 static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {

@@ -223,10 +223,16 @@ typedef struct tp_overlap {
   char site[TP_MAX_CHUNKS][TP_SITE];
 } tp_overlap;
 /* For tp_option.choices and option_docs. */
-#define TP_OVERLAP_CHOICES "off|auto|2|3|4|5|6|7|8"
-#define TP_OVERLAP_DOC                                                                                  \
-  "overlap=off: off|auto|2..8: y in so many chunks, each summed while the next is computed; auto by a " \
-  "model\n"
+#define TP_OVERLAP_OPTIONS                 \
+  {"overlap", "off|auto|2|3|4|5|6|7|8"}, { \
+    "overlap_axis", "auto|features|tokens" \
+  }
+#define TP_OVERLAP_DOC                                                                                    \
+  "overlap=off: off|auto|2..8: y in so many chunks, each summed while the next is computed; auto by a "   \
+  "model\n"                                                                                               \
+  "overlap_axis=auto: auto|features|tokens: what chunks are runs of; auto by the same model, where both " \
+  "are "                                                                                                  \
+  "possible\n"
 
 int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_shape *shape, bs_error *err);
 /* Chunk's run of `total` features or tokens. */

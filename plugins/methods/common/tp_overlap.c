@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * tp_overlap.c - forward in chunks: while the sums (or gathers) of one chunk of y travel, the next chunk is
- * computed. Chunks are runs of tokens, or runs of output features with a packed weight of their own each.
+ * computed. Chunks are runs of tokens, or runs of output features with a packed weight of their own each,
+ * whichever the model of docs/methods.md finds faster.
  * Every output is computed and summed as without: the bits of y are the same.
  */
 #include "tp.h"
@@ -13,29 +14,105 @@
 static const double RATE = 100e9, READ = 15e9, WIRE = 10e9, START = 20e-6;
 static const double WORTH = 0.95; /* of the time without: less is not worth a thread */
 
+/* Kernels multiply a few tokens by a panel of features at a time: what a thin chunk leaves empty of a block
+ * takes time all the same. Sums of a run of features are a run of each token, contiguous they are one. */
+static const int64_t PANEL = 16, BLOCK = 4;
+static const double RUN = 20e-9;
+
 static double time_of(double product, double wire, double chunks) {
   const double most = product > wire ? product : wire;
   return product / chunks + (chunks - 1.0) / chunks * most + wire / chunks + chunks * START;
 }
 
-/* The best number of chunks by the model; 1: none gains. */
-static int64_t best_chunks(const tp_shape *s, int64_t most) {
-  const uint32_t w_bytes = BS_DTYPE_BYTES(s->w_dtype), y_bytes = BS_DTYPE_BYTES(s->product_dtype);
-  const double weights = (double)s->row_count * (double)s->k_mul;
-  const double compute = 2.0 * (double)s->B * weights / RATE;
-  const double memory = weights * w_bytes / READ;
+/* `n` in so many chunks of whole blocks. */
+static double padded(int64_t n, int64_t chunks, int64_t block) {
+  const int64_t each = chunks * block, whole = (n + each - 1) / each * each;
+  return (double)whole;
+}
+
+/* What the model asks of a layer. An even share of W, whatever this rank's is: all ranks must choose alike.
+ */
+typedef struct model {
+  const tp_shape *s;
+  int64_t rows, columns;
+} model;
+
+static model model_of(const tp_traits *traits, const tp_shape *s) {
+  const int64_t P = s->world;
+  model m = {s, s->N, s->K};
+  if (s->split == BS_SPLIT_N) m.rows = (s->N + P - 1) / P;
+  if (s->split == BS_SPLIT_K && !traits->full_width) m.columns = (s->K + P - 1) / P;
+  return m;
+}
+
+/* A forward in so many chunks. Runs of features read the weights once and the inputs each time, runs of
+ * tokens the other way round. */
+static double predicted(const model *m, int64_t chunks, int features) {
+  const tp_shape *s = m->s;
+  const uint32_t w_bytes = BS_DTYPE_BYTES(s->w_dtype), x_bytes = BS_DTYPE_BYTES(s->x_dtype),
+                 y_bytes = BS_DTYPE_BYTES(s->product_dtype);
+  const double B = (double)s->B, k = (double)m->columns, n = (double)m->rows, c = (double)chunks;
+  const double rows = padded(m->rows, features ? chunks : 1, PANEL);
+  const double tokens = padded(s->B, features ? 1 : chunks, BLOCK);
+  const double compute = 2.0 * rows * tokens * k / RATE;
+  const double weights = n * k * w_bytes * (features ? 1.0 : c);
+  const double inputs = B * k * x_bytes * (features ? c : 1.0);
+  const double memory = (weights + inputs) / READ;
   const double factor = (s->coll == BS_COLL_ALL_REDUCE ? 2.0 : 1.0) * (s->world - 1.0) / s->world;
-  const double wire = factor * (double)s->B * (double)s->N * y_bytes / WIRE;
-  const double product = compute > memory ? compute : memory;
-  double least = WORTH * (product + wire + START);
-  int64_t best = 1;
-  for (int64_t c = 2; c <= most; c++) {
-    const double t = time_of(product, wire, (double)c);
-    if (t >= least) continue;
-    least = t;
-    best = c;
+  double wire = factor * B * (double)s->N * y_bytes / WIRE;
+  if (features && chunks > 1) wire += c * B * RUN;
+  return time_of(compute > memory ? compute : memory, wire, c);
+}
+
+/* What overlap_axis and the layer leave open. */
+enum { BY_TOKENS = 1, BY_FEATURES = 2 };
+
+static int64_t most_chunks(const tp_shape *s, int features) {
+  const int64_t total = features ? s->N : s->B;
+  return total < TP_MAX_CHUNKS ? total : TP_MAX_CHUNKS;
+}
+
+/* The best number of chunks by the model, of either axis; 1: none gains. */
+static void choose_both(tp_shape *s, const model *m, int axes) {
+  double least = WORTH * predicted(m, 1, 0);
+  for (int features = 0; features < 2; features++) {
+    if ((axes & (features ? BY_FEATURES : BY_TOKENS)) == 0) continue;
+    for (int64_t c = 2; c <= most_chunks(s, features); c++) {
+      const double t = predicted(m, c, features);
+      if (t >= least) continue;
+      least = t;
+      s->chunks = (uint32_t)c;
+      s->chunk_features = (uint32_t)features;
+    }
   }
-  return best;
+}
+
+/* The axis of a number that was given: one that there are enough of to divide, and then the faster. */
+static void choose_axis(tp_shape *s, const model *m, int axes, int64_t chunks) {
+  const int64_t features = axes & BY_FEATURES ? most_chunks(s, 1) : 0,
+                tokens = axes & BY_TOKENS ? most_chunks(s, 0) : 0;
+  const int64_t f = features < chunks ? features : chunks, t = tokens < chunks ? tokens : chunks;
+  if (f != t)
+    s->chunk_features = f > t;
+  else
+    s->chunk_features = predicted(m, f > 0 ? f : 1, 1) <= predicted(m, t > 0 ? t : 1, 0);
+  s->chunks = (uint32_t)(s->chunk_features ? f : t);
+}
+
+static int32_t refuse(const tp_state *state, const char *what, const char *hint, bs_error *err) {
+  bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-OVERLAP", "method %s: %s", state->traits->name, what);
+  return bs_fail_hint(err, "%s", hint), BS_UNSUPPORTED;
+}
+
+/* Only an all-reduce takes features: a reduce-scatter and a gather leave every chunk in the middle of each
+ * rank's share; and a weight in pieces is not differentiated. */
+static int axes_of(const bs_layer_spec *spec, const tp_shape *s) {
+  const char *axis = tp_option_get(spec, "overlap_axis", "auto");
+  const int able = s->coll == BS_COLL_ALL_REDUCE && (spec->flags & BS_LAYER_BACKWARD) == 0;
+  const int wanted = strcmp(axis, "features") == 0 ? BY_FEATURES
+                     : strcmp(axis, "tokens") == 0 ? BY_TOKENS
+                                                   : BY_FEATURES | BY_TOKENS;
+  return able ? wanted : wanted & BY_TOKENS;
 }
 
 int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_shape *s, bs_error *err) {
@@ -43,27 +120,25 @@ int32_t tp_overlap_choose(const tp_state *state, const bs_layer_spec *spec, tp_s
   const int automatic = strcmp(option, "auto") == 0;
   s->chunks = 1;
   if (strcmp(option, "off") == 0 || s->coll == BS_COLL_COUNT_) return BS_OK;
-  if ((s->wire == BS_I8 || s->keeps || s->before != BS_COLL_COUNT_ || s->y_tokens) && automatic) return BS_OK;
-  if (s->keeps) {
-    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-OVERLAP",
-            "method %s: a product that is kept for backward is not divided into chunks", state->traits->name);
-    return bs_fail_hint(err, "overlap=off or auto, or the activation outside of the layer"), BS_UNSUPPORTED;
-  }
-  if (s->wire == BS_I8) {
-    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-OVERLAP",
-            "method %s: sums in two int8 steps are not divided into chunks", state->traits->name);
-    return bs_fail_hint(err, "overlap=off or auto, or another reduce dtype"), BS_UNSUPPORTED;
-  }
-  /* Runs of features read each weight once, runs of tokens each input; but only an all-reduce takes features,
-   * and a weight in pieces is not differentiated. */
-  s->chunk_features = s->coll == BS_COLL_ALL_REDUCE && (spec->flags & BS_LAYER_BACKWARD) == 0 && s->B <= s->N;
-  const int64_t total = s->chunk_features ? s->N : s->B;
-  const int64_t most = total < TP_MAX_CHUNKS ? total : TP_MAX_CHUNKS;
-  int64_t chunks = automatic ? best_chunks(s, most) : (int64_t)(option[0] - '0');
-  if (chunks > most) chunks = most;
-  s->chunks = (uint32_t)chunks;
-  s->chunk_features = s->chunk_features && chunks > 1;
-  s->chunk_unit = total >= UNIT * chunks ? UNIT : 1;
+  const int axes = axes_of(spec, s);
+  if ((s->wire == BS_I8 || s->keeps || s->before != BS_COLL_COUNT_ || s->y_tokens || axes == 0) && automatic)
+    return BS_OK;
+  if (s->keeps)
+    return refuse(state, "a product that is kept for backward is not divided into chunks",
+                  "overlap=off or auto, or the activation outside of the layer", err);
+  if (s->wire == BS_I8)
+    return refuse(state, "sums in two int8 steps are not divided into chunks",
+                  "overlap=off or auto, or another reduce dtype", err);
+  if (axes == 0)
+    return refuse(state, "chunks of features are of a layer whose Y is all-reduced, forward alone",
+                  "overlap_axis=tokens or auto", err);
+  const model m = model_of(state->traits, s);
+  if (automatic)
+    choose_both(s, &m, axes);
+  else
+    choose_axis(s, &m, axes, (int64_t)(option[0] - '0'));
+  if (s->chunks < 2) s->chunk_features = 0;
+  s->chunk_unit = (s->chunk_features ? s->N : s->B) >= UNIT * (int64_t)s->chunks ? UNIT : 1;
   return BS_OK;
 }
 
@@ -81,6 +156,7 @@ void tp_overlap_propose(const tp_shape *s, bs_proposal *p) {
   const uint64_t size = BS_DTYPE_BYTES(s->product_dtype);
   const uint64_t across = (uint64_t)(s->chunk_features ? s->B : s->N) * size;
   p->chunks = s->chunks;
+  p->chunk_tokens = s->chunk_features == 0;
   p->n_collectives = 0;
   for (uint32_t i = 0; i < s->chunks; i++) {
     int64_t begin, count;

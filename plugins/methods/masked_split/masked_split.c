@@ -6,7 +6,7 @@
  */
 #include "../common/tp.h"
 
-static const tp_option options[] = {{"overlap", TP_OVERLAP_CHOICES}};
+static const tp_option options[] = {TP_OVERLAP_OPTIONS};
 
 static const tp_traits traits = {
     .name = "masked_split",
@@ -17,7 +17,7 @@ static const tp_traits traits = {
     .dx_site = "masked_split.dx",
     .dy_site = "masked_split.dy",
     .options = options,
-    .n_options = 1,
+    .n_options = sizeof options / sizeof options[0],
     .choose_mask = tp_mask_or_complement,
 };
 

@@ -25,7 +25,7 @@ static int32_t choose_mask(const bs_layer_spec *spec, bs_mask *out_mask, bs_erro
   return BS_OK;
 }
 
-static const tp_option options[] = {{"overlap", TP_OVERLAP_CHOICES}};
+static const tp_option options[] = {TP_OVERLAP_OPTIONS};
 
 static const tp_traits traits = {
     .name = "row_parallel",
@@ -35,7 +35,7 @@ static const tp_traits traits = {
     .dx_site = "row_parallel.dx",
     .dy_site = "row_parallel.dy",
     .options = options,
-    .n_options = 1,
+    .n_options = sizeof options / sizeof options[0],
     .choose_mask = choose_mask,
 };
 
