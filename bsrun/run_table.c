@@ -32,6 +32,10 @@ const bs_field run_fields[] = {
     {"segments", "segments", 0, 0},
     {"build_ms", "build ms", RIGHT, 3},
     {"pack_ms", "pack ms", RIGHT, 3},
+    {"remask_ms", "re-mask ms", RIGHT, 4},
+    {"decompress_ms", "decompress ms", RIGHT, 4},
+    {"mask_ms", "mask ms", RIGHT, 4},
+    {"compress_ms", "compress ms", RIGHT, 4},
     {"first_ms", "first ms", RIGHT, 4},
     {"median_ms", "ms", RIGHT, 4},
     {"cold_ms", "cold ms", RIGHT, 4},
@@ -77,6 +81,21 @@ static void copy_ms(json_t *row, const char *name, const json_t *from, const cha
   if (json_is_number(value)) json_object_set_new(row, name, json_real(json_number_value(value) * 1e3));
 }
 
+/* Making the mask anew, and what of that each part took: means over the times that it was done. */
+static void add_remask(json_t *row, const json_t *record) {
+  static const char *const regions[][2] = {{"remask", "remask_ms"},
+                                           {"decompress", "decompress_ms"},
+                                           {"mask", "mask_ms"},
+                                           {"compress", "compress_ms"}};
+  const json_t *timings = json_object_get(record, "timings_ms");
+  if (json_integer_value(json_object_get(record, "remask")) == 0) return;
+  for (size_t i = 0; i < sizeof regions / sizeof regions[0]; i++) {
+    const json_t *region = json_object_get(timings, regions[i][0]);
+    json_t *mean = json_object_get(region, "avg_ms");
+    if (json_number_value(json_object_get(region, "count")) > 0) json_object_set(row, regions[i][1], mean);
+  }
+}
+
 static json_t *common_row(const json_t *record, const char *run_dir) {
   static const char *const keys[] = {"phase",
                                      "method",
@@ -104,6 +123,7 @@ static json_t *common_row(const json_t *record, const char *run_dir) {
   const json_t *forward = json_object_get(json_object_get(record, "timings_ms"), "forward");
   json_t *p50 = json_object_get(forward, "p50_ms");
   if (p50 != NULL) json_object_set(row, "forward_p50_ms", p50);
+  add_remask(row, record);
   return row;
 }
 

@@ -47,28 +47,32 @@ static int64_t column_of(const bs_partition *p, int64_t j) {
   return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
 }
 
-/* A row of what is packed to its places in W; by the positions where they differ from row to row. */
-static int32_t place(bs_remask *r, const bs_ownership *own, int64_t row, const char *line, int64_t count,
-                     bs_error *err) {
+static char *line_of(bs_remask *r, const bs_ownership *own, int64_t row) {
+  return (char *)r->weights + (size_t)((own->row_begin + row) * r->K) * BS_DTYPE_BYTES(r->dtype);
+}
+
+/* A row of what is packed to its places in W. */
+static void place(bs_remask *r, const bs_ownership *own, int64_t row, const char *line, int64_t count) {
   const size_t size = BS_DTYPE_BYTES(r->dtype);
-  char *to = (char *)r->weights + (size_t)((own->row_begin + row) * r->K) * size;
-  if (own->kept == NULL) {
-    for (int64_t j = 0; j < count; ++j)
-      memcpy(to + (size_t)column_of(own->columns, j) * size, line + (size_t)j * size, size);
-    return BS_OK;
-  }
-  const int64_t cols = own->columns ? own->columns->count : r->K, groups = (cols + 3) / 4;
+  char *to = line_of(r, own, row);
+  for (int64_t j = 0; j < count; ++j)
+    memcpy(to + (size_t)column_of(own->columns, j) * size, line + (size_t)j * size, size);
+}
+
+/* The kept ones of a dense row: the others are another rank's, who writes them meanwhile. */
+static int32_t place_kept(bs_remask *r, const bs_ownership *own, int64_t row, const char *line, int64_t cols,
+                          bs_error *err) {
+  const size_t size = BS_DTYPE_BYTES(r->dtype);
+  char *to = line_of(r, own, row);
+  const int64_t groups = (cols + 3) / 4;
   uint8_t codes[GROUPS];
-  int64_t next = 0;
   for (int64_t g = 0; g < groups; g += GROUPS) {
     const int64_t n = groups - g < GROUPS ? groups - g : GROUPS;
     const int32_t rc = own->kept->read(own->kept->ctx, row, 1, g, n, codes, n, err);
     if (rc != BS_OK) return rc;
-    for (int64_t k = 4 * g; k < 4 * (g + n); ++k) {
-      if (!(codes[k / 4 - g] >> (k % 4) & 1u)) continue;
-      if (k < cols) memcpy(to + (size_t)column_of(own->columns, k) * size, line + (size_t)next * size, size);
-      ++next;
-    }
+    for (int64_t k = 4 * g; k < 4 * (g + n) && k < cols; ++k)
+      if (codes[k / 4 - g] >> (k % 4) & 1u)
+        memcpy(to + (size_t)column_of(own->columns, k) * size, line + (size_t)k * size, size);
   }
   return BS_OK;
 }
@@ -82,26 +86,90 @@ static int32_t share(bs_remask *r, bs_rank *rank, bs_error *err) {
                                  : rc;
 }
 
+/* What a gather takes besides the layer; all of it is freed behind it. */
+typedef struct part {
+  const bs_rank_api *api;
+  bs_rank *rank;
+  bs_tensor packed, dense; /* dense: of 2:4 halves alone */
+  bs_plan *expand;
+  char *line; /* a row in the host's memory */
+} part;
+
+static int32_t part_tensor(part *p, uint32_t dtype, int64_t rows, int64_t cols, bs_tensor *out,
+                           bs_error *err) {
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = 2};
+  d.dims[0] = rows;
+  d.dims[1] = cols;
+  return p->api->tensor_alloc(p->rank, &d, BS_LIFE_SCRATCH, out, err);
+}
+
+static void part_free(part *p) {
+  if (p->expand) p->api->op_release(p->expand);
+  if (p->packed.data) p->api->tensor_free(p->rank, &p->packed);
+  if (p->dense.data) p->api->tensor_free(p->rank, &p->dense);
+  free(p->line);
+}
+
+static int32_t gather_rows(bs_remask *r, part *p, bs_layer *layer, const bs_ownership *own, int64_t cols,
+                           bs_error *err) {
+  int32_t rc = part_tensor(p, r->dtype, 1, cols, &p->packed, err);
+  for (int64_t n = 0; rc == BS_OK && n < own->row_count; ++n) {
+    rc = bs_layer_read_weights(layer, n, &p->packed, err);
+    if (rc == BS_OK) rc = bs_rank_copy_out(p->rank, &p->packed, p->line, err);
+    if (rc == BS_OK) place(r, own, n, p->line, cols);
+  }
+  return rc;
+}
+
+static int32_t prepare_expand(part *p, const bs_ownership *own, bs_error *err) {
+  bs_tensor_desc from = {.struct_size = sizeof from, .dtype = p->packed.dtype, .rank = 2}, to = from;
+  const bs_tensor_desc *args[] = {&from, &to};
+  for (int i = 0; i < 2; ++i) {
+    from.dims[i] = p->packed.dims[i];
+    from.strides[i] = p->packed.strides[i];
+    to.dims[i] = p->dense.dims[i];
+    to.strides[i] = p->dense.strides[i];
+  }
+  const bs_op_query q = {
+      .struct_size = sizeof q, .op = "expand24", .nargs = 2, .args = args, .kept = own->kept};
+  return p->api->op_prepare(p->rank, &q, NULL, &p->expand, err);
+}
+
+/* The rank's half as the dense weight that it is a part of, by the op that a device would do it with. */
+static int32_t gather_halves(bs_remask *r, part *p, bs_layer *layer, const bs_ownership *own, int64_t cols,
+                             bs_error *err) {
+  const size_t bytes = (size_t)cols * BS_DTYPE_BYTES(r->dtype);
+  bs_tensor *args[] = {&p->packed, &p->dense};
+  int32_t rc = part_tensor(p, r->dtype, own->row_count, (cols + 3) / 4 * 2, &p->packed, err);
+  if (rc == BS_OK) rc = part_tensor(p, r->dtype, own->row_count, cols, &p->dense, err);
+  if (rc == BS_OK) rc = prepare_expand(p, own, err);
+  if (rc == BS_OK) rc = bs_layer_read_weights(layer, 0, &p->packed, err);
+  if (rc == BS_OK) rc = p->api->op_run(p->expand, args, 2, NULL, err);
+  for (int64_t n = 0; rc == BS_OK && n < own->row_count; ++n) {
+    bs_tensor row = p->dense;
+    row.dims[0] = 1;
+    row.data = (char *)row.data + (size_t)(n * row.strides[0]) * BS_DTYPE_BYTES(r->dtype);
+    row.bytes = bytes;
+    rc = bs_rank_copy_out(p->rank, &row, p->line, err);
+    if (rc == BS_OK) rc = place_kept(r, own, n, p->line, cols, err);
+  }
+  return rc;
+}
+
 int32_t bs_remask_gather(bs_remask *r, bs_rank *rank, bs_layer *layer, const bs_ownership *own,
                          bs_error *err) {
-  const bs_rank_api *api = bs_rank_get_api();
-  const int64_t cols = own->columns ? own->columns->count : r->K,
-                count = own->kept ? (cols + 3) / 4 * 2 : cols;
-  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = r->dtype, .rank = 2};
-  d.dims[0] = 1;
-  d.dims[1] = count;
-  bs_tensor row = {0};
+  part p = {.api = bs_rank_get_api(), .rank = rank};
+  const int64_t cols = own->columns ? own->columns->count : r->K;
+  const uint32_t region = p.api->region_named(rank, "decompress");
   if (r->joint) memset(r->weights, 0, (size_t)bytes_of(r)); /* what was another rank's is no more */
-  char *line = malloc((size_t)count * BS_DTYPE_BYTES(r->dtype) + 1);
-  int32_t rc = line ? api->tensor_alloc(rank, &d, BS_LIFE_SCRATCH, &row, err)
-                    : bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a row of weights");
-  for (int64_t n = 0; rc == BS_OK && count > 0 && n < own->row_count; ++n) {
-    rc = bs_layer_read_weights(layer, n, &row, err);
-    if (rc == BS_OK) rc = bs_rank_copy_out(rank, &row, line, err);
-    if (rc == BS_OK) rc = place(r, own, n, line, count, err);
-  }
-  if (row.data) api->tensor_free(rank, &row);
-  free(line);
+  p.api->region_begin(rank, region);
+  p.line = malloc((size_t)cols * BS_DTYPE_BYTES(r->dtype) + 1);
+  int32_t rc =
+      p.line ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a row of weights");
+  if (rc == BS_OK && cols > 0 && own->row_count > 0)
+    rc = own->kept ? gather_halves(r, &p, layer, own, cols, err) : gather_rows(r, &p, layer, own, cols, err);
+  part_free(&p);
+  p.api->region_end(rank, region);
   if (rc == BS_OK && r->joint) return share(r, rank, err);
   return rc == BS_OK ? bs_rank_barrier(rank, "remask.gathered", err) : rc;
 }

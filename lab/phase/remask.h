@@ -17,7 +17,8 @@ typedef struct bs_remask {
 
 int32_t bs_remask_open(bs_remask *remask, const bs_case *c, bs_error *err);
 void bs_remask_close(bs_remask *remask);
-/* Called by every rank, after bs_remask_bias: its part of W, and a barrier or an exchange behind it. */
+/* Called by every rank, after bs_remask_bias: its part of W, and a barrier or an exchange behind it. The part
+ * is timed as `decompress`; of 2:4 halves the op expand24 makes it dense. */
 int32_t bs_remask_gather(bs_remask *remask, bs_rank *rank, bs_layer *layer, const bs_ownership *own,
                          bs_error *err);
 /* values [B, y_cols]: what forward gives for zeros, which is the bias of a layer without an activation. */

@@ -35,6 +35,7 @@ typedef struct trainer {
   train_run *run;
   bs_rank *rank;
   uint32_t index, loss_region, remask_region;
+  int packs; /* a layer is built whose packing it does not time as `compress` itself */
   bs_layer *layer;
   bs_tensor x, y, dy, dx, dw, db, row;
   bs_whole whole;
@@ -229,7 +230,9 @@ static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, co
   mine->columns = NULL;
   bs_owners_free(mine);
   t->t = 0;
+  if (t->packs) bs_rank_get_api()->region_begin(t->rank, BS_REGION_COMPRESS);
   int32_t rc = bs_layer_build(t->rank, c->method, s, w, bias, &t->layer, err);
+  if (t->packs) bs_rank_get_api()->region_end(t->rank, BS_REGION_COMPRESS);
   if (rc == BS_OK) rc = bs_case_ownership(t->layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, t->layer, t->index, &mine->y_begin, &mine->y_cols, err);
   if (rc != BS_OK) return rc;
@@ -252,18 +255,18 @@ static void count_moved(trainer *t, const uint8_t *old) {
     t->run->out->ranks[t->index].moved += (uint64_t)__builtin_popcount(mine->kept[i] & ~old[i] & 0xFu);
 }
 
-/* The weights of all ranks become the source of a new layer, whose mask is made of them. Packing is timed as
- * `compress`: by the layer itself where it has positions to choose. */
+/* The weights of all ranks become the source of a new layer, whose mask is made of them. Timed as
+ * `decompress`, `mask` and `compress`: the last two by the layer itself where it has positions to choose,
+ * else packing is `compress`. */
 static int32_t remask(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
   train_run *run = t->run;
   const bs_ownership *own = &run->out->run.ranks[t->index].owns;
   const bs_rank_api *api = bs_rank_get_api();
-  const int packs = own->kept == NULL;
+  t->packs = own->kept == NULL;
   int32_t rc = run->c->spec.has_bias ? read_zero(t, x, step, err) : BS_OK;
   api->region_begin(t->rank, t->remask_region);
   if (rc == BS_OK) rc = bs_remask_gather(&run->remask, t->rank, t->layer, own, err);
   uint8_t *old = run->out->run.ranks[t->index].kept;
-  if (packs) api->region_begin(t->rank, BS_REGION_COMPRESS);
   if (rc == BS_OK) {
     free_layer(t);
     run->out->run.ranks[t->index].kept = NULL; /* it is `old` now */
@@ -271,7 +274,7 @@ static int32_t remask(trainer *t, const bs_source *x, int64_t step, bs_error *er
     if (rc == BS_OK) count_moved(t, old);
     free(old);
   }
-  if (packs) api->region_end(t->rank, BS_REGION_COMPRESS);
+  t->packs = 0;
   if (rc == BS_OK) rc = bs_rank_barrier(t->rank, "remask.built", err);
   api->region_end(t->rank, t->remask_region);
   return rc;

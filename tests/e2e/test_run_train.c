@@ -8,6 +8,22 @@
 
 enum { N = 96, K = 160, B = 32, STEPS = 3, WARMUP = 1 };
 
+/* The row has the means of a re-mask's regions, and nothing of them without one. */
+static void check_row(const json_t *row, const json_t *record) {
+  static const char *const regions[][2] = {{"remask", "remask_ms"},
+                                           {"decompress", "decompress_ms"},
+                                           {"mask", "mask_ms"},
+                                           {"compress", "compress_ms"}};
+  for (size_t i = 0; i < 4; i++) {
+    const json_t *region = json_object_get(json_object_get(record, "timings_ms"), regions[i][0]),
+                 *shown = json_object_get(row, regions[i][1]);
+    if (run_num(record, "remask") > 0 && region != NULL)
+      ck_assert_double_eq(json_number_value(shown), run_num(region, "avg_ms"));
+    else
+      ck_assert(shown == NULL || json_is_null(shown));
+  }
+}
+
 /* The record of a run with some settings more. */
 static json_t *train(const char *folder, const char *method, const char *const *more) {
   run_result r;
@@ -22,8 +38,9 @@ static json_t *train(const char *folder, const char *method, const char *const *
   }
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 0, method);
-  json_t *rows = run_rows(r.out);
-  json_t *record = run_record(folder, run_str(json_array_get(rows, 0), "run_dir"));
+  json_t *rows = run_rows(r.out), *row = json_array_get(rows, 0);
+  json_t *record = run_record(folder, run_str(row, "run_dir"));
+  check_row(row, record);
   json_decref(rows);
   run_free(&r);
   return record;
@@ -147,6 +164,25 @@ START_TEST(the_loss_goes_down) {
 }
 END_TEST
 
+/* A re-mask and its parts, all within it; of 2:4 halves the op expand24 makes them dense. */
+static void check_remask(const json_t *record, int halves) {
+  static const char *const parts[] = {"decompress", "mask"};
+  const json_t *timings = json_object_get(record, "timings_ms");
+  double sum = 0;
+  int expands = 0;
+  size_t i;
+  const json_t *algorithm;
+  for (i = 0; i < (halves ? 2 : 1); i++) {
+    ck_assert_msg(timed(record, parts[i]) == timed(record, "remask"), "%s", parts[i]);
+    sum += run_num(json_object_get(timings, parts[i]), "sum_ms");
+  }
+  ck_assert_double_le(sum, run_num(json_object_get(timings, "remask"), "sum_ms"));
+  ck_assert(halves || json_object_get(timings, "mask") == NULL);
+  json_array_foreach(json_object_get(record, "algorithms"), i, algorithm) expands |=
+      strncmp(json_string_value(algorithm), "expand24@", 9) == 0;
+  ck_assert_int_eq(expands, halves);
+}
+
 START_TEST(a_mask_made_anew) {
   char folder[64];
   run_make_folder(folder);
@@ -160,6 +196,7 @@ START_TEST(a_mask_made_anew) {
     check_gates(record, "with a new mask", i == 0);
     ck_assert_double_eq(run_num(record, "remask"), (i == 2 ? 1 : 2));
     ck_assert_double_eq(timed(record, "compress"), (i == 2 ? 3 : 1)); /* four steps, none behind the last */
+    check_remask(record, 0);
     json_decref(record);
   }
   run_remove(folder);
@@ -201,7 +238,8 @@ START_TEST(positions_made_anew) {
   static const char *const points[][4] = {{"mask.name=magnitude", "phase.lr=3", "phase.optimizer=sgd"},
                                           {"mask.name=magnitude", "phase.lr=0.5", "phase.optimizer=adamw"},
                                           {"mask.name=random_2of4", "phase.lr=3", "phase.optimizer=sgd"},
-                                          {"mask.name=magnitude", "phase.lr=0.5", "phase.optimizer=adamw"}};
+                                          {"mask.name=magnitude", "phase.lr=0.5", "phase.optimizer=adamw"},
+                                          {"method.kernel=sparse24", "phase.lr=3", "model.K=157"}};
   const char *const more[] = {"mask.use=always", points[_i][0],     points[_i][1],      points[_i][2],
                               "phase.remask=2",  "model.dtype=f32", "method.bias=true", NULL};
   char folder[64];
@@ -210,8 +248,9 @@ START_TEST(positions_made_anew) {
   check_gates(record, points[_i][0], _i % 2 == 1);
   ck_assert_double_eq(timed(record, "remask"), 1);
   ck_assert_double_eq(timed(record, "compress"), 2); /* and when the layer was built */
-  ck_assert_msg((run_num(record, "weights_moved") > 0) == (_i != 2), "%s: %g weights moved", points[_i][0],
-                run_num(record, "weights_moved"));
+  check_remask(record, 1);
+  ck_assert_msg((run_num(record, "weights_moved") > 0) == (_i < 2 || _i == 3), "%s: %g weights moved",
+                points[_i][0], run_num(record, "weights_moved"));
   json_decref(record);
   run_remove(folder);
 }
@@ -267,7 +306,7 @@ int main(void) {
   tcase_add_loop_test(tc, the_loss_goes_down, 0, 3);
   tcase_add_test(tc, a_mask_made_anew);
   tcase_add_loop_test(tc, halves_are_trained, 0, 10);
-  tcase_add_loop_test(tc, positions_made_anew, 0, 4);
+  tcase_add_loop_test(tc, positions_made_anew, 0, 5);
   tcase_add_test(tc, half_a_mask_is_not_made_anew);
   tcase_add_test(tc, a_bias_behind_an_activation_is_not_read);
   suite_add_tcase(suite, tc);

@@ -89,13 +89,13 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   p->q.weight_dtype = s->w_dtype;
 }
 
-/* Positions and packed values of this rank's part, timed as `compress`. */
+/* Positions and packed values of this rank's part, timed as `mask` and `compress`. */
 static int32_t compress(tp_layer *l, const bs_op_query *query, const bs_source *weights, bs_error *err) {
   by_row *b = by_row_of(l);
   tp_rows_view rows;
   const bs_source own = tp_source_rows(&rows, weights, l->shape.row_begin, l->shape.row_count);
-  l->api->region_begin(l->rank, BS_REGION_COMPRESS);
   int32_t rc = tp_kept_make(&b->positions, l->api, l->rank, &b->shape.mask, b->shape.half, weights, err);
+  l->api->region_begin(l->rank, BS_REGION_COMPRESS);
   if (rc == BS_OK) rc = l->api->pack(l->rank, query, &own, &l->packed, err);
   l->api->region_end(l->rank, BS_REGION_COMPRESS);
   return rc;

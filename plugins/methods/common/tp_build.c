@@ -114,7 +114,8 @@ static void choose_input(tp_layer *l, const bs_layer_spec *spec) {
   }
 }
 
-/* This rank's part of W, packed as one, or in chunks of features. */
+/* This rank's part of W, packed as one, or in chunks of features; of a mask by row timed as `mask` and
+ * `compress`. */
 static int32_t pack_part(tp_layer *l, const bs_layer_spec *spec, const bs_op_query *q,
                          const bs_source *weights, bs_error *err) {
   const tp_shape *s = &l->shape;
@@ -131,10 +132,15 @@ static int32_t pack_part(tp_layer *l, const bs_layer_spec *spec, const bs_op_que
     rc = tp_by_row_source(l, spec, weights, &kept, &own, err);
   else if (l->state->traits->full_width && s->cols != NULL)
     own = tp_source_zeros(&zeros, weights, s->cols);
-  if (rc != BS_OK || s->chunk_features) return rc == BS_OK ? tp_overlap_pack(l, spec, &own, err) : rc;
-  l->api->region_begin(l->rank, BS_REGION_PACK);
-  rc = l->api->pack(l->rank, q, &own, &l->packed, err);
-  l->api->region_end(l->rank, BS_REGION_PACK);
+  if (s->by_row) l->api->region_begin(l->rank, BS_REGION_COMPRESS);
+  if (rc == BS_OK && s->chunk_features) {
+    rc = tp_overlap_pack(l, spec, &own, err);
+  } else if (rc == BS_OK) {
+    l->api->region_begin(l->rank, BS_REGION_PACK);
+    rc = l->api->pack(l->rank, q, &own, &l->packed, err);
+    l->api->region_end(l->rank, BS_REGION_PACK);
+  }
+  if (s->by_row) l->api->region_end(l->rank, BS_REGION_COMPRESS);
   return rc;
 }
 
@@ -146,10 +152,7 @@ static int32_t build_product(tp_layer *l, const bs_layer_spec *spec, const bs_so
   choose_input(l, spec);
   tp_product_query p;
   tp_product_query_fill(l, spec, &p);
-  /* Positions are chosen first, where rows differ. */
-  if (s->by_row) l->api->region_begin(l->rank, BS_REGION_COMPRESS);
   const int32_t rc = pack_part(l, spec, &p.q, weights, err);
-  if (s->by_row) l->api->region_end(l->rank, BS_REGION_COMPRESS);
   return rc == BS_OK && !s->chunk_features ? l->api->op_prepare(l->rank, &p.q, l->packed, &l->matmul, err)
                                            : rc;
 }

@@ -118,8 +118,8 @@ void tp_kept_init(tp_kept *k, int64_t row, int64_t rows, const bs_partition *run
   k->kept.read = read_kept;
 }
 
-int32_t tp_kept_make(tp_kept *k, const bs_rank_api *api, bs_rank *rank, const bs_mask *mask, uint32_t half,
-                     const bs_source *weights, bs_error *err) {
+static int32_t make(tp_kept *k, const bs_rank_api *api, bs_rank *rank, const bs_mask *mask, uint32_t half,
+                    const bs_source *weights, bs_error *err) {
   const int looks = tp_mask_looks(mask->kind);
   tp_kept_free(k, api, rank);
   int32_t rc =
@@ -132,6 +132,15 @@ int32_t tp_kept_make(tp_kept *k, const bs_rank_api *api, bs_rank *rank, const bs
   rc = store(k, api, rank, err);
   api->kept_free(k->whole);
   k->whole = NULL;
+  return rc;
+}
+
+int32_t tp_kept_make(tp_kept *k, const bs_rank_api *api, bs_rank *rank, const bs_mask *mask, uint32_t half,
+                     const bs_source *weights, bs_error *err) {
+  const uint32_t region = api->region_named(rank, "mask");
+  api->region_begin(rank, region);
+  const int32_t rc = make(k, api, rank, mask, half, weights, err);
+  api->region_end(rank, region);
   return rc;
 }
 

@@ -25,7 +25,8 @@ int tp_mask_looks(uint32_t kind);
 
 /* Rows row.. of the columns of `run`, without positions yet. */
 void tp_kept_init(tp_kept *kept, int64_t row, int64_t rows, const bs_partition *run);
-/* Positions of half `half` of the mask, in weights as they are. Those it has it gives up for the new ones. */
+/* Positions of half `half` of the mask, in weights as they are, timed as `mask`. Those it has it gives up for
+ * the new ones. */
 int32_t tp_kept_make(tp_kept *kept, const bs_rank_api *api, bs_rank *rank, const bs_mask *mask, uint32_t half,
                      const bs_source *weights, bs_error *err);
 void tp_kept_free(tp_kept *kept, const bs_rank_api *api, bs_rank *rank);
