@@ -61,12 +61,17 @@ START_TEST(test_methods) {
 }
 END_TEST
 
+/* One of each sort; test_run_mismatch has every key, of processes. */
 START_TEST(test_other_configuration) {
+  static const char *const others[][2] = {{"workload.seed", "7"},
+                                          {"model.N", "47"},
+                                          {"method.reduce_dtype", "bf16"},
+                                          {"mask.name", "interleave"}};
   char before[4096];
   if (!is_open_mpi(&kinds[0])) return;
-  snprintf(before, sizeof before, "%s%s --set workload.seed=7 : -n 1 ", mpirun_of(&kinds[0], 1),
-           bsrun("--phase 0 --method row_parallel -P 2"));
-  run_as(before, "--phase 0 --method row_parallel -P 2", 9, "workload.seed");
+  snprintf(before, sizeof before, "%s%s --set %s=%s : -n 1 ", mpirun_of(&kinds[0], 1),
+           bsrun("--phase 0 --method blockshock -P 2"), others[_i][0], others[_i][1]);
+  run_as(before, "--phase 0 --method blockshock -P 2", 9, others[_i][0]);
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 0);
 }
 END_TEST
@@ -141,7 +146,7 @@ int main(void) {
   tcase_add_checked_fixture(c, make_folder, remove_folder);
   tcase_add_test(c, test_bare);
   tcase_add_loop_test(c, test_methods, 0, 5);
-  tcase_add_test(c, test_other_configuration);
+  tcase_add_loop_test(c, test_other_configuration, 0, 4);
   tcase_add_test(c, test_world_of_one);
   tcase_add_test(c, test_wrong_launcher);
   tcase_add_test(c, test_slurm);
