@@ -8,7 +8,11 @@ METHODS = ("dense", "column_parallel", "row_parallel", "masked_split", "blocksho
 FIXED = ("complement_1100_0011", "complement_1010_0101", "complement_1001_0110", "interleave", "contiguous", "uneven", "importance")
 BY_ROW = ("random_2of4", "magnitude", "transposable")
 SPARSE = ("sparse24 complement_1100_0011",)  # a fixed mask the original's way, by the 2:4 op
-DTYPES = ("f32", "bf16", "f16", "int8", "i8")  # int8: f32 whose sums travel as int8; i8: integers, which no layer of a run has
+# int8 and wire_bf16: f32 whose sums travel as int8, as bf16; i8: integers, which no layer of a run has. f64 and f8e4m3 are of `ref`.
+DTYPES = ("f32", "bf16", "f16", "int8", "i8", "wire_bf16", "f64", "f8e4m3")
+WIRES = {"int8": "int8", "wire_bf16": "bf16"}
+OF_REF = ("f64", "f8e4m3")
+RARE = ("wire_bf16",) + OF_REF  # on 2 and 3 ranks; what they add does not depend on who starts these: off threads phases 0 and 3
 LAUNCHES = ("threads", "processes", "mpirun", "mpi")
 SHAPES = ((9, 23, 29), (11, 17, 36), (8, 19, 67), (12, 31, 21))  # B, N, K: odd ones, 128 outputs or more
 PHASES = (0, 1, 2, 3)
@@ -22,8 +26,13 @@ SHOWS = {0: ("matmul", "matmul24", "gather_columns", "all_reduce", "all_gather",
          2: ("matmul_dx", "matmul_dw", "matmul24_dx", "matmul24_dw", "scatter_columns"),
          3: ("matmul", "matmul24", "gather_columns", "all_reduce")}
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+PRODUCTS = ("matmul", "matmul24", "matmul_dx", "matmul24_dx", "matmul_dw", "matmul24_dw")
 
 Cell = collections.namedtuple("Cell", "launch method mask dtype P phase")
+
+
+def backend_of(cell):
+    return "ref" if cell.dtype in OF_REF else "cpu"
 
 
 def shape_of(cell):
@@ -76,6 +85,8 @@ def all_cells(launches):
                     continue  # one rank is one process either way
                 if dtype == "i8" and (phase, P) != (0, 2):
                     continue
+                if dtype in RARE and (P not in (2, 3) or launch != "threads" and phase == 2) and method != "dense":
+                    continue
                 if phase == 1 and (dtype not in ("f32", "bf16") or P == 3):
                     continue  # phase 1 times what phase 0 judged
                 yield Cell(launch, method, mask, dtype, P, phase)
@@ -110,7 +121,10 @@ def choose(cells, faulty, launches, quick):
         mine, wrong = [c for c in cells if c.launch == launch], [c for c in faulty if c.launch == launch]
         slow = launch.startswith("mpi")  # a second and more for each job that fails
         if quick:
-            mine, wrong = few(mine, 1 if launch != "threads" else 2), few(wrong, 1)[: 2 if slow else 5 if launch != "threads" else 8]
+            rare = few([c for c in mine if c.dtype in RARE and refusal(c) is None], 1)
+            mine = few([c for c in mine if c.dtype not in RARE], 1 if launch != "threads" else 2)
+            mine += rare[: 6 if launch == "threads" else 2 if slow else 3]
+            wrong = few(wrong, 1)[: 2 if slow else 5 if launch != "threads" else 8]
         elif launch == "mpi":
             mine, wrong = few(mine, 2), few(wrong, 1)[:4]
         keep += mine
@@ -135,32 +149,47 @@ def faults_of(cell, called, waits):
         for what in ("flip", "nan"):
             if (op, what) == ("scatter_columns", "flip"):
                 continue  # a call for each rank's block of one result: what one flips the next flips back
-            if op in shows(cell) and not (cell.dtype == "int8" and op in COLLECTIVES):
+            if op in shows(cell) and not (cell.dtype in WIRES and op in COLLECTIVES):
                 yield plan + ",do=" + what, 6, 20
-        if op in ("matmul", "matmul24", "matmul_dx", "matmul24_dx", "matmul_dw", "matmul24_dw"):
+        if op in PRODUCTS:
             yield plan + ",seq=0,do=err", 7, 20
+            if waits and cell.P > 1:
+                yield from gone(cell, plan, waits)
         if op in COLLECTIVES:
             yield plan + ",seq=0,do=truncate", 9, 20
             yield plan + ",seq=0,do=err", 7, 20
-            if waits:
-                yield plan + ",seq=0,do=hang", 8, 0.5
-            if cell.launch != "threads":
-                yield plan + ",seq=0,do=kill", 7, 20
-            if cell.launch != "threads" and waits:
-                yield plan + ",seq=0,do=stop", 8, 0.5
+            yield from gone(cell, plan, waits)
+
+
+def gone(cell, plan, waits):
+    """A rank that hangs, that is killed, that is stopped at the first call of an op: of threads none can be killed alone."""
+    if waits:
+        yield plan + ",seq=0,do=hang", 8, 0.5
+    if cell.launch != "threads":
+        yield plan + ",seq=0,do=kill", 7, 20
+    if cell.launch != "threads" and waits:
+        yield plan + ",seq=0,do=stop", 8, 0.5
+
+
+def turns(method, mask, phase):
+    """The dtype and the number of ranks of the cell of a method, mask and phase that is given faults. They go round: over the three
+    phases a mask of a method meets each dtype once, from method to method, mask to mask and phase to phase the ranks change, and
+    masks of two halves have an even number of them."""
+    at = (masks_of(method).index(mask) + METHODS.index(method), (0, 2, 3).index(phase))
+    dtype = ("f32", "bf16", "f16")[(at[0] + at[1]) % 3]
+    ranks = (1,) if method == "dense" else (2, 4) if method in ("masked_split", "blockshock") and by_halves(mask) else (2, 3, 4)
+    return dtype, ranks[(at[0] // 3 + at[1]) % len(ranks)]
+
+
+# And one of each other dtype.
+ONCE = {"int8": ("row_parallel", "none", 0, 2), "wire_bf16": ("row_parallel", "contiguous", 0, 3),
+        "f64": ("blockshock", "random_2of4", 0, 2), "f8e4m3": ("column_parallel", "none", 3, 2)}
 
 
 def fault_cells(cells):
-    """The cells that faults are injected into: of each launch, method, mask and phase one on two ranks (four for slices), by
-    turns in f32 and bf16; int8 on the wire once."""
-    seen = set()
+    """The cells that faults are injected into: of each launch, method, mask and phase the one whose turn it is."""
     for c in cells:
-        key = (c.launch, c.method, c.mask, c.phase, c.dtype == "int8")
-        P = 1 if c.method == "dense" else 4 if c.mask == "interleave" else 2
-        dtype = ("f32", "bf16")[len(c.mask) % 2]
-        if refusal(c) or c.phase == 1 or c.P != P or key in seen or c.dtype not in (dtype, "int8"):
+        if refusal(c) or c.phase == 1:
             continue
-        if c.dtype == "int8" and (c.method, c.phase) != ("row_parallel", 0):
-            continue
-        seen.add(key)
-        yield c
+        if (c.dtype, c.P) == turns(c.method, c.mask, c.phase) or ONCE.get(c.dtype) == (c.method, c.mask, c.phase, c.P):
+            yield c

@@ -62,7 +62,8 @@ static int32_t miss_value(const bs_case *c, bs_train_result *r, bs_error *err) {
 /* Behind an activation the layer is built anew without a bias, which could not be read. */
 static int can_make(uint32_t fault, const bs_train_options *o, const bs_case *c) {
   switch (fault) {
-    case BS_TRAIN_MOMENTS_LOST:
+    case BS_TRAIN_MOMENTS_LOST: /* of weights of a byte the rounding hides it */
+      if (BS_DTYPE_BYTES(c->spec.w_dtype) == 1) return 0;
       return o->optimizer == BS_OPT_ADAMW || o->momentum != 0.0;
     case BS_TRAIN_SLOPE_LOST:
       return c->spec.activation != BS_ACT_NONE;
@@ -156,6 +157,11 @@ int32_t bs_step_integer_gate(const bs_case *like, const bs_train_options *option
     return BS_OK;
   }
   bs_layer_spec spec = small_spec(like, options);
+  if (BS_DTYPE_BYTES(spec.w_dtype) == 1) { /* whole numbers up to 16 or 8 */
+    snprintf(out->text, sizeof out->text, "%s has too few whole numbers for exact steps: T1 to T3 judge it",
+             bs_dtype_name(spec.w_dtype));
+    return BS_OK;
+  }
   if (spec.reduce_dtype == BS_I8) spec.reduce_dtype = 0; /* a wire that rounds integers: without it */
   if (spec.activation != BS_ACT_RELU) spec.activation = BS_ACT_NONE; /* gelu and silu give no integers */
   bs_train_options o = *options;
