@@ -125,6 +125,28 @@ START_TEST(halves_are_predicted_by_their_own_kernel) {
 }
 END_TEST
 
+/* In dense storage they are the dense product of all of W, as those of a fixed mask are. */
+START_TEST(stored_zeros_are_predicted_as_products) {
+  static const char *const names[] = {"masked_split random_2of4", "masked_split magnitude"};
+  write_constants(1e-6);
+  ran r = bsrun(dir, "compare", "masked_split", "--masks", "random_2of4,magnitude,complement_1100_0011",
+                "--measure", "0", "--n", "256", "--b", "64", "--dtype", "f32", "-P", "2",
+                "--threads-per-rank", "1", "--plugin", "ref", "--cache", "machine.json", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  const json_t *fixed = row_named(rows, "masked_split complement_1100_0011");
+  for (size_t i = 0; i < 2; i++) {
+    const json_t *row = row_named(rows, names[i]);
+    ck_assert_double_eq(num(row, "bound_ms"), num(fixed, "bound_ms"));
+    ck_assert_double_eq(num(row, "wire_bytes"), num(fixed, "wire_bytes"));
+    ck_assert_str_eq(json_string_value(json_object_get(row, "why")),
+                     json_string_value(json_object_get(fixed, "why")));
+  }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(the_first_named_is_what_others_are_held_against) {
   ran r = bsrun(dir, "compare", "row_parallel", "masked_split", "--masks", "complement_1010_0101",
                 "--seconds", "0.5", "--n", "128", "--b", "8", "--dtype", "f32", "-P", "2", "--plugin", "ref",
@@ -308,6 +330,7 @@ int main(void) {
   tcase_add_checked_fixture(t, setup, teardown);
   tcase_add_test(t, every_rung_is_predicted_and_placed);
   tcase_add_test(t, halves_are_predicted_by_their_own_kernel);
+  tcase_add_test(t, stored_zeros_are_predicted_as_products);
   tcase_add_test(t, the_first_named_is_what_others_are_held_against);
   tcase_add_test(t, a_backward_has_no_chunks);
   tcase_add_test(t, a_gather_takes_no_int8_steps);
