@@ -40,12 +40,16 @@ static double time_of(double work, double rate) {
   return rate > 0 ? work / rate : 0.0;
 }
 
-/* What was measured is all-reduces; the others move half as much of a message. */
-static double wire_time(const bs_machine *m, const bs_proposal *p) {
+/* What was measured is all-reduces of all ranks; the others move half as much of a message, and of n ranks
+ * each sends (n - 1) / n of it, which is less in a group. */
+static double wire_time(const bs_machine *m, const bs_proposal *p, double ranks) {
   double wire = 0.0;
-  for (uint32_t i = 0; i < p->n_collectives && i < BS_MAX_PROPOSED; ++i)
-    wire +=
-        bs_machine_wire(m, (double)p->coll_payload[i] * (p->coll_kind[i] == BS_COLL_ALL_REDUCE ? 1.0 : 0.5));
+  for (uint32_t i = 0; i < p->n_collectives && i < BS_MAX_PROPOSED; ++i) {
+    const double n = p->coll_ranks[i] > 1 ? p->coll_ranks[i] : ranks;
+    const double moved = (1.0 - 1.0 / n) / (1.0 - 1.0 / ranks);
+    const double part = p->coll_kind[i] == BS_COLL_ALL_REDUCE ? 1.0 : 0.5;
+    wire += bs_machine_wire(m, (double)p->coll_payload[i] * part * moved);
+  }
   return wire;
 }
 
@@ -92,7 +96,7 @@ void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spe
   bs_parts *b = &out->bound;
   b->compute = time_of(flops, share(m->flops_core, m->flops_all, ranks, threads));
   b->memory = time_of(bytes, share(m->read_core, m->read_all, ranks, threads));
-  b->wire = world_size > 1 ? wire_time(m, p) : 0.0;
+  b->wire = world_size > 1 ? wire_time(m, p, ranks) : 0.0;
   b->host = m->host;
   const double most = b->compute > b->memory ? b->compute : b->memory;
   const double sums = beside(m, p, ranks, threads);

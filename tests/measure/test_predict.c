@@ -60,6 +60,11 @@ START_TEST(chunks_hide_the_wire) {
   bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
   ck_assert(near(got.bound.wire, 101e-6 + bs_machine_wire(&m, 1u << 19)));
   ck_assert_uint_eq(bs_wire_bytes(&p, 4), (3u << 19) + (3u << 18));
+  p.coll_ranks[0] = p.coll_ranks[1] =
+      2; /* pairs of four ranks: a half, not three quarters, of what each has */
+  bs_predict_rank(&m, NULL, &s, &p, 4, 1, &got);
+  ck_assert(
+      near(got.bound.wire, bs_machine_wire(&m, (1u << 20) / 1.5) + bs_machine_wire(&m, (1u << 19) / 1.5)));
   bs_predicted tokens; /* each of them reads all weights */
   p.weight_bytes = 1u << 24;
   bs_predict_rank(&m, NULL, &s, &p, 2, 1, &got);
