@@ -7,7 +7,7 @@
 #include "lab/ladder/ladder.h"
 
 typedef struct auto_choice {
-  char name[96];
+  char name[BS_RUNG_NAME];
   char settings[BS_RUNG_SETTINGS][64];
   uint32_t n_settings;
   json_t *rows; /* the ladder, for the table and the record; NULL: another process has it */

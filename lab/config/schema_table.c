@@ -136,7 +136,16 @@ static const bs_key keys[] = {
     {"auto.methods", BS_KEY_STRS, ACTIVE, "", NULL,
      "--method auto: the methods that it may take; absent: all five"},
     {"auto.masks", BS_KEY_STRS, ACTIVE, "", NULL,
-     "--method auto: masks for those that take one; absent: the one of --mask, or four fixed ones"},
+     "--method auto: masks for those that take one; absent: the one of --mask, or five fixed "
+     "ones, random_2of4 and magnitude"},
+    {"auto.kernels", BS_KEY_STRS, ACTIVE, "", NULL,
+     "--method auto: values of method.kernel; absent: the configured one, or auto and sparse24"},
+    {"auto.slices", BS_KEY_STRS, ACTIVE, "", NULL,
+     "--method auto: values of method.slices; absent: the configured one, or row and column"},
+    {"auto.placements", BS_KEY_STRS, ACTIVE, "", NULL,
+     "--method auto: placements of x and y (replicated, split, partial, tokens, or two as x/y), or any; "
+     "absent: "
+     "those of method.x_placement and y_placement"},
     {"auto.overlap", BS_KEY_STRS, ACTIVE, "", NULL,
      "--method auto: values of method.overlap; absent: off and auto"},
     {"auto.reduce_dtypes", BS_KEY_STRS, ACTIVE, "", NULL,

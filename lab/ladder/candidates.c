@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * candidates.c - which rungs there are: methods by masks by overlap by reduce dtypes, each once and only
- * where it changes something. */
+ * candidates.c - which rungs there are: methods by masks by kernels by slices by placements by overlap by
+ * reduce dtypes, each once and only where it changes something. What a list of the configuration names and a
+ * method does not take is a rung that is refused, with the method's reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +17,24 @@ typedef struct words {
   uint32_t n;
 } words;
 
+/* What a method with a mask may vary in. A word "" is as the configuration has it. */
+enum axis { KERNEL, SLICES, PLACEMENT, OVERLAP, REDUCE, AXES };
+
 typedef struct maker {
   bs_context *context;
   bs_ladder *ladder;
   const bs_ladder_options *options;
-  words methods, masks, overlap, reduce;
+  const bs_node *config;
+  words methods, masks, axis[AXES];
+  uint32_t named; /* bit of each axis whose list the configuration has */
+  uint32_t world;
+  int open_masks;         /* nothing says which */
   const char *configured; /* name of the configuration's own mask */
   const char *pattern[2]; /* and its patterns, or NULL */
 } maker;
+
+static const char *const placements[] = {"replicated", "split", "partial", "tokens"};
+static const words as_configured = {{""}, 1};
 
 /* A list of the configuration, or `fallback` ("a b c", split in place in `text`). */
 static int32_t read_words(const bs_node *config, const char *path, char *text, words *out, bs_error *err) {
@@ -44,58 +55,194 @@ static int32_t read_words(const bs_node *config, const char *path, char *text, w
   return BS_OK;
 }
 
-static int32_t add(maker *m, const char *name, const char *const *settings, uint32_t n, bs_error *err) {
+/* ---- what an axis means to a method with a mask -------------------------------------------------- */
+
+static int by_row(const bs_mask *mask) {
+  return mask->kind == BS_MASK_RANDOM_2OF4 || mask->kind == BS_MASK_MAGNITUDE ||
+         mask->kind == BS_MASK_TRANSPOSABLE;
+}
+
+static const char *option(const maker *m, const char *path) {
+  const bs_node *node = bs_config_find(m->config, path);
+  return node != NULL && node->kind == BS_NODE_SCALAR ? node->text : NULL;
+}
+
+/* Does it multiply 2:4 values, of one half or both? */
+static int is_of24(const maker *m, const bs_method *method, const bs_mask *mask, const char *kernel) {
+  if (mask == NULL || !bs_option_listed(method->option_docs, "kernel")) return 0;
+  const char *asked = kernel[0] != '\0' ? kernel : option(m, "method.kernel");
+  return by_row(mask) || option(m, "method.half") != NULL || (asked && strcmp(asked, "sparse24") == 0);
+}
+
+static void take(words *out, const char *word) {
+  out->item[out->n++] = word;
+}
+
+/* Halves of 2:4 values have one kernel; other masks than complements have no such halves, and are refused
+ * where the configuration asks for it. */
+static void kernels_of(const maker *m, const bs_method *method, const bs_mask *mask, words *out) {
+  const int named = m->named >> KERNEL & 1;
+  int has24 = 0;
+  out->n = 0;
+  for (uint32_t i = 0; mask != NULL && m->world > 1 && i < m->axis[KERNEL].n; i++) {
+    const char *word = m->axis[KERNEL].item[i];
+    const int sparse = strcmp(word, "sparse24") == 0, is24 = is_of24(m, method, mask, word);
+    if (!bs_option_listed(method->option_docs, "kernel")) break;
+    if (sparse && !named && mask->kind != BS_MASK_COMPLEMENT) continue;
+    if (is24 && has24 && strcmp(word, "gather") != 0) continue;
+    has24 |= is24 && strcmp(word, "gather") != 0;
+    take(out, word);
+  }
+  if (out->n == 0) *out = as_configured;
+}
+
+/* Two halves on two ranks are whole, one half is on one. Columns of W have one way. */
+static const words *slices_of(const maker *m, const bs_method *method, int of24) {
+  const uint32_t halves = option(m, "method.half") != NULL ? 1 : 2;
+  const int cut = of24 && m->world > halves && m->world % halves == 0;
+  return cut && bs_option_listed(method->option_docs, "slices") ? &m->axis[SLICES] : &as_configured;
+}
+
+/* The placement of x (0) or y (1) in a word: "split" is of both, "tokens/split" of each. */
+static int32_t placement_of(const char *word, int of_y, const char **out, bs_error *err) {
+  const size_t first = strcspn(word, "/");
+  const char *at = of_y && word[first] == '/' ? word + first + 1 : word;
+  const size_t length = at == word ? first : strlen(at);
+  for (size_t i = 0; i < sizeof placements / sizeof placements[0]; i++) {
+    if (strlen(placements[i]) != length || memcmp(placements[i], at, length) != 0) continue;
+    *out = placements[i];
+    return BS_OK;
+  }
+  bs_error_set(err, BS_CONFIG, "BS-AUTO-PLACEMENT", "auto.placements: '%.60s' is no placement", word);
+  return bs_error_hint(err, "replicated, split, partial, tokens, two of them as x/y, or any"), BS_CONFIG;
+}
+
+/* Chunks hide what is sent behind a product, where the method divides it: else overlap=auto is off. */
+static int divides(const char *placement, int of24) {
+  const char *x = "", *y = "";
+  bs_error ignored = BS_ERROR_INIT;
+  if (of24) return 0;
+  if (placement[0] == '\0') return 1;
+  placement_of(placement, 0, &x, &ignored);
+  placement_of(placement, 1, &y, &ignored);
+  return x[0] != 'p' && x[0] != 't' && y[0] != 'p' && y[0] != 't';
+}
+
+/* ---- rungs --------------------------------------------------------------------------------------- */
+
+typedef struct draft {
+  char shown[BS_RUNG_NAME];
+  char text[BS_RUNG_SETTINGS][64];
+  uint32_t n, unasked;
+} draft;
+
+static void set(draft *d, const char *path, const char *value) {
+  snprintf(d->text[d->n++], sizeof d->text[0], "%s=%s", path, value);
+}
+
+static void show(draft *d, const char *before, const char *word) {
+  const size_t used = strlen(d->shown);
+  snprintf(d->shown + used, sizeof d->shown - used, " %s%s", before, word);
+}
+
+static int32_t add(maker *m, const draft *d, bs_error *err) {
   bs_ladder *l = m->ladder;
   if (l->n == BS_RUNGS_MAX)
     return bs_error_set(err, BS_CONFIG, "BS-AUTO-MANY",
                         "more than %d candidates: name fewer in auto.methods, "
-                        "auto.masks, auto.overlap or auto.reduce_dtypes",
+                        "auto.masks, auto.placements or auto.overlap",
                         BS_RUNGS_MAX);
   bs_rung *grown = realloc(l->rungs, (l->n + 1u) * sizeof *grown);
   if (grown == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   l->rungs = grown;
   bs_rung *r = memset(&l->rungs[l->n++], 0, sizeof *r);
-  snprintf(r->name, sizeof r->name, "%s", name);
-  for (uint32_t i = 0; i < n; i++)
-    snprintf(r->settings[r->n_settings++], sizeof r->settings[0], "%s", settings[i]);
+  memcpy(r->name, d->shown, sizeof r->name);
+  memcpy(r->settings, d->text, sizeof r->settings);
+  r->n_settings = d->n;
+  r->unasked = d->unasked;
   return BS_OK;
 }
 
-/* One method with one mask (NULL: none; "": the configured one): by every overlap and reduce dtype that it
- * knows. */
-static int32_t add_variants(maker *m, const bs_method *method, const char *name, const char *mask,
-                            bs_error *err) {
-  static const char *const off[] = {"off"};
-  const int overlaps = bs_option_listed(method->option_docs, "overlap");
-  const int sums = method->max_world != 1;
-  const char *const *overlap = overlaps ? m->overlap.item : off;
+static int32_t draft_placement(const maker *m, draft *d, const char *word, bs_error *err) {
+  const char *x, *y;
+  if (word[0] == '\0') return BS_OK;
+  int32_t rc = placement_of(word, 0, &x, err);
+  if (rc == BS_OK) rc = placement_of(word, 1, &y, err);
+  if (rc != BS_OK) return rc;
+  set(d, "method.x_placement", x);
+  set(d, "method.y_placement", y);
+  if (m->axis[PLACEMENT].n == 1) return BS_OK;
+  show(d, "x=", x);
+  show(d, "y=", y);
+  return BS_OK;
+}
+
+/* The words of one variant, by axis, behind those of method and mask. */
+static int32_t add_variant(maker *m, const draft *of, const char *const *word, bs_error *err) {
+  draft d = *of;
+  if (word[KERNEL][0] != '\0') {
+    set(&d, "method.kernel", word[KERNEL]);
+    if (strcmp(word[KERNEL], "auto") != 0) show(&d, "kernel=", word[KERNEL]);
+  }
+  if (word[SLICES][0] != '\0') {
+    set(&d, "method.slices", word[SLICES]);
+    show(&d, "slices=", word[SLICES]);
+  }
+  const int32_t rc = draft_placement(m, &d, word[PLACEMENT], err);
+  if (rc != BS_OK) return rc;
+  if (strcmp(word[OVERLAP], "off") != 0 && word[OVERLAP][0] != '\0') {
+    set(&d, "method.overlap", word[OVERLAP]);
+    show(&d, "overlap=", word[OVERLAP]);
+  }
+  if (word[REDUCE][0] != '\0') {
+    set(&d, "method.reduce_dtype", word[REDUCE]);
+    if (m->axis[REDUCE].n > 1) show(&d, "", word[REDUCE]);
+  }
+  return add(m, &d, err);
+}
+
+/* One method, mask and kernel: by all that is left. */
+static int32_t add_axes(maker *m, const bs_method *method, const draft *d, const char *kernel, int of24,
+                        bs_error *err) {
+  const int sums = method->max_world != 1, placed = sums && m->world > 1;
+  const words *list[AXES] = {
+      [SLICES] = slices_of(m, method, of24),
+      [PLACEMENT] = placed ? &m->axis[PLACEMENT] : &as_configured,
+      [OVERLAP] = bs_option_listed(method->option_docs, "overlap") ? &m->axis[OVERLAP] : &as_configured,
+      [REDUCE] = sums ? &m->axis[REDUCE] : &as_configured};
+  uint32_t all = 1;
   int32_t rc = BS_OK;
-  for (uint32_t o = 0; rc == BS_OK && o < (overlaps ? m->overlap.n : 1); o++) {
-    for (uint32_t d = 0; rc == BS_OK && d < (sums ? m->reduce.n : 1); d++) {
-      char text[BS_RUNG_SETTINGS][64], shown[96];
-      const char *settings[BS_RUNG_SETTINGS];
-      uint32_t n = 0;
-      int used = snprintf(shown, sizeof shown, "%s%s%s", name, mask ? " " : "",
-                          mask && mask[0] == '\0' ? m->configured
-                          : mask                  ? mask
-                                                  : "");
-      snprintf(text[n++], sizeof text[0], "method.name=%s", name);
-      if (mask && mask[0] != '\0') {
-        snprintf(text[n++], sizeof text[0], "mask.name=%s", mask);
-        snprintf(text[n++], sizeof text[0], "mask.use=always");
-      }
-      if (strcmp(overlap[o], "off") != 0) {
-        snprintf(text[n++], sizeof text[0], "method.overlap=%s", overlap[o]);
-        used += snprintf(shown + used, sizeof shown - (size_t)used, " overlap=%s", overlap[o]);
-      }
-      if (sums && m->reduce.item[d][0] != '\0') {
-        snprintf(text[n++], sizeof text[0], "method.reduce_dtype=%s", m->reduce.item[d]);
-        if (m->reduce.n > 1) snprintf(shown + used, sizeof shown - (size_t)used, " %s", m->reduce.item[d]);
-      }
-      if (!sums) snprintf(text[n++], sizeof text[0], "hardware.world_size=1");
-      for (uint32_t i = 0; i < n; i++) settings[i] = text[i];
-      rc = add(m, shown, settings, n, err);
-    }
+  for (uint32_t a = SLICES; a < AXES; a++) all *= list[a]->n;
+  for (uint32_t i = 0; rc == BS_OK && i < all; i++) {
+    const char *word[AXES] = {[KERNEL] = kernel};
+    uint32_t left = i;
+    for (uint32_t a = AXES; a-- > SLICES; left /= list[a]->n) word[a] = list[a]->item[left % list[a]->n];
+    const int same = strcmp(word[OVERLAP], "auto") == 0 && list[OVERLAP]->n > 1;
+    if (!same || divides(word[PLACEMENT], of24)) rc = add_variant(m, d, word, err);
+  }
+  return rc;
+}
+
+/* One method with one mask (NULL: none; its name "": the configured one). */
+static int32_t add_variants(maker *m, const bs_method *method, const char *name, const bs_mask *mask,
+                            const char *mask_name, bs_error *err) {
+  words kernels;
+  draft d = {.n = 0};
+  int32_t rc = BS_OK;
+  snprintf(d.shown, sizeof d.shown, "%s", name);
+  set(&d, "method.name", name);
+  if (mask != NULL) show(&d, "", mask_name[0] == '\0' ? m->configured : mask_name);
+  if (mask != NULL && mask_name[0] != '\0') {
+    set(&d, "mask.name", mask_name);
+    set(&d, "mask.use", "always");
+  }
+  if (method->max_world == 1) set(&d, "hardware.world_size", "1");
+  kernels_of(m, method, mask, &kernels);
+  for (uint32_t i = 0; rc == BS_OK && i < kernels.n; i++) {
+    const int of24 = is_of24(m, method, mask, kernels.item[i]);
+    const int open_kernel = !(m->named >> KERNEL & 1) && strcmp(kernels.item[i], "sparse24") == 0;
+    d.unasked = of24 && (open_kernel || (m->open_masks && by_row(mask)));
+    rc = add_axes(m, method, &d, kernels.item[i], of24, err);
   }
   return rc;
 }
@@ -112,37 +259,83 @@ static int32_t add_method(maker *m, const char *name, bs_error *err) {
     rc = bs_mask_parse(own ? m->configured : m->masks.item[i], own ? m->pattern[0] : NULL,
                        own ? m->pattern[1] : NULL, &mask, err);
     if (rc != BS_OK || (method->mask_kinds >> mask.kind & 1u) == 0) continue;
+    if (m->open_masks && by_row(&mask) && !bs_option_listed(method->option_docs, "kernel")) continue;
     masks++;
-    rc = add_variants(m, method, name, m->masks.item[i], err);
+    rc = add_variants(m, method, name, &mask, m->masks.item[i], err);
   }
-  return rc == BS_OK && masks == 0 ? add_variants(m, method, name, NULL, err) : rc;
+  return rc == BS_OK && masks == 0 ? add_variants(m, method, name, NULL, NULL, err) : rc;
+}
+
+/* The masks that need no words of the user's: uneven wants shares, importance an order. */
+static int32_t read_masks(maker *m, char *text, bs_error *err) {
+  const bs_node *config = m->config;
+  int32_t rc = read_words(config, "auto.masks", text, &m->masks, err);
+  if (rc != BS_OK || bs_config_find(config, "auto.masks") != NULL) return rc;
+  m->open_masks = strcmp(bs_schema_str(config, "mask.use"), "always") != 0;
+  if (m->open_masks) return BS_OK;
+  m->masks = as_configured; /* who names a mask wants that one */
+  m->configured = bs_schema_str(config, "mask.name");
+  m->pattern[0] = bs_schema_str(config, "mask.pattern_a");
+  m->pattern[1] = bs_schema_str(config, "mask.pattern_b");
+  if (m->configured == NULL) m->configured = "complement_1100_0011"; /* patterns alone: of that kind */
+  return BS_OK;
+}
+
+/* The list, or where there is none and the configuration has no value of its own, `fallback`. */
+static int32_t read_axis(maker *m, enum axis axis, const char *list, const char *own, char *fallback,
+                         bs_error *err) {
+  words *out = &m->axis[axis];
+  if (bs_config_find(m->config, list) != NULL)
+    m->named |= 1u << axis;
+  else if (own != NULL && bs_config_find(m->config, own) != NULL)
+    fallback[0] = '\0';
+  const int32_t rc = read_words(m->config, list, fallback, out, err);
+  if (out->n == 0) *out = as_configured;
+  return rc;
+}
+
+/* The forms that layers of a program have: whole ones, a pair, a pair with tokens split between
+ * (docs/methods.md), a sum that the caller makes. */
+static int32_t read_placements(maker *m, bs_error *err) {
+  static const char *const forms[] = {"replicated",   "replicated/split", "split/replicated",
+                                      "tokens/split", "split/tokens",     "replicated/partial"};
+  words *list = &m->axis[PLACEMENT];
+  const char *half;
+  char none[] = "";
+  int32_t rc = read_axis(m, PLACEMENT, "auto.placements", NULL, none, err);
+  if (rc == BS_OK && list->n == 1 && strcmp(list->item[0], "any") == 0) {
+    list->n = sizeof forms / sizeof forms[0];
+    memcpy(list->item, forms, sizeof forms);
+  }
+  for (uint32_t i = 0; rc == BS_OK && i < list->n && list->item[i][0] != '\0'; i++)
+    for (int of_y = 0; rc == BS_OK && of_y < 2; of_y++) rc = placement_of(list->item[i], of_y, &half, err);
+  return rc;
 }
 
 int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                              bs_ladder *ladder, bs_error *err) {
   char methods[] = "blockshock row_parallel column_parallel masked_split dense";
-  char masks[] = "complement_1100_0011 complement_1010_0101 interleave contiguous";
-  char overlap[] = "off auto", reduce[] = "";
-  maker m = {.context = context, .ladder = ladder, .options = options};
+  char masks[] =
+      "complement_1100_0011 complement_1010_0101 interleave contiguous complement_1001_0110 "
+      "random_2of4 magnitude";
+  char kernels[] = "auto sparse24", slices[] = "row column", overlap[] = "off auto", reduce[] = "";
+  const int64_t asked = bs_schema_i64(config, "hardware.world_size");
+  maker m = {.context = context, .ladder = ladder, .options = options, .config = config};
+  m.world = asked > 0 ? (uint32_t)asked : 2;
   int32_t rc = read_words(config, "auto.methods", methods, &m.methods, err);
-  if (rc == BS_OK) rc = read_words(config, "auto.masks", masks, &m.masks, err);
-  if (rc == BS_OK) rc = read_words(config, "auto.overlap", overlap, &m.overlap, err);
-  if (rc == BS_OK) rc = read_words(config, "auto.reduce_dtypes", reduce, &m.reduce, err);
-  if (bs_config_find(config, "auto.masks") == NULL &&
-      strcmp(bs_schema_str(config, "mask.use"), "always") == 0) {
-    m.masks.n = 1; /* who names a mask wants that one */
-    m.masks.item[0] = "";
-    m.configured = bs_schema_str(config, "mask.name");
-    m.pattern[0] = bs_schema_str(config, "mask.pattern_a");
-    m.pattern[1] = bs_schema_str(config, "mask.pattern_b");
-    if (m.configured == NULL) m.configured = "complement_1100_0011"; /* patterns alone: of that kind */
-  }
-  if (m.reduce.n == 0) m.reduce.item[m.reduce.n++] = ""; /* as configured */
+  if (rc == BS_OK) rc = read_masks(&m, masks, err);
+  if (rc == BS_OK) rc = read_axis(&m, KERNEL, "auto.kernels", "method.kernel", kernels, err);
+  if (rc == BS_OK) rc = read_axis(&m, SLICES, "auto.slices", "method.slices", slices, err);
+  if (rc == BS_OK) rc = read_placements(&m, err);
+  if (rc == BS_OK) rc = read_axis(&m, OVERLAP, "auto.overlap", NULL, overlap, err);
+  if (rc == BS_OK) rc = read_axis(&m, REDUCE, "auto.reduce_dtypes", NULL, reduce, err);
   for (uint32_t i = 0; rc == BS_OK && i < m.methods.n; i++) rc = add_method(&m, m.methods.item[i], err);
   if (rc == BS_OK && options->dense) {
-    static const char *const alone[] = {"method.name=dense", "hardware.world_size=1",
-                                        "hardware.threads_per_rank=@share"};
-    rc = add(&m, "dense on one rank's cores", alone, 3, err);
+    draft alone = {.shown = "dense on one rank's cores"};
+    set(&alone, "method.name", "dense");
+    set(&alone, "hardware.world_size", "1");
+    set(&alone, "hardware.threads_per_rank", "@share");
+    rc = add(&m, &alone, err);
   }
   return rc;
 }

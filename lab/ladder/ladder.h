@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * ladder.h - every way to split one layer that a configuration leaves open (method, mask, overlap, reduce
- * dtype), as rungs: each predicted from the machine's constants, the best measured in one sampling, so that
- * one can be chosen or all be compared. Behind `--method auto` and `bsrun compare`; docs/auto.md. */
+ * ladder.h - every way to split one layer that a configuration leaves open (method, mask, kernel, slices,
+ * placements, overlap, reduce dtype), as rungs: each predicted from the machine's constants, the best
+ * measured in one sampling, so that one can be chosen or all be compared. Behind `--method auto` and `bsrun
+ * compare`; docs/auto.md. */
 #ifndef BS_LAB_LADDER_LADDER_H
 #define BS_LAB_LADDER_LADDER_H
 #include "lab/measure/arm_work.h"
 #include "lab/measure/predict.h"
 #include "lab/measure/stats.h"
 
-enum { BS_RUNG_SETTINGS = 6, BS_RUNGS_MAX = 128 };
+enum { BS_RUNG_SETTINGS = 10, BS_RUNG_NAME = 160, BS_RUNGS_MAX = 256 };
 
 typedef struct bs_rung {
-  char name[96]; /* "blockshock interleave overlap=4", "dense on 1 thread" */
+  char name[BS_RUNG_NAME]; /* "blockshock interleave overlap=4", "dense on 1 thread" */
   char settings[BS_RUNG_SETTINGS][64];
   uint32_t n_settings; /* "method.name=blockshock": what --set would take */
   bs_experiment e;     /* the configuration with them; config NULL: not made */
@@ -28,7 +29,8 @@ typedef struct bs_rung {
   double seconds;        /* median of the samples */
   bs_comparison against; /* the first rung measured is the subject; of it all zero */
   uint32_t place; /* from 1: measured ones by their time, then the others by what is predicted; 0: refused */
-  uint32_t reserved;
+  uint32_t
+      unasked; /* 1: 2:4 values that nothing names: predicted only where the constants have their rates */
 } bs_rung;
 
 typedef struct bs_ladder {
@@ -51,9 +53,9 @@ typedef struct bs_ladder_options {
   void *progress_user;
 } bs_ladder_options;
 
-/* Every combination of auto.methods, auto.masks, auto.overlap and auto.reduce_dtypes that means something,
- * over a composed configuration; asks each what it would do and predicts one pass. BS_CONFIG when none can
- * run, with the first reason. The caller frees the ladder also after an error. */
+/* Every combination of what the lists auto.* name (docs/auto.md) that means something, over a composed
+ * configuration; asks each what it would do and predicts one pass. BS_CONFIG when none can run, with the
+ * first reason. The caller frees the ladder also after an error. */
 int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                        bs_ladder *out_ladder, bs_error *err);
 /* Sample the best `most` rungs by what is predicted (those first that are said to be lossless) in turn, for

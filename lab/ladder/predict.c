@@ -99,7 +99,8 @@ static const char *limit_of(const bs_parts *b) {
   return b->compute >= b->memory ? "compute" : "memory";
 }
 
-/* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now. */
+/* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now, which takes
+ * seconds and is done for what was asked for. */
 static const bs_kernel *kernel_of(bs_ladder *l, uint32_t i, const bs_ladder_options *o, double footprint) {
   bs_rung *r = &l->rungs[i];
   bs_error why = BS_ERROR_INIT;
@@ -113,7 +114,7 @@ static const bs_kernel *kernel_of(bs_ladder *l, uint32_t i, const bs_ladder_opti
   const uint32_t dtype = r->c.spec.w_dtype;
   const bs_kernel *k = &r->kernel;
   if (!bs_constants_kernel(o->constants, &r->c, footprint, k, &r->kernel) &&
-      bs_kernel_measure(&r->c, dtype, footprint, &r->kernel, &why) != BS_OK) {
+      (r->unasked || bs_kernel_measure(&r->c, dtype, footprint, &r->kernel, &why) != BS_OK)) {
     r->kernel.source = NULL;
     return NULL;
   }

@@ -24,14 +24,13 @@ static void write_constants(double wire) {
   json_decref(constants);
 }
 
-/* With rates of the kernel that serves, too, so that none is measured: two ranks are twice one. */
-static void write_all_constants(double wire) {
+/* Rates of the kernel that serves, too, so that none is measured: two ranks are twice one. */
+static void write_kernel(const char *method, const char *mask) {
   char path[600];
   bs_error err = BS_ERROR_INIT;
-  write_constants(wire);
-  ran r =
-      bsrun(dir, "--method", "dense", "--plugin", "ref", "--phase", "1", SMALL, "--set",
-            "phase.dense_arm=false", "--set", "phase.pairs_seconds=0.05", "--cache", "machine.json", NULL);
+  ran r = bsrun(dir, "--method", method, "--mask", mask, "--plugin", "ref", "--phase", "1", SMALL, "--set",
+                "phase.dense_arm=false", "--set", "phase.pairs_seconds=0.05", "--cache", "machine.json",
+                "--out", method, NULL);
   must_be(&r, 0);
   char *text = read_text(run_folder(&r, dir, 0), "metrics.jsonl");
   json_t *record = json_loads(text, 0, NULL);
@@ -46,6 +45,44 @@ static void write_all_constants(double wire) {
   json_decref(record);
   free(text);
   ran_free(&r);
+}
+
+static void write_all_constants(double wire) {
+  write_constants(wire);
+  write_kernel("dense", "interleave");
+}
+
+static double num(const json_t *row, const char *key) {
+  const json_t *value = json_object_get(row, key);
+  ck_assert_msg(json_is_number(value), "no number %s", key);
+  return json_number_value(value);
+}
+
+/* The 2:4 kernel's rates: a FLOP takes so many times as long as one of the other's, one of dX and dW so many
+ * times that. */
+static void write_halves(double times, double backward) {
+  static const char *const keys[] = {"flops_core", "flops_all"};
+  char path[600];
+  bs_error err = BS_ERROR_INIT;
+  snprintf(path, sizeof path, "%s/machine.json", dir);
+  json_t *constants = json_load_file(path, 0, NULL);
+  if (json_array_size(json_object_get(constants, "kernels")) == 2) { /* it has none yet */
+    json_decref(constants);
+    write_kernel("blockshock", "random_2of4");
+    constants = json_load_file(path, 0, NULL);
+  }
+  json_t *rows = json_object_get(constants, "kernels");
+  ck_assert_uint_eq(json_array_size(rows), 4);
+  for (size_t i = 0; i < 2; i++) {
+    json_t *half = json_array_get(rows, 2 + i);
+    json_object_set_new(half, "op", json_string("matmul24"));
+    json_object_set_new(half, "backward", json_real(backward));
+    json_object_set_new(json_array_get(rows, i), "backward", json_real(1.0));
+    for (size_t j = 0; j < 2; j++)
+      json_object_set_new(half, keys[j], json_real(num(json_array_get(rows, i), keys[j]) / times));
+  }
+  ck_assert_int_eq(bs_constants_store(path, constants, &err), BS_OK);
+  json_decref(constants);
 }
 
 static json_t *rows_of(const ran *r) {
@@ -65,10 +102,23 @@ static json_t *row_named(const json_t *rows, const char *candidate) {
   return NULL;
 }
 
-static double num(const json_t *row, const char *key) {
-  const json_t *value = json_object_get(row, key);
-  ck_assert_msg(json_is_number(value), "no number %s", key);
-  return json_number_value(value);
+/* What --method auto takes by prediction alone among the ways of blockshock with one mask (the run's gates
+ * must pass with it), and the row of the record's ladder named `row`, "" for none. */
+static json_t *taken(const char *P, const char *key, const char *row, char *out_name, size_t size) {
+  ran r = bsrun(dir, "--method", "auto", "--phase", "0", "--set", "model.N=64", "--set", "model.B=64",
+                "--set", "model.dtype=f32", "-P", P, "--plugin", "ref", "--threads-per-rank", "1", "--set",
+                "auto.measure=0", "--set", "auto.methods=[blockshock]", "--set",
+                "auto.masks=[complement_1100_0011]", "--set", "auto.overlap=[off]", "--set", key, "--cache",
+                "machine.json", "--out", "runs", NULL);
+  must_be(&r, 0);
+  char *text = read_text(run_folder(&r, dir, 0), "metrics.jsonl");
+  json_t *record = json_loads(text, 0, NULL), *ladder = json_object_get(record, "ladder");
+  snprintf(out_name, size, "%s", json_string_value(json_object_get(json_array_get(ladder, 0), "candidate")));
+  json_t *found = row[0] != '\0' ? json_incref(row_named(ladder, row)) : NULL;
+  json_decref(record);
+  free(text);
+  ran_free(&r);
+  return found;
 }
 
 START_TEST(every_rung_is_predicted_and_placed) {
@@ -79,16 +129,22 @@ START_TEST(every_rung_is_predicted_and_placed) {
   json_t *rows = rows_of(&r), *row;
   size_t i;
   double last = 0.0;
-  ck_assert_uint_eq(json_array_size(rows), 4 + 1 + 1 + 4 + 1 + 1);
+  int bounds = 0;
+  /* Five fixed masks, three of which have 2:4 halves, and two that differ by row. */
+  ck_assert_uint_eq(json_array_size(rows), 5 + 3 + 2 + 1 + 1 + 5 + 1 + 1);
   json_array_foreach(rows, i, row) {
     ck_assert_int_eq((int)num(row, "place"), (int)i + 1);
     ck_assert(json_object_get(row, "measured_ms") == NULL ||
               json_is_null(json_object_get(row, "measured_ms")));
     const json_t *p = json_object_get(row, "predicted_ms");
     const double expected = json_is_number(p) ? json_number_value(p) : num(row, "bound_ms");
+    if (bounds == 0 && !json_is_number(p)) last = 0.0; /* bounds, of 2:4 values without rates, come last */
+    bounds += !json_is_number(p);
+    ck_assert_int_eq(json_is_number(p), bounds == 0);
     ck_assert_double_ge(expected, last);
     last = expected;
   }
+  ck_assert_int_eq(bounds, 3 + 2);
   /* An all-reduce of Y [8,64] in fp32; column_parallel gathers as many bytes; nothing is sent alone. */
   ck_assert_int_eq((int)num(row_named(rows, "row_parallel contiguous"), "wire_bytes"), 8 * 64 * 4);
   ck_assert_int_eq((int)num(row_named(rows, "column_parallel"), "wire_bytes"), 8 * 64 * 4);
@@ -264,6 +320,76 @@ START_TEST(auto_weighs_the_wire) {
 }
 END_TEST
 
+/* The kernel of a fixed mask is the cheaper one by their rates. */
+START_TEST(auto_weighs_the_kernels) {
+  static const char gathered[] = "blockshock complement_1100_0011",
+                    of24[] = "blockshock complement_1100_0011 kernel=sparse24";
+  const double times[] = {4.0, 0.25};
+  char name[200];
+  write_all_constants(1e-9);
+  for (size_t i = 0; i < 2; i++) {
+    write_halves(times[i], 1.0);
+    json_t *row = taken("2", "auto.seconds=1", of24, name, sizeof name);
+    ck_assert_str_eq(name, i == 0 ? gathered : of24);
+    ck_assert_double_gt(num(row, "predicted_ms"), 0.0);
+    json_decref(row);
+  }
+  json_decref(taken("2", "auto.kernels=[gather, sparse24]", "blockshock complement_1100_0011 kernel=gather",
+                    name, sizeof name));
+  ck_assert_str_eq(name, of24);
+  taken("2", "auto.kernels=[auto]", "", name, sizeof name);
+  ck_assert_str_eq(name, gathered);
+}
+END_TEST
+
+/* On four ranks the halves are sliced: by rows of W where bytes are dear, by columns where collectives are.
+ */
+START_TEST(auto_weighs_the_slices) {
+  static const char *const names[] = {"blockshock complement_1100_0011 kernel=sparse24 slices=row",
+                                      "blockshock complement_1100_0011 kernel=sparse24 slices=column"};
+  write_all_constants(1.0);
+  write_halves(0.25, 1.0);
+  for (size_t i = 0; i < 2; i++) {
+    char path[600], name[200];
+    bs_error err = BS_ERROR_INIT;
+    snprintf(path, sizeof path, "%s/machine.json", dir);
+    json_t *constants = json_load_file(path, 0, NULL);
+    json_t *row = json_array_get(json_object_get(constants, "exchange"), 0);
+    json_object_set_new(row, "world_size", json_integer(4));
+    for (int j = 0; i == 1 && j < BS_EXCHANGES; j++)
+      json_object_set_new(row, bs_exchange_keys[j], json_real(bs_exchange_bytes[j] * 1e-6));
+    ck_assert_int_eq(bs_constants_store(path, constants, &err), BS_OK);
+    json_decref(constants);
+    json_decref(taken("4", "auto.kernels=[sparse24]", names[1 - i], name, sizeof name));
+    ck_assert_str_eq(name, names[i]);
+  }
+}
+END_TEST
+
+/* A placement is the caller's unless it leaves it open; then what sends nothing is taken where that is dear,
+ * and what the method cannot do says why. */
+START_TEST(auto_weighs_the_placements_that_are_open) {
+  static const char whole[] = "blockshock complement_1100_0011 x=replicated y=replicated",
+                    sums[] = "blockshock complement_1100_0011 x=replicated y=partial",
+                    sliced[] = "blockshock complement_1100_0011 kernel=sparse24 x=tokens y=split";
+  char name[200];
+  write_all_constants(1.0);
+  write_halves(4.0, 1.0);
+  taken("2", "auto.seconds=1", "", name, sizeof name);
+  ck_assert_str_eq(name, "blockshock complement_1100_0011");
+  json_t *row = taken("2", "auto.placements=[any]", sliced, name, sizeof name);
+  ck_assert_str_eq(name, sums);
+  ck_assert(json_is_null(json_object_get(row, "place")));
+  ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(row, "why")), "neither tokens nor"));
+  json_decref(row);
+  row = taken("2", "auto.placements=[replicated, split/replicated, replicated/partial]", whole, name,
+              sizeof name);
+  ck_assert_str_eq(name, sums);
+  ck_assert_double_gt(num(row, "predicted_ms"), 1000.0);
+  json_decref(row);
+}
+END_TEST
+
 START_TEST(a_choice_is_in_the_record_and_repeats) {
   ran r = bsrun(dir, "--method", "auto", "--set", "model.N=64", "--set", "model.B=8", "--plugin", "ref", "-P",
                 "2", "--set", "auto.seconds=0.2", "--set", "auto.measure=2", "--cache", "off", "--tune-cache",
@@ -299,6 +425,7 @@ static const struct {
      3,
      "BS-AUTO-NONE",
      "odd number of ranks"},
+    {{"--method", "auto", "--set", "auto.placements=[split/sideways]"}, 3, "BS-AUTO-PLACEMENT", "sideways"},
     {{"--method", "auto", "--set", "auto.methods=[]"}, 3, "BS-AUTO-LIST", "auto.methods"},
 };
 
@@ -338,6 +465,9 @@ int main(void) {
   tcase_add_test(t, a_mask_by_patterns_is_a_candidate);
   tcase_add_test(t, what_cannot_run_says_why_and_stands_last);
   tcase_add_test(t, auto_weighs_the_wire);
+  tcase_add_test(t, auto_weighs_the_kernels);
+  tcase_add_test(t, auto_weighs_the_slices);
+  tcase_add_test(t, auto_weighs_the_placements_that_are_open);
   tcase_add_test(t, a_choice_is_in_the_record_and_repeats);
   tcase_add_test(t, an_open_choice_can_be_printed);
   tcase_add_loop_test(t, bad_words_are_one_error, 0, (int)(sizeof wrong / sizeof wrong[0]));
