@@ -32,6 +32,45 @@ static void share_text(uint64_t part, uint64_t whole, char *out, size_t size) {
     snprintf(out, size, "%.3g", share);
 }
 
+/* Seconds of 1e9 FLOPs of the pass by the rates of all cores, or of one; those of dX and dW have their own.
+ */
+static double seconds_each(const bs_kernel *k, uint32_t pass, int all) {
+  const double rate = all ? k->flops_all : k->flops_core, times = k->backward > 0.0 ? k->backward : 1.0;
+  if (!(rate > 0.0)) return 0.0;
+  return 1e9 / rate *
+         (pass == BS_ARM_FORWARD    ? 1.0
+          : pass == BS_ARM_BACKWARD ? times
+                                    : (1.0 + 2.0 * times) / 3.0);
+}
+
+/* The kernel of whole products, which that of 2:4 values is held against: dense's, or any that is known. */
+static const bs_kernel *whole_kernel(const bs_ladder *l) {
+  const bs_rung *dense = dense_of(l);
+  if (dense != NULL && dense->kernel.source != NULL && !dense->kernel.of24) return &dense->kernel;
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->rungs[i].kernel.source != NULL && !l->rungs[i].kernel.of24) return &l->rungs[i].kernel;
+  return NULL;
+}
+
+/* Why as many products of 2:4 values take longer: the rate of the kernel that makes them, and what limits it.
+ */
+static void kernel_text(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
+  const bs_kernel *whole = whole_kernel(l), *k = &r->kernel;
+  const bs_parts *p = &r->predicted.kernel;
+  if (!r->predicted.has_kernel || !k->of24 || whole == NULL) return;
+  const int all = r->c.world_size * r->c.threads_per_rank >= l->machine.threads;
+  const double own = seconds_each(k, l->pass, all), other = seconds_each(whole, l->pass, all);
+  if (!(own > 0.0 && other > 0.0)) return;
+  const int by_bytes = p->memory > p->compute;
+  snprintf(
+      out, size,
+      "; its 2:4 kernel %s makes %.3g GFLOP/s on %s, dense's %.3g, so a product takes %.3g times as long; "
+      "%s limits it (%.3g ms, %s %.3g)",
+      k->name, 1.0 / own, all ? "all cores" : "a core", 1.0 / other, own / other,
+      by_bytes ? "reading" : "arithmetic", (by_bytes ? p->memory : p->compute) * 1e3,
+      by_bytes ? "arithmetic" : "reading", (by_bytes ? p->compute : p->memory) * 1e3);
+}
+
 const char *bs_rung_sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
   char products[24], bytes[24];
   const bs_rung *dense = dense_of(l);
@@ -55,6 +94,8 @@ const char *bs_rung_sentence(const bs_ladder *l, const bs_rung *r, char *out, si
              products, bytes, r->collectives, (double)r->wire_bytes / 1024.0,
              work + p->wire > 0 ? 100.0 * p->wire / (work + p->wire + p->host) : 0.0);
   }
+  const size_t used = strlen(out);
+  kernel_text(l, r, out + used, size - used);
   return out;
 }
 
@@ -63,7 +104,7 @@ static json_t *ms(double seconds) {
 }
 
 static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
-  char why[256];
+  char why[512];
   const bs_predicted *p = &r->predicted;
   json_t *row = json_pack("{s:o,s:s,s:s,s:i,s:i,s:I,s:f}", "place",
                           r->place > 0 ? json_integer((json_int_t)r->place) : json_null(), "pass",

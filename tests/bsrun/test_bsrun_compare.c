@@ -203,6 +203,40 @@ START_TEST(stored_zeros_are_predicted_as_products) {
 }
 END_TEST
 
+/* Halves take longer by their kernel's rate: the sentence has it beside dense's, in each pass, and the limit.
+ */
+START_TEST(a_kernel_of_halves_says_its_rate) {
+  static const struct {
+    double times, backward;
+    const char *pass, *said;
+  } cases[] = {
+      {4.0, 1.0, "forward", "makes 0.5 GFLOP/s on all cores, dense's 2, so a product takes 4 times as long"},
+      {1.5, 1.0, "forward",
+       "makes 1.33 GFLOP/s on all cores, dense's 2, so a product takes 1.5 times as long"},
+      {1.5, 2.0, "backward",
+       "makes 0.667 GFLOP/s on all cores, dense's 2, so a product takes 3 times as long"},
+      {1.5, 2.0, "sgd", "makes 0.8 GFLOP/s on all cores, dense's 2, so a product takes 2.5 times as long"},
+  };
+  char threads[16];
+  snprintf(threads, sizeof threads, "%u", (bs_machine_cores() + 1) / 2);
+  write_all_constants(1e-6);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    write_halves(cases[i].times, cases[i].backward);
+    ran r = bsrun(dir, "compare", "blockshock", "--masks", "random_2of4,interleave", "--measure", "0", "--n",
+                  "64", "--b", "64", "--dtype", "f32", "-P", "2", "--plugin", "ref", "--threads-per-rank",
+                  threads, "--pass", cases[i].pass, "--cache", "machine.json", "-o", "json", NULL);
+    must_be(&r, 0);
+    json_t *rows = rows_of(&r);
+    const char *why = json_string_value(json_object_get(row_named(rows, "blockshock random_2of4"), "why"));
+    ck_assert_msg(strstr(why, cases[i].said) && strstr(why, "arithmetic limits it ("), "%s", why);
+    why = json_string_value(json_object_get(row_named(rows, "blockshock interleave"), "why"));
+    ck_assert_msg(strstr(why, "kernel") == NULL, "%s", why);
+    json_decref(rows);
+    ran_free(&r);
+  }
+}
+END_TEST
+
 START_TEST(the_first_named_is_what_others_are_held_against) {
   ran r = bsrun(dir, "compare", "row_parallel", "masked_split", "--masks", "complement_1010_0101",
                 "--seconds", "0.5", "--n", "128", "--b", "8", "--dtype", "f32", "-P", "2", "--plugin", "ref",
@@ -458,6 +492,7 @@ int main(void) {
   tcase_add_test(t, every_rung_is_predicted_and_placed);
   tcase_add_test(t, halves_are_predicted_by_their_own_kernel);
   tcase_add_test(t, stored_zeros_are_predicted_as_products);
+  tcase_add_test(t, a_kernel_of_halves_says_its_rate);
   tcase_add_test(t, the_first_named_is_what_others_are_held_against);
   tcase_add_test(t, a_backward_has_no_chunks);
   tcase_add_test(t, a_gather_takes_no_int8_steps);
