@@ -21,6 +21,7 @@ const args_option compare_options[] = {
     {"masks", 0, "LIST", 0, "masks for the methods that take them, with commas between"},
     {"overlap", 0, "LIST", 0, "off, auto or numbers of chunks, with commas between; default: off"},
     {"reduce-dtypes", 0, "LIST", 0, "dtypes on the wire, with commas between; default: as configured"},
+    {"vary", 0, "KEY=V1,V2", 1, "each candidate by every value of a key: method.kernel=gather,sparse24"},
     {"measure", 0, "N", 0, "measure the N best by what is predicted, 0 to 16; default: 16"},
     {"seconds", 0, "S", 0, "time of measuring, each pass; default: 8"},
     {"world-size", 'P', "N", 0, "ranks; default: what each method needs"},
@@ -141,7 +142,7 @@ typedef struct compare_run {
   bs_node *config;
   char *cache;
   json_t *constants, *rows;
-  const char **passes;
+  const char **passes, **vary;
   bsrun_progress progress;
 } compare_run;
 
@@ -150,7 +151,7 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
   int format = 0;
   int64_t most = BS_SAMPLER_ARMS;
   double seconds = 8.0;
-  size_t n = 0;
+  size_t n = 0, n_vary = 0;
   const char *text = args_value(a, "seconds");
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = args_integer(a, "measure", 0, BS_SAMPLER_ARMS, BS_SAMPLER_ARMS, &most, err);
@@ -158,6 +159,7 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
     rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 86400",
                       text);
   if (rc == BS_OK) rc = args_values(a, "pass", &r->passes, &n, err);
+  if (rc == BS_OK) rc = args_values(a, "vary", &r->vary, &n_vary, err);
   const char *const *passes = n > 0 ? r->passes : forward;
   if (n == 0) n = 1;
   uint32_t pass = 0;
@@ -170,6 +172,8 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
   r->progress.of = "compare";
   bs_ladder_options o = {.dense = 1,
                          .in_order = 1,
+                         .vary = r->vary,
+                         .n_vary = n_vary,
                          .quiet_dir = r->request.configs_dir,
                          .constants = r->constants,
                          .progress = bsrun_progress_to(args_has(a, "quiet")),
@@ -186,6 +190,7 @@ static void compare_free(compare_run *r) {
   json_decref(r->rows);
   json_decref(r->constants);
   free(r->passes);
+  free(r->vary);
   free(r->cache);
   bs_config_free(r->config);
   if (r->context != NULL) bs_context_close(r->context);
@@ -212,6 +217,7 @@ void help_compare(void) {
       "  bsrun compare --n 4096 --b 64 -P 2\n"
       "  bsrun compare blockshock row_parallel --masks complement_1100_0011,interleave --pass forward\n"
       "  bsrun compare blockshock column_parallel --pass backward --pass sgd -o md\n"
+      "  bsrun compare blockshock --masks complement_1100_0011 --vary method.kernel=gather,sparse24\n"
       "  bsrun compare --measure 0 --n 32768 -P 8   only predicted\n"
       "\n"
       "exit codes: 0; 2 usage; 3 configuration, or no candidate can run (the first reason is printed).\n",

@@ -88,7 +88,7 @@ _bsrun() {
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       return
       ;;
-    --set)
+    --set | --vary)
       compopt -o nospace 2>/dev/null
       _bsrun_reply "$cur" keys
       return

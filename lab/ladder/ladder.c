@@ -158,6 +158,7 @@ int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_lad
   const uint32_t world = asked > 0 ? (uint32_t)asked : 2, each = bs_machine_cores() / world;
   const uint32_t share = threads > 0 ? (uint32_t)threads : each > 0 ? each : 1;
   int32_t rc = bs_ladder_candidates(context, config, o, out, err);
+  if (rc == BS_OK) rc = bs_ladder_vary(context, o, out, err);
   *out_able = 0;
   for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
     rc = make_rung(context, config, o, world, share, &out->rungs[i], err);

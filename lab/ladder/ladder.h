@@ -45,6 +45,8 @@ typedef struct bs_ladder_options {
   uint32_t in_order; /* 1: sampled in the order of the lists, the first is the subject; 0: the best predicted
                         first */
   uint32_t dense;    /* 1: the dense layer on one rank's cores is a rung too, to compare with */
+  const char *const *vary; /* "KEY=V1,V2": each rung whose method takes the key once for each value */
+  size_t n_vary;
   const char *quiet_dir;   /* as in bs_experiment_make */
   const json_t *constants; /* of the machine; NULL: measured */
   struct bs_peers
@@ -78,6 +80,9 @@ void bs_ladder_free(bs_ladder *ladder);
 /* candidates.c: the rungs by name and settings alone. */
 int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                              bs_ladder *ladder, bs_error *err);
+/* vary.c: they by options->vary, all but the dense layer that stands beside them. */
+int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *options, bs_ladder *ladder,
+                       bs_error *err);
 /* ladder.c: they as layers that are ready to be built, in all processes the same; *out_able can run. */
 int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                         bs_ladder *ladder, uint32_t *out_able, bs_error *err);

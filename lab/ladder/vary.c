@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ * vary.c - every rung once for each value of a key: what the lists of methods, masks, overlap and reduce
+ * dtypes have no axis for (kernels, slices, placements, threads), beside one another in one sampling. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/plugin/registry.h"
+#include "lab/config/schema.h"
+#include "lab/ladder/ladder.h"
+
+enum { MAX_VALUES = 16 };
+
+typedef struct axis {
+  char key[64], text[256]; /* text: the values, split in place */
+  const char *value[MAX_VALUES];
+  uint32_t n;
+  int of_methods; /* an option that a method may know or not */
+} axis;
+
+static int32_t refuse(const char *asked, const char *why, bs_error *err) {
+  bs_error_set(err, BS_CONFIG, "BS-AUTO-VARY", "--vary %.100s: %s", asked, why);
+  bs_error_hint(err, "KEY=V1,V2 of method, mask or hardware, for example method.kernel=gather,sparse24");
+  return BS_CONFIG;
+}
+
+static int32_t read_axis(const char *asked, axis *out, bs_error *err) {
+  const size_t length = strcspn(asked, "=");
+  memset(out, 0, sizeof *out);
+  if (asked[length] != '=' || length == 0) return refuse(asked, "no values", err);
+  if (length >= sizeof out->key || strlen(asked + length + 1) >= sizeof out->text)
+    return refuse(asked, "longer than anything of that kind", err);
+  snprintf(out->key, sizeof out->key, "%.*s", (int)length, asked);
+  snprintf(out->text, sizeof out->text, "%s", asked + length + 1);
+  const bs_key *known = bs_schema_find(out->key);
+  const int of_layer = strncmp(out->key, "method.", 7) == 0 || strncmp(out->key, "mask.", 5) == 0 ||
+                       strncmp(out->key, "hardware.", 9) == 0;
+  out->of_methods = known == NULL && strncmp(out->key, "method.", 7) == 0;
+  if (!of_layer || (!out->of_methods && (known == NULL || known->effect != BS_EFFECT_ACTIVE)))
+    return refuse(asked, "not a key of how a layer is split", err);
+  for (char *at = out->text; at != NULL;) {
+    char *next = strchr(at, ',');
+    if (next != NULL) *next++ = '\0';
+    if (at[0] == '\0') return refuse(asked, "an empty value", err);
+    if (out->n == MAX_VALUES) return refuse(asked, "more than 16 values", err);
+    out->value[out->n++] = at;
+    at = next;
+  }
+  return BS_OK;
+}
+
+static const char *setting_of(const bs_rung *r, const char *key) {
+  const size_t length = strlen(key);
+  for (uint32_t i = 0; i < r->n_settings; i++)
+    if (strncmp(r->settings[i], key, length) == 0 && r->settings[i][length] == '=')
+      return r->settings[i] + length + 1;
+  return NULL;
+}
+
+/* Does the key mean something to the rung's method? */
+static int takes(bs_context *context, const axis *a, const bs_rung *r) {
+  const bs_method *method = NULL;
+  void *state = NULL;
+  const char *name = setting_of(r, "method.name");
+  if (!a->of_methods) return 1;
+  if (name == NULL || bs_find_method(context, name, &method, &state, NULL) != BS_OK) return 0;
+  return bs_option_listed(method->option_docs, a->key + strlen("method."));
+}
+
+/* The rung with one value more, in the place of what it had of that key. */
+static int32_t with(const bs_rung *r, const axis *a, const char *value, bs_rung *out, bs_error *err) {
+  const size_t length = strlen(a->key), used = strlen(r->name);
+  uint32_t at = 0;
+  *out = *r;
+  while (at < r->n_settings &&
+         !(strncmp(r->settings[at], a->key, length) == 0 && r->settings[at][length] == '='))
+    at++;
+  if (at == BS_RUNG_SETTINGS)
+    return bs_error_set(err, BS_CONFIG, "BS-AUTO-VARY", "--vary %s: a candidate has no room for more",
+                        a->key);
+  if (at == out->n_settings) out->n_settings++;
+  const int n = snprintf(out->settings[at], sizeof out->settings[at], "%s=%s", a->key, value);
+  if (n < 0 || (size_t)n >= sizeof out->settings[at])
+    return bs_error_set(err, BS_CONFIG, "BS-AUTO-VARY", "--vary %s: '%.60s' is too long", a->key, value);
+  snprintf(out->name + used, sizeof out->name - used, " %s=%s", strrchr(a->key, '.') + 1, value);
+  return BS_OK;
+}
+
+/* In any order: each key is there once. */
+static int same(const bs_rung *a, const bs_rung *b) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < a->n_settings; i++)
+    for (uint32_t j = 0; j < b->n_settings; j++) found += strcmp(a->settings[i], b->settings[j]) == 0;
+  return a->n_settings == b->n_settings && found == a->n_settings;
+}
+
+/* Each once: two rungs that differed in this key alone have become the same ones. */
+static int32_t add(bs_ladder *l, const bs_rung *r, bs_error *err) {
+  for (uint32_t i = 0; i < l->n; i++)
+    if (same(&l->rungs[i], r)) return BS_OK;
+  if (l->n == BS_RUNGS_MAX)
+    return bs_error_set(err, BS_CONFIG, "BS-AUTO-MANY", "more than %d candidates: fewer values of --vary",
+                        BS_RUNGS_MAX);
+  bs_rung *grown = realloc(l->rungs, (l->n + 1u) * sizeof *grown);
+  if (grown == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  l->rungs = grown;
+  l->rungs[l->n++] = *r;
+  return BS_OK;
+}
+
+static int32_t vary(bs_context *context, const axis *a, int dense, bs_ladder *ladder, bs_error *err) {
+  const bs_ladder old = *ladder;
+  uint32_t varied = 0;
+  int32_t rc = BS_OK;
+  ladder->rungs = NULL;
+  ladder->n = 0;
+  for (uint32_t i = 0; rc == BS_OK && i < old.n; i++) {
+    const bs_rung *r = &old.rungs[i];
+    const int fixed = (dense && i + 1 == old.n) || !takes(context, a, r);
+    varied += !fixed;
+    if (fixed) rc = add(ladder, r, err);
+    for (uint32_t v = 0; rc == BS_OK && !fixed && v < a->n; v++) {
+      bs_rung more;
+      rc = with(r, a, a->value[v], &more, err);
+      if (rc == BS_OK) rc = add(ladder, &more, err);
+    }
+  }
+  free(old.rungs);
+  return rc == BS_OK && varied == 0 ? refuse(a->key, "none of the methods has that option", err) : rc;
+}
+
+int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *o, bs_ladder *ladder, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < o->n_vary; i++) {
+    axis a;
+    rc = read_axis(o->vary[i], &a, err);
+    if (rc == BS_OK) rc = vary(context, &a, o->dense != 0, ladder, err);
+  }
+  return rc;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_vary.c - compare --vary: candidates by the values of a key, timed in one sampling; which take
+ * it, each once; keys and values that are refused. */
+#include <jansson.h>
+
+#include "tests/bsrun/spawn.h"
+
+#define LAYER                                                                                              \
+  "--n", "64", "--b", "8", "--dtype", "f32", "-P", "2", "--threads-per-rank", "1", "--cache", "off", "-o", \
+      "json"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static json_t *rows_of(ran *r) {
+  json_error_t why;
+  must_be(r, 0);
+  json_t *rows = json_loads(r->out, JSON_REJECT_DUPLICATES, &why);
+  ck_assert_msg(json_is_array(rows), "%s: %s", why.text, r->out);
+  ran_free(r);
+  return rows;
+}
+
+static const json_t *row_named(const json_t *rows, const char *candidate) {
+  size_t i;
+  const json_t *row;
+  json_array_foreach(rows, i, row) {
+    if (strcmp(json_string_value(json_object_get(row, "candidate")), candidate) == 0) return row;
+  }
+  ck_abort_msg("no row of %s", candidate);
+  return NULL;
+}
+
+static double num(const json_t *row, const char *key) {
+  const json_t *value = json_object_get(row, key);
+  ck_assert_msg(json_is_number(value), "no number %s", key);
+  return json_number_value(value);
+}
+
+/* The gather of a fixed mask, and beside it the same mask by 2:4 values: how many times as long, and from
+ * where to where. */
+START_TEST(sparse24_beside_the_gather) {
+  ran r = bsrun(dir, "compare", "blockshock", "--masks", "complement_1100_0011", "--vary",
+                "method.kernel=gather,sparse24", "--seconds", "0.3", LAYER, NULL);
+  json_t *rows = rows_of(&r);
+  const json_t *first = row_named(rows, "blockshock complement_1100_0011 kernel=gather"),
+               *second = row_named(rows, "blockshock complement_1100_0011 kernel=sparse24");
+  ck_assert_uint_eq(json_array_size(rows), 3); /* and the dense layer, which has no kernel to vary */
+  ck_assert(json_is_null(json_object_get(first, "ratio")));
+  ck_assert(num(first, "measured_ms") > 0.0 && num(second, "measured_ms") > 0.0);
+  ck_assert_double_le(num(second, "ratio_low"), num(second, "ratio"));
+  ck_assert_double_ge(num(second, "ratio_high"), num(second, "ratio"));
+  ck_assert_double_gt(num(second, "ratio_low"), 0.0);
+  const char *why = json_string_value(json_object_get(second, "why"));
+  ck_assert_msg(strstr(why, "0.531 of the weight bytes") != NULL, "%s", why);
+  json_decref(rows);
+}
+END_TEST
+
+/* An option that one of the methods has is varied in that one alone; a candidate that has a value of the key
+ * gets the new ones in its place, and is there once. */
+START_TEST(each_once_where_it_means_something) {
+  ran r = bsrun(dir, "compare", "blockshock", "column_parallel", "row_parallel", "--masks", "interleave",
+                "--overlap", "off,3", "--vary", "method.slices=row,column", "--vary", "method.overlap=2,off",
+                "--measure", "0", LAYER, NULL);
+  json_t *rows = rows_of(&r);
+  row_named(rows, "blockshock interleave slices=row overlap=2");
+  row_named(rows, "blockshock interleave slices=column overlap=off");
+  row_named(rows, "column_parallel overlap=2");
+  row_named(rows, "row_parallel overlap=off");
+  ck_assert_uint_eq(json_array_size(rows), 4 + 2 + 2 + 1);
+  json_decref(rows);
+}
+END_TEST
+
+START_TEST(refused) {
+  static const char *const bad[][2] = {
+      {"method.kernel", "no values"},
+      {"=gather", "no values"},
+      {"method.kernel=gather,", "an empty value"},
+      {"model.N=64,128", "not a key of how a layer is split"},
+      {"hardware.nothing=1", "not a key of how a layer is split"},
+      {"method.nothing=1", "none of the methods has that option"},
+      {"mask.name=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", "more than 16"}};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    ran r = bsrun(dir, "compare", "blockshock", "--vary", bad[i][0], "--measure", "0", LAYER, NULL);
+    must_be(&r, 3);
+    ck_assert_msg(strstr(r.err, "BS-AUTO-VARY") && strstr(r.err, bad[i][1]) && strstr(r.err, "KEY=V1,V2"),
+                  "%s: %s", bad[i][0], r.err);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("bsrun_vary");
+  TCase *tc = tcase_create("vary");
+  tcase_set_timeout(tc, 60);
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_test(tc, sparse24_beside_the_gather);
+  tcase_add_test(tc, each_once_where_it_means_something);
+  tcase_add_test(tc, refused);
+  suite_add_tcase(suite, tc);
+  SRunner *runner = srunner_create(suite);
+  srunner_run_all(runner, CK_ENV);
+  const int failed = srunner_ntests_failed(runner);
+  srunner_free(runner);
+  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
