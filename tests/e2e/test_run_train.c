@@ -92,6 +92,22 @@ START_TEST(gates_and_regions) {
 }
 END_TEST
 
+/* Weights of a byte are right as far as they can be judged: no gate fails, W.T5 is skipped and says why. */
+START_TEST(weights_of_a_byte) {
+  static const char *const points[][2] = {{"model.dtype=f8e4m3", "phase.optimizer=sgd"},
+                                          {"model.dtype=f8e4m3", "phase.optimizer=adamw"},
+                                          {"model.dtype=f8e5m2", "phase.momentum=0.5"},
+                                          {"model.dtype=f8e5m2", "phase.optimizer=adamw"}};
+  char folder[64];
+  run_make_folder(folder);
+  const char *const more[] = {points[_i][0], points[_i][1], "method.bias=true", "hardware.backend=ref", NULL};
+  json_t *record = train(folder, "row_parallel", more);
+  check_gates(record, points[_i][0], 1); /* as of AdamW: no W.T5 */
+  json_decref(record);
+  run_remove(folder);
+}
+END_TEST
+
 /* Each method, optimiser and dtype behind each activation, on threads and as processes. W.T5 keeps relu. */
 START_TEST(through_an_activation) {
   static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
@@ -302,6 +318,7 @@ int main(void) {
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, gates_and_regions, 0, 8);
   tcase_add_loop_test(tc, through_an_activation, 0, 15);
+  tcase_add_loop_test(tc, weights_of_a_byte, 0, 4);
   tcase_add_test(tc, three_units_on_the_wire);
   tcase_add_loop_test(tc, the_loss_goes_down, 0, 3);
   tcase_add_test(tc, a_mask_made_anew);
