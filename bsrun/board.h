@@ -9,9 +9,17 @@
 #define BSRUN_BOARD_ID "BLOCKSHOCK_BOARD_ID" /* device, inode and boot of the file */
 #define BSRUN_BOARD_RANKS 65536u
 
+/* How far a rank of an MPI job has come. */
+enum bsrun_stage {
+  BSRUN_STARTED = 0,
+  BSRUN_WAITS = 1, /* for all others, inside MPI */
+  BSRUN_JOINED = 2
+};
+
 typedef struct bsrun_row {
   int32_t pid;
-  uint32_t written; /* err is the error that it ended with, or that its last point did */
+  _Atomic uint32_t stage; /* enum bsrun_stage */
+  uint32_t written;       /* err is the error that it ended with, or that its last point did */
   bs_error err;
 } bsrun_row;
 

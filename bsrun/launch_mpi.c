@@ -19,12 +19,14 @@
 #include "bsrun/board.h"
 #include "bsrun/bsrun.h"
 #include "bsrun/guard.h"
+#include "bsrun/late.h"
 #include "bsrun/launch.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/peers/mpirun.h"
 
 #define TURN_NS 100000000
+static const double MPIRUN_S = 5.0; /* for mpirun to end once its ranks are gone */
 static const double FAILED_S = 0.5; /* from the first rank that has ended to the last, after a failure */
 static const double ORDERLY_S = 20.0;
 #define BOARD "BLOCKSHOCK_MPI_BOARD" /* path of the board's file, for ranks of this machine */
@@ -39,6 +41,10 @@ typedef struct mpi_launch {
   int asked;       /* signals received */
   int signal;      /* the first of them */
   double ended_at; /* when the first rank was seen to have ended; 0: none has */
+  bsrun_late late;
+  char mark[96];   /* of the ranks' environment */
+  bs_error missed; /* a rank that has not come; code BS_OK: none */
+  double over_at;  /* when the job was ended for that */
   int status;
   bs_mpirun mpirun;
 } mpi_launch;
@@ -132,6 +138,13 @@ _Atomic uint32_t *bsrun_mpi_stopped(void) {
   return board != NULL ? &board->stopped : NULL; /* mapped until the process ends */
 }
 
+void bsrun_mpi_stage(uint32_t stage) {
+  bsrun_mpi here;
+  bsrun_board *board = bsrun_mpi_found(&here) ? open_board() : NULL;
+  if (board != NULL) board->rows[here.rank].stage = stage;
+  bsrun_board_close(board);
+}
+
 void bsrun_mpi_enter(void) {
   bsrun_mpi here;
   if (getppid() > 1) prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -172,13 +185,11 @@ static int32_t make_board(mpi_launch *l, bs_error *err) {
 
 /* In the new process: ends with bsrun, in a process group of its own, without the terminal's input. */
 static void become(const mpi_launch *l, const sigset_t *signals, char **words) {
-  char path[64];
   prctl(PR_SET_PDEATHSIG, SIGTERM); /* on which it ends its ranks */
   if (getppid() != l->launcher) _exit(70);
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, signals, NULL);
-  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)l->launcher, l->board_fd);
-  setenv(BOARD, path, 1);
+  setenv(BOARD, l->mark + sizeof BOARD, 1);
   setenv(BOARD_RANKS, l->mpirun.number, 1);
   const int none = open("/dev/null", O_RDONLY);
   if (none >= 0) dup2(none, STDIN_FILENO);
@@ -225,10 +236,23 @@ static void kill_late(mpi_launch *l) {
     if (l->board->rows[r].pid > 0) kill(l->board->rows[r].pid, SIGKILL);
 }
 
+/* A rank that has not come: those that wait for it in MPI cannot give up, so the job is ended from here. */
+static void end_late(mpi_launch *l) {
+  if (l->missed.code == BS_OK) {
+    if (!bsrun_late_look(&l->late, l->board, now(), &l->missed)) return;
+    l->over_at = now();
+    l->board->ending = 1;
+    kill(l->pid, SIGTERM);
+    bsrun_late_kill(&l->late);
+  }
+  if (now() - l->over_at > MPIRUN_S) kill(l->pid, SIGKILL);
+}
+
 static void watch(mpi_launch *l, const sigset_t *signals) {
   const struct timespec turn = {0, TURN_NS};
   for (;;) {
     kill_late(l);
+    end_late(l);
     const int got = sigtimedwait(signals, NULL, &turn);
     if (got == SIGINT || got == SIGTERM || got == SIGHUP) pass_on(l, got);
     if (waitpid(l->pid, &l->status, WNOHANG) == l->pid) break;
@@ -285,6 +309,7 @@ static int fail_dead(const bs_error *death, const bs_error *late) {
  * guard has seen; then what mpirun ended with. */
 static int outcome(const mpi_launch *l) {
   if (interrupted(l)) return 128 + l->signal;
+  if (l->missed.code != BS_OK) return bsrun_fail(&l->missed);
   if (l->board->rows[0].written)
     return (int)bs_status_exit_code(l->board->rows[0].err.code); /* it has printed it */
   const int code = WIFEXITED(l->status) ? WEXITSTATUS(l->status) : 128 + WTERMSIG(l->status);
@@ -296,8 +321,8 @@ static int outcome(const mpi_launch *l) {
   return said_without_error(code) || l->asked ? code : fail_unknown(l);
 }
 
-int bsrun_launch_mpi(uint32_t ranks, const char *command) {
-  mpi_launch l = {.n = ranks, .board_fd = -1, .launcher = getpid()};
+int bsrun_launch_mpi(uint32_t ranks, double timeout_s, const char *command) {
+  mpi_launch l = {.n = ranks, .board_fd = -1, .launcher = getpid(), .missed = BS_ERROR_INIT};
   bs_error err = BS_ERROR_INIT;
   sigset_t signals, before;
   sigemptyset(&signals);
@@ -307,6 +332,8 @@ int bsrun_launch_mpi(uint32_t ranks, const char *command) {
   sigaddset(&signals, SIGHUP);
   int32_t rc = bs_mpirun_find(&l.mpirun, ranks, 0, command, &err);
   if (rc == BS_OK) rc = make_board(&l, &err);
+  snprintf(l.mark, sizeof l.mark, BOARD "=/proc/%d/fd/%d", (int)l.launcher, l.board_fd);
+  l.late = (bsrun_late){.mark = l.mark, .timeout_s = timeout_s};
   char **words = rc == BS_OK ? whole_command(&l) : NULL;
   if (rc == BS_OK && words == NULL) rc = bs_error_set(&err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   sigprocmask(SIG_BLOCK, &signals, &before);

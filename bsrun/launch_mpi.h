@@ -27,7 +27,12 @@ _Atomic uint32_t *bsrun_mpi_stopped(void);
  * before anything is opened. */
 void bsrun_mpi_enter(void);
 
+/* How far this rank has come (board.h): the launcher ends a job whose ranks wait for one that does not come.
+ */
+void bsrun_mpi_stage(uint32_t stage);
+
 /* Starts mpirun (in a Slurm job: srun; or the words of `command`, when not empty) with `ranks` copies of this
- * very command and waits for it; the exit code of the whole. */
-int bsrun_launch_mpi(uint32_t ranks, const char *command);
+ * very command and waits for it; the exit code of the whole. timeout_s: how long ranks wait for one that was
+ * stopped before it joined; 0: for ever. */
+int bsrun_launch_mpi(uint32_t ranks, double timeout_s, const char *command);
 #endif

@@ -319,7 +319,7 @@ static int launch(run_plan *p, bs_error *err) {
   while (i < points && find_world(p, i, &world, &timeout_s, err) != BS_OK) ++i;
   bs_error_clear(err);
   if (i == points) return run_points(p, err);
-  if (strcmp(p->launch, "mpi") == 0) return bsrun_launch_mpi(world, p->mpirun);
+  if (strcmp(p->launch, "mpi") == 0) return bsrun_launch_mpi(world, timeout_s, p->mpirun);
   return bsrun_launch(world, timeout_s);
 }
 

@@ -3,8 +3,10 @@
  * alike, and what rank 0 has chosen. */
 #include <stdlib.h>
 
+#include "bsrun/board.h"
 #include "bsrun/compare.h"
 #include "bsrun/launch.h"
+#include "bsrun/launch_mpi.h"
 #include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -32,7 +34,9 @@ static int32_t join(run_session *s, bs_experiment *e, const bs_node *config, bs_
   if (rc != BS_OK) return rc;
   bs_text same = {0};
   const int first = s->peers == NULL; /* later rank 0 has opened what it has measured, too */
+  if (first) bsrun_mpi_stage(BSRUN_WAITS);
   if (first) rc = bs_peers_open(s->context, e->comm, world, e->timeout_s, &s->peers, err);
+  if (first && rc == BS_OK) bsrun_mpi_stage(BSRUN_JOINED);
   if (rc == BS_OK) rc = bs_peers_meet(s->peers, err);
   if (rc == BS_OK && first && s->peers != NULL) rc = run_same_text(s->context, e, &same, err);
   if (rc == BS_OK) rc = bs_peers_compare(s->peers, config, same.data != NULL ? same.data : "", err);

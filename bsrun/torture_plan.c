@@ -86,7 +86,7 @@ static int32_t open_planned(const args *a, const char *plan, bs_context **out, b
 static int start_mpi(const torture *t, uint32_t P, bs_error *err) {
   bs_node *config = NULL;
   if (plugins_compose(t->a, NULL, NULL, 0, &config, err) != BS_OK) return bsrun_fail(err);
-  const int code = bsrun_launch_mpi(P, bs_schema_str(config, "hardware.mpirun"));
+  const int code = bsrun_launch_mpi(P, 0.0, bs_schema_str(config, "hardware.mpirun"));
   bs_config_free(config);
   return code;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * The bsrun that has started an MPI job: a rank that hangs before a group is opened ends the others at their
- * deadline.
+ * deadline, and one that never joins ends the job.
  */
+#include <sys/stat.h>
+
 #include "spawn_mpi.h"
 
 static spawned s;
@@ -23,6 +25,37 @@ START_TEST(test_group_opened_late) {
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 8, "rank 1", line);
   ck_assert_msg(s.seconds < 15.0, "it took %g s, with a deadline of 2 s:\n%s", s.seconds, s.text);
+}
+END_TEST
+
+/* Words for hardware.mpirun: rank 1 does `first` before it becomes a bsrun. */
+static void write_mpirun(const char *first) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/late", folder);
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  fprintf(f, "#!/bin/sh\nshift 2\nexec %s %s -n 1 \"$@\" : -n 1 sh -c '%s; exec \"$@\"' late \"$@\"\n",
+          kinds[0].mpirun, is_open_mpi(&kinds[0]) ? "--quiet --oversubscribe --allow-run-as-root" : "",
+          first);
+  fclose(f);
+  ck_assert_int_eq(chmod(path, 0700), 0);
+}
+
+/* The others wait in MPI_Init for a rank that was stopped, or hangs, before its first line. */
+START_TEST(test_never_joins) {
+  static const char *const first[] = {"kill -STOP $$", "sleep 1000"};
+  static const char *const says[] = {"a signal has stopped it", "1 has not joined"};
+  static const double most[] = {10.0, 25.0};
+  char line[2300];
+  if (_i == 1 && getenv("BS_TEST_BIG") == NULL) return; /* ten seconds */
+  write_mpirun(first[_i]);
+  snprintf(line, sizeof line, "%s --set hardware.mpirun=%s/late",
+           bsrun("-P 2 --method row_parallel --timeout 0.5"), folder);
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, 8, "BS-RANK-HELLO", line);
+  ck_assert_msg(strstr(s.text, says[_i]) != NULL, "%s", s.text);
+  ck_assert_msg(s.seconds < most[_i], "it took %g s:\n%s", s.seconds, s.text);
+  ck_assert(!is_there("results/raw/*/*/*/DONE"));
 }
 END_TEST
 
@@ -73,6 +106,7 @@ int main(void) {
   TCase *c = tcase_create("launch");
   tcase_add_checked_fixture(c, make_folder, remove_folder);
   tcase_add_test(c, test_group_opened_late);
+  tcase_add_loop_test(c, test_never_joins, 0, 2);
   tcase_add_test(c, test_auto);
   tcase_add_test(c, test_interrupted_auto);
   tcase_add_loop_test(c, test_interrupted, 0, 2);
