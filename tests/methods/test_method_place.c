@@ -3,7 +3,8 @@
  * test_method_place.c - placements: x and y whole, split over features, split over tokens or as partial sums,
  * of every method that takes them, on integers whose sums are exact; and pairs of layers that hand a split
  * tensor on: column_parallel then row_parallel needs one all-reduce for both, or with split tokens a gather
- * before and a scatter behind, of the same bytes. Counted by the host, as proposed.
+ * before and a scatter behind, of the same bytes. Counted by the host, as proposed. Backward the pair needs
+ * one exchange too: what the second hands the first is split as what it was handed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,11 @@ typedef struct chain {
   uint32_t layers, world, dtype;
   const char *backend;
   const float *x;
+  const float *dy; /* [B, N of the last]; NULL: forward alone. Whole where it is given */
+  double *dx[MF_RANKS], *dw[MF_RANKS][MAX_LAYERS], *db[MF_RANKS][MAX_LAYERS];
+  int64_t row_begin[MF_RANKS][MAX_LAYERS], row_count[MF_RANKS][MAX_LAYERS];
+  int64_t col_begin[MF_RANKS][MAX_LAYERS], col_count[MF_RANKS][MAX_LAYERS];
+  uint64_t backward_collectives[MF_RANKS];
   double *y[MF_RANKS]; /* what each rank has at the end */
   int64_t rows[MF_RANKS], cols[MF_RANKS];
   uint64_t counted[MF_RANKS][BS_COUNT_COUNT_];
@@ -41,6 +47,7 @@ static bs_layer_spec spec_of(const chain *c, uint32_t i) {
   spec.x_placement = s->x_placement;
   spec.y_placement = s->y_placement;
   spec.mask = s->mask;
+  if (c->dy != NULL) spec.flags = BS_LAYER_BACKWARD;
   return spec;
 }
 
@@ -109,6 +116,65 @@ static void keep(chain *c, uint32_t me, const bs_tensor *y) {
   for (int64_t i = 0; i < n; i++) c->y[me][i] = bs_load_f64(y->dtype, y->data, i);
 }
 
+static double *values_of(const bs_tensor *t) {
+  const int64_t n = t->dims[0] * (t->rank == 1 ? 1 : t->dims[1]);
+  double *v = calloc((size_t)n + 1, sizeof *v);
+  for (int64_t i = 0; i < n; i++) v[i] = bs_load_f64(t->dtype, t->data, i);
+  return v;
+}
+
+/* One layer's gradients; its dW and db are kept. */
+static int32_t layer_backward(bs_rank *rank, chain *c, uint32_t i, bs_layer *layer, const bs_tensor *x,
+                              const bs_tensor *dy, bs_tensor *dx, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  const uint32_t me = api->rank(rank);
+  bs_ownership own = {.struct_size = sizeof own};
+  bs_tensor dw, db;
+  memset(&dw, 0, sizeof dw);
+  memset(&db, 0, sizeof db);
+  int32_t rc = bs_layer_owns(layer, &own, err);
+  if (rc != BS_OK) return rc;
+  const int64_t cols = own.columns != NULL ? own.columns->count : c->steps[i].K;
+  c->row_begin[me][i] = own.row_begin;
+  c->row_count[me][i] = own.row_count;
+  c->col_begin[me][i] = own.columns != NULL ? own.columns->begin : 0;
+  c->col_count[me][i] = cols;
+  const bs_tensor_desc d = {
+      .struct_size = sizeof d, .dtype = BS_F32, .rank = 1, .dims = {own.row_count}, .strides = {1}};
+  rc = take(rank, BS_F32, own.row_count, cols, &dw, err);
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &db, err);
+  if (rc == BS_OK) rc = bs_layer_backward(layer, x, dy, dx, &dw, &db, NULL, err);
+  if (rc == BS_OK) {
+    c->dw[me][i] = values_of(&dw);
+    c->db[me][i] = values_of(&db);
+  }
+  if (dw.data != NULL) api->tensor_free(rank, &dw);
+  if (db.data != NULL) api->tensor_free(rank, &db);
+  return rc;
+}
+
+/* From the last layer to the first; each dx is shaped as the x that it is of. */
+static int32_t chain_backward(bs_rank *rank, chain *c, bs_layer **layers, const bs_tensor *t, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  const uint32_t me = api->rank(rank);
+  const int64_t N = c->steps[c->layers - 1].N;
+  bs_tensor d[MAX_LAYERS + 1];
+  matrix dy = {c->dy, N};
+  memset(d, 0, sizeof d);
+  int32_t rc = take(rank, c->dtype, B, N, &d[c->layers], err);
+  if (rc == BS_OK) rc = read_matrix(&dy, 0, B, NULL, c->dtype, d[c->layers].data, N, err);
+  bs_rank_counters_reset(rank);
+  for (uint32_t i = c->layers; rc == BS_OK && i-- > 0;) {
+    rc = take(rank, c->dtype, t[i].dims[0], t[i].dims[1], &d[i], err);
+    if (rc == BS_OK) rc = layer_backward(rank, c, i, layers[i], &t[i], &d[i + 1], &d[i], err);
+  }
+  c->backward_collectives[me] = bs_rank_counter(rank, BS_COUNT_COLLECTIVES);
+  if (rc == BS_OK) c->dx[me] = values_of(&d[0]);
+  for (uint32_t i = 0; i <= c->layers; i++)
+    if (d[i].data != NULL) api->tensor_free(rank, &d[i]);
+  return rc;
+}
+
 static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   chain *c = arg;
   const bs_rank_api *api = bs_rank_get_api();
@@ -134,6 +200,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
     rc = bs_layer_forward(layers[i], &t[i], &t[i + 1], NULL, err);
   for (uint32_t i = 0; i < BS_COUNT_COUNT_; i++) c->counted[me][i] = bs_rank_counter(rank, i);
   if (rc == BS_OK) keep(c, me, &t[c->layers]);
+  if (rc == BS_OK && c->dy != NULL) rc = chain_backward(rank, c, layers, t, err);
   for (uint32_t i = 0; i <= c->layers; i++)
     if (t[i].data != NULL) api->tensor_free(rank, &t[i]);
   for (uint32_t i = 0; i < c->layers; i++)
@@ -157,7 +224,11 @@ static void chain_run(bs_context *context, chain *c) {
 }
 
 static void chain_free(chain *c) {
-  for (uint32_t r = 0; r < MF_RANKS; r++) free(c->y[r]);
+  for (uint32_t r = 0; r < MF_RANKS; r++) {
+    free(c->y[r]);
+    free(c->dx[r]);
+    for (uint32_t i = 0; i < MAX_LAYERS; i++) free(c->dw[r][i]), free(c->db[r][i]);
+  }
 }
 
 /* relu is the only activation here: integers stay integers. */
@@ -277,8 +348,11 @@ START_TEST(every_placement_of_every_method) {
 END_TEST
 
 /* Y = W2 relu(W1 X + b1) + b2, hidden features split: nothing is exchanged between the layers. */
-static chain pair(uint32_t world, uint32_t x_placement, uint32_t y_placement, float *const v[5]) {
-  chain c = {.layers = 2, .world = world, .dtype = BS_F32, .backend = "ref", .x = v[0]};
+static const char *const backends[] = {"ref", "cpu"};
+
+static chain pair(uint32_t world, uint32_t x_placement, uint32_t y_placement, float *const v[5],
+                  const char *backend) {
+  chain c = {.layers = 2, .world = world, .dtype = BS_F32, .backend = backend, .x = v[0]};
   c.steps[0] = (step){"column_parallel", 11, 6, x_placement, BS_SPLIT, BS_ACT_RELU, NULL, v[1], v[2]};
   c.steps[1] = (step){"row_parallel", 9, 11, BS_SPLIT, y_placement, BS_ACT_NONE, NULL, v[3], v[4]};
   return c;
@@ -289,19 +363,19 @@ START_TEST(a_pair_needs_one_exchange) {
   float *const v[5] = {mf_integers(1, B * 6), mf_integers(2, 11 * 6), mf_integers(3, 11),
                        mf_integers(4, 9 * 11), mf_integers(5, 9)};
   for (uint32_t world = 2; world <= 4; world++) {
-    chain c = pair(world, BS_REPLICATED, BS_REPLICATED, v);
+    chain c = pair(world, BS_REPLICATED, BS_REPLICATED, v, backends[_i]);
     uint64_t reduced = 0;
     chain_run(context, &c);
     check_outputs(&c);
     ck_assert_uint_eq(check_counters(context, &c, &reduced), 1); /* the all-reduce of y */
     chain_free(&c);
-    c = pair(world, BS_REPLICATED, BS_PARTIAL, v);
+    c = pair(world, BS_REPLICATED, BS_PARTIAL, v, backends[_i]);
     chain_run(context, &c);
     check_outputs(&c);
     ck_assert_uint_eq(check_counters(context, &c, NULL), 0);
     chain_free(&c);
     /* Apart: each layer makes its output whole. */
-    c = pair(world, BS_REPLICATED, BS_REPLICATED, v);
+    c = pair(world, BS_REPLICATED, BS_REPLICATED, v, backends[_i]);
     c.steps[0].y_placement = c.steps[1].x_placement = BS_REPLICATED;
     chain_run(context, &c);
     check_outputs(&c);
@@ -321,12 +395,12 @@ START_TEST(a_pair_with_split_tokens) {
                        mf_integers(4, 9 * 11), mf_integers(5, 9)};
   for (uint32_t world = 2; world <= 4; world++) {
     uint64_t whole = 0, tokens = 0;
-    chain c = pair(world, BS_REPLICATED, BS_REPLICATED, v);
+    chain c = pair(world, BS_REPLICATED, BS_REPLICATED, v, backends[_i]);
     c.steps[0].K = 9;
     chain_run(context, &c);
     (void)check_counters(context, &c, &whole);
     chain_free(&c);
-    c = pair(world, BS_SPLIT_TOKENS, BS_SPLIT_TOKENS, v);
+    c = pair(world, BS_SPLIT_TOKENS, BS_SPLIT_TOKENS, v, backends[_i]);
     c.steps[0].K = 9;
     chain_run(context, &c);
     check_outputs(&c);
@@ -339,13 +413,101 @@ START_TEST(a_pair_with_split_tokens) {
 }
 END_TEST
 
+/* dZ [B,N] of a layer whose input is x: dY where relu let it pass. */
+static void slope(const step *s, const double *x, double *dy) {
+  for (int64_t b = 0; b < B; b++)
+    for (int64_t n = 0; s->activation == BS_ACT_RELU && n < s->N; n++) {
+      double z = (double)s->bias[n];
+      for (int64_t k = 0; k < s->K; k++) z += x[b * s->K + k] * (double)s->w[n * s->K + k];
+      if (z <= 0) dy[b * s->N + n] = 0;
+    }
+}
+
+/* What each rank owns of dW = dZ^T x and of db. */
+static void check_weights(const chain *c, uint32_t i, const double *x, const double *dz) {
+  const step *s = &c->steps[i];
+  int64_t seen = 0;
+  for (uint32_t r = 0; r < c->world; r++) {
+    const int64_t cols = c->col_count[r][i];
+    seen += c->row_count[r][i] * cols;
+    for (int64_t n = 0; n < c->row_count[r][i]; n++) {
+      const int64_t row = c->row_begin[r][i] + n;
+      double sum = 0;
+      for (int64_t b = 0; b < B; b++) sum += dz[b * s->N + row];
+      ck_assert_msg(c->db[r][i][n] == sum, "layer %u rank %u: db[%lld]", i, r, (long long)row);
+      for (int64_t k = 0; k < cols; k++) {
+        double want = 0;
+        for (int64_t b = 0; b < B; b++) want += dz[b * s->N + row] * x[b * s->K + c->col_begin[r][i] + k];
+        ck_assert_msg(c->dw[r][i][n * cols + k] == want, "layer %u rank %u: dW[%lld,%lld] is %g, not %g", i,
+                      r, (long long)row, (long long)(c->col_begin[r][i] + k), c->dw[r][i][n * cols + k],
+                      want);
+      }
+    }
+  }
+  ck_assert_int_eq(seen, s->N * s->K); /* of some rank each */
+}
+
+/* dX = dZ W. */
+static double *input_gradient(const step *s, const double *dz) {
+  double *dx = calloc((size_t)(B * s->K) + 1, sizeof *dx);
+  for (int64_t b = 0; b < B; b++)
+    for (int64_t n = 0; n < s->N; n++)
+      for (int64_t k = 0; k < s->K; k++) dx[b * s->K + k] += dz[b * s->N + n] * (double)s->w[n * s->K + k];
+  return dx;
+}
+
+static void check_gradients(const chain *c) {
+  const step *s = c->steps;
+  chain first = *c;
+  first.layers = 1;
+  double *hidden = reference(&first), *x = calloc((size_t)(B * s[0].K), sizeof *x);
+  double *dy = calloc((size_t)(B * s[1].N), sizeof *dy);
+  for (int64_t i = 0; i < B * s[0].K; i++) x[i] = (double)c->x[i];
+  for (int64_t i = 0; i < B * s[1].N; i++) dy[i] = (double)c->dy[i];
+  check_weights(c, 1, hidden, dy);
+  double *dh = input_gradient(&s[1], dy);
+  slope(&s[0], x, dh);
+  check_weights(c, 0, x, dh);
+  double *dx = input_gradient(&s[0], dh);
+  for (uint32_t r = 0; r < c->world; r++)
+    for (int64_t i = 0; i < B * s[0].K; i++)
+      ck_assert_msg(c->dx[r][i] == dx[i], "P=%u rank %u: dX %lld is %g, not %g", c->world, r, (long long)i,
+                    c->dx[r][i], dx[i]);
+  free(hidden), free(x), free(dy), free(dh), free(dx);
+}
+
+/* Handed on split, dH needs no exchange: the one of backward sums dX. Apart, the second layer gathers it. */
+START_TEST(a_pair_backward) {
+  bs_context *context = mf_context();
+  float *const v[5] = {mf_integers(1, B * 6), mf_integers(2, 11 * 6), mf_integers(3, 11),
+                       mf_integers(4, 9 * 11), mf_integers(5, 9)};
+  float *dy = mf_integers(6, B * 9);
+  for (uint32_t world = 1; world <= 4; world++)
+    for (int apart = 0; apart < 2; apart++) {
+      chain c = pair(world, BS_REPLICATED, BS_REPLICATED, v, backends[_i]);
+      c.dy = dy;
+      if (apart) c.steps[0].y_placement = c.steps[1].x_placement = BS_REPLICATED;
+      chain_run(context, &c);
+      check_outputs(&c);
+      check_gradients(&c);
+      for (uint32_t r = 0; r < world; r++)
+        ck_assert_uint_eq(c.backward_collectives[r], world == 1 ? 0 : apart ? 2 : 1);
+      chain_free(&c);
+    }
+  for (int i = 0; i < 5; i++) free(v[i]);
+  free(dy);
+  bs_context_close(context);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("method_place");
   TCase *tc = tcase_create("place");
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, every_placement_of_every_method, 0, 5);
-  tcase_add_test(tc, a_pair_needs_one_exchange);
-  tcase_add_test(tc, a_pair_with_split_tokens);
+  tcase_add_loop_test(tc, a_pair_needs_one_exchange, 0, 2);
+  tcase_add_loop_test(tc, a_pair_with_split_tokens, 0, 2);
+  tcase_add_loop_test(tc, a_pair_backward, 0, 2);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
   srunner_run_all(runner, CK_ENV);
