@@ -189,6 +189,8 @@ static const struct {
     {"row_parallel", "3", "none", {"method.overlap=3"}},
     {"column_parallel", "2", "none", {"method.overlap=2", "model.B=32"}},
     {"blockshock", "2", "complement_1010_0101", {"method.overlap=2"}},
+    {"row_parallel", "2", "none", {"method.overlap=3", "method.overlap_axis=tokens", "model.B=7"}},
+    {"masked_split", "2", "interleave", {"method.overlap=3", "method.overlap_axis=features", "model.N=47"}},
     {"row_parallel", "2", "none", {"method.repro=R2"}},
     {"row_parallel", "4", "none", {"method.repro=R3"}},
     {"blockshock", "4", "complement_1100_0011", {"method.repro=R4", "model.K=64"}},
