@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-CELL = "^threads (row_parallel contiguous f32 2 [02]|masked_split random_2of4 f32 3 0)$"
+CELL = "^threads (row_parallel contiguous f32 2 [03]|masked_split random_2of4 f32 3 0)$"
 LIES = (
     # What is done to bsrun's words, in sh; what scripts/matrix must say of it.
     ("nothing", "", 0, "0 FAILED"),
