@@ -124,7 +124,7 @@ def choose(cells, faulty, launches, quick):
             rare = few([c for c in mine if c.dtype in RARE and refusal(c) is None], 1)
             mine = few([c for c in mine if c.dtype not in RARE], 1 if launch != "threads" else 2)
             mine += rare[: 6 if launch == "threads" else 2 if slow else 3]
-            wrong = few(wrong, 1)[: 2 if slow else 5 if launch != "threads" else 8]
+            wrong = few(wrong, 1)[: 2 if slow else 4 if launch != "threads" else 8]
         elif launch == "mpi":
             mine, wrong = few(mine, 2), few(wrong, 1)[:4]
         keep += mine
@@ -141,8 +141,8 @@ def shows(cell):
 
 
 def faults_of(cell, called, waits):
-    """(plan, exit code, deadline) of each fault that a cell is given; `called`: ops that a run of it calls; waits: also those
-    that last as long as the deadline."""
+    """(plan, exit code, deadline) of each fault that a cell is given; `called`: ops that a run of it calls; waits: 1,
+    also those that last as long as the deadline in collectives; 2: and in products."""
     last = cell.P - 1
     for op in sorted(called):
         plan = "rank=%d,op=%s" % (last, op)
@@ -153,7 +153,7 @@ def faults_of(cell, called, waits):
                 yield plan + ",do=" + what, 6, 20
         if op in PRODUCTS:
             yield plan + ",seq=0,do=err", 7, 20
-            if waits and cell.P > 1:
+            if waits > 1 and cell.P > 1:
                 yield from gone(cell, plan, waits)
         if op in COLLECTIVES:
             yield plan + ",seq=0,do=truncate", 9, 20
