@@ -53,6 +53,7 @@ static const other_key keys[] = {
     {"method.recompress_each_step", "true", "false", {BLOCKSHOCK, "mask.name=magnitude", NULL}},
     {"method.lr", "0.01", "0.02", {NULL}},
     {"method.overlap", "none", "chunks:2", {NULL}},
+    {"method.overlap_axis", "features", "tokens", {"method.overlap=2", NULL}},
     {"method.repro", "R1", "R2", {NULL}},
     {"method.kernel", "auto", "sparse24", {BLOCKSHOCK, NULL}},
     {"mask.name", "contiguous", "interleave", {BLOCKSHOCK, NULL}},
@@ -90,6 +91,7 @@ static const char *const others[] = {
     "hardware.timeout_s", /* the shorter deadline may be over before they have met */
     "logging.out_dir",     "logging.auto_group", "logging.run_group",
     "logging.dump_dir",    "auto.methods",       "auto.masks",
+    "auto.kernels",        "auto.slices",        "auto.placements",
     "auto.overlap",        "auto.reduce_dtypes", "auto.measure",
     "auto.seconds", /* test_run_torch: one that chooses */
     "sweep.param",         "sweep.values",       "plugin",
