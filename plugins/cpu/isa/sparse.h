@@ -48,68 +48,33 @@ INLINE void sum_put(float *c, vec sum, const int add, const int integers) {
 
 /* ---- outputs in the lanes ------------------------------------------------------------------- */
 
-/* The lines of two values at `w`, a vector of lanes each. Of bf16 on eight lanes those of even number come
- * first, the odd ones after: one load and no permutation gives both. */
-INLINE void narrow_line(const int type, const char *w, vec *line) {
-#if VEC == 8
-  if (type == 1) {
-    line[0] = vec_load_first((const uint16_t *)(const void *)w);
-    line[1] = vec_load_second((const uint16_t *)(const void *)w);
-    return;
-  }
-#endif
-  UNROLL for (int v = 0; v < LANES_VECS; v++) line[v] = value_load(type, w + v * VEC * value_size(type));
-}
-
-/* The codes of its lanes, in that order. */
-INLINE void narrow_codes(const int type, const cpu_narrow24 *t, const uint32_t *unit, words *codes) {
-  UNROLL for (int v = 0; v < LANES_VECS; v++) {
-    codes[v] = words_load(unit + v * VEC);
-    if (t->other) codes[v] = words_other(codes[v]);
-  }
-#if VEC == 8
-  if (type != 1) return;
-  const words low = codes[0];
-  codes[0] = words_even(low, codes[1]);
-  codes[1] = words_odd(low, codes[1]);
-#else
-  (void)type;
-#endif
-}
-
-/* And the sums back in the order of lanes. */
-INLINE void narrow_order(const int type, vec *sums) {
-#if VEC == 8
-  if (type != 1) return;
-  const vec even = sums[0];
-  sums[0] = vec_beside_low(even, sums[1]);
-  sums[1] = vec_beside_high(even, sums[1]);
-#else
-  (void)type;
-  (void)sums;
-#endif
-}
-
 /* One unit: sums += picked x * w. */
 INLINE void narrow_unit(const int tokens, const int type, const cpu_narrow24 *t, const float *x,
                         const char *w, const uint32_t *unit_codes, vec *sums) {
   const int64_t line = CPU_PANEL * value_size(type);
   words codes[LANES_VECS];
-  narrow_codes(type, t, unit_codes, codes);
-  for (int i = 0; i < CPU_UNIT_VALUES; i += 2, x += 4) {
+  UNROLL for (int v = 0; v < LANES_VECS; v++) {
+    const words c = words_load(unit_codes + v * VEC);
+    codes[v] = t->other ? words_other(c) : c;
+  }
+  for (int i = 0; i < CPU_UNIT_VALUES; i += 2, x += 4, w += 2 * line) {
+    vec first[LANES_VECS], second[LANES_VECS];
+    words next[LANES_VECS];
     UNROLL for (int64_t b = 0; b < 2 * line; b += 64) __builtin_prefetch(w + AHEAD(tokens) + b, 0, 2);
-    UNROLL for (int j = 0; j < 2; j++, w += line) {
-      vec one[LANES_VECS];
-      narrow_line(type, w, one);
-      UNROLL for (int b = 0; b < tokens; b++) {
-        const vec four = vec_four(x + b * t->x_ld);
-        UNROLL for (int v = 0; v < LANES_VECS; v++) {
-          vec *sum = &sums[b * LANES_VECS + v];
-          *sum = vec_fma(vec_pick(four, codes[v]), one[v], *sum);
-        }
-      }
-      UNROLL for (int v = 0; v < LANES_VECS; v++) codes[v] = words_right(codes[v], 2);
+    UNROLL for (int v = 0; v < LANES_VECS; v++) {
+      first[v] = value_load(type, w + v * VEC * value_size(type));
+      second[v] = value_load(type, w + v * VEC * value_size(type) + line);
+      next[v] = words_right(codes[v], 2);
     }
+    UNROLL for (int b = 0; b < tokens; b++) {
+      const vec four = vec_four(x + b * t->x_ld);
+      UNROLL for (int v = 0; v < LANES_VECS; v++) {
+        vec *sum = &sums[b * LANES_VECS + v];
+        *sum = vec_fma(vec_pick(four, codes[v]), first[v], *sum);
+        *sum = vec_fma(vec_pick(four, next[v]), second[v], *sum);
+      }
+    }
+    UNROLL for (int v = 0; v < LANES_VECS; v++) codes[v] = words_right(next[v], 2);
   }
 }
 
@@ -124,11 +89,8 @@ INLINE void narrow_tokens(const int tokens, const int type, const cpu_narrow24 *
     UNROLL for (int s = 0; s < tokens * LANES_VECS; s++) sums[s] = vec_set1(0.0f);
     for (int32_t unit = 0; unit < t->units; unit++, w += bytes, codes += CPU_PANEL)
       narrow_unit(tokens, type, t, (const float *)t->x + unit * CPU_UNIT_COLUMNS, w, codes, sums);
-    UNROLL for (int b = 0; b < tokens; b++) {
-      narrow_order(type, &sums[b * LANES_VECS]);
-      UNROLL for (int v = 0; v < LANES_VECS; v++)
-          sum_put(c + b * t->ldc + v * VEC, sums[b * LANES_VECS + v], t->add, type == 3);
-    }
+    UNROLL for (int b = 0; b < tokens; b++) UNROLL for (int v = 0; v < LANES_VECS; v++)
+        sum_put(c + b * t->ldc + v * VEC, sums[b * LANES_VECS + v], t->add, type == 3);
   }
 }
 

@@ -175,26 +175,6 @@ INLINE words words_sub(words a, words b) {
 #define words_left(a, n) _mm256_slli_epi32(a, n)
 #define words_shift(a, n) _mm256_sll_epi32(a, _mm_cvtsi32_si128(n)) /* left; n in a register */
 
-/* Of sixteen words those of even and of odd number. */
-INLINE words words_even(words a, words b) {
-  return _mm256_permute4x64_epi64(
-      _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88)), 0xd8);
-}
-
-INLINE words words_odd(words a, words b) {
-  return _mm256_permute4x64_epi64(
-      _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd)), 0xd8);
-}
-
-/* The other way: sixteen floats of even and of odd number side by side, the first eight and the last. */
-INLINE vec vec_beside_low(vec even, vec odd) {
-  return _mm256_permute2f128_ps(_mm256_unpacklo_ps(even, odd), _mm256_unpackhi_ps(even, odd), 0x20);
-}
-
-INLINE vec vec_beside_high(vec even, vec odd) {
-  return _mm256_permute2f128_ps(_mm256_unpacklo_ps(even, odd), _mm256_unpackhi_ps(even, odd), 0x31);
-}
-
 /* The four floats at p, over and over. */
 INLINE vec vec_four(const float *p) {
   return _mm256_broadcast_ps((const __m128 *)(const void *)p);
