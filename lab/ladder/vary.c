@@ -68,11 +68,32 @@ static int takes(bs_context *context, const axis *a, const bs_rung *r) {
   return bs_option_listed(method->option_docs, a->key + strlen("method."));
 }
 
+/* What names of rungs call a key. */
+static const char *word_of(const char *key) {
+  if (strcmp(key, "method.x_placement") == 0) return "x";
+  if (strcmp(key, "method.y_placement") == 0) return "y";
+  return strrchr(key, '.') + 1;
+}
+
+/* Takes " WORD=VALUE" of a key out of a rung's name. */
+static void unname(bs_rung *r, const char *word, const char *value) {
+  char text[sizeof r->name];
+  snprintf(text, sizeof text, " %s=%s", word, value);
+  const size_t length = strlen(text);
+  for (char *at = r->name; (at = strstr(at, text)) != NULL; at += 1)
+    if (at[length] == ' ' || at[length] == '\0') {
+      memmove(at, at + length, strlen(at + length) + 1);
+      return;
+    }
+}
+
 /* The rung with one value more, in the place of what it had of that key. */
 static int32_t with(const bs_rung *r, const axis *a, const char *value, bs_rung *out, bs_error *err) {
-  const size_t length = strlen(a->key), used = strlen(r->name);
+  const char *word = word_of(a->key), *old = setting_of(r, a->key);
+  const size_t length = strlen(a->key);
   uint32_t at = 0;
   *out = *r;
+  if (old != NULL) unname(out, word, old);
   while (at < r->n_settings &&
          !(strncmp(r->settings[at], a->key, length) == 0 && r->settings[at][length] == '='))
     at++;
@@ -83,7 +104,8 @@ static int32_t with(const bs_rung *r, const axis *a, const char *value, bs_rung 
   const int n = snprintf(out->settings[at], sizeof out->settings[at], "%s=%s", a->key, value);
   if (n < 0 || (size_t)n >= sizeof out->settings[at])
     return bs_error_set(err, BS_CONFIG, "BS-AUTO-VARY", "--vary %s: '%.60s' is too long", a->key, value);
-  snprintf(out->name + used, sizeof out->name - used, " %s=%s", strrchr(a->key, '.') + 1, value);
+  const size_t used = strlen(out->name);
+  snprintf(out->name + used, sizeof out->name - used, " %s=%s", word, value);
   return BS_OK;
 }
 

@@ -78,6 +78,19 @@ START_TEST(each_once_where_it_means_something) {
 }
 END_TEST
 
+/* What a candidate had of the key is gone from its name too. */
+START_TEST(a_name_has_each_key_once) {
+  ran r = bsrun(dir, "compare", "blockshock", "--masks", "random_2of4", "--vary", "method.slices=column,row",
+                "--set", "auto.placements=[replicated, split]", "--vary", "method.y_placement=replicated",
+                "--measure", "0", "--n", "64", "--b", "8", "--dtype", "f32", "-P", "4", "--threads-per-rank",
+                "1", "--cache", "off", "-o", "json", NULL);
+  json_t *rows = rows_of(&r);
+  row_named(rows, "blockshock random_2of4 x=replicated slices=row y=replicated");
+  row_named(rows, "blockshock random_2of4 x=replicated slices=column y=replicated");
+  json_decref(rows);
+}
+END_TEST
+
 START_TEST(refused) {
   static const char *const bad[][2] = {
       {"method.kernel", "no values"},
@@ -104,6 +117,7 @@ int main(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, sparse24_beside_the_gather);
   tcase_add_test(tc, each_once_where_it_means_something);
+  tcase_add_test(tc, a_name_has_each_key_once);
   tcase_add_test(tc, refused);
   suite_add_tcase(suite, tc);
   SRunner *runner = srunner_create(suite);
