@@ -19,20 +19,24 @@ static void teardown(void) {
 typedef struct point {
   const char *method, *ranks, *x, *y, *repro, *dtype, *activation;
   int gates; /* R2 and R3 among them */
+  const char *mask;
 } point;
 
 static const point points[] = {
-    {"row_parallel", "3", "replicated", "tokens", "R1", "float32", "gelu", 0},
-    {"blockshock", "2", "tokens", "tokens", "R2", "bf16", "relu", 1},
-    {"column_parallel", "2", "tokens", "split", "R1", "bf16", "none", 0},
-    {"column_parallel", "3", "partial", "replicated", "R4", "float32", "none", 2},
-    {"masked_split", "2", "partial", "partial", "R1", "bf16", "none", 0},
-    {"blockshock", "4", "split", "partial", "R1", "float32", "none", 0},
-    {"row_parallel", "4", "replicated", "replicated", "R3", "bf16", "silu", 2},
-    {"blockshock", "2", "split", "split", "R4", "float32", "relu", 2},
-    {"blockshock", "8", "tokens", "replicated", "R3", "float32", "none", 2},
-    {"dense", "1", "replicated", "replicated", "R4", "float32", "gelu", 1},
-    {"masked_split", "2", "replicated", "replicated", "R2", "float32", "none", 1},
+    {"row_parallel", "3", "replicated", "tokens", "R1", "float32", "gelu", 0, NULL},
+    {"blockshock", "2", "tokens", "tokens", "R2", "bf16", "relu", 1, NULL},
+    {"column_parallel", "2", "tokens", "split", "R1", "bf16", "none", 0, NULL},
+    {"column_parallel", "3", "partial", "replicated", "R4", "float32", "none", 2, NULL},
+    {"masked_split", "2", "partial", "partial", "R1", "bf16", "none", 0, NULL},
+    {"blockshock", "4", "split", "partial", "R1", "float32", "none", 0, NULL},
+    {"row_parallel", "4", "replicated", "replicated", "R3", "bf16", "silu", 2, NULL},
+    {"blockshock", "2", "split", "split", "R4", "float32", "relu", 2, NULL},
+    {"blockshock", "8", "tokens", "replicated", "R3", "float32", "none", 2, NULL},
+    {"dense", "1", "replicated", "replicated", "R4", "float32", "gelu", 1, NULL},
+    {"masked_split", "2", "replicated", "replicated", "R2", "float32", "none", 1, NULL},
+    {"masked_split", "2", "replicated", "split", "R2", "float32", "relu", 1, "random_2of4"},
+    {"blockshock", "2", "replicated", "replicated", "R2", "bf16", "none", 1, "magnitude"},
+    {"blockshock", "4", "replicated", "split", "R2", "float32", "gelu", 1, "random_2of4"},
 };
 #define N_POINTS ((int)(sizeof points / sizeof points[0]))
 
@@ -43,47 +47,48 @@ static void run_point(run_result *r, const point *p, const char *phase, const ch
   snprintf(repro, sizeof repro, "method.repro=%s", p->repro);
   snprintf(dtype, sizeof dtype, "model.dtype=%s", p->dtype);
   snprintf(activation, sizeof activation, "model.activation=%s", p->activation);
-  const char *args[] = {"run",
-                        "--plugin",
-                        "cpu",
-                        "--method",
-                        p->method,
-                        "-P",
-                        p->ranks,
-                        "--phase",
-                        phase,
-                        "--set",
-                        "model.N=200",
-                        "--set",
-                        "model.B=13",
-                        "--set",
-                        x,
-                        "--set",
-                        y,
-                        "--set",
-                        repro,
-                        "--set",
-                        dtype,
-                        "--set",
-                        activation,
-                        "--set",
-                        "method.bias=true",
-                        "--set",
-                        "phase.timed_iters=2",
-                        "--set",
-                        "phase.pairs_min=5",
-                        "--set",
-                        "phase.pairs_max=5",
-                        "--set",
-                        "hardware.threads_per_rank=1",
-                        "--out",
-                        "out",
-                        "-o",
-                        "jsonl",
-                        "-v",
-                        dump != NULL ? "--dump" : NULL,
-                        dump,
-                        NULL};
+  const char *args[48] = {"run",
+                          "--plugin",
+                          "cpu",
+                          "--method",
+                          p->method,
+                          "-P",
+                          p->ranks,
+                          "--phase",
+                          phase,
+                          "--set",
+                          "model.N=200",
+                          "--set",
+                          "model.B=13",
+                          "--set",
+                          x,
+                          "--set",
+                          y,
+                          "--set",
+                          repro,
+                          "--set",
+                          dtype,
+                          "--set",
+                          activation,
+                          "--set",
+                          "method.bias=true",
+                          "--set",
+                          "phase.timed_iters=2",
+                          "--set",
+                          "phase.pairs_min=5",
+                          "--set",
+                          "phase.pairs_max=5",
+                          "--set",
+                          "hardware.threads_per_rank=1",
+                          "--out",
+                          "out",
+                          "-o",
+                          "jsonl",
+                          "-v"};
+  size_t n = 0;
+  while (args[n] != NULL) n++;
+  if (p->mask != NULL) args[n++] = "--mask", args[n++] = p->mask;
+  if (dump != NULL) args[n++] = "--dump", args[n++] = dump;
   run_bsrun(r, cwd, NULL, args);
 }
 
@@ -144,9 +149,9 @@ END_TEST
 
 START_TEST(refused_with_a_reason) {
   static const point bad[] = {
-      {"row_parallel", "3", "replicated", "replicated", "R3", "float32", "none", 0},
-      {"column_parallel", "2", "replicated", "tokens", "R1", "float32", "none", 0},
-      {"row_parallel", "2", "replicated", "tokens", "R3", "float32", "none", 0},
+      {"row_parallel", "3", "replicated", "replicated", "R3", "float32", "none", 0, NULL},
+      {"column_parallel", "2", "replicated", "tokens", "R1", "float32", "none", 0, NULL},
+      {"row_parallel", "2", "replicated", "tokens", "R3", "float32", "none", 0, NULL},
   };
   static const char *const said[] = {"BS-METHOD-REPRO", "BS-METHOD-PLACEMENT", "BS-METHOD-PLACEMENT"};
   run_result r;

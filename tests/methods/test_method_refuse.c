@@ -29,7 +29,7 @@ static const refusal refusals[] = {
      0},
     {"blockshock", "magnitude", 2, BS_UNSUPPORTED, "BS-METHOD-HALVES", "the same columns", "overlap", "2", 0,
      0, 0},
-    {"blockshock", "random_2of4", 2, BS_UNSUPPORTED, "BS-METHOD-REPRO", "the same columns", "repro", "R2", 0,
+    {"blockshock", "random_2of4", 2, BS_UNSUPPORTED, "BS-METHOD-REPRO", "the same columns", "repro", "R3", 0,
      0, 0},
     {"blockshock", "magnitude", 2, BS_UNSUPPORTED, "BS-METHOD-HALVES", "the same columns", NULL, NULL, 0,
      BS_SPLIT_TOKENS, 0},

@@ -61,7 +61,7 @@ static int same_y(const mf_result *a, const mf_result *b, uint32_t world) {
   return same;
 }
 
-/* The first six have leaves (R3, R4); masked_split promises R2 at most, 2:4 halves R1. */
+/* The first six have leaves (R3, R4); masked_split and 2:4 halves promise R2 at most. */
 static const struct {
   const char *method, *mask;
 } splits[] = {
@@ -71,7 +71,6 @@ static const struct {
     {"blockshock", "magnitude"},
 };
 #define N_SPLITS 6
-#define N_TOKENWISE 8
 #define N_ALL ((int)(sizeof splits / sizeof splits[0]))
 
 /* Complement and 2:4 halves want pairs of ranks. */
@@ -123,8 +122,8 @@ static void token_bits(bs_context *context, mf_case c, const data *d, int64_t fi
 
 START_TEST(r2_whatever_the_batch) {
   bs_context *context = mf_context();
-  data d = data_make(_i / N_TOKENWISE);
-  const int split = _i % N_TOKENWISE;
+  data d = data_make(_i / N_ALL);
+  const int split = _i % N_ALL;
   for (int i = 0; i < 2; i++)
     for (size_t t = 0; t < 3; t++)
       for (int repro = 2; repro <= (split < N_SPLITS ? 4 : 2); repro++) {
@@ -379,7 +378,7 @@ int main(void) {
   const int big = (int)mf_big(); /* so many times other data */
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, r0_and_r1_over_runs_and_ranks, 0, big * N_ALL);
-  tcase_add_loop_test(tc, r2_whatever_the_batch, 0, big * N_TOKENWISE);
+  tcase_add_loop_test(tc, r2_whatever_the_batch, 0, big * N_ALL);
   tcase_add_loop_test(tc, r3_on_any_number_of_ranks, 0, big * N_SPLITS);
   tcase_add_loop_test(tc, r4_for_every_method, 0, big * N_DTYPES);
   tcase_add_loop_test(tc, leaves_are_exact_on_integers, 0, N_SPLITS);

@@ -85,7 +85,8 @@ static void product_query_fill(const tp_layer *l, const bs_layer_spec *spec, pro
   p->q.kept = s->input == TP_X_ZERO ? NULL : &b->positions.kept;
   p->q.accumulate = spec->accumulate;
   p->q.activation = s->after != BS_ACT_NONE ? (uint32_t)BS_ACT_NONE : spec->activation;
-  p->q.flags = BS_QUERY_DETERMINISTIC | (spec->flags & BS_LAYER_BACKWARD ? (uint32_t)BS_QUERY_TRAIN : 0u);
+  p->q.flags = BS_QUERY_DETERMINISTIC | (spec->flags & BS_LAYER_BACKWARD ? (uint32_t)BS_QUERY_TRAIN : 0u) |
+               (s->repro >= BS_REPRO_R2 ? (uint32_t)BS_QUERY_TOKENWISE : 0u);
   p->q.weight_dtype = s->w_dtype;
 }
 

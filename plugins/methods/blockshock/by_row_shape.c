@@ -77,7 +77,7 @@ static int32_t check_extras(const bs_layer_spec *spec, uint32_t world, bs_error 
   if (world > 1 && (spec->x_placement == BS_PARTIAL || spec->x_placement == BS_SPLIT_TOKENS ||
                     spec->y_placement == BS_SPLIT_TOKENS))
     what = "takes and leaves neither tokens nor a partial x (placements)";
-  if (what == NULL && tp_repro_asked(spec) >= BS_REPRO_R2) {
+  if (what == NULL && tp_repro_asked(spec) > BS_REPRO_R2) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-REPRO",
             "method blockshock: repro=R%u is not promised of 2:4 halves, with other columns in other rows",
             tp_repro_asked(spec));
