@@ -19,15 +19,22 @@ typedef struct expand_call {
   const bs_tensor *values, *dense;
 } expand_call;
 
-static void expand_row(const expand_call *call, int64_t n) {
+/* Groups of a row whose values begin at `from`; size is known when this is compiled. */
+static inline void expand_row(const expand_call *call, int64_t n, const size_t size) {
   const expand_plan *plan = call->plan;
-  const int64_t K = plan->codes->cols, size = plan->size;
-  const uint8_t *from = (const uint8_t *)call->values->data + n * call->values->strides[0] * size;
-  uint8_t *to = (uint8_t *)call->dense->data + n * call->dense->strides[0] * size;
-  memset(to, 0, (size_t)(K * size));
-  for (int64_t j = 0; j < cpu_kept_length(K); j++) {
-    const int64_t k = cpu_kept_column(plan->codes, plan->other, n, j);
-    if (k < K) memcpy(to + k * size, from + j * size, (size_t)size);
+  const cpu_codes *codes = plan->codes;
+  const int64_t K = codes->cols;
+  const uint8_t *from = (const uint8_t *)call->values->data + (size_t)(n * call->values->strides[0]) * size;
+  uint8_t *to = (uint8_t *)call->dense->data + (size_t)(n * call->dense->strides[0]) * size;
+  uint32_t word = 0;
+  for (int64_t k = 0, left; (left = K - k) > 0; k += 4, word >>= 4, from += 2 * size, to += 4 * size) {
+    if (k % CPU_UNIT_COLUMNS == 0)
+      word = cpu_codes_at(codes, n / CPU_PANEL, k / CPU_UNIT_COLUMNS)[n % CPU_PANEL];
+    const uint32_t code = plan->other ? cpu_code_other(word & 15u) : word & 15u;
+    const uint32_t first = code & 3u, second = code >> 2;
+    memset(to, 0, (size_t)(left < 4 ? left : 4) * size);
+    if (first < left) memcpy(to + first * size, from, size);
+    if (second < left) memcpy(to + second * size, from + size, size);
   }
 }
 
@@ -35,7 +42,20 @@ static void share(void *arg, uint32_t member, uint32_t width) {
   const expand_call *call = arg;
   int64_t begin, end;
   cpu_share(call->dense->dims[0], member, width, &begin, &end);
-  for (int64_t n = begin; n < end; n++) expand_row(call, n);
+  for (int64_t n = begin; n < end; n++) switch (call->plan->size) {
+      case 1:
+        expand_row(call, n, 1);
+        break;
+      case 2:
+        expand_row(call, n, 2);
+        break;
+      case 4:
+        expand_row(call, n, 4);
+        break;
+      default:
+        expand_row(call, n, 8);
+        break;
+    }
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
