@@ -4,6 +4,7 @@
  * integers, weights that are owned and read by their owners alone, counters as proposed. For the tests of
  * this folder and the conformance kit.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,5 +121,13 @@ void mf_check_counters(const mf_case *c, const mf_result *result) {
     }
     compare(c, r, "payload bytes", k->counters[BS_COUNT_PAYLOAD_BYTES], times * payload);
     compare(c, r, "wire bytes", k->counters[BS_COUNT_WIRE_BYTES], times * wire);
+  }
+}
+
+void mf_check_signs(const mf_rank *k, const float *w, int64_t K) {
+  for (int64_t i = 0; i < k->row_count * k->k_own; i++) {
+    const int64_t col = mf_column(k, i / k->k_own, i % k->k_own);
+    const float was = col >= 0 ? w[(k->row_begin + i / k->k_own) * K + col] : 0.0f;
+    ck_assert_int_eq(signbit(k->weights[i]) != 0, signbit(was) != 0);
   }
 }

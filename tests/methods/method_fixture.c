@@ -369,6 +369,13 @@ float *mf_integers(uint64_t seed, int64_t count) {
   return v;
 }
 
+float *mf_signed_zeros(uint64_t seed, int64_t count) {
+  float *w = mf_integers(seed, count);
+  for (int64_t i = 0; i < count; i += 3)
+    if (w[i] == 0.0f) w[i] = -0.0f;
+  return w;
+}
+
 uint32_t mf_big(void) {
   const char *big = getenv("BS_TEST_BIG");
   return big != NULL && atoi(big) > 0 ? (uint32_t)atoi(big) : 1u;

@@ -64,6 +64,8 @@ void mf_run_ok(bs_context *context, const mf_case *c, mf_result *out);
 double *mf_reference(const mf_case *c);
 /* Small integers (-2..2) or normals: exact sums or not. count values by (seed, index); caller frees. */
 float *mf_integers(uint64_t seed, int64_t count);
+/* The same, some of the zeros negative. */
+float *mf_signed_zeros(uint64_t seed, int64_t count);
 float *mf_normals(uint64_t seed, int64_t count);
 /* How many times as many data a test shall try: BS_TEST_BIG (make verify), or 1. */
 uint32_t mf_big(void);
@@ -78,6 +80,8 @@ int64_t *mf_places(const bs_ownership *own, int64_t K, int64_t *out_width);
 void mf_check_outputs(const mf_case *c, const mf_result *result);
 /* Each weight is owned, by one rank (replicated: by some), read by its owners alone, and reads back. */
 void mf_check_ownership(const mf_case *c, const mf_result *result, int replicated);
+/* What a rank read back has the signs of w [N,K], of its zeros too; beyond the last column +0. */
+void mf_check_signs(const mf_rank *rank, const float *w, int64_t K);
 /* The host counted what was proposed. */
 void mf_check_counters(const mf_case *c, const mf_result *result);
 

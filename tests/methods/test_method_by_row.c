@@ -34,14 +34,6 @@ static const variant variants[] = {
 };
 #define N_VARIANTS (sizeof variants / sizeof variants[0])
 
-/* Small integers, some of them zero, some of the zeros negative. */
-static float *weights_of(uint64_t seed, int64_t count) {
-  float *w = mf_integers(seed, count);
-  for (int64_t i = 0; i < count; i += 3)
-    if (w[i] == 0.0f) w[i] = -0.0f;
-  return w;
-}
-
 typedef struct point {
   const bs_mask *mask;
   const variant *v;
@@ -62,7 +54,7 @@ static bs_layer_spec spec_of(const point *p) {
 
 static void forward_point(bs_context *context, const point *p) {
   const int64_t B = p->shape[0], N = p->shape[1], K = p->shape[2];
-  float *x = mf_integers(1, B * K), *w = weights_of(100, N * K), *bias = mf_integers(200, N);
+  float *x = mf_integers(1, B * K), *w = mf_signed_zeros(100, N * K), *bias = mf_integers(200, N);
   mf_case c = {.method = "blockshock",
                .backend = p->v->backend,
                .world = p->P,
@@ -83,11 +75,7 @@ static void forward_point(bs_context *context, const point *p) {
     const mf_rank *k = &result.rank[r];
     ck_assert_uint_eq(k->regions[BS_REGION_PACK], k->row_count > 0);
     ck_assert_uint_eq(k->regions[BS_REGION_COMPRESS], p->P > 1 && k->row_count > 0 && k->k_own > 0);
-    for (int64_t i = 0; i < k->row_count * k->k_own; i++) { /* -0.0 stays, and 0 is no less */
-      const int64_t col = mf_column(k, i / k->k_own, i % k->k_own);
-      const float was = col >= 0 ? w[(k->row_begin + i / k->k_own) * K + col] : 0.0f;
-      ck_assert_int_eq(signbit(k->weights[i]) != 0, signbit(was) != 0);
-    }
+    mf_check_signs(k, w, K); /* -0.0 stays, and 0 is no less */
   }
   mf_free(&result);
   free(x);
@@ -135,7 +123,7 @@ END_TEST
 
 static void backward_point(bs_context *context, const point *p) {
   const int64_t B = p->shape[0], N = p->shape[1], K = p->shape[2];
-  float *x = mf_integers(1, B * K), *w = weights_of(100, N * K), *dy = mf_integers(300, B * N);
+  float *x = mf_integers(1, B * K), *w = mf_signed_zeros(100, N * K), *dy = mf_integers(300, B * N);
   mg_case g = {.method = "blockshock",
                .backend = p->v->backend,
                .world = p->P,
