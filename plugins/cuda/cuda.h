@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * cuda.h - what the files of the cuda plugin share on the host: its state, an opened device, launching a
+ * kernel.
+ *
+ * The driver's library is opened at run time (driver/driver.h): on a machine without it the plugin loads, and
+ * says that it is unavailable and why. Every kernel is launched by cuda_launch, by its place in one table
+ * (kernels.h). */
+#ifndef BS_PLUGIN_CUDA_H
+#define BS_PLUGIN_CUDA_H
+#include <cuda.h>
+
+#include "blockshock/plugin.h"
+#include "driver/driver.h"
+#include "kernels.h"
+
+typedef struct cuda_state {
+  const bs_host *host;
+  bs_plugin_self *self;
+  cuda_driver driver; /* driver/driver.h: opened once, by whoever asks first */
+} cuda_state;
+
+/* One rank's device object: its own streams and memory pool in the device's primary context, which ranks of a
+ * process that open the same index share. Used by one rank. */
+typedef struct cuda_device {
+  cuda_state *state;
+  const cuda_driver *driver; /* the table of functions, never NULL */
+  uint32_t index;
+  int32_t capability; /* 10 major + minor: 90 */
+  int32_t multiprocessors;
+  uint32_t reserved;
+  CUdevice ordinal;
+  CUcontext context; /* the primary one, retained */
+  CUstream stream;   /* the rank's default stream: what a NULL bs_stream means */
+  CUmodule module;
+  CUfunction kernels[CUDA_KERNEL_COUNT_];
+} cuda_device;
+
+/* The backend's stream as the driver's. */
+CUstream cuda_stream(const cuda_device *device, bs_stream *stream);
+/* Make the device's context the calling thread's. Cheap where it is already. */
+int32_t cuda_enter(const cuda_device *device, bs_error *err);
+/* Fill err from a result of the driver: BS_NO_MEMORY, BS_UNAVAILABLE or BS_RANK_FAILED as it means, `what`
+ * names the call. Returns err's code; CUDA_SUCCESS: BS_OK. */
+int32_t cuda_check(const cuda_device *device, CUresult result, const char *what, bs_error *err);
+
+/* Launch `kernel` (enum cuda_kernel) on `blocks` blocks of `threads` threads; args: its NAME_args, copied
+ * before this returns. 0 blocks: nothing to do. Asynchronous; BS_OK means that it was queued. */
+typedef struct cuda_shape {
+  uint32_t blocks_x, blocks_y, blocks_z;
+  uint32_t threads;
+  uint32_t shared_bytes; /* dynamic */
+} cuda_shape;
+int32_t cuda_launch(const cuda_device *device, uint32_t kernel, const cuda_shape *shape, CUstream stream,
+                    const void *args, bs_error *err);
+/* One thread an item, 256 a block. BS_OVERFLOW where the grid cannot hold them. */
+int32_t cuda_launch_items(const cuda_device *device, uint32_t kernel, int64_t items, CUstream stream,
+                          const void *args, bs_error *err);
+
+/* Host memory that copies run at full speed from and to. */
+int32_t cuda_pinned_alloc(const cuda_device *device, uint64_t bytes, void **out_ptr, bs_error *err);
+void cuda_pinned_free(const cuda_device *device, void *ptr);
+/* Copies in the order of the stream; the host's side must be pinned or the call waits for it. */
+int32_t cuda_upload(const cuda_device *device, void *device_ptr, const void *host, uint64_t bytes,
+                    CUstream stream, bs_error *err);
+int32_t cuda_download(const cuda_device *device, void *host, const void *device_ptr, uint64_t bytes,
+                      CUstream stream, bs_error *err);
+int32_t cuda_wait(const cuda_device *device, CUstream stream, bs_error *err); /* until the stream is empty */
+
+extern const bs_backend cuda_backend;
+#endif

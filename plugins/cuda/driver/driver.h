@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * driver.h - libcuda, opened at run time: its functions in one table, and why there is none. */
+#ifndef BS_PLUGIN_CUDA_DRIVER_H
+#define BS_PLUGIN_CUDA_DRIVER_H
+#include <cuda.h>
+#include <pthread.h>
+#include <stdint.h>
+
+#include "blockshock/plugin.h"
+
+/* What we call of the driver, by the names that cuda.h gives its newest forms (cuMemAlloc is cuMemAlloc_v2).
+ */
+typedef struct cuda_functions {
+  CUresult (*init)(unsigned int flags);
+  CUresult (*driver_version)(int *out_version);
+  CUresult (*error_name)(CUresult error, const char **out_text);
+  CUresult (*error_string)(CUresult error, const char **out_text);
+  CUresult (*device_count)(int *out_count);
+  CUresult (*device_get)(CUdevice *out_device, int index);
+  CUresult (*device_name)(char *out_name, int size, CUdevice device);
+  CUresult (*device_memory)(size_t *out_bytes, CUdevice device);
+  CUresult (*device_attribute)(int *out_value, CUdevice_attribute attribute, CUdevice device);
+  CUresult (*context_retain)(CUcontext *out_context, CUdevice device);
+  CUresult (*context_release)(CUdevice device);
+  CUresult (*context_set)(CUcontext context);
+  CUresult (*context_get)(CUcontext *out_context);
+  CUresult (*module_load)(CUmodule *out_module, const void *image);
+  CUresult (*module_unload)(CUmodule module);
+  CUresult (*module_function)(CUfunction *out_function, CUmodule module, const char *name);
+  CUresult (*function_attribute)(int *out_value, CUfunction_attribute attribute, CUfunction function);
+  CUresult (*function_set_attribute)(CUfunction function, CUfunction_attribute attribute, int value);
+  CUresult (*launch)(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                     unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                     unsigned int shared_bytes, CUstream stream, void **params, void **extra);
+  CUresult (*mem_alloc)(CUdeviceptr *out_ptr, size_t bytes);
+  CUresult (*mem_free)(CUdeviceptr ptr);
+  CUresult (*mem_alloc_async)(CUdeviceptr *out_ptr, size_t bytes, CUstream stream);
+  CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);
+  CUresult (*mem_host_alloc)(void **out_ptr, size_t bytes, unsigned int flags);
+  CUresult (*mem_host_free)(void *ptr);
+  CUresult (*copy_up)(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream);
+  CUresult (*copy_down)(void *dst, CUdeviceptr src, size_t bytes, CUstream stream);
+  CUresult (*copy_across)(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
+  CUresult (*set_bytes)(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream);
+  CUresult (*stream_create)(CUstream *out_stream, unsigned int flags);
+  CUresult (*stream_destroy)(CUstream stream);
+  CUresult (*stream_synchronize)(CUstream stream);
+  CUresult (*stream_query)(CUstream stream);
+  CUresult (*stream_wait_event)(CUstream stream, CUevent event, unsigned int flags);
+  CUresult (*event_create)(CUevent *out_event, unsigned int flags);
+  CUresult (*event_destroy)(CUevent event);
+  CUresult (*event_record)(CUevent event, CUstream stream);
+  CUresult (*event_query)(CUevent event);
+  CUresult (*event_synchronize)(CUevent event);
+  CUresult (*event_elapsed)(float *out_milliseconds, CUevent start, CUevent stop);
+} cuda_functions;
+
+typedef struct cuda_driver {
+  pthread_mutex_t lock;
+  int32_t tried;
+  int32_t version; /* cuDriverGetVersion: 13000 */
+  void *library;
+  cuda_functions call; /* all there once cuda_driver_open has succeeded */
+  bs_error why;        /* why not, told again to whoever asks again */
+} cuda_driver;
+
+/* Open the library and initialise it; once, any thread. `path` NULL: libcuda.so.1 by the system's search.
+ * BS_UNAVAILABLE with the reason and a hint. */
+int32_t cuda_driver_open(cuda_driver *driver, const char *path, bs_error *err);
+void cuda_driver_close(cuda_driver *driver);
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * kernels.h - every kernel of the plugin, and what is known of it before a device is: one table. */
+#ifndef BS_PLUGIN_CUDA_KERNELS_H
+#define BS_PLUGIN_CUDA_KERNELS_H
+#include <stdint.h>
+
+enum cuda_kernel {
+  CUDA_CONVERT = 0,
+  CUDA_ACTIVATE,
+  CUDA_ACTIVATE_DX,
+  CUDA_TREE_SUM,
+  CUDA_GATHER_COLUMNS,
+  CUDA_SCATTER_COLUMNS,
+  CUDA_QUANTIZE_GROUPS,
+  CUDA_DEQUANTIZE_SUM,
+  CUDA_DEQUANTIZE_PRODUCT,
+  CUDA_SGD_UPDATE,
+  CUDA_ADAMW_UPDATE,
+  CUDA_EXPAND24,
+  CUDA_PRODUCT_F32, /* matmul and its derivatives: sums in f32, f64, 64-bit integers */
+  CUDA_PRODUCT_F64,
+  CUDA_PRODUCT_I64,
+  CUDA_PRODUCT24_F32, /* matmul24 and its derivatives */
+  CUDA_PRODUCT24_F64,
+  CUDA_PRODUCT24_I64,
+  CUDA_KERNEL_COUNT_
+};
+
+typedef struct cuda_kernel_info {
+  const char *name;     /* of the entry in the cubin, and of its CPU twin */
+  uint32_t args_bytes;  /* sizeof its NAME_args */
+  uint32_t threads;     /* a block */
+  uint32_t local_bytes; /* allowed a thread: 0 */
+} cuda_kernel_info;
+
+/* In the order of enum cuda_kernel. */
+extern const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_];
+#endif

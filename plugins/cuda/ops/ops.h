@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ * ops.h - what the host's side of the ops (ops/NAME.c) shares: answers, views, columns on the device, plans.
+ */
+#ifndef BS_PLUGIN_CUDA_OPS_H
+#define BS_PLUGIN_CUDA_OPS_H
+#include "../cuda.h"
+#include "kernel.h"
+
+/* Answers: fill out_answer and return BS_OK, so that supports can return them. */
+int32_t cuda_answer_no(bs_op_answer *out_answer, uint32_t reason, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int32_t cuda_answer(bs_op_answer *out_answer, uint32_t level, uint32_t score, uint32_t tolerance,
+                    uint64_t workspace, const char *algo, const char *text);
+/* prepare and pack refuse what supports answers NO to. */
+int32_t cuda_require(const bs_op_impl *impl, void *state, const bs_op_query *query, bs_error *err);
+/* 1 when arg i of the query is a descriptor of `rank` dimensions with a known dtype and legal sizes. */
+int cuda_arg_ok(const bs_op_query *query, uint32_t i, uint32_t rank);
+int cuda_is_float(uint32_t dtype);
+int cuda_is_integer(uint32_t dtype);
+
+/* The view that a kernel is given; a NULL tensor gives an absent one. */
+cuda_view cuda_view_of(const bs_tensor *tensor);
+/* The partition's columns in device memory (of exec); NULL partition: all of total. */
+int32_t cuda_columns_make(const bs_exec *exec, const bs_host *host, const bs_partition *partition,
+                          int64_t total, cuda_columns *out_columns, bs_error *err);
+void cuda_columns_free(const bs_exec *exec, cuda_columns *columns);
+
+/* A plan that needs nothing but where it runs; most ops' plans begin with it. */
+typedef struct cuda_plan {
+  cuda_state *state;
+  const bs_host *host;
+  const bs_exec *exec;
+  cuda_device *device; /* exec->device */
+} cuda_plan;
+/* Require the query, then a zero-filled plan of `bytes` (>= sizeof(cuda_plan)). */
+int32_t cuda_plan_new(const bs_op_impl *impl, void *state, const bs_exec *exec, const bs_op_query *query,
+                      uint64_t bytes, void **out_plan, bs_error *err);
+void cuda_plan_free(void *plan);
+
+/* The packed weight of matmul (ops/matmul_pack.c): row-major [rows, cols] of dtype, a row `line` elements
+ * long, so that rows begin on 16 bytes. What lies behind a row's cols is zero. */
+typedef struct cuda_packed {
+  cuda_state *state;
+  const bs_exec *exec;
+  void *data; /* device memory */
+  int64_t rows, cols, line;
+  uint32_t dtype, size;
+} cuda_packed;
+
+extern const bs_op_impl cuda_activate, cuda_activate_dx, cuda_adamw_update, cuda_convert,
+    cuda_dequantize_product, cuda_dequantize_sum, cuda_expand24, cuda_gather_columns, cuda_matmul,
+    cuda_matmul_dx, cuda_matmul_dw, cuda_matmul_update, cuda_matmul24, cuda_matmul24_dx, cuda_matmul24_dw,
+    cuda_matmul24_update, cuda_quantize_groups, cuda_scatter_columns, cuda_sgd_update, cuda_tree_sum;
+#endif
