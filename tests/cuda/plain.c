@@ -10,10 +10,16 @@
 
 /* ---- what the ops call of the plugin, without a driver ------------------------------------------- */
 
-extern const cuda_twin cuda_twin_convert;
+extern const cuda_twin cuda_twin_convert, cuda_twin_activate, cuda_twin_activate_dx, cuda_twin_tree_sum,
+    cuda_twin_dequantize_sum, cuda_twin_dequantize_product;
 
 static const cuda_twin *const twins[CUDA_KERNEL_COUNT_] = {
     [CUDA_CONVERT] = &cuda_twin_convert,
+    [CUDA_ACTIVATE] = &cuda_twin_activate,
+    [CUDA_ACTIVATE_DX] = &cuda_twin_activate_dx,
+    [CUDA_TREE_SUM] = &cuda_twin_tree_sum,
+    [CUDA_DEQUANTIZE_SUM] = &cuda_twin_dequantize_sum,
+    [CUDA_DEQUANTIZE_PRODUCT] = &cuda_twin_dequantize_product,
 };
 
 static pl *opened; /* one at a time: each libcheck test forks */
