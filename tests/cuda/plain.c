@@ -11,9 +11,17 @@
 /* ---- what the ops call of the plugin, without a driver ------------------------------------------- */
 
 extern const cuda_twin cuda_twin_convert;
+extern const cuda_twin cuda_twin_product_f32, cuda_twin_product_f64, cuda_twin_product_i64;
+extern const cuda_twin cuda_twin_product24_f32, cuda_twin_product24_f64, cuda_twin_product24_i64;
 
 static const cuda_twin *const twins[CUDA_KERNEL_COUNT_] = {
     [CUDA_CONVERT] = &cuda_twin_convert,
+    [CUDA_PRODUCT_F32] = &cuda_twin_product_f32,
+    [CUDA_PRODUCT_F64] = &cuda_twin_product_f64,
+    [CUDA_PRODUCT_I64] = &cuda_twin_product_i64,
+    [CUDA_PRODUCT24_F32] = &cuda_twin_product24_f32,
+    [CUDA_PRODUCT24_F64] = &cuda_twin_product24_f64,
+    [CUDA_PRODUCT24_I64] = &cuda_twin_product24_i64,
 };
 
 static pl *opened; /* one at a time: each libcheck test forks */
@@ -75,6 +83,34 @@ int32_t cuda_wait(const cuda_device *device, CUstream stream, bs_error *err) {
   return BS_OK;
 }
 
+int32_t cuda_check(const cuda_device *device, CUresult result, const char *what, bs_error *err) {
+  (void)device;
+  return result == CUDA_SUCCESS ? BS_OK : bs_fail(err, BS_RANK_FAILED, "PL-CHECK", "%s", what);
+}
+
+int32_t cuda_pinned_alloc(const cuda_device *device, uint64_t bytes, void **out_ptr, bs_error *err) {
+  *out_ptr = device->state->host->alloc(device->state->host->ctx, bytes, 64);
+  return *out_ptr != NULL ? BS_OK : bs_fail(err, BS_NO_MEMORY, "PL-PINNED", "no pinned memory");
+}
+
+void cuda_pinned_free(const cuda_device *device, void *ptr) {
+  device->state->host->free(device->state->host->ctx, ptr);
+}
+
+/* Everything is done when it is queued. */
+static CUresult event_create(CUevent *out_event, unsigned int flags) {
+  (void)flags;
+  *out_event = (CUevent)(void *)out_event;
+  return CUDA_SUCCESS;
+}
+static CUresult event_any(CUevent event) {
+  return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+static CUresult event_record(CUevent event, CUstream stream) {
+  (void)stream;
+  return event_any(event);
+}
+
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
 void pl_open(pl *p) {
@@ -82,6 +118,11 @@ void pl_open(pl *p) {
   fx_open(&p->f, 1, 1);
   p->state.host = &p->f.host;
   p->device.state = &p->state;
+  p->device.driver = &p->state.driver;
+  p->state.driver.call.event_create = event_create;
+  p->state.driver.call.event_destroy = event_any;
+  p->state.driver.call.event_synchronize = event_any;
+  p->state.driver.call.event_record = event_record;
   p->exec = p->f.exec;
   p->exec.device = &p->device;
   opened = p;

@@ -43,7 +43,7 @@ static int32_t fill(pull *job, bs_error *err) {
   return rc;
 }
 
-static int32_t send(const pull *job, int turn, bs_error *err) {
+static int32_t upload(const pull *job, int turn, bs_error *err) {
   const cuda_panels *p = job->p;
   const cuda_device *d = p->device;
   const int32_t rc = cuda_upload(d, (unsigned char *)p->to + (uint64_t)job->row * p->line, job->out,
@@ -64,12 +64,12 @@ static int32_t pull_all(pull *job, int64_t each, bs_error *err) {
     job->count = p->rows - job->row < each ? p->rows - job->row : each;
     job->out = job->buffers[turn];
     if (rc == BS_OK) rc = fill(job, err);
-    if (rc == BS_OK) rc = send(job, turn, err);
+    if (rc == BS_OK) rc = upload(job, turn, err);
   }
   return rc;
 }
 
-static int32_t open(pull *job, uint64_t bytes, bs_error *err) {
+static int32_t begin(pull *job, uint64_t bytes, bs_error *err) {
   const cuda_panels *p = job->p;
   const bs_host *host = p->host;
   const cuda_functions *call = &p->device->driver->call;
@@ -94,7 +94,7 @@ static int32_t open(pull *job, uint64_t bytes, bs_error *err) {
 }
 
 /* Copies still on their way read the buffers: they end before these do, whatever has failed. */
-static int32_t close(pull *job, int32_t rc, bs_error *err) {
+static int32_t finish(pull *job, int32_t rc, bs_error *err) {
   const cuda_panels *p = job->p;
   const int32_t waited = cuda_wait(p->device, p->device->stream, rc == BS_OK ? err : NULL);
   for (int i = 0; i < 2; i++) {
@@ -113,7 +113,7 @@ int32_t cuda_panels_pull(const cuda_panels *p, bs_error *err) {
   pull job = {.p = p, .members = p->exec->width > 0 ? p->exec->width : 1};
   int64_t each = p->line < BUFFER_BYTES ? (int64_t)(BUFFER_BYTES / p->line) : 1;
   if (each > p->rows) each = p->rows;
-  rc = open(&job, (uint64_t)each * p->line, err);
+  rc = begin(&job, (uint64_t)each * p->line, err);
   if (rc == BS_OK) rc = pull_all(&job, each, err);
-  return close(&job, rc, err);
+  return finish(&job, rc, err);
 }
