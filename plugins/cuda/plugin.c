@@ -33,6 +33,7 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
     const void *vtable;
   } things[] = {
       {BS_KIND_BACKEND, &cuda_backend},
+      {BS_KIND_OP, &cuda_convert},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
@@ -73,4 +74,5 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
 }
 
 BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the driver's interface",
-                 1u << BS_KIND_BACKEND, "backend:cuda\n", activate, deactivate)
+                 1u << BS_KIND_BACKEND | 1u << BS_KIND_OP, "backend:cuda\nop:convert@cuda\n", activate,
+                 deactivate)

@@ -17,7 +17,9 @@
 #if defined(__CUDACC__)
 #define CUDA_FN static __device__ __forceinline__
 #define CUDA_KERNEL extern "C" __global__
+#define CUDA_UNROLL _Pragma("unroll")
 #else
+#define CUDA_UNROLL /* the loop behind it has a constant count: its arrays stay in registers */
 #define CUDA_FN static inline __attribute__((unused))
 #endif
 
