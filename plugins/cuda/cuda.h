@@ -11,13 +11,17 @@
 
 #include "blockshock/plugin.h"
 #include "driver/driver.h"
+#include "image.h"
 #include "kernels.h"
 
 typedef struct cuda_state {
   const bs_host *host;
   bs_plugin_self *self;
-  cuda_driver driver; /* driver/driver.h: opened once, by whoever asks first */
+  const char *driver_path; /* NULL: libcuda.so.1, as the system finds it */
+  cuda_driver driver;      /* driver/driver.h: opened once, by whoever asks first */
 } cuda_state;
+
+typedef struct cuda_inner cuda_inner; /* inner.h: what changes while the device is used, under a lock */
 
 /* One rank's device object: its own streams and memory pool in the device's primary context, which ranks of a
  * process that open the same index share. Used by one rank. */
@@ -29,10 +33,13 @@ typedef struct cuda_device {
   int32_t multiprocessors;
   uint32_t reserved;
   CUdevice ordinal;
+  uint64_t memory;   /* bytes of the device's */
   CUcontext context; /* the primary one, retained */
   CUstream stream;   /* the rank's default stream: what a NULL bs_stream means */
-  CUmodule module;
+  CUmemoryPool pool; /* the rank's own; NULL: the device has no pools */
+  CUmodule modules[CUDA_IMAGES_MAX];
   CUfunction kernels[CUDA_KERNEL_COUNT_];
+  cuda_inner *inner;
 } cuda_device;
 
 /* The backend's stream as the driver's. */
@@ -56,10 +63,13 @@ int32_t cuda_launch(const cuda_device *device, uint32_t kernel, const cuda_shape
 int32_t cuda_launch_items(const cuda_device *device, uint32_t kernel, int64_t items, CUstream stream,
                           const void *args, bs_error *err);
 
-/* Host memory that copies run at full speed from and to. */
+/* Host memory that copies run at full speed from and to, and that outlives them: what is freed while a copy
+ * of it runs is waited for. */
 int32_t cuda_pinned_alloc(const cuda_device *device, uint64_t bytes, void **out_ptr, bs_error *err);
 void cuda_pinned_free(const cuda_device *device, void *ptr);
-/* Copies in the order of the stream; the host's side must be pinned or the call waits for it. */
+/* Copies in the order of the stream. From or to pinned memory they are asynchronous, and the memory must live
+ * until they are done. Other host memory may be used and freed when the call returns: an upload has taken its
+ * content by then, a download has waited for it. */
 int32_t cuda_upload(const cuda_device *device, void *device_ptr, const void *host, uint64_t bytes,
                     CUstream stream, bs_error *err);
 int32_t cuda_download(const cuda_device *device, void *host, const void *device_ptr, uint64_t bytes,

@@ -8,8 +8,8 @@
 
 #include "blockshock/plugin.h"
 
-/* What we call of the driver, by the names that cuda.h gives its newest forms (cuMemAlloc is cuMemAlloc_v2).
- */
+/* What we call of the driver. The symbols are the forms that drivers since CUDA 11.2 have (driver.c): where
+ * cuda.h names a newer form of the same call, the older one serves. */
 typedef struct cuda_functions {
   CUresult (*init)(unsigned int flags);
   CUresult (*driver_version)(int *out_version);
@@ -34,7 +34,11 @@ typedef struct cuda_functions {
                      unsigned int shared_bytes, CUstream stream, void **params, void **extra);
   CUresult (*mem_alloc)(CUdeviceptr *out_ptr, size_t bytes);
   CUresult (*mem_free)(CUdeviceptr ptr);
-  CUresult (*mem_alloc_async)(CUdeviceptr *out_ptr, size_t bytes, CUstream stream);
+  CUresult (*mem_info)(size_t *out_free, size_t *out_total);
+  CUresult (*pool_create)(CUmemoryPool *out_pool, const CUmemPoolProps *props);
+  CUresult (*pool_destroy)(CUmemoryPool pool);
+  CUresult (*pool_set)(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+  CUresult (*pool_alloc)(CUdeviceptr *out_ptr, size_t bytes, CUmemoryPool pool, CUstream stream);
   CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);
   CUresult (*mem_host_alloc)(void **out_ptr, size_t bytes, unsigned int flags);
   CUresult (*mem_host_free)(void *ptr);
@@ -64,8 +68,15 @@ typedef struct cuda_driver {
   bs_error why;        /* why not, told again to whoever asks again */
 } cuda_driver;
 
+/* Makes the lock of a zero-filled driver; opens nothing. */
+int32_t cuda_driver_init(cuda_driver *driver, bs_error *err);
 /* Open the library and initialise it; once, any thread. `path` NULL: libcuda.so.1 by the system's search.
  * BS_UNAVAILABLE with the reason and a hint. */
 int32_t cuda_driver_open(cuda_driver *driver, const char *path, bs_error *err);
+/* The library stays in the process: it has threads of its own. */
 void cuda_driver_close(cuda_driver *driver);
+/* Fill err from a result of `what`, a call of the driver (which need not be open): BS_NO_MEMORY,
+ * BS_UNAVAILABLE or BS_RANK_FAILED as it means, with the driver's own words and a hint. Returns err's code;
+ * CUDA_SUCCESS: BS_OK, and err is left alone. */
+int32_t cuda_driver_check(const cuda_driver *driver, CUresult result, const char *what, bs_error *err);
 #endif

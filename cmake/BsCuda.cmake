@@ -1,0 +1,116 @@
+# CUDA: nvcc and cuda.h, of the toolkit (BS_CUDA_ROOT, CUDA_HOME, CUDA_PATH, nvcc of PATH, /usr/local/cuda) or of NVIDIA's
+# Python packages, which scripts/setup lays into .deps/cuda. The driver's library is opened at run time by the plugin.
+# nvcc takes a C++ compiler for its preprocessor (Debian: g++ of build-essential), also where all else is built by clang.
+# BS_CUDA_FOUND, BS_CUDA_NVCC, BS_CUDA_INCLUDE_DIR, BS_CUDA_VERSION; BS_CUDA_WHY where it is not to be had.
+set(BS_CUDA_FOUND OFF)
+set(BS_CUDA_MIN 12.0)
+
+# 1 in out when nvcc compiles a kernel; else what it said is in BS_CUDA_WHY.
+function(bs_cuda_try nvcc out)
+  set(dir "${CMAKE_BINARY_DIR}/CMakeFiles/BsCuda")
+  list(GET BS_CUDA_ARCHS 0 arch)
+  file(WRITE "${dir}/try.cu" "extern \"C\" __global__ void try_one(float *p) { p[threadIdx.x] = 1.0f; }\n")
+  execute_process(COMMAND "${nvcc}" ${BS_CUDA_CCBIN} -gencode=arch=compute_${arch},code=sm_${arch} -cubin -o try.cubin
+    try.cu WORKING_DIRECTORY "${dir}" RESULT_VARIABLE rc OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  if(rc EQUAL 0)
+    set(${out} 1 PARENT_SCOPE)
+  else()
+    string(REGEX REPLACE "\n.*" "" text "${text}")
+    set(${out} 0 PARENT_SCOPE)
+    set(BS_CUDA_WHY "${nvcc} does not compile: ${text}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+if(BS_CUDA)
+  set(BS_CUDA_CCBIN "")
+  if(BS_CUDA_HOST_COMPILER)
+    set(BS_CUDA_CCBIN "-ccbin=${BS_CUDA_HOST_COMPILER}")
+  endif()
+  set(BS_CUDA_WHY "no nvcc")
+  find_program(BS_CUDA_NVCC nvcc HINTS "${BS_CUDA_ROOT}" "$ENV{CUDA_HOME}" "$ENV{CUDA_PATH}" "${BS_DEPS_DIR}/cuda"
+    PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(BS_CUDA_NVCC)
+    get_filename_component(root "${BS_CUDA_NVCC}" REALPATH)
+    get_filename_component(root "${root}" DIRECTORY)
+    get_filename_component(root "${root}" DIRECTORY)
+    set(BS_CUDA_WHY "no cuda.h beside ${BS_CUDA_NVCC}")
+    find_path(BS_CUDA_INCLUDE_DIR cuda.h HINTS "${root}/include" "${root}/targets/x86_64-linux/include"
+      "${root}/targets/sbsa-linux/include")
+  endif()
+  if(BS_CUDA_NVCC AND BS_CUDA_INCLUDE_DIR)
+    file(STRINGS "${BS_CUDA_INCLUDE_DIR}/cuda.h" line REGEX "^#define CUDA_VERSION +[0-9]+" LIMIT_COUNT 1)
+    string(REGEX REPLACE "[^0-9]" "" number "${line}")
+    math(EXPR major "${number} / 1000")
+    math(EXPR minor "${number} % 1000 / 10")
+    set(BS_CUDA_VERSION "${major}.${minor}")
+    if(BS_CUDA_VERSION VERSION_LESS BS_CUDA_MIN)
+      set(BS_CUDA_WHY "CUDA ${BS_CUDA_VERSION} is older than ${BS_CUDA_MIN}")
+    else()
+      bs_cuda_try("${BS_CUDA_NVCC}" works)
+      if(works)
+        set(BS_CUDA_FOUND ON)
+      endif()
+    endif()
+  endif()
+  if(BS_CUDA STREQUAL "REQUIRED" AND NOT BS_CUDA_FOUND)
+    message(FATAL_ERROR "CUDA is required (BS_CUDA=REQUIRED): ${BS_CUDA_WHY}. scripts/setup fetches NVIDIA's packages.")
+  endif()
+endif()
+
+# bs_cuda_images(<out> <source.cu>...): compiles each file for each of BS_CUDA_ARCHS, with what ptxas says kept beside the
+# cubin (NAME.log), and names in <out> a C file that holds them all and the tables of plugins/cuda/image.h.
+function(bs_cuda_images out)
+  set(dir "${CMAKE_CURRENT_BINARY_DIR}/code")
+  set(tables "#include \"image.h\"\n\n")
+  set(rows "")
+  set(images "")
+  set(count 0)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(name "${source}" NAME_WE)
+    set(cubins "")
+    set(parts "")
+    foreach(arch IN LISTS BS_CUDA_ARCHS)
+      set(cubin "${dir}/sm_${arch}/${name}.cubin")
+      file(MAKE_DIRECTORY "${dir}/sm_${arch}")
+      add_custom_command(OUTPUT "${cubin}" BYPRODUCTS "${dir}/sm_${arch}/${name}.log"
+        COMMAND "${CMAKE_COMMAND}" "-DNVCC=${BS_CUDA_NVCC}" "-DCCBIN=${BS_CUDA_CCBIN}" -DARCH=${arch} "-DSOURCE=${source}"
+          "-DOUT=${cubin}" "-DINCLUDE=${CMAKE_SOURCE_DIR}/include" -P "${CMAKE_SOURCE_DIR}/cmake/BsCudaCompile.cmake"
+        DEPENDS "${source}" "${CMAKE_SOURCE_DIR}/cmake/BsCudaCompile.cmake" DEPFILE "${cubin}.d"
+        COMMENT "Building CUDA code sm_${arch}/${name}.cubin" VERBATIM)
+      list(APPEND cubins "${cubin}")
+      list(APPEND parts "--image3=kind=elf,sm=${arch},file=${cubin}")
+    endforeach()
+    list(LENGTH cubins n)
+    set(image "${cubins}")
+    if(n GREATER 1)
+      get_filename_component(bin "${BS_CUDA_NVCC}" DIRECTORY)
+      set(image "${dir}/${name}.fatbin")
+      add_custom_command(OUTPUT "${image}" COMMAND "${bin}/fatbinary" --64 --create=${image} --compress=false ${parts}
+        DEPENDS ${cubins} VERBATIM)
+    endif()
+    string(APPEND tables "extern const unsigned char cuda_code_${count}[] __attribute__((visibility(\"hidden\")));\n"
+      "__asm__(\".pushsection .rodata\\n.balign 64\\n.hidden cuda_code_${count}\\n.globl cuda_code_${count}\\n\"\n"
+      "        \"cuda_code_${count}:\\n.incbin \\\"${image}\\\"\\n.byte 0\\n.popsection\");\n")
+    string(APPEND rows "    {\"${name}\", cuda_code_${count}},\n")
+    list(APPEND images "${image}")
+    math(EXPR count "${count} + 1")
+  endforeach()
+  string(APPEND tables "\nconst cuda_image cuda_images[] = {\n${rows}    {0, 0},\n};\n"
+    "const uint32_t cuda_image_count = ${count};\n"
+    "_Static_assert(${count} <= CUDA_IMAGES_MAX, \"raise CUDA_IMAGES_MAX\");\nconst cuda_arch cuda_archs[] = {\n")
+  set(n 0)
+  foreach(arch IN LISTS BS_CUDA_ARCHS)
+    string(REGEX REPLACE "[^0-9]" "" capability "${arch}")
+    set(exact 0)
+    if(arch MATCHES "a$")
+      set(exact 1)
+    endif()
+    string(APPEND tables "    {\"sm_${arch}\", ${capability}, ${exact}},\n")
+    math(EXPR n "${n} + 1")
+  endforeach()
+  string(APPEND tables "};\nconst uint32_t cuda_arch_count = ${n};\n")
+  file(CONFIGURE OUTPUT "${dir}/images.c" CONTENT "/* Written by cmake/BsCuda.cmake. */\n${tables}" @ONLY)
+  set_source_files_properties("${dir}/images.c" PROPERTIES OBJECT_DEPENDS "${images}"
+    INCLUDE_DIRECTORIES "${CMAKE_SOURCE_DIR}/plugins/cuda")
+  set(${out} "${dir}/images.c" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * inner.h - what of an opened device changes while it is used: its streams, the pinned memory that pageable
+ * memory is copied through, the pinned blocks it gave out. A rank has several threads: all of it is under one
+ * lock, which is never held while a kernel is launched. */
+#ifndef BS_PLUGIN_CUDA_INNER_H
+#define BS_PLUGIN_CUDA_INNER_H
+#include "cuda.h"
+
+#define CUDA_STAGE_SLOTS 4u
+#define CUDA_STAGE_BYTES ((uint64_t)512 << 10)
+
+/* A stream that the rank made, and an event for others to wait for what it has been given so far. */
+typedef struct cuda_side {
+  CUstream stream;
+  CUevent event;
+} cuda_side;
+
+/* One slot of the way through pinned memory. */
+typedef struct cuda_slot {
+  char *memory;
+  CUevent event; /* recorded behind the slot's last copy */
+} cuda_slot;
+
+typedef struct cuda_pinned {
+  char *memory;
+  uint64_t bytes;
+} cuda_pinned;
+
+struct cuda_inner {
+  pthread_mutex_t lock;
+  CUevent fence; /* of the rank's default stream */
+  cuda_side *sides;
+  uint32_t n_sides, sides_capacity;
+  char *stage; /* pinned, cut into the slots; NULL until the first copy needs it */
+  cuda_slot slots[CUDA_STAGE_SLOTS];
+  uint32_t next_slot;
+  uint32_t has_late;
+  cuda_pinned *pinned;
+  uint32_t n_pinned, pinned_capacity;
+  bs_error late; /* of calls that have no way to return it; the next stream_sync tells */
+};
+
+/* streams.c. The two below order the rank's default stream and all others; under the lock. */
+int32_t cuda_sides_wait_for_default(const cuda_device *device, bs_error *err);
+int32_t cuda_default_waits_for_sides(const cuda_device *device, bs_error *err);
+int32_t cuda_stream_create(void *device, bs_stream **out_stream, bs_error *err);
+void cuda_stream_destroy(void *device, bs_stream *stream);
+int32_t cuda_stream_sync(void *device, bs_stream *stream, bs_error *err);
+int32_t cuda_event_create(void *device, bs_event **out_event, bs_error *err);
+void cuda_event_destroy(void *device, bs_event *event);
+int32_t cuda_event_record(void *device, bs_event *event, bs_stream *stream, bs_error *err);
+int32_t cuda_event_elapsed(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
+void *cuda_native_handle(void *device, uint32_t what, bs_stream *stream);
+/* Keep the first error of a call that returns none. */
+void cuda_late(const cuda_device *device, const bs_error *err);
+/* The end of all streams; what they were given is done. */
+void cuda_sides_close(const cuda_device *device);
+
+/* memory.c */
+int32_t cuda_mem_alloc(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err);
+void cuda_mem_free(void *device, void *ptr);
+
+/* copy.c */
+int32_t cuda_mem_copy(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,
+                      bs_stream *stream, bs_error *err);
+void cuda_copies_close(const cuda_device *device);
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT
+ * convert.h - rounding a matrix to another dtype, for ops that need it on the way. */
+#ifndef BS_PLUGIN_CUDA_CONVERT_H
+#define BS_PLUGIN_CUDA_CONVERT_H
+#include "ops.h"
+
+/* out = in rounded to out's dtype, two matrices of one shape in device memory; queued in the stream. */
+int32_t cuda_convert_views(const cuda_device *device, const cuda_view *in, const cuda_view *out,
+                           CUstream stream, bs_error *err);
+#endif

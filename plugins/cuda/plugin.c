@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ * plugin.c - the table of the cuda plugin: what it registers and its parameters. One op, one file of ops/.
+ * Nothing of the driver is touched here: it is opened when a device is asked for. */
+#include "cuda.h"
+#include "ops/ops.h"
+
+#ifndef BS_PLUGIN_VERSION
+#define BS_PLUGIN_VERSION "0.1.0"
+#endif
+
+static const bs_param_desc params[] = {
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "driver", "auto", NULL, NULL,
+     "path of NVIDIA's driver library, auto: libcuda.so.1 as the system finds it"},
+};
+
+static int32_t configure(cuda_state *state, bs_error *err) {
+  const bs_host *host = state->host;
+  bs_value value;
+  memset(&value, 0, sizeof value);
+  value.struct_size = (uint32_t)sizeof value;
+  for (size_t i = 0; i < sizeof params / sizeof params[0]; i++) {
+    const int32_t rc = host->param_define(host->ctx, state->self, &params[i], err);
+    if (rc != BS_OK) return rc;
+  }
+  const int32_t rc = host->param_get(host->ctx, state->self, "driver", &value, err);
+  if (rc == BS_OK && value.s != NULL && strcmp(value.s, "auto") != 0) state->driver_path = value.s;
+  return rc;
+}
+
+static int32_t register_all(cuda_state *state, bs_error *err) {
+  static const struct {
+    uint32_t kind;
+    const void *vtable;
+  } things[] = {
+      {BS_KIND_BACKEND, &cuda_backend},
+      {BS_KIND_OP, &cuda_convert},
+      {BS_KIND_OP, &cuda_matmul},
+      {BS_KIND_OP, &cuda_matmul_dx},
+      {BS_KIND_OP, &cuda_matmul_dw},
+      {BS_KIND_OP, &cuda_matmul_update},
+      {BS_KIND_OP, &cuda_matmul24},
+      {BS_KIND_OP, &cuda_matmul24_dx},
+      {BS_KIND_OP, &cuda_matmul24_dw},
+      {BS_KIND_OP, &cuda_matmul24_update},
+      {BS_KIND_OP, &cuda_activate},
+      {BS_KIND_OP, &cuda_activate_dx},
+      {BS_KIND_OP, &cuda_tree_sum},
+      {BS_KIND_OP, &cuda_dequantize_sum},
+      {BS_KIND_OP, &cuda_dequantize_product},
+  };
+  BS_HERE_LOC(here);
+  for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
+    const int32_t rc = state->host->register_thing(state->host->ctx, state->self, things[i].kind,
+                                                   things[i].vtable, state, &here, err);
+    if (rc != BS_OK) return rc;
+  }
+  return BS_OK;
+}
+
+static int32_t deactivate(void *opaque, bs_error *err) {
+  cuda_state *state = opaque;
+  (void)err;
+  if (state == NULL) return BS_OK;
+  cuda_driver_close(&state->driver);
+  state->host->free(state->host->ctx, state);
+  return BS_OK;
+}
+
+static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {
+  cuda_state *state = host->alloc(host->ctx, sizeof *state, 64);
+  if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no memory for the plugin's state");
+  state->host = host;
+  state->self = self;
+  int32_t rc = cuda_driver_init(&state->driver, err);
+  if (rc != BS_OK) {
+    host->free(host->ctx, state);
+    return rc;
+  }
+  rc = configure(state, err);
+  if (rc == BS_OK) rc = register_all(state, err);
+  if (rc != BS_OK) {
+    (void)deactivate(state, NULL);
+    return rc;
+  }
+  *out_state = state;
+  return BS_OK;
+}
+
+BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the driver's interface",
+                 1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
+                 "backend:cuda\nop:convert@cuda\n"
+                 "op:matmul@cuda\nop:matmul_dx@cuda\nop:matmul_dw@cuda\nop:matmul_update@cuda\n"
+                 "op:matmul24@cuda\nop:matmul24_dx@cuda\nop:matmul24_dw@cuda\nop:matmul24_update@cuda\n"
+                 "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\nop:"
+                 "dequantize_product@cuda\n",
+                 activate, deactivate)

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ * streams.c - streams and events of a device. A rank's memory is allocated and freed in the order of its
+ * default stream; this file knows the others, so that they begin behind an allocation and a free waits for
+ * them. */
+#include <stdlib.h>
+
+#include "inner.h"
+
+void cuda_late(const cuda_device *device, const bs_error *err) {
+  cuda_inner *in = device->inner;
+  if (in->has_late) return;
+  in->late = *err;
+  in->has_late = 1;
+}
+
+/* ---- one stream behind another -------------------------------------------------------------- */
+
+static int32_t follow(const cuda_device *device, CUstream stream, CUstream leader, CUevent event,
+                      bs_error *err) {
+  const cuda_functions *call = &device->driver->call;
+  const int32_t rc = cuda_check(device, call->event_record(event, leader), "cuEventRecord", err);
+  if (rc != BS_OK) return rc;
+  return cuda_check(device, call->stream_wait_event(stream, event, 0), "cuStreamWaitEvent", err);
+}
+
+int32_t cuda_sides_wait_for_default(const cuda_device *device, bs_error *err) {
+  const cuda_inner *in = device->inner;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < in->n_sides; i++)
+    rc = follow(device, in->sides[i].stream, device->stream, in->fence, err);
+  return rc;
+}
+
+int32_t cuda_default_waits_for_sides(const cuda_device *device, bs_error *err) {
+  const cuda_inner *in = device->inner;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < in->n_sides; i++)
+    rc = follow(device, device->stream, in->sides[i].stream, in->sides[i].event, err);
+  return rc;
+}
+
+/* ---- streams -------------------------------------------------------------------------------- */
+
+static int32_t side_room(cuda_inner *in, bs_error *err) {
+  if (in->n_sides < in->sides_capacity) return BS_OK;
+  const uint32_t capacity = in->sides_capacity != 0 ? 2 * in->sides_capacity : 4;
+  cuda_side *grown = realloc(in->sides, capacity * sizeof *grown);
+  if (grown == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no memory for a table of streams");
+  in->sides = grown;
+  in->sides_capacity = capacity;
+  return BS_OK;
+}
+
+static void side_free(const cuda_device *device, const cuda_side *side) {
+  const cuda_functions *call = &device->driver->call;
+  if (side->event != NULL) (void)call->event_destroy(side->event);
+  if (side->stream != NULL) (void)call->stream_destroy(side->stream);
+}
+
+static int32_t side_make(const cuda_device *device, cuda_side *out, bs_error *err) {
+  const cuda_functions *call = &device->driver->call;
+  cuda_side side = {NULL, NULL};
+  int32_t rc =
+      cuda_check(device, call->stream_create(&side.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", err);
+  if (rc == BS_OK)
+    rc = cuda_check(device, call->event_create(&side.event, CU_EVENT_DISABLE_TIMING), "cuEventCreate", err);
+  /* Memory that was allocated before may not be there yet where the default stream stands. */
+  if (rc == BS_OK) rc = follow(device, side.stream, device->stream, device->inner->fence, err);
+  if (rc != BS_OK) side_free(device, &side);
+  *out = side;
+  return rc;
+}
+
+int32_t cuda_stream_create(void *opaque, bs_stream **out_stream, bs_error *err) {
+  const cuda_device *device = opaque;
+  cuda_inner *in = device->inner;
+  int32_t rc = cuda_enter(device, err);
+  if (rc != BS_OK) return rc;
+  pthread_mutex_lock(&in->lock);
+  rc = side_room(in, err);
+  if (rc == BS_OK) rc = side_make(device, &in->sides[in->n_sides], err);
+  if (rc == BS_OK) *out_stream = (bs_stream *)(void *)in->sides[in->n_sides++].stream;
+  pthread_mutex_unlock(&in->lock);
+  return rc;
+}
+
+void cuda_stream_destroy(void *opaque, bs_stream *stream) {
+  const cuda_device *device = opaque;
+  cuda_inner *in = device->inner;
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  if (stream == NULL) return;
+  int32_t rc = cuda_enter(device, &err);
+  pthread_mutex_lock(&in->lock);
+  for (uint32_t i = 0; rc == BS_OK && i < in->n_sides; i++) {
+    cuda_side side = in->sides[i];
+    if (side.stream != (CUstream)(void *)stream) continue;
+    /* What it still does goes on: memory that it uses is freed in the default stream's order. */
+    rc = follow(device, device->stream, side.stream, side.event, &err);
+    in->sides[i] = in->sides[--in->n_sides];
+    side_free(device, &side);
+    break;
+  }
+  if (rc != BS_OK) cuda_late(device, &err);
+  pthread_mutex_unlock(&in->lock);
+}
+
+void cuda_sides_close(const cuda_device *device) {
+  cuda_inner *in = device->inner;
+  for (uint32_t i = 0; i < in->n_sides; i++) {
+    (void)device->driver->call.stream_synchronize(in->sides[i].stream);
+    side_free(device, &in->sides[i]);
+  }
+  free(in->sides);
+  in->sides = NULL;
+  in->n_sides = 0;
+}
+
+int32_t cuda_wait(const cuda_device *device, CUstream stream, bs_error *err) {
+  const int32_t rc = cuda_enter(device, err);
+  if (rc != BS_OK) return rc;
+  return cuda_check(device, device->driver->call.stream_synchronize(stream), "cuStreamSynchronize", err);
+}
+
+int32_t cuda_stream_sync(void *opaque, bs_stream *stream, bs_error *err) {
+  const cuda_device *device = opaque;
+  cuda_inner *in = device->inner;
+  int32_t rc = cuda_wait(device, cuda_stream(device, stream), err);
+  pthread_mutex_lock(&in->lock);
+  if (rc == BS_OK && in->has_late) {
+    rc = in->late.code;
+    if (err != NULL) *err = in->late;
+    in->has_late = 0;
+  }
+  pthread_mutex_unlock(&in->lock);
+  return rc;
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+int32_t cuda_event_create(void *opaque, bs_event **out_event, bs_error *err) {
+  const cuda_device *device = opaque;
+  CUevent event = NULL;
+  int32_t rc = cuda_enter(device, err);
+  if (rc == BS_OK)
+    rc =
+        cuda_check(device, device->driver->call.event_create(&event, CU_EVENT_DEFAULT), "cuEventCreate", err);
+  if (rc == BS_OK) *out_event = (bs_event *)(void *)event;
+  return rc;
+}
+
+void cuda_event_destroy(void *opaque, bs_event *event) {
+  const cuda_device *device = opaque;
+  if (event == NULL || cuda_enter(device, NULL) != BS_OK) return;
+  (void)device->driver->call.event_destroy((CUevent)(void *)event);
+}
+
+int32_t cuda_event_record(void *opaque, bs_event *event, bs_stream *stream, bs_error *err) {
+  const cuda_device *device = opaque;
+  const int32_t rc = cuda_enter(device, err);
+  if (rc != BS_OK) return rc;
+  return cuda_check(device,
+                    device->driver->call.event_record((CUevent)(void *)event, cuda_stream(device, stream)),
+                    "cuEventRecord", err);
+}
+
+int32_t cuda_event_elapsed(void *opaque, bs_event *start, bs_event *stop, double *out_seconds,
+                           bs_error *err) {
+  const cuda_device *device = opaque;
+  const cuda_functions *call = &device->driver->call;
+  const CUevent events[2] = {(CUevent)(void *)start, (CUevent)(void *)stop};
+  float ms = 0.0f;
+  int32_t rc = cuda_enter(device, err);
+  for (int i = 0; rc == BS_OK && i < 2; i++) /* recorded on a stream that was not waited for, perhaps */
+    rc = cuda_check(device, call->event_synchronize(events[i]), "cuEventSynchronize", err);
+  if (rc == BS_OK)
+    rc = cuda_check(device, call->event_elapsed(&ms, events[0], events[1]), "cuEventElapsedTime", err);
+  if (rc == BS_OK) *out_seconds = (double)ms * 1e-3;
+  return rc;
+}
+
+void *cuda_native_handle(void *opaque, uint32_t what, bs_stream *stream) {
+  const cuda_device *device = opaque;
+  if (what == BS_NATIVE_DEVICE) return (void *)device->context;
+  if (what == BS_NATIVE_STREAM) return (void *)cuda_stream(device, stream);
+  return NULL;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT
+ * stream.c - streams: a worker thread each, which runs what it is given in that order; events between them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "standin.h"
+
+struct CUstream_st {
+  CUcontext context;
+  pthread_t thread;
+  pthread_cond_t given;
+  si_work *first, *last;
+  uint64_t issued, done;
+  int closing;
+};
+struct CUevent_st {
+  CUcontext context;
+  unsigned int flags;
+  uint64_t issued, done; /* records asked for, and run */
+  int64_t done_ns;
+  int refs; /* of queued work, and 1 until it is destroyed */
+};
+
+pthread_mutex_t si_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* some work is done */
+_Thread_local const char *si_running = "";
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- workers ---------------------------------------------------------------------------------- */
+
+/* In the order that it was given; after an error of its context nothing runs any more. */
+static void run_one(CUstream s, si_work *work) {
+  const int lost = s->context->sticky != CUDA_SUCCESS;
+  const int late = work->late != CUDA_SUCCESS;
+  if (late && !lost) s->context->sticky = work->late;
+  pthread_mutex_unlock(&si_lock);
+  work->stream = lost || late ? NULL : s; /* NULL: only what others wait for is done */
+  work->run(work);
+  free(work);
+  pthread_mutex_lock(&si_lock);
+  s->done++;
+  pthread_cond_broadcast(&progress);
+}
+
+static void *worker(void *arg) {
+  CUstream s = arg;
+  pthread_mutex_lock(&si_lock);
+  for (;;) {
+    while (s->first == NULL && !s->closing) pthread_cond_wait(&s->given, &si_lock);
+    si_work *work = s->first;
+    if (work == NULL) break;
+    s->first = work->next;
+    if (s->first == NULL) s->last = NULL;
+    run_one(s, work);
+  }
+  pthread_mutex_unlock(&si_lock);
+  return NULL;
+}
+
+si_work *si_work_new(CUstream stream, CUresult *out_result) {
+  si_work *work = NULL;
+  if (!si_lives(SI_STREAM, stream) ||
+      stream->context != si_current()) { /* the legacy stream is none of ours */
+    *out_result = CUDA_ERROR_INVALID_HANDLE;
+    return NULL;
+  }
+  work = calloc(1, sizeof *work);
+  if (work == NULL) si_die("no memory");
+  work->stream = stream;
+  work->late = si_take_late();
+  *out_result = CUDA_SUCCESS;
+  return work;
+}
+
+void si_submit(si_work *work) {
+  CUstream s = work->stream;
+  pthread_mutex_lock(&si_lock);
+  if (s->last != NULL)
+    s->last->next = work;
+  else
+    s->first = work;
+  s->last = work;
+  s->issued++;
+  pthread_cond_signal(&s->given);
+  pthread_mutex_unlock(&si_lock);
+}
+
+/* ---- streams ---------------------------------------------------------------------------------- */
+
+CUresult cuStreamCreate(CUstream *out_stream, unsigned int flags) {
+  const CUresult rc = si_enter_context("cuStreamCreate");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  CUstream s = calloc(1, sizeof *s);
+  if (s == NULL) si_die("no memory");
+  s->context = si_current();
+  pthread_cond_init(&s->given, NULL);
+  if (pthread_create(&s->thread, NULL, worker, s) != 0) si_die("no more threads");
+  si_live(SI_STREAM, s);
+  *out_stream = s;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy_v2(CUstream s) {
+  const CUresult rc = si_enter("cuStreamDestroy_v2");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_STREAM, s)) return CUDA_ERROR_INVALID_HANDLE;
+  si_end(SI_STREAM, s);
+  pthread_mutex_lock(&si_lock);
+  s->closing = 1;
+  pthread_cond_signal(&s->given);
+  pthread_mutex_unlock(&si_lock);
+  pthread_join(s->thread, NULL);
+  pthread_cond_destroy(&s->given);
+  free(s);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream s) {
+  CUresult rc = si_enter_context("cuStreamSynchronize");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_STREAM, s) || s->context != si_current()) return CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&si_lock);
+  const uint64_t until = s->issued;
+  while (s->done < until) pthread_cond_wait(&progress, &si_lock);
+  rc = s->context->sticky;
+  pthread_mutex_unlock(&si_lock);
+  return rc;
+}
+
+CUresult cuStreamQuery(CUstream s) {
+  CUresult rc = si_enter_context("cuStreamQuery");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_STREAM, s) || s->context != si_current()) return CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&si_lock);
+  if (s->done < s->issued) rc = CUDA_ERROR_NOT_READY;
+  if (s->context->sticky != CUDA_SUCCESS) rc = s->context->sticky;
+  pthread_mutex_unlock(&si_lock);
+  return rc;
+}
+
+/* ---- events ----------------------------------------------------------------------------------- */
+
+static void unref(CUevent e) { /* under the lock */
+  if (--e->refs == 0) free(e);
+}
+
+CUresult cuEventCreate(CUevent *out_event, unsigned int flags) {
+  const CUresult rc = si_enter_context("cuEventCreate");
+  if (rc != CUDA_SUCCESS) return rc;
+  if ((flags & ~(unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUevent e = calloc(1, sizeof *e);
+  if (e == NULL) si_die("no memory");
+  e->context = si_current();
+  e->flags = flags;
+  e->refs = 1;
+  si_live(SI_EVENT, e);
+  *out_event = e;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent e) {
+  const CUresult rc = si_enter("cuEventDestroy_v2");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
+  si_end(SI_EVENT, e);
+  pthread_mutex_lock(&si_lock);
+  unref(e);
+  pthread_mutex_unlock(&si_lock);
+  return CUDA_SUCCESS;
+}
+
+static void run_record(si_work *work) {
+  CUevent e = work->u.event.event;
+  pthread_mutex_lock(&si_lock);
+  e->done_ns = now_ns();
+  if (work->u.event.version > e->done) e->done = work->u.event.version;
+  pthread_cond_broadcast(&progress);
+  unref(e);
+  pthread_mutex_unlock(&si_lock);
+}
+
+CUresult cuEventRecord(CUevent e, CUstream stream) {
+  CUresult rc = si_enter_context("cuEventRecord");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_EVENT, e) || e->context != si_current()) return CUDA_ERROR_INVALID_HANDLE;
+  si_work *work = si_work_new(stream, &rc);
+  if (work == NULL) return rc;
+  pthread_mutex_lock(&si_lock);
+  e->refs++;
+  work->u.event.version = ++e->issued;
+  pthread_mutex_unlock(&si_lock);
+  work->u.event.event = e;
+  work->run = run_record;
+  si_submit(work);
+  return CUDA_SUCCESS;
+}
+
+static void run_wait(si_work *work) {
+  CUevent e = work->u.event.event;
+  pthread_mutex_lock(&si_lock);
+  while (e->done < work->u.event.version) pthread_cond_wait(&progress, &si_lock);
+  unref(e);
+  pthread_mutex_unlock(&si_lock);
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned int flags) {
+  CUresult rc = si_enter_context("cuStreamWaitEvent");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
+  si_work *work = si_work_new(stream, &rc);
+  if (work == NULL) return rc;
+  pthread_mutex_lock(&si_lock);
+  e->refs++;
+  work->u.event.version = e->issued;
+  pthread_mutex_unlock(&si_lock);
+  work->u.event.event = e;
+  work->run = run_wait;
+  si_submit(work);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventQuery(CUevent e) {
+  CUresult rc = si_enter_context("cuEventQuery");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&si_lock);
+  if (e->done < e->issued) rc = CUDA_ERROR_NOT_READY;
+  if (e->context->sticky != CUDA_SUCCESS) rc = e->context->sticky;
+  pthread_mutex_unlock(&si_lock);
+  return rc;
+}
+
+CUresult cuEventSynchronize(CUevent e) {
+  CUresult rc = si_enter_context("cuEventSynchronize");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&si_lock);
+  const uint64_t until = e->issued;
+  while (e->done < until) pthread_cond_wait(&progress, &si_lock);
+  rc = e->context->sticky;
+  pthread_mutex_unlock(&si_lock);
+  return rc;
+}
+
+#undef cuEventElapsedTime /* newer toolkits name a newer form of it */
+CUresult cuEventElapsedTime(float *out_milliseconds, CUevent start, CUevent stop);
+CUresult cuEventElapsedTime(float *out_milliseconds, CUevent start, CUevent stop) {
+  CUresult rc = si_enter_context("cuEventElapsedTime");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_EVENT, start) || !si_lives(SI_EVENT, stop)) return CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_lock(&si_lock);
+  if (start->issued == 0 || stop->issued == 0 || (start->flags | stop->flags) & CU_EVENT_DISABLE_TIMING)
+    rc = CUDA_ERROR_INVALID_HANDLE;
+  else if (start->done < start->issued || stop->done < stop->issued)
+    rc = CUDA_ERROR_NOT_READY;
+  else
+    *out_milliseconds = (float)((double)(stop->done_ns - start->done_ns) * 1e-6);
+  pthread_mutex_unlock(&si_lock);
+  return rc;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * table.c - the twins by the names of their kernels: two lines each. */
+#include <string.h>
+
+#include "twins.h"
+
+extern const cuda_twin cuda_twin_convert;
+extern const cuda_twin cuda_twin_activate, cuda_twin_activate_dx, cuda_twin_tree_sum,
+    cuda_twin_dequantize_sum, cuda_twin_dequantize_product;
+extern const cuda_twin cuda_twin_product_f32, cuda_twin_product_f64, cuda_twin_product_i64;
+extern const cuda_twin cuda_twin_product24_f32, cuda_twin_product24_f64, cuda_twin_product24_i64;
+
+static const cuda_twin *const twins[] = {
+    &cuda_twin_convert,       &cuda_twin_activate,       &cuda_twin_activate_dx,
+    &cuda_twin_tree_sum,      &cuda_twin_dequantize_sum, &cuda_twin_dequantize_product,
+    &cuda_twin_product_f32,   &cuda_twin_product_f64,    &cuda_twin_product_i64,
+    &cuda_twin_product24_f32, &cuda_twin_product24_f64,  &cuda_twin_product24_i64,
+};
+
+const cuda_twin *cuda_twin_at(uint32_t index) {
+  return index < sizeof twins / sizeof twins[0] ? twins[index] : NULL;
+}
+
+const cuda_twin *cuda_twin_find(const char *name) {
+  const cuda_twin *twin;
+  for (uint32_t i = 0; (twin = cuda_twin_at(i)) != NULL; i++)
+    if (strcmp(twin->name, name) == 0) return twin;
+  return NULL;
+}
