@@ -42,18 +42,6 @@ static double rounded(uint32_t dtype, double value) {
   return bs_load_f64(dtype, &room, 0);
 }
 
-/* How far from dz what lies within `reach` of it can be once rounded: rounding keeps the order. */
-static double rounded_error(uint32_t dtype, double dz, double reach) {
-  return fmax(fabs(rounded(dtype, dz - reach) - dz), fabs(rounded(dtype, dz + reach) - dz));
-}
-
-/* Where all that is likely rounds to one value, the error is known; elsewhere it may be any of an ulp. */
-static double rounded_variance(uint32_t dtype, double dz, double likely, double variance) {
-  const double low = rounded(dtype, dz - likely), ulp = bs_ulp(dtype, dz);
-  if (low == rounded(dtype, dz + likely)) return (low - dz) * (low - dz);
-  return variance + ulp * ulp / 12.0;
-}
-
 static void one(const bs_case *c, uint32_t z_dtype, const place *p, double y, double dy, double *dz,
                 double *bound2, double *variance) {
   const uint32_t f = c->spec.activation;
@@ -69,12 +57,19 @@ static void one(const bs_case *c, uint32_t z_dtype, const place *p, double y, do
   const double moved = p->reach * bs_activation_bend(f, p->z - p->reach, p->z + p->reach);
   const double evaluated = bs_activation_slope_error(f, slope, u);
   const double most = fabs(dy) * (fmin(moved, 2.0 * bs_activation_slope(f, -INFINITY, INFINITY)) + evaluated);
-  error = rounded_error(c->spec.y_dtype, *dz, most);
+  const double low = rounded(c->spec.y_dtype, *dz - most);
+  if (isfinite(low) &&
+      low == rounded(c->spec.y_dtype, *dz + most)) { /* rounding keeps the order: the layer's is this one */
+    *dz = low;
+    return;
+  }
+  error = most + 0.5 * bs_ulp(c->spec.y_dtype, fabs(*dz) + most);
   *bound2 = error * error;
   const double typical = 6.0 * sqrt(p->variance),
                bend = bs_activation_bend(f, p->z - typical, p->z + typical);
-  *variance = rounded_variance(c->spec.y_dtype, *dz, fabs(dy) * (bend * typical + evaluated),
-                               dy * dy * bend * bend * p->variance + u * u * *dz * *dz);
+  /* What may round either way by little lies halfway between the two; else anywhere. */
+  const double ulp = bs_ulp(c->spec.y_dtype, *dz), turned = ulp * ulp / (most < 0.5 * ulp ? 4.0 : 12.0);
+  *variance = dy * dy * bend * bend * p->variance + u * u * *dz * *dz + turned;
 }
 
 /* Any division of the sum: no term, and no sum of some, is larger than the sum of all sizes. Of int8 steps,
