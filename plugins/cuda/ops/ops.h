@@ -37,15 +37,51 @@ int32_t cuda_plan_new(const bs_op_impl *impl, void *state, const bs_exec *exec, 
                       uint64_t bytes, void **out_plan, bs_error *err);
 void cuda_plan_free(void *plan);
 
+/* Which two of each four columns are kept (ops/matmul24_pack.c): a byte a group, first place + 4 x second
+ * place, row after row. A byte, not half of one: any thread finds its group without a shift, and beside two
+ * values of 16 bits it is a fifth of what is read. The column of value j of a row: j / 2 * 4 +
+ * (code >> j % 2 * 2 & 3), from `cols` on none. */
+typedef struct cuda_places {
+  const bs_exec *exec;
+  unsigned char *codes; /* device memory, [rows, groups] */
+  int64_t rows, cols, groups;
+} cuda_places;
+int32_t cuda_places_make(const bs_exec *exec, const bs_host *host, const bs_kept *kept,
+                         cuda_places *out_places, bs_error *err);
+void cuda_places_free(cuda_places *places);
+/* 0 and a NO without positions that fit a weight [rows,cols], or with a partition that is no run of groups.
+ */
+int cuda_kept_ok(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *out_answer);
+
 /* The packed weight of matmul (ops/matmul_pack.c): row-major [rows, cols] of dtype, a row `line` elements
- * long, so that rows begin on 16 bytes. What lies behind a row's cols is zero. */
+ * long, so that rows begin on 16 bytes. What lies behind a row's cols is zero. Of matmul24's too, which is
+ * where a cuda_packed24 begins: an op that changes any weight finds it at the same place. */
 typedef struct cuda_packed {
   cuda_state *state;
   const bs_exec *exec;
-  void *data; /* device memory */
+  void *data; /* device memory; NULL when the weight is empty */
   int64_t rows, cols, line;
   uint32_t dtype, size;
+  const cuda_places *places; /* of 2:4 values, cols = 2 groups; NULL: all columns */
 } cuda_packed;
+
+/* The packed weight of matmul24: the kept values of a row, ascending, zeros where there is no column. */
+typedef struct cuda_packed24 {
+  cuda_packed values;
+  cuda_places places;
+} cuda_packed24;
+
+/* matmul's: the same functions serve every implementation of matmul that keeps its weight so. `impl` refuses
+ * what its supports answers NO to. */
+int32_t cuda_packed_make(const bs_op_impl *impl, void *state, const bs_exec *exec, const bs_op_query *query,
+                         const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err);
+int32_t cuda_packed_update(void *packed, const bs_tensor *delta, bs_error *err); /* of a cuda_packed24 too */
+int32_t cuda_packed_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
+void cuda_packed_free(void *packed);
+/* The weight as a kernel is given it. */
+cuda_view cuda_packed_view(const cuda_packed *packed);
+/* Device memory of rows that begin on 16 bytes; BS_NO_MEMORY, BS_OVERFLOW. */
+int32_t cuda_packed_alloc(cuda_packed *packed, uint64_t *out_bytes, bs_error *err);
 
 extern const bs_op_impl cuda_activate, cuda_activate_dx, cuda_adamw_update, cuda_convert,
     cuda_dequantize_product, cuda_dequantize_sum, cuda_expand24, cuda_gather_columns, cuda_matmul,

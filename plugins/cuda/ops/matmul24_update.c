@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * matmul24_update.c - W += alpha dY^T X in matmul24's packed weight, for the kept weights alone. The sum is
+ * matmul24_dw's; rounding is that of matmul_update. */
+#include "products24.h"
+
+static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {
+  (void)state;
+  if (q->nargs != 3 || !cuda_product_shapes(q, 0, 1) || !cuda_arg_ok(q, 2, 1))
+    return cuda_answer_no(out_answer, BS_REASON_SHAPE, "needs X [B,K], dY [B,N], alpha [1]");
+  if (!cuda_is_float(q->weight_dtype))
+    return cuda_answer_no(out_answer, BS_REASON_DTYPE, "integer weights are not updated");
+  if (!cuda_kept_ok(q, q->args[1]->dims[1], cuda_product_columns(q, 0), out_answer)) return BS_OK;
+  return cuda_product_answer(q, q->args[0]->dtype, q->args[1]->dtype, q->weight_dtype, out_answer);
+}
+
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
+                       bs_error *err) {
+  cuda_product_plan *plan = NULL;
+  const uint32_t compute = cuda_product_compute(q, q->args[0]->dtype, q->args[1]->dtype, q->weight_dtype);
+  const int32_t rc =
+      cuda_product_prepare(&cuda_matmul24_update, state, exec, q, compute, 0, 1, 1, packed, &plan, err);
+  *out_plan = plan;
+  return rc;
+}
+
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  const cuda_product_plan *plan = opaque;
+  product24_args product;
+  (void)nargs;
+  memset(&product, 0, sizeof product);
+  cuda_matmul_dw_args(plan, args, &product.p);
+  if (product.p.depth == 0) return BS_OK;
+  product.p.c = cuda_packed_view(plan->weight);
+  product.p.rows = plan->weight->rows;
+  product.p.cols = plan->weight->places->cols;
+  product.p.alpha = args[2]->data;
+  product.p.adds = 1;
+  cuda_product24_fill(plan->weight->places, PRODUCT24_OUT, &product);
+  return cuda_product24_launch(plan->plan.device, plan->compute, cuda_stream(plan->plan.device, stream),
+                               &product, err);
+}
+
+const bs_op_impl cuda_matmul24_update = {
+    .struct_size = (uint32_t)sizeof(bs_op_impl),
+    .op = "matmul24_update",
+    .backend = "cuda",
+    .name = CUDA_TILES,
+    .summary = "our own tiles of kept weights, one rounding of the weight",
+    .supports = supports,
+    .prepare = prepare,
+    .run = run,
+    .plan_free = cuda_product_plan_free,
+};

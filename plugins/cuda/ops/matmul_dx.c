@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * matmul_dx.c - dX = dY W over matmul's packed weight: dX[b,k] is the sum of dY[b,n] W[n,k], n ascending. A
+ * is dY, B is W turned, C is dX; with X_FULL the partition's columns of it are written and no others. */
+#include "products.h"
+
+static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {
+  (void)state;
+  if (q->nargs != 2 || !cuda_product_shapes(q, 1, 0))
+    return cuda_answer_no(out_answer, BS_REASON_SHAPE, "needs dY [B,N], dX [B,K]");
+  return cuda_product_answer(q, q->args[0]->dtype, q->weight_dtype, q->args[1]->dtype, out_answer);
+}
+
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
+                       bs_error *err) {
+  cuda_product_plan *plan = NULL;
+  const uint32_t compute = cuda_product_compute(q, q->args[0]->dtype, q->weight_dtype, q->args[1]->dtype);
+  const int32_t rc =
+      cuda_product_prepare(&cuda_matmul_dx, state, exec, q, compute, 1, 0, 1, packed, &plan, err);
+  *out_plan = plan;
+  return rc;
+}
+
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  const cuda_product_plan *plan = opaque;
+  const cuda_view dy = cuda_view_of(args[0]), w = cuda_packed_view(plan->weight), turned = cuda_turned(&w);
+  product_args product;
+  (void)nargs;
+  memset(&product, 0, sizeof product);
+  product.a = cuda_product_side(&dy);
+  product.b = cuda_product_side(&turned);
+  product.c = cuda_view_of(args[1]);
+  cuda_product_pick(plan, PRODUCT_PICKS_C_COLS, &product.c, &product);
+  product.rows = dy.rows;
+  product.cols = w.cols;
+  product.depth = w.rows;
+  return cuda_product_launch(plan->plan.device, plan->compute, cuda_stream(plan->plan.device, stream),
+                             &product, err);
+}
+
+const bs_op_impl cuda_matmul_dx = {
+    .struct_size = (uint32_t)sizeof(bs_op_impl),
+    .op = "matmul_dx",
+    .backend = "cuda",
+    .name = CUDA_TILES,
+    .summary = "our own tiles, sums in order of the outputs",
+    .supports = supports,
+    .prepare = prepare,
+    .run = run,
+    .plan_free = cuda_product_plan_free,
+};
