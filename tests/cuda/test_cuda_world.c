@@ -103,7 +103,8 @@ static int32_t through_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK) rc = bs_rank_copy_out(rank, &c, reduced, err);
   if (rc == BS_OK) rc = bs_rank_region_stats(rank, BS_REGION_FORWARD, arg, err);
   for (int i = 0; rc == BS_OK && i < ROWS * COLS; i++) {
-    const float value = (float)(100 * (400 + i / COLS) + i % COLS);
+    const int row = 400 + i / COLS;
+    const float value = (float)(100 * row + i % COLS);
     uint16_t half;
     float rounded;
     ck_assert(got[i] == value);
