@@ -192,7 +192,7 @@ static int32_t choose_slot(bs_coll_plan *p, const bs_collective *d, void *comm, 
   if ((pair || d->kind == BS_COLL_BROADCAST) && d->root >= n)
     return invalid(d, err, "root is no rank", d->root);
   if (pair && d->root == me) return invalid(d, err, "a rank cannot exchange with itself", d->root);
-  p->comm = n == 1 ? p->rank : comm; /* bs_coll_local */
+  p->comm = comm;
   p->me = me;
   p->n = n;
   p->fn = n == 1 ? bs_coll_local : slot_of(vtable, d->kind);
