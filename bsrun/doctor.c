@@ -35,6 +35,7 @@ static const bs_field fields[] = {
 typedef struct visit {
   const args *a;
   bs_context *context;
+  bs_node *config;
   bs_doctor d;
   char *cache;
   char backend[64], comm[64];
@@ -99,7 +100,7 @@ static int needed(const visit *v, const bs_plugin_info *info) {
 
 static void plugin_row(visit *v, const bs_plugin_info *info) {
   bs_error why = BS_ERROR_INIT;
-  char what[64];
+  char what[64], library[128];
   snprintf(what, sizeof what, "plugin %.40s", info->id != NULL && info->id[0] != '\0' ? info->id : "?");
   if (info->state == BS_PLUGIN_SHADOWED) {
     bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "shadowed: %s (%s)", info->why, info->path);
@@ -108,7 +109,10 @@ static void plugin_row(visit *v, const bs_plugin_info *info) {
                   "build it against these headers, own it and its folder, or take it off the search path",
                   "%s: %s (%s)", info->state == BS_PLUGIN_REFUSED ? "refused" : "unavailable", info->why,
                   info->path);
-  } else if (plugins_probe(v->context, info->id, &why) != BS_OK) {
+  } else if (plugins_lacks(v->config, info, library, sizeof library) && !needed(v, info)) {
+    bs_doctor_add(&v->d, what, BS_CHECK_OK, NULL, "unavailable: needs %s, which cannot be opened here",
+                  library);
+  } else if (plugins_probe_devices(v->context, info->id, &why) != BS_OK) {
     json_array_append_new(v->bad, json_string(info->id));
     bs_doctor_add(&v->d, what, needed(v, info) ? BS_CHECK_FAIL : BS_CHECK_WARN,
                   why.hint[0] != '\0' ? why.hint : "bsrun plugins inspect tells more", "unavailable: %s",
@@ -308,7 +312,8 @@ static int32_t examine(visit *v, bs_error *err) {
   const char **named = NULL;
   const char *out_dir = args_value(v->a, "out");
   size_t n_named = 0;
-  int32_t rc = plugins_open_context(v->a, NULL, 0, &v->context, err);
+  int32_t rc = plugins_compose(v->a, NULL, NULL, 0, &v->config, err);
+  if (rc == BS_OK) rc = plugins_open_context(v->a, NULL, 0, &v->context, err);
   if (rc == BS_OK) rc = args_values(v->a, "plugin", &named, &n_named, err);
   if (rc == BS_OK) {
     choose(v, named, n_named);
@@ -351,6 +356,7 @@ static int doctor(const args *a, bs_error *err) {
   json_decref(v.bad);
   json_decref(v.backends);
   if (v.context != NULL) bs_context_close(v.context);
+  bs_config_free(v.config);
   free(v.cache);
   return code;
 }

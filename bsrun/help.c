@@ -80,7 +80,7 @@ void help_plugins(void) {
       "                                   [-o text|tap|json]\n"
       "\n"
       "list      every plugin found, refused and shadowed ones included; reads notes, runs no plugin code\n"
-      "  --load  opens each in a child process and says whether it works here\n"
+      "  --load  opens each in a child process, asks backends for devices, and says whether it works here\n"
       "inspect   what one plugin registers, and where in its source; its parameters, their values and "
       "origins\n"
       "  --exists             print nothing; 0 when it can be used, 5 when not\n"

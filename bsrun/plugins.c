@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * plugins.c - `bsrun plugins list [--load]`. Without --load nothing of a plugin is executed. The other
  * words of the verb are handed on. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,30 @@ int plugins_offers(const char *things, const char *kind, const char *name) {
   size_t size;
   for (const char *p; (p = next_thing(&things, kind, &size)) != NULL;) {
     if (strlen(name) == size && strncmp(p, name, size) == 0) return 1;
+  }
+  return 0;
+}
+
+/* A parameter has a value of the user's: from the configuration, or the environment. */
+static int param_given(const bs_node *config, const char *id, const char *name) {
+  char text[192];
+  snprintf(text, sizeof text, "plugins.%.60s.%.60s", id, name);
+  if (bs_config_find(config, text) != NULL) return 1;
+  snprintf(text, sizeof text, "BS_%.60s_%.60s", id, name);
+  for (char *p = text; *p != '\0'; p++) *p = (char)toupper((unsigned char)*p);
+  return secure_getenv(text) != NULL;
+}
+
+int plugins_lacks(const bs_node *config, const bs_plugin_info *info, char *out_library, size_t size) {
+  const char *things = info->things;
+  size_t n;
+  for (const char *p; (p = next_thing(&things, "needs", &n)) != NULL;) {
+    char param[64] = "";
+    if (p[n] == '=') snprintf(param, sizeof param, "%.*s", (int)strcspn(p + n + 1, "\n"), p + n + 1);
+    snprintf(out_library, size, "%.*s", (int)n, p);
+    const char *const names[] = {out_library};
+    if (param[0] != '\0' && param_given(config, info->id, param)) continue;
+    if (plugins_probe_library(names, 1) == NULL) return 1;
   }
   return 0;
 }
@@ -161,15 +186,20 @@ static void add_grade(json_t *row, const bs_grades *grades, const bs_plugin_info
   json_object_set_new(row, "grade", text_or_empty(json_string_value(json_object_get(grade, "line"))));
 }
 
-static json_t *plugin_row(bs_context *context, const bs_grades *grades, const bs_plugin_info *info,
-                          int load) {
+static json_t *plugin_row(bs_context *context, const bs_node *config, const bs_grades *grades,
+                          const bs_plugin_info *info, int load) {
   static const char *const states[] = {"found", "ok", "shadowed", "refused", "unavailable"};
-  char kinds[96], abi[24], why[768];
+  char kinds[96], abi[24], why[768], library[128];
   const char *state = info->state < 5 ? states[info->state] : "?";
   snprintf(why, sizeof why, "%s", info->why == NULL ? "" : info->why);
-  if (load && (info->state == BS_PLUGIN_FOUND || info->state == BS_PLUGIN_ACTIVE)) {
+  const int usable = info->state == BS_PLUGIN_FOUND || info->state == BS_PLUGIN_ACTIVE;
+  if (usable && !load && plugins_lacks(config, info, library, sizeof library)) {
+    state = "unavailable";
+    snprintf(why, sizeof why, "needs %s, which cannot be opened here", library);
+  }
+  if (usable && load) {
     bs_error why_not = BS_ERROR_INIT;
-    state = plugins_probe(context, info->id, &why_not) == BS_OK ? "ok" : "unavailable";
+    state = plugins_probe_devices(context, info->id, &why_not) == BS_OK ? "ok" : "unavailable";
     if (why_not.code != BS_OK) snprintf(why, sizeof why, "%s", why_not.message);
   }
   plugins_kinds_text(info->kinds, kinds, sizeof kinds);
@@ -192,24 +222,31 @@ static json_t *plugin_row(bs_context *context, const bs_grades *grades, const bs
 
 static int32_t print_list(const args *a, bs_error *err) {
   bs_context *context = NULL;
+  bs_node *config = NULL;
   bs_grades grades;
   int format;
   int32_t rc = args_no_words(a, err);
   if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = plugins_compose(a, NULL, NULL, 0, &config, err);
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &context, err);
-  if (rc != BS_OK) return rc;
+  if (rc != BS_OK) {
+    bs_config_free(config);
+    return rc;
+  }
   json_t *rows = json_array();
   bsrun_grades(0, &grades);
   for (uint32_t i = 0; i < bs_plugin_count(context) && rc == BS_OK; i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
     rc = bs_plugin_get(context, i, &info, err);
-    if (rc == BS_OK) json_array_append_new(rows, plugin_row(context, &grades, &info, args_has(a, "load")));
+    if (rc == BS_OK)
+      json_array_append_new(rows, plugin_row(context, config, &grades, &info, args_has(a, "load")));
   }
   if (rc == BS_OK)
     rc = bs_report_print(stdout, format, list_fields, sizeof list_fields / sizeof list_fields[0], rows, err);
   json_decref(rows);
   bs_grades_close(&grades);
   bs_context_close(context);
+  bs_config_free(config);
   return rc;
 }
 

@@ -28,6 +28,11 @@ int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_e
 /* Open and activate plugin `id` in a forked child with a deadline: BS_OK, or why not. This process opens
  * nothing. */
 int32_t plugins_probe(bs_context *context, const char *id, bs_error *err);
+/* The same, and its backends are asked there how many devices they have: none is not usable. */
+int32_t plugins_probe_devices(bs_context *context, const char *id, bs_error *err);
+/* 1 when the plugin's note says "needs:LIBRARY[=PARAMETER]", no library of that name can be opened (in a
+ * child), and the parameter, which may name another, is not set; its name in out_library. */
+int plugins_lacks(const bs_node *config, const bs_plugin_info *info, char *out_library, size_t size);
 /* Of enum bs_kind, as in notes. */
 extern const char *const plugins_kind_names[];
 /* "backend,op" of a bit set. */

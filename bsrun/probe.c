@@ -18,8 +18,26 @@
 #define PROBE_MS 10000
 #define LOOK_MS 50 /* between two looks at the child */
 
+/* The plugin's backends have devices here, as far as they can tell without opening one. */
+static int32_t has_devices(bs_context *context, const char *id, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < bs_thing_count(context, id); i++) {
+    bs_thing_info thing = {.struct_size = sizeof thing};
+    const bs_backend *backend = NULL;
+    void *state = NULL;
+    uint32_t count = 0;
+    rc = bs_thing_get(context, id, i, &thing, err);
+    if (rc != BS_OK || thing.kind != BS_KIND_BACKEND || thing.wrapper) continue;
+    rc = bs_find_backend(context, thing.name, &backend, &state, err);
+    if (rc == BS_OK) rc = backend->device_count(state, &count, err);
+    if (rc == BS_OK && count == 0)
+      rc = bs_error_set(err, BS_UNAVAILABLE, "BS-WORLD-DEVICE", "backend %s has no device here", thing.name);
+  }
+  return rc;
+}
+
 /* In the child: the answer is one bs_error on the pipe. Nothing of this process's buffers is flushed. */
-static void child(bs_context *context, const char *id, int out) {
+static void child(bs_context *context, const char *id, int devices, int out) {
   bs_error err = BS_ERROR_INIT;
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {
@@ -27,6 +45,7 @@ static void child(bs_context *context, const char *id, int out) {
     dup2(null, STDERR_FILENO);
   }
   err.code = bs_plugin_activate(context, id, &err);
+  if (err.code == BS_OK && devices) err.code = has_devices(context, id, &err);
   const ssize_t wrote = write(out, &err, sizeof err); /* below PIPE_BUF: whole or not at all */
   _exit(wrote == (ssize_t)sizeof err ? 0 : 1);
 }
@@ -74,7 +93,7 @@ static int read_answer(int in, bs_error *answer, probed *c) {
   return 1;
 }
 
-int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
+static int32_t probe(bs_context *context, const char *id, int devices, bs_error *err) {
   bs_error answer;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
@@ -83,7 +102,7 @@ int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
-    child(context, id, ends[1]);
+    child(context, id, devices, ends[1]);
   }
   close(ends[1]);
   if (pid < 0) {
@@ -112,6 +131,14 @@ int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
   }
   return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s ended the process with %d while opening", id,
                       WIFEXITED(c.status) ? WEXITSTATUS(c.status) : -1);
+}
+
+int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
+  return probe(context, id, 0, err);
+}
+
+int32_t plugins_probe_devices(bs_context *context, const char *id, bs_error *err) {
+  return probe(context, id, 1, err);
 }
 
 const char *plugins_probe_library(const char *const *names, size_t n) {

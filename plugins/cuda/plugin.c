@@ -94,7 +94,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
 
 BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the driver's interface",
                  1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
-                 "backend:cuda\nop:convert@cuda\n"
+                 "needs:libcuda.so.1=driver\nbackend:cuda\nop:convert@cuda\n"
                  "op:matmul@cuda\nop:matmul_dx@cuda\nop:matmul_dw@cuda\nop:matmul_update@cuda\n"
                  "op:matmul24@cuda\nop:matmul24_dx@cuda\nop:matmul24_dw@cuda\nop:matmul24_update@cuda\n"
                  "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\nop:"

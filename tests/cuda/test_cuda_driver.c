@@ -2,6 +2,7 @@
  * test_cuda_driver.c - a machine without NVIDIA's driver, with one that is too old, broken or without a
  * device: what the cuda backend, and bsrun, say of it. Nothing of the driver is touched before a device is
  * asked for. */
+#include <jansson.h>
 #include <pthread.h>
 
 #include "tests/bsrun/spawn.h"
@@ -105,8 +106,10 @@ END_TEST
 
 static const char *dir;
 static void setup(void) {
+  const char *plugins = getenv("BS_TEST_PLUGIN_DIR");
+  ck_assert_ptr_nonnull(plugins);
   dir = scratch_dir();
-  setenv("BS_PLUGIN_PATH", getenv("BS_TEST_PLUGIN_DIR"), 1);
+  setenv("BS_PLUGIN_PATH", plugins, 1);
 }
 static void teardown(void) {
   remove_dir(dir);
@@ -125,6 +128,56 @@ START_TEST(a_run_ends_in_five) {
 }
 END_TEST
 
+/* The row of the cuda plugin in a list. */
+static void listed_as(const char *const load, const char *state, const char *why) {
+  ran r = bsrun(dir, "plugins", "list", "--set", "plugin_trust=any", "-o", "json", load, NULL);
+  must_be(&r, 0);
+  json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL), *row;
+  size_t i;
+  int seen = 0;
+  json_array_foreach(rows, i, row) {
+    const char *id = json_string_value(json_object_get(row, "id"));
+    const char *is = json_string_value(json_object_get(row, "state"));
+    if (strcmp(id, "cuda") != 0) {
+      ck_assert_msg(strcmp(is, "unavailable") != 0, "%s", r.out); /* the rest is as it was */
+      continue;
+    }
+    seen = 1;
+    ck_assert_str_eq(is, state);
+    ck_assert_msg(strstr(json_string_value(json_object_get(row, "why")), why) != NULL, "%s", r.out);
+  }
+  ck_assert_int_eq(seen, 1);
+  json_decref(rows);
+  ran_free(&r);
+}
+
+/* This process has NVIDIA's driver, or has not: without the parameter what is told depends on the machine. */
+START_TEST(lists_say_whether_it_can_be_used) {
+  const int here = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != NULL;
+#ifndef BS_TEST_STATIC_PLUGINS /* what is linked in has no note */
+  if (!here) listed_as(NULL, "unavailable", "needs libcuda.so.1, which cannot be opened here");
+#endif
+  if (!here) listed_as("--load", "unavailable", "NVIDIA's driver library is not to be had: libcuda.so.1: ");
+  setenv("BS_CUDA_DRIVER", "libm.so.6", 1); /* named: no other is looked for, and it is not opened */
+  listed_as(NULL, "found", "");
+  listed_as("--load", "unavailable", "has no cuInit");
+  setenv("BS_CUDA_DRIVER", standin_path(), 1);
+  listed_as("--load", "ok", "");
+  setenv("BS_CUDA_STANDIN", "devices=0", 1);
+  listed_as("--load", "unavailable", "CUDA_ERROR_NO_DEVICE");
+}
+END_TEST
+
+START_TEST(doctor_minds_it_when_it_is_asked_for) {
+  setenv("BS_CUDA_DRIVER", "libm.so.6", 1);
+  ran r =
+      bsrun(dir, "doctor", "--plugin", "cuda", "-P", "1", "--set", "plugin_trust=any", "-o", "json", NULL);
+  must_be(&r, 5);
+  ck_assert_msg(strstr(r.out, "libm.so.6 has no cuInit") != NULL, "%s", r.out);
+  ran_free(&r);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("cuda_driver");
   TCase *tc = tcase_create("backend"), *runs = tcase_create("bsrun");
@@ -134,6 +187,8 @@ int main(void) {
   tcase_add_loop_test(tc, code_for_another_device, 0, 2);
   tcase_add_checked_fixture(runs, setup, teardown);
   tcase_add_loop_test(runs, a_run_ends_in_five, 0, WRONGS);
+  tcase_add_test(runs, lists_say_whether_it_can_be_used);
+  tcase_add_test(runs, doctor_minds_it_when_it_is_asked_for);
   suite_add_tcase(s, tc);
   suite_add_tcase(s, runs);
   return run_suite(s);

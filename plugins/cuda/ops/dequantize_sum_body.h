@@ -15,7 +15,7 @@ typedef struct dequantize_sum_args {
 
 CUDA_FN void dequantize_sum_one(const dequantize_sum_args *a, const cuda_place *at, const int count) {
   const int64_t group = cuda_divide(&a->group, at->col);
-  float sum[CUDA_WALK_WIDTH];
+  float sum[CUDA_WALK_WIDTH] = {0.0f};
   for (int64_t t = 0; t < a->terms; t++) {
     cuda_place from = *at;
     from.col += t * a->cols;

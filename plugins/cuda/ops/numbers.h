@@ -211,7 +211,8 @@ CUDA_FN cuda_raw cuda_get_bytes(const void *from, const int bytes) {
     raw.word[3] = four.w;
   }
 #else
-  __builtin_memcpy(raw.word, from, (unsigned)bytes); /* little endian, as the device is */
+  if ((uintptr_t)from % (uintptr_t)bytes != 0) __builtin_trap(); /* as the device does */
+  __builtin_memcpy(raw.word, from, (unsigned)bytes);             /* little endian, as the device is */
 #endif
   return raw;
 }
@@ -223,6 +224,7 @@ CUDA_FN void cuda_put_bytes(void *to, const cuda_raw *raw, const int bytes) {
   if (bytes == 8) *(uint2 *)to = make_uint2(raw->word[0], raw->word[1]);
   if (bytes == 16) *(uint4 *)to = make_uint4(raw->word[0], raw->word[1], raw->word[2], raw->word[3]);
 #else
+  if ((uintptr_t)to % (uintptr_t)bytes != 0) __builtin_trap();
   __builtin_memcpy(to, raw->word, (unsigned)bytes);
 #endif
 }

@@ -33,10 +33,14 @@ CUDA_FN cuda_raw tree_sum_f32(const tree_sum_args *a, const cuda_raw *raw, const
   for (int b = 0; b < CUDA_TREE_BLOCKS; b++)
     if (b < a->blocks) cuda_widen_f32(a->in.dtype, &raw[b], p[b], count);
   CUDA_UNROLL
-  for (int apart = 1; apart < CUDA_TREE_BLOCKS; apart *= 2) CUDA_UNROLL
-  for (int b = 0; b < CUDA_TREE_BLOCKS; b += 2 * apart) CUDA_UNROLL
-  for (int i = 0; i < count; i++)
-    if (b + apart < a->blocks) p[b][i] += p[b + apart][i];
+  for (int apart = 1; apart < CUDA_TREE_BLOCKS; apart *= 2) {
+    CUDA_UNROLL
+    for (int b = 0; b < CUDA_TREE_BLOCKS; b += 2 * apart) {
+      CUDA_UNROLL
+      for (int i = 0; i < count; i++)
+        if (b + apart < a->blocks) p[b][i] += p[b + apart][i];
+    }
+  }
   CUDA_UNROLL
   for (int i = 0; i < count; i++) p[0][i] = cuda_activation_f32(a->activation, p[0][i]);
   return cuda_narrow_f32(a->out.dtype, p[0], count);
@@ -48,10 +52,14 @@ CUDA_FN cuda_raw tree_sum_f64(const tree_sum_args *a, const cuda_raw *raw, const
   for (int b = 0; b < CUDA_TREE_BLOCKS; b++)
     if (b < a->blocks) cuda_widen_f64(a->in.dtype, &raw[b], p[b], count);
   CUDA_UNROLL
-  for (int apart = 1; apart < CUDA_TREE_BLOCKS; apart *= 2) CUDA_UNROLL
-  for (int b = 0; b < CUDA_TREE_BLOCKS; b += 2 * apart) CUDA_UNROLL
-  for (int i = 0; i < count; i++)
-    if (b + apart < a->blocks) p[b][i] += p[b + apart][i];
+  for (int apart = 1; apart < CUDA_TREE_BLOCKS; apart *= 2) {
+    CUDA_UNROLL
+    for (int b = 0; b < CUDA_TREE_BLOCKS; b += 2 * apart) {
+      CUDA_UNROLL
+      for (int i = 0; i < count; i++)
+        if (b + apart < a->blocks) p[b][i] += p[b + apart][i];
+    }
+  }
   CUDA_UNROLL
   for (int i = 0; i < count; i++) p[0][i] = cuda_activation(a->activation, p[0][i]);
   return cuda_narrow_f64(a->out.dtype, p[0], count);

@@ -9,9 +9,10 @@ int cuda_update_fits(const bs_op_query *q, uint32_t states, int optional, bs_op_
   }
   const bs_tensor_desc *dw = q->args[0];
   for (uint32_t i = 1; i <= states; i++) {
-    if (q->args[i] == NULL && optional) continue;
-    if (!cuda_arg_ok(q, i, 2) || q->args[i]->dims[0] != dw->dims[0] || q->args[i]->dims[1] != dw->dims[1] ||
-        q->args[i]->dtype != BS_F32) {
+    const bs_tensor_desc *d = q->args[i];
+    if (d == NULL && optional) continue;
+    if (d == NULL || !cuda_arg_ok(q, i, 2) || d->dims[0] != dw->dims[0] || d->dims[1] != dw->dims[1] ||
+        d->dtype != BS_F32) {
       cuda_answer_no(out_answer, BS_REASON_SHAPE, "arg %u is no f32 matrix of dW's shape", i);
       return 0;
     }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * test_cuda_quantize.c - int8 with scales on the cuda plugin, the bodies run by the CPU twins, against ref to
+ * the bit: groups from one column to more than a block takes, rows that end inside a group, NaN and
+ * infinities, terms in their order, products with and without bias and base, every layout. */
+#include <math.h>
+
+#include "plain.h"
+#include "products_case.h"
+
+static const uint32_t floats[6] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, BS_F8E5M2};
+static const int64_t groups[] = {1, 3, 4, 32, 128, 100, 2048, 5000};
+static const int64_t cols[] = {1, 7, 128, 130, 260, 2100, 4100, 0};
+enum { GROUPS = sizeof groups / sizeof *groups, COLS = sizeof cols / sizeof *cols };
+
+static int64_t count_groups(int64_t n, int64_t group) {
+  return (n + group - 1) / group;
+}
+
+static void fill(pl_tensor *in, uint64_t *seed, int special) {
+  pl_fill(in, seed, 0);
+  const int64_t rows = in->t.dims[0], n = in->t.dims[1];
+  if (!special || n == 0) return;
+  static const double values[] = {NAN, INFINITY, -INFINITY, -0.0, 1e-44, 3e38};
+  for (int i = 0; i < 3; i++) pl_set(in, fx_below(seed, rows), fx_below(seed, n), values[fx_below(seed, 6)]);
+  for (int64_t c = 0; c < n; c++) pl_set(in, 0, c, c % 2 ? 0.0 : -0.0); /* a row of groups with scale 0 */
+}
+
+START_TEST(quantize) {
+  pl p;
+  pl_open(&p);
+  uint64_t seed = 61;
+  for (int g = 0; g < GROUPS; g++)
+    for (int n = 0; n < COLS; n++)
+      for (int lay = 0; lay < PC_LAYS; lay++) {
+        const int64_t rows = 1 + (g + n + lay) % 4, scales = count_groups(cols[n], groups[g]);
+        const int where = (g + lay) % PL_PLACES;
+        pl_tensor in, q[2], s[2];
+        pc_lay(&in, BS_F32, rows, cols[n], lay, where);
+        for (int i = 0; i < 2; i++) {
+          pc_lay(&q[i], BS_I8, rows, cols[n], lay, where);
+          pc_lay(&s[i], BS_F32, rows, scales, (lay + 1) % PC_LAYS, where);
+        }
+        fill(&in, &seed, (g + n) % 2);
+        const bs_tensor_desc *descs[3] = {&in.d, &q[0].d, &s[0].d};
+        bs_op_query query = fx_query("quantize_groups", descs, 3);
+        query.attrs[0] = groups[g];
+        pl_run_cuda(&p, &cuda_quantize_groups, &query, NULL, (bs_tensor *[]){&in.t, &q[0].t, &s[0].t});
+        pl_run_ref(&p, &query, NULL, (bs_tensor *[]){&in.t, &q[1].t, &s[1].t});
+        pl_same_bits(&q[0], &q[1], "q");
+        pl_same_bits(&s[0], &s[1], "scales");
+        pl_free(&in);
+        for (int i = 0; i < 2; i++) {
+          pl_free(&q[i]);
+          pl_free(&s[i]);
+        }
+      }
+  pl_close(&p);
+}
+END_TEST
+
+START_TEST(dequantize_sums) {
+  pl p;
+  pl_open(&p);
+  uint64_t seed = 67;
+  for (int g = 0; g < GROUPS; g++)
+    for (int n = 0; n < COLS; n++)
+      for (int64_t terms = 1; terms <= 4; terms++) {
+        const int lay = (g + n + (int)terms) % PC_LAYS, where = (n + (int)terms) % PL_PLACES;
+        const int64_t rows = 1 + (g + n) % 3, width = count_groups(cols[n], groups[g]);
+        pl_tensor q, s, out[2];
+        pc_lay(&q, BS_I8, rows, terms * cols[n], lay, where);
+        pc_lay(&s, BS_F32, rows, terms * width, (lay + 2) % PC_LAYS, where);
+        for (int i = 0; i < 2; i++) pc_lay(&out[i], floats[(g + (int)terms) % 6], rows, cols[n], lay, where);
+        pl_fill_bits(&q, &seed);
+        pl_fill(&s, &seed, 0);
+        const bs_tensor_desc *descs[3] = {&q.d, &s.d, &out[0].d};
+        bs_op_query query = fx_query("dequantize_sum", descs, 3);
+        query.attrs[0] = groups[g];
+        query.attrs[1] = terms;
+        pl_run_cuda(&p, &cuda_dequantize_sum, &query, NULL, (bs_tensor *[]){&q.t, &s.t, &out[0].t});
+        pl_run_ref(&p, &query, NULL, (bs_tensor *[]){&q.t, &s.t, &out[1].t});
+        pl_same_bits(&out[0], &out[1], "dequantize_sum");
+        pl_free(&q);
+        pl_free(&s);
+        for (int i = 0; i < 2; i++) pl_free(&out[i]);
+      }
+  pl_close(&p);
+}
+END_TEST
+
+START_TEST(dequantize_products) {
+  static const int64_t sizes[][2] = {{0, 3}, {3, 0}, {1, 1}, {3, 64}, {5, 37}, {2, 1030}};
+  pl p;
+  pl_open(&p);
+  uint64_t seed = 71;
+  for (int size = 0; size < 6; size++)
+    for (int lay = 0; lay < PC_LAYS; lay++)
+      for (int d = 0; d < 6; d++)
+        for (int with = 0; with < 8; with++) { /* bias, base, base in out */
+          const int64_t rows = sizes[size][0], n = sizes[size][1], step = lay == PC_SPREAD ? 2 : 1;
+          const int where = (lay + with) % PL_PLACES, in_out = (with & 4) != 0 && floats[d] == BS_F32;
+          const uint32_t act = (uint32_t)(with + lay) % 4;
+          pl_tensor sums, scale, columns, bias, base, out[2];
+          pc_lay(&sums, BS_I32, rows, n, lay, where);
+          pc_lay(&scale, BS_F32, rows, 1, lay, where);
+          pl_make(&columns, BS_F32, 1, &n, &step, where);
+          pl_make(&bias, BS_F32, 1, &n, &step, where);
+          pc_lay(&base, BS_F32, rows, n, lay, where);
+          for (int i = 0; i < 2; i++) pc_lay(&out[i], floats[d], rows, n, lay, where);
+          pl_fill_bits(&sums, &seed);
+          pl_fill(&scale, &seed, 0);
+          pl_fill(&columns, &seed, 0);
+          pl_fill(&bias, &seed, 20);
+          pl_fill(&base, &seed, 0);
+          pl_fill(&out[0], &seed, 0);
+          pl_copy(&out[1], &out[0]);
+          for (int i = 0; i < 2; i++) {
+            pl_tensor *at = in_out ? &out[i] : &base;
+            bs_tensor *args[6] = {
+                &sums.t,  &scale.t, &columns.t, with & 1 ? &bias.t : NULL, with & 2 ? &at->t : NULL,
+                &out[i].t};
+            const bs_tensor_desc *descs[6] = {
+                &sums.d,  &scale.d, &columns.d, with & 1 ? &bias.d : NULL, with & 2 ? &at->d : NULL,
+                &out[i].d};
+            bs_op_query query = fx_query("dequantize_product", descs, 6);
+            query.activation = act;
+            if (i == 0) pl_run_cuda(&p, &cuda_dequantize_product, &query, NULL, args);
+            if (i == 1) pl_run_ref(&p, &query, NULL, args);
+          }
+          pl_near(&out[0], &out[1], act > BS_ACT_RELU ? 1.0 : 0.0, BS_F32, "dequantize_product");
+          pl_tensor *const all[] = {&sums, &scale, &columns, &bias, &base, &out[0], &out[1]};
+          for (size_t i = 0; i < sizeof all / sizeof *all; i++) pl_free(all[i]);
+        }
+  pl_close(&p);
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("cuda quantize");
+  TCase *c = tcase_create("quantize");
+  tcase_add_test(c, quantize);
+  tcase_add_test(c, dequantize_sums);
+  tcase_add_test(c, dequantize_products);
+  suite_add_tcase(s, c);
+  SRunner *r = srunner_create(s);
+  srunner_run_all(r, CK_NORMAL);
+  const int failed = srunner_ntests_failed(r);
+  srunner_free(r);
+  return failed == 0 ? 0 : 1;
+}
