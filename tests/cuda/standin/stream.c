@@ -10,7 +10,6 @@
 
 struct CUstream_st {
   CUcontext context;
-  pthread_t thread;
   pthread_cond_t given;
   si_work *first, *last;
   uint64_t issued, done;
@@ -62,6 +61,8 @@ static void *worker(void *arg) {
     run_one(s, work);
   }
   pthread_mutex_unlock(&si_lock);
+  pthread_cond_destroy(&s->given);
+  free(s);
   return NULL;
 }
 
@@ -98,17 +99,19 @@ void si_submit(si_work *work) {
 CUresult cuStreamCreate(CUstream *out_stream, unsigned int flags) {
   const CUresult rc = si_enter_context("cuStreamCreate");
   if (rc != CUDA_SUCCESS) return rc;
+  pthread_t thread;
   if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   CUstream s = calloc(1, sizeof *s);
   if (s == NULL) si_die("no memory");
   s->context = si_current();
   pthread_cond_init(&s->given, NULL);
-  if (pthread_create(&s->thread, NULL, worker, s) != 0) si_die("no more threads");
+  if (pthread_create(&thread, NULL, worker, s) != 0 || pthread_detach(thread) != 0) si_die("no more threads");
   si_live(SI_STREAM, s);
   *out_stream = s;
   return CUDA_SUCCESS;
 }
 
+/* Returns at once: the worker ends with its work. */
 CUresult cuStreamDestroy_v2(CUstream s) {
   const CUresult rc = si_enter("cuStreamDestroy_v2");
   if (rc != CUDA_SUCCESS) return rc;
@@ -118,9 +121,6 @@ CUresult cuStreamDestroy_v2(CUstream s) {
   s->closing = 1;
   pthread_cond_signal(&s->given);
   pthread_mutex_unlock(&si_lock);
-  pthread_join(s->thread, NULL);
-  pthread_cond_destroy(&s->given);
-  free(s);
   return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ * backend.h - the cuda plugin's backend over the stand-in, found as a user's is: by a context. */
+#ifndef BS_TESTS_CUDA_BACKEND_H
+#define BS_TESTS_CUDA_BACKEND_H
+#include <check.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "blockshock/blockshock.h"
+#include "core/base/error.h"
+#include "tests/cuda/standin/control.h"
+
+typedef struct over {
+  bs_context *context;
+  const bs_backend *b;
+  void *state;
+} over;
+
+static inline const char *standin_path(void) {
+  const char *path = getenv("BS_TEST_CUDA_STANDIN");
+  ck_assert_msg(path != NULL, "BS_TEST_CUDA_STANDIN is not set: run the test through ctest");
+  return path;
+}
+
+/* `driver` NULL: the stand-in, as `setup` (BS_CUDA_STANDIN; may be NULL) makes it. */
+static inline over over_open(const char *driver, const char *setup) {
+  char param[1200];
+  const char *dirs[] = {getenv("BS_TEST_PLUGIN_DIR")}, *params[] = {param};
+  bs_error err = BS_ERROR_INIT;
+  over o = {NULL, NULL, NULL};
+  snprintf(param, sizeof param, "cuda.driver=%s", driver != NULL ? driver : standin_path());
+  if (setup != NULL) setenv("BS_CUDA_STANDIN", setup, 1);
+  const bs_context_options options = {.struct_size = sizeof options,
+                                      .trust = BS_TRUST_ANY,
+                                      .plugin_dirs = dirs,
+                                      .n_plugin_dirs = 1,
+                                      .params = params,
+                                      .n_params = 1};
+  int32_t rc = bs_context_open(&options, &o.context, &err);
+  if (rc == BS_OK) rc = bs_find_backend(o.context, "cuda", &o.b, &o.state, &err);
+  ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+  return o;
+}
+
+/* What the stand-in says; it must have been opened by the plugin. */
+static inline void *standin_symbol(const char *name) {
+  void *library = dlopen(standin_path(), RTLD_NOW | RTLD_NOLOAD);
+  ck_assert_msg(library != NULL, "%s", dlerror());
+  void *at = dlsym(library, name);
+  ck_assert_ptr_nonnull(at);
+  return at;
+}
+static inline int64_t living(uint32_t kind) {
+  void *at = standin_symbol(SI_COUNT_SYMBOL);
+  si_count_fn count;
+  memcpy(&count, &at, sizeof count);
+  return count(kind);
+}
+static inline uint64_t calls_of(const char *function) {
+  void *at = standin_symbol(SI_CALLS_SYMBOL);
+  si_calls_fn calls;
+  memcpy(&calls, &at, sizeof calls);
+  return calls(function);
+}
+static inline void nothing_lives(void) {
+  static const char *const names[SI_KIND_COUNT_] = {"contexts", "streams",       "events", "modules",
+                                                    "memory",   "pinned memory", "pools"};
+  for (uint32_t k = 0; k < SI_KIND_COUNT_; k++)
+    ck_assert_msg(living(k) == 0, "%lld %s are left", (long long)living(k), names[k]);
+}
+#endif
