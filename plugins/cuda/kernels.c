@@ -2,12 +2,22 @@
  * kernels.c - the table of kernels: see kernels.h. What a body's NAME_args are is known from its own file. */
 #include "kernels.h"
 
+#include "ops/activate_body.h"
+#include "ops/activate_dx_body.h"
 #include "ops/convert_body.h"
+#include "ops/dequantize_product_body.h"
+#include "ops/dequantize_sum_body.h"
 #include "ops/product.h"
+#include "ops/tree_sum_body.h"
 
 /* In the order of enum cuda_kernel. */
 const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_CONVERT] = {"convert", sizeof(convert_args), CUDA_BLOCK, 0},
+    [CUDA_ACTIVATE] = {"activate", sizeof(activate_args), CUDA_BLOCK, 0},
+    [CUDA_ACTIVATE_DX] = {"activate_dx", sizeof(activate_dx_args), CUDA_BLOCK, 0},
+    [CUDA_TREE_SUM] = {"tree_sum", sizeof(tree_sum_args), CUDA_BLOCK, 0},
+    [CUDA_DEQUANTIZE_SUM] = {"dequantize_sum", sizeof(dequantize_sum_args), CUDA_BLOCK, 0},
+    [CUDA_DEQUANTIZE_PRODUCT] = {"dequantize_product", sizeof(dequantize_product_args), CUDA_BLOCK, 0},
     [CUDA_PRODUCT_F32] = {"product_f32", sizeof(product_args), PRODUCT_THREADS, 0},
     [CUDA_PRODUCT_F64] = {"product_f64", sizeof(product_args), PRODUCT_THREADS, 0},
     [CUDA_PRODUCT_I64] = {"product_i64", sizeof(product_args), PRODUCT_THREADS, 0},

@@ -32,10 +32,21 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
     uint32_t kind;
     const void *vtable;
   } things[] = {
-      {BS_KIND_BACKEND, &cuda_backend},    {BS_KIND_OP, &cuda_convert},     {BS_KIND_OP, &cuda_matmul},
-      {BS_KIND_OP, &cuda_matmul_dx},       {BS_KIND_OP, &cuda_matmul_dw},   {BS_KIND_OP, &cuda_matmul_update},
-      {BS_KIND_OP, &cuda_matmul24},        {BS_KIND_OP, &cuda_matmul24_dx}, {BS_KIND_OP, &cuda_matmul24_dw},
+      {BS_KIND_BACKEND, &cuda_backend},
+      {BS_KIND_OP, &cuda_convert},
+      {BS_KIND_OP, &cuda_matmul},
+      {BS_KIND_OP, &cuda_matmul_dx},
+      {BS_KIND_OP, &cuda_matmul_dw},
+      {BS_KIND_OP, &cuda_matmul_update},
+      {BS_KIND_OP, &cuda_matmul24},
+      {BS_KIND_OP, &cuda_matmul24_dx},
+      {BS_KIND_OP, &cuda_matmul24_dw},
       {BS_KIND_OP, &cuda_matmul24_update},
+      {BS_KIND_OP, &cuda_activate},
+      {BS_KIND_OP, &cuda_activate_dx},
+      {BS_KIND_OP, &cuda_tree_sum},
+      {BS_KIND_OP, &cuda_dequantize_sum},
+      {BS_KIND_OP, &cuda_dequantize_product},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
@@ -79,5 +90,7 @@ BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the dri
                  1u << BS_KIND_BACKEND | 1u << BS_KIND_OP,
                  "backend:cuda\nop:convert@cuda\n"
                  "op:matmul@cuda\nop:matmul_dx@cuda\nop:matmul_dw@cuda\nop:matmul_update@cuda\n"
-                 "op:matmul24@cuda\nop:matmul24_dx@cuda\nop:matmul24_dw@cuda\nop:matmul24_update@cuda\n",
+                 "op:matmul24@cuda\nop:matmul24_dx@cuda\nop:matmul24_dw@cuda\nop:matmul24_update@cuda\n"
+                 "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\nop:"
+                 "dequantize_product@cuda\n",
                  activate, deactivate)

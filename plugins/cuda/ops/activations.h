@@ -13,6 +13,19 @@
 #define CUDA_ROUND 0x1.8p52 /* added to a small number: its nearest integer is in the low bits */
 #define CUDA_LOG2_E 1.4426950408889634
 
+/* 1 / d for d in [1, 2^1022], within a unit of f64 in the last place: what goes to f32 needs no more, and the
+ * exact division is a call. */
+CUDA_FN double cuda_reciprocal(double d) {
+#if defined(__CUDACC__)
+  double r;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(d)); /* 20 bits */
+  r = fma(r, fma(-d, r, 1.0), r);
+  return fma(r, fma(-d, r, 1.0), r);
+#else
+  return 1.0 / d;
+#endif
+}
+
 /* 2^(a scale) between 2^-1022 and 2^1023; zero down to -1023, infinity up to 1024. */
 CUDA_FN double cuda_exp2(double a, double scale) {
   const double t = fma(a, scale, CUDA_ROUND);
@@ -40,16 +53,16 @@ CUDA_FN double cuda_tail(double t) {
   return fma(g, t, 0.750294074215);
 }
 
-/* -|x|, where the exponential below has not ended. */
+/* -|x|, kept where the exponential below is a normal number: beyond, nothing is left of it in f32. */
 CUDA_FN double cuda_gelu_at(double x) {
-  return fabs(x) > 37.66 ? -37.66 : -fabs(x);
+  return fabs(x) > 37.6 ? -37.6 : -fabs(x);
 }
-/* exp(-y^2 / 2) and Phi(y) without it. */
-CUDA_FN double cuda_gelu_exp(double y) {
-  return cuda_exp2(y * y, -0.5 * CUDA_LOG2_E);
+/* exp(-y^2 / 2) at y of x, and zero where that of x is; Phi(y) without it. */
+CUDA_FN double cuda_gelu_exp(double x, double y) {
+  return fabs(x) > 38.6 ? 0.0 : cuda_exp2(y * y, -0.5 * CUDA_LOG2_E);
 }
 CUDA_FN double cuda_gelu_phi(double y) {
-  const double w = 1.0 / (3.75 - y);
+  const double w = cuda_reciprocal(3.75 - y);
   return cuda_tail((3.75 + y) * w) * w;
 }
 
@@ -58,16 +71,16 @@ CUDA_FN float cuda_gelu_f32(float v) {
   if (v != v) return v;
   const double x = (double)v, y = cuda_gelu_at(x);
   const double least = x < y ? x : y, most = x > 0.0 ? x : least == x && x == 0.0 ? x : -0.0;
-  return (float)fma(least * cuda_gelu_phi(y), cuda_gelu_exp(y), most);
+  return (float)fma(least * cuda_gelu_phi(y), cuda_gelu_exp(x, y), most);
 }
-/* x / (1 + exp(-x)); the exponential is infinity where -x ends. */
-CUDA_FN double cuda_silu_exp(double x) {
-  const double v = x > 700.0 ? 700.0 : x < -709.7 ? -709.7 : x;
-  return cuda_exp2(v, -CUDA_LOG2_E);
+/* 1 / (1 + exp(-x)); zero where that exponential is infinite. */
+CUDA_FN double cuda_logistic(double x) {
+  const double v = x > 700.0 ? 700.0 : x < -708.0 ? -708.0 : x;
+  return x < -709.782712893384 ? 0.0 : cuda_reciprocal(1.0 + cuda_exp2(v, -CUDA_LOG2_E));
 }
 CUDA_FN float cuda_silu_f32(float v) {
   if (v != v) return v;
-  return (float)((double)v / (1.0 + cuda_silu_exp((double)v)));
+  return (float)((double)v * cuda_logistic((double)v));
 }
 
 /* none, relu, gelu, silu (enum bs_activation) of one value; NaN stays. */
@@ -118,10 +131,10 @@ CUDA_FN double cuda_slope_f32(uint32_t activation, float z) {
   if (z != z) return x;
   if (activation == BS_ACT_RELU) return cuda_relu_slope(x);
   if (activation == BS_ACT_GELU) {
-    const double y = cuda_gelu_at(x), e = cuda_gelu_exp(y), low = cuda_gelu_phi(y) * e;
+    const double y = cuda_gelu_at(x), e = cuda_gelu_exp(x, y), low = cuda_gelu_phi(y) * e;
     return fma(x * 0.39894228040143267794, e, x > 0.0 ? 1.0 - low : low);
   }
-  const double s = 1.0 / (1.0 + cuda_silu_exp(x));
+  const double s = cuda_logistic(x);
   return s * fma(x, 1.0 - s, 1.0);
 }
 

@@ -32,7 +32,7 @@ int32_t cuda_convert_views(const cuda_device *device, const cuda_view *in, const
   } else if (in->dtype == BS_F64) {
     args.by = CUDA_BY_F64;
   }
-  cuda_walk_make(views, 2, 1, args.by == CUDA_BY_I64 ? 4 : CUDA_WALK_WIDTH, 1, &args.walk);
+  cuda_walk_make(views, 2, 1, args.by == CUDA_BY_I64 ? 4 : CUDA_WALK_WIDTH, 0, &args.walk);
   args.in = views[0];
   args.out = views[1];
   return cuda_launch_items(device, CUDA_CONVERT, cuda_walk_threads(&args.walk), stream, &args, err);

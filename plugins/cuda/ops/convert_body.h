@@ -4,9 +4,6 @@
 #define BS_PLUGIN_CUDA_CONVERT_BODY_H
 #include "walk.h"
 
-/* By f64 pieces are of two at most, by integers of four. */
-enum { CUDA_BY_COPY = 0, CUDA_BY_F32, CUDA_BY_F64, CUDA_BY_I64 };
-
 typedef struct convert_args {
   cuda_walk walk;
   cuda_view in, out;

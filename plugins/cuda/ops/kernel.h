@@ -18,8 +18,10 @@
 #define CUDA_FN static __device__ __forceinline__
 #define CUDA_KERNEL extern "C" __global__
 #define CUDA_UNROLL _Pragma("unroll")
+#define CUDA_ROLL _Pragma("unroll 1")
 #else
 #define CUDA_UNROLL /* the loop behind it has a constant count: its arrays stay in registers */
+#define CUDA_ROLL   /* the loop behind it stays one: its body is long */
 #define CUDA_FN static inline __attribute__((unused))
 #endif
 

@@ -46,7 +46,7 @@ static uint32_t width_of(const cuda_view *views, uint32_t count, uint32_t limit,
   for (uint32_t i = 0; i < count; i++)
     if (views[i].data != NULL && views[i].size > widest) widest = views[i].size;
   uint32_t width = 16 / widest < limit ? 16 / widest : limit;
-  if (unit > 1 && unit % width != 0) return 1;
+  if (unit % width != 0) return 1;
   for (uint32_t i = 0; i < count; i++)
     if (!fits(&views[i], width)) return 1;
   return width;

@@ -14,6 +14,9 @@ enum {
   CUDA_WALK_VIEWS = 8  /* the most matrices of one walk */
 };
 
+/* What a value is between its two roundings. By f64 pieces are of two at most, by integers of four. */
+enum { CUDA_BY_COPY = 0, CUDA_BY_F32, CUDA_BY_F64, CUDA_BY_I64 };
+
 /* Division by a number that a launch does not change: up to 2^31 by one product. */
 typedef struct cuda_divisor {
   int64_t by;
@@ -91,10 +94,10 @@ CUDA_FN void cuda_view_put(const cuda_view *v, const cuda_place *at, const cuda_
 #if !defined(__CUDACC__)
 /* Host side (walk.c). by is at least 1. */
 cuda_divisor cuda_divisor_make(int64_t by);
-/* Brings `count` views of one shape (absent ones have data NULL) into the form that needs the fewest
- * divisions, all in the same way, and lays a walk over them. `fold` 0: rows stay rows and columns columns.
- * `limit`: the widest piece that the op takes. `unit`: pieces may begin where columns divide by it (1, or the
- * columns that something repeats after). */
+/* Brings `count` views of one shape (absent ones have data NULL; the last is the output) into the form that
+ * needs the fewest divisions, all in the same way, and lays a walk over them. `fold` 0: rows stay rows and
+ * columns columns. `limit`: the widest piece that the op takes. `unit`: 0, or the columns of which a piece
+ * may not cross a multiple. */
 void cuda_walk_make(cuda_view *views, uint32_t count, int fold, uint32_t limit, int64_t unit,
                     cuda_walk *out_walk);
 /* Threads that walk it: whole blocks. */
