@@ -109,6 +109,7 @@ function(bs_cuda_images out)
     math(EXPR n "${n} + 1")
   endforeach()
   string(APPEND tables "};\nconst uint32_t cuda_arch_count = ${n};\n")
+  file(CONFIGURE OUTPUT "${dir}/version" CONTENT "${BS_CUDA_VERSION}\n")
   file(CONFIGURE OUTPUT "${dir}/images.c" CONTENT "/* Written by cmake/BsCuda.cmake. */\n${tables}" @ONLY)
   set_source_files_properties("${dir}/images.c" PROPERTIES OBJECT_DEPENDS "${images}"
     INCLUDE_DIRECTORIES "${CMAKE_SOURCE_DIR}/plugins/cuda")

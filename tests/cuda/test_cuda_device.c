@@ -41,7 +41,7 @@ static void wait_for(const over *o, void *device, bs_stream *stream) {
 }
 
 static unsigned char at(uint64_t i, unsigned seed) {
-  return (unsigned char)((i * 2654435761u + seed) >> 7);
+  return (unsigned char)((((uint32_t)i + 7919u * seed) * 2654435761u) >> 24); /* no two pieces alike */
 }
 static unsigned char *pattern(uint64_t bytes, unsigned seed) {
   unsigned char *p = malloc(bytes);

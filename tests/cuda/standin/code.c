@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugins/cuda/kernels.h"
 #include "standin.h"
 #include "tests/cuda/twins/twins.h"
 
@@ -118,6 +119,21 @@ CUresult cuModuleLoadData(CUmodule *out_module, const void *image) {
   return CUDA_SUCCESS;
 }
 
+/* What the plugin's table says of a kernel is what the compiler made of it. */
+static void check_table(const char *name, const si_kernel *kernel) {
+  for (uint32_t i = 0; i < CUDA_KERNEL_COUNT_; i++) {
+    const cuda_kernel_info *k = &cuda_kernel_table[i];
+    if (k->name == NULL || strcmp(k->name, name) != 0) continue;
+    if (k->args_bytes != kernel->args_bytes)
+      si_die("the arguments of %s are %u bytes on the host, %u on the device", name, k->args_bytes,
+             kernel->args_bytes);
+    if (k->threads > (kernel->max_threads != 0 ? kernel->max_threads : 1024))
+      si_die("%s is launched by %u threads a block, and built for %u", name, k->threads, kernel->max_threads);
+    if (kernel->local > k->local_bytes)
+      si_die("%s has %u bytes of local memory a thread, %u are allowed", name, kernel->local, k->local_bytes);
+  }
+}
+
 static struct CUfunc_st functions[4096]; /* never freed: queued launches may still name them */
 static size_t n_functions;
 
@@ -137,6 +153,7 @@ CUresult cuModuleGetFunction(CUfunction *out_function, CUmodule m, const char *n
   if (!si_lives(SI_MODULE, m)) return CUDA_ERROR_INVALID_HANDLE;
   if (si_image_kernel(m->image, name, &kernel) != 1) return CUDA_ERROR_NOT_FOUND;
   const cuda_twin *twin = cuda_twin_find(name);
+  check_table(name, &kernel);
   if (twin == NULL) si_die("kernel %s has no twin (tests/cuda/twins/table.c)", name);
   pthread_mutex_lock(&si_lock);
   if (n_functions == sizeof functions / sizeof functions[0]) si_die("too many functions");
