@@ -4,10 +4,16 @@
 
 #include "ops/activate_body.h"
 #include "ops/activate_dx_body.h"
+#include "ops/adamw_update_body.h"
 #include "ops/convert_body.h"
 #include "ops/dequantize_product_body.h"
 #include "ops/dequantize_sum_body.h"
+#include "ops/expand24_body.h"
+#include "ops/gather_columns_body.h"
 #include "ops/product.h"
+#include "ops/quantize_groups_body.h"
+#include "ops/scatter_columns_body.h"
+#include "ops/sgd_update_body.h"
 #include "ops/tree_sum_body.h"
 
 /* In the order of enum cuda_kernel. */
@@ -18,6 +24,12 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_TREE_SUM] = {"tree_sum", sizeof(tree_sum_args), CUDA_BLOCK, 0},
     [CUDA_DEQUANTIZE_SUM] = {"dequantize_sum", sizeof(dequantize_sum_args), CUDA_BLOCK, 0},
     [CUDA_DEQUANTIZE_PRODUCT] = {"dequantize_product", sizeof(dequantize_product_args), CUDA_BLOCK, 0},
+    [CUDA_GATHER_COLUMNS] = {"gather_columns", sizeof(gather_columns_args), CUDA_BLOCK, 0},
+    [CUDA_SCATTER_COLUMNS] = {"scatter_columns", sizeof(scatter_columns_args), CUDA_BLOCK, 0},
+    [CUDA_QUANTIZE_GROUPS] = {"quantize_groups", sizeof(quantize_groups_args), CUDA_BLOCK, 0},
+    [CUDA_SGD_UPDATE] = {"sgd_update", sizeof(sgd_update_args), CUDA_BLOCK, 0},
+    [CUDA_ADAMW_UPDATE] = {"adamw_update", sizeof(adamw_update_args), CUDA_BLOCK, 0},
+    [CUDA_EXPAND24] = {"expand24", sizeof(expand24_args), CUDA_BLOCK, 0},
     [CUDA_PRODUCT_F32] = {"product_f32", sizeof(product_args), PRODUCT_THREADS, 0},
     [CUDA_PRODUCT_F64] = {"product_f64", sizeof(product_args), PRODUCT_THREADS, 0},
     [CUDA_PRODUCT_I64] = {"product_i64", sizeof(product_args), PRODUCT_THREADS, 0},

@@ -47,6 +47,12 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_tree_sum},
       {BS_KIND_OP, &cuda_dequantize_sum},
       {BS_KIND_OP, &cuda_dequantize_product},
+      {BS_KIND_OP, &cuda_gather_columns},
+      {BS_KIND_OP, &cuda_scatter_columns},
+      {BS_KIND_OP, &cuda_quantize_groups},
+      {BS_KIND_OP, &cuda_sgd_update},
+      {BS_KIND_OP, &cuda_adamw_update},
+      {BS_KIND_OP, &cuda_expand24},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
@@ -92,5 +98,7 @@ BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the dri
                  "op:matmul@cuda\nop:matmul_dx@cuda\nop:matmul_dw@cuda\nop:matmul_update@cuda\n"
                  "op:matmul24@cuda\nop:matmul24_dx@cuda\nop:matmul24_dw@cuda\nop:matmul24_update@cuda\n"
                  "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\nop:"
-                 "dequantize_product@cuda\n",
+                 "dequantize_product@cuda\n"
+                 "op:gather_columns@cuda\nop:scatter_columns@cuda\nop:quantize_groups@cuda\nop:sgd_update@"
+                 "cuda\nop:adamw_update@cuda\nop:expand24@cuda\n",
                  activate, deactivate)

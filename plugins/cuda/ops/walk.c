@@ -35,7 +35,7 @@ static void tidy(cuda_view *views, uint32_t count) {
   }
 }
 
-static int fits(const cuda_view *v, uint32_t width) {
+int cuda_view_fits(const cuda_view *v, uint32_t width) {
   const uint64_t bytes = (uint64_t)width * v->size;
   return v->data == NULL || (v->col == 1 && (uintptr_t)v->data % bytes == 0 &&
                              (v->rows <= 1 || (uint64_t)v->row * v->size % bytes == 0));
@@ -48,26 +48,30 @@ static uint32_t width_of(const cuda_view *views, uint32_t count, uint32_t limit,
   uint32_t width = 16 / widest < limit ? 16 / widest : limit;
   if (unit % width != 0) return 1;
   for (uint32_t i = 0; i < count; i++)
-    if (!fits(&views[i], width)) return 1;
+    if (!cuda_view_fits(&views[i], width)) return 1;
   return width;
 }
 
-void cuda_walk_make(cuda_view *views, uint32_t count, int fold, uint32_t limit, int64_t unit,
-                    cuda_walk *out_walk) {
+void cuda_walk_lay(int64_t rows, int64_t cols, uint32_t width, cuda_walk *out_walk) {
   cuda_walk *w = out_walk;
   memset(w, 0, sizeof *w);
-  if (fold) tidy(views, count);
-  const cuda_view *shape = &views[count - 1];
-  w->rows = shape->rows;
-  w->width = width_of(views, count, limit, unit);
-  w->vectors = w->width > 1 ? shape->cols / w->width : 0;
-  w->tail = shape->cols - w->vectors * w->width;
+  w->rows = rows;
+  w->width = width;
+  w->vectors = width > 1 ? cols / width : 0;
+  w->tail = cols - w->vectors * width;
   w->vector_items = w->rows * w->vectors;
   w->tail_items = w->rows * w->tail;
   const int64_t block = (int64_t)CUDA_BLOCK * CUDA_WALK_DEEP;
   w->vector_blocks = (w->vector_items + block - 1) / block;
   w->by_vectors = cuda_divisor_make(w->vectors > 0 ? w->vectors : 1);
   w->by_tail = cuda_divisor_make(w->tail > 0 ? w->tail : 1);
+}
+
+void cuda_walk_make(cuda_view *views, uint32_t count, int fold, uint32_t limit, int64_t unit,
+                    cuda_walk *out_walk) {
+  if (fold) tidy(views, count);
+  const cuda_view *shape = &views[count - 1];
+  cuda_walk_lay(shape->rows, shape->cols, width_of(views, count, limit, unit), out_walk);
 }
 
 int64_t cuda_walk_threads(const cuda_walk *walk) {

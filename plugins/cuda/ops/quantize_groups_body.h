@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * quantize_groups_body.h - int8 values with an f32 scale for each group of columns of a row: scale = max |in|
+ * / 127, q = in / scale to the nearest integer, ties to even; a group with a NaN or an infinity has the scale
+ * NaN and zeros. A block takes some whole groups of a row, or one that is larger than that: its threads find
+ * the largest magnitudes in shared memory, then round. What is read twice is near after the first time. */
+#ifndef BS_PLUGIN_CUDA_QUANTIZE_GROUPS_BODY_H
+#define BS_PLUGIN_CUDA_QUANTIZE_GROUPS_BODY_H
+#include "walk.h"
+
+enum { CUDA_QUANTIZE_SPAN = 2048 }; /* columns of a block, where groups are not larger */
+
+typedef struct quantize_groups_args {
+  cuda_view in, q, scales;
+  int64_t group;          /* columns */
+  int64_t groups;         /* of a row */
+  int64_t block_groups;   /* of a block: at most CUDA_QUANTIZE_SPAN */
+  cuda_divisor by_blocks; /* blocks of a row */
+  cuda_divisor by_group;
+  uint32_t width;    /* columns that a thread takes at a time: 4, within one group; 1 */
+  uint32_t together; /* 1: the 32 threads of a warp are always in one group */
+} quantize_groups_args;
+
+typedef struct quantize_groups_shared {
+  uint32_t most[CUDA_QUANTIZE_SPAN]; /* bits of the largest magnitude of each group */
+} quantize_groups_shared;
+
+/* What a block works on. */
+typedef struct quantize_groups_part {
+  int64_t row, first, groups; /* groups first .. first + groups - 1 */
+  int64_t begin, end;         /* their columns */
+} quantize_groups_part;
+
+CUDA_FN quantize_groups_part quantize_groups_here(const quantize_groups_args *a, const cuda_at *at) {
+  quantize_groups_part p;
+  p.row = cuda_divide(&a->by_blocks, at->block_x);
+  p.first = ((int64_t)at->block_x - p.row * a->by_blocks.by) * a->block_groups;
+  p.groups = a->groups - p.first < a->block_groups ? a->groups - p.first : a->block_groups;
+  p.begin = p.first * a->group;
+  p.end = a->in.cols - p.begin < p.groups * a->group ? a->in.cols : p.begin + p.groups * a->group;
+  return p;
+}
+
+CUDA_FN void quantize_groups_max(uint32_t *most, uint32_t magnitude, uint32_t together) {
+#if defined(__CUDACC__)
+  if (together != 0) {
+    magnitude = __reduce_max_sync(0xffffffffu, magnitude);
+    if ((threadIdx.x & 31u) != 0) return;
+  }
+  if (magnitude != 0) atomicMax(most, magnitude);
+#else
+  (void)together;
+  if (magnitude > *most) *most = magnitude;
+#endif
+}
+
+CUDA_FN void quantize_groups_clear(const quantize_groups_args *a, quantize_groups_shared *s,
+                                   const cuda_at *at) {
+  for (int64_t i = at->thread; i < a->block_groups; i += at->threads) s->most[i] = 0;
+}
+
+CUDA_FN uint32_t quantize_groups_magnitude(const quantize_groups_args *a, int64_t row, int64_t col) {
+  return cuda_bits_f32(*(const float *)(const void *)cuda_element(&a->in, row, col)) & 0x7fffffffu;
+}
+
+/* Of magnitudes the larger one has the larger bits, infinity and NaN too. All threads of a warp go round as
+ * often. */
+CUDA_FN void quantize_groups_measure(const quantize_groups_args *a, quantize_groups_shared *s,
+                                     const cuda_at *at) {
+  const quantize_groups_part p = quantize_groups_here(a, at);
+  const int64_t step = (int64_t)at->threads * a->width;
+  for (int64_t base = p.begin; base < p.end; base += step) {
+    const int64_t c = base + (int64_t)at->thread * a->width;
+    uint32_t most = 0;
+    if (a->width == 4 && c + 4 <= p.end) {
+      const cuda_raw raw = cuda_get_bytes(cuda_element(&a->in, p.row, c), 16);
+      CUDA_UNROLL
+      for (int i = 0; i < 4; i++) {
+        const uint32_t magnitude = raw.word[i] & 0x7fffffffu;
+        most = magnitude > most ? magnitude : most;
+      }
+    } else {
+      for (int64_t e = c; e < c + a->width && e < p.end; e++) {
+        const uint32_t magnitude = quantize_groups_magnitude(a, p.row, e);
+        most = magnitude > most ? magnitude : most;
+      }
+    }
+    const int64_t inside = c < p.end ? c - p.begin : 0;
+    quantize_groups_max(&s->most[cuda_divide(&a->by_group, inside)], most, a->together);
+  }
+}
+
+CUDA_FN float quantize_groups_scale(uint32_t most) {
+  return most < 0x7f800000u ? cuda_f32_bits(most) / 127.0f : cuda_f32_bits(0x7fc00000u);
+}
+CUDA_FN uint32_t quantize_groups_round(float v, float scale) {
+  const float r = scale > 0.0f ? rintf(v / scale) : 0.0f; /* of a NaN scale nothing */
+  return (uint32_t)(int32_t)(r > 127.0f ? 127.0f : r < -127.0f ? -127.0f : r);
+}
+
+CUDA_FN void quantize_groups_finish(const quantize_groups_args *a, const quantize_groups_shared *s,
+                                    const cuda_at *at) {
+  const quantize_groups_part p = quantize_groups_here(a, at);
+  for (int64_t i = at->thread; i < p.groups; i += at->threads)
+    *(float *)(void *)cuda_element(&a->scales, p.row, p.first + i) = quantize_groups_scale(s->most[i]);
+  const int64_t step = (int64_t)at->threads * a->width;
+  for (int64_t c = p.begin + (int64_t)at->thread * a->width; c < p.end; c += step) {
+    const float scale = quantize_groups_scale(s->most[cuda_divide(&a->by_group, c - p.begin)]);
+    if (a->width == 4 && c + 4 <= p.end) {
+      const cuda_raw raw = cuda_get_bytes(cuda_element(&a->in, p.row, c), 16);
+      cuda_raw q = {{0, 0, 0, 0}};
+      CUDA_UNROLL
+      for (int i = 0; i < 4; i++) cuda_set8(&q, i, quantize_groups_round(cuda_f32_bits(raw.word[i]), scale));
+      cuda_put_bytes(cuda_element(&a->q, p.row, c), &q, 4);
+      continue;
+    }
+    for (int64_t e = c; e < c + a->width && e < p.end; e++) {
+      const float v = *(const float *)(const void *)cuda_element(&a->in, p.row, e);
+      *(unsigned char *)cuda_element(&a->q, p.row, e) = (unsigned char)quantize_groups_round(v, scale);
+    }
+  }
+}
+#endif
