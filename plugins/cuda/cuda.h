@@ -19,6 +19,8 @@ typedef struct cuda_state {
   bs_plugin_self *self;
   const char *driver_path; /* NULL: libcuda.so.1, as the system finds it */
   cuda_driver driver;      /* driver/driver.h: opened once, by whoever asks first */
+  struct cuda_lt *lt;      /* cublaslt/library.h; NULL: built without cuBLASLt's header */
+  bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;
 
 typedef struct cuda_inner cuda_inner; /* inner.h: what changes while the device is used, under a lock */
@@ -40,6 +42,7 @@ typedef struct cuda_device {
   CUmodule modules[CUDA_IMAGES_MAX];
   CUfunction kernels[CUDA_KERNEL_COUNT_];
   cuda_inner *inner;
+  void *lt; /* cuBLASLt's handle, once a product has asked for it */
 } cuda_device;
 
 /* The backend's stream as the driver's. */

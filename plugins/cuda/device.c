@@ -2,6 +2,9 @@
  * device.c - backend "cuda": devices told without a context, opened in the device's primary context with
  * streams, a memory pool and the kernels of this build. */
 #include "inner.h"
+#if defined(BS_CUDA_LT)
+#include "cublaslt/library.h"
+#endif
 
 /* ---- told without opening ------------------------------------------------------------------- */
 
@@ -199,6 +202,9 @@ static void device_close(void *opaque) {
     cuda_sides_close(device);
     if (device->stream != NULL) (void)call->stream_synchronize(device->stream);
     cuda_copies_close(device);
+#if defined(BS_CUDA_LT)
+    cuda_lt_close(device);
+#endif
     for (uint32_t i = 0; i < cuda_image_count; i++)
       if (device->modules[i] != NULL) (void)call->module_unload(device->modules[i]);
     if (device->inner->fence != NULL) (void)call->event_destroy(device->inner->fence);

@@ -3,6 +3,9 @@
  * Nothing of the driver is touched here: it is opened when a device is asked for. */
 #include "cuda.h"
 #include "ops/ops.h"
+#if defined(BS_CUDA_LT)
+#include "cublaslt/product.h"
+#endif
 
 #ifndef BS_PLUGIN_VERSION
 #define BS_PLUGIN_VERSION "0.1.0"
@@ -11,6 +14,12 @@
 static const bs_param_desc params[] = {
     {sizeof(bs_param_desc), BS_PARAM_STRING, "driver", "auto", NULL, NULL,
      "path of NVIDIA's driver library, auto: libcuda.so.1 as the system finds it"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "cublaslt", "auto", NULL, NULL,
+     "path of cuBLASLt, auto: vendor/ beside the plugin's folder, then libcublasLt.so.13 or .12 as the "
+     "system "
+     "finds it; off: none"},
+    {sizeof(bs_param_desc), BS_PARAM_BOOL, "tune", "on", NULL, NULL,
+     "time what cuBLASLt's heuristics name, once a shape, and keep the fastest; off: their first"},
 };
 
 static int32_t configure(cuda_state *state, bs_error *err) {
@@ -22,9 +31,39 @@ static int32_t configure(cuda_state *state, bs_error *err) {
     const int32_t rc = host->param_define(host->ctx, state->self, &params[i], err);
     if (rc != BS_OK) return rc;
   }
-  const int32_t rc = host->param_get(host->ctx, state->self, "driver", &value, err);
+  int32_t rc = host->param_get(host->ctx, state->self, "driver", &value, err);
   if (rc == BS_OK && value.s != NULL && strcmp(value.s, "auto") != 0) state->driver_path = value.s;
+#if defined(BS_CUDA_LT)
+  bs_value tune = {.struct_size = (uint32_t)sizeof tune};
+  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cublaslt", &value, err);
+  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "tune", &tune, err);
+  if (rc == BS_OK) rc = cuda_lt_new(state, value.s != NULL ? value.s : "auto", tune.i != 0, err);
+#endif
   return rc;
+}
+
+static int32_t register_one(cuda_state *state, uint32_t kind, const void *vtable, bs_error *err) {
+  BS_HERE_LOC(here);
+  return state->host->register_thing(state->host->ctx, state->self, kind, vtable, state, &here, err);
+}
+
+/* Products by cuBLASLt, and what steps the weights that they have packed. */
+static int32_t register_products(cuda_state *state, bs_error *err) {
+#if defined(BS_CUDA_LT)
+  const bs_op_impl *const things[] = {&cuda_lt_matmul,        &cuda_lt_matmul_dx, &cuda_lt_matmul_dw,
+                                      &cuda_lt_matmul_update, &state->steps[0],   &state->steps[1]};
+  state->steps[0] = cuda_sgd_update;
+  state->steps[1] = cuda_adamw_update;
+  state->steps[0].name = state->steps[1].name = CUDA_LT;
+  for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
+    const int32_t rc = register_one(state, BS_KIND_OP, things[i], err);
+    if (rc != BS_OK) return rc;
+  }
+#else
+  (void)state;
+  (void)err;
+#endif
+  return BS_OK;
 }
 
 static int32_t register_all(cuda_state *state, bs_error *err) {
@@ -54,19 +93,20 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_adamw_update},
       {BS_KIND_OP, &cuda_expand24},
   };
-  BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
-    const int32_t rc = state->host->register_thing(state->host->ctx, state->self, things[i].kind,
-                                                   things[i].vtable, state, &here, err);
+    const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);
     if (rc != BS_OK) return rc;
   }
-  return BS_OK;
+  return register_products(state, err);
 }
 
 static int32_t deactivate(void *opaque, bs_error *err) {
   cuda_state *state = opaque;
   (void)err;
   if (state == NULL) return BS_OK;
+#if defined(BS_CUDA_LT)
+  cuda_lt_delete(state);
+#endif
   cuda_driver_close(&state->driver);
   state->host->free(state->host->ctx, state);
   return BS_OK;

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * choose.h - which algorithm of cuBLASLt makes a product: what its heuristics name first, or, with tuning,
+ * the fastest of what they name, timed once and kept. */
+#ifndef BS_PLUGIN_CUDA_CUBLASLT_CHOOSE_H
+#define BS_PLUGIN_CUDA_CUBLASLT_CHOOSE_H
+#include "../ops/ops.h"
+#include "call.h"
+
+typedef struct cuda_lt_algo {
+  cublasLtMatmulAlgo_t algo;
+  uint64_t workspace; /* bytes that it needs */
+  int32_t id;         /* CUBLASLT_ALGO_CONFIG_ID */
+  uint32_t place;     /* among the heuristics': 0 is the first */
+} cuda_lt_algo;
+
+/* A choice, known by the shape and the kind of device. */
+struct cuda_lt_choice {
+  cuda_lt_shape shape;
+  int32_t capability, multiprocessors;
+  cuda_lt_algo algo;
+};
+
+/* The algorithm for a product. `weight` NULL, or what A points to: it is read as it is. BS_UNSUPPORTED where
+ * the heuristics name none. Callable by any rank; others wait while one is timing, so that ranks of one
+ * process on equal devices get the same. */
+int32_t cuda_lt_choose(const bs_exec *exec, cublasLtHandle_t handle, const cuda_lt_shape *shape,
+                       const void *weight, cuda_lt_algo *out_algo, bs_error *err);
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ * matmul.c - Y = act(X W^T + bias) + residual by cuBLASLt. Column after column Y is Y^T [N,B], X is X^T [K,B]
+ * and W is W^T [K,N], which is turned: both are read along K. Bias and relu are its epilogue; a residual is
+ * its C, where no activation lies between. gelu is our own tiles': cuBLASLt's is the approximation by tanh.
+ */
+#include "product.h"
+
+#include "../ops/products.h"
+
+static int bias_ok(const bs_op_query *q, const cuda_lt_shape *s, bs_op_answer *out) {
+  const bs_tensor_desc *bias = q->args[1];
+  if (bias == NULL) return 1;
+  const uint32_t want = s->bias == CUDA_R_64F    ? BS_F64
+                        : s->bias == CUDA_R_32F  ? BS_F32
+                        : s->bias == CUDA_R_16F  ? BS_F16
+                        : s->bias == CUDA_R_16BF ? BS_BF16
+                                                 : 0;
+  if (bias->dtype != want) {
+    (void)cuda_answer_no(out, BS_REASON_DTYPE, "the bias is 0x%04x, cuBLASLt adds 0x%04x here", bias->dtype,
+                         want);
+    return 0;
+  }
+  if (bias->dims[0] <= 1 || bias->strides[0] == 1 || bias->strides[0] == 0) return 1;
+  (void)cuda_answer_no(out, BS_REASON_LAYOUT, "the bias has stride %lld", (long long)bias->strides[0]);
+  return 0;
+}
+
+static int epilogue_ok(const bs_op_query *q, cuda_lt_shape *s, bs_op_answer *out) {
+  const int integers = s->compute == CUBLAS_COMPUTE_32I;
+  if (q->activation > BS_ACT_RELU) {
+    (void)cuda_answer_no(out, BS_REASON_NOT_BUILT, "cuBLASLt has no exact gelu and no silu");
+    return 0;
+  }
+  if (q->activation == BS_ACT_RELU && q->args[2] != NULL) {
+    (void)cuda_answer_no(out, BS_REASON_NOT_BUILT, "cuBLASLt adds the residual before the activation");
+    return 0;
+  }
+  if (integers && (q->activation != BS_ACT_NONE || q->args[1] != NULL || q->args[2] != NULL)) {
+    (void)cuda_answer_no(out, BS_REASON_NOT_BUILT, "cuBLASLt's products of integers have no epilogue");
+    return 0;
+  }
+  s->epilogue = (q->activation == BS_ACT_RELU ? CUBLASLT_EPILOGUE_RELU : 0u) |
+                (q->args[1] != NULL ? CUBLASLT_EPILOGUE_BIAS : 0u);
+  if (s->epilogue == 0) s->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  return bias_ok(q, s, out);
+}
+
+static int residual_ok(const bs_op_query *q, cuda_lt_shape *s, bs_op_answer *out) {
+  cuda_lt_matrix c;
+  int list = 0;
+  s->ldc = s->ldd;
+  s->align_c = s->align_d;
+  if (q->args[2] == NULL) return 1;
+  if (q->args[2]->dtype != q->args[3]->dtype) {
+    (void)cuda_answer_no(out, BS_REASON_DTYPE, "the residual is 0x%04x, Y 0x%04x: cuBLASLt takes one type",
+                         q->args[2]->dtype, q->args[3]->dtype);
+    return 0;
+  }
+  if (!cuda_lt_matrix_of(q, 2, 0, &c, &list, out)) return 0;
+  s->adds = 1;
+  s->ldc = c.line;
+  s->align_c = cuda_lt_align((uint64_t)c.line * BS_DTYPE_BYTES(c.dtype), 0);
+  return 1;
+}
+
+static int ask_of(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask, bs_op_answer *out) {
+  cuda_lt_shape *s = &ask->shape;
+  cuda_lt_matrix x, y;
+  int list = 0, none = 0;
+  memset(ask, 0, sizeof *ask);
+  if (!cuda_lt_ready(state, q, out) ||
+      !cuda_lt_types(state, q->weight_dtype, q->args[0]->dtype, q->args[3]->dtype, 1, q->accumulate, s,
+                     out) ||
+      !cuda_lt_matrix_of(q, 0, 1, &x, &list, out) || !cuda_lt_matrix_of(q, 3, 0, &y, &none, out))
+    return 0;
+  const uint64_t size = BS_DTYPE_BYTES(q->weight_dtype), line = ((uint64_t)x.cols * size + 15) / 16 * 16;
+  s->m = y.cols;
+  s->n = x.rows;
+  s->k = x.cols;
+  s->turn_a = 1;
+  s->lda = (int64_t)(line / size);
+  s->ldb = x.line;
+  s->ldd = y.line;
+  s->align_a = 16;
+  s->align_b = cuda_lt_align((uint64_t)x.line * BS_DTYPE_BYTES(x.dtype), x.offset);
+  s->align_d = cuda_lt_align((uint64_t)y.line * BS_DTYPE_BYTES(y.dtype), 0);
+  s->workspace = cuda_lt_workspace(state, q);
+  s->fixed = (q->flags & BS_QUERY_DETERMINISTIC) != 0;
+  ask->offset_b = x.offset;
+  ask->gathered = list ? x.cols : 0;
+  return cuda_lt_sizes(s, out) && epilogue_ok(q, s, out) && residual_ok(q, s, out) && cuda_lt_aligned(s, out);
+}
+
+static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {
+  cuda_lt_ask ask;
+  const int32_t rc = cuda_matmul_supports(state, q, out_answer);
+  if (rc != BS_OK || out_answer->level == BS_LEVEL_NO) return rc; /* shapes and dtypes that nobody takes */
+  return ask_of(state, q, &ask, out_answer) ? cuda_lt_yes(q, &ask.shape, out_answer) : BS_OK;
+}
+
+static int32_t pack(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
+                    void **out_packed, uint64_t *out_bytes, bs_error *err) {
+  return cuda_packed_make(&cuda_lt_matmul, state, exec, query, weights, out_packed, out_bytes, err);
+}
+
+static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
+                       bs_error *err) {
+  bs_op_answer answer;
+  cuda_lt_ask ask;
+  cuda_lt_plan *plan = NULL;
+  int32_t rc = cuda_require(&cuda_lt_matmul, state, q, err);
+  if (rc != BS_OK) return rc;
+  (void)ask_of(state, q, &ask, &answer);
+  rc = cuda_lt_prepare(&cuda_lt_matmul, &cuda_matmul, &cuda_gather_columns, 0, state, exec, q, packed, &ask,
+                       &plan, err);
+  *out_plan = plan;
+  return rc;
+}
+
+static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
+  const cuda_lt_plan *plan = opaque;
+  bs_tensor x = cuda_lt_moved(plan, args[0]);
+  cuda_lt_shape shape = plan->ask.shape;
+  int refused = 0;
+  shape.n = x.dims[0];
+  if (shape.n == 0) return BS_OK;
+  cuda_lt_operands o = {.a = plan->weight->data,
+                        .b = (const char *)x.data + plan->ask.offset_b,
+                        .c = args[2] != NULL ? args[2]->data : NULL,
+                        .d = args[3]->data,
+                        .bias = args[1] != NULL ? args[1]->data : NULL};
+  if (!cuda_lt_fits(&shape, &o)) return plan->own_impl->run(plan->own, args, nargs, stream, err);
+  if (plan->move_impl != NULL) {
+    bs_tensor *const move[2] = {args[0], &x};
+    const int32_t rc = plan->move_impl->run(plan->move, move, 2, stream, err);
+    if (rc != BS_OK) return rc;
+  }
+  const int32_t rc = cuda_lt_run(plan, &shape, &o, cuda_stream(plan->plan.device, stream), &refused, err);
+  return refused ? plan->own_impl->run(plan->own, args, nargs, stream, err) : rc;
+}
+
+const bs_op_impl cuda_lt_matmul = {
+    .struct_size = (uint32_t)sizeof(bs_op_impl),
+    .op = "matmul",
+    .backend = "cuda",
+    .name = CUDA_LT,
+    .summary = "cuBLASLt, with bias, relu and residual in its epilogue",
+    .supports = supports,
+    .pack = pack,
+    .packed_update = cuda_packed_update,
+    .packed_read = cuda_packed_read,
+    .packed_free = cuda_packed_free,
+    .prepare = prepare,
+    .run = run,
+    .plan_free = cuda_lt_plan_free,
+};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * product.h - what matmul and its derivatives by cuBLASLt share: what it multiplies, plans, running. The
+ * packed weight is that of our own tiles (ops/matmul_pack.c), and so is what serves where a pointer is less
+ * aligned than the plan counts on, or nothing is to be multiplied. */
+#ifndef BS_PLUGIN_CUDA_CUBLASLT_PRODUCT_H
+#define BS_PLUGIN_CUDA_CUBLASLT_PRODUCT_H
+#include "choose.h"
+
+/* The name of all these implementations, so that they share packed weights. */
+#define CUDA_LT "cublaslt"
+
+/* A matrix of a query as it lies: row after row. */
+typedef struct cuda_lt_matrix {
+  int64_t rows, cols, line;
+  uint32_t dtype;
+  uint64_t offset; /* bytes from the tensor's data to the first element that counts */
+} cuda_lt_matrix;
+
+/* What an op asks: C(rows of c, cols of c) from two matrices; filled by the op's file. */
+typedef struct cuda_lt_ask {
+  cuda_lt_shape shape;
+  uint64_t offset_b, offset_a; /* of X, or of dX below */
+  uint64_t offset_d;
+  int64_t gathered; /* columns of the list of X (dX) that are moved first (last); 0: none */
+} cuda_lt_ask;
+
+typedef struct cuda_lt_plan {
+  cuda_plan plan;
+  const bs_op_impl *own_impl; /* our own tiles */
+  void *own;
+  uint32_t own_only;           /* 1: cuBLASLt does not multiply this */
+  const bs_op_impl *move_impl; /* gather_columns or scatter_columns; NULL: nothing is moved */
+  void *move;
+  bs_tensor moved; /* X's, or dX's, columns side by side */
+  const cuda_lt *lt;
+  cublasLtHandle_t handle;
+  const cuda_packed *weight;
+  cuda_lt_ask ask;
+  cuda_lt_algo algo;
+  void *workspace;
+  void *scalars; /* matmul_update: beta, and alpha where it is not f32 */
+} cuda_lt_plan;
+
+/* NO and 0 where the library is missing or the query asks what it does not promise. */
+int cuda_lt_ready(cuda_state *state, const bs_op_query *query, bs_op_answer *out_answer);
+/* Arg i of the query as a matrix, `picked`: only the partition's columns, with X_FULL. 0 and a NO where it
+ * does not lie row after row. A list of columns: as gathered side by side, *out_list is 1. */
+int cuda_lt_matrix_of(const bs_op_query *query, uint32_t i, int picked, cuda_lt_matrix *out, int *out_list,
+                      bs_op_answer *out_answer);
+/* Types of A times B into D, by the table of cublasLtMatmul: 0 and a NO where it has no such row. turned: the
+ * columns of A are dotted with those of B ("TN"), which bytes need. */
+int cuda_lt_types(const cuda_state *state, uint32_t a, uint32_t b, uint32_t d, int tn, uint32_t accumulate,
+                  cuda_lt_shape *shape, bs_op_answer *out_answer);
+/* Leading dimensions of bytes. */
+int cuda_lt_aligned(const cuda_lt_shape *shape, bs_op_answer *out_answer);
+int cuda_lt_sizes(const cuda_lt_shape *shape, bs_op_answer *out_answer);
+/* A derivative over a weight that this implementation has packed must be had, or the layer cannot train:
+ * where cuBLASLt has no such product, by our own tiles, and the answer says so. NO without the library. */
+int32_t cuda_lt_emulated(const cuda_state *state, const bs_op_answer *tiles, bs_op_answer *out_answer);
+int32_t cuda_lt_yes(const bs_op_query *query, const cuda_lt_shape *shape, bs_op_answer *out_answer);
+
+/* Workspace: what the device's generation is advised to have. */
+uint64_t cuda_lt_workspace(const cuda_state *state, const bs_op_query *query);
+
+/* A plan: `own` is prepared too, and refuses a weight that does not fit. moves: arg `moved` of the query is
+ * gathered (impl gather_columns) or scattered. ask NULL: our own tiles alone. */
+int32_t cuda_lt_prepare(const bs_op_impl *impl, const bs_op_impl *own, const bs_op_impl *move, uint32_t moved,
+                        void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
+                        const cuda_lt_ask *ask, cuda_lt_plan **out_plan, bs_error *err);
+void cuda_lt_plan_free(void *plan);
+/* 1 where the operands are as aligned as the algorithm was chosen for. */
+int cuda_lt_fits(const cuda_lt_shape *shape, const cuda_lt_operands *operands);
+/* Multiply with the plan's algorithm; shape: the plan's with the run's B. *out_refused 1: it does not take
+ * this B, and nothing was queued. */
+int32_t cuda_lt_run(const cuda_lt_plan *plan, const cuda_lt_shape *shape, cuda_lt_operands *operands,
+                    CUstream stream, int *out_refused, bs_error *err);
+/* X (dX) as the product takes it at this run: `given` itself or the moved one with its rows. */
+bs_tensor cuda_lt_moved(const cuda_lt_plan *plan, const bs_tensor *given);
+
+extern const bs_op_impl cuda_lt_matmul, cuda_lt_matmul_dx, cuda_lt_matmul_dw, cuda_lt_matmul_update;
+#endif
