@@ -30,12 +30,13 @@ if(BS_CUDA)
   find_program(BS_CUDA_NVCC nvcc HINTS "${BS_CUDA_ROOT}" "$ENV{CUDA_HOME}" "$ENV{CUDA_PATH}" "${BS_DEPS_DIR}/cuda"
     PATHS /usr/local/cuda PATH_SUFFIXES bin)
   if(BS_CUDA_NVCC)
-    get_filename_component(root "${BS_CUDA_NVCC}" REALPATH)
-    get_filename_component(root "${root}" DIRECTORY)
-    get_filename_component(root "${root}" DIRECTORY)
+    # What is in PATH may be a script or a link: nvcc itself tells where its toolkit lies.
+    execute_process(COMMAND "${BS_CUDA_NVCC}" --dryrun nothing.cu OUTPUT_VARIABLE text ERROR_VARIABLE text)
+    string(REGEX MATCH "TOP=([^\n]*)" found "${text}")
+    get_filename_component(BS_CUDA_TOP "${CMAKE_MATCH_1}" REALPATH)
     set(BS_CUDA_WHY "no cuda.h beside ${BS_CUDA_NVCC}")
-    find_path(BS_CUDA_INCLUDE_DIR cuda.h HINTS "${root}/include" "${root}/targets/x86_64-linux/include"
-      "${root}/targets/sbsa-linux/include")
+    find_path(BS_CUDA_INCLUDE_DIR cuda.h HINTS "${BS_CUDA_TOP}/include" "${BS_CUDA_TOP}/targets/x86_64-linux/include"
+      "${BS_CUDA_TOP}/targets/sbsa-linux/include")
   endif()
   if(BS_CUDA_NVCC AND BS_CUDA_INCLUDE_DIR)
     file(STRINGS "${BS_CUDA_INCLUDE_DIR}/cuda.h" line REGEX "^#define CUDA_VERSION +[0-9]+" LIMIT_COUNT 1)
@@ -83,9 +84,8 @@ function(bs_cuda_images out)
     list(LENGTH cubins n)
     set(image "${cubins}")
     if(n GREATER 1)
-      get_filename_component(bin "${BS_CUDA_NVCC}" DIRECTORY)
       set(image "${dir}/${name}.fatbin")
-      add_custom_command(OUTPUT "${image}" COMMAND "${bin}/fatbinary" --64 --create=${image} --compress=false ${parts}
+      add_custom_command(OUTPUT "${image}" COMMAND "${BS_CUDA_TOP}/bin/fatbinary" --64 --create=${image} --compress=false ${parts}
         DEPENDS ${cubins} VERBATIM)
     endif()
     string(APPEND tables "extern const unsigned char cuda_code_${count}[] __attribute__((visibility(\"hidden\")));\n"

@@ -114,17 +114,17 @@ def few(cells, every):
     return chosen
 
 
-def choose(cells, faulty, launches, quick):
-    """The cells to run, and those to inject into. bsrun --launch mpi is mpirun with another hand on it: few of it are enough."""
+def choose(cells, faulty, launches, quick, every):
+    """The cells to run, and those to inject into; quick: on threads each `every` values meet. bsrun --launch mpi is mpirun with another hand on it: few of it are enough."""
     keep, inject = [], []
     for launch in launches:
         mine, wrong = [c for c in cells if c.launch == launch], [c for c in faulty if c.launch == launch]
         slow = launch.startswith("mpi")  # a second and more for each job that fails
         if quick:
             rare = few([c for c in mine if c.dtype in RARE and refusal(c) is None], 1)
-            mine = few([c for c in mine if c.dtype not in RARE], 1 if launch != "threads" else 2)
+            mine = few([c for c in mine if c.dtype not in RARE], 1 if launch != "threads" else every)
             mine += rare[: 6 if launch == "threads" else 2 if slow else 3]
-            wrong = few(wrong, 1)[: 2 if slow else 4 if launch != "threads" else 8]
+            wrong = few(wrong, 1)[: 2 if slow or every == 1 else 4 if launch != "threads" else 8]
         elif launch == "mpi":
             mine, wrong = few(mine, 2), few(wrong, 1)[:4]
         keep += mine

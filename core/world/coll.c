@@ -231,6 +231,7 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
     fill_columns(p, me, in_sum, out_sum);
     rc = fill_bytes(p, n, in_sum, err);
   }
+  if (rc == BS_OK) rc = bs_coll_stage_prepare(p, err);
   if (rc == BS_OK && (p->site = malloc(strlen(site) + 1)) == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a call site");
   if (rc != BS_OK) {
@@ -248,6 +249,7 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
 void bs_coll_release(bs_coll_plan *plan) {
   if (plan == NULL) return;
   if (plan->started) bs_coll_abandon(plan);
+  bs_coll_stage_free(plan);
   free(plan->counts);
   free(plan->site);
   free(plan);
@@ -364,9 +366,10 @@ int32_t bs_coll_bind(bs_coll_plan *p, const bs_tensor *in, const bs_tensor *out,
 int32_t bs_coll_run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
   uint32_t calls;
   int32_t rc = p->started ? bs_coll_refuse_started(p, err) : bs_coll_bind(p, in, out, stream, err);
+  if (rc == BS_OK) rc = bs_coll_stage_down(p, err);
   if (rc != BS_OK) return rc;
   if (p->rank->line != NULL) bs_coll_settle(p->rank);
   rc = bs_coll_execute(p, &calls, err);
   bs_coll_count(p, calls);
-  return rc;
+  return rc == BS_OK ? bs_coll_stage_up(p, err) : rc;
 }

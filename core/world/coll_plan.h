@@ -25,6 +25,12 @@ struct bs_coll_plan {
   uint32_t me, n;   /* place and size of the group */
   uint64_t *counts; /* counts, then recv_counts */
   char *site;
+  /* Where the backend's memory is its own, coll_stage.c: dense data of the call in host memory, and where the
+   * result goes. */
+  uint32_t staged;
+  char *stage_in, *stage_out;
+  void *device_out;
+  int64_t device_stride;
   /* Of a started one, coll_start.c. */
   uint32_t started; /* until its wait; the rank's thread only */
   uint32_t ticket;  /* its place in the line */
@@ -38,6 +44,12 @@ int32_t bs_coll_bind(bs_coll_plan *plan, const bs_tensor *in, const bs_tensor *o
                      bs_error *err);
 /* Call the communicator, as often as the hook says; any thread, one at a time. Counts nothing. */
 int32_t bs_coll_execute(bs_coll_plan *plan, uint32_t *out_calls, bs_error *err);
+/* Room for a call's data in host memory, where the backend's is none. */
+int32_t bs_coll_stage_prepare(bs_coll_plan *plan, bs_error *err);
+void bs_coll_stage_free(bs_coll_plan *plan);
+/* Behind bind and before execute; behind execute. They wait for the stream; the rank's own thread. */
+int32_t bs_coll_stage_down(bs_coll_plan *plan, bs_error *err);
+int32_t bs_coll_stage_up(bs_coll_plan *plan, bs_error *err);
 /* Count `calls` of what is bound; the rank's own thread. */
 void bs_coll_count(bs_coll_plan *plan, uint32_t calls);
 

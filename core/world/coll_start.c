@@ -163,6 +163,7 @@ int32_t bs_coll_start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, b
   const bs_world *world = rank->world;
   if (plan->started) return bs_coll_refuse_started(plan, err);
   int32_t rc = bs_coll_bind(plan, in, out, stream, err);
+  if (rc == BS_OK) rc = bs_coll_stage_down(plan, err);
   const int threaded = world->comm->launch != BS_LAUNCH_DRIVEN && world->size > 1;
   if (rc == BS_OK && threaded && rank->line == NULL) rc = line_make(rank, err);
   if (rc != BS_OK) return rc;
@@ -194,7 +195,8 @@ int32_t bs_coll_wait(bs_coll_plan *plan, bs_error *err) {
   plan->started = 0;
   rank->unwaited--;
   bs_coll_count(plan, plan->calls);
-  if (plan->status != BS_OK && err != NULL) *err = plan->failure;
+  if (plan->status == BS_OK) return bs_coll_stage_up(plan, err);
+  if (err != NULL) *err = plan->failure;
   return plan->status;
 }
 

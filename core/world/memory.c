@@ -153,13 +153,15 @@ static int32_t zero_device(bs_rank *rank, void *ptr, uint64_t bytes, bs_error *e
     return BS_OK;
   }
   static const unsigned char zeros[4096];
-  for (uint64_t at = 0; at < bytes; at += sizeof zeros) {
-    uint64_t part = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
-    int32_t rc =
-        backend->mem_copy(rank->device, (char *)ptr + at, zeros, part, BS_COPY_HOST_TO_DEVICE, NULL, err);
-    if (rc != BS_OK) return rc;
+  uint64_t done = bytes < sizeof zeros ? bytes : sizeof zeros;
+  int32_t rc = BS_OK;
+  if (bytes > 0) rc = backend->mem_copy(rank->device, ptr, zeros, done, BS_COPY_HOST_TO_DEVICE, NULL, err);
+  while (rc == BS_OK && done < bytes) { /* then from itself, twice as much each time */
+    const uint64_t part = bytes - done < done ? bytes - done : done;
+    rc = backend->mem_copy(rank->device, (char *)ptr + done, ptr, part, BS_COPY_DEVICE_TO_DEVICE, NULL, err);
+    done += part;
   }
-  return bs_rank_sync(rank, err);
+  return rc == BS_OK ? bs_rank_sync(rank, err) : rc;
 }
 
 int32_t bs_memory_tensor_alloc(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime,

@@ -39,12 +39,6 @@ static int32_t resolve(bs_world *world, const bs_world_options *o, bs_error *err
   int32_t rc = bs_find_backend(world->context, o->backend != NULL ? o->backend : "cpu", &world->backend,
                                &world->backend_state, err);
   if (rc != BS_OK) return rc;
-  /* First of all: where there is no device, nothing about ranks is the reason. */
-  rc = world->backend->device_count(world->backend_state, &world->devices, err);
-  if (rc != BS_OK) return rc;
-  if (world->devices == 0)
-    return bs_error_set(err, BS_UNAVAILABLE, "BS-WORLD-DEVICE", "backend %s has no device here",
-                        world->backend->name);
   rc = bs_find_comm(world->context, o->comm != NULL ? o->comm : "threads", &world->comm, &world->comm_state,
                     err);
   if (rc != BS_OK) return rc;
@@ -55,14 +49,11 @@ static int32_t resolve(bs_world *world, const bs_world_options *o, bs_error *err
   if (world->comm->launch == BS_LAUNCH_DRIVEN && world->comm->world_drive == NULL)
     return bs_error_set(err, BS_PLUGIN, "BS-WORLD-LAUNCH", "communicator %s lacks world_drive",
                         world->comm->name);
-  if ((world->backend->flags & BS_BACKEND_HOST_MEMORY) == 0 &&
-      strcmp(bs_innermost(world->comm->name), "threads") == 0 && o->world_size > 1) {
-    bs_error_set(err, BS_UNSUPPORTED, "BS-WORLD-MEMORY",
-                 "communicator threads reads host memory; backend %s has memory of its own",
-                 world->backend->name);
-    bs_error_hint(err, "choose the communicator that comes with the backend");
-    return BS_UNSUPPORTED;
-  }
+  rc = world->backend->device_count(world->backend_state, &world->devices, err);
+  if (rc != BS_OK) return rc;
+  if (world->devices == 0)
+    return bs_error_set(err, BS_UNAVAILABLE, "BS-WORLD-DEVICE", "backend %s has no device here",
+                        world->backend->name);
   return BS_OK;
 }
 

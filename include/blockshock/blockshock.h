@@ -291,6 +291,11 @@ BS_API void bs_rank_regions_reset(bs_rank *rank);
 BS_API uint64_t bs_rank_counter(const bs_rank *rank, uint32_t counter);
 BS_API void bs_rank_counters_reset(bs_rank *rank);
 BS_API int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err);
+/* One collective of data in host memory, whatever the backend's memory is: what ranks tell each other about a
+ * run. `what` has one row; in and out (NULL where the kind or the rank has none) hold n_in and n_out elements
+ * and may be the same where the collective allows it. */
+BS_API int32_t bs_rank_collective_host(bs_rank *rank, const bs_collective *what, const void *in,
+                                       uint64_t n_in, void *out, uint64_t n_out, bs_error *err);
 BS_API int32_t bs_rank_sync(bs_rank *rank, bs_error *err); /* wait for the rank's streams */
 /* Copy a tensor to host memory, dense row-major; waits for the rank's stream. */
 BS_API int32_t bs_rank_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err);

@@ -36,6 +36,12 @@ static double at_the_kink(const bs_case *c, uint32_t z_dtype, const place *p, do
   return 0.0;
 }
 
+static double rounded(uint32_t dtype, double value) {
+  uint64_t room = 0;
+  bs_store_f64(dtype, &room, 0, value);
+  return bs_load_f64(dtype, &room, 0);
+}
+
 static void one(const bs_case *c, uint32_t z_dtype, const place *p, double y, double dy, double *dz,
                 double *bound2, double *variance) {
   const uint32_t f = c->spec.activation;
@@ -47,15 +53,23 @@ static void one(const bs_case *c, uint32_t z_dtype, const place *p, double y, do
   }
   *dz = dy * slope;
   if (f == BS_ACT_NONE || f == BS_ACT_RELU || !isfinite(*dz)) return;
-  const double u = c->spec.y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24, ulp = bs_ulp(c->spec.y_dtype, *dz);
-  const double typical = 6.0 * sqrt(p->variance);
+  const double u = c->spec.y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
   const double moved = p->reach * bs_activation_bend(f, p->z - p->reach, p->z + p->reach);
-  error = fabs(dy) * (fmin(moved, 2.0 * bs_activation_slope(f, -INFINITY, INFINITY)) +
-                      bs_activation_slope_error(f, slope, u));
-  error += 0.5 * bs_ulp(c->spec.y_dtype, fabs(*dz) + error);
+  const double evaluated = bs_activation_slope_error(f, slope, u);
+  const double most = fabs(dy) * (fmin(moved, 2.0 * bs_activation_slope(f, -INFINITY, INFINITY)) + evaluated);
+  const double low = rounded(c->spec.y_dtype, *dz - most);
+  if (isfinite(low) &&
+      low == rounded(c->spec.y_dtype, *dz + most)) { /* rounding keeps the order: the layer's is this one */
+    *dz = low;
+    return;
+  }
+  error = most + 0.5 * bs_ulp(c->spec.y_dtype, fabs(*dz) + most);
   *bound2 = error * error;
-  const double bend = bs_activation_bend(f, p->z - typical, p->z + typical);
-  *variance = dy * dy * bend * bend * p->variance + u * u * *dz * *dz + ulp * ulp / 12.0;
+  const double typical = 6.0 * sqrt(p->variance),
+               bend = bs_activation_bend(f, p->z - typical, p->z + typical);
+  /* What may round either way by little lies halfway between the two; else anywhere. */
+  const double ulp = bs_ulp(c->spec.y_dtype, *dz), turned = ulp * ulp / (most < 0.5 * ulp ? 4.0 : 12.0);
+  *variance = dy * dy * bend * bend * p->variance + u * u * *dz * *dz + turned;
 }
 
 /* Any division of the sum: no term, and no sum of some, is larger than the sum of all sizes. Of int8 steps,

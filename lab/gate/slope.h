@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * slope.h - the gradient that reaches a layer's products through its activation, dZ = dY act'(Z): in fp64 at
  * the reference's Z, and how far the layer's may be from that. It takes the slope at its own Z, which
- * round-off has moved, evaluates it, and rounds dZ to Y's dtype. relu alone is exact beside its kink; where
- * the reference's Z is nearer to the kink than round-off may have moved it, the layer's side of it is the one
- * that its Y shows. */
+ * round-off has moved, evaluates it, and rounds dZ to Y's dtype: where all that these leave possible rounds
+ * to one value, that is the reference's too. relu alone is exact beside its kink; where the reference's Z is
+ * nearer to the kink than round-off may have moved it, the layer's side of it is the one that its Y shows. */
 #ifndef BS_LAB_GATE_SLOPE_H
 #define BS_LAB_GATE_SLOPE_H
 #include "lab/phase/case.h"

@@ -63,23 +63,6 @@ int bs_exchange_joint(const bs_world *world) {
   return bs_world_own_rank(world) != BS_WORLD_ALL_RANKS;
 }
 
-/* One collective on dense rows of one; data are in host memory. */
-static int32_t once(bs_rank *rank, const bs_collective *what, void *in, uint64_t n_in, void *out,
-                    uint64_t n_out, bs_error *err) {
-  const bs_rank_api *api = bs_rank_get_api();
-  bs_tensor from = {.struct_size = sizeof from, .dtype = what->dtype_in, .rank = 1, .data = in};
-  bs_tensor to = {.struct_size = sizeof to, .dtype = what->dtype_in, .rank = 1, .data = out};
-  from.dims[0] = (int64_t)n_in;
-  to.dims[0] = (int64_t)n_out;
-  from.strides[0] = to.strides[0] = 1;
-  bs_coll_plan *plan = NULL;
-  int32_t rc = api->collective_prepare(rank, what, &plan, err);
-  if (rc == BS_OK)
-    rc = api->collective_run(plan, in != NULL ? &from : NULL, out != NULL ? &to : NULL, NULL, err);
-  api->collective_release(plan);
-  return rc;
-}
-
 static bs_collective describe(uint32_t kind, uint32_t dtype, uint64_t count, uint32_t root,
                               const char *site) {
   return (bs_collective){.struct_size = sizeof(bs_collective),
@@ -99,14 +82,14 @@ int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine,
   if (n > 8) return bs_error_set(err, BS_INTERNAL, "BS-EXCHANGE", "%u numbers of a rank", n);
   memcpy(kept, mine, n * sizeof *mine); /* `mine` may lie in `out_all` */
   const bs_collective what = describe(BS_COLL_ALL_GATHER, BS_F64, n, 0, site);
-  return once(rank, &what, kept, n, out_all, (uint64_t)n * api->world_size(rank), err);
+  return bs_rank_collective_host(rank, &what, kept, n, out_all, (uint64_t)n * api->world_size(rank), err);
 }
 
 /* Whole numbers without a bit in common add up to their union. */
 int32_t bs_exchange_union(bs_rank *rank, const char *site, void *bytes, uint64_t size, bs_error *err) {
   const uint64_t n = (size + sizeof(int32_t) - 1) / sizeof(int32_t);
   const bs_collective what = describe(BS_COLL_ALL_REDUCE, BS_I32, n, 0, site);
-  return once(rank, &what, bytes, n, bytes, n, err);
+  return bs_rank_collective_host(rank, &what, bytes, n, bytes, n, err);
 }
 
 typedef struct exchange {
@@ -121,7 +104,7 @@ static int32_t receive(bs_rank *rank, uint32_t from, uint64_t size, bs_parcel *o
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for %llu bytes of rank %u",
                         (unsigned long long)size, from);
   out->size = out->capacity = size;
-  return once(rank, &what, NULL, 0, out->data, size, err);
+  return bs_rank_collective_host(rank, &what, NULL, 0, out->data, size, err);
 }
 
 static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
@@ -137,7 +120,7 @@ static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
   int32_t rc = bs_exchange_numbers(rank, "lab.peers.sizes", &own, 1, sizes, err);
   if (rc == BS_OK && me != 0) {
     const bs_collective what = describe(BS_COLL_SEND, BS_U8, x->mine->size, 0, "lab.peers.results");
-    rc = once(rank, &what, x->mine->data, x->mine->size, NULL, 0, err);
+    rc = bs_rank_collective_host(rank, &what, x->mine->data, x->mine->size, NULL, 0, err);
   }
   for (uint32_t r = 1; rc == BS_OK && me == 0 && r < P; ++r)
     rc = receive(rank, r, (uint64_t)sizes[r], &x->of_rank[r], err);

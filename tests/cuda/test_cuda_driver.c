@@ -106,8 +106,10 @@ END_TEST
 
 static const char *dir;
 static void setup(void) {
+  const char *plugins = getenv("BS_TEST_PLUGIN_DIR");
+  ck_assert_ptr_nonnull(plugins);
   dir = scratch_dir();
-  setenv("BS_PLUGIN_PATH", getenv("BS_TEST_PLUGIN_DIR"), 1);
+  setenv("BS_PLUGIN_PATH", plugins, 1);
 }
 static void teardown(void) {
   remove_dir(dir);

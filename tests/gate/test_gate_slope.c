@@ -112,6 +112,27 @@ START_TEST(every_fault_is_caught) {
 }
 END_TEST
 
+/* Where rounding dZ is coarse one weight or the bias is seen only if what rounding does to each dZ is known,
+ * not just how much it may. */
+START_TEST(faults_are_caught_in_fp8) {
+  static const int64_t shape[3] = {16, 96, 256};
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_context_open(NULL, &context, NULL), BS_OK);
+  for (uint32_t a = BS_ACT_GELU; a <= BS_ACT_SILU; ++a) {
+    uint32_t injected = 0, caught = 0;
+    char missed[200];
+    bs_case c = make_case(0, NULL, BS_F8E4M3, a, shape);
+    c.backend = "ref";
+    c.spec.has_bias = 1;
+    const int32_t rc = bs_gradient_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+    ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+    ck_assert_msg(caught == injected, "%s: missed %s", bs_activation_name(a), missed);
+    ck_assert_uint_ge(injected, 10);
+  }
+  bs_context_close(context);
+}
+END_TEST
+
 /* Which of them can be made. */
 START_TEST(faults_of_the_slope) {
   static const int64_t shape[3] = {16, 96, 256};
@@ -313,6 +334,7 @@ int main(void) {
   tcase_set_timeout(tc, 7200);
   tcase_add_loop_test(tc, clean_cases_pass, 0, N_SUBJECTS);
   tcase_add_loop_test(tc, every_fault_is_caught, 0, N_SUBJECTS);
+  tcase_add_test(tc, faults_are_caught_in_fp8);
   tcase_add_test(tc, faults_of_the_slope);
   tcase_add_test(tc, bends_bound_what_slopes_change);
   tcase_add_test(tc, at_the_kink_y_tells_the_side);

@@ -33,8 +33,6 @@ START_TEST(test_refused) {
   o.comm = "joined";
   refused(o, BS_CONFIG, "BS-WORLD-SIZE", "3 processes");
   refused(options(1, "nodev"), BS_UNAVAILABLE, "BS-WORLD-DEVICE", "nodev");
-  refused(options(2, "nodev"), BS_UNAVAILABLE, "BS-WORLD-DEVICE", "nodev"); /* and not its memory */
-  refused(options(2, "evdev"), BS_UNSUPPORTED, "BS-WORLD-MEMORY", "evdev");
   o = options(2, "ref");
   o.threads_per_rank = 1u << 20;
   refused(o, BS_CONFIG, "BS-WORLD-THREADS", "1048576");

@@ -129,7 +129,8 @@ CUresult si_plain(const char *function) {
     pending_late = (CUresult)steps[i].late;
   }
   pthread_mutex_unlock(&lock);
-  while (code == HANG) pause();
+  if (code == HANG)
+    for (;;) pause();
   return (CUresult)code;
 }
 

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ * test_cuda_world.c - a rank of the host on the cuda backend over the stand-in: memory that the host cannot
+ * read and work that goes on after the call are what core/world must be right with. Tensors are zeros, are
+ * read from sources, go through an op and a collective of one rank, and are timed by events. */
+#include <string.h>
+
+#include "blockshock/plugin.h"
+#include "tests/cuda/backend.h"
+#include "tests/lab/lab_test.h"
+
+static const bs_rank_api *api;
+
+static void with_world(int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err), void *arg, int32_t code,
+                       const char *message) {
+  const over o = over_open(NULL, NULL);
+  const bs_world_options options = {.struct_size = sizeof options,
+                                    .world_size = 1,
+                                    .threads_per_rank = 1,
+                                    .backend = "cuda",
+                                    .sync_mode = BS_SYNC_EVENTS};
+  bs_error err = BS_ERROR_INIT;
+  bs_world *world = NULL;
+  api = bs_rank_get_api();
+  int32_t rc = bs_world_create(o.context, &options, &world, &err);
+  if (rc == BS_OK) rc = bs_world_run(world, rank_main, arg, &err);
+  ck_assert_msg(rc == code && strstr(err.message, message) != NULL, "%d %s: %s", rc, err.id, err.message);
+  bs_world_destroy(world);
+  nothing_lives();
+  bs_context_close(o.context);
+}
+
+/* Large tensors are zeros by few copies: one of 4 KiB at a time was most of building a layer. */
+static int32_t zeros_main(bs_rank *rank, void *arg, bs_error *err) {
+  enum { N = 3 * 1024 * 1024 + 5 };
+  const bs_tensor_desc d = bs_desc_2d(BS_F32, 1, N);
+  bs_tensor t = {.struct_size = sizeof t};
+  float *host = malloc(N * sizeof *host);
+  (void)arg;
+  int32_t rc = api->tensor_alloc(rank, &d, BS_LIFE_SCRATCH, &t, err);
+  ck_assert_uint_le(calls_of("cuMemcpyHtoDAsync_v2") + calls_of("cuMemcpyDtoDAsync_v2"), 20);
+  if (rc == BS_OK) rc = bs_rank_copy_out(rank, &t, host, err);
+  for (int64_t i = 0; rc == BS_OK && i < N; i++)
+    if (host[i] != 0.0f) ck_abort_msg("element %lld is %g", (long long)i, (double)host[i]);
+  api->tensor_free(rank, &t);
+  free(host);
+  return rc;
+}
+START_TEST(tensors_are_zeros) {
+  with_world(zeros_main, NULL, BS_OK, "");
+}
+END_TEST
+
+/* value(row, column) = 100 row + column, in any dtype. */
+static int32_t read_source(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                           void *out, int64_t out_stride, bs_error *err) {
+  (void)ctx, (void)err;
+  ck_assert_uint_eq(dtype, BS_F32);
+  const int64_t n = cols != NULL ? cols->count : 37;
+  for (int64_t r = 0; r < nrows; r++)
+    for (int64_t c = 0; c < n; c++)
+      ((float *)out)[r * out_stride + c] =
+          (float)(100 * (row + r) + (cols == NULL            ? c
+                                     : cols->columns != NULL ? cols->columns[c]
+                                                             : cols->begin + c));
+  return BS_OK;
+}
+
+enum { ROWS = 50, COLS = 37 };
+
+/* Read into rows with gaps, converted on the device, reduced with no one, copied out. */
+static int32_t through_main(bs_rank *rank, void *arg, bs_error *err) {
+  static float got[ROWS * COLS], reduced[ROWS * COLS];
+  bs_tensor_desc from = bs_desc_2d(BS_F32, ROWS, COLS), to = bs_desc_2d(BS_BF16, ROWS, COLS);
+  from.strides[0] = COLS + 7;
+  const bs_tensor_desc back = bs_desc_2d(BS_F32, ROWS, COLS), *args[2] = {&from, &to};
+  const bs_source source = {
+      .struct_size = sizeof source, .dtype = BS_F32, .rows = 500, .cols = COLS, .read = read_source};
+  const bs_op_query q = {.struct_size = sizeof q, .op = "convert", .nargs = 2, .args = args};
+  const bs_collective sum = {.struct_size = sizeof sum,
+                             .kind = BS_COLL_ALL_REDUCE,
+                             .dtype_in = BS_BF16,
+                             .dtype_out = BS_F32,
+                             .reduce_dtype = BS_F32,
+                             .rows = ROWS,
+                             .count = COLS,
+                             .site = "test"};
+  bs_tensor a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b}, c = {.struct_size = sizeof c};
+  bs_coll_plan *reduce = NULL;
+  bs_plan *plan = NULL;
+  int32_t rc = api->tensor_alloc(rank, &from, BS_LIFE_SCRATCH, &a, err);
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &to, BS_LIFE_SCRATCH, &b, err);
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &back, BS_LIFE_SCRATCH, &c, err);
+  if (rc == BS_OK) rc = api->tensor_read(rank, &source, 400, NULL, &a, err);
+  if (rc == BS_OK) rc = api->op_prepare(rank, &q, NULL, &plan, err);
+  if (rc == BS_OK) rc = api->collective_prepare(rank, &sum, &reduce, err);
+  for (int i = 0; rc == BS_OK && i < 3; i++) {
+    api->region_begin(rank, BS_REGION_FORWARD);
+    rc = api->op_run(plan, (bs_tensor *[]){&a, &b}, 2, NULL, err);
+    api->region_end(rank, BS_REGION_FORWARD);
+  }
+  if (rc == BS_OK) rc = api->collective_run(reduce, &b, &c, NULL, err);
+  if (rc == BS_OK) rc = bs_rank_copy_out(rank, &a, got, err);
+  if (rc == BS_OK) rc = bs_rank_copy_out(rank, &c, reduced, err);
+  if (rc == BS_OK) rc = bs_rank_region_stats(rank, BS_REGION_FORWARD, arg, err);
+  for (int i = 0; rc == BS_OK && i < ROWS * COLS; i++) {
+    const int row = 400 + i / COLS;
+    const float value = (float)(100 * row + i % COLS);
+    uint16_t half;
+    float rounded;
+    ck_assert(got[i] == value);
+    ck_assert_int_eq(bs_convert(BS_BF16, &half, BS_F32, &value, 1), BS_OK);
+    ck_assert_int_eq(bs_convert(BS_F32, &rounded, BS_BF16, &half, 1), BS_OK);
+    ck_assert(reduced[i] == rounded);
+  }
+  api->op_release(plan);
+  api->collective_release(reduce);
+  api->tensor_free(rank, &a);
+  api->tensor_free(rank, &b);
+  api->tensor_free(rank, &c);
+  return rc;
+}
+START_TEST(a_tensor_goes_through) {
+  bs_region_stats stats = {.struct_size = sizeof stats};
+  with_world(through_main, &stats, BS_OK, "");
+  ck_assert_uint_eq(stats.count, 3);
+  ck_assert(stats.min_ms > 0.0 && stats.max_ms < 1e4); /* by the device's clock */
+  ck_assert_uint_eq(calls_of("cuEventElapsedTime"), 3);
+}
+END_TEST
+
+/* What a launch refuses, and what it breaks later, end the rank with the driver's words. */
+START_TEST(a_launch_that_fails) {
+  bs_region_stats stats = {.struct_size = sizeof stats};
+  setenv("BS_CUDA_STANDIN", "plan=cuLaunchKernel:2=701", 1);
+  with_world(
+      through_main, &stats, BS_RANK_FAILED,
+      "cuLaunchKernel of convert: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701): too many resources requested");
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("cuda_world");
+  TCase *tc = tcase_create("world");
+  tcase_add_test(tc, tensors_are_zeros);
+  tcase_add_test(tc, a_tensor_goes_through);
+  tcase_add_test(tc, a_launch_that_fails);
+  suite_add_tcase(s, tc);
+  return run_suite(s);
+}
