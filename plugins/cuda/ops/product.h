@@ -8,8 +8,10 @@
 
 #if defined(__CUDACC__)
 #define PRODUCT_ROLLED _Pragma("unroll 1")
+#define PRODUCT_BY4 _Pragma("unroll 4") /* all 16 at once take more registers than two blocks have */
 #else
 #define PRODUCT_ROLLED
+#define PRODUCT_BY4
 #endif
 
 /* A block makes a tile of 64 x 64 sums, 16 of r at a time; a thread 4 x 4 of them. */

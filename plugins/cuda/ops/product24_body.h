@@ -98,7 +98,7 @@ CUDA_FN uint32_t product24_keeps(const unsigned char *row, uint32_t x) {
 }
 
 CUDA_FN void product24_sum(const product24_panels *p, product_local *l, uint32_t thread) {
-  CUDA_UNROLL
+  PRODUCT_BY4
   for (int32_t r = 0; r < PRODUCT_DEPTH; r++) {
     const uint32_t keeps = product24_keeps(p->keeps[r], thread & 15u);
     product_number a[PRODUCT_EACH], b[PRODUCT_EACH];

@@ -179,7 +179,7 @@ CUDA_FN void product_get4(const product_number *row, uint32_t x, product_number 
 }
 
 CUDA_FN void product_sum(const product_panels *p, product_local *l, uint32_t thread) {
-  CUDA_UNROLL
+  PRODUCT_BY4
   for (int32_t r = 0; r < PRODUCT_DEPTH; r++) {
     product_number a[PRODUCT_EACH], b[PRODUCT_EACH];
     product_get4(p->a[r], thread >> 4, a);
