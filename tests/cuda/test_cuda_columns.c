@@ -99,6 +99,26 @@ START_TEST(every_short_pattern) {
 }
 END_TEST
 
+/* The halves of complement masks: every two of four columns, every size of element, partitions that begin on
+ * a piece and beside one, rows that end within a group. */
+START_TEST(two_of_each_four) {
+  pl p;
+  pl_open(&p);
+  uint64_t seed = 57;
+  uint32_t columns[200];
+  for (int d = 0; d < 4; d++)
+    for (uint32_t bits = 0; bits < 16; bits++)
+      for (int64_t begin = 0; begin <= 32; begin += 8)
+        for (int64_t total = 160; total <= 163; total++) {
+          if (__builtin_popcount(bits) != 2) continue;
+          const bs_partition part = repeating(total, 4, bits, begin - begin % 3, total, columns);
+          check(&p, 0, dtypes[d], &part, 1 + total % 5, total % 2 ? PC_WIDE : PC_DENSE, (int)(bits % 2),
+                &seed);
+        }
+  pl_close(&p);
+}
+END_TEST
+
 /* Columns that repeat are told without a list, and a list that does not is kept. A period that is not that of
  * the list is not believed. */
 START_TEST(lists_are_read_where_they_must) {
@@ -165,6 +185,7 @@ int main(void) {
   TCase *c = tcase_create("columns");
   tcase_add_test(c, every_kind_and_layout);
   tcase_add_test(c, every_short_pattern);
+  tcase_add_test(c, two_of_each_four);
   tcase_add_test(c, lists_are_read_where_they_must);
   tcase_add_test(c, refusals);
   suite_add_tcase(s, c);

@@ -81,6 +81,24 @@ static int32_t move_run(const columns_plan *plan, cuda_view full, const cuda_vie
                                        : cuda_convert_views(plan->plan.device, kept, &full, stream, err);
 }
 
+/* Two of each four columns, out of 16 bytes of the full matrix, none of which lies beyond it. */
+static void take_pairs(const columns_plan *plan, columns_args *args) {
+  const cuda_view *full = &args->full;
+  const int64_t width = CUDA_COLUMNS_BYTES / full->size;
+  if (plan->period != 4 || plan->slots_count != 2 || full->size > 4 || plan->skip % width != 0 ||
+      args->walk.width != width || !cuda_view_fits(full, 16 / full->size) ||
+      2 * (plan->skip + args->walk.vectors * width) > full->cols)
+    return;
+  const uint32_t first = plan->slots & 31u, second = plan->slots >> 5 & 31u;
+  args->pairs = 1;
+  if (full->size == 1)
+    args->select = first | second << 4 | (4 + first) << 8 | (4 + second) << 12;
+  else if (full->size == 2)
+    args->select = 2 * first | (2 * first + 1) << 4 | 2 * second << 8 | (2 * second + 1) << 12;
+  else
+    args->select = first | second << 4;
+}
+
 int32_t cuda_columns_run(void *opaque, const bs_tensor *full, const bs_tensor *kept, uint32_t kernel,
                          bs_stream *stream, bs_error *err) {
   const columns_plan *plan = opaque;
@@ -98,6 +116,7 @@ int32_t cuda_columns_run(void *opaque, const bs_tensor *full, const bs_tensor *k
   const uint32_t width = CUDA_COLUMNS_BYTES / args.kept.size;
   cuda_walk_lay((args.kept.rows - 1) / CUDA_COLUMNS_ROWS + 1, args.kept.cols,
                 cuda_view_fits(&args.kept, width) ? width : 1, &args.walk);
+  if (plan->repeats && kernel == CUDA_GATHER_COLUMNS) take_pairs(plan, &args);
   return cuda_launch_items(device, kernel, cuda_walk_threads(&args.walk), cuda_stream(device, stream), &args,
                            err);
 }

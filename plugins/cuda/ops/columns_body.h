@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * columns_body.h - picking and spreading the columns of a partition. A thread holds the places of some
  * neighbouring kept columns and moves them for several rows; a list of columns is read once for these, and
- * one that repeats is not read at all. */
+ * one that repeats is not read at all. Two of each four columns, the halves of a complement mask, are picked
+ * out of 16 bytes by a permutation. */
 #ifndef BS_PLUGIN_CUDA_COLUMNS_BODY_H
 #define BS_PLUGIN_CUDA_COLUMNS_BODY_H
 #include "walk.h"
@@ -20,6 +21,8 @@ typedef struct columns_args {
   uint64_t slots;        /* place of the i-th kept column of a period, 5 bits each */
   int64_t skip;          /* kept columns of the pattern before the partition's first one */
   cuda_divisor by_slots; /* kept columns of a period */
+  uint32_t pairs;        /* gather: 1 where pieces are two of each four columns of 16 aligned bytes */
+  uint32_t select; /* of such: which bytes of two words are kept; of 4 byte elements first + 16 x second */
 } columns_args;
 
 /* The full side's column of kept column i. */
@@ -44,6 +47,43 @@ CUDA_FN void columns_set(cuda_raw *raw, const int i, const int size, const cuda_
     raw->word[i & 1] = element->word[0];
   } else {
     *raw = *element;
+  }
+}
+
+/* The bytes of low and high (0 .. 7) that the four nibbles of `select` name, the lowest first. */
+CUDA_FN uint32_t columns_permute(uint32_t low, uint32_t high, uint32_t select) {
+#if defined(__CUDACC__)
+  return __byte_perm(low, high, select);
+#else
+  const uint64_t both = (uint64_t)high << 32 | low;
+  uint32_t out = 0;
+  for (int i = 0; i < 4; i++) out |= (uint32_t)(both >> (8 * (select >> (4 * i) & 7u)) & 0xffu) << (8 * i);
+  return out;
+#endif
+}
+CUDA_FN uint32_t columns_word(const cuda_raw *raw, uint32_t i) {
+  return i == 0 ? raw->word[0] : i == 1 ? raw->word[1] : i == 2 ? raw->word[2] : raw->word[3];
+}
+
+/* Kept columns at->col .. of two of each four: they come from the 16 bytes that hold both halves. */
+CUDA_FN void columns_gather_pairs(const columns_args *a, const cuda_place *at, const int size) {
+  const int64_t first = at->row * CUDA_COLUMNS_ROWS, from = 2 * (a->skip + at->col);
+  cuda_raw in[CUDA_COLUMNS_ROWS];
+  CUDA_UNROLL
+  for (int r = 0; r < CUDA_COLUMNS_ROWS; r++)
+    if (first + r < a->kept.rows) in[r] = cuda_get_bytes(cuda_element(&a->full, first + r, from), 16);
+  CUDA_UNROLL
+  for (int r = 0; r < CUDA_COLUMNS_ROWS; r++) {
+    if (first + r >= a->kept.rows) continue;
+    cuda_raw out = {{0, 0, 0, 0}};
+    if (size == 4) {
+      out.word[0] = columns_word(&in[r], a->select & 3u);
+      out.word[1] = columns_word(&in[r], a->select >> 4);
+    } else {
+      out.word[0] = columns_permute(in[r].word[0], in[r].word[1], a->select);
+      out.word[1] = columns_permute(in[r].word[2], in[r].word[3], a->select);
+    }
+    cuda_put_bytes(cuda_element(&a->kept, first + r, at->col), &out, 8);
   }
 }
 
@@ -95,6 +135,8 @@ CUDA_FN void columns_move(const columns_args *a, const cuda_place *at, const int
                           const int scatter) {
   if (scatter)
     columns_scatter(a, at, count, size);
+  else if (count > 1 && a->pairs != 0)
+    columns_gather_pairs(a, at, size);
   else
     columns_gather(a, at, count, size);
 }

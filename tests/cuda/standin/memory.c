@@ -26,14 +26,18 @@ static block *blocks;
 static size_t n_blocks, capacity;
 static uint64_t in_use[SI_DEVICES];
 
-static block *find(CUdeviceptr ptr) { /* the block that it lies in, or ends; under the lock */
+/* The block that it lies in, else the one that ends there: another may begin where one ends. Under the lock.
+ */
+static block *find(CUdeviceptr ptr) {
   const uintptr_t at = (uintptr_t)(ptr & ~SI_TAG);
+  block *ends = NULL;
   if ((ptr & SI_TAG) == 0) return NULL;
   for (size_t i = n_blocks; i-- > 0;) {
     const uintptr_t begin = (uintptr_t)blocks[i].memory;
-    if (at >= begin && at - begin <= blocks[i].bytes) return &blocks[i];
+    if (at >= begin && at - begin < blocks[i].bytes) return &blocks[i];
+    if (at == begin + blocks[i].bytes) ends = &blocks[i];
   }
-  return NULL;
+  return ends;
 }
 
 static int reaches(const block *b, CUdeviceptr ptr, size_t bytes) {
