@@ -38,7 +38,7 @@ const bs_op_impl *pc_impl(const pc *c, const char *op) {
   static const bs_op_impl *const all[] = {&cuda_matmul,        &cuda_matmul_dx,      &cuda_matmul_dw,
                                           &cuda_matmul_update, &cuda_matmul24,       &cuda_matmul24_dx,
                                           &cuda_matmul24_dw,   &cuda_matmul24_update};
-  (void)c;
+  if (c->s.impl != NULL) return c->s.impl(op);
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     if (strcmp(all[i]->op, op) == 0) return all[i];
   ck_abort_msg("no %s", op);
@@ -96,7 +96,7 @@ static void make_tensors(pc *c, uint64_t *seed) {
   const pc_shape *s = &c->s;
   const int64_t x_cols = s->full ? s->K : c->kept, one = 1, vector = s->lay == PC_SPREAD ? 2 : 1;
   pc_lay(&c->x, s->x, s->B, x_cols, s->lay, s->where);
-  pl_make(&c->bias, s->x, 1, &s->N, &vector, s->where);
+  pl_make(&c->bias, s->bias != 0 ? s->bias : s->x, 1, &s->N, &vector, s->where);
   pc_lay(&c->residual, s->y, s->B, s->N, s->lay, s->where);
   pc_lay(&c->dy, s->grad, s->B, s->N, s->lay, s->where);
   pl_make(&c->alpha, BS_F32, 1, &one, NULL, PL_LAST);
@@ -172,12 +172,13 @@ static void compare(pc *c, pl_tensor *both, double units, const char *what) {
 
 void pc_forward(pc *c) {
   const pc_shape *s = &c->s;
-  pl_tensor *bias = s->epilogue ? &c->bias : NULL, *residual = s->epilogue ? &c->residual : NULL;
+  pl_tensor *bias = s->epilogue == 1 || s->epilogue == PC_BIAS ? &c->bias : NULL;
+  pl_tensor *residual = s->epilogue == 1 || s->epilogue == PC_RESIDUAL ? &c->residual : NULL;
   const bs_tensor_desc *args[4] = {&c->x.d, bias != NULL ? &bias->d : NULL,
                                    residual != NULL ? &residual->d : NULL, &c->y[0].d};
   bs_op_query q = pc_query(c, op_of(c, ""), args, 4);
   q.activation = s->activation;
-  q.flags |= BS_QUERY_DETERMINISTIC | BS_QUERY_TOKENWISE;
+  q.flags |= BS_QUERY_DETERMINISTIC | (s->impl == NULL ? BS_QUERY_TOKENWISE : 0);
   bs_tensor *run[4] = {&c->x.t, bias != NULL ? &bias->t : NULL, residual != NULL ? &residual->t : NULL, NULL};
   run[3] = &c->y[0].t;
   pl_run_cuda(c->p, pc_impl(c, q.op), &q, c->packed[0], run);

@@ -10,6 +10,8 @@ enum { PC_DENSE = 0, PC_GAPS, PC_SPREAD, PC_TURNED, PC_WIDE, PC_LAYS };
 /* Which columns a weight has of K. */
 enum { PC_ALL = 0, PC_RUN, PC_PATTERN, PC_LIST };
 
+enum { PC_BIAS = 2, PC_RESIDUAL = 3 };
+
 typedef struct pc_shape {
   uint32_t x, w, y;    /* X, the weight, Y and the residual; bias has X's */
   uint32_t grad, sums; /* dY; dX and dW */
@@ -17,9 +19,12 @@ typedef struct pc_shape {
   int lay, where; /* PL_FIRST, ... */
   int part, full; /* PC_ALL, ...; full: X and dX have all K columns */
   uint32_t activation, accumulate;
-  int epilogue; /* 1: with bias and residual */
-  int64_t rare; /* one value in so many is special */
+  int epilogue;  /* 1: with bias and residual; PC_BIAS, PC_RESIDUAL: one of them */
+  uint32_t bias; /* 0: X's */
+  int64_t rare;  /* one value in so many is special */
   int of24;
+  /* NULL: our own tiles */
+  const bs_op_impl *(*impl)(const char *op);
 } pc_shape;
 
 typedef struct pc {

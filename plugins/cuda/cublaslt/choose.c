@@ -3,6 +3,8 @@
  * and added in a step of their own: parts in the output's type, or added in place, round on the way. */
 #include "choose.h"
 
+#include <stdlib.h>
+
 enum { CANDIDATES = 8, REPEATS = 3, BLOCK = 1 << 18 };
 
 /* ---- what the heuristics name ----------------------------------------------------------------- */
@@ -217,19 +219,16 @@ static int worth_timing(const cuda_lt *lt, const cuda_device *device, const cuda
 
 /* ---- choices that were made ------------------------------------------------------------------- */
 
-static int keep(cuda_lt *lt, const cuda_lt_choice *choice) {
-  const bs_host *host = lt->state->host;
+/* Kept by the process beyond what any plan holds: not the host's, who counts what a plan leaves. */
+static void keep(cuda_lt *lt, const cuda_lt_choice *choice) {
   if (lt->n_choices == lt->choices_capacity) {
     const uint32_t capacity = lt->choices_capacity != 0 ? 2 * lt->choices_capacity : 32;
-    cuda_lt_choice *grown = host->alloc(host->ctx, capacity * sizeof *grown, 64);
-    if (grown == NULL) return 0; /* asked again next time */
-    if (lt->n_choices > 0) memcpy(grown, lt->choices, lt->n_choices * sizeof *grown);
-    if (lt->choices != NULL) host->free(host->ctx, lt->choices);
+    cuda_lt_choice *grown = realloc(lt->choices, capacity * sizeof *grown);
+    if (grown == NULL) return; /* asked again next time */
     lt->choices = grown;
     lt->choices_capacity = capacity;
   }
   lt->choices[lt->n_choices++] = *choice;
-  return 1;
 }
 
 static const cuda_lt_choice *find(const cuda_lt *lt, const cuda_lt_choice *like) {
@@ -274,7 +273,7 @@ int32_t cuda_lt_choose(const bs_exec *exec, cublasLtHandle_t handle, const cuda_
     choice.algo = known->algo;
   } else {
     rc = choose(lt, exec, handle, s, weight, &choice, err);
-    if (rc == BS_OK) (void)keep(lt, &choice);
+    if (rc == BS_OK) keep(lt, &choice);
   }
   pthread_mutex_unlock(&lt->lock);
   *out_algo = choice.algo;

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "choose.h"
 
@@ -51,7 +52,7 @@ int32_t cuda_lt_new(cuda_state *state, const char *wanted, int tune, bs_error *e
 void cuda_lt_delete(cuda_state *state) {
   cuda_lt *lt = state->lt;
   if (lt == NULL) return;
-  if (lt->choices != NULL) state->host->free(state->host->ctx, lt->choices);
+  free(lt->choices);
   (void)pthread_mutex_destroy(&lt->lock);
   state->host->free(state->host->ctx, lt);
   state->lt = NULL;

@@ -94,6 +94,23 @@ void si_submit(si_work *work) {
   pthread_mutex_unlock(&si_lock);
 }
 
+static void run_host(si_work *work) {
+  si_running = "a library's kernel";
+  work->u.host.call(work->u.host.arg, work->stream == NULL);
+}
+
+CUresult si_queue(const char *function, CUstream stream, void (*call)(void *arg, int lost), void *arg) {
+  CUresult rc = si_enter_context(function);
+  if (rc != CUDA_SUCCESS) return rc;
+  si_work *work = si_work_new(stream, &rc);
+  if (work == NULL) return rc;
+  work->u.host.call = call;
+  work->u.host.arg = arg;
+  work->run = run_host;
+  si_submit(work);
+  return CUDA_SUCCESS;
+}
+
 /* ---- streams ---------------------------------------------------------------------------------- */
 
 CUresult cuStreamCreate(CUstream *out_stream, unsigned int flags) {
