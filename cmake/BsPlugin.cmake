@@ -1,3 +1,10 @@
+# Of programs, built or installed, also after a move. A search path of the build's own would not do: CMake fills it up to the
+# installed one's length with empty entries, which are the current directory.
+set(BS_PROGRAM_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib")
+  list(APPEND BS_PROGRAM_RPATH "$ORIGIN/../lib")
+endif()
+
 # bs_own_plugin(<id> SOURCES ... [LIBS ...] [DEFINES ...] [BUILTIN])
 # One of our own plugins: lib/blockshock/plugins-0/bs_<id>.so, or linked into libblockshock when
 # BUILTIN is given or BS_STATIC_PLUGINS is on. The same sources either way.
@@ -12,7 +19,7 @@ function(bs_own_plugin id)
   else()
     add_library(bs_plugin_${id} MODULE ${P_SOURCES})
     set_target_properties(bs_plugin_${id} PROPERTIES PREFIX "" OUTPUT_NAME bs_${id}
-      LIBRARY_OUTPUT_DIRECTORY "${BS_PLUGIN_OUTPUT_DIR}" BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
+      LIBRARY_OUTPUT_DIRECTORY "${BS_PLUGIN_OUTPUT_DIR}" BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
     target_link_options(bs_plugin_${id} PRIVATE
       -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/plugin.map -Wl,-z,nodelete)
     if(NOT BS_SANITIZE)
