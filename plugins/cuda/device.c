@@ -93,7 +93,8 @@ static int32_t device_info(void *opaque, uint32_t index, bs_device_info *out_inf
 /* ---- opening -------------------------------------------------------------------------------- */
 
 static int served_by(const cuda_arch *arch, int32_t capability) {
-  if (arch->exact) return capability == arch->capability;
+  if (arch->reach == CUDA_REACH_EXACT) return capability == arch->capability;
+  if (arch->reach == CUDA_REACH_UP) return capability >= arch->capability;
   return capability / 10 == arch->capability / 10 && capability >= arch->capability;
 }
 

@@ -12,11 +12,15 @@ typedef struct cuda_image {
   const void *data;
 } cuda_image;
 
+/* Which devices code is for: its own capability; also higher minors of the major; PTX, which the driver
+ * compiles: all from its own on. */
+enum cuda_reach { CUDA_REACH_EXACT = 1, CUDA_REACH_MAJOR = 2, CUDA_REACH_UP = 3 };
+
 /* What the images hold code for. */
 typedef struct cuda_arch {
-  const char *name;   /* "sm_90a" */
+  const char *name;   /* "sm_90a", "compute_80" */
   int32_t capability; /* 10 major + minor */
-  int32_t exact;      /* 1: this capability alone; 0: also higher minors of the major */
+  int32_t reach;      /* enum cuda_reach */
 } cuda_arch;
 
 extern const cuda_image cuda_images[];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "activate_body.h"
 
-CUDA_KERNEL void __launch_bounds__(CUDA_BLOCK) activate(const __grid_constant__ activate_args args) {
+CUDA_KERNEL void CUDA_BLOCK_BOUNDS activate(const __grid_constant__ activate_args args) {
   activate_thread(&args, cuda_item());
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "expand24_body.h"
 
-CUDA_KERNEL void __launch_bounds__(CUDA_BLOCK) expand24(const __grid_constant__ expand24_args args) {
+CUDA_KERNEL void CUDA_BLOCK_BOUNDS expand24(const __grid_constant__ expand24_args args) {
   expand24_thread(&args, cuda_item());
 }

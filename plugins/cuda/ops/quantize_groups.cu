@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "quantize_groups_body.h"
 
-CUDA_KERNEL void __launch_bounds__(CUDA_BLOCK)
+CUDA_KERNEL void CUDA_BLOCK_BOUNDS
 quantize_groups(const __grid_constant__ quantize_groups_args args) {
   __shared__ quantize_groups_shared shared;
   const cuda_at at = cuda_here();

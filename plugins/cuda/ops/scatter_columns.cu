@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "scatter_columns_body.h"
 
-CUDA_KERNEL void __launch_bounds__(CUDA_BLOCK) scatter_columns(const __grid_constant__ scatter_columns_args args) {
+CUDA_KERNEL void CUDA_BLOCK_BOUNDS scatter_columns(const __grid_constant__ scatter_columns_args args) {
   scatter_columns_thread(&args, cuda_item());
 }

@@ -6,10 +6,16 @@
 
 cuda_divisor cuda_divisor_make(int64_t by) {
   cuda_divisor d = {.by = by};
-  if (by > INT32_MAX) return d;
-  while ((INT64_C(1) << d.shift) < by) d.shift++;
-  const uint64_t above = (UINT64_C(1) << d.shift) - (uint64_t)by;
-  d.factor = (uint32_t)((above << 32) / (uint64_t)by + 1);
+  while ((UINT64_C(1) << d.shift) < (uint64_t)by) d.shift++;
+  uint64_t rest = (UINT64_C(1) << d.shift) - (uint64_t)by; /* < by: doubled it fits */
+  for (int bit = 0; bit < 64; bit++) {
+    rest *= 2;
+    d.factor *= 2;
+    if (rest < (uint64_t)by) continue;
+    rest -= (uint64_t)by;
+    d.factor++;
+  }
+  d.factor++;
   return d;
 }
 

@@ -14,27 +14,33 @@ enum {
   CUDA_WALK_VIEWS = 8  /* the most matrices of one walk */
 };
 
+/* Of a kernel with blocks of CUDA_BLOCK threads. Four at a time on a multiprocessor keep its memory busy and
+ * leave 64 registers a thread; told no number, ptxas aims at more blocks on some architectures, and spills. */
+#define CUDA_BLOCK_BOUNDS __launch_bounds__(CUDA_BLOCK, 4)
+
 /* What a value is between its two roundings. By f64 pieces are of two at most, by integers of four. */
 enum { CUDA_BY_COPY = 0, CUDA_BY_F32, CUDA_BY_F64, CUDA_BY_I64 };
 
-/* Division by a number that a launch does not change: up to 2^31 by one product. */
+/* Division by a number that a launch does not change, by one product (Granlund and Montgomery, 1994, figure
+ * 4.1). A device has no instruction that divides, and a called routine makes a kernel spill. */
 typedef struct cuda_divisor {
   int64_t by;
-  uint32_t factor, shift;
+  uint64_t factor; /* 2^64 (2^shift - by) / by + 1, rounded down; 2^shift is the least power not below by */
+  uint32_t shift;
+  uint32_t reserved;
 } cuda_divisor;
 
-CUDA_FN uint32_t cuda_high_product(uint32_t a, uint32_t b) {
+CUDA_FN uint64_t cuda_high_product(uint64_t a, uint64_t b) {
 #if defined(__CUDACC__)
-  return __umulhi(a, b);
+  return __umul64hi(a, b);
 #else
-  return (uint32_t)((uint64_t)a * b >> 32);
+  const uint64_t low = UINT32_MAX, cross = (a >> 32) * (b & low) + ((a & low) * (b & low) >> 32);
+  return (a >> 32) * (b >> 32) + (cross >> 32) + (((a & low) * (b >> 32) + (cross & low)) >> 32);
 #endif
 }
 /* n / by, both at least 0 and by > 0. */
 CUDA_FN int64_t cuda_divide(const cuda_divisor *d, int64_t n) {
-  if (n > INT32_MAX || d->by > INT32_MAX) return n / d->by;
-  const uint32_t small = (uint32_t)n;
-  return (int64_t)((cuda_high_product(d->factor, small) + small) >> d->shift);
+  return (int64_t)((cuda_high_product(d->factor, (uint64_t)n) + (uint64_t)n) >> d->shift);
 }
 
 typedef struct cuda_walk {
