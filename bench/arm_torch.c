@@ -127,13 +127,23 @@ static void torch_close(bench_arm *arm) {
   free(p);
 }
 
-static int start(torch_arm *p, const char *python, uint32_t threads) {
-  char count[16];
-  char *argv[] = {(char *)(uintptr_t)python, (char *)(uintptr_t)BS_BENCH_SOURCE "/peer_torch.py", count,
-                  NULL};
+/* peer_torch.py beside the program, as in a bundle, else in the source. */
+static void find_script(char *out, size_t size) {
+  const ssize_t length = readlink("/proc/self/exe", out, size - 1);
+  out[length > 0 ? length : 0] = '\0';
+  char *slash = strrchr(out, '/');
+  const size_t used = slash != NULL ? (size_t)(slash + 1 - out) : 0;
+  snprintf(out + used, size - used, "peer_torch.py");
+  if (used == 0 || access(out, R_OK) != 0) snprintf(out, size, "%s", BS_BENCH_SOURCE "/peer_torch.py");
+}
+
+static int start(torch_arm *p, const char *python, const char *device, uint32_t threads) {
+  char count[16], script[BENCH_PATH];
+  char *argv[] = {(char *)(uintptr_t)python, script, count, (char *)(uintptr_t)device, NULL};
   int in[2] = {-1, -1}, out[2] = {-1, -1};
   posix_spawn_file_actions_t actions;
   snprintf(count, sizeof count, "%u", threads);
+  find_script(script, sizeof script);
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) return 0;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
@@ -160,7 +170,8 @@ int32_t bench_open_torch(const bench_arm_options *o, bench_arm *arm, bs_error *e
   arm->self = p;
   arm->ops = &ops;
   signal(SIGPIPE, SIG_IGN); /* a child that has died is an error of ours */
-  if (p->shared < 0 || !start(p, o->python, o->threads))
+  if (p->shared < 0 || !start(p, o->python, o->backend, o->threads))
     return bs_error_set(err, BS_UNAVAILABLE, "BS-BENCH-TORCH", "cannot start %s", o->python);
-  return ask(p, "", arm->version, sizeof arm->version, err);
+  const int32_t rc = ask(p, "", arm->version, sizeof arm->version, err);
+  return rc == BS_UNSUPPORTED ? BS_UNAVAILABLE : rc; /* it is there and cannot serve at all */
 }

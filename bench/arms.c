@@ -71,22 +71,33 @@ void bench_set_environment(const char *isa, uint32_t threads) {
   for (size_t i = 0; i < sizeof avx2 / sizeof avx2[0]; ++i) setenv(avx2[i][0], avx2[i][1], 0);
 }
 
+static int one_of(const char *name, const char *const *names, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (strcmp(name, names[i]) == 0) return 1;
+  return 0;
+}
+
 int32_t bench_arm_open(const char *name, const bench_arm_options *o, bench_arm *arm, bs_error *err) {
+  static const char *const own[2][3] = {{"auto", "packed", "dnnl"}, {"auto", "tiles", "tiles"}};
+  static const char *const parts[] = {"sparse24", "gathered", "run", "masked"};
+  const int cuda = strcmp(o->backend, "cuda") == 0;
   bench_on_all_cores();
-  if (strcmp(name, "auto") == 0 || strcmp(name, "packed") == 0 || strcmp(name, "dnnl") == 0)
-    return bench_open_plugin(name, o, arm, err);
-  if (strcmp(name, "sparse24") == 0 || strcmp(name, "gathered") == 0)
-    return bench_open_sparse(strcmp(name, "gathered") == 0, o, arm, err);
-  if (strcmp(name, "tuned") == 0) return bench_open_tuned(o, arm, err);
-  if (strcmp(name, "onednn") == 0) return bench_open_onednn(0, o, arm, err);
-  if (strcmp(name, "onednn_any") == 0) return bench_open_onednn(1, o, arm, err);
-  if (strcmp(name, "openblas") == 0) return bench_open_cblas(o->openblas, o, arm, err);
-  if (strcmp(name, "blis") == 0) return bench_open_cblas(o->blis, o, arm, err);
+  if (one_of(name, own[cuda], 3)) return bench_open_plugin(name, o, arm, err);
+  if (one_of(name, parts, sizeof parts / sizeof parts[0])) return bench_open_part(name, o, arm, err);
   if (strcmp(name, "torch") == 0) return bench_open_torch(o, arm, err);
-  return bs_error_set(err, BS_USAGE, "BS-BENCH-ARM",
-                      "no arm %s; there are auto, packed, dnnl, tuned, sparse24, gathered, onednn, "
-                      "onednn_any, openblas, blis, torch",
-                      name);
+  if (cuda) {
+    if (strcmp(name, "cublaslt") == 0) return bench_open_cublaslt(o, arm, err);
+  } else {
+    if (strcmp(name, "tuned") == 0) return bench_open_tuned(o, arm, err);
+    if (strcmp(name, "onednn") == 0) return bench_open_onednn(0, o, arm, err);
+    if (strcmp(name, "onednn_any") == 0) return bench_open_onednn(1, o, arm, err);
+    if (strcmp(name, "openblas") == 0) return bench_open_cblas(o->openblas, o, arm, err);
+    if (strcmp(name, "blis") == 0) return bench_open_cblas(o->blis, o, arm, err);
+  }
+  return bs_error_set(err, BS_USAGE, "BS-BENCH-ARM", "no arm %s of %s; there are %s, torch", name, o->backend,
+                      cuda ? "auto, tiles, sparse24, gathered, run, masked, cublaslt"
+                           : "auto, packed, dnnl, tuned, sparse24, gathered, run, masked, onednn, "
+                             "onednn_any, openblas, blis");
 }
 
 void bench_arm_close(bench_arm *arm) {

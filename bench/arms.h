@@ -32,7 +32,7 @@ typedef struct bench_arm_ops {
   void (*close)(bench_arm *arm);
 } bench_arm_ops;
 
-enum { BENCH_NAME = 24, BENCH_TEXT = 160 };
+enum { BENCH_NAME = 24, BENCH_TEXT = 160, BENCH_PATH = 1024 };
 struct bench_arm {
   const bench_arm_ops *ops; /* NULL: could not be opened, `why` says so */
   char name[BENCH_NAME];    /* "auto", "openblas" */
@@ -40,6 +40,7 @@ struct bench_arm {
   uint32_t is_limit;
   uint32_t backward;        /* 1: has dX and dW */
   const bench_numbers *own; /* of a smaller product, which is judged by itself; NULL: of the common one */
+  double enqueue; /* of the newest batch: seconds a call until the host had it queued; 0: not known */
   char version[BENCH_TEXT]; /* of the library */
   char way[BENCH_TEXT];     /* kernel or function of the current shape, where it is known */
   char why[BENCH_TEXT];
@@ -47,23 +48,29 @@ struct bench_arm {
 };
 
 typedef struct bench_arm_options {
+  const char *backend; /* "cpu", "cuda" */
   uint32_t threads;
   int own_clock; /* the plugin is timed by what its thread runs, not by the clock on the wall */
   const char
       *isa; /* "avx2" or "all": what the plugin and the limits may use; the peers: bench_set_environment */
   const char *plugins; /* folder of plugins or NULL */
   const char *openblas, *blis, *python;
+  const char *driver, *cublaslt; /* files, of cuda; NULL: where the system has them */
 } bench_arm_options;
 
-/* Fills `arm` (dtype set by the caller) by its name: auto, packed, dnnl: the plugin with that choice; onednn:
- * W stays [n,k]; onednn_any: in the layout that oneDNN chooses; openblas; blis; torch; sparse24: the plugin's
- * matmul24 of a W that is 2:4 (numbers.h: kept); gathered: its matmul of the first half of the columns.
- * BS_UNAVAILABLE: a peer that this machine lacks; BS_USAGE: no such name. */
+/* Fills `arm` (dtype set by the caller) by its name.
+ * By the plugin, of either backend: auto; sparse24: its matmul24 of a W that is 2:4 (numbers.h: kept); of
+ * half of the columns gathered (cut out before), run and masked (as ranks of row_parallel and blockshock have
+ * them). cpu: packed, dnnl, the plugin with that choice; tuned; onednn, W stays [n,k]; onednn_any, in the
+ * layout that oneDNN chooses; openblas; blis. cuda: tiles, the plugin with its own kernels alone; cublaslt,
+ * called directly with the fastest of what its heuristics name. Both: torch. BS_UNAVAILABLE: a peer that this
+ * machine lacks; BS_USAGE: no such name. */
 int32_t bench_arm_open(const char *name, const bench_arm_options *options, bench_arm *arm, bs_error *err);
 void bench_arm_close(bench_arm *arm);
 
 int32_t bench_open_plugin(const char *impl, const bench_arm_options *options, bench_arm *arm, bs_error *err);
-int32_t bench_open_sparse(int gathered, const bench_arm_options *options, bench_arm *arm, bs_error *err);
+int32_t bench_open_part(const char *name, const bench_arm_options *options, bench_arm *arm, bs_error *err);
+int32_t bench_open_cublaslt(const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_tuned(const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_onednn(int any, const bench_arm_options *options, bench_arm *arm, bs_error *err);
 int32_t bench_open_cblas(const char *path, const bench_arm_options *options, bench_arm *arm, bs_error *err);
@@ -72,6 +79,9 @@ int32_t bench_open_torch(const bench_arm_options *options, bench_arm *arm, bs_er
 /* The limits as arms: seconds that the product's multiply-adds, and one reading of W, take at best with so
  * many threads. Both at once; limits[0] is "fma", limits[1] "read". */
 int32_t bench_open_limits(const bench_arm_options *options, bench_arm limits[2], bs_error *err);
+/* Of a GPU: "copy", seconds that moving the product's bytes takes at the rate of a copy within the device's
+ * memory, and "rate", that its multiply-adds take at cuBLASLt's rate of a large product of the same dtype. */
+int32_t bench_open_cuda_limits(const bench_arm_options *options, bench_arm limits[2], bs_error *err);
 
 /* What libraries read from the environment when they are opened; before any of them is. Idle threads of
  * theirs spin for less than a lead (rounds.h); OpenMP's threads are bound to the cores that the plugin's are

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_matmul.c - one product by the cpu plugin and by its peers, in one process and in turn, shape after
- * shape: median ratios of pairs with their bootstrap intervals, and the plugin's share of what the machine
- * gave in the same minute.
+ * bench_matmul.c - one product by a backend's plugin and by its peers, in one process and in turn, shape
+ * after shape: median ratios of pairs with their bootstrap intervals, and the plugin's share of what the
+ * machine gave in the same minute.
  *
  *   bench_matmul [--product forward|dx|dw] [--n LIST] [--k LIST] [--b LIST] [--dtype f32|bf16|f16]
  *                [--threads T] [--arms LIST] [--isa avx2|all] [--pairs P] [--batch SECONDS] [--warm SECONDS]
  *                [--seconds SECONDS] [--clock wall|thread] [--python PATH] [--openblas PATH] [--blis PATH]
- *                [--plugins DIR] [-o table|json]
+ *                [--plugins DIR] [-o table|json] [--backend cpu|cuda] [--driver PATH] [--cublaslt PATH]
  *
+ * --backend cuda: on the first GPU; every batch ends when the device is done.
  * All n with all k with all b. --arms: names of arms.h, each NAME or NAME:DTYPE (f32 beside a 16-bit
  * --dtype); the first is the subject. With sparse24 W is 2:4 for all; GFLOP/s are of the whole product.
  * --product dx, dw: dX = dY W, dW = dY^T X, by the plugin's arms alone. --isa avx2 holds everyone to AVX2.
@@ -100,7 +101,9 @@ static int32_t open_arms(job *j, bs_error *err) {
   if (rc == BS_OK && j->n_arms == 0) rc = bs_error_set(err, BS_USAGE, "BS-BENCH-ARM", "--arms names none");
   if (rc != BS_OK) return rc;
   j->arms[j->n_arms].dtype = j->arms[j->n_arms + 1].dtype = j->dtype;
-  return bench_open_limits(&j->options, &j->arms[j->n_arms], err);
+  return strcmp(j->options.backend, "cuda") == 0
+             ? bench_open_cuda_limits(&j->options, &j->arms[j->n_arms], err)
+             : bench_open_limits(&j->options, &j->arms[j->n_arms], err);
 }
 
 static int32_t wrong(const bench_arm *arm, const char *than, double difference, bs_error *err) {
@@ -109,7 +112,8 @@ static int32_t wrong(const bench_arm *arm, const char *than, double difference, 
                       bs_dtype_name(arm->dtype), than, difference);
 }
 
-/* The newest output of each arm beside that of the subject, whose own is judged by fp64. */
+/* The newest output of each arm beside that of the subject, which is judged by fp64, as all are where it
+ * makes another product than they. */
 static int32_t judge(const job *j, shape *s, bs_error *err) {
   const void *subject = NULL;
   const bench_numbers *m = bench_numbers_of(&j->numbers, s->arms[0]->dtype);
@@ -119,7 +123,7 @@ static int32_t judge(const job *j, shape *s, bs_error *err) {
     const void *y = arm->ops->output(arm, err);
     if (y == NULL) return bs_error_set(err, BS_PLUGIN, "BS-BENCH-OUTPUT", "%s gives no output", arm->name);
     if (i == 0) subject = y;
-    const double apart = i == 0 || arm->own != NULL
+    const double apart = i == 0 || arm->own != NULL || s->arms[0]->own != NULL
                              ? bench_spot_difference(arm->own != NULL ? arm->own : m, y)
                              : bench_difference(m, subject, s->arms[0]->dtype, y, arm->dtype);
     s->difference[i] = apart;
@@ -160,6 +164,7 @@ static json_t *arm_json(const shape *s, size_t i, double flops) {
   json_t *out = json_pack("{s:s,s:s,s:s,s:f,s:f}", "arm", a->name, "dtype", bs_dtype_name(a->dtype), "way",
                           a->way, "seconds", seconds, "gflops", flops / seconds * 1e-9);
   if (!a->is_limit) json_object_set_new(out, "difference", json_real(s->difference[i]));
+  if (a->enqueue > 0.0) json_object_set_new(out, "enqueue", json_real(a->enqueue));
   if (i > 0) json_object_update_new(out, comparison_json(&s->samples->arm[i].comparison));
   return out;
 }
@@ -176,7 +181,8 @@ static json_t *limit_json(const shape *s) {
   if (both != NULL && bs_compare_pairs(s->samples->arm[0].seconds, both, s->samples->pairs, MARGIN, &c))
     out = comparison_json(&c);
   if (out != NULL)
-    json_object_set_new(out, "which", json_string(fma->look.p50 >= read->look.p50 ? "fma" : "read"));
+    json_object_set_new(out, "which",
+                        json_string(s->arms[s->n_arms - (fma->look.p50 >= read->look.p50 ? 2 : 1)]->name));
   free(both);
   return out;
 }
@@ -193,11 +199,12 @@ static json_t *shape_json(const job *j, const shape *s, json_t *absent) {
   const double flops = flops_of(m);
   json_t *list = json_array();
   for (size_t i = 0; i < s->n_arms; ++i) json_array_append_new(list, arm_json(s, i, flops));
-  return json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:i,s:s,s:I,s:s,s:o,s:o,s:O,s:o}", "bench", "matmul", "dtype",
-                   bs_dtype_name(j->dtype), "product", j->product, "n", (json_int_t)m->n, "k",
-                   (json_int_t)m->k, "b", (json_int_t)m->b, "threads", (int)j->threads, "isa", j->options.isa,
-                   "pairs", (json_int_t)s->samples->pairs, "stop", bs_stop_name(s->samples->stop), "arms",
-                   list, "limit", limit_json(s), "absent", absent, "warnings", warnings_json(s->samples));
+  return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:i,s:s,s:I,s:s,s:o,s:o,s:O,s:o}", "bench", "matmul",
+                   "backend", j->options.backend, "dtype", bs_dtype_name(j->dtype), "product", j->product,
+                   "n", (json_int_t)m->n, "k", (json_int_t)m->k, "b", (json_int_t)m->b, "threads",
+                   (int)j->threads, "isa", j->options.isa, "pairs", (json_int_t)s->samples->pairs, "stop",
+                   bs_stop_name(s->samples->stop), "arms", list, "limit", limit_json(s), "absent", absent,
+                   "warnings", warnings_json(s->samples));
 }
 
 /* What shape_json holds, for a reader. */
@@ -316,17 +323,17 @@ static int find_product(const char *name) {
 }
 
 int main(int argc, char **argv) {
-  job j = {.n = "4096",
-           .k = "4096",
-           .b = "64",
-           .arm_names = "auto,onednn",
-           .output = "table",
-           .product = "forward",
-           .clock = "wall",
-           .threads = 1,
-           .dtype = BS_F32,
-           .options = {.isa = "all", .openblas = "libopenblas.so.0", .blis = "libblis.so.4"},
-           .rounds = {.pairs = 30, .batch_seconds = 0.01, .warm_seconds = 0.3, .seconds_a_shape = 60.0}};
+  job j = {
+      .n = "4096",
+      .k = "4096",
+      .b = "64",
+      .output = "table",
+      .product = "forward",
+      .clock = "wall",
+      .threads = 1,
+      .dtype = BS_F32,
+      .options = {.backend = "cpu", .isa = "all", .openblas = "libopenblas.so.0", .blis = "libblis.so.4"},
+      .rounds = {.pairs = 30, .batch_seconds = 0.01, .warm_seconds = 0.3, .seconds_a_shape = 60.0}};
   const bench_option options[] = {{"--product", 's', &j.product, 0, 0},
                                   {"--n", 's', &j.n, 0, 0},
                                   {"--k", 's', &j.k, 0, 0},
@@ -344,11 +351,20 @@ int main(int argc, char **argv) {
                                   {"--openblas", 's', &j.options.openblas, 0, 0},
                                   {"--blis", 's', &j.options.blis, 0, 0},
                                   {"--plugins", 's', &j.options.plugins, 0, 0},
+                                  {"--backend", 's', &j.options.backend, 0, 0},
+                                  {"--driver", 's', &j.options.driver, 0, 0},
+                                  {"--cublaslt", 's', &j.options.cublaslt, 0, 0},
                                   {"-o", 's', &j.output, 0, 0}};
   bs_error err = BS_ERROR_INIT;
   if (!bench_parse("bench_matmul", argc, argv, options, sizeof options / sizeof options[0])) return 2;
+  if (j.arm_names == NULL)
+    j.arm_names = strcmp(j.options.backend, "cuda") == 0 ? "auto,cublaslt" : "auto,onednn";
   if (strcmp(j.options.isa, "all") != 0 && strcmp(j.options.isa, "avx2") != 0) {
     fprintf(stderr, "bench_matmul: --isa is avx2 or all, not %s\n", j.options.isa);
+    return 2;
+  }
+  if (strcmp(j.options.backend, "cpu") != 0 && strcmp(j.options.backend, "cuda") != 0) {
+    fprintf(stderr, "bench_matmul: --backend is cpu or cuda, not %s\n", j.options.backend);
     return 2;
   }
   j.numbers.product = find_product(j.product);

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""The machine that gpu-test and gpu-bench run on: what it is, and where NVIDIA's libraries lie on it."""
+import glob
+import os
+import site
+import subprocess
+import sys
+import sysconfig
+import time
+
+# cuBLASLt, cuSPARSELt, NCCL, cuDNN: the toolkit's folder, or NVIDIA's Python packages beside PyTorch.
+LIBRARIES = ("libcublasLt.so.*", "libcusparseLt.so.*", "libnccl.so.*", "libcudnn.so.*")
+
+
+def say(words, seconds=60):
+    """What a command says, or that it cannot be had."""
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False)
+        return done.stdout.decode(errors="replace").strip()
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return "not available: %s" % e
+
+
+def packages():
+    """Folders of this Python's packages."""
+    found = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")] + site.getsitepackages() + [site.getusersitepackages()]
+    found += [p for p in sys.path if p.endswith("-packages")]
+    return [p for p in dict.fromkeys(found) if os.path.isdir(p)]
+
+
+def libraries():
+    """Files of NVIDIA's libraries: {pattern: path}, the first place that has it."""
+    places = [os.path.join(p, "nvidia", "*", "lib") for p in packages()] + ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib"]
+    out = {}
+    for pattern in LIBRARIES:
+        for place in places:
+            files = sorted(glob.glob(os.path.join(place, pattern)))
+            if files:
+                out[pattern] = files[0]
+                break
+    return out
+
+
+def environment(root):
+    """The environment of the bundle's programs. What LD_LIBRARY_PATH names already goes first."""
+    own = [os.path.join(root, "lib")]
+    here = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+    found = list(dict.fromkeys(os.path.dirname(p) for p in libraries().values()))
+    return dict(os.environ, LD_LIBRARY_PATH=":".join(own + here + found))
+
+
+def about():
+    return {"date": time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime()),
+            "gpu": say(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm", "--format=csv,noheader"]),
+            "kernel": say(["uname", "-sr"]), "cores": os.cpu_count(),
+            "libraries": ", ".join(os.path.basename(p) for p in libraries().values()) or "none of NVIDIA's found"}
