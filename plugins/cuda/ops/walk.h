@@ -15,7 +15,8 @@ enum {
 };
 
 /* Of a kernel with blocks of CUDA_BLOCK threads. Four at a time on a multiprocessor keep its memory busy and
- * leave 64 registers a thread; told no number, ptxas aims at more blocks on some architectures, and spills. */
+ * leave 64 registers a thread; told no number, ptxas aims at more blocks on some architectures, and spills.
+ */
 #define CUDA_BLOCK_BOUNDS __launch_bounds__(CUDA_BLOCK, 4)
 
 /* What a value is between its two roundings. By f64 pieces are of two at most, by integers of four. */
