@@ -210,8 +210,10 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   CUcontext c = &contexts[device];
   if (!si_lives(SI_CONTEXT, c)) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&si_lock);
-  if (__atomic_sub_fetch(&c->retained, 1, __ATOMIC_RELEASE) == 0) si_end(SI_CONTEXT, c);
+  const int last = __atomic_sub_fetch(&c->retained, 1, __ATOMIC_RELEASE) == 0;
+  if (last) si_end(SI_CONTEXT, c);
   pthread_mutex_unlock(&si_lock);
+  if (last) si_join_workers();
   return CUDA_SUCCESS;
 }
 

@@ -96,6 +96,9 @@ struct si_work {
 /* A zero-filled work for the stream, or NULL with *out_result. */
 si_work *si_work_new(CUstream stream, CUresult *out_result);
 void si_submit(si_work *work);
+/* Wait for the workers of streams that were destroyed: no thread is ending any more when a process looks for
+ * leaks at its exit, which its sanitizer does not survive. Not from a worker. */
+void si_join_workers(void);
 /* For stand-ins of libraries: call(arg, lost) on the stream's worker, in its order; lost: an error has come
  * before, and nothing may be done but ending `arg`. 0, or what the library's function is to fail with. */
 CUresult si_queue(const char *function, CUstream stream, void (*call)(void *arg, int lost), void *arg);

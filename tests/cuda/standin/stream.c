@@ -14,6 +14,8 @@ struct CUstream_st {
   si_work *first, *last;
   uint64_t issued, done;
   int closing;
+  pthread_t thread;
+  CUstream next_closed;
 };
 struct CUevent_st {
   CUcontext context;
@@ -25,6 +27,7 @@ struct CUevent_st {
 
 pthread_mutex_t si_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* some work is done */
+static CUstream closed;                                    /* streams whose worker ends, or has ended */
 _Thread_local const char *si_running = "";
 
 static int64_t now_ns(void) {
@@ -61,9 +64,21 @@ static void *worker(void *arg) {
     run_one(s, work);
   }
   pthread_mutex_unlock(&si_lock);
-  pthread_cond_destroy(&s->given);
-  free(s);
   return NULL;
+}
+
+void si_join_workers(void) {
+  pthread_mutex_lock(&si_lock);
+  CUstream s = closed;
+  closed = NULL;
+  pthread_mutex_unlock(&si_lock);
+  while (s != NULL) {
+    CUstream next = s->next_closed;
+    pthread_join(s->thread, NULL);
+    pthread_cond_destroy(&s->given);
+    free(s);
+    s = next;
+  }
 }
 
 si_work *si_work_new(CUstream stream, CUresult *out_result) {
@@ -116,19 +131,18 @@ CUresult si_queue(const char *function, CUstream stream, void (*call)(void *arg,
 CUresult cuStreamCreate(CUstream *out_stream, unsigned int flags) {
   const CUresult rc = si_enter_context("cuStreamCreate");
   if (rc != CUDA_SUCCESS) return rc;
-  pthread_t thread;
   if (flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   CUstream s = calloc(1, sizeof *s);
   if (s == NULL) si_die("no memory");
   s->context = si_current();
   pthread_cond_init(&s->given, NULL);
-  if (pthread_create(&thread, NULL, worker, s) != 0 || pthread_detach(thread) != 0) si_die("no more threads");
+  if (pthread_create(&s->thread, NULL, worker, s) != 0) si_die("no more threads");
   si_live(SI_STREAM, s);
   *out_stream = s;
   return CUDA_SUCCESS;
 }
 
-/* Returns at once: the worker ends with its work. */
+/* Returns at once: the worker ends with its work, and is waited for when its context goes. */
 CUresult cuStreamDestroy_v2(CUstream s) {
   const CUresult rc = si_enter("cuStreamDestroy_v2");
   if (rc != CUDA_SUCCESS) return rc;
@@ -136,6 +150,8 @@ CUresult cuStreamDestroy_v2(CUstream s) {
   si_end(SI_STREAM, s);
   pthread_mutex_lock(&si_lock);
   s->closing = 1;
+  s->next_closed = closed;
+  closed = s;
   pthread_cond_signal(&s->given);
   pthread_mutex_unlock(&si_lock);
   return CUDA_SUCCESS;
