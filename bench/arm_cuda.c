@@ -128,7 +128,7 @@ static int32_t copy_batch(bench_arm *arm, uint64_t calls, double *out_seconds, b
 static int32_t rate_ready(bench_arm *arm, const bench_numbers *m, bs_error *err) {
   cuda_arm *a = arm->self;
   const double weights = (double)m->n * (double)m->k;
-  const int64_t edge = weights >= (double)(LARGE / 2) * (LARGE / 2) ? LARGE : 64;
+  const int64_t edge = weights >= 0.25 * LARGE * LARGE ? LARGE : 64;
   a->square.dtype = m->dtype;
   int32_t rc = bench_numbers_make(&a->square, edge, edge, edge, err);
   if (rc == BS_OK)
