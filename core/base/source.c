@@ -63,7 +63,7 @@ int32_t bs_source_from_memory(const void *data, uint32_t dtype, int64_t rows, in
   memory_source *m = malloc(sizeof *m);
   if (!m) return bs_error_set(err, BS_NO_MEMORY, "BS-SRC-MEMORY", "no memory for a source");
   *m = (memory_source){data, dtype, rows, cols, stride};
-  *out = (bs_source){sizeof *out, dtype, rows, cols, m, memory_read};
+  *out = (bs_source){sizeof *out, dtype, rows, cols, m, memory_read, NULL};
   return BS_OK;
 }
 

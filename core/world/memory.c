@@ -3,6 +3,7 @@
  * memory.c - device and host memory of a rank, counted on its world: now and the most so far. Called
  * through bs_exec (plans and packed weights), the rank table (methods) and blockshock.h (the lab).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,12 +229,30 @@ static int32_t read_panels(bs_rank *rank, const bs_source *source, int64_t row, 
   return rc;
 }
 
+/* 1 and its result where the device makes the values itself. */
+static int made_there(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
+                      bs_tensor *out, int32_t *out_rc, bs_error *err) {
+  const bs_backend *backend = rank->world->backend;
+  bs_error why = {.struct_size = sizeof why, .rank = -1};
+  if (backend->source_read == NULL) return 0;
+  *out_rc = backend->source_read(rank->device, source, row, cols, out, &why);
+  if (*out_rc == BS_UNSUPPORTED) return 0;
+  if (*out_rc != BS_OK && err != NULL) *err = why;
+  if (*out_rc == BS_OK) {
+    char text[96];
+    snprintf(text, sizeof text, "generate@%s/philox", backend->name);
+    rank->ops.note_algorithm(rank->ops.user, text);
+  }
+  return 1;
+}
+
 int32_t bs_memory_tensor_read(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
                               bs_tensor *out, bs_error *err) {
   int32_t rc = check_read(source, row, cols, out, err);
   if (rc != BS_OK || out->dims[0] == 0 || out->dims[1] == 0) return rc;
   if (rank->world->backend->flags & BS_BACKEND_HOST_MEMORY)
     return source->read(source->ctx, row, out->dims[0], cols, out->dtype, out->data, out->strides[0], err);
+  if (made_there(rank, source, row, cols, out, &rc, err)) return rc == BS_OK ? bs_rank_sync(rank, err) : rc;
   return read_panels(rank, source, row, cols, out, err);
 }
 

@@ -83,6 +83,7 @@ int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   rank->exec.parallel_for = team_for;
   rank->exec.alloc = bs_memory_exec_alloc;
   rank->exec.free = bs_memory_exec_free;
+  rank->exec.note = note_algorithm;
   rank->ops.context = world->context;
   rank->ops.backend = world->backend->name;
   rank->ops.exec = &rank->exec;

@@ -72,6 +72,11 @@ typedef struct bs_backend {
   int32_t (*wrap_op)(void *wrapped, const bs_op_impl *inner, void *inner_state, const bs_op_impl **out_impl,
                      void **out_state, bs_error *err);
   void (*unwrap)(void *wrapped);
+  /* Since 0.6: rows of a source from `row` on, the columns of `cols` (NULL: all), made on the device into
+   * out [rows, columns], columns adjacent, in the order of the rank's default stream, with the bits that
+   * the source's `read` gives. BS_UNSUPPORTED: the host reads and copies them. Optional. */
+  int32_t (*source_read)(void *device, const bs_source *source, int64_t row, const bs_partition *cols,
+                         bs_tensor *out, bs_error *err);
 } bs_backend;
 
 #ifdef __cplusplus

@@ -135,6 +135,9 @@ typedef struct bs_exec {
   int32_t (*parallel_for)(void *ctx, void (*body)(void *arg, uint32_t member, uint32_t width), void *arg);
   void *(*alloc)(void *ctx, uint64_t bytes);
   void (*free)(void *ctx, void *p);
+  /* Since 0.6, may be NULL: one more thing that served, "generate@cuda/philox", for the record. Not in run.
+   */
+  void (*note)(void *ctx, const char *text);
 } bs_exec;
 
 typedef struct bs_stream bs_stream; /* a backend's stream; NULL is the rank's default stream */

@@ -154,6 +154,33 @@ bs_out_copy(void *out, const void *value, size_t size) {
   if (size > head) memcpy((char *)out + head, (const char *)value + head, size - head);
 }
 
+/* How a source is made, or NULL: a view that took the fields of another source over does not tell. */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static const bs_generator *
+bs_generator_of(const bs_source *source) {
+  const bs_generator *g = source->generator;
+  return g != NULL && g->ctx == source->ctx ? g : NULL;
+}
+
+/* Of a view whose `ctx` shows all columns of `inner` from row `first_row` on: what is told of it, kept in
+ * `made`, which lives as long as the view does. */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static void
+bs_generator_under(const bs_source *inner, int64_t first_row, const void *ctx, bs_generator *made,
+                   bs_source *view) {
+  const bs_generator *g = bs_generator_of(inner);
+  view->generator = NULL;
+  if (g == NULL) return;
+  *made = *g;
+  made->ctx = ctx;
+  made->first += (uint64_t)first_row * g->line;
+  view->generator = made;
+}
+
 /* The dense row-major descriptor of a matrix. */
 #if defined(__GNUC__)
 __attribute__((unused))

@@ -119,6 +119,32 @@ typedef struct bs_kept {
                   int64_t out_stride, bs_error *err);
 } bs_kept;
 
+/* How a generated matrix is made, so that a device can make it where it is needed, with the bits that `read`
+ * gives. Element (row, col) is a function of (seed, stream, i), i = first + row * line + col: its word w,
+ * normal z or uniform u (docs/numbers.md) goes through the law in f32, each operation rounded, and is rounded
+ * to the source's dtype; `read` rounds that to the dtype that is asked for. */
+enum bs_law {
+  BS_LAW_ZERO = 0,
+  BS_LAW_NORMAL = 1,  /* z b + a */
+  BS_LAW_UNIFORM = 2, /* u b + a */
+  BS_LAW_TERNARY = 3, /* 0 where w div 2 >= threshold, else 1 of an odd w, -1 of an even one */
+  BS_LAW_INTEGER = 4, /* (w (2 bound + 1)) div 2^32 - bound */
+  BS_LAW_CLIPPED = 5  /* z b, held between -a and a */
+};
+typedef struct bs_generator {
+  uint32_t struct_size;
+  uint32_t law; /* enum bs_law */
+  /* That of the source it tells of. A view that took the source's fields over has another one, and there this
+   * counts for nothing. */
+  const void *ctx;
+  uint64_t seed;
+  uint64_t first, line;
+  uint32_t stream;
+  uint32_t threshold, bound;
+  float a, b;
+  uint32_t reserved;
+} bs_generator;
+
 /* Where a matrix comes from (generator by seed and index, mapped file, memory). `read` fills rows
  * row .. row+nrows-1, the columns of `cols` (NULL: all), rounded to `dtype`, into out with out_stride
  * elements between rows. Thread-safe and pure: the same call gives the same bits. */
@@ -130,6 +156,9 @@ typedef struct bs_source {
   void *ctx;
   int32_t (*read)(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype, void *out,
                   int64_t out_stride, bs_error *err);
+  /* Since 0.6: how it is made, NULL where that is not told. It counts where its ctx is this one's: whoever
+   * puts another `read` behind a source puts another ctx there too. */
+  const bs_generator *generator;
 } bs_source;
 
 #ifdef __cplusplus

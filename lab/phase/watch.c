@@ -2,6 +2,7 @@
  * watch.c - see watch.h. */
 #include "lab/phase/watch.h"
 
+#include "blockshock/plugin.h"
 #include "core/base/error.h"
 #include "lab/stop.h"
 
@@ -25,8 +26,9 @@ static int32_t read_watched(void *ctx, int64_t row, int64_t nrows, const bs_part
 }
 
 void bs_watch_source(bs_watch *watch, bs_watched *view, const bs_source *inner, int shows, bs_source *out) {
-  *view = (bs_watched){inner, watch, shows};
+  *view = (bs_watched){.inner = inner, .watch = watch, .shows = shows};
   *out = *inner;
   out->ctx = view;
   out->read = read_watched;
+  bs_generator_under(inner, 0, view, &view->made, out);
 }

@@ -265,4 +265,5 @@ const bs_backend cuda_backend = {
     .event_record = cuda_event_record,
     .event_elapsed = cuda_event_elapsed,
     .native_handle = cuda_native_handle,
+    .source_read = cuda_source_read,
 };

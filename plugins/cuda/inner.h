@@ -60,6 +60,10 @@ void cuda_sides_close(const cuda_device *device);
 int32_t cuda_mem_alloc(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err);
 void cuda_mem_free(void *device, void *ptr);
 
+/* source.c */
+int32_t cuda_source_read(void *device, const bs_source *source, int64_t row, const bs_partition *cols,
+                         bs_tensor *out, bs_error *err);
+
 /* copy.c */
 int32_t cuda_mem_copy(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,
                       bs_stream *stream, bs_error *err);

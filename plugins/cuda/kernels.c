@@ -10,6 +10,7 @@
 #include "ops/dequantize_sum_body.h"
 #include "ops/expand24_body.h"
 #include "ops/gather_columns_body.h"
+#include "ops/generate_body.h"
 #include "ops/product.h"
 #include "ops/quantize_groups_body.h"
 #include "ops/scatter_columns_body.h"
@@ -36,4 +37,5 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_PRODUCT24_F32] = {"product24_f32", sizeof(product24_args), PRODUCT_THREADS, 0},
     [CUDA_PRODUCT24_F64] = {"product24_f64", sizeof(product24_args), PRODUCT_THREADS, 0},
     [CUDA_PRODUCT24_I64] = {"product24_i64", sizeof(product24_args), PRODUCT_THREADS, 0},
+    [CUDA_GENERATE] = {"generate", sizeof(generate_args), CUDA_BLOCK, 0},
 };

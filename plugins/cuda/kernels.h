@@ -23,6 +23,7 @@ enum cuda_kernel {
   CUDA_PRODUCT24_F32, /* matmul24 and its derivatives */
   CUDA_PRODUCT24_F64,
   CUDA_PRODUCT24_I64,
+  CUDA_GENERATE,
   CUDA_KERNEL_COUNT_
 };
 

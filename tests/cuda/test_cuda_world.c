@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "blockshock/plugin.h"
+#include "core/base/rng.h"
+#include "core/world/world.h"
 #include "tests/cuda/backend.h"
 #include "tests/lab/lab_test.h"
 
@@ -128,6 +130,55 @@ START_TEST(a_tensor_goes_through) {
 }
 END_TEST
 
+/* A generated X is made on the device, and no host reads it; a view of it that says nothing is read. */
+static int32_t no_read(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                       void *out, int64_t out_stride, bs_error *err) {
+  (void)row, (void)nrows, (void)cols, (void)dtype, (void)out, (void)out_stride;
+  return bs_fail(err, BS_INTERNAL, "TEST-READ", "%s", (const char *)ctx);
+}
+static int32_t generated_main(bs_rank *rank, void *arg, bs_error *err) {
+  static const char text[] = "read by the host";
+  static float got[ROWS * 3], row[COLS];
+  static const uint32_t list[3] = {0, 5, 36};
+  const bs_generator made = {.struct_size = sizeof made,
+                             .law = BS_LAW_NORMAL,
+                             .ctx = text,
+                             .seed = 11,
+                             .line = COLS,
+                             .stream = 2,
+                             .b = 1.0f};
+  bs_source source = {.struct_size = sizeof source,
+                      .dtype = BS_F32,
+                      .rows = 500,
+                      .cols = COLS,
+                      .ctx = (void *)(uintptr_t)text,
+                      .read = no_read,
+                      .generator = &made};
+  const bs_partition part = {
+      .struct_size = sizeof part, .kind = BS_PARTITION_GATHER, .total = COLS, .count = 3, .columns = list};
+  bs_tensor_desc d = bs_desc_2d(BS_F32, ROWS, 3);
+  d.strides[0] = 5;
+  bs_tensor t = {.struct_size = sizeof t};
+  (void)arg;
+  int32_t rc = api->tensor_alloc(rank, &d, BS_LIFE_SCRATCH, &t, err);
+  if (rc == BS_OK) rc = api->tensor_read(rank, &source, 400, &part, &t, err);
+  if (rc == BS_OK) rc = bs_rank_copy_out(rank, &t, got, err);
+  for (int r = 0; rc == BS_OK && r < ROWS; r++) {
+    bs_rng_normal(11, 2, (uint64_t)(400 + r) * COLS, COLS, row);
+    for (int c = 0; c < 3; c++) ck_assert(got[3 * r + c] == row[list[c]]);
+  }
+  if (rc == BS_OK) ck_assert_ptr_nonnull(strstr(bs_world_algorithms(rank->world), "generate@cuda/philox"));
+  char other[] = "another read";
+  source.ctx = other;
+  if (rc == BS_OK) rc = api->tensor_read(rank, &source, 400, &part, &t, err);
+  api->tensor_free(rank, &t);
+  return rc;
+}
+START_TEST(a_generated_tensor) {
+  with_world(generated_main, NULL, BS_INTERNAL, "another read");
+}
+END_TEST
+
 /* What a launch refuses, and what it breaks later, end the rank with the driver's words. */
 START_TEST(a_launch_that_fails) {
   bs_region_stats stats = {.struct_size = sizeof stats};
@@ -143,6 +194,7 @@ int main(void) {
   TCase *tc = tcase_create("world");
   tcase_add_test(tc, tensors_are_zeros);
   tcase_add_test(tc, a_tensor_goes_through);
+  tcase_add_test(tc, a_generated_tensor);
   tcase_add_test(tc, a_launch_that_fails);
   suite_add_tcase(s, tc);
   return run_suite(s);

@@ -181,7 +181,7 @@ START_TEST(refusals) {
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_mask_compile(&mask, 8, 8, NULL, 2, NULL, &c, &err), BS_INVALID_ARGUMENT);
   ck_assert_str_eq(err.id, "BS-MASK-WEIGHTS");
-  const bs_source broken = {sizeof broken, BS_F32, 8, 8, NULL, no_weights};
+  const bs_source broken = {sizeof broken, BS_F32, 8, 8, NULL, no_weights, NULL};
   ck_assert_int_eq(bs_mask_compile(&mask, 8, 8, &broken, 2, NULL, &c, &err), BS_IO);
   ck_assert_str_eq(err.id, "BS-TEST-READ");
   mask = mask_named("1100");

@@ -2,6 +2,7 @@
  * matmul24_pack.c - the packed weight of matmul24: of each group of four columns the two that are kept, and a
  * code that says which. Positions come from the query's, never from the values: zeros, -0 and NaN are values
  * like others. Both are made by the team some rows at a time and pulled through pinned memory (panels.h). */
+#include "generate.h"
 #include "panels.h"
 #include "products24.h"
 
@@ -122,6 +123,8 @@ static int32_t fill_values(const void *ctx, int64_t row, int64_t n, unsigned cha
 }
 
 static int32_t pull_values(const cuda_packed24 *w, const bs_host *host, const pull_job *job, bs_error *err) {
+  const int32_t made = cuda_generate_packed(&w->values, job->weights, job->partition, err);
+  if (made != BS_UNSUPPORTED) return made;
   const bs_exec *exec = w->values.exec;
   const cuda_panels panels = {.device = exec->device,
                               .host = host,

@@ -3,6 +3,7 @@
  * dtype in device memory, pulled panel by panel through pinned memory (panels.h). matmul's epilogues and its
  * derivatives read it as it lies, so nothing else is packed for training. */
 #include "convert.h"
+#include "generate.h"
 #include "panels.h"
 #include "product.h"
 #include "products.h"
@@ -46,6 +47,22 @@ int32_t cuda_packed_alloc(cuda_packed *p, uint64_t *out_bytes, bs_error *err) {
                  (unsigned long long)bytes);
 }
 
+/* A generated weight is made where it lies, any other one comes from the host. */
+static int32_t pull(const cuda_packed *p, const pull_job *job, bs_error *err) {
+  const int32_t made = cuda_generate_packed(p, job->weights, job->partition, err);
+  if (made != BS_UNSUPPORTED) return made;
+  const cuda_panels panels = {.device = p->exec->device,
+                              .host = p->state->host,
+                              .exec = p->exec,
+                              .to = p->data,
+                              .rows = p->rows,
+                              .line = (uint64_t)p->line * p->size,
+                              .fill = fill,
+                              .ctx = job,
+                              .most = PANEL_ROWS};
+  return cuda_panels_pull(&panels, err);
+}
+
 int32_t cuda_packed_make(const bs_op_impl *impl, void *opaque, const bs_exec *exec, const bs_op_query *query,
                          const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err) {
   cuda_state *state = opaque;
@@ -63,18 +80,7 @@ int32_t cuda_packed_make(const bs_op_impl *impl, void *opaque, const bs_exec *ex
   p->cols = query->partition != NULL ? query->partition->count : weights->cols;
   const pull_job job = {p, weights, query->partition};
   rc = cuda_packed_alloc(p, out_bytes, err);
-  if (rc == BS_OK && p->data != NULL) {
-    const cuda_panels panels = {.device = exec->device,
-                                .host = host,
-                                .exec = exec,
-                                .to = p->data,
-                                .rows = p->rows,
-                                .line = (uint64_t)p->line * p->size,
-                                .fill = fill,
-                                .ctx = &job,
-                                .most = PANEL_ROWS};
-    rc = cuda_panels_pull(&panels, err);
-  }
+  if (rc == BS_OK && p->data != NULL) rc = pull(p, &job, err);
   if (rc != BS_OK) {
     cuda_packed_free(p);
     return rc;

@@ -405,6 +405,7 @@ int32_t tp_deactivate(void *state, bs_error *err);
 typedef struct tp_rows_view {
   const bs_source *inner;
   int64_t row_begin;
+  bs_generator made; /* the rows of a generated weight are a generated weight */
 } tp_rows_view;
 typedef struct tp_zeros_view {
   const bs_source *inner;

@@ -21,6 +21,7 @@ bs_source tp_source_rows(tp_rows_view *view, const bs_source *inner, int64_t row
   source.rows = row_count;
   source.ctx = view;
   source.read = read_rows;
+  bs_generator_under(inner, row_begin, view, &view->made, &source);
   return source;
 }
 

@@ -6,36 +6,37 @@
 /* Elements first .. first+n-1 as f32, n <= BS_WL_BLOCK. Product and sum are rounded separately (the tree is
  * built with -ffp-contract=off), so that every machine makes the same bits. */
 static void generate(const bs_generated *g, uint64_t first, int64_t n, float *out) {
+  const bs_generator *by = &g->by;
   uint32_t bits[BS_WL_BLOCK];
-  if (g->law == BS_GEN_NORMAL || g->law == BS_GEN_UNIFORM) {
-    if (g->law == BS_GEN_NORMAL)
-      g->host->rng_normal(g->seed, g->stream, first, (uint64_t)n, out);
+  if (by->law == BS_LAW_NORMAL || by->law == BS_LAW_UNIFORM) {
+    if (by->law == BS_LAW_NORMAL)
+      g->host->rng_normal(by->seed, by->stream, first, (uint64_t)n, out);
     else
-      g->host->rng_uniform(g->seed, g->stream, first, (uint64_t)n, out);
+      g->host->rng_uniform(by->seed, by->stream, first, (uint64_t)n, out);
     for (int64_t i = 0; i < n; i++) {
-      float scaled = out[i] * g->b;
-      out[i] = scaled + g->a;
+      float scaled = out[i] * by->b;
+      out[i] = scaled + by->a;
     }
     return;
   }
-  if (g->law == BS_GEN_CLIPPED) {
-    g->host->rng_normal(g->seed, g->stream, first, (uint64_t)n, out);
+  if (by->law == BS_LAW_CLIPPED) {
+    g->host->rng_normal(by->seed, by->stream, first, (uint64_t)n, out);
     for (int64_t i = 0; i < n; i++) {
-      float scaled = out[i] * g->b;
-      out[i] = scaled > g->a ? g->a : scaled < -g->a ? -g->a : scaled;
+      float scaled = out[i] * by->b;
+      out[i] = scaled > by->a ? by->a : scaled < -by->a ? -by->a : scaled;
     }
     return;
   }
-  if (g->law == BS_GEN_ZERO) {
+  if (by->law == BS_LAW_ZERO) {
     memset(out, 0, (size_t)n * sizeof *out);
     return;
   }
-  g->host->rng_bits(g->seed, g->stream, first, (uint64_t)n, bits);
+  g->host->rng_bits(by->seed, by->stream, first, (uint64_t)n, bits);
   for (int64_t i = 0; i < n; i++) {
-    if (g->law == BS_GEN_TERNARY)
-      out[i] = (bits[i] >> 1) >= g->threshold ? 0.0f : (bits[i] & 1u) ? 1.0f : -1.0f;
+    if (by->law == BS_LAW_TERNARY)
+      out[i] = (bits[i] >> 1) >= by->threshold ? 0.0f : (bits[i] & 1u) ? 1.0f : -1.0f;
     else
-      out[i] = (float)((int64_t)(((uint64_t)bits[i] * (2u * g->bound + 1u)) >> 32) - (int64_t)g->bound);
+      out[i] = (float)((int64_t)(((uint64_t)bits[i] * (2u * by->bound + 1u)) >> 32) - (int64_t)by->bound);
   }
 }
 
@@ -97,12 +98,27 @@ static int32_t read_panel(void *ctx, int64_t row, int64_t nrows, const bs_partit
   return BS_OK;
 }
 
+void bs_generated_make(bs_generated *part, const bs_host *host, int64_t rows, int64_t cols, uint64_t seed,
+                       uint32_t stream, uint32_t dtype) {
+  part->host = host;
+  part->rows = rows;
+  part->cols = cols;
+  part->dtype = dtype;
+  part->by = (bs_generator){.struct_size = (uint32_t)sizeof part->by,
+                            .law = BS_LAW_ZERO,
+                            .ctx = part,
+                            .seed = seed,
+                            .line = (uint64_t)cols,
+                            .stream = stream};
+}
+
 void bs_generated_source(bs_generated *part, bs_source *out_source) {
   const bs_source s = {.struct_size = (uint32_t)sizeof s,
                        .dtype = part->dtype,
                        .rows = part->rows,
                        .cols = part->cols,
                        .ctx = part,
-                       .read = read_panel};
+                       .read = read_panel,
+                       .generator = part->n_outliers == 0 ? &part->by : NULL};
   bs_out_copy(out_source, &s, sizeof s);
 }

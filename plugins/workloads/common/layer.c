@@ -27,17 +27,6 @@ static int32_t check_sizes(const bs_workload_request *r, const char *name, bs_er
   return BS_OK;
 }
 
-static void shape_part(bs_wl_layer *w, uint32_t part, int64_t rows, int64_t cols, uint64_t seed,
-                       uint32_t stream, uint32_t dtype) {
-  bs_generated *g = &w->parts[part];
-  g->host = w->host;
-  g->rows = rows;
-  g->cols = cols;
-  g->seed = seed;
-  g->stream = stream;
-  g->dtype = dtype;
-}
-
 int32_t bs_wl_layer_make(const bs_host *host, const bs_workload_request *r, const char *name, size_t bytes,
                          bs_wl_layer **out, bs_error *err) {
   int32_t rc = check_sizes(r, name, err);
@@ -46,10 +35,10 @@ int32_t bs_wl_layer_make(const bs_host *host, const bs_workload_request *r, cons
   if (w == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-MEM", "%zu bytes are not to be had", bytes);
   w->host = host;
   w->present = 1u << BS_PART_X | 1u << BS_PART_W | (r->has_bias ? 1u << BS_PART_BIAS : 0u);
-  shape_part(w, BS_PART_X, r->B, r->K, r->seed, BS_STREAM_X, r->dtype);
-  shape_part(w, BS_PART_W, r->N, r->K, r->weight_seed, BS_STREAM_W, r->dtype);
-  shape_part(w, BS_PART_BIAS, 1, r->N, r->weight_seed, BS_STREAM_BIAS, r->dtype);
-  shape_part(w, BS_PART_TARGET, r->B, r->N, r->seed, BS_STREAM_TARGET, r->dtype);
+  bs_generated_make(&w->parts[BS_PART_X], host, r->B, r->K, r->seed, BS_STREAM_X, r->dtype);
+  bs_generated_make(&w->parts[BS_PART_W], host, r->N, r->K, r->weight_seed, BS_STREAM_W, r->dtype);
+  bs_generated_make(&w->parts[BS_PART_BIAS], host, 1, r->N, r->weight_seed, BS_STREAM_BIAS, r->dtype);
+  bs_generated_make(&w->parts[BS_PART_TARGET], host, r->B, r->N, r->seed, BS_STREAM_TARGET, r->dtype);
   w->info.struct_size = (uint32_t)sizeof w->info;
   w->info.loss = BS_LOSS_SUM;
   w->info.B = r->B;
@@ -61,15 +50,15 @@ int32_t bs_wl_layer_make(const bs_host *host, const bs_workload_request *r, cons
 }
 
 void bs_wl_set_normal(bs_generated *g, double mean, double std) {
-  g->law = BS_GEN_NORMAL;
-  g->a = (float)mean;
-  g->b = (float)std;
+  g->by.law = BS_LAW_NORMAL;
+  g->by.a = (float)mean;
+  g->by.b = (float)std;
 }
 
 void bs_wl_set_uniform(bs_generated *g, double low, double high) {
-  g->law = BS_GEN_UNIFORM;
-  g->a = (float)low;
-  g->b = (float)high - (float)low;
+  g->by.law = BS_LAW_UNIFORM;
+  g->by.a = (float)low;
+  g->by.b = (float)high - (float)low;
 }
 
 int32_t bs_wl_check_range(uint32_t dtype, const char *what, double largest, bs_error *err) {

@@ -84,14 +84,9 @@ static int32_t open_weights(bs_file_workload *w, const bs_workload_request *r, b
 
 static void make_normal(bs_file_workload *w, bs_generated *g, uint32_t part, int64_t rows, int64_t cols,
                         uint64_t seed, uint32_t stream, uint32_t dtype) {
-  g->host = w->host;
-  g->rows = rows;
-  g->cols = cols;
-  g->seed = seed;
-  g->stream = stream;
-  g->law = BS_GEN_NORMAL;
-  g->dtype = dtype;
-  g->b = 1.0f;
+  bs_generated_make(g, w->host, rows, cols, seed, stream, dtype);
+  g->by.law = BS_LAW_NORMAL;
+  g->by.b = 1.0f;
   w->made |= 1u << part;
 }
 

@@ -5,7 +5,7 @@
 #include "models.h"
 
 void models_draw(const models_workload *w, uint32_t stream, int64_t first, int64_t n, float *out) {
-  w->layer.host->rng_normal(w->layer.parts[BS_PART_X].seed, stream, (uint64_t)first, (uint64_t)n, out);
+  w->layer.host->rng_normal(w->layer.parts[BS_PART_X].by.seed, stream, (uint64_t)first, (uint64_t)n, out);
 }
 
 int32_t models_store(const models_workload *w, void *out, const double *values, int64_t n, bs_error *err) {

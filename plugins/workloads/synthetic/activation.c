@@ -19,9 +19,9 @@ int32_t bs_activation_open(void *state, const bs_workload_request *request, void
     rc = bs_wl_check_range(request->dtype, "X", fmin(clip, BS_WL_MAX_NORMAL * fabs(scale)), err);
   if (rc == BS_OK) rc = bs_wl_layer_make(host, request, "activation_like", sizeof *w, &w, err);
   if (rc != BS_OK) return rc;
-  w->parts[BS_PART_X].law = BS_GEN_CLIPPED;
-  w->parts[BS_PART_X].a = (float)clip;
-  w->parts[BS_PART_X].b = (float)scale;
+  w->parts[BS_PART_X].by.law = BS_LAW_CLIPPED;
+  w->parts[BS_PART_X].by.a = (float)clip;
+  w->parts[BS_PART_X].by.b = (float)scale;
   snprintf(x, sizeof x, "normal * %g in [-%g, %g]", scale, clip, clip);
   rc = bs_wl_layer_rest(w, request, x, err);
   if (rc != BS_OK)

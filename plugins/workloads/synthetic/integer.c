@@ -58,11 +58,11 @@ int32_t bs_integer_open(void *state, const bs_workload_request *request, void **
     return rc;
   }
   for (uint32_t part = BS_PART_X; part <= BS_PART_W; part++) {
-    w->parts[part].law = BS_GEN_TERNARY;
-    w->parts[part].threshold = (uint32_t)(density * 2147483648.0);
+    w->parts[part].by.law = BS_LAW_TERNARY;
+    w->parts[part].by.threshold = (uint32_t)(density * 2147483648.0);
   }
-  w->parts[BS_PART_BIAS].law = BS_GEN_INTEGER;
-  w->parts[BS_PART_BIAS].bound = bound;
+  w->parts[BS_PART_BIAS].by.law = BS_LAW_INTEGER;
+  w->parts[BS_PART_BIAS].by.bound = bound;
   snprintf(w->info.text, sizeof w->info.text,
            "X and W in {-1,0,1}, density %.4g, seeds %" PRIu64 " and %" PRIu64 "%s", density, request->seed,
            request->weight_seed, request->has_bias ? ", integer bias" : "");

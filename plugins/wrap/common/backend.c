@@ -197,6 +197,18 @@ static void *native_handle(void *device, uint32_t what, bs_stream *stream) {
   return d->w->inner->native_handle(d->inner, what, stream);
 }
 
+/* A copy to the device, like any other. */
+static int32_t source_read(void *device, const bs_source *source, int64_t row, const bs_partition *cols,
+                           bs_tensor *out, bs_error *err) {
+  wrap_device *d = device;
+  uint32_t what;
+  const int32_t rc = wrap_device_before(d, WRAP_OP_COPY, NULL, &what, err);
+  if (rc != BS_OK) return rc;
+  if (what == WRAP_TRUNCATE || what == WRAP_FLIP) /* the host's way knows how */
+    return bs_fail(err, BS_UNSUPPORTED, "BS-WRAP-SLOT", "a fault of a copy needs a copy");
+  return d->w->inner->source_read(d->inner, source, row, cols, out, err);
+}
+
 const bs_backend wrap_backend_table = {
     .struct_size = (uint32_t)sizeof(bs_backend),
     .device_count = device_count,
@@ -217,4 +229,5 @@ const bs_backend wrap_backend_table = {
     .wrap = backend_wrap,
     .wrap_op = wrap_op_make,
     .unwrap = backend_unwrap,
+    .source_read = source_read,
 };
