@@ -13,6 +13,7 @@
 #include "ops/generate_body.h"
 #include "ops/product.h"
 #include "ops/quantize_groups_body.h"
+#include "ops/rows.h"
 #include "ops/scatter_columns_body.h"
 #include "ops/sgd_update_body.h"
 #include "ops/tree_sum_body.h"
@@ -38,4 +39,8 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_PRODUCT24_F64] = {"product24_f64", sizeof(product24_args), PRODUCT_THREADS, 0},
     [CUDA_PRODUCT24_I64] = {"product24_i64", sizeof(product24_args), PRODUCT_THREADS, 0},
     [CUDA_GENERATE] = {"generate", sizeof(generate_args), CUDA_BLOCK, 0},
+    [CUDA_ROWS_F32_4] = {"rows_f32_4", sizeof(rows_args), ROWS_THREADS, 0},
+    [CUDA_ROWS_F32_16] = {"rows_f32_16", sizeof(rows_args), ROWS_THREADS, 0},
+    [CUDA_ROWS_I32_4] = {"rows_i32_4", sizeof(rows_args), ROWS_THREADS, 0},
+    [CUDA_ROWS_I32_16] = {"rows_i32_16", sizeof(rows_args), ROWS_THREADS, 0},
 };

@@ -24,6 +24,10 @@ enum cuda_kernel {
   CUDA_PRODUCT24_F64,
   CUDA_PRODUCT24_I64,
   CUDA_GENERATE,
+  CUDA_ROWS_F32_4, /* matmul of few tokens: at most 4, at most 16; of bytes */
+  CUDA_ROWS_F32_16,
+  CUDA_ROWS_I32_4,
+  CUDA_ROWS_I32_16,
   CUDA_KERNEL_COUNT_
 };
 

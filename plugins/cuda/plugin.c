@@ -71,27 +71,17 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
     uint32_t kind;
     const void *vtable;
   } things[] = {
-      {BS_KIND_BACKEND, &cuda_backend},
-      {BS_KIND_OP, &cuda_convert},
-      {BS_KIND_OP, &cuda_matmul},
-      {BS_KIND_OP, &cuda_matmul_dx},
-      {BS_KIND_OP, &cuda_matmul_dw},
-      {BS_KIND_OP, &cuda_matmul_update},
-      {BS_KIND_OP, &cuda_matmul24},
-      {BS_KIND_OP, &cuda_matmul24_dx},
-      {BS_KIND_OP, &cuda_matmul24_dw},
-      {BS_KIND_OP, &cuda_matmul24_update},
-      {BS_KIND_OP, &cuda_activate},
-      {BS_KIND_OP, &cuda_activate_dx},
-      {BS_KIND_OP, &cuda_tree_sum},
-      {BS_KIND_OP, &cuda_dequantize_sum},
-      {BS_KIND_OP, &cuda_dequantize_product},
-      {BS_KIND_OP, &cuda_gather_columns},
-      {BS_KIND_OP, &cuda_scatter_columns},
-      {BS_KIND_OP, &cuda_quantize_groups},
-      {BS_KIND_OP, &cuda_sgd_update},
-      {BS_KIND_OP, &cuda_adamw_update},
-      {BS_KIND_OP, &cuda_expand24},
+      {BS_KIND_BACKEND, &cuda_backend},    {BS_KIND_OP, &cuda_convert},
+      {BS_KIND_OP, &cuda_matmul},          {BS_KIND_OP, &cuda_rows},
+      {BS_KIND_OP, &cuda_matmul_dx},       {BS_KIND_OP, &cuda_matmul_dw},
+      {BS_KIND_OP, &cuda_matmul_update},   {BS_KIND_OP, &cuda_matmul24},
+      {BS_KIND_OP, &cuda_matmul24_dx},     {BS_KIND_OP, &cuda_matmul24_dw},
+      {BS_KIND_OP, &cuda_matmul24_update}, {BS_KIND_OP, &cuda_activate},
+      {BS_KIND_OP, &cuda_activate_dx},     {BS_KIND_OP, &cuda_tree_sum},
+      {BS_KIND_OP, &cuda_dequantize_sum},  {BS_KIND_OP, &cuda_dequantize_product},
+      {BS_KIND_OP, &cuda_gather_columns},  {BS_KIND_OP, &cuda_scatter_columns},
+      {BS_KIND_OP, &cuda_quantize_groups}, {BS_KIND_OP, &cuda_sgd_update},
+      {BS_KIND_OP, &cuda_adamw_update},    {BS_KIND_OP, &cuda_expand24},
   };
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);

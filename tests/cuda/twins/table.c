@@ -11,6 +11,8 @@ extern const cuda_twin cuda_twin_gather_columns, cuda_twin_scatter_columns, cuda
     cuda_twin_sgd_update, cuda_twin_adamw_update, cuda_twin_expand24;
 extern const cuda_twin cuda_twin_product_f32, cuda_twin_product_f64, cuda_twin_product_i64;
 extern const cuda_twin cuda_twin_generate;
+extern const cuda_twin cuda_twin_rows_f32_4, cuda_twin_rows_f32_16, cuda_twin_rows_i32_4,
+    cuda_twin_rows_i32_16;
 extern const cuda_twin cuda_twin_product24_f32, cuda_twin_product24_f64, cuda_twin_product24_i64;
 
 static const cuda_twin *const twins[] = {
@@ -20,7 +22,8 @@ static const cuda_twin *const twins[] = {
     &cuda_twin_sgd_update,     &cuda_twin_adamw_update,    &cuda_twin_expand24,
     &cuda_twin_product_f32,    &cuda_twin_product_f64,     &cuda_twin_product_i64,
     &cuda_twin_product24_f32,  &cuda_twin_product24_f64,   &cuda_twin_product24_i64,
-    &cuda_twin_generate,
+    &cuda_twin_generate,       &cuda_twin_rows_f32_4,      &cuda_twin_rows_f32_16,
+    &cuda_twin_rows_i32_4,     &cuda_twin_rows_i32_16,
 };
 
 const cuda_twin *cuda_twin_at(uint32_t index) {
