@@ -220,9 +220,12 @@ static int32_t read_panels(bs_rank *rank, const bs_source *source, int64_t row, 
   for (int64_t at = 0; rc == BS_OK && at < out->dims[0]; at += panel) {
     int64_t n = out->dims[0] - at < panel ? out->dims[0] - at : panel;
     rc = source->read(source->ctx, row + at, n, cols, out->dtype, host, out->dims[1], err);
-    for (int64_t i = 0; rc == BS_OK && i < n; ++i)
+    const int64_t each =
+        out->strides[0] == out->dims[1] ? n : 1; /* rows that lie behind each other: one copy */
+    for (int64_t i = 0; rc == BS_OK && i < n; i += each)
       rc = backend->mem_copy(rank->device, (char *)out->data + (uint64_t)((at + i) * out->strides[0]) * size,
-                             host + (uint64_t)i * row_bytes, row_bytes, BS_COPY_HOST_TO_DEVICE, NULL, err);
+                             host + (uint64_t)i * row_bytes, (uint64_t)each * row_bytes,
+                             BS_COPY_HOST_TO_DEVICE, NULL, err);
     if (rc == BS_OK) rc = bs_rank_sync(rank, err);
   }
   bs_memory_host_free(rank, host);

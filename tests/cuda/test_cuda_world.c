@@ -2,6 +2,7 @@
  * test_cuda_world.c - a rank of the host on the cuda backend over the stand-in: memory that the host cannot
  * read and work that goes on after the call are what core/world must be right with. Tensors are zeros, are
  * read from sources, go through an op and a collective of one rank, and are timed by events. */
+#include <math.h>
 #include <string.h>
 
 #include "blockshock/plugin.h"
@@ -179,6 +180,96 @@ START_TEST(a_generated_tensor) {
 }
 END_TEST
 
+/* A step's numbers are told some steps ahead, and anew when they change: copies from the host in every step
+ * would be waited for in each. One weight is followed in f64, with the gradient that it had. */
+typedef struct followed {
+  double w, m, v;
+} followed;
+
+static void follow(followed *f, const bs_step *s, double g) {
+  if (s->optimizer == BS_OPT_SGD) {
+    f->w -= s->lr * (g + s->weight_decay * f->w);
+    return;
+  }
+  const double t = (double)s->t;
+  f->m = s->beta1 * f->m + (1 - s->beta1) * g;
+  f->v = s->beta2 * f->v + (1 - s->beta2) * g * g;
+  const double step = f->m / (1 - pow(s->beta1, t)) / (sqrt(f->v / (1 - pow(s->beta2, t))) + s->eps);
+  f->w -= s->lr * (step + s->weight_decay * f->w);
+}
+
+static int32_t ones(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                    void *out, int64_t out_stride, bs_error *err) {
+  (void)ctx, (void)row, (void)cols, (void)err;
+  ck_assert_uint_eq(dtype, BS_F32);
+  for (int64_t i = 0; i < nrows * out_stride; i++) ((float *)out)[i] = 1.0f;
+  return BS_OK;
+}
+static int32_t stepping_main(bs_rank *rank, void *arg, bs_error *err) {
+  enum { B = 2, N = 8, K = 12, STEPS = 70, SLOWER = 40 };
+  const uint32_t optimizer = *(const uint32_t *)arg;
+  const bs_layer_spec spec = {
+      .struct_size = sizeof spec,
+      .has_bias = 1,
+      .B = B,
+      .N = N,
+      .K = K,
+      .x_dtype = BS_F32,
+      .w_dtype = BS_F32,
+      .y_dtype = BS_F32,
+      .flags = BS_LAYER_BACKWARD | (optimizer == BS_OPT_SGD ? BS_LAYER_SGD : BS_LAYER_ADAMW)};
+  const bs_source w = {.struct_size = sizeof w, .dtype = BS_F32, .rows = N, .cols = K, .read = ones};
+  const bs_source bias = {.struct_size = sizeof bias, .dtype = BS_F32, .rows = 1, .cols = N, .read = ones};
+  const bs_source xs = {.struct_size = sizeof xs, .dtype = BS_F32, .rows = B, .cols = K, .read = ones};
+  const bs_tensor_desc dx = bs_desc_2d(BS_F32, B, K), dy = bs_desc_2d(BS_F32, B, N),
+                       dw = bs_desc_2d(BS_F32, N, K);
+  const bs_tensor_desc db = {.struct_size = sizeof db, .dtype = BS_F32, .rank = 1, .dims = {N}};
+  bs_tensor t[5] = {{0}};
+  bs_layer *layer = NULL;
+  uint64_t before = 0;
+  followed f = {1.0, 0.0, 0.0};
+  float got[N * K];
+  int32_t rc = bs_layer_build(rank, "dense", &spec, &w, &bias, &layer, err);
+  const bs_tensor_desc *descs[5] = {&dx, &dy, &dx, &dw, &db};
+  for (int i = 0; rc == BS_OK && i < 5; i++)
+    rc = api->tensor_alloc(rank, descs[i], BS_LIFE_ACTIVATION, &t[i], err);
+  if (rc == BS_OK) rc = api->tensor_read(rank, &xs, 0, NULL, &t[0], err);
+  for (uint64_t i = 1; rc == BS_OK && i <= STEPS; i++) {
+    const bs_step step = {.struct_size = sizeof step,
+                          .optimizer = optimizer,
+                          .t = i,
+                          .lr = i < SLOWER ? 0x1p-9 : 0x1p-10,
+                          .beta1 = 0.75,
+                          .beta2 = 0.875,
+                          .eps = 1e-6,
+                          .weight_decay = 0.5,
+                          .dw = &t[3],
+                          .db = &t[4],
+                          .x = &t[0],
+                          .dy = &t[1]};
+    rc = bs_layer_forward(layer, &t[0], &t[1], NULL, err);
+    if (rc == BS_OK) rc = bs_layer_backward(layer, &t[0], &t[1], &t[2], &t[3], &t[4], NULL, err);
+    if (rc == BS_OK) rc = bs_rank_copy_out(rank, &t[3], got, err);
+    if (rc == BS_OK) follow(&f, &step, (double)got[0]);
+    if (rc == BS_OK) rc = bs_layer_step(layer, &step, NULL, err);
+    if (i == 1) before = calls_of("cuMemcpyHtoDAsync_v2");
+  }
+  /* of W and of the bias: at the 40th step, of AdamW at the 33rd too */
+  if (rc == BS_OK)
+    ck_assert_uint_eq(calls_of("cuMemcpyHtoDAsync_v2") - before, optimizer == BS_OPT_SGD ? 2 : 4);
+  if (rc == BS_OK) rc = bs_layer_read_weights(layer, 0, &t[3], err);
+  if (rc == BS_OK) rc = bs_rank_copy_out(rank, &t[3], got, err);
+  if (rc == BS_OK) ck_assert(fabs((double)got[0] - f.w) < 1e-4);
+  for (int i = 0; i < 5; i++) api->tensor_free(rank, &t[i]);
+  bs_layer_free(layer);
+  return rc;
+}
+START_TEST(steps_copy_little) {
+  uint32_t optimizer = _i == 0 ? BS_OPT_SGD : BS_OPT_ADAMW;
+  with_world(stepping_main, &optimizer, BS_OK, "");
+}
+END_TEST
+
 /* What a launch refuses, and what it breaks later, end the rank with the driver's words. */
 START_TEST(a_launch_that_fails) {
   bs_region_stats stats = {.struct_size = sizeof stats};
@@ -195,6 +286,7 @@ int main(void) {
   tcase_add_test(tc, tensors_are_zeros);
   tcase_add_test(tc, a_tensor_goes_through);
   tcase_add_test(tc, a_generated_tensor);
+  tcase_add_loop_test(tc, steps_copy_little, 0, 2);
   tcase_add_test(tc, a_launch_that_fails);
   suite_add_tcase(s, tc);
   return run_suite(s);

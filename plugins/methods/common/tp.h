@@ -182,6 +182,13 @@ typedef struct tp_gradient {
   bs_tensor ones;    /* [B,1]: db is dY^T times it */
 } tp_gradient;
 
+/* Which numbers of steps lie in device memory: those of `step` and of the steps behind it. */
+enum { TP_NUMBERS_WEIGHTS = 0, TP_NUMBERS_BIAS, TP_NUMBERS_FUSED, TP_NUMBERS, TP_NUMBERS_STEPS = 32 };
+typedef struct tp_told {
+  bs_step step;
+  int set;
+} tp_told;
+
 /* Plans and memory of the optimiser; NULL in a layer that was built without one. The bias takes its steps in
  * a packed weight of one row, from which it is read back: only ops reach the memory of a device. */
 typedef struct tp_training {
@@ -191,7 +198,8 @@ typedef struct tp_training {
   bs_plan *spread; /* full_width: own columns of dW to all of them */
   bs_packed *bias;
   bs_plan *sgd, *adamw, *bias_sgd, *bias_adamw;
-  bs_tensor hyper;                               /* [1,8] */
+  bs_tensor hyper; /* [TP_NUMBERS * TP_NUMBERS_STEPS, 8]: of the weights, of the bias, of a step without dW */
+  tp_told told[TP_NUMBERS];
   bs_tensor speed, first, second;                /* as the packed weight */
   bs_tensor bias_speed, bias_first, bias_second; /* [1,n] */
   bs_tensor dw_own, dw_all;                      /* full_width */

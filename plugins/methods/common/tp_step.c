@@ -38,52 +38,83 @@ static int32_t check(const tp_layer *l, const bs_step *step, bs_error *err) {
 
 /* ---- the numbers of a step ------------------------------------------------------------------- */
 
-static int32_t read_hyper(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                          void *out, int64_t out_stride, bs_error *err) {
-  (void)row;
-  (void)nrows;
-  (void)cols;
-  (void)out_stride;
-  if (dtype != BS_F32) return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-STEP", "the numbers of a step are f32");
-  memcpy(out, ctx, 8 * sizeof(float));
-  return BS_OK;
-}
-
-static int32_t set_hyper(tp_layer *l, const float *values, bs_error *err) {
-  bs_source source;
-  memset(&source, 0, sizeof source);
-  source.struct_size = (uint32_t)sizeof source;
-  source.dtype = BS_F32;
-  source.rows = 1;
-  source.cols = 8;
-  source.ctx = (void *)(uintptr_t)values;
-  source.read = read_hyper;
-  return l->api->tensor_read(l->rank, &source, 0, NULL, &l->training->hyper, err);
-}
-
-static bs_tensor hyper_of(const tp_training *t, int64_t count) {
-  bs_tensor h = t->hyper;
-  h.rank = 1;
-  h.dims[0] = count;
-  h.dims[1] = h.strides[1] = 0;
-  h.strides[0] = 1;
-  return h;
-}
-
-static void numbers(const bs_step *step, float *v) {
+static void numbers(const bs_step *step, uint32_t of, uint64_t t, float *v) {
+  const double decay = of == TP_NUMBERS_BIAS ? 0.0 : step->weight_decay; /* the bias does not decay */
   memset(v, 0, 8 * sizeof *v);
-  v[0] = (float)step->lr;
+  v[0] = of == TP_NUMBERS_FUSED ? -(float)step->lr : (float)step->lr;
+  if (of == TP_NUMBERS_FUSED) return;
   if (step->optimizer == BS_OPT_SGD) {
     v[1] = (float)step->momentum;
-    v[2] = (float)step->weight_decay;
+    v[2] = (float)decay;
     return;
   }
   v[1] = (float)step->beta1;
   v[2] = (float)step->beta2;
   v[3] = (float)step->eps;
-  v[4] = (float)step->weight_decay;
-  v[5] = (float)(1.0 / (1.0 - pow(step->beta1, (double)step->t)));
-  v[6] = (float)(1.0 / (1.0 - pow(step->beta2, (double)step->t)));
+  v[4] = (float)decay;
+  v[5] = (float)(1.0 / (1.0 - pow(step->beta1, (double)t)));
+  v[6] = (float)(1.0 / (1.0 - pow(step->beta2, (double)t)));
+}
+
+typedef struct step_source {
+  const bs_step *step;
+  uint32_t of;
+} step_source;
+
+static int32_t read_numbers(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                            void *out, int64_t out_stride, bs_error *err) {
+  const step_source *told = ctx;
+  (void)cols;
+  if (dtype != BS_F32) return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-STEP", "the numbers of a step are f32");
+  for (int64_t i = 0; i < nrows; i++)
+    numbers(told->step, told->of, told->step->t + (uint64_t)(row + i), (float *)out + i * out_stride);
+  return BS_OK;
+}
+
+/* SGD's are the same at any t. */
+static int still_told(const tp_told *have, const bs_step *step, uint32_t of) {
+  const bs_step *old = &have->step;
+  const int any_t = of == TP_NUMBERS_FUSED || step->optimizer == BS_OPT_SGD;
+  return have->set && old->optimizer == step->optimizer && old->lr == step->lr &&
+         old->momentum == step->momentum && old->beta1 == step->beta1 && old->beta2 == step->beta2 &&
+         old->eps == step->eps && old->weight_decay == step->weight_decay &&
+         (any_t || (step->t >= old->t && step->t - old->t < TP_NUMBERS_STEPS));
+}
+
+/* The first `count` numbers of this step, in device memory. They are told for some steps ahead: a copy from
+ * the host in every step would be waited for in every step. */
+static int32_t tell(tp_layer *l, const bs_step *step, uint32_t of, int64_t count, bs_tensor *out_numbers,
+                    bs_error *err) {
+  tp_told *have = &l->training->told[of];
+  bs_tensor rows = l->training->hyper;
+  rows.dims[0] = TP_NUMBERS_STEPS;
+  rows.bytes = TP_NUMBERS_STEPS * 8 * sizeof(float);
+  rows.data = (char *)rows.data + of * rows.bytes;
+  if (!still_told(have, step, of)) {
+    step_source told = {step, of};
+    bs_source source;
+    memset(&source, 0, sizeof source);
+    source.struct_size = (uint32_t)sizeof source;
+    source.dtype = BS_F32;
+    source.rows = TP_NUMBERS_STEPS;
+    source.cols = 8;
+    source.ctx = &told;
+    source.read = read_numbers;
+    const int32_t rc = l->api->tensor_read(l->rank, &source, 0, NULL, &rows, err);
+    have->set = rc == BS_OK;
+    have->step = *step;
+    if (rc != BS_OK) return rc;
+  }
+  const int moves = of != TP_NUMBERS_FUSED && step->optimizer != BS_OPT_SGD;
+  const uint64_t skip = (moves ? step->t - have->step.t : 0) * 8 * sizeof(float);
+  rows.rank = 1;
+  rows.dims[0] = count;
+  rows.dims[1] = rows.strides[1] = 0;
+  rows.strides[0] = 1;
+  rows.data = (char *)rows.data + skip;
+  rows.bytes -= skip;
+  *out_numbers = rows;
+  return BS_OK;
 }
 
 /* ---- weights and bias ------------------------------------------------------------------------ */
@@ -91,27 +122,29 @@ static void numbers(const bs_step *step, float *v) {
 static int32_t take_step(tp_layer *l, const bs_step *step, int of_bias, bs_tensor *gradient,
                          bs_stream *stream, bs_error *err) {
   tp_training *t = l->training;
-  bs_tensor four = hyper_of(t, 4), eight = hyper_of(t, 8);
+  bs_tensor hyper;
+  const int32_t rc = tell(l, step, of_bias ? TP_NUMBERS_BIAS : TP_NUMBERS_WEIGHTS,
+                          step->optimizer == BS_OPT_SGD ? 4 : 8, &hyper, err);
+  if (rc != BS_OK) return rc;
   if (step->optimizer == BS_OPT_SGD) {
     bs_tensor *speed = !(t->flags & BS_LAYER_MOMENTUM) ? NULL : of_bias ? &t->bias_speed : &t->speed;
-    bs_tensor *args[3] = {gradient, speed, &four};
+    bs_tensor *args[3] = {gradient, speed, &hyper};
     return l->api->op_run(of_bias ? t->bias_sgd : t->sgd, args, 3, stream, err);
   }
   bs_tensor *args[4] = {gradient, of_bias ? &t->bias_first : &t->first,
-                        of_bias ? &t->bias_second : &t->second, &eight};
+                        of_bias ? &t->bias_second : &t->second, &hyper};
   return l->api->op_run(of_bias ? t->bias_adamw : t->adamw, args, 4, stream, err);
 }
 
 /* W += -lr dY^T X, or dW of the own columns where the packed weight has more. */
 static int32_t without_dw(tp_layer *l, const bs_step *step, bs_stream *stream, bs_error *err) {
   tp_training *t = l->training;
-  bs_tensor x = *step->x, dy = tp_own_dy(l, step->dy), alpha = hyper_of(t, 1);
+  bs_tensor x = *step->x, dy = tp_own_dy(l, step->dy), alpha;
   if (t->fused == NULL) {
     bs_tensor *args[3] = {&x, &dy, &t->dw_own};
     return l->api->op_run(l->gradient->dw, args, 3, stream, err);
   }
-  float numbers[8] = {-(float)step->lr};
-  const int32_t rc = set_hyper(l, numbers, err);
+  const int32_t rc = tell(l, step, TP_NUMBERS_FUSED, 1, &alpha, err);
   bs_tensor *args[3] = {&x, &dy, &alpha};
   return rc == BS_OK ? l->api->op_run(t->fused, args, 3, stream, err) : rc;
 }
@@ -131,25 +164,18 @@ static int32_t step_weights(tp_layer *l, const bs_step *step, bs_stream *stream,
     if (rc != BS_OK) return rc;
     dw = t->dw_all;
   }
-  float values[8];
-  numbers(step, values);
-  const int32_t rc = set_hyper(l, values, err);
-  return rc == BS_OK ? take_step(l, step, 0, &dw, stream, err) : rc;
+  return take_step(l, step, 0, &dw, stream, err);
 }
 
 static int32_t step_bias(tp_layer *l, const bs_step *step, bs_stream *stream, bs_error *err) {
   tp_training *t = l->training;
   if (t->bias == NULL || step->db == NULL) return BS_OK;
-  float values[8];
   bs_tensor db = *step->db;
   db.rank = 2;
   db.dims[1] = db.dims[0];
   db.strides[0] = db.dims[0] > 0 ? db.dims[0] : 1;
   db.dims[0] = db.strides[1] = 1;
-  numbers(step, values);
-  values[step->optimizer == BS_OPT_SGD ? 2 : 4] = 0.0f; /* the bias does not decay */
-  int32_t rc = set_hyper(l, values, err);
-  if (rc == BS_OK) rc = take_step(l, step, 1, &db, stream, err);
+  const int32_t rc = take_step(l, step, 1, &db, stream, err);
   return rc == BS_OK ? l->api->packed_read(t->bias, 0, &l->bias_row, err) : rc;
 }
 

@@ -26,7 +26,7 @@ uint64_t tp_training_bytes(const tp_traits *traits, const bs_layer_spec *spec, c
       (spec->flags & BS_LAYER_MOMENTUM ? 1u : 0u) + (spec->flags & BS_LAYER_ADAMW ? 2u : 0u);
   const uint64_t rows = (uint64_t)s->row_count, bias = s->bias_here ? rows : 0;
   const uint64_t weights = s->k_own == 0 ? 0 : rows * (uint64_t)s->k_mul;
-  uint64_t bytes = 32 + (weights + bias) * 4 * memories + bias * 8;
+  uint64_t bytes = TP_NUMBERS * TP_NUMBERS_STEPS * 32 + (weights + bias) * 4 * memories + bias * 8;
   const int spread = spreads(traits, s);
   if (spread) bytes += weights * BS_DTYPE_BYTES(wide);
   if (makes_own(spec, spread)) bytes += rows * (uint64_t)s->k_own * BS_DTYPE_BYTES(wide);
@@ -170,7 +170,8 @@ int32_t tp_training_build(tp_layer *l, const bs_layer_spec *spec, const bs_sourc
     return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for the plan of a step");
   l->training->flags = spec->flags;
   l->training->wide = l->gradient->shape.wide;
-  int32_t rc = take(l, BS_F32, 1, 8, BS_LIFE_SCRATCH, &l->training->hyper, err);
+  int32_t rc =
+      take(l, BS_F32, (int64_t)TP_NUMBERS * TP_NUMBERS_STEPS, 8, BS_LIFE_SCRATCH, &l->training->hyper, err);
   if (rc == BS_OK) rc = build_weights(l, spec, err);
   if (rc == BS_OK) rc = build_bias(l, bias, err);
   return rc;
