@@ -153,6 +153,8 @@ static const struct {
      "a workload whose host call 2 (alloc) fails leaves 1 blocks of host memory"},
     {"wrongw5", "parts of one stream", "workload", "FAIL        workload.parts.wrong_work",
      "X and W begin with the same 960 values"},
+    {"wrongw6", "tells of other values than it gives", "workload", "FAIL        workload.stream.wrong_work",
+     "tells how it is made"},
     {"wrongc1", "worlds that share memory", "threads", "FAIL        threads.worlds.wrong_comm",
      "two worlds at once"},
     {"wrongc2", "leaves memory when a world does not open", "lifecycle",

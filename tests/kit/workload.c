@@ -6,6 +6,9 @@
 
 #include <pthread.h>
 
+#include "blockshock/plugin.h"
+#include "core/base/dtype.h"
+#include "core/base/rng.h"
 #include "tests/kit/kit.h"
 
 enum { MAX_OPTIONS = KIT_MAX_PARAMS };
@@ -123,6 +126,43 @@ static void check_threads(const bs_source *s, uint32_t part) {
   for (int i = 0; i < THREADS; i++) free(readers[i].values);
 }
 
+/* ---- what a source tells of itself ----------------------------------------------------------- */
+
+static float told_value(const bs_generator *g, uint64_t i) {
+  float v = 0.0f;
+  uint32_t word = 0;
+  bs_rng_bits(g->seed, g->stream, i, 1, &word);
+  if (g->law == BS_LAW_TERNARY) return (word >> 1) >= g->threshold ? 0.0f : word & 1u ? 1.0f : -1.0f;
+  if (g->law == BS_LAW_INTEGER)
+    return (float)((int64_t)((uint64_t)word * (2u * g->bound + 1u) >> 32) - (int64_t)g->bound);
+  if (g->law == BS_LAW_ZERO) return 0.0f;
+  if (g->law == BS_LAW_UNIFORM)
+    bs_rng_uniform(g->seed, g->stream, i, 1, &v);
+  else
+    bs_rng_normal(g->seed, g->stream, i, 1, &v);
+  v *= g->b;
+  if (g->law != BS_LAW_CLIPPED) return v + g->a;
+  return v > g->a ? g->a : v < -g->a ? -g->a : v;
+}
+
+/* A device that makes the values itself must have those that `read` gives. */
+static void check_told(const bs_source *s, uint32_t part) {
+  const bs_generator *g = bs_generator_of(s);
+  if (g == NULL || g->law > BS_LAW_CLIPPED) return;
+  double *read = workload_read(s, BS_F64);
+  for (int64_t i = 0; i < s->rows * s->cols; i++) {
+    const float made = told_value(g, g->first + (uint64_t)(i / s->cols) * g->line + (uint64_t)(i % s->cols));
+    unsigned char rounded[8];
+    double value = 0.0;
+    bs_convert(s->dtype, rounded, BS_F32, &made, 1);
+    bs_convert(BS_F64, &value, s->dtype, rounded, 1);
+    kit_assert(value == read[i] || (value != value && read[i] != read[i]),
+               "part %u tells how it is made, and by that element [%lld,%lld] is %g; read gives %g", part,
+               (long long)(i / s->cols), (long long)(i % s->cols), value, read[i]);
+  }
+  free(read);
+}
+
 /* ---- checks --------------------------------------------------------------------------------- */
 
 static void check_stream(const kit_thing *t, uint32_t dtype, const instance *w) {
@@ -143,6 +183,7 @@ static void check_stream(const kit_thing *t, uint32_t dtype, const instance *w) 
     workload_check_panels(&a, dtype, whole);
     free(whole);
     check_threads(&a, part);
+    check_told(&a, part);
   }
   again.vtable->close(again.object);
 }
