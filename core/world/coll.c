@@ -231,6 +231,7 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
     fill_columns(p, me, in_sum, out_sum);
     rc = fill_bytes(p, n, in_sum, err);
   }
+  p->hooked = rank->world->has_hook && strncmp(site, "lab.peers", 9) != 0;
   if (rc == BS_OK) rc = bs_coll_stage_prepare(p, err);
   if (rc == BS_OK && (p->site = malloc(strlen(site) + 1)) == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a call site");
@@ -240,7 +241,6 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
   }
   memcpy(p->site, site, strlen(site) + 1);
   p->call.site = p->site;
-  p->hooked = rank->world->has_hook && strncmp(p->site, "lab.peers", 9) != 0;
   p->fingerprint = fingerprint_of(p, n, me);
   *out_plan = p;
   return BS_OK;

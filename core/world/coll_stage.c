@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * coll_stage.c - collectives of tensors that do not lie in host memory, over communicators that read nothing
- * else: the rank's part is copied to the host before the call and what comes out back behind it, in the order
- * of the call's stream. Room for both is made when the collective is prepared. All copies are the rank's own
- * thread's: a started collective's thread sees host memory alone.
+ * coll_stage.c - collectives of tensors that do not lie in host memory. A communicator that has bound the
+ * device is given them as they are. Over others, and where a hook looks at the data, the rank's part is
+ * copied to the host before the call and what comes out back behind it, in the order of the call's stream.
+ * Room for both is made when the collective is prepared. All copies are the rank's own thread's: a started
+ * collective's thread sees host memory alone.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/base/dtype.h"
@@ -18,15 +20,26 @@ static char *room(uint64_t rows, uint64_t cols, uint32_t dtype) {
   return posix_memalign(&ptr, ALIGN, (size_t)(bytes > 0 ? bytes : 1)) == 0 ? ptr : NULL;
 }
 
+static int32_t note(const bs_coll_plan *p, const char *by) {
+  char text[128];
+  snprintf(text, sizeof text, "collectives@%s/%s", by != NULL ? p->rank->world->backend->name : "host",
+           by != NULL ? by : "staged");
+  p->rank->ops.note_algorithm(p->rank->ops.user, text);
+  return BS_OK;
+}
+
 int32_t bs_coll_stage_prepare(bs_coll_plan *p, bs_error *err) {
   if ((p->rank->world->backend->flags & BS_BACKEND_HOST_MEMORY) != 0) return BS_OK;
+  if (p->rank->bound != NULL && p->n > 1 && !p->hooked) {
+    p->call.flags = BS_COLL_DEVICE;
+    return note(p, p->rank->bound);
+  }
   if (p->has_in) p->stage_in = room(p->rows, p->in_cols, p->call.dtype_in);
   if (p->has_out) p->stage_out = room(p->rows, p->out_cols, p->call.dtype_out);
   if ((p->has_in && p->stage_in == NULL) || (p->has_out && p->stage_out == NULL))
     return bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no host memory for a collective's data");
   p->staged = 1;
-  p->rank->ops.note_algorithm(p->rank->ops.user, "collectives@host/staged");
-  return BS_OK;
+  return note(p, NULL);
 }
 
 void bs_coll_stage_free(bs_coll_plan *p) {
@@ -100,6 +113,7 @@ int32_t bs_rank_collective_host(bs_rank *rank, const bs_collective *what, const 
   int32_t rc = bs_coll_prepare(rank, what, &plan, err);
   if (rc != BS_OK) return rc;
   plan->staged = 0;
+  plan->call.flags = 0;
   rc = bs_coll_run(plan, in != NULL ? &from : NULL, out != NULL ? &to : NULL, NULL, err);
   bs_coll_release(plan);
   return rc;

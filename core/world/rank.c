@@ -59,6 +59,27 @@ static void warn(void *user, const char *text) {
   bs_log_write(rank->world->logger, BS_LOG_WARN, "", (int32_t)rank->index, "%s", text);
 }
 
+/* Let the communicator serve the device's memory, where there is such and it can. */
+static int32_t bind_device(bs_rank *rank, bs_error *err) {
+  const bs_world *world = rank->world;
+  if (world->comm->device_bind == NULL || (world->backend->flags & BS_BACKEND_HOST_MEMORY) != 0) return BS_OK;
+  const bs_comm_device device = {.struct_size = (uint32_t)sizeof device,
+                                 .index = bs_world_place(world, rank->index) % world->devices,
+                                 .backend = world->backend,
+                                 .device = rank->device,
+                                 .timeout_ns = world->timeout_ns};
+  bs_error why = BS_ERROR_INIT;
+  const int32_t rc = world->comm->device_bind(rank->comm, &device, &rank->bound, &why);
+  if (rc == BS_UNSUPPORTED) {
+    rank->bound = NULL;
+    bs_log_write(world->logger, rank->index == 0 ? BS_LOG_WARN : BS_LOG_DEBUG, "", (int32_t)rank->index,
+                 "collectives go through host memory: %s", why.message);
+    return BS_OK;
+  }
+  if (rc != BS_OK && err != NULL) *err = why;
+  return rc;
+}
+
 int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   bs_world *world = rank->world;
   if (rank->opened) return BS_OK;
@@ -74,6 +95,7 @@ int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   }
   if (rank->comm == NULL && world->comm_world != NULL) {
     int32_t rc = world->comm->rank_open(world->comm_world, rank->index, &rank->comm, err);
+    if (rc == BS_OK) rc = bind_device(rank, err);
     if (rc != BS_OK) return rc;
   }
   rank->exec.struct_size = (uint32_t)sizeof rank->exec;

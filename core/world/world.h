@@ -47,7 +47,8 @@ struct bs_rank {
   uint32_t index;
   uint32_t opened;
   void *device;
-  void *comm; /* NULL in a world of one */
+  void *comm;        /* NULL in a world of one */
+  const char *bound; /* what serves collectives of the device's memory; NULL: they go through host memory */
   bs_team *team;
   bs_coll_line *line; /* NULL: nothing was started yet, or the rank has no thread for it */
   uint32_t unwaited;  /* collectives started and not waited for */

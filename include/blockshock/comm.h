@@ -5,7 +5,7 @@
 #ifndef BLOCKSHOCK_COMM_H
 #define BLOCKSHOCK_COMM_H
 
-#include "op.h"
+#include "backend.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +25,11 @@ enum bs_coll_kind {
 };
 /* Of all_reduce and reduce_scatter. */
 enum bs_reduce_op { BS_REDUCE_SUM = 0, BS_REDUCE_MAX = 1, BS_REDUCE_MIN = 2 };
+
+/* Of bs_coll_call.flags. BS_COLL_DEVICE: in and out lie in the memory of the device that device_bind was told
+ * of, and the call is in the order of `stream`; else both lie in host memory. Never set for a communicator
+ * that has bound no device. */
+enum bs_coll_flags { BS_COLL_DEVICE = 1 };
 
 /* One collective call. Data are `rows` rows; a row holds, per kind, this many elements:
  *   all_reduce       in, out: count. Reduced in rank order in reduce_dtype (each in-value is first
@@ -47,7 +52,7 @@ typedef struct bs_coll_call {
   uint32_t reduce_dtype;
   uint32_t reduce_op;
   uint32_t root;
-  uint32_t reserved;
+  uint32_t flags; /* enum bs_coll_flags, since 0.6; 0 before */
   uint64_t rows;
   uint64_t count;
   const uint64_t *counts;      /* one per rank of the communicator */
@@ -87,6 +92,15 @@ typedef struct bs_attachment {
   uint32_t
       bound; /* 1: the cores that this process may use are its rank's own; 0: local_size ranks share them */
 } bs_attachment;
+
+/* The rank's device, as the world has opened it. */
+typedef struct bs_comm_device {
+  uint32_t struct_size;
+  uint32_t index; /* of device_open */
+  const bs_backend *backend;
+  void *device;
+  int64_t timeout_ns; /* of the binding: it is a meeting of all ranks */
+} bs_comm_device;
 
 /* Errors: a wait past its deadline gives BS_DEADLINE and names the ranks that are missing and the site;
  * different fingerprints give BS_MISMATCH on every rank with both call sites; after `abort` every wait
@@ -134,6 +148,13 @@ typedef struct bs_comm {
                     bs_error *err);
   /* The clock that the rank lives by, in nanoseconds. NULL: the machine's. */
   uint64_t (*clock_ns)(void *comm);
+  /* Since 0.6. Serve collectives of this device's memory (BS_COLL_DEVICE). Called once by each rank of the
+   * world, behind rank_open and before any collective, where the backend's memory is not the host's; groups
+   * of a bound communicator are bound. The answer is the same on every rank: BS_OK with *out_name, what
+   * serves them, for records (lives as long as comm); BS_UNSUPPORTED with the reason: the host goes on to
+   * bring the data through host memory, as it does for a NULL slot; anything else ends the rank. A call with
+   * the flag returns when its work is queued; whoever waits for the stream waits for it. */
+  int32_t (*device_bind)(void *comm, const bs_comm_device *device, const char **out_name, bs_error *err);
 } bs_comm;
 
 #ifdef __cplusplus

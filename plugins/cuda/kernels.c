@@ -13,6 +13,7 @@
 #include "ops/generate_body.h"
 #include "ops/product.h"
 #include "ops/quantize_groups_body.h"
+#include "ops/ranks_reduce_body.h"
 #include "ops/rows.h"
 #include "ops/scatter_columns_body.h"
 #include "ops/sgd_update_body.h"
@@ -43,4 +44,5 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_ROWS_F32_16] = {"rows_f32_16", sizeof(rows_args), ROWS_THREADS, 0},
     [CUDA_ROWS_I32_4] = {"rows_i32_4", sizeof(rows_args), ROWS_THREADS, 0},
     [CUDA_ROWS_I32_16] = {"rows_i32_16", sizeof(rows_args), ROWS_THREADS, 0},
+    [CUDA_RANKS_REDUCE] = {"ranks_reduce", sizeof(ranks_reduce_args), CUDA_BLOCK, 0},
 };

@@ -28,6 +28,7 @@ enum cuda_kernel {
   CUDA_ROWS_F32_16,
   CUDA_ROWS_I32_4,
   CUDA_ROWS_I32_16,
+  CUDA_RANKS_REDUCE, /* of collectives */
   CUDA_KERNEL_COUNT_
 };
 

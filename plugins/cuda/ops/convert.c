@@ -21,17 +21,16 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return cuda_plan_new(&cuda_convert, state, exec, query, sizeof(cuda_plan), out_plan, err);
 }
 
+uint32_t cuda_convert_by(uint32_t from, uint32_t to) {
+  if (from == to) return CUDA_BY_COPY;
+  if (!cuda_is_float(from)) return CUDA_BY_I64;
+  return from == BS_F64 ? CUDA_BY_F64 : CUDA_BY_F32;
+}
+
 int32_t cuda_convert_views(const cuda_device *device, const cuda_view *in, const cuda_view *out,
                            CUstream stream, bs_error *err) {
   cuda_view views[2] = {*in, *out};
-  convert_args args = {.by = CUDA_BY_F32};
-  if (in->dtype == out->dtype) {
-    args.by = CUDA_BY_COPY;
-  } else if (!cuda_is_float(in->dtype)) {
-    args.by = CUDA_BY_I64;
-  } else if (in->dtype == BS_F64) {
-    args.by = CUDA_BY_F64;
-  }
+  convert_args args = {.by = cuda_convert_by(in->dtype, out->dtype)};
   cuda_walk_make(views, 2, 1, args.by == CUDA_BY_I64 ? 4 : CUDA_WALK_WIDTH, 0, &args.walk);
   args.in = views[0];
   args.out = views[1];

@@ -11,21 +11,21 @@ typedef struct convert_args {
   uint32_t reserved;
 } convert_args;
 
-CUDA_FN cuda_raw convert_raw(const convert_args *a, const cuda_raw *in, const int count) {
-  if (a->by == CUDA_BY_F32) {
+CUDA_FN cuda_raw convert_raw(uint32_t by, uint32_t from, uint32_t to, const cuda_raw *in, const int count) {
+  if (by == CUDA_BY_F32) {
     float v[CUDA_WALK_WIDTH];
-    cuda_widen_f32(a->in.dtype, in, v, count);
-    return cuda_narrow_f32(a->out.dtype, v, count);
+    cuda_widen_f32(from, in, v, count);
+    return cuda_narrow_f32(to, v, count);
   }
-  if (a->by == CUDA_BY_I64 && count <= 4) {
+  if (by == CUDA_BY_I64 && count <= 4) {
     int64_t v[4];
-    cuda_widen_i64(a->in.dtype, in, v, count);
-    return cuda_narrow_i64(a->out.dtype, v, count);
+    cuda_widen_i64(from, in, v, count);
+    return cuda_narrow_i64(to, v, count);
   }
-  if (a->by == CUDA_BY_F64 && count <= 2) {
+  if (by == CUDA_BY_F64 && count <= 2) {
     double v[2];
-    cuda_widen_f64(a->in.dtype, in, v, count);
-    return cuda_narrow_f64(a->out.dtype, v, count);
+    cuda_widen_f64(from, in, v, count);
+    return cuda_narrow_f64(to, v, count);
   }
   return *in;
 }
@@ -41,7 +41,7 @@ CUDA_FN void convert_some(const convert_args *a, int64_t item, const int count) 
   CUDA_UNROLL
   for (int i = 0; i < CUDA_WALK_DEEP; i++) {
     if (!at[i].live) continue;
-    const cuda_raw out = convert_raw(a, &in[i], count);
+    const cuda_raw out = convert_raw(a->by, a->in.dtype, a->out.dtype, &in[i], count);
     cuda_view_put(&a->out, &at[i], &out, count);
   }
 }
