@@ -40,6 +40,7 @@ int32_t cuda_pinned_alloc(const cuda_device *device, uint64_t bytes, void **out_
 static void pinned_drain(const cuda_device *device) {
   const cuda_inner *in = device->inner;
   const cuda_functions *call = &device->driver->call;
+  if (in->lost) return;
   (void)call->stream_synchronize(device->stream); /* an error is sticky: the next sync tells it */
   for (uint32_t i = 0; i < in->n_sides; i++) (void)call->stream_synchronize(in->sides[i].stream);
 }
@@ -101,7 +102,7 @@ static int32_t slot_take(const cuda_device *device, cuda_slot **out, bs_error *e
   cuda_inner *in = device->inner;
   cuda_slot *slot = &in->slots[in->next_slot++ % CUDA_STAGE_SLOTS];
   *out = slot;
-  return cuda_check(device, device->driver->call.event_synchronize(slot->event), "cuEventSynchronize", err);
+  return cuda_await(device, NULL, slot->event, err);
 }
 
 static int32_t slot_behind(const cuda_device *device, const cuda_slot *slot, CUstream stream, bs_error *err) {
@@ -137,8 +138,7 @@ typedef struct arrival {
 
 static int32_t arrive(const cuda_device *device, const arrival *a, bs_error *err) {
   if (a->slot == NULL) return BS_OK;
-  const int32_t rc =
-      cuda_check(device, device->driver->call.event_synchronize(a->slot->event), "cuEventSynchronize", err);
+  const int32_t rc = cuda_await(device, NULL, a->slot->event, err);
   if (rc == BS_OK) memcpy(a->to, a->slot->memory, a->bytes);
   return rc;
 }

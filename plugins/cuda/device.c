@@ -199,7 +199,9 @@ static void device_close(void *opaque) {
   if (device == NULL) return;
   const bs_host *host = device->state->host;
   const cuda_functions *call = &device->driver->call;
-  if (device->context != NULL && cuda_enter(device, NULL) == BS_OK) {
+  /* What a lost device may still use stays until the process ends. */
+  const int lost = device->inner != NULL && device->inner->lost;
+  if (device->context != NULL && !lost && cuda_enter(device, NULL) == BS_OK) {
     cuda_sides_close(device);
     if (device->stream != NULL) (void)call->stream_synchronize(device->stream);
     cuda_copies_close(device);
@@ -212,7 +214,7 @@ static void device_close(void *opaque) {
     if (device->stream != NULL) (void)call->stream_destroy(device->stream);
     if (device->pool != NULL) (void)call->pool_destroy(device->pool);
   }
-  if (device->context != NULL) (void)call->context_release(device->ordinal);
+  if (device->context != NULL && !lost) (void)call->context_release(device->ordinal);
   if (device->inner != NULL) {
     (void)pthread_mutex_destroy(&device->inner->lock);
     host->free(host->ctx, device->inner);

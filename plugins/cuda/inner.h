@@ -37,6 +37,12 @@ struct cuda_inner {
   uint32_t has_late;
   cuda_pinned *pinned;
   uint32_t n_pinned, pinned_capacity;
+  /* Set where the device's work can hang by others (comm/nccl.c): waits then ask it, and end with what it
+   * says. The device is lost from then on: nothing waits for it any more, nor gives back what it may still
+   * use. */
+  int32_t (*look)(void *arg, bs_error *err);
+  void *look_arg;
+  uint32_t lost;
   bs_error late; /* of calls that have no way to return it; the next stream_sync tells */
 };
 
@@ -51,6 +57,8 @@ void cuda_event_destroy(void *device, bs_event *event);
 int32_t cuda_event_record(void *device, bs_event *event, bs_stream *stream, bs_error *err);
 int32_t cuda_event_elapsed(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
 void *cuda_native_handle(void *device, uint32_t what, bs_stream *stream);
+/* Until what the event, or with NULL the stream, was given is done. */
+int32_t cuda_await(const cuda_device *device, CUstream stream, CUevent event, bs_error *err);
 /* Keep the first error of a call that returns none. */
 void cuda_late(const cuda_device *device, const bs_error *err);
 /* The end of all streams; what they were given is done. */

@@ -21,6 +21,8 @@ static const bs_param_desc params[] = {
      "finds it; off: none"},
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "tune", "on", NULL, NULL,
      "time what cuBLASLt's heuristics name, once a shape, and keep the fastest; off: their first"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "nccl", "auto", NULL, NULL,
+     "path of NCCL, of the communicator nccl; auto: libnccl.so.2 as the system finds it"},
 };
 
 static int32_t configure(cuda_state *state, bs_error *err) {
@@ -34,6 +36,8 @@ static int32_t configure(cuda_state *state, bs_error *err) {
   }
   int32_t rc = host->param_get(host->ctx, state->self, "driver", &value, err);
   if (rc == BS_OK && value.s != NULL && strcmp(value.s, "auto") != 0) state->driver_path = value.s;
+  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "nccl", &value, err);
+  if (rc == BS_OK) rc = cuda_nccl_new(state, value.s != NULL ? value.s : "auto", err);
 #if defined(BS_CUDA_LT)
   bs_value tune = {.struct_size = (uint32_t)sizeof tune};
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cublaslt", &value, err);
@@ -84,6 +88,7 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_quantize_groups}, {BS_KIND_OP, &cuda_sgd_update},
       {BS_KIND_OP, &cuda_adamw_update},    {BS_KIND_OP, &cuda_expand24},
       {BS_KIND_COMM, &cuda_comm_devlocal},
+      {BS_KIND_COMM, &cuda_comm_nccl},
   };
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);
@@ -99,6 +104,7 @@ static int32_t deactivate(void *opaque, bs_error *err) {
 #if defined(BS_CUDA_LT)
   cuda_lt_delete(state);
 #endif
+  cuda_nccl_delete(state);
   cuda_driver_close(&state->driver);
   state->host->free(state->host->ctx, state);
   return BS_OK;
@@ -133,5 +139,5 @@ BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the dri
                  "dequantize_product@cuda\n"
                  "op:gather_columns@cuda\nop:scatter_columns@cuda\nop:quantize_groups@cuda\nop:sgd_update@"
                  "cuda\nop:adamw_update@cuda\nop:expand24@cuda\n"
-                 "comm:devlocal:\n",
+                 "comm:devlocal:\ncomm:nccl:\n",
                  activate, deactivate)

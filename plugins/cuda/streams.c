@@ -2,7 +2,9 @@
  * streams.c - streams and events of a device. A rank's memory is allocated and freed in the order of its
  * default stream; this file knows the others, so that they begin behind an allocation and a free waits for
  * them. */
+#include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "inner.h"
 
@@ -106,7 +108,7 @@ void cuda_stream_destroy(void *opaque, bs_stream *stream) {
 
 void cuda_sides_close(const cuda_device *device) {
   cuda_inner *in = device->inner;
-  for (uint32_t i = 0; i < in->n_sides; i++) {
+  for (uint32_t i = 0; i < in->n_sides && !in->lost; i++) {
     (void)device->driver->call.stream_synchronize(in->sides[i].stream);
     side_free(device, &in->sides[i]);
   }
@@ -115,10 +117,38 @@ void cuda_sides_close(const cuda_device *device) {
   in->n_sides = 0;
 }
 
+/* A sleep is shorter than what is waited for: results of a layer that others have a part in. */
+static void nap(uint32_t turn) {
+  const struct timespec t = {0, 20000};
+  if (turn < 200) {
+    sched_yield();
+  } else {
+    nanosleep(&t, NULL);
+  }
+}
+
+int32_t cuda_await(const cuda_device *device, CUstream stream, CUevent event, bs_error *err) {
+  const cuda_functions *call = &device->driver->call;
+  cuda_inner *in = device->inner;
+  if (in->look == NULL && event == NULL)
+    return cuda_check(device, call->stream_synchronize(stream), "cuStreamSynchronize", err);
+  if (in->look == NULL) return cuda_check(device, call->event_synchronize(event), "cuEventSynchronize", err);
+  for (uint32_t turn = 0;; turn++) {
+    const CUresult result = event != NULL ? call->event_query(event) : call->stream_query(stream);
+    if (result != CUDA_ERROR_NOT_READY)
+      return cuda_check(device, result, event != NULL ? "cuEventQuery" : "cuStreamQuery", err);
+    const int32_t rc = in->look(in->look_arg, err);
+    if (rc != BS_OK) {
+      in->lost = 1;
+      return rc;
+    }
+    nap(turn);
+  }
+}
+
 int32_t cuda_wait(const cuda_device *device, CUstream stream, bs_error *err) {
   const int32_t rc = cuda_enter(device, err);
-  if (rc != BS_OK) return rc;
-  return cuda_check(device, device->driver->call.stream_synchronize(stream), "cuStreamSynchronize", err);
+  return rc == BS_OK ? cuda_await(device, stream, NULL, err) : rc;
 }
 
 int32_t cuda_stream_sync(void *opaque, bs_stream *stream, bs_error *err) {
@@ -171,7 +201,7 @@ int32_t cuda_event_elapsed(void *opaque, bs_event *start, bs_event *stop, double
   float ms = 0.0f;
   int32_t rc = cuda_enter(device, err);
   for (int i = 0; rc == BS_OK && i < 2; i++) /* recorded on a stream that was not waited for, perhaps */
-    rc = cuda_check(device, call->event_synchronize(events[i]), "cuEventSynchronize", err);
+    rc = cuda_await(device, NULL, events[i], err);
   if (rc == BS_OK)
     rc = cuda_check(device, call->event_elapsed(&ms, events[0], events[1]), "cuEventElapsedTime", err);
   if (rc == BS_OK) *out_seconds = (double)ms * 1e-3;

@@ -10,7 +10,7 @@
 #include "tests/cuda/backend.h"
 #include "tests/lab/lab_test.h"
 
-enum { CC_RANKS = 4, CC_BYTES = 1 << 16 };
+enum { CC_RANKS = 4, CC_BYTES = 1 << 17 };
 
 typedef struct cc_case {
   uint32_t kind, dtype_in, dtype_out, reduce_dtype, op, root;

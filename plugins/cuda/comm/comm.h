@@ -65,6 +65,8 @@ struct cuda_end {
 /* Memory of the world: zero-filled, freed when it is closed. */
 void *cuda_world_keep(cuda_world *world, uint64_t bytes);
 
+/* What a call is: "all_reduce bf16 4x1024 of y", and a number of it. */
+const char *cuda_site(cuda_end *end, const bs_coll_call *call, uint64_t *out_key);
 /* Meet all ranks of the end by the inner communicator's barrier: who is missing at the deadline, and who made
  * another call, is told with what the call was. `turn` tells meetings of one call from each other. */
 int32_t cuda_meet(cuda_end *end, const bs_coll_call *call, uint32_t turn, bs_error *err);
@@ -98,8 +100,11 @@ cuda_rank_rows cuda_rows_at(const void *base, int64_t stride, uint32_t dtype, ui
 /* The part of an all_reduce that rank r of n reduces: rows, or columns in whole pieces. */
 cuda_part cuda_share(const bs_coll_call *call, uint32_t r, uint32_t n);
 
-extern const bs_comm cuda_comm_devlocal;
-extern const cuda_comm_kind cuda_kind_devlocal;
+extern const bs_comm cuda_comm_devlocal, cuda_comm_nccl;
+
+/* nccl_library.c: the state's part of nccl; `wanted`: the parameter, "auto", or a path. */
+int32_t cuda_nccl_new(cuda_state *state, const char *wanted, bs_error *err);
+void cuda_nccl_delete(cuda_state *state);
 
 /* What both tables have in common; `wrap` is of each. */
 int32_t cuda_comm_wrap(cuda_state *cuda, const cuda_comm_kind *kind, const bs_comm *inner, void *inner_state,

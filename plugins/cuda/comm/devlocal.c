@@ -311,10 +311,10 @@ static int32_t run(cuda_end *end, const bs_coll_call *call, bs_error *err) {
   return part(end, call, stream, rc, err);
 }
 
-const cuda_comm_kind cuda_kind_devlocal = {"devlocal", bind, unbind, run};
+static const cuda_comm_kind kind_devlocal = {"devlocal", bind, unbind, run};
 
 static int32_t wrap(void *state, const bs_comm *inner, void *inner_state, void **out_state, bs_error *err) {
-  return cuda_comm_wrap(state, &cuda_kind_devlocal, inner, inner_state, out_state, err);
+  return cuda_comm_wrap(state, &kind_devlocal, inner, inner_state, out_state, err);
 }
 
 const bs_comm cuda_comm_devlocal = {

@@ -186,9 +186,12 @@ static const char *dtype_name(uint32_t dtype) {
 }
 
 /* What the call is, for who misses it. Kept: a call site is used over and over. */
-static const char *site_of(cuda_end *end, const bs_coll_call *call, uint64_t key) {
+const char *cuda_site(cuda_end *end, const bs_coll_call *call, uint64_t *out_key) {
   static const char *const kinds[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                                     "all_to_all", "send",       "recv",           "barrier"};
+  uint64_t key = call->fingerprint + (call->kind + 1u) * UINT64_C(0x9e3779b97f4a7c15);
+  key ^= call->rows * UINT64_C(0xc2b2ae3d27d4eb4f);
+  *out_key = key;
   const uint64_t place = (key >> 7) % CUDA_END_SITES;
   char *text = end->sites[place].text;
   if (text[0] != '\0' && end->sites[place].key == key) return text;
@@ -201,11 +204,11 @@ static const char *site_of(cuda_end *end, const bs_coll_call *call, uint64_t key
 }
 
 int32_t cuda_meet(cuda_end *end, const bs_coll_call *call, uint32_t turn, bs_error *err) {
-  uint64_t key = call->fingerprint + (call->kind + 1u) * UINT64_C(0x9e3779b97f4a7c15);
-  key ^= call->rows * UINT64_C(0xc2b2ae3d27d4eb4f);
+  uint64_t key = 0;
+  const char *site = cuda_site(end, call, &key);
   bs_coll_call meeting = {.struct_size = (uint32_t)sizeof meeting,
                           .kind = BS_COLL_BARRIER,
-                          .site = site_of(end, call, key),
+                          .site = site,
                           .fingerprint = key + turn,
                           .timeout_ns = call->timeout_ns};
   return end->world->w->inner->barrier(end->inner, &meeting, err);

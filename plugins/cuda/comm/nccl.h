@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ * nccl.h - what we use of NCCL's interface (nccl.h of NVIDIA, 2.18 and later), declared here so that neither
+ * its header nor the CUDA runtime's are needed to build; the library is opened at run time. */
+#ifndef BS_PLUGIN_CUDA_NCCL_H
+#define BS_PLUGIN_CUDA_NCCL_H
+#include <limits.h>
+
+#include "../cuda.h"
+
+enum { NCCL_OLDEST = 21801, NCCL_SHARES_DEVICES = 23000 }; /* 2.18.1; 2.30.0 */
+enum {
+  NCCL_SUCCESS = 0,
+  NCCL_INVALID_USAGE = 5,
+  NCCL_IN_PROGRESS = 7,
+};
+enum { NCCL_INT8 = 0 }; /* ncclDataType_t: bytes are all that we send */
+
+typedef struct ncclComm *nccl_comm;
+typedef struct nccl_id {
+  char bytes[128];
+} nccl_id;
+/* ncclConfig_t as 2.18 has it: a library takes what `size` says, and its own defaults for the rest. */
+typedef struct nccl_config {
+  size_t size;
+  unsigned int magic, version;
+  int blocking, cga_cluster_size, min_ctas, max_ctas;
+  const char *net_name;
+  int split_share;
+} nccl_config;
+#define NCCL_CONFIG_MAGIC 0xcafebeefu
+#define NCCL_UNSET INT_MIN
+
+typedef struct nccl_functions {
+  int (*version)(int *out_version);
+  int (*unique_id)(nccl_id *out_id);
+  int (*init)(nccl_comm *out_comm, int ranks, nccl_id id, int rank, nccl_config *config);
+  int (*destroy)(nccl_comm comm);
+  int (*async_error)(nccl_comm comm, int *out_result);
+  const char *(*error_string)(int result);
+  const char *(*last_error)(nccl_comm comm);
+  int (*group_start)(void);
+  int (*group_end)(void);
+  int (*broadcast)(const void *from, void *to, size_t count, int type, int root, nccl_comm comm,
+                   CUstream stream);
+  int (*send)(const void *from, size_t count, int type, int peer, nccl_comm comm, CUstream stream);
+  int (*recv)(void *to, size_t count, int type, int peer, nccl_comm comm, CUstream stream);
+} nccl_functions;
+
+typedef struct cuda_nccl {
+  pthread_mutex_t lock;
+  const char *wanted;
+  int32_t tried;
+  int32_t version; /* 22809 */
+  nccl_functions call;
+  bs_error why; /* why not, told again to whoever asks again */
+} cuda_nccl;
+
+/* Once; any thread. BS_UNAVAILABLE with the reason and a hint. */
+int32_t cuda_nccl_open(cuda_state *state, bs_error *err);
+/* Fill err from what `what` returned, with the library's own words. NCCL_SUCCESS, NCCL_IN_PROGRESS: BS_OK. */
+int32_t cuda_nccl_check(const cuda_nccl *nccl, nccl_comm comm, int result, const char *what, bs_error *err);
+#endif
