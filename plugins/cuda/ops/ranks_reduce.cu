@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "ranks_reduce_body.h"
 
-CUDA_KERNEL void __launch_bounds__(CUDA_BLOCK) ranks_reduce(const __grid_constant__ ranks_reduce_args args) {
+CUDA_KERNEL void CUDA_BLOCK_BOUNDS ranks_reduce(const __grid_constant__ ranks_reduce_args args) {
   ranks_reduce_thread(&args, cuda_item());
 }
