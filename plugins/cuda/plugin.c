@@ -87,8 +87,7 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_gather_columns},  {BS_KIND_OP, &cuda_scatter_columns},
       {BS_KIND_OP, &cuda_quantize_groups}, {BS_KIND_OP, &cuda_sgd_update},
       {BS_KIND_OP, &cuda_adamw_update},    {BS_KIND_OP, &cuda_expand24},
-      {BS_KIND_COMM, &cuda_comm_devlocal},
-      {BS_KIND_COMM, &cuda_comm_nccl},
+      {BS_KIND_COMM, &cuda_comm_devlocal}, {BS_KIND_COMM, &cuda_comm_nccl},
   };
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);
