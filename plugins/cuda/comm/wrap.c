@@ -9,7 +9,8 @@
 typedef int32_t (*coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
 
 static int32_t no_memory(bs_error *err) {
-  return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no memory for a communicator");
+  bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no memory for a communicator");
+  return BS_NO_MEMORY;
 }
 
 static const bs_host *host_of(const cuda_world *world) {
