@@ -99,22 +99,31 @@ static int32_t settle(bs_rank *rank, bs_region_data *r, bs_error *err) {
   return rc;
 }
 
-static int32_t events_ready(bs_rank *rank, bs_region_data *r) {
+static int32_t events_ready(bs_rank *rank, bs_region_data *r, bs_error *err) {
   const bs_backend *backend = rank->world->backend;
   if (r->pending == MAX_PENDING) {
-    int32_t rc = settle(rank, r, NULL);
+    int32_t rc = settle(rank, r, err);
     if (rc != BS_OK) return rc;
   }
   if (r->events == NULL) {
     r->events = calloc((size_t)2 * MAX_PENDING, sizeof *r->events);
-    if (r->events == NULL) return BS_NO_MEMORY;
+    if (r->events == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory for events");
   }
   while (r->events_made < 2 * (r->pending + 1)) {
-    int32_t rc = backend->event_create(rank->device, &r->events[r->events_made], NULL);
+    int32_t rc = backend->event_create(rank->device, &r->events[r->events_made], err);
     if (rc != BS_OK) return rc;
     r->events_made++;
   }
   return BS_OK;
+}
+
+/* What the device said ends the rank, once: what follows has the same cause. */
+static void broken(bs_rank *rank, const bs_region_data *r, const char *what, int32_t code, bs_error *err) {
+  if (rank->sticky.code != BS_OK) return;
+  if (err->code != code) bs_error_set(err, code, "BS-REGION", "%s", bs_status_name(code));
+  rank->sticky = *err;
+  bs_log_write(rank->world->logger, BS_LOG_ERROR, "", (int32_t)rank->index, "%s: region %s could not %s: %s",
+               err->id, r->name, what, err->message);
 }
 
 void bs_region_begin(bs_rank *rank, uint32_t region) {
@@ -127,13 +136,13 @@ void bs_region_begin(bs_rank *rank, uint32_t region) {
     bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-NEST", "region %s is begun while it runs", r->name);
     return;
   }
-  int32_t rc = rank->use_events ? events_ready(rank, r) : BS_OK;
-  if (rc == BS_OK && rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, NULL);
+  bs_error err = BS_ERROR_INIT;
+  int32_t rc = rank->use_events ? events_ready(rank, r, &err) : BS_OK;
+  if (rc == BS_OK && rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, &err);
   if (rc == BS_OK && rank->use_events)
-    rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending], NULL, NULL);
+    rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending], NULL, &err);
   if (rc != BS_OK) {
-    bs_rank_misuse(rank, rc, "BS-REGION-BEGIN", "region %s could not begin (%s)", r->name,
-                   bs_status_name(rc));
+    broken(rank, r, "begin", rc, &err);
     return;
   }
   r->running = 1;
@@ -147,21 +156,22 @@ void bs_region_end(bs_rank *rank, uint32_t region) {
   }
   bs_region_data *r = rank->regions[region];
   if (!r->running) {
+    if (rank->sticky.code != BS_OK) return; /* it could not begin */
     bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-NEST", "region %s is ended but does not run", r->name);
     return;
   }
+  bs_error err = BS_ERROR_INIT;
   int32_t rc = BS_OK;
   r->running = 0;
   if (rank->use_events) {
-    rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending + 1], NULL, NULL);
+    rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending + 1], NULL, &err);
     if (rc == BS_OK) r->pending++;
   } else {
-    if (rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, NULL);
+    if (rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, &err);
     uint64_t now = bs_rank_clock_ns(rank);
     if (rc == BS_OK) keep(r, (double)(now - r->started_ns) * 1e-6);
   }
-  if (rc != BS_OK)
-    bs_rank_misuse(rank, rc, "BS-REGION-END", "region %s could not end (%s)", r->name, bs_status_name(rc));
+  if (rc != BS_OK) broken(rank, r, "end", rc, &err);
 }
 
 /* ---- statistics ----------------------------------------------------------------------------- */

@@ -40,7 +40,7 @@ int32_t cuda_pinned_alloc(const cuda_device *device, uint64_t bytes, void **out_
 static void pinned_drain(const cuda_device *device) {
   const cuda_inner *in = device->inner;
   const cuda_functions *call = &device->driver->call;
-  if (in->lost) return;
+  if (cuda_is_lost(device)) return;
   (void)call->stream_synchronize(device->stream); /* an error is sticky: the next sync tells it */
   for (uint32_t i = 0; i < in->n_sides; i++) (void)call->stream_synchronize(in->sides[i].stream);
 }

@@ -200,7 +200,7 @@ static void device_close(void *opaque) {
   const bs_host *host = device->state->host;
   const cuda_functions *call = &device->driver->call;
   /* What a lost device may still use stays until the process ends. */
-  const int lost = device->inner != NULL && device->inner->lost;
+  const int lost = cuda_is_lost(device);
   if (device->context != NULL && !lost && cuda_enter(device, NULL) == BS_OK) {
     cuda_sides_close(device);
     if (device->stream != NULL) (void)call->stream_synchronize(device->stream);

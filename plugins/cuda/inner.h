@@ -6,6 +6,7 @@
 #define BS_PLUGIN_CUDA_INNER_H
 #include "cuda.h"
 
+enum { CUDA_HELD, CUDA_LOSING, CUDA_LOST };
 #define CUDA_STAGE_SLOTS 4u
 #define CUDA_STAGE_BYTES ((uint64_t)512 << 10)
 
@@ -38,11 +39,12 @@ struct cuda_inner {
   cuda_pinned *pinned;
   uint32_t n_pinned, pinned_capacity;
   /* Set where the device's work can hang by others (comm/nccl.c): waits then ask it, and end with what it
-   * says. The device is lost from then on: nothing waits for it any more, nor gives back what it may still
-   * use. */
+   * says. The device is lost from then on (cuda_lose): nothing waits for it any more, nor gives back what
+   * it may still use, and whoever wants something of it is told `end`. */
   int32_t (*look)(void *arg, bs_error *err);
   void *look_arg;
-  uint32_t lost;
+  uint32_t lost; /* cuda_is_lost */
+  bs_error end;
   bs_error late; /* of calls that have no way to return it; the next stream_sync tells */
 };
 
@@ -59,6 +61,11 @@ int32_t cuda_event_elapsed(void *device, bs_event *start, bs_event *stop, double
 void *cuda_native_handle(void *device, uint32_t what, bs_stream *stream);
 /* Until what the event, or with NULL the stream, was given is done. */
 int32_t cuda_await(const cuda_device *device, CUstream stream, CUevent event, bs_error *err);
+/* From now on every call but those that give back ends with this error, the first one that comes here. */
+void cuda_lose(const cuda_device *device, const bs_error *err);
+static inline int cuda_is_lost(const cuda_device *device) {
+  return device->inner != NULL && __atomic_load_n(&device->inner->lost, __ATOMIC_ACQUIRE) == CUDA_LOST;
+}
 /* Keep the first error of a call that returns none. */
 void cuda_late(const cuda_device *device, const bs_error *err);
 /* The end of all streams; what they were given is done. */

@@ -3,6 +3,8 @@
  * the way of every op's run: allocates nothing, locks nothing. */
 #include "cuda.h"
 
+#include "inner.h"
+
 #define ITEM_THREADS 256u
 #define MAX_GRID_X 2147483647 /* of every device since capability 3.0 */
 
@@ -13,6 +15,10 @@ int32_t cuda_check(const cuda_device *device, CUresult result, const char *what,
 int32_t cuda_enter(const cuda_device *device, bs_error *err) {
   const cuda_functions *call = &device->driver->call;
   CUcontext now = NULL;
+  if (cuda_is_lost(device)) {
+    if (err != NULL) *err = device->inner->end;
+    return device->inner->end.code;
+  }
   if (call->context_get(&now) == CUDA_SUCCESS && now == device->context) return BS_OK;
   return cuda_check(device, call->context_set(device->context), "cuCtxSetCurrent", err);
 }

@@ -82,7 +82,7 @@ int32_t cuda_mem_alloc(void *opaque, uint64_t bytes, uint64_t align, void **out_
 void cuda_mem_free(void *opaque, void *ptr) {
   const cuda_device *device = opaque;
   bs_error err = {.struct_size = (uint32_t)sizeof err};
-  if (ptr == NULL || device->inner->lost) return;
+  if (ptr == NULL || cuda_is_lost(device)) return;
   const int32_t rc = cuda_enter(device, &err);
   pthread_mutex_lock(&device->inner->lock);
   if (rc == BS_OK) {

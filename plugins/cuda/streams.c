@@ -15,6 +15,15 @@ void cuda_late(const cuda_device *device, const bs_error *err) {
   in->has_late = 1;
 }
 
+void cuda_lose(const cuda_device *device, const bs_error *err) {
+  cuda_inner *in = device->inner;
+  uint32_t held = CUDA_HELD;
+  if (!__atomic_compare_exchange_n(&in->lost, &held, CUDA_LOSING, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    return;
+  in->end = *err;
+  __atomic_store_n(&in->lost, CUDA_LOST, __ATOMIC_RELEASE);
+}
+
 /* ---- one stream behind another -------------------------------------------------------------- */
 
 static int32_t follow(const cuda_device *device, CUstream stream, CUstream leader, CUevent event,
@@ -108,7 +117,7 @@ void cuda_stream_destroy(void *opaque, bs_stream *stream) {
 
 void cuda_sides_close(const cuda_device *device) {
   cuda_inner *in = device->inner;
-  for (uint32_t i = 0; i < in->n_sides && !in->lost; i++) {
+  for (uint32_t i = 0; i < in->n_sides && !cuda_is_lost(device); i++) {
     (void)device->driver->call.stream_synchronize(in->sides[i].stream);
     side_free(device, &in->sides[i]);
   }
@@ -137,9 +146,11 @@ int32_t cuda_await(const cuda_device *device, CUstream stream, CUevent event, bs
     const CUresult result = event != NULL ? call->event_query(event) : call->stream_query(stream);
     if (result != CUDA_ERROR_NOT_READY)
       return cuda_check(device, result, event != NULL ? "cuEventQuery" : "cuStreamQuery", err);
-    const int32_t rc = in->look(in->look_arg, err);
+    bs_error why = {.struct_size = (uint32_t)sizeof why};
+    const int32_t rc = in->look(in->look_arg, &why);
     if (rc != BS_OK) {
-      in->lost = 1;
+      cuda_lose(device, &why);
+      if (err != NULL) *err = why;
       return rc;
     }
     nap(turn);

@@ -71,9 +71,10 @@ static int32_t late(const cuda_end *end, const char *what, int64_t timeout_ns, b
   bs_fail(err, BS_DEADLINE, "BS-COLL-DEADLINE", "%.3g s passed on the device of rank %u in %s",
           (double)timeout_ns * 1e-9, end->root->me, what);
   if (err != NULL) snprintf(err->where, sizeof err->where, "%s", what);
-  return bs_fail_hint(err,
-                      "all ranks had come: the work before it, a device or a link is slow or hangs; "
-                      "NCCL_DEBUG=WARN makes NCCL say more");
+  bs_fail_hint(err,
+               "all ranks had come: the work before it, a device or a link is slow or hangs; "
+               "NCCL_DEBUG=WARN makes NCCL say more");
+  return BS_DEADLINE;
 }
 
 static int32_t look_at(nc_link *link, bs_error *err) {
@@ -165,9 +166,9 @@ static void link_free(nc_link *link) {
   const cuda_end *end = link->end;
   const cuda_device *device = end->device;
   for (uint32_t i = 0; i < CHUNKS; i++) cuda_mem_free(end->device, link->chunks[i].data);
-  if (!device->inner->lost && !has_failed(end) && link->comm != NULL)
+  if (!cuda_is_lost(device) && !has_failed(end) && link->comm != NULL)
     (void)nccl_of(end)->call.destroy(link->comm);
-  if (!device->inner->lost && link->last != NULL && cuda_enter(device, NULL) == BS_OK)
+  if (!cuda_is_lost(device) && link->last != NULL && cuda_enter(device, NULL) == BS_OK)
     (void)device->driver->call.event_destroy(link->last);
   host_of(end)->free(host_of(end)->ctx, link);
 }
@@ -241,7 +242,7 @@ static int32_t bind(cuda_end *end, bs_error *err) {
 
 static void unbind(cuda_end *end) {
   nc_link *link = end->link;
-  if (!end->device->inner->lost && cuda_enter(end->device, NULL) == BS_OK)
+  if (!cuda_is_lost(end->device) && cuda_enter(end->device, NULL) == BS_OK)
     (void)cuda_await(end->device, NULL, link->last, NULL);
   if (end == end->root) {
     end->device->inner->look = NULL;
@@ -305,8 +306,11 @@ static int32_t pack(const nc_work *w, cuda_rank_rows from, uint64_t rows, uint64
 
 /* What NCCL was given of this call is on the device: after an error nobody knows when it ends. */
 static int32_t queued(const nc_work *w, int result, bs_error *err) {
-  const int32_t rc = settle(w->link, result, w->what, w->call->timeout_ns, err);
-  if (rc != BS_OK) w->end->device->inner->lost = 1;
+  bs_error why = {.struct_size = (uint32_t)sizeof why};
+  const int32_t rc = settle(w->link, result, w->what, w->call->timeout_ns, &why);
+  if (rc == BS_OK) return rc;
+  cuda_lose(w->end->device, &why);
+  if (err != NULL) *err = why;
   return rc;
 }
 
