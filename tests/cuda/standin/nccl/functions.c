@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * functions.c - a stand-in of NVIDIA's communication library (libnccl.so.2) over the stand-in of the
- * driver's: ranks are threads of one process, bytes go through host memory on the streams' workers. It checks
- * its arguments, and what a group's sends and receives say of each other; communicators are not blocking, so
- * every call goes on in the background for a while.
+ * driver's: ranks are threads of one process or processes, bytes go through host memory on the streams'
+ * workers. It checks its arguments, and what a group's sends and receives say of each other; communicators
+ * are not blocking, so every call goes on in the background for a while.
  *
- * BS_NCCL_STANDIN="version=22809;shared=0;plan=FUNCTION:N=CODE": shared=1: ranks may share a device. plan:
- * the N-th call of FUNCTION returns CODE; "hang": what it began is never done; "lateCODE": CODE is the
- * communicator's error from then on. */
+ * BS_NCCL_STANDIN="version=22809;shared=0;dir=PATH;plan=FUNCTION:N=CODE": dir: ranks may be processes,
+ * messages are files of this folder. shared=1: ranks may share a device. plan: the N-th call of FUNCTION
+ * returns CODE; "hang": what it began is never done; "lateCODE": CODE is the communicator's error from then
+ * on. */
 #include <cuda.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -46,6 +47,7 @@ typedef struct step {
 static struct {
   int read, version, shared, n;
   step steps[STEPS];
+  char dir[200]; /* "": all ranks are threads */
 } setup;
 
 static void read_step(char *text) {
@@ -75,6 +77,8 @@ static void read_setup(void) {
       setup.version = (int)strtol(value, NULL, 10);
     else if (strcmp(item, "shared") == 0)
       setup.shared = (int)strtol(value, NULL, 10);
+    else if (strcmp(item, "dir") == 0)
+      snprintf(setup.dir, sizeof setup.dir, "%s", value);
     else if (strcmp(item, "plan") == 0)
       read_step(value);
     else
@@ -111,7 +115,40 @@ typedef struct clique {
 struct ncclComm {
   clique *of;
   int rank, polls, error, hangs;
+  uint64_t sent[RANKS], taken[RANKS]; /* files so far, by peer */
 };
+
+/* ---- ranks that are processes ----------------------------------------------------------------- */
+
+static void file_name(char out[300], uint64_t clique_number, const char *what, int from, int to,
+                      uint64_t number) {
+  snprintf(out, 300, "%s/%llx.%s.%d.%d.%llu", setup.dir, (unsigned long long)clique_number, what, from, to,
+           (unsigned long long)number);
+}
+
+/* Whole at once: nobody sees a part of it. */
+static void write_file(const char *name, const void *data, size_t bytes) {
+  char half[310];
+  snprintf(half, sizeof half, "%s.half", name);
+  FILE *f = fopen(half, "wb");
+  if (f == NULL || fwrite(data, 1, bytes, f) != bytes || fclose(f) != 0 || rename(half, name) != 0)
+    die("cannot write %s", name);
+}
+
+static FILE *await_file(const char *name) {
+  FILE *f;
+  while ((f = fopen(name, "rb")) == NULL) usleep(100);
+  return f;
+}
+
+static int all_here(uint64_t number, int ranks) {
+  char name[300];
+  for (int r = 0; r < ranks; r++) {
+    file_name(name, number, "here", r, 0, 0);
+    if (access(name, F_OK) != 0) return 0;
+  }
+  return 1;
+}
 
 static clique *cliques;
 static uint64_t numbers;
@@ -127,7 +164,7 @@ NCCL_EXPORT int ncclGetVersion(int *out_version) {
 NCCL_EXPORT int ncclGetUniqueId(nccl_id *out_id) {
   pthread_mutex_lock(&lock);
   const step *s = planned("ncclGetUniqueId");
-  const uint64_t id[2] = {ID_MAGIC, ++numbers};
+  const uint64_t id[2] = {ID_MAGIC, (uint64_t)getpid() << 16 | ++numbers};
   memset(out_id, 0x5a, sizeof *out_id);
   memcpy(out_id, id, sizeof id);
   pthread_mutex_unlock(&lock);
@@ -171,6 +208,11 @@ NCCL_EXPORT int ncclCommInitRankConfig(nccl_comm *out_comm, int ranks, nccl_id i
   comm->of = c;
   comm->rank = rank;
   c->here++;
+  if (setup.dir[0] != '\0') {
+    char name[300];
+    file_name(name, c->number, "here", rank, 0, 0);
+    write_file(name, "", 0);
+  }
   *out_comm = comm;
   int result = NCCL_IN_PROGRESS;
   if (s != NULL && s->code == HANG) comm->hangs = 1;
@@ -189,7 +231,8 @@ NCCL_EXPORT int ncclCommGetAsyncError(nccl_comm comm, int *out_result) {
     *out_result = comm->error;
   else if (c->duplicate)
     *out_result = NCCL_INVALID_USAGE;
-  else if (comm->hangs || c->here < c->ranks || comm->polls++ % SLOW_POLLS != SLOW_POLLS - 1)
+  else if (comm->hangs || (setup.dir[0] != '\0' ? !all_here(c->number, c->ranks) : c->here < c->ranks) ||
+           comm->polls++ % SLOW_POLLS != SLOW_POLLS - 1)
     *out_result = NCCL_IN_PROGRESS;
   pthread_mutex_unlock(&lock);
   return NCCL_SUCCESS;
@@ -212,7 +255,7 @@ NCCL_EXPORT int ncclCommDestroy(nccl_comm comm) {
   for (int r = 0; r < c->ranks; r++)
     if (c->first[r][comm->rank] != NULL)
       die("ncclCommDestroy: rank %d has not received all from %d", comm->rank, r);
-  if (++c->left == c->ranks) {
+  if (++c->left == (setup.dir[0] != '\0' ? c->here : c->ranks)) {
     clique **at = &cliques;
     while (*at != c) at = &(*at)->next;
     *at = c->next;
@@ -263,6 +306,12 @@ static void add(nccl_comm comm, CUstream stream, const void *at, size_t bytes, i
 
 static void post(const batch *b, const piece *p) {
   clique *c = b->comm->of;
+  if (setup.dir[0] != '\0') {
+    char name[300];
+    file_name(name, c->number, "data", b->comm->rank, p->peer, b->comm->sent[p->peer]++);
+    write_file(name, si_host(p->at, p->bytes, "ncclSend"), p->bytes);
+    return;
+  }
   message *m = malloc(sizeof *m + p->bytes);
   if (m == NULL) die("no memory");
   *m = (message){NULL, p->bytes};
@@ -278,8 +327,22 @@ static void post(const batch *b, const piece *p) {
   pthread_mutex_unlock(&lock);
 }
 
+static void take_file(const batch *b, const piece *p) {
+  char name[300], more;
+  file_name(name, b->comm->of->number, "data", p->peer, b->comm->rank, b->comm->taken[p->peer]++);
+  FILE *f = await_file(name);
+  if (fread(si_host(p->at, p->bytes, "ncclRecv"), 1, p->bytes, f) != p->bytes || fread(&more, 1, 1, f) != 0)
+    die("rank %d receives %zu bytes of rank %d, which sent other", b->comm->rank, p->bytes, p->peer);
+  (void)fclose(f);
+  (void)unlink(name);
+}
+
 static void take(const batch *b, const piece *p) {
   clique *c = b->comm->of;
+  if (setup.dir[0] != '\0') {
+    take_file(b, p);
+    return;
+  }
   pthread_mutex_lock(&lock);
   while (c->first[p->peer][b->comm->rank] == NULL) pthread_cond_wait(&moved, &lock);
   message *m = c->first[p->peer][b->comm->rank];
