@@ -18,7 +18,7 @@ const args_option bsrun_run_options[] = {
      "how the layer is split: dense, column_parallel, row_parallel, masked_split, blockshock, auto"},
     {"world-size", 'P', "N", 0, "ranks; default: what the method needs"},
     {"backend", 0, "NAME", 0, "backend; WRAPPER:NAME wraps it, as in fault:cpu; default: cpu"},
-    {"comm", 0, "NAME", 0, "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads"},
+    {"comm", 0, "NAME", 0, "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads, or what the backend names"},
     {"launch", 0, "HOW", 0, "ranks are threads (default), processes of this machine, or of an MPI job: mpi"},
     {"phase", 0, "NAME", 0, "0 (correctness) or 1 (forward); default: both"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},

@@ -23,7 +23,7 @@ int32_t run_world(bs_context *context, const bs_experiment *e, uint32_t *out_wor
   void *state = NULL;
   const int32_t rc = bs_find_method(context, e->method, &method, &state, err);
   if (rc != BS_OK) return rc;
-  *out_world = e->world_size != 0 ? e->world_size : method->default_world != 0 ? method->default_world : 1;
+  *out_world = bs_experiment_world(e, method);
   return BS_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/size.h"
 #include "core/plugin/registry.h"
+#include "lab/config/experiment.h"
 #include "lab/gate/half.h"
 #include "lab/gate/mixed.h"
 #include "lab/measure/chunks.h"
@@ -30,7 +31,7 @@ static int32_t open_parts(bs_context *context, const bs_experiment *e, uint32_t 
   if (rc == BS_OK) rc = bs_find_backend(context, e->backend, &backend, &state, err);
   if (rc == BS_OK) rc = bs_find_comm(context, e->comm, &comm, &state, err);
   if (rc != BS_OK) return rc;
-  *out_world = e->world_size != 0 ? e->world_size : method->default_world != 0 ? method->default_world : 1;
+  *out_world = bs_experiment_world(e, method);
   return BS_OK;
 }
 

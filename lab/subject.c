@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/config/experiment.h"
 #include "lab/gate/mixed.h"
 #include "lab/lab.h"
 #include "lab/measure/chunks.h"
@@ -48,7 +49,7 @@ static int32_t resolve_world(bs_context *context, const bs_experiment *e, bs_sub
   void *state = NULL;
   const int32_t rc = bs_find_method(context, e->method, &method, &state, err);
   if (rc != BS_OK) return rc;
-  out->world_size = e->world_size ? e->world_size : (method->default_world ? method->default_world : 1);
+  out->world_size = bs_experiment_world(e, method);
   if (method->max_world && out->world_size > method->max_world) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-METHOD-WORLD", "%s runs on at most %u rank(s), -P asked for %u",
                  method->name, method->max_world, out->world_size);

@@ -261,7 +261,7 @@ _Static_assert(offsetof(bs_device_info, name) == 16 && sizeof(((bs_device_info *
 _Static_assert(_Generic(&((bs_device_info *)0)->name, char (*)[96]: 1, default: 0), "type of bs_device_info.name");
 _Static_assert(offsetof(bs_device_info, detail) == 112 && sizeof(((bs_device_info *)0)->detail) == 160, "bs_device_info.detail");
 _Static_assert(_Generic(&((bs_device_info *)0)->detail, char (*)[160]: 1, default: 0), "type of bs_device_info.detail");
-_Static_assert(sizeof(bs_backend) == 176, "bs_backend");
+_Static_assert(sizeof(bs_backend) == 184, "bs_backend");
 _Static_assert(offsetof(bs_backend, struct_size) == 0 && sizeof(((bs_backend *)0)->struct_size) == 4, "bs_backend.struct_size");
 _Static_assert(_Generic(&((bs_backend *)0)->struct_size, uint32_t *: 1, default: 0), "type of bs_backend.struct_size");
 _Static_assert(offsetof(bs_backend, flags) == 4 && sizeof(((bs_backend *)0)->flags) == 4, "bs_backend.flags");
@@ -308,6 +308,8 @@ _Static_assert(offsetof(bs_backend, unwrap) == 160 && sizeof(((bs_backend *)0)->
 _Static_assert(_Generic(&((bs_backend *)0)->unwrap, void (**)(void *): 1, default: 0), "type of bs_backend.unwrap");
 _Static_assert(offsetof(bs_backend, source_read) == 168 && sizeof(((bs_backend *)0)->source_read) == 8, "bs_backend.source_read");
 _Static_assert(_Generic(&((bs_backend *)0)->source_read, int32_t (**)(void *, const bs_source *, int64_t, const bs_partition *, bs_tensor *, bs_error *): 1, default: 0), "type of bs_backend.source_read");
+_Static_assert(offsetof(bs_backend, comm_for) == 176 && sizeof(((bs_backend *)0)->comm_for) == 8, "bs_backend.comm_for");
+_Static_assert(_Generic(&((bs_backend *)0)->comm_for, const char *(**)(void *, uint32_t, uint32_t): 1, default: 0), "type of bs_backend.comm_for");
 _Static_assert(BS_COLL_ALL_REDUCE == 0, "BS_COLL_ALL_REDUCE");
 _Static_assert(BS_COLL_ALL_GATHER == 1, "BS_COLL_ALL_GATHER");
 _Static_assert(BS_COLL_REDUCE_SCATTER == 2, "BS_COLL_REDUCE_SCATTER");

@@ -77,6 +77,10 @@ typedef struct bs_backend {
    * the source's `read` gives. BS_UNSUPPORTED: the host reads and copies them. Optional. */
   int32_t (*source_read)(void *device, const bs_source *source, int64_t row, const bs_partition *cols,
                          bs_tensor *out, bs_error *err);
+  /* Since 0.6: the wrapper of communicators (bs_comm.wrap) that moves this backend's memory between `ranks`
+   * ranks of one machine best, for who names no communicator: a name, or NULL for none. processes: the ranks
+   * are processes of their own. It may open libraries, and opens no device. Optional. */
+  const char *(*comm_for)(void *state, uint32_t ranks, uint32_t processes);
 } bs_backend;
 
 #ifdef __cplusplus

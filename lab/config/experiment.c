@@ -166,7 +166,8 @@ static void note_slurm(const bs_experiment *e, bs_notes *notes) {
                 getenv("SLURM_JOB_ID") == NULL ? "not inside a Slurm job" : "--launch threads");
 }
 
-static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
+static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *quiet_dir, bs_notes *notes,
+                             bs_error *err) {
   const char *backend = bs_schema_str(e->config, "hardware.backend");
   char asked[16] = ""; /* the original names a communicator here */
   if (strcmp(backend, "nccl") == 0 || strcmp(backend, "gloo") == 0 || strcmp(backend, "mpi") == 0) {
@@ -175,6 +176,8 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, bs_notes *no
   int32_t rc = asked[0] != '\0' ? bs_config_set_text(e->config, "hardware.backend", "cpu", err) : BS_OK;
   if (rc == BS_OK) rc = selected_plugins(context, e, err);
   if (rc != BS_OK) return rc;
+  e->comm_given =
+      given(e->config, "hardware.comm") && !is_shipped(bs_config_find(e->config, "hardware.comm"), quiet_dir);
   backend = bs_schema_str(e->config, "hardware.backend");
   if (asked[0] != '\0') {
     bs_note_add(notes, "hardware.backend %s is a communicator: on backend %s ranks talk through %s", asked,
@@ -254,6 +257,33 @@ static int32_t read_workload(bs_context *context, bs_experiment *e, bs_notes *no
                             &e->workload_keys, &e->workload_values, err);
 }
 
+uint32_t bs_experiment_world(const bs_experiment *e, const bs_method *method) {
+  if (e->world_size != 0) return e->world_size;
+  return method->default_world != 0 ? method->default_world : 1;
+}
+
+/* Where nobody names a communicator, the backend's own wrapper around that of the launch. */
+static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *notes, bs_error *err) {
+  const bs_backend *backend = NULL;
+  const bs_method *method = NULL;
+  void *state = NULL;
+  char name[128];
+  const int processes = strcmp(bs_schema_str(e->config, "hardware.launch"), "threads") != 0;
+  if (context == NULL || e->comm_given || bs_find_method(context, e->method, &method, &state, NULL) != BS_OK)
+    return BS_OK;
+  /* One that is not there is told by whoever makes the world. */
+  if (bs_find_backend(context, e->backend, &backend, &state, NULL) != BS_OK || backend->comm_for == NULL)
+    return BS_OK;
+  const char *wrapper = backend->comm_for(state, bs_experiment_world(e, method), (uint32_t)processes);
+  if (wrapper == NULL) return BS_OK;
+  snprintf(name, sizeof name, "%s:%s", wrapper, e->comm);
+  bs_note_add(notes, "ranks on backend %s talk through %s; --comm %s takes the host's memory instead",
+              e->backend, name, e->comm);
+  const int32_t rc = bs_config_set_text(e->config, "hardware.comm", name, err);
+  e->comm = bs_schema_str(e->config, "hardware.comm");
+  return rc;
+}
+
 /* Ranks that share cores are right and slow: who asks for many should know which of both is seen. */
 static void note_crowd(const bs_experiment *e, bs_notes *notes) {
   const uint32_t cores = bs_machine_cores();
@@ -296,8 +326,9 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   int32_t rc = read_dtype(e->config, "model.dtype", &e->dtype, err);
   if (rc == BS_OK) rc = read_reduce_dtype(e, err);
   if (rc == BS_OK) rc = read_phase(e, err);
-  if (rc == BS_OK) rc = read_hardware(context, e, notes, err);
+  if (rc == BS_OK) rc = read_hardware(context, e, quiet_dir, notes, err);
   if (rc == BS_OK) rc = read_method(context, e, notes, err);
+  if (rc == BS_OK) rc = device_comm(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
   if (rc == BS_OK) rc = bs_experiment_mask(context, e, quiet_dir, notes, err);
   if (rc == BS_OK) read_sync(e, quiet_dir, notes);

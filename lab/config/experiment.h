@@ -18,6 +18,8 @@ int32_t bs_context_of_config(const bs_node *config, int32_t log_level,
 int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *quiet_dir, bs_notes *notes,
                            bs_experiment *out_experiment, bs_error *err);
 void bs_experiment_free(bs_experiment *experiment);
+/* How many ranks it runs on: as configured, else the method's own number. */
+uint32_t bs_experiment_world(const bs_experiment *experiment, const bs_method *method);
 
 /* The communicator made with the MPI that has started this process; where none has, the machine's own. */
 const char *bs_mpi_of_environment(void);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * device.c - backend "cuda": devices told without a context, opened in the device's primary context with
  * streams, a memory pool and the kernels of this build. */
+#include "comm/comm.h"
+#include "comm/nccl.h"
 #include "inner.h"
 #if defined(BS_CUDA_LT)
 #include "cublaslt/library.h"
@@ -248,6 +250,16 @@ static int32_t device_open(void *opaque, uint32_t index, void **out_device, bs_e
   return BS_OK;
 }
 
+/* Ranks that are threads on the one device, or a device each. NCCL's ranks are those of this machine: over
+ * several machines who asks must name it. */
+static const char *comm_for(void *opaque, uint32_t ranks, uint32_t processes) {
+  cuda_state *state = opaque;
+  uint32_t count = 0;
+  if (ranks < 2 || device_count(state, &count, NULL) != BS_OK) return NULL;
+  if (count == 1) return processes ? NULL : cuda_comm_devlocal.name;
+  return count >= ranks && cuda_nccl_open(state, NULL) == BS_OK ? cuda_comm_nccl.name : NULL;
+}
+
 const bs_backend cuda_backend = {
     .struct_size = (uint32_t)sizeof(bs_backend),
     .name = "cuda",
@@ -268,4 +280,5 @@ const bs_backend cuda_backend = {
     .event_elapsed = cuda_event_elapsed,
     .native_handle = cuda_native_handle,
     .source_read = cuda_source_read,
+    .comm_for = comm_for,
 };

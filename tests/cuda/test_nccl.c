@@ -140,43 +140,76 @@ START_TEST(a_device_that_nccl_shares) {
 }
 END_TEST
 
-/* Ranks that are processes: the id goes through their shared memory, the data through NCCL. What is written
- * is what staged runs write, and a rank that hangs in NCCL ends the run in time. */
-static void with_processes(const char *plan, const char *comm, int code, const char *said,
-                           const char *run_id) {
+typedef struct job {
+  const char *plan, *devices, *launch, *comm; /* comm NULL: none is named */
+  int code;
+  const char *said; /* in the record, or of the error */
+} job;
+
+static void run_job(const job *j) {
   char folder[64], driver[600], setup[300];
   run_result r;
   run_make_folder(folder);
   snprintf(driver, sizeof driver, "BS_CUDA_DRIVER=%s", standin_path());
-  snprintf(setup, sizeof setup, "BS_NCCL_STANDIN=dir=%s;%s", folder, plan);
-  const char *const env[] = {driver, setup, "BS_CUDA_NCCL=" NCCL_STANDIN, "BS_CUDA_STANDIN=devices=2", NULL};
-  const char *const args[] = {"--plugin",   "cuda",  "--comm",    comm,         "--launch",
-                              "processes",  "-P",    "2",         "--method",   "row_parallel",
-                              "--phase",    "0",     "--set",     "model.N=96", "--set",
-                              "model.K=64", "--set", "model.B=9", "--set",      "plugin_trust=any",
-                              "--timeout",  "2",     "--run-id",  run_id,       "--tune-cache",
-                              "off",        NULL};
+  snprintf(setup, sizeof setup, "BS_NCCL_STANDIN=%s%s;%s",
+           strcmp(j->launch, "threads") == 0 ? "" : "dir=", strcmp(j->launch, "threads") == 0 ? "" : folder,
+           j->plan);
+  const char *const env[] = {driver, setup, "BS_CUDA_NCCL=" NCCL_STANDIN, j->devices, NULL};
+  const char *const args[] = {"--plugin",
+                              "cuda",
+                              "-P",
+                              "2",
+                              "--method",
+                              "row_parallel",
+                              "--launch",
+                              j->launch,
+                              "--phase",
+                              "0",
+                              "--set",
+                              "model.N=96",
+                              "--set",
+                              "model.K=64",
+                              "--set",
+                              "model.B=9",
+                              "--set",
+                              "plugin_trust=any",
+                              "--timeout",
+                              "2",
+                              "--run-id",
+                              "a",
+                              "--tune-cache",
+                              "off",
+                              j->comm != NULL ? "--comm" : NULL,
+                              j->comm,
+                              NULL};
   run_bsrun(&r, folder, env, args);
-  run_expect(&r, code, r.err);
-  if (code == 0) {
-    char path[200];
+  run_expect(&r, j->code, r.err);
+  if (j->code == 0) {
     size_t size = 0;
-    snprintf(path, sizeof path, "results/raw/phase0_correctness/row_parallel/%s/metrics.jsonl", run_id);
-    char *record = run_read(folder, path, &size);
-    ck_assert_msg(record != NULL && strstr(record, said) != NULL, "%s", record != NULL ? record : path);
+    char *record = run_read(folder, "results/raw/phase0_correctness/row_parallel/a/metrics.jsonl", &size);
+    ck_assert_msg(record != NULL && strstr(record, j->said) != NULL, "%s", record != NULL ? record : r.err);
     free(record);
   } else {
-    ck_assert_msg(strstr(r.err, said) != NULL, "%s", r.err);
+    ck_assert_msg(strstr(r.err, j->said) != NULL, "%s", r.err);
   }
   run_free(&r);
   run_remove(folder);
 }
-START_TEST(ranks_that_are_processes) {
-  with_processes("", "nccl:threads", 0, "collectives@cuda/nccl 2.28.9", "a");
-}
-END_TEST
-START_TEST(processes_that_hang) {
-  with_processes("plan=ncclGroupEnd:1=hang", "nccl:threads", 8, "2 s passed on the device of rank", "b");
+
+/* Of ranks that are processes the id goes through their shared memory, the data through NCCL; one that hangs
+ * there ends the run in time. Where no communicator is named, it is the one that fits the devices. */
+START_TEST(runs_over_devices) {
+  static const job jobs[] = {
+      {"", "BS_CUDA_STANDIN=devices=2", "processes", "nccl:threads", 0, "collectives@cuda/nccl 2.28.9"},
+      {"plan=ncclGroupEnd:1=hang", "BS_CUDA_STANDIN=devices=2", "processes", "nccl:shm", 8,
+       "2 s passed on the device of rank"},
+      {"", "BS_CUDA_STANDIN=devices=2", "processes", NULL, 0, "collectives@cuda/nccl 2.28.9"},
+      {"", "BS_CUDA_STANDIN=devices=1", "processes", NULL, 0, "collectives@host/staged"},
+      {"", "BS_CUDA_STANDIN=devices=1", "threads", NULL, 0, "collectives@cuda/devlocal"},
+      {"", "BS_CUDA_STANDIN=devices=1", "threads", "threads", 0, "collectives@host/staged"},
+      {"version=21703", "BS_CUDA_STANDIN=devices=2", "threads", NULL, 0, "collectives@host/staged"},
+  };
+  run_job(&jobs[_i]);
 }
 END_TEST
 
@@ -192,8 +225,7 @@ int main(void) {
   tcase_add_test(tc, a_device_that_is_shared);
   tcase_add_loop_test(tc, a_device_that_nccl_shares, 0, 2);
   tcase_add_test(tc, a_library_that_is_not_there);
-  tcase_add_test(tc, ranks_that_are_processes);
-  tcase_add_test(tc, processes_that_hang);
+  tcase_add_loop_test(tc, runs_over_devices, 0, 7);
   suite_add_tcase(s, tc);
   return run_suite(s);
 }
