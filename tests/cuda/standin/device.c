@@ -206,7 +206,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out_context, CUdevice device) {
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   const CUresult rc = device_enter("cuDevicePrimaryCtxRelease_v2", device);
-  if (rc != CUDA_SUCCESS) return rc;
+  if (rc != CUDA_SUCCESS) {
+    si_join_workers(); /* nobody asks again, and a sanitizer calls them leaked */
+    return rc;
+  }
   CUcontext c = &contexts[device];
   if (!si_lives(SI_CONTEXT, c)) return CUDA_ERROR_INVALID_CONTEXT;
   pthread_mutex_lock(&si_lock);
