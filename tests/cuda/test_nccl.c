@@ -3,7 +3,6 @@
  * calls give through host memory; what NCCL refuses, breaks later, or never ends is told within the deadline.
  */
 #include "tests/cuda/comm_case.h"
-#include "tests/e2e/run_help.h"
 
 static cc_run run;
 
@@ -140,79 +139,6 @@ START_TEST(a_device_that_nccl_shares) {
 }
 END_TEST
 
-typedef struct job {
-  const char *plan, *devices, *launch, *comm; /* comm NULL: none is named */
-  int code;
-  const char *said; /* in the record, or of the error */
-} job;
-
-static void run_job(const job *j) {
-  char folder[64], driver[600], setup[300];
-  run_result r;
-  run_make_folder(folder);
-  snprintf(driver, sizeof driver, "BS_CUDA_DRIVER=%s", standin_path());
-  snprintf(setup, sizeof setup, "BS_NCCL_STANDIN=%s%s;%s",
-           strcmp(j->launch, "threads") == 0 ? "" : "dir=", strcmp(j->launch, "threads") == 0 ? "" : folder,
-           j->plan);
-  const char *const env[] = {driver, setup, "BS_CUDA_NCCL=" NCCL_STANDIN, j->devices, NULL};
-  const char *const args[] = {"--plugin",
-                              "cuda",
-                              "-P",
-                              "2",
-                              "--method",
-                              "row_parallel",
-                              "--launch",
-                              j->launch,
-                              "--phase",
-                              "0",
-                              "--set",
-                              "model.N=96",
-                              "--set",
-                              "model.K=64",
-                              "--set",
-                              "model.B=9",
-                              "--set",
-                              "plugin_trust=any",
-                              "--timeout",
-                              "2",
-                              "--run-id",
-                              "a",
-                              "--tune-cache",
-                              "off",
-                              j->comm != NULL ? "--comm" : NULL,
-                              j->comm,
-                              NULL};
-  run_bsrun(&r, folder, env, args);
-  run_expect(&r, j->code, r.err);
-  if (j->code == 0) {
-    size_t size = 0;
-    char *record = run_read(folder, "results/raw/phase0_correctness/row_parallel/a/metrics.jsonl", &size);
-    ck_assert_msg(record != NULL && strstr(record, j->said) != NULL, "%s", record != NULL ? record : r.err);
-    free(record);
-  } else {
-    ck_assert_msg(strstr(r.err, j->said) != NULL, "%s", r.err);
-  }
-  run_free(&r);
-  run_remove(folder);
-}
-
-/* Of ranks that are processes the id goes through their shared memory, the data through NCCL; one that hangs
- * there ends the run in time. Where no communicator is named, it is the one that fits the devices. */
-START_TEST(runs_over_devices) {
-  static const job jobs[] = {
-      {"", "BS_CUDA_STANDIN=devices=2", "processes", "nccl:threads", 0, "collectives@cuda/nccl 2.28.9"},
-      {"plan=ncclGroupEnd:1=hang", "BS_CUDA_STANDIN=devices=2", "processes", "nccl:shm", 8,
-       "2 s passed on the device of rank"},
-      {"", "BS_CUDA_STANDIN=devices=2", "processes", NULL, 0, "collectives@cuda/nccl 2.28.9"},
-      {"", "BS_CUDA_STANDIN=devices=1", "processes", NULL, 0, "collectives@host/staged"},
-      {"", "BS_CUDA_STANDIN=devices=1", "threads", NULL, 0, "collectives@cuda/devlocal"},
-      {"", "BS_CUDA_STANDIN=devices=1", "threads", "threads", 0, "collectives@host/staged"},
-      {"version=21703", "BS_CUDA_STANDIN=devices=2", "threads", NULL, 0, "collectives@host/staged"},
-  };
-  run_job(&jobs[_i]);
-}
-END_TEST
-
 int main(void) {
   Suite *s = suite_create("nccl");
   TCase *tc = tcase_create("nccl");
@@ -225,7 +151,6 @@ int main(void) {
   tcase_add_test(tc, a_device_that_is_shared);
   tcase_add_loop_test(tc, a_device_that_nccl_shares, 0, 2);
   tcase_add_test(tc, a_library_that_is_not_there);
-  tcase_add_loop_test(tc, runs_over_devices, 0, 7);
   suite_add_tcase(s, tc);
   return run_suite(s);
 }

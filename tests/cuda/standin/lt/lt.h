@@ -4,6 +4,7 @@
  * order of the stand-in driver's stream, or, with plain=1, on the spot over host memory.
  *
  * BS_CUBLASLT_STANDIN="version=130000;plain=1;algorithms=4;workspace=4096;cost=3:1:2;least=8;plan=FUNCTION:N=STATUS"
+ * (STATUS hang: it never returns)
  * version: cublasLtGetVersion; algorithms: how many the heuristics name; workspace: what the second and all
  * later ones need; cost: milliseconds of the first, second ...; least: products of fewer columns are refused.
  */

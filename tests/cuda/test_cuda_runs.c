@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * test_cuda_runs.c - bsrun over the stand-ins: which communicator ranks on devices take, as threads and as
+ * processes, and how runs end in which a call of NVIDIA's libraries never returns. */
+#include "tests/cuda/backend.h"
+#include "tests/e2e/run_help.h"
+#include "tests/lab/lab_test.h"
+
+typedef struct job {
+  const char *driver, *nccl, *lt; /* what the stand-ins are told */
+  const char *launch, *comm;      /* comm NULL: none is named */
+  int code;
+  const char *said; /* in the record, or of the error */
+} job;
+
+static void run_job(const job *j) {
+  char folder[64], library[600], driver[200], nccl[200], lt[200];
+  const int processes = strcmp(j->launch, "processes") == 0;
+  run_result r;
+  run_make_folder(folder);
+  snprintf(library, sizeof library, "BS_CUDA_DRIVER=%s", standin_path());
+  snprintf(driver, sizeof driver, "BS_CUDA_STANDIN=%s", j->driver);
+  snprintf(nccl, sizeof nccl, "BS_NCCL_STANDIN=%s%s;%s", processes ? "dir=" : "", processes ? folder : "",
+           j->nccl);
+  snprintf(lt, sizeof lt, "BS_CUBLASLT_STANDIN=%s", j->lt);
+  const char *const env[] = {library, driver, nccl, lt, NULL};
+  const char *const args[] = {"--plugin",
+                              "cuda",
+                              "-P",
+                              "2",
+                              "--method",
+                              "row_parallel",
+                              "--launch",
+                              j->launch,
+                              "--phase",
+                              "0",
+                              "--set",
+                              "model.N=96",
+                              "--set",
+                              "model.K=64",
+                              "--set",
+                              "model.B=9",
+                              "--set",
+                              "plugin_trust=any",
+                              "--timeout",
+                              j->code == 0 ? "20" : "0.5",
+                              "--run-id",
+                              "a",
+                              "--tune-cache",
+                              "off",
+                              j->comm != NULL ? "--comm" : NULL,
+                              j->comm,
+                              NULL};
+  run_bsrun(&r, folder, env, args);
+  run_expect(&r, j->code, r.err);
+  if (j->code == 0) {
+    size_t size = 0;
+    char *record = run_read(folder, "results/raw/phase0_correctness/row_parallel/a/metrics.jsonl", &size);
+    ck_assert_msg(record != NULL && strstr(record, j->said) != NULL, "%s", record != NULL ? record : r.err);
+    free(record);
+  } else {
+    ck_assert_msg(strstr(r.err, j->said) != NULL, "%s", r.err);
+  }
+  run_free(&r);
+  run_remove(folder);
+}
+
+/* Of ranks that are processes NCCL's id goes through their shared memory. Where no communicator is named, it
+ * is the one that fits the devices. */
+static const job communicators[] = {
+    {"devices=2", "", "", "processes", "nccl:threads", 0, "collectives@cuda/nccl 2.28.9"},
+    {"devices=2", "", "", "processes", NULL, 0, "collectives@cuda/nccl 2.28.9"},
+    {"devices=1", "", "", "processes", NULL, 0, "collectives@host/staged"},
+    {"devices=1", "", "", "threads", NULL, 0, "collectives@cuda/devlocal"},
+    {"devices=1", "", "", "threads", "threads", 0, "collectives@host/staged"},
+    {"devices=2", "version=21703", "", "threads", NULL, 0, "collectives@host/staged"},
+};
+START_TEST(the_communicator_that_fits_is_taken) {
+  run_job(&communicators[_i]);
+}
+END_TEST
+
+/* What never returns is missed by the other rank, or by the device's own deadline, and named. */
+static const job hangs[] = {
+    {"devices=2", "plan=ncclGroupEnd:1=hang", "", "processes", NULL, 8, "0.5 s passed on the device of rank"},
+    {"devices=1;plan=cuLaunchKernel:30=hang", "", "", "threads", NULL, 8, "missing: rank"},
+    {"devices=1;plan=cuLaunchKernel:30=hang", "", "", "processes", NULL, 8, "missing: rank"},
+    {"devices=1", "", "plan=cublasLtMatmul:2=hang", "threads", "threads", 8, "missing: rank"},
+};
+START_TEST(calls_that_hang_end_the_run) {
+  run_job(&hangs[_i]);
+}
+END_TEST
+
+int main(void) {
+  Suite *s = suite_create("cuda_runs");
+  TCase *tc = tcase_create("cuda_runs");
+  tcase_set_timeout(tc, 60);
+  tcase_add_loop_test(tc, the_communicator_that_fits_is_taken, 0,
+                      sizeof communicators / sizeof communicators[0]);
+  tcase_add_loop_test(tc, calls_that_hang_end_the_run, 0, sizeof hangs / sizeof hangs[0]);
+  suite_add_tcase(s, tc);
+  return run_suite(s);
+}
