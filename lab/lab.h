@@ -50,6 +50,7 @@ typedef struct bs_experiment {
   uint32_t world_size;       /* 0: the method's default */
   uint32_t threads_per_rank; /* 0: automatic */
   uint32_t bind;
+  uint32_t graph; /* forwards as graphs of the device, where they can be (BS_LAYER_GRAPH) */
   double timeout_s;
   uint32_t reduce_dtype;
   uint32_t accumulate;

@@ -363,8 +363,14 @@ int32_t bs_coll_bind(bs_coll_plan *p, const bs_tensor *in, const bs_tensor *out,
   return BS_OK;
 }
 
+int32_t bs_coll_refuse_kept(const bs_coll_plan *p, bs_error *err) {
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-COLLECTIVE", "ranks meet on the host in %s", p->site);
+  return BS_UNSUPPORTED;
+}
+
 int32_t bs_coll_run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
   uint32_t calls;
+  if (p->rank->capturing && p->rank->comm != NULL) return bs_coll_refuse_kept(p, err);
   int32_t rc = p->started ? bs_coll_refuse_started(p, err) : bs_coll_bind(p, in, out, stream, err);
   if (rc == BS_OK) rc = bs_coll_stage_down(p, err);
   if (rc != BS_OK) return rc;

@@ -162,6 +162,7 @@ int32_t bs_coll_start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, b
   bs_rank *rank = plan->rank;
   const bs_world *world = rank->world;
   if (plan->started) return bs_coll_refuse_started(plan, err);
+  if (rank->capturing && rank->comm != NULL) return bs_coll_refuse_kept(plan, err);
   int32_t rc = bs_coll_bind(plan, in, out, stream, err);
   if (rc == BS_OK) rc = bs_coll_stage_down(plan, err);
   const int threaded = world->comm->launch != BS_LAUNCH_DRIVEN && world->size > 1;

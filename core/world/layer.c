@@ -14,11 +14,13 @@ struct bs_layer {
   bs_rank *rank;
   void *object;
   uint32_t flags;
+  bs_layer_graph_state *graph; /* NULL without BS_LAYER_GRAPH */
 };
 
 /* A step needs the gradients that backward makes, a velocity an SGD that uses it. */
 static int32_t check_flags(uint32_t flags, bs_error *err) {
-  const uint32_t steps = BS_LAYER_SGD | BS_LAYER_ADAMW, all = BS_LAYER_BACKWARD | BS_LAYER_MOMENTUM | steps;
+  const uint32_t steps = BS_LAYER_SGD | BS_LAYER_ADAMW;
+  const uint32_t all = BS_LAYER_BACKWARD | BS_LAYER_MOMENTUM | BS_LAYER_GRAPH | steps;
   if (flags & ~all) return bs_error_set(err, BS_CONFIG, "BS-LAYER-FLAGS", "unknown flags 0x%x", flags);
   if (((flags & steps) && !(flags & BS_LAYER_BACKWARD)) ||
       ((flags & BS_LAYER_MOMENTUM) && !(flags & BS_LAYER_SGD))) {
@@ -77,13 +79,20 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   layer->method = m;
   layer->rank = rank;
   layer->flags = spec->flags;
+  bs_layer_spec seen = *spec; /* by the method */
+  seen.flags &= ~(uint32_t)BS_LAYER_GRAPH;
+  if ((spec->flags & BS_LAYER_GRAPH) && (layer->graph = bs_graph_new(rank)) == NULL) {
+    free(layer);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-LAYER-MEMORY", "no memory for a layer");
+  }
   int timed = !bs_region_running(rank, BS_REGION_BUILD); /* unless the caller times it */
   if (timed) bs_region_begin(rank, BS_REGION_BUILD);
-  rc = m->build(state, bs_rank_get_api(), rank, spec, weights, spec->has_bias ? bias : NULL, &layer->object,
+  rc = m->build(state, bs_rank_get_api(), rank, &seen, weights, spec->has_bias ? bias : NULL, &layer->object,
                 err);
   if (timed) bs_region_end(rank, BS_REGION_BUILD);
   if (rc != BS_OK) {
     if (err != NULL && err->where[0] == '\0') bs_error_where(err, "build of method %s", m->name);
+    bs_graph_free(layer->graph);
     free(layer);
     return rc;
   }
@@ -96,7 +105,10 @@ int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_s
   bs_rank *rank = layer->rank;
   int timed = !bs_region_running(rank, BS_REGION_FORWARD); /* unless the caller times it */
   if (timed) bs_region_begin(rank, BS_REGION_FORWARD);
-  int32_t rc = layer->method->forward(layer->object, x, y, stream, err);
+  const bs_forward forward = {layer->method, layer->object, x, y};
+  const int32_t rc = layer->graph != NULL && stream == NULL
+                         ? bs_graph_forward(layer->graph, &forward, err)
+                         : layer->method->forward(layer->object, x, y, stream, err);
   if (timed) bs_region_end(rank, BS_REGION_FORWARD);
   return rc;
 }
@@ -146,6 +158,7 @@ int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *stream, b
                         layer->method->name);
   int32_t rc = check_step(layer, step, err);
   if (rc != BS_OK) return rc;
+  bs_graph_drop(layer->graph, "a step may move the weights");
   int timed = !bs_region_running(rank, BS_REGION_OPT_STEP); /* unless the caller times it */
   if (timed) bs_region_begin(rank, BS_REGION_OPT_STEP);
   rc = layer->method->step(layer->object, step, stream, err);
@@ -163,8 +176,13 @@ int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_e
   return layer->method->read_weights(layer->object, row, out, err);
 }
 
+const char *bs_layer_graph(const bs_layer *layer) {
+  return layer->graph != NULL ? bs_graph_told(layer->graph) : NULL;
+}
+
 void bs_layer_free(bs_layer *layer) {
   if (layer == NULL) return;
+  bs_graph_free(layer->graph);
   layer->method->layer_free(layer->object);
   free(layer);
 }
@@ -193,7 +211,9 @@ int32_t bs_method_propose(bs_context *context, const char *method, const bs_laye
   if (rc != BS_OK) return rc;
   memset(out_proposal, 0, sizeof *out_proposal);
   out_proposal->struct_size = (uint32_t)sizeof *out_proposal;
-  rc = m->propose(state, spec, rank, world_size, out_proposal, err);
+  bs_layer_spec seen = *spec;
+  seen.flags &= ~(uint32_t)BS_LAYER_GRAPH;
+  rc = m->propose(state, &seen, rank, world_size, out_proposal, err);
   if (rc == BS_OK) rc = check_proposal(m, out_proposal, err);
   if (rc != BS_OK) out_proposal->n_collectives = out_proposal->n_backward = 0;
   return rc;

@@ -127,6 +127,7 @@ static void broken(bs_rank *rank, const bs_region_data *r, const char *what, int
 }
 
 void bs_region_begin(bs_rank *rank, uint32_t region) {
+  if (rank->capturing) return; /* nothing runs */
   if (region >= rank->nregions) {
     bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-ID", "region %u of %u is begun", region, rank->nregions);
     return;
@@ -150,6 +151,7 @@ void bs_region_begin(bs_rank *rank, uint32_t region) {
 }
 
 void bs_region_end(bs_rank *rank, uint32_t region) {
+  if (rank->capturing) return;
   if (region >= rank->nregions) {
     bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-ID", "region %u of %u is ended", region, rank->nregions);
     return;

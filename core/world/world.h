@@ -52,6 +52,7 @@ struct bs_rank {
   bs_team *team;
   bs_coll_line *line; /* NULL: nothing was started yet, or the rank has no thread for it */
   uint32_t unwaited;  /* collectives started and not waited for */
+  uint32_t capturing; /* graph.c keeps what the device is given: no clocks, no meetings */
   bs_exec exec;
   bs_op_host ops;
   uint64_t counters[BS_COUNT_COUNT_];
@@ -139,6 +140,20 @@ int32_t bs_world_find_cores(bs_world *world, bs_error *err);
 /* attach.c: makes the world one of processes where its communicator joins them. */
 int32_t bs_world_attach(bs_world *world, uint32_t *out_sharers, bs_error *err);
 
+/* graph.c: forwards of a layer as a graph of the device. */
+typedef struct bs_layer_graph_state bs_layer_graph_state;
+typedef struct bs_forward {
+  const bs_method *method;
+  void *object;
+  const bs_tensor *x;
+  bs_tensor *y;
+} bs_forward;
+bs_layer_graph_state *bs_graph_new(bs_rank *rank); /* NULL: no memory */
+int32_t bs_graph_forward(bs_layer_graph_state *graph, const bs_forward *forward, bs_error *err);
+void bs_graph_drop(bs_layer_graph_state *graph, const char *why);
+const char *bs_graph_told(const bs_layer_graph_state *graph);
+void bs_graph_free(bs_layer_graph_state *graph);
+
 /* launch.c */
 int32_t bs_launch_run(bs_world *world, bs_error *err);
 void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_error *err);
@@ -200,6 +215,7 @@ int32_t bs_coll_wait(bs_coll_plan *plan, bs_error *err);
 void bs_coll_settle(bs_rank *rank);
 /* A plan is released that nobody waited for. */
 void bs_coll_abandon(bs_coll_plan *plan);
+int32_t bs_coll_refuse_kept(const bs_coll_plan *plan, bs_error *err); /* while a graph is kept */
 int32_t bs_coll_refuse_started(const bs_coll_plan *plan, bs_error *err);
 /* The rank leaves: BS_INVALID_ARGUMENT when it has not waited for all that it started. */
 int32_t bs_coll_leave(bs_rank *rank, bs_error *err);

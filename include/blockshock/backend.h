@@ -31,6 +31,7 @@ typedef struct bs_device_info {
 } bs_device_info;
 
 typedef struct bs_event bs_event;
+typedef struct bs_graph bs_graph;
 
 /* Required: name, device_count, device_info, device_open, device_close, mem_alloc, mem_free, mem_copy.
  * The stream and event slots may be NULL only with BS_BACKEND_SYNC. device_count and device_info create no
@@ -81,6 +82,16 @@ typedef struct bs_backend {
    * ranks of one machine best, for who names no communicator: a name, or NULL for none. processes: the ranks
    * are processes of their own. It may open libraries, and opens no device. Optional. */
   const char *(*comm_for)(void *state, uint32_t ranks, uint32_t processes);
+  /* Since 0.6: what the rank's default stream is given between graph_begin and graph_end is kept instead of
+   * run; graph_run gives it to that stream again by one call, with the same addresses, as often as one
+   * likes. What cannot be kept (memory that is taken or given back, copies from and to the host, waits,
+   * events) spoils the graph and is done at once: graph_end is then BS_UNSUPPORTED and says what it was, and
+   * what was kept so far has not run. One at a time a device object, all on the rank's thread. Optional, all
+   * four or none. */
+  int32_t (*graph_begin)(void *device, bs_error *err);
+  int32_t (*graph_end)(void *device, bs_graph **out_graph, bs_error *err);
+  int32_t (*graph_run)(void *device, bs_graph *graph, bs_error *err);
+  void (*graph_free)(void *device, bs_graph *graph); /* once what it was given is done; NULL: nothing */
 } bs_backend;
 
 #ifdef __cplusplus

@@ -348,6 +348,12 @@ BS_API int32_t bs_layer_backward(bs_layer *layer, const bs_tensor *x, const bs_t
 BS_API int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *stream, bs_error *err);
 BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
 BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
+/* How forwards of a layer with BS_LAYER_GRAPH are run. The first one of a pair of tensors runs as any; the
+ * second is kept as a graph of the device, where the backend has graphs and all of the forward can be kept,
+ * and from then on forwards of that x and y are one call. A collective between ranks meets on the host and
+ * cannot; a step frees the graph. "captured", or why not; NULL: the layer was built without the flag. The
+ * text lives until the next call of this layer. */
+BS_API const char *bs_layer_graph(const bs_layer *layer);
 BS_API void bs_layer_free(bs_layer *layer);
 /* What one forward of one rank would do; builds nothing. */
 BS_API int32_t bs_method_propose(bs_context *context, const char *method, const bs_layer_spec *spec,

@@ -26,7 +26,10 @@ enum bs_layer_flags {
   BS_LAYER_BACKWARD = 1u << 0, /* the layer will be differentiated: what backward needs is made by build */
   BS_LAYER_SGD = 1u << 1,      /* step by SGD; with BACKWARD */
   BS_LAYER_MOMENTUM = 1u << 2, /* with SGD: a velocity is kept, zero at first */
-  BS_LAYER_ADAMW = 1u << 3     /* step by AdamW: two moments are kept, zero at first; with BACKWARD */
+  BS_LAYER_ADAMW = 1u << 3,    /* step by AdamW: two moments are kept, zero at first; with BACKWARD */
+  /* Forwards of the same tensors become one call of the device (bs_layer_graph). Of the host: methods do not
+   * see it. */
+  BS_LAYER_GRAPH = 1u << 4
 };
 
 /* How far the bits of y are promised. Each class holds all before it; docs/methods.md says how it is kept. */

@@ -197,6 +197,7 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *
   e->world_size = (uint32_t)bs_schema_i64(e->config, "hardware.world_size");
   e->threads_per_rank = (uint32_t)bs_schema_i64(e->config, "hardware.threads_per_rank");
   e->bind = (uint32_t)bs_schema_bool(e->config, "hardware.bind");
+  e->graph = (uint32_t)bs_schema_bool(e->config, "hardware.graph");
   e->timeout_s = bs_schema_f64(e->config, "hardware.timeout_s");
   if (strcmp(bs_innermost(e->comm), "threads") == 0 && e->world_size > MAX_THREAD_RANKS) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE",

@@ -23,6 +23,7 @@ int32_t cuda_pinned_alloc(const cuda_device *device, uint64_t bytes, void **out_
   cuda_inner *in = device->inner;
   void *memory = NULL;
   *out_ptr = NULL;
+  cuda_graph_spoil(device, "taking memory of the host");
   int32_t rc = cuda_enter(device, err);
   if (rc != BS_OK) return rc;
   pthread_mutex_lock(&in->lock);
@@ -49,6 +50,7 @@ void cuda_pinned_free(const cuda_device *device, void *ptr) {
   cuda_inner *in = device->inner;
   bs_error err = {.struct_size = (uint32_t)sizeof err};
   if (ptr == NULL) return;
+  cuda_graph_spoil(device, "giving memory of the host back");
   int32_t rc = cuda_enter(device, &err);
   pthread_mutex_lock(&in->lock);
   if (rc == BS_OK) {
@@ -167,6 +169,7 @@ int32_t cuda_upload(const cuda_device *device, void *device_ptr, const void *hos
                     CUstream stream, bs_error *err) {
   cuda_inner *in = device->inner;
   const CUdeviceptr to = (CUdeviceptr)(uintptr_t)device_ptr;
+  cuda_graph_spoil(device, "a copy from the host");
   int32_t rc = bytes > 0 ? cuda_enter(device, err) : BS_OK;
   if (rc != BS_OK || bytes == 0) return rc;
   pthread_mutex_lock(&in->lock);
@@ -184,6 +187,7 @@ int32_t cuda_download(const cuda_device *device, void *host, const void *device_
                       CUstream stream, bs_error *err) {
   cuda_inner *in = device->inner;
   const CUdeviceptr from = (CUdeviceptr)(uintptr_t)device_ptr;
+  cuda_graph_spoil(device, "a copy to the host");
   int32_t rc = bytes > 0 ? cuda_enter(device, err) : BS_OK;
   if (rc != BS_OK || bytes == 0) return rc;
   pthread_mutex_lock(&in->lock);

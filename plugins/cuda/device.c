@@ -281,4 +281,8 @@ const bs_backend cuda_backend = {
     .native_handle = cuda_native_handle,
     .source_read = cuda_source_read,
     .comm_for = comm_for,
+    .graph_begin = cuda_graph_begin,
+    .graph_end = cuda_graph_end,
+    .graph_run = cuda_graph_run,
+    .graph_free = cuda_graph_free,
 };

@@ -45,7 +45,9 @@ struct cuda_inner {
   void *look_arg;
   uint32_t lost; /* cuda_is_lost */
   bs_error end;
-  bs_error late; /* of calls that have no way to return it; the next stream_sync tells */
+  uint32_t capturing; /* graph.c: the default stream keeps what it is given */
+  const char *spoilt; /* what has ended that */
+  bs_error late;      /* of calls that have no way to return it; the next stream_sync tells */
 };
 
 /* streams.c. The two below order the rank's default stream and all others; under the lock. */
@@ -78,6 +80,14 @@ void cuda_mem_free(void *device, void *ptr);
 /* source.c */
 int32_t cuda_source_read(void *device, const bs_source *source, int64_t row, const bs_partition *cols,
                          bs_tensor *out, bs_error *err);
+
+/* graph.c */
+int32_t cuda_graph_begin(void *device, bs_error *err);
+int32_t cuda_graph_end(void *device, bs_graph **out_graph, bs_error *err);
+int32_t cuda_graph_run(void *device, bs_graph *graph, bs_error *err);
+void cuda_graph_free(void *device, bs_graph *graph);
+/* Before what no graph can keep, on the rank's thread: the rest is done at once. */
+void cuda_graph_spoil(const cuda_device *device, const char *what);
 
 /* copy.c */
 int32_t cuda_mem_copy(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,

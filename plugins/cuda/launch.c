@@ -24,6 +24,7 @@ int32_t cuda_enter(const cuda_device *device, bs_error *err) {
 }
 
 CUstream cuda_stream(const cuda_device *device, bs_stream *stream) {
+  if (stream != NULL) cuda_graph_spoil(device, "work in another stream");
   return stream != NULL ? (CUstream)(void *)stream : device->stream;
 }
 

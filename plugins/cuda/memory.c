@@ -59,6 +59,7 @@ int32_t cuda_mem_alloc(void *opaque, uint64_t bytes, uint64_t align, void **out_
   const cuda_device *device = opaque;
   CUdeviceptr ptr = 0;
   *out_ptr = NULL;
+  cuda_graph_spoil(device, "taking memory");
   int32_t rc = check(device, bytes, align, err);
   if (rc == BS_OK) rc = cuda_enter(device, err);
   if (rc != BS_OK) return rc;
@@ -83,6 +84,7 @@ void cuda_mem_free(void *opaque, void *ptr) {
   const cuda_device *device = opaque;
   bs_error err = {.struct_size = (uint32_t)sizeof err};
   if (ptr == NULL || cuda_is_lost(device)) return;
+  cuda_graph_spoil(device, "giving memory back");
   const int32_t rc = cuda_enter(device, &err);
   pthread_mutex_lock(&device->inner->lock);
   if (rc == BS_OK) {

@@ -84,6 +84,7 @@ static int32_t side_make(const cuda_device *device, cuda_side *out, bs_error *er
 
 int32_t cuda_stream_create(void *opaque, bs_stream **out_stream, bs_error *err) {
   const cuda_device *device = opaque;
+  cuda_graph_spoil(device, "another stream");
   cuda_inner *in = device->inner;
   int32_t rc = cuda_enter(device, err);
   if (rc != BS_OK) return rc;
@@ -100,6 +101,7 @@ void cuda_stream_destroy(void *opaque, bs_stream *stream) {
   cuda_inner *in = device->inner;
   bs_error err = {.struct_size = (uint32_t)sizeof err};
   if (stream == NULL) return;
+  cuda_graph_spoil(device, "the end of a stream");
   int32_t rc = cuda_enter(device, &err);
   pthread_mutex_lock(&in->lock);
   for (uint32_t i = 0; rc == BS_OK && i < in->n_sides; i++) {
@@ -139,6 +141,7 @@ static void nap(uint32_t turn) {
 int32_t cuda_await(const cuda_device *device, CUstream stream, CUevent event, bs_error *err) {
   const cuda_functions *call = &device->driver->call;
   cuda_inner *in = device->inner;
+  cuda_graph_spoil(device, "a wait");
   if (in->look == NULL && event == NULL)
     return cuda_check(device, call->stream_synchronize(stream), "cuStreamSynchronize", err);
   if (in->look == NULL) return cuda_check(device, call->event_synchronize(event), "cuEventSynchronize", err);
@@ -197,6 +200,7 @@ void cuda_event_destroy(void *opaque, bs_event *event) {
 
 int32_t cuda_event_record(void *opaque, bs_event *event, bs_stream *stream, bs_error *err) {
   const cuda_device *device = opaque;
+  cuda_graph_spoil(device, "an event");
   const int32_t rc = cuda_enter(device, err);
   if (rc != BS_OK) return rc;
   return cuda_check(device,

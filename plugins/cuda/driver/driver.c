@@ -49,6 +49,12 @@ static const symbol symbols[] = {
     {"cuStreamDestroy_v2", AT(stream_destroy)},
     {"cuStreamSynchronize", AT(stream_synchronize)},
     {"cuStreamQuery", AT(stream_query)},
+    {"cuStreamBeginCapture_v2", AT(capture_begin)},
+    {"cuStreamEndCapture", AT(capture_end)},
+    {"cuGraphDestroy", AT(graph_destroy)},
+    {"cuGraphInstantiateWithFlags", AT(graph_instantiate)},
+    {"cuGraphLaunch", AT(graph_launch)},
+    {"cuGraphExecDestroy", AT(graph_exec_destroy)},
     {"cuStreamWaitEvent", AT(stream_wait_event)},
     {"cuEventCreate", AT(event_create)},
     {"cuEventDestroy_v2", AT(event_destroy)},
@@ -165,7 +171,7 @@ static int32_t find_symbols(cuda_driver *driver, const char *path, bs_error *err
       (void)bs_fail(err, BS_UNAVAILABLE, "BS-CUDA-SYMBOL", "%s has no %s", path, symbols[i].name);
       return bs_fail_hint(err,
                           "the driver is too old, or the file is another library: drivers since CUDA "
-                          "11.2 have it");
+                          "11.4 have it");
     }
     memcpy((char *)&driver->call + symbols[i].offset, &at, sizeof at);
   }

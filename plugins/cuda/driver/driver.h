@@ -8,7 +8,7 @@
 
 #include "blockshock/plugin.h"
 
-/* What we call of the driver. The symbols are the forms that drivers since CUDA 11.2 have (driver.c): where
+/* What we call of the driver. The symbols are the forms that drivers since CUDA 11.4 have (driver.c): where
  * cuda.h names a newer form of the same call, the older one serves. */
 typedef struct cuda_functions {
   CUresult (*init)(unsigned int flags);
@@ -50,6 +50,12 @@ typedef struct cuda_functions {
   CUresult (*stream_destroy)(CUstream stream);
   CUresult (*stream_synchronize)(CUstream stream);
   CUresult (*stream_query)(CUstream stream);
+  CUresult (*capture_begin)(CUstream stream, CUstreamCaptureMode mode);
+  CUresult (*capture_end)(CUstream stream, CUgraph *out_graph);
+  CUresult (*graph_destroy)(CUgraph graph);
+  CUresult (*graph_instantiate)(CUgraphExec *out_exec, CUgraph graph, unsigned long long flags);
+  CUresult (*graph_launch)(CUgraphExec exec, CUstream stream);
+  CUresult (*graph_exec_destroy)(CUgraphExec exec);
   CUresult (*stream_wait_event)(CUstream stream, CUevent event, unsigned int flags);
   CUresult (*event_create)(CUevent *out_event, unsigned int flags);
   CUresult (*event_destroy)(CUevent event);

@@ -223,6 +223,14 @@ static void run_launch(si_work *work) {
   free(work->u.launch.args);
 }
 
+static void repeat_launch(si_work *copy) {
+  const uint32_t bytes = copy->u.launch.function->kernel.args_bytes;
+  const void *args = copy->u.launch.args;
+  copy->u.launch.args = malloc(bytes != 0 ? bytes : 1u);
+  if (copy->u.launch.args == NULL) si_die("no memory");
+  memcpy(copy->u.launch.args, args, bytes);
+}
+
 static CUresult check_launch(const struct CUfunc_st *f, const unsigned grid[3], const unsigned block[3],
                              unsigned shared_bytes) {
   const uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
@@ -255,6 +263,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, 
   memcpy(work->u.launch.grid, grid, sizeof grid);
   work->u.launch.threads = (unsigned)(block_x * block_y * block_z);
   work->run = run_launch;
+  work->repeat = repeat_launch;
   si_submit(work);
   return CUDA_SUCCESS;
 }

@@ -12,6 +12,7 @@ enum si_kind {
   SI_MEMORY,
   SI_PINNED,
   SI_POOL,
+  SI_GRAPH, /* and what is made of one */
   SI_KIND_COUNT_
 };
 /* How many of a kind live. */

@@ -123,6 +123,7 @@ static CUresult mark_freed(CUdeviceptr ptr, CUmemoryPool *out_pool) {
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out_ptr, size_t bytes) {
   const CUresult rc = si_enter_context("cuMemAlloc_v2");
+  if (rc == CUDA_SUCCESS && si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return rc == CUDA_SUCCESS ? add(out_ptr, bytes, NULL, 1) : rc;
 }
 
@@ -130,6 +131,7 @@ CUresult cuMemFree_v2(CUdeviceptr ptr) {
   CUmemoryPool pool = NULL;
   CUresult rc = si_enter_context("cuMemFree_v2");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   rc = mark_freed(ptr, &pool);
   if (rc != CUDA_SUCCESS) return rc;
   /* A driver may wait for the device here, but does not promise to: work that still uses it is stopped. */
@@ -192,6 +194,7 @@ static void run_end(si_work *work) {
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out_ptr, size_t bytes, CUmemoryPool pool, CUstream stream) {
   CUresult rc = si_enter_context("cuMemAllocFromPoolAsync");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_POOL, pool) || pool->device != si_current()->device) return CUDA_ERROR_INVALID_HANDLE;
   si_work *work = si_work_new(stream, &rc);
   if (work == NULL) return rc;
@@ -210,6 +213,7 @@ CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) {
   CUmemoryPool pool = NULL;
   CUresult rc = si_enter_context("cuMemFreeAsync");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   si_work *work = si_work_new(stream, &rc);
   if (work == NULL) return rc;
   rc = mark_freed(ptr, &pool);
@@ -227,6 +231,7 @@ CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) {
 CUresult cuMemHostAlloc(void **out_ptr, size_t bytes, unsigned int flags) {
   const CUresult rc = si_enter_context("cuMemHostAlloc");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (flags > 7u || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (posix_memalign(out_ptr, 4096, bytes) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   memset(*out_ptr, 0x5A, bytes);
@@ -237,6 +242,7 @@ CUresult cuMemHostAlloc(void **out_ptr, size_t bytes, unsigned int flags) {
 CUresult cuMemFreeHost(void *ptr) {
   const CUresult rc = si_enter("cuMemFreeHost");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_PINNED, ptr)) return CUDA_ERROR_INVALID_VALUE;
   si_end(SI_PINNED, ptr);
   free(ptr);
@@ -258,6 +264,8 @@ static CUresult copy(const char *function, CUdeviceptr dst_device, void *dst, CU
                      const void *src, size_t bytes, CUstream stream) {
   CUresult rc = si_enter_context(function);
   if (rc != CUDA_SUCCESS) return rc;
+  if ((dst_device == 0 || src_device == 0) && si_capture_spoilt()) /* the host's memory may be gone by then */
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   const int dst_ok = dst_device != 0 ? si_inside(dst_device, bytes) : dst != NULL;
   const int src_ok = src_device != 0 ? si_inside(src_device, bytes) : src != NULL;
   if (!dst_ok || !src_ok) return CUDA_ERROR_INVALID_VALUE;

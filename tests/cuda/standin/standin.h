@@ -59,7 +59,8 @@ extern pthread_mutex_t si_lock; /* over everything but what workers run */
 typedef struct si_work si_work;
 struct si_work {
   si_work *next;
-  void (*run)(si_work *work); /* outside the lock; ends with the work, which is freed */
+  void (*run)(si_work *work);    /* outside the lock; ends with the work, which is freed */
+  void (*repeat)(si_work *copy); /* of a graph: what the copy of a work has for itself alone; NULL: all is */
   CUstream stream;
   CUresult late;
   union {
@@ -90,6 +91,7 @@ struct si_work {
     struct {
       void (*call)(void *arg, int lost);
       void *arg;
+      size_t bytes; /* of arg; 0: it cannot be repeated */
     } host;
   } u;
 };
@@ -102,6 +104,19 @@ void si_join_workers(void);
 /* For stand-ins of libraries: call(arg, lost) on the stream's worker, in its order; lost: an error has come
  * before, and nothing may be done but ending `arg`. 0, or what the library's function is to fail with. */
 CUresult si_queue(const char *function, CUstream stream, void (*call)(void *arg, int lost), void *arg);
+
+/* The same of an arg of malloc that call frees and a graph may repeat with its own copies. */
+CUresult si_queue_copied(const char *function, CUstream stream, void (*call)(void *arg, int lost), void *arg,
+                         size_t bytes);
+
+/* ---- graphs (graph.c): what a stream was given while it was captured --------------------------- */
+
+typedef struct CUgraph_st si_graph;
+/* What is captured in the stream by this thread, NULL: nothing. */
+si_graph *si_capture_of(CUstream stream);
+/* For calls that a capture refuses: on this thread one is under way, and is invalid now. */
+int si_capture_spoilt(void);
+void si_capture_add(si_graph *graph, si_work *work);
 
 /* ---- memory (memory.c) ------------------------------------------------------------------------ */
 

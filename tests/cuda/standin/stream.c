@@ -98,6 +98,11 @@ si_work *si_work_new(CUstream stream, CUresult *out_result) {
 
 void si_submit(si_work *work) {
   CUstream s = work->stream;
+  si_graph *graph = si_capture_of(s);
+  if (graph != NULL) {
+    si_capture_add(graph, work);
+    return;
+  }
   pthread_mutex_lock(&si_lock);
   if (s->last != NULL)
     s->last->next = work;
@@ -114,13 +119,28 @@ static void run_host(si_work *work) {
   work->u.host.call(work->u.host.arg, work->stream == NULL);
 }
 
+static void repeat_host(si_work *copy) {
+  const void *arg = copy->u.host.arg;
+  copy->u.host.arg = malloc(copy->u.host.bytes);
+  if (copy->u.host.arg == NULL) si_die("no memory");
+  memcpy(copy->u.host.arg, arg, copy->u.host.bytes);
+}
+
 CUresult si_queue(const char *function, CUstream stream, void (*call)(void *arg, int lost), void *arg) {
+  return si_queue_copied(function, stream, call, arg, 0);
+}
+
+CUresult si_queue_copied(const char *function, CUstream stream, void (*call)(void *arg, int lost), void *arg,
+                         size_t bytes) {
   CUresult rc = si_enter_context(function);
   if (rc != CUDA_SUCCESS) return rc;
+  if (bytes == 0 && si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   si_work *work = si_work_new(stream, &rc);
   if (work == NULL) return rc;
   work->u.host.call = call;
   work->u.host.arg = arg;
+  work->u.host.bytes = bytes;
+  work->repeat = repeat_host;
   work->run = run_host;
   si_submit(work);
   return CUDA_SUCCESS;
@@ -160,6 +180,7 @@ CUresult cuStreamDestroy_v2(CUstream s) {
 CUresult cuStreamSynchronize(CUstream s) {
   CUresult rc = si_enter_context("cuStreamSynchronize");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_STREAM, s) || s->context != si_current()) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&si_lock);
   const uint64_t until = s->issued;
@@ -172,6 +193,7 @@ CUresult cuStreamSynchronize(CUstream s) {
 CUresult cuStreamQuery(CUstream s) {
   CUresult rc = si_enter_context("cuStreamQuery");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_STREAM, s) || s->context != si_current()) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&si_lock);
   if (s->done < s->issued) rc = CUDA_ERROR_NOT_READY;
@@ -225,6 +247,7 @@ static void run_record(si_work *work) {
 CUresult cuEventRecord(CUevent e, CUstream stream) {
   CUresult rc = si_enter_context("cuEventRecord");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_EVENT, e) || e->context != si_current()) return CUDA_ERROR_INVALID_HANDLE;
   si_work *work = si_work_new(stream, &rc);
   if (work == NULL) return rc;
@@ -249,6 +272,7 @@ static void run_wait(si_work *work) {
 CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned int flags) {
   CUresult rc = si_enter_context("cuStreamWaitEvent");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
   si_work *work = si_work_new(stream, &rc);
@@ -266,6 +290,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned int flags) {
 CUresult cuEventQuery(CUevent e) {
   CUresult rc = si_enter_context("cuEventQuery");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&si_lock);
   if (e->done < e->issued) rc = CUDA_ERROR_NOT_READY;
@@ -277,6 +302,7 @@ CUresult cuEventQuery(CUevent e) {
 CUresult cuEventSynchronize(CUevent e) {
   CUresult rc = si_enter_context("cuEventSynchronize");
   if (rc != CUDA_SUCCESS) return rc;
+  if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&si_lock);
   const uint64_t until = e->issued;

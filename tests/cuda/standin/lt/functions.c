@@ -370,7 +370,8 @@ static cublasStatus_t queue(lt_product *p, CUstream stream) {
     run(p, 0);
     return CUBLAS_STATUS_SUCCESS;
   }
-  if (si_queue("cublasLtMatmul", stream, run, p) == CUDA_SUCCESS) return CUBLAS_STATUS_SUCCESS;
+  if (si_queue_copied("cublasLtMatmul", stream, run, p, sizeof *p) == CUDA_SUCCESS)
+    return CUBLAS_STATUS_SUCCESS;
   free(p);
   return CUBLAS_STATUS_EXECUTION_FAILED;
 }
