@@ -21,6 +21,7 @@ typedef struct cuda_state {
   cuda_driver driver;      /* driver/driver.h: opened once, by whoever asks first */
   struct cuda_nccl *nccl;  /* comm/nccl.h: NVIDIA's communication library, opened when it is asked for */
   struct cuda_lt *lt;      /* cublaslt/library.h; NULL: built without cuBLASLt's header */
+  struct cuda_splt *splt;  /* cusparselt/library.h */
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;
 
@@ -43,7 +44,8 @@ typedef struct cuda_device {
   CUmodule modules[CUDA_IMAGES_MAX];
   CUfunction kernels[CUDA_KERNEL_COUNT_];
   cuda_inner *inner;
-  void *lt; /* cuBLASLt's handle, once a product has asked for it */
+  void *lt;   /* cuBLASLt's handle, once a product has asked for it */
+  void *splt; /* cuSPARSELt's */
 } cuda_device;
 
 /* The backend's stream as the driver's. */

@@ -3,6 +3,7 @@
  * streams, a memory pool and the kernels of this build. */
 #include "comm/comm.h"
 #include "comm/nccl.h"
+#include "cusparselt/library.h"
 #include "inner.h"
 #if defined(BS_CUDA_LT)
 #include "cublaslt/library.h"
@@ -210,6 +211,7 @@ static void device_close(void *opaque) {
 #if defined(BS_CUDA_LT)
     cuda_lt_close(device);
 #endif
+    cuda_splt_close(device);
     for (uint32_t i = 0; i < cuda_image_count; i++)
       if (device->modules[i] != NULL) (void)call->module_unload(device->modules[i]);
     if (device->inner->fence != NULL) (void)call->event_destroy(device->inner->fence);

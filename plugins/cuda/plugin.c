@@ -3,6 +3,7 @@
  * Nothing of the driver is touched here: it is opened when a device is asked for. */
 #include "comm/comm.h"
 #include "cuda.h"
+#include "cusparselt/product.h"
 #include "ops/ops.h"
 #if defined(BS_CUDA_LT)
 #include "cublaslt/product.h"
@@ -19,8 +20,12 @@ static const bs_param_desc params[] = {
      "path of cuBLASLt, auto: vendor/ beside the plugin's folder, then libcublasLt.so.13 or .12 as the "
      "system "
      "finds it; off: none"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "cusparselt", "auto", NULL, NULL,
+     "path of cuSPARSELt, auto: vendor/ beside the plugin's folder, then libcusparseLt.so.0 as the system "
+     "finds "
+     "it; off: none"},
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "tune", "on", NULL, NULL,
-     "time what cuBLASLt's heuristics name, once a shape, and keep the fastest; off: their first"},
+     "time what cuBLASLt and cuSPARSELt have for a shape, once, and keep the fastest; off: their first"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "nccl", "auto", NULL, NULL,
      "path of NCCL, of the communicator nccl; auto: libnccl.so.2 as the system finds it"},
 };
@@ -38,10 +43,12 @@ static int32_t configure(cuda_state *state, bs_error *err) {
   if (rc == BS_OK && value.s != NULL && strcmp(value.s, "auto") != 0) state->driver_path = value.s;
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "nccl", &value, err);
   if (rc == BS_OK) rc = cuda_nccl_new(state, value.s != NULL ? value.s : "auto", err);
-#if defined(BS_CUDA_LT)
   bs_value tune = {.struct_size = (uint32_t)sizeof tune};
-  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cublaslt", &value, err);
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "tune", &tune, err);
+  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cusparselt", &value, err);
+  if (rc == BS_OK) rc = cuda_splt_new(state, value.s != NULL ? value.s : "auto", tune.i != 0, err);
+#if defined(BS_CUDA_LT)
+  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cublaslt", &value, err);
   if (rc == BS_OK) rc = cuda_lt_new(state, value.s != NULL ? value.s : "auto", tune.i != 0, err);
 #endif
   return rc;
@@ -87,7 +94,8 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_gather_columns},  {BS_KIND_OP, &cuda_scatter_columns},
       {BS_KIND_OP, &cuda_quantize_groups}, {BS_KIND_OP, &cuda_sgd_update},
       {BS_KIND_OP, &cuda_adamw_update},    {BS_KIND_OP, &cuda_expand24},
-      {BS_KIND_COMM, &cuda_comm_devlocal}, {BS_KIND_COMM, &cuda_comm_nccl},
+      {BS_KIND_OP, &cuda_splt_matmul24},   {BS_KIND_COMM, &cuda_comm_devlocal},
+      {BS_KIND_COMM, &cuda_comm_nccl},
   };
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);
@@ -103,6 +111,7 @@ static int32_t deactivate(void *opaque, bs_error *err) {
 #if defined(BS_CUDA_LT)
   cuda_lt_delete(state);
 #endif
+  cuda_splt_delete(state);
   cuda_nccl_delete(state);
   cuda_driver_close(&state->driver);
   state->host->free(state->host->ctx, state);

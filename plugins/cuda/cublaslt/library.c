@@ -95,26 +95,6 @@ static void *find_library(cuda_lt *lt) {
   return library;
 }
 
-/* The first device's, and where there are several the least: which one a plan will run on is not asked. */
-static void ask_capability(cuda_lt *lt) {
-  cuda_driver *driver = &lt->state->driver;
-  int count = 0;
-  if (cuda_driver_open(driver, lt->state->driver_path, NULL) != BS_OK) return;
-  if (driver->call.device_count(&count) != CUDA_SUCCESS) return;
-  for (int i = 0; i < count; i++) {
-    CUdevice device = 0;
-    int major = 0, minor = 0;
-    if (driver->call.device_get(&device, i) != CUDA_SUCCESS ||
-        driver->call.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
-            CUDA_SUCCESS ||
-        driver->call.device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
-            CUDA_SUCCESS)
-      continue;
-    const int32_t capability = 10 * major + minor;
-    if (lt->capability == 0 || capability < lt->capability) lt->capability = capability;
-  }
-}
-
 static void look(cuda_lt *lt) {
   lt->reason = BS_REASON_DISABLED;
   if (strcmp(lt->wanted, "off") == 0) {
@@ -138,7 +118,7 @@ static void look(cuda_lt *lt) {
              OLDEST);
     return;
   }
-  ask_capability(lt);
+  lt->capability = cuda_driver_capability(&lt->state->driver, lt->state->driver_path);
   lt->reason = BS_REASON_NONE;
   lt->usable = 1;
   snprintf(lt->text, sizeof lt->text, "cuBLASLt %d.%d.%d", lt->version / 10000, lt->version % 10000 / 100,

@@ -206,3 +206,23 @@ int32_t cuda_driver_open(cuda_driver *driver, const char *path, bs_error *err) {
   pthread_mutex_unlock(&driver->lock);
   return rc;
 }
+
+int32_t cuda_driver_capability(cuda_driver *driver, const char *path) {
+  int32_t least = 0;
+  int count = 0;
+  if (cuda_driver_open(driver, path, NULL) != BS_OK) return 0;
+  if (driver->call.device_count(&count) != CUDA_SUCCESS) return 0;
+  for (int i = 0; i < count; i++) {
+    CUdevice device = 0;
+    int major = 0, minor = 0;
+    if (driver->call.device_get(&device, i) != CUDA_SUCCESS ||
+        driver->call.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
+            CUDA_SUCCESS ||
+        driver->call.device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
+            CUDA_SUCCESS)
+      continue;
+    const int32_t capability = 10 * major + minor;
+    if (least == 0 || capability < least) least = capability;
+  }
+  return least;
+}

@@ -79,6 +79,9 @@ int32_t cuda_driver_init(cuda_driver *driver, bs_error *err);
 /* Open the library and initialise it; once, any thread. `path` NULL: libcuda.so.1 by the system's search.
  * BS_UNAVAILABLE with the reason and a hint. */
 int32_t cuda_driver_open(cuda_driver *driver, const char *path, bs_error *err);
+/* The least compute capability (90) of its devices: which one a plan will run on is not asked. 0 where there
+ * is none. Opens the library, and no context. */
+int32_t cuda_driver_capability(cuda_driver *driver, const char *path);
 /* The library stays in the process: it has threads of its own. */
 void cuda_driver_close(cuda_driver *driver);
 /* Fill err from a result of `what`, a call of the driver (which need not be open): BS_NO_MEMORY,

@@ -48,20 +48,23 @@ static int pieces(const cuda_view *v, uint32_t count) {
   return v->size * count <= 16 ? cuda_view_fits(v, count) : cuda_view_fits(v, 16 / v->size);
 }
 
-static int32_t run(void *opaque, bs_tensor *const *tensors, uint32_t nargs, bs_stream *stream,
-                   bs_error *err) {
-  (void)nargs;
-  const expand_plan *plan = opaque;
-  expand24_args args = {.values = cuda_view_of(tensors[0]),
-                        .out = cuda_view_of(tensors[1]),
-                        .codes = plan->places.codes,
-                        .groups = plan->places.groups};
+int32_t cuda_expand24_views(const cuda_device *device, const cuda_view *values, const cuda_places *places,
+                            const cuda_view *out, CUstream stream, bs_error *err) {
+  expand24_args args = {.values = *values, .out = *out, .codes = places->codes, .groups = places->groups};
   if (args.groups == 0) return BS_OK;
   args.items = args.out.rows * args.groups;
   args.by_groups = cuda_divisor_make(args.groups);
   args.whole = pieces(&args.values, 2) && pieces(&args.out, 4);
-  return cuda_launch_items(plan->plan.device, CUDA_EXPAND24, args.items,
-                           cuda_stream(plan->plan.device, stream), &args, err);
+  return cuda_launch_items(device, CUDA_EXPAND24, args.items, stream, &args, err);
+}
+
+static int32_t run(void *opaque, bs_tensor *const *tensors, uint32_t nargs, bs_stream *stream,
+                   bs_error *err) {
+  (void)nargs;
+  const expand_plan *plan = opaque;
+  const cuda_view values = cuda_view_of(tensors[0]), out = cuda_view_of(tensors[1]);
+  return cuda_expand24_views(plan->plan.device, &values, &plan->places, &out,
+                             cuda_stream(plan->plan.device, stream), err);
 }
 
 const bs_op_impl cuda_expand24 = {

@@ -49,6 +49,9 @@ typedef struct cuda_places {
 int32_t cuda_places_make(const bs_exec *exec, const bs_host *host, const bs_kept *kept,
                          cuda_places *out_places, bs_error *err);
 void cuda_places_free(cuda_places *places);
+/* Values back at their places, zeros elsewhere (ops/expand24.c). */
+int32_t cuda_expand24_views(const cuda_device *device, const cuda_view *values, const cuda_places *places,
+                            const cuda_view *out, CUstream stream, bs_error *err);
 /* 0 and a NO without positions that fit a weight [rows,cols], or with a partition that is no run of groups.
  */
 int cuda_kept_ok(const bs_op_query *query, int64_t rows, int64_t cols, bs_op_answer *out_answer);

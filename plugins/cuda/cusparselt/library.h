@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * library.h - cuSPARSELt as the plugin found it: never linked, opened when a product of 2:4 weights first
+ * could use it; its functions in one table, why there is none, and the algorithms that were chosen. */
+#ifndef BS_PLUGIN_CUDA_CUSPARSELT_LIBRARY_H
+#define BS_PLUGIN_CUDA_CUSPARSELT_LIBRARY_H
+#include <pthread.h>
+
+#include "../cuda.h"
+#include "api.h"
+
+typedef struct cuda_splt_choice cuda_splt_choice; /* choose.h */
+
+typedef struct cuda_splt {
+  cuda_state *state;
+  const char *wanted; /* "auto", "off" or a path */
+  int tune;           /* time the algorithms */
+  pthread_mutex_t lock;
+  int looked, usable;
+  uint32_t reason; /* enum bs_reason: why not usable */
+  int32_t version; /* 800: 0.8.0 */
+  int32_t capability;
+  char text[160]; /* version, or why not usable */
+  cuda_splt_functions call;
+  cuda_splt_choice *choices; /* kept for every rank of the process: equal devices choose equally */
+  uint32_t n_choices, choices_capacity;
+  uint64_t hits;
+} cuda_splt;
+
+/* Opens nothing. `wanted` and the state must live on. */
+int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, bs_error *err);
+void cuda_splt_delete(cuda_state *state);
+/* Opens the library at the first call, then returns what was found; any thread, never NULL. */
+const cuda_splt *cuda_splt_open(cuda_state *state);
+/* The device's handle, made in its context by whoever asks first. */
+int32_t cuda_splt_handle(cuda_device *device, const cuda_splt_opaque **out_handle, bs_error *err);
+/* The end of the device's handle, if it has one. */
+void cuda_splt_close(cuda_device *device);
+/* Fill err from a status of `what`; returns err's code, SPLT_SUCCESS: BS_OK. */
+int32_t cuda_splt_check(const cuda_splt *splt, int status, const char *what, bs_error *err);
+#endif
