@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 
-enum { CANDIDATES = 8, REPEATS = 3, BLOCK = 1 << 18 };
+#include "../ops/timing.h"
+
+enum { CANDIDATES = 8 };
 
 /* ---- what the heuristics name ----------------------------------------------------------------- */
 
@@ -85,45 +87,6 @@ static int32_t ask(const cuda_lt *lt, cublasLtHandle_t handle, const cuda_lt_sha
 
 /* ---- timing ----------------------------------------------------------------------------------- */
 
-/* Matrices of random bytes: multipliers draw less power on zeros, and clocks would be too kind. */
-typedef struct stage {
-  const bs_exec *exec;
-  const cuda_device *device;
-  void *random; /* BLOCK bytes on the host */
-  void *blocks[5];
-  uint32_t count;
-  CUevent start, stop;
-} stage;
-
-static int32_t scratch(stage *st, uint64_t bytes, void **out, bs_error *err) {
-  void *block = st->exec->alloc(st->exec->ctx, bytes);
-  if (block == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no device memory to time products");
-  st->blocks[st->count++] = block;
-  *out = block;
-  for (uint64_t at = 0; at < bytes; at += BLOCK) {
-    const uint64_t left = bytes - at;
-    const int32_t rc = cuda_upload(st->device, (char *)block + at, st->random, left < BLOCK ? left : BLOCK,
-                                   st->device->stream, err);
-    if (rc != BS_OK) return rc;
-  }
-  return BS_OK;
-}
-
-static int32_t random_block(stage *st, bs_error *err) {
-  const bs_host *host = st->device->state->host;
-  st->random = host->alloc(host->ctx, BLOCK, 64);
-  if (st->random == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no memory to time products");
-  uint64_t x = 0x9e3779b97f4a7c15u;
-  for (size_t i = 0; i < BLOCK / 8; i++) {
-    uint64_t z = x += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    memcpy((char *)st->random + 8 * i, &z, 8);
-  }
-  return BS_OK;
-}
-
 typedef struct sizes {
   uint64_t a, b, d, bias;
 } sizes;
@@ -135,20 +98,26 @@ static sizes sizes_of(const cuda_lt_shape *s) {
                  out * cuda_lt_bytes(s->d), (uint64_t)s->m * 8};
 }
 
-static int32_t lay_out(stage *st, const cuda_lt_shape *s, const void *weight, uint64_t workspace,
+/* What one algorithm is timed with. */
+typedef struct trial {
+  const cuda_lt *lt;
+  cublasLtHandle_t handle;
+  const cuda_lt_shape *shape;
+  const cuda_lt_algo *algo;
+  cuda_lt_operands operands;
+  CUstream stream;
+} trial;
+
+static int32_t lay_out(cuda_stage *st, const cuda_lt_shape *s, const void *weight, uint64_t workspace,
                        cuda_lt_operands *out, bs_error *err) {
-  const cuda_functions *call = &st->device->driver->call;
   const sizes size = sizes_of(s);
   void *a = NULL, *b = NULL, *bias = NULL;
   memset(out, 0, sizeof *out);
-  int32_t rc = random_block(st, err);
-  if (rc == BS_OK && weight == NULL) rc = scratch(st, size.a, &a, err);
-  if (rc == BS_OK) rc = scratch(st, size.b, &b, err);
-  if (rc == BS_OK) rc = scratch(st, size.d, &out->d, err);
-  if (rc == BS_OK) rc = scratch(st, size.bias, &bias, err);
-  if (rc == BS_OK && workspace > 0) rc = scratch(st, workspace, &out->workspace, err);
-  if (rc == BS_OK) rc = cuda_check(st->device, call->event_create(&st->start, 0), "cuEventCreate", err);
-  if (rc == BS_OK) rc = cuda_check(st->device, call->event_create(&st->stop, 0), "cuEventCreate", err);
+  int32_t rc = weight == NULL ? cuda_stage_block(st, size.a, &a, err) : BS_OK;
+  if (rc == BS_OK) rc = cuda_stage_block(st, size.b, &b, err);
+  if (rc == BS_OK) rc = cuda_stage_block(st, size.d, &out->d, err);
+  if (rc == BS_OK) rc = cuda_stage_block(st, size.bias, &bias, err);
+  if (rc == BS_OK && workspace > 0) rc = cuda_stage_block(st, workspace, &out->workspace, err);
   out->workspace_bytes = workspace;
   out->a = weight != NULL ? weight : a;
   out->b = b;
@@ -157,55 +126,35 @@ static int32_t lay_out(stage *st, const cuda_lt_shape *s, const void *weight, ui
   return rc;
 }
 
-static void clear(stage *st) {
-  const cuda_functions *call = &st->device->driver->call;
-  const bs_host *host = st->device->state->host;
-  (void)cuda_wait(st->device, st->device->stream, NULL);
-  if (st->start != NULL) (void)call->event_destroy(st->start);
-  if (st->stop != NULL) (void)call->event_destroy(st->stop);
-  while (st->count > 0) st->exec->free(st->exec->ctx, st->blocks[--st->count]);
-  if (st->random != NULL) host->free(host->ctx, st->random);
-}
-
-/* Milliseconds; once before, so that loading the kernel is not timed. A status that says "not this one" is
- * no error: *out_ms stays negative. */
-static int32_t time_one(const cuda_lt *lt, cublasLtHandle_t handle, const stage *st, const cuda_lt_shape *s,
-                        const cuda_lt_algo *algo, const cuda_lt_operands *o, float *out_ms, bs_error *err) {
-  const cuda_functions *call = &st->device->driver->call;
-  const CUstream stream = st->device->stream;
-  int32_t rc = BS_OK;
-  *out_ms = -1.0f;
-  for (int i = 0; rc == BS_OK && i <= REPEATS; i++) {
-    const cublasStatus_t status = cuda_lt_multiply(lt, handle, s, &algo->algo, o, stream);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return BS_OK;
-    rc = cuda_lt_check(lt, status, "cublasLtMatmul", err);
-    if (rc == BS_OK && i == 0)
-      rc = cuda_check(st->device, call->event_record(st->start, stream), "cuEventRecord", err);
-  }
-  if (rc == BS_OK) rc = cuda_check(st->device, call->event_record(st->stop, stream), "cuEventRecord", err);
-  if (rc == BS_OK) rc = cuda_check(st->device, call->event_synchronize(st->stop), "cuEventSynchronize", err);
-  if (rc != BS_OK) return rc;
-  return cuda_check(st->device, call->event_elapsed(out_ms, st->start, st->stop), "cuEventElapsedTime", err);
+static int32_t queue(const void *arg, int *out_refused, bs_error *err) {
+  const trial *t = arg;
+  const cublasStatus_t status =
+      cuda_lt_multiply(t->lt, t->handle, t->shape, &t->algo->algo, &t->operands, t->stream);
+  *out_refused = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+  return *out_refused ? BS_OK : cuda_lt_check(t->lt, status, "cublasLtMatmul", err);
 }
 
 static int32_t time_all(const cuda_lt *lt, cublasLtHandle_t handle, const bs_exec *exec,
                         const cuda_lt_shape *s, const void *weight, const cuda_lt_algo *algos, int count,
                         cuda_lt_algo *out, bs_error *err) {
-  stage st = {.exec = exec, .device = exec->device};
-  cuda_lt_operands operands;
+  const cuda_device *device = exec->device;
+  cuda_stage st;
+  trial t = {.lt = lt, .handle = handle, .shape = s, .stream = device->stream};
   uint64_t workspace = 0;
   float best = -1.0f;
   for (int i = 0; i < count; i++)
     if (algos[i].workspace > workspace) workspace = algos[i].workspace;
-  int32_t rc = lay_out(&st, s, weight, workspace, &operands, err);
+  int32_t rc = cuda_stage_begin(&st, exec, err);
+  if (rc == BS_OK) rc = lay_out(&st, s, weight, workspace, &t.operands, err);
   for (int i = 0; rc == BS_OK && i < count; i++) {
     float ms = -1.0f;
-    rc = time_one(lt, handle, &st, s, &algos[i], &operands, &ms, err);
+    t.algo = &algos[i];
+    rc = cuda_stage_time(&st, queue, &t, &ms, err);
     if (rc != BS_OK || ms < 0.0f || (best >= 0.0f && ms >= best)) continue;
     best = ms;
     *out = algos[i];
   }
-  clear(&st);
+  cuda_stage_end(&st);
   return rc;
 }
 

@@ -64,12 +64,10 @@ static void end_plan(cuda_splt_product *p) {
 int32_t cuda_splt_product_plan(cuda_splt_product *p, int32_t id, uint64_t *out_workspace, bs_error *err) {
   const cuda_splt_functions *call = &p->splt->call;
   size_t bytes = 0;
-  int32_t rc = BS_OK;
   end_plan(p);
-  if (id >= 0)
-    rc = cuda_splt_check(p->splt,
-                         call->algorithm_set(p->handle, &p->algorithm, SPLT_CONFIG_ID, &id, sizeof id),
-                         "cusparseLtMatmulAlgSetAttribute", err);
+  int32_t rc =
+      cuda_splt_check(p->splt, call->algorithm_set(p->handle, &p->algorithm, SPLT_CONFIG_ID, &id, sizeof id),
+                      "cusparseLtMatmulAlgSetAttribute", err);
   if (rc == BS_OK)
     rc = cuda_splt_check(p->splt, call->plan_init(p->handle, &p->plan, &p->matmul, &p->algorithm),
                          "cusparseLtMatmulPlanInit", err);

@@ -10,7 +10,7 @@ struct cuda_splt_choice {
   cuda_splt_shape shape;
   int32_t capability, multiprocessors;
   uint64_t workspace; /* bytes that it needs */
-  int32_t id;         /* below 0: the library's own */
+  int32_t id;
   uint32_t reserved;
 };
 

@@ -54,22 +54,25 @@ static int64_t columns_of(const bs_op_query *q) {
   return q->partition != NULL ? q->partition->count : q->args[0]->dims[1];
 }
 
-int cuda_splt_weight_legal(cuda_state *state, const bs_op_query *q, int32_t *out_type, bs_op_answer *out) {
+int cuda_splt_weight_legal(cuda_state *state, const bs_op_query *q, bs_op_answer *out) {
   const cuda_splt *splt = cuda_splt_open(state);
   const row *r = find_row(q->weight_dtype, q->weight_dtype, 0);
-  const int64_t n = q->args[3]->dims[1], k = columns_of(q);
   if (!splt->usable) {
     (void)cuda_answer_no(out, splt->reason, "%s", splt->text);
     return 0;
   }
-  if (r == NULL) return no_weight(q->weight_dtype, out);
-  if (!device_ok(splt, r, out)) return 0;
+  return r != NULL ? device_ok(splt, r, out) : no_weight(q->weight_dtype, out);
+}
+
+static int sizes_fit(const row *r, int64_t n, int64_t k) {
+  return n > 0 && k > 0 && n <= MOST && k <= MOST && n % r->weight_unit == 0 && k % r->weight_unit == 0;
+}
+
+int cuda_splt_compresses(uint32_t dtype, int64_t rows_of, int64_t cols, int32_t *out_type) {
+  const row *r = find_row(dtype, dtype, 0);
+  if (r == NULL || !sizes_fit(r, rows_of, cols)) return 0;
   *out_type = r->in;
-  if (n > 0 && k > 0 && n <= MOST && k <= MOST && n % r->weight_unit == 0 && k % r->weight_unit == 0)
-    return 1;
-  (void)cuda_answer_no(out, BS_REASON_SHAPE, "a weight of [%lld,%lld]: cuSPARSELt compresses multiples of %d",
-                       (long long)n, (long long)k, r->weight_unit);
-  return 0;
+  return 1;
 }
 
 /* ---- how matrices lie ------------------------------------------------------------------------- */
@@ -111,6 +114,12 @@ static int lines_ok(const bs_op_query *q, cuda_splt_shape *s, uint64_t *out_offs
 
 static int sizes_ok(const cuda_splt_shape *s, const row *r, bs_op_answer *out) {
   enum { EXACT = 131071 }; /* so many products of bytes cannot leave 32 bits */
+  if (!sizes_fit(r, s->m, s->k)) {
+    (void)cuda_answer_no(out, BS_REASON_SHAPE,
+                         "a weight of [%lld,%lld]: cuSPARSELt compresses multiples of %d", (long long)s->m,
+                         (long long)s->k, r->weight_unit);
+    return 0;
+  }
   if (s->n <= 0 || s->n > MOST || s->n % r->x_unit != 0) {
     (void)cuda_answer_no(out, BS_REASON_SHAPE, "B = %lld: cuSPARSELt takes multiples of %d", (long long)s->n,
                          r->x_unit);

@@ -21,18 +21,17 @@ static uint32_t tolerance_of(const cuda_splt_shape *s) {
   return s->in == SPLT_R_8F_E4M3 || s->in == SPLT_R_8F_E5M2 ? BS_TOL_ACC_LOW : BS_TOL_ACC_F32;
 }
 
-/* A weight that it can compress serves every B and every X: what cuSPARSELt does not multiply, our own tiles
- * do, and the answer says so. */
+/* A weight is shared by plans of every B and every X: what cuSPARSELt does not multiply, our own tiles do,
+ * and the answer says so. */
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out) {
   enum { SCORE = 800, EMULATED = 50, WHY = 120 };
   cuda_splt_shape s;
   char text[sizeof out->text];
   uint64_t offset = 0;
-  int32_t type = 0;
   const int32_t rc = cuda_matmul24.supports(state, q, out);
   if (rc != BS_OK || out->level == BS_LEVEL_NO) return rc; /* shapes and dtypes that nobody takes */
   const uint32_t tolerance = out->tolerance;
-  if (!cuda_splt_weight_legal(state, q, &type, out)) return BS_OK;
+  if (!cuda_splt_weight_legal(state, q, out)) return BS_OK;
   if (cuda_splt_product_legal(q, &s, &offset, out))
     return cuda_answer(out, BS_LEVEL_NATIVE, SCORE, tolerance_of(&s), s.workspace, CUDA_SPLT,
                        "sparse tensor cores; fewer rows than prepared, pointers off 16 bytes: our own tiles");
@@ -57,7 +56,8 @@ static int32_t fill(splt_plan *plan, void *state, const bs_op_query *q, bs_error
   const cuda_splt_opaque *handle = NULL;
   bs_op_answer answer;
   uint64_t bytes = 0;
-  plan->own_only = !cuda_splt_product_legal(q, &plan->shape, &plan->offset, &answer);
+  plan->own_only =
+      plan->weight->compressed == NULL || !cuda_splt_product_legal(q, &plan->shape, &plan->offset, &answer);
   int32_t rc = cuda_matmul24.prepare(state, exec, q, plan->weight->own, &plan->own, err);
   if (rc != BS_OK || plan->own_only) return rc;
   rc = cuda_splt_handle(plan->plan.device, &handle, err);

@@ -22,9 +22,11 @@ typedef struct cuda_splt_shape {
   uint64_t workspace; /* bytes, at most; 0: any */
 } cuda_splt_shape;
 
-/* legal.c. Whether cuSPARSELt is there and compresses the weight of a query: 0 and a NO with the reason. */
-int cuda_splt_weight_legal(cuda_state *state, const bs_op_query *query, int32_t *out_type,
-                           bs_op_answer *out_answer);
+/* legal.c. Whether cuSPARSELt is there and has the weight's type on this device: 0 and a NO with the reason.
+ */
+int cuda_splt_weight_legal(cuda_state *state, const bs_op_query *query, bs_op_answer *out_answer);
+/* Whether it compresses one of such sizes, and as what. */
+int cuda_splt_compresses(uint32_t dtype, int64_t rows, int64_t cols, int32_t *out_type);
 /* The product of a query whose weight is legal, and the bytes from X's data to its first column that counts.
  * 0 and a NO with the reason where cuSPARSELt does not make it. */
 int cuda_splt_product_legal(const bs_op_query *query, cuda_splt_shape *out_shape, uint64_t *out_offset,
@@ -45,7 +47,7 @@ int32_t cuda_splt_describe_weight(const cuda_splt *splt, const cuda_splt_opaque 
 /* Everything but the plan. On failure nothing is left; else cuda_splt_product_end. */
 int32_t cuda_splt_product_begin(const cuda_splt *splt, const cuda_splt_opaque *handle,
                                 const cuda_splt_shape *shape, cuda_splt_product *out_product, bs_error *err);
-/* The plan by algorithm `id`, below 0: by the library's own choice. Once more: the one before ends. */
+/* The plan by algorithm `id`. Once more: the one before ends. */
 int32_t cuda_splt_product_plan(cuda_splt_product *product, int32_t id, uint64_t *out_workspace,
                                bs_error *err);
 void cuda_splt_product_end(cuda_splt_product *product);
@@ -65,9 +67,9 @@ typedef struct cuda_splt_weight {
   cuda_state *state;
   const bs_exec *exec;
   cuda_packed24 *own;
-  void *compressed;
-  uint64_t bytes; /* of compressed */
-  int32_t type;   /* enum cuda_splt_type */
+  void *compressed; /* NULL: of a size that it does not compress */
+  uint64_t bytes;   /* of compressed */
+  int32_t type;     /* enum cuda_splt_type */
   uint32_t reserved;
 } cuda_splt_weight;
 int32_t cuda_splt_pack(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,

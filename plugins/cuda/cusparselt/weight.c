@@ -77,7 +77,6 @@ int32_t cuda_splt_pack(void *opaque, const bs_exec *exec, const bs_op_query *que
                        void **out_packed, uint64_t *out_bytes, bs_error *err) {
   cuda_state *state = opaque;
   const bs_host *host = state->host;
-  bs_op_answer answer;
   void *own = NULL;
   int32_t rc = cuda_packed24_make(&cuda_splt_matmul24, state, exec, query, weights, &own, out_bytes, err);
   if (rc != BS_OK) return rc;
@@ -89,8 +88,8 @@ int32_t cuda_splt_pack(void *opaque, const bs_exec *exec, const bs_op_query *que
   w->state = state;
   w->exec = exec;
   w->own = own;
-  (void)cuda_splt_weight_legal(state, query, &w->type, &answer); /* asked by the pack above */
-  rc = compress(w, err);
+  if (cuda_splt_compresses(query->weight_dtype, w->own->values.rows, w->own->places.cols, &w->type))
+    rc = compress(w, err);
   if (rc != BS_OK) {
     cuda_splt_packed_free(w);
     return rc;
@@ -103,7 +102,7 @@ int32_t cuda_splt_pack(void *opaque, const bs_exec *exec, const bs_op_query *que
 int32_t cuda_splt_packed_update(void *opaque, const bs_tensor *delta, bs_error *err) {
   cuda_splt_weight *w = opaque;
   const int32_t rc = cuda_packed_update(w->own, delta, err);
-  return rc == BS_OK ? compress(w, err) : rc;
+  return rc == BS_OK && w->compressed != NULL ? compress(w, err) : rc;
 }
 
 int32_t cuda_splt_packed_read(void *opaque, int64_t row, bs_tensor *out, bs_error *err) {
