@@ -24,6 +24,10 @@ static const bs_param_desc params[] = {
      "path of cuSPARSELt, auto: vendor/ beside the plugin's folder, then libcusparseLt.so.0 as the system "
      "finds "
      "it; off: none"},
+    {sizeof(bs_param_desc), BS_PARAM_BOOL, "cusparselt_zeros", "on", NULL, NULL,
+     "cuSPARSELt takes weights with zeros among the kept values, whose places it does not keep: seen beside "
+     "Inf "
+     "and NaN of X alone; off: our own kernels take them"},
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "tune", "on", NULL, NULL,
      "time what cuBLASLt and cuSPARSELt have for a shape, once, and keep the fastest; off: their first"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "nccl", "auto", NULL, NULL,
@@ -43,10 +47,12 @@ static int32_t configure(cuda_state *state, bs_error *err) {
   if (rc == BS_OK && value.s != NULL && strcmp(value.s, "auto") != 0) state->driver_path = value.s;
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "nccl", &value, err);
   if (rc == BS_OK) rc = cuda_nccl_new(state, value.s != NULL ? value.s : "auto", err);
-  bs_value tune = {.struct_size = (uint32_t)sizeof tune};
+  bs_value tune = {.struct_size = (uint32_t)sizeof tune}, zeros = {.struct_size = (uint32_t)sizeof zeros};
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "tune", &tune, err);
+  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cusparselt_zeros", &zeros, err);
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cusparselt", &value, err);
-  if (rc == BS_OK) rc = cuda_splt_new(state, value.s != NULL ? value.s : "auto", tune.i != 0, err);
+  if (rc == BS_OK)
+    rc = cuda_splt_new(state, value.s != NULL ? value.s : "auto", tune.i != 0, zeros.i != 0, err);
 #if defined(BS_CUDA_LT)
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cublaslt", &value, err);
   if (rc == BS_OK) rc = cuda_lt_new(state, value.s != NULL ? value.s : "auto", tune.i != 0, err);

@@ -16,6 +16,7 @@ def run(script, out, libraries, *more):
     env = dict(os.environ, LD_LIBRARY_PATH=libraries)
     env.pop("BS_CUDA_DRIVER", None)
     env.pop("BS_CUDA_CUBLASLT", None)
+    env.pop("BS_CUDA_CUSPARSELT", None)
     words = [sys.executable, os.path.join(source, "scripts", "gpu", script), "--out", out, *more, build]
     done = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout

@@ -70,6 +70,11 @@ int32_t cuda_upload(const cuda_device *device, void *device_ptr, const void *hos
   return BS_OK;
 }
 
+int32_t cuda_download(const cuda_device *device, void *host, const void *device_ptr, uint64_t bytes,
+                      CUstream stream, bs_error *err) {
+  return cuda_upload(device, host, device_ptr, bytes, stream, err);
+}
+
 int32_t cuda_wait(const cuda_device *device, CUstream stream, bs_error *err) {
   (void)device;
   (void)stream;

@@ -44,7 +44,7 @@ static void splt_open(pl *p, const char *setup, const char *wanted, int tune) {
   p->device.capability = 90;
   p->device.multiprocessors = 132;
   p->device.memory = (uint64_t)1 << 30;
-  ck_assert_int_eq(cuda_splt_new(&p->state, wanted, tune, &err), BS_OK);
+  ck_assert_int_eq(cuda_splt_new(&p->state, wanted, tune, 1, &err), BS_OK);
   (void)cuda_splt_open(&p->state);
   p->state.splt->capability = 90;
 }
@@ -266,6 +266,34 @@ START_TEST(zeros_among_the_kept) {
   ck_assert_uint_gt(told->dropped, before);
   pc_read(&c); /* with their signs */
   ck_assert_uint_eq(made(pc_forward, &c), 1);
+  pc_close(&c);
+  splt_close(&p);
+}
+END_TEST
+
+/* With cusparselt_zeros=off: whether a weight is ours hangs on what it holds at the time. */
+START_TEST(zeros_that_keep_their_places) {
+  pl p;
+  pc c;
+  uint64_t seed = 27;
+  bs_error err = BS_ERROR_INIT;
+  splt_open(&p, "plain=1", SPLT_STANDIN, 0);
+  p.state.splt->zeros = 0;
+  const pc_shape s = shape_of(&served[_i], 1, 2, 2);
+  const int64_t row = s.N - 1, value = s.K / 2 - 1;
+  pc_open(&c, &p, &s, &seed);
+  pl_tensor *d = &c.dw[0];
+  for (int64_t r = 0; r < s.N; r++)
+    for (int64_t v = 0; v < s.K / 2; v++) pl_set(d, r, v, 0.0);
+  for (int times = 0; times < 3; times++) { /* the last value to 1, to zero, and back */
+    void *state = NULL;
+    pc_read(&c);
+    const double now = pl_get(&c.back[1], row, value);
+    pl_set(d, row, value, times == 1 ? -now : 1.0 - now);
+    ck_assert_int_eq(cuda_splt_matmul24.packed_update(c.packed[0], &d->t, &err), BS_OK);
+    ck_assert_int_eq(fx_impl("matmul24", &state)->packed_update(c.packed[1], &d->t, &err), BS_OK);
+    ck_assert_uint_eq(made(pc_forward, &c), times != 1);
+  }
   pc_close(&c);
   splt_close(&p);
 }
@@ -643,6 +671,7 @@ int main(void) {
   tcase_add_test(c, any_plan_over_its_weight);
   tcase_add_test(c, a_changed_weight_is_compressed_anew);
   tcase_add_loop_test(c, zeros_among_the_kept, 0, SERVED);
+  tcase_add_loop_test(c, zeros_that_keep_their_places, 0, 2);
   tcase_add_loop_test(c, selections, 0, (int)(sizeof table / sizeof table[0]));
   tcase_add_loop_test(c, without_a_library, 0, 6);
   tcase_add_test(c, the_fastest_is_kept);

@@ -42,7 +42,7 @@ static const symbol symbols[] = {
 enum { N_SYMBOLS = sizeof symbols / sizeof symbols[0] };
 _Static_assert(N_SYMBOLS * sizeof(void *) == sizeof(cuda_splt_functions), "a symbol for each function");
 
-int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, bs_error *err) {
+int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, int zeros, bs_error *err) {
   cuda_splt *splt = state->host->alloc(state->host->ctx, sizeof *splt, 64);
   if (splt == NULL || pthread_mutex_init(&splt->lock, NULL) != 0) {
     if (splt != NULL) state->host->free(state->host->ctx, splt);
@@ -51,6 +51,7 @@ int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, bs_error 
   splt->state = state;
   splt->wanted = wanted;
   splt->tune = tune;
+  splt->zeros = zeros;
   state->splt = splt;
   return BS_OK;
 }

@@ -14,6 +14,7 @@ typedef struct cuda_splt {
   cuda_state *state;
   const char *wanted; /* "auto", "off" or a path */
   int tune;           /* time the algorithms */
+  int zeros;          /* weights with kept zeros too */
   pthread_mutex_t lock;
   int looked, usable;
   uint32_t reason; /* enum bs_reason: why not usable */
@@ -27,7 +28,7 @@ typedef struct cuda_splt {
 } cuda_splt;
 
 /* Opens nothing. `wanted` and the state must live on. */
-int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, bs_error *err);
+int32_t cuda_splt_new(cuda_state *state, const char *wanted, int tune, int zeros, bs_error *err);
 void cuda_splt_delete(cuda_state *state);
 /* Opens the library at the first call, then returns what was found; any thread, never NULL. */
 const cuda_splt *cuda_splt_open(cuda_state *state);

@@ -94,7 +94,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
 
 static int fits(const splt_plan *plan, const bs_tensor *x, const cuda_splt_operands *o) {
   const uintptr_t all = (uintptr_t)o->x | (uintptr_t)o->y | (uintptr_t)o->residual;
-  return !plan->own_only && x->dims[0] == plan->shape.n && all % CUDA_SPLT_ALIGN == 0;
+  return !plan->own_only && !plan->weight->zeros && x->dims[0] == plan->shape.n && all % CUDA_SPLT_ALIGN == 0;
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {

@@ -70,13 +70,16 @@ typedef struct cuda_splt_weight {
   void *compressed; /* NULL: of a size that it does not compress */
   uint64_t bytes;   /* of compressed */
   int32_t type;     /* enum cuda_splt_type */
-  uint32_t reserved;
+  uint32_t zeros;   /* 1: has kept zeros that must keep their places: our own tiles */
 } cuda_splt_weight;
 int32_t cuda_splt_pack(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                        void **out_packed, uint64_t *out_bytes, bs_error *err);
 int32_t cuda_splt_packed_update(void *packed, const bs_tensor *delta, bs_error *err);
 int32_t cuda_splt_packed_read(void *packed, int64_t row, bs_tensor *out, bs_error *err);
 void cuda_splt_packed_free(void *packed);
+
+/* zeros.c: rows of it lie without a gap, as those of a weight that is compressed do. */
+int32_t cuda_splt_find_zero(const cuda_packed *own, int *out_found, bs_error *err);
 
 extern const bs_op_impl cuda_splt_matmul24;
 #endif

@@ -73,6 +73,19 @@ static int32_t compress(cuda_splt_weight *w, bs_error *err) {
   return rc;
 }
 
+/* The values as they are now. */
+static int32_t take_values(cuda_splt_weight *w, bs_error *err) {
+  int found = 0;
+  int32_t rc = BS_OK;
+  if (!w->state->splt->zeros) rc = cuda_splt_find_zero(&w->own->values, &found, err);
+  if (rc != BS_OK) return rc;
+  w->zeros = (uint32_t)found;
+  rc = compress(w, err);
+  if (rc == BS_OK && w->zeros && w->exec->note != NULL)
+    w->exec->note(w->exec->ctx, "matmul24@cuda/tiles (kept zeros)");
+  return rc;
+}
+
 int32_t cuda_splt_pack(void *opaque, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                        void **out_packed, uint64_t *out_bytes, bs_error *err) {
   cuda_state *state = opaque;
@@ -89,7 +102,7 @@ int32_t cuda_splt_pack(void *opaque, const bs_exec *exec, const bs_op_query *que
   w->exec = exec;
   w->own = own;
   if (cuda_splt_compresses(query->weight_dtype, w->own->values.rows, w->own->places.cols, &w->type))
-    rc = compress(w, err);
+    rc = take_values(w, err);
   if (rc != BS_OK) {
     cuda_splt_packed_free(w);
     return rc;
@@ -102,7 +115,7 @@ int32_t cuda_splt_pack(void *opaque, const bs_exec *exec, const bs_op_query *que
 int32_t cuda_splt_packed_update(void *opaque, const bs_tensor *delta, bs_error *err) {
   cuda_splt_weight *w = opaque;
   const int32_t rc = cuda_packed_update(w->own, delta, err);
-  return rc == BS_OK && w->compressed != NULL ? compress(w, err) : rc;
+  return rc == BS_OK && w->compressed != NULL ? take_values(w, err) : rc;
 }
 
 int32_t cuda_splt_packed_read(void *opaque, int64_t row, bs_tensor *out, bs_error *err) {
