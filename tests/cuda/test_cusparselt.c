@@ -111,6 +111,9 @@ START_TEST(every_type) {
       pc c;
       pc_open(&c, &p, &s, &seed);
       ck_assert_msg(made(pc_forward, &c) == 1, "%s", pc_text(&c, "not by cuSPARSELt"));
+      /* Our own values and codes, and theirs. */
+      const uint64_t values = (uint64_t)(s.N * s.K / 2) * BS_DTYPE_BYTES(t->of);
+      ck_assert_uint_ge(c.bytes[PC_CUDA], 2 * values + (uint64_t)(s.N * s.K / 4));
       pc_read(&c);
       pc_close(&c);
     }
@@ -240,32 +243,56 @@ START_TEST(a_changed_weight_is_compressed_anew) {
 }
 END_TEST
 
+/* Pack c's weight once more, by both. */
+static void pack_again(pl *p, pc *c) {
+  uint64_t bytes = 0;
+  bs_error err = BS_ERROR_INIT;
+  void *state = NULL;
+  const bs_tensor_desc *args[4] = {&c->x.d, NULL, NULL, &c->y[0].d};
+  const bs_op_query q = query_of(c, args);
+  const bs_source source = fx_source(&c->w);
+  const bs_op_impl *ref = fx_impl("matmul24", &state);
+  cuda_splt_matmul24.packed_free(c->packed[0]);
+  ref->packed_free(c->packed[1]);
+  ck_assert_int_eq(cuda_splt_matmul24.pack(&p->state, &p->exec, &q, &source, &c->packed[0], &bytes, &err),
+                   BS_OK);
+  ck_assert_int_eq(ref->pack(state, &p->f.exec, &q, &source, &c->packed[1], &bytes, &err), BS_OK);
+}
+
 /* Zeros of both signs among the kept ones: cuSPARSELt chooses their places, and finite X does not show it. */
 START_TEST(zeros_among_the_kept) {
   pl p;
   pc c;
-  uint64_t seed = 23, bytes = 0;
-  bs_error err = BS_ERROR_INIT;
-  void *state = NULL;
+  uint64_t seed = 23;
   splt_open(&p, "plain=1", SPLT_STANDIN, 0);
   const pc_shape s = shape_of(&served[_i], 1, 2, 2);
   pc_open(&c, &p, &s, &seed);
   for (int64_t r = 0; r < s.N; r++)
     for (int64_t k = 0; k < s.K; k++)
       if (fx_below(&seed, 3) == 0) fx_set(&c.w, r, k, k % 2 == 0 ? 0.0 : -0.0);
-  const bs_tensor_desc *args[4] = {&c.x.d, NULL, NULL, &c.y[0].d};
-  const bs_op_query q = query_of(&c, args);
-  const bs_source source = fx_source(&c.w);
-  const bs_op_impl *ref = fx_impl("matmul24", &state);
-  cuda_splt_matmul24.packed_free(c.packed[0]);
-  ref->packed_free(c.packed[1]);
   const uint64_t before = told->dropped;
-  ck_assert_int_eq(cuda_splt_matmul24.pack(&p.state, &p.exec, &q, &source, &c.packed[0], &bytes, &err),
-                   BS_OK);
-  ck_assert_int_eq(ref->pack(state, &p.f.exec, &q, &source, &c.packed[1], &bytes, &err), BS_OK);
+  pack_again(&p, &c);
   ck_assert_uint_gt(told->dropped, before);
   pc_read(&c); /* with their signs */
   ck_assert_uint_eq(made(pc_forward, &c), 1);
+  pc_close(&c);
+  splt_close(&p);
+}
+END_TEST
+
+/* A row of them, with cusparselt_zeros=off: of integers they have no sign, and nothing shows. */
+START_TEST(negative_zeros) {
+  pl p;
+  pc c;
+  uint64_t seed = 25;
+  splt_open(&p, "plain=1", SPLT_STANDIN, 0);
+  p.state.splt->zeros = 0;
+  const pc_shape s = shape_of(&served[_i], 1, 2, 2);
+  pc_open(&c, &p, &s, &seed);
+  for (int64_t r = 0; r < s.N; r++)
+    for (int64_t k = 0; k < s.K; k++) fx_set(&c.w, r, k, r == s.N - 1 ? -0.0 : 1.5);
+  pack_again(&p, &c);
+  ck_assert_uint_eq(made(pc_forward, &c), served[_i].of == BS_I8);
   pc_close(&c);
   splt_close(&p);
 }
@@ -671,6 +698,7 @@ int main(void) {
   tcase_add_test(c, any_plan_over_its_weight);
   tcase_add_test(c, a_changed_weight_is_compressed_anew);
   tcase_add_loop_test(c, zeros_among_the_kept, 0, SERVED);
+  tcase_add_loop_test(c, negative_zeros, 0, SERVED);
   tcase_add_loop_test(c, zeros_that_keep_their_places, 0, 2);
   tcase_add_loop_test(c, selections, 0, (int)(sizeof table / sizeof table[0]));
   tcase_add_loop_test(c, without_a_library, 0, 6);
