@@ -63,8 +63,7 @@ START_TEST(a_call_that_fails) {
   static const struct {
     const char *plan, *says;
     int code;
-  } cases[] = {{"plan=cusparseLtInit:1=1", "cusparseLtInit: CUSPARSE_STATUS_NOT_INITIALIZED (1)", 5},
-               {"plan=cusparseLtMatmul:1=6", "cusparseLtMatmul: CUSPARSE_STATUS_EXECUTION_FAILED (6)", 7},
+  } cases[] = {{"plan=cusparseLtMatmul:1=6", "cusparseLtMatmul: CUSPARSE_STATUS_EXECUTION_FAILED (6)", 7},
                {"plan=cusparseLtMatmul:1=hang", "BS-COLL-DEADLINE", 8}};
   setenv("BS_CUSPARSELT_STANDIN", cases[_i].plan, 1);
   ran r = layer("bf16", "0", "method.bias=false");
@@ -80,7 +79,7 @@ int main(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, a_gated_layer_by_it);
   tcase_add_loop_test(c, a_gated_layer_by_our_tiles, 0, 3);
-  tcase_add_loop_test(c, a_call_that_fails, 0, 3);
+  tcase_add_loop_test(c, a_call_that_fails, 0, 2);
   suite_add_tcase(s, c);
   return run_suite(s);
 }
