@@ -368,7 +368,7 @@ int32_t bs_coll_refuse_kept(const bs_coll_plan *p, bs_error *err) {
   return BS_UNSUPPORTED;
 }
 
-int32_t bs_coll_run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
+static int32_t run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
   uint32_t calls;
   if (p->rank->capturing && p->rank->comm != NULL) return bs_coll_refuse_kept(p, err);
   int32_t rc = p->started ? bs_coll_refuse_started(p, err) : bs_coll_bind(p, in, out, stream, err);
@@ -378,4 +378,11 @@ int32_t bs_coll_run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_str
   rc = bs_coll_execute(p, &calls, err);
   bs_coll_count(p, calls);
   return rc == BS_OK ? bs_coll_stage_up(p, err) : rc;
+}
+
+int32_t bs_coll_run(bs_coll_plan *p, const bs_tensor *in, bs_tensor *out, bs_stream *stream, bs_error *err) {
+  const uint64_t began = bs_rank_wait_begins(p->rank);
+  const int32_t rc = run(p, in, out, stream, err);
+  bs_rank_wait_ends(p->rank, began);
+  return rc;
 }

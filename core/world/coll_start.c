@@ -157,8 +157,8 @@ int32_t bs_coll_refuse_started(const bs_coll_plan *plan, bs_error *err) {
   return BS_INVALID_ARGUMENT;
 }
 
-int32_t bs_coll_start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
-                      bs_error *err) {
+static int32_t start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
+                     bs_error *err) {
   bs_rank *rank = plan->rank;
   const bs_world *world = rank->world;
   if (plan->started) return bs_coll_refuse_started(plan, err);
@@ -185,7 +185,15 @@ int32_t bs_coll_start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, b
   return BS_OK;
 }
 
-int32_t bs_coll_wait(bs_coll_plan *plan, bs_error *err) {
+int32_t bs_coll_start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
+                      bs_error *err) {
+  const uint64_t began = bs_rank_wait_begins(plan->rank);
+  const int32_t rc = start(plan, in, out, stream, err);
+  bs_rank_wait_ends(plan->rank, began);
+  return rc;
+}
+
+static int32_t await(bs_coll_plan *plan, bs_error *err) {
   bs_rank *rank = plan->rank;
   if (!plan->started) {
     bs_error_set(err, BS_INVALID_ARGUMENT, "BS-COLL-WAIT", "this collective has not been started");
@@ -199,6 +207,13 @@ int32_t bs_coll_wait(bs_coll_plan *plan, bs_error *err) {
   if (plan->status == BS_OK) return bs_coll_stage_up(plan, err);
   if (err != NULL) *err = plan->failure;
   return plan->status;
+}
+
+int32_t bs_coll_wait(bs_coll_plan *plan, bs_error *err) {
+  const uint64_t began = bs_rank_wait_begins(plan->rank);
+  const int32_t rc = await(plan, err);
+  bs_rank_wait_ends(plan->rank, began);
+  return rc;
 }
 
 void bs_coll_abandon(bs_coll_plan *plan) {

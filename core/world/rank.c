@@ -116,7 +116,7 @@ int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   rank->ops.warn = warn;
   rank->ops.world_size = world->size;
   rank->ops.rehearse = world->rehearse;
-  rank->use_events = world->sync_mode == BS_SYNC_EVENTS && (world->backend->flags & BS_BACKEND_SYNC) == 0 &&
+  rank->use_events = world->sync_mode != BS_SYNC_NONE && (world->backend->flags & BS_BACKEND_SYNC) == 0 &&
                      world->backend->event_create != NULL && world->backend->event_destroy != NULL &&
                      world->backend->event_record != NULL && world->backend->event_elapsed != NULL;
   rank->opened = 1;
@@ -128,6 +128,7 @@ void bs_rank_close(bs_rank *rank) {
   bs_world *world = rank->world;
   bs_coll_line_free(rank);
   bs_regions_free(rank);
+  bs_rank_flush_free(rank);
   if (rank->nblocks > 0)
     bs_log_write(world->logger, BS_LOG_DEBUG, "", (int32_t)rank->index,
                  "%llu device allocations were not freed", (unsigned long long)rank->nblocks);
@@ -179,7 +180,18 @@ int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err) {
 int32_t bs_rank_sync(bs_rank *rank, bs_error *err) {
   const bs_backend *backend = rank->world->backend;
   if (backend->stream_sync == NULL) return BS_OK;
-  return backend->stream_sync(rank->device, NULL, err);
+  const uint64_t began = bs_rank_wait_begins(rank);
+  const int32_t rc = backend->stream_sync(rank->device, NULL, err);
+  bs_rank_wait_ends(rank, began);
+  return rc;
+}
+
+/* A wait within another is part of it. */
+uint64_t bs_rank_wait_begins(bs_rank *rank) {
+  return rank->use_events && rank->waiting++ == 0 ? bs_rank_clock_ns(rank) : 0;
+}
+void bs_rank_wait_ends(bs_rank *rank, uint64_t began_ns) {
+  if (rank->use_events && --rank->waiting == 0) rank->waited_ns += bs_rank_clock_ns(rank) - began_ns;
 }
 
 /* Virtual clocks come with driven worlds that offer one; there is none yet, so this is real time. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * region.c - named timer regions of a rank. Methods and the lab begin and end them; statistics are read
- * after a run. Modes: sync (the stream is drained before each look at the clock), events (an event pair
- * of the backend; on a backend without streams, the clock), none (the clock alone).
+ * after a run. On a backend with streams an event pair of the device times a region, in two modes: sync (the
+ * stream is drained before and behind) and events (it is not); without, the clock does. Mode none: the clock
+ * alone, whatever it misses. By events the host's own time until all is queued is kept beside.
  * Count, sum, smallest and largest are exact however long a run is. Percentiles come from a reservoir of
  * 4096 samples that is taken when the region is made: all of them up to there, then each with the same
  * chance, by a hash of its number, so that equal times give equal figures. Nothing is allocated while timing.
@@ -48,6 +49,7 @@ void bs_regions_free(bs_rank *rank) {
     for (uint32_t e = 0; e < r->events_made; ++e)
       rank->world->backend->event_destroy(rank->device, r->events[e]);
     free(r->events);
+    free(r->enqueue);
     free(r->samples);
     free(r->name);
     free(r);
@@ -76,9 +78,13 @@ static uint64_t mixed(uint64_t i) { /* splitmix64's finish */
 }
 
 /* Algorithm R: sample i takes one of i + 1 places by chance, and is kept when that is in the reservoir. */
+static void choose(double *samples, uint64_t i, double ms) {
+  const uint64_t place = i < RESERVOIR ? i : mixed(i) % (i + 1);
+  if (place < RESERVOIR) samples[place] = ms;
+}
+
 static void keep(bs_region_data *r, double ms) {
-  uint64_t place = r->count < RESERVOIR ? r->count : mixed(r->count) % (r->count + 1);
-  if (place < RESERVOIR) r->samples[place] = ms;
+  choose(r->samples, r->count, ms);
   r->min = r->count == 0 || ms < r->min ? ms : r->min;
   r->max = r->count == 0 || ms > r->max ? ms : r->max;
   r->sum += ms;
@@ -108,6 +114,11 @@ static int32_t events_ready(bs_rank *rank, bs_region_data *r, bs_error *err) {
   if (r->events == NULL) {
     r->events = calloc((size_t)2 * MAX_PENDING, sizeof *r->events);
     if (r->events == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory for events");
+  }
+  if (r->enqueue == NULL) {
+    r->enqueue = malloc(RESERVOIR * sizeof *r->enqueue);
+    if (r->enqueue == NULL)
+      return bs_error_set(err, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory for samples");
   }
   while (r->events_made < 2 * (r->pending + 1)) {
     int32_t rc = backend->event_create(rank->device, &r->events[r->events_made], err);
@@ -147,7 +158,22 @@ void bs_region_begin(bs_rank *rank, uint32_t region) {
     return;
   }
   r->running = 1;
-  r->started_ns = rank->use_events ? 0 : bs_rank_clock_ns(rank);
+  r->waited_ns = rank->waited_ns;
+  r->started_ns = bs_rank_clock_ns(rank);
+}
+
+/* What lies between the events is queued: the host's part is over, but for waiting. */
+static int32_t end_by_events(bs_rank *rank, bs_region_data *r, bs_error *err) {
+  int32_t rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending + 1], NULL, err);
+  if (rc != BS_OK) return rc;
+  const uint64_t took = bs_rank_clock_ns(rank) - r->started_ns, waited = rank->waited_ns - r->waited_ns;
+  r->pending++;
+  choose(r->enqueue, r->enqueued++, (double)(took - waited) * 1e-6);
+  if (rank->world->sync_mode != BS_SYNC_SYNC) return BS_OK;
+  rc = bs_rank_sync(rank, err);
+  r->host_sum += (double)(bs_rank_clock_ns(rank) - r->started_ns) * 1e-6;
+  r->host_count++;
+  return rc;
 }
 
 void bs_region_end(bs_rank *rank, uint32_t region) {
@@ -166,8 +192,7 @@ void bs_region_end(bs_rank *rank, uint32_t region) {
   int32_t rc = BS_OK;
   r->running = 0;
   if (rank->use_events) {
-    rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending + 1], NULL, &err);
-    if (rc == BS_OK) r->pending++;
+    rc = end_by_events(rank, r, &err);
   } else {
     if (rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, &err);
     uint64_t now = bs_rank_clock_ns(rank);
@@ -207,6 +232,23 @@ uint32_t bs_rank_region_count(const bs_rank *rank) {
   return rank->nregions;
 }
 
+/* What the host's clock says beside the device's. */
+static int32_t beside(const bs_region_data *r, bs_region_stats *out, bs_error *err) {
+  const uint64_t kept = r->enqueued < RESERVOIR ? r->enqueued : RESERVOIR;
+  out->device_clock = 1;
+  if (r->host_count > 0) out->host_avg_ms = r->host_sum / (double)r->host_count;
+  if (kept == 0) return BS_OK;
+  double *copy = malloc(kept * sizeof *copy);
+  if (copy == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory to sort %llu samples",
+                        (unsigned long long)kept);
+  memcpy(copy, r->enqueue, kept * sizeof *copy);
+  qsort(copy, (size_t)kept, sizeof *copy, by_value);
+  out->enqueue_p50_ms = percentile(copy, kept, 0.50);
+  free(copy);
+  return BS_OK;
+}
+
 int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *out_stats, bs_error *err) {
   if (region >= rank->nregions)
     return bs_error_set(err, BS_NOT_FOUND, "BS-REGION-ID", "region %u of %u", region, rank->nregions);
@@ -234,7 +276,7 @@ int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *ou
     out_stats->max_ms = r->max;
   }
   free(copy);
-  return BS_OK;
+  return rank->use_events ? beside(r, out_stats, err) : BS_OK;
 }
 
 void bs_rank_regions_reset(bs_rank *rank) {
@@ -243,6 +285,8 @@ void bs_rank_regions_reset(bs_rank *rank) {
     if (i == BS_REGION_BUILD || i == BS_REGION_PACK || i == BS_REGION_COMPRESS) continue;
     rank->regions[i]->count = 0;
     rank->regions[i]->sum = 0.0;
+    rank->regions[i]->enqueued = rank->regions[i]->host_count = 0;
+    rank->regions[i]->host_sum = 0.0;
     if (!rank->regions[i]->running) rank->regions[i]->pending = 0;
   }
 }

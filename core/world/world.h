@@ -29,8 +29,12 @@ typedef struct bs_region_data {
   double *samples;
   uint64_t count;
   double sum, min, max;
-  uint64_t started_ns;
-  bs_event **events; /* events mode: a pair a pending sample */
+  uint64_t started_ns, waited_ns; /* the clock, and the rank's waits so far, when it was begun */
+  double *enqueue;                /* by events: the host's times, a reservoir of their own */
+  uint64_t enqueued;
+  double host_sum;
+  uint64_t host_count;
+  bs_event **events; /* by events: a pair a pending sample */
   uint32_t pending;
   uint32_t events_made;
   int32_t running;
@@ -59,6 +63,10 @@ struct bs_rank {
   bs_region_data *regions[BS_REGIONS_MAX];
   uint32_t nregions;
   int32_t use_events;
+  uint32_t waiting;   /* how deep in a wait that is counted */
+  uint64_t waited_ns; /* for the device and in collectives; counted where regions are timed by events */
+  void *flush;        /* device.c */
+  uint64_t flush_bytes, peak_before_flush;
   bs_block *blocks;
   uint64_t nblocks, blocks_capacity;
   bs_error sticky; /* a misuse without a way to return it; ends the run */
@@ -165,6 +173,13 @@ void bs_rank_close(bs_rank *rank);
 /* Remember a misuse; the first one is kept. */
 void bs_rank_misuse(bs_rank *rank, int32_t code, const char *id, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Around what the host waits in: what it takes is none of the host's work. */
+uint64_t bs_rank_wait_begins(bs_rank *rank);
+void bs_rank_wait_ends(bs_rank *rank, uint64_t began_ns);
+
+/* device.c */
+void bs_rank_flush_free(bs_rank *rank);
 
 /* team.c. width 1 makes no thread. body runs once on each member; not from within a body. */
 /* cores: `width` core numbers, one a member (the caller pins itself), NULL: not pinned. */

@@ -28,7 +28,17 @@ typedef struct bs_device_info {
   uint64_t memory_bytes; /* 0: unknown */
   char name[96];
   char detail[160]; /* ISA, driver, library versions as loaded */
+  /* Since 0.6: of the last-level cache of device memory; 0: unknown. */
+  uint64_t cache_bytes;
 } bs_device_info;
+
+/* What an opened device tells while it is used. 0 and "": unknown. */
+typedef struct bs_device_state {
+  uint32_t struct_size;
+  uint32_t clock_mhz;         /* of its processors, now */
+  uint64_t memory_peak_bytes; /* most that the rank's allocations held at one time */
+  char held_back[96];         /* what keeps the clock down: "power cap, heat" */
+} bs_device_state;
 
 typedef struct bs_event bs_event;
 typedef struct bs_graph bs_graph;
@@ -92,6 +102,9 @@ typedef struct bs_backend {
   int32_t (*graph_end)(void *device, bs_graph **out_graph, bs_error *err);
   int32_t (*graph_run)(void *device, bs_graph *graph, bs_error *err);
   void (*graph_free)(void *device, bs_graph *graph); /* once what it was given is done; NULL: nothing */
+  /* Since 0.6: how the device fares; out_state comes zero-filled. May take as long as the driver likes: not
+   * called while something is timed. Optional. */
+  int32_t (*device_state)(void *device, bs_device_state *out_state, bs_error *err);
 } bs_backend;
 
 #ifdef __cplusplus

@@ -274,11 +274,14 @@ BS_API uint32_t bs_world_shared_device(const bs_world *world); /* 1: ranks share
 /* The times of one timer region of one rank, in milliseconds. */
 typedef struct bs_region_stats {
   uint32_t struct_size;
-  uint32_t reserved;
-  const char *name; /* lives as long as the world */
+  uint32_t device_clock; /* 1: by the device's events; 0: by the host's clock */
+  const char *name;      /* lives as long as the world */
   uint64_t count;
   double sum_ms, avg_ms, p50_ms, p95_ms; /* percentiles: of a sample of 4096, from there on */
   double min_ms, max_ms;
+  /* By the device's events only. What the host took until all was queued, without its waits for the device
+   * and its collectives; and the mean by the host's clock, where the regions wait for the device (else 0). */
+  double enqueue_p50_ms, host_avg_ms;
 } bs_region_stats;
 
 /* After or during a run, from the rank's thread (rank functions) or after it (world functions). */
@@ -301,6 +304,13 @@ BS_API int32_t bs_rank_sync(bs_rank *rank, bs_error *err); /* wait for the rank'
 BS_API int32_t bs_rank_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err);
 BS_API uint64_t bs_rank_clock_ns(const bs_rank *rank);         /* the rank's clock; may be virtual */
 BS_API bs_rank *bs_world_rank(bs_world *world, uint32_t rank); /* for reading results after a run */
+/* How the rank's device fares. BS_UNSUPPORTED where its backend does not tell. */
+BS_API int32_t bs_rank_device_state(bs_rank *rank, bs_device_state *out_state, bs_error *err);
+/* Drive everything else out of the device's last-level cache, by writing twice its size; waits for it.
+ * *out_bytes is what was written. BS_UNSUPPORTED where the device's memory is the host's, or the size is not
+ * known. The memory for it is the rank's until it ends, is not tracked, and is left out of
+ * bs_rank_device_state. */
+BS_API int32_t bs_rank_device_flush(bs_rank *rank, uint64_t *out_bytes, bs_error *err);
 /* Tracked bytes (tensors, packed weights, scratch) of all ranks: now, and the most so far. */
 BS_API uint64_t bs_world_memory_now(const bs_world *world);
 BS_API uint64_t bs_world_memory_peak(const bs_world *world);

@@ -4,12 +4,14 @@
 #include "lab/measure/arm.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/measure/clocks.h"
 #include "lab/measure/flush.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
@@ -43,8 +45,10 @@ struct bs_arm {
   uint64_t (*counted)[BS_COUNT_COUNT_]; /* [world_size]: of one forward of the newest batch */
   double *build_seconds, *pack_seconds; /* [world_size] */
   bs_flush *flush;
-  int asked;                 /* a batch was */
-  uint32_t command_of_batch; /* COMMAND_LED once the first batch has told how long a forward takes */
+  bs_clocks clocks;              /* of this process's ranks, under the lock */
+  _Atomic uint64_t device_flush; /* bytes written to empty a device's cache; 0: the host's are flushed */
+  int asked;                     /* a batch was */
+  uint32_t command_of_batch;     /* COMMAND_LED once the first batch has told how long a forward takes */
 };
 
 static int32_t wait_command(bs_arm *arm, uint64_t seen, uint32_t *out_command, uint64_t *out_batch,
@@ -87,6 +91,15 @@ static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_err
   return rc;
 }
 
+/* Behind a batch, when the time is taken and the device still warm. */
+static void look_at_clock(bs_arm *arm, bs_rank *rank) {
+  bs_device_state state;
+  if (bs_rank_device_state(rank, &state, NULL) != BS_OK) return;
+  pthread_mutex_lock(&arm->lock);
+  bs_clocks_add(&arm->clocks, state.clock_mhz, state.held_back);
+  pthread_mutex_unlock(&arm->lock);
+}
+
 static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
                          bs_tensor *y, uint64_t n, int led, bs_error *err) {
   uint64_t before[BS_COUNT_COUNT_];
@@ -104,13 +117,24 @@ static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *l
   return rc == BS_OK ? share_seconds(arm, rank, index, err) : rc;
 }
 
-/* Each forward alone: caches flushed by all threads, a barrier, then the clock. */
+/* The cache that the rank's data go through: its device's, or those of its threads. */
+static int32_t flush_rank(bs_arm *arm, bs_rank *rank, bs_error *err) {
+  bs_error why = BS_ERROR_INIT;
+  uint64_t bytes = 0;
+  const int32_t rc = bs_rank_device_flush(rank, &bytes, &why);
+  if (rc == BS_UNSUPPORTED) return bs_flush_run(arm->flush, rank, err);
+  if (rc != BS_OK && err != NULL) *err = why;
+  if (rc == BS_OK) atomic_store(&arm->device_flush, bytes);
+  return rc;
+}
+
+/* Each forward alone: caches flushed, a barrier, then the clock. */
 static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
                         bs_tensor *y, uint64_t n, bs_error *err) {
   uint64_t took = 0;
   int32_t rc = BS_OK;
   for (uint64_t i = 0; rc == BS_OK && i < n; ++i) {
-    rc = bs_flush_run(arm->flush, rank, err);
+    rc = flush_rank(arm, rank, err);
     if (rc == BS_OK) rc = bs_rank_barrier(rank, "lab.batch", err);
     const uint64_t start = bs_rank_clock_ns(rank);
     if (rc == BS_OK) rc = bs_arm_work_once(&arm->tensors[index], layer, x, y, err);
@@ -137,6 +161,7 @@ static int32_t serve(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer
                              ? run_cold(arm, rank, index, layer, x, y, batch, err)
                              : run_batch(arm, rank, index, layer, x, y, batch, command == COMMAND_LED, err);
       if (rc != BS_OK) return rc;
+      look_at_clock(arm, rank);
     }
     rank_done(arm);
   }
@@ -312,6 +337,7 @@ int32_t bs_arm_batch_cold(bs_arm *arm, uint64_t n, double *out_seconds, bs_error
 }
 
 int32_t bs_arm_reset(bs_arm *arm, bs_error *err) {
+  bs_clocks_reset(&arm->clocks); /* all ranks wait for a command */
   return run_command(arm, COMMAND_RESET, 0, err);
 }
 
@@ -324,11 +350,15 @@ bs_span bs_arm_build(const bs_arm *arm) {
 bs_span bs_arm_pack(const bs_arm *arm) {
   return bs_span_make(BS_TIME_PACK, slowest(arm, arm->pack_seconds), 1);
 }
+const bs_clocks *bs_arm_clocks(const bs_arm *arm) {
+  return &arm->clocks;
+}
 double bs_arm_build_seconds(const bs_arm *arm) {
   return slowest(arm, arm->build_seconds);
 }
 uint64_t bs_arm_flush_bytes(const bs_arm *arm) {
-  return arm->flush ? bs_flush_bytes(arm->flush) : 0;
+  const uint64_t device = atomic_load(&arm->device_flush);
+  return device > 0 ? device : arm->flush ? bs_flush_bytes(arm->flush) : 0;
 }
 
 static int32_t collect(bs_arm *arm, bs_case_result *out, bs_error *err) {

@@ -4,6 +4,7 @@
 #ifndef BS_LAB_MEASURE_ARM_H
 #define BS_LAB_MEASURE_ARM_H
 #include "lab/measure/arm_work.h"
+#include "lab/measure/clocks.h"
 #include "lab/measure/span.h"
 #include "lab/phase/case.h"
 
@@ -30,7 +31,9 @@ const char *bs_arm_name(const bs_arm *arm);
 bs_span bs_arm_build(const bs_arm *arm);
 bs_span bs_arm_pack(const bs_arm *arm);
 double bs_arm_build_seconds(const bs_arm *arm);
-/* What is read to flush the caches; 0 before the first cold batch. */
+/* The devices' clocks behind each batch since the last reset, of this process's ranks. Between commands. */
+const bs_clocks *bs_arm_clocks(const bs_arm *arm);
+/* What is read, or on a device written, to flush the caches; 0 before the first cold batch. */
 uint64_t bs_arm_flush_bytes(const bs_arm *arm);
 /* Ends the world; fills what a record needs (timings, counters, memory; no outputs). out_result may be NULL.
  */

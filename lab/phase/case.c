@@ -203,6 +203,10 @@ void bs_case_add_timing(json_t *timings, const bs_region_stats *s) {
                       json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "count", (double)s->count, "sum_ms",
                                 s->sum_ms, "avg_ms", s->avg_ms, "p50_ms", s->p50_ms, "p95_ms", s->p95_ms,
                                 "min_ms", s->min_ms, "max_ms", s->max_ms));
+  if (!s->device_clock) return;
+  json_t *timing = json_object_get(timings, s->name);
+  json_object_set_new(timing, "enqueue_p50_ms", json_real(s->enqueue_p50_ms));
+  json_object_set_new(timing, "host_avg_ms", s->host_avg_ms > 0 ? json_real(s->host_avg_ms) : json_null());
 }
 
 static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *out, bs_error *err) {
@@ -214,8 +218,16 @@ static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *ou
     const int32_t rc = bs_rank_region_stats(rank, i, &s, err);
     if (rc != BS_OK) return rc;
     bs_case_add_timing(out->timings, &s);
-    if (i == BS_REGION_FORWARD) out->forward_sum_ms = s.sum_ms;
+    if (i != BS_REGION_FORWARD) continue;
+    out->forward_sum_ms = s.sum_ms;
+    out->by_events = s.device_clock;
+    out->forward_p50_ms = s.p50_ms;
+    out->enqueue_p50_ms = s.enqueue_p50_ms;
+    out->host_avg_ms = s.host_avg_ms;
   }
+  bs_device_state state;
+  out->has_device_state = bs_rank_device_state(rank, &state, NULL) == BS_OK;
+  out->device_peak = out->has_device_state ? state.memory_peak_bytes : 0;
   return BS_OK;
 }
 

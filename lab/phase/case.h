@@ -62,6 +62,11 @@ typedef struct bs_case_rank {
   bs_proposal proposal;
   json_t *timings; /* region name -> statistics */
   double forward_sum_ms;
+  /* Of a rank whose device's events time it (else 0): a forward, and the host's part (blockshock.h). */
+  uint32_t by_events;
+  double forward_p50_ms, enqueue_p50_ms, host_avg_ms;
+  uint32_t has_device_state;
+  uint64_t device_peak; /* bytes; 0: unknown */
 } bs_case_rank;
 
 typedef struct bs_case_result {

@@ -15,6 +15,7 @@
 #include "lab/peers/peers.h"
 #include "lab/phase/arms.h"
 #include "lab/phase/case.h"
+#include "lab/phase/device_fields.h"
 #include "lab/phase/record_fields.h"
 #include "lab/phase/watch.h"
 
@@ -189,6 +190,7 @@ static json_t *arm_json(const phase1 *p, uint32_t i) {
     json_object_set_new(cold, "flush_bytes", json_integer((json_int_t)a->flush_bytes));
   }
   json_object_set_new(out, "cold", cold);
+  bs_clocks_json(out, bs_arm_clocks(a->arm));
   add_predicted(out, a, p->hot->arm[i].look.p50);
   return out;
 }
@@ -215,11 +217,26 @@ static json_t *comparisons_json(const phase1 *p, const bs_sampling *s) {
   return list;
 }
 
+/* Beside what is said of the samples: bsrun prints both. */
+static void warn_of_device(json_t *record, const bs_case_result *result) {
+  const json_int_t slowest = json_integer_value(json_object_get(record, "timings_rank"));
+  char text[256];
+  if (bs_launch_bound(&result->ranks[slowest], text, sizeof text))
+    json_array_append_new(json_object_get(record, "measuring_warnings"), json_string(text));
+}
+
+static void warn_of_clock(json_t *pairs, const arm_state *a) {
+  char text[256];
+  if (bs_clocks_sentence(bs_arm_clocks(a->arm), a->name, text, sizeof text))
+    json_array_append_new(json_object_get(pairs, "measuring_warnings"), json_string(text));
+}
+
 static int32_t fill(phase1 *p, bs_phase_result *out, bs_error *err) {
   json_t *arms = json_array(), *pairs = bs_sampling_pairs_json(p->hot);
   for (uint32_t i = 0; i < p->arms; ++i) {
     p->arm[i].flush_bytes = bs_arm_flush_bytes(p->arm[i].arm);
     json_array_append_new(arms, arm_json(p, i));
+    warn_of_clock(pairs, &p->arm[i]);
   }
   json_object_set_new(out->record, "arms", arms);
   json_object_set_new(out->record, "comparisons", comparisons_json(p, p->hot));
@@ -236,6 +253,7 @@ static int32_t fill(phase1 *p, bs_phase_result *out, bs_error *err) {
   p->arm[0].arm = NULL;
   int32_t rc = bs_arm_close(method, &result, err);
   if (rc == BS_OK) rc = bs_record_case_fields(out->record, &p->arm[0].c, &result, &p->subject, err);
+  if (rc == BS_OK) warn_of_device(out->record, &result);
   bs_case_result_free(&result);
   out->passed = 1; /* it ran; phase 1 judges no numbers */
   return rc;

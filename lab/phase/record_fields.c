@@ -10,6 +10,7 @@
 #include "lab/gate/activation.h"
 #include "lab/gate/repro.h"
 #include "lab/gate/verdict.h"
+#include "lab/phase/device_fields.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/place.h"
 
@@ -102,6 +103,7 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
       slow->chunks < 2 ? json_null() : json_string(slow->chunk_tokens ? "tokens" : "features"));
   bad |= json_object_set_new(record, "claims_match_counts", json_boolean(claims));
   if (bs_owners_pruned(result)) bad |= json_object_set_new(record, "half_alone", json_true());
+  bad |= json_object_set_new(record, "device", bs_record_device(result, slowest));
   bad |= json_object_set_new(record, "algorithms", algorithm_list(result->algorithms));
   return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;
 }

@@ -20,6 +20,7 @@ typedef struct cuda_state {
   const char *driver_path; /* NULL: libcuda.so.1, as the system finds it */
   cuda_driver driver;      /* driver/driver.h: opened once, by whoever asks first */
   struct cuda_nccl *nccl;  /* comm/nccl.h: NVIDIA's communication library, opened when it is asked for */
+  struct cuda_nvml *nvml;  /* nvml.h: the device's clock */
   struct cuda_lt *lt;      /* cublaslt/library.h; NULL: built without cuBLASLt's header */
   struct cuda_splt *splt;  /* cusparselt/library.h */
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */

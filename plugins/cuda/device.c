@@ -42,7 +42,7 @@ static int32_t find(cuda_state *state, uint32_t index, CUdevice *out, bs_error *
 
 typedef struct told {
   char name[96];
-  int32_t capability, multiprocessors, pools;
+  int32_t capability, multiprocessors, pools, cache;
   uint64_t memory;
 } told;
 
@@ -71,6 +71,7 @@ static int32_t ask(const cuda_state *state, CUdevice device, told *out, bs_error
     rc = attribute(state, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &out->multiprocessors, err);
   if (rc == BS_OK)
     rc = attribute(state, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, &out->pools, err);
+  if (rc == BS_OK) rc = attribute(state, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &out->cache, err);
   out->capability = 10 * major + minor;
   out->memory = memory;
   out->name[sizeof out->name - 1] = '\0';
@@ -85,6 +86,7 @@ static int32_t device_info(void *opaque, uint32_t index, bs_device_info *out_inf
   if (rc == BS_OK) rc = ask(state, device, &t, err);
   if (rc != BS_OK) return rc;
   out_info->memory_bytes = t.memory;
+  out_info->cache_bytes = t.cache > 0 ? (uint64_t)t.cache : 0;
   snprintf(out_info->name, sizeof out_info->name, "%s", t.name);
   snprintf(out_info->detail, sizeof out_info->detail,
            "compute capability %d.%d, %d multiprocessors, driver for CUDA %d.%d; several ranks may share it",
@@ -287,4 +289,5 @@ const bs_backend cuda_backend = {
     .graph_end = cuda_graph_end,
     .graph_run = cuda_graph_run,
     .graph_free = cuda_graph_free,
+    .device_state = cuda_device_state,
 };

@@ -88,6 +88,8 @@ int32_t cuda_graph_run(void *device, bs_graph *graph, bs_error *err);
 void cuda_graph_free(void *device, bs_graph *graph);
 /* Before what no graph can keep, on the rank's thread: the rest is done at once. */
 void cuda_graph_spoil(const cuda_device *device, const char *what);
+/* state.c */
+int32_t cuda_device_state(void *device, bs_device_state *out_state, bs_error *err);
 
 /* copy.c */
 int32_t cuda_mem_copy(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,

@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "cuda.h"
 #include "cusparselt/product.h"
+#include "nvml.h"
 #include "ops/ops.h"
 #if defined(BS_CUDA_LT)
 #include "cublaslt/product.h"
@@ -32,6 +33,9 @@ static const bs_param_desc params[] = {
      "time what cuBLASLt and cuSPARSELt have for a shape, once, and keep the fastest; off: their first"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "nccl", "auto", NULL, NULL,
      "path of NCCL, of the communicator nccl; auto: libnccl.so.2 as the system finds it"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "nvml", "auto", NULL, NULL,
+     "path of NVML, which tells the device's clock; auto: libnvidia-ml.so.1 as the system finds it; off: "
+     "none"},
 };
 
 static int32_t configure(cuda_state *state, bs_error *err) {
@@ -47,6 +51,8 @@ static int32_t configure(cuda_state *state, bs_error *err) {
   if (rc == BS_OK && value.s != NULL && strcmp(value.s, "auto") != 0) state->driver_path = value.s;
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "nccl", &value, err);
   if (rc == BS_OK) rc = cuda_nccl_new(state, value.s != NULL ? value.s : "auto", err);
+  if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "nvml", &value, err);
+  if (rc == BS_OK) rc = cuda_nvml_new(state, value.s != NULL ? value.s : "auto", err);
   bs_value tune = {.struct_size = (uint32_t)sizeof tune}, zeros = {.struct_size = (uint32_t)sizeof zeros};
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "tune", &tune, err);
   if (rc == BS_OK) rc = host->param_get(host->ctx, state->self, "cusparselt_zeros", &zeros, err);
@@ -119,6 +125,7 @@ static int32_t deactivate(void *opaque, bs_error *err) {
 #endif
   cuda_splt_delete(state);
   cuda_nccl_delete(state);
+  cuda_nvml_delete(state);
   cuda_driver_close(&state->driver);
   state->host->free(state->host->ctx, state);
   return BS_OK;

@@ -4,6 +4,7 @@
  * read from sources, go through an op and a collective of one rank, and are timed by events. */
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "blockshock/plugin.h"
 #include "core/base/rng.h"
@@ -13,11 +14,11 @@
 
 static const bs_rank_api *api;
 
-static void with_world(int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err), void *arg, int32_t code,
-                       const char *message) {
+static void with_ranks(uint32_t ranks, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
+                       void *arg, int32_t code, const char *message) {
   const over o = over_open(NULL, NULL);
   const bs_world_options options = {.struct_size = sizeof options,
-                                    .world_size = 1,
+                                    .world_size = ranks,
                                     .threads_per_rank = 1,
                                     .backend = "cuda",
                                     .sync_mode = BS_SYNC_EVENTS};
@@ -30,6 +31,11 @@ static void with_world(int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *
   bs_world_destroy(world);
   nothing_lives();
   bs_context_close(o.context);
+}
+
+static void with_world(int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err), void *arg, int32_t code,
+                       const char *message) {
+  with_ranks(1, rank_main, arg, code, message);
 }
 
 /* Large tensors are zeros by few copies: one of 4 KiB at a time was most of building a layer. */
@@ -270,6 +276,81 @@ START_TEST(steps_copy_little) {
 }
 END_TEST
 
+/* Each flush writes twice the cache once, and is done when it returns; its memory is not the run's. */
+static int32_t flushing_main(bs_rank *rank, void *arg, bs_error *err) {
+  const bs_tensor_desc d = bs_desc_2d(BS_F32, 1, 4096);
+  bs_tensor t = {.struct_size = sizeof t};
+  bs_device_state before, after;
+  uint64_t bytes = 0;
+  (void)arg;
+  int32_t rc = api->tensor_alloc(rank, &d, BS_LIFE_SCRATCH, &t, err);
+  if (rc == BS_OK) rc = bs_rank_device_state(rank, &before, err);
+  const uint64_t copies = calls_of("cuMemcpyDtoDAsync_v2"), waits = calls_of("cuStreamSynchronize");
+  for (uint64_t i = 1; rc == BS_OK && i <= 3; i++) {
+    rc = bs_rank_device_flush(rank, &bytes, err);
+    ck_assert_uint_eq(bytes, 2 << 20); /* the stand-in's cache is of 1 MiB */
+    ck_assert_uint_eq(calls_of("cuMemcpyDtoDAsync_v2") - copies, i);
+    ck_assert_uint_ge(calls_of("cuStreamSynchronize") - waits, i);
+  }
+  if (rc == BS_OK) rc = bs_rank_device_state(rank, &after, err);
+  if (rc == BS_OK) {
+    ck_assert_uint_eq(before.memory_peak_bytes, 4 * 4096);
+    ck_assert_uint_eq(after.memory_peak_bytes, 4 * 4096);
+    ck_assert_uint_eq(bs_world_memory_peak(rank->world), 4 * 4096);
+  }
+  bs_tensor more = {.struct_size = sizeof more};
+  if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_SCRATCH, &more, err);
+  if (rc == BS_OK) rc = bs_rank_device_state(rank, &after, err);
+  if (rc == BS_OK) ck_assert_uint_eq(after.memory_peak_bytes, 2 * 4 * 4096);
+  api->tensor_free(rank, &t);
+  api->tensor_free(rank, &more);
+  return rc;
+}
+/* Rank 0 waits in a collective for rank 1, which is late: by the device that is the region's time, and none
+ * of it is the host's work. */
+static int32_t late_main(bs_rank *rank, void *arg, bs_error *err) {
+  const struct timespec late = {.tv_nsec = 40000000};
+  const bs_tensor_desc d = bs_desc_2d(BS_F32, 1, 8);
+  const bs_collective sum = {.struct_size = sizeof sum,
+                             .kind = BS_COLL_ALL_REDUCE,
+                             .dtype_in = BS_F32,
+                             .dtype_out = BS_F32,
+                             .reduce_dtype = BS_F32,
+                             .rows = 1,
+                             .count = 8,
+                             .site = "test"};
+  const int started = *(const int *)arg;
+  bs_region_stats stats = {.struct_size = sizeof stats};
+  bs_tensor t = {.struct_size = sizeof t};
+  bs_coll_plan *plan = NULL;
+  int32_t rc = api->tensor_alloc(rank, &d, BS_LIFE_SCRATCH, &t, err);
+  if (rc == BS_OK) rc = api->collective_prepare(rank, &sum, &plan, err);
+  if (rc == BS_OK && api->rank(rank) == 1) (void)nanosleep(&late, NULL);
+  api->region_begin(rank, BS_REGION_FORWARD);
+  if (rc == BS_OK && !started) rc = api->collective_run(plan, &t, &t, NULL, err);
+  if (rc == BS_OK && started) rc = api->collective_start(plan, &t, &t, NULL, err);
+  if (rc == BS_OK && started) rc = api->collective_wait(plan, err);
+  api->region_end(rank, BS_REGION_FORWARD);
+  if (rc == BS_OK) rc = bs_rank_region_stats(rank, BS_REGION_FORWARD, &stats, err);
+  if (rc == BS_OK && api->rank(rank) == 0) {
+    ck_assert_uint_eq(stats.device_clock, 1);
+    ck_assert_msg(stats.p50_ms > 30 && stats.enqueue_p50_ms > 0 && stats.enqueue_p50_ms < 15, "%g %g",
+                  stats.p50_ms, stats.enqueue_p50_ms);
+  }
+  api->collective_release(plan);
+  api->tensor_free(rank, &t);
+  return rc;
+}
+START_TEST(waits_are_no_work) {
+  with_ranks(2, late_main, &_i, BS_OK, "");
+}
+END_TEST
+
+START_TEST(the_cache_is_emptied) {
+  with_world(flushing_main, NULL, BS_OK, "");
+}
+END_TEST
+
 /* What a launch refuses, and what it breaks later, end the rank with the driver's words. */
 START_TEST(a_launch_that_fails) {
   bs_region_stats stats = {.struct_size = sizeof stats};
@@ -287,6 +368,8 @@ int main(void) {
   tcase_add_test(tc, a_tensor_goes_through);
   tcase_add_test(tc, a_generated_tensor);
   tcase_add_loop_test(tc, steps_copy_little, 0, 2);
+  tcase_add_test(tc, the_cache_is_emptied);
+  tcase_add_loop_test(tc, waits_are_no_work, 0, 2);
   tcase_add_test(tc, a_launch_that_fails);
   suite_add_tcase(s, tc);
   return run_suite(s);

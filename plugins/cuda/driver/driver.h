@@ -18,6 +18,7 @@ typedef struct cuda_functions {
   CUresult (*device_count)(int *out_count);
   CUresult (*device_get)(CUdevice *out_device, int index);
   CUresult (*device_name)(char *out_name, int size, CUdevice device);
+  CUresult (*device_bus_id)(char *out_text, int size, CUdevice device);
   CUresult (*device_memory)(size_t *out_bytes, CUdevice device);
   CUresult (*device_attribute)(int *out_value, CUdevice_attribute attribute, CUdevice device);
   CUresult (*context_retain)(CUcontext *out_context, CUdevice device);
@@ -38,6 +39,7 @@ typedef struct cuda_functions {
   CUresult (*pool_create)(CUmemoryPool *out_pool, const CUmemPoolProps *props);
   CUresult (*pool_destroy)(CUmemoryPool pool);
   CUresult (*pool_set)(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+  CUresult (*pool_get)(CUmemoryPool pool, CUmemPool_attribute attribute, void *out_value);
   CUresult (*pool_alloc)(CUdeviceptr *out_ptr, size_t bytes, CUmemoryPool pool, CUstream stream);
   CUresult (*mem_free_async)(CUdeviceptr ptr, CUstream stream);
   CUresult (*mem_host_alloc)(void **out_ptr, size_t bytes, unsigned int flags);

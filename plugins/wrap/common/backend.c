@@ -209,6 +209,11 @@ static int32_t source_read(void *device, const bs_source *source, int64_t row, c
   return d->w->inner->source_read(d->inner, source, row, cols, out, err);
 }
 
+static int32_t device_state(void *device, bs_device_state *out_state, bs_error *err) {
+  const wrap_device *d = device;
+  return d->w->inner->device_state(d->inner, out_state, err);
+}
+
 const bs_backend wrap_backend_table = {
     .struct_size = (uint32_t)sizeof(bs_backend),
     .device_count = device_count,
@@ -230,4 +235,5 @@ const bs_backend wrap_backend_table = {
     .wrap_op = wrap_op_make,
     .unwrap = backend_unwrap,
     .source_read = source_read,
+    .device_state = device_state,
 };

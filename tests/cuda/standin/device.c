@@ -139,6 +139,11 @@ CUresult cuDeviceGetName(char *out_name, int size, CUdevice device) {
   if (rc == CUDA_SUCCESS) snprintf(out_name, (size_t)size, "%s", si_get_setup()->name);
   return rc;
 }
+CUresult cuDeviceGetPCIBusId(char *out_text, int size, CUdevice device) {
+  const CUresult rc = device_enter("cuDeviceGetPCIBusId", device);
+  if (rc == CUDA_SUCCESS) snprintf(out_text, (size_t)size, "0000:%02x:00.0", device + 1);
+  return rc;
+}
 CUresult cuDeviceTotalMem_v2(size_t *out_bytes, CUdevice device) {
   const CUresult rc = device_enter("cuDeviceTotalMem_v2", device);
   if (rc == CUDA_SUCCESS) *out_bytes = si_get_setup()->memory;

@@ -10,6 +10,7 @@
 
 struct CUmemPoolHandle_st {
   int device;
+  uint64_t used, high;
 };
 
 /* One allocation. `begun` and `ended` as its stream has come to them, `freed` as the caller has. */
@@ -81,6 +82,8 @@ static CUresult add(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, int begun
   }
   blocks[n_blocks++] = (block){memory, bytes, context, pool, begun, 0};
   in_use[context->device] += bytes;
+  if (pool != NULL) pool->used += bytes;
+  if (pool != NULL && pool->used > pool->high) pool->high = pool->used;
   pthread_mutex_unlock(&lock);
   si_live(SI_MEMORY, memory);
   *out = (CUdeviceptr)(uintptr_t)memory | SI_TAG;
@@ -100,6 +103,7 @@ void si_memory_ends(CUdeviceptr ptr) {
   if (b == NULL) si_die("the end of memory that is none");
   char *memory = b->memory;
   in_use[b->context->device] -= b->bytes;
+  if (b->pool != NULL && si_lives(SI_POOL, b->pool)) b->pool->used -= b->bytes;
   *b = blocks[--n_blocks];
   pthread_mutex_unlock(&lock);
   si_end(SI_MEMORY, memory);
@@ -182,6 +186,17 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   if (!si_lives(SI_POOL, pool)) return CUDA_ERROR_INVALID_HANDLE;
   return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && value != NULL ? CUDA_SUCCESS
                                                                          : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+  const CUresult rc = si_enter("cuMemPoolGetAttribute");
+  if (rc != CUDA_SUCCESS) return rc;
+  if (!si_lives(SI_POOL, pool)) return CUDA_ERROR_INVALID_HANDLE;
+  if (attribute != CU_MEMPOOL_ATTR_USED_MEM_HIGH || value == NULL) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  *(cuuint64_t *)value = pool->high;
+  pthread_mutex_unlock(&lock);
+  return CUDA_SUCCESS;
 }
 
 static void run_begin(si_work *work) {

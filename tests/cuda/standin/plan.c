@@ -73,6 +73,8 @@ static void read_item(char *item) {
     setup.version = (int)strtol(value, NULL, 10);
   else if (strcmp(item, "pools") == 0)
     setup.pools = (int)strtol(value, NULL, 10);
+  else if (strcmp(item, "event_ns") == 0)
+    setup.event_ns = strtoll(value, NULL, 10);
   else if (strcmp(item, "name") == 0)
     snprintf(setup.name, sizeof setup.name, "%s", value);
   else if (strcmp(item, "plan") == 0)

@@ -6,9 +6,10 @@
  * process.
  *
  * BS_CUDA_STANDIN="devices=2;capability=90;memory=1073741824;name=Stand-in;version=13000;pools=1;plan=..."
- * says what is there. plan: FUNCTION:N=CODE, several with ',': the N-th call of FUNCTION returns CODE; CODE
- * "hang": it never returns; "late719": it returns 0, and what it queued ends with 719, from then on the
- * context's answer to all. */
+ * says what is there. event_ns=N: the clock that events record stands still, and goes on by N ns with each
+ * record of an event that has a time. plan: FUNCTION:N=CODE, several with ',': the N-th call of FUNCTION
+ * returns CODE; CODE "hang": it never returns; "late719": it returns 0, and what it queued ends with 719,
+ * from then on the context's answer to all. */
 #ifndef BS_TESTS_CUDA_STANDIN_H
 #define BS_TESTS_CUDA_STANDIN_H
 #include <cuda.h>
@@ -25,6 +26,7 @@
 typedef struct si_setup {
   int devices, capability, version, pools;
   uint64_t memory;
+  int64_t event_ns; /* 0: events have the time of the machine's clock */
   char name[64];
 } si_setup;
 const si_setup *si_get_setup(void);

@@ -234,10 +234,19 @@ CUresult cuEventDestroy_v2(CUevent e) {
   return CUDA_SUCCESS;
 }
 
+/* Under the lock. Events without a time do not move a clock that stands still. */
+static int64_t event_time(const struct CUevent_st *e) {
+  static int64_t still;
+  const int64_t step = si_get_setup()->event_ns;
+  if (step == 0) return now_ns();
+  if ((e->flags & CU_EVENT_DISABLE_TIMING) == 0) still += step;
+  return still;
+}
+
 static void run_record(si_work *work) {
   CUevent e = work->u.event.event;
   pthread_mutex_lock(&si_lock);
-  e->done_ns = now_ns();
+  e->done_ns = event_time(e);
   if (work->u.event.version > e->done) e->done = work->u.event.version;
   pthread_cond_broadcast(&progress);
   unref(e);

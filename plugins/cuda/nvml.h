@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * nvml.h - NVIDIA's management library, opened at run time where it is there: the clock of a device's
+ * processors, and what holds it back. Optional: without it, or without its answer, both are unknown. */
+#ifndef BS_PLUGIN_CUDA_NVML_H
+#define BS_PLUGIN_CUDA_NVML_H
+#include "cuda.h"
+
+/* Of the library's header, which toolkits do not all have; the numbers are its. */
+typedef struct nvmlDevice_st *cuda_nvml_device;
+enum { CUDA_NVML_SUCCESS = 0, CUDA_NVML_CLOCK_SM = 1 };
+typedef struct cuda_nvml_functions {
+  int (*init)(void);
+  int (*by_pci)(const char *bus_id, cuda_nvml_device *out_device);
+  int (*clock)(cuda_nvml_device device, int which, unsigned int *out_mhz);
+  int (*reasons)(cuda_nvml_device device, unsigned long long *out_bits);
+} cuda_nvml_functions;
+
+/* `wanted`: a path, auto, or off; lives as long as the state. Opens nothing yet. */
+int32_t cuda_nvml_new(cuda_state *state, const char *wanted, bs_error *err);
+void cuda_nvml_delete(cuda_state *state);
+/* Fills what it knows; any thread. */
+void cuda_nvml_ask(const cuda_device *device, bs_device_state *out_state);
+#endif
