@@ -39,6 +39,7 @@ const bs_field run_fields[] = {
     {"first_ms", "first ms", RIGHT, 4},
     {"median_ms", "ms", RIGHT, 4},
     {"cold_ms", "cold ms", RIGHT, 4},
+    {"enqueue_us", "enqueue us", RIGHT, 3},
     {"min_ms", "min ms", RIGHT | WIDE, 4},
     {"p90_ms", "p90 ms", RIGHT | WIDE, 4},
     {"p99_ms", "p99 ms", RIGHT | WIDE, 4},
@@ -59,6 +60,8 @@ const bs_field run_fields[] = {
     {"result", "result", 0, 0},
     {"passed", "passed", WIDE, 0},
     {"memory_peak_bytes", "peak bytes", RIGHT | WIDE, 0},
+    {"device_peak_bytes", "device peak bytes", RIGHT | WIDE, 0},
+    {"clock_mhz", "clock MHz", RIGHT | WIDE, 0},
     {"weight_bytes_total", "weight bytes", RIGHT | WIDE, 0},
     {"wire_bytes_per_forward", "wire bytes", RIGHT | WIDE, 0},
     {"flops_per_forward", "FLOPs", RIGHT | WIDE, 0},
@@ -74,6 +77,11 @@ const size_t run_n_fields = sizeof run_fields / sizeof run_fields[0];
 static void copy(json_t *row, const json_t *from, const char *key) {
   json_t *value = json_object_get(from, key);
   if (value != NULL) json_object_set(row, key, value);
+}
+
+static void copy_as(json_t *row, const char *name, const json_t *from, const char *key) {
+  json_t *value = json_object_get(from, key);
+  if (value != NULL) json_object_set(row, name, value);
 }
 
 static void copy_ms(json_t *row, const char *name, const json_t *from, const char *seconds) {
@@ -94,6 +102,19 @@ static void add_remask(json_t *row, const json_t *record) {
     json_t *mean = json_object_get(region, "avg_ms");
     if (json_number_value(json_object_get(region, "count")) > 0) json_object_set(row, regions[i][1], mean);
   }
+}
+
+/* Of a device: the host's part of a forward, and the most that one rank's pool held. */
+static void add_device(json_t *row, const json_t *record) {
+  const json_t *device = json_object_get(record, "device");
+  const json_t *peaks = json_object_get(device, "peak_bytes");
+  json_t *enqueue = json_object_get(device, "enqueue_us"), *most = NULL;
+  for (size_t i = 0; i < json_array_size(peaks); i++) {
+    json_t *peak = json_array_get(peaks, i);
+    if (json_integer_value(peak) > json_integer_value(most)) most = peak;
+  }
+  if (json_is_number(enqueue)) json_object_set(row, "enqueue_us", enqueue);
+  if (most != NULL) json_object_set(row, "device_peak_bytes", most);
 }
 
 static json_t *common_row(const json_t *record, const char *run_dir) {
@@ -124,6 +145,7 @@ static json_t *common_row(const json_t *record, const char *run_dir) {
   json_t *p50 = json_object_get(forward, "p50_ms");
   if (p50 != NULL) json_object_set(row, "forward_p50_ms", p50);
   add_remask(row, record);
+  add_device(row, record);
   return row;
 }
 
@@ -194,15 +216,12 @@ static void forget_the_methods_own(json_t *row) {
                                      "wire_bytes_per_forward",
                                      "flops_per_forward",
                                      "forward_p50_ms",
+                                     "enqueue_us",
+                                     "device_peak_bytes",
                                      "claims_match_counts",
                                      "algorithms",
                                      "mask"};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) json_object_del(row, keys[i]);
-}
-
-static void copy_as(json_t *row, const char *name, const json_t *from, const char *key) {
-  json_t *value = json_object_get(from, key);
-  if (value != NULL) json_object_set(row, name, value);
 }
 
 static const char *word_of(const json_t *comparison) {
@@ -258,6 +277,7 @@ static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const 
   copy_ms(row, "predicted_ms", json_object_get(arm, "predicted_s"), "total");
   copy_ms(row, "bound_ms", json_object_get(arm, "bound_s"), "total");
   copy(row, arm, "measured_over_predicted");
+  copy_as(row, "clock_mhz", json_object_get(arm, "clock_mhz"), "median");
   copy_as(row, "kernel", json_object_get(arm, "kernel"), "name");
   copy(row, record, "pairs");
   copy(row, record, "stopped_by");

@@ -66,6 +66,7 @@ START_TEST(times_are_the_devices) {
   ck_assert(number_in(forward, "enqueue_p50_ms") * 1e3 == enqueue);
   ck_assert(json_is_false(json_object_get(device, "launch_bound")));
   ck_assert_ptr_null(strstr(r.err, "launch-bound"));
+  ck_assert_ptr_nonnull(strstr(r.out, "enqueue us"));
   check_peak(device);
   ck_assert(json_is_null(json_object_get(arm, "clock_mhz")) && json_is_null(json_object_get(arm, "cold")));
   ck_assert_uint_eq(json_array_size(json_object_get(arm, "held_back")), 0);
