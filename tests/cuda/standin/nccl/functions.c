@@ -109,6 +109,7 @@ typedef struct clique {
   uint64_t number;
   int ranks, here, left, duplicate;
   CUcontext contexts[RANKS];
+  nccl_comm comms[RANKS]; /* what is never destroyed is still known: no leak of the stand-in's */
   message *first[RANKS][RANKS], *last[RANKS][RANKS]; /* from, to */
 } clique;
 
@@ -207,6 +208,7 @@ NCCL_EXPORT int ncclCommInitRankConfig(nccl_comm *out_comm, int ranks, nccl_id i
     if (r != rank && c->contexts[r] == c->contexts[rank] && !setup.shared) c->duplicate = 1;
   comm->of = c;
   comm->rank = rank;
+  c->comms[rank] = comm;
   c->here++;
   if (setup.dir[0] != '\0') {
     char name[300];
@@ -255,6 +257,7 @@ NCCL_EXPORT int ncclCommDestroy(nccl_comm comm) {
   for (int r = 0; r < c->ranks; r++)
     if (c->first[r][comm->rank] != NULL)
       die("ncclCommDestroy: rank %d has not received all from %d", comm->rank, r);
+  c->comms[comm->rank] = NULL;
   if (++c->left == (setup.dir[0] != '\0' ? c->here : c->ranks)) {
     clique **at = &cliques;
     while (*at != c) at = &(*at)->next;

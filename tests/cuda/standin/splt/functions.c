@@ -393,13 +393,14 @@ static void *place(const void *pointer, uint64_t bytes, const char *who) {
   return si_host((CUdeviceptr)(uintptr_t)pointer, bytes, who);
 }
 
-static int queue(const char *who, CUstream stream, void (*call)(void *arg, int lost), void *arg) {
+static int queue(const char *who, CUstream stream, void (*call)(void *arg, int lost), void *arg,
+                 size_t bytes) {
   if (setup.plain) {
     if (stream != NULL) splt_die("%s: a stream over plain memory", who);
     call(arg, 0);
     return SPLT_SUCCESS;
   }
-  if (si_queue(who, stream, call, arg) == CUDA_SUCCESS) return SPLT_SUCCESS;
+  if (si_queue_copied(who, stream, call, arg, bytes) == CUDA_SUCCESS) return SPLT_SUCCESS;
   free(arg);
   return SPLT_EXECUTION_FAILED;
 }
@@ -457,7 +458,7 @@ int cusparseLtSpMMACompress2(const cuda_splt_opaque *handle, const cuda_splt_opa
   job->compressed = compressed;
   job->buffer = buffer;
   __atomic_add_fetch(&told.compressed, 1, __ATOMIC_RELAXED);
-  return queue(who, stream, run_compress, job);
+  return queue(who, stream, run_compress, job, sizeof *job);
 }
 
 static void run_product(void *arg, int lost) {
@@ -524,7 +525,7 @@ int cusparseLtMatmul(const cuda_splt_opaque *handle, const cuda_splt_opaque *pla
   told.last_workspace = p.workspace;
   told.clock += job->cost;
   pthread_mutex_unlock(&lock);
-  return queue(who, streams[0], run_product, job);
+  return queue(who, streams[0], run_product, job, sizeof *job);
 }
 
 /* The plugin calls them as they are. */
