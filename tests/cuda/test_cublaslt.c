@@ -56,6 +56,8 @@ static void again(const char *setup) {
   call();
 }
 
+static int driver_version; /* 0: unknown */
+
 static void lt_open(pl *p, const char *setup, const char *wanted, int tune) {
   bs_error err = BS_ERROR_INIT;
   ask_standin();
@@ -63,6 +65,7 @@ static void lt_open(pl *p, const char *setup, const char *wanted, int tune) {
   pl_open(p);
   p->state.driver.tried = 1; /* there is none to ask */
   p->state.driver.why.code = BS_UNAVAILABLE;
+  p->state.driver.version = driver_version;
   p->state.driver.call.event_record = stamp;
   p->state.driver.call.event_elapsed = elapsed;
   p->device.capability = 90;
@@ -409,11 +412,14 @@ START_TEST(without_a_library) {
   static const struct {
     const char *wanted, *setup, *text;
     uint32_t reason;
-  } cases[] = {{"/nowhere/libcublasLt.so.13", "plain=1", "not to be had", BS_REASON_LIB_VERSION},
-               {"off", "plain=1", "switched off", BS_REASON_DISABLED},
-               {LT_STANDIN, "plain=1;version=110900", "110900", BS_REASON_LIB_VERSION}};
+    int driver;
+  } cases[] = {{"/nowhere/libcublasLt.so.13", "plain=1", "not to be had", BS_REASON_LIB_VERSION, 0},
+               {"off", "plain=1", "switched off", BS_REASON_DISABLED, 0},
+               {LT_STANDIN, "plain=1;version=110900", "110900", BS_REASON_LIB_VERSION, 0},
+               {"auto", "plain=1", "for a driver of CUDA 11", BS_REASON_LIB_VERSION, 11080}};
   pl p;
   pl_tensor x, y;
+  driver_version = cases[_i].driver;
   lt_open(&p, cases[_i].setup, cases[_i].wanted, 1);
   pl_matrix(&x, BS_F32, 3, 5, 5, 1, PL_FIRST);
   pl_matrix(&y, BS_F32, 3, 7, 7, 1, PL_FIRST);
@@ -586,7 +592,7 @@ int main(void) {
   tcase_add_test(c, no_tokens);
   tcase_add_loop_test(c, selections, 0, (int)(sizeof table / sizeof table[0]));
   tcase_add_test(c, siblings_serve_what_they_must);
-  tcase_add_loop_test(c, without_a_library, 0, 3);
+  tcase_add_loop_test(c, without_a_library, 0, 4);
   tcase_add_test(c, the_fastest_is_kept);
   tcase_add_loop_test(c, every_call_fails, 0, (int)(sizeof failing / sizeof failing[0]));
   tcase_add_test(c, memory_fails);

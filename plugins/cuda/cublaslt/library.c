@@ -81,17 +81,26 @@ static void *try_path(const char *path, cuda_lt *lt) {
   return NULL;
 }
 
+/* Of CUDA's majors the newest that the driver starts: a later one than its own it does not (NVIDIA's minor
+ * version compatibility). */
 static void *find_library(cuda_lt *lt) {
-  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+  static const struct {
+    const char *name;
+    int major;
+  } of[] = {{"libcublasLt.so.13", 13}, {"libcublasLt.so.12", 12}};
+  enum { N = sizeof of / sizeof of[0] };
+  const int driver = lt->state->driver.version / 1000;
   char path[PATH_MAX];
   if (strcmp(lt->wanted, "auto") != 0) return try_path(lt->wanted, lt);
   void *library = NULL;
-  for (size_t i = 0; library == NULL && i < sizeof names / sizeof names[0]; i++) {
-    beside_plugin(names[i], path, sizeof path);
-    library = try_path(path, lt);
+  for (size_t i = 0; library == NULL && i < 2 * N; i++) {
+    if (driver != 0 && driver < of[i % N].major) continue;
+    if (i < N) beside_plugin(of[i].name, path, sizeof path);
+    library = try_path(i < N ? path : of[i % N].name, lt);
   }
-  for (size_t i = 0; library == NULL && i < sizeof names / sizeof names[0]; i++)
-    library = try_path(names[i], lt);
+  if (library == NULL && driver != 0 && driver < of[0].major)
+    snprintf(lt->text, sizeof lt->text, "no cuBLASLt for a driver of CUDA %d; CUDA 13's needs one of 13",
+             driver);
   return library;
 }
 
@@ -102,6 +111,7 @@ static void look(cuda_lt *lt) {
     return;
   }
   lt->reason = BS_REASON_LIB_VERSION;
+  lt->capability = cuda_driver_capability(&lt->state->driver, lt->state->driver_path); /* opens the driver */
   void *library = find_library(lt);
   if (library == NULL) return;
   for (size_t i = 0; i < N_SYMBOLS; i++) {
@@ -118,7 +128,6 @@ static void look(cuda_lt *lt) {
              OLDEST);
     return;
   }
-  lt->capability = cuda_driver_capability(&lt->state->driver, lt->state->driver_path);
   lt->reason = BS_REASON_NONE;
   lt->usable = 1;
   snprintf(lt->text, sizeof lt->text, "cuBLASLt %d.%d.%d", lt->version / 10000, lt->version % 10000 / 100,
