@@ -194,7 +194,7 @@ static int32_t join(nc_link *link, const nccl_id *id, bs_error *err) {
   const cuda_nccl *nccl = nccl_of(end);
   nccl_config config = {.size = sizeof config,
                         .magic = NCCL_CONFIG_MAGIC,
-                        .version = NCCL_OLDEST,
+                        .version = NCCL_CONFIG_VERSION,
                         .blocking = 0,
                         .cga_cluster_size = NCCL_UNSET,
                         .min_ctas = NCCL_UNSET,

@@ -7,7 +7,9 @@
 
 #include "../cuda.h"
 
-enum { NCCL_OLDEST = 21801, NCCL_SHARES_DEVICES = 23000 }; /* 2.18.1; 2.30.0 */
+/* 2.23.4: between ranks of one process older ones read a peer's buffers without asking whether they may be,
+ * and memory of a pool may not. 2.30.0. The configuration is 2.18.1's, which all of these take. */
+enum { NCCL_OLDEST = 22304, NCCL_SHARES_DEVICES = 23000, NCCL_CONFIG_VERSION = 21801 };
 enum {
   NCCL_SUCCESS = 0,
   NCCL_INVALID_USAGE = 5,

@@ -59,7 +59,7 @@ static int32_t find_functions(cuda_nccl *nccl, void *library, const char *path) 
     void *at = dlsym(library, symbols[i].name);
     if (at == NULL) {
       snprintf(text, sizeof text, "%.100s has no %s", path, symbols[i].name);
-      return unavailable(nccl, text, "NCCL 2.18 or later is needed");
+      return unavailable(nccl, text, "NCCL 2.23.4 or later is needed");
     }
     memcpy((char *)&nccl->call + symbols[i].offset, &at, sizeof at);
   }
@@ -71,7 +71,7 @@ static int32_t find_functions(cuda_nccl *nccl, void *library, const char *path) 
   }
   snprintf(text, sizeof text, "%.100s is NCCL %d.%d.%d", path, version / 10000, version / 100 % 100,
            version % 100);
-  return unavailable(nccl, text, "2.18.1 or later is needed");
+  return unavailable(nccl, text, "2.23.4 or later is needed");
 }
 
 static int32_t open_library(cuda_nccl *nccl) {
@@ -81,7 +81,7 @@ static int32_t open_library(cuda_nccl *nccl) {
   if (library != NULL) return find_functions(nccl, library, path);
   const char *why = dlerror();
   snprintf(text, sizeof text, "NCCL cannot be opened: %.200s", why != NULL ? why : path);
-  return unavailable(nccl, text, "install NCCL 2.18 or later, or name it: --set plugins.cuda.nccl=PATH");
+  return unavailable(nccl, text, "install NCCL 2.23.4 or later, or name it: --set plugins.cuda.nccl=PATH");
 }
 
 int32_t cuda_nccl_open(cuda_state *state, bs_error *err) {
