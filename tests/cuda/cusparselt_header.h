@@ -43,6 +43,7 @@ SAME(SPLT_MATMUL_RELU, CUSPARSELT_MATMUL_ACTIVATION_RELU);
 SAME(SPLT_ALGORITHM_DEFAULT, CUSPARSELT_MATMUL_ALG_DEFAULT);
 SAME(SPLT_CONFIG_ID, CUSPARSELT_MATMUL_ALG_CONFIG_ID);
 SAME(SPLT_CONFIG_MAX_ID, CUSPARSELT_MATMUL_ALG_CONFIG_MAX_ID);
+SAME(SPLT_SPLIT_K, CUSPARSELT_MATMUL_SPLIT_K);
 #undef SAME
 #define FITS(theirs)                                                                                \
   _Static_assert(                                                                                   \

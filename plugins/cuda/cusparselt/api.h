@@ -43,7 +43,7 @@ enum cuda_splt_sparsity { SPLT_HALF = 0 };
 enum cuda_splt_compute { SPLT_COMPUTE_32I = 0, SPLT_COMPUTE_16F = 1, SPLT_COMPUTE_32F = 2 };
 enum cuda_splt_matmul { SPLT_MATMUL_RELU = 0 };
 enum cuda_splt_algorithm { SPLT_ALGORITHM_DEFAULT = 0 };
-enum cuda_splt_config { SPLT_CONFIG_ID = 0, SPLT_CONFIG_MAX_ID = 1 };
+enum cuda_splt_config { SPLT_CONFIG_ID = 0, SPLT_CONFIG_MAX_ID = 1, SPLT_SPLIT_K = 3 };
 
 /* Handles, descriptors, selections and plans are opaque blocks of the caller's, which stay where they are:
  * each holds addresses of those that it was made from. Enums are passed as int. */

@@ -63,11 +63,16 @@ static void end_plan(cuda_splt_product *p) {
 
 int32_t cuda_splt_product_plan(cuda_splt_product *p, int32_t id, uint64_t *out_workspace, bs_error *err) {
   const cuda_splt_functions *call = &p->splt->call;
+  const int32_t whole = 1; /* sums; on capability 9.0 the library would split them as it likes */
   size_t bytes = 0;
   end_plan(p);
   int32_t rc =
       cuda_splt_check(p->splt, call->algorithm_set(p->handle, &p->algorithm, SPLT_CONFIG_ID, &id, sizeof id),
                       "cusparseLtMatmulAlgSetAttribute", err);
+  if (rc == BS_OK)
+    rc = cuda_splt_check(p->splt,
+                         call->algorithm_set(p->handle, &p->algorithm, SPLT_SPLIT_K, &whole, sizeof whole),
+                         "cusparseLtMatmulAlgSetAttribute", err);
   if (rc == BS_OK)
     rc = cuda_splt_check(p->splt, call->plan_init(p->handle, &p->plan, &p->matmul, &p->algorithm),
                          "cusparseLtMatmulPlanInit", err);
@@ -83,7 +88,8 @@ void cuda_splt_product_end(cuda_splt_product *p) {
   const cuda_splt_functions *call = p->splt != NULL ? &p->splt->call : NULL;
   if (call == NULL) return;
   end_plan(p);
-  if (p->made & MADE_ALGORITHM) (void)call->algorithm_destroy(&p->algorithm);
+  if ((p->made & MADE_ALGORITHM) && call->algorithm_destroy != NULL)
+    (void)call->algorithm_destroy(&p->algorithm);
   if (p->made & MADE_C) (void)call->matrix_destroy(&p->c);
   if (p->made & MADE_B) (void)call->matrix_destroy(&p->b);
   if (p->made & MADE_A) (void)call->matrix_destroy(&p->a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * choose.c - see choose.h. Sums are never split: how cuSPARSELt adds parts is not told. */
+ * choose.c - see choose.h. Sums are never split (call.c): how cuSPARSELt adds parts is not told. */
 #include "choose.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static uint64_t y_bytes(const cuda_splt_shape *s) {
 static int32_t queue(const void *arg, int *out_refused, bs_error *err) {
   const trial *t = arg;
   const int status = cuda_splt_multiply(t->product, t->shape, &t->operands, t->stream);
-  *out_refused = status == SPLT_NOT_SUPPORTED || status == SPLT_INVALID_VALUE;
+  *out_refused = cuda_splt_refuses(status);
   return *out_refused ? BS_OK : cuda_splt_check(t->product->splt, status, "cusparseLtMatmul", err);
 }
 
@@ -75,8 +75,7 @@ static int32_t try_plan(cuda_splt_product *p, const cuda_splt_shape *s, int32_t 
   bs_error why = {.struct_size = (uint32_t)sizeof why};
   const int32_t rc = cuda_splt_product_plan(p, id, out_workspace, &why);
   *out_plan = rc == BS_OK && (s->workspace == 0 || *out_workspace <= s->workspace);
-  if (rc == BS_OK || why.native_code == SPLT_NOT_SUPPORTED || why.native_code == SPLT_INVALID_VALUE)
-    return BS_OK;
+  if (rc == BS_OK || cuda_splt_refused(&why)) return BS_OK;
   if (err != NULL) *err = why;
   return rc;
 }

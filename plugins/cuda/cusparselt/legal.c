@@ -3,7 +3,13 @@
  * devices. Then how matrices must lie, and the epilogues it has. */
 #include "product.h"
 
-enum { MOST = INT32_MAX, ADA = 89, HOPPER = 90, F8_ON_ADA = 800 /* the version */ };
+enum {
+  MOST = INT32_MAX,
+  MOST_OF_Y = 2097120 /* rows and columns */,
+  ADA = 89,
+  HOPPER = 90,
+  F8_ON_ADA = 800 /* the version */
+};
 
 typedef struct row {
   uint32_t of, to;             /* enum bs_dtype: X and the weight; Y */
@@ -114,6 +120,11 @@ static int lines_ok(const bs_op_query *q, cuda_splt_shape *s, uint64_t *out_offs
 
 static int sizes_ok(const cuda_splt_shape *s, const row *r, bs_op_answer *out) {
   enum { EXACT = 131071 }; /* so many products of bytes cannot leave 32 bits */
+  if (s->m > MOST_OF_Y || s->n > MOST_OF_Y) {
+    (void)cuda_answer_no(out, BS_REASON_SHAPE, "Y of [%lld,%lld]: cuSPARSELt takes at most %d of both",
+                         (long long)s->n, (long long)s->m, MOST_OF_Y);
+    return 0;
+  }
   if (!sizes_fit(r, s->m, s->k)) {
     (void)cuda_answer_no(out, BS_REASON_SHAPE,
                          "a weight of [%lld,%lld]: cuSPARSELt compresses multiples of %d", (long long)s->m,

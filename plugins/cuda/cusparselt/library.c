@@ -14,29 +14,30 @@ enum { OLDEST = 700, NEWEST = 99999 }; /* of 0.x all have the enums of api.h; of
 typedef struct symbol {
   const char *name;
   size_t offset;
+  int optional; /* 0.7 lacks it */
 } symbol;
 #define AT(member) offsetof(cuda_splt_functions, member)
 static const symbol symbols[] = {
-    {"cusparseLtInit", AT(init)},
-    {"cusparseLtDestroy", AT(destroy)},
-    {"cusparseLtGetProperty", AT(property)},
-    {"cusparseLtGetErrorName", AT(error_name)},
-    {"cusparseLtGetErrorString", AT(error_string)},
-    {"cusparseLtDenseDescriptorInit", AT(dense_init)},
-    {"cusparseLtStructuredDescriptorInit", AT(structured_init)},
-    {"cusparseLtMatDescriptorDestroy", AT(matrix_destroy)},
-    {"cusparseLtMatmulDescriptorInit", AT(matmul_init)},
-    {"cusparseLtMatmulDescSetAttribute", AT(matmul_set)},
-    {"cusparseLtMatmulAlgSelectionInit", AT(algorithm_init)},
-    {"cusparseLtMatmulAlgSelectionDestroy", AT(algorithm_destroy)},
-    {"cusparseLtMatmulAlgSetAttribute", AT(algorithm_set)},
-    {"cusparseLtMatmulAlgGetAttribute", AT(algorithm_get)},
-    {"cusparseLtMatmulPlanInit", AT(plan_init)},
-    {"cusparseLtMatmulPlanDestroy", AT(plan_destroy)},
-    {"cusparseLtMatmulGetWorkspace", AT(workspace)},
-    {"cusparseLtMatmul", AT(matmul)},
-    {"cusparseLtSpMMACompressedSize2", AT(compressed_size)},
-    {"cusparseLtSpMMACompress2", AT(compress)},
+    {"cusparseLtInit", AT(init), 0},
+    {"cusparseLtDestroy", AT(destroy), 0},
+    {"cusparseLtGetProperty", AT(property), 0},
+    {"cusparseLtGetErrorName", AT(error_name), 1},
+    {"cusparseLtGetErrorString", AT(error_string), 1},
+    {"cusparseLtDenseDescriptorInit", AT(dense_init), 0},
+    {"cusparseLtStructuredDescriptorInit", AT(structured_init), 0},
+    {"cusparseLtMatDescriptorDestroy", AT(matrix_destroy), 0},
+    {"cusparseLtMatmulDescriptorInit", AT(matmul_init), 0},
+    {"cusparseLtMatmulDescSetAttribute", AT(matmul_set), 0},
+    {"cusparseLtMatmulAlgSelectionInit", AT(algorithm_init), 0},
+    {"cusparseLtMatmulAlgSelectionDestroy", AT(algorithm_destroy), 1},
+    {"cusparseLtMatmulAlgSetAttribute", AT(algorithm_set), 0},
+    {"cusparseLtMatmulAlgGetAttribute", AT(algorithm_get), 0},
+    {"cusparseLtMatmulPlanInit", AT(plan_init), 0},
+    {"cusparseLtMatmulPlanDestroy", AT(plan_destroy), 0},
+    {"cusparseLtMatmulGetWorkspace", AT(workspace), 0},
+    {"cusparseLtMatmul", AT(matmul), 0},
+    {"cusparseLtSpMMACompressedSize2", AT(compressed_size), 0},
+    {"cusparseLtSpMMACompress2", AT(compress), 0},
 };
 #undef AT
 enum { N_SYMBOLS = sizeof symbols / sizeof symbols[0] };
@@ -100,7 +101,7 @@ static void *find_library(cuda_splt *splt) {
 static int find_symbols(cuda_splt *splt, void *library) {
   for (size_t i = 0; i < N_SYMBOLS; i++) {
     void *at = dlsym(library, symbols[i].name);
-    if (at == NULL) {
+    if (at == NULL && !symbols[i].optional) {
       snprintf(splt->text, sizeof splt->text, "cuSPARSELt is not used: it has no %s", symbols[i].name);
       return 0;
     }
@@ -185,7 +186,8 @@ int32_t cuda_splt_check(const cuda_splt *splt, int status, const char *what, bs_
       id = meanings[i].id;
       hint = meanings[i].hint;
     }
-  const char *name = splt->call.error_name(status), *text = splt->call.error_string(status);
+  const char *name = splt->call.error_name != NULL ? splt->call.error_name(status) : NULL;
+  const char *text = splt->call.error_string != NULL ? splt->call.error_string(status) : NULL;
   (void)bs_fail(err, code, id, "%s: %s (%d): %s", what, name != NULL ? name : "an unknown status", status,
                 text != NULL ? text : "cuSPARSELt has no words for it");
   if (err != NULL) {
@@ -194,6 +196,23 @@ int32_t cuda_splt_check(const cuda_splt *splt, int status, const char *what, bs_
   }
   (void)bs_fail_hint(err, "%s", hint);
   return code;
+}
+
+int cuda_splt_refuses(int status) {
+  return status == SPLT_NOT_INITIALIZED || status == SPLT_INVALID_VALUE || status == SPLT_ARCH_MISMATCH ||
+         status == SPLT_INTERNAL_ERROR || status == SPLT_MATRIX_TYPE_NOT_SUPPORTED ||
+         status == SPLT_NOT_SUPPORTED || status == SPLT_INSUFFICIENT_RESOURCES;
+}
+
+int cuda_splt_refused(const bs_error *err) {
+  return strcmp(err->domain, "cusparselt") == 0 && cuda_splt_refuses((int)err->native_code);
+}
+
+void cuda_splt_note(const bs_exec *exec, const bs_error *err) {
+  char text[256];
+  if (exec->note == NULL) return;
+  snprintf(text, sizeof text, "matmul24@cuda/tiles (%.200s)", err->message);
+  exec->note(exec->ctx, text);
 }
 
 /* ---- a device's handle ------------------------------------------------------------------------ */

@@ -38,4 +38,10 @@ int32_t cuda_splt_handle(cuda_device *device, const cuda_splt_opaque **out_handl
 void cuda_splt_close(cuda_device *device);
 /* Fill err from a status of `what`; returns err's code, SPLT_SUCCESS: BS_OK. */
 int32_t cuda_splt_check(const cuda_splt *splt, int status, const char *what, bs_error *err);
+/* The library does not make this product, which our own tiles do, and nothing is broken: what it takes is
+ * told by no table of its own. */
+int cuda_splt_refuses(int status);
+int cuda_splt_refused(const bs_error *err);
+/* What then runs, with the library's words, into the record. */
+void cuda_splt_note(const bs_exec *exec, const bs_error *err);
 #endif

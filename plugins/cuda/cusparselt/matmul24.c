@@ -51,16 +51,11 @@ static void plan_free(void *opaque) {
   cuda_plan_free(plan);
 }
 
-static int32_t fill(splt_plan *plan, void *state, const bs_op_query *q, bs_error *err) {
+static int32_t fill_library(splt_plan *plan, bs_error *err) {
   const bs_exec *exec = plan->plan.exec;
   const cuda_splt_opaque *handle = NULL;
-  bs_op_answer answer;
   uint64_t bytes = 0;
-  plan->own_only =
-      plan->weight->compressed == NULL || !cuda_splt_product_legal(q, &plan->shape, &plan->offset, &answer);
-  int32_t rc = cuda_matmul24.prepare(state, exec, q, plan->weight->own, &plan->own, err);
-  if (rc != BS_OK || plan->own_only) return rc;
-  rc = cuda_splt_handle(plan->plan.device, &handle, err);
+  int32_t rc = cuda_splt_handle(plan->plan.device, &handle, err);
   if (rc == BS_OK)
     rc = cuda_splt_product_begin(plan->plan.state->splt, handle, &plan->shape, &plan->product, err);
   if (rc == BS_OK)
@@ -70,6 +65,28 @@ static int32_t fill(splt_plan *plan, void *state, const bs_op_query *q, bs_error
   if (plan->workspace != NULL) return BS_OK;
   return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no device memory for a workspace of %llu bytes",
                  (unsigned long long)bytes);
+}
+
+static void leave_to_tiles(splt_plan *plan, const bs_error *why) {
+  plan->own_only = 1;
+  cuda_splt_note(plan->plan.exec, why);
+}
+
+static int32_t fill(splt_plan *plan, void *state, const bs_op_query *q, bs_error *err) {
+  bs_op_answer answer;
+  bs_error why = {.struct_size = (uint32_t)sizeof why};
+  plan->own_only =
+      plan->weight->compressed == NULL || !cuda_splt_product_legal(q, &plan->shape, &plan->offset, &answer);
+  int32_t rc = cuda_matmul24.prepare(state, plan->plan.exec, q, plan->weight->own, &plan->own, err);
+  if (rc != BS_OK || plan->own_only) return rc;
+  rc = fill_library(plan, &why);
+  if (rc != BS_OK && cuda_splt_refused(&why)) {
+    cuda_splt_product_end(&plan->product);
+    leave_to_tiles(plan, &why);
+    return BS_OK;
+  }
+  if (rc != BS_OK && err != NULL) *err = why;
+  return rc;
 }
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
@@ -94,11 +111,12 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
 
 static int fits(const splt_plan *plan, const bs_tensor *x, const cuda_splt_operands *o) {
   const uintptr_t all = (uintptr_t)o->x | (uintptr_t)o->y | (uintptr_t)o->residual;
-  return !plan->own_only && !plan->weight->zeros && x->dims[0] == plan->shape.n && all % CUDA_SPLT_ALIGN == 0;
+  return !plan->own_only && plan->weight->compressed != NULL && !plan->weight->zeros &&
+         x->dims[0] == plan->shape.n && all % CUDA_SPLT_ALIGN == 0;
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const splt_plan *plan = opaque;
+  splt_plan *plan = opaque;
   const cuda_splt_operands o = {.weight = plan->weight->compressed,
                                 .x = (const char *)args[0]->data + plan->offset,
                                 .residual = args[2] != NULL ? args[2]->data : NULL,
@@ -110,7 +128,14 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   if (rc != BS_OK) return rc;
   const int status =
       cuda_splt_multiply(&plan->product, &plan->shape, &o, cuda_stream(plan->plan.device, stream));
-  return cuda_splt_check(plan->plan.state->splt, status, "cusparseLtMatmul", err);
+  bs_error why = {.struct_size = (uint32_t)sizeof why};
+  const int32_t code = cuda_splt_check(plan->plan.state->splt, status, "cusparseLtMatmul", &why);
+  if (cuda_splt_refuses(status)) {
+    leave_to_tiles(plan, &why);
+    return cuda_matmul24.run(plan->own, args, nargs, stream, err);
+  }
+  if (code != BS_OK && err != NULL) *err = why;
+  return code;
 }
 
 const bs_op_impl cuda_splt_matmul24 = {

@@ -80,7 +80,16 @@ static int32_t take_values(cuda_splt_weight *w, bs_error *err) {
   if (!w->state->splt->zeros) rc = cuda_splt_find_zero(&w->own->values, &found, err);
   if (rc != BS_OK) return rc;
   w->zeros = (uint32_t)found;
-  rc = compress(w, err);
+  bs_error why = {.struct_size = (uint32_t)sizeof why};
+  rc = compress(w, &why);
+  if (rc != BS_OK && cuda_splt_refused(&why)) {
+    if (w->compressed != NULL) w->exec->free(w->exec->ctx, w->compressed);
+    w->compressed = NULL;
+    w->bytes = 0;
+    cuda_splt_note(w->exec, &why);
+    return BS_OK;
+  }
+  if (rc != BS_OK && err != NULL) *err = why;
   if (rc == BS_OK && w->zeros && w->exec->note != NULL)
     w->exec->note(w->exec->ctx, "matmul24@cuda/tiles (kept zeros)");
   return rc;

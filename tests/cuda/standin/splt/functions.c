@@ -306,7 +306,7 @@ int cusparseLtMatmulAlgSelectionInit(const cuda_splt_opaque *handle, cuda_splt_o
   if (rc != SPLT_SUCCESS) return rc;
   if (!handle_ok(handle, who)) return SPLT_NOT_INITIALIZED;
   if (which != SPLT_ALGORITHM_DEFAULT) return SPLT_INVALID_VALUE;
-  splt_selection s = {.matmul = refer(matmul, SPLT_A_MATMUL, who), .id = 0};
+  splt_selection s = {.matmul = refer(matmul, SPLT_A_MATMUL, who), .id = 0, .split = -1};
   put(out, SPLT_A_SELECTION, &s, sizeof s);
   return SPLT_SUCCESS;
 }
@@ -324,8 +324,15 @@ int cusparseLtMatmulAlgSetAttribute(const cuda_splt_opaque *handle, cuda_splt_op
   if (rc != SPLT_SUCCESS) return rc;
   if (!handle_ok(handle, who)) return SPLT_NOT_INITIALIZED;
   splt_take(block, SPLT_A_SELECTION, &s, sizeof s, who);
-  if (attribute != SPLT_CONFIG_ID || value == NULL || bytes != sizeof id) return SPLT_INVALID_VALUE;
+  if ((attribute != SPLT_CONFIG_ID && attribute != SPLT_SPLIT_K) || value == NULL || bytes != sizeof id)
+    return SPLT_INVALID_VALUE;
   memcpy(&id, value, sizeof id);
+  if (attribute == SPLT_SPLIT_K) {
+    if (id != 1 && id != -1) return SPLT_INVALID_VALUE; /* as on capability 9.0 */
+    s.split = id;
+    memcpy(block, &s, sizeof s);
+    return SPLT_SUCCESS;
+  }
   if (id < 0 || id >= setup.algorithms) return SPLT_INVALID_VALUE;
   s.id = id;
   memcpy(block, &s, sizeof s);
@@ -361,6 +368,7 @@ int cusparseLtMatmulPlanInit(const cuda_splt_opaque *handle, cuda_splt_opaque *o
                  .selection = refer(selection, SPLT_A_SELECTION, who)};
   splt_take(selection, SPLT_A_SELECTION, &s, sizeof s, who);
   follow(s.matmul, SPLT_A_MATMUL, &mm, sizeof mm, who);
+  if (s.split != 1) splt_die("%s: sums may be split", who);
   if (s.matmul.at != matmul) return SPLT_INVALID_VALUE;
   matrices_of(&mm, m, who);
   p.id = s.id;

@@ -56,7 +56,7 @@ typedef struct splt_matmul {
 typedef struct splt_selection {
   splt_head head;
   splt_ref matmul;
-  int32_t id;
+  int32_t id, split;
 } splt_selection;
 typedef struct splt_plan {
   splt_head head;
