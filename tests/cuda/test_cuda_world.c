@@ -338,8 +338,8 @@ static int32_t late_main(bs_rank *rank, void *arg, bs_error *err) {
   if (rc == BS_OK) rc = bs_rank_region_stats(rank, BS_REGION_FORWARD, &stats, err);
   if (rc == BS_OK && api->rank(rank) == 0) {
     ck_assert_uint_eq(stats.device_clock, 1);
-    ck_assert_msg(stats.p50_ms > 50 && stats.enqueue_p50_ms > 0 && stats.enqueue_p50_ms < stats.p50_ms / 2, "%g %g",
-                  stats.p50_ms, stats.enqueue_p50_ms);
+    ck_assert_msg(stats.p50_ms > 50 && stats.enqueue_p50_ms > 0 && stats.enqueue_p50_ms < stats.p50_ms / 2,
+                  "%g %g", stats.p50_ms, stats.enqueue_p50_ms);
   }
   api->collective_release(plan);
   api->tensor_free(rank, &t);
