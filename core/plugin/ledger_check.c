@@ -272,7 +272,7 @@ _Static_assert(offsetof(bs_device_state, memory_peak_bytes) == 8 && sizeof(((bs_
 _Static_assert(_Generic(&((bs_device_state *)0)->memory_peak_bytes, uint64_t *: 1, default: 0), "type of bs_device_state.memory_peak_bytes");
 _Static_assert(offsetof(bs_device_state, held_back) == 16 && sizeof(((bs_device_state *)0)->held_back) == 96, "bs_device_state.held_back");
 _Static_assert(_Generic(&((bs_device_state *)0)->held_back, char (*)[96]: 1, default: 0), "type of bs_device_state.held_back");
-_Static_assert(sizeof(bs_backend) == 224, "bs_backend");
+_Static_assert(sizeof(bs_backend) == 232, "bs_backend");
 _Static_assert(offsetof(bs_backend, struct_size) == 0 && sizeof(((bs_backend *)0)->struct_size) == 4, "bs_backend.struct_size");
 _Static_assert(_Generic(&((bs_backend *)0)->struct_size, uint32_t *: 1, default: 0), "type of bs_backend.struct_size");
 _Static_assert(offsetof(bs_backend, flags) == 4 && sizeof(((bs_backend *)0)->flags) == 4, "bs_backend.flags");
@@ -331,6 +331,8 @@ _Static_assert(offsetof(bs_backend, graph_free) == 208 && sizeof(((bs_backend *)
 _Static_assert(_Generic(&((bs_backend *)0)->graph_free, void (**)(void *, bs_graph *): 1, default: 0), "type of bs_backend.graph_free");
 _Static_assert(offsetof(bs_backend, device_state) == 216 && sizeof(((bs_backend *)0)->device_state) == 8, "bs_backend.device_state");
 _Static_assert(_Generic(&((bs_backend *)0)->device_state, int32_t (**)(void *, bs_device_state *, bs_error *): 1, default: 0), "type of bs_backend.device_state");
+_Static_assert(offsetof(bs_backend, stream_wait) == 224 && sizeof(((bs_backend *)0)->stream_wait) == 8, "bs_backend.stream_wait");
+_Static_assert(_Generic(&((bs_backend *)0)->stream_wait, int32_t (**)(void *, bs_stream *, bs_event *, bs_error *): 1, default: 0), "type of bs_backend.stream_wait");
 _Static_assert(BS_COLL_ALL_REDUCE == 0, "BS_COLL_ALL_REDUCE");
 _Static_assert(BS_COLL_ALL_GATHER == 1, "BS_COLL_ALL_GATHER");
 _Static_assert(BS_COLL_REDUCE_SCATTER == 2, "BS_COLL_REDUCE_SCATTER");

@@ -249,6 +249,7 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
 void bs_coll_release(bs_coll_plan *plan) {
   if (plan == NULL) return;
   if (plan->started) bs_coll_abandon(plan);
+  bs_coll_side_release(plan);
   bs_coll_stage_free(plan);
   free(plan->counts);
   free(plan->site);

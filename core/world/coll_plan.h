@@ -37,6 +37,10 @@ struct bs_coll_plan {
   uint32_t calls;   /* that succeeded: counted by wait, on the rank's thread */
   int32_t status;
   bs_error failure;
+  /* Of one on the rank's stream for them, coll_side.c. */
+  uint32_t aside;
+  bs_stream *started_from;
+  bs_event *ready, *done;
 };
 
 /* The data of a call: checks the tensors against the plan. */
@@ -50,6 +54,13 @@ void bs_coll_stage_free(bs_coll_plan *plan);
 /* Behind bind and before execute; behind execute. They wait for the stream; the rank's own thread. */
 int32_t bs_coll_stage_down(bs_coll_plan *plan, bs_error *err);
 int32_t bs_coll_stage_up(bs_coll_plan *plan, bs_error *err);
+/* coll_side.c. Behind bind, of a start on the rank's thread: the call's stream becomes the rank's for started
+ * ones, behind what it was started from. Behind execute: what `leave` lets that one wait for. Leave: of the
+ * wait. */
+int32_t bs_coll_side_enter(bs_coll_plan *plan, bs_error *err);
+int32_t bs_coll_side_done(bs_coll_plan *plan, bs_error *err);
+int32_t bs_coll_side_leave(bs_coll_plan *plan, bs_error *err);
+void bs_coll_side_release(bs_coll_plan *plan); /* its events */
 /* Count `calls` of what is bound; the rank's own thread. */
 void bs_coll_count(bs_coll_plan *plan, uint32_t calls);
 

@@ -98,6 +98,7 @@ static void serve(bs_coll_line *line, bs_coll_plan *plan) {
     return;
   }
   plan->status = bs_coll_execute(plan, &plan->calls, &plan->failure);
+  if (plan->status == BS_OK) plan->status = bs_coll_side_done(plan, &plan->failure);
   if (plan->status == BS_OK) return;
   line->failed = plan->status;
   line->failure = plan->failure;
@@ -167,6 +168,7 @@ static int32_t start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs
   if (rc == BS_OK) rc = bs_coll_stage_down(plan, err);
   const int threaded = world->comm->launch != BS_LAUNCH_DRIVEN && world->size > 1;
   if (rc == BS_OK && threaded && rank->line == NULL) rc = line_make(rank, err);
+  if (rc == BS_OK && threaded) rc = bs_coll_side_enter(plan, err);
   if (rc != BS_OK) return rc;
   plan->status = BS_OK;
   plan->failure = (bs_error)BS_ERROR_INIT;
@@ -204,7 +206,10 @@ static int32_t await(bs_coll_plan *plan, bs_error *err) {
   plan->started = 0;
   rank->unwaited--;
   bs_coll_count(plan, plan->calls);
-  if (plan->status == BS_OK) return bs_coll_stage_up(plan, err);
+  if (plan->status == BS_OK) {
+    const int32_t rc = bs_coll_side_leave(plan, err);
+    return rc == BS_OK ? bs_coll_stage_up(plan, err) : rc;
+  }
   if (err != NULL) *err = plan->failure;
   return plan->status;
 }

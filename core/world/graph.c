@@ -120,6 +120,8 @@ int32_t bs_graph_forward(bs_layer_graph_state *g, const bs_forward *f, bs_error 
     g->y = *f->y;
     return run_method(f, err);
   }
+  /* What another layer has started may be queued by the thread for it: not into the graph. */
+  if (g->state == GRAPH_SEEN && rank->unwaited > 0) return run_method(f, err);
   if (g->state == GRAPH_SEEN) return try_to_keep(g, f, err);
   const int32_t rc = rank->world->backend->graph_run(rank->device, g->graph, err);
   for (uint32_t i = 0; rc == BS_OK && i < BS_COUNT_COUNT_; i++) rank->counters[i] += g->each[i];

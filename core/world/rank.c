@@ -127,6 +127,7 @@ void bs_rank_close(bs_rank *rank) {
   if (rank == NULL) return;
   bs_world *world = rank->world;
   bs_coll_line_free(rank);
+  bs_coll_side_free(rank);
   bs_regions_free(rank);
   bs_rank_flush_free(rank);
   if (rank->nblocks > 0)

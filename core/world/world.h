@@ -55,6 +55,7 @@ struct bs_rank {
   const char *bound; /* what serves collectives of the device's memory; NULL: they go through host memory */
   bs_team *team;
   bs_coll_line *line; /* NULL: nothing was started yet, or the rank has no thread for it */
+  bs_stream *side;    /* coll_side.c: of started collectives on the device; NULL: none was */
   uint32_t unwaited;  /* collectives started and not waited for */
   uint32_t capturing; /* graph.c keeps what the device is given: no clocks, no meetings */
   bs_exec exec;
@@ -234,6 +235,8 @@ int32_t bs_coll_refuse_kept(const bs_coll_plan *plan, bs_error *err); /* while a
 int32_t bs_coll_refuse_started(const bs_coll_plan *plan, bs_error *err);
 /* The rank leaves: BS_INVALID_ARGUMENT when it has not waited for all that it started. */
 int32_t bs_coll_leave(bs_rank *rank, bs_error *err);
+/* The end of its stream, of what it was given or not. */
+void bs_coll_side_free(bs_rank *rank);
 /* The thread's end; the line is empty. */
 void bs_coll_line_free(bs_rank *rank);
 

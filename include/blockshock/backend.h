@@ -105,6 +105,10 @@ typedef struct bs_backend {
   /* Since 0.6: how the device fares; out_state comes zero-filled. May take as long as the driver likes: not
    * called while something is timed. Optional. */
   int32_t (*device_state)(void *device, bs_device_state *out_state, bs_error *err);
+  /* Since 0.6: what `stream` is given from now on runs behind what `event`, recorded on any stream of the
+   * device object, stands behind now; the host does not wait. With streams and events it lets started
+   * collectives of device memory (BS_COLL_DEVICE) have a stream of their own. Optional. */
+  int32_t (*stream_wait)(void *device, bs_stream *stream, bs_event *event, bs_error *err);
 } bs_backend;
 
 #ifdef __cplusplus

@@ -153,7 +153,9 @@ typedef struct bs_comm {
    * of a bound communicator are bound. The answer is the same on every rank: BS_OK with *out_name, what
    * serves them, for records (lives as long as comm); BS_UNSUPPORTED with the reason: the host goes on to
    * bring the data through host memory, as it does for a NULL slot; anything else ends the rank. A call with
-   * the flag returns when its work is queued; whoever waits for the stream waits for it. */
+   * the flag returns when its work is queued; whoever waits for the stream waits for it. Calls come on the
+   * rank's default stream and, of started ones, on another: what the communicator keeps on the device from
+   * call to call it puts in order itself. */
   int32_t (*device_bind)(void *comm, const bs_comm_device *device, const char **out_name, bs_error *err);
 } bs_comm;
 

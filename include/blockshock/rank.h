@@ -130,7 +130,9 @@ typedef struct bs_rank_api {
   void (*kept_free)(const bs_kept *kept);
   /* A collective on the rank's own thread for them, so that it runs beside ops: started in the order of
    * calls, one after another; `in` and `out` are left alone until wait has returned its result. What starts
-   * must be waited for. Where a rank has no such thread (a world of coroutines) start does all the work. */
+   * must be waited for. Of device memory that the communicator serves, wait does not wait for the device:
+   * the stream that it was started from does. Where a rank has no such thread (a world of coroutines) start
+   * does all the work. */
   int32_t (*collective_start)(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
                               bs_error *err);
   int32_t (*collective_wait)(bs_coll_plan *plan, bs_error *err);

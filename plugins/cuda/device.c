@@ -290,4 +290,5 @@ const bs_backend cuda_backend = {
     .graph_run = cuda_graph_run,
     .graph_free = cuda_graph_free,
     .device_state = cuda_device_state,
+    .stream_wait = cuda_stream_wait,
 };

@@ -59,6 +59,7 @@ int32_t cuda_stream_sync(void *device, bs_stream *stream, bs_error *err);
 int32_t cuda_event_create(void *device, bs_event **out_event, bs_error *err);
 void cuda_event_destroy(void *device, bs_event *event);
 int32_t cuda_event_record(void *device, bs_event *event, bs_stream *stream, bs_error *err);
+int32_t cuda_stream_wait(void *device, bs_stream *stream, bs_event *event, bs_error *err);
 int32_t cuda_event_elapsed(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
 void *cuda_native_handle(void *device, uint32_t what, bs_stream *stream);
 /* Until what the event, or with NULL the stream, was given is done. */

@@ -208,6 +208,16 @@ int32_t cuda_event_record(void *opaque, bs_event *event, bs_stream *stream, bs_e
                     "cuEventRecord", err);
 }
 
+int32_t cuda_stream_wait(void *opaque, bs_stream *stream, bs_event *event, bs_error *err) {
+  const cuda_device *device = opaque;
+  cuda_graph_spoil(device, "a wait for another stream");
+  const int32_t rc = cuda_enter(device, err);
+  if (rc != BS_OK) return rc;
+  return cuda_check(
+      device, device->driver->call.stream_wait_event(cuda_stream(device, stream), (CUevent)(void *)event, 0),
+      "cuStreamWaitEvent", err);
+}
+
 int32_t cuda_event_elapsed(void *opaque, bs_event *start, bs_event *stop, double *out_seconds,
                            bs_error *err) {
   const cuda_device *device = opaque;

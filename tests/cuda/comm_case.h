@@ -272,7 +272,9 @@ static inline void cc_every_kind(cc_world *got, cc_world *want, uint32_t n) {
     c.repeat = 1;
     c.late = !place;
     if (c.late) cc_same(got, want, &c, "all_reduce of late data");
-    c.late = 0;
+    c.start = c.late;
+    if (c.late) cc_same(got, want, &c, "all_reduce of late data, started");
+    c.late = c.start = 0;
     c.kind = BS_COLL_BROADCAST;
     c.root = n - 1;
     cc_same(got, want, &c, "broadcast");

@@ -22,7 +22,7 @@ START_TEST(bits_are_those_of_host_memory) {
   if (n == 3) cc_every_sum(&got, &want);
   cc_every_kind(&got, &want, n);
   cc_do(&got, &sum, &run);
-  ck_assert_str_eq(run.notes, "collectives@cuda/devlocal");
+  ck_assert_str_eq(run.notes, "collectives@cuda/devlocal\noverlap@cuda/stream");
   cc_do(&want, &sum, &run);
   ck_assert_str_eq(run.notes, "collectives@host/staged");
   cc_close(&got);

@@ -41,7 +41,7 @@ START_TEST(bits_are_those_of_host_memory) {
     cc_same(&got, &want, &c, "shares of rows with gaps");
   }
   cc_do(&got, &sum, &run);
-  ck_assert_str_eq(run.notes, "collectives@cuda/nccl 2.28.9");
+  ck_assert_str_eq(run.notes, "collectives@cuda/nccl 2.28.9\noverlap@cuda/stream");
   cc_close(&got);
   cc_close(&want);
   nothing_lives();

@@ -78,6 +78,32 @@ static void between_events(const bs_backend *b, void *device, bs_stream *stream)
   for (int i = 0; i < 2; i++) b->event_destroy(device, events[i]);
 }
 
+/* What one stream is given behind an event of the other has what that one did before it. */
+static void behind_event(const bs_backend *b, void *device, bs_stream *leader, bs_stream *follower) {
+  enum { BYTES = 100003 };
+  static unsigned char sent[2][BYTES], got[BYTES];
+  bs_error err = BS_ERROR_INIT;
+  bs_event *event = NULL;
+  void *p = NULL;
+  uint64_t seed = 7;
+  for (int i = 0; i < 2 * BYTES; i++) sent[i / BYTES][i % BYTES] = (unsigned char)kit_next(&seed);
+  int32_t rc = b->mem_alloc(device, BYTES, 64, &p, &err);
+  if (rc == BS_OK) rc = b->event_create(device, &event, &err);
+  if (rc == BS_OK) rc = b->mem_copy(device, p, sent[0], BYTES, BS_COPY_HOST_TO_DEVICE, leader, &err);
+  if (rc == BS_OK && b->stream_sync != NULL) rc = b->stream_sync(device, leader, &err);
+  if (rc == BS_OK) rc = b->mem_copy(device, p, sent[1], BYTES, BS_COPY_HOST_TO_DEVICE, leader, &err);
+  if (rc == BS_OK) rc = b->event_record(device, event, leader, &err);
+  if (rc == BS_OK) rc = b->stream_wait(device, follower, event, &err);
+  if (rc == BS_OK) rc = b->mem_copy(device, got, p, BYTES, BS_COPY_DEVICE_TO_HOST, follower, &err);
+  if (rc == BS_OK && b->stream_sync != NULL) rc = b->stream_sync(device, follower, &err);
+  kit_assert(rc == BS_OK, "stream_wait fails: %s: %s", err.id, err.message);
+  kit_assert(memcmp(sent[1], got, BYTES) == 0,
+             "what is behind stream_wait does not see the work before its event");
+  if (b->stream_sync != NULL) (void)b->stream_sync(device, leader, &err);
+  b->event_destroy(device, event);
+  b->mem_free(device, p);
+}
+
 static void streams_and_events(const bs_backend *b, void *device) {
   bs_stream *stream = NULL;
   bs_error err = BS_ERROR_INIT;
@@ -90,6 +116,12 @@ static void streams_and_events(const bs_backend *b, void *device) {
   if (has_events(b)) {
     between_events(b, device, NULL);
     if (stream != NULL) between_events(b, device, stream);
+  }
+  kit_assert(b->stream_wait == NULL || (stream != NULL && has_events(b)),
+             "has stream_wait without streams and events");
+  if (b->stream_wait != NULL) {
+    behind_event(b, device, stream, NULL);
+    behind_event(b, device, NULL, stream);
   }
   if (stream != NULL) b->stream_destroy(device, stream);
 }

@@ -87,6 +87,8 @@ static const struct {
      "leaves a handler of exit behind"},
     {"wrong39", "a clock that goes backwards", "numerics", "FAIL        numerics.device.wrong",
      "event_elapsed tells -1 s"},
+    {"wrong42", "a stream that does not wait", "numerics", "FAIL        numerics.device.wrong",
+     "behind stream_wait does not see the work before its event"},
     {"wrong37", "clears the environment", "hygiene", "FAIL        hygiene.environment",
      "out of the environment"},
     {"wrong36", "flushes subnormals of f64", "numerics", "FAIL        numerics.subnormal.matmul@wrong/naive",

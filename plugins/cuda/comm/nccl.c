@@ -30,6 +30,7 @@ typedef struct nc_link {
   struct nc_link *next; /* of the same rank */
   nccl_comm comm;
   CUevent last;       /* behind what was queued last */
+  CUstream stream;    /* of that */
   int64_t until_ns;   /* atomic: its deadline; 0: nothing was queued yet */
   int64_t timeout_ns; /* atomic */
   const char *what;   /* atomic */
@@ -565,6 +566,14 @@ static int32_t work(const nc_work *w, bs_error *err) {
   }
 }
 
+/* The chunks, and NCCL's own order of a communicator, are one for all streams. */
+static int32_t take_turn(const nc_work *w, bs_error *err) {
+  const nc_link *link = w->link;
+  if (link->stream == NULL || link->stream == w->stream) return BS_OK;
+  return cuda_check(w->end->device, w->end->device->driver->call.stream_wait_event(w->stream, link->last, 0),
+                    "cuStreamWaitEvent", err);
+}
+
 static int32_t run(cuda_end *end, const bs_coll_call *call, bs_error *err) {
   uint64_t key = 0;
   nc_work w = {.end = end,
@@ -582,8 +591,10 @@ static int32_t run(cuda_end *end, const bs_coll_call *call, bs_error *err) {
   if (call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER)
     rc = cuda_reduce_check(call, end->n, err);
   if (rc == BS_OK && !paired) rc = cuda_meet(end, call, 0, err);
+  if (rc == BS_OK) rc = take_turn(&w, err);
   if (rc == BS_OK) rc = work(&w, err);
   if (rc != BS_OK) return rc;
+  w.link->stream = w.stream;
   rc = cuda_check(end->device, end->device->driver->call.event_record(w.link->last, w.stream),
                   "cuEventRecord", err);
   __atomic_store_n(&w.link->what, w.what, __ATOMIC_RELAXED);

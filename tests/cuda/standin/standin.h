@@ -58,6 +58,7 @@ int si_lives(uint32_t kind, const void *thing);
 /* ---- streams (stream.c) ----------------------------------------------------------------------- */
 
 extern pthread_mutex_t si_lock; /* over everything but what workers run */
+typedef struct si_record si_record;
 typedef struct si_work si_work;
 struct si_work {
   si_work *next;
@@ -77,10 +78,7 @@ struct si_work {
       size_t bytes;
       unsigned char value;
     } set;
-    struct {
-      CUevent event;
-      uint64_t version;
-    } event;
+    si_record *record; /* of an event; NULL: none to wait for */
     struct {
       CUdeviceptr ptr;
     } memory;

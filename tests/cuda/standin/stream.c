@@ -17,12 +17,18 @@ struct CUstream_st {
   pthread_t thread;
   CUstream next_closed;
 };
+/* One record of an event. Who waits for the event waits for the last one that was asked for by then, whatever
+ * stream a later one is of. */
+struct si_record {
+  unsigned int flags; /* of the event */
+  int done;
+  int64_t ns;
+  int refs; /* of queued work, and 1 as long as it is the event's last */
+};
 struct CUevent_st {
   CUcontext context;
   unsigned int flags;
-  uint64_t issued, done; /* records asked for, and run */
-  int64_t done_ns;
-  int refs; /* of queued work, and 1 until it is destroyed */
+  si_record *last; /* NULL: never recorded, which is done */
 };
 
 pthread_mutex_t si_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -204,8 +210,12 @@ CUresult cuStreamQuery(CUstream s) {
 
 /* ---- events ----------------------------------------------------------------------------------- */
 
-static void unref(CUevent e) { /* under the lock */
-  if (--e->refs == 0) free(e);
+static void unref(si_record *r) { /* under the lock */
+  if (r != NULL && --r->refs == 0) free(r);
+}
+
+static int is_done(const struct CUevent_st *e) { /* under the lock */
+  return e->last == NULL || e->last->done;
 }
 
 CUresult cuEventCreate(CUevent *out_event, unsigned int flags) {
@@ -217,7 +227,6 @@ CUresult cuEventCreate(CUevent *out_event, unsigned int flags) {
   if (e == NULL) si_die("no memory");
   e->context = si_current();
   e->flags = flags;
-  e->refs = 1;
   si_live(SI_EVENT, e);
   *out_event = e;
   return CUDA_SUCCESS;
@@ -229,27 +238,28 @@ CUresult cuEventDestroy_v2(CUevent e) {
   if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
   si_end(SI_EVENT, e);
   pthread_mutex_lock(&si_lock);
-  unref(e);
+  unref(e->last);
   pthread_mutex_unlock(&si_lock);
+  free(e);
   return CUDA_SUCCESS;
 }
 
 /* Under the lock. Events without a time do not move a clock that stands still. */
-static int64_t event_time(const struct CUevent_st *e) {
+static int64_t event_time(unsigned int flags) {
   static int64_t still;
   const int64_t step = si_get_setup()->event_ns;
   if (step == 0) return now_ns();
-  if ((e->flags & CU_EVENT_DISABLE_TIMING) == 0) still += step;
+  if ((flags & CU_EVENT_DISABLE_TIMING) == 0) still += step;
   return still;
 }
 
 static void run_record(si_work *work) {
-  CUevent e = work->u.event.event;
+  si_record *r = work->u.record;
   pthread_mutex_lock(&si_lock);
-  e->done_ns = event_time(e);
-  if (work->u.event.version > e->done) e->done = work->u.event.version;
+  r->ns = event_time(r->flags);
+  r->done = 1;
   pthread_cond_broadcast(&progress);
-  unref(e);
+  unref(r);
   pthread_mutex_unlock(&si_lock);
 }
 
@@ -260,21 +270,25 @@ CUresult cuEventRecord(CUevent e, CUstream stream) {
   if (!si_lives(SI_EVENT, e) || e->context != si_current()) return CUDA_ERROR_INVALID_HANDLE;
   si_work *work = si_work_new(stream, &rc);
   if (work == NULL) return rc;
+  si_record *r = calloc(1, sizeof *r);
+  if (r == NULL) si_die("no memory");
+  r->flags = e->flags;
+  r->refs = 2;
   pthread_mutex_lock(&si_lock);
-  e->refs++;
-  work->u.event.version = ++e->issued;
+  unref(e->last);
+  e->last = r;
   pthread_mutex_unlock(&si_lock);
-  work->u.event.event = e;
+  work->u.record = r;
   work->run = run_record;
   si_submit(work);
   return CUDA_SUCCESS;
 }
 
 static void run_wait(si_work *work) {
-  CUevent e = work->u.event.event;
+  si_record *r = work->u.record;
   pthread_mutex_lock(&si_lock);
-  while (e->done < work->u.event.version) pthread_cond_wait(&progress, &si_lock);
-  unref(e);
+  while (r != NULL && !r->done) pthread_cond_wait(&progress, &si_lock);
+  unref(r);
   pthread_mutex_unlock(&si_lock);
 }
 
@@ -287,10 +301,9 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent e, unsigned int flags) {
   si_work *work = si_work_new(stream, &rc);
   if (work == NULL) return rc;
   pthread_mutex_lock(&si_lock);
-  e->refs++;
-  work->u.event.version = e->issued;
+  work->u.record = e->last;
+  if (e->last != NULL) e->last->refs++;
   pthread_mutex_unlock(&si_lock);
-  work->u.event.event = e;
   work->run = run_wait;
   si_submit(work);
   return CUDA_SUCCESS;
@@ -302,7 +315,7 @@ CUresult cuEventQuery(CUevent e) {
   if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&si_lock);
-  if (e->done < e->issued) rc = CUDA_ERROR_NOT_READY;
+  if (!is_done(e)) rc = CUDA_ERROR_NOT_READY;
   if (e->context->sticky != CUDA_SUCCESS) rc = e->context->sticky;
   pthread_mutex_unlock(&si_lock);
   return rc;
@@ -314,8 +327,10 @@ CUresult cuEventSynchronize(CUevent e) {
   if (si_capture_spoilt()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!si_lives(SI_EVENT, e)) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&si_lock);
-  const uint64_t until = e->issued;
-  while (e->done < until) pthread_cond_wait(&progress, &si_lock);
+  si_record *r = e->last;
+  if (r != NULL) r->refs++;
+  while (r != NULL && !r->done) pthread_cond_wait(&progress, &si_lock);
+  unref(r);
   rc = e->context->sticky;
   pthread_mutex_unlock(&si_lock);
   return rc;
@@ -328,12 +343,12 @@ CUresult cuEventElapsedTime(float *out_milliseconds, CUevent start, CUevent stop
   if (rc != CUDA_SUCCESS) return rc;
   if (!si_lives(SI_EVENT, start) || !si_lives(SI_EVENT, stop)) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&si_lock);
-  if (start->issued == 0 || stop->issued == 0 || (start->flags | stop->flags) & CU_EVENT_DISABLE_TIMING)
+  if (start->last == NULL || stop->last == NULL || (start->flags | stop->flags) & CU_EVENT_DISABLE_TIMING)
     rc = CUDA_ERROR_INVALID_HANDLE;
-  else if (start->done < start->issued || stop->done < stop->issued)
+  else if (!is_done(start) || !is_done(stop))
     rc = CUDA_ERROR_NOT_READY;
   else
-    *out_milliseconds = (float)((double)(stop->done_ns - start->done_ns) * 1e-6);
+    *out_milliseconds = (float)((double)(stop->last->ns - start->last->ns) * 1e-6);
   pthread_mutex_unlock(&si_lock);
   return rc;
 }
