@@ -65,19 +65,25 @@ START_TEST(what_goes_wrong_is_told) {
   static const struct {
     const char *plan, *message;
     int32_t code;
+    uint32_t start;
   } of[] = {
-      {"plan=ncclGetUniqueId:1=2", "ncclGetUniqueId: 2 (unhandled system error)", BS_RANK_FAILED},
-      {"plan=ncclCommInitRankConfig:1=3", "ncclCommInitRankConfig: 3 (internal error)", BS_RANK_FAILED},
+      {"plan=ncclGetUniqueId:1=2", "ncclGetUniqueId: 2 (unhandled system error)", BS_RANK_FAILED, 0},
+      {"plan=ncclCommInitRankConfig:1=3", "ncclCommInitRankConfig: 3 (internal error)", BS_RANK_FAILED, 0},
       {"plan=ncclCommInitRankConfig:2=late6", "ncclCommInitRankConfig: 6 (remote process exited)",
-       BS_RANK_FAILED},
-      {"plan=ncclCommInitRankConfig:2=hang", "0.2 s passed", BS_DEADLINE},
-      {"plan=ncclGroupEnd:2=1", "all_reduce f32 4x100 of case: 1 (unhandled cuda error)", BS_RANK_FAILED},
-      {"plan=ncclGroupEnd:2=late6", "all_reduce f32 4x100 of case: 6 (remote process exited)",
-       BS_RANK_FAILED},
-      {"plan=ncclGroupEnd:1=hang", "0.2 s passed on the device of rank", BS_DEADLINE},
-      {"plan=ncclGroupEnd:2=hang", "in all_reduce f32 4x100 of case", BS_DEADLINE},
+       BS_RANK_FAILED, 0},
+      {"plan=ncclCommInitRankConfig:2=hang", "0.2 s passed", BS_DEADLINE, 0},
+      {"plan=ncclGroupEnd:2=1", "all_reduce f32 4x100 of case: 1 (unhandled cuda error)", BS_RANK_FAILED, 0},
+      {"plan=ncclGroupEnd:2=late6", "all_reduce f32 4x100 of case: 6 (remote process exited)", BS_RANK_FAILED,
+       0},
+      {"plan=ncclGroupEnd:1=hang", "0.2 s passed on the device of rank", BS_DEADLINE, 0},
+      {"plan=ncclGroupEnd:2=hang", "in all_reduce f32 4x100 of case", BS_DEADLINE, 0},
+      {"plan=ncclGroupEnd:2=hang", "in all_reduce f32 4x100 of case", BS_DEADLINE, 1},
+      {"plan=ncclGroupEnd:2=late6", "all_reduce f32 4x100 of case: 6 (remote process exited)", BS_RANK_FAILED,
+       1},
   };
-  ends("devices=2", NULL, of[_i].plan, &sum, of[_i].code, of[_i].message);
+  cc_case c = sum;
+  c.start = of[_i].start;
+  ends("devices=2", NULL, of[_i].plan, &c, of[_i].code, of[_i].message);
 }
 END_TEST
 
@@ -144,7 +150,7 @@ int main(void) {
   TCase *tc = tcase_create("nccl");
   tcase_set_timeout(tc, 20);
   tcase_add_loop_test(tc, bits_are_those_of_host_memory, 2, 5);
-  tcase_add_loop_test(tc, what_goes_wrong_is_told, 0, 8);
+  tcase_add_loop_test(tc, what_goes_wrong_is_told, 0, 10);
   tcase_add_test(tc, who_does_not_come_is_named);
   tcase_add_test(tc, other_calls_are_a_mismatch);
   tcase_add_test(tc, other_shares_are_a_mismatch);
