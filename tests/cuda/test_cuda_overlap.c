@@ -37,6 +37,8 @@ typedef struct sums {
   bs_tensor in, out;
   bs_coll_plan *plan;
 } sums;
+#define SUMS \
+  { {.struct_size = sizeof(bs_tensor)}, {.struct_size = sizeof(bs_tensor)}, NULL }
 
 /* in = me + seed, summed into out. */
 static int32_t sums_make(bs_rank *rank, const char *site, float seed, sums *s, bs_error *err) {
@@ -49,8 +51,6 @@ static int32_t sums_make(bs_rank *rank, const char *site, float seed, sums *s, b
                               .rows = 1,
                               .count = N,
                               .site = site};
-  memset(s, 0, sizeof *s);
-  s->in.struct_size = s->out.struct_size = sizeof s->in;
   for (int i = 0; i < N; i++) values[me][i] = (float)me + seed;
   int32_t rc = cc_tensor(rank, BS_F32, 1, N, 0, &s->in, err);
   if (rc == BS_OK) rc = cc_tensor(rank, BS_F32, 1, N, 0, &s->out, err);
@@ -92,7 +92,7 @@ static int32_t beside_main(bs_rank *rank, void *arg, bs_error *err) {
   const uint32_t me = api->rank(rank);
   char word[64] = "";
   bs_tensor other = {.struct_size = sizeof other};
-  sums s;
+  sums s = SUMS;
   (void)arg;
   int32_t rc = sums_make(rank, "beside", 3.0f, &s, err);
   if (rc == BS_OK) rc = cc_tensor(rank, BS_U8, 1, sizeof word, 0, &other, err);
@@ -120,7 +120,7 @@ static int32_t turns_main(bs_rank *rank, void *arg, bs_error *err) {
   const bs_backend *b = rank->world->backend;
   const uint32_t me = api->rank(rank);
   bs_stream *stream = NULL;
-  sums first, second;
+  sums first = SUMS, second = SUMS;
   (void)arg;
   int32_t rc = sums_make(rank, "first", 3.0f, &first, err);
   if (rc == BS_OK) rc = sums_make(rank, "second", 50.0f, &second, err);
