@@ -147,6 +147,24 @@ const char *cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS ? "success" : "as the test has planned it";
 }
 
+/* What a lost device never destroys stays known: it is no leak. */
+static struct cublasLtContext *handles;
+
+static void keep(struct cublasLtContext *h) {
+  pthread_mutex_lock(&lock);
+  h->next = handles;
+  handles = h;
+  pthread_mutex_unlock(&lock);
+}
+
+static void forget(const struct cublasLtContext *h) {
+  pthread_mutex_lock(&lock);
+  struct cublasLtContext **at = &handles;
+  while (*at != NULL && *at != h) at = &(*at)->next;
+  if (*at != NULL) *at = h->next;
+  pthread_mutex_unlock(&lock);
+}
+
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out_handle) {
   const cublasStatus_t rc = lt_enter("cublasLtCreate");
   if (rc != CUBLAS_STATUS_SUCCESS) return rc;
@@ -156,6 +174,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *out_handle) {
   if (h == NULL) return CUBLAS_STATUS_ALLOC_FAILED;
   h->magic = HANDLE;
   h->context = context;
+  keep(h);
   __atomic_add_fetch(&told.handles, 1, __ATOMIC_RELAXED);
   *out_handle = h;
   return CUBLAS_STATUS_SUCCESS;
@@ -164,6 +183,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *out_handle) {
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   if (handle == NULL || handle->magic != HANDLE) lt_die("the end of a handle that is none");
   handle->magic = 0;
+  forget(handle);
   free(handle);
   __atomic_sub_fetch(&told.handles, 1, __ATOMIC_RELAXED);
   return CUBLAS_STATUS_SUCCESS;

@@ -57,6 +57,7 @@ typedef struct lt_algo { /* a configured algorithm is good for its types and tur
 struct cublasLtContext {
   uint64_t magic;
   CUcontext context;
+  struct cublasLtContext *next;
 };
 
 typedef struct lt_product {
