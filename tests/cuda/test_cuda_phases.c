@@ -24,8 +24,8 @@ static void teardown(void) {
 static json_t *phase1(const char *standin, const char *option, const char *value, ran *out) {
   setenv("BS_CUDA_STANDIN", standin, 1);
   *out = bsrun(dir, "--method", "dense", "--plugin", "cuda", "--phase", "1", "-P", "1", SMALL, "--set",
-               "model.K=64", "--set", "phase.dense_arm=false", "--set", "phase.pairs_seconds=0.05", option,
-               value, NULL);
+               "model.K=64", "--set", "phase.dense_arm=false", "--set", "phase.pairs_min=12", "--set",
+               "phase.pairs_max=12", "--set", "phase.pairs_seconds=60", option, value, NULL);
   must_be(out, 0);
   char *text = read_text(run_folder(out, dir, 0), "metrics.jsonl");
   json_t *record = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
