@@ -70,6 +70,7 @@ static const other_key keys[] = {
     {"hardware.backend", "cpu", "ref", {NULL}},
     {"hardware.threads_per_rank", "1", "2", {NULL}},
     {"hardware.bind", "true", "false", {NULL}},
+    {"hardware.graph", "true", "false", {NULL}},
     {"tune.choices", "[]", "[\"matmul@cpu/packed\"]", {NULL}},
     {"tune.measure", "true", "false", {NULL}},
     {"tune.min_work", "1000", "1001", {NULL}},
