@@ -44,6 +44,16 @@ static int32_t fail_alone(shm_comm *comm, int32_t rc, const bs_coll_call *call, 
   return BS_DEADLINE;
 }
 
+/* The receiver may have found a mismatch: the world has failed then, and pieces that were to follow are not
+ * taken. */
+static int32_t fail_sender(shm_comm *comm, int32_t rc, const bs_coll_call *call, const shm_mail *mail,
+                           uint32_t dead, bs_error *err) {
+  if ((rc == BS_OK || rc == BS_ABORTED) && mail->status == BS_MISMATCH)
+    return shm_fail_mismatch(comm, comm->area->ranks[comm->me], mail->send_text,
+                             comm->area->ranks[call->root], mail->recv_text, err);
+  return rc == BS_OK ? BS_OK : fail_alone(comm, rc, call, mail->send_text, dead, err);
+}
+
 int32_t shm_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   shm_comm *comm = comm_ptr;
   int32_t rc = peer_of(comm, call, err);
@@ -59,17 +69,15 @@ int32_t shm_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
     const uint64_t end = shm_min(done + room, n);
     rc = shm_wait(comm, call->root, &mail->taken, at - 1u, shm_timeout(call),
                   &dead); /* one of the two is free */
-    if (rc != BS_OK) return fail_alone(comm, rc, call, mail->send_text, dead, err);
+    if (rc != BS_OK) return fail_sender(comm, rc, call, mail, dead, err);
     shm_put(comm, call->dtype_in, mail->data[at & 1u], call->dtype_in, call->in, call->in_stride, call->count,
             done, end);
     shm_publish(&mail->posted, ++at);
     done = end;
   } while (done < n);
   rc = shm_wait(comm, call->root, &mail->taken, at, shm_timeout(call), &dead);
-  if (rc != BS_OK) return fail_alone(comm, rc, call, mail->send_text, dead, err);
-  if (mail->status == BS_MISMATCH)
-    return shm_fail_mismatch(comm, comm->area->ranks[comm->me], mail->send_text,
-                             comm->area->ranks[call->root], mail->recv_text, err);
+  rc = fail_sender(comm, rc, call, mail, dead, err);
+  if (rc != BS_OK) return rc;
   shm_end(comm);
   if (mail->status == BS_OK) return BS_OK;
   return bs_fail(err, mail->status, "BS-COLL-DTYPE", "the receiver failed at %s", mail->send_text);
