@@ -87,7 +87,7 @@ void run_bsrun(run_result *r, const char *cwd, const char *const *env, const cha
   const pid_t pid = fork();
   if (pid < 0) ck_abort_msg("fork: %s", strerror(errno));
   if (pid == 0) child(cwd, env, args, out, err);
-  const int status = wait_child(pid, 120.0);
+  const int status = wait_child(pid, 600.0);
   r->seconds = seconds_now() - start;
   close(out);
   close(err);

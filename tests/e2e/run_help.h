@@ -22,7 +22,7 @@ void run_make_folder(char out_path[64]);
 void run_remove(const char *path);
 
 /* Runs bsrun with `args` (NULL-terminated, without the program) in folder `cwd`. env: "NAME=value" settings,
- * NULL-terminated, or NULL. Ends the test when bsrun takes more than 120 s. The caller frees the result. */
+ * NULL-terminated, or NULL. Ends the test when bsrun takes more than 600 s. The caller frees the result. */
 void run_bsrun(run_result *out, const char *cwd, const char *const *env, const char *const *args);
 void run_free(run_result *result);
 
