@@ -5,6 +5,7 @@
 #define BS_TESTS_COMM_PROCESSES_H
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,16 +23,17 @@ typedef struct outcome {
   int32_t rc;
   uint32_t finished;
   uint64_t bits;
+  int64_t begun_ns; /* of the body, or of what it puts here */
   double seconds;
   bs_error err;
 } outcome;
 
 static outcome *outcomes; /* shared, [MOST] */
 
+static atomic_uint *ready; /* shared: ranks that are about to open their world */
+
 static inline double seconds_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  return 1e-9 * (double)clock_ns();
 }
 
 static inline void die(const char *what, const bs_error *err) {
@@ -75,6 +77,10 @@ static inline void rank_process(const test_job *j, uint32_t rank, int fd) {
                               .rank = rank,
                               .config_hash = j->hash[rank],
                               .timeout_ns = j->timeout_ns > 0 ? j->timeout_ns : INT64_C(60000000000)};
+  /* Contexts are opened at their own pace: the deadline of the world's begins where all have one. */
+  atomic_fetch_add(ready, 1u);
+  for (int i = 0; i < 600000 && atomic_load(ready) < j->size - (j->absent < MOST); ++i) usleep(100);
+  out->begun_ns = clock_ns();
   t.rc = t.comm->world_open(state, &q, &t.world, &t.err);
   if (t.rc == BS_OK) t.rc = t.comm->rank_open(t.world, rank, &t.handle, &t.err);
   t.arg = j->arg != NULL ? j->arg : &out->bits;
@@ -95,6 +101,7 @@ static inline void run_job(const test_job *j, int status[MOST]) {
   const int fd = (int)syscall(SYS_memfd_create, "test", 0u);
   ck_assert_int_ge(fd, 0);
   memset(outcomes, 0, MOST * sizeof *outcomes);
+  atomic_store(ready, 0u);
   fflush(NULL);
   for (uint32_t r = 0; r < j->size; ++r) {
     pids[r] = -1;
@@ -123,12 +130,14 @@ static inline test_job job(uint32_t size, void (*body)(test_rank *t)) {
   return (test_job){.size = size, .body = body, .absent = MOST};
 }
 
+#define SHARED_BYTES (MOST * sizeof *outcomes + sizeof *ready)
 static inline void setup(void) {
-  outcomes = mmap(NULL, MOST * sizeof *outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  outcomes = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(outcomes, MAP_FAILED);
+  ready = (atomic_uint *)(void *)(outcomes + MOST);
 }
 static inline void teardown(void) {
-  munmap(outcomes, MOST * sizeof *outcomes);
+  munmap(outcomes, SHARED_BYTES);
 }
 
 static inline void says(uint32_t rank, int32_t code, const char *id, const char *a, const char *b) {
