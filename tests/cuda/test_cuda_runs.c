@@ -42,7 +42,7 @@ static void run_job(const job *j) {
                               "--set",
                               "plugin_trust=any",
                               "--timeout",
-                              j->code == 0 ? "20" : "0.5",
+                              j->code == 0 ? "60" : "1.5",
                               "--run-id",
                               "a",
                               "--tune-cache",
@@ -81,7 +81,7 @@ END_TEST
 
 /* What never returns is missed by the other rank, or by the device's own deadline, and named. */
 static const job hangs[] = {
-    {"devices=2", "plan=ncclGroupEnd:1=hang", "", "processes", NULL, 8, "0.5 s passed on the device of rank"},
+    {"devices=2", "plan=ncclGroupEnd:1=hang", "", "processes", NULL, 8, "1.5 s passed on the device of rank"},
     {"devices=1;plan=cuLaunchKernel:30=hang", "", "", "threads", NULL, 8, "missing: rank"},
     {"devices=1;plan=cuLaunchKernel:30=hang", "", "", "processes", NULL, 8, "missing: rank"},
     {"devices=1", "", "plan=cublasLtMatmul:2=hang", "threads", "threads", 8, "missing: rank"},
