@@ -93,11 +93,11 @@ START_TEST(test_signalled_stopped) {
   kill(lead, SIGSTOP);
   usleep(200000); /* the launcher has seen it */
   kill(pid, SIGINT);
-  for (int i = 0; i < 3000 && waitpid(pid, &status, WNOHANG) == 0; i++) {
+  for (int i = 0; i < 10000 && waitpid(pid, &status, WNOHANG) == 0; i++) {
     if (_i == 1) kill(lead, SIGSTOP); /* it does not stay awake */
     if (_i == 1 && i == 300) kill(pid, SIGINT);
     usleep(1000);
-    ck_assert_msg(i < 2999, "it did not end in 3 s");
+    ck_assert_msg(i < 9999, "it did not end"); /* the deadline is a minute */
   }
   ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %x", (unsigned)status);
   ck_assert_msg(wait_for(2.0, pid, 0), "%zu processes are left", ranks_of(pid));

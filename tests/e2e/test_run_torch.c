@@ -24,7 +24,7 @@ static void run_torch(const char *folder, const char *port, const torch_rank ran
                                 "--phase",
                                 "0",
                                 "--timeout",
-                                "20",
+                                "60",
                                 SMALL,
                                 "-o",
                                 "jsonl",
@@ -121,7 +121,7 @@ START_TEST(test_torchrun_sizes) {
     ck_assert_uint_eq(run_count_files(sub, "DONE"), 0);
     free(err);
   }
-  ck_assert_int_lt(after.tv_sec - before.tv_sec, 10); /* of a deadline of 20 s */
+  ck_assert_int_lt(after.tv_sec - before.tv_sec, 30); /* of a deadline of 60 s */
   run_remove(folder);
 }
 END_TEST
