@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/slow.h"
 
 /* The rows of -o json. */
 static json_t *card_of(const ran *r) {
@@ -24,7 +25,7 @@ static const char *text(const json_t *object, const char *key) {
 }
 
 /* Sanitizers start slowly: the clean run is allowed for, and the deadline is not of the essence here. */
-#define DEADLINE "0.3"
+#define DEADLINE (BS_SLOW ? "1" : "0.4")
 
 /* Ranks that are processes can die and stand still: each at the first call of each kind of the last rank.
  * That they are processes follows from the communicator. */
