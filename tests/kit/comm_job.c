@@ -39,7 +39,8 @@ static int64_t now_ms(void) {
 
 static void make_job(uint32_t thing, uint32_t body, uint32_t kind, uint32_t size) {
   if (run.job == NULL) {
-    run.until_ms = now_ms() + (kit_full() ? 550000 : 50000); /* libcheck's limit is a little later */
+    const int seconds = kit_full() ? KIT_FULL_LIMIT_S : KIT_LIMIT_S;
+    run.until_ms = now_ms() + 1000 * (int64_t)seconds * 5 / 6; /* libcheck's limit is a little later */
     run.fd = memfd_create("kit", MFD_CLOEXEC);
     kit_assert(run.fd >= 0 && ftruncate(run.fd, sizeof(kit_job)) == 0, "no shared memory: %s",
                strerror(errno));

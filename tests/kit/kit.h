@@ -11,8 +11,12 @@
 #include "core/base/error.h"
 #include "tests/kit/conformance.h"
 #include "tests/marks.h"
+#include "tests/slow.h"
 
 enum { KIT_MAX_THINGS = 64, KIT_MAX_PARAMS = 64, KIT_MAX_CASES = 1024, KIT_NAME = 256 };
+
+/* Seconds that a check may take; where the kit itself is built with a sanitizer, ten times as many. */
+enum { KIT_LIMIT_S = 60 * (BS_SLOW ? 10 : 1), KIT_FULL_LIMIT_S = 10 * KIT_LIMIT_S };
 
 /* In a process that is a rank of a check it leaves the text for the check, and ends (comm_rank.c). */
 void kit_rank_fails(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

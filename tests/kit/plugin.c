@@ -143,7 +143,7 @@ void kit_survey_make(const bs_kit_options *options, kit_survey *s) {
   int status = 0;
   const pid_t pid = fork();
   if (pid == 0) {
-    alarm(60); /* an activate that never returns */
+    alarm(KIT_LIMIT_S); /* an activate that never returns */
     survey_child(options, s);
   }
   while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;

@@ -123,7 +123,7 @@ static SRunner *make_runner(void) {
     if (!wanted(kit.options, &kit.cases[i])) continue;
     Suite *suite = suite_create(kit.cases[i].group);
     TCase *tc = tcase_create(kit.cases[i].name);
-    tcase_set_timeout(tc, kit_full() ? 600 : 60);
+    tcase_set_timeout(tc, kit_full() ? KIT_FULL_LIMIT_S : KIT_LIMIT_S);
     tcase_add_loop_test(tc, one_case, (int)i, (int)i + 1);
     suite_add_tcase(suite, tc);
     if (runner == NULL)
