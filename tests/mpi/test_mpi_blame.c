@@ -5,9 +5,10 @@
 #include <sys/stat.h>
 
 #include "spawn_mpi.h"
+#include "tests/slow.h"
 
 static spawned s;
-static const char *deadline = "1", *method = "row_parallel";
+static const char *deadline = BS_SLOW ? "3" : "1", *method = "row_parallel";
 
 static const char *faulty(const char *what, int rank, const char *words) {
   static char line[2048];
@@ -76,7 +77,7 @@ END_TEST
 static const struct {
   int rank, far;
   const char *deadline;
-} alone[] = {{0, 0, "20"}, {1, 0, "20"}, {2, 0, "20"}, {1, 0, "0.3"}, {1, 1, "20"}};
+} alone[] = {{0, 0, "20"}, {1, 0, "20"}, {2, 0, "20"}, {1, 0, BS_SLOW ? "1" : "0.5"}, {1, 1, "20"}};
 
 START_TEST(test_killed_alone) {
   char words[512], far[128] = "", dead[64];
