@@ -85,7 +85,7 @@ static json_t *done_of(const char *run_dir) {
 
 /* What starting takes, and sanitizers, is in the time of the same run without the fault. */
 static void check_time(const fault_case *c, const char *folder, double seconds, const char *what) {
-  double most = LIMIT_S + (c->code == 8 ? atof(DEADLINE) : 0.0);
+  double most = LIMIT_S + (c->code == 8 ? strtod(DEADLINE, NULL) : 0.0);
   run_result clean;
   if (seconds < most) return;
   run_faulty(&clean, folder, c->phase, "none", "0", LONG);

@@ -86,7 +86,7 @@ START_TEST(test_gone) {
   snprintf(done, sizeof done, "%s/out", folder);
   if (d->rank != 0) ck_assert_uint_eq(run_count_files(done, "DONE"), 1);
   ck_assert_uint_eq(shared_files(), 0);
-  check_time(folder, args, plan, r.seconds, (d->code == 8 ? atof(DEADLINE) : 0.0) + 3.0);
+  check_time(folder, args, plan, r.seconds, (d->code == 8 ? strtod(DEADLINE, NULL) : 0.0) + 3.0);
   run_free(&r);
   run_remove(folder);
 }
