@@ -87,7 +87,7 @@ START_TEST(rank_dies) {
   ran r =
       bsrun(dir, "--launch", "processes", "--method", "row_parallel", "-P", "2", "--threads-per-rank", "1",
             "--phase", "0", "--cache", "off", "--tune-cache", "off", "--plugin", "fault", "--comm",
-            "fault:shm", "--timeout", "5", "--set", "plugins.fault.plan=rank=1,op=all_reduce,seq=20,do=kill",
+            "fault:shm", "--timeout", "60", "--set", "plugins.fault.plan=rank=1,op=all_reduce,seq=20,do=kill",
             SMALL, "--set", "model.dtype=f32", "--set", "method.overlap=auto", NULL);
   must_be(&r, 7);
   ck_assert_msg(strstr(r.err, "rank 1") != NULL && strstr(r.err, "lab.machine") != NULL, "%s", r.err);

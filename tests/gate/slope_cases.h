@@ -48,7 +48,7 @@ static inline bs_case make_case(int subject, const bs_mask *mask, uint32_t dtype
   c.comm = "threads";
   c.world_size = subjects[subject].P;
   c.threads_per_rank = 1;
-  c.timeout_s = 20;
+  c.timeout_s = 60;
   c.iterations = 1;
   c.spec.struct_size = sizeof c.spec;
   c.spec.B = shape[0];

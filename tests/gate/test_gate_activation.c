@@ -45,7 +45,7 @@ static bs_case make_case(const char *method, uint32_t P, uint32_t dtype, uint32_
   c.comm = "threads";
   c.world_size = P;
   c.threads_per_rank = 1;
-  c.timeout_s = 20;
+  c.timeout_s = 60;
   c.iterations = 1;
   c.spec.struct_size = sizeof c.spec;
   c.spec.B = shape[0];

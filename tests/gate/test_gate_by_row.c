@@ -75,7 +75,7 @@ static bs_case make_case(const subject *s, uint32_t dtype, const int64_t shape[3
   c.comm = "threads";
   c.world_size = s->P;
   c.threads_per_rank = 1;
-  c.timeout_s = 20;
+  c.timeout_s = 60;
   c.iterations = 2;
   c.spec.struct_size = sizeof c.spec;
   c.spec.B = shape[0];

@@ -67,7 +67,7 @@ static bs_case make_case(const char *method, const char *backend, uint32_t P, co
   c.comm = "threads";
   c.world_size = P;
   c.threads_per_rank = 1;
-  c.timeout_s = 20;
+  c.timeout_s = 60;
   c.iterations = 2;
   c.spec.struct_size = sizeof c.spec;
   c.spec.B = shape[0];

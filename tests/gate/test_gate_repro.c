@@ -47,7 +47,7 @@ static bs_case make(int repro, uint32_t y_placement) {
                    .comm = "threads",
                    .world_size = 4,
                    .threads_per_rank = 1,
-                   .timeout_s = 20,
+                   .timeout_s = 60,
                    .iterations = 1,
                    .spec = spec,
                    .x = &small.x,

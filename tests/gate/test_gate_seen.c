@@ -81,7 +81,7 @@ static bs_case case_of(const char *method, uint32_t P, uint32_t dtype, uint32_t 
                .comm = "threads",
                .world_size = P,
                .threads_per_rank = 1,
-               .timeout_s = 20,
+               .timeout_s = 60,
                .x = &noise_x,
                .w = &noise_w};
   c.spec = (bs_layer_spec){.struct_size = sizeof c.spec, .B = B, .N = N, .K = K, .mask = mask};

@@ -77,7 +77,7 @@ static void make_trained(trained *t, uint32_t reduce_dtype, uint32_t loss, int a
                    .comm = "threads",
                    .world_size = P,
                    .threads_per_rank = 1,
-                   .timeout_s = 20,
+                   .timeout_s = 60,
                    .x = &t->sx,
                    .w = &t->sw,
                    .bias = &t->sb};

@@ -291,7 +291,7 @@ START_TEST(a_layer_that_loses_a_group_is_wrong) {
                .comm = "threads",
                .world_size = 2,
                .threads_per_rank = 1,
-               .timeout_s = 20,
+               .timeout_s = 60,
                .x = &sx,
                .w = &sw};
   c.spec = (bs_layer_spec){.struct_size = sizeof c.spec, .B = B, .N = N, .K = K};

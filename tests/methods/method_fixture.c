@@ -305,7 +305,7 @@ int32_t mf_run(bs_context *context, const mf_case *c, mf_result *out, bs_error *
                               .world_size = c->world,
                               .backend = c->backend != NULL ? c->backend : "ref",
                               .threads_per_rank = 1,
-                              .timeout_s = 20,
+                              .timeout_s = 60,
                               .hook = &hook};
   for (uint32_t r = 0; c->table == NULL && r < c->world; r++) {
     out->rank[r].proposal.struct_size = sizeof out->rank[r].proposal;

@@ -193,7 +193,7 @@ int32_t mg_run(bs_context *context, const mg_case *c, bs_error *err) {
                               .world_size = c->world,
                               .backend = c->backend,
                               .threads_per_rank = 1,
-                              .timeout_s = 20};
+                              .timeout_s = 60};
   gradients g = {.c = c,
                  .method = c->method,
                  .spec = c->spec,

@@ -215,7 +215,7 @@ static void chain_run(bs_context *context, chain *c) {
                                     .world_size = c->world,
                                     .backend = c->backend,
                                     .threads_per_rank = 1,
-                                    .timeout_s = 20};
+                                    .timeout_s = 60};
   ck_assert_msg(bs_world_create(context, &options, &world, &err) == BS_OK, "%s", err.message);
   const int32_t rc = bs_world_run(world, rank_main, c, &err);
   ck_assert_msg(rc == BS_OK, "%s P=%u x %u y %u: %s %s", c->steps[0].method, c->world,

@@ -226,7 +226,7 @@ static void check(bs_context *context, int index, uint32_t dtype, uint32_t activ
                               .world_size = layers[index].world,
                               .backend = cpu ? "cpu" : "ref",
                               .threads_per_rank = 1,
-                              .timeout_s = 20};
+                              .timeout_s = 60};
   bs_error err = BS_ERROR_INIT;
   bs_world *world = NULL;
   s->method = layers[index].method;

@@ -160,7 +160,7 @@ START_TEST(known_answers) {
                                 .world_size = _i == 0 ? 1 : 2,
                                 .backend = i / 9 % 2 == 0 ? "ref" : "cpu",
                                 .threads_per_rank = 1,
-                                .timeout_s = 20};
+                                .timeout_s = 60};
     run r = {.method = subjects[_i].method,
              .mask_name = subjects[_i].mask,
              .mask = subjects[_i].mask != NULL ? &mask : NULL,

@@ -88,7 +88,7 @@ static bs_world *open_world(bs_context **out_context) {
                                           .world_size = 2,
                                           .backend = "ref",
                                           .threads_per_rank = 2,
-                                          .timeout_s = 30};
+                                          .timeout_s = 60};
   bs_world *world = NULL;
   ck_assert_msg(bs_context_open(&options, out_context, &err) == BS_OK, "%s", err.message);
   ck_assert_msg(bs_world_create(*out_context, &world_options, &world, &err) == BS_OK, "%s", err.message);

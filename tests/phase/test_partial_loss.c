@@ -55,7 +55,7 @@ static bs_case make_case(data *d, uint32_t placement) {
                .comm = "threads",
                .world_size = 3,
                .threads_per_rank = 1,
-               .timeout_s = 20,
+               .timeout_s = 60,
                .iterations = 1,
                .x = &d->sx,
                .w = &d->sw};

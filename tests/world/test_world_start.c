@@ -177,7 +177,7 @@ static int32_t leaving_main(bs_rank *rank, void *arg, bs_error *e) {
 }
 START_TEST(test_leaving) {
   bs_world_options o = options(2, "ref");
-  o.timeout_s = 20.0;
+  o.timeout_s = 60;
   int how = _i;
   bs_world *world = world_of(&o);
   bs_world_run(world, leaving_main, &how, &err);
