@@ -278,7 +278,9 @@ static int outcome(const launch *l) {
   const rank_process *lead = &l->ranks[0];
   if (WIFEXITED(lead->status) && (WEXITSTATUS(lead->status) != 0 || l->interrupted))
     return WEXITSTATUS(lead->status);
-  if (l->interrupted != 0 && lead->killed) return 128 + l->interrupted;
+  const int by_it =
+      WIFSIGNALED(lead->status) && WTERMSIG(lead->status) == l->interrupted; /* no handler yet */
+  if (l->interrupted != 0 && (lead->killed || by_it)) return 128 + l->interrupted;
   const bs_error *left = bsrun_board_error(l->board, 0);
   if (!WIFEXITED(lead->status) && left != NULL) return bsrun_fail(left);
   for (uint32_t r = 0; r < l->n; ++r)
