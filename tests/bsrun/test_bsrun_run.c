@@ -265,7 +265,8 @@ START_TEST(signals_leave_a_marked_run) {
   char *argv[16];
   for (int i = 0; i < 14; i++) argv[i] = (char *)(uintptr_t)words[i];
   const pid_t pid = start_bsrun(dir, argv);
-  for (int i = 0; i < 500 && count_named("lock") == 0; i++) usleep(20000);
+  for (int i = 0; i < 3000 && count_named("log.txt") == 0; i++)
+    usleep(20000); /* then a signal is the run's */
   ck_assert_int_eq(count_named("lock"), 1);
   usleep(100000);
   ck_assert_int_eq(kill(pid, number), 0);

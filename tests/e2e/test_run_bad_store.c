@@ -141,6 +141,11 @@ START_TEST(eight_at_once) {
 }
 END_TEST
 
+/* Until a signal is the run's: its log is begun after that. */
+static void await_run(const struct timespec *pause) {
+  for (int i = 0; i < 3000 && run_count_files(folder, "log.txt") == 0; i++) nanosleep(pause, NULL);
+}
+
 /* SIGINT and SIGTERM in the middle: the sample is finished, then 130 and 143, INTERRUPTED in the folder with
  * the log, no DONE; the second phase is not begun. */
 START_TEST(interrupted) {
@@ -149,7 +154,7 @@ START_TEST(interrupted) {
   const int number = _i == 0 ? SIGINT : SIGTERM;
   int status;
   const pid_t pid = start(args, RLIM_INFINITY);
-  for (int i = 0; i < 1500 && run_count_files(folder, "config.yaml") == 0; i++) nanosleep(&pause, NULL);
+  await_run(&pause);
   for (int i = 0; i < 10; i++) nanosleep(&pause, NULL);
   ck_assert_int_eq(kill(pid, number), 0);
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -179,7 +184,7 @@ START_TEST(interrupted_twice) {
   const struct timespec pause = {0, 20000000};
   int status;
   const pid_t pid = start_words(NULL, args, RLIM_INFINITY);
-  for (int i = 0; i < 1500 && run_count_files(folder, "config.yaml") == 0; i++) nanosleep(&pause, NULL);
+  await_run(&pause);
   for (int i = 0; i < 5; i++) nanosleep(&pause, NULL);
   ck_assert_int_eq(kill(pid, SIGSTOP), 0); /* both are pending when it goes on */
   kill(pid, SIGINT);
