@@ -178,7 +178,7 @@ def run_all(bsrun):
                            "--dump", folder, "--out", os.path.join(root, "out"), *extra]
                 for key, value in sizes.items():
                     command += ["--set", f"{key}={value}"]
-                done = subprocess.run(command, capture_output=True, text=True, cwd=root, timeout=60)
+                done = subprocess.run(command, capture_output=True, text=True, cwd=root, timeout=600)
                 if done.returncode != 0:
                     wrong = [f"exit {done.returncode}: {done.stderr.strip()}"]
                 else:
