@@ -76,7 +76,7 @@ static void sums_free(bs_rank *rank, sums *s) {
 static void with_two(const char *comm, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err)) {
   setenv("BS_CUDA_NCCL", NCCL_STANDIN, 1);
   const over o = over_open(NULL, comm[0] == 'n' ? "devices=2" : "devices=1");
-  cc_world w = cc_open(o, comm, 2, 20.0);
+  cc_world w = cc_open(o, comm, 2, 60.0);
   bs_error err = BS_ERROR_INIT;
   const int32_t rc = bs_world_run(w.world, rank_main, NULL, &err);
   ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
