@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The machine that gpu-test and gpu-bench run on: what it is, and where NVIDIA's libraries lie on it."""
 import glob
+import json
 import os
 import site
 import subprocess
@@ -47,6 +48,15 @@ def environment(root):
     here = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
     found = list(dict.fromkeys(os.path.dirname(p) for p in libraries().values()))
     return dict(os.environ, LD_LIBRARY_PATH=":".join(own + here + found))
+
+
+def record(folder):
+    """What the one run under `folder` has recorded; None: nothing."""
+    files = glob.glob(os.path.join(folder, "**", "metrics.jsonl"), recursive=True)
+    if len(files) != 1:
+        return None
+    with open(files[0], encoding="utf-8") as f:
+        return json.loads(f.readline())
 
 
 def about():

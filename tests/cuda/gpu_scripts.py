@@ -12,11 +12,12 @@ source, build = sys.argv[1:3]
 standins = os.path.join(build, "tests", "cuda")
 
 
-def run(script, out, libraries, *more):
+def run(script, out, libraries, *more, cublaslt=None):
     env = dict(os.environ, LD_LIBRARY_PATH=libraries)
-    env.pop("BS_CUDA_DRIVER", None)
-    env.pop("BS_CUDA_CUBLASLT", None)
-    env.pop("BS_CUDA_CUSPARSELT", None)
+    for name in ("BS_CUDA_DRIVER", "BS_CUDA_CUBLASLT", "BS_CUDA_CUSPARSELT", "BS_CUDA_NCCL", "BS_PLUGIN_PATH"):
+        env.pop(name, None)
+    if cublaslt:
+        env["BS_CUDA_CUBLASLT"] = cublaslt
     words = [sys.executable, os.path.join(source, "scripts", "gpu", script), "--out", out, *more, build]
     done = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, done.stdout
@@ -32,8 +33,10 @@ def bench(out):
     expect(code == 0, "gpu-bench ended with %d" % code, text)
     with open(os.path.join(out, "gpu-bench.json"), encoding="utf-8") as f:
         told = json.load(f)
-    expect([r["state"] for r in told["rows"]] == ["ran"] * 3, "a line did not run", text)
-    arms = {(r["group"], a["arm"]): a for r in told["rows"] for a in r["result"]["arms"]}
+    expect([r["state"] for r in told["rows"]] == ["ran"] * 5, "a line did not run", text)
+    arms = {(r["group"], a["arm"]): a for r in told["rows"] if "result" in r for a in r["result"]["arms"]}
+    costs = {r["graph"]: r["device"]["enqueue_us"] for r in told["rows"] if "graph" in r}
+    expect(set(costs) == {False, True} and min(costs.values()) > 0, "no cost of a forward without and with a graph", text)
     for key in (("beside the peers", "cublaslt"), ("beside the peers", "tiles"), ("a rank's half", "masked"), ("a rank's half, 2:4", "sparse24"),
                 ("beside the peers", "copy"), ("beside the peers", "rate")):
         expect(key in arms and arms[key]["ratio"] > 0, "no ratio of %s %s" % key, text)
@@ -43,6 +46,19 @@ def bench(out):
         expect("masked" in f.read(), "no table", text)
 
 
+def states(out):
+    with open(os.path.join(out, "gpu-test.json"), encoding="utf-8") as f:
+        return {r["name"]: r["state"] for r in json.load(f)["rows"]}
+
+
+def records(out):
+    """A run whose record does not name what was to be tried has not passed."""
+    code, text = run("gpu-test", out, standins, "--only", "run: forwards")
+    expect(code == 0 and states(out)["run: forwards as a graph"] == "passed", "gpu-test ended with %d" % code, text)
+    code, text = run("gpu-test", out, standins, "--only", "run: products", cublaslt="off")
+    expect(code == 1 and states(out)["run: products by cuBLASLt"] in ("FAILED", "not run"), "products by cuBLASLt passed without it", text)
+
+
 def nothing(out, script):
     code, text = run(script, out, "")
     expect(code == 5 and "no GPU" in text, "%s without a driver ended with %d" % (script, code), text)
@@ -50,6 +66,7 @@ def nothing(out, script):
 
 with tempfile.TemporaryDirectory() as folder:
     bench(folder)
+    records(folder)
     for name in ("gpu-bench", "gpu-test"):
         nothing(folder, name)
 print("gpu_scripts: good")
