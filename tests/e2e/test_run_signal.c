@@ -5,6 +5,9 @@
 #include <sys/wait.h>
 
 #include "launch_help.h"
+#include "tests/slow.h"
+
+#define ORPHANS_S (BS_SLOW ? 20.0 : 2.0) /* until nothing is left of a launcher that has ended */
 
 START_TEST(test_signalled_launcher) {
   static const int signals[] = {SIGKILL, SIGINT, SIGTERM};
@@ -38,7 +41,7 @@ START_TEST(test_signalled_launcher) {
   kill(pid, signals[_i]);
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
   if (codes[_i] > 0) ck_assert_int_eq(WEXITSTATUS(status), codes[_i]);
-  ck_assert_msg(wait_for(20.0, pid, 0), "%zu processes are left", ranks_of(pid));
+  ck_assert_msg(wait_for(ORPHANS_S, pid, 0), "%zu processes are left", ranks_of(pid));
   ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
   ck_assert_uint_eq(shared_files(), 0);
   run_remove(folder);
@@ -107,7 +110,7 @@ START_TEST(test_signalled_stopped) {
     ck_assert_msg(i < 9999, "it did not end"); /* the deadline is a minute */
   }
   ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %x", (unsigned)status);
-  ck_assert_msg(wait_for(20.0, pid, 0), "%zu processes are left", ranks_of(pid));
+  ck_assert_msg(wait_for(ORPHANS_S, pid, 0), "%zu processes are left", ranks_of(pid));
   ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
   run_remove(folder);
 }
