@@ -9,6 +9,7 @@
 #include "ops/dequantize_product_body.h"
 #include "ops/dequantize_sum_body.h"
 #include "ops/expand24_body.h"
+#include "ops/finish_product_body.h"
 #include "ops/gather_columns_body.h"
 #include "ops/generate_body.h"
 #include "ops/product.h"
@@ -44,5 +45,6 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_ROWS_F32_16] = {"rows_f32_16", sizeof(rows_args), ROWS_THREADS, 0},
     [CUDA_ROWS_I32_4] = {"rows_i32_4", sizeof(rows_args), ROWS_THREADS, 0},
     [CUDA_ROWS_I32_16] = {"rows_i32_16", sizeof(rows_args), ROWS_THREADS, 0},
+    [CUDA_FINISH_PRODUCT] = {"finish_product", sizeof(finish_product_args), CUDA_BLOCK, 0},
     [CUDA_RANKS_REDUCE] = {"ranks_reduce", sizeof(ranks_reduce_args), CUDA_BLOCK, 0},
 };

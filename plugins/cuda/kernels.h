@@ -28,7 +28,8 @@ enum cuda_kernel {
   CUDA_ROWS_F32_16,
   CUDA_ROWS_I32_4,
   CUDA_ROWS_I32_16,
-  CUDA_RANKS_REDUCE, /* of collectives */
+  CUDA_RANKS_REDUCE,   /* of collectives */
+  CUDA_FINISH_PRODUCT, /* of products by cuBLASLt: what its epilogues do not do */
   CUDA_KERNEL_COUNT_
 };
 

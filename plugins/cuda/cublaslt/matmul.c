@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * matmul.c - Y = act(X W^T + bias) + residual by cuBLASLt. Column after column Y is Y^T [N,B], X is X^T [K,B]
  * and W is W^T [K,N], which is turned: both are read along K. Bias and relu are its epilogue; a residual is
- * its C, where no activation lies between. gelu is our own tiles': cuBLASLt's is the approximation by tanh.
- */
+ * its C, where no activation lies between. What it has no such row for is summed into f32, and finished by a
+ * kernel of ours (finish.c): gelu among it, for cuBLASLt's is the approximation by tanh. */
 #include "product.h"
 
 #include "../ops/products.h"
@@ -63,44 +63,97 @@ static int residual_ok(const bs_op_query *q, cuda_lt_shape *s, bs_op_answer *out
   return 1;
 }
 
-static int ask_of(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask, bs_op_answer *out) {
+/* All but the output: X and the weight, which is packed in lines of 16 bytes. */
+static int inputs_ok(cuda_state *state, const bs_op_query *q, uint32_t out_dtype, cuda_lt_ask *ask,
+                     bs_op_answer *out) {
   cuda_lt_shape *s = &ask->shape;
-  cuda_lt_matrix x, y;
-  int list = 0, none = 0;
+  cuda_lt_matrix x;
+  int list = 0;
   memset(ask, 0, sizeof *ask);
-  if (!cuda_lt_ready(state, q, out) ||
-      !cuda_lt_types(state, q->weight_dtype, q->args[0]->dtype, q->args[3]->dtype, 1, q->accumulate, s,
-                     out) ||
-      !cuda_lt_matrix_of(q, 0, 1, &x, &list, out) || !cuda_lt_matrix_of(q, 3, 0, &y, &none, out))
+  if (!cuda_lt_types(state, q->weight_dtype, q->args[0]->dtype, out_dtype, 1, q->accumulate, s, out) ||
+      !cuda_lt_matrix_of(q, 0, 1, &x, &list, out))
     return 0;
   const uint64_t size = BS_DTYPE_BYTES(q->weight_dtype), line = ((uint64_t)x.cols * size + 15) / 16 * 16;
-  s->m = y.cols;
   s->n = x.rows;
   s->k = x.cols;
   s->turn_a = 1;
   s->lda = (int64_t)(line / size);
   s->ldb = x.line;
-  s->ldd = y.line;
   s->align_a = 16;
   s->align_b = cuda_lt_align((uint64_t)x.line * BS_DTYPE_BYTES(x.dtype), x.offset);
-  s->align_d = cuda_lt_align((uint64_t)y.line * BS_DTYPE_BYTES(y.dtype), 0);
   s->workspace = cuda_lt_workspace(state, q);
   s->fixed = (q->flags & BS_QUERY_DETERMINISTIC) != 0;
   ask->offset_b = x.offset;
   ask->gathered = list ? x.cols : 0;
+  return 1;
+}
+
+/* All of it by cuBLASLt. */
+static int whole_ok(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask, bs_op_answer *out) {
+  cuda_lt_shape *s = &ask->shape;
+  cuda_lt_matrix y;
+  int none = 0;
+  if (!inputs_ok(state, q, q->args[3]->dtype, ask, out) || !cuda_lt_matrix_of(q, 3, 0, &y, &none, out))
+    return 0;
+  s->m = y.cols;
+  s->ldd = y.line;
+  s->align_d = cuda_lt_align((uint64_t)y.line * BS_DTYPE_BYTES(y.dtype), 0);
   return cuda_lt_sizes(s, out) && epilogue_ok(q, s, out) && residual_ok(q, s, out) && cuda_lt_aligned(s, out);
+}
+
+/* Its sums in f32, which a kernel of ours finishes. */
+static int sums_ok(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask) {
+  enum { LINE = 4 }; /* 16 bytes */
+  bs_op_answer why = {.struct_size = (uint32_t)sizeof why};
+  cuda_lt_shape *s = &ask->shape;
+  if (!cuda_lt_finishes(q) || !inputs_ok(state, q, BS_F32, ask, &why)) return 0;
+  s->m = q->args[3]->dims[1];
+  s->ldd = s->ldc = (s->m + LINE - 1) / LINE * LINE;
+  s->align_d = s->align_c = 16;
+  s->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  ask->finished = 1;
+  if (!cuda_lt_sizes(s, &why) || !cuda_lt_aligned(s, &why)) return 0;
+  const uint64_t sums = cuda_lt_sums_bytes(s);
+  if (q->workspace_limit == 0) return 1;
+  if (sums > q->workspace_limit) return 0;
+  if (s->workspace > q->workspace_limit - sums) s->workspace = q->workspace_limit - sums;
+  return 1;
+}
+
+/* 0: `out` says why not all of it, where its sums are none of ours either. */
+static int ask_of(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask, bs_op_answer *out) {
+  return cuda_lt_ready(state, q, out) && (whole_ok(state, q, ask, out) || sums_ok(state, q, ask));
+}
+
+static int32_t answer_finished(const bs_op_query *q, const cuda_lt_ask *ask, bs_op_answer *out) {
+  enum { SCORE = 700 };
+  const int32_t rc = cuda_lt_yes(q, &ask->shape, out);
+  out->score = SCORE;
+  out->workspace += cuda_lt_sums_bytes(&ask->shape);
+  snprintf(out->text, sizeof out->text, "f32 sums, finished by a kernel behind them");
+  return rc;
 }
 
 static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_answer) {
   cuda_lt_ask ask;
   const int32_t rc = cuda_matmul_supports(state, q, out_answer);
   if (rc != BS_OK || out_answer->level == BS_LEVEL_NO) return rc; /* shapes and dtypes that nobody takes */
-  return ask_of(state, q, &ask, out_answer) ? cuda_lt_yes(q, &ask.shape, out_answer) : BS_OK;
+  if (!ask_of(state, q, &ask, out_answer)) return BS_OK;
+  return ask.finished ? answer_finished(q, &ask, out_answer) : cuda_lt_yes(q, &ask.shape, out_answer);
 }
 
 static int32_t pack(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                     void **out_packed, uint64_t *out_bytes, bs_error *err) {
   return cuda_packed_make(&cuda_lt_matmul, state, exec, query, weights, out_packed, out_bytes, err);
+}
+
+static int32_t take_sums(cuda_lt_plan *plan, bs_error *err) {
+  const bs_exec *exec = plan->plan.exec;
+  const uint64_t bytes = cuda_lt_sums_bytes(&plan->ask.shape);
+  plan->sums = exec->alloc(exec->ctx, bytes);
+  if (plan->sums != NULL) return BS_OK;
+  return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no device memory for sums of %llu bytes",
+                 (unsigned long long)bytes);
 }
 
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
@@ -113,6 +166,12 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
   (void)ask_of(state, q, &ask, &answer);
   rc = cuda_lt_prepare(&cuda_lt_matmul, &cuda_matmul, &cuda_gather_columns, 0, state, exec, q, packed, &ask,
                        &plan, err);
+  if (rc == BS_OK && ask.finished) rc = take_sums(plan, err);
+  if (rc != BS_OK) {
+    cuda_lt_plan_free(plan);
+    return rc;
+  }
+  plan->activation = q->activation;
   *out_plan = plan;
   return rc;
 }
@@ -126,9 +185,11 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   if (shape.n == 0) return BS_OK;
   cuda_lt_operands o = {.a = plan->weight->data,
                         .b = (const char *)x.data + plan->ask.offset_b,
-                        .c = args[2] != NULL ? args[2]->data : NULL,
-                        .d = args[3]->data,
-                        .bias = args[1] != NULL ? args[1]->data : NULL};
+                        .d = plan->ask.finished ? plan->sums : args[3]->data};
+  if (!plan->ask.finished) {
+    o.c = args[2] != NULL ? args[2]->data : NULL;
+    o.bias = args[1] != NULL ? args[1]->data : NULL;
+  }
   if (!cuda_lt_fits(&shape, &o)) return plan->own_impl->run(plan->own, args, nargs, stream, err);
   if (plan->move_impl != NULL) {
     bs_tensor *const move[2] = {args[0], &x};
@@ -136,7 +197,8 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
     if (rc != BS_OK) return rc;
   }
   const int32_t rc = cuda_lt_run(plan, &shape, &o, cuda_stream(plan->plan.device, stream), &refused, err);
-  return refused ? plan->own_impl->run(plan->own, args, nargs, stream, err) : rc;
+  if (refused) return plan->own_impl->run(plan->own, args, nargs, stream, err);
+  return rc == BS_OK && plan->ask.finished ? cuda_lt_finish(plan, args, stream, err) : rc;
 }
 
 const bs_op_impl cuda_lt_matmul = {

@@ -268,7 +268,7 @@ void cuda_lt_plan_free(void *opaque) {
   cuda_lt_plan *plan = opaque;
   if (plan == NULL) return;
   const bs_exec *exec = plan->plan.exec;
-  void *const blocks[] = {plan->workspace, plan->scalars, plan->moved.data};
+  void *const blocks[] = {plan->workspace, plan->scalars, plan->moved.data, plan->sums};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
     if (blocks[i] != NULL) exec->free(exec->ctx, blocks[i]);
   if (plan->move != NULL) plan->move_impl->plan_free(plan->move);

@@ -21,7 +21,8 @@ typedef struct cuda_lt_ask {
   cuda_lt_shape shape;
   uint64_t offset_b, offset_a; /* of X, or of dX below */
   uint64_t offset_d;
-  int64_t gathered; /* columns of the list of X (dX) that are moved first (last); 0: none */
+  int64_t gathered;  /* columns of the list of X (dX) that are moved first (last); 0: none */
+  uint32_t finished; /* 1: C is f32 sums of the plan's, and finish.c makes the output of them */
 } cuda_lt_ask;
 
 typedef struct cuda_lt_plan {
@@ -38,6 +39,8 @@ typedef struct cuda_lt_plan {
   cuda_lt_ask ask;
   cuda_lt_algo algo;
   void *workspace;
+  void *sums; /* of a product that is finished behind: [n, ldd] */
+  uint32_t activation;
   void *scalars; /* matmul_update: beta, and alpha where it is not f32 */
 } cuda_lt_plan;
 
@@ -74,6 +77,11 @@ int cuda_lt_fits(const cuda_lt_shape *shape, const cuda_lt_operands *operands);
  * this B, and nothing was queued. */
 int32_t cuda_lt_run(const cuda_lt_plan *plan, const cuda_lt_shape *shape, cuda_lt_operands *operands,
                     CUstream stream, int *out_refused, bs_error *err);
+/* finish.c. 1 where it takes the query's bias, activation, residual and output. */
+int cuda_lt_finishes(const bs_op_query *query);
+uint64_t cuda_lt_sums_bytes(const cuda_lt_shape *shape);
+/* out = act(sums + bias) + residual, in the order of the stream; args: matmul's. */
+int32_t cuda_lt_finish(const cuda_lt_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err);
 /* X (dX) as the product takes it at this run: `given` itself or the moved one with its rows. */
 bs_tensor cuda_lt_moved(const cuda_lt_plan *plan, const bs_tensor *given);
 

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * finish.c - what cuBLASLt's epilogues do not do for a product: a bias of another dtype than Y's (methods
+ * keep theirs in f32), gelu by erf, silu, a residual behind an activation or of another dtype, a Y in fp8.
+ * The product is summed into f32, and a kernel of ours goes over it once: with few tokens the sums are small
+ * beside the weight. */
+#include "../ops/finish_product_body.h"
+#include "../ops/ops.h"
+#include "product.h"
+
+static int fine(const bs_tensor_desc *d) {
+  return d == NULL || (cuda_is_float(d->dtype) && d->dtype != BS_F64);
+}
+
+int cuda_lt_finishes(const bs_op_query *q) {
+  return q->activation <= BS_ACT_SILU && fine(q->args[1]) && fine(q->args[2]) && fine(q->args[3]);
+}
+
+uint64_t cuda_lt_sums_bytes(const cuda_lt_shape *s) {
+  return (uint64_t)s->n * (uint64_t)s->ldd * sizeof(float);
+}
+
+int32_t cuda_lt_finish(const cuda_lt_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err) {
+  const cuda_lt_shape *s = &plan->ask.shape;
+  const bs_tensor sums = {.struct_size = (uint32_t)sizeof sums,
+                          .dtype = BS_F32,
+                          .rank = 2,
+                          .dims = {args[3]->dims[0], s->m},
+                          .strides = {s->ldd, 1},
+                          .data = plan->sums};
+  cuda_view views[4] = {cuda_view_of(&sums), cuda_view_of(args[1]), cuda_view_of(args[2]),
+                        cuda_view_of(args[3])};
+  finish_product_args a = {.activation = plan->activation};
+  cuda_walk_make(views, 4, 0, 4, 0, &a.walk);
+  a.sums = views[0];
+  a.bias = views[1];
+  a.residual = views[2];
+  a.out = views[3];
+  return cuda_launch_items(plan->plan.device, CUDA_FINISH_PRODUCT, cuda_walk_threads(&a.walk),
+                           cuda_stream(plan->plan.device, stream), &a, err);
+}
