@@ -37,7 +37,7 @@ typedef struct bs_device_state {
   uint32_t struct_size;
   uint32_t clock_mhz;         /* of its processors, now */
   uint64_t memory_peak_bytes; /* most that the rank's allocations held at one time */
-  char held_back[96];         /* what keeps the clock down: "power cap, heat" */
+  char held_back[96]; /* what keeps the clock down, or did since it was last asked: "power cap, heat" */
 } bs_device_state;
 
 typedef struct bs_event bs_event;

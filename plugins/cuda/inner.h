@@ -7,6 +7,7 @@
 #include "cuda.h"
 
 enum { CUDA_HELD, CUDA_LOSING, CUDA_LOST };
+enum { CUDA_NVML_POLICIES = 5 };
 #define CUDA_STAGE_SLOTS 4u
 #define CUDA_STAGE_BYTES ((uint64_t)512 << 10)
 
@@ -45,9 +46,11 @@ struct cuda_inner {
   void *look_arg;
   uint32_t lost; /* cuda_is_lost */
   bs_error end;
-  uint32_t capturing; /* graph.c: the default stream keeps what it is given */
-  const char *spoilt; /* what has ended that */
-  bs_error late;      /* of calls that have no way to return it; the next stream_sync tells */
+  uint64_t held_ns[CUDA_NVML_POLICIES]; /* nvml.c: at its last look */
+  uint32_t held_known;                  /* a bit each */
+  uint32_t capturing;                   /* graph.c: the default stream keeps what it is given */
+  const char *spoilt;                   /* what has ended that */
+  bs_error late; /* of calls that have no way to return it; the next stream_sync tells */
 };
 
 /* streams.c. The two below order the rank's default stream and all others; under the lock. */

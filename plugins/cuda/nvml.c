@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 
+#include "inner.h"
+
 #define BUS_ID_BYTES 32
 
 struct cuda_nvml {
@@ -52,6 +54,7 @@ static int32_t open_library(struct cuda_nvml *nvml) {
   if (!find(library, "nvmlDeviceGetCurrentClocksEventReasons", &nvml->call.reasons) &&
       !find(library, "nvmlDeviceGetCurrentClocksThrottleReasons", &nvml->call.reasons))
     nvml->call.reasons = NULL;
+  if (!find(library, "nvmlDeviceGetViolationStatus", &nvml->call.violation)) nvml->call.violation = NULL;
   return nvml->call.init() == CUDA_NVML_SUCCESS;
 }
 
@@ -64,14 +67,41 @@ static int is_open(struct cuda_nvml *nvml) {
   return open;
 }
 
+/* Policies whose times grew, as bits of reasons; the last two are none of the library's. */
+#define BOARD (1ull << 62)
+#define RELIABILITY (1ull << 63)
+static unsigned long long since_last(const struct cuda_nvml *nvml, cuda_nvml_device handle, cuda_inner *in) {
+  static const struct {
+    int policy;
+    unsigned long long bit;
+  } policies[CUDA_NVML_POLICIES] = {{0, 0x4}, {1, 0x20}, {2, 0x10}, {3, BOARD}, {5, RELIABILITY}};
+  unsigned long long bits = 0;
+  for (uint32_t i = 0; i < CUDA_NVML_POLICIES; i++) {
+    cuda_nvml_violation time = {0, 0};
+    if (nvml->call.violation(handle, policies[i].policy, &time) != CUDA_NVML_SUCCESS) continue;
+    if ((in->held_known >> i & 1u) != 0 && time.held_ns > in->held_ns[i]) bits |= policies[i].bit;
+    in->held_ns[i] = time.held_ns;
+    in->held_known |= 1u << i;
+  }
+  return bits;
+}
+
 /* An idle device has a low clock for want of work: nothing holds it back. */
 static void in_words(unsigned long long bits, char *out_text, size_t size) {
   static const struct {
     unsigned long long bit;
     const char *word;
   } words[] = {
-      {0x2, "set clocks"}, {0x4, "power cap"},        {0x8, "hardware slowdown"}, {0x10, "sync boost"},
-      {0x20, "heat"},      {0x40, "heat (hardware)"}, {0x80, "power brake"},      {0x100, "display clocks"},
+      {0x2, "set clocks"},
+      {0x4, "power cap"},
+      {0x8, "hardware slowdown"},
+      {0x10, "sync boost"},
+      {0x20, "heat"},
+      {0x40, "heat (hardware)"},
+      {0x80, "power brake"},
+      {0x100, "display clocks"},
+      {BOARD, "board limit"},
+      {RELIABILITY, "reliability limit"},
   };
   size_t used = 0;
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -90,11 +120,12 @@ void cuda_nvml_ask(const cuda_device *device, bs_device_state *out_state) {
   char bus_id[BUS_ID_BYTES] = "";
   cuda_nvml_device handle = NULL;
   unsigned int mhz = 0;
-  unsigned long long bits = 0;
+  unsigned long long bits = 0, now = 0;
   if (nvml == NULL || !is_open(nvml)) return;
   if (device->driver->call.device_bus_id(bus_id, (int)sizeof bus_id, device->ordinal) != CUDA_SUCCESS) return;
   if (nvml->call.by_pci(bus_id, &handle) != CUDA_NVML_SUCCESS) return;
   if (nvml->call.clock(handle, CUDA_NVML_CLOCK_SM, &mhz) == CUDA_NVML_SUCCESS) out_state->clock_mhz = mhz;
-  if (nvml->call.reasons != NULL && nvml->call.reasons(handle, &bits) == CUDA_NVML_SUCCESS)
-    in_words(bits, out_state->held_back, sizeof out_state->held_back);
+  if (nvml->call.reasons != NULL && nvml->call.reasons(handle, &now) == CUDA_NVML_SUCCESS) bits = now;
+  if (nvml->call.violation != NULL) bits |= since_last(nvml, handle, device->inner);
+  in_words(bits, out_state->held_back, sizeof out_state->held_back);
 }
