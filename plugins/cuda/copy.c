@@ -230,4 +230,5 @@ void cuda_copies_close(const cuda_device *device) {
   if (in->stage != NULL) (void)call->mem_host_free(in->stage);
   for (uint32_t i = 0; i < in->n_pinned; i++) (void)call->mem_host_free(in->pinned[i].memory);
   free(in->pinned);
+  in->pinned = NULL;
 }

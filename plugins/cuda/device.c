@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * device.c - backend "cuda": devices told without a context, opened in the device's primary context with
  * streams, a memory pool and the kernels of this build. */
+#include <stdlib.h>
+
 #include "comm/comm.h"
 #include "comm/nccl.h"
 #include "cusparselt/library.h"
@@ -222,6 +224,8 @@ static void device_close(void *opaque) {
   }
   if (device->context != NULL && !lost) (void)call->context_release(device->ordinal);
   if (device->inner != NULL) {
+    free(device->inner->sides); /* of a lost device: the tables alone */
+    free(device->inner->pinned);
     (void)pthread_mutex_destroy(&device->inner->lock);
     host->free(host->ctx, device->inner);
   }
