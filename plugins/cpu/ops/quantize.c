@@ -28,6 +28,9 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
     if (!cpu_rows_dense(query->args[i]))
       return cpu_answer_no(answer, BS_REASON_LAYOUT, "arg %u has element stride %lld, need 1", i,
                            (long long)query->args[i]->strides[1]);
+  const int sums = strcmp(query->op, "dequantize_sum") == 0;
+  if (query->args[sums ? 0 : 1]->dtype != BS_I8 || (!sums && query->attrs[1] != 0))
+    return cpu_answer_no(answer, BS_REASON_NOT_BUILT, "fp8, or scales that rows share");
   if (query->args[2]->dtype != BS_F64 && cpu_type_index(query->args[2]->dtype) < 0)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "sums go to f32, bf16, f16 or f64");
   cpu_answer_yes(answer, 700, BS_TOL_EXACT, state->kernels.name, "");

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * quantize.c - quantize_groups and dequantize_sum: int8 values with an f32 scale for each group of columns.
- *   scale = max |in| / 127 over the group, q = in / scale to the nearest integer (ties to even)
+ * quantize.c - quantize_groups and dequantize_sum: values of int8 or fp8 with an f32 scale for each group of
+ * columns, of a row or of all rows.
+ *   scale = max |in| / L over the group, L = 127, 448 (f8e4m3) or 57344 (f8e5m2), the largest value there is;
+ *   q = in / scale, not beyond L, to the nearest value (ties to even)
  *   out = sum over terms, in their order, of q scale, in f32, rounded to out's dtype
  * A group with a NaN or an infinity has the scale NaN, so that all of it is NaN behind the wire. Any strides;
- * rows are divided over the team. */
+ * rows, or groups that all rows share, are divided over the team. */
 #include <math.h>
 
 #include "../ref.h"
@@ -14,6 +16,9 @@ typedef struct quant_plan {
   const bs_host *host;
   const bs_exec *exec;
   int64_t group, terms;
+  int64_t together; /* 1: all rows share the scale of a group */
+  float largest;
+  float reserved;
 } quant_plan;
 
 typedef struct quant_job {
@@ -36,7 +41,9 @@ static int32_t make_plan(const bs_op_impl *impl, ref_state *state, const bs_exec
   quant_plan *plan = state->host->alloc(state->host->ctx, sizeof *plan, 64);
   if (plan == NULL)
     return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a plan of %s", impl->op);
-  *plan = (quant_plan){state->host, exec, query->attrs[0], query->attrs[1]};
+  *plan = (quant_plan){state->host, exec, query->attrs[0], query->attrs[1], query->attrs[1], 127.0f, 0.0f};
+  if (query->args[1]->dtype == BS_F8E4M3) plan->largest = 448.0f;
+  if (query->args[1]->dtype == BS_F8E5M2) plan->largest = 57344.0f;
   *out_plan = plan;
   return BS_OK;
 }
@@ -53,50 +60,76 @@ static int32_t prepare_dequantize(void *state, const bs_exec *exec, const bs_op_
   return make_plan(&ref_dequantize_sum, state, exec, query, out_plan, err);
 }
 
-static int32_t quantize_group(const quant_job *job, int64_t row, int64_t group) {
-  const bs_host *host = job->plan->host;
-  const int64_t begin = group * job->plan->group;
-  const int64_t end = begin + job->plan->group < job->a.cols ? begin + job->plan->group : job->a.cols;
-  float in[PIECE], most = 0.0f;
-  int8_t q[PIECE];
+/* Columns of a group. */
+static void group_columns(const quant_job *job, int64_t group, int64_t *out_begin, int64_t *out_end) {
+  *out_begin = group * job->plan->group;
+  *out_end = job->a.cols - *out_begin < job->plan->group ? job->a.cols : *out_begin + job->plan->group;
+}
+
+/* The larger of *most and the magnitudes of a group of one row. */
+static int32_t measure(const quant_job *job, int64_t row, int64_t group, float *most) {
+  int64_t begin, end;
+  float in[PIECE];
   int32_t rc = BS_OK;
+  group_columns(job, group, &begin, &end);
   for (int64_t c = begin; rc == BS_OK && c < end; c += PIECE) {
     const int64_t n = end - c < PIECE ? end - c : PIECE;
-    rc = ref_load(host, &job->a, row, NULL, c, n, BS_F32, in);
-    for (int64_t i = 0; i < n; i++)
-      if (!(fabsf(in[i]) <= most) && !isnan(most)) most = fabsf(in[i]); /* NaN stays */
+    rc = ref_load(job->plan->host, &job->a, row, NULL, c, n, BS_F32, in);
+    for (int64_t i = 0; rc == BS_OK && i < n; i++)
+      if (!(fabsf(in[i]) <= *most) && !isnan(*most)) *most = fabsf(in[i]); /* NaN stays */
   }
-  const float scale = isfinite(most) ? most / 127.0f : NAN;
-  if (rc == BS_OK) rc = ref_store(host, &job->c, row, group, 1, BS_F32, &scale);
+  return rc;
+}
+
+/* A group of one row by what was measured. */
+static int32_t narrow(const quant_job *job, int64_t row, int64_t group, float most) {
+  const bs_host *host = job->plan->host;
+  const float largest = job->plan->largest, scale = isfinite(most) ? most / largest : NAN;
+  int64_t begin, end;
+  float v[PIECE];
+  int32_t rc = ref_store(host, &job->c, row, group, 1, BS_F32, &scale);
+  group_columns(job, group, &begin, &end);
   for (int64_t c = begin; rc == BS_OK && c < end; c += PIECE) {
     const int64_t n = end - c < PIECE ? end - c : PIECE;
-    rc = ref_load(host, &job->a, row, NULL, c, n, BS_F32, in);
-    for (int64_t i = 0; i < n; i++) {
-      const float v = scale > 0.0f ? rintf(in[i] / scale) : 0.0f; /* of a NaN scale nothing */
-      q[i] = (int8_t)(v > 127.0f ? 127.0f : v < -127.0f ? -127.0f : v);
+    rc = ref_load(host, &job->a, row, NULL, c, n, BS_F32, v);
+    for (int64_t i = 0; rc == BS_OK && i < n; i++) {
+      const float of = scale > 0.0f ? v[i] / scale : 0.0f; /* of a NaN scale nothing */
+      v[i] = of > largest ? largest : of < -largest ? -largest : of;
     }
-    if (rc == BS_OK) rc = ref_store(host, &job->b, row, c, n, BS_I8, q);
+    if (rc == BS_OK) rc = ref_store(host, &job->b, row, c, n, BS_F32, v); /* to the nearest, ties to even */
   }
   return rc;
 }
 
 static int32_t quantize_row(const quant_job *job, int64_t row) {
   int32_t rc = BS_OK;
-  for (int64_t g = 0; rc == BS_OK && g < job->c.cols; g++) rc = quantize_group(job, row, g);
+  for (int64_t g = 0; rc == BS_OK && g < job->c.cols; g++) {
+    float most = 0.0f;
+    rc = measure(job, row, g, &most);
+    if (rc == BS_OK) rc = narrow(job, row, g, most);
+  }
+  return rc;
+}
+
+/* One group of all rows. */
+static int32_t quantize_together(const quant_job *job, int64_t group) {
+  float most = 0.0f;
+  int32_t rc = BS_OK;
+  for (int64_t r = 0; rc == BS_OK && r < job->a.rows; r++) rc = measure(job, r, group, &most);
+  for (int64_t r = 0; rc == BS_OK && r < job->a.rows; r++) rc = narrow(job, r, group, most);
   return rc;
 }
 
 static int32_t dequantize_piece(const quant_job *job, int64_t row, int64_t group, int64_t c, int64_t n) {
   const bs_host *host = job->plan->host;
   const int64_t groups = job->b.cols / job->plan->terms;
-  float sum[PIECE], scale;
-  int8_t q[PIECE];
+  float sum[PIECE], q[PIECE], scale;
   int32_t rc = BS_OK;
   for (int64_t t = 0; rc == BS_OK && t < job->plan->terms; t++) {
-    rc = ref_load(host, &job->a, row, NULL, t * job->c.cols + c, n, BS_I8, q);
+    rc = ref_load(host, &job->a, row, NULL, t * job->c.cols + c, n, BS_F32, q);
     if (rc == BS_OK) rc = ref_load(host, &job->b, row, NULL, t * groups + group, 1, BS_F32, &scale);
     for (int64_t i = 0; rc == BS_OK && i < n; i++) {
-      const float term = (float)q[i] * scale;
+      const float term = q[i] * scale;
       sum[i] = t == 0 ? term : sum[i] + term;
     }
   }
@@ -116,21 +149,26 @@ static int32_t dequantize_row(const quant_job *job, int64_t row) {
   return rc;
 }
 
-static void share(quant_job *job, uint32_t member, uint32_t width,
-                  int32_t (*row)(const quant_job *job, int64_t row)) {
+static void share(quant_job *job, int64_t items, uint32_t member, uint32_t width,
+                  int32_t (*one)(const quant_job *job, int64_t item)) {
   int64_t begin, end;
-  ref_share(job->a.rows, member, width, &begin, &end);
-  for (int64_t r = begin; r < end; r++) {
-    const int32_t rc = row(job, r);
+  ref_share(items, member, width, &begin, &end);
+  for (int64_t i = begin; i < end; i++) {
+    const int32_t rc = one(job, i);
     if (rc != BS_OK) __atomic_store_n(&job->failed, rc, __ATOMIC_RELAXED);
   }
 }
 
 static void quantize_share(void *arg, uint32_t member, uint32_t width) {
-  share(arg, member, width, quantize_row);
+  quant_job *job = arg;
+  if (job->plan->together)
+    share(job, job->c.cols, member, width, quantize_together);
+  else
+    share(job, job->a.rows, member, width, quantize_row);
 }
 static void dequantize_share(void *arg, uint32_t member, uint32_t width) {
-  share(arg, member, width, dequantize_row);
+  quant_job *job = arg;
+  share(job, job->a.rows, member, width, dequantize_row);
 }
 
 static int32_t run(const quant_plan *plan, bs_tensor *const *args, void (*body)(void *, uint32_t, uint32_t),
@@ -165,7 +203,7 @@ const bs_op_impl ref_quantize_groups = {
     .op = "quantize_groups",
     .backend = "ref",
     .name = "portable",
-    .summary = "f32 to int8 with a scale a group",
+    .summary = "f32 to int8 or fp8 with a scale a group",
     .supports = supports,
     .prepare = prepare_quantize,
     .run = run_quantize,
@@ -177,7 +215,7 @@ const bs_op_impl ref_dequantize_sum = {
     .op = "dequantize_sum",
     .backend = "ref",
     .name = "portable",
-    .summary = "sums int8 terms with a scale a group",
+    .summary = "sums int8 or fp8 terms with a scale a group",
     .supports = supports,
     .prepare = prepare_dequantize,
     .run = run_dequantize,
