@@ -63,6 +63,7 @@ extern const bs_op_impl cpu_activate_op;
 extern const bs_op_impl cpu_quantize_groups;
 extern const bs_op_impl cpu_dequantize_sum;
 extern const bs_op_impl cpu_dequantize_product;
+extern const bs_op_impl cpu_scaled_matmul;
 extern const bs_op_impl cpu_matmul_bytes;
 extern const bs_op_impl cpu_tree_sum;
 #ifdef BS_CPU_DNNL

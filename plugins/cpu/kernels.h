@@ -140,6 +140,11 @@ typedef struct cpu_spread24 {
   uint32_t other;
 } cpu_spread24;
 
+/* ---- fp8 (isa/f8.h) ---------------------------------------------------------------------------- */
+
+#define CPU_F8_ROWS 8  /* of w in a dot product */
+#define CPU_F8_STEP 16 /* columns are taken in these */
+
 /* How the kept columns of one row are picked when they repeat every `period` columns; made by
  * cpu_pick_make (ops/columns.c). */
 typedef struct cpu_pick {
@@ -179,8 +184,15 @@ typedef struct cpu_kernels {
   /* One step on n weights as f32; hyper as the ops sgd_update and adamw_update have it, v NULL: none. */
   void (*sgd)(float *w, const float *dw, float *v, const float *hyper, int64_t n);
   void (*adamw)(float *w, const float *dw, float *m, float *v, const float *hyper, int64_t n);
-  /* One group of int8 with its scale, and terms of such: sum = q scale where `first`, else sum += q scale. */
-  void (*quantize)(int8_t *q, float *out_scale, const float *x, int64_t n);
+  /* Bits of the largest |x|: NaN lies above infinity, and all else below. */
+  int32_t (*largest)(const float *x, int64_t n);
+  /* x / scale, not beyond the largest value there is, to the nearest, ties to even; index by cpu_quant_index.
+   * And back to f32, without the scale ([0]: NULL). */
+  void (*narrow[3])(void *q, const float *x, float scale, int64_t n);
+  void (*widen8[3])(float *dst, const uint8_t *q, int64_t n);
+  /* sums[r] += x . w[r], CPU_F8_ROWS rows of w at a time; n: a multiple of CPU_F8_STEP. */
+  void (*dot_rows)(float *sums, const float *x, const float *w, int64_t ld, int64_t n);
+  /* Terms of int8: sum = q scale where `first`, else sum += q scale. */
   void (*dequantize)(float *sum, const int8_t *q, float scale, int64_t n, int first);
   /* v = sums row columns + base + bias, in that order; base and bias may be NULL, v may be base. */
   void (*scale_sums)(float *v, const int32_t *sums, float row, const float *columns, const float *base,
@@ -222,6 +234,9 @@ void cpu_avx512_bf16_dot(const cpu_tile *tile);
 void cpu_avx512_bf16_dot24(const cpu_narrow24 *tile);
 #endif
 
+/* 0 i8, 1 f8e4m3, 2 f8e5m2, -1 otherwise; and the largest value of each. */
+int cpu_quant_index(uint32_t dtype);
+float cpu_quant_largest(uint32_t dtype);
 /* 0 f32, 1 bf16, 2 f16, -1 otherwise: the index of load, store and tile. */
 int cpu_type_index(uint32_t dtype);
 /* The same with 3 for i8. */

@@ -62,7 +62,7 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
       {BS_KIND_OP, &cpu_matmul24},        {BS_KIND_OP, &cpu_matmul24_dx},
       {BS_KIND_OP, &cpu_matmul24_dw},     {BS_KIND_OP, &cpu_matmul24_update},
       {BS_KIND_OP, &cpu_expand24},        {BS_KIND_OP, &cpu_dequantize_product},
-      {BS_KIND_OP, &cpu_matmul_bytes},
+      {BS_KIND_OP, &cpu_matmul_bytes},    {BS_KIND_OP, &cpu_scaled_matmul},
   };
   BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
@@ -112,6 +112,7 @@ BS_PLUGIN_DEFINE(
     "op:matmul_dx@cpu\nop:matmul_dw@cpu\nop:matmul_update@cpu\n"
     "op:sgd_update@cpu\nop:adamw_update@cpu\nop:activate_dx@cpu\n"
     "op:quantize_groups@cpu\nop:dequantize_sum@cpu\nop:dequantize_product@cpu\n"
+    "op:scaled_matmul@cpu\n"
     "op:tree_sum@cpu\n"
     "op:matmul24@cpu\nop:matmul24_dx@cpu\nop:matmul24_dw@cpu\nop:matmul24_update@cpu\nop:expand24@cpu\n",
     activate, deactivate)

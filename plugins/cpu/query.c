@@ -131,6 +131,14 @@ int cpu_type_index(uint32_t dtype) {
   return dtype == BS_F32 ? 0 : dtype == BS_BF16 ? 1 : dtype == BS_F16 ? 2 : -1;
 }
 
+int cpu_quant_index(uint32_t dtype) {
+  return dtype == BS_I8 ? 0 : dtype == BS_F8E4M3 ? 1 : dtype == BS_F8E5M2 ? 2 : -1;
+}
+
+float cpu_quant_largest(uint32_t dtype) {
+  return dtype == BS_I8 ? 127.0f : dtype == BS_F8E4M3 ? 448.0f : 57344.0f;
+}
+
 int cpu_type24(uint32_t dtype) {
   return dtype == BS_I8 ? 3 : cpu_type_index(dtype);
 }

@@ -6,6 +6,7 @@
 #include "activate.h"
 #include "bytes.h"
 #include "convert.h"
+#include "f8.h"
 #include "optimizer.h"
 #include "quantize.h"
 #include "sparse.h"
@@ -37,7 +38,10 @@ const cpu_kernels cpu_kernels_portable = {
     .slope = {NULL, slope_relu, slope_gelu, slope_silu},
     .sgd = sgd,
     .adamw = adamw,
-    .quantize = quantize_group,
+    .largest = largest_bits,
+    .narrow = {narrow_i8, narrow_f8e4m3, narrow_f8e5m2},
+    .widen8 = {NULL, widen_f8e4m3, widen_f8e5m2},
+    .dot_rows = dot_rows,
     .dequantize = dequantize_group,
     .scale_sums = scale_sums,
     .bytes_tokens = BYTES_TOKENS,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * quantize.h - one group of int8 values and its scale, and terms of such added: once for every instruction
- * set, in loops of whole vectors that compilers turn into them. Bit for bit what plugins/ref computes. */
+ * quantize.h - groups of int8 values by their scale, and terms of such added: once for every instruction set,
+ * in loops of whole vectors that compilers turn into them. Bit for bit what plugins/ref computes. */
 #ifndef BS_PLUGINS_CPU_ISA_QUANTIZE_H
 #define BS_PLUGINS_CPU_ISA_QUANTIZE_H
 
@@ -40,16 +40,9 @@ static inline int8_t nearest(float v) {
   return (int8_t)(int32_t)whole;
 }
 
-static void quantize_group(int8_t *q, float *out_scale, const float *x, int64_t n) {
-  const int32_t bits = largest_bits(x, n);
-  float most;
-  memcpy(&most, &bits, sizeof most);
-  const float scale = bits < QUANT_INFINITY ? most / 127.0f : NAN;
-  *out_scale = scale;
-  if (!(scale > 0.0f)) {
-    memset(q, 0, (size_t)n);
-    return;
-  }
+/* Values by their group's scale, which is above zero. */
+static void narrow_i8(void *out, const float *x, float scale, int64_t n) {
+  int8_t *q = out;
   int64_t i = 0;
   for (; i + QUANT_STEP <= n; i += QUANT_STEP)
     for (int v = 0; v < QUANT_STEP; v++) q[i + v] = nearest(x[i + v] / scale);
