@@ -35,6 +35,15 @@
  *                   each value rounded once to the weight's dtype.
  *   activate_dx     dY [B,N], Z [B,N], dZ [B,N]; dZ = dY act'(Z), Z what act was applied to; dZ may be in dY
  *                   or in Z.
+ *   quantize_groups in [B,N] f32, q [B,N] i8, f8e4m3 or f8e5m2, scales [B,ceil(N/g)] f32, both written; g =
+ *                   attrs[0]. scale = max|in| / L of g columns of a row (attrs[1] 1: of all rows), L the
+ *                   dtype's largest value (127, 448, 57344); q = in / scale to the nearest, ties to even.
+ *   dequantize_sum  q [B,T N], scales [B,T ceil(N/g)], out [B,N]; T = attrs[1] terms side by side, summed.
+ *   dequantize_product sums [B,N] i32, row scales [B,1], column scales [N], bias [N] or NULL, base [B,N] or
+ *                   NULL, out [B,N] = act(sums row column + base + bias)
+ *   scaled_matmul   X [B,K] fp8, X scales [B,ceil(K/g)] f32, W [N,K] fp8, W scales [N,ceil(K/g)] f32, bias
+ *                   [N] or NULL, base [B,N] or NULL, out [B,N]; g = attrs[0]; takes no packed weight. out =
+ *                   act(sum_j (sum of X W over group j) (X scale_j W scale_j) + base + bias).
  * Weights are packed for matmul or matmul24. Implementations that one plugin registers with the same backend
  * and the same name share packed weights: matmul_dx over a weight that matmul@cpu/packed has packed is served
  * by that plugin's matmul_dx@cpu/packed. Packing with BS_QUERY_TRAIN refuses implementations of matmul that

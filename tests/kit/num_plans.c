@@ -106,9 +106,9 @@ void kit_num_rows(const kit_case *c) {
 
 /* ---- out may be in an input ------------------------------------------------------------------ */
 
-/* Of activate its input; of dequantize_product its base. */
+/* Of activate its input, of others their base. */
 static uint32_t input_of(const kit_data *d) {
-  return kit_is_quant(d->op) ? 4 : 0;
+  return kit_has_base(d->op) ? kit_base(d) : 0;
 }
 
 /* The output is judged as if it had been another tensor: it is copied there, and the input comes back. */

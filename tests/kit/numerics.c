@@ -130,7 +130,7 @@ static const uint32_t special_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
 
 static int has_activation(const char *op) {
   return kit_op_is(op, "matmul") || strcmp(op, "activate") == 0 || strcmp(op, "tree_sum") == 0 ||
-         strcmp(op, "dequantize_product") == 0;
+         kit_has_base(op);
 }
 
 static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activation) {
@@ -138,7 +138,7 @@ static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activati
   if (kit_op_is(op, "matmul_dw")) s.w = dtype == BS_F64 ? BS_F64 : BS_F32;
   if (strstr(op, "_columns") != NULL) s.part = KIT_PATTERN;
   if (has_activation(op)) s.activation = activation;
-  if (strcmp(op, "dequantize_product") == 0) s.residual = dtype;
+  if (kit_has_base(op)) s.residual = dtype;
   kit_data_make(d, op, &s);
 }
 

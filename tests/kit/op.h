@@ -7,7 +7,7 @@
 #include "blockshock/plugin.h"
 #include "tests/kit/kit.h"
 
-enum { KIT_GUARD = 64, KIT_ARGS = 6 };
+enum { KIT_GUARD = 64, KIT_ARGS = 7 };
 
 typedef struct kit_actor {
   kit_plugin own, *p;              /* p: own, or one that is open already */
@@ -71,8 +71,11 @@ void kit_step_reset(struct kit_data *d);
 void kit_step_judge(const struct kit_data *d, uint32_t tolerance, int special);
 void kit_slope_judge(const struct kit_data *d, int special);
 
-/* op_quant.c: quantize_groups, dequantize_sum, dequantize_product. */
+/* op_quant.c: quantize_groups, dequantize_sum, dequantize_product, and by op_scaled.c scaled_matmul. */
 int kit_is_quant(const char *op);
+/* Of those the two with a bias, a base, which out may be in, and an activation. */
+int kit_has_base(const char *op);
+uint32_t kit_base(const struct kit_data *d); /* that argument */
 void kit_quant_fit(const char *op, struct kit_shape *shape);
 void kit_quant_args(struct kit_data *d);
 int64_t kit_quant_group(const struct kit_data *d); /* columns of a group */
@@ -83,6 +86,11 @@ kit_tensor *kit_quant_floats(struct kit_data *d);
 /* Descriptors of a query of B x N that nobody runs. */
 void kit_quant_huge(struct kit_data *d, int64_t B, int64_t N);
 void kit_quant_judge(const struct kit_data *d, uint32_t tolerance, int special);
+int kit_is_scaled(const char *op);
+void kit_scaled_fit(struct kit_shape *shape);
+void kit_scaled_args(struct kit_data *d);
+void kit_scaled_huge(struct kit_data *d, int64_t B, int64_t N);
+void kit_scaled_judge(const struct kit_data *d, uint32_t tolerance, int special);
 
 /* A query. x: dtype of X, dX, or the input; y: of Y, dY, or the output; w: of the weight, of dW. */
 typedef struct kit_shape {

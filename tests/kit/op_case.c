@@ -9,7 +9,8 @@ static const char *const known[] = {
     "matmul",          "matmul_dx",   "matmul_dw",       "matmul_update",  "matmul24",
     "matmul24_dx",     "matmul24_dw", "matmul24_update", "expand24",       "gather_columns",
     "scatter_columns", "convert",     "activate",        "tree_sum",       "sgd_update",
-    "adamw_update",    "activate_dx", "quantize_groups", "dequantize_sum", "dequantize_product"};
+    "adamw_update",    "activate_dx", "quantize_groups", "dequantize_sum", "dequantize_product",
+    "scaled_matmul"};
 
 int kit_op_known(const char *op) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -216,7 +217,7 @@ static void make_queries(kit_data *d) {
                            .kept = d->groups != NULL && !kit_is_step(d->op) ? &d->positions : NULL};
   for (int64_t i = 0; is(d, "tree_sum") && i < kit_blocks(d); i++) d->query.attrs[i] = kit_block(d, i);
   d->query.attrs[0] = kit_is_quant(d->op) ? kit_quant_group(d) : d->query.attrs[0];
-  if (strcmp(d->op, "dequantize_sum") == 0) d->query.attrs[1] = kit_quant_terms(d);
+  if (strcmp(d->op, "dequantize_sum") == 0 || d->second >= 0) d->query.attrs[1] = kit_quant_terms(d);
   d->pack_query = d->query;
   if (is(d, "matmul")) return;
   /* As a layer of that weight dtype would pack it. */

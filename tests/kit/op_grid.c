@@ -102,7 +102,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
     draw_integers(s, i, &seed);
   else if (i >= N_CORNERS)
     draw_floats(s, &seed);
-  const int adds = kit_op_is(op, "matmul") || strcmp(op, "dequantize_product") == 0;
+  const int adds = kit_op_is(op, "matmul") || kit_has_base(op);
   if (adds && i >= N_CORNERS) draw_epilogue(s, integers, &seed);
   if (!fit_dtypes(op, s, i, integers, &seed)) return 0;
   if (i >= N_CORNERS) s->spread = kit_below(&seed, 3) == 0 ? (uint32_t)kit_below(&seed, 3) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * op_quant.c - quantize_groups, dequantize_sum and dequantize_product as the kit asks and judges them. What
- * docs/ops.md says to the bit (scales, integers, sums in the order of the terms) is compared to the bit where
- * the answer is EXACT, and within a few roundings elsewhere. Groups have K columns. */
+ * docs/ops.md says to the bit (scales, values, sums in the order of the terms) is compared to the bit where
+ * the answer is EXACT, and within a few roundings elsewhere. Groups have K columns, values the dtype w. */
 #include <math.h>
 
 #include "lab/gate/activation.h"
@@ -18,27 +18,47 @@ static int joins(const kit_data *d) {
 }
 
 int kit_is_quant(const char *op) {
-  return strcmp(op, "quantize_groups") == 0 || strncmp(op, "dequantize_", 11) == 0;
+  return strcmp(op, "quantize_groups") == 0 || strncmp(op, "dequantize_", 11) == 0 || kit_is_scaled(op);
 }
+
+int kit_has_base(const char *op) {
+  return strcmp(op, "dequantize_product") == 0 || kit_is_scaled(op);
+}
+uint32_t kit_base(const kit_data *d) {
+  return kit_is_scaled(d->op) ? BASE + 1 : BASE;
+}
+
+static const int64_t groups_[] = {1, 3, 32, 128, 5, 2, 16, 64, 1000};
 
 /* The dtypes that the schema asks for, whatever was drawn; and columns of a group. */
 void kit_quant_fit(const char *op, kit_shape *s) {
-  static const int64_t groups[] = {1, 3, 32, 128, 5, 2, 16, 64, 1000};
+  static const uint32_t values[] = {BS_I8, BS_F8E4M3, BS_I8, BS_F8E5M2};
   if (!kit_is_quant(op)) return;
+  if (kit_is_scaled(op)) {
+    kit_scaled_fit(s);
+    return;
+  }
   const int product = strcmp(op, "dequantize_product") == 0;
   if (strcmp(op, "quantize_groups") == 0 || !bs_dtype_is_float(s->y)) s->y = BS_F32;
-  s->x = s->w = BS_F32;
+  s->x = BS_F32;
+  s->w = product ? (uint32_t)BS_F32 : values[s->seed / 27 % 4];
   s->bias = product && s->bias != 0 ? BS_F32 : 0;
   s->residual = product && s->residual != 0 ? BS_F32 : 0;
   if (!product) s->activation = BS_ACT_NONE;
-  s->K = groups[s->seed % 9];
+  s->K = groups_[s->seed % 9];
 }
 
 int64_t kit_quant_group(const kit_data *d) {
-  return joins(d) ? 0 : d->shape.K;
+  return joins(d) ? 0 : kit_is_scaled(d->op) ? groups_[d->shape.seed % 9] : d->shape.K;
+}
+
+/* Of quantize_groups: 1 where rows share their scales. */
+static int64_t together(const kit_data *d) {
+  return (int64_t)(d->shape.seed / 108 % 3 == 1);
 }
 
 int64_t kit_quant_terms(const kit_data *d) {
+  if (quantizes(d)) return together(d);
   return 1 + (int64_t)(d->shape.seed / 9 % 3);
 }
 
@@ -57,8 +77,12 @@ static int64_t columns(const kit_data *d, uint32_t i, int64_t N) {
 void kit_quant_args(kit_data *d) {
   const kit_shape *s = &d->shape;
   const uint32_t dtypes[3][KIT_ARGS] = {
-      {BS_F32, BS_I8, BS_F32}, {BS_I8, BS_F32, s->y}, {BS_I32, BS_F32, BS_F32, s->bias, s->residual, s->y}};
+      {BS_F32, s->w, BS_F32}, {s->w, BS_F32, s->y}, {BS_I32, BS_F32, BS_F32, s->bias, s->residual, s->y}};
   const int which = quantizes(d) ? 0 : joins(d) ? 2 : 1;
+  if (kit_is_scaled(d->op)) {
+    kit_scaled_args(d);
+    return;
+  }
   d->nargs = which == 2 ? 6 : 3;
   for (uint32_t i = 0; i < d->nargs; i++) {
     const int vector = which == 2 && (i == COLUMNS || i == BIAS);
@@ -68,13 +92,17 @@ void kit_quant_args(kit_data *d) {
   }
 }
 
+static float largest(const kit_data *d) {
+  return d->shape.w == BS_F8E4M3 ? 448.0f : d->shape.w == BS_F8E5M2 ? 57344.0f : 127.0f;
+}
+
 /* Rows of several sizes; of every third one most values lie in the middle between two integers. */
 static void fill_floats(kit_data *d, uint64_t *seed) {
   for (int64_t b = 0; b < d->shape.B; b++)
     for (int64_t n = 0; n < d->shape.N; n++) {
       double v = ldexp(kit_get(&d->a[0], b, n), (int)(b % 5) * 9 - 18);
       if (b % 3 == 1) v = 0.125 * ((double)kit_below(seed, 251) - 125.5);
-      if (b % 3 == 1 && n % d->shape.K == 0) v = 127 * 0.125;
+      if (b % 3 == 1 && n % d->shape.K == 0) v = (double)largest(d) * 0.125;
       if (b % 7 == 6) v = 0.0;
       kit_set(&d->a[0], b, n, v);
     }
@@ -82,6 +110,7 @@ static void fill_floats(kit_data *d, uint64_t *seed) {
 
 void kit_quant_fill(kit_data *d, uint64_t *seed) {
   const kit_shape *s = &d->shape;
+  if (kit_is_scaled(d->op)) return;
   if (quantizes(d)) {
     fill_floats(d, seed);
     return;
@@ -97,10 +126,14 @@ void kit_quant_fill(kit_data *d, uint64_t *seed) {
 }
 
 kit_tensor *kit_quant_floats(kit_data *d) {
-  return &d->a[quantizes(d) ? 0 : joins(d) ? BASE : 1];
+  return &d->a[quantizes(d) ? 0 : kit_has_base(d->op) ? kit_base(d) : 1];
 }
 
 void kit_quant_huge(kit_data *d, int64_t B, int64_t N) {
+  if (kit_is_scaled(d->op)) {
+    kit_scaled_huge(d, B, N);
+    return;
+  }
   for (uint32_t i = 0; i < d->nargs; i++) {
     bs_tensor_desc *desc = &d->a[i].d;
     if (d->a[i].block == NULL) continue;
@@ -118,25 +151,32 @@ static void check(const kit_data *d, const char *what, uint32_t dtype, int64_t b
              (long long)b, (long long)n, got, want, slack);
 }
 
+/* The largest magnitude of a group, of one row or of all; NaN stays. */
+static float most_of(const kit_data *d, int64_t b, int64_t first, int64_t end) {
+  const int64_t from = together(d) ? 0 : b, to = together(d) ? d->shape.B : b + 1;
+  float most = 0.0f;
+  for (int64_t r = from; r < to; r++)
+    for (int64_t n = first; n < end; n++) {
+      const float v = (float)fabs(kit_get(&d->a[0], r, n));
+      if (!(v <= most) && !isnan(most)) most = v;
+    }
+  return most;
+}
+
 /* One group of a row: its scale, then what each value is of it. */
 static void judge_group(const kit_data *d, int exact, int64_t b, int64_t g) {
   const int64_t first = g * d->shape.K,
                 end = first + d->shape.K < d->shape.N ? first + d->shape.K : d->shape.N;
-  float most = 0.0f;
-  for (int64_t n = first; n < end; n++) {
-    const float v = (float)fabs(kit_get(&d->a[0], b, n));
-    if (!(v <= most) && !isnan(most)) most = v; /* NaN stays */
-  }
-  const float want = isfinite(most) ? most / 127.0f : NAN;
+  const float most = most_of(d, b, first, end), limit = largest(d);
+  const float want = isfinite(most) ? most / limit : NAN;
   const float scale = (float)kit_get(&d->a[2], b, g);
   check(d, "the scale", BS_F32, b, g, (double)scale, (double)want,
         exact ? 0.0 : 2 * u32 * fabs((double)want) + 0x1p-149);
   for (int64_t n = first; n < end; n++) {
     const float of = scale > 0.0f ? (float)kit_get(&d->a[0], b, n) / scale : 0.0f;
-    const double near = of > 127.0f ? 127.0 : of < -127.0f ? -127.0 : (double)of;
-    const double got = kit_get(&d->a[1], b, n), most_off = exact ? 0.0 : 0.5 + 4 * u32 * fabs(near);
-    const double q = exact ? rint(near) : near;
-    if (!(fabs(got - q) <= most_off))
+    const double near = (double)(of > limit ? limit : of < -limit ? -limit : of);
+    const double got = kit_get(&d->a[1], b, n);
+    if (!kit_within(d->shape.w, got, near, exact ? 0.0 : 4 * u32 * fabs(near)))
       kit_fail("%s: q [%lld,%lld] is %g, %.9g / %.9g is %.9g", kit_data_text(d), (long long)b, (long long)n,
                got, kit_get(&d->a[0], b, n), (double)scale, (double)of);
   }
@@ -187,6 +227,10 @@ static void judge_product(const kit_data *d, int exact, int special, int64_t b, 
 
 void kit_quant_judge(const kit_data *d, uint32_t tolerance, int special) {
   const int exact = tolerance == BS_TOL_EXACT;
+  if (kit_is_scaled(d->op)) {
+    kit_scaled_judge(d, tolerance, special);
+    return;
+  }
   const int64_t per_row = quantizes(d) ? groups_of(d, d->shape.N) : d->shape.N;
   for (int64_t b = 0; b < d->shape.B; b++)
     for (int64_t i = 0; i < per_row; i++) {

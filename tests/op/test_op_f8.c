@@ -159,10 +159,9 @@ static float most_of(const values *v, int64_t b, int64_t g) {
 static int64_t wrong_values(const values *v) {
   const int64_t groups = (v->K + v->group - 1) / v->group;
   int64_t wrong = 0;
-  float *all = malloc((size_t)(v->B * groups) * sizeof *all);
+  float *all = calloc((size_t)(v->B * groups), sizeof *all);
   for (int64_t g = 0; g < groups; g++)
-    for (int64_t b = 0; b < v->B; b++)
-      all[b * groups + g] = v->together && b > 0 ? all[g] : most_of(v, b, g);
+    for (int64_t b = 0; b < v->B; b++) all[b * groups + g] = v->together && b > 0 ? all[g] : most_of(v, b, g);
   for (int64_t b = 0; b < v->B; b++)
     for (int64_t k = 0; k < v->K; k++) {
       const float most = all[b * groups + k / v->group];
