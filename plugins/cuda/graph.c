@@ -21,6 +21,8 @@ void cuda_graph_spoil(const cuda_device *device, const char *what) {
 int32_t cuda_graph_begin(void *opaque, bs_error *err) {
   const cuda_device *device = opaque;
   cuda_inner *in = device->inner;
+  if (in->capturing) /* the one that is open goes on */
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CUDA-GRAPH", "a graph is begun already");
   int32_t rc = cuda_enter(device, err);
   in->spoilt = NULL;
   if (rc == BS_OK)

@@ -236,6 +236,7 @@ int32_t cuda_event_elapsed(void *opaque, bs_event *start, bs_event *stop, double
 void *cuda_native_handle(void *opaque, uint32_t what, bs_stream *stream) {
   const cuda_device *device = opaque;
   if (what == BS_NATIVE_DEVICE) return (void *)device->context;
-  if (what == BS_NATIVE_STREAM) return (void *)cuda_stream(device, stream);
-  return NULL;
+  if (what != BS_NATIVE_STREAM) return NULL;
+  cuda_graph_spoil(device, "work from outside"); /* nobody knows what it is */
+  return (void *)cuda_stream(device, stream);
 }

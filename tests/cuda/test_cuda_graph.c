@@ -261,7 +261,7 @@ END_TEST
 /* Of the backend itself: what spoils a graph is done all the same. */
 static const char *const spoils[] = {
     "taking memory", "giving memory back", "a copy from the host", "a copy to the host",
-    "a wait",        "an event",           "another stream"};
+    "a wait",        "an event",           "another stream",       "work from outside"};
 static void spoil(const over *o, void *device, void *p, bs_event *event, int which) {
   float host[4] = {1, 2, 3, 4};
   bs_error err = BS_ERROR_INIT;
@@ -287,6 +287,10 @@ static void spoil(const over *o, void *device, void *p, bs_event *event, int whi
       break;
     case 5:
       rc = o->b->event_record(device, event, NULL, &err);
+      break;
+    case 7:
+      ck_assert_ptr_nonnull(o->b->native_handle(device, BS_NATIVE_DEVICE, NULL)); /* does not */
+      ck_assert_ptr_nonnull(o->b->native_handle(device, BS_NATIVE_STREAM, NULL));
       break;
     default:
       rc = o->b->stream_create(device, &stream, &err);
@@ -319,6 +323,34 @@ START_TEST(what_spoils_a_graph_is_told) {
 }
 END_TEST
 
+/* A second begin is refused, and what the first has begun is whole. */
+START_TEST(graphs_are_begun_once) {
+  const over o = over_open(NULL, NULL);
+  bs_error err = BS_ERROR_INIT;
+  void *device = NULL, *p = NULL;
+  char host[2][64] = {{1, 2, 3}, {0}};
+  bs_graph *graph = NULL;
+  ck_assert_int_eq(o.b->device_open(o.state, 0, &device, &err), BS_OK);
+  ck_assert_int_eq(o.b->mem_alloc(device, 128, 64, &p, &err), BS_OK);
+  ck_assert_int_eq(o.b->mem_copy(device, p, host[0], 64, BS_COPY_HOST_TO_DEVICE, NULL, &err), BS_OK);
+  ck_assert_int_eq(o.b->graph_begin(device, &err), BS_OK);
+  ck_assert_int_eq(o.b->mem_copy(device, (char *)p + 64, p, 64, BS_COPY_DEVICE_TO_DEVICE, NULL, &err), BS_OK);
+  ck_assert_int_eq(o.b->graph_begin(device, &err), BS_INVALID_ARGUMENT);
+  ck_assert_msg(strstr(err.message, "begun already") != NULL, "%s", err.message);
+  ck_assert_int_eq(o.b->graph_end(device, &graph, &err), BS_OK);
+  ck_assert_ptr_nonnull(graph);
+  ck_assert_int_eq(o.b->graph_run(device, graph, &err), BS_OK);
+  ck_assert_int_eq(o.b->mem_copy(device, host[1], (char *)p + 64, 64, BS_COPY_DEVICE_TO_HOST, NULL, &err),
+                   BS_OK);
+  ck_assert_mem_eq(host[0], host[1], 64);
+  o.b->graph_free(device, graph);
+  o.b->mem_free(device, p);
+  o.b->device_close(device);
+  nothing_lives();
+  bs_context_close(o.context);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("cuda_graph");
   TCase *tc = tcase_create("cuda_graph");
@@ -329,6 +361,7 @@ int main(void) {
   tcase_add_test(tc, a_launch_that_fails_is_told);
   tcase_add_loop_test(tc, ranks_that_meet_cannot, 0, 2);
   tcase_add_loop_test(tc, what_spoils_a_graph_is_told, 0, sizeof spoils / sizeof spoils[0]);
+  tcase_add_test(tc, graphs_are_begun_once);
   suite_add_tcase(s, tc);
   return run_suite(s);
 }
