@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_cuda_quantize.c - int8 with scales on the cuda plugin, the bodies run by the CPU twins, against ref to
- * the bit: groups from one column to more than a block takes, rows that end inside a group, NaN and
- * infinities, terms in their order, products with and without bias and base, every layout. */
+ * test_cuda_quantize.c - int8 and fp8 with scales on the cuda plugin, the bodies run by the CPU twins,
+ * against ref to the bit: groups from one column to more than a block takes, rows that end inside a group,
+ * NaN and infinities, terms in their order, products with and without bias and base, every layout. */
 #include <math.h>
 
 #include "plain.h"
@@ -11,6 +11,8 @@ static const uint32_t floats[6] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, B
 static const int64_t groups[] = {1, 3, 4, 32, 128, 100, 2048, 5000};
 static const int64_t cols[] = {1, 7, 128, 130, 260, 2100, 4100, 0};
 enum { GROUPS = sizeof groups / sizeof *groups, COLS = sizeof cols / sizeof *cols };
+
+static const uint32_t narrow[3] = {BS_I8, BS_F8E4M3, BS_F8E5M2};
 
 static int64_t count_groups(int64_t n, int64_t group) {
   return (n + group - 1) / group;
@@ -34,16 +36,18 @@ START_TEST(quantize) {
       for (int lay = 0; lay < PC_LAYS; lay++) {
         const int64_t rows = 1 + (g + n + lay) % 4, scales = count_groups(cols[n], groups[g]);
         const int where = (g + lay) % PL_PLACES;
+        const uint32_t to = narrow[(g + n + lay) % 3];
         pl_tensor in, q[2], s[2];
         pc_lay(&in, BS_F32, rows, cols[n], lay, where);
         for (int i = 0; i < 2; i++) {
-          pc_lay(&q[i], BS_I8, rows, cols[n], lay, where);
+          pc_lay(&q[i], to, rows, cols[n], lay, where);
           pc_lay(&s[i], BS_F32, rows, scales, (lay + 1) % PC_LAYS, where);
         }
         fill(&in, &seed, (g + n) % 2);
         const bs_tensor_desc *descs[3] = {&in.d, &q[0].d, &s[0].d};
         bs_op_query query = fx_query("quantize_groups", descs, 3);
         query.attrs[0] = groups[g];
+        query.attrs[1] = (g + n / 2 + lay) % 2; /* 1: rows share scales */
         pl_run_cuda(&p, &cuda_quantize_groups, &query, NULL, (bs_tensor *[]){&in.t, &q[0].t, &s[0].t});
         pl_run_ref(&p, &query, NULL, (bs_tensor *[]){&in.t, &q[1].t, &s[1].t});
         pl_same_bits(&q[0], &q[1], "q");
@@ -68,7 +72,7 @@ START_TEST(dequantize_sums) {
         const int lay = (g + n + (int)terms) % PC_LAYS, where = (n + (int)terms) % PL_PLACES;
         const int64_t rows = 1 + (g + n) % 3, width = count_groups(cols[n], groups[g]);
         pl_tensor q, s, out[2];
-        pc_lay(&q, BS_I8, rows, terms * cols[n], lay, where);
+        pc_lay(&q, narrow[(g + n + (int)terms) % 3], rows, terms * cols[n], lay, where);
         pc_lay(&s, BS_F32, rows, terms * width, (lay + 2) % PC_LAYS, where);
         for (int i = 0; i < 2; i++) pc_lay(&out[i], floats[(g + (int)terms) % 6], rows, cols[n], lay, where);
         pl_fill_bits(&q, &seed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * dequantize_sum.c - out = sum over terms of q scale: int8 values with an f32 scale for each group of
+ * dequantize_sum.c - out = sum over terms of q scale: int8 or fp8 values with an f32 scale for each group of
  * columns. Any strides; the arithmetic is in dequantize_sum_body.h. */
 #include "dequantize_sum_body.h"
 
@@ -14,8 +14,10 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_ans
   (void)state;
   if (q->nargs != 3 || !cuda_arg_ok(q, 0, 2) || !cuda_arg_ok(q, 1, 2) || !cuda_arg_ok(q, 2, 2))
     return cuda_answer_no(out_answer, BS_REASON_RANK, "needs three matrices of known dtypes");
-  if (q->args[0]->dtype != BS_I8 || q->args[1]->dtype != BS_F32 || !cuda_is_float(q->args[2]->dtype))
-    return cuda_answer_no(out_answer, BS_REASON_DTYPE, "needs i8, f32 scales and a float output");
+  const uint32_t from = q->args[0]->dtype;
+  if ((from != BS_I8 && from != BS_F8E4M3 && from != BS_F8E5M2) || q->args[1]->dtype != BS_F32 ||
+      !cuda_is_float(q->args[2]->dtype))
+    return cuda_answer_no(out_answer, BS_REASON_DTYPE, "needs i8 or fp8, f32 scales and a float output");
   if (q->attrs[0] < 1 || q->attrs[1] < 1)
     return cuda_answer_no(out_answer, BS_REASON_SHAPE, "groups and terms are at least 1");
   return cuda_answer(out_answer, BS_LEVEL_NATIVE, 700, BS_TOL_EXACT, 0, "vectors", "a kernel of its own");
@@ -66,7 +68,7 @@ const bs_op_impl cuda_dequantize_sum = {
     .op = "dequantize_sum",
     .backend = "cuda",
     .name = "kernels",
-    .summary = "sums int8 terms with a scale a group",
+    .summary = "sums int8 or fp8 terms with a scale a group",
     .supports = supports,
     .prepare = prepare,
     .run = run,

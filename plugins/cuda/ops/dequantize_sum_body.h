@@ -22,11 +22,16 @@ CUDA_FN void dequantize_sum_one(const dequantize_sum_args *a, const cuda_place *
     const cuda_raw q = cuda_view_get(&a->q, &from, count);
     const float scale =
         *(const float *)(const void *)cuda_element(&a->scales, at->row, t * a->groups + group);
-    int64_t v[CUDA_WALK_WIDTH];
-    cuda_widen_i64(BS_I8, &q, v, count);
+    float v[CUDA_WALK_WIDTH];
+    if (a->q.dtype == BS_I8) {
+      CUDA_UNROLL
+      for (int i = 0; i < count; i++) v[i] = (float)(int32_t)(int8_t)cuda_raw8(&q, i);
+    } else {
+      cuda_widen_f32(a->q.dtype, &q, v, count);
+    }
     CUDA_UNROLL
     for (int i = 0; i < count; i++) {
-      const float term = (float)(int32_t)v[i] * scale;
+      const float term = v[i] * scale;
       sum[i] = t == 0 ? term : sum[i] + term;
     }
   }

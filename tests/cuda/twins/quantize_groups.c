@@ -3,7 +3,7 @@
 #include "tests/cuda/twins/twins.h"
 
 static void run_block(const quantize_groups_args *a, quantize_groups_shared *shared, cuda_at at) {
-  for (at.thread = 0; at.thread < at.threads; at.thread++) quantize_groups_clear(a, shared, &at);
+  for (at.thread = 0; at.thread < at.threads; at.thread++) quantize_groups_begin(a, shared, &at);
   for (at.thread = 0; at.thread < at.threads; at.thread++) quantize_groups_measure(a, shared, &at);
   for (at.thread = 0; at.thread < at.threads; at.thread++) quantize_groups_finish(a, shared, &at);
 }
