@@ -16,6 +16,7 @@
 #include "ops/quantize_groups_body.h"
 #include "ops/ranks_reduce_body.h"
 #include "ops/rows.h"
+#include "ops/scaled_matmul_body.h"
 #include "ops/scatter_columns_body.h"
 #include "ops/sgd_update_body.h"
 #include "ops/tree_sum_body.h"
@@ -46,5 +47,6 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_ROWS_I32_4] = {"rows_i32_4", sizeof(rows_args), ROWS_THREADS, 0},
     [CUDA_ROWS_I32_16] = {"rows_i32_16", sizeof(rows_args), ROWS_THREADS, 0},
     [CUDA_FINISH_PRODUCT] = {"finish_product", sizeof(finish_product_args), CUDA_BLOCK, 0},
+    [CUDA_SCALED_MATMUL] = {"scaled_matmul", sizeof(scaled_matmul_args), CUDA_BLOCK, 0},
     [CUDA_RANKS_REDUCE] = {"ranks_reduce", sizeof(ranks_reduce_args), CUDA_BLOCK, 0},
 };

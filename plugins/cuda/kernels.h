@@ -30,6 +30,7 @@ enum cuda_kernel {
   CUDA_ROWS_I32_16,
   CUDA_RANKS_REDUCE,   /* of collectives */
   CUDA_FINISH_PRODUCT, /* of products by cuBLASLt: what its epilogues do not do */
+  CUDA_SCALED_MATMUL,
   CUDA_KERNEL_COUNT_
 };
 

@@ -106,8 +106,8 @@ static int32_t register_all(cuda_state *state, bs_error *err) {
       {BS_KIND_OP, &cuda_gather_columns},  {BS_KIND_OP, &cuda_scatter_columns},
       {BS_KIND_OP, &cuda_quantize_groups}, {BS_KIND_OP, &cuda_sgd_update},
       {BS_KIND_OP, &cuda_adamw_update},    {BS_KIND_OP, &cuda_expand24},
-      {BS_KIND_OP, &cuda_splt_matmul24},   {BS_KIND_COMM, &cuda_comm_devlocal},
-      {BS_KIND_COMM, &cuda_comm_nccl},
+      {BS_KIND_OP, &cuda_scaled_matmul},   {BS_KIND_OP, &cuda_splt_matmul24},
+      {BS_KIND_COMM, &cuda_comm_devlocal}, {BS_KIND_COMM, &cuda_comm_nccl},
   };
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc = register_one(state, things[i].kind, things[i].vtable, err);
@@ -159,6 +159,6 @@ BS_PLUGIN_DEFINE("cuda", BS_PLUGIN_VERSION, "NVIDIA GPUs: own kernels on the dri
                  "op:activate@cuda\nop:activate_dx@cuda\nop:tree_sum@cuda\nop:dequantize_sum@cuda\nop:"
                  "dequantize_product@cuda\n"
                  "op:gather_columns@cuda\nop:scatter_columns@cuda\nop:quantize_groups@cuda\nop:sgd_update@"
-                 "cuda\nop:adamw_update@cuda\nop:expand24@cuda\n"
+                 "cuda\nop:adamw_update@cuda\nop:expand24@cuda\nop:scaled_matmul@cuda\n"
                  "comm:devlocal:\ncomm:nccl:\n",
                  activate, deactivate)

@@ -10,7 +10,8 @@ static void set_rows(kit_data *d, int64_t rows) {
   d->shape.B = rows;
   for (uint32_t i = 0; i < d->nargs; i++) {
     kit_tensor *m = &d->a[i];
-    if (m->block == NULL || m->t.rank != 2 || (kit_op_is(d->op, "matmul_dw") && (int32_t)i == d->out))
+    if (m->block == NULL || m->t.rank != 2 || (kit_op_is(d->op, "matmul_dw") && (int32_t)i == d->out) ||
+        kit_scaled_weight(d, i))
       continue;
     const int64_t last = (rows - 1) * m->t.strides[0] + (m->t.dims[1] - 1) * m->t.strides[1];
     m->t.dims[0] = rows;

@@ -87,6 +87,7 @@ kit_tensor *kit_quant_floats(struct kit_data *d);
 void kit_quant_huge(struct kit_data *d, int64_t B, int64_t N);
 void kit_quant_judge(const struct kit_data *d, uint32_t tolerance, int special);
 int kit_is_scaled(const char *op);
+int kit_scaled_weight(const struct kit_data *d, uint32_t i); /* argument i has N rows */
 void kit_scaled_fit(struct kit_shape *shape);
 void kit_scaled_args(struct kit_data *d);
 void kit_scaled_huge(struct kit_data *d, int64_t B, int64_t N);

@@ -12,6 +12,10 @@ int kit_is_scaled(const char *op) {
   return strcmp(op, "scaled_matmul") == 0;
 }
 
+int kit_scaled_weight(const kit_data *d, uint32_t i) {
+  return kit_is_scaled(d->op) && (i == W || i == W_SCALES);
+}
+
 void kit_scaled_fit(kit_shape *s) {
   static const uint32_t f8[] = {BS_F8E4M3, BS_F8E5M2};
   s->x = f8[s->seed / 9 % 3 == 0];
