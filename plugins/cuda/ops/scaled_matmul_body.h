@@ -74,12 +74,18 @@ CUDA_FN float scaled_matmul_scale(const cuda_view *scales, int64_t row, int64_t 
   return *(const float *)(const void *)cuda_element(scales, row, group);
 }
 
+/* The next piece of w is on its way while one is multiplied. */
 CUDA_FN void scaled_matmul_pieces(const scaled_matmul_args *a, scaled_matmul_local *l,
                                   const scaled_matmul_part *p, uint32_t lane) {
+  cuda_raw next = {{0, 0, 0, 0}};
+  if (lane < a->pieces)
+    next = cuda_get_bytes(cuda_element(&a->w, p->n, (int64_t)lane * CUDA_SCALED_PIECE), CUDA_SCALED_PIECE);
   CUDA_ROLL
   for (int64_t piece = lane; piece < a->pieces; piece += 32) {
     const int64_t k = piece * CUDA_SCALED_PIECE, group = cuda_divide(&a->by_group, k);
-    const cuda_raw of_w = cuda_get_bytes(cuda_element(&a->w, p->n, k), CUDA_SCALED_PIECE);
+    const cuda_raw of_w = next;
+    if (piece + 32 < a->pieces)
+      next = cuda_get_bytes(cuda_element(&a->w, p->n, k + 32 * CUDA_SCALED_PIECE), CUDA_SCALED_PIECE);
     const float w_scale = scaled_matmul_scale(&a->w_scales, p->n, group);
     float w[CUDA_SCALED_PIECE];
     CUDA_UNROLL
