@@ -74,8 +74,9 @@ static int32_t register_one(cuda_state *state, uint32_t kind, const void *vtable
 /* Products by cuBLASLt, and what steps the weights that they have packed. */
 static int32_t register_products(cuda_state *state, bs_error *err) {
 #if defined(BS_CUDA_LT)
-  const bs_op_impl *const things[] = {&cuda_lt_matmul,        &cuda_lt_matmul_dx, &cuda_lt_matmul_dw,
-                                      &cuda_lt_matmul_update, &state->steps[0],   &state->steps[1]};
+  const bs_op_impl *const things[] = {&cuda_lt_matmul,        &cuda_lt_matmul_dx,     &cuda_lt_matmul_dw,
+                                      &cuda_lt_matmul_update, &cuda_lt_scaled_matmul, &state->steps[0],
+                                      &state->steps[1]};
   state->steps[0] = cuda_sgd_update;
   state->steps[1] = cuda_adamw_update;
   state->steps[0].name = state->steps[1].name = CUDA_LT;

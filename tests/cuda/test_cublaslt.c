@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "plugins/cuda/cublaslt/product.h"
-#include "products_case.h"
+#include "scaled_case.h"
 #include "tests/cuda/standin/lt/control.h"
 
 /* ---- the plugin's state over the stand-in ----------------------------------------------------- */
@@ -81,6 +81,14 @@ static void lt_close(pl *p) {
   cuda_lt_delete(&p->state);
   ck_assert_int_eq(told->handles, 0);
   pl_close(p);
+}
+
+static bs_op_answer ask(pl *p, const bs_op_impl *impl, const bs_op_query *q) {
+  bs_op_answer answer;
+  memset(&answer, 0, sizeof answer);
+  answer.struct_size = (uint32_t)sizeof answer;
+  ck_assert_int_eq(impl->supports(&p->state, q, &answer), BS_OK);
+  return answer;
 }
 
 static const bs_op_impl *by_lt(const char *op) {
@@ -200,6 +208,92 @@ START_TEST(sums_are_finished) {
       ck_assert_int_eq(p.launches - before, 1);
       pc_close(&c);
     }
+  lt_close(&p);
+}
+END_TEST
+
+/* fp8 with one scale a row: the library's sums, scaled behind them by one launch of ours. */
+START_TEST(scales_are_put_behind) {
+  static const uint32_t f8[][2] = {{BS_F8E4M3, BS_F8E4M3}, {BS_F8E4M3, BS_F8E5M2}, {BS_F8E5M2, BS_F8E4M3}};
+  static const uint32_t outs[] = {BS_F32, BS_BF16, BS_F64, BS_F8E4M3, BS_F16};
+  static const int64_t sizes[][3] = {{1, 16, 16}, {5, 32, 48}, {70, 64, 160}};
+  pl p;
+  uint64_t seed = 31;
+  lt_open(&p, "plain=1", LT_STANDIN, 0);
+  for (int i = 0; i < 24; i++) {
+    const int64_t *size = sizes[i % 3];
+    const int in_out = i % 5 == 0;
+    const sc_shape s = {.B = size[0],
+                        .N = size[1],
+                        .K = size[2],
+                        .group = size[2] + i % 2,
+                        .x = f8[i / 3 % 3][0],
+                        .w = f8[i / 3 % 3][1],
+                        .out = outs[i % 5],
+                        .activation = (uint32_t)i % 4,
+                        .with = in_out ? SC_BIAS | SC_IN_PLACE : i / 2 % 4};
+    sc c;
+    sc_open(&c, &s, &seed);
+    const uint64_t products = told->products;
+    const int64_t launches = p.launches;
+    pl_run_cuda(&p, &cuda_lt_scaled_matmul, &c.query[0], NULL, c.args[0]);
+    pl_run_ref(&p, &c.query[1], NULL, c.args[1]);
+    ck_assert_uint_eq(told->products - products, 1);
+    ck_assert_int_eq(p.launches - launches, 1);
+    sc_near(&c, "scaled_matmul by cuBLASLt");
+    sc_close(&c);
+  }
+  lt_close(&p);
+}
+END_TEST
+
+static const struct {
+  const char *what;
+  int64_t N, K, group;
+  uint64_t limit;
+  uint32_t flags;
+  int lay;
+  int32_t capability;
+  const char *why; /* our own kernel serves; NULL: cuBLASLt */
+} scaled_table[] = {
+    {"one scale a row", 32, 48, 48, 0, 0, PC_DENSE, 90, NULL},
+    {"blocks", 32, 256, 128, 0, 0, PC_DENSE, 90, "one scale a row only"},
+    {"8 outputs", 24, 48, 48, 0, 0, PC_DENSE, 90, "in 16s"},
+    {"8 columns", 32, 40, 40, 0, 0, PC_DENSE, 90, "in 16s"},
+    {"no columns", 32, 0, 16, 0, 0, PC_DENSE, 90, "one scale a row only"},
+    {"columns apart", 32, 48, 48, 0, 0, PC_SPREAD, 90, "rows must be dense"},
+    {"token by token", 32, 48, 48, 0, BS_QUERY_TOKENWISE, PC_DENSE, 90, "not token by token"},
+    {"no room for sums", 32, 48, 48, 64, 0, PC_DENSE, 90, "the limit is 64"},
+    {"Ampere", 32, 48, 48, 0, 0, PC_DENSE, 80, "8.9"},
+};
+START_TEST(scaled_selections) {
+  pl p;
+  sc c;
+  uint64_t seed = 37;
+  lt_open(&p, "plain=1", LT_STANDIN, 0);
+  p.state.lt->capability = scaled_table[_i].capability;
+  const sc_shape s = {.B = 6,
+                      .N = scaled_table[_i].N,
+                      .K = scaled_table[_i].K,
+                      .group = scaled_table[_i].group,
+                      .x = BS_F8E4M3,
+                      .w = BS_F8E4M3,
+                      .out = BS_F32,
+                      .lay = scaled_table[_i].lay};
+  sc_open(&c, &s, &seed);
+  c.query[0].flags = scaled_table[_i].flags;
+  c.query[0].workspace_limit = scaled_table[_i].limit;
+  const bs_op_answer answer = ask(&p, &cuda_lt_scaled_matmul, &c.query[0]);
+  const int own = scaled_table[_i].why != NULL;
+  ck_assert_msg(answer.level == (own ? (uint32_t)BS_LEVEL_EMULATED : (uint32_t)BS_LEVEL_NATIVE) &&
+                    strstr(answer.text, own ? scaled_table[_i].why : "behind them") != NULL,
+                "%s: level %u: %s", scaled_table[_i].what, answer.level, answer.text);
+  const uint64_t products = told->products;
+  pl_run_cuda(&p, &cuda_lt_scaled_matmul, &c.query[0], NULL, c.args[0]);
+  pl_run_ref(&p, &c.query[1], NULL, c.args[1]);
+  ck_assert_uint_eq(told->products - products, !own);
+  sc_near(&c, scaled_table[_i].what);
+  sc_close(&c);
   lt_close(&p);
 }
 END_TEST
@@ -392,14 +486,6 @@ static const selection table[] = {
     {"fp8, 8 outputs", BS_F8E4M3, BS_F8E4M3, BS_F32, 0, 0, 3, 24, 48, 0, 0, 0, PC_DENSE, 90, NO(ALIGNMENT)},
     {"fp8, f32 bias", BS_F8E4M3, BS_F8E4M3, BS_F32, BS_F32, 0, 3, 32, 48, 0, 0, 0, PC_DENSE, 90, YES},
 };
-
-static bs_op_answer ask(pl *p, const bs_op_impl *impl, const bs_op_query *q) {
-  bs_op_answer answer;
-  memset(&answer, 0, sizeof answer);
-  answer.struct_size = (uint32_t)sizeof answer;
-  ck_assert_int_eq(impl->supports(&p->state, q, &answer), BS_OK);
-  return answer;
-}
 
 START_TEST(selections) {
   const selection *s = &table[_i];
@@ -634,6 +720,8 @@ int main(void) {
   tcase_add_test(c, no_tokens);
   tcase_add_loop_test(c, sums_are_finished, 0, (int)(sizeof finishes / sizeof finishes[0]));
   tcase_add_loop_test(c, selections, 0, (int)(sizeof table / sizeof table[0]));
+  tcase_add_test(c, scales_are_put_behind);
+  tcase_add_loop_test(c, scaled_selections, 0, (int)(sizeof scaled_table / sizeof scaled_table[0]));
   tcase_add_test(c, siblings_serve_what_they_must);
   tcase_add_loop_test(c, without_a_library, 0, 4);
   tcase_add_test(c, the_fastest_is_kept);

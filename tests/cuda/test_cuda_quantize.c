@@ -4,8 +4,7 @@
  * NaN and infinities, terms in their order, products with and without bias and base, every layout. */
 #include <math.h>
 
-#include "plain.h"
-#include "products_case.h"
+#include "scaled_case.h"
 
 static const uint32_t floats[6] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, BS_F8E5M2};
 static const int64_t groups[] = {1, 3, 4, 32, 128, 100, 2048, 5000};
@@ -139,32 +138,7 @@ START_TEST(dequantize_products) {
 }
 END_TEST
 
-/* What two results of a product may differ by where sums are made in two orders. */
-static double scaled_slack(pl_tensor *const all[7], int64_t group, int64_t b, int64_t n, int with) {
-  double size = 0.0;
-  const int64_t K = all[0]->t.dims[1];
-  for (int64_t k = 0; k < K; k++)
-    size += fabs(pl_get(all[0], b, k) * pl_get(all[2], n, k) * pl_get(all[1], b, k / group) *
-                 pl_get(all[3], n, k / group));
-  if (with & 1) size += fabs(pl_get(all[4], 0, n));
-  if (with & 2) size += 4.0; /* of base, which may be gone */
-  return (4.0 * sqrt((double)K) + 16.0) * 0x1p-24 * size;
-}
-
-static void scaled_near(pl_tensor out[2], pl_tensor *const all[7], int64_t group, int with) {
-  const double u = bs_dtype_unit_roundoff(out[0].t.dtype);
-  for (int64_t b = 0; b < out[0].t.dims[0]; b++)
-    for (int64_t n = 0; n < out[0].t.dims[1]; n++) {
-      const double got = pl_get(&out[0], b, n), want = pl_get(&out[1], b, n);
-      const double slack =
-          scaled_slack(all, group, b, n, with) + 2.1 * u * fabs(want) + 0x1p-16 * (u > 0x1p-6);
-      ck_assert_msg(fabs(got - want) <= slack, "[%lld,%lld] is %.9g, want %.9g within %.3g", (long long)b,
-                    (long long)n, got, want, slack);
-    }
-}
-
-/* Sums in another order than ref's: near it, by what the terms are. Groups of whole pieces and others, rows
- * on 16 bytes and off, tokens of one block and of several. */
+/* Groups of whole pieces and others, rows on 16 bytes and off, tokens of one block and of several. */
 START_TEST(scaled_products) {
   static const int64_t sizes[][4] = {
       {0, 3, 8, 4},       {3, 0, 8, 4},       {1, 1, 1, 1},     {2, 9, 0, 128},      {4, 8, 512, 128},
@@ -174,38 +148,25 @@ START_TEST(scaled_products) {
   uint64_t seed = 73;
   for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++)
     for (int lay = 0; lay < PC_LAYS; lay++)
-      for (int with = 0; with < 8; with++) { /* bias, base, base in out */
-        const int64_t B = sizes[size][0], N = sizes[size][1], K = sizes[size][2], group = sizes[size][3];
-        const int64_t G = count_groups(K, group), step = lay == PC_SPREAD ? 2 : 1;
-        const int where = (lay + with) % PL_PLACES, in_out = with == 6;
-        const uint32_t to = in_out ? (uint32_t)BS_F32 : floats[(with + lay) % 6];
-        const uint32_t act = (uint32_t)(with + lay) % 4;
-        pl_tensor x, xs, w, ws, bias, base, out[2];
-        pc_lay(&x, narrow[1 + with % 2], B, K, lay, where);
-        pc_lay(&xs, BS_F32, B, G, (lay + 1) % PC_LAYS, where);
-        pc_lay(&w, narrow[1 + with / 2 % 2], N, K, lay, where);
-        pc_lay(&ws, BS_F32, N, G, (lay + 2) % PC_LAYS, where);
-        pl_make(&bias, BS_F32, 1, &N, &step, where);
-        pc_lay(&base, BS_F32, B, N, lay, where);
-        for (int i = 0; i < 2; i++) pc_lay(&out[i], to, B, N, lay, where);
-        pl_tensor *const all[] = {&x, &xs, &w, &ws, &bias, &base, &out[0]};
-        for (size_t i = 0; i < 7; i++) pl_fill(all[i], &seed, 0);
-        pl_copy(&out[1], &out[0]);
-        for (int i = 0; i < 2; i++) {
-          pl_tensor *at = in_out ? &out[i] : &base;
-          bs_tensor *args[7] = {
-              &x.t, &xs.t, &w.t, &ws.t, with & 1 ? &bias.t : NULL, with & 2 ? &at->t : NULL, &out[i].t};
-          const bs_tensor_desc *descs[7] = {
-              &x.d, &xs.d, &w.d, &ws.d, with & 1 ? &bias.d : NULL, with & 2 ? &at->d : NULL, &out[i].d};
-          bs_op_query query = fx_query("scaled_matmul", descs, 7);
-          query.attrs[0] = group;
-          query.activation = act;
-          if (i == 0) pl_run_cuda(&p, &cuda_scaled_matmul, &query, NULL, args);
-          if (i == 1) pl_run_ref(&p, &query, NULL, args);
-        }
-        scaled_near(out, all, group, with);
-        for (size_t i = 0; i < 7; i++) pl_free(all[i]);
-        pl_free(&out[1]);
+      for (int with = 0; with < 8; with++) {
+        const int in_out = with == 5;
+        const sc_shape s = {sizes[size][0],
+                            sizes[size][1],
+                            sizes[size][2],
+                            sizes[size][3],
+                            narrow[1 + with % 2],
+                            narrow[1 + with / 2 % 2],
+                            in_out ? (uint32_t)BS_F32 : floats[(with + lay) % 6],
+                            (uint32_t)(with + lay) % 4,
+                            in_out ? SC_BIAS | SC_IN_PLACE : with & (SC_BIAS | SC_BASE),
+                            lay,
+                            (lay + with) % PL_PLACES};
+        sc c;
+        sc_open(&c, &s, &seed);
+        pl_run_cuda(&p, &cuda_scaled_matmul, &c.query[0], NULL, c.args[0]);
+        pl_run_ref(&p, &c.query[1], NULL, c.args[1]);
+        sc_near(&c, "scaled_matmul");
+        sc_close(&c);
       }
   pl_close(&p);
 }

@@ -19,14 +19,39 @@ uint64_t cuda_lt_sums_bytes(const cuda_lt_shape *s) {
   return (uint64_t)s->n * (uint64_t)s->ldd * sizeof(float);
 }
 
-int32_t cuda_lt_finish(const cuda_lt_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err) {
+int cuda_lt_sums_fit(const bs_op_query *q, cuda_lt_shape *s, bs_op_answer *out) {
+  const uint64_t sums = cuda_lt_sums_bytes(s);
+  if (q->workspace_limit == 0) return 1;
+  if (sums > q->workspace_limit) {
+    (void)cuda_answer_no(out, BS_REASON_WORKSPACE, "sums of %llu bytes, the limit is %llu",
+                         (unsigned long long)sums, (unsigned long long)q->workspace_limit);
+    return 0;
+  }
+  if (s->workspace > q->workspace_limit - sums) s->workspace = q->workspace_limit - sums;
+  return 1;
+}
+
+int32_t cuda_lt_take_sums(cuda_lt_plan *plan, bs_error *err) {
+  const bs_exec *exec = plan->plan.exec;
+  const uint64_t bytes = cuda_lt_sums_bytes(&plan->ask.shape);
+  plan->sums = exec->alloc(exec->ctx, bytes);
+  if (plan->sums != NULL) return BS_OK;
+  return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no device memory for sums of %llu bytes",
+                 (unsigned long long)bytes);
+}
+
+bs_tensor cuda_lt_sums_of(const cuda_lt_plan *plan, int64_t rows) {
   const cuda_lt_shape *s = &plan->ask.shape;
-  const bs_tensor sums = {.struct_size = (uint32_t)sizeof sums,
-                          .dtype = BS_F32,
-                          .rank = 2,
-                          .dims = {args[3]->dims[0], s->m},
-                          .strides = {s->ldd, 1},
-                          .data = plan->sums};
+  return (bs_tensor){.struct_size = (uint32_t)sizeof(bs_tensor),
+                     .dtype = BS_F32,
+                     .rank = 2,
+                     .dims = {rows, s->m},
+                     .strides = {s->ldd, 1},
+                     .data = plan->sums};
+}
+
+int32_t cuda_lt_finish(const cuda_lt_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err) {
+  const bs_tensor sums = cuda_lt_sums_of(plan, args[3]->dims[0]);
   cuda_view views[4] = {cuda_view_of(&sums), cuda_view_of(args[1]), cuda_view_of(args[2]),
                         cuda_view_of(args[3])};
   finish_product_args a = {.activation = plan->activation};

@@ -112,12 +112,7 @@ static int sums_ok(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask) {
   s->align_d = s->align_c = 16;
   s->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   ask->finished = 1;
-  if (!cuda_lt_sizes(s, &why) || !cuda_lt_aligned(s, &why)) return 0;
-  const uint64_t sums = cuda_lt_sums_bytes(s);
-  if (q->workspace_limit == 0) return 1;
-  if (sums > q->workspace_limit) return 0;
-  if (s->workspace > q->workspace_limit - sums) s->workspace = q->workspace_limit - sums;
-  return 1;
+  return cuda_lt_sizes(s, &why) && cuda_lt_aligned(s, &why) && cuda_lt_sums_fit(q, s, &why);
 }
 
 /* 0: `out` says why not all of it, where its sums are none of ours either. */
@@ -147,15 +142,6 @@ static int32_t pack(void *state, const bs_exec *exec, const bs_op_query *query, 
   return cuda_packed_make(&cuda_lt_matmul, state, exec, query, weights, out_packed, out_bytes, err);
 }
 
-static int32_t take_sums(cuda_lt_plan *plan, bs_error *err) {
-  const bs_exec *exec = plan->plan.exec;
-  const uint64_t bytes = cuda_lt_sums_bytes(&plan->ask.shape);
-  plan->sums = exec->alloc(exec->ctx, bytes);
-  if (plan->sums != NULL) return BS_OK;
-  return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no device memory for sums of %llu bytes",
-                 (unsigned long long)bytes);
-}
-
 static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, void *packed, void **out_plan,
                        bs_error *err) {
   bs_op_answer answer;
@@ -166,7 +152,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
   (void)ask_of(state, q, &ask, &answer);
   rc = cuda_lt_prepare(&cuda_lt_matmul, &cuda_matmul, &cuda_gather_columns, 0, state, exec, q, packed, &ask,
                        &plan, err);
-  if (rc == BS_OK && ask.finished) rc = take_sums(plan, err);
+  if (rc == BS_OK && ask.finished) rc = cuda_lt_take_sums(plan, err);
   if (rc != BS_OK) {
     cuda_lt_plan_free(plan);
     return rc;

@@ -80,10 +80,16 @@ int32_t cuda_lt_run(const cuda_lt_plan *plan, const cuda_lt_shape *shape, cuda_l
 /* finish.c. 1 where it takes the query's bias, activation, residual and output. */
 int cuda_lt_finishes(const bs_op_query *query);
 uint64_t cuda_lt_sums_bytes(const cuda_lt_shape *shape);
+/* The query's limit of workspace has room for them, and shape's own is what is left; or 0 and a NO. */
+int cuda_lt_sums_fit(const bs_op_query *query, cuda_lt_shape *shape, bs_op_answer *out_answer);
+int32_t cuda_lt_take_sums(cuda_lt_plan *plan, bs_error *err);
+/* Those of a run over `rows`. */
+bs_tensor cuda_lt_sums_of(const cuda_lt_plan *plan, int64_t rows);
 /* out = act(sums + bias) + residual, in the order of the stream; args: matmul's. */
 int32_t cuda_lt_finish(const cuda_lt_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err);
 /* X (dX) as the product takes it at this run: `given` itself or the moved one with its rows. */
 bs_tensor cuda_lt_moved(const cuda_lt_plan *plan, const bs_tensor *given);
 
-extern const bs_op_impl cuda_lt_matmul, cuda_lt_matmul_dx, cuda_lt_matmul_dw, cuda_lt_matmul_update;
+extern const bs_op_impl cuda_lt_matmul, cuda_lt_matmul_dx, cuda_lt_matmul_dw, cuda_lt_matmul_update,
+    cuda_lt_scaled_matmul;
 #endif

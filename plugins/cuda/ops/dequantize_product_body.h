@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * dequantize_product_body.h - out = act(sums row column + base + bias), each step rounded to f32 in this
- * order, rounded to out's dtype. */
+ * order, rounded to out's dtype. sums: i32, or f32 of fp8 by cuBLASLt. */
 #ifndef BS_PLUGIN_CUDA_DEQUANTIZE_PRODUCT_BODY_H
 #define BS_PLUGIN_CUDA_DEQUANTIZE_PRODUCT_BODY_H
 #include "activations.h"
@@ -31,7 +31,8 @@ CUDA_FN void dequantize_product_one(const dequantize_product_args *a, const cuda
   if (a->bias.data != 0) dequantize_product_get(&a->bias, 0, at, bias, count);
   CUDA_UNROLL
   for (int i = 0; i < count; i++) {
-    const float by_row = (float)(int32_t)sums.word[i] * scale;
+    const float sum = a->sums.dtype == BS_F32 ? cuda_f32_bits(sums.word[i]) : (float)(int32_t)sums.word[i];
+    const float by_row = sum * scale;
     v[i] = by_row * columns[i];
     if (a->base.data != 0) v[i] += base[i];
     if (a->bias.data != 0) v[i] += bias[i];
