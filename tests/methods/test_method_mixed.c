@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_method_mixed.c - layers in two precisions: every method x mask x P x number of high columns x
- * placement gives the exact product of values that int8 holds, owns each weight once, reads it back and
- * counts what it proposed; each rank has its share of both segments, wherever the high columns lie; all
- * weights are rounded by the scale of their row; tokens do not depend on others; and what is refused, with
- * its reason.
+ * placement gives the exact product of values that int8 or fp8 holds, whatever has a scale, owns each weight
+ * once, reads it back and counts what it proposed; each rank has its share of both segments, wherever the
+ * high columns lie; all weights are rounded by the scale of their row, their block of it or their share of W;
+ * tokens do not depend on others; and what is refused, with its reason.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
 
-enum { B = 5, N = 13, K = 43 };
+enum { B = 5, N = 13, K = 331 };
 
-static const char *const keys[] = {"mixed", "overlap", "repro"};
+static const char *const keys[] = {"mixed", "mixed_dtype", "mixed_scales", "overlap", "repro"};
+enum { HIGH, DTYPE, SCALES, OVERLAP, REPRO, OPTIONS };
+
+/* The others' dtype and scales, by what the layer is told. */
+static const struct format {
+  const char *dtype, *scales;
+  float largest;
+} formats[] = {{"i8", "row", 127},        {"f8e4m3", "row", 448},   {"f8e4m3", "tensor", 448},
+               {"f8e4m3", "block", 448},  {"f8e5m2", "row", 57344}, {"f8e5m2", "tensor", 57344},
+               {"f8e5m2", "block", 57344}};
+#define N_FORMATS ((int)(sizeof formats / sizeof formats[0]))
 static bs_context *context;
 
 static void open_context(void) {
@@ -26,10 +37,11 @@ static void close_context(void) {
   bs_context_close(context);
 }
 
-/* -127, 0 or 127: the scale of a run that has any is 1, whoever it is divided among. */
-static float *steps(uint64_t seed, int64_t count) {
+/* -127, 0 or 127: the scale of a run that has any is 1, whoever it is divided among; of fp8 -7, 0 or 7, whose
+ * scales are powers of two. */
+static float *steps(uint64_t seed, int64_t count, float step) {
   float *v = mf_integers(seed, count);
-  for (int64_t i = 0; i < count; i++) v[i] = v[i] > 0.0f ? 127.0f : v[i] < 0.0f ? -127.0f : 0.0f;
+  for (int64_t i = 0; i < count; i++) v[i] = v[i] > 0.0f ? step : v[i] < 0.0f ? -step : 0.0f;
   return v;
 }
 
@@ -38,13 +50,14 @@ typedef struct layer {
   bs_mask mask;
   uint32_t order[K];
   char high[16];
-  const char *values[3];
+  const char *values[OPTIONS];
+  const struct format *format;
   float *x, *w, *bias;
 } layer;
 
 /* High columns at the front (first): all of them in one half of K; else spread over it. */
-static void layer_make(layer *l, const char *method, const char *mask, uint32_t world, int64_t high,
-                       int first) {
+static void layer_make_of(layer *l, const struct format *format, const char *method, const char *mask,
+                          uint32_t world, int64_t high, int first) {
   static const double shares[] = {5, 1, 2};
   memset(l, 0, sizeof *l);
   l->mask = mf_mask(mask != NULL ? mask : "contiguous");
@@ -56,19 +69,27 @@ static void layer_make(layer *l, const char *method, const char *mask, uint32_t 
     l->mask.shares = shares;
   }
   snprintf(l->high, sizeof l->high, "%lld", (long long)high);
-  l->values[0] = l->high;
-  l->values[1] = "off";
-  l->values[2] = "R1";
-  l->x = steps(31, (int64_t)B * K);
-  l->w = steps(32, (int64_t)N * K);
+  l->format = format;
+  l->values[HIGH] = l->high;
+  l->values[DTYPE] = format->dtype;
+  l->values[SCALES] = format->scales;
+  l->values[OVERLAP] = "off";
+  l->values[REPRO] = "R1";
+  l->x = steps(31, (int64_t)B * K, format == formats ? 127.0f : 7.0f);
+  l->w = steps(32, (int64_t)N * K, format == formats ? 127.0f : 7.0f);
   l->bias = mf_integers(33, N);
   l->c = (mf_case){.method = method, .world = world, .x = l->x, .w = l->w, .bias = l->bias, .backend = "ref"};
   l->c.spec = mf_spec(B, N, K, BS_F32);
   l->c.spec.has_bias = 1;
   l->c.spec.mask = &l->mask;
-  l->c.spec.n_options = 1;
+  l->c.spec.n_options = format == formats ? 1 : 3;
   l->c.spec.option_keys = keys;
   l->c.spec.option_values = l->values;
+}
+
+static void layer_make(layer *l, const char *method, const char *mask, uint32_t world, int64_t high,
+                       int first) {
+  layer_make_of(l, formats, method, mask, world, high, first);
 }
 
 static void layer_free(layer *l) {
@@ -107,7 +128,8 @@ static void check_balance(const layer *l, const mf_result *result, int64_t high)
     }
     const uint64_t rows = (uint64_t)result->rank[r].row_count, low = (uint64_t)n[0];
     const uint64_t wide = n[0] + n[1] > 0 ? (uint64_t)n[1] : 1;
-    const uint64_t want = rows * (4 * wide + low + (low > 0 ? 4 : 0));
+    const int blocks = strcmp(l->format->scales, "block") == 0;
+    const uint64_t want = rows * (4 * wide + low + 4 * (blocks ? (low + 127) / 128 : low > 0));
     ck_assert_uint_eq(result->rank[r].proposal.weight_bytes, want);
   }
   const int64_t slack = l->mask.kind == BS_MASK_COMPLEMENT ? 2 : 1;
@@ -128,15 +150,16 @@ START_TEST(products_are_exact) {
   for (uint32_t P = 1; P <= 4; P++)
     for (size_t n = 0; (splits[_i].worlds >> P & 1u) != 0 && n < sizeof counts / sizeof counts[0]; n++)
       for (int p = 0; p < 4; p++)
-        for (int first = 0; first < 2; first++) {
+        for (int first = 0; first < 4; first++) { /* 2, 3: fp8 */
+          const int f8 = first < 2 ? 0 : 1 + (p * 2 + first + (int)n) % (N_FORMATS - 1);
           layer l;
           mf_result result;
           if (P > 1 && has(splits[_i].method, "column") && (p == 1 || p == 3)) continue; /* needs all of x */
-          layer_make(&l, splits[_i].method, splits[_i].mask, P, counts[n], first);
+          layer_make_of(&l, &formats[f8], splits[_i].method, splits[_i].mask, P, counts[n], first % 2);
           l.c.backend = (p + first) % 2 ? "cpu" : "ref";
           l.c.spec.x_placement = places[p][0];
           l.c.spec.y_placement = places[p][1];
-          l.c.rows = first ? B - 2 : B;
+          l.c.rows = first % 2 ? B - 2 : B;
           mf_run_ok(context, &l.c, &result);
           mf_check_outputs(&l.c, &result);
           mf_check_ownership(&l.c, &result, 0);
@@ -149,49 +172,72 @@ START_TEST(products_are_exact) {
 }
 END_TEST
 
-/* Weights come back as they are multiplied: high ones as they were, the others on the grid of their row. */
-START_TEST(weights_are_rounded_by_their_row) {
+/* Of a rank's low columns, in order: which scale they have. */
+static float low_scale(const layer *l, const mf_rank *k, const uint8_t *is_high, int64_t row,
+                       int64_t column) {
+  const int blocks = strcmp(l->format->scales, "block") == 0,
+            shared = strcmp(l->format->scales, "tensor") == 0;
+  int64_t place = 0, at = 0;
+  float most = 0.0f;
+  for (int64_t j = 0; j < column; j++) place += !is_high[k->columns[j]];
+  for (int64_t j = 0; j < k->k_own; j++) {
+    if (is_high[k->columns[j]]) continue;
+    const int mine = !blocks || at / 128 == place / 128;
+    at++;
+    for (int64_t n = 0; mine && n < N; n++)
+      if (shared || n == row) most = fmaxf(most, fabsf(l->w[n * K + k->columns[j]]));
+  }
+  return most / l->format->largest;
+}
+
+static float rounded(const layer *l, float v) {
+  const float most = l->format->largest, in = fminf(fmaxf(v, -most), most);
+  if (l->format == formats) return rintf(in);
+  return most < 1000.0f ? bs_f8e4m3_to_f32(bs_f32_to_f8e4m3(in)) : bs_f8e5m2_to_f32(bs_f32_to_f8e5m2(in));
+}
+
+/* Weights come back as they are multiplied: high ones as they were, the others on the grid of their scale. */
+START_TEST(weights_are_rounded_by_their_scale) {
   layer l;
   mf_result result;
   const int64_t high = 7;
-  layer_make(&l, "row_parallel", NULL, 3, high, 0);
+  layer_make_of(&l, &formats[_i], "row_parallel", NULL, 2, high, 0);
   free(l.w);
   l.w = mf_normals(41, (int64_t)N * K);
   l.c.w = l.w;
   mf_run_ok(context, &l.c, &result);
   uint8_t is_high[K] = {0};
   for (int64_t i = 0; i < high; i++) is_high[l.order[i]] = 1;
-  for (uint32_t r = 0; r < 3; r++) {
+  for (uint32_t r = 0; r < 2; r++) {
     const mf_rank *k = &result.rank[r];
-    for (int64_t n = 0; n < N; n++) {
-      float most = 0.0f;
-      for (int64_t j = 0; j < k->k_own; j++)
-        if (!is_high[k->columns[j]]) most = fmaxf(most, fabsf(l.w[n * K + k->columns[j]]));
-      const float scale = most / 127.0f;
+    ck_assert_int_gt(k->k_own, 128 + high); /* two blocks */
+    for (int64_t n = 0; n < N; n++)
       for (int64_t j = 0; j < k->k_own; j++) {
+        const float scale = low_scale(&l, k, is_high, n, j);
         const float was = l.w[n * K + k->columns[j]], got = k->weights[n * k->k_own + j];
-        const float want = is_high[k->columns[j]] ? was : rintf(was / scale) * scale;
-        ck_assert_msg(got == want, "rank %u [%lld,%lld]: %.9g, not %.9g", r, (long long)n,
-                      (long long)k->columns[j], (double)got, (double)want);
+        const float want = is_high[k->columns[j]] ? was : rounded(&l, was / scale) * scale;
+        ck_assert_msg(got == want, "%s %s: rank %u [%lld,%lld]: %.9g, not %.9g", l.format->dtype,
+                      l.format->scales, r, (long long)n, (long long)k->columns[j], (double)got, (double)want);
       }
-    }
   }
   mf_free(&result);
   layer_free(&l);
 }
 END_TEST
 
+static const int tokenwise[] = {0, 1, 3, 6};
+
 /* A token's bits are its own: alone it gives what it gives among others (repro=R2). */
 START_TEST(a_token_is_rounded_by_itself) {
   layer l;
   mf_result all, alone;
-  layer_make(&l, "blockshock", "interleave", 2, 7, 0);
+  layer_make_of(&l, &formats[tokenwise[_i / 2]], "blockshock", "interleave", 2, 7, 0);
   free(l.x);
   l.x = mf_normals(42, (int64_t)B * K);
   l.c.x = l.x;
-  l.values[2] = "R2";
-  l.c.spec.n_options = 3;
-  l.c.backend = _i == 0 ? "ref" : "cpu";
+  l.values[REPRO] = "R2";
+  l.c.spec.n_options = OPTIONS;
+  l.c.backend = _i % 2 == 0 ? "ref" : "cpu";
   mf_run_ok(context, &l.c, &all);
   ck_assert_uint_eq(all.rank[0].proposal.repro, BS_REPRO_R2);
   l.c.x = l.x + (B - 1) * K;
@@ -230,12 +276,12 @@ START_TEST(what_it_cannot_do_is_refused) {
   layer_make(&l, "blockshock", "random_2of4", 2, 7, 0);
   refused(&l, BS_UNSUPPORTED, "BS-METHOD-MIXED", "2:4 halves");
   layer_make(&l, "row_parallel", NULL, 2, 7, 0);
-  l.values[1] = "2";
-  l.c.spec.n_options = 2;
+  l.values[OVERLAP] = "2";
+  l.c.spec.n_options = OPTIONS;
   refused(&l, BS_UNSUPPORTED, "BS-METHOD-MIXED", "chunks");
   layer_make(&l, "row_parallel", NULL, 2, 7, 0);
-  l.values[2] = "R3";
-  l.c.spec.n_options = 3;
+  l.values[REPRO] = "R3";
+  l.c.spec.n_options = OPTIONS;
   refused(&l, BS_UNSUPPORTED, "BS-METHOD-MIXED", "depend on the ranks");
   layer_make(&l, "row_parallel", NULL, 2, 7, 0);
   l.c.spec.x_dtype = l.c.spec.w_dtype = l.c.spec.y_dtype = BS_F64;
@@ -244,9 +290,9 @@ START_TEST(what_it_cannot_do_is_refused) {
   l.c.spec.accumulate = BS_ACC_F64;
   refused(&l, BS_UNSUPPORTED, "BS-METHOD-MIXED", "in f32");
   layer_make(&l, "row_parallel", NULL, 2, K + 1, 0);
-  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed cannot be '44'");
+  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed cannot be '332'");
   layer_make(&l, "row_parallel", NULL, 2, 7, 0);
-  l.values[0] = "some";
+  l.values[HIGH] = "some";
   refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed cannot be 'some'");
   layer_make(&l, "row_parallel", NULL, 2, 7, 0);
   l.mask.order = NULL;
@@ -257,15 +303,42 @@ START_TEST(what_it_cannot_do_is_refused) {
 }
 END_TEST
 
+START_TEST(what_fp8_cannot_do_is_refused) {
+  layer l;
+  layer_make_of(&l, &formats[2], "row_parallel", NULL, 2, 7, 0);
+  l.values[REPRO] = "R2";
+  l.c.spec.n_options = OPTIONS;
+  refused(&l, BS_UNSUPPORTED, "BS-METHOD-MIXED", "by one scale");
+  for (int i = 2; i < 4; i++) {
+    layer_make_of(&l, &formats[i], "row_parallel", NULL, 2, 7, 0);
+    l.values[DTYPE] = "i8";
+    refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "of int8");
+  }
+  layer_make_of(&l, &formats[1], "row_parallel", NULL, 2, 7, 0);
+  l.values[DTYPE] = "f4";
+  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed_dtype cannot be 'f4'");
+  layer_make_of(&l, &formats[1], "row_parallel", NULL, 2, 7, 0);
+  l.values[SCALES] = "column";
+  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed_scales cannot be 'column'");
+  layer_make_of(&l, &formats[1], "row_parallel", NULL, 2, 7, 0);
+  l.values[HIGH] = "";
+  refused(&l, BS_CONFIG, "BS-METHOD-OPTION", "mixed_dtype=f8e4m3 without mixed");
+  layer_make_of(&l, &formats[1], "row_parallel", NULL, 2, 7, 0);
+  l.c.spec.flags = BS_LAYER_BACKWARD;
+  refused(&l, BS_UNSUPPORTED, "BS-METHOD-MIXED", "no backward pass");
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("method_mixed");
   TCase *t = tcase_create("mixed");
   tcase_set_timeout(t, 60);
   tcase_add_checked_fixture(t, open_context, close_context);
   tcase_add_loop_test(t, products_are_exact, 0, N_SPLITS);
-  tcase_add_test(t, weights_are_rounded_by_their_row);
-  tcase_add_loop_test(t, a_token_is_rounded_by_itself, 0, 2);
+  tcase_add_loop_test(t, weights_are_rounded_by_their_scale, 0, N_FORMATS);
+  tcase_add_loop_test(t, a_token_is_rounded_by_itself, 0, 2 * (int)(sizeof tokenwise / sizeof tokenwise[0]));
   tcase_add_test(t, what_it_cannot_do_is_refused);
+  tcase_add_test(t, what_fp8_cannot_do_is_refused);
   suite_add_tcase(s, t);
   SRunner *r = srunner_create(s);
   srunner_run_all(r, CK_ENV);

@@ -86,6 +86,9 @@ typedef struct tp_shape {
   int64_t leaf_width[TP_LEAVES]; /* of the products over them, in order of the tree; at least 1 */
   uint32_t mixed;                /* 1: columns in two precisions (tp_mixed.h) */
   int64_t mixed_high;            /* of all ranks: columns that stay high */
+  uint32_t mixed_dtype;          /* of the others */
+  uint32_t mixed_scales;         /* enum tp_scales */
+  int64_t mixed_group;           /* columns of a scale of theirs: all the rank has, or a block */
   bs_partition *segment[2];      /* enum tp_segment: the rank's, of K */
 } tp_shape;
 
@@ -124,7 +127,10 @@ uint32_t tp_repro_promised(const bs_layer_spec *spec, const tp_shape *shape);
 /* tp_mixed.h: columns in two precisions. */
 #define TP_MIXED_DOC                                                                                  \
   "mixed=: so many columns of the largest range stay in the layer's dtype, all others are int8 with " \
-  "scales by output and token; 0: all int8\n"
+  "scales by output and token; 0: all int8\n"                                                         \
+  "mixed_dtype=i8: what those others are: i8, or f8e4m3 or f8e5m2\n"                                  \
+  "mixed_scales=row: of fp8, a scale for each output and token (row), one for all of them (tensor), " \
+  "or one for each 128 columns of each (block)\n"
 
 /* tp_leaf_shape.c: the columns of leaf 0 .. 7, and of the rank's own; which rank has a place of the tree. */
 int32_t tp_leaf_mask(const tp_traits *traits, const bs_layer_spec *spec, bs_mask *out_mask, bs_error *err);

@@ -99,15 +99,17 @@ static bs_tensor_desc vector(uint32_t dtype, int64_t n) {
   return d;
 }
 
-static int32_t scratch(tp_layer *l, uint32_t dtype, int64_t cols, bs_tensor *out, bs_error *err) {
+int32_t tp_mixed_scratch(tp_layer *l, uint32_t dtype, int64_t cols, bs_tensor *out, bs_error *err) {
   const bs_tensor_desc d = bs_desc_2d(dtype, l->shape.B, cols);
   return l->api->tensor_alloc(l->rank, &d, BS_LIFE_SCRATCH, out, err);
 }
 
+static const int64_t none[2] = {0, 0};
+
 /* An op of float matrices without a weight. */
 static int32_t prepare(tp_layer *l, const char *op, const bs_tensor_desc *const *args, uint32_t nargs,
-                       const bs_partition *cols, int64_t group, uint32_t activation, bs_plan **out_plan,
-                       bs_error *err) {
+                       const bs_partition *cols, const int64_t attrs[2], uint32_t activation,
+                       bs_plan **out_plan, bs_error *err) {
   bs_op_query q;
   memset(&q, 0, sizeof q);
   q.struct_size = (uint32_t)sizeof q;
@@ -115,7 +117,8 @@ static int32_t prepare(tp_layer *l, const char *op, const bs_tensor_desc *const 
   q.nargs = nargs;
   q.args = args;
   q.partition = cols;
-  q.attrs[0] = group;
+  q.attrs[0] = attrs[0];
+  q.attrs[1] = attrs[1];
   q.activation = activation;
   return l->api->op_prepare(l->rank, &q, NULL, out_plan, err);
 }
@@ -128,20 +131,20 @@ static bs_tensor_desc x_desc(const tp_layer *l, uint32_t segment) {
   return strided(s->x_dtype, s->B, n, l->mixed->x[segment].data == NULL ? s->x_cols : n);
 }
 
-static int32_t build_input(tp_layer *l, uint32_t segment, bs_error *err) {
+int32_t tp_mixed_build_input(tp_layer *l, uint32_t segment, bs_error *err) {
   tp_mixed *m = l->mixed;
   const bs_partition *cols = m->cols[segment];
   if (cols != NULL && cols->kind == BS_PARTITION_CONTIGUOUS) return BS_OK;
-  int32_t rc = scratch(l, l->shape.x_dtype, cols != NULL ? cols->count : 1, &m->x[segment], err);
+  int32_t rc = tp_mixed_scratch(l, l->shape.x_dtype, cols != NULL ? cols->count : 1, &m->x[segment], err);
   if (rc != BS_OK || cols == NULL) return rc; /* a column of zeros stands in */
   const bs_tensor_desc from = bs_desc_2d(l->shape.x_dtype, l->shape.B, l->shape.x_cols);
   const bs_tensor_desc to = bs_desc_2d(l->shape.x_dtype, l->shape.B, cols->count);
   const bs_tensor_desc *args[2] = {&from, &to};
-  return prepare(l, "gather_columns", args, 2, cols, 0, BS_ACT_NONE, &m->move[segment], err);
+  return prepare(l, "gather_columns", args, 2, cols, none, BS_ACT_NONE, &m->move[segment], err);
 }
 
 /* What the layer's product is written to. */
-static bs_tensor_desc out_desc(const tp_layer *l) {
+bs_tensor_desc tp_mixed_out_desc(const tp_layer *l) {
   const tp_shape *s = &l->shape;
   return strided(s->product_dtype, s->B, s->row_count, s->coll == BS_COLL_ALL_GATHER ? s->N : s->row_count);
 }
@@ -173,11 +176,11 @@ static int32_t build_high(tp_layer *l, const bs_layer_spec *spec, const bs_sourc
   tp_zeros_view view;
   bs_source own = s->segment[TP_HIGH]->count > 0 ? tp_source_columns(&view, rows, s->segment[TP_HIGH])
                                                  : tp_source_zero_column(rows);
-  int32_t rc = build_input(l, TP_HIGH, err);
-  if (rc == BS_OK && !alone) rc = scratch(l, BS_F32, s->row_count, &m->base, err);
+  int32_t rc = tp_mixed_build_input(l, TP_HIGH, err);
+  if (rc == BS_OK && !alone) rc = tp_mixed_scratch(l, BS_F32, s->row_count, &m->base, err);
   if (rc != BS_OK) return rc;
   const bs_tensor_desc x = x_desc(l, TP_HIGH), base = bs_desc_2d(BS_F32, s->B, s->row_count);
-  const bs_tensor_desc out = out_desc(l);
+  const bs_tensor_desc out = tp_mixed_out_desc(l);
   return build_product(l, spec, TP_HIGH, &own, &x, alone ? &out : &base, alone, err);
 }
 
@@ -204,24 +207,24 @@ static int32_t build_scales(tp_layer *l, const bs_source *own, float *scales, bs
   return rc;
 }
 
-/* x of the int8 columns to int8: one group of columns a token. */
-static int32_t build_narrow(tp_layer *l, bs_error *err) {
+int32_t tp_mixed_build_narrow(tp_layer *l, bs_error *err) {
   tp_mixed *m = l->mixed;
   const tp_shape *s = &l->shape;
   const int64_t n = m->cols[TP_LOW]->count;
   bs_tensor_desc x = x_desc(l, TP_LOW);
-  const bs_tensor_desc wide = bs_desc_2d(BS_F32, s->B, n), q = bs_desc_2d(BS_I8, s->B, n);
-  const bs_tensor_desc scale = bs_desc_2d(BS_F32, s->B, 1);
-  int32_t rc = scratch(l, BS_I8, n, &m->values, err);
-  if (rc == BS_OK) rc = scratch(l, BS_F32, 1, &m->x_scales, err);
+  const int64_t attrs[2] = {s->mixed_group, s->mixed_scales == TP_SCALES_TENSOR};
+  const bs_tensor_desc wide = bs_desc_2d(BS_F32, s->B, n), q = bs_desc_2d(s->mixed_dtype, s->B, n);
+  const bs_tensor_desc scale = bs_desc_2d(BS_F32, s->B, tp_mixed_groups(s));
+  int32_t rc = tp_mixed_scratch(l, s->mixed_dtype, n, &m->values, err);
+  if (rc == BS_OK) rc = tp_mixed_scratch(l, BS_F32, tp_mixed_groups(s), &m->x_scales, err);
   if (rc == BS_OK && s->x_dtype != BS_F32) {
     const bs_tensor_desc *args[2] = {&x, &wide};
-    rc = scratch(l, BS_F32, n, &m->wide, err);
-    if (rc == BS_OK) rc = prepare(l, "convert", args, 2, NULL, 0, BS_ACT_NONE, &m->widen, err);
+    rc = tp_mixed_scratch(l, BS_F32, n, &m->wide, err);
+    if (rc == BS_OK) rc = prepare(l, "convert", args, 2, NULL, none, BS_ACT_NONE, &m->widen, err);
     x = wide;
   }
   const bs_tensor_desc *args[3] = {&x, &q, &scale};
-  return rc == BS_OK ? prepare(l, "quantize_groups", args, 3, NULL, n, BS_ACT_NONE, &m->narrow, err) : rc;
+  return rc == BS_OK ? prepare(l, "quantize_groups", args, 3, NULL, attrs, BS_ACT_NONE, &m->narrow, err) : rc;
 }
 
 static int32_t build_low(tp_layer *l, const bs_layer_spec *spec, const bs_source *rows, bs_error *err) {
@@ -235,9 +238,9 @@ static int32_t build_low(tp_layer *l, const bs_layer_spec *spec, const bs_source
   const bs_tensor_desc sums = bs_desc_2d(BS_I32, s->B, s->row_count);
   float *scales = host->alloc(host->ctx, (uint64_t)s->row_count * sizeof *scales, 64);
   int32_t rc = scales != NULL ? build_scales(l, &own, scales, err) : no_row(err);
-  if (rc == BS_OK) rc = build_input(l, TP_LOW, err);
-  if (rc == BS_OK) rc = build_narrow(l, err);
-  if (rc == BS_OK) rc = scratch(l, BS_I32, s->row_count, &m->sums, err);
+  if (rc == BS_OK) rc = tp_mixed_build_input(l, TP_LOW, err);
+  if (rc == BS_OK) rc = tp_mixed_build_narrow(l, err);
+  if (rc == BS_OK) rc = tp_mixed_scratch(l, BS_I32, s->row_count, &m->sums, err);
   if (rc == BS_OK) {
     const bs_source int8 = tp_source_int8(&bytes, &own, host, scales);
     rc = build_product(l, spec, TP_LOW, &int8, &q, &sums, 0, err);
@@ -250,11 +253,12 @@ static int32_t build_join(tp_layer *l, const bs_layer_spec *spec, bs_error *err)
   const tp_shape *s = &l->shape;
   const int64_t n = s->row_count;
   const bs_tensor_desc sums = bs_desc_2d(BS_I32, s->B, n), rows = bs_desc_2d(BS_F32, s->B, 1);
-  const bs_tensor_desc row = vector(BS_F32, n), base = bs_desc_2d(BS_F32, s->B, n), out = out_desc(l);
+  const bs_tensor_desc row = vector(BS_F32, n), base = bs_desc_2d(BS_F32, s->B, n),
+                       out = tp_mixed_out_desc(l);
   const bs_tensor_desc *args[6] = {
       &sums, &rows, &row, s->bias_here ? &row : NULL, l->mixed->product[TP_HIGH] != NULL ? &base : NULL,
       &out};
-  return prepare(l, "dequantize_product", args, 6, NULL, 0,
+  return prepare(l, "dequantize_product", args, 6, NULL, none,
                  s->after == BS_ACT_NONE ? spec->activation : (uint32_t)BS_ACT_NONE, &l->mixed->join, err);
 }
 
@@ -274,8 +278,8 @@ int32_t tp_mixed_build(tp_layer *l, const bs_layer_spec *spec, const bs_source *
   tp_mixed *m = l->mixed = l->api->alloc(l->rank, sizeof *m);
   if (m == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for a layer");
   if (s->bias_here && l->bias.dtype != BS_F32)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-MIXED", "method %s: a bias in f64 beside int8",
-                   l->state->traits->name);
+    return bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-MIXED", "method %s: a bias in f64 beside %s",
+                   l->state->traits->name, s->mixed_dtype == BS_I8 ? "int8" : "fp8");
   m->all.struct_size = (uint32_t)sizeof m->all;
   m->all.kind = BS_PARTITION_CONTIGUOUS;
   m->all.total = m->all.count = s->K;
@@ -285,12 +289,13 @@ int32_t tp_mixed_build(tp_layer *l, const bs_layer_spec *spec, const bs_source *
   int32_t rc = build_columns(l, spec, TP_HIGH, err);
   if (rc == BS_OK) rc = build_columns(l, spec, TP_LOW, err);
   if (rc != BS_OK) return rc;
-  const int low = m->cols[TP_LOW] != NULL;
+  const int low = m->cols[TP_LOW] != NULL, int8 = s->mixed_dtype == BS_I8;
   l->api->region_begin(l->rank, BS_REGION_PACK);
   if (!low || m->cols[TP_HIGH] != NULL) rc = build_high(l, spec, &rows, !low, err);
-  if (rc == BS_OK && low) rc = build_low(l, spec, &rows, err);
+  if (rc == BS_OK && low) rc = int8 ? build_low(l, spec, &rows, err) : tp_mixed_build_f8(l, &rows, err);
   l->api->region_end(l->rank, BS_REGION_PACK);
-  return rc == BS_OK && low ? build_join(l, spec, err) : rc;
+  if (rc != BS_OK || !low) return rc;
+  return int8 ? build_join(l, spec, err) : tp_mixed_build_f8_join(l, spec, err);
 }
 
 void tp_mixed_free(tp_layer *l) {
@@ -298,8 +303,8 @@ void tp_mixed_free(tp_layer *l) {
   const bs_rank_api *api = l->api;
   if (m == NULL) return;
   bs_plan *const plans[3] = {m->widen, m->narrow, m->join};
-  bs_tensor *const tensors[8] = {&m->x[0],     &m->x[1],     &m->wide, &m->values,
-                                 &m->x_scales, &m->w_scales, &m->sums, &m->base};
+  bs_tensor *const tensors[9] = {&m->x[0],     &m->x[1], &m->wide, &m->values, &m->x_scales,
+                                 &m->w_scales, &m->sums, &m->base, &m->w};
   for (uint32_t i = 0; i < 3; i++)
     if (plans[i] != NULL) api->op_release(plans[i]);
   for (uint32_t i = 0; i < TP_SEGMENTS; i++) {
@@ -308,7 +313,7 @@ void tp_mixed_free(tp_layer *l) {
     if (m->packed[i] != NULL) api->packed_release(m->packed[i]);
     tp_partition_free(l->state, m->cols[i]);
   }
-  for (uint32_t i = 0; i < 8; i++)
+  for (uint32_t i = 0; i < 9; i++)
     if (tensors[i]->data != NULL) api->tensor_free(l->rank, tensors[i]);
   api->free(l->rank, m);
   l->mixed = NULL;

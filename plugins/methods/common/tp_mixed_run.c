@@ -2,7 +2,8 @@
  *
  * tp_mixed_run.c - the product of a layer in two precisions: X of the int8 columns is rounded token by token,
  * multiplied exactly in 32 bits, and joined by its scales with the product of the high columns, so that the
- * output is rounded once. Allocates nothing. And read_weights: what is multiplied, int8 by its scales.
+ * output is rounded once; fp8 columns are multiplied and joined by one op. Allocates nothing. And
+ * read_weights: what is multiplied, int8 or fp8 by its scales.
  */
 #include "tp_mixed.h"
 
@@ -46,44 +47,57 @@ static int32_t narrow(tp_layer *l, bs_tensor *x, bs_tensor *values, bs_tensor *s
   return rc;
 }
 
-static int32_t multiply_low(tp_layer *l, const bs_tensor *x, bs_tensor *sums, bs_tensor *scales,
-                            bs_stream *stream, bs_error *err) {
-  bs_tensor in, values = tp_view_rows(&l->mixed->values, x->dims[0]);
-  int32_t rc = take(l, TP_LOW, x, &in, stream, err);
-  if (rc == BS_OK) rc = narrow(l, &in, &values, scales, stream, err);
-  return rc == BS_OK ? multiply(l, TP_LOW, &values, 0, sums, stream, err) : rc;
-}
-
-int32_t tp_mixed_multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err) {
+/* int8: exact sums, then what they stand for. */
+static int32_t join_int8(tp_layer *l, bs_tensor *values, bs_tensor *scales, bs_tensor *base, bs_tensor *out,
+                         bs_stream *stream, bs_error *err) {
   tp_mixed *m = l->mixed;
-  const int64_t rows = x->dims[0];
-  bs_tensor in, base = tp_view_rows(&m->base, rows), sums = tp_view_rows(&m->sums, rows);
-  bs_tensor scales = tp_view_rows(&m->x_scales, rows);
-  const int bias = (int)l->shape.bias_here, high = m->product[TP_HIGH] != NULL, low = m->join != NULL;
-  int32_t rc = BS_OK;
-  if (high) rc = take(l, TP_HIGH, x, &in, stream, err);
-  if (rc == BS_OK && high) rc = multiply(l, TP_HIGH, &in, bias && !low, low ? &base : out, stream, err);
-  if (rc != BS_OK || !low) return rc;
-  rc = multiply_low(l, x, &sums, &scales, stream, err);
+  bs_tensor sums = tp_view_rows(&m->sums, values->dims[0]);
+  bs_tensor *args[6] = {&sums, scales, &m->w_row, l->shape.bias_here ? &l->bias : NULL, base, out};
+  int32_t rc = multiply(l, TP_LOW, values, 0, &sums, stream, err);
   if (rc != BS_OK) return rc;
-  bs_tensor *args[6] = {&sums, &scales, &m->w_row, bias ? &l->bias : NULL, high ? &base : NULL, out};
   l->api->region_begin(l->rank, m->region_out);
   rc = l->api->op_run(m->join, args, 6, stream, err);
   l->api->region_end(l->rank, m->region_out);
   return rc;
 }
 
+static int32_t join_f8(tp_layer *l, bs_tensor *values, bs_tensor *scales, bs_tensor *base, bs_tensor *out,
+                       bs_stream *stream, bs_error *err) {
+  tp_mixed *m = l->mixed;
+  bs_tensor *args[7] = {values, scales, &m->w, &m->w_scales, l->shape.bias_here ? &l->bias : NULL, base, out};
+  return l->api->op_run(m->join, args, 7, stream, err);
+}
+
+int32_t tp_mixed_multiply(tp_layer *l, const bs_tensor *x, bs_tensor *out, bs_stream *stream, bs_error *err) {
+  tp_mixed *m = l->mixed;
+  const int64_t rows = x->dims[0];
+  bs_tensor in, base = tp_view_rows(&m->base, rows), values = tp_view_rows(&m->values, rows);
+  bs_tensor scales = tp_view_rows(&m->x_scales, rows);
+  const int bias = (int)l->shape.bias_here, high = m->product[TP_HIGH] != NULL, low = m->join != NULL;
+  int32_t rc = BS_OK;
+  if (high) rc = take(l, TP_HIGH, x, &in, stream, err);
+  if (rc == BS_OK && high) rc = multiply(l, TP_HIGH, &in, bias && !low, low ? &base : out, stream, err);
+  if (rc != BS_OK || !low) return rc;
+  rc = take(l, TP_LOW, x, &in, stream, err);
+  if (rc == BS_OK) rc = narrow(l, &in, &values, &scales, stream, err);
+  if (rc != BS_OK) return rc;
+  return l->shape.mixed_dtype == BS_I8 ? join_int8(l, &values, &scales, high ? &base : NULL, out, stream, err)
+                                       : join_f8(l, &values, &scales, high ? &base : NULL, out, stream, err);
+}
+
 /* ---- what is multiplied ------------------------------------------------------------------------- */
 
 typedef struct reading {
-  bs_tensor bytes, values; /* a block of rows of a segment: int8, and in out's dtype */
+  bs_tensor bytes, values; /* a block of rows of a segment: int8 or fp8, and in out's dtype */
   bs_plan *widen, *spread;
 } reading;
 
 static int32_t open_reading(tp_layer *l, uint32_t segment, const bs_partition *places, const bs_tensor *out,
                             int64_t block, reading *r, bs_error *err) {
   const bs_tensor_desc values = bs_desc_2d(out->dtype, block, places->count);
-  const bs_tensor_desc bytes = bs_desc_2d(BS_I8, block, places->count), scales = bs_desc_2d(BS_F32, block, 1);
+  const tp_shape *s = &l->shape;
+  const bs_tensor_desc bytes = bs_desc_2d(s->mixed_dtype, block, places->count);
+  const bs_tensor_desc scales = bs_desc_2d(BS_F32, block, segment == TP_LOW ? tp_mixed_groups(s) : 1);
   bs_tensor_desc to = bs_desc_2d(out->dtype, block, out->dims[1]);
   to.strides[0] = out->strides[0];
   const bs_tensor_desc *spread[2] = {&values, &to}, *widen[3] = {&bytes, &scales, &values};
@@ -101,9 +115,9 @@ static int32_t open_reading(tp_layer *l, uint32_t segment, const bs_partition *p
   q.nargs = 3;
   q.args = widen;
   q.partition = NULL;
-  q.attrs[0] = places->count;
+  q.attrs[0] = s->mixed_group;
   q.attrs[1] = 1;
-  rc = l->api->tensor_alloc(l->rank, &bytes, BS_LIFE_SCRATCH, &r->bytes, err);
+  if (s->mixed_dtype == BS_I8) rc = l->api->tensor_alloc(l->rank, &bytes, BS_LIFE_SCRATCH, &r->bytes, err);
   return rc == BS_OK ? l->api->op_prepare(l->rank, &q, NULL, &r->widen, err) : rc;
 }
 
@@ -117,13 +131,16 @@ static void close_reading(tp_layer *l, reading *r) {
 /* Rows row .. of a segment to `to`, which has as many. */
 static int32_t read_block(tp_layer *l, uint32_t segment, const reading *r, int64_t row, bs_tensor *to,
                           bs_error *err) {
-  bs_tensor values = tp_view_rows(&r->values, to->dims[0]), bytes = tp_view_rows(&r->bytes, to->dims[0]);
-  bs_tensor scales = tp_view_columns(&l->mixed->w_scales, row, 1);
+  tp_mixed *m = l->mixed;
+  const int low = segment == TP_LOW, f8 = low && l->shape.mixed_dtype != BS_I8;
+  bs_tensor values = tp_view_rows(&r->values, to->dims[0]);
+  bs_tensor bytes = f8 ? tp_view_run(&m->w, row, to->dims[0]) : tp_view_rows(&r->bytes, to->dims[0]);
+  bs_tensor scales = f8 ? tp_view_run(&m->w_scales, row, to->dims[0]) : tp_view_columns(&m->w_scales, row, 1);
   scales.dims[0] = to->dims[0];
-  scales.strides[0] = 1;
+  if (!f8) scales.strides[0] = 1;
   bs_tensor *widen[3] = {&bytes, &scales, &values};
-  int32_t rc = l->api->packed_read(l->mixed->packed[segment], row, segment == TP_LOW ? &bytes : &values, err);
-  if (rc == BS_OK && segment == TP_LOW) rc = l->api->op_run(r->widen, widen, 3, NULL, err);
+  int32_t rc = f8 ? BS_OK : l->api->packed_read(m->packed[segment], row, low ? &bytes : &values, err);
+  if (rc == BS_OK && low) rc = l->api->op_run(r->widen, widen, 3, NULL, err);
   return rc == BS_OK ? run(l, r->spread, &values, to, NULL, err) : rc;
 }
 

@@ -1,13 +1,55 @@
 /* SPDX-License-Identifier: MIT
  *
- * tp_mixed_shape.c - which columns stay high, which become int8, and which of both a rank owns. The mask is
- * applied to each segment by itself, as if its columns were the whole layer: so every rank has its share of
- * both, wherever in K the high ones lie. And what such a layer refuses. Pure: propose and build start here.
+ * tp_mixed_shape.c - which columns stay high, which become int8 or fp8, and which of both a rank owns. The
+ * mask is applied to each segment by itself, as if its columns were the whole layer: so every rank has its
+ * share of both, wherever in K the high ones lie. And what such a layer refuses. Pure: propose and build
+ * start here.
  */
 #include "tp_mixed.h"
 
 int tp_mixed_asked(const bs_layer_spec *spec) {
   return tp_option_get(spec, "mixed", "")[0] != '\0';
+}
+
+const char *tp_mixed_others(const tp_shape *s) {
+  static const char *const words[2][3] = {
+      {"f8e4m3 by row", "f8e4m3 with one scale", "f8e4m3 by blocks of 128 columns"},
+      {"f8e5m2 by row", "f8e5m2 with one scale", "f8e5m2 by blocks of 128 columns"}};
+  return s->mixed_dtype == BS_I8 ? "int8" : words[s->mixed_dtype == BS_F8E5M2][s->mixed_scales];
+}
+
+int64_t tp_mixed_groups(const tp_shape *s) {
+  const int64_t n = s->segment[TP_LOW]->count;
+  return n / s->mixed_group + (n % s->mixed_group != 0);
+}
+
+int32_t tp_mixed_check_options(const tp_traits *traits, const bs_layer_spec *spec, bs_error *err) {
+  const char *dtype = tp_option_get(spec, "mixed_dtype", ""),
+             *scales = tp_option_get(spec, "mixed_scales", "");
+  const int asked = tp_mixed_asked(spec), given = dtype[0] != '\0' || scales[0] != '\0';
+  if (given && !asked) {
+    bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s: %s=%s without mixed", traits->name,
+            dtype[0] != '\0' ? "mixed_dtype" : "mixed_scales", dtype[0] != '\0' ? dtype : scales);
+    return bs_fail_hint(err, "mixed=S keeps S columns in the layer's dtype, 0 none; or leave the other out"),
+           BS_CONFIG;
+  }
+  const int int8 = dtype[0] == '\0' || strcmp(dtype, "i8") == 0;
+  if (!int8 || scales[0] == '\0' || strcmp(scales, "row") == 0) return BS_OK;
+  bs_fail(err, BS_CONFIG, "BS-METHOD-OPTION", "method %s: mixed_scales=%s of int8, which has scales of rows",
+          traits->name, scales);
+  return bs_fail_hint(err, "mixed_dtype=f8e4m3 or f8e5m2, or leave mixed_scales out"), BS_CONFIG;
+}
+
+static uint32_t read_dtype(const bs_layer_spec *spec) {
+  const char *text = tp_option_get(spec, "mixed_dtype", "i8");
+  return strcmp(text, "i8") == 0 ? BS_I8 : strcmp(text, "f8e4m3") == 0 ? BS_F8E4M3 : BS_F8E5M2;
+}
+
+static uint32_t read_scales(const bs_layer_spec *spec) {
+  const char *text = tp_option_get(spec, "mixed_scales", "row");
+  return strcmp(text, "block") == 0    ? TP_SCALES_BLOCK
+         : strcmp(text, "tensor") == 0 ? TP_SCALES_TENSOR
+                                       : TP_SCALES_ROW;
 }
 
 static int32_t refuse(const tp_traits *traits, const char *what, const char *hint, bs_error *err) {
@@ -38,10 +80,10 @@ static int32_t read_count(const tp_traits *traits, const bs_layer_spec *spec, in
 static int32_t check(const tp_traits *traits, const bs_layer_spec *spec, bs_error *err) {
   const char *overlap = tp_option_get(spec, "overlap", "off");
   if (spec->flags != 0)
-    return refuse(traits, "has no backward pass and takes no steps: int8 weights have no gradient",
+    return refuse(traits, "has no backward pass and takes no steps: weights of 8 bits have no gradient",
                   "train in one precision, then leave phases 2 and 3 out", err);
   if (!is_high(spec->x_dtype) || !is_high(spec->w_dtype) || !is_high(spec->y_dtype))
-    return refuse(traits, "keeps f32, bf16 or f16 beside its int8", "model.dtype: one of those", err);
+    return refuse(traits, "keeps f32, bf16 or f16 beside its 8 bits", "model.dtype: one of those", err);
   if (spec->accumulate == BS_ACC_F64)
     return refuse(traits, "adds its segments in f32", "leave model.accumulate out", err);
   if (traits->full_width)
@@ -50,6 +92,9 @@ static int32_t check(const tp_traits *traits, const bs_layer_spec *spec, bs_erro
   if (tp_repro_asked(spec) >= BS_REPRO_R3)
     return refuse(traits, "rounds X by each rank's columns, so its bits depend on the ranks",
                   "repro=R2 or below", err);
+  if (tp_repro_asked(spec) >= BS_REPRO_R2 && read_scales(spec) == TP_SCALES_TENSOR)
+    return refuse(traits, "rounds all tokens of a call by one scale with mixed_scales=tensor",
+                  "mixed_scales=row or block keeps repro=R2", err);
   if (strcmp(overlap, "off") != 0 && strcmp(overlap, "auto") != 0)
     return refuse(traits, "is not divided into chunks", "overlap=off", err);
   return BS_OK;
@@ -164,8 +209,14 @@ int32_t tp_mixed_shape_make(const tp_state *state, const bs_layer_spec *spec, tp
   if (rc == BS_OK && high != NULL) rc = mark_high(state->traits, spec, count, high, err);
   s->mixed = 1;
   s->mixed_high = count;
+  s->mixed_dtype = read_dtype(spec);
+  s->mixed_scales = read_scales(spec);
   if (rc == BS_OK && high != NULL && list != NULL) rc = share_both(state, spec, s, high, list, err);
-  if (rc == BS_OK && s->segment[TP_LOW]->count > TP_MIXED_MOST)
+  if (rc == BS_OK) {
+    const int64_t low = s->segment[TP_LOW]->count;
+    s->mixed_group = s->mixed_scales == TP_SCALES_BLOCK ? TP_MIXED_BLOCK : low > 0 ? low : 1;
+  }
+  if (rc == BS_OK && s->mixed_dtype == BS_I8 && s->segment[TP_LOW]->count > TP_MIXED_MOST)
     rc = refuse(state->traits, "has more int8 columns than sums of 32 bits have room for",
                 "more ranks: 131072 columns each", err);
   if (high != NULL) host->free(host->ctx, high);
@@ -181,8 +232,10 @@ void tp_mixed_propose(const tp_shape *s, bs_proposal *p) {
   if (rows == 0) return;
   p->workspace_bytes += B * (high + low) * BS_DTYPE_BYTES(s->x_dtype); /* of columns that are copied */
   if (low == 0) return;
-  p->weight_bytes += rows * sizeof(float);
-  p->workspace_bytes += B * (low + sizeof(float) + rows * sizeof(int32_t));
+  const uint64_t groups = (uint64_t)tp_mixed_groups(s);
+  p->weight_bytes += rows * groups * sizeof(float);
+  p->workspace_bytes += B * (low + groups * sizeof(float));
+  if (s->mixed_dtype == BS_I8) p->workspace_bytes += B * rows * sizeof(int32_t);
   if (s->x_dtype != BS_F32) p->workspace_bytes += B * low * sizeof(float);
   if (high > 0) p->workspace_bytes += B * rows * sizeof(float);
 }

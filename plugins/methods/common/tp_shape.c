@@ -247,6 +247,7 @@ int32_t tp_shape_make(const tp_state *state, const bs_layer_spec *spec, uint32_t
   int32_t rc = check_world(traits, rank, world, err);
   if (rc == BS_OK) rc = check_sizes(traits, spec, err);
   if (rc == BS_OK) rc = check_options(traits, spec, err);
+  if (rc == BS_OK) rc = tp_mixed_check_options(traits, spec, err);
   if (rc == BS_OK && traits->check != NULL) rc = traits->check(spec, err);
   if (rc != BS_OK) return rc;
   tp_shape *s = out_shape;

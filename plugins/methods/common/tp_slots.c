@@ -89,8 +89,8 @@ static void describe(const tp_traits *traits, const tp_shape *s, char *out, size
     snprintf(out + used, size - used, ", in %u chunks of %s", s->chunks,
              s->chunk_features ? "features" : "tokens");
   if (s->mixed)
-    snprintf(out + used, size - used, ", %" PRId64 " columns high (%" PRId64 " here), the others int8",
-             s->mixed_high, s->segment[0]->count);
+    snprintf(out + used, size - used, ", %" PRId64 " columns high (%" PRId64 " here), the others %s",
+             s->mixed_high, s->segment[0]->count, tp_mixed_others(s));
 }
 
 int32_t tp_propose(void *state, const bs_layer_spec *spec, uint32_t rank, uint32_t world_size,
