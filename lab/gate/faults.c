@@ -39,10 +39,10 @@ struct bs_fault {
 };
 
 static const char *const names[BS_FAULT_COUNT_] = {
-    "no_all_reduce",    "reduced_twice",   "other_x",    "wrong_columns", "index_swapped", "weight_lost",
-    "output_off",       "bias_each_rank",  "bias_lost",  "half_fp8",      "nan_output",    "rank_diverged",
-    "activation_early", "activation_lost", "index_2of4", "mask_confused", "scale_other",   "segment_edge",
-    "segment_swapped",  "not_gathered",    "db_twice",   "slope_lost",    "slope_at_y",
+    "no_all_reduce",    "reduced_twice",   "other_x",      "wrong_columns", "index_swapped", "weight_lost",
+    "output_off",       "bias_each_rank",  "bias_lost",    "half_fp8",      "nan_output",    "rank_diverged",
+    "activation_early", "activation_lost", "index_2of4",   "mask_confused", "scale_other",   "segment_edge",
+    "segment_swapped",  "scale_block",     "not_gathered", "db_twice",      "slope_lost",    "slope_at_y",
 };
 
 const char *bs_fault_name(uint32_t kind) {
@@ -113,8 +113,8 @@ static int32_t read_changed(void *ctx, int64_t row, int64_t nrows, const bs_part
     } else if (fault->kind == BS_FAULT_HALF_FP8) {
       for (int64_t k = K / 2; k < K; ++k)
         values[k] = (double)bs_f8e4m3_to_f32(bs_f32_to_f8e4m3((float)values[k]));
-    } else if (fault->kind == BS_FAULT_SCALE_OTHER) {
-      if (row + i == fault->row) bs_fault_mixed_scale(&fault->mixed, values, K);
+    } else if (fault->kind == BS_FAULT_SCALE_OTHER || fault->kind == BS_FAULT_SCALE_BLOCK) {
+      if (row + i == fault->mixed.row) bs_fault_mixed_scale(&fault->mixed, values, K);
     } else if (fault->kind == BS_FAULT_INDEX_2OF4 && row + i == fault->row) {
       values[fault->column ^ 1] += values[fault->column];
       values[fault->column] = 0.0;
@@ -145,7 +145,7 @@ static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *i
   const int hits_w =
       part == BS_PART_W && (fault->kind == BS_FAULT_INDEX_SWAPPED || fault->kind == BS_FAULT_WEIGHT_LOST ||
                             fault->kind == BS_FAULT_HALF_FP8 || fault->kind == BS_FAULT_INDEX_2OF4 ||
-                            fault->kind == BS_FAULT_SCALE_OTHER);
+                            fault->kind == BS_FAULT_SCALE_OTHER || fault->kind == BS_FAULT_SCALE_BLOCK);
   const int hits_bias = part == BS_PART_BIAS && fault->kind == BS_FAULT_BIAS_LOST;
   if (!hits_x && !hits_w && !hits_bias) return BS_OK;
   fault->views[rank] = (wrapped){fault, *in};
@@ -348,7 +348,8 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
                             : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for %u views",
                                            c->world_size);
   if (rc == BS_OK) rc = choose_victim(fault, c, err);
-  if (rc == BS_OK && bs_fault_is_mixed(kind)) rc = bs_fault_mixed_make(c, fault->row, &fault->mixed, err);
+  if (rc == BS_OK && bs_fault_is_mixed(kind))
+    rc = bs_fault_mixed_make(kind, c, fault->row, &fault->mixed, err);
   if (rc != BS_OK) {
     bs_fault_free(fault);
     return rc;

@@ -22,9 +22,10 @@ enum bs_fault_kind {
   BS_FAULT_ACTIVATION_LOST,  /* no activation */
   BS_FAULT_INDEX_2OF4,       /* one weight meets another column of its group of four: the other half's */
   BS_FAULT_MASK_CONFUSED,    /* the last rank takes its half of another mask: not the others' complement */
-  BS_FAULT_SCALE_OTHER,      /* int8: one row of W is multiplied with the scale of another */
-  BS_FAULT_SEGMENT_EDGE,     /* int8: one column fewer (or more) is kept high */
-  BS_FAULT_SEGMENT_SWAPPED,  /* int8: one high column changes places with one of the others */
+  BS_FAULT_SCALE_OTHER,      /* 8 bits: one row of W is multiplied with the scale of another */
+  BS_FAULT_SEGMENT_EDGE,     /* 8 bits: one column fewer (or more) is kept high */
+  BS_FAULT_SEGMENT_SWAPPED,  /* 8 bits: one high column changes places with one of the others */
+  BS_FAULT_SCALE_BLOCK,      /* fp8: one block of a row of W is multiplied with the scale of the next */
   BS_FAULT_FORWARD_COUNT_,   /* those above are phase 0's; the last BS_FAULT_MIXED_COUNT of two precisions */
   /* backward: the ranks' columns of dX are not exchanged */
   BS_FAULT_NOT_GATHERED = BS_FAULT_FORWARD_COUNT_,
@@ -33,7 +34,7 @@ enum bs_fault_kind {
   BS_FAULT_SLOPE_AT_Y, /* backward: the slope is taken at what the activation gave, not at what it got */
   BS_FAULT_COUNT_
 };
-#define BS_FAULT_MIXED_COUNT 3
+#define BS_FAULT_MIXED_COUNT 4
 const char *bs_fault_name(uint32_t kind);
 /* NULL when the fault can be made here, else why it cannot (e.g. one rank has no reduction). */
 const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split);

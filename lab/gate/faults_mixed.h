@@ -7,7 +7,9 @@
 
 typedef struct bs_fault_mixed {
   uint8_t *high; /* [K] */
-  double ratio;  /* of another row's scale to that of the row that is hit */
+  uint8_t *hit;  /* [K]: columns whose scale is another's */
+  int64_t row;   /* of W */
+  double ratio;  /* of the other scale to that which is theirs */
   int64_t edge;  /* high columns, one fewer or more than there should be */
   uint32_t *order;
   bs_mask mask; /* the case's, in that order */
@@ -18,11 +20,11 @@ typedef struct bs_fault_mixed {
 int bs_fault_is_mixed(uint32_t kind);
 /* NULL, or why not. */
 const char *bs_fault_mixed_skip(uint32_t kind, const bs_case *c);
-/* For a fault of the kind that hits row `row` of W. */
-int32_t bs_fault_mixed_make(const bs_case *c, int64_t row, bs_fault_mixed *out, bs_error *err);
+/* For a fault of the kind; SCALE_OTHER hits row `row` of W. */
+int32_t bs_fault_mixed_make(uint32_t kind, const bs_case *c, int64_t row, bs_fault_mixed *out, bs_error *err);
 void bs_fault_mixed_free(bs_fault_mixed *fault);
 /* SEGMENT_EDGE, SEGMENT_SWAPPED: what the method is told. Any number of ranks at once. */
 void bs_fault_mixed_layer(uint32_t kind, const bs_fault_mixed *fault, bs_layer_spec *spec);
-/* SCALE_OTHER: the same int8 by another scale is a row that is so much larger. */
+/* SCALE_OTHER, SCALE_BLOCK: the same 8 bits by another scale are weights that are so much larger. */
 void bs_fault_mixed_scale(const bs_fault_mixed *fault, double *row, int64_t K);
 #endif

@@ -68,6 +68,7 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
     case BS_FAULT_SCALE_OTHER:
     case BS_FAULT_SEGMENT_EDGE:
     case BS_FAULT_SEGMENT_SWAPPED:
+    case BS_FAULT_SCALE_BLOCK:
       return bs_fault_mixed_skip(kind, c);
     case BS_FAULT_NOT_GATHERED:
     case BS_FAULT_DB_TWICE:

@@ -45,7 +45,7 @@ static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int
         const int64_t n = ref.feature[f] - rank->y_begin;
         if (n < 0 || n >= rank->y_cols) continue; /* another rank's */
         const double got = bs_load_f64(c->spec.y_dtype, rank->y, b * rank->y_cols + n);
-        /* NaN differs; -0 equals 0. Of int8 the sums are exact, and their scales are not. */
+        /* NaN differs; -0 equals 0. Of 8 bits the sums are exact, and their scales are not. */
         if ((mixed ? rint(got) : got) == ref.y[b * ref.features + f]) continue;
         ++*out_count;
         *out_rank = (int32_t)r;
@@ -95,7 +95,7 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
              spec.activation == like->spec.activation ? "" : bs_activation_name(like->spec.activation));
     if (bs_mixed_of(&spec) >= 0)
       snprintf(gate->text + strlen(gate->text), sizeof gate->text - strlen(gate->text),
-               "; to the nearest integer, as scales of int8 are rounded");
+               "; to the nearest integer, as scales of 8 bits are rounded");
   }
   bs_case_result_free(&result);
   bs_fault_free(fault);

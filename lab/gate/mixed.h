@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * mixed.h - layers whose columns are kept in two precisions (method.mixed). What such a layer multiplies is
- * known: X and W with all but the high columns rounded to int8, by one scale for each token and one for each
- * output, of each rank's columns. T1 to T5 judge it by that, as tightly as any other layer; how far that is
- * from X W^T is predicted before the run, segment by segment, and gate MIXED holds what is measured to it. */
+ * known: X and W with all but the high columns rounded to int8 or fp8, by one scale for each token and one
+ * for each output, one for all of them, or one for each block of columns, of each rank's columns. T1 to T5
+ * judge it by that, as tightly as any other layer; how far that is from X W^T is predicted before the run,
+ * segment by segment, and gate MIXED holds what is measured to it. */
 #ifndef BS_LAB_GATE_MIXED_H
 #define BS_LAB_GATE_MIXED_H
 #include "lab/gate/reference.h"
@@ -12,12 +13,19 @@
 int64_t bs_mixed_wanted(uint32_t n_options, const char *const *keys, const char *const *values);
 int64_t bs_mixed_of(const bs_layer_spec *spec);
 
-/* Which columns are high, and whose the others are. */
+enum bs_mixed_scales { BS_MIXED_BY_ROW = 0, BS_MIXED_BY_TENSOR = 1, BS_MIXED_BY_BLOCK = 2 };
+enum { BS_MIXED_X = 0, BS_MIXED_W = 1 };
+
+/* Which columns are high, whose the others are, and which of those have a scale in common. */
 typedef struct bs_mixed {
   int64_t K, high;
-  uint32_t groups; /* ranks that round columns of their own */
+  uint32_t dtype, scales; /* of the others: enum bs_mixed_scales */
+  uint32_t ranks;         /* that round columns of their own */
+  uint32_t owners;        /* that have rows of W of their own */
+  uint32_t groups;        /* scales of a row */
   uint8_t *is_high;
-  uint32_t *group; /* [K] */
+  uint32_t *group;   /* [K] */
+  double *shared[2]; /* BY_TENSOR: of X [groups], of W [owners,groups], by bs_mixed_share; else NULL */
 } bs_mixed;
 /* `split`: of the method's proposal. Without the option an empty one: K is 0. */
 int32_t bs_mixed_open(const bs_case *c, uint32_t split, bs_mixed *out_mixed, bs_error *err);
@@ -26,16 +34,27 @@ void bs_mixed_close(bs_mixed *mixed);
 /* A matrix [rows,K] as it is multiplied: rows of it rounded by groups. */
 typedef struct bs_mixed_view {
   const bs_mixed *mixed;
+  int part;
   const bs_source *inner;
 } bs_mixed_view;
-void bs_mixed_source(bs_mixed_view *view, const bs_mixed *mixed, const bs_source *inner,
-                     bs_source *out_source);
-/* What a row becomes, in place; the squared error of each column is added to error2, unless that is NULL. */
-void bs_mixed_round(const bs_mixed *mixed, double *row, double *scales, double *error2);
+/* Where all rows have a scale in common: reads the whole of `inner`. */
+int32_t bs_mixed_source(bs_mixed_view *view, bs_mixed *mixed, int part, const bs_source *inner,
+                        bs_source *out_source, bs_error *err);
+/* The scales that rows have in common, by `rows` of them, spread evenly; nothing to do for other scales. */
+int32_t bs_mixed_share(bs_mixed *mixed, int part, const bs_source *inner, int64_t rows, bs_error *err);
+/* Row i of n rows of N that are spread evenly. */
+int64_t bs_mixed_sampled(int64_t i, int64_t n, int64_t N);
+/* What a row becomes, in place; the squared error of each column is added to error2, unless that is NULL.
+ * shared: the row's scales, which are not its own; NULL: by its largest values. */
+void bs_mixed_round(const bs_mixed *mixed, const double *shared, double *row, double *scales, double *error2);
+/* Those of row `row` of `rows`, or NULL. */
+const double *bs_mixed_shared_of(const bs_mixed *mixed, int part, int64_t row, int64_t rows);
+/* "int8", or the dtype's name. */
+const char *bs_mixed_low_name(const bs_mixed *mixed);
 
 /* ---- mixed_error.c ------------------------------------------------------------------------------ */
 
-enum { BS_MIXED_HIGH = 0, BS_MIXED_INT8 = 1, BS_MIXED_WHOLE = 2, BS_MIXED_PARTS = 3 };
+enum { BS_MIXED_HIGH = 0, BS_MIXED_LOW = 1, BS_MIXED_WHOLE = 2, BS_MIXED_PARTS = 3 };
 /* Of a prediction; and by chance, in units of 1 / sqrt(outputs). From the seeds of
  * tests/gate/test_gate_mixed.c.
  */
@@ -45,9 +64,10 @@ enum { BS_MIXED_HIGH = 0, BS_MIXED_INT8 = 1, BS_MIXED_WHOLE = 2, BS_MIXED_PARTS 
 typedef struct bs_mixed_error {
   uint32_t asked; /* 0: one precision, and the rest says nothing */
   int64_t high, low;
+  const char *low_name;            /* what the others are */
   int64_t rows;                    /* of W that were looked at */
-  double rounding;                 /* of int8, X and W together: what the error is at least */
-  double x_rounding, w_rounding;   /* of the int8 segment */
+  double rounding;                 /* of those, X and W together: what the error is at least */
+  double x_rounding, w_rounding;   /* of the low segment */
   double expected[BS_MIXED_PARTS]; /* with the round-off of sums and outputs */
   double measured[BS_MIXED_PARTS]; /* bs_mixed_gate */
   double signal[BS_MIXED_PARTS];   /* squared norm, in that of the whole */

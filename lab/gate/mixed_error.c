@@ -3,7 +3,7 @@
  * and measured by running each segment alone.
  *
  * With the errors of rounding as independent of what they meet, the energy of Y's error is
- *   sum_k  dX2[k] W2[k] + X2[k] dW2[k] + dX2[k] dW2[k]      over the int8 columns k,
+ *   sum_k  dX2[k] W2[k] + X2[k] dW2[k] + dX2[k] dW2[k]      over the low columns k,
  * where X2, W2 are the squared norms of the columns and dX2, dW2 those of what rounding changes in them. */
 #include <math.h>
 #include <stdio.h>
@@ -25,17 +25,17 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MIXED-MEMORY", "no memory for the norms of columns");
 }
 
-/* norm2[k], error2[k] over `rows` rows of source, spread evenly. */
-static int32_t weigh(const bs_mixed *m, const bs_source *source, int64_t rows, double *norm2, double *error2,
-                     bs_error *err) {
+/* norm2[k], error2[k] over `rows` rows of source, spread evenly: a scale of all rows is that of those. */
+static int32_t weigh(bs_mixed *m, int part, const bs_source *source, int64_t rows, double *norm2,
+                     double *error2, bs_error *err) {
   const int64_t K = m->K, N = source->rows;
   double *row = malloc(((size_t)K + m->groups) * sizeof *row);
-  int32_t rc = row ? BS_OK : no_memory(err);
+  int32_t rc = row ? bs_mixed_share(m, part, source, rows, err) : no_memory(err);
   for (int64_t i = 0; rc == BS_OK && i < rows; ++i) {
-    const int64_t n = rows > 1 ? (int64_t)((double)i * (double)(N - 1) / (double)(rows - 1)) : 0;
+    const int64_t n = bs_mixed_sampled(i, rows, N);
     rc = source->read(source->ctx, n, 1, NULL, BS_F64, row, K, err);
     for (int64_t k = 0; rc == BS_OK && k < K; ++k) norm2[k] += row[k] * row[k];
-    if (rc == BS_OK) bs_mixed_round(m, row, row + K, error2);
+    if (rc == BS_OK) bs_mixed_round(m, bs_mixed_shared_of(m, part, n, N), row, row + K, error2);
   }
   free(row);
   return rc;
@@ -57,7 +57,7 @@ static double round_off(const bs_case *c, const bs_proposal *p, int64_t n) {
   const double P = c->world_size, partial = c->spec.y_placement == BS_PARTIAL && p->split == BS_SPLIT_K;
   const double roundings = 1.0 + partial * (P * (P + 1.0) / 2.0 - 1.0) / P;
   const double u = c->spec.y_dtype == BS_F32 ? 0.0 : bs_dtype_unit_roundoff(c->spec.y_dtype);
-  const double sums = sqrt((double)(n + 6) / 6.0) * 0x1p-24; /* and the scales of the int8 sums */
+  const double sums = sqrt((double)(n + 6) / 6.0) * 0x1p-24; /* and the scales of them */
   return roundings * ROUNDED * u * ROUNDED * u + sums * sums + p->wire_error * p->wire_error;
 }
 
@@ -70,13 +70,13 @@ static void add_up(const bs_mixed *m, const double *column, double scale, energi
   const int64_t K = m->K;
   const double *x2 = column, *dx2 = column + K, *w2 = column + 2 * K, *dw2 = column + 3 * K;
   for (int64_t k = 0; k < K; ++k) {
-    out->signal[m->is_high[k] ? BS_MIXED_HIGH : BS_MIXED_INT8] += x2[k] * w2[k] * scale;
+    out->signal[m->is_high[k] ? BS_MIXED_HIGH : BS_MIXED_LOW] += x2[k] * w2[k] * scale;
     if (m->is_high[k]) continue;
     out->x += dx2[k] * w2[k] * scale;
     out->w += x2[k] * dw2[k] * scale;
     out->both += dx2[k] * dw2[k] * scale;
   }
-  out->signal[BS_MIXED_WHOLE] = out->signal[BS_MIXED_HIGH] + out->signal[BS_MIXED_INT8];
+  out->signal[BS_MIXED_WHOLE] = out->signal[BS_MIXED_HIGH] + out->signal[BS_MIXED_LOW];
 }
 
 static void settle(const bs_case *c, const bs_mixed *m, const bs_proposal *p, const energies *e,
@@ -84,6 +84,7 @@ static void settle(const bs_case *c, const bs_mixed *m, const bs_proposal *p, co
   const double all = e->signal[BS_MIXED_WHOLE] > 0.0 ? e->signal[BS_MIXED_WHOLE] : 1.0;
   const int64_t columns[BS_MIXED_PARTS] = {m->high, m->K - m->high, m->K};
   out->high = m->high;
+  out->low_name = bs_mixed_low_name(m);
   out->low = m->K - m->high;
   out->x_rounding = sqrt(e->x / all);
   out->w_rounding = sqrt(e->w / all);
@@ -95,9 +96,9 @@ static void settle(const bs_case *c, const bs_mixed *m, const bs_proposal *p, co
   }
   snprintf(
       out->text, sizeof out->text,
-      "in two precisions: a relative error of %.4g in Y is expected, int8 %.4g (X %.4g, W %.4g), high %.2g",
-      out->expected[BS_MIXED_WHOLE], out->expected[BS_MIXED_INT8], out->x_rounding, out->w_rounding,
-      out->expected[BS_MIXED_HIGH]);
+      "in two precisions: a relative error of %.4g in Y is expected, %s %.4g (X %.4g, W %.4g), high %.2g",
+      out->expected[BS_MIXED_WHOLE], out->low_name, out->expected[BS_MIXED_LOW], out->x_rounding,
+      out->w_rounding, out->expected[BS_MIXED_HIGH]);
 }
 
 int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out, bs_error *err) {
@@ -115,8 +116,8 @@ int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out, bs_error *err) {
   out->rows = fit < c->spec.N ? fit : c->spec.N;
   double *column = calloc(4 * (size_t)m.K + 1, sizeof *column);
   if (!column) rc = no_memory(err);
-  if (rc == BS_OK) rc = weigh(&m, c->x, c->spec.B, column, column + m.K, err);
-  if (rc == BS_OK) rc = weigh(&m, c->w, out->rows, column + 2 * m.K, column + 3 * m.K, err);
+  if (rc == BS_OK) rc = weigh(&m, BS_MIXED_X, c->x, c->spec.B, column, column + m.K, err);
+  if (rc == BS_OK) rc = weigh(&m, BS_MIXED_W, c->w, out->rows, column + 2 * m.K, column + 3 * m.K, err);
   if (rc == BS_OK) rc = bias_energy(c, &bias, err);
   if (rc == BS_OK) {
     add_up(&m, column, (double)c->spec.N / (double)out->rows, &e);
@@ -210,7 +211,7 @@ static int32_t run_segment(const bs_case *c, const bs_mixed *m, int part, int64_
 }
 
 /* How far a part is from its prediction, in its limit. Upwards from all of it; downwards from the rounding to
- * int8 alone, as blocked sums stay below the random walk that their round-off is predicted by: that has the
+ * 8 bits alone, as blocked sums stay below the random walk that their round-off is predicted by: that has the
  * limit of T1, upwards. */
 static double off(const bs_mixed_error *e, int part, double chance) {
   const int rounds = part != BS_MIXED_HIGH && e->rounding > 0.0;
@@ -221,7 +222,7 @@ static double off(const bs_mixed_error *e, int part, double chance) {
 }
 
 static void judge(const bs_mixed_error *e, double outputs, bs_gate *gate) {
-  static const char *const names[BS_MIXED_PARTS] = {"high", "int8", "whole"};
+  const char *const names[BS_MIXED_PARTS] = {"high", e->low_name, "whole"};
   const double chance = 1.0 / sqrt(outputs > 1.0 ? outputs : 1.0);
   int worst = BS_MIXED_WHOLE;
   double most = -1.0;
@@ -236,9 +237,9 @@ static void judge(const bs_mixed_error *e, double outputs, bs_gate *gate) {
   gate->limit = 1.0;
   gate->state = most <= 1.0 ? BS_GATE_PASS : BS_GATE_FAIL;
   snprintf(gate->text, sizeof gate->text,
-           "error of Y %.4g, %.4g expected; int8 %.4g, %.4g; high %.2g, %.2g; farthest off: %s",
-           e->measured[BS_MIXED_WHOLE], e->expected[BS_MIXED_WHOLE], e->measured[BS_MIXED_INT8],
-           e->expected[BS_MIXED_INT8], e->measured[BS_MIXED_HIGH], e->expected[BS_MIXED_HIGH], names[worst]);
+           "error of Y %.4g, %.4g expected; %s %.4g, %.4g; high %.2g, %.2g; farthest off: %s",
+           e->measured[BS_MIXED_WHOLE], e->expected[BS_MIXED_WHOLE], e->low_name, e->measured[BS_MIXED_LOW],
+           e->expected[BS_MIXED_LOW], e->measured[BS_MIXED_HIGH], e->expected[BS_MIXED_HIGH], names[worst]);
 }
 
 int32_t bs_mixed_gate(const bs_case *c, const bs_case_result *result, bs_mixed_error *e, int64_t max_features,

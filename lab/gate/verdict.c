@@ -143,8 +143,8 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
   bs_source x, w; /* what is multiplied: in two precisions, rounded */
   int32_t rc = bs_mixed_open(c, result->ranks[0].proposal.split, &mixed, err);
   if (rc == BS_OK) rc = bs_case_column_ranks(c, result, &column_rank, err);
-  bs_mixed_source(&views[0], &mixed, c->x, &x);
-  bs_mixed_source(&views[1], &mixed, c->w, &w);
+  if (rc == BS_OK) rc = bs_mixed_source(&views[0], &mixed, BS_MIXED_X, c->x, &x, err);
+  if (rc == BS_OK) rc = bs_mixed_source(&views[1], &mixed, BS_MIXED_W, c->w, &w, err);
   bs_owners owners = bs_owners_of(c, result);
   const bs_reference_request request = {.x = &x,
                                         .w = &w,

@@ -122,10 +122,10 @@ static json_t *segment(const char *name, int64_t columns, double predicted, doub
 
 int32_t bs_record_mixed(json_t *record, const bs_mixed_error *m, bs_error *err) {
   json_t *high = segment("high", m->high, m->expected[BS_MIXED_HIGH], m->measured[BS_MIXED_HIGH]);
-  json_t *int8 = segment("int8", m->low, m->expected[BS_MIXED_INT8], m->measured[BS_MIXED_INT8]);
-  int bad = set_number(int8, "x_rounding_predicted", m->x_rounding);
-  bad |= set_number(int8, "w_rounding_predicted", m->w_rounding);
-  bad |= json_object_set_new(record, "segments", json_pack("[o,o]", high, int8));
+  json_t *low = segment(m->low_name, m->low, m->expected[BS_MIXED_LOW], m->measured[BS_MIXED_LOW]);
+  int bad = set_number(low, "x_rounding_predicted", m->x_rounding);
+  bad |= set_number(low, "w_rounding_predicted", m->w_rounding);
+  bad |= json_object_set_new(record, "segments", json_pack("[o,o]", high, low));
   bad |= set_number(record, "mixed_error_predicted", m->expected[BS_MIXED_WHOLE]);
   bad |= set_number(record, "mixed_error", m->measured[BS_MIXED_WHOLE]);
   bad |= json_object_set_new(record, "mixed_rows_looked_at", json_integer(m->rows));
