@@ -130,6 +130,8 @@ int32_t bs_op_check_scaled_matmul(const bs_op_query *q, bs_error *err) {
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
   if (group < 1)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "groups of %lld columns: at least 1", (long long)group);
+  if (q->accumulate == BS_ACC_F64)
+    return bs_op_refuse(err, "BS-OP-ATTR", q->op, "sums in f64 are asked for: they are f32");
   const int32_t rc = check_scaled_dtypes(q, err);
   if (rc != BS_OK) return rc;
   const int64_t groups = K / group + (K % group != 0);

@@ -251,20 +251,21 @@ static const struct {
   const char *what;
   int64_t N, K, group;
   uint64_t limit;
-  uint32_t flags;
+  uint32_t flags, accumulate;
   int lay;
   int32_t capability;
   const char *why; /* our own kernel serves; NULL: cuBLASLt */
 } scaled_table[] = {
-    {"one scale a row", 32, 48, 48, 0, 0, PC_DENSE, 90, NULL},
-    {"blocks", 32, 256, 128, 0, 0, PC_DENSE, 90, "one scale a row only"},
-    {"8 outputs", 24, 48, 48, 0, 0, PC_DENSE, 90, "in 16s"},
-    {"8 columns", 32, 40, 40, 0, 0, PC_DENSE, 90, "in 16s"},
-    {"no columns", 32, 0, 16, 0, 0, PC_DENSE, 90, "one scale a row only"},
-    {"columns apart", 32, 48, 48, 0, 0, PC_SPREAD, 90, "rows must be dense"},
-    {"token by token", 32, 48, 48, 0, BS_QUERY_TOKENWISE, PC_DENSE, 90, "not token by token"},
-    {"no room for sums", 32, 48, 48, 64, 0, PC_DENSE, 90, "the limit is 64"},
-    {"Ampere", 32, 48, 48, 0, 0, PC_DENSE, 80, "8.9"},
+    {"one scale a row", 32, 48, 48, 0, 0, 0, PC_DENSE, 90, NULL},
+    {"blocks", 32, 256, 128, 0, 0, 0, PC_DENSE, 90, "one scale a row only"},
+    {"8 outputs", 24, 48, 48, 0, 0, 0, PC_DENSE, 90, "in 16s"},
+    {"8 columns", 32, 40, 40, 0, 0, 0, PC_DENSE, 90, "in 16s"},
+    {"no columns", 32, 0, 16, 0, 0, 0, PC_DENSE, 90, "one scale a row only"},
+    {"columns apart", 32, 48, 48, 0, 0, 0, PC_SPREAD, 90, "rows must be dense"},
+    {"token by token", 32, 48, 48, 0, BS_QUERY_TOKENWISE, 0, PC_DENSE, 90, "not token by token"},
+    {"no room for sums", 32, 48, 48, 64, 0, 0, PC_DENSE, 90, "the limit is 64"},
+    {"Ampere", 32, 48, 48, 0, 0, 0, PC_DENSE, 80, "8.9"},
+    {"sums in f32", 32, 48, 48, 0, 0, BS_ACC_F32, PC_DENSE, 90, "fewer bits"},
 };
 START_TEST(scaled_selections) {
   pl p;
@@ -283,6 +284,7 @@ START_TEST(scaled_selections) {
   sc_open(&c, &s, &seed);
   c.query[0].flags = scaled_table[_i].flags;
   c.query[0].workspace_limit = scaled_table[_i].limit;
+  c.query[0].accumulate = scaled_table[_i].accumulate;
   const bs_op_answer answer = ask(&p, &cuda_lt_scaled_matmul, &c.query[0]);
   const int own = scaled_table[_i].why != NULL;
   ck_assert_msg(answer.level == (own ? (uint32_t)BS_LEVEL_EMULATED : (uint32_t)BS_LEVEL_NATIVE) &&
@@ -477,6 +479,7 @@ static const selection table[] = {
     {"int8, long sums", BS_I8, BS_I8, BS_I32, 0, 0, 1, 4, 131072, 0, 0, 0, PC_DENSE, 90, NO(SHAPE)},
     {"int8 to i64", BS_I8, BS_I8, BS_I64, 0, 0, 3, 8, 12, 0, 0, 0, PC_DENSE, 90, NO(DTYPE)},
     {"fp8", BS_F8E4M3, BS_F8E4M3, BS_BF16, BS_BF16, BS_BF16, 3, 32, 48, 0, 0, 0, PC_DENSE, 90, YES},
+    {"fp8 in f32", BS_F8E4M3, BS_F8E4M3, BS_F32, 0, 0, 3, 32, 48, 0, BS_ACC_F32, 0, PC_DENSE, 90, NO(DTYPE)},
     {"fp8 on Ada", BS_F8E4M3, BS_F8E5M2, BS_F32, BS_BF16, 0, 3, 32, 48, 0, 0, 0, PC_DENSE, 89, YES},
     {"fp8 on Ampere", BS_F8E4M3, BS_F8E4M3, BS_F32, 0, 0, 3, 32, 48, 0, 0, 0, PC_DENSE, 80, NO(ARCH)},
     {"bf16 on Turing", BS_BF16, BS_BF16, BS_F32, 0, 0, 3, 5, 7, 0, 0, 0, PC_DENSE, 75, NO(ARCH)},

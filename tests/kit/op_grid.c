@@ -114,6 +114,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   if (strncmp(op, "matmul", 6) == 0 && s->part != KIT_ALL) s->x_full = (uint32_t)kit_below(&seed, 2);
   if (strncmp(op, "matmul", 6) == 0 && i >= N_CORNERS && kit_below(&seed, 6) == 0)
     s->accumulate = kit_below(&seed, 2) == 0 ? BS_ACC_F32 : BS_ACC_F64;
+  if (kit_is_scaled(op) && kit_below(&seed, 4) == 0) s->accumulate = BS_ACC_F32;
   if (strncmp(op, "matmul", 6) == 0 && !integers && (i == 8 || i == 12)) s->accumulate = BS_ACC_F64;
   if (kit_below(&seed, 2) == 0) s->flags = BS_QUERY_DETERMINISTIC;
   return 1;

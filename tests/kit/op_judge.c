@@ -38,6 +38,7 @@ static double roundoff(const kit_data *d, uint32_t tolerance) {
 }
 
 int kit_tolerance_fits(const kit_data *d, uint32_t tolerance) {
+  if (kit_is_scaled(d->op)) return d->shape.accumulate != BS_ACC_F32 || tolerance != BS_TOL_ACC_LOW;
   if (strncmp(d->op, "matmul", 6) != 0 || !bs_dtype_is_float(d->shape.x)) return 1;
   if (kit_wide(d)) return tolerance == BS_TOL_ACC_F64 || tolerance == BS_TOL_EXACT;
   return d->shape.accumulate != BS_ACC_F32 || tolerance != BS_TOL_ACC_LOW;

@@ -113,6 +113,11 @@ int cuda_lt_types(const cuda_state *state, uint32_t a, uint32_t b, uint32_t d, i
     (void)cuda_answer_no(out, BS_REASON_DTYPE, "cuBLASLt sums 0x%04x in %s", a, floats ? "f32" : "f64");
     return 0;
   }
+  if (is_f8(a) && accumulate == BS_ACC_F32) {
+    (void)cuda_answer_no(out, BS_REASON_DTYPE,
+                         "sums of fp8 are kept in fewer bits than f32's, which are asked for");
+    return 0;
+  }
   if ((is_f8(a) || a == BS_I8) && !tn) {
     (void)cuda_answer_no(out, BS_REASON_LAYOUT, "bytes are multiplied along rows of both matrices only");
     return 0;

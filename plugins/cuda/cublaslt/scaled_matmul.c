@@ -23,7 +23,7 @@ static int ask_of(cuda_state *state, const bs_op_query *q, cuda_lt_ask *ask, bs_
   int list = 0;
   memset(ask, 0, sizeof *ask);
   if (!cuda_lt_ready(state, q, out) || !one_scale(q, out) ||
-      !cuda_lt_types(state, q->args[W]->dtype, q->args[X]->dtype, BS_F32, 1, BS_ACC_DEFAULT, s, out) ||
+      !cuda_lt_types(state, q->args[W]->dtype, q->args[X]->dtype, BS_F32, 1, q->accumulate, s, out) ||
       !cuda_lt_matrix_of(q, X, 0, &x, &list, out) || !cuda_lt_matrix_of(q, W, 0, &w, &list, out))
     return 0;
   s->m = w.rows;
