@@ -76,6 +76,33 @@ static inline void sc_near(sc *c, const char *what) {
     }
 }
 
+/* One plan: all its tokens, then the first `fewer` of them, whose bits by `exact` are those of the first run;
+ * the rows behind them stay. */
+static inline void sc_fewer(pl *p, const bs_op_impl *impl, sc *c, int64_t fewer, int exact) {
+  static const int batch[] = {0, 1, 5, 6};
+  void *plan = NULL;
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  ck_assert_int_eq(impl->prepare(&p->state, &p->exec, &c->query[0], NULL, &plan, &err), BS_OK);
+  ck_assert_int_eq(impl->run(plan, c->args[0], 7, NULL, &err), BS_OK);
+  pl_copy(&c->out[1], &c->out[0]);
+  for (int64_t b = 0; b < c->s.B; b++)
+    for (int64_t n = 0; n < c->s.N; n++) pl_set(&c->out[0], b, n, 77.0);
+  for (int i = 0; i < 4; i++)
+    if (c->args[0][batch[i]] != NULL) c->args[0][batch[i]]->dims[0] = fewer;
+  ck_assert_int_eq(impl->run(plan, c->args[0], 7, NULL, &err), BS_OK);
+  impl->plan_free(plan);
+  for (int i = 0; i < 4; i++)
+    if (c->args[0][batch[i]] != NULL) c->args[0][batch[i]]->dims[0] = c->s.B;
+  for (int64_t b = 0; b < c->s.B; b++)
+    for (int64_t n = 0; n < c->s.N; n++) {
+      const double got = pl_get(&c->out[0], b, n), want = b < fewer ? pl_get(&c->out[1], b, n) : 77.0;
+      const double slack = exact || b >= fewer ? 0.0 : 0x1p-10 * (1.0 + fabs(want));
+      ck_assert_msg(fabs(got - want) <= slack || (isnan(got) && isnan(want)),
+                    "%lld of %lld tokens: [%lld,%lld] is %.9g, want %.9g", (long long)fewer,
+                    (long long)c->s.B, (long long)b, (long long)n, got, want);
+    }
+}
+
 static inline void sc_close(sc *c) {
   pl_tensor *const all[] = {&c->x, &c->xs, &c->w, &c->ws, &c->bias, &c->base, &c->out[0], &c->out[1]};
   for (size_t i = 0; i < 8; i++) pl_free(all[i]);

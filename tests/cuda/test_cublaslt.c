@@ -247,6 +247,30 @@ START_TEST(scales_are_put_behind) {
 }
 END_TEST
 
+START_TEST(scaled_fewer_tokens) {
+  pl p;
+  uint64_t seed = 41;
+  lt_open(&p, "plain=1", LT_STANDIN, 0);
+  for (int64_t fewer = 0; fewer <= 9; fewer += 3) {
+    const sc_shape s = {.B = 9,
+                        .N = 32,
+                        .K = 48,
+                        .group = 48,
+                        .x = BS_F8E4M3,
+                        .w = BS_F8E4M3,
+                        .out = BS_F32,
+                        .with = SC_BIAS | SC_BASE};
+    sc c;
+    sc_open(&c, &s, &seed);
+    const uint64_t products = told->products;
+    sc_fewer(&p, &cuda_lt_scaled_matmul, &c, fewer, 0);
+    ck_assert_uint_eq(told->products - products, 1 + (fewer > 0));
+    sc_close(&c);
+  }
+  lt_close(&p);
+}
+END_TEST
+
 static const struct {
   const char *what;
   int64_t N, K, group;
@@ -724,6 +748,7 @@ int main(void) {
   tcase_add_loop_test(c, sums_are_finished, 0, (int)(sizeof finishes / sizeof finishes[0]));
   tcase_add_loop_test(c, selections, 0, (int)(sizeof table / sizeof table[0]));
   tcase_add_test(c, scales_are_put_behind);
+  tcase_add_test(c, scaled_fewer_tokens);
   tcase_add_loop_test(c, scaled_selections, 0, (int)(sizeof scaled_table / sizeof scaled_table[0]));
   tcase_add_test(c, siblings_serve_what_they_must);
   tcase_add_loop_test(c, without_a_library, 0, 4);

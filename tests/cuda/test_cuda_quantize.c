@@ -172,6 +172,64 @@ START_TEST(scaled_products) {
 }
 END_TEST
 
+/* Fewer tokens than prepared, the bits of each those that it has among many. */
+START_TEST(scaled_fewer) {
+  static const int64_t sizes[][2] = {{512, 128}, {257, 1000}, {130, 7}};
+  pl p;
+  uint64_t seed = 79;
+  pl_open(&p);
+  for (int size = 0; size < 3; size++)
+    for (int64_t fewer = 0; fewer <= 9; fewer += 3) {
+      const sc_shape s = {.B = 9,
+                          .N = 11,
+                          .K = sizes[size][0],
+                          .group = sizes[size][1],
+                          .x = BS_F8E4M3,
+                          .w = BS_F8E5M2,
+                          .out = BS_F32,
+                          .with = SC_BIAS | SC_BASE};
+      sc c;
+      sc_open(&c, &s, &seed);
+      sc_fewer(&p, &cuda_scaled_matmul, &c, fewer, 1);
+      sc_close(&c);
+    }
+  pl_close(&p);
+}
+END_TEST
+
+/* A NaN is its own token's, an infinity of w its own output's; a zero scale makes NaN of an infinity. */
+START_TEST(scaled_specials) {
+  static const int64_t groups_of[] = {128, 256, 7};
+  pl p;
+  uint64_t seed = 83;
+  pl_open(&p);
+  for (int g = 0; g < 3; g++) {
+    const sc_shape s = {
+        .B = 6, .N = 9, .K = 256, .group = groups_of[g], .x = BS_F8E4M3, .w = BS_F8E5M2, .out = BS_F32};
+    sc c;
+    sc_open(&c, &s, &seed);
+    pl_set(&c.x, 1, 200, NAN);
+    pl_set(&c.x, 2, 3, 1.0);
+    pl_set(&c.w, 4, 3, INFINITY);
+    pl_set(&c.xs, 3, 0, 0.0);
+    pl_run_cuda(&p, &cuda_scaled_matmul, &c.query[0], NULL, c.args[0]);
+    pl_run_ref(&p, &c.query[1], NULL, c.args[1]);
+    for (int64_t b = 0; b < s.B; b++)
+      for (int64_t n = 0; n < s.N; n++) {
+        const double got = pl_get(&c.out[0], b, n), want = pl_get(&c.out[1], b, n);
+        const int same = isnan(want)   ? isnan(got)
+                         : isinf(want) ? got == want
+                                       : fabs(got - want) <= 0x1p-8 * (1.0 + fabs(want));
+        ck_assert_msg(same && isnan(want) == (b == 1 || (b == 3 && n == 4)),
+                      "group %lld: [%lld,%lld] is %g, ref's %g", (long long)s.group, (long long)b,
+                      (long long)n, got, want);
+      }
+    sc_close(&c);
+  }
+  pl_close(&p);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("cuda quantize");
   TCase *c = tcase_create("quantize");
@@ -179,6 +237,8 @@ int main(void) {
   tcase_add_test(c, dequantize_sums);
   tcase_add_test(c, dequantize_products);
   tcase_add_test(c, scaled_products);
+  tcase_add_test(c, scaled_fewer);
+  tcase_add_test(c, scaled_specials);
   suite_add_tcase(s, c);
   SRunner *r = srunner_create(s);
   srunner_run_all(r, CK_NORMAL);
