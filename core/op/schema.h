@@ -93,6 +93,9 @@ int32_t bs_op_check_dequantize_product(const bs_op_query *query, bs_error *err);
 void bs_op_rate_dequantize_product(const bs_op_query *query, bs_op_rate *out_rate);
 int32_t bs_op_check_scaled_matmul(const bs_op_query *query, bs_error *err);
 void bs_op_rate_scaled_matmul(const bs_op_query *query, bs_op_rate *out_rate);
+/* schema_loss.c */
+int32_t bs_op_check_loss(const bs_op_query *query, bs_error *err);
+void bs_op_rate_loss(const bs_op_query *query, bs_op_rate *out_rate);
 /* schema_tree.c */
 int32_t bs_op_check_tree(const bs_op_query *query, bs_error *err);
 void bs_op_rate_tree(const bs_op_query *query, bs_op_rate *out_rate);

@@ -44,6 +44,10 @@
  *   scaled_matmul   X [B,K] fp8, X scales [B,ceil(K/g)] f32, W [N,K] fp8, W scales [N,ceil(K/g)] f32, bias
  *                   [N] or NULL, base [B,N] or NULL, out [B,N]; g = attrs[0]; takes no packed weight. out =
  *                   act(sum_j (sum of X W over group j) (X scale_j W scale_j) + base + bias).
+ *   loss_gradient   Y [B,N], target [B,N] or NULL, dY [B,N], loss [B,1] f64, the last two written.
+ *                   attrs[0] 0: loss = sum_n Y and dY = 1, without a target; 1: loss = sum_n (Y - target)^2
+ *                   and dY = (Y - target) 2 / attrs[1], the outputs that the mean is of. In f64, dY rounded
+ *                   once; it may be in Y.
  * Weights are packed for matmul or matmul24. Implementations that one plugin registers with the same backend
  * and the same name share packed weights: matmul_dx over a weight that matmul@cpu/packed has packed is served
  * by that plugin's matmul_dx@cpu/packed. Packing with BS_QUERY_TRAIN refuses implementations of matmul that

@@ -12,6 +12,7 @@
 #include "ops/finish_product_body.h"
 #include "ops/gather_columns_body.h"
 #include "ops/generate_body.h"
+#include "ops/loss_gradient_body.h"
 #include "ops/product.h"
 #include "ops/quantize_groups_body.h"
 #include "ops/ranks_reduce_body.h"
@@ -48,5 +49,6 @@ const cuda_kernel_info cuda_kernel_table[CUDA_KERNEL_COUNT_] = {
     [CUDA_ROWS_I32_16] = {"rows_i32_16", sizeof(rows_args), ROWS_THREADS, 0},
     [CUDA_FINISH_PRODUCT] = {"finish_product", sizeof(finish_product_args), CUDA_BLOCK, 0},
     [CUDA_SCALED_MATMUL] = {"scaled_matmul", sizeof(scaled_matmul_args), CUDA_BLOCK, 0},
+    [CUDA_LOSS_GRADIENT] = {"loss_gradient", sizeof(loss_gradient_args), CUDA_BLOCK, 0},
     [CUDA_RANKS_REDUCE] = {"ranks_reduce", sizeof(ranks_reduce_args), CUDA_BLOCK, 0},
 };

@@ -31,6 +31,7 @@ enum cuda_kernel {
   CUDA_RANKS_REDUCE,   /* of collectives */
   CUDA_FINISH_PRODUCT, /* of products by cuBLASLt: what its epilogues do not do */
   CUDA_SCALED_MATMUL,
+  CUDA_LOSS_GRADIENT,
   CUDA_KERNEL_COUNT_
 };
 

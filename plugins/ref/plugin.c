@@ -36,6 +36,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       {BS_KIND_OP, &ref_tree_sum},
       {BS_KIND_OP, &ref_dequantize_product},
       {BS_KIND_OP, &ref_scaled_matmul},
+      {BS_KIND_OP, &ref_loss_gradient},
   };
   ref_state *state = host->alloc(host->ctx, sizeof *state, 64);
   if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for the plugin's state");
@@ -67,6 +68,6 @@ BS_PLUGIN_DEFINE("ref", BS_PLUGIN_VERSION, "portable C: the meaning of every op,
                  "op:matmul24_update@ref\nop:expand24@ref\n"
                  "op:sgd_update@ref\nop:adamw_update@ref\nop:activate_dx@ref\n"
                  "op:quantize_groups@ref\nop:dequantize_sum@ref\n"
-                 "op:dequantize_product@ref\nop:scaled_matmul@ref\n"
+                 "op:dequantize_product@ref\nop:scaled_matmul@ref\nop:loss_gradient@ref\n"
                  "op:tree_sum@ref\n",
                  activate, deactivate)

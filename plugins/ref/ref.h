@@ -45,6 +45,7 @@ extern const bs_op_impl ref_quantize_groups;
 extern const bs_op_impl ref_dequantize_sum;
 extern const bs_op_impl ref_dequantize_product;
 extern const bs_op_impl ref_scaled_matmul;
+extern const bs_op_impl ref_loss_gradient;
 extern const bs_op_impl ref_tree_sum;
 
 /* ---- ops/common.c --------------------------------------------------------------------------- */

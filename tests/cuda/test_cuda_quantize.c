@@ -230,12 +230,56 @@ START_TEST(scaled_specials) {
 }
 END_TEST
 
+/* dY to the bit where one rounding is all; the sums in another order. */
+START_TEST(losses) {
+  static const int64_t sizes[][2] = {{0, 3}, {3, 0}, {1, 1}, {4, 257}, {3, 1000}};
+  pl p;
+  pl_open(&p);
+  uint64_t seed = 79;
+  for (int size = 0; size < 5; size++)
+    for (int lay = 0; lay < PC_LAYS; lay++)
+      for (int d = 0; d < 6; d++)
+        for (int kind = 0; kind < 3; kind++) { /* sum, squares, squares from a target */
+          const int64_t rows = sizes[size][0], n = sizes[size][1];
+          const int where = (lay + d) % PL_PLACES;
+          pl_tensor y, t, dy[2], loss[2];
+          pc_lay(&y, floats[d], rows, n, lay, where);
+          pc_lay(&t, floats[(d + lay) % 6], rows, n, (lay + 1) % PC_LAYS, where);
+          for (int i = 0; i < 2; i++) {
+            pc_lay(&dy[i], floats[(d + kind) % 6], rows, n, lay, where);
+            pc_lay(&loss[i], BS_F64, rows, 1, lay, where);
+          }
+          pl_fill(&y, &seed, 0);
+          pl_fill(&t, &seed, 0);
+          for (int i = 0; i < 2; i++) {
+            const bs_tensor_desc *descs[4] = {&y.d, kind == 2 ? &t.d : NULL, &dy[i].d, &loss[i].d};
+            bs_tensor *args[4] = {&y.t, kind == 2 ? &t.t : NULL, &dy[i].t, &loss[i].t};
+            bs_op_query query = fx_query("loss_gradient", descs, 4);
+            query.attrs[0] = kind > 0;
+            query.attrs[1] = 1 + rows * n;
+            if (i == 0) pl_run_cuda(&p, &cuda_loss_gradient, &query, NULL, args);
+            if (i == 1) pl_run_ref(&p, &query, NULL, args);
+          }
+          pl_same_bits(&dy[0], &dy[1], "dY");
+          for (int64_t b = 0; b < rows; b++) {
+            const double got = pl_get(&loss[0], b, 0), want = pl_get(&loss[1], b, 0);
+            ck_assert_msg(fabs(got - want) <= (double)(n + 2) * 0x1p-52 * (1.0 + fabs(want)),
+                          "loss of %lld: %.17g, want %.17g", (long long)b, got, want);
+          }
+          pl_tensor *const all[] = {&y, &t, &dy[0], &dy[1], &loss[0], &loss[1]};
+          for (size_t i = 0; i < sizeof all / sizeof *all; i++) pl_free(all[i]);
+        }
+  pl_close(&p);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("cuda quantize");
   TCase *c = tcase_create("quantize");
   tcase_add_test(c, quantize);
   tcase_add_test(c, dequantize_sums);
   tcase_add_test(c, dequantize_products);
+  tcase_add_test(c, losses);
   tcase_add_test(c, scaled_products);
   tcase_add_test(c, scaled_fewer);
   tcase_add_test(c, scaled_specials);

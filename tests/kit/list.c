@@ -99,7 +99,8 @@ typedef struct list {
 static int fits(const row *r, const kit_found *f) {
   if (r->body == kit_comm_processes) return f->launch == BS_LAUNCH_ATTACHED;
   if (f->kind != BS_KIND_OP) return 1;
-  if (r->body == kit_num_in_place) return strcmp(f->op, "activate") == 0 || kit_has_base(f->op);
+  if (r->body == kit_num_in_place)
+    return strcmp(f->op, "activate") == 0 || kit_has_base(f->op) || kit_is_loss(f->op);
   if (r->body == kit_num_packed) return kit_op_is(f->op, "matmul");
   return 1;
 }

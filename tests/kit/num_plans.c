@@ -128,6 +128,7 @@ static void run_in_place(kit_actor *a, kit_data *d, uint32_t tolerance) {
   int32_t rc = a->impl->run(plan, args, d->nargs, NULL, &err);
   if (rc == BS_OK && a->backend->stream_sync != NULL) rc = a->backend->stream_sync(a->device, NULL, &err);
   kit_pull(a, in);
+  if (d->second >= 0) kit_pull(a, &d->a[d->second]);
   kit_assert(rc == BS_OK, "%s: run fails: %s: %s", kit_data_text(d), err.id, err.message);
   kit_check_around(in, kit_data_text(d), 0);
   for (int64_t b = 0; b < d->shape.B; b++)

@@ -93,6 +93,14 @@ void kit_scaled_args(struct kit_data *d);
 void kit_scaled_huge(struct kit_data *d, int64_t B, int64_t N);
 void kit_scaled_judge(const struct kit_data *d, uint32_t tolerance, int special);
 
+/* op_loss.c: loss_gradient. x: dtype of Y, w: of the target, y: of dY. */
+int kit_is_loss(const char *op);
+int64_t kit_loss_kind(const struct kit_data *d);
+int64_t kit_loss_count(const struct kit_data *d);
+void kit_loss_fit(const char *op, struct kit_shape *shape);
+void kit_loss_args(struct kit_data *d);
+void kit_loss_judge(const struct kit_data *d, int special);
+
 /* A query. x: dtype of X, dX, or the input; y: of Y, dY, or the output; w: of the weight, of dW. */
 typedef struct kit_shape {
   uint32_t x, w, y, bias, residual;

@@ -6,11 +6,11 @@
 #include "tests/kit/op.h"
 
 static const char *const known[] = {
-    "matmul",          "matmul_dx",   "matmul_dw",       "matmul_update",  "matmul24",
-    "matmul24_dx",     "matmul24_dw", "matmul24_update", "expand24",       "gather_columns",
-    "scatter_columns", "convert",     "activate",        "tree_sum",       "sgd_update",
-    "adamw_update",    "activate_dx", "quantize_groups", "dequantize_sum", "dequantize_product",
-    "scaled_matmul"};
+    "matmul",          "matmul_dx",    "matmul_dw",       "matmul_update",  "matmul24",
+    "matmul24_dx",     "matmul24_dw",  "matmul24_update", "expand24",       "gather_columns",
+    "scatter_columns", "convert",      "activate",        "tree_sum",       "sgd_update",
+    "adamw_update",    "activate_dx",  "quantize_groups", "dequantize_sum", "dequantize_product",
+    "scaled_matmul",   "loss_gradient"};
 
 int kit_op_known(const char *op) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -179,6 +179,8 @@ static void make_args(kit_data *d) {
     kit_step_args(d);
   } else if (kit_is_quant(d->op)) {
     kit_quant_args(d);
+  } else if (kit_is_loss(d->op)) {
+    kit_loss_args(d);
   } else if (is(d, "activate_dx")) {
     arg(d, 0, s->x, 2, s->B, s->N);
     arg(d, 1, s->w, 2, s->B, s->N);
@@ -195,7 +197,7 @@ static void make_args(kit_data *d) {
   }
   d->out = kit_changes_weight(d->op) ? -1 : (int32_t)d->nargs - 1;
   d->second = -1;
-  if (strcmp(d->op, "quantize_groups") == 0) d->second = d->out--;
+  if (strcmp(d->op, "quantize_groups") == 0 || kit_is_loss(d->op)) d->second = d->out--;
 }
 
 static int needs_weight(const kit_data *d) {
@@ -217,7 +219,10 @@ static void make_queries(kit_data *d) {
                            .kept = d->groups != NULL && !kit_is_step(d->op) ? &d->positions : NULL};
   for (int64_t i = 0; is(d, "tree_sum") && i < kit_blocks(d); i++) d->query.attrs[i] = kit_block(d, i);
   d->query.attrs[0] = kit_is_quant(d->op) ? kit_quant_group(d) : d->query.attrs[0];
-  if (strcmp(d->op, "dequantize_sum") == 0 || d->second >= 0) d->query.attrs[1] = kit_quant_terms(d);
+  if (strcmp(d->op, "dequantize_sum") == 0 || strcmp(d->op, "quantize_groups") == 0)
+    d->query.attrs[1] = kit_quant_terms(d);
+  if (kit_is_loss(d->op)) d->query.attrs[0] = kit_loss_kind(d);
+  if (kit_is_loss(d->op)) d->query.attrs[1] = kit_loss_count(d);
   d->pack_query = d->query;
   if (is(d, "matmul")) return;
   /* As a layer of that weight dtype would pack it. */
@@ -245,6 +250,7 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
   d->shape = *shape;
   kit_step_fit(op, &d->shape);
   kit_quant_fit(op, &d->shape);
+  kit_loss_fit(op, &d->shape);
   if (has_groups(d)) {
     make_run24(d);
     make_groups(d, &seed);

@@ -69,7 +69,7 @@ static int fit_dtypes(const char *op, kit_shape *s, uint32_t i, int integers, ui
     const int second = kit_below(seed, 4) == 0;
     s->w = integers ? (second ? BS_I64 : BS_I32) : (second ? BS_F64 : BS_F32);
     if (integers) s->y = PICK(seed, integers_);
-  } else if (kit_is_quant(op)) {
+  } else if (kit_is_quant(op) || kit_is_loss(op)) {
     return !integers; /* which they are of is the op's own */
   } else if (strcmp(op, "activate_dx") == 0) {
     s->activation = 1 + (uint32_t)kit_below(seed, 3);

@@ -282,6 +282,8 @@ void kit_data_judge(const kit_data *d, uint32_t tolerance, int special) {
     kit_judge24(d, tolerance, special);
   else if (kit_is_quant(d->op))
     kit_quant_judge(d, tolerance, special);
+  else if (kit_is_loss(d->op))
+    kit_loss_judge(d, special);
   else if (is(d, "activate_dx"))
     kit_slope_judge(d, special);
   else if (is(d, "matmul"))

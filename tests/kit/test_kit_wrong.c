@@ -119,6 +119,8 @@ static const struct {
      "FAIL        numerics.values.float.quantize_groups@ref/naive", "q ["},
     {"wrongq8", "one scale for all blocks", "numerics",
      "FAIL        numerics.values.float.scaled_matmul@ref/naive", "the fp64 oracle says"},
+    {"wrongq9", "half the gradient of a square", "numerics",
+     "FAIL        numerics.values.float.loss_gradient@ref/naive", "the fp64 oracle says"},
     {"wrongm1", "claims fewer bytes", "method", "FAIL        method.exact.2.wrong_row",
      "payload bytes, it proposed"},
     {"wrongm2", "off-by-one shard", "method", "FAIL        method.exact.2.wrong_row", "y["},

@@ -11,12 +11,29 @@ static const char *const do_names[WRAP_DO_COUNT_] = {"hang", "err",      "delay"
 static const char *const plain_names[WRAP_OP_FIRST] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send",
     "recv",       "barrier",    "alloc",          "copy",      "sync",       "event"};
-static const char *const core_names[WRAP_CORE_OPS] = {
-    "matmul",          "matmul_dx",   "matmul_dw",       "matmul_update",  "matmul24",
-    "matmul24_dx",     "matmul24_dw", "matmul24_update", "expand24",       "gather_columns",
-    "scatter_columns", "convert",     "activate",        "activate_dx",    "sgd_update",
-    "adamw_update",    "tree_sum",    "quantize_groups", "dequantize_sum", "dequantize_product",
-    "scaled_matmul",   "other"};
+static const char *const core_names[WRAP_CORE_OPS] = {"matmul",
+                                                      "matmul_dx",
+                                                      "matmul_dw",
+                                                      "matmul_update",
+                                                      "matmul24",
+                                                      "matmul24_dx",
+                                                      "matmul24_dw",
+                                                      "matmul24_update",
+                                                      "expand24",
+                                                      "gather_columns",
+                                                      "scatter_columns",
+                                                      "convert",
+                                                      "activate",
+                                                      "activate_dx",
+                                                      "sgd_update",
+                                                      "adamw_update",
+                                                      "tree_sum",
+                                                      "quantize_groups",
+                                                      "dequantize_sum",
+                                                      "dequantize_product",
+                                                      "scaled_matmul",
+                                                      "loss_gradient",
+                                                      "other"};
 static const char *const stage_names[] = {"", ".prepare", ".pack"};
 static const char op_words[] =
     "*, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, recv, barrier, alloc, copy, "
@@ -25,7 +42,8 @@ static const char op_words[] =
     "matmul24_update, "
     "expand24, gather_columns, scatter_columns, convert, activate, activate_dx, sgd_update, adamw_update, "
     "tree_sum, "
-    "quantize_groups, dequantize_sum, dequantize_product, scaled_matmul, OP.prepare, matmul.pack, "
+    "quantize_groups, dequantize_sum, dequantize_product, scaled_matmul, loss_gradient, OP.prepare, "
+    "matmul.pack, "
     "matmul24.pack";
 static const char key_words[] = "rank, op, seq, do, ms";
 

@@ -35,7 +35,7 @@ enum wrap_op {
   WRAP_OP_SYNC,
   WRAP_OP_EVENT,
   WRAP_OP_FIRST,
-  WRAP_CORE_OPS = 22, /* the last one stands for all ops that have no name here */
+  WRAP_CORE_OPS = 23, /* the last one stands for all ops that have no name here */
   WRAP_OP_COUNT_ = WRAP_OP_FIRST + 3 * WRAP_CORE_OPS
 };
 enum wrap_stage { WRAP_RUN = 0, WRAP_PREPARE = 1, WRAP_PACK = 2 };

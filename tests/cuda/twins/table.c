@@ -6,7 +6,8 @@
 
 extern const cuda_twin cuda_twin_convert;
 extern const cuda_twin cuda_twin_activate, cuda_twin_activate_dx, cuda_twin_tree_sum,
-    cuda_twin_dequantize_sum, cuda_twin_dequantize_product, cuda_twin_finish_product, cuda_twin_scaled_matmul;
+    cuda_twin_dequantize_sum, cuda_twin_dequantize_product, cuda_twin_finish_product, cuda_twin_scaled_matmul,
+    cuda_twin_loss_gradient;
 extern const cuda_twin cuda_twin_gather_columns, cuda_twin_scatter_columns, cuda_twin_quantize_groups,
     cuda_twin_sgd_update, cuda_twin_adamw_update, cuda_twin_expand24, cuda_twin_ranks_reduce;
 extern const cuda_twin cuda_twin_product_f32, cuda_twin_product_f64, cuda_twin_product_i64;
@@ -24,7 +25,7 @@ static const cuda_twin *const twins[] = {
     &cuda_twin_product24_f32,  &cuda_twin_product24_f64,   &cuda_twin_product24_i64,
     &cuda_twin_generate,       &cuda_twin_rows_f32_4,      &cuda_twin_rows_f32_16,
     &cuda_twin_rows_i32_4,     &cuda_twin_rows_i32_16,     &cuda_twin_ranks_reduce,
-    &cuda_twin_finish_product, &cuda_twin_scaled_matmul,
+    &cuda_twin_finish_product, &cuda_twin_scaled_matmul,   &cuda_twin_loss_gradient,
 };
 
 const cuda_twin *cuda_twin_at(uint32_t index) {
