@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * gradient.c - see gradient.h. The gradient of Y is computed on the host, between two regions that are timed.
- */
+ * gradient.c - see gradient.h. The gradient of Y is computed between two regions that are timed, by the
+ * device where it can, else on the host. */
 #include "lab/phase/gradient.h"
 
 #include <pthread.h>
@@ -42,6 +42,7 @@ static void keep_run(gradient_run *run) {
 typedef struct tensors {
   bs_tensor x, y, dy, dx, dw, db;
   bs_whole whole;
+  bs_device_loss loss;
 } tensors;
 
 static int32_t no_memory(bs_error *err) {
@@ -77,13 +78,16 @@ static int32_t make_dy(const gradient_run *run, bs_rank *rank, uint32_t index, t
   run->out->ranks[index].dy_begin = mine->y_begin;
   run->out->ranks[index].dy_cols = mine->y_cols;
   int32_t rc = bs_whole_read(&t->whole, rank, &t->y, y, err);
+  const int there = t->loss.plan != NULL && fault == NULL; /* faults change what the host has */
   if (rc == BS_OK && fault && fault->loss_of) fault->loss_of(fault->user, y, count, s->y_dtype);
   memcpy(dy, y, bytes);
-  if (rc == BS_OK) rc = bs_loss_gradients(run->loss, s, mine, run->target, dy, NULL, err);
+  if (rc == BS_OK)
+    rc = there ? bs_device_loss_run(&t->loss, rank, &t->y, &t->dy, dy, NULL, err)
+               : bs_loss_gradients(run->loss, s, mine, run->target, dy, NULL, err);
   if (rc == BS_OK) keep(run, index, mine, y, run->out->y);
   if (rc == BS_OK) keep(run, index, mine, dy, run->out->dy);
   if (rc == BS_OK && fault && fault->gradient) fault->gradient(fault->user, y, dy, count, s->y_dtype);
-  if (rc == BS_OK) rc = bs_loss_upload(rank, &t->dy, dy, err);
+  if (rc == BS_OK && !there) rc = bs_loss_upload(rank, &t->dy, dy, err);
   free(y);
   return rc;
 }
@@ -184,6 +188,8 @@ static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, c
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
   if (rc == BS_OK) rc = take_tensors(run, rank, index, layer, x, &t, err);
   if (rc == BS_OK) rc = bs_whole_open(&t.whole, c, rank, err);
+  if (rc == BS_OK)
+    rc = bs_device_loss_open(&t.loss, run->loss, &c->spec, mine, run->target, rank, &t.y, &t.dy, err);
   if (rc == BS_OK) rc = take_results(run, index, &t, err);
   if (rc == BS_OK) rc = repeat(run, rank, index, layer, &t, err);
   if (rc == BS_OK) { /* from here on y is dX */
@@ -191,6 +197,7 @@ static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, c
     mine->y_cols = t.dx.dims[1];
   }
   bs_whole_close(&t.whole, rank);
+  bs_device_loss_close(&t.loss, rank);
   bs_tensor *const all[] = {&t.x, &t.y, &t.dy, &t.dx, &t.dw, &t.db};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
     if (all[i]->data) bs_rank_get_api()->tensor_free(rank, all[i]);

@@ -15,6 +15,21 @@ int32_t bs_loss_value(uint32_t loss, const bs_case *c, const bs_case_result *res
  * out_sum (may be NULL): the sum over them of y, or of the squares that the loss is the mean of. */
 int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *spec, const bs_case_rank *mine,
                           const bs_source *target, void *values, double *out_sum, bs_error *err);
+
+/* The same where Y lies, by the backend's loss_gradient (docs/ops.md), where it has that and Y is no partial
+ * sum. */
+typedef struct bs_device_loss {
+  bs_plan *plan; /* NULL: the host takes the loss */
+  bs_tensor target, loss;
+} bs_device_loss;
+/* y, dy: of all runs. */
+int32_t bs_device_loss_open(bs_device_loss *device_loss, uint32_t loss, const bs_layer_spec *spec,
+                            const bs_case_rank *mine, const bs_source *target, bs_rank *rank,
+                            const bs_tensor *y, const bs_tensor *dy, bs_error *err);
+/* dy becomes the gradient of y; out_dy: a copy in host memory. */
+int32_t bs_device_loss_run(bs_device_loss *device_loss, bs_rank *rank, bs_tensor *y, bs_tensor *dy,
+                           void *out_dy, double *out_sum, bs_error *err);
+void bs_device_loss_close(bs_device_loss *device_loss, bs_rank *rank);
 /* Dense values in host memory of the tensor's shape and dtype to the rank's device. */
 int32_t bs_loss_upload(bs_rank *rank, bs_tensor *to, void *values, bs_error *err);
 #endif

@@ -39,6 +39,7 @@ typedef struct trainer {
   bs_layer *layer;
   bs_tensor x, y, dy, dx, dw, db, row;
   bs_whole whole;
+  bs_device_loss loss;
   uint64_t t; /* steps that this layer has taken */
 } trainer;
 
@@ -142,13 +143,16 @@ static int32_t loss_and_gradient(trainer *t, int64_t step, bs_error *err) {
   int32_t rc = read_y(t, y, err);
   own->hash[step] = bs_hash64(y, y_bytes(t));
   memcpy(dy, y, y_bytes(t));
+  const int there = t->loss.plan != NULL && run->outside == BS_ACT_NONE;
   if (rc == BS_OK)
-    rc = bs_loss_gradients(run->o->loss, &run->c->spec, mine, run->o->target, dy, &own->loss[step], err);
+    rc = there ? bs_device_loss_run(&t->loss, t->rank, &t->y, &t->dy, dy, &own->loss[step], err)
+               : bs_loss_gradients(run->o->loss, &run->c->spec, mine, run->o->target, dy, &own->loss[step],
+                                   err);
   if (rc == BS_OK) keep_features(t, y, B, run->out->y + kept);
   if (rc == BS_OK) keep_features(t, dy, B, run->out->dy + kept);
   if (rc == BS_OK && run->o->fault == BS_TRAIN_SLOPE_AT_Y)
     bs_train_slope_at_y(run->outside, y, dy, y_count(t), run->c->spec.y_dtype);
-  if (rc == BS_OK) rc = bs_loss_upload(t->rank, &t->dy, dy, err);
+  if (rc == BS_OK && !there) rc = bs_loss_upload(t->rank, &t->dy, dy, err);
   free(y);
   return rc;
 }
@@ -205,6 +209,7 @@ static int32_t once(trainer *t, int64_t i, bs_error *err) {
 
 static void free_layer(trainer *t) {
   bs_tensor *const all[] = {&t->x, &t->y, &t->dy, &t->dx, &t->dw, &t->db, &t->row};
+  bs_device_loss_close(&t->loss, t->rank);
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
     if (all[i]->data) bs_rank_get_api()->tensor_free(t->rank, all[i]);
   bs_layer_free(t->layer);
@@ -240,6 +245,9 @@ static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, co
   rc = bs_case_input(c, t->rank, t->layer, x, &t->x, err);
   if (rc == BS_OK) rc = take(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
   if (rc == BS_OK) rc = take(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->dy, err);
+  if (rc == BS_OK)
+    rc = bs_device_loss_open(&t->loss, t->run->o->loss, s, mine, t->run->o->target, t->rank, &t->y, &t->dy,
+                             err);
   if (rc == BS_OK) rc = take(t->rank, s->x_dtype, 2, s->B, t->x.dims[1], &t->dx, err);
   if (rc == BS_OK && !bs_train_fused(t->run->o)) rc = take(t->rank, wide, 2, rows, cols, &t->dw, err);
   if (rc == BS_OK && s->has_bias) rc = take(t->rank, wide, 1, rows, 0, &t->db, err);
