@@ -172,7 +172,8 @@ typedef struct bs_op_impl {
                   void **out_packed, uint64_t *out_bytes, bs_error *err);
   /* W += delta, delta [N,K_r] f32. Optional. */
   int32_t (*packed_update)(void *packed, const bs_tensor *delta, bs_error *err);
-  /* Read back rows row..row+nrows-1 of the packed [N,K_r] as the dtype of out [nrows,K_r]. */
+  /* Rows row..row+nrows-1 of the packed [N,K_r] as the dtype of out [nrows,K_r], device memory, in the order
+   * of the rank's default stream. */
   int32_t (*packed_read)(void *packed, int64_t row, bs_tensor *out, bs_error *err);
   /* Every plan over it has been freed before. */
   void (*packed_free)(void *packed);

@@ -106,6 +106,7 @@ int32_t cuda_packed_update(void *opaque, const bs_tensor *delta, bs_error *err) 
   return rc == BS_OK ? cuda_wait(device, device->stream, err) : rc;
 }
 
+/* In the order of the default stream, and not waited for. */
 int32_t cuda_packed_read(void *opaque, int64_t row, bs_tensor *out, bs_error *err) {
   const cuda_packed *p = opaque;
   const cuda_device *device = p->exec->device;
@@ -117,8 +118,7 @@ int32_t cuda_packed_read(void *opaque, int64_t row, bs_tensor *out, bs_error *er
   cuda_view from = cuda_packed_view(p);
   from.data = (unsigned char *)p->data + (uint64_t)(row * p->line) * p->size;
   from.rows = to.rows;
-  const int32_t rc = cuda_convert_views(device, &from, &to, device->stream, err);
-  return rc == BS_OK ? cuda_wait(device, device->stream, err) : rc;
+  return cuda_convert_views(device, &from, &to, device->stream, err);
 }
 
 void cuda_packed_free(void *opaque) {
