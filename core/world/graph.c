@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * graph.c - forwards of a layer as a graph of the device: what a forward gives the device is kept once, and
- * then given by one call, which costs the host a launch instead of a method's whole way (blockshock.h,
- * bs_layer_graph; backend.h, graph_begin).
+ * graph.c - forwards, backward passes and steps of a layer as graphs of the device: what one gives the device
+ * is kept once, and then given by one call, which costs the host a launch instead of a method's whole way
+ * (blockshock.h, bs_layer_graph; backend.h, graph_begin).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,120 +10,186 @@
 
 #include "core/world/world.h"
 
-/* NEW: nothing is known of the tensors. SEEN: they had one forward, which has made what is made once. */
+/* NEW: nothing is known of the tensors. SEEN: they had one pass, which has made what is made once. */
 enum { GRAPH_NEW, GRAPH_SEEN, GRAPH_KEPT, GRAPH_REFUSED };
+
+/* One kind of pass. */
+typedef struct pass_graph {
+  bs_graph *graph;
+  uint32_t state;
+  uint32_t given; /* a bit for each of the tensors; the others were NULL */
+  bs_tensor tensors[BS_WORK_TENSORS];
+  bs_step numbers;                /* of a step; its pointers mean nothing */
+  uint64_t each[BS_COUNT_COUNT_]; /* what a pass counts */
+  char told[200];
+} pass_graph;
 
 struct bs_layer_graph_state {
   bs_rank *rank;
-  bs_graph *graph;
-  uint32_t state;
-  bs_tensor x, y;
-  uint64_t each[BS_COUNT_COUNT_]; /* what a forward counts */
-  char told[200];
+  pass_graph passes[BS_PASS_COUNT_];
+  uint32_t forwards; /* there was one */
+  bs_tensor x, y;    /* of the last: their shapes */
 };
+
+static const char *const names[BS_PASS_COUNT_] = {"forward", "backward", "step"};
 
 bs_layer_graph_state *bs_graph_new(bs_rank *rank) {
   bs_layer_graph_state *g = calloc(1, sizeof *g);
   if (g == NULL) return NULL;
   g->rank = rank;
-  snprintf(g->told, sizeof g->told, "not yet: no two forwards had the same tensors");
   const bs_backend *b = rank->world->backend;
-  if (b->graph_begin != NULL && b->graph_end != NULL && b->graph_run != NULL && b->graph_free != NULL)
-    return g;
-  g->state = GRAPH_REFUSED;
-  snprintf(g->told, sizeof g->told, "backend %.60s has no graphs", b->name);
+  const int has = b->graph_begin != NULL && b->graph_end != NULL && b->graph_run != NULL;
+  for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) {
+    pass_graph *own = &g->passes[p];
+    own->state = has && b->graph_free != NULL ? GRAPH_NEW : GRAPH_REFUSED;
+    if (own->state == GRAPH_NEW)
+      snprintf(own->told, sizeof own->told, "not yet: no two passes had the same tensors");
+    else
+      snprintf(own->told, sizeof own->told, "backend %.60s has no graphs", b->name);
+  }
   return g;
 }
 
-const char *bs_graph_told(const bs_layer_graph_state *g) {
-  return g->told;
+const char *bs_graph_told(const bs_layer_graph_state *g, uint32_t pass) {
+  return pass < BS_PASS_COUNT_ ? g->passes[pass].told : NULL;
 }
 
-static void forget(bs_layer_graph_state *g) {
-  if (g->graph != NULL) g->rank->world->backend->graph_free(g->rank->device, g->graph);
-  g->graph = NULL;
+static void forget(const bs_layer_graph_state *g, pass_graph *own) {
+  if (own->graph != NULL) g->rank->world->backend->graph_free(g->rank->device, own->graph);
+  own->graph = NULL;
 }
 
-void bs_graph_drop(bs_layer_graph_state *g, const char *why) {
-  if (g == NULL || g->state == GRAPH_REFUSED) return;
-  forget(g);
-  g->state = GRAPH_NEW;
-  snprintf(g->told, sizeof g->told, "%s", why);
+static void drop(const bs_layer_graph_state *g, pass_graph *own, const char *why) {
+  if (own->state != GRAPH_SEEN && own->state != GRAPH_KEPT) return;
+  forget(g, own);
+  own->state = GRAPH_NEW;
+  snprintf(own->told, sizeof own->told, "%s", why);
 }
 
 void bs_graph_free(bs_layer_graph_state *g) {
   if (g == NULL) return;
-  forget(g);
+  for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) forget(g, &g->passes[p]);
   free(g);
 }
 
-static int same_tensor(const bs_tensor *a, const bs_tensor *b) {
-  if (a->data != b->data || a->dtype != b->dtype || a->rank != b->rank) return 0;
+/* ---- what a pass is ------------------------------------------------------------------------------ */
+
+static int same_shape(const bs_tensor *a, const bs_tensor *b) {
+  if (a->rank != b->rank) return 0;
   for (uint32_t i = 0; i < a->rank; i++)
-    if (a->dims[i] != b->dims[i] || a->strides[i] != b->strides[i]) return 0;
+    if (a->dims[i] != b->dims[i]) return 0;
   return 1;
 }
 
-static int32_t run_method(const bs_forward *f, bs_error *err) {
-  return f->method->forward(f->object, f->x, f->y, NULL, err);
+static int same_tensor(const bs_tensor *a, const bs_tensor *b) {
+  if (a->data != b->data || a->dtype != b->dtype || !same_shape(a, b)) return 0;
+  for (uint32_t i = 0; i < a->rank; i++)
+    if (a->strides[i] != b->strides[i]) return 0;
+  return 1;
 }
 
-static int32_t keep(bs_layer_graph_state *g, const bs_forward *f, bs_error *err) {
+static int same_numbers(const bs_step *a, const bs_step *b) {
+  return a->optimizer == b->optimizer && a->lr == b->lr && a->momentum == b->momentum &&
+         a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
+         a->weight_decay == b->weight_decay;
+}
+
+static int same_work(const pass_graph *own, const bs_work *w) {
+  for (uint32_t i = 0; i < BS_WORK_TENSORS; i++) {
+    if ((w->tensors[i] != NULL) != (int)(own->given >> i & 1u)) return 0;
+    if (w->tensors[i] != NULL && !same_tensor(&own->tensors[i], w->tensors[i])) return 0;
+  }
+  return w->step == NULL || same_numbers(&own->numbers, w->step);
+}
+
+static void remember(pass_graph *own, const bs_work *w) {
+  own->given = 0;
+  for (uint32_t i = 0; i < BS_WORK_TENSORS; i++) {
+    if (w->tensors[i] == NULL) continue;
+    own->given |= 1u << i;
+    own->tensors[i] = *w->tensors[i];
+  }
+  if (w->step != NULL) own->numbers = *w->step;
+  own->state = GRAPH_SEEN;
+}
+
+/* ---- running it ---------------------------------------------------------------------------------- */
+
+/* What was spoilt on the way says so at its end; what the method says of it is less. */
+static int32_t keep(bs_layer_graph_state *g, pass_graph *own, const bs_work *w, bs_error *err) {
   bs_rank *rank = g->rank;
   const bs_backend *b = rank->world->backend;
   bs_error end = BS_ERROR_INIT;
   int32_t rc = b->graph_begin(rank->device, err);
   if (rc != BS_OK) return rc;
   rank->capturing = 1;
-  rc = run_method(f, err);
+  rc = bs_work_run(w, err);
   rank->capturing = 0;
-  const int32_t ended = b->graph_end(rank->device, &g->graph, &end);
-  if (rc == BS_OK && ended != BS_OK) {
+  const int32_t ended = b->graph_end(rank->device, &own->graph, &end);
+  if (ended != BS_OK) {
     if (err != NULL) *err = end;
     rc = ended;
   }
-  if (rc != BS_OK) forget(g);
+  if (rc != BS_OK) forget(g, own);
   return rc;
 }
 
-/* The first look at what cannot be kept is the last. The forward itself is run as any then. */
-static int32_t try_to_keep(bs_layer_graph_state *g, const bs_forward *f, bs_error *err) {
+/* The first look at what cannot be kept is the last. The pass itself is run as any then: nothing of it has
+ * run. */
+static int32_t try_to_keep(bs_layer_graph_state *g, const bs_work *w, bs_error *err) {
+  pass_graph *own = &g->passes[w->pass];
   bs_rank *rank = g->rank;
   uint64_t before[BS_COUNT_COUNT_];
   bs_error why = BS_ERROR_INIT;
   memcpy(before, rank->counters, sizeof before);
-  if (keep(g, f, &why) != BS_OK) {
+  if (keep(g, own, w, &why) != BS_OK) {
     memcpy(rank->counters, before, sizeof before);
-    g->state = GRAPH_REFUSED;
-    snprintf(g->told, sizeof g->told, "%.199s", why.message);
-    bs_log_write(rank->world->logger, BS_LOG_INFO, "", (int32_t)rank->index,
-                 "forwards are not kept as a graph: %s", g->told);
-    return run_method(f, err);
+    own->state = GRAPH_REFUSED;
+    snprintf(own->told, sizeof own->told, "%.199s", why.message);
+    bs_log_write(rank->world->logger, BS_LOG_INFO, "", (int32_t)rank->index, "%s is not kept as a graph: %s",
+                 names[w->pass], own->told);
+    return bs_work_run(w, err);
   }
-  for (uint32_t i = 0; i < BS_COUNT_COUNT_; i++) g->each[i] = rank->counters[i] - before[i];
+  for (uint32_t i = 0; i < BS_COUNT_COUNT_; i++) own->each[i] = rank->counters[i] - before[i];
   char note[96];
-  g->state = GRAPH_KEPT;
-  snprintf(g->told, sizeof g->told, "captured");
-  snprintf(note, sizeof note, "forward@%.60s/graph", rank->world->backend->name);
+  own->state = GRAPH_KEPT;
+  snprintf(own->told, sizeof own->told, "captured");
+  snprintf(note, sizeof note, "%s@%.60s/graph", names[w->pass], rank->world->backend->name);
   rank->exec.note(rank->exec.ctx, note);
-  return rank->world->backend->graph_run(rank->device, g->graph, err);
+  return rank->world->backend->graph_run(rank->device, own->graph, err);
 }
 
-int32_t bs_graph_forward(bs_layer_graph_state *g, const bs_forward *f, bs_error *err) {
+/* What a method remembers of a forward beside its tensors is their shape: after a forward of other shapes
+ * graphs would go behind its back. */
+static void see_shape(bs_layer_graph_state *g, const bs_tensor *x, const bs_tensor *y) {
+  if (g->forwards && same_shape(&g->x, x) && same_shape(&g->y, y)) return;
+  for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) drop(g, &g->passes[p], "a forward had another shape");
+  g->forwards = 1;
+  g->x = *x;
+  g->y = *y;
+}
+
+int32_t bs_graph_run(bs_layer_graph_state *g, const bs_work *w, bs_error *err) {
+  pass_graph *own = &g->passes[w->pass];
   bs_rank *rank = g->rank;
-  if (g->state == GRAPH_REFUSED) return run_method(f, err);
-  const int same = g->state != GRAPH_NEW && same_tensor(&g->x, f->x) && same_tensor(&g->y, f->y);
-  if (!same && g->state == GRAPH_KEPT) return run_method(f, err);
+  if (w->pass == BS_PASS_FORWARD) see_shape(g, w->tensors[0], w->tensors[1]);
+  const int same = (own->state == GRAPH_SEEN || own->state == GRAPH_KEPT) && same_work(own, w);
+  /* A step of other numbers writes them where a kept one reads its own. */
+  if (!same && w->pass == BS_PASS_STEP) drop(g, own, "not yet: the steps had other tensors or numbers");
+  if (w->stream != NULL || own->state == GRAPH_REFUSED || (!same && own->state == GRAPH_KEPT))
+    return bs_work_run(w, err);
+  if (w->step != NULL && w->step->optimizer == BS_OPT_ADAMW) {
+    snprintf(own->told, sizeof own->told, "no step of AdamW has the numbers of the one before it");
+    return bs_work_run(w, err);
+  }
   if (!same) {
-    g->state = GRAPH_SEEN;
-    g->x = *f->x;
-    g->y = *f->y;
-    return run_method(f, err);
+    remember(own, w);
+    return bs_work_run(w, err);
   }
   /* What another layer has started may be queued by the thread for it: not into the graph. */
-  if (g->state == GRAPH_SEEN && rank->unwaited > 0) return run_method(f, err);
-  if (g->state == GRAPH_SEEN) return try_to_keep(g, f, err);
-  const int32_t rc = rank->world->backend->graph_run(rank->device, g->graph, err);
-  for (uint32_t i = 0; rc == BS_OK && i < BS_COUNT_COUNT_; i++) rank->counters[i] += g->each[i];
+  if (own->state == GRAPH_SEEN && rank->unwaited > 0) return bs_work_run(w, err);
+  if (own->state == GRAPH_SEEN) return try_to_keep(g, w, err);
+  const int32_t rc = rank->world->backend->graph_run(rank->device, own->graph, err);
+  for (uint32_t i = 0; rc == BS_OK && i < BS_COUNT_COUNT_; i++) rank->counters[i] += own->each[i];
   return rc;
 }

@@ -100,30 +100,41 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   return BS_OK;
 }
 
+/* The one at `i` is written to: it came as such. */
+static bs_tensor *written(const bs_work *w, uint32_t i) {
+  return (bs_tensor *)(uintptr_t)w->tensors[i];
+}
+
+int32_t bs_work_run(const bs_work *w, bs_error *err) {
+  const bs_method *m = w->method;
+  if (w->pass == BS_PASS_FORWARD) return m->forward(w->object, w->tensors[0], written(w, 1), w->stream, err);
+  if (w->pass == BS_PASS_STEP) return m->step(w->object, w->step, w->stream, err);
+  return m->backward(w->object, w->tensors[0], w->tensors[1], written(w, 2), written(w, 3), written(w, 4),
+                     w->stream, err);
+}
+
+static int32_t run_pass(bs_layer *layer, const bs_work *work, uint32_t region, bs_error *err) {
+  bs_rank *rank = layer->rank;
+  int timed = !bs_region_running(rank, region); /* unless the caller times it */
+  if (timed) bs_region_begin(rank, region);
+  const int32_t rc = layer->graph != NULL ? bs_graph_run(layer->graph, work, err) : bs_work_run(work, err);
+  if (timed) bs_region_end(rank, region);
+  return rc;
+}
+
 int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
                          bs_error *err) {
-  bs_rank *rank = layer->rank;
-  int timed = !bs_region_running(rank, BS_REGION_FORWARD); /* unless the caller times it */
-  if (timed) bs_region_begin(rank, BS_REGION_FORWARD);
-  const bs_forward forward = {layer->method, layer->object, x, y};
-  const int32_t rc = layer->graph != NULL && stream == NULL
-                         ? bs_graph_forward(layer->graph, &forward, err)
-                         : layer->method->forward(layer->object, x, y, stream, err);
-  if (timed) bs_region_end(rank, BS_REGION_FORWARD);
-  return rc;
+  const bs_work work = {BS_PASS_FORWARD, layer->method, layer->object, {x, y}, NULL, stream};
+  return run_pass(layer, &work, BS_REGION_FORWARD, err);
 }
 
 int32_t bs_layer_backward(bs_layer *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
                           bs_tensor *dw, bs_tensor *db, bs_stream *stream, bs_error *err) {
-  bs_rank *rank = layer->rank;
   if (layer->method->backward == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-BACKWARD", "method %s has no backward pass",
                         layer->method->name);
-  int timed = !bs_region_running(rank, BS_REGION_BACKWARD); /* unless the caller times it */
-  if (timed) bs_region_begin(rank, BS_REGION_BACKWARD);
-  int32_t rc = layer->method->backward(layer->object, x, dy, dx, dw, db, stream, err);
-  if (timed) bs_region_end(rank, BS_REGION_BACKWARD);
-  return rc;
+  const bs_work work = {BS_PASS_BACKWARD, layer->method, layer->object, {x, dy, dx, dw, db}, NULL, stream};
+  return run_pass(layer, &work, BS_REGION_BACKWARD, err);
 }
 
 static int32_t check_step(const bs_layer *layer, const bs_step *step, bs_error *err) {
@@ -152,18 +163,14 @@ static int32_t check_step(const bs_layer *layer, const bs_step *step, bs_error *
 }
 
 int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *stream, bs_error *err) {
-  bs_rank *rank = layer->rank;
   if (layer->method->step == NULL)
     return bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-STEP", "method %s cannot be trained",
                         layer->method->name);
-  int32_t rc = check_step(layer, step, err);
+  const int32_t rc = check_step(layer, step, err);
   if (rc != BS_OK) return rc;
-  bs_graph_drop(layer->graph, "a step may move the weights");
-  int timed = !bs_region_running(rank, BS_REGION_OPT_STEP); /* unless the caller times it */
-  if (timed) bs_region_begin(rank, BS_REGION_OPT_STEP);
-  rc = layer->method->step(layer->object, step, stream, err);
-  if (timed) bs_region_end(rank, BS_REGION_OPT_STEP);
-  return rc;
+  const bs_work work = {BS_PASS_STEP, layer->method, layer->object, {step->dw, step->db, step->x, step->dy},
+                        step,         stream};
+  return run_pass(layer, &work, BS_REGION_OPT_STEP, err);
 }
 
 int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err) {
@@ -176,8 +183,8 @@ int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_e
   return layer->method->read_weights(layer->object, row, out, err);
 }
 
-const char *bs_layer_graph(const bs_layer *layer) {
-  return layer->graph != NULL ? bs_graph_told(layer->graph) : NULL;
+const char *bs_layer_graph(const bs_layer *layer, uint32_t pass) {
+  return layer->graph != NULL ? bs_graph_told(layer->graph, pass) : NULL;
 }
 
 void bs_layer_free(bs_layer *layer) {

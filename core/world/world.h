@@ -149,18 +149,24 @@ int32_t bs_world_find_cores(bs_world *world, bs_error *err);
 /* attach.c: makes the world one of processes where its communicator joins them. */
 int32_t bs_world_attach(bs_world *world, uint32_t *out_sharers, bs_error *err);
 
-/* graph.c: forwards of a layer as a graph of the device. */
-typedef struct bs_layer_graph_state bs_layer_graph_state;
-typedef struct bs_forward {
+/* layer.c: one pass of a layer. tensors: of a forward x and y; of a backward pass x, dy, dx, dw and db; of a
+ * step dw, db, x and dy. NULL: not given. */
+enum { BS_WORK_TENSORS = 5 };
+typedef struct bs_work {
+  uint32_t pass; /* enum bs_pass */
   const bs_method *method;
   void *object;
-  const bs_tensor *x;
-  bs_tensor *y;
-} bs_forward;
+  const bs_tensor *tensors[BS_WORK_TENSORS];
+  const bs_step *step; /* NULL: it is none */
+  bs_stream *stream;
+} bs_work;
+int32_t bs_work_run(const bs_work *work, bs_error *err); /* by the method */
+
+/* graph.c: passes of a layer as graphs of the device. */
+typedef struct bs_layer_graph_state bs_layer_graph_state;
 bs_layer_graph_state *bs_graph_new(bs_rank *rank); /* NULL: no memory */
-int32_t bs_graph_forward(bs_layer_graph_state *graph, const bs_forward *forward, bs_error *err);
-void bs_graph_drop(bs_layer_graph_state *graph, const char *why);
-const char *bs_graph_told(const bs_layer_graph_state *graph);
+int32_t bs_graph_run(bs_layer_graph_state *graph, const bs_work *work, bs_error *err);
+const char *bs_graph_told(const bs_layer_graph_state *graph, uint32_t pass);
 void bs_graph_free(bs_layer_graph_state *graph);
 
 /* launch.c */

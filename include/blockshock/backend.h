@@ -71,7 +71,8 @@ typedef struct bs_backend {
   int32_t (*event_record)(void *device, bs_event *event, bs_stream *stream, bs_error *err);
   /* Seconds of the device's clock between two events that were recorded. */
   int32_t (*event_elapsed)(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
-  void *(*native_handle)(void *device, uint32_t what, bs_stream *stream); /* so that others can add ops */
+  /* So that others can add ops. NULL: there is none, or (of a stream) a graph is being kept. */
+  void *(*native_handle)(void *device, uint32_t what, bs_stream *stream);
   /* Since 0.3, of a wrapper: a backend that is made of another, used as "wrapper:other". wrap and unwrap as
    * in bs_comm; the flags are the inner one's. The ops of the result are those of the inner backend, each by
    * wrap_op, which the host calls once an implementation: it is given what to call with which state, and
@@ -94,10 +95,11 @@ typedef struct bs_backend {
   const char *(*comm_for)(void *state, uint32_t ranks, uint32_t processes);
   /* Since 0.6: what the rank's default stream is given between graph_begin and graph_end is kept instead of
    * run; graph_run gives it to that stream again by one call, with the same addresses, as often as one
-   * likes. What cannot be kept (memory that is taken or given back, copies from and to the host, waits,
-   * events) spoils the graph and is done at once: graph_end is then BS_UNSUPPORTED and says what it was, and
-   * what was kept so far has not run. One at a time a device object, all on the rank's thread. Optional, all
-   * four or none. */
+   * likes. What cannot be kept (memory that is taken, copies from and to the host, waits, events, other
+   * streams) is refused with BS_UNSUPPORTED and spoils the graph, as memory that is given back does: whatever
+   * comes then is refused too, until graph_end, which is BS_UNSUPPORTED and says what it was. Nothing of a
+   * spoilt graph has run. One at a time a device object, all on the rank's thread. Optional, all four or
+   * none. */
   int32_t (*graph_begin)(void *device, bs_error *err);
   int32_t (*graph_end)(void *device, bs_graph **out_graph, bs_error *err);
   int32_t (*graph_run)(void *device, bs_graph *graph, bs_error *err);

@@ -27,7 +27,7 @@ enum bs_layer_flags {
   BS_LAYER_SGD = 1u << 1,      /* step by SGD; with BACKWARD */
   BS_LAYER_MOMENTUM = 1u << 2, /* with SGD: a velocity is kept, zero at first */
   BS_LAYER_ADAMW = 1u << 3,    /* step by AdamW: two moments are kept, zero at first; with BACKWARD */
-  /* Forwards of the same tensors become one call of the device (bs_layer_graph). Of the host: methods do not
+  /* Passes of the same tensors become one call of the device (bs_layer_graph). Of the host: methods do not
    * see it. */
   BS_LAYER_GRAPH = 1u << 4
 };
@@ -145,7 +145,11 @@ typedef struct bs_method {
   /* Reads only this rank's part from `weights`; `bias` (1 x N) is NULL without one. */
   int32_t (*build)(void *state, const bs_rank_api *api, bs_rank *rank, const bs_layer_spec *spec,
                    const bs_source *weights, const bs_source *bias, void **out_layer, bs_error *err);
-  /* x [B,K] (or this rank's columns when split), y [B,N] (or this rank's features when split). */
+  /* x [B,K] (or this rank's columns when split), y [B,N] (or this rank's features when split). This, backward
+   * and step give ops and collectives the same plans and the same memory whenever they are called with the
+   * same tensors (and a step of SGD with the same numbers), steps between or not: the host may keep what they
+   * give the device as a graph, and run that in their place. Beside tensors a layer remembers of a forward no
+   * more than the shapes of x and y. */
   int32_t (*forward)(void *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream, bs_error *err);
   /* Of a layer built with BS_LAYER_BACKWARD. From x as forward had it and dy, the gradient of y in y's
    * placement (whole where y is replicated or partial): dx as x, the sum over ranks where x is replicated; dw
@@ -154,7 +158,7 @@ typedef struct bs_method {
    * on none. Behind an activation x is that of the layer's last forward. Allocates nothing. Optional. */
   int32_t (*backward)(void *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx, bs_tensor *dw,
                       bs_tensor *db, bs_stream *stream, bs_error *err);
-  /* The weights and the bias of this rank change by one step. Allocates nothing. Optional. */
+  /* The weights and the bias of this rank change by one step, where they lie. Allocates nothing. Optional. */
   int32_t (*step)(void *layer, const bs_step *step, bs_stream *stream, bs_error *err);
   /* The rows and columns of W that this rank holds; over all ranks each weight once. */
   int32_t (*owns)(void *layer, bs_ownership *out_ownership, bs_error *err);

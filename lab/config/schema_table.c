@@ -119,7 +119,7 @@ static const bs_key keys[] = {
     {"hardware.threads_per_rank", BS_KEY_INT, ACTIVE, "0", "0..4096",
      "threads of one rank; 0: cores / ranks"},
     {"hardware.graph", BS_KEY_BOOL, ACTIVE, "false", NULL,
-     "forwards of the same tensors as one launch, where the backend has graphs and no ranks meet"},
+     "passes of the same tensors as one launch each, where the backend has graphs and no ranks meet"},
     {"hardware.bind", BS_KEY_BOOL, ACTIVE, "true", NULL, "pin rank threads to their cores"},
     {"hardware.timeout_s", BS_KEY_FLOAT, ACTIVE, "60", "0.001..86400",
      "deadline of every wait between ranks"},

@@ -51,7 +51,7 @@ void cuda_pinned_free(const cuda_device *device, void *ptr) {
   bs_error err = {.struct_size = (uint32_t)sizeof err};
   if (ptr == NULL) return;
   cuda_graph_spoil(device, "giving memory of the host back");
-  int32_t rc = cuda_enter(device, &err);
+  int32_t rc = cuda_reach(device, &err);
   pthread_mutex_lock(&in->lock);
   if (rc == BS_OK) {
     pinned_drain(device);

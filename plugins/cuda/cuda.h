@@ -51,8 +51,10 @@ typedef struct cuda_device {
 
 /* The backend's stream as the driver's. */
 CUstream cuda_stream(const cuda_device *device, bs_stream *stream);
-/* Make the device's context the calling thread's. Cheap where it is already. */
+/* Make the device's context the calling thread's. Cheap where it is already. BS_UNSUPPORTED from what has
+ * spoilt a graph to the graph's end; `reach` is for what gives back. */
 int32_t cuda_enter(const cuda_device *device, bs_error *err);
+int32_t cuda_reach(const cuda_device *device, bs_error *err);
 /* Fill err from a result of the driver: BS_NO_MEMORY, BS_UNAVAILABLE or BS_RANK_FAILED as it means, `what`
  * names the call. Returns err's code; CUDA_SUCCESS: BS_OK. */
 int32_t cuda_check(const cuda_device *device, CUresult result, const char *what, bs_error *err);

@@ -208,7 +208,7 @@ static void device_close(void *opaque) {
   const cuda_functions *call = &device->driver->call;
   /* What a lost device may still use stays until the process ends. */
   const int lost = cuda_is_lost(device);
-  if (device->context != NULL && !lost && cuda_enter(device, NULL) == BS_OK) {
+  if (device->context != NULL && !lost && cuda_reach(device, NULL) == BS_OK) {
     cuda_sides_close(device);
     if (device->stream != NULL) (void)call->stream_synchronize(device->stream);
     cuda_copies_close(device);

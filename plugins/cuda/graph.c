@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * graph.c - what a rank's default stream is given as a CUDA graph. Recorded by the stream's capture, in
  * thread-local mode: other ranks of the process go on as they like. What a graph cannot hold ends the capture
- * before it is asked of the driver, which would invalidate it and refuse the call. */
+ * and is refused, with all that comes behind it: whoever ran it runs it again without a graph, and a step
+ * must not be taken twice. */
 #include "inner.h"
 
 struct bs_graph {
@@ -11,25 +12,28 @@ struct bs_graph {
 void cuda_graph_spoil(const cuda_device *device, const char *what) {
   cuda_inner *in = device->inner;
   CUgraph graph = NULL;
-  if (in == NULL || !in->capturing) return;
-  in->capturing = 0;
+  if (in == NULL || in->graph != CUDA_GRAPH_OPEN) return;
+  in->graph = CUDA_GRAPH_SPOILT;
   in->spoilt = what;
   if (device->driver->call.capture_end(device->stream, &graph) == CUDA_SUCCESS && graph != NULL)
     (void)device->driver->call.graph_destroy(graph);
 }
 
+int32_t cuda_graph_refuse(const cuda_device *device, bs_error *err) {
+  return bs_fail(err, BS_UNSUPPORTED, "BS-CUDA-GRAPH", "%s cannot be kept in a graph", device->inner->spoilt);
+}
+
 int32_t cuda_graph_begin(void *opaque, bs_error *err) {
   const cuda_device *device = opaque;
   cuda_inner *in = device->inner;
-  if (in->capturing) /* the one that is open goes on */
+  if (in->graph != CUDA_GRAPH_NONE) /* that one goes on */
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CUDA-GRAPH", "a graph is begun already");
   int32_t rc = cuda_enter(device, err);
-  in->spoilt = NULL;
   if (rc == BS_OK)
     rc = cuda_check(device,
                     device->driver->call.capture_begin(device->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                     "cuStreamBeginCapture", err);
-  in->capturing = rc == BS_OK;
+  if (rc == BS_OK) in->graph = CUDA_GRAPH_OPEN;
   return rc;
 }
 
@@ -53,10 +57,11 @@ int32_t cuda_graph_end(void *opaque, bs_graph **out_graph, bs_error *err) {
   cuda_inner *in = device->inner;
   CUgraph graph = NULL;
   *out_graph = NULL;
-  if (!in->capturing)
-    return bs_fail(err, BS_UNSUPPORTED, "BS-CUDA-GRAPH", "%s cannot be kept in a graph",
-                   in->spoilt != NULL ? in->spoilt : "nothing that was begun");
-  in->capturing = 0;
+  const uint32_t was = in->graph;
+  in->graph = CUDA_GRAPH_NONE;
+  if (was == CUDA_GRAPH_SPOILT) return cuda_graph_refuse(device, err);
+  if (was == CUDA_GRAPH_NONE)
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CUDA-GRAPH", "the end of a graph that was not begun");
   int32_t rc = cuda_enter(device, err);
   if (rc == BS_OK)
     rc = cuda_check(device, call->capture_end(device->stream, &graph), "cuStreamEndCapture", err);

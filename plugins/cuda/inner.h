@@ -7,6 +7,7 @@
 #include "cuda.h"
 
 enum { CUDA_HELD, CUDA_LOSING, CUDA_LOST };
+enum { CUDA_GRAPH_NONE, CUDA_GRAPH_OPEN, CUDA_GRAPH_SPOILT };
 enum { CUDA_NVML_POLICIES = 5 };
 #define CUDA_STAGE_SLOTS 4u
 #define CUDA_STAGE_BYTES ((uint64_t)512 << 10)
@@ -48,9 +49,9 @@ struct cuda_inner {
   bs_error end;
   uint64_t held_ns[CUDA_NVML_POLICIES]; /* nvml.c: at its last look */
   uint32_t held_known;                  /* a bit each */
-  uint32_t capturing;                   /* graph.c: the default stream keeps what it is given */
-  const char *spoilt;                   /* what has ended that */
-  bs_error late; /* of calls that have no way to return it; the next stream_sync tells */
+  uint32_t graph;     /* graph.c: CUDA_GRAPH_OPEN while the default stream keeps what it is given */
+  const char *spoilt; /* what has ended that */
+  bs_error late;      /* of calls that have no way to return it; the next stream_sync tells */
 };
 
 /* streams.c. The two below order the rank's default stream and all others; under the lock. */
@@ -90,8 +91,10 @@ int32_t cuda_graph_begin(void *device, bs_error *err);
 int32_t cuda_graph_end(void *device, bs_graph **out_graph, bs_error *err);
 int32_t cuda_graph_run(void *device, bs_graph *graph, bs_error *err);
 void cuda_graph_free(void *device, bs_graph *graph);
-/* Before what no graph can keep, on the rank's thread: the rest is done at once. */
+/* Before what no graph can keep, on the rank's thread: cuda_enter refuses it then, and what comes behind it.
+ */
 void cuda_graph_spoil(const cuda_device *device, const char *what);
+int32_t cuda_graph_refuse(const cuda_device *device, bs_error *err);
 /* state.c */
 int32_t cuda_device_state(void *device, bs_device_state *out_state, bs_error *err);
 

@@ -12,7 +12,7 @@ int32_t cuda_check(const cuda_device *device, CUresult result, const char *what,
   return cuda_driver_check(device->driver, result, what, err);
 }
 
-int32_t cuda_enter(const cuda_device *device, bs_error *err) {
+int32_t cuda_reach(const cuda_device *device, bs_error *err) {
   const cuda_functions *call = &device->driver->call;
   CUcontext now = NULL;
   if (cuda_is_lost(device)) {
@@ -21,6 +21,10 @@ int32_t cuda_enter(const cuda_device *device, bs_error *err) {
   }
   if (call->context_get(&now) == CUDA_SUCCESS && now == device->context) return BS_OK;
   return cuda_check(device, call->context_set(device->context), "cuCtxSetCurrent", err);
+}
+
+int32_t cuda_enter(const cuda_device *device, bs_error *err) {
+  return device->inner->graph == CUDA_GRAPH_SPOILT ? cuda_graph_refuse(device, err) : cuda_reach(device, err);
 }
 
 CUstream cuda_stream(const cuda_device *device, bs_stream *stream) {

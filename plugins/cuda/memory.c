@@ -85,7 +85,7 @@ void cuda_mem_free(void *opaque, void *ptr) {
   bs_error err = {.struct_size = (uint32_t)sizeof err};
   if (ptr == NULL || cuda_is_lost(device)) return;
   cuda_graph_spoil(device, "giving memory back");
-  const int32_t rc = cuda_enter(device, &err);
+  const int32_t rc = cuda_reach(device, &err);
   pthread_mutex_lock(&device->inner->lock);
   if (rc == BS_OK) {
     give(device, (CUdeviceptr)(uintptr_t)ptr, &err);

@@ -102,7 +102,7 @@ void cuda_stream_destroy(void *opaque, bs_stream *stream) {
   bs_error err = {.struct_size = (uint32_t)sizeof err};
   if (stream == NULL) return;
   cuda_graph_spoil(device, "the end of a stream");
-  int32_t rc = cuda_enter(device, &err);
+  int32_t rc = cuda_reach(device, &err);
   pthread_mutex_lock(&in->lock);
   for (uint32_t i = 0; rc == BS_OK && i < in->n_sides; i++) {
     cuda_side side = in->sides[i];
@@ -142,6 +142,7 @@ int32_t cuda_await(const cuda_device *device, CUstream stream, CUevent event, bs
   const cuda_functions *call = &device->driver->call;
   cuda_inner *in = device->inner;
   cuda_graph_spoil(device, "a wait");
+  if (in->graph == CUDA_GRAPH_SPOILT) return cuda_graph_refuse(device, err);
   if (in->look == NULL && event == NULL)
     return cuda_check(device, call->stream_synchronize(stream), "cuStreamSynchronize", err);
   if (in->look == NULL) return cuda_check(device, call->event_synchronize(event), "cuEventSynchronize", err);
@@ -194,7 +195,7 @@ int32_t cuda_event_create(void *opaque, bs_event **out_event, bs_error *err) {
 
 void cuda_event_destroy(void *opaque, bs_event *event) {
   const cuda_device *device = opaque;
-  if (event == NULL || cuda_enter(device, NULL) != BS_OK) return;
+  if (event == NULL || cuda_reach(device, NULL) != BS_OK) return;
   (void)device->driver->call.event_destroy((CUevent)(void *)event);
 }
 
@@ -238,5 +239,5 @@ void *cuda_native_handle(void *opaque, uint32_t what, bs_stream *stream) {
   if (what == BS_NATIVE_DEVICE) return (void *)device->context;
   if (what != BS_NATIVE_STREAM) return NULL;
   cuda_graph_spoil(device, "work from outside"); /* nobody knows what it is */
-  return (void *)cuda_stream(device, stream);
+  return device->inner->graph == CUDA_GRAPH_SPOILT ? NULL : (void *)cuda_stream(device, stream);
 }
