@@ -189,6 +189,7 @@ void kit_num_in_place(const kit_case *c);
 void kit_method_exact(const kit_case *c);
 void kit_method_real(const kit_case *c);
 void kit_method_gradient(const kit_case *c);
+void kit_method_repeats(const kit_case *c);
 void kit_method_driven(const kit_case *c);
 void kit_method_together(const kit_case *c);
 void kit_comm_together(const kit_case *c);

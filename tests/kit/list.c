@@ -68,6 +68,7 @@ static const row method_rows[] = {
     {"method", "exact", kit_method_exact, 0, 3, worlds},
     {"method", "real", kit_method_real, 0, 3, worlds},
     {"method", "gradient", kit_method_gradient, 0, 3, worlds},
+    {"method", "repeats", kit_method_repeats, 0, 2, worlds},
     {"method", "driven", kit_method_driven, 0, 4, driven},
     {"threads", "worlds", kit_method_together, 0, 0, NULL},
     {"hygiene", "globals", kit_clean_globals, 1, 0, NULL},

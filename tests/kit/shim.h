@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * shim.h - a method's table with the kit between it and its callers: it says which phase runs, and gives the
- * method a rank table whose services are counted, fail at the n-th call and stop at one when told to. */
+ * method a rank table whose services are counted, recorded, fail at the n-th call and stop at one when told
+ * to.
+ */
 #ifndef BS_TESTS_KIT_SHIM_H
 #define BS_TESTS_KIT_SHIM_H
 #include <pthread.h>
@@ -37,6 +39,15 @@ typedef struct kit_taken {
   uint64_t packed, kept, scratch;
 } kit_taken;
 const kit_taken *kit_shim_taken(uint32_t rank);
+
+/* What a method gives ops and collectives on this thread, folded into one number: the plans and the memory of
+ * the tensors, in order. */
+typedef struct kit_record {
+  uint64_t hash;
+  uint32_t calls;
+} kit_record;
+/* Until it is called with NULL. */
+void kit_shim_record(kit_record *record);
 
 /* faults: whose n-th service call fails, those of the rank table among them; NULL: none. One host a process.
  */

@@ -148,6 +148,8 @@ static const struct {
     {"wrongm36", "takes every step for the first", "method", "FAIL        method.gradient.1.wrong_row",
      "step 4: W["},
     {"wrongm37", "a bias that decays", "method", "FAIL        method.gradient.1.wrong_row", "step 2: bias["},
+    {"wrongm38", "works in two places by turns", "method", "FAIL        method.repeats.1.wrong_row",
+     "forward 3 gives ops and collectives"},
     {"wrongm12", "claims fewer weight bytes", "method", "FAIL        method.driven.2.wrong_row",
      "bytes of weights, its proposal's weight_bytes are"},
     {"wrongm13", "claims less workspace", "method", "FAIL        method.driven.2.wrong_row",
