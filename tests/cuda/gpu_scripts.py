@@ -55,6 +55,8 @@ def records(out):
     """A run whose record does not name what was to be tried has not passed."""
     code, text = run("gpu-test", out, standins, "--only", "run: forwards")
     expect(code == 0 and states(out)["run: forwards as a graph"] == "passed", "gpu-test ended with %d" % code, text)
+    code, text = run("gpu-test", out, standins, "--only", "run: training")
+    expect(code == 0 and states(out)["run: training as graphs"] == "passed", "gpu-test ended with %d" % code, text)
     code, text = run("gpu-test", out, standins, "--only", "run: products", cublaslt="off")
     expect(code == 1 and states(out)["run: products by cuBLASLt"] in ("FAILED", "not run"), "products by cuBLASLt passed without it", text)
 
