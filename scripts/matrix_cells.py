@@ -124,7 +124,7 @@ def choose(cells, faulty, launches, quick, every):
             rare = few([c for c in mine if c.dtype in RARE and refusal(c) is None], 1)
             mine = few([c for c in mine if c.dtype not in RARE], 1 if launch != "threads" else every)
             mine += rare[: 6 if launch == "threads" else 2 if slow else 3]
-            wrong = few(wrong, 1)[: 2 if slow or every == 1 else 4 if launch != "threads" else 8]
+            wrong = few(wrong, 1)[: 1 if slow else 2 if every == 1 else 3 if launch != "threads" else 5]
         elif launch == "mpi":
             mine, wrong = few(mine, 2), few(wrong, 1)[:4]
         keep += mine

@@ -61,7 +61,7 @@ START_TEST(clean_cases_pass) {
     for (size_t shape = 0; shape < N_SHAPES; ++shape)
       for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; ++d)
         for (uint32_t a = BS_ACT_RELU; a <= BS_ACT_SILU; ++a, ++at) {
-          if (!big && (at + (uint64_t)_i) % 2) continue;
+          if (!big && (at + at / 6 + (uint64_t)_i) % 3) continue;
           data numbers;
           const char *workload = workloads[(at + turn) % 4];
           const uint32_t loss = (uint32_t)((at + turn / 2) % 3);
@@ -78,7 +78,7 @@ START_TEST(clean_cases_pass) {
         }
   printf("%s: %llu clean cases, %llu alarms\n", subjects[_i].method, (unsigned long long)cases,
          (unsigned long long)alarms);
-  ck_assert_uint_ge(cases, 25);
+  ck_assert_uint_ge(cases, 16);
   ck_assert_uint_eq(alarms, 0);
   bs_context_close(context);
 }

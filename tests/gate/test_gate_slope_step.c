@@ -79,7 +79,7 @@ START_TEST(right_trainings_pass) {
     for (size_t shape = 0; shape < N_SHAPES; ++shape)
       for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; ++d)
         for (uint32_t a = BS_ACT_RELU; a <= BS_ACT_SILU; ++a, ++at) {
-          if (!big && (at + (uint32_t)_i) % 2) continue;
+          if (!big && (at + at / 6 + (uint32_t)_i) % 3) continue;
           data numbers;
           const char *workload = workloads[(at + turn) % 4];
           const uint64_t seed = 1000 * (uint64_t)turn + at;
@@ -102,7 +102,7 @@ START_TEST(right_trainings_pass) {
         }
   printf("%s: %llu right trainings, %llu alarms\n", subjects[_i].method, (unsigned long long)cases,
          (unsigned long long)alarms);
-  ck_assert_uint_ge(cases, 25);
+  ck_assert_uint_ge(cases, 16);
   ck_assert_uint_eq(alarms, 0);
   bs_context_close(context);
 }
