@@ -14,6 +14,8 @@
 
 #include "mpi_comm.h"
 
+#define LAST_WORDS_NS 50000000 /* for what a process sent before it ended */
+
 /* What the maker tells; fd -1: it could not, and errno_. */
 typedef struct ticket {
   int64_t pid;
@@ -53,16 +55,22 @@ static int32_t map(mpic_comm *comm, int fd, bs_error *err) {
   return BS_OK;
 }
 
-/* While the world itself is opened there is no segment to fail in. */
-static int32_t opening_failed(mpic_comm *comm, uint32_t peer, int64_t deadline, bs_error *err) {
+/* While the world itself is opened there is no segment to fail in. Only who is waited for counts: another
+ * that has ended may have had its part of the opening, and is missed in the call that it ended in. *gone_ns:
+ * since when it is known to have ended; what it sent before may still be on its way. */
+static int32_t opening_failed(mpic_comm *comm, uint32_t peer, int64_t deadline, int64_t *gone_ns,
+                              bs_error *err) {
   const mpic_state *state = comm->world->state;
-  uint32_t dead = mpic_dead(comm->world->state, 0, MPIC_NONE);
-  if (dead != MPIC_NONE)
-    return bs_fail(err, BS_RANK_FAILED, "BS-COLL-DEAD", "the process of rank %u (pid %lld) has ended", dead,
-                   (long long)state->processes[dead].pid);
-  if (mpic_now() < deadline) return BS_OK;
-  return bs_fail(err, BS_DEADLINE, "BS-RANK-HELLO", "rank %u does not open the group's shared memory",
-                 comm->ranks[peer]);
+  const uint32_t rank = comm->ranks[peer];
+  const int64_t now = mpic_now();
+  if (mpic_dead(comm->world->state, 0, rank) != MPIC_NONE) {
+    if (*gone_ns == 0) *gone_ns = now;
+    if (now - *gone_ns >= LAST_WORDS_NS)
+      return bs_fail(err, BS_RANK_FAILED, "BS-COLL-DEAD", "the process of rank %u (pid %lld) has ended", rank,
+                     (long long)state->processes[rank].pid);
+  }
+  if (now < deadline) return BS_OK;
+  return bs_fail(err, BS_DEADLINE, "BS-RANK-HELLO", "rank %u does not open the group's shared memory", rank);
 }
 
 /* A group is opened within a world: its failure ends the wait, and what ends the wait fails it. */
@@ -84,8 +92,9 @@ static int32_t group_failed(mpic_comm *comm, uint32_t peer, int64_t deadline, bs
 static int32_t await_one(mpic_comm *comm, MPI_Request *request, uint32_t peer, int64_t deadline,
                          bs_error *err) {
   const struct timespec nap = {0, 20000};
+  int64_t gone_ns = 0;
   while (!mpic_test_one(comm->world->state, request)) {
-    int32_t rc = comm->world->all == NULL ? opening_failed(comm, peer, deadline, err)
+    int32_t rc = comm->world->all == NULL ? opening_failed(comm, peer, deadline, &gone_ns, err)
                                           : group_failed(comm, peer, deadline, err);
     if (rc != BS_OK) return rc;
     nanosleep(&nap, NULL);
