@@ -19,8 +19,9 @@ enum bs_kit_format { BS_KIT_TEXT = 0, BS_KIT_TAP = 1, BS_KIT_JSON = 2 };
 typedef struct bs_kit_options {
   const char *plugin; /* path of bs_<id>.so */
   int full;           /* 0: quick */
-  const char *group;  /* only this one; NULL: all that fit the plugin's kinds */
-  const char *xfail;  /* file of expected failures; NULL: none */
+  const char
+      *group; /* only this one, or the checks whose names begin so ("method.exact"); NULL: all that fit */
+  const char *xfail; /* file of expected failures; NULL: none */
   /* "NAME=VALUE": parameters of the plugin, and options of its methods and workloads. */
   const char *const *params, *const *options;
   uint32_t n_params, n_options;
@@ -44,11 +45,11 @@ typedef struct bs_kit_report {
   uint32_t n_rows;
   bs_kit_row *rows;
   uint32_t count[4]; /* by enum bs_kit_result */
-  char group[16];    /* "": all; else the report is of a part, and its grade says so */
-  char grade[256];   /* the last line of every report */
+  char group[256];   /* "": all; else the report is of a part, and its grade says so */
+  char grade[512];   /* the last line of every report */
 } bs_kit_report;
 
-/* 1 for a group of the kit. */
+/* 1 for a group of the kit, and for what begins with one and a dot. */
 int bs_kit_group_known(const char *group);
 /* Runs the checks: BS_OK when there is a report, whatever is in it; BS_INPUT for a wrong xfail file,
  * BS_UNAVAILABLE for a file that is not there. Forks; prints nothing. */

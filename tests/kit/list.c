@@ -11,8 +11,9 @@ const char *const kit_groups[] = {"abi",          "lifecycle", "truth",   "numer
 const uint32_t kit_n_groups = sizeof kit_groups / sizeof kit_groups[0];
 
 int bs_kit_group_known(const char *group) {
+  const size_t length = strcspn(group, ".");
   for (uint32_t i = 0; i < kit_n_groups; i++)
-    if (strcmp(group, kit_groups[i]) == 0) return 1;
+    if (strlen(kit_groups[i]) == length && strncmp(group, kit_groups[i], length) == 0) return 1;
   return 0;
 }
 

@@ -56,6 +56,15 @@ START_TEST(tap_counts_its_lines) {
 }
 END_TEST
 
+START_TEST(a_part_of_a_group_is_run_alone) {
+  run_kit("wrong0", "--group lifecycle.rep -o tap");
+  ck_assert_int_eq(r.code, 0);
+  ck_assert_ptr_nonnull(strstr(r.text, "\n1..1\nok 1 - lifecycle.repeat\n"));
+  run_kit("wrong0", "--group lifecycle.repeat");
+  ck_assert_ptr_nonnull(strstr(r.text, "partial: group lifecycle.repeat "));
+}
+END_TEST
+
 START_TEST(an_expected_failure_is_no_failure) {
   write_xfail("# known\nhygiene.environment: waits for a release of its vendor's library\n");
   run_kit("wrong4", "--group hygiene --xfail xfail.txt");
@@ -102,6 +111,7 @@ static const struct {
     {"", "--xfail /tmp", 4, "cannot be read"},
     {"", "--kit ful", 2, "did you mean 'full'?"},
     {"", "--group numeric", 2, "did you mean 'numerics'?"},
+    {"", "--group abi.nothing", 2, "abi.nothing has no check"},
     {"", "-o yaml", 2, "-o: 'yaml' is not known"},
     {"", "more", 2, "takes one plugin file, 2 given"},
     {"", "--nothing", 2, "--help"},
@@ -246,6 +256,7 @@ int main(void) {
   tcase_add_test(tc, json_has_every_check_and_the_grade);
   tcase_add_test(tc, tap_counts_its_lines);
   tcase_add_test(tc, the_environment_of_libcheck_is_not_obeyed);
+  tcase_add_test(tc, a_part_of_a_group_is_run_alone);
   tcase_add_test(tc, an_expected_failure_is_no_failure);
   tcase_add_test(tc, an_unexpected_pass_fails);
   tcase_add_loop_test(tc, wrong_use_is_refused, 0, (int)(sizeof refusals / sizeof refusals[0]));
