@@ -23,6 +23,7 @@ typedef struct cuda_state {
   struct cuda_nvml *nvml;  /* nvml.h: the device's clock */
   struct cuda_lt *lt;      /* cublaslt/library.h; NULL: built without cuBLASLt's header */
   struct cuda_splt *splt;  /* cusparselt/library.h */
+  uint32_t kernels_told;   /* resources.c has said what kernels need: once, not for each rank */
   bs_op_impl steps[2];     /* sgd_update and adamw_update under cublaslt's name: any weight is stepped so */
 } cuda_state;
 

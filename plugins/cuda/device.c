@@ -198,7 +198,8 @@ static int32_t make_all(cuda_device *device, int pools, bs_error *err) {
     rc = cuda_check(device, call->event_create(&device->inner->fence, CU_EVENT_DISABLE_TIMING),
                     "cuEventCreate", err);
   if (rc == BS_OK && pools) rc = make_pool(device, err);
-  return rc == BS_OK ? load_images(device, err) : rc;
+  if (rc == BS_OK) rc = load_images(device, err);
+  return rc == BS_OK ? cuda_resources_look(device, err) : rc;
 }
 
 static void device_close(void *opaque) {

@@ -12,8 +12,8 @@ source, build = sys.argv[1:3]
 standins = os.path.join(build, "tests", "cuda")
 
 
-def run(script, out, libraries, *more, cublaslt=None):
-    env = dict(os.environ, LD_LIBRARY_PATH=libraries)
+def run(script, out, libraries, *more, cublaslt=None, standin="devices=1"):
+    env = dict(os.environ, LD_LIBRARY_PATH=libraries, BS_CUDA_STANDIN=standin)
     for name in ("BS_CUDA_DRIVER", "BS_CUDA_CUBLASLT", "BS_CUDA_CUSPARSELT", "BS_CUDA_NCCL", "BS_PLUGIN_PATH"):
         env.pop(name, None)
     if cublaslt:
@@ -55,6 +55,13 @@ def records(out):
     """A run whose record does not name what was to be tried has not passed."""
     code, text = run("gpu-test", out, standins, "--only", "run: forwards")
     expect(code == 0 and states(out)["run: forwards as a graph"] == "passed", "gpu-test ended with %d" % code, text)
+    code, text = run("gpu-test", out, standins, "--only", "kernels")
+    expect(code == 0 and states(out)["kernels as loaded"] == "passed", "gpu-test ended with %d" % code, text)
+    with open(os.path.join(out, "gpu-test.json"), encoding="utf-8") as f:
+        told = [r["kernels"] for r in json.load(f)["rows"] if "kernels" in r]
+    expect(len(told) == 1 and len(told[0]) > 20 and told[0]["convert"][0] > 0, "no kernels told of", text)
+    code, text = run("gpu-test", out, standins, "--only", "kernels", standin="local=16")
+    expect(code == 1 and states(out)["kernels as loaded"] == "FAILED", "kernels with local memory passed", text)
     code, text = run("gpu-test", out, standins, "--only", "run: training")
     expect(code == 0 and states(out)["run: training as graphs"] == "passed", "gpu-test ended with %d" % code, text)
     code, text = run("gpu-test", out, standins, "--only", "run: products", cublaslt="off")

@@ -29,7 +29,6 @@ typedef struct cuda_functions {
   CUresult (*module_unload)(CUmodule module);
   CUresult (*module_function)(CUfunction *out_function, CUmodule module, const char *name);
   CUresult (*function_attribute)(int *out_value, CUfunction_attribute attribute, CUfunction function);
-  CUresult (*function_set_attribute)(CUfunction function, CUfunction_attribute attribute, int value);
   CUresult (*launch)(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                      unsigned int block_x, unsigned int block_y, unsigned int block_z,
                      unsigned int shared_bytes, CUstream stream, void **params, void **extra);
@@ -47,7 +46,6 @@ typedef struct cuda_functions {
   CUresult (*copy_up)(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream);
   CUresult (*copy_down)(void *dst, CUdeviceptr src, size_t bytes, CUstream stream);
   CUresult (*copy_across)(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
-  CUresult (*set_bytes)(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream);
   CUresult (*stream_create)(CUstream *out_stream, unsigned int flags);
   CUresult (*stream_destroy)(CUstream stream);
   CUresult (*stream_synchronize)(CUstream stream);

@@ -57,6 +57,9 @@ static int find_section(const char *elf, const char *name, Elf64_Shdr *out) {
 }
 
 /* The symbol of a kernel, as entries of .nv.info name it. */
+#define SYSTEM_SHARED 1024u
+#define DYNAMIC_SHARED 49152u /* without asking for more */
+
 static uint32_t symbol_of(const char *elf, const char *name) {
   Elf64_Shdr table;
   if (find_section(elf, ".symtab", &table) == 0) return 0;
@@ -100,7 +103,10 @@ int si_image_kernel(const void *image, const char *name, si_kernel *out) {
   if (find_section(elf, ".nv.info", &s) != 0) read_info(elf + s.sh_offset, s.sh_size, symbol, out);
   if (find_section(elf, section, &s) != 0) read_info(elf + s.sh_offset, s.sh_size, symbol, out);
   snprintf(section, sizeof section, ".nv.shared.%s", name);
-  if (find_section(elf, section, &s) != 0) out->shared = (uint32_t)s.sh_size;
+  /* Of sm_90 the section begins with what the system keeps of a block's shared memory, which is not the
+   * kernel's. */
+  if (find_section(elf, section, &s) != 0)
+    out->shared = (uint32_t)(s.sh_size >= SYSTEM_SHARED ? s.sh_size - SYSTEM_SHARED : s.sh_size);
   return 1;
 }
 
@@ -161,7 +167,6 @@ CUresult cuModuleGetFunction(CUfunction *out_function, CUmodule m, const char *n
   f->module = m;
   f->twin = twin;
   f->kernel = kernel;
-  f->dynamic_limit = 49152;
   pthread_mutex_unlock(&si_lock);
   *out_function = f;
   return CUDA_SUCCESS;
@@ -182,31 +187,18 @@ CUresult cuFuncGetAttribute(int *out_value, CUfunction_attribute attribute, CUfu
       *out_value = (int)f->kernel.registers;
       break;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-      *out_value = (int)f->kernel.local;
+      *out_value = (int)f->kernel.local + si_get_setup()->local;
       break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
       *out_value = (int)f->kernel.shared;
       break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      *out_value = (int)f->dynamic_limit;
-      break;
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       *out_value = f->kernel.max_threads != 0 ? (int)f->kernel.max_threads : 1024;
+      if (si_get_setup()->threads > 0) *out_value = si_get_setup()->threads;
       break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_SUCCESS;
-}
-
-CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value) {
-  const CUresult rc = function_enter("cuFuncSetAttribute", f);
-  if (rc != CUDA_SUCCESS) return rc;
-  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > 232448)
-    return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&si_lock);
-  functions[f - functions].dynamic_limit = (uint32_t)value;
-  pthread_mutex_unlock(&si_lock);
   return CUDA_SUCCESS;
 }
 
@@ -239,7 +231,7 @@ static CUresult check_launch(const struct CUfunc_st *f, const unsigned grid[3], 
       return CUDA_ERROR_INVALID_VALUE;
   if (threads > 1024 || block[2] > 64) return CUDA_ERROR_INVALID_VALUE;
   if (f->kernel.max_threads != 0 && threads > f->kernel.max_threads) return CUDA_ERROR_INVALID_VALUE;
-  if (shared_bytes > f->dynamic_limit) return CUDA_ERROR_INVALID_VALUE;
+  if (shared_bytes > DYNAMIC_SHARED) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t registers = (f->kernel.registers + 7u) / 8u * 8u * ((threads + 31u) / 32u * 32u);
   return registers <= 65536 ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
 }

@@ -312,26 +312,6 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CU
   return copy("cuMemcpyDtoDAsync_v2", dst, NULL, src, NULL, bytes, stream);
 }
 
-static void run_set(si_work *work) {
-  if (work->stream == NULL) return;
-  memset(si_host(work->u.set.dst, work->u.set.bytes, "cuMemsetD8Async"), work->u.set.value,
-         work->u.set.bytes);
-}
-
-CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t bytes, CUstream stream) {
-  CUresult rc = si_enter_context("cuMemsetD8Async");
-  if (rc != CUDA_SUCCESS) return rc;
-  if (!si_inside(dst, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  si_work *work = si_work_new(stream, &rc);
-  if (work == NULL) return rc;
-  work->u.set.dst = dst;
-  work->u.set.bytes = bytes;
-  work->u.set.value = value;
-  work->run = run_set;
-  si_submit(work);
-  return CUDA_SUCCESS;
-}
-
 /* ---- for twins -------------------------------------------------------------------------------- */
 
 void *cuda_twin_memory(const void *device_pointer, uint64_t bytes) {

@@ -73,6 +73,10 @@ static void read_item(char *item) {
     setup.version = (int)strtol(value, NULL, 10);
   else if (strcmp(item, "pools") == 0)
     setup.pools = (int)strtol(value, NULL, 10);
+  else if (strcmp(item, "local") == 0)
+    setup.local = (int)strtol(value, NULL, 10);
+  else if (strcmp(item, "threads") == 0)
+    setup.threads = (int)strtol(value, NULL, 10);
   else if (strcmp(item, "event_ns") == 0)
     setup.event_ns = strtoll(value, NULL, 10);
   else if (strcmp(item, "name") == 0)

@@ -25,6 +25,8 @@
 
 typedef struct si_setup {
   int devices, capability, version, pools;
+  int local,
+      threads; /* bytes that loaded kernels have beyond what was built; most threads a block; 0: as built */
   uint64_t memory;
   int64_t event_ns; /* 0: events have the time of the machine's clock */
   char name[64];
@@ -73,11 +75,6 @@ struct si_work {
       CUdeviceptr dst_device, src_device; /* 0: a host pointer */
       size_t bytes;
     } copy;
-    struct {
-      CUdeviceptr dst;
-      size_t bytes;
-      unsigned char value;
-    } set;
     si_record *record; /* of an event; NULL: none to wait for */
     struct {
       CUdeviceptr ptr;
@@ -144,7 +141,6 @@ struct CUfunc_st {
   CUmodule module;
   const struct cuda_twin *twin;
   si_kernel kernel;
-  uint32_t dynamic_limit;
 };
 extern _Thread_local const char *si_running; /* the twin that this worker runs; "a copy" */
 #endif
