@@ -23,6 +23,7 @@
 #include "core/base/text.h"
 
 #define TURN_NS 50000000
+#define MAX_PROCESSES 1024u
 static const double FOLLOW_S = 5.0; /* what the others have to end once rank 0 has, in good order */
 static const double FAILED_S = 0.3; /* and where it failed: nothing that they do counts any more */
 static const double LEAD_S = 5.0;   /* what rank 0 has to tell of it once another rank was killed */
@@ -218,7 +219,7 @@ static void reap(launch *l) {
 
 static void kill_left(launch *l) {
   for (uint32_t r = 0; r < l->n; ++r) {
-    if (l->ranks[r].ended || l->ranks[r].killed) continue;
+    if (l->ranks[r].pid <= 0 || l->ranks[r].ended || l->ranks[r].killed) continue; /* 0: never started */
     l->ranks[r].killed = 1;
     kill(l->ranks[r].pid, SIGKILL);
   }
@@ -295,6 +296,11 @@ int bsrun_launch(uint32_t ranks, double timeout_s) {
   bs_error err = BS_ERROR_INIT;
   sigset_t signals, before;
   int code;
+  if (ranks > MAX_PROCESSES) {
+    bs_error_set(&err, BS_CONFIG, "BS-LAUNCH-WORLD", "bsrun starts at most %u processes, not %u",
+                 MAX_PROCESSES, ranks);
+    return bsrun_fail(&err);
+  }
   sigemptyset(&signals);
   sigaddset(&signals, SIGCHLD);
   sigaddset(&signals, SIGINT);

@@ -15,7 +15,11 @@
 #include "lab/measure/machine.h"
 #include "lab/phase/place.h"
 
-#define MAX_THREAD_RANKS 1024
+/* What the communicators of this package take, so that no rank is started before it is known. */
+static const struct {
+  const char *comm;
+  uint32_t ranks;
+} most_ranks[] = {{"threads", 1024}, {"shm", 128}};
 
 static int32_t read_dtype(const bs_node *config, const char *path, uint32_t *out, bs_error *err) {
   static const char *const names[] = {"float32", "bfloat16", "float16", "float64", "bf16", "fp16",
@@ -199,10 +203,12 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *
   e->bind = (uint32_t)bs_schema_bool(e->config, "hardware.bind");
   e->graph = (uint32_t)bs_schema_bool(e->config, "hardware.graph");
   e->timeout_s = bs_schema_f64(e->config, "hardware.timeout_s");
-  if (strcmp(bs_innermost(e->comm), "threads") == 0 && e->world_size > MAX_THREAD_RANKS) {
+  for (size_t i = 0; i < sizeof most_ranks / sizeof most_ranks[0]; i++) {
+    if (strcmp(bs_innermost(e->comm), most_ranks[i].comm) != 0 || e->world_size <= most_ranks[i].ranks)
+      continue;
     bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE",
-                 "hardware.world_size %u: the communicator threads takes at most %d", e->world_size,
-                 MAX_THREAD_RANKS);
+                 "hardware.world_size %u: the communicator %s takes at most %u", e->world_size,
+                 most_ranks[i].comm, most_ranks[i].ranks);
     place_of(e->config, "hardware.world_size", err);
     return BS_CONFIG;
   }

@@ -88,6 +88,7 @@ static const struct {
     {W("--phase", "0", "--set", "model.N=1048576", "--set", "model.B=1"), 10, "BS-RUN-MEMORY", "2048.0 GiB"},
     {W("--phase", "2", "--set", "model.N=1048576", "--set", "model.B=1"), 10, "BS-RUN-MEMORY", "10240.0 GiB"},
     {W("--phase", "0", "--method", "blockshock", "-P", "2000"), 3, "BS-CFG-RANGE", "1024"},
+    {W("--method", "blockshock", "-P", "129", "--launch", "processes"), 3, "BS-CFG-RANGE", "at most 128"},
 };
 
 START_TEST(hostile_words) {

@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "launch_help.h"
@@ -149,12 +151,37 @@ START_TEST(test_sweep_death) {
 }
 END_TEST
 
+/* The shared memory of the ranks cannot be made (a limit on the size of files): the launcher says so, and
+ * ends nobody. It runs in a session of its own, so that a launcher that does ends no more than this test. */
+START_TEST(test_not_started) {
+  char folder[64], id[64];
+  int status = 0;
+  run_make_folder(folder);
+  const char *const args[] = {"--launch", "processes", "--method", "row_parallel", "-P", "3", SMALL, NULL};
+  const pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid == 0) {
+    const struct rlimit small = {1000, 1000};
+    run_result r;
+    if (setsid() < 0 || setrlimit(RLIMIT_FSIZE, &small) != 0) _exit(125);
+    run_bsrun(&r, folder, NULL, args);
+    run_expect(&r, 10, "no shared memory");
+    run_expect_error(&r, 1, id, "no shared memory");
+    _exit(strcmp(id, "BS-LAUNCH-MEMORY") == 0 ? 0 : 1);
+  }
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "wait status 0x%x", (unsigned)status);
+  run_remove(folder);
+}
+END_TEST
+
 int main(void) {
   Suite *s = suite_create("launch");
   TCase *t = tcase_create("launch");
   tcase_add_loop_test(t, test_gone, 0, (int)(sizeof deaths / sizeof deaths[0]));
   tcase_add_loop_test(t, test_told_soon, 0, 1);
   tcase_add_loop_test(t, test_sweep_death, 0, 2);
+  tcase_add_test(t, test_not_started);
   suite_add_tcase(s, t);
   SRunner *runner = srunner_create(s);
   srunner_run_all(runner, CK_NORMAL);
