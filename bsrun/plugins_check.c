@@ -197,10 +197,11 @@ static json_t *settings_of(const args *a) {
   return list;
 }
 
-/* before: the file's sum before it was graded, "" when it could not be read. A file that changed meanwhile is
- * another one, and a part of the groups is no grade. */
-static void keep_grade(const args *a, const char *file, const char *before, const bs_text *report) {
-  char line[300], id[64], after[65], told[1024];
+/* before, stamp: the file's before it was graded, "" when it could not be read. A file that changed meanwhile
+ * is another one, and a part of the groups is no grade. */
+static void keep_grade(const args *a, const char *file, const char *before, const char *stamp,
+                       const bs_text *report) {
+  char line[300], id[64], after[65], stamp_after[BS_FILE_STAMP], told[1024];
   const char *kit = args_value(a, "kit");
   bs_error err = BS_ERROR_INIT;
   bs_grades grades;
@@ -211,6 +212,7 @@ static void keep_grade(const args *a, const char *file, const char *before, cons
   int32_t rc = bs_sha256_file(file, after, &err);
   if (rc == BS_OK && strcmp(before, after) != 0)
     rc = bs_error_set(&err, BS_MISMATCH, "BS-GRADE-CHANGED", "the file changed while it was graded");
+  if (bs_file_stamp(file, stamp_after) && strcmp(stamp, stamp_after) == 0) grade.stamp = stamp;
   bsrun_grades(0, &grades);
   grade.settings = settings_of(a);
   if (rc == BS_OK) rc = bs_grades_add(&grades, &grade, &err);
@@ -223,9 +225,7 @@ static void keep_grade(const args *a, const char *file, const char *before, cons
 }
 
 const json_t *plugins_grade(const bs_grades *grades, const bs_plugin_info *info) {
-  char hex[65];
-  if (info->builtin || !bs_grades_knows(grades, info->id)) return NULL;
-  return bs_file_sum(info->path, hex, NULL) == BS_OK ? bs_grades_find(grades, hex) : NULL;
+  return info->builtin ? NULL : bs_grades_of_file(grades, info->id, info->path);
 }
 
 void plugins_grade_text(const json_t *grade, int builtin, char *out, size_t size) {
@@ -247,7 +247,7 @@ static int32_t check(const args *a, int *out_code, bs_error *err) {
     const char *name, *as;
   } passed[] = {{"kit", "--kit"},     {"group", "--group"}, {"backend", "--backend"}, {"mpirun", "--mpirun"},
                 {"xfail", "--xfail"}, {"param", "--param"}, {"option", "--option"},   {"output", "-o"}};
-  char program[PATH_MAX], file[PATH_MAX], *words[MAX_WORDS], before[65];
+  char program[PATH_MAX], file[PATH_MAX], *words[MAX_WORDS], before[65], stamp[BS_FILE_STAMP];
   bs_text report = {0};
   size_t n = 0;
   int32_t rc = find_file(a, a->words[0], file, sizeof file, err);
@@ -258,9 +258,10 @@ static int32_t check(const args *a, int *out_code, bs_error *err) {
     rc = add_all(a, passed[i].name, passed[i].as, words, &n, err);
   words[n] = NULL;
   if (rc != BS_OK) return rc;
+  bs_file_stamp(file, stamp);
   if (bs_sha256_file(file, before, NULL) != BS_OK) before[0] = '\0'; /* the kit says what is wrong with it */
   rc = run_kit(words, &report, out_code, err);
-  if (rc == BS_OK) keep_grade(a, file, before, &report);
+  if (rc == BS_OK) keep_grade(a, file, before, stamp, &report);
   bs_text_free(&report);
   return rc;
 }

@@ -3,6 +3,7 @@
 #include "lab/store/file_sum.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -10,14 +11,8 @@
 
 enum { ENTRIES = 64 };
 
-typedef struct identity {
-  uint64_t device, inode, size;
-  int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
-} identity;
-
 typedef struct entry {
-  identity file;
-  char hex[65];
+  char stamp[BS_FILE_STAMP], hex[65];
 } entry;
 
 /* Round robin: a run has a dozen plugins. */
@@ -27,42 +22,38 @@ static struct {
   uint64_t reads; /* entries ever written */
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int identify(const char *path, identity *out) {
+int bs_file_stamp(const char *path, char out_stamp[BS_FILE_STAMP]) {
   struct stat st;
-  memset(out, 0, sizeof *out); /* compared by memcmp */
+  out_stamp[0] = '\0';
   if (stat(path, &st) != 0) return 0;
-  out->device = (uint64_t)st.st_dev;
-  out->inode = (uint64_t)st.st_ino;
-  out->size = (uint64_t)st.st_size;
-  out->mtime_s = st.st_mtim.tv_sec;
-  out->mtime_ns = st.st_mtim.tv_nsec;
-  out->ctime_s = st.st_ctim.tv_sec;
-  out->ctime_ns = st.st_ctim.tv_nsec;
+  snprintf(out_stamp, BS_FILE_STAMP, "%llx:%llx:%llx:%lld.%09ld:%lld.%09ld", (unsigned long long)st.st_dev,
+           (unsigned long long)st.st_ino, (unsigned long long)st.st_size, (long long)st.st_mtim.tv_sec,
+           st.st_mtim.tv_nsec, (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
   return 1;
 }
 
-static const entry *find(const identity *file) {
+static const entry *find(const char *stamp) {
   const uint64_t n = table.reads < ENTRIES ? table.reads : ENTRIES;
   for (uint64_t i = 0; i < n; ++i) {
-    if (memcmp(&table.entries[i].file, file, sizeof *file) == 0) return &table.entries[i];
+    if (strcmp(table.entries[i].stamp, stamp) == 0) return &table.entries[i];
   }
   return NULL;
 }
 
 int32_t bs_file_sum(const char *path, char out_hex[65], bs_error *err) {
-  identity before, after;
-  const int known = identify(path, &before);
+  char before[BS_FILE_STAMP], after[BS_FILE_STAMP];
+  const int known = bs_file_stamp(path, before);
   int32_t rc = BS_OK;
   pthread_mutex_lock(&table.lock);
-  const entry *e = known ? find(&before) : NULL;
+  const entry *e = known ? find(before) : NULL;
   if (e != NULL) {
     memcpy(out_hex, e->hex, sizeof e->hex);
   } else {
     rc = bs_sha256_file(path, out_hex, err);
     /* A file that changed while it was read has a sum of neither state: given, but not kept. */
-    if (rc == BS_OK && known && identify(path, &after) && memcmp(&before, &after, sizeof after) == 0) {
+    if (rc == BS_OK && known && bs_file_stamp(path, after) && strcmp(before, after) == 0) {
       entry *kept = &table.entries[table.reads % ENTRIES];
-      kept->file = before;
+      memcpy(kept->stamp, before, sizeof before);
       memcpy(kept->hex, out_hex, sizeof kept->hex);
       ++table.reads;
     }

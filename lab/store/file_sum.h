@@ -7,10 +7,13 @@
 
 #include "blockshock/abi.h"
 
-/* As bs_sha256_file, but a file is read again only when its device, inode, size, mtime or ctime differ from
- * those it was read under. Thread-safe. Not for files whose every byte must be looked at now (the store's
- * own).
- */
+/* Device, inode, size, mtime and ctime of a file as text: equal texts are equal contents. Who writes to a
+ * file can set its mtime, but only the kernel sets its ctime. 0, and "": there is no such file. */
+enum { BS_FILE_STAMP = 160 };
+int bs_file_stamp(const char *path, char out_stamp[BS_FILE_STAMP]);
+
+/* As bs_sha256_file, but a file is read again only when its stamp differs from that it was read under.
+ * Thread-safe. Not for files whose every byte must be looked at now (the store's own). */
 int32_t bs_file_sum(const char *path, char out_hex[65], bs_error *err);
 /* How often this process has read a file for bs_file_sum. */
 uint64_t bs_file_sum_reads(void);

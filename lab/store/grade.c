@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/store/env.h"
+#include "lab/store/file_sum.h"
 #include "lab/store/lines.h"
 
 static const bs_lines_words words = {"BS-GRADE-IO", "BS-GRADE-LOCK",
@@ -150,10 +151,17 @@ const json_t *bs_grades_find(const bs_grades *grades, const char *sha256) {
   return NULL;
 }
 
-int bs_grades_knows(const bs_grades *grades, const char *plugin) {
-  for (size_t i = 0; i < json_array_size(grades->entries); i++)
-    if (strcmp(text_of(json_array_get(grades->entries, i), "plugin"), plugin) == 0) return 1;
-  return 0;
+const json_t *bs_grades_of_file(const bs_grades *grades, const char *plugin, const char *path) {
+  char stamp[BS_FILE_STAMP], hex[65];
+  int known = 0;
+  if (!bs_file_stamp(path, stamp)) return NULL;
+  for (size_t i = json_array_size(grades->entries); i-- > 0;) {
+    const json_t *e = json_array_get(grades->entries, i);
+    const char *graded = text_of(e, "stamp"); /* lines of before it was kept have none */
+    if (graded != NULL && strcmp(graded, stamp) == 0) return bs_grades_find(grades, text_of(e, "sha256"));
+    known = known || strcmp(text_of(e, "plugin"), plugin) == 0;
+  }
+  return known && bs_file_sum(path, hex, NULL) == BS_OK ? bs_grades_find(grades, hex) : NULL;
 }
 
 int32_t bs_grades_add(const bs_grades *grades, const bs_grade *g, bs_error *err) {
@@ -165,6 +173,7 @@ int32_t bs_grades_add(const bs_grades *grades, const bs_grade *g, bs_error *err)
       "sha256", g->sha256, "line", g->line, "conformant", begins(g->line, good), "counts", counts, "kit",
       g->kit, "isa", grades->isa, "abi", abi, "blockshock", bs_version(), "settings",
       g->settings != NULL ? json_incref(g->settings) : json_array(), "graded_at", utc_now());
+  if (e != NULL && g->stamp != NULL) json_object_set_new(e, "stamp", json_string(g->stamp));
   char *line = e != NULL ? json_dumps(e, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
   int32_t rc = line != NULL ? BS_OK : no_memory(err);
   if (rc == BS_OK && grades->path != NULL) rc = bs_lines_append(&words, grades->path, line, err);
@@ -174,7 +183,7 @@ int32_t bs_grades_add(const bs_grades *grades, const bs_grade *g, bs_error *err)
 }
 
 int32_t bs_grades_mark(const bs_grades *grades, json_t *plugins, bs_error *err) {
-  static const char *const said[] = {"format", "plugin", "sha256", "isa"};
+  static const char *const said[] = {"format", "plugin", "sha256", "stamp", "isa"};
   for (size_t i = 0; i < json_array_size(plugins); i++) {
     json_t *row = json_array_get(plugins, i);
     const char *sum = text_of(row, "sha256");

@@ -21,6 +21,7 @@ typedef struct bs_grades {
 typedef struct bs_grade {
   const char *plugin; /* id */
   const char *sha256; /* of the file that was graded */
+  const char *stamp;  /* bs_file_stamp of it; NULL: the file changed its stamp meanwhile */
   const char *line;   /* the kit's last line */
   const char *kit;    /* quick or full */
   json_t *settings;   /* list of "param NAME=VALUE" and "option NAME=VALUE"; NULL: none */
@@ -33,8 +34,10 @@ void bs_grades_close(bs_grades *grades);
 /* The newest grade of the file with this sum: {line, conformant, counts, kit, settings, abi, blockshock,
  * graded_at, ...}, owned by grades. NULL: it is not graded. */
 const json_t *bs_grades_find(const bs_grades *grades, const char *sha256);
-/* Has any file of this plugin's id a grade? Where not, its file need not be summed. */
-int bs_grades_knows(const bs_grades *grades, const char *plugin);
+/* The newest grade of the plugin's file at `path`, or NULL. A file with the stamp of a graded one is not
+ * read; another one is summed, unless no file of this plugin has a grade. A grade is advice: nothing is
+ * opened or refused because of it. */
+const json_t *bs_grades_of_file(const bs_grades *grades, const char *plugin, const char *path);
 /* Appends one. BS_INPUT for a line that is no grade; BS_IO; BS-GRADE-LOCK after two seconds in which another
  * process held the lock. */
 int32_t bs_grades_add(const bs_grades *grades, const bs_grade *grade, bs_error *err);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "blockshock/blockshock.h"
+#include "lab/store/file_sum.h"
 #include "lab/store/grade.h"
 #include "tests/lab/lab_test.h"
 
@@ -60,8 +61,41 @@ START_TEST(the_last_grade_of_a_file_counts) {
   ck_assert_str_eq(json_string_value(json_object_get(e, "blockshock")), bs_version());
   ck_assert(json_is_true(json_object_get(bs_grades_find(&grades, "bb"), "conformant")));
   ck_assert_ptr_null(bs_grades_find(&grades, "cc"));
-  ck_assert(bs_grades_knows(&grades, "acme") && !bs_grades_knows(&grades, "other"));
   ck_assert_uint_eq(grades.broken + grades.foreign, 0);
+  bs_grades_close(&grades);
+}
+END_TEST
+
+/* A graded file is known by its stamp and is not read. Other bytes of the same size and mtime are no graded
+ * file: the kernel gave them another ctime. */
+START_TEST(a_graded_file_is_not_read_again) {
+  char file[700], stamp[BS_FILE_STAMP];
+  bs_error err = BS_ERROR_INIT;
+  struct stat st;
+  snprintf(file, sizeof file, "%s/bs_acme.so", dir);
+  write_text(dir, "bs_acme.so", "one");
+  ck_assert(bs_file_stamp(file, stamp) && !bs_file_stamp("/nonexistent", (char[BS_FILE_STAMP]){0}));
+  bs_grades grades = opened();
+  const bs_grade grade = {.plugin = "acme",
+                          .sha256 = "aa",
+                          .stamp = stamp,
+                          .line = said("", "20 pass, 1 unsupported, 0 xfail"),
+                          .kit = "quick"};
+  ck_assert_int_eq(bs_grades_add(&grades, &grade, &err), BS_OK);
+  bs_grades_close(&grades);
+  grades = opened();
+  const uint64_t reads = bs_file_sum_reads();
+  ck_assert_ptr_nonnull(bs_grades_of_file(&grades, "acme", file));
+  ck_assert_ptr_null(bs_grades_of_file(&grades, "acme", "/nonexistent"));
+  ck_assert_uint_eq(bs_file_sum_reads(), reads);
+  ck_assert_int_eq(stat(file, &st), 0);
+  do { /* the kernel's clock of files moves once in some milliseconds */
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    write_text(dir, "bs_acme.so", "two");
+    ck_assert_int_eq(utimensat(AT_FDCWD, file, times, 0), 0);
+  } while (bs_grades_of_file(&grades, "acme", file) != NULL);
+  ck_assert_uint_eq(bs_file_sum_reads(), reads + 1);
+  ck_assert_ptr_null(bs_grades_of_file(&grades, "other", file)); /* it has no grades at all */
   bs_grades_close(&grades);
 }
 END_TEST
@@ -165,6 +199,7 @@ int main(void) {
   TCase *tc = tcase_create("grades");
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, the_last_grade_of_a_file_counts);
+  tcase_add_test(tc, a_graded_file_is_not_read_again);
   tcase_add_loop_test(tc, what_is_no_grade_is_not_kept, 0, (int)(sizeof no_grades / sizeof no_grades[0]));
   tcase_add_test(tc, damaged_and_foreign_lines_cost_themselves);
   tcase_add_test(tc, a_file_that_cannot_be_used);
