@@ -201,9 +201,9 @@ void help_compare(void) {
   fputs(
       "usage: bsrun compare [METHOD]... [options]\n"
       "\n"
-      "Every way to split one layer that the words and lists name, and the dense layer beside them: what "
-      "each\n"
-      "should take by this machine's constants, what it takes (all in turn, in one sampling; the first named "
+      "Every way to split one layer that METHOD, --masks, --overlap and --vary give, and the dense layer\n"
+      "beside them: what each should take by this machine's constants, what it takes (all in turn, in one "
+      "sampling; the first named "
       "is\n"
       "what the others are held against), and where its time goes. Nothing is judged: `bsrun run` proves "
       "numbers.\n"

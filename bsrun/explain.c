@@ -18,7 +18,7 @@ const args_option explain_options[] = {
     {"n", 0, "N", 0, "output features N"},
     {"k", 0, "N", 0, "input features K; default: N"},
     {"mask", 0, "NAME", 0, "the op's columns are those of a rank: complement_1100_0011, interleave, ..."},
-    {"world-size", 'P', "N", 0, "ranks; default: what the method needs, 2 for a mask"},
+    {"world-size", 'P', "N", 0, "number of ranks; default: the method's own, 2 for a mask"},
     {"rank", 0, "R", 0, "op: the rank whose columns are meant; default: 0"},
     {"weight-dtype", 0, "T", 0, "op: storage of the packed weight; default: --dtype"},
     {"out-dtype", 0, "T", 0, "op: dtype of the output; default: --dtype"},

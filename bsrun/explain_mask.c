@@ -22,7 +22,7 @@ static const bs_field fields[] = {
     {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
     {"bound_s", "BOUND s", BS_FIELD_RIGHT, 4},
     {"limit", "LIMIT", 0, 0},
-    {"legal", "LEGAL AS", BS_FIELD_FOLD, 0},
+    {"legal", "HARDWARE FORMATS", BS_FIELD_FOLD, 0},
     {"why", "WHY", 0, 0},
     {"chosen", "CHOSEN", BS_FIELD_WIDE, 0},
     {"form", "FORM", BS_FIELD_WIDE, 0},

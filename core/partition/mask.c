@@ -187,8 +187,8 @@ static int32_t check_complement(const bs_mask *mask, bs_error *err) {
 
 static int32_t check_shares(const bs_mask *mask, bs_error *err) {
   if (mask->n_shares == 0 || mask->shares == NULL) {
-    bs_error_set(err, BS_CONFIG, "BS-MASK-SHARES", "an uneven mask needs one share a rank, and has none");
-    bs_error_hint(err, "for example 3,1 gives rank 0 three quarters of the columns");
+    bs_error_set(err, BS_CONFIG, "BS-MASK-SHARES", "mask uneven: give one number per rank");
+    bs_error_hint(err, "--set 'mask.shares=[3,1]' gives rank 0 three quarters of the columns");
     return BS_CONFIG;
   }
   for (uint32_t i = 0; i < mask->n_shares; i++)

@@ -36,7 +36,7 @@ int32_t bs_split_by_shares(const bs_mask *mask, int64_t total, uint32_t rank, ui
   if (mask->n_shares != world) {
     bs_error_set(err, BS_CONFIG, "BS-MASK-SHARES", "the mask %s has %u shares, the world has %u ranks",
                  mask->name != NULL ? mask->name : "uneven", mask->n_shares, world);
-    bs_error_hint(err, "give one share a rank");
+    bs_error_hint(err, "give one number per rank");
     return BS_CONFIG;
   }
   share_part *parts = calloc(world, sizeof *parts);

@@ -54,8 +54,7 @@ int bs_wraps(const bs_thing *thing) {
 
 int32_t bs_wrap_needs_inner(uint32_t kind, const char *name, const void *vtable, bs_error *err) {
   if (!table_wraps(kind, vtable)) return BS_OK;
-  bs_error_set(err, BS_CONFIG, "BS-PLG-WRAP", "%s '%.64s' wraps another one and is none by itself",
-               bs_kind_word(kind), name);
+  bs_error_set(err, BS_CONFIG, "BS-PLG-WRAP", "%s '%.64s' needs an inner one", bs_kind_word(kind), name);
   bs_error_hint(err, "write %.64s:%s", name, kind == BS_KIND_COMM ? "threads" : "cpu");
   return BS_CONFIG;
 }

@@ -361,10 +361,10 @@ BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *ou
 /* How passes of a layer with BS_LAYER_GRAPH are run. The first forward of a pair of tensors, the first
  * backward pass of its tensors and the first step of its tensors and numbers run as any; the second is kept
  * as a graph of the device, where the backend has graphs and all of it can be kept, and from then on the same
- * is one call. A collective between ranks meets on the host and cannot; no step of AdamW has the numbers of
- * another; a pass given a stream is run as any. A forward of another shape frees the layer's graphs. pass:
- * enum bs_pass. "captured", or why not; NULL: the layer was built without the flag, or there is no such pass.
- * The text lives until the next call of this layer. */
+ * is one call. A pass with a collective between ranks is never captured, because ranks meet on the host;
+ * AdamW steps differ in t, so they are never captured; a pass that is given a stream runs as it is. A forward
+ * of another shape frees the layer's graphs. pass: enum bs_pass. "captured", or why not; NULL: the layer was
+ * built without the flag, or there is no such pass. The text lives until the next call of this layer. */
 enum bs_pass { BS_PASS_FORWARD, BS_PASS_BACKWARD, BS_PASS_STEP, BS_PASS_COUNT_ };
 BS_API const char *bs_layer_graph(const bs_layer *layer, uint32_t pass);
 BS_API void bs_layer_free(bs_layer *layer);

@@ -106,8 +106,8 @@ typedef struct bs_rank_api {
   int32_t (*group_open)(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_group **out_group,
                         bs_error *err);
   void (*group_close)(bs_group *group);
-  /* Names, sizes and dtypes are checked here; collective_run is the hot call. desc may go, its site may not.
-   */
+  /* Checks names, sizes and dtypes; collective_run is the hot call. desc may be freed after the call; the
+   * site string must live as long as the plan. */
   int32_t (*collective_prepare)(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan,
                                 bs_error *err);
   int32_t (*collective_run)(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,

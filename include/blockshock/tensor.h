@@ -134,8 +134,7 @@ enum bs_law {
 typedef struct bs_generator {
   uint32_t struct_size;
   uint32_t law; /* enum bs_law */
-  /* That of the source it tells of. A view that took the source's fields over has another one, and there this
-   * counts for nothing. */
+  /* ctx of the source that this generator describes. If it differs from source.ctx, ignore this generator. */
   const void *ctx;
   uint64_t seed;
   uint64_t first, line;

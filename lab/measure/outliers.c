@@ -141,8 +141,9 @@ size_t bs_look_sentences(const bs_look *look, const char *name, char out[][BS_LO
              "%.48s: the last third is %.1f %% %s than the first: clock or load moved, trust pairs only",
              name, 100.0 * fabs(look->trend - 1.0), look->trend > 1 ? "slower" : "faster");
   if (look->bimodal)
-    snprintf(out[n++], BS_LOOK_SENTENCE,
-             "%.48s: two modes, %.4g and %.4g ms, %.0f %% in the slower: a median is one of them", name,
-             1e3 * look->mode[0], 1e3 * look->mode[1], 100.0 * look->mode_share);
+    snprintf(
+        out[n++], BS_LOOK_SENTENCE,
+        "%.48s: times fall into two groups, %.4g and %.4g ms (%.0f %% in the slower); the median shows one",
+        name, 1e3 * look->mode[0], 1e3 * look->mode[1], 100.0 * look->mode_share);
   return n;
 }

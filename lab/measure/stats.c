@@ -203,7 +203,7 @@ const char *bs_comparison_next(const bs_comparison *c, char *out, size_t size) {
   } else if (c->needs > 0) {
     snprintf(out, size, "needs about %zu pairs", c->needs);
   } else {
-    snprintf(out, size, "lies at the margin of %g %%: more pairs will not tell, another margin will",
+    snprintf(out, size, "more samples cannot decide; the difference is as large as the %g %% margin",
              c->margin * 100.0);
   }
   return out;

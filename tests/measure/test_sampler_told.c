@@ -23,7 +23,7 @@ static const struct {
 } told[] = {{"outliers", {.noise = 0.004, .spikes = 0.08, .spike = 0.5}},
             {"% slower than the first", {.noise = 0.004, .drift = 0.05}},
             {"% faster than the first", {.noise = 0.004, .drift = -0.05}},
-            {"two modes", {.noise = 0.004, .slow_share = 0.4, .slow = 0.2}},
+            {"two groups", {.noise = 0.004, .slow_share = 0.4, .slow = 0.2}},
             {"neighbouring pairs are alike", {.noise = 0.004, .alike = 0.9}},
             {"settle", {.noise = 0.0001, .warm = 1e9}}};
 

@@ -212,7 +212,7 @@ START_TEST(refusals) {
   refused(&mask, 64, 0, 2, BS_CONFIG, "BS-MASK-SHARES", "3,1");
   mask.n_shares = 3;
   mask.shares = share_values;
-  refused(&mask, 64, 0, 2, BS_CONFIG, "BS-MASK-SHARES", "one share a rank");
+  refused(&mask, 64, 0, 2, BS_CONFIG, "BS-MASK-SHARES", "one number per rank");
 }
 END_TEST
 

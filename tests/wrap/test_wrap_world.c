@@ -64,11 +64,11 @@ static const struct {
   int32_t code;
   const char *id, *says;
 } names[] = {
-    {"fault", BS_CONFIG, "BS-PLG-WRAP", "wraps another"},
+    {"fault", BS_CONFIG, "BS-PLG-WRAP", "needs an inner"},
     {"fault:", BS_CONFIG, "BS-PLG-WRAP", "empty"},
     {":threads", BS_CONFIG, "BS-PLG-WRAP", "empty"},
     {"threads:fault", BS_CONFIG, "BS-PLG-WRAP", "wraps nothing"},
-    {"fault:slow", BS_CONFIG, "BS-PLG-WRAP", "'slow' wraps another"},
+    {"fault:slow", BS_CONFIG, "BS-PLG-WRAP", "'slow' needs an inner"},
     {"fault:nope", BS_NOT_FOUND, "BS-PLG-NOTFOUND", "'nope'"},
     {"nope:threads", BS_NOT_FOUND, "BS-PLG-NOTFOUND", "'nope'"},
     {"falt:threads", BS_NOT_FOUND, "BS-PLG-NOTFOUND", "fault:"},

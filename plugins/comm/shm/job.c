@@ -65,7 +65,8 @@ static int32_t attach_torchrun(shm_job *job, const char *const *env, bs_error *e
   uint32_t local = 0, locals = 0;
   if (!number(env, "RANK", UINT32_MAX, &job->rank) || !number(env, "WORLD_SIZE", UINT32_MAX, &job->size) ||
       !number(env, "LOCAL_RANK", UINT32_MAX, &local) || addr == NULL || port == NULL) {
-    bs_fail(err, BS_UNAVAILABLE, "BS-SHM-NOJOB", "nothing has started this process as a rank");
+    bs_fail(err, BS_UNAVAILABLE, "BS-SHM-NOJOB",
+            "--comm shm needs --launch processes: no launcher has started this process as a rank");
     bs_fail_hint(err, "bsrun --launch processes -P 2, or torchrun --nproc-per-node 2");
     return BS_UNAVAILABLE;
   }

@@ -93,7 +93,9 @@ static int32_t check_world(const by_row_shape *s, bs_error *err) {
   bs_fail(err, BS_UNSUPPORTED, "BS-MASK-WORLD",
           "mask %s has two halves and cannot be shared by an odd number of ranks (P = %u)",
           mask_name(&s->mask), s->base.world);
-  return bs_fail_hint(err, "an even P, one half alone (half=0), or the mask interleave, which takes any P"),
+  return bs_fail_hint(
+             err,
+             "take an even P, or the mask interleave (any P), or run one half only: --set method.half=0"),
          BS_UNSUPPORTED;
 }
 
