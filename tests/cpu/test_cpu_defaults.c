@@ -92,6 +92,27 @@ START_TEST(bf16_with_our_dot_product) {
 }
 END_TEST
 
+/* In oneDNN by the tiles of AMX, in ours by the instruction at best: oneDNN from 8 tokens on. f32 is as ever.
+ */
+#ifdef TEST_DNNL_WITH_AMX
+START_TEST(bf16_with_amx) {
+  static const char *const isas[] = {"avx2", "avx512", "avx512_bf16"};
+  if (!has_avx512()) return;
+  for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+    cx c;
+    if (!cx_has_isa(isas[i])) continue;
+    cx_open(&c, isas[i], TEST_DNNL_WITH_AMX, 1);
+    must_score_all(&c, BS_BF16, MUCH, MUCH, MUCH);
+    must_score(&c, BS_BF16, 7, 256, 320, BELOW);
+    must_score(&c, BS_BF16, 8, 256, 320, MUCH);
+    must_score(&c, BS_BF16, 513, 63, 320, BELOW);
+    must_score_all(&c, BS_F32, BELOW, BELOW, ABOVE);
+    cx_close(&c);
+  }
+}
+END_TEST
+#endif
+
 /* In neither, or not in oneDNN: ours at any number of tokens. */
 START_TEST(bf16_that_onednn_widens) {
   static const char *const isas[] = {"avx512", "avx512_bf16"};
@@ -174,6 +195,9 @@ int main(void) {
   tcase_add_test(tc, bf16_without_our_dot_product);
   tcase_add_test(tc, bf16_with_our_dot_product);
   tcase_add_test(tc, narrow_layers);
+#ifdef TEST_DNNL_WITH_AMX
+  tcase_add_test(tc, bf16_with_amx);
+#endif
   if (found[OBEYS]) {
     tcase_add_test(tc, bf16_that_onednn_widens);
     tcase_add_test(tc, without_avx512);

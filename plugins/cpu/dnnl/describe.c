@@ -137,12 +137,15 @@ static int check_shape(cpu_matmul *s, bs_op_answer *answer) {
 
 /* Against the 600 of "packed", from interleaved timings of both (bench_matmul, docs/performance.md): our own
  * kernels are faster up to some hundred tokens, and without AVX-512 at any number; oneDNN where it multiplies
- * 16-bit numbers as they are and we do not. */
+ * 16-bit numbers as they are and we do not, or in the tiles of AMX, which we do not use. What oneDNN may use
+ * is what it says itself: the processor, the kernel's permission for tiles and ONEDNN_MAX_CPU_ISA are in it.
+ */
 static uint32_t score_of(const cpu_state *state, const cpu_dnnl_lib *lib, const cpu_matmul *s) {
   if (s->N < 64 || s->K < 64) return 500;
   if (s->x_type == BS_F16) return s->B >= 8 ? 800 : 500;
   const int native = s->x_type == BS_BF16 && has_isa(lib, dnnl_cpu_isa_avx512_core_bf16);
-  if (native && state->kernels.dot == NULL) return s->B >= 8 ? 800 : 500;
+  const int tiles = has_isa(lib, dnnl_cpu_isa_avx512_core_amx);
+  if (native && (tiles || state->kernels.dot == NULL)) return s->B >= 8 ? 800 : 500;
   if (s->x_type != BS_F32 && !native) return 500;
   return has_isa(lib, dnnl_cpu_isa_avx512_core) && s->B > MANY ? 700 : 500;
 }
