@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bsrun/died.h"
 #include "core/base/error.h"
 
 enum { TELL_MS = 500, NAP_MS = 5 }; /* for the ranks of this machine to tell more of it: they know the call */
@@ -54,5 +55,5 @@ void bsrun_guard(bsrun_board *board, int64_t rank) {
     if (got < 0 || WIFEXITED(status) || WIFSIGNALED(status)) break;
     if (board != NULL) (WIFSTOPPED(status) ? bsrun_board_hold : bsrun_board_release)(board, rank);
   }
-  _exit(WIFSIGNALED(status) ? tell(board, rank, pid, WTERMSIG(status)) : WEXITSTATUS(status));
+  bsrun_leave(WIFSIGNALED(status) ? tell(board, rank, pid, WTERMSIG(status)) : WEXITSTATUS(status));
 }

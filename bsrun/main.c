@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
+#include "bsrun/died.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
@@ -152,9 +153,7 @@ int bsrun_finish(int exit_code) {
   return bsrun_fail(&err);
 }
 
-int main(int argc, char **argv) {
-  signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of write(2), told like a full disk */
-  bsrun_set_command_line(argc, argv);
+static int run_verb(int argc, char **argv) {
   if (argc < 2) return bsrun_finish(verb_run(0, argv + argc));
   const char *word = argv[1];
   if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -171,4 +170,11 @@ int main(int argc, char **argv) {
   bs_error err = BS_ERROR_INIT;
   bsrun_unknown("verb", word, names, bsrun_n_verbs, &err);
   return bsrun_fail(&err);
+}
+
+int main(int argc, char **argv) {
+  signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of write(2), told like a full disk */
+  bsrun_set_command_line(argc, argv);
+  bsrun_died_install(argc < 2 || argv[1][0] == '-' ? "run" : argv[1]);
+  return bsrun_end(run_verb(argc, argv));
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "bsrun/compare.h"
+#include "bsrun/died.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
@@ -216,6 +217,7 @@ static int32_t open_tuner(run_plan *p, bs_error *err) {
 static int32_t choose(run_plan *p, bs_experiment *experiments, size_t n, bs_error *err) {
   const int leads = bs_peers_lead(p->session.peers);
   int32_t rc = leads ? open_tuner(p, err) : BS_OK;
+  run_tell_of(&p->session, &experiments[0], "tuning");
   for (size_t i = n; rc == BS_OK && leads && i-- > 0;) rc = bs_tuner_choose(p->tuner, &experiments[i], err);
   bsrun_progress_end(&p->tuning);
   for (size_t i = 0; rc == BS_OK && i < n; i++) rc = run_share_choices(&p->session, &experiments[i], err);
@@ -418,7 +420,7 @@ int verb_run(int argc, char **argv) {
   } else {
     code = run_parsed(&a, &plan, &err);
     /* The thread of a rank that hangs in a plugin may go on at any time: it finds everything as it was. */
-    if (bs_context_stuck(plan.session.context) > 0) _exit(bsrun_finish(code));
+    if (bs_context_stuck(plan.session.context) > 0) bsrun_leave(bsrun_finish(code));
     plan_free(&plan);
   }
   args_free(&a);

@@ -25,6 +25,10 @@ typedef struct run_session {
  * that nothing was judged in BS_INCONCLUSIVE; both have a committed run. */
 int32_t run_phase(run_session *session, bs_experiment *experiment, bs_error *err);
 
+/* What bsrun says is running when a plugin ends the process (died.h): `doing` of the method, and the plugins
+ * that are open. */
+void run_tell_of(const run_session *session, const bs_experiment *experiment, const char *doing);
+
 /* In a process that is not rank 0, after it has followed `what` with rc: hears how that ended there. */
 int32_t run_follow_end(struct bs_peers *peers, const char *what, int32_t rc, bs_error *err);
 
@@ -51,4 +55,6 @@ int32_t run_share_choices(run_session *session, bs_experiment *experiment, bs_er
  * INTERRUPTED stays in its folder, exit 130 / 143. */
 void run_signals_install(void);
 void run_signals_watch(int run_fd); /* -1: none */
+/* Leaves INTERRUPTED with this number in the run that is open. Async-signal-safe. */
+void run_signals_mark(int number);
 #endif

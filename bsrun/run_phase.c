@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bsrun/died.h"
 #include "bsrun/launch.h"
 #include "bsrun/run.h"
 #include "core/base/error.h"
@@ -33,6 +34,21 @@ static int32_t open_parts(bs_context *context, const bs_experiment *e, uint32_t 
   if (rc != BS_OK) return rc;
   *out_world = bs_experiment_world(e, method);
   return BS_OK;
+}
+
+void run_tell_of(const run_session *s, const bs_experiment *e, const char *doing) {
+  bs_text what = {0};
+  uint32_t n = 0;
+  bs_text_printf(&what, "%s of %s", doing, e->method);
+  for (uint32_t i = 0; i < bs_plugin_count(s->context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    if (bs_plugin_get(s->context, i, &info, NULL) != BS_OK || info.state != BS_PLUGIN_ACTIVE || info.builtin)
+      continue;
+    bs_text_printf(&what, "%s%s", n++ == 0 ? " (plugins in use: " : ", ", info.id);
+  }
+  bs_text_printf(&what, "%s", n > 0 ? ")" : "");
+  bsrun_died_watch(what.failed ? NULL : what.data);
+  bs_text_free(&what);
 }
 
 static int add_product(uint64_t *sum, uint64_t a, uint64_t b, uint64_t c) {
@@ -295,6 +311,7 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   bs_run *run = NULL;
   uint32_t world = 1;
   int32_t rc = open_parts(session->context, e, &world, err);
+  if (rc == BS_OK) run_tell_of(session, e, e->phase_name);
   if (rc == BS_OK) rc = check_memory(e, world, err);
   if (rc == BS_OK && asks_for_half(e)) rc = tell_half(session, e, err);
   if (rc == BS_OK && bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0)
@@ -332,5 +349,6 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   }
   json_decref(record);
   json_decref(plugins);
+  bsrun_died_watch(NULL);
   return rc;
 }

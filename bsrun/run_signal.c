@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bsrun/died.h"
 #include "bsrun/launch_mpi.h"
 #include "bsrun/run.h"
 #include "lab/stop.h"
@@ -17,15 +18,19 @@ static void say(const char *text) {
   if (write(STDERR_FILENO, text, strlen(text)) < 0) return; /* nobody is there to be told */
 }
 
+void run_signals_mark(int number) {
+  if (watched_fd >= 0) bs_store_mark_interrupted((int)watched_fd, number);
+}
+
 static void on_signal(int number) {
   if (watched_fd >= 0 && bs_stop_ask(number)) {
     say("\nbsrun: interrupted: the sample in progress is finished; once more to end at once\n");
     return;
   }
-  if (watched_fd >= 0) bs_store_mark_interrupted((int)watched_fd, number);
+  run_signals_mark(number);
   if (told != NULL) *told = (uint32_t)number;
   say("bsrun: interrupted\n");
-  _exit(128 + number);
+  bsrun_leave(128 + number);
 }
 
 void run_signals_watch(int run_fd) {

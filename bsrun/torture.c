@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bsrun/died.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -231,7 +232,7 @@ static int32_t make_scratch(torture *t, bs_error *err) {
 }
 
 static void on_signal(int number) {
-  if (!bs_stop_ask(number)) _exit(128 + number); /* asked again */
+  if (!bs_stop_ask(number)) bsrun_leave(128 + number); /* asked again */
 }
 
 /* The first signal ends the children and leaves no folder; they would die with this process anyhow. */

@@ -190,10 +190,13 @@ static void check_code(const torture *t, const torture_case *c, const char *erro
   int codes[2];
   torture_wanted(c, codes);
   error_lines(errors, line, sizeof line);
+  const char *died = strstr(errors, "bsrun: error[BS-RUN-DIED]");
   if (c->code == -2)
     snprintf(why, size, "it did not end within %.1f s and had to be killed", c->seconds);
   else if (c->code == -1)
     snprintf(why, size, "it died of signal %d (%s)", c->signal, strsignal(c->signal));
+  else if (died != NULL)
+    snprintf(why, size, "it died: %.*s", (int)strcspn(died, "\n"), died);
   else if (c->code != codes[0] && c->code != codes[1])
     snprintf(why, size, "exit %d, specified is %d%s%.250s", c->code, codes[0], line[0] != '\0' ? ": " : "",
              line);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bsrun/died.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
 #include "bsrun/plugins.h"
@@ -103,7 +104,7 @@ static int run_here(const torture *t, const char *comm, const char *plan, bs_err
   if (rc == BS_OK) rc = bs_torture_program(context, &request, err);
   if (rc == BS_OK) print_counts(counts, P); /* of the ranks of this process */
   const int code = rc == BS_OK ? 0 : bsrun_fail(err);
-  if (bs_context_stuck(context) > 0) _exit(bsrun_finish(code));
+  if (bs_context_stuck(context) > 0) bsrun_leave(bsrun_finish(code));
   if (context != NULL) bs_context_close(context);
   free(counts);
   return code;

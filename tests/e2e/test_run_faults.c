@@ -15,7 +15,7 @@ typedef struct fault_case {
   int code;
   const char *id;
   const char *says[3]; /* in the error line */
-  int kept;            /* a run folder with status "failed" or "not passed" stays; 0: none */
+  int kept;            /* a run folder stays: 1 with status "failed" or "not passed", -1 without DONE */
   int rank;            /* the record's, -2: not looked at */
 } fault_case;
 
@@ -36,6 +36,12 @@ static const fault_case cases[] = {
     {"count", "0", "0", 9, "BS-", {"rank 1", "faulty.sum"}, 1, -2},
     {"nan", "0", "0", 6, "BS-GATE-FAIL", {"gate T1", "rank 1"}, 1, -2},
     {"wrong", "0", "0", 6, "BS-GATE-FAIL", {"gate T1"}, 1, -2},
+    {"abort", "40", "1", 7, "BS-RUN-DIED", {"of faulty", "rank 1", "signal 6"}, -1, -2},
+    {"exit", "2", "0", 7, "BS-RUN-DIED", {"of faulty", "exit(0)"}, -1, -2},
+#if !BS_SLOW /* a sanitizer tells of these itself */
+    {"segv", "2", "0", 7, "BS-RUN-DIED", {"in bs_faulty.so", "rank 1", "signal 11"}, -1, -2},
+    {"leave", "2", "0", 7, "BS-RUN-DIED", {"in bs_faulty.so", "_exit(0)"}, -1, -2},
+#endif
 };
 
 /* The deadline where one is to be missed; other ends must come long before theirs. */
@@ -98,6 +104,10 @@ static void check_time(const fault_case *c, const char *folder, double seconds, 
 static void check_kept(const fault_case *c, const char *folder, const char *id) {
   char run_dir[160];
   folder_of(folder, c->phase, run_dir);
+  if (c->kept < 0) {
+    ck_assert(run_exists(run_dir, "INTERRUPTED") && !run_exists(run_dir, "DONE"));
+    return;
+  }
   json_t *done = done_of(run_dir);
   json_t *record = run_record(folder, run_dir);
   ck_assert_str_eq(run_str(done, "status"), c->code == 6 ? "not passed" : "failed");

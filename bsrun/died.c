@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ * died.c - see died.h. The signal handler calls only what is async-signal-safe. It exits with 7 (a plugin
+ * died), as `--launch processes` does; where a core is wanted, a copy of the process leaves it. */
+#include "bsrun/died.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "bsrun/bsrun.h"
+#include "bsrun/launch.h"
+#include "bsrun/run.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define DIED_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define DIED_SANITIZED 1
+#endif
+#endif
+#ifndef DIED_SANITIZED
+#define DIED_SANITIZED 0
+#endif
+
+enum { DIED = 7, STACK = 1 << 16 };
+
+static const struct {
+  int number;
+  const char *name;
+} deaths[] = {{SIGSEGV, "segmentation fault"},      {SIGBUS, "bus error"}, {SIGILL, "illegal instruction"},
+              {SIGFPE, "floating-point exception"}, {SIGABRT, "abort"},    {SIGSYS, "bad system call"}};
+enum { N_DEATHS = sizeof deaths / sizeof deaths[0] };
+
+static struct {
+  pid_t pid; /* of bsrun: a child that it forks has another */
+  _Atomic int ended, code;
+  atomic_flag told;
+  int follows; /* a rank, not 0, that bsrun has started */
+  char verb[64], what[400];
+} self = {.told = ATOMIC_FLAG_INIT};
+
+static const char *what_runs(void) {
+  return self.what[0] != '\0' ? self.what : self.verb;
+}
+
+/* ---- a line without stdio -------------------------------------------------------------------- */
+
+typedef struct line {
+  char text[1024];
+  size_t n;
+} line;
+
+static void put(line *l, const char *text) {
+  while (*text != '\0' && l->n + 2 < sizeof l->text) l->text[l->n++] = *text++;
+}
+
+static void put_number(line *l, unsigned long value) {
+  char digits[24];
+  size_t at = sizeof digits - 1;
+  digits[at] = '\0';
+  do {
+    digits[--at] = (char)('0' + value % 10);
+    value /= 10;
+  } while (value > 0);
+  put(l, digits + at);
+}
+
+/* ---- where it happened ----------------------------------------------------------------------- */
+
+static uintptr_t instruction(const void *context) {
+  const ucontext_t *u = context;
+#if defined(__x86_64__)
+  return (uintptr_t)u->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+  return (uintptr_t)u->uc_mcontext.pc;
+#else
+  (void)u;
+  return 0;
+#endif
+}
+
+static uintptr_t hex(const char **text) {
+  uintptr_t value = 0;
+  for (;; (*text)++) {
+    const char c = **text;
+    if (c >= '0' && c <= '9')
+      value = value << 4 | (uintptr_t)(c - '0');
+    else if (c >= 'a' && c <= 'f')
+      value = value << 4 | (uintptr_t)(c - 'a' + 10);
+    else
+      return value;
+  }
+}
+
+/* "start-end ... path": the name of the file that is mapped there. */
+static const char *name_of(const char *row, uintptr_t at) {
+  const uintptr_t start = hex(&row);
+  if (*row++ != '-' || at < start || at >= hex(&row)) return NULL;
+  const char *slash = strrchr(row, '/');
+  return slash != NULL ? slash + 1 : NULL;
+}
+
+static void put_file(line *l, uintptr_t at) {
+  char block[1024], row[600];
+  size_t used = 0;
+  const int fd = at != 0 ? open("/proc/self/maps", O_RDONLY | O_CLOEXEC) : -1;
+  for (ssize_t n; fd >= 0 && (n = read(fd, block, sizeof block)) > 0;) {
+    for (ssize_t i = 0; i < n; i++) {
+      if (block[i] != '\n') {
+        if (used + 1 < sizeof row) row[used++] = block[i];
+        continue;
+      }
+      row[used] = '\0';
+      used = 0;
+      const char *name = name_of(row, at);
+      if (name == NULL) continue;
+      put(l, " in ");
+      put(l, name);
+      close(fd);
+      return;
+    }
+  }
+  if (fd >= 0) close(fd);
+}
+
+/* ---- a signal -------------------------------------------------------------------------------- */
+
+static void say(line *l, const char *hint) {
+  if (self.ended) put(l, ", while it ended");
+  put(l, "; hint: ");
+  put(l, hint);
+  l->text[l->n++] = '\n';
+  if (write(STDERR_FILENO, l->text, l->n) < 0) return; /* nobody is there to be told */
+}
+
+static void begin(line *l) {
+  l->n = 0;
+  if (isatty(STDERR_FILENO)) put(l, "\r\033[K"); /* the progress */
+  put(l, "bsrun: error[BS-RUN-DIED] ");
+  put(l, what_runs());
+}
+
+/* A copy of this thread dies as it would have, and leaves what the limits and the machine allow. */
+static void leave_core(int number) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_CORE, &limit) != 0 || limit.rlim_cur == 0) return;
+  const long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  if (pid > 0) waitpid((pid_t)pid, NULL, 0);
+  if (pid != 0) return;
+  sigset_t all;
+  sigfillset(&all);
+  signal(number, SIG_DFL);
+  kill((pid_t)syscall(SYS_getpid), number);
+  sigprocmask(SIG_UNBLOCK, &all, NULL);
+}
+
+static _Noreturn void leave(int code) {
+  for (;;) syscall(SYS_exit_group, code);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+  const pid_t pid = getpid();
+  if (pid != self.pid || (info->si_code == SI_USER && info->si_pid != pid)) { /* not a mistake made here */
+    signal(number, SIG_DFL);
+    kill(pid, number);
+    return;
+  }
+  while (atomic_flag_test_and_set(&self.told)) pause(); /* another thread is dying, too */
+  const char *name = "";
+  for (size_t i = 0; i < N_DEATHS; i++)
+    if (deaths[i].number == number) name = deaths[i].name;
+  line l;
+  begin(&l);
+  put(&l, ": signal ");
+  put_number(&l, (unsigned long)number);
+  put(&l, " (");
+  put(&l, name);
+  put(&l, ")");
+  put_file(&l, instruction(context));
+  if (bs_log_rank() >= 0) {
+    put(&l, ", rank ");
+    put_number(&l, (unsigned long)bs_log_rank());
+  }
+  say(&l, "bsrun plugins check grades a plugin; after `ulimit -c unlimited` a core is left for a debugger");
+  run_signals_mark(number);
+  leave_core(number);
+  leave(self.ended && self.code != 0 ? self.code : DIED);
+}
+
+/* ---- exit() and _exit() ---------------------------------------------------------------------- */
+
+/* Is this the end of bsrun that bsrun did not ask for? Ranks that are processes are missed by rank 0. */
+static int unasked(void) {
+  return self.pid != 0 && getpid() == self.pid && !self.ended && !self.follows && !bsrun_following();
+}
+
+static void on_exit_called(int status, void *unused) {
+  (void)unused;
+  if (!unasked() || atomic_flag_test_and_set(&self.told)) return;
+  bs_error err = BS_ERROR_INIT;
+  bs_error_set(&err, BS_RANK_FAILED, "BS-RUN-DIED", "%s: a plugin, or a library of it, called exit(%d)",
+               what_runs(), status);
+  bs_error_hint(&err, "a breakpoint at exit tells a debugger who does");
+  run_signals_mark(0);
+  leave(bsrun_fail(&err));
+}
+
+#if !DIED_SANITIZED /* a sanitizer has its own, which reports */
+/* The program's own definition comes before the C library's, for plugins too: an _exit(0) in one would end
+ * bsrun with a status that says that all is well. */
+__attribute__((visibility("default"))) void _exit(int status) {
+  if (unasked() && !atomic_flag_test_and_set(&self.told)) {
+    line l;
+    begin(&l);
+    put(&l, ": _exit(");
+    put_number(&l, (unsigned long)(status & 0xff));
+    put(&l, ") was called");
+    put_file(&l, (uintptr_t)__builtin_return_address(0));
+    say(&l, "a plugin returns its errors");
+    run_signals_mark(0);
+    status = DIED;
+  }
+  leave(self.ended && getpid() == self.pid ? self.code : status);
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+
+void bsrun_died_install(const char *verb) {
+  static char stack[STACK];
+  const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack}; /* a stack that is used up has no room */
+  struct sigaction action, before;
+  self.pid = getpid();
+  self.follows = bsrun_rank_launched() && bsrun_rank_follows();
+  snprintf(self.verb, sizeof self.verb, "bsrun %.50s", verb);
+  on_exit(on_exit_called, NULL);
+  if (bsrun_rank_found()) return; /* the launcher sees the signal itself */
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigfillset(&action.sa_mask);
+  sigaltstack(&other, NULL);
+  for (size_t i = 0; i < N_DEATHS; i++)
+    if (sigaction(deaths[i].number, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+      sigaction(deaths[i].number, &action, NULL);
+}
+
+void bsrun_died_watch(const char *what) {
+  snprintf(self.what, sizeof self.what, "%s", what != NULL ? what : "");
+}
+
+int bsrun_end(int code) {
+  self.code = code;
+  self.ended = 1;
+  return code;
+}
+
+void bsrun_leave(int code) {
+  bsrun_end(code);
+  _exit(code);
+}
