@@ -9,6 +9,7 @@
 #include "core/base/config.h"
 #include "core/base/error.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static bs_node *parsed(const char *yaml) {
   bs_node *root = NULL;
@@ -372,23 +373,17 @@ START_TEST(clone_is_deep) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("config_tree");
-  TCase *tc = tcase_create("config_tree");
-  tcase_add_test(tc, k22_merge);
-  tcase_add_test(tc, merge_replaces_all_but_maps);
-  tcase_add_test(tc, merge_keeps_the_node_cap);
-  tcase_add_test(tc, find);
-  tcase_add_test(tc, set);
-  tcase_add_test(tc, set_refuses);
-  tcase_add_test(tc, typed_reads);
-  tcase_add_test(tc, defaults);
-  tcase_add_test(tc, round_trips);
-  tcase_add_test(tc, round_trip_long);
-  tcase_add_test(tc, clone_is_deep);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{k22_merge},
+                             {merge_replaces_all_but_maps},
+                             {merge_keeps_the_node_cap},
+                             {find},
+                             {set},
+                             {set_refuses},
+                             {typed_reads},
+                             {defaults},
+                             {round_trips},
+                             {round_trip_long},
+                             {clone_is_deep},
+                             {0}};
+  return run_tests("config_tree", tests, (test_setup){0});
 }

@@ -10,6 +10,7 @@
 #include "core/base/config.h"
 #include "core/base/error.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 /* A literal with its size, so that NUL bytes may stand inside. */
 #define T(literal) literal, sizeof(literal) - 1
@@ -327,20 +328,7 @@ START_TEST(loads_a_file) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("config_yaml");
-  TCase *tc = tcase_create("config_yaml");
-  tcase_add_loop_test(tc, hostile, 0, ROWS);
-  tcase_add_test(tc, sixty_rows);
-  tcase_add_test(tc, cap_depth);
-  tcase_add_test(tc, cap_nodes);
-  tcase_add_test(tc, cap_scalar);
-  tcase_add_test(tc, cap_bytes);
-  tcase_add_test(tc, no_files);
-  tcase_add_test(tc, loads_a_file);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{hostile, ROWS}, {sixty_rows}, {cap_depth},    {cap_nodes}, {cap_scalar},
+                             {cap_bytes},     {no_files},   {loads_a_file}, {0}};
+  return run_tests("config_yaml", tests, (test_setup){0});
 }

@@ -9,6 +9,7 @@
 #include "core/base/dtype.h"
 #include "core/base/rng.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 /* libcheck writes to a pipe at each of its assertions: too slow for loops over millions of values. */
 #define EXPECT(condition, ...)                   \
@@ -219,18 +220,12 @@ START_TEST(integers_to_floats) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("convert");
-  TCase *tc = tcase_create("convert");
-  tcase_add_test(tc, portable_arrays);
-  tcase_add_test(tc, avx2_arrays);
-  tcase_add_test(tc, array_edges);
-  tcase_add_test(tc, every_pair);
-  tcase_add_test(tc, floats_to_integers);
-  tcase_add_test(tc, integers_to_floats);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{portable_arrays},
+                             {avx2_arrays},
+                             {array_edges},
+                             {every_pair},
+                             {floats_to_integers},
+                             {integers_to_floats},
+                             {0}};
+  return run_tests("convert", tests, (test_setup){0});
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/dtype.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 typedef struct format {
   uint32_t dtype;
@@ -222,18 +223,12 @@ START_TEST(names) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("dtype");
-  TCase *tc = tcase_create("dtype");
-  tcase_add_loop_test(tc, decode_every_code, 0, FORMATS);
-  tcase_add_loop_test(tc, midpoints_go_to_even, 0, FORMATS);
-  tcase_add_loop_test(tc, overflow_and_specials, 0, FORMATS);
-  tcase_add_test(tc, f64_is_rounded_once);
-  tcase_add_test(tc, known_values);
-  tcase_add_test(tc, names);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{decode_every_code, FORMATS},
+                             {midpoints_go_to_even, FORMATS},
+                             {overflow_and_specials, FORMATS},
+                             {f64_is_rounded_once},
+                             {known_values},
+                             {names},
+                             {0}};
+  return run_tests("dtype", tests, (test_setup){0});
 }

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 START_TEST(status_table) {
   static const struct {
@@ -232,20 +233,14 @@ START_TEST(log_to_stderr_is_one_line) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("error_line");
-  TCase *tc = tcase_create("error_line");
-  tcase_add_test(tc, status_table);
-  tcase_add_test(tc, line);
-  tcase_add_test(tc, line_of_hostile_records);
-  tcase_add_test(tc, cut_utf8);
-  tcase_add_test(tc, wrapping_and_errno);
-  tcase_add_test(tc, log_levels);
-  tcase_add_test(tc, log_rank_is_the_threads_own);
-  tcase_add_test(tc, log_to_stderr_is_one_line);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{status_table},
+                             {line},
+                             {line_of_hostile_records},
+                             {cut_utf8},
+                             {wrapping_and_errno},
+                             {log_levels},
+                             {log_rank_is_the_threads_own},
+                             {log_to_stderr_is_one_line},
+                             {0}};
+  return run_tests("error_line", tests, (test_setup){0});
 }

@@ -9,6 +9,7 @@
 #include "core/base/rng.h"
 #include "core/base/rng_paths.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 /* kat_vectors of Random123: philox4x32 10. */
 START_TEST(known_answers) {
@@ -269,21 +270,15 @@ START_TEST(streams_and_seeds_differ) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("rng");
-  TCase *tc = tcase_create("rng");
-  tcase_add_test(tc, known_answers);
-  tcase_add_test(tc, bits_by_definition);
-  tcase_add_test(tc, golden);
-  tcase_add_test(tc, any_chunking);
-  tcase_add_test(tc, paths_agree);
-  tcase_add_test(tc, accuracy);
-  tcase_add_test(tc, distribution);
-  tcase_add_test(tc, uniform_range);
-  tcase_add_test(tc, streams_and_seeds_differ);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{known_answers},
+                             {bits_by_definition},
+                             {golden},
+                             {any_chunking},
+                             {paths_agree},
+                             {accuracy},
+                             {distribution},
+                             {uniform_range},
+                             {streams_and_seeds_differ},
+                             {0}};
+  return run_tests("rng", tests, (test_setup){0});
 }

@@ -7,6 +7,7 @@
 #include "core/base/size.h"
 #include "core/base/text.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 START_TEST(grows) {
   bs_text t = {0};
@@ -190,20 +191,10 @@ START_TEST(checked_sizes) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("text");
-  TCase *tc = tcase_create("text");
-  tcase_add_test(tc, grows);
-  tcase_add_test(tc, numbers_ignore_the_locale);
-  tcase_add_test(tc, nearest);
-  tcase_add_test(tc, integers);
-  tcase_add_test(tc, floats);
-  tcase_add_test(tc, truth);
-  tcase_add_test(tc, copies);
-  tcase_add_test(tc, checked_sizes);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{grows},   {numbers_ignore_the_locale},
+                             {nearest}, {integers},
+                             {floats},  {truth},
+                             {copies},  {checked_sizes},
+                             {0}};
+  return run_tests("text", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -331,18 +332,15 @@ START_TEST(random_words_never_end_in_a_signal) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_cli");
-  TCase *tc = tcase_create("cli");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, hostile_words, 0, (int)(sizeof hostile / sizeof hostile[0]));
-  tcase_add_test(tc, help_on_every_level);
-  tcase_add_test(tc, versions);
-  tcase_add_test(tc, version_has_the_formats_of_every_verb);
-  tcase_add_test(tc, verbs_without_a_verb);
-  tcase_add_test(tc, plugins_are_listed_and_inspected);
-  tcase_add_test(tc, keys_are_listed);
-  tcase_add_test(tc, the_documents_table_is_the_programs);
-  tcase_add_test(tc, random_words_never_end_in_a_signal);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{hostile_words, TEST_COUNT(hostile)},
+                             {help_on_every_level},
+                             {versions},
+                             {version_has_the_formats_of_every_verb},
+                             {verbs_without_a_verb},
+                             {plugins_are_listed_and_inspected},
+                             {keys_are_listed},
+                             {the_documents_table_is_the_programs},
+                             {random_words_never_end_in_a_signal},
+                             {0}};
+  return run_tests("bsrun_cli", tests, (test_setup){setup, teardown});
 }

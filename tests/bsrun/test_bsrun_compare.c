@@ -3,6 +3,7 @@
  * places; and what --method auto takes of it and leaves in the run's folder. */
 #include "tests/bsrun/constants_file.h"
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -485,27 +486,23 @@ START_TEST(bad_words_are_one_error) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("bsrun_compare");
-  TCase *t = tcase_create("ladder");
-  tcase_set_timeout(t, 60);
-  tcase_add_checked_fixture(t, setup, teardown);
-  tcase_add_test(t, every_rung_is_predicted_and_placed);
-  tcase_add_test(t, halves_are_predicted_by_their_own_kernel);
-  tcase_add_test(t, stored_zeros_are_predicted_as_products);
-  tcase_add_test(t, a_kernel_of_halves_says_its_rate);
-  tcase_add_test(t, the_first_named_is_what_others_are_held_against);
-  tcase_add_test(t, a_backward_has_no_chunks);
-  tcase_add_test(t, a_gather_takes_no_int8_steps);
-  tcase_add_test(t, a_backward_behind_an_activation_is_measured);
-  tcase_add_test(t, a_mask_by_patterns_is_a_candidate);
-  tcase_add_test(t, what_cannot_run_says_why_and_stands_last);
-  tcase_add_test(t, auto_weighs_the_wire);
-  tcase_add_test(t, auto_weighs_the_kernels);
-  tcase_add_test(t, auto_weighs_the_slices);
-  tcase_add_test(t, auto_weighs_the_placements_that_are_open);
-  tcase_add_test(t, a_choice_is_in_the_record_and_repeats);
-  tcase_add_test(t, an_open_choice_can_be_printed);
-  tcase_add_loop_test(t, bad_words_are_one_error, 0, (int)(sizeof wrong / sizeof wrong[0]));
-  suite_add_tcase(s, t);
-  return run_suite(s);
+  const test_case tests[] = {{every_rung_is_predicted_and_placed},
+                             {halves_are_predicted_by_their_own_kernel},
+                             {stored_zeros_are_predicted_as_products},
+                             {a_kernel_of_halves_says_its_rate},
+                             {the_first_named_is_what_others_are_held_against},
+                             {a_backward_has_no_chunks},
+                             {a_gather_takes_no_int8_steps},
+                             {a_backward_behind_an_activation_is_measured},
+                             {a_mask_by_patterns_is_a_candidate},
+                             {what_cannot_run_says_why_and_stands_last},
+                             {auto_weighs_the_wire},
+                             {auto_weighs_the_kernels},
+                             {auto_weighs_the_slices},
+                             {auto_weighs_the_placements_that_are_open},
+                             {a_choice_is_in_the_record_and_repeats},
+                             {an_open_choice_can_be_printed},
+                             {bad_words_are_one_error, TEST_COUNT(wrong)},
+                             {0}};
+  return run_tests("bsrun_compare", tests, (test_setup){setup, teardown, 60});
 }

@@ -2,6 +2,7 @@
  * test_bsrun_completion.c - the completion script is bash, is the file that is installed, and completes
  * names, options and values as a user's shell asks for them. */
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -220,18 +221,14 @@ START_TEST(help) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_completion");
-  TCase *tc = tcase_create("completion");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, the_script_is_bash_and_the_installed_file);
-  tcase_add_loop_test(tc, lines_are_completed, 0, (int)(sizeof lines / sizeof lines[0]));
-  tcase_add_test(tc, options_are_those_of_the_help);
-  tcase_add_loop_test(tc, values_are_no_options, 0,
-                      (int)(sizeof verbs_with_options / sizeof verbs_with_options[0]));
-  tcase_add_loop_test(tc, valued_are_those_of_the_help, 0, 3);
-  tcase_add_test(tc, kinds_are_those_of_the_help);
-  tcase_add_loop_test(tc, wrong_use, 0, 5);
-  tcase_add_test(tc, help);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{the_script_is_bash_and_the_installed_file},
+                             {lines_are_completed, TEST_COUNT(lines)},
+                             {options_are_those_of_the_help},
+                             {values_are_no_options, TEST_COUNT(verbs_with_options)},
+                             {valued_are_those_of_the_help, 3},
+                             {kinds_are_those_of_the_help},
+                             {wrong_use, 5},
+                             {help},
+                             {0}};
+  return run_tests("bsrun_completion", tests, (test_setup){setup, teardown});
 }

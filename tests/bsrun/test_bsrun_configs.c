@@ -2,6 +2,7 @@
  * test_bsrun_configs.c - our configuration files run on a CPU: those that have the original harness's names,
  * and all by name. test_bsrun_original.c has the original's. */
 #include "tests/bsrun/combinations.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -97,14 +98,8 @@ START_TEST(masks_by_importance_and_speed_run) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_configs");
-  TCase *tc = tcase_create("configs");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, ours_of_the_same_names_run);
-  tcase_add_test(tc, ours_are_found_by_name);
-  tcase_add_test(tc, masks_by_importance_and_speed_run);
-  tcase_add_test(tc, halves_run_in_every_phase);
-  tcase_add_test(tc, a_half_alone_is_told);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {ours_of_the_same_names_run}, {ours_are_found_by_name}, {masks_by_importance_and_speed_run},
+      {halves_run_in_every_phase},  {a_half_alone_is_told},   {0}};
+  return run_tests("bsrun_configs", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "tests/bsrun/constants_run.h"
+#include "tests/run_tests.h"
 
 START_TEST(stored_constants_are_used) {
   ran r;
@@ -155,14 +156,11 @@ START_TEST(the_home_folder) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_constants");
-  TCase *tc = tcase_create("constants");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, stored_constants_are_used);
-  tcase_add_test(tc, stored_rates_of_the_kernel_that_serves);
-  tcase_add_test(tc, the_slowest_ranks_time_counts);
-  tcase_add_test(tc, another_machines_are_told);
-  tcase_add_test(tc, the_home_folder);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{stored_constants_are_used},
+                             {stored_rates_of_the_kernel_that_serves},
+                             {the_slowest_ranks_time_counts},
+                             {another_machines_are_told},
+                             {the_home_folder},
+                             {0}};
+  return run_tests("bsrun_constants", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -213,18 +214,15 @@ START_TEST(help) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_doctor");
-  TCase *tc = tcase_create("doctor");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, a_sound_machine_has_every_row);
-  tcase_add_test(tc, three_ranks_say_hello);
-  tcase_add_loop_test(tc, every_format, 0, 3);
-  tcase_add_test(tc, a_missing_backend_fails_and_the_rest_is_told);
-  tcase_add_test(tc, a_results_folder_that_cannot_be);
-  tcase_add_test(tc, wrong_sums_are_exit_6);
-  tcase_add_test(tc, rude_plugins_cost_a_row);
-  tcase_add_loop_test(tc, wrong_use, 0, 10);
-  tcase_add_test(tc, help);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{a_sound_machine_has_every_row},
+                             {three_ranks_say_hello},
+                             {every_format, 3},
+                             {a_missing_backend_fails_and_the_rest_is_told},
+                             {a_results_folder_that_cannot_be},
+                             {wrong_sums_are_exit_6},
+                             {rude_plugins_cost_a_row},
+                             {wrong_use, 10},
+                             {help},
+                             {0}};
+  return run_tests("bsrun_doctor", tests, (test_setup){setup, teardown});
 }

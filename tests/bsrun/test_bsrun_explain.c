@@ -5,6 +5,7 @@
 
 #include "tests/bsrun/constants_file.h"
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -384,21 +385,18 @@ START_TEST(help) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_explain");
-  TCase *tc = tcase_create("explain");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, a_ladder_has_one_choice_at_its_top);
-  tcase_add_test(tc, refused_candidates_are_shown_with_reasons);
-  tcase_add_test(tc, the_other_ops);
-  tcase_add_test(tc, a_weight_to_train);
-  tcase_add_test(tc, a_token_by_itself);
-  tcase_add_test(tc, a_column_mask_is_a_gather);
-  tcase_add_loop_test(tc, a_mask_by_rows_is_2_4, 0, 3);
-  tcase_add_loop_test(tc, a_mask_of_quantised_weights, 0, 7);
-  tcase_add_test(tc, a_method_proposes_by_rank);
-  tcase_add_test(tc, predictions_come_from_the_stored_constants);
-  tcase_add_loop_test(tc, wrong_use, 0, (int)(sizeof wrong / sizeof wrong[0]));
-  tcase_add_test(tc, help);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{a_ladder_has_one_choice_at_its_top},
+                             {refused_candidates_are_shown_with_reasons},
+                             {the_other_ops},
+                             {a_weight_to_train},
+                             {a_token_by_itself},
+                             {a_column_mask_is_a_gather},
+                             {a_mask_by_rows_is_2_4, 3},
+                             {a_mask_of_quantised_weights, 7},
+                             {a_method_proposes_by_rank},
+                             {predictions_come_from_the_stored_constants},
+                             {wrong_use, TEST_COUNT(wrong)},
+                             {help},
+                             {0}};
+  return run_tests("bsrun_explain", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static char plugin[700], cache[700];
@@ -206,13 +207,10 @@ START_TEST(nothing_is_passed_over) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_grade");
-  TCase *tc = tcase_create("grade");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, a_grade_is_kept_shown_recorded_and_lost);
-  tcase_add_test(tc, settings_and_form_are_kept_parts_are_not);
-  tcase_add_test(tc, damage_is_told_and_costs_the_grade_only);
-  tcase_add_test(tc, nothing_is_passed_over);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{a_grade_is_kept_shown_recorded_and_lost},
+                             {settings_and_form_are_kept_parts_are_not},
+                             {damage_is_told_and_costs_the_grade_only},
+                             {nothing_is_passed_over},
+                             {0}};
+  return run_tests("bsrun_grade", tests, (test_setup){setup, teardown});
 }

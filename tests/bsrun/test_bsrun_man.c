@@ -2,6 +2,7 @@
  * test_bsrun_man.c - bsrun.1 has every verb and option that the program has and every word of its help,
  * renders without a warning, and a help that cannot be set is an error of the generator. */
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -174,13 +175,7 @@ START_TEST(hostile_help) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_man");
-  TCase *tc = tcase_create("man");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, has_all_of_the_help);
-  tcase_add_test(tc, has_every_verb_and_option);
-  tcase_add_test(tc, renders_without_a_warning);
-  tcase_add_test(tc, hostile_help);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {has_all_of_the_help}, {has_every_verb_and_option}, {renders_without_a_warning}, {hostile_help}, {0}};
+  return run_tests("bsrun_man", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "tests/bsrun/constants_run.h"
+#include "tests/run_tests.h"
 
 /* The rates of the 2:4 product are stored beside those of the dense one, and used for it alone. */
 static void check_halves(void) {
@@ -79,11 +80,7 @@ START_TEST(a_file_that_cannot_be_written) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_measure");
-  TCase *tc = tcase_create("measure");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, a_corrupt_file_is_warned_of_and_rewritten);
-  tcase_add_test(tc, a_file_that_cannot_be_written);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {a_corrupt_file_is_warned_of_and_rewritten}, {a_file_that_cannot_be_written}, {0}};
+  return run_tests("bsrun_measure", tests, (test_setup){setup, teardown});
 }

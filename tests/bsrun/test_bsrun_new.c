@@ -5,6 +5,7 @@
 
 #include "blockshock/plugin.h"
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -220,15 +221,12 @@ START_TEST(nothing_is_left_behind) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_new");
-  TCase *tc = tcase_create("new");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, only_names_are_changed, 0, 5);
-  tcase_add_loop_test(tc, what_is_made_builds_and_opens, 0, 10);
-  tcase_add_test(tc, another_place_and_rows);
-  tcase_add_test(tc, hints_are_quoted);
-  tcase_add_loop_test(tc, what_is_refused, 0, (int)(sizeof wrong / sizeof wrong[0]));
-  tcase_add_test(tc, nothing_is_left_behind);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{only_names_are_changed, 5},
+                             {what_is_made_builds_and_opens, 10},
+                             {another_place_and_rows},
+                             {hints_are_quoted},
+                             {what_is_refused, TEST_COUNT(wrong)},
+                             {nothing_is_left_behind},
+                             {0}};
+  return run_tests("bsrun_new", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
  * is skipped and says so (77). */
 #include "tests/bsrun/combinations.h"
 #include "tests/bsrun/original.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -134,14 +135,11 @@ END_TEST
 
 int main(void) {
   if (original_configs() == NULL) return 77;
-  Suite *suite = suite_create("bsrun_original");
-  TCase *tc = tcase_create("original");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, the_originals_files_run_unchanged);
-  tcase_add_test(tc, decorative_keys_are_noted);
-  tcase_add_test(tc, the_training_phase_runs);
-  tcase_add_test(tc, the_backward_phase_runs);
-  tcase_add_test(tc, ours_have_the_originals_keys_and_values);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{the_originals_files_run_unchanged},
+                             {decorative_keys_are_noted},
+                             {the_training_phase_runs},
+                             {the_backward_phase_runs},
+                             {ours_have_the_originals_keys_and_values},
+                             {0}};
+  return run_tests("bsrun_original", tests, (test_setup){setup, teardown});
 }

@@ -3,6 +3,7 @@
  * constants or from measured ones, is everybody's; and what a rank that dies meanwhile ends in. */
 #include "tests/bsrun/constants_file.h"
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -96,17 +97,6 @@ START_TEST(rank_dies) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_overlap");
-  TCase *tc = tcase_create("overlap");
-  tcase_set_timeout(tc, 120);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, same_as_threads);
-  tcase_add_test(tc, measured);
-  tcase_add_test(tc, rank_dies);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{same_as_threads}, {measured}, {rank_dies}, {0}};
+  return run_tests("bsrun_overlap", tests, (test_setup){setup, teardown, 120});
 }

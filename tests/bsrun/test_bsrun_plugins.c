@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -136,15 +137,12 @@ START_TEST(a_refused_plugin_says_why) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_plugins");
-  TCase *tc = tcase_create("plugins");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, a_plain_list_runs_none);
-  tcase_add_test(tc, loading_costs_a_row_not_the_list);
-  tcase_add_test(tc, inspecting_one_ends_in_five);
-  tcase_add_test(tc, a_process_left_behind_is_no_hang);
-  tcase_add_test(tc, exists_is_silent);
-  tcase_add_test(tc, a_refused_plugin_says_why);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{a_plain_list_runs_none},
+                             {loading_costs_a_row_not_the_list},
+                             {inspecting_one_ends_in_five},
+                             {a_process_left_behind_is_no_hang},
+                             {exists_is_silent},
+                             {a_refused_plugin_says_why},
+                             {0}};
+  return run_tests("bsrun_plugins", tests, (test_setup){setup, teardown});
 }

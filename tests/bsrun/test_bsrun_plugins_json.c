@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -98,11 +99,7 @@ START_TEST(help_has_an_example_and_every_option) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_plugins_json");
-  TCase *tc = tcase_create("json");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, json_has_the_documented_keys, 0, VERBS);
-  tcase_add_loop_test(tc, help_has_an_example_and_every_option, 0, VERBS);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {json_has_the_documented_keys, VERBS}, {help_has_an_example_and_every_option, VERBS}, {0}};
+  return run_tests("bsrun_plugins_json", tests, (test_setup){setup, teardown});
 }

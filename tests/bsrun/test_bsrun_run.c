@@ -5,6 +5,7 @@
 
 #include "lab/store/sha256.h"
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -322,22 +323,13 @@ START_TEST(several_at_once_share_a_root) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_run");
-  TCase *tc = tcase_create("run");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, the_bare_form_proves_then_times);
-  tcase_add_test(tc, a_stored_configuration_repeats_its_run);
-  tcase_add_test(tc, every_format_has_the_same_rows);
-  tcase_add_test(tc, printing_the_configuration_creates_nothing);
-  tcase_add_test(tc, names_and_groups_of_folders);
-  tcase_add_test(tc, a_sweep_runs_every_point_and_counts_failures);
-  tcase_add_test(tc, a_dump_lies_where_it_was_asked);
-  tcase_add_test(tc, refused_requests_keep_no_folder);
-  tcase_add_test(tc, results_that_cannot_be_written);
-  tcase_add_test(tc, a_full_stdout_is_told);
-  tcase_add_test(tc, a_file_size_limit_is_a_full_disk);
-  tcase_add_loop_test(tc, signals_leave_a_marked_run, 0, 2);
-  tcase_add_test(tc, several_at_once_share_a_root);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {the_bare_form_proves_then_times},  {a_stored_configuration_repeats_its_run},
+      {every_format_has_the_same_rows},   {printing_the_configuration_creates_nothing},
+      {names_and_groups_of_folders},      {a_sweep_runs_every_point_and_counts_failures},
+      {a_dump_lies_where_it_was_asked},   {refused_requests_keep_no_folder},
+      {results_that_cannot_be_written},   {a_full_stdout_is_told},
+      {a_file_size_limit_is_a_full_disk}, {signals_leave_a_marked_run, 2},
+      {several_at_once_share_a_root},     {0}};
+  return run_tests("bsrun_run", tests, (test_setup){setup, teardown});
 }

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 #include "tests/slow.h"
 
 /* The rows of -o json. */
@@ -279,18 +280,16 @@ START_TEST(what_is_left_is_seen) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("bsrun_torture");
-  TCase *t = tcase_create("torture");
-  tcase_add_test(t, threads_is_clean);
-  tcase_add_test(t, shm_is_clean);
-  tcase_add_test(t, threads_are_not_killed);
-  tcase_add_loop_test(t, a_wrong_one_gets_its_sentence, 0, (int)(sizeof wrong / sizeof wrong[0]));
-  tcase_add_loop_test(t, one_plan_ends_as_it_must, 0, (int)(sizeof plans / sizeof plans[0]));
-  tcase_add_test(t, a_template_is_clean);
-  tcase_add_test(t, methods_and_backends_run_phase_0);
-  tcase_add_loop_test(t, bad_requests_are_refused, 0, (int)(sizeof refused / sizeof refused[0]));
-  tcase_add_test(t, an_interrupted_one_leaves_nothing);
-  tcase_add_test(t, what_is_left_is_seen);
-  suite_add_tcase(s, t);
-  return run_suite(s);
+  const test_case tests[] = {{threads_is_clean},
+                             {shm_is_clean},
+                             {threads_are_not_killed},
+                             {a_wrong_one_gets_its_sentence, TEST_COUNT(wrong)},
+                             {one_plan_ends_as_it_must, TEST_COUNT(plans)},
+                             {a_template_is_clean},
+                             {methods_and_backends_run_phase_0},
+                             {bad_requests_are_refused, TEST_COUNT(refused)},
+                             {an_interrupted_one_leaves_nothing},
+                             {what_is_left_is_seen},
+                             {0}};
+  return run_tests("bsrun_torture", tests, (test_setup){0});
 }

@@ -5,6 +5,7 @@
  * changes. */
 #include "tests/bsrun/constants_file.h"
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 #define PAIR1 BS_TEST_PAIR_DIR "1/bs_pair.so"
 #define PAIR2 BS_TEST_PAIR_DIR "2/bs_pair.so"
@@ -275,15 +276,12 @@ START_TEST(files_that_cannot_be_used) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_tune");
-  TCase *tc = tcase_create("tune");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, measured_once_kept_and_pinned);
-  tcase_add_test(tc, wrong_numbers_lose);
-  tcase_add_test(tc, another_build_is_measured_anew);
-  tcase_add_test(tc, nothing_is_measured_unless_wanted);
-  tcase_add_test(tc, pins_force_and_are_checked);
-  tcase_add_test(tc, files_that_cannot_be_used);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{measured_once_kept_and_pinned},
+                             {wrong_numbers_lose},
+                             {another_build_is_measured_anew},
+                             {nothing_is_measured_unless_wanted},
+                             {pins_force_and_are_checked},
+                             {files_that_cannot_be_used},
+                             {0}};
+  return run_tests("bsrun_tune", tests, (test_setup){setup, teardown});
 }

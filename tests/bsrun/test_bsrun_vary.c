@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 #define LAYER                                                                                              \
   "--n", "64", "--b", "8", "--dtype", "f32", "-P", "2", "--threads-per-rank", "1", "--cache", "off", "-o", \
@@ -111,18 +112,10 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_vary");
-  TCase *tc = tcase_create("vary");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, sparse24_beside_the_gather);
-  tcase_add_test(tc, each_once_where_it_means_something);
-  tcase_add_test(tc, a_name_has_each_key_once);
-  tcase_add_test(tc, refused);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{sparse24_beside_the_gather},
+                             {each_once_where_it_means_something},
+                             {a_name_has_each_key_once},
+                             {refused},
+                             {0}};
+  return run_tests("bsrun_vary", tests, (test_setup){setup, teardown, 60});
 }

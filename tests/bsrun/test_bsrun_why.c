@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 #define ANY "--set", "plugin_trust=any", "-o", "json"
 
@@ -291,20 +292,17 @@ START_TEST(built_in) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("bsrun_why");
-  TCase *tc = tcase_create("why");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, found_but_not_selected);
-  tcase_add_test(tc, selected_by_the_configuration);
-  tcase_add_test(tc, shadowed);
-  tcase_add_test(tc, taken_from_another);
-  tcase_add_loop_test(tc, refused, 0, (int)(sizeof refusals / sizeof refusals[0]));
-  tcase_add_test(tc, not_trusted);
-  tcase_add_test(tc, does_not_open);
-  tcase_add_test(tc, not_there);
-  tcase_add_test(tc, not_searched);
-  tcase_add_test(tc, odd_paths);
-  tcase_add_test(tc, built_in);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{found_but_not_selected},
+                             {selected_by_the_configuration},
+                             {shadowed},
+                             {taken_from_another},
+                             {refused, TEST_COUNT(refusals)},
+                             {not_trusted},
+                             {does_not_open},
+                             {not_there},
+                             {not_searched},
+                             {odd_paths},
+                             {built_in},
+                             {0}};
+  return run_tests("bsrun_why", tests, (test_setup){setup, teardown});
 }

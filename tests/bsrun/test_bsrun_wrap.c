@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
                                       "blockshock"};
@@ -78,9 +79,6 @@ START_TEST(nothing_is_changed) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("bsrun_wrap");
-  TCase *t = tcase_create("pass");
-  tcase_add_loop_test(t, nothing_is_changed, 0, 5);
-  suite_add_tcase(s, t);
-  return run_suite(s);
+  const test_case tests[] = {{nothing_is_changed, 5}, {0}};
+  return run_tests("bsrun_wrap", tests, (test_setup){0});
 }

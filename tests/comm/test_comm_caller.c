@@ -5,6 +5,7 @@
 
 #include "plugins/comm/common/caller.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 typedef struct other {
   comm_caller *caller;
@@ -51,13 +52,6 @@ START_TEST(test_who) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("comm caller");
-  TCase *tc = tcase_create("caller");
-  tcase_add_test(tc, test_who);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{test_who}, {0}};
+  return run_tests("comm caller", tests, (test_setup){0});
 }

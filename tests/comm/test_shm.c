@@ -2,6 +2,7 @@
  * The communicator "shm", its ranks forked by the test: every collective against a plain reference, element
  * by element, and bit by bit against "threads". */
 #include "processes.h"
+#include "tests/run_tests.h"
 
 /* ---- bodies that both communicators run --------------------------------------------------------- */
 
@@ -246,14 +247,6 @@ START_TEST(test_same_bits) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("shm");
-  TCase *t = tcase_create("shm");
-  tcase_add_checked_fixture(t, setup, teardown);
-  tcase_add_loop_test(t, test_same_bits, 0, (int)(sizeof worlds / sizeof worlds[0]));
-  suite_add_tcase(s, t);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{test_same_bits, TEST_COUNT(worlds)}, {0}};
+  return run_tests("shm", tests, (test_setup){setup, teardown});
 }

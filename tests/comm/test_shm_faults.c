@@ -2,6 +2,7 @@
  * What the communicator "shm" says when ranks disagree, are late, stand still or die; worlds opened and
  * closed again and again; the environments that it knows. */
 #include "processes.h"
+#include "tests/run_tests.h"
 
 static int32_t reduce(test_rank *t, uint64_t n, const char *site, int64_t timeout_ns) {
   float *room = calloc(n + 200, 4);
@@ -250,23 +251,16 @@ START_TEST(test_environments) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("shm_faults");
-  TCase *t = tcase_create("shm_faults");
-  tcase_add_checked_fixture(t, setup, teardown);
-  tcase_add_loop_test(t, test_counts_differ, 0, 2);
-  tcase_add_loop_test(t, test_pairs_differ, 0, 3);
-  tcase_add_loop_test(t, test_dead, 0, 2);
-  tcase_add_loop_test(t, test_stopped, 0, 2);
-  tcase_add_test(t, test_left_in_good_order);
-  tcase_add_test(t, test_abort);
-  tcase_add_test(t, test_configured_otherwise);
-  tcase_add_loop_test(t, test_absent, 0, 2);
-  tcase_add_test(t, test_many_worlds);
-  tcase_add_test(t, test_environments);
-  suite_add_tcase(s, t);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{test_counts_differ, 2},
+                             {test_pairs_differ, 3},
+                             {test_dead, 2},
+                             {test_stopped, 2},
+                             {test_left_in_good_order},
+                             {test_abort},
+                             {test_configured_otherwise},
+                             {test_absent, 2},
+                             {test_many_worlds},
+                             {test_environments},
+                             {0}};
+  return run_tests("shm_faults", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "ranks.h"
+#include "tests/run_tests.h"
 
 #define TIMES 200
 #define LATE_NS INT64_C(200000000)
@@ -244,9 +245,5 @@ int main(void) {
   tcase_add_test(c, test_storm);
   tcase_add_test(c, test_group_wakes);
   suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
+  return run_suite(s);
 }

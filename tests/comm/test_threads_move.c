@@ -2,6 +2,7 @@
  * all_gather, broadcast, all_to_all, send/recv, barrier and groups of the communicator "threads" against
  * values computed from (rank, element). */
 #include "ranks.h"
+#include "tests/run_tests.h"
 
 #include <stdatomic.h>
 
@@ -228,7 +229,7 @@ END_TEST
 int main(void) {
   Suite *s = suite_create("threads move");
   TCase *c = tcase_create("move");
-  int n = (int)(sizeof worlds / sizeof worlds[0]);
+  int n = TEST_COUNT(worlds);
   tcase_add_unchecked_fixture(c, open_comm, close_comm);
   tcase_add_loop_test(c, test_all_gather, 0, n);
   tcase_add_loop_test(c, test_broadcast, 0, n);
@@ -237,9 +238,5 @@ int main(void) {
   tcase_add_test(c, test_barrier);
   tcase_add_test(c, test_groups);
   suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
+  return run_suite(s);
 }

@@ -3,6 +3,7 @@
  * element: dtypes, sizes (both algorithms), world sizes, in place, row strides, reduce dtypes, min and max.
  */
 #include "ranks.h"
+#include "tests/run_tests.h"
 
 #include <math.h>
 
@@ -202,15 +203,11 @@ int main(void) {
   Suite *s = suite_create("threads reduce");
   TCase *c = tcase_create("reduce");
   tcase_add_unchecked_fixture(c, open_comm, close_comm);
-  tcase_add_loop_test(c, test_all_reduce, 0, (int)(sizeof worlds / sizeof worlds[0]));
-  tcase_add_loop_test(c, test_reduce_scatter, 0, (int)(sizeof worlds / sizeof worlds[0]));
+  tcase_add_loop_test(c, test_all_reduce, 0, TEST_COUNT(worlds));
+  tcase_add_loop_test(c, test_reduce_scatter, 0, TEST_COUNT(worlds));
   tcase_add_test(c, test_k16);
   tcase_add_test(c, test_extremes);
   tcase_add_test(c, test_refused);
   suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
+  return run_suite(s);
 }

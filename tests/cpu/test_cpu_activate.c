@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "cpu_fixture.h"
+#include "tests/run_tests.h"
 
 static const char *const isas[] = {"portable", "auto"};
 static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
@@ -114,16 +115,6 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_activate");
-  TCase *tc = tcase_create("activate");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, every_pair, 0, 2);
-  tcase_add_loop_test(tc, in_place_and_nan, 0, 2);
-  tcase_add_test(tc, refusals);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{every_pair, 2}, {in_place_and_nan, 2}, {refusals}, {0}};
+  return run_tests("cpu_activate", tests, (test_setup){.timeout = 60});
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cpu_matmul_case.h"
+#include "tests/run_tests.h"
 
 enum { PATHS = 2 };
 static const char *const paths[PATHS] = {"packed", "dnnl"};
@@ -169,9 +170,5 @@ int main(void) {
   tcase_add_loop_test(tc, many_tokens_are_right, 0, PATHS);
   if (COUNTS) tcase_add_loop_test(tc, another_number_of_tokens_allocates_nothing, 0, 2 * PATHS);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cpu_matmul_case.h"
+#include "tests/run_tests.h"
 
 static const uint32_t dtypes[] = {BS_U8, BS_F8E4M3, BS_BF16, BS_F32, BS_F64, BS_I64};
 static const char *const isas[] = {"portable", "avx2", "auto"};
@@ -474,25 +475,18 @@ START_TEST(device_gives_aligned_memory) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_columns");
-  TCase *tc = tcase_create("columns");
-  tcase_set_timeout(tc, 300);
-  tcase_add_loop_test(tc, every_pattern, 0, 3);
-  tcase_add_loop_test(tc, runs_and_lists, 0, 3);
-  tcase_add_loop_test(tc, long_rows_are_shared, 0, 3);
-  tcase_add_test(tc, the_list_decides);
-  tcase_add_loop_test(tc, known_answer_k7, 0, 3);
-  tcase_add_loop_test(tc, convert_rounds_as_the_host, 0, 3);
-  tcase_add_loop_test(tc, convert_every_half, 0, 3);
-  tcase_add_test(tc, packed_weights_read_and_update);
-  tcase_add_test(tc, no_memory);
-  tcase_add_test(tc, activation_fails_cleanly);
-  tcase_add_test(tc, a_failing_source_is_reported);
-  tcase_add_test(tc, device_gives_aligned_memory);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{every_pattern, 3},
+                             {runs_and_lists, 3},
+                             {long_rows_are_shared, 3},
+                             {the_list_decides},
+                             {known_answer_k7, 3},
+                             {convert_rounds_as_the_host, 3},
+                             {convert_every_half, 3},
+                             {packed_weights_read_and_update},
+                             {no_memory},
+                             {activation_fails_cleanly},
+                             {a_failing_source_is_reported},
+                             {device_gives_aligned_memory},
+                             {0}};
+  return run_tests("cpu_columns", tests, (test_setup){.timeout = 300});
 }

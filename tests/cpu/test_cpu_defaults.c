@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "cpu_matmul_case.h"
+#include "tests/run_tests.h"
 
 enum { PACKED = 600, BELOW = 500, ABOVE = 700, MUCH = 800, REFUSED = 0 };
 enum { CORE, BF16, CAPS };
@@ -205,9 +206,5 @@ int main(void) {
     printf("not run: this oneDNN cannot be told to leave instructions out\n");
   }
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

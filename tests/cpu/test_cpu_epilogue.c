@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cpu_matmul_case.h"
+#include "tests/run_tests.h"
 
 static const char *const isas[] = {"portable", "avx2", "avx512"};
 enum { ISAS = 3, CHUNK = 1 << 14 };
@@ -195,18 +196,9 @@ START_TEST(the_matmul_uses_it) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_epilogue");
-  TCase *tc = tcase_create("epilogue");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, all_exponents, BS_ACT_RELU, BS_ACT_SILU + 1);
-  tcase_add_loop_test(tc, where_it_bends, BS_ACT_GELU, BS_ACT_SILU + 1);
-  tcase_add_loop_test(tc, every_bf16, BS_ACT_RELU, BS_ACT_SILU + 1);
-  tcase_add_loop_test(tc, lengths_and_places, BS_ACT_RELU, BS_ACT_SILU + 1);
-  tcase_add_loop_test(tc, the_matmul_uses_it, BS_ACT_NONE, BS_ACT_SILU + 1);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {all_exponents, BS_ACT_SILU + 1, BS_ACT_RELU},      {where_it_bends, BS_ACT_SILU + 1, BS_ACT_GELU},
+      {every_bf16, BS_ACT_SILU + 1, BS_ACT_RELU},         {lengths_and_places, BS_ACT_SILU + 1, BS_ACT_RELU},
+      {the_matmul_uses_it, BS_ACT_SILU + 1, BS_ACT_NONE}, {0}};
+  return run_tests("cpu_epilogue", tests, (test_setup){.timeout = 60});
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cpu_grad_case.h"
+#include "tests/run_tests.h"
 
 static const char *const isas[] = {"portable", "avx2", "avx512", "avx512_bf16"};
 enum { ISAS = 4 };
@@ -300,22 +301,15 @@ START_TEST(what_is_not_covered_is_refused) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_grad");
-  TCase *tc = tcase_create("grad");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, every_shape_is_within_the_bound, 0, GC_OPS);
-  tcase_add_loop_test(tc, blocks_and_chunks_join, 0, GC_OPS);
-  tcase_add_loop_test(tc, every_tile, 0, GC_OPS);
-  tcase_add_loop_test(tc, integers_are_exact, 0, GC_OPS);
-  tcase_add_loop_test(tc, bits_do_not_depend_on_the_team, 0, GC_OPS);
-  tcase_add_loop_test(tc, avx2_and_avx512_give_the_same_bits, 0, GC_OPS);
-  tcase_add_test(tc, empty_sizes);
-  tcase_add_test(tc, plans_share_one_weight);
-  tcase_add_loop_test(tc, what_is_not_covered_is_refused, 0, GC_OPS);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{every_shape_is_within_the_bound, GC_OPS},
+                             {blocks_and_chunks_join, GC_OPS},
+                             {every_tile, GC_OPS},
+                             {integers_are_exact, GC_OPS},
+                             {bits_do_not_depend_on_the_team, GC_OPS},
+                             {avx2_and_avx512_give_the_same_bits, GC_OPS},
+                             {empty_sizes},
+                             {plans_share_one_weight},
+                             {what_is_not_covered_is_refused, GC_OPS},
+                             {0}};
+  return run_tests("cpu_grad", tests, (test_setup){.timeout = 60});
 }

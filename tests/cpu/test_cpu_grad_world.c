@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cpu_fixture.h"
+#include "tests/run_tests.h"
 
 enum { B = 21, N = 90, K = 140 };
 
@@ -309,16 +310,7 @@ START_TEST(a_step_keeps_one_weight) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_grad_world");
-  TCase *tc = tcase_create("world");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, one_weight_serves_a_step);
-  tcase_add_test(tc, a_packer_without_siblings_is_named);
-  tcase_add_test(tc, a_step_keeps_one_weight);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {one_weight_serves_a_step}, {a_packer_without_siblings_is_named}, {a_step_keeps_one_weight}, {0}};
+  return run_tests("cpu_grad_world", tests, (test_setup){.timeout = 60});
 }

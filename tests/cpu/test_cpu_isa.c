@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cpu_matmul_case.h"
+#include "tests/run_tests.h"
 
 static const char *const isas[] = {"portable", "avx2", "avx512", "avx512_bf16", "auto"};
 enum { ISAS = 4 };
@@ -112,17 +113,10 @@ START_TEST(avx2_and_avx512_give_the_same_bits) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_isa");
-  TCase *tc = tcase_create("isa");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, isa_is_forced);
-  tcase_add_test(tc, every_tile_is_within_the_bound);
-  tcase_add_test(tc, streamed_weights_give_the_same_bits);
-  tcase_add_test(tc, avx2_and_avx512_give_the_same_bits);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{isa_is_forced},
+                             {every_tile_is_within_the_bound},
+                             {streamed_weights_give_the_same_bits},
+                             {avx2_and_avx512_give_the_same_bits},
+                             {0}};
+  return run_tests("cpu_isa", tests, (test_setup){.timeout = 60});
 }

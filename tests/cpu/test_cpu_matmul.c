@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cpu_matmul_case.h"
+#include "tests/run_tests.h"
 
 /* The ways through the plugin; each is opened once a test. */
 typedef struct way {
@@ -441,27 +442,20 @@ START_TEST(too_many_tokens_are_refused) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_matmul");
-  TCase *tc = tcase_create("matmul");
-  tcase_set_timeout(tc, 300);
-  tcase_add_loop_test(tc, every_shape_is_within_the_bound, 0, 3);
-  tcase_add_test(tc, integers_are_exact);
-  tcase_add_test(tc, blocks_and_chunks_join);
-  tcase_add_test(tc, packed_bits_do_not_depend_on_the_team);
-  tcase_add_test(tc, same_bits_on_every_call);
-  tcase_add_test(tc, x_full_picks_columns);
-  tcase_add_test(tc, residual_may_be_y);
-  tcase_add_test(tc, empty_sizes);
-  tcase_add_test(tc, special_values_propagate);
-  tcase_add_test(tc, answers_are_true);
-  tcase_add_test(tc, refusals_name_the_reason);
-  tcase_add_test(tc, works_without_onednn);
-  tcase_add_test(tc, matmul_is_forced);
-  tcase_add_test(tc, too_many_tokens_are_refused);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{every_shape_is_within_the_bound, 3},
+                             {integers_are_exact},
+                             {blocks_and_chunks_join},
+                             {packed_bits_do_not_depend_on_the_team},
+                             {same_bits_on_every_call},
+                             {x_full_picks_columns},
+                             {residual_may_be_y},
+                             {empty_sizes},
+                             {special_values_propagate},
+                             {answers_are_true},
+                             {refusals_name_the_reason},
+                             {works_without_onednn},
+                             {matmul_is_forced},
+                             {too_many_tokens_are_refused},
+                             {0}};
+  return run_tests("cpu_matmul", tests, (test_setup){.timeout = 300});
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cpu_24_case.h"
+#include "tests/run_tests.h"
 
 static const char *const sets[] = {"portable", "avx2", "avx512", "avx512_bf16"};
 enum { SETS = sizeof sets / sizeof sets[0] };
@@ -479,25 +480,18 @@ START_TEST(out_of_memory_is_an_error) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_matmul24");
-  TCase *tc = tcase_create("matmul24");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, values, 0, F24_OPS * SETS);
-  tcase_add_loop_test(tc, integers, 0, SETS);
-  tcase_add_loop_test(tc, dx_of_integers, 0, SETS);
-  tcase_add_loop_test(tc, long_sums_of_integers, 0, SETS);
-  tcase_add_loop_test(tc, bits_stay, 0, F24_OPS);
-  tcase_add_test(tc, pairs_are_added_upwards);
-  tcase_add_loop_test(tc, tokens_do_not_touch_each_other, 0, SETS);
-  tcase_add_loop_test(tc, dx_takes_what_is_kept, 0, SETS);
-  tcase_add_test(tc, halves_share_positions);
-  tcase_add_test(tc, refusals);
-  tcase_add_test(tc, refusals_of_integers);
-  tcase_add_test(tc, out_of_memory_is_an_error);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{values, F24_OPS * SETS},
+                             {integers, SETS},
+                             {dx_of_integers, SETS},
+                             {long_sums_of_integers, SETS},
+                             {bits_stay, F24_OPS},
+                             {pairs_are_added_upwards},
+                             {tokens_do_not_touch_each_other, SETS},
+                             {dx_takes_what_is_kept, SETS},
+                             {halves_share_positions},
+                             {refusals},
+                             {refusals_of_integers},
+                             {out_of_memory_is_an_error},
+                             {0}};
+  return run_tests("cpu_matmul24", tests, (test_setup){.timeout = 60});
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cpu_matmul_case.h"
+#include "tests/run_tests.h"
 
 START_TEST(limits_are_kept) {
   static const uint32_t types[3] = {BS_F32, BS_BF16, BS_F16};
@@ -50,14 +51,6 @@ START_TEST(onednn_refuses_limits) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_workspace");
-  TCase *tc = tcase_create("workspace");
-  tcase_add_loop_test(tc, limits_are_kept, 0, 3);
-  tcase_add_test(tc, onednn_refuses_limits);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{limits_are_kept, 3}, {onednn_refuses_limits}, {0}};
+  return run_tests("cpu_workspace", tests, (test_setup){0});
 }

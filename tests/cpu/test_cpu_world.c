@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cpu_fixture.h"
+#include "tests/run_tests.h"
 
 enum { B = 33, N = 140, K = 520 };
 
@@ -104,14 +105,6 @@ START_TEST(a_world_runs_it) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cpu_world");
-  TCase *tc = tcase_create("world");
-  tcase_add_test(tc, a_world_runs_it);
-  tcase_set_timeout(tc, 120);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{a_world_runs_it}, {0}};
+  return run_tests("cpu_world", tests, (test_setup){.timeout = 120});
 }

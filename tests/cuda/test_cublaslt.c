@@ -8,6 +8,7 @@
 #include "plugins/cuda/cublaslt/product.h"
 #include "scaled_case.h"
 #include "tests/cuda/standin/lt/control.h"
+#include "tests/run_tests.h"
 
 /* ---- the plugin's state over the stand-in ----------------------------------------------------- */
 
@@ -737,28 +738,22 @@ START_TEST(memory_fails) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cublaslt");
-  TCase *c = tcase_create("cublaslt");
-  tcase_add_loop_test(c, every_type, 0, SERVED);
-  tcase_add_loop_test(c, weights_are_updated, 0, 6);
-  tcase_add_test(c, strides_and_partitions);
-  tcase_add_test(c, pointers_off_their_alignment);
-  tcase_add_loop_test(c, fewer_rows, 0, 2);
-  tcase_add_test(c, no_tokens);
-  tcase_add_loop_test(c, sums_are_finished, 0, (int)(sizeof finishes / sizeof finishes[0]));
-  tcase_add_loop_test(c, selections, 0, (int)(sizeof table / sizeof table[0]));
-  tcase_add_test(c, scales_are_put_behind);
-  tcase_add_test(c, scaled_fewer_tokens);
-  tcase_add_loop_test(c, scaled_selections, 0, (int)(sizeof scaled_table / sizeof scaled_table[0]));
-  tcase_add_test(c, siblings_serve_what_they_must);
-  tcase_add_loop_test(c, without_a_library, 0, 4);
-  tcase_add_test(c, the_fastest_is_kept);
-  tcase_add_loop_test(c, every_call_fails, 0, (int)(sizeof failing / sizeof failing[0]));
-  tcase_add_test(c, memory_fails);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{every_type, SERVED},
+                             {weights_are_updated, 6},
+                             {strides_and_partitions},
+                             {pointers_off_their_alignment},
+                             {fewer_rows, 2},
+                             {no_tokens},
+                             {sums_are_finished, TEST_COUNT(finishes)},
+                             {selections, TEST_COUNT(table)},
+                             {scales_are_put_behind},
+                             {scaled_fewer_tokens},
+                             {scaled_selections, TEST_COUNT(scaled_table)},
+                             {siblings_serve_what_they_must},
+                             {without_a_library, 4},
+                             {the_fastest_is_kept},
+                             {every_call_fails, TEST_COUNT(failing)},
+                             {memory_fails},
+                             {0}};
+  return run_tests("cublaslt", tests, (test_setup){0});
 }

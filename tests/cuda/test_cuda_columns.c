@@ -4,6 +4,7 @@
  * layout. Nothing but the partition's columns is read or written. */
 #include "plain.h"
 #include "products_case.h"
+#include "tests/run_tests.h"
 
 enum { TOTAL = 83, RUN = 0, LIST, PERIOD, PERIOD_PART, KINDS };
 
@@ -181,17 +182,11 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda columns");
-  TCase *c = tcase_create("columns");
-  tcase_add_test(c, every_kind_and_layout);
-  tcase_add_test(c, every_short_pattern);
-  tcase_add_test(c, two_of_each_four);
-  tcase_add_test(c, lists_are_read_where_they_must);
-  tcase_add_test(c, refusals);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{every_kind_and_layout},
+                             {every_short_pattern},
+                             {two_of_each_four},
+                             {lists_are_read_where_they_must},
+                             {refusals},
+                             {0}};
+  return run_tests("cuda columns", tests, (test_setup){0});
 }

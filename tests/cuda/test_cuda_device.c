@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 #define MIB (1u << 20)
 

@@ -7,6 +7,7 @@
 
 #include "tests/bsrun/spawn.h"
 #include "tests/cuda/backend.h"
+#include "tests/run_tests.h"
 
 /* No driver, an other library, and the stand-in with something planned; what is said. */
 static const struct {

@@ -6,6 +6,7 @@
 
 #include "plain.h"
 #include "plugins/cuda/ops/activations.h"
+#include "tests/run_tests.h"
 
 static const uint32_t dtypes[11] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2,
                                     BS_I64, BS_I32, BS_I8,  BS_U8,   BS_BOOL};
@@ -263,19 +264,8 @@ START_TEST(pieces_are_taken) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda elementwise");
-  TCase *c = tcase_create("elementwise");
-  tcase_add_test(c, convert_every_pair);
-  tcase_add_test(c, activate_every_pair);
-  tcase_add_test(c, activate_in_place);
-  tcase_add_test(c, activations_over_f32);
-  tcase_add_test(c, activate_dx_every_mixture);
-  tcase_add_test(c, tree_sum_every_order);
-  tcase_add_test(c, pieces_are_taken);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {convert_every_pair},        {activate_every_pair},  {activate_in_place}, {activations_over_f32},
+      {activate_dx_every_mixture}, {tree_sum_every_order}, {pieces_are_taken},  {0}};
+  return run_tests("cuda elementwise", tests, (test_setup){0});
 }

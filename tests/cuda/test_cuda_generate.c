@@ -6,6 +6,7 @@
 #include "plain.h"
 #include "plugins/cuda/ops/generate.h"
 #include "plugins/workloads/common/generated.h"
+#include "tests/run_tests.h"
 
 static const uint32_t dtypes[11] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2,
                                     BS_I64, BS_I32, BS_I8,  BS_U8,   BS_BOOL};
@@ -269,17 +270,7 @@ START_TEST(not_told) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_generate");
-  TCase *tc = tcase_create("generate");
-  tcase_add_test(tc, every_law_and_dtype);
-  tcase_add_test(tc, far_and_many);
-  tcase_add_test(tc, numbers_of_the_core);
-  tcase_add_test(tc, packed_weights);
-  tcase_add_test(tc, not_told);
-  suite_add_tcase(s, tc);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{every_law_and_dtype}, {far_and_many}, {numbers_of_the_core},
+                             {packed_weights},      {not_told},     {0}};
+  return run_tests("cuda_generate", tests, (test_setup){0});
 }

@@ -3,6 +3,7 @@
  * bits are those of forwards without, the host launches once, and what cannot be kept is told and run as
  * before. */
 #include "tests/cuda/graph_layer.h"
+#include "tests/run_tests.h"
 
 /* What a forward without a graph gives, for each seed. */
 static float wanted[4][B * N];
@@ -242,15 +243,12 @@ START_TEST(graphs_are_begun_once) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_graph");
-  TCase *tc = tcase_create("cuda_graph");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, forwards_are_one_launch);
-  tcase_add_loop_test(tc, what_fails_is_run_as_before, 0, 3);
-  tcase_add_test(tc, a_launch_that_fails_is_told);
-  tcase_add_loop_test(tc, ranks_that_meet_cannot, 0, 2);
-  tcase_add_loop_test(tc, what_spoils_a_graph_is_told, 0, sizeof spoils / sizeof spoils[0]);
-  tcase_add_test(tc, graphs_are_begun_once);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {{forwards_are_one_launch},
+                             {what_fails_is_run_as_before, 3},
+                             {a_launch_that_fails_is_told},
+                             {ranks_that_meet_cannot, 2},
+                             {what_spoils_a_graph_is_told, TEST_COUNT(spoils)},
+                             {graphs_are_begun_once},
+                             {0}};
+  return run_tests("cuda_graph", tests, (test_setup){.timeout = 60});
 }

@@ -3,6 +3,7 @@
  * have the bits that they have without, the host launches each pass once, and what may not be kept, or not
  * any longer, is not. */
 #include "tests/cuda/graph_layer.h"
+#include "tests/run_tests.h"
 
 enum { ROUNDS = 6 };
 
@@ -263,15 +264,12 @@ START_TEST(other_tensors_are_run_as_any) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_graph_train");
-  TCase *tc = tcase_create("cuda_graph_train");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, rounds_have_the_same_bits, 0, LAYERS);
-  tcase_add_test(tc, other_numbers_end_a_step);
-  tcase_add_test(tc, a_step_that_cannot_be_kept_is_taken_once);
-  tcase_add_test(tc, ranks_keep_what_does_not_meet);
-  tcase_add_loop_test(tc, other_shapes_end_graphs, 0, 2);
-  tcase_add_test(tc, other_tensors_are_run_as_any);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {{rounds_have_the_same_bits, LAYERS},
+                             {other_numbers_end_a_step},
+                             {a_step_that_cannot_be_kept_is_taken_once},
+                             {ranks_keep_what_does_not_meet},
+                             {other_shapes_end_graphs, 2},
+                             {other_tensors_are_run_as_any},
+                             {0}};
+  return run_tests("cuda_graph_train", tests, (test_setup){.timeout = 120});
 }

@@ -6,6 +6,7 @@
 
 #include "plain.h"
 #include "plugins/cuda/ops/walk.h"
+#include "tests/run_tests.h"
 
 enum { MOST = 1 << 20 };
 
@@ -203,18 +204,12 @@ START_TEST(division) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda numbers");
-  TCase *c = tcase_create("numbers");
-  tcase_add_test(c, every_short_code);
-  tcase_add_test(c, every_border_of_f32);
-  tcase_add_test(c, every_border_of_f64);
-  tcase_add_test(c, integers_about_every_power);
-  tcase_add_test(c, pieces_are_their_elements);
-  tcase_add_test(c, division);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{every_short_code},
+                             {every_border_of_f32},
+                             {every_border_of_f64},
+                             {integers_about_every_power},
+                             {pieces_are_their_elements},
+                             {division},
+                             {0}};
+  return run_tests("cuda numbers", tests, (test_setup){0});
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "tests/cuda/comm_case.h"
+#include "tests/run_tests.h"
 
 enum { N = 1000 };
 static atomic_int released, gave_up;
@@ -147,11 +148,6 @@ START_TEST(calls_take_turns) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_overlap");
-  TCase *c = tcase_create("overlap");
-  tcase_set_timeout(c, 60);
-  tcase_add_loop_test(c, the_device_goes_on, 0, 2);
-  tcase_add_loop_test(c, calls_take_turns, 0, 2);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  const test_case tests[] = {{the_device_goes_on, 2}, {calls_take_turns, 2}, {0}};
+  return run_tests("cuda_overlap", tests, (test_setup){.timeout = 60});
 }

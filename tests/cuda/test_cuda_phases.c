@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -112,11 +113,6 @@ START_TEST(a_device_that_waits) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_phases");
-  TCase *tc = tcase_create("record");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, times_are_the_devices);
-  tcase_add_test(tc, a_device_that_waits);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {{times_are_the_devices}, {a_device_that_waits}, {0}};
+  return run_tests("cuda_phases", tests, (test_setup){setup, teardown});
 }

@@ -10,6 +10,7 @@
 #include "plugins/cuda/ops/product_f32.h"
 /**/
 #include "plugins/cuda/ops/product_body.h"
+#include "tests/run_tests.h"
 
 static const uint32_t floats[6] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
 static const uint32_t integers[4] = {BS_I64, BS_I32, BS_I8, BS_U8};
@@ -400,24 +401,18 @@ START_TEST(sides_are_wide_where_they_may_be) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_products");
-  TCase *c = tcase_create("cuda_products");
-  tcase_add_loop_test(c, every_float, 0, 6);
-  tcase_add_test(c, every_integer);
-  tcase_add_loop_test(c, edges_of_tiles, 0, PC_LAYS);
-  tcase_add_loop_test(c, partitions, PC_RUN, PC_LIST + 1);
-  tcase_add_loop_test(c, special_values, 0, 4);
-  tcase_add_loop_test(c, answers_are_those_of_ref, 0, 4);
-  tcase_add_test(c, rows_do_not_know_of_each_other);
-  tcase_add_test(c, wrong_weights_are_refused);
-  tcase_add_test(c, panels_in_turn);
-  tcase_add_test(c, threads_load_a_panel_once);
-  tcase_add_test(c, blocks_make_each_tile_once);
-  tcase_add_test(c, sides_are_wide_where_they_may_be);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{every_float, 6},
+                             {every_integer},
+                             {edges_of_tiles, PC_LAYS},
+                             {partitions, PC_LIST + 1, PC_RUN},
+                             {special_values, 4},
+                             {answers_are_those_of_ref, 4},
+                             {rows_do_not_know_of_each_other},
+                             {wrong_weights_are_refused},
+                             {panels_in_turn},
+                             {threads_load_a_panel_once},
+                             {blocks_make_each_tile_once},
+                             {sides_are_wide_where_they_may_be},
+                             {0}};
+  return run_tests("cuda_products", tests, (test_setup){0});
 }

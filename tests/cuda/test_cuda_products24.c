@@ -6,6 +6,7 @@
 
 #include "plugins/cuda/ops/products24.h"
 #include "products_case.h"
+#include "tests/run_tests.h"
 
 static const uint32_t floats[6] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
 static const uint32_t integers[4] = {BS_I64, BS_I32, BS_I8, BS_U8};
@@ -276,20 +277,14 @@ START_TEST(no_memory) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_products24");
-  TCase *c = tcase_create("cuda_products24");
-  tcase_add_loop_test(c, every_dtype, 0, 6);
-  tcase_add_loop_test(c, edges_of_tiles, 0, PC_LAYS);
-  tcase_add_loop_test(c, runs, 0, 2);
-  tcase_add_test(c, special_values);
-  tcase_add_test(c, others_do_not_count);
-  tcase_add_test(c, codes);
-  tcase_add_test(c, refusals);
-  tcase_add_test(c, no_memory);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{every_dtype, 6},
+                             {edges_of_tiles, PC_LAYS},
+                             {runs, 2},
+                             {special_values},
+                             {others_do_not_count},
+                             {codes},
+                             {refusals},
+                             {no_memory},
+                             {0}};
+  return run_tests("cuda_products24", tests, (test_setup){0});
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "scaled_case.h"
+#include "tests/run_tests.h"
 
 static const uint32_t floats[6] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, BS_F8E5M2};
 static const int64_t groups[] = {1, 3, 4, 32, 128, 100, 2048, 5000};
@@ -274,19 +275,7 @@ START_TEST(losses) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda quantize");
-  TCase *c = tcase_create("quantize");
-  tcase_add_test(c, quantize);
-  tcase_add_test(c, dequantize_sums);
-  tcase_add_test(c, dequantize_products);
-  tcase_add_test(c, losses);
-  tcase_add_test(c, scaled_products);
-  tcase_add_test(c, scaled_fewer);
-  tcase_add_test(c, scaled_specials);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{quantize},        {dequantize_sums}, {dequantize_products}, {losses},
+                             {scaled_products}, {scaled_fewer},    {scaled_specials},     {0}};
+  return run_tests("cuda quantize", tests, (test_setup){0});
 }

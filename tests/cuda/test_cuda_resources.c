@@ -7,6 +7,7 @@
 #include "plugins/cuda/kernels.h"
 #include "tests/cuda/backend.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 enum { LINES = 256 };
 static struct {
@@ -125,12 +126,9 @@ START_TEST(one_that_cannot_be_launched_is_refused) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_resources");
-  TCase *tc = tcase_create("cuda_resources");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, each_is_told_once_as_it_was_built);
-  tcase_add_test(tc, local_memory_is_warned_of);
-  tcase_add_test(tc, one_that_cannot_be_launched_is_refused);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {{each_is_told_once_as_it_was_built},
+                             {local_memory_is_warned_of},
+                             {one_that_cannot_be_launched_is_refused},
+                             {0}};
+  return run_tests("cuda_resources", tests, (test_setup){.timeout = 60});
 }

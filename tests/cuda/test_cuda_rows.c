@@ -7,6 +7,7 @@
 
 #include "plain.h"
 #include "plugins/cuda/ops/rows.h"
+#include "tests/run_tests.h"
 
 typedef struct rows_case {
   uint32_t dtype, y;
@@ -280,17 +281,7 @@ START_TEST(answers) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda rows");
-  TCase *tc = tcase_create("rows");
-  tcase_add_loop_test(tc, every_column_counts_once, 0, 4);
-  tcase_add_test(tc, partitions);
-  tcase_add_test(tc, nothing);
-  tcase_add_test(tc, bits_do_not_depend_on_the_call);
-  tcase_add_test(tc, answers);
-  suite_add_tcase(s, tc);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{every_column_counts_once, 4},    {partitions}, {nothing},
+                             {bits_do_not_depend_on_the_call}, {answers},    {0}};
+  return run_tests("cuda rows", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
 #include "tests/cuda/backend.h"
 #include "tests/e2e/run_help.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 typedef struct job {
   const char *driver, *nccl, *lt; /* what the stand-ins are told */
@@ -92,12 +93,8 @@ START_TEST(calls_that_hang_end_the_run) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_runs");
-  TCase *tc = tcase_create("cuda_runs");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, the_communicator_that_fits_is_taken, 0,
-                      sizeof communicators / sizeof communicators[0]);
-  tcase_add_loop_test(tc, calls_that_hang_end_the_run, 0, sizeof hangs / sizeof hangs[0]);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {{the_communicator_that_fits_is_taken, TEST_COUNT(communicators)},
+                             {calls_that_hang_end_the_run, TEST_COUNT(hangs)},
+                             {0}};
+  return run_tests("cuda_runs", tests, (test_setup){.timeout = 60});
 }

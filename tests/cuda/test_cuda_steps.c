@@ -3,6 +3,7 @@
  * expand24, the bodies run by the CPU twins, against ref to the bit: every dtype of weight, columns that fill
  * no group of four, states and gradients in every layout, the numbers of a step read from device memory. */
 #include "products_case.h"
+#include "tests/run_tests.h"
 
 static const uint32_t floats[6] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, BS_F8E5M2};
 
@@ -169,15 +170,6 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda steps");
-  TCase *c = tcase_create("steps");
-  tcase_add_test(c, steps);
-  tcase_add_test(c, expand);
-  tcase_add_test(c, refusals);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{steps}, {expand}, {refusals}, {0}};
+  return run_tests("cuda steps", tests, (test_setup){0});
 }

@@ -12,6 +12,7 @@
 #include "core/world/world.h"
 #include "tests/cuda/backend.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static const bs_rank_api *api;
 
@@ -367,15 +368,8 @@ START_TEST(a_launch_that_fails) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cuda_world");
-  TCase *tc = tcase_create("world");
-  tcase_add_test(tc, tensors_are_zeros);
-  tcase_add_test(tc, a_tensor_goes_through);
-  tcase_add_test(tc, a_generated_tensor);
-  tcase_add_loop_test(tc, steps_copy_little, 0, 2);
-  tcase_add_test(tc, the_cache_is_emptied);
-  tcase_add_loop_test(tc, waits_are_no_work, 0, 2);
-  tcase_add_test(tc, a_launch_that_fails);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {
+      {tensors_are_zeros},    {a_tensor_goes_through}, {a_generated_tensor},  {steps_copy_little, 2},
+      {the_cache_is_emptied}, {waits_are_no_work, 2},  {a_launch_that_fails}, {0}};
+  return run_tests("cuda_world", tests, (test_setup){0});
 }

@@ -10,6 +10,7 @@
 #include "plugins/cuda/cusparselt/choose.h"
 #include "products_case.h"
 #include "tests/cuda/standin/splt/control.h"
+#include "tests/run_tests.h"
 
 /* ---- the plugin's state over the stand-in ----------------------------------------------------- */
 
@@ -714,27 +715,21 @@ START_TEST(memory_fails) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cusparselt");
-  TCase *c = tcase_create("cusparselt");
-  tcase_add_loop_test(c, every_type, 0, SERVED);
-  tcase_add_loop_test(c, runs_of_columns, 0, SERVED);
-  tcase_add_test(c, fewer_rows);
-  tcase_add_test(c, pointers_off_their_alignment);
-  tcase_add_test(c, any_plan_over_its_weight);
-  tcase_add_test(c, a_changed_weight_is_compressed_anew);
-  tcase_add_loop_test(c, zeros_among_the_kept, 0, SERVED);
-  tcase_add_loop_test(c, negative_zeros, 0, SERVED);
-  tcase_add_loop_test(c, zeros_that_keep_their_places, 0, 2);
-  tcase_add_loop_test(c, selections, 0, (int)(sizeof table / sizeof table[0]));
-  tcase_add_loop_test(c, without_a_library, 0, 6);
-  tcase_add_test(c, the_fastest_is_kept);
-  tcase_add_test(c, a_workspace_beyond_the_limit);
-  tcase_add_loop_test(c, every_call_fails, 0, (int)(sizeof failing / sizeof failing[0]));
-  tcase_add_test(c, memory_fails);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{every_type, SERVED},
+                             {runs_of_columns, SERVED},
+                             {fewer_rows},
+                             {pointers_off_their_alignment},
+                             {any_plan_over_its_weight},
+                             {a_changed_weight_is_compressed_anew},
+                             {zeros_among_the_kept, SERVED},
+                             {negative_zeros, SERVED},
+                             {zeros_that_keep_their_places, 2},
+                             {selections, TEST_COUNT(table)},
+                             {without_a_library, 6},
+                             {the_fastest_is_kept},
+                             {a_workspace_beyond_the_limit},
+                             {every_call_fails, TEST_COUNT(failing)},
+                             {memory_fails},
+                             {0}};
+  return run_tests("cusparselt", tests, (test_setup){0});
 }

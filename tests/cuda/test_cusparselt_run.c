@@ -4,6 +4,7 @@
  * one that does not return ends in. */
 #include "tests/bsrun/spawn.h"
 #include "tests/cuda/backend.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -77,12 +78,7 @@ START_TEST(a_call_that_fails) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("cusparselt_run");
-  TCase *c = tcase_create("bsrun");
-  tcase_add_checked_fixture(c, setup, teardown);
-  tcase_add_test(c, a_gated_layer_by_it);
-  tcase_add_loop_test(c, a_gated_layer_by_our_tiles, 0, 3);
-  tcase_add_loop_test(c, a_call_that_fails, 0, 2);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  const test_case tests[] = {
+      {a_gated_layer_by_it}, {a_gated_layer_by_our_tiles, 3}, {a_call_that_fails, 2}, {0}};
+  return run_tests("cusparselt_run", tests, (test_setup){setup, teardown});
 }

@@ -3,6 +3,7 @@
  * for bit what the same calls give through host memory, ordered by events, refused where they cannot be, and
  * ended by the inner communicator's deadline and fingerprints. */
 #include "tests/cuda/comm_case.h"
+#include "tests/run_tests.h"
 
 static cc_run run;
 
@@ -154,17 +155,14 @@ START_TEST(groups_are_bound) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("devlocal");
-  TCase *tc = tcase_create("devlocal");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, bits_are_those_of_host_memory, 2, 5);
-  tcase_add_test(tc, nothing_is_staged);
-  tcase_add_test(tc, who_does_not_come_is_named);
-  tcase_add_test(tc, other_calls_are_a_mismatch);
-  tcase_add_test(tc, other_shares_are_a_mismatch);
-  tcase_add_loop_test(tc, a_driver_that_fails, 0, 2);
-  tcase_add_test(tc, two_devices_are_staged);
-  tcase_add_test(tc, groups_are_bound);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {{bits_are_those_of_host_memory, 5, 2},
+                             {nothing_is_staged},
+                             {who_does_not_come_is_named},
+                             {other_calls_are_a_mismatch},
+                             {other_shares_are_a_mismatch},
+                             {a_driver_that_fails, 2},
+                             {two_devices_are_staged},
+                             {groups_are_bound},
+                             {0}};
+  return run_tests("devlocal", tests, (test_setup){.timeout = 60});
 }

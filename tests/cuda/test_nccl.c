@@ -3,6 +3,7 @@
  * calls give through host memory; what NCCL refuses, breaks later, or never ends is told within the deadline.
  */
 #include "tests/cuda/comm_case.h"
+#include "tests/run_tests.h"
 
 static cc_run run;
 
@@ -147,17 +148,9 @@ START_TEST(a_device_that_nccl_shares) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("nccl");
-  TCase *tc = tcase_create("nccl");
-  tcase_set_timeout(tc, 20);
-  tcase_add_loop_test(tc, bits_are_those_of_host_memory, 2, 5);
-  tcase_add_loop_test(tc, what_goes_wrong_is_told, 0, 10);
-  tcase_add_test(tc, who_does_not_come_is_named);
-  tcase_add_test(tc, other_calls_are_a_mismatch);
-  tcase_add_test(tc, other_shares_are_a_mismatch);
-  tcase_add_test(tc, a_device_that_is_shared);
-  tcase_add_loop_test(tc, a_device_that_nccl_shares, 0, 2);
-  tcase_add_test(tc, a_library_that_is_not_there);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {
+      {bits_are_those_of_host_memory, 5, 2}, {what_goes_wrong_is_told, 10}, {who_does_not_come_is_named},
+      {other_calls_are_a_mismatch},          {other_shares_are_a_mismatch}, {a_device_that_is_shared},
+      {a_device_that_nccl_shares, 2},        {a_library_that_is_not_there}, {0}};
+  return run_tests("nccl", tests, (test_setup){.timeout = 20});
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 enum { N = 96, K = 160, B = 32 };
 
@@ -155,16 +156,6 @@ START_TEST(a_method_without_one) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_backward");
-  TCase *tc = tcase_create("backward");
-  tcase_set_timeout(tc, 120);
-  tcase_add_test(tc, gates_and_counts);
-  tcase_add_loop_test(tc, through_an_activation, 0, 15);
-  tcase_add_test(tc, a_method_without_one);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{gates_and_counts}, {through_an_activation, 15}, {a_method_without_one}, {0}};
+  return run_tests("run_backward", tests, (test_setup){.timeout = 120});
 }

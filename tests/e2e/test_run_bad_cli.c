@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 static char folder[64];
 static void setup(void) {
@@ -234,19 +235,11 @@ START_TEST(random_command_lines) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_bad_cli");
-  TCase *tc = tcase_create("command line");
-  tcase_set_timeout(tc, 120);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, bad_command_line, 0, (int)(sizeof rows / sizeof rows[0]));
-  tcase_add_loop_test(tc, bad_environment, 0, (int)(sizeof envs / sizeof envs[0]));
-  tcase_add_test(tc, relative_plugin_path);
-  tcase_add_test(tc, huge_environment);
-  tcase_add_loop_test(tc, random_command_lines, 0, 4);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{bad_command_line, TEST_COUNT(rows)},
+                             {bad_environment, TEST_COUNT(envs)},
+                             {relative_plugin_path},
+                             {huge_environment},
+                             {random_command_lines, 4},
+                             {0}};
+  return run_tests("run_bad_cli", tests, (test_setup){setup, teardown, 120});
 }

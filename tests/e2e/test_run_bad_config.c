@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 #define LITERAL(text) text, sizeof text - 1
 
@@ -161,17 +162,6 @@ START_TEST(files) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_bad_config");
-  TCase *tc = tcase_create("yaml");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, bad_yaml, 0, (int)(sizeof yamls / sizeof yamls[0]));
-  tcase_add_test(tc, caps);
-  tcase_add_loop_test(tc, files, 0, 12);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{bad_yaml, TEST_COUNT(yamls)}, {caps}, {files, 12}, {0}};
+  return run_tests("run_bad_config", tests, (test_setup){setup, teardown, 60});
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 #ifdef __SANITIZE_ADDRESS__
 enum { STEP = 8192 }; /* the same cuts, fewer: every bsrun starts slowly there */
@@ -215,7 +216,7 @@ int main(void) {
   TCase *tc = tcase_create("plugin files");
   tcase_set_timeout(tc, 180);
   tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, bad_fixture, 0, (int)(sizeof fixtures / sizeof fixtures[0]));
+  tcase_add_loop_test(tc, bad_fixture, 0, TEST_COUNT(fixtures));
   if (access(row_parallel_path(), R_OK) == 0) { /* not where all plugins are linked in */
     tcase_add_test(tc, cut_short);
     tcase_add_test(tc, overwritten);
@@ -223,9 +224,5 @@ int main(void) {
   tcase_add_test(tc, unsafe_folder);
   tcase_add_loop_test(tc, not_a_plugin, 0, 6);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  return run_suite(suite);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 static char folder[64];
 static void setup(void) {
@@ -264,23 +265,8 @@ START_TEST(closed_stdout) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_bad_store");
-  TCase *tc = tcase_create("results folder");
-  tcase_set_timeout(tc, 120);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, in_the_way, 0, 7);
-  tcase_add_test(tc, foreign_files);
-  tcase_add_test(tc, one_id_twice);
-  tcase_add_loop_test(tc, full_disk, 0, 3);
-  tcase_add_test(tc, eight_at_once);
-  tcase_add_loop_test(tc, interrupted, 0, 2);
-  tcase_add_test(tc, interrupted_twice);
-  tcase_add_test(tc, log_of_a_run);
-  tcase_add_test(tc, closed_stdout);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {in_the_way, 7},  {foreign_files},     {one_id_twice}, {full_disk, 3},  {eight_at_once},
+      {interrupted, 2}, {interrupted_twice}, {log_of_a_run}, {closed_stdout}, {0}};
+  return run_tests("run_bad_store", tests, (test_setup){setup, teardown, 120});
 }

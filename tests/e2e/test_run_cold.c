@@ -6,6 +6,7 @@
 
 #include "lab/measure/stats.h"
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 static size_t numbers(const json_t *list, double *out, size_t most) {
   const size_t n = json_array_size(list);
@@ -91,14 +92,6 @@ START_TEST(cold_stays_apart) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("cold");
-  TCase *tc = tcase_create("cold");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, cold_stays_apart, 0, 2);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{cold_stays_apart, 2}, {0}};
+  return run_tests("cold", tests, (test_setup){.timeout = 120});
 }

@@ -10,6 +10,7 @@
 #include "formats/npy.h"
 #include "lab/store/sha256.h"
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 enum { B = 7, N = 33, K = 45, MAX_RANKS = 4 };
 
@@ -316,16 +317,7 @@ START_TEST(inputs_do_not_depend_on_ranks) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_dump");
-  TCase *tc = tcase_create("dump");
-  tcase_set_timeout(tc, 180);
-  tcase_add_loop_test(tc, dump_is_the_product, 0, (int)(sizeof cases / sizeof cases[0]));
-  tcase_add_test(tc, codes_are_no_partial);
-  tcase_add_test(tc, inputs_do_not_depend_on_ranks);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {dump_is_the_product, TEST_COUNT(cases)}, {codes_are_no_partial}, {inputs_do_not_depend_on_ranks}, {0}};
+  return run_tests("run_dump", tests, (test_setup){.timeout = 180});
 }

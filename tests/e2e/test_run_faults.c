@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 #include "tests/slow.h"
 
 #define PLUGIN BS_TEST_E2E_DIR "/bs_faulty.so"
@@ -211,17 +212,10 @@ START_TEST(wrong_numbers_are_not_timed) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_faults");
-  TCase *tc = tcase_create("faults");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, fault_is_told, 0, (int)(sizeof cases / sizeof cases[0]));
-  tcase_add_test(tc, no_fault_passes);
-  tcase_add_test(tc, false_claim_is_shown);
-  tcase_add_test(tc, wrong_numbers_are_not_timed);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{fault_is_told, TEST_COUNT(cases)},
+                             {no_fault_passes},
+                             {false_claim_is_shown},
+                             {wrong_numbers_are_not_timed},
+                             {0}};
+  return run_tests("run_faults", tests, (test_setup){.timeout = 120});
 }

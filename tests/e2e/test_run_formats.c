@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 enum { MAX_FIELDS = 64, MAX_ROWS = 8 };
 
@@ -237,19 +238,6 @@ START_TEST(table) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_formats");
-  TCase *tc = tcase_create("formats");
-  tcase_set_timeout(tc, 120);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, json_and_jsonl, 0, 2);
-  tcase_add_loop_test(tc, csv, 0, 2);
-  tcase_add_test(tc, wide_columns);
-  tcase_add_test(tc, markdown);
-  tcase_add_test(tc, table);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{json_and_jsonl, 2}, {csv, 2}, {wide_columns}, {markdown}, {table}, {0}};
+  return run_tests("run_formats", tests, (test_setup){setup, teardown, 120});
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 enum { N = 8, K = 6, B = 4 };
 static char folder[64];
@@ -287,20 +288,12 @@ START_TEST(good_files) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_input");
-  TCase *tc = tcase_create("input files");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, bad_npy, 0, (int)(sizeof npys / sizeof npys[0]));
-  tcase_add_loop_test(tc, bad_safetensors, 0, (int)(sizeof sts / sizeof sts[0]));
-  tcase_add_loop_test(tc, bad_paths, 0, 11);
-  tcase_add_loop_test(tc, nonfinite, 0, (int)(sizeof nonfinites / sizeof nonfinites[0]));
-  tcase_add_test(tc, nonfinite_allowed);
-  tcase_add_test(tc, good_files);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{bad_npy, TEST_COUNT(npys)},
+                             {bad_safetensors, TEST_COUNT(sts)},
+                             {bad_paths, 11},
+                             {nonfinite, TEST_COUNT(nonfinites)},
+                             {nonfinite_allowed},
+                             {good_files},
+                             {0}};
+  return run_tests("run_input", tests, (test_setup){setup, teardown, 60});
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "launch_help.h"
+#include "tests/run_tests.h"
 #include "tests/slow.h"
 
 /* The deadline of ranks that stand still: processes that start side by side have to be there before it. */
@@ -176,16 +177,7 @@ START_TEST(test_not_started) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("launch");
-  TCase *t = tcase_create("launch");
-  tcase_add_loop_test(t, test_gone, 0, (int)(sizeof deaths / sizeof deaths[0]));
-  tcase_add_loop_test(t, test_told_soon, 0, 1);
-  tcase_add_loop_test(t, test_sweep_death, 0, 2);
-  tcase_add_test(t, test_not_started);
-  suite_add_tcase(s, t);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {test_gone, TEST_COUNT(deaths)}, {test_told_soon, 1}, {test_sweep_death, 2}, {test_not_started}, {0}};
+  return run_tests("launch", tests, (test_setup){0});
 }

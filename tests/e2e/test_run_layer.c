@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 static char cwd[64];
 
@@ -132,18 +133,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run layer");
-  TCase *tc = tcase_create("layer");
-  tcase_set_timeout(tc, 120);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, every_activation_passes_every_gate, 0, 5);
-  tcase_add_test(tc, phase_1_times_it);
-  tcase_add_loop_test(tc, split_inputs, 0, 3);
-  tcase_add_test(tc, refused);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  const test_case tests[] = {
+      {every_activation_passes_every_gate, 5}, {phase_1_times_it}, {split_inputs, 3}, {refused}, {0}};
+  return run_tests("run layer", tests, (test_setup){setup, teardown, 120});
 }

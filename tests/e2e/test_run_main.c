@@ -9,6 +9,7 @@
 #include "lab/measure/stats.h"
 #include "lab/store/sha256.h"
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 typedef struct method_case {
   const char *name;
@@ -274,15 +275,6 @@ START_TEST(repeat_line) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_main");
-  TCase *tc = tcase_create("main job");
-  tcase_set_timeout(tc, 180);
-  tcase_add_loop_test(tc, main_job, 0, (int)(sizeof methods / sizeof methods[0]));
-  tcase_add_test(tc, repeat_line);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{main_job, TEST_COUNT(methods)}, {repeat_line}, {0}};
+  return run_tests("run_main", tests, (test_setup){.timeout = 180});
 }

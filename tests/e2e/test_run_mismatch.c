@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "launch_help.h"
+#include "tests/run_tests.h"
 
 /* What both have, then what one of them and what the other has of a key. */
 typedef struct other_key {
@@ -191,15 +192,6 @@ START_TEST(test_all_keys) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("mismatch");
-  TCase *t = tcase_create("mismatch");
-  tcase_set_timeout(t, 60);
-  tcase_add_loop_test(t, test_keys, 0, (KEYS + BATCH - 1) / BATCH);
-  tcase_add_test(t, test_all_keys);
-  suite_add_tcase(s, t);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{test_keys, (KEYS + BATCH - 1) / BATCH}, {test_all_keys}, {0}};
+  return run_tests("mismatch", tests, (test_setup){.timeout = 60});
 }

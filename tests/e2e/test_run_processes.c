@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 #define SMALL                                                                                        \
   "--out", "out", "--set", "model.dtype=f32", "--set", "model.N=48", "--set", "model.K=72", "--set", \
@@ -428,21 +429,15 @@ START_TEST(test_sweep) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("processes");
-  TCase *t = tcase_create("processes");
-  tcase_add_loop_test(t, test_same_outputs, 0, 5);
-  tcase_add_loop_test(t, test_same_gradients, 0, 5);
-  tcase_add_loop_test(t, test_same_steps, 0, (int)(sizeof steps / sizeof steps[0]));
-  tcase_add_loop_test(t, test_same_features, 0, (int)(sizeof features / sizeof features[0]));
-  tcase_add_loop_test(t, test_halves_by_row, 0, 2);
-  tcase_add_loop_test(t, test_auto, 0, (int)(sizeof choices / sizeof choices[0]));
-  tcase_add_loop_test(t, test_auto_ends, 0, (int)(sizeof ends / sizeof ends[0]));
-  tcase_add_loop_test(t, test_sweep, 0, 2);
-  tcase_add_loop_test(t, test_timed, 0, 2);
-  suite_add_tcase(s, t);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{test_same_outputs, 5},
+                             {test_same_gradients, 5},
+                             {test_same_steps, TEST_COUNT(steps)},
+                             {test_same_features, TEST_COUNT(features)},
+                             {test_halves_by_row, 2},
+                             {test_auto, TEST_COUNT(choices)},
+                             {test_auto_ends, TEST_COUNT(ends)},
+                             {test_sweep, 2},
+                             {test_timed, 2},
+                             {0}};
+  return run_tests("processes", tests, (test_setup){0});
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 static char folder[64];
 static void setup(void) {
@@ -134,17 +135,6 @@ START_TEST(nowhere_else) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("progress");
-  TCase *tc = tcase_create("progress");
-  tcase_set_timeout(tc, 120);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, each_step);
-  tcase_add_test(tc, points_of_a_sweep);
-  tcase_add_test(tc, nowhere_else);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{each_step}, {points_of_a_sweep}, {nowhere_else}, {0}};
+  return run_tests("progress", tests, (test_setup){setup, teardown, 120});
 }

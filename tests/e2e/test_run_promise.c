@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 static char cwd[64];
 
@@ -164,18 +165,10 @@ START_TEST(refused_with_a_reason) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_promise");
-  TCase *tc = tcase_create("promise");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, every_gate_of_every_placement_and_class, 0, N_POINTS);
-  tcase_add_loop_test(tc, a_stored_run_gives_the_same_bits, 0, N_POINTS);
-  tcase_add_loop_test(tc, timed_too, 0, 2);
-  tcase_add_loop_test(tc, refused_with_a_reason, 0, 3);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{every_gate_of_every_placement_and_class, N_POINTS},
+                             {a_stored_run_gives_the_same_bits, N_POINTS},
+                             {timed_too, 2},
+                             {refused_with_a_reason, 3},
+                             {0}};
+  return run_tests("run_promise", tests, (test_setup){setup, teardown, 60});
 }

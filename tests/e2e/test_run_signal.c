@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "launch_help.h"
+#include "tests/run_tests.h"
 #include "tests/slow.h"
 
 #define ORPHANS_S (BS_SLOW ? 20.0 : 2.0) /* until nothing is left of a launcher that has ended */
@@ -117,14 +118,6 @@ START_TEST(test_signalled_stopped) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("signal");
-  TCase *t = tcase_create("signal");
-  tcase_add_loop_test(t, test_signalled_launcher, 0, 3);
-  tcase_add_loop_test(t, test_signalled_stopped, 0, 3);
-  suite_add_tcase(s, t);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{test_signalled_launcher, 3}, {test_signalled_stopped, 3}, {0}};
+  return run_tests("signal", tests, (test_setup){0});
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "launch_help.h"
+#include "tests/run_tests.h"
 
 /* One of two ranks as torchrun would start it. */
 typedef struct torch_rank {
@@ -244,19 +245,8 @@ START_TEST(test_stale_environment) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("torch");
-  TCase *t = tcase_create("torch");
-  tcase_add_loop_test(t, test_torchrun, 0, 2);
-  tcase_add_test(t, test_torchrun_alone);
-  tcase_add_loop_test(t, test_one_chooses, 0, 2);
-  tcase_add_loop_test(t, test_torchrun_sizes, 0, 2);
-  tcase_add_loop_test(t, test_stale_environment, 0, 2);
-  tcase_add_loop_test(t, test_other_weights, 0, 2);
-  tcase_add_test(t, test_threads_in_a_job);
-  suite_add_tcase(s, t);
-  SRunner *runner = srunner_create(s);
-  srunner_run_all(runner, CK_NORMAL);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {test_torchrun, 2},          {test_torchrun_alone},   {test_one_chooses, 2},   {test_torchrun_sizes, 2},
+      {test_stale_environment, 2}, {test_other_weights, 2}, {test_threads_in_a_job}, {0}};
+  return run_tests("torch", tests, (test_setup){0});
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 enum { N = 96, K = 160, B = 32, STEPS = 3, WARMUP = 1 };
 
@@ -313,23 +314,16 @@ START_TEST(a_bias_behind_an_activation_is_not_read) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("run_train");
-  TCase *tc = tcase_create("train");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, gates_and_regions, 0, 8);
-  tcase_add_loop_test(tc, through_an_activation, 0, 15);
-  tcase_add_loop_test(tc, weights_of_a_byte, 0, 4);
-  tcase_add_test(tc, three_units_on_the_wire);
-  tcase_add_loop_test(tc, the_loss_goes_down, 0, 3);
-  tcase_add_test(tc, a_mask_made_anew);
-  tcase_add_loop_test(tc, halves_are_trained, 0, 10);
-  tcase_add_loop_test(tc, positions_made_anew, 0, 5);
-  tcase_add_test(tc, half_a_mask_is_not_made_anew);
-  tcase_add_test(tc, a_bias_behind_an_activation_is_not_read);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{gates_and_regions, 8},
+                             {through_an_activation, 15},
+                             {weights_of_a_byte, 4},
+                             {three_units_on_the_wire},
+                             {the_loss_goes_down, 3},
+                             {a_mask_made_anew},
+                             {halves_are_trained, 10},
+                             {positions_made_anew, 5},
+                             {half_a_mask_is_not_made_anew},
+                             {a_bias_behind_an_activation_is_not_read},
+                             {0}};
+  return run_tests("run_train", tests, (test_setup){.timeout = 120});
 }

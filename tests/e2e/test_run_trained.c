@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "run_help.h"
+#include "tests/run_tests.h"
 
 static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
                                       "blockshock"};
@@ -80,14 +81,6 @@ int main(void) {
     printf("skipped: no trained layer; scripts/fetch-trained-layer .deps/minilm fetches one\n");
     return 77;
   }
-  Suite *suite = suite_create("run_trained");
-  TCase *tc = tcase_create("trained layer");
-  tcase_set_timeout(tc, 180);
-  tcase_add_loop_test(tc, trained_layer, 0, 6);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{trained_layer, 6}, {0}};
+  return run_tests("run_trained", tests, (test_setup){.timeout = 180});
 }

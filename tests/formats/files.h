@@ -71,12 +71,4 @@ static inline void files_expect(const bs_error *err, int32_t rc, int32_t code, c
   ck_assert_int_eq(err->code, code);
   ck_assert_msg(err->message[0] != '\0', "%s: no message", what);
 }
-
-static inline int files_run(Suite *suite) {
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner), ran = srunner_ntests_run(runner);
-  srunner_free(runner);
-  return failed != 0 || ran == 0;
-}
 #endif

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "formats/npy.h"
 #include "tests/formats/files.h"
+#include "tests/run_tests.h"
 
 #define HEAD(descr, order, shape) "{'descr': " descr ", 'fortran_order': " order ", 'shape': " shape ", }"
 
@@ -253,15 +254,12 @@ START_TEST(a_change_after_opening_is_seen) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("npy");
-  TCase *tc = tcase_create("read");
-  tcase_add_checked_fixture(tc, files_begin, files_end);
-  tcase_add_loop_test(tc, good_files_are_read, 0, (int)(sizeof good / sizeof *good));
-  tcase_add_loop_test(tc, each_broken_rule_has_its_id, 0, (int)(sizeof bad / sizeof *bad));
-  tcase_add_test(tc, caps_hold_on_both_sides);
-  tcase_add_test(tc, every_cut_is_an_error);
-  tcase_add_test(tc, only_regular_files);
-  tcase_add_test(tc, a_change_after_opening_is_seen);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {{good_files_are_read, (int)(sizeof good / sizeof *good)},
+                             {each_broken_rule_has_its_id, (int)(sizeof bad / sizeof *bad)},
+                             {caps_hold_on_both_sides},
+                             {every_cut_is_an_error},
+                             {only_regular_files},
+                             {a_change_after_opening_is_seen},
+                             {0}};
+  return run_tests("npy", tests, (test_setup){files_begin, files_end});
 }

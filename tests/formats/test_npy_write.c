@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "formats/npy.h"
 #include "tests/formats/files.h"
+#include "tests/run_tests.h"
 
 static const uint32_t dtypes[] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2,
                                   BS_I64, BS_I32, BS_I8,  BS_U8,   BS_BOOL};
@@ -197,15 +198,12 @@ START_TEST(numpy_reads_ours_and_we_read_its) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("npy_write");
-  TCase *tc = tcase_create("write");
-  tcase_add_checked_fixture(tc, files_begin, files_end);
-  tcase_add_loop_test(tc, what_is_written_is_read_back, 0, (int)(sizeof dtypes / sizeof *dtypes));
-  tcase_add_test(tc, the_longest_shape_fits);
-  tcase_add_test(tc, bad_arguments_are_refused);
-  tcase_add_test(tc, a_failure_keeps_the_old_file);
-  tcase_add_test(tc, a_link_is_replaced_not_followed);
-  tcase_add_test(tc, numpy_reads_ours_and_we_read_its);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {{what_is_written_is_read_back, (int)(sizeof dtypes / sizeof *dtypes)},
+                             {the_longest_shape_fits},
+                             {bad_arguments_are_refused},
+                             {a_failure_keeps_the_old_file},
+                             {a_link_is_replaced_not_followed},
+                             {numpy_reads_ours_and_we_read_its},
+                             {0}};
+  return run_tests("npy_write", tests, (test_setup){files_begin, files_end});
 }

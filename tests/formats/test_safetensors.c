@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "formats/safetensors.h"
 #include "tests/formats/files.h"
+#include "tests/run_tests.h"
 
 static size_t make(char *out, const char *header, size_t header_size, int64_t say, size_t data) {
   uint64_t length = say < 0 ? header_size : (uint64_t)say;
@@ -360,18 +361,15 @@ START_TEST(a_trained_model_is_read) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("safetensors");
-  TCase *tc = tcase_create("read");
-  tcase_add_checked_fixture(tc, files_begin, files_end);
-  tcase_add_test(tc, a_good_file_is_read);
-  tcase_add_test(tc, every_dtype_has_its_size);
-  tcase_add_loop_test(tc, each_broken_rule_has_its_id, 0, (int)(sizeof bad / sizeof *bad));
-  tcase_add_test(tc, names_are_found_or_refused_with_the_nearest);
-  tcase_add_test(tc, caps_hold_on_both_sides);
-  tcase_add_test(tc, many_tensors_are_swept);
-  tcase_add_test(tc, every_cut_and_flip_is_survived);
-  tcase_add_test(tc, only_regular_files);
-  tcase_add_test(tc, a_trained_model_is_read);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {{a_good_file_is_read},
+                             {every_dtype_has_its_size},
+                             {each_broken_rule_has_its_id, (int)(sizeof bad / sizeof *bad)},
+                             {names_are_found_or_refused_with_the_nearest},
+                             {caps_hold_on_both_sides},
+                             {many_tensors_are_swept},
+                             {every_cut_and_flip_is_survived},
+                             {only_regular_files},
+                             {a_trained_model_is_read},
+                             {0}};
+  return run_tests("safetensors", tests, (test_setup){files_begin, files_end});
 }

@@ -14,6 +14,7 @@
 #include "lab/gate/verdict.h"
 #include "tests/gate/one_path.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 #define ONE_PRECISION (BS_FAULT_FORWARD_COUNT_ - BS_FAULT_MIXED_COUNT) /* test_gate_mixed has the others */
 
@@ -268,9 +269,5 @@ int main(int argc, char **argv) {
   if (!path_is_dnnl(path)) tcase_add_test(tc, integers_with_an_activation);
   if (path == NULL) tcase_add_test(tc, a_bias_is_always_there);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  return run_suite(suite);
 }

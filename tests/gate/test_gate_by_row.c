@@ -17,6 +17,7 @@
 #include "lab/gate/small.h"
 #include "lab/gate/verdict.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 #define ONE_PRECISION (BS_FAULT_FORWARD_COUNT_ - BS_FAULT_MIXED_COUNT) /* test_gate_mixed has the others */
 
@@ -296,17 +297,10 @@ END_TEST
 
 int main(void) {
   const char *big = getenv("BS_TEST_BIG");
-  Suite *suite = suite_create("gate_by_row");
-  TCase *tc = tcase_create("by_row");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, clean_cases_pass, 0, N_SUBJECTS);
-  tcase_add_loop_test(tc, every_fault_is_caught, 0, N_SUBJECTS);
-  tcase_add_loop_test(tc, half_alone_is_as_wrong_as_was_said, 0, N_HALVES * (big ? atoi(big) : 1));
-  tcase_add_test(tc, another_half_is_noticed);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  const test_case tests[] = {{clean_cases_pass, N_SUBJECTS},
+                             {every_fault_is_caught, N_SUBJECTS},
+                             {half_alone_is_as_wrong_as_was_said, N_HALVES * (big ? atoi(big) : 1)},
+                             {another_half_is_noticed},
+                             {0}};
+  return run_tests("gate_by_row", tests, (test_setup){.timeout = 120});
 }

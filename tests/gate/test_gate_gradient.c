@@ -12,6 +12,7 @@
 #include "lab/gate/gradient.h"
 #include "lab/gate/small.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 
@@ -226,16 +227,9 @@ START_TEST(gradients_are_finite_differences) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate_gradient");
-  TCase *tc = tcase_create("gradient");
-  tcase_set_timeout(tc, 300);
-  tcase_add_loop_test(tc, clean_cases_pass, 0, N_SUBJECTS);
-  tcase_add_loop_test(tc, every_fault_is_caught, 0, N_SUBJECTS);
-  tcase_add_loop_test(tc, gradients_are_finite_differences, 0, N_SUBJECTS);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{clean_cases_pass, N_SUBJECTS},
+                             {every_fault_is_caught, N_SUBJECTS},
+                             {gradients_are_finite_differences, N_SUBJECTS},
+                             {0}};
+  return run_tests("gate_gradient", tests, (test_setup){.timeout = 300});
 }

@@ -10,6 +10,7 @@
 #include "lab/gate/judge.h"
 #include "lab/gate/metrics.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 enum { B = 64, N = 96, K = 128 };
 
@@ -361,26 +362,19 @@ START_TEST(known_answer_metrics) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate");
-  TCase *tc = tcase_create("judge");
-  tcase_set_timeout(tc, 120);
-  tcase_add_test(tc, reference_equals_a_plain_product);
-  tcase_add_test(tc, reference_samples_first_and_last_feature);
-  tcase_add_test(tc, gaussian_rounding_is_0425_u);
-  tcase_add_test(tc, prediction_follows_the_reduce_dtype);
-  tcase_add_test(tc, perfect_outputs_pass);
-  tcase_add_test(tc, wrong_dtype_fails);
-  tcase_add_test(tc, one_wrong_element_fails_t3_and_is_named);
-  tcase_add_test(tc, one_bad_feature_fails_t2);
-  tcase_add_test(tc, nan_inputs_are_followed);
-  tcase_add_test(tc, nan_fails_and_overflow_is_told_apart);
-  tcase_add_test(tc, an_infinite_bound_bounds_nothing);
-  tcase_add_test(tc, ulp_of_each_dtype);
-  tcase_add_test(tc, known_answer_metrics);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  const test_case tests[] = {{reference_equals_a_plain_product},
+                             {reference_samples_first_and_last_feature},
+                             {gaussian_rounding_is_0425_u},
+                             {prediction_follows_the_reduce_dtype},
+                             {perfect_outputs_pass},
+                             {wrong_dtype_fails},
+                             {one_wrong_element_fails_t3_and_is_named},
+                             {one_bad_feature_fails_t2},
+                             {nan_inputs_are_followed},
+                             {nan_fails_and_overflow_is_told_apart},
+                             {an_infinite_bound_bounds_nothing},
+                             {ulp_of_each_dtype},
+                             {known_answer_metrics},
+                             {0}};
+  return run_tests("gate", tests, (test_setup){.timeout = 120});
 }

@@ -18,6 +18,7 @@
 #include "lab/phase/arms.h"
 #include "tests/lab/lab_test.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 
@@ -299,19 +300,8 @@ START_TEST(the_error_of_fp8) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate_mixed");
-  TCase *tc = tcase_create("mixed");
-  tcase_set_timeout(tc, 120);
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_loop_test(tc, clean_runs_pass, 0, N_CASES * N_FORMATS);
-  tcase_add_loop_test(tc, faults_are_caught, 0, 4 * N_FORMATS);
-  tcase_add_loop_test(tc, an_outlier_left_out_is_noticed, 0, 2);
-  tcase_add_loop_test(tc, the_known_table, 0, 5);
-  tcase_add_loop_test(tc, the_error_of_fp8, 0, N_FORMATS - 1);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{clean_runs_pass, N_CASES * N_FORMATS}, {faults_are_caught, 4 * N_FORMATS},
+                             {an_outlier_left_out_is_noticed, 2},    {the_known_table, 5},
+                             {the_error_of_fp8, N_FORMATS - 1},      {0}};
+  return run_tests("gate_mixed", tests, (test_setup){open_context, close_context, 120});
 }

@@ -9,6 +9,7 @@
 #include "lab/gate/repro.h"
 #include "lab/gate/small.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 static bs_small small;
@@ -108,16 +109,6 @@ START_TEST(a_promise_that_is_not_kept) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate_repro");
-  TCase *tc = tcase_create("repro");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, kept_and_broken_by_one_bit, 0, 5);
-  tcase_add_test(tc, a_promise_that_is_not_kept);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{kept_and_broken_by_one_bit, 5}, {a_promise_that_is_not_kept}, {0}};
+  return run_tests("gate_repro", tests, (test_setup){setup, teardown, 60});
 }

@@ -7,6 +7,7 @@
 #include "lab/gate/faults.h"
 #include "lab/gate/judge.h"
 #include "tests/gate/right_run.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 
@@ -162,13 +163,9 @@ START_TEST(a_kept_column_meets_a_dropped_one) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate_seen");
-  TCase *tc = tcase_create("faults");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_loop_test(tc, no_fault_is_missed, 0, (int)(sizeof runs / sizeof runs[0]));
-  tcase_add_test(tc, an_output_is_off_by_little);
-  tcase_add_loop_test(tc, a_kept_column_meets_a_dropped_one, 0, 4);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{no_fault_is_missed, TEST_COUNT(runs)},
+                             {an_output_is_off_by_little},
+                             {a_kept_column_meets_a_dropped_one, 4},
+                             {0}};
+  return run_tests("gate_seen", tests, (test_setup){open_context, close_context, 60});
 }

@@ -10,6 +10,7 @@
 #include "core/base/rng.h"
 #include "lab/gate/judge.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static int trials(int small) {
   const char *big = getenv("BS_TEST_BIG");
@@ -77,15 +78,6 @@ START_TEST(t2_factor_covers_the_worst_feature) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate simulation");
-  TCase *tc = tcase_create("simulation");
-  tcase_set_timeout(tc, 3600);
-  tcase_add_test(tc, t1_constant_covers_few_outputs);
-  tcase_add_test(tc, t2_factor_covers_the_worst_feature);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  const test_case tests[] = {{t1_constant_covers_few_outputs}, {t2_factor_covers_the_worst_feature}, {0}};
+  return run_tests("gate simulation", tests, (test_setup){.timeout = 3600});
 }

@@ -17,6 +17,7 @@
 #include "lab/phase/owners.h"
 #include "tests/gate/slope_cases.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static int print_gates(const bs_case *c, const bs_gradient_verdict *v, uint32_t loss, const char *workload,
                        uint64_t seed) {
@@ -329,20 +330,13 @@ START_TEST(gradients_are_finite_differences) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate_slope");
-  TCase *tc = tcase_create("slope");
-  tcase_set_timeout(tc, 7200);
-  tcase_add_loop_test(tc, clean_cases_pass, 0, N_SUBJECTS);
-  tcase_add_loop_test(tc, every_fault_is_caught, 0, N_SUBJECTS);
-  tcase_add_test(tc, faults_are_caught_in_fp8);
-  tcase_add_test(tc, faults_of_the_slope);
-  tcase_add_test(tc, bends_bound_what_slopes_change);
-  tcase_add_test(tc, at_the_kink_y_tells_the_side);
-  tcase_add_loop_test(tc, gradients_are_finite_differences, 0, N_SUBJECTS);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{clean_cases_pass, N_SUBJECTS},
+                             {every_fault_is_caught, N_SUBJECTS},
+                             {faults_are_caught_in_fp8},
+                             {faults_of_the_slope},
+                             {bends_bound_what_slopes_change},
+                             {at_the_kink_y_tells_the_side},
+                             {gradients_are_finite_differences, N_SUBJECTS},
+                             {0}};
+  return run_tests("gate_slope", tests, (test_setup){.timeout = 7200});
 }

@@ -11,6 +11,7 @@
 #include "lab/gate/step.h"
 #include "lab/gate/step_follow.h"
 #include "tests/gate/slope_cases.h"
+#include "tests/run_tests.h"
 
 #define SAFE(text) ((text) ? (text) : "")
 
@@ -262,19 +263,12 @@ START_TEST(an_unknown_gradient_steps_no_farther_than_adamw_does) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate_slope_step");
-  TCase *tc = tcase_create("slope_step");
-  tcase_set_timeout(tc, 7200);
-  tcase_add_loop_test(tc, right_trainings_pass, 0, N_SUBJECTS);
-  tcase_add_loop_test(tc, every_fault_is_caught, 0, N_SUBJECTS);
-  tcase_add_test(tc, weights_show_a_wrong_slope);
-  tcase_add_test(tc, an_unknown_gradient_steps_no_farther_than_adamw_does);
-  tcase_add_loop_test(tc, integers_are_stepped_exactly, 0, N_SUBJECTS);
-  tcase_add_test(tc, a_wrong_bias_is_caught_behind_an_activation);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{right_trainings_pass, N_SUBJECTS},
+                             {every_fault_is_caught, N_SUBJECTS},
+                             {weights_show_a_wrong_slope},
+                             {an_unknown_gradient_steps_no_farther_than_adamw_does},
+                             {integers_are_stepped_exactly, N_SUBJECTS},
+                             {a_wrong_bias_is_caught_behind_an_activation},
+                             {0}};
+  return run_tests("gate_slope_step", tests, (test_setup){.timeout = 7200});
 }

@@ -6,6 +6,7 @@
 #include "core/base/dtype.h"
 #include "lab/gate/step.h"
 #include "tests/gate/right_run.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 
@@ -227,16 +228,12 @@ START_TEST(int8_steps_hide_a_step) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate_training");
-  TCase *tc = tcase_create("training");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_loop_test(tc, right_runs_pass, 0, (int)(sizeof runs / sizeof runs[0]));
-  tcase_add_loop_test(tc, weights_that_are_not_finite_come_out_again, 0, 6);
-  tcase_add_test(tc, a_finite_run_is_valid);
-  tcase_add_test(tc, a_wrong_bias_is_caught);
-  tcase_add_test(tc, outputs_keep_to_a_bias_known_to_so_much);
-  tcase_add_test(tc, int8_steps_hide_a_step);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{right_runs_pass, TEST_COUNT(runs)},
+                             {weights_that_are_not_finite_come_out_again, 6},
+                             {a_finite_run_is_valid},
+                             {a_wrong_bias_is_caught},
+                             {outputs_keep_to_a_bias_known_to_so_much},
+                             {int8_steps_hide_a_step},
+                             {0}};
+  return run_tests("gate_training", tests, (test_setup){open_context, close_context, 60});
 }

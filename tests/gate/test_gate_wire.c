@@ -7,6 +7,7 @@
 #include "lab/config/experiment.h"
 #include "lab/gate/verdict.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 
@@ -309,20 +310,12 @@ START_TEST(a_layer_that_loses_a_group_is_wrong) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("gate_wire");
-  TCase *tc = tcase_create("wire");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_test(tc, the_statistics_hold);
-  tcase_add_loop_test(tc, clean_runs_pass, 0, (int)(sizeof cases / sizeof cases[0]));
-  tcase_add_loop_test(tc, gradients_and_steps_pass, 0, 6);
-  tcase_add_test(tc, coarser_steps_are_caught);
-  tcase_add_loop_test(tc, a_lost_group_is_caught, 0, 3);
-  tcase_add_loop_test(tc, a_layer_that_loses_a_group_is_wrong, 0, 4);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{the_statistics_hold},
+                             {clean_runs_pass, TEST_COUNT(cases)},
+                             {gradients_and_steps_pass, 6},
+                             {coarser_steps_are_caught},
+                             {a_lost_group_is_caught, 3},
+                             {a_layer_that_loses_a_group_is_wrong, 4},
+                             {0}};
+  return run_tests("gate_wire", tests, (test_setup){open_context, close_context, 60});
 }

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "formats/npy.h"
 #include "tests/kit/kit_test.h"
+#include "tests/run_tests.h"
 
 static kit_ran r;
 static char folder[64];
@@ -249,29 +250,21 @@ START_TEST(bsrun_says_when_the_kit_is_missing) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("kit_command");
-  TCase *tc = tcase_create("command");
-  tcase_set_timeout(tc, 120);
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, json_has_every_check_and_the_grade);
-  tcase_add_test(tc, tap_counts_its_lines);
-  tcase_add_test(tc, the_environment_of_libcheck_is_not_obeyed);
-  tcase_add_test(tc, a_part_of_a_group_is_run_alone);
-  tcase_add_test(tc, an_expected_failure_is_no_failure);
-  tcase_add_test(tc, an_unexpected_pass_fails);
-  tcase_add_loop_test(tc, wrong_use_is_refused, 0, (int)(sizeof refusals / sizeof refusals[0]));
-  tcase_add_test(tc, a_file_that_is_not_there);
-  tcase_add_test(tc, options_reach_the_workload);
-  tcase_add_test(tc, bsrun_passes_on_grade_and_status);
-  tcase_add_test(tc, methods_on_another_backend);
-  tcase_add_test(tc, without_an_mpirun_the_reason_is_told);
-  tcase_add_test(tc, kinds_that_nothing_uses_yet);
-  tcase_add_test(tc, bsrun_finds_plugins_by_id);
-  tcase_add_test(tc, bsrun_says_when_the_kit_is_missing);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{json_has_every_check_and_the_grade},
+                             {tap_counts_its_lines},
+                             {the_environment_of_libcheck_is_not_obeyed},
+                             {a_part_of_a_group_is_run_alone},
+                             {an_expected_failure_is_no_failure},
+                             {an_unexpected_pass_fails},
+                             {wrong_use_is_refused, TEST_COUNT(refusals)},
+                             {a_file_that_is_not_there},
+                             {options_reach_the_workload},
+                             {bsrun_passes_on_grade_and_status},
+                             {methods_on_another_backend},
+                             {without_an_mpirun_the_reason_is_told},
+                             {kinds_that_nothing_uses_yet},
+                             {bsrun_finds_plugins_by_id},
+                             {bsrun_says_when_the_kit_is_missing},
+                             {0}};
+  return run_tests("kit_command", tests, (test_setup){setup, teardown, 120});
 }

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "tests/kit/conformance.h"
 #include "tests/kit/kit_test.h"
+#include "tests/run_tests.h"
 
 static int32_t run_with(const char *const *params, uint32_t n, bs_error *err) {
   static char path[4200];
@@ -53,15 +54,6 @@ START_TEST(a_reason_that_is_not_utf8_is_told) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("kit_library");
-  TCase *tc = tcase_create("library");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, settings_are_looked_at);
-  tcase_add_test(tc, a_reason_that_is_not_utf8_is_told);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{settings_are_looked_at}, {a_reason_that_is_not_utf8_is_told}, {0}};
+  return run_tests("kit_library", tests, (test_setup){.timeout = 60});
 }

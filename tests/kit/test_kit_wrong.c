@@ -3,6 +3,7 @@
  * right sentence, and the right ones that they are made of grade clean. */
 #include "tests/kit/coroutine.h"
 #include "tests/kit/kit_test.h"
+#include "tests/run_tests.h"
 
 #if defined(KIT_ASAN) || defined(KIT_TSAN)
 enum { SANITIZED = 1 };
@@ -247,17 +248,9 @@ START_TEST(the_right_ones_grade_clean) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("kit_wrong");
-  TCase *tc = tcase_create("wrong");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, wrong_plugins_fail_with_the_right_sentence, 0,
-                      (int)(sizeof wrongs / sizeof wrongs[0]));
-  tcase_add_test(tc, kinds_are_many_and_on_the_page);
-  tcase_add_loop_test(tc, the_right_ones_grade_clean, 0, 6);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{wrong_plugins_fail_with_the_right_sentence, TEST_COUNT(wrongs)},
+                             {kinds_are_many_and_on_the_page},
+                             {the_right_ones_grade_clean, 6},
+                             {0}};
+  return run_tests("kit_wrong", tests, (test_setup){.timeout = 120});
 }

@@ -54,12 +54,4 @@ static inline bs_node *parse_tree(const char *yaml) {
   ck_assert_msg(bs_config_parse("test.yaml", yaml, strlen(yaml), &root, &err) == BS_OK, "%s", err.message);
   return root;
 }
-
-static inline int run_suite(Suite *suite) {
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
-}
 #endif

@@ -3,6 +3,7 @@
  * through files. */
 #include "lab/config/compose.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 #include <sys/stat.h>
 
@@ -271,18 +272,15 @@ START_TEST(order_of_lookup) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("config_compose");
-  TCase *tc = tcase_create("compose");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, later_stages_win);
-  tcase_add_test(tc, order_of_lookup);
-  tcase_add_test(tc, paths_are_stored_in_order);
-  tcase_add_test(tc, k22_merge_through_files);
-  tcase_add_test(tc, names_without_a_file_are_left_to_the_registry);
-  tcase_add_test(tc, phases_have_short_names);
-  tcase_add_test(tc, options_are_literal_and_sets_are_yaml);
-  tcase_add_loop_test(tc, bad_requests_are_refused, 0, (int)(sizeof bad / sizeof bad[0]));
-  tcase_add_test(tc, configs_dir_is_the_environments_or_beside_the_program);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{later_stages_win},
+                             {order_of_lookup},
+                             {paths_are_stored_in_order},
+                             {k22_merge_through_files},
+                             {names_without_a_file_are_left_to_the_registry},
+                             {phases_have_short_names},
+                             {options_are_literal_and_sets_are_yaml},
+                             {bad_requests_are_refused, TEST_COUNT(bad)},
+                             {configs_dir_is_the_environments_or_beside_the_program},
+                             {0}};
+  return run_tests("config_compose", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 

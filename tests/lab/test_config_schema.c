@@ -3,6 +3,7 @@
  * name and the place, types, ranges, notes for keys without effect. */
 #include "lab/config/schema.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static const struct {
   const char *yaml, *id, *place, *text, *hint;
@@ -185,15 +186,13 @@ START_TEST(option_docs_are_read_by_line) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("config_schema");
-  TCase *tc = tcase_create("schema");
-  tcase_add_loop_test(tc, wrong_trees_are_refused, 0, (int)(sizeof wrong / sizeof wrong[0]));
-  tcase_add_test(tc, edges_of_ranges_are_accepted);
-  tcase_add_test(tc, the_table_agrees_with_itself);
-  tcase_add_test(tc, the_originals_keys_are_known);
-  tcase_add_test(tc, keys_without_effect_give_one_note_each);
-  tcase_add_test(tc, notes_of_shipped_files_are_kept_quiet);
-  tcase_add_test(tc, option_docs_are_read_by_line);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{wrong_trees_are_refused, TEST_COUNT(wrong)},
+                             {edges_of_ranges_are_accepted},
+                             {the_table_agrees_with_itself},
+                             {the_originals_keys_are_known},
+                             {keys_without_effect_give_one_note_each},
+                             {notes_of_shipped_files_are_kept_quiet},
+                             {option_docs_are_read_by_line},
+                             {0}};
+  return run_tests("config_schema", tests, (test_setup){0});
 }

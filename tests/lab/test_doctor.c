@@ -6,6 +6,7 @@
 #include "lab/doctor/doctor.h"
 #include "lab/measure/stats.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 START_TEST(the_sleep) {
   ck_assert_uint_eq(bs_doctor_judge_sleep(50.0), BS_CHECK_OK);
@@ -90,13 +91,7 @@ START_TEST(the_host_tells_something) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("doctor");
-  TCase *tc = tcase_create("doctor");
-  tcase_add_test(tc, the_sleep);
-  tcase_add_test(tc, the_self_test);
-  tcase_add_test(tc, rows);
-  tcase_add_test(tc, results_folders);
-  tcase_add_test(tc, the_host_tells_something);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {the_sleep}, {the_self_test}, {rows}, {results_folders}, {the_host_tells_something}, {0}};
+  return run_tests("doctor", tests, (test_setup){0});
 }

@@ -9,6 +9,7 @@
 #include "lab/store/file_sum.h"
 #include "lab/store/grade.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static char path[700];
@@ -195,15 +196,12 @@ START_TEST(rows_of_plugins_are_marked) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("grades");
-  TCase *tc = tcase_create("grades");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, the_last_grade_of_a_file_counts);
-  tcase_add_test(tc, a_graded_file_is_not_read_again);
-  tcase_add_loop_test(tc, what_is_no_grade_is_not_kept, 0, (int)(sizeof no_grades / sizeof no_grades[0]));
-  tcase_add_test(tc, damaged_and_foreign_lines_cost_themselves);
-  tcase_add_test(tc, a_file_that_cannot_be_used);
-  tcase_add_test(tc, rows_of_plugins_are_marked);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{the_last_grade_of_a_file_counts},
+                             {a_graded_file_is_not_read_again},
+                             {what_is_no_grade_is_not_kept, TEST_COUNT(no_grades)},
+                             {damaged_and_foreign_lines_cost_themselves},
+                             {a_file_that_cannot_be_used},
+                             {rows_of_plugins_are_marked},
+                             {0}};
+  return run_tests("grades", tests, (test_setup){setup, teardown});
 }

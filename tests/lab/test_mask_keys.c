@@ -7,6 +7,7 @@
 #include "formats/npy.h"
 #include "lab/config/experiment.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 static const char *dir;
@@ -177,13 +178,6 @@ START_TEST(wrong_files) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("mask_keys");
-  TCase *tc = tcase_create("mask_keys");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, shares_and_speeds);
-  tcase_add_test(tc, order_by_norms);
-  tcase_add_test(tc, order_by_a_file);
-  tcase_add_test(tc, wrong_files);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{shares_and_speeds}, {order_by_norms}, {order_by_a_file}, {wrong_files}, {0}};
+  return run_tests("mask_keys", tests, (test_setup){setup, teardown});
 }

@@ -8,6 +8,7 @@
 #include "lab/store/env.h"
 #include "lab/store/file_sum.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static bs_experiment make(const char *yaml) {
   bs_error err = BS_ERROR_INIT;
@@ -215,16 +216,14 @@ START_TEST(parameters_are_echoed) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("record");
-  TCase *tc = tcase_create("record");
-  tcase_add_test(tc, the_key_is_of_what_changes_a_result);
-  tcase_add_test(tc, the_key_covers_input_files);
-  tcase_add_test(tc, the_phases_fields_join_ours);
-  tcase_add_test(tc, a_failed_record_says_why);
-  tcase_add_test(tc, numbers_that_json_lacks_are_null);
-  tcase_add_test(tc, the_environment_is_an_allow_list);
-  tcase_add_test(tc, open_plugins_are_listed_with_their_sums);
-  tcase_add_test(tc, parameters_are_echoed);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{the_key_is_of_what_changes_a_result},
+                             {the_key_covers_input_files},
+                             {the_phases_fields_join_ours},
+                             {a_failed_record_says_why},
+                             {numbers_that_json_lacks_are_null},
+                             {the_environment_is_an_allow_list},
+                             {open_plugins_are_listed_with_their_sums},
+                             {parameters_are_echoed},
+                             {0}};
+  return run_tests("record", tests, (test_setup){0});
 }

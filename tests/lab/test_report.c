@@ -3,6 +3,7 @@
 #include "lab/report/report.h"
 
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static const bs_field fields[] = {{"name", "NAME", 0, 0},
                                   {"same", "same", BS_FIELD_FOLD, 0},
@@ -116,15 +117,13 @@ START_TEST(formats_have_names) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("report");
-  TCase *tc = tcase_create("report");
-  tcase_add_test(tc, table);
-  tcase_add_test(tc, md);
-  tcase_add_test(tc, csv);
-  tcase_add_test(tc, json_and_lines);
-  tcase_add_test(tc, control_bytes_never_reach_a_terminal);
-  tcase_add_test(tc, a_full_output_is_an_error);
-  tcase_add_test(tc, formats_have_names);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{table},
+                             {md},
+                             {csv},
+                             {json_and_lines},
+                             {control_bytes_never_reach_a_terminal},
+                             {a_full_output_is_an_error},
+                             {formats_have_names},
+                             {0}};
+  return run_tests("report", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
 #include "lab/store/file_sum.h"
 #include "lab/store/sha256.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static void check(const char *data, size_t size, size_t step, const char *want) {
   bs_sha256 h;
@@ -121,14 +122,12 @@ START_TEST(crc32c_known_answers) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("sha256");
-  TCase *tc = tcase_create("sha256");
-  tcase_add_test(tc, known_answers);
-  tcase_add_test(tc, pieces_do_not_matter);
-  tcase_add_test(tc, fields_are_separated);
-  tcase_add_test(tc, files);
-  tcase_add_test(tc, a_sum_is_kept_until_the_file_changes);
-  tcase_add_test(tc, crc32c_known_answers);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{known_answers},
+                             {pieces_do_not_matter},
+                             {fields_are_separated},
+                             {files},
+                             {a_sum_is_kept_until_the_file_changes},
+                             {crc32c_known_answers},
+                             {0}};
+  return run_tests("sha256", tests, (test_setup){0});
 }

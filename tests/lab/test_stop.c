@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 START_TEST(seen_and_taken_back) {
   bs_error err = BS_ERROR_INIT;
@@ -50,10 +51,6 @@ START_TEST(one_is_first) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("stop");
-  TCase *tc = tcase_create("stop");
-  tcase_add_test(tc, seen_and_taken_back);
-  tcase_add_test(tc, one_is_first);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{seen_and_taken_back}, {one_is_first}, {0}};
+  return run_tests("stop", tests, (test_setup){0});
 }

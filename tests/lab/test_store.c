@@ -12,6 +12,7 @@
 
 #include "lab/store/sha256.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 static const char *dir;
@@ -315,20 +316,17 @@ START_TEST(interrupted_runs_are_marked) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("store");
-  TCase *tc = tcase_create("store");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, a_run_is_whole);
-  tcase_add_test(tc, a_taken_name_gets_a_suffix);
-  tcase_add_test(tc, an_abandoned_run_leaves_nothing);
-  tcase_add_test(tc, an_open_run_is_locked);
-  tcase_add_test(tc, links_below_the_root_are_not_followed);
-  tcase_add_test(tc, a_file_as_root_is_refused);
-  tcase_add_test(tc, names_are_checked);
-  tcase_add_test(tc, a_full_disk_leaves_nothing_half_written);
-  tcase_add_test(tc, a_record_that_does_not_fit_is_cut_off_again);
-  tcase_add_test(tc, many_writers_of_one_name_get_folders_of_their_own);
-  tcase_add_test(tc, interrupted_runs_are_marked);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{a_run_is_whole},
+                             {a_taken_name_gets_a_suffix},
+                             {an_abandoned_run_leaves_nothing},
+                             {an_open_run_is_locked},
+                             {links_below_the_root_are_not_followed},
+                             {a_file_as_root_is_refused},
+                             {names_are_checked},
+                             {a_full_disk_leaves_nothing_half_written},
+                             {a_record_that_does_not_fit_is_cut_off_again},
+                             {many_writers_of_one_name_get_folders_of_their_own},
+                             {interrupted_runs_are_marked},
+                             {0}};
+  return run_tests("store", tests, (test_setup){setup, teardown});
 }

@@ -10,6 +10,7 @@
 #include "lab/tune/cache.h"
 #include "lab/tune/tune.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static char path[700];
@@ -318,18 +319,15 @@ START_TEST(words_of_an_entry) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("tune_cache");
-  TCase *tc = tcase_create("cache");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, what_is_kept_is_found);
-  tcase_add_test(tc, another_build_loses_its_entries_only);
-  tcase_add_test(tc, lines_that_are_no_entries_are_counted);
-  tcase_add_test(tc, other_machines_keep_theirs);
-  tcase_add_test(tc, files_that_cannot_be_read_or_written);
-  tcase_add_test(tc, several_may_append_at_once);
-  tcase_add_test(tc, a_lock_that_is_never_given_back);
-  tcase_add_test(tc, of_a_long_file_the_end_counts);
-  tcase_add_test(tc, words_of_an_entry);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{what_is_kept_is_found},
+                             {another_build_loses_its_entries_only},
+                             {lines_that_are_no_entries_are_counted},
+                             {other_machines_keep_theirs},
+                             {files_that_cannot_be_read_or_written},
+                             {several_may_append_at_once},
+                             {a_lock_that_is_never_given_back},
+                             {of_a_long_file_the_end_counts},
+                             {words_of_an_entry},
+                             {0}};
+  return run_tests("tune_cache", tests, (test_setup){setup, teardown});
 }

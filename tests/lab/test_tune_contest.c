@@ -4,6 +4,7 @@
 #include "core/base/rng.h"
 #include "lab/tune/contest.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 enum { MOST = 5 };
 
@@ -208,15 +209,13 @@ START_TEST(noise_alone_never_wins) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("tune_contest");
-  TCase *tc = tcase_create("contest");
-  tcase_add_test(tc, the_fastest_wins_after_a_second_look);
-  tcase_add_test(tc, within_the_margin_the_default_stays);
-  tcase_add_test(tc, fast_only_once_is_not_enough);
-  tcase_add_test(tc, who_fails_is_out);
-  tcase_add_test(tc, some_results_do_not_last);
-  tcase_add_test(tc, the_default_must_run);
-  tcase_add_test(tc, noise_alone_never_wins);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{the_fastest_wins_after_a_second_look},
+                             {within_the_margin_the_default_stays},
+                             {fast_only_once_is_not_enough},
+                             {who_fails_is_out},
+                             {some_results_do_not_last},
+                             {the_default_must_run},
+                             {noise_alone_never_wins},
+                             {0}};
+  return run_tests("tune_contest", tests, (test_setup){0});
 }

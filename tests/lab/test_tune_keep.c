@@ -5,6 +5,7 @@
 #include "lab/config/experiment.h"
 #include "lab/tune/internal.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static char path[700], said[1024];
@@ -198,15 +199,12 @@ START_TEST(no_memory_today_is_not_for_ever) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("tune_keep");
-  TCase *tc = tcase_create("keep");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, the_gates_judge_the_method);
-  tcase_add_test(tc, wrong_numbers_are_the_methods);
-  tcase_add_test(tc, without_a_phase_0_nothing_is_judged);
-  tcase_add_test(tc, without_a_verdict_it_is_forgotten);
-  tcase_add_test(tc, too_slow_to_pack_is_not_for_ever);
-  tcase_add_test(tc, no_memory_today_is_not_for_ever);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{the_gates_judge_the_method},
+                             {wrong_numbers_are_the_methods},
+                             {without_a_phase_0_nothing_is_judged},
+                             {without_a_verdict_it_is_forgotten},
+                             {too_slow_to_pack_is_not_for_ever},
+                             {no_memory_today_is_not_for_ever},
+                             {0}};
+  return run_tests("tune_keep", tests, (test_setup){setup, teardown});
 }

@@ -137,12 +137,4 @@ static inline int clock_says(const bs_sampling *s, const char *text) {
   }
   return 0;
 }
-
-static inline int clock_suite(Suite *suite) {
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
-}
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "tests/measure/clock.h"
+#include "tests/run_tests.h"
 
 /* A machine as they are: 3 % drift over 60 samples, a swing of 1 %, 0.4 % noise, 3 % of the samples spikes.
  */
@@ -200,11 +201,11 @@ int main(void) {
   Suite *suite = suite_create("calibration");
   TCase *tc = tcase_create("calibration");
   tcase_set_timeout(tc, 3600); /* BS_TEST_BIG */
-  tcase_add_loop_test(tc, an_arm_equals_itself, 0, (int)(sizeof same / sizeof same[0]));
-  tcase_add_loop_test(tc, a_planted_difference_is_found, 0, (int)(sizeof planted / sizeof planted[0]));
+  tcase_add_loop_test(tc, an_arm_equals_itself, 0, TEST_COUNT(same));
+  tcase_add_loop_test(tc, a_planted_difference_is_found, 0, TEST_COUNT(planted));
   tcase_add_test(tc, one_arm_after_the_other_is_wrong);
   tcase_add_test(tc, pairs_that_are_alike_are_drawn_together);
   tcase_add_test(tc, what_unclear_needs_is_enough);
   suite_add_tcase(suite, tc);
-  return clock_suite(suite);
+  return run_suite(suite);
 }

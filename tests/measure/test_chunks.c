@@ -5,6 +5,7 @@
 #include "lab/measure/chunks.h"
 #include "tests/bsrun/constants_file.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 
@@ -57,14 +58,6 @@ START_TEST(auto_is_resolved) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("chunks");
-  TCase *tc = tcase_create("chunks");
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_test(tc, auto_is_resolved);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{auto_is_resolved}, {0}};
+  return run_tests("chunks", tests, (test_setup){open_context, close_context});
 }

@@ -6,6 +6,7 @@
 
 #include "tests/bsrun/constants_file.h"
 #include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static char path[700];
@@ -259,20 +260,17 @@ START_TEST(a_place_that_cannot_be_written) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("constants");
-  TCase *tc = tcase_create("constants");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, a_run_finds_its_constants);
-  tcase_add_test(tc, what_is_lacking_is_not_found);
-  tcase_add_loop_test(tc, nonsense_is_not_used, 0, (int)(sizeof numbers / sizeof numbers[0]));
-  tcase_add_test(tc, a_kernels_rates_follow_the_footprint);
-  tcase_add_loop_test(tc, products_of_kept_values_have_rows_of_their_own, 0, 2);
-  tcase_add_loop_test(tc, another_kernels_rates_are_refused, 0, 9);
-  tcase_add_loop_test(tc, a_file_of_the_old_format, 0, 2);
-  tcase_add_test(tc, stored_whole_and_loaded);
-  tcase_add_loop_test(tc, another_key_is_a_mismatch, 0, 3);
-  tcase_add_test(tc, files_that_are_none_of_ours);
-  tcase_add_test(tc, a_place_that_cannot_be_written);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{a_run_finds_its_constants},
+                             {what_is_lacking_is_not_found},
+                             {nonsense_is_not_used, TEST_COUNT(numbers)},
+                             {a_kernels_rates_follow_the_footprint},
+                             {products_of_kept_values_have_rows_of_their_own, 2},
+                             {another_kernels_rates_are_refused, 9},
+                             {a_file_of_the_old_format, 2},
+                             {stored_whole_and_loaded},
+                             {another_key_is_a_mismatch, 3},
+                             {files_that_are_none_of_ours},
+                             {a_place_that_cannot_be_written},
+                             {0}};
+  return run_tests("constants", tests, (test_setup){setup, teardown});
 }

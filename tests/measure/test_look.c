@@ -2,6 +2,7 @@
  * test_look.c - outliers, slow starts, trends and modes in series made for it; durations that carry their
  * phase; the texts that tell what took the processor away. */
 #include "tests/measure/clock.h"
+#include "tests/run_tests.h"
 
 enum { N = 40 };
 
@@ -270,20 +271,18 @@ START_TEST(what_is_not_told_is_not_known) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("look");
-  TCase *tc = tcase_create("look");
-  tcase_add_test(tc, order_statistics);
-  tcase_add_test(tc, outliers_on_both_sides);
-  tcase_add_test(tc, equal_samples_have_no_spread_to_divide_by);
-  tcase_add_test(tc, a_slow_first_sample);
-  tcase_add_test(tc, a_trend);
-  tcase_add_test(tc, two_modes);
-  tcase_add_test(tc, shapes_come_seldom_by_chance);
-  tcase_add_test(tc, times_of_two_phases_have_no_ratio);
-  tcase_add_test(tc, hot_and_cold_do_not_mix);
-  tcase_add_test(tc, break_even);
-  tcase_add_test(tc, counts_are_read);
-  tcase_add_test(tc, what_is_not_told_is_not_known);
-  suite_add_tcase(suite, tc);
-  return clock_suite(suite);
+  const test_case tests[] = {{order_statistics},
+                             {outliers_on_both_sides},
+                             {equal_samples_have_no_spread_to_divide_by},
+                             {a_slow_first_sample},
+                             {a_trend},
+                             {two_modes},
+                             {shapes_come_seldom_by_chance},
+                             {times_of_two_phases_have_no_ratio},
+                             {hot_and_cold_do_not_mix},
+                             {break_even},
+                             {counts_are_read},
+                             {what_is_not_told_is_not_known},
+                             {0}};
+  return run_tests("look", tests, (test_setup){0});
 }

@@ -6,6 +6,7 @@
 
 #include "lab/measure/kernel.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static int near(double a, double b) {
   return fabs(a - b) <= 1e-9 * fabs(b);
@@ -222,22 +223,16 @@ START_TEST(a_hidden_rate_stays_sane) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("predict");
-  TCase *tc = tcase_create("predict");
-  tcase_add_test(tc, overlap_is_a_norm);
-  tcase_add_test(tc, chunks_hide_the_wire);
-  tcase_add_test(tc, sums_take_the_cores);
-  tcase_add_test(tc, one_core_alone);
-  tcase_add_test(tc, ranks_share_the_machine);
-  tcase_add_test(tc, activations_are_read_and_written);
-  tcase_add_loop_test(tc, the_binding_limit_is_named, 0, 4);
-  tcase_add_test(tc, an_all_reduce_between_the_measured_sizes);
-  tcase_add_loop_test(tc, two_points_give_the_rates_back, 0, 3);
-  tcase_add_loop_test(tc, a_hidden_rate_stays_sane, 0, 2);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{overlap_is_a_norm},
+                             {chunks_hide_the_wire},
+                             {sums_take_the_cores},
+                             {one_core_alone},
+                             {ranks_share_the_machine},
+                             {activations_are_read_and_written},
+                             {the_binding_limit_is_named, 4},
+                             {an_all_reduce_between_the_measured_sizes},
+                             {two_points_give_the_rates_back, 3},
+                             {a_hidden_rate_stays_sane, 2},
+                             {0}};
+  return run_tests("predict", tests, (test_setup){0});
 }

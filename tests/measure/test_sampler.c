@@ -2,6 +2,7 @@
  * test_sampler.c - the sampler on synthetic clocks: warm-up, length of a sample, order, stopping rules, what
  * is discarded and what never is. */
 #include "tests/measure/clock.h"
+#include "tests/run_tests.h"
 
 static clock_run r;
 static const clock_model still = {.noise = 0.001};
@@ -295,20 +296,18 @@ START_TEST(without_a_source_nothing_is_discarded) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("sampler");
-  TCase *tc = tcase_create("sampler");
-  tcase_add_test(tc, samples_are_long_enough);
-  tcase_add_test(tc, the_first_call_is_kept_apart);
-  tcase_add_test(tc, what_does_not_settle_is_told);
-  tcase_add_test(tc, the_host_hears_when_all_is_warm);
-  tcase_add_loop_test(tc, rounds_go_both_ways, 2, 4);
-  tcase_add_test(tc, each_rule_stops);
-  tcase_add_test(tc, noise_costs_pairs);
-  tcase_add_test(tc, one_arm_alone);
-  tcase_add_test(tc, outliers_are_never_dropped);
-  tcase_add_test(tc, disturbed_pairs_go_whole);
-  tcase_add_test(tc, not_all_pairs_can_be_discarded);
-  tcase_add_test(tc, without_a_source_nothing_is_discarded);
-  suite_add_tcase(suite, tc);
-  return clock_suite(suite);
+  const test_case tests[] = {{samples_are_long_enough},
+                             {the_first_call_is_kept_apart},
+                             {what_does_not_settle_is_told},
+                             {the_host_hears_when_all_is_warm},
+                             {rounds_go_both_ways, 4, 2},
+                             {each_rule_stops},
+                             {noise_costs_pairs},
+                             {one_arm_alone},
+                             {outliers_are_never_dropped},
+                             {disturbed_pairs_go_whole},
+                             {not_all_pairs_can_be_discarded},
+                             {without_a_source_nothing_is_discarded},
+                             {0}};
+  return run_tests("sampler", tests, (test_setup){0});
 }

@@ -2,6 +2,7 @@
  * test_sampler_told.c - the sampler on synthetic clocks: the sentence that each shape of a series has, and
  * none on a clean clock; what ends a sampling with an error. */
 #include "tests/measure/clock.h"
+#include "tests/run_tests.h"
 
 static clock_run r;
 static const clock_model still = {.noise = 0.001};
@@ -113,14 +114,12 @@ START_TEST(options_without_sense_are_refused) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("sampler told");
-  TCase *tc = tcase_create("told");
-  tcase_add_loop_test(tc, each_shape_has_its_sentence, 0, (int)(sizeof told / sizeof told[0]));
-  tcase_add_test(tc, a_clean_clock_is_not_talked_about);
-  tcase_add_test(tc, many_warnings_end_in_a_word);
-  tcase_add_loop_test(tc, an_arm_that_fails_ends_it, 0, 3);
-  tcase_add_test(tc, no_time_at_all_is_an_error);
-  tcase_add_test(tc, options_without_sense_are_refused);
-  suite_add_tcase(suite, tc);
-  return clock_suite(suite);
+  const test_case tests[] = {{each_shape_has_its_sentence, TEST_COUNT(told)},
+                             {a_clean_clock_is_not_talked_about},
+                             {many_warnings_end_in_a_word},
+                             {an_arm_that_fails_ends_it, 3},
+                             {no_time_at_all_is_an_error},
+                             {options_without_sense_are_refused},
+                             {0}};
+  return run_tests("sampler told", tests, (test_setup){0});
 }

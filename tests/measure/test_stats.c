@@ -8,6 +8,7 @@
 #include "core/base/rng.h"
 #include "lab/measure/stats.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 enum { PAIRS = 40 };
 
@@ -152,20 +153,9 @@ START_TEST(unclear_says_what_next) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("stats");
-  TCase *tc = tcase_create("stats");
-  tcase_set_timeout(tc, 120);
-  tcase_add_test(tc, percentiles_interpolate);
-  tcase_add_test(tc, equal_arms_are_not_called_different);
-  tcase_add_test(tc, a_real_difference_is_found);
-  tcase_add_test(tc, interval_contains_the_ratio_and_is_repeatable);
-  tcase_add_test(tc, few_pairs_are_unclear);
-  tcase_add_test(tc, words);
-  tcase_add_test(tc, unclear_says_what_next);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  const test_case tests[] = {{percentiles_interpolate},    {equal_arms_are_not_called_different},
+                             {a_real_difference_is_found}, {interval_contains_the_ratio_and_is_repeatable},
+                             {few_pairs_are_unclear},      {words},
+                             {unclear_says_what_next},     {0}};
+  return run_tests("stats", tests, (test_setup){.timeout = 120});
 }

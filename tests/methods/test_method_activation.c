@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 static const struct {
   const char *method;
@@ -131,17 +132,10 @@ START_TEST(fewer_tokens_and_again) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_activation");
-  TCase *tc = tcase_create("activation");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, whole_outputs, 0, N_LAYERS);
-  tcase_add_loop_test(tc, split_outputs, 0, N_LAYERS);
-  tcase_add_loop_test(tc, reduced_in_the_dtype_of_y, 0, N_LAYERS);
-  tcase_add_test(tc, fewer_tokens_and_again);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{whole_outputs, N_LAYERS},
+                             {split_outputs, N_LAYERS},
+                             {reduced_in_the_dtype_of_y, N_LAYERS},
+                             {fewer_tokens_and_again},
+                             {0}};
+  return run_tests("method_activation", tests, (test_setup){.timeout = 120});
 }

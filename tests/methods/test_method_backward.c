@@ -9,6 +9,7 @@
 
 #include "tests/marks.h"
 #include "tests/methods/method_gradient.h"
+#include "tests/run_tests.h"
 
 static const struct {
   const char *method, *mask;
@@ -156,15 +157,6 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_backward");
-  TCase *tc = tcase_create("backward");
-  tcase_set_timeout(tc, 200);
-  tcase_add_loop_test(tc, exact_on_integers, 0, N_SUBJECTS);
-  tcase_add_test(tc, refusals);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{exact_on_integers, N_SUBJECTS}, {refusals}, {0}};
+  return run_tests("method_backward", tests, (test_setup){.timeout = 200});
 }

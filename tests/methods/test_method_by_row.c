@@ -12,6 +12,7 @@
 #include "tests/marks.h"
 #include "tests/methods/by_row_options.h"
 #include "tests/methods/method_gradient.h"
+#include "tests/run_tests.h"
 
 static const char *const masks[] = {"magnitude", "random_2of4", "transposable", "1010"};
 /* B, N, K: K no multiple of 4 or less than 4, one feature, fewer features and groups than ranks. */
@@ -222,18 +223,11 @@ START_TEST(activation_after_the_sum) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_by_row");
-  TCase *tc = tcase_create("by_row");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, exact_forward, 0, 4);
-  tcase_add_loop_test(tc, exact_backward, 0, 4);
-  tcase_add_loop_test(tc, exact_steps, 0, 4 * (MG_STEPS_ - 1));
-  tcase_add_test(tc, activation_after_the_sum);
-  tcase_add_test(tc, auto_overlap_leaves_halves_whole);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{exact_forward, 4},
+                             {exact_backward, 4},
+                             {exact_steps, 4 * (MG_STEPS_ - 1)},
+                             {activation_after_the_sum},
+                             {auto_overlap_leaves_halves_whole},
+                             {0}};
+  return run_tests("method_by_row", tests, (test_setup){.timeout = 120});
 }

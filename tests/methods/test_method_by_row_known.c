@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "tests/marks.h"
 #include "tests/methods/by_row_options.h"
+#include "tests/run_tests.h"
 
 static const float W[32] = {1, 2,  3, 4, 5, 6, 7,  8, -1, 0, 2,  1, 3, -2, 0, 4,
                             2, -3, 1, 0, 0, 1, -1, 2, 0,  5, -4, 2, 1, 1,  1, -6};
@@ -213,17 +214,7 @@ START_TEST(k12_halves) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_by_row_known");
-  TCase *tc = tcase_create("known");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, known_answers, 0, N_ANSWERS);
-  tcase_add_loop_test(tc, k10_packed_values, 0, 2);
-  tcase_add_loop_test(tc, halves_alone, 0, N_ANSWERS);
-  tcase_add_loop_test(tc, k12_halves, 0, 4);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {
+      {known_answers, N_ANSWERS}, {k10_packed_values, 2}, {halves_alone, N_ANSWERS}, {k12_halves, 4}, {0}};
+  return run_tests("method_by_row_known", tests, (test_setup){.timeout = 120});
 }

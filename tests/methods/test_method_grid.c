@@ -11,6 +11,7 @@
 #include "core/partition/partition.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 static const struct {
   const char *method, *mask;
@@ -176,15 +177,6 @@ START_TEST(same_bits_on_every_rank) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_grid");
-  TCase *tc = tcase_create("grid");
-  tcase_set_timeout(tc, 200);
-  tcase_add_loop_test(tc, exact_on_integers, 0, N_SUBJECTS);
-  tcase_add_loop_test(tc, same_bits_on_every_rank, 0, 4);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{exact_on_integers, N_SUBJECTS}, {same_bits_on_every_rank, 4}, {0}};
+  return run_tests("method_grid", tests, (test_setup){.timeout = 200});
 }

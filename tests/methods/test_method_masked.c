@@ -12,6 +12,7 @@
 
 #include "tests/marks.h"
 #include "tests/methods/method_gradient.h"
+#include "tests/run_tests.h"
 
 static const char *const masks[] = {"magnitude", "random_2of4", "transposable"};
 #define N_MASKS 3
@@ -222,19 +223,12 @@ START_TEST(proposals_say_how) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_masked");
-  TCase *tc = tcase_create("masked");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, exact_forward, 0, N_MASKS);
-  tcase_add_loop_test(tc, exact_backward, 0, N_MASKS);
-  tcase_add_loop_test(tc, exact_steps, 0, N_MASKS * (MG_STEPS_ - 1));
-  tcase_add_loop_test(tc, others_do_not_leak, 0, 3);
-  tcase_add_loop_test(tc, same_bits_in_chunks, 0, N_MASKS);
-  tcase_add_loop_test(tc, proposals_say_how, 0, N_MASKS);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{exact_forward, N_MASKS},
+                             {exact_backward, N_MASKS},
+                             {exact_steps, N_MASKS * (MG_STEPS_ - 1)},
+                             {others_do_not_leak, 3},
+                             {same_bits_in_chunks, N_MASKS},
+                             {proposals_say_how, N_MASKS},
+                             {0}};
+  return run_tests("method_masked", tests, (test_setup){.timeout = 120});
 }

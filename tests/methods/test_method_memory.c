@@ -9,6 +9,7 @@
 
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 enum { N = 2048, K = 2048 };
 
@@ -111,15 +112,7 @@ START_TEST(what_a_step_remembers) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_memory");
-  TCase *tc = tcase_create("memory");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, peak_of_build_and_forward, 0, N_POINTS);
-  tcase_add_loop_test(tc, what_a_step_remembers, 0, (int)(sizeof steps / sizeof steps[0]));
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {
+      {peak_of_build_and_forward, N_POINTS}, {what_a_step_remembers, TEST_COUNT(steps)}, {0}};
+  return run_tests("method_memory", tests, (test_setup){.timeout = 120});
 }

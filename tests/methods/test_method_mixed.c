@@ -14,6 +14,7 @@
 #include "core/base/dtype.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 enum { B = 5, N = 13, K = 331 };
 
@@ -330,19 +331,11 @@ START_TEST(what_fp8_cannot_do_is_refused) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("method_mixed");
-  TCase *t = tcase_create("mixed");
-  tcase_set_timeout(t, 60);
-  tcase_add_checked_fixture(t, open_context, close_context);
-  tcase_add_loop_test(t, products_are_exact, 0, N_SPLITS);
-  tcase_add_loop_test(t, weights_are_rounded_by_their_scale, 0, N_FORMATS);
-  tcase_add_loop_test(t, a_token_is_rounded_by_itself, 0, 2 * (int)(sizeof tokenwise / sizeof tokenwise[0]));
-  tcase_add_test(t, what_it_cannot_do_is_refused);
-  tcase_add_test(t, what_fp8_cannot_do_is_refused);
-  suite_add_tcase(s, t);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{products_are_exact, N_SPLITS},
+                             {weights_are_rounded_by_their_scale, N_FORMATS},
+                             {a_token_is_rounded_by_itself, 2 * TEST_COUNT(tokenwise)},
+                             {what_it_cannot_do_is_refused},
+                             {what_fp8_cannot_do_is_refused},
+                             {0}};
+  return run_tests("method_mixed", tests, (test_setup){open_context, close_context, 60});
 }

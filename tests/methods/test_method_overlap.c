@@ -10,6 +10,7 @@
 #include "core/base/dtype.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 static const char *const methods[] = {"row_parallel", "blockshock", "masked_split", "column_parallel"};
 static const char *const keys[] = {"overlap", "overlap_axis"};
@@ -256,20 +257,13 @@ START_TEST(ranks_of_uneven_shares_agree) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_overlap");
-  TCase *tc = tcase_create("overlap");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, same_bits_as_without, 0, N_VARIANTS);
-  tcase_add_loop_test(tc, fewer_rows, 0, 4);
-  tcase_add_loop_test(tc, same_bits_by_either_axis, 0, N_AWKWARD);
-  tcase_add_test(tc, chosen_by_the_model);
-  tcase_add_test(tc, axis_by_the_model);
-  tcase_add_test(tc, axis_refused);
-  tcase_add_test(tc, ranks_of_uneven_shares_agree);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{same_bits_as_without, N_VARIANTS},
+                             {fewer_rows, 4},
+                             {same_bits_by_either_axis, N_AWKWARD},
+                             {chosen_by_the_model},
+                             {axis_by_the_model},
+                             {axis_refused},
+                             {ranks_of_uneven_shares_agree},
+                             {0}};
+  return run_tests("method_overlap", tests, (test_setup){.timeout = 60});
 }

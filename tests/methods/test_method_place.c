@@ -13,6 +13,7 @@
 #include "core/partition/partition.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 enum { MAX_LAYERS = 2, B = 5 };
 
@@ -503,17 +504,10 @@ START_TEST(a_pair_backward) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_place");
-  TCase *tc = tcase_create("place");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, every_placement_of_every_method, 0, 6);
-  tcase_add_loop_test(tc, a_pair_needs_one_exchange, 0, 2);
-  tcase_add_loop_test(tc, a_pair_with_split_tokens, 0, 2);
-  tcase_add_loop_test(tc, a_pair_backward, 0, 2);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{every_placement_of_every_method, 6},
+                             {a_pair_needs_one_exchange, 2},
+                             {a_pair_with_split_tokens, 2},
+                             {a_pair_backward, 2},
+                             {0}};
+  return run_tests("method_place", tests, (test_setup){.timeout = 60});
 }

@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 static const char *const methods[] = {"row_parallel", "blockshock", "masked_split", "blockshock",
                                       "blockshock"};
@@ -217,18 +218,11 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_reduce");
-  TCase *tc = tcase_create("reduce");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, error_as_predicted, 0, N_DTYPES * (int)mf_big());
-  tcase_add_test(tc, a_quarter_of_the_bytes);
-  tcase_add_loop_test(tc, odd_shapes, 0, 2);
-  tcase_add_loop_test(tc, nothing_turns_finite, 0, 2);
-  tcase_add_test(tc, refused);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{error_as_predicted, N_DTYPES * (int)mf_big()},
+                             {a_quarter_of_the_bytes},
+                             {odd_shapes, 2},
+                             {nothing_turns_finite, 2},
+                             {refused},
+                             {0}};
+  return run_tests("method_reduce", tests, (test_setup){.timeout = 60});
 }

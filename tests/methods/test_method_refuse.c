@@ -8,6 +8,7 @@
 
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 typedef struct refusal {
   const char *method, *mask;
@@ -215,17 +216,10 @@ START_TEST(forward_checks_its_tensors) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_refuse");
-  TCase *tc = tcase_create("refuse");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, refused_by_propose_and_by_build, 0, N_REFUSALS);
-  tcase_add_test(tc, dense_in_a_world_of_two);
-  tcase_add_test(tc, hostile_sizes);
-  tcase_add_test(tc, forward_checks_its_tensors);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{refused_by_propose_and_by_build, N_REFUSALS},
+                             {dense_in_a_world_of_two},
+                             {hostile_sizes},
+                             {forward_checks_its_tensors},
+                             {0}};
+  return run_tests("method_refuse", tests, (test_setup){.timeout = 120});
 }

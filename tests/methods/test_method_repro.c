@@ -11,6 +11,7 @@
 #include "core/partition/partition.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 enum { B = 6, N = 19, K = 531 };
 
@@ -373,21 +374,14 @@ START_TEST(what_cannot_be_promised) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_repro");
-  TCase *tc = tcase_create("classes");
   const int big = (int)mf_big(); /* so many times other data */
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, r0_and_r1_over_runs_and_ranks, 0, big * N_ALL);
-  tcase_add_loop_test(tc, r2_whatever_the_batch, 0, big * N_ALL);
-  tcase_add_loop_test(tc, r3_on_any_number_of_ranks, 0, big * N_SPLITS);
-  tcase_add_loop_test(tc, r4_for_every_method, 0, big * N_DTYPES);
-  tcase_add_loop_test(tc, leaves_are_exact_on_integers, 0, N_SPLITS);
-  tcase_add_test(tc, r2_is_not_given_to_who_cannot_keep_it);
-  tcase_add_test(tc, what_cannot_be_promised);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{r0_and_r1_over_runs_and_ranks, big * N_ALL},
+                             {r2_whatever_the_batch, big * N_ALL},
+                             {r3_on_any_number_of_ranks, big * N_SPLITS},
+                             {r4_for_every_method, big * N_DTYPES},
+                             {leaves_are_exact_on_integers, N_SPLITS},
+                             {r2_is_not_given_to_who_cannot_keep_it},
+                             {what_cannot_be_promised},
+                             {0}};
+  return run_tests("method_repro", tests, (test_setup){.timeout = 60});
 }

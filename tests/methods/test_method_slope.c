@@ -11,6 +11,7 @@
 #include "core/partition/partition.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 enum { B = 3, MOST_N = 7, MOST_K = 9 };
 static int N = MOST_N, K = MOST_K; /* or fewer features than there are ranks */
@@ -294,15 +295,6 @@ START_TEST(empty_shares) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_slope");
-  TCase *tc = tcase_create("slope");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, finite_differences, 0, N_LAYERS);
-  tcase_add_loop_test(tc, empty_shares, 0, N_LAYERS);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{finite_differences, N_LAYERS}, {empty_shares, N_LAYERS}, {0}};
+  return run_tests("method_slope", tests, (test_setup){.timeout = 60});
 }

@@ -8,6 +8,7 @@
 
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 const bs_plugin_desc *test_query_dense(uint32_t host_abi, uint32_t reserved);
 const bs_plugin_desc *test_query_column_parallel(uint32_t host_abi, uint32_t reserved);
@@ -130,15 +131,7 @@ START_TEST(a_host_without_partitions_is_refused) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_static");
-  TCase *tc = tcase_create("static");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, plugin_and_linked_in_agree, 0, N_METHODS);
-  tcase_add_loop_test(tc, a_host_without_partitions_is_refused, 0, N_METHODS);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {
+      {plugin_and_linked_in_agree, N_METHODS}, {a_host_without_partitions_is_refused, N_METHODS}, {0}};
+  return run_tests("method_static", tests, (test_setup){.timeout = 120});
 }

@@ -9,6 +9,7 @@
 
 #include "tests/marks.h"
 #include "tests/methods/method_gradient.h"
+#include "tests/run_tests.h"
 
 static const struct {
   const char *method, *mask;
@@ -96,14 +97,6 @@ START_TEST(steps) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_step");
-  TCase *tc = tcase_create("step");
-  tcase_set_timeout(tc, 200);
-  tcase_add_loop_test(tc, steps, 0, N_SUBJECTS);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{steps, N_SUBJECTS}, {0}};
+  return run_tests("method_step", tests, (test_setup){.timeout = 200});
 }

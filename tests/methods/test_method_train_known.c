@@ -9,6 +9,7 @@
 #include "core/base/dtype.h"
 #include "tests/marks.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 static const float W[32] = {1, 2,  3, 4, 5, 6, 7,  8, -1, 0, 2,  1, 3, -2, 0, 4,
                             2, -3, 1, 0, 0, 1, -1, 2, 0,  5, -4, 2, 1, 1,  1, -6};
@@ -179,14 +180,6 @@ START_TEST(known_answers) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_train_known");
-  TCase *tc = tcase_create("known");
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(tc, known_answers, 0, N_SUBJECTS);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{known_answers, N_SUBJECTS}, {0}};
+  return run_tests("method_train_known", tests, (test_setup){.timeout = 60});
 }

@@ -8,6 +8,7 @@
 
 #include "core/base/dtype.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 enum { N = 4, K = 8, P = 2 };
 static const float weights[N * K] = {0.0f, -0.0f, 1, -2, 0, 0, 3, -0.0f, 1, 2, 3, 4, 5, 6, 7, 8,
@@ -99,14 +100,6 @@ START_TEST(the_originals_epsilon) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("method_zeros");
-  TCase *tc = tcase_create("zeros");
-  tcase_add_test(tc, zeros_survive_on_every_rank);
-  tcase_add_test(tc, the_originals_epsilon);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  const test_case tests[] = {{zeros_survive_on_every_rank}, {the_originals_epsilon}, {0}};
+  return run_tests("method_zeros", tests, (test_setup){0});
 }

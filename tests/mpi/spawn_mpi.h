@@ -169,13 +169,6 @@ static inline const char *mpirun_of(const mpi_kind *k, int ranks) {
   return line;
 }
 
-static inline int run_suite(Suite *s) {
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
-}
 static inline int no_mpi(void) {
   find_kinds();
   if (n_kinds == 0) printf("skipped: no MPI was found when this was configured (apt: libopenmpi-dev)\n");

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "spawn_mpi.h"
+#include "tests/run_tests.h"
 #include "tests/slow.h"
 
 static spawned s;
@@ -105,12 +106,7 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  Suite *suite = suite_create("mpi blame");
-  TCase *c = tcase_create("faults");
-  tcase_add_checked_fixture(c, make_folder, remove_folder);
-  tcase_add_loop_test(c, test_bare, 0, (int)(sizeof bare / sizeof bare[0]));
-  tcase_add_loop_test(c, test_between_machines, 0, 2);
-  tcase_add_loop_test(c, test_killed_alone, 0, (int)(sizeof alone / sizeof alone[0]));
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {test_bare, TEST_COUNT(bare)}, {test_between_machines, 2}, {test_killed_alone, TEST_COUNT(alone)}, {0}};
+  return run_tests("mpi blame", tests, (test_setup){make_folder, remove_folder});
 }

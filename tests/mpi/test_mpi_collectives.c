@@ -3,6 +3,7 @@
  * `threads` (mpi_collectives.c), for 2, 3 and 4 ranks and with each MPI that is installed.
  */
 #include "spawn_mpi.h"
+#include "tests/run_tests.h"
 
 static void same_bits(const mpi_kind *k, int ranks, const char *param) {
   char line[1024], env[256], says[64];
@@ -29,11 +30,6 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  Suite *s = suite_create("mpi collectives");
-  TCase *c = tcase_create("bits");
-  tcase_add_checked_fixture(c, make_folder, remove_folder);
-  tcase_add_loop_test(c, test_ranks, 0, 3);
-  tcase_add_test(c, test_other);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  const test_case tests[] = {{test_ranks, 3}, {test_other}, {0}};
+  return run_tests("mpi collectives", tests, (test_setup){make_folder, remove_folder});
 }

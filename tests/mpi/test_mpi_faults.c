@@ -3,6 +3,7 @@
  * with 7 or 8 within the deadline and the time that mpirun takes, and no process is left (spawn_mpi.h looks).
  */
 #include "spawn_mpi.h"
+#include "tests/run_tests.h"
 #include "tests/slow.h"
 
 static spawned s;
@@ -45,10 +46,6 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  Suite *suite = suite_create("mpi faults");
-  TCase *c = tcase_create("faults");
-  tcase_add_checked_fixture(c, make_folder, remove_folder);
-  tcase_add_loop_test(c, test_launched, 0, 5);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  const test_case tests[] = {{test_launched, 5}, {0}};
+  return run_tests("mpi faults", tests, (test_setup){make_folder, remove_folder});
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "spawn_mpi.h"
+#include "tests/run_tests.h"
 
 static spawned s;
 
@@ -102,14 +103,7 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  Suite *suite = suite_create("mpi launch");
-  TCase *c = tcase_create("launch");
-  tcase_add_checked_fixture(c, make_folder, remove_folder);
-  tcase_add_test(c, test_group_opened_late);
-  tcase_add_loop_test(c, test_never_joins, 0, 2);
-  tcase_add_test(c, test_auto);
-  tcase_add_test(c, test_interrupted_auto);
-  tcase_add_loop_test(c, test_interrupted, 0, 2);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  const test_case tests[] = {{test_group_opened_late}, {test_never_joins, 2}, {test_auto},
+                             {test_interrupted_auto},  {test_interrupted, 2}, {0}};
+  return run_tests("mpi launch", tests, (test_setup){make_folder, remove_folder});
 }

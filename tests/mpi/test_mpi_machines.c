@@ -3,6 +3,7 @@
  * by messages, and the bits are still those of `threads`. Machines of 1, 2 and 2, and of 3 ranks and 1.
  */
 #include "spawn_mpi.h"
+#include "tests/run_tests.h"
 
 static void same_bits(const mpi_kind *k, int ranks, const char *param) {
   char line[1024], env[256], says[64];
@@ -24,10 +25,6 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  Suite *s = suite_create("mpi machines");
-  TCase *c = tcase_create("bits");
-  tcase_add_checked_fixture(c, make_folder, remove_folder);
-  tcase_add_loop_test(c, test_machines, 0, 3);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  const test_case tests[] = {{test_machines, 3}, {0}};
+  return run_tests("mpi machines", tests, (test_setup){make_folder, remove_folder});
 }

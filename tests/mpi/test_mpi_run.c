@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "spawn_mpi.h"
+#include "tests/run_tests.h"
 
 #define SMALL \
   " --plugin cpu --set model.B=8 --set model.N=128 --set model.K=128 --tune-cache off --timeout 20"
@@ -141,16 +142,8 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  Suite *suite = suite_create("mpi run");
-  TCase *c = tcase_create("run");
-  tcase_add_checked_fixture(c, make_folder, remove_folder);
-  tcase_add_test(c, test_bare);
-  tcase_add_loop_test(c, test_methods, 0, 5);
-  tcase_add_loop_test(c, test_other_configuration, 0, 4);
-  tcase_add_test(c, test_world_of_one);
-  tcase_add_test(c, test_wrong_launcher);
-  tcase_add_test(c, test_slurm);
-  tcase_add_test(c, test_srun_without_pmi);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {test_bare},           {test_methods, 5}, {test_other_configuration, 4}, {test_world_of_one},
+      {test_wrong_launcher}, {test_slurm},      {test_srun_without_pmi},       {0}};
+  return run_tests("mpi run", tests, (test_setup){make_folder, remove_folder});
 }

@@ -4,6 +4,7 @@
  * and that no process was left; spawn_mpi.h looks once more.
  */
 #include "spawn_mpi.h"
+#include "tests/run_tests.h"
 
 static spawned s;
 
@@ -46,13 +47,6 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  Suite *suite = suite_create("mpi torture");
-  TCase *c = tcase_create("torture");
-  tcase_add_checked_fixture(c, make_folder, remove_folder);
-  tcase_add_test(c, test_each_op);
-  tcase_add_test(c, test_each_rank);
-  tcase_add_test(c, test_each_machine);
-  tcase_add_test(c, test_method);
-  suite_add_tcase(suite, c);
-  return run_suite(suite);
+  const test_case tests[] = {{test_each_op}, {test_each_rank}, {test_each_machine}, {test_method}, {0}};
+  return run_tests("mpi torture", tests, (test_setup){make_folder, remove_folder});
 }

@@ -13,6 +13,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static const bs_rank_api *api;
 
@@ -323,16 +324,7 @@ START_TEST(what_does_not_fit_is_refused) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("op_bytes");
-  TCase *t = tcase_create("op_bytes");
-  tcase_set_timeout(t, 60);
-  tcase_add_loop_test(t, products_are_exact, 0, 3);
-  tcase_add_loop_test(t, products_stand_for, 0, 3);
-  tcase_add_test(t, what_does_not_fit_is_refused);
-  suite_add_tcase(s, t);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {products_are_exact, 3}, {products_stand_for, 3}, {what_does_not_fit_is_refused}, {0}};
+  return run_tests("op_bytes", tests, (test_setup){.timeout = 60});
 }

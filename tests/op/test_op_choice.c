@@ -6,6 +6,7 @@
 
 #include "core/op/choice.h"
 #include "op_actor.h"
+#include "tests/run_tests.h"
 
 typedef struct stage {
   fx f;
@@ -354,24 +355,18 @@ START_TEST(explain_shows_the_choice_of_a_site) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("op_choice");
-  TCase *tc = tcase_create("choice");
-  tcase_add_test(tc, a_choice_forces_either);
-  tcase_add_test(tc, without_one_the_defaults_decide);
-  tcase_add_test(tc, ops_without_weights_choose_too);
-  tcase_add_test(tc, what_cannot_be_followed_is_warned_of_once);
-  tcase_add_test(tc, a_choice_that_fails_its_trial);
-  tcase_add_test(tc, answers_lead_to_the_chosen_form);
-  tcase_add_test(tc, keys_tell_apart_what_differs);
-  tcase_add_test(tc, keys_have_the_activation_of_every_op);
-  tcase_add_test(tc, long_shapes_are_never_cut);
-  tcase_add_test(tc, texts_that_are_no_choices);
-  tcase_add_test(tc, a_rehearsal_packs_nothing);
-  tcase_add_test(tc, explain_shows_the_choice_of_a_site);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{a_choice_forces_either},
+                             {without_one_the_defaults_decide},
+                             {ops_without_weights_choose_too},
+                             {what_cannot_be_followed_is_warned_of_once},
+                             {a_choice_that_fails_its_trial},
+                             {answers_lead_to_the_chosen_form},
+                             {keys_tell_apart_what_differs},
+                             {keys_have_the_activation_of_every_op},
+                             {long_shapes_are_never_cut},
+                             {texts_that_are_no_choices},
+                             {a_rehearsal_packs_nothing},
+                             {explain_shows_the_choice_of_a_site},
+                             {0}};
+  return run_tests("op_choice", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op_actor.h"
+#include "tests/run_tests.h"
 
 /* Who of `n` actors, registered in the given order, is chosen for convert? */
 static int chosen(actor *actors, const bs_op_impl *impls, int n, const int *order) {
@@ -239,17 +240,11 @@ START_TEST(packed_weight_must_match_the_query) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("op_dispatch");
-  TCase *tc = tcase_create("dispatch");
-  tcase_add_test(tc, order_of_choice);
-  tcase_add_test(tc, none_serves_lists_reasons);
-  tcase_add_test(tc, unknown_is_tried_and_failures_are_said);
-  tcase_add_test(tc, packed_weight_stays_with_its_packer);
-  tcase_add_test(tc, packed_weight_must_match_the_query);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{order_of_choice},
+                             {none_serves_lists_reasons},
+                             {unknown_is_tried_and_failures_are_said},
+                             {packed_weight_stays_with_its_packer},
+                             {packed_weight_must_match_the_query},
+                             {0}};
+  return run_tests("op_dispatch", tests, (test_setup){0});
 }

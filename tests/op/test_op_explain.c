@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op_actor.h"
+#include "tests/run_tests.h"
 
 typedef struct told {
   uint32_t count;
@@ -115,16 +116,7 @@ START_TEST(words) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("op_explain");
-  TCase *tc = tcase_create("explain");
-  tcase_add_test(tc, the_ladder_in_order);
-  tcase_add_test(tc, none_that_serves);
-  tcase_add_test(tc, a_broken_query_asks_nobody);
-  tcase_add_test(tc, words);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {
+      {the_ladder_in_order}, {none_that_serves}, {a_broken_query_asks_nobody}, {words}, {0}};
+  return run_tests("op_explain", tests, (test_setup){0});
 }

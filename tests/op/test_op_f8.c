@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static const bs_rank_api *api;
 /* Backend and instruction set of each round. */
@@ -423,19 +424,12 @@ START_TEST(what_does_not_fit_is_refused) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("op_f8");
-  TCase *t = tcase_create("op_f8");
-  tcase_set_timeout(t, 120);
-  tcase_add_loop_test(t, values_are_rounded_by_the_definition, 0, ROUNDS);
-  tcase_add_loop_test(t, every_code_stands_for_its_value, 0, ROUNDS);
-  tcase_add_loop_test(t, products_by_their_scales, 0, ROUNDS);
-  tcase_add_loop_test(t, tokens_do_not_meet, 0, ROUNDS);
-  tcase_add_loop_test(t, nan_stays_where_it_is, 0, ROUNDS);
-  tcase_add_test(t, what_does_not_fit_is_refused);
-  suite_add_tcase(s, t);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
+  const test_case tests[] = {{values_are_rounded_by_the_definition, ROUNDS},
+                             {every_code_stands_for_its_value, ROUNDS},
+                             {products_by_their_scales, ROUNDS},
+                             {tokens_do_not_meet, ROUNDS},
+                             {nan_stays_where_it_is, ROUNDS},
+                             {what_does_not_fit_is_refused},
+                             {0}};
+  return run_tests("op_f8", tests, (test_setup){.timeout = 120});
 }

@@ -9,6 +9,7 @@
 #include "blockshock/plugin.h"
 #include "core/base/error.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 static const bs_rank_api *api;
@@ -274,17 +275,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("op_quantize");
-  TCase *c = tcase_create("quantize");
-  tcase_add_checked_fixture(c, open_all, close_all);
-  tcase_add_loop_test(c, as_defined, 0, (int)(sizeof shapes / sizeof shapes[0]));
-  tcase_add_test(c, nothing_turns_finite);
-  tcase_add_loop_test(c, sums_are_rounded_once, 0, 4);
-  tcase_add_test(c, refused);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
+  const test_case tests[] = {
+      {as_defined, TEST_COUNT(shapes)}, {nothing_turns_finite}, {sums_are_rounded_once, 4}, {refused}, {0}};
+  return run_tests("op_quantize", tests, (test_setup){open_all, close_all});
 }

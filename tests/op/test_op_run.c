@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op_actor.h"
+#include "tests/run_tests.h"
 
 START_TEST(optional_slots) {
   fx f;
@@ -281,17 +282,8 @@ START_TEST(plugin_defined_op) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("op_run");
-  TCase *tc = tcase_create("run");
-  tcase_add_test(tc, optional_slots);
-  tcase_add_test(tc, run_checks_its_arguments);
-  tcase_add_test(tc, data_is_aligned);
-  tcase_add_test(tc, packed_weights_see_whole_tensors_only);
-  tcase_add_test(tc, plugin_defined_op);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{optional_slots},    {run_checks_its_arguments},
+                             {data_is_aligned},   {packed_weights_see_whole_tensors_only},
+                             {plugin_defined_op}, {0}};
+  return run_tests("op_run", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 typedef struct matmul_query {
   bs_tensor_desc x, bias, residual, y;
@@ -316,21 +317,8 @@ START_TEST(cost_formulas) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("op_schema");
-  TCase *tc = tcase_create("schema");
-  tcase_add_test(tc, matmul_arity_and_presence);
-  tcase_add_test(tc, matmul_shapes);
-  tcase_add_test(tc, sizes_that_overflow);
-  tcase_add_test(tc, matmul_dtypes);
-  tcase_add_test(tc, partitions);
-  tcase_add_test(tc, columns_and_convert);
-  tcase_add_test(tc, activate);
-  tcase_add_test(tc, plugin_ops);
-  tcase_add_test(tc, cost_formulas);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {
+      {matmul_arity_and_presence}, {matmul_shapes}, {sizes_that_overflow}, {matmul_dtypes}, {partitions},
+      {columns_and_convert},       {activate},      {plugin_ops},          {cost_formulas}, {0}};
+  return run_tests("op_schema", tests, (test_setup){0});
 }

@@ -5,6 +5,7 @@
 
 #include "core/op/choice.h"
 #include "op_actor.h"
+#include "tests/run_tests.h"
 
 enum { ROWS = 6, COLS = 10 }; /* three groups, the last one half empty */
 
@@ -180,17 +181,8 @@ START_TEST(packed_rows_are_kept_values) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("op_schema24");
-  TCase *tc = tcase_create("schema24");
-  tcase_add_test(tc, costs_are_those_of_kept_weights);
-  tcase_add_test(tc, positions_must_fit);
-  tcase_add_test(tc, partitions_are_runs_of_groups);
-  tcase_add_test(tc, keys_name_the_positions);
-  tcase_add_test(tc, packed_rows_are_kept_values);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{costs_are_those_of_kept_weights}, {positions_must_fit},
+                             {partitions_are_runs_of_groups},   {keys_name_the_positions},
+                             {packed_rows_are_kept_values},     {0}};
+  return run_tests("op_schema24", tests, (test_setup){0});
 }

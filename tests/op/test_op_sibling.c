@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op_actor.h"
+#include "tests/run_tests.h"
 
 /* X [4,8], dY [4,6], dX [4,8], dW [6,8], alpha [1]. */
 typedef struct grad {
@@ -276,19 +277,13 @@ START_TEST(training_needs_both_siblings) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("op_sibling");
-  TCase *tc = tcase_create("sibling");
-  tcase_add_test(tc, shapes_and_attributes);
-  tcase_add_test(tc, columns);
-  tcase_add_test(tc, dtypes);
-  tcase_add_test(tc, costs);
-  tcase_add_test(tc, siblings_share_packed_weights);
-  tcase_add_test(tc, a_sibling_may_refuse_and_must_fit);
-  tcase_add_test(tc, training_needs_both_siblings);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{shapes_and_attributes},
+                             {columns},
+                             {dtypes},
+                             {costs},
+                             {siblings_share_packed_weights},
+                             {a_sibling_may_refuse_and_must_fit},
+                             {training_needs_both_siblings},
+                             {0}};
+  return run_tests("op_sibling", tests, (test_setup){0});
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 typedef struct tally {
   int yes, no;
@@ -208,15 +209,6 @@ START_TEST(workspace_limit_narrows_the_team) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("op_supports");
-  TCase *tc = tcase_create("supports");
-  tcase_add_test(tc, matmul_grid);
-  tcase_add_test(tc, other_ops_grid);
-  tcase_add_test(tc, workspace_limit_narrows_the_team);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{matmul_grid}, {other_ops_grid}, {workspace_limit_narrows_the_team}, {0}};
+  return run_tests("op_supports", tests, (test_setup){0});
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 static const uint32_t floats[6] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
 
@@ -110,16 +111,6 @@ START_TEST(integers) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("ref_activate");
-  TCase *tc = tcase_create("activate");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, every_pair_of_floats);
-  tcase_add_test(tc, in_place_and_special_values);
-  tcase_add_test(tc, integers);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{every_pair_of_floats}, {in_place_and_special_values}, {integers}, {0}};
+  return run_tests("ref_activate", tests, (test_setup){.timeout = 60});
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 static void run_columns(fx *f, const char *op, const bs_partition *p, fx_tensor *in, fx_tensor *out) {
   const bs_tensor_desc *descs[2] = {&in->d, &out->d};
@@ -159,15 +160,7 @@ START_TEST(plan_owns_its_columns) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("ref_columns");
-  TCase *tc = tcase_create("columns");
-  tcase_add_test(tc, known_answer_k7);
-  tcase_add_test(tc, every_dtype_and_generated_partitions);
-  tcase_add_test(tc, plan_owns_its_columns);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {
+      {known_answer_k7}, {every_dtype_and_generated_partitions}, {plan_owns_its_columns}, {0}};
+  return run_tests("ref_columns", tests, (test_setup){0});
 }

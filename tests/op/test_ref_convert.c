@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 static const uint32_t dtypes[11] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2,
                                     BS_I64, BS_I32, BS_I8,  BS_U8,   BS_BOOL};
@@ -142,15 +143,6 @@ START_TEST(wide_integers_stay_exact) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("ref_convert");
-  TCase *tc = tcase_create("convert");
-  tcase_add_test(tc, every_pair_of_dtypes);
-  tcase_add_test(tc, known_roundings);
-  tcase_add_test(tc, wide_integers_stay_exact);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{every_pair_of_dtypes}, {known_roundings}, {wide_integers_stay_exact}, {0}};
+  return run_tests("ref_convert", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 static const bs_backend *backend;
 static void *backend_state;
@@ -101,14 +102,6 @@ START_TEST(activate_fails_cleanly) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("ref_device");
-  TCase *tc = tcase_create("device");
-  tcase_add_test(tc, memory_is_aligned_zeroed_and_copied);
-  tcase_add_test(tc, activate_fails_cleanly);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{memory_is_aligned_zeroed_and_copied}, {activate_fails_cleanly}, {0}};
+  return run_tests("ref_device", tests, (test_setup){0});
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 static const double hand_w[4][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
                                     {-1, 0, 2, 1, 3, -2, 0, 4},
@@ -362,18 +363,12 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("ref_grad");
-  TCase *tc = tcase_create("grad");
-  tcase_add_loop_test(tc, known_gradients, 0, 4);
-  tcase_add_loop_test(tc, known_step, 0, 4);
-  tcase_add_loop_test(tc, bits_are_the_documented_ones, 0, 7);
-  tcase_add_test(tc, integers_wrap);
-  tcase_add_test(tc, empty_sums);
-  tcase_add_test(tc, refusals);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{known_gradients, 4},
+                             {known_step, 4},
+                             {bits_are_the_documented_ones, 7},
+                             {integers_wrap},
+                             {empty_sums},
+                             {refusals},
+                             {0}};
+  return run_tests("ref_grad", tests, (test_setup){0});
 }

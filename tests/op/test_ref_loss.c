@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 static const uint32_t floats[6] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
 
@@ -123,15 +124,7 @@ START_TEST(what_does_not_fit_is_refused) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("ref_loss");
-  TCase *t = tcase_create("loss");
-  tcase_add_test(t, both_losses);
-  tcase_add_test(t, dy_may_be_in_y);
-  tcase_add_loop_test(t, what_does_not_fit_is_refused, 0, sizeof refused / sizeof refused[0]);
-  suite_add_tcase(s, t);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
+  const test_case tests[] = {
+      {both_losses}, {dy_may_be_in_y}, {what_does_not_fit_is_refused, TEST_COUNT(refused)}, {0}};
+  return run_tests("ref_loss", tests, (test_setup){0});
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "op_matmul_case.h"
+#include "tests/run_tests.h"
 
 static const uint32_t floats[6] = {BS_F64, BS_F32, BS_F16, BS_BF16, BS_F8E4M3, BS_F8E5M2};
 static const double known_w[4][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
@@ -351,9 +352,5 @@ int main(void) {
   tcase_add_test(tc, same_bits_for_any_team);
   tcase_add_test(tc, fast_enough_to_be_the_oracle);
   suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "op_fixture.h"
 #include "plugins/ref/ops/matmul24.h"
+#include "tests/run_tests.h"
 
 static double hand_w[4][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
                               {-1, 0, 2, 1, 3, -2, 0, 4},
@@ -407,22 +408,11 @@ START_TEST(wrong_positions_are_refused) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("ref_matmul24");
-  TCase *c = tcase_create("ref_matmul24");
   const int all = sizeof shapes / sizeof shapes[0];
-  tcase_add_loop_test(c, known_codes, 0, HAND_TYPES);
-  tcase_add_loop_test(c, known_forward, 0, HAND_TYPES);
-  tcase_add_loop_test(c, known_gradients, 0, HAND_TYPES);
-  tcase_add_test(c, halves_are_the_whole);
-  tcase_add_loop_test(c, bits_of_forward, 0, all);
-  tcase_add_loop_test(c, bits_of_dx, 0, all);
-  tcase_add_loop_test(c, bits_of_dw_and_update, 0, all);
-  tcase_add_test(c, others_do_not_count);
-  tcase_add_test(c, wrong_positions_are_refused);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const test_case tests[] = {{known_codes, HAND_TYPES},     {known_forward, HAND_TYPES},
+                             {known_gradients, HAND_TYPES}, {halves_are_the_whole},
+                             {bits_of_forward, all},        {bits_of_dx, all},
+                             {bits_of_dw_and_update, all},  {others_do_not_count},
+                             {wrong_positions_are_refused}, {0}};
+  return run_tests("ref_matmul24", tests, (test_setup){0});
 }

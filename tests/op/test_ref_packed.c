@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 /* One packed weight, read back, updated in place and read again, shared by plans of two batch classes. */
 START_TEST(packed_weight_reads_and_updates) {
@@ -105,14 +106,6 @@ START_TEST(out_of_memory_is_an_error) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("ref_packed");
-  TCase *tc = tcase_create("packed");
-  tcase_add_test(tc, packed_weight_reads_and_updates);
-  tcase_add_test(tc, out_of_memory_is_an_error);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{packed_weight_reads_and_updates}, {out_of_memory_is_an_error}, {0}};
+  return run_tests("ref_packed", tests, (test_setup){0});
 }

@@ -6,6 +6,7 @@
 
 #include "blockshock/blockshock.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static const float known_w[4][8] = {{1, 2, 3, 4, 5, 6, 7, 8},
                                     {-1, 0, 2, 1, 3, -2, 0, 4},
@@ -148,15 +149,6 @@ START_TEST(unknown_op_is_refused_by_name) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("ref_world");
-  TCase *tc = tcase_create("world");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, known_answer_on_two_ranks);
-  tcase_add_test(tc, unknown_op_is_refused_by_name);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed > 0;
+  const test_case tests[] = {{known_answer_on_two_ranks}, {unknown_op_is_refused_by_name}, {0}};
+  return run_tests("ref_world", tests, (test_setup){.timeout = 60});
 }

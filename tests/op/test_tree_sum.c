@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op_fixture.h"
+#include "tests/run_tests.h"
 
 static int32_t run_tree(fx *f, const bs_op_query *q, fx_tensor *in, fx_tensor *out, bs_error *err) {
   bs_tensor *args[2] = {&in->t, &out->t};
@@ -139,15 +140,7 @@ START_TEST(what_the_schema_refuses) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("tree_sum");
-  TCase *tc = tcase_create("tree_sum");
-  tcase_add_loop_test(tc, every_number_of_blocks, 0, 3);
-  tcase_add_test(tc, the_order_is_the_query_s);
-  tcase_add_test(tc, what_the_schema_refuses);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {
+      {every_number_of_blocks, 3}, {the_order_is_the_query_s}, {what_the_schema_refuses}, {0}};
+  return run_tests("tree_sum", tests, (test_setup){0});
 }

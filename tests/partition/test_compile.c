@@ -5,6 +5,7 @@
  */
 #include "core/partition/compile.h"
 #include "tests/partition/kept_kit.h"
+#include "tests/run_tests.h"
 
 /* A kept set that is one pattern by row and group. */
 typedef struct made_set {
@@ -193,18 +194,12 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("compile");
-  TCase *tc = tcase_create("compile");
-  tcase_add_test(tc, facts_of_made_sets);
-  tcase_add_test(tc, legality_of_the_six_patterns);
-  tcase_add_test(tc, decisions);
-  tcase_add_test(tc, magnitude_over_columns_is_a_gather);
-  tcase_add_test(tc, bytes);
-  tcase_add_test(tc, refusals);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{facts_of_made_sets},
+                             {legality_of_the_six_patterns},
+                             {decisions},
+                             {magnitude_over_columns_is_a_gather},
+                             {bytes},
+                             {refusals},
+                             {0}};
+  return run_tests("compile", tests, (test_setup){0});
 }

@@ -12,6 +12,7 @@
 #include "core/base/rng.h"
 #include "core/partition/partition.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 enum { MAX_K = 200, MAX_P = 9 };
 
@@ -140,15 +141,6 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("importance");
-  TCase *tc = tcase_create("importance");
-  tcase_add_test(tc, generated_orders_and_shares);
-  tcase_add_test(tc, no_wrong_order_passes);
-  tcase_add_test(tc, refusals);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{generated_orders_and_shares}, {no_wrong_order_passes}, {refusals}, {0}};
+  return run_tests("importance", tests, (test_setup){0});
 }

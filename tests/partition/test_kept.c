@@ -5,6 +5,7 @@
  * refusal.
  */
 #include "tests/partition/kept_kit.h"
+#include "tests/run_tests.h"
 
 /* ---- known answers --------------------------------------------------------------------------- */
 
@@ -297,23 +298,17 @@ START_TEST(huge_rows) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("kept");
-  TCase *tc = tcase_create("kept");
-  tcase_add_test(tc, k9_k10_magnitude_of_the_known_matrix);
-  tcase_add_test(tc, k10_complement_codes);
-  tcase_add_test(tc, k24_ninety_tiles_closed_under_complement);
-  tcase_add_test(tc, fixed_patterns_are_the_columns_of_the_partition);
-  tcase_add_test(tc, random_golden);
-  tcase_add_loop_test(tc, random_is_uniform_and_neighbours_are_independent, 0, 3);
-  tcase_add_test(tc, seeds_and_halves_differ);
-  tcase_add_loop_test(tc, pieces_are_those_of_the_whole, 0, N_KINDS);
-  tcase_add_loop_test(tc, wide_rows, 0, N_KINDS);
-  tcase_add_loop_test(tc, slices_are_windows, 0, N_KINDS);
-  tcase_add_test(tc, huge_rows);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{k9_k10_magnitude_of_the_known_matrix},
+                             {k10_complement_codes},
+                             {k24_ninety_tiles_closed_under_complement},
+                             {fixed_patterns_are_the_columns_of_the_partition},
+                             {random_golden},
+                             {random_is_uniform_and_neighbours_are_independent, 3},
+                             {seeds_and_halves_differ},
+                             {pieces_are_those_of_the_whole, N_KINDS},
+                             {wide_rows, N_KINDS},
+                             {slices_are_windows, N_KINDS},
+                             {huge_rows},
+                             {0}};
+  return run_tests("kept", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
  * read.
  */
 #include "tests/partition/kept_kit.h"
+#include "tests/run_tests.h"
 
 typedef struct given_set {
   uint8_t bytes[4 * 2];
@@ -133,15 +134,7 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("kept_check");
-  TCase *tc = tcase_create("kept");
-  tcase_add_test(tc, wrong_sets_are_found);
-  tcase_add_test(tc, a_guarded_set_is_checked_as_it_is_read);
-  tcase_add_test(tc, refusals);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {
+      {wrong_sets_are_found}, {a_guarded_set_is_checked_as_it_is_read}, {refusals}, {0}};
+  return run_tests("kept_check", tests, (test_setup){0});
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "tests/partition/kept_kit.h"
+#include "tests/run_tests.h"
 
 static uint8_t one_group(const char *name, const double *w, int64_t cols) {
   const bs_mask mask = mask_named(name);
@@ -174,18 +175,12 @@ START_TEST(threads_read_the_same) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("kept_weights");
-  TCase *tc = tcase_create("weights");
-  tcase_add_test(tc, order_of_magnitudes);
-  tcase_add_loop_test(tc, transposable_is_the_best_of_ninety, 0, 6);
-  tcase_add_test(tc, transposable_with_what_cannot_be_added);
-  tcase_add_loop_test(tc, energy_kept, 0, 2);
-  tcase_add_test(tc, dtype_of_the_source_makes_no_difference);
-  tcase_add_loop_test(tc, threads_read_the_same, 0, 3);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{order_of_magnitudes},
+                             {transposable_is_the_best_of_ninety, 6},
+                             {transposable_with_what_cannot_be_added},
+                             {energy_kept, 2},
+                             {dtype_of_the_source_makes_no_difference},
+                             {threads_read_the_same, 3},
+                             {0}};
+  return run_tests("kept_weights", tests, (test_setup){0});
 }

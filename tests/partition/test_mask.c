@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/partition/partition.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 START_TEST(k21_accepted_patterns) {
   static const char *const same[] = {"1100", "[1,1,0,0]", "1-1-0-0", "[1, 1, 0, 0]", "1,1,0,0"};
@@ -155,19 +156,13 @@ START_TEST(check_of_masks_made_by_hand) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("mask");
-  TCase *tc = tcase_create("mask");
-  tcase_add_test(tc, k21_accepted_patterns);
-  tcase_add_test(tc, k21_rejected_patterns);
-  tcase_add_loop_test(tc, all_patterns_by_every_way, 0, (int)(sizeof six / sizeof six[0]));
-  tcase_add_test(tc, non_complementary_b_is_refused);
-  tcase_add_test(tc, plain_names);
-  tcase_add_test(tc, unknown_names_are_refused_with_the_nearest);
-  tcase_add_test(tc, check_of_masks_made_by_hand);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{k21_accepted_patterns},
+                             {k21_rejected_patterns},
+                             {all_patterns_by_every_way, TEST_COUNT(six)},
+                             {non_complementary_b_is_refused},
+                             {plain_names},
+                             {unknown_names_are_refused_with_the_nearest},
+                             {check_of_masks_made_by_hand},
+                             {0}};
+  return run_tests("mask", tests, (test_setup){0});
 }

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/partition/partition.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static const char *const complements[] = {"1100", "0011", "1010", "0101", "1001", "0110"};
 static const double share_values[40] = {3,  1, 0.5, 7, 2, 1e-3, 4,   1, 9,   2, 1,   1, 1,  5,
@@ -233,19 +234,12 @@ START_TEST(shares_of_a_range) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("partition");
-  TCase *tc = tcase_create("partition");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, parts_cover_and_are_disjoint, 0, 11);
-  tcase_add_test(tc, cells_of_the_table);
-  tcase_add_test(tc, period_is_offered_where_it_exists);
-  tcase_add_test(tc, uneven_shares_are_fair);
-  tcase_add_test(tc, refusals);
-  tcase_add_test(tc, shares_of_a_range);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {{parts_cover_and_are_disjoint, 11},
+                             {cells_of_the_table},
+                             {period_is_offered_where_it_exists},
+                             {uneven_shares_are_fair},
+                             {refusals},
+                             {shares_of_a_range},
+                             {0}};
+  return run_tests("partition", tests, (test_setup){.timeout = 120});
 }

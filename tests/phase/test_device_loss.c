@@ -9,6 +9,7 @@
 #include "lab/phase/loss.h"
 #include "lab/phase/train.h"
 #include "tests/gate/right_run.h"
+#include "tests/run_tests.h"
 
 enum { B = 8, N = 24, K = 40 };
 
@@ -111,11 +112,6 @@ START_TEST(as_the_host_takes_it) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("device_loss");
-  TCase *tc = tcase_create("phases");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_loop_test(tc, as_the_host_takes_it, 0, sizeof cases / sizeof cases[0]);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {{as_the_host_takes_it, TEST_COUNT(cases)}, {0}};
+  return run_tests("device_loss", tests, (test_setup){open_context, close_context, 60});
 }

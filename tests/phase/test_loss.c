@@ -4,6 +4,7 @@
 
 #include "lab/phase/loss.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static float whole[8] = {30, 11, 9, -20, 37, -4, -3, 7};
 static float left[4] = {30, 11, 37, -4}, right[4] = {9, -20, -3, 7};
@@ -49,14 +50,6 @@ START_TEST(names_are_those_of_the_configuration) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("loss");
-  TCase *tc = tcase_create("loss");
-  tcase_add_test(tc, losses_of_k1);
-  tcase_add_test(tc, names_are_those_of_the_configuration);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed ? 1 : 0;
+  const test_case tests[] = {{losses_of_k1}, {names_are_those_of_the_configuration}, {0}};
+  return run_tests("loss", tests, (test_setup){0});
 }

@@ -7,6 +7,7 @@
 #include "lab/phase/loss.h"
 #include "lab/phase/train.h"
 #include "tests/gate/right_run.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 
@@ -107,13 +108,7 @@ START_TEST(steps_count_what_the_layer_does) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("partial_loss");
-  TCase *tc = tcase_create("phases");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_loop_test(tc, right_runs_pass, 0, 16);
-  tcase_add_test(tc, the_loss_is_of_the_sum);
-  tcase_add_test(tc, steps_count_what_the_layer_does);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {right_runs_pass, 16}, {the_loss_is_of_the_sum}, {steps_count_what_the_layer_does}, {0}};
+  return run_tests("partial_loss", tests, (test_setup){open_context, close_context, 60});
 }

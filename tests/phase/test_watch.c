@@ -14,6 +14,7 @@
 #include "lab/phase/case.h"
 #include "lab/stop.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 enum { B = 3, N = 200, K = 40, RANKS = 2 };
 static bs_context *context;
@@ -184,17 +185,7 @@ static void teardown(void) {
 }
 
 int main(void) {
-  Suite *suite = suite_create("watch");
-  TCase *tc = tcase_create("watch");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, steps_in_order);
-  tcase_add_test(tc, rows_are_counted);
-  tcase_add_test(tc, features_are_counted);
-  tcase_add_test(tc, stops_within_a_build);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {
+      {steps_in_order}, {rows_are_counted}, {features_are_counted}, {stops_within_a_build}, {0}};
+  return run_tests("watch", tests, (test_setup){setup, teardown});
 }

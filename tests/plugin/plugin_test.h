@@ -122,14 +122,4 @@ static inline int test_open_files(void) {
   ck_assert_msg(strstr((text), (part)) != NULL, "'%s' is not in '%s'", (part), (text))
 #define ck_assert_lacks(text, part) \
   ck_assert_msg(strstr((text), (part)) == NULL, "'%s' is in '%s'", (part), (text))
-
-static inline int test_main(TCase *tcase, const char *name) {
-  Suite *suite = suite_create(name);
-  suite_add_tcase(suite, tcase);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed == 0 ? 0 : 1;
-}
 #endif

@@ -3,6 +3,7 @@
  * current ABI number; and each required slot, when NULL, is refused by name. */
 #include "core/plugin/slots.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 static char *read_file(const char *path) {
   const char *source = getenv("BS_TEST_SOURCE_DIR");
@@ -175,12 +176,12 @@ START_TEST(conditions) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("abi_docs");
-  tcase_add_test(t, slots_are_documented);
-  tcase_add_test(t, error_ids_are_documented);
-  tcase_add_test(t, kinds_are_whole);
-  tcase_add_test(t, current_abi_has_a_line);
-  tcase_add_test(t, each_slot_is_checked);
-  tcase_add_test(t, conditions);
-  return test_main(t, "abi_docs");
+  const test_case tests[] = {{slots_are_documented},
+                             {error_ids_are_documented},
+                             {kinds_are_whole},
+                             {current_abi_has_a_line},
+                             {each_slot_is_checked},
+                             {conditions},
+                             {0}};
+  return run_tests("abi_docs", tests, (test_setup){0});
 }

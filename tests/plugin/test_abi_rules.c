@@ -7,6 +7,7 @@
 #include "core/plugin/note.h"
 #include "core/plugin/slots.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 typedef struct abi_case {
   uint32_t host, plugin, min_host_minor;
@@ -340,18 +341,18 @@ START_TEST(note_of_a_file) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("abi_rules");
-  tcase_add_loop_test(t, versions, 0, (int)(sizeof abi_cases / sizeof abi_cases[0]));
-  tcase_add_loop_test(t, sizes, 0, (int)(sizeof size_cases / sizeof size_cases[0]));
-  tcase_add_test(t, copies_of_other_releases);
-  tcase_add_test(t, methods_of_other_releases);
-  tcase_add_test(t, parameters_of_other_releases);
-  tcase_add_test(t, a_host_between_two_plugins);
-  tcase_add_test(t, the_oldest_host);
-  tcase_add_test(t, unknown_numbers);
-  tcase_add_test(t, ledgers);
-  tcase_add_test(t, sanitizers);
-  tcase_add_test(t, ledger_hash);
-  tcase_add_test(t, note_of_a_file);
-  return test_main(t, "abi_rules");
+  const test_case tests[] = {{versions, TEST_COUNT(abi_cases)},
+                             {sizes, TEST_COUNT(size_cases)},
+                             {copies_of_other_releases},
+                             {methods_of_other_releases},
+                             {parameters_of_other_releases},
+                             {a_host_between_two_plugins},
+                             {the_oldest_host},
+                             {unknown_numbers},
+                             {ledgers},
+                             {sanitizers},
+                             {ledger_hash},
+                             {note_of_a_file},
+                             {0}};
+  return run_tests("abi_rules", tests, (test_setup){0});
 }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 static char *read_source(const char *path) {
   const char *source = getenv("BS_TEST_SOURCE_DIR");
@@ -172,11 +173,10 @@ START_TEST(a_difference_is_noticed) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("library_exports");
-  tcase_add_checked_fixture(t, setup, NULL);
-  tcase_add_test(t, the_list_is_the_header_and_the_library);
-  tcase_add_test(t, all_else_is_ours);
-  tcase_add_test(t, one_version);
-  tcase_add_test(t, a_difference_is_noticed);
-  return test_main(t, "library_exports");
+  const test_case tests[] = {{the_list_is_the_header_and_the_library},
+                             {all_else_is_ours},
+                             {one_version},
+                             {a_difference_is_noticed},
+                             {0}};
+  return run_tests("library_exports", tests, (test_setup){setup, NULL});
 }

@@ -2,6 +2,7 @@
  * test_plugin_activate.c - activation: several kinds, host copies, clashes, order of deactivation, two
  * contexts, threads, look-ups by name and alias. */
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 START_TEST(things_of_several_kinds) {
   const char *path = fixture("good");
@@ -224,16 +225,16 @@ START_TEST(log_callback_may_ask) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("activate");
-  tcase_add_test(t, things_of_several_kinds);
-  tcase_add_test(t, found_by_name_and_alias);
-  tcase_add_test(t, host_keeps_its_copy);
-  tcase_add_test(t, no_registration_outside_activate);
-  tcase_add_test(t, clashing_alias);
-  tcase_add_test(t, deactivated_in_reverse_order);
-  tcase_add_test(t, failed_plugin_is_not_deactivated);
-  tcase_add_test(t, two_contexts);
-  tcase_add_test(t, many_threads_one_context);
-  tcase_add_test(t, log_callback_may_ask);
-  return test_main(t, "plugin_activate");
+  const test_case tests[] = {{things_of_several_kinds},
+                             {found_by_name_and_alias},
+                             {host_keeps_its_copy},
+                             {no_registration_outside_activate},
+                             {clashing_alias},
+                             {deactivated_in_reverse_order},
+                             {failed_plugin_is_not_deactivated},
+                             {two_contexts},
+                             {many_threads_one_context},
+                             {log_callback_may_ask},
+                             {0}};
+  return run_tests("plugin_activate", tests, (test_setup){0});
 }

@@ -10,6 +10,7 @@
 #include "blockshock/plugin.h"
 #include "core/plugin/note.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 typedef struct image {
   unsigned char *data;
@@ -211,16 +212,7 @@ START_TEST(dynamic_entries_are_told_once) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("plugin_damage");
-  TCase *tc = tcase_create("damage");
-  tcase_set_timeout(tc, 120);
-  tcase_add_test(tc, no_byte_ends_in_a_signal);
-  tcase_add_test(tc, relocations_stay_inside);
-  tcase_add_test(tc, dynamic_entries_are_told_once);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
+  const test_case tests[] = {
+      {no_byte_ends_in_a_signal}, {relocations_stay_inside}, {dynamic_entries_are_told_once}, {0}};
+  return run_tests("plugin_damage", tests, (test_setup){.timeout = 120});
 }

@@ -4,6 +4,7 @@
 #include "core/plugin/note.h"
 #include "tests/kit/symbols.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 static void check_plugin(const char *path) {
   kit_symbols s;
@@ -97,10 +98,10 @@ START_TEST(own_folder_by_default) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("exports");
-  tcase_add_test(t, fixture_exports_one);
-  tcase_add_test(t, own_plugins_export_one);
-  tcase_add_test(t, own_plugins_register_what_they_list);
-  tcase_add_test(t, own_folder_by_default);
-  return test_main(t, "plugin_exports");
+  const test_case tests[] = {{fixture_exports_one},
+                             {own_plugins_export_one},
+                             {own_plugins_register_what_they_list},
+                             {own_folder_by_default},
+                             {0}};
+  return run_tests("plugin_exports", tests, (test_setup){0});
 }

@@ -3,6 +3,7 @@
  * listed, refused when wrong; and their tables suffice: a schedule that is run gives the sum, a source gives
  * the tensor. */
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 static test_log log_of = TEST_LOG_INIT;
 
@@ -213,12 +214,12 @@ START_TEST(a_schedule_is_the_collective) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("kinds");
-  tcase_add_test(t, they_are_found_and_listed);
-  tcase_add_test(t, wrong_ones_are_refused);
-  tcase_add_test(t, an_unknown_kind_is_unsupported);
-  tcase_add_test(t, an_importer_gives_its_tensors);
-  tcase_add_test(t, a_topology_tells_its_links);
-  tcase_add_test(t, a_schedule_is_the_collective);
-  return test_main(t, "plugin_kinds");
+  const test_case tests[] = {{they_are_found_and_listed},
+                             {wrong_ones_are_refused},
+                             {an_unknown_kind_is_unsupported},
+                             {an_importer_gives_its_tensors},
+                             {a_topology_tells_its_links},
+                             {a_schedule_is_the_collective},
+                             {0}};
+  return run_tests("plugin_kinds", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
  * memory. */
 #include "core/plugin/layout.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 #define LOAD(at, flags, size, align) \
   { PT_LOAD, (flags), (at) & ((align)-1), (at), (at), (size), (size), (align) }
@@ -89,9 +90,9 @@ START_TEST(mold_pads_its_read_only_part) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("plugin_layout");
-  tcase_add_test(t, lld_ends_its_read_only_part_with_the_page);
-  tcase_add_test(t, it_does_not_reach_into_the_next_segment);
-  tcase_add_test(t, mold_pads_its_read_only_part);
-  return test_main(t, "plugin_layout");
+  const test_case tests[] = {{lld_ends_its_read_only_part_with_the_page},
+                             {it_does_not_reach_into_the_next_segment},
+                             {mold_pads_its_read_only_part},
+                             {0}};
+  return run_tests("plugin_layout", tests, (test_setup){0});
 }

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 typedef struct bad_case {
   const char *id;
@@ -360,19 +361,19 @@ START_TEST(no_file_stays_open) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("load");
   int n = (int)(sizeof bad_cases / sizeof bad_cases[0]);
-  tcase_add_loop_test(t, bad_by_path, 0, n);
-  tcase_add_loop_test(t, bad_by_search, 0, n);
-  tcase_add_test(t, offer_that_cannot_load_says_why);
-  tcase_add_test(t, note_that_promises_too_much);
-  tcase_add_test(t, without_note);
-  tcase_add_test(t, handlers_are_put_back);
-  tcase_add_test(t, cut_at_every_512_bytes);
-  tcase_add_test(t, cut_between_search_and_open);
-  tcase_add_test(t, exchanged_between_search_and_open);
-  tcase_add_test(t, damaged_tables);
-  tcase_add_test(t, not_elf);
-  tcase_add_test(t, no_file_stays_open);
-  return test_main(t, "plugin_load");
+  const test_case tests[] = {{bad_by_path, n},
+                             {bad_by_search, n},
+                             {offer_that_cannot_load_says_why},
+                             {note_that_promises_too_much},
+                             {without_note},
+                             {handlers_are_put_back},
+                             {cut_at_every_512_bytes},
+                             {cut_between_search_and_open},
+                             {exchanged_between_search_and_open},
+                             {damaged_tables},
+                             {not_elf},
+                             {no_file_stays_open},
+                             {0}};
+  return run_tests("plugin_load", tests, (test_setup){0});
 }

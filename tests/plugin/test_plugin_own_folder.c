@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 /* A tree with the library and one plugin beside it. */
 static void plant(const char *tree, const char *plugin) {
@@ -46,7 +47,6 @@ START_TEST(never_the_current_folder) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("own_folder");
-  tcase_add_test(t, never_the_current_folder);
-  return test_main(t, "plugin_own_folder");
+  const test_case tests[] = {{never_the_current_folder}, {0}};
+  return run_tests("plugin_own_folder", tests, (test_setup){0});
 }

@@ -2,6 +2,7 @@
  * test_plugin_params.c - plugin parameters: default, environment and configuration, their order, wrong
  * values, unknown names. */
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 static int32_t open_with(const char *const *params, uint32_t n, bs_context **out, bs_error *err) {
   static test_log log = TEST_LOG_INIT;
@@ -119,9 +120,7 @@ START_TEST(wrong_values) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("params");
-  tcase_add_test(t, defaults);
-  tcase_add_test(t, environment_and_configuration);
-  tcase_add_loop_test(t, wrong_values, 0, (int)(sizeof wrongs / sizeof wrongs[0]));
-  return test_main(t, "plugin_params");
+  const test_case tests[] = {
+      {defaults}, {environment_and_configuration}, {wrong_values, TEST_COUNT(wrongs)}, {0}};
+  return run_tests("plugin_params", tests, (test_setup){0});
 }

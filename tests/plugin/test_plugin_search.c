@@ -2,6 +2,7 @@
  * test_plugin_search.c - where plugins are looked for, in which order, and what a row says of each. */
 #include "core/plugin/note.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 typedef struct place {
   char root[512], first[600], second[600];
@@ -355,20 +356,20 @@ START_TEST(library_version) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("search");
-  tcase_add_test(t, order_and_shadowing);
-  tcase_add_test(t, same_inode_once);
-  tcase_add_test(t, symbolic_links);
-  tcase_add_test(t, wrong_elements);
-  tcase_add_test(t, a_folder_twice);
-  tcase_add_test(t, names_that_do_not_count);
-  tcase_add_test(t, sorted);
-  tcase_add_test(t, named_plugins);
-  tcase_add_test(t, usable_behind_refused);
-  tcase_add_test(t, same_path_twice);
-  tcase_add_test(t, listing_runs_nothing);
-  tcase_add_test(t, built_ins);
-  tcase_add_test(t, arguments);
-  tcase_add_test(t, library_version);
-  return test_main(t, "plugin_search");
+  const test_case tests[] = {{order_and_shadowing},
+                             {same_inode_once},
+                             {symbolic_links},
+                             {wrong_elements},
+                             {a_folder_twice},
+                             {names_that_do_not_count},
+                             {sorted},
+                             {named_plugins},
+                             {usable_behind_refused},
+                             {same_path_twice},
+                             {listing_runs_nothing},
+                             {built_ins},
+                             {arguments},
+                             {library_version},
+                             {0}};
+  return run_tests("plugin_search", tests, (test_setup){0});
 }

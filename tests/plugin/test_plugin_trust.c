@@ -6,6 +6,7 @@
 
 #include "core/plugin/trust.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/run_tests.h"
 
 typedef struct judge_case {
   uint32_t trust;
@@ -261,15 +262,15 @@ START_TEST(trusted_folder_works) {
 END_TEST
 
 int main(void) {
-  TCase *t = tcase_create("trust");
   umask(022);
-  tcase_add_loop_test(t, rule, 0, (int)(sizeof judge_cases / sizeof judge_cases[0]));
-  tcase_add_test(t, rule_beside_the_library);
-  tcase_add_test(t, chain);
-  tcase_add_test(t, world_writable_folder);
-  tcase_add_test(t, world_writable_file);
-  tcase_add_test(t, by_path_only_warns);
-  tcase_add_test(t, sticky_parent);
-  tcase_add_test(t, trusted_folder_works);
-  return test_main(t, "plugin_trust");
+  const test_case tests[] = {{rule, TEST_COUNT(judge_cases)},
+                             {rule_beside_the_library},
+                             {chain},
+                             {world_writable_folder},
+                             {world_writable_file},
+                             {by_path_only_warns},
+                             {sticky_parent},
+                             {trusted_folder_works},
+                             {0}};
+  return run_tests("plugin_trust", tests, (test_setup){0});
 }

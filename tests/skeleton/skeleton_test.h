@@ -32,16 +32,6 @@ static inline bs_context *skeleton_context(void) {
   return context;
 }
 
-static inline int skeleton_main(TCase *tc, const char *name) {
-  Suite *suite = suite_create(name);
-  suite_add_tcase(suite, tc);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  const int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
-}
-
 #define ck_assert_has(text, part) \
   ck_assert_msg(strstr((text), (part)) != NULL, "'%s' is not in '%s'", (part), (text))
 #endif

@@ -6,6 +6,7 @@
 
 #include "skeleton_test.h"
 #include "tests/comm/ranks.h"
+#include "tests/run_tests.h"
 
 static void setup(void) {
   bs_error err = BS_ERROR_INIT;
@@ -218,14 +219,8 @@ START_TEST(what_is_not_served) {
 END_TEST
 
 int main(void) {
-  TCase *tc = tcase_create("comm");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, all_reduces, 0, WORLDS);
-  tcase_add_test(tc, extremes);
-  tcase_add_loop_test(tc, moves, 0, WORLDS);
-  tcase_add_loop_test(tc, ranks_that_differ, 0, 2);
-  tcase_add_test(tc, a_rank_that_is_late);
-  tcase_add_test(tc, a_rank_that_fails);
-  tcase_add_test(tc, what_is_not_served);
-  return skeleton_main(tc, "skeleton_comm");
+  const test_case tests[] = {
+      {all_reduces, WORLDS}, {extremes},          {moves, WORLDS},      {ranks_that_differ, 2},
+      {a_rank_that_is_late}, {a_rank_that_fails}, {what_is_not_served}, {0}};
+  return run_tests("skeleton_comm", tests, (test_setup){setup, teardown});
 }

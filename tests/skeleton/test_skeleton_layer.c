@@ -4,6 +4,7 @@
  * why. */
 #include "skeleton_test.h"
 #include "tests/methods/method_fixture.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 static void setup(void) {
@@ -136,10 +137,9 @@ START_TEST(what_cannot_be_done_is_refused) {
 END_TEST
 
 int main(void) {
-  TCase *tc = tcase_create("layer");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, method_is_exact, 0, SHAPES * WORLDS);
-  tcase_add_loop_test(tc, backend_is_exact, 0, SHAPES * WORLDS);
-  tcase_add_test(tc, what_cannot_be_done_is_refused);
-  return skeleton_main(tc, "skeleton_layer");
+  const test_case tests[] = {{method_is_exact, SHAPES * WORLDS},
+                             {backend_is_exact, SHAPES * WORLDS},
+                             {what_cannot_be_done_is_refused},
+                             {0}};
+  return run_tests("skeleton_layer", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "skeleton_test.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 static void setup(void) {
@@ -164,11 +165,7 @@ START_TEST(refusals_have_reasons) {
 END_TEST
 
 int main(void) {
-  TCase *tc = tcase_create("op");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, values, 0, 16);
-  tcase_add_test(tc, no_activation_is_a_copy);
-  tcase_add_test(tc, the_rest_is_served_by_another);
-  tcase_add_test(tc, refusals_have_reasons);
-  return skeleton_main(tc, "skeleton_op");
+  const test_case tests[] = {
+      {values, 16}, {no_activation_is_a_copy}, {the_rest_is_served_by_another}, {refusals_have_reasons}, {0}};
+  return run_tests("skeleton_op", tests, (test_setup){setup, teardown});
 }

@@ -4,6 +4,7 @@
  * leave a newer host zeroes, and give what fits. */
 #include "blockshock/plugin.h"
 #include "skeleton_test.h"
+#include "tests/run_tests.h"
 
 #define TAIL 128
 #define PAINT 0xA5
@@ -152,11 +153,10 @@ START_TEST(workloads) {
 END_TEST
 
 int main(void) {
-  TCase *tc = tcase_create("out");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_test(tc, the_helper);
-  tcase_add_loop_test(tc, proposals, 0, (int)(sizeof methods / sizeof methods[0]));
-  tcase_add_loop_test(tc, what_a_layer_owns, 0, (int)(sizeof methods / sizeof methods[0]));
-  tcase_add_loop_test(tc, workloads, 0, 3);
-  return skeleton_main(tc, "skeleton_out");
+  const test_case tests[] = {{the_helper},
+                             {proposals, TEST_COUNT(methods)},
+                             {what_a_layer_owns, TEST_COUNT(methods)},
+                             {workloads, 3},
+                             {0}};
+  return run_tests("skeleton_out", tests, (test_setup){setup, teardown});
 }

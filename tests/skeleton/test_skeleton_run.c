@@ -2,6 +2,7 @@
  * test_skeleton_run.c - each skeleton through bsrun, by the command that its Makefile has as `run`: phase 0's
  * gates pass, and the record names what the plugin offered. */
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *dir;
 static void setup(void) {
@@ -78,11 +79,7 @@ START_TEST(inspected_where_they_are_registered) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("skeleton_run");
-  TCase *tc = tcase_create("run");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, the_makefiles_command_passes, 0, 10);
-  tcase_add_loop_test(tc, inspected_where_they_are_registered, 0, 5);
-  suite_add_tcase(suite, tc);
-  return run_suite(suite);
+  const test_case tests[] = {
+      {the_makefiles_command_passes, 10}, {inspected_where_they_are_registered, 5}, {0}};
+  return run_tests("skeleton_run", tests, (test_setup){setup, teardown});
 }

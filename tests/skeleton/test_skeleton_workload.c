@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "skeleton_test.h"
+#include "tests/run_tests.h"
 
 static bs_context *context;
 static const bs_workload *table;
@@ -165,11 +166,10 @@ START_TEST(wrong_requests) {
 END_TEST
 
 int main(void) {
-  TCase *tc = tcase_create("workload");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, any_part_is_the_whole, 0, 3);
-  tcase_add_test(tc, outliers_are_where_they_belong);
-  tcase_add_test(tc, values_are_of_the_models_dtype);
-  tcase_add_test(tc, wrong_requests);
-  return skeleton_main(tc, "skeleton_workload");
+  const test_case tests[] = {{any_part_is_the_whole, 3},
+                             {outliers_are_where_they_belong},
+                             {values_are_of_the_models_dtype},
+                             {wrong_requests},
+                             {0}};
+  return run_tests("skeleton_workload", tests, (test_setup){setup, teardown});
 }

@@ -8,6 +8,7 @@
 
 #include "core/base/dtype.h"
 #include "formats/npy.h"
+#include "tests/run_tests.h"
 #include "tests/workloads/workload.h"
 
 enum { N = 6, K = 1500, ROWS = 9 };
@@ -430,19 +431,16 @@ START_TEST(a_trained_layer_is_a_workload) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("file");
-  TCase *tc = tcase_create("file");
-  tcase_add_checked_fixture(tc, begin, files_end);
-  tcase_add_loop_test(tc, a_layer_is_read_as_it_lies_in_the_files, 0, 4);
-  tcase_add_test(tc, transposed_and_wider_weights);
-  tcase_add_test(tc, what_is_not_in_a_file_is_generated_and_said);
-  tcase_add_test(tc, leading_dimensions_are_rows_and_b_takes_the_first);
-  tcase_add_test(tc, disagreements_are_errors_with_the_numbers);
-  tcase_add_test(tc, names_with_a_hash_and_without_an_extension);
-  tcase_add_test(tc, nan_and_inf_are_said);
-  tcase_add_test(tc, ranks_may_read_at_once);
-  tcase_add_test(tc, a_file_that_changes_while_open_is_an_error);
-  tcase_add_test(tc, a_trained_layer_is_a_workload);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {{a_layer_is_read_as_it_lies_in_the_files, 4},
+                             {transposed_and_wider_weights},
+                             {what_is_not_in_a_file_is_generated_and_said},
+                             {leading_dimensions_are_rows_and_b_takes_the_first},
+                             {disagreements_are_errors_with_the_numbers},
+                             {names_with_a_hash_and_without_an_extension},
+                             {nan_and_inf_are_said},
+                             {ranks_may_read_at_once},
+                             {a_file_that_changes_while_open_is_an_error},
+                             {a_trained_layer_is_a_workload},
+                             {0}};
+  return run_tests("file", tests, (test_setup){begin, files_end});
 }

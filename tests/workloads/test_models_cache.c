@@ -7,6 +7,7 @@
 
 #include "plugins/workloads/models/cache.h"
 #include "tests/formats/files.h"
+#include "tests/run_tests.h"
 
 enum { WORDS = 16, UNITS = 40 };
 
@@ -178,13 +179,8 @@ START_TEST(many_readers) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("models_cache");
-  TCase *tc = tcase_create("models_cache");
-  tcase_add_test(tc, each_unit_is_made_once);
-  tcase_add_test(tc, the_bound_holds);
-  tcase_add_test(tc, a_unit_in_use_stays);
-  tcase_add_test(tc, a_failure_is_passed_on_and_tried_again);
-  tcase_add_loop_test(tc, many_readers, 0, 4);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {{each_unit_is_made_once}, {the_bound_holds},
+                             {a_unit_in_use_stays},    {a_failure_is_passed_on_and_tried_again},
+                             {many_readers, 4},        {0}};
+  return run_tests("models_cache", tests, (test_setup){0});
 }

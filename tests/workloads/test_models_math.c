@@ -8,6 +8,7 @@
 #include "plugins/workloads/models/kernels.h"
 #include "plugins/workloads/models/row.h"
 #include "tests/formats/files.h"
+#include "tests/run_tests.h"
 
 /* Largest relative error of f against g over a grid of `points` from low to high, in units of 2^-52; where g
  * is not normal its smallest step is allowed. */
@@ -166,14 +167,8 @@ START_TEST(the_loops_agree_bit_by_bit) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("models_math");
-  TCase *tc = tcase_create("models_math");
-  tcase_add_test(tc, accuracy);
-  tcase_add_test(tc, ends_and_special_values);
-  tcase_add_test(tc, golden);
-  tcase_add_test(tc, known_answers_of_the_mlp);
-  tcase_add_test(tc, normalisation);
-  tcase_add_test(tc, the_loops_agree_bit_by_bit);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {
+      {accuracy},      {ends_and_special_values},    {golden}, {known_answers_of_the_mlp},
+      {normalisation}, {the_loops_agree_bit_by_bit}, {0}};
+  return run_tests("models_math", tests, (test_setup){0});
 }

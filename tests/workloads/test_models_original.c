@@ -4,6 +4,7 @@
  * tests/bsrun/original.h says; without them the program is skipped and says so (77). */
 #include "tests/bsrun/original.h"
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *const names[] = {"activation_like", "attention_like", "transformer_mlp_like",
                                     "vision_conv"};
@@ -30,10 +31,6 @@ END_TEST
 
 int main(void) {
   if (original_configs() == NULL) return 77;
-  Suite *s = suite_create("models_original");
-  TCase *tc = tcase_create("models_original");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, the_originals_files_run_unchanged, 0, 4);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {{the_originals_files_run_unchanged, 4}, {0}};
+  return run_tests("models_original", tests, (test_setup){setup, teardown});
 }

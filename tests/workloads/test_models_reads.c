@@ -6,6 +6,7 @@
 
 #include "core/base/convert_paths.h"
 #include "core/base/rng_paths.h"
+#include "tests/run_tests.h"
 #include "tests/workloads/models.h"
 
 /* What the tests below read: odd sizes, several units a row, several blocks a unit. */
@@ -271,15 +272,13 @@ START_TEST(weights_and_targets_are_the_common_ones) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("models_reads");
-  TCase *tc = tcase_create("models_reads");
-  tcase_add_loop_test(tc, the_same_bits_twice_and_in_any_panels, 0, KINDS);
-  tcase_add_loop_test(tc, values_are_rounded_once, 0, KINDS);
-  tcase_add_loop_test(tc, portable_and_avx2_give_the_same_bits, 0, KINDS);
-  tcase_add_loop_test(tc, golden, 0, KINDS);
-  tcase_add_loop_test(tc, ranks_read_at_once, 0, KINDS);
-  tcase_add_loop_test(tc, streams_seeds_and_parts_differ, 0, KINDS);
-  tcase_add_loop_test(tc, weights_and_targets_are_the_common_ones, 0, KINDS);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {{the_same_bits_twice_and_in_any_panels, KINDS},
+                             {values_are_rounded_once, KINDS},
+                             {portable_and_avx2_give_the_same_bits, KINDS},
+                             {golden, KINDS},
+                             {ranks_read_at_once, KINDS},
+                             {streams_seeds_and_parts_differ, KINDS},
+                             {weights_and_targets_are_the_common_ones, KINDS},
+                             {0}};
+  return run_tests("models_reads", tests, (test_setup){0});
 }

@@ -2,6 +2,7 @@
  * test_models_refuse.c - what activation_like, transformer_mlp, attention_like and vision_conv do not take,
  * with ids, places and the numbers seen. */
 #include "plugins/workloads/models/models.h"
+#include "tests/run_tests.h"
 #include "tests/workloads/workload.h"
 
 START_TEST(options_are_strict) {
@@ -169,13 +170,7 @@ START_TEST(memory_may_be_short) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("models_refuse");
-  TCase *tc = tcase_create("models_refuse");
-  tcase_add_test(tc, options_are_strict);
-  tcase_add_test(tc, shapes_must_fit);
-  tcase_add_test(tc, sizes_are_needed);
-  tcase_add_test(tc, parts);
-  tcase_add_test(tc, memory_may_be_short);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {
+      {options_are_strict}, {shapes_must_fit}, {sizes_are_needed}, {parts}, {memory_may_be_short}, {0}};
+  return run_tests("models_refuse", tests, (test_setup){0});
 }

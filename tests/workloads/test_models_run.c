@@ -2,6 +2,7 @@
  * test_models_run.c - bsrun with the workload files activation_like, attention_like, transformer_mlp_like and
  * vision_conv, at sizes that fit them. test_models_original.c has the original's. */
 #include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
 
 static const char *const names[] = {"activation_like", "attention_like", "transformer_mlp_like",
                                     "vision_conv"};
@@ -68,12 +69,7 @@ START_TEST(misfits_are_configuration_errors) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("models_run");
-  TCase *tc = tcase_create("models_run");
-  tcase_add_checked_fixture(tc, setup, teardown);
-  tcase_add_loop_test(tc, our_files_run, 0, 4);
-  tcase_add_test(tc, names_run_without_files);
-  tcase_add_test(tc, misfits_are_configuration_errors);
-  suite_add_tcase(s, tc);
-  return run_suite(s);
+  const test_case tests[] = {
+      {our_files_run, 4}, {names_run_without_files}, {misfits_are_configuration_errors}, {0}};
+  return run_tests("models_run", tests, (test_setup){setup, teardown});
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_models_values.c - X of activation_like, transformer_mlp, attention_like and vision_conv: the values of
  * their definitions under every key, and the heads of attention beside each other (K23). */
+#include "tests/run_tests.h"
 #include "tests/workloads/models.h"
 
 static void check_close(const double *got, const long double *want, int64_t n, const char *what) {
@@ -173,14 +174,12 @@ START_TEST(vision_is_its_definition) {
 END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("models_values");
-  TCase *tc = tcase_create("models_values");
-  tcase_add_test(tc, activation_is_clipped);
-  tcase_add_test(tc, mlp_is_its_definition);
-  tcase_add_test(tc, swiglu_gates_with_silu);
-  tcase_add_test(tc, attention_is_its_definition);
-  tcase_add_test(tc, heads_lie_beside_each_other);
-  tcase_add_test(tc, vision_is_its_definition);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {{activation_is_clipped},
+                             {mlp_is_its_definition},
+                             {swiglu_gates_with_silu},
+                             {attention_is_its_definition},
+                             {heads_lie_beside_each_other},
+                             {vision_is_its_definition},
+                             {0}};
+  return run_tests("models_values", tests, (test_setup){0});
 }

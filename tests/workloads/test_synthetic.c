@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "core/base/rng.h"
+#include "tests/run_tests.h"
 #include "tests/workloads/workload.h"
 
 static const struct {
@@ -328,17 +329,15 @@ END_TEST
 
 int main(void) {
   const int n = (int)(sizeof kinds / sizeof *kinds);
-  Suite *suite = suite_create("synthetic");
-  TCase *tc = tcase_create("synthetic");
-  tcase_add_loop_test(tc, the_same_bits_twice_and_in_any_panels, 0, n);
-  tcase_add_loop_test(tc, values_are_rounded_to_the_model_dtype, 0, n);
-  tcase_add_test(tc, parts_and_seeds_have_streams_of_their_own);
-  tcase_add_test(tc, the_laws_are_those_of_the_generator);
-  tcase_add_test(tc, targets_and_losses);
-  tcase_add_test(tc, integers_stay_exact);
-  tcase_add_test(tc, density_is_kept_and_bounded);
-  tcase_add_test(tc, wrong_requests_are_refused);
-  tcase_add_test(tc, the_text_says_what_was_made);
-  suite_add_tcase(suite, tc);
-  return files_run(suite);
+  const test_case tests[] = {{the_same_bits_twice_and_in_any_panels, n},
+                             {values_are_rounded_to_the_model_dtype, n},
+                             {parts_and_seeds_have_streams_of_their_own},
+                             {the_laws_are_those_of_the_generator},
+                             {targets_and_losses},
+                             {integers_stay_exact},
+                             {density_is_kept_and_bounded},
+                             {wrong_requests_are_refused},
+                             {the_text_says_what_was_made},
+                             {0}};
+  return run_tests("synthetic", tests, (test_setup){0});
 }

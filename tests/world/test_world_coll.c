@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Collectives as methods see them: results, counters, what prepare and run refuse, groups, a world of one,
  * the hook. */
+#include "tests/run_tests.h"
 #include "world_help.h"
 
 static const bs_rank_api *api;

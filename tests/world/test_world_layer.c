@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * bs_layer_* and bs_method_propose around a method of the fixture plugin: what is refused before the method
  * is asked, the timers they fill, what passes through. */
+#include "tests/run_tests.h"
 #include "world_help.h"
 
 static bs_layer_spec spec_of(int64_t n) {

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "core/world/world.h"
+#include "tests/run_tests.h"
 #include "world_help.h"
 
 static const bs_rank_api *api;

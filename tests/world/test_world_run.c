@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "tests/run_tests.h"
 #include "world_help.h"
 
 static void refused(bs_world_options o, int32_t code, const char *id, const char *text) {

@@ -3,6 +3,7 @@
  * none of the host's, so that a communicator that is given one stops with a signal. */
 #include <check.h>
 
+#include "tests/run_tests.h"
 #include "world_help.h"
 
 enum { RANKS = 3, ROWS = 4, COLS = 5, GAP = 2 };
@@ -186,11 +187,6 @@ START_TEST(test_hook) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("world_stage");
-  TCase *t = tcase_create("collectives");
-  tcase_add_checked_fixture(t, open_context, close_context);
-  tcase_add_test(t, test_kinds);
-  tcase_add_test(t, test_hook);
-  suite_add_tcase(s, t);
-  return run_suite(s);
+  const test_case tests[] = {{test_kinds}, {test_hook}, {0}};
+  return run_tests("world_stage", tests, (test_setup){open_context, close_context});
 }

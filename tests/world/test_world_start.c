@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Started collectives: the same results and counters as run, the order, what is refused, failures that reach
  * the waits, ranks that leave without waiting, worlds without a thread for it. */
+#include "tests/run_tests.h"
 #include "world_help.h"
 
 #define FLOATS 4096
@@ -239,17 +240,7 @@ START_TEST(test_hooked) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("world_start");
-  TCase *c = tcase_create("start");
-  tcase_set_timeout(c, 15);
-  tcase_add_checked_fixture(c, open_all, close_context);
-  tcase_add_loop_test(c, test_order, 0, 2);
-  tcase_add_loop_test(c, test_alone, 0, 2);
-  tcase_add_test(c, test_refused);
-  tcase_add_test(c, test_failing);
-  tcase_add_loop_test(c, test_leaving, 1, 5);
-  tcase_add_test(c, test_released);
-  tcase_add_test(c, test_hooked);
-  suite_add_tcase(s, c);
-  return run_suite(s);
+  const test_case tests[] = {{test_order, 2},      {test_alone, 2}, {test_refused}, {test_failing},
+                             {test_leaving, 5, 1}, {test_released}, {test_hooked},  {0}};
+  return run_tests("world_start", tests, (test_setup){open_all, close_context, 15});
 }

@@ -49,12 +49,4 @@ static inline uint32_t rank_of(bs_rank *rank) {
   return bs_rank_get_api()->rank(rank);
 }
 
-static inline int run_suite(Suite *s) {
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
-}
-
 #endif

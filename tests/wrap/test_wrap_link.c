@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 #include "tests/slow.h"
 
 #define FLOATS 25000 /* an all-reduce on two ranks: 100 kB on the wire */
@@ -129,16 +130,6 @@ START_TEST(a_wrong_parameter_is_told) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("wrap_link");
-  TCase *c = tcase_create("link");
-  tcase_set_timeout(c, 15);
-  tcase_add_test(c, takes_its_time);
-  tcase_add_test(c, an_abort_ends_the_wait);
-  tcase_add_test(c, a_wrong_parameter_is_told);
-  suite_add_tcase(s, c);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_ENV);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed != 0;
+  const test_case tests[] = {{takes_its_time}, {an_abort_ends_the_wait}, {a_wrong_parameter_is_told}, {0}};
+  return run_tests("wrap_link", tests, (test_setup){.timeout = 15});
 }

@@ -7,6 +7,7 @@
 
 #include "plugins/wrap/common/plan.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static wrap_plan parsed(const char *text, int slow) {
   wrap_plan plan;
@@ -129,17 +130,11 @@ START_TEST(too_many_steps_are_refused) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("wrap_plan");
-  TCase *t = tcase_create("plans");
-  tcase_add_test(t, steps_mean_what_they_say);
-  tcase_add_test(t, what_is_left_out_is_every);
-  tcase_add_test(t, names_go_round);
-  tcase_add_loop_test(t, bad_plans_are_told, 0, (int)(sizeof bad / sizeof bad[0]));
-  tcase_add_test(t, too_many_steps_are_refused);
-  suite_add_tcase(s, t);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{steps_mean_what_they_say},
+                             {what_is_left_out_is_every},
+                             {names_go_round},
+                             {bad_plans_are_told, TEST_COUNT(bad)},
+                             {too_many_steps_are_refused},
+                             {0}};
+  return run_tests("wrap_plan", tests, (test_setup){0});
 }

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "tests/marks.h"
+#include "tests/run_tests.h"
 
 static bs_context *open_with(const char *param) {
   bs_context_options o = {.struct_size = sizeof o, .log_level = BS_LOG_ERROR};
@@ -186,19 +187,13 @@ START_TEST(a_rank_that_is_late_is_waited_for) {
 END_TEST
 
 int main(void) {
-  Suite *s = suite_create("wrap_world");
-  TCase *t = tcase_create("wrap");
-  tcase_add_test(t, a_wrapped_communicator_is_the_inner_one_by_another_name);
-  tcase_add_test(t, a_wrapped_backend_has_the_inner_ones_ops);
-  tcase_add_loop_test(t, bad_names_are_told, 0, (int)(sizeof names / sizeof names[0]));
-  tcase_add_test(t, a_bad_plan_is_told_when_it_is_used);
-  tcase_add_test(t, wrappers_are_told_apart);
-  tcase_add_test(t, a_rank_that_hangs_is_left_behind);
-  tcase_add_test(t, a_rank_that_is_late_is_waited_for);
-  suite_add_tcase(s, t);
-  SRunner *r = srunner_create(s);
-  srunner_run_all(r, CK_NORMAL);
-  const int failed = srunner_ntests_failed(r);
-  srunner_free(r);
-  return failed == 0 ? 0 : 1;
+  const test_case tests[] = {{a_wrapped_communicator_is_the_inner_one_by_another_name},
+                             {a_wrapped_backend_has_the_inner_ones_ops},
+                             {bad_names_are_told, TEST_COUNT(names)},
+                             {a_bad_plan_is_told_when_it_is_used},
+                             {wrappers_are_told_apart},
+                             {a_rank_that_hangs_is_left_behind},
+                             {a_rank_that_is_late_is_waited_for},
+                             {0}};
+  return run_tests("wrap_world", tests, (test_setup){0});
 }
