@@ -11,7 +11,7 @@
 
 #include "core/base/error.h"
 
-static const uint32_t round_constants[64] = {
+const uint32_t bs_sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -39,8 +39,8 @@ static void add_block(uint32_t state[8], const uint8_t block[64]) {
   uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
   uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
   for (size_t i = 0; i < 64; i++) {
-    const uint32_t t1 =
-        h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + round_constants[i] + w[i];
+    const uint32_t t1 = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) +
+                        bs_sha256_constants[i] + w[i];
     const uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
     h = g;
     g = f;
@@ -55,6 +55,15 @@ static void add_block(uint32_t state[8], const uint8_t block[64]) {
   for (size_t i = 0; i < 8; i++) state[i] += sums[i];
 }
 
+void bs_sha256_portable(uint32_t state[8], const uint8_t *data, size_t count) {
+  for (; count > 0; --count, data += 64) add_block(state, data);
+}
+
+static void add_blocks(uint32_t state[8], const uint8_t *data, size_t count) {
+  bs_sha256_blocks *ni = bs_sha256_ni();
+  (ni != NULL ? ni : bs_sha256_portable)(state, data, count);
+}
+
 void bs_sha256_init(bs_sha256 *h) {
   static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -67,9 +76,10 @@ void bs_sha256_add(bs_sha256 *h, const void *data, size_t size) {
   h->bytes += size;
   while (size > 0) {
     if (h->used == 0 && size >= sizeof h->block) {
-      add_block(h->state, p);
-      p += sizeof h->block;
-      size -= sizeof h->block;
+      const size_t whole = size / sizeof h->block;
+      add_blocks(h->state, p, whole);
+      p += whole * sizeof h->block;
+      size -= whole * sizeof h->block;
       continue;
     }
     size_t n = sizeof h->block - h->used;
@@ -79,7 +89,7 @@ void bs_sha256_add(bs_sha256 *h, const void *data, size_t size) {
     p += n;
     size -= n;
     if (h->used == sizeof h->block) {
-      add_block(h->state, h->block);
+      add_blocks(h->state, h->block, 1);
       h->used = 0;
     }
   }
