@@ -226,9 +226,8 @@ static int32_t no_way(answer *a, uint32_t form, const char *why, bs_error *err) 
 
 static int32_t other_24(answer *a, bs_error *err) {
   if (!a->halves) return no_way(a, BS_FORM_SPARSE24, "the mask does not keep two of each four columns", err);
-  return half_row(
-      a, 0, BS_FORM_SPARSE24,
-      a->no_op24[0] != '\0' ? a->no_op24 : "values with positions, as the original (kernel=sparse24)", err);
+  return half_row(a, 0, BS_FORM_SPARSE24,
+                  a->no_op24[0] != '\0' ? a->no_op24 : "values with positions (kernel=sparse24)", err);
 }
 
 /* masked_split has the whole matrix on every rank. */

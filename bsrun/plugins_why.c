@@ -260,7 +260,7 @@ static void chosen_name(const why *w, size_t i, char *out, size_t size) {
     value = bs_schema_str(w->config, "workload.type");
   if (choices[i].is == BS_KIND_BACKEND && value != NULL &&
       (strcmp(value, "nccl") == 0 || strcmp(value, "gloo") == 0 || strcmp(value, "mpi") == 0))
-    value = "cpu"; /* the original's communicators */
+    value = "cpu"; /* older files name a communicator here */
   snprintf(out, size, "%s", value == NULL ? "" : value);
   if (choices[i].is != BS_KIND_BACKEND && choices[i].is != BS_KIND_COMM) return;
   for (const bs_node *item = selected_items(w->config); item != NULL; item = item->next) {

@@ -7,7 +7,7 @@ import zlib
 METHODS = ("dense", "column_parallel", "row_parallel", "masked_split", "blockshock")
 FIXED = ("complement_1100_0011", "complement_1010_0101", "complement_1001_0110", "interleave", "contiguous", "uneven", "importance")
 BY_ROW = ("random_2of4", "magnitude", "transposable")
-SPARSE = ("sparse24 complement_1100_0011",)  # a fixed mask the original's way, by the 2:4 op
+SPARSE = ("sparse24 complement_1100_0011",)  # a fixed mask by the 2:4 op
 # int8 and wire_bf16: f32 whose sums travel as int8, as bf16; i8: integers, which no layer of a run has. f64 and f8e4m3 are of `ref`.
 DTYPES = ("f32", "bf16", "f16", "int8", "i8", "wire_bf16", "f64", "f8e4m3")
 WIRES = {"int8": "int8", "wire_bf16": "bf16"}

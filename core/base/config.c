@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * config.c - the config tree: making, copying, merging, finding, setting (contract: config.h; rules of
- * composition: spec of the original, "any value but a mapping replaces"). Called by the lab, which builds
+ * composition: any value but a mapping replaces). Called by the lab, which builds
  * one tree per run from files and options. Trees are plain data: thread-safe on distinct trees. */
 #include "core/base/config.h"
 

@@ -111,7 +111,7 @@ static int32_t unknown_name(const char *name, bs_error *err) {
   return BS_CONFIG;
 }
 
-/* Patterns given by themselves win over those in the name, as in the original's files. */
+/* Patterns given by themselves win over those in the name. */
 static int32_t parse_complement(const char *name, const char *pattern_a, const char *pattern_b, bs_mask *mask,
                                 bs_error *err) {
   char a[5], b[5];

@@ -197,7 +197,7 @@ typedef const bs_plugin_desc *(*bs_plugin_query_fn)(uint32_t host_abi, uint32_t 
 /* The note `.note.blockshock` (owner "Blockshock", type 1): read from the file without dlopen, so that
  * listing and choosing run no plugin code. Compared with the descriptor after dlopen. `things` is a
  * newline-separated list: "op:matmul@cpu", "backend:cpu", "method:blockshock",
- * "method:block_shock_2gpu=blockshock" (an alias), "comm:fault:" (a wrapper, which needs another comm behind
+ * "method:older_name=acme" (an alias), "comm:fault:" (a wrapper, which needs another comm behind
  * the colon), ... "needs:libcuda.so.1=driver" is no thing: a library that the plugin opens itself, and the
  * parameter (may be left out) that names another. */
 #define BS_NOTE_OWNER "Blockshock"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * metrics.h - error metrics of a test against a reference, accumulated in fp64. max_rel is the original
- * harness's figure, kept for its records: it divides by outputs near zero (1e9 for a reference of 0 and an
+ * metrics.h - error metrics of a test against a reference, accumulated in fp64. max_rel is
+ * kept for older records (docs/original.md): it divides by outputs near zero (1e9 for a reference of 0 and an
  * error of 0.001), so no gate uses it. */
 #ifndef BS_LAB_GATE_METRICS_H
 #define BS_LAB_GATE_METRICS_H

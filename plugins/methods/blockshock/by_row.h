@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * by_row.h - blockshock over masks that keep other columns in each row (random_2of4, magnitude,
- * transposable), and over fixed ones as the original ran them: each rank holds the 2:4 values of one half of
+ * transposable), and over fixed ones with kernel=sparse24: each rank holds the 2:4 values of one half of
  * the mask and where they lie, and multiplies by the op matmul24. More than two ranks share the halves in
  * slices of columns or of rows of W; with one half alone the others' weights are left out.
  */
