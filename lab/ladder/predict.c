@@ -18,6 +18,7 @@ static void add_parts(bs_parts *sum, const bs_parts *p) {
 
 static void add_predicted(bs_predicted *sum, const bs_predicted *p) {
   add_parts(&sum->bound, &p->bound);
+  sum->least += p->least;
   if (p->has_kernel) add_parts(&sum->kernel, &p->kernel);
   sum->has_kernel |= p->has_kernel;
 }
@@ -133,6 +134,7 @@ static int32_t predict_rung(bs_ladder *l, uint32_t i, const bs_ladder_options *o
     if (rc != BS_OK) return rc;
     if (rank == 0 || p.bound.total > r->predicted.bound.total) r->predicted = p;
   }
+  if (!bs_predict_holds(&r->c)) r->predicted.least = 0.0;
   r->predicted.limit = limit_of(&r->predicted.bound);
   r->is_predicted = rc == BS_OK;
   return rc;

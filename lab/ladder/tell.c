@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lab/ladder/ladder.h"
+#include "lab/measure/against.h"
 
 const char *bs_ladder_pass_name(uint32_t pass) {
   static const char *const names[BS_ARM_WORKS_] = {"forward", "backward", "sgd", "adamw"};
@@ -125,8 +126,8 @@ static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
       json_object_set_new(row, "ratio_high", json_real(r->against.high));
       json_object_set_new(row, "verdict", json_string(bs_comparison_name(r->against.word)));
     }
-    if (p->has_kernel && p->kernel.total > 0)
-      json_object_set_new(row, "measured_over_predicted", json_real(r->seconds / p->kernel.total));
+    const bs_against against = bs_against_of(p, r->seconds);
+    bs_against_json(row, &against);
   }
   json_t *settings = json_array();
   for (uint32_t i = 0; i < r->n_settings; i++) json_array_append_new(settings, json_string(r->settings[i]));

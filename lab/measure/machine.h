@@ -9,6 +9,8 @@ enum { BS_EXCHANGES = 4 };
 extern const double bs_exchange_bytes[BS_EXCHANGES];     /* 4 bytes, 64 KiB, 1 MiB, 4 MiB */
 extern const char *const bs_exchange_keys[BS_EXCHANGES]; /* "all_reduce_4B_s", ... */
 
+#define BS_SAME_PASSES 0.1 /* two passes of one constant that differ by no more count as the same */
+
 typedef struct bs_machine {
   uint32_t cores;    /* usable by this process */
   uint32_t threads;  /* used together for the *_all figures */
@@ -22,8 +24,12 @@ typedef struct bs_machine {
   double footprint;              /* bytes walked for read_* and copy_*: chosen like the run's weights */
   double exchange[BS_EXCHANGES]; /* s, all_reduce of bs_exchange_bytes over the run's ranks; 0 for one rank */
   double host;                   /* s, one forward of an 8 x 8 layer on one rank */
-  const char *source;            /* "measured" in this run, or "stored" (constants.h); static */
-  char measured_at[16];          /* of stored ones: UTC YYYYMMDD_HHMMSS */
+  double spread; /* by how much passes of one constant differed, as a part; below 0.1 it counts as 0.1 */
+  double
+      faster; /* read rate of the faster footprint that these lie between, over theirs; 0: measured there */
+  double others; /* of stored ones: part of the processors' time that others took meanwhile; -1: not known */
+  const char *source;   /* "measured" in this run, or "stored" (constants.h); static */
+  char measured_at[16]; /* of stored ones: UTC YYYYMMDD_HHMMSS */
 } bs_machine;
 
 /* About half a second. like: gives backend, comm and world size. footprint: bytes of all ranks' weights. */

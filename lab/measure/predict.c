@@ -83,34 +83,69 @@ static double quantised_bytes(const bs_layer_spec *spec, const bs_proposal *p, u
   return (double)spec->B * (double)spec->N * (4.0 + 1.0 + 2.0 + 5.0 / world_size);
 }
 
+/* What one rank's forward needs of the machine; sums: of chunks, beside the products. */
+typedef struct needs {
+  double flops, bytes, ranks, threads, sums;
+  const bs_proposal *p;
+} needs;
+
+static bs_parts bound_of(const bs_machine *m, const needs *n) {
+  bs_parts b = {.compute = time_of(n->flops, share(m->flops_core, m->flops_all, n->ranks, n->threads)),
+                .memory = time_of(n->bytes, share(m->read_core, m->read_all, n->ranks, n->threads)),
+                .wire = n->ranks > 1 ? wire_time(m, n->p, n->ranks) : 0.0,
+                .host = m->host};
+  b.total = bs_chunked(fmax(b.compute, b.memory) + n->sums, b.wire, n->p->chunks) + b.host;
+  return b;
+}
+
+/* Passes within a tenth of each other count as the same, so a constant is known to a tenth at best; and
+ * between two footprints memory may be as fast as at the faster one. */
+static bs_machine fastest(const bs_machine *m) {
+  bs_machine f = *m;
+  const double more = 1.0 + fmax(m->spread, BS_SAME_PASSES), read = more * fmax(m->faster, 1.0);
+  f.flops_core *= more, f.flops_all *= more;
+  f.read_core *= read, f.read_all *= read;
+  for (int i = 0; i < BS_EXCHANGES; ++i) f.exchange[i] /= more;
+  f.host /= more;
+  return f;
+}
+
 void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spec *spec, const bs_proposal *p,
                      uint32_t world_size, uint32_t threads, bs_predicted *out) {
   memset(out, 0, sizeof *out);
   const double ranks = world_size;
   const uint32_t x_bytes = BS_DTYPE_BYTES(spec->x_dtype), y_bytes = BS_DTYPE_BYTES(spec->y_dtype);
   const double activations = (double)spec->B * ((double)spec->K * x_bytes + (double)spec->N * y_bytes);
-  const double flops = (double)p->flops;
   const double again = p->chunks > 1 && p->chunk_tokens ? p->chunks - 1.0 : 0.0; /* each reads the weights */
-  const double bytes =
-      (1.0 + again) * (double)p->weight_bytes + activations + quantised_bytes(spec, p, world_size);
+  const needs n = {
+      .flops = (double)p->flops,
+      .bytes = (1.0 + again) * (double)p->weight_bytes + activations + quantised_bytes(spec, p, world_size),
+      .ranks = ranks,
+      .threads = threads,
+      .sums = beside(m, p, ranks, threads),
+      .p = p};
+  const bs_machine best = fastest(m);
   bs_parts *b = &out->bound;
-  b->compute = time_of(flops, share(m->flops_core, m->flops_all, ranks, threads));
-  b->memory = time_of(bytes, share(m->read_core, m->read_all, ranks, threads));
-  b->wire = world_size > 1 ? wire_time(m, p, ranks) : 0.0;
-  b->host = m->host;
-  const double most = b->compute > b->memory ? b->compute : b->memory;
-  const double sums = beside(m, p, ranks, threads);
-  b->total = bs_chunked(most + sums, b->wire, p->chunks) + b->host;
+  *b = bound_of(m, &n);
+  out->least = bound_of(&best, &n).total;
+  const double most = fmax(b->compute, b->memory);
   out->limit = b->compute >= b->memory ? "compute" : "memory";
   if (b->wire > most) out->limit = "wire";
   if (b->host > most && b->host > b->wire) out->limit = "host";
   if (k == NULL) return;
   out->has_kernel = 1;
   out->kernel = *b;
-  out->kernel.compute = time_of(flops, own_rate(m, k->flops_core, k->flops_all, ranks, threads));
-  out->kernel.memory = time_of(bytes, own_rate(m, k->bytes_core, k->bytes_all, ranks, threads));
+  out->kernel.compute = time_of(n.flops, own_rate(m, k->flops_core, k->flops_all, ranks, threads));
+  out->kernel.memory = time_of(n.bytes, own_rate(m, k->bytes_core, k->bytes_all, ranks, threads));
   const double product = bs_overlap(out->kernel.compute, out->kernel.memory);
-  out->kernel.total = bs_chunked(product + sums, b->wire, p->chunks) + b->host;
+  out->kernel.total = bs_chunked(product + n.sums, b->wire, p->chunks) + b->host;
+}
+
+int bs_predict_holds(const bs_case *c) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  return bs_find_backend(c->context, c->backend, &backend, &state, NULL) == BS_OK &&
+         (backend->flags & BS_BACKEND_HOST_MEMORY) != 0;
 }
 
 static int32_t propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err) {
@@ -129,9 +164,11 @@ int32_t bs_predict_case(const bs_machine *m, const bs_kernel *k, const bs_case *
     if (rc != BS_OK) return rc;
     bs_predict_rank(m, k, &c->spec, &proposal, c->world_size, c->threads_per_rank, &p);
     if (r == 0 || p.bound.total > out->bound.total) out->bound = p.bound, out->limit = p.limit;
+    out->least = fmax(out->least, p.least);
     if (r == 0 || p.kernel.total > out->kernel.total) out->kernel = p.kernel;
     out->has_kernel = p.has_kernel;
   }
+  if (!bs_predict_holds(c)) out->least = 0.0;
   return BS_OK;
 }
 

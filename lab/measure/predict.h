@@ -26,6 +26,7 @@ typedef struct bs_parts {
 typedef struct bs_predicted {
   bs_parts bound;    /* by the machine's limits: total = chunked(max(compute, memory), wire) + host */
   const char *limit; /* "compute", "memory", "wire" or "host": the largest of the bound */
+  double least;      /* the bound by the fastest machine that the constants can be of; 0: no bound holds */
   int has_kernel;
   bs_parts kernel; /* by the kernel's rates: total = chunked(bs_overlap(compute, memory), wire) + host */
 } bs_predicted;
@@ -50,6 +51,9 @@ void bs_predict_rank(const bs_machine *machine, const bs_kernel *kernel, const b
 /* The slowest rank's. */
 int32_t bs_predict_case(const bs_machine *machine, const bs_kernel *kernel, const bs_case *c,
                         bs_predicted *out, bs_error *err);
+/* Are the constants, which are of this machine's processors, limits of the case's backend? Not of a device's.
+ */
+int bs_predict_holds(const bs_case *c);
 /* Bytes of the weights of all ranks. */
 int32_t bs_predict_footprint(const bs_case *c, double *out_bytes, bs_error *err);
 #endif

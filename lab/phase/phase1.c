@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/measure/against.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
@@ -171,9 +172,8 @@ static void add_predicted(json_t *out, const arm_state *a, double median) {
   json_object_set_new(out, "bound_s", parts_json(&p->bound));
   json_object_set_new(out, "limit", json_string(p->limit ? p->limit : "unknown"));
   json_object_set_new(out, "predicted_s", p->has_kernel ? parts_json(&p->kernel) : json_null());
-  json_object_set_new(
-      out, "measured_over_predicted",
-      p->has_kernel && p->kernel.total > 0 ? json_real(median / p->kernel.total) : json_null());
+  const bs_against against = bs_against_of(p, median);
+  bs_against_json(out, &against);
   json_object_set_new(out, "kernel", kernel);
 }
 
@@ -231,12 +231,27 @@ static void warn_of_clock(json_t *pairs, const arm_state *a) {
     json_array_append_new(json_object_get(pairs, "measuring_warnings"), json_string(text));
 }
 
+/* A time below its bound, or a prediction that is off. */
+static void warn_of_prediction(const phase1 *p, json_t *pairs, uint32_t i) {
+  const arm_state *a = &p->arm[i];
+  char text[640];
+  const bs_against_facts facts = {.arm = a->name,
+                                  .machine = &p->machine,
+                                  .ranks = a->c.world_size,
+                                  .threads = a->c.threads_per_rank,
+                                  .pairs = p->hot->pairs,
+                                  .disturbed = p->hot->disturbed_kept};
+  if (bs_against_sentence(&a->predicted, p->hot->arm[i].look.p50, &facts, text, sizeof text))
+    json_array_append_new(json_object_get(pairs, "measuring_warnings"), json_string(text));
+}
+
 static int32_t fill(phase1 *p, bs_phase_result *out, bs_error *err) {
   json_t *arms = json_array(), *pairs = bs_sampling_pairs_json(p->hot);
   for (uint32_t i = 0; i < p->arms; ++i) {
     p->arm[i].flush_bytes = bs_arm_flush_bytes(p->arm[i].arm);
     json_array_append_new(arms, arm_json(p, i));
     warn_of_clock(pairs, &p->arm[i]);
+    warn_of_prediction(p, pairs, i);
   }
   json_object_set_new(out->record, "arms", arms);
   json_object_set_new(out->record, "comparisons", comparisons_json(p, p->hot));

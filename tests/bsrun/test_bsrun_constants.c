@@ -117,6 +117,30 @@ START_TEST(the_slowest_ranks_time_counts) {
 }
 END_TEST
 
+/* Constants of a machine a million times slower: what is measured cannot be, and no share of it is told. */
+START_TEST(a_time_below_its_bound_is_told) {
+  json_t *constants = round_constants("ref"), *list = json_object_get(constants, "arithmetic"), *row;
+  size_t i;
+  ran r;
+  json_array_foreach(list, i, row) {
+    json_object_set_new(row, "flops_core", json_real(1e3));
+    json_object_set_new(row, "flops_all", json_real(2e3));
+  }
+  store(constants);
+  json_decref(phase1(NULL, NULL, &r));
+  json_t *record = load(run_folder(&r, dir, 0), "metrics.jsonl");
+  const json_t *arm = json_array_get(json_object_get(record, "arms"), 0);
+  ck_assert(json_is_true(json_object_get(arm, "below_bound")));
+  ck_assert(json_is_null(json_object_get(arm, "share_of_limit")));
+  char *warnings = json_dumps(json_object_get(record, "measuring_warnings"), 0);
+  ck_assert_msg(strstr(warnings, "is below the bound") != NULL, "%s", warnings);
+  free(warnings);
+  json_decref(record);
+  json_decref(constants);
+  ran_free(&r);
+}
+END_TEST
+
 /* Another machine's: left alone and said. */
 START_TEST(another_machines_are_told) {
   ran r;
@@ -159,6 +183,7 @@ int main(void) {
   const test_case tests[] = {{stored_constants_are_used},
                              {stored_rates_of_the_kernel_that_serves},
                              {the_slowest_ranks_time_counts},
+                             {a_time_below_its_bound_is_told},
                              {another_machines_are_told},
                              {the_home_folder},
                              {0}};

@@ -2,8 +2,11 @@
  * test_predict.c - predictions from synthetic constants: exact times, the slower rank, the binding limit, and
  * rates that give back the two measured points they come from. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "lab/measure/against.h"
 #include "lab/measure/kernel.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
@@ -222,6 +225,90 @@ START_TEST(a_hidden_rate_stays_sane) {
 }
 END_TEST
 
+/* One core of 100 GFLOP/s and 10 GB/s; 8 GFLOP and 10 bytes take 80 ms + 1 us, by the kernel 100 ms + 1 us.
+ */
+static const struct {
+  double measured, spread, faster;
+  uint32_t below, off;
+  const char *says; /* NULL: nothing */
+} times[] = {{0.081, 0, 0, 0, 1, "(0.81 times as long): no cause is known"},
+             {0.0729, 0, 0, 0, 1, "times as long"}, /* within the tenth to which constants are known */
+             {0.0727, 0, 0, 1, 1, "measured 72.7 ms is below the bound 80 ms"},
+             {0.0629, 0.25, 0, 1, 1, "below the bound"}, /* passes that differed by a quarter */
+             {0.0641, 0.25, 0, 0, 1, "passes of the machine's constants differed by 25 %"},
+             {0.0727, 0, 4, 1, 1, "below the bound"}, /* the arithmetic knows no footprint */
+             {0.0001, 0, 0, 1, 1, "or the work was not done"},
+             {0.114, 0, 0, 0, 0, NULL},
+             {0.088, 0, 0, 0, 0, NULL},
+             {0.116, 0, 0, 0, 1, "(1.16 times as long)"}};
+
+START_TEST(a_time_beside_bound_and_prediction) {
+  bs_machine m = machine();
+  const bs_kernel k = kernel();
+  const bs_layer_spec s = spec();
+  const bs_proposal p = {.flops = (uint64_t)8e9, .weight_bytes = 10};
+  const bs_against_facts facts = {.arm = "arm", .machine = &m, .ranks = 1, .threads = 1};
+  bs_predicted got;
+  char text[640] = "";
+  m.spread = times[_i].spread;
+  m.faster = times[_i].faster;
+  bs_predict_rank(&m, &k, &s, &p, 1, 1, &got);
+  const bs_against a = bs_against_of(&got, times[_i].measured);
+  ck_assert_uint_eq(a.below_bound, times[_i].below);
+  ck_assert_uint_eq(a.off, times[_i].off);
+  ck_assert(near(a.share, a.below_bound ? 0 : got.bound.total / times[_i].measured));
+  ck_assert_int_eq(bs_against_sentence(&got, times[_i].measured, &facts, text, sizeof text),
+                   times[_i].says != NULL);
+  if (times[_i].says != NULL) ck_assert_msg(strstr(text, times[_i].says) != NULL, "%s", text);
+}
+END_TEST
+
+/* Bytes may come as fast as at the faster of the two footprints; of a device no bound is known, nor a share.
+ */
+START_TEST(a_bound_that_is_none) {
+  bs_machine m = machine();
+  const bs_layer_spec s = spec();
+  const bs_proposal p = {.weight_bytes = (uint64_t)1e9};
+  bs_predicted got;
+  m.host = 0;
+  m.faster = 4;
+  bs_predict_rank(&m, NULL, &s, &p, 1, 1, &got);
+  ck_assert(near(got.bound.total, 0.1) && near(got.least, 0.1 / 1.1 / 4));
+  ck_assert(bs_against_of(&got, 0.9 * got.least).below_bound && !bs_against_of(&got, 0.05).below_bound);
+  got.least = 0;
+  const bs_against a = bs_against_of(&got, 1e-6);
+  json_t *row = json_object();
+  bs_against_json(row, &a);
+  ck_assert(json_is_false(json_object_get(row, "below_bound")));
+  ck_assert(json_is_null(json_object_get(row, "share_of_limit")));
+  ck_assert(json_is_null(json_object_get(row, "measured_over_predicted")));
+  json_decref(row);
+}
+END_TEST
+
+START_TEST(the_causes_of_a_miss_are_told) {
+  bs_machine m = machine();
+  const bs_kernel k = kernel();
+  const bs_layer_spec s = spec();
+  const bs_proposal p = {.flops = (uint64_t)8e9, .weight_bytes = 10};
+  bs_against_facts facts = {
+      .arm = "arm", .machine = &m, .ranks = 1, .threads = 2, .pairs = 60, .disturbed = 33};
+  bs_predicted got;
+  char text[640];
+  bs_predict_rank(&m, &k, &s, &p, 1, 2, &got);
+  snprintf(m.measured_at, sizeof m.measured_at, "20300102_030405");
+  m.others = 0.42;
+  ck_assert(bs_against_sentence(&got, 1, &facts, text, sizeof text));
+  ck_assert_msg(strstr(text,
+                       "33 of 60 pairs were disturbed; rates are known of one core and of all 4, not of "
+                       "2; the stored constants are of 20300102, when others took 42 %") != NULL,
+                "%s", text);
+  facts.ranks = 4;
+  ck_assert(bs_against_sentence(&got, 1, &facts, text, sizeof text));
+  ck_assert_msg(strstr(text, "8 threads share 4 cores") != NULL, "%s", text);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{overlap_is_a_norm},
                              {chunks_hide_the_wire},
@@ -233,6 +320,9 @@ int main(void) {
                              {an_all_reduce_between_the_measured_sizes},
                              {two_points_give_the_rates_back, 3},
                              {a_hidden_rate_stays_sane, 2},
+                             {a_time_beside_bound_and_prediction, TEST_COUNT(times)},
+                             {a_bound_that_is_none},
+                             {the_causes_of_a_miss_are_told},
                              {0}};
   return run_tests("predict", tests, (test_setup){0});
 }
