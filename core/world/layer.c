@@ -3,6 +3,8 @@
  * layer.c - built layers of a method, and proposals. Thin: finds the method, checks what every method
  * would have to check, calls it. Called by embedding programs and the lab.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@ struct bs_layer {
   bs_rank *rank;
   void *object;
   uint32_t flags;
+  int64_t N, K;
   bs_layer_graph_state *graph; /* NULL without BS_LAYER_GRAPH */
 };
 
@@ -79,6 +82,8 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   layer->method = m;
   layer->rank = rank;
   layer->flags = spec->flags;
+  layer->N = spec->N;
+  layer->K = spec->K;
   bs_layer_spec seen = *spec; /* by the method */
   seen.flags &= ~(uint32_t)BS_LAYER_GRAPH;
   if ((spec->flags & BS_LAYER_GRAPH) && (layer->graph = bs_graph_new(rank)) == NULL) {
@@ -90,6 +95,9 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   rc = m->build(state, bs_rank_get_api(), rank, &seen, weights, spec->has_bias ? bias : NULL, &layer->object,
                 err);
   if (timed) bs_region_end(rank, BS_REGION_BUILD);
+  if (rc == BS_OK && layer->object == NULL)
+    rc =
+        bs_error_set(err, BS_PLUGIN, "BS-LAYER-NULL", "rank %u: build returned OK and no layer", rank->index);
   if (rc != BS_OK) {
     if (err != NULL && err->where[0] == '\0') bs_error_where(err, "build of method %s", m->name);
     bs_graph_free(layer->graph);
@@ -173,10 +181,49 @@ int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *stream, b
   return run_pass(layer, &work, BS_REGION_OPT_STEP, err);
 }
 
-int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err) {
-  memset(out_ownership, 0, sizeof *out_ownership);
-  out_ownership->struct_size = (uint32_t)sizeof *out_ownership;
-  return layer->method->owns(layer->object, out_ownership, err);
+/* A part of W that the caller indexes by: a plugin's numbers are believed only here. */
+static int32_t check_columns(const bs_partition *p, int64_t K, char *why, size_t size) {
+  const int gather = p->kind == BS_PARTITION_GATHER;
+  if (p->count < 0 || p->count > K || (gather && p->count > 0 && p->columns == NULL))
+    return snprintf(why, size, "%" PRId64 " columns%s of %" PRId64, p->count,
+                    p->columns == NULL && gather ? " without a list" : "", K);
+  if (!gather && (p->begin < 0 || p->begin > K - p->count))
+    return snprintf(why, size, "%" PRId64 " columns from %" PRId64 " on, of %" PRId64, p->count, p->begin, K);
+  for (int64_t i = 0; gather && i < p->count; ++i) {
+    const uint32_t column = p->columns[i];
+    if (column >= K || (i > 0 && column <= p->columns[i - 1]))
+      return snprintf(why, size,
+                      "column %u at place %" PRId64 " of its list; columns ascend and are below %" PRId64,
+                      column, i, K);
+  }
+  return 0;
+}
+
+static int32_t check_kept(const bs_ownership *o, int64_t K, char *why, size_t size) {
+  const bs_kept *k = o->kept;
+  const int64_t cols = o->columns != NULL ? o->columns->count : K;
+  if (k->read != NULL && k->rows == o->row_count && k->cols == cols) return 0;
+  return snprintf(why, size,
+                  "positions of %" PRId64 " x %" PRId64 " weights%s for a part of %" PRId64 " x %" PRId64,
+                  k->rows, k->cols, k->read != NULL ? "" : ", without `read`,", o->row_count, cols);
+}
+
+int32_t bs_layer_owns(bs_layer *layer, bs_ownership *o, bs_error *err) {
+  char why[160] = "";
+  memset(o, 0, sizeof *o);
+  o->struct_size = (uint32_t)sizeof *o;
+  const int32_t rc = layer->method->owns(layer->object, o, err);
+  if (rc != BS_OK) return rc;
+  if (o->row_begin < 0 || o->row_count < 0 || o->row_count > layer->N ||
+      o->row_begin > layer->N - o->row_count)
+    snprintf(why, sizeof why, "%" PRId64 " rows from %" PRId64 " on, of %" PRId64, o->row_count, o->row_begin,
+             layer->N);
+  else if (o->columns == NULL || check_columns(o->columns, layer->K, why, sizeof why) == 0)
+    if (o->kept != NULL) check_kept(o, layer->K, why, sizeof why);
+  if (why[0] == '\0') return BS_OK;
+  memset(o, 0, sizeof *o);
+  return bs_error_set(err, BS_PLUGIN, "BS-LAYER-OWNS", "method %s says that rank %u owns %s",
+                      layer->method->name, layer->rank->index, why);
 }
 
 int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err) {

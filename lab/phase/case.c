@@ -312,6 +312,7 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   *out = run->result;
   free(run);
   if (rc == BS_OK) rc = bs_case_collect(c, world, out, err);
+  if (rc == BS_OK) rc = bs_owners_check(c, out, err);
   bs_world_destroy(world);
   if (rc != BS_OK) bs_case_result_free(out);
   return rc;

@@ -71,8 +71,9 @@ typedef struct bs_case_rank {
 
 typedef struct bs_case_result {
   uint32_t world_size, threads_per_rank, shared_device;
-  uint32_t turned;     /* 1: judged is a product with W itself (dX): features are columns of W */
-  const int64_t *rows; /* the rows of W that the features are of; NULL: row i of feature i */
+  uint32_t turned;        /* 1: judged is a product with W itself (dX): features are columns of W */
+  const int64_t *rows;    /* the rows of W that the features are of; NULL: row i of feature i */
+  uint32_t zero_products; /* 1: a rank multiplies more than the weights it owns: zeros in others' places */
   uint32_t whole; /* 1: y is all that is judged, wherever the layer's own output lies: nothing is assembled */
   int64_t iterations;
   uint64_t memory_peak;  /* all ranks, tracked bytes, building included */

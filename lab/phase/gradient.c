@@ -320,6 +320,7 @@ int32_t bs_gradient_run(const bs_case *like, uint32_t loss, const bs_source *tar
     return rc;
   }
   if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);
+  if (rc == BS_OK) rc = bs_owners_check(run->c, &run->result.run, err);
   if (rc == BS_OK) rc = collect_joint(run->c, world, &run->result, err);
   if (rc == BS_OK) tamper(run->c, run->out);
   bs_world_destroy(world);
@@ -341,9 +342,9 @@ void bs_gradient_result_free(bs_gradient_result *result) {
   memset(result, 0, sizeof *result);
 }
 
-/* A rank's rows of dW to where they belong; *owned counts them. */
+/* A rank's rows of dW to where they belong. */
 static int32_t place_dw(const bs_case *c, const bs_gradient_result *result, uint32_t r, char *dw,
-                        int64_t *owned, bs_error *err) {
+                        bs_error *err) {
   const bs_ownership *o = &result->run.ranks[r].owns;
   const int64_t K = c->spec.K, width = bs_owners_width(o, K);
   const size_t size = BS_DTYPE_BYTES(result->wide);
@@ -353,7 +354,6 @@ static int32_t place_dw(const bs_case *c, const bs_gradient_result *result, uint
     rc = bs_owners_row_columns(o, K, i, columns, err);
     for (int64_t j = 0; rc == BS_OK && j < width; ++j) {
       if (columns[j] < 0) continue;
-      ++*owned;
       memcpy(dw + (size_t)((o->row_begin + i) * K + columns[j]) * size,
              (const char *)result->ranks[r].dw + (size_t)(i * width + j) * size, size);
     }
@@ -367,19 +367,15 @@ int32_t bs_gradient_assemble(const bs_case *c, const bs_gradient_result *result,
   const int64_t N = c->spec.N, K = c->spec.K;
   const size_t size = BS_DTYPE_BYTES(result->wide);
   char *dw = calloc((size_t)(N * K) + 1, size), *db = calloc((size_t)N + 1, size);
-  int64_t owned = 0;
   int32_t rc = dw && db ? BS_OK : no_memory(err);
   *out_dw = dw;
   *out_db = db;
   for (uint32_t r = 0; rc == BS_OK && r < result->run.world_size; ++r) {
     const bs_ownership *o = &result->run.ranks[r].owns;
-    rc = place_dw(c, result, r, dw, &owned, err);
+    rc = place_dw(c, result, r, dw, err);
     if (result->ranks[r].db)
       memcpy(db + (size_t)o->row_begin * size, result->ranks[r].db, (size_t)o->row_count * size);
   }
-  if (rc == BS_OK && owned != N * K && !bs_owners_pruned(&result->run))
-    rc = bs_error_set(err, BS_INTERNAL, "BS-GRADIENT-OWNERS", "the ranks own %lld of %lld weights",
-                      (long long)owned, (long long)(N * K));
   if (rc == BS_OK && c->spec.has_bias) return BS_OK;
   free(db);
   *out_db = NULL;

@@ -7,6 +7,8 @@
 
 #include "core/base/error.h"
 
+#define ROWS_CHECKED 64 /* of parts that keep positions row by row */
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 static int64_t groups_of(const bs_kept *k) {
@@ -26,12 +28,7 @@ static int32_t read_copy(void *ctx, int64_t row, int64_t nrows, int64_t group, i
 int32_t bs_owners_copy(bs_case_rank *rank, bs_error *err) {
   const bs_kept *k = rank->owns.kept;
   if (k == NULL) return BS_OK;
-  const int64_t groups = groups_of(k), cols = rank->owns.columns ? rank->owns.columns->count : k->cols;
-  if (k->rows != rank->owns.row_count || k->cols != cols)
-    return bs_error_set(err, BS_PLUGIN, "BS-CASE-OWNERS",
-                        "positions of %lld x %lld weights are told of a part of %lld x %lld",
-                        (long long)k->rows, (long long)k->cols, (long long)rank->owns.row_count,
-                        (long long)cols);
+  const int64_t groups = groups_of(k);
   rank->kept = malloc((size_t)(k->rows * groups) + 1);
   if (rank->kept == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the positions of %lld rows",
@@ -144,6 +141,70 @@ static void read_row(const bs_owners *m, int64_t row, uint32_t *out) {
     for (int64_t j = 0; j < cols; ++j)
       if (keeps(o, row - o->row_begin, j)) out[column_of(o->columns, j)] = r;
   }
+}
+
+/* Rows first .. first+n-1 of W, which are the same for every rank: the owners of each column are counted. */
+static int32_t check_rows(const bs_case_result *result, int64_t first, int64_t n, int64_t K, uint32_t *owner,
+                          bs_error *err) {
+  const int pruned = bs_owners_pruned(result);
+  fill(owner, K, BS_OWNER_NONE);
+  for (uint32_t r = 0; r < result->world_size; ++r) {
+    const bs_ownership *o = &result->ranks[r].owns;
+    const int64_t cols = has_row(o, first) ? width_of(o, K) : 0;
+    for (int64_t j = 0; j < cols; ++j) {
+      if (!keeps(o, first - o->row_begin, j)) continue;
+      const int64_t k = column_of(o->columns, j);
+      if (owner[k] != BS_OWNER_NONE)
+        return bs_error_set(err, BS_PLUGIN, "BS-LAYER-OWNS",
+                            "column %lld of W is owned by rank %u and by rank %u, in rows %lld..%lld",
+                            (long long)k, owner[k], r, (long long)first, (long long)(first + n - 1));
+      owner[k] = r;
+    }
+  }
+  for (int64_t k = 0; !pruned && k < K; ++k)
+    if (owner[k] == BS_OWNER_NONE)
+      return bs_error_set(err, BS_PLUGIN, "BS-LAYER-OWNS",
+                          "column %lld of W is owned by no rank, in rows %lld..%lld", (long long)k,
+                          (long long)first, (long long)(first + n - 1));
+  return BS_OK;
+}
+
+/* The first row behind `row` where another rank's part begins or ends; row by row each is its own. */
+static int64_t next_edge(const bs_case_result *result, int64_t row, int64_t N) {
+  int64_t next = N;
+  for (uint32_t r = 0; r < result->world_size; ++r) {
+    const bs_ownership *o = &result->ranks[r].owns;
+    const int64_t edges[2] = {o->row_begin, o->row_begin + o->row_count};
+    for (int i = 0; i < 2; ++i)
+      if (edges[i] > row && edges[i] < next) next = edges[i];
+  }
+  return next;
+}
+
+/* The proposal counts the products that a rank makes, its ownership the weights that these can be of (a rank
+ * without any multiplies one column of zeros, of X too). */
+static uint32_t multiplies_zeros(const bs_case *c, const bs_case_rank *rank) {
+  const int64_t width = bs_owners_width(&rank->owns, c->spec.K), own = width > 0 ? width : 1;
+  return (double)rank->proposal.flops > 2.0 * (double)c->spec.B * (double)rank->owns.row_count * (double)own;
+}
+
+int32_t bs_owners_check(const bs_case *c, bs_case_result *result, bs_error *err) {
+  const int64_t N = c->spec.N, K = c->spec.K;
+  const int64_t rows = bs_owners_by_row(result) ? N / ROWS_CHECKED + 1 : N; /* at most so many further on */
+  if (!bs_case_judged(c)) return BS_OK;
+  for (uint32_t r = 0; r < result->world_size; ++r)
+    result->zero_products |= multiplies_zeros(c, &result->ranks[r]);
+  if (c->fault || result->world_size < 2 || result->ranks[0].proposal.split == BS_SPLIT_NONE) return BS_OK;
+  uint32_t *owner = malloc((size_t)(K > 0 ? K : 1) * sizeof *owner);
+  if (owner == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column map");
+  int32_t rc = BS_OK;
+  for (int64_t row = 0, next; rc == BS_OK && row < N; row = next) {
+    next = next_edge(result, row, N);
+    if (next > row + rows) next = row + rows;
+    rc = check_rows(result, row, next - row, K, owner, err);
+  }
+  free(owner);
+  return rc;
 }
 
 /* Of a turned result the sizes are those of the product: its outputs are columns of W. */

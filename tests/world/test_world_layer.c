@@ -77,6 +77,57 @@ START_TEST(test_layer) {
 }
 END_TEST
 
+static const char *const owns_says[] = {"build returned OK and no layer",
+                                        "",
+                                        "3 columns from 1 on, of 3",
+                                        "4 columns of 3",
+                                        "-1 columns of 3",
+                                        "1 columns from 9223372036854775807 on, of 3",
+                                        "column 3 at place 1 of its list",
+                                        "column 1 at place 1 of its list",
+                                        "2 columns without a list of 3",
+                                        "4 rows from 0 on, of 3",
+                                        "3 rows from 1 on, of 3",
+                                        "3 rows from -1 on, of 3",
+                                        "positions of 3 x 3 weights, without `read`,"};
+
+/* What a method says that it owns is believed only where it lies within W. */
+static int32_t owns_main(bs_rank *rank, void *arg, bs_error *e) {
+  static const char *const keys[] = {"owns"};
+  char text[8];
+  const char *const values[] = {text};
+  float w[9] = {0};
+  bs_source weights;
+  bs_ownership owns;
+  (void)arg;
+  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, 3, 3, 3, &weights, e), BS_OK);
+  for (int i = 0; i < (int)(sizeof owns_says / sizeof owns_says[0]); ++i) {
+    bs_layer *layer = NULL;
+    bs_layer_spec s = spec_of(3);
+    snprintf(text, sizeof text, "%d", i - 1);
+    s.n_options = 1;
+    s.option_keys = keys;
+    s.option_values = values;
+    int32_t rc = bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e);
+    if (rc == BS_OK) rc = bs_layer_owns(layer, &owns, e);
+    ck_assert_msg(rc == (i == 1 ? BS_OK : BS_PLUGIN), "%d: %s", i, e->message);
+    if (rc != BS_OK) ck_assert_str_eq(e->id, i == 0 ? "BS-LAYER-NULL" : "BS-LAYER-OWNS");
+    if (rc != BS_OK) ck_assert_msg(strstr(e->message, owns_says[i]) != NULL, "%s", e->message);
+    if (rc != BS_OK) ck_assert_ptr_nonnull(strstr(e->message, "rank 0"));
+    bs_layer_free(layer);
+    e->code = BS_OK;
+  }
+  bs_source_release(&weights);
+  return BS_OK;
+}
+START_TEST(test_owns) {
+  bs_world_options o = options(1, "ref");
+  bs_world *world = world_of(&o);
+  run(world, owns_main, NULL, BS_OK);
+  bs_world_destroy(world);
+}
+END_TEST
+
 static int32_t crowd_main(bs_rank *rank, void *arg, bs_error *e) {
   float w[9] = {0};
   bs_source weights;
@@ -148,6 +199,7 @@ int main(void) {
   TCase *c = tcase_create("layer");
   tcase_add_unchecked_fixture(c, open_context, close_context);
   tcase_add_test(c, test_layer);
+  tcase_add_test(c, test_owns);
   tcase_add_test(c, test_crowd);
   tcase_add_test(c, test_propose);
   tcase_add_test(c, test_propose_counts);
