@@ -50,7 +50,8 @@ static int32_t judge_one(const bs_case *g, void *values, const bs_case_result *r
                          const bs_carried *carried, bs_verdict *out, bs_error *err) {
   const bs_verdict_within within = {.carried = carried};
   bs_case_rank rank = {.y = values, .y_cols = g->spec.N, .same_each_time = 1};
-  const bs_case_result one = {.world_size = 1, .iterations = run->iterations, .ranks = &rank};
+  const bs_case_result one = {
+      .world_size = 1, .iterations = run->iterations, .ranks = &rank, .zero_products = run->zero_products};
   for (uint32_t r = 0; r < run->world_size; ++r) rank.same_each_time &= run->ranks[r].same_each_time;
   return bs_verdict_make_within(g, &one, max_features, &within, out, err);
 }

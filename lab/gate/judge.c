@@ -77,17 +77,49 @@ static double share_of_bound(double error, double bound) {
   return isfinite(error) && isfinite(bound) ? error / bound : INFINITY;
 }
 
+static double stored(uint32_t dtype, double value) {
+  uint64_t room = 0;
+  bs_store_f64(dtype, &room, 0, value);
+  return bs_load_f64(dtype, &room, 0);
+}
+
+/* 1: the sum is infinite in fp64, and IEEE arithmetic gives NaN for it in the layer all the same. Zeros of
+ * the split met NaN or Inf in X; sums travel in int8 steps, of which an infinity has none; or the finite
+ * terms may overflow on the way to an infinity of the other sign. */
+static int may_be_nan(const running *run, int64_t b, int64_t at) {
+  const bs_arithmetic *a = run->a;
+  const bs_reference *ref = run->ref;
+  const int summed = ref->partial && ref->world_size > 1;
+  if (a->zero_products && ref->token_nonfinite[b]) return 1;
+  if (summed && a->reduce_dtype == BS_I8) return 1;
+  const format_range *way = range_of(summed ? a->reduce_dtype : BS_F32);
+  const double most = a->accumulate == BS_ACC_F64 || a->y_dtype == BS_F64 ? DBL_MAX : FLT_MAX;
+  return ref->magnitude[at] >= fmin(most, way ? way->max : most);
+}
+
+/* Where the reference's sum is not finite: NaN must be NaN, and an infinity the same infinity as the dtypes
+ * on the way store it (f8e4m3: its largest value), or NaN where may_be_nan tells so. */
+static int keeps_nonfinite(const running *run, int64_t b, int64_t at, double got) {
+  const bs_reference *ref = run->ref;
+  const bs_arithmetic *a = run->a;
+  double sum = bs_reference_sum(ref, at);
+  if (isnan(got) && (isnan(sum) || may_be_nan(run, b, at))) return 1;
+  if (isnan(sum)) return 0;
+  if (ref->partial && ref->world_size > 1 && a->reduce_dtype != BS_I8) sum = stored(a->reduce_dtype, sum);
+  if (ref->pre && sum < 0.0 && a->activation != BS_ACT_RELU) /* gelu and silu: the limit, or -Inf times 0 */
+    return got == 0.0 || isnan(got);
+  return got == stored(a->y_dtype, bs_activation_value(a->activation, sum));
+}
+
 static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f, double got) {
   const bs_reference *ref = run->ref;
   const int64_t at = b * ref->features + f;
   const double want = ref->y[at];
   const format_range *range = range_of(run->a->y_dtype);
   const double bound = run->prediction->bound[at];
-  if (!isfinite(want)) { /* from the inputs: it must not be lost on the way, and there is no error to take */
-    const int vanished =
-        ref->pre && ref->pre[at] < 0 && got == 0.0; /* gelu and silu of -Inf: NaN, or the limit */
-    if (!isfinite(got) || vanished) {
-      ++out->propagated;
+  if (!isfinite(bs_reference_sum(ref, at))) { /* from the inputs: there is no error to take */
+    if (keeps_nonfinite(run, b, at, got)) {
+      out->propagated += !isfinite(want) || !isfinite(got);
       return;
     }
     ++out->wrong;

@@ -13,10 +13,11 @@
 /* How the outputs were made: what may be rounded where. */
 typedef struct bs_arithmetic {
   uint32_t y_dtype;
-  uint32_t reduce_dtype; /* of partials and partial sums; used only with partials */
-  uint32_t accumulate;   /* enum bs_accumulate */
-  uint32_t activation;   /* enum bs_activation, as the reference's */
-  uint32_t wire_steps;   /* reduce_dtype BS_I8: 2, or 1 where each rank keeps its share of the sum */
+  uint32_t reduce_dtype;  /* of partials and partial sums; used only with partials */
+  uint32_t accumulate;    /* enum bs_accumulate */
+  uint32_t activation;    /* enum bs_activation, as the reference's */
+  uint32_t wire_steps;    /* reduce_dtype BS_I8: 2, or 1 where each rank keeps its share of the sum */
+  uint32_t zero_products; /* 1: ranks multiply zeros in the place of others' weights with X */
 } bs_arithmetic;
 
 typedef struct bs_prediction {
@@ -70,7 +71,7 @@ typedef struct bs_judgement {
   double max_abs, mean_abs, max_rel;
   int64_t at_token, at_feature; /* of worst_ratio; the output column */
   uint64_t wrong;               /* elements over their bound */
-  uint64_t propagated;          /* outputs that are NaN or Inf as the reference is, from such inputs */
+  uint64_t propagated;          /* outputs that are NaN or Inf as the reference asks, from such inputs */
   uint64_t nonfinite;           /* outputs that are NaN or Inf where the reference rounds to a finite value */
   uint64_t overflow;            /* outputs whose reference is beyond the dtype's range (then Inf is right) */
 } bs_judgement;

@@ -89,6 +89,19 @@ typedef struct reference_job {
   bs_error error; /* under lock: the first failure */
 } reference_job;
 
+/* One token of a block with NaN or Inf: only the products of rank r's own weights (owner NULL: of all), as a
+ * zero in another's place times Inf would be NaN. The magnitude is that of the finite products. */
+static void sum_with_nonfinite(const double *x, const double *w, int64_t count, const uint32_t *owner,
+                               uint32_t r, double *sum, double *magnitude) {
+  *sum = *magnitude = 0.0;
+  for (int64_t k = 0; k < count; ++k) {
+    if (owner && owner[k] != r) continue;
+    const double product = x[k * TOKENS] * w[k];
+    *sum += product;
+    if (isfinite(product)) *magnitude += fabs(product);
+  }
+}
+
 static void one_feature(reference_job *job, int64_t f, const double *w) {
   bs_reference *out = job->out;
   const int64_t blocks = (out->B + TOKENS - 1) / TOKENS;
@@ -118,6 +131,11 @@ static void one_feature(reference_job *job, int64_t f, const double *w) {
       if (out->pre) out->pre[at] = total[t];
       out->y[at] = bs_activation_value(job->request->activation, total[t]);
       out->magnitude[at] = magnitude[t] + fabs(bias);
+      if (isfinite(total[t])) continue;
+      double sum;
+      sum_with_nonfinite(job->x_blocks + block * out->K * TOKENS + t, w, out->K, NULL, 0, &sum,
+                         &out->magnitude[at]);
+      if (isfinite(bias)) out->magnitude[at] += fabs(bias);
     }
   }
 }
@@ -147,9 +165,12 @@ static void one_owned_feature(reference_job *job, int64_t f, const double *w, co
                       magnitude);
       for (int64_t t = 0; t < tokens; ++t) {
         const int64_t at = (block * TOKENS + t) * out->features + f;
+        if (out->token_nonfinite[block * TOKENS + t] || !isfinite(part[t]))
+          sum_with_nonfinite(job->x_blocks + (block * K + begin) * TOKENS + t, own + begin, end - begin,
+                             owner + begin, r, &part[t], &magnitude[t]);
         if (r == first) part[t] += bias;
         out->y[at] += part[t];
-        out->magnitude[at] += magnitude[t] + (r == first ? fabs(bias) : 0.0);
+        out->magnitude[at] += magnitude[t] + (r == first && isfinite(bias) ? fabs(bias) : 0.0);
         if (out->partial) out->partial[r][at] = part[t];
       }
     }
@@ -237,8 +258,9 @@ static int32_t alloc_reference(const bs_reference_request *request, bs_reference
   out->y = alloc_doubles(out->B, out->features);
   out->magnitude = alloc_doubles(out->B, out->features);
   out->energy = alloc_doubles(1, out->features);
+  out->token_nonfinite = calloc((size_t)(out->B > 0 ? out->B : 1), 1);
   if (request->activation != BS_ACT_NONE) out->pre = alloc_doubles(out->B, out->features);
-  int ok = out->feature && out->y && out->magnitude && out->energy &&
+  int ok = out->feature && out->y && out->magnitude && out->energy && out->token_nonfinite &&
            (out->pre || request->activation == BS_ACT_NONE);
   if (ok && (request->column_rank || (request->owners && request->terms))) {
     out->partial = calloc(request->world_size, sizeof *out->partial);
@@ -299,6 +321,7 @@ static int32_t load_x(const bs_reference_request *request, bs_reference *out, co
     for (int64_t k = 0; rc == BS_OK && k < out->K; ++k) {
       const double value = row[order[k]];
       out->nonfinite_inputs += !isfinite(value);
+      if (!isfinite(value)) out->token_nonfinite[b] = 1;
       x_blocks[((b / TOKENS) * out->K + k) * TOKENS + b % TOKENS] = value;
       if (isfinite(value))
         column_x2[k] += value * value; /* what is not finite has no energy to predict from */
@@ -394,7 +417,9 @@ void bs_reference_free(bs_reference *reference) {
   free(reference->pre);
   free(reference->magnitude);
   free(reference->energy);
+  free(reference->token_nonfinite);
   reference->partial = NULL;
+  reference->token_nonfinite = NULL;
   reference->feature = NULL;
   reference->y = reference->pre = reference->magnitude = reference->energy = NULL;
 }

@@ -31,7 +31,7 @@ typedef struct bs_reference {
   int64_t *feature;  /* [features] the output column of each */
   double *y;         /* act(X W^T + bias) */
   double *pre;       /* X W^T + bias; NULL without an activation: y is that */
-  double *magnitude; /* |X| |W|^T + |bias| */
+  double *magnitude; /* |X| |W|^T + |bias|; of a sum that is not finite, of its finite terms alone */
   double **partial;  /* [world_size] each [B,features]; NULL without partial sums */
   double *energy;    /* [features]: sum over tokens and columns of (x w)^2 */
   uint32_t world_size;
@@ -46,6 +46,7 @@ typedef struct bs_reference {
   const double *carried_bound2, *carried_variance;
   uint32_t carried_by_token; /* 1: they are x's, so that a token's outputs share them */
   uint64_t nonfinite_inputs; /* NaN or Inf among the inputs read */
+  uint8_t *token_nonfinite;  /* [B] 1: the token's X holds NaN or Inf */
 } bs_reference;
 
 /* Threads: `threads` workers of its own, joined before return. BS_NO_MEMORY when the arrays do not fit. */

@@ -93,7 +93,7 @@ static void judge_weight(bs_judging *j, int64_t step, int64_t f, int64_t k, uint
   const double ratio = isfinite(error) && isfinite(most) ? fabs(error) / most : INFINITY;
   ++j->judged;
   j->inexact += got != want;
-  if (j->brought && !isfinite(want) && !isfinite(got)) { /* not lost on the way: no error to take */
+  if (j->brought && !isfinite(want) && (isnan(got) || got == want)) { /* 0 Inf is NaN */
     ++j->propagated;
     return;
   }

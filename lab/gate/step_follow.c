@@ -37,8 +37,9 @@ static double square(double x) {
 
 static double follow_sgd(const bs_stepper *s, bs_followed *f, double w, bs_slope slope, double *bound,
                          double *var) {
-  double g = slope.g + s->decay * w;
-  double e = slope.bound + 2 * s->u * (fabs(slope.g) + fabs(s->decay * w));
+  const double decayed = s->decay != 0.0 ? s->decay * w : 0.0; /* not 0 Inf */
+  double g = slope.g + decayed;
+  double e = slope.bound + 2 * s->u * (fabs(slope.g) + fabs(decayed));
   double v = slope.var + square(s->u * g) / 3;
   if (s->momentum != 0.0) {
     const double kept = s->momentum * f->m;
@@ -69,12 +70,13 @@ static double follow_adamw(const bs_stepper *s, bs_followed *f, double w, bs_slo
   const double mean = s->c1 * m, root = sqrt(s->c2 * v), under = root + s->eps;
   const double low = sqrt(fmax(s->c2 * (v - f->v_bound), 0.0)) + s->eps,
                high = sqrt(s->c2 * (v + f->v_bound)) + s->eps;
-  const double change = mean / under + s->decay * w, most = (fabs(mean) + s->c1 * f->m_bound) / low;
+  const double decayed = s->decay != 0.0 ? s->decay * w : 0.0; /* not 0 Inf */
+  const double change = mean / under + decayed, most = (fabs(mean) + s->c1 * f->m_bound) / low;
   /* Where g may be nothing, so may V: what limits the step then is its length (twice: M and V are rounded).
    */
   const double moved = fmin(s->c1 * f->m_bound / low + fabs(mean) * (1 / low - 1 / high) + 6 * s->u * most,
                             fabs(mean) / under + 2 * s->most);
-  const double e = moved + 2 * s->u * (fabs(s->decay * w) + fmin(most, 2 * s->most));
+  const double e = moved + 2 * s->u * (fabs(decayed) + fmin(most, 2 * s->most));
   const double by_v = root > 0 ? mean * s->c2 / (2 * root * square(under)) : 0.0;
   *bound = fabs(s->lr) * (e + 2 * s->u * fabs(change));
   *var = square(s->lr) * (fmin(square(s->c1 / under) * f->m_var + square(by_v) * f->v_var, square(moved)) +

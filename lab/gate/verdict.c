@@ -132,7 +132,8 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
                                const bs_verdict_within *within, bs_verdict *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   if (!bs_case_judged(c)) return BS_OK;
-  const bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
+  bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
+  arithmetic.zero_products = result->zero_products;
   bs_reference reference = {0}, bounds = {0}, variances = {0};
   bs_prediction prediction = {0};
   bs_judgement j = {0};

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/verdict.h"
+#include "lab/phase/owners.h"
 #include "tests/gate/one_path.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
@@ -317,6 +319,99 @@ START_TEST(a_rank_in_the_middle_is_judged) {
 }
 END_TEST
 
+static const struct {
+  const char *method, *mask;
+  uint32_t world, dtype, activation;
+} infinite[] = {
+    {"dense", NULL, 1, BS_F32, BS_ACT_NONE},
+    {"row_parallel", NULL, 3, BS_BF16, BS_ACT_NONE},
+    {"column_parallel", NULL, 2, BS_F16, BS_ACT_SILU},
+    {"blockshock", "complement_1100_0011", 2, BS_F32, BS_ACT_RELU},
+    {"blockshock", "random_2of4", 2, BS_F32, BS_ACT_NONE},
+    {"masked_split", "interleave", 4, BS_F32, BS_ACT_RELU},
+    {"masked_split", "random_2of4", 2, BS_BF16, BS_ACT_NONE},
+    {"row_parallel", NULL, 2, BS_F8E5M2, BS_ACT_NONE},
+};
+
+/* Inf in X and in W comes out with its sign, as NaN where zeros of the split meet it; turned it is wrong. */
+START_TEST(infinities_come_out_as_they_must) {
+  enum { B = 5, N = 12, K = 16 };
+  const uint32_t dtype = infinite[_i].dtype;
+  float x[B * K], w[N * K];
+  bs_error err = BS_ERROR_INIT;
+  bs_source sx, sw;
+  bs_mask mask;
+  bs_case_result r;
+  bs_verdict v;
+  for (int i = 0; i < B * K; ++i) x[i] = (float)((i * 7) % 11) - 5.0f;
+  for (int i = 0; i < N * K; ++i) w[i] = (float)((i * 5) % 13) / 4.0f - 1.5f;
+  x[3 * K + 5] = w[7 * K + 2] = INFINITY;
+  ck_assert_int_eq(bs_source_from_memory(x, BS_F32, B, K, K, &sx, &err), BS_OK);
+  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, N, K, K, &sw, &err), BS_OK);
+  if (infinite[_i].mask) ck_assert_int_eq(bs_mask_parse(infinite[_i].mask, NULL, NULL, &mask, &err), BS_OK);
+  const int64_t shape[3] = {B, N, K};
+  bs_case c = make_case(infinite[_i].method, dtype == BS_F8E5M2 ? "ref" : "cpu", infinite[_i].world,
+                        infinite[_i].mask ? &mask : NULL, dtype, shape, 0, 0);
+  c.spec.activation = infinite[_i].activation;
+  c.x = &sx;
+  c.w = &sw;
+  ck_assert_msg(bs_case_run(&c, &r, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_verdict_make(&c, &r, 0, &v, &err), BS_OK);
+  ck_assert_msg(bs_verdict_passed(v.gates, v.n_gates), "%s", v.gates[3].text);
+  int turned = 0;
+  for (uint32_t p = 0; p < r.world_size; ++p)
+    for (int64_t i = 0; i < B * r.ranks[p].y_cols; ++i) {
+      const double y = bs_load_f64(dtype, r.ranks[p].y, i);
+      if (!isinf(y)) continue;
+      bs_store_f64(dtype, r.ranks[p].y, i, -y);
+      ++turned;
+    }
+  ck_assert_int_gt(turned, 0);
+  for (uint32_t p = 0; p < r.world_size; ++p) r.ranks[p].hash = 1;
+  ck_assert_int_eq(bs_verdict_make(&c, &r, 0, &v, &err), BS_OK);
+  ck_assert_int_eq(v.gates[3].state, BS_GATE_FAIL);
+  bs_case_result_free(&r);
+  bs_source_release(&sx);
+  bs_source_release(&sw);
+}
+END_TEST
+
+/* Two ranks' parts of 8 x 16 weights: where one is missing or double the run ends with the numbers. */
+static const struct {
+  const char *says; /* NULL: right */
+  int64_t rows[2][2], columns[2][2];
+} parts[] = {
+    {NULL, {{0, 8}, {0, 8}}, {{0, 5}, {5, 11}}},
+    {NULL, {{0, 3}, {3, 5}}, {{0, 16}, {0, 16}}},
+    {"column 4 of W is owned by rank 0 and by rank 1, in rows 0..7", {{0, 8}, {0, 8}}, {{0, 5}, {4, 12}}},
+    {"column 5 of W is owned by no rank, in rows 0..7", {{0, 8}, {0, 8}}, {{0, 5}, {6, 10}}},
+    {"column 0 of W is owned by rank 0 and by rank 1, in rows 2..2", {{0, 3}, {2, 6}}, {{0, 16}, {0, 16}}},
+    {"column 0 of W is owned by no rank, in rows 3..3", {{0, 3}, {4, 4}}, {{0, 16}, {0, 16}}},
+};
+
+START_TEST(every_weight_has_one_owner) {
+  const int64_t shape[3] = {1, 8, 16};
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; ++i) {
+    bs_error err = BS_ERROR_INIT;
+    bs_case_rank ranks[2] = {0};
+    bs_partition columns[2] = {0};
+    bs_case_result result = {.world_size = 2, .ranks = ranks};
+    const bs_case c = make_case("row_parallel", "cpu", 2, NULL, BS_F32, shape, 0, 0);
+    for (int r = 0; r < 2; ++r) {
+      columns[r].begin = parts[i].columns[r][0];
+      columns[r].count = parts[i].columns[r][1];
+      ranks[r].proposal.split = BS_SPLIT_K;
+      ranks[r].owns.row_begin = parts[i].rows[r][0];
+      ranks[r].owns.row_count = parts[i].rows[r][1];
+      ranks[r].owns.columns = &columns[r];
+    }
+    const int32_t rc = bs_owners_check(&c, &result, &err);
+    ck_assert_int_eq(rc, parts[i].says ? BS_PLUGIN : BS_OK);
+    if (parts[i].says) ck_assert_str_eq(err.message, parts[i].says);
+  }
+}
+END_TEST
+
 /* Outputs that stay split: each rank's features judged, all of them somewhere. */
 START_TEST(split_outputs_are_judged) {
   const int64_t shapes_of_two[2][3] = {{9, 37, 50}, {2, 2, 16}};
@@ -472,6 +567,8 @@ static void add_rest(TCase *tc) {
   tcase_add_test(tc, every_fault_is_caught_in_odd_places);
   tcase_add_test(tc, other_inputs_go_where_they_matter);
   tcase_add_test(tc, a_rank_in_the_middle_is_judged);
+  tcase_add_test(tc, every_weight_has_one_owner);
+  tcase_add_loop_test(tc, infinities_come_out_as_they_must, 0, (int)(sizeof infinite / sizeof infinite[0]));
   tcase_add_test(tc, split_outputs_are_judged);
   tcase_add_test(tc, split_inputs_are_judged);
   tcase_add_test(tc, split_inputs_are_refused_where_k_is_whole);

@@ -135,7 +135,7 @@ END_TEST
 START_TEST(gaussian_rounding_is_0425_u) {
   world s;
   make_world(&s, 1, BS_BF16, 0.0);
-  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F64, BS_ACT_NONE, 0};
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F64, BS_ACT_NONE, 0, 0};
   bs_prediction p;
   bs_error err;
   ck_assert_int_eq(bs_predict(&s.ref, &a, &p, &err), BS_OK);
@@ -155,12 +155,12 @@ START_TEST(prediction_follows_the_reduce_dtype) {
     bs_error err;
     const double P = ranks[i];
     make_world(&s, ranks[i], BS_BF16, 0.0);
-    const bs_arithmetic low = {BS_BF16, BS_BF16, BS_ACC_F64, BS_ACT_NONE, 0};
+    const bs_arithmetic low = {BS_BF16, BS_BF16, BS_ACC_F64, BS_ACT_NONE, 0, 0};
     ck_assert_int_eq(bs_predict(&s.ref, &low, &p, &err), BS_OK);
     ck_assert_double_eq_tol(p.relative / (0.425 * 0x1p-8), sqrt(1.0 + (P * (P + 1) / 2 - 1) / P),
                             0.1 * P / 2);
     bs_prediction_free(&p);
-    const bs_arithmetic high = {BS_BF16, BS_F32, BS_ACC_F64, BS_ACT_NONE, 0};
+    const bs_arithmetic high = {BS_BF16, BS_F32, BS_ACC_F64, BS_ACT_NONE, 0, 0};
     ck_assert_int_eq(bs_predict(&s.ref, &high, &p, &err), BS_OK);
     ck_assert_double_eq_tol(p.relative / (0.425 * 0x1p-8), 1.0, 0.06);
     bs_prediction_free(&p);
@@ -171,10 +171,10 @@ END_TEST
 
 START_TEST(perfect_outputs_pass) {
   const bs_arithmetic kinds[] = {
-      {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0}, {BS_BF16, BS_BF16, BS_ACC_F32, BS_ACT_NONE, 0},
-      {BS_F16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0},  {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0},
-      {BS_F16, BS_F16, BS_ACC_F32, BS_ACT_NONE, 0},  {BS_F64, BS_F64, BS_ACC_F64, BS_ACT_NONE, 0},
-      {BS_BF16, BS_F16, BS_ACC_F32, BS_ACT_NONE, 0}};
+      {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0}, {BS_BF16, BS_BF16, BS_ACC_F32, BS_ACT_NONE, 0, 0},
+      {BS_F16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0},  {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0},
+      {BS_F16, BS_F16, BS_ACC_F32, BS_ACT_NONE, 0, 0},  {BS_F64, BS_F64, BS_ACC_F64, BS_ACT_NONE, 0, 0},
+      {BS_BF16, BS_F16, BS_ACC_F32, BS_ACT_NONE, 0, 0}};
   void *y = malloc(sizeof(double) * B * N);
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
     for (uint32_t ranks = 1; ranks <= 4; ++ranks) {
@@ -205,7 +205,7 @@ START_TEST(wrong_dtype_fails) {
   bs_judgement j;
   make_world(&s, 2, BS_BF16, 0.0);
   float *y = malloc(sizeof(float) * B * N);
-  const bs_arithmetic claimed = {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
+  const bs_arithmetic claimed = {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0};
   for (int i = 0; i < B * N; ++i) y[i] = bs_bf16_to_f32(bs_f32_to_bf16((float)s.ref.y[i]));
   judge(&s, &claimed, y, gates, &j, NULL);
   ck_assert_int_eq(gates[0].state, BS_GATE_FAIL);
@@ -221,7 +221,7 @@ START_TEST(one_wrong_element_fails_t3_and_is_named) {
   bs_judgement j;
   make_world(&s, 2, BS_BF16, 0.0);
   uint16_t *y = malloc(sizeof(uint16_t) * B * N);
-  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0};
   perfect(&s, &a, y);
   const int at = 5 * N + 17;
   y[at] = bs_f32_to_bf16(bs_bf16_to_f32(y[at]) + 0.5f);
@@ -241,7 +241,7 @@ START_TEST(one_bad_feature_fails_t2) {
   bs_judgement j;
   make_world(&s, 1, BS_BF16, 0.0);
   uint16_t *y = malloc(sizeof(uint16_t) * B * N);
-  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0};
   perfect(&s, &a, y);
   for (int b = 0; b < B; ++b) y[b * N + 9] = bs_f64_to_bf16(s.ref.y[b * N + 9] * 1.02);
   judge(&s, &a, y, gates, &j, NULL);
@@ -260,7 +260,7 @@ START_TEST(nan_inputs_are_followed) {
   double predicted, clean;
   make_world(&s, 2, BS_BF16, 0.0);
   uint16_t *y = malloc(sizeof(uint16_t) * B * N);
-  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
+  const bs_arithmetic a = {BS_BF16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0};
   perfect(&s, &a, y);
   judge(&s, &a, y, gates, &j, &clean);
   for (int n = 0; n < N; ++n) {
@@ -284,13 +284,61 @@ START_TEST(nan_inputs_are_followed) {
 }
 END_TEST
 
+/* What the reference's sum is, what the layer gave, and whether that is right: alone, where zeros of the
+ * split meet the token's X, and where finite terms of the other sign may have overflowed on the way. */
+typedef struct class_case {
+  double sum, got;
+  int right, with_zeros, with_overflow;
+} class_case;
+static const class_case classes[] = {
+    {INFINITY, INFINITY, 1, 1, 1},
+    {INFINITY, -INFINITY, 0, 0, 0},
+    {INFINITY, NAN, 0, 1, 1},
+    {INFINITY, 1.0, 0, 0, 0},
+    {-INFINITY, -INFINITY, 1, 1, 1},
+    {-INFINITY, INFINITY, 0, 0, 0},
+    {-INFINITY, NAN, 0, 1, 1},
+    {NAN, NAN, 1, 1, 1},
+    {NAN, INFINITY, 0, 0, 0},
+    {NAN, -INFINITY, 0, 0, 0},
+    {NAN, 0.0, 0, 0, 0},
+    {INFINITY, 3.4e38, 0, 0, 0},
+};
+
+START_TEST(what_is_not_finite_keeps_its_class) {
+  world s;
+  make_world(&s, 2, BS_F32, 0.0);
+  float *y = malloc(sizeof(float) * B * N);
+  bs_arithmetic a = {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0};
+  perfect(&s, &a, y);
+  s.ref.token_nonfinite[0] = 1;
+  for (size_t i = 0; i < sizeof classes / sizeof classes[0]; ++i) {
+    const class_case *c = &classes[i];
+    const int wanted[3] = {c->right, c->with_zeros, c->with_overflow};
+    for (int way = 0; way < 3; ++way) {
+      bs_judgement j;
+      bs_gate gates[4];
+      s.ref.y[7] = c->sum;
+      s.ref.magnitude[7] = way == 2 ? 4e38 : 1.0;
+      y[7] = (float)c->got;
+      a.zero_products = way == 1;
+      judge(&s, &a, y, gates, &j, NULL);
+      ck_assert_msg((gates[3].state == BS_GATE_PASS) == wanted[way], "%g for %g, %d", c->got, c->sum, way);
+      ck_assert_uint_eq(j.propagated, wanted[way]);
+    }
+  }
+  free(y);
+  free_world(&s);
+}
+END_TEST
+
 START_TEST(nan_fails_and_overflow_is_told_apart) {
   world s;
   bs_gate gates[4];
   bs_judgement j;
   make_world(&s, 1, BS_F32, 0.0);
   uint16_t *y = malloc(sizeof(uint16_t) * B * N);
-  const bs_arithmetic a = {BS_F16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
+  const bs_arithmetic a = {BS_F16, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0};
   perfect(&s, &a, y);
   y[7] = 0x7e00; /* NaN */
   judge(&s, &a, y, gates, &j, NULL);
@@ -315,7 +363,7 @@ START_TEST(an_infinite_bound_bounds_nothing) {
   bs_gate gates[4];
   bs_prediction p;
   bs_error err;
-  const bs_arithmetic a = {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0};
+  const bs_arithmetic a = {BS_F32, BS_F32, BS_ACC_F32, BS_ACT_NONE, 0, 0};
   static const double bounds[] = {INFINITY, NAN};
   static const float wrong[] = {NAN, INFINITY, 1e30f};
   make_world(&s, 1, BS_F32, 0.0);
@@ -371,6 +419,7 @@ int main(void) {
                              {one_wrong_element_fails_t3_and_is_named},
                              {one_bad_feature_fails_t2},
                              {nan_inputs_are_followed},
+                             {what_is_not_finite_keeps_its_class},
                              {nan_fails_and_overflow_is_told_apart},
                              {an_infinite_bound_bounds_nothing},
                              {ulp_of_each_dtype},
