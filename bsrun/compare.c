@@ -193,6 +193,7 @@ static void compare_free(compare_run *r) {
   free(r->vary);
   free(r->cache);
   bs_config_free(r->config);
+  fflush(stdout); /* a plugin that is closed may end the process */
   if (r->context != NULL) bs_context_close(r->context);
   bsrun_request_free(&r->request);
 }

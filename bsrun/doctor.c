@@ -355,6 +355,7 @@ static int doctor(const args *a, bs_error *err) {
   json_decref(v.named);
   json_decref(v.bad);
   json_decref(v.backends);
+  fflush(stdout); /* a plugin that is closed may end the process */
   if (v.context != NULL) bs_context_close(v.context);
   bs_config_free(v.config);
   free(v.cache);

@@ -140,6 +140,7 @@ static int32_t explain(const args *a, bs_error *err) {
                          : explain_method(&x, err);
   }
   bs_experiment_free(&x.e);
+  fflush(stdout); /* a plugin that is closed may end the process */
   if (x.context != NULL) bs_context_close(x.context);
   free(x.cache);
   free(x.tune);

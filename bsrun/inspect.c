@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * inspect.c - `bsrun plugins inspect ID|PATH`: everything one plugin offers. Opened in a child first, then
- * here. */
+ * inspect.c - `bsrun plugins inspect ID|PATH`: everything one plugin offers. Opened in a child process only.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +206,15 @@ static int32_t check_version(const args *a, const bs_plugin_info *info, bs_error
                       info->version, least);
 }
 
+/* In the child. */
+static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error *err) {
+  bs_plugin_info info = {0};
+  int32_t rc = plugins_find(context, id, &info, err);
+  if (rc == BS_OK) add_file(rows, &info);
+  if (rc == BS_OK) rc = add_things(rows, context, id, err);
+  return rc == BS_OK ? add_params(rows, context, id, err) : rc;
+}
+
 static int32_t inspect(const args *a, const char *what, bs_error *err) {
   bs_plugin_info info = {0};
   bs_context *context = NULL;
@@ -217,19 +226,13 @@ static int32_t inspect(const args *a, const char *what, bs_error *err) {
   if (rc == BS_OK) rc = plugins_open_context(a, &what, strchr(what, '/') != NULL, &context, err);
   if (rc == BS_OK) rc = plugins_find(context, id, &info, err);
   if (rc == BS_OK) rc = check_version(a, &info, err);
-  if (rc == BS_OK) rc = plugins_probe(context, id, err);
-  if (rc == BS_OK && !args_has(a, "exists") && !args_has(a, "atleast-version")) {
-    json_t *rows = json_array();
-    rc = bs_plugin_activate(context, id, err);
-    if (rc == BS_OK) add_file(rows, &info);
-    if (rc == BS_OK) rc = add_things(rows, context, id, err);
-    if (rc == BS_OK) rc = add_params(rows, context, id, err);
-    if (rc == BS_OK) {
-      rc = bs_report_print(stdout, format, inspect_fields, sizeof inspect_fields / sizeof inspect_fields[0],
-                           rows, err);
-    }
-    json_decref(rows);
-  }
+  const int asks = args_has(a, "exists") || args_has(a, "atleast-version");
+  json_t *rows = json_array();
+  if (rc == BS_OK) rc = asks ? plugins_probe(context, id, err) : plugins_look(context, id, look, rows, err);
+  if (rc == BS_OK && !asks)
+    rc = bs_report_print(stdout, format, inspect_fields, sizeof inspect_fields / sizeof inspect_fields[0],
+                         rows, err);
+  json_decref(rows);
   if (context != NULL) bs_context_close(context);
   return rc;
 }

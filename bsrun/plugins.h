@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * plugins.h - the parts of the plugins verb: list (plugins.c), inspect (inspect.c), why (plugins_why.c),
- * new (plugins_new.c), check (plugins_check.c), and opening a plugin in a child process first (probe.c). */
+ * new (plugins_new.c), check (plugins_check.c), and opening a plugin in a child process (probe.c). */
 #ifndef BSRUN_PLUGINS_H
 #define BSRUN_PLUGINS_H
 #include "bsrun/bsrun.h"
@@ -25,11 +25,15 @@ extern const size_t plugins_n_new_kinds;
 /* The context of a plugins verb: extra (or, when there is none, --plugin) plugins, --config and --set. */
 int32_t plugins_open_context(const args *a, const char *const *extra, size_t n_extra, bs_context **out,
                              bs_error *err);
-/* Open and activate plugin `id` in a forked child with a deadline: BS_OK, or why not. This process opens
- * nothing. */
+/* Open, activate and close plugin `id` in a forked child with a deadline: BS_OK, or why not. This process
+ * opens nothing. */
 int32_t plugins_probe(bs_context *context, const char *id, bs_error *err);
 /* The same, and its backends are asked there how many devices they have: none is not usable. */
 int32_t plugins_probe_devices(bs_context *context, const char *id, bs_error *err);
+/* The same, and there `look` reads what the plugin registers while it is active: its rows (all texts) are
+ * added to `rows` here. */
+typedef int32_t (*plugins_look_fn)(bs_context *context, const char *id, json_t *rows, bs_error *err);
+int32_t plugins_look(bs_context *context, const char *id, plugins_look_fn look, json_t *rows, bs_error *err);
 /* 1 when the plugin's note says "needs:LIBRARY[=PARAMETER]", no library of that name can be opened (in a
  * child), and the parameter, which may name another, is not set; its name in out_library. */
 int plugins_lacks(const bs_node *config, const bs_plugin_info *info, char *out_library, size_t size);

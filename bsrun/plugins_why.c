@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * plugins_why.c - `bsrun plugins why ID|PATH`: one row a step from the search to the use of a plugin, each
  * with its answer and the rule behind it: where it was looked for and found, what refuses or shadows it,
- * whether it opens (in a child first), what it registers, how it was graded, and what of the configuration
+ * whether it opens (in a child process), what it registers, how it was graded, and what of the configuration
  * selects it. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,14 +37,24 @@ typedef struct why {
   bs_context *context;   /* the search as a run does it */
   bs_context *named;     /* the same with the file named; NULL for an id */
   bs_plugin_info row;    /* its row in `context`; state NO_ROW: none */
-  bs_plugin_info opened; /* what was activated; id NULL: nothing */
+  bs_plugin_info opened; /* what could be activated; id NULL: nothing */
   json_t *rows;
+  json_t *read; /* rows of what was opened; the first has `things` of it */
 } why;
 enum { NO_ROW = 99 };
 
 static json_t *text_of(const char *text) {
   json_t *value = json_string(text == NULL ? "" : text);
   return value != NULL ? value : json_string("(not UTF-8)");
+}
+
+static void add_row(json_t *rows, const char *step, const char *answer, const char *rule, const char *text) {
+  json_t *row = json_object();
+  json_object_set_new(row, "step", json_string(step));
+  json_object_set_new(row, "answer", json_string(answer));
+  json_object_set_new(row, "rule", text_of(rule));
+  json_object_set_new(row, "text", text_of(text));
+  json_array_append_new(rows, row);
 }
 
 __attribute__((format(printf, 5, 6))) static void add(why *w, const char *step, const char *answer,
@@ -54,12 +64,7 @@ __attribute__((format(printf, 5, 6))) static void add(why *w, const char *step, 
   va_start(ap, format);
   vsnprintf(text, sizeof text, format, ap);
   va_end(ap);
-  json_t *row = json_object();
-  json_object_set_new(row, "step", json_string(step));
-  json_object_set_new(row, "answer", json_string(answer));
-  json_object_set_new(row, "rule", text_of(rule));
-  json_object_set_new(row, "text", text_of(text));
-  json_array_append_new(w->rows, row);
+  add_row(w->rows, step, answer, rule, text);
 }
 
 static void add_error(why *w, const char *step, const char *answer, const bs_error *e) {
@@ -183,16 +188,23 @@ static int32_t name_it(why *w, bs_error *err) {
   return rc;
 }
 
-static void tell_things(why *w, bs_context *context) {
-  for (uint32_t i = 0; i < bs_thing_count(context, w->id); i++) {
+/* In the child: its things, behind a row that has them as a note would list them. */
+static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error *err) {
+  bs_plugin_info info = {0};
+  int32_t rc = plugins_find(context, id, &info, err);
+  if (rc != BS_OK) return rc;
+  json_array_append_new(rows, json_pack("{so}", "things", text_of(info.things)));
+  for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
-    char at[256] = "", kind[64];
-    if (bs_thing_get(context, w->id, i, &thing, NULL) != BS_OK) continue;
+    char at[256] = "", kind[64], text[1600];
+    if (bs_thing_get(context, id, i, &thing, NULL) != BS_OK) continue;
     if (thing.at.file != NULL) snprintf(at, sizeof at, " (%s:%u)", thing.at.file, thing.at.line);
     snprintf(kind, sizeof kind, "%s", thing.kind < BS_KIND_COUNT_ ? plugins_kind_names[thing.kind] : "?");
-    add(w, "registers", kind, "", "%s%s%s%s%s%s", thing.name, thing.aliases[0] != '\0' ? ", also " : "",
-        thing.aliases, thing.summary[0] != '\0' ? ": " : "", thing.summary, at);
+    snprintf(text, sizeof text, "%s%s%s%s%s%s", thing.name, thing.aliases[0] != '\0' ? ", also " : "",
+             thing.aliases, thing.summary[0] != '\0' ? ": " : "", thing.summary, at);
+    add_row(rows, "registers", kind, "", text);
   }
+  return BS_OK;
 }
 
 /* What cannot be opened still says what it would offer. */
@@ -212,18 +224,23 @@ static int32_t open_it(why *w, bs_error *err) {
   bs_plugin_info info;
   int32_t rc = plugins_find(context, w->id, &info, err);
   if (rc != BS_OK) return rc; /* the rows have said it */
-  rc = plugins_probe(context, w->id, err);
-  if (rc == BS_OK) rc = bs_plugin_activate(context, w->id, err);
+  w->read = json_array();
+  if (info.builtin) {
+    rc = bs_plugin_activate(context, w->id, err);
+    if (rc == BS_OK) rc = look(context, w->id, w->read, err);
+  } else {
+    rc = plugins_look(context, w->id, look, w->read, err);
+  }
   if (rc != BS_OK) {
     add_error(w, "opened", "no", err);
     tell_listed(w, info.things);
     return rc;
   }
-  add(w, "opened", "yes", "", "%s",
-      info.builtin ? "it is part of the library" : "in a child process, then here");
-  for (uint32_t at = 0; next_plugin(context, &at, &info);)
-    if (info.state == BS_PLUGIN_ACTIVE && strcmp(info.id, w->id) == 0) w->opened = info;
-  tell_things(w, context);
+  add(w, "opened", "yes", "", "%s", info.builtin ? "it is part of the library" : "in a child process");
+  w->opened = info;
+  w->opened.things = json_string_value(json_object_get(json_array_get(w->read, 0), "things"));
+  for (size_t i = 1; i < json_array_size(w->read); i++)
+    json_array_append(w->rows, json_array_get(w->read, i));
   return BS_OK;
 }
 
@@ -396,6 +413,7 @@ static int32_t answer(const args *a, bs_error *err) {
   if (w.context != NULL) bs_context_close(w.context);
   bs_config_free(w.config);
   json_decref(w.rows);
+  json_decref(w.read);
   return rc;
 }
 

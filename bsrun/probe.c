@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * probe.c - a plugin is opened in a child first: whatever it does there (crash, exit, hang, print) costs a
- * row, not this process. */
+ * probe.c - a plugin is opened, read and closed in a child: whatever it does there (crash, exit, hang, print,
+ * also at exit) costs a row, not this process. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,18 +39,40 @@ static int32_t has_devices(bs_context *context, const char *id, bs_error *err) {
   return rc;
 }
 
-/* In the child: the answer is one bs_error on the pipe. Nothing of this process's buffers is flushed. */
-static void child(bs_context *context, const char *id, int devices, int out) {
+typedef struct question {
+  const char *id;
+  int devices;          /* its backends must have some */
+  plugins_look_fn look; /* NULL: nothing is read */
+  int rows_fd;          /* a file in memory: what `look` found, as JSON */
+} question;
+
+static int32_t answer_question(bs_context *context, const question *q, bs_error *err) {
+  int32_t rc = bs_plugin_activate(context, q->id, err);
+  if (rc == BS_OK && q->devices) rc = has_devices(context, q->id, err);
+  if (rc != BS_OK || q->look == NULL) return rc;
+  json_t *rows = json_array();
+  rc = q->look(context, q->id, rows, err);
+  if (rc == BS_OK && json_dumpfd(rows, q->rows_fd, JSON_COMPACT) != 0)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  json_decref(rows);
+  return rc;
+}
+
+/* In the child: the answer is one bs_error on the pipe. Then the plugin is closed, and what it leaves to be
+ * done at exit is done; the buffers of this process were flushed before. */
+static _Noreturn void child(bs_context *context, const question *q, int out) {
   bs_error err = BS_ERROR_INIT;
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {
     dup2(null, STDOUT_FILENO);
     dup2(null, STDERR_FILENO);
   }
-  err.code = bs_plugin_activate(context, id, &err);
-  if (err.code == BS_OK && devices) err.code = has_devices(context, id, &err);
+  err.code = answer_question(context, q, &err);
   const ssize_t wrote = write(out, &err, sizeof err); /* below PIPE_BUF: whole or not at all */
-  _exit(wrote == (ssize_t)sizeof err ? 0 : 1);
+  if (wrote != (ssize_t)sizeof err) _exit(1);
+  if (err.code != BS_OK) _exit(0);
+  bs_context_close(context);
+  exit(0);
 }
 
 static int64_t now_ms(void) {
@@ -93,52 +118,89 @@ static int read_answer(int in, bs_error *answer, probed *c) {
   return 1;
 }
 
-static int32_t probe(bs_context *context, const char *id, int devices, bs_error *err) {
+/* Once it has answered there is only its end to wait for: 1 where that came in time. */
+static int await_end(probed *c) {
+  const int64_t deadline = now_ms() + PROBE_MS;
+  const struct timespec nap = {0, 1000000};
+  while (!has_ended(c) && now_ms() < deadline) nanosleep(&nap, NULL);
+  c->late = !c->ended;
+  return c->ended;
+}
+
+static int32_t verdict(const probed *c, const char *id, const char *done, bs_error *err) {
+  if (c->late)
+    return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-HANG", "%s was not %s within %d s", id, done,
+                        PROBE_MS / 1000);
+  if (WIFSIGNALED(c->status)) /* the kill only races with a child that closed its pipe and lives on */
+    return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s died while it was %s: signal %d (%s)", id,
+                        done, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+  return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s ended the process with %d while it was %s", id,
+                      WIFEXITED(c->status) ? WEXITSTATUS(c->status) : -1, done);
+}
+
+static int32_t probe(bs_context *context, const question *q, bs_error *err) {
   bs_error answer;
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    return bs_error_errno(err, BS_INTERNAL, "BS-PRB-PIPE", errno, "cannot make a pipe");
-  }
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return bs_error_errno(err, BS_NO_MEMORY, "BS-PRB-PIPE", errno, "cannot make a pipe");
+  fflush(NULL);
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
-    child(context, id, devices, ends[1]);
+    child(context, q, ends[1]);
   }
   close(ends[1]);
   if (pid < 0) {
     const int saved = errno;
     close(ends[0]);
-    return bs_error_errno(err, BS_INTERNAL, "BS-PRB-FORK", saved, "cannot start a child");
+    return bs_error_errno(err, BS_NO_MEMORY, "BS-PRB-FORK", saved, "cannot start a child");
   }
   probed c = {.pid = pid};
   const int complete = read_answer(ends[0], &answer, &c);
   close(ends[0]);
-  if (!complete && !c.ended) kill(pid, SIGKILL);
+  if (complete ? !await_end(&c) : !c.ended) kill(pid, SIGKILL);
   while (!c.ended && waitpid(pid, &c.status, 0) < 0 && errno == EINTR) continue;
-  if (complete) {
-    if (answer.code == BS_OK) return BS_OK;
+  if (complete && answer.code != BS_OK) {
     if (err != NULL) *err = answer;
     return answer.code;
   }
-  if (c.late) {
-    return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-HANG", "%s did not open within %d s", id,
-                        PROBE_MS / 1000);
-  }
-  if (WIFSIGNALED(c.status)) {
-    /* The kill above only races with a child that closed its pipe and lives on. */
-    return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s died while opening: signal %d (%s)", id,
-                        WTERMSIG(c.status), strsignal(WTERMSIG(c.status)));
-  }
-  return bs_error_set(err, BS_UNAVAILABLE, "BS-PLG-DIED", "%s ended the process with %d while opening", id,
-                      WIFEXITED(c.status) ? WEXITSTATUS(c.status) : -1);
+  if (!complete) return verdict(&c, q->id, "opened", err);
+  const int orderly = !c.late && WIFEXITED(c.status) && WEXITSTATUS(c.status) == 0;
+  return orderly ? BS_OK : verdict(&c, q->id, "closed", err);
 }
 
 int32_t plugins_probe(bs_context *context, const char *id, bs_error *err) {
-  return probe(context, id, 0, err);
+  const question q = {.id = id};
+  return probe(context, &q, err);
 }
 
 int32_t plugins_probe_devices(bs_context *context, const char *id, bs_error *err) {
-  return probe(context, id, 1, err);
+  const question q = {.id = id, .devices = 1};
+  return probe(context, &q, err);
+}
+
+static json_t *read_rows(int fd) {
+  struct stat st;
+  void *text = MAP_FAILED;
+  if (fstat(fd, &st) == 0 && st.st_size > 0)
+    text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (text == MAP_FAILED) return NULL;
+  json_t *rows = json_loadb(text, (size_t)st.st_size, 0, NULL);
+  munmap(text, (size_t)st.st_size);
+  return rows;
+}
+
+int32_t plugins_look(bs_context *context, const char *id, plugins_look_fn look, json_t *rows, bs_error *err) {
+  const question q = {.id = id, .look = look, .rows_fd = memfd_create("rows", MFD_CLOEXEC)};
+  if (q.rows_fd < 0)
+    return bs_error_errno(err, BS_NO_MEMORY, "BS-PRB-FILE", errno, "cannot make a file in memory");
+  int32_t rc = probe(context, &q, err);
+  json_t *found = rc == BS_OK ? read_rows(q.rows_fd) : NULL;
+  if (rc == BS_OK && (found == NULL || json_array_extend(rows, found) != 0))
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  json_decref(found);
+  close(q.rows_fd);
+  return rc;
 }
 
 const char *plugins_probe_library(const char *const *names, size_t n) {

@@ -352,6 +352,7 @@ static void plan_free(run_plan *p) {
   bs_peers_close(p->session.peers);
   free(p->mpirun);
   bs_tuner_close(p->tuner);
+  fflush(stdout); /* a plugin that is closed may end the process */
   if (p->session.context != NULL) bs_context_close(p->session.context);
   json_decref(p->ladders);
   auto_free(&p->chosen);

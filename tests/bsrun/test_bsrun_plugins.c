@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_bsrun_plugins.c - plugins that crash, exit, print or fail while opening: `plugins list --load` gives
- * them a row and goes on, `plugins inspect` ends in exit 5, the plain list runs none of them. */
+ * them a row and goes on, `plugins inspect` and `why` end in exit 5, the plain list runs none of them. */
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
@@ -10,7 +10,7 @@ static const char *dir;
 static void setup(void) {
   dir = scratch_dir();
   ck_assert_int_eq(chmod(dir, 0700), 0);
-  for (int i = 1; i <= 6; i++) { /* copied, so that the folder's mode is ours */
+  for (int i = 1; i <= 9; i++) { /* copied, so that the folder's mode is ours */
     char command[1500];
     snprintf(command, sizeof command, "cp '%s/bs_rude%d.so' '%s/' && chmod 0644 '%s/bs_rude%d.so'",
              BS_TEST_RUDE_DIR, i, dir, dir, i);
@@ -78,12 +78,17 @@ START_TEST(loading_costs_a_row_not_the_list) {
 END_TEST
 
 START_TEST(inspecting_one_ends_in_five) {
-  static const char *const ids[] = {"rude1", "rude2", "rude3", "rude5"};
-  for (size_t i = 0; i < 4; i++) {
+  static const char *const ids[] = {"rude1", "rude2", "rude3", "rude5", "rude7", "rude8", "rude9"};
+  for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
     ran r = bsrun(dir, "plugins", "inspect", ids[i], "--set", "plugin_trust=any", NULL);
     must_be(&r, 5);
     ck_assert(strstr(r.err, "bsrun: error[") != NULL);
     ck_assert_str_eq(r.out, "");
+    ran_free(&r);
+    r = bsrun(dir, "plugins", "why", ids[i], "--set", "plugin_trust=any", NULL);
+    must_be(&r, 5);
+    ck_assert_msg(strstr(r.err, "bsrun: error[") != NULL && strstr(r.out, "it cannot be") != NULL, "%s",
+                  r.out);
     ran_free(&r);
   }
 }
