@@ -17,26 +17,29 @@
 
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
+#include "core/plugin/registry.h"
 
 #define PROBE_MS 10000
 #define LOOK_MS 50 /* between two looks at the child */
 
-/* The plugin's backends have devices here, as far as they can tell without opening one. */
+/* The plugin's backends have devices here, as far as they can tell without opening one. A look-up by name
+ * would open other plugins on the way: what they do is theirs. */
 static int32_t has_devices(bs_context *context, const char *id, bs_error *err) {
-  int32_t rc = BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < bs_thing_count(context, id); i++) {
-    bs_thing_info thing = {.struct_size = sizeof thing};
-    const bs_backend *backend = NULL;
-    void *state = NULL;
+  const bs_thing *thing;
+  for (uint32_t i = 0; (thing = bs_registry_thing(context, id, i)) != NULL; i++) {
+    bs_thing_info info = {.struct_size = sizeof info};
+    const bs_backend *backend = thing->vtable;
     uint32_t count = 0;
-    rc = bs_thing_get(context, id, i, &thing, err);
-    if (rc != BS_OK || thing.kind != BS_KIND_BACKEND || thing.wrapper) continue;
-    rc = bs_find_backend(context, thing.name, &backend, &state, err);
-    if (rc == BS_OK) rc = backend->device_count(state, &count, err);
-    if (rc == BS_OK && count == 0)
-      rc = bs_error_set(err, BS_UNAVAILABLE, "BS-WORLD-DEVICE", "backend %s has no device here", thing.name);
+    int32_t rc = bs_thing_get(context, id, i, &info, err);
+    if (rc != BS_OK) return rc;
+    if (thing->kind != BS_KIND_BACKEND || info.wrapper) continue;
+    rc = backend->device_count(thing->state, &count, err);
+    if (rc != BS_OK) return rc;
+    if (count == 0)
+      return bs_error_set(err, BS_UNAVAILABLE, "BS-WORLD-DEVICE", "backend %s has no device here",
+                          thing->name);
   }
-  return rc;
+  return BS_OK;
 }
 
 typedef struct question {

@@ -144,6 +144,14 @@ int32_t bs_thing_get(const bs_context *context, const char *plugin_id, uint32_t 
   return give(out_info, &full, sizeof full, err);
 }
 
+const bs_thing *bs_registry_thing(const bs_context *context, const char *plugin_id, uint32_t index) {
+  uint32_t n = 0;
+  bs_context_lock(context);
+  const bs_entry *e = thing_of(context, plugin_id, index, &n);
+  bs_context_unlock(context);
+  return e != NULL ? &e->thing : NULL;
+}
+
 uint32_t bs_param_count(const bs_context *context, const char *plugin_id) {
   if (context == NULL) return 0;
   bs_context_lock(context);

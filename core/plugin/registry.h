@@ -24,6 +24,8 @@ int32_t bs_registry_find(bs_context *context, uint32_t kind, const char *name, c
  * live as long as the context. Returns how many exist; fills at most max. */
 uint32_t bs_registry_ops(bs_context *context, const char *op, const char *backend,
                          const bs_thing **out_things, uint32_t max);
+/* The index-th thing of an active plugin, as bs_thing_get counts; NULL at the end. Opens nothing. */
+BS_API const bs_thing *bs_registry_thing(const bs_context *context, const char *plugin_id, uint32_t index);
 const bs_logger *bs_context_logger(const bs_context *context);
 /* A rank did not come back from a call: its world, this context and what it works on stay until the process
  * ends (launch.c); bs_context_close does nothing then. */

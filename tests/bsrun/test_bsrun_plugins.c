@@ -51,7 +51,8 @@ START_TEST(a_plain_list_runs_none) {
 END_TEST
 
 START_TEST(loading_costs_a_row_not_the_list) {
-  ran r = bsrun(dir, "plugins", "list", "--load", "--set", "plugin_trust=any", "-o", "json", NULL);
+  ran r = bsrun(dir, "plugins", "list", "--load", "--plugin", "./bs_rude1.so", "--set", "plugin_trust=any",
+                "-o", "json", NULL);
   must_be(&r, 0);
   ck_assert_ptr_null(strstr(r.out, "RUDE WORDS"));
   json_t *rows = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL);
@@ -72,6 +73,7 @@ START_TEST(loading_costs_a_row_not_the_list) {
   ck_assert_str_eq(text_of(rows, "rude5", "state"), "unavailable");
   ck_assert(strstr(text_of(rows, "rude5", "why"), "asleep") != NULL);
   ck_assert_str_eq(text_of(rows, "blockshock", "state"), "ok"); /* the rest is as it was */
+  ck_assert_str_eq(text_of(rows, "ref", "state"), "ok");        /* its devices are asked for without rude1 */
   json_decref(rows);
   ran_free(&r);
 }
