@@ -28,7 +28,8 @@ void help_main(void) {
   fputs(
       "\n"
       "A NAME is a registered id, a file of the configs folder, or a path to a YAML file.\n"
-      "Results go to stdout, all else to stderr. `bsrun help VERB` says more.\n",
+      "Results go to stdout, all else to stderr. `bsrun help VERB` says more; pages are installed in\n"
+      "PREFIX/share/doc/blockshock.\n",
       stdout);
 }
 

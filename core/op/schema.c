@@ -23,7 +23,7 @@ int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *
   va_end(ap);
   bs_error_set(err, BS_INVALID_ARGUMENT, id, "%s: %s", op, text);
   bs_error_where(err, "op %s", op);
-  bs_error_hint(err, "docs/ops.md has each op's arguments, dtypes and shapes");
+  bs_error_hint(err, "share/doc/blockshock/ops.md has each op's arguments, dtypes and shapes");
   return BS_INVALID_ARGUMENT;
 }
 

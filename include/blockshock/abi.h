@@ -5,8 +5,8 @@
  *
  * Rules of this and all other SDK headers: only <stdint.h> and <stddef.h>; every struct that crosses
  * the boundary starts with `uint32_t struct_size`; fixed-width integers; no enum, bool or long fields;
- * fields are appended, never inserted (docs/abi.md). While the ABI is 0.m, host and plugin must have
- * the same m.
+ * fields are appended, never inserted (share/doc/blockshock/abi.md). While the ABI is 0.m, host and plugin
+ * must have the same m.
  */
 #ifndef BLOCKSHOCK_ABI_H
 #define BLOCKSHOCK_ABI_H
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* The version of this ABI: major << 16 | minor (docs/abi.md, "Versions"). */
+/* The version of this ABI: major << 16 | minor (share/doc/blockshock/abi.md, "Versions"). */
 #define BS_ABI_MAJOR 0u
 #define BS_ABI_MINOR 6u
 #define BS_ABI_VERSION ((BS_ABI_MAJOR << 16) | BS_ABI_MINOR)
@@ -153,13 +153,13 @@ typedef struct bs_host {
   int32_t (*param_define)(void *ctx, bs_plugin_self *self, const bs_param_desc *desc, bs_error *err);
   int32_t (*param_get)(void *ctx, const bs_plugin_self *self, const char *name, bs_value *out_value,
                        bs_error *err);
-  /* Counter-based random numbers (Philox4x32-10, docs/numbers.md): element i of (seed, stream) is the
-   * same float on every machine, ISA, rank and thread count. Fills out[0..count) with elements
+  /* Counter-based random numbers (Philox4x32-10, share/doc/blockshock/numbers.md): element i of (seed,
+   * stream) is the same float on every machine, ISA, rank and thread count. Fills out[0..count) with elements
    * first, first+1, ... */
   void (*rng_normal)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, float *out);
   void (*rng_uniform)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, float *out);
   void (*rng_bits)(uint64_t seed, uint32_t stream, uint64_t first, uint64_t count, uint32_t *out);
-  /* Round `count` elements of src_dtype to dst_dtype (nearest even; docs/numbers.md). 0 or
+  /* Round `count` elements of src_dtype to dst_dtype (nearest even; share/doc/blockshock/numbers.md). 0 or
    * BS_UNSUPPORTED for an unknown dtype. src and dst must not overlap unless equal in size. */
   int32_t (*convert)(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
   /* As bs_rank_api's functions of the same name, without a rank: a method's propose is exact by them. */

@@ -35,7 +35,7 @@ BS_API int32_t bs_status_exit_code(int32_t code); /* of bsrun for this status */
 
 typedef struct bs_context bs_context;
 
-/* Whose plugin files are opened (docs/abi.md, "Trust"). */
+/* Whose plugin files are opened (share/doc/blockshock/abi.md, "Trust"). */
 enum bs_trust { BS_TRUST_OWNER = 0, BS_TRUST_GROUP = 1, BS_TRUST_ANY = 2 };
 
 /* How a context is opened. Copied; zero-filled but for struct_size it means the defaults. */
@@ -244,8 +244,9 @@ typedef struct bs_world_options {
 } bs_world_options;
 
 /* Which rank this process is, where `comm` (NULL: "threads") joins processes that something else started
- * (docs/launch.md): asked once, from the process's environment, and kept. world_size 0: the communicator
- * starts its ranks itself. BS_UNAVAILABLE with a hint where nothing has started this process as a rank. */
+ * (share/doc/blockshock/launch.md): asked once, from the process's environment, and kept. world_size 0: the
+ * communicator starts its ranks itself. BS_UNAVAILABLE with a hint where nothing has started this process as
+ * a rank. */
 BS_API int32_t bs_context_attach(bs_context *context, const char *comm, bs_attachment *out_attachment,
                                  bs_error *err);
 /* The rank that bs_context_attach told; 0 where none has. */
@@ -354,7 +355,7 @@ BS_API int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *
 BS_API int32_t bs_layer_backward(bs_layer *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
                                  bs_tensor *dw, bs_tensor *db, bs_stream *stream, bs_error *err);
 /* One step of an optimiser on the rank's weights and bias, of a layer built with its flag (BS_LAYER_SGD,
- * MOMENTUM, ADAMW, with BACKWARD): docs/methods.md has the formulas. Called by every rank. */
+ * MOMENTUM, ADAMW, with BACKWARD): share/doc/blockshock/methods.md has the formulas. Called by every rank. */
 BS_API int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *stream, bs_error *err);
 BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
 BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
@@ -383,8 +384,8 @@ BS_API int32_t bs_convert(uint32_t dst_dtype, void *dst, uint32_t src_dtype, con
 BS_API int32_t bs_source_from_memory(const void *data, uint32_t dtype, int64_t rows, int64_t cols,
                                      int64_t stride, bs_source *out_source, bs_error *err);
 BS_API void bs_source_release(bs_source *source); /* of bs_source_from_memory only */
-/* Parse "1100", "complement_1001_0110", "interleave", "contiguous", ... (docs/methods.md). Pattern_b
- * defaults to the complement of a; a pattern must keep exactly two of four. */
+/* Parse "1100", "complement_1001_0110", "interleave", "contiguous", ... (share/doc/blockshock/methods.md).
+ * Pattern_b defaults to the complement of a; a pattern must keep exactly two of four. */
 BS_API int32_t bs_mask_parse(const char *name, const char *pattern_a, const char *pattern_b,
                              bs_mask *out_mask, bs_error *err);
 BS_API int32_t bs_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,

@@ -32,7 +32,8 @@ enum bs_layer_flags {
   BS_LAYER_GRAPH = 1u << 4
 };
 
-/* How far the bits of y are promised. Each class holds all before it; docs/methods.md says how it is kept. */
+/* How far the bits of y are promised. Each class holds all before it; share/doc/blockshock/methods.md says
+ * how it is kept. */
 enum bs_repro {
   BS_REPRO_R0 = 0, /* from run to run, same build and shape */
   BS_REPRO_R1 = 1, /* and on every rank */
@@ -41,7 +42,7 @@ enum bs_repro {
   BS_REPRO_R4 = 4  /* and for every method over the same order of columns */
 };
 
-/* One step of an optimiser (docs/methods.md has the formulas). */
+/* One step of an optimiser (share/doc/blockshock/methods.md has the formulas). */
 enum bs_optimizer { BS_OPT_SGD = 1, BS_OPT_ADAMW = 2 };
 typedef struct bs_step {
   uint32_t struct_size;
@@ -69,7 +70,7 @@ typedef struct bs_layer_spec {
   uint32_t w_dtype;
   uint32_t y_dtype;
   /* Dtype of partial sums on the wire and in the reduction; 0: f32. BS_I8: in two steps by groups with a
-   * scale each, of float layers (docs/methods.md). */
+   * scale each, of float layers (share/doc/blockshock/methods.md). */
   uint32_t reduce_dtype;
   uint32_t accumulate; /* enum bs_accumulate */
   uint32_t activation; /* enum bs_activation; applied after the reduction */
@@ -97,8 +98,9 @@ typedef struct bs_proposal {
   uint32_t n_collectives;
   uint32_t chunk_tokens; /* 1: `chunks` are runs of tokens, each of which reads all weights; 0: of features */
   uint32_t coll_kind[BS_MAX_PROPOSED];
-  uint64_t coll_payload[BS_MAX_PROPOSED]; /* whole message bytes M of each (docs/methods.md) */
-  char text[160];                         /* one line: how it is split */
+  uint64_t
+      coll_payload[BS_MAX_PROPOSED]; /* whole message bytes M of each (share/doc/blockshock/methods.md) */
+  char text[160];                    /* one line: how it is split */
   /* One backward with dx, dw and db of a layer with BS_LAYER_BACKWARD; zero without. */
   uint64_t backward_flops;
   uint32_t n_backward;

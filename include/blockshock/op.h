@@ -121,7 +121,8 @@ enum bs_reason {
   BS_REASON_NOT_BUILT = 13,
   BS_REASON_DEVICE_NOT_OPEN = 14
 };
-/* How exact the answer is: the class that bounds of round-off are derived from (docs/numbers.md). */
+/* How exact the answer is: the class that bounds of round-off are derived from
+ * (share/doc/blockshock/numbers.md). */
 enum bs_tolerance { BS_TOL_EXACT = 1, BS_TOL_ACC_F32 = 2, BS_TOL_ACC_F64 = 3, BS_TOL_ACC_LOW = 4 };
 
 /* supports' answer. NO must come with a reason and text; NATIVE and EMULATED must run. */

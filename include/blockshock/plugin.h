@@ -45,7 +45,8 @@ extern "C" {
 #endif
 
 /* The oldest minor of a host that serves: that of these headers, unless the plugin says before including this
- * that it uses nothing that came later than another, or looks first (docs/abi.md, "Versions"). */
+ * that it uses nothing that came later than another, or looks first (share/doc/blockshock/abi.md,
+ * "Versions"). */
 #ifndef BS_PLUGIN_MIN_HOST_MINOR
 #define BS_PLUGIN_MIN_HOST_MINOR BS_ABI_MINOR
 #endif
@@ -138,7 +139,8 @@ bs_fail_hint(bs_error *err, const char *fmt, ...) {
 
 /* Fill a struct that the host hands out to be filled (`out`; it says its size) with the plugin's own `value`
  * of `size` bytes: no byte behind the host's struct is written, what the host's has more becomes zero, and
- * its struct_size stays (docs/abi.md, "Structs that one side fills"). `bs_out_copy(out, &mine, sizeof mine);`
+ * its struct_size stays (share/doc/blockshock/abi.md, "Structs that one side fills"). `bs_out_copy(out,
+ * &mine, sizeof mine);`
  */
 #if defined(__GNUC__)
 __attribute__((unused))

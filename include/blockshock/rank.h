@@ -41,7 +41,8 @@ enum bs_counter {
   BS_COUNT_OP_BYTES = 1,      /* bytes read and written by ops, by the schema's cost rule */
   BS_COUNT_COLLECTIVES = 2,   /* calls */
   BS_COUNT_PAYLOAD_BYTES = 3, /* message bytes of collectives, before the ring factor */
-  BS_COUNT_WIRE_BYTES = 4,    /* payload x canonical ring factor (docs/methods.md), rounded down */
+  BS_COUNT_WIRE_BYTES =
+      4, /* payload x canonical ring factor (share/doc/blockshock/methods.md), rounded down */
   BS_COUNT_COUNT_ = 5
 };
 
@@ -95,7 +96,7 @@ typedef struct bs_rank_api {
   int32_t (*tensor_read)(bs_rank *rank, const bs_source *source, int64_t row, const bs_partition *cols,
                          bs_tensor *out, bs_error *err);
   /* The K-partition of `rank_index` of `world_size` ranks for a mask: BS_UNSUPPORTED with a hint where
-   * the table of docs/methods.md has none, BS_CONFIG for a mask that is itself wrong. */
+   * the table of share/doc/blockshock/methods.md has none, BS_CONFIG for a mask that is itself wrong. */
   int32_t (*partition_make)(bs_rank *rank, const bs_mask *mask, int64_t total, uint32_t rank_index,
                             uint32_t world_size, const bs_partition **out_partition, bs_error *err);
   void (*partition_free)(const bs_partition *partition);

@@ -76,7 +76,8 @@ typedef struct bs_partition {
 } bs_partition;
 
 /* Which columns (or, for kinds that differ by row, which weights) belong to which rank; the table
- * mask x P is in docs/methods.md. Fixed patterns apply to column k through k mod pattern_len. */
+ * mask x P is in share/doc/blockshock/methods.md. Fixed patterns apply to column k through k mod pattern_len.
+ */
 enum bs_mask_kind {
   BS_MASK_CONTIGUOUS = 0, /* K split into P runs, sizes differing by at most one */
   BS_MASK_COMPLEMENT = 1, /* pattern_a for even ranks, pattern_b for odd ranks */
@@ -121,8 +122,8 @@ typedef struct bs_kept {
 
 /* How a generated matrix is made, so that a device can make it where it is needed, with the bits that `read`
  * gives. Element (row, col) is a function of (seed, stream, i), i = first + row * line + col: its word w,
- * normal z or uniform u (docs/numbers.md) goes through the law in f32, each operation rounded, and is rounded
- * to the source's dtype; `read` rounds that to the dtype that is asked for. */
+ * normal z or uniform u (share/doc/blockshock/numbers.md) goes through the law in f32, each operation
+ * rounded, and is rounded to the source's dtype; `read` rounds that to the dtype that is asked for. */
 enum bs_law {
   BS_LAW_ZERO = 0,
   BS_LAW_NORMAL = 1,  /* z b + a */

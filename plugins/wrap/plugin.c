@@ -8,12 +8,14 @@
 #if WRAP_SLOW
 #define WRAP_ID "slow"
 #define WRAP_WHAT "calls of another communicator or backend, some of them late"
-#define WRAP_DOC "RANK, OP, SEQ as in rank=1,op=all_reduce,seq=3,ms=20; several with ; (docs/torture.md)"
+#define WRAP_DOC \
+  "RANK, OP, SEQ as in rank=1,op=all_reduce,seq=3,ms=20; several with ; (share/doc/blockshock/torture.md)"
 #else
 #define WRAP_ID "fault"
 #define WRAP_WHAT "calls of another communicator or backend, some of them wrong as planned"
-#define WRAP_DOC \
-  "rank=1,op=all_reduce,seq=37,do=hang|err|delay|flip|nan|truncate; several with ; (docs/torture.md)"
+#define WRAP_DOC                                                                     \
+  "rank=1,op=all_reduce,seq=37,do=hang|err|delay|flip|nan|truncate; several with ; " \
+  "(share/doc/blockshock/torture.md)"
 #endif
 
 static const bs_param_desc params[] = {

@@ -2,7 +2,7 @@
  *
  * conformance.h - the conformance kit as a library (libbs-conformance.a; link with libcheck, jansson and
  * libblockshock): grades one plugin file. Each check runs in a child process of its own, so a plugin that
- * crashes or hangs costs one check. docs/conformance.md has the groups and the rules.
+ * crashes or hangs costs one check. share/doc/blockshock/conformance.md has the groups and the rules.
  */
 #ifndef BLOCKSHOCK_CONFORMANCE_H
 #define BLOCKSHOCK_CONFORMANCE_H
