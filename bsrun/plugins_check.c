@@ -112,7 +112,7 @@ static int32_t run_child(char *const words[], int out, int *out_code, bs_error *
   int status = 0;
   fflush(NULL);
   const pid_t pid = fork();
-  if (pid < 0) return bs_error_errno(err, BS_INTERNAL, "BS-CHK-FORK", errno, "cannot start the kit");
+  if (pid < 0) return bs_error_errno(err, BS_NO_MEMORY, "BS-CHK-FORK", errno, "cannot start the kit");
   if (pid == 0) {
     dup2(out, STDOUT_FILENO);
     execv(words[0], words);

@@ -147,6 +147,7 @@ static void keep_failed(bs_run *run, json_t *record, const bs_error *why) {
   }
 }
 
+/* What is printed of a run is printed once it exists: after DONE. */
 static int32_t keep_result(run_session *s, bs_run *run, json_t *record, const bs_phase_result *result,
                            bs_error *err) {
   int32_t rc = bs_record_finish(record, result, err);
@@ -157,11 +158,12 @@ static int32_t keep_result(run_session *s, bs_run *run, json_t *record, const bs
     bs_store_abandon(run);
     return rc;
   }
-  rc = run_add_rows(s->rows, record, bs_run_get_path(run), err);
-  json_array_append_new(s->folders, json_string(bs_run_get_path(run)));
-  const int32_t committed =
-      bs_store_commit(run, result->passed ? "ok" : "not passed", rc == BS_OK ? err : NULL);
-  return rc == BS_OK ? committed : rc;
+  json_t *path = json_string(bs_run_get_path(run));
+  rc = bs_store_commit(run, result->passed ? "ok" : "not passed", err);
+  if (rc == BS_OK) rc = run_add_rows(s->rows, record, json_string_value(path), err);
+  if (rc == BS_OK) json_array_append(s->folders, path);
+  json_decref(path);
+  return rc;
 }
 
 /* What a finished, committed phase says: BS_OK, BS_NUMERIC or BS_INCONCLUSIVE. */

@@ -198,7 +198,7 @@ static int32_t start(torture *t, child *k, size_t at, bs_error *err) {
   torture_words_free(w);
   if (k->pid > 0) return BS_OK;
   k->pid = 0;
-  return bs_error_errno(err, BS_INTERNAL, "BS-TORTURE-FORK", errno, "cannot start a child");
+  return bs_error_errno(err, BS_NO_MEMORY, "BS-TORTURE-FORK", errno, "cannot start a child");
 }
 
 static void finish(torture *t, child *k, int status) {

@@ -142,6 +142,7 @@ static int32_t write_file(int dir, const char *name, const char *data, size_t si
 }
 
 static void remove_files(int dir) {
+  unlinkat(dir, "DONE", 0);
   for (size_t i = 0; i < N_RUN_FILES; i++) unlinkat(dir, run_files[i], 0);
   unlinkat(dir, "lock", 0);
   unlinkat(dir, "DONE.tmp", 0);
@@ -336,9 +337,12 @@ int32_t bs_store_append(bs_run *run, const json_t *record, bs_error *err) {
 }
 
 static int32_t sum_of(bs_run *run, const char *name, char out_hex[65], bs_error *err) {
-  char path[64];
+  bs_error why = BS_ERROR_INIT;
+  char path[64], shown[400];
   snprintf(path, sizeof path, "/proc/self/fd/%d/%s", run->fd, name);
-  return bs_sha256_file(path, out_hex, err);
+  if (bs_sha256_file(path, out_hex, &why) == BS_OK) return BS_OK;
+  snprintf(shown, sizeof shown, "%.300s/%s", run->path, name);
+  return io_error(err, why.native_code != 0 ? why.native_code : EINVAL, "read", shown);
 }
 
 static int32_t write_done(bs_run *run, const char *status, bs_error *err) {
@@ -359,17 +363,23 @@ static int32_t write_done(bs_run *run, const char *status, bs_error *err) {
     rc = io_error(err, errno, "finish", run->path);
   }
   if (rc == BS_OK && fsync(run->fd) != 0) rc = io_error(err, errno, "sync", run->path);
-  if (rc != BS_OK) unlinkat(run->fd, "DONE.tmp", 0);
+  if (rc != BS_OK) bs_error_where(err, "%.300s", run->path);
   free(text);
   json_decref(sums);
   json_decref(done);
   return rc;
 }
 
+static void remove_run(bs_run *run) {
+  remove_files(run->fd);
+  unlinkat(run->parent_fd, run->id, AT_REMOVEDIR);
+}
+
 int32_t bs_store_commit(bs_run *run, const char *status, bs_error *err) {
   sigset_t old;
   hold_signals(&old);
   const int32_t rc = write_done(run, status, err);
+  if (rc != BS_OK) remove_run(run);
   close_run(run);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   return rc;
@@ -383,8 +393,7 @@ void bs_store_interrupt(bs_run *run, int signal_number) {
 void bs_store_abandon(bs_run *run) {
   sigset_t old;
   hold_signals(&old);
-  remove_files(run->fd);
-  unlinkat(run->parent_fd, run->id, AT_REMOVEDIR);
+  remove_run(run);
   close_run(run);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

@@ -32,7 +32,7 @@ int bs_run_get_fd(const bs_run *run);           /* of the folder, for a signal h
 /* One line, one write, fdatasync. The line is cut off again when it cannot be written whole. */
 int32_t bs_store_append(bs_run *run, const json_t *record, bs_error *err);
 /* Write DONE {records, status, sha256 of each file} and close. status: "ok", "failed", ... The run is
- * closed in every case; without a DONE it does not count. */
+ * closed in every case; where DONE cannot be written it is removed. */
 int32_t bs_store_commit(bs_run *run, const char *status, bs_error *err);
 /* Close and remove a run that acknowledged nothing. */
 void bs_store_abandon(bs_run *run);

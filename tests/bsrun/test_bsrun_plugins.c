@@ -2,9 +2,11 @@
  * test_bsrun_plugins.c - plugins that crash, exit, print or fail while opening: `plugins list --load` gives
  * them a row and goes on, `plugins inspect` and `why` end in exit 5, the plain list runs none of them. */
 #include <jansson.h>
+#include <sys/resource.h>
 
 #include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/slow.h"
 
 static const char *dir;
 static void setup(void) {
@@ -143,6 +145,31 @@ START_TEST(a_refused_plugin_says_why) {
 }
 END_TEST
 
+/* A limit on processes is a lack of room, not a mistake of bsrun. Root has no such limit: another user has.
+ */
+START_TEST(no_process_is_exit_ten) {
+  const struct rlimit none = {1, 1};
+  int status = 0;
+  if (BS_SLOW) return; /* a sanitizer starts one itself */
+  const pid_t pid = fork();
+  if (pid == 0) {
+    char *argv[] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "plugins", (char *)(uintptr_t) "inspect",
+                    (char *)(uintptr_t) "row_parallel", NULL};
+    if (chdir(dir) != 0 || freopen(".stdout", "w", stdout) == NULL || freopen(".stderr", "w", stderr) == NULL)
+      _exit(98);
+    if (setrlimit(RLIMIT_NPROC, &none) != 0 || (getuid() == 0 && setuid(65534) != 0)) _exit(97);
+    execv(bsrun_path(), argv);
+    _exit(97); /* the other user may not read the build */
+  }
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 97) return;
+  char *err = read_text(dir, ".stderr");
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 10, "status %x: %s", (unsigned)status, err);
+  ck_assert_msg(strstr(err, "error[BS-PRB-FORK]") != NULL, "%s", err);
+  free(err);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{a_plain_list_runs_none},
                              {loading_costs_a_row_not_the_list},
@@ -150,6 +177,7 @@ int main(void) {
                              {a_process_left_behind_is_no_hang},
                              {exists_is_silent},
                              {a_refused_plugin_says_why},
+                             {no_process_is_exit_ten},
                              {0}};
   return run_tests("bsrun_plugins", tests, (test_setup){setup, teardown});
 }

@@ -16,8 +16,8 @@ typedef struct fault_case {
   int code;
   const char *id;
   const char *says[3]; /* in the error line */
-  int kept;            /* a run folder stays: 1 with status "failed" or "not passed", -1 without DONE */
-  int rank;            /* the record's, -2: not looked at */
+  int kept; /* a run folder stays: 1 with status "failed" or "not passed", -1 without DONE, 0 none */
+  int rank; /* the record's, -2: not looked at */
 } fault_case;
 
 static const fault_case cases[] = {
@@ -37,6 +37,7 @@ static const fault_case cases[] = {
     {"count", "0", "0", 9, "BS-", {"rank 1", "faulty.sum"}, 1, -2},
     {"nan", "0", "0", 6, "BS-GATE-FAIL", {"gate T1", "rank 1"}, 1, -2},
     {"wrong", "0", "0", 6, "BS-GATE-FAIL", {"gate T1"}, 1, -2},
+    {"spoil", "1", "0", 10, "BS-STO-IO", {"out/phase0_correctness/faulty/it", "DONE.tmp"}, 0, -2},
     {"abort", "40", "1", 7, "BS-RUN-DIED", {"of faulty", "rank 1", "signal 6"}, -1, -2},
     {"exit", "2", "0", 7, "BS-RUN-DIED", {"of faulty", "exit(0)"}, -1, -2},
 #if !BS_SLOW /* a sanitizer tells of these itself */
@@ -105,6 +106,10 @@ static void check_time(const fault_case *c, const char *folder, double seconds, 
 static void check_kept(const fault_case *c, const char *folder, const char *id) {
   char run_dir[160];
   folder_of(folder, c->phase, run_dir);
+  if (c->kept == 0) {
+    ck_assert_uint_eq(run_count_files(folder, NULL), 0);
+    return;
+  }
   if (c->kept < 0) {
     ck_assert(run_exists(run_dir, "INTERRUPTED") && !run_exists(run_dir, "DONE"));
     return;

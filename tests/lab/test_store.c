@@ -108,6 +108,21 @@ START_TEST(a_run_is_whole) {
 }
 END_TEST
 
+/* A run that cannot be finished is removed, and the error names its file as the user knows it. */
+START_TEST(an_unfinished_run_is_removed) {
+  bs_error err = BS_ERROR_INIT;
+  bs_run *run = NULL;
+  char file[1100];
+  const bs_run_request q = request("mine");
+  ck_assert_int_eq(bs_store_begin(&q, &run, &err), BS_OK);
+  snprintf(file, sizeof file, "%s/config.yaml", bs_run_get_path(run));
+  ck_assert_int_eq(unlink(file), 0);
+  ck_assert_int_eq(bs_store_commit(run, "ok", &err), BS_IO);
+  ck_assert_msg(strstr(err.message, file) != NULL, "%s", err.message);
+  ck_assert_int_eq(entries(dir), 0);
+}
+END_TEST
+
 START_TEST(a_taken_name_gets_a_suffix) {
   static const char *const want[] = {"mine", "mine-2", "mine-3"};
   for (int i = 0; i < 3; i++) {
@@ -317,6 +332,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{a_run_is_whole},
+                             {an_unfinished_run_is_removed},
                              {a_taken_name_gets_a_suffix},
                              {an_abandoned_run_leaves_nothing},
                              {an_open_run_is_locked},
