@@ -12,7 +12,7 @@ help:
 	@echo 'make run      set up, build, prove the split right on two ranks and time it (bsrun)'
 	@echo 'make test     build and run the whole test suite (under 8 minutes)'
 	@echo 'make verify   the same checks with the big counts; writes docs/verify/'
-	@echo 'make bench    benchmarks against the peers, about an hour; prints the tables of docs/performance.md'
+	@echo 'make bench    benchmarks against the peers, about an hour; prints Markdown tables (docs/performance.md)'
 	@echo '              ISA=avx2 or all, CHOICE=measured, SKIP=grid,build, ONLY=matmul, QUICK=1, BS_PEERS_DIR=folder'
 	@echo 'make gpu-bundle   build/gpu-bundle: what tests the cuda plugin on a machine with a GPU (docs/gpu/README.md)'
 	@echo 'make docs     the reference of the public headers: $(BUILD)/share/doc/blockshock/reference.md'
