@@ -82,8 +82,9 @@ static int32_t share_seconds(bs_arm *arm, bs_rank *rank, uint32_t index, bs_erro
   return bs_exchange_numbers(rank, "lab.peers.seconds", &arm->rank_seconds[index], 1, arm->rank_seconds, err);
 }
 
+/* What each has built, to all; none waits for a command before it knows that all ranks are there. */
 static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
-  if (!arm->joint) return BS_OK;
+  if (!arm->joint) return bs_rank_barrier(rank, "lab.arm", err);
   int32_t rc =
       bs_exchange_numbers(rank, "lab.peers.built", &arm->build_seconds[index], 1, arm->build_seconds, err);
   if (rc == BS_OK)

@@ -216,11 +216,44 @@ START_TEST(wrong_numbers_are_not_timed) {
 }
 END_TEST
 
+/* A rank whose thread cannot be started: the others do not wait for it until the deadline. */
+START_TEST(a_thread_cannot_be_started) {
+  char folder[64], setting[64];
+  int failed = 0;
+  if (BS_SLOW) return; /* a sanitizer has a pthread_create of its own */
+  run_make_folder(folder);
+  for (int at = 3; at <= 6; at++) { /* of the first arms */
+    run_result r;
+    snprintf(setting, sizeof setting, "BS_TEST_NO_THREAD=%d", at);
+    const char *const env[] = {"LD_PRELOAD=" BS_TEST_E2E_DIR "/no_thread.so", setting, NULL};
+    const char *const args[] = {"--method",  "row_parallel",
+                                "-P",        "3",
+                                "--phase",   "1",
+                                "--set",     "model.N=16",
+                                "--set",     "model.K=24",
+                                "--set",     "phase.pairs_min=5",
+                                "--set",     "phase.pairs_max=5",
+                                "--set",     "phase.pairs_seconds=0.01",
+                                "--set",     "tune.measure=false",
+                                "--timeout", "300",
+                                "--out",     "out",
+                                "-q",        NULL};
+    run_bsrun(&r, folder, env, args);
+    if (r.code != 10) run_expect(&r, 0, setting);
+    failed += strstr(r.err, "error[BS-WORLD-THREAD]") != NULL;
+    run_free(&r);
+  }
+  ck_assert_int_gt(failed, 1);
+  run_remove(folder);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{fault_is_told, TEST_COUNT(cases)},
                              {no_fault_passes},
                              {false_claim_is_shown},
                              {wrong_numbers_are_not_timed},
+                             {a_thread_cannot_be_started},
                              {0}};
   return run_tests("run_faults", tests, (test_setup){.timeout = 120});
 }
