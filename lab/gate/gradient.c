@@ -144,9 +144,9 @@ static int64_t dw_features(int64_t N, int64_t max_features) {
 typedef struct operands {
   bs_slopes slopes;
   double *one; /* [B] */
-  bs_matrix of_dy, of_bound2, of_variance, of_ones;
-  bs_source dy, bound2, variance, ones; /* [B,N]; [1,B] */
-  bs_source dy_t, bound2_t, variance_t; /* [N,B] */
+  bs_matrix of_dy, of_bound2, of_ones;
+  bs_source dy, bound2, ones; /* [B,N]; [1,B] */
+  bs_source dy_t, bound2_t;   /* [N,B] */
   bs_source w_t, x_t, w_t_squared, x_t_squared;
   bs_carried dx, dw, db;
   int carries; /* 1: dy has errors */
@@ -155,22 +155,19 @@ typedef struct operands {
 static void make_views(const bs_case *c, operands *o) {
   const int64_t B = c->spec.B, N = c->spec.N;
   o->of_bound2 = (bs_matrix){o->slopes.bound2, BS_F64, N};
-  o->of_variance = (bs_matrix){o->slopes.variance, BS_F64, N};
   o->of_ones = (bs_matrix){o->one, BS_F64, B};
   o->dy = bs_view_matrix(&o->of_dy, B);
   o->bound2 = bs_view_matrix(&o->of_bound2, B);
-  o->variance = bs_view_matrix(&o->of_variance, B);
   o->ones = bs_view_matrix(&o->of_ones, 1);
   o->dy_t = bs_view_transposed(&o->dy);
   o->bound2_t = bs_view_transposed(&o->bound2);
-  o->variance_t = bs_view_transposed(&o->variance);
   o->w_t = bs_view_transposed(c->w);
   o->x_t = bs_view_transposed(c->x);
   o->w_t_squared = bs_view_squared(&o->w_t);
   o->x_t_squared = bs_view_squared(&o->x_t);
-  o->dx = (bs_carried){&o->bound2, &o->w_t_squared, &o->variance, &o->w_t_squared, 1};
-  o->dw = (bs_carried){&o->bound2_t, &o->x_t_squared, &o->variance_t, &o->x_t_squared, 1};
-  o->db = (bs_carried){&o->ones, &o->bound2_t, &o->ones, &o->variance_t, 0};
+  o->dx = (bs_carried){&o->bound2, &o->w_t_squared};
+  o->dw = (bs_carried){&o->bound2_t, &o->x_t_squared};
+  o->db = (bs_carried){&o->ones, &o->bound2_t};
 }
 
 static int32_t open_operands(const bs_case *c, const bs_gradient_result *result, operands *o, bs_error *err) {

@@ -54,8 +54,6 @@ typedef struct running {
   /* With an activation: what was predicted for the judged outputs, and sums of slope^2 and slope^4. */
   double *want_feature, *s2_feature, *s4_feature, *want_token, *s2_token, *s4_token;
   double want, s2, s4;
-  /* Of that, what errors of inputs are predicted to do, and sums of its squares. */
-  double *carried_feature, *carried2_feature, *carried_token, carried;
 } running;
 
 /* The prediction of exactly the outputs that are judged. */
@@ -65,9 +63,6 @@ static void expect_element(running *run, int64_t b, int64_t f, int64_t at) {
   run->want += v, run->want_feature[f] += v, run->want_token[b] += v;
   run->s2 += s, run->s2_feature[f] += s, run->s2_token[b] += s;
   run->s4 += s * s, run->s4_feature[f] += s * s, run->s4_token[b] += s * s;
-  const double carried = run->ref->carried_variance ? run->ref->carried_variance[at] : 0.0;
-  run->carried += carried, run->carried_feature[f] += carried, run->carried_token[b] += carried;
-  run->carried2_feature[f] += carried * carried;
 }
 
 /* What is not finite where the reference is has no error to measure; a bound that is not finite bounds
@@ -171,33 +166,18 @@ static double t2_limit(double n) {
   return 1.0 + 9.0 / sqrt(n);
 }
 
-double bs_independent(double n, double c, double m) {
-  return c > 0.0 ? 1.0 / (1.0 / n + c * c / fmax(m, 1.0)) : n;
-}
-
-/* The same by the variances of the outputs themselves. Where few of the n carry error, or many share one of
- * m, its spread is that of few: such a ratio is brought to the limit of n. carried2 NULL: m is 1. */
-typedef struct spread {
-  const double *error2, *want2, *s2, *s4, *carried, *carried2;
-} spread;
-
-static double worst_beyond(const spread *s, int64_t count, double n) {
+/* The same by the variances of the outputs themselves. Where few of the n carry error its spread is that of
+ * few: such a ratio is brought to the limit of n. */
+static double worst_beyond(const double *error2, const double *want2, const double *s2, const double *s4,
+                           int64_t count, double n) {
   double worst = 0.0;
   for (int64_t i = 0; i < count; ++i) {
-    if (s->error2[i] == 0.0) continue;
-    const double own = s->s4[i] > 0 ? fmax(s->s2[i] * s->s2[i] / s->s4[i], 1.0) : 1.0;
-    const double c = s->carried && s->want2[i] > 0 ? s->carried[i] / s->want2[i] : 0.0;
-    const double m = s->carried2 && s->carried2[i] > 0 ? s->carried[i] * s->carried[i] / s->carried2[i] : 1.0;
-    const double ratio = s->want2[i] > 0 ? sqrt(s->error2[i] / s->want2[i]) : INFINITY;
-    worst = fmax(worst, ratio * t2_limit(n) / t2_limit(bs_independent(own, c, m)));
+    if (error2[i] == 0.0) continue;
+    const double own = s4[i] > 0 ? fmax(s2[i] * s2[i] / s4[i], 1.0) : 1.0;
+    const double ratio = want2[i] > 0 ? sqrt(error2[i] / want2[i]) : INFINITY;
+    worst = fmax(worst, ratio * t2_limit(n) / t2_limit(own));
   }
   return worst;
-}
-
-static double effective(const double *values, int64_t count) {
-  double sum = 0.0, square = 0.0;
-  for (int64_t i = 0; i < count; ++i) sum += values[i], square += values[i] * values[i];
-  return square > 0 ? sum * sum / square : 1.0;
 }
 
 /* The prediction of some features alone: theirs, weighted by their norms. norm2 is 0 where none was judged.
@@ -215,25 +195,14 @@ static double predicted_share(const double *norm2, const double *prediction, int
 static void judge_sums(const running *run, bs_judgement *out) {
   const bs_reference *ref = run->ref;
   const bs_prediction *prediction = run->prediction;
-  out->outputs = out->alone = (double)ref->B * (double)out->features;
+  out->outputs = (double)ref->B * (double)out->features;
   if (prediction->variance) {
     out->outputs = run->s4 > 0 ? run->s2 * run->s2 / run->s4 : 0.0;
     out->predicted = run->metrics.norm2 > 0 ? sqrt(run->want / run->metrics.norm2) : 0.0;
-    const int by_token = ref->carried_by_token != 0;
-    const double m =
-        by_token ? effective(run->carried_token, ref->B) : effective(run->carried_feature, ref->features);
-    out->alone = bs_independent(out->outputs, run->want > 0 ? run->carried / run->want : 0.0, m);
-    const spread features = {run->error_feature,   run->want_feature,
-                             run->s2_feature,      run->s4_feature,
-                             run->carried_feature, by_token ? run->carried2_feature : NULL};
-    const spread tokens = {run->error_token,
-                           run->want_token,
-                           run->s2_token,
-                           run->s4_token,
-                           by_token ? run->carried_token : NULL,
-                           NULL};
-    out->worst_feature = worst_beyond(&features, ref->features, (double)ref->B);
-    out->worst_token = worst_beyond(&tokens, ref->B, (double)out->features);
+    out->worst_feature = worst_beyond(run->error_feature, run->want_feature, run->s2_feature, run->s4_feature,
+                                      ref->features, (double)ref->B);
+    out->worst_token = worst_beyond(run->error_token, run->want_token, run->s2_token, run->s4_token, ref->B,
+                                    (double)out->features);
     return;
   }
   out->worst_feature =
@@ -249,12 +218,12 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
   memset(out, 0, sizeof *out);
   const size_t features = (size_t)(ref->features > 0 ? ref->features : 1);
   const size_t tokens = (size_t)(ref->B > 0 ? ref->B : 1);
-  double *sums = calloc(7 * features + 6 * tokens, sizeof(double));
+  double *sums = calloc(5 * features + 5 * tokens, sizeof(double));
   if (!sums) { /* judged as wrong rather than passed unseen */
     out->relative = out->worst_ratio = out->worst_feature = out->worst_token = INFINITY;
     return;
   }
-  double *of_tokens = sums + 7 * features;
+  double *of_tokens = sums + 5 * features;
   running run = {.ref = ref,
                  .a = a,
                  .prediction = prediction,
@@ -263,14 +232,11 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
                  .want_feature = sums + 2 * features,
                  .s2_feature = sums + 3 * features,
                  .s4_feature = sums + 4 * features,
-                 .carried_feature = sums + 5 * features,
-                 .carried2_feature = sums + 6 * features,
                  .error_token = of_tokens,
                  .norm_token = of_tokens + tokens,
                  .want_token = of_tokens + 2 * tokens,
                  .s2_token = of_tokens + 3 * tokens,
-                 .s4_token = of_tokens + 4 * tokens,
-                 .carried_token = of_tokens + 5 * tokens};
+                 .s4_token = of_tokens + 4 * tokens};
   for (int64_t f = 0; f < ref->features; ++f) {
     const int64_t column = ref->feature[f] - column_offset;
     if (column < 0 || column >= columns) continue;
@@ -296,10 +262,16 @@ static void set_gate(bs_gate *gate, const char *name, int32_t rank, double value
   gate->state = isfinite(value) && isfinite(limit) && value <= limit ? BS_GATE_PASS : BS_GATE_FAIL;
 }
 
-static void skip_gate(bs_gate *gate, const char *name, int32_t rank, const char *why) {
-  set_gate(gate, name, rank, 0.0, 0.0);
+static void skip_gate(bs_gate *gate, const char *why) {
+  gate->value = gate->limit = 0.0;
   gate->state = BS_GATE_SKIPPED;
   snprintf(gate->text, sizeof gate->text, "%s", why);
+}
+
+/* Why T1 and T2 do not judge; NULL: they do. Errors of inputs are shared by outputs and follow no spread. */
+static const char *skips_spreads(const bs_reference *ref, double outputs) {
+  if (ref->carried_bound2) return "inputs known to a bound only: T3 judges alone";
+  return outputs < BS_T1_MIN_OUTPUTS ? "fewer than 128 outputs: T3 and T5 judge alone" : NULL;
 }
 
 uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j, int32_t rank, bs_gate *gates,
@@ -307,25 +279,17 @@ uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j,
   if (max < 4) return 0;
   const double differ = ref->B > 0 ? (double)ref->distinct / (double)ref->B : 0.0;
   const double outputs = j->outputs * differ;
-  if (outputs >= BS_T1_MIN_OUTPUTS) {
-    set_gate(&gates[0], "T1", rank, j->relative,
-             j->predicted * (1.3 + BS_T1_C / sqrt(fmax(j->alone * differ, 1.0))));
-    snprintf(gates[0].text, sizeof gates[0].text, "relative Frobenius error; predicted %.3g", j->predicted);
-  } else {
-    skip_gate(&gates[0], "T1", rank, "fewer than 128 outputs: T3 and T5 judge alone");
-  }
-  if (ref->distinct >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
-    set_gate(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->distinct));
-    snprintf(gates[1].text, sizeof gates[1].text, "worst output feature, in units of its own prediction");
-  } else {
-    skip_gate(&gates[1], "T2.feature", rank, "fewer than 8 different tokens or 128 outputs");
-  }
-  if (j->features >= BS_T2_MIN && outputs >= BS_T1_MIN_OUTPUTS) {
-    set_gate(&gates[2], "T2.token", rank, j->worst_token, t2_limit((double)j->features));
-    snprintf(gates[2].text, sizeof gates[2].text, "worst token, in units of its own prediction");
-  } else {
-    skip_gate(&gates[2], "T2.token", rank, "fewer than 8 features or 128 outputs");
-  }
+  const char *const why = skips_spreads(ref, outputs);
+  const int many[3] = {1, ref->distinct >= BS_T2_MIN, j->features >= BS_T2_MIN};
+  static const char *const few[3] = {"", "fewer than 8 different tokens", "fewer than 8 features"};
+  set_gate(&gates[0], "T1", rank, j->relative, j->predicted * (1.3 + BS_T1_C / sqrt(fmax(outputs, 1.0))));
+  snprintf(gates[0].text, sizeof gates[0].text, "relative Frobenius error; predicted %.3g", j->predicted);
+  set_gate(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->distinct));
+  snprintf(gates[1].text, sizeof gates[1].text, "worst output feature, in units of its own prediction");
+  set_gate(&gates[2], "T2.token", rank, j->worst_token, t2_limit((double)j->features));
+  snprintf(gates[2].text, sizeof gates[2].text, "worst token, in units of its own prediction");
+  for (int i = 0; i < 3; ++i)
+    if (why || !many[i]) skip_gate(&gates[i], why ? why : few[i]);
   set_gate(&gates[3], "T3", rank, j->worst_ratio, 1.0);
   snprintf(gates[3].text, sizeof gates[3].text,
            "worst |error|/bound, at token %lld feature %lld; %llu over, %llu not finite",

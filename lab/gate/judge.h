@@ -25,9 +25,8 @@ typedef struct bs_prediction {
   double *feature; /* [features] the same for each output feature */
   double *token;   /* [B] the same for each token */
   double *bound;   /* [B, features] of T3: made once, as it walks over all ranks' partials */
-  /* With an activation, or inputs with errors, [B, features]: the variance of each output and the square of
-   * the slope there. Outputs on the flat side carry no error, so each rank's features are predicted on their
-   * own. Else NULL. */
+  /* With an activation, [B, features]: the variance of each output and the square of the slope there. Outputs
+   * on the flat side carry no error, so each rank's features are predicted on their own. Else NULL. */
   double *variance, *slope2;
   /* Of sums in int8 steps, [B, features]: what the steps add, and can add at most. Else NULL. */
   double *step_variance, *step_bound;
@@ -36,9 +35,9 @@ typedef struct bs_prediction {
 int32_t bs_predict(const bs_reference *reference, const bs_arithmetic *arithmetic, bs_prediction *out,
                    bs_error *err);
 void bs_prediction_free(bs_prediction *prediction);
-/* Of a reference without an activation: how far each [B, features] may be off at most, and its variance. */
-int32_t bs_predict_sums(const bs_reference *reference, const bs_arithmetic *arithmetic, double *out_bound,
-                        double *out_variance, bs_error *err);
+/* Of a reference without an activation: how far each [B, features] may be off at most. */
+int32_t bs_bound_sums(const bs_reference *reference, const bs_arithmetic *arithmetic, double *out_bound,
+                      bs_error *err);
 
 #define BS_WIRE_GROUP \
   128 /* features that share a scale; groups begin with each rank's share of the features */
@@ -64,7 +63,6 @@ typedef struct bs_judgement {
   double predicted;     /* what round-off predicts for it, over the judged features */
   int64_t features;     /* judged: this rank's among the reference's */
   double outputs;       /* that carry error: all judged, fewer where an activation is flat */
-  double alone;         /* whose errors are independent of one another: fewer where they come from inputs */
   double worst_feature; /* worst over features of relative error / its prediction */
   double worst_token;
   double worst_ratio; /* worst |error| / bound */
@@ -80,10 +78,6 @@ typedef struct bs_judgement {
  * [column_offset, column_offset + columns) are not this rank's and are passed over. */
 void bs_judge(const bs_reference *reference, const bs_arithmetic *arithmetic, const bs_prediction *prediction,
               const void *y, int64_t stride, int64_t column_offset, int64_t columns, bs_judgement *out);
-
-/* How many of n errors are independent of one another when those that make up the share c of the variance are
- * only m: the spreads of both add up. */
-double bs_independent(double n, double c, double m);
 
 /* T1's finite-sample constant: limit = prediction x (1.3 + BS_T1_C / sqrt(outputs)). From the simulation that
  * tests/gate/test_gate_simulation.c repeats. */

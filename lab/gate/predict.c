@@ -59,8 +59,7 @@ static double bias_error(const bs_reference *ref, int64_t at) {
 static double element_variance(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
                                int64_t at, double accumulation, double *out_slope2) {
   const double off = bias_error(ref, at);
-  double before = stored_variance(ref, a, steps, at) + accumulation + off * off;
-  if (ref->carried_variance) before += ref->carried_variance[at];
+  const double before = stored_variance(ref, a, steps, at) + accumulation + off * off;
   const double reach = 6.0 * sqrt(before), z = bs_reference_sum(ref, at);
   const double slope = bs_activation_slope(a->activation, z - reach, z + reach);
   *out_slope2 = slope * slope;
@@ -123,7 +122,7 @@ static int32_t alloc_prediction(const bs_reference *ref, const bs_arithmetic *a,
   out->bound = calloc(features * tokens, sizeof(double));
   if (!out->feature || !out->token || !out->bound) return BS_NO_MEMORY;
   if (!bs_wire_steps(ref, a, &out->step_variance, &out->step_bound)) return BS_NO_MEMORY;
-  if (a->activation == BS_ACT_NONE && !ref->carried_variance) return BS_OK;
+  if (a->activation == BS_ACT_NONE) return BS_OK;
   out->variance = calloc(features * tokens, sizeof(double));
   out->slope2 = calloc(features * tokens, sizeof(double));
   return out->variance && out->slope2 ? BS_OK : BS_NO_MEMORY;
@@ -170,23 +169,16 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
   return BS_OK;
 }
 
-int32_t bs_predict_sums(const bs_reference *ref, const bs_arithmetic *a, double *bound, double *variance,
-                        bs_error *err) {
+int32_t bs_bound_sums(const bs_reference *ref, const bs_arithmetic *a, double *bound, bs_error *err) {
   double *step_variance, *step_bound;
   const int made = bs_wire_steps(ref, a, &step_variance, &step_bound);
-  for (int64_t f = 0; made && f < ref->features; ++f) {
-    const double accumulation = accumulation_variance(ref, a, f);
-    for (int64_t at = f; at < ref->B * ref->features; at += ref->features) {
-      double slope2;
-      bound[at] = element_bound(ref, a, step_bound, at);
-      variance[at] = element_variance(ref, a, step_variance, at, accumulation, &slope2);
-    }
-  }
+  for (int64_t at = 0; made && at < ref->B * ref->features; ++at)
+    bound[at] = element_bound(ref, a, step_bound, at);
   free(step_variance);
   free(step_bound);
   return made ? BS_OK
               : bs_error_set(err, BS_NO_MEMORY, "BS-GATE-MEMORY",
-                             "no memory for a prediction of %lld x %lld sums", (long long)ref->B,
+                             "no memory for the bounds of %lld x %lld sums", (long long)ref->B,
                              (long long)ref->features);
 }
 

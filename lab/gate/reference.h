@@ -42,9 +42,8 @@ typedef struct bs_reference {
       *bias_error; /* [features] how far the bias may be from the one used; NULL: not at all; not owned */
   int gaps;        /* 1: the features are no neighbours, though they are all of w's rows */
   /* [B, features] where x (or w) is known to so much only; not owned. The square of what its errors, each as
-   * large as can be, would add to an output if they were one standard deviation; and their variance there. */
-  const double *carried_bound2, *carried_variance;
-  uint32_t carried_by_token; /* 1: they are x's, so that a token's outputs share them */
+   * large as can be, would add to an output if they were one standard deviation. */
+  const double *carried_bound2;
   uint64_t nonfinite_inputs; /* NaN or Inf among the inputs read */
   uint8_t *token_nonfinite;  /* [B] 1: the token's X holds NaN or Inf */
 } bs_reference;

@@ -22,17 +22,12 @@ static bs_arithmetic arithmetic_of_z(const bs_layer_spec *s, int summed) {
   return a;
 }
 
-/* One element of Z as the reference has it: `reach` at most from the layer's, of so much variance. */
-typedef struct place {
-  double z, reach, variance;
-} place;
-
 /* The kink of relu: the side is Y's, but for a Z that is positive and too small for Y's dtype. */
-static double at_the_kink(const bs_case *c, uint32_t z_dtype, const place *p, double y, double dy,
+static double at_the_kink(const bs_case *c, uint32_t z_dtype, double z, double reach, double y, double dy,
                           double *error) {
   const double lost = z_dtype == c->spec.y_dtype ? 0.0 : 0.5 * bs_ulp(c->spec.y_dtype, 0.0);
   if (y > 0.0) return 1.0;
-  if (lost > 0x1p-40 * p->reach && p->z + p->reach > 0.0) *error = fabs(dy);
+  if (lost > 0x1p-40 * reach && z + reach > 0.0) *error = fabs(dy);
   return 0.0;
 }
 
@@ -42,19 +37,17 @@ static double rounded(uint32_t dtype, double value) {
   return bs_load_f64(dtype, &room, 0);
 }
 
-static void one(const bs_case *c, uint32_t z_dtype, const place *p, double y, double dy, double *dz,
-                double *bound2, double *variance) {
+/* One element: z as the reference has it, `reach` at most from the layer's. */
+static void one(const bs_case *c, uint32_t z_dtype, double z, double reach, double y, double dy, double *dz,
+                double *bound2) {
   const uint32_t f = c->spec.activation;
-  double slope = bs_activation_slope_at(f, p->z), error = 0.0;
-  *bound2 = *variance = 0.0;
-  if (f == BS_ACT_RELU && fabs(p->z) <= p->reach) {
-    slope = at_the_kink(c, z_dtype, p, y, dy, &error);
-    *bound2 = *variance = error * error;
-  }
+  double slope = bs_activation_slope_at(f, z), error = 0.0;
+  if (f == BS_ACT_RELU && fabs(z) <= reach) slope = at_the_kink(c, z_dtype, z, reach, y, dy, &error);
+  *bound2 = error * error;
   *dz = dy * slope;
   if (f == BS_ACT_NONE || f == BS_ACT_RELU || !isfinite(*dz)) return;
   const double u = c->spec.y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
-  const double moved = p->reach * bs_activation_bend(f, p->z - p->reach, p->z + p->reach);
+  const double moved = reach * bs_activation_bend(f, z - reach, z + reach);
   const double evaluated = bs_activation_slope_error(f, slope, u);
   const double most = fabs(dy) * (fmin(moved, 2.0 * bs_activation_slope(f, -INFINITY, INFINITY)) + evaluated);
   const double low = rounded(c->spec.y_dtype, *dz - most);
@@ -65,11 +58,6 @@ static void one(const bs_case *c, uint32_t z_dtype, const place *p, double y, do
   }
   error = most + 0.5 * bs_ulp(c->spec.y_dtype, fabs(*dz) + most);
   *bound2 = error * error;
-  const double typical = 6.0 * sqrt(p->variance),
-               bend = bs_activation_bend(f, p->z - typical, p->z + typical);
-  /* What may round either way by little lies halfway between the two; else anywhere. */
-  const double ulp = bs_ulp(c->spec.y_dtype, *dz), turned = ulp * ulp / (most < 0.5 * ulp ? 4.0 : 12.0);
-  *variance = dy * dy * bend * bend * p->variance + u * u * *dz * *dz + turned;
 }
 
 /* Any division of the sum: no term, and no sum of some, is larger than the sum of all sizes. Of int8 steps,
@@ -111,8 +99,7 @@ int32_t bs_slopes_make(const bs_case *c, const bs_case_result *result, const bs_
   memset(out, 0, sizeof *out);
   out->dz = calloc((size_t)n + 1, sizeof(double));
   out->bound2 = calloc((size_t)n + 1, sizeof(double));
-  out->variance = calloc((size_t)n + 1, sizeof(double));
-  if (!out->dz || !out->bound2 || !out->variance) {
+  if (!out->dz || !out->bound2) {
     bs_slopes_free(out);
     return no_memory(c, err);
   }
@@ -121,12 +108,12 @@ int32_t bs_slopes_make(const bs_case *c, const bs_case_result *result, const bs_
   ref.bias_error = given->bias_error;
   ref.gaps = given->gaps;
   const bs_arithmetic a = arithmetic_of_z(&c->spec, ref.partial != NULL && result->world_size > 1);
-  if (rc == BS_OK) rc = bs_predict_sums(&ref, &a, out->bound2, out->variance, err);
+  if (rc == BS_OK) rc = bs_bound_sums(&ref, &a, out->bound2, err);
   for (int64_t i = 0; rc == BS_OK && i < n; ++i) {
-    place p = {ref.y[i], out->bound2[i], out->variance[i]};
-    if (given->moved && ref.partial) p.reach = reach_of_any(&ref, &a, p.reach, i);
-    one(c, a.y_dtype, &p, bs_load_f64(given->dtype, given->y, i), bs_load_f64(given->dtype, given->dy, i),
-        &out->dz[i], &out->bound2[i], &out->variance[i]);
+    double reach = out->bound2[i];
+    if (given->moved && ref.partial) reach = reach_of_any(&ref, &a, reach, i);
+    one(c, a.y_dtype, ref.y[i], reach, bs_load_f64(given->dtype, given->y, i),
+        bs_load_f64(given->dtype, given->dy, i), &out->dz[i], &out->bound2[i]);
   }
   bs_reference_free(&ref);
   if (rc != BS_OK) bs_slopes_free(out);
@@ -136,6 +123,5 @@ int32_t bs_slopes_make(const bs_case *c, const bs_case_result *result, const bs_
 void bs_slopes_free(bs_slopes *s) {
   free(s->dz);
   free(s->bound2);
-  free(s->variance);
   memset(s, 0, sizeof *s);
 }

@@ -20,8 +20,7 @@ typedef struct bs_slopes_given {
 /* [B,N] each. */
 typedef struct bs_slopes {
   double *dz;
-  double *bound2;   /* the square of the layer's error at most */
-  double *variance; /* of it */
+  double *bound2; /* the square of the layer's error at most */
 } bs_slopes;
 
 /* c: the layer, whose x, w and bias are what forward had. The caller frees the slopes. */

@@ -30,24 +30,17 @@ int bs_step_row_is_finite(const bs_judging *j, int64_t step, int64_t f) {
   return are_finite(j->r->w + (step * j->r->features + f) * j->c->spec.K, j->c->spec.K);
 }
 
-/* dW of a row in fp64, what its terms add up to, and the sum of the squares of its partial sums, each of
- * which is rounded (of terms of any sign half their number times their energy); what errors of dZ add. */
+/* dW of a row in fp64, what its terms add up to, and what errors of dZ add. */
 static void gradient_of_row(const bs_judging *j, int64_t step, int64_t f) {
   const int64_t B = j->c->spec.B, K = j->c->spec.K, F = j->r->features, first = step * B * F + f;
-  memset(j->dw, 0, (size_t)(5 * K) * sizeof *j->dw);
+  memset(j->dw, 0, (size_t)(3 * K) * sizeof *j->dw);
   for (int64_t b = 0; b < B; ++b) {
     const double d = j->dz[first + b * F], *x = j->x + b * K;
+    const double bound2 = j->dz_bound2 ? j->dz_bound2[first + b * F] : 0.0;
     for (int64_t k = 0; k < K; ++k) {
-      const double p = d * x[k];
-      j->dw[k] += p;
-      j->magnitude[k] += fabs(p);
-      j->energy[k] += j->dw[k] * j->dw[k];
-    }
-    if (j->dz_bound2 == NULL || j->dz_bound2[first + b * F] == 0.0) continue;
-    const double bound2 = j->dz_bound2[first + b * F], variance = j->dz_variance[first + b * F];
-    for (int64_t k = 0; k < K; ++k) {
-      j->bound2[k] += bound2 * x[k] * x[k];
-      j->variance[k] += variance * x[k] * x[k];
+      j->dw[k] += d * x[k];
+      j->magnitude[k] += fabs(d * x[k]);
+      if (bound2 > 0.0) j->bound2[k] += bound2 * x[k] * x[k];
     }
   }
 }
@@ -56,33 +49,12 @@ static bs_slope slope_of(const bs_judging *j, int64_t k) {
   const double n = (double)j->c->spec.B, u = j->wide ? 0x1p-53 : 0x1p-24;
   return (bs_slope){.g = j->dw[k],
                     .bound = bs_step_accumulate(n) * u * j->magnitude[k] + u * fabs(j->dw[k]) + 0x1p-149 +
-                             4.0 * sqrt(j->bound2[k]),
-                    .var = u * u * j->energy[k] / 3 + u * u * j->dw[k] * j->dw[k] / 3 + j->variance[k]};
-}
-
-static void add(bs_step_sums *s, double error, double want, double var, double carried) {
-  s->error2 += error * error;
-  s->norm2 += want * want;
-  s->var += var;
-  s->carried += carried;
-  s->count += 1;
-}
-
-/* The square of what rounding to the weight's dtype does. A weight lies on the grid of its dtype and many
- * steps are equal (AdamW's first are all lr long), so that errors are not spread over an ulp: where
- * arithmetic adds little to the exact value, the rounding of that is the error. */
-static double rounding_of(uint32_t dtype, double want, double var, double ulp) {
-  unsigned char stored[8];
-  if (dtype == BS_F64) return ulp * ulp / 6; /* so does the reference */
-  if (var > ulp * ulp / 256) return ulp * ulp / 12;
-  bs_store_f64(dtype, stored, 0, want);
-  const double off = bs_load_f64(dtype, stored, 0) - want;
-  return off * off;
+                             4.0 * sqrt(j->bound2[k])};
 }
 
 /* One weight behind one step. */
 static void judge_weight(bs_judging *j, int64_t step, int64_t f, int64_t k, uint32_t rank, double want,
-                         double bound, double var, bs_step_sums *row) {
+                         double bound) {
   const int64_t F = j->r->features, K = j->c->spec.K;
   const double got = j->r->w[((step + 1) * F + f) * K + k];
   const uint32_t dtype = j->c->spec.w_dtype;
@@ -104,10 +76,8 @@ static void judge_weight(bs_judging *j, int64_t step, int64_t f, int64_t k, uint
     j->worst_feature = j->r->feature[f];
     j->worst_column = k;
   }
-  const double rounding = rounding_of(dtype, want, var, ulp);
-  const double carried = j->variance[k] > 0.0 ? var * j->variance[k] / slope_of(j, k).var : 0.0;
-  add(&j->ranks[rank], error, want, var + rounding, carried);
-  add(row, error, want, var + rounding, carried);
+  j->ranks[rank].error2 += error * error;
+  j->ranks[rank].norm2 += want * want;
 }
 
 static uint32_t owner_of(const bs_judging *j, int64_t row, int64_t k) {
@@ -118,21 +88,6 @@ static uint32_t owner_of(const bs_judging *j, int64_t row, int64_t k) {
     if (row >= own->row_begin && row < own->row_begin + own->row_count) return r;
   }
   return 0;
-}
-
-static double beyond(const bs_step_sums *s) {
-  if (s->error2 == 0.0) return 0.0;
-  return s->var > 0 ? sqrt(s->error2 / s->var) : INFINITY;
-}
-
-/* How many of the errors are independent of one another: of those of dZ, one a row. */
-static double alone(const bs_step_sums *s) {
-  const double rows = s->carried2 > 0 ? s->carried * s->carried / s->carried2 : 1.0;
-  return bs_independent(s->count > 0 ? s->count : 1.0, s->var > 0 ? s->carried / s->var : 0.0, rows);
-}
-
-static double row_limit(double n) {
-  return 1.0 + 9.0 / sqrt(n);
 }
 
 /* Of the last layer: before a mask is made anew a weight may have been another rank's. */
@@ -147,32 +102,23 @@ static int32_t read_owners(const bs_judging *j, int64_t f, bs_error *err) {
 static void judge_row(bs_judging *j, int64_t f) {
   const int64_t K = j->c->spec.K, F = j->r->features;
   int64_t t = 0;
-  bs_step_sums row = {0};
   memset(j->weights, 0, (size_t)K * sizeof *j->weights);
-  for (uint32_t r = 0; r < j->r->run.world_size; ++r) j->ranks[r].before = j->ranks[r].carried;
   for (int64_t i = 0; i < j->r->steps; ++i) {
     const bs_stepper of_w = bs_stepper_make(j->o, ++t, 0, j->wide);
     gradient_of_row(j, i, f);
     j->brought = !j->x_finite || !isfinite(j->bias[i * F + f]) || !bs_step_row_is_finite(j, i, f);
     for (int64_t k = 0; k < K; ++k) {
-      double bound, var;
+      double bound;
       const uint32_t rank = owner_of(j, j->r->feature[f], k);
       if (rank == BS_OWNER_NONE) continue; /* of the other half: nobody has it */
       const double want =
-          bs_follow(&of_w, &j->weights[k], j->r->w[(i * F + f) * K + k], slope_of(j, k), &bound, &var);
-      judge_weight(j, i, f, k, rank, want, bound, var, &row);
+          bs_follow(&of_w, &j->weights[k], j->r->w[(i * F + f) * K + k], slope_of(j, k), &bound);
+      judge_weight(j, i, f, k, rank, want, bound);
     }
     if (!bs_train_remasks(j->o, i + 1, j->r->steps)) continue;
     t = 0; /* a new layer: it remembers nothing */
     memset(j->weights, 0, (size_t)K * sizeof *j->weights);
   }
-  for (uint32_t r = 0; r < j->r->run.world_size; ++r) {
-    const double carried = j->ranks[r].carried - j->ranks[r].before;
-    j->ranks[r].carried2 += carried * carried;
-  }
-  /* A row's ratio is brought to the limit of K weights. */
-  const double n = bs_independent((double)K, row.var > 0 ? row.carried / row.var : 0.0, 1.0);
-  j->worst_row = fmax(j->worst_row, beyond(&row) * row_limit((double)K) / row_limit(n));
 }
 
 /* ---- gates --------------------------------------------------------------------------------------- */
@@ -196,27 +142,11 @@ static bs_gate *skip(bs_gate *gate, const char *why) {
 }
 
 static void weight_gates(const bs_judging *j, bs_step_verdict *out) {
-  int32_t worst = 0;
-  double share = -1.0;
   for (uint32_t r = 0; r < j->r->run.world_size; ++r) {
     const bs_step_sums *s = &j->ranks[r];
-    const double limit = 1.3 + BS_T1_C / sqrt(alone(s)), now = beyond(s) / limit;
-    if (s->count < BS_T1_MIN_OUTPUTS || !(now > share || isnan(now))) continue;
-    share = now;
-    worst = (int32_t)r;
+    if (s->norm2 > 0) out->relative = fmax(out->relative, sqrt(s->error2 / s->norm2));
   }
-  const bs_step_sums *s = &j->ranks[worst];
-  out->relative = s->norm2 > 0 ? sqrt(s->error2 / s->norm2) : 0.0;
-  out->predicted = s->norm2 > 0 ? sqrt(s->var / s->norm2) : 0.0;
-  bs_gate *gate =
-      new_gate(out, "W.T1", worst, out->relative, out->predicted * (1.3 + BS_T1_C / sqrt(alone(s))));
-  snprintf(gate->text, sizeof gate->text, "relative Frobenius error of stepped weights; predicted %.3g",
-           out->predicted);
-  if (share < 0) skip(gate, "fewer than 128 weights on each rank: T3 and T5 judge alone");
-  gate = new_gate(out, "W.T2.row", -1, j->worst_row, row_limit((double)j->c->spec.K));
-  snprintf(gate->text, sizeof gate->text, "worst row, in units of its own prediction");
-  if (j->c->spec.K < BS_T2_MIN || share < 0) skip(gate, "rows of fewer than 8 weights, or fewer than 128");
-  gate = new_gate(out, "W.T3", -1, j->worst, 1.0);
+  bs_gate *gate = new_gate(out, "W.T3", -1, j->worst, 1.0);
   snprintf(gate->text, sizeof gate->text,
            "worst |error|/bound, in step %lld at row %lld column %lld; %llu of %llu over",
            (long long)j->worst_step + 1, (long long)j->worst_feature, (long long)j->worst_column,
@@ -294,7 +224,7 @@ static int32_t open_judging(const bs_case *c, const bs_train_result *r, bs_judgi
   const size_t B = (size_t)c->spec.B, K = (size_t)c->spec.K, F = (size_t)r->features;
   const size_t biases = ((size_t)r->steps + 1) * F;
   j->x = calloc(B * K + 1, sizeof *j->x);
-  j->dw = calloc(5 * K + 1, sizeof *j->dw);
+  j->dw = calloc(3 * K + 1, sizeof *j->dw);
   j->weights = calloc(K + 1, sizeof *j->weights);
   j->bias = calloc(2 * biases + 2 * F + 1, sizeof *j->bias);
   j->ranks = calloc(r->run.world_size, sizeof *j->ranks);
@@ -302,10 +232,8 @@ static int32_t open_judging(const bs_case *c, const bs_train_result *r, bs_judgi
   j->bias_bound = j->bias + biases;
   j->shown = j->bias_bound + biases;
   j->shown_error = j->shown + F;
-  j->energy = j->dw + K;
-  j->magnitude = j->energy + K;
+  j->magnitude = j->dw + K;
   j->bound2 = j->magnitude + K;
-  j->variance = j->bound2 + K;
   if (bs_owners_by_row(&r->run)) {
     j->owner = calloc(K + 1, sizeof *j->owner);
     if (!j->owner) return bs_step_no_memory(err);

@@ -41,11 +41,10 @@ static int32_t take_slopes(bs_judging *j, int64_t i, bs_error *err) {
   bs_case_result run;
   bs_slopes s = {0};
   if (j->slopes == NULL) {
-    j->slopes = calloc((size_t)(3 * all) + 1, sizeof *j->slopes);
+    j->slopes = calloc((size_t)(2 * all) + 1, sizeof *j->slopes);
     if (j->slopes == NULL) return bs_step_no_memory(err);
     j->dz = j->slopes;
     j->dz_bound2 = j->slopes + all;
-    j->dz_variance = j->dz_bound2 + all;
   }
   const bs_slopes_given given = {.y = j->r->y + i * n,
                                  .dy = j->r->dy + i * n,
@@ -59,7 +58,6 @@ static int32_t take_slopes(bs_judging *j, int64_t i, bs_error *err) {
   if (rc == BS_OK) {
     memcpy(j->slopes + i * n, s.dz, (size_t)n * sizeof *s.dz);
     memcpy(j->dz_bound2 + i * n, s.bound2, (size_t)n * sizeof *s.dz);
-    memcpy(j->dz_variance + i * n, s.variance, (size_t)n * sizeof *s.dz);
   }
   bs_slopes_free(&s);
   bs_source_release(&w);
@@ -94,9 +92,9 @@ int32_t bs_step_follow_biases(bs_judging *j, bs_error *err) {
     const int anew = bs_train_remasks(j->o, i + 1, j->r->steps);
     if (j->c->spec.activation != BS_ACT_NONE) rc = take_slopes(j, i, err);
     for (int64_t f = 0; rc == BS_OK && f < F; ++f) {
-      double e = 0, ignored;
+      double e = 0;
       double *b = &j->bias[(i + 1) * F + f], *bound = &j->bias_bound[(i + 1) * F + f];
-      *b = bs_follow(&step, &state[f], b[-F], slope_of_bias(j, i, f), &e, &ignored);
+      *b = bs_follow(&step, &state[f], b[-F], slope_of_bias(j, i, f), &e);
       *bound = bound[-F] + e + bs_ulp(j->b_dtype, fabs(*b) + e) / 2;
       if (!anew) continue;
       *b = j->r->zero[(i + 1) * F + f]; /* a new layer: its bias is what forward gave for zeros */

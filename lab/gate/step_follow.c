@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * step_follow.c - see step_follow.h. Formulas of docs/methods.md; errors to first order, each rounding u of
- * its result for the bound, u^2/3 of its square for the variance. */
+ * its result. */
 #include "lab/gate/step_follow.h"
 
 #include <math.h>
@@ -31,43 +31,31 @@ bs_stepper bs_stepper_make(const bs_train_options *o, int64_t t, int of_bias, in
                       .most = o->optimizer == BS_OPT_ADAMW ? longest(o, t) : INFINITY};
 }
 
-static double square(double x) {
-  return x * x;
-}
-
-static double follow_sgd(const bs_stepper *s, bs_followed *f, double w, bs_slope slope, double *bound,
-                         double *var) {
+static double follow_sgd(const bs_stepper *s, bs_followed *f, double w, bs_slope slope, double *bound) {
   const double decayed = s->decay != 0.0 ? s->decay * w : 0.0; /* not 0 Inf */
   double g = slope.g + decayed;
   double e = slope.bound + 2 * s->u * (fabs(slope.g) + fabs(decayed));
-  double v = slope.var + square(s->u * g) / 3;
   if (s->momentum != 0.0) {
     const double kept = s->momentum * f->m;
     g += kept;
     f->m_bound = s->momentum * f->m_bound + e + 2 * s->u * (fabs(kept) + fabs(g)) + U_STATE * fabs(g);
-    f->m_var = square(s->momentum) * f->m_var + v + square(U_STATE * g) / 3;
     f->m = g;
     e = f->m_bound;
-    v = f->m_var;
   }
   *bound = fabs(s->lr) * (e + 2 * s->u * fabs(g));
-  *var = square(s->lr) * (v + square(s->u * g) / 3);
   return w - s->lr * g;
 }
 
-static double follow_adamw(const bs_stepper *s, bs_followed *f, double w, bs_slope slope, double *bound,
-                           double *var) {
+static double follow_adamw(const bs_stepper *s, bs_followed *f, double w, bs_slope slope, double *bound) {
   const double g = slope.g, a = 1.0 - s->beta1, b = 1.0 - s->beta2;
   const double m = s->beta1 * f->m + a * g, v = s->beta2 * f->v + b * g * g;
   const double size = s->beta1 * fabs(f->m) + a * fabs(g);
   f->m_bound = s->beta1 * f->m_bound + a * slope.bound + (3 * s->u + U_STATE) * size;
   f->v_bound = s->beta2 * f->v_bound + b * (2 * fabs(g) + slope.bound) * slope.bound +
                (5 * s->u + U_STATE) * v + 0x1p-149;
-  f->m_var = square(s->beta1) * f->m_var + square(a) * slope.var + square(U_STATE * size) * 2 / 3;
-  f->v_var = square(s->beta2) * f->v_var + square(2 * b * g) * slope.var + square(U_STATE * v) * 2 / 3;
   f->m = m;
   f->v = v;
-  const double mean = s->c1 * m, root = sqrt(s->c2 * v), under = root + s->eps;
+  const double mean = s->c1 * m, under = sqrt(s->c2 * v) + s->eps;
   const double low = sqrt(fmax(s->c2 * (v - f->v_bound), 0.0)) + s->eps,
                high = sqrt(s->c2 * (v + f->v_bound)) + s->eps;
   const double decayed = s->decay != 0.0 ? s->decay * w : 0.0; /* not 0 Inf */
@@ -77,14 +65,11 @@ static double follow_adamw(const bs_stepper *s, bs_followed *f, double w, bs_slo
   const double moved = fmin(s->c1 * f->m_bound / low + fabs(mean) * (1 / low - 1 / high) + 6 * s->u * most,
                             fabs(mean) / under + 2 * s->most);
   const double e = moved + 2 * s->u * (fabs(decayed) + fmin(most, 2 * s->most));
-  const double by_v = root > 0 ? mean * s->c2 / (2 * root * square(under)) : 0.0;
   *bound = fabs(s->lr) * (e + 2 * s->u * fabs(change));
-  *var = square(s->lr) * (fmin(square(s->c1 / under) * f->m_var + square(by_v) * f->v_var, square(moved)) +
-                          square(s->u * change) * 2);
   return w - s->lr * change;
 }
 
-double bs_follow(const bs_stepper *s, bs_followed *f, double w, bs_slope slope, double *bound, double *var) {
-  return s->optimizer == BS_OPT_ADAMW ? follow_adamw(s, f, w, slope, bound, var)
-                                      : follow_sgd(s, f, w, slope, bound, var);
+double bs_follow(const bs_stepper *s, bs_followed *f, double w, bs_slope slope, double *bound) {
+  return s->optimizer == BS_OPT_ADAMW ? follow_adamw(s, f, w, slope, bound)
+                                      : follow_sgd(s, f, w, slope, bound);
 }

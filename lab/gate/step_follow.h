@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * step_follow.h - one value under an optimiser, in fp64: where each step must take it, how far rounding may
- * take it from there (a bound) and how far it will (a variance). */
+ * step_follow.h - one value under an optimiser, in fp64: where each step must take it, and how far rounding
+ * may take it from there. */
 #ifndef BS_LAB_GATE_STEP_FOLLOW_H
 #define BS_LAB_GATE_STEP_FOLLOW_H
 #include "lab/phase/train.h"
 
-/* What the optimiser remembers of a value, its bound and its variance. All zero at first. */
+/* What the optimiser remembers of a value, and its bound. All zero at first. */
 typedef struct bs_followed {
   double m, v;
   double m_bound, v_bound;
-  double m_var, v_var;
 } bs_followed;
 
 /* A gradient and its error. */
 typedef struct bs_slope {
-  double g, bound, var;
+  double g, bound;
 } bs_slope;
 
 /* The numbers as the ops get them, in f32. */
@@ -26,8 +25,6 @@ typedef struct bs_stepper {
 } bs_stepper;
 
 bs_stepper bs_stepper_make(const bs_train_options *options, int64_t t, int of_bias, int wide);
-/* Where the value w goes: the returned value, its error before the last rounding in *out_bound and *out_var.
- */
-double bs_follow(const bs_stepper *stepper, bs_followed *state, double w, bs_slope slope, double *out_bound,
-                 double *out_var);
+/* Where the value w goes: the returned value, its error before the last rounding in *out_bound. */
+double bs_follow(const bs_stepper *stepper, bs_followed *state, double w, bs_slope slope, double *out_bound);
 #endif

@@ -5,11 +5,9 @@
 #include "lab/gate/step.h"
 #include "lab/gate/step_follow.h"
 
-/* Sums over the weights of one rank, or of one row. carried: what errors of dZ add to var, which a row's
- * weights share; carried2: the squares of the rows'. */
+/* Sums over the weights of one rank. */
 typedef struct bs_step_sums {
-  double error2, norm2, var, count;
-  double carried, carried2, before; /* before: carried before the row at hand */
+  double error2, norm2;
 } bs_step_sums;
 
 typedef struct bs_judging {
@@ -19,19 +17,18 @@ typedef struct bs_judging {
   int wide;
   uint32_t b_dtype;
   double *x;                       /* [B][K] */
-  double *dw, *energy, *magnitude; /* [K] of one row; energy: of the partial sums of dw */
-  double *bound2, *variance;       /* [K] of one row: from errors of dZ */
+  double *dw, *magnitude, *bound2; /* [K] of one row; bound2: from errors of dZ */
   bs_followed *weights;            /* [K] of one row */
   const double *dz;                /* [steps][B][features]: dY through the activation */
   double *slopes;                  /* the memory of dz with an activation, and behind it of: */
-  double *dz_bound2, *dz_variance; /* as in bs_slopes; NULL: dz is exact */
+  double *dz_bound2;               /* as in bs_slopes; NULL: dz is exact */
   double *bias, *bias_bound;       /* [steps + 1][features] where the steps take it, and within what */
   double *shown, *shown_error;     /* [features] behind the last step, as forward shows it; and within what */
   uint32_t *rank_of;               /* [K] */
   uint32_t *owner;                 /* [K] of one row, where columns do not tell; NULL: they do */
   bs_step_sums *ranks;             /* [world] */
   int x_finite, brought; /* NaN or Inf in what the row was multiplied with, or in itself: from the inputs */
-  double worst_row, worst, worst_bias;
+  double worst, worst_bias;
   int64_t worst_step, worst_feature, worst_column;
   uint64_t wrong, inexact, judged, propagated;
 } bs_judging;

@@ -134,7 +134,7 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
   if (!bs_case_judged(c)) return BS_OK;
   bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
   arithmetic.zero_products = result->zero_products;
-  bs_reference reference = {0}, bounds = {0}, variances = {0};
+  bs_reference reference = {0}, bounds = {0};
   bs_prediction prediction = {0};
   bs_judgement j = {0};
   uint32_t *column_rank = NULL;
@@ -165,10 +165,7 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
   const bs_carried *carried = within->carried;
   if (rc == BS_OK && carried) {
     rc = carry(carried->bound_x, carried->bound_w, max_features, &bounds, err);
-    if (rc == BS_OK) rc = carry(carried->variance_x, carried->variance_w, max_features, &variances, err);
     reference.carried_bound2 = bounds.y;
-    reference.carried_variance = variances.y;
-    reference.carried_by_token = carried->by_token;
   }
   if (rc == BS_OK) rc = bs_predict(&reference, &arithmetic, &prediction, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
@@ -191,7 +188,6 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
   bs_prediction_free(&prediction);
   bs_reference_free(&reference);
   bs_reference_free(&bounds);
-  bs_reference_free(&variances);
   free(column_rank);
   bs_mixed_close(&mixed);
   return rc;

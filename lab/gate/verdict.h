@@ -19,10 +19,9 @@ typedef struct bs_verdict {
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
                         bs_error *err);
 /* Errors of inputs as products: how far each output may be off by them is bound_x bound_w^T, squared and if
- * each were one standard deviation; their variance there is variance_x variance_w^T. */
+ * each were one standard deviation. */
 typedef struct bs_carried {
-  const bs_source *bound_x, *bound_w, *variance_x, *variance_w;
-  uint32_t by_token; /* 1: the errors are x's, so that a token's outputs share them; 0: w's */
+  const bs_source *bound_x, *bound_w;
 } bs_carried;
 
 /* The same of outputs some of whose inputs are known no better than so. */

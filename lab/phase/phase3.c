@@ -83,8 +83,7 @@ static void add_training(json_t *record, const bs_case *c, const bs_train_option
   json_object_set_new(record, "collectives_per_step",
                       json_integer((json_int_t)r->ranks[0].counters[BS_COUNT_COLLECTIVES]));
   json_object_set_new(record, "weights",
-                      json_pack("{s:o,s:o,s:I,s:I}", "relative_error", number_or_null(v->relative),
-                                "relative_error_predicted", number_or_null(v->predicted), "rows_judged",
+                      json_pack("{s:o,s:I,s:I}", "relative_error", number_or_null(v->relative), "rows_judged",
                                 (json_int_t)r->features, "weights_judged", (json_int_t)v->judged));
 }
 

@@ -90,8 +90,8 @@ void kit_step_judge(const kit_data *d, uint32_t tolerance, int special) {
       }
       bs_followed f = {.m = has_state ? remembered(n, k, 1) : 0.0, .v = remembered(n, k, 2)};
       const bs_slope slope = {.g = kit_get(&d->a[0], n, k)};
-      double bound, var;
-      const double want = bs_follow(&s, &f, kit_get(&d->w, n, column), slope, &bound, &var);
+      double bound;
+      const double want = bs_follow(&s, &f, kit_get(&d->w, n, column), slope, &bound);
       check(d, "W", d->shape.w, n, k, got, want, bound + 2 * s.u * fabs(want) + 0x1p-149);
       if (has_state)
         check(d, "the first memory", BS_F32, n, k, kit_get(&d->a[1], n, k), f.m, f.m_bound + 0x1p-149);
