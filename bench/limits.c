@@ -15,7 +15,7 @@
 #include "lab/measure/reading.h"
 #include "support.h"
 
-enum { MAX_THREADS = 64, MAX_LOOPS = 4, TRIALS = 3 };
+enum { MAX_THREADS = 64, TRIALS = 3 };
 #define MOST_SECONDS 0.01 /* of one batch: a limit of a long product need not be measured for as long */
 
 typedef struct pool pool;
@@ -145,13 +145,13 @@ static double fma_turn(limit_arm *l, uint64_t times) {
 /* The fastest loop that the arms may use. */
 static int32_t fma_ready(bench_arm *arm, const bench_numbers *m, bs_error *err) {
   limit_arm *l = arm->self;
-  bs_peak loops[MAX_LOOPS];
-  const uint32_t count = bs_peak_loops(m->dtype, loops, MAX_LOOPS);
+  bs_peak loops[BS_PEAKS];
+  const uint32_t count = bs_peak_loops(m->dtype, loops, BS_PEAKS);
   double best = 0.0;
   (void)err;
   l->flops = 2.0 * (double)m->n * (double)m->k * (double)m->b;
   for (uint32_t i = 0; i < count; ++i) {
-    if (l->avx2_only && strncmp(loops[i].name, "avx512", 6) == 0) continue;
+    if (l->avx2_only && strncmp(loops[i].name, "avx2", 4) != 0 && i + 1 < count) continue;
     const bs_peak before = l->loop;
     l->loop = loops[i];
     fma_turn(l, 20000);

@@ -13,6 +13,7 @@
 
 const args_option doctor_options[] = {
     {"measure", 0, NULL, 0, "also measure the machine's constants and keep them for predictions"},
+    {"force", 0, NULL, 0, "--measure also on a busy machine, and keep what cannot be"},
     {"cache", 0, "FILE|off", 0, "where they are kept; default: the user's cache folder"},
     {"world-size", 'P', "N", 0, "ranks of the checks that need ranks; default: 2"},
     {"backend", 0, "NAME", 0, "backend to check; default: the one of --plugin, else cpu"},
@@ -171,6 +172,15 @@ static void world_rows(visit *v) {
 
 /* ---- the machine's constants ---------------------------------------------------------------- */
 
+static double number(const json_t *row, const char *key) {
+  return json_number_value(json_object_get(row, key));
+}
+
+static const char *text_in(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "?";
+}
+
 static void stored_row(visit *v) {
   bs_error why = BS_ERROR_INIT;
   json_t *constants = NULL;
@@ -180,8 +190,13 @@ static void stored_row(visit *v) {
   }
   const int32_t rc = bs_constants_load(v->cache, &constants, &why);
   if (rc == BS_OK) {
-    bs_doctor_add(&v->d, "machine constants", BS_CHECK_OK, NULL, "measured at %s, in %s",
-                  json_string_value(json_object_get(constants, "measured_at")), v->cache);
+    const json_t *c = json_object_get(constants, "conditions");
+    const int forced = json_is_true(json_object_get(constants, "forced"));
+    bs_doctor_add(&v->d, "machine constants", forced ? BS_CHECK_WARN : BS_CHECK_OK,
+                  "they were kept by --force: bsrun doctor --measure on a quiet machine",
+                  "measured at %s (load %.1f before, others took %.0f %% of the processors' time), in %s",
+                  json_string_value(json_object_get(constants, "measured_at")), number(c, "load_before"),
+                  100.0 * number(c, "others"), v->cache);
   } else if (rc == BS_NOT_FOUND) {
     bs_doctor_add(&v->d, "machine constants", BS_CHECK_OK, NULL,
                   "none kept: every phase 1 measures them; bsrun doctor --measure does it once");
@@ -191,61 +206,88 @@ static void stored_row(visit *v) {
   json_decref(constants);
 }
 
-static double number(const json_t *row, const char *key) {
-  return json_number_value(json_object_get(row, key));
-}
-
-static void constant_rows(visit *v, const json_t *constants) {
-  const json_t *row;
-  size_t i;
-  json_array_foreach(json_object_get(constants, "arithmetic"), i, row) {
-    bs_doctor_add(&v->d, "multiply-adds", BS_CHECK_OK, NULL, "%s: %.1f GFLOP/s a core, %.1f all (%s)",
-                  json_string_value(json_object_get(row, "dtype")), 1e-9 * number(row, "flops_core"),
-                  1e-9 * number(row, "flops_all"), json_string_value(json_object_get(row, "loop")));
-  }
-  json_array_foreach(json_object_get(constants, "memory"), i, row) {
-    bs_doctor_add(&v->d, "memory bandwidth", BS_CHECK_OK, NULL,
-                  "%.0f MiB: reads %.1f GB/s a core, %.1f all; copies %.1f a core, %.1f all",
-                  number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "read_bytes_per_s_core"),
-                  1e-9 * number(row, "read_bytes_per_s_all"), 1e-9 * number(row, "copy_bytes_per_s_core"),
-                  1e-9 * number(row, "copy_bytes_per_s_all"));
-  }
-  json_array_foreach(json_object_get(constants, "exchange"), i, row) {
-    bs_doctor_add(
-        &v->d, "all-reduce cost", BS_CHECK_OK, NULL,
-        "%s, %s, %d ranks: %.2f us for 4 bytes, %.1f us for 64 KiB, %.2f GB/s for 1 MiB, %.2f for 4 MiB",
-        json_string_value(json_object_get(row, "backend")), json_string_value(json_object_get(row, "comm")),
-        (int)number(row, "world_size"), 1e6 * number(row, "all_reduce_4B_s"),
-        1e6 * number(row, "all_reduce_64KiB_s"), 1e-9 * 1048576.0 / number(row, "all_reduce_1MiB_s"),
-        1e-9 * 4194304.0 / number(row, "all_reduce_4MiB_s"));
-  }
-  json_array_foreach(json_object_get(constants, "host"), i, row) {
-    bs_doctor_add(&v->d, "host cost", BS_CHECK_OK, NULL, "%s: %.2f us a forward",
-                  json_string_value(json_object_get(row, "backend")), 1e6 * number(row, "host_s"));
-  }
-}
-
-/* What the backends' own products reach; of a dtype that none serves, why. */
-static void kernel_rows(visit *v, const json_t *constants) {
-  const json_t *row;
-  size_t i;
-  json_array_foreach(json_object_get(constants, "kernels"), i, row) {
-    const char *why = json_string_value(json_object_get(row, "why"));
-    const char *dtype = json_string_value(json_object_get(row, "dtype"));
-    const char *on = json_string_value(json_object_get(row, "backend"));
-    const char *kept = bs_constants_of24(row) ? " 2:4" : "";
-    if (why != NULL) {
-      bs_doctor_add(&v->d, "products", BS_CHECK_OK, NULL, "%s %s%s: not measured: %s", on, dtype, kept, why);
-      continue;
-    }
-    bs_doctor_add(
-        &v->d, "products", BS_CHECK_OK, NULL,
+/* What one row of a list says; of a product that none serves, why. */
+static void constant_text(const json_t *row, const char *list, char *out, size_t size) {
+  const char *dtype = text_in(row, "dtype"), *on = text_in(row, "backend");
+  if (strcmp(list, "arithmetic") == 0) {
+    snprintf(out, size, "%s: %.1f G%s/s a core, %.1f all (%s)", dtype, 1e-9 * number(row, "flops_core"),
+             strcmp(dtype, "i8") == 0 ? "OP" : "FLOP", 1e-9 * number(row, "flops_all"), text_in(row, "loop"));
+  } else if (strcmp(list, "memory") == 0) {
+    snprintf(out, size, "%.0f MiB: reads %.1f GB/s a core, %.1f all; copies %.1f a core, %.1f all",
+             number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "read_bytes_per_s_core"),
+             1e-9 * number(row, "read_bytes_per_s_all"), 1e-9 * number(row, "copy_bytes_per_s_core"),
+             1e-9 * number(row, "copy_bytes_per_s_all"));
+  } else if (strcmp(list, "exchange") == 0) {
+    snprintf(out, size,
+             "%s, %s, %d ranks: %.2f us for 4 bytes, %.1f us for 64 KiB, %.2f GB/s for 1 MiB, %.2f for 4 MiB",
+             on, text_in(row, "comm"), (int)number(row, "world_size"), 1e6 * number(row, "all_reduce_4B_s"),
+             1e6 * number(row, "all_reduce_64KiB_s"), 1e-9 * 1048576.0 / number(row, "all_reduce_1MiB_s"),
+             1e-9 * 4194304.0 / number(row, "all_reduce_4MiB_s"));
+  } else if (strcmp(list, "host") == 0) {
+    snprintf(out, size, "%s: %.2f us a forward", on, 1e6 * number(row, "host_s"));
+  } else if (json_object_get(row, "why") != NULL) {
+    snprintf(out, size, "%s %s%s: not measured: %s", on, dtype, bs_constants_of24(row) ? " 2:4" : "",
+             text_in(row, "why"));
+  } else {
+    snprintf(
+        out, size,
         "%s %s%s, %.3g MiB: %.1f GFLOP/s a core, %.1f all; one token %.1f GB/s a core, %.1f all (%s: %s)", on,
-        dtype, kept, number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "flops_core"),
-        1e-9 * number(row, "flops_all"), 1e-9 * number(row, "bytes_per_s_core"),
-        1e-9 * number(row, "bytes_per_s_all"), json_string_value(json_object_get(row, "name")),
-        json_string_value(json_object_get(row, "how")));
+        dtype, bs_constants_of24(row) ? " 2:4" : "", number(row, "footprint_bytes") / 1048576.0,
+        1e-9 * number(row, "flops_core"), 1e-9 * number(row, "flops_all"),
+        1e-9 * number(row, "bytes_per_s_core"), 1e-9 * number(row, "bytes_per_s_all"), text_in(row, "name"),
+        text_in(row, "how"));
   }
+}
+
+/* Why a row cannot be, or NULL; list NULL: what speaks against the whole. */
+static const char *doubt_of(const json_t *doubts, const char *list, size_t row) {
+  for (size_t i = 0; i < json_array_size(doubts); i++) {
+    const json_t *d = json_array_get(doubts, i);
+    const char *of = json_string_value(json_object_get(d, "list"));
+    if (list == NULL ? of == NULL : of != NULL && strcmp(of, list) == 0 && number(d, "row") == (double)row)
+      return text_in(d, "why");
+  }
+  return NULL;
+}
+
+static void constant_rows(visit *v, const json_t *constants, const json_t *doubts) {
+  static const char *const lists[][2] = {{"arithmetic", "multiply-adds"},
+                                         {"memory", "memory bandwidth"},
+                                         {"exchange", "all-reduce cost"},
+                                         {"host", "host cost"},
+                                         {"kernels", "products"}};
+  for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
+    const json_t *row;
+    size_t i;
+    json_array_foreach(json_object_get(constants, lists[k][0]), i, row) {
+      char text[512];
+      const char *doubt = doubt_of(doubts, lists[k][0], i);
+      constant_text(row, lists[k][0], text, sizeof text);
+      bs_doctor_add(&v->d, lists[k][1], doubt != NULL ? BS_CHECK_WARN : BS_CHECK_OK, doubt, "%s", text);
+    }
+  }
+}
+
+/* Constants of a busy machine make every later prediction wrong. */
+static void refuse(visit *v, const char *done, const char *why) {
+  bs_doctor_add(
+      &v->d, "machine constants", BS_CHECK_FAIL,
+      "wait until the machine is quiet, then bsrun doctor --measure; --force measures and keeps them "
+      "all the same",
+      "%s: %s", done, why);
+}
+
+static int may_keep(visit *v, const json_t *doubts) {
+  const char *whole = doubt_of(doubts, NULL, 0);
+  const size_t n = json_array_size(doubts), odd = n - (whole != NULL);
+  char text[320], rows[64] = "";
+  if (n == 0 || v->cache == NULL || args_has(v->a, "force")) return 1;
+  if (odd > 0)
+    snprintf(rows, sizeof rows, "%s%zu constant%s to look at", whole != NULL ? "; " : "", odd,
+             odd == 1 ? " is" : "s are");
+  snprintf(text, sizeof text, "%.200s%s", whole != NULL ? whole : "", rows);
+  refuse(v, "measured, but not kept", text);
+  return 0;
 }
 
 /* The chosen backend and every other usable one whose memory is the host's. */
@@ -272,19 +314,27 @@ static void measure(visit *v) {
   const int quiet = args_has(v->a, "quiet");
   const bs_case like = {
       .context = v->context, .comm = v->comm, .world_size = 1, .bind = 1, .timeout_s = v->d.timeout_s};
+  char busy[256];
+  if (!args_has(v->a, "force") && bs_load_is_high(busy, sizeof busy)) {
+    refuse(v, "not measured", busy);
+    return;
+  }
   old = bsrun_constants(v->cache, quiet); /* a corrupt file is warned of before it is replaced */
   json_decref(old);
   const size_t n = choose_backends(v, backends, sizeof backends / sizeof backends[0]);
   int32_t rc =
       bs_constants_measure(&like, backends, n, bsrun_progress_to(quiet), &progress, &constants, &err);
   bsrun_progress_end(&progress);
-  if (rc == BS_OK) constant_rows(v, constants);
-  if (rc == BS_OK) kernel_rows(v, constants);
-  if (rc == BS_OK && v->cache != NULL) rc = bs_constants_store(v->cache, constants, &err);
+  json_t *doubts = bs_constants_doubts(constants);
+  if (rc == BS_OK) constant_rows(v, constants, doubts);
+  const int keep = rc == BS_OK && may_keep(v, doubts);
+  if (keep && json_array_size(doubts) > 0) json_object_set_new(constants, "forced", json_true());
+  if (keep && v->cache != NULL) rc = bs_constants_store(v->cache, constants, &err);
+  json_decref(doubts);
   json_decref(constants);
   if (rc != BS_OK) {
     bs_doctor_error(&v->d, "machine constants", &err);
-  } else {
+  } else if (keep) {
     stored_row(v);
   }
 }
@@ -376,9 +426,12 @@ void help_doctor(void) {
   args_print_options(doctor_options, doctor_n_options);
   fputs(
       "\n"
-      "--measure takes a few seconds on an idle machine. The file is $XDG_CACHE_HOME/blockshock/machine.json "
-      "(else\n"
-      "~/.cache/...), good for this processor, core count and library build; phase 1 then predicts with it.\n"
+      "--measure takes some seconds on an idle machine; constants of a busy one, or that cannot be, are not "
+      "kept. The\n"
+      "file is $XDG_CACHE_HOME/blockshock/machine.json (else ~/.cache/...), good for this processor, core "
+      "count "
+      "and\n"
+      "library build; phase 1 then predicts with it.\n"
       "\n"
       "examples:\n"
       "  bsrun doctor\n"

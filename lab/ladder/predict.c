@@ -61,6 +61,7 @@ static bs_kernel backward_rates(const bs_kernel *k) {
   const double times = k->backward > 0.0 ? k->backward : 1.0;
   b.flops_core /= times;
   b.flops_all /= times;
+  b.flops_team /= times;
   return b;
 }
 

@@ -2,6 +2,7 @@
  * against.c - see against.h. */
 #include "lab/measure/against.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,11 +55,11 @@ static void causes_of(const bs_against_facts *f, char *out, size_t size) {
     add(out, size, &n, "rates are known of one core and of all %u, not of %u", m->threads, width);
   if (m->spread > BS_SAME_PASSES)
     add(out, size, &n, "passes of the machine's constants differed by %.0f %%", 100.0 * m->spread);
-  if (m->measured_at[0] != '\0' && m->others >= 0.0)
+  if (m->measured_at[0] != '\0')
     add(out, size, &n,
-        "the stored constants are of %.8s, when others took %.0f %% of the processors' time: bsrun doctor "
-        "--measure",
-        m->measured_at, 100.0 * m->others);
+        "the stored constants are of %.8s, when others took %.0f %% of the processors' time (bsrun doctor "
+        "--measure takes new ones)",
+        m->measured_at, 100.0 * fmax(m->others, 0.0));
   if (n == 0) add(out, size, &n, "no cause is known");
 }
 

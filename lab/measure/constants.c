@@ -14,7 +14,7 @@
 
 enum { MAX_RANKS = 8 };
 #define MIB 1048576.0
-static const uint32_t measured_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
+static const uint32_t measured_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_I8};
 static const uint32_t kernel_dtypes[] = {BS_F32, BS_BF16, BS_F16};
 static const double kernel_footprints[] = {64 * MIB, 4 * MIB}; /* from memory; from a cache (2:4 alone) */
 static const double footprints[] = {1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB};
@@ -43,9 +43,12 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-CONSTANTS-MEMORY", "no memory for the machine's constants");
 }
 
-/* Appends a row to the list `name`. Takes the row. */
+/* Appends a row to the list `name`, with the spread of its passes. Takes the row. */
 static int32_t add_row(survey *s, const char *name, json_t *row, bs_error *err) {
   json_t *list = json_object_get(s->out, name);
+  if (row != NULL && json_object_get(row, "spread") == NULL)
+    json_object_set_new(row, "spread", json_real(s->m.spread));
+  s->m.spread = 0.0;
   if (list == NULL && json_object_set_new(s->out, name, list = json_array()) != 0) list = NULL;
   if (row == NULL || list == NULL || json_array_append_new(list, row) != 0) return no_memory(err);
   return BS_OK;
@@ -161,12 +164,17 @@ int32_t bs_constants_measure(const bs_case *like, const char *const *backends, s
   s.m.threads = bs_machine_threads();
   s.ranks = cores < 2 ? 2 : cores < MAX_RANKS ? cores : MAX_RANKS;
   s.total = N_DTYPES + largest_footprint() + n_backends * (s.ranks + 2 * N_KERNELS);
+  bs_load before, after;
+  bs_load_now(&before);
   s.out = json_pack("{s:i,s:o?,s:s,s:i,s:i}", "format", BS_CONSTANTS_FORMAT, "key", bs_constants_key(),
                     "measured_at", stamp, "cores", (int)cores, "threads", (int)s.m.threads);
   int32_t rc = s.out == NULL ? no_memory(err) : survey_arithmetic(&s, err);
   if (rc == BS_OK) rc = survey_memory(&s, err);
   for (size_t i = 0; rc == BS_OK && i < n_backends; i++) rc = survey_backend(&s, backends[i], err);
   for (size_t i = 0; rc == BS_OK && i < n_backends; i++) rc = survey_kernels(&s, backends[i], err);
+  bs_load_now(&after);
+  if (rc == BS_OK && json_object_set_new(s.out, "conditions", bs_load_json(&before, &after)) != 0)
+    rc = no_memory(err);
   if (rc != BS_OK) {
     json_decref(s.out);
     return rc;
@@ -183,6 +191,10 @@ static double positive(const json_t *row, const char *key) {
   return isfinite(value) && value > 0.0 ? value : 0.0;
 }
 
+static void widen(double *spread, const json_t *row) {
+  *spread = fmax(*spread, positive(row, "spread"));
+}
+
 static int is_text(const json_t *row, const char *key, const char *text) {
   const char *value = json_string_value(json_object_get(row, key));
   return value != NULL && text != NULL && strcmp(value, text) == 0;
@@ -196,6 +208,7 @@ static int find_arithmetic(const json_t *constants, uint32_t dtype, bs_machine *
     if (!is_text(row, "dtype", bs_dtype_name(dtype)) || loop == NULL) continue;
     out->flops_core = positive(row, "flops_core");
     out->flops_all = positive(row, "flops_all");
+    widen(&out->spread, row);
     strncpy(out->loop, loop, sizeof out->loop - 1);
     return out->flops_core > 0 && out->flops_all > 0;
   }
@@ -232,6 +245,11 @@ static double range_value(const range *r, const char *key) {
   return between(positive(r->low, key), positive(r->high, key), r->at);
 }
 
+/* The faster end's rate over that between the ends. */
+static double fastest_of(const range *r, const char *key) {
+  return fmax(positive(r->low, key), positive(r->high, key)) / range_value(r, key);
+}
+
 static int find_memory(const json_t *constants, double footprint, bs_machine *out) {
   const json_t *list = json_object_get(constants, "memory");
   range r = {0};
@@ -245,6 +263,9 @@ static int find_memory(const json_t *constants, double footprint, bs_machine *ou
   out->read_all = range_value(&r, "read_bytes_per_s_all");
   out->copy_core = range_value(&r, "copy_bytes_per_s_core");
   out->copy_all = range_value(&r, "copy_bytes_per_s_all");
+  widen(&out->spread, r.low);
+  widen(&out->spread, r.high);
+  out->faster = fmax(fastest_of(&r, "read_bytes_per_s_core"), fastest_of(&r, "read_bytes_per_s_all"));
   return out->read_core > 0 && out->read_all > 0 && out->copy_core > 0 && out->copy_all > 0;
 }
 
@@ -256,6 +277,7 @@ static int find_exchange(const json_t *constants, const bs_case *like, bs_machin
     if (!is_text(row, "backend", like->backend) || !is_text(row, "comm", like->comm)) continue;
     if (json_integer_value(json_object_get(row, "world_size")) != (json_int_t)like->world_size) continue;
     int whole = 1;
+    widen(&out->spread, row);
     for (int k = 0; k < BS_EXCHANGES; k++) {
       out->exchange[k] = positive(row, bs_exchange_keys[k]);
       whole = whole && out->exchange[k] > 0;
@@ -271,6 +293,7 @@ static int find_host(const json_t *constants, const char *backend, bs_machine *o
     const json_t *row = json_array_get(list, i);
     if (!is_text(row, "backend", backend)) continue;
     out->host = positive(row, "host_s");
+    widen(&out->spread, row);
     return out->host > 0;
   }
   return 0;
@@ -281,6 +304,8 @@ int bs_constants_find(const json_t *constants, const bs_case *like, double footp
   const char *stamp = json_string_value(json_object_get(constants, "measured_at"));
   const json_int_t cores = json_integer_value(json_object_get(constants, "cores"));
   const json_int_t threads = json_integer_value(json_object_get(constants, "threads"));
+  const json_t *others = json_object_get(json_object_get(constants, "conditions"), "others");
+  m.others = json_is_number(others) ? json_number_value(others) : -1.0;
   if (constants == NULL || cores < 1 || cores > UINT32_MAX || threads < 1 || threads > cores) return 0;
   m.cores = (uint32_t)cores;
   m.threads = (uint32_t)threads;
@@ -292,13 +317,14 @@ int bs_constants_find(const json_t *constants, const bs_case *like, double footp
   return 1;
 }
 
-/* A kernel's byte rate as a part of the machine's at the same footprint. */
-static int find_parts(const json_t *constants, const json_t *row, double *core, double *all) {
+/* A kernel's byte rates of one core, all and a team as parts of the machine's at the same footprint. */
+static int find_parts(const json_t *constants, const json_t *row, double out[3]) {
   bs_machine m = {0};
   const double bytes = positive(row, "footprint_bytes");
   if (bytes <= 0 || !find_memory(constants, bytes, &m)) return 0;
-  *core = positive(row, "bytes_per_s_core") / m.read_core;
-  *all = positive(row, "bytes_per_s_all") / m.read_all;
+  out[0] = positive(row, "bytes_per_s_core") / m.read_core;
+  out[1] = positive(row, "bytes_per_s_all") / m.read_all;
+  out[2] = positive(row, "bytes_per_s_team") / m.read_all;
   return 1;
 }
 
@@ -311,7 +337,7 @@ int bs_constants_kernel(const json_t *constants, const bs_case *like, double foo
   const json_t *list = json_object_get(constants, "kernels");
   bs_machine m = {0};
   range r = {0};
-  double low_core, low_all, high_core, high_all;
+  double low[3], high[3];
   const double bytes = bs_machine_footprint(footprint);
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *row = json_array_get(list, i);
@@ -320,9 +346,8 @@ int bs_constants_kernel(const json_t *constants, const bs_case *like, double foo
         is_text(row, "how", who->how) && is_text(row, "plugin", who->plugin))
       range_add(&r, row, bytes);
   }
-  if (!range_end(&r, bytes) || !find_memory(constants, bytes, &m) ||
-      !find_parts(constants, r.low, &low_core, &low_all) ||
-      !find_parts(constants, r.high, &high_core, &high_all))
+  if (!range_end(&r, bytes) || !find_memory(constants, bytes, &m) || !find_parts(constants, r.low, low) ||
+      !find_parts(constants, r.high, high))
     return 0;
   bs_kernel k = *who;
   k.source = "stored";
@@ -330,8 +355,10 @@ int bs_constants_kernel(const json_t *constants, const bs_case *like, double foo
   k.backward = range_value(&r, "backward"); /* 0: a file of before it was measured */
   k.flops_core = range_value(&r, "flops_core");
   k.flops_all = range_value(&r, "flops_all");
-  k.bytes_core = m.read_core * between(low_core, high_core, r.at);
-  k.bytes_all = m.read_all * between(low_all, high_all, r.at);
+  k.flops_team = range_value(&r, "flops_team");
+  k.bytes_core = m.read_core * between(low[0], high[0], r.at);
+  k.bytes_all = m.read_all * between(low[1], high[1], r.at);
+  k.bytes_team = m.read_all * between(low[2], high[2], r.at);
   if (!(k.flops_core > 0 && k.flops_all > 0 && k.bytes_core > 0 && k.bytes_all > 0)) return 0;
   *out = k;
   return 1;

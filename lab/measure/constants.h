@@ -8,12 +8,33 @@
 
 #include "lab/measure/predict.h"
 
-#define BS_CONSTANTS_FORMAT 2
+#define BS_CONSTANTS_FORMAT 3
+
+/* What the processors that this process may use have done, as /proc tells it. */
+typedef struct bs_load {
+  double average; /* over a minute; below 0: not known */
+  double total, busy,
+      own;       /* processor seconds: all; in use by anybody; by this process. total 0: not known */
+  double stolen; /* by the hypervisor */
+} bs_load;
+void bs_load_now(bs_load *out);
+/* From the texts of /proc/stat and /proc/loadavg; cores: which count, of `n` flags. own is left as it is. */
+void bs_load_read(const char *stat, const char *loadavg, const uint8_t *cores, size_t n, bs_load *out);
+/* {load_before, load_after, others, stolen}: the last two are parts of the processors' time between the two;
+ * null: not known. */
+json_t *bs_load_json(const bs_load *before, const bs_load *after);
 
 /* {cpu, cores, library_build_id} of this process. NULL when out of memory. */
 json_t *bs_constants_key(void);
 
-/* A few seconds: multiply-add rates by dtype, read and copy bandwidth by footprint, per core and for all;
+/* 1 and a sentence: others take more than a quarter of the processors right now (looks for a quarter of a
+ * second). */
+int bs_load_is_high(char *out_text, size_t size);
+/* Why they should not be kept: a list of {list, row, why}; list and row name the constant, or are null where
+ * the whole machine was busy. Empty: nothing speaks against them. */
+json_t *bs_constants_doubts(const json_t *constants);
+
+/* Some seconds: multiply-add rates by dtype, read and copy bandwidth by footprint, per core and for all;
  * all-reduces by backend and world size, the host's part by backend; what each backend's own matmul reaches
  * by dtype and footprint, with the implementation that served. like: context, comm, bind, timeout. progress
  * may be NULL. The caller releases *out. */

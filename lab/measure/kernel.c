@@ -2,8 +2,9 @@
  * kernel.c - see kernel.h. Ranks of one thread, each with its rows of one weight, multiply at the same time;
  * a round's time is the slowest rank's. Of many tokens the best round counts, as with the other constants:
  * arithmetic is the same at any time. Of one token the median does: what memory gives a machine with
- * neighbours moves by a third from second to second, and the best second is nobody's median. Each world
- * runs twice, in turn, so that a disturbance of half a second does not become a constant. */
+ * neighbours moves by a third from second to second, and the best second is nobody's median. The worlds
+ * run in turn, and again until two passes agree, so that a disturbance of half a second does not become a
+ * constant. */
 #include "lab/measure/kernel.h"
 
 #include <math.h>
@@ -14,14 +15,15 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/measure/product.h"
+#include "lab/measure/stats.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"
 
-enum { MANY = 64, PASSES = 2, TRIAL_B = 4 };
+enum { MANY = 64, PASSES = 3, TRIAL_B = 4 };
 #define KIB 1024.0
 static const double LEAST = 64 * KIB, MOST = 262144 * KIB, TRIAL = 256 * KIB, BACKWARD_MOST = 2048 * KIB;
-static const double CALL_SECONDS = 0.1;      /* of one product of MANY tokens, at most */
+static const double CALL_SECONDS = 0.04;     /* of one product of MANY tokens, at most */
 static const double BACKWARD_SECONDS = 2e-3; /* of a forward of it, where dX and dW take many times that */
 
 /* ---- identity ----------------------------------------------------------------------------------- */
@@ -112,7 +114,7 @@ static int32_t run_world(const bs_case *like, bs_product *p, const char *choice,
                                     .world_size = p->ranks,
                                     .backend = like->backend,
                                     .comm = "threads", /* they meet at barriers only */
-                                    .threads_per_rank = 1,
+                                    .threads_per_rank = p->threads,
                                     .bind = like->bind,
                                     .sync_mode = BS_SYNC_NONE,
                                     .timeout_s = like->timeout_s,
@@ -166,12 +168,20 @@ static int32_t run_product(const bs_case *like, bs_product *p, bs_kernel *out, b
   return BS_OK;
 }
 
-static void rates_of(const bs_product *p, double *out_flops, double *out_bytes) {
+/* Who multiplies: one core alone; all, each a rank with its part; all, as the team of one rank. */
+enum { ALONE, RANKS, TEAM, WAYS };
+typedef struct way {
+  bs_passes many;
+  double one[PASSES];
+} way;
+
+/* The ranks are those of p. */
+static void rates_of(const bs_product *p, const way *w, double *out_flops, double *out_bytes) {
   const uint32_t size = BS_DTYPE_BYTES(p->dtype);
   const double flops = (p->of24 ? 1.0 : 2.0) * (double)p->N * (double)p->K;
   const double token = size * ((double)p->K * p->ranks + (double)p->N); /* each rank reads all of x */
-  const bs_two_points t = {.seconds_many = p->seconds[0],
-                           .seconds_one = p->seconds[1],
+  const bs_two_points t = {.seconds_many = w->many.best,
+                           .seconds_one = bs_median(w->one, w->many.n),
                            .flops_many = (double)p->tokens[0] * flops,
                            .flops_one = (double)p->tokens[1] * flops,
                            .bytes_many = weight_bytes(p) + (double)p->tokens[0] * token,
@@ -179,24 +189,39 @@ static void rates_of(const bs_product *p, double *out_flops, double *out_bytes) 
   bs_kernel_rates(&t, out_flops, out_bytes);
 }
 
-/* One core alone, then all; seconds: [alone, all][many, one], of all passes together. */
-static int32_t pass(const bs_case *like, bs_product *p, uint32_t threads, bs_kernel *out,
-                    double seconds[2][2], bs_error *err) {
-  for (int all = 0; all <= (threads > 1); ++all) {
-    p->ranks = all ? threads : 1;
-    const int32_t rc = run_product(like, p, out, err);
-    if (rc != BS_OK) return rc;
-    seconds[all][0] = fmin(seconds[all][0], p->seconds[0]);
-    seconds[all][1] += p->seconds[1] / PASSES;
+static void go_way(bs_product *p, int i, uint32_t threads) {
+  p->ranks = i == RANKS ? threads : 1;
+  p->threads = i == TEAM ? threads : 1;
+}
+
+/* Passes of all ways in turn, until each way's two shortest agree. */
+static int32_t all_ways(const bs_case *like, bs_product *p, uint32_t threads, bs_kernel *out, way *ways,
+                        bs_error *err) {
+  const int n = threads > 1 ? WAYS : 1;
+  for (int pass = 0, agree = 0; pass < PASSES && !agree; ++pass) {
+    agree = 1;
+    for (int i = 0; i < n; ++i) {
+      go_way(p, i, threads);
+      const int32_t rc = run_product(like, p, out, err);
+      if (rc != BS_OK) return rc;
+      bs_passes_add(&ways[i].many, p->seconds[0]);
+      ways[i].one[pass] = p->seconds[1];
+      agree = agree && bs_passes_enough(&ways[i].many);
+    }
   }
+  for (int i = 0; i < n; ++i) out->spread = fmax(out->spread, bs_passes_spread(&ways[i].many));
   return BS_OK;
 }
 
 int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint, bs_kernel *out,
                           bs_error *err) {
   const uint32_t threads = bs_machine_threads();
-  double bytes = fmin(fmax(footprint, LEAST), MOST), seconds[2][2] = {{INFINITY, 0.0}, {INFINITY, 0.0}};
-  bs_product p = {.dtype = dtype, .of24 = out->of24, .ranks = 1, .tokens = {TRIAL_B, 1}};
+  double bytes = fmin(fmax(footprint, LEAST), MOST);
+  double *const rates[WAYS][2] = {{&out->flops_core, &out->bytes_core},
+                                  {&out->flops_all, &out->bytes_all},
+                                  {&out->flops_team, &out->bytes_team}};
+  way ways[WAYS] = {{{0}, {0}}};
+  bs_product p = {.dtype = dtype, .of24 = out->of24, .ranks = 1, .threads = 1, .tokens = {TRIAL_B, 1}};
   bs_kernel trial = *out; /* with few tokens another may be the default */
   shape(&p, fmin(bytes, TRIAL), threads);
   int32_t rc = run_product(like, &p, &trial, err);
@@ -207,21 +232,18 @@ int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint,
   p.tokens[0] = MANY;
   out->footprint = weight_bytes(&p);
   out->source = "measured";
-  for (int i = 0; rc == BS_OK && i < PASSES; ++i) rc = pass(like, &p, threads, out, seconds, err);
-  if (rc != BS_OK) return rc;
-  p.ranks = 1;
-  memcpy(p.seconds, seconds[0], sizeof seconds[0]);
-  rates_of(&p, &out->flops_core, &out->bytes_core);
-  p.ranks = threads;
-  if (threads > 1) memcpy(p.seconds, seconds[1], sizeof seconds[1]);
-  rates_of(&p, &out->flops_all, &out->bytes_all);
-  return BS_OK;
+  rc = all_ways(like, &p, threads, out, ways, err);
+  for (int i = 0; rc == BS_OK && i < WAYS; ++i) {
+    go_way(&p, i, threads);
+    rates_of(&p, &ways[threads > 1 ? i : ALONE], rates[i][0], rates[i][1]);
+  }
+  return rc;
 }
 
 /* What does not run is no reason to fail: the rates of forward serve then. */
 void bs_kernel_measure_backward(const bs_case *like, uint32_t dtype, bs_kernel *out) {
   bs_error why = BS_ERROR_INIT;
-  bs_product p = {.dtype = dtype, .of24 = out->of24, .trains = 1, .tokens = {MANY, MANY}};
+  bs_product p = {.dtype = dtype, .of24 = out->of24, .trains = 1, .threads = 1, .tokens = {MANY, MANY}};
   p.ranks = bs_machine_threads();
   if (p.ranks > BS_PRODUCT_RANKS) p.ranks = BS_PRODUCT_RANKS;
   out->backward = 1.0;
@@ -241,10 +263,11 @@ const char *bs_kernel_op(const bs_kernel *k) {
 }
 
 json_t *bs_kernel_json(const bs_kernel *k) {
-  json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f}", "op", bs_kernel_op(k), "name", k->name,
-                          "how", k->how, "plugin", k->plugin, "footprint_bytes", k->footprint, "flops_core",
-                          k->flops_core, "flops_all", k->flops_all, "bytes_per_s_core", k->bytes_core,
-                          "bytes_per_s_all", k->bytes_all);
+  json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "op", bs_kernel_op(k), "name",
+                          k->name, "how", k->how, "plugin", k->plugin, "footprint_bytes", k->footprint,
+                          "flops_core", k->flops_core, "flops_all", k->flops_all, "flops_team", k->flops_team,
+                          "bytes_per_s_core", k->bytes_core, "bytes_per_s_all", k->bytes_all,
+                          "bytes_per_s_team", k->bytes_team, "spread", k->spread);
   if (row != NULL && k->backward > 0.0) json_object_set_new(row, "backward", json_real(k->backward));
   return row;
 }

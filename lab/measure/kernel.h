@@ -9,9 +9,9 @@
 int32_t bs_kernel_identify(const bs_case *c, bs_kernel *out, bs_error *err);
 
 /* Rates of the implementation out->name (empty: of the one that serves by default) for weights of `dtype` of
- * about `footprint` bytes, 64 KiB to 256 MiB: 64 tokens and one, one core alone, then all cores at once. Two
- * seconds at most; a slow backend gets a smaller weight, out->footprint says which. like: context, backend,
- * bind, timeout. BS_UNSUPPORTED: no such implementation serves it. */
+ * about `footprint` bytes, 64 KiB to 256 MiB: 64 tokens and one, one core alone, then all cores at once, as
+ * ranks and as a team. Some seconds at most; a slow backend gets a smaller weight, out->footprint says which.
+ * like: context, backend, bind, timeout. BS_UNSUPPORTED: no such implementation serves it. */
 int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint, bs_kernel *out,
                           bs_error *err);
 /* kernel->backward: the time of dX and dW of 64 tokens over that of two forwards, all cores at once; 1 where

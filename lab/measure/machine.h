@@ -11,6 +11,17 @@ extern const char *const bs_exchange_keys[BS_EXCHANGES]; /* "all_reduce_4B_s", .
 
 #define BS_SAME_PASSES 0.1 /* two passes of one constant that differ by no more count as the same */
 
+/* Passes of one constant, in seconds, of which the shortest counts. One is repeated until its two shortest
+ * passes are the same: what disturbs a pass makes it longer. */
+typedef struct bs_passes {
+  uint32_t n;
+  double best, second;
+} bs_passes;
+void bs_passes_add(bs_passes *passes, double seconds);
+/* 0 as long as another pass is needed: fewer than 2, or the two shortest differ and there are not yet 6. */
+int bs_passes_enough(const bs_passes *passes);
+double bs_passes_spread(const bs_passes *passes); /* second / best - 1 */
+
 typedef struct bs_machine {
   uint32_t cores;    /* usable by this process */
   uint32_t threads;  /* used together for the *_all figures */
@@ -27,15 +38,17 @@ typedef struct bs_machine {
   double spread; /* by how much passes of one constant differed, as a part; below 0.1 it counts as 0.1 */
   double
       faster; /* read rate of the faster footprint that these lie between, over theirs; 0: measured there */
-  double others; /* of stored ones: part of the processors' time that others took meanwhile; -1: not known */
-  const char *source;   /* "measured" in this run, or "stored" (constants.h); static */
+  double others;      /* of stored ones: part of the processors' time that others took meanwhile; below 0: not
+                         known */
+  const char *source; /* "measured" in this run, or "stored" (constants.h); static */
   char measured_at[16]; /* of stored ones: UTC YYYYMMDD_HHMMSS */
 } bs_machine;
 
-/* About half a second. like: gives backend, comm and world size. footprint: bytes of all ranks' weights. */
+/* About a second. like: gives backend, comm and world size. footprint: bytes of all ranks' weights. */
 int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *out, bs_error *err);
-/* The parts of it, for constants.c. Fills *_core and *_all: `words` 8-byte words of data (touched,
- * overwritten) are shared by the threads; NULL: no memory rates; dtype 0: no multiply-adds. */
+/* The parts of it, for constants.c. Each raises `spread` to that of its passes. Fills *_core and *_all:
+ * `words` 8-byte words of data (touched, overwritten) are shared by the threads; NULL: no memory rates; dtype
+ * 0: no multiply-adds. */
 int32_t bs_machine_rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t words, bs_machine *out,
                          bs_error *err);
 int32_t bs_machine_exchange(const bs_case *like, bs_machine *out, bs_error *err);

@@ -1,156 +1,151 @@
 /* SPDX-License-Identifier: MIT
- * peak.c - multiply-add loops, one an instruction set, chosen at run time. Twelve independent chains keep two
- * units of four to five cycles' latency busy. */
+ * peak.c - multiply-add loops, a row of a table for each instruction set and dtype, chosen at run time. */
 #include "lab/measure/peak.h"
 
+#include <string.h>
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "blockshock/tensor.h"
 
-#define CHAINS 12
+/* Twelve independent chains keep two units of four to five cycles' latency busy. A product sums 16 x 16
+ * values in each of six of the eight tiles that there are. */
+enum { CHAINS = 12, TILES = 6, TILE = 16 };
+enum { ANY = 0, AVX2 = 1, AVX512 = 2, DOT_BF16 = 4, FMA_F16 = 8, DOT_I8 = 16, TILE_BF16 = 32, TILE_I8 = 64 };
 
-static float portable(uint64_t iterations) {
-  float a[CHAINS][8];
-  for (int c = 0; c < CHAINS; ++c) {
-    for (int j = 0; j < 8; ++j) a[c][j] = (float)c;
+#define TARGET(set) __attribute__((target(set)))
+#define MULTIPLY_ADD(a, x, y) ((a) * (x) + (y))
+/* The chains, x and y begin as bytes of 0x38, which is a small number in each format, and the compiler does
+ * not know: it can neither fold equal chains into one nor leave one out. */
+#define LOOP(NAME, FOR, VECTOR, FACTOR, STEP)                                            \
+  FOR static float NAME(uint64_t iterations) {                                           \
+    VECTOR memory[CHAINS], a[CHAINS];                                                    \
+    FACTOR x, y;                                                                         \
+    float first;                                                                         \
+    memset(memory, 0x38, sizeof memory);                                                 \
+    memset(&x, 0x38, sizeof x);                                                          \
+    memset(&y, 0x38, sizeof y);                                                          \
+    __asm__ volatile("" : "+m"(memory), "+m"(x), "+m"(y));                               \
+    for (int c = 0; c < CHAINS; ++c) a[c] = memory[c];                                   \
+    for (uint64_t i = 0; i < iterations; ++i) {                                          \
+      _Pragma("GCC unroll 12") for (int c = 0; c < CHAINS; ++c) a[c] = STEP(a[c], x, y); \
+    }                                                                                    \
+    for (int c = 0; c < CHAINS; ++c) memory[c] = a[c];                                   \
+    __asm__ volatile("" : "+m"(memory));                                                 \
+    memcpy(&first, memory, sizeof first);                                                \
+    return first;                                                                        \
   }
-  for (uint64_t i = 0; i < iterations; ++i) {
-    for (int c = 0; c < CHAINS; ++c) {
-      for (int j = 0; j < 8; ++j) a[c][j] = a[c][j] * 0.999f + 0.001f;
-    }
-  }
-  float sum = 0.0f;
-  for (int c = 0; c < CHAINS; ++c) sum += a[c][c % 8];
-  return sum;
-}
+
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef double f64x2 __attribute__((vector_size(16)));
+LOOP(portable, , f32x4, f32x4, MULTIPLY_ADD)
+LOOP(portable_f64, , f64x2, f64x2, MULTIPLY_ADD)
 
 #if defined(__x86_64__)
-/* Equal chains must not be folded into one: the compiler is told that each has changed. */
-#define KEEP6(r, a, b, c, d, e, f) \
-  __asm__ volatile("" : "+" r(a), "+" r(b), "+" r(c), "+" r(d), "+" r(e), "+" r(f))
-
-__attribute__((target("avx2,fma"))) static float avx2(uint64_t iterations) {
-  const __m256 m = _mm256_set1_ps(0.999f);
-  const __m256 d = _mm256_set1_ps(0.001f);
-  __m256 a0 = d, a1 = d, a2 = d, a3 = d, a4 = d, a5 = d, a6 = d, a7 = d, a8 = d, a9 = d, a10 = d, a11 = d;
-  for (uint64_t i = 0; i < iterations; ++i) {
-    a0 = _mm256_fmadd_ps(a0, m, d);
-    a1 = _mm256_fmadd_ps(a1, m, d);
-    a2 = _mm256_fmadd_ps(a2, m, d);
-    a3 = _mm256_fmadd_ps(a3, m, d);
-    a4 = _mm256_fmadd_ps(a4, m, d);
-    a5 = _mm256_fmadd_ps(a5, m, d);
-    a6 = _mm256_fmadd_ps(a6, m, d);
-    a7 = _mm256_fmadd_ps(a7, m, d);
-    a8 = _mm256_fmadd_ps(a8, m, d);
-    a9 = _mm256_fmadd_ps(a9, m, d);
-    a10 = _mm256_fmadd_ps(a10, m, d);
-    a11 = _mm256_fmadd_ps(a11, m, d);
-    KEEP6("x", a0, a1, a2, a3, a4, a5);
-    KEEP6("x", a6, a7, a8, a9, a10, a11);
-  }
-  __m256 sum = a0;
-  sum = _mm256_add_ps(sum, a1);
-  sum = _mm256_add_ps(sum, a2);
-  sum = _mm256_add_ps(sum, a3);
-  sum = _mm256_add_ps(sum, a4);
-  sum = _mm256_add_ps(sum, a5);
-  sum = _mm256_add_ps(sum, a6);
-  sum = _mm256_add_ps(sum, a7);
-  sum = _mm256_add_ps(sum, a8);
-  sum = _mm256_add_ps(sum, a9);
-  sum = _mm256_add_ps(sum, a10);
-  sum = _mm256_add_ps(sum, a11);
-  return _mm256_cvtss_f32(sum);
-}
-
-__attribute__((target("avx512f"))) static float avx512(uint64_t iterations) {
-  const __m512 m = _mm512_set1_ps(0.999f);
-  const __m512 d = _mm512_set1_ps(0.001f);
-  __m512 a0 = d, a1 = d, a2 = d, a3 = d, a4 = d, a5 = d, a6 = d, a7 = d, a8 = d, a9 = d, a10 = d, a11 = d;
-  for (uint64_t i = 0; i < iterations; ++i) {
-    a0 = _mm512_fmadd_ps(a0, m, d);
-    a1 = _mm512_fmadd_ps(a1, m, d);
-    a2 = _mm512_fmadd_ps(a2, m, d);
-    a3 = _mm512_fmadd_ps(a3, m, d);
-    a4 = _mm512_fmadd_ps(a4, m, d);
-    a5 = _mm512_fmadd_ps(a5, m, d);
-    a6 = _mm512_fmadd_ps(a6, m, d);
-    a7 = _mm512_fmadd_ps(a7, m, d);
-    a8 = _mm512_fmadd_ps(a8, m, d);
-    a9 = _mm512_fmadd_ps(a9, m, d);
-    a10 = _mm512_fmadd_ps(a10, m, d);
-    a11 = _mm512_fmadd_ps(a11, m, d);
-    KEEP6("v", a0, a1, a2, a3, a4, a5);
-    KEEP6("v", a6, a7, a8, a9, a10, a11);
-  }
-  __m512 sum = a0;
-  sum = _mm512_add_ps(sum, a1);
-  sum = _mm512_add_ps(sum, a2);
-  sum = _mm512_add_ps(sum, a3);
-  sum = _mm512_add_ps(sum, a4);
-  sum = _mm512_add_ps(sum, a5);
-  sum = _mm512_add_ps(sum, a6);
-  sum = _mm512_add_ps(sum, a7);
-  sum = _mm512_add_ps(sum, a8);
-  sum = _mm512_add_ps(sum, a9);
-  sum = _mm512_add_ps(sum, a10);
-  sum = _mm512_add_ps(sum, a11);
-  return _mm512_cvtss_f32(sum);
-}
-
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float avx512_bf16(
-    uint64_t iterations) {
-  const __m512 d = _mm512_set1_ps(0.001f);
-  const __m512bh m = _mm512_cvtne2ps_pbh(d, d);
-  __m512 a0 = d, a1 = d, a2 = d, a3 = d, a4 = d, a5 = d, a6 = d, a7 = d, a8 = d, a9 = d, a10 = d, a11 = d;
-  for (uint64_t i = 0; i < iterations; ++i) {
-    a0 = _mm512_dpbf16_ps(a0, m, m);
-    a1 = _mm512_dpbf16_ps(a1, m, m);
-    a2 = _mm512_dpbf16_ps(a2, m, m);
-    a3 = _mm512_dpbf16_ps(a3, m, m);
-    a4 = _mm512_dpbf16_ps(a4, m, m);
-    a5 = _mm512_dpbf16_ps(a5, m, m);
-    a6 = _mm512_dpbf16_ps(a6, m, m);
-    a7 = _mm512_dpbf16_ps(a7, m, m);
-    a8 = _mm512_dpbf16_ps(a8, m, m);
-    a9 = _mm512_dpbf16_ps(a9, m, m);
-    a10 = _mm512_dpbf16_ps(a10, m, m);
-    a11 = _mm512_dpbf16_ps(a11, m, m);
-    KEEP6("v", a0, a1, a2, a3, a4, a5);
-    KEEP6("v", a6, a7, a8, a9, a10, a11);
-  }
-  __m512 sum = a0;
-  sum = _mm512_add_ps(sum, a1);
-  sum = _mm512_add_ps(sum, a2);
-  sum = _mm512_add_ps(sum, a3);
-  sum = _mm512_add_ps(sum, a4);
-  sum = _mm512_add_ps(sum, a5);
-  sum = _mm512_add_ps(sum, a6);
-  sum = _mm512_add_ps(sum, a7);
-  sum = _mm512_add_ps(sum, a8);
-  sum = _mm512_add_ps(sum, a9);
-  sum = _mm512_add_ps(sum, a10);
-  sum = _mm512_add_ps(sum, a11);
-  return _mm512_cvtss_f32(sum);
-}
-
+LOOP(avx2, TARGET("avx2,fma"), __m256, __m256, _mm256_fmadd_ps)
+LOOP(avx2_f64, TARGET("avx2,fma"), __m256d, __m256d, _mm256_fmadd_pd)
+LOOP(avx512, TARGET("avx512f"), __m512, __m512, _mm512_fmadd_ps)
+LOOP(avx512_f64, TARGET("avx512f"), __m512d, __m512d, _mm512_fmadd_pd)
+LOOP(avx512_bf16, TARGET("avx512f,avx512bw,avx512vl,avx512bf16"), __m512, __m512bh, _mm512_dpbf16_ps)
+LOOP(avx512_vnni, TARGET("avx512f,avx512vnni"), __m512i, __m512i, _mm512_dpbusd_epi32)
+#if !defined(__clang__) && __GNUC__ >= 12 /* clang 14 has the type for whole files of this set alone */
+#define BS_PEAK_FP16 1
+LOOP(avx512_fp16, TARGET("avx512f,avx512bw,avx512vl,avx512fp16"), __m512h, __m512h, _mm512_fmadd_ph)
 #endif
+
+/* All eight tiles are 16 rows of 64 bytes. */
+struct tile_config {
+  uint8_t palette, start, none[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
+};
+#define TILE_LOOP(NAME, FOR, PRODUCT)                                            \
+  FOR static float NAME(uint64_t iterations) {                                   \
+    struct tile_config config = {.palette = 1};                                  \
+    uint8_t values[TILE * 64];                                                   \
+    float first;                                                                 \
+    for (int t = 0; t < 8; ++t) config.row_bytes[t] = 64, config.rows[t] = TILE; \
+    memset(values, 0x38, sizeof values);                                         \
+    _tile_loadconfig(&config);                                                   \
+    _tile_zero(0);                                                               \
+    _tile_zero(1);                                                               \
+    _tile_zero(2);                                                               \
+    _tile_zero(3);                                                               \
+    _tile_zero(4);                                                               \
+    _tile_zero(5);                                                               \
+    _tile_loadd(6, values, 64);                                                  \
+    _tile_loadd(7, values, 64);                                                  \
+    for (uint64_t i = 0; i < iterations; ++i) {                                  \
+      PRODUCT(0, 6, 7);                                                          \
+      PRODUCT(1, 6, 7);                                                          \
+      PRODUCT(2, 6, 7);                                                          \
+      PRODUCT(3, 6, 7);                                                          \
+      PRODUCT(4, 6, 7);                                                          \
+      PRODUCT(5, 6, 7);                                                          \
+    }                                                                            \
+    _tile_stored(0, values, 64);                                                 \
+    _tile_release();                                                             \
+    memcpy(&first, values, sizeof first);                                        \
+    return first;                                                                \
+  }
+TILE_LOOP(amx_bf16, TARGET("amx-tile,amx-bf16"), _tile_dpbf16ps)
+TILE_LOOP(amx_int8, TARGET("amx-tile,amx-int8"), _tile_dpbssd)
+
+/* The kernel gives a process the tiles' registers when it asks for them. */
+static int may_use_tiles(void) {
+  enum { ASK_FOR = 0x1023, TILE_DATA = 18 };
+  return syscall(SYS_arch_prctl, ASK_FOR, TILE_DATA) == 0;
+}
+
+static uint32_t features(void) {
+  unsigned a = 0, b = 0, c = 0, d = 0, set = ANY;
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) set |= AVX2;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1u) && may_use_tiles())
+    set |= (d >> 22 & 1u ? TILE_BF16 : 0u) | (d >> 25 & 1u ? TILE_I8 : 0u);
+  if (!__builtin_cpu_supports("avx512f")) return set;
+  set |= AVX512 | (__builtin_cpu_supports("avx512vnni") ? DOT_I8 : 0u) | (d >> 23 & 1u ? FMA_F16 : 0u);
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1u)) set |= DOT_BF16;
+  return set;
+}
+#else
+static uint32_t features(void) {
+  return ANY;
+}
+#endif
+
+/* dtype: of the factors; f32: also of 16-bit ones, which are widened. Widest first. */
+static const struct {
+  bs_peak peak;
+  uint32_t dtype, needs;
+} loops[] = {
+#if defined(__x86_64__)
+    {{"amx_bf16", TILES *TILE *TILE * 32 * 2, amx_bf16}, BS_BF16, TILE_BF16},
+    {{"amx_int8", TILES *TILE *TILE * 64 * 2, amx_int8}, BS_I8, TILE_I8},
+    {{"avx512_bf16", CHAINS * 32 * 2, avx512_bf16}, BS_BF16, DOT_BF16},
+#ifdef BS_PEAK_FP16
+    {{"avx512_fp16", CHAINS * 32 * 2, avx512_fp16}, BS_F16, FMA_F16},
+#endif
+    {{"avx512_vnni", CHAINS * 64 * 2, avx512_vnni}, BS_I8, DOT_I8},
+    {{"avx512", CHAINS * 16 * 2, avx512}, BS_F32, AVX512},
+    {{"avx512_f64", CHAINS * 8 * 2, avx512_f64}, BS_F64, AVX512},
+    {{"avx2", CHAINS * 8 * 2, avx2}, BS_F32, AVX2},
+    {{"avx2_f64", CHAINS * 4 * 2, avx2_f64}, BS_F64, AVX2},
+#endif
+    {{"portable", CHAINS * 4 * 2, portable}, BS_F32, ANY},
+    {{"portable_f64", CHAINS * 2 * 2, portable_f64}, BS_F64, ANY},
+};
 
 uint32_t bs_peak_loops(uint32_t dtype, bs_peak *out, uint32_t max) {
+  const uint32_t have = features();
   uint32_t n = 0;
-#if defined(__x86_64__)
-  if (n < max && dtype == BS_BF16 && __builtin_cpu_supports("avx512bf16")) {
-    out[n++] = (bs_peak){"avx512_bf16", CHAINS * 16 * 4, avx512_bf16};
+  for (size_t i = 0; i < sizeof loops / sizeof loops[0]; ++i) {
+    const int of_dtype = loops[i].dtype == dtype || (loops[i].dtype == BS_F32 && dtype != BS_F64);
+    if (n < max && of_dtype && (have & loops[i].needs) == loops[i].needs) out[n++] = loops[i].peak;
   }
-  if (n < max && __builtin_cpu_supports("avx512f")) out[n++] = (bs_peak){"avx512", CHAINS * 16 * 2, avx512};
-  if (n < max && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    out[n++] = (bs_peak){"avx2", CHAINS * 8 * 2, avx2};
-  }
-#endif
-  (void)dtype;
-  if (n == 0 && max > 0) out[n++] = (bs_peak){"portable", CHAINS * 8 * 2, portable};
   return n;
 }

@@ -6,12 +6,16 @@
 #include <stdint.h>
 
 typedef struct bs_peak {
-  const char *name; /* "avx2", "avx512", "avx512_bf16", "portable" */
-  double flops_per_iteration;
+  const char *name; /* "portable", "avx2", "avx512", with _f64, avx512_ with _bf16, _fp16, _vnni, amx_bf16,
+                       amx_int8 */
+  double flops_per_iteration; /* of int8: integer operations */
   float (*run)(uint64_t iterations);
 } bs_peak;
 
-/* The loops that this CPU can run for products of `dtype` (enum bs_dtype) summed in fp32; returns how many,
- * at most max. */
+enum { BS_PEAKS = 5 };
+
+/* The loops that this CPU can run for products of `dtype` (enum bs_dtype), the widest first; returns how
+ * many, at most max. Of f64 they sum in f64, of the others in fp32 (FP16 and int8: in themselves and in
+ * int32), and 16-bit factors may be widened before. At most BS_PEAKS. */
 uint32_t bs_peak_loops(uint32_t dtype, bs_peak *out, uint32_t max);
 #endif

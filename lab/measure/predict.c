@@ -31,9 +31,12 @@ static double share(double core, double all, double ranks, double threads) {
   return core * threads < all / ranks ? core * threads : all / ranks;
 }
 
-/* When all cores work, what they were measured to do together. */
-static double own_rate(const bs_machine *m, double core, double all, double ranks, double threads) {
-  return ranks * threads >= m->threads ? all / ranks : share(core, all, ranks, threads);
+/* When all cores work, what they were measured to do together: as one rank's team, or as ranks of their own.
+ */
+static double own_rate(const bs_machine *m, double core, double all, double team, double ranks,
+                       double threads) {
+  if (ranks * threads < m->threads) return share(core, all, ranks, threads);
+  return ranks < 2 && threads > 1 && team > 0.0 ? team : all / ranks;
 }
 
 static double time_of(double work, double rate) {
@@ -135,8 +138,10 @@ void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spe
   if (k == NULL) return;
   out->has_kernel = 1;
   out->kernel = *b;
-  out->kernel.compute = time_of(n.flops, own_rate(m, k->flops_core, k->flops_all, ranks, threads));
-  out->kernel.memory = time_of(n.bytes, own_rate(m, k->bytes_core, k->bytes_all, ranks, threads));
+  out->kernel.compute =
+      time_of(n.flops, own_rate(m, k->flops_core, k->flops_all, k->flops_team, ranks, threads));
+  out->kernel.memory =
+      time_of(n.bytes, own_rate(m, k->bytes_core, k->bytes_all, k->bytes_team, ranks, threads));
   const double product = bs_overlap(out->kernel.compute, out->kernel.memory);
   out->kernel.total = bs_chunked(product + n.sums, b->wire, p->chunks) + b->host;
 }

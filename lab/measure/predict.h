@@ -13,8 +13,10 @@ typedef struct bs_kernel {
   char how[224];    /* as it answered: "packed-avx2, own kernels" */
   char plugin[128]; /* SHA-256 of the plugin's file, or the library's build id */
   double footprint;
-  double flops_core, flops_all; /* FLOP/s: one core alone; all at once, each with its part */
-  double bytes_core, bytes_all; /* bytes/s of weights and activations */
+  double flops_core, flops_all;  /* FLOP/s: one core alone; all at once, each with its part */
+  double bytes_core, bytes_all;  /* bytes/s of weights and activations */
+  double flops_team, bytes_team; /* of one rank whose team has all cores; 0: as of all */
+  double spread;                 /* as of a bs_machine */
   double backward;    /* times the arithmetic of dX and dW takes a forward's, a FLOP; 0: not known */
   const char *source; /* "measured" or "stored"; static */
 } bs_kernel;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * product.h - a world whose ranks, of one thread each, multiply with their rows of one weight at the same
+ * product.h - a world whose ranks multiply with their rows of one weight at the same
  * time: of all columns, or of two of each four; forward, or what a backward pass adds. Behind kernel.h. */
 #ifndef BS_LAB_MEASURE_PRODUCT_H
 #define BS_LAB_MEASURE_PRODUCT_H
@@ -15,7 +15,7 @@ enum bs_product_call {
 };
 
 typedef struct bs_product {
-  uint32_t dtype, ranks;
+  uint32_t dtype, ranks, threads; /* threads: of each rank */
   uint32_t of24, trains;
   int64_t N, K; /* of all ranks together; N a multiple of ranks, K of 4 */
   int64_t tokens[2];

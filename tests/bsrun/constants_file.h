@@ -14,9 +14,10 @@ static inline void round_kernel(json_t *constants, const char *backend, const ch
   for (int i = 0; i < 2; i++)
     json_array_append_new(
         json_object_get(constants, "kernels"),
-        json_pack("{s:s,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f}", "backend", backend, "dtype", "f32", "name",
-                  name, "how", how, "plugin", plugin, "footprint_bytes", i == 0 ? 1048576.0 : 16777216.0,
-                  "flops_core", i == 0 ? 1e9 : 4e9, "flops_all", i == 0 ? 2e9 : 8e9, "bytes_per_s_core",
+        json_pack("{s:f,s:f,s:s,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f}", "flops_team", i == 0 ? 3e9 : 6e9,
+                  "bytes_per_s_team", 2e13, "backend", backend, "dtype", "f32", "name", name, "how", how,
+                  "plugin", plugin, "footprint_bytes", i == 0 ? 1048576.0 : 16777216.0, "flops_core",
+                  i == 0 ? 1e9 : 4e9, "flops_all", i == 0 ? 2e9 : 8e9, "bytes_per_s_core",
                   i == 0 ? 2e10 : 5e9, "bytes_per_s_all", 1e13));
 }
 
@@ -31,13 +32,14 @@ static inline json_t *round_constants(const char *backend) {
   return json_pack(
       "{s:i,s:o,s:s,s:i,s:i,s:[{s:s,s:s,s:f,s:f},{s:s,s:s,s:f,s:f}],s:[{s:f,s:f,s:f,s:f,s:f},{s:f,s:f,s:f,s:"
       "f,s:f}],"
-      "s:[o],s:[{s:s,s:f}],s:[]}",
+      "s:[o],s:[{s:s,s:f,s:f}],s:[],s:{s:f,s:f,s:f,s:f}}",
       "format", BS_CONSTANTS_FORMAT, "key", key, "measured_at", "20300102_030405", "cores", cores, "threads",
       cores, "arithmetic", "dtype", "bf16", "loop", "avx9", "flops_core", 1e9, "flops_all", 1e12, "dtype",
       "f32", "loop", "avx9", "flops_core", 2e9, "flops_all", 1e12, "memory", "footprint_bytes", 1048576.0,
       "read_bytes_per_s_core", 4e10, "read_bytes_per_s_all", 1e14, "copy_bytes_per_s_core", 2e10,
       "copy_bytes_per_s_all", 4e10, "footprint_bytes", 16777216.0, "read_bytes_per_s_core", 1e10,
       "read_bytes_per_s_all", 1e14, "copy_bytes_per_s_core", 5e9, "copy_bytes_per_s_all", 1e10, "exchange",
-      exchange, "host", "backend", backend, "host_s", 2e-6, "kernels");
+      exchange, "host", "backend", backend, "host_s", 2e-6, "spread", 0.02, "kernels", "conditions",
+      "load_before", 0.1, "load_after", 1.1, "others", 0.01, "stolen", 0.0);
 }
 #endif

@@ -3,7 +3,9 @@
  * dtype, backend, ranks and footprint in them, or nothing. */
 #include <math.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "lab/measure/peak.h"
 #include "tests/bsrun/constants_file.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
@@ -38,12 +40,14 @@ START_TEST(a_run_finds_its_constants) {
   ck_assert(bs_constants_find(k, &c, MIB, &m));
   ck_assert_str_eq(m.source, "stored");
   ck_assert_str_eq(m.measured_at, "20300102_030405");
+  ck_assert(m.others == 0.01 && m.faster == 1.0 && m.spread == 0.02);
   ck_assert_str_eq(m.loop, "avx9");
   ck_assert(m.flops_core == 2e9 && m.flops_all == 1e12 && near(m.read_core, 4e10) && near(m.copy_core, 2e10));
   ck_assert(m.exchange[0] == 1e-6 && near(bs_machine_wire(&m, 2 * MIB + 4), 1e-6 + 2 * MIB * 1e-9));
   ck_assert(m.host == 2e-6);
   ck_assert(bs_constants_find(k, &c, 4 * MIB, &m)); /* half way between 1 and 16 MiB: the geometric mean */
   ck_assert(near(m.read_core, 2e10) && near(m.copy_core, 1e10) && near(m.footprint, 4 * MIB));
+  ck_assert(near(m.faster, 2.0));                     /* at 1 MiB */
   ck_assert(bs_constants_find(k, &c, 256 * MIB, &m)); /* beyond the end: the end */
   ck_assert(near(m.read_core, 1e10));
   ck_assert(bs_constants_find(k, &c, 1, &m) && near(m.read_core, 4e10));
@@ -117,6 +121,7 @@ START_TEST(a_kernels_rates_follow_the_footprint) {
   ck_assert_str_eq(got.how, "portable");
   ck_assert(near(got.flops_core, 1e9) && near(got.flops_all, 2e9) && near(got.footprint, MIB));
   ck_assert(near(got.bytes_core, 2e10) && near(got.bytes_all, 1e13));
+  ck_assert(near(got.flops_team, 3e9) && near(got.bytes_team, 2e13));
   ck_assert(bs_constants_kernel(k, &c, 4 * MIB, &ours, &got)); /* half way */
   ck_assert(near(got.flops_core, 2e9) && near(got.flops_all, 4e9) && near(got.bytes_core, 1e10));
   /* Beyond the kernel's largest weight its part of the read bandwidth stays, and that goes on falling. */
@@ -204,11 +209,11 @@ START_TEST(files_that_are_none_of_ours) {
                                       "{",
                                       "[]",
                                       "\"x\"",
-                                      "{\"format\":2}",
-                                      "{\"format\":3,\"key\":{}}",
-                                      "{\"format\":2,\"format\":2}",
+                                      "{\"format\":3}",
+                                      "{\"format\":4,\"key\":{}}",
+                                      "{\"format\":3,\"format\":3}",
                                       "\xff\xfe",
-                                      "{\"format\":2,\"key\":{},\"arithmetic\":{}}"};
+                                      "{\"format\":3,\"key\":{},\"arithmetic\":{}}"};
   bs_error err = BS_ERROR_INIT;
   json_t *back = NULL;
   snprintf(path, sizeof path, "%s/machine.json", dir);
@@ -227,11 +232,11 @@ START_TEST(files_that_are_none_of_ours) {
 }
 END_TEST
 
-/* Format 1 had no kernels and two figures of an all-reduce: it is said, and measured anew. */
+/* Format 2 did not tell how busy the machine was: it is said, and measured anew. */
 START_TEST(a_file_of_the_old_format) {
   bs_error err = BS_ERROR_INIT;
   json_t *k = round_constants("ref"), *back = NULL;
-  if (_i == 0) json_object_set_new(k, "format", json_integer(1));
+  if (_i == 0) json_object_set_new(k, "format", json_integer(2));
   if (_i == 1) json_object_del(k, "kernels");
   ck_assert_int_eq(bs_constants_store(path, k, &err), BS_OK);
   ck_assert_int_eq(bs_constants_load(path, &back, &err), BS_CORRUPT);
@@ -259,6 +264,133 @@ START_TEST(a_place_that_cannot_be_written) {
 }
 END_TEST
 
+/* Two passes at least; as many as it takes until the two shortest are within a tenth; six at most. */
+static const struct {
+  double seconds[6];
+  uint32_t n;
+  double best, spread;
+} passes[] = {{{1.0, 1.05}, 2, 1.0, 0.05},
+              {{1.3, 1.0, 1.2, 1.08}, 4, 1.0, 0.08},
+              {{2.0, 2.0}, 2, 2.0, 0.0},
+              {{2.0, 1.0, 0.5, 4.0, 3.0, 5.0}, 6, 0.5, 1.0},
+              {{0.0, 0.0}, 2, 0.0, 0.0}};
+
+START_TEST(a_constant_is_repeated_until_passes_agree) {
+  bs_passes p = {0};
+  for (uint32_t i = 0; !bs_passes_enough(&p); i++) bs_passes_add(&p, passes[_i].seconds[i]);
+  ck_assert_uint_eq(p.n, passes[_i].n);
+  ck_assert(p.best == passes[_i].best && fabs(bs_passes_spread(&p) - passes[_i].spread) < 1e-12);
+}
+END_TEST
+
+/* The columns of /proc/stat: two cores of three are this process's. Ticks are 10 ms. */
+START_TEST(the_load_is_what_others_took) {
+  static const uint8_t cores[] = {1, 0, 1};
+  bs_load before = {.own = 1.0}, after = {.own = 2.5};
+  const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+  bs_load_read(
+      "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 0 0 800 100 0 0 0 0 0\ncpu1 7 7 7 7 7 7 7 7 0 0\n"
+      "cpu2 0 0 100 900 0 0 0 0 0 0\nintr 5\n",
+      "5.90 3.00 1.00 3/200 1234\n", cores, 3, &before);
+  ck_assert(near(before.total, 2000 * tick) && near(before.busy, 200 * tick) && before.average == 5.9);
+  bs_load_read("cpu0 200 10 20 1250 200 10 10 300 0 0\ncpu2 100 0 200 1700 0 0 0 0 0 0\n", "", cores, 3,
+               &after);
+  ck_assert(after.average < 0 && near(after.stolen, 300 * tick));
+  json_t *c = bs_load_json(&before, &after);
+  const double others = json_number_value(json_object_get(c, "others"));
+  ck_assert_msg(near(others, (350 * tick - 1.5) / (2000 * tick)), "%g", others);
+  ck_assert(near(json_number_value(json_object_get(c, "stolen")), 300.0 / 2000));
+  ck_assert(json_is_null(json_object_get(c, "load_after")));
+  json_decref(c);
+  bs_load_read("", "", cores, 3, &before); /* such a machine tells nothing */
+  c = bs_load_json(&before, &before);
+  ck_assert(json_is_null(json_object_get(c, "others")) && json_is_null(json_object_get(c, "stolen")));
+  json_decref(c);
+}
+END_TEST
+
+/* What speaks against keeping constants, and where. */
+static const struct {
+  const char *list, *key;
+  double value;
+  const char *says;
+} doubtful[] = {{"conditions", "others", 0.63, "others took 63 %"},
+                {"conditions", "stolen", 0.06, "the hypervisor 6 %"},
+                {"conditions", "others", -1, "the load was 9000.0 before"},
+                {"arithmetic", "flops_core", 1.2e12, "flops_core 1.2e+12 is above flops_all 1e+12"},
+                {"memory", "read_bytes_per_s_all", 3e10, "read_bytes_per_s_core 4e+10 is above"},
+                {"kernels", "bytes_per_s_all", 1e9, "bytes_per_s_core 2e+10 is above bytes_per_s_all 1e+09"},
+                {"exchange", "all_reduce_4MiB_s", 1e-4, "all_reduce_1MiB_s"},
+                {"host", "spread", 0.3, "its passes differed by 30 %"}};
+
+START_TEST(doubtful_constants_are_told) {
+  json_t *k = round_constants("ref");
+  round_kernel(k, "ref", "ref:portable", "portable", "abc");
+  json_object_set_new(k, "threads", json_integer(2));
+  json_t *doubts = bs_constants_doubts(k);
+  ck_assert_uint_eq(json_array_size(doubts), 0);
+  json_decref(doubts);
+  json_t *list = json_object_get(k, doubtful[_i].list);
+  json_t *row = json_is_array(list) ? json_array_get(list, 0) : list;
+  json_object_set_new(row, doubtful[_i].key,
+                      doubtful[_i].value < 0 ? json_null() : json_real(doubtful[_i].value));
+  if (doubtful[_i].value < 0) json_object_set_new(row, "load_before", json_real(9000));
+  doubts = bs_constants_doubts(k);
+  ck_assert_uint_eq(json_array_size(doubts), 1);
+  const json_t *doubt = json_array_get(doubts, 0);
+  const char *why = json_string_value(json_object_get(doubt, "why"));
+  ck_assert_msg(strstr(why, doubtful[_i].says) != NULL, "%s", why);
+  ck_assert(json_is_array(list) ? json_integer_value(json_object_get(doubt, "row")) == 0
+                                : json_is_null(json_object_get(doubt, "list")));
+  json_decref(doubts);
+  json_object_set_new(k, "threads", json_integer(1)); /* alone, a core is all cores */
+  doubts = bs_constants_doubts(k);
+  ck_assert_uint_eq(json_array_size(doubts), _i < 3 || _i > 5);
+  json_decref(doubts);
+  json_decref(k);
+}
+END_TEST
+
+/* What a loop's first element must be after `n` steps: which tells that it multiplies what it says. All bytes
+ * are 0x38 at first, but for sums of tiles, which are 0. */
+static double after(const char *name, int n, uint32_t *out_bits) {
+  const uint32_t bits = 0x38383838u, half = 0x38380000u;
+  float start, bf16;
+  memcpy(&start, &bits, 4);
+  memcpy(&bf16, &half, 4);
+  *out_bits = strcmp(name, "amx_int8") == 0 ? (uint32_t)n * 64 * 56 * 56 : bits + (uint32_t)n * 4 * 56 * 56;
+  if (strcmp(name, "amx_bf16") == 0) return n * 32.0 * bf16 * bf16;
+  if (strcmp(name, "avx512_bf16") == 0) return start + n * 2.0 * bf16 * bf16;
+  double a = start;
+  for (int i = 0; i < n; i++) a = a * start + start;
+  return a;
+}
+
+/* f64 is multiplied in f64 alone: in f32 it would be twice as fast. Loops of other elements are only run. */
+START_TEST(peaks_multiply_what_they_say) {
+  static const uint32_t dtypes[] = {BS_F32, BS_F64, BS_BF16, BS_F16, BS_I8};
+  bs_peak loops[BS_PEAKS];
+  const uint32_t n = bs_peak_loops(dtypes[_i], loops, BS_PEAKS);
+  ck_assert_uint_ge(n, 1);
+  ck_assert_uint_eq(bs_peak_loops(dtypes[_i], loops, 1), 1);
+  bs_peak_loops(dtypes[_i], loops, BS_PEAKS);
+  ck_assert(strncmp(loops[n - 1].name, "portable", 8) == 0);
+  for (uint32_t i = 0; i < n; i++) {
+    const char *name = loops[i].name;
+    uint32_t bits, got_bits;
+    const double wanted = after(name, 3, &bits);
+    const float got = loops[i].run(3);
+    memcpy(&got_bits, &got, 4);
+    ck_assert_int_eq(strstr(name, "_f64") != NULL, dtypes[_i] == BS_F64);
+    if (strcmp(name, "avx512_vnni") == 0 || strcmp(name, "amx_int8") == 0)
+      ck_assert_msg(got_bits == bits, "%s: %u, wanted %u", name, got_bits, bits);
+    else if (strstr(name, "_f64") == NULL && strcmp(name, "avx512_fp16") != 0)
+      ck_assert_msg(fabs((double)got - wanted) <= 1e-6 * wanted, "%s: %g, wanted %g", name, (double)got,
+                    wanted);
+  }
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{a_run_finds_its_constants},
                              {what_is_lacking_is_not_found},
@@ -271,6 +403,10 @@ int main(void) {
                              {another_key_is_a_mismatch, 3},
                              {files_that_are_none_of_ours},
                              {a_place_that_cannot_be_written},
+                             {a_constant_is_repeated_until_passes_agree, TEST_COUNT(passes)},
+                             {the_load_is_what_others_took},
+                             {doubtful_constants_are_told, TEST_COUNT(doubtful)},
+                             {peaks_multiply_what_they_say, 5},
                              {0}};
   return run_tests("constants", tests, (test_setup){setup, teardown});
 }

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ * load.c - how busy the machine was while its constants were measured, and which of them cannot be. */
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lab/measure/constants.h"
+
+enum { TEXT = 65536, FIELDS = 8, IDLE = 3, IO_WAIT = 4, STEAL = 7 };
+/* Half of the tenth to which a constant is known: the best of some passes loses less than others take. */
+static const double OTHERS_MOST = BS_SAME_PASSES / 2;
+
+/* Lines "cpuN user nice system idle iowait irq softirq steal ...", in ticks. */
+void bs_load_read(const char *stat, const char *loadavg, const uint8_t *cores, size_t n, bs_load *out) {
+  const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+  char *end = NULL;
+  out->average = strtod(loadavg, &end);
+  if (end == loadavg) out->average = -1.0;
+  out->total = out->busy = out->stolen = 0.0;
+  for (const char *line = stat; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    if (strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9') continue;
+    const unsigned long core = strtoul(line + 3, &end, 10);
+    for (int field = 0; core < n && cores[core] && field < FIELDS; ++field) {
+      const double seconds = tick * (double)strtoull(end, &end, 10);
+      out->total += seconds;
+      if (field == STEAL)
+        out->stolen += seconds;
+      else if (field != IDLE && field != IO_WAIT)
+        out->busy += seconds;
+    }
+  }
+}
+
+static void read_text(const char *path, char *out, size_t size) {
+  FILE *f = fopen(path, "re");
+  out[f != NULL ? fread(out, 1, size - 1, f) : 0] = '\0';
+  if (f != NULL) fclose(f);
+}
+
+static double used(int who) {
+  struct rusage u;
+  if (getrusage(who, &u) != 0) return 0.0;
+  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+         1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+void bs_load_now(bs_load *out) {
+  char loadavg[128], *stat = malloc(TEXT);
+  uint8_t cores[CPU_SETSIZE] = {0};
+  cpu_set_t set;
+  if (stat != NULL) read_text("/proc/stat", stat, TEXT);
+  read_text("/proc/loadavg", loadavg, sizeof loadavg);
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (size_t i = 0; i < CPU_SETSIZE; ++i) cores[i] = CPU_ISSET(i, &set) != 0;
+  bs_load_read(stat != NULL ? stat : "", loadavg, cores, CPU_SETSIZE, out);
+  out->own = used(RUSAGE_SELF) + used(RUSAGE_CHILDREN);
+  free(stat);
+}
+
+static json_t *known(double value) {
+  return value >= 0.0 ? json_real(value) : json_null();
+}
+
+json_t *bs_load_json(const bs_load *before, const bs_load *after) {
+  const double total = after->total - before->total;
+  const double others = after->busy - before->busy - (after->own - before->own);
+  return json_pack("{s:o,s:o,s:o,s:o}", "load_before", known(before->average), "load_after",
+                   known(after->average), "others", known(total > 0.0 ? fmax(others, 0.0) / total : -1.0),
+                   "stolen", known(total > 0.0 ? (after->stolen - before->stolen) / total : -1.0));
+}
+
+/* ---- doubts ---------------------------------------------------------------------------------- */
+
+static double number(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : -1.0;
+}
+
+/* row below 0: of the whole. */
+static void doubt(json_t *doubts, const char *list, json_int_t row, json_t *why) {
+  json_array_append_new(doubts, json_pack("{s:o,s:o,s:o?}", "list", row < 0 ? json_null() : json_string(list),
+                                          "row", row < 0 ? json_null() : json_integer(row), "why", why));
+}
+
+/* What others took, and what the load was, in words; more than `most`: 1. */
+static int is_high(const json_t *c, double most, double cores, char *out, size_t size) {
+  const double others = number(c, "others"), stolen = number(c, "stolen"), load = number(c, "load_before");
+  if (others >= 0.0)
+    snprintf(out, size,
+             "others took %.0f %% of the processors' time and the hypervisor %.0f %% (load %.1f before, %.1f "
+             "after)",
+             100.0 * others, 100.0 * stolen, load, number(c, "load_after"));
+  else
+    snprintf(out, size, "the load was %.1f before", load);
+  return others >= 0.0 ? others + stolen > most : load > 0.5 * cores;
+}
+
+int bs_load_is_high(char *out, size_t size) {
+  bs_load before, after;
+  bs_load_now(&before);
+  nanosleep(&(struct timespec){.tv_nsec = 250000000}, NULL);
+  bs_load_now(&after);
+  json_t *c = bs_load_json(&before, &after);
+  const int high = is_high(c, 0.25, bs_machine_cores(), out, size);
+  json_decref(c);
+  return high;
+}
+
+static void doubt_load(json_t *doubts, const json_t *constants) {
+  char why[160];
+  const json_t *c = json_object_get(constants, "conditions");
+  if (is_high(c, OTHERS_MOST, number(constants, "cores"), why, sizeof why))
+    doubt(doubts, NULL, -1, json_string(why));
+}
+
+/* All cores together do at least what one of them does alone, and a larger message takes no less time. */
+static void doubt_row(json_t *doubts, const char *list, json_int_t i, const json_t *row, int alone) {
+  static const char *const pairs[][2] = {{"flops_core", "flops_all"},
+                                         {"read_bytes_per_s_core", "read_bytes_per_s_all"},
+                                         {"copy_bytes_per_s_core", "copy_bytes_per_s_all"},
+                                         {"bytes_per_s_core", "bytes_per_s_all"},
+                                         {"all_reduce_64KiB_s", "all_reduce_1MiB_s"},
+                                         {"all_reduce_1MiB_s", "all_reduce_4MiB_s"}};
+  for (size_t k = alone ? 4 : 0; k < sizeof pairs / sizeof pairs[0]; ++k) {
+    const double less = number(row, pairs[k][0]), more = number(row, pairs[k][1]);
+    if (less <= 0.0 || more * (1.0 + BS_SAME_PASSES) >= less) continue;
+    doubt(doubts, list, i,
+          json_sprintf("%s %.3g is above %s %.3g, which cannot be", pairs[k][0], less, pairs[k][1], more));
+    return;
+  }
+  const double spread = number(row, "spread");
+  if (spread > BS_SAME_PASSES)
+    doubt(doubts, list, i, json_sprintf("its passes differed by %.0f %%", 100.0 * spread));
+}
+
+json_t *bs_constants_doubts(const json_t *constants) {
+  static const char *const lists[] = {"arithmetic", "memory", "exchange", "host", "kernels"};
+  json_t *doubts = json_array();
+  const int alone = number(constants, "threads") < 2.0;
+  doubt_load(doubts, constants);
+  for (size_t k = 0; k < sizeof lists / sizeof lists[0]; ++k) {
+    const json_t *list = json_object_get(constants, lists[k]), *row;
+    size_t i;
+    json_array_foreach(list, i, row) doubt_row(doubts, lists[k], (json_int_t)i, row, alone);
+  }
+  return doubts;
+}
