@@ -250,6 +250,8 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
   }
   show_notes(p);
   for (size_t i = 0; rc == BS_OK && i < made; i++) rc = run_join(&p->session, &experiments[i], err);
+  for (size_t i = 0; rc == BS_OK && p->session.peers == NULL && i < made; i++)
+    rc = run_check_memory(&p->session, &experiments[i], err);
   if (rc == BS_OK) rc = choose(p, experiments, made, err);
   for (size_t i = 0; rc == BS_OK && bs_stop_asked() == 0 && i < p->n_phases; i++) {
     p->session.group = experiments[i].run_group;

@@ -29,6 +29,9 @@ int32_t run_phase(run_session *session, bs_experiment *experiment, bs_error *err
  * that are open. */
 void run_tell_of(const run_session *session, const bs_experiment *experiment, const char *doing);
 
+/* BS_NO_MEMORY, with the numbers, where the machine has less than the experiment must hold. */
+int32_t run_check_memory(const run_session *session, const bs_experiment *experiment, bs_error *err);
+
 /* In a process that is not rank 0, after it has followed `what` with rc: hears how that ended there. */
 int32_t run_follow_end(struct bs_peers *peers, const char *what, int32_t rc, bs_error *err);
 

@@ -86,6 +86,12 @@ static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *er
   return BS_NO_MEMORY;
 }
 
+int32_t run_check_memory(const run_session *s, const bs_experiment *e, bs_error *err) {
+  uint32_t world = 1;
+  const int32_t rc = run_world(s->context, e, &world, err);
+  return rc == BS_OK ? check_memory(e, world, err) : rc;
+}
+
 /* Grades are told of the plugins that run, but a grade changes no result: the run's key is made without. */
 static int32_t begin_run(run_session *s, bs_experiment *e, uint32_t world, json_t **out_plugins,
                          bs_run **out_run, bs_error *err) {

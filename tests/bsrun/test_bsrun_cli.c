@@ -2,9 +2,11 @@
  * test_bsrun_cli.c - the command line: help and version, hostile words with their ids and nearest spellings,
  * and random words, which never end in a signal. */
 #include <jansson.h>
+#include <sys/resource.h>
 
 #include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
+#include "tests/slow.h"
 
 static const char *dir;
 static void setup(void) {
@@ -91,6 +93,22 @@ static const struct {
     {W("--phase", "0", "--method", "blockshock", "-P", "2000"), 3, "BS-CFG-RANGE", "1024"},
     {W("--method", "blockshock", "-P", "129", "--launch", "processes"), 3, "BS-CFG-RANGE", "at most 128"},
 };
+
+/* What is too large is refused before anything of it is made: with 3 GiB of addresses, too. */
+START_TEST(memory_is_looked_at_first) {
+  struct rlimit before, most;
+  if (BS_SLOW) return; /* a sanitizer needs more addresses */
+  ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
+  most = before;
+  most.rlim_cur = (rlim_t)3 << 30;
+  ck_assert_int_eq(setrlimit(RLIMIT_AS, &most), 0);
+  ran r = bsrun(dir, "--set", "model.N=1073741824", "--set", "model.K=64", NULL);
+  setrlimit(RLIMIT_AS, &before);
+  must_be(&r, 10);
+  ck_assert_msg(strstr(r.err, "error[BS-RUN-MEMORY]") != NULL, "%s", r.err);
+  ran_free(&r);
+}
+END_TEST
 
 START_TEST(hostile_words) {
   char *argv[12] = {(char *)(uintptr_t) "bsrun"};
@@ -333,6 +351,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{hostile_words, TEST_COUNT(hostile)},
+                             {memory_is_looked_at_first},
                              {help_on_every_level},
                              {versions},
                              {version_has_the_formats_of_every_verb},

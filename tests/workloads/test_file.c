@@ -264,6 +264,23 @@ START_TEST(disagreements_are_errors_with_the_numbers) {
 }
 END_TEST
 
+/* 8 TiB that take no room on the disk: refused without being read. */
+START_TEST(a_matrix_larger_than_the_machine) {
+  char header[128];
+  memset(header, ' ', sizeof header);
+  memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
+  const char dict[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2097152, 1048576), }";
+  memcpy(header + 10, dict, sizeof dict - 1);
+  header[127] = '\n';
+  FILE *f = fopen(files_path("vast.npy"), "w");
+  ck_assert_uint_eq(fwrite(header, sizeof header, 1, f), 1);
+  const int made = fflush(f) == 0 && ftruncate(fileno(f), 128 + ((off_t)8 << 40)) == 0;
+  fclose(f);
+  const ask a = {.name = "file", .B = 4, .options = {file_option(0, "weights", "vast.npy")}};
+  if (made) workload_refused(&a, BS_NO_MEMORY, "BS-WL-MEMORY", "8192.0 GiB");
+}
+END_TEST
+
 START_TEST(names_with_a_hash_and_without_an_extension) {
   opened w;
   ck_assert_int_eq(link(files_path("m.safetensors"), files_path("plain#model")), 0);
@@ -436,6 +453,7 @@ int main(void) {
                              {what_is_not_in_a_file_is_generated_and_said},
                              {leading_dimensions_are_rows_and_b_takes_the_first},
                              {disagreements_are_errors_with_the_numbers},
+                             {a_matrix_larger_than_the_machine},
                              {names_with_a_hash_and_without_an_extension},
                              {nan_and_inf_are_said},
                              {ranks_may_read_at_once},

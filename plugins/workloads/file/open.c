@@ -2,6 +2,7 @@
  * open.c - the workload "file": which file gives which part, whether the shapes agree with each other and
  * with model.B/N/K, and one scan for NaN and Inf. Registered by plugin.c. */
 #include <inttypes.h>
+#include <unistd.h>
 
 #include "workload.h"
 
@@ -188,12 +189,25 @@ static int32_t open_target(bs_file_workload *w, const bs_workload_request *r, bs
   return bs_wl_loss(r, text != NULL, &w->info.loss, err);
 }
 
+/* A file may be sparse, and far larger than the machine: it is not read through before that is known. */
+static int32_t check_memory(const bs_file_matrix *m, bs_error *err) {
+  const double gib = 1024.0 * 1024.0 * 1024.0;
+  const double need = (double)m->rows * (double)m->cols * (double)BS_DTYPE_BYTES(m->dtype);
+  const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+  if (need <= have || have <= 0.0) return BS_OK;
+  bs_fail(err, BS_NO_MEMORY, "BS-WL-MEMORY",
+          "%s is a matrix of %" PRId64 " x %" PRId64 ": %.1f GiB in the model dtype, this machine has %.1f",
+          m->input->path, m->rows, m->cols, need / gib, have / gib);
+  return bs_wl_at(err, BS_NO_MEMORY, m->input->option);
+}
+
 static int32_t scan_all(bs_file_workload *w, const bs_workload_request *r, bs_error *err) {
   int32_t rc = bs_wl_bool(r, "allow_nonfinite", 0, &w->allow_nonfinite, err);
   for (uint32_t part = 0; part < 4 && rc == BS_OK; part++) {
     uint64_t count = 0;
     if (!(w->from_file & 1u << part)) continue;
-    rc = bs_file_matrix_scan(&w->matrices[part], &count, err);
+    rc = check_memory(&w->matrices[part], err);
+    if (rc == BS_OK) rc = bs_file_matrix_scan(&w->matrices[part], &count, err);
     w->nonfinite += count;
     if (rc != BS_OK && count > 0 && w->allow_nonfinite) rc = BS_OK;
   }
