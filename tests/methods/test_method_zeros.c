@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_method_zeros.c - zero weights stay zeros and stay where they are (the predecessor replaced them before
- * compressing). The arithmetic of the epsilon that it put in is checked here, and that nothing of the kind happens: zeros
- * and -0.0 stay what they are in what each rank holds. */
+ * compressing). The arithmetic of the epsilon that it put in is checked here, and that nothing of the kind
+ * happens: zeros and -0.0 stay what they are in what each rank holds. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
