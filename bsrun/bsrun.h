@@ -56,11 +56,14 @@ char **bsrun_command_words(void);
 int bsrun_fail(const bs_error *err);
 /* "bsrun: note: ..." unless quiet; and into log.txt. */
 void bsrun_note(int quiet, const char *text);
+/* A note that tells nothing to do: on stderr only when `verbose`, and into log.txt. */
+void bsrun_detail(int verbose, const char *text);
 /* "bsrun: warning: ...", and into log.txt. */
 void bsrun_warn(const char *text);
-/* The unknown word of a list of choices: BS_USAGE with the nearest. */
+/* The unknown word of a list of choices: BS_USAGE with the nearest. BS-USE-VERB of a verb, BS-USE-FORMAT of
+ * an output format, BS-USE-CHOICE of anything else. */
 int32_t bsrun_unknown(const char *what, const char *word, const char *const *known, size_t n, bs_error *err);
-/* -o of a verb; BS_FORMAT_TABLE when not given. */
+/* -o of a verb, or --wide where it has that; BS_FORMAT_TABLE when neither is given. */
 int32_t bsrun_format(const args *a, int *out_format, bs_error *err);
 /* Everything printed so far reaches stdout, or exit 10. */
 int bsrun_finish(int exit_code);

@@ -13,6 +13,7 @@
 
 const args_option config_keys_options[] = {
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
     {"help", 'h', NULL, 0, "this help"},
 };
 const size_t config_n_keys_options = sizeof config_keys_options / sizeof config_keys_options[0];
@@ -89,7 +90,7 @@ static int32_t print_config(const args *a, bs_error *err) {
   if (rc == BS_OK && args_has(a, "run-id"))
     rc = bs_config_set_text(config, "run_id", args_value(a, "run-id"), err);
   for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(a, "quiet"), notes.items[i]);
-  if (rc == BS_OK) rc = print_tree(config, format, args_has(a, "output"), err);
+  if (rc == BS_OK) rc = print_tree(config, format, args_has(a, "output") || args_has(a, "wide"), err);
   bs_experiment_free(&experiment);
   bs_config_free(composed.config);
   if (context != NULL) bs_context_close(context);

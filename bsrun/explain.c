@@ -41,6 +41,7 @@ const args_option explain_options[] = {
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key, after all files"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
     {"verbose", 'v', NULL, 1, "say more on stderr"},
     {"quiet", 'q', NULL, 0, "no notes on stderr"},
     {"help", 'h', NULL, 0, "this help"},

@@ -102,6 +102,10 @@ void bsrun_note(int quiet, const char *text) {
   tell(quiet, "note", text);
 }
 
+void bsrun_detail(int verbose, const char *text) {
+  tell(!verbose, "note", text);
+}
+
 void bsrun_warn(const char *text) {
   tell(0, "warning", text);
 }
@@ -119,8 +123,11 @@ void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, cons
 }
 
 int32_t bsrun_unknown(const char *what, const char *word, const char *const *known, size_t n, bs_error *err) {
+  const char *id = strcmp(what, "verb") == 0            ? "BS-USE-VERB"
+                   : strcmp(what, "output format") == 0 ? "BS-USE-FORMAT"
+                                                        : "BS-USE-CHOICE";
   const char *nearest = bs_nearest(word, known, n);
-  bs_error_set(err, BS_USAGE, "BS-USE-VERB", "unknown %s '%.100s'", what, word);
+  bs_error_set(err, BS_USAGE, id, "unknown %s '%.100s'", what, word);
   if (nearest != NULL) {
     bs_error_hint(err, "did you mean '%s'?", nearest);
     return BS_USAGE;
@@ -139,10 +146,14 @@ int32_t bsrun_unknown(const char *what, const char *word, const char *const *kno
 
 int32_t bsrun_format(const args *a, int *out_format, bs_error *err) {
   const char *name = args_value(a, "output");
-  *out_format = BS_FORMAT_TABLE;
+  *out_format = args_has(a, "wide") ? BS_FORMAT_WIDE : BS_FORMAT_TABLE;
   if (name == NULL) return BS_OK;
-  *out_format = bs_format_parse(name);
-  return *out_format >= 0 ? BS_OK : bsrun_unknown("output format", name, bs_format_names, 5, err);
+  const int format = bs_format_parse(name);
+  if (format < 0) return bsrun_unknown("output format", name, bs_format_names, 5, err);
+  if (format != BS_FORMAT_TABLE && args_has(a, "wide"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-FORMAT", "--wide is of tables; -o %s has every field", name);
+  if (format != BS_FORMAT_TABLE) *out_format = format;
+  return BS_OK;
 }
 
 int bsrun_finish(int exit_code) {

@@ -18,6 +18,7 @@ const args_option plugins_list_options[] = {
     {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
     {"verbose", 'v', NULL, 1, "say more"},
     {"help", 'h', NULL, 0, "this help"},
 };

@@ -19,6 +19,7 @@ const args_option plugins_why_options[] = {
     {"config", 0, "FILE", 1, "what selects plugins, plugin_dirs and plugin_trust from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
     {"verbose", 'v', NULL, 1, "say more"},
     {"help", 'h', NULL, 0, "this help"},
 };

@@ -37,6 +37,7 @@ const args_option bsrun_run_options[] = {
     {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
     {"print-config", 0, NULL, 0, "print the resolved configuration and stop"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
     {"verbose", 'v', NULL, 1, "say more on stderr (twice: everything)"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
     {"version", 0, NULL, 0, "print versions"},

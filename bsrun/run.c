@@ -12,6 +12,7 @@
 #include "bsrun/died.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
+#include "bsrun/screen.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
@@ -27,6 +28,7 @@
 typedef struct run_plan {
   bsrun_request request;
   int format;
+  int screen; /* no -o and one point: told as a page of text */
   bs_notes notes;
   size_t printed_notes;
   run_session session;
@@ -193,11 +195,11 @@ static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_exper
   return BS_OK;
 }
 
+/* What was measured to choose an implementation changes nothing that a reader has to do. */
 static void on_tuner_note(void *user, const char *text) {
   run_plan *p = user;
   bsrun_progress_end(&p->tuning);
-  bs_note_add(&p->notes, "%s", text);
-  show_notes(p);
+  bsrun_detail(p->session.verbose, text);
 }
 
 static int32_t open_tuner(run_plan *p, bs_error *err) {
@@ -328,14 +330,16 @@ static int launch(run_plan *p, bs_error *err) {
 }
 
 static int32_t print_results(const run_plan *p, bs_error *err) {
-  if (json_array_size(p->session.rows) == 0) return BS_OK;                        /* an error line told why */
-  const int readable = p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_MD; /* others: in the record */
+  if (json_array_size(p->session.rows) == 0) return BS_OK; /* an error line told why */
+  const int readable =
+      p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_WIDE || p->format == BS_FORMAT_MD;
   int32_t rc = BS_OK;
   if (readable && json_array_size(p->ladders) > 0) {
     rc = bs_report_print(stdout, p->format, ladder_fields, ladder_n_fields, p->ladders, err);
     putchar('\n');
   }
-  if (rc == BS_OK) rc = bs_report_print(stdout, p->format, run_fields, run_n_fields, p->session.rows, err);
+  if (rc == BS_OK && p->screen) return screen_print(p->session.records, p->session.folders, err);
+  if (rc == BS_OK) rc = run_print_rows(p->format, p->session.rows, err);
   if (rc != BS_OK || !readable) return rc;
   const char *lead = p->format == BS_FORMAT_MD ? "- " : "";
   char *command = bsrun_command_line();
@@ -359,6 +363,7 @@ static void plan_free(run_plan *p) {
   json_decref(p->ladders);
   auto_free(&p->chosen);
   json_decref(p->session.rows);
+  json_decref(p->session.records);
   json_decref(p->session.folders);
   json_decref(p->session.constants);
   bs_grades_close(&p->session.grades);
@@ -384,6 +389,8 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   p->session.run_id = args_value(a, "run-id");
   if (rc == BS_OK) rc = prepare(p, err);
   p->session.rows = json_array();
+  p->session.records = json_array();
+  p->screen = !args_has(a, "output") && !args_has(a, "wide") && p->param == NULL;
   p->ladders = json_array();
   p->session.folders = json_array();
   if (rc != BS_OK) return bsrun_fail(err);

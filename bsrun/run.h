@@ -18,6 +18,7 @@ typedef struct run_session {
   json_t *constants;      /* of this machine, for phase 1; NULL: measure */
   struct bs_peers *peers; /* ranks that are other processes; NULL: none */
   json_t *rows;           /* for the table */
+  json_t *records;        /* of the runs that exist, in order, for the screen */
   json_t *folders;        /* paths of the runs that exist, in order */
 } run_session;
 
@@ -35,8 +36,10 @@ int32_t run_check_memory(const run_session *session, const bs_experiment *experi
 /* In a process that is not rank 0, after it has followed `what` with rc: hears how that ended there. */
 int32_t run_follow_end(struct bs_peers *peers, const char *what, int32_t rc, bs_error *err);
 
-extern const bs_field run_fields[];
-extern const size_t run_n_fields;
+/* Prints rows in a format: a table has the columns of each phase, the other formats have all fields. */
+int32_t run_print_rows(int format, const json_t *rows, bs_error *err);
+/* Adds what is computed from a record's times to it: FLOPs, GFLOP/s and share of the limit of each arm. */
+int32_t run_add_figures(json_t *record, bs_error *err);
 /* The rows of a record: one for phase 0, one for each arm of phase 1. */
 int32_t run_add_rows(json_t *rows, const json_t *record, const char *run_dir, bs_error *err);
 

@@ -11,6 +11,7 @@
 #include "core/base/size.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
+#include "lab/config/schema.h"
 #include "lab/gate/half.h"
 #include "lab/gate/mixed.h"
 #include "lab/measure/chunks.h"
@@ -94,9 +95,10 @@ int32_t run_check_memory(const run_session *s, const bs_experiment *e, bs_error 
 
 /* Grades are told of the plugins that run, but a grade changes no result: the run's key is made without. */
 static int32_t begin_run(run_session *s, bs_experiment *e, uint32_t world, json_t **out_plugins,
-                         bs_run **out_run, bs_error *err) {
+                         json_t **out_load, bs_run **out_run, bs_error *err) {
   char key[65];
   json_t *env = bs_env_collect(s->context);
+  *out_load = json_incref(json_object_get(json_object_get(env, "system"), "load_average"));
   int32_t rc = bs_grades_mark(&s->grades, json_object_get(env, "plugins"), err);
   char *env_text = rc != BS_OK || env == NULL ? NULL : bs_env_text(env);
   json_decref(env);
@@ -157,6 +159,7 @@ static void keep_failed(bs_run *run, json_t *record, const bs_error *why) {
 static int32_t keep_result(run_session *s, bs_run *run, json_t *record, const bs_phase_result *result,
                            bs_error *err) {
   int32_t rc = bs_record_finish(record, result, err);
+  if (rc == BS_OK) rc = run_add_figures(record, err);
   if (rc == BS_OK) rc = bs_store_append(run, record, err);
   run_signals_watch(-1);
   bsrun_log_end();
@@ -168,6 +171,7 @@ static int32_t keep_result(run_session *s, bs_run *run, json_t *record, const bs
   rc = bs_store_commit(run, result->passed ? "ok" : "not passed", err);
   if (rc == BS_OK) rc = run_add_rows(s->rows, record, json_string_value(path), err);
   if (rc == BS_OK) json_array_append(s->folders, path);
+  if (rc == BS_OK) json_array_append(s->records, record);
   json_decref(path);
   return rc;
 }
@@ -212,7 +216,7 @@ static void warn_claims(const bs_experiment *e, const json_t *record) {
   bsrun_warn(text);
 }
 
-/* What the samples were like, where a median would hide it. */
+/* What the samples were like, where a median would hide it: into the log, and with -v onto the screen. */
 static void tell_of_samples(const run_session *session, const json_t *record) {
   static const char *const cold = "cold: ";
   const json_t *lists[] = {
@@ -223,7 +227,7 @@ static void tell_of_samples(const run_session *session, const json_t *record) {
     for (size_t i = 0; i < json_array_size(lists[k]); i++) {
       char text[256];
       snprintf(text, sizeof text, "%s%s", k == 0 ? "" : cold, json_string_value(json_array_get(lists[k], i)));
-      bsrun_note(session->quiet, text);
+      bsrun_detail(session->verbose, text);
     }
   }
 }
@@ -315,7 +319,7 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   bsrun_progress progress = {
       .of = e->phase_name, .point = session->point, .points = session->points, .busy = ATOMIC_FLAG_INIT};
   bs_phase_result result = {0};
-  json_t *plugins = NULL, *record = NULL;
+  json_t *plugins = NULL, *record = NULL, *load = NULL;
   bs_run *run = NULL;
   uint32_t world = 1;
   int32_t rc = open_parts(session->context, e, &world, err);
@@ -324,7 +328,7 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   if (rc == BS_OK && asks_for_half(e)) rc = tell_half(session, e, err);
   if (rc == BS_OK && bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0)
     rc = tell_mixed(session, e, err);
-  if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &run, err);
+  if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &load, &run, err);
   if (rc == BS_OK) {
     run_signals_watch(bs_run_get_fd(run));
     bsrun_log_begin(bs_run_get_fd(run));
@@ -332,6 +336,8 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
     if (record == NULL) {
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
     } else {
+      json_object_set_new(record, "launch", json_string(bs_schema_str(e->config, "hardware.launch")));
+      json_object_set(record, "load_average", load);
       rc = tell(session, BS_WORD_START, BS_OK, err);
       if (rc == BS_OK) rc = run_experiment(session, e, &progress, &result, err);
     }
@@ -358,5 +364,6 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   json_decref(record);
   json_decref(plugins);
   bsrun_died_watch(NULL);
+  json_decref(load);
   return rc;
 }

@@ -5,31 +5,50 @@
 #include <string.h>
 
 #include "bsrun/run.h"
+#include "bsrun/screen.h"
 #include "core/base/error.h"
 
-#define WIDE BS_FIELD_WIDE
 #define FOLD BS_FIELD_FOLD
 #define RIGHT BS_FIELD_RIGHT
 
-const bs_field run_fields[] = {
-    {"phase", "phase", 0, 0},
+/* Every field: the order of csv, json and md. */
+static const bs_field fields[] = {
+    {"phase", "phase", FOLD, 0},
+    {"result", "result", 0, 0},
     {"arm", "what", 0, 0},
     {"method", "method", FOLD, 0},
-    {"world_size", "P", FOLD, 0},
-    {"threads_per_rank", "threads/rank", FOLD, 0},
-    {"B", "B", FOLD, 0},
-    {"N", "N", FOLD, 0},
-    {"K", "K", FOLD, 0},
+    {"world_size", "P", FOLD | RIGHT, 0},
+    {"threads_per_rank", "threads/rank", FOLD | RIGHT, 0},
+    {"B", "B", FOLD | RIGHT, 0},
+    {"N", "N", FOLD | RIGHT, 0},
+    {"K", "K", FOLD | RIGHT, 0},
     {"dtype", "dtype", FOLD, 0},
+    {"bias", "bias", FOLD, 0},
     {"workload", "workload", FOLD, 0},
     {"mask", "mask", FOLD, 0},
     {"backend", "backend", FOLD, 0},
+    {"comm", "comm", FOLD, 0},
+    {"launch", "launch", FOLD, 0},
     {"gates", "gates", 0, 0},
     {"relative_error", "error", RIGHT, 3},
     {"relative_error_predicted", "predicted", RIGHT, 3},
+    {"whole_error", "error of the whole product", RIGHT, 3},
     {"mixed_error", "mixed error", RIGHT, 3},
     {"mixed_error_predicted", "mixed predicted", RIGHT, 3},
     {"segments", "segments", 0, 0},
+    {"dx_error", "error of dX", RIGHT, 3},
+    {"dx_error_predicted", "dX predicted", RIGHT, 3},
+    {"dw_error", "error of dW", RIGHT, 3},
+    {"dw_error_predicted", "dW predicted", RIGHT, 3},
+    {"db_error", "error of db", RIGHT, 3},
+    {"db_error_predicted", "db predicted", RIGHT, 3},
+    {"w_error", "error of W", RIGHT, 3},
+    {"w_error_predicted", "W predicted", RIGHT, 3},
+    {"loss", "loss", FOLD, 0},
+    {"loss_first", "first loss", RIGHT, 6},
+    {"loss_last", "last loss", RIGHT, 6},
+    {"steps", "steps", FOLD | RIGHT, 0},
+    {"optimizer", "optimizer", FOLD, 0},
     {"build_ms", "build ms", RIGHT, 3},
     {"pack_ms", "pack ms", RIGHT, 3},
     {"remask_ms", "re-mask ms", RIGHT, 4},
@@ -38,41 +57,110 @@ const bs_field run_fields[] = {
     {"compress_ms", "compress ms", RIGHT, 4},
     {"first_ms", "first ms", RIGHT, 4},
     {"median_ms", "ms", RIGHT, 4},
+    {"gflops", "GFLOP/s", RIGHT, 4},
+    {"share_of_limit", "of the limit", RIGHT, 3},
+    {"limit", "limit", 0, 0},
     {"cold_ms", "cold ms", RIGHT, 4},
     {"enqueue_us", "enqueue us", RIGHT, 3},
-    {"min_ms", "min ms", RIGHT | WIDE, 4},
-    {"p90_ms", "p90 ms", RIGHT | WIDE, 4},
-    {"p99_ms", "p99 ms", RIGHT | WIDE, 4},
+    {"forward_p50_ms", "forward ms", RIGHT, 4},
+    {"backward_ms", "backward ms", RIGHT, 4},
+    {"opt_step_ms", "optimizer ms", RIGHT, 4},
+    {"allreduce_ms", "exchange ms", RIGHT, 4},
+    {"total_step_ms", "whole step ms", RIGHT, 4},
+    {"min_ms", "min ms", RIGHT, 4},
+    {"p90_ms", "p90 ms", RIGHT, 4},
+    {"p99_ms", "p99 ms", RIGHT, 4},
     {"predicted_ms", "predicted ms", RIGHT, 4},
     {"measured_over_predicted", "ms/predicted", RIGHT, 3},
     {"bound_ms", "bound ms", RIGHT, 4},
-    {"limit", "limit", 0, 0},
-    {"kernel", "kernel", WIDE, 0},
-    {"speedup", "method is", RIGHT, 4},
+    {"kernel", "kernel", 0, 0},
+    {"verdict", "method is", 0, 0},
+    {"speedup", "method is times as fast", RIGHT, 4},
     {"speedup_low", "from", RIGHT, 4},
     {"speedup_high", "to", RIGHT, 4},
-    {"cold_speedup", "cold: is", RIGHT, 4},
-    {"cold_speedup_low", "cold: from", RIGHT | WIDE, 4},
-    {"cold_speedup_high", "cold: to", RIGHT | WIDE, 4},
-    {"pairs", "pairs", RIGHT | WIDE, 0},
-    {"stopped_by", "stopped by", WIDE, 0},
-    {"break_even_forwards", "break-even forwards", RIGHT | WIDE, 0},
-    {"result", "result", 0, 0},
-    {"passed", "passed", WIDE, 0},
-    {"memory_peak_bytes", "peak bytes", RIGHT | WIDE, 0},
-    {"device_peak_bytes", "device peak bytes", RIGHT | WIDE, 0},
-    {"clock_mhz", "clock MHz", RIGHT | WIDE, 0},
-    {"weight_bytes_total", "weight bytes", RIGHT | WIDE, 0},
-    {"wire_bytes_per_forward", "wire bytes", RIGHT | WIDE, 0},
-    {"flops_per_forward", "FLOPs", RIGHT | WIDE, 0},
-    {"forward_p50_ms", "forward p50 ms", RIGHT | WIDE, 4},
-    {"claims_match_counts", "as proposed", WIDE, 0},
-    {"algorithms", "algorithms", WIDE, 0},
-    {"seed", "seed", WIDE, 0},
-    {"run_id", "run", WIDE, 0},
-    {"run_dir", "folder", WIDE, 0},
+    {"needs_pairs", "needs pairs", RIGHT, 0},
+    {"cause", "cause", 0, 0},
+    {"next", "to do", 0, 0},
+    {"cold_verdict", "cold: method is", 0, 0},
+    {"cold_speedup", "cold: times as fast", RIGHT, 4},
+    {"cold_speedup_low", "cold: from", RIGHT, 4},
+    {"cold_speedup_high", "cold: to", RIGHT, 4},
+    {"pairs", "pairs", RIGHT, 0},
+    {"stopped_by", "stopped by", 0, 0},
+    {"disturbed_pairs", "disturbed", 0, 0},
+    {"measuring_warnings", "warnings", 0, 0},
+    {"load_average", "load", 0, 0},
+    {"break_even_forwards", "break-even forwards", RIGHT, 0},
+    {"passed", "passed", 0, 0},
+    {"memory_peak_bytes", "peak bytes", RIGHT, 0},
+    {"device_peak_bytes", "device peak bytes", RIGHT, 0},
+    {"clock_mhz", "clock MHz", RIGHT, 0},
+    {"weight_bytes_total", "weight bytes", RIGHT, 0},
+    {"wire_bytes_per_forward", "wire bytes", RIGHT, 0},
+    {"flops_per_forward", "FLOPs", RIGHT, 0},
+    {"claims_match_counts", "as proposed", 0, 0},
+    {"algorithms", "algorithms", 0, 0},
+    {"seed", "seed", 0, 0},
+    {"run_id", "run", 0, 0},
+    {"run_dir", "folder", 0, 0},
 };
-const size_t run_n_fields = sizeof run_fields / sizeof run_fields[0];
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+static const bs_field what = {"what", "what", 0, 0}; /* of tables alone: an arm in words */
+
+/* What a table shows of each phase; what is empty in all rows is left out. */
+#define LAYER "world_size", "threads_per_rank", "B", "N", "K", "dtype", "bias", "mask", "backend"
+static const char *const columns[4][32] = {
+    {"result", "gates", "relative_error", "relative_error_predicted", "whole_error", "segments", "method",
+     LAYER, "workload"},
+    {"result", "what", "median_ms", "gflops", "share_of_limit", "limit", "predicted_ms", "cold_ms",
+     "enqueue_us", LAYER},
+    {"result", "gates", "dx_error", "dx_error_predicted", "dw_error", "dw_error_predicted", "db_error",
+     "forward_p50_ms", "backward_ms", "allreduce_ms", "loss", "method", LAYER},
+    {"result", "gates", "w_error", "w_error_predicted", "loss_first", "loss_last", "forward_p50_ms",
+     "backward_ms", "opt_step_ms", "allreduce_ms", "total_step_ms", "remask_ms", "loss", "optimizer", "steps",
+     "method", LAYER},
+};
+
+/* The number in "phase2_backward_input". */
+static size_t phase_of(const json_t *row) {
+  const char *name = json_string_value(json_object_get(row, "phase"));
+  return name != NULL && strncmp(name, "phase", 5) == 0 && name[5] >= '0' && name[5] <= '3'
+             ? (size_t)(name[5] - '0')
+             : 0;
+}
+
+static const bs_field *field_of(const char *key) {
+  for (size_t i = 0; i < N_FIELDS; i++)
+    if (strcmp(fields[i].key, key) == 0) return &fields[i];
+  return &what;
+}
+
+/* One table a phase, in the order in which they ran. */
+static int32_t print_tables(int format, const json_t *rows, bs_error *err) {
+  int32_t rc = BS_OK;
+  int printed = 0;
+  for (size_t phase = 0; phase < 4 && rc == BS_OK; phase++) {
+    bs_field shown[32];
+    size_t n = 0;
+    json_t *mine = json_array();
+    for (size_t i = 0; i < json_array_size(rows); i++)
+      if (phase_of(json_array_get(rows, i)) == phase) json_array_append(mine, json_array_get(rows, i));
+    for (size_t i = 0; i < 32 && columns[phase][i] != NULL; i++) shown[n++] = *field_of(columns[phase][i]);
+    if (json_array_size(mine) > 0) {
+      const char *name = json_string_value(json_object_get(json_array_get(mine, 0), "phase"));
+      printf("%s%s\n", printed++ > 0 ? "\n" : "", name);
+      rc = format == BS_FORMAT_TABLE ? bs_report_print(stdout, format, shown, n, mine, err)
+                                     : bs_report_print(stdout, format, fields, N_FIELDS, mine, err);
+    }
+    json_decref(mine);
+  }
+  return rc;
+}
+
+int32_t run_print_rows(int format, const json_t *rows, bs_error *err) {
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE) return print_tables(format, rows, err);
+  return bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
+}
 
 static void copy(json_t *row, const json_t *from, const char *key) {
   json_t *value = json_object_get(from, key);
@@ -117,6 +205,20 @@ static void add_device(json_t *row, const json_t *record) {
   if (most != NULL) json_object_set(row, "device_peak_bytes", most);
 }
 
+/* Median ms of the regions of the slowest rank that were entered. */
+static void add_regions(json_t *row, const json_t *record) {
+  static const char *const regions[][2] = {{"forward", "forward_p50_ms"},
+                                           {"backward", "backward_ms"},
+                                           {"opt_step", "opt_step_ms"},
+                                           {"allreduce", "allreduce_ms"},
+                                           {"total_step", "total_step_ms"}};
+  const json_t *timings = json_object_get(record, "timings_ms");
+  for (size_t i = 0; i < sizeof regions / sizeof regions[0]; i++) {
+    const json_t *t = json_object_get(timings, regions[i][0]);
+    if (json_number_value(json_object_get(t, "count")) > 0) copy_as(row, regions[i][1], t, "p50_ms");
+  }
+}
+
 static json_t *common_row(const json_t *record, const char *run_dir) {
   static const char *const keys[] = {"phase",
                                      "method",
@@ -126,9 +228,16 @@ static json_t *common_row(const json_t *record, const char *run_dir) {
                                      "N",
                                      "K",
                                      "dtype",
+                                     "bias",
                                      "workload",
                                      "mask",
                                      "backend",
+                                     "comm",
+                                     "launch",
+                                     "load_average",
+                                     "loss",
+                                     "steps",
+                                     "optimizer",
                                      "passed",
                                      "memory_peak_bytes",
                                      "weight_bytes_total",
@@ -141,9 +250,7 @@ static json_t *common_row(const json_t *record, const char *run_dir) {
   json_t *row = json_object();
   for (size_t i = 0; row != NULL && i < sizeof keys / sizeof keys[0]; i++) copy(row, record, keys[i]);
   json_object_set_new(row, "run_dir", json_string(run_dir));
-  const json_t *forward = json_object_get(json_object_get(record, "timings_ms"), "forward");
-  json_t *p50 = json_object_get(forward, "p50_ms");
-  if (p50 != NULL) json_object_set(row, "forward_p50_ms", p50);
+  add_regions(row, record);
   add_remask(row, record);
   add_device(row, record);
   return row;
@@ -191,6 +298,40 @@ static void add_segments(json_t *row, const json_t *record) {
   copy(row, record, "mixed_error_predicted");
 }
 
+/* Errors of the gradients and of the stepped weights, and the losses, of phases 2 and 3. */
+static void add_training(json_t *row, const json_t *record) {
+  static const char *const of[][3] = {{"dx", "dx_error", "dx_error_predicted"},
+                                      {"dw", "dw_error", "dw_error_predicted"},
+                                      {"db", "db_error", "db_error_predicted"},
+                                      {"weights", "w_error", "w_error_predicted"}};
+  for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+    const json_t *errors = json_object_get(record, of[i][0]);
+    copy_as(row, of[i][1], errors, "relative_error");
+    copy_as(row, of[i][2], errors, "relative_error_predicted");
+  }
+  const json_t *losses = json_object_get(record, "losses");
+  const size_t n = json_array_size(losses);
+  if (n == 0) return;
+  json_object_set(row, "loss_first", json_array_get(losses, 0));
+  json_object_set(row, "loss_last", json_array_get(losses, n - 1));
+}
+
+/* WRONG where a gate failed; NOT SHOWN RIGHT where none could judge. */
+static const char *judged(const json_t *record) {
+  const json_t *gates = json_object_get(record, "gates");
+  if (!json_is_true(json_object_get(record, "passed"))) {
+    for (size_t i = 0; i < json_array_size(gates); i++) {
+      const char *state = json_string_value(json_object_get(json_array_get(gates, i), "state"));
+      if (state != NULL && strcmp(state, "fail") == 0) return "WRONG";
+    }
+    return "NOT SHOWN RIGHT";
+  }
+  return json_is_true(json_object_get(record, "half_alone")) ? "HALF ALONE, as expected"
+         : json_object_get(record, "segments") != NULL       ? "TWO PRECISIONS, as predicted"
+         : json_is_false(json_object_get(record, "valid"))   ? "RIGHT, with NaN or Inf"
+                                                             : "RIGHT";
+}
+
 static int32_t add_phase0(json_t *rows, const json_t *record, const char *run_dir) {
   char gates[192];
   json_t *row = common_row(record, run_dir);
@@ -199,13 +340,11 @@ static int32_t add_phase0(json_t *rows, const json_t *record, const char *run_di
   json_object_set_new(row, "gates", json_string(gates));
   copy(row, record, "relative_error");
   copy(row, record, "relative_error_predicted");
+  copy_as(row, "whole_error", record, "relative_error");
+  copy_as(row, "whole_error", record, "half_error");
   add_segments(row, record);
-  const char *result = !json_is_true(json_object_get(record, "passed"))      ? "NOT SHOWN RIGHT"
-                       : json_is_true(json_object_get(record, "half_alone")) ? "HALF ALONE, as expected"
-                       : json_object_get(record, "segments") != NULL         ? "TWO PRECISIONS, as predicted"
-                       : json_is_false(json_object_get(record, "valid"))     ? "RIGHT, with NaN or Inf"
-                                                                             : "RIGHT";
-  json_object_set_new(row, "result", json_string(result));
+  add_training(row, record);
+  json_object_set_new(row, "result", json_string(judged(record)));
   return json_array_append_new(rows, row);
 }
 
@@ -216,6 +355,7 @@ static void forget_the_methods_own(json_t *row) {
                                      "wire_bytes_per_forward",
                                      "flops_per_forward",
                                      "forward_p50_ms",
+                                     "allreduce_ms",
                                      "enqueue_us",
                                      "device_peak_bytes",
                                      "claims_match_counts",
@@ -224,25 +364,25 @@ static void forget_the_methods_own(json_t *row) {
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) json_object_del(row, keys[i]);
 }
 
-static const char *word_of(const json_t *comparison) {
-  const char *word = json_string_value(json_object_get(comparison, "word"));
-  return word == NULL ? "?" : word;
-}
-
-/* "method FASTER", or "method UNCLEAR: needs about 80 pairs"; with cold samples "; cold: SAME" behind it. */
-static void add_comparison(json_t *row, const json_t *hot, const json_t *cold) {
-  char text[256];
-  const char *next = json_string_value(json_object_get(hot, "next"));
-  forget_the_methods_own(row);
+/* The comparison in words, with the method's name in front, and in numbers. */
+static void add_comparison(json_t *row, const json_t *record, const json_t *arm, const json_t *hot,
+                           const json_t *cold) {
+  char words[640], text[800];
+  copy_as(row, "verdict", hot, "word");
   copy(row, hot, "speedup");
   copy(row, hot, "break_even_forwards");
+  copy(row, hot, "needs_pairs");
+  copy(row, hot, "cause");
+  copy(row, hot, "next");
   copy_as(row, "speedup_low", hot, "low");
   copy_as(row, "speedup_high", hot, "high");
+  copy_as(row, "cold_verdict", cold, "word");
   copy_as(row, "cold_speedup", cold, "speedup");
   copy_as(row, "cold_speedup_low", cold, "low");
   copy_as(row, "cold_speedup_high", cold, "high");
-  snprintf(text, sizeof text, "method %.40s%s%.120s%s%.40s", word_of(hot), next != NULL ? ": " : "",
-           next != NULL ? next : "", cold != NULL ? "; cold: " : "", cold != NULL ? word_of(cold) : "");
+  const char *method = json_string_value(json_object_get(record, "method"));
+  screen_comparison(hot, arm, 0, words, sizeof words);
+  snprintf(text, sizeof text, "%.64s %s", method != NULL ? method : "method", words);
   json_object_set_new(row, "result", json_string(text));
 }
 
@@ -259,13 +399,22 @@ static const json_t *comparison_with(const json_t *record, const char *list, con
 
 static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const char *run_dir) {
   json_t *row = common_row(record, run_dir);
+  if (arm != json_array_get(json_object_get(record, "arms"), 0)) forget_the_methods_own(row);
   const char *name = json_string_value(json_object_get(arm, "name"));
   const json_t *hot = comparison_with(record, "comparisons", name);
+  char what_it_is[96];
   copy_as(row, "arm", arm, "name");
+  if (hot == NULL)
+    copy_as(row, "what", arm, "method");
+  else
+    json_object_set_new(row, "what", json_string(screen_arm(arm, what_it_is, sizeof what_it_is)));
   copy(row, arm, "method");
   copy(row, arm, "world_size");
   copy(row, arm, "threads_per_rank");
   copy(row, arm, "limit");
+  copy_as(row, "flops_per_forward", arm, "flops");
+  copy(row, arm, "gflops");
+  copy(row, arm, "share_of_limit");
   copy_ms(row, "build_ms", arm, "build_s");
   copy_ms(row, "pack_ms", arm, "pack_s");
   copy_ms(row, "first_ms", arm, "first_s");
@@ -281,7 +430,9 @@ static int add_arm(json_t *rows, const json_t *record, const json_t *arm, const 
   copy_as(row, "kernel", json_object_get(arm, "kernel"), "name");
   copy(row, record, "pairs");
   copy(row, record, "stopped_by");
-  if (hot != NULL) add_comparison(row, hot, comparison_with(record, "comparisons_cold", name));
+  copy(row, record, "disturbed_pairs");
+  copy(row, record, "measuring_warnings");
+  if (hot != NULL) add_comparison(row, record, arm, hot, comparison_with(record, "comparisons_cold", name));
   return json_array_append_new(rows, row);
 }
 
@@ -291,6 +442,31 @@ static int add_phase1(json_t *rows, const json_t *record, const char *run_dir) {
   for (size_t i = 0; i < json_array_size(arms); i++)
     bad |= add_arm(rows, record, json_array_get(arms, i), run_dir);
   return bad;
+}
+
+/* Useful FLOPs: those of the whole product at most, so that zeros that are multiplied do not count. */
+static int add_arm_figures(json_t *arm, const json_t *record, int is_method) {
+  const json_t *counted = json_object_get(record, "flops_per_forward");
+  const double whole = 2.0 * json_number_value(json_object_get(record, "B")) *
+                       json_number_value(json_object_get(record, "N")) *
+                       json_number_value(json_object_get(record, "K"));
+  const double own = is_method && json_is_number(counted) ? json_number_value(counted) : whole;
+  const double flops = own > 0 && own < whole ? own : whole;
+  const double seconds = json_number_value(json_object_get(arm, "median_s"));
+  const double bound = json_number_value(json_object_get(json_object_get(arm, "bound_s"), "total"));
+  const int known = seconds > 0 && bound > 0 && bound <= seconds;
+  int bad = json_object_set_new(arm, "flops", json_integer((json_int_t)flops));
+  bad |= json_object_set_new(arm, "gflops", seconds > 0 ? json_real(flops / seconds * 1e-9) : json_null());
+  bad |= json_object_set_new(arm, "share_of_limit", known ? json_real(bound / seconds) : json_null());
+  return bad;
+}
+
+int32_t run_add_figures(json_t *record, bs_error *err) {
+  const json_t *arms = json_object_get(record, "arms");
+  int bad = 0;
+  for (size_t i = 0; i < json_array_size(arms); i++)
+    bad |= add_arm_figures(json_array_get(arms, i), record, i == 0);
+  return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
 }
 
 int32_t run_add_rows(json_t *rows, const json_t *record, const char *run_dir, bs_error *err) {

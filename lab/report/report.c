@@ -89,26 +89,30 @@ static char *cell(const json_t *row, const bs_field *field) {
   return shown;
 }
 
-/* Cells of the fields shown, row by row, header first. */
+/* Cells of the fields shown, row by row; `rows` does not count the header. */
 typedef struct grid {
-  size_t rows, cols; /* rows without the header */
+  size_t rows, cols;
   const bs_field **fields;
-  char **cells; /* [rows][cols] */
+  char **cells;  /* [rows][cols] */
+  size_t *width; /* of a column in a table; 0: not in its rows */
+  int fold_one;  /* a table of one row folds too */
 } grid;
 
 static void grid_free(grid *g) {
   for (size_t i = 0; g->cells != NULL && i < g->rows * g->cols; i++) free(g->cells[i]);
   free(g->cells);
   free(g->fields);
+  free(g->width);
 }
 
-static int grid_make(grid *g, const bs_field *fields, size_t n_fields, const json_t *rows) {
+static int grid_make(grid *g, const bs_field *fields, size_t n_fields, const json_t *rows, int all) {
   memset(g, 0, sizeof *g);
   g->rows = json_array_size(rows);
-  g->fields = calloc(n_fields == 0 ? 1 : n_fields, sizeof *g->fields);
-  if (g->fields == NULL) return 0;
+  g->fields = calloc(n_fields + 1, sizeof *g->fields);
+  g->width = calloc(n_fields + 1, sizeof *g->width);
+  if (g->fields == NULL || g->width == NULL) return 0;
   for (size_t i = 0; i < n_fields; i++) {
-    if (!(fields[i].flags & BS_FIELD_WIDE)) g->fields[g->cols++] = &fields[i];
+    if (all || !(fields[i].flags & BS_FIELD_WIDE)) g->fields[g->cols++] = &fields[i];
   }
   g->cells = calloc(g->rows * g->cols + 1, sizeof *g->cells);
   if (g->cells == NULL) return 0;
@@ -121,12 +125,16 @@ static int grid_make(grid *g, const bs_field *fields, size_t n_fields, const jso
   return 1;
 }
 
-static int folded(const grid *g, size_t c) {
-  if (!(g->fields[c]->flags & BS_FIELD_FOLD) || g->rows < 2) return 0;
-  for (size_t r = 1; r < g->rows; r++) {
-    if (strcmp(g->cells[c], g->cells[r * g->cols + c]) != 0) return 0;
+/* The text of a column that has the same in all rows, or nothing; NULL: it has not. */
+static const char *folded(const grid *g, size_t c) {
+  const char *text = "";
+  if (!(g->fields[c]->flags & BS_FIELD_FOLD) || g->rows < (g->fold_one ? 1 : 2)) return NULL;
+  for (size_t r = 0; r < g->rows; r++) {
+    const char *mine = g->cells[r * g->cols + c];
+    if (text[0] != '\0' && mine[0] != '\0' && strcmp(text, mine) != 0) return NULL;
+    if (mine[0] != '\0') text = mine;
   }
-  return 1;
+  return text;
 }
 
 /* Nothing to show in any row: the column is left out. */
@@ -137,52 +145,133 @@ static int empty(const grid *g, size_t c) {
   return g->rows > 0;
 }
 
+/* Bytes of the first line of text in at most `width` characters, and where the next begins. Lines break at
+ * spaces, else behind a slash or comma, else anywhere. */
+static size_t line_of(const char *text, size_t width, size_t *out_next) {
+  size_t n = 0, used = 0, at = 0, next = 0;
+  while (text[n] != '\0' && used < width) {
+    do n++;
+    while (((unsigned char)text[n] & 0xc0) == 0x80);
+    used++;
+    if (text[n] == ' ')
+      at = n, next = n + 1;
+    else if ((text[n - 1] == '/' || text[n - 1] == ',') && 2 * used > width)
+      at = next = n;
+  }
+  if (text[n] == '\0' || at == 0) at = next = n;
+  *out_next = next;
+  return at;
+}
+
+static size_t longest_word(const char *text) {
+  size_t longest = 0;
+  for (size_t n = 0; *text != '\0'; text++) {
+    n = *text == ' ' ? 0 : n + (((unsigned char)*text & 0xc0) != 0x80);
+    if (n > longest) longest = n;
+  }
+  return longest;
+}
+
+static size_t cells_width(const grid *g, size_t c) {
+  size_t width = 0;
+  for (size_t r = 0; r < g->rows; r++) {
+    const size_t w = shown_width(g->cells[r * g->cols + c]);
+    if (w > width) width = w;
+  }
+  return width;
+}
+
+static size_t total_width(const grid *g) {
+  size_t total = 0;
+  for (size_t c = 0; c < g->cols; c++) total += g->width[c] > 0 ? g->width[c] + 2 : 0;
+  return total > 0 ? total - 2 : 0;
+}
+
+/* Titles take several lines before cells do; then the widest column of words is narrowed until all fit. */
+static void lay_out(grid *g, size_t most) {
+  memset(g->width, 0, g->cols * sizeof *g->width);
+  for (size_t c = 0; c < g->cols; c++) {
+    const size_t cells = cells_width(g, c), title = shown_width(g->fields[c]->title);
+    if (folded(g, c) == NULL && !empty(g, c))
+      g->width[c] = (cells > title ? cells : title) + !(cells + title);
+  }
+  for (size_t c = 0; c < g->cols && total_width(g) > most; c++) {
+    const size_t cells = cells_width(g, c), word = longest_word(g->fields[c]->title);
+    if (g->width[c] > 0) g->width[c] = (cells > word ? cells : word) + !(cells + word);
+  }
+  while (total_width(g) > most) {
+    size_t widest = g->cols;
+    for (size_t c = 0; c < g->cols; c++) {
+      if (g->fields[c]->flags & BS_FIELD_RIGHT) continue;
+      if (widest == g->cols || g->width[c] > g->width[widest]) widest = c;
+    }
+    if (widest == g->cols || g->width[widest] <= 8) return;
+    g->width[widest]--;
+  }
+}
+
 static void put_spaces(bs_text *line, size_t n) {
   for (size_t i = 0; i < n; i++) bs_text_append(line, " ", 1);
 }
 
-/* One line of a table; spaces at its end are left out. row 0 is the header. */
+/* One row of a table, in as many lines as its longest cell needs. row 0 is the header. */
 static int print_row(FILE *out, const grid *g, size_t row) {
-  bs_text line = {0};
-  for (size_t c = 0; c < g->cols; c++) {
-    if (folded(g, c) || empty(g, c)) continue;
-    const char *text = row == 0 ? g->fields[c]->title : g->cells[(row - 1) * g->cols + c];
-    size_t width = shown_width(g->fields[c]->title);
-    for (size_t i = 0; i < g->rows; i++) {
-      const size_t w = shown_width(g->cells[i * g->cols + c]);
-      if (w > width) width = w;
+  const char **rest = calloc(g->cols + 1, sizeof *rest);
+  int more = rest != NULL;
+  for (size_t c = 0; more && c < g->cols; c++)
+    rest[c] = row == 0 ? g->fields[c]->title : g->cells[(row - 1) * g->cols + c];
+  while (more) {
+    bs_text line = {0};
+    size_t before = 0;
+    more = 0;
+    for (size_t c = 0; c < g->cols; c++) {
+      if (g->width[c] == 0) continue;
+      size_t next;
+      const size_t n = line_of(rest[c], g->width[c], &next);
+      size_t used = 0;
+      for (size_t i = 0; i < n; i++) used += ((unsigned char)rest[c][i] & 0xc0) != 0x80;
+      const int right = (g->fields[c]->flags & BS_FIELD_RIGHT) != 0;
+      put_spaces(&line, before + (right ? g->width[c] - used : 0));
+      bs_text_append(&line, rest[c], n);
+      before = 2 + (right ? 0 : g->width[c] - used);
+      rest[c] += next;
+      more |= *rest[c] != '\0';
     }
-    const size_t spaces = width - shown_width(text);
-    const int right = (g->fields[c]->flags & BS_FIELD_RIGHT) != 0;
-    if (line.size > 0) put_spaces(&line, 2);
-    if (right) put_spaces(&line, spaces);
-    bs_text_append(&line, text, strlen(text));
-    if (!right) put_spaces(&line, spaces);
+    if (line.failed) more = -1;
+    size_t size = line.size;
+    while (size > 0 && line.data[size - 1] == ' ') size--;
+    fprintf(out, "%.*s\n", (int)size, size > 0 ? line.data : "");
+    bs_text_free(&line);
+    if (more < 0) break;
   }
-  size_t size = line.size;
-  while (size > 0 && line.data[size - 1] == ' ') size--;
-  if (!line.failed) fprintf(out, "%.*s\n", (int)size, size > 0 ? line.data : "");
-  const int ok = !line.failed;
-  bs_text_free(&line);
-  return ok;
+  free(rest);
+  return rest != NULL && more == 0;
 }
 
-static int print_table(FILE *out, const grid *g) {
-  int above = 0, ok = 1;
+static int print_table(FILE *out, grid *g, size_t most) {
+  size_t above = 0;
+  lay_out(g, SIZE_MAX);
+  g->fold_one = total_width(g) > most;
   for (size_t c = 0; c < g->cols; c++) {
-    if (!folded(g, c) || g->cells[c][0] == '\0') continue;
-    fprintf(out, "%s%s %s", above ? ", " : "", g->fields[c]->title, g->cells[c]);
-    above = 1;
+    const char *text = folded(g, c);
+    if (text == NULL || text[0] == '\0') continue;
+    const size_t need = shown_width(g->fields[c]->title) + 1 + shown_width(text);
+    const char *between = above == 0 ? "" : above + 2 + need > most ? ",\n" : ", ";
+    above = between[0] == ',' && between[1] == ' ' ? above + 2 + need : need;
+    fprintf(out, "%s%s %s", between, g->fields[c]->title, text);
   }
   if (above) fputs("\n\n", out);
+  int ok = 1;
+  lay_out(g, most);
   for (size_t r = 0; r <= g->rows && ok; r++) ok = print_row(out, g, r);
   return ok;
 }
 
 static void print_md(FILE *out, const grid *g) {
   for (size_t r = 0; r <= g->rows; r++) {
-    for (size_t c = 0; c < g->cols; c++) {
-      fputs(c == 0 ? "| " : " | ", out);
+    for (size_t c = 0, begun = 0; c < g->cols; c++) {
+      if (empty(g, c)) continue;
+      fputs(begun++ == 0 ? "| " : " | ", out);
       for (const char *p = r == 0 ? g->fields[c]->title : g->cells[(r - 1) * g->cols + c]; *p != '\0'; p++) {
         if (*p == '|') fputc('\\', out);
         fputc(*p, out);
@@ -190,7 +279,7 @@ static void print_md(FILE *out, const grid *g) {
     }
     fputs(" |\n", out);
     for (size_t c = 0; r == 0 && c < g->cols; c++) {
-      fputs(g->fields[c]->flags & BS_FIELD_RIGHT ? "| ---: " : "| --- ", out);
+      if (!empty(g, c)) fputs(g->fields[c]->flags & BS_FIELD_RIGHT ? "| ---: " : "| --- ", out);
     }
     if (r == 0) fputs("|\n", out);
   }
@@ -243,11 +332,13 @@ int32_t bs_report_print(FILE *out, int format, const bs_field *fields, size_t n_
                         bs_error *err) {
   int ok;
   errno = 0;
-  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) {
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD) {
     grid g;
-    ok = grid_make(&g, fields, n_fields, rows);
-    if (ok && format == BS_FORMAT_TABLE) ok = print_table(out, &g);
-    if (ok && format == BS_FORMAT_MD) print_md(out, &g);
+    ok = grid_make(&g, fields, n_fields, rows, format != BS_FORMAT_TABLE);
+    if (ok && format == BS_FORMAT_MD)
+      print_md(out, &g);
+    else if (ok)
+      ok = print_table(out, &g, format == BS_FORMAT_TABLE ? BS_TABLE_WIDTH : SIZE_MAX);
     grid_free(&g);
   } else if (format == BS_FORMAT_CSV) {
     ok = print_csv(out, fields, n_fields, rows);

@@ -13,11 +13,14 @@ enum bs_format {
   BS_FORMAT_MD = 1,
   BS_FORMAT_CSV = 2,
   BS_FORMAT_JSON = 3,
-  BS_FORMAT_JSONL = 4
+  BS_FORMAT_JSONL = 4,
+  BS_FORMAT_WIDE = 5 /* a table with every field, however wide; it has no name */
 };
+enum { BS_TABLE_WIDTH = 120 }; /* of a table; cells and titles that are longer take several lines */
 enum bs_field_flags {
-  BS_FIELD_WIDE = 1u << 0, /* not in table and md */
-  BS_FIELD_FOLD = 1u << 1, /* in a table of several rows: printed once above it when it is the same in all */
+  BS_FIELD_WIDE = 1u << 0, /* not in a table, but in every other format */
+  BS_FIELD_FOLD = 1u << 1, /* printed once above a table of several rows where it is the same in all that have
+                              it, and above one of one row that does not fit */
   BS_FIELD_RIGHT = 1u << 2 /* aligned right */
 };
 

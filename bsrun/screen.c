@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT
+ * screen.c - see screen.h. */
+#include "bsrun/screen.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+enum { WIDTH = 100, NARROW = 60, LABEL = 10, LINE = 1024 };
+
+/* Columns to fill: a terminal's, WIDTH at most and elsewhere. */
+static size_t width(void) {
+  struct winsize size;
+  if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return WIDTH;
+  return size.ws_col >= WIDTH || size.ws_col == 0 ? WIDTH : size.ws_col < NARROW ? NARROW : size.ws_col;
+}
+
+static double num(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
+static const char *str(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "";
+}
+
+static int is_number(const json_t *object, const char *key) {
+  return json_is_number(json_object_get(object, key));
+}
+
+/* "label     text", the text in lines of at most width() characters; what cannot be broken is not. */
+static void say(const char *label, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(const char *label, const char *fmt, ...) {
+  char raw[LINE];
+  va_list list;
+  va_start(list, fmt);
+  vsnprintf(raw, sizeof raw, fmt, list);
+  va_end(list);
+  char *text = bs_report_printable(raw);
+  if (text == NULL) return;
+  size_t used = (size_t)printf("%-*s", LABEL, label), words = 0;
+  char *rest = NULL;
+  const size_t inner = strspn(text, " ");
+  for (const char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+    if (words > 0 && used + 1 + strlen(word) > width()) {
+      printf("\n");
+      used = 0;
+      words = 0;
+    }
+    if (words == 0 && used < LABEL + inner) used += (size_t)printf("%*s", (int)(LABEL + inner - used), "");
+    used += (size_t)printf("%s%s", words > 0 ? " " : "", word);
+    words++;
+  }
+  printf("\n");
+  free(text);
+}
+
+/* ---- the layer ------------------------------------------------------------------------------ */
+
+static void say_layer(const json_t *r) {
+  const int ranks = (int)num(r, "world_size"), threads = (int)num(r, "threads_per_rank");
+  const char *act = str(r, "activation"), *mask = str(r, "mask");
+  say("layer", "Y = X W^T%s%s%s: %.0f tokens, %.0f inputs, %.0f outputs, %s",
+      json_is_true(json_object_get(r, "bias")) ? " + b" : ", no bias",
+      act[0] != '\0' && strcmp(act, "none") != 0 ? ", then " : "", strcmp(act, "none") != 0 ? act : "",
+      num(r, "B"), num(r, "K"), num(r, "N"), str(r, "dtype"));
+  say("split", "%s on %d rank%s of %d thread%s, backend %s%s%s: per rank %s", str(r, "method"), ranks,
+      ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s", str(r, "backend"),
+      mask[0] != '\0' ? ", mask " : "", mask, str(r, "split"));
+}
+
+/* ---- is it right? --------------------------------------------------------------------------- */
+
+/* "T2" of "dX.T2.feature"; the whole name where there is no T. */
+static const char *rule_of(const char *name, char out[24]) {
+  const char *t = name[0] == 'T' ? name : strstr(name, ".T");
+  if (t != NULL && t[0] == '.') t++;
+  if (t == NULL) t = name;
+  snprintf(out, 24, "%.*s", (int)strcspn(t, "."), t);
+  return out;
+}
+
+/* Gates of the rules that are named, by their state; the first of each state. */
+typedef struct tally {
+  size_t pass, other;
+  const json_t *passed;
+} tally;
+
+static tally count(const json_t *gates, const char *rule, const char *or_rule) {
+  tally t = {0};
+  char name[24];
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const json_t *g = json_array_get(gates, i);
+    const char *of = rule_of(str(g, "name"), name);
+    if (strcmp(of, rule) != 0 && (or_rule == NULL || strcmp(of, or_rule) != 0)) continue;
+    if (strcmp(str(g, "state"), "pass") == 0) {
+      if (t.pass++ == 0) t.passed = g;
+    } else if (strcmp(str(g, "state"), "skipped") != 0) {
+      t.other++;
+    }
+  }
+  return t;
+}
+
+/* "the error of dX is 0.0016, 0.0016 predicted; ...". */
+static void errors_text(const json_t *r, char *out, size_t size) {
+  static const char *const of[][2] = {{"dx", "dX"}, {"dw", "dW"}, {"db", "db"}, {"weights", "W"}};
+  size_t used = 0;
+  out[0] = '\0';
+  if (is_number(r, "relative_error"))
+    snprintf(out, size, "the error of Y is %.3g; rounding alone predicts %.3g", num(r, "relative_error"),
+             num(r, "relative_error_predicted"));
+  for (size_t i = 0; i < sizeof of / sizeof of[0] && used + 1 < size; i++) {
+    const json_t *e = json_object_get(r, of[i][0]);
+    if (!is_number(e, "relative_error")) continue;
+    const int n = snprintf(out + used, size - used, "%s%s is %.3g (%.3g)",
+                           used == 0 ? "the error (and what rounding predicts) of " : ", of ", of[i][1],
+                           num(e, "relative_error"), num(e, "relative_error_predicted"));
+    if (n > 0) used += (size_t)n;
+  }
+}
+
+static void say_passed(const json_t *r) {
+  const json_t *gates = json_object_get(r, "gates");
+  const int steps = is_number(r, "optimizer") || str(r, "optimizer")[0] != '\0';
+  char errors[256];
+  const tally t1 = count(gates, "T1", NULL), t23 = count(gates, "T2", "T3"), t4 = count(gates, "T4", NULL),
+              t5 = count(gates, "T5", NULL), t6 = count(gates, "T6", NULL);
+  errors_text(r, errors, sizeof errors);
+  if (t1.pass > 0 && t1.other == 0 && errors[0] != '\0') say("", "T1: %s", errors);
+  if (t23.pass > 0 && t23.other == 0)
+    say("", "T2, T3: no row, column or element is further off than rounding explains");
+  if (t4.pass > 0 && t4.other == 0) say("", "T4: all ranks hold the same bits, each time");
+  if (t5.pass > 0 && t5.other == 0)
+    say("", "T5: with small integers %s exact, bit for bit", steps ? "the steps are" : "the product is");
+  if (t6.pass > 0 && t6.other == 0) say("", "T6: %s", str(t6.passed, "text"));
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const json_t *g = json_array_get(gates, i);
+    char rule[24];
+    rule_of(str(g, "name"), rule);
+    const int told = rule[0] == 'T' && rule[1] >= '1' && rule[1] <= '6';
+    if (!told && strcmp(str(g, "state"), "pass") == 0)
+      say("", "%s: %.3g, at most %.3g; %s", str(g, "name"), num(g, "value"), num(g, "limit"), str(g, "text"));
+  }
+}
+
+/* Those that failed, that could not judge, and that were left out. */
+static void say_others(const json_t *r) {
+  const json_t *gates = json_object_get(r, "gates");
+  size_t said = 0, skipped = 0;
+  char names[128] = "";
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const json_t *g = json_array_get(gates, i);
+    const char *state = str(g, "state");
+    if (strcmp(state, "pass") == 0) continue;
+    if (strcmp(state, "skipped") == 0) {
+      const size_t used = strlen(names);
+      snprintf(names + used, sizeof names - used, "%s%s", skipped++ > 0 ? ", " : "", str(g, "name"));
+    } else if (said++ < 5) {
+      const int failed = strcmp(state, "fail") == 0;
+      const int counted = rule_of(str(g, "name"), (char[24]){0})[1] == '5';
+      if (failed && !counted)
+        say("", "%s FAILED: %.3g, at most %.3g; %s", str(g, "name"), num(g, "value"), num(g, "limit"),
+            str(g, "text"));
+      else
+        say("", "%s %s: %s", str(g, "name"), failed ? "FAILED" : "could not judge", str(g, "text"));
+    }
+  }
+  if (said > 5) say("", "and %zu more: metrics.jsonl has every gate", said - 5);
+  if (skipped > 0) say("", "not run: %s", names);
+}
+
+static void say_right(const json_t *r) {
+  const json_t *gates = json_object_get(r, "gates");
+  size_t pass = 0, failed = 0, ran = 0;
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const char *state = str(json_array_get(gates, i), "state");
+    ran += strcmp(state, "skipped") != 0;
+    pass += strcmp(state, "pass") == 0;
+    failed += strcmp(state, "fail") == 0;
+  }
+  const int ranks = (int)num(r, "world_size");
+  const char *word = failed > 0                                       ? "NO, WRONG"
+                     : !json_is_true(json_object_get(r, "passed"))    ? "NOT SHOWN"
+                     : json_is_true(json_object_get(r, "half_alone")) ? "YES, but it is one half alone"
+                     : json_is_false(json_object_get(r, "valid"))     ? "YES, with NaN or Inf"
+                                                                      : "YES";
+  printf("\n");
+  say("right?", "%s: %zu of %zu gates passed on %d rank%s", word, pass, ran, ranks, ranks == 1 ? "" : "s");
+  if (is_number(r, "half_error"))
+    say("", "the whole product is missed by %.3g, relative; %.3g was expected", num(r, "half_error"),
+        num(r, "half_error_expected"));
+  say_passed(r);
+  say_others(r);
+}
+
+/* ---- is it fast? ---------------------------------------------------------------------------- */
+
+const char *screen_arm(const json_t *arm, char *out, size_t size) {
+  const char *name = str(arm, "name");
+  const int cores = (int)(num(arm, "threads_per_rank") * num(arm, "world_size"));
+  if (strcmp(str(arm, "method"), "dense") != 0 || strcmp(name, "method") == 0)
+    snprintf(out, size, "%s", name);
+  else if (strstr(name, "all cores") != NULL && cores > 1)
+    snprintf(out, size, "dense on all %d cores", cores);
+  else
+    snprintf(out, size, "dense on %d core%s", cores, cores == 1 ? "" : "s");
+  return out;
+}
+
+const char *screen_comparison(const json_t *c, const json_t *other, int with_next, char *out, size_t size) {
+  char name[96];
+  const char *word = str(c, "word");
+  const char *cause = with_next ? str(c, "cause") : "", *next = with_next ? str(c, "next") : "";
+  const double ratio = num(c, "speedup"), low = num(c, "low"), high = num(c, "high");
+  screen_arm(other, name, sizeof name);
+  if (strcmp(word, "UNCLEAR") == 0)
+    snprintf(out, size, "UNCLEAR: cannot be told apart from %s: %.3g times as fast [%.3g, %.3g]%s%s%s%s",
+             name, ratio, low, high, cause[0] != '\0' ? "; " : "", cause, next[0] != '\0' ? "; " : "", next);
+  else if (strcmp(word, "SAME") == 0)
+    snprintf(out, size, "SAME: as fast as %s, %.3g times [%.3g, %.3g]", name, ratio, low, high);
+  else
+    snprintf(out, size, "%s: %.3g times as fast as %s [%.3g, %.3g]", word, ratio, name, low, high);
+  return out;
+}
+
+static const char *limit_text(const char *limit) {
+  static const char *const words[][2] = {{"compute", "arithmetic limits it"},
+                                         {"memory", "reading memory limits it"},
+                                         {"wire", "the exchange between ranks limits it"},
+                                         {"host", "the calls of the host limit it"}};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (strcmp(limit, words[i][0]) == 0) return words[i][1];
+  return "what limits it is unknown";
+}
+
+static void say_fast(const json_t *r) {
+  const json_t *arms = json_object_get(r, "arms"), *method = json_array_get(arms, 0);
+  const json_t *comparisons = json_object_get(r, "comparisons"), *cold = json_object_get(method, "cold");
+  char share[96], text[LINE];
+  if (is_number(method, "share_of_limit"))
+    snprintf(share, sizeof share, "%.0f %% of this machine's limit; %s",
+             100.0 * num(method, "share_of_limit"), limit_text(str(method, "limit")));
+  else
+    snprintf(share, sizeof share, "share of this machine's limit unknown");
+  printf("\n");
+  say("fast?", "%.4g ms a forward: %.3g GFLOP/s, %s", 1e3 * num(method, "median_s"), num(method, "gflops"),
+      share);
+  for (size_t i = 0; i < json_array_size(comparisons); i++) {
+    const json_t *c = json_array_get(comparisons, i), *other = NULL;
+    for (size_t k = 0; k < json_array_size(arms); k++)
+      if (strcmp(str(json_array_get(arms, k), "name"), str(c, "against")) == 0)
+        other = json_array_get(arms, k);
+    say("", "%s", screen_comparison(c, other, 1, text, sizeof text));
+  }
+  if (json_array_size(comparisons) > 0)
+    say("", "(medians of %.0f pairs, with the 95 %% interval)", num(r, "pairs"));
+  if (json_is_object(cold)) say("", "with caches flushed: %.4g ms a forward", 1e3 * num(cold, "median_s"));
+}
+
+/* ---- what training and the backward pass add -------------------------------------------------- */
+
+const char *screen_loss(const char *name) {
+  static const char *const words[][2] = {
+      {"mse_zero", "the mean of Y^2"}, {"mse_target", "the mean of (Y - target)^2"}, {"sum", "the sum of Y"}};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (strcmp(name, words[i][0]) == 0) return words[i][1];
+  return name;
+}
+
+static void say_regions(const json_t *r) {
+  static const char *const regions[][2] = {{"forward", "forward"},          {"backward", "backward"},
+                                           {"opt_step", "optimizer"},       {"allreduce", "exchange"},
+                                           {"layout_fix", "layout fixing"}, {"total_step", "whole step"}};
+  const json_t *timings = json_object_get(r, "timings_ms");
+  char text[256] = "";
+  size_t used = 0;
+  for (size_t i = 0; i < sizeof regions / sizeof regions[0] && used + 1 < sizeof text; i++) {
+    const json_t *t = json_object_get(timings, regions[i][0]);
+    if (!(num(t, "count") > 0)) continue;
+    const int n = snprintf(text + used, sizeof text - used, "%s%s %.3g ms", used > 0 ? ", " : "",
+                           regions[i][1], num(t, "p50_ms"));
+    if (n > 0) used += (size_t)n;
+  }
+  if (used > 0) say("time", "%s (medians of rank %.0f, the slowest)", text, num(r, "timings_rank"));
+}
+
+static void say_training(const json_t *r) {
+  const json_t *losses = json_object_get(r, "losses");
+  const size_t n = json_array_size(losses);
+  printf("\n");
+  if (n > 0)
+    say("loss", "%s: first %.6g, last %.6g, in %zu steps of %s with lr %.3g", screen_loss(str(r, "loss")),
+        json_number_value(json_array_get(losses, 0)), json_number_value(json_array_get(losses, n - 1)), n,
+        str(r, "optimizer"), num(r, "lr"));
+  else
+    say("loss", "%s", screen_loss(str(r, "loss")));
+  say_regions(r);
+}
+
+/* ---- where it lies, and what to type next ------------------------------------------------------ */
+
+/* " -P 2 --n 512 --b 8": what differs from the base configuration. */
+static void size_words(const json_t *r, char *out, size_t size) {
+  char n[32] = "", k[32] = "", b[32] = "", dtype[32] = "";
+  if (num(r, "N") != 4096) snprintf(n, sizeof n, " --n %.0f", num(r, "N"));
+  if (num(r, "K") != num(r, "N")) snprintf(k, sizeof k, " --k %.0f", num(r, "K"));
+  if (num(r, "B") != 64) snprintf(b, sizeof b, " --b %.0f", num(r, "B"));
+  if (strcmp(str(r, "dtype"), "bf16") != 0) snprintf(dtype, sizeof dtype, " --dtype %s", str(r, "dtype"));
+  snprintf(out, size, " -P %.0f%s%s%s%s", num(r, "world_size"), n, k, b, dtype);
+}
+
+/* A command, never broken, with what it is for where there is room. */
+static void say_command(const char *label, const char *why, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say_command(const char *label, const char *why, const char *fmt, ...) {
+  char text[LINE];
+  va_list list;
+  va_start(list, fmt);
+  vsnprintf(text, sizeof text, fmt, list);
+  va_end(list);
+  const int fits = LABEL + 42 + 3 + strlen(why) <= width() && strlen(text) <= 42;
+  if (fits)
+    printf("%-*s%-42s # %s\n", LABEL, label, text, why);
+  else
+    printf("%-*s%s\n", LABEL, label, text);
+}
+
+static void say_next(const json_t *r) {
+  const char *phase = str(r, "phase"), *method = str(r, "method");
+  char sizes[160];
+  size_words(r, sizes, sizeof sizes);
+  const int first = strncmp(phase, "phase0", 6) == 0, train = strncmp(phase, "phase3", 6) == 0;
+  const char *limits = "what each rank does, and its limits", *ways = "other ways to split this layer";
+  if (!json_is_true(json_object_get(r, "passed")) && json_object_get(r, "arms") == NULL) {
+    say_command("next", "all tensors, to look at", "bsrun --method %s%s --phase 0 --dump tensors", method,
+                sizes);
+    say_command("", limits, "bsrun explain method %s%s", method, sizes);
+  } else if (first) {
+    say_command("next", "how fast it is", "bsrun --method %s%s --phase 1", method, sizes);
+    say_command("", ways, "bsrun compare%s", sizes);
+  } else if (strncmp(phase, "phase1", 6) == 0) {
+    say_command("next", ways, "bsrun compare%s", sizes);
+    say_command("", limits, "bsrun explain method %s%s", method, sizes);
+  } else {
+    say_command("next", "how fast, by every method", "bsrun compare%s --pass %s", sizes,
+                train ? "sgd" : "backward");
+    say_command("", train ? "the gradients alone" : "steps of training", "bsrun --method %s%s --phase %d",
+                method, sizes, train ? 2 : 3);
+  }
+}
+
+int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err) {
+  char *command = bsrun_command_line();
+  char *shown = command == NULL ? NULL : bs_report_printable(command);
+  const size_t n = json_array_size(records);
+  for (size_t i = 0; i < n; i++) {
+    const json_t *r = json_array_get(records, i);
+    if (i == 0) say_layer(r);
+    if (json_array_size(json_object_get(r, "gates")) > 0) say_right(r);
+    if (json_object_get(r, "arms") != NULL) say_fast(r);
+    if (strncmp(str(r, "phase"), "phase2", 6) == 0 || strncmp(str(r, "phase"), "phase3", 6) == 0)
+      say_training(r);
+  }
+  printf("\n");
+  for (size_t i = 0; i < json_array_size(folders); i++)
+    printf("%-*s%s\n", LABEL, i == 0 ? "record" : "", json_string_value(json_array_get(folders, i)));
+  if (shown != NULL) printf("%-*s%s\n", LABEL, "repeat", shown);
+  if (n > 0) say_next(json_array_get(records, n - 1));
+  free(shown);
+  free(command);
+  if (fflush(stdout) == 0 && !ferror(stdout)) return BS_OK;
+  return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
+}
