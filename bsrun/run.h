@@ -36,6 +36,8 @@ int32_t run_check_memory(const run_session *session, const bs_experiment *experi
 /* In a process that is not rank 0, after it has followed `what` with rc: hears how that ended there. */
 int32_t run_follow_end(struct bs_peers *peers, const char *what, int32_t rc, bs_error *err);
 
+/* What the gates of a record say: RIGHT, WRONG where one failed, NOT SHOWN RIGHT where none could judge. */
+const char *run_word(const json_t *record);
 /* Prints rows in a format: a table has the columns of each phase, the other formats have all fields. */
 int32_t run_print_rows(int format, const json_t *rows, bs_error *err);
 /* Adds what is computed from a record's times to it: FLOPs, GFLOP/s and share of the limit of each arm. */

@@ -316,8 +316,7 @@ static void add_training(json_t *row, const json_t *record) {
   json_object_set(row, "loss_last", json_array_get(losses, n - 1));
 }
 
-/* WRONG where a gate failed; NOT SHOWN RIGHT where none could judge. */
-static const char *judged(const json_t *record) {
+const char *run_word(const json_t *record) {
   const json_t *gates = json_object_get(record, "gates");
   if (!json_is_true(json_object_get(record, "passed"))) {
     for (size_t i = 0; i < json_array_size(gates); i++) {
@@ -344,7 +343,7 @@ static int32_t add_phase0(json_t *rows, const json_t *record, const char *run_di
   copy_as(row, "whole_error", record, "half_error");
   add_segments(row, record);
   add_training(row, record);
-  json_object_set_new(row, "result", json_string(judged(record)));
+  json_object_set_new(row, "result", json_string(run_word(record)));
   return json_array_append_new(rows, row);
 }
 

@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "bsrun/bsrun.h"
+#include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 
@@ -129,7 +129,7 @@ static void errors_text(const json_t *r, char *out, size_t size) {
 
 static void say_passed(const json_t *r) {
   const json_t *gates = json_object_get(r, "gates");
-  const int steps = is_number(r, "optimizer") || str(r, "optimizer")[0] != '\0';
+  const int steps = str(r, "optimizer")[0] != '\0';
   char errors[256];
   const tally t1 = count(gates, "T1", NULL), t23 = count(gates, "T2", "T3"), t4 = count(gates, "T4", NULL),
               t5 = count(gates, "T5", NULL), t6 = count(gates, "T6", NULL);
@@ -179,21 +179,16 @@ static void say_others(const json_t *r) {
 
 static void say_right(const json_t *r) {
   const json_t *gates = json_object_get(r, "gates");
-  size_t pass = 0, failed = 0, ran = 0;
+  size_t pass = 0, ran = 0;
   for (size_t i = 0; i < json_array_size(gates); i++) {
     const char *state = str(json_array_get(gates, i), "state");
     ran += strcmp(state, "skipped") != 0;
     pass += strcmp(state, "pass") == 0;
-    failed += strcmp(state, "fail") == 0;
   }
   const int ranks = (int)num(r, "world_size");
-  const char *word = failed > 0                                       ? "NO, WRONG"
-                     : !json_is_true(json_object_get(r, "passed"))    ? "NOT SHOWN"
-                     : json_is_true(json_object_get(r, "half_alone")) ? "YES, but it is one half alone"
-                     : json_is_false(json_object_get(r, "valid"))     ? "YES, with NaN or Inf"
-                                                                      : "YES";
   printf("\n");
-  say("right?", "%s: %zu of %zu gates passed on %d rank%s", word, pass, ran, ranks, ranks == 1 ? "" : "s");
+  say("numbers", "%s: %zu of %zu gates passed on %d rank%s", run_word(r), pass, ran, ranks,
+      ranks == 1 ? "" : "s");
   if (is_number(r, "half_error"))
     say("", "the whole product is missed by %.3g, relative; %.3g was expected", num(r, "half_error"),
         num(r, "half_error_expected"));
@@ -244,15 +239,18 @@ static const char *limit_text(const char *limit) {
 static void say_fast(const json_t *r) {
   const json_t *arms = json_object_get(r, "arms"), *method = json_array_get(arms, 0);
   const json_t *comparisons = json_object_get(r, "comparisons"), *cold = json_object_get(method, "cold");
-  char share[96], text[LINE];
+  char share[96], predicted[48] = "", text[LINE];
+  const json_t *by_kernel = json_object_get(method, "predicted_s");
+  if (is_number(by_kernel, "total"))
+    snprintf(predicted, sizeof predicted, " (%.4g predicted)", 1e3 * num(by_kernel, "total"));
   if (is_number(method, "share_of_limit"))
     snprintf(share, sizeof share, "%.0f %% of this machine's limit; %s",
              100.0 * num(method, "share_of_limit"), limit_text(str(method, "limit")));
   else
     snprintf(share, sizeof share, "share of this machine's limit unknown");
   printf("\n");
-  say("fast?", "%.4g ms a forward: %.3g GFLOP/s, %s", 1e3 * num(method, "median_s"), num(method, "gflops"),
-      share);
+  say("speed", "%.4g ms a forward%s: %.3g GFLOP/s, %s", 1e3 * num(method, "median_s"), predicted,
+      num(method, "gflops"), share);
   for (size_t i = 0; i < json_array_size(comparisons); i++) {
     const json_t *c = json_array_get(comparisons, i), *other = NULL;
     for (size_t k = 0; k < json_array_size(arms); k++)
@@ -371,7 +369,7 @@ int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err
   }
   printf("\n");
   for (size_t i = 0; i < json_array_size(folders); i++)
-    printf("%-*s%s\n", LABEL, i == 0 ? "record" : "", json_string_value(json_array_get(folders, i)));
+    printf("%-*s%s\n", LABEL, i == 0 ? "run" : "", json_string_value(json_array_get(folders, i)));
   if (shown != NULL) printf("%-*s%s\n", LABEL, "repeat", shown);
   if (n > 0) say_next(json_array_get(records, n - 1));
   free(shown);
