@@ -108,6 +108,7 @@ void help_plugins(void) {
       "\n"
       "Options of all subcommands except `new`:\n"
       "  -o, --output FORMAT  table, md, csv, json or jsonl; new has it too; of check text, tap or json\n"
+      "  --wide               list, inspect, why: a table of all columns, however wide\n"
       "  --config FILE        plugin_dirs, plugin_trust, parameters and what selects plugins, from a YAML "
       "file\n"
       "  --set KEY=VALUE      set one key of it\n"

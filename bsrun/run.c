@@ -195,8 +195,14 @@ static int32_t make_experiment(run_plan *p, size_t phase, size_t point, bs_exper
   return BS_OK;
 }
 
-/* What was measured to choose an implementation changes nothing that a reader has to do. */
 static void on_tuner_note(void *user, const char *text) {
+  run_plan *p = user;
+  bsrun_progress_end(&p->tuning);
+  bs_note_add(&p->notes, "%s", text);
+  show_notes(p);
+}
+
+static void on_tuner_detail(void *user, const char *text) {
   run_plan *p = user;
   bsrun_progress_end(&p->tuning);
   bsrun_detail(p->session.verbose, text);
@@ -205,6 +211,7 @@ static void on_tuner_note(void *user, const char *text) {
 static int32_t open_tuner(run_plan *p, bs_error *err) {
   const bs_tuner_options options = {.path = p->tune_path,
                                     .note = on_tuner_note,
+                                    .detail = on_tuner_detail,
                                     .note_user = p,
                                     .progress = bsrun_progress_to(p->session.quiet),
                                     .progress_user = &p->tuning};

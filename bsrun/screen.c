@@ -13,7 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 
-enum { WIDTH = 100, NARROW = 60, LABEL = 10, LINE = 1024 };
+enum { WIDTH = 100, NARROW = 60, LABEL = 10, COMMAND = 40, LINE = 1024 };
 
 /* Columns to fill: a terminal's, WIDTH at most and elsewhere. */
 static size_t width(void) {
@@ -67,11 +67,11 @@ static void say(const char *label, const char *fmt, ...) {
 static void say_layer(const json_t *r) {
   const int ranks = (int)num(r, "world_size"), threads = (int)num(r, "threads_per_rank");
   const char *act = str(r, "activation"), *mask = str(r, "mask");
-  say("layer", "Y = X W^T%s%s%s: %.0f tokens, %.0f inputs, %.0f outputs, %s",
+  say("layer:", "Y = X W^T%s%s%s: %.0f tokens, %.0f inputs, %.0f outputs, %s",
       json_is_true(json_object_get(r, "bias")) ? " + b" : ", no bias",
       act[0] != '\0' && strcmp(act, "none") != 0 ? ", then " : "", strcmp(act, "none") != 0 ? act : "",
       num(r, "B"), num(r, "K"), num(r, "N"), str(r, "dtype"));
-  say("split", "%s on %d rank%s of %d thread%s, backend %s%s%s: per rank %s", str(r, "method"), ranks,
+  say("split:", "%s on %d rank%s of %d thread%s, backend %s%s%s: per rank %s", str(r, "method"), ranks,
       ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s", str(r, "backend"),
       mask[0] != '\0' ? ", mask " : "", mask, str(r, "split"));
 }
@@ -187,7 +187,7 @@ static void say_right(const json_t *r) {
   }
   const int ranks = (int)num(r, "world_size");
   printf("\n");
-  say("numbers", "%s: %zu of %zu gates passed on %d rank%s", run_word(r), pass, ran, ranks,
+  say("numbers:", "%s: %zu of %zu gates passed on %d rank%s", run_word(r), pass, ran, ranks,
       ranks == 1 ? "" : "s");
   if (is_number(r, "half_error"))
     say("", "the whole product is missed by %.3g, relative; %.3g was expected", num(r, "half_error"),
@@ -249,7 +249,7 @@ static void say_fast(const json_t *r) {
   else
     snprintf(share, sizeof share, "share of this machine's limit unknown");
   printf("\n");
-  say("speed", "%.4g ms a forward%s: %.3g GFLOP/s, %s", 1e3 * num(method, "median_s"), predicted,
+  say("speed:", "%.4g ms a forward%s: %.3g GFLOP/s, %s", 1e3 * num(method, "median_s"), predicted,
       num(method, "gflops"), share);
   for (size_t i = 0; i < json_array_size(comparisons); i++) {
     const json_t *c = json_array_get(comparisons, i), *other = NULL;
@@ -287,7 +287,7 @@ static void say_regions(const json_t *r) {
                            regions[i][1], num(t, "p50_ms"));
     if (n > 0) used += (size_t)n;
   }
-  if (used > 0) say("time", "%s (medians of rank %.0f, the slowest)", text, num(r, "timings_rank"));
+  if (used > 0) say("time:", "%s (medians of rank %.0f, the slowest)", text, num(r, "timings_rank"));
 }
 
 static void say_training(const json_t *r) {
@@ -295,11 +295,11 @@ static void say_training(const json_t *r) {
   const size_t n = json_array_size(losses);
   printf("\n");
   if (n > 0)
-    say("loss", "%s: first %.6g, last %.6g, in %zu steps of %s with lr %.3g", screen_loss(str(r, "loss")),
+    say("loss:", "%s: first %.6g, last %.6g, in %zu steps of %s with lr %.3g", screen_loss(str(r, "loss")),
         json_number_value(json_array_get(losses, 0)), json_number_value(json_array_get(losses, n - 1)), n,
         str(r, "optimizer"), num(r, "lr"));
   else
-    say("loss", "%s", screen_loss(str(r, "loss")));
+    say("loss:", "%s", screen_loss(str(r, "loss")));
   say_regions(r);
 }
 
@@ -316,19 +316,18 @@ static void size_words(const json_t *r, char *out, size_t size) {
 }
 
 /* A command, never broken, with what it is for where there is room. */
-static void say_command(const char *label, const char *why, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static void say_command(const char *label, const char *why, const char *fmt, ...) {
+static void say_command(const char *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say_command(const char *why, const char *fmt, ...) {
   char text[LINE];
   va_list list;
   va_start(list, fmt);
   vsnprintf(text, sizeof text, fmt, list);
   va_end(list);
-  const int fits = LABEL + 42 + 3 + strlen(why) <= width() && strlen(text) <= 42;
-  if (fits)
-    printf("%-*s%-42s # %s\n", LABEL, label, text, why);
+  const size_t used = 6 + (strlen(text) > COMMAND ? strlen(text) : COMMAND) + 3 + strlen(why);
+  if (used <= width())
+    printf("next: %-*s # %s\n", COMMAND, text, why);
   else
-    printf("%-*s%s\n", LABEL, label, text);
+    printf("next: %s\n", text);
 }
 
 static void say_next(const json_t *r) {
@@ -338,20 +337,18 @@ static void say_next(const json_t *r) {
   const int first = strncmp(phase, "phase0", 6) == 0, train = strncmp(phase, "phase3", 6) == 0;
   const char *limits = "what each rank does, and its limits", *ways = "other ways to split this layer";
   if (!json_is_true(json_object_get(r, "passed")) && json_object_get(r, "arms") == NULL) {
-    say_command("next", "all tensors, to look at", "bsrun --method %s%s --phase 0 --dump tensors", method,
-                sizes);
-    say_command("", limits, "bsrun explain method %s%s", method, sizes);
+    say_command("all tensors, to look at", "bsrun --method %s%s --phase 0 --dump tensors", method, sizes);
+    say_command(limits, "bsrun explain method %s%s", method, sizes);
   } else if (first) {
-    say_command("next", "how fast it is", "bsrun --method %s%s --phase 1", method, sizes);
-    say_command("", ways, "bsrun compare%s", sizes);
+    say_command("how fast it is", "bsrun --method %s%s --phase 1", method, sizes);
+    say_command(ways, "bsrun compare%s", sizes);
   } else if (strncmp(phase, "phase1", 6) == 0) {
-    say_command("next", ways, "bsrun compare%s", sizes);
-    say_command("", limits, "bsrun explain method %s%s", method, sizes);
+    say_command(ways, "bsrun compare%s", sizes);
+    say_command(limits, "bsrun explain method %s%s", method, sizes);
   } else {
-    say_command("next", "how fast, by every method", "bsrun compare%s --pass %s", sizes,
-                train ? "sgd" : "backward");
-    say_command("", train ? "the gradients alone" : "steps of training", "bsrun --method %s%s --phase %d",
-                method, sizes, train ? 2 : 3);
+    say_command("how fast, by every method", "bsrun compare%s --pass %s", sizes, train ? "sgd" : "backward");
+    say_command(train ? "the gradients alone" : "steps of training", "bsrun --method %s%s --phase %d", method,
+                sizes, train ? 2 : 3);
   }
 }
 
@@ -369,8 +366,8 @@ int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err
   }
   printf("\n");
   for (size_t i = 0; i < json_array_size(folders); i++)
-    printf("%-*s%s\n", LABEL, i == 0 ? "run" : "", json_string_value(json_array_get(folders, i)));
-  if (shown != NULL) printf("%-*s%s\n", LABEL, "repeat", shown);
+    printf("run: %s\n", json_string_value(json_array_get(folders, i)));
+  if (shown != NULL) printf("repeat: %s\n", shown);
   if (n > 0) say_next(json_array_get(records, n - 1));
   free(shown);
   free(command);

@@ -14,6 +14,7 @@ struct bs_tuner {
 };
 
 void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void bs_tuner_detail(const bs_tuner *tuner, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* One product of an experiment. */
 typedef struct bs_decision {

@@ -160,7 +160,7 @@ static void tell(const bs_tuner *tuner, const json_t *entry) {
       bs_text_printf(&t, "; %s: %s", text(c, "name"),
                      bs_tune_words(entry, text(c, "name"), words, sizeof words));
   }
-  if (!t.failed) bs_tuner_note(tuner, "%s", t.data);
+  if (!t.failed) bs_tuner_detail(tuner, "%s", t.data);
   bs_text_free(&t);
 }
 
@@ -174,7 +174,8 @@ static int is_passing(job *j, bs_decision *d, int wins, const json_t *results) {
     const char *why = bs_contest_passing(r, j->hurried && !wins);
     if (why == NULL) continue;
     snprintf(d->why, sizeof d->why, "not settled: %.32s: %.100s", text(r, "name"), why);
-    bs_tuner_note(j->tuner, "%s: %s for now, nothing is kept; %s", text(d->asked, "key"), d->choice, d->why);
+    bs_tuner_detail(j->tuner, "%s: %s for now, nothing is kept; %s", text(d->asked, "key"), d->choice,
+                    d->why);
     return 1;
   }
   return 0;
@@ -262,8 +263,8 @@ int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_ca
     bs_tuner_note(tuner, "%s: %s", arm->name, why);
     return BS_OK;
   }
-  bs_tuner_note(tuner,
-                "measuring which of %u implementations is the fastest for: %s (%zu product%s, about %.2g s)",
-                j.n_names, arm->name, products, products == 1 ? "" : "s", seconds);
+  bs_tuner_detail(
+      tuner, "measuring which of %u implementations is the fastest for: %s (%zu product%s, about %.2g s)",
+      j.n_names, arm->name, products, products == 1 ? "" : "s", seconds);
   return contest(&j, seconds, e->tune_margin, err);
 }

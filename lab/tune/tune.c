@@ -34,6 +34,16 @@ void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) {
   tuner->options.note(tuner->options.note_user, line);
 }
 
+void bs_tuner_detail(const bs_tuner *tuner, const char *fmt, ...) {
+  char line[1024];
+  va_list ap;
+  if (tuner->options.detail == NULL) return;
+  va_start(ap, fmt);
+  vsnprintf(line, sizeof line, fmt, ap);
+  va_end(ap);
+  tuner->options.detail(tuner->options.note_user, line);
+}
+
 int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_tuner **out, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   *out = NULL;
@@ -330,7 +340,7 @@ void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong) {
   if (rc != BS_OK)
     bs_tuner_note(tuner, "[%s] %s; what was measured is not kept: %s", err.id, err.message, err.hint);
   else if (json_array_size(tuner->pending) > 0 && tuner->cache.path != NULL)
-    bs_tuner_note(tuner, "kept in %s", tuner->cache.path);
+    bs_tuner_detail(tuner, "kept in %s", tuner->cache.path);
   json_array_clear(tuner->pending);
 }
 

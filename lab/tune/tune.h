@@ -11,7 +11,8 @@ typedef struct bs_tuner bs_tuner;
 
 typedef struct bs_tuner_options {
   const char *path; /* the tuning file; NULL: none is read or written, and nothing is measured */
-  void (*note)(void *user, const char *text); /* one line for the reader; NULL: nobody listens */
+  void (*note)(void *user, const char *text);   /* one line for the reader; NULL: nobody listens */
+  void (*detail)(void *user, const char *text); /* what was measured and chosen: nothing to do about it */
   void *note_user;
   bs_progress_fn progress; /* may be NULL */
   void *progress_user;

@@ -336,7 +336,7 @@ static const struct {
   int code;
   const char *id, *text;
 } wrong[] = {
-    {{"mtmul"}, 2, "BS-USE-VERB", "'matmul'"},
+    {{"mtmul"}, 2, "BS-USE-CHOICE", "'matmul'"},
     {{"mask"}, 2, "BS-USE-WORD", "explain mask MASK"},
     {{"matmul", "x"}, 2, "BS-USE-WORD", "2 words"},
     {{"mask", "interleav"}, 3, "BS-MASK-NAME", "'interleave'"},
@@ -348,7 +348,7 @@ static const struct {
     {{"matmul", "--b", "0"}, 3, "BS-CFG-RANGE", "model.B"},
     {{"matmul", "--dtype", "fp33"}, 3, "BS-CFG-DTYPE", "fp32"},
     {{"matmul", "--out-dtype", "x"}, 2, "BS-USE-DTYPE", "--out-dtype"},
-    {{"matmul", "--activation", "geluu"}, 2, "BS-USE-VERB", "'gelu'"},
+    {{"matmul", "--activation", "geluu"}, 2, "BS-USE-CHOICE", "'gelu'"},
     {{"matmul", "--mask", "interleave", "--rank", "2"}, 2, "BS-USE-NUMBER", "2 ranks"},
     {{"matmul", "--mask", "random_2of4"}, 3, "BS-MASK-BYROW", "2:4"},
     {{"matmul", "--dtype", "f32", "--weight-dtype", "i32"}, 2, "BS-OP-DTYPE", "i32"},

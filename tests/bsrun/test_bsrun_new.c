@@ -152,7 +152,7 @@ static const struct {
     {2, "BS-NEW-NAME", "''", {"", "--kind", "op"}},
     {2, "BS-NEW-NAME", "'../up'", {"../up", "--kind", "op"}},
     {2, "BS-NEW-NAME", "plugin.c", {"plugin", "--kind", "op"}},
-    {2, "BS-USE-VERB", "did you mean 'method'?", {"acme", "--kind", "metod"}},
+    {2, "BS-USE-CHOICE", "did you mean 'method'?", {"acme", "--kind", "metod"}},
     {2, "BS-USE-VALUE", "--kind", {"acme"}},
     {2, "BS-USE-WORD", "one name, 0 given", {"--kind", "op"}},
     {2, "BS-USE-WORD", "one name, 2 given", {"acme", "more", "--kind", "op"}},

@@ -27,8 +27,8 @@ static json_t *last_record(const char *folder) {
 START_TEST(the_bare_form_proves_then_times) {
   ran r = bsrun(dir, "--plugin", "cpu", "--method", "blockshock", SMALL, NULL);
   must_be(&r, 0);
-  ck_assert(strstr(r.out, "RIGHT") != NULL && strstr(r.out, "dense, one rank's cores") != NULL &&
-            strstr(r.out, "dense, all cores") != NULL);
+  ck_assert(strstr(r.out, "RIGHT") != NULL && strstr(r.out, " dense on ") != NULL &&
+            strstr(r.out, " dense on all ") != NULL);
   ck_assert(strstr(r.out, "\nrepeat: bsrun --plugin cpu --method blockshock --set model.N=64") != NULL);
   static const char *const phases[] = {"/phase0_correctness/blockshock/", "/phase1_forward/blockshock/"};
   for (int i = 0; i < 2; i++) {

@@ -94,7 +94,7 @@ static int lines(void) {
 }
 
 START_TEST(measured_once_kept_and_pinned) {
-  ran r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, NULL);
+  ran r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, "-v", NULL);
   must_be(&r, 0);
   must_choose(&r, 0, "pair:hollow", "measured");
   ck_assert_ptr_nonnull(strstr(r.err, "measuring which of 3 implementations"));

@@ -42,7 +42,7 @@ static const run_bad rows[] = {
     {"control bytes in an id", 2, "BS-USE-NAME", "0x1b", {"--run-id", "a\x1b[31m", NULL}},
     {"no folder", 2, "BS-USE-EMPTY", "--out", {"--out", "", NULL}},
     {"control bytes in a folder", 2, "BS-USE-NAME", "0x0a", {"--out", "a\nb", NULL}},
-    {"no output format of that name", 2, "BS-USE-VERB", "json", {"-o", "jsn", NULL}},
+    {"no output format of that name", 2, "BS-USE-FORMAT", "json", {"-o", "jsn", NULL}},
     {"--set without a value", 2, "BS-USE-SET", NULL, {"--set", "model.N", NULL}},
     {"--set without a key", 2, "BS-USE-SET", NULL, {"--set", "=8", NULL}},
     {"help on nothing", 2, "BS-USE-VERB", NULL, {"help", "rum", NULL}},

@@ -208,7 +208,7 @@ START_TEST(wrong_numbers_are_not_timed) {
   run_expect(&r, 6, "wrong numbers, both phases");
   run_expect_error(&r, 0, id, "wrong numbers, both phases");
   ck_assert_str_eq(id, "BS-GATE-FAIL");
-  ck_assert_ptr_nonnull(strstr(r.out, "NOT SHOWN RIGHT"));
+  ck_assert_ptr_nonnull(strstr(r.out, "WRONG: "));
   ck_assert_ptr_nonnull(strstr(r.err, "phase1_forward is not run"));
   ck_assert_uint_eq(run_count_files(folder, "DONE"), 1);
   run_free(&r);

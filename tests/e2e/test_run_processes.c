@@ -287,6 +287,7 @@ static const struct {
 START_TEST(test_auto) {
   const char *const args[] = {"--launch",
                               "processes",
+                              "--wide",
                               "--method",
                               "auto",
                               "-P",

@@ -37,9 +37,33 @@ START_TEST(table) {
 }
 END_TEST
 
+/* However long its cells are: lines break at spaces, else behind slashes, else anywhere; nothing is lost. */
+START_TEST(a_table_fits_its_width) {
+  char words[400] = "", path[400] = "", *text, *line, *rest = NULL;
+  for (int i = 0; i < 40; i++) strcat(words, "\xc3\xa9words "), strcat(path, "a/folder/");
+  json_t *rows = json_pack("[{s:s, s:s, s:f, s:s, s:s}]", "name", words, "same", path, "x", 0.5, "none",
+                           path + 1, "wide", "v");
+  text = print(BS_FORMAT_TABLE, json_incref(rows));
+  ck_assert_ptr_null(strstr(text, "wide"));
+  size_t found = 0, lines = 0;
+  for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest), lines++) {
+    size_t width = 0;
+    for (const char *p = line; *p != '\0'; p++) width += ((unsigned char)*p & 0xc0) != 0x80;
+    ck_assert_msg(width <= BS_TABLE_WIDTH || strncmp(line, "same ", 5) == 0, "%zu: %s", width, line);
+    for (const char *p = line; (p = strstr(p, "words")) != NULL; p++) found++;
+  }
+  ck_assert_uint_eq(found, 40);
+  ck_assert_uint_gt(lines, 4);
+  free(text);
+  text = print(BS_FORMAT_WIDE, rows); /* one line a row, and every field */
+  ck_assert(strstr(text, words + 1) != NULL && strstr(text, path) != NULL && strstr(text, "wide") != NULL);
+  free(text);
+}
+END_TEST
+
 START_TEST(md) {
   char *text = print(BS_FORMAT_MD, json_pack("[{s:s}]", "name", "a|b"));
-  ck_assert_str_eq(text, "| NAME | same | X | none |\n| --- | --- | ---: | --- |\n| a\\|b |  |  |  |\n");
+  ck_assert_str_eq(text, "| NAME |\n| --- |\n| a\\|b |\n");
   free(text);
 }
 END_TEST
@@ -118,6 +142,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{table},
+                             {a_table_fits_its_width},
                              {md},
                              {csv},
                              {json_and_lines},

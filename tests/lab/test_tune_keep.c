@@ -19,7 +19,7 @@ static void note(void *user, const char *text) {
 static void setup(void) {
   dir = scratch_dir();
   snprintf(path, sizeof path, "%s/tuning.jsonl", dir);
-  const bs_tuner_options options = {.path = path, .note = note};
+  const bs_tuner_options options = {.path = path, .note = note, .detail = note};
   ck_assert_int_eq(bs_tuner_open(NULL, &options, &tuner, NULL), BS_OK);
 }
 static void teardown(void) {
