@@ -38,8 +38,11 @@ void kit_abi_symbols(const kit_case *c) {
              "needs %d symbols bs_* of the host, of the symbols%s: all that a plugin needs comes through the "
              "host table",
              s.undefined_ours, s.text);
-  kit_assert(s.exported == 1, "exports %d symbols, one is allowed:%s (compile with -fvisibility=hidden)",
-             s.exported, s.text);
+  kit_assert(
+      s.exported == 1,
+      "exports %d symbols, one is allowed:%s (compile with -fvisibility=hidden; "
+      "C++ templates need -Wl,--version-script=$(pkg-config --variable=linkmap blockshock-plugin), too)",
+      s.exported, s.text);
 }
 
 typedef struct heard {

@@ -11,7 +11,7 @@ moved() { # file, what pkg-config is asked
     *) fail "$1: $2 is '$answer'" ;;
   esac
 }
-for variable in libdir includedir plugindir templatedir bsrun conformance; do
+for variable in libdir includedir plugindir linkmap templatedir bsrun conformance; do
   moved blockshock-plugin --variable=$variable
 done
 moved blockshock-plugin --cflags-only-I
