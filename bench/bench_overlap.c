@@ -82,12 +82,12 @@ static int32_t open_arm(job *j, int i, bs_error *err) {
   return bs_arm_open(&c, names[i], &j->arms[i], err);
 }
 
-static int32_t batch(void *user, uint64_t calls, double *out_seconds, bs_error *err) {
-  return bs_arm_batch(user, calls, out_seconds, err);
+static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
+  return bs_arms_rebuild(((job *)user)->arms, ARMS, build % 2 == 1, err);
 }
 
 static int32_t measure(job *j, bs_error *err) {
-  static const bs_sampler_host host = {.disturb = bs_disturb_host};
+  const bs_sampler_host host = {.user = j, .disturb = bs_disturb_host, .rebuild = rebuild};
   bs_sampler_arm arms[ARMS];
   bs_sampler_options o;
   bs_sampler_defaults(&o);
@@ -95,7 +95,8 @@ static int32_t measure(job *j, bs_error *err) {
   o.pairs_max = (size_t)j->pairs;
   o.pairs_min = o.pairs_max < LEAST_PAIRS ? o.pairs_max : LEAST_PAIRS;
   o.seconds = j->seconds;
-  for (int i = 0; i < ARMS; ++i) arms[i] = (bs_sampler_arm){names[i], j->arms[i], batch};
+  for (int i = 0; i < ARMS; ++i)
+    arms[i] = (bs_sampler_arm){.name = names[i], .user = j->arms[i], .batch = bs_arm_batch};
   return bs_sampler_run(&o, &host, arms, ARMS, &j->sampling, err);
 }
 

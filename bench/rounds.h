@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * rounds.h - samples of arms in turn, by the sampler of phase 1 (lab/measure/sampler.h): forwards and
- * backwards, so that what drifts falls on all. */
+ * rounds.h - samples of arms in turn, by the sampler of phase 1 (lab/measure/sampler.h), so that
+ * what drifts falls on all. */
 #ifndef BS_BENCH_ROUNDS_H
 #define BS_BENCH_ROUNDS_H
 #include "arms.h"
@@ -16,9 +16,9 @@ typedef struct bench_round_options {
   double seconds_a_shape; /* no new round after so long */
 } bench_round_options;
 
-/* All arms are ready; arms[0] is the subject. Before each sample its arm runs untimed for a millisecond:
- * threads of the arm before have fallen asleep by then and its own are awake. Arms whose one call lasts
- * longer than 20 ms wait that millisecond instead. */
+/* All arms are ready; arms[0] is the subject. Before each sample its arm runs untimed: threads of the arm
+ * before have fallen asleep by then and its own are awake. Arms whose call lasts 50 ms or longer wait a
+ * millisecond instead. */
 int32_t bench_take(bench_arm *const *arms, size_t n_arms, const bench_round_options *options, int short_calls,
                    bs_sampling **out, bs_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * timing.c - the rows of the backend, a GEMM timed and judged, and the comparison's self-test: an arm against
- * itself. */
+ * timing.c - the rows of the backend, a GEMM timed and judged, and the comparison's self-test: a layer
+ * against itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,16 +141,17 @@ void bs_doctor_gemm(bs_doctor *d, bs_context *context) {
   known_free(&k);
 }
 
-/* ---- the arm against itself ----------------------------------------------------------------- */
+/* ---- a layer against itself ----------------------------------------------------------------- */
 
-static int32_t self_batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
-  return bs_arm_batch(user, n, out_seconds, err);
+static int32_t rebuild_both(void *user, uint32_t build, bs_error *err) {
+  return bs_arms_rebuild(user, 2, build % 2 == 1, err);
 }
 
-/* One arm plays both of a comparison. */
-static int32_t self_pairs(bs_arm *arm, uint64_t seed, bs_comparison *out, bs_error *err) {
-  const bs_sampler_arm both[] = {{"first", arm, self_batch}, {"second", arm, self_batch}};
-  const bs_sampler_host host = {.disturb = bs_disturb_host};
+/* Two arms of the same layer, built apart. */
+static int32_t self_pairs(bs_arm *const *arm, uint64_t seed, bs_comparison *out, bs_error *err) {
+  const bs_sampler_arm both[] = {{.name = "first", .user = arm[0], .batch = bs_arm_batch},
+                                 {.name = "second", .user = arm[1], .batch = bs_arm_batch}};
+  const bs_sampler_host host = {.user = (void *)arm, .disturb = bs_disturb_host, .rebuild = rebuild_both};
   bs_sampler_options o;
   bs_sampling *s = NULL;
   bs_sampler_defaults(&o);
@@ -170,7 +171,8 @@ uint32_t bs_doctor_judge_self_test(const uint32_t *words, uint32_t n_words) {
   return BS_CHECK_FAIL;
 }
 
-static int32_t self_trials(bs_arm *arm, uint32_t *words, uint32_t *out_n, bs_comparison *c, bs_error *err) {
+static int32_t self_trials(bs_arm *const *arm, uint32_t *words, uint32_t *out_n, bs_comparison *c,
+                           bs_error *err) {
   int32_t rc = BS_OK;
   for (*out_n = 0; rc == BS_OK && *out_n < TRIALS;) {
     rc = self_pairs(arm, *out_n + 1, c, err);
@@ -183,14 +185,14 @@ static int32_t self_trials(bs_arm *arm, uint32_t *words, uint32_t *out_n, bs_com
 void bs_doctor_self_test(bs_doctor *d, bs_context *context) {
   bs_error err = BS_ERROR_INIT;
   bs_comparison c = {0};
-  bs_arm *arm = NULL;
+  bs_arm *arm[2] = {NULL, NULL};
   uint32_t words[TRIALS], n = 0;
   known k;
   int32_t rc = known_make(d, context, SELF_B, SELF_N, &k, &err);
-  if (rc == BS_OK) rc = bs_arm_open(&k.c, "self", &arm, &err);
+  for (int i = 0; rc == BS_OK && i < 2; i++) rc = bs_arm_open(&k.c, "self", &arm[i], &err);
   if (rc == BS_OK) rc = self_trials(arm, words, &n, &c, &err);
-  if (arm != NULL) {
-    const int32_t closed = bs_arm_close(arm, NULL, rc == BS_OK ? &err : NULL);
+  for (int i = 0; i < 2; i++) {
+    const int32_t closed = arm[i] != NULL ? bs_arm_close(arm[i], NULL, rc == BS_OK ? &err : NULL) : BS_OK;
     if (rc == BS_OK) rc = closed;
   }
   if (rc == BS_OK) {
@@ -198,9 +200,9 @@ void bs_doctor_self_test(bs_doctor *d, bs_context *context) {
     if (state == BS_CHECK_FAIL) d->wrong = 1;
     bs_doctor_add(
         d, "timer self-test", state,
-        "an arm differs from itself: other programs take the cores; comparisons made now are not to "
+        "a layer differs from itself: other programs take the cores; comparisons made now are not to "
         "be trusted",
-        "%d pairs of an arm with itself: %s, ratio %.4f [%.4f, %.4f], trial %u of at most %d", PAIRS,
+        "%d pairs of a layer with itself: %s, ratio %.4f [%.4f, %.4f], trial %u of at most %d", PAIRS,
         bs_comparison_name(c.word), c.ratio, c.low, c.high, n, TRIALS);
   } else {
     bs_doctor_error(d, "timer self-test", &err);

@@ -38,7 +38,7 @@ static int32_t obey(follower *f, const bs_told *told, bs_error *err) {
     case BS_WORD_OPEN:
       return open_arm(f, told, err);
     case BS_WORD_BATCH:
-      return *arm != NULL ? bs_arm_follow(*arm, told->what, told->n, err) : unknown(told, err);
+      return *arm != NULL ? bs_arm_follow(*arm, told, err) : unknown(told, err);
     case BS_WORD_CLOSE: {
       bs_arm *closed = *arm;
       *arm = NULL;

@@ -185,16 +185,22 @@ int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladd
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
-static int32_t batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
-  return bs_arm_batch(user, n, out_seconds, err);
-}
-
 /* Worlds and layers of the rungs that are sampled; one that cannot be built is refused from then on. */
 typedef struct sampled {
   bs_rung *rung[BS_SAMPLER_ARMS];
   bs_arm *arm[BS_SAMPLER_ARMS];
   uint32_t n;
+  const bs_ladder_options *o;
 } sampled;
+
+static void tell_sampled(void *user, const char *what, uint64_t done, uint64_t total) {
+  tell(((const sampled *)user)->o, what, done, total);
+}
+
+static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
+  const sampled *s = user;
+  return bs_arms_rebuild(s->arm, s->n, build % 2 == 1, err);
+}
 
 static int32_t open_sampled(bs_ladder *l, uint32_t most, const bs_ladder_options *o, sampled *s,
                             bs_error *err) {
@@ -216,18 +222,22 @@ static int32_t open_sampled(bs_ladder *l, uint32_t most, const bs_ladder_options
   return bs_error_set(err, BS_CONFIG, "BS-AUTO-NONE", "none of the candidates could be built");
 }
 
-static int32_t run_sampled(sampled *s, double seconds, const bs_ladder_options *o, bs_error *err) {
+static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
   bs_sampler_options so;
   bs_sampler_arm arms[BS_SAMPLER_ARMS];
   bs_sampling *taken = NULL;
   const bs_sampler_host host = {
-      .user = o->progress_user, .disturb = bs_disturb_host, .progress = o->progress};
+      .user = s, .disturb = bs_disturb_host, .progress = tell_sampled, .rebuild = rebuild};
   bs_sampler_defaults(&so);
   so.pairs_min = PAIRS_MIN;
   so.pairs_max = PAIRS_MAX;
   so.seconds = seconds;
   so.warm_seconds = seconds / (2.0 * s->n) < so.warm_seconds ? seconds / (2.0 * s->n) : so.warm_seconds;
-  for (uint32_t i = 0; i < s->n; i++) arms[i] = (bs_sampler_arm){s->rung[i]->name, s->arm[i], batch};
+  for (uint32_t i = 0; i < s->n; i++)
+    arms[i] = (bs_sampler_arm){.name = s->rung[i]->name,
+                               .user = s->arm[i],
+                               .batch = bs_arm_batch,
+                               .oversubscribed = bs_arm_oversubscribed(s->arm[i])};
   const int32_t rc = bs_sampler_run(&so, &host, arms, s->n, &taken, err);
   for (uint32_t i = 0; rc == BS_OK && i < s->n; i++) {
     s->rung[i]->measured = 1;
@@ -240,10 +250,10 @@ static int32_t run_sampled(sampled *s, double seconds, const bs_ladder_options *
 
 int32_t bs_ladder_measure(bs_ladder *l, uint32_t most, double seconds, const bs_ladder_options *o,
                           bs_error *err) {
-  sampled s = {0};
+  sampled s = {.o = o};
   if (most > BS_SAMPLER_ARMS) most = BS_SAMPLER_ARMS;
   int32_t rc = open_sampled(l, most, o, &s, err);
-  if (rc == BS_OK) rc = run_sampled(&s, seconds, o, err);
+  if (rc == BS_OK) rc = run_sampled(&s, seconds, err);
   for (uint32_t i = 0; i < s.n; i++) bs_arm_close(s.arm[i], NULL, NULL);
   give_places(l);
   return rc;

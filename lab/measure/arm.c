@@ -3,23 +3,43 @@
  * two barriers. */
 #include "lab/measure/arm.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/measure/clocks.h"
 #include "lab/measure/flush.h"
+#include "lab/measure/machine.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
 #include "lab/phase/place.h"
 #include "lab/stop.h"
 
-enum command { COMMAND_BATCH = 1, COMMAND_RESET = 2, COMMAND_STOP = 3, COMMAND_LED = 4, COMMAND_COLD = 5 };
-static const double LEAD_SECONDS = 0.05; /* a forward this long hardly notes how it begins */
+enum command {
+  COMMAND_BATCH = 1,
+  COMMAND_COLD = 2,
+  COMMAND_RESET = 3, /* regions and counters */
+  COMMAND_DROP = 4,  /* layer and tensors */
+  COMMAND_BUILD = 5, /* again */
+  COMMAND_STOP = 6
+};
+
+/* What a rank tells of a batch. */
+typedef struct rank_told {
+  double seconds, switches;
+} rank_told;
+
+/* A rank's layer and what it works on. */
+typedef struct built {
+  bs_layer *layer;
+  bs_tensor x, y;
+} built;
 
 struct bs_arm {
   bs_case c;
@@ -34,32 +54,31 @@ struct bs_arm {
   pthread_cond_t changed;
   uint64_t posted; /* number of the newest command */
   uint32_t command;
-  uint64_t batch;
+  uint64_t lead, batch;
   uint32_t done_ranks; /* ranks that finished the newest command (or the build: command 0) */
   int ended;           /* the world has returned */
   int failed;          /* a rank has left with an error: the others must not wait for a command */
   int32_t status;
   bs_error error;
-  double *rank_seconds;
+  rank_told *told;                      /* [world_size]: of the newest batch */
   bs_arm_tensors *tensors;              /* [world_size] */
   uint64_t (*counted)[BS_COUNT_COUNT_]; /* [world_size]: of one forward of the newest batch */
   double *build_seconds, *pack_seconds; /* [world_size] */
   bs_flush *flush;
   bs_clocks clocks;              /* of this process's ranks, under the lock */
   _Atomic uint64_t device_flush; /* bytes written to empty a device's cache; 0: the host's are flushed */
-  int asked;                     /* a batch was */
-  uint32_t command_of_batch;     /* COMMAND_LED once the first batch has told how long a forward takes */
 };
 
-static int32_t wait_command(bs_arm *arm, uint64_t seen, uint32_t *out_command, uint64_t *out_batch,
-                            uint64_t *out_seen) {
+/* The newest command, when there is one after number *seen. */
+static uint32_t wait_command(bs_arm *arm, uint64_t *seen, uint64_t *out_lead, uint64_t *out_batch) {
   pthread_mutex_lock(&arm->lock);
-  while (arm->posted == seen && !arm->ended && !arm->failed) pthread_cond_wait(&arm->changed, &arm->lock);
-  *out_seen = arm->posted;
-  *out_command = arm->ended || arm->failed ? (uint32_t)COMMAND_STOP : arm->command;
+  while (arm->posted == *seen && !arm->ended && !arm->failed) pthread_cond_wait(&arm->changed, &arm->lock);
+  *seen = arm->posted;
+  *out_lead = arm->lead;
   *out_batch = arm->batch;
+  const uint32_t command = arm->ended || arm->failed ? (uint32_t)COMMAND_STOP : arm->command;
   pthread_mutex_unlock(&arm->lock);
-  return BS_OK;
+  return command;
 }
 
 static void rank_done(bs_arm *arm) {
@@ -76,10 +95,12 @@ static void rank_failed(bs_arm *arm) {
   pthread_mutex_unlock(&arm->lock);
 }
 
-/* How long each rank took, to all: they are threads of this process, or other processes. */
-static int32_t share_seconds(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
+/* What each rank tells, to all: they are threads of this process, or other processes. */
+static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
+  enum { NUMBERS = sizeof *arm->told / sizeof(double) };
   if (!arm->joint) return BS_OK;
-  return bs_exchange_numbers(rank, "lab.peers.seconds", &arm->rank_seconds[index], 1, arm->rank_seconds, err);
+  return bs_exchange_numbers(rank, "lab.peers.seconds", &arm->told[index].seconds, NUMBERS,
+                             &arm->told[0].seconds, err);
 }
 
 /* What each has built, to all; none waits for a command before it knows that all ranks are there. */
@@ -101,21 +122,40 @@ static void look_at_clock(bs_arm *arm, bs_rank *rank) {
   pthread_mutex_unlock(&arm->lock);
 }
 
-static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
-                         bs_tensor *y, uint64_t n, int led, bs_error *err) {
+static void add_switches(void *arg, uint32_t member, uint32_t width) {
+  struct rusage used;
+  (void)member;
+  (void)width;
+  if (getrusage(RUSAGE_THREAD, &used) == 0)
+    atomic_fetch_add((_Atomic uint64_t *)arg, (uint64_t)used.ru_nivcsw);
+}
+
+/* Involuntary switches of the rank's threads so far. */
+static uint64_t switches_of(bs_rank *rank) {
+  _Atomic uint64_t sum = 0;
+  bs_rank_get_api()->parallel_for(rank, add_switches, &sum);
+  return atomic_load(&sum);
+}
+
+static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, uint64_t lead, uint64_t n,
+                         bs_error *err) {
   uint64_t before[BS_COUNT_COUNT_];
-  int32_t rc = led ? bs_arm_work_once(&arm->tensors[index], layer, x, y, err) : BS_OK;
-  if (rc == BS_OK && led) rc = bs_rank_sync(rank, err);
+  int32_t rc = BS_OK;
+  for (uint64_t i = 0; rc == BS_OK && i < lead; ++i)
+    rc = bs_arm_work_once(&arm->tensors[index], b->layer, &b->x, &b->y, err);
+  if (rc == BS_OK && lead > 0) rc = bs_rank_sync(rank, err);
+  const uint64_t switched = switches_of(rank);
   if (rc == BS_OK) rc = bs_rank_barrier(rank, "lab.batch", err);
   for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) before[k] = bs_rank_counter(rank, k);
   const uint64_t start = bs_rank_clock_ns(rank);
   for (uint64_t i = 0; rc == BS_OK && i < n; ++i)
-    rc = bs_arm_work_once(&arm->tensors[index], layer, x, y, err);
+    rc = bs_arm_work_once(&arm->tensors[index], b->layer, &b->x, &b->y, err);
   if (rc == BS_OK) rc = bs_rank_sync(rank, err);
-  arm->rank_seconds[index] = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / (double)n;
+  arm->told[index].seconds = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / (double)n;
+  arm->told[index].switches = (double)(switches_of(rank) - switched);
   for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k)
     arm->counted[index][k] = (bs_rank_counter(rank, k) - before[k]) / n;
-  return rc == BS_OK ? share_seconds(arm, rank, index, err) : rc;
+  return rc == BS_OK ? share_told(arm, rank, index, err) : rc;
 }
 
 /* The cache that the rank's data go through: its device's, or those of its threads. */
@@ -130,76 +170,88 @@ static int32_t flush_rank(bs_arm *arm, bs_rank *rank, bs_error *err) {
 }
 
 /* Each forward alone: caches flushed, a barrier, then the clock. */
-static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
-                        bs_tensor *y, uint64_t n, bs_error *err) {
+static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, uint64_t n, bs_error *err) {
   uint64_t took = 0;
   int32_t rc = BS_OK;
   for (uint64_t i = 0; rc == BS_OK && i < n; ++i) {
     rc = flush_rank(arm, rank, err);
     if (rc == BS_OK) rc = bs_rank_barrier(rank, "lab.batch", err);
     const uint64_t start = bs_rank_clock_ns(rank);
-    if (rc == BS_OK) rc = bs_arm_work_once(&arm->tensors[index], layer, x, y, err);
+    if (rc == BS_OK) rc = bs_arm_work_once(&arm->tensors[index], b->layer, &b->x, &b->y, err);
     if (rc == BS_OK) rc = bs_rank_sync(rank, err);
     took += bs_rank_clock_ns(rank) - start;
   }
-  arm->rank_seconds[index] = (double)took * 1e-9 / (double)n;
-  return rc == BS_OK ? share_seconds(arm, rank, index, err) : rc;
+  arm->told[index] = (rank_told){.seconds = (double)took * 1e-9 / (double)n};
+  return rc == BS_OK ? share_told(arm, rank, index, err) : rc;
 }
 
-static int32_t serve(bs_arm *arm, bs_rank *rank, uint32_t index, bs_layer *layer, const bs_tensor *x,
-                     bs_tensor *y, bs_error *err) {
-  uint64_t seen = 0;
-  for (;;) {
-    uint32_t command = COMMAND_STOP;
-    uint64_t batch = 0;
-    wait_command(arm, seen, &command, &batch, &seen);
-    if (command == COMMAND_STOP) return BS_OK;
-    if (command == COMMAND_RESET) {
+static void drop(bs_arm *arm, bs_rank *rank, uint32_t index, built *b) {
+  const bs_rank_api *api = bs_rank_get_api();
+  bs_arm_work_free(rank, &arm->tensors[index]);
+  if (b->y.data) api->tensor_free(rank, &b->y);
+  if (b->x.data) api->tensor_free(rank, &b->x);
+  bs_layer_free(b->layer);
+  *b = (built){0};
+}
+
+static int32_t build(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, bs_error *err) {
+  const bs_case *c = &arm->c;
+  bs_region_stats before = {.struct_size = sizeof before}, pack = before;
+  int64_t first = 0;
+  bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = c->spec.y_dtype, .rank = 2};
+  desc.dims[0] = c->spec.B;
+  int32_t rc = bs_rank_region_stats(rank, BS_REGION_PACK, &before, err);
+  const uint64_t start = bs_rank_clock_ns(rank);
+  if (rc == BS_OK) rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &b->layer, err);
+  arm->build_seconds[index] = (double)(bs_rank_clock_ns(rank) - start) * 1e-9;
+  if (rc == BS_OK) rc = bs_rank_region_stats(rank, BS_REGION_PACK, &pack, err);
+  arm->pack_seconds[index] = (pack.sum_ms - before.sum_ms) * 1e-3;
+  if (rc == BS_OK) rc = bs_case_input(c, rank, b->layer, c->x, &b->x, err);
+  if (rc == BS_OK) rc = bs_case_features(c, b->layer, index, &first, &desc.dims[1], err);
+  bs_place_tokens(c, c->spec.y_placement, index, &first, &desc.dims[0]);
+  if (rc == BS_OK) rc = bs_rank_get_api()->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &b->y, err);
+  if (rc == BS_OK) rc = share_building(arm, rank, index, err);
+  if (rc == BS_OK) rc = bs_arm_work_take(rank, b->layer, &c->spec, &b->x, &b->y, &arm->tensors[index], err);
+  return rc;
+}
+
+static int32_t obey(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, uint32_t command, uint64_t lead,
+                    uint64_t n, bs_error *err) {
+  int32_t rc = BS_OK;
+  switch (command) {
+    case COMMAND_RESET:
       bs_rank_regions_reset(rank);
       bs_rank_counters_reset(rank);
-    } else {
-      const int32_t rc = command == COMMAND_COLD
-                             ? run_cold(arm, rank, index, layer, x, y, batch, err)
-                             : run_batch(arm, rank, index, layer, x, y, batch, command == COMMAND_LED, err);
-      if (rc != BS_OK) return rc;
-      look_at_clock(arm, rank);
-    }
-    rank_done(arm);
+      return BS_OK;
+    case COMMAND_DROP:
+      drop(arm, rank, index, b);
+      return BS_OK;
+    case COMMAND_BUILD:
+      return build(arm, rank, index, b, err);
+    case COMMAND_COLD:
+      rc = run_cold(arm, rank, index, b, n, err);
+      break;
+    default:
+      rc = run_batch(arm, rank, index, b, lead, n, err);
   }
+  if (rc == BS_OK) look_at_clock(arm, rank);
+  return rc;
 }
 
 static int32_t arm_rank_main(bs_rank *rank, void *arg, bs_error *err) {
   bs_arm *arm = arg;
-  const bs_case *c = &arm->c;
-  const bs_rank_api *api = bs_rank_get_api();
-  const uint32_t index = api->rank(rank);
-  bs_layer *layer = NULL;
-  bs_tensor x = {0};
-  bs_tensor y = {0};
-  int64_t first = 0;
-  bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = c->spec.y_dtype, .rank = 2};
-  desc.dims[0] = c->spec.B;
-  const uint64_t start = bs_rank_clock_ns(rank);
-  int32_t rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &layer, err);
-  arm->build_seconds[index] = (double)(bs_rank_clock_ns(rank) - start) * 1e-9;
-  bs_region_stats pack = {.struct_size = sizeof pack};
-  if (rc == BS_OK) rc = bs_rank_region_stats(rank, BS_REGION_PACK, &pack, err);
-  arm->pack_seconds[index] = pack.sum_ms * 1e-3;
-  if (rc == BS_OK) rc = bs_case_input(c, rank, layer, c->x, &x, err);
-  if (rc == BS_OK) rc = bs_case_features(c, layer, index, &first, &desc.dims[1], err);
-  bs_place_tokens(c, c->spec.y_placement, index, &first, &desc.dims[0]);
-  if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &y, err);
-  if (rc == BS_OK) rc = share_building(arm, rank, index, err);
-  if (rc == BS_OK) rc = bs_arm_work_take(rank, layer, &c->spec, &x, &y, &arm->tensors[index], err);
-  if (rc == BS_OK) {
+  const uint32_t index = bs_rank_get_api()->rank(rank);
+  built b = {0};
+  uint64_t seen = 0, lead = 0, n = 0;
+  int32_t rc = build(arm, rank, index, &b, err);
+  while (rc == BS_OK) {
     rank_done(arm);
-    rc = serve(arm, rank, index, layer, &x, &y, err);
+    const uint32_t command = wait_command(arm, &seen, &lead, &n);
+    if (command == COMMAND_STOP) break;
+    rc = obey(arm, rank, index, &b, command, lead, n, err);
   }
   if (rc != BS_OK) rank_failed(arm);
-  bs_arm_work_free(rank, &arm->tensors[index]);
-  if (y.data) api->tensor_free(rank, &y);
-  if (x.data) api->tensor_free(rank, &x);
-  bs_layer_free(layer);
+  drop(arm, rank, index, &b);
   return rc;
 }
 
@@ -227,9 +279,10 @@ static int32_t await(bs_arm *arm, bs_error *err) {
   return arm->status != BS_OK ? arm->status : BS_INTERNAL;
 }
 
-static void post(bs_arm *arm, uint32_t command, uint64_t batch) {
+static void post(bs_arm *arm, uint32_t command, uint64_t lead, uint64_t batch) {
   pthread_mutex_lock(&arm->lock);
   arm->command = command;
+  arm->lead = lead;
   arm->batch = batch;
   arm->done_ranks = 0;
   ++arm->posted;
@@ -254,11 +307,10 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
   arm->c.spec.flags |= bs_arm_work_flags(work);
   arm->tensors = calloc(c->world_size, sizeof *arm->tensors);
   for (uint32_t r = 0; arm->tensors && r < c->world_size; ++r) arm->tensors[r].work = work;
-  arm->rank_seconds = calloc(c->world_size, sizeof *arm->rank_seconds);
+  arm->told = calloc(c->world_size, sizeof *arm->told);
   arm->counted = calloc(c->world_size, sizeof *arm->counted);
   arm->build_seconds = calloc(c->world_size, sizeof *arm->build_seconds);
   arm->pack_seconds = calloc(c->world_size, sizeof *arm->pack_seconds);
-  arm->command_of_batch = COMMAND_BATCH;
   arm->joint = c->peers != NULL && c->world_size > 1;
   arm->here = arm->joint ? 1 : c->world_size;
   const bs_world_options options = {.struct_size = sizeof options,
@@ -272,7 +324,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
                                     .choices = c->choices,
                                     .n_choices = c->n_choices};
   int32_t rc = BS_OK;
-  if (!arm->tensors || !arm->rank_seconds || !arm->counted || !arm->build_seconds || !arm->pack_seconds)
+  if (!arm->tensors || !arm->told || !arm->counted || !arm->build_seconds || !arm->pack_seconds)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks", c->world_size);
   if (rc == BS_OK) rc = bs_world_create(c->context, &options, &arm->world, err);
   if (rc == BS_OK && pthread_create(&arm->thread, NULL, arm_thread, arm) != 0) {
@@ -298,50 +350,56 @@ static double slowest(const bs_arm *arm, const double *of_rank) {
 }
 
 /* One command, on all ranks: rank 0 tells the other processes, which follow (bs_arm_follow). */
-static int32_t run_command(bs_arm *arm, uint32_t command, uint64_t n, bs_error *err) {
-  const bs_told told = {.word = BS_WORD_BATCH, .what = command, .n = n, .arm = arm->number};
-  const int32_t rc = arm->joint ? bs_peers_tell(arm->c.peers, &told, err) : BS_OK;
+static int32_t run_command(bs_arm *arm, uint32_t command, uint64_t lead, uint64_t n, bs_error *err) {
+  const bs_told told = {.word = BS_WORD_BATCH, .what = command, .lead = lead, .n = n, .arm = arm->number};
+  int32_t rc = BS_OK;
+  if (command == COMMAND_COLD && !arm->flush) rc = bs_flush_make(&arm->flush, err);
+  if (rc == BS_OK && arm->joint) rc = bs_peers_tell(arm->c.peers, &told, err);
   if (rc != BS_OK) return rc;
-  post(arm, command, n);
+  post(arm, command, lead, n);
   return await(arm, err);
 }
 
-static int32_t batch(bs_arm *arm, uint32_t command, uint64_t n, double *out_seconds, bs_error *err) {
-  const int32_t rc = run_command(arm, command, n > 0 ? n : 1, err);
-  if (rc == BS_OK) *out_seconds = slowest(arm, arm->rank_seconds);
-  return rc;
+int32_t bs_arm_follow(bs_arm *arm, const bs_told *told, bs_error *err) {
+  return run_command(arm, told->what, told->lead, told->n, err);
 }
 
-int32_t bs_arm_follow(bs_arm *arm, uint32_t command, uint64_t n, bs_error *err) {
-  if (command == COMMAND_COLD && !arm->flush) {
-    const int32_t rc = bs_flush_make(&arm->flush, err);
-    if (rc != BS_OK) return rc;
-  }
-  return run_command(arm, command, n, err);
-}
-
-int32_t bs_arm_batch(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err) {
-  const int32_t rc = batch(arm, arm->command_of_batch, n, out_seconds, err);
-  if (rc == BS_OK && !arm->asked) {
-    arm->asked = 1;
-    if (*out_seconds < LEAD_SECONDS) arm->command_of_batch = COMMAND_LED;
+static int32_t batch(bs_arm *arm, uint32_t command, uint64_t lead, uint64_t n, bs_sample *out,
+                     bs_error *err) {
+  const int32_t rc = run_command(arm, command, lead, n > 0 ? n : 1, err);
+  *out = (bs_sample){0};
+  for (uint32_t r = 0; rc == BS_OK && r < arm->c.world_size; ++r) {
+    out->seconds = fmax(out->seconds, arm->told[r].seconds);
+    out->switches += (uint64_t)arm->told[r].switches;
   }
   return rc;
 }
 
-int32_t bs_arm_batch_cold(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err) {
-  if (!arm->flush) {
-    const int32_t rc = bs_flush_make(&arm->flush, err);
-    if (rc != BS_OK) return rc;
-  }
-  return batch(arm, COMMAND_COLD, n, out_seconds, err);
+int32_t bs_arm_batch(void *arm, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
+  return batch(arm, COMMAND_BATCH, lead, n, out, err);
+}
+
+int32_t bs_arm_batch_cold(void *arm, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
+  (void)lead;
+  return batch(arm, COMMAND_COLD, 0, n, out, err);
+}
+
+int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < n; ++i) rc = run_command(arms[i], COMMAND_DROP, 0, 0, err);
+  for (uint32_t i = 0; rc == BS_OK && i < n; ++i)
+    rc = run_command(arms[backwards ? n - 1 - i : i], COMMAND_BUILD, 0, 0, err);
+  return rc;
 }
 
 int32_t bs_arm_reset(bs_arm *arm, bs_error *err) {
   bs_clocks_reset(&arm->clocks); /* all ranks wait for a command */
-  return run_command(arm, COMMAND_RESET, 0, err);
+  return run_command(arm, COMMAND_RESET, 0, 0, err);
 }
 
+uint32_t bs_arm_oversubscribed(const bs_arm *arm) {
+  return (uint64_t)arm->c.world_size * arm->c.threads_per_rank > bs_machine_cores();
+}
 const char *bs_arm_name(const bs_arm *arm) {
   return arm->name;
 }
@@ -375,7 +433,7 @@ static int32_t collect(bs_arm *arm, bs_case_result *out, bs_error *err) {
 int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
   int32_t rc = BS_OK;
   if (arm->started) {
-    post(arm, COMMAND_STOP, 0);
+    post(arm, COMMAND_STOP, 0, 0);
     pthread_join(arm->thread, NULL);
     rc = arm->status;
     if (rc != BS_OK && err) *err = arm->error;
@@ -394,7 +452,7 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
   pthread_cond_destroy(&arm->changed);
   pthread_mutex_destroy(&arm->lock);
   free(arm->tensors);
-  free(arm->rank_seconds);
+  free(arm->told);
   free(arm->counted);
   free(arm->build_seconds);
   free(arm->pack_seconds);

@@ -6,6 +6,7 @@
 #include "lab/measure/arm_work.h"
 #include "lab/measure/clocks.h"
 #include "lab/measure/span.h"
+#include "lab/peers/peers.h"
 #include "lab/phase/case.h"
 
 typedef struct bs_arm bs_arm;
@@ -17,17 +18,21 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out_arm, bs_err
  * `number`: by it processes that follow tell several arms apart. */
 int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint32_t number, bs_arm **out_arm,
                          bs_error *err);
-/* One batch of n forwards on every rank, from a barrier: seconds per forward of the slowest rank. Another
- * forward that is not timed goes before, so that the threads are awake and the caches hold this arm's data
- * and not the last arm's; not before the arm's first batch, and not where a forward takes longer than 50 ms.
+/* One batch on every rank: `lead` calls that are not timed, a barrier, n calls: seconds a call of the slowest
+ * rank, and the involuntary switches of the threads of all ranks in that time. It fits bs_sampler_arm.batch.
  */
-int32_t bs_arm_batch(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err);
-/* Caches flushed before each of the n forwards, outside of the time. Its forwards are in the regions. */
-int32_t bs_arm_batch_cold(bs_arm *arm, uint64_t n, double *out_seconds, bs_error *err);
+int32_t bs_arm_batch(void *arm, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
+/* Caches flushed before each of the n calls, outside of the time; no lead. Its calls are in the regions. */
+int32_t bs_arm_batch_cold(void *arm, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
+/* Frees the layers and tensors of all arms, then builds them again, `backwards` from the last to the first:
+ * each lies elsewhere in memory then. */
+int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error *err);
 /* In a follower: what rank 0 told to do (BS_WORD_BATCH). */
-int32_t bs_arm_follow(bs_arm *arm, uint32_t command, uint64_t n, bs_error *err);
+int32_t bs_arm_follow(bs_arm *arm, const bs_told *told, bs_error *err);
+/* 1: it has more threads than this process has cores. */
+uint32_t bs_arm_oversubscribed(const bs_arm *arm);
 const char *bs_arm_name(const bs_arm *arm);
-/* Of the slowest rank. Packing is part of the building; of it alone. */
+/* Of the slowest rank, of the newest building. Packing is part of the building; of it alone. */
 bs_span bs_arm_build(const bs_arm *arm);
 bs_span bs_arm_pack(const bs_arm *arm);
 double bs_arm_build_seconds(const bs_arm *arm);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * disturb.c - counts of what took the processor away: /proc/stat, getrusage, the cgroup's cpu.stat. */
+ * disturb.c - counts of what took the processor away: /proc/stat, the cgroup's cpu.stat. */
 #include "lab/measure/disturb.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum { TEXT = 8192, STEAL_FIELD = 7 };
 
@@ -74,7 +73,6 @@ void bs_disturb_read(const bs_disturb_source *s, bs_disturb *out) {
   memset(out, 0, sizeof *out);
   out->known[BS_DISTURB_STEAL] =
       s->read(s->user, "/proc/stat", text, sizeof text) && steal_of(text, &out->count[BS_DISTURB_STEAL]);
-  out->known[BS_DISTURB_SWITCH] = s->switches(s->user, &out->count[BS_DISTURB_SWITCH]) != 0;
   out->known[BS_DISTURB_THROTTLE] = throttled_here(s, text, &out->count[BS_DISTURB_THROTTLE]) != 0;
 }
 
@@ -88,17 +86,8 @@ static int read_file(void *user, const char *path, char *text, size_t size) {
   return n > 0;
 }
 
-/* The sum of nonvoluntary_ctxt_switches over all threads, without reading a file a thread. */
-static int own_switches(void *user, uint64_t *out_count) {
-  struct rusage used;
-  (void)user;
-  if (getrusage(RUSAGE_SELF, &used) != 0) return 0;
-  *out_count = (uint64_t)used.ru_nivcsw;
-  return 1;
-}
-
 void bs_disturb_host(void *user, bs_disturb *out) {
-  const bs_disturb_source source = {NULL, read_file, own_switches};
+  const bs_disturb_source source = {NULL, read_file};
   (void)user;
   bs_disturb_read(&source, out);
 }

@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 enum bs_disturb_kind {
-  BS_DISTURB_STEAL = 0,  /* clock ticks of all processors: /proc/stat */
-  BS_DISTURB_SWITCH = 1, /* involuntary switches of this process: nonvoluntary_ctxt_switches of its threads */
+  BS_DISTURB_STEAL = 0, /* clock ticks of all processors: /proc/stat */
+  BS_DISTURB_SWITCH =
+      1, /* involuntary switches of the threads that worked, while timed: bs_sample.switches */
   BS_DISTURB_THROTTLE = 2, /* periods in which the cgroup's quota ran out: cpu.stat */
   BS_DISTURB_COUNT_ = 3
 };
@@ -19,16 +20,15 @@ typedef struct bs_disturb {
   uint32_t known[BS_DISTURB_COUNT_]; /* 0: this machine does not tell */
 } bs_disturb;
 
-/* This process on this machine; user is not used. It fits bs_sampler_host.disturb. */
+/* This machine; it does not tell of switches, which samples do. user is not used. It fits
+ * bs_sampler_host.disturb. */
 void bs_disturb_host(void *user, bs_disturb *out);
 
-/* What bs_disturb_host is made of: the files it reads and the counter it asks, so that tests can be both. */
+/* What bs_disturb_host is made of: the files it reads, so that tests can be them. */
 typedef struct bs_disturb_source {
   void *user;
   /* The text of a file, NUL-terminated, cut to size; 0 when it cannot be read. */
   int (*read)(void *user, const char *path, char *text, size_t size);
-  /* Involuntary switches of all threads of this process; 0 when that is not known. */
-  int (*switches)(void *user, uint64_t *out_count);
 } bs_disturb_source;
 void bs_disturb_read(const bs_disturb_source *source, bs_disturb *out);
 /* "stolen time", "involuntary switches", "throttling". */

@@ -302,9 +302,9 @@ int32_t bs_machine_host(const bs_case *like, bs_machine *out, bs_error *err) {
   if (rc == BS_OK) rc = bs_arm_open(&tiny, "host", &arm, err);
   bs_passes passes = {0};
   while (rc == BS_OK && !enough(&passes, 1)) {
-    double seconds = 0.0;
-    rc = bs_arm_batch(arm, 500, &seconds, err);
-    bs_passes_add(&passes, seconds);
+    bs_sample sample = {0};
+    rc = bs_arm_batch(arm, 1, 500, &sample, err);
+    bs_passes_add(&passes, sample.seconds);
   }
   if (arm) {
     const int32_t closed = bs_arm_close(arm, NULL, rc == BS_OK ? err : NULL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * sampler.c - pairs of samples in ABBA order until a stopping rule holds. settle.c warms the arms up. */
+ * sampler.c - pairs of samples in balanced orders until a stopping rule holds, the arms built anew between
+ * groups of them. settle.c warms the arms up; order.c finds their leads; verdict.c says what came of it. */
 #include "lab/measure/sampler.h"
 
-#include <stdarg.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,14 @@
 #include "core/base/rng.h"
 #include "lab/measure/sampler_arm.h"
 
-enum { FEWEST = 5, ORDER_STREAM = 11, ENOUGH_SEEN = 8 };
+enum {
+  FEWEST = 5,
+  ORDER_STREAM = 11,
+  ENOUGH_SEEN = 8,
+  MIN_BUILDS = 3,
+  GROUPS_TO_STOP = 8,
+  MAX_ROWS = 2 * BS_SAMPLER_ARMS
+};
 static const double SHORTEST_BATCH = 1e-3;
 
 typedef struct run {
@@ -21,9 +29,15 @@ typedef struct run {
   const bs_sampler_arm *arm;
   bs_sampling *out;
   size_t may_discard;
-  size_t next_look; /* pairs at which the intervals are looked at again: it takes time too */
+  size_t group;   /* pairs from one build to the next */
+  double rebuilt; /* seconds that building anew took */
+  int built_last; /* nothing is built anew from now on */
   double start;
-  bs_disturb seen; /* counts before the pair */
+  uint32_t next_look;               /* groups at which the intervals are looked at */
+  bs_disturb seen;                  /* counts before the pair */
+  uint32_t row[MAX_ROWS], next_row; /* rows of the design in the order of this round */
+  uint64_t rounds;
+  uint32_t before; /* the arm of the sample before; n_arms: not known */
 } run;
 
 void bs_sampler_defaults(bs_sampler_options *out) {
@@ -34,6 +48,8 @@ void bs_sampler_defaults(bs_sampler_options *out) {
                               .batch_calls = 1000000000,
                               .pairs_min = 20,
                               .pairs_max = 300,
+                              .group = 6,
+                              .rebuild_seconds = 2.0,
                               .half_width = 0.005,
                               .margin = 0.01,
                               .seed = 1};
@@ -55,9 +71,10 @@ static int32_t refuse_options(const bs_sampler_options *o, uint32_t n_arms, bs_e
   if (n_arms == 0 || n_arms > BS_SAMPLER_ARMS)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-SAMPLER-OPTIONS", "%u arms (1 to %d)", n_arms,
                         BS_SAMPLER_ARMS);
-  if (o->pairs_min < FEWEST || o->pairs_max < o->pairs_min)
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-SAMPLER-OPTIONS", "%zu to %zu pairs (%d or more)",
-                        o->pairs_min, o->pairs_max, FEWEST);
+  if (o->pairs_min < FEWEST || o->pairs_max < o->pairs_min || o->group == 0)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-SAMPLER-OPTIONS",
+                        "%zu to %zu pairs (%d or more) in groups of %zu", o->pairs_min, o->pairs_max, FEWEST,
+                        o->group);
   if (!(o->batch_seconds >= SHORTEST_BATCH) || o->batch_calls == 0)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-SAMPLER-OPTIONS",
                         "samples of %g s (%g s or more) and at most %llu calls", o->batch_seconds,
@@ -71,12 +88,16 @@ static int32_t refuse_options(const bs_sampler_options *o, uint32_t n_arms, bs_e
 static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
   r->out = calloc(1, sizeof *r->out);
   int good = r->out != NULL;
+  const size_t least = (r->o->pairs_max + BS_GROUPS_MAX - 1) / BS_GROUPS_MAX;
   r->may_discard = r->o->pairs_max / 4;
+  r->group = r->o->pairs_max < MIN_BUILDS * r->o->group ? r->o->pairs_max / MIN_BUILDS : r->o->group;
+  if (r->group < least) r->group = least;
   for (uint32_t i = 0; good && i < n_arms; ++i) {
     bs_sampled_arm *a = &r->out->arm[i];
     snprintf(a->name, sizeof a->name, "%s", r->arm[i].name);
     a->seconds = calloc(r->o->pairs_max, sizeof *a->seconds);
     a->discarded = calloc(r->may_discard + 1, sizeof *a->discarded);
+    for (size_t g = 0; g < BS_GROUPS_MAX; ++g) a->echo[g] = NAN;
     good = a->seconds != NULL && a->discarded != NULL;
     r->out->n_arms = i + 1;
   }
@@ -87,13 +108,17 @@ static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
 
 /* ---- pairs -------------------------------------------------------------------------------------- */
 
-/* What rose since the last look; which kinds did is counted. */
-static int disturbed(run *r) {
+/* What rose since the last look; which kinds did is counted. 1: the hypervisor or a quota took the processor.
+ */
+static int taken_away(run *r, uint64_t switches) {
+  static const uint32_t kinds[] = {BS_DISTURB_STEAL, BS_DISTURB_THROTTLE};
   bs_disturb now;
   int any = 0;
+  r->out->disturbed[BS_DISTURB_SWITCH] += switches > 0;
   if (r->host == NULL || r->host->disturb == NULL) return 0;
   r->host->disturb(r->host->user, &now);
-  for (uint32_t k = 0; k < BS_DISTURB_COUNT_; ++k) {
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
+    const uint32_t k = kinds[i];
     const int rose = now.known[k] && r->seen.known[k] && now.count[k] > r->seen.count[k];
     r->out->disturbed[k] += (size_t)rose;
     any |= rose;
@@ -109,130 +134,157 @@ static int worth_discarding(const run *r) {
   return s->discarded < r->may_discard && (seen < ENOUGH_SEEN || 2 * bad <= seen);
 }
 
-/* Each arm once in the given direction: one pair for each arm with the subject. A disturbed one is taken
- * again, all arms of it, in the same direction. */
-static int32_t take_pair(run *r, int backwards, bs_error *err) {
-  bs_sampling *s = r->out;
-  double seconds[BS_SAMPLER_ARMS];
-  for (;;) {
-    for (uint32_t i = 0; i < s->n_arms; ++i) {
-      const uint32_t at = backwards ? s->n_arms - 1 - i : i;
-      const int32_t rc = bs_sampler_batch(&r->arm[at], s->arm[at].warm.calls, &seconds[at], err);
-      if (rc != BS_OK) return rc;
-      ++s->batches;
+/* The rows of the design in random order, the next one of them. */
+static uint32_t next_row(run *r) {
+  const uint32_t rows = bs_design_rows(r->out->n_arms);
+  uint32_t bits[MAX_ROWS];
+  if (r->next_row == 0) {
+    bs_rng_bits(r->o->seed, ORDER_STREAM, r->rounds++ * MAX_ROWS, MAX_ROWS, bits);
+    for (uint32_t i = 0; i < rows; ++i) r->row[i] = i;
+    for (uint32_t i = rows; i > 1; --i) {
+      const uint32_t j = (uint32_t)((uint64_t)bits[i - 1] * i >> 32), kept = r->row[i - 1];
+      r->row[i - 1] = r->row[j];
+      r->row[j] = kept;
     }
-    const int bad = disturbed(r), discard = bad && worth_discarding(r);
-    for (uint32_t i = 0; i < s->n_arms; ++i)
-      *(discard ? &s->arm[i].discarded[s->discarded] : &s->arm[i].seconds[s->pairs]) = seconds[i];
-    s->disturbed_kept += (size_t)(bad && !discard);
-    if (discard) {
-      ++s->discarded;
-      continue;
-    }
-    ++s->pairs;
-    return BS_OK;
   }
+  const uint32_t row = r->row[r->next_row];
+  r->next_row = (r->next_row + 1) % rows;
+  return row;
 }
 
-static int32_t compare_all(run *r, bs_error *err) {
-  bs_sampling *s = r->out;
-  const bs_series subject = bs_sampling_series(s, 0);
-  for (uint32_t i = 1; i < s->n_arms; ++i) {
-    const bs_series other = bs_sampling_series(s, i);
-    const int32_t rc = bs_compare_series(&subject, &other, r->o->margin, &s->arm[i].comparison, err);
-    if (rc != BS_OK) return rc;
-  }
-  return BS_OK;
-}
-
-/* Are all intervals narrow enough? Looked at every few pairs. */
-static int32_t look_at_intervals(run *r, int *out_narrow, bs_error *err) {
-  *out_narrow = 0;
-  if (r->out->n_arms < 2 || r->out->pairs < r->next_look) return BS_OK;
-  r->next_look = r->out->pairs + 2 + r->out->pairs / 8;
-  const int32_t rc = compare_all(r, err);
+/* One sample; where `echo` is given another one behind it, which follows its own arm: the log of first /
+ * second. */
+static int32_t take_sample(run *r, uint32_t i, double *out_seconds, uint64_t *switches, double *echo,
+                           bs_error *err) {
+  bs_sampled_arm *a = &r->out->arm[i];
+  const int follows = r->before != i;
+  bs_sample first, second;
+  int32_t rc = bs_sampler_batch(&r->arm[i], a->warm.lead, a->warm.calls, &first, err);
+  r->before = i;
   if (rc != BS_OK) return rc;
-  *out_narrow = 1;
-  for (uint32_t i = 1; i < r->out->n_arms; ++i) {
-    const bs_comparison *c = &r->out->arm[i].comparison;
-    if ((c->high - c->low) / 2 > r->o->half_width * c->ratio) *out_narrow = 0;
+  *out_seconds = first.seconds;
+  *switches += first.switches;
+  ++r->out->batches;
+  if (echo == NULL || !follows || !isnan(a->echo[r->out->groups])) return BS_OK;
+  rc = bs_sampler_batch(&r->arm[i], a->warm.lead, a->warm.calls, &second, err);
+  if (rc == BS_OK) *echo = log(first.seconds / second.seconds);
+  return rc;
+}
+
+/* Each arm once, in the order of a row: one pair for each arm with the subject. A disturbed one is taken
+ * again, all arms of it, in the same order. */
+static int32_t take_pair(run *r, int with_echo, bs_error *err) {
+  bs_sampling *s = r->out;
+  uint32_t order[BS_SAMPLER_ARMS];
+  bs_design_row(s->n_arms, next_row(r), order);
+  for (;;) {
+    double seconds[BS_SAMPLER_ARMS], echo[BS_SAMPLER_ARMS];
+    uint64_t switches = 0;
+    for (uint32_t j = 0; j < s->n_arms; ++j) {
+      const uint32_t i = order[j];
+      echo[i] = NAN;
+      const int32_t rc = take_sample(r, i, &seconds[i], &switches, with_echo ? &echo[i] : NULL, err);
+      if (rc != BS_OK) return rc;
+    }
+    const int bad = taken_away(r, switches), discard = bad && worth_discarding(r);
+    for (uint32_t i = 0; i < s->n_arms; ++i) {
+      *(discard ? &s->arm[i].discarded[s->discarded] : &s->arm[i].seconds[s->pairs]) = seconds[i];
+      if (!discard && with_echo && !isnan(echo[i])) s->arm[i].echo[s->groups] = echo[i];
+    }
+    s->disturbed_kept += (size_t)(bad && !discard);
+    s->discarded += (size_t)discard;
+    s->pairs += (size_t)!discard;
+    if (!discard) return BS_OK;
   }
+}
+
+/* ---- builds ------------------------------------------------------------------------------------- */
+
+static int32_t steady(run *r, bs_error *err) {
+  r->before = r->out->n_arms;
+  const int32_t rc = r->host != NULL && r->host->steady != NULL ? r->host->steady(r->host->user, err) : BS_OK;
+  if (rc == BS_OK && r->host != NULL && r->host->disturb != NULL) r->host->disturb(r->host->user, &r->seen);
+  return rc;
+}
+
+/* Where building takes long, the pairs that are left are taken in fewer groups. */
+static void spread_builds(run *r, double each) {
+  const double afford = floor(r->o->rebuild_seconds / each);
+  const double wanted = ceil((double)r->o->pairs_max / (double)r->group) - 1.0;
+  if (afford < 1.0) r->built_last = 1;
+  if (afford >= wanted || r->built_last) return;
+  const size_t builds = afford < MIN_BUILDS - 1 ? MIN_BUILDS - 1 : (size_t)afford;
+  const size_t left = r->o->pairs_max - r->out->pairs;
+  r->group = (left + builds - 1) / builds;
+}
+
+static int32_t build_anew(run *r, bs_error *err) {
+  bs_sampling *s = r->out;
+  if (r->host == NULL || r->host->rebuild == NULL || r->built_last) return BS_OK;
+  const double from = bs_sampler_now(r->host);
+  int32_t rc = r->host->rebuild(r->host->user, s->builds, err);
+  for (uint32_t i = 0; rc == BS_OK && i < s->n_arms; ++i)
+    rc = bs_sampler_warm_again(&r->arm[i], &s->arm[i].warm, err);
+  if (rc == BS_OK) rc = steady(r, err);
+  if (rc != BS_OK) return rc;
+  const double took = bs_sampler_now(r->host) - from;
+  r->rebuilt += took;
+  if (s->builds++ == 1) spread_builds(r, took);
+  if (r->rebuilt + took > r->o->rebuild_seconds && s->builds >= MIN_BUILDS) r->built_last = 1;
   return BS_OK;
 }
 
-/* A round is two pairs, one in either direction; the seed says which comes first. */
+/* ---- when it stops ------------------------------------------------------------------------------ */
+
+static int32_t stop_at_intervals(run *r, bs_error *err) {
+  bs_sampling *s = r->out;
+  if (s->n_arms < 2 || s->groups < r->next_look) return BS_OK;
+  r->next_look = s->groups + (s->groups + 1) / 2; /* each look is a chance to stop too early */
+  const int32_t rc = bs_sampling_compare(s, r->o->margin, err);
+  if (rc != BS_OK) return rc;
+  for (uint32_t i = 1; i < s->n_arms; ++i) {
+    const bs_comparison *c = &s->arm[i].comparison;
+    if ((c->high - c->low) / 2 > r->o->half_width * c->ratio) return BS_OK;
+  }
+  s->stop = BS_STOP_INTERVAL;
+  return BS_OK;
+}
+
+/* Behind each pair; a group ends here. */
+static int32_t look_at_rules(run *r, bs_error *err) {
+  bs_sampling *s = r->out;
+  const int enough = s->pairs >= r->o->pairs_min;
+  s->seconds = bs_sampler_now(r->host) - r->start;
+  s->start[s->groups + 1] = s->pairs;
+  if (s->pairs >= r->o->pairs_max) s->stop = BS_STOP_PAIRS;
+  if (enough && r->o->seconds > 0 && s->seconds >= r->o->seconds) s->stop = BS_STOP_SECONDS;
+  const int ended = s->pairs - s->start[s->groups] >= r->group;
+  if (s->stop != 0 || ended) ++s->groups;
+  if (s->stop != 0 || !ended) return BS_OK;
+  int32_t rc = enough ? stop_at_intervals(r, err) : BS_OK;
+  if (rc == BS_OK && s->stop == 0) rc = build_anew(r, err);
+  return rc;
+}
+
 static int32_t take_pairs(run *r, bs_error *err) {
   bs_sampling *s = r->out;
-  if (r->host != NULL && r->host->steady != NULL) {
-    const int32_t rc = r->host->steady(r->host->user, err);
-    if (rc != BS_OK) return rc;
-  }
+  const int echoes = s->n_arms > 1 && r->o->phase != BS_TIME_COLD;
+  s->builds = 1;
+  int32_t rc = steady(r, err);
   r->start = bs_sampler_now(r->host);
-  if (r->host != NULL && r->host->disturb != NULL) r->host->disturb(r->host->user, &r->seen);
-  for (uint64_t round = 0; s->stop == 0; ++round) {
-    uint32_t bits = 0;
-    int narrow = 0;
-    bs_rng_bits(r->o->seed, ORDER_STREAM, round, 1, &bits);
-    int32_t rc = take_pair(r, bits >> 31, err);
-    if (rc == BS_OK && s->pairs < r->o->pairs_max) rc = take_pair(r, !(bits >> 31), err);
-    if (rc != BS_OK) return rc;
-    s->seconds = bs_sampler_now(r->host) - r->start;
+  while (rc == BS_OK && s->stop == 0) {
+    const size_t at = s->pairs - s->start[s->groups];
+    rc = take_pair(r, echoes && at >= (r->group > 1), err);
+    if (rc == BS_OK) rc = look_at_rules(r, err);
     if (r->host != NULL && r->host->progress != NULL)
       r->host->progress(r->host->user, "pairs", s->pairs, r->o->pairs_max);
-    if (s->pairs < r->o->pairs_min) continue;
-    rc = look_at_intervals(r, &narrow, err);
-    if (rc != BS_OK) return rc;
-    if (narrow)
-      s->stop = BS_STOP_INTERVAL;
-    else if (s->pairs >= r->o->pairs_max)
-      s->stop = BS_STOP_PAIRS;
-    else if (r->o->seconds > 0 && s->seconds >= r->o->seconds)
-      s->stop = BS_STOP_SECONDS;
   }
-  return BS_OK;
-}
-
-/* ---- what the reader is told -------------------------------------------------------------------- */
-
-__attribute__((format(printf, 2, 3))) static void warn(bs_sampling *s, const char *format, ...) {
-  va_list args;
-  if (s->n_warnings == BS_SAMPLER_WARNINGS) {
-    snprintf(s->warning[s->n_warnings - 1], sizeof s->warning[0], "and more of the kind");
-    return;
-  }
-  va_start(args, format);
-  vsnprintf(s->warning[s->n_warnings++], sizeof s->warning[0], format, args);
-  va_end(args);
-}
-
-static void warn_of_disturbances(bs_sampling *s) {
-  for (uint32_t k = 0; k < BS_DISTURB_COUNT_; ++k) {
-    if (s->disturbed[k] > 0)
-      warn(s, "%s in %zu of %zu pairs; %zu disturbed pairs were discarded and taken again, %zu kept",
-           bs_disturb_name(k), s->disturbed[k], s->pairs + s->discarded, s->discarded, s->disturbed_kept);
-  }
-}
-
-static int32_t look_at_all(bs_sampling *s, bs_error *err) {
-  char sentences[BS_LOOK_SENTENCES][BS_LOOK_SENTENCE];
-  for (uint32_t i = 0; i < s->n_arms; ++i) {
-    bs_sampled_arm *a = &s->arm[i];
-    if (!a->warm.settled) warn(s, "%s did not settle in %u blocks of warm-up", a->name, a->warm.blocks);
-    if (!bs_look_at(a->seconds, s->pairs, &a->look))
-      return bs_error_set(err, BS_NO_MEMORY, "BS-SAMPLER-MEMORY", "no memory to sort %zu samples", s->pairs);
-    const size_t n = bs_look_sentences(&a->look, a->name, sentences);
-    for (size_t k = 0; k < n; ++k) warn(s, "%s", sentences[k]);
-    if (a->comparison.block > 1)
-      warn(s, "%s: neighbouring pairs are alike (%.2f): noise lasts, the interval may be too narrow", a->name,
-           a->comparison.autocorrelation);
-  }
-  warn_of_disturbances(s);
-  return BS_OK;
+  return rc;
 }
 
 int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host, const bs_sampler_arm *arms,
                        uint32_t n_arms, bs_sampling **out, bs_error *err) {
-  run r = {.o = o, .host = host, .arm = arms, .next_look = 0};
+  run r = {.o = o, .host = host, .arm = arms, .next_look = GROUPS_TO_STOP};
   *out = NULL;
   int32_t rc = refuse_options(o, n_arms, err);
   if (rc == BS_OK) rc = make_room(&r, n_arms, err);
@@ -242,10 +294,11 @@ int32_t bs_sampler_run(const bs_sampler_options *o, const bs_sampler_host *host,
   }
   if (rc == BS_OK) {
     r.out->phase = o->phase;
-    rc = take_pairs(&r, err);
+    rc = bs_sampler_find_lead(o, arms, r.out, err);
   }
-  if (rc == BS_OK) rc = compare_all(&r, err);
-  if (rc == BS_OK) rc = look_at_all(r.out, err);
+  if (rc == BS_OK) rc = take_pairs(&r, err);
+  if (rc == BS_OK) rc = bs_sampling_compare(r.out, o->margin, err);
+  if (rc == BS_OK) rc = bs_sampling_judge(r.out, arms, err);
   if (rc == BS_OK) {
     *out = r.out;
   } else {

@@ -5,17 +5,19 @@
  *
  *   bs_sampler_options o;
  *   bs_sampler_defaults(&o);
- *   const bs_sampler_arm arms[] = {{"mine", &a, run_a}, {"peer", &b, run_b}};   // arms[0] is the subject
- *   bs_sampling *s = NULL;
+ *   const bs_sampler_arm arms[] = {{.name = "mine", .user = &a, .batch = run_a}, {.name = "peer", ...}};
+ *   bs_sampling *s = NULL;                                 // arms[0] is the subject
  *   int32_t rc = bs_sampler_run(&o, NULL, arms, 2, &s, err);
  *   if (rc == BS_OK) printf("%g %s\n", s->arm[1].comparison.ratio,
  * bs_comparison_name(s->arm[1].comparison.word)); bs_sampling_free(s);
  *
  * What happens: each arm is called once (its first call), warmed up in blocks until the median of a block is
  * no longer 1 % better than that of the block before, while the calls in a sample grow until a sample lasts
- * batch_seconds. Then rounds of two pairs: the arms forwards and backwards (A B, B A), or backwards and
- * forwards, as the seed says, until a stopping rule holds. Nothing is taken out but pairs that the host
- * disturbed, whole and counted. */
+ * batch_seconds. Each sample is led by untimed calls of its own arm; the lead is lengthened until a sample
+ * takes as long after another arm as after its own. Then pairs: each arm once, in the order of a row of a
+ * Williams design (each arm follows each other arm equally often), the rows in random order. After each group
+ * of pairs all arms are built anew, where the host can. Nothing is taken out but pairs during which the
+ * hypervisor or a quota took the processor, whole and counted. */
 #ifndef BS_LAB_MEASURE_SAMPLER_H
 #define BS_LAB_MEASURE_SAMPLER_H
 #include "lab/measure/disturb.h"
@@ -28,34 +30,40 @@ enum { BS_SAMPLER_ARMS = 16, BS_SAMPLER_WARNINGS = 24 };
 typedef struct bs_sampler_arm {
   const char *name;
   void *user;
-  /* Makes n calls; the mean seconds of one. What is not to be timed (flushing caches, a call to wake threads)
-   * it does outside of the seconds that it gives. */
-  int32_t (*batch)(void *user, uint64_t n, double *out_seconds, bs_error *err);
+  /* Makes `lead` calls that are not timed and n calls that are. What else is not to be timed (flushing
+   * caches, waking threads) it does outside of the seconds that it gives. *out is zeroed before. */
+  int32_t (*batch)(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
+  uint32_t oversubscribed; /* it has more threads than there are cores: a cause of UNCLEAR */
 } bs_sampler_arm;
 
 /* The world around the arms. Any slot may be NULL: `now` is then the monotonic clock, nothing is told of
- * disturbances (bs_disturb_host tells of this machine's), and there is no progress. */
+ * disturbances (bs_disturb_host tells of this machine's), arms are built once, and there is no progress. */
 typedef struct bs_sampler_host {
   void *user;
   double (*now)(void *user); /* seconds; for the caps on time, never for a sample */
   void (*disturb)(void *user, bs_disturb *out);
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
-  int32_t (*steady)(void *user, bs_error *err); /* once: all arms are warm, the pairs begin */
+  int32_t (*steady)(void *user, bs_error *err); /* all arms are warm, pairs begin: behind each build */
+  /* Builds all arms anew, in memory of its own; `build` counts from 1. Odd ones in the opposite order. */
+  int32_t (*rebuild)(void *user, uint32_t build, bs_error *err);
 } bs_sampler_host;
 
 typedef struct bs_sampler_options {
-  uint32_t phase;       /* BS_TIME_HOT; BS_TIME_COLD: the arms flush the caches */
-  uint32_t warm_blocks; /* at most, of 4 samples each (200) */
-  double warm_seconds;  /* at most, each arm (2) */
-  uint64_t warm_calls;  /* at least (0) */
-  double batch_seconds; /* a sample lasts at least this (2e-3); below 1e-3 is refused */
-  uint64_t batch_calls; /* but has at most so many calls (1e9) */
-  size_t pairs_min;     /* 20; below 5 is refused */
-  size_t pairs_max;     /* 300 */
-  double seconds;       /* no new round after so long, once pairs_min are there; 0: no cap (0) */
-  double half_width;    /* stop when each interval is narrower than +- this share of its ratio (0.005) */
-  double margin;        /* equivalence margin of the verdicts (0.01) */
-  uint64_t seed;        /* of the order within the rounds (1) */
+  uint32_t phase;         /* BS_TIME_HOT; BS_TIME_COLD: the arms flush the caches */
+  uint32_t warm_blocks;   /* at most, of 4 samples each (200) */
+  double warm_seconds;    /* at most, each arm (2) */
+  uint64_t warm_calls;    /* at least (0) */
+  double batch_seconds;   /* a sample lasts at least this (2e-3); below 1e-3 is refused */
+  uint64_t batch_calls;   /* but has at most so many calls (1e9) */
+  size_t pairs_min;       /* 20; below 5 is refused */
+  size_t pairs_max;       /* 300 */
+  size_t group;           /* pairs of one build, at least (6) */
+  double rebuild_seconds; /* that building anew may take in all (2); three builds even so, unless one takes
+                             longer */
+  double seconds;         /* no new pair after so long, once pairs_min are there; 0: no cap (0) */
+  double half_width;      /* stop when each interval is narrower than +- this share of its ratio (0.005) */
+  double margin;          /* equivalence margin of the verdicts (0.01) */
+  uint64_t seed;          /* of the order within the rounds (1) */
 } bs_sampler_options;
 void bs_sampler_defaults(bs_sampler_options *out);
 
@@ -66,6 +74,7 @@ const char *bs_stop_name(uint32_t stop);
 
 /* How an arm was warmed up. */
 typedef struct bs_warm {
+  uint64_t lead;  /* untimed calls before each sample, from now on */
   bs_span first;  /* the first call */
   bs_span warm;   /* all others before the pairs */
   uint64_t calls; /* in a sample, from now on */
@@ -78,6 +87,10 @@ typedef struct bs_sampled_arm {
   bs_warm warm;
   double *seconds;   /* [pairs], of one call, in the order of time: nothing is missing but disturbed pairs */
   double *discarded; /* [discarded]: those */
+  /* A group: log of (time after another arm / time after itself); NAN: not known. */
+  double echo[BS_GROUPS_MAX];
+  double carry; /* the same as the longest lead left it; 0: it passed */
+  double order; /* the same over all groups; 0: no more than noise */
   bs_look look;
   bs_comparison comparison; /* subject = arm 0, other = this one; of arm 0: all zero */
 } bs_sampled_arm;
@@ -89,10 +102,14 @@ typedef struct bs_sampling {
   size_t discarded;                    /* pairs taken away, all arms of them */
   size_t disturbed_kept;               /* disturbed pairs beyond what may be discarded: used */
   size_t disturbed[BS_DISTURB_COUNT_]; /* pairs in which each kind was seen */
-  uint64_t batches;                    /* samples taken of all arms, discarded ones included */
-  uint32_t stop;                       /* enum bs_stop */
+  uint64_t batches;                    /* samples of pairs of all arms, discarded ones included */
+  uint32_t builds;                     /* 1: built once */
+  uint32_t groups;
+  size_t start[BS_GROUPS_MAX + 1]; /* group g has the pairs start[g] to start[g + 1] - 1 */
+  double lead_seconds;             /* untimed before each sample; one call at least */
+  uint32_t stop;                   /* enum bs_stop */
   uint32_t n_warnings;
-  double seconds; /* from the first pair to the last, by the host's clock */
+  double seconds; /* from the first pair to the last, building included, by the host's clock */
   bs_sampled_arm arm[BS_SAMPLER_ARMS];
   char warning[BS_SAMPLER_WARNINGS]
               [BS_LOOK_SENTENCE]; /* sentences for the reader: not settled, shapes, ... */

@@ -5,7 +5,24 @@
 #include "lab/measure/sampler.h"
 
 /* One sample; an error when it is no time at all. */
-int32_t bs_sampler_batch(const bs_sampler_arm *arm, uint64_t calls, double *out_seconds, bs_error *err);
+int32_t bs_sampler_batch(const bs_sampler_arm *arm, uint64_t lead, uint64_t calls, bs_sample *out,
+                         bs_error *err);
+/* An arm that was built anew: a few samples that are not kept. */
+int32_t bs_sampler_warm_again(const bs_sampler_arm *arm, const bs_warm *warm, bs_error *err);
+/* Lengthens the leads of all arms until what ran before a sample no longer tells in it; *out_seconds is how
+ * long a lead lasts. */
+int32_t bs_sampler_find_lead(const bs_sampler_options *options, const bs_sampler_arm *arms, bs_sampling *s,
+                             bs_error *err);
+
+/* Compares all arms with the subject, by what there is so far. */
+int32_t bs_sampling_compare(bs_sampling *sampling, double margin, bs_error *err);
+/* At the end: the look of each arm, the causes of UNCLEAR and the warnings. */
+int32_t bs_sampling_judge(bs_sampling *sampling, const bs_sampler_arm *arms, bs_error *err);
+
+/* The order of the arms in row `row` of a Williams design: of all rows together each arm follows each other
+ * arm equally often. bs_design_rows(n) rows. */
+uint32_t bs_design_rows(uint32_t n_arms);
+void bs_design_row(uint32_t n_arms, uint32_t row, uint32_t *out_order);
 /* The host's clock; the monotonic one when host is NULL or has none. */
 double bs_sampler_now(const bs_sampler_host *host);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * settle.c - the warm-up of one arm: blocks of samples until they stop getting faster, while the calls in a
- * sample grow until it is long enough for the clock. */
+ * sample grow until it is long enough for the clock; the same of an arm that was built anew. */
 #include <math.h>
 #include <string.h>
 
@@ -8,15 +8,18 @@
 #include "lab/measure/sampler_arm.h"
 
 enum { BLOCK = 4 };
-static const double SETTLED = 0.01; /* a block that is less than this share faster than the one before */
-static const double LONGER = 1.25;  /* a sample may turn out this much too short before it is made longer */
+static const double LONG_CALL = 0.05; /* a call this long hardly depends on how it begins: it has no lead */
+static const double SETTLED = 0.01;   /* a block that is less than this share faster than the one before */
+static const double LONGER = 1.25;    /* a sample may turn out this much too short before it is made longer */
 
-int32_t bs_sampler_batch(const bs_sampler_arm *arm, uint64_t calls, double *out_seconds, bs_error *err) {
-  const int32_t rc = arm->batch(arm->user, calls, out_seconds, err);
+int32_t bs_sampler_batch(const bs_sampler_arm *arm, uint64_t lead, uint64_t calls, bs_sample *out,
+                         bs_error *err) {
+  *out = (bs_sample){0};
+  const int32_t rc = arm->batch(arm->user, lead, calls, out, err);
   if (rc != BS_OK) return rc;
-  if (*out_seconds > 0 && isfinite(*out_seconds)) return BS_OK;
+  if (out->seconds > 0 && isfinite(out->seconds)) return BS_OK;
   return bs_error_set(err, BS_INTERNAL, "BS-SAMPLER-TIME", "%s: a call of %llu took %g s", arm->name,
-                      (unsigned long long)calls, *out_seconds);
+                      (unsigned long long)calls, out->seconds);
 }
 
 /* The calls that make a sample long enough. */
@@ -32,10 +35,12 @@ static int32_t take_block(const bs_sampler_host *host, double until, const bs_sa
   double seconds[BLOCK];
   size_t n = 0;
   while (n < BLOCK) {
-    const int32_t rc = bs_sampler_batch(arm, w->calls, &seconds[n], err);
+    bs_sample sample;
+    const int32_t rc = bs_sampler_batch(arm, w->lead, w->calls, &sample, err);
     if (rc != BS_OK) return rc;
-    w->warm.count += w->calls;
-    w->warm.seconds += seconds[n++] * (double)w->calls;
+    seconds[n++] = sample.seconds;
+    w->warm.count += w->lead + w->calls;
+    w->warm.seconds += sample.seconds * (double)(w->lead + w->calls);
     if (bs_sampler_now(host) >= until) break;
   }
   *out_each = bs_median(seconds, n);
@@ -45,11 +50,13 @@ static int32_t take_block(const bs_sampler_host *host, double until, const bs_sa
 
 int32_t bs_sampler_warm(const bs_sampler_options *o, const bs_sampler_host *host, const bs_sampler_arm *arm,
                         bs_warm *out, bs_error *err) {
-  double before = INFINITY, each = 0.0;
+  double before = INFINITY, each;
   int whole = 1;
+  bs_sample first;
   memset(out, 0, sizeof *out);
-  int32_t rc = bs_sampler_batch(arm, 1, &each, err);
-  out->first = bs_span_make(BS_TIME_FIRST, each, 1);
+  int32_t rc = bs_sampler_batch(arm, 0, 1, &first, err);
+  out->first = bs_span_make(BS_TIME_FIRST, first.seconds, 1);
+  out->lead = o->phase != BS_TIME_COLD && first.seconds < LONG_CALL;
   out->warm = bs_span_make(BS_TIME_WARM, 0.0, 0);
   out->calls = 1;
   const double until = bs_sampler_now(host) + o->warm_seconds;
@@ -65,5 +72,13 @@ int32_t bs_sampler_warm(const bs_sampler_options *o, const bs_sampler_host *host
     if (calls > out->calls) out->calls = calls;
     before = each;
   }
+  return rc;
+}
+
+int32_t bs_sampler_warm_again(const bs_sampler_arm *arm, const bs_warm *w, bs_error *err) {
+  bs_sample sample;
+  int32_t rc = bs_sampler_batch(arm, 0, 1, &sample, err);
+  for (int i = 0; rc == BS_OK && w->lead > 0 && i < BLOCK; ++i)
+    rc = bs_sampler_batch(arm, w->lead, w->calls, &sample, err);
   return rc;
 }

@@ -34,6 +34,11 @@ double bs_span_each(const bs_span *span);
  * differ; id BS-SPAN-ZERO when `under` holds no time. */
 int32_t bs_span_ratio(const bs_span *over, const bs_span *under, double *out_ratio, bs_error *err);
 
+typedef struct bs_sample {
+  double seconds;    /* of one call: the mean of a batch */
+  uint64_t switches; /* involuntary switches of the threads that worked, while they were timed */
+} bs_sample;
+
 /* Samples of one arm: seconds of one call, each the mean of `calls` calls. */
 typedef struct bs_series {
   uint32_t phase; /* BS_TIME_HOT or BS_TIME_COLD, as a rule */

@@ -8,9 +8,20 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/base/rng.h"
 
-enum { RESAMPLES = 2000, MIN_PAIRS = 5, USUAL_PAIRS = 20, MOST_PAIRS = 20000 };
+enum {
+  MIN_PAIRS = 5,
+  MIN_GROUPS = 3,
+  MOST_SINGLE = 24,
+  USUAL_GROUPS = 15,
+  USUAL_PAIRS = 20,
+  MOST_PAIRS = 20000
+};
+static const double INTERVAL_TAIL = 0.05; /* of the interval that is shown, both sides */
+static const double WORD_TAIL = 0.005;    /* one side of the 99 % interval that a word needs */
+static const double SPARE = 1.4;          /* pairs beyond what the estimates of ratio and error ask for */
+static const double BY_BUILD = 3.0;
+static const double TRIMMED = 0.2; /* share of the observations that is cut off on either side */
 
 static int ascending(const void *a, const void *b) {
   const double x = *(const double *)a;
@@ -43,138 +54,176 @@ double bs_median(const double *values, size_t count) {
 
 /* ---- the interval ------------------------------------------------------------------------------- */
 
-typedef struct bootstrap {
-  size_t pairs, block;
-  double *ratio, *sorted, *medians; /* [pairs], [pairs], [RESAMPLES] */
-  uint32_t *rank, *seen, *pick;     /* [pairs]: place of each ratio among the sorted; counts; draws */
-} bootstrap;
+/* The finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4. */
+double bs_student_tail(double t, uint32_t dof) {
+  const double angle = atan(fabs(t) / sqrt((double)dof)), c2 = cos(angle) * cos(angle);
+  double term = dof % 2 == 0 ? 1.0 : cos(angle), sum = dof == 1 ? 0.0 : term;
+  for (uint32_t k = dof % 2 == 0 ? 2 : 3; k + 2 <= dof; k += 2) {
+    term *= c2 * (k - 1.0) / k;
+    sum += term;
+  }
+  const double within = dof % 2 == 0 ? sin(angle) * sum : 2.0 / M_PI * (angle + sin(angle) * sum);
+  return fmax(0.0, 1.0 - within);
+}
 
-static int bootstrap_make(size_t pairs, bootstrap *b) {
-  memset(b, 0, sizeof *b);
-  b->pairs = pairs;
-  b->ratio = malloc((2 * pairs + RESAMPLES) * sizeof *b->ratio);
-  b->rank = malloc(3 * pairs * sizeof *b->rank);
-  if (!b->ratio || !b->rank) return 0;
-  b->sorted = b->ratio + pairs;
-  b->medians = b->sorted + pairs;
-  b->seen = b->rank + pairs;
-  b->pick = b->seen + pairs;
+double bs_student_quantile(double tail, uint32_t dof) {
+  double low = 0.0, high = 1e6;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = 0.5 * (low + high);
+    *(bs_student_tail(middle, dof) > tail ? &low : &high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+/* log of the group's median ratio, and the square of its standard error by the spread of its pairs; NAN when
+ * out of memory. */
+static double group_median(const double *subject, const double *other, size_t n, double *out_error2) {
+  double *ratio = malloc(n * sizeof *ratio);
+  if (ratio == NULL) return NAN;
+  for (size_t i = 0; i < n; ++i) ratio[i] = log(other[i] / subject[i]);
+  const double median = bs_median(ratio, n);
+  for (size_t i = 0; i < n; ++i) ratio[i] = fabs(ratio[i] - median);
+  const double scale = 1.2533 * 1.4826 * bs_median(ratio, n);
+  *out_error2 = scale * scale / (double)n;
+  free(ratio);
+  return median;
+}
+
+/* Mean of the observations without the lowest and highest of them, its standard error from the winsorised
+ * ones (Tukey and McLaughlin), and what is left: a few that something hit do not decide. */
+static double trimmed_mean(const double *sorted, uint32_t n, double *out_error, uint32_t *out_left) {
+  const uint32_t cut = (uint32_t)(TRIMMED * n), left = n - 2 * cut;
+  double mean = 0.0, all = 0.0, square = 0.0;
+  for (uint32_t i = cut; i < n - cut; ++i) mean += sorted[i] / left;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (uint32_t i = 0; i < n; ++i) {
+      const double v = sorted[i < cut ? cut : i >= n - cut ? n - cut - 1 : i];
+      if (pass == 0)
+        all += v / n;
+      else
+        square += (v - all) * (v - all);
+    }
+  }
+  *out_error = left > 1 ? sqrt(square / (n - 1.0) * n) / left : 0.0;
+  *out_left = left;
+  return mean;
+}
+
+/* The ratio, its interval, and whether the observations differ by more than their own errors explain. */
+static void summarise(double *v, uint32_t n, double error2, bs_comparison *out) {
+  uint32_t left = 0;
+  qsort(v, n, sizeof *v, ascending);
+  const double mean = trimmed_mean(v, n, &out->error, &left);
+  const double half = left > 1 ? bs_student_quantile(INTERVAL_TAIL, left - 1) * out->error : 0.0;
+  out->ratio = exp(mean);
+  out->low = exp(mean - half);
+  out->high = exp(mean + half);
+  out->freedom = left > 1 ? left - 1 : 1;
+  out->one_side = mean > 0 ? v[0] > 0 : v[n - 1] <= 0;
+  out->by_build = out->error * sqrt((double)n) > BY_BUILD * sqrt(error2 / n);
+}
+
+/* Observations of single pairs need not lie on one side of 1: only what is fixed for a build would hide
+ * there. */
+static int compare(const double *subject, const double *other, const size_t *start, uint32_t groups,
+                   int one_side, double margin, bs_comparison *out) {
+  double observed[BS_GROUPS_MAX], error2 = 0.0;
+  memset(out, 0, sizeof *out);
+  out->pairs = start[groups] - start[0];
+  out->groups = groups;
+  out->margin = margin;
+  for (uint32_t g = 0; g < groups; ++g) {
+    double own = 0.0;
+    observed[g] = group_median(subject + start[g], other + start[g], start[g + 1] - start[g], &own);
+    if (isnan(observed[g])) return 0;
+    error2 += own;
+  }
+  summarise(observed, groups, error2, out);
+  out->one_side |= !one_side;
+  bs_comparison *const table[] = {out};
+  bs_comparisons_decide(table, 1);
   return 1;
 }
 
-static void bootstrap_free(bootstrap *b) {
-  free(b->ratio);
-  free(b->rank);
-}
-
-/* Equal ratios share the lowest place: which of them is drawn makes no difference. */
-static void rank_all(bootstrap *b) {
-  memcpy(b->sorted, b->ratio, b->pairs * sizeof *b->sorted);
-  qsort(b->sorted, b->pairs, sizeof *b->sorted, ascending);
-  for (size_t i = 0; i < b->pairs; ++i) {
-    size_t low = 0, high = b->pairs;
-    while (low < high) {
-      const size_t middle = (low + high) / 2;
-      if (b->sorted[middle] < b->ratio[i])
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    b->rank[i] = (uint32_t)low;
-  }
-}
-
-/* Of the ranks of neighbours, not of the ratios: one spike must not decide it. */
-static double neighbours_alike(const bootstrap *b) {
-  const size_t n = b->pairs;
-  double mean = 0.0, both = 0.0, all = 0.0;
-  for (size_t i = 0; i < n; ++i) mean += (double)b->rank[i] / (double)n;
-  for (size_t i = 0; i < n; ++i) {
-    const double d = b->rank[i] - mean;
-    all += d * d;
-    if (i + 1 < n) both += d * (b->rank[i + 1] - mean);
-  }
-  return all > 0 ? both / all : 0.0;
-}
-
-static size_t block_length(double alike, size_t pairs) {
-  if (pairs < 10 || alike < 2.0 / sqrt((double)pairs)) return 1;
-  return alike < 0.35 ? 2 : alike < 0.5 ? 3 : 4;
-}
-
-/* The median of one resample: the drawn places are counted, and the middle is walked to. */
-static double resampled_median(bootstrap *b) {
-  const size_t n = b->pairs, lower = (n - 1) / 2, upper = n / 2;
-  memset(b->seen, 0, n * sizeof *b->seen);
-  for (size_t i = 0; i < n; ++i) {
-    const size_t first = (size_t)((uint64_t)b->pick[i / b->block] * n >> 32) + i % b->block;
-    ++b->seen[b->rank[first < n ? first : first - n]];
-  }
-  size_t at = 0, before = b->seen[0];
-  while (before <= lower) before += b->seen[++at];
-  const double low = b->sorted[at];
-  while (before <= upper) before += b->seen[++at];
-  return low + 0.5 * (double)(upper - lower) * (b->sorted[at] - low);
-}
-
-static void resample(bootstrap *b, bs_comparison *out) {
-  for (size_t s = 0; s < RESAMPLES; ++s) {
-    bs_rng_bits(20261121, 7, (uint64_t)s * b->pairs, b->pairs, b->pick);
-    b->medians[s] = resampled_median(b);
-  }
-  qsort(b->medians, RESAMPLES, sizeof *b->medians, ascending);
-  out->ratio = sorted_percentile(b->sorted, b->pairs, 0.5);
-  out->low = sorted_percentile(b->medians, RESAMPLES, 0.025);
-  out->high = sorted_percentile(b->medians, RESAMPLES, 0.975);
-}
-
-/* ---- the verdict -------------------------------------------------------------------------------- */
-
-static uint32_t word_of(const bs_comparison *c) {
-  if (c->pairs < MIN_PAIRS) return BS_WORD_UNCLEAR;
-  if (c->low > 1.0 && c->ratio > 1.0 + c->margin) return BS_WORD_FASTER;
-  if (c->high < 1.0 && c->ratio < 1.0 / (1.0 + c->margin)) return BS_WORD_SLOWER;
-  if (c->low >= 1.0 / (1.0 + c->margin) && c->high <= 1.0 + c->margin) return BS_WORD_SAME;
-  return BS_WORD_UNCLEAR;
-}
-
-/* The half width falls with the root of the pairs. It must fit between the ratio and the margin when the
- * ratio lies inside it, else between the ratio and 1. */
-static size_t pairs_needed(const bs_comparison *c) {
-  if (c->word != BS_WORD_UNCLEAR) return 0;
-  if (c->pairs < MIN_PAIRS) return USUAL_PAIRS;
-  const double away = c->ratio >= 1.0 ? c->ratio - 1.0 : 1.0 / c->ratio - 1.0;
-  const double room = away <= c->margin ? c->margin - away : away;
-  const double half = (c->high - c->low) / (2.0 * c->ratio);
-  const double times = half / (room > 0 ? room : 1e-9);
-  double needs = (double)c->pairs * fmax(1.25, times * times);
-  if (!(needs <= MOST_PAIRS)) return 0;
-  needs = ceil(needs / 10.0) * 10.0;
-  return (size_t)needs;
+int bs_compare_groups(const double *subject, const double *other, const size_t *start, uint32_t groups,
+                      double margin, bs_comparison *out) {
+  return compare(subject, other, start, groups, 1, margin, out);
 }
 
 int bs_compare_pairs(const double *subject, const double *other, size_t pairs, double margin,
                      bs_comparison *out) {
-  bootstrap b;
-  memset(out, 0, sizeof *out);
-  out->pairs = pairs;
-  out->margin = margin;
-  out->block = 1;
-  out->needs = USUAL_PAIRS;
-  if (pairs == 0) return 1;
-  const int made = bootstrap_make(pairs, &b);
-  if (made) {
-    for (size_t i = 0; i < pairs; ++i) b.ratio[i] = other[i] / subject[i];
-    rank_all(&b);
-    out->autocorrelation = neighbours_alike(&b);
-    b.block = block_length(out->autocorrelation, pairs);
-    out->block = (uint32_t)b.block;
-    resample(&b, out);
-    out->word = word_of(out);
-    out->needs = pairs_needed(out);
+  size_t start[BS_GROUPS_MAX + 1];
+  const size_t groups = pairs < MIN_PAIRS ? 1 : pairs <= MOST_SINGLE ? pairs : USUAL_GROUPS;
+  for (size_t g = 0; g <= groups; ++g) start[g] = g * pairs / groups;
+  if (pairs > 0) return compare(subject, other, start, (uint32_t)groups, 0, margin, out);
+  *out = (bs_comparison){.margin = margin, .needs = USUAL_PAIRS, .cause = BS_UNCLEAR_FEW};
+  return 1;
+}
+
+void bs_comparison_widen(bs_comparison *c, double order) {
+  c->order = order;
+  *(order < 0 ? &c->low : &c->high) *= exp(order);
+}
+
+/* ---- the words ---------------------------------------------------------------------------------- */
+
+/* Of both ends of what the order may have done to the ratio, the one nearer to 1. */
+static double nearest_log(const bs_comparison *c) {
+  const double as_seen = log(c->ratio), after_itself = as_seen + c->order;
+  if (as_seen * after_itself <= 0) return 0.0;
+  return fabs(as_seen) < fabs(after_itself) ? as_seen : after_itself;
+}
+
+/* The chance of such a ratio or a larger one where the true one lies at the margin. */
+static double chance(const bs_comparison *c, double seen) {
+  const double beyond = fabs(seen) - log1p(c->margin);
+  if (c->pairs < MIN_PAIRS || c->groups < MIN_GROUPS || !c->one_side || beyond <= 0) return 1.0;
+  return c->error > 0 ? 0.5 * bs_student_tail(beyond / c->error, c->freedom) : 0.0;
+}
+
+/* The half width falls with the root of the pairs. It must fit between the ratio and the margin. */
+static size_t pairs_needed(const bs_comparison *c) {
+  if (c->pairs < MIN_PAIRS || c->groups < MIN_GROUPS) return USUAL_PAIRS;
+  const double away = fabs(log(c->ratio)), margin = log1p(c->margin);
+  const double tail = away <= margin ? INTERVAL_TAIL : 2 * WORD_TAIL;
+  const double half = bs_student_quantile(tail, c->freedom) * c->error;
+  const double times = half / fmax(fabs(away - margin), 1e-9);
+  const double needs = (double)c->pairs * fmax(1.25, SPARE * times * times);
+  return needs <= MOST_PAIRS ? (size_t)(ceil(needs / 10.0) * 10.0) : 0;
+}
+
+static uint32_t calm_word(const bs_comparison *c) {
+  const double most = 1.0 + c->margin;
+  return c->pairs >= MIN_PAIRS && c->groups >= MIN_GROUPS && c->low >= 1.0 / most && c->high <= most
+             ? BS_WORD_SAME
+             : BS_WORD_UNCLEAR;
+}
+
+static uint32_t cause_of(const bs_comparison *c) {
+  if (c->word != BS_WORD_UNCLEAR) return BS_UNCLEAR_NO;
+  if (c->order != 0) return BS_UNCLEAR_ORDER;
+  if (c->by_build && c->builds >= MIN_GROUPS) return BS_UNCLEAR_BUILD;
+  return c->needs > 0 ? BS_UNCLEAR_FEW : BS_UNCLEAR_MARGIN;
+}
+
+void bs_comparisons_decide(bs_comparison *const *table, uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i) table[i]->word = calm_word(table[i]);
+  for (uint32_t left = n; left > 0; --left) { /* the most certain first */
+    bs_comparison *most = NULL;
+    double least = WORD_TAIL / left;
+    for (uint32_t i = 0; i < n; ++i) {
+      const double p = chance(table[i], nearest_log(table[i]));
+      if (table[i]->word == BS_WORD_FASTER || table[i]->word == BS_WORD_SLOWER || p > least) continue;
+      least = p;
+      most = table[i];
+    }
+    if (most == NULL) break;
+    most->word = most->ratio > 1 ? BS_WORD_FASTER : BS_WORD_SLOWER;
   }
-  bootstrap_free(&b);
-  return made;
+  for (uint32_t i = 0; i < n; ++i) {
+    table[i]->needs = table[i]->word == BS_WORD_UNCLEAR ? pairs_needed(table[i]) : 0;
+    table[i]->cause = cause_of(table[i]);
+  }
 }
 
 int32_t bs_compare_series(const bs_series *subject, const bs_series *other, double margin, bs_comparison *out,
@@ -197,11 +246,32 @@ const char *bs_comparison_name(uint32_t word) {
   return word < 4 ? names[word] : "?";
 }
 
+const char *bs_unclear_name(uint32_t cause) {
+  static const char *const names[] = {"",
+                                      "too few pairs",
+                                      "at the margin",
+                                      "order effect",
+                                      "differs by build",
+                                      "machine disturbed",
+                                      "oversubscribed",
+                                      "below its bound"};
+  return cause < sizeof names / sizeof names[0] ? names[cause] : "?";
+}
+
 const char *bs_comparison_next(const bs_comparison *c, char *out, size_t size) {
+  static const char *const what[] = {
+      [BS_UNCLEAR_ORDER] = "an arm's time depends on the arm before it: measure each in a run of its own",
+      [BS_UNCLEAR_DISTURBED] = "other programs took the processor: repeat the run on a quiet machine",
+      [BS_UNCLEAR_OVERSUBSCRIBED] = "there are more threads than cores: give fewer -P or --threads-per-rank",
+      [BS_UNCLEAR_BOUND] = "an arm was faster than its bound allows: bsrun doctor --measure"};
+  const size_t n = sizeof what / sizeof what[0];
   if (c->word != BS_WORD_UNCLEAR) {
     snprintf(out, size, "%s", "");
+  } else if (c->cause < n && what[c->cause] != NULL) {
+    snprintf(out, size, "%s", what[c->cause]);
   } else if (c->needs > 0) {
-    snprintf(out, size, "needs about %zu pairs", c->needs);
+    snprintf(out, size, "needs about %zu pairs: --set phase.pairs_max=%zu --set phase.pairs_seconds=%.0f",
+             c->needs, c->needs, fmax(10.0, ceil(1.5 * c->needs_seconds)));
   } else {
     snprintf(out, size, "more samples cannot decide; the difference is as large as the %g %% margin",
              c->margin * 100.0);

@@ -15,28 +15,66 @@ double bs_median(const double *values, size_t count);
 
 enum bs_comparison_word { BS_WORD_UNCLEAR = 0, BS_WORD_FASTER = 1, BS_WORD_SLOWER = 2, BS_WORD_SAME = 3 };
 
+/* Why a comparison is UNCLEAR. */
+enum bs_unclear {
+  BS_UNCLEAR_NO = 0,             /* it is not */
+  BS_UNCLEAR_FEW = 1,            /* more pairs would decide: `needs` */
+  BS_UNCLEAR_MARGIN = 2,         /* the ratio lies at the margin: no practical number of pairs decides */
+  BS_UNCLEAR_ORDER = 3,          /* an arm's time depends on the arm before it */
+  BS_UNCLEAR_BUILD = 4,          /* the ratio differs by build more than within a build */
+  BS_UNCLEAR_DISTURBED = 5,      /* other programs or the hypervisor took the processor */
+  BS_UNCLEAR_OVERSUBSCRIBED = 6, /* more threads than cores */
+  BS_UNCLEAR_BOUND = 7           /* an arm was faster than its bound allows */
+};
+
+enum { BS_GROUPS_MAX = 64 };
+
 /* ratio = other / subject, so > 1 means that the subject is faster. */
 typedef struct bs_comparison {
   size_t pairs;
-  double ratio;     /* median of the pairs' ratios */
-  double low, high; /* 95 % percentile bootstrap over pairs */
+  uint32_t groups;  /* of consecutive pairs; the median of each counts as one observation */
+  uint32_t builds;  /* how often the arms were built; 0: not known */
+  double ratio;     /* geometric mean of the groups' medians, the outermost left out */
+  double low, high; /* 95 % interval, Student's t over the groups */
+  double error;     /* standard error of log(ratio) */
+  uint32_t freedom; /* degrees of freedom of `error` */
   uint32_t word;    /* enum bs_comparison_word, with equivalence margin `margin` */
-  uint32_t block;   /* pairs that were drawn together: 1, or 2 to 4 when neighbours are alike */
+  uint32_t cause;   /* enum bs_unclear */
   double margin;
-  double autocorrelation; /* of neighbouring pairs' ratios */
-  size_t needs;           /* when UNCLEAR: about so many pairs would decide; 0: no number that is practical */
+  double order; /* log of the factor by which the ratio changes when each arm follows itself; 0: none */
+  size_t needs; /* when UNCLEAR: about so many pairs would decide; 0: no number that is practical */
+  double needs_seconds; /* and so long they would take; 0: not known */
+  uint32_t one_side;    /* all builds lie on the ratio's side of 1 */
+  uint32_t by_build;    /* the groups differ by more than three times what their own pairs explain */
 } bs_comparison;
 
-/* Bootstrap with 2000 resamples of pairs from a fixed seed: the same samples give the same interval.
+/* Student's t over groups of consecutive pairs: a group's median ratio is one observation. Noise that lasts
+ * for some pairs, and what is fixed for a build when a group is one, are then inside the interval.
  * subject[i] and other[i] are seconds of pair i. Fewer than 5 pairs: UNCLEAR. Returns 0 when out of memory.
  */
 int bs_compare_pairs(const double *subject, const double *other, size_t pairs, double margin,
                      bs_comparison *out);
+/* The same with groups of the caller's: group g holds the pairs start[g] to start[g + 1] - 1. 1 to
+ * BS_GROUPS_MAX groups, none of them empty; fewer than 3: the word is UNCLEAR. */
+int bs_compare_groups(const double *subject, const double *other, const size_t *start, uint32_t groups,
+                      double margin, bs_comparison *out);
+/* Widens the interval so that it also holds ratio * exp(order). */
+void bs_comparison_widen(bs_comparison *comparison, double order);
+/* Gives the words of the comparisons of one table (Holm's correction over them), and `needs`. FASTER and
+ * SLOWER: the 99 % interval lies beyond the margin, and each group on that side of 1. SAME: the 95 % interval
+ * lies inside the margin. Comparisons of one table differ in nothing but the other arm. */
+void bs_comparisons_decide(bs_comparison *const *table, uint32_t n);
 const char *bs_comparison_name(uint32_t word);
+/* "order effect", "differs by build", ...; "" for BS_UNCLEAR_NO. */
+const char *bs_unclear_name(uint32_t cause);
 /* As bs_compare_pairs, of typed samples: BS_USAGE (BS-SPAN-PHASE) when they are of different phases or not of
  * the same number. */
 int32_t bs_compare_series(const bs_series *subject, const bs_series *other, double margin, bs_comparison *out,
                           bs_error *err);
 /* What to do about an UNCLEAR comparison, one sentence; empty for the other words. Returns out. */
 const char *bs_comparison_next(const bs_comparison *comparison, char *out, size_t size);
+/* Student's t with `dof` degrees of freedom (1 or more): the probability of |T| > t; and the t that is
+ * exceeded with probability `tail`. */
+double bs_student_tail(double t, uint32_t dof);
+double bs_student_quantile(double tail, uint32_t dof);
 #endif

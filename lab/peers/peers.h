@@ -11,7 +11,7 @@ typedef struct bs_peers bs_peers;
 /* What the leader tells at the points where a follower cannot know what comes next. */
 enum bs_word {
   BS_WORD_START = 1,    /* the phase begins */
-  BS_WORD_BATCH = 2,    /* the arm's command `what`, `n` times */
+  BS_WORD_BATCH = 2,    /* the arm's command `what` */
   BS_WORD_EXCHANGE = 3, /* time the collectives of the machine */
   BS_WORD_CLOSE = 4,    /* the arm is closed */
   BS_WORD_END = 5,      /* the phase has ended; with its status */
@@ -22,7 +22,7 @@ enum bs_word {
 typedef struct bs_told {
   uint32_t word; /* enum bs_word */
   uint32_t what;
-  uint64_t n;
+  uint64_t n, lead; /* BS_WORD_BATCH: calls that are timed, and untimed ones before */
   int32_t status;
   uint32_t arm; /* of several: the one that is meant */
 } bs_told;

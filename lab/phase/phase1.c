@@ -60,7 +60,7 @@ static int32_t open_arms(phase1 *p, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < n; ++i) {
     arm_state *a = &p->arm[p->arms++];
-    double seconds = 0.0;
+    bs_sample first = {0};
     char what[48];
     a->c = arms[i].c;
     a->name = arms[i].name;
@@ -72,20 +72,13 @@ static int32_t open_arms(phase1 *p, bs_error *err) {
     if (rc != BS_OK) break;
     a->build = bs_arm_build(a->arm);
     a->pack = bs_arm_pack(a->arm);
-    rc = bs_arm_batch(a->arm, 1, &seconds, err);
-    a->first = bs_span_make(BS_TIME_FIRST, seconds, 1);
+    rc = bs_arm_batch(a->arm, 0, 1, &first, err);
+    a->first = bs_span_make(BS_TIME_FIRST, first.seconds, 1);
   }
   return rc;
 }
 
 /* ---- samples ------------------------------------------------------------------------------------ */
-
-static int32_t hot_batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
-  return bs_arm_batch(((arm_state *)user)->arm, n, out_seconds, err);
-}
-static int32_t cold_batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
-  return bs_arm_batch_cold(((arm_state *)user)->arm, n, out_seconds, err);
-}
 
 /* Regions and counters tell of the steady forwards alone. */
 static int32_t forget_the_warm_up(void *user, bs_error *err) {
@@ -95,10 +88,20 @@ static int32_t forget_the_warm_up(void *user, bs_error *err) {
   return rc;
 }
 
+static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
+  const phase1 *p = user;
+  bs_arm *arms[ARMS];
+  for (uint32_t i = 0; i < p->arms; ++i) arms[i] = p->arm[i].arm;
+  return bs_arms_rebuild(arms, p->arms, build % 2 == 1, err);
+}
+
 static int32_t sample(phase1 *p, uint32_t phase, bs_sampling **out, bs_error *err) {
   const bs_experiment *e = p->e;
-  const bs_sampler_host host = {
-      .user = p, .disturb = bs_disturb_host, .progress = tell, .steady = forget_the_warm_up};
+  const bs_sampler_host host = {.user = p,
+                                .disturb = bs_disturb_host,
+                                .progress = tell,
+                                .steady = forget_the_warm_up,
+                                .rebuild = rebuild};
   bs_sampler_arm arms[ARMS];
   bs_sampler_options o;
   bs_sampler_defaults(&o);
@@ -115,7 +118,10 @@ static int32_t sample(phase1 *p, uint32_t phase, bs_sampling **out, bs_error *er
     o.warm_seconds = COLD_WARM_SECONDS;
   }
   for (uint32_t i = 0; i < p->arms; ++i)
-    arms[i] = (bs_sampler_arm){p->arm[i].name, &p->arm[i], phase == BS_TIME_COLD ? cold_batch : hot_batch};
+    arms[i] = (bs_sampler_arm){.name = p->arm[i].name,
+                               .user = p->arm[i].arm,
+                               .batch = phase == BS_TIME_COLD ? bs_arm_batch_cold : bs_arm_batch,
+                               .oversubscribed = bs_arm_oversubscribed(p->arm[i].arm)};
   return bs_sampler_run(&o, &host, arms, p->arms, out, err);
 }
 
@@ -286,7 +292,7 @@ static int32_t follow(phase1 *p, bs_error *err) {
   int32_t rc = bs_arm_open(&a->c, arms[0].name, &a->arm, err);
   while (rc == BS_OK && told.word != BS_WORD_CLOSE && told.word != BS_WORD_END) {
     rc = bs_peers_hear(p->e->peers, &told, err);
-    if (rc == BS_OK && told.word == BS_WORD_BATCH) rc = bs_arm_follow(a->arm, told.what, told.n, err);
+    if (rc == BS_OK && told.word == BS_WORD_BATCH) rc = bs_arm_follow(a->arm, &told, err);
     if (rc == BS_OK && told.word == BS_WORD_EXCHANGE) rc = bs_machine_exchange(&a->c, &p->machine, err);
   }
   if (rc != BS_OK || told.word == BS_WORD_END || !told.what) return rc;

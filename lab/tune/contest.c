@@ -17,9 +17,9 @@ typedef struct watched {
   int failed;
 } watched;
 
-static int32_t batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
+static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
   watched *w = user;
-  const int32_t rc = w->inner.batch(w->inner.user, n, out_seconds, err);
+  const int32_t rc = w->inner.batch(w->inner.user, lead, n, out, err);
   w->failed = rc != BS_OK;
   return rc;
 }
@@ -73,8 +73,9 @@ static int32_t compare(contest *c, uint32_t index, json_t **out_row, double *out
   int32_t rc = c->of->open(c->of->user, index, &other.inner, &why);
   other.failed = rc != BS_OK;
   if (rc == BS_OK) {
-    const bs_sampler_arm arms[] = {{c->of->name(c->of->user, index), &other, batch},
-                                   {c->of->name(c->of->user, 0), &c->standard, batch}};
+    const bs_sampler_arm arms[] = {
+        {.name = c->of->name(c->of->user, index), .user = &other, .batch = batch},
+        {.name = c->of->name(c->of->user, 0), .user = &c->standard, .batch = batch}};
     rc = bs_sampler_run(&c->options, c->host, arms, 2, &s, &why);
     c->of->close(c->of->user, index);
   }

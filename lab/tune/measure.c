@@ -67,10 +67,6 @@ static const char *arm_name(void *user, uint32_t arm) {
   return j->names[arm];
 }
 
-static int32_t arm_batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
-  return bs_arm_batch(user, n, out_seconds, err);
-}
-
 /* The choices of the world when `name` (NULL: the default) serves the undecided products. */
 static const char **choices_for(const job *j, const char *name, uint32_t *out_n) {
   const char **texts = calloc(j->n > 0 ? j->n : 1, sizeof *texts);
@@ -111,7 +107,7 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
     return bs_error_set(err, BS_DEADLINE, "BS-TUNE-SLOW", "packing took %.1f s, tune.seconds is %g", built,
                         j->patience);
   }
-  *out = (bs_sampler_arm){j->names[arm], j->open[arm], arm_batch};
+  *out = (bs_sampler_arm){.name = j->names[arm], .user = j->open[arm], .batch = bs_arm_batch};
   return BS_OK;
 }
 

@@ -26,15 +26,15 @@ static double clock_now(void *user) {
   return now;
 }
 
-static int32_t batch(void *user, uint64_t n, double *out_seconds, bs_error *err) {
+static int32_t batch(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
   player *p = user;
   uint32_t bits;
   if (p->fails_at > 0 && ++p->batches >= p->fails_at)
     return bs_error_set(err, BS_INTERNAL, "TEST-BATCH", "this batch fails");
   bs_rng_bits(1, 2 + (uint64_t)(p - players), p->drawn++, 1, &bits);
   const double base = p->second_look > 0 && p->opened > 1 ? p->second_look : p->seconds;
-  *out_seconds = base * (1.0 + p->noise * (2.0 * bits / 4294967296.0 - 1.0));
-  now += *out_seconds * (double)n;
+  out->seconds = base * (1.0 + p->noise * (2.0 * bits / 4294967296.0 - 1.0));
+  now += out->seconds * (double)(lead + n);
   return BS_OK;
 }
 
@@ -49,7 +49,7 @@ static int32_t open_arm(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   if (p->fails_to_open) return bs_error_set(err, BS_NO_MEMORY, "TEST-OPEN", "this one does not open");
   p->opened++;
   if (++open_now > most_open) most_open = open_now;
-  *out = (bs_sampler_arm){names[arm], p, batch};
+  *out = (bs_sampler_arm){.name = names[arm], .user = p, .batch = batch};
   return BS_OK;
 }
 

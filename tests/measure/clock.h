@@ -24,6 +24,8 @@ typedef struct clock_model {
   double alike;            /* each arm's noise remembers this share of the arm's last */
   double first;            /* share added to an arm's first sample of a series */
   double warm;             /* share added at an arm's first call, halved with each sample */
+  double build;            /* share, normal: what an arm's place in memory does, until it is built anew */
+  double carry, carry_for; /* share by which arm 0 slows the arm after it, for so many seconds */
 } clock_model;
 
 /* What went over the counter, in the order of time. */
@@ -39,13 +41,17 @@ typedef struct clock_world {
   uint64_t seed, drawn, at; /* at: samples since the pairs began */
   size_t n_log;
   clock_entry log[CLOCK_LOG];
-  double last[CLOCK_ARMS];
+  double last[CLOCK_ARMS], built[CLOCK_ARMS];
+  uint32_t ran;           /* the arm that ran last, + 1 */
+  uint32_t rebuilds, odd; /* how often all were built anew; how often the numbers told so */
+  double rebuild_takes;
   uint64_t calls_of[CLOCK_ARMS], samples_of[CLOCK_ARMS];
   bs_disturb counts;
-  uint64_t steal_every; /* a sample in so many loses 30 % of its time, and steal rises; 0: none */
-  uint64_t fail_after;  /* samples after which an arm fails; 0: never */
-  size_t steady_at;     /* where the log was when all was warm */
-  double jump;          /* each sample is so much faster than the one before: never settles */
+  uint64_t steal_every;  /* a sample in so many loses 30 % of its time, and steal rises; 0: none */
+  uint64_t switch_every; /* a sample in so many tells of a switch; 0: none */
+  uint64_t fail_after;   /* samples after which an arm fails; 0: never */
+  size_t steady_at;      /* where the log was when all was warm */
+  double jump;           /* each sample is so much faster than the one before: never settles */
 } clock_world;
 
 typedef struct clock_arm {
@@ -65,7 +71,7 @@ static inline double clock_uniform(clock_world *w) {
   return u;
 }
 
-static inline int32_t clock_batch(void *user, uint64_t calls, double *out_seconds, bs_error *err) {
+static inline int32_t clock_batch(void *user, uint64_t lead, uint64_t calls, bs_sample *out, bs_error *err) {
   clock_arm *a = user;
   clock_world *w = a->world;
   const clock_model *m = &w->m;
@@ -75,6 +81,9 @@ static inline int32_t clock_batch(void *user, uint64_t calls, double *out_second
   w->last[a->index] = m->alike * w->last[a->index] + m->noise * sqrt(1 - m->alike * m->alike) * z;
   double t = a->seconds * (1 + m->drift * (double)w->at / 60.0);
   if (m->sine > 0) t *= 1 + m->sine * sin((double)w->seed + 6.283185307179586 * (double)w->at / m->period);
+  t *= 1 + w->built[a->index];
+  if (w->ran == 1 && a->index != 0 && (double)lead * t < m->carry_for) t *= 1 + m->carry;
+  w->ran = a->index + 1;
   t *= 1 + w->last[a->index] + (u < m->spikes ? m->spike : 0) + (v < m->slow_share ? m->slow : 0);
   t *= 1 + m->warm * pow(0.5, (double)w->samples_of[a->index]);
   if (w->jump > 0) t *= pow(1 - w->jump, (double)w->samples_of[a->index]);
@@ -85,11 +94,22 @@ static inline int32_t clock_batch(void *user, uint64_t calls, double *out_second
   }
   ck_assert_uint_lt(w->n_log, CLOCK_LOG);
   w->log[w->n_log++] = (clock_entry){a->index, calls, t};
-  w->now += t * (double)calls;
-  w->calls_of[a->index] += calls;
+  w->now += t * (double)(lead + calls);
+  w->calls_of[a->index] += lead + calls;
   ++w->samples_of[a->index];
   ++w->at;
-  *out_seconds = t;
+  out->seconds = t;
+  out->switches = w->switch_every > 0 && w->n_log % w->switch_every == 0;
+  return BS_OK;
+}
+
+/* All arms get another place. */
+static inline int32_t clock_rebuild(void *user, uint32_t build, bs_error *err) {
+  clock_world *w = user;
+  (void)err;
+  for (uint32_t i = 0; i < CLOCK_ARMS; ++i) w->built[i] = w->m.build * clock_normal(w);
+  w->odd += build == ++w->rebuilds;
+  w->now += w->rebuild_takes;
   return BS_OK;
 }
 
@@ -119,6 +139,11 @@ static inline void clock_make(clock_run *r, const clock_model *m, uint64_t seed)
   bs_sampler_defaults(&r->o);
   r->o.seed = seed;
   r->host = (bs_sampler_host){.user = &r->world, .now = clock_now, .disturb = clock_disturb};
+  if (m->build > 0) {
+    r->host.rebuild = clock_rebuild;
+    clock_rebuild(&r->world, 1, NULL);
+    r->world.rebuilds = r->world.odd = 0;
+  }
 }
 
 static inline int32_t clock_sample(clock_run *r, uint32_t n_arms, const double *seconds) {
@@ -126,7 +151,7 @@ static inline int32_t clock_sample(clock_run *r, uint32_t n_arms, const double *
   bs_sampler_arm arms[CLOCK_ARMS];
   for (uint32_t i = 0; i < n_arms; ++i) {
     r->arm[i] = (clock_arm){&r->world, i, seconds[i]};
-    arms[i] = (bs_sampler_arm){names[i], &r->arm[i], clock_batch};
+    arms[i] = (bs_sampler_arm){.name = names[i], .user = &r->arm[i], .batch = clock_batch};
   }
   return bs_sampler_run(&r->o, &r->host, arms, n_arms, &r->s, &r->err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_sampler.c - the sampler on synthetic clocks: warm-up, length of a sample, order, stopping rules, what
  * is discarded and what never is. */
+#include "lab/measure/sampler_arm.h"
 #include "tests/measure/clock.h"
 #include "tests/run_tests.h"
 
@@ -17,14 +18,24 @@ static void done(void) {
 }
 /* Where the pairs begin in the log. */
 static size_t pairs_begin(void) {
-  return r.world.n_log - (size_t)r.s->batches;
+  return r.world.steady_at;
+}
+static int32_t note_steady(void *user, bs_error *err) {
+  (void)err;
+  clock_world *w = user;
+  if (w->steady_at == 0) w->steady_at = w->n_log;
+  return w->fail_after == UINT64_MAX ? BS_ABORTED : BS_OK;
+}
+static void made(const clock_model *m, uint64_t seed) {
+  clock_make(&r, m, seed);
+  r.host.steady = note_steady;
 }
 
 /* ---- warm-up and samples ------------------------------------------------------------------------ */
 
 START_TEST(samples_are_long_enough) {
   static const double seconds[] = {2e-6, 150e-6, 30e-3};
-  clock_make(&r, &still, 1);
+  made(&still, 1);
   sampled(3, seconds);
   for (uint32_t i = 0; i < 3; ++i) {
     const uint64_t calls = r.s->arm[i].warm.calls;
@@ -36,7 +47,7 @@ START_TEST(samples_are_long_enough) {
   for (size_t i = pairs_begin(); i < r.world.n_log; ++i) /* the calls do not change during the pairs */
     ck_assert_uint_eq(r.world.log[i].calls, r.s->arm[r.world.log[i].arm].warm.calls);
   done();
-  clock_make(&r, &still, 1);
+  made(&still, 1);
   r.o.batch_calls = 10;
   sampled(1, seconds);
   ck_assert_uint_eq(r.s->arm[0].warm.calls, 10);
@@ -46,7 +57,7 @@ END_TEST
 
 START_TEST(the_first_call_is_kept_apart) {
   const clock_model slow_start = {.noise = 0.001, .warm = 8};
-  clock_make(&r, &slow_start, 2);
+  made(&slow_start, 2);
   r.o.warm_calls = 500;
   sampled(2, alike);
   for (uint32_t i = 0; i < 2; ++i) {
@@ -56,7 +67,10 @@ START_TEST(the_first_call_is_kept_apart) {
     ck_assert_double_eq_tol(w->first.seconds, 9e-3, 1e-4);
     ck_assert(w->warm.phase == BS_TIME_WARM && w->warm.count >= 499 && w->blocks >= 2);
     /* every call is of one phase and one only */
-    ck_assert_uint_eq(w->first.count + w->warm.count + r.s->pairs * w->calls, r.world.calls_of[i]);
+    uint64_t calls = w->first.count + w->warm.count;
+    for (size_t k = pairs_begin(); k < r.world.n_log; ++k)
+      calls += r.world.log[k].arm == i ? w->lead + w->calls : 0;
+    ck_assert_uint_eq(calls, r.world.calls_of[i]);
     ck_assert_double_le(r.s->arm[i].look.max, 1.02e-3);
   }
   ck_assert(!clock_says(r.s, "settle"));
@@ -65,7 +79,7 @@ START_TEST(the_first_call_is_kept_apart) {
 END_TEST
 
 START_TEST(what_does_not_settle_is_told) {
-  clock_make(&r, &still, 3);
+  made(&still, 3);
   r.world.jump = 0.02;
   r.o.warm_seconds = 1e9;
   r.o.warm_blocks = 30;
@@ -75,7 +89,7 @@ START_TEST(what_does_not_settle_is_told) {
   ck_assert_uint_eq(r.s->arm[0].warm.blocks, 30);
   ck_assert_msg(clock_says(r.s, "subject did not settle in 30 blocks"), "%s", r.s->warning[0]);
   done();
-  clock_make(&r, &still, 3); /* the time is up first, in the middle of a block */
+  made(&still, 3); /* the time is up first, in the middle of a block */
   r.world.jump = 0.02;
   r.o.warm_seconds = 0.021;
   r.o.pairs_max = 20;
@@ -88,22 +102,13 @@ START_TEST(what_does_not_settle_is_told) {
 }
 END_TEST
 
-static int32_t note_steady(void *user, bs_error *err) {
-  (void)err;
-  clock_world *w = user;
-  w->steady_at = w->n_log;
-  return w->fail_after == UINT64_MAX ? BS_ABORTED : BS_OK;
-}
-
 START_TEST(the_host_hears_when_all_is_warm) {
-  clock_make(&r, &still, 17);
-  r.host.steady = note_steady;
+  made(&still, 17);
   sampled(3, alike);
   ck_assert_uint_eq(r.world.steady_at, pairs_begin());
   ck_assert_uint_gt(r.world.steady_at, 0);
   done();
-  clock_make(&r, &still, 17);
-  r.host.steady = note_steady;
+  made(&still, 17);
   r.world.fail_after = UINT64_MAX;
   ck_assert_int_eq(clock_sample(&r, 3, alike), BS_ABORTED);
   ck_assert_ptr_null(r.s);
@@ -112,37 +117,155 @@ END_TEST
 
 /* ---- order -------------------------------------------------------------------------------------- */
 
-/* The order of the arms in each half round, as digits. */
-static uint32_t half(size_t pair, uint32_t n_arms) {
+/* Over a whole design each arm is once in each place and follows each other arm equally often. */
+START_TEST(each_arm_follows_each_other_equally_often) {
+  for (uint32_t n = 1; n <= BS_SAMPLER_ARMS; ++n) {
+    uint32_t follows[BS_SAMPLER_ARMS][BS_SAMPLER_ARMS] = {{0}},
+             place[BS_SAMPLER_ARMS][BS_SAMPLER_ARMS] = {{0}};
+    const uint32_t rows = bs_design_rows(n), times = n > 1 ? rows / n : 1;
+    for (uint32_t row = 0; row < rows; ++row) {
+      uint32_t order[BS_SAMPLER_ARMS];
+      bs_design_row(n, row, order);
+      for (uint32_t j = 0; j < n; ++j) {
+        ++place[j][order[j]];
+        if (j > 0) ++follows[order[j - 1]][order[j]];
+      }
+    }
+    for (uint32_t i = 0; i < n; ++i)
+      for (uint32_t j = 0; j < n; ++j) {
+        ck_assert_uint_eq(place[i][j], times);
+        ck_assert_uint_eq(follows[i][j], i == j ? 0 : times);
+      }
+  }
+}
+END_TEST
+
+/* The order of the arms in a pair, as digits. */
+static uint32_t pair_order(size_t pair, uint32_t n_arms) {
   uint32_t digits = 0;
   for (uint32_t i = 0; i < n_arms; ++i)
     digits = 10 * digits + 1 + r.world.log[pairs_begin() + pair * n_arms + i].arm;
   return digits;
 }
 
-START_TEST(rounds_go_both_ways) {
-  const uint32_t n_arms = (uint32_t)_i, forwards = n_arms == 2 ? 12 : 123, backwards = n_arms == 2 ? 21 : 321;
-  uint32_t abba = 0, first_order = 0, other_seed = 0;
+START_TEST(rows_come_in_the_order_of_the_seed) {
+  uint32_t first[24], same = 0;
   for (uint64_t seed = 1; seed <= 3; ++seed) { /* 1 again as 3: the same order */
-    uint32_t order = 0;
-    clock_make(&r, &still, 1);
+    made(&still, 1);
     r.o.seed = seed == 3 ? 1 : seed;
-    r.o.pairs_min = r.o.pairs_max = 40;
-    sampled(n_arms, alike);
-    ck_assert_uint_eq(r.s->pairs, 40);
-    for (size_t round = 0; round < 20; ++round) {
-      const uint32_t a = half(2 * round, n_arms), b = half(2 * round + 1, n_arms);
-      ck_assert((a == forwards && b == backwards) || (a == backwards && b == forwards));
-      order |= (uint32_t)(a == forwards) << round;
-      abba += a == forwards;
+    r.o.phase = BS_TIME_COLD; /* flushed caches: nothing is sampled again after itself */
+    r.o.pairs_min = r.o.pairs_max = 24;
+    sampled(4, alike);
+    for (int round = 0; round < 6; ++round) {
+      uint32_t seen = 0;
+      for (int k = 0; k < 4; ++k) {
+        const uint32_t order = pair_order((size_t)(4 * round + k), 4);
+        if (seed == 1) first[4 * round + k] = order;
+        same += seed == 2 && order == first[4 * round + k];
+        if (seed == 3) ck_assert_uint_eq(order, first[4 * round + k]);
+        seen |= 1u << (order / 1000);
+      }
+      ck_assert_uint_eq(seen, 0x1e); /* each row once a round: each arm came first */
     }
-    if (seed == 1) first_order = order;
-    if (seed == 2) other_seed = order;
-    if (seed == 3) ck_assert_uint_eq(order, first_order);
     done();
   }
-  ck_assert_uint_ne(first_order, other_seed);
-  ck_assert(abba > 10 && abba < 50);
+  ck_assert_uint_lt(same, 20);
+}
+END_TEST
+
+/* An arm that slows the one behind it by 40 %, for some milliseconds or for good. The true ratio is that of
+ * arms that follow themselves. */
+static const struct {
+  double ratio, carry_for;
+} carried[] = {{1.0, 0.005}, {1.0, 1e9}, {1.5, 0.005}, {1.5, 1e9}, {0.8, 1e9}};
+
+START_TEST(what_an_arm_leaves_behind_is_not_speed) {
+  const clock_model m = {.noise = 0.004, .carry = 0.4, .carry_for = carried[_i].carry_for, .build = 0.002};
+  const double seconds[] = {1e-3, 1e-3 * carried[_i].ratio, 1.1e-3};
+  int missed = 0;
+  for (uint64_t seed = 20; seed < 40; ++seed) {
+    for (uint32_t n_arms = 2; n_arms <= 3; ++n_arms) {
+      made(&m, seed);
+      r.o.pairs_max = 60;
+      sampled(n_arms, seconds);
+      const bs_comparison *c = &r.s->arm[1].comparison;
+      missed += c->low > carried[_i].ratio || carried[_i].ratio > c->high;
+      if (carried[_i].ratio == 1.0) ck_assert(c->word == BS_WORD_SAME || c->word == BS_WORD_UNCLEAR);
+      if (carried[_i].carry_for < 1) {
+        ck_assert(r.s->lead_seconds >= carried[_i].carry_for && r.s->lead_seconds < 0.05);
+        ck_assert_double_le(fabs(c->order), 0.02);
+      } else {
+        ck_assert(clock_says(r.s, "longer after another arm"));
+        ck_assert_double_lt(c->order, -0.2);
+      }
+      done();
+    }
+  }
+}
+END_TEST
+
+/* The old order, ABBA with one call of lead, takes it for speed. */
+START_TEST(the_old_order_takes_it_for_speed) {
+  enum { PAIRS = 60 };
+  const clock_model m = {.noise = 0.004, .carry = 0.4, .carry_for = 0.005};
+  double seconds[2][PAIRS];
+  bs_comparison c;
+  made(&m, 1);
+  clock_arm arms[] = {{&r.world, 0, 1e-3}, {&r.world, 1, 1e-3}};
+  for (int pair = 0; pair < PAIRS; ++pair) {
+    for (int half = 0; half < 2; ++half) {
+      const int arm = (pair % 2 == 0) == (half == 1);
+      bs_sample sample = {0};
+      ck_assert_int_eq(clock_batch(&arms[arm], 1, 2, &sample, &r.err), BS_OK);
+      seconds[arm][pair] = sample.seconds;
+    }
+  }
+  ck_assert(bs_compare_pairs(seconds[0], seconds[1], PAIRS, 0.01, &c));
+  ck_assert_msg(c.low > 1.01, "%g [%g, %g]", c.ratio, c.low, c.high);
+}
+END_TEST
+
+/* ---- builds ------------------------------------------------------------------------------------- */
+
+START_TEST(arms_are_built_anew) {
+  const clock_model m = {.noise = 0.004, .build = 0.01};
+  made(&m, 3);
+  r.o.pairs_min = r.o.pairs_max = 60;
+  sampled(3, alike);
+  ck_assert(r.s->builds == 10 && r.s->groups == 10 && r.world.rebuilds == 9 && r.world.odd == 9);
+  ck_assert_uint_eq(r.s->arm[2].comparison.builds, 10);
+  for (uint32_t g = 0; g <= 10; ++g) ck_assert_uint_eq(r.s->start[g], 6 * g);
+  done();
+  made(&m, 3);
+  r.o.pairs_min = r.o.pairs_max = 60;
+  r.world.rebuild_takes = 0.7; /* a third of what rebuilding may take in all: three builds */
+  sampled(2, alike);
+  ck_assert(r.s->builds == 3 && r.s->groups == 3);
+  done();
+  made(&m, 3);
+  r.o.pairs_min = r.o.pairs_max = 60;
+  r.world.rebuild_takes = 5; /* not cheap */
+  sampled(2, alike);
+  ck_assert_uint_eq(r.s->builds, 2);
+  ck_assert(r.s->arm[1].comparison.groups >= 10);
+  done();
+}
+END_TEST
+
+/* One arm is 3 % slower in one of its builds: a word would be of that place, not of the arm. */
+START_TEST(what_differs_by_build_has_no_word) {
+  const clock_model m = {.noise = 0.001, .build = 0.03};
+  int by_build = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    made(&m, seed);
+    r.o.pairs_min = r.o.pairs_max = 60;
+    sampled(2, alike);
+    const bs_comparison *c = &r.s->arm[1].comparison;
+    ck_assert(c->word == BS_WORD_UNCLEAR);
+    by_build += c->cause == BS_UNCLEAR_BUILD;
+    done();
+  }
+  ck_assert_int_ge(by_build, 18);
 }
 END_TEST
 
@@ -150,26 +273,26 @@ END_TEST
 
 START_TEST(each_rule_stops) {
   const clock_model noisy = {.noise = 0.2};
-  clock_make(&r, &still, 4); /* quiet: the fewest pairs are enough */
+  made(&still, 4); /* quiet: the fewest pairs are enough */
   sampled(2, alike);
   ck_assert_uint_eq(r.s->stop, BS_STOP_INTERVAL);
-  ck_assert_uint_eq(r.s->pairs, 20);
+  ck_assert_uint_eq(r.s->pairs, 48); /* eight groups */
   ck_assert_uint_eq(r.s->arm[1].comparison.word, BS_WORD_SAME);
   done();
-  clock_make(&r, &noisy, 6);
-  r.o.pairs_max = 41; /* half a round at the end */
+  made(&noisy, 6);
+  r.o.pairs_max = 41; /* not a whole round at the end */
   sampled(3, alike);
   ck_assert_uint_eq(r.s->stop, BS_STOP_PAIRS);
   ck_assert_uint_eq(r.s->pairs, 41);
   ck_assert_uint_eq(r.s->arm[2].comparison.word, BS_WORD_UNCLEAR);
   done();
-  clock_make(&r, &noisy, 4);
+  made(&noisy, 4);
   r.o.seconds = 0.3;
   sampled(2, alike);
   ck_assert_uint_eq(r.s->stop, BS_STOP_SECONDS);
   ck_assert(r.s->seconds >= 0.3 && r.s->seconds < 0.33 && r.s->pairs < 300 && r.s->pairs > 20);
   done();
-  clock_make(&r, &noisy, 4); /* the cap does not come before the fewest pairs */
+  made(&noisy, 4); /* the cap does not come before the fewest pairs */
   r.o.seconds = 1e-3;
   sampled(2, alike);
   ck_assert(r.s->stop == BS_STOP_SECONDS && r.s->pairs == 20);
@@ -183,7 +306,7 @@ END_TEST
 /* Between the fewest and the most: more pairs until it is narrow, and narrow it is. */
 START_TEST(noise_costs_pairs) {
   const clock_model some = {.noise = 0.008};
-  clock_make(&r, &some, 5);
+  made(&some, 5);
   sampled(2, alike);
   ck_assert_uint_eq(r.s->stop, BS_STOP_INTERVAL);
   ck_assert(r.s->pairs > 20 && r.s->pairs < 120);
@@ -194,7 +317,7 @@ START_TEST(noise_costs_pairs) {
 END_TEST
 
 START_TEST(one_arm_alone) {
-  clock_make(&r, &still, 6);
+  made(&still, 6);
   r.o.pairs_max = 25;
   sampled(1, alike);
   ck_assert(r.s->stop == BS_STOP_PAIRS && r.s->pairs == 25);
@@ -205,20 +328,24 @@ END_TEST
 
 /* ---- what is kept ------------------------------------------------------------------------------- */
 
-/* Every sample that the clock gave is in the result, in its order, with the value it had. */
+/* Every sample that the clock gave is in the result, in its order, with the value it had; but echoes. */
 static void nothing_is_missing(uint32_t n_arms) {
-  size_t seen[CLOCK_ARMS] = {0};
+  size_t seen[CLOCK_ARMS] = {0}, echoes = 0;
   ck_assert_uint_eq(r.s->batches, n_arms * (r.s->pairs + r.s->discarded));
   for (size_t i = pairs_begin(); i < r.world.n_log; ++i) {
     const clock_entry *e = &r.world.log[i];
-    ck_assert_double_eq(r.s->arm[e->arm].seconds[seen[e->arm]++], e->seconds);
+    if (seen[e->arm] < r.s->pairs && r.s->arm[e->arm].seconds[seen[e->arm]] == e->seconds)
+      ++seen[e->arm];
+    else
+      ++echoes;
   }
   for (uint32_t i = 0; i < n_arms; ++i) ck_assert_uint_eq(seen[i], r.s->pairs);
+  ck_assert_uint_le(echoes, n_arms * r.s->groups);
 }
 
 START_TEST(outliers_are_never_dropped) {
   const clock_model spiky = {.noise = 0.004, .spikes = 0.1, .spike = 3};
-  clock_make(&r, &spiky, 7);
+  made(&spiky, 8);
   r.o.pairs_min = r.o.pairs_max = 60;
   sampled(3, alike);
   ck_assert_uint_eq(r.s->pairs, 60);
@@ -236,8 +363,9 @@ END_TEST
 
 START_TEST(disturbed_pairs_go_whole) {
   static const double seconds[] = {1e-3, 1.05e-3};
-  clock_make(&r, &still, 8);
+  made(&still, 8);
   r.o.pairs_min = r.o.pairs_max = 40;
+  r.o.phase = BS_TIME_COLD;
   r.world.steal_every = 11;
   sampled(2, seconds);
   ck_assert_uint_eq(r.s->pairs, 40);
@@ -257,8 +385,19 @@ START_TEST(disturbed_pairs_go_whole) {
 }
 END_TEST
 
+START_TEST(switches_are_counted_and_kept) {
+  made(&still, 8);
+  r.o.pairs_min = r.o.pairs_max = 40;
+  r.world.switch_every = 1;
+  sampled(2, alike);
+  ck_assert(r.s->discarded == 0 && r.s->disturbed[BS_DISTURB_SWITCH] == 40);
+  ck_assert(clock_says(r.s, "involuntary switches in 40 of 40 pairs, all kept"));
+  done();
+}
+END_TEST
+
 START_TEST(not_all_pairs_can_be_discarded) {
-  clock_make(&r, &still, 9);
+  made(&still, 9);
   r.o.pairs_min = r.o.pairs_max = 40;
   r.world.steal_every = 5; /* two pairs of five */
   sampled(2, alike);
@@ -267,7 +406,7 @@ START_TEST(not_all_pairs_can_be_discarded) {
   ck_assert_uint_ge(r.s->disturbed_kept, 8);
   ck_assert_uint_eq(r.s->disturbed[BS_DISTURB_STEAL], r.s->discarded + r.s->disturbed_kept);
   done();
-  clock_make(&r, &still, 9);
+  made(&still, 9);
   r.o.pairs_min = r.o.pairs_max = 40;
   r.world.steal_every = 2; /* every pair: taking others would not help */
   sampled(2, alike);
@@ -281,7 +420,7 @@ END_TEST
 
 START_TEST(without_a_source_nothing_is_discarded) {
   for (int how = 0; how < 3; ++how) {
-    clock_make(&r, &still, 10);
+    made(&still, 10);
     r.o.pairs_min = r.o.pairs_max = 30;
     r.world.steal_every = how == 2 ? 0 : 7;
     if (how == 0) r.host.disturb = NULL;
@@ -300,7 +439,13 @@ int main(void) {
                              {the_first_call_is_kept_apart},
                              {what_does_not_settle_is_told},
                              {the_host_hears_when_all_is_warm},
-                             {rounds_go_both_ways, 4, 2},
+                             {each_arm_follows_each_other_equally_often},
+                             {rows_come_in_the_order_of_the_seed},
+                             {what_an_arm_leaves_behind_is_not_speed, 5},
+                             {the_old_order_takes_it_for_speed},
+                             {arms_are_built_anew},
+                             {what_differs_by_build_has_no_word},
+                             {switches_are_counted_and_kept},
                              {each_rule_stops},
                              {noise_costs_pairs},
                              {one_arm_alone},

@@ -25,7 +25,6 @@ static const struct {
             {"% slower than the first", {.noise = 0.004, .drift = 0.05}},
             {"% faster than the first", {.noise = 0.004, .drift = -0.05}},
             {"two groups", {.noise = 0.004, .slow_share = 0.4, .slow = 0.2}},
-            {"neighbouring pairs are alike", {.noise = 0.004, .alike = 0.9}},
             {"settle", {.noise = 0.0001, .warm = 1e9}}};
 
 START_TEST(each_shape_has_its_sentence) {
@@ -59,8 +58,9 @@ START_TEST(many_warnings_end_in_a_word) {
   clock_arm shared = {&r.world, 0, 1e-3};
   clock_make(&r, &bad, 12);
   for (uint32_t i = 0; i < BS_SAMPLER_ARMS; ++i) {
-    arms[i] =
-        (bs_sampler_arm){"a name that is rather long, longer than there is room for", &shared, clock_batch};
+    arms[i] = (bs_sampler_arm){.name = "a name that is rather long, longer than there is room for",
+                               .user = &shared,
+                               .batch = clock_batch};
   }
   r.o.warm_blocks = 3;
   ck_assert_msg(bs_sampler_run(&r.o, &r.host, arms, BS_SAMPLER_ARMS, &r.s, &r.err) == BS_OK, "%s",
