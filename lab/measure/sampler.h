@@ -121,6 +121,9 @@ typedef struct bs_sampling {
 int32_t bs_sampler_run(const bs_sampler_options *options, const bs_sampler_host *host,
                        const bs_sampler_arm *arms, uint32_t n_arms, bs_sampling **out, bs_error *err);
 void bs_sampling_free(bs_sampling *sampling);
+/* The groups of pairs that comparisons count as one observation each, [groups + 1] starts; 0: the arms were
+ * built less than three times, and bs_compare_pairs made groups. */
+uint32_t bs_sampling_groups(const bs_sampling *sampling, size_t out_start[BS_GROUPS_MAX + 1]);
 /* Typed samples of an arm, for bs_compare_series. */
 bs_series bs_sampling_series(const bs_sampling *sampling, uint32_t arm);
 

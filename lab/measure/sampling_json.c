@@ -72,6 +72,11 @@ json_t *bs_sampling_pairs_json(const bs_sampling *s) {
   json_t *out =
       json_pack("{s:I,s:s,s:f,s:I,s:f}", "pairs", (json_int_t)s->pairs, "stopped_by", bs_stop_name(s->stop),
                 "pairs_s", s->seconds, "builds", (json_int_t)s->builds, "lead_s", s->lead_seconds);
+  size_t start[BS_GROUPS_MAX + 1];
+  const uint32_t groups = bs_sampling_groups(s, start);
+  json_t *starts = json_array();
+  for (uint32_t g = 0; g < groups; ++g) json_array_append_new(starts, json_integer((json_int_t)start[g]));
+  json_object_set_new(out, "group_starts", starts);
   json_object_set_new(out, "disturbed_pairs", disturbed);
   json_object_set_new(out, "measuring_warnings", warnings);
   return out;

@@ -32,8 +32,9 @@ static double order_of(const bs_sampling *s, uint32_t arm) {
 }
 
 /* Groups of pairs, each of a build of its own; a last one that was cut short counts with the one before. */
-static uint32_t groups_of(const bs_sampling *s, size_t *out_start) {
+uint32_t bs_sampling_groups(const bs_sampling *s, size_t out_start[BS_GROUPS_MAX + 1]) {
   uint32_t n = s->groups;
+  if (s->builds < MIN_GROUPS) return 0;
   for (uint32_t g = 0; g <= n; ++g) out_start[g] = s->start[g];
   if (n > 1 && 2 * (s->start[n] - s->start[n - 1]) < s->start[n - 1] - s->start[n - 2])
     out_start[--n] = s->pairs;
@@ -44,8 +45,8 @@ static int32_t compare(bs_sampling *s, uint32_t other, double margin, bs_error *
   const bs_series subject = bs_sampling_series(s, 0), series = bs_sampling_series(s, other);
   bs_comparison *c = &s->arm[other].comparison;
   size_t start[BS_GROUPS_MAX + 1];
-  if (s->builds < MIN_GROUPS) return bs_compare_series(&subject, &series, margin, c, err);
-  const uint32_t groups = groups_of(s, start);
+  const uint32_t groups = bs_sampling_groups(s, start);
+  if (groups == 0) return bs_compare_series(&subject, &series, margin, c, err);
   if (bs_compare_groups(subject.seconds, series.seconds, start, groups, margin, c)) return BS_OK;
   return bs_error_set(err, BS_NO_MEMORY, "BS-STATS-MEMORY", "no memory to compare %zu pairs", s->pairs);
 }

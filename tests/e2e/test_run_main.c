@@ -165,15 +165,23 @@ static void check_arm(const json_t *arm) {
   ck_assert(run_num(kernel, "flops_core") > 0 && run_num(kernel, "bytes_per_s_all") > 0);
 }
 
-/* The speedup is the median over pairs of dense time / method time, inside its own interval. */
-static void check_comparison(const json_t *comparison, const json_t *method, const json_t *dense) {
-  double a[1000], b[1000], ratios[1000];
+/* The speedup is of dense time / method time, what the samples and groups in the record give again. */
+static void check_comparison(const json_t *record, const json_t *comparison, const json_t *method,
+                             const json_t *dense) {
+  const json_t *starts = json_object_get(record, "group_starts");
+  double a[1000], b[1000];
+  size_t start[BS_GROUPS_MAX + 1];
+  bs_comparison c;
   const size_t n = samples_of(method, a, 1000);
   ck_assert_uint_eq(samples_of(dense, b, 1000), n);
   ck_assert_int_eq((int)run_num(comparison, "pairs"), (int)n);
-  for (size_t i = 0; i < n; i++) ratios[i] = b[i] / a[i];
+  const uint32_t groups = (uint32_t)json_array_size(starts);
+  ck_assert_uint_ge(groups, 3);
+  for (size_t g = 0; g < groups; g++) start[g] = (size_t)json_integer_value(json_array_get(starts, g));
+  start[groups] = n;
+  ck_assert_int_eq(bs_compare_groups(a, b, start, groups, run_num(comparison, "margin"), &c), 1);
   const double speedup = run_num(comparison, "speedup");
-  ck_assert_double_eq_tol(speedup, bs_median(ratios, n), 1e-9 * speedup);
+  ck_assert_double_eq_tol(speedup, c.ratio, 1e-9 * speedup);
   ck_assert(run_num(comparison, "low") <= speedup && speedup <= run_num(comparison, "high"));
   const char *word = run_str(comparison, "word");
   if (strcmp(word, "FASTER") == 0) ck_assert(run_num(comparison, "low") > 1);
@@ -200,7 +208,7 @@ static void check_phase1(const json_t *record, const method_case *c) {
     if (i == 0) continue;
     const json_t *comparison = json_array_get(comparisons, i - 1);
     ck_assert_str_eq(run_str(comparison, "against"), run_str(arm, "name"));
-    check_comparison(comparison, json_array_get(arms, 0), arm);
+    check_comparison(record, comparison, json_array_get(arms, 0), arm);
   }
 }
 
