@@ -86,6 +86,7 @@ static int32_t print_config(const args *a, bs_error *err) {
     composed.config = NULL;
   }
   bs_node *config = open ? composed.config : experiment.config;
+  if (open) bs_schema_drop_idle(config);
   if (open) bs_note_add(&notes, "the method and what goes with it are chosen when this runs (--method auto)");
   if (rc == BS_OK && args_has(a, "run-id"))
     rc = bs_config_set_text(config, "run_id", args_value(a, "run-id"), err);

@@ -38,7 +38,7 @@ typedef struct bs_experiment {
   uint32_t optimizer;         /* phase 3: enum bs_optimizer */
   double lr, momentum, beta1, beta2, eps, weight_decay;
   int64_t remask;       /* phase 3: a new mask after so many steps; 0: never */
-  const char *method;   /* as written; aliases allowed */
+  const char *method;   /* its own name, also where an alias was written */
   const char *workload; /* workload.type or name */
   uint64_t workload_seed;
   bs_mask mask;
@@ -49,6 +49,7 @@ typedef struct bs_experiment {
   uint32_t comm_given;       /* by who runs it; else the backend may name its own wrapper */
   uint32_t world_size;       /* 0: the method's default */
   uint32_t threads_per_rank; /* 0: automatic */
+  uint32_t oversubscribed;   /* more threads of ranks than cores of this machine */
   uint32_t bind;
   uint32_t graph; /* forwards as graphs of the device, where they can be (BS_LAYER_GRAPH) */
   double timeout_s;

@@ -175,7 +175,23 @@ int32_t bs_config_merge(bs_node *base, const bs_node *over, bs_error *err) {
   return rc;
 }
 
-/* ---- setting ----------------------------------------------------------------------------------- */
+/* ---- removing and setting
+ * ----------------------------------------------------------------------------------- */
+
+void bs_config_remove(bs_node *root, const char *path) {
+  const size_t length = strcspn(path, ".");
+  bs_node *child = root->kind == BS_NODE_MAP ? bs_config_child(root, path, length) : NULL;
+  if (child == NULL) return;
+  if (path[length] == '.') {
+    const int had = child->first != NULL;
+    bs_config_remove(child, path + length + 1);
+    if (!had || child->first != NULL) return;
+  }
+  bs_node **link = &root->first;
+  while (*link != child) link = &(*link)->next;
+  *link = child->next;
+  bs_config_free(child);
+}
 
 static int32_t bad_path(bs_error *err, const char *path, const char *why) {
   bs_error_set(err, BS_CONFIG, "BS-CFG-PATH", "'%.100s': %s", path, why);

@@ -33,6 +33,8 @@ BS_API const bs_node *bs_config_find(const bs_node *root, const char *path);
 /* Set a.b.c to a scalar, list or map given as YAML text (flow style allowed), as --set does. */
 BS_API int32_t bs_config_set(bs_node *root, const char *path, const char *yaml_value, bs_error *err);
 BS_API int32_t bs_config_set_text(bs_node *root, const char *path, const char *text, bs_error *err);
+/* Takes the map entry at path out, and maps above it that it leaves empty. */
+BS_API void bs_config_remove(bs_node *root, const char *path);
 /* Typed reads: the default when absent or null; BS_CONFIG with the place when of another type. */
 BS_API int32_t bs_config_i64(const bs_node *root, const char *path, int64_t fallback, int64_t *out,
                              bs_error *err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * experiment.c - configuration tree -> bs_experiment: defaults, ranges that span keys, the original's
- * spellings, and what they mean on this machine. */
+ * experiment.c - configuration tree -> bs_experiment: defaults, ranges that span keys, older spellings, and
+ * what they mean on this machine. */
 #include "lab/config/experiment.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,12 @@ static int32_t read_dtype(const bs_node *config, const char *path, uint32_t *out
   static const struct {
     const char *name;
     uint32_t dtype;
-  } original[] = {{"bfloat16", BS_BF16}, {"fp16", BS_F16},  {"float16", BS_F16}, {"half", BS_F16},
-                  {"fp32", BS_F32},      {"float", BS_F32}, {"float32", BS_F32}};
+  } older[] = {{"bfloat16", BS_BF16}, {"fp16", BS_F16},  {"float16", BS_F16}, {"half", BS_F16},
+               {"fp32", BS_F32},      {"float", BS_F32}, {"float32", BS_F32}};
   const char *text = bs_schema_str(config, path);
   *out = 0;
-  for (size_t i = 0; i < sizeof original / sizeof original[0]; i++) {
-    if (strcmp(text, original[i].name) == 0) *out = original[i].dtype;
+  for (size_t i = 0; i < sizeof older / sizeof older[0]; i++) {
+    if (strcmp(text, older[i].name) == 0) *out = older[i].dtype;
   }
   if (*out == 0) *out = bs_dtype_parse(text);
   if (*out == BS_F64 || *out == BS_F32 || *out == BS_F16 || *out == BS_BF16 || *out == BS_F8E4M3 ||
@@ -47,7 +48,7 @@ static int32_t read_dtype(const bs_node *config, const char *path, uint32_t *out
   return BS_CONFIG;
 }
 
-/* The original spells two of these below method. */
+/* Older files have two of these below method. */
 static void read_training(bs_experiment *e) {
   const bs_node *config = e->config;
   const int older = given(config, "method.lr") && !given(config, "phase.lr");
@@ -96,16 +97,14 @@ static int32_t read_phase(bs_experiment *e, bs_error *err) {
   return BS_OK;
 }
 
-/* quiet_dir: cuda_events in a shipped phase file was not typed by anyone. */
-static void read_sync(bs_experiment *e, const char *quiet_dir, bs_notes *notes) {
-  const int shipped = is_shipped(bs_config_find(e->config, "phase.sync_mode"), quiet_dir);
+static int32_t read_sync(bs_experiment *e, bs_notes *notes, bs_error *err) {
   const char *mode = bs_schema_str(e->config, "phase.sync_mode");
   e->sync_mode = strcmp(mode, "sync") == 0   ? BS_SYNC_SYNC
                  : strcmp(mode, "none") == 0 ? BS_SYNC_NONE
                                              : BS_SYNC_EVENTS;
-  if (!shipped && strcmp(mode, "cuda_events") == 0 && strcmp(e->backend, "cuda") != 0) {
-    bs_note_add(notes, "phase.sync_mode cuda_events means events on backend %s", e->backend);
-  }
+  if (strcmp(mode, "cuda_events") != 0) return BS_OK;
+  bs_note_add(notes, "phase.sync_mode cuda_events is an older name of events");
+  return bs_config_set_text(e->config, "phase.sync_mode", "events", err);
 }
 
 /* Is the thing what the configured wrapper wraps? */
@@ -114,14 +113,24 @@ static int is_inside(const bs_experiment *e, const char *path, const char *name)
   return configured != NULL && strchr(configured, ':') != NULL && strcmp(bs_innermost(configured), name) == 0;
 }
 
-/* Takes the backend and the communicator that an open plugin registered; a wrapper is none without another.
- */
-static int32_t take_things(bs_context *context, bs_experiment *e, const char *id, bs_error *err) {
+/* Is the value at path more than a default: an option, or from a file that also has `rival`? A file's value
+ * gives way to a rival from elsewhere. */
+static int stays(const bs_node *config, const char *path, const char *rival, const char *quiet_dir) {
+  const bs_node *node = bs_config_find(config, path), *other = bs_config_find(config, rival);
+  if (node == NULL || node->kind == BS_NODE_NULL || is_shipped(node, quiet_dir)) return 0;
+  if (!bs_node_from_file(node)) return 1;
+  return other != NULL && bs_node_from_file(other) && strcmp(node->file, other->file) == 0;
+}
+
+/* Takes the backend and the communicator that an open plugin registered, where `keeps` (a bit a kind) does
+ * not say that one is named; a wrapper is none without another. */
+static int32_t take_things(bs_context *context, bs_experiment *e, const char *id, uint32_t keeps,
+                           bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < bs_thing_count(context, id) && rc == BS_OK; i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};
     rc = bs_thing_get(context, id, i, &thing, err);
-    if (rc == BS_OK && thing.wrapper) continue;
+    if (rc == BS_OK && (thing.wrapper || (keeps >> thing.kind & 1u))) continue;
     if (rc == BS_OK && thing.kind == BS_KIND_BACKEND && !is_inside(e, "hardware.backend", thing.name)) {
       rc = bs_config_set_text(e->config, "hardware.backend", thing.name, err);
     } else if (rc == BS_OK && thing.kind == BS_KIND_COMM && !is_inside(e, "hardware.comm", thing.name)) {
@@ -131,9 +140,9 @@ static int32_t take_things(bs_context *context, bs_experiment *e, const char *id
   return rc;
 }
 
-/* The backend and communicator of the plugins named with --plugin are the ones used; one that cannot be
- * opened is an error that says why. */
-static int32_t selected_plugins(bs_context *context, bs_experiment *e, bs_error *err) {
+/* The backend and communicator of the plugins named with --plugin are the ones used, unless --backend or
+ * --comm names others; a plugin that cannot be opened is an error that says why. */
+static int32_t selected_plugins(bs_context *context, bs_experiment *e, uint32_t keeps, bs_error *err) {
   const bs_node *list = bs_config_find(e->config, "plugin");
   int32_t rc = BS_OK;
   if (context == NULL || list == NULL || list->kind != BS_NODE_LIST) return BS_OK;
@@ -141,17 +150,24 @@ static int32_t selected_plugins(bs_context *context, bs_experiment *e, bs_error 
     char id[64];
     bs_plugin_id_of(item->text, id, sizeof id);
     rc = bs_plugin_activate(context, id, err);
-    if (rc == BS_OK) rc = take_things(context, e, id, err);
+    if (rc == BS_OK) rc = take_things(context, e, id, keeps, err);
   }
   return rc;
 }
 
 /* Ranks that are processes talk through `comm` unless one of their own is named; a wrapper stays around it.
  */
-static int32_t launch_comm(bs_experiment *e, const char *comm, bs_error *err) {
+static int32_t launch_comm(bs_experiment *e, const char *comm, int named, bs_error *err) {
   const char *inner = bs_innermost(e->comm);
   char name[128];
   if (strcmp(inner, "threads") != 0) return BS_OK;
+  if (named && inner == e->comm) {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-COMM",
+                 "communicator threads: ranks that are processes cannot use it");
+    place_of(e->config, "hardware.comm", err);
+    bs_error_hint(err, "leave --comm out (%s is taken), or take --launch threads", comm);
+    return BS_CONFIG;
+  }
   snprintf(name, sizeof name, "%.*s%s", (int)(inner - e->comm), e->comm, comm);
   const int32_t rc = bs_config_set_text(e->config, "hardware.comm", name, err);
   e->comm = bs_schema_str(e->config, "hardware.comm");
@@ -163,22 +179,54 @@ const char *bs_mpi_of_environment(void) {
   return getenv("PMI_RANK") != NULL ? "mpich" : "mpi";
 }
 
-/* The original's launcher is served by bs_compose inside a Slurm job, where it becomes --launch mpi. */
+/* The run verb makes --launch mpi of it inside a Slurm job. */
 static void note_slurm(const bs_experiment *e, bs_notes *notes) {
   if (strcmp(bs_schema_str(e->config, "hardware.launch"), "threads") == 0)
     bs_note_add(notes, "hardware.launcher slurm: %s; the ranks are threads of this process",
                 getenv("SLURM_JOB_ID") == NULL ? "not inside a Slurm job" : "--launch threads");
 }
 
+int32_t bs_config_name_error(const bs_node *config, const char *path, int32_t rc, bs_error *err) {
+  if (rc != BS_OK) place_of(config, path, err);
+  if (rc != BS_NOT_FOUND || strcmp(err->id, "BS-PLG-NOTFOUND") != 0) return rc;
+  return err->code = BS_CONFIG;
+}
+
+/* A backend or communicator that somebody typed and nobody registered is a mistake; one that cannot be used
+ * is told by whoever makes the world. */
+static int32_t known_names(bs_context *context, const bs_experiment *e, const char *quiet_dir,
+                           bs_error *err) {
+  static const char *const paths[] = {"hardware.backend", "hardware.comm"};
+  for (size_t i = 0; context != NULL && i < 2; i++) {
+    const bs_backend *backend = NULL;
+    const bs_comm *comm = NULL;
+    void *state = NULL;
+    bs_error why = BS_ERROR_INIT;
+    if (!given(e->config, paths[i]) || is_shipped(bs_config_find(e->config, paths[i]), quiet_dir)) continue;
+    const int32_t rc = i == 0 ? bs_find_backend(context, e->backend, &backend, &state, &why)
+                              : bs_find_comm(context, e->comm, &comm, &state, &why);
+    if (rc != BS_NOT_FOUND) continue;
+    *err = why;
+    return bs_config_name_error(e->config, paths[i], rc, err);
+  }
+  return BS_OK;
+}
+
 static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *quiet_dir, bs_notes *notes,
                              bs_error *err) {
   const char *backend = bs_schema_str(e->config, "hardware.backend");
-  char asked[16] = ""; /* the original names a communicator here */
+  const char *launch = bs_schema_str(e->config, "hardware.launch");
+  const int comm_named = stays(e->config, "hardware.comm", "hardware.launch", quiet_dir);
+  char asked[16] = ""; /* older files name a communicator here */
   if (strcmp(backend, "nccl") == 0 || strcmp(backend, "gloo") == 0 || strcmp(backend, "mpi") == 0) {
     snprintf(asked, sizeof asked, "%s", backend);
   }
+  uint32_t keeps = asked[0] == '\0' && stays(e->config, "hardware.backend", "plugin", quiet_dir)
+                       ? 1u << BS_KIND_BACKEND
+                       : 0;
+  if (stays(e->config, "hardware.comm", "plugin", quiet_dir)) keeps |= 1u << BS_KIND_COMM;
   int32_t rc = asked[0] != '\0' ? bs_config_set_text(e->config, "hardware.backend", "cpu", err) : BS_OK;
-  if (rc == BS_OK) rc = selected_plugins(context, e, err);
+  if (rc == BS_OK) rc = selected_plugins(context, e, keeps, err);
   if (rc != BS_OK) return rc;
   e->comm_given =
       given(e->config, "hardware.comm") && !is_shipped(bs_config_find(e->config, "hardware.comm"), quiet_dir);
@@ -189,14 +237,11 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *
   }
   e->backend = backend;
   e->comm = bs_schema_str(e->config, "hardware.comm");
-  if (strcmp(bs_schema_str(e->config, "hardware.launch"), "processes") == 0) {
-    rc = launch_comm(e, "shm", err);
-    if (rc != BS_OK) return rc;
-  }
-  if (strcmp(bs_schema_str(e->config, "hardware.launch"), "mpi") == 0) {
-    rc = launch_comm(e, bs_mpi_of_environment(), err);
-    if (rc != BS_OK) return rc;
-  }
+  rc = known_names(context, e, quiet_dir, err);
+  if (rc == BS_OK && strcmp(launch, "processes") == 0) rc = launch_comm(e, "shm", comm_named, err);
+  if (rc == BS_OK && strcmp(launch, "mpi") == 0)
+    rc = launch_comm(e, bs_mpi_of_environment(), comm_named, err);
+  if (rc != BS_OK) return rc;
   if (strcmp(bs_schema_str(e->config, "hardware.launcher"), "slurm") == 0) note_slurm(e, notes);
   e->world_size = (uint32_t)bs_schema_i64(e->config, "hardware.world_size");
   e->threads_per_rank = (uint32_t)bs_schema_i64(e->config, "hardware.threads_per_rank");
@@ -225,15 +270,18 @@ static int32_t read_method(bs_context *context, bs_experiment *e, bs_notes *note
     return BS_CONFIG;
   }
   int32_t rc = context == NULL ? BS_OK : bs_find_method(context, e->method, &method, &state, err);
-  if (rc != BS_OK) {
-    place_of(e->config, "method.name", err);
-    return rc;
-  }
+  if (rc != BS_OK) return bs_config_name_error(e->config, "method.name", rc, err);
+  const bs_node *chosen_by = bs_config_find(e->config, "method.name");
   rc = bs_options_collect(e->config, "method", method == NULL ? NULL : method->option_docs, context == NULL,
-                          bs_config_find(e->config, "method.name"), notes, &e->n_method_options,
-                          &e->method_keys, &e->method_values, err);
+                          chosen_by, notes, &e->n_method_options, &e->method_keys, &e->method_values, err);
   if (rc != BS_OK || method == NULL) return rc;
-  /* The original's hardware files say 2 for every method; its dense_single ran on one all the same. */
+  if (strcmp(e->method, method->name) != 0) { /* an alias: the record has one name of a method */
+    bs_note_add(notes, "method %s is an older name of %s", e->method, method->name);
+    rc = bs_config_set_text(e->config, "method.name", method->name, err);
+    e->method = bs_schema_str(e->config, "method.name");
+    if (rc != BS_OK) return rc;
+  }
+  /* Older hardware files say 2 for every method; dense runs on one all the same. */
   const bs_node *world = bs_config_find(e->config, "hardware.world_size");
   if (method->max_world != 0 && e->world_size > method->max_world && world != NULL &&
       bs_node_from_file(world)) {
@@ -253,10 +301,7 @@ static int32_t read_workload(bs_context *context, bs_experiment *e, bs_notes *no
   const char *by = given(e->config, "workload.type") ? "workload.type" : "workload.name";
   e->workload = bs_schema_str(e->config, by);
   int32_t rc = context == NULL ? BS_OK : bs_find_workload(context, e->workload, &workload, &state, err);
-  if (rc != BS_OK) {
-    place_of(e->config, by, err);
-    return rc;
-  }
+  if (rc != BS_OK) return bs_config_name_error(e->config, by, rc, err);
   e->workload_seed =
       given(e->config, "workload.seed") ? (uint64_t)bs_schema_i64(e->config, "workload.seed") : e->seed;
   return bs_options_collect(e->config, "workload", workload == NULL ? NULL : workload->option_docs,
@@ -291,13 +336,23 @@ static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *note
   return rc;
 }
 
-/* Ranks that share cores are right and slow: who asks for many should know which of both is seen. */
-static void note_crowd(const bs_experiment *e, bs_notes *notes) {
-  const uint32_t cores = bs_machine_cores();
-  if (cores > 0 && e->world_size > cores && strcmp(bs_innermost(e->comm), "threads") == 0)
+/* Threads that share cores are right and slow: who asks for many should know which of both is seen. Ranks of
+ * an MPI job may be on several machines. */
+static void note_crowd(bs_context *context, bs_experiment *e, bs_notes *notes) {
+  const bs_method *method = NULL;
+  void *state = NULL;
+  const uint32_t cores = bs_machine_cores(), each = e->threads_per_rank > 0 ? e->threads_per_rank : 1;
+  uint32_t ranks = e->world_size > 0 ? e->world_size : 1;
+  if (context != NULL && bs_find_method(context, e->method, &method, &state, NULL) == BS_OK)
+    ranks = bs_experiment_world(e, method);
+  const uint64_t threads = (uint64_t)ranks * each;
+  e->oversubscribed = threads > cores && strcmp(bs_schema_str(e->config, "hardware.launch"), "mpi") != 0;
+  if (e->oversubscribed)
     bs_note_add(notes,
-                "%u ranks take turns on %u core%s: results are the same, times are not those of %u cores",
-                e->world_size, cores, cores == 1 ? "" : "s", e->world_size);
+                "%u rank%s of %u thread%s take turns on %u core%s: results are the same, times are not those "
+                "of %" PRIu64 " cores",
+                ranks, ranks == 1 ? "" : "s", each, each == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
+                threads);
 }
 
 static uint32_t read_activation(const bs_node *config) {
@@ -338,8 +393,8 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   if (rc == BS_OK) rc = device_comm(context, e, notes, err);
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
   if (rc == BS_OK) rc = bs_experiment_mask(context, e, quiet_dir, notes, err);
-  if (rc == BS_OK) read_sync(e, quiet_dir, notes);
-  if (rc == BS_OK) note_crowd(e, notes);
+  if (rc == BS_OK) rc = read_sync(e, notes, err);
+  if (rc == BS_OK) note_crowd(context, e, notes);
   return rc;
 }
 
@@ -348,6 +403,7 @@ int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *qui
   memset(out_experiment, 0, sizeof *out_experiment);
   out_experiment->config = config;
   int32_t rc = bs_schema_check(config, quiet_dir, notes, err);
+  bs_schema_drop_idle(config);
   if (rc == BS_OK) rc = read_all(context, out_experiment, quiet_dir, notes, err);
   if (rc != BS_OK) bs_experiment_free(out_experiment);
   return rc;

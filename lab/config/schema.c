@@ -44,6 +44,8 @@ const char *bs_key_effect_name(uint32_t effect) {
       return "label";
     case BS_EFFECT_DECORATIVE:
       return "none";
+    case BS_EFFECT_OLDER:
+      return "older";
     case BS_EFFECT_WRITTEN:
       return "written";
     default:
@@ -107,21 +109,35 @@ int bs_option_listed(const char *option_docs, const char *key) {
   return 0;
 }
 
+/* Every option of option_docs: "x, weights, bias". */
+static void option_list(char (*names)[128], size_t n, size_t prefix, char *out, size_t size) {
+  size_t used = 0;
+  out[0] = '\0';
+  for (size_t i = 0; i < n && used < size; i++) {
+    const int more = snprintf(out + used, size - used, "%s%s", i == 0 ? "" : ", ", names[i] + prefix);
+    used += more > 0 ? (size_t)more : 0;
+  }
+}
+
 int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *option_docs, bs_error *err) {
   const char *candidates[MAX_CANDIDATES];
-  char options[64][128], place[160], prefix[64];
+  char options[64][128], place[160], prefix[64], all[200];
   size_t count, n = 0;
   const bs_key *keys = bs_schema_keys(&count);
   const char *dot = strrchr(path, '.');
   size_t parent = dot == NULL ? 0 : (size_t)(dot - path) + 1;
+  const size_t cut = strlen(path + parent) > 2 ? parent : 0; /* a letter or two alone are near nothing */
   for (size_t i = 0; i < count && n < MAX_CANDIDATES; i++) {
-    if (strncmp(keys[i].path, path, parent) == 0) candidates[n++] = keys[i].path;
+    if (strncmp(keys[i].path, path, parent) == 0 && keys[i].effect != BS_EFFECT_DECORATIVE)
+      candidates[n++] = keys[i].path + cut;
   }
   snprintf(prefix, sizeof prefix, "%.*s", (int)(parent < sizeof prefix ? parent : 0), path);
   size_t n_options = option_names(option_docs, prefix, options, 64);
-  for (size_t i = 0; i < n_options && n < MAX_CANDIDATES; i++) candidates[n++] = options[i];
-  const char *nearest = bs_nearest(path, candidates, n);
-  if (nearest == NULL && dot != NULL) { /* the right key in the wrong section */
+  for (size_t i = 0; i < n_options && n < MAX_CANDIDATES; i++)
+    candidates[n++] = options[i] + (cut > 0 ? strlen(prefix) : 0);
+  const char *nearest = bs_nearest(path + cut, candidates, n);
+  const size_t shown = nearest != NULL ? cut : 0; /* the leaf alone was compared */
+  if (nearest == NULL && dot != NULL) {           /* the right key in the wrong section */
     for (size_t i = 0; i < count && nearest == NULL; i++) {
       const char *leaf = strrchr(keys[i].path, '.');
       if (leaf != NULL && strcmp(leaf, dot) == 0) nearest = keys[i].path;
@@ -136,7 +152,10 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
   bs_schema_place(node, place, sizeof place);
   bs_error_where(err, "%s", place);
   if (nearest != NULL) {
-    bs_error_hint(err, "did you mean '%s'?", nearest);
+    bs_error_hint(err, "did you mean '%.*s%s'?", (int)shown, path, nearest);
+  } else if (n_options > 0) {
+    option_list(options, n_options, strlen(prefix), all, sizeof all);
+    bs_error_hint(err, "options here: %s; `bsrun config keys` lists every key", all);
   } else {
     bs_error_hint(err, "`bsrun config keys` lists every key");
   }
@@ -166,6 +185,12 @@ static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err
   return BS_CONFIG;
 }
 
+/* Of "a|b||c" the choices that are shown: older ones stand behind "||". */
+static int shown_length(const char *range) {
+  const char *older = strstr(range, "||");
+  return older == NULL ? (int)strlen(range) : (int)(older - range);
+}
+
 /* "a|b|c" holds text; the nearest choice goes into the error. */
 static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *err) {
   char copy[256], place[160];
@@ -178,8 +203,8 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
     words[n++] = w;
   }
   const char *nearest = bs_nearest(node->text, words, n);
-  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %s", key->path, node->text,
-               key->range);
+  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %.*s", key->path, node->text,
+               shown_length(key->range), key->range);
   bs_schema_place(node, place, sizeof place);
   bs_error_where(err, "%s", place);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
@@ -244,22 +269,36 @@ static int below(const char *file, const char *dir) {
 typedef struct walk {
   const bs_node *root;
   const char *quiet_dir;
-  bs_notes *notes;
+  bs_text idle; /* keys without effect that somebody typed */
   bs_error *err;
 } walk;
 
-static int32_t check_map(const walk *w, const bs_node *map, const char *prefix) {
+/* A key with a dot is not found by its path: it would be accepted and do nothing. */
+static int32_t flat_key(const bs_node *node, const char *path, bs_error *err) {
+  char place[160];
+  const char *leaf = strrchr(path, '.') + 1;
+  bs_error_set(err, BS_CONFIG, "BS-CFG-FLAT", "the key '%.100s' has a dot: files write keys nested", path);
+  bs_schema_place(node, place, sizeof place);
+  bs_error_where(err, "%s", place);
+  bs_error_hint(err, "write `%.*s: {%.60s: %.60s}`", (int)(leaf - 1 - path), path, leaf,
+                node->text == NULL ? "..." : node->text);
+  return BS_CONFIG;
+}
+
+static int32_t check_map(walk *w, const bs_node *map, const char *prefix) {
   for (const bs_node *node = map->first; node != NULL; node = node->next) {
     char path[512];
     int length = snprintf(path, sizeof path, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", node->key);
     if (length < 0 || (size_t)length >= sizeof path) return bs_schema_unknown(node, "...", NULL, w->err);
     const bs_key *key = bs_schema_find(path);
     int32_t rc = BS_OK;
-    if (key != NULL) {
+    if (key != NULL && strchr(node->key, '.') != NULL) {
+      rc = flat_key(node, path, w->err);
+    } else if (key != NULL) {
       rc = check_value(w->root, node, key, w->err);
       if (rc == BS_OK && key->effect == BS_EFFECT_DECORATIVE && node->kind != BS_NODE_NULL &&
           !below(node->file, w->quiet_dir)) {
-        bs_note_add(w->notes, "%s has no effect: %s", path, key->doc);
+        bs_text_printf(&w->idle, "%s%s", w->idle.size == 0 ? "" : ", ", path);
       }
     } else if (strcmp(prefix, "workload") == 0 || strcmp(prefix, "method") == 0 ||
                strcmp(path, "plugins") == 0) {
@@ -283,8 +322,19 @@ static int32_t check_map(const walk *w, const bs_node *map, const char *prefix) 
 }
 
 int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err) {
-  walk w = {root, quiet_dir, notes, err};
-  return check_map(&w, root, "");
+  walk w = {root, quiet_dir, {0}, err};
+  const int32_t rc = check_map(&w, root, "");
+  if (rc == BS_OK && w.idle.data != NULL)
+    bs_note_add(notes, "no effect, and left out: %s (docs/original.md)", w.idle.data);
+  bs_text_free(&w.idle);
+  return rc;
+}
+
+void bs_schema_drop_idle(bs_node *root) {
+  size_t count;
+  const bs_key *keys = bs_schema_keys(&count);
+  for (size_t i = 0; i < count; i++)
+    if (keys[i].effect == BS_EFFECT_DECORATIVE) bs_config_remove(root, keys[i].path);
 }
 
 int64_t bs_schema_i64(const bs_node *root, const char *path) {

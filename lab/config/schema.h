@@ -16,13 +16,15 @@ enum bs_key_type {
   BS_KEY_NUMBERS = 7, /* list of numbers */
   BS_KEY_DTYPE = 8
 };
-/* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known (the original has it)
- * and does nothing; WRITTEN is put there by bsrun itself. */
+/* ACTIVE changes a run; LABEL is only carried into the record; DECORATIVE is known from older files and does
+ * nothing; WRITTEN is put there by bsrun itself; OLDER changes a run, and has a newer name
+ * (docs/original.md). */
 enum bs_key_effect {
   BS_EFFECT_ACTIVE = 1,
   BS_EFFECT_LABEL = 2,
   BS_EFFECT_DECORATIVE = 3,
-  BS_EFFECT_WRITTEN = 4
+  BS_EFFECT_WRITTEN = 4,
+  BS_EFFECT_OLDER = 5
 };
 
 typedef struct bs_key {
@@ -39,11 +41,13 @@ const bs_key *bs_schema_find(const char *path);
 const char *bs_key_type_name(uint32_t type);
 const char *bs_key_effect_name(uint32_t effect);
 
-/* Check a merged tree: unknown keys (BS-CFG-KEY, with the nearest), types (BS-CFG-TYPE), ranges
- * (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks are left for
- * bs_options_check, which knows the chosen plugins. Decorative keys give one note each, except those from
- * files below quiet_dir (NULL: none): nobody typed those. */
+/* Check a merged tree: unknown keys (BS-CFG-KEY, with the nearest), keys written with a dot (BS-CFG-FLAT),
+ * types (BS-CFG-TYPE), ranges (BS-CFG-RANGE). Keys below workload, method and plugins that the table lacks
+ * are left for bs_options_collect, which knows the chosen plugins. One note names all decorative keys, except
+ * those from files below quiet_dir (NULL: none): nobody typed those. */
 int32_t bs_schema_check(const bs_node *root, const char *quiet_dir, bs_notes *notes, bs_error *err);
+/* Takes the decorative keys out of a checked tree. */
+void bs_schema_drop_idle(bs_node *root);
 
 /* The node as a schema key's value or the key's default: whole-tree reads used after a check. */
 int64_t bs_schema_i64(const bs_node *root, const char *path);

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "lab/config/schema.h"
 #include "lab/ladder/ladder.h"
+#include "lab/measure/machine.h"
 
 enum { MAX_WORDS = 32 };
 
@@ -130,7 +131,7 @@ static int divides(const char *placement, int of24) {
 
 /* ---- rungs --------------------------------------------------------------------------------------- */
 
-typedef struct draft {
+typedef struct draft { /* zero behind each text */
   char shown[BS_RUNG_NAME];
   char text[BS_RUNG_SETTINGS][64];
   uint32_t n, unasked;
@@ -145,8 +146,12 @@ static void show(draft *d, const char *before, const char *word) {
   snprintf(d->shown + used, sizeof d->shown - used, " %s%s", before, word);
 }
 
+/* Each once: nothing is compared with itself. */
 static int32_t add(maker *m, const draft *d, bs_error *err) {
   bs_ladder *l = m->ladder;
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->rungs[i].n_settings == d->n && memcmp(l->rungs[i].settings, d->text, sizeof d->text) == 0)
+      return BS_OK;
   if (l->n == BS_RUNGS_MAX)
     return bs_error_set(err, BS_CONFIG, "BS-AUTO-MANY",
                         "more than %d candidates: name fewer in auto.methods, "
@@ -261,9 +266,9 @@ static int32_t add_method(maker *m, const char *name, bs_error *err) {
     if (rc != BS_OK || (method->mask_kinds >> mask.kind & 1u) == 0) continue;
     if (m->open_masks && by_row(&mask) && !bs_option_listed(method->option_docs, "kernel")) continue;
     masks++;
-    rc = add_variants(m, method, name, &mask, m->masks.item[i], err);
+    rc = add_variants(m, method, method->name, &mask, m->masks.item[i], err);
   }
-  return rc == BS_OK && masks == 0 ? add_variants(m, method, name, NULL, NULL, err) : rc;
+  return rc == BS_OK && masks == 0 ? add_variants(m, method, method->name, NULL, NULL, err) : rc;
 }
 
 /* The masks that need no words of the user's: uneven wants shares, importance an order. */
@@ -312,6 +317,32 @@ static int32_t read_placements(maker *m, bs_error *err) {
   return rc;
 }
 
+/* The dense layer on all cores of the machine, and on one rank's where these are fewer; neither where a rung
+ * of the words is the same. */
+static int32_t add_dense(maker *m, bs_error *err) {
+  const int64_t each = bs_schema_i64(m->config, "hardware.threads_per_rank");
+  const uint32_t cores = bs_machine_cores(), part = cores / m->world, before = m->ladder->n;
+  const uint32_t threads[] = {cores, each > 0 ? (uint32_t)each : part > 0 ? part : 1};
+  uint32_t named = 0; /* threads of the dense layer that the words name */
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < before; i++)
+    if (strcmp(m->ladder->rungs[i].settings[0], "method.name=dense") == 0)
+      named = each > 0 ? (uint32_t)each : cores;
+  for (uint32_t i = 0; rc == BS_OK && i < 2 && (i == 0 || threads[1] != cores); i++) {
+    draft alone = {.n = 0};
+    char text[16];
+    if (threads[i] == named) continue;
+    snprintf(alone.shown, sizeof alone.shown, "dense on %s", i == 0 ? "all cores" : "one rank's cores");
+    snprintf(text, sizeof text, "%u", threads[i]);
+    set(&alone, "method.name", "dense");
+    set(&alone, "hardware.world_size", "1");
+    set(&alone, "hardware.threads_per_rank", text);
+    rc = add(m, &alone, err);
+  }
+  m->ladder->beside = m->ladder->n - before;
+  return rc;
+}
+
 int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                              bs_ladder *ladder, bs_error *err) {
   char methods[] = "blockshock row_parallel column_parallel masked_split dense";
@@ -330,12 +361,5 @@ int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const b
   if (rc == BS_OK) rc = read_axis(&m, OVERLAP, "auto.overlap", NULL, overlap, err);
   if (rc == BS_OK) rc = read_axis(&m, REDUCE, "auto.reduce_dtypes", NULL, reduce, err);
   for (uint32_t i = 0; rc == BS_OK && i < m.methods.n; i++) rc = add_method(&m, m.methods.item[i], err);
-  if (rc == BS_OK && options->dense) {
-    draft alone = {.shown = "dense on one rank's cores"};
-    set(&alone, "method.name", "dense");
-    set(&alone, "hardware.world_size", "1");
-    set(&alone, "hardware.threads_per_rank", "@share");
-    rc = add(&m, &alone, err);
-  }
-  return rc;
+  return rc == BS_OK && options->dense ? add_dense(&m, err) : rc;
 }

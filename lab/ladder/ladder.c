@@ -24,20 +24,14 @@ static void tell(const bs_ladder_options *o, const char *what, uint64_t done, ui
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-/* "a.b=c" into the tree; "@share": the threads that a rank of the configured world has. */
-static int32_t apply(bs_node *tree, const char *setting, uint32_t share, bs_error *err) {
-  char path[64], text[16];
+/* "a.b=c" into the tree. */
+static int32_t apply(bs_node *tree, const char *setting, bs_error *err) {
+  char path[64];
   snprintf(path, sizeof path, "%.*s", (int)strcspn(setting, "="), setting);
-  const char *value = setting + strlen(path) + 1;
-  if (strcmp(value, "@share") == 0) {
-    snprintf(text, sizeof text, "%u", share);
-    value = text;
-  }
-  return bs_config_set_text(tree, path, value, err);
+  return bs_config_set_text(tree, path, setting + strlen(path) + 1, err);
 }
 
-static int32_t tree_of(const bs_node *config, const bs_rung *r, uint32_t share, bs_node **out,
-                       bs_error *err) {
+static int32_t tree_of(const bs_node *config, const bs_rung *r, bs_node **out, bs_error *err) {
   static const char *const patterns[] = {"mask.pattern", "mask.pattern_a", "mask.pattern_b"};
   bs_node *tree = bs_config_clone(config);
   if (tree == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
@@ -47,7 +41,7 @@ static int32_t tree_of(const bs_node *config, const bs_rung *r, uint32_t share, 
   for (size_t i = 0; rc == BS_OK && masked && i < 3; i++) { /* of another mask */
     if (bs_config_find(tree, patterns[i]) != NULL) rc = bs_config_set(tree, patterns[i], "null", err);
   }
-  for (uint32_t i = 0; rc == BS_OK && i < r->n_settings; i++) rc = apply(tree, r->settings[i], share, err);
+  for (uint32_t i = 0; rc == BS_OK && i < r->n_settings; i++) rc = apply(tree, r->settings[i], err);
   if (rc == BS_OK) {
     *out = tree;
     return BS_OK;
@@ -106,9 +100,9 @@ static int32_t join(const bs_ladder_options *o, uint32_t world, bs_rung *r, bs_e
 }
 
 static int32_t make_rung(bs_context *context, const bs_node *config, const bs_ladder_options *o,
-                         uint32_t world, uint32_t share, bs_rung *r, bs_error *err) {
+                         uint32_t world, bs_rung *r, bs_error *err) {
   bs_node *tree = NULL;
-  int32_t rc = tree_of(config, r, share, &tree, err);
+  int32_t rc = tree_of(config, r, &tree, err);
   if (rc != BS_OK) return rc;
   rc = bs_experiment_make(context, tree, o->quiet_dir, NULL, &r->e, &r->refused);
   if (rc == BS_OK && r->e.world_size == world) r->e.peers = o->peers;
@@ -153,15 +147,13 @@ int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_lad
                         bs_ladder *out, uint32_t *out_able, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->pass = o->pass;
-  const int64_t asked = bs_schema_i64(config, "hardware.world_size"),
-                threads = bs_schema_i64(config, "hardware.threads_per_rank");
-  const uint32_t world = asked > 0 ? (uint32_t)asked : 2, each = bs_machine_cores() / world;
-  const uint32_t share = threads > 0 ? (uint32_t)threads : each > 0 ? each : 1;
+  const int64_t asked = bs_schema_i64(config, "hardware.world_size");
+  const uint32_t world = asked > 0 ? (uint32_t)asked : 2;
   int32_t rc = bs_ladder_candidates(context, config, o, out, err);
   if (rc == BS_OK) rc = bs_ladder_vary(context, o, out, err);
   *out_able = 0;
   for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
-    rc = make_rung(context, config, o, world, share, &out->rungs[i], err);
+    rc = make_rung(context, config, o, world, &out->rungs[i], err);
     *out_able += out->rungs[i].refused.code == BS_OK;
   }
   return rc;

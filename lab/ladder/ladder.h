@@ -36,7 +36,8 @@ typedef struct bs_rung {
 typedef struct bs_ladder {
   uint32_t pass; /* enum bs_arm_work */
   uint32_t n;
-  bs_rung *rungs; /* in the order in which they were thought of */
+  bs_rung *rungs;  /* in the order in which they were thought of */
+  uint32_t beside; /* the last so many are the dense layer that options->dense asks for */
   bs_machine machine;
 } bs_ladder;
 
@@ -44,7 +45,7 @@ typedef struct bs_ladder_options {
   uint32_t pass;
   uint32_t in_order; /* 1: sampled in the order of the lists, the first is the subject; 0: the best predicted
                         first */
-  uint32_t dense;    /* 1: the dense layer on one rank's cores is a rung too, to compare with */
+  uint32_t dense;    /* 1: the dense layer on all cores, and on one rank's, are rungs too, to compare with */
   const char *const *vary; /* "KEY=V1,V2": each rung whose method takes the key once for each value */
   size_t n_vary;
   const char *quiet_dir;   /* as in bs_experiment_make */

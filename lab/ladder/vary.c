@@ -131,7 +131,7 @@ static int32_t add(bs_ladder *l, const bs_rung *r, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t vary(bs_context *context, const axis *a, int dense, bs_ladder *ladder, bs_error *err) {
+static int32_t vary(bs_context *context, const axis *a, bs_ladder *ladder, bs_error *err) {
   const bs_ladder old = *ladder;
   uint32_t varied = 0;
   int32_t rc = BS_OK;
@@ -139,7 +139,7 @@ static int32_t vary(bs_context *context, const axis *a, int dense, bs_ladder *la
   ladder->n = 0;
   for (uint32_t i = 0; rc == BS_OK && i < old.n; i++) {
     const bs_rung *r = &old.rungs[i];
-    const int fixed = (dense && i + 1 == old.n) || !takes(context, a, r);
+    const int fixed = i + old.beside >= old.n || !takes(context, a, r);
     varied += !fixed;
     if (fixed) rc = add(ladder, r, err);
     for (uint32_t v = 0; rc == BS_OK && !fixed && v < a->n; v++) {
@@ -157,7 +157,7 @@ int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *o, bs_ladde
   for (size_t i = 0; rc == BS_OK && i < o->n_vary; i++) {
     axis a;
     rc = read_axis(o->vary[i], &a, err);
-    if (rc == BS_OK) rc = vary(context, &a, o->dense != 0, ladder, err);
+    if (rc == BS_OK) rc = vary(context, &a, ladder, err);
   }
   return rc;
 }

@@ -2,6 +2,8 @@
  * arms.c - see arms.h. */
 #include "lab/phase/arms.h"
 
+#include <string.h>
+
 #include "lab/measure/machine.h"
 
 static bs_case common(bs_context *context, const bs_experiment *e, const bs_subject *s) {
@@ -32,9 +34,18 @@ static bs_arm_case dense(const char *name, const bs_case *like, uint32_t threads
   return arm;
 }
 
+/* Would the dense peer be the subject itself? One rank has no use for a mask or a placement. */
+static int is_subject(bs_context *context, const bs_case *subject, uint32_t threads) {
+  const bs_method *method = NULL;
+  void *state = NULL;
+  return subject->world_size == 1 && subject->threads_per_rank == threads && subject->spec.n_options == 0 &&
+         bs_find_method(context, subject->method, &method, &state, NULL) == BS_OK &&
+         strcmp(method->name, "dense") == 0;
+}
+
 uint32_t bs_arms_of(bs_context *context, const bs_experiment *e, const bs_subject *s,
                     bs_arm_case out[BS_ARMS_MAX]) {
-  const uint32_t ranks = s->world_size, share = bs_machine_cores() / ranks;
+  const uint32_t ranks = s->world_size, cores = bs_machine_cores(), share = cores / ranks;
   const uint32_t threads = e->threads_per_rank > 0 ? e->threads_per_rank : share > 0 ? share : 1;
   uint32_t n = 1;
   out[0] = (bs_arm_case){.name = "method", .c = common(context, e, s)};
@@ -42,7 +53,8 @@ uint32_t bs_arms_of(bs_context *context, const bs_experiment *e, const bs_subjec
   out[0].c.world_size = ranks;
   out[0].c.threads_per_rank = threads;
   if (e->phase != BS_PHASE_FORWARD || !e->dense_arm) return n;
-  out[n++] = dense("dense, one rank's cores", &out[0].c, threads);
-  if (ranks > 1) out[n++] = dense("dense, all cores", &out[0].c, threads * ranks);
+  if (threads != cores && !is_subject(context, &out[0].c, threads))
+    out[n++] = dense("dense, one rank's cores", &out[0].c, threads);
+  if (!is_subject(context, &out[0].c, cores)) out[n++] = dense("dense, all cores", &out[0].c, cores);
   return n;
 }
