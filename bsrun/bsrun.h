@@ -126,6 +126,7 @@ void bsrun_progress_end(bsrun_progress *progress);
 
 /* log.txt of the run that is open (its folder's descriptor), else of all that follow: "note: ...". */
 void bsrun_log_line(const char *text);
+void bsrun_log_point(void); /* a point of a sweep begins: lines of the one before are not its own */
 void bsrun_log_begin(int run_fd);
 void bsrun_log_end(void); /* before DONE: it has the file's sum */
 void bsrun_log_free(void);

@@ -33,7 +33,7 @@ const args_option compare_options[] = {
     {"backend", 0, "NAME", 0, "backend; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; default: threads"},
     {"workload", 0, "NAME", 0, "gaussian, file, ..."},
-    {"hardware", 0, "NAME", 0, "cpu, local_2gpu, slurm_cluster, or a YAML file"},
+    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},

@@ -12,6 +12,7 @@
 #include "lab/config/schema.h"
 
 const args_option config_keys_options[] = {
+    {"plugin", 0, "ID|PATH", 1, "list the options of this plugin too"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"wide", 0, NULL, 0, "a table of all columns, however wide"},
     {"help", 'h', NULL, 0, "this help"},
@@ -113,24 +114,121 @@ int verb_config_print(int argc, char **argv) {
   return rc == BS_OK ? 0 : bsrun_fail(&err);
 }
 
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+static void add_key(json_t *rows, const char *key, const char *type, const char *value, const char *values,
+                    const char *effect, const char *text) {
+  json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "key", key, "type", type, "default",
+                                        value, "values", values, "effect", effect, "text", text));
+}
+
+/* Keys of the table; those of older files are in docs/original.md. The default is what a bare run has. */
+static void add_table(json_t *rows, const bs_node *base) {
+  size_t count;
+  const bs_key *keys = bs_schema_keys(&count);
+  for (size_t i = 0; i < count; i++) {
+    const bs_key *k = &keys[i];
+    char values[256] = "";
+    if (k->effect == BS_EFFECT_DECORATIVE || k->effect == BS_EFFECT_OLDER) continue;
+    const bs_node *given = bs_config_find(base, k->path);
+    const int has = given != NULL && given->kind == BS_NODE_SCALAR;
+    if (k->range != NULL) snprintf(values, sizeof values, "%s", k->range);
+    char *older = strstr(values, "||");
+    if (older != NULL) *older = '\0';
+    add_key(rows, k->path, bs_key_type_name(k->type), has ? given->text : k->default_text, values,
+            bs_key_effect_name(k->effect), k->doc);
+  }
+}
+
+/* "key=default: text" lines as rows; a second thing with the same option is named in the row of the first. */
+static void add_options(json_t *rows, const char *section, const char *thing, const char *docs) {
+  while (docs != NULL && *docs != '\0') {
+    const size_t length = strcspn(docs, "\n"), key = strcspn(docs, "=:\n"), colon = strcspn(docs, ":\n");
+    const size_t from = colon < length ? colon + 1 + strspn(docs + colon + 1, " ") : length;
+    char path[128], value[96], text[640];
+    json_t *row = NULL;
+    size_t i = 0;
+    snprintf(path, sizeof path, "%s.%.*s", section, (int)key, docs);
+    snprintf(value, sizeof value, "%.*s", docs[key] == '=' && colon > key ? (int)(colon - key - 1) : 0,
+             docs + key + 1);
+    snprintf(text, sizeof text, "%s: %.*s", thing, (int)(length - from), docs + from);
+    json_array_foreach(rows, i, row) {
+      const char *known = json_string_value(json_object_get(row, "text")), *own = strstr(known, ": ");
+      if (own == NULL || strcmp(json_string_value(json_object_get(row, "key")), path) != 0) continue;
+      if (strcmp(own, strstr(text, ": ")) != 0) continue;
+      snprintf(text, sizeof text, "%.*s, %s%s", (int)(own - known), known, thing, own);
+      break;
+    }
+    if (i < json_array_size(rows)) {
+      json_object_set_new(row, "text", json_string(text));
+    } else if (bs_schema_find(path) == NULL) {
+      add_key(rows, path, "option", value, "", "plugin", text);
+    }
+    docs += length + (docs[length] == '\n');
+  }
+}
+
+static void add_plugin(json_t *rows, bs_context *context, const char *id) {
+  for (uint32_t i = 0; i < bs_thing_count(context, id); i++) {
+    bs_thing_info thing = {.struct_size = sizeof thing};
+    const bs_method *method = NULL;
+    const bs_workload *workload = NULL;
+    void *state = NULL;
+    if (bs_thing_get(context, id, i, &thing, NULL) != BS_OK) continue;
+    if (thing.kind == BS_KIND_METHOD && bs_find_method(context, thing.name, &method, &state, NULL) == BS_OK)
+      add_options(rows, "method", thing.name, method->option_docs);
+    if (thing.kind == BS_KIND_WORKLOAD &&
+        bs_find_workload(context, thing.name, &workload, &state, NULL) == BS_OK)
+      add_options(rows, "workload", thing.name, workload->option_docs);
+  }
+  for (uint32_t i = 0; i < bs_param_count(context, id); i++) {
+    bs_param_info param = {.struct_size = sizeof param};
+    char path[128];
+    if (bs_param_info_get(context, id, i, &param, NULL) != BS_OK) continue;
+    snprintf(path, sizeof path, "plugins.%s.%s", id, param.desc.name);
+    add_key(rows, path, "parameter", param.value_text, param.desc.choices == NULL ? "" : param.desc.choices,
+            "plugin", param.desc.doc == NULL ? "" : param.desc.doc);
+  }
+}
+
+/* Options of the plugins that come with bsrun, where they can be used, and of those that --plugin names. */
+static int32_t add_plugins(json_t *rows, const bs_node *base, bs_error *err) {
+  bs_context *context = NULL;
+  int32_t rc = bs_context_of_config(base, BS_LOG_ERROR, bsrun_log, NULL, &context, err);
+  for (uint32_t i = 0; rc == BS_OK && i < bs_plugin_count(context); i++) {
+    bs_plugin_info info = {.struct_size = sizeof info};
+    bs_error why = BS_ERROR_INIT;
+    if (bs_plugin_get(context, i, &info, NULL) != BS_OK) continue;
+    const int named = strcmp(info.origin, "--plugin") == 0;
+    if (!named && !info.builtin && strncmp(info.origin, "<libdir>", 8) != 0) continue;
+    if (info.state != BS_PLUGIN_FOUND && info.state != BS_PLUGIN_ACTIVE && !named) continue;
+    if (bs_plugin_activate(context, info.id, &why) == BS_OK) {
+      add_plugin(rows, context, info.id);
+    } else if (named) {
+      *err = why;
+      rc = why.code;
+    }
+  }
+  if (context != NULL) bs_context_close(context);
+  return rc;
+}
+
 static int32_t print_keys(const args *a, bs_error *err) {
   static const bs_field fields[] = {{"key", "key", 0, 0},         {"type", "type", 0, 0},
                                     {"default", "default", 0, 0}, {"values", "values", 0, 0},
                                     {"effect", "effect", 0, 0},   {"text", "what", 0, 0}};
-  int format;
-  size_t count;
-  int32_t rc = args_no_words(a, err);
-  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
-  if (rc != BS_OK) return rc;
-  const bs_key *keys = bs_schema_keys(&count);
+  bsrun_request request = {0};
+  bs_composed composed = {0};
   json_t *rows = json_array();
-  for (size_t i = 0; i < count; i++) {
-    json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "key", keys[i].path, "type",
-                                          bs_key_type_name(keys[i].type), "default", keys[i].default_text,
-                                          "values", keys[i].range == NULL ? "" : keys[i].range, "effect",
-                                          bs_key_effect_name(keys[i].effect), "text", keys[i].doc));
-  }
-  rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = bsrun_request_make(a, &request, err);
+  if (rc == BS_OK) rc = bs_compose(&request.compose, &composed, err);
+  if (rc == BS_OK) add_table(rows, composed.config);
+  if (rc == BS_OK) rc = add_plugins(rows, composed.config, err);
+  if (rc == BS_OK) rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  bs_config_free(composed.config);
+  bsrun_request_free(&request);
   json_decref(rows);
   return rc;
 }

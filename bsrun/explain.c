@@ -33,7 +33,7 @@ const args_option explain_options[] = {
     {"backend", 0, "NAME", 0, "backend; default: cpu"},
     {"comm", 0, "NAME", 0, "communicator; default: threads"},
     {"workload", 0, "NAME", 0, "gaussian, file, ... (a file brings its own sizes)"},
-    {"hardware", 0, "NAME", 0, "cpu, local_2gpu, slurm_cluster, or a YAML file"},
+    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
     {"threads-per-rank", 0, "N", 0, "threads of one rank; default: cores / ranks"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"tune-cache", 0, "FILE|off", 0, "op: measured choices; default: the user's cache folder"},

@@ -24,7 +24,7 @@ const args_option bsrun_run_options[] = {
     {"phase", 0, "NAME", 0, "0 (correctness) or 1 (forward); default: both"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
     {"workload", 0, "NAME", 0, "gaussian, uniform, fixed_seed, file, ..."},
-    {"hardware", 0, "NAME", 0, "cpu, local_2gpu, slurm_cluster, or a YAML file"},
+    {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
     {"sweep", 0, "NAME", 0, "run every value of a sweep: N_sweep, batch_sweep, or a YAML file"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key, after all files (bsrun config keys lists them)"},

@@ -29,7 +29,7 @@ typedef struct run_plan {
   bsrun_request request;
   int format;
   int screen; /* no -o and one point: told as a page of text */
-  bs_notes notes;
+  bs_notes notes, told; /* of this point; of all, each once on stderr */
   size_t printed_notes;
   run_session session;
   char group[16];
@@ -56,7 +56,9 @@ static int32_t no_memory(bs_error *err) {
 
 static void show_notes(run_plan *p) {
   for (; p->printed_notes < p->notes.count; p->printed_notes++) {
-    bsrun_note(p->session.quiet, p->notes.items[p->printed_notes]);
+    const size_t before = p->told.count;
+    bs_note_add(&p->told, "%s", p->notes.items[p->printed_notes]);
+    bsrun_note(p->session.quiet || p->told.count == before, p->notes.items[p->printed_notes]);
   }
 }
 
@@ -74,6 +76,12 @@ static int32_t read_sweep(run_plan *p, const bs_node *config, bs_error *err) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "sweep.param: '%.60s' is not a key that changes a run",
                  param);
     bs_error_hint(err, "for example model.N or model.B");
+    return BS_CONFIG;
+  }
+  const bs_node *typed = bs_config_find(config, param);
+  if (typed != NULL && !bs_node_from_file(typed) && bsrun_rank_how() == NULL) {
+    bs_error_set(err, BS_CONFIG, "BS-CFG-SWEEP", "%s is given, and is also what the sweep varies", param);
+    bs_error_hint(err, "leave one of both out; --set sweep.values=[...] replaces the sweep's values");
     return BS_CONFIG;
   }
   p->param = bs_strdup(param);
@@ -289,6 +297,9 @@ static int run_points(run_plan *p, bs_error *err) {
     p->session.point = i + 1;
     p->session.points = points;
     bsrun_rank_begin();
+    bsrun_log_point();
+    bs_notes_free(&p->notes);
+    p->printed_notes = 0;
     const int32_t rc = run_point(p, i, err);
     if (bs_stop_asked() != 0) { /* nothing more is begun */
       if (rc != BS_OK) bsrun_fail(err);
@@ -378,6 +389,7 @@ static void plan_free(run_plan *p) {
   free(p->tune_path);
   bsrun_log_free();
   bs_notes_free(&p->notes);
+  bs_notes_free(&p->told);
   for (size_t i = 0; i < p->n_values; i++) free(p->values[i]);
   free(p->values);
   free(p->param);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * run_log.c - log.txt of run folders: every note and warning with its UTC time, also those that -q keeps from
- * stderr. Lines told before a run is open go into each run that follows; those told while one is open into
- * that one. Losing a line is never worth a failure. */
+ * stderr. Lines told before the first point of a sweep go into each run that follows, those told in a point
+ * before a run is open into each run of that point, those told while one is open into that one. Losing a line
+ * is never worth a failure. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* plugins log from rank threads */
 static bs_text before;                                   /* lines told while no run is open */
+static size_t for_all;                                   /* bytes of those told before the first point */
+static int in_point;
 static int log_fd = -1;
 
 void bsrun_log_line(const char *text) {
@@ -37,6 +40,17 @@ void bsrun_log_line(const char *text) {
   }
   pthread_mutex_unlock(&lock);
   bs_text_free(&line);
+}
+
+void bsrun_log_point(void) {
+  pthread_mutex_lock(&lock);
+  if (in_point) {
+    before.size = for_all;
+  } else {
+    for_all = before.size;
+  }
+  in_point = 1;
+  pthread_mutex_unlock(&lock);
 }
 
 void bsrun_log_begin(int run_fd) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/ladder/ladder.h"
 #include "lab/measure/machine.h"
@@ -256,7 +257,7 @@ static int32_t add_method(maker *m, const char *name, bs_error *err) {
   const bs_method *method = NULL;
   void *state = NULL;
   int32_t rc = bs_find_method(m->context, name, &method, &state, err);
-  if (rc != BS_OK) return rc;
+  if (rc != BS_OK) return bs_config_name_error(m->config, "auto.methods", rc, err);
   uint32_t masks = 0;
   for (uint32_t i = 0; rc == BS_OK && i < m->masks.n; i++) {
     bs_mask mask;

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * combinations.h - the configuration files that the original harness has and ours of the same names, run in
- * its order. */
+ * combinations.h - the configuration files that the original harness has, run in its order. */
 #ifndef TESTS_BSRUN_COMBINATIONS_H
 #define TESTS_BSRUN_COMBINATIONS_H
 #include "tests/bsrun/spawn.h"
-
-static inline const char *our_configs(void) {
-  static char path[1024];
-  snprintf(path, sizeof path, "%s/configs", getenv("BS_TEST_SOURCE_DIR"));
-  return path;
-}
 
 static const char *const phases[] = {"phase0_correctness", "phase1_forward"};
 static const char *const methods[] = {"dense_single", "dense_tp", "masked_split_dense", "block_shock_2gpu"};

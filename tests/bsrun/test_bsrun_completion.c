@@ -36,7 +36,7 @@ static const struct {
     {"bsrun|--method|=|col", "column_parallel", "dense"},
     {"bsrun|run|--mask|comp", "complement_1100_0011", "interleave"},
     {"bsrun|--workload|gau", "gaussian", "file"},
-    {"bsrun|--hardware|", "local_2gpu", "gaussian"},
+    {"bsrun|--hardware|", "cpu", "gaussian"},
     {"bsrun|--sweep|", "N_sweep", "gaussian"},
     {"bsrun|--phase|", "phase1_forward", "gaussian"},
     {"bsrun|--plugin|", "ref", "gaussian"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_configs.c - our configuration files run on a CPU: those that have the original harness's names,
- * and all by name. test_bsrun_original.c has the original's. */
-#include "tests/bsrun/combinations.h"
+ * test_bsrun_configs.c - our configuration files run on a CPU, by name. test_bsrun_original.c has the
+ * original's. */
+#include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"
 
 static const char *dir;
@@ -11,11 +11,6 @@ static void setup(void) {
 static void teardown(void) {
   remove_dir(dir);
 }
-
-START_TEST(ours_of_the_same_names_run) {
-  run_combinations(dir, our_configs());
-}
-END_TEST
 
 START_TEST(ours_are_found_by_name) {
   static const char *const ours[] = {"dense", "column_parallel", "row_parallel", "masked_split",
@@ -98,8 +93,10 @@ START_TEST(masks_by_importance_and_speed_run) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {ours_of_the_same_names_run}, {ours_are_found_by_name}, {masks_by_importance_and_speed_run},
-      {halves_run_in_every_phase},  {a_half_alone_is_told},   {0}};
+  const test_case tests[] = {{ours_are_found_by_name},
+                             {masks_by_importance_and_speed_run},
+                             {halves_run_in_every_phase},
+                             {a_half_alone_is_told},
+                             {0}};
   return run_tests("bsrun_configs", tests, (test_setup){setup, teardown});
 }

@@ -340,7 +340,7 @@ static const struct {
     {{"mask"}, 2, "BS-USE-WORD", "explain mask MASK"},
     {{"matmul", "x"}, 2, "BS-USE-WORD", "2 words"},
     {{"mask", "interleav"}, 3, "BS-MASK-NAME", "'interleave'"},
-    {{"method", "blokshock"}, 5, "BS-PLG-NOTFOUND", "'blockshock'"},
+    {{"method", "blokshock"}, 3, "BS-PLG-NOTFOUND", "'blockshock'"},
     {{"method", "dense", "-P", "2"}, 3, "BS-METHOD-WORLD", "-P 1"},
     {{"mask", "complement_1100_0011", "-P", "3"}, 3, "BS-MASK-WORLD", "interleave"},
     {{"mask", "interleave", "--mask", "contiguous"}, 2, "BS-USE-OPTION", "twice"},
@@ -354,7 +354,7 @@ static const struct {
     {{"matmul", "--dtype", "f32", "--weight-dtype", "i32"}, 2, "BS-OP-DTYPE", "i32"},
     {{"method", "dense", "--workspace", "1"}, 2, "BS-USE-OPTION", "--workspace"},
     {{"gather_columns"}, 2, "BS-USE-VALUE", "--mask"},
-    {{"matmul", "--backend", "nosuch"}, 3, "BS-OP-NONE", "nosuch"},
+    {{"matmul", "--backend", "nosuch"}, 3, "BS-PLG-NOTFOUND", "nosuch"},
     {{"matmul", "--plugin", "nosuch"}, 5, "BS-PLG", "nosuch"},
     {{"matmul", "--cache", ""}, 2, "BS-USE-EMPTY", "--cache"},
 };

@@ -137,14 +137,14 @@ END_TEST
 
 START_TEST(a_sweep_runs_every_point_and_counts_failures) {
   ran r = bsrun(dir, "--method", "dense", "--phase", "0", SMALL, "--set",
-                "sweep={param: model.B, values: [2, 3, 5]}", "-o", "jsonl", NULL);
+                "sweep={param: model.K, values: [2, 3, 5]}", "-o", "jsonl", NULL);
   must_be(&r, 0);
   int lines = 0;
   for (const char *p = r.out; *p != '\0'; p++) lines += *p == '\n';
   ck_assert_int_eq(lines, 3);
   ran_free(&r);
   r = bsrun(dir, "--method", "dense", "--phase", "0", SMALL, "--set",
-            "sweep={param: model.N, values: [32, 0, 48]}", NULL);
+            "sweep={param: model.K, values: [32, 0, 48]}", NULL);
   must_be(&r, 12);
   ck_assert(strstr(r.err, "1 of 3 points failed") != NULL && strstr(r.err, "BS-CFG-RANGE") != NULL);
   ck_assert(strstr(r.out, "48") != NULL); /* the points after the failure ran */

@@ -203,6 +203,35 @@ START_TEST(interrupted_twice) {
 }
 END_TEST
 
+/* log.txt of a point of a sweep has the notes of that point alone. */
+START_TEST(log_of_a_point) {
+  static const char *const masks[] = {"contiguous", "interleave"};
+  const char *args[] = {"--method", "row_parallel",
+                        "--phase",  "0",
+                        "--set",    "model={N: 16, B: 4}",
+                        "--set",    "phase.fault_gate=false",
+                        "--set",    "mask.shares=[1, 1]",
+                        "--set",    "sweep={param: mask.name, values: [contiguous, interleave]}",
+                        "-o",       "jsonl",
+                        NULL};
+  run_result r;
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, "points");
+  json_t *rows = run_rows(r.out);
+  for (size_t i = 0; i < 2; i++) {
+    char path[512], own[64], other[64];
+    snprintf(path, sizeof path, "%s/%s", folder, run_str(json_array_get(rows, i), "run_dir"));
+    snprintf(own, sizeof own, "no effect on the mask %s", masks[i]);
+    snprintf(other, sizeof other, "no effect on the mask %s", masks[1 - i]);
+    char *log = run_read(path, "log.txt", NULL);
+    ck_assert_msg(strstr(log, own) != NULL && strstr(log, other) == NULL, "%s", log);
+    free(log);
+  }
+  json_decref(rows);
+  run_free(&r);
+}
+END_TEST
+
 /* What went to stderr as notes is in log.txt with its time; -q keeps it from stderr alone. */
 START_TEST(log_of_a_run) {
   for (int quiet = 0; quiet < 2; quiet++) {
@@ -233,7 +262,8 @@ START_TEST(log_of_a_run) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, run_str(json_array_get(rows, 0), "run_dir"));
     char *log = run_read(path, "log.txt", NULL);
-    char *note = log == NULL ? NULL : strstr(log, "Z note: phase.sync_mode cuda_events means events");
+    char *note =
+        log == NULL ? NULL : strstr(log, "Z note: phase.sync_mode cuda_events is an older name of events");
     ck_assert_ptr_nonnull(note);
     ck_assert(note - log >= 23 && strspn(note - 23, "0123456789-T:.") == 23); /* 2026-01-02T03:04:05.678 */
     ck_assert_ptr_null(strstr(log, "\x1b"));
@@ -265,8 +295,16 @@ START_TEST(closed_stdout) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {in_the_way, 7},  {foreign_files},     {one_id_twice}, {full_disk, 3},  {eight_at_once},
-      {interrupted, 2}, {interrupted_twice}, {log_of_a_run}, {closed_stdout}, {0}};
+  const test_case tests[] = {{in_the_way, 7},
+                             {foreign_files},
+                             {one_id_twice},
+                             {full_disk, 3},
+                             {eight_at_once},
+                             {interrupted, 2},
+                             {interrupted_twice},
+                             {log_of_a_run},
+                             {log_of_a_point},
+                             {closed_stdout},
+                             {0}};
   return run_tests("run_bad_store", tests, (test_setup){setup, teardown, 120});
 }

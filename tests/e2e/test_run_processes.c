@@ -377,7 +377,7 @@ START_TEST(test_auto_ends) {
                               "--set",
                               "auto.seconds=5",
                               "--set",
-                              "sweep.param=model.B",
+                              "sweep.param=experiment.seed",
                               "--set",
                               values,
                               NULL};
@@ -410,7 +410,7 @@ START_TEST(test_sweep) {
                               "0",
                               SMALL,
                               "--set",
-                              "sweep.param=model.dtype",
+                              "sweep.param=method.reduce_dtype",
                               "--set",
                               points[_i].values,
                               NULL};
@@ -419,10 +419,11 @@ START_TEST(test_sweep) {
   run_make_folder(folder);
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 12, points[_i].values);
-  ck_assert_msg(strstr(r.err, points[_i].told) != NULL && strstr(r.err, "model.dtype=f33 failed") != NULL,
-                "%s", r.err);
-  const char *first = strstr(r.err, "model.dtype=f33 failed");
-  ck_assert_ptr_null(strstr(first + 1, "model.dtype=f33 failed"));
+  ck_assert_msg(
+      strstr(r.err, points[_i].told) != NULL && strstr(r.err, "method.reduce_dtype=f33 failed") != NULL, "%s",
+      r.err);
+  const char *first = strstr(r.err, "method.reduce_dtype=f33 failed");
+  ck_assert_ptr_null(strstr(first + 1, "method.reduce_dtype=f33 failed"));
   ck_assert_uint_eq(run_count_files(folder, "DONE"), (size_t)points[_i].done);
   run_free(&r);
   run_remove(folder);

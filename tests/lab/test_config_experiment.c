@@ -46,7 +46,7 @@ START_TEST(defaults) {
   ck_assert_uint_eq(e.workload_seed, 725);
   ck_assert_int_eq(e.N, 0);
   ck_assert_int_eq(e.K, 0);
-  ck_assert_uint_eq(e.has_bias, 0);
+  ck_assert_uint_eq(e.has_bias, 1); /* whatever the method */
   ck_assert_uint_eq(e.phase, BS_PHASE_CORRECTNESS);
   ck_assert_int_eq(e.warmup_iters, 10);
   ck_assert_int_eq(e.timed_iters, 100);
@@ -213,7 +213,8 @@ START_TEST(the_originals_hardware_means_threads) {
   ck_assert_str_eq(e.comm, "threads");
   ck_assert_uint_eq(e.world_size, 1); /* dense is single rank */
   ck_assert_uint_eq(e.sync_mode, BS_SYNC_EVENTS);
-  ck_assert_uint_eq(notes.count, 4);
+  ck_assert_uint_eq(notes.count, 5);
+  ck_assert_str_eq(e.method, "dense"); /* the tree and the record have one name of it */
   const char *world = NULL;
   bs_config_str(e.config, "hardware.world_size", NULL, &world, NULL);
   ck_assert_str_eq(world, "1"); /* the tree repeats the run */
@@ -236,8 +237,8 @@ START_TEST(options_belong_to_the_chosen_plugin) {
   refuse(context, "method: {name: blockshock, kernal: gather}\n", BS_CONFIG, "BS-CFG-KEY", "method.kernel");
   refuse(context, "method: {name: dense}\nworkload: {type: uniform, hihg: 3}\n", BS_CONFIG, "BS-CFG-KEY",
          "workload.high");
-  refuse(context, "method: {name: blokshock}\n", BS_NOT_FOUND, "BS-PLG-NOTFOUND", "blockshock");
-  refuse(context, "method: {name: dense}\nworkload: {type: gausian}\n", BS_NOT_FOUND, "BS-PLG-NOTFOUND",
+  refuse(context, "method: {name: blokshock}\n", BS_CONFIG, "BS-PLG-NOTFOUND", "blockshock");
+  refuse(context, "method: {name: dense}\nworkload: {type: gausian}\n", BS_CONFIG, "BS-PLG-NOTFOUND",
          "gaussian");
 }
 END_TEST

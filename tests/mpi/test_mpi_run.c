@@ -117,8 +117,8 @@ START_TEST(test_slurm) {
   make_srun();
   snprintf(env, sizeof env, "BS_PLUGIN_PATH= SLURM_JOB_ID=7 PATH=%s:/usr/bin:/bin BSRUN=%s BSRUN_OUT=%s/out",
            folder, getenv("BS_TEST_BSRUN"), folder);
-  spawn(&s, env, bsrun("--hardware slurm_cluster --phase 0 --method row_parallel"));
-  must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix -n 2 ", "--hardware slurm_cluster");
+  spawn(&s, env, bsrun("--set hardware.launcher=slurm -P 2 --phase 0 --method row_parallel"));
+  must_end(&s, 0, "srun: --kill-on-bad-exit=1 --mpi=pmix -n 2 ", "hardware.launcher=slurm");
   ck_assert_ptr_nonnull(strstr(s.text, "hardware.launcher slurm: --launch mpi"));
   ck_assert_int_eq(count("results/raw/*/*/*/DONE"), 1);
   snprintf(line, sizeof line,
