@@ -30,7 +30,6 @@ START_TEST(decorative_keys_are_noted) {
   ck_assert_msg(at != NULL && strstr(at + 20, "no effect") == NULL, "%s", r.err); /* one note names all */
   static const char *const named[] = {"phase.tol_max_abs", "logging.table_dir", "phase.forward_only"};
   for (size_t i = 0; i < 3; i++) ck_assert_msg(strstr(at, named[i]) != NULL, "%s: %s", named[i], r.err);
-  ck_assert_msg(strstr(r.err, "method dense_single is an older name of dense") != NULL, "%s", r.err);
   ran_free(&r);
   r = bsrun(dir, "--config", base, "--quiet", SMALL, NULL);
   must_be(&r, 0);
