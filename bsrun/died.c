@@ -4,12 +4,14 @@
 #include "bsrun/died.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -237,9 +239,28 @@ __attribute__((visibility("default"))) void _exit(int status) {
 
 /* ---------------------------------------------------------------------------------------------- */
 
+static pthread_key_t stack_key;
+
+static void take_stack(void *stack) {
+  const stack_t none = {.ss_flags = SS_DISABLE};
+  sigaltstack(&none, NULL);
+  munmap(stack, STACK);
+}
+
+/* A thread that has used up its stack has no room for the handler: each has another for that. */
+static void give_stack(void) {
+  stack_t now;
+  if (sigaltstack(NULL, &now) != 0 || !(now.ss_flags & SS_DISABLE)) return; /* a sanitizer's */
+  void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED) return;
+  const stack_t other = {.ss_sp = stack, .ss_size = STACK};
+  if (pthread_setspecific(stack_key, stack) == 0)
+    sigaltstack(&other, NULL);
+  else
+    munmap(stack, STACK);
+}
+
 void bsrun_died_install(const char *verb) {
-  static char stack[STACK];
-  const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack}; /* a stack that is used up has no room */
   struct sigaction action, before;
   self.pid = getpid();
   self.follows = bsrun_rank_launched() && bsrun_rank_follows();
@@ -250,7 +271,10 @@ void bsrun_died_install(const char *verb) {
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigfillset(&action.sa_mask);
-  sigaltstack(&other, NULL);
+  if (pthread_key_create(&stack_key, take_stack) == 0) {
+    give_stack();
+    bs_log_on_rank_thread(give_stack);
+  }
   for (size_t i = 0; i < N_DEATHS; i++)
     if (sigaction(deaths[i].number, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
       sigaction(deaths[i].number, &action, NULL);

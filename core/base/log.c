@@ -13,8 +13,15 @@
  * Only for log lines: no rank path depends on it. */
 static _Thread_local int32_t current_rank = -1;
 
+static void (*on_rank_thread)(void);
+
 void bs_log_set_rank(int32_t rank) {
   current_rank = rank;
+  if (on_rank_thread != NULL) on_rank_thread();
+}
+
+void bs_log_on_rank_thread(void (*began)(void)) {
+  on_rank_thread = began;
 }
 
 int32_t bs_log_rank(void) {

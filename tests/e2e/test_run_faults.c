@@ -42,6 +42,7 @@ static const fault_case cases[] = {
     {"exit", "2", "0", 7, "BS-RUN-DIED", {"of faulty", "exit(0)"}, -1, -2},
 #if !BS_SLOW /* a sanitizer tells of these itself */
     {"segv", "2", "0", 7, "BS-RUN-DIED", {"in bs_faulty.so", "rank 1", "signal 11"}, -1, -2},
+    {"deep", "2", "0", 7, "BS-RUN-DIED", {"in bs_faulty.so", "rank 1", "signal 11"}, -1, -2},
     {"leave", "2", "0", 7, "BS-RUN-DIED", {"in bs_faulty.so", "_exit(0)"}, -1, -2},
 #endif
 };
