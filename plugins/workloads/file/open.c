@@ -192,7 +192,8 @@ static int32_t open_target(bs_file_workload *w, const bs_workload_request *r, bs
 /* A file may be sparse, and far larger than the machine: it is not read through before that is known. */
 static int32_t check_memory(const bs_file_matrix *m, bs_error *err) {
   const double gib = 1024.0 * 1024.0 * 1024.0;
-  const double need = (double)m->rows * (double)m->cols * (double)BS_DTYPE_BYTES(m->dtype);
+  const uint32_t bytes = BS_DTYPE_BYTES(m->dtype);
+  const double need = (double)m->rows * (double)m->cols * bytes;
   const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   if (need <= have || have <= 0.0) return BS_OK;
   bs_fail(err, BS_NO_MEMORY, "BS-WL-MEMORY",
