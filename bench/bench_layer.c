@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * bench_layer.c - one linear layer by three arms in one process: blockshock and row_parallel on P ranks of
- * one thread each, dense on one rank of one thread. Arms run interleaved, forwards and backwards in turn
- * (ABBA); every figure is a median of ratios over pairs with its 95 % bootstrap interval.
+ * one thread each, dense on one rank of one thread. Arms run interleaved (lab/measure/sampler.h); every
+ * figure is a ratio over pairs with its 95 % interval.
  *
  *   bench_layer [--n N] [--k K] [--b B] [--dtype D] [--mask NAME] [--ranks P] [--impl auto|packed|dnnl]
  *               [--work forward|backward|sgd|adamw] [--pairs PAIRS] [--seconds CAP] [-o table|json]
@@ -92,7 +92,7 @@ static void print_ratio(const job *j, int over, int under) {
   const bs_sampled_arm *upper = &j->sampling->arm[over], *lower = &j->sampling->arm[under];
   bs_comparison c;
   if (!bs_compare_pairs(lower->seconds, upper->seconds, j->sampling->pairs, MARGIN, &c)) {
-    fprintf(stderr, "bench_layer: no memory for the bootstrap\n");
+    fprintf(stderr, "bench_layer: no memory to compare\n");
     return;
   }
   const double t_over = upper->look.p50, t_under = lower->look.p50;

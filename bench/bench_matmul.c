@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * bench_matmul.c - one product by a backend's plugin and by its peers, in one process and in turn, shape
- * after shape: median ratios of pairs with their bootstrap intervals, and the plugin's share of what the
+ * after shape: ratios of pairs with their intervals, and the plugin's share of what the
  * machine gave in the same minute.
  *
  *   bench_matmul [--product forward|dx|dw] [--n LIST] [--k LIST] [--b LIST] [--dtype f32|bf16|f16]

@@ -3,7 +3,7 @@
  * bench_overlap.c - one layer over a slow wire (the plugin link), without overlap and in chunks, beside the
  * model of docs/methods.md: how much of the predicted gain is there. Two arms without the wire give what the
  * model needs: the product's time g, and in chunks s g + C a, slower products and what each chunk costs the
- * ranks. Arms run interleaved (ABBA); figures are medians over pairs.
+ * ranks. Arms run interleaved; figures are medians over pairs.
  *
  *   bench_overlap [--method M] [--n N] [--k K] [--b B] [--dtype D] [--ranks P] [--chunks C]
  *                 [--bandwidth BYTES_PER_S] [--latency S] [--pairs PAIRS] [--seconds CAP] [-o table|json]
@@ -114,7 +114,7 @@ static int32_t print(job *j, bs_error *err) {
   if (rc != BS_OK) return rc;
   for (int i = 0; i < ARMS; ++i) seconds[i] = j->sampling->arm[i].seconds;
   if (!bs_compare_pairs(seconds[CHUNKED], seconds[PLAIN], j->sampling->pairs, MARGIN, &c))
-    return bs_error_set(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory for the bootstrap");
+    return bs_error_set(err, BS_NO_MEMORY, "BS-BENCH-MEMORY", "no memory to compare");
   const double g = j->sampling->arm[FREE].look.p50;
   const double wire = (double)bs_wire_bytes(&p, (uint32_t)j->ranks) / j->bandwidth;
   const uint32_t chunks = p.chunks > 1 ? p.chunks : 1;

@@ -26,7 +26,7 @@ typedef struct bs_experiment {
   uint32_t phase; /* enum bs_phase */
   const char *phase_name;
   int64_t warmup_iters, timed_iters;
-  int64_t pairs_min, pairs_max; /* phase 1: ABBA pairs */
+  int64_t pairs_min, pairs_max; /* phase 1 */
   double pairs_seconds;         /* phase 1: time cap */
   uint32_t record_timings;
   uint32_t sync_mode;         /* enum bs_sync_mode */

@@ -16,7 +16,8 @@
 #include "lab/peers/peers.h"
 #include "lab/phase/arms.h"
 
-enum { PAIRS_MIN = 8, PAIRS_MAX = 60 };
+enum { PAIRS_MIN = 18 };                  /* three builds */
+static const double REBUILD_SHARE = 0.25; /* of the time of measuring */
 
 static void tell(const bs_ladder_options *o, const char *what, uint64_t done, uint64_t total) {
   if (o->progress) o->progress(o->progress_user, what, done, total);
@@ -222,8 +223,9 @@ static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
       .user = s, .disturb = bs_disturb_host, .progress = tell_sampled, .rebuild = rebuild};
   bs_sampler_defaults(&so);
   so.pairs_min = PAIRS_MIN;
-  so.pairs_max = PAIRS_MAX;
+  so.pairs_max = (size_t)fmax(PAIRS_MIN, (double)s->rung[0]->e.pairs_max);
   so.seconds = seconds;
+  so.rebuild_seconds = REBUILD_SHARE * seconds;
   so.warm_seconds = seconds / (2.0 * s->n) < so.warm_seconds ? seconds / (2.0 * s->n) : so.warm_seconds;
   for (uint32_t i = 0; i < s->n; i++)
     arms[i] = (bs_sampler_arm){.name = s->rung[i]->name,

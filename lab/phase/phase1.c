@@ -213,9 +213,21 @@ static json_t *break_even_json(const phase1 *p, const bs_sampling *s, uint32_t i
   return json_integer((json_int_t)fmin(ceil(calls), 1e15));
 }
 
-static json_t *comparisons_json(const phase1 *p, const bs_sampling *s) {
+/* A time that the machine does not allow has no word. */
+static void doubt_below_bound(const phase1 *p, bs_sampling *s, uint32_t i) {
+  const uint32_t both[] = {0, i};
+  for (size_t k = 0; k < 2; ++k) {
+    const bs_against against = bs_against_of(&p->arm[both[k]].predicted, s->arm[both[k]].look.p50);
+    if (!against.below_bound) continue;
+    s->arm[i].comparison.word = BS_WORD_UNCLEAR;
+    s->arm[i].comparison.cause = BS_UNCLEAR_BOUND;
+  }
+}
+
+static json_t *comparisons_json(const phase1 *p, bs_sampling *s) {
   json_t *list = json_array();
   for (uint32_t i = 1; i < p->arms; ++i) {
+    doubt_below_bound(p, s, i);
     json_t *row = bs_sampling_comparison_json(s, i);
     json_object_set_new(row, "break_even_forwards", break_even_json(p, s, i));
     json_array_append_new(list, row);
