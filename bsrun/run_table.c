@@ -452,11 +452,8 @@ static int add_arm_figures(json_t *arm, const json_t *record, int is_method) {
   const double own = is_method && json_is_number(counted) ? json_number_value(counted) : whole;
   const double flops = own > 0 && own < whole ? own : whole;
   const double seconds = json_number_value(json_object_get(arm, "median_s"));
-  const double bound = json_number_value(json_object_get(json_object_get(arm, "bound_s"), "total"));
-  const int known = seconds > 0 && bound > 0 && bound <= seconds;
   int bad = json_object_set_new(arm, "flops", json_integer((json_int_t)flops));
   bad |= json_object_set_new(arm, "gflops", seconds > 0 ? json_real(flops / seconds * 1e-9) : json_null());
-  bad |= json_object_set_new(arm, "share_of_limit", known ? json_real(bound / seconds) : json_null());
   return bad;
 }
 

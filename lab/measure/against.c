@@ -13,7 +13,8 @@ bs_against bs_against_of(const bs_predicted *p, double measured) {
   bs_against a = {0};
   const int holds = p->least > 0.0 && measured > 0.0;
   a.below_bound = holds && measured < p->least;
-  if (holds && !a.below_bound) a.share = p->bound.total / measured;
+  const double share = holds ? p->bound.total / measured : 0.0;
+  if (!a.below_bound && share <= 1.0 + BS_SAME_PASSES) a.share = fmin(share, 1.0);
   if (p->has_kernel && p->kernel.total > 0.0) a.ratio = measured / p->kernel.total;
   a.off = a.ratio > OFF || (a.ratio > 0.0 && a.ratio < 1.0 / OFF);
   return a;

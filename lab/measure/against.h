@@ -7,7 +7,7 @@
 
 typedef struct bs_against {
   uint32_t below_bound; /* shorter than the fastest machine allows that the constants can be of (`least`) */
-  double share;         /* bound / measured; 0: UNKNOWN */
+  double share;         /* bound / measured, at most 1; 0: UNKNOWN, also where the bound may be another one */
   double ratio;         /* measured / predicted; 0: UNKNOWN */
   uint32_t off;         /* by more than 15 %, either way */
 } bs_against;

@@ -167,7 +167,7 @@ START_TEST(the_home_folder) {
   json_t *constants = round_constants("ref");
   snprintf(cache, sizeof cache, "%s/.cache/blockshock", dir);
   store(constants);
-  ran r = bsrun(dir, "doctor", "--backend", "ref", "-P", "1", NULL);
+  ran r = bsrun(dir, "doctor", "--backend", "ref", "-P", "1", "-o", "csv", NULL);
   must_be(&r, 0);
   ck_assert_ptr_nonnull(strstr(
       r.out, "measured at 20300102_030405 (load 0.1 before, others took 1 % of the processors' time), in "));

@@ -256,7 +256,8 @@ START_TEST(a_time_beside_bound_and_prediction) {
   const bs_against a = bs_against_of(&got, times[_i].measured);
   ck_assert_uint_eq(a.below_bound, times[_i].below);
   ck_assert_uint_eq(a.off, times[_i].off);
-  ck_assert(near(a.share, a.below_bound ? 0 : got.bound.total / times[_i].measured));
+  const double share = got.bound.total / times[_i].measured; /* constants are known to a tenth */
+  ck_assert(near(a.share, a.below_bound || share > 1.1 ? 0 : fmin(share, 1)));
   ck_assert_int_eq(bs_against_sentence(&got, times[_i].measured, &facts, text, sizeof text),
                    times[_i].says != NULL);
   if (times[_i].says != NULL) ck_assert_msg(strstr(text, times[_i].says) != NULL, "%s", text);
