@@ -220,9 +220,19 @@ static void double_bias(void *user, void *db, int64_t count, uint32_t dtype) {
     bs_store_f64(dtype, db, i, 2.0 * bs_load_f64(dtype, db, i));
 }
 
-/* A bias of 0.01 of each rank; where the dtype of the terms rounds that away, the least that it shows. */
-static double with_bias(double v, uint32_t dtype) {
-  return v + fmax(0.01, bs_ulp(dtype, v));
+/* A bias of 0.01 of each rank; where the dtype of the terms rounds that away, the least that it shows; and in
+ * outputs of a byte, which are as large as the terms times the root of their number, an ulp of all ranks. */
+static double with_bias(const bs_fault *fault, double v, uint32_t dtype) {
+  const uint32_t y_dtype = fault->noise.arithmetic.y_dtype;
+  const double P = fault->ranks,
+               shown = BS_DTYPE_BYTES(y_dtype) == 1 ? bs_ulp(y_dtype, v * sqrt(P)) / P : 0.0;
+  return v + fmax(fmax(0.01, shown), bs_ulp(dtype, v));
+}
+
+int bs_fault_is_exact(uint32_t kind) {
+  return kind == BS_FAULT_WRONG_COLUMNS || kind == BS_FAULT_INDEX_SWAPPED || kind == BS_FAULT_WEIGHT_LOST ||
+         kind == BS_FAULT_BIAS_LOST || kind == BS_FAULT_HALF_FP8 || kind == BS_FAULT_INDEX_2OF4 ||
+         bs_fault_is_mixed(kind);
 }
 
 static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
@@ -255,7 +265,7 @@ static uint32_t before(void *user, uint32_t rank, const bs_coll_call *call) {
         /* The partial sum belongs to the method; the fault writes into it as a wrong method would. */
         const double v = bs_load_f64(call->dtype_in, call->in, at);
         bs_store_f64(call->dtype_in, (void *)(uintptr_t)call->in, at,
-                     fault->kind == BS_FAULT_BIAS_EACH_RANK ? with_bias(v, call->dtype_in)
+                     fault->kind == BS_FAULT_BIAS_EACH_RANK ? with_bias(fault, v, call->dtype_in)
                                                             : bs_activation_value(fault->activation, v));
       }
     }

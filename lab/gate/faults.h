@@ -62,8 +62,19 @@ int bs_fault_met(const bs_fault *fault);
  * of the slope do themselves what is left out then. */
 uint32_t bs_fault_activation(uint32_t kind, const bs_layer_spec *spec);
 
-/* Run every fault that can be made on a small shape; *out_caught of *out_injected were caught. missed: names
- * of those that were not, comma-separated. */
-int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out_caught, char *missed,
-                      size_t size, bs_error *err);
+#define BS_FAULT_GATES 5 /* T1, T2.feature, T2.token, T3, T4 */
+/* What became of the faults. `missed` also has "(none)" where the run without a fault did not pass, and "T1
+ * catches nothing" where that gate judged and let every fault through. */
+typedef struct bs_fault_report {
+  uint32_t injected, caught;
+  char missed[128];                    /* names, comma-separated */
+  char hidden[128];                    /* of those that round-off hides at this shape: not counted */
+  uint32_t caught_by[BS_FAULT_COUNT_]; /* bit g: gate g of verdict.h failed */
+  uint32_t n_by[BS_FAULT_GATES];       /* faults that each gate caught */
+} bs_fault_report;
+extern const char *const bs_fault_gate_names[BS_FAULT_GATES];
+/* Run every fault that can be made on a small shape. */
+int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out_report, bs_error *err);
+/* 1: the fault changes what all ranks multiply, so that the exact faulty outputs are known. */
+int bs_fault_is_exact(uint32_t kind);
 #endif

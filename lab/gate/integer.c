@@ -37,13 +37,14 @@ static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int
   if (rc != BS_OK) return rc;
   *out_count = 0;
   *out_rank = -1;
-  *out_judged = ref.B * ref.features;
+  *out_judged = 0;
   for (uint32_t r = 0; r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
     for (int64_t b = 0; b < ref.B; ++b) {
       for (int64_t f = 0; f < ref.features; ++f) {
         const int64_t n = ref.feature[f] - rank->y_begin;
         if (n < 0 || n >= rank->y_cols) continue; /* another rank's */
+        ++*out_judged;
         const double got = bs_load_f64(c->spec.y_dtype, rank->y, b * rank->y_cols + n);
         /* NaN differs; -0 equals 0. Of 8 bits the sums are exact, and their scales are not. */
         if ((mixed ? rint(got) : got) == ref.y[b * ref.features + f]) continue;
@@ -89,8 +90,9 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
     gate->limit = 0;
     gate->state = inexact ? BS_GATE_FAIL : BS_GATE_PASS;
     snprintf(gate->text, sizeof gate->text,
-             "outputs that differ from the int64 product, of %lld on %u rank(s)%s%s%s", (long long)judged,
-             result.world_size, spec.reduce_dtype == like->spec.reduce_dtype ? "" : "; sums in f32",
+             "%llu of %lld outputs on %u rank(s) differ from the int64 product%s%s%s",
+             (unsigned long long)inexact, (long long)judged, result.world_size,
+             spec.reduce_dtype == like->spec.reduce_dtype ? "" : "; sums in f32",
              spec.activation == like->spec.activation ? "" : "; without ",
              spec.activation == like->spec.activation ? "" : bs_activation_name(like->spec.activation));
     if (bs_mixed_of(&spec) >= 0)
@@ -103,28 +105,84 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   return rc;
 }
 
-static int32_t inject(const bs_case *base, uint32_t kind, int *out_caught, bs_error *err) {
+/* ---- T6 ------------------------------------------------------------------------------------------- */
+
+const char *const bs_fault_gate_names[BS_FAULT_GATES] = {"T1", "T2.feature", "T2.token", "T3", "T4"};
+
+static void note(char *list, size_t size, const char *name, const char *more) {
+  const size_t used = strlen(list);
+  snprintf(list + used, size - used, "%s%s%s", used ? ", " : "", name, more);
+}
+
+/* How far a fault that all ranks share moves the exact outputs (bs_verdict_shift); INFINITY of the others. */
+static int32_t shift_of(const bs_case *c, uint32_t kind, const bs_case_fault *hooks,
+                        const bs_case_result *result, double *out, bs_error *err) {
+  bs_case other = *c;
+  bs_source x, w, bias;
+  *out = INFINITY;
+  if (!bs_fault_is_exact(kind)) return BS_OK;
+  other.fault = NULL;
+  int32_t rc = hooks->wrap(hooks->user, 0, BS_PART_X, c->x, &x, err);
+  if (rc == BS_OK) rc = hooks->wrap(hooks->user, 0, BS_PART_W, c->w, &w, err);
+  if (rc == BS_OK) rc = hooks->wrap(hooks->user, 0, BS_PART_BIAS, c->bias, &bias, err);
+  other.x = &x;
+  other.w = &w;
+  other.bias = &bias;
+  hooks->layer(hooks->user, 0, &other.spec);
+  return rc == BS_OK ? bs_verdict_shift(c, &other, result, out, err) : rc;
+}
+
+/* *out_gates: bit g: gate g of the verdict failed; out_judged: judged at all. *out_shift: of one that was not
+ * caught. kind BS_FAULT_COUNT_: no fault. */
+static int32_t inject(const bs_case *base, uint32_t kind, uint32_t *out_gates, uint32_t *out_judged,
+                      double *out_shift, bs_error *err) {
   bs_case c = *base, run;
   bs_case_result result = {0};
   bs_case_fault hooks;
   bs_fault *fault = NULL;
-  bs_verdict verdict;
-  int32_t rc = bs_fault_make(kind, &c, &fault, &hooks, err);
-  c.fault = &hooks;
+  bs_verdict verdict = {0};
+  int32_t rc = BS_OK;
+  *out_gates = *out_judged = 0;
+  *out_shift = INFINITY;
+  if (kind < BS_FAULT_COUNT_) {
+    rc = bs_fault_make(kind, &c, &fault, &hooks, err);
+    c.fault = &hooks;
+  }
   run = c;
   run.spec.activation = bs_fault_activation(kind, &c.spec);
   if (rc == BS_OK) rc = bs_case_run(&run, &result, err);
   if (rc == BS_OK) rc = bs_verdict_make(&c, &result, 0, &verdict, err);
-  if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
+  for (uint32_t g = 0; rc == BS_OK && g < verdict.n_gates && g < BS_FAULT_GATES; ++g) {
+    *out_gates |= (uint32_t)(verdict.gates[g].state == BS_GATE_FAIL) << g;
+    *out_judged |= (uint32_t)(verdict.gates[g].state != BS_GATE_SKIPPED) << g;
+  }
+  if (rc == BS_OK && kind < BS_FAULT_COUNT_ && *out_gates == 0 && bs_case_judged(&c))
+    rc = shift_of(&c, kind, &hooks, &result, out_shift, err);
   bs_case_result_free(&result);
   bs_fault_free(fault);
   return rc;
 }
 
-int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out_caught, char *missed,
-                      size_t size, bs_error *err) {
-  *out_injected = *out_caught = 0;
-  missed[0] = '\0';
+static int32_t inject_integer(const bs_case *c, bs_fault_report *out, bs_error *err) {
+  bs_gate gate;
+  const int32_t rc = bs_integer_gate(c, BS_FAULT_WEIGHT_LOST, 0, &gate, err);
+  ++out->injected;
+  out->caught += gate.state == BS_GATE_FAIL;
+  if (gate.state != BS_GATE_FAIL) note(out->missed, sizeof out->missed, "integer weight_lost", "");
+  return rc;
+}
+
+/* Only where all ranks judge alike is there nothing that T4 could see. */
+static void dead_gates(uint32_t judged, int diverges, bs_fault_report *out) {
+  for (uint32_t g = 0; g < BS_FAULT_GATES; ++g)
+    if ((judged >> g & 1u) && out->n_by[g] == 0 && (g < 4 || diverges)) {
+      ++out->injected;
+      note(out->missed, sizeof out->missed, bs_fault_gate_names[g], " catches nothing");
+    }
+}
+
+int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
   bs_layer_spec spec = like->spec;
   spec.B = 16;
   spec.N = 96;
@@ -132,36 +190,37 @@ int32_t bs_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out
   spec.has_bias = 1;
   bs_proposal proposal = {.struct_size = sizeof proposal};
   bs_small subject;
+  uint32_t judged = 0;
   int32_t rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
   if (rc != BS_OK) return rc;
   rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
   bs_case c;
   bs_small_case(like, &spec, &subject, &c);
   c.progress = NULL; /* small: which fault it is says enough */
-  for (uint32_t kind = 0; kind < BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
-    bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 1);
-    if (bs_fault_skip(kind, &c, proposal.split)) continue;
-    int caught = 0;
-    rc = inject(&c, kind, &caught, err);
-    ++*out_injected;
-    *out_caught += (uint32_t)caught;
-    if (!caught)
-      snprintf(missed + strlen(missed), size - strlen(missed), "%s%s", missed[0] ? ", " : "",
-               bs_fault_name(kind));
-  }
-  /* T5 must be able to fail as well. */
-  if (rc == BS_OK && !bs_fault_alone(&c)) {
-    bs_gate gate;
-    bs_case_tell(like, "T6 fault", BS_FAULT_COUNT_ + 1, BS_FAULT_COUNT_ + 1);
-    c.spec = spec;
-    rc = bs_integer_gate(&c, BS_FAULT_WEIGHT_LOST, 0, &gate, err);
-    ++*out_injected;
-    *out_caught += gate.state == BS_GATE_FAIL;
-    if (gate.state != BS_GATE_FAIL) {
-      snprintf(missed + strlen(missed), size - strlen(missed), "%sinteger weight_lost",
-               missed[0] ? ", " : "");
+  for (uint32_t kind = 0; kind <= BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
+    uint32_t gates;
+    double shift;
+    bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 2);
+    if (kind < BS_FAULT_COUNT_ && bs_fault_skip(kind, &c, proposal.split)) continue;
+    rc = inject(&c, kind, &gates, &judged, &shift, err); /* the last is no fault, and must pass */
+    if (!bs_case_judged(&c)) continue;
+    if (kind < BS_FAULT_COUNT_ && shift <= 2.0) {
+      note(out->hidden, sizeof out->hidden, bs_fault_name(kind), "");
+      continue;
     }
+    ++out->injected;
+    if ((gates != 0) == (kind < BS_FAULT_COUNT_))
+      ++out->caught;
+    else
+      note(out->missed, sizeof out->missed, kind < BS_FAULT_COUNT_ ? bs_fault_name(kind) : "(none)", "");
+    if (kind == BS_FAULT_COUNT_) break;
+    out->caught_by[kind] = gates;
+    for (uint32_t g = 0; g < BS_FAULT_GATES; ++g) out->n_by[g] += gates >> g & 1u;
   }
+  if (rc == BS_OK) dead_gates(judged, bs_fault_skip(BS_FAULT_RANK_DIVERGED, &c, proposal.split) == NULL, out);
+  /* T5 must be able to fail as well. */
+  bs_case_tell(like, "T6 fault", BS_FAULT_COUNT_ + 2, BS_FAULT_COUNT_ + 2);
+  if (rc == BS_OK && !bs_fault_alone(&c)) rc = inject_integer(&c, out, err);
   bs_small_close(&subject);
   return rc;
 }

@@ -45,24 +45,25 @@ double bs_ulp(uint32_t dtype, double value) {
   return ldexp(1.0, exponent - range->precision + 1);
 }
 
+/* Sums over the judged outputs of one feature, of one token, of all: the errors' squares, what was predicted
+ * for these, and slopes^2 and slopes^4. */
+typedef struct sums {
+  double error2, want, s2, s4;
+} sums;
+
 typedef struct running {
   const bs_reference *ref;
   const bs_arithmetic *a;
   bs_metrics metrics;
   const bs_prediction *prediction;
-  double *error_feature, *norm_feature, *error_token, *norm_token;
-  /* With an activation: what was predicted for the judged outputs, and sums of slope^2 and slope^4. */
-  double *want_feature, *s2_feature, *s4_feature, *want_token, *s2_token, *s4_token;
-  double want, s2, s4;
+  sums *feature, *token, all;
 } running;
 
-/* The prediction of exactly the outputs that are judged. */
-static void expect_element(running *run, int64_t b, int64_t f, int64_t at) {
-  if (!run->prediction->variance) return;
-  const double v = run->prediction->variance[at], s = run->prediction->slope2[at];
-  run->want += v, run->want_feature[f] += v, run->want_token[b] += v;
-  run->s2 += s, run->s2_feature[f] += s, run->s2_token[b] += s;
-  run->s4 += s * s, run->s4_feature[f] += s * s, run->s4_token[b] += s * s;
+static void add(sums *s, double error, double want, double slope2) {
+  s->error2 += error * error;
+  s->want += want;
+  s->s2 += slope2;
+  s->s4 += slope2 * slope2;
 }
 
 /* What is not finite where the reference is has no error to measure; a bound that is not finite bounds
@@ -135,12 +136,12 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
     error = INFINITY;
   } else {
     bs_metrics_add(&run->metrics, want, got, BS_REL_EPS);
-    run->error_feature[f] += error * error;
-    run->error_token[b] += error * error;
   }
-  expect_element(run, b, f, at);
-  run->norm_feature[f] += want * want;
-  run->norm_token[b] += want * want;
+  const double expected = run->prediction->variance[at], seen = isfinite(error) ? error : 0.0;
+  const double slope2 = run->prediction->slope2 ? run->prediction->slope2[at] : 1.0;
+  add(&run->feature[f], seen, expected, slope2);
+  add(&run->token[b], seen, expected, slope2);
+  add(&run->all, seen, expected, slope2);
   const double ratio = share_of_bound(error, bound);
   if (!(ratio <= 1.0)) ++out->wrong;
   if (ratio > out->worst_ratio) {
@@ -150,67 +151,34 @@ static void judge_element(running *run, bs_judgement *out, int64_t b, int64_t f,
   }
 }
 
-static double worst_against(const double *error2, const double *norm2, const double *predicted,
-                            int64_t count) {
-  double worst = 0.0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (error2[i] == 0.0) continue;
-    const double expected = predicted[i] * sqrt(norm2[i]);
-    const double ratio = expected > 0 ? sqrt(error2[i]) / expected : INFINITY;
-    if (ratio > worst) worst = ratio;
-  }
-  return worst;
-}
-
 static double t2_limit(double n) {
   return 1.0 + 9.0 / sqrt(n);
 }
 
-/* The same by the variances of the outputs themselves. Where few of the n carry error its spread is that of
- * few: such a ratio is brought to the limit of n. */
-static double worst_beyond(const double *error2, const double *want2, const double *s2, const double *s4,
-                           int64_t count, double n) {
+/* How many outputs carry error: where an activation is flat fewer than there are. */
+static double carriers(const sums *s) {
+  return s->s4 > 0 ? s->s2 * s->s2 / s->s4 : 0.0;
+}
+
+/* Error in units of the prediction. Where few of the n carry error its spread is that of few: such a ratio is
+ * brought to the limit of n. */
+static double worst_beyond(const sums *s, int64_t count, double n) {
   double worst = 0.0;
   for (int64_t i = 0; i < count; ++i) {
-    if (error2[i] == 0.0) continue;
-    const double own = s4[i] > 0 ? fmax(s2[i] * s2[i] / s4[i], 1.0) : 1.0;
-    const double ratio = want2[i] > 0 ? sqrt(error2[i] / want2[i]) : INFINITY;
-    worst = fmax(worst, ratio * t2_limit(n) / t2_limit(own));
+    if (s[i].error2 == 0.0) continue;
+    const double ratio = s[i].want > 0 ? sqrt(s[i].error2 / s[i].want) : INFINITY;
+    worst = fmax(worst, ratio * t2_limit(n) / t2_limit(fmax(carriers(&s[i]), 1.0)));
   }
   return worst;
 }
 
-/* The prediction of some features alone: theirs, weighted by their norms. norm2 is 0 where none was judged.
- */
-static double predicted_share(const double *norm2, const double *prediction, int64_t count) {
-  double error2 = 0.0, all2 = 0.0;
-  for (int64_t f = 0; f < count; ++f) {
-    if (!(norm2[f] > 0)) continue;
-    error2 += prediction[f] * prediction[f] * norm2[f];
-    all2 += norm2[f];
-  }
-  return all2 > 0 ? sqrt(error2 / all2) : 0.0;
-}
-
 static void judge_sums(const running *run, bs_judgement *out) {
-  const bs_reference *ref = run->ref;
-  const bs_prediction *prediction = run->prediction;
-  out->outputs = (double)ref->B * (double)out->features;
-  if (prediction->variance) {
-    out->outputs = run->s4 > 0 ? run->s2 * run->s2 / run->s4 : 0.0;
-    out->predicted = run->metrics.norm2 > 0 ? sqrt(run->want / run->metrics.norm2) : 0.0;
-    out->worst_feature = worst_beyond(run->error_feature, run->want_feature, run->s2_feature, run->s4_feature,
-                                      ref->features, (double)ref->B);
-    out->worst_token = worst_beyond(run->error_token, run->want_token, run->s2_token, run->s4_token, ref->B,
-                                    (double)out->features);
-    return;
-  }
-  out->worst_feature =
-      worst_against(run->error_feature, run->norm_feature, prediction->feature, ref->features);
-  out->worst_token = worst_against(run->error_token, run->norm_token, prediction->token, ref->B);
-  out->predicted = out->features == ref->features
-                       ? prediction->relative
-                       : predicted_share(run->norm_feature, prediction->feature, ref->features);
+  const double norm2 = run->metrics.norm2 > 0 ? run->metrics.norm2 : 1.0; /* all zeros: by the error itself */
+  out->outputs = carriers(&run->all);
+  out->predicted = sqrt(run->all.want / norm2);
+  out->measured = out->nonfinite ? INFINITY : sqrt(run->all.error2 / norm2);
+  out->worst_feature = worst_beyond(run->feature, run->ref->features, (double)run->ref->B);
+  out->worst_token = worst_beyond(run->token, run->ref->B, (double)out->features);
 }
 
 void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_prediction *prediction, const void *y,
@@ -218,25 +186,12 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
   memset(out, 0, sizeof *out);
   const size_t features = (size_t)(ref->features > 0 ? ref->features : 1);
   const size_t tokens = (size_t)(ref->B > 0 ? ref->B : 1);
-  double *sums = calloc(5 * features + 5 * tokens, sizeof(double));
-  if (!sums) { /* judged as wrong rather than passed unseen */
-    out->relative = out->worst_ratio = out->worst_feature = out->worst_token = INFINITY;
+  sums *all = calloc(features + tokens, sizeof *all);
+  if (!all) { /* judged as wrong rather than passed unseen */
+    out->relative = out->measured = out->worst_ratio = out->worst_feature = out->worst_token = INFINITY;
     return;
   }
-  double *of_tokens = sums + 5 * features;
-  running run = {.ref = ref,
-                 .a = a,
-                 .prediction = prediction,
-                 .error_feature = sums,
-                 .norm_feature = sums + features,
-                 .want_feature = sums + 2 * features,
-                 .s2_feature = sums + 3 * features,
-                 .s4_feature = sums + 4 * features,
-                 .error_token = of_tokens,
-                 .norm_token = of_tokens + tokens,
-                 .want_token = of_tokens + 2 * tokens,
-                 .s2_token = of_tokens + 3 * tokens,
-                 .s4_token = of_tokens + 4 * tokens};
+  running run = {.ref = ref, .a = a, .prediction = prediction, .feature = all, .token = all + features};
   for (int64_t f = 0; f < ref->features; ++f) {
     const int64_t column = ref->feature[f] - column_offset;
     if (column < 0 || column >= columns) continue;
@@ -249,7 +204,7 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
   out->max_rel = run.metrics.max_rel;
   out->mean_abs = bs_metrics_mean_abs(&run.metrics);
   judge_sums(&run, out);
-  free(sums);
+  free(all);
 }
 
 static void set_gate(bs_gate *gate, const char *name, int32_t rank, double value, double limit) {
@@ -282,7 +237,7 @@ uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j,
   const char *const why = skips_spreads(ref, outputs);
   const int many[3] = {1, ref->distinct >= BS_T2_MIN, j->features >= BS_T2_MIN};
   static const char *const few[3] = {"", "fewer than 8 different tokens", "fewer than 8 features"};
-  set_gate(&gates[0], "T1", rank, j->relative, j->predicted * (1.3 + BS_T1_C / sqrt(fmax(outputs, 1.0))));
+  set_gate(&gates[0], "T1", rank, j->measured, j->predicted * (1.3 + BS_T1_C / sqrt(fmax(outputs, 1.0))));
   snprintf(gates[0].text, sizeof gates[0].text, "relative Frobenius error; predicted %.3g", j->predicted);
   set_gate(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->distinct));
   snprintf(gates[1].text, sizeof gates[1].text, "worst output feature, in units of its own prediction");

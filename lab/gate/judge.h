@@ -21,13 +21,10 @@ typedef struct bs_arithmetic {
 } bs_arithmetic;
 
 typedef struct bs_prediction {
-  double relative; /* predicted ||Y' - Y||_F / ||Y||_F */
-  double *feature; /* [features] the same for each output feature */
-  double *token;   /* [B] the same for each token */
-  double *bound;   /* [B, features] of T3: made once, as it walks over all ranks' partials */
-  /* With an activation, [B, features]: the variance of each output and the square of the slope there. Outputs
-   * on the flat side carry no error, so each rank's features are predicted on their own. Else NULL. */
-  double *variance, *slope2;
+  double relative;  /* predicted ||Y' - Y||_F / ||Y||_F */
+  double *bound;    /* [B, features] of T3: made once, as it walks over all ranks' partials */
+  double *variance; /* [B, features] of each output's error: each rank's features are predicted by theirs */
+  double *slope2;   /* With an activation, [B, features]: the square of the slope there. Else NULL. */
   /* Of sums in int8 steps, [B, features]: what the steps add, and can add at most. Else NULL. */
   double *step_variance, *step_bound;
 } bs_prediction;
@@ -60,7 +57,8 @@ double bs_ulp(uint32_t dtype, double value);
 
 typedef struct bs_judgement {
   double relative;      /* relative Frobenius error */
-  double predicted;     /* what round-off predicts for it, over the judged features */
+  double measured;      /* the same, or where the reference is all zeros the error itself: what T1 judges */
+  double predicted;     /* what round-off predicts for that, over the judged features */
   int64_t features;     /* judged: this rank's among the reference's */
   double outputs;       /* that carry error: all judged, fewer where an activation is flat */
   double worst_feature; /* worst over features of relative error / its prediction */

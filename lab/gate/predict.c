@@ -66,6 +66,11 @@ static double element_variance(const bs_reference *ref, const bs_arithmetic *a, 
   return *out_slope2 * before + output_variance(ref, a, at);
 }
 
+/* Below the normal range roundings are of this size, whatever the value: of K products and K sums. */
+static double least_step(const bs_arithmetic *a) {
+  return bs_accumulate_roundoff(a) == 0x1p-53 ? 0x1p-1074 : 0x1p-149;
+}
+
 /* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result where that is larger (sums of
  * one sign). Per output of feature f. */
 static double accumulation_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t f) {
@@ -76,7 +81,8 @@ static double accumulation_variance(const bs_reference *ref, const bs_arithmetic
     if (isfinite(z)) norm += z * z;
   }
   const double energy = isfinite(ref->energy[f]) ? ref->energy[f] : 0.0;
-  return (double)ref->K / 6.0 * u * u * fmax(norm, energy) / (double)ref->B;
+  return (double)ref->K / 6.0 *
+         (u * u * fmax(norm, energy) / (double)ref->B + least_step(a) * least_step(a)); /* 2 K step^2/12 */
 }
 
 /* Rigorous for the roundings; the accumulation term is 4 sqrt(K) u (|X| |W|^T), far above its spread and far
@@ -87,7 +93,8 @@ static double element_bound(const bs_reference *ref, const bs_arithmetic *a, con
   const double u_out = bs_dtype_unit_roundoff(a->y_dtype);
   const double u_acc = bs_accumulate_roundoff(a);
   const double z = bs_reference_sum(ref, at), half_step = 0.5 * bs_ulp(a->y_dtype, 0.0);
-  double bound = 4.0 * sqrt((double)ref->K + 1.0) * u_acc * ref->magnitude[at] + bias_error(ref, at);
+  double bound =
+      4.0 * sqrt((double)ref->K + 1.0) * (u_acc * ref->magnitude[at] + least_step(a)) + bias_error(ref, at);
   if (ref->carried_bound2) bound += 4.0 * sqrt(ref->carried_bound2[at]);
   if (steps) {
     bound += a->activation == BS_ACT_NONE ? (1.0 + u_out) * steps[at] : steps[at];
@@ -114,58 +121,38 @@ static double element_bound(const bs_reference *ref, const bs_arithmetic *a, con
   return bs_last_sum_is_output(ref, a) ? bound : (1.0 + u_out) * bound + u_out * fabs(ref->y[at]) + half_step;
 }
 
-static int32_t alloc_prediction(const bs_reference *ref, const bs_arithmetic *a, bs_prediction *out) {
-  const size_t features = (size_t)(ref->features > 0 ? ref->features : 1);
-  const size_t tokens = (size_t)(ref->B > 0 ? ref->B : 1);
-  out->feature = calloc(features, sizeof(double));
-  out->token = calloc(tokens, sizeof(double));
-  out->bound = calloc(features * tokens, sizeof(double));
-  if (!out->feature || !out->token || !out->bound) return BS_NO_MEMORY;
-  if (!bs_wire_steps(ref, a, &out->step_variance, &out->step_bound)) return BS_NO_MEMORY;
-  if (a->activation == BS_ACT_NONE) return BS_OK;
-  out->variance = calloc(features * tokens, sizeof(double));
-  out->slope2 = calloc(features * tokens, sizeof(double));
-  return out->variance && out->slope2 ? BS_OK : BS_NO_MEMORY;
+static int alloc_prediction(const bs_reference *ref, const bs_arithmetic *a, bs_prediction *out) {
+  const size_t outputs = (size_t)(ref->B * ref->features) + 1;
+  out->bound = calloc(outputs, sizeof(double));
+  out->variance = calloc(outputs, sizeof(double));
+  if (a->activation != BS_ACT_NONE) out->slope2 = calloc(outputs, sizeof(double));
+  return out->bound && out->variance && (out->slope2 || a->activation == BS_ACT_NONE) &&
+         bs_wire_steps(ref, a, &out->step_variance, &out->step_bound);
 }
 
 int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_prediction *out, bs_error *err) {
+  double variance = 0.0, norm = 0.0;
   memset(out, 0, sizeof *out);
-  double *norm_token = calloc((size_t)(ref->B > 0 ? ref->B : 1), sizeof(double));
-  if (!norm_token || alloc_prediction(ref, a, out) != BS_OK) {
-    free(norm_token);
+  if (!alloc_prediction(ref, a, out)) {
     bs_prediction_free(out);
     return bs_error_set(err, BS_NO_MEMORY, "BS-GATE-MEMORY",
                         "no memory for a prediction of %lld x %lld outputs", (long long)ref->B,
                         (long long)ref->features);
   }
-  double variance = 0.0;
-  double norm = 0.0;
   for (int64_t f = 0; f < ref->features; ++f) {
     const double accumulation = accumulation_variance(ref, a, f);
-    double norm_feature = 0.0;
-    for (int64_t b = 0; b < ref->B; ++b) {
-      const int64_t at = b * ref->features + f;
+    for (int64_t at = f; at < ref->B * ref->features; at += ref->features) {
       double slope2 = 1.0;
       out->bound[at] = element_bound(ref, a, out->step_bound, at);
       if (!isfinite(ref->y[at]) || !isfinite(bs_reference_sum(ref, at)))
         continue; /* from the inputs: nothing to round */
-      const double v = element_variance(ref, a, out->step_variance, at, accumulation, &slope2);
-      const double y2 = ref->y[at] * ref->y[at];
-      if (out->variance) out->variance[at] = v;
+      out->variance[at] = element_variance(ref, a, out->step_variance, at, accumulation, &slope2);
       if (out->slope2) out->slope2[at] = slope2;
-      out->feature[f] += v;
-      norm_feature += y2;
-      out->token[b] += v;
-      norm_token[b] += y2;
+      variance += out->variance[at];
+      norm += ref->y[at] * ref->y[at];
     }
-    variance += out->feature[f];
-    norm += norm_feature;
-    out->feature[f] = norm_feature > 0 ? sqrt(out->feature[f] / norm_feature) : 0.0;
   }
-  for (int64_t b = 0; b < ref->B; ++b)
-    out->token[b] = norm_token[b] > 0 ? sqrt(out->token[b] / norm_token[b]) : 0.0;
   out->relative = norm > 0 ? sqrt(variance / norm) : 0.0;
-  free(norm_token);
   return BS_OK;
 }
 
@@ -183,8 +170,6 @@ int32_t bs_bound_sums(const bs_reference *ref, const bs_arithmetic *a, double *b
 }
 
 void bs_prediction_free(bs_prediction *prediction) {
-  free(prediction->feature);
-  free(prediction->token);
   free(prediction->bound);
   free(prediction->variance);
   free(prediction->slope2);

@@ -115,33 +115,36 @@ static int same_as_before(const bs_case_result *result, uint32_t r) {
          rank->hash == rank[-1].hash;
 }
 
-/* Sums over the inputs, of the features that `out` has: a reference of the squares. */
-static int32_t carry(const bs_source *x, const bs_source *w, int64_t max_features, bs_reference *out,
-                     bs_error *err) {
-  const bs_reference_request request = {.x = x, .w = w, .world_size = 1, .max_features = max_features};
-  return bs_reference_compute(&request, out, err);
-}
-
 int32_t bs_verdict_make(const bs_case *c, const bs_case_result *result, int64_t max_features, bs_verdict *out,
                         bs_error *err) {
   const bs_verdict_within exactly = {0};
   return bs_verdict_make_within(c, result, max_features, &exactly, out, err);
 }
 
-int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, int64_t max_features,
-                               const bs_verdict_within *within, bs_verdict *out, bs_error *err) {
-  memset(out, 0, sizeof *out);
-  if (!bs_case_judged(c)) return BS_OK;
-  bs_arithmetic arithmetic = bs_arithmetic_of(&c->spec);
-  arithmetic.zero_products = result->zero_products;
-  bs_reference reference = {0}, bounds = {0};
-  bs_prediction prediction = {0};
-  bs_judgement j = {0};
+/* What a run is judged by. */
+typedef struct yardstick {
+  bs_arithmetic arithmetic;
+  bs_reference reference, bounds;
+  bs_prediction prediction;
+} yardstick;
+
+static void close_yardstick(yardstick *y) {
+  bs_prediction_free(&y->prediction);
+  bs_reference_free(&y->reference);
+  bs_reference_free(&y->bounds);
+}
+
+/* result: which rank has what. The caller closes it, whatever is returned. */
+static int32_t open_yardstick(const bs_case *c, const bs_case_result *result, int64_t max_features,
+                              const bs_verdict_within *within, yardstick *out, bs_error *err) {
   uint32_t *column_rank = NULL;
   bs_case teller = *c;
   bs_mixed mixed;
   bs_mixed_view views[2];
   bs_source x, w; /* what is multiplied: in two precisions, rounded */
+  memset(out, 0, sizeof *out);
+  out->arithmetic = bs_arithmetic_of(&c->spec);
+  out->arithmetic.zero_products = result->zero_products;
   int32_t rc = bs_mixed_open(c, result->ranks[0].proposal.split, &mixed, err);
   if (rc == BS_OK) rc = bs_case_column_ranks(c, result, &column_rank, err);
   if (rc == BS_OK) rc = bs_mixed_source(&views[0], &mixed, BS_MIXED_X, c->x, &x, err);
@@ -159,15 +162,29 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
                                         .activation = c->spec.activation,
                                         .tell = bs_case_tell_user,
                                         .tell_user = &teller};
-  if (rc == BS_OK) rc = bs_reference_compute(&request, &reference, err);
-  reference.bias_error = within->bias_error;
-  reference.gaps = within->gaps;
+  if (rc == BS_OK) rc = bs_reference_compute(&request, &out->reference, err);
+  out->reference.bias_error = within->bias_error;
+  out->reference.gaps = within->gaps;
   const bs_carried *carried = within->carried;
   if (rc == BS_OK && carried) {
-    rc = carry(carried->bound_x, carried->bound_w, max_features, &bounds, err);
-    reference.carried_bound2 = bounds.y;
+    const bs_reference_request of_bounds = {
+        .x = carried->bound_x, .w = carried->bound_w, .world_size = 1, .max_features = max_features};
+    rc = bs_reference_compute(&of_bounds, &out->bounds, err);
+    out->reference.carried_bound2 = out->bounds.y;
   }
-  if (rc == BS_OK) rc = bs_predict(&reference, &arithmetic, &prediction, err);
+  if (rc == BS_OK) rc = bs_predict(&out->reference, &out->arithmetic, &out->prediction, err);
+  free(column_rank);
+  bs_mixed_close(&mixed);
+  return rc;
+}
+
+int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, int64_t max_features,
+                               const bs_verdict_within *within, bs_verdict *out, bs_error *err) {
+  yardstick y;
+  bs_judgement j = {0};
+  memset(out, 0, sizeof *out);
+  if (!bs_case_judged(c)) return BS_OK;
+  const int32_t rc = open_yardstick(c, result, max_features, within, &y, err);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
     bs_case_tell(c, "judge", r + 1, result->world_size);
@@ -176,19 +193,38 @@ int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, i
       continue;
     }
     bs_gate gates[4];
-    bs_judge(&reference, &arithmetic, &prediction, rank->y, rank->y_cols, rank->y_begin, rank->y_cols, &j);
-    keep_worst(out, gates, bs_gates_from_judgement(&reference, &j, (int32_t)r, gates, 4), &j);
+    bs_judge(&y.reference, &y.arithmetic, &y.prediction, rank->y, rank->y_cols, rank->y_begin, rank->y_cols,
+             &j);
+    keep_worst(out, gates, bs_gates_from_judgement(&y.reference, &j, (int32_t)r, gates, 4), &j);
   }
   if (rc == BS_OK) {
     same_bits_gate(c, result, &out->gates[out->n_gates++]);
-    out->predicted = prediction.relative;
-    out->nonfinite_inputs = reference.nonfinite_inputs;
-    out->features = reference.features;
+    out->predicted = y.prediction.relative;
+    out->nonfinite_inputs = y.reference.nonfinite_inputs;
+    out->features = y.reference.features;
   }
-  bs_prediction_free(&prediction);
-  bs_reference_free(&reference);
-  bs_reference_free(&bounds);
-  free(column_rank);
-  bs_mixed_close(&mixed);
+  close_yardstick(&y);
+  return rc;
+}
+
+int32_t bs_verdict_shift(const bs_case *c, const bs_case *other, const bs_case_result *result,
+                         double *out_share, bs_error *err) {
+  const bs_verdict_within exactly = {0};
+  yardstick right, moved = {0};
+  bs_gate gates[4];
+  bs_judgement j;
+  *out_share = 0.0;
+  int32_t rc = open_yardstick(c, result, 0, &exactly, &right, err);
+  if (rc == BS_OK) rc = open_yardstick(other, result, 0, &exactly, &moved, err);
+  if (rc == BS_OK) {
+    right.arithmetic.y_dtype = BS_F64; /* of what is judged; predictions and bounds are made */
+    bs_judge(&right.reference, &right.arithmetic, &right.prediction, moved.reference.y, c->spec.N, 0,
+             c->spec.N, &j);
+    const uint32_t n = bs_gates_from_judgement(&right.reference, &j, 0, gates, 4);
+    for (uint32_t g = 0; g < n; ++g)
+      if (gates[g].state != BS_GATE_SKIPPED) *out_share = fmax(*out_share, gates[g].value / gates[g].limit);
+  }
+  close_yardstick(&right);
+  close_yardstick(&moved);
   return rc;
 }

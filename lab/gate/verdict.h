@@ -32,6 +32,11 @@ typedef struct bs_verdict_within {
 } bs_verdict_within;
 int32_t bs_verdict_make_within(const bs_case *c, const bs_case_result *result, int64_t max_features,
                                const bs_verdict_within *within, bs_verdict *out, bs_error *err);
+/* How far the exact outputs of `other` (the same layer with other inputs or options) are from c's: the
+ * largest share of a limit of T1 to T3. The gates are bound to tell the two apart where it is above 2, as a
+ * right output is off by less than its limit itself. */
+int32_t bs_verdict_shift(const bs_case *c, const bs_case *other, const bs_case_result *result,
+                         double *out_share, bs_error *err);
 /* Every gate that ran passed, and at least one ran. */
 int bs_verdict_passed(const bs_gate *gates, uint32_t count);
 

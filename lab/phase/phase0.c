@@ -59,21 +59,35 @@ static int32_t integer_gate(const bs_case *c, const bs_experiment *e, bs_phase_r
   return BS_OK;
 }
 
+/* Which gates caught which fault: one that catches nothing is seen. */
+static void record_faults(json_t *record, const bs_fault_report *r) {
+  json_t *all = json_object();
+  for (uint32_t kind = 0; kind < BS_FAULT_COUNT_; ++kind) {
+    json_t *gates = r->caught_by[kind] ? json_array() : NULL;
+    for (uint32_t g = 0; gates && g < BS_FAULT_GATES; ++g)
+      if (r->caught_by[kind] >> g & 1u) json_array_append_new(gates, json_string(bs_fault_gate_names[g]));
+    if (gates) json_object_set_new(all, bs_fault_name(kind), gates);
+  }
+  json_object_set_new(record, "faults_caught_by", all);
+  json_object_set_new(record, "faults_missed", json_string(r->missed));
+  json_object_set_new(record, "faults_hidden", json_string(r->hidden));
+}
+
 static int32_t fault_gate(const bs_case *c, const bs_experiment *e, bs_phase_result *out, bs_error *err) {
   bs_gate gate = {.name = "T6", .rank = -1};
   if (!e->fault_gate) {
     gate.state = BS_GATE_SKIPPED;
     snprintf(gate.text, sizeof gate.text, "phase.fault_gate is off");
   } else {
-    uint32_t injected = 0;
-    uint32_t caught = 0;
-    char missed[96];
-    const int32_t rc = bs_fault_gate(c, &injected, &caught, missed, sizeof missed, err);
+    bs_fault_report r;
+    const int32_t rc = bs_fault_gate(c, &r, err);
     if (rc != BS_OK) return rc;
-    gate.value = injected - caught;
-    gate.state = injected > 0 && caught == injected ? BS_GATE_PASS : BS_GATE_FAIL;
-    snprintf(gate.text, sizeof gate.text, "%u of %u injected faults caught%s%s", caught, injected,
-             missed[0] ? "; missed: " : "", missed);
+    gate.value = r.injected - r.caught;
+    gate.state = r.injected > 0 && r.caught == r.injected ? BS_GATE_PASS : BS_GATE_FAIL;
+    snprintf(gate.text, sizeof gate.text, "%u of %u injected faults caught%s%.60s%s%.30s", r.caught, r.injected,
+             r.missed[0] ? "; missed: " : "", r.missed, r.hidden[0] ? "; hidden: " : "",
+             r.hidden);
+    record_faults(out->record, &r);
   }
   add_gate(out, &gate);
   return BS_OK;

@@ -168,16 +168,17 @@ START_TEST(every_fault_is_caught) {
   for (size_t d = 0; d < 2; ++d) {
     char missed[200];
     uint32_t injected = 0, caught = 0;
+    bs_fault_report faults;
     made m;
     bs_case c = make_case(&subjects[_i], dtypes[d], shape, &m);
     const int halves = m.mask.kind != BS_MASK_INTERLEAVE && m.mask.kind != BS_MASK_UNEVEN;
     const int rows = halves && m.mask.kind != BS_MASK_COMPLEMENT;
-    int32_t rc = bs_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+    int32_t rc = bs_fault_gate(&c, &faults, &err);
     ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
-    ck_assert_msg(caught == injected, "%s P=%u %s: missed %s", m.mask.name, c.world_size,
-                  bs_dtype_name(dtypes[d]), missed);
+    ck_assert_msg(faults.caught == faults.injected, "%s P=%u %s: missed %s", m.mask.name, c.world_size,
+                  bs_dtype_name(dtypes[d]), faults.missed);
     /* All but those of an activation, and T5; those of masks where there are any. */
-    ck_assert_uint_eq(injected, ONE_PRECISION - 2 + 1 - (uint32_t)!halves - (uint32_t)!rows);
+    ck_assert_uint_eq(faults.injected, ONE_PRECISION - 2 + 2 - (uint32_t)!halves - (uint32_t)!rows);
     rc = bs_gradient_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
     ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
     ck_assert_msg(caught == injected && injected >= 9, "backward of %s P=%u %s: %u of %u, not %s",

@@ -209,17 +209,18 @@ START_TEST(every_fault_is_caught) {
       const uint32_t most = strcmp(methods[m], "dense") == 0 ? 1 : 4;
       for (uint32_t P = 1; P <= most; P += P == 1 ? 1 : 2) {
         bs_error err;
-        char missed[200];
-        uint32_t injected = 0;
-        uint32_t caught = 0;
+        bs_fault_report faults;
         const bs_case c = make_case(methods[m], "cpu", P, NULL, dtypes[d], shape, 1, 0);
-        const int32_t rc = bs_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+        const int32_t rc = bs_fault_gate(&c, &faults, &err);
         ck_assert_msg(rc == BS_OK, "%s P=%u: %s: %s", methods[m], P, err.id, err.message);
-        ck_assert_msg(caught == injected, "%s P=%u %s: missed %s", methods[m], P, bs_dtype_name(dtypes[d]),
-                      missed);
-        ck_assert_uint_ge(injected, 6);
-        /* All but those of an activation and of masks (test_gate_by_row), and T5. */
-        if (m >= 2 && P > 1) ck_assert_uint_eq(injected, ONE_PRECISION - 2 - 2 + 1);
+        ck_assert_msg(faults.caught == faults.injected, "%s P=%u %s: missed %s", methods[m], P,
+                      bs_dtype_name(dtypes[d]), faults.missed);
+        ck_assert_uint_ge(faults.injected, 7);
+        ck_assert_str_eq(faults.hidden, "");
+        for (int g = 0; g < 4; ++g) ck_assert_uint_ge(faults.n_by[g], 1);
+        ck_assert_int_eq(faults.n_by[4] > 0, P > 1);
+        /* All but those of an activation and of masks (test_gate_by_row), T5, and no fault at all. */
+        if (m >= 2 && P > 1) ck_assert_uint_eq(faults.injected, ONE_PRECISION - 2 - 2 + 2);
       }
     }
   }
@@ -245,21 +246,20 @@ START_TEST(every_fault_is_caught_in_odd_places) {
   for (size_t i = 0; i < sizeof at / sizeof at[0]; ++i) {
     bs_error err;
     bs_mask mask;
-    char missed[200];
-    uint32_t injected = 0, caught = 0;
+    bs_fault_report faults;
     bs_mask_parse("uneven", NULL, NULL, &mask, &err);
     mask.shares = shares;
     mask.n_shares = 2;
     bs_case c = make_case(at[i].method, at[i].backend, at[i].P, at[i].uneven ? &mask : NULL, at[i].dtype,
                           shape, 1, 0);
     c.spec.y_placement = at[i].y_placement;
-    const int32_t rc = bs_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+    const int32_t rc = bs_fault_gate(&c, &faults, &err);
     ck_assert_msg(rc == BS_OK, "case %zu: %s: %s", i, err.id, err.message);
-    ck_assert_msg(caught == injected && injected >= 6, "case %zu: %u of %u, missed %s", i, caught, injected,
-                  missed);
+    ck_assert_msg(faults.caught == faults.injected && faults.injected >= 7, "case %zu: %u of %u, missed %s",
+                  i, faults.caught, faults.injected, faults.missed);
     /* A reduce-scatter left out, or biased on each rank, is among them; there is no activation, no mask. */
     if (at[i].y_placement == BS_SPLIT && strcmp(at[i].method, "column_parallel") != 0)
-      ck_assert_uint_eq(injected, ONE_PRECISION + 1 - 2 - 2 - 2);
+      ck_assert_uint_eq(faults.injected, ONE_PRECISION + 2 - 2 - 2 - 2);
   }
 }
 END_TEST
@@ -447,7 +447,7 @@ START_TEST(split_outputs_are_judged) {
         rc = bs_integer_gate(&c, BS_FAULT_COUNT_, s == 0 ? 7 : 0, &gate, &err);
         ck_assert_msg(rc == BS_OK && gate.state == BS_GATE_PASS, "%s P=%u: %g inexact", methods[m], P,
                       gate.value);
-        ck_assert_ptr_nonnull(strstr(gate.text, s == 0 ? "of 63 on" : "of 4 on")); /* 9 x 7, 2 x 2 */
+        ck_assert_ptr_nonnull(strstr(gate.text, s == 0 ? "of 63 outputs" : "of 4 outputs")); /* 9 x 7, 2 x 2 */
       }
     }
   }
@@ -466,8 +466,7 @@ START_TEST(split_inputs_are_judged) {
         bs_verdict verdict;
         bs_gate gate;
         opened w;
-        char missed[200];
-        uint32_t injected = 0, caught = 0;
+        bs_fault_report faults;
         bs_mask_parse("interleave", NULL, NULL, &mask, &err);
         bs_case c =
             make_case(methods[m], "cpu", P, m >= 3 ? &mask : NULL, BS_BF16, few ? narrow : shape, 1, 0);
@@ -487,8 +486,9 @@ START_TEST(split_inputs_are_judged) {
         rc = bs_integer_gate(&c, BS_FAULT_COUNT_, 0, &gate, &err);
         ck_assert_msg(rc == BS_OK && gate.state == BS_GATE_PASS, "%s P=%u: %g inexact", methods[m], P,
                       gate.value);
-        rc = bs_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
-        ck_assert_msg(rc == BS_OK && caught == injected, "%s P=%u: missed %s", methods[m], P, missed);
+        rc = bs_fault_gate(&c, &faults, &err);
+        ck_assert_msg(rc == BS_OK && faults.caught == faults.injected, "%s P=%u: missed %s", methods[m], P,
+                      faults.missed);
       }
     }
   }

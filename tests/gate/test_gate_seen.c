@@ -6,6 +6,7 @@
 #include "core/base/dtype.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/judge.h"
+#include "lab/gate/verdict.h"
 #include "tests/gate/right_run.h"
 #include "tests/run_tests.h"
 
@@ -45,10 +46,71 @@ static const char *const runs[] = {
     "phase: {name: phase2_backward_input}\nhardware: {backend: cpu, world_size: 4}\n" SMALL "}",
     "method: {name: row_parallel, y_placement: split}\nphase: {name: phase2_backward_input}\n"
     "hardware: {backend: cpu, world_size: 2}\n" SMALL "}",
+    /* a segment edge that moves no output by more than its round-off, or by nothing: all columns are high */
+    "method: {name: row_parallel, mixed: 64}\nhardware: {backend: cpu, world_size: 2}\n" SMALL "}",
+    "method: {name: dense, mixed: 4080}\nhardware: {backend: cpu}\n"
+    "model: {B: 16, N: 64, K: 4096, dtype: bf16}",
+    /* terms, sums or outputs of a byte */
+    "method: {name: row_parallel, reduce_dtype: bf16}\nhardware: {backend: ref, world_size: 4}\n"
+    "model: {B: 16, N: 64, K: 64, dtype: f8e5m2}",
+    "method: {name: row_parallel, y_placement: partial}\nhardware: {backend: ref, world_size: 8}\n"
+    "model: {B: 16, N: 64, K: 64, dtype: f8e4m3}",
+    "method: {name: row_parallel, y_placement: partial}\nhardware: {backend: ref, world_size: 4}\n"
+    "model: {B: 16, N: 64, K: 64, dtype: f8e5m2}",
 };
 
 START_TEST(no_fault_is_missed) {
   must_be_right(context, runs[_i]);
+}
+END_TEST
+
+/* ---- sums that are zero, or nearly ------------------------------------------------------------------ */
+
+/* W = [A, -A] and X = [x, x]: Y is 0. And 1e-20 times both: Y is of the size of f32's least step. */
+START_TEST(sums_of_nothing_are_judged) {
+  enum { SB = 16, SN = 64, SK = 64 };
+  static const uint32_t dtype_of[] = {BS_F32, BS_F16, BS_BF16, BS_F32};
+  const uint32_t dtype = dtype_of[_i % 4];
+  const int tiny = _i % 4 == 3, of_ref = _i / 4;
+  float x[SB * SK], w[SN * SK];
+  bs_error err = BS_ERROR_INIT;
+  bs_source sx, sw;
+  bs_case_result r;
+  bs_verdict v;
+  for (int i = 0; i < SB * SK; ++i) {
+    const int k = i % SK % (tiny ? SK : SK / 2), b = i / SK;
+    x[i] = (float)((b * 37 + k * 11) % 101 - 50) / 64.0f * (tiny ? 1e-20f : 1.0f);
+  }
+  for (int i = 0; i < SN * SK; ++i) {
+    const int k = i % SK % (tiny ? SK : SK / 2), n = i / SK;
+    w[i] = (float)((n * 29 + k * 53) % 127 - 63) / 64.0f * (tiny ? 1e-20f : i % SK == k ? 1.0f : -1.0f);
+  }
+  ck_assert_int_eq(bs_source_from_memory(x, BS_F32, SB, SK, SK, &sx, &err), BS_OK);
+  ck_assert_int_eq(bs_source_from_memory(w, BS_F32, SN, SK, SK, &sw, &err), BS_OK);
+  for (uint32_t P = 1; P <= 3; ++P) {
+    bs_case c = {.context = context, .method = "row_parallel", .backend = of_ref ? "ref" : "cpu"};
+    c.comm = "threads";
+    c.world_size = P;
+    c.threads_per_rank = 1;
+    c.timeout_s = 60;
+    c.x = &sx;
+    c.w = &sw;
+    c.spec = (bs_layer_spec){.struct_size = sizeof c.spec, .B = SB, .N = SN, .K = SK};
+    c.spec.x_dtype = c.spec.w_dtype = c.spec.y_dtype = dtype;
+    ck_assert_msg(bs_case_run(&c, &r, &err) == BS_OK, "%s", err.message);
+    ck_assert_int_eq(bs_verdict_make(&c, &r, 0, &v, &err), BS_OK);
+    for (uint32_t g = 0; g < v.n_gates; ++g)
+      ck_assert_msg(v.gates[g].state == BS_GATE_PASS, "P=%u: %s %g of %g", P, v.gates[g].name,
+                    v.gates[g].value, v.gates[g].limit);
+    bs_store_f64(dtype, r.ranks[0].y, 70, tiny ? 4e-39 : 0.01); /* and what is wrong is wrong */
+    r.ranks[0].hash ^= 1;
+    ck_assert_int_eq(bs_verdict_make(&c, &r, 0, &v, &err), BS_OK);
+    ck_assert_int_eq(v.gates[0].state, BS_GATE_FAIL);
+    ck_assert_int_eq(v.gates[3].state, BS_GATE_FAIL);
+    bs_case_result_free(&r);
+  }
+  bs_source_release(&sx);
+  bs_source_release(&sw);
 }
 END_TEST
 
@@ -164,6 +226,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{no_fault_is_missed, TEST_COUNT(runs)},
+                             {sums_of_nothing_are_judged, 8},
                              {an_output_is_off_by_little},
                              {a_kept_column_meets_a_dropped_one, 4},
                              {0}};
