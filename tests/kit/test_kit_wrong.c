@@ -212,6 +212,9 @@ START_TEST(wrong_plugins_fail_with_the_right_sentence) {
   if (SANITIZED && strcmp(wrongs[_i].kind, "deep stack") == 0) return; /* not measured there */
   const char *check = strrchr(wrongs[_i].check, ' ') + 1;
   const size_t group = strlen(wrongs[_i].group);
+#if defined(KIT_TSAN) /* the build for what threads do to one another */
+  if (strcmp(wrongs[_i].group, "threads") != 0 && strcmp(wrongs[_i].group, "communicator") != 0) return;
+#endif
   ck_assert(strncmp(check, wrongs[_i].group, group) == 0 && check[group] == '.');
   /* The kit finds shared memory by itself, without ThreadSanitizer's reports. */
   kit_shell(&r, "TSAN_OPTIONS=report_bugs=0 '%s' '%s/bs_%s.so' --group '%s' 2>&1", kit_bin("bs-conformance"),
