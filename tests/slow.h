@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * slow.h - sanitizers slow a program several times, and its start more: deadlines that a test gives have to
- * grow with that, or what they are to miss is the machine. */
+ * grow with that, or what they are to miss is the machine.
+ * Grids of cases are thinned there: each shape and each variant is met, not each with each. */
 #ifndef BS_TESTS_SLOW_H
 #define BS_TESTS_SLOW_H
 

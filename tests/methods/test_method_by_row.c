@@ -13,6 +13,7 @@
 #include "tests/methods/by_row_options.h"
 #include "tests/methods/method_gradient.h"
 #include "tests/run_tests.h"
+#include "tests/slow.h"
 
 static const char *const masks[] = {"magnitude", "random_2of4", "transposable", "1010"};
 /* B, N, K: K no multiple of 4 or less than 4, one feature, fewer features and groups than ranks. */
@@ -154,7 +155,10 @@ static void grid(int m, uint32_t step, void (*run)(bs_context *context, const po
   for (uint32_t P = 1; P <= 6; P += P == 1 ? 1 : 2)
     for (size_t s = 0; s < (P > 2 ? 2 : 1); s++)
       for (size_t v = 0; v < N_VARIANTS; v++)
-        for (size_t shape = 0; shape < N_SHAPES; shape += step != MG_NONE ? 2 : 1) {
+        for (size_t shape = BS_SLOW ? (v + P + step) % 4 : 0; shape < N_SHAPES; shape += BS_SLOW ? 4
+                                                                                         : step != MG_NONE
+                                                                                             ? 2
+                                                                                             : 1) {
           if (variants[v].y_placement == BS_PARTIAL && s == 1) continue; /* refused: by_row_refuse */
           const point p = {&mask, &variants[v], P > 2 ? slices[s] : "auto", P, step, shapes[shape]};
           run(context, &p);
