@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * backend.h - devices, memory, streams and events of one kind of hardware.
+ * backend.h - devices, memory, streams, events and graphs of one kind of hardware. A backend plugin fills a
+ * bs_backend; the host calls it.
  */
 #ifndef BLOCKSHOCK_BACKEND_H
 #define BLOCKSHOCK_BACKEND_H
@@ -11,33 +12,33 @@
 extern "C" {
 #endif
 
-/* Of bs_backend.flags. */
+/* Bits of bs_backend.flags. */
 enum bs_backend_flags {
   BS_BACKEND_HOST_MEMORY = 1u << 0, /* device memory is host memory: the host may read and write it */
-  BS_BACKEND_SYNC = 1u << 1         /* ops finish before run returns; streams and events are trivial */
+  BS_BACKEND_SYNC = 1u << 1         /* an op's run returns when the op is done; no streams are needed */
 };
-/* Of mem_copy: where dst and src lie. */
+/* mem_copy's kind: where src and dst are. */
 enum bs_copy_kind { BS_COPY_HOST_TO_DEVICE = 1, BS_COPY_DEVICE_TO_HOST = 2, BS_COPY_DEVICE_TO_DEVICE = 3 };
-/* Of native_handle: which handle of the vendor's interface. */
+/* native_handle's what: which handle of the vendor's interface. */
 enum bs_native_handle { BS_NATIVE_DEVICE = 1, BS_NATIVE_STREAM = 2 };
 
-/* One device, told without opening it. */
+/* One device, described without opening it. */
 typedef struct bs_device_info {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t memory_bytes; /* 0: unknown */
   char name[96];
   char detail[160]; /* ISA, driver, library versions as loaded */
-  /* Since 0.6: of the last-level cache of device memory; 0: unknown. */
+  /* Since 0.6: size of the last-level cache of device memory; 0: unknown. */
   uint64_t cache_bytes;
 } bs_device_info;
 
-/* What an opened device tells while it is used. 0 and "": unknown. */
+/* What an opened device reports while it is used. 0 and "": unknown. */
 typedef struct bs_device_state {
   uint32_t struct_size;
-  uint32_t clock_mhz;         /* of its processors, now */
-  uint64_t memory_peak_bytes; /* most that the rank's allocations held at one time */
-  char held_back[96]; /* what keeps the clock down, or did since it was last asked: "power cap, heat" */
+  uint32_t clock_mhz;         /* its processors' clock now */
+  uint64_t memory_peak_bytes; /* most that the rank had allocated at one time */
+  char held_back[96];         /* what lowers the clock, now or since the last call: "power cap, heat" */
 } bs_device_state;
 
 typedef struct bs_event bs_event;
@@ -45,7 +46,8 @@ typedef struct bs_graph bs_graph;
 
 /* Required: name, device_count, device_info, device_open, device_close, mem_alloc, mem_free, mem_copy.
  * The stream and event slots may be NULL only with BS_BACKEND_SYNC. device_count and device_info create no
- * device context. A device object is used by one rank; the same index may be opened by several ranks. */
+ * device context. One rank uses a device object; several ranks may open the same index. A NULL stream is the
+ * rank's default stream. Calls on one stream run in the order of the calls. */
 typedef struct bs_backend {
   uint32_t struct_size;
   uint32_t flags;
@@ -53,63 +55,64 @@ typedef struct bs_backend {
   const char *summary;
   int32_t (*device_count)(void *state, uint32_t *out_count, bs_error *err);
   int32_t (*device_info)(void *state, uint32_t index, bs_device_info *out_info, bs_error *err);
-  /* One rank's device object. BS_UNAVAILABLE when there is no such device, or it is busy. */
+  /* Makes one rank's device object. BS_UNAVAILABLE when there is no such device, or it is busy. */
   int32_t (*device_open)(void *state, uint32_t index, void **out_device, bs_error *err);
   void (*device_close)(void *device);
-  /* More than 0 bytes of device memory, aligned to `align` (at least 64); it need not be cleared.
-   * BS_NO_MEMORY. */
+  /* Allocates `bytes` (more than 0) of device memory, aligned to `align` (at least 64). It need not be cleared.
+   * BS_NO_MEMORY when there is none. */
   int32_t (*mem_alloc)(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err);
   void (*mem_free)(void *device, void *ptr);
-  /* kind: enum bs_copy_kind. In the order of the stream; NULL is the rank's default stream. */
+  /* Copies `bytes` in the order of the stream. kind: enum bs_copy_kind. */
   int32_t (*mem_copy)(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,
                       bs_stream *stream, bs_error *err);
   int32_t (*stream_create)(void *device, bs_stream **out_stream, bs_error *err);
   void (*stream_destroy)(void *device, bs_stream *stream);
-  int32_t (*stream_sync)(void *device, bs_stream *stream, bs_error *err); /* reports sticky errors */
+  int32_t (*stream_sync)(void *device, bs_stream *stream, bs_error *err); /* waits; reports sticky errors */
   int32_t (*event_create)(void *device, bs_event **out_event, bs_error *err);
   void (*event_destroy)(void *device, bs_event *event);
   int32_t (*event_record)(void *device, bs_event *event, bs_stream *stream, bs_error *err);
-  /* Seconds of the device's clock between two events that were recorded. */
+  /* Seconds of the device's clock between two recorded events. */
   int32_t (*event_elapsed)(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
-  /* So that others can add ops. NULL: there is none, or (of a stream) a graph is being kept. */
+  /* The vendor's handle, so that other plugins can add ops. NULL: there is none, or the stream's work is
+   * being captured (graph_begin). */
   void *(*native_handle)(void *device, uint32_t what, bs_stream *stream);
-  /* Since 0.3, of a wrapper: a backend that is made of another, used as "wrapper:other". wrap and unwrap as
-   * in bs_comm; the flags are the inner one's. The ops of the result are those of the inner backend, each by
-   * wrap_op, which the host calls once an implementation: it is given what to call with which state, and
-   * names the table and the state that serve in its place (`exec->device` is the wrapper's device there).
-   * Names and priority stay the inner one's, and so do the slots that it lacks. What wrap_op makes ends with
-   * unwrap. */
+  /* Since 0.3, for a wrapper: a backend that is made of another one and is used as "wrapper:other". wrap and
+   * unwrap are as in bs_comm; the flags are the inner backend's. The result has the ops of the inner backend.
+   * The host calls wrap_op once for each op implementation, with the inner table and its state; wrap_op
+   * returns the table and the state that serve instead (their exec->device is the wrapper's device). Names
+   * and priority stay those of the inner implementation, and a slot that it lacks stays NULL. What wrap_op
+   * makes lives until unwrap. */
   int32_t (*wrap)(void *state, const struct bs_backend *inner, void *inner_state, void **out_state,
                   bs_error *err);
   int32_t (*wrap_op)(void *wrapped, const bs_op_impl *inner, void *inner_state, const bs_op_impl **out_impl,
                      void **out_state, bs_error *err);
   void (*unwrap)(void *wrapped);
-  /* Since 0.6: rows of a source from `row` on, the columns of `cols` (NULL: all), made on the device into
-   * out [rows, columns], columns adjacent, in the order of the rank's default stream, with the bits that
-   * the source's `read` gives. BS_UNSUPPORTED: the host reads and copies them. Optional. */
+  /* Since 0.6, optional: makes rows of a source on the device: from `row` on, the columns of `cols` (NULL:
+   * all), into out [rows, columns] whose columns are adjacent, on the rank's default stream, with the same
+   * bits as the source's `read`. BS_UNSUPPORTED: the host reads them and copies them to the device. */
   int32_t (*source_read)(void *device, const bs_source *source, int64_t row, const bs_partition *cols,
                          bs_tensor *out, bs_error *err);
-  /* Since 0.6: the wrapper of communicators (bs_comm.wrap) that moves this backend's memory between `ranks`
-   * ranks of one machine best, for who names no communicator: a name, or NULL for none. processes: the ranks
-   * are processes of their own. It may open libraries, and opens no device. Optional. */
+  /* Since 0.6, optional: the name of the communicator wrapper (bs_comm.wrap) that moves this backend's memory
+   * between `ranks` ranks of one machine best, or NULL. The host uses it when the user names no communicator.
+   * processes: 1 when the ranks are processes. It may open libraries and must not open a device. */
   const char *(*comm_for)(void *state, uint32_t ranks, uint32_t processes);
-  /* Since 0.6: what the rank's default stream is given between graph_begin and graph_end is kept instead of
-   * run; graph_run gives it to that stream again by one call, with the same addresses, as often as one
-   * likes. What cannot be kept (memory that is taken, copies from and to the host, waits, events, other
-   * streams) is refused with BS_UNSUPPORTED and spoils the graph, as memory that is given back does: whatever
-   * comes then is refused too, until graph_end, which is BS_UNSUPPORTED and says what it was. Nothing of a
-   * spoilt graph has run. One at a time a device object, all on the rank's thread. Optional, all four or
-   * none. */
+  /* Since 0.6, optional, all four or none: graphs. Between graph_begin and graph_end, work that is put on the
+   * rank's default stream is captured and not run. graph_run puts all of it on that stream by one call, with
+   * the same addresses, any number of times. Allocating and freeing memory, copies from and to the host,
+   * waits, events and other streams cannot be captured. Such a call spoils the graph: it is refused with
+   * BS_UNSUPPORTED (freeing cannot be refused), every later call is refused too, and graph_end returns
+   * BS_UNSUPPORTED and names the call. Nothing of a spoilt graph has run. A device object captures one graph
+   * at a time, and all four are called on the rank's thread. */
   int32_t (*graph_begin)(void *device, bs_error *err);
   int32_t (*graph_end)(void *device, bs_graph **out_graph, bs_error *err);
   int32_t (*graph_run)(void *device, bs_graph *graph, bs_error *err);
-  void (*graph_free)(void *device, bs_graph *graph); /* once what it was given is done; NULL: nothing */
-  /* Since 0.6: how the device fares; out_state comes zero-filled. May take as long as the driver likes: not
-   * called while something is timed. Optional. */
+  void (*graph_free)(void *device, bs_graph *graph); /* after its last run is done; NULL: nothing */
+  /* Since 0.6, optional: the device's state; out_state comes zero-filled. It may be slow: the host does not
+   * call it while something is timed. */
   int32_t (*device_state)(void *device, bs_device_state *out_state, bs_error *err);
-  /* Since 0.6: what `stream` is given from now on runs behind what `event`, recorded on any stream of the
-   * device object, stands behind now; the host does not wait. With streams and events it lets started
-   * collectives of device memory (BS_COLL_DEVICE) have a stream of their own. Optional. */
+  /* Since 0.6, optional: work that is put on `stream` from now on waits for `event`, which was recorded on
+   * any stream of the device object; the host does not wait. With this, streams and events, started
+   * collectives of device memory (BS_COLL_DEVICE) run on a stream of their own. */
   int32_t (*stream_wait)(void *device, bs_stream *stream, bs_event *event, bs_error *err);
 } bs_backend;
 

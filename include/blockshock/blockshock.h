@@ -4,8 +4,10 @@
  * ranks on a backend, build layers by a method, run them. examples/embed is a complete program.
  *
  * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL).
- * Threads: a context may be used from several threads; a world runs one job at a time; a bs_rank only
- * from the rank's own thread.
+ * Threads: a context may be used from several threads; a world runs one job at a time; a bs_rank may be used
+ * from the rank's own thread only.
+ * Structs: set struct_size to sizeof before a call that fills or reads one; zero in every other field is the
+ * default.
  */
 #ifndef BLOCKSHOCK_BLOCKSHOCK_H
 #define BLOCKSHOCK_BLOCKSHOCK_H
@@ -22,14 +24,14 @@
 extern "C" {
 #endif
 
-/* Of the functions that the library exports. */
+/* Marks the functions that the library exports. */
 #define BS_API __attribute__((visibility("default")))
 
 BS_API const char *bs_version(void);              /* "0.1.0" */
 BS_API const char *bs_build_id(void);             /* hex of the library's GNU build id, "" when it has none */
 BS_API const char *bs_status_name(int32_t code);  /* "OK", "UNSUPPORTED", ... */
 BS_API const char *bs_status_text(int32_t code);  /* "ok", "not supported by the selected parts", ... */
-BS_API int32_t bs_status_exit_code(int32_t code); /* of bsrun for this status */
+BS_API int32_t bs_status_exit_code(int32_t code); /* what bsrun exits with for this status */
 
 /* ---- context -------------------------------------------------------------------------------- */
 
@@ -38,7 +40,7 @@ typedef struct bs_context bs_context;
 /* Whose plugin files are opened (share/doc/blockshock/abi.md, "Trust"). */
 enum bs_trust { BS_TRUST_OWNER = 0, BS_TRUST_GROUP = 1, BS_TRUST_ANY = 2 };
 
-/* How a context is opened. Copied; zero-filled but for struct_size it means the defaults. */
+/* How a context is opened. bs_context_open copies it. */
 typedef struct bs_context_options {
   uint32_t struct_size;
   uint32_t trust;             /* enum bs_trust */
@@ -54,13 +56,15 @@ typedef struct bs_context_options {
   void *log_user;
 } bs_context_options;
 
-/* Finds plugins (reads notes, runs none of their code). A plugin named in options that cannot be used is
- * an error that says why; the others are rows of bs_plugin_count/bs_plugin_info. */
+/* Finds plugins: reads their notes, runs none of their code. options may be NULL: the defaults. A plugin that
+ * options name and that cannot be used is an error that says why; other plugins that cannot be used are rows
+ * of bs_plugin_count and bs_plugin_get. */
 BS_API int32_t bs_context_open(const bs_context_options *options, bs_context **out_context, bs_error *err);
-/* Nothing is freed when a rank was left behind in a call (bs_world_run). */
+/* Closes the context, after its worlds are destroyed. NULL is allowed. Frees nothing when a rank was left
+ * behind in a call (bs_world_run). */
 BS_API void bs_context_close(bs_context *context);
 
-/* What became of a file that was found. */
+/* What became of a plugin file that was found. */
 enum bs_plugin_state {
   BS_PLUGIN_FOUND = 0,
   BS_PLUGIN_ACTIVE = 1,
@@ -88,8 +92,8 @@ typedef struct bs_plugin_info {
   const char *hint;   /* what to do about it; "" */
 } bs_plugin_info;
 
-/* The plugins that were found, refused ones among them, in order of the search. BS_INVALID_ARGUMENT beyond
- * the last. */
+/* The plugins that were found, in the order of the search, also those that were refused. An index beyond the
+ * last is BS_INVALID_ARGUMENT. */
 BS_API uint32_t bs_plugin_count(const bs_context *context);
 BS_API int32_t bs_plugin_get(const bs_context *context, uint32_t index, bs_plugin_info *out_info,
                              bs_error *err);
@@ -107,7 +111,8 @@ BS_API uint32_t bs_place_count(const bs_context *context);
 BS_API int32_t bs_place_get(const bs_context *context, uint32_t index, bs_place_info *out_info,
                             bs_error *err);
 
-/* Open and activate a plugin by id (or all that offer a thing, on demand by the functions below). */
+/* Opens and activates a plugin by id. The functions below do so by themselves for the plugins that they need.
+ */
 BS_API int32_t bs_plugin_activate(bs_context *context, const char *id, bs_error *err);
 
 /* One registered thing; strings live as long as the context. */
@@ -139,9 +144,11 @@ BS_API uint32_t bs_param_count(const bs_context *context, const char *plugin_id)
 BS_API int32_t bs_param_info_get(const bs_context *context, const char *plugin_id, uint32_t index,
                                  bs_param_info *out_info, bs_error *err);
 
-/* Look a thing up by name or alias, opening the plugin that offers it; a communicator or backend also as
- * "wrapper:other", which may nest. The vtable is the host's full-size copy and lives as long as the context.
- * Unknown name: BS_NOT_FOUND with the nearest one. */
+/* Looks a thing up by name or alias, and opens the plugin that offers it. A communicator or backend may also
+ * be "wrapper:other", which may nest. The vtable is the host's full-size copy and lives as long as the
+ * context. An unknown name is BS_NOT_FOUND, and the error names the nearest one. bs_plugin_get's `things` and
+ * `bsrun plugins list` have all names; bs_method.option_docs and `bsrun plugins inspect ID` the options of a
+ * method. */
 BS_API int32_t bs_find_method(bs_context *context, const char *name, const bs_method **out_method,
                               void **out_state, bs_error *err);
 BS_API int32_t bs_find_workload(bs_context *context, const char *name, const bs_workload **out_workload,
@@ -159,10 +166,11 @@ BS_API int32_t bs_find_topology(bs_context *context, const char *name, const bs_
 
 /* ---- choice of an implementation ------------------------------------------------------------- */
 
-/* One rung of the ladder of a query: an implementation with its answer. Valid during the callback. */
+/* One implementation that was asked about a query, with its answer. Valid during the callback. */
 typedef struct bs_op_candidate {
   uint32_t struct_size;
-  /* 0: best. Wanted ones that can serve; NATIVE, EMULATED, UNKNOWN, NO; in a level score, priority, name. */
+  /* 0: best. Order: wanted ones that can serve, then by level (NATIVE, EMULATED, UNKNOWN, NO); within a level
+   * by score, priority, name. */
   uint32_t place;
   uint32_t chosen; /* 1: what pack and prepare take (an UNKNOWN one after trying it) */
   uint32_t priority;
@@ -175,13 +183,13 @@ typedef struct bs_op_candidate {
   uint32_t reserved;
 } bs_op_candidate;
 
-/* Ask every implementation of query->op on `backend`, opening the plugins that offer it, and tell each in
- * order, the refused ones too. BS_UNSUPPORTED with all reasons when none serves (after telling them). The
- * query's rules are those of bs_rank_api's op_supports. Slow; thread-safe. */
+/* Asks every implementation of query->op on `backend`, opens the plugins that offer it, and calls `each` for
+ * every one in order, also for those that refuse. Returns BS_UNSUPPORTED with all reasons when none serves
+ * (after the calls). The query's rules are those of bs_rank_api's op_supports. Slow; thread-safe. */
 BS_API int32_t bs_op_explain(bs_context *context, const char *backend, const bs_op_query *query,
                              void (*each)(void *user, const bs_op_candidate *candidate), void *user,
                              bs_error *err);
-/* Where a query would be asked: what a choice hangs on besides the query. */
+/* Where a query would be asked: what a choice depends on besides the query. */
 typedef struct bs_op_site {
   uint32_t struct_size;
   uint32_t threads;    /* of a rank; 0: 1 */
@@ -201,24 +209,25 @@ BS_API const char *bs_level_name(uint32_t level);   /* "no", "emulated", "native
 
 typedef struct bs_world bs_world;
 
-/* How timer regions wait for devices: at their end, by events that are read later, not at all. Without effect
- * where ops are done when they return. */
+/* How timer regions wait for devices: SYNC waits at a region's end, EVENTS records events that are read
+ * later, NONE does not wait. No effect on a backend whose ops are done when they return. */
 enum bs_sync_mode { BS_SYNC_SYNC = 0, BS_SYNC_EVENTS = 1, BS_SYNC_NONE = 2 };
 
-/* Called by the host around each collective of each rank; for tests, dumps and injected faults.
- * before: return how often to run it (normally 1; 0 skips, 2 repeats). in and out are the call's own
- * memory. after is called once the last one is done. Not told: sites that begin with "lab.peers", where
- * results are exchanged. */
+/* The host calls these around each collective of each rank; for tests, dumps and injected faults. `before`
+ * returns how often to run the collective (normally 1; 0 skips, 2 repeats); in and out are the call's own
+ * memory. `after` is called once, when the last repetition is done. Sites that begin with "lab.peers", where
+ * results are exchanged, have no hook. */
 typedef struct bs_collective_hook {
   void *user;
   uint32_t (*before)(void *user, uint32_t rank, const bs_coll_call *call);
   void (*after)(void *user, uint32_t rank, const bs_coll_call *call);
 } bs_collective_hook;
-/* Of a call that a hook was given: the rank's place in the call's group (as counts has it) and the group's
- * size; those of the world where there is no group. */
+/* For a call that a hook was given: the rank's place in the call's group (the index into counts) and the
+ * group's size. Without a group they are the rank and size of the world. */
 BS_API void bs_hook_place(const bs_coll_call *call, uint32_t *out_rank, uint32_t *out_ranks);
 
-/* How a world is made. Copied, the strings of choices too; what a hook uses outlives the world. */
+/* How a world is made. bs_world_create copies it, also the strings of choices; what a hook uses must outlive
+ * the world. */
 typedef struct bs_world_options {
   uint32_t struct_size;
   uint32_t world_size;
@@ -235,25 +244,25 @@ typedef struct bs_world_options {
    */
   const char *const *choices;
   uint32_t n_choices;
-  /* 1: implementations are chosen and reported, nothing is packed or prepared: layers build at once, and
+  /* 1: implementations are chosen and reported, and nothing is packed or prepared: layers build at once and
    * cannot run. */
   uint32_t rehearse;
-  /* Since 0.5, of ranks that are processes: of all that they must have in common; BS_MISMATCH where it
-   * differs. 0: nothing to compare. */
+  /* Since 0.5. Where ranks are processes: a hash of all that they must have in common. Ranks whose hashes
+   * differ get BS_MISMATCH. 0: nothing to compare. */
   uint64_t config_hash;
 } bs_world_options;
 
 /* Which rank this process is, where `comm` (NULL: "threads") joins processes that something else started
- * (share/doc/blockshock/launch.md): asked once, from the process's environment, and kept. world_size 0: the
- * communicator starts its ranks itself. BS_UNAVAILABLE with a hint where nothing has started this process as
- * a rank. */
+ * (share/doc/blockshock/launch.md). Reads the process's environment once and keeps the answer. world_size 0:
+ * the communicator starts its ranks itself. BS_UNAVAILABLE with a hint when no launcher started this process
+ * as a rank. */
 BS_API int32_t bs_context_attach(bs_context *context, const char *comm, bs_attachment *out_attachment,
                                  bs_error *err);
-/* The rank that bs_context_attach told; 0 where none has. */
+/* The rank that bs_context_attach found; 0 when it was not called. */
 BS_API uint32_t bs_context_rank(const bs_context *context);
 
-/* A world of ranks on a backend, joined by a communicator: opens their plugins, starts nothing yet. Destroyed
- * by the caller, before its context is closed; NULL is allowed. */
+/* Makes a world of ranks on a backend, joined by a communicator: opens their plugins, starts no rank yet. The
+ * caller destroys it before closing its context; destroying NULL is allowed. */
 BS_API int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs_world **out_world,
                                bs_error *err);
 BS_API void bs_world_destroy(bs_world *world);
@@ -261,11 +270,11 @@ BS_API void bs_world_destroy(bs_world *world);
  * bs_world_rank of the others is NULL. BS_WORLD_ALL_RANKS where all are threads of this process. */
 #define BS_WORLD_ALL_RANKS UINT32_MAX
 BS_API uint32_t bs_world_own_rank(const bs_world *world);
-/* Run rank_main on every rank and wait. The first failing rank's error (its number in err->rank) is
- * returned; the others are woken. A failed world can be destroyed, not run again. A rank that does not come
- * back from a plugin's call after that (half a second after a deadline; the world's timeout after another
- * error) is left behind, and told in a warning: its thread goes on, the world and the context stay as they
- * are for it, and the program should end soon. Keep what `arg` points to until then. */
+/* Runs rank_main on every rank and waits for all. Returns the error of the first rank that failed (its number
+ * is in err->rank); the other ranks are woken. A failed world can be destroyed, not run again. A rank may not
+ * come back from a plugin's call after a failure: it is left behind half a second after a deadline, or after
+ * the world's timeout for another error, and a warning says so. Its thread goes on, the world and the context
+ * keep their memory for it, and the program should end soon. Keep what `arg` points to until then. */
 BS_API int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
                             void *arg, bs_error *err);
 BS_API uint32_t bs_world_size(const bs_world *world);
@@ -285,32 +294,35 @@ typedef struct bs_region_stats {
   double enqueue_p50_ms, host_avg_ms;
 } bs_region_stats;
 
-/* After or during a run, from the rank's thread (rank functions) or after it (world functions). */
+/* Rank functions are called from the rank's thread or after a run, world functions after a run. */
 BS_API const bs_rank_api *bs_rank_get_api(void);
 BS_API uint32_t bs_rank_region_count(const bs_rank *rank);
 BS_API int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *out_stats,
                                     bs_error *err);
-/* Forget the samples taken so far, as after a warm-up; those of build, pack and compress stay. */
+/* Forgets the samples taken so far, as after a warm-up; those of build, pack and compress stay. */
 BS_API void bs_rank_regions_reset(bs_rank *rank);
 BS_API uint64_t bs_rank_counter(const bs_rank *rank, uint32_t counter);
 BS_API void bs_rank_counters_reset(bs_rank *rank);
 BS_API int32_t bs_rank_barrier(bs_rank *rank, const char *site, bs_error *err);
-/* One collective of data in host memory, whatever the backend's memory is: what ranks tell each other about a
- * run. `what` has one row; in and out (NULL where the kind or the rank has none) hold n_in and n_out elements
+/* Runs one collective on data in host memory, whatever the backend's memory is; ranks exchange results with
+ * it. `what` has one row; in and out hold n_in and n_out elements (NULL where the kind or the rank has none)
  * and may be the same where the collective allows it. */
 BS_API int32_t bs_rank_collective_host(bs_rank *rank, const bs_collective *what, const void *in,
                                        uint64_t n_in, void *out, uint64_t n_out, bs_error *err);
 BS_API int32_t bs_rank_sync(bs_rank *rank, bs_error *err); /* wait for the rank's streams */
-/* Copy a tensor to host memory, dense row-major; waits for the rank's stream. */
+/* Copies a tensor to host memory, dense row-major, and waits for the rank's stream. For the other direction,
+ * make a source of the host memory (bs_source_from_memory) and read it into the tensor by
+ * bs_rank_get_api()->tensor_read, which serves every backend. Where the backend's memory is the host's
+ * (BS_BACKEND_HOST_MEMORY: cpu, ref) tensor.data may also be written directly, between the rank's calls. */
 BS_API int32_t bs_rank_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err);
 BS_API uint64_t bs_rank_clock_ns(const bs_rank *rank);         /* the rank's clock; may be virtual */
 BS_API bs_rank *bs_world_rank(bs_world *world, uint32_t rank); /* for reading results after a run */
-/* How the rank's device fares. BS_UNSUPPORTED where its backend does not tell. */
+/* The state of the rank's device. BS_UNSUPPORTED where its backend does not report it. */
 BS_API int32_t bs_rank_device_state(bs_rank *rank, bs_device_state *out_state, bs_error *err);
-/* Drive everything else out of the device's last-level cache, by writing twice its size; waits for it.
- * *out_bytes is what was written. BS_UNSUPPORTED where the device's memory is the host's, or the size is not
- * known. The memory for it is the rank's until it ends, is not tracked, and is left out of
- * bs_rank_device_state. */
+/* Drives everything else out of the device's last-level cache: writes twice the cache's size and waits.
+ * *out_bytes is what was written. BS_UNSUPPORTED where the device's memory is the host's, or the cache's size
+ * is not known. The rank keeps the memory for it until it ends; bs_world_memory_now and bs_rank_device_state
+ * do not count that memory. */
 BS_API int32_t bs_rank_device_flush(bs_rank *rank, uint64_t *out_bytes, bs_error *err);
 /* Tracked bytes (tensors, packed weights, scratch) of all ranks: now, and the most so far. */
 BS_API uint64_t bs_world_memory_now(const bs_world *world);
@@ -320,7 +332,9 @@ BS_API void bs_world_memory_peak_reset(bs_world *world);
  * separated, each once, in order of first use. */
 BS_API const char *bs_world_algorithms(const bs_world *world);
 
-/* What a world asked for and took, one entry a key, in order of first use. Read after a run. */
+/* Which implementations a world asked for and took: one entry per key, in order of first use. Read after a
+ * run.
+ */
 typedef struct bs_choice_info {
   uint32_t struct_size;
   uint32_t reserved;
@@ -338,34 +352,40 @@ BS_API int32_t bs_world_choice_get(const bs_world *world, uint32_t index, bs_cho
 
 typedef struct bs_layer bs_layer;
 
-/* A layer of one rank, built by a method: every rank of the world calls these with the same arguments, from
- * its own thread, in the same order. build reads only the rank's part of the sources, which need not outlive
- * it. x, y and out belong to the caller; what owns tells lives as long as the layer. NULL is freed in
- * silence. */
+/* A layer of one rank, built by a method. Every rank of the world calls these functions with the same
+ * arguments, from its own thread, in the same order. method   "dense", "column_parallel", "row_parallel",
+ * "masked_split", "blockshock", or a plugin's spec     dtypes: any mixture of f64 f32 f16 bf16 f8e4m3 f8e5m2
+ * that the backend serves, else BS-OP-NONE with the reasons (share/doc/blockshock/ops.md); ref serves all.
+ * Options are the keys method.KEY of share/doc/blockshock/methods.md, as text. The spec's mask, strings and
+ * arrays must outlive the layer weights, bias   build reads only the rank's part, and both may be released
+ * after the call x, y     the caller's. x has B tokens: spec.B or fewer, all of spec.B where tokens are
+ * split. forward writes all of y, which need not be cleared bs_layer_free(NULL) does nothing. */
 BS_API int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *spec,
                               const bs_source *weights, const bs_source *bias, bs_layer **out_layer,
                               bs_error *err);
 BS_API int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
                                 bs_error *err);
-/* Of a layer built with BS_LAYER_BACKWARD: the gradients of a loss from x, as forward had it, and dy, its
- * gradient by y, in y's placement. dx as x (whole on every rank where x is), dw [row_count,K_r] of the part
- * that the rank owns, db [row_count]; NULL: not wanted (dx on all ranks or on none). dw and db are f32, f64
- * where x, W or y is. Called by every rank. BS_UNSUPPORTED: the method has none, or the layer was built for
- * forward only. */
+/* The gradients of a loss, for a layer built with BS_LAYER_BACKWARD. x is what forward had, dy the gradient
+ * of the loss by y, in y's placement. dx is placed as x, dw is [row_count,K_r] for the part that the rank
+ * owns, db is [row_count]; all are written whole. NULL: not wanted (dx on all ranks or on none). dw and db
+ * are f32, or f64 where x, W or y is. Every rank calls it. BS_UNSUPPORTED: the method has no backward pass,
+ * or the layer was built for forward only. */
 BS_API int32_t bs_layer_backward(bs_layer *layer, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
                                  bs_tensor *dw, bs_tensor *db, bs_stream *stream, bs_error *err);
 /* One step of an optimiser on the rank's weights and bias, of a layer built with its flag (BS_LAYER_SGD,
  * MOMENTUM, ADAMW, with BACKWARD): share/doc/blockshock/methods.md has the formulas. Called by every rank. */
 BS_API int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *stream, bs_error *err);
+/* Which rows and columns of W the rank holds; the arrays live as long as the layer. */
 BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
 BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
-/* How passes of a layer with BS_LAYER_GRAPH are run. The first forward of a pair of tensors, the first
- * backward pass of its tensors and the first step of its tensors and numbers run as any; the second is kept
- * as a graph of the device, where the backend has graphs and all of it can be kept, and from then on the same
- * is one call. A pass with a collective between ranks is never captured, because ranks meet on the host;
- * AdamW steps differ in t, so they are never captured; a pass that is given a stream runs as it is. A forward
- * of another shape frees the layer's graphs. pass: enum bs_pass. "captured", or why not; NULL: the layer was
- * built without the flag, or there is no such pass. The text lives until the next call of this layer. */
+/* Whether a pass (enum bs_pass) of a layer with BS_LAYER_GRAPH is a graph of the device: "captured", or the
+ * reason why not. NULL: the layer was built without the flag, or there is no such pass. The text lives until
+ * the next call of this layer.
+ * The first pass with given tensors (and numbers of a step) runs normally. The second one is captured as a
+ * graph, where the backend has graphs and everything in the pass can be captured. From then on the same pass
+ * is one call. Never captured: a pass with a collective between ranks, because ranks meet on the host; AdamW
+ * steps, because they differ in t; a pass that is given a stream. A forward of another shape frees the
+ * layer's graphs. */
 enum bs_pass { BS_PASS_FORWARD, BS_PASS_BACKWARD, BS_PASS_STEP, BS_PASS_COUNT_ };
 BS_API const char *bs_layer_graph(const bs_layer *layer, uint32_t pass);
 BS_API void bs_layer_free(bs_layer *layer);
@@ -380,12 +400,15 @@ BS_API const char *bs_dtype_name(uint32_t dtype); /* "f32"; "?" when unknown */
 BS_API uint32_t bs_dtype_parse(const char *name); /* 0 when unknown; accepts aliases */
 /* As bs_host.convert. */
 BS_API int32_t bs_convert(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void *src, uint64_t count);
-/* A source over caller memory: rows x cols of `dtype`, `stride` elements between rows. */
+/* A source over the caller's memory: rows x cols of `dtype`, `stride` elements between rows. The memory must
+ * stay as it is until the source is released. */
 BS_API int32_t bs_source_from_memory(const void *data, uint32_t dtype, int64_t rows, int64_t cols,
                                      int64_t stride, bs_source *out_source, bs_error *err);
 BS_API void bs_source_release(bs_source *source); /* of bs_source_from_memory only */
 /* Parse "1100", "complement_1001_0110", "interleave", "contiguous", ... (share/doc/blockshock/methods.md).
- * Pattern_b defaults to the complement of a; a pattern must keep exactly two of four. */
+ * Pattern_b defaults to the complement of a; a pattern must keep exactly two of four. What is filled in lives
+ * for ever (name is static); shares, order and seed are left to the caller, whose arrays must outlive the
+ * mask. */
 BS_API int32_t bs_mask_parse(const char *name, const char *pattern_a, const char *pattern_b,
                              bs_mask *out_mask, bs_error *err);
 BS_API int32_t bs_partition_make(const bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,

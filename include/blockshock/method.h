@@ -63,7 +63,7 @@ typedef struct bs_step {
 typedef struct bs_layer_spec {
   uint32_t struct_size;
   uint32_t has_bias;
-  int64_t B; /* most tokens per forward */
+  int64_t B; /* most tokens per forward; x of a forward may have fewer (not where tokens are split) */
   int64_t N;
   int64_t K;
   uint32_t x_dtype;

@@ -88,7 +88,8 @@ typedef struct bs_rank_api {
   int32_t (*op_run)(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                     bs_error *err); /* the hot call */
   void (*op_release)(bs_plan *plan);
-  /* Device memory, 64-byte aligned, zero-filled, counted by lifetime. */
+  /* Device memory, 64-byte aligned, zero-filled, counted by lifetime. desc may be freed after the call
+   * (bs_desc_2d of plugin.h makes one). tensor_free of NULL, or of a tensor without memory, does nothing. */
   int32_t (*tensor_alloc)(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime, bs_tensor *out_tensor,
                           bs_error *err);
   void (*tensor_free)(bs_rank *rank, bs_tensor *tensor);

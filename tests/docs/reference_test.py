@@ -75,7 +75,7 @@ with tempfile.TemporaryDirectory() as scratch:
     expect(text == read(build, "share", "doc", "blockshock", "reference.md"), "the build's reference is another: build it again")
     planted(scratch, "tensor.h", "/* Shape without memory. A stride is counted in elements; all strides zero means dense row-major. */\n",
             "", "struct bs_tensor_desc has no comment")
-    planted(scratch, "blockshock.h", "/* Open and activate a plugin by id (or all that offer a thing, on demand by the functions below). */\n",
+    planted(scratch, "blockshock.h", "/* Opens and activates a plugin by id. The functions below do so by themselves for the plugins that they need.\n */\n",
             "", "function bs_plugin_activate has no comment")
     planted(scratch, "topology.h", "/* Required: name, open, link, close. */\n", "", "struct bs_topology has no comment")
 
