@@ -10,18 +10,6 @@ static json_t *numbers(const double *values, size_t count) {
   return list;
 }
 
-/* Of the shapes that were seen; null for each that was not. */
-static json_t *shapes_json(const bs_look *look) {
-  json_t *shapes =
-      json_pack("{s:o,s:o}", "first_slow", look->first_slow ? json_real(look->first) : json_null(), "trend",
-                look->trending ? json_real(look->trend) : json_null());
-  json_t *modes = look->bimodal ? json_pack("{s:f,s:f,s:f}", "faster_s", look->mode[0], "slower_s",
-                                            look->mode[1], "share_slower", look->mode_share)
-                                : json_null();
-  json_object_set_new(shapes, "modes", modes);
-  return shapes;
-}
-
 int bs_sampling_arm_json(json_t *into, const bs_sampling *s, uint32_t arm) {
   const bs_sampled_arm *a = &s->arm[arm];
   const bs_look *l = &a->look;
@@ -39,7 +27,6 @@ int bs_sampling_arm_json(json_t *into, const bs_sampling *s, uint32_t arm) {
   int bad = fields == NULL || json_object_update(into, fields) != 0;
   json_decref(fields);
   bad |= json_object_set_new(into, "outliers", outliers);
-  bad |= json_object_set_new(into, "shapes", shapes_json(l));
   bad |= json_object_set_new(into, "samples_s", numbers(a->seconds, s->pairs));
   bad |= json_object_set_new(into, "discarded_s", numbers(a->discarded, s->discarded));
   return bad ? -1 : 0;

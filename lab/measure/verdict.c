@@ -107,15 +107,14 @@ static void name_causes(bs_sampling *s, const bs_sampler_arm *arms) {
 }
 
 int32_t bs_sampling_judge(bs_sampling *s, const bs_sampler_arm *arms, bs_error *err) {
-  char sentences[BS_LOOK_SENTENCES][BS_LOOK_SENTENCE];
+  char sentence[BS_LOOK_SENTENCE];
   name_causes(s, arms);
   for (uint32_t i = 0; i < s->n_arms; ++i) {
     bs_sampled_arm *a = &s->arm[i];
     if (!a->warm.settled) warn(s, "%s did not settle in %u blocks of warm-up", a->name, a->warm.blocks);
     if (!bs_look_at(a->seconds, s->pairs, &a->look))
       return bs_error_set(err, BS_NO_MEMORY, "BS-SAMPLER-MEMORY", "no memory to sort %zu samples", s->pairs);
-    const size_t n = bs_look_sentences(&a->look, a->name, sentences);
-    for (size_t k = 0; k < n; ++k) warn(s, "%s", sentences[k]);
+    if (bs_look_sentence(&a->look, a->name, sentence, sizeof sentence)) warn(s, "%s", sentence);
     if (a->order != 0)
       warn(s, "%s takes %.1f %% %s after another arm than after itself; its intervals hold both", a->name,
            100.0 * fabs(expm1(a->order)), a->order > 0 ? "longer" : "less");

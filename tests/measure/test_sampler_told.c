@@ -22,9 +22,6 @@ static const struct {
   const char *says;
   clock_model m;
 } told[] = {{"outliers", {.noise = 0.004, .spikes = 0.08, .spike = 0.5}},
-            {"% slower than the first", {.noise = 0.004, .drift = 0.05}},
-            {"% faster than the first", {.noise = 0.004, .drift = -0.05}},
-            {"two groups", {.noise = 0.004, .slow_share = 0.4, .slow = 0.2}},
             {"settle", {.noise = 0.0001, .warm = 1e9}}};
 
 START_TEST(each_shape_has_its_sentence) {
@@ -53,7 +50,7 @@ START_TEST(a_clean_clock_is_not_talked_about) {
 END_TEST
 
 START_TEST(many_warnings_end_in_a_word) {
-  const clock_model bad = {.noise = 0.02, .spikes = 0.2, .spike = 2, .warm = 1e9, .drift = 3};
+  const clock_model bad = {.noise = 0.004, .spikes = 0.1, .spike = 1, .warm = 1e200};
   bs_sampler_arm arms[BS_SAMPLER_ARMS];
   clock_arm shared = {&r.world, 0, 1e-3};
   clock_make(&r, &bad, 12);
