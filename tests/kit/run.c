@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/base/text.h"
@@ -287,12 +288,23 @@ static void run_all(SRunner *runner) {
   }
 }
 
+/* Each check is a child process, and libcheck ends this one where it can start none. */
+static int32_t try_child(bs_error *err) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  if (pid < 0)
+    return bs_error_errno(err, BS_NO_MEMORY, "BS-KIT-FORK", errno, "cannot start a child for a check");
+  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+  return BS_OK;
+}
+
 int32_t bs_kit_run(const bs_kit_options *given, bs_kit_report *out, bs_error *err) {
   xfails x = {NULL, 0};
   bs_kit_options own = *given, *options = &own;
   memset(out, 0, sizeof *out);
   memset(&kit, 0, sizeof kit);
-  int32_t rc = settings("params", options->params, options->n_params, err);
+  int32_t rc = try_child(err);
+  if (rc == BS_OK) rc = settings("params", options->params, options->n_params, err);
   if (rc == BS_OK) rc = settings("options", options->options, options->n_options, err);
   if (rc == BS_OK) rc = xfail_read(options->xfail, &x, err);
   if (rc == BS_OK) rc = prepare(options, out, err);
