@@ -280,12 +280,15 @@ static void refuse(visit *v, const char *done, const char *why) {
 
 static int may_keep(visit *v, const json_t *doubts) {
   const char *whole = doubt_of(doubts, NULL, 0);
-  const size_t n = json_array_size(doubts), odd = n - (whole != NULL);
+  const json_t *doubt;
+  size_t i, n = 0;
+  json_array_foreach(doubts, i, doubt) n += !json_is_true(json_object_get(doubt, "keep"));
+  const size_t odd = n - (whole != NULL);
   char text[320], rows[64] = "";
   if (n == 0 || v->cache == NULL || args_has(v->a, "force")) return 1;
   if (odd > 0)
-    snprintf(rows, sizeof rows, "%s%zu constant%s to look at", whole != NULL ? "; " : "", odd,
-             odd == 1 ? " is" : "s are");
+    snprintf(rows, sizeof rows, "%s%zu constant%s be", whole != NULL ? "; " : "", odd,
+             odd == 1 ? " cannot" : "s cannot");
   snprintf(text, sizeof text, "%.200s%s", whole != NULL ? whole : "", rows);
   refuse(v, "measured, but not kept", text);
   return 0;
@@ -329,7 +332,7 @@ static void measure(visit *v) {
   json_t *doubts = bs_constants_doubts(constants);
   if (rc == BS_OK) constant_rows(v, constants, doubts);
   const int keep = rc == BS_OK && may_keep(v, doubts);
-  if (keep && json_array_size(doubts) > 0) json_object_set_new(constants, "forced", json_true());
+  if (keep && args_has(v->a, "force")) json_object_set_new(constants, "forced", json_true());
   if (keep && v->cache != NULL) rc = bs_constants_store(v->cache, constants, &err);
   json_decref(doubts);
   json_decref(constants);
@@ -350,6 +353,8 @@ static int32_t read_options(visit *v, int *out_format, bs_error *err) {
   if (rc == BS_OK) rc = args_integer(v->a, "world-size", 1, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
   if (rc != BS_OK) return rc;
+  if (args_has(v->a, "force") && !args_has(v->a, "measure"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-FORCE", "--force is for --measure, which is not there");
   v->d.ranks = (uint32_t)ranks;
   v->d.timeout_s = 20.0;
   if (timeout != NULL &&

@@ -213,6 +213,16 @@ static int32_t all_ways(const bs_case *like, bs_product *p, uint32_t threads, bs
   return BS_OK;
 }
 
+/* A rate that the other part of its forward hides is an upper limit: no more than all cores have together. */
+static void limit_to_all(const way *ways, bs_kernel *k) {
+  double one[WAYS];
+  for (int i = 0; i < WAYS; ++i) one[i] = bs_median(ways[i].one, ways[i].many.n);
+  k->all_over_core = fmax(fmin(ways[RANKS].many.best, ways[TEAM].many.best) / ways[ALONE].many.best,
+                          fmin(one[RANKS], one[TEAM]) / one[ALONE]);
+  k->flops_core = fmin(k->flops_core, k->flops_all);
+  k->bytes_core = fmin(k->bytes_core, k->bytes_all);
+}
+
 int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint, bs_kernel *out,
                           bs_error *err) {
   const uint32_t threads = bs_machine_threads();
@@ -237,6 +247,7 @@ int32_t bs_kernel_measure(const bs_case *like, uint32_t dtype, double footprint,
     go_way(&p, i, threads);
     rates_of(&p, &ways[threads > 1 ? i : ALONE], rates[i][0], rates[i][1]);
   }
+  if (rc == BS_OK && threads > 1) limit_to_all(ways, out);
   return rc;
 }
 
@@ -268,6 +279,8 @@ json_t *bs_kernel_json(const bs_kernel *k) {
                           "flops_core", k->flops_core, "flops_all", k->flops_all, "flops_team", k->flops_team,
                           "bytes_per_s_core", k->bytes_core, "bytes_per_s_all", k->bytes_all,
                           "bytes_per_s_team", k->bytes_team, "spread", k->spread);
+  if (row != NULL && k->all_over_core > 0.0)
+    json_object_set_new(row, "all_over_core", json_real(k->all_over_core));
   if (row != NULL && k->backward > 0.0) json_object_set_new(row, "backward", json_real(k->backward));
   return row;
 }

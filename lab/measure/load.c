@@ -82,10 +82,11 @@ static double number(const json_t *object, const char *key) {
   return json_is_number(value) ? json_number_value(value) : -1.0;
 }
 
-/* row below 0: of the whole. */
-static void doubt(json_t *doubts, const char *list, json_int_t row, json_t *why) {
-  json_array_append_new(doubts, json_pack("{s:o,s:o,s:o?}", "list", row < 0 ? json_null() : json_string(list),
-                                          "row", row < 0 ? json_null() : json_integer(row), "why", why));
+/* row below 0: of the whole. keep: it may be kept all the same. */
+static void doubt(json_t *doubts, const char *list, json_int_t row, int keep, json_t *why) {
+  json_t *of = row < 0 ? json_null() : json_string(list), *at = row < 0 ? json_null() : json_integer(row);
+  json_array_append_new(doubts,
+                        json_pack("{s:o,s:o,s:b,s:o?}", "list", of, "row", at, "keep", keep, "why", why));
 }
 
 /* What others took, and what the load was, in words; more than `most`: 1. */
@@ -116,7 +117,7 @@ static void doubt_load(json_t *doubts, const json_t *constants) {
   char why[160];
   const json_t *c = json_object_get(constants, "conditions");
   if (is_high(c, OTHERS_MOST, number(constants, "cores"), why, sizeof why))
-    doubt(doubts, NULL, -1, json_string(why));
+    doubt(doubts, NULL, -1, 0, json_string(why));
 }
 
 /* All cores together do at least what one of them does alone, and a larger message takes no less time. */
@@ -124,19 +125,21 @@ static void doubt_row(json_t *doubts, const char *list, json_int_t i, const json
   static const char *const pairs[][2] = {{"flops_core", "flops_all"},
                                          {"read_bytes_per_s_core", "read_bytes_per_s_all"},
                                          {"copy_bytes_per_s_core", "copy_bytes_per_s_all"},
-                                         {"bytes_per_s_core", "bytes_per_s_all"},
                                          {"all_reduce_64KiB_s", "all_reduce_1MiB_s"},
                                          {"all_reduce_1MiB_s", "all_reduce_4MiB_s"}};
-  for (size_t k = alone ? 4 : 0; k < sizeof pairs / sizeof pairs[0]; ++k) {
+  const double times = number(row, "all_over_core"), spread = number(row, "spread");
+  for (size_t k = alone || times >= 0.0 ? 3 : 0; k < sizeof pairs / sizeof pairs[0]; ++k) {
     const double less = number(row, pairs[k][0]), more = number(row, pairs[k][1]);
     if (less <= 0.0 || more * (1.0 + BS_SAME_PASSES) >= less) continue;
-    doubt(doubts, list, i,
+    doubt(doubts, list, i, 0,
           json_sprintf("%s %.3g is above %s %.3g, which cannot be", pairs[k][0], less, pairs[k][1], more));
     return;
   }
-  const double spread = number(row, "spread");
-  if (spread > BS_SAME_PASSES)
-    doubt(doubts, list, i, json_sprintf("its passes differed by %.0f %%", 100.0 * spread));
+  if (times > 1.0 + BS_SAME_PASSES)
+    doubt(doubts, list, i, 0,
+          json_sprintf("all cores take %.2f times as long as one, which cannot be", times));
+  else if (spread > BS_SAME_PASSES)
+    doubt(doubts, list, i, 1, json_sprintf("its passes differed by %.0f %%", 100.0 * spread));
 }
 
 json_t *bs_constants_doubts(const json_t *constants) {

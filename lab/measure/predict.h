@@ -17,8 +17,9 @@ typedef struct bs_kernel {
   double bytes_core, bytes_all;  /* bytes/s of weights and activations */
   double flops_team, bytes_team; /* of one rank whose team has all cores; 0: as of all */
   double spread;                 /* as of a bs_machine */
-  double backward;    /* times the arithmetic of dX and dW takes a forward's, a FLOP; 0: not known */
-  const char *source; /* "measured" or "stored"; static */
+  double all_over_core; /* what all take over what one takes, of 64 tokens or one: above 1 it cannot be */
+  double backward;      /* times the arithmetic of dX and dW takes a forward's, a FLOP; 0: not known */
+  const char *source;   /* "measured" or "stored"; static */
 } bs_kernel;
 
 /* Where the time of one forward should go, in seconds. */

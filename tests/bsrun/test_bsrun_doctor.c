@@ -189,8 +189,8 @@ END_TEST
 
 START_TEST(wrong_use) {
   static const char *const uses[][4] = {
-      {"word"},     {"-P", "0"},   {"--timeout", "x"}, {"--timeout", "0"}, {"--cache", ""},
-      {"--measur"}, {"-o", "xml"}, {"--measure=1"},    {"--plugin"},       {"-P", "2", "-P", "3"}};
+      {"word"},    {"-P", "0"},   {"--timeout", "x"}, {"--timeout", "0"}, {"--cache", ""},       {"--measur"},
+      {"--force"}, {"-o", "xml"}, {"--measure=1"},    {"--plugin"},       {"-P", "2", "-P", "3"}};
   char *argv[8] = {(char *)(uintptr_t) "bsrun", (char *)(uintptr_t) "doctor"};
   for (int i = 0; i < 4; i++) argv[i + 2] = (char *)(uintptr_t)uses[_i][i];
   ran r = finish_bsrun(dir, start_bsrun(dir, argv));
@@ -221,7 +221,7 @@ int main(void) {
                              {a_results_folder_that_cannot_be},
                              {wrong_sums_are_exit_6},
                              {rude_plugins_cost_a_row},
-                             {wrong_use, 10},
+                             {wrong_use, 11},
                              {help},
                              {0}};
   return run_tests("bsrun_doctor", tests, (test_setup){setup, teardown});
