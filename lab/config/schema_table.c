@@ -23,7 +23,7 @@ static const bs_key keys[] = {
      "phase0_correctness|phase1_forward|phase2_backward_input|phase3_train_step", "which phase to run"},
     {"phase.warmup_iters", BS_KEY_INT, ACTIVE, "10", "0..1000000", "forwards before anything is timed"},
     {"phase.timed_iters", BS_KEY_INT, ACTIVE, "100", "1..10000000",
-     "phase 0: timed forwards (phase 1 chooses: docs/measuring.md)"},
+     "phase 0: timed forwards (phase 1 chooses: share/doc/blockshock/measuring.md)"},
     {"phase.record_timings", BS_KEY_BOOL, ACTIVE, "false", NULL,
      "time the collectives as a region of their own"},
     {"phase.sync_mode", BS_KEY_STR, ACTIVE, "sync", "sync|events|none||cuda_events",
@@ -64,7 +64,7 @@ static const bs_key keys[] = {
     {"phase.include_compress_time", BS_KEY_BOOL, DECOR, "", NULL, "packing is always a region of its own"},
     {"method.name", BS_KEY_STR, ACTIVE, "", NULL,
      "method: dense, column_parallel, row_parallel, masked_split, "
-     "blockshock, one from a plugin, or auto: the fastest of them (docs/auto.md)"},
+     "blockshock, one from a plugin, or auto: the fastest of them (share/doc/blockshock/auto.md)"},
     {"method.bias", BS_KEY_BOOL, ACTIVE, "true", NULL, "add a random bias, whatever the method"},
     {"method.reduce_dtype", BS_KEY_DTYPE, ACTIVE, "f32", NULL,
      "dtype of partial sums on the wire; int8: in two steps, a scale a group"},
@@ -126,7 +126,8 @@ static const bs_key keys[] = {
     {"hardware.timeout_s", BS_KEY_FLOAT, ACTIVE, "60", "0.001..86400",
      "deadline of every wait between ranks"},
     {"hardware.launch", BS_KEY_STR, ACTIVE, "threads", "threads|processes|mpi",
-     "ranks are threads of bsrun, or processes that it starts (docs/launch.md), or those of an MPI job"},
+     "ranks are threads of bsrun, or processes that it starts (share/doc/blockshock/launch.md), or those of "
+     "an MPI job"},
     {"hardware.mpirun", BS_KEY_STR, ACTIVE, "", NULL,
      "the words that start an MPI job, before -n P; absent: mpirun, in a Slurm job srun"},
     {"hardware.launcher", BS_KEY_STR, OLDER, "threads", "threads|slurm",
