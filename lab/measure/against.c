@@ -61,7 +61,7 @@ static void causes_of(const bs_against_facts *f, char *out, size_t size) {
         "the stored constants are of %.8s, when others took %.0f %% of the processors' time (bsrun doctor "
         "--measure takes new ones)",
         m->measured_at, 100.0 * fmax(m->others, 0.0));
-  if (n == 0) add(out, size, &n, "no cause is known");
+  if (n == 0) add(out, size, &n, "no cause is known (the kernel's rates are of 64 tokens and of one)");
 }
 
 int bs_against_sentence(const bs_predicted *p, double measured, const bs_against_facts *f, char *out,

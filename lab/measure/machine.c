@@ -382,11 +382,11 @@ double bs_machine_wire(const bs_machine *m, double payload) {
 
 json_t *bs_machine_json(const bs_machine *m) {
   json_t *out = json_pack(
-      "{s:s,s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "source", m->source ? m->source : "measured",
+      "{s:s,s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "source", m->source ? m->source : "measured",
       "arithmetic", m->loop[0] ? m->loop : "unknown", "cores", (int)m->cores, "threads", (int)m->threads,
       "flops_core", m->flops_core, "flops_all", m->flops_all, "read_bytes_per_s_core", m->read_core,
       "read_bytes_per_s_all", m->read_all, "copy_bytes_per_s_core", m->copy_core, "copy_bytes_per_s_all",
-      m->copy_all, "read_footprint_bytes", m->footprint, "host_s", m->host);
+      m->copy_all, "read_footprint_bytes", m->footprint, "host_s", m->host, "spread", m->spread);
   for (int i = 0; out && i < BS_EXCHANGES; ++i)
     json_object_set_new(out, bs_exchange_keys[i], json_real(m->exchange[i]));
   if (out && m->measured_at[0]) json_object_set_new(out, "measured_at", json_string(m->measured_at));

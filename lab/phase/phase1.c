@@ -253,12 +253,13 @@ static void warn_of_clock(json_t *pairs, const arm_state *a) {
 static void warn_of_prediction(const phase1 *p, json_t *pairs, uint32_t i) {
   const arm_state *a = &p->arm[i];
   char text[640];
-  const bs_against_facts facts = {.arm = a->name,
-                                  .machine = &p->machine,
-                                  .ranks = a->c.world_size,
-                                  .threads = a->c.threads_per_rank,
-                                  .pairs = p->hot->pairs,
-                                  .disturbed = p->hot->disturbed_kept};
+  bs_against_facts facts = {.arm = a->name,
+                            .machine = &p->machine,
+                            .ranks = a->c.world_size,
+                            .threads = a->c.threads_per_rank,
+                            .pairs = p->hot->pairs + p->hot->discarded};
+  for (uint32_t k = 0; k < BS_DISTURB_COUNT_; ++k)
+    if (p->hot->disturbed[k] > facts.disturbed) facts.disturbed = p->hot->disturbed[k];
   if (bs_against_sentence(&a->predicted, p->hot->arm[i].look.p50, &facts, text, sizeof text))
     json_array_append_new(json_object_get(pairs, "measuring_warnings"), json_string(text));
 }
