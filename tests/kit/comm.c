@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_I64, BS_I32, BS_I8};
-enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
+enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0], BIG = 100033 };
 
 typedef int32_t (*collective_fn)(void *comm, const bs_coll_call *call, bs_error *err);
 
@@ -77,13 +77,17 @@ static void one_reduce_or_broadcast(test_rank *t, const kit_point *q) {
   kit_buffer_make(&x, q->rows * (uint64_t)c.in_stride * BS_DTYPE_BYTES(q->dtype));
   if (!q->in_place) kit_buffer_make(&own, q->rows * (uint64_t)c.out_stride * size);
   fill(q->dtype, x.data, t->rank, q->rows, q->count, c.in_stride);
+  for (uint64_t i = 0; i < q->count; i++) {
+    const double special = kit_point_special(q, t->rank, t->size, i);
+    if (special != 0.0) bs_store_f64(q->dtype, x.data, (int64_t)i, special);
+  }
   kit_buffer_keep(&x);
   if (!q->in_place) kit_buffer_keep(&own);
   c.in = x.data;
   c.out = y->data;
   if (served(t, q, slot_of(t->comm, q->kind)(t->handle, &c, &t->err))) {
     const uint64_t n = q->rows * q->count;
-    for (uint64_t i = 0; i < n; i += step_for(n)) {
+    for (uint64_t i = 0; i < n; i += q->count == BIG ? 1 : step_for(n)) {
       const uint64_t row = i / q->count, col = i % q->count;
       const double want =
           q->kind == BS_COLL_BROADCAST ? input(q, c.root, i) : kit_point_reduced(q, t->size, i);
@@ -310,6 +314,12 @@ static void values_of(test_rank *t, const uint64_t *counts, size_t n, const char
         q.pad = 3;
         one(t, &q);
       }
+    for (size_t d = 0; d < 4 && w->kind == BS_COLL_ALL_REDUCE && counts[s] == 63; d++) {
+      kit_point q = base;
+      q.dtype = dtypes[d];
+      q.special = 1;
+      one(t, &q);
+    }
     kit_point rows = base;
     rows.rows = 4;
     rows.pad = 2;
@@ -337,8 +347,11 @@ static void values_of_group(test_rank *t) {
 }
 
 void kit_body_values(test_rank *t) {
-  static const uint64_t counts[] = {0, 1, 7, 333, 20011};
+  static const uint64_t counts[] = {0, 1, 7, 63, 333, 20011}; /* 63 of 64, or of any vector */
+  const kit_work *w = t->arg;
+  const kit_point big = {.kind = w->kind, .dtype = BS_F32, .rows = 1, .count = BIG, .where = ""};
   values_of(t, counts, sizeof counts / sizeof counts[0], "");
+  if (w->kind == BS_COLL_ALL_REDUCE || w->kind == BS_COLL_BROADCAST) one(t, &big);
   if (t->size > 2 && t->comm->group_open != NULL) values_of_group(t);
 }
 

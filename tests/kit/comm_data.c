@@ -3,6 +3,7 @@
  * oracle of reductions by any operation. */
 #include "tests/kit/comm_data.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { TAIL = 64 };
@@ -51,7 +52,10 @@ const char *kit_point_text(const kit_point *q, char *out, size_t size) {
   const uint32_t to = kit_point_out(q);
   snprintf(out, size, "%s%s %s%s%s, %llu rows of %llu%s%s", kinds[q->kind], ops[q->op],
            bs_dtype_name(q->dtype), to != q->dtype ? " to " : "", to != q->dtype ? bs_dtype_name(to) : "",
-           (unsigned long long)q->rows, (unsigned long long)q->count, q->in_place ? " in place" : "",
+           (unsigned long long)q->rows, (unsigned long long)q->count,
+           q->special    ? " with NaN and Inf"
+           : q->in_place ? " in place"
+                         : "",
            q->where != NULL ? q->where : "");
   return out;
 }
@@ -64,8 +68,15 @@ uint32_t kit_point_reduce(const kit_point *q) {
   return q->reduce_dtype != 0 ? q->reduce_dtype : q->dtype;
 }
 
+double kit_point_special(const kit_point *q, uint32_t rank, uint32_t size, uint64_t i) {
+  static const double values[4] = {0.0, INFINITY, NAN, -INFINITY};
+  return q->special && rank == i / 4 % size ? values[i % 4] : 0.0;
+}
+
 double kit_point_reduced(const kit_point *q, uint32_t size, uint64_t i) {
   const uint32_t reduce = kit_point_reduce(q);
+  const double special = kit_point_special(q, (uint32_t)(i / 4 % size), size, i);
+  if (special != 0.0) return special;
   double all = 0.0;
   for (uint32_t r = 0; r < size; r++) {
     const double v = rounded(reduce, rounded(q->dtype, value_of(q->dtype, r, i)));

@@ -12,6 +12,7 @@ typedef struct kit_point {
   uint64_t rows, count;
   int64_t pad;
   int in_place;
+  int special; /* 1: of each four elements one is Inf, one NaN, one -Inf on some rank */
   uint32_t op, dtype_out, reduce_dtype; /* of reductions; dtypes 0: dtype */
   const char *where;                    /* "", or " of a group" */
 } kit_point;
@@ -33,6 +34,8 @@ void kit_buffer_check(const kit_buffer *b, const kit_point *q, uint32_t rank, ui
 const char *kit_point_text(const kit_point *q, char *out, size_t size);
 uint32_t kit_point_out(const kit_point *q);
 uint32_t kit_point_reduce(const kit_point *q);
+/* Rank's element i of a special point: NaN or an infinity; 0: an ordinary value. */
+double kit_point_special(const kit_point *q, uint32_t rank, uint32_t size, uint64_t i);
 /* What a reduction in rank order gives for element i. */
 double kit_point_reduced(const kit_point *q, uint32_t size, uint64_t i);
 #endif

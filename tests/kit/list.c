@@ -63,10 +63,10 @@ static const row backend_rows[] = {
     {"numerics", "device", kit_num_device, 1, 0, NULL},
     {"lifecycle", "device", kit_life_device, 0, 0, NULL},
 };
-static const char *const worlds[] = {"1", "2", "3"}, *const driven[] = {"1", "2", "3", "4"};
+static const char *const worlds[] = {"1", "2", "3", "4", "7"}, *const driven[] = {"1", "2", "3", "4"};
 static const row method_rows[] = {
     {"lifecycle", "layer", kit_life_build, 0, 0, NULL},
-    {"method", "exact", kit_method_exact, 0, 3, worlds},
+    {"method", "exact", kit_method_exact, 0, 5, worlds},
     {"method", "real", kit_method_real, 0, 3, worlds},
     {"method", "gradient", kit_method_gradient, 0, 3, worlds},
     {"method", "repeats", kit_method_repeats, 0, 2, worlds},
@@ -109,6 +109,7 @@ static int fits(const row *r, const kit_found *f) {
 
 static void add(list *l, const row *r, const char *thing, uint32_t index) {
   for (uint32_t a = 0; a < (r->n_args > 0 ? r->n_args : 1) && l->n < l->max; a++) {
+    if (r->args == worlds && a >= 3 && !kit_full()) break;
     kit_case *c = &l->cases[l->n++];
     memset(c, 0, sizeof *c);
     c->group = r->group;

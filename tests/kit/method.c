@@ -2,6 +2,7 @@
  * method.c - group method: layers of the plugin's method in worlds of thread ranks on the backend ref. What
  * it proposes is built; integers give the exact product, real numbers keep to the gates of phase 0; the host
  * counts what was proposed. Runs and most checks are those of tests/methods. */
+#include <math.h>
 #include <stdio.h>
 
 #include "blockshock/plugin.h"
@@ -171,7 +172,7 @@ static uint32_t exact_point(bs_context *context, mf_case *c, size_t shape, bs_er
 }
 
 void kit_method_exact(const kit_case *c) {
-  const uint32_t P = c->arg + 1;
+  const uint32_t P = c->arg < 4 ? c->arg + 1 : 7; /* the worlds of list.c */
   bs_context *context = kit_method_context();
   bs_error why = BS_ERROR_INIT;
   const bs_method *m = NULL;
@@ -273,7 +274,8 @@ static void judge_ranks(const mf_case *c, const mf_result *result, const bs_refe
   bs_prediction_free(&prediction);
 }
 
-static void real_point(bs_context *context, const mf_case *c, uint32_t split) {
+static void real_point(bs_context *context, const mf_case *c, const bs_proposal *p) {
+  const uint32_t split = p->split;
   const bs_layer_spec *s = &c->spec;
   mf_result result;
   mf_run_ok(context, c, &result);
@@ -295,7 +297,13 @@ static void real_point(bs_context *context, const mf_case *c, uint32_t split) {
                                         .threads = 1};
   if (rc == BS_OK) rc = bs_reference_compute(&request, &reference, &err);
   kit_assert(rc == BS_OK, "the oracle fails: %s: %s", err.id, err.message);
-  const bs_arithmetic arithmetic = {.y_dtype = s->y_dtype, .reduce_dtype = BS_F32, .accumulate = BS_ACC_F32};
+  /* Zeros in the place of others' weights: more products than a rank has weights. */
+  const int64_t own = result.rank[0].k_own > 0 ? result.rank[0].k_own : 1;
+  const bs_arithmetic arithmetic = {
+      .y_dtype = s->y_dtype,
+      .reduce_dtype = BS_F32,
+      .accumulate = BS_ACC_F32,
+      .zero_products = p->flops > 2u * (uint64_t)(s->B * result.rank[0].row_count * own)};
   judge_ranks(c, &result, &reference, &arithmetic);
   bs_reference_free(&reference);
   bs_source_release(&xs);
@@ -328,7 +336,11 @@ void kit_method_real(const kit_case *c) {
       kit_method_options(&l.spec);
       l.spec.mask = mask;
       if (!kit_method_proposed(context, &l, &p, &why)) continue;
-      real_point(context, &l, p.split);
+      real_point(context, &l, &p);
+      const float keep = x[3 * K + 5];
+      x[3 * K + 5] = -INFINITY; /* comes out with the sign that it must have */
+      real_point(context, &l, &p);
+      x[3 * K + 5] = keep;
       ran++;
     }
   }

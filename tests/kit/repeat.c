@@ -84,10 +84,40 @@ static void compare(const at_work *a, int round, int pass, const kit_record *now
       a->j->c.world, names[pass], round + 1, now->calls, names[pass], first->calls);
 }
 
+static int32_t forward_of(at_work *a, const bs_tensor *x, float *out, bs_error *err) {
+  memset(a->y.data, 0xFF, TOKENS * OUT * sizeof(float));
+  const int32_t rc = a->j->shim->table.forward(a->layer, x, &a->y, NULL, err);
+  memcpy(out, a->y.data, TOKENS * OUT * sizeof(float));
+  return rc;
+}
+
+/* A forward is one of its x alone: of what is in it now, wherever it lies, however often it was asked. */
+static int32_t other_inputs(bs_rank *rank, at_work *a, bs_error *err) {
+  float first[TOKENS * OUT], moved[TOKENS * OUT], now[TOKENS * OUT];
+  bs_tensor other = {0};
+  int32_t rc = forward_of(a, &a->x, first, err);
+  if (rc == BS_OK) rc = take(rank, 2, TOKENS, IN, &other, err);
+  if (rc != BS_OK) return rc;
+  for (int i = 0; i < TOKENS * IN; i++) ((float *)other.data)[i] = 1.0f - a->j->x[i];
+  rc = forward_of(a, &other, moved, err);
+  for (int i = 0; rc == BS_OK && i < 3; i++) { /* the same values where the first ones were */
+    memcpy(a->x.data, other.data, TOKENS * IN * sizeof(float));
+    rc = forward_of(a, &a->x, now, err);
+    kit_assert(rc != BS_OK || memcmp(now, moved, sizeof now) == 0,
+               "P=%u: forward %d gives other bits of the same x in another tensor", a->j->c.world, i + 3);
+  }
+  kit_assert(rc != BS_OK || memcmp(now, first, sizeof now) != 0, "P=%u: another x gives the same y",
+             a->j->c.world);
+  memcpy(a->x.data, a->j->x, TOKENS * IN * sizeof(float));
+  bs_rank_get_api()->tensor_free(rank, &other);
+  return rc;
+}
+
 static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   at_work a = {.j = arg};
   bs_tensor *const all[] = {&a.x, &a.y, &a.dy, &a.dx, &a.dw, &a.db};
   int32_t rc = make(rank, &a, err);
+  if (rc == BS_OK) rc = other_inputs(rank, &a, err);
   for (int round = 0; rc == BS_OK && round < ROUNDS; round++)
     for (int pass = 0; rc == BS_OK && pass < PASSES; pass++) {
       kit_record now;

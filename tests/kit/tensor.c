@@ -22,7 +22,7 @@ void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows,
   m->before = malloc(m->block_bytes);
   kit_assert(posix_memalign(&p, 64, m->block_bytes) == 0 && m->before != NULL, "no memory for a tensor");
   m->block = p;
-  memset(m->block, 0xA5, m->block_bytes);
+  memset(m->block, 0xFF, m->block_bytes); /* NaN of floats: what is read from beside shows in the output */
   if (rank == 1) {
     m->d.rank = 1;
     m->d.dims[0] = cols;
