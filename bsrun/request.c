@@ -21,8 +21,13 @@ const args_option bsrun_run_options[] = {
     {"comm", 0, "NAME", 0,
      "communicator; WRAPPER:NAME wraps it, as in fault:threads; default: threads, or what the backend names"},
     {"launch", 0, "HOW", 0, "ranks are threads (default), processes (same machine), or mpi"},
-    {"phase", 0, "NAME", 0, "0 (correctness) or 1 (forward); default: both"},
+    {"phase", 0, "NAME", 0, "0 (numbers), 1 (time), 2 (backward pass), 3 (training); default: 0, then 1"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
+    {"b", 0, "N", 0, "tokens B; default: 64"},
+    {"n", 0, "N", 0, "output features N; default: 4096"},
+    {"k", 0, "N", 0, "input features K; default: N"},
+    {"dtype", 0, "T", 0, "dtype of the model: bf16 (default), f16, f32, f64, ..."},
+    {"bias", 0, "on|off", 0, "a random bias; default: on"},
     {"workload", 0, "NAME", 0, "gaussian, uniform, fixed_seed, file, ..."},
     {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
     {"sweep", 0, "NAME", 0, "run every value of a sweep: N_sweep, batch_sweep, or a YAML file"},
@@ -82,15 +87,46 @@ static int32_t add_keys(const args *a, bsrun_request *out, bs_error *err) {
                                            {"n", "model.N"},
                                            {"k", "model.K"},
                                            {"dtype", "model.dtype"},
+                                           {"bias", "method.bias"},
                                            {"comm", "hardware.comm"},
                                            {"backend", "hardware.backend"},
                                            {"launch", "hardware.launch"}};
   int32_t rc = BS_OK;
   for (size_t i = 0; i < sizeof options / sizeof options[0] && rc == BS_OK; i++) {
     const char *value = args_value(a, options[i][0]);
-    if (value != NULL) rc = add_text(out, options[i][1], value, err);
+    const int flag = value != NULL && value[0] == '\0' && i == 4; /* --bias of explain is of one product */
+    if (value != NULL && !flag) rc = add_text(out, options[i][1], value, err);
   }
   return rc;
+}
+
+/* An option and a --set of one key that differ: neither wins in silence. */
+static int32_t no_conflicts(const args *a, const bsrun_request *r, bs_error *err) {
+  const bs_compose_request *q = &r->compose;
+  static const char *const named[][2] = {{"world-size", "hardware.world_size"},
+                                         {"phase", "phase.name"},
+                                         {"method", "method.name"},
+                                         {"mask", "mask.name"},
+                                         {"workload", "workload.name"},
+                                         {"hardware", "hardware.name"}};
+  for (size_t i = 0; i < q->n_sets; i++) {
+    const char *set = q->sets[i], *text = NULL;
+    const size_t key = strcspn(set, "=");
+    char other[320];
+    for (size_t k = 0; k < q->n_texts; k++)
+      if (strlen(q->texts[k]) > key && strncmp(q->texts[k], set, key + 1) == 0) text = q->texts[k];
+    for (size_t k = 0; k < sizeof named / sizeof named[0]; k++) {
+      const char *value = args_value(a, named[k][0]);
+      if (value == NULL || strlen(named[k][1]) != key || strncmp(named[k][1], set, key) != 0) continue;
+      snprintf(other, sizeof other, "%s=%.200s", named[k][1], value);
+      text = other;
+    }
+    if (text == NULL || strcmp(text, set) == 0) continue;
+    bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--set %.200s, and an option that means %.200s", set, text);
+    bs_error_hint(err, "give one of them");
+    return BS_USAGE;
+  }
+  return BS_OK;
 }
 
 static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
@@ -141,6 +177,7 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   q->plugins = out->lists[1];
   q->sets = out->lists[2];
   q->texts = (const char *const *)out->texts;
+  if (rc == BS_OK) rc = no_conflicts(a, out, err);
   q->phase = args_value(a, "phase");
   q->method = args_value(a, "method");
   q->mask = args_value(a, "mask");
