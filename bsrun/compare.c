@@ -47,28 +47,6 @@ const args_option compare_options[] = {
 };
 const size_t compare_n_options = sizeof compare_options / sizeof compare_options[0];
 
-const bs_field ladder_fields[] = {
-    {"pass", "PASS", BS_FIELD_FOLD, 0},
-    {"place", "PLACE", BS_FIELD_RIGHT, 0},
-    {"candidate", "CANDIDATE", 0, 0},
-    {"world_size", "P", BS_FIELD_RIGHT, 0},
-    {"threads_per_rank", "THREADS/RANK", BS_FIELD_RIGHT, 0},
-    {"predicted_ms", "PREDICTED ms", BS_FIELD_RIGHT, 4},
-    {"measured_ms", "MEASURED ms", BS_FIELD_RIGHT, 4},
-    {"ratio", "TIMES FIRST", BS_FIELD_RIGHT, 3},
-    {"ratio_low", "FROM", BS_FIELD_RIGHT, 3},
-    {"ratio_high", "TO", BS_FIELD_RIGHT, 3},
-    {"verdict", "FIRST IS", 0, 0},
-    {"limit", "LIMIT", 0, 0},
-    {"wire_bytes", "WIRE BYTES", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
-    {"wire_error", "WIRE ERROR", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
-    {"bound_ms", "BOUND ms", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
-    {"measured_over_predicted", "ms/PREDICTED", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
-    {"settings", "SETTINGS", BS_FIELD_WIDE, 0},
-    {"why", "WHY", 0, 0},
-};
-const size_t ladder_n_fields = sizeof ladder_fields / sizeof ladder_fields[0];
-
 /* "a,b" as a list of the configuration. */
 static int32_t set_list(bs_node *config, const char *path, const char *words, bs_error *err) {
   bs_text text = {0};
@@ -185,7 +163,7 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
     if (rc == BS_OK) rc = one_pass(r->context, r->config, &o, most, seconds, r->rows, err);
   }
   bsrun_progress_end(&r->progress);
-  return rc == BS_OK ? bs_report_print(stdout, format, ladder_fields, ladder_n_fields, r->rows, err) : rc;
+  return rc == BS_OK ? ladder_print(format, r->rows, 0, err) : rc;
 }
 
 static void compare_free(compare_run *r) {

@@ -26,6 +26,6 @@ int32_t auto_apply(const auto_choice *choice, bs_node *config, bs_error *err);
 int32_t auto_stand_in(bs_node *config, bs_error *err);
 void auto_free(auto_choice *choice);
 
-extern const bs_field ladder_fields[];
-extern const size_t ladder_n_fields;
+/* Rows of ladders in a format. only_measured: a table leaves the others out and counts them. */
+int32_t ladder_print(int format, const json_t *rows, int only_measured, bs_error *err);
 #endif

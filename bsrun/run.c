@@ -353,7 +353,7 @@ static int32_t print_results(const run_plan *p, bs_error *err) {
       p->format == BS_FORMAT_TABLE || p->format == BS_FORMAT_WIDE || p->format == BS_FORMAT_MD;
   int32_t rc = BS_OK;
   if (readable && json_array_size(p->ladders) > 0) {
-    rc = bs_report_print(stdout, p->format, ladder_fields, ladder_n_fields, p->ladders, err);
+    rc = ladder_print(p->format, p->ladders, 1, err);
     putchar('\n');
   }
   if (rc == BS_OK && p->screen) return screen_print(p->session.records, p->session.folders, err);

@@ -380,7 +380,7 @@ static void add_comparison(json_t *row, const json_t *record, const json_t *arm,
   copy_as(row, "cold_speedup_low", cold, "low");
   copy_as(row, "cold_speedup_high", cold, "high");
   const char *method = json_string_value(json_object_get(record, "method"));
-  screen_comparison(hot, arm, 0, words, sizeof words);
+  screen_comparison(hot, arm, words, sizeof words);
   snprintf(text, sizeof text, "%.64s %s", method != NULL ? method : "method", words);
   json_object_set_new(row, "result", json_string(text));
 }

@@ -210,19 +210,16 @@ const char *screen_arm(const json_t *arm, char *out, size_t size) {
   return out;
 }
 
-const char *screen_comparison(const json_t *c, const json_t *other, int with_next, char *out, size_t size) {
-  char name[96];
-  const char *word = str(c, "word");
-  const char *cause = with_next ? str(c, "cause") : "", *next = with_next ? str(c, "next") : "";
-  const double ratio = num(c, "speedup"), low = num(c, "low"), high = num(c, "high");
-  screen_arm(other, name, sizeof name);
-  if (strcmp(word, "UNCLEAR") == 0)
-    snprintf(out, size, "UNCLEAR: cannot be told apart from %s: %.3g times as fast [%.3g, %.3g]%s%s%s%s",
-             name, ratio, low, high, cause[0] != '\0' ? "; " : "", cause, next[0] != '\0' ? "; " : "", next);
-  else if (strcmp(word, "SAME") == 0)
-    snprintf(out, size, "SAME: as fast as %s, %.3g times [%.3g, %.3g]", name, ratio, low, high);
+const char *screen_comparison(const json_t *c, const json_t *other, char *out, size_t size) {
+  char name[96], why[64] = "";
+  const char *word = str(c, "word"), *cause = str(c, "cause");
+  if (cause[0] != '\0') snprintf(why, sizeof why, " (%.56s)", cause);
+  if (strcmp(word, "SAME") == 0)
+    snprintf(out, size, "SAME: as fast as %s, %.3g times [%.3g, %.3g]", screen_arm(other, name, sizeof name),
+             num(c, "speedup"), num(c, "low"), num(c, "high"));
   else
-    snprintf(out, size, "%s: %.3g times as fast as %s [%.3g, %.3g]", word, ratio, name, low, high);
+    snprintf(out, size, "%s%s: %.3g times as fast as %s [%.3g, %.3g]", word, why, num(c, "speedup"),
+             screen_arm(other, name, sizeof name), num(c, "low"), num(c, "high"));
   return out;
 }
 
@@ -256,10 +253,17 @@ static void say_fast(const json_t *r) {
     for (size_t k = 0; k < json_array_size(arms); k++)
       if (strcmp(str(json_array_get(arms, k), "name"), str(c, "against")) == 0)
         other = json_array_get(arms, k);
-    say("", "%s", screen_comparison(c, other, 1, text, sizeof text));
+    say("", "%s", screen_comparison(c, other, text, sizeof text));
   }
   if (json_array_size(comparisons) > 0)
-    say("", "(medians of %.0f pairs, with the 95 %% interval)", num(r, "pairs"));
+    say("", "(%.0f interleaved pairs, layers built %.0f times; in brackets the 95 %% interval)",
+        num(r, "pairs"), num(r, "builds"));
+  for (size_t i = 0; i < json_array_size(comparisons); i++) { /* each cause once */
+    const char *next = str(json_array_get(comparisons, i), "next");
+    size_t k = 0;
+    while (k < i && strcmp(str(json_array_get(comparisons, k), "next"), next) != 0) k++;
+    if (k == i && next[0] != '\0') say("", "unclear: %s", next);
+  }
   if (json_is_object(cold)) say("", "with caches flushed: %.4g ms a forward", 1e3 * num(cold, "median_s"));
 }
 

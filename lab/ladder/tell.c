@@ -6,6 +6,7 @@
 
 #include "lab/ladder/ladder.h"
 #include "lab/measure/against.h"
+#include "lab/measure/outliers.h"
 
 const char *bs_ladder_pass_name(uint32_t pass) {
   static const char *const names[BS_ARM_WORKS_] = {"forward", "backward", "sgd", "adamw"};
@@ -100,8 +101,29 @@ const char *bs_rung_sentence(const bs_ladder *l, const bs_rung *r, char *out, si
   return out;
 }
 
+static json_t *ratio_or_null(double ratio) {
+  return isfinite(ratio) ? json_real(ratio) : json_null();
+}
+
 static json_t *ms(double seconds) {
   return isfinite(seconds) ? json_real(seconds * 1e3) : json_null();
+}
+
+/* How many times as fast the row's candidate is as the first: the comparison has the first as its subject. */
+static void add_comparison(json_t *row, const bs_ladder *l, const bs_comparison *c) {
+  static const uint32_t turned[] = {BS_WORD_UNCLEAR, BS_WORD_SLOWER, BS_WORD_FASTER, BS_WORD_SAME};
+  char next[BS_LOOK_SENTENCE];
+  const bs_rung *first = NULL;
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->rungs[i].measured && l->rungs[i].against.pairs == 0) first = &l->rungs[i];
+  json_object_set_new(row, "against", json_string(first != NULL ? first->name : ""));
+  json_object_set_new(row, "speedup", ratio_or_null(1.0 / c->ratio));
+  json_object_set_new(row, "speedup_low", ratio_or_null(1.0 / c->high));
+  json_object_set_new(row, "speedup_high", ratio_or_null(1.0 / c->low));
+  json_object_set_new(row, "verdict", json_string(bs_comparison_name(turned[c->word & 3u])));
+  if (c->word != BS_WORD_UNCLEAR) return;
+  json_object_set_new(row, "cause", json_string(bs_unclear_name(c->cause)));
+  json_object_set_new(row, "next", json_string(bs_comparison_next(c, next, sizeof next)));
 }
 
 static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
@@ -120,12 +142,7 @@ static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
   }
   if (r->measured) {
     json_object_set_new(row, "measured_ms", ms(r->seconds));
-    if (r->against.pairs > 0) {
-      json_object_set_new(row, "ratio", json_real(r->against.ratio));
-      json_object_set_new(row, "ratio_low", json_real(r->against.low));
-      json_object_set_new(row, "ratio_high", json_real(r->against.high));
-      json_object_set_new(row, "verdict", json_string(bs_comparison_name(r->against.word)));
-    }
+    if (r->against.pairs > 0) add_comparison(row, l, &r->against);
     const bs_against against = bs_against_of(p, r->seconds);
     bs_against_json(row, &against);
   }

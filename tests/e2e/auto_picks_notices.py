@@ -23,7 +23,7 @@ def made(rng, slower):
     rows = []
     for i, name in enumerate(names):
         rows.append({"candidate": name, "place": sorted(times).index(times[i]) + 1, "measured_ms": times[i],
-                     "ratio": None if i == 0 else times[i] / times[0]})
+                     "speedup": None if i == 0 else times[0] / times[i]})
     rng.shuffle(rows)
     return {"case": [[64, 64], 8, "f32", 2, "forward"], "chosen": names[0], "rows": rows}
 
@@ -56,15 +56,15 @@ def main(source):
     for what, spoil in (
             ("the choice was not measured", lambda c: [r.update(measured_ms=None) for r in c["rows"] if r["candidate"] == c["chosen"]]),
             ("a candidate was left out", lambda c: [r.update(measured_ms=None) for r in c["rows"] if r["candidate"] != c["chosen"]][:1]),
-            ("held against another", lambda c: [r.update(ratio=1.0) for r in c["rows"]]),
-            ("no ratio", lambda c: [r.update(ratio=None) for r in c["rows"]]),
+            ("held against another", lambda c: [r.update(speedup=1.0) for r in c["rows"]]),
+            ("no ratio", lambda c: [r.update(speedup=None) for r in c["rows"]]),
             ("it did not run", lambda c: c.update(error="bsrun: exit 7"))):
         cases = mixed(0, 2.0)
         spoil(cases[7])
         check(what, cases, 1, "1 not judged")
     # A candidate that cannot run is none: nothing is missed by it.
     cases = mixed(0, 2.0)
-    cases[3]["rows"].append({"candidate": "blockshock complement_1100_0011", "place": None, "measured_ms": None, "ratio": None})
+    cases[3]["rows"].append({"candidate": "blockshock complement_1100_0011", "place": None, "measured_ms": None, "speedup": None})
     check("one was refused", cases, 0, "40 of 40")
     for failure in failures:
         print(failure)
