@@ -30,15 +30,14 @@ build: setup $(BUILD)/build.ninja
 
 LAYER := encoder.layer.0.intermediate.dense.weight
 run: build
-	$(BUILD)/bin/bsrun --plugin cpu --method blockshock
 	@if file=$$(scripts/fetch-trained-layer .deps/minilm); then \
-	  set -- $(BUILD)/bin/bsrun --plugin cpu --method blockshock --workload file \
-	    --set "workload.weights=$$file#$(LAYER)" --set workload.bias=auto; \
-	  printf '\n%s\n' "$$*"; "$$@"; \
+	  set -- $(BUILD)/bin/bsrun -o table -q --phase 0 --workload file --set "workload.weights=$$file#$(LAYER)" --set workload.bias=auto; \
+	  printf 'a trained layer: %s\n' "$$*"; "$$@"; echo; \
 	else \
 	  echo 'make run: the trained layer could not be fetched (scripts/fetch-trained-layer needs a network and pip);' \
-	    'the run above is on generated data'; \
+	    'the run below is on generated data'; \
 	fi
+	$(BUILD)/bin/bsrun
 
 # One more than cores: tests of ranks that wait for one another leave a core idle.
 test: build

@@ -256,7 +256,7 @@ static int print_table(FILE *out, grid *g, size_t most) {
     const char *text = folded(g, c);
     if (text == NULL || text[0] == '\0') continue;
     const size_t need = shown_width(g->fields[c]->title) + 1 + shown_width(text);
-    const char *between = above == 0 ? "" : above + 2 + need > most ? ",\n" : ", ";
+    const char *between = above == 0 ? "" : above + 3 + need > most ? ",\n" : ", ";
     above = between[0] == ',' && between[1] == ' ' ? above + 2 + need : need;
     fprintf(out, "%s%s %s", between, g->fields[c]->title, text);
   }
