@@ -95,16 +95,20 @@ int32_t run_check_memory(const run_session *s, const bs_experiment *e, bs_error 
 
 /* Grades are told of the plugins that run, but a grade changes no result: the run's key is made without. */
 static int32_t begin_run(run_session *s, bs_experiment *e, uint32_t world, json_t **out_plugins,
-                         json_t **out_load, bs_run **out_run, bs_error *err) {
-  char key[65];
+                         json_t **out_load, json_t *out_inputs, bs_run **out_run, bs_error *err) {
+  char key[65], *command = bsrun_command_line();
+  bs_node *config = NULL;
   json_t *env = bs_env_collect(s->context);
+  if (command != NULL && env != NULL) json_object_set_new(env, "command", json_string(command));
+  free(command);
   *out_load = json_incref(json_object_get(json_object_get(env, "system"), "load_average"));
   int32_t rc = bs_grades_mark(&s->grades, json_object_get(env, "plugins"), err);
   char *env_text = rc != BS_OK || env == NULL ? NULL : bs_env_text(env);
   json_decref(env);
   if (env_text == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (rc == BS_OK) rc = bs_env_plugins(s->context, out_plugins, err);
-  if (rc == BS_OK) rc = bs_record_key(e, *out_plugins, world, key, err);
+  if (rc == BS_OK) rc = bs_experiment_settle(e, world, &config, err);
+  if (rc == BS_OK) rc = bs_record_key(e, config, *out_plugins, world, out_inputs, key, err);
   if (rc == BS_OK) rc = bs_grades_mark(&s->grades, *out_plugins, err);
   if (rc == BS_OK) {
     const bs_run_request q = {.out_dir = e->out_dir,
@@ -113,11 +117,12 @@ static int32_t begin_run(run_session *s, bs_experiment *e, uint32_t world, json_
                               .method = e->method,
                               .run_id = s->run_id,
                               .key = key,
-                              .config = e->config,
+                              .config = config,
                               .env = env_text,
                               .seed = e->seed};
     rc = bs_store_begin(&q, out_run, err);
   }
+  bs_config_free(config);
   free(env_text);
   return rc;
 }
@@ -319,7 +324,7 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   bsrun_progress progress = {
       .of = e->phase_name, .point = session->point, .points = session->points, .busy = ATOMIC_FLAG_INIT};
   bs_phase_result result = {0};
-  json_t *plugins = NULL, *record = NULL, *load = NULL;
+  json_t *plugins = NULL, *record = NULL, *load = NULL, *inputs = json_array();
   bs_run *run = NULL;
   uint32_t world = 1;
   int32_t rc = open_parts(session->context, e, &world, err);
@@ -328,7 +333,7 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   if (rc == BS_OK && asks_for_half(e)) rc = tell_half(session, e, err);
   if (rc == BS_OK && bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0)
     rc = tell_mixed(session, e, err);
-  if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &load, &run, err);
+  if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &load, inputs, &run, err);
   if (rc == BS_OK) {
     run_signals_watch(bs_run_get_fd(run));
     bsrun_log_begin(bs_run_get_fd(run));
@@ -338,6 +343,7 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
     } else {
       json_object_set_new(record, "launch", json_string(bs_schema_str(e->config, "hardware.launch")));
       json_object_set(record, "load_average", load);
+      json_object_set(record, "inputs", inputs);
       rc = tell(session, BS_WORD_START, BS_OK, err);
       if (rc == BS_OK) rc = run_experiment(session, e, &progress, &result, err);
     }
@@ -365,5 +371,6 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   json_decref(plugins);
   bsrun_died_watch(NULL);
   json_decref(load);
+  json_decref(inputs);
   return rc;
 }

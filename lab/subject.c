@@ -73,6 +73,24 @@ static int32_t open_mask(const bs_experiment *e, bs_subject *out, bs_error *err)
   return rc;
 }
 
+/* A bias is in every run unless it is left out: a method that takes none says how. What else it refuses it
+ * says where it is built. */
+static int32_t refuse_bias(const bs_experiment *e, const bs_subject *s, bs_error *err) {
+  bs_proposal p = {.struct_size = sizeof p};
+  bs_layer_spec bare = s->spec;
+  bs_error why = BS_ERROR_INIT;
+  bare.has_bias = 0;
+  if (!s->spec.has_bias) return BS_OK;
+  const int32_t rc =
+      bs_method_propose((bs_context *)(uintptr_t)s->context, e->method, &s->spec, 0, s->world_size, &p, &why);
+  if (rc == BS_OK || bs_method_propose((bs_context *)(uintptr_t)s->context, e->method, &bare, 0,
+                                       s->world_size, &p, NULL) != BS_OK)
+    return BS_OK;
+  if (err != NULL) *err = why;
+  bs_error_hint(err, "this method takes no bias: --set method.bias=false");
+  return rc;
+}
+
 int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->context = context;
@@ -103,8 +121,10 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
                               .n_options = e->n_method_options,
                               .option_keys = e->method_keys,
                               .option_values = e->method_values};
-  bs_overlap_resolve(e, out);
-  return BS_OK;
+  rc = refuse_bias(e, out, err);
+  if (rc == BS_OK) bs_overlap_resolve(e, out);
+  if (rc != BS_OK) bs_subject_close(out);
+  return rc;
 }
 
 void bs_subject_close(bs_subject *subject) {

@@ -40,6 +40,20 @@ const char *bs_dtype_name(uint32_t dtype) {
   return "?";
 }
 
+void bs_dtype_name_codes(char *text) {
+  for (char *at = text; (at = strstr(at, "0x")) != NULL; at += 2) {
+    char *end = at + 2;
+    uint32_t code = 0;
+    for (; end < at + 6 && *end != '\0' && strchr("0123456789abcdef", *end) != NULL; end++)
+      code = code * 16 + (uint32_t)(*end <= '9' ? *end - '0' : *end - 'a' + 10);
+    const char *name = bs_dtype_name(code);
+    const size_t length = strlen(name);
+    if (end != at + 6 || name[0] == '?' || length > 6) continue; /* no name is longer than a code */
+    memcpy(at, name, length);
+    memmove(at + length, end, strlen(end) + 1);
+  }
+}
+
 static int same_word(const char *word, const char *text) {
   for (; *word != '\0'; word++, text++) {
     int c = (unsigned char)*text;

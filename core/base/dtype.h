@@ -18,6 +18,9 @@ BS_API uint8_t bs_f32_to_f8e5m2(float f);
 /* Directly from f64, rounded once. */
 BS_API uint16_t bs_f64_to_f16(double d);
 BS_API uint16_t bs_f64_to_bf16(double d);
+/* Puts the names of dtypes in the place of their codes ("0x0220" becomes "f32"): a plugin has no table of
+ * names, and writes codes into its messages. */
+BS_API void bs_dtype_name_codes(char *text);
 BS_API int bs_dtype_is_float(uint32_t dtype);
 BS_API int bs_dtype_known(uint32_t dtype);
 /* Unit round-off u of a float dtype (f32: 2^-24), 0 for integers. */

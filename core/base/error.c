@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/text.h"
 
 #define ROW(name, value, exit_code, text) {value, exit_code, #name, text},
@@ -162,7 +163,10 @@ void bs_error_format(const bs_error *err, const char *program, char *out_text, s
     put(&out, ": ", 2);
   }
   if (err->message[0] != '\0') {
-    put(&out, err->message, sizeof err->message);
+    char message[sizeof err->message + 1];
+    snprintf(message, sizeof message, "%.*s", (int)sizeof message - 1, err->message);
+    bs_dtype_name_codes(message);
+    put(&out, message, sizeof message);
   } else {
     put(&out, bs_status_text(err->code), SIZE_MAX);
   }

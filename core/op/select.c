@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/op/schema.h"
 #include "core/op/sibling.h"
@@ -27,6 +28,7 @@ void bs_candidate_ask(const bs_op_impl *impl, void *state, const bs_op_query *qu
   const int32_t rc = impl->supports(state, query, out_answer);
   out_answer->algo[sizeof out_answer->algo - 1] = '\0';
   out_answer->text[sizeof out_answer->text - 1] = '\0';
+  bs_dtype_name_codes(out_answer->text);
   if (rc != BS_OK) {
     out_answer->level = BS_LEVEL_NO;
     snprintf(out_answer->text, sizeof out_answer->text, "supports failed: %s", bs_status_name(rc));

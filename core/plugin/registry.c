@@ -71,7 +71,8 @@ static void add_unique(bs_list *names, const char *text, size_t n) {
   if (!bs_list_push(names, copy)) free(copy);
 }
 
-static void add_listed(bs_list *names, const char *things, uint32_t kind) {
+/* Names, or aliases ("alias=name"). */
+static void add_listed(bs_list *names, const char *things, uint32_t kind, int aliases) {
   const char *word = bs_kind_word(kind);
   size_t word_size = strlen(word);
   for (const char *line = things; *line != '\0';) {
@@ -79,7 +80,7 @@ static void add_listed(bs_list *names, const char *things, uint32_t kind) {
     if (n > word_size + 1 && strncmp(line, word, word_size) == 0 && line[word_size] == ':') {
       const char *own = line + word_size + 1;
       size_t size = strcspn(own, "=@\n");
-      add_unique(names, own, size);
+      if ((own[size] == '=') == aliases) add_unique(names, own, size);
     }
     line += n + (line[n] == '\n');
   }
@@ -95,7 +96,7 @@ static int32_t not_found(const bs_context *context, uint32_t kind, const char *n
   for (uint32_t i = 0; i < context->plugins.count; i++) {
     const bs_plugin_self *p = bs_plugin_at(context, i);
     if (p->has_note && (p->state == BS_PLUGIN_FOUND || p->state == BS_PLUGIN_ACTIVE))
-      add_listed(&names, p->note.things, kind);
+      add_listed(&names, p->note.things, kind, 0);
   }
   for (uint32_t i = 0; i < context->entries.count; i++) {
     const bs_entry *e = bs_entry_at(context, i);
@@ -103,16 +104,15 @@ static int32_t not_found(const bs_context *context, uint32_t kind, const char *n
     if (e->thing.kind != kind) continue;
     snprintf(name_of, sizeof name_of, "%s%s", e->thing.name, bs_wraps(&e->thing) ? ":" : "");
     add_unique(&names, name_of, strlen(name_of));
-    for (const char *alias = e->aliases; alias != NULL && *alias != '\0';) {
-      const size_t n = strcspn(alias, ", ");
-      if (n > 0) add_unique(&names, alias, n);
-      alias += n + (alias[n] != '\0');
-    }
   }
   if (names.count > 1) qsort(names.items, names.count, sizeof names.items[0], compare_names);
   for (uint32_t i = 0; i < names.count; i++)
     bs_text_printf(&known, "%s%s", i > 0 ? ", " : "", (const char *)names.items[i]);
   const char *word = bs_kind_word(kind);
+  for (uint32_t i = 0; i < context->plugins.count; i++) { /* as near as a name, and not listed */
+    const bs_plugin_self *p = bs_plugin_at(context, i);
+    if (p->has_note) add_listed(&names, p->note.things, kind, 1);
+  }
   const char *near = bs_nearest(name, (const char *const *)names.items, names.count);
   bs_error_set(err, BS_NOT_FOUND, "BS-PLG-NOTFOUND", "no %s '%s'; known: %s", word, name,
                known.data != NULL ? known.data : "none");

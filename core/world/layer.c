@@ -44,6 +44,13 @@ static int32_t check_spec(const bs_layer_spec *s, bs_error *err) {
   if (!bs_dtype_known(s->x_dtype) || !bs_dtype_known(s->w_dtype) || !bs_dtype_known(s->y_dtype))
     return bs_error_set(err, BS_CONFIG, "BS-LAYER-DTYPE", "unknown dtype among x 0x%04x, w 0x%04x, y 0x%04x",
                         s->x_dtype, s->w_dtype, s->y_dtype);
+  if (bs_dtype_is_float(s->x_dtype) != bs_dtype_is_float(s->w_dtype) ||
+      bs_dtype_is_float(s->x_dtype) != bs_dtype_is_float(s->y_dtype)) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-DTYPE", "x %s, w %s, y %s: all float or all integer",
+                 bs_dtype_name(s->x_dtype), bs_dtype_name(s->w_dtype), bs_dtype_name(s->y_dtype));
+    bs_error_hint(err, "columns of W in int8 or fp8 are the option mixed of a method (docs/methods.md)");
+    return BS_UNSUPPORTED;
+  }
   if (s->x_placement > BS_SPLIT_TOKENS || s->y_placement > BS_SPLIT_TOKENS)
     return bs_error_set(err, BS_CONFIG, "BS-LAYER-PLACEMENT", "unknown placement: x %u, y %u", s->x_placement,
                         s->y_placement);

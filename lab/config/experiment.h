@@ -18,6 +18,10 @@ int32_t bs_context_of_config(const bs_node *config, int32_t log_level,
 int32_t bs_experiment_make(bs_context *context, bs_node *config, const char *quiet_dir, bs_notes *notes,
                            bs_experiment *out_experiment, bs_error *err);
 void bs_experiment_free(bs_experiment *experiment);
+/* settle.c: a copy of the tree for the record, which the caller frees: with the backend, the communicator, K,
+ * the ranks and the bias that were decided, and absolute paths of files. */
+int32_t bs_experiment_settle(const bs_experiment *experiment, uint32_t world, bs_node **out_tree,
+                             bs_error *err);
 /* `rc` of a look-up of the name at path: a name that nobody registered is a mistake of the configuration
  * (BS_CONFIG), a plugin that cannot be used is not. Says in err where the name was written. */
 int32_t bs_config_name_error(const bs_node *config, const char *path, int32_t rc, bs_error *err);

@@ -48,7 +48,7 @@ static int32_t add_config(bs_sha256 *h, const bs_node *config, bs_error *err) {
 }
 
 /* The contents of the file that a value names ("path" or "path#tensor"); other values are in the tree. */
-static int32_t add_file(bs_sha256 *h, const char *value, bs_error *err) {
+static int32_t add_file(bs_sha256 *h, const char *key, const char *value, json_t *out_inputs, bs_error *err) {
   char path[4096], hex[65];
   struct stat st;
   if (strlen(value) >= sizeof path) return BS_OK;
@@ -56,24 +56,29 @@ static int32_t add_file(bs_sha256 *h, const char *value, bs_error *err) {
   if (strchr(path, '/') == NULL && strchr(path, '.') == NULL) return BS_OK;
   if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return BS_OK;
   const int32_t rc = bs_sha256_file(path, hex, err);
-  if (rc == BS_OK) bs_sha256_field(h, hex);
-  return rc;
+  if (rc != BS_OK) return rc;
+  bs_sha256_field(h, hex);
+  json_array_append_new(out_inputs, json_pack("{s:s, s:s, s:s}", "key", key, "file", path, "sha256", hex));
+  return BS_OK;
 }
 
 /* Of the workload's options and of the mask. */
-static int32_t add_inputs(bs_sha256 *h, const bs_experiment *e, bs_error *err) {
-  int32_t rc = e->importance != NULL ? add_file(h, e->importance, err) : BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < e->n_workload_options; i++)
-    rc = add_file(h, e->workload_values[i], err);
+static int32_t add_inputs(bs_sha256 *h, const bs_experiment *e, json_t *out_inputs, bs_error *err) {
+  int32_t rc = e->importance != NULL ? add_file(h, "mask.importance", e->importance, out_inputs, err) : BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < e->n_workload_options; i++) {
+    char key[96];
+    snprintf(key, sizeof key, "workload.%.64s", e->workload_keys[i]);
+    rc = add_file(h, key, e->workload_values[i], out_inputs, err);
+  }
   return rc;
 }
 
-int32_t bs_record_key(const bs_experiment *experiment, const json_t *plugins, uint32_t world_size,
-                      char out_key[65], bs_error *err) {
+int32_t bs_record_key(const bs_experiment *experiment, const bs_node *config, const json_t *plugins,
+                      uint32_t world_size, json_t *out_inputs, char out_key[65], bs_error *err) {
   char number[64];
   bs_sha256 h;
   bs_sha256_init(&h);
-  int32_t rc = add_config(&h, experiment->config, err);
+  int32_t rc = add_config(&h, config, err);
   if (rc == BS_OK) {
     char *text = json_dumps(plugins, JSON_COMPACT | JSON_SORT_KEYS);
     if (text == NULL) return no_memory(err);
@@ -82,7 +87,7 @@ int32_t bs_record_key(const bs_experiment *experiment, const json_t *plugins, ui
     bs_sha256_field(&h, bs_build_id());
     snprintf(number, sizeof number, "P=%u seed=%llu", world_size, (unsigned long long)experiment->seed);
     bs_sha256_field(&h, number);
-    rc = add_inputs(&h, experiment, err);
+    rc = add_inputs(&h, experiment, out_inputs, err);
   }
   if (rc == BS_OK) bs_sha256_hex(&h, out_key);
   return rc;
@@ -105,6 +110,7 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
   bad |= json_object_set_new(record, "dtype", json_string(dtype));
   bad |= json_object_set_new(record, "backend", json_string(e->backend));
   bad |= json_object_set_new(record, "comm", json_string(e->comm));
+  bad |= json_object_set_new(record, "oversubscribed", json_boolean(e->oversubscribed));
   bad |= json_object_set_new(record, "workload", json_string(e->workload));
   bad |= json_object_set_new(record, "mask",
                              e->mask_given && e->mask.name != NULL ? json_string(e->mask.name) : json_null());

@@ -4,11 +4,11 @@
 #define BS_LAB_STORE_RECORD_H
 #include "lab/lab.h"
 
-/* sha256 over the resolved configuration (without run_id and config_paths, and the folders that results go
- * to), plugin sums, library build id, world size, seed and the contents of files that workload options name.
- */
-int32_t bs_record_key(const bs_experiment *experiment, const json_t *plugins, uint32_t world_size,
-                      char out_key[65], bs_error *err);
+/* sha256 over the configuration that is stored (without run_id and config_paths, and the folders that results
+ * go to), plugin sums, library build id, world size, seed and the contents of files that workload options
+ * name, which are appended to out_inputs (NULL: not) as {key, file, sha256}. */
+int32_t bs_record_key(const bs_experiment *experiment, const bs_node *config, const json_t *plugins,
+                      uint32_t world_size, json_t *out_inputs, char out_key[65], bs_error *err);
 
 /* What every record starts with. The caller owns it. NULL: out of memory. */
 json_t *bs_record_start(const bs_experiment *experiment, const char *run_id, const json_t *plugins);

@@ -2,6 +2,7 @@
  * test_dtype.c - conversions against an oracle that knows only the formats' definitions: every 8- and
  * 16-bit code, and around every midpoint of neighbours (tie to even, one step below, one above). */
 #include <math.h>
+#include <stdio.h>
 
 #include "core/base/dtype.h"
 #include "tests/marks.h"
@@ -218,6 +219,11 @@ START_TEST(names) {
   }
   ck_assert_str_eq(bs_dtype_name(BS_F8E4M3), "f8e4m3");
   ck_assert_str_eq(bs_dtype_name(77), "?");
+  char text[96];
+  snprintf(text, sizeof text, "arg 0 of dtype 0x%04x: 0x%04x wanted, not 0x1234 or 0x22, at 0x", BS_F32,
+           BS_F8E4M3);
+  bs_dtype_name_codes(text); /* as plugins write them */
+  ck_assert_str_eq(text, "arg 0 of dtype f32: f8e4m3 wanted, not 0x1234 or 0x22, at 0x");
   ck_assert(!bs_dtype_known(0));
 }
 END_TEST

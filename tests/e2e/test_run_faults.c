@@ -172,6 +172,22 @@ END_TEST
 
 /* A method that claims half of its FLOPs is caught by the host's counters, in both phases, and the user sees
  * it without opening the record. */
+/* A bias is in every run: a method that takes none says how to leave it out. */
+START_TEST(a_method_without_bias_says_so) {
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_faulty(&r, folder, "0", "bias", "0", LONG);
+  run_expect(&r, 3, "bias");
+  ck_assert_msg(strstr(r.err, "error[BS-FAULTY-BIAS]") != NULL, "%s", r.err);
+  ck_assert_msg(strstr(r.err, "hint: this method takes no bias: --set method.bias=false") != NULL, "%s",
+                r.err);
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 START_TEST(false_claim_is_shown) {
   char folder[64];
   run_make_folder(folder);
@@ -252,6 +268,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{fault_is_told, TEST_COUNT(cases)},
                              {no_fault_passes},
+                             {a_method_without_bias_says_so},
                              {false_claim_is_shown},
                              {wrong_numbers_are_not_timed},
                              {a_thread_cannot_be_started},

@@ -287,8 +287,49 @@ START_TEST(good_files) {
 }
 END_TEST
 
+/* config.yaml of a run repeats it from another folder: files have absolute paths, and what was decided is
+ * written down. The record has the sums of the files. */
+START_TEST(a_stored_configuration_repeats_from_anywhere) {
+  const char *args[] = {"--method",   "row_parallel",
+                        "--phase",    "0",
+                        "-P",         "2",
+                        "--workload", "file",
+                        "--set",      "workload.weights=./w.npy",
+                        "--set",      "phase.fault_gate=false",
+                        "--set",      "model.B=4",
+                        "-o",         "jsonl",
+                        NULL};
+  char dir[512], config[640], other[96];
+  run_result r;
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, "first");
+  json_t *rows = run_rows(r.out);
+  snprintf(dir, sizeof dir, "%s/%s", folder, run_str(json_array_get(rows, 0), "run_dir"));
+  json_t *record = run_record(folder, dir), *input = json_array_get(json_object_get(record, "inputs"), 0);
+  ck_assert_str_eq(run_str(input, "key"), "workload.weights");
+  ck_assert_uint_eq(strlen(run_str(input, "sha256")), 64);
+  char *text = run_read(dir, "config.yaml", NULL), *env = run_read(dir, "env.json", NULL);
+  static const char *const decided[] = {"backend: cpu", "comm: threads", "world_size: 2", "bias: true"};
+  for (size_t i = 0; i < 4; i++) ck_assert_msg(strstr(text, decided[i]) != NULL, "%s: %s", decided[i], text);
+  ck_assert_msg(strstr(env, "\"command\": \"bsrun --method row_parallel") != NULL, "%s", env);
+  run_free(&r);
+  run_make_folder(other);
+  snprintf(config, sizeof config, "%s/config.yaml", dir);
+  const char *again[] = {"--config", config, "-q", NULL};
+  run_bsrun(&r, other, NULL, again);
+  run_expect(&r, 0, "from another folder");
+  run_free(&r);
+  run_remove(other);
+  free(text);
+  free(env);
+  json_decref(record);
+  json_decref(rows);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{bad_npy, TEST_COUNT(npys)},
+  const test_case tests[] = {{a_stored_configuration_repeats_from_anywhere},
+                             {bad_npy, TEST_COUNT(npys)},
                              {bad_safetensors, TEST_COUNT(sts)},
                              {bad_paths, 11},
                              {nonfinite, TEST_COUNT(nonfinites)},

@@ -23,7 +23,7 @@ static void key_of(const char *yaml, const char *plugins, uint32_t world, char o
   bs_error err = BS_ERROR_INIT;
   bs_experiment e = make(yaml);
   json_t *list = json_loads(plugins, 0, NULL);
-  ck_assert_int_eq(bs_record_key(&e, list, world, out, &err), BS_OK);
+  ck_assert_int_eq(bs_record_key(&e, e.config, list, world, NULL, out, &err), BS_OK);
   json_decref(list);
   bs_experiment_free(&e);
 }

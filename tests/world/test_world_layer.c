@@ -39,6 +39,10 @@ static int32_t layer_main(bs_rank *rank, void *arg, bs_error *e) {
   s.x_dtype = 1;
   ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e), BS_CONFIG);
   s = spec_of(3);
+  s.w_dtype = BS_I8;
+  ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e), BS_UNSUPPORTED);
+  ck_assert_str_eq(e->message, "x f32, w i8, y f32: all float or all integer");
+  s = spec_of(3);
   s.has_bias = 1;
   ck_assert_int_eq(bs_layer_build(rank, "testcopy", &s, &weights, NULL, &layer, e), BS_INVALID_ARGUMENT);
   ck_assert_uint_eq(samples(rank, BS_REGION_BUILD), 0);
