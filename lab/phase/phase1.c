@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/plugin/registry.h"
 #include "lab/measure/against.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/constants.h"
@@ -19,8 +20,10 @@
 #include "lab/phase/device_fields.h"
 #include "lab/phase/record_fields.h"
 #include "lab/phase/watch.h"
+#include "lab/stop.h"
 
-enum { ARMS = BS_ARMS_MAX, COLD_CALLS = 2 };
+enum { ARMS = BS_ARMS_MAX, COLD_CALLS = 2, ROWS_AT_ONCE = 64 };
+static const double MOST_KEPT = 128.0 * (1 << 20);
 static const double COLD_WARM_SECONDS = 10; /* flushing takes most of it */
 
 typedef struct arm_state {
@@ -44,6 +47,8 @@ typedef struct phase1 {
   arm_state arm[ARMS];
   bs_sampling *hot, *cold; /* cold: NULL unless asked for */
   bs_machine machine;
+  void *weights;  /* W, read once; NULL: each build reads the workload */
+  bs_source w;    /* of weights */
   bs_watch watch; /* for a request to stop alone: building is timed */
   bs_progress_fn progress;
   void *user;
@@ -54,17 +59,37 @@ static void tell(void *user, const char *what, uint64_t done, uint64_t total) {
   if (p->progress) p->progress(p->user, what, done, total);
 }
 
+/* Arms are built several times: W is made once where it is small and the backend's memory is the host's. */
+static int32_t keep_weights(phase1 *p, bs_error *err) {
+  const bs_source *from = &p->subject.w;
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  int32_t rc = bs_find_backend(p->context, p->e->backend, &backend, &state, err);
+  const double bytes = (double)from->rows * (double)from->cols * (double)BS_DTYPE_BYTES(from->dtype);
+  if (rc != BS_OK || (backend->flags & BS_BACKEND_HOST_MEMORY) == 0 || bytes > MOST_KEPT) return rc;
+  p->weights = malloc((size_t)bytes);
+  for (int64_t row = 0; rc == BS_OK && p->weights != NULL && row < from->rows; row += ROWS_AT_ONCE) {
+    const int64_t left = from->rows - row, rows = left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE;
+    char *to = (char *)p->weights + (size_t)(row * from->cols) * BS_DTYPE_BYTES(from->dtype);
+    tell(p, "weights", (uint64_t)row, (uint64_t)from->rows);
+    rc = bs_stop_check(err);
+    if (rc == BS_OK) rc = from->read(from->ctx, row, rows, NULL, from->dtype, to, from->cols, err);
+  }
+  if (rc != BS_OK || p->weights == NULL) return rc;
+  return bs_source_from_memory(p->weights, from->dtype, from->rows, from->cols, from->cols, &p->w, err);
+}
+
 static int32_t open_arms(phase1 *p, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
   const uint32_t n = bs_arms_of(p->context, p->e, &p->subject, arms);
-  int32_t rc = BS_OK;
+  int32_t rc = keep_weights(p, err);
   for (uint32_t i = 0; rc == BS_OK && i < n; ++i) {
     arm_state *a = &p->arm[p->arms++];
     bs_sample first = {0};
     char what[48];
     a->c = arms[i].c;
     a->name = arms[i].name;
-    bs_watch_source(&p->watch, &a->w_view, a->c.w, 0, &a->w);
+    bs_watch_source(&p->watch, &a->w_view, p->w.read != NULL ? &p->w : a->c.w, 0, &a->w);
     a->c.w = &a->w;
     snprintf(what, sizeof what, "build %s", a->name);
     tell(p, what, i + 1, n);
@@ -336,6 +361,8 @@ int32_t bs_phase1_run(bs_context *context, const bs_experiment *e, bs_progress_f
   for (uint32_t i = 0; i < p.arms; ++i) {
     if (p.arm[i].arm) bs_arm_close(p.arm[i].arm, NULL, NULL);
   }
+  bs_source_release(&p.w);
+  if (bs_context_stuck(context) == 0) free(p.weights); /* a rank that was left behind may be reading it */
   bs_sampling_free(p.hot);
   bs_sampling_free(p.cold);
   bs_subject_close(&p.subject);
