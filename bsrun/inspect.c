@@ -110,7 +110,7 @@ static int32_t add_things(json_t *rows, bs_context *context, const char *id, bs_
     char at[256] = "";
     const int32_t rc = bs_thing_get(context, id, i, &thing, err);
     if (rc != BS_OK) return rc;
-    if (thing.at.file != NULL) snprintf(at, sizeof at, "%s:%u", thing.at.file, thing.at.line);
+    if (thing.at.file != NULL) snprintf(at, sizeof at, "%s:%u", plugins_source(thing.at.file), thing.at.line);
     add_row(rows, thing.kind < BS_KIND_COUNT_ ? plugins_kind_names[thing.kind] : "?", thing.name,
             thing.aliases, at, thing.summary);
     const char *docs = option_docs(context, &thing);

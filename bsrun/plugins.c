@@ -44,6 +44,12 @@ const char *const plugins_kind_names[] = {"op",       "backend",  "comm",      "
                                           "workload", "importer", "algorithm", "topology"};
 _Static_assert(sizeof plugins_kind_names / sizeof plugins_kind_names[0] == BS_KIND_COUNT_, "a name each");
 
+const char *plugins_source(const char *file) {
+  const char *found = file;
+  for (const char *at = file; (at = strstr(at, "/plugins/")) != NULL; at++) found = at + 1;
+  return found;
+}
+
 void plugins_kinds_text(uint32_t kinds, char *out, size_t size) {
   size_t used = 0;
   out[0] = '\0';

@@ -39,6 +39,8 @@ int32_t plugins_look(bs_context *context, const char *id, plugins_look_fn look, 
 int plugins_lacks(const bs_node *config, const bs_plugin_info *info, char *out_library, size_t size);
 /* Of enum bs_kind, as in notes. */
 extern const char *const plugins_kind_names[];
+/* A source file from the folder plugins/ on: nobody has the folder that it was built in. */
+const char *plugins_source(const char *file);
 /* "backend,op" of a bit set. */
 void plugins_kinds_text(uint32_t kinds, char *out, size_t size);
 /* The first of the shared libraries that a child process could load; NULL: none. */

@@ -199,7 +199,8 @@ static int32_t look(bs_context *context, const char *id, json_t *rows, bs_error 
     bs_thing_info thing = {.struct_size = sizeof thing};
     char at[256] = "", kind[64], text[1600];
     if (bs_thing_get(context, id, i, &thing, NULL) != BS_OK) continue;
-    if (thing.at.file != NULL) snprintf(at, sizeof at, " (%s:%u)", thing.at.file, thing.at.line);
+    if (thing.at.file != NULL)
+      snprintf(at, sizeof at, " (%s:%u)", plugins_source(thing.at.file), thing.at.line);
     snprintf(kind, sizeof kind, "%s", thing.kind < BS_KIND_COUNT_ ? plugins_kind_names[thing.kind] : "?");
     snprintf(text, sizeof text, "%s%s%s%s%s%s", thing.name, thing.aliases[0] != '\0' ? ", also " : "",
              thing.aliases, thing.summary[0] != '\0' ? ": " : "", thing.summary, at);

@@ -41,6 +41,12 @@ uint64_t cpu_streamed_bytes(void); /* of a weight so large that it comes from me
 int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *out_kernels, bs_error *err);
 
 /* device.c */
+/* Where each is written, for `bsrun plugins inspect`. */
+extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update_at, cpu_backend_at,
+    cpu_convert_at, cpu_dequantize_product_at, cpu_dequantize_sum_at, cpu_expand24_at, cpu_gather_columns_at,
+    cpu_matmul24_at, cpu_matmul24_dw_at, cpu_matmul24_dx_at, cpu_matmul24_update_at, cpu_matmul_bytes_at,
+    cpu_matmul_dw_at, cpu_matmul_dx_at, cpu_matmul_packed_at, cpu_matmul_update_at, cpu_quantize_groups_at,
+    cpu_scaled_matmul_at, cpu_scatter_columns_at, cpu_sgd_update_at, cpu_tree_sum_at;
 extern const bs_backend cpu_backend;
 
 /* ops/ and dnnl/ */
@@ -68,6 +74,7 @@ extern const bs_op_impl cpu_matmul_bytes;
 extern const bs_op_impl cpu_tree_sum;
 #ifdef BS_CPU_DNNL
 extern const bs_op_impl cpu_matmul_dnnl;
+extern const bs_src_loc cpu_matmul_dnnl_at;
 int32_t cpu_dnnl_create(cpu_state *state, const char *library, cpu_dnnl **out_dnnl, bs_error *err);
 void cpu_dnnl_destroy(cpu_dnnl *dnnl);
 /* "oneDNN 3.2.0 (gomp)" once it was opened, else why not or that it was not asked for yet. */

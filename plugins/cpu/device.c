@@ -102,6 +102,7 @@ static void *native_handle(void *device, uint32_t what, bs_stream *stream) {
   return NULL; /* there is nothing below: memory is plain pointers, streams do not exist */
 }
 
+const bs_src_loc cpu_backend_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_backend cpu_backend = {
     .struct_size = sizeof(bs_backend),
     .flags = BS_BACKEND_HOST_MEMORY | BS_BACKEND_SYNC,

@@ -47,27 +47,38 @@ static int32_t register_all(cpu_state *state, bs_plugin_self *self, bs_error *er
   static const struct {
     uint32_t kind;
     const void *vtable;
+    const bs_src_loc *at;
   } things[] = {
-      {BS_KIND_BACKEND, &cpu_backend},
+      {BS_KIND_BACKEND, &cpu_backend, &cpu_backend_at},
 #ifdef BS_CPU_DNNL
-      {BS_KIND_OP, &cpu_matmul_dnnl},
+      {BS_KIND_OP, &cpu_matmul_dnnl, &cpu_matmul_dnnl_at},
 #endif
-      {BS_KIND_OP, &cpu_matmul_packed},   {BS_KIND_OP, &cpu_gather_columns},
-      {BS_KIND_OP, &cpu_scatter_columns}, {BS_KIND_OP, &cpu_convert},
-      {BS_KIND_OP, &cpu_activate_op},     {BS_KIND_OP, &cpu_matmul_dx},
-      {BS_KIND_OP, &cpu_matmul_dw},       {BS_KIND_OP, &cpu_matmul_update},
-      {BS_KIND_OP, &cpu_sgd_update},      {BS_KIND_OP, &cpu_adamw_update},
-      {BS_KIND_OP, &cpu_activate_dx},     {BS_KIND_OP, &cpu_quantize_groups},
-      {BS_KIND_OP, &cpu_dequantize_sum},  {BS_KIND_OP, &cpu_tree_sum},
-      {BS_KIND_OP, &cpu_matmul24},        {BS_KIND_OP, &cpu_matmul24_dx},
-      {BS_KIND_OP, &cpu_matmul24_dw},     {BS_KIND_OP, &cpu_matmul24_update},
-      {BS_KIND_OP, &cpu_expand24},        {BS_KIND_OP, &cpu_dequantize_product},
-      {BS_KIND_OP, &cpu_matmul_bytes},    {BS_KIND_OP, &cpu_scaled_matmul},
+      {BS_KIND_OP, &cpu_matmul_packed, &cpu_matmul_packed_at},
+      {BS_KIND_OP, &cpu_gather_columns, &cpu_gather_columns_at},
+      {BS_KIND_OP, &cpu_scatter_columns, &cpu_scatter_columns_at},
+      {BS_KIND_OP, &cpu_convert, &cpu_convert_at},
+      {BS_KIND_OP, &cpu_activate_op, &cpu_activate_op_at},
+      {BS_KIND_OP, &cpu_matmul_dx, &cpu_matmul_dx_at},
+      {BS_KIND_OP, &cpu_matmul_dw, &cpu_matmul_dw_at},
+      {BS_KIND_OP, &cpu_matmul_update, &cpu_matmul_update_at},
+      {BS_KIND_OP, &cpu_sgd_update, &cpu_sgd_update_at},
+      {BS_KIND_OP, &cpu_adamw_update, &cpu_adamw_update_at},
+      {BS_KIND_OP, &cpu_activate_dx, &cpu_activate_dx_at},
+      {BS_KIND_OP, &cpu_quantize_groups, &cpu_quantize_groups_at},
+      {BS_KIND_OP, &cpu_dequantize_sum, &cpu_dequantize_sum_at},
+      {BS_KIND_OP, &cpu_tree_sum, &cpu_tree_sum_at},
+      {BS_KIND_OP, &cpu_matmul24, &cpu_matmul24_at},
+      {BS_KIND_OP, &cpu_matmul24_dx, &cpu_matmul24_dx_at},
+      {BS_KIND_OP, &cpu_matmul24_dw, &cpu_matmul24_dw_at},
+      {BS_KIND_OP, &cpu_matmul24_update, &cpu_matmul24_update_at},
+      {BS_KIND_OP, &cpu_expand24, &cpu_expand24_at},
+      {BS_KIND_OP, &cpu_dequantize_product, &cpu_dequantize_product_at},
+      {BS_KIND_OP, &cpu_matmul_bytes, &cpu_matmul_bytes_at},
+      {BS_KIND_OP, &cpu_scaled_matmul, &cpu_scaled_matmul_at},
   };
-  BS_HERE_LOC(here);
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc = state->host->register_thing(state->host->ctx, self, things[i].kind, things[i].vtable,
-                                                   state, &here, err);
+                                                   state, things[i].at, err);
     if (rc != BS_OK) return rc;
   }
   return BS_OK;

@@ -78,6 +78,7 @@ static int32_t mem_copy(void *device, void *dst, const void *src, uint64_t bytes
   return BS_OK;
 }
 
+const bs_src_loc ref_backend_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_backend ref_backend = {
     .struct_size = (uint32_t)sizeof(bs_backend),
     .flags = BS_BACKEND_HOST_MEMORY | BS_BACKEND_SYNC,

@@ -7,43 +7,42 @@
 #define BS_PLUGIN_VERSION "0.1.0"
 #endif
 
-BS_HERE_LOC(backend_at);
-
 static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {
   const struct {
     uint32_t kind;
     const void *vtable;
+    const bs_src_loc *at;
   } things[] = {
-      {BS_KIND_BACKEND, &ref_backend},
-      {BS_KIND_OP, &ref_matmul},
-      {BS_KIND_OP, &ref_gather_columns},
-      {BS_KIND_OP, &ref_scatter_columns},
-      {BS_KIND_OP, &ref_convert},
-      {BS_KIND_OP, &ref_activate},
-      {BS_KIND_OP, &ref_matmul_dx},
-      {BS_KIND_OP, &ref_matmul_dw},
-      {BS_KIND_OP, &ref_matmul_update},
-      {BS_KIND_OP, &ref_matmul24},
-      {BS_KIND_OP, &ref_matmul24_dx},
-      {BS_KIND_OP, &ref_matmul24_dw},
-      {BS_KIND_OP, &ref_matmul24_update},
-      {BS_KIND_OP, &ref_expand24},
-      {BS_KIND_OP, &ref_sgd_update},
-      {BS_KIND_OP, &ref_adamw_update},
-      {BS_KIND_OP, &ref_activate_dx},
-      {BS_KIND_OP, &ref_quantize_groups},
-      {BS_KIND_OP, &ref_dequantize_sum},
-      {BS_KIND_OP, &ref_tree_sum},
-      {BS_KIND_OP, &ref_dequantize_product},
-      {BS_KIND_OP, &ref_scaled_matmul},
-      {BS_KIND_OP, &ref_loss_gradient},
+      {BS_KIND_BACKEND, &ref_backend, &ref_backend_at},
+      {BS_KIND_OP, &ref_matmul, &ref_matmul_at},
+      {BS_KIND_OP, &ref_gather_columns, &ref_gather_columns_at},
+      {BS_KIND_OP, &ref_scatter_columns, &ref_scatter_columns_at},
+      {BS_KIND_OP, &ref_convert, &ref_convert_at},
+      {BS_KIND_OP, &ref_activate, &ref_activate_at},
+      {BS_KIND_OP, &ref_matmul_dx, &ref_matmul_dx_at},
+      {BS_KIND_OP, &ref_matmul_dw, &ref_matmul_dw_at},
+      {BS_KIND_OP, &ref_matmul_update, &ref_matmul_update_at},
+      {BS_KIND_OP, &ref_matmul24, &ref_matmul24_at},
+      {BS_KIND_OP, &ref_matmul24_dx, &ref_matmul24_dx_at},
+      {BS_KIND_OP, &ref_matmul24_dw, &ref_matmul24_dw_at},
+      {BS_KIND_OP, &ref_matmul24_update, &ref_matmul24_update_at},
+      {BS_KIND_OP, &ref_expand24, &ref_expand24_at},
+      {BS_KIND_OP, &ref_sgd_update, &ref_sgd_update_at},
+      {BS_KIND_OP, &ref_adamw_update, &ref_adamw_update_at},
+      {BS_KIND_OP, &ref_activate_dx, &ref_activate_dx_at},
+      {BS_KIND_OP, &ref_quantize_groups, &ref_quantize_groups_at},
+      {BS_KIND_OP, &ref_dequantize_sum, &ref_dequantize_sum_at},
+      {BS_KIND_OP, &ref_tree_sum, &ref_tree_sum_at},
+      {BS_KIND_OP, &ref_dequantize_product, &ref_dequantize_product_at},
+      {BS_KIND_OP, &ref_scaled_matmul, &ref_scaled_matmul_at},
+      {BS_KIND_OP, &ref_loss_gradient, &ref_loss_gradient_at},
   };
   ref_state *state = host->alloc(host->ctx, sizeof *state, 64);
   if (state == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for the plugin's state");
   state->host = host;
   for (size_t i = 0; i < sizeof things / sizeof things[0]; i++) {
     const int32_t rc =
-        host->register_thing(host->ctx, self, things[i].kind, things[i].vtable, state, &backend_at, err);
+        host->register_thing(host->ctx, self, things[i].kind, things[i].vtable, state, things[i].at, err);
     if (rc != BS_OK) {
       host->free(host->ctx, state);
       return rc;

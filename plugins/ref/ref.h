@@ -24,6 +24,12 @@ typedef struct ref_columns {
   uint32_t *columns;
 } ref_columns;
 
+/* Where each is written, for `bsrun plugins inspect`. */
+extern const bs_src_loc ref_activate_at, ref_activate_dx_at, ref_adamw_update_at, ref_backend_at,
+    ref_convert_at, ref_dequantize_product_at, ref_dequantize_sum_at, ref_expand24_at, ref_gather_columns_at,
+    ref_loss_gradient_at, ref_matmul_at, ref_matmul24_at, ref_matmul24_dw_at, ref_matmul24_dx_at,
+    ref_matmul24_update_at, ref_matmul_dw_at, ref_matmul_dx_at, ref_matmul_update_at, ref_quantize_groups_at,
+    ref_scaled_matmul_at, ref_scatter_columns_at, ref_sgd_update_at, ref_tree_sum_at;
 extern const bs_backend ref_backend;
 extern const bs_op_impl ref_matmul;
 extern const bs_op_impl ref_matmul_dx;

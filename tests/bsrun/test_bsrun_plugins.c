@@ -178,6 +178,25 @@ START_TEST(no_process_is_exit_ten) {
 }
 END_TEST
 
+/* Each op names the file that it is written in, below the sources. */
+START_TEST(inspect_names_the_file_of_each_op) {
+  static const char *const plugins[] = {"cpu", "ref"};
+  for (size_t p = 0; p < 2; p++) {
+    char path[64];
+    int ops = 0;
+    ran r = bsrun(dir, "plugins", "inspect", plugins[p], "-o", "csv", NULL);
+    must_be(&r, 0);
+    snprintf(path, sizeof path, ",,plugins/%s/", plugins[p]);
+    for (const char *line = r.out; (line = strstr(line, "\nop,")) != NULL; line++, ops++) {
+      const size_t name = strcspn(line + 4, ",");
+      ck_assert_msg(strncmp(line + 4 + name, path, strlen(path)) == 0, "%.120s", line);
+    }
+    ck_assert_msg(ops > 15 && strstr(r.out, "plugin.c:") == NULL, "%s", r.out);
+    ran_free(&r);
+  }
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{a_plain_list_runs_none},
                              {loading_costs_a_row_not_the_list},
@@ -186,6 +205,7 @@ int main(void) {
                              {exists_is_silent},
                              {a_refused_plugin_says_why},
                              {no_process_is_exit_ten, TEST_COUNT(childless)},
+                             {inspect_names_the_file_of_each_op},
                              {0}};
   return run_tests("bsrun_plugins", tests, (test_setup){setup, teardown});
 }

@@ -382,6 +382,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   return BS_OK;
 }
 
+const bs_src_loc cpu_matmul_dnnl_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_matmul_dnnl = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 10,

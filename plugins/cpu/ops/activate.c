@@ -51,6 +51,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return rc == BS_OK ? cpu_elementwise_make(state, exec, query, ALONE, activate_piece, out_plan, err) : rc;
 }
 
+const bs_src_loc cpu_activate_op_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_activate_op = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 10,

@@ -91,6 +91,7 @@ static void plan_free(void *plan) {
   free(plan);
 }
 
+const bs_src_loc cpu_activate_dx_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_activate_dx = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 10,

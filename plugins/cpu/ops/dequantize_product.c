@@ -87,6 +87,7 @@ static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream
   return BS_OK;
 }
 
+const bs_src_loc cpu_dequantize_product_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_dequantize_product = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 10,

@@ -106,6 +106,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return BS_OK;
 }
 
+const bs_src_loc cpu_expand24_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_expand24 = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 20,

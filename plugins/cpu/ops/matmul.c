@@ -356,6 +356,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   return BS_OK;
 }
 
+const bs_src_loc cpu_matmul_packed_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_matmul_packed = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 20,

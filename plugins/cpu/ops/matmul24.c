@@ -393,6 +393,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
   return BS_OK;
 }
 
+const bs_src_loc cpu_matmul24_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_matmul24 = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 20,

@@ -72,6 +72,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return cpu_grad24_plan_make(state, exec, query, &shape, NULL, 0, cpu_sums24_floats(&shape), out_plan, err);
 }
 
+const bs_src_loc cpu_matmul24_dw_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_matmul24_dw = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 20,

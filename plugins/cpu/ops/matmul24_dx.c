@@ -273,6 +273,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return cpu_grad24_plan_make(state, exec, query, &shape, packed, 1, SCRATCH_FLOATS, out_plan, err);
 }
 
+const bs_src_loc cpu_matmul24_dx_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_matmul24_dx = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 20,

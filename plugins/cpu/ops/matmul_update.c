@@ -154,6 +154,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
                             sizeof(cpu_grad_plan), out_plan, err);
 }
 
+const bs_src_loc cpu_matmul_update_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_matmul_update = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 20,

@@ -194,6 +194,7 @@ static int32_t run_dequantize(void *plan, bs_tensor *const *args, uint32_t nargs
   return run(&c, args[2], dequantize_share, err);
 }
 
+const bs_src_loc cpu_quantize_groups_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_quantize_groups = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 10,
@@ -207,6 +208,7 @@ const bs_op_impl cpu_quantize_groups = {
     .plan_free = free,
 };
 
+const bs_src_loc cpu_dequantize_sum_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_dequantize_sum = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 10,

@@ -22,6 +22,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
   return rc == BS_OK ? cpu_move_prepare(state, exec, query, scatter_piece, out_plan, err) : rc;
 }
 
+const bs_src_loc cpu_scatter_columns_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_scatter_columns = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 10,

@@ -26,6 +26,7 @@ static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream
   return cpu_step_run(plan, args, 1, 4, err);
 }
 
+const bs_src_loc cpu_sgd_update_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl cpu_sgd_update = {
     .struct_size = sizeof(bs_op_impl),
     .priority = 20,

@@ -71,6 +71,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return ref_rows_run(&rows, plan->exec, err);
 }
 
+const bs_src_loc ref_expand24_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_expand24 = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "expand24",

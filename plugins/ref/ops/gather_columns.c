@@ -20,6 +20,7 @@ static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream
   return ref_columns_run(plan, args[0], args[1], 0, err);
 }
 
+const bs_src_loc ref_gather_columns_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_gather_columns = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "gather_columns",

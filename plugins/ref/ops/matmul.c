@@ -165,6 +165,7 @@ int32_t ref_matmul_run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_
   return BS_OK;
 }
 
+const bs_src_loc ref_matmul_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_matmul = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "matmul",

@@ -71,6 +71,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *q, v
                             w != NULL ? w->values.cols : 0, tile, out_plan, err);
 }
 
+const bs_src_loc ref_matmul24_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_matmul24 = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "matmul24",

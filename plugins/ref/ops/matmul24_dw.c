@@ -30,6 +30,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return ref_grad24_run(&job, err);
 }
 
+const bs_src_loc ref_matmul24_dw_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_matmul24_dw = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "matmul24_dw",

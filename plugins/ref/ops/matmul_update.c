@@ -62,6 +62,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   return job.depth > 0 ? ref_grad_run(&job, err) : BS_OK;
 }
 
+const bs_src_loc ref_matmul_update_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_matmul_update = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "matmul_update",

@@ -198,6 +198,7 @@ static void plan_free(void *opaque) {
   if (plan != NULL) plan->host->free(plan->host->ctx, plan);
 }
 
+const bs_src_loc ref_quantize_groups_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_quantize_groups = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "quantize_groups",
@@ -210,6 +211,7 @@ const bs_op_impl ref_quantize_groups = {
     .plan_free = plan_free,
 };
 
+const bs_src_loc ref_dequantize_sum_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_dequantize_sum = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "dequantize_sum",

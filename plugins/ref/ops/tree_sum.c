@@ -150,6 +150,7 @@ static void plan_free(void *opaque) {
   if (plan != NULL) plan->host->free(plan->host->ctx, plan);
 }
 
+const bs_src_loc ref_tree_sum_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_op_impl ref_tree_sum = {
     .struct_size = (uint32_t)sizeof(bs_op_impl),
     .op = "tree_sum",
