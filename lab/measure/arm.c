@@ -35,6 +35,11 @@ typedef struct rank_told {
   double seconds, switches;
 } rank_told;
 
+/* Seconds that a rank needed to build its layer, and of these to pack its weights. */
+typedef struct rank_building {
+  double all, pack;
+} rank_building;
+
 /* A rank's layer and what it works on. */
 typedef struct built {
   bs_layer *layer;
@@ -63,7 +68,7 @@ struct bs_arm {
   rank_told *told;                      /* [world_size]: of the newest batch */
   bs_arm_tensors *tensors;              /* [world_size] */
   uint64_t (*counted)[BS_COUNT_COUNT_]; /* [world_size]: of one forward of the newest batch */
-  double *build_seconds, *pack_seconds; /* [world_size] */
+  rank_building *building;              /* [world_size] */
   bs_flush *flush;
   bs_clocks clocks;              /* of this process's ranks, under the lock */
   _Atomic uint64_t device_flush; /* bytes written to empty a device's cache; 0: the host's are flushed */
@@ -95,9 +100,10 @@ static void rank_failed(bs_arm *arm) {
   pthread_mutex_unlock(&arm->lock);
 }
 
+enum { NUMBERS = 2 }; /* doubles in a rank_told or a rank_building */
+
 /* What each rank tells, to all: they are threads of this process, or other processes. */
 static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
-  enum { NUMBERS = sizeof *arm->told / sizeof(double) };
   if (!arm->joint) return BS_OK;
   return bs_exchange_numbers(rank, "lab.peers.seconds", &arm->told[index].seconds, NUMBERS,
                              &arm->told[0].seconds, err);
@@ -106,11 +112,8 @@ static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *
 /* What each has built, to all; none waits for a command before it knows that all ranks are there. */
 static int32_t share_building(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   if (!arm->joint) return bs_rank_barrier(rank, "lab.arm", err);
-  int32_t rc =
-      bs_exchange_numbers(rank, "lab.peers.built", &arm->build_seconds[index], 1, arm->build_seconds, err);
-  if (rc == BS_OK)
-    rc = bs_exchange_numbers(rank, "lab.peers.packed", &arm->pack_seconds[index], 1, arm->pack_seconds, err);
-  return rc;
+  return bs_exchange_numbers(rank, "lab.peers.built", &arm->building[index].all, NUMBERS,
+                             &arm->building[0].all, err);
 }
 
 /* Behind a batch, when the time is taken and the device still warm. */
@@ -203,9 +206,9 @@ static int32_t build(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, bs_er
   int32_t rc = bs_rank_region_stats(rank, BS_REGION_PACK, &before, err);
   const uint64_t start = bs_rank_clock_ns(rank);
   if (rc == BS_OK) rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &b->layer, err);
-  arm->build_seconds[index] = (double)(bs_rank_clock_ns(rank) - start) * 1e-9;
+  arm->building[index].all = (double)(bs_rank_clock_ns(rank) - start) * 1e-9;
   if (rc == BS_OK) rc = bs_rank_region_stats(rank, BS_REGION_PACK, &pack, err);
-  arm->pack_seconds[index] = (pack.sum_ms - before.sum_ms) * 1e-3;
+  arm->building[index].pack = (pack.sum_ms - before.sum_ms) * 1e-3;
   if (rc == BS_OK) rc = bs_case_input(c, rank, b->layer, c->x, &b->x, err);
   if (rc == BS_OK) rc = bs_case_features(c, b->layer, index, &first, &desc.dims[1], err);
   bs_place_tokens(c, c->spec.y_placement, index, &first, &desc.dims[0]);
@@ -309,24 +312,16 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
   for (uint32_t r = 0; arm->tensors && r < c->world_size; ++r) arm->tensors[r].work = work;
   arm->told = calloc(c->world_size, sizeof *arm->told);
   arm->counted = calloc(c->world_size, sizeof *arm->counted);
-  arm->build_seconds = calloc(c->world_size, sizeof *arm->build_seconds);
-  arm->pack_seconds = calloc(c->world_size, sizeof *arm->pack_seconds);
+  arm->building = calloc(c->world_size, sizeof *arm->building);
   arm->joint = c->peers != NULL && c->world_size > 1;
   arm->here = arm->joint ? 1 : c->world_size;
-  const bs_world_options options = {.struct_size = sizeof options,
-                                    .world_size = c->world_size,
-                                    .backend = c->backend,
-                                    .comm = c->comm,
-                                    .threads_per_rank = c->threads_per_rank,
-                                    .bind = c->bind,
-                                    .sync_mode = c->sync_mode,
-                                    .timeout_s = c->timeout_s,
-                                    .choices = c->choices,
-                                    .n_choices = c->n_choices};
+  if (!arm->joint) arm->c.peers = NULL;
+  arm->c.fault = NULL;
+  arm->c.hook = NULL;
   int32_t rc = BS_OK;
-  if (!arm->tensors || !arm->told || !arm->counted || !arm->build_seconds || !arm->pack_seconds)
+  if (!arm->tensors || !arm->told || !arm->counted || !arm->building)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks", c->world_size);
-  if (rc == BS_OK) rc = bs_world_create(c->context, &options, &arm->world, err);
+  if (rc == BS_OK) rc = bs_case_world(&arm->c, &arm->world, err);
   if (rc == BS_OK && pthread_create(&arm->thread, NULL, arm_thread, arm) != 0) {
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-THREAD", "cannot start a thread for arm %s", name);
   } else if (rc == BS_OK) {
@@ -339,14 +334,6 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
   }
   *out = arm;
   return BS_OK;
-}
-
-static double slowest(const bs_arm *arm, const double *of_rank) {
-  double most = 0.0;
-  for (uint32_t r = 0; r < arm->c.world_size; ++r) {
-    if (of_rank[r] > most) most = of_rank[r];
-  }
-  return most;
 }
 
 /* One command, on all ranks: rank 0 tells the other processes, which follow (bs_arm_follow). */
@@ -404,16 +391,17 @@ const char *bs_arm_name(const bs_arm *arm) {
   return arm->name;
 }
 bs_span bs_arm_build(const bs_arm *arm) {
-  return bs_span_make(BS_TIME_BUILD, slowest(arm, arm->build_seconds), 1);
+  double most = 0.0;
+  for (uint32_t r = 0; r < arm->c.world_size; ++r) most = fmax(most, arm->building[r].all);
+  return bs_span_make(BS_TIME_BUILD, most, 1);
 }
 bs_span bs_arm_pack(const bs_arm *arm) {
-  return bs_span_make(BS_TIME_PACK, slowest(arm, arm->pack_seconds), 1);
+  double most = 0.0;
+  for (uint32_t r = 0; r < arm->c.world_size; ++r) most = fmax(most, arm->building[r].pack);
+  return bs_span_make(BS_TIME_PACK, most, 1);
 }
 const bs_clocks *bs_arm_clocks(const bs_arm *arm) {
   return &arm->clocks;
-}
-double bs_arm_build_seconds(const bs_arm *arm) {
-  return slowest(arm, arm->build_seconds);
 }
 uint64_t bs_arm_flush_bytes(const bs_arm *arm) {
   const uint64_t device = atomic_load(&arm->device_flush);
@@ -454,8 +442,7 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
   free(arm->tensors);
   free(arm->told);
   free(arm->counted);
-  free(arm->build_seconds);
-  free(arm->pack_seconds);
+  free(arm->building);
   bs_flush_free(arm->flush);
   free(arm);
   return rc;

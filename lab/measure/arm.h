@@ -35,7 +35,6 @@ const char *bs_arm_name(const bs_arm *arm);
 /* Of the slowest rank, of the newest building. Packing is part of the building; of it alone. */
 bs_span bs_arm_build(const bs_arm *arm);
 bs_span bs_arm_pack(const bs_arm *arm);
-double bs_arm_build_seconds(const bs_arm *arm);
 /* The devices' clocks behind each batch since the last reset, of this process's ranks. Between commands. */
 const bs_clocks *bs_arm_clocks(const bs_arm *arm);
 /* What is read, or on a device written, to flush the caches; 0 before the first cold batch. */

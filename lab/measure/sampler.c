@@ -256,8 +256,8 @@ static int32_t look_at_rules(run *r, bs_error *err) {
   const int enough = s->pairs >= r->o->pairs_min;
   s->seconds = bs_sampler_now(r->host) - r->start;
   s->start[s->groups + 1] = s->pairs;
-  if (s->pairs >= r->o->pairs_max) s->stop = BS_STOP_PAIRS;
   if (enough && r->o->seconds > 0 && s->seconds >= r->o->seconds) s->stop = BS_STOP_SECONDS;
+  if (s->pairs >= r->o->pairs_max) s->stop = BS_STOP_PAIRS;
   const int ended = s->pairs - s->start[s->groups] >= r->group;
   if (s->stop != 0 || ended) ++s->groups;
   if (s->stop != 0 || !ended) return BS_OK;

@@ -100,7 +100,7 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   int32_t rc = bs_arm_open(&c, j->names[arm], &j->open[arm], err);
   bs_choices_free(n, texts);
   if (rc != BS_OK) return rc;
-  const double built = bs_arm_build_seconds(j->open[arm]);
+  const double built = bs_arm_build(j->open[arm]).seconds;
   if (built > j->patience) {
     bs_arm_close(j->open[arm], NULL, NULL);
     j->open[arm] = NULL;
