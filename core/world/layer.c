@@ -48,7 +48,9 @@ static int32_t check_spec(const bs_layer_spec *s, bs_error *err) {
       bs_dtype_is_float(s->x_dtype) != bs_dtype_is_float(s->y_dtype)) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-LAYER-DTYPE", "x %s, w %s, y %s: all float or all integer",
                  bs_dtype_name(s->x_dtype), bs_dtype_name(s->w_dtype), bs_dtype_name(s->y_dtype));
-    bs_error_hint(err, "columns of W in int8 or fp8 are the option mixed of a method (docs/methods.md)");
+    bs_error_hint(
+        err,
+        "columns of W in int8 or fp8 are the option mixed of a method (share/doc/blockshock/methods.md)");
     return BS_UNSUPPORTED;
   }
   if (s->x_placement > BS_SPLIT_TOKENS || s->y_placement > BS_SPLIT_TOKENS)
