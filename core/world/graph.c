@@ -179,7 +179,7 @@ int32_t bs_graph_run(bs_layer_graph_state *g, const bs_work *w, bs_error *err) {
   if (w->stream != NULL || own->state == GRAPH_REFUSED || (!same && own->state == GRAPH_KEPT))
     return bs_work_run(w, err);
   if (w->step != NULL && w->step->optimizer == BS_OPT_ADAMW) {
-    snprintf(own->told, sizeof own->told, "no step of AdamW has the numbers of the one before it");
+    snprintf(own->told, sizeof own->told, "steps of AdamW differ in t, so they are never captured");
     return bs_work_run(w, err);
   }
   if (!same) {

@@ -95,7 +95,7 @@ static const bs_key keys[] = {
     {"mask.pattern_b", BS_KEY_PATTERN, ACTIVE, "", NULL,
      "columns that odd ranks keep; absent: the complement"},
     {"mask.shares", BS_KEY_NUMBERS, ACTIVE, "", NULL,
-     "uneven, importance: one share a rank, any scale; importance without: equal ones"},
+     "uneven, importance: one number per rank, any scale; importance without: equal ones"},
     {"mask.speeds", BS_KEY_NUMBERS, ACTIVE, "", NULL, "the same by the speed of each rank's device"},
     {"mask.importance", BS_KEY_STR, ACTIVE, "weights", NULL,
      "importance: norms of the columns of the weights or the inputs (weights, inputs), the inputs' largest "
@@ -113,7 +113,8 @@ static const bs_key keys[] = {
     {"workload.note", BS_KEY_STR, DECOR, "", NULL, "a remark"},
     {"workload.device", BS_KEY_STR, DECOR, "", NULL, "--plugin or hardware.backend chooses the device"},
     {"hardware.name", BS_KEY_STR, LABEL, "local", NULL, "name carried into the record"},
-    {"hardware.world_size", BS_KEY_INT, ACTIVE, "", "1..65536", "ranks; absent: what the method needs (-P)"},
+    {"hardware.world_size", BS_KEY_INT, ACTIVE, "", "1..65536",
+     "number of ranks; absent: the method's own (-P)"},
     {"hardware.backend", BS_KEY_STR, ACTIVE, "cpu", NULL,
      "device backend: cpu, ref, cuda, or one from a plugin (--backend)"},
     {"hardware.comm", BS_KEY_STR, ACTIVE, "threads", NULL,
