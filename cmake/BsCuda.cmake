@@ -80,6 +80,9 @@ function(bs_cuda_arch entry out_code out_number out_kind)
   endif()
 endfunction()
 
+# BS_CUDA_CODE: the folder plugins/cuda/code of another build, whose cubins are taken where they are of the same sources.
+set(BS_CUDA_CODE "" CACHE PATH "Cubins of another build of this tree, taken where nothing differs")
+
 # bs_cuda_images(<out> <source.cu>...): compiles each file for each of BS_CUDA_ARCHS, with what ptxas says kept beside the
 # cubin (NAME.log), and names in <out> a C file that holds them all and the tables of plugins/cuda/image.h.
 function(bs_cuda_images out)
@@ -96,9 +99,13 @@ function(bs_cuda_images out)
       bs_cuda_arch("${arch}" code number kind)
       set(cubin "${dir}/${code}/${name}.${kind}")
       file(MAKE_DIRECTORY "${dir}/${code}")
+      set(from "")
+      if(BS_CUDA_CODE)
+        set(from "${BS_CUDA_CODE}/${code}/${name}.${kind}")
+      endif()
       add_custom_command(OUTPUT "${cubin}" BYPRODUCTS "${dir}/${code}/${name}.log"
         COMMAND "${CMAKE_COMMAND}" "-DNVCC=${BS_CUDA_NVCC}" "-DCCBIN=${BS_CUDA_CCBIN}" -DARCH=${arch} "-DSOURCE=${source}"
-          "-DOUT=${cubin}" "-DINCLUDE=${CMAKE_SOURCE_DIR}/include" -P "${CMAKE_SOURCE_DIR}/cmake/BsCudaCompile.cmake"
+          "-DOUT=${cubin}" "-DINCLUDE=${CMAKE_SOURCE_DIR}/include" "-DFROM=${from}" -P "${CMAKE_SOURCE_DIR}/cmake/BsCudaCompile.cmake"
         DEPENDS "${source}" "${CMAKE_SOURCE_DIR}/cmake/BsCudaCompile.cmake" DEPFILE "${cubin}.d"
         COMMENT "Building CUDA code ${code}/${name}.${kind}" VERBATIM)
       list(APPEND cubins "${cubin}")

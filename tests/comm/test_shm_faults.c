@@ -85,7 +85,7 @@ START_TEST(test_dead) {
   for (uint32_t r = 0; r < 3; r += 2) {
     says(r, BS_RANK_FAILED, "BS-RANK-DEAD", "rank 1", "'early'");
     ck_assert_int_eq(outcomes[r].err.rank, 1);
-    ck_assert_msg(outcomes[r].seconds < 2.0, "it took %g s", outcomes[r].seconds);
+    ck_assert_msg(outcomes[r].seconds < 30.0, "it took %g s", outcomes[r].seconds);
   }
 }
 END_TEST

