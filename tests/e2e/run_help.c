@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -75,6 +76,28 @@ static int wait_child(pid_t pid, double limit) {
     }
     nanosleep(&pause, NULL);
   }
+}
+
+const char **run_words(const char *line, ...) {
+  static struct {
+    char text[2048];
+    const char *words[97];
+  } lists[4];
+  static unsigned turn;
+  size_t n = 0;
+  const unsigned at = turn++ % 4;
+  ck_assert_uint_lt(strlen(line), sizeof lists[at].text);
+  memset(lists[at].words, 0, sizeof lists[at].words);
+  strcpy(lists[at].text, line);
+  va_list more;
+  va_start(more, line);
+  for (char *word = strtok(lists[at].text, " "); word != NULL; word = strtok(NULL, " ")) {
+    ck_assert_uint_lt(n, 96);
+    lists[at].words[n] = strcmp(word, "%s") == 0 ? va_arg(more, const char *) : word;
+    if (lists[at].words[n++] == NULL) break;
+  }
+  va_end(more);
+  return lists[at].words;
 }
 
 void run_bsrun(run_result *r, const char *cwd, const char *const *env, const char *const *args) {

@@ -21,6 +21,10 @@ typedef struct run_result {
 void run_make_folder(char out_path[64]);
 void run_remove(const char *path);
 
+/* The words of a command line, ended by NULL: those of `line`, with the next argument as it is for each %s; a
+ * NULL among these ends the list. Words may be added, to 96 in all. Valid until the fourth call after this
+ * one. */
+const char **run_words(const char *line, ...);
 /* Runs bsrun with `args` (NULL-terminated, without the program) in folder `cwd`. env: "NAME=value" settings,
  * NULL-terminated, or NULL. Ends the test when bsrun takes more than 600 s. The caller frees the result. */
 void run_bsrun(run_result *out, const char *cwd, const char *const *env, const char *const *args);

@@ -20,17 +20,10 @@ static const wire_case masked = {"masked_split", 8, 3};
 
 static json_t *run_phase2(const char *folder, const char *method) {
   run_result r;
-  const char *const args[] = {"--method", method,
-                              "--phase",  "2",
-                              "--out",    "out",
-                              "-o",       "jsonl",
-                              "--set",    "model.N=96",
-                              "--set",    "model.K=160",
-                              "--set",    "model.B=32",
-                              "--set",    "model.dtype=bf16",
-                              "--set",    "method.bias=false",
-                              "--set",    "phase.timed_iters=3",
-                              NULL};
+  const char **args = run_words(
+      "--method %s --phase 2 --out out -o jsonl --set model.N=96 --set model.K=160 --set model.B=32 --set "
+      "model.dtype=bf16 --set method.bias=false --set phase.timed_iters=3",
+      method);
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 0, method);
   json_t *rows = run_rows(r.out);
@@ -90,20 +83,12 @@ START_TEST(through_an_activation) {
   run_make_folder(folder);
   for (int processes = 0; processes < (_i < 3 ? 1 : 2); processes++) {
     run_result r;
-    const char *const args[] = {
-        "--method", method,
-        "--phase",  "2",
-        "--out",    "out",
-        "-o",       "jsonl",
-        "--launch", processes ? "processes" : "threads",
-        "--set",    activation,
-        "--set",    "model.N=50",
-        "--set",    "model.K=70",
-        "--set",    "model.B=20",
-        "--set",    _i % 2 ? "model.dtype=bf16" : "model.dtype=f32",
-        "--set",    "method.bias=true",
-        "--set",    processes ? "method.y_placement=split" : "method.y_placement=replicated",
-        NULL};
+    const char **args = run_words(
+        "--method %s --phase 2 --out out -o jsonl --launch %s --set %s --set model.N=50 --set model.K=70 "
+        "--set model.B=20 --set %s --set method.bias=true --set %s",
+        method, processes ? "processes" : "threads", activation,
+        _i % 2 ? "model.dtype=bf16" : "model.dtype=f32",
+        processes ? "method.y_placement=split" : "method.y_placement=replicated");
     run_bsrun(&r, folder, NULL, args);
     run_expect(&r, 0, method);
     json_t *rows = run_rows(r.out);
@@ -137,14 +122,10 @@ START_TEST(a_method_without_one) {
   char folder[64], id[64];
   run_result r;
   run_make_folder(folder);
-  const char *const args[] = {"--plugin", BS_TEST_E2E_DIR "/bs_faulty.so",
-                              "--method", "faulty",
-                              "--phase",  "2",
-                              "--set",    "plugin_trust=any",
-                              "--set",    "model.dtype=f32",
-                              "--set",    "model.N=24",
-                              "--out",    "out",
-                              NULL};
+  const char **args = run_words(
+      "--plugin %s --method faulty --phase 2 --set plugin_trust=any --set model.dtype=f32 --set model.N=24 "
+      "--out out",
+      BS_TEST_E2E_DIR "/bs_faulty.so");
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 3, "no backward");
   run_expect_error(&r, 1, id, "no backward");

@@ -235,25 +235,10 @@ END_TEST
 /* What went to stderr as notes is in log.txt with its time; -q keeps it from stderr alone. */
 START_TEST(log_of_a_run) {
   for (int quiet = 0; quiet < 2; quiet++) {
-    const char *args[] = {"run",
-                          "--method",
-                          "row_parallel",
-                          "--phase",
-                          "0",
-                          "--set",
-                          "model.N=16",
-                          "--set",
-                          "model.B=4",
-                          "--set",
-                          "phase.fault_gate=false",
-                          "--out",
-                          quiet ? "quiet" : "loud",
-                          "--set",
-                          "phase.sync_mode=cuda_events",
-                          "-o",
-                          "jsonl",
-                          quiet ? "-q" : NULL,
-                          NULL};
+    const char **args = run_words(
+        "run --method row_parallel --phase 0 --set model.N=16 --set model.B=4 --set phase.fault_gate=false "
+        "--out %s --set phase.sync_mode=cuda_events -o jsonl %s",
+        quiet ? "quiet" : "loud", quiet ? "-q" : NULL);
     run_result r;
     run_bsrun(&r, folder, NULL, args);
     run_expect(&r, 0, "log");

@@ -59,17 +59,10 @@ static void check_record(const json_t *record) {
 START_TEST(cold_stays_apart) {
   char folder[64], run_dir[512];
   run_result r;
-  const char *const args[] = {"--plugin", "cpu",
-                              "--method", "dense",
-                              "--phase",  "1",
-                              "--out",    "out",
-                              "-o",       "jsonl",
-                              "--set",    "model.N=256",
-                              "--set",    "phase.dense_arm=false",
-                              "--set",    _i == 0 ? "phase.cold=false" : "phase.cold=true",
-                              "--set",    "phase.pairs_min=5",
-                              "--set",    "phase.pairs_max=5",
-                              NULL};
+  const char **args = run_words(
+      "--plugin cpu --method dense --phase 1 --out out -o jsonl --set model.N=256 --set "
+      "phase.dense_arm=false --set %s --set phase.pairs_min=5 --set phase.pairs_max=5",
+      _i == 0 ? "phase.cold=false" : "phase.cold=true");
   run_make_folder(folder);
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 0, "cold");

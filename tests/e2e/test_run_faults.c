@@ -243,18 +243,10 @@ START_TEST(a_thread_cannot_be_started) {
     run_result r;
     snprintf(setting, sizeof setting, "BS_TEST_NO_THREAD=%d", at);
     const char *const env[] = {"LD_PRELOAD=" BS_TEST_E2E_DIR "/no_thread.so", setting, NULL};
-    const char *const args[] = {"--method",  "row_parallel",
-                                "-P",        "3",
-                                "--phase",   "1",
-                                "--set",     "model.N=16",
-                                "--set",     "model.K=24",
-                                "--set",     "phase.pairs_min=5",
-                                "--set",     "phase.pairs_max=5",
-                                "--set",     "phase.pairs_seconds=0.01",
-                                "--set",     "tune.measure=false",
-                                "--timeout", "300",
-                                "--out",     "out",
-                                "-q",        NULL};
+    const char **args = run_words(
+        "--method row_parallel -P 3 --phase 1 --set model.N=16 --set model.K=24 --set phase.pairs_min=5 "
+        "--set phase.pairs_max=5 --set phase.pairs_seconds=0.01 --set tune.measure=false --timeout 300 --out "
+        "out -q");
     run_bsrun(&r, folder, env, args);
     if (r.code != 10) run_expect(&r, 0, setting);
     failed += strstr(r.err, "error[BS-WORLD-THREAD]") != NULL;

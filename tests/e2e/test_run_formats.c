@@ -19,17 +19,10 @@ static void teardown(void) {
 }
 
 static char *output_of(const char *format, const char *phase) {
-  const char *const args[] = {"--plugin", "cpu",
-                              "--method", "blockshock",
-                              "-o",       format,
-                              "--phase",  phase,
-                              "--out",    format,
-                              "--run-id", "it",
-                              "--set",    "model.N=256",
-                              "--set",    "model.B=16",
-                              "--set",    "phase.pairs_min=5",
-                              "--set",    "phase.pairs_max=5",
-                              NULL};
+  const char **args = run_words(
+      "--plugin cpu --method blockshock -o %s --phase %s --out %s --run-id it --set model.N=256 --set "
+      "model.B=16 --set phase.pairs_min=5 --set phase.pairs_max=5",
+      format, phase, format);
   run_result r;
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 0, format);

@@ -246,18 +246,10 @@ END_TEST
 /* Let through, a NaN is counted and told, never hidden: the run's text and record say so and its numbers are
  * not called right. */
 START_TEST(nonfinite_allowed) {
-  const char *args[] = {"--plugin",   "cpu",
-                        "--method",   "row_parallel",
-                        "--phase",    "0",
-                        "--out",      "out",
-                        "--workload", "file",
-                        "--set",      "workload.weights=nw.npy",
-                        "--set",      "workload.allow_nonfinite=true",
-                        "--set",      "model.B=4",
-                        "--set",      "model.dtype=f32",
-                        "--set",      "phase.fault_gate=false",
-                        "--run-id",   "it",
-                        NULL};
+  const char **args = run_words(
+      "--plugin cpu --method row_parallel --phase 0 --out out --workload file --set workload.weights=nw.npy "
+      "--set workload.allow_nonfinite=true --set model.B=4 --set model.dtype=f32 --set "
+      "phase.fault_gate=false --run-id it");
   float w[N * K] = {0};
   run_result r;
   for (int i = 0; i < N * K; i++) w[i] = (float)(i % 5);
@@ -290,15 +282,9 @@ END_TEST
 /* config.yaml of a run repeats it from another folder: files have absolute paths, and what was decided is
  * written down. The record has the sums of the files. */
 START_TEST(a_stored_configuration_repeats_from_anywhere) {
-  const char *args[] = {"--method",   "row_parallel",
-                        "--phase",    "0",
-                        "-P",         "2",
-                        "--workload", "file",
-                        "--set",      "workload.weights=./w.npy",
-                        "--set",      "phase.fault_gate=false",
-                        "--set",      "model.B=4",
-                        "-o",         "jsonl",
-                        NULL};
+  const char **args = run_words(
+      "--method row_parallel --phase 0 -P 2 --workload file --set workload.weights=./w.npy --set "
+      "phase.fault_gate=false --set model.B=4 -o jsonl");
   char dir[512], config[640], other[96];
   run_result r;
   run_bsrun(&r, folder, NULL, args);

@@ -122,27 +122,11 @@ START_TEST(test_sweep_death) {
   run_result r;
   run_make_folder(folder);
   run_write(folder, "sweep.yaml", sweep, sizeof sweep - 1);
-  const char *const args[] = {"--launch",
-                              "processes",
-                              "--method",
-                              "row_parallel",
-                              "-P",
-                              "2",
-                              "--phase",
-                              "0",
-                              "--comm",
-                              "fault:threads",
-                              "--out",
-                              "out",
-                              "-q",
-                              "--timeout",
-                              "60",
-                              "--sweep",
-                              "./sweep.yaml",
-                              "--set",
-                              _i == 0 ? "plugins.fault.plan=rank=0,op=all_reduce,seq=0,do=kill"
-                                      : "plugins.fault.plan=rank=1,op=all_reduce,seq=0,do=kill",
-                              NULL};
+  const char **args = run_words(
+      "--launch processes --method row_parallel -P 2 --phase 0 --comm fault:threads --out out -q --timeout "
+      "60 --sweep ./sweep.yaml --set %s",
+      _i == 0 ? "plugins.fault.plan=rank=0,op=all_reduce,seq=0,do=kill"
+              : "plugins.fault.plan=rank=1,op=all_reduce,seq=0,do=kill");
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 7, "a death in a sweep");
   run_expect_error(&r, 1, id, "a death in a sweep");

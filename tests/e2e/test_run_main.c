@@ -222,14 +222,10 @@ START_TEST(main_job) {
   const method_case *c = &methods[_i];
   char folder[64];
   run_result r;
-  const char *const args[] = {"--plugin", "cpu",
-                              "--method", c->name,
-                              "--set",    "model.N=256",
-                              "--set",    "phase.pairs_max=6",
-                              "--set",    "phase.pairs_min=6",
-                              "--out",    "out",
-                              "-o",       "jsonl",
-                              NULL};
+  const char **args = run_words(
+      "--plugin cpu --method %s --set model.N=256 --set phase.pairs_max=6 --set phase.pairs_min=6 --out out "
+      "-o jsonl",
+      c->name);
   run_make_folder(folder);
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 0, c->name);

@@ -8,37 +8,20 @@
 #include "run_help.h"
 #include "tests/run_tests.h"
 
-#define SMALL                                                                                        \
-  "--out", "out", "--set", "model.dtype=f32", "--set", "model.N=48", "--set", "model.K=72", "--set", \
-      "model.B=8", "--set", "phase.timed_iters=2", "--set", "phase.warmup_iters=1", "--run-id", "it", "-q"
+#define SMALL                                                                                \
+  "--out out --set model.dtype=f32 --set model.N=48 --set model.K=72 --set model.B=8 --set " \
+  "phase.timed_iters=2 --set phase.warmup_iters=1 --run-id it -q"
 
 static const char *const methods[] = {"dense", "column_parallel", "row_parallel", "masked_split",
                                       "blockshock"};
 
 static void run_one(run_result *r, const char *folder, const char *launch, const char *method, const char *P,
                     const char *phase, const char *dump, const char *more) {
-  const char *const args[] = {"--launch",
-                              launch,
-                              "--method",
-                              method,
-                              "-P",
-                              P,
-                              "--phase",
-                              phase,
-                              SMALL,
-                              "--mask",
-                              P[0] == '3' ? "interleave" : "complement_1100_0011",
-                              "-o",
-                              "jsonl",
-                              "--set",
-                              more,
-                              "--set",
-                              "phase.pairs_min=5",
-                              "--set",
-                              "phase.pairs_max=5",
-                              dump != NULL ? "--dump" : NULL,
-                              dump,
-                              NULL};
+  const char **args =
+      run_words("--launch %s --method %s -P %s --phase %s " SMALL
+                " --mask %s -o jsonl --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 %s %s",
+                launch, method, P, phase, P[0] == '3' ? "interleave" : "complement_1100_0011", more,
+                dump != NULL ? "--dump" : NULL, dump);
   run_bsrun(r, folder, NULL, args);
 }
 
@@ -156,9 +139,8 @@ START_TEST(test_same_steps) {
   char folder[64], out[80];
   run_make_folder(folder);
   for (size_t l = 0; l < 2; l++) {
-    const char *args[48] = {"--launch", launches[l], "--method", steps[_i].method,
-                            "-P",       steps[_i].P, "--mask",   steps[_i].mask,
-                            "--phase",  "3",         SMALL};
+    const char **args = run_words("--launch %s --method %s -P %s --mask %s --phase 3 " SMALL, launches[l],
+                                  steps[_i].method, steps[_i].P, steps[_i].mask);
     size_t n = 0;
     while (args[n] != NULL) ++n;
     for (size_t i = 0; i < 4 && steps[_i].more[i] != NULL; ++i) {
@@ -214,19 +196,9 @@ START_TEST(test_same_features) {
   run_make_folder(folder);
   for (size_t l = 0; l < 2; l++) {
     const int masked = strcmp(features[_i].mask, "none") != 0;
-    const char *args[48] = {"--launch",
-                            launches[l],
-                            "--method",
-                            features[_i].method,
-                            "-P",
-                            features[_i].P,
-                            "--dump",
-                            launches[l],
-                            "--phase",
-                            "0",
-                            SMALL,
-                            "--set",
-                            "phase.fault_gate=false"};
+    const char **args =
+        run_words("--launch %s --method %s -P %s --dump %s --phase 0 " SMALL " --set phase.fault_gate=false",
+                  launches[l], features[_i].method, features[_i].P, launches[l]);
     size_t n = 0;
     while (args[n] != NULL) ++n;
     if (masked) args[n++] = "--mask";
@@ -252,8 +224,9 @@ END_TEST
 START_TEST(test_halves_by_row) {
   char folder[64];
   run_make_folder(folder);
-  const char *const args[] = {"--launch", "processes",         "--method", "blockshock", "-P",        "2",
-                              "--phase",  _i == 0 ? "0" : "2", SMALL,      "--mask",     "magnitude", NULL};
+  const char **args =
+      run_words("--launch processes --method blockshock -P 2 --phase %s " SMALL " --mask magnitude",
+                _i == 0 ? "0" : "2");
   run_result r;
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 0, "magnitude");
@@ -296,36 +269,11 @@ static const struct {
 };
 
 START_TEST(test_auto) {
-  const char *const args[] = {"--launch",
-                              "processes",
-                              "--wide",
-                              "--method",
-                              "auto",
-                              "-P",
-                              choices[_i].P,
-                              "--set",
-                              "model.dtype=f32",
-                              "--set",
-                              "model.N=48",
-                              "--set",
-                              "model.K=72",
-                              "--set",
-                              "phase.timed_iters=2",
-                              "--set",
-                              "auto.seconds=0.1",
-                              "--set",
-                              choices[_i].more,
-                              "--set",
-                              "sweep.param=model.B",
-                              "--set",
-                              "sweep.values=[4, 8]",
-                              "--set",
-                              "phase.pairs_min=5",
-                              "--set",
-                              "phase.pairs_max=5",
-                              choices[_i].phase != NULL ? "--phase" : NULL,
-                              choices[_i].phase,
-                              NULL};
+  const char **args = run_words(
+      "--launch processes --wide --method auto -P %s --set model.dtype=f32 --set model.N=48 --set model.K=72 "
+      "--set phase.timed_iters=2 --set auto.seconds=0.1 --set %s --set sweep.param=model.B --set "
+      "sweep.values=[4,8] --set phase.pairs_min=5 --set phase.pairs_max=5 %s %s",
+      choices[_i].P, choices[_i].more, choices[_i].phase != NULL ? "--phase" : NULL, choices[_i].phase);
   size_t measured = 0, i;
   char folder[64];
   run_result r;
@@ -364,34 +312,11 @@ static const struct {
 
 START_TEST(test_auto_ends) {
   char values[64], folder[64];
-  const char *const args[] = {"--launch",
-                              "processes",
-                              "--method",
-                              "auto",
-                              "-P",
-                              "2",
-                              "--phase",
-                              "0",
-                              SMALL,
-                              "--plugin",
-                              "fault",
-                              "--comm",
-                              "fault:shm",
-                              "--backend",
-                              "fault:cpu",
-                              "--timeout",
-                              ends[_i].code == 8 ? "5" : "60",
-                              "--set",
-                              ends[_i].plan,
-                              "--set",
-                              "auto.methods=[column_parallel]",
-                              "--set",
-                              "auto.seconds=5",
-                              "--set",
-                              "sweep.param=experiment.seed",
-                              "--set",
-                              values,
-                              NULL};
+  const char **args = run_words(
+      "--launch processes --method auto -P 2 --phase 0 " SMALL
+      " --plugin fault --comm fault:shm --backend fault:cpu --timeout %s --set %s --set "
+      "auto.methods=[column_parallel] --set auto.seconds=5 --set sweep.param=experiment.seed --set %s",
+      ends[_i].code == 8 ? "5" : "60", ends[_i].plan, values);
   run_result r;
   snprintf(values, sizeof values, "sweep.values=%s", ends[_i].values);
   run_make_folder(folder);
@@ -411,20 +336,9 @@ START_TEST(test_sweep) {
     int done;
   } points[] = {{"sweep.values=[f33, f32]", "1 of 2 points failed", 1},
                 {"sweep.values=[f33, f34]", "2 of 2 points failed", 0}};
-  const char *const args[] = {"--launch",
-                              "processes",
-                              "--method",
-                              "blockshock",
-                              "-P",
-                              "2",
-                              "--phase",
-                              "0",
-                              SMALL,
-                              "--set",
-                              "sweep.param=method.reduce_dtype",
-                              "--set",
-                              points[_i].values,
-                              NULL};
+  const char **args = run_words("--launch processes --method blockshock -P 2 --phase 0 " SMALL
+                                " --set sweep.param=method.reduce_dtype --set %s",
+                                points[_i].values);
   char folder[64];
   run_result r;
   run_make_folder(folder);

@@ -48,44 +48,11 @@ static void run_point(run_result *r, const point *p, const char *phase, const ch
   snprintf(repro, sizeof repro, "method.repro=%s", p->repro);
   snprintf(dtype, sizeof dtype, "model.dtype=%s", p->dtype);
   snprintf(activation, sizeof activation, "model.activation=%s", p->activation);
-  const char *args[48] = {"run",
-                          "--plugin",
-                          "cpu",
-                          "--method",
-                          p->method,
-                          "-P",
-                          p->ranks,
-                          "--phase",
-                          phase,
-                          "--set",
-                          "model.N=200",
-                          "--set",
-                          "model.B=13",
-                          "--set",
-                          x,
-                          "--set",
-                          y,
-                          "--set",
-                          repro,
-                          "--set",
-                          dtype,
-                          "--set",
-                          activation,
-                          "--set",
-                          "method.bias=true",
-                          "--set",
-                          "phase.timed_iters=2",
-                          "--set",
-                          "phase.pairs_min=5",
-                          "--set",
-                          "phase.pairs_max=5",
-                          "--set",
-                          "hardware.threads_per_rank=1",
-                          "--out",
-                          "out",
-                          "-o",
-                          "jsonl",
-                          "-v"};
+  const char **args = run_words(
+      "run --plugin cpu --method %s -P %s --phase %s --set model.N=200 --set model.B=13 --set %s --set %s "
+      "--set %s --set %s --set %s --set method.bias=true --set phase.timed_iters=2 --set phase.pairs_min=5 "
+      "--set phase.pairs_max=5 --set hardware.threads_per_rank=1 --out out -o jsonl -v",
+      p->method, p->ranks, phase, x, y, repro, dtype, activation);
   size_t n = 0;
   while (args[n] != NULL) n++;
   if (p->mask != NULL) args[n++] = "--mask", args[n++] = p->mask;

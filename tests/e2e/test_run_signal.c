@@ -16,26 +16,10 @@ START_TEST(test_signalled_launcher) {
   char folder[64];
   int status = 0;
   run_make_folder(folder);
-  const char *const args[] = {run_env("BS_TEST_BSRUN"),
-                              "--launch",
-                              "processes",
-                              "--method",
-                              "blockshock",
-                              "-P",
-                              "2",
-                              "--phase",
-                              "0",
-                              "--out",
-                              "out",
-                              "--set",
-                              "model.N=512",
-                              "--set",
-                              "model.K=512",
-                              "--set",
-                              "phase.timed_iters=10000000",
-                              "--run-id",
-                              "it",
-                              NULL};
+  const char **args = run_words(
+      "%s --launch processes --method blockshock -P 2 --phase 0 --out out --set model.N=512 --set "
+      "model.K=512 --set phase.timed_iters=10000000 --run-id it",
+      run_env("BS_TEST_BSRUN"));
   const pid_t pid = start(folder, args);
   ck_assert_msg(wait_for(60.0, pid, 3), "%zu processes, not 3", ranks_of(pid));
   usleep(500000); /* into the run; nothing is judged by it */

@@ -28,10 +28,10 @@ static void check_row(const json_t *row, const json_t *record) {
 /* The record of a run with some settings more. */
 static json_t *train(const char *folder, const char *method, const char *const *more) {
   run_result r;
-  const char *args[48] = {
-      "--method", method,       "--phase", "train_step",          "--out", "out",
-      "-o",       "jsonl",      "--set",   "model.N=96",          "--set", "model.K=160",
-      "--set",    "model.B=32", "--set",   "phase.timed_iters=3", "--set", "phase.warmup_iters=1"};
+  const char **args = run_words(
+      "--method %s --phase train_step --out out -o jsonl --set model.N=96 --set model.K=160 --set model.B=32 "
+      "--set phase.timed_iters=3 --set phase.warmup_iters=1",
+      method);
   size_t n = 18;
   for (size_t i = 0; more[i] != NULL; i++) {
     args[n++] = "--set";
@@ -122,13 +122,10 @@ START_TEST(through_an_activation) {
   run_make_folder(folder);
   snprintf(setting, sizeof setting, "model.activation=%s", activation);
   for (int processes = 0; processes < (_i < 3 ? 1 : 2); processes++) {
-    const char *const more[] = {optimizers[optimizer],
-                                "method.bias=true",
-                                setting,
-                                _i % 2 ? "model.dtype=bf16" : "model.dtype=f32",
-                                processes ? "method.y_placement=split" : "workload.loss=mse_zero",
-                                processes ? "hardware.launch=processes" : "hardware.launch=threads",
-                                NULL};
+    const char **more = run_words("%s method.bias=true %s %s %s %s", optimizers[optimizer], setting,
+                                  _i % 2 ? "model.dtype=bf16" : "model.dtype=f32",
+                                  processes ? "method.y_placement=split" : "workload.loss=mse_zero",
+                                  processes ? "hardware.launch=processes" : "hardware.launch=threads");
     json_t *record = train(folder, method, more);
     check_gates(record, method, optimizer == 2);
     ck_assert_str_eq(run_str(record, "activation"), activation);
@@ -204,11 +201,11 @@ START_TEST(a_mask_made_anew) {
   char folder[64];
   run_make_folder(folder);
   for (int i = 0; i < 3; i++) {
-    const char *const more[] = {i == 0   ? "phase.optimizer=adamw"
-                                : i == 1 ? "phase.momentum=0.5"
-                                         : "phase.lr=1",
-                                i == 2 ? "method.recompress_each_step=true" : "phase.remask=2",
-                                "method.bias=true", "model.dtype=bf16", NULL};
+    const char **more = run_words("%s %s method.bias=true model.dtype=bf16",
+                                  i == 0   ? "phase.optimizer=adamw"
+                                  : i == 1 ? "phase.momentum=0.5"
+                                           : "phase.lr=1",
+                                  i == 2 ? "method.recompress_each_step=true" : "phase.remask=2");
     json_t *record = train(folder, i == 1 ? "masked_split" : "blockshock", more);
     check_gates(record, "with a new mask", i == 0);
     ck_assert_double_eq(run_num(record, "remask"), (i == 2 ? 1 : 2));
@@ -277,10 +274,9 @@ START_TEST(half_a_mask_is_not_made_anew) {
   char folder[64];
   run_result r;
   run_make_folder(folder);
-  const char *const args[] = {"--method",   "blockshock", "--mask",        "magnitude",  "--phase",
-                              "train_step", "--set",      "method.half=1", "--set",      "phase.remask=1",
-                              "--set",      "model.N=32", "--set",         "model.K=32", "--out",
-                              "out",        NULL};
+  const char **args = run_words(
+      "--method blockshock --mask magnitude --phase train_step --set method.half=1 --set phase.remask=1 "
+      "--set model.N=32 --set model.K=32 --out out");
   run_bsrun(&r, folder, NULL, args);
   ck_assert_int_ne(r.code, 0);
   ck_assert_ptr_nonnull(strstr(r.err, "BS-PHASE-REMASK"));
@@ -294,11 +290,9 @@ START_TEST(a_bias_behind_an_activation_is_not_read) {
   char folder[64];
   run_result r;
   run_make_folder(folder);
-  const char *const args[] = {"--method", "blockshock",       "--phase", "train_step",
-                              "--set",    "model.N=32",       "--set",   "model.K=32",
-                              "--set",    "phase.remask=1",   "--set",   "model.activation=gelu",
-                              "--set",    "method.bias=true", "--out",   "out",
-                              NULL};
+  const char **args = run_words(
+      "--method blockshock --phase train_step --set model.N=32 --set model.K=32 --set phase.remask=1 --set "
+      "model.activation=gelu --set method.bias=true --out out");
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 3, "a new mask behind gelu");
   ck_assert_ptr_nonnull(strstr(r.err, "BS-PHASE-REMASK"));

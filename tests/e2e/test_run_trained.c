@@ -31,22 +31,11 @@ START_TEST(trained_layer) {
   char folder[64], weights[1200];
   run_result r;
   snprintf(weights, sizeof weights, "workload.weights=%s#encoder.layer.0.intermediate.dense.weight", model);
-  const char *const args[] = {"--plugin",   "cpu",
-                              "--method",   method,
-                              "--workload", "file",
-                              "--set",      weights,
-                              "--set",      "workload.bias=auto",
-                              "--set",      dtype,
-                              "--set",      "model.B=32",
-                              "--set",      "phase.timed_iters=3",
-                              "--set",      "phase.warmup_iters=1",
-                              "--set",      "phase.pairs_min=5",
-                              "--set",      "phase.pairs_max=5",
-                              "--set",      "phase.pairs_seconds=0.5",
-                              "--set",      "tune.measure=false",
-                              "--out",      "out",
-                              "-o",         "jsonl",
-                              NULL};
+  const char **args = run_words(
+      "--plugin cpu --method %s --workload file --set %s --set workload.bias=auto --set %s --set model.B=32 "
+      "--set phase.timed_iters=3 --set phase.warmup_iters=1 --set phase.pairs_min=5 --set phase.pairs_max=5 "
+      "--set phase.pairs_seconds=0.5 --set tune.measure=false --out out -o jsonl",
+      method, weights, dtype);
   run_make_folder(folder);
   run_bsrun(&r, folder, NULL, args);
   run_expect(&r, 0, method);
