@@ -278,17 +278,16 @@ static void gate_text(const json_t *record, char *out, size_t size) {
   snprintf(out, size, "%zu of %zu%s", passed, ran, rest);
 }
 
-/* "int8 4032: 0.0071, 0.0070 predicted", a layer's segments in two precisions side by side. */
+/* "int8 4032: 0.0070 predicted", a layer's segments in two precisions side by side. */
 static void add_segments(json_t *row, const json_t *record) {
   const json_t *segments = json_object_get(record, "segments");
   char text[192] = "";
   size_t used = 0;
   for (size_t i = 0; i < json_array_size(segments) && used + 1 < sizeof text; i++) {
     const json_t *s = json_array_get(segments, i);
-    const int n = snprintf(text + used, sizeof text - used, "%s%s %lld: %.3g, %.3g predicted",
-                           i > 0 ? "; " : "", json_string_value(json_object_get(s, "segment")),
+    const int n = snprintf(text + used, sizeof text - used, "%s%s %lld: %.3g predicted", i > 0 ? "; " : "",
+                           json_string_value(json_object_get(s, "segment")),
                            (long long)json_integer_value(json_object_get(s, "columns")),
-                           json_number_value(json_object_get(s, "error")),
                            json_number_value(json_object_get(s, "error_predicted")));
     if (n > 0) used += (size_t)n;
   }

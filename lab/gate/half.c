@@ -133,31 +133,11 @@ int32_t bs_half_expect_of(bs_context *context, const bs_experiment *e, bs_half *
   return rc;
 }
 
-double bs_half_error(const bs_case *c, const bs_case_result *result, const bs_reference *ref,
-                     double *out_outputs) {
+int32_t bs_half_measure(const bs_case *c, const bs_case_result *result, int64_t max_features,
+                        double *out_error, double *out_outputs, bs_error *err) {
   bs_metrics m = {0};
-  const uint32_t ranks = c->spec.y_placement == BS_SPLIT ? result->world_size : 1;
-  for (uint32_t r = 0; r < ranks; ++r) {
-    const bs_case_rank *rank = &result->ranks[r];
-    for (int64_t f = 0; f < ref->features; ++f) {
-      const int64_t n = ref->feature[f] - rank->y_begin;
-      if (n < 0 || n >= rank->y_cols) continue;
-      for (int64_t b = 0; b < ref->B; ++b)
-        bs_metrics_add(&m, ref->y[b * ref->features + f],
-                       bs_load_f64(c->spec.y_dtype, rank->y, b * rank->y_cols + n), BS_REL_EPS_HALF);
-    }
-  }
-  *out_outputs = (double)m.count;
-  return bs_metrics_frobenius(&m);
-}
-
-int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, const bs_half *half,
-                     int64_t max_features, double *out_measured, bs_gate *gate, bs_error *err) {
   bs_reference ref;
-  *out_measured = 0.0;
-  *gate = (bs_gate){.name = "HALF", .rank = -1, .state = BS_GATE_SKIPPED};
-  snprintf(gate->text, sizeof gate->text, "no error is expected behind an activation");
-  if (c->spec.activation != BS_ACT_NONE) return BS_OK;
+  const uint32_t ranks = c->spec.y_placement == BS_SPLIT ? result->world_size : 1;
   const bs_reference_request request = {.x = c->x,
                                         .w = c->w,
                                         .bias = c->spec.has_bias ? c->bias : NULL,
@@ -165,14 +145,36 @@ int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, const bs_ha
                                         .max_features = max_features};
   const int32_t rc = bs_reference_compute(&request, &ref, err);
   if (rc != BS_OK) return rc;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    const bs_case_rank *rank = &result->ranks[r];
+    for (int64_t f = 0; f < ref.features; ++f) {
+      const int64_t n = ref.feature[f] - rank->y_begin;
+      if (n < 0 || n >= rank->y_cols) continue;
+      for (int64_t b = 0; b < ref.B; ++b)
+        bs_metrics_add(&m, ref.y[b * ref.features + f],
+                       bs_load_f64(c->spec.y_dtype, rank->y, b * rank->y_cols + n), BS_REL_EPS_HALF);
+    }
+  }
+  *out_outputs = (double)m.count;
+  *out_error = bs_metrics_frobenius(&m);
+  bs_reference_free(&ref);
+  return BS_OK;
+}
+
+int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, const bs_half *half,
+                     int64_t max_features, double *out_measured, bs_gate *gate, bs_error *err) {
   double outputs = 0.0;
-  *out_measured = bs_half_error(c, result, &ref, &outputs);
+  *out_measured = 0.0;
+  *gate = (bs_gate){.name = "HALF", .rank = -1, .state = BS_GATE_SKIPPED};
+  snprintf(gate->text, sizeof gate->text, "no error is expected behind an activation");
+  if (c->spec.activation != BS_ACT_NONE) return BS_OK;
+  const int32_t rc = bs_half_measure(c, result, max_features, out_measured, &outputs, err);
+  if (rc != BS_OK) return rc;
   gate->value = half->expected > 0.0 ? fabs(*out_measured / half->expected - 1.0) : *out_measured;
   gate->limit = BS_HALF_LIMIT + 2.0 / sqrt(outputs > 1.0 ? outputs : 1.0);
   gate->state = gate->value <= gate->limit ? BS_GATE_PASS : BS_GATE_FAIL; /* NaN fails */
   snprintf(gate->text, sizeof gate->text,
            "half alone: relative error %.4g of the full product, %.4g expected", *out_measured,
            half->expected);
-  bs_reference_free(&ref);
   return BS_OK;
 }

@@ -22,9 +22,9 @@ int32_t bs_half_expect(const bs_case *c, bs_half *out_half, bs_error *err);
 /* The same of an experiment, for who prints it. */
 int32_t bs_half_expect_of(bs_context *context, const bs_experiment *experiment, bs_half *out_half,
                           bs_error *err);
-/* The relative error of a run against a reference, every feature once: of rank 0 where all have all. */
-double bs_half_error(const bs_case *c, const bs_case_result *result, const bs_reference *reference,
-                     double *out_outputs);
+/* The relative error of a run against the full product, every feature once: of rank 0 where all have all. */
+int32_t bs_half_measure(const bs_case *c, const bs_case_result *result, int64_t max_features,
+                        double *out_error, double *out_outputs, bs_error *err);
 /* After it: gate HALF, the error of the full product that was measured against the one expected. */
 int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, const bs_half *half,
                      int64_t max_features, double *out_measured, bs_gate *out_gate, bs_error *err);

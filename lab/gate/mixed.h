@@ -69,7 +69,7 @@ typedef struct bs_mixed_error {
   double rounding;                 /* of those, X and W together: what the error is at least */
   double x_rounding, w_rounding;   /* of the low segment */
   double expected[BS_MIXED_PARTS]; /* with the round-off of sums and outputs */
-  double measured[BS_MIXED_PARTS]; /* bs_mixed_gate */
+  double measured;                 /* of the whole, by bs_mixed_gate; NaN behind an activation */
   double signal[BS_MIXED_PARTS];   /* squared norm, in that of the whole */
   char text[160];                  /* one line for people */
 } bs_mixed_error;
@@ -78,8 +78,7 @@ typedef struct bs_mixed_error {
 int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out_error, bs_error *err);
 int32_t bs_mixed_expect_of(bs_context *context, const bs_experiment *experiment, bs_mixed_error *out_error,
                            bs_error *err);
-/* After it: runs the layer on the columns of each segment alone (zeros for the others), measures, and judges
- * by the prediction: gate MIXED. Every process of a job calls it. */
+/* After it: gate MIXED, the error of the full product that was measured against the one expected. */
 int32_t bs_mixed_gate(const bs_case *c, const bs_case_result *result, bs_mixed_error *error,
                       int64_t max_features, bs_gate *out_gate, bs_error *err);
 #endif

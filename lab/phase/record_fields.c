@@ -112,22 +112,21 @@ static int set_number(json_t *object, const char *key, double value) {
   return json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
 }
 
-static json_t *segment(const char *name, int64_t columns, double predicted, double measured) {
+static json_t *segment(const char *name, int64_t columns, double predicted) {
   json_t *row = json_pack("{s:s,s:I}", "segment", name, "columns", (json_int_t)columns);
-  const int bad = set_number(row, "error_predicted", predicted) | set_number(row, "error", measured);
-  if (!bad) return row;
+  if (set_number(row, "error_predicted", predicted) == 0) return row;
   json_decref(row);
   return NULL;
 }
 
 int32_t bs_record_mixed(json_t *record, const bs_mixed_error *m, bs_error *err) {
-  json_t *high = segment("high", m->high, m->expected[BS_MIXED_HIGH], m->measured[BS_MIXED_HIGH]);
-  json_t *low = segment(m->low_name, m->low, m->expected[BS_MIXED_LOW], m->measured[BS_MIXED_LOW]);
+  json_t *high = segment("high", m->high, m->expected[BS_MIXED_HIGH]);
+  json_t *low = segment(m->low_name, m->low, m->expected[BS_MIXED_LOW]);
   int bad = set_number(low, "x_rounding_predicted", m->x_rounding);
   bad |= set_number(low, "w_rounding_predicted", m->w_rounding);
   bad |= json_object_set_new(record, "segments", json_pack("[o,o]", high, low));
   bad |= set_number(record, "mixed_error_predicted", m->expected[BS_MIXED_WHOLE]);
-  bad |= set_number(record, "mixed_error", m->measured[BS_MIXED_WHOLE]);
+  bad |= set_number(record, "mixed_error", m->measured);
   bad |= json_object_set_new(record, "mixed_rows_looked_at", json_integer(m->rows));
   return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;
 }
