@@ -35,6 +35,8 @@ const args_option compare_options[] = {
     {"comm", 0, "NAME", 0, "communicator; default: threads"},
     {"workload", 0, "NAME", 0, "gaussian, file, ..."},
     {"hardware", 0, "NAME", 0, "cpu, or a YAML file"},
+    {"out", 0, "DIR", 0, "root of the run folder (default results/raw)"},
+    {"run-id", 0, "ID", 0, "name of the run folder"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"plugin", 0, "ID|PATH", 1, "use this plugin (its backend, if it has one)"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
@@ -83,8 +85,8 @@ static int32_t pass_of(const char *name, uint32_t *out, bs_error *err) {
   return bsrun_unknown("pass", name, known, BS_ARM_WORKS_, err);
 }
 
-static int32_t one_pass(bs_context *context, const bs_node *config, bs_ladder_options *o, int64_t most,
-                        double seconds, json_t *rows, bs_error *err) {
+static int32_t one_pass(bs_context *context, bs_node *config, bs_ladder_options *o, int64_t most,
+                        double seconds, compare_keeper *keeper, json_t *rows, bs_error *err) {
   bs_ladder ladder;
   int32_t rc = bs_ladder_make(context, config, o, &ladder, err);
   if (rc == BS_OK && most > 0) rc = bs_ladder_measure(&ladder, (uint32_t)most, seconds, o, err);
@@ -92,6 +94,7 @@ static int32_t one_pass(bs_context *context, const bs_node *config, bs_ladder_op
     json_t *more = bs_ladder_rows(&ladder);
     if (more == NULL || json_array_extend(rows, more) != 0)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    if (rc == BS_OK) rc = compare_keep(keeper, &ladder, config, more, err);
     json_decref(more);
   }
   bs_ladder_free(&ladder);
@@ -158,12 +161,22 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
                          .constants = r->constants,
                          .progress = bsrun_progress_to(args_has(a, "quiet")),
                          .progress_user = &r->progress};
+  compare_keeper *keeper = NULL;
+  char *folder = NULL;
+  rc = compare_keeper_open(r->context, args_value(a, "run-id"), args_has(a, "quiet"), &keeper, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     rc = pass_of(passes[i], &o.pass, err);
-    if (rc == BS_OK) rc = one_pass(r->context, r->config, &o, most, seconds, r->rows, err);
+    if (rc == BS_OK) rc = one_pass(r->context, r->config, &o, most, seconds, keeper, r->rows, err);
   }
   bsrun_progress_end(&r->progress);
-  return rc == BS_OK ? ladder_print(format, r->rows, 0, err) : rc;
+  const int32_t kept = compare_keeper_close(keeper, rc, &folder, err);
+  if (rc == BS_OK) rc = kept;
+  if (rc == BS_OK) rc = ladder_print(format, r->rows, 0, err);
+  const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
+  if (rc == BS_OK && folder != NULL && readable)
+    printf("\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", folder);
+  free(folder);
+  return rc;
 }
 
 static void compare_free(compare_run *r) {
@@ -176,6 +189,7 @@ static void compare_free(compare_run *r) {
   fflush(stdout); /* a plugin that is closed may end the process */
   if (r->context != NULL) bs_context_close(r->context);
   bsrun_request_free(&r->request);
+  bsrun_log_free();
 }
 
 void help_compare(void) {

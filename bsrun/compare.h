@@ -26,6 +26,17 @@ int32_t auto_apply(const auto_choice *choice, bs_node *config, bs_error *err);
 int32_t auto_stand_in(bs_node *config, bs_error *err);
 void auto_free(auto_choice *choice);
 
+/* compare_keep.c: the run folder of a comparison. The caller closes, also after an error. */
+typedef struct compare_keeper compare_keeper;
+int32_t compare_keeper_open(bs_context *context, const char *run_id, int quiet, compare_keeper **out_keeper,
+                            bs_error *err);
+/* Appends the record of a ladder that was measured; `rows` are its rows. One that was not leaves nothing. */
+int32_t compare_keep(compare_keeper *keeper, const bs_ladder *ladder, bs_node *config, json_t *rows,
+                     bs_error *err);
+/* Writes DONE, with status failed when rc is an error. The folder's path is the caller's to free, NULL: none.
+ */
+int32_t compare_keeper_close(compare_keeper *keeper, int32_t rc, char **out_path, bs_error *err);
+
 /* Rows of ladders in a format. only_measured: a table leaves the others out and counts them. */
 int32_t ladder_print(int format, const json_t *rows, int only_measured, bs_error *err);
 #endif

@@ -33,6 +33,11 @@ void run_tell_of(const run_session *session, const bs_experiment *experiment, co
 /* BS_NO_MEMORY, with the numbers, where the machine has less than the experiment must hold. */
 int32_t run_check_memory(const run_session *session, const bs_experiment *experiment, bs_error *err);
 
+/* Opens the folder of a run: its key, environment and plugins. *out_load: the load before it, or NULL. Files
+ * that the workload reads are added to the array out_inputs. */
+int32_t run_begin(run_session *session, bs_experiment *experiment, uint32_t world, json_t **out_plugins,
+                  json_t **out_load, json_t *out_inputs, bs_run **out_run, bs_error *err);
+
 /* In a process that is not rank 0, after it has followed `what` with rc: hears how that ended there. */
 int32_t run_follow_end(struct bs_peers *peers, const char *what, int32_t rc, bs_error *err);
 

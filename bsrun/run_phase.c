@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * run_phase.c - one phase of one experiment as one run folder. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +95,8 @@ int32_t run_check_memory(const run_session *s, const bs_experiment *e, bs_error 
 }
 
 /* Grades are told of the plugins that run, but a grade changes no result: the run's key is made without. */
-static int32_t begin_run(run_session *s, bs_experiment *e, uint32_t world, json_t **out_plugins,
-                         json_t **out_load, json_t *out_inputs, bs_run **out_run, bs_error *err) {
+int32_t run_begin(run_session *s, bs_experiment *e, uint32_t world, json_t **out_plugins, json_t **out_load,
+                  json_t *out_inputs, bs_run **out_run, bs_error *err) {
   char key[65], *command = bsrun_command_line();
   bs_node *config = NULL;
   json_t *env = bs_env_collect(s->context);
@@ -193,8 +194,11 @@ static int32_t judge(const bs_experiment *e, const bs_phase_result *result, bs_e
                  e->phase_name, e->method);
     return BS_INCONCLUSIVE;
   }
-  bs_error_set(err, BS_NUMERIC, "BS-GATE-FAIL", "%s of %s: gate %s failed: %.3g, limit %.3g; %s",
-               e->phase_name, e->method, failed->name, failed->value, failed->limit, failed->text);
+  char numbers[64] = ""; /* a count stands in the text */
+  if (failed->limit != 0.0 || failed->value != floor(failed->value))
+    snprintf(numbers, sizeof numbers, "%.3g, limit %.3g; ", failed->value, failed->limit);
+  bs_error_set(err, BS_NUMERIC, "BS-GATE-FAIL", "%s of %s: gate %s failed: %s%s", e->phase_name, e->method,
+               failed->name, numbers, failed->text);
   if (err != NULL) err->rank = failed->rank;
   bs_error_hint(err, "--dump DIR writes the tensors; metrics.jsonl has every gate");
   return BS_NUMERIC;
@@ -333,7 +337,7 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   if (rc == BS_OK && asks_for_half(e)) rc = tell_half(session, e, err);
   if (rc == BS_OK && bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0)
     rc = tell_mixed(session, e, err);
-  if (rc == BS_OK) rc = begin_run(session, e, world, &plugins, &load, inputs, &run, err);
+  if (rc == BS_OK) rc = run_begin(session, e, world, &plugins, &load, inputs, &run, err);
   if (rc == BS_OK) {
     run_signals_watch(bs_run_get_fd(run));
     bsrun_log_begin(bs_run_get_fd(run));

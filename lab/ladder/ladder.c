@@ -184,6 +184,7 @@ typedef struct sampled {
   bs_arm *arm[BS_SAMPLER_ARMS];
   uint32_t n;
   const bs_ladder_options *o;
+  bs_sampling *sampling;
 } sampled;
 
 static void tell_sampled(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -238,7 +239,7 @@ static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
     s->rung[i]->seconds = taken->arm[i].look.p50;
     s->rung[i]->against = taken->arm[i].comparison;
   }
-  bs_sampling_free(taken);
+  s->sampling = taken;
   return rc;
 }
 
@@ -249,6 +250,7 @@ int32_t bs_ladder_measure(bs_ladder *l, uint32_t most, double seconds, const bs_
   int32_t rc = open_sampled(l, most, o, &s, err);
   if (rc == BS_OK) rc = run_sampled(&s, seconds, err);
   for (uint32_t i = 0; i < s.n; i++) bs_arm_close(s.arm[i], NULL, NULL);
+  l->sampling = s.sampling;
   give_places(l);
   return rc;
 }
@@ -266,5 +268,6 @@ void bs_ladder_free(bs_ladder *l) {
     bs_experiment_free(&l->rungs[i].e);
   }
   free(l->rungs);
+  bs_sampling_free(l->sampling);
   memset(l, 0, sizeof *l);
 }

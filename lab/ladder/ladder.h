@@ -39,6 +39,7 @@ typedef struct bs_ladder {
   bs_rung *rungs;  /* in the order in which they were thought of */
   uint32_t beside; /* the last so many are the dense layer that options->dense asks for */
   bs_machine machine;
+  struct bs_sampling *sampling; /* of bs_ladder_measure: arms by the names of their rungs; NULL: none */
 } bs_ladder;
 
 typedef struct bs_ladder_options {

@@ -144,7 +144,7 @@ static json_t *entry_of(const job *j, const bs_decision *d, const char *choice, 
                    "method", j->arm->c.method, "world", j->arm->name, "blockshock", bs_version());
 }
 
-/* "KEY: cpu:packed; cpu:dnnl is 1.16x slower than cpu:packed" */
+/* "KEY: cpu:packed; cpu:dnnl: 0.86 times as fast as cpu:packed" */
 static void tell(const bs_tuner *tuner, const json_t *entry) {
   size_t i;
   const json_t *c;

@@ -18,10 +18,8 @@ static void compared(const json_t *row, const char *standard, char *out, size_t 
   const char *word = text(look, "word");
   if (text(row, "failed")[0] != '\0')
     snprintf(out, size, "failed: %.120s", text(row, "failed"));
-  else if (strcmp(word, "FASTER") == 0)
-    snprintf(out, size, "%.2fx faster than %s", ratio, standard);
-  else if (strcmp(word, "SLOWER") == 0 && ratio > 0)
-    snprintf(out, size, "%.2fx slower than %s", 1.0 / ratio, standard);
+  else if (strcmp(word, "FASTER") == 0 || strcmp(word, "SLOWER") == 0)
+    snprintf(out, size, "%.2f times as fast as %s", ratio, standard);
   else if (strcmp(word, "SAME") == 0)
     snprintf(out, size, "as fast as %s", standard);
   else

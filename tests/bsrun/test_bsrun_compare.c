@@ -250,9 +250,23 @@ END_TEST
 START_TEST(the_first_named_is_what_others_are_held_against) {
   ran r = bsrun(dir, "compare", "row_parallel", "masked_split", "--masks", "complement_1010_0101",
                 "--seconds", "0.5", "--n", "128", "--b", "8", "--dtype", "f32", "-P", "2", "--plugin", "ref",
-                "--cache", "off", "-o", "json", NULL);
+                "--cache", "off", "--run-id", "kept", "-o", "json", NULL);
   must_be(&r, 0);
   json_t *rows = rows_of(&r), *first = row_named(rows, "row_parallel"), *row;
+  /* It is kept as a run: every sample of what was measured, and the ladder that was printed. */
+  char folder[1200], path[1300];
+  snprintf(folder, sizeof folder, "%s/results/raw/compare/row_parallel/kept", dir);
+  json_t *record = json_load_file(strcat(strcpy(path, folder), "/metrics.jsonl"), 0, NULL);
+  char *done = read_text(folder, "DONE");
+  ck_assert(done != NULL && strstr(done, "\"status\": \"ok\"") != NULL && record != NULL);
+  const json_t *arms = json_object_get(record, "arms");
+  ck_assert_uint_eq(json_array_size(arms), json_array_size(rows));
+  ck_assert_uint_eq(json_array_size(json_object_get(record, "comparisons")), json_array_size(rows) - 1);
+  ck_assert_uint_eq(json_array_size(json_object_get(json_array_get(arms, 0), "samples_s")),
+                    (size_t)num(record, "pairs"));
+  ck_assert_uint_eq(json_array_size(json_object_get(record, "ladder")), json_array_size(rows));
+  json_decref(record);
+  free(done);
   size_t i;
   double last = 0.0;
   ck_assert_uint_eq(splits_of(rows), 2);

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * compare_keep.c - what `bsrun compare` measured, as a run folder like any other: one record for each pass,
+ * with every sample. Nothing is written before the first pass is measured, so that a comparison that fails or
+ * is interrupted leaves nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/compare.h"
+#include "bsrun/run.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/schema.h"
+#include "lab/measure/sampling_json.h"
+#include "lab/store/env.h"
+#include "lab/store/record.h"
+
+struct compare_keeper {
+  run_session session;
+  json_t *load, *plugins, *inputs;
+  bs_run *run; /* NULL until the first pass was measured */
+};
+
+int32_t compare_keeper_open(bs_context *context, const char *run_id, int quiet, compare_keeper **out,
+                            bs_error *err) {
+  compare_keeper *k = *out = calloc(1, sizeof *k);
+  if (k == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  k->session.context = context;
+  k->session.run_id = run_id;
+  k->inputs = json_array();
+  bsrun_grades(quiet, &k->session.grades);
+  json_t *env = bs_env_collect(context); /* the load before the comparison adds to it */
+  k->load = json_incref(json_object_get(json_object_get(env, "system"), "load_average"));
+  json_decref(env);
+  return BS_OK;
+}
+
+/* Arms with their samples, comparisons, pairs and warnings, as phase 1's record has them. */
+static int add_sampling(json_t *fields, const bs_ladder *l) {
+  const bs_sampling *s = l->sampling;
+  json_t *arms = json_array(), *comparisons = json_array(), *pairs = bs_sampling_pairs_json(s);
+  int bad = json_object_update(fields, pairs);
+  for (uint32_t i = 0; i < l->n; i++) {
+    const bs_rung *r = &l->rungs[i];
+    json_t *arm = json_pack("{s:s,s:s,s:i,s:i}", "name", r->name, "method", r->e.method, "world_size",
+                            (int)r->c.world_size, "threads_per_rank", (int)r->c.threads_per_rank);
+    uint32_t at = 0;
+    while (at < s->n_arms && strcmp(s->arm[at].name, r->name) != 0) at++;
+    if (r->measured && at < s->n_arms) {
+      bad |= bs_sampling_arm_json(arm, s, at);
+      bad |= json_array_append(arms, arm);
+      if (at > 0) bad |= json_array_append_new(comparisons, bs_sampling_comparison_json(s, at));
+    }
+    json_decref(arm);
+  }
+  json_decref(pairs);
+  bad |= json_object_set_new(fields, "arms", arms);
+  bad |= json_object_set_new(fields, "comparisons", comparisons);
+  return bad;
+}
+
+static json_t *fields_of(const compare_keeper *k, const bs_ladder *l, const bs_rung *first, json_t *rows) {
+  const bs_layer_spec *spec = &first->c.spec;
+  json_t *fields =
+      json_pack("{s:s,s:I,s:I,s:I,s:b,s:i,s:i,s:s,s:O,s:o}", "pass", bs_ladder_pass_name(l->pass), "B",
+                (json_int_t)spec->B, "N", (json_int_t)spec->N, "K", (json_int_t)spec->K, "bias",
+                (int)spec->has_bias, "world_size", (int)first->c.world_size, "threads_per_rank",
+                (int)first->c.threads_per_rank, "launch", bs_schema_str(first->e.config, "hardware.launch"),
+                "ladder", rows, "machine", bs_machine_json(&l->machine));
+  if (fields != NULL && k->load != NULL) json_object_set(fields, "load_average", k->load);
+  if (fields != NULL) json_object_set(fields, "inputs", k->inputs);
+  if (fields == NULL || !add_sampling(fields, l)) return fields;
+  json_decref(fields);
+  return NULL;
+}
+
+int32_t compare_keep(compare_keeper *k, const bs_ladder *l, bs_node *config, json_t *rows, bs_error *err) {
+  const bs_rung *first = NULL;
+  for (uint32_t i = 0; i < l->n && first == NULL; i++)
+    if (l->rungs[i].measured && l->rungs[i].against.pairs == 0) first = &l->rungs[i];
+  if (first == NULL || l->sampling == NULL) return BS_OK;
+  bs_experiment e = first->e; /* of the layer; what is compared is in the ladder */
+  int32_t rc = BS_OK;
+  json_t *load = NULL;
+  e.config = config;
+  e.phase_name = "compare";
+  e.n_choices = 0;
+  e.choice_record = e.ladder = NULL;
+  k->session.group = e.run_group;
+  if (k->run == NULL) {
+    const uint32_t world = bs_ladder_widest(l)->c.world_size;
+    rc = run_begin(&k->session, &e, world, &k->plugins, &load, k->inputs, &k->run, err);
+    if (rc == BS_OK) bsrun_log_begin(bs_run_get_fd(k->run));
+  }
+  json_decref(load);
+  if (rc != BS_OK) return rc;
+  json_t *record = bs_record_start(&e, bs_run_get_id(k->run), k->plugins);
+  const bs_phase_result result = {.record = fields_of(k, l, first, rows)};
+  rc = record == NULL || result.record == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+                                               : bs_record_finish(record, &result, err);
+  if (rc == BS_OK) rc = bs_store_append(k->run, record, err);
+  json_decref(result.record);
+  json_decref(record);
+  return rc;
+}
+
+int32_t compare_keeper_close(compare_keeper *k, int32_t rc, char **out_path, bs_error *err) {
+  bs_error ignored = BS_ERROR_INIT;
+  *out_path = NULL;
+  if (k == NULL) return BS_OK;
+  int32_t committed = BS_OK;
+  if (k->run != NULL) {
+    bsrun_log_end();
+    *out_path = bs_strdup(bs_run_get_path(k->run));
+    committed = bs_store_commit(k->run, rc == BS_OK ? "ok" : "failed", rc == BS_OK ? err : &ignored);
+  }
+  bs_grades_close(&k->session.grades);
+  json_decref(k->load);
+  json_decref(k->plugins);
+  json_decref(k->inputs);
+  free(k);
+  return committed;
+}
