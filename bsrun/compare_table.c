@@ -31,6 +31,8 @@ static const bs_field fields[] = {
     {"wire_bytes", "WIRE BYTES", RIGHT | WIDE, 0},
     {"wire_error", "WIRE ERROR", RIGHT | WIDE, 3},
     {"bound_ms", "BOUND ms", RIGHT | WIDE, 4},
+    {"share_of_limit", "OF THE LIMIT", RIGHT | WIDE, 3},
+    {"below_bound", "BELOW BOUND", WIDE, 0},
     {"measured_over_predicted", "ms/PREDICTED", RIGHT | WIDE, 3},
     {"settings", "SETTINGS", WIDE, 0},
     {"why", "WHY", WIDE, 0},

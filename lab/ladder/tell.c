@@ -110,12 +110,17 @@ static json_t *ms(double seconds) {
 }
 
 /* How many times as fast the row's candidate is as the first: the comparison has the first as its subject. */
-static void add_comparison(json_t *row, const bs_ladder *l, const bs_comparison *c) {
+static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   static const uint32_t turned[] = {BS_WORD_UNCLEAR, BS_WORD_SLOWER, BS_WORD_FASTER, BS_WORD_SAME};
   char next[BS_LOOK_SENTENCE];
   const bs_rung *first = NULL;
+  bs_comparison doubted = r->against;
+  const bs_comparison *c = &doubted;
   for (uint32_t i = 0; i < l->n; i++)
     if (l->rungs[i].measured && l->rungs[i].against.pairs == 0) first = &l->rungs[i];
+  if (bs_against_of(&r->predicted, r->seconds).below_bound ||
+      (first != NULL && bs_against_of(&first->predicted, first->seconds).below_bound))
+    doubted.word = BS_WORD_UNCLEAR, doubted.cause = BS_UNCLEAR_BOUND;
   json_object_set_new(row, "against", json_string(first != NULL ? first->name : ""));
   json_object_set_new(row, "speedup", ratio_or_null(1.0 / c->ratio));
   json_object_set_new(row, "speedup_low", ratio_or_null(1.0 / c->high));
@@ -142,7 +147,7 @@ static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
   }
   if (r->measured) {
     json_object_set_new(row, "measured_ms", ms(r->seconds));
-    if (r->against.pairs > 0) add_comparison(row, l, &r->against);
+    if (r->against.pairs > 0) add_comparison(row, l, r);
     const bs_against against = bs_against_of(p, r->seconds);
     bs_against_json(row, &against);
   }
