@@ -86,9 +86,15 @@ static int32_t pass_of(const char *name, uint32_t *out, bs_error *err) {
 }
 
 static int32_t one_pass(bs_context *context, bs_node *config, bs_ladder_options *o, int64_t most,
-                        double seconds, compare_keeper *keeper, json_t *rows, bs_error *err) {
+                        double seconds, int quiet, compare_keeper *keeper, json_t *rows, bs_error *err) {
   bs_ladder ladder;
+  bs_notes crowd = {0};
   int32_t rc = bs_ladder_make(context, config, o, &ladder, err);
+  for (uint32_t i = 0; rc == BS_OK && i < ladder.n; i++)
+    if (ladder.rungs[i].e.oversubscribed && ladder.rungs[i].opened)
+      bs_note_crowd(ladder.rungs[i].c.world_size, ladder.rungs[i].c.threads_per_rank, &crowd);
+  for (size_t i = 0; i < crowd.count; i++) bsrun_note(quiet, crowd.items[i]);
+  bs_notes_free(&crowd);
   if (rc == BS_OK && most > 0) rc = bs_ladder_measure(&ladder, (uint32_t)most, seconds, o, err);
   if (rc == BS_OK) {
     json_t *more = bs_ladder_rows(&ladder);
@@ -166,7 +172,9 @@ static int32_t compare(const args *a, compare_run *r, bs_error *err) {
   rc = compare_keeper_open(r->context, args_value(a, "run-id"), args_has(a, "quiet"), &keeper, err);
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     rc = pass_of(passes[i], &o.pass, err);
-    if (rc == BS_OK) rc = one_pass(r->context, r->config, &o, most, seconds, keeper, r->rows, err);
+    if (rc == BS_OK)
+      rc = one_pass(r->context, r->config, &o, most, seconds, i > 0 || args_has(a, "quiet"), keeper, r->rows,
+                    err);
   }
   bsrun_progress_end(&r->progress);
   const int32_t kept = compare_keeper_close(keeper, rc, &folder, err);

@@ -336,23 +336,27 @@ static int32_t device_comm(bs_context *context, bs_experiment *e, bs_notes *note
   return rc;
 }
 
+void bs_note_crowd(uint32_t ranks, uint32_t each, bs_notes *notes) {
+  const uint32_t cores = bs_machine_cores();
+  bs_note_add(notes,
+              "%u rank%s of %u thread%s take turns on %u core%s: results are the same, times are not those "
+              "of %" PRIu64 " cores",
+              ranks, ranks == 1 ? "" : "s", each, each == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
+              (uint64_t)ranks * each);
+}
+
 /* Threads that share cores are right and slow: who asks for many should know which of both is seen. Ranks of
  * an MPI job may be on several machines. */
-static void note_crowd(bs_context *context, bs_experiment *e, bs_notes *notes) {
+static void count_threads(bs_context *context, bs_experiment *e, bs_notes *notes) {
   const bs_method *method = NULL;
   void *state = NULL;
-  const uint32_t cores = bs_machine_cores(), each = e->threads_per_rank > 0 ? e->threads_per_rank : 1;
+  const uint32_t each = e->threads_per_rank > 0 ? e->threads_per_rank : 1;
   uint32_t ranks = e->world_size > 0 ? e->world_size : 1;
   if (context != NULL && bs_find_method(context, e->method, &method, &state, NULL) == BS_OK)
     ranks = bs_experiment_world(e, method);
-  const uint64_t threads = (uint64_t)ranks * each;
-  e->oversubscribed = threads > cores && strcmp(bs_schema_str(e->config, "hardware.launch"), "mpi") != 0;
-  if (e->oversubscribed)
-    bs_note_add(notes,
-                "%u rank%s of %u thread%s take turns on %u core%s: results are the same, times are not those "
-                "of %" PRIu64 " cores",
-                ranks, ranks == 1 ? "" : "s", each, each == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
-                threads);
+  e->oversubscribed = (uint64_t)ranks * each > bs_machine_cores() &&
+                      strcmp(bs_schema_str(e->config, "hardware.launch"), "mpi") != 0;
+  if (e->oversubscribed) bs_note_crowd(ranks, each, notes);
 }
 
 static uint32_t read_activation(const bs_node *config) {
@@ -394,7 +398,7 @@ static int32_t read_all(bs_context *context, bs_experiment *e, const char *quiet
   if (rc == BS_OK) rc = read_workload(context, e, notes, err);
   if (rc == BS_OK) rc = bs_experiment_mask(context, e, quiet_dir, notes, err);
   if (rc == BS_OK) rc = read_sync(e, notes, err);
-  if (rc == BS_OK) note_crowd(context, e, notes);
+  if (rc == BS_OK) count_threads(context, e, notes);
   return rc;
 }
 

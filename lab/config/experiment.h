@@ -25,6 +25,8 @@ int32_t bs_experiment_settle(const bs_experiment *experiment, uint32_t world, bs
 /* `rc` of a look-up of the name at path: a name that nobody registered is a mistake of the configuration
  * (BS_CONFIG), a plugin that cannot be used is not. Says in err where the name was written. */
 int32_t bs_config_name_error(const bs_node *config, const char *path, int32_t rc, bs_error *err);
+/* That more threads than cores take turns (experiment->oversubscribed). */
+void bs_note_crowd(uint32_t ranks, uint32_t threads_of_each, bs_notes *notes);
 /* How many ranks it runs on: as configured, else the method's own number. */
 uint32_t bs_experiment_world(const bs_experiment *experiment, const bs_method *method);
 

@@ -338,10 +338,12 @@ END_TEST
 START_TEST(a_mask_by_patterns_is_a_candidate) {
   write_constants(1e-6);
   ran r = bsrun(dir, "compare", "blockshock", "--measure", "0", "--n", "64", "--b", "8", "--dtype", "f32",
-                "-P", "2", "--plugin", "ref", "--threads-per-rank", "1", "--set", "mask.use=always", "--set",
-                "mask.name=complement", "--set", "mask.pattern_a=1010", "--cache", "machine.json", "-o",
-                "json", NULL);
+                "-P", "2", "--plugin", "ref", "--threads-per-rank", "128", "--set", "mask.use=always",
+                "--set", "mask.name=complement", "--set", "mask.pattern_a=1010", "--cache", "machine.json",
+                "-o", "json", NULL);
   must_be(&r, 0);
+  const int told = strstr(r.err, "2 ranks of 128 threads take turns on ") != NULL; /* as in every verb */
+  ck_assert_msg(told == (sysconf(_SC_NPROCESSORS_ONLN) < 256), "%s", r.err);
   json_t *rows = rows_of(&r);
   ck_assert(num(row_named(rows, "blockshock complement"), "predicted_ms") > 0);
   json_decref(rows);

@@ -266,6 +266,15 @@ START_TEST(plugin_selects_its_backend) {
   bs_experiment e = make(context, "method: {name: dense}\nplugin: [ref]\n", NULL);
   ck_assert_str_eq(e.backend, "ref");
   bs_experiment_free(&e);
+  e = make(context, "method: {name: dense}\nplugin: [ref]\nhardware: {backend: cpu}\n", NULL);
+  ck_assert_str_eq(e.backend, "cpu"); /* what is named beside the plugin wins */
+  bs_experiment_free(&e);
+  bs_notes notes = {0};
+  e = make(context, "method: {name: row_parallel}\nhardware: {world_size: 2, threads_per_rank: 4096}\n",
+           &notes);
+  ck_assert(e.oversubscribed && strstr(notes.items[0], "2 ranks of 4096 threads take turns on ") != NULL);
+  bs_notes_free(&notes);
+  bs_experiment_free(&e);
   refuse(context, "method: {name: blockshock}\nhardware: {world_size: 1025}\n", BS_CONFIG, "BS-CFG-RANGE",
          "1025");
 }
