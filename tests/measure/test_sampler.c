@@ -201,6 +201,9 @@ START_TEST(what_an_arm_leaves_behind_is_not_speed) {
       done();
     }
   }
+  /* Of 40 intervals of 95 % seven or more miss in one case of 200; after an arm that slows for good the
+   * comparison is UNCLEAR. */
+  ck_assert_msg(carried[_i].carry_for >= 1 || missed <= 6, "%d of 40 intervals miss the true ratio", missed);
 }
 END_TEST
 
