@@ -193,6 +193,56 @@ START_TEST(csv) {
 }
 END_TEST
 
+/* What a reader judges a row by is in it, whatever the phase: sizes by options as in compare, what ran and
+ * how, the error of the whole product, and of phases 2 and 3 errors, times by region and losses. */
+START_TEST(figures) {
+  static const struct {
+    const char *phase, *set, *result, *numbers[8];
+  } rows[] = {
+      {"0", "phase.fault_gate=false", "RIGHT", {"relative_error", "whole_error", "forward_p50_ms"}},
+      {"0", "method.half=0", "HALF ALONE, as expected", {"relative_error", "whole_error"}},
+      {"1", "phase.pairs_seconds=0.1", NULL, {"median_ms", "gflops", "flops_per_forward", "pairs"}},
+      {"2", "phase.fault_gate=false", "RIGHT", {"dx_error", "dw_error", "backward_ms", "allreduce_ms"}},
+      {"3",
+       "phase.fault_gate=false",
+       "RIGHT",
+       {"w_error", "loss_first", "loss_last", "opt_step_ms", "total_step_ms", "steps"}}};
+  const char *const args[] = {"--n",     "64",
+                              "--b",     "8",
+                              "--dtype", "f32",
+                              "--bias",  "off",
+                              "--phase", rows[_i].phase,
+                              "--mask",  "magnitude",
+                              "--set",   rows[_i].set,
+                              "-P",      "2",
+                              "--set",   "phase.pairs_min=5",
+                              "--set",   "phase.pairs_max=5",
+                              "--set",   "phase.timed_iters=2",
+                              "-o",      "jsonl",
+                              "-q",      NULL};
+  run_result r;
+  run_bsrun(&r, folder, NULL, args);
+  run_expect(&r, 0, rows[_i].set);
+  json_t *list = run_rows(r.out);
+  const json_t *row = json_array_get(list, 0);
+  ck_assert(run_num(row, "N") == 64.0 && run_num(row, "B") == 8.0 &&
+            json_is_false(json_object_get(row, "bias")));
+  ck_assert_str_eq(run_str(row, "dtype"), "f32");
+  ck_assert_str_eq(run_str(row, "comm"), "threads");
+  ck_assert_str_eq(run_str(row, "launch"), "threads");
+  ck_assert_uint_gt(strlen(run_str(row, "load_average")), 4);
+  for (size_t i = 0; i < 8 && rows[_i].numbers[i] != NULL; i++)
+    ck_assert_msg(json_is_number(json_object_get(row, rows[_i].numbers[i])), "no %s", rows[_i].numbers[i]);
+  if (rows[_i].result != NULL) ck_assert_str_eq(run_str(row, "result"), rows[_i].result);
+  if (_i == 1) ck_assert_double_gt(run_num(row, "whole_error"), 0.1); /* half of W is missing */
+  if (_i == 2) ck_assert(json_is_array(json_object_get(row, "measuring_warnings")));
+  if (_i == 2) ck_assert(json_is_object(json_object_get(row, "disturbed_pairs")));
+  if (_i == 2) ck_assert(json_is_number(json_object_get(json_array_get(list, 1), "gflops"))); /* dense too */
+  json_decref(list);
+  run_free(&r);
+}
+END_TEST
+
 static size_t pipes_in(const char *line) {
   size_t n = 0;
   for (; *line != '\0' && *line != '\n'; line++) n += *line == '|' && line[-1] != '\\';
@@ -241,6 +291,7 @@ START_TEST(table) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{json_and_jsonl, 2}, {csv, 2}, {wide_columns}, {markdown}, {table}, {0}};
+  const test_case tests[] = {{json_and_jsonl, 2}, {csv, 2}, {figures, 5}, {wide_columns},
+                             {markdown},          {table},  {0}};
   return run_tests("run_formats", tests, (test_setup){setup, teardown, 120});
 }
