@@ -71,9 +71,9 @@ static void say_layer(const json_t *r) {
       json_is_true(json_object_get(r, "bias")) ? " + b" : ", no bias",
       act[0] != '\0' && strcmp(act, "none") != 0 ? ", then " : "", strcmp(act, "none") != 0 ? act : "",
       num(r, "B"), num(r, "K"), num(r, "N"), str(r, "dtype"));
-  say("split:", "%s on %d rank%s of %d thread%s, backend %s%s%s: per rank %s", str(r, "method"), ranks,
-      ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s", str(r, "backend"),
-      mask[0] != '\0' ? ", mask " : "", mask, str(r, "split"));
+  say("split:", "%s%s%s on %d rank%s of %d thread%s (%s): per rank %s", str(r, "method"),
+      mask[0] != '\0' ? ", mask " : "", mask, ranks, ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
+      str(r, "backend"), str(r, "split"));
 }
 
 /* ---- is it right? --------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ static void say_passed(const json_t *r) {
   errors_text(r, errors, sizeof errors);
   if (t1.pass > 0 && t1.other == 0 && errors[0] != '\0') say("", "T1: %s", errors);
   if (t23.pass > 0 && t23.other == 0)
-    say("", "T2, T3: no row, column or element is further off than rounding explains");
+    say("", "T2, T3: no row, column or element is off by more than rounding");
   if (t4.pass > 0 && t4.other == 0) say("", "T4: all ranks hold the same bits, each time");
   if (t5.pass > 0 && t5.other == 0)
     say("", "T5: with small integers %s exact, bit for bit", steps ? "the steps are" : "the product is");
@@ -256,8 +256,8 @@ static void say_fast(const json_t *r) {
     say("", "%s", screen_comparison(c, other, text, sizeof text));
   }
   if (json_array_size(comparisons) > 0)
-    say("", "(%.0f interleaved pairs, layers built %.0f times; in brackets the 95 %% interval)",
-        num(r, "pairs"), num(r, "builds"));
+    say("", "(%.0f interleaved pairs, %.0f builds; brackets: the 95 %% interval)", num(r, "pairs"),
+        num(r, "builds"));
   for (size_t i = 0; i < json_array_size(comparisons); i++) { /* each cause once */
     const char *next = str(json_array_get(comparisons, i), "next");
     size_t k = 0;
