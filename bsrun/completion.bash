@@ -63,6 +63,7 @@ _bsrun() {
     --phase) _bsrun_reply "$cur" phases; return ;;
     --backend) _bsrun_reply "$cur" backends; return ;;
     --comm) _bsrun_reply "$cur" comms; return ;;
+    --bias) if [[ $verb != explain ]]; then COMPREPLY=($(compgen -W "on off" -- "$cur")); return; fi ;;
     --dtype | --weight-dtype | --out-dtype) _bsrun_reply "$cur" dtypes; return ;;
     --activation) _bsrun_reply "$cur" activations; return ;;
     --kind) _bsrun_reply "$cur" skeletons; return ;;

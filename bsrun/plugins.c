@@ -122,7 +122,7 @@ void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info 
   const char *things = info->things;
   size_t size;
   for (const char *p; (p = next_thing(&things, plugins_kind_names[kind], &size)) != NULL;)
-    add_name(names, p, size);
+    if (p[size] != '=') add_name(names, p, size); /* not "alias=name" */
   if (!info->builtin || bs_plugin_activate(context, info->id, NULL) != BS_OK) return;
   for (uint32_t i = 0; i < bs_thing_count(context, info->id); i++) {
     bs_thing_info thing = {.struct_size = sizeof thing};

@@ -32,7 +32,7 @@ END_TEST
 static const struct {
   const char *line, *offers, *not ;
 } lines[] = {
-    {"bsrun|--method|blo", "blockshock", "dense"},
+    {"bsrun|--method|blo", "blockshock", "block_shock_2gpu"},
     {"bsrun|--method|=|col", "column_parallel", "dense"},
     {"bsrun|run|--mask|comp", "complement_1100_0011", "interleave"},
     {"bsrun|--workload|gau", "gaussian", "file"},
