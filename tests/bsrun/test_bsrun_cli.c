@@ -272,95 +272,6 @@ START_TEST(the_documents_table_is_the_programs) {
 }
 END_TEST
 
-/* Words drawn from the real ones and from noise. Sizes are kept small by sets that come last. */
-START_TEST(random_words_never_end_in_a_signal) {
-  static const char *const words[] = {"run",
-                                      "plugins",
-                                      "list",
-                                      "inspect",
-                                      "config",
-                                      "print",
-                                      "keys",
-                                      "version",
-                                      "help",
-                                      "cpu",
-                                      "ref",
-                                      "--plugin",
-                                      "--method",
-                                      "dense",
-                                      "blockshock",
-                                      "-P",
-                                      "2",
-                                      "1",
-                                      "999999",
-                                      "--phase",
-                                      "0",
-                                      "1",
-                                      "--mask",
-                                      "interleave",
-                                      "--workload",
-                                      "gaussian",
-                                      "file",
-                                      "--hardware",
-                                      "--sweep",
-                                      "--config",
-                                      "--set",
-                                      "model.N=1",
-                                      "a=b",
-                                      "=",
-                                      "--",
-                                      "-",
-                                      "---",
-                                      "",
-                                      "\xff\xfe",
-                                      "%s%n",
-                                      "-o",
-                                      "json",
-                                      "--run-id",
-                                      "../..",
-                                      "--print-config",
-                                      "-v",
-                                      "-q",
-                                      "-vq",
-                                      "-oq",
-                                      "--timeout",
-                                      "1e308",
-                                      "--threads-per-rank",
-                                      "--dump",
-                                      "/dev/null",
-                                      "--out",
-                                      "/dev/null/x",
-                                      "--load",
-                                      "--help"};
-  static const int allowed[] = {0, 2, 3, 4, 5, 6, 8, 10};
-  uint32_t state = 12345;
-  for (int trial = 0; trial < 150; trial++) {
-    char *argv[12] = {(char *)(uintptr_t) "bsrun"};
-    int n = 1;
-    state = state * 1664525u + 1013904223u;
-    const int count = 1 + (int)(state >> 24) % 6;
-    for (int i = 0; i < count; i++) {
-      state = state * 1664525u + 1013904223u;
-      argv[n++] = (char *)(uintptr_t)words[(state >> 8) % (sizeof words / sizeof words[0])];
-    }
-    argv[n++] = (char *)(uintptr_t) "--set=sweep=null";
-    argv[n++] = (char *)(uintptr_t) "--set=model={N: 16, B: 2}";
-    argv[n++] = (char *)(uintptr_t) "--set=phase.timed_iters=1";
-    argv[n++] = (char *)(uintptr_t) "--set=phase.pairs_seconds=0.01";
-    ran r = finish_bsrun(dir, start_bsrun(dir, argv));
-    int fine = !r.killed;
-    int listed = 0;
-    for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) listed |= r.code == allowed[i];
-    fine = fine && listed;
-    if (!fine) {
-      for (int i = 1; i < n; i++) fprintf(stderr, " '%s'", argv[i]);
-    }
-    ck_assert_msg(fine, "trial %d: exit %d%s: %s", trial, r.code, r.killed ? " by a signal" : "", r.err);
-    ran_free(&r);
-  }
-}
-END_TEST
-
 int main(void) {
   const test_case tests[] = {{hostile_words, TEST_COUNT(hostile)},
                              {memory_is_looked_at_first},
@@ -371,7 +282,6 @@ int main(void) {
                              {plugins_are_listed_and_inspected},
                              {keys_are_listed},
                              {the_documents_table_is_the_programs},
-                             {random_words_never_end_in_a_signal},
                              {0}};
   return run_tests("bsrun_cli", tests, (test_setup){setup, teardown});
 }

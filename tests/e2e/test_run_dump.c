@@ -198,40 +198,11 @@ static const dump_case cases[] = {
 static void make_dump(const char *folder, const dump_case *c, const format *f, const char *name) {
   char dtype[32], ranks[8];
   run_result r;
-  const char *args[40] = {"--plugin",
-                          "cpu",
-                          "--phase",
-                          "0",
-                          "-q",
-                          "--method",
-                          c->method,
-                          "-P",
-                          ranks,
-                          "--dump",
-                          name,
-                          "--out",
-                          "out",
-                          "--set",
-                          "model.N=33",
-                          "--set",
-                          "model.K=45",
-                          "--set",
-                          "model.B=7",
-                          "--set",
-                          dtype,
-                          "--set",
-                          "method.bias=true",
-                          "--set",
-                          "phase.timed_iters=1",
-                          "--set",
-                          "phase.integer_gate=false",
-                          "--set",
-                          "phase.fault_gate=false",
-                          NULL,
-                          NULL,
-                          NULL,
-                          NULL,
-                          NULL};
+  const char **args = run_words(
+      "--plugin cpu --phase 0 -q --method %s -P %s --dump %s --out out --set model.N=33 --set model.K=45 "
+      "--set model.B=7 --set %s --set method.bias=true --set phase.timed_iters=1 --set "
+      "phase.integer_gate=false --set phase.fault_gate=false",
+      c->method, ranks, name, dtype);
   size_t n = 0;
   while (args[n] != NULL) n++;
   if (c->mask != NULL) args[n++] = "--mask", args[n++] = c->mask;
