@@ -95,8 +95,8 @@ void split_predict(split *s, json_t *row, const bs_proposal *proposal, uint32_t 
   const bs_kernel *measured =
       kind == SPLIT_BOUND_ALONE ? NULL : kernel_of(s, &like, footprint, kind, &kernel);
   bs_predict_rank(&machine, measured, &s->subject.spec, proposal, s->subject.world_size, s->threads, &p);
-  if (p.has_kernel) json_object_set_new(row, "predicted_s", json_real(p.kernel.total));
-  json_object_set_new(row, "bound_s", json_real(p.bound.total));
+  if (p.has_kernel) json_object_set_new(row, "predicted_ms", json_real(1e3 * p.kernel.total));
+  json_object_set_new(row, "bound_ms", json_real(1e3 * p.bound.total));
   json_object_set_new(row, "wire_s", json_real(p.bound.wire));
   json_object_set_new(row, "limit", json_string(p.limit));
 }
@@ -116,8 +116,8 @@ static const bs_field method_fields[] = {
     {"workspace_bytes", "WORKSPACE BYTES", BS_FIELD_RIGHT, 0},
     {"collectives", "COLLECTIVES", 0, 0},
     {"payload_bytes", "PAYLOAD BYTES", BS_FIELD_RIGHT, 0},
-    {"predicted_s", "PREDICTED s", BS_FIELD_RIGHT, 4},
-    {"bound_s", "BOUND s", BS_FIELD_RIGHT, 4},
+    {"predicted_ms", "PREDICTED ms", BS_FIELD_RIGHT, 4},
+    {"bound_ms", "BOUND ms", BS_FIELD_RIGHT, 4},
     {"limit", "LIMIT", 0, 0},
     {"mixed_error", "MIXED ERROR", BS_FIELD_RIGHT, 3},
     {"repro", "REPRO", 0, 0},

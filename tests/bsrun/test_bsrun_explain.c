@@ -136,7 +136,7 @@ START_TEST(a_column_mask_is_a_gather) {
     ck_assert(num(rows, i, "of_dense") == 0.5);
     ck_assert_int_eq((int)num(rows, i, "columns"), 65);
     ck_assert_int_eq((int)num(rows, i, "weight_bytes"), 256 * 65 * 2);
-    ck_assert(json_is_null(json_object_get(json_array_get(rows, i), "predicted_s")));
+    ck_assert(json_is_null(json_object_get(json_array_get(rows, i), "predicted_ms")));
   }
   ck_assert_str_eq(str(rows, 1, "which"), "1,3,5,7,9,11,..,129");
   ck_assert_str_eq(str(rows, 2, "form"), "2:4");
@@ -302,9 +302,9 @@ START_TEST(predictions_come_from_the_stored_constants) {
   json_t *rows = rows_of(&r);
   const double flops = 2.0 * 8 * 256 * 64, payload = 8.0 * 256 * 4;
   const double wanted = flops / 2e9 + 1e-6 + (payload - 4) / 1e9 + 2e-6;
-  ck_assert_msg(fabs(num(rows, 0, "bound_s") - wanted) < 1e-9 * wanted, "%g, wanted %g",
-                num(rows, 0, "bound_s"), wanted);
-  ck_assert(json_is_null(json_object_get(json_array_get(rows, 0), "predicted_s")));
+  ck_assert_msg(fabs(1e-3 * num(rows, 0, "bound_ms") - wanted) < 1e-9 * wanted, "%g, wanted %g",
+                1e-3 * num(rows, 0, "bound_ms"), wanted);
+  ck_assert(json_is_null(json_object_get(json_array_get(rows, 0), "predicted_ms")));
   ck_assert_ptr_nonnull(strstr(r.err, "no rates of ref:portable"));
   ck_assert_str_eq(str(rows, 0, "limit"), "compute");
   json_decref(rows);
@@ -320,9 +320,9 @@ START_TEST(predictions_come_from_the_stored_constants) {
             "json", NULL);
   must_be(&r, 0);
   rows = rows_of(&r);
-  ck_assert_msg(fabs(num(rows, 0, "bound_s") - wanted) < 1e-9 * wanted, "%g, wanted %g",
-                num(rows, 0, "bound_s"), wanted);
-  ck_assert(json_is_null(json_object_get(json_array_get(rows, 0), "predicted_s")));
+  ck_assert_msg(fabs(1e-3 * num(rows, 0, "bound_ms") - wanted) < 1e-9 * wanted, "%g, wanted %g",
+                1e-3 * num(rows, 0, "bound_ms"), wanted);
+  ck_assert(json_is_null(json_object_get(json_array_get(rows, 0), "predicted_ms")));
   ck_assert_ptr_null(strstr(r.err, "no times predicted"));
   json_decref(rows);
   ran_free(&r);

@@ -16,7 +16,7 @@ static void check_halves(void) {
   json_array_foreach(rows, i, row) {
     const char *form = json_string_value(json_object_get(row, "form"));
     const int sparse = strcmp(form, "2:4") == 0;
-    ck_assert_msg(json_is_number(json_object_get(row, "predicted_s")) == sparse, "%s: %s", form, r.out);
+    ck_assert_msg(json_is_number(json_object_get(row, "predicted_ms")) == sparse, "%s: %s", form, r.out);
     seen += (size_t)sparse;
   }
   ck_assert_uint_eq(seen, 2);
