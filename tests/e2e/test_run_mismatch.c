@@ -104,8 +104,13 @@ static const char *const others[] = {
 
 static void start_rank(const other_key *k, const char *folder, int r, pid_t *out_pid) {
   char rank[8], set[160], sub[96], port[32];
-  const char *args[64] = {
-      run_env("BS_TEST_BSRUN"), "--phase", "0", "--timeout", "20", "--launch", "processes"};
+  const char *args[64] = {run_env("BS_TEST_BSRUN"),
+                          "--set",
+                          "phase.name=phase0_correctness",
+                          "--timeout",
+                          "20",
+                          "--launch",
+                          "processes"};
   static const char *const small[] = {SMALL, "--set", "method.name=row_parallel"};
   size_t n = 7;
   for (size_t i = 0; i < sizeof small / sizeof small[0]; i++) args[n++] = small[i];
