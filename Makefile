@@ -32,7 +32,7 @@ LAYER := encoder.layer.0.intermediate.dense.weight
 run: build
 	@if file=$$(scripts/fetch-trained-layer .deps/minilm); then \
 	  set -- $(BUILD)/bin/bsrun -o table -q --phase 0 --workload file --set "workload.weights=$$file#$(LAYER)" --set workload.bias=auto; \
-	  printf 'a trained layer: %s\n' "$$*"; "$$@"; echo; \
+	  printf 'a trained layer: %s\n' "$$*"; "$$@" && echo; \
 	else \
 	  echo 'make run: the trained layer could not be fetched (scripts/fetch-trained-layer needs a network and pip);' \
 	    'the run below is on generated data'; \
