@@ -135,8 +135,7 @@ START_TEST(test_one_chooses) {
   snprintf(port, sizeof port, "%d", (int)getpid());
   torch_rank ranks[] = {{"2", "row_parallel", "2", "experiment.seed=1", NULL},
                         {"2", "row_parallel", "2", "experiment.seed=1", NULL}};
-  ranks[_i].set = "method.name=auto";
-  ranks[1 - _i].set = "method.name=row_parallel";
+  ranks[_i].method = "auto";
   run_torch(folder, port, ranks, codes);
   for (int r = 0; r < 2; r++) {
     snprintf(sub, sizeof sub, "%s/%d", folder, r);
