@@ -35,7 +35,7 @@ static void product24_all(const product24_args *a, product24_block *b, uint32_t 
 
 static void product24_twin(const void *args, const cuda_twin_grid *grid) {
   product24_args a = *(const product24_args *)args;
-  product24_block b;
+  _Alignas(16) product24_block b; /* as the shared memory of a block is */
   product24_args_here(&a);
   for (uint32_t block = 0; block < grid->x; block++) {
     memset(&b, 0xff, sizeof b);

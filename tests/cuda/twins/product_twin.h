@@ -33,7 +33,7 @@ static void product_all(const product_args *a, product_block *b, uint32_t block,
 
 static void product_twin(const void *args, const cuda_twin_grid *grid) {
   product_args a = *(const product_args *)args;
-  product_block b;
+  _Alignas(16) product_block b; /* as the shared memory of a block is */
   product_args_here(&a);
   for (uint32_t block = 0; block < grid->x; block++) {
     memset(&b, 0xff, sizeof b);
