@@ -18,6 +18,7 @@
 #include "lab/phase/arms.h"
 #include "lab/phase/case.h"
 #include "lab/phase/device_fields.h"
+#include "lab/phase/frame.h"
 #include "lab/phase/record_fields.h"
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
@@ -352,11 +353,10 @@ static int32_t lead(phase1 *p, bs_phase_result *out, bs_error *err) {
 
 int32_t bs_phase1_run(bs_context *context, const bs_experiment *e, bs_progress_fn progress, void *user,
                       bs_phase_result *out, bs_error *err) {
-  memset(out, 0, sizeof *out);
-  out->record = json_object();
-  if (!out->record) return bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record");
   phase1 p = {.context = context, .e = e, .progress = progress, .user = user};
-  int32_t rc = bs_subject_open(context, e, &p.subject, err);
+  int32_t rc = bs_phase_result_open(out, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_subject_open(context, e, &p.subject, err);
   if (rc == BS_OK) rc = bs_peers_lead(e->peers) ? lead(&p, out, err) : follow(&p, err);
   for (uint32_t i = 0; i < p.arms; ++i) {
     if (p.arm[i].arm) bs_arm_close(p.arm[i].arm, NULL, NULL);

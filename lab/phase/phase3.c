@@ -2,17 +2,14 @@
  * phase3.c - phase 3, training: forward, the loss's gradient, backward and a step of SGD or AdamW, some times
  * over; the weights of every rank judged behind each step against fp64, with faults that must be caught.
  * Regions are kept for the record, nothing is compared by time. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/gradient.h"
 #include "lab/gate/step.h"
-#include "lab/phase/arms.h"
-#include "lab/phase/loss.h"
+#include "lab/phase/frame.h"
 #include "lab/phase/record_fields.h"
+#include "lab/store/record.h"
 
 /* The sum of Y, which workloads give who are not asked, has the same gradient whatever Y is: what trains
  * nothing judges nothing. */
@@ -37,28 +34,21 @@ static bs_train_options options_of(const bs_experiment *e, const bs_subject *s) 
                             .max_features = e->reference_features};
 }
 
-static int32_t fault_gate(const bs_case *c, const bs_train_options *o, int wanted, bs_gate *gate,
+static int32_t fault_gate(const bs_case *c, const bs_train_options *o, int wanted, bs_phase_result *out,
                           bs_error *err) {
-  *gate = (bs_gate){.name = "T6", .rank = -1, .state = BS_GATE_SKIPPED};
-  snprintf(gate->text, sizeof gate->text, "phase.fault_gate is off");
-  if (!wanted) return BS_OK;
   uint32_t injected = 0, caught = 0;
   char missed[96];
+  if (!wanted) {
+    bs_phase_add_skipped(out, "T6", "phase.fault_gate is off");
+    return BS_OK;
+  }
   const int32_t rc = bs_step_fault_gate(c, o, &injected, &caught, missed, sizeof missed, err);
-  if (rc != BS_OK) return rc;
-  gate->value = injected - caught;
-  gate->state = injected > 0 && caught == injected ? BS_GATE_PASS : BS_GATE_FAIL;
-  snprintf(gate->text, sizeof gate->text, "%u of %u injected faults judged rightly%s%s", caught, injected,
-           missed[0] ? "; not: " : "", missed);
-  return BS_OK;
+  if (rc == BS_OK) bs_phase_add_fault_gate(out, injected, caught, missed);
+  return rc;
 }
 
-static json_t *number_or_null(double value) {
-  return isfinite(value) ? json_real(value) : json_null();
-}
-
-static void add_training(json_t *record, const bs_case *c, const bs_train_options *o,
-                         const bs_train_result *r, const bs_step_verdict *v) {
+static int32_t add_training(json_t *record, const bs_case *c, const bs_train_options *o,
+                            const bs_train_result *r, const bs_step_verdict *v, bs_error *err) {
   uint64_t flops = 0, wire = 0, moved = 0;
   json_t *losses = json_array();
   for (uint32_t k = 0; k < c->world_size; ++k) {
@@ -66,38 +56,28 @@ static void add_training(json_t *record, const bs_case *c, const bs_train_option
     wire += r->ranks[k].counters[BS_COUNT_WIRE_BYTES];
     moved += r->ranks[k].moved;
   }
-  for (int64_t i = 0; i < r->steps; ++i) json_array_append_new(losses, number_or_null(r->loss[i]));
-  json_object_set_new(record, "optimizer", json_string(o->optimizer == BS_OPT_ADAMW ? "adamw" : "sgd"));
-  json_object_set_new(record, "lr", json_real(o->lr));
-  json_object_set_new(record, "momentum", json_real(o->momentum));
-  json_object_set_new(record, "weight_decay", json_real(o->weight_decay));
+  for (int64_t i = 0; i < r->steps; ++i) json_array_append_new(losses, bs_record_number(r->loss[i]));
   if (o->optimizer == BS_OPT_ADAMW)
     json_object_set_new(record, "adamw",
                         json_pack("{s:f,s:f,s:f}", "beta1", o->beta1, "beta2", o->beta2, "eps", o->eps));
-  json_object_set_new(record, "remask", json_integer(o->remask));
   if (o->remask > 0) json_object_set_new(record, "weights_moved", json_integer((json_int_t)moved));
-  json_object_set_new(record, "steps", json_integer(r->steps));
-  json_object_set_new(record, "losses", losses);
-  json_object_set_new(record, "flops_per_step", json_integer((json_int_t)flops));
-  json_object_set_new(record, "wire_bytes_per_step", json_integer((json_int_t)wire));
-  json_object_set_new(record, "collectives_per_step",
-                      json_integer((json_int_t)r->ranks[0].counters[BS_COUNT_COLLECTIVES]));
-  json_object_set_new(record, "weights",
-                      json_pack("{s:o,s:I,s:I}", "relative_error", number_or_null(v->relative), "rows_judged",
-                                (json_int_t)r->features, "weights_judged", (json_int_t)v->judged));
+  return bs_record_add(
+      record,
+      json_pack("{s:s, s:f, s:f, s:f, s:I, s:I, s:o, s:I, s:I, s:I, s:{s:o, s:I, s:I}}", "optimizer",
+                o->optimizer == BS_OPT_ADAMW ? "adamw" : "sgd", "lr", o->lr, "momentum", o->momentum,
+                "weight_decay", o->weight_decay, "remask", (json_int_t)o->remask, "steps",
+                (json_int_t)r->steps, "losses", losses, "flops_per_step", (json_int_t)flops,
+                "wire_bytes_per_step", (json_int_t)wire, "collectives_per_step",
+                (json_int_t)r->ranks[0].counters[BS_COUNT_COLLECTIVES], "weights", "relative_error",
+                bs_record_number(v->relative), "rows_judged", (json_int_t)r->features, "weights_judged",
+                (json_int_t)v->judged),
+      err);
 }
 
 static int32_t fill(const bs_case *c, const bs_train_options *o, const bs_subject *s,
                     const bs_train_result *r, const bs_step_verdict *v, bs_phase_result *out, bs_error *err) {
-  json_t *record = out->record;
-  bs_record_gates(record, out);
-  json_object_set_new(record, "loss", json_string(bs_loss_name(o->loss)));
-  json_object_set_new(record, "passed", json_boolean(out->passed));
-  json_object_set_new(record, "valid", json_boolean(v->nonfinite == 0));
-  json_object_set_new(record, "iterations", json_integer(r->run.iterations));
-  json_object_set_new(record, "warmup_iters", json_integer(o->warmup));
-  add_training(record, c, o, r, v);
-  return bs_record_case_fields(record, c, &r->run, s, err);
+  const int32_t rc = bs_record_judged(out, c, &r->run, s, o->loss, v->nonfinite == 0, err);
+  return rc == BS_OK ? add_training(out->record, c, o, r, v, err) : rc;
 }
 
 /* The gradients of the first step, as phase 2 judges them. */
@@ -110,10 +90,7 @@ static int32_t gradient_gates(const bs_case *c, const bs_experiment *e, const bs
   once.iterations = 1;
   int32_t rc = bs_gradient_run(&once, o->loss, o->target, &result, err);
   if (rc == BS_OK) rc = bs_gradient_judge(&once, &result, e->reference_features, &verdict, err);
-  if (rc == BS_OK) {
-    memcpy(out->gates, verdict.gates, verdict.n_gates * sizeof *verdict.gates);
-    out->n_gates = verdict.n_gates;
-  }
+  if (rc == BS_OK) bs_phase_add_gates(out, verdict.gates, verdict.n_gates);
   bs_gradient_result_free(&result);
   return rc;
 }
@@ -138,47 +115,29 @@ static int32_t refuse_remask(const bs_case *c, const bs_train_options *o, bs_err
   return BS_UNSUPPORTED;
 }
 
-static int32_t run_and_judge(const bs_case *c, const bs_experiment *e, const bs_subject *s,
-                             bs_phase_result *out, bs_error *err) {
+static int32_t run_and_judge(bs_case *c, const bs_experiment *e, const bs_subject *s, bs_phase_result *out,
+                             bs_error *err) {
   bs_train_result result = {0};
   bs_step_verdict verdict;
+  bs_gate integers;
   const bs_train_options o = options_of(e, s);
+  c->spec.flags |= bs_train_flags(&o);
   int32_t rc = refuse_remask(c, &o, err);
   if (rc == BS_OK) rc = gradient_gates(c, e, &o, out, err);
   if (rc == BS_OK) rc = bs_train_run(c, &o, &result, err);
   if (rc == BS_OK) rc = bs_step_judge(c, &o, &result, &verdict, err);
+  if (rc == BS_OK) rc = bs_step_integer_gate(c, &o, &integers, err);
   if (rc == BS_OK) {
-    memcpy(out->gates + out->n_gates, verdict.gates, verdict.n_gates * sizeof *verdict.gates);
-    out->n_gates += verdict.n_gates;
-    rc = bs_step_integer_gate(c, &o, &out->gates[out->n_gates++], err);
+    bs_phase_add_gates(out, verdict.gates, verdict.n_gates);
+    bs_phase_add_gates(out, &integers, 1);
+    rc = fault_gate(c, &o, (int)e->fault_gate, out, err);
   }
-  if (rc == BS_OK) rc = fault_gate(c, &o, (int)e->fault_gate, &out->gates[out->n_gates++], err);
-  if (rc == BS_OK && bs_case_judged(c)) {
-    out->passed = (uint32_t)bs_verdict_passed(out->gates, out->n_gates);
-    rc = fill(c, &o, s, &result, &verdict, out, err);
-  }
+  if (rc == BS_OK && bs_case_judged(c)) rc = fill(c, &o, s, &result, &verdict, out, err);
   bs_train_result_free(&result);
   return rc;
 }
 
 int32_t bs_phase3_run(bs_context *context, const bs_experiment *e, bs_progress_fn progress, void *user,
                       bs_phase_result *out, bs_error *err) {
-  memset(out, 0, sizeof *out);
-  out->record = json_object();
-  if (!out->record) return bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record");
-  bs_subject subject;
-  bs_arm_case arms[BS_ARMS_MAX];
-  int32_t rc = bs_subject_open(context, e, &subject, err);
-  if (rc == BS_OK) {
-    const bs_train_options o = options_of(e, &subject);
-    subject.spec.flags |= bs_train_flags(&o);
-    (void)bs_arms_of(context, e, &subject, arms);
-    bs_case *c = &arms[0].c;
-    c->progress = progress;
-    c->progress_user = user;
-    rc = run_and_judge(c, e, &subject, out, err);
-    bs_subject_close(&subject);
-  }
-  if (rc != BS_OK) bs_phase_result_free(out);
-  return rc;
+  return bs_phase_run_judged(context, e, progress, user, run_and_judge, out, err);
 }

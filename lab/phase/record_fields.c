@@ -3,7 +3,6 @@
  * existed in the run. */
 #include "lab/phase/record_fields.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -11,8 +10,10 @@
 #include "lab/gate/repro.h"
 #include "lab/gate/verdict.h"
 #include "lab/phase/device_fields.h"
+#include "lab/phase/loss.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/place.h"
+#include "lab/store/record.h"
 
 static json_t *algorithm_list(const char *text) {
   json_t *list = json_array();
@@ -39,25 +40,15 @@ static uint64_t sum_counter(const bs_case_result *result, uint32_t counter) {
   return sum;
 }
 
-static const char *state_name(uint32_t state) {
-  static const char *const names[] = {"fail", "pass", "unknown", "skipped"};
-  return state < 4 ? names[state] : "?";
-}
-
-static json_t *number_or_null(double value) {
-  return isfinite(value) ? json_real(value) : json_null();
-}
-
-void bs_record_gates(json_t *record, const bs_phase_result *result) {
-  json_t *gates = json_array();
-  for (uint32_t i = 0; i < result->n_gates; ++i) {
-    const bs_gate *g = &result->gates[i];
-    json_array_append_new(
-        gates, json_pack("{s:s,s:s,s:i,s:o,s:o,s:s}", "name", g->name, "state", state_name(g->state), "rank",
-                         g->rank, "value", number_or_null(g->value), "limit", number_or_null(g->limit),
-                         "text", g->text));
-  }
-  json_object_set_new(record, "gates", gates);
+int32_t bs_record_judged(bs_phase_result *out, const bs_case *c, const bs_case_result *result,
+                         const bs_subject *s, uint32_t loss, int valid, bs_error *err) {
+  out->passed = (uint32_t)bs_verdict_passed(out->gates, out->n_gates);
+  const int32_t rc = bs_record_add(
+      out->record,
+      json_pack("{s:s, s:b, s:b, s:I, s:I}", "loss", bs_loss_name(loss), "passed", (int)out->passed, "valid",
+                valid, "iterations", (json_int_t)result->iterations, "warmup_iters", (json_int_t)c->warmup),
+      err);
+  return rc == BS_OK ? bs_record_case_fields(out->record, c, result, s, err) : rc;
 }
 
 int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
@@ -68,65 +59,55 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
     if (result->ranks[r].forward_sum_ms > result->ranks[slowest].forward_sum_ms) slowest = r;
     claims = claims && claims_hold(&result->ranks[r]);
   }
-  int bad = 0;
-  bad |= json_object_set_new(record, "dtype", json_string(bs_dtype_name(c->spec.y_dtype)));
-  bad |= json_object_set_new(record, "B", json_integer(c->spec.B));
-  bad |= json_object_set_new(record, "N", json_integer(c->spec.N));
-  bad |= json_object_set_new(record, "K", json_integer(c->spec.K));
-  bad |= json_object_set_new(record, "bias", json_boolean(c->spec.has_bias));
-  bad |= json_object_set_new(record, "activation", json_string(bs_activation_name(c->spec.activation)));
-  bad |= json_object_set_new(record, "x_placement", json_string(bs_place_name(c->spec.x_placement)));
-  bad |= json_object_set_new(record, "y_placement", json_string(bs_place_name(c->spec.y_placement)));
-  bad |= json_object_set_new(record, "repro", json_string(bs_repro_name(bs_repro_of(result))));
-  bad |= json_object_set_new(record, "world_size", json_integer(result->world_size));
-  bad |= json_object_set_new(record, "threads_per_rank", json_integer(result->threads_per_rank));
-  bad |= json_object_set_new(record, "shared_device", json_boolean(result->shared_device));
-  bad |= json_object_set_new(record, "workload_text", json_string(s->info.text));
-  bad |= json_object_set_new(record, "split", json_string(result->ranks[0].proposal.text));
-  bad |= json_object_set(record, "timings_ms", result->ranks[slowest].timings);
-  bad |= json_object_set_new(record, "timings_rank", json_integer(slowest));
-  bad |= json_object_set_new(record, "memory_peak_bytes", json_integer((json_int_t)result->memory_peak));
-  bad |= json_object_set_new(record, "weight_bytes_total", json_integer((json_int_t)result->weight_bytes));
-  bad |= json_object_set_new(record, "flops_per_forward",
-                             json_integer((json_int_t)sum_counter(result, BS_COUNT_FLOPS)));
-  bad |= json_object_set_new(record, "wire_bytes_per_forward",
-                             json_integer((json_int_t)sum_counter(result, BS_COUNT_WIRE_BYTES)));
-  bad |= json_object_set_new(record, "collectives_per_forward",
-                             json_integer((json_int_t)result->ranks[0].counters[BS_COUNT_COLLECTIVES]));
   const bs_proposal *slow = &result->ranks[slowest].proposal;
-  bad |= json_object_set_new(record, "reduce_dtype",
-                             json_string(bs_dtype_name(bs_arithmetic_of(&c->spec).reduce_dtype)));
-  bad |= json_object_set_new(record, "wire_error_predicted", json_real(slow->wire_error));
-  bad |= json_object_set_new(record, "overlap_chunks", json_integer(slow->chunks > 1 ? slow->chunks : 1));
-  bad |= json_object_set_new(
-      record, "overlap_axis",
-      slow->chunks < 2 ? json_null() : json_string(slow->chunk_tokens ? "tokens" : "features"));
-  bad |= json_object_set_new(record, "claims_match_counts", json_boolean(claims));
-  if (bs_owners_pruned(result)) bad |= json_object_set_new(record, "half_alone", json_true());
-  bad |= json_object_set_new(record, "device", bs_record_device(result, slowest));
-  bad |= json_object_set_new(record, "algorithms", algorithm_list(result->algorithms));
-  return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;
-}
-
-static int set_number(json_t *object, const char *key, double value) {
-  return json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
-}
-
-static json_t *segment(const char *name, int64_t columns, double predicted) {
-  json_t *row = json_pack("{s:s,s:I}", "segment", name, "columns", (json_int_t)columns);
-  if (set_number(row, "error_predicted", predicted) == 0) return row;
-  json_decref(row);
-  return NULL;
+  const bs_layer_spec *spec = &c->spec;
+  int32_t rc = bs_record_add(
+      record,
+      json_pack("{s:s, s:I, s:I, s:I, s:b, s:s, s:s, s:s, s:s}", "dtype", bs_dtype_name(spec->y_dtype), "B",
+                (json_int_t)spec->B, "N", (json_int_t)spec->N, "K", (json_int_t)spec->K, "bias",
+                (int)spec->has_bias, "activation", bs_activation_name(spec->activation), "x_placement",
+                bs_place_name(spec->x_placement), "y_placement", bs_place_name(spec->y_placement), "repro",
+                bs_repro_name(bs_repro_of(result))),
+      err);
+  if (rc == BS_OK)
+    rc = bs_record_add(
+        record,
+        json_pack("{s:I, s:I, s:b, s:s, s:s, s:O, s:I, s:I, s:I, s:I, s:I, s:I}", "world_size",
+                  (json_int_t)result->world_size, "threads_per_rank", (json_int_t)result->threads_per_rank,
+                  "shared_device", (int)result->shared_device, "workload_text", s->info.text, "split",
+                  result->ranks[0].proposal.text, "timings_ms", result->ranks[slowest].timings,
+                  "timings_rank", (json_int_t)slowest, "memory_peak_bytes", (json_int_t)result->memory_peak,
+                  "weight_bytes_total", (json_int_t)result->weight_bytes, "flops_per_forward",
+                  (json_int_t)sum_counter(result, BS_COUNT_FLOPS), "wire_bytes_per_forward",
+                  (json_int_t)sum_counter(result, BS_COUNT_WIRE_BYTES), "collectives_per_forward",
+                  (json_int_t)result->ranks[0].counters[BS_COUNT_COLLECTIVES]),
+        err);
+  if (rc == BS_OK)
+    rc = bs_record_add(record,
+                       json_pack("{s:s, s:f, s:I, s:s?, s:b, s:o, s:o}", "reduce_dtype",
+                                 bs_dtype_name(bs_arithmetic_of(spec).reduce_dtype), "wire_error_predicted",
+                                 slow->wire_error, "overlap_chunks",
+                                 (json_int_t)(slow->chunks > 1 ? slow->chunks : 1), "overlap_axis",
+                                 slow->chunks < 2     ? NULL
+                                 : slow->chunk_tokens ? "tokens"
+                                                      : "features",
+                                 "claims_match_counts", claims, "device", bs_record_device(result, slowest),
+                                 "algorithms", algorithm_list(result->algorithms)),
+                       err);
+  if (rc == BS_OK && bs_owners_pruned(result)) json_object_set_new(record, "half_alone", json_true());
+  return rc;
 }
 
 int32_t bs_record_mixed(json_t *record, const bs_mixed_error *m, bs_error *err) {
-  json_t *high = segment("high", m->high, m->expected[BS_MIXED_HIGH]);
-  json_t *low = segment(m->low_name, m->low, m->expected[BS_MIXED_LOW]);
-  int bad = set_number(low, "x_rounding_predicted", m->x_rounding);
-  bad |= set_number(low, "w_rounding_predicted", m->w_rounding);
-  bad |= json_object_set_new(record, "segments", json_pack("[o,o]", high, low));
-  bad |= set_number(record, "mixed_error_predicted", m->expected[BS_MIXED_WHOLE]);
-  bad |= set_number(record, "mixed_error", m->measured);
-  bad |= json_object_set_new(record, "mixed_rows_looked_at", json_integer(m->rows));
-  return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record") : BS_OK;
+  return bs_record_add(
+      record,
+      json_pack("{s:[{s:s,s:I,s:o},{s:s,s:I,s:o,s:o,s:o}], s:o, s:o, s:I}", "segments", "segment", "high",
+                "columns", (json_int_t)m->high, "error_predicted",
+                bs_record_number(m->expected[BS_MIXED_HIGH]), "segment", m->low_name, "columns",
+                (json_int_t)m->low, "error_predicted", bs_record_number(m->expected[BS_MIXED_LOW]),
+                "x_rounding_predicted", bs_record_number(m->x_rounding), "w_rounding_predicted",
+                bs_record_number(m->w_rounding), "mixed_error_predicted",
+                bs_record_number(m->expected[BS_MIXED_WHOLE]), "mixed_error", bs_record_number(m->measured),
+                "mixed_rows_looked_at", (json_int_t)m->rows),
+      err);
 }

@@ -8,8 +8,10 @@
 /* Adds to `record` (docs/runs.md lists the fields). */
 int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_result *result,
                               const bs_subject *s, bs_error *err);
-/* The list `gates` of a judged phase. */
-void bs_record_gates(json_t *record, const bs_phase_result *result);
+/* The same with the verdict of a judged phase, which also becomes out->passed. valid: every
+ * number that was judged is finite. */
+int32_t bs_record_judged(bs_phase_result *out, const bs_case *c, const bs_case_result *result,
+                         const bs_subject *s, uint32_t loss, int valid, bs_error *err);
 /* The segments of a layer in two precisions: their errors, predicted and measured. */
 int32_t bs_record_mixed(json_t *record, const bs_mixed_error *mixed, bs_error *err);
 #endif

@@ -24,6 +24,12 @@ static int is_bookkeeping(const char *key) {
   return strcmp(key, "run_id") == 0 || strcmp(key, "config_paths") == 0 || strcmp(key, "logging") == 0;
 }
 
+int32_t bs_record_add(json_t *record, json_t *fields, bs_error *err) {
+  const int bad = json_object_update(record, fields);
+  json_decref(fields);
+  return bad ? no_memory(err) : BS_OK;
+}
+
 /* The tree without the keys that do not change a result. */
 static int32_t add_config(bs_sha256 *h, const bs_node *config, bs_error *err) {
   bs_node *copy = bs_config_clone(config);
@@ -100,25 +106,16 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
   if (record == NULL) return NULL;
   bs_config_str(e->config, "model.dtype", dtype, &dtype, NULL);
   clock_gettime(CLOCK_REALTIME, &now);
-  int bad = json_object_set_new(record, "timestamp_unix",
-                                json_real((double)now.tv_sec + (double)now.tv_nsec * 1e-9));
-  bad |= json_object_set_new(record, "schema", json_integer(1));
-  bad |= json_object_set_new(record, "run_id", json_string(run_id));
-  bad |= json_object_set_new(record, "experiment", json_string(e->name));
-  bad |= json_object_set_new(record, "phase", json_string(e->phase_name));
-  bad |= json_object_set_new(record, "method", json_string(e->method));
-  bad |= json_object_set_new(record, "dtype", json_string(dtype));
-  bad |= json_object_set_new(record, "backend", json_string(e->backend));
-  bad |= json_object_set_new(record, "comm", json_string(e->comm));
-  bad |= json_object_set_new(record, "oversubscribed", json_boolean(e->oversubscribed));
-  bad |= json_object_set_new(record, "workload", json_string(e->workload));
-  bad |= json_object_set_new(record, "mask",
-                             e->mask_given && e->mask.name != NULL ? json_string(e->mask.name) : json_null());
-  bad |= json_object_set_new(record, "seed", json_integer((json_int_t)e->seed));
-  bad |= json_object_set_new(record, "workload_seed", json_integer((json_int_t)e->workload_seed));
-  bad |= json_object_set_new(record, "blockshock", json_string(bs_version()));
-  bad |= json_object_set_new(record, "library_build_id", json_string(bs_build_id()));
-  bad |= json_object_set(record, "plugins", (json_t *)(uintptr_t)plugins);
+  int bad = bs_record_add(
+      record,
+      json_pack("{s:f, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s?, s:I, s:I, s:s, s:s, s:O}",
+                "timestamp_unix", (double)now.tv_sec + (double)now.tv_nsec * 1e-9, "schema", 1, "run_id",
+                run_id, "experiment", e->name, "phase", e->phase_name, "method", e->method, "dtype", dtype,
+                "backend", e->backend, "comm", e->comm, "oversubscribed", (int)e->oversubscribed, "workload",
+                e->workload, "mask", e->mask_given ? e->mask.name : NULL, "seed", (json_int_t)e->seed,
+                "workload_seed", (json_int_t)e->workload_seed, "blockshock", bs_version(), "library_build_id",
+                bs_build_id(), "plugins", plugins),
+      NULL);
   if (e->choice_record != NULL) bad |= json_object_set(record, "choices", e->choice_record);
   if (e->ladder != NULL) bad |= json_object_set(record, "ladder", e->ladder);
   if (bad) {
@@ -162,15 +159,14 @@ int32_t bs_record_finish(json_t *record, const bs_phase_result *result, bs_error
 }
 
 int32_t bs_record_failed(json_t *record, const bs_error *why) {
-  json_t *error = json_object();
-  int bad = json_object_set_new(error, "code", json_string(bs_status_name(why->code)));
-  bad |= json_object_set_new(error, "id", json_string(why->id));
   /* Texts from files may hold bytes that are not UTF-8; jansson refuses those. */
   json_t *message = json_string(why->message);
-  bad |= json_object_set_new(error, "message", message != NULL ? message : json_string("(not UTF-8)"));
-  bad |= json_object_set_new(error, "rank", why->rank >= 0 ? json_integer(why->rank) : json_null());
-  bad |= json_object_set_new(record, "status", json_string("failed"));
-  bad |= json_object_set_new(record, "passed", json_false());
-  bad |= json_object_set_new(record, "error", error);
+  json_t *rank = why->rank >= 0 ? json_integer(why->rank) : json_null();
+  const int bad =
+      bs_record_add(record,
+                    json_pack("{s:s, s:b, s:{s:s, s:s, s:o, s:o}}", "status", "failed", "passed", 0, "error",
+                              "code", bs_status_name(why->code), "id", why->id, "message",
+                              message != NULL ? message : json_string("(not UTF-8)"), "rank", rank),
+                    NULL);
   return bad ? BS_NO_MEMORY : BS_OK;
 }

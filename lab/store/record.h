@@ -19,4 +19,6 @@ int32_t bs_record_finish(json_t *record, const bs_phase_result *result, bs_error
 int32_t bs_record_failed(json_t *record, const bs_error *why);
 /* A finite number, else null; NaN and infinities never reach JSON. */
 json_t *bs_record_number(double value);
+/* Moves the fields of an object, which is released, into the record; NULL: there was no memory for it. */
+int32_t bs_record_add(json_t *record, json_t *fields, bs_error *err);
 #endif
