@@ -18,19 +18,18 @@
 #include "lab/phase/watch.h"
 #include "lab/stop.h"
 
-typedef struct case_run case_run;
-struct case_run {
+typedef struct case_run {
+  bs_case_kept kept;
   const bs_case *c;
   bs_case_result *out;
   bs_watch watch;
   bs_case copy;
   bs_case_result result;
-  case_run *next; /* of those that a stuck rank works on */
-};
+} case_run;
 
-static void keep_run(case_run *run) {
+void bs_case_keep(bs_case_kept *run) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static case_run *kept;
+  static bs_case_kept *kept;
   pthread_mutex_lock(&lock);
   run->next = kept;
   kept = run;
@@ -61,11 +60,24 @@ int32_t bs_case_view(const bs_case *c, uint32_t rank, uint32_t part, const bs_so
   return c->fault->wrap(c->fault->user, rank, part, in, out, err);
 }
 
-static bs_tensor_desc desc_2d(uint32_t dtype, int64_t rows, int64_t cols) {
-  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = 2};
+int32_t bs_case_tensor(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols,
+                       bs_tensor *out, bs_error *err) {
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = dims};
   d.dims[0] = rows;
-  d.dims[1] = cols;
-  return d;
+  if (dims > 1) d.dims[1] = cols;
+  return bs_rank_get_api()->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, out, err);
+}
+
+int32_t bs_case_sources(const bs_case *c, uint32_t rank, bs_watch *watch, bs_case_source *out,
+                        bs_error *err) {
+  int32_t rc = bs_case_view(c, rank, BS_PART_X, c->x, &out->x, err);
+  if (rc == BS_OK) rc = bs_case_view(c, rank, BS_PART_W, c->w, &out->unwatched, err);
+  if (rc == BS_OK && c->bias) rc = bs_case_view(c, rank, BS_PART_BIAS, c->bias, &out->bias_view, err);
+  if (rc != BS_OK) return rc;
+  out->bias = c->bias ? &out->bias_view : NULL;
+  if (rank == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
+  bs_watch_source(watch, &out->view, &out->unwatched, rank == 0, &out->w);
+  return BS_OK;
 }
 
 int32_t bs_case_ownership(bs_layer *layer, bs_case_rank *out, bs_error *err) {
@@ -107,14 +119,13 @@ int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64
 
 int32_t bs_case_input(const bs_case *c, bs_rank *rank, bs_layer *layer, const bs_source *source,
                       bs_tensor *out_x, bs_error *err) {
-  const bs_rank_api *api = bs_rank_get_api();
   bs_ownership owns = {.struct_size = sizeof owns};
   int32_t rc = c->spec.x_placement == BS_SPLIT ? bs_layer_owns(layer, &owns, err) : BS_OK;
   const bs_partition *cols = owns.columns; /* NULL: all */
   int64_t first = 0, tokens = 0;
-  bs_place_tokens(c, c->spec.x_placement, api->rank(rank), &first, &tokens);
-  const bs_tensor_desc desc = desc_2d(c->spec.x_dtype, tokens, cols ? cols->count : c->spec.K);
-  if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, out_x, err);
+  bs_place_tokens(c, c->spec.x_placement, bs_rank_get_api()->rank(rank), &first, &tokens);
+  if (rc == BS_OK)
+    rc = bs_case_tensor(rank, c->spec.x_dtype, 2, tokens, cols ? cols->count : c->spec.K, out_x, err);
   return rc == BS_OK ? bs_place_read(c, rank, source, cols, first, out_x, err) : rc;
 }
 
@@ -150,8 +161,8 @@ static int32_t forwards(case_run *run, bs_rank *rank, uint32_t index, bs_layer *
   return BS_OK;
 }
 
-static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const bs_source *x_source,
-                             const bs_source *w_source, const bs_source *bias_source, bs_error *err) {
+static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const bs_case_source *s,
+                             bs_error *err) {
   const bs_case *c = run->c;
   const bs_rank_api *api = bs_rank_get_api();
   bs_case_rank *mine = &run->out->ranks[index];
@@ -159,7 +170,7 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
   bs_tensor x = {0};
   bs_tensor y = {0};
   const bs_layer_spec spec = bs_case_spec(c, index);
-  int32_t rc = bs_layer_build(rank, c->method, &spec, w_source, bias_source, &layer, err);
+  int32_t rc = bs_layer_build(rank, c->method, &spec, &s->w, s->bias, &layer, err);
   if (rc == BS_OK) rc = bs_case_ownership(layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
   if (rc == BS_OK) {
@@ -171,11 +182,8 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
     if (!mine->y)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for an output of %zu bytes", bytes);
   }
-  if (rc == BS_OK) rc = bs_case_input(c, rank, layer, x_source, &x, err);
-  if (rc == BS_OK) {
-    const bs_tensor_desc y_desc = desc_2d(c->spec.y_dtype, mine->y_rows, mine->y_cols);
-    rc = api->tensor_alloc(rank, &y_desc, BS_LIFE_ACTIVATION, &y, err);
-  }
+  if (rc == BS_OK) rc = bs_case_input(c, rank, layer, &s->x, &x, err);
+  if (rc == BS_OK) rc = bs_case_tensor(rank, c->spec.y_dtype, 2, mine->y_rows, mine->y_cols, &y, err);
   if (rc == BS_OK) rc = forwards(run, rank, index, layer, &x, &y, err);
   if (y.data) api->tensor_free(rank, &y);
   if (x.data) api->tensor_free(rank, &x);
@@ -185,17 +193,10 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
 
 static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   case_run *run = arg;
-  const bs_case *c = run->c;
   const uint32_t index = bs_rank_get_api()->rank(rank);
-  bs_source x, w, bias, watched;
-  bs_watched w_view;
-  int32_t rc = bs_case_view(c, index, BS_PART_X, c->x, &x, err);
-  if (rc == BS_OK) rc = bs_case_view(c, index, BS_PART_W, c->w, &w, err);
-  if (rc == BS_OK && c->bias) rc = bs_case_view(c, index, BS_PART_BIAS, c->bias, &bias, err);
-  if (rc != BS_OK) return rc;
-  if (index == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
-  bs_watch_source(&run->watch, &w_view, &w, index == 0, &watched);
-  return build_and_run(run, rank, index, &x, &watched, c->bias ? &bias : NULL, err);
+  bs_case_source s;
+  const int32_t rc = bs_case_sources(run->c, index, &run->watch, &s, err);
+  return rc == BS_OK ? build_and_run(run, rank, index, &s, err) : rc;
 }
 
 void bs_case_add_timing(json_t *timings, const bs_region_stats *s) {
@@ -305,7 +306,7 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   int32_t rc = bs_case_world(c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
   if (bs_context_stuck(c->context) > 0) { /* a rank that was left behind still has all of it */
-    keep_run(run);
+    bs_case_keep(&run->kept);
     memset(out, 0, sizeof *out);
     return rc;
   }

@@ -91,6 +91,13 @@ void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t tot
 bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank);
 int32_t bs_case_view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in,
                      bs_source *out_source, bs_error *err);
+int32_t bs_case_tensor(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols,
+                       bs_tensor *out, bs_error *err);
+/* The first member of what the ranks of a world work on: kept for good where a rank was left behind. */
+typedef struct bs_case_kept {
+  struct bs_case_kept *next;
+} bs_case_kept;
+void bs_case_keep(bs_case_kept *run);
 int32_t bs_case_world(const bs_case *c, bs_world **out_world, bs_error *err);
 int32_t bs_case_ownership(bs_layer *layer, bs_case_rank *out_rank, bs_error *err);
 /* Builds a world, runs the case, copies everything out. The caller frees the result. */

@@ -3,7 +3,6 @@
  * device where it can, else on the host. */
 #include "lab/phase/gradient.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +16,8 @@
 #include "lab/phase/whole.h"
 #include "lab/stop.h"
 
-typedef struct gradient_run gradient_run;
-struct gradient_run {
+typedef struct gradient_run {
+  bs_case_kept kept;
   const bs_case *c;
   bs_gradient_result *out;
   uint32_t loss;
@@ -26,17 +25,7 @@ struct gradient_run {
   bs_watch watch;
   bs_case copy;
   bs_gradient_result result;
-  gradient_run *next; /* of those that a stuck rank works on */
-};
-
-static void keep_run(gradient_run *run) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static gradient_run *kept;
-  pthread_mutex_lock(&lock);
-  run->next = kept;
-  kept = run;
-  pthread_mutex_unlock(&lock);
-}
+} gradient_run;
 
 /* One rank's tensors. */
 typedef struct tensors {
@@ -138,14 +127,6 @@ static int32_t repeat(gradient_run *run, bs_rank *rank, uint32_t index, bs_layer
   return BS_OK;
 }
 
-static int32_t take(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols, bs_tensor *out,
-                    bs_error *err) {
-  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = dims};
-  d.dims[0] = rows;
-  if (dims > 1) d.dims[1] = cols;
-  return bs_rank_get_api()->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, out, err);
-}
-
 static int32_t take_tensors(gradient_run *run, bs_rank *rank, uint32_t index, bs_layer *layer,
                             const bs_source *x, tensors *t, bs_error *err) {
   const bs_case *c = run->c;
@@ -154,11 +135,11 @@ static int32_t take_tensors(gradient_run *run, bs_rank *rank, uint32_t index, bs
   const int64_t rows = mine->owns.row_count, cols = bs_owners_width(&mine->owns, s->K);
   const uint32_t wide = run->out->wide;
   int32_t rc = bs_case_input(c, rank, layer, x, &t->x, err);
-  if (rc == BS_OK) rc = take(rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
-  if (rc == BS_OK) rc = take(rank, s->y_dtype, 2, s->B, mine->y_cols, &t->dy, err);
-  if (rc == BS_OK) rc = take(rank, s->x_dtype, 2, s->B, t->x.dims[1], &t->dx, err);
-  if (rc == BS_OK) rc = take(rank, wide, 2, rows, cols, &t->dw, err);
-  if (rc == BS_OK && s->has_bias) rc = take(rank, wide, 1, rows, 0, &t->db, err);
+  if (rc == BS_OK) rc = bs_case_tensor(rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
+  if (rc == BS_OK) rc = bs_case_tensor(rank, s->y_dtype, 2, s->B, mine->y_cols, &t->dy, err);
+  if (rc == BS_OK) rc = bs_case_tensor(rank, s->x_dtype, 2, s->B, t->x.dims[1], &t->dx, err);
+  if (rc == BS_OK) rc = bs_case_tensor(rank, wide, 2, rows, cols, &t->dw, err);
+  if (rc == BS_OK && s->has_bias) rc = bs_case_tensor(rank, wide, 1, rows, 0, &t->db, err);
   return rc;
 }
 
@@ -175,18 +156,18 @@ static int32_t take_results(gradient_run *run, uint32_t index, const tensors *t,
   return mine->y && own->dw && (own->db || !run->c->spec.has_bias) ? BS_OK : no_memory(err);
 }
 
-static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, const bs_source *x,
-                             const bs_source *w, const bs_source *bias, bs_error *err) {
+static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, const bs_case_source *s,
+                             bs_error *err) {
   const bs_case *c = run->c;
   bs_case_rank *mine = &run->out->run.ranks[index];
   bs_layer *layer = NULL;
   tensors t;
   memset(&t, 0, sizeof t);
   const bs_layer_spec spec = bs_case_spec(c, index);
-  int32_t rc = bs_layer_build(rank, c->method, &spec, w, bias, &layer, err);
+  int32_t rc = bs_layer_build(rank, c->method, &spec, &s->w, s->bias, &layer, err);
   if (rc == BS_OK) rc = bs_case_ownership(layer, mine, err);
   if (rc == BS_OK) rc = bs_case_features(c, layer, index, &mine->y_begin, &mine->y_cols, err);
-  if (rc == BS_OK) rc = take_tensors(run, rank, index, layer, x, &t, err);
+  if (rc == BS_OK) rc = take_tensors(run, rank, index, layer, &s->x, &t, err);
   if (rc == BS_OK) rc = bs_whole_open(&t.whole, c, rank, err);
   if (rc == BS_OK)
     rc = bs_device_loss_open(&t.loss, run->loss, &c->spec, mine, run->target, rank, &t.y, &t.dy, err);
@@ -207,17 +188,10 @@ static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, c
 
 static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   gradient_run *run = arg;
-  const bs_case *c = run->c;
   const uint32_t index = bs_rank_get_api()->rank(rank);
-  bs_source x, w, bias, watched;
-  bs_watched w_view;
-  int32_t rc = bs_case_view(c, index, BS_PART_X, c->x, &x, err);
-  if (rc == BS_OK) rc = bs_case_view(c, index, BS_PART_W, c->w, &w, err);
-  if (rc == BS_OK && c->bias) rc = bs_case_view(c, index, BS_PART_BIAS, c->bias, &bias, err);
-  if (rc != BS_OK) return rc;
-  if (index == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
-  bs_watch_source(&run->watch, &w_view, &w, index == 0, &watched);
-  return build_and_run(run, rank, index, &x, &watched, c->bias ? &bias : NULL, err);
+  bs_case_source s;
+  const int32_t rc = bs_case_sources(run->c, index, &run->watch, &s, err);
+  return rc == BS_OK ? build_and_run(run, rank, index, &s, err) : rc;
 }
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
@@ -316,7 +290,7 @@ int32_t bs_gradient_run(const bs_case *like, uint32_t loss, const bs_source *tar
   if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
   if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
-    keep_run(run);
+    bs_case_keep(&run->kept);
     return rc;
   }
   if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);

@@ -2,7 +2,6 @@
  * train.c - see train.h. What is read back between two steps is read outside of every region. */
 #include "lab/phase/train.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +15,8 @@
 #include "lab/phase/whole.h"
 #include "lab/stop.h"
 
-typedef struct train_run train_run;
-struct train_run {
+typedef struct train_run {
+  bs_case_kept kept;
   const bs_case *c;
   const bs_train_options *o;
   bs_train_result *out;
@@ -27,8 +26,7 @@ struct train_run {
   bs_train_result result;
   bs_remask remask;
   uint32_t outside; /* the activation, where a fault of its slope leaves it out of the layer */
-  train_run *next;  /* of those that a stuck rank works on */
-};
+} train_run;
 
 /* One rank's layer and tensors. */
 typedef struct trainer {
@@ -42,15 +40,6 @@ typedef struct trainer {
   bs_device_loss loss;
   uint64_t t; /* steps that this layer has taken */
 } trainer;
-
-static void keep_run(train_run *run) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static train_run *kept;
-  pthread_mutex_lock(&lock);
-  run->next = kept;
-  kept = run;
-  pthread_mutex_unlock(&lock);
-}
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for training");
@@ -216,14 +205,6 @@ static void free_layer(trainer *t) {
   t->layer = NULL;
 }
 
-static int32_t take(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols, bs_tensor *out,
-                    bs_error *err) {
-  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = dtype, .rank = dims};
-  d.dims[0] = rows;
-  if (dims > 1) d.dims[1] = cols;
-  return bs_rank_get_api()->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, out, err);
-}
-
 static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, const bs_source *bias,
                           bs_error *err) {
   const bs_case *c = t->run->c;
@@ -243,15 +224,16 @@ static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, co
   if (rc != BS_OK) return rc;
   const int64_t rows = mine->owns.row_count, cols = bs_owners_width(&mine->owns, s->K);
   rc = bs_case_input(c, t->rank, t->layer, x, &t->x, err);
-  if (rc == BS_OK) rc = take(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
-  if (rc == BS_OK) rc = take(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->dy, err);
+  if (rc == BS_OK) rc = bs_case_tensor(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->y, err);
+  if (rc == BS_OK) rc = bs_case_tensor(t->rank, s->y_dtype, 2, s->B, mine->y_cols, &t->dy, err);
   if (rc == BS_OK)
     rc = bs_device_loss_open(&t->loss, t->run->o->loss, s, mine, t->run->o->target, t->rank, &t->y, &t->dy,
                              err);
-  if (rc == BS_OK) rc = take(t->rank, s->x_dtype, 2, s->B, t->x.dims[1], &t->dx, err);
-  if (rc == BS_OK && !bs_train_fused(t->run->o)) rc = take(t->rank, wide, 2, rows, cols, &t->dw, err);
-  if (rc == BS_OK && s->has_bias) rc = take(t->rank, wide, 1, rows, 0, &t->db, err);
-  if (rc == BS_OK) rc = take(t->rank, BS_F64, 2, 1, cols, &t->row, err);
+  if (rc == BS_OK) rc = bs_case_tensor(t->rank, s->x_dtype, 2, s->B, t->x.dims[1], &t->dx, err);
+  if (rc == BS_OK && !bs_train_fused(t->run->o))
+    rc = bs_case_tensor(t->rank, wide, 2, rows, cols, &t->dw, err);
+  if (rc == BS_OK && s->has_bias) rc = bs_case_tensor(t->rank, wide, 1, rows, 0, &t->db, err);
+  if (rc == BS_OK) rc = bs_case_tensor(t->rank, BS_F64, 2, 1, cols, &t->row, err);
   return rc;
 }
 
@@ -337,21 +319,14 @@ static int32_t train(trainer *t, const bs_source *x, bs_error *err) {
 
 static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   train_run *run = arg;
-  const bs_case *c = run->c;
   trainer t = {.run = run, .rank = rank, .index = bs_rank_get_api()->rank(rank)};
-  bs_source x, w, bias, watched;
-  bs_watched w_view;
+  bs_case_source s;
   t.loss_region = bs_rank_get_api()->region_named(rank, "loss");
   t.remask_region = bs_rank_get_api()->region_named(rank, "remask");
-  int32_t rc = bs_case_view(c, t.index, BS_PART_X, c->x, &x, err);
-  if (rc == BS_OK) rc = bs_case_view(c, t.index, BS_PART_W, c->w, &w, err);
-  if (rc == BS_OK && c->bias) rc = bs_case_view(c, t.index, BS_PART_BIAS, c->bias, &bias, err);
-  if (rc != BS_OK) return rc;
-  if (t.index == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
-  bs_watch_source(&run->watch, &w_view, &w, t.index == 0, &watched);
-  rc = make_layer(&t, &x, &watched, c->bias ? &bias : NULL, err);
-  if (rc == BS_OK) rc = bs_whole_open(&t.whole, c, rank, err);
-  if (rc == BS_OK) rc = train(&t, &x, err);
+  int32_t rc = bs_case_sources(run->c, t.index, &run->watch, &s, err);
+  if (rc == BS_OK) rc = make_layer(&t, &s.x, &s.w, s.bias, err);
+  if (rc == BS_OK) rc = bs_whole_open(&t.whole, run->c, rank, err);
+  if (rc == BS_OK) rc = train(&t, &s.x, err);
   bs_whole_close(&t.whole, rank);
   free_layer(&t);
   return rc;
@@ -383,7 +358,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   if (rc == BS_OK) rc = bs_case_world(run->c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, run, err);
   if (bs_context_stuck(like->context) > 0) { /* a rank that was left behind still has all of it */
-    keep_run(run);
+    bs_case_keep(&run->kept);
     return rc;
   }
   if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);

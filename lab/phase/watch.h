@@ -21,4 +21,14 @@ typedef struct bs_watched {
 
 /* inner as out, through *view: both, and the watch, must outlive out. */
 void bs_watch_source(bs_watch *watch, bs_watched *view, const bs_source *inner, int shows, bs_source *out);
+
+/* What a rank of a case builds its layer from and runs it with; w is watched. Not to be copied. */
+typedef struct bs_case_source {
+  bs_source x, w;
+  const bs_source *bias; /* NULL: none */
+  bs_source unwatched, bias_view;
+  bs_watched view;
+} bs_case_source;
+/* case.c */
+int32_t bs_case_sources(const bs_case *c, uint32_t rank, bs_watch *watch, bs_case_source *out, bs_error *err);
 #endif

@@ -3,7 +3,6 @@
  * lie in host memory, so the ranks are those of the backend ref. */
 #include "lab/torture/program.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,23 +10,14 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/peers/exchange.h"
+#include "lab/phase/case.h"
 
-typedef struct job job;
-struct job {
-  job *next; /* of those that a rank that was left behind still has */
+typedef struct job {
+  bs_case_kept kept;
   uint32_t world_size;
   int has[BS_COLL_COUNT_]; /* what the communicator lacks is not called */
   bs_torture_request request;
-};
-
-static void keep_job(job *j) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static job *kept;
-  pthread_mutex_lock(&lock);
-  j->next = kept;
-  kept = j;
-  pthread_mutex_unlock(&lock);
-}
+} job;
 
 /* One call of one rank. */
 typedef struct call {
@@ -256,7 +246,7 @@ int32_t bs_torture_program(bs_context *context, const bs_torture_request *reques
   if (rc == BS_OK) rc = gather_counts(j, world, err);
   bs_world_destroy(world);
   if (bs_context_stuck(context) > 0)
-    keep_job(j);
+    bs_case_keep(&j->kept);
   else
     free(j);
   return rc;
