@@ -10,11 +10,8 @@
 
 /* Says in err where the key was written. */
 static inline void place_of(const bs_node *config, const char *path, bs_error *err) {
-  char place[160];
   const bs_node *node = bs_config_find(config, path);
-  if (node == NULL) return;
-  bs_schema_place(node, place, sizeof place);
-  if (place[0] != '\0') bs_error_where(err, "%s", place);
+  if (node != NULL) bs_schema_where(node, err);
 }
 
 static inline int given(const bs_node *config, const char *path) {

@@ -48,7 +48,6 @@ typedef struct collected {
 } collected;
 
 static int32_t collect_one(collected *c, const bs_node *node, const char *path, bs_error *err) {
-  char place[160];
   const char **keys = realloc(c->keys, (c->count + 1u) * sizeof *keys);
   if (keys != NULL) c->keys = keys;
   const char **values = realloc(c->values, (c->count + 1u) * sizeof *values);
@@ -57,8 +56,7 @@ static int32_t collect_one(collected *c, const bs_node *node, const char *path, 
   char *value = value_text(node);
   if (value == NULL) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: a mapping where a value belongs", path);
-    bs_schema_place(node, place, sizeof place);
-    bs_error_where(err, "%s", place);
+    bs_schema_where(node, err);
     return BS_CONFIG;
   }
   char *key = bs_strdup(node->key);
@@ -143,12 +141,10 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
   for (const bs_node *plugin = map->first; plugin != NULL; plugin = plugin->next) {
     if (plugin->kind == BS_NODE_NULL) continue;
     for (const bs_node *param = plugin->first; param != NULL; param = param->next) {
-      char place[160];
       if (plugin->kind != BS_NODE_MAP || param->kind != BS_NODE_SCALAR) {
         bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "plugins.%.64s: must map parameter names to values",
                      plugin->key);
-        bs_schema_place(plugin, place, sizeof place);
-        bs_error_where(err, "%s", place);
+        bs_schema_where(plugin, err);
         return BS_CONFIG;
       }
       bs_text text = {0};

@@ -14,43 +14,24 @@
 #define MAX_CANDIDATES 256
 
 const char *bs_key_type_name(uint32_t type) {
-  switch (type) {
-    case BS_KEY_STR:
-      return "string";
-    case BS_KEY_INT:
-      return "integer";
-    case BS_KEY_FLOAT:
-      return "number";
-    case BS_KEY_BOOL:
-      return "true or false";
-    case BS_KEY_STRS:
-      return "list";
-    case BS_KEY_PATTERN:
-      return "pattern such as \"1100\"";
-    case BS_KEY_NUMBERS:
-      return "list of numbers";
-    case BS_KEY_DTYPE:
-      return "dtype";
-    default:
-      return "?";
-  }
+  static const char *const names[] = {[BS_KEY_STR] = "string",
+                                      [BS_KEY_INT] = "integer",
+                                      [BS_KEY_FLOAT] = "number",
+                                      [BS_KEY_BOOL] = "true or false",
+                                      [BS_KEY_STRS] = "list",
+                                      [BS_KEY_PATTERN] = "pattern such as \"1100\"",
+                                      [BS_KEY_NUMBERS] = "list of numbers",
+                                      [BS_KEY_DTYPE] = "dtype"};
+  return type < sizeof names / sizeof names[0] && names[type] != NULL ? names[type] : "?";
 }
 
 const char *bs_key_effect_name(uint32_t effect) {
-  switch (effect) {
-    case BS_EFFECT_ACTIVE:
-      return "active";
-    case BS_EFFECT_LABEL:
-      return "label";
-    case BS_EFFECT_DECORATIVE:
-      return "none";
-    case BS_EFFECT_OLDER:
-      return "older";
-    case BS_EFFECT_WRITTEN:
-      return "written";
-    default:
-      return "?";
-  }
+  static const char *const names[] = {[BS_EFFECT_ACTIVE] = "active",
+                                      [BS_EFFECT_LABEL] = "label",
+                                      [BS_EFFECT_DECORATIVE] = "none",
+                                      [BS_EFFECT_OLDER] = "older",
+                                      [BS_EFFECT_WRITTEN] = "written"};
+  return effect < sizeof names / sizeof names[0] && names[effect] != NULL ? names[effect] : "?";
 }
 
 const bs_key *bs_schema_find(const char *path) {
@@ -66,12 +47,14 @@ int bs_node_from_file(const bs_node *node) {
   return node->file != NULL && strncmp(node->file, "--set", 5) != 0;
 }
 
-void bs_schema_place(const bs_node *node, char *out, size_t size) {
+void bs_schema_where(const bs_node *node, bs_error *err) {
+  char place[160];
   if (node->file != NULL && !bs_node_from_file(node)) {
-    snprintf(out, size, "%s", node->file);
+    snprintf(place, sizeof place, "%s", node->file);
   } else {
-    bs_config_place(node, out, size);
+    bs_config_place(node, place, sizeof place);
   }
+  if (place[0] != '\0') bs_error_where(err, "%s", place);
 }
 
 /* Does any key of the table lie below `path`? */
@@ -121,7 +104,7 @@ static void option_list(char (*names)[128], size_t n, size_t prefix, char *out, 
 
 int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *option_docs, bs_error *err) {
   const char *candidates[MAX_CANDIDATES];
-  char options[64][128], place[160], prefix[64], all[200];
+  char options[64][128], prefix[64], all[200];
   size_t count, n = 0;
   const bs_key *keys = bs_schema_keys(&count);
   const char *dot = strrchr(path, '.');
@@ -149,8 +132,7 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
     nearest = bs_nearest(path, sections, sizeof sections / sizeof sections[0]);
   }
   bs_error_set(err, BS_CONFIG, "BS-CFG-KEY", "unknown key '%s'", path);
-  bs_schema_place(node, place, sizeof place);
-  bs_error_where(err, "%s", place);
+  bs_schema_where(node, err);
   if (nearest != NULL) {
     bs_error_hint(err, "did you mean '%.*s%s'?", (int)shown, path, nearest);
   } else if (n_options > 0) {
@@ -163,7 +145,6 @@ int32_t bs_schema_unknown(const bs_node *node, const char *path, const char *opt
 }
 
 static int32_t type_error(const bs_node *node, const bs_key *key, bs_error *err) {
-  char place[160];
   static const char *const kinds[] = {"null", "a scalar", "a list", "a mapping"};
   if (node->kind == BS_NODE_SCALAR) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: '%.80s' is not of type %s", key->path, node->text,
@@ -172,16 +153,13 @@ static int32_t type_error(const bs_node *node, const bs_key *key, bs_error *err)
     bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: %s where a value of type %s belongs", key->path,
                  kinds[node->kind & 3u], bs_key_type_name(key->type));
   }
-  bs_schema_place(node, place, sizeof place);
-  bs_error_where(err, "%s", place);
+  bs_schema_where(node, err);
   return BS_CONFIG;
 }
 
 static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err) {
-  char place[160];
   bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path, node->text, key->range);
-  bs_schema_place(node, place, sizeof place);
-  bs_error_where(err, "%s", place);
+  bs_schema_where(node, err);
   return BS_CONFIG;
 }
 
@@ -193,7 +171,7 @@ static int shown_length(const char *range) {
 
 /* "a|b|c" holds text; the nearest choice goes into the error. */
 static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *err) {
-  char copy[256], place[160];
+  char copy[256];
   const char *words[16];
   size_t n = 0;
   snprintf(copy, sizeof copy, "%s", key->range);
@@ -205,8 +183,7 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
   const char *nearest = bs_nearest(node->text, words, n);
   bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: '%.80s' is none of %.*s", key->path, node->text,
                shown_length(key->range), key->range);
-  bs_schema_place(node, place, sizeof place);
-  bs_error_where(err, "%s", place);
+  bs_schema_where(node, err);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'?", nearest);
   return BS_CONFIG;
 }
@@ -275,11 +252,9 @@ typedef struct walk {
 
 /* A key with a dot is not found by its path: it would be accepted and do nothing. */
 static int32_t flat_key(const bs_node *node, const char *path, bs_error *err) {
-  char place[160];
   const char *leaf = strrchr(path, '.') + 1;
   bs_error_set(err, BS_CONFIG, "BS-CFG-FLAT", "the key '%.100s' has a dot: files write keys nested", path);
-  bs_schema_place(node, place, sizeof place);
-  bs_error_where(err, "%s", place);
+  bs_schema_where(node, err);
   bs_error_hint(err, "write `%.*s: {%.60s: %.60s}`", (int)(leaf - 1 - path), path, leaf,
                 node->text == NULL ? "..." : node->text);
   return BS_CONFIG;
@@ -307,10 +282,8 @@ static int32_t check_map(walk *w, const bs_node *map, const char *prefix) {
       if (node->kind == BS_NODE_MAP) {
         rc = check_map(w, node, path);
       } else if (node->kind != BS_NODE_NULL) {
-        char place[160];
         rc = bs_error_set(w->err, BS_CONFIG, "BS-CFG-TYPE", "%s must be a mapping of keys", path);
-        bs_schema_place(node, place, sizeof place);
-        bs_error_where(w->err, "%s", place);
+        bs_schema_where(node, w->err);
         bs_error_hint(w->err, "write `%s:` and its keys indented below it", path);
       }
     } else {

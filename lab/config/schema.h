@@ -58,7 +58,7 @@ const char *bs_schema_str(const bs_node *root, const char *path); /* NULL when a
 /* Was the node read from a file, rather than given on the command line? */
 int bs_node_from_file(const bs_node *node);
 /* "file:line:col", or the option that gave the node. */
-void bs_schema_place(const bs_node *node, char *out, size_t size);
+void bs_schema_where(const bs_node *node, bs_error *err);
 
 /* Is `key` one of an option_docs text ("key=default: text\n"...)? */
 int bs_option_listed(const char *option_docs, const char *key);

@@ -9,6 +9,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/gate/judge.h"
 #include "lab/gate/step_judging.h"
 #include "lab/phase/owners.h"
 
@@ -125,19 +126,7 @@ static void judge_row(bs_judging *j, int64_t f) {
 
 static bs_gate *new_gate(bs_step_verdict *out, const char *name, int32_t rank, double value, double limit) {
   bs_gate *gate = &out->gates[out->n_gates++];
-  memset(gate, 0, sizeof *gate);
-  snprintf(gate->name, sizeof gate->name, "%s", name);
-  gate->rank = rank;
-  gate->value = value;
-  gate->limit = limit;
-  gate->state = isfinite(value) && isfinite(limit) && value <= limit ? BS_GATE_PASS : BS_GATE_FAIL;
-  return gate;
-}
-
-static bs_gate *skip(bs_gate *gate, const char *why) {
-  gate->state = BS_GATE_SKIPPED;
-  gate->value = gate->limit = 0.0;
-  snprintf(gate->text, sizeof gate->text, "%s", why);
+  bs_gate_set(gate, name, rank, value, limit);
   return gate;
 }
 
@@ -169,7 +158,7 @@ static void same_gate(const bs_judging *j, bs_step_verdict *out) {
   bs_gate *gate = new_gate(out, "T4", rank, (double)differing, 0.0);
   snprintf(gate->text, sizeof gate->text, "outputs of %lld steps that differ between ranks",
            (long long)j->r->steps + 1);
-  if (split || j->r->run.world_size == 1) skip(gate, split ? "the output is split" : "one rank");
+  if (split || j->r->run.world_size == 1) bs_gate_skip(gate, split ? "the output is split" : "one rank");
 }
 
 /* Forward behind the last step, in the sampled features, with the weights as they were read back. */
