@@ -190,7 +190,7 @@ static void say_right(const json_t *r) {
   say("numbers:", "%s: %zu of %zu gates passed on %d rank%s", run_word(r), pass, ran, ranks,
       ranks == 1 ? "" : "s");
   if (is_number(r, "half_error"))
-    say("", "the whole product is missed by %.3g, relative; %.3g was expected", num(r, "half_error"),
+    say("", "the whole product is missed by %.3g, relative; of normal weights %.3g", num(r, "half_error"),
         num(r, "half_error_expected"));
   say_passed(r);
   say_others(r);
