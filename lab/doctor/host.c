@@ -17,11 +17,6 @@
 
 #define GIB (1024.0 * 1024.0 * 1024.0)
 
-static json_t *text_of(const char *text) {
-  json_t *value = json_string(text);
-  return value != NULL ? value : json_string("(not UTF-8)");
-}
-
 void bs_doctor_add(bs_doctor *d, const char *what, uint32_t state, const char *fix, const char *found, ...) {
   static const char *const states[] = {"ok", "warn", "fail"};
   char text[768];
@@ -29,27 +24,15 @@ void bs_doctor_add(bs_doctor *d, const char *what, uint32_t state, const char *f
   va_start(ap, found);
   vsnprintf(text, sizeof text, found, ap);
   va_end(ap);
-  json_t *row = json_object();
-  json_object_set_new(row, "what", text_of(what));
-  json_object_set_new(row, "found", text_of(text));
-  json_object_set_new(row, "state", json_string(states[state]));
-  json_object_set_new(row, "fix", text_of(fix != NULL && state != BS_CHECK_OK ? fix : ""));
-  json_array_append_new(d->rows, row);
+  json_array_append_new(d->rows, json_pack("{s:o,s:o,s:s,s:o}", "what", bs_env_string(what), "found",
+                                           bs_env_string(text), "state", states[state], "fix",
+                                           bs_env_string(fix != NULL && state != BS_CHECK_OK ? fix : "")));
   d->counts[state]++;
 }
 
 void bs_doctor_error(bs_doctor *d, const char *what, const bs_error *why) {
   if (why->code == BS_NUMERIC) d->wrong = 1;
   bs_doctor_add(d, what, BS_CHECK_FAIL, why->hint, "[%s] %s", why->id, why->message);
-}
-
-static int first_line(const char *path, char *out, size_t size) {
-  FILE *f = fopen(path, "re");
-  if (f == NULL) return 0;
-  const int ok = fgets(out, (int)size, f) != NULL;
-  fclose(f);
-  if (ok) out[strcspn(out, "\n")] = '\0';
-  return ok;
 }
 
 static void processor(bs_doctor *d) {
@@ -122,14 +105,14 @@ static void tighten(double *limit, double value) {
 static void read_group(const char *folder, limits *out) {
   char path[1200], line[128];
   snprintf(path, sizeof path, "%s/cpu.max", folder);
-  if (first_line(path, line, sizeof line)) { /* "<quota> <period>", or "max <period>" */
+  if (bs_env_first_line(path, line, sizeof line)) { /* "<quota> <period>", or "max <period>" */
     char *second;
     const double quota = strtod(line, &second);
     const double period = second != line ? strtod(second, NULL) : 0;
     if (period > 0) tighten(&out->cores, quota / period);
   }
   snprintf(path, sizeof path, "%s/memory.max", folder);
-  if (first_line(path, line, sizeof line) && line[0] >= '0' && line[0] <= '9')
+  if (bs_env_first_line(path, line, sizeof line) && line[0] >= '0' && line[0] <= '9')
     tighten(&out->bytes, strtod(line, NULL));
 }
 
@@ -137,7 +120,7 @@ static limits read_limits(void) {
   limits out = {0, 0};
   char line[1024] = "", path[1100];
   double quota = 0, period = 0, bytes = 0;
-  if (first_line("/proc/self/cgroup", line, sizeof line) && strncmp(line, "0::", 3) == 0) {
+  if (bs_env_first_line("/proc/self/cgroup", line, sizeof line) && strncmp(line, "0::", 3) == 0) {
     snprintf(path, sizeof path, "/sys/fs/cgroup%s", line + 3);
     for (char *slash = strrchr(path, '/'); strlen(path) > strlen("/sys/fs/cgroup") && slash != NULL;
          slash = strrchr(path, '/')) {
@@ -146,10 +129,11 @@ static limits read_limits(void) {
     }
   }
   read_group("/sys/fs/cgroup", &out);
-  if (first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof line)) quota = strtod(line, NULL);
-  if (first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof line)) period = strtod(line, NULL);
+  if (bs_env_first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof line)) quota = strtod(line, NULL);
+  if (bs_env_first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof line))
+    period = strtod(line, NULL);
   if (quota > 0 && period > 0) tighten(&out.cores, quota / period);
-  if (first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", line, sizeof line))
+  if (bs_env_first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", line, sizeof line))
     bytes = strtod(line, NULL);
   if (bytes < 1e18) tighten(&out.bytes, bytes); /* version 1 writes "none" as a number near 2^63 */
   return out;
@@ -170,7 +154,7 @@ static void cgroup(bs_doctor *d, int usable) {
 static void governor(bs_doctor *d, int cpu) {
   char path[128], line[64];
   snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", cpu);
-  const int told = first_line(path, line, sizeof line);
+  const int told = bs_env_first_line(path, line, sizeof line);
   bs_doctor_add(d, "frequency governor",
                 told && strcmp(line, "performance") != 0 && strcmp(line, "schedutil") != 0 ? BS_CHECK_WARN
                                                                                            : BS_CHECK_OK,
@@ -193,7 +177,7 @@ static void memory(bs_doctor *d) {
   bs_doctor_add(d, "memory", free_bytes > 0 && free_bytes < GIB ? BS_CHECK_WARN : BS_CHECK_OK,
                 "less than 1 GiB is free: give the process more, or use a smaller model.N",
                 "%.1f GiB free of %.1f GiB", free_bytes / GIB, total / GIB);
-  const int told = first_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
+  const int told = bs_env_first_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
   bs_doctor_add(d, "huge pages", told && strstr(line, "[never]") != NULL ? BS_CHECK_WARN : BS_CHECK_OK,
                 "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)", "%s",
                 told ? line : "not told");

@@ -132,44 +132,39 @@ static int divides(const char *placement, int of24) {
 
 /* ---- rungs --------------------------------------------------------------------------------------- */
 
-typedef struct draft { /* zero behind each text */
-  char shown[BS_RUNG_NAME];
-  char text[BS_RUNG_SETTINGS][64];
-  uint32_t n, unasked;
-} draft;
-
-static void set(draft *d, const char *path, const char *value) {
-  snprintf(d->text[d->n++], sizeof d->text[0], "%s=%s", path, value);
+static void set(bs_rung *r, const char *path, const char *value) {
+  snprintf(r->settings[r->n_settings++], sizeof r->settings[0], "%s=%s", path, value);
 }
 
-static void show(draft *d, const char *before, const char *word) {
-  const size_t used = strlen(d->shown);
-  snprintf(d->shown + used, sizeof d->shown - used, " %s%s", before, word);
+static void show(bs_rung *r, const char *before, const char *word) {
+  const size_t used = strlen(r->name);
+  snprintf(r->name + used, sizeof r->name - used, " %s%s", before, word);
 }
 
-/* Each once: nothing is compared with itself. */
-static int32_t add(maker *m, const draft *d, bs_error *err) {
-  bs_ladder *l = m->ladder;
+/* In any order: each key is there once. */
+static int same(const bs_rung *a, const bs_rung *b) {
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < a->n_settings; i++)
+    for (uint32_t j = 0; j < b->n_settings; j++) found += strcmp(a->settings[i], b->settings[j]) == 0;
+  return a->n_settings == b->n_settings && found == a->n_settings;
+}
+
+int32_t bs_ladder_add(bs_ladder *l, const bs_rung *r, bs_error *err) {
   for (uint32_t i = 0; i < l->n; i++)
-    if (l->rungs[i].n_settings == d->n && memcmp(l->rungs[i].settings, d->text, sizeof d->text) == 0)
-      return BS_OK;
+    if (same(&l->rungs[i], r)) return BS_OK;
   if (l->n == BS_RUNGS_MAX)
     return bs_error_set(err, BS_CONFIG, "BS-AUTO-MANY",
-                        "more than %d candidates: name fewer in auto.methods, "
-                        "auto.masks, auto.placements or auto.overlap",
+                        "more than %d candidates: name fewer in auto.methods, auto.masks, auto.placements or "
+                        "auto.overlap, or fewer values of --vary",
                         BS_RUNGS_MAX);
   bs_rung *grown = realloc(l->rungs, (l->n + 1u) * sizeof *grown);
   if (grown == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   l->rungs = grown;
-  bs_rung *r = memset(&l->rungs[l->n++], 0, sizeof *r);
-  memcpy(r->name, d->shown, sizeof r->name);
-  memcpy(r->settings, d->text, sizeof r->settings);
-  r->n_settings = d->n;
-  r->unasked = d->unasked;
+  l->rungs[l->n++] = *r;
   return BS_OK;
 }
 
-static int32_t draft_placement(const maker *m, draft *d, const char *word, bs_error *err) {
+static int32_t set_placement(const maker *m, bs_rung *d, const char *word, bs_error *err) {
   const char *x, *y;
   if (word[0] == '\0') return BS_OK;
   int32_t rc = placement_of(word, 0, &x, err);
@@ -184,8 +179,8 @@ static int32_t draft_placement(const maker *m, draft *d, const char *word, bs_er
 }
 
 /* The words of one variant, by axis, behind those of method and mask. */
-static int32_t add_variant(maker *m, const draft *of, const char *const *word, bs_error *err) {
-  draft d = *of;
+static int32_t add_variant(maker *m, const bs_rung *of, const char *const *word, bs_error *err) {
+  bs_rung d = *of;
   if (word[KERNEL][0] != '\0') {
     set(&d, "method.kernel", word[KERNEL]);
     if (strcmp(word[KERNEL], "auto") != 0) show(&d, "kernel=", word[KERNEL]);
@@ -194,7 +189,7 @@ static int32_t add_variant(maker *m, const draft *of, const char *const *word, b
     set(&d, "method.slices", word[SLICES]);
     show(&d, "slices=", word[SLICES]);
   }
-  const int32_t rc = draft_placement(m, &d, word[PLACEMENT], err);
+  const int32_t rc = set_placement(m, &d, word[PLACEMENT], err);
   if (rc != BS_OK) return rc;
   if (strcmp(word[OVERLAP], "off") != 0 && word[OVERLAP][0] != '\0') {
     set(&d, "method.overlap", word[OVERLAP]);
@@ -204,11 +199,11 @@ static int32_t add_variant(maker *m, const draft *of, const char *const *word, b
     set(&d, "method.reduce_dtype", word[REDUCE]);
     if (m->axis[REDUCE].n > 1) show(&d, "", word[REDUCE]);
   }
-  return add(m, &d, err);
+  return bs_ladder_add(m->ladder, &d, err);
 }
 
 /* One method, mask and kernel: by all that is left. */
-static int32_t add_axes(maker *m, const bs_method *method, const draft *d, const char *kernel, int of24,
+static int32_t add_axes(maker *m, const bs_method *method, const bs_rung *d, const char *kernel, int of24,
                         bs_error *err) {
   const int sums = method->max_world != 1, placed = sums && m->world > 1;
   const words *list[AXES] = {
@@ -233,9 +228,9 @@ static int32_t add_axes(maker *m, const bs_method *method, const draft *d, const
 static int32_t add_variants(maker *m, const bs_method *method, const char *name, const bs_mask *mask,
                             const char *mask_name, bs_error *err) {
   words kernels;
-  draft d = {.n = 0};
+  bs_rung d = {.n_settings = 0};
   int32_t rc = BS_OK;
-  snprintf(d.shown, sizeof d.shown, "%s", name);
+  snprintf(d.name, sizeof d.name, "%s", name);
   set(&d, "method.name", name);
   if (mask != NULL) show(&d, "", mask_name[0] == '\0' ? m->configured : mask_name);
   if (mask != NULL && mask_name[0] != '\0') {
@@ -330,15 +325,15 @@ static int32_t add_dense(maker *m, bs_error *err) {
     if (strcmp(m->ladder->rungs[i].settings[0], "method.name=dense") == 0)
       named = each > 0 ? (uint32_t)each : cores;
   for (uint32_t i = 0; rc == BS_OK && i < 2 && (i == 0 || threads[1] != cores); i++) {
-    draft alone = {.n = 0};
+    bs_rung alone = {.n_settings = 0};
     char text[16];
     if (threads[i] == named) continue;
-    snprintf(alone.shown, sizeof alone.shown, "dense on %s", i == 0 ? "all cores" : "one rank's cores");
+    snprintf(alone.name, sizeof alone.name, "dense on %s", i == 0 ? "all cores" : "one rank's cores");
     snprintf(text, sizeof text, "%u", threads[i]);
     set(&alone, "method.name", "dense");
     set(&alone, "hardware.world_size", "1");
     set(&alone, "hardware.threads_per_rank", text);
-    rc = add(m, &alone, err);
+    rc = bs_ladder_add(m->ladder, &alone, err);
   }
   m->ladder->beside = m->ladder->n - before;
   return rc;

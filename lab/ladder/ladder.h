@@ -74,14 +74,14 @@ int32_t bs_ladder_follow(bs_context *context, const bs_node *config, const bs_la
 const bs_rung *bs_ladder_best(const bs_ladder *ladder);
 /* Rows for bs_report_print and the record, by place. */
 json_t *bs_ladder_rows(const bs_ladder *ladder);
-/* One sentence on where a rung's time goes and what it has over the dense layer. Returns out. */
-const char *bs_rung_sentence(const bs_ladder *ladder, const bs_rung *rung, char *out, size_t size);
 const char *bs_ladder_pass_name(uint32_t pass); /* "forward", "backward", "sgd", "adamw" */
 void bs_ladder_free(bs_ladder *ladder);
 
 /* candidates.c: the rungs by name and settings alone. */
 int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                              bs_ladder *ladder, bs_error *err);
+/* A copy of the rung, unless one with the same settings is there: nothing is compared with itself. */
+int32_t bs_ladder_add(bs_ladder *ladder, const bs_rung *rung, bs_error *err);
 /* vary.c: they by options->vary, all but the dense layer that stands beside them. */
 int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *options, bs_ladder *ladder,
                        bs_error *err);

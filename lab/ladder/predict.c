@@ -16,11 +16,15 @@ static void add_parts(bs_parts *sum, const bs_parts *p) {
   sum->total += p->total;
 }
 
-static void add_predicted(bs_predicted *sum, const bs_predicted *p) {
-  add_parts(&sum->bound, &p->bound);
-  sum->least += p->least;
-  if (p->has_kernel) add_parts(&sum->kernel, &p->kernel);
-  sum->has_kernel |= p->has_kernel;
+/* Predicts one part of the pass, and adds it. */
+static void add_part(const bs_ladder *l, const bs_rung *r, const bs_kernel *k, const bs_proposal *proposal,
+                     bs_predicted *sum) {
+  bs_predicted p;
+  bs_predict_rank(&l->machine, k, &r->c.spec, proposal, r->c.world_size, r->c.threads_per_rank, &p);
+  add_parts(&sum->bound, &p.bound);
+  sum->least += p.least;
+  if (p.has_kernel) add_parts(&sum->kernel, &p.kernel);
+  sum->has_kernel |= p.has_kernel;
 }
 
 /* Of the bytes that a weight's values and, of 2:4 ones, positions take: how many values these are. */
@@ -68,7 +72,6 @@ static bs_kernel backward_rates(const bs_kernel *k) {
 static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kernel *k, uint32_t rank,
                             bs_predicted *sum, bs_error *err) {
   bs_proposal p = {.struct_size = sizeof p};
-  bs_predicted part;
   const bs_case *c = &r->c;
   const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, &p, err);
   if (rc != BS_OK) return rc;
@@ -76,29 +79,16 @@ static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kerne
   bs_kernel back;
   if (k != NULL) back = backward_rates(k);
   memset(sum, 0, sizeof *sum);
-  if (l->pass != BS_ARM_BACKWARD) {
-    bs_predict_rank(&l->machine, k, &c->spec, &p, c->world_size, c->threads_per_rank, &part);
-    add_predicted(sum, &part);
-  }
+  if (l->pass != BS_ARM_BACKWARD) add_part(l, r, k, &p, sum);
   if (l->pass != BS_ARM_FORWARD) {
     const bs_proposal b = backward_of(&p, l->pass == BS_ARM_SGD ? 0 : weights);
-    bs_predict_rank(&l->machine, k != NULL ? &back : NULL, &c->spec, &b, c->world_size, c->threads_per_rank,
-                    &part);
-    add_predicted(sum, &part);
+    add_part(l, r, k != NULL ? &back : NULL, &b, sum);
   }
   if (l->pass == BS_ARM_SGD || l->pass == BS_ARM_ADAMW) {
     const bs_proposal s = step_of(&p, l->pass, weights, BS_DTYPE_BYTES(c->spec.w_dtype));
-    bs_predict_rank(&l->machine, k, &c->spec, &s, c->world_size, c->threads_per_rank, &part);
-    add_predicted(sum, &part);
+    add_part(l, r, k, &s, sum);
   }
   return BS_OK;
-}
-
-static const char *limit_of(const bs_parts *b) {
-  const double most = b->compute > b->memory ? b->compute : b->memory;
-  if (b->host > most && b->host > b->wire) return "host";
-  if (b->wire > most) return "wire";
-  return b->compute >= b->memory ? "compute" : "memory";
 }
 
 /* Rates of the implementation that serves a rung: an earlier rung's, stored, or measured now, which takes
@@ -136,7 +126,7 @@ static int32_t predict_rung(bs_ladder *l, uint32_t i, const bs_ladder_options *o
     if (rank == 0 || p.bound.total > r->predicted.bound.total) r->predicted = p;
   }
   if (!bs_predict_holds(&r->c)) r->predicted.least = 0.0;
-  r->predicted.limit = limit_of(&r->predicted.bound);
+  r->predicted.limit = bs_parts_limit(&r->predicted.bound);
   r->is_predicted = rc == BS_OK;
   return rc;
 }

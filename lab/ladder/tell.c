@@ -7,6 +7,7 @@
 #include "lab/ladder/ladder.h"
 #include "lab/measure/against.h"
 #include "lab/measure/outliers.h"
+#include "lab/store/env.h"
 
 const char *bs_ladder_pass_name(uint32_t pass) {
   static const char *const names[BS_ARM_WORKS_] = {"forward", "backward", "sgd", "adamw"};
@@ -73,12 +74,13 @@ static void kernel_text(const bs_ladder *l, const bs_rung *r, char *out, size_t 
       by_bytes ? "arithmetic" : "reading", (by_bytes ? p->compute : p->memory) * 1e3);
 }
 
-const char *bs_rung_sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
+/* One sentence on where a rung's time goes and what it has over the dense layer. */
+static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t size) {
   char products[24], bytes[24];
   const bs_rung *dense = dense_of(l);
   if (r->refused.code != BS_OK) {
     snprintf(out, size, "refused: %.*s", (int)(size > 16 ? size - 16 : 0), r->refused.message);
-    return out;
+    return;
   }
   const bs_parts *p = r->predicted.has_kernel ? &r->predicted.kernel : &r->predicted.bound;
   const double work = p->compute > p->memory ? p->compute : p->memory;
@@ -98,15 +100,10 @@ const char *bs_rung_sentence(const bs_ladder *l, const bs_rung *r, char *out, si
   }
   const size_t used = strlen(out);
   kernel_text(l, r, out + used, size - used);
-  return out;
 }
 
-static json_t *ratio_or_null(double ratio) {
-  return isfinite(ratio) ? json_real(ratio) : json_null();
-}
-
-static json_t *ms(double seconds) {
-  return isfinite(seconds) ? json_real(seconds * 1e3) : json_null();
+static json_t *number_or_null(double value) {
+  return isfinite(value) ? json_real(value) : json_null();
 }
 
 /* How many times as fast the row's candidate is as the first: the comparison has the first as its subject. */
@@ -122,9 +119,9 @@ static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
       (first != NULL && bs_against_of(&first->predicted, first->seconds).below_bound))
     doubted.word = BS_WORD_UNCLEAR, doubted.cause = BS_UNCLEAR_BOUND;
   json_object_set_new(row, "against", json_string(first != NULL ? first->name : ""));
-  json_object_set_new(row, "speedup", ratio_or_null(1.0 / c->ratio));
-  json_object_set_new(row, "speedup_low", ratio_or_null(1.0 / c->high));
-  json_object_set_new(row, "speedup_high", ratio_or_null(1.0 / c->low));
+  json_object_set_new(row, "speedup", number_or_null(1.0 / c->ratio));
+  json_object_set_new(row, "speedup_low", number_or_null(1.0 / c->high));
+  json_object_set_new(row, "speedup_high", number_or_null(1.0 / c->low));
   json_object_set_new(row, "verdict", json_string(bs_comparison_name(turned[c->word & 3u])));
   if (c->word != BS_WORD_UNCLEAR) return;
   json_object_set_new(row, "cause", json_string(bs_unclear_name(c->cause)));
@@ -141,12 +138,12 @@ static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
                           (json_int_t)r->wire_bytes, "wire_error", r->wire_error);
   if (row == NULL) return NULL;
   if (r->is_predicted) {
-    json_object_set_new(row, "bound_ms", ms(p->bound.total));
+    json_object_set_new(row, "bound_ms", number_or_null(1e3 * p->bound.total));
     json_object_set_new(row, "limit", json_string(p->limit));
-    if (p->has_kernel) json_object_set_new(row, "predicted_ms", ms(p->kernel.total));
+    if (p->has_kernel) json_object_set_new(row, "predicted_ms", number_or_null(1e3 * p->kernel.total));
   }
   if (r->measured) {
-    json_object_set_new(row, "measured_ms", ms(r->seconds));
+    json_object_set_new(row, "measured_ms", number_or_null(1e3 * r->seconds));
     if (r->against.pairs > 0) add_comparison(row, l, r);
     const bs_against against = bs_against_of(p, r->seconds);
     bs_against_json(row, &against);
@@ -154,22 +151,17 @@ static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
   json_t *settings = json_array();
   for (uint32_t i = 0; i < r->n_settings; i++) json_array_append_new(settings, json_string(r->settings[i]));
   json_object_set_new(row, "settings", settings);
-  const json_t *text = NULL;
-  json_object_set_new(row, "why", json_string(bs_rung_sentence(l, r, why, sizeof why)));
-  text = json_object_get(row, "why");
-  if (text == NULL) json_object_set_new(row, "why", json_string("(not UTF-8)"));
+  sentence(l, r, why, sizeof why);
+  json_object_set_new(row, "why", bs_env_string(why));
   return row;
 }
 
 json_t *bs_ladder_rows(const bs_ladder *l) {
   json_t *rows = json_array();
-  for (uint32_t place = 1; place <= l->n; place++) {
+  for (uint32_t turn = 1; turn <= l->n + 1; turn++) { /* the last turn: those that are refused, place 0 */
     for (uint32_t i = 0; i < l->n; i++) {
-      if (l->rungs[i].place == place) json_array_append_new(rows, row_of(l, &l->rungs[i]));
+      if (l->rungs[i].place == turn % (l->n + 1)) json_array_append_new(rows, row_of(l, &l->rungs[i]));
     }
-  }
-  for (uint32_t i = 0; i < l->n; i++) {
-    if (l->rungs[i].place == 0) json_array_append_new(rows, row_of(l, &l->rungs[i]));
   }
   return rows;
 }

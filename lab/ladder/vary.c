@@ -50,12 +50,18 @@ static int32_t read_axis(const char *asked, axis *out, bs_error *err) {
   return BS_OK;
 }
 
-static const char *setting_of(const bs_rung *r, const char *key) {
+/* Where the rung sets the key; n_settings: nowhere. */
+static uint32_t place_of(const bs_rung *r, const char *key) {
   const size_t length = strlen(key);
-  for (uint32_t i = 0; i < r->n_settings; i++)
-    if (strncmp(r->settings[i], key, length) == 0 && r->settings[i][length] == '=')
-      return r->settings[i] + length + 1;
-  return NULL;
+  uint32_t at = 0;
+  while (at < r->n_settings && (strncmp(r->settings[at], key, length) != 0 || r->settings[at][length] != '='))
+    at++;
+  return at;
+}
+
+static const char *setting_of(const bs_rung *r, const char *key) {
+  const uint32_t at = place_of(r, key);
+  return at < r->n_settings ? r->settings[at] + strlen(key) + 1 : NULL;
 }
 
 /* Does the key mean something to the rung's method? */
@@ -90,13 +96,9 @@ static void unname(bs_rung *r, const char *word, const char *value) {
 /* The rung with one value more, in the place of what it had of that key. */
 static int32_t with(const bs_rung *r, const axis *a, const char *value, bs_rung *out, bs_error *err) {
   const char *word = word_of(a->key), *old = setting_of(r, a->key);
-  const size_t length = strlen(a->key);
-  uint32_t at = 0;
+  const uint32_t at = place_of(r, a->key);
   *out = *r;
   if (old != NULL) unname(out, word, old);
-  while (at < r->n_settings &&
-         !(strncmp(r->settings[at], a->key, length) == 0 && r->settings[at][length] == '='))
-    at++;
   if (at == BS_RUNG_SETTINGS)
     return bs_error_set(err, BS_CONFIG, "BS-AUTO-VARY", "--vary %s: a candidate has no room for more",
                         a->key);
@@ -106,28 +108,6 @@ static int32_t with(const bs_rung *r, const axis *a, const char *value, bs_rung 
     return bs_error_set(err, BS_CONFIG, "BS-AUTO-VARY", "--vary %s: '%.60s' is too long", a->key, value);
   const size_t used = strlen(out->name);
   snprintf(out->name + used, sizeof out->name - used, " %s=%s", word, value);
-  return BS_OK;
-}
-
-/* In any order: each key is there once. */
-static int same(const bs_rung *a, const bs_rung *b) {
-  uint32_t found = 0;
-  for (uint32_t i = 0; i < a->n_settings; i++)
-    for (uint32_t j = 0; j < b->n_settings; j++) found += strcmp(a->settings[i], b->settings[j]) == 0;
-  return a->n_settings == b->n_settings && found == a->n_settings;
-}
-
-/* Each once: two rungs that differed in this key alone have become the same ones. */
-static int32_t add(bs_ladder *l, const bs_rung *r, bs_error *err) {
-  for (uint32_t i = 0; i < l->n; i++)
-    if (same(&l->rungs[i], r)) return BS_OK;
-  if (l->n == BS_RUNGS_MAX)
-    return bs_error_set(err, BS_CONFIG, "BS-AUTO-MANY", "more than %d candidates: fewer values of --vary",
-                        BS_RUNGS_MAX);
-  bs_rung *grown = realloc(l->rungs, (l->n + 1u) * sizeof *grown);
-  if (grown == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  l->rungs = grown;
-  l->rungs[l->n++] = *r;
   return BS_OK;
 }
 
@@ -141,11 +121,11 @@ static int32_t vary(bs_context *context, const axis *a, bs_ladder *ladder, bs_er
     const bs_rung *r = &old.rungs[i];
     const int fixed = i + old.beside >= old.n || !takes(context, a, r);
     varied += !fixed;
-    if (fixed) rc = add(ladder, r, err);
+    if (fixed) rc = bs_ladder_add(ladder, r, err);
     for (uint32_t v = 0; rc == BS_OK && !fixed && v < a->n; v++) {
       bs_rung more;
       rc = with(r, a, a->value[v], &more, err);
-      if (rc == BS_OK) rc = add(ladder, &more, err);
+      if (rc == BS_OK) rc = bs_ladder_add(ladder, &more, err);
     }
   }
   free(old.rungs);

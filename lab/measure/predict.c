@@ -113,6 +113,13 @@ static bs_machine fastest(const bs_machine *m) {
   return f;
 }
 
+const char *bs_parts_limit(const bs_parts *b) {
+  const double most = fmax(b->compute, b->memory);
+  if (b->host > most && b->host > b->wire) return "host";
+  if (b->wire > most) return "wire";
+  return b->compute >= b->memory ? "compute" : "memory";
+}
+
 void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spec *spec, const bs_proposal *p,
                      uint32_t world_size, uint32_t threads, bs_predicted *out) {
   memset(out, 0, sizeof *out);
@@ -131,10 +138,7 @@ void bs_predict_rank(const bs_machine *m, const bs_kernel *k, const bs_layer_spe
   bs_parts *b = &out->bound;
   *b = bound_of(m, &n);
   out->least = bound_of(&best, &n).total;
-  const double most = fmax(b->compute, b->memory);
-  out->limit = b->compute >= b->memory ? "compute" : "memory";
-  if (b->wire > most) out->limit = "wire";
-  if (b->host > most && b->host > b->wire) out->limit = "host";
+  out->limit = bs_parts_limit(b);
   if (k == NULL) return;
   out->has_kernel = 1;
   out->kernel = *b;

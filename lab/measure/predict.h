@@ -26,9 +26,12 @@ typedef struct bs_kernel {
 typedef struct bs_parts {
   double compute, memory, wire, host, total;
 } bs_parts;
+/* Which of them is the largest: "compute", "memory", "wire" or "host". */
+const char *bs_parts_limit(const bs_parts *parts);
+
 typedef struct bs_predicted {
   bs_parts bound;    /* by the machine's limits: total = chunked(max(compute, memory), wire) + host */
-  const char *limit; /* "compute", "memory", "wire" or "host": the largest of the bound */
+  const char *limit; /* of the bound */
   double least;      /* the bound by the fastest machine that the constants can be of; 0: no bound holds */
   int has_kernel;
   bs_parts kernel; /* by the kernel's rates: total = chunked(bs_overlap(compute, memory), wire) + host */

@@ -23,8 +23,7 @@
 
 extern char **environ;
 
-/* The first line of a small file without its newline; 0 when there is none. */
-static int first_line(const char *path, char *out, size_t size) {
+int bs_env_first_line(const char *path, char *out, size_t size) {
   FILE *f = fopen(path, "re");
   if (f == NULL) return 0;
   const int ok = fgets(out, (int)size, f) != NULL;
@@ -33,15 +32,18 @@ static int first_line(const char *path, char *out, size_t size) {
   return ok;
 }
 
-static json_t *text_or_null(const char *text) {
-  if (text == NULL || text[0] == '\0') return json_null();
+json_t *bs_env_string(const char *text) {
   json_t *value = json_string(text); /* NULL when it is not UTF-8 */
   return value != NULL ? value : json_string("(not UTF-8)");
 }
 
+static json_t *text_or_null(const char *text) {
+  return text == NULL || text[0] == '\0' ? json_null() : bs_env_string(text);
+}
+
 static json_t *line_or_null(const char *path) {
   char line[512];
-  return first_line(path, line, sizeof line) ? text_or_null(line) : json_null();
+  return bs_env_first_line(path, line, sizeof line) ? text_or_null(line) : json_null();
 }
 
 /* "key : value" of the first matching line of a /proc file. */
@@ -70,10 +72,10 @@ static uint64_t kib_of(const char *key) {
 uint64_t bs_env_memory_available(void) {
   char line[64];
   uint64_t available = kib_of("MemAvailable");
-  if (!first_line("/sys/fs/cgroup/memory.max", line, sizeof line) || line[0] < '0' || line[0] > '9')
+  if (!bs_env_first_line("/sys/fs/cgroup/memory.max", line, sizeof line) || line[0] < '0' || line[0] > '9')
     return available;
   const uint64_t limit = strtoull(line, NULL, 10);
-  if (!first_line("/sys/fs/cgroup/memory.current", line, sizeof line)) return available;
+  if (!bs_env_first_line("/sys/fs/cgroup/memory.current", line, sizeof line)) return available;
   const uint64_t used = strtoull(line, NULL, 10);
   const uint64_t left = limit > used ? limit - used : 0;
   return available == 0 || left < available ? left : available;

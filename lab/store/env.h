@@ -11,6 +11,10 @@
 json_t *bs_env_collect(bs_context *context);
 /* Sorted keys, indent 2, newline at the end; the caller frees. NULL when out of memory. */
 char *bs_env_text(const json_t *env);
+/* A JSON string, also where the text is not UTF-8: then it says so. */
+json_t *bs_env_string(const char *text);
+/* The first line of a small file without its newline; 0 when there is none. */
+int bs_env_first_line(const char *path, char *out, size_t size);
 /* MemAvailable of /proc/meminfo in bytes, lowered to what the cgroup leaves; 0: unknown. */
 uint64_t bs_env_memory_available(void);
 /* The plugins that are open: [{id, version, path, sha256}], sorted by id. A built-in has the library's build

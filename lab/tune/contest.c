@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/store/env.h"
 
 /* A comparison that is closer than the margin is settled by +- 1 %; more pairs would change no choice. */
 static const double HALF_WIDTH = 0.01;
@@ -43,8 +44,7 @@ static json_t *comparison_json(const bs_sampling *s) {
 static json_t *failed_json(const bs_error *why) {
   char text[sizeof why->id + sizeof why->message + 4];
   snprintf(text, sizeof text, "[%s] %s", why->id, why->message);
-  json_t *value = json_string(text);
-  json_t *row = json_pack("{s:o}", "failed", value != NULL ? value : json_string("(not UTF-8)"));
+  json_t *row = json_pack("{s:o}", "failed", bs_env_string(text));
   if (why->code == BS_NO_MEMORY || why->code == BS_DEADLINE) json_object_set_new(row, "passing", json_true());
   return row;
 }

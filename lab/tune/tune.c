@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/store/env.h"
 #include "lab/tune/ask.h"
 #include "lab/tune/internal.h"
 
@@ -24,24 +25,26 @@ static const char *text(const json_t *object, const char *key) {
   return json_string_value(json_object_get(object, key));
 }
 
-void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) {
+__attribute__((format(printf, 3, 0))) static void tell(const bs_tuner *t, void (*to)(void *, const char *),
+                                                       const char *fmt, va_list ap) {
   char line[1024];
-  va_list ap;
-  if (tuner->options.note == NULL) return;
-  va_start(ap, fmt);
+  if (to == NULL) return;
   vsnprintf(line, sizeof line, fmt, ap);
+  to(t->options.note_user, line);
+}
+
+void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  tell(tuner, tuner->options.note, fmt, ap);
   va_end(ap);
-  tuner->options.note(tuner->options.note_user, line);
 }
 
 void bs_tuner_detail(const bs_tuner *tuner, const char *fmt, ...) {
-  char line[1024];
   va_list ap;
-  if (tuner->options.detail == NULL) return;
   va_start(ap, fmt);
-  vsnprintf(line, sizeof line, fmt, ap);
+  tell(tuner, tuner->options.detail, fmt, ap);
   va_end(ap);
-  tuner->options.detail(tuner->options.note_user, line);
 }
 
 int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_tuner **out, bs_error *err) {
@@ -282,9 +285,8 @@ static int32_t write_choices(work *w, bs_error *err) {
  */
 static int32_t not_asked(bs_experiment *e, const bs_error *why) {
   e->choice_record = json_array();
-  json_t *reason = json_string(why->message);
-  json_array_append_new(e->choice_record, json_pack("{s:s,s:o}", "origin", "default", "why",
-                                                    reason != NULL ? reason : json_string("(not UTF-8)")));
+  json_array_append_new(e->choice_record,
+                        json_pack("{s:s,s:o}", "origin", "default", "why", bs_env_string(why->message)));
   return BS_OK;
 }
 
@@ -319,8 +321,7 @@ static void reject(json_t *entry, const char *wrong) {
   if (json_equal(json_object_get(entry, "choice"), json_object_get(entry, "default"))) return;
   json_array_foreach(json_object_get(entry, "candidates"), i, c) {
     if (!json_equal(json_object_get(c, "name"), json_object_get(entry, "choice"))) continue;
-    json_t *reason = json_string(wrong);
-    json_object_set_new(c, "failed", reason != NULL ? reason : json_string("wrong numbers"));
+    json_object_set_new(c, "failed", bs_env_string(wrong));
   }
   json_object_set(entry, "choice", json_object_get(entry, "default"));
 }
