@@ -26,9 +26,7 @@ static int asked(uint32_t n, const char *const *keys, const char *const *values)
 
 static double seconds(const bs_machine *m, const bs_kernel *k, const bs_case *c) {
   bs_predicted p;
-  bs_error err;
-  memset(&err, 0, sizeof err);
-  err.struct_size = (uint32_t)sizeof err;
+  bs_error err = BS_ERROR_INIT;
   if (bs_predict_case(m, k, c, &p, &err) != BS_OK) return 0.0;
   return p.has_kernel ? p.kernel.total : p.bound.total;
 }
@@ -38,12 +36,10 @@ static int32_t find(const bs_experiment *e, bs_subject *s, int at, int *out_best
   bs_arm_case arm[BS_ARMS_MAX];
   bs_machine machine;
   bs_kernel kernel;
-  bs_error unknown;
+  bs_error unknown = BS_ERROR_INIT;
   double footprint = 0.0;
   bs_arms_of((bs_context *)(uintptr_t)s->context, e, s, arm);
   bs_case *c = &arm[0].c;
-  memset(&unknown, 0, sizeof unknown);
-  unknown.struct_size = (uint32_t)sizeof unknown;
   int32_t rc = bs_predict_footprint(c, &footprint, err);
   if (rc == BS_OK && !bs_constants_find(e->machine_constants, c, footprint, &machine))
     rc = e->only_stored ? bs_error_set(err, BS_NOT_FOUND, "BS-OVERLAP-CONSTANTS", "nothing is stored")
@@ -75,10 +71,8 @@ static void put(bs_subject *s, int at, const char *count) {
 
 void bs_overlap_resolve(const bs_experiment *e, bs_subject *s) {
   const int at = asked(s->spec.n_options, s->spec.option_keys, s->spec.option_values);
-  bs_error why; /* who builds the layer will say it */
+  bs_error why = BS_ERROR_INIT; /* who builds the layer will say it */
   int best = 0;
-  memset(&why, 0, sizeof why);
-  why.struct_size = (uint32_t)sizeof why;
   if (at < 0) return;
   if (e->overlap != NULL)
     put(s, at, e->overlap);
@@ -105,12 +99,10 @@ static int32_t lead(bs_experiment *e, bs_subject *s, bs_told *told, bs_error *er
 static int32_t follow(bs_context *context, const bs_experiment *e, const bs_subject *s, bs_told *told,
                       bs_error *err) {
   bs_arm_case arm[BS_ARMS_MAX];
-  bs_machine machine;
-  int32_t rc = BS_OK;
-  memset(&machine, 0, sizeof machine);
+  bs_machine machine = {0};
   bs_arms_of(context, e, s, arm);
   for (;;) {
-    rc = bs_peers_hear(e->peers, told, err);
+    int32_t rc = bs_peers_hear(e->peers, told, err);
     if (rc != BS_OK || told->word == BS_WORD_CHUNKS) return rc;
     if (told->word != BS_WORD_EXCHANGE)
       return bs_error_set(err, told->status != BS_OK ? told->status : BS_INTERNAL, "BS-PEERS-WORD",

@@ -200,19 +200,23 @@ static int is_text(const json_t *row, const char *key, const char *text) {
   return value != NULL && text != NULL && strcmp(value, text) == 0;
 }
 
+/* The first row of the list `name` whose text `key` is `text`; NULL: none. */
+static const json_t *row_with(const json_t *constants, const char *name, const char *key, const char *text) {
+  const json_t *row;
+  size_t i;
+  json_array_foreach(json_object_get(constants, name), i, row) if (is_text(row, key, text)) return row;
+  return NULL;
+}
+
 static int find_arithmetic(const json_t *constants, uint32_t dtype, bs_machine *out) {
-  const json_t *list = json_object_get(constants, "arithmetic");
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *row = json_array_get(list, i);
-    const char *loop = json_string_value(json_object_get(row, "loop"));
-    if (!is_text(row, "dtype", bs_dtype_name(dtype)) || loop == NULL) continue;
-    out->flops_core = positive(row, "flops_core");
-    out->flops_all = positive(row, "flops_all");
-    widen(&out->spread, row);
-    strncpy(out->loop, loop, sizeof out->loop - 1);
-    return out->flops_core > 0 && out->flops_all > 0;
-  }
-  return 0;
+  const json_t *row = row_with(constants, "arithmetic", "dtype", bs_dtype_name(dtype));
+  const char *loop = json_string_value(json_object_get(row, "loop"));
+  if (loop == NULL) return 0;
+  out->flops_core = positive(row, "flops_core");
+  out->flops_all = positive(row, "flops_all");
+  widen(&out->spread, row);
+  strncpy(out->loop, loop, sizeof out->loop - 1);
+  return out->flops_core > 0 && out->flops_all > 0;
 }
 
 /* Rows of a list between which a footprint lies; `at`: where, 0 (low) to 1 (high). */
@@ -251,10 +255,10 @@ static double fastest_of(const range *r, const char *key) {
 }
 
 static int find_memory(const json_t *constants, double footprint, bs_machine *out) {
-  const json_t *list = json_object_get(constants, "memory");
+  const json_t *row;
+  size_t i;
   range r = {0};
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *row = json_array_get(list, i);
+  json_array_foreach(json_object_get(constants, "memory"), i, row) {
     if (positive(row, "footprint_bytes") <= 0) return 0;
     range_add(&r, row, footprint);
   }
@@ -270,10 +274,10 @@ static int find_memory(const json_t *constants, double footprint, bs_machine *ou
 }
 
 static int find_exchange(const json_t *constants, const bs_case *like, bs_machine *out) {
-  const json_t *list = json_object_get(constants, "exchange");
+  const json_t *row;
+  size_t i;
   if (like->world_size < 2) return 1;
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *row = json_array_get(list, i);
+  json_array_foreach(json_object_get(constants, "exchange"), i, row) {
     if (!is_text(row, "backend", like->backend) || !is_text(row, "comm", like->comm)) continue;
     if (json_integer_value(json_object_get(row, "world_size")) != (json_int_t)like->world_size) continue;
     int whole = 1;
@@ -288,15 +292,10 @@ static int find_exchange(const json_t *constants, const bs_case *like, bs_machin
 }
 
 static int find_host(const json_t *constants, const char *backend, bs_machine *out) {
-  const json_t *list = json_object_get(constants, "host");
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *row = json_array_get(list, i);
-    if (!is_text(row, "backend", backend)) continue;
-    out->host = positive(row, "host_s");
-    widen(&out->spread, row);
-    return out->host > 0;
-  }
-  return 0;
+  const json_t *row = row_with(constants, "host", "backend", backend);
+  out->host = positive(row, "host_s");
+  widen(&out->spread, row);
+  return out->host > 0;
 }
 
 int bs_constants_find(const json_t *constants, const bs_case *like, double footprint, bs_machine *out) {
@@ -334,13 +333,13 @@ int bs_constants_of24(const json_t *row) {
 
 int bs_constants_kernel(const json_t *constants, const bs_case *like, double footprint, const bs_kernel *who,
                         bs_kernel *out) {
-  const json_t *list = json_object_get(constants, "kernels");
+  const json_t *row;
+  size_t i;
   bs_machine m = {0};
   range r = {0};
   double low[3], high[3];
   const double bytes = bs_machine_footprint(footprint);
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *row = json_array_get(list, i);
+  json_array_foreach(json_object_get(constants, "kernels"), i, row) {
     if (is_text(row, "backend", like->backend) && is_text(row, "dtype", bs_dtype_name(like->spec.w_dtype)) &&
         bs_constants_of24(row) == (who->of24 != 0) && is_text(row, "name", who->name) &&
         is_text(row, "how", who->how) && is_text(row, "plugin", who->plugin))

@@ -9,6 +9,8 @@
 #include "lab/measure/predict.h"
 
 #define BS_CONSTANTS_FORMAT 3
+enum { BS_CONSTANTS_LISTS = 5 };
+extern const char *const bs_constants_lists[BS_CONSTANTS_LISTS]; /* "arithmetic", "memory", ... */
 
 /* What the processors that this process may use have done, as /proc tells it. */
 typedef struct bs_load {

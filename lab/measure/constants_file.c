@@ -13,9 +13,13 @@
 #include "core/base/text.h"
 #include "lab/measure/constants.h"
 #include "lab/store/env.h"
+#include "lab/store/lines.h"
 #include "lab/store/store.h"
 
 #define MAX_FILE 1048576
+
+const char *const bs_constants_lists[BS_CONSTANTS_LISTS] = {"arithmetic", "memory", "exchange", "host",
+                                                            "kernels"};
 
 json_t *bs_constants_key(void) {
   json_t *env = bs_env_collect(NULL);
@@ -26,24 +30,13 @@ json_t *bs_constants_key(void) {
   return key;
 }
 
-static int32_t io_error(bs_error *err, int number, const char *verb, const char *path) {
-  bs_error_errno(err, BS_IO, "BS-CONSTANTS-IO", number, "cannot %s %.300s", verb, path);
-  bs_error_hint(err, "--cache FILE chooses another place, --cache off none");
-  return BS_IO;
-}
+static const bs_lines_words words = {.io_id = "BS-CONSTANTS-IO",
+                                     .hint = "--cache FILE chooses another place, --cache off none"};
 
-/* mkdir -p of the folder that holds `path`. */
-static int32_t make_folders(const char *path, bs_error *err) {
-  char *folder = bs_strdup(path);
-  int32_t rc = BS_OK;
-  if (folder == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  for (char *slash = strchr(folder + 1, '/'); slash != NULL && rc == BS_OK; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    if (mkdir(folder, 0755) != 0 && errno != EEXIST) rc = io_error(err, errno, "make the folder", folder);
-    *slash = '/';
-  }
-  free(folder);
-  return rc;
+static int32_t io_error(bs_error *err, int number, const char *verb, const char *path) {
+  bs_error_errno(err, BS_IO, words.io_id, number, "cannot %s %.300s", verb, path);
+  bs_error_hint(err, "%s", words.hint);
+  return BS_IO;
 }
 
 static int32_t write_beside(const char *temporary, const char *path, const char *text, bs_error *err) {
@@ -63,7 +56,7 @@ int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *
   char *text = json_dumps(constants, JSON_INDENT(2) | JSON_SORT_KEYS);
   bs_text_printf(&temporary, "%s.%ld.tmp", path, (long)getpid());
   int32_t rc = text == NULL || temporary.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
-                                                : make_folders(path, err);
+                                                : bs_lines_folders(&words, path, err);
   if (rc == BS_OK) rc = write_beside(temporary.data, path, text, err);
   bs_text_free(&temporary);
   free(text);
@@ -80,33 +73,12 @@ static int32_t corrupt(bs_error *err, const char *path, const char *why) {
 /* A regular file of a sane size; a fifo or device would block or never end. */
 static int32_t read_file(const char *path, char **out, size_t *out_size, bs_error *err) {
   struct stat st;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-    return bs_error_set(err, BS_NOT_FOUND, "BS-CONSTANTS-NONE", "there is no %.300s", path);
-  if (fd < 0) return io_error(err, errno, "read", path);
-  int32_t rc = BS_OK;
-  size_t used = 0;
-  char *text = NULL;
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE) {
-    rc = corrupt(err, path, "no regular file of at most 1 MiB");
-  } else if ((text = malloc((size_t)st.st_size + 1)) == NULL) {
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  }
-  while (rc == BS_OK && used < (size_t)st.st_size) {
-    const ssize_t n = read(fd, text + used, (size_t)st.st_size - used);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) rc = io_error(err, errno, "read", path);
-    if (n <= 0) break;
-    used += (size_t)n;
-  }
-  close(fd);
-  if (rc != BS_OK) {
-    free(text);
-    return rc;
-  }
-  *out = text;
-  *out_size = used;
-  return BS_OK;
+  uint64_t unread = 0;
+  if (stat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size > MAX_FILE))
+    return corrupt(err, path, "no regular file of at most 1 MiB");
+  const int32_t rc = bs_lines_read(&words, path, out, out_size, &unread, err);
+  if (rc != BS_OK || *out != NULL) return rc;
+  return bs_error_set(err, BS_NOT_FOUND, "BS-CONSTANTS-NONE", "there is no %.300s", path);
 }
 
 static int32_t other_machine(bs_error *err, const char *path, const json_t *have, const json_t *want) {
@@ -129,6 +101,12 @@ static int32_t other_machine(bs_error *err, const char *path, const json_t *have
   return BS_MISMATCH;
 }
 
+static int has_lists(const json_t *constants) {
+  for (size_t i = 0; i < BS_CONSTANTS_LISTS; i++)
+    if (!json_is_array(json_object_get(constants, bs_constants_lists[i]))) return 0;
+  return 1;
+}
+
 int32_t bs_constants_load(const char *path, json_t **out, bs_error *err) {
   json_error_t why;
   char *text = NULL;
@@ -144,11 +122,7 @@ int32_t bs_constants_load(const char *path, json_t **out, bs_error *err) {
   if (key == NULL) {
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   } else if (json_integer_value(json_object_get(constants, "format")) != BS_CONSTANTS_FORMAT ||
-             !json_is_object(stored) || !json_is_array(json_object_get(constants, "arithmetic")) ||
-             !json_is_array(json_object_get(constants, "memory")) ||
-             !json_is_array(json_object_get(constants, "exchange")) ||
-             !json_is_array(json_object_get(constants, "host")) ||
-             !json_is_array(json_object_get(constants, "kernels"))) {
+             !json_is_object(stored) || !has_lists(constants)) {
     rc = corrupt(err, path, "fields are missing, or it is of another format");
   } else if (!json_equal(key, stored)) {
     rc = other_machine(err, path, stored, key);

@@ -18,7 +18,8 @@
 #include "lab/measure/stats.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
-#include "lab/tune/tune.h"
+#include "lab/tune/ask.h"
+#include "lab/tune/cache.h"
 
 enum { MANY = 64, PASSES = 3, TRIAL_B = 4 };
 #define KIB 1024.0
@@ -27,18 +28,6 @@ static const double CALL_SECONDS = 0.04;     /* of one product of MANY tokens, a
 static const double BACKWARD_SECONDS = 2e-3; /* of a forward of it, where dX and dW take many times that */
 
 /* ---- identity ----------------------------------------------------------------------------------- */
-
-/* What the candidates' lines ("NAME<tab>HOW") say of `name`. */
-static void read_how(const char *lines, const char *name, char *out, size_t size) {
-  const size_t length = strlen(name);
-  out[0] = '\0';
-  for (const char *at = lines; at != NULL && *at != '\0';) {
-    const size_t line = strcspn(at, "\n");
-    if (line > length && memcmp(at, name, length) == 0 && at[length] == '\t')
-      snprintf(out, size, "%.*s", (int)(line - length - 1), at + length + 1);
-    at += line + (at[line] == '\n');
-  }
-}
 
 /* Is it the key of a product with a packed weight, and of which? */
 static int is_product(const char *key, uint32_t *out_of24) {
@@ -58,11 +47,11 @@ static int32_t read_choice(const bs_world *world, bs_context *context, bs_kernel
     rc = bs_env_plugins(context, &plugins, err);
     if (rc != BS_OK) return rc;
     snprintf(out->name, sizeof out->name, "%s", info.chosen);
-    read_how(info.candidates, out->name, out->how, sizeof out->how);
-    json_t *row = bs_tune_candidate(plugins, out->name, out->how);
-    const char *plugin = json_string_value(json_object_get(row, "plugin"));
-    snprintf(out->plugin, sizeof out->plugin, "%s", plugin != NULL ? plugin : "");
-    json_decref(row);
+    json_t *list = bs_tune_candidates(plugins, info.candidates);
+    const json_t *row = bs_tune_row(list, info.chosen);
+    snprintf(out->how, sizeof out->how, "%s", bs_tune_text(row, "how"));
+    snprintf(out->plugin, sizeof out->plugin, "%s", bs_tune_text(row, "plugin"));
+    json_decref(list);
     json_decref(plugins);
     if (out_key != NULL) bs_text_printf(out_key, "%s", info.key);
     return BS_OK;
@@ -70,29 +59,10 @@ static int32_t read_choice(const bs_world *world, bs_context *context, bs_kernel
   return bs_error_set(err, BS_NOT_FOUND, "BS-KERNEL-NONE", "no matmul with a packed weight was asked for");
 }
 
-static int32_t build(bs_rank *rank, void *arg, bs_error *err) {
-  const bs_case *c = arg;
-  bs_layer *layer = NULL;
-  const int32_t rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &layer, err);
-  bs_layer_free(layer);
-  return rc;
-}
-
 int32_t bs_kernel_identify(const bs_case *c, bs_kernel *out, bs_error *err) {
-  bs_case copy = *c;
   bs_world *world = NULL;
-  const bs_world_options options = {.struct_size = sizeof options,
-                                    .world_size = c->world_size,
-                                    .backend = c->backend,
-                                    .comm = bs_peers_alone(c->context, c->comm),
-                                    .threads_per_rank = c->threads_per_rank,
-                                    .timeout_s = c->timeout_s,
-                                    .choices = c->choices,
-                                    .n_choices = c->n_choices,
-                                    .rehearse = 1};
   memset(out, 0, sizeof *out);
-  int32_t rc = bs_world_create(c->context, &options, &world, err);
-  if (rc == BS_OK) rc = bs_world_run(world, build, &copy, err);
+  int32_t rc = bs_tune_rehearse(c, &world, err);
   if (rc == BS_OK) rc = read_choice(world, c->context, out, NULL, err);
   bs_world_destroy(world);
   return rc;

@@ -143,14 +143,13 @@ static void doubt_row(json_t *doubts, const char *list, json_int_t i, const json
 }
 
 json_t *bs_constants_doubts(const json_t *constants) {
-  static const char *const lists[] = {"arithmetic", "memory", "exchange", "host", "kernels"};
   json_t *doubts = json_array();
   const int alone = number(constants, "threads") < 2.0;
   doubt_load(doubts, constants);
-  for (size_t k = 0; k < sizeof lists / sizeof lists[0]; ++k) {
-    const json_t *list = json_object_get(constants, lists[k]), *row;
+  for (size_t k = 0; k < BS_CONSTANTS_LISTS; ++k) {
+    const json_t *list = json_object_get(constants, bs_constants_lists[k]), *row;
     size_t i;
-    json_array_foreach(list, i, row) doubt_row(doubts, lists[k], (json_int_t)i, row, alone);
+    json_array_foreach(list, i, row) doubt_row(doubts, bs_constants_lists[k], (json_int_t)i, row, alone);
   }
   return doubts;
 }

@@ -3,10 +3,10 @@
 #include "lab/measure/product.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/measure/stats.h"
 
 enum { ROUNDS = 7, LONG_ROUNDS = 3 };
 static const double ROUND_SECONDS = 2e-3; /* of one round, at least */
@@ -169,11 +169,6 @@ static int32_t one_round(work *w, uint32_t call, double *out_seconds, bs_error *
   return rc;
 }
 
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Every rank sees the same times, and so agrees on how many calls a round has. */
 static int32_t time_one(work *w, uint32_t call, bs_error *err) {
   bs_product *p = w->p;
@@ -188,8 +183,8 @@ static int32_t time_one(work *w, uint32_t call, bs_error *err) {
   const int rounds = first > LONG_SECONDS ? LONG_ROUNDS : ROUNDS;
   for (int i = 0; rc == BS_OK && i < rounds; ++i) rc = one_round(w, call, &seconds[i], err);
   if (rc != BS_OK || w->index != 0) return rc;
-  qsort(seconds, (size_t)rounds, sizeof seconds[0], by_value);
-  p->seconds[call] = seconds[p->tokens[call == BS_PRODUCT_SECOND] == 1 ? rounds / 2 : 0];
+  const int64_t tokens = p->tokens[call == BS_PRODUCT_SECOND];
+  p->seconds[call] = bs_percentile(seconds, (size_t)rounds, tokens == 1 ? 0.5 : 0.0);
   return rc;
 }
 

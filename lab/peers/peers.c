@@ -36,17 +36,12 @@ static int64_t patience(bs_rank *rank, int64_t of_leader, int64_t of_follower) {
 }
 
 static int32_t meet_main(bs_rank *rank, void *arg, bs_error *err) {
-  const bs_rank_api *api = bs_rank_get_api();
   const bs_collective what = {.struct_size = sizeof what,
                               .kind = BS_COLL_BARRIER,
                               .timeout_ns = patience(rank, 0, PATIENCE_NS),
                               .site = "lab.peers.meet"};
-  bs_coll_plan *plan = NULL;
   (void)arg;
-  int32_t rc = api->collective_prepare(rank, &what, &plan, err);
-  if (rc == BS_OK) rc = api->collective_run(plan, NULL, NULL, NULL, err);
-  api->collective_release(plan);
-  return rc;
+  return bs_rank_collective_host(rank, &what, NULL, 0, NULL, 0, err);
 }
 
 int32_t bs_peers_meet(bs_peers *peers, bs_error *err) {
@@ -56,10 +51,6 @@ int32_t bs_peers_meet(bs_peers *peers, bs_error *err) {
 }
 
 static int32_t broadcast(bs_rank *rank, const message *m, void *data, uint64_t bytes, bs_error *err) {
-  const bs_rank_api *api = bs_rank_get_api();
-  bs_tensor t = {.struct_size = sizeof t, .dtype = BS_U8, .rank = 1, .data = data};
-  t.dims[0] = (int64_t)bytes;
-  t.strides[0] = 1;
   const bs_collective what = {.struct_size = sizeof what,
                               .kind = BS_COLL_BROADCAST,
                               .root = m->root,
@@ -69,11 +60,7 @@ static int32_t broadcast(bs_rank *rank, const message *m, void *data, uint64_t b
                               .count = bytes,
                               .timeout_ns = patience(rank, m->of_leader_ns, m->patience_ns),
                               .site = "lab.peers"};
-  bs_coll_plan *plan = NULL;
-  int32_t rc = api->collective_prepare(rank, &what, &plan, err);
-  if (rc == BS_OK) rc = api->collective_run(plan, &t, &t, NULL, err);
-  api->collective_release(plan);
-  return rc;
+  return bs_rank_collective_host(rank, &what, data, bytes, data, bytes, err);
 }
 
 static int32_t pass_on(bs_rank *rank, void *arg, bs_error *err) {
@@ -216,13 +203,13 @@ const char *bs_peers_alone(const bs_context *context, const char *comm) {
 
 /* ---- configurations ------------------------------------------------------------------------------ */
 
-/* The first line that differs, of two texts of "key=value" lines. */
-static void first_difference(const char *a, const char *b, size_t *out_a, size_t *out_b) {
+/* Where the first line begins that differs, of two texts of "key=value" lines. */
+static size_t first_difference(const char *a, const char *b) {
   size_t i = 0, line = 0;
   while (a[i] != '\0' && a[i] == b[i]) {
     if (a[i++] == '\n') line = i;
   }
-  *out_a = *out_b = line;
+  return line;
 }
 
 typedef struct comparison {
@@ -240,14 +227,13 @@ static int32_t compare_main(bs_rank *rank, void *arg, bs_error *err) {
     if (m.data != c->mine) free(m.data);
     return rc != BS_OK ? rc : bs_rank_barrier(rank, "lab.peers.same", err);
   }
-  size_t a = 0, b = 0;
   if (m.bytes == 0 || m.data == NULL)
     return bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD", "rank 0 tells no configuration");
   ((char *)m.data)[m.bytes - 1] = '\0';
   const int same = strcmp(c->mine, m.data) == 0;
   if (!same) {
-    first_difference(c->mine, m.data, &a, &b);
-    const char *own = c->mine + a, *first = (char *)m.data + b;
+    const size_t at = first_difference(c->mine, m.data);
+    const char *own = c->mine + at, *first = (char *)m.data + at;
     rc = bs_error_set(err, BS_MISMATCH, "BS-RANK-CONFIG", "rank %u is configured with %.*s, rank 0 with %.*s",
                       api->rank(rank), (int)strcspn(own, "\n"), own, (int)strcspn(first, "\n"), first);
     bs_error_hint(err, "start every rank with the same options and files");

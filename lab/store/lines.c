@@ -103,8 +103,7 @@ int32_t bs_lines_each(const char *text, size_t size,
   return rc;
 }
 
-/* mkdir -p of the folder that holds `path`. */
-static int32_t make_folders(const bs_lines_words *words, const char *path, bs_error *err) {
+int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err) {
   char *folder = bs_strdup(path);
   int32_t rc = folder != NULL ? BS_OK : no_memory(err);
   if (rc != BS_OK) return rc;
@@ -144,7 +143,7 @@ static int write_line(int fd, const char *line, size_t size) {
 int32_t bs_lines_append(const bs_lines_words *words, const char *path, const char *line, bs_error *err) {
   bs_text framed = {0};
   bs_text_printf(&framed, "\n%s\n", line);
-  int32_t rc = framed.failed ? no_memory(err) : make_folders(words, path, err);
+  int32_t rc = framed.failed ? no_memory(err) : bs_lines_folders(words, path, err);
   if (rc == BS_OK) {
     const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
     int bad = fd < 0 ? errno : write_line(fd, framed.data, framed.size);

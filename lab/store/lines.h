@@ -23,6 +23,8 @@ int32_t bs_lines_read(const bs_lines_words *words, const char *path, char **out,
 int32_t bs_lines_each(const char *text, size_t size,
                       int32_t (*each)(void *user, const char *line, size_t size, bs_error *err), void *user,
                       bs_error *err);
+/* mkdir -p of the folder that holds `path`. BS_IO. */
+int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err);
 /* One line in one write under a lock; folders are made. A line that another process tore ends before it.
  * BS_IO; lock_id after two seconds in which another process held the lock. */
 int32_t bs_lines_append(const bs_lines_words *words, const char *path, const char *line, bs_error *err);

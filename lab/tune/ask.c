@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
+#include "lab/tune/cache.h"
 #include "lab/tune/tune.h"
 
 static int32_t build(bs_rank *rank, void *arg, bs_error *err) {
@@ -15,11 +16,6 @@ static int32_t build(bs_rank *rank, void *arg, bs_error *err) {
   const int32_t rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &layer, err);
   bs_layer_free(layer);
   return rc;
-}
-
-static json_t *text_of(const char *text, size_t size) {
-  json_t *value = json_stringn(text, size);
-  return value != NULL ? value : json_string("(not UTF-8)");
 }
 
 /* Which file, or build of the library, a candidate's plugin is. */
@@ -37,15 +33,11 @@ static const char *identity(const json_t *plugins, const char *name, size_t leng
 
 json_t *bs_tune_candidate(const json_t *plugins, const char *name, const char *how) {
   const char *sum = identity(plugins, name, strcspn(name, ":"));
-  json_t *c = json_object();
-  json_object_set_new(c, "name", text_of(name, strlen(name)));
-  json_object_set_new(c, "how", text_of(how, strlen(how)));
-  json_object_set_new(c, "plugin", json_string(sum != NULL ? sum : ""));
-  return c;
+  return json_pack("{s:o,s:o,s:s}", "name", bs_env_string(name), "how", bs_env_string(how), "plugin",
+                   sum != NULL ? sum : "");
 }
 
-/* "NAME\tHOW" lines. */
-static json_t *candidates_of(const json_t *plugins, const char *lines) {
+json_t *bs_tune_candidates(const json_t *plugins, const char *lines) {
   json_t *list = json_array();
   for (const char *at = lines; *at != '\0';) {
     char line[512];
@@ -62,16 +54,13 @@ static json_t *candidates_of(const json_t *plugins, const char *lines) {
 static int listed(const json_t *list, const char *key) {
   size_t i;
   const json_t *asked;
-  json_array_foreach(list, i, asked) {
-    if (strcmp(json_string_value(json_object_get(asked, "key")), key) == 0) return 1;
-  }
+  json_array_foreach(list, i, asked) if (strcmp(bs_tune_text(asked, "key"), key) == 0) return 1;
   return 0;
 }
 
 /* By key from `first` on: the ranks ask in any order, and a replay must write the same pins. */
 static size_t place_of(const json_t *list, size_t first, const char *key) {
-  while (first < json_array_size(list) &&
-         strcmp(json_string_value(json_object_get(json_array_get(list, first), "key")), key) < 0)
+  while (first < json_array_size(list) && strcmp(bs_tune_text(json_array_get(list, first), "key"), key) < 0)
     first++;
   return first;
 }
@@ -85,7 +74,7 @@ static int32_t collect(const bs_case *c, const bs_world *world, json_t *list, bs
     rc = bs_world_choice_get(world, i, &info, err);
     if (rc != BS_OK || info.chosen[0] == '\0' || info.key[0] == '\0' || listed(list, info.key)) continue;
     json_t *asked = json_pack("{s:s,s:s,s:o}", "key", info.key, "default", info.chosen, "candidates",
-                              candidates_of(plugins, info.candidates));
+                              bs_tune_candidates(plugins, info.candidates));
     if (asked == NULL || json_array_insert_new(list, place_of(list, first, info.key), asked) != 0)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   }
@@ -93,18 +82,28 @@ static int32_t collect(const bs_case *c, const bs_world *world, json_t *list, bs
   return rc;
 }
 
-int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err) {
+int32_t bs_tune_rehearse(const bs_case *c, bs_world **out, bs_error *err) {
   const bs_world_options options = {.struct_size = sizeof options,
                                     .world_size = c->world_size,
                                     .backend = c->backend,
                                     .comm = bs_peers_alone(c->context, c->comm),
                                     .threads_per_rank = c->threads_per_rank,
                                     .timeout_s = c->timeout_s,
+                                    .choices = c->choices,
+                                    .n_choices = c->n_choices,
                                     .rehearse = 1};
-  bs_world *world = NULL;
   bs_case copy = *c;
-  int32_t rc = bs_world_create(c->context, &options, &world, err);
-  if (rc == BS_OK) rc = bs_world_run(world, build, &copy, err);
+  *out = NULL;
+  const int32_t rc = bs_world_create(c->context, &options, out, err);
+  return rc == BS_OK ? bs_world_run(*out, build, &copy, err) : rc;
+}
+
+int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err) {
+  bs_case open = *c;
+  bs_world *world = NULL;
+  open.choices = NULL;
+  open.n_choices = 0;
+  int32_t rc = bs_tune_rehearse(&open, &world, err);
   if (rc == BS_OK) rc = collect(c, world, list, err);
   bs_world_destroy(world);
   return rc;

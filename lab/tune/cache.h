@@ -25,4 +25,9 @@ int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *er
 /* One line in one write under a lock, so that several processes may append. BS_IO; BS-TUNE-LOCK after two
  * seconds in which another process held the lock. */
 int32_t bs_tune_cache_append(const bs_tune_cache *cache, const json_t *entry, bs_error *err);
+
+/* A text of an entry or of one of its rows; "": there is none. */
+const char *bs_tune_text(const json_t *object, const char *key);
+/* The row of a list that has the name; NULL: none. */
+const json_t *bs_tune_row(const json_t *list, const char *name);
 #endif

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "lab/store/env.h"
+#include "lab/tune/cache.h"
 
 /* A comparison that is closer than the margin is settled by +- 1 %; more pairs would change no choice. */
 static const double HALF_WIDTH = 0.01;
@@ -49,17 +50,12 @@ static json_t *failed_json(const bs_error *why) {
   return row;
 }
 
-static const char *text(const json_t *object, const char *key) {
-  const char *value = json_string_value(json_object_get(object, key));
-  return value != NULL ? value : "";
-}
-
 const char *bs_contest_passing(const json_t *row, int hurried) {
   const json_t *again = json_object_get(row, "again");
   const json_t *look = again != NULL ? again : row;
-  if (json_is_true(json_object_get(look, "passing"))) return text(look, "failed");
-  return hurried && strcmp(text(look, "word"), "UNCLEAR") == 0 &&
-                 strcmp(text(look, "stopped_by"), "seconds") == 0
+  if (json_is_true(json_object_get(look, "passing"))) return bs_tune_text(look, "failed");
+  return hurried && strcmp(bs_tune_text(look, "word"), "UNCLEAR") == 0 &&
+                 strcmp(bs_tune_text(look, "stopped_by"), "seconds") == 0
              ? "no clear difference in so little time"
              : NULL;
 }

@@ -32,29 +32,20 @@ typedef struct job {
   bs_arm *open[MAX_ALTERNATIVES + 1];
 } job;
 
-static const char *text(const json_t *object, const char *key) {
-  return json_string_value(json_object_get(object, key));
-}
-
 static int undecided(const job *j, const bs_decision *d) {
-  return d->arm == j->index && strcmp(d->origin, "default") == 0 && bs_decision_open(d);
+  return bs_decision_waits(d, j->index);
 }
 
 static int serves(const bs_decision *d, const char *name) {
-  size_t i;
-  const json_t *c;
-  json_array_foreach(json_object_get(d->asked, "candidates"), i, c) {
-    if (strcmp(text(c, "name"), name) == 0) return 1;
-  }
-  return 0;
+  return bs_tune_row(json_object_get(d->asked, "candidates"), name) != NULL;
 }
 
 static void add_names(job *j, const bs_decision *d) {
   size_t i;
   const json_t *c;
   json_array_foreach(json_object_get(d->asked, "candidates"), i, c) {
-    const char *name = text(c, "name");
-    int known = strcmp(name, text(d->asked, "default")) == 0;
+    const char *name = bs_tune_text(c, "name");
+    int known = strcmp(name, bs_tune_text(d->asked, "default")) == 0;
     for (uint32_t k = 1; k < j->n_names; k++) known = known || strcmp(j->names[k], name) == 0;
     if (!known && j->n_names <= MAX_ALTERNATIVES) j->names[j->n_names++] = name;
   }
@@ -75,7 +66,7 @@ static const char **choices_for(const job *j, const char *name, uint32_t *out_n)
     const bs_decision *d = &j->decisions[i];
     bs_text t = {0};
     const char *taken = name != NULL && undecided(j, d) && serves(d, name) ? name : d->choice;
-    bs_text_printf(&t, "%s -> %s", text(d->asked, "key"), taken);
+    bs_text_printf(&t, "%s -> %s", bs_tune_text(d->asked, "key"), taken);
     if (!t.failed) {
       texts[(*out_n)++] = t.data;
       continue;
@@ -119,29 +110,22 @@ static void arm_close(void *user, uint32_t arm) {
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-static const json_t *result_of(const json_t *results, const char *name) {
-  size_t i;
-  const json_t *r;
-  json_array_foreach(results, i, r) {
-    if (strcmp(text(r, "name"), name) == 0) return r;
-  }
-  return NULL;
-}
-
 static json_t *entry_of(const job *j, const bs_decision *d, const char *choice, const json_t *results) {
   char stamp[16];
   size_t i;
   json_t *c, *candidates = json_deep_copy(json_object_get(d->asked, "candidates"));
   json_array_foreach(candidates, i, c) {
-    const char *name = text(c, "name");
-    const json_t *result = strcmp(name, text(d->asked, "default")) != 0 ? result_of(results, name) : NULL;
+    const char *name = bs_tune_text(c, "name");
+    const json_t *result =
+        strcmp(name, bs_tune_text(d->asked, "default")) != 0 ? bs_tune_row(results, name) : NULL;
     if (result != NULL) json_object_update(c, (json_t *)(uintptr_t)result);
   }
   bs_store_stamp(stamp);
   return json_pack("{s:i,s:O,s:s,s:s,s:O,s:o,s:s,s:s,s:s,s:s}", "format", 1, "key",
-                   json_object_get(d->asked, "key"), "choice", choice, "default", text(d->asked, "default"),
-                   "machine", j->tuner->cache.machine, "candidates", candidates, "measured_at", stamp,
-                   "method", j->arm->c.method, "world", j->arm->name, "blockshock", bs_version());
+                   json_object_get(d->asked, "key"), "choice", choice, "default",
+                   bs_tune_text(d->asked, "default"), "machine", j->tuner->cache.machine, "candidates",
+                   candidates, "measured_at", stamp, "method", j->arm->c.method, "world", j->arm->name,
+                   "blockshock", bs_version());
 }
 
 /* "KEY: cpu:packed; cpu:dnnl: 0.86 times as fast as cpu:packed" */
@@ -149,12 +133,12 @@ static void tell(const bs_tuner *tuner, const json_t *entry) {
   size_t i;
   const json_t *c;
   bs_text t = {0};
-  bs_text_printf(&t, "%s: %s", text(entry, "key"), text(entry, "choice"));
+  bs_text_printf(&t, "%s: %s", bs_tune_text(entry, "key"), bs_tune_text(entry, "choice"));
   json_array_foreach(json_object_get(entry, "candidates"), i, c) {
     char words[256];
-    if (strcmp(text(c, "name"), text(entry, "default")) != 0)
-      bs_text_printf(&t, "; %s: %s", text(c, "name"),
-                     bs_tune_words(entry, text(c, "name"), words, sizeof words));
+    if (strcmp(bs_tune_text(c, "name"), bs_tune_text(entry, "default")) != 0)
+      bs_text_printf(&t, "; %s: %s", bs_tune_text(c, "name"),
+                     bs_tune_words(entry, bs_tune_text(c, "name"), words, sizeof words));
   }
   if (!t.failed) bs_tuner_detail(tuner, "%s", t.data);
   bs_text_free(&t);
@@ -166,11 +150,13 @@ static int is_passing(job *j, bs_decision *d, int wins, const json_t *results) {
   size_t i;
   const json_t *r;
   json_array_foreach(results, i, r) {
-    if (!serves(d, text(r, "name")) || strcmp(text(r, "name"), text(d->asked, "default")) == 0) continue;
+    if (!serves(d, bs_tune_text(r, "name")) ||
+        strcmp(bs_tune_text(r, "name"), bs_tune_text(d->asked, "default")) == 0)
+      continue;
     const char *why = bs_contest_passing(r, j->hurried && !wins);
     if (why == NULL) continue;
-    snprintf(d->why, sizeof d->why, "not settled: %.32s: %.100s", text(r, "name"), why);
-    bs_tuner_detail(j->tuner, "%s: %s for now, nothing is kept; %s", text(d->asked, "key"), d->choice,
+    snprintf(d->why, sizeof d->why, "not settled: %.32s: %.100s", bs_tune_text(r, "name"), why);
+    bs_tuner_detail(j->tuner, "%s: %s for now, nothing is kept; %s", bs_tune_text(d->asked, "key"), d->choice,
                     d->why);
     return 1;
   }
@@ -192,7 +178,7 @@ static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *
     const int32_t rc = bs_tune_cache_remember(&j->tuner->cache, entry, err);
     if (rc != BS_OK) return rc;
     d->entry = entry;
-    d->choice = text(entry, "choice");
+    d->choice = bs_tune_text(entry, "choice");
     d->origin = "measured";
     tell(j->tuner, entry);
   }
@@ -211,6 +197,13 @@ static int fits_memory(const bs_case *c, char *why, size_t size) {
   return 0;
 }
 
+static void give_reason(job *j, const char *why) {
+  for (size_t i = 0; i < j->n; i++) {
+    bs_decision *d = &j->decisions[i];
+    if (undecided(j, d)) snprintf(d->why, sizeof d->why, "%s", why);
+  }
+}
+
 static int32_t contest(job *j, double seconds, double margin, bs_error *err) {
   const bs_contest of = {.n = j->n_names, .user = j, .name = arm_name, .open = arm_open, .close = arm_close};
   const bs_sampler_host host = {.user = j->tuner->options.progress_user,
@@ -225,9 +218,9 @@ static int32_t contest(job *j, double seconds, double margin, bs_error *err) {
   } else { /* the default itself is too slow to pack, or does not run: then the phase says so, with a folder
             */
     bs_tuner_note(j->tuner, "%s: not measured: [%s] %s", j->arm->name, why.id, why.message);
-    for (size_t i = 0; i < j->n; i++)
-      if (undecided(j, &j->decisions[i]))
-        snprintf(j->decisions[i].why, sizeof j->decisions[i].why, "not measured: %.140s", why.message);
+    char text[160];
+    snprintf(text, sizeof text, "not measured: %.140s", why.message);
+    give_reason(j, text);
     rc = BS_OK;
   }
   json_decref(results);
@@ -254,8 +247,7 @@ int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_ca
   }
   if (j.n_names < 2) return BS_OK;
   if (!fits_memory(&arm->c, why, sizeof why)) {
-    for (size_t i = 0; i < n; i++)
-      if (undecided(&j, &decisions[i])) snprintf(decisions[i].why, sizeof decisions[i].why, "%s", why);
+    give_reason(&j, why);
     bs_tuner_note(tuner, "%s: %s", arm->name, why);
     return BS_OK;
   }

@@ -21,10 +21,6 @@ static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
 }
 
-static const char *text(const json_t *object, const char *key) {
-  return json_string_value(json_object_get(object, key));
-}
-
 __attribute__((format(printf, 3, 0))) static void tell(const bs_tuner *t, void (*to)(void *, const char *),
                                                        const char *fmt, va_list ap) {
   char line[1024];
@@ -89,6 +85,10 @@ int bs_decision_open(const bs_decision *d) {
   return json_array_size(json_object_get(d->asked, "candidates")) > 1;
 }
 
+int bs_decision_waits(const bs_decision *d, uint32_t arm) {
+  return d->arm == arm && strcmp(d->origin, "default") == 0 && bs_decision_open(d);
+}
+
 /* ---- what is known -------------------------------------------------------------------------- */
 
 /* Every text of tune.choices has the form. */
@@ -123,21 +123,21 @@ static const char *pinned_candidate(const json_t *asked, const char *pin) {
   size_t i;
   const json_t *c;
   json_array_foreach(json_object_get(asked, "candidates"), i, c) {
-    const char *name = text(c, "name"), *colon = strchr(name, ':');
+    const char *name = bs_tune_text(c, "name"), *colon = strchr(name, ':');
     if (strcmp(name, pin) == 0 || (colon != NULL && strcmp(colon + 1, pin) == 0)) return name;
   }
   return NULL;
 }
 
 static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
-  const char *pin = bs_tune_pinned(e, text(d->asked, "key"));
+  const char *pin = bs_tune_pinned(e, bs_tune_text(d->asked, "key"));
   const char *named = pin != NULL ? pinned_candidate(d->asked, pin) : NULL;
-  d->choice = text(d->asked, "default");
+  d->choice = bs_tune_text(d->asked, "default");
   d->origin = "default";
   if (pin != NULL && named == NULL) {
     snprintf(d->why, sizeof d->why, "%.60s is pinned and cannot serve here", pin);
-    bs_tuner_note(t, "tune.choices: %s cannot serve %s here; the default %s does", pin, text(d->asked, "key"),
-                  d->choice);
+    bs_tuner_note(t, "tune.choices: %s cannot serve %s here; the default %s does", pin,
+                  bs_tune_text(d->asked, "key"), d->choice);
     d->origin = "default (pinned)";
   } else if (named != NULL) {
     d->choice = named;
@@ -145,7 +145,7 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
   } else if (bs_decision_open(d) && (d->entry = bs_tune_cache_find(&t->cache, d->asked)) != NULL) {
     size_t i;
     const json_t *fresh;
-    d->choice = text(d->entry, "choice");
+    d->choice = bs_tune_text(d->entry, "choice");
     d->origin = "cache";
     json_array_foreach(t->pending, i, fresh) {
       if (json_object_get(fresh, "entry") == d->entry) d->origin = "measured";
@@ -194,10 +194,8 @@ static void give_reason(work *w, uint32_t arm, const char *why) {
 }
 
 static int is_open(const work *w, uint32_t arm) {
-  for (size_t i = 0; i < w->n; i++) {
-    const bs_decision *d = &w->decisions[i];
-    if (d->arm == arm && strcmp(d->origin, "default") == 0 && bs_decision_open(d)) return 1;
-  }
+  for (size_t i = 0; i < w->n; i++)
+    if (bs_decision_waits(&w->decisions[i], arm)) return 1;
   return 0;
 }
 
@@ -274,7 +272,7 @@ static int32_t write_choices(work *w, bs_error *err) {
     bs_text t = {0};
     if (json_array_append_new(e->choice_record, record_of(d)) != 0) return no_memory(err);
     if (!bs_decision_open(d)) continue;
-    bs_text_printf(&t, "%s" ARROW "%s", text(d->asked, "key"), d->choice);
+    bs_text_printf(&t, "%s" ARROW "%s", bs_tune_text(d->asked, "key"), d->choice);
     if (t.failed) return no_memory(err);
     e->choices[e->n_choices++] = t.data;
   }

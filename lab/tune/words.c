@@ -3,21 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lab/tune/cache.h"
 #include "lab/tune/tune.h"
-
-static const char *text(const json_t *object, const char *key) {
-  const char *value = json_string_value(json_object_get(object, key));
-  return value != NULL ? value : "";
-}
 
 /* The later of the two looks: that one chose. */
 static void compared(const json_t *row, const char *standard, char *out, size_t size) {
   const json_t *again = json_object_get(row, "again");
   const json_t *look = again != NULL ? again : row;
   const double ratio = json_number_value(json_object_get(look, "ratio"));
-  const char *word = text(look, "word");
-  if (text(row, "failed")[0] != '\0')
-    snprintf(out, size, "failed: %.120s", text(row, "failed"));
+  const char *word = bs_tune_text(look, "word");
+  if (bs_tune_text(row, "failed")[0] != '\0')
+    snprintf(out, size, "failed: %.120s", bs_tune_text(row, "failed"));
   else if (strcmp(word, "FASTER") == 0 || strcmp(word, "SLOWER") == 0)
     snprintf(out, size, "%.2f times as fast as %s", ratio, standard);
   else if (strcmp(word, "SAME") == 0)
@@ -27,18 +23,15 @@ static void compared(const json_t *row, const char *standard, char *out, size_t 
 }
 
 const char *bs_tune_words(const json_t *entry, const char *name, char *out, size_t size) {
-  const char *standard = text(entry, "default");
-  const int chosen = strcmp(text(entry, "choice"), name) == 0;
+  const char *standard = bs_tune_text(entry, "default");
+  const int chosen = strcmp(bs_tune_text(entry, "choice"), name) == 0;
   char what[192] = "";
-  size_t i;
-  const json_t *row;
+  const json_t *row = bs_tune_row(json_object_get(entry, "candidates"), name);
   if (strcmp(name, standard) == 0) {
     snprintf(out, size, chosen ? "chosen" : "the default");
     return out;
   }
-  json_array_foreach(json_object_get(entry, "candidates"), i, row) {
-    if (strcmp(text(row, "name"), name) == 0) compared(row, standard, what, sizeof what);
-  }
+  if (row != NULL) compared(row, standard, what, sizeof what);
   snprintf(out, size, "%s%s%s", chosen ? "chosen" : "", chosen && what[0] != '\0' ? ", " : "", what);
   return out;
 }
