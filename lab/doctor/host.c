@@ -57,23 +57,20 @@ static void processor(bs_doctor *d) {
 }
 
 /* "0-3,8" */
-static void range_text(const cpu_set_t *set, char *out, size_t size) {
-  size_t used = 0;
-  out[0] = '\0';
-  for (int i = 0; i < CPU_SETSIZE && used + 1 < size; i++) {
+static void range_text(const cpu_set_t *set, bs_text *out) {
+  for (int i = 0; i < CPU_SETSIZE; i++) {
     if (!CPU_ISSET(i, set)) continue;
     int last = i;
     while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set)) last++;
-    const int n = last > i ? snprintf(out + used, size - used, "%s%d-%d", used > 0 ? "," : "", i, last)
-                           : snprintf(out + used, size - used, "%s%d", used > 0 ? "," : "", i);
-    if (n > 0) used += (size_t)n;
+    bs_text_printf(out, "%s%d", out->size > 0 ? "," : "", i);
+    if (last > i) bs_text_printf(out, "-%d", last);
     i = last;
   }
 }
 
 static int cores(bs_doctor *d, int *out_first) {
   cpu_set_t set;
-  char list[128];
+  bs_text list = {0};
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
   *out_first = 0;
   if (sched_getaffinity(0, sizeof set, &set) != 0) {
@@ -83,11 +80,12 @@ static int cores(bs_doctor *d, int *out_first) {
   }
   const int usable = CPU_COUNT(&set);
   while (*out_first < CPU_SETSIZE - 1 && !CPU_ISSET(*out_first, &set)) ++*out_first;
-  range_text(&set, list, sizeof list);
+  range_text(&set, &list);
   bs_doctor_add(d, "cores", (int)d->ranks > usable ? BS_CHECK_WARN : BS_CHECK_OK,
                 "fewer cores than ranks: ranks take turns and times mean little; use a smaller -P",
-                "%d usable (%s) of %ld online, for %u rank%s", usable, list, online, d->ranks,
-                d->ranks == 1 ? "" : "s");
+                "%d usable (%s) of %ld online, for %u rank%s", usable, list.failed ? "?" : list.data, online,
+                d->ranks, d->ranks == 1 ? "" : "s");
+  bs_text_free(&list);
   return usable;
 }
 

@@ -25,7 +25,6 @@ enum axis { KERNEL, SLICES, PLACEMENT, OVERLAP, REDUCE, AXES };
 typedef struct maker {
   bs_context *context;
   bs_ladder *ladder;
-  const bs_ladder_options *options;
   const bs_node *config;
   words methods, masks, axis[AXES];
   uint32_t named; /* bit of each axis whose list the configuration has */
@@ -347,7 +346,7 @@ int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const b
       "random_2of4 magnitude";
   char kernels[] = "auto sparse24", slices[] = "row column", overlap[] = "off auto", reduce[] = "";
   const int64_t asked = bs_schema_i64(config, "hardware.world_size");
-  maker m = {.context = context, .ladder = ladder, .options = options, .config = config};
+  maker m = {.context = context, .ladder = ladder, .config = config};
   m.world = asked > 0 ? (uint32_t)asked : 2;
   int32_t rc = read_words(config, "auto.methods", methods, &m.methods, err);
   if (rc == BS_OK) rc = read_masks(&m, masks, err);

@@ -3,9 +3,9 @@
 #include "lab/measure/against.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "core/base/text.h"
 
 static const double OFF = 1.15;
 
@@ -30,44 +30,33 @@ void bs_against_json(json_t *into, const bs_against *a) {
   json_object_set_new(into, "measured_over_predicted", known(a->ratio));
 }
 
-__attribute__((format(printf, 4, 5))) static void add(char *out, size_t size, uint32_t *causes,
-                                                      const char *format, ...) {
-  const size_t used = strlen(out), lead = (*causes)++ == 0 ? 0 : 2;
-  va_list ap;
-  if (used + lead >= size) return;
-  memcpy(out + used, "; ", lead);
-  va_start(ap, format);
-  vsnprintf(out + used + lead, size - used - lead, format, ap);
-  va_end(ap);
-}
-
-/* The causes that the facts leave open. */
-static void causes_of(const bs_against_facts *f, char *out, size_t size) {
+/* The causes that the facts leave open, each behind "; ". */
+static void causes_of(const bs_against_facts *f, bs_text *out) {
   const bs_machine *m = f->machine;
   const uint32_t width = f->ranks * f->threads;
-  uint32_t n = 0;
-  out[0] = '\0';
   if (f->disturbed > 0)
-    add(out, size, &n, "%llu of %llu pairs were disturbed", (unsigned long long)f->disturbed,
-        (unsigned long long)f->pairs);
+    bs_text_printf(out, "; %llu of %llu pairs were disturbed", (unsigned long long)f->disturbed,
+                   (unsigned long long)f->pairs);
   if (width > m->cores)
-    add(out, size, &n, "%u threads share %u cores", width, m->cores);
+    bs_text_printf(out, "; %u threads share %u cores", width, m->cores);
   else if (width > 1 && width < m->threads)
-    add(out, size, &n, "rates are known of one core and of all %u, not of %u", m->threads, width);
+    bs_text_printf(out, "; rates are known of one core and of all %u, not of %u", m->threads, width);
   if (m->spread > BS_SAME_PASSES)
-    add(out, size, &n, "passes of the machine's constants differed by %.0f %%", 100.0 * m->spread);
+    bs_text_printf(out, "; passes of the machine's constants differed by %.0f %%", 100.0 * m->spread);
   if (m->measured_at[0] != '\0')
-    add(out, size, &n,
-        "the stored constants are of %.8s, when others took %.0f %% of the processors' time (bsrun doctor "
+    bs_text_printf(
+        out,
+        "; the stored constants are of %.8s, when others took %.0f %% of the processors' time (bsrun doctor "
         "--measure takes new ones)",
         m->measured_at, 100.0 * fmax(m->others, 0.0));
-  if (n == 0) add(out, size, &n, "no cause is known (the kernel's rates are of 64 tokens and of one)");
+  if (out->size == 0)
+    bs_text_printf(out, "; no cause is known (the kernel's rates are of 64 tokens and of one)");
 }
 
 int bs_against_sentence(const bs_predicted *p, double measured, const bs_against_facts *f, char *out,
                         size_t size) {
   const bs_against a = bs_against_of(p, measured);
-  char causes[384];
+  bs_text causes = {0};
   if (a.below_bound) {
     snprintf(out, size,
              "%s: measured %.4g ms is below the bound %.4g ms: the constants are from another state of the "
@@ -76,8 +65,9 @@ int bs_against_sentence(const bs_predicted *p, double measured, const bs_against
     return 1;
   }
   if (!a.off) return 0;
-  causes_of(f, causes, sizeof causes);
+  causes_of(f, &causes);
   snprintf(out, size, "%s: measured %.4g ms, predicted %.4g ms (%.2f times as long): %s", f->arm,
-           1e3 * measured, 1e3 * p->kernel.total, a.ratio, causes);
+           1e3 * measured, 1e3 * p->kernel.total, a.ratio, causes.failed ? "out of memory" : causes.data + 2);
+  bs_text_free(&causes);
   return 1;
 }

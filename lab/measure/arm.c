@@ -387,9 +387,6 @@ int32_t bs_arm_reset(bs_arm *arm, bs_error *err) {
 uint32_t bs_arm_oversubscribed(const bs_arm *arm) {
   return (uint64_t)arm->c.world_size * arm->c.threads_per_rank > bs_machine_cores();
 }
-const char *bs_arm_name(const bs_arm *arm) {
-  return arm->name;
-}
 bs_span bs_arm_build(const bs_arm *arm) {
   double most = 0.0;
   for (uint32_t r = 0; r < arm->c.world_size; ++r) most = fmax(most, arm->building[r].all);

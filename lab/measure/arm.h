@@ -31,7 +31,6 @@ int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error
 int32_t bs_arm_follow(bs_arm *arm, const bs_told *told, bs_error *err);
 /* 1: it has more threads than this process has cores. */
 uint32_t bs_arm_oversubscribed(const bs_arm *arm);
-const char *bs_arm_name(const bs_arm *arm);
 /* Of the slowest rank, of the newest building. Packing is part of the building; of it alone. */
 bs_span bs_arm_build(const bs_arm *arm);
 bs_span bs_arm_pack(const bs_arm *arm);

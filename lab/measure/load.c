@@ -84,9 +84,9 @@ static double number(const json_t *object, const char *key) {
 
 /* row below 0: of the whole. keep: it may be kept all the same. */
 static void doubt(json_t *doubts, const char *list, json_int_t row, int keep, json_t *why) {
-  json_t *of = row < 0 ? json_null() : json_string(list), *at = row < 0 ? json_null() : json_integer(row);
+  json_t *at = row < 0 ? json_null() : json_integer(row);
   json_array_append_new(doubts,
-                        json_pack("{s:o,s:o,s:b,s:o?}", "list", of, "row", at, "keep", keep, "why", why));
+                        json_pack("{s:s?,s:o,s:b,s:o?}", "list", list, "row", at, "keep", keep, "why", why));
 }
 
 /* What others took, and what the load was, in words; more than `most`: 1. */

@@ -54,8 +54,8 @@ double bs_median(const double *values, size_t count) {
 
 /* ---- the interval ------------------------------------------------------------------------------- */
 
-/* The finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4. */
-double bs_student_tail(double t, uint32_t dof) {
+/* The probability of |T| > t, by the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4. */
+static double student_tail(double t, uint32_t dof) {
   const double angle = atan(fabs(t) / sqrt((double)dof)), c2 = cos(angle) * cos(angle);
   double term = dof % 2 == 0 ? 1.0 : cos(angle), sum = dof == 1 ? 0.0 : term;
   for (uint32_t k = dof % 2 == 0 ? 2 : 3; k + 2 <= dof; k += 2) {
@@ -70,7 +70,7 @@ double bs_student_quantile(double tail, uint32_t dof) {
   double low = 0.0, high = 1e6;
   for (int i = 0; i < 100; ++i) {
     const double middle = 0.5 * (low + high);
-    *(bs_student_tail(middle, dof) > tail ? &low : &high) = middle;
+    *(student_tail(middle, dof) > tail ? &low : &high) = middle;
   }
   return 0.5 * (low + high);
 }
@@ -178,7 +178,7 @@ static double nearest_log(const bs_comparison *c) {
 static double chance(const bs_comparison *c, double seen) {
   const double beyond = fabs(seen) - log1p(c->margin);
   if (c->pairs < MIN_PAIRS || c->groups < MIN_GROUPS || !c->one_side || beyond <= 0) return 1.0;
-  return c->error > 0 ? 0.5 * bs_student_tail(beyond / c->error, c->freedom) : 0.0;
+  return c->error > 0 ? 0.5 * student_tail(beyond / c->error, c->freedom) : 0.0;
 }
 
 /* The half width falls with the root of the pairs. It must fit between the ratio and the margin. */

@@ -73,8 +73,6 @@ int32_t bs_compare_series(const bs_series *subject, const bs_series *other, doub
                           bs_error *err);
 /* What to do about an UNCLEAR comparison, one sentence; empty for the other words. Returns out. */
 const char *bs_comparison_next(const bs_comparison *comparison, char *out, size_t size);
-/* Student's t with `dof` degrees of freedom (1 or more): the probability of |T| > t; and the t that is
- * exceeded with probability `tail`. */
-double bs_student_tail(double t, uint32_t dof);
+/* Student's t with `dof` degrees of freedom (1 or more): |T| exceeds it with probability `tail`. */
 double bs_student_quantile(double tail, uint32_t dof);
 #endif

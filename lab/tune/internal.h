@@ -30,8 +30,6 @@ typedef struct bs_decision {
  * remembers their entries and decides them. What stands against measuring becomes their why. */
 int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_case *arm, uint32_t index,
                         bs_decision *decisions, size_t n, double seconds, bs_error *err);
-/* Is it settled by measuring at all: are there two candidates? */
-int bs_decision_open(const bs_decision *decision);
-/* Is it one of this world that is open and still the default? */
+/* Is it one of this world that has two candidates, and is it still the default? */
 int bs_decision_waits(const bs_decision *decision, uint32_t arm);
 #endif

@@ -81,12 +81,13 @@ const json_t *bs_tuner_find(const bs_tuner *tuner, const json_t *asked) {
   return bs_tune_cache_find(&tuner->cache, asked);
 }
 
-int bs_decision_open(const bs_decision *d) {
+/* Is it settled by measuring at all: are there two candidates? */
+static int has_rivals(const bs_decision *d) {
   return json_array_size(json_object_get(d->asked, "candidates")) > 1;
 }
 
 int bs_decision_waits(const bs_decision *d, uint32_t arm) {
-  return d->arm == arm && strcmp(d->origin, "default") == 0 && bs_decision_open(d);
+  return d->arm == arm && strcmp(d->origin, "default") == 0 && has_rivals(d);
 }
 
 /* ---- what is known -------------------------------------------------------------------------- */
@@ -142,7 +143,7 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
   } else if (named != NULL) {
     d->choice = named;
     d->origin = "pinned";
-  } else if (bs_decision_open(d) && (d->entry = bs_tune_cache_find(&t->cache, d->asked)) != NULL) {
+  } else if (has_rivals(d) && (d->entry = bs_tune_cache_find(&t->cache, d->asked)) != NULL) {
     size_t i;
     const json_t *fresh;
     d->choice = bs_tune_text(d->entry, "choice");
@@ -189,7 +190,7 @@ static void give_reason(work *w, uint32_t arm, const char *why) {
   for (size_t i = 0; i < w->n; i++) {
     bs_decision *d = &w->decisions[i];
     if (d->arm == arm && strcmp(d->origin, "default") == 0 && d->why[0] == '\0')
-      snprintf(d->why, sizeof d->why, "%s", bs_decision_open(d) ? why : "the only one that serves");
+      snprintf(d->why, sizeof d->why, "%s", has_rivals(d) ? why : "the only one that serves");
   }
 }
 
@@ -271,7 +272,7 @@ static int32_t write_choices(work *w, bs_error *err) {
     const bs_decision *d = &w->decisions[i];
     bs_text t = {0};
     if (json_array_append_new(e->choice_record, record_of(d)) != 0) return no_memory(err);
-    if (!bs_decision_open(d)) continue;
+    if (!has_rivals(d)) continue;
     bs_text_printf(&t, "%s" ARROW "%s", bs_tune_text(d->asked, "key"), d->choice);
     if (t.failed) return no_memory(err);
     e->choices[e->n_choices++] = t.data;
