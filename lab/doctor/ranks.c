@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "lab/doctor/doctor.h"
+#include "lab/peers/exchange.h"
 
 enum { VALUES = 257 }; /* more than a cache line, and no whole number of vectors */
 
@@ -52,13 +53,7 @@ static int32_t add_ranks(bs_rank *rank, uint32_t index, float *sums, bs_error *e
   bs_tensor t = {0};
   bs_coll_plan *plan = NULL;
   bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = BS_F32, .rank = 2, .dims = {1, VALUES}};
-  const bs_collective what = {.struct_size = sizeof what,
-                              .kind = BS_COLL_ALL_REDUCE,
-                              .dtype_in = BS_F32,
-                              .dtype_out = BS_F32,
-                              .rows = 1,
-                              .count = VALUES,
-                              .site = "doctor.all_reduce"};
+  const bs_collective what = bs_exchange_of(BS_COLL_ALL_REDUCE, BS_F32, VALUES, 0, "doctor.all_reduce");
   for (int i = 0; i < VALUES; i++) mine[i] = (float)index + (float)i;
   int32_t rc = bs_source_from_memory(mine, BS_F32, 1, VALUES, VALUES, &source, err);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &desc, BS_LIFE_SCRATCH, &t, err);

@@ -76,7 +76,7 @@ void bs_disturb_read(const bs_disturb_source *s, bs_disturb *out) {
   out->known[BS_DISTURB_THROTTLE] = throttled_here(s, text, &out->count[BS_DISTURB_THROTTLE]) != 0;
 }
 
-static int read_file(void *user, const char *path, char *text, size_t size) {
+int bs_disturb_file(void *user, const char *path, char *text, size_t size) {
   (void)user;
   FILE *f = fopen(path, "re");
   if (f == NULL) return 0;
@@ -87,7 +87,7 @@ static int read_file(void *user, const char *path, char *text, size_t size) {
 }
 
 void bs_disturb_host(void *user, bs_disturb *out) {
-  const bs_disturb_source source = {NULL, read_file};
+  const bs_disturb_source source = {NULL, bs_disturb_file};
   (void)user;
   bs_disturb_read(&source, out);
 }

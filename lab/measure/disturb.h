@@ -30,6 +30,7 @@ typedef struct bs_disturb_source {
   /* The text of a file, NUL-terminated, cut to size; 0 when it cannot be read. */
   int (*read)(void *user, const char *path, char *text, size_t size);
 } bs_disturb_source;
+int bs_disturb_file(void *user, const char *path, char *text, size_t size); /* this machine's; no user */
 void bs_disturb_read(const bs_disturb_source *source, bs_disturb *out);
 /* "stolen time", "involuntary switches", "throttling". */
 const char *bs_disturb_name(uint32_t kind);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "lab/measure/constants.h"
+#include "lab/measure/disturb.h"
 
 enum { TEXT = 65536, FIELDS = 8, IDLE = 3, IO_WAIT = 4, STEAL = 7 };
 /* Half of the tenth to which a constant is known: the best of some passes loses less than others take. */
@@ -37,12 +38,6 @@ void bs_load_read(const char *stat, const char *loadavg, const uint8_t *cores, s
   }
 }
 
-static void read_text(const char *path, char *out, size_t size) {
-  FILE *f = fopen(path, "re");
-  out[f != NULL ? fread(out, 1, size - 1, f) : 0] = '\0';
-  if (f != NULL) fclose(f);
-}
-
 static double used(int who) {
   struct rusage u;
   if (getrusage(who, &u) != 0) return 0.0;
@@ -51,11 +46,11 @@ static double used(int who) {
 }
 
 void bs_load_now(bs_load *out) {
-  char loadavg[128], *stat = malloc(TEXT);
+  char loadavg[128] = "", *stat = calloc(TEXT, 1);
   uint8_t cores[CPU_SETSIZE] = {0};
   cpu_set_t set;
-  if (stat != NULL) read_text("/proc/stat", stat, TEXT);
-  read_text("/proc/loadavg", loadavg, sizeof loadavg);
+  if (stat != NULL) bs_disturb_file(NULL, "/proc/stat", stat, TEXT);
+  bs_disturb_file(NULL, "/proc/loadavg", loadavg, sizeof loadavg);
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     for (size_t i = 0; i < CPU_SETSIZE; ++i) cores[i] = CPU_ISSET(i, &set) != 0;
   bs_load_read(stat != NULL ? stat : "", loadavg, cores, CPU_SETSIZE, out);

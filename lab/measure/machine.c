@@ -15,6 +15,7 @@
 #include "lab/measure/arm.h"
 #include "lab/measure/peak.h"
 #include "lab/measure/reading.h"
+#include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
 
 enum {
@@ -210,13 +211,7 @@ static int32_t time_all_reduce(bs_rank *rank, uint64_t count, uint64_t calls, do
   desc.dims[1] = (int64_t)count;
   bs_tensor t = {0};
   bs_coll_plan *plan = NULL;
-  const bs_collective what = {.struct_size = sizeof what,
-                              .kind = BS_COLL_ALL_REDUCE,
-                              .dtype_in = BS_F32,
-                              .dtype_out = BS_F32,
-                              .rows = 1,
-                              .count = count,
-                              .site = "lab.machine"};
+  const bs_collective what = bs_exchange_of(BS_COLL_ALL_REDUCE, BS_F32, count, 0, "lab.machine");
   int32_t rc = api->tensor_alloc(rank, &desc, BS_LIFE_SCRATCH, &t, err);
   if (rc == BS_OK) rc = api->collective_prepare(rank, &what, &plan, err);
   double best = 1e30;

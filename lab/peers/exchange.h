@@ -25,6 +25,8 @@ int bs_exchange_joint(const bs_world *world);
 /* Every rank's parcel to rank 0, where of_rank[r] of each other rank is filled, for the caller to free. A
  * world of processes alone: all of them call it after a run. `mine` that failed is an error on all. */
 int32_t bs_exchange_parcels(bs_world *world, const bs_parcel *mine, bs_parcel *of_rank, bs_error *err);
+/* A collective of one row whose sums have the dtype of what is sent. */
+bs_collective bs_exchange_of(uint32_t kind, uint32_t dtype, uint64_t count, uint32_t root, const char *site);
 /* n numbers of each rank to all, [world_size][n]; within a run, by every rank. */
 int32_t bs_exchange_numbers(bs_rank *rank, const char *site, const double *mine, uint32_t n, double *out_all,
                             bs_error *err);

@@ -117,16 +117,12 @@ static json_t *this_isa(void) {
 }
 
 int32_t bs_grades_open(const char *path, bs_grades *out, bs_error *err) {
-  char *text = NULL;
-  size_t size = 0;
   memset(out, 0, sizeof *out);
   out->isa = this_isa();
   out->entries = json_array();
   if (out->isa == NULL || out->entries == NULL) return no_memory(err);
   if (path == NULL) return BS_OK;
-  int32_t rc = bs_lines_read(&words, path, &text, &size, &out->unread, err);
-  if (rc == BS_OK) rc = bs_lines_each(text, size, take_line, out, err);
-  free(text);
+  const int32_t rc = bs_lines_load(&words, path, &out->unread, take_line, out, err);
   if (rc != BS_OK) return rc;
   out->path = bs_strdup(path);
   return out->path != NULL ? BS_OK : no_memory(err);

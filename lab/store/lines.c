@@ -90,16 +90,19 @@ int32_t bs_lines_read(const bs_lines_words *words, const char *path, char **out,
   return rc;
 }
 
-int32_t bs_lines_each(const char *text, size_t size,
+int32_t bs_lines_load(const bs_lines_words *words, const char *path, uint64_t *out_unread,
                       int32_t (*each)(void *user, const char *line, size_t size, bs_error *err), void *user,
                       bs_error *err) {
-  int32_t rc = BS_OK;
+  char *text = NULL;
+  size_t size = 0;
+  int32_t rc = bs_lines_read(words, path, &text, &size, out_unread, err);
   for (size_t at = 0; rc == BS_OK && at < size;) {
     const char *end = memchr(text + at, '\n', size - at);
     const size_t length = end != NULL ? (size_t)(end - text) - at : size - at;
     if (length > 0) rc = each(user, text + at, length, err);
     at += length + 1;
   }
+  free(text);
   return rc;
 }
 

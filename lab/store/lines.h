@@ -19,8 +19,9 @@ typedef struct bs_lines_words {
  * for a file that cannot be read, or is none. */
 int32_t bs_lines_read(const bs_lines_words *words, const char *path, char **out, size_t *out_size,
                       uint64_t *out_unread, bs_error *err);
-/* Calls each(user, line, size) for every line that is not empty; ends with what it returns when not BS_OK. */
-int32_t bs_lines_each(const char *text, size_t size,
+/* The same, and calls each(user, line, size) for every line that is not empty; ends with what that returns
+ * when not BS_OK. */
+int32_t bs_lines_load(const bs_lines_words *words, const char *path, uint64_t *out_unread,
                       int32_t (*each)(void *user, const char *line, size_t size, bs_error *err), void *user,
                       bs_error *err);
 /* mkdir -p of the folder that holds `path`. BS_IO. */

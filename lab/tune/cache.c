@@ -56,16 +56,12 @@ static json_t *machine_key(void) {
 }
 
 int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err) {
-  char *text = NULL;
-  size_t size = 0;
   memset(out, 0, sizeof *out);
   out->machine = machine_key();
   out->entries = json_array();
   if (out->machine == NULL || out->entries == NULL) return no_memory(err);
   if (path == NULL) return BS_OK;
-  int32_t rc = bs_lines_read(&words, path, &text, &size, &out->unread, err);
-  if (rc == BS_OK) rc = bs_lines_each(text, size, take_line, out, err);
-  free(text);
+  const int32_t rc = bs_lines_load(&words, path, &out->unread, take_line, out, err);
   if (rc != BS_OK) return rc;
   out->path = bs_strdup(path);
   return out->path != NULL ? BS_OK : no_memory(err);
@@ -84,16 +80,9 @@ int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *er
 
 /* Is `c` among the entry's candidates, the same plugin file answering the same? */
 static int known(const json_t *entry, const json_t *c) {
-  static const char *const parts[] = {"name", "how", "plugin"};
-  size_t i;
-  const json_t *row;
-  json_array_foreach(json_object_get(entry, "candidates"), i, row) {
-    int same = 1;
-    for (size_t k = 0; k < 3; k++)
-      same = same && json_equal(json_object_get(row, parts[k]), json_object_get(c, parts[k]));
-    if (same) return 1;
-  }
-  return 0;
+  const json_t *row = bs_tune_row(json_object_get(entry, "candidates"), bs_tune_text(c, "name"));
+  return row != NULL && json_equal(json_object_get(row, "how"), json_object_get(c, "how")) &&
+         json_equal(json_object_get(row, "plugin"), json_object_get(c, "plugin"));
 }
 
 static int fits(const json_t *entry, const json_t *asked) {
