@@ -188,25 +188,19 @@ static int32_t check_choice(const bs_node *node, const bs_key *key, bs_error *er
   return BS_CONFIG;
 }
 
+/* Every bound of a whole number is one that a double holds, or the largest that there is. */
 static int32_t check_number(const bs_node *root, const bs_node *node, const bs_key *key, bs_error *err) {
-  int32_t rc;
-  if (key->type == BS_KEY_INT) {
-    int64_t value = 0, low, high;
-    rc = bs_config_i64(root, key->path, 0, &value, err);
-    if (rc != BS_OK || key->range == NULL) return rc;
-    char *end;
-    low = strtoll(key->range, &end, 10);
-    if (end == key->range || strncmp(end, "..", 2) != 0) return BS_OK;
-    high = strtoll(end + 2, NULL, 10);
-    return value < low || value > high ? range_error(node, key, err) : BS_OK;
-  }
+  int64_t whole = 0;
   double value = 0, low, high;
-  rc = bs_config_f64(root, key->path, 0, &value, err);
-  if (rc != BS_OK || key->range == NULL) return rc;
-  const char *dots = strstr(key->range, "..");
   char first[32];
-  snprintf(first, sizeof first, "%.*s", dots == NULL ? 0 : (int)(dots - key->range), key->range);
-  if (dots == NULL || !bs_parse_f64(first, &low) || !bs_parse_f64(dots + 2, &high)) return BS_OK;
+  const int is_whole = key->type == BS_KEY_INT;
+  const int32_t rc = is_whole ? bs_config_i64(root, key->path, 0, &whole, err)
+                              : bs_config_f64(root, key->path, 0, &value, err);
+  const char *dots = rc != BS_OK || key->range == NULL ? NULL : strstr(key->range, "..");
+  if (dots == NULL) return rc;
+  if (is_whole) value = (double)whole;
+  snprintf(first, sizeof first, "%.*s", (int)(dots - key->range), key->range);
+  if (!bs_parse_f64(first, &low) || !bs_parse_f64(dots + 2, &high)) return BS_OK;
   return value < low || value > high ? range_error(node, key, err) : BS_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "lab/gate/faults.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,9 @@
 #include "lab/gate/activation.h"
 #include "lab/gate/faults_mixed.h"
 #include "lab/gate/faults_noise.h"
+#include "lab/gate/views.h"
 #include "lab/phase/place.h"
+#include "lab/phase/train.h"
 #include "lab/phase/whole.h"
 
 typedef struct wrapped {
@@ -63,16 +66,12 @@ int bs_fault_of_slope(uint32_t kind) {
  */
 static void activate(void *user, void *y, int64_t count, uint32_t dtype) {
   const bs_fault *fault = user;
-  for (int64_t i = 0; bs_fault_of_slope(fault->kind) && i < count; ++i)
-    bs_store_f64(dtype, y, i, bs_activation_value(fault->activation, bs_load_f64(dtype, y, i)));
+  if (bs_fault_of_slope(fault->kind)) bs_train_activate(fault->activation, y, count, dtype);
 }
 
 static void through_slope(void *user, const void *y, void *dy, int64_t count, uint32_t dtype) {
   const bs_fault *fault = user;
-  for (int64_t i = 0; fault->kind == BS_FAULT_SLOPE_AT_Y && i < count; ++i)
-    bs_store_f64(
-        dtype, dy, i,
-        bs_load_f64(dtype, dy, i) * bs_activation_slope_at(fault->activation, bs_load_f64(dtype, y, i)));
+  if (fault->kind == BS_FAULT_SLOPE_AT_Y) bs_train_slope_at_y(fault->activation, y, dy, count, dtype);
 }
 
 /* Sums over ranks: reduced, or exchanged as they are and joined by each rank. */
@@ -124,12 +123,8 @@ static int32_t read_changed(void *ctx, int64_t row, int64_t nrows, const bs_part
       if (fault->kind == BS_FAULT_INDEX_SWAPPED) values[fault->other] = keep;
     }
     const int64_t count = cols ? cols->count : K;
-    for (int64_t j = 0; j < count; ++j) {
-      const int64_t k = !cols                               ? j
-                        : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j]
-                                                            : cols->begin + j;
-      bs_store_f64(dtype, out, i * out_stride + j, values[k]);
-    }
+    for (int64_t j = 0; j < count; ++j)
+      bs_store_f64(dtype, out, i * out_stride + j, values[bs_view_column(cols, j)]);
   }
   free(values);
   return rc;
@@ -375,6 +370,24 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
                            .hook = &fault->hook};
   *out = fault;
   return BS_OK;
+}
+
+int32_t bs_fault_into(uint32_t kind, bs_case *c, bs_case *out_run, bs_fault **out, bs_case_fault *hooks,
+                      bs_error *err) {
+  int32_t rc = BS_OK;
+  *out = NULL;
+  if (kind < BS_FAULT_COUNT_) {
+    rc = bs_fault_make(kind, c, out, hooks, err);
+    c->fault = hooks;
+  }
+  *out_run = *c;
+  out_run->spec.activation = bs_fault_activation(kind, &c->spec);
+  return rc;
+}
+
+void bs_fault_note(char *list, size_t size, const char *name, const char *more) {
+  const size_t used = strlen(list);
+  snprintf(list + used, size - used, "%s%s%s", used ? ", " : "", name, more);
 }
 
 void bs_fault_free(bs_fault *fault) {

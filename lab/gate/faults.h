@@ -56,6 +56,12 @@ typedef struct bs_fault bs_fault;
 int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out_fault, bs_case_fault *out_hooks,
                       bs_error *err);
 void bs_fault_free(bs_fault *fault);
+/* The fault (BS_FAULT_COUNT_: none) into c, by which a run is judged, and the case that is run for it: its
+ * layer may be built without its activation. */
+int32_t bs_fault_into(uint32_t kind, bs_case *c, bs_case *out_run, bs_fault **out_fault,
+                      bs_case_fault *out_hooks, bs_error *err);
+/* Adds a name, and what is said of it, to a list with commas. */
+void bs_fault_note(char *list, size_t size, const char *name, const char *more);
 /* 1: a collective that the fault hits was met. */
 int bs_fault_met(const bs_fault *fault);
 /* The activation of the layer that is built for the fault; what it is judged by stays the case's own. Faults

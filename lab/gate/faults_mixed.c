@@ -15,19 +15,13 @@ int bs_fault_is_mixed(uint32_t kind) {
          kind == BS_FAULT_SCALE_BLOCK;
 }
 
-static int by_block(const bs_case *c) {
-  for (uint32_t i = 0; i < c->spec.n_options; ++i)
-    if (strcmp(c->spec.option_keys[i], "mixed_scales") == 0)
-      return strcmp(c->spec.option_values[i], "block") == 0;
-  return 0;
-}
-
 const char *bs_fault_mixed_skip(uint32_t kind, const bs_case *c) {
   const int64_t high = bs_mixed_of(&c->spec);
   if (high < 0) return "columns in one precision";
   if (c->spec.K < 2 || c->spec.n_options > BS_SMALL_OPTIONS) return "too few columns";
   if (kind == BS_FAULT_SCALE_OTHER) return high < c->spec.K && c->spec.N > 1 ? NULL : "no two rows of 8 bits";
-  if (kind == BS_FAULT_SCALE_BLOCK && !by_block(c)) return "no scales of blocks";
+  if (kind == BS_FAULT_SCALE_BLOCK && strcmp(bs_case_option(&c->spec, "mixed_scales"), "block") != 0)
+    return "no scales of blocks";
   if (kind == BS_FAULT_SCALE_BLOCK) return c->spec.K - high > 128 ? NULL : "no two blocks";
   if (c->spec.mask == NULL || c->spec.mask->order == NULL) return "no order of columns";
   if (c->spec.reduce_dtype == BS_I8) return "sums in int8 steps are coarser than one column of 8 bits";

@@ -237,13 +237,7 @@ static int32_t inject(const bs_case *base, uint32_t kind, uint32_t loss, int *ou
   bs_gradient_verdict verdict;
   bs_case_fault hooks;
   bs_fault *fault = NULL;
-  int32_t rc = BS_OK;
-  if (kind < BS_FAULT_COUNT_) {
-    rc = bs_fault_make(kind, &c, &fault, &hooks, err);
-    c.fault = &hooks;
-  }
-  run = c;
-  run.spec.activation = bs_fault_activation(kind, &c.spec);
+  int32_t rc = bs_fault_into(kind, &c, &run, &fault, &hooks, err);
   if (rc == BS_OK) rc = bs_gradient_run(&run, loss, NULL, &result, err);
   if (rc == BS_OK) rc = bs_gradient_judge(&c, &result, 0, &verdict, err);
   if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
@@ -266,22 +260,12 @@ static int32_t inject_with_its_loss(const bs_case *c, uint32_t kind, int *out_me
   return rc;
 }
 
-static void note_missed(char *missed, size_t size, const char *name) {
-  const size_t used = strlen(missed);
-  snprintf(missed + used, size - used, "%s%s", used ? ", " : "", name);
-}
-
 /* The last one is no fault: what is caught without one was not caught for it. */
 int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out_caught,
                                char *missed, size_t size, bs_error *err) {
   *out_injected = *out_caught = 0;
   missed[0] = '\0';
-  bs_layer_spec spec = like->spec;
-  spec.B = 16;
-  spec.N = 96;
-  spec.K = 256;
-  spec.has_bias = 1;
-  spec.flags |= BS_LAYER_BACKWARD;
+  bs_layer_spec spec = bs_small_spec(like, BS_LAYER_BACKWARD);
   bs_proposal proposal = {.struct_size = sizeof proposal};
   bs_small subject;
   bs_case c;
@@ -300,7 +284,7 @@ int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint
     ++*out_injected;
     *out_caught += (uint32_t)caught;
     if (rc == BS_OK && !caught)
-      note_missed(missed, size, kind < BS_FAULT_COUNT_ ? bs_fault_name(kind) : "(none)");
+      bs_fault_note(missed, size, kind < BS_FAULT_COUNT_ ? bs_fault_name(kind) : "(none)", "");
   }
   bs_small_close(&subject);
   return rc;

@@ -82,15 +82,13 @@ static int32_t count_wrong(const bs_case *c, const bs_case_result *result, const
 
 int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, bs_gate *gate, bs_error *err) {
   const bs_layer_spec *s = &c->spec;
-  const char *half = NULL;
+  const char *half = bs_case_option(s, "half");
   bs_mask fixed;
   const bs_mask *mask = s->mask;
   const bs_kept *kept = NULL;
   uint64_t wrong = 0;
   bs_gate_set(gate, "HALF", -1, 0.0, 0.0);
-  for (uint32_t i = 0; i < s->n_options; ++i)
-    if (strcmp(s->option_keys[i], "half") == 0) half = s->option_values[i];
-  if (half == NULL || (half[0] != '0' && half[0] != '1')) {
+  if (half[0] != '0' && half[0] != '1') {
     bs_gate_skip(gate, "no half of a mask is asked for");
     return BS_OK;
   }

@@ -74,21 +74,15 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   if (rc != BS_OK) return rc;
   bs_small_case(like, &spec, &subject, &c);
   c.gate = gate->name;
-  if (fault_kind < BS_FAULT_COUNT_) {
-    rc = bs_fault_make(fault_kind, &c, &fault, &hooks, err);
-    c.fault = &hooks;
-  }
-  bs_case run = c;
-  run.spec.activation = bs_fault_activation(fault_kind, &c.spec);
+  bs_case run;
+  rc = bs_fault_into(fault_kind, &c, &run, &fault, &hooks, err);
   if (rc == BS_OK) rc = bs_case_run(&run, &result, err);
   uint64_t inexact = 0;
   int64_t judged = 0;
   if (rc == BS_OK && bs_case_judged(&c))
     rc = count_inexact(&c, &result, max_features, &inexact, &gate->rank, &judged, err);
   if (rc == BS_OK) {
-    gate->value = (double)inexact;
-    gate->limit = 0;
-    gate->state = inexact ? BS_GATE_FAIL : BS_GATE_PASS;
+    bs_gate_set(gate, "T5", gate->rank, (double)inexact, 0.0);
     snprintf(gate->text, sizeof gate->text,
              "%llu of %lld outputs on %u rank(s) differ from the int64 product%s%s%s",
              (unsigned long long)inexact, (long long)judged, result.world_size,
@@ -108,11 +102,6 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
 /* ---- T6 ------------------------------------------------------------------------------------------- */
 
 const char *const bs_fault_gate_names[BS_FAULT_GATES] = {"T1", "T2.feature", "T2.token", "T3", "T4"};
-
-static void note(char *list, size_t size, const char *name, const char *more) {
-  const size_t used = strlen(list);
-  snprintf(list + used, size - used, "%s%s%s", used ? ", " : "", name, more);
-}
 
 /* How far a fault that all ranks share moves the exact outputs (bs_verdict_shift); INFINITY of the others. */
 static int32_t shift_of(const bs_case *c, uint32_t kind, const bs_case_fault *hooks,
@@ -141,15 +130,9 @@ static int32_t inject(const bs_case *base, uint32_t kind, uint32_t *out_gates, u
   bs_case_fault hooks;
   bs_fault *fault = NULL;
   bs_verdict verdict = {0};
-  int32_t rc = BS_OK;
   *out_gates = *out_judged = 0;
   *out_shift = INFINITY;
-  if (kind < BS_FAULT_COUNT_) {
-    rc = bs_fault_make(kind, &c, &fault, &hooks, err);
-    c.fault = &hooks;
-  }
-  run = c;
-  run.spec.activation = bs_fault_activation(kind, &c.spec);
+  int32_t rc = bs_fault_into(kind, &c, &run, &fault, &hooks, err);
   if (rc == BS_OK) rc = bs_case_run(&run, &result, err);
   if (rc == BS_OK) rc = bs_verdict_make(&c, &result, 0, &verdict, err);
   for (uint32_t g = 0; rc == BS_OK && g < verdict.n_gates && g < BS_FAULT_GATES; ++g) {
@@ -168,7 +151,7 @@ static int32_t inject_integer(const bs_case *c, bs_fault_report *out, bs_error *
   const int32_t rc = bs_integer_gate(c, BS_FAULT_WEIGHT_LOST, 0, &gate, err);
   ++out->injected;
   out->caught += gate.state == BS_GATE_FAIL;
-  if (gate.state != BS_GATE_FAIL) note(out->missed, sizeof out->missed, "integer weight_lost", "");
+  if (gate.state != BS_GATE_FAIL) bs_fault_note(out->missed, sizeof out->missed, "integer weight_lost", "");
   return rc;
 }
 
@@ -177,17 +160,13 @@ static void dead_gates(uint32_t judged, int diverges, bs_fault_report *out) {
   for (uint32_t g = 0; g < BS_FAULT_GATES; ++g)
     if ((judged >> g & 1u) && out->n_by[g] == 0 && (g < 4 || diverges)) {
       ++out->injected;
-      note(out->missed, sizeof out->missed, bs_fault_gate_names[g], " catches nothing");
+      bs_fault_note(out->missed, sizeof out->missed, bs_fault_gate_names[g], " catches nothing");
     }
 }
 
 int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out, bs_error *err) {
   memset(out, 0, sizeof *out);
-  bs_layer_spec spec = like->spec;
-  spec.B = 16;
-  spec.N = 96;
-  spec.K = 256;
-  spec.has_bias = 1;
+  bs_layer_spec spec = bs_small_spec(like, 0);
   bs_proposal proposal = {.struct_size = sizeof proposal};
   bs_small subject;
   uint32_t judged = 0;
@@ -205,14 +184,15 @@ int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out, bs_error *err) 
     rc = inject(&c, kind, &gates, &judged, &shift, err); /* the last is no fault, and must pass */
     if (!bs_case_judged(&c)) continue;
     if (kind < BS_FAULT_COUNT_ && shift <= 2.0) {
-      note(out->hidden, sizeof out->hidden, bs_fault_name(kind), "");
+      bs_fault_note(out->hidden, sizeof out->hidden, bs_fault_name(kind), "");
       continue;
     }
     ++out->injected;
     if ((gates != 0) == (kind < BS_FAULT_COUNT_))
       ++out->caught;
     else
-      note(out->missed, sizeof out->missed, kind < BS_FAULT_COUNT_ ? bs_fault_name(kind) : "(none)", "");
+      bs_fault_note(out->missed, sizeof out->missed, kind < BS_FAULT_COUNT_ ? bs_fault_name(kind) : "(none)",
+                    "");
     if (kind == BS_FAULT_COUNT_) break;
     out->caught_by[kind] = gates;
     for (uint32_t g = 0; g < BS_FAULT_GATES; ++g) out->n_by[g] += gates >> g & 1u;

@@ -10,6 +10,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/gate/views.h"
 
 int64_t bs_mixed_wanted(uint32_t n, const char *const *keys, const char *const *values) {
   for (uint32_t i = 0; i < n; ++i)
@@ -17,16 +18,9 @@ int64_t bs_mixed_wanted(uint32_t n, const char *const *keys, const char *const *
   return -1;
 }
 
-static const char *option(const bs_layer_spec *spec, const char *key, const char *fallback) {
-  for (uint32_t i = 0; i < spec->n_options; ++i)
-    if (strcmp(spec->option_keys[i], key) == 0 && spec->option_values[i][0] != '\0')
-      return spec->option_values[i];
-  return fallback;
-}
-
 /* Anything else: the method refuses it by itself. */
 static void read_format(const bs_layer_spec *spec, bs_mixed *m) {
-  const char *dtype = option(spec, "mixed_dtype", "i8"), *scales = option(spec, "mixed_scales", "row");
+  const char *dtype = bs_case_option(spec, "mixed_dtype"), *scales = bs_case_option(spec, "mixed_scales");
   m->dtype = strcmp(dtype, "f8e4m3") == 0 ? BS_F8E4M3 : strcmp(dtype, "f8e5m2") == 0 ? BS_F8E5M2 : BS_I8;
   m->scales = strcmp(scales, "tensor") == 0  ? BS_MIXED_BY_TENSOR
               : strcmp(scales, "block") == 0 ? BS_MIXED_BY_BLOCK
@@ -76,8 +70,7 @@ static int32_t share(bs_mixed *m, const bs_mask *given, int high, uint32_t *plac
     const int32_t rc = bs_partition_make(&mask, n, r, m->ranks, &p, err);
     if (rc != BS_OK) return rc;
     memset(mine, 0, (size_t)n + 1);
-    for (int64_t i = 0; i < p->count; ++i)
-      mine[p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i] = 1;
+    for (int64_t i = 0; i < p->count; ++i) mine[bs_view_column(p, i)] = 1;
     for (int64_t k = 0; k < m->K; ++k)
       if (m->is_high[k] == high && mine[place[k]]) m->group[k] = r;
     bs_partition_free(p);
@@ -217,12 +210,8 @@ static int32_t read_rounded(void *ctx, int64_t row, int64_t nrows, const bs_part
     bs_mixed_round(m, bs_mixed_shared_of(m, view->part, row + i, view->inner->rows), values, values + m->K,
                    NULL);
     const int64_t count = cols ? cols->count : m->K;
-    for (int64_t j = 0; j < count; ++j) {
-      const int64_t k = !cols                               ? j
-                        : cols->kind == BS_PARTITION_GATHER ? (int64_t)cols->columns[j]
-                                                            : cols->begin + j;
-      bs_store_f64(dtype, out, i * out_stride + j, values[k]);
-    }
+    for (int64_t j = 0; j < count; ++j)
+      bs_store_f64(dtype, out, i * out_stride + j, values[bs_view_column(cols, j)]);
   }
   free(values);
   return rc;

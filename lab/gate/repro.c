@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/gate/judge.h"
 
 const char *bs_repro_name(uint32_t repro) {
   static const char *const names[] = {"R0", "R1", "R2", "R3", "R4"};
@@ -78,9 +79,7 @@ static int32_t again(const bs_case *c, const bs_case_result *result, int64_t fir
 }
 
 static void settle(bs_gate *gate, const char *name, int64_t wrong, const char *text) {
-  *gate = (bs_gate){.name = "", .rank = -1, .value = (double)wrong};
-  snprintf(gate->name, sizeof gate->name, "%s", name);
-  gate->state = wrong ? BS_GATE_FAIL : BS_GATE_PASS;
+  bs_gate_set(gate, name, -1, (double)wrong, 0.0);
   snprintf(gate->text, sizeof gate->text, "%s%s", wrong ? "other bits: " : "the same bits: ", text);
 }
 

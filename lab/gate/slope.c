@@ -78,16 +78,7 @@ static int32_t reference_of_z(const bs_case *c, const bs_case_result *result, bs
   bs_case teller = *c;
   bs_owners owners = bs_owners_of(c, result);
   int32_t rc = bs_case_column_ranks(c, result, &column_rank, err);
-  const bs_reference_request request = {.x = c->x,
-                                        .w = c->w,
-                                        .bias = c->spec.has_bias ? c->bias : NULL,
-                                        .world_size = result->world_size,
-                                        .column_rank = column_rank,
-                                        .owners = bs_owners_by_row(result) ? bs_owners_read : NULL,
-                                        .owners_ctx = &owners,
-                                        .terms = bs_owners_terms(result),
-                                        .tell = bs_case_tell_user,
-                                        .tell_user = &teller};
+  const bs_reference_request request = bs_verdict_request(c, result, column_rank, &owners, &teller);
   if (rc == BS_OK) rc = bs_reference_compute(&request, out, err);
   free(column_rank);
   return rc;

@@ -9,6 +9,16 @@
 #include "core/base/error.h"
 #include "lab/gate/mixed.h"
 
+bs_layer_spec bs_small_spec(const bs_case *like, uint32_t flags) {
+  bs_layer_spec spec = like->spec;
+  spec.B = 16;
+  spec.N = 96;
+  spec.K = 256;
+  spec.has_bias = 1;
+  spec.flags |= flags;
+  return spec;
+}
+
 void bs_small_close(bs_small *s) {
   if (s->workload && s->instance) s->workload->close(s->instance);
   free(s->order);

@@ -17,6 +17,8 @@ typedef struct bs_small {
   char mixed[24];
 } bs_small;
 
+/* like's layer of 16 tokens, 96 x 256 and a bias, with these flags too. */
+bs_layer_spec bs_small_spec(const bs_case *like, uint32_t flags);
 /* The workload `name` at the sizes of spec, and its sources. A mask of spec that is an order of more or fewer
  * columns is replaced by one that fits: before this no method can be asked about spec. So is the number of
  * columns that a layer in two precisions keeps high. */

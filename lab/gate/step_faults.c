@@ -8,6 +8,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
+#include "lab/gate/faults.h"
 #include "lab/gate/small.h"
 #include "lab/gate/step.h"
 
@@ -106,21 +107,11 @@ static int32_t inject_with_its_loss(const bs_case *c, const bs_train_options *op
   return rc;
 }
 
-static bs_layer_spec small_spec(const bs_case *like, const bs_train_options *o) {
-  bs_layer_spec spec = like->spec;
-  spec.B = 16;
-  spec.N = 96;
-  spec.K = 256;
-  spec.has_bias = 1;
-  spec.flags |= bs_train_flags(o);
-  return spec;
-}
-
 int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options, uint32_t *out_injected,
                            uint32_t *out_caught, char *missed, size_t size, bs_error *err) {
   *out_injected = *out_caught = 0;
   missed[0] = '\0';
-  bs_layer_spec spec = small_spec(like, options);
+  bs_layer_spec spec = bs_small_spec(like, bs_train_flags(options));
   bs_train_options o = *options;
   o.lr = o.optimizer == BS_OPT_ADAMW ? 0.05 : 1.0; /* steps that no rounding hides */
   o.loss = BS_LOSS_MSE_ZERO;
@@ -142,8 +133,7 @@ int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options,
     ++*out_injected;
     *out_caught += (uint32_t)caught;
     if (rc != BS_OK || caught) continue;
-    const size_t used = strlen(missed);
-    snprintf(missed + used, size - used, "%s%s", used ? ", " : "", names[o.fault]);
+    bs_fault_note(missed, size, names[o.fault], "");
   }
   bs_small_close(&subject);
   return rc;
@@ -156,7 +146,7 @@ int32_t bs_step_integer_gate(const bs_case *like, const bs_train_options *option
     snprintf(out->text, sizeof out->text, "AdamW divides: T1 to T3 judge it");
     return BS_OK;
   }
-  bs_layer_spec spec = small_spec(like, options);
+  bs_layer_spec spec = bs_small_spec(like, bs_train_flags(options));
   if (BS_DTYPE_BYTES(spec.w_dtype) == 1) { /* whole numbers up to 16 or 8 */
     snprintf(out->text, sizeof out->text, "%s has too few whole numbers for exact steps: T1 to T3 judge it",
              bs_dtype_name(spec.w_dtype));

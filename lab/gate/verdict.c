@@ -134,6 +134,21 @@ static void close_yardstick(yardstick *y) {
   bs_reference_free(&y->bounds);
 }
 
+bs_reference_request bs_verdict_request(const bs_case *c, const bs_case_result *result,
+                                        const uint32_t *column_rank, struct bs_owners *owners,
+                                        bs_case *teller) {
+  return (bs_reference_request){.x = c->x,
+                                .w = c->w,
+                                .bias = c->spec.has_bias ? c->bias : NULL,
+                                .world_size = result->world_size,
+                                .column_rank = column_rank,
+                                .owners = bs_owners_by_row(result) ? bs_owners_read : NULL,
+                                .owners_ctx = owners,
+                                .terms = bs_owners_terms(result),
+                                .tell = bs_case_tell_user,
+                                .tell_user = teller};
+}
+
 /* result: which rank has what. The caller closes it, whatever is returned. */
 static int32_t open_yardstick(const bs_case *c, const bs_case_result *result, int64_t max_features,
                               const bs_verdict_within *within, yardstick *out, bs_error *err) {
@@ -150,18 +165,11 @@ static int32_t open_yardstick(const bs_case *c, const bs_case_result *result, in
   if (rc == BS_OK) rc = bs_mixed_source(&views[0], &mixed, BS_MIXED_X, c->x, &x, err);
   if (rc == BS_OK) rc = bs_mixed_source(&views[1], &mixed, BS_MIXED_W, c->w, &w, err);
   bs_owners owners = bs_owners_of(c, result);
-  const bs_reference_request request = {.x = &x,
-                                        .w = &w,
-                                        .bias = c->spec.has_bias ? c->bias : NULL,
-                                        .world_size = result->world_size,
-                                        .column_rank = column_rank,
-                                        .owners = bs_owners_by_row(result) ? bs_owners_read : NULL,
-                                        .owners_ctx = &owners,
-                                        .terms = bs_owners_terms(result),
-                                        .max_features = max_features,
-                                        .activation = c->spec.activation,
-                                        .tell = bs_case_tell_user,
-                                        .tell_user = &teller};
+  bs_reference_request request = bs_verdict_request(c, result, column_rank, &owners, &teller);
+  request.x = &x;
+  request.w = &w;
+  request.max_features = max_features;
+  request.activation = c->spec.activation;
   if (rc == BS_OK) rc = bs_reference_compute(&request, &out->reference, err);
   out->reference.bias_error = within->bias_error;
   out->reference.gaps = within->gaps;

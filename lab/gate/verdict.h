@@ -44,6 +44,12 @@ int bs_verdict_passed(const bs_gate *gates, uint32_t count);
  * exact too. A fault may be injected (kind BS_FAULT_COUNT_: none). */
 int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_features, bs_gate *out_gate,
                         bs_error *err);
+struct bs_owners;
+/* What the reference of a finished case is asked for, all features without an activation: what is passed
+ * must outlive the request. */
+bs_reference_request bs_verdict_request(const bs_case *c, const bs_case_result *result,
+                                        const uint32_t *column_rank, struct bs_owners *owners,
+                                        bs_case *teller);
 /* The arithmetic of a layer spec. */
 bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec);
 #endif

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/gate/views.h"
 #include "lab/peers/peers.h"
 #include "lab/phase/joint.h"
 #include "lab/phase/owners.h"
@@ -45,6 +46,12 @@ void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t to
 
 void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total) {
   bs_case_tell(user, what, done, total);
+}
+
+const char *bs_case_option(const bs_layer_spec *spec, const char *key) {
+  for (uint32_t i = 0; i < spec->n_options; ++i)
+    if (strcmp(spec->option_keys[i], key) == 0) return spec->option_values[i];
+  return "";
 }
 
 bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank) {
@@ -339,9 +346,7 @@ int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uin
   if (!ranks) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column map");
   for (uint32_t r = 0; r < result->world_size; ++r) {
     const bs_partition *p = result->ranks[r].owns.columns;
-    for (int64_t i = 0; p && i < p->count; ++i) {
-      ranks[p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i] = r;
-    }
+    for (int64_t i = 0; p && i < p->count; ++i) ranks[bs_view_column(p, i)] = r;
   }
   *out = ranks;
   return BS_OK;

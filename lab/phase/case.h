@@ -86,6 +86,8 @@ typedef struct bs_case_result {
 void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total);
 /* The same as a bs_progress_fn; user: the bs_case. */
 void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total);
+/* The value of a method's option; "" without it. */
+const char *bs_case_option(const bs_layer_spec *spec, const char *key);
 /* The pieces of bs_case_run, for cases that do more than forward: a rank's layer and view of a source,
  * the world of a case, what a built layer owns (columns and positions copied). */
 bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank);

@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "formats/npy.h"
+#include "lab/gate/views.h"
 #include "lab/peers/exchange.h"
 
 typedef struct captured {
@@ -163,9 +164,7 @@ static int32_t write_columns(const bs_dump *dump, uint32_t rank, const bs_case *
   const int64_t count = p ? p->count : c->spec.K;
   int64_t *list = malloc((size_t)(count > 0 ? count : 1) * sizeof *list);
   if (!list) return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a column list");
-  for (int64_t i = 0; i < count; ++i) {
-    list[i] = !p ? i : p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[i] : p->begin + i;
-  }
+  for (int64_t i = 0; i < count; ++i) list[i] = bs_view_column(p, i);
   int32_t rc = write_array(dump, "columns", (int32_t)rank, BS_I64, 1, count, list, err);
   free(list);
   if (rc != BS_OK || mine->kept == NULL) return rc;

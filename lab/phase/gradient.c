@@ -9,7 +9,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
-#include "lab/peers/exchange.h"
+#include "lab/phase/joint.h"
 #include "lab/phase/loss.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
@@ -239,31 +239,29 @@ static void put_rank(bs_parcel *p, const bs_case *c, const bs_gradient_result *o
   put_features(p, &c->spec, out->y, own);
 }
 
-static int32_t get_rank(bs_parcel *p, const bs_case *c, bs_gradient_result *out, uint32_t r, bs_error *err) {
-  bs_gradient_rank *own = &out->ranks[r];
+typedef struct joined {
+  const bs_case *c;
+  bs_gradient_result *out;
+} joined;
+
+static int32_t get_rank(void *user, uint32_t r, bs_parcel *p, bs_error *err) {
+  const joined *j = user;
+  bs_gradient_rank *own = &j->out->ranks[r];
   bs_parcel_get(p, own, sizeof *own);
   own->dw = bs_parcel_get_block(p, NULL);
   own->db = bs_parcel_get_block(p, NULL);
-  get_features(p, &c->spec, out->dy, own);
-  get_features(p, &c->spec, out->y, own);
+  get_features(p, &j->c->spec, j->out->dy, own);
+  get_features(p, &j->c->spec, j->out->y, own);
   return p->failed ? no_memory(err) : BS_OK;
 }
 
 /* After bs_case_collect: the gradients of the others, on rank 0. */
 static int32_t collect_joint(const bs_case *c, bs_world *world, bs_gradient_result *out, bs_error *err) {
-  if (!bs_exchange_joint(world)) return BS_OK;
-  const uint32_t own = bs_world_own_rank(world);
   bs_parcel mine = {0};
-  bs_parcel *of_rank = calloc(c->world_size, sizeof *of_rank);
-  if (of_rank == NULL) mine.failed = 1;
-  put_rank(&mine, c, out, own);
-  int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
-  for (uint32_t r = 1; rc == BS_OK && own == 0 && of_rank && r < c->world_size; ++r)
-    rc = get_rank(&of_rank[r], c, out, r, err);
-  for (uint32_t r = 0; of_rank && r < c->world_size; ++r) bs_parcel_free(&of_rank[r]);
-  free(of_rank);
-  bs_parcel_free(&mine);
-  return rc;
+  joined j = {c, out};
+  if (!bs_exchange_joint(world)) return BS_OK;
+  put_rank(&mine, c, out, bs_world_own_rank(world));
+  return bs_joint_gather(world, c->world_size, &mine, get_rank, &j, err);
 }
 
 /* What a fault does to finished gradients of the bias. */

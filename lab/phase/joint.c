@@ -48,23 +48,31 @@ int32_t bs_joint_get(bs_parcel *p, bs_case_rank *out, bs_error *err) {
   return p->failed ? no_memory(err) : BS_OK;
 }
 
-int32_t bs_joint_collect(bs_world *world, bs_case_result *result, bs_error *err) {
-  if (!bs_exchange_joint(world)) return BS_OK;
-  const uint32_t own = bs_world_own_rank(world);
-  bs_parcel mine = {0};
-  bs_parcel *of_rank = calloc(result->world_size, sizeof *of_rank);
-  if (of_rank == NULL) mine.failed = 1;
-  bs_parcel_put(&mine, &result->memory_peak, sizeof result->memory_peak);
-  bs_joint_put(&mine, &result->ranks[own]);
-  int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
-  for (uint32_t r = 1; rc == BS_OK && own == 0 && of_rank && r < result->world_size; ++r) {
-    uint64_t peak = 0;
-    bs_parcel_get(&of_rank[r], &peak, sizeof peak);
-    result->memory_peak += peak;
-    rc = bs_joint_get(&of_rank[r], &result->ranks[r], err);
-  }
-  for (uint32_t r = 0; of_rank && r < result->world_size; ++r) bs_parcel_free(&of_rank[r]);
+int32_t bs_joint_gather(bs_world *world, uint32_t ranks, bs_parcel *mine, bs_joint_get_fn get, void *user,
+                        bs_error *err) {
+  bs_parcel *of_rank = calloc(ranks, sizeof *of_rank);
+  if (of_rank == NULL) mine->failed = 1;
+  int32_t rc = bs_exchange_parcels(world, mine, of_rank, err);
+  for (uint32_t r = 1; rc == BS_OK && bs_world_own_rank(world) == 0 && of_rank && r < ranks; ++r)
+    rc = get(user, r, &of_rank[r], err);
+  for (uint32_t r = 0; of_rank && r < ranks; ++r) bs_parcel_free(&of_rank[r]);
   free(of_rank);
-  bs_parcel_free(&mine);
+  bs_parcel_free(mine);
   return rc;
+}
+
+static int32_t get_result(void *user, uint32_t rank, bs_parcel *p, bs_error *err) {
+  bs_case_result *result = user;
+  uint64_t peak = 0;
+  bs_parcel_get(p, &peak, sizeof peak);
+  result->memory_peak += peak;
+  return bs_joint_get(p, &result->ranks[rank], err);
+}
+
+int32_t bs_joint_collect(bs_world *world, bs_case_result *result, bs_error *err) {
+  bs_parcel mine = {0};
+  if (!bs_exchange_joint(world)) return BS_OK;
+  bs_parcel_put(&mine, &result->memory_peak, sizeof result->memory_peak);
+  bs_joint_put(&mine, &result->ranks[bs_world_own_rank(world)]);
+  return bs_joint_gather(world, result->world_size, &mine, get_result, result, err);
 }

@@ -5,6 +5,11 @@
 #include "lab/peers/exchange.h"
 #include "lab/phase/case.h"
 
+/* Takes what rank `rank` has sent. */
+typedef int32_t (*bs_joint_get_fn)(void *user, uint32_t rank, bs_parcel *parcel, bs_error *err);
+/* Every rank's parcel to rank 0, which calls get for each of the others. `mine` is freed. */
+int32_t bs_joint_gather(bs_world *world, uint32_t ranks, bs_parcel *mine, bs_joint_get_fn get, void *user,
+                        bs_error *err);
 /* What one rank knows of itself, timings included. */
 void bs_joint_put(bs_parcel *parcel, const bs_case_rank *rank);
 int32_t bs_joint_get(bs_parcel *parcel, bs_case_rank *out_rank, bs_error *err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/gate/views.h"
 
 #define ROWS_CHECKED 64 /* of parts that keep positions row by row */
 
@@ -66,11 +67,6 @@ int bs_owners_pruned(const bs_case_result *result) {
   return result->world_size > 0 && result->ranks[0].proposal.prune_error > 0.0;
 }
 
-static int64_t column_of(const bs_partition *p, int64_t j) {
-  if (p == NULL) return j;
-  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
-}
-
 static int64_t width_of(const bs_ownership *o, int64_t K) {
   return o->columns != NULL ? o->columns->count : K;
 }
@@ -82,7 +78,7 @@ int64_t bs_owners_width(const bs_ownership *o, int64_t K) {
 int32_t bs_owners_row_columns(const bs_ownership *o, int64_t K, int64_t row, int64_t *out, bs_error *err) {
   const int64_t cols = width_of(o, K);
   if (o->kept == NULL) {
-    for (int64_t j = 0; j < cols; ++j) out[j] = column_of(o->columns, j);
+    for (int64_t j = 0; j < cols; ++j) out[j] = bs_view_column(o->columns, j);
     return BS_OK;
   }
   int64_t n = 0;
@@ -95,7 +91,7 @@ int32_t bs_owners_row_columns(const bs_ownership *o, int64_t K, int64_t row, int
                           "row %lld, group %lld of a 2:4 part keeps the pattern 0x%x", (long long)row,
                           (long long)g, bits);
     for (int j = 0; j < 4; ++j)
-      if (bits >> j & 1) out[n++] = 4 * g + j < cols ? column_of(o->columns, 4 * g + j) : -1;
+      if (bits >> j & 1) out[n++] = 4 * g + j < cols ? bs_view_column(o->columns, 4 * g + j) : -1;
   }
   return BS_OK;
 }
@@ -139,7 +135,7 @@ static void read_row(const bs_owners *m, int64_t row, uint32_t *out) {
     const int64_t cols = width_of(o, m->K);
     if (!has_row(o, row)) continue;
     for (int64_t j = 0; j < cols; ++j)
-      if (keeps(o, row - o->row_begin, j)) out[column_of(o->columns, j)] = r;
+      if (keeps(o, row - o->row_begin, j)) out[bs_view_column(o->columns, j)] = r;
   }
 }
 
@@ -153,7 +149,7 @@ static int32_t check_rows(const bs_case_result *result, int64_t first, int64_t n
     const int64_t cols = has_row(o, first) ? width_of(o, K) : 0;
     for (int64_t j = 0; j < cols; ++j) {
       if (!keeps(o, first - o->row_begin, j)) continue;
-      const int64_t k = column_of(o->columns, j);
+      const int64_t k = bs_view_column(o->columns, j);
       if (owner[k] != BS_OWNER_NONE)
         return bs_error_set(err, BS_PLUGIN, "BS-LAYER-OWNS",
                             "column %lld of W is owned by rank %u and by rank %u, in rows %lld..%lld",

@@ -93,8 +93,6 @@ int32_t bs_place_assemble(const bs_case *c, bs_case_result *result, bs_error *er
 }
 
 int bs_place_leaves(const bs_case *c) {
-  for (uint32_t i = 0; i < c->spec.n_options; ++i)
-    if (strcmp(c->spec.option_keys[i], "repro") == 0)
-      return strcmp(c->spec.option_values[i], "R3") == 0 || strcmp(c->spec.option_values[i], "R4") == 0;
-  return 0;
+  const char *repro = bs_case_option(&c->spec, "repro");
+  return strcmp(repro, "R3") == 0 || strcmp(repro, "R4") == 0;
 }

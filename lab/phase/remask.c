@@ -7,6 +7,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/gate/views.h"
 #include "lab/peers/exchange.h"
 #include "lab/phase/whole.h"
 
@@ -42,11 +43,6 @@ void bs_remask_close(bs_remask *r) {
   memset(r, 0, sizeof *r);
 }
 
-static int64_t column_of(const bs_partition *p, int64_t j) {
-  if (p == NULL) return j;
-  return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
-}
-
 static char *line_of(bs_remask *r, const bs_ownership *own, int64_t row) {
   return (char *)r->weights + (size_t)((own->row_begin + row) * r->K) * BS_DTYPE_BYTES(r->dtype);
 }
@@ -56,7 +52,7 @@ static void place(bs_remask *r, const bs_ownership *own, int64_t row, const char
   const size_t size = BS_DTYPE_BYTES(r->dtype);
   char *to = line_of(r, own, row);
   for (int64_t j = 0; j < count; ++j)
-    memcpy(to + (size_t)column_of(own->columns, j) * size, line + (size_t)j * size, size);
+    memcpy(to + (size_t)bs_view_column(own->columns, j) * size, line + (size_t)j * size, size);
 }
 
 /* The kept ones of a dense row: the others are another rank's, who writes them meanwhile. */
@@ -72,7 +68,7 @@ static int32_t place_kept(bs_remask *r, const bs_ownership *own, int64_t row, co
     if (rc != BS_OK) return rc;
     for (int64_t k = 4 * g; k < 4 * (g + n) && k < cols; ++k)
       if (codes[k / 4 - g] >> (k % 4) & 1u)
-        memcpy(to + (size_t)column_of(own->columns, k) * size, line + (size_t)k * size, size);
+        memcpy(to + (size_t)bs_view_column(own->columns, k) * size, line + (size_t)k * size, size);
   }
   return BS_OK;
 }

@@ -363,7 +363,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   }
   if (rc == BS_OK) rc = bs_case_collect(run->c, world, &run->result.run, err);
   if (rc == BS_OK) rc = bs_owners_check(run->c, &run->result.run, err);
-  if (rc == BS_OK) rc = bs_train_collect(run->c, world, &run->result, err);
+  if (rc == BS_OK) rc = bs_train_collect(world, &run->result, err);
   if (rc == BS_OK) bs_train_sum_losses(run->c, run->o, &run->result);
   for (uint32_t r = 0; rc == BS_OK && r < like->world_size; ++r)
     for (uint32_t i = 0; i < run->result.ranks[r].n_regions; ++i)

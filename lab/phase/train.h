@@ -67,7 +67,7 @@ int32_t bs_train_result_make(const bs_case *c, const bs_train_options *options, 
 /* at: among the values. Called by every rank, for places of its own. */
 void bs_train_keep(bs_train_result *result, double *at, double value);
 /* After bs_case_collect, where ranks are processes: what the others kept, on rank 0. */
-int32_t bs_train_collect(const bs_case *c, bs_world *world, bs_train_result *result, bs_error *err);
+int32_t bs_train_collect(bs_world *world, bs_train_result *result, bs_error *err);
 void bs_train_keep_largest(const bs_case *c, bs_train_result *result, uint32_t rank, const void *values,
                            int64_t step);
 void bs_train_sum_losses(const bs_case *c, const bs_train_options *options, bs_train_result *result);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "lab/peers/exchange.h"
+#include "lab/phase/joint.h"
 #include "lab/phase/train.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -46,7 +46,8 @@ static void put_rank(bs_parcel *p, const bs_train_result *out, const bs_train_ra
     if (is_kept(out->kept, i)) bs_parcel_put(p, &out->values[i], sizeof out->values[i]);
 }
 
-static int32_t get_rank(bs_parcel *p, bs_train_result *out, uint32_t r, bs_error *err) {
+static int32_t get_rank(void *user, uint32_t r, bs_parcel *p, bs_error *err) {
+  bs_train_result *out = user;
   bs_train_rank *own = &out->ranks[r];
   const uint64_t steps = (uint64_t)out->steps + 1;
   uint64_t of_kept = 0;
@@ -63,18 +64,9 @@ static int32_t get_rank(bs_parcel *p, bs_train_result *out, uint32_t r, bs_error
   return p->failed ? no_memory(err) : BS_OK;
 }
 
-int32_t bs_train_collect(const bs_case *c, bs_world *world, bs_train_result *out, bs_error *err) {
-  if (!bs_exchange_joint(world)) return BS_OK;
-  const uint32_t own = bs_world_own_rank(world);
+int32_t bs_train_collect(bs_world *world, bs_train_result *out, bs_error *err) {
   bs_parcel mine = {0};
-  bs_parcel *of_rank = calloc(c->world_size, sizeof *of_rank);
-  if (of_rank == NULL) mine.failed = 1;
-  put_rank(&mine, out, &out->ranks[own]);
-  int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
-  for (uint32_t r = 1; rc == BS_OK && own == 0 && of_rank && r < c->world_size; ++r)
-    rc = get_rank(&of_rank[r], out, r, err);
-  for (uint32_t r = 0; of_rank && r < c->world_size; ++r) bs_parcel_free(&of_rank[r]);
-  free(of_rank);
-  bs_parcel_free(&mine);
-  return rc;
+  if (!bs_exchange_joint(world)) return BS_OK;
+  put_rank(&mine, out, &out->ranks[bs_world_own_rank(world)]);
+  return bs_joint_gather(world, out->run.world_size, &mine, get_rank, out, err);
 }

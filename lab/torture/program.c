@@ -9,8 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
-#include "lab/peers/exchange.h"
-#include "lab/phase/case.h"
+#include "lab/phase/joint.h"
 
 typedef struct job {
   bs_case_kept kept;
@@ -208,22 +207,20 @@ static int32_t find_slots(bs_context *context, job *j, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t get_counts(void *user, uint32_t rank, bs_parcel *p, bs_error *err) {
+  const job *j = user;
+  (void)err;
+  bs_parcel_get(p, j->request.counts[rank], sizeof j->request.counts[rank]);
+  return BS_OK;
+}
+
 /* How often the ranks of other processes called what, to rank 0. */
-static int32_t gather_counts(const job *j, bs_world *world, bs_error *err) {
+static int32_t gather_counts(job *j, bs_world *world, bs_error *err) {
   bs_parcel mine = {0};
-  uint64_t(*counts)[BS_COLL_COUNT_] = j->request.counts;
-  if (counts == NULL || !bs_exchange_joint(world)) return BS_OK;
-  const uint32_t own = bs_world_own_rank(world);
-  bs_parcel *of_rank = calloc(j->world_size, sizeof *of_rank);
-  if (of_rank == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-TORTURE-MEMORY", "no memory for counts");
-  bs_parcel_put(&mine, counts[own], sizeof counts[own]);
-  const int32_t rc = bs_exchange_parcels(world, &mine, of_rank, err);
-  for (uint32_t r = 1; rc == BS_OK && own == 0 && r < j->world_size; ++r)
-    bs_parcel_get(&of_rank[r], counts[r], sizeof counts[r]);
-  for (uint32_t r = 0; r < j->world_size; ++r) bs_parcel_free(&of_rank[r]);
-  free(of_rank);
-  bs_parcel_free(&mine);
-  return rc;
+  if (j->request.counts == NULL || !bs_exchange_joint(world)) return BS_OK;
+  const uint64_t *own = j->request.counts[bs_world_own_rank(world)];
+  bs_parcel_put(&mine, own, BS_COLL_COUNT_ * sizeof *own);
+  return bs_joint_gather(world, j->world_size, &mine, get_counts, j, err);
 }
 
 int32_t bs_torture_program(bs_context *context, const bs_torture_request *request, bs_error *err) {
