@@ -28,7 +28,7 @@
 typedef struct run_plan {
   bsrun_request request;
   int format;
-  int screen; /* no -o and one point: told as a page of text */
+  int screen;           /* no -o and one point: told as a page of text */
   bs_notes notes, told; /* of this point; of all, each once on stderr */
   size_t printed_notes;
   run_session session;

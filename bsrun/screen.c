@@ -14,6 +14,7 @@
 #include "core/base/text.h"
 
 enum { WIDTH = 100, NARROW = 60, LABEL = 10, COMMAND = 40, LINE = 1024 };
+static const double OFF = 1.15; /* measured / predicted that is remarked on */
 
 /* Columns to fill: a terminal's, WIDTH at most and elsewhere. */
 static size_t width(void) {
@@ -233,13 +234,31 @@ static const char *limit_text(const char *limit) {
   return "what limits it is unknown";
 }
 
+/* What makes the speed doubtful, or names its cause: of the method's arm, and of the device. */
+static void say_doubts(const json_t *r, const json_t *method) {
+  const json_t *device = json_object_get(r, "device");
+  if (json_is_true(json_object_get(method, "below_bound")))
+    say("",
+        "doubtful: faster than this machine's limit of %.4g ms: the work was not done, or the constants "
+        "are of another state of the machine (bsrun doctor --measure)",
+        1e3 * num(json_object_get(method, "bound_s"), "total"));
+  if (json_is_true(json_object_get(device, "launch_bound")))
+    say("",
+        "launch-bound: the host takes %.1f us to queue a forward of %.1f us: try more tokens, or --set "
+        "hardware.graph=true",
+        num(device, "enqueue_us"), num(device, "forward_us"));
+}
+
 static void say_fast(const json_t *r) {
   const json_t *arms = json_object_get(r, "arms"), *method = json_array_get(arms, 0);
   const json_t *comparisons = json_object_get(r, "comparisons"), *cold = json_object_get(method, "cold");
   char share[96], predicted[48] = "", text[LINE];
   const json_t *by_kernel = json_object_get(method, "predicted_s");
-  if (is_number(by_kernel, "total"))
-    snprintf(predicted, sizeof predicted, " (%.4g predicted)", 1e3 * num(by_kernel, "total"));
+  const double off = num(method, "measured_over_predicted"), total = 1e3 * num(by_kernel, "total");
+  if (is_number(by_kernel, "total") && (off > OFF || off * OFF < 1.0))
+    snprintf(predicted, sizeof predicted, " (%.4g predicted: %.0f %% off)", total, 100.0 * (off - 1.0));
+  else if (is_number(by_kernel, "total"))
+    snprintf(predicted, sizeof predicted, " (%.4g predicted)", total);
   if (is_number(method, "share_of_limit"))
     snprintf(share, sizeof share, "%.0f %% of this machine's limit; %s",
              100.0 * num(method, "share_of_limit"), limit_text(str(method, "limit")));
@@ -248,6 +267,7 @@ static void say_fast(const json_t *r) {
   printf("\n");
   say("speed:", "%.4g ms a forward%s: %.3g GFLOP/s, %s", 1e3 * num(method, "median_s"), predicted,
       num(method, "gflops"), share);
+  say_doubts(r, method);
   for (size_t i = 0; i < json_array_size(comparisons); i++) {
     const json_t *c = json_array_get(comparisons, i), *other = NULL;
     for (size_t k = 0; k < json_array_size(arms); k++)

@@ -58,8 +58,8 @@ typedef struct bs_backend {
   /* Makes one rank's device object. BS_UNAVAILABLE when there is no such device, or it is busy. */
   int32_t (*device_open)(void *state, uint32_t index, void **out_device, bs_error *err);
   void (*device_close)(void *device);
-  /* Allocates `bytes` (more than 0) of device memory, aligned to `align` (at least 64). It need not be cleared.
-   * BS_NO_MEMORY when there is none. */
+  /* Allocates `bytes` (more than 0) of device memory, aligned to `align` (at least 64). It need not be
+   * cleared. BS_NO_MEMORY when there is none. */
   int32_t (*mem_alloc)(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err);
   void (*mem_free)(void *device, void *ptr);
   /* Copies `bytes` in the order of the stream. kind: enum bs_copy_kind. */

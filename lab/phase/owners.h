@@ -16,9 +16,9 @@ void bs_owners_take(bs_case_rank *rank, const bs_kept *sizes);
 uint64_t bs_owners_kept_bytes(const bs_kept *kept); /* of such a copy */
 void bs_owners_free(bs_case_rank *rank);
 
-/* Every weight of W has one rank that owns it (or none, of a pruned half): else BS-LAYER-OWNS with the column,
- * the ranks and the rows (an injected fault may break this). Of parts with positions row by row some rows are
- * looked at. Sets result->zero_products. Called when a run has been collected. */
+/* Every weight of W has one rank that owns it (or none, of a pruned half): else BS-LAYER-OWNS with the
+ * column, the ranks and the rows (an injected fault may break this). Of parts with positions row by row some
+ * rows are looked at. Sets result->zero_products. Called when a run has been collected. */
 int32_t bs_owners_check(const bs_case *c, bs_case_result *result, bs_error *err);
 
 /* 1: some rank holds weights row by row. */

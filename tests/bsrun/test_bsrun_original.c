@@ -27,7 +27,8 @@ START_TEST(decorative_keys_are_noted) {
   ran r = bsrun(dir, "--config", base, "--phase", phase, SMALL, NULL);
   must_be(&r, 0);
   const char *at = strstr(r.err, "note: no effect, and left out: ");
-  ck_assert_msg(at != NULL && strstr(at + 20, "no effect, and") == NULL, "%s", r.err); /* one note names all */
+  ck_assert_msg(at != NULL && strstr(at + 20, "no effect, and") == NULL, "%s",
+                r.err); /* one note names all */
   static const char *const named[] = {"phase.tol_max_abs", "logging.table_dir", "phase.forward_only"};
   for (size_t i = 0; i < 3; i++) ck_assert_msg(strstr(at, named[i]) != NULL, "%s: %s", named[i], r.err);
   ran_free(&r);

@@ -43,6 +43,7 @@ def main(build, source):
         text = re.sub(r"\s+", " ", re.sub(r"#[^\n]*", "", text))
         text = re.sub(r"(FASTER|SLOWER|UNCLEAR)( \([a-z ]+\))?: \S+ times as fast as|SAME: as fast as", "VERDICT", text)
         text = re.sub(r", \S+ times \[", " [", text)
+        text = re.sub(r" predicted: \S+ % off\)", " predicted)", re.sub(r"doubtful: .*?--measure\) ", "", text))
         text = re.sub(r"; (arithmetic|reading memory|the exchange between ranks|the calls of the host) limits? it", "; LIMIT", text)
         text = re.sub(r"\S+ % of this machine's limit; LIMIT|share of this machine's limit unknown", "LIMIT", text)
         return re.sub(r"\d[\d.e+-]*", "N", re.sub(r" --(n|k|b) \d+", "", re.sub(r"(results/\S*/)\S+", r"\1ID", text))).strip()

@@ -447,7 +447,8 @@ START_TEST(split_outputs_are_judged) {
         rc = bs_integer_gate(&c, BS_FAULT_COUNT_, s == 0 ? 7 : 0, &gate, &err);
         ck_assert_msg(rc == BS_OK && gate.state == BS_GATE_PASS, "%s P=%u: %g inexact", methods[m], P,
                       gate.value);
-        ck_assert_ptr_nonnull(strstr(gate.text, s == 0 ? "of 63 outputs" : "of 4 outputs")); /* 9 x 7, 2 x 2 */
+        ck_assert_ptr_nonnull(
+            strstr(gate.text, s == 0 ? "of 63 outputs" : "of 4 outputs")); /* 9 x 7, 2 x 2 */
       }
     }
   }
