@@ -174,17 +174,19 @@ static int32_t flush_rank(bs_arm *arm, bs_rank *rank, bs_error *err) {
 
 /* Each forward alone: caches flushed, a barrier, then the clock. */
 static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, uint64_t n, bs_error *err) {
-  uint64_t took = 0;
+  uint64_t took = 0, switched = 0;
   int32_t rc = BS_OK;
   for (uint64_t i = 0; rc == BS_OK && i < n; ++i) {
     rc = flush_rank(arm, rank, err);
+    const uint64_t before = switches_of(rank);
     if (rc == BS_OK) rc = bs_rank_barrier(rank, "lab.batch", err);
     const uint64_t start = bs_rank_clock_ns(rank);
     if (rc == BS_OK) rc = bs_arm_work_once(&arm->tensors[index], b->layer, &b->x, &b->y, err);
     if (rc == BS_OK) rc = bs_rank_sync(rank, err);
     took += bs_rank_clock_ns(rank) - start;
+    switched += switches_of(rank) - before;
   }
-  arm->told[index] = (rank_told){.seconds = (double)took * 1e-9 / (double)n};
+  arm->told[index] = (rank_told){.seconds = (double)took * 1e-9 / (double)n, .switches = (double)switched};
   return rc == BS_OK ? share_told(arm, rank, index, err) : rc;
 }
 
@@ -379,8 +381,8 @@ int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error
   return rc;
 }
 
-int32_t bs_arm_reset(bs_arm *arm, bs_error *err) {
-  bs_clocks_reset(&arm->clocks); /* all ranks wait for a command */
+int32_t bs_arm_reset(bs_arm *arm, int clocks, bs_error *err) {
+  if (clocks) bs_clocks_reset(&arm->clocks); /* all ranks wait for a command */
   return run_command(arm, COMMAND_RESET, 0, 0, err);
 }
 

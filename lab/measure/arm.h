@@ -41,6 +41,6 @@ uint64_t bs_arm_flush_bytes(const bs_arm *arm);
 /* Ends the world; fills what a record needs (timings, counters, memory; no outputs). out_result may be NULL.
  */
 int32_t bs_arm_close(bs_arm *arm, bs_case_result *out_result, bs_error *err);
-/* Forget the regions and counters so far (after warm-up). */
-int32_t bs_arm_reset(bs_arm *arm, bs_error *err);
+/* Forget the regions and counters so far (after warm-up), and with `clocks` what the devices' clocks were. */
+int32_t bs_arm_reset(bs_arm *arm, int clocks, bs_error *err);
 #endif

@@ -7,7 +7,7 @@
 
 enum { LOOKS = 6 };
 static const double NOTABLE = 0.0025;    /* share of a sample's time */
-static const double ERRORS = 2.0;        /* standard errors, beyond which it is not noise */
+static const double CHANCE = 0.05;       /* that noise alone tells in one of all arms */
 static const double FIRST_LEAD = 1e-3;   /* seconds, when one call was not enough; then twice as long ... */
 static const double LONGEST_LEAD = 0.05; /* ... at most */
 static const double LONG_SAMPLE = 0.05;  /* samples this long hardly depend on how they begin */
@@ -48,12 +48,14 @@ static int32_t looks(const bs_sampler_arm *arms, bs_sampling *s, int *out_tells,
   for (int k = 0; rc == BS_OK && k < LOOKS; ++k) rc = look(arms, s, after[k], err);
   *out_tells = 0;
   for (uint32_t i = 0; rc == BS_OK && i < s->n_arms; ++i) {
-    double values[LOOKS], away[LOOKS];
+    double values[LOOKS];
     for (int k = 0; k < LOOKS; ++k) values[k] = after[k][i];
-    const double middle = bs_median(values, LOOKS);
-    for (int k = 0; k < LOOKS; ++k) away[k] = fabs(values[k] - middle);
-    const double error = 1.2533 * 1.4826 * bs_median(away, LOOKS) / sqrt(LOOKS);
-    s->arm[i].carry = fabs(middle) > fmax(NOTABLE, ERRORS * error) ? middle : 0.0;
+    double middle = 0.0, square = 0.0;
+    for (int k = 0; k < LOOKS; ++k) middle += values[k] / LOOKS;
+    for (int k = 0; k < LOOKS; ++k) square += (values[k] - middle) * (values[k] - middle);
+    const double t = bs_student_quantile(CHANCE / s->n_arms, LOOKS - 1);
+    const double error = t * sqrt(square / (LOOKS - 1) / LOOKS);
+    s->arm[i].carry = fabs(middle) > fmax(NOTABLE, error) ? middle : 0.0;
     *out_tells |= s->arm[i].carry != 0;
   }
   return rc;

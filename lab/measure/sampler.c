@@ -88,10 +88,8 @@ static int32_t refuse_options(const bs_sampler_options *o, uint32_t n_arms, bs_e
 static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
   r->out = calloc(1, sizeof *r->out);
   int good = r->out != NULL;
-  const size_t least = (r->o->pairs_max + BS_GROUPS_MAX - 1) / BS_GROUPS_MAX;
   r->may_discard = r->o->pairs_max / 4;
   r->group = r->o->pairs_max < MIN_BUILDS * r->o->group ? r->o->pairs_max / MIN_BUILDS : r->o->group;
-  if (r->group < least) r->group = least;
   for (uint32_t i = 0; good && i < n_arms; ++i) {
     bs_sampled_arm *a = &r->out->arm[i];
     snprintf(a->name, sizeof a->name, "%s", r->arm[i].name);
@@ -211,8 +209,7 @@ static int32_t steady(run *r, bs_error *err) {
 static void spread_builds(run *r, double each) {
   const double afford = floor(r->o->rebuild_seconds / each);
   const double wanted = ceil((double)r->o->pairs_max / (double)r->group) - 1.0;
-  if (afford < 1.0) r->built_last = 1;
-  if (afford >= wanted || r->built_last) return;
+  if (afford >= wanted) return;
   const size_t builds = afford < MIN_BUILDS - 1 ? MIN_BUILDS - 1 : (size_t)afford;
   const size_t left = r->o->pairs_max - r->out->pairs;
   r->group = (left + builds - 1) / builds;
@@ -250,7 +247,17 @@ static int32_t stop_at_intervals(run *r, bs_error *err) {
   return BS_OK;
 }
 
-/* Behind each pair; a group ends here. */
+/* Pairs of the group that is being taken: three builds fit into the fewest pairs, BS_GROUPS_MAX groups hold
+ * the most. */
+static size_t group_size(const run *r) {
+  const bs_sampling *s = r->out;
+  const size_t room = BS_GROUPS_MAX - s->groups, soon = r->o->pairs_min / MIN_BUILDS;
+  const size_t least = (r->o->pairs_max - s->start[s->groups] + room - 1) / room;
+  if (s->groups < MIN_BUILDS) return soon < r->group ? soon : r->group;
+  return least > r->group ? least : r->group;
+}
+
+/* Behind each pair; a group ends here. What follows the last build is one group. */
 static int32_t look_at_rules(run *r, bs_error *err) {
   bs_sampling *s = r->out;
   const int enough = s->pairs >= r->o->pairs_min;
@@ -258,7 +265,8 @@ static int32_t look_at_rules(run *r, bs_error *err) {
   s->start[s->groups + 1] = s->pairs;
   if (enough && r->o->seconds > 0 && s->seconds >= r->o->seconds) s->stop = BS_STOP_SECONDS;
   if (s->pairs >= r->o->pairs_max) s->stop = BS_STOP_PAIRS;
-  const int ended = s->pairs - s->start[s->groups] >= r->group;
+  const int one = r->built_last && s->builds >= MIN_BUILDS;
+  const int ended = !one && s->pairs - s->start[s->groups] >= group_size(r);
   if (s->stop != 0 || ended) ++s->groups;
   if (s->stop != 0 || !ended) return BS_OK;
   int32_t rc = enough ? stop_at_intervals(r, err) : BS_OK;

@@ -58,8 +58,7 @@ typedef struct bs_sampler_options {
   size_t pairs_min;       /* 20; below 5 is refused */
   size_t pairs_max;       /* 300 */
   size_t group;           /* pairs of one build, at least (6) */
-  double rebuild_seconds; /* that building anew may take in all (2); three builds even so, unless one takes
-                             longer */
+  double rebuild_seconds; /* that building anew may take in all (2); three builds even so */
   double seconds;         /* no new pair after so long, once pairs_min are there; 0: no cap (0) */
   double half_width;      /* stop when each interval is narrower than +- this share of its ratio (0.005) */
   double margin;          /* equivalence margin of the verdicts (0.01) */

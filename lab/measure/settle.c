@@ -56,7 +56,7 @@ int32_t bs_sampler_warm(const bs_sampler_options *o, const bs_sampler_host *host
   memset(out, 0, sizeof *out);
   int32_t rc = bs_sampler_batch(arm, 0, 1, &first, err);
   out->first = bs_span_make(BS_TIME_FIRST, first.seconds, 1);
-  out->lead = o->phase != BS_TIME_COLD && first.seconds < LONG_CALL;
+  out->lead = o->phase != BS_TIME_COLD;
   out->warm = bs_span_make(BS_TIME_WARM, 0.0, 0);
   out->calls = 1;
   const double until = bs_sampler_now(host) + o->warm_seconds;
@@ -65,6 +65,7 @@ int32_t bs_sampler_warm(const bs_sampler_options *o, const bs_sampler_host *host
     rc = take_block(host, until, arm, out, &each, &whole, err);
     if (rc != BS_OK) break;
     ++out->blocks;
+    if (each >= LONG_CALL) out->lead = 0;
     const uint64_t calls = calls_for(o, each);
     const int long_enough = (double)calls <= LONGER * (double)out->calls;
     out->settled =

@@ -183,7 +183,8 @@ static double chance(const bs_comparison *c, double seen) {
 
 /* The half width falls with the root of the pairs. It must fit between the ratio and the margin. */
 static size_t pairs_needed(const bs_comparison *c) {
-  if (c->pairs < MIN_PAIRS || c->groups < MIN_GROUPS) return USUAL_PAIRS;
+  if (c->pairs < MIN_PAIRS || c->groups < MIN_GROUPS)
+    return (size_t)fmax(USUAL_PAIRS, ceil(1.25 * (double)c->pairs));
   const double away = fabs(log(c->ratio)), margin = log1p(c->margin);
   const double tail = away <= margin ? INTERVAL_TAIL : 2 * WORD_TAIL;
   const double half = bs_student_quantile(tail, c->freedom) * c->error;

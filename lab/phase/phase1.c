@@ -50,6 +50,7 @@ typedef struct phase1 {
   bs_machine machine;
   void *weights;  /* W, read once; NULL: each build reads the workload */
   bs_source w;    /* of weights */
+  int warm;       /* the first build of the samples that are taken is */
   bs_watch watch; /* for a request to stop alone: building is timed */
   bs_progress_fn progress;
   void *user;
@@ -110,7 +111,8 @@ static int32_t open_arms(phase1 *p, bs_error *err) {
 static int32_t forget_the_warm_up(void *user, bs_error *err) {
   phase1 *p = user;
   int32_t rc = BS_OK;
-  for (uint32_t i = 0; rc == BS_OK && i < p->arms; ++i) rc = bs_arm_reset(p->arm[i].arm, err);
+  for (uint32_t i = 0; rc == BS_OK && i < p->arms; ++i) rc = bs_arm_reset(p->arm[i].arm, !p->warm, err);
+  p->warm = 1;
   return rc;
 }
 
@@ -123,6 +125,7 @@ static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
 
 static int32_t sample(phase1 *p, uint32_t phase, bs_sampling **out, bs_error *err) {
   const bs_experiment *e = p->e;
+  p->warm = 0;
   const bs_sampler_host host = {.user = p,
                                 .disturb = bs_disturb_host,
                                 .progress = tell,
@@ -361,8 +364,10 @@ int32_t bs_phase1_run(bs_context *context, const bs_experiment *e, bs_progress_f
   for (uint32_t i = 0; i < p.arms; ++i) {
     if (p.arm[i].arm) bs_arm_close(p.arm[i].arm, NULL, NULL);
   }
-  bs_source_release(&p.w);
-  if (bs_context_stuck(context) == 0) free(p.weights); /* a rank that was left behind may be reading it */
+  if (bs_context_stuck(context) == 0) { /* a rank that was left behind may be reading it */
+    bs_source_release(&p.w);
+    free(p.weights);
+  }
   bs_sampling_free(p.hot);
   bs_sampling_free(p.cold);
   bs_subject_close(&p.subject);
