@@ -27,7 +27,8 @@ static double order_of(const bs_sampling *s, uint32_t arm) {
   }
   const double error = n > 1 ? sqrt(square / (n - 1.0) / n) : INFINITY;
   const int told =
-      n >= MIN_GROUPS && fabs(mean) > fmax(NOTABLE_ORDER, bs_student_quantile(ORDER_TAIL / s->n_arms, n - 1) * error);
+      n >= MIN_GROUPS &&
+      fabs(mean) > fmax(NOTABLE_ORDER, bs_student_quantile(ORDER_TAIL / s->n_arms, n - 1) * error);
   return told ? mean : s->arm[arm].carry;
 }
 
