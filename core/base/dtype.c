@@ -49,8 +49,8 @@ void bs_dtype_name_codes(char *text) {
     const char *name = bs_dtype_name(code);
     const size_t length = strlen(name);
     if (end != at + 6 || name[0] == '?' || length > 6) continue; /* no name is longer than a code */
-    memcpy(at, name, length);
     memmove(at + length, end, strlen(end) + 1);
+    for (size_t i = 0; i < length; i++) at[i] = name[i];
   }
 }
 

@@ -164,10 +164,11 @@ enum { FLOPS, READ, COPY, RATES };
 static int32_t one_pass(uint32_t threads, probe *probes, size_t each, bs_passes *out, bs_error *err) {
   double sum[RATES] = {0};
   const int32_t rc = probe_threads(threads, probes, err);
+  const uint64_t copied = each / 2 * 2; /* read and written */
   for (uint32_t i = 0; rc == BS_OK && i < threads; ++i) {
     sum[FLOPS] += probes[i].flops;
     sum[READ] += (double)each * sizeof(uint64_t) / probes[i].seconds_read;
-    sum[COPY] += (double)(each / 2 * 2) * sizeof(uint64_t) / probes[i].seconds_copy; /* read and written */
+    sum[COPY] += (double)copied * sizeof(uint64_t) / probes[i].seconds_copy;
     probes[i].flops = 0.0;
   }
   for (int i = 0; rc == BS_OK && i < RATES; ++i) bs_passes_add(&out[i], sum[i] > 0.0 ? 1.0 / sum[i] : 0.0);

@@ -67,12 +67,13 @@ static int32_t keep_weights(phase1 *p, bs_error *err) {
   const bs_backend *backend = NULL;
   void *state = NULL;
   int32_t rc = bs_find_backend(p->context, p->e->backend, &backend, &state, err);
-  const double bytes = (double)from->rows * (double)from->cols * (double)BS_DTYPE_BYTES(from->dtype);
+  const size_t width = BS_DTYPE_BYTES(from->dtype);
+  const double bytes = (double)from->rows * (double)from->cols * (double)width;
   if (rc != BS_OK || (backend->flags & BS_BACKEND_HOST_MEMORY) == 0 || bytes > MOST_KEPT) return rc;
   p->weights = malloc((size_t)bytes);
   for (int64_t row = 0; rc == BS_OK && p->weights != NULL && row < from->rows; row += ROWS_AT_ONCE) {
     const int64_t left = from->rows - row, rows = left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE;
-    char *to = (char *)p->weights + (size_t)(row * from->cols) * BS_DTYPE_BYTES(from->dtype);
+    char *to = (char *)p->weights + (size_t)(row * from->cols) * width;
     tell(p, "weights", (uint64_t)row, (uint64_t)from->rows);
     rc = bs_stop_check(err);
     if (rc == BS_OK) rc = from->read(from->ctx, row, rows, NULL, from->dtype, to, from->cols, err);
