@@ -59,7 +59,7 @@ static const char *text_in(const json_t *object, const char *key) {
 /* Rates are used when name, answer and plugin are those that serve; an answer of another instruction set is
  * another kernel's, and the run measures. */
 START_TEST(stored_rates_of_the_kernel_that_serves) {
-  static const char *const columns[] = {" ms a forward (", " predicted): ", " GFLOP/s, ",
+  static const char *const columns[] = {" ms a forward (", " predicted", " GFLOP/s, ",
                                         "this machine's limit"};
   ran r;
   json_t *constants = round_constants("ref");
