@@ -70,7 +70,7 @@ END_TEST
 START_TEST(inspected_where_they_are_registered) {
   char path[1024], at[64];
   snprintf(path, sizeof path, "%s/bs_skel_%s.so", BS_TEST_SKELETON_DIR, rows[_i % 5].kind);
-  ran r = bsrun(dir, "plugins", "inspect", path, NULL);
+  ran r = bsrun(dir, "plugins", "inspect", path, "--wide", NULL);
   must_be(&r, 0);
   snprintf(at, sizeof at, "skeleton/%s/plugin.c:", rows[_i % 5].kind);
   ck_assert_msg(strstr(r.out, at) != NULL, "no %s in %s", at, r.out);
