@@ -8,15 +8,16 @@ import sys
 import tempfile
 
 CELL = "^threads (row_parallel contiguous f32 2 [03]|masked_split random_2of4 f32 3 0)$"
+REPLACE = 'before=; for word do shift; [ "$before" = %s ] && word=%s; set -- "$@" "$word"; before=$word; done\n'
 LIES = (
     # What is done to bsrun's words, in sh; what scripts/matrix must say of it.
     ("nothing", "", 0, "0 FAILED"),
     ("a gate is left out", 'set -- "$@" --set phase.integer_gate=false', 1, "gate T5 is"),
     ("no fault is injected into the gates", 'set -- "$@" --set phase.fault_gate=false', 1, "gate T6 is"),
-    ("another number of ranks", 'set -- "$@" --set hardware.world_size=4', 1, "P = 4"),
-    ("another mask", 'set -- "$@" --set mask.name=uneven --set "mask.speeds=[1, 2]"', 1, "the mask uneven was used"),
+    ("another number of ranks", REPLACE % ("-P", "4"), 1, "P = 4"),
+    ("another mask", REPLACE % ("--mask", "uneven") + 'set -- "$@" --set "mask.speeds=[1, 2]"', 1, "the mask uneven was used"),
     ("a refusal that is not documented", 'set -- "$@" --set model.B=0', 1, "FAIL"),
-    ("a refusal that does not come", 'set -- "$@" --set mask.name=contiguous', 1, "wanted BS-MASK-WORLD"),
+    ("a refusal that does not come", REPLACE % ("--mask", "contiguous"), 1, "wanted BS-MASK-WORLD"),
     ("faults that do nothing", 'set -- "$@" --set plugins.fault.plan=', 1, "NOT CAUGHT"),
     ("numbers that are wrong", 'set -- "$@" --backend fault:cpu --set "plugins.fault.plan=rank=1,op=matmul,do=flip"', 1, "BS-GATE-FAIL"),
     ("it says that it went well", '"$real" "$@"; exit 0', 1, "NOT CAUGHT"),
