@@ -68,7 +68,7 @@ static int32_t open_arm(job *j, int i, bs_error *err) {
 }
 
 static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
-  return bs_arms_rebuild(((job *)user)->arms, ARMS, build % 2 == 1, err);
+  return bs_arms_rebuild(((job *)user)->arms, ARMS, build % 2 == 0, err);
 }
 
 static int32_t measure(job *j, bs_error *err) {

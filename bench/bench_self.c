@@ -64,7 +64,7 @@ static int32_t longer_batch(void *user, uint64_t lead, uint64_t n, bs_sample *ou
 }
 
 static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
-  return bs_arms_rebuild(((job *)user)->arms, ARMS, build % 2 == 1, err);
+  return bs_arms_rebuild(((job *)user)->arms, ARMS, build % 2 == 0, err);
 }
 
 static int32_t measure(job *j, bs_sampling **out, bs_error *err) {

@@ -144,7 +144,7 @@ void bs_doctor_gemm(bs_doctor *d, bs_context *context) {
 /* ---- a layer against itself ----------------------------------------------------------------- */
 
 static int32_t rebuild_both(void *user, uint32_t build, bs_error *err) {
-  return bs_arms_rebuild(user, 2, build % 2 == 1, err);
+  return bs_arms_rebuild(user, 2, build % 2 == 0, err);
 }
 
 /* Two arms of the same layer, built apart. */

@@ -193,7 +193,7 @@ static void tell_sampled(void *user, const char *what, uint64_t done, uint64_t t
 
 static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
   const sampled *s = user;
-  return bs_arms_rebuild(s->arm, s->n, build % 2 == 1, err);
+  return bs_arms_rebuild(s->arm, s->n, build % 2 == 0, err);
 }
 
 static int32_t open_sampled(bs_ladder *l, uint32_t most, const bs_ladder_options *o, sampled *s,

@@ -44,7 +44,8 @@ typedef struct bs_sampler_host {
   void (*disturb)(void *user, bs_disturb *out);
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
   int32_t (*steady)(void *user, bs_error *err); /* all arms are warm, pairs begin: behind each build */
-  /* Builds all arms anew, in memory of its own; `build` counts from 1. Odd ones in the opposite order. */
+  /* Builds all arms anew, in memory of its own; `build` counts from 1. Even ones in the opposite order: what
+   * was freed last is given first, and so each arm has each place equally often. */
   int32_t (*rebuild)(void *user, uint32_t build, bs_error *err);
 } bs_sampler_host;
 

@@ -121,7 +121,7 @@ static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
   const phase1 *p = user;
   bs_arm *arms[ARMS];
   for (uint32_t i = 0; i < p->arms; ++i) arms[i] = p->arm[i].arm;
-  return bs_arms_rebuild(arms, p->arms, build % 2 == 1, err);
+  return bs_arms_rebuild(arms, p->arms, build % 2 == 0, err);
 }
 
 static int32_t sample(phase1 *p, uint32_t phase, bs_sampling **out, bs_error *err) {
