@@ -39,8 +39,8 @@ def main(build, source):
 
     def form(text):
         """Words, with what differs from run to run masked; a comparison's verdict and the advice on it do."""
-        text = "\n".join(line for line in text.split("\n") if not line.startswith("repeat: ") and "unclear: " not in line)
-        text = re.sub(r"\s+", " ", re.sub(r"#[^\n]*", "", text))
+        text = "\n".join(line for line in text.split("\n") if not line.startswith("repeat: "))
+        text = re.sub(r" unclear: .*? run: ", " run: ", re.sub(r"\s+", " ", re.sub(r"#[^\n]*", "", text)))
         text = re.sub(r"(FASTER|SLOWER|UNCLEAR)( \([a-z ]+\))?: \S+ times as fast as|SAME: as fast as", "VERDICT", text)
         text = re.sub(r", \S+ times \[", " [", text)
         text = re.sub(r" predicted: \S+ % off\)", " predicted)", re.sub(r"doubtful: .*?--measure\) ", "", text))
