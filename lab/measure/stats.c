@@ -263,8 +263,7 @@ const char *bs_comparison_next(const bs_comparison *c, char *out, size_t size) {
   static const char *const what[] = {
       [BS_UNCLEAR_ORDER] = "an arm's time depends on the arm before it: measure each in a run of its own",
       [BS_UNCLEAR_BUILD] =
-          "builds of the same layer differ: sample more of them by --set phase.pairs_max=300 "
-          "--set phase.pairs_seconds=60",
+          "builds differ: sample more by --set phase.pairs_max=600 --set phase.pairs_seconds=30",
       [BS_UNCLEAR_DISTURBED] = "other programs took the processor: repeat the run on a quiet machine",
       [BS_UNCLEAR_OVERSUBSCRIBED] = "there are more threads than cores: give fewer -P or --threads-per-rank",
       [BS_UNCLEAR_BOUND] = "an arm was faster than its bound allows: bsrun doctor --measure"};
