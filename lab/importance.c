@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "formats/npy.h"
+#include "lab/error.h"
 #include "lab/lab.h"
 
 #define BLOCK_ELEMENTS (INT64_C(1) << 18)
@@ -15,10 +15,6 @@ typedef struct weighed {
   double importance;
   uint32_t column;
 } weighed;
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory while ordering columns by importance");
-}
 
 /* Adds the squares of rows row .. row+nrows-1, or keeps the largest magnitude; in the order of the rows, so
  * that blocks make no difference. */
@@ -46,7 +42,7 @@ static int32_t by_values(const bs_source *source, int ranges, weighed *columns, 
   const int64_t block = BLOCK_ELEMENTS / K > 0 ? BLOCK_ELEMENTS / K : 1;
   void *raw = malloc((size_t)(block * K) * BS_DTYPE_BYTES(source->dtype));
   double *values = malloc((size_t)(block * K) * sizeof *values);
-  int32_t rc = raw != NULL && values != NULL ? BS_OK : no_memory(err);
+  int32_t rc = raw != NULL && values != NULL ? BS_OK : bs_no_memory(err, "ordering columns by importance");
   for (int64_t r = 0; rc == BS_OK && r < source->rows; r += block)
     rc = add_rows(source, ranges, r, source->rows - r < block ? source->rows - r : block, raw, values,
                   columns, err);
@@ -72,7 +68,7 @@ static int32_t by_file(const char *path, int64_t K, weighed *columns, bs_error *
     const uint64_t bytes = npy.count * BS_DTYPE_BYTES(npy.dtype);
     raw = malloc(bytes);
     values = malloc((size_t)K * sizeof *values);
-    rc = raw != NULL && values != NULL ? BS_OK : no_memory(err);
+    rc = raw != NULL && values != NULL ? BS_OK : bs_no_memory(err, "ordering columns by importance");
     if (rc == BS_OK) rc = bs_map_pread(&npy.map, path, npy.offset, raw, bytes, err);
     if (rc == BS_OK) rc = bs_convert(BS_F64, values, npy.dtype, raw, npy.count);
     for (int64_t k = 0; rc == BS_OK && k < K; k++) columns[k].importance = values[k];
@@ -94,7 +90,7 @@ int32_t bs_importance_order(const bs_subject *s, const char *by, uint32_t **out_
   *out_order = NULL;
   weighed *columns = calloc((size_t)K + 1, sizeof *columns);
   uint32_t *order = malloc(((size_t)K + 1) * sizeof *order);
-  int32_t rc = columns != NULL && order != NULL ? BS_OK : no_memory(err);
+  int32_t rc = columns != NULL && order != NULL ? BS_OK : bs_no_memory(err, "ordering columns by importance");
   for (int64_t k = 0; rc == BS_OK && k < K; k++) columns[k].column = (uint32_t)k;
   if (rc == BS_OK)
     rc = strcmp(by, "weights") == 0  ? by_values(&s->w, 0, columns, err)

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 
 #define PATH_CAP 4096
 
@@ -28,7 +28,7 @@ int32_t bs_configs_dir(char **out_dir, bs_error *err) {
       return BS_CONFIG;
     }
     *out_dir = bs_strdup(given);
-    return *out_dir == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+    return *out_dir == NULL ? bs_no_memory(err, "a configuration") : BS_OK;
   }
   ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
   if (n <= 0) return BS_OK;
@@ -42,7 +42,7 @@ int32_t bs_configs_dir(char **out_dir, bs_error *err) {
   snprintf(path, sizeof path, "%s/share/blockshock/configs", exe);
   if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return BS_OK;
   *out_dir = bs_strdup(path);
-  return *out_dir == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+  return *out_dir == NULL ? bs_no_memory(err, "a configuration") : BS_OK;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -276,7 +276,7 @@ static int32_t apply_flags(composer *c) {
       quote_into(&list, q->plugins[i]);
     }
     bs_text_append(&list, "]", 1);
-    rc = list.failed ? bs_error_set(c->err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+    rc = list.failed ? bs_no_memory(c->err, "a configuration")
                      : bs_config_set(c->out->config, "plugin", list.data, c->err);
     bs_text_free(&list);
   }
@@ -327,13 +327,12 @@ int32_t bs_compose(const bs_compose_request *request, bs_composed *out_composed,
   composer c = {request, out_composed, {0}, err};
   memset(out_composed, 0, sizeof *out_composed);
   out_composed->config = bs_config_new_map();
-  int32_t rc =
-      out_composed->config == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+  int32_t rc = out_composed->config == NULL ? bs_no_memory(err, "a configuration") : BS_OK;
   if (rc == BS_OK) rc = compose_all(&c);
   if (rc == BS_OK) {
     bs_text list = {0};
     bs_text_printf(&list, "[%s]", c.paths.data == NULL ? "" : c.paths.data);
-    rc = list.failed || c.paths.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+    rc = list.failed || c.paths.failed ? bs_no_memory(err, "a configuration")
                                        : bs_config_set(out_composed->config, "config_paths", list.data, err);
     bs_text_free(&list);
   }

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment_read.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/gate/mixed.h"
 
 /* Pattern as text: "1100", or [1, 1, 0, 0] joined by '-' so that every entry must be one digit. */
@@ -38,7 +38,7 @@ static int32_t read_shares(bs_experiment *e, bs_error *err) {
   if (list == NULL || list->kind != BS_NODE_LIST) return BS_OK;
   for (const bs_node *item = list->first; item != NULL; item = item->next) n++;
   double *shares = calloc(n == 0 ? 1 : n, sizeof *shares);
-  if (shares == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (shares == NULL) return bs_no_memory(err, "a configuration");
   n = 0;
   for (const bs_node *item = list->first; item != NULL; item = item->next)
     bs_parse_f64(item->text, &shares[n++]);

@@ -4,14 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory while reading the configuration");
-}
+#include "lab/error.h"
 
 void bs_choices_free(uint32_t count, const char **choices) {
   for (uint32_t i = 0; i < count; i++) free((void *)(uintptr_t)choices[i]);
@@ -52,7 +48,7 @@ static int32_t collect_one(collected *c, const bs_node *node, const char *path, 
   if (keys != NULL) c->keys = keys;
   const char **values = realloc(c->values, (c->count + 1u) * sizeof *values);
   if (values != NULL) c->values = values;
-  if (keys == NULL || values == NULL) return no_memory(err);
+  if (keys == NULL || values == NULL) return bs_no_memory(err, "the configuration");
   char *value = value_text(node);
   if (value == NULL) {
     bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: a mapping where a value belongs", path);
@@ -62,7 +58,7 @@ static int32_t collect_one(collected *c, const bs_node *node, const char *path, 
   char *key = bs_strdup(node->key);
   if (key == NULL) {
     free(value);
-    return no_memory(err);
+    return bs_no_memory(err, "the configuration");
   }
   c->keys[c->count] = key;
   c->values[c->count++] = value;
@@ -153,7 +149,7 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
       if (grown != NULL) out->values = grown;
       if (grown == NULL || text.failed) {
         bs_text_free(&text);
-        return no_memory(err);
+        return bs_no_memory(err, "the configuration");
       }
       out->values[out->count++] = text.data;
     }

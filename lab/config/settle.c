@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/error.h"
 
 /* A relative path becomes one from the root; `must_be_file`: only where "path" of "path#tensor" is a file. */
 static void make_absolute(bs_node *node, int must_be_file) {
@@ -51,7 +51,7 @@ int32_t bs_experiment_settle(const bs_experiment *e, uint32_t world, bs_node **o
                                     {"model.K", e->K > 0 ? number[1] : NULL}};
   int32_t rc = BS_OK;
   bs_node *tree = bs_config_clone(e->config);
-  if (tree == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (tree == NULL) return bs_no_memory(err, "a configuration");
   for (size_t i = 0; rc == BS_OK && i < sizeof decided / sizeof decided[0]; i++)
     if (decided[i][1] != NULL) rc = bs_config_set_text(tree, decided[i][0], decided[i][1], err);
   make_all_absolute(tree, "plugin", 0, 1);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/base/error.h"
 #include "lab/doctor/doctor.h"
+#include "lab/error.h"
 #include "lab/peers/exchange.h"
 
 enum { VALUES = 257 }; /* more than a cache line, and no whole number of vectors */
@@ -139,9 +139,8 @@ void bs_doctor_ranks(bs_doctor *d, bs_context *context) {
                                     .bind = 1,
                                     .sync_mode = BS_SYNC_SYNC,
                                     .timeout_s = d->timeout_s};
-  int32_t rc = m.of == NULL
-                   ? bs_error_set(&err, BS_NO_MEMORY, "BS-DOCTOR-MEMORY", "no memory for %u ranks", d->ranks)
-                   : bs_world_create(context, &options, &world, &err);
+  int32_t rc = m.of == NULL ? bs_no_memory(&err, "%u ranks", d->ranks)
+                            : bs_world_create(context, &options, &world, &err);
   if (rc == BS_OK) rc = bs_world_run(world, meet, &m, &err);
   if (rc == BS_OK) {
     tell_hello(d, &m, bs_world_threads_per_rank(world));

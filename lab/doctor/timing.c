@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "lab/doctor/doctor.h"
+#include "lab/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/machine.h"
 #include "lab/measure/sampler.h"
@@ -73,8 +73,7 @@ static int32_t known_make(const bs_doctor *d, bs_context *context, int64_t B, in
   out->x = calloc((size_t)(B * N), sizeof *out->x);
   out->w = calloc((size_t)(N * N), sizeof *out->w);
   if (out->x == NULL || out->w == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-DOCTOR-MEMORY", "no memory for a layer of %lld x %lld",
-                        (long long)N, (long long)N);
+    return bs_no_memory(err, "a layer of %lld x %lld", (long long)N, (long long)N);
   for (int64_t i = 0; i < B * N; i++) out->x[i] = 1.0f;
   for (int64_t i = 0; i < N * N; i++) out->w[i] = (float)(i / N % 7 - 3);
   int32_t rc = bs_source_from_memory(out->x, BS_F32, B, N, N, &out->xs, err);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/faults_mixed.h"
 #include "lab/gate/faults_noise.h"
@@ -89,8 +89,7 @@ static int32_t read_changed(void *ctx, int64_t row, int64_t nrows, const bs_part
   const bs_fault *fault = view->fault;
   const int64_t K = view->base.cols;
   double *values = malloc((size_t)(K > 0 ? K : 1) * sizeof *values);
-  if (!values)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a row of %lld", (long long)K);
+  if (!values) return bs_no_memory(err, "a row of %lld", (long long)K);
   int32_t rc = BS_OK;
   for (int64_t i = 0; i < nrows && rc == BS_OK; ++i) {
     rc = view->base.read(view->base.ctx, row + i, 1, NULL, BS_F64, values, K, err);
@@ -284,8 +283,7 @@ static int32_t choose_weights(bs_fault *fault, const bs_case *c, bs_error *err) 
   const int64_t K = fault->K, N = c->w->rows;
   double *row = malloc((size_t)(K > 0 ? K : 1) * sizeof *row);
   unsigned char *used = calloc((size_t)(K > 0 ? K : 1), 1);
-  int32_t rc = row && used ? used_columns(c, row, used, err)
-                           : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a row of W");
+  int32_t rc = row && used ? used_columns(c, row, used, err) : bs_no_memory(err, "a row of W");
   int found = 0;
   fault->row = N / 2;
   fault->other = K > 1 ? 1 : 0;
@@ -340,7 +338,7 @@ int bs_fault_met(const bs_fault *fault) {
 int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_fault *hooks, bs_error *err) {
   *out = NULL;
   bs_fault *fault = calloc(1, sizeof *fault);
-  if (!fault) return bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a fault");
+  if (!fault) return bs_no_memory(err, "a fault");
   fault->kind = kind;
   fault->ranks = c->world_size;
   fault->activation = c->spec.activation;
@@ -349,9 +347,7 @@ int32_t bs_fault_make(uint32_t kind, const bs_case *c, bs_fault **out, bs_case_f
   choose_columns(fault, c->spec.mask);
   fault->leaves = bs_place_leaves(c) && c->world_size > 1;
   fault->views = calloc(c->world_size, sizeof *fault->views);
-  int32_t rc = fault->views ? choose_weights(fault, c, err)
-                            : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for %u views",
-                                           c->world_size);
+  int32_t rc = fault->views ? choose_weights(fault, c, err) : bs_no_memory(err, "%u views", c->world_size);
   if (rc == BS_OK) rc = choose_victim(fault, c, err);
   if (rc == BS_OK && bs_fault_is_mixed(kind))
     rc = bs_fault_mixed_make(kind, c, fault->row, &fault->mixed, err);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/mixed.h"
 
 int bs_fault_is_mixed(uint32_t kind) {
@@ -42,8 +42,7 @@ static int32_t largest(const bs_case *c, const uint8_t *high, int64_t row, doubl
 /* The row whose scale is farthest from the own one. */
 static int32_t choose_ratio(const bs_case *c, int64_t row, bs_fault_mixed *f, bs_error *err) {
   double *values = malloc((size_t)c->spec.K * sizeof *values), own = 0.0, other = 0.0;
-  int32_t rc = values ? largest(c, f->high, row, values, &own, err)
-                      : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a row of W");
+  int32_t rc = values ? largest(c, f->high, row, values, &own, err) : bs_no_memory(err, "a row of W");
   f->row = row;
   f->ratio = 1.0;
   for (int64_t k = 0; k < c->spec.K; ++k) f->hit[k] = !f->high[k];
@@ -85,8 +84,7 @@ static int32_t choose_block(const bs_case *c, bs_fault_mixed *f, bs_error *err) 
   if (rc == BS_OK) rc = bs_mixed_open(c, p.split, &m, err);
   if (rc != BS_OK) return rc;
   double *values = malloc(((size_t)m.K + m.groups + 1) * sizeof *values);
-  rc = values ? search_blocks(c, &m, values, f, err)
-              : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a row of W");
+  rc = values ? search_blocks(c, &m, values, f, err) : bs_no_memory(err, "a row of W");
   free(values);
   bs_mixed_close(&m);
   return rc;
@@ -99,8 +97,7 @@ int32_t bs_fault_mixed_make(uint32_t kind, const bs_case *c, int64_t row, bs_fau
   f->high = calloc((size_t)K + 1, 1);
   f->order = calloc((size_t)K + 1, sizeof *f->order);
   f->hit = calloc((size_t)K + 1, 1);
-  if (!f->high || !f->order || !f->hit)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for a segment");
+  if (!f->high || !f->order || !f->hit) return bs_no_memory(err, "a segment");
   for (int64_t i = 0; i < K; ++i) f->order[i] = mask && mask->order ? mask->order[i] : (uint32_t)i;
   for (int64_t i = 0; i < high; ++i) f->high[f->order[i]] = 1;
   if (high > 0 && high < K) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/slope.h"
 #include "lab/gate/small.h"
@@ -85,9 +85,7 @@ static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max
   bs_case_result result = *run;
   bs_partition *rows = calloc(run->world_size, sizeof *rows);
   result.ranks = calloc(run->world_size, sizeof *result.ranks);
-  int32_t rc = rows && result.ranks
-                   ? BS_OK
-                   : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for a verdict");
+  int32_t rc = rows && result.ranks ? BS_OK : bs_no_memory(err, "a verdict");
   for (uint32_t r = 0; rc == BS_OK && r < run->world_size; ++r) {
     const bs_case_rank *from = &run->ranks[r];
     const int terms = from->proposal.split == BS_SPLIT_N, kept = bs_owners_by_row(run);
@@ -117,8 +115,7 @@ static int32_t fill_left_out(const bs_case *c, const bs_gradient_result *result,
   bs_owners owners = bs_owners_of(c, &result->run);
   uint32_t *owner = malloc((size_t)(K > 0 ? K : 1) * sizeof *owner), first;
   double *x = malloc((size_t)(B * K + B + 1) * sizeof *x), *dy = x + B * K;
-  int32_t rc = owner && x ? c->x->read(c->x->ctx, 0, B, NULL, BS_F64, x, K, err)
-                          : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for X");
+  int32_t rc = owner && x ? c->x->read(c->x->ctx, 0, B, NULL, BS_F64, x, K, err) : bs_no_memory(err, "X");
   for (int64_t n = 0; rc == BS_OK && n < N; ++n) {
     rc = bs_owners_read(&owners, n, owner, &first, err);
     if (rc == BS_OK) rc = dy_t->read(dy_t->ctx, n, 1, NULL, BS_F64, dy, B, err);
@@ -174,8 +171,7 @@ static int32_t open_operands(const bs_case *c, const bs_gradient_result *result,
   const int64_t B = c->spec.B, N = c->spec.N;
   memset(o, 0, sizeof *o);
   o->one = malloc((size_t)(B > 0 ? B : 1) * sizeof *o->one);
-  if (o->one == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld ones", (long long)B);
+  if (o->one == NULL) return bs_no_memory(err, "%lld ones", (long long)B);
   for (int64_t b = 0; b < B; ++b) o->one[b] = 1.0;
   o->of_dy = (bs_matrix){result->dy, c->spec.y_dtype, N};
   if (c->spec.activation != BS_ACT_NONE) {
@@ -207,7 +203,7 @@ int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, in
   if (rc == BS_OK && c->spec.x_placement == BS_SPLIT && run->world_size > 1) {
     dx = whole_dx(c, run);
     rc = dx ? judge_one(&g, dx, run, max_features, o.carries ? &o.dx : NULL, &out->dx, err)
-            : bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for dX");
+            : bs_no_memory(err, "dX");
   } else if (rc == BS_OK) {
     rc = judge_dx(&g, run, max_features, o.carries ? &o.dx : NULL, &out->dx, err);
   }

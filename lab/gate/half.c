@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/judge.h"
 #include "lab/gate/metrics.h"
 #include "lab/phase/arms.h"
@@ -67,8 +67,7 @@ static int32_t count_wrong(const bs_case *c, const bs_case_result *result, const
   bs_owners owners = bs_owners_of(c, result);
   uint32_t *owner = malloc((size_t)(K + 1) * sizeof *owner), first;
   uint8_t *bits = malloc((size_t)groups + 1);
-  int32_t rc =
-      owner && bits ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-HALF-MEMORY", "no memory for a row");
+  int32_t rc = owner && bits ? BS_OK : bs_no_memory(err, "a row");
   for (int64_t n = 0; rc == BS_OK && n < c->spec.N; ++n) {
     rc = kept->read(kept->ctx, n, 1, 0, groups, bits, groups, err);
     if (rc == BS_OK) rc = bs_owners_read(&owners, n, owner, &first, err);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/views.h"
 
 int64_t bs_mixed_wanted(uint32_t n, const char *const *keys, const char *const *values) {
@@ -33,10 +33,6 @@ const char *bs_mixed_low_name(const bs_mixed *m) {
 
 int64_t bs_mixed_of(const bs_layer_spec *spec) {
   return bs_mixed_wanted(spec->n_options, spec->option_keys, spec->option_values);
-}
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MIXED-MEMORY", "no memory for the segments of a layer");
 }
 
 void bs_mixed_close(bs_mixed *m) {
@@ -106,7 +102,8 @@ int32_t bs_mixed_open(const bs_case *c, uint32_t split, bs_mixed *m, bs_error *e
   m->group = calloc(K, sizeof *m->group);
   uint32_t *place = calloc(K, sizeof *place), *order = calloc(K, sizeof *order);
   uint8_t *mine = calloc(K, 1);
-  int32_t rc = m->is_high && m->group && place && order && mine ? BS_OK : no_memory(err);
+  int32_t rc =
+      m->is_high && m->group && place && order && mine ? BS_OK : bs_no_memory(err, "the segments of a layer");
   for (int64_t i = 0; rc == BS_OK && i < m->high; ++i)
     m->is_high[mask && mask->order ? (int64_t)mask->order[i] : i] = 1;
   for (int high = 0; rc == BS_OK && m->ranks > 1 && mask && high < 2; ++high)
@@ -181,7 +178,7 @@ int32_t bs_mixed_share(bs_mixed *m, int part, const bs_source *inner, int64_t ro
   const uint32_t sets = part == BS_MIXED_W ? m->owners : 1;
   if (m->K == 0 || m->scales != BS_MIXED_BY_TENSOR) return BS_OK;
   double *row = malloc((size_t)m->K * sizeof *row), *most = calloc((size_t)sets * m->groups, sizeof *most);
-  int32_t rc = row && most ? BS_OK : no_memory(err);
+  int32_t rc = row && most ? BS_OK : bs_no_memory(err, "the segments of a layer");
   for (int64_t i = 0; rc == BS_OK && i < rows; ++i) {
     const int64_t n = bs_mixed_sampled(i, rows, inner->rows);
     rc = inner->read(inner->ctx, n, 1, NULL, BS_F64, row, m->K, err);
@@ -203,7 +200,7 @@ static int32_t read_rounded(void *ctx, int64_t row, int64_t nrows, const bs_part
   const bs_mixed_view *view = ctx;
   const bs_mixed *m = view->mixed;
   double *values = malloc(((size_t)m->K + m->groups) * sizeof *values);
-  int32_t rc = values ? BS_OK : no_memory(err);
+  int32_t rc = values ? BS_OK : bs_no_memory(err, "the segments of a layer");
   for (int64_t i = 0; rc == BS_OK && i < nrows; ++i) {
     rc = view->inner->read(view->inner->ctx, row + i, 1, NULL, BS_F64, values, m->K, err);
     if (rc != BS_OK) break;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/half.h"
 #include "lab/gate/judge.h"
 #include "lab/gate/mixed.h"
@@ -20,16 +20,12 @@
 #define SAMPLE (INT64_C(1) << 22) /* weights looked at, about */
 #define ROUNDED 0.425             /* in units of u: one rounding of values of all sizes (docs/gates.md) */
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MIXED-MEMORY", "no memory for the norms of columns");
-}
-
 /* norm2[k], error2[k] over `rows` rows of source, spread evenly: a scale of all rows is that of those. */
 static int32_t weigh(bs_mixed *m, int part, const bs_source *source, int64_t rows, double *norm2,
                      double *error2, bs_error *err) {
   const int64_t K = m->K, N = source->rows;
   double *row = malloc(((size_t)K + m->groups) * sizeof *row);
-  int32_t rc = row ? bs_mixed_share(m, part, source, rows, err) : no_memory(err);
+  int32_t rc = row ? bs_mixed_share(m, part, source, rows, err) : bs_no_memory(err, "the norms of columns");
   for (int64_t i = 0; rc == BS_OK && i < rows; ++i) {
     const int64_t n = bs_mixed_sampled(i, rows, N);
     rc = source->read(source->ctx, n, 1, NULL, BS_F64, row, K, err);
@@ -44,7 +40,8 @@ static int32_t bias_energy(const bs_case *c, double *out, bs_error *err) {
   *out = 0.0;
   if (!c->spec.has_bias || !c->bias) return BS_OK;
   double *bias = malloc((size_t)c->spec.N * sizeof *bias);
-  int32_t rc = bias ? c->bias->read(c->bias->ctx, 0, 1, NULL, BS_F64, bias, c->spec.N, err) : no_memory(err);
+  int32_t rc = bias ? c->bias->read(c->bias->ctx, 0, 1, NULL, BS_F64, bias, c->spec.N, err)
+                    : bs_no_memory(err, "the norms of columns");
   for (int64_t n = 0; rc == BS_OK && n < c->spec.N; ++n) *out += bias[n] * bias[n] * (double)c->spec.B;
   free(bias);
   return rc;
@@ -114,7 +111,7 @@ int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out, bs_error *err) {
   out->asked = 1;
   out->rows = fit < c->spec.N ? fit : c->spec.N;
   double *column = calloc(4 * (size_t)m.K + 1, sizeof *column);
-  if (!column) rc = no_memory(err);
+  if (!column) rc = bs_no_memory(err, "the norms of columns");
   if (rc == BS_OK) rc = weigh(&m, BS_MIXED_X, c->x, c->spec.B, column, column + m.K, err);
   if (rc == BS_OK) rc = weigh(&m, BS_MIXED_W, c->w, out->rows, column + 2 * m.K, column + 3 * m.K, err);
   if (rc == BS_OK) rc = bias_energy(c, &bias, err);

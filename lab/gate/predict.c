@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/judge.h"
 
@@ -135,8 +135,7 @@ int32_t bs_predict(const bs_reference *ref, const bs_arithmetic *a, bs_predictio
   memset(out, 0, sizeof *out);
   if (!alloc_prediction(ref, a, out)) {
     bs_prediction_free(out);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GATE-MEMORY",
-                        "no memory for a prediction of %lld x %lld outputs", (long long)ref->B,
+    return bs_no_memory(err, "a prediction of %lld x %lld outputs", (long long)ref->B,
                         (long long)ref->features);
   }
   for (int64_t f = 0; f < ref->features; ++f) {
@@ -164,8 +163,7 @@ int32_t bs_bound_sums(const bs_reference *ref, const bs_arithmetic *a, double *b
   free(step_variance);
   free(step_bound);
   return made ? BS_OK
-              : bs_error_set(err, BS_NO_MEMORY, "BS-GATE-MEMORY",
-                             "no memory for the bounds of %lld x %lld sums", (long long)ref->B,
+              : bs_no_memory(err, "the bounds of %lld x %lld sums", (long long)ref->B,
                              (long long)ref->features);
 }
 

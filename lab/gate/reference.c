@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/size.h"
+#include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/hash.h"
 #include "lab/stop.h"
@@ -197,8 +197,7 @@ static void *worker(void *arg) {
   double *w = calloc(columns, sizeof *w);
   uint32_t *owner = calloc(columns, sizeof *owner), first = 0;
   if (!row || !w || !owner) {
-    bs_error_set(&err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a weight row of %lld columns",
-                 (long long)out->K);
+    bs_no_memory(&err, "a weight row of %lld columns", (long long)out->K);
     job_fail(job, &err);
   }
   while (row && w && owner && !atomic_load(&job->failed)) {
@@ -272,8 +271,7 @@ static int32_t alloc_reference(const bs_reference_request *request, bs_reference
   }
   if (!ok) {
     bs_reference_free(out);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY",
-                        "no memory for a reference of %lld x %lld outputs", (long long)out->B,
+    return bs_no_memory(err, "a reference of %lld x %lld outputs", (long long)out->B,
                         (long long)out->features);
   }
   choose_features(out, request->max_features);
@@ -312,7 +310,7 @@ static int32_t load_x(const bs_reference_request *request, bs_reference *out, co
   if (!row || !hashes) {
     free(row);
     free(hashes);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for a row of X");
+    return bs_no_memory(err, "a row of X");
   }
   int32_t rc = BS_OK;
   for (int64_t b = 0; b < out->B && rc == BS_OK; ++b) {
@@ -338,7 +336,7 @@ static int32_t load_bias(const bs_reference_request *request, bs_reference *out,
   *out_bias = NULL;
   if (!request->bias) return BS_OK;
   double *bias = alloc_doubles(1, out->N);
-  if (!bias) return bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for the bias");
+  if (!bias) return bs_no_memory(err, "the bias");
   const int32_t rc = request->bias->read(request->bias->ctx, 0, 1, NULL, BS_F64, bias, out->N, err);
   if (rc != BS_OK) {
     free(bias);
@@ -374,8 +372,7 @@ int32_t bs_reference_compute(const bs_reference_request *request, bs_reference *
   int64_t padded = (out->B + TOKENS - 1) / TOKENS * TOKENS;
   double *x_blocks = alloc_doubles(padded, out->K);
   if (!order || !run_end || !column_x2 || !x_blocks) {
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for X of %lld x %lld in fp64",
-                      (long long)out->B, (long long)out->K);
+    rc = bs_no_memory(err, "X of %lld x %lld in fp64", (long long)out->B, (long long)out->K);
   }
   if (rc == BS_OK) {
     if (request->tell) request->tell(request->tell_user, "reference", 0, (uint64_t)out->features);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/verdict.h"
 #include "lab/phase/owners.h"
@@ -67,11 +67,6 @@ static double reach_of_any(const bs_reference *ref, const bs_arithmetic *a, doub
   return reach + bs_dtype_unit_roundoff(a->reduce_dtype) * 2.0 * ref->world_size * ref->magnitude[at];
 }
 
-static int32_t no_memory(const bs_case *c, bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld x %lld slopes",
-                      (long long)c->spec.B, (long long)c->spec.N);
-}
-
 static int32_t reference_of_z(const bs_case *c, const bs_case_result *result, bs_reference *out,
                               bs_error *err) {
   uint32_t *column_rank = NULL;
@@ -92,7 +87,7 @@ int32_t bs_slopes_make(const bs_case *c, const bs_case_result *result, const bs_
   out->bound2 = calloc((size_t)n + 1, sizeof(double));
   if (!out->dz || !out->bound2) {
     bs_slopes_free(out);
-    return no_memory(c, err);
+    return bs_no_memory(err, "%lld x %lld slopes", (long long)c->spec.B, (long long)c->spec.N);
   }
   bs_reference ref = {0};
   int32_t rc = reference_of_z(c, result, &ref, err);

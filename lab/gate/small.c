@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/mixed.h"
 
 bs_layer_spec bs_small_spec(const bs_case *like, uint32_t flags) {
@@ -31,7 +31,7 @@ static int32_t fit_mask(bs_layer_spec *spec, bs_small *out, bs_error *err) {
   if (mask == NULL || mask->order == NULL || mask->n_order == spec->K) return BS_OK;
   int64_t n = 0;
   out->order = malloc(((size_t)spec->K + 1) * sizeof *out->order);
-  if (out->order == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (out->order == NULL) return bs_no_memory(err, "a small case");
   for (int64_t i = 0; i < mask->n_order; i++)
     if (mask->order[i] < spec->K) out->order[n++] = mask->order[i];
   for (; n < spec->K; n++) out->order[n] = (uint32_t)n;

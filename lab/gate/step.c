@@ -8,14 +8,10 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/judge.h"
 #include "lab/gate/step_judging.h"
 #include "lab/phase/owners.h"
-
-int32_t bs_step_no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-STEP-MEMORY", "no memory to judge training");
-}
 
 double bs_step_accumulate(double n) {
   return n < 4 * sqrt(n) ? n : 4 * sqrt(n);
@@ -173,7 +169,7 @@ static int32_t judge_outputs(const bs_judging *j, bs_step_verdict *out, bs_error
   char *values = calloc((size_t)world * (size_t)(B * F) + 1, size);
   int32_t rc = bs_step_forward_case(j, j->r->steps, j->shown, &w, &bias, &g, &run, err);
   run.ranks = calloc(world, sizeof *run.ranks);
-  if (rc == BS_OK && (!values || !run.ranks)) rc = bs_step_no_memory(err);
+  if (rc == BS_OK && (!values || !run.ranks)) rc = bs_no_memory(err, "judging training");
   for (uint32_t r = 0; rc == BS_OK && r < world; ++r) {
     const bs_case_rank *from = &j->r->run.ranks[r];
     bs_case_rank *to = &run.ranks[r];
@@ -217,7 +213,7 @@ static int32_t open_judging(const bs_case *c, const bs_train_result *r, bs_judgi
   j->weights = calloc(K + 1, sizeof *j->weights);
   j->bias = calloc(2 * biases + 2 * F + 1, sizeof *j->bias);
   j->ranks = calloc(r->run.world_size, sizeof *j->ranks);
-  if (!j->x || !j->dw || !j->weights || !j->bias || !j->ranks) return bs_step_no_memory(err);
+  if (!j->x || !j->dw || !j->weights || !j->bias || !j->ranks) return bs_no_memory(err, "judging training");
   j->bias_bound = j->bias + biases;
   j->shown = j->bias_bound + biases;
   j->shown_error = j->shown + F;
@@ -225,7 +221,7 @@ static int32_t open_judging(const bs_case *c, const bs_train_result *r, bs_judgi
   j->bound2 = j->magnitude + K;
   if (bs_owners_by_row(&r->run)) {
     j->owner = calloc(K + 1, sizeof *j->owner);
-    if (!j->owner) return bs_step_no_memory(err);
+    if (!j->owner) return bs_no_memory(err, "judging training");
   }
   int32_t rc = bs_case_column_ranks(c, &r->run, &j->rank_of, err);
   if (rc == BS_OK) rc = c->x->read(c->x->ctx, 0, c->spec.B, NULL, BS_F64, j->x, c->spec.K, err);

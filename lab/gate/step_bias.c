@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/slope.h"
 #include "lab/gate/step_judging.h"
@@ -42,7 +42,7 @@ static int32_t take_slopes(bs_judging *j, int64_t i, bs_error *err) {
   bs_slopes s = {0};
   if (j->slopes == NULL) {
     j->slopes = calloc((size_t)(2 * all) + 1, sizeof *j->slopes);
-    if (j->slopes == NULL) return bs_step_no_memory(err);
+    if (j->slopes == NULL) return bs_no_memory(err, "judging training");
     j->dz = j->slopes;
     j->dz_bound2 = j->slopes + all;
   }
@@ -85,7 +85,7 @@ int32_t bs_step_follow_biases(bs_judging *j, bs_error *err) {
   bs_followed *state = calloc((size_t)F + 1, sizeof *state);
   int64_t t = 0;
   int32_t rc = BS_OK;
-  if (state == NULL) return bs_step_no_memory(err);
+  if (state == NULL) return bs_no_memory(err, "judging training");
   j->dz = j->r->dy;
   for (int64_t i = 0; rc == BS_OK && i < j->r->steps; ++i) {
     const bs_stepper step = bs_stepper_make(j->o, ++t, 1, j->wide);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/small.h"
@@ -42,8 +42,7 @@ static int32_t miss_value(const bs_case *c, bs_train_result *r, bs_error *err) {
   const int64_t F = r->features, K = c->spec.K, B = c->spec.B;
   double *before = r->w + F * K, *x = malloc((size_t)(B * K + 1) * sizeof *x); /* behind the first step */
   int64_t missed = -1;
-  int32_t rc = x ? c->x->read(c->x->ctx, 0, B, NULL, BS_F64, x, K, err)
-                 : bs_error_set(err, BS_NO_MEMORY, "BS-FAULT-MEMORY", "no memory for X");
+  int32_t rc = x ? c->x->read(c->x->ctx, 0, B, NULL, BS_F64, x, K, err) : bs_no_memory(err, "X");
   for (int64_t f = 0; rc == BS_OK && missed < 0 && f < F; ++f) {
     double most = -1.0;
     for (int64_t k = 0; k < K; ++k) {

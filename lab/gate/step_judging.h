@@ -33,7 +33,6 @@ typedef struct bs_judging {
   uint64_t wrong, inexact, judged, propagated;
 } bs_judging;
 
-int32_t bs_step_no_memory(bs_error *err);
 /* The round-off of n terms in units of what they add up to. */
 double bs_step_accumulate(double n);
 /* The row of sampled feature f as it was read back behind `step` steps. */

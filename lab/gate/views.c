@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 
 int64_t bs_view_column(const bs_partition *p, int64_t j) {
   if (p == NULL) return j;
@@ -46,9 +46,7 @@ static int32_t read_transposed(void *ctx, int64_t row, int64_t nrows, const bs_p
   const int64_t count = cols ? cols->count : inner->rows;
   const size_t size = BS_DTYPE_BYTES(dtype);
   char *line = malloc((size_t)(nrows > 0 ? nrows : 1) * size);
-  if (line == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GRADIENT-MEMORY", "no memory for %lld values",
-                        (long long)nrows);
+  if (line == NULL) return bs_no_memory(err, "%lld values", (long long)nrows);
   int32_t rc = BS_OK;
   for (int64_t j = 0; rc == BS_OK && j < count; ++j) {
     rc = inner->read(inner->ctx, bs_view_column(cols, j), 1, &run, dtype, line, nrows, err);

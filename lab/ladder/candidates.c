@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/ladder/ladder.h"
 #include "lab/measure/machine.h"
 
@@ -157,7 +157,7 @@ int32_t bs_ladder_add(bs_ladder *l, const bs_rung *r, bs_error *err) {
                         "auto.overlap, or fewer values of --vary",
                         BS_RUNGS_MAX);
   bs_rung *grown = realloc(l->rungs, (l->n + 1u) * sizeof *grown);
-  if (grown == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (grown == NULL) return bs_no_memory(err, "candidates");
   l->rungs = grown;
   l->rungs[l->n++] = *r;
   return BS_OK;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/sampler.h"
 #include "lab/peers/peers.h"
@@ -35,7 +35,7 @@ static int32_t apply(bs_node *tree, const char *setting, bs_error *err) {
 static int32_t tree_of(const bs_node *config, const bs_rung *r, bs_node **out, bs_error *err) {
   static const char *const patterns[] = {"mask.pattern", "mask.pattern_a", "mask.pattern_b"};
   bs_node *tree = bs_config_clone(config);
-  if (tree == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (tree == NULL) return bs_no_memory(err, "candidates");
   int32_t rc = BS_OK;
   int masked = 0;
   for (uint32_t i = 0; i < r->n_settings; i++) masked |= strncmp(r->settings[i], "mask.name=", 10) == 0;

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/error.h"
 #include "lab/measure/clocks.h"
 #include "lab/measure/flush.h"
 #include "lab/measure/machine.h"
@@ -303,7 +303,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
                          bs_error *err) {
   *out = NULL;
   bs_arm *arm = calloc(1, sizeof *arm);
-  if (!arm) return bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for an arm");
+  if (!arm) return bs_no_memory(err, "an arm");
   arm->c = *c;
   arm->number = number;
   snprintf(arm->name, sizeof arm->name, "%s", name);
@@ -322,7 +322,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
   arm->c.hook = NULL;
   int32_t rc = BS_OK;
   if (!arm->tensors || !arm->told || !arm->counted || !arm->building)
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks", c->world_size);
+    rc = bs_no_memory(err, "%u ranks", c->world_size);
   if (rc == BS_OK) rc = bs_case_world(&arm->c, &arm->world, err);
   if (rc == BS_OK && pthread_create(&arm->thread, NULL, arm_thread, arm) != 0) {
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-ARM-THREAD", "cannot start a thread for arm %s", name);
@@ -410,8 +410,7 @@ uint64_t bs_arm_flush_bytes(const bs_arm *arm) {
 static int32_t collect(bs_arm *arm, bs_case_result *out, bs_error *err) {
   out->world_size = arm->c.world_size;
   out->ranks = calloc(out->world_size, sizeof *out->ranks);
-  if (!out->ranks)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-ARM-MEMORY", "no memory for %u ranks", out->world_size);
+  if (!out->ranks) return bs_no_memory(err, "%u ranks", out->world_size);
   for (uint32_t r = 0; r < out->world_size; ++r)
     memcpy(out->ranks[r].counters, arm->counted[r], sizeof out->ranks[r].counters);
   return bs_case_collect(&arm->c, arm->world, out, err);

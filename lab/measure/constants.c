@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/measure/kernel.h"
 #include "lab/store/env.h"
 #include "lab/store/store.h"
@@ -39,10 +39,6 @@ static void step(survey *s, const char *what) {
   s->done++;
 }
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-CONSTANTS-MEMORY", "no memory for the machine's constants");
-}
-
 /* Appends a row to the list `name`, with the spread of its passes. Takes the row. */
 static int32_t add_row(survey *s, const char *name, json_t *row, bs_error *err) {
   json_t *list = json_object_get(s->out, name);
@@ -50,7 +46,8 @@ static int32_t add_row(survey *s, const char *name, json_t *row, bs_error *err) 
     json_object_set_new(row, "spread", json_real(s->m.spread));
   s->m.spread = 0.0;
   if (list == NULL && json_object_set_new(s->out, name, list = json_array()) != 0) list = NULL;
-  if (row == NULL || list == NULL || json_array_append_new(list, row) != 0) return no_memory(err);
+  if (row == NULL || list == NULL || json_array_append_new(list, row) != 0)
+    return bs_no_memory(err, "the machine's constants");
   return BS_OK;
 }
 
@@ -81,7 +78,7 @@ static int32_t survey_memory(survey *s, bs_error *err) {
   const size_t n = largest_footprint();
   const size_t most = (size_t)(footprints[n - 1] / sizeof(uint64_t));
   uint64_t *data = bs_machine_words(most);
-  if (data == NULL) return no_memory(err);
+  if (data == NULL) return bs_no_memory(err, "the machine's constants");
   int32_t rc = BS_OK;
   for (size_t i = 0; rc == BS_OK && i < n; i++) {
     step(s, "memory");
@@ -168,13 +165,13 @@ int32_t bs_constants_measure(const bs_case *like, const char *const *backends, s
   bs_load_now(&before);
   s.out = json_pack("{s:i,s:o?,s:s,s:i,s:i}", "format", BS_CONSTANTS_FORMAT, "key", bs_constants_key(),
                     "measured_at", stamp, "cores", (int)cores, "threads", (int)s.m.threads);
-  int32_t rc = s.out == NULL ? no_memory(err) : survey_arithmetic(&s, err);
+  int32_t rc = s.out == NULL ? bs_no_memory(err, "the machine's constants") : survey_arithmetic(&s, err);
   if (rc == BS_OK) rc = survey_memory(&s, err);
   for (size_t i = 0; rc == BS_OK && i < n_backends; i++) rc = survey_backend(&s, backends[i], err);
   for (size_t i = 0; rc == BS_OK && i < n_backends; i++) rc = survey_kernels(&s, backends[i], err);
   bs_load_now(&after);
   if (rc == BS_OK && json_object_set_new(s.out, "conditions", bs_load_json(&before, &after)) != 0)
-    rc = no_memory(err);
+    rc = bs_no_memory(err, "the machine's constants");
   if (rc != BS_OK) {
     json_decref(s.out);
     return rc;

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 #include "lab/measure/constants.h"
 #include "lab/store/env.h"
 #include "lab/store/lines.h"
@@ -55,8 +55,8 @@ int32_t bs_constants_store(const char *path, const json_t *constants, bs_error *
   bs_text temporary = {0};
   char *text = json_dumps(constants, JSON_INDENT(2) | JSON_SORT_KEYS);
   bs_text_printf(&temporary, "%s.%ld.tmp", path, (long)getpid());
-  int32_t rc = text == NULL || temporary.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
-                                                : bs_lines_folders(&words, path, err);
+  int32_t rc =
+      text == NULL || temporary.failed ? bs_no_memory(err, "constants") : bs_lines_folders(&words, path, err);
   if (rc == BS_OK) rc = write_beside(temporary.data, path, text, err);
   bs_text_free(&temporary);
   free(text);
@@ -120,7 +120,7 @@ int32_t bs_constants_load(const char *path, json_t **out, bs_error *err) {
   json_t *key = bs_constants_key();
   const json_t *stored = json_object_get(constants, "key");
   if (key == NULL) {
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    rc = bs_no_memory(err, "constants");
   } else if (json_integer_value(json_object_get(constants, "format")) != BS_CONSTANTS_FORMAT ||
              !json_is_object(stored) || !has_lists(constants)) {
     rc = corrupt(err, path, "fields are missing, or it is of another format");

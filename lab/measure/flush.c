@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 
 #define UNKNOWN_CACHE (32u << 20) /* where the machine does not tell */
 enum { LINE = 64 };
@@ -30,8 +30,7 @@ int32_t bs_flush_make(bs_flush **out, bs_error *err) {
     f->data = malloc(f->bytes);
   }
   if (f == NULL || f->data == NULL) {
-    bs_error_set(err, BS_NO_MEMORY, "BS-FLUSH-MEMORY", "no memory for the %zu bytes that flush the caches",
-                 f != NULL ? f->bytes : sizeof *f);
+    bs_no_memory(err, "the %zu bytes that flush the caches", f != NULL ? f->bytes : sizeof *f);
     bs_error_hint(err, "phase.cold=false goes without cold samples");
     bs_flush_free(f);
     return BS_NO_MEMORY;

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 #include "lab/measure/product.h"
 #include "lab/measure/stats.h"
 #include "lab/peers/peers.h"
@@ -123,7 +123,7 @@ static int32_t run_product(const bs_case *like, bs_product *p, bs_kernel *out, b
   if (out->name[0] != '\0') {
     rc = run_world(like, p, NULL, &found, &choice, err);
     bs_text_printf(&choice, " -> %s", out->name);
-    if (rc == BS_OK && choice.failed) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    if (rc == BS_OK && choice.failed) rc = bs_no_memory(err, "a choice");
   }
   if (rc == BS_OK) rc = run_world(like, p, choice.data, &found, NULL, err);
   bs_text_free(&choice);

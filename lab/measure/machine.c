@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/peak.h"
 #include "lab/measure/reading.h"
@@ -182,8 +182,7 @@ static int32_t rates(uint32_t threads, uint32_t dtype, uint64_t *data, size_t wo
   bs_passes passes[RATES] = {{0}};
   int32_t rc = BS_OK;
   probe *probes = calloc(threads, sizeof *probes);
-  if (!probes)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-MEMORY", "no memory for %u probes", threads);
+  if (!probes) return bs_no_memory(err, "%u probes", threads);
   for (uint32_t i = 0; i < threads; ++i)
     probes[i] = (probe){.dtype = dtype, .words = each, .data = data == NULL ? NULL : data + (size_t)i * each};
   while (rc == BS_OK && !enough(passes, RATES)) rc = one_pass(threads, probes, each, passes, err);
@@ -358,8 +357,7 @@ int32_t bs_machine_measure(const bs_case *like, double footprint, bs_machine *ou
   out->source = "measured";
   const size_t words = (size_t)(out->footprint / sizeof(uint64_t));
   uint64_t *data = bs_machine_words(words);
-  if (!data)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MACHINE-MEMORY", "no memory to measure the read bandwidth");
+  if (!data) return bs_no_memory(err, "measuring the read bandwidth");
   int32_t rc = bs_machine_rates(out->threads, like->spec.x_dtype, data, words, out, err);
   free(data);
   if (rc == BS_OK) rc = bs_machine_exchange(like, out, err);

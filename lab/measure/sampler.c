@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/base/error.h"
 #include "core/base/rng.h"
+#include "lab/error.h"
 #include "lab/measure/sampler_arm.h"
 
 enum {
@@ -100,8 +100,7 @@ static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
     r->out->n_arms = i + 1;
   }
   if (good) return BS_OK;
-  return bs_error_set(err, BS_NO_MEMORY, "BS-SAMPLER-MEMORY", "no memory for %zu pairs of %u arms",
-                      r->o->pairs_max, n_arms);
+  return bs_no_memory(err, "%zu pairs of %u arms", r->o->pairs_max, n_arms);
 }
 
 /* ---- pairs -------------------------------------------------------------------------------------- */

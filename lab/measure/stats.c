@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 
 enum {
   MIN_PAIRS = 5,
@@ -239,7 +239,7 @@ int32_t bs_compare_series(const bs_series *subject, const bs_series *other, doub
     return bs_error_set(err, BS_USAGE, "BS-SPAN-PHASE", "%zu samples cannot be paired with %zu",
                         subject->count, other->count);
   if (bs_compare_pairs(subject->seconds, other->seconds, subject->count, margin, out)) return BS_OK;
-  return bs_error_set(err, BS_NO_MEMORY, "BS-STATS-MEMORY", "no memory to compare %zu pairs", subject->count);
+  return bs_no_memory(err, "comparing %zu pairs", subject->count);
 }
 
 const char *bs_comparison_name(uint32_t word) {

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/measure/sampler_arm.h"
 
 enum { MIN_GROUPS = 3 };
@@ -49,7 +49,7 @@ static int32_t compare(bs_sampling *s, uint32_t other, double margin, bs_error *
   const uint32_t groups = bs_sampling_groups(s, start);
   if (groups == 0) return bs_compare_series(&subject, &series, margin, c, err);
   if (bs_compare_groups(subject.seconds, series.seconds, start, groups, margin, c)) return BS_OK;
-  return bs_error_set(err, BS_NO_MEMORY, "BS-STATS-MEMORY", "no memory to compare %zu pairs", s->pairs);
+  return bs_no_memory(err, "comparing %zu pairs", s->pairs);
 }
 
 int32_t bs_sampling_compare(bs_sampling *s, double margin, bs_error *err) {
@@ -114,7 +114,7 @@ int32_t bs_sampling_judge(bs_sampling *s, const bs_sampler_arm *arms, bs_error *
     bs_sampled_arm *a = &s->arm[i];
     if (!a->warm.settled) warn(s, "%s did not settle in %u blocks of warm-up", a->name, a->warm.blocks);
     if (!bs_look_at(a->seconds, s->pairs, &a->look))
-      return bs_error_set(err, BS_NO_MEMORY, "BS-SAMPLER-MEMORY", "no memory to sort %zu samples", s->pairs);
+      return bs_no_memory(err, "sorting %zu samples", s->pairs);
     if (bs_look_sentence(&a->look, a->name, sentence, sizeof sentence)) warn(s, "%s", sentence);
     if (a->order != 0)
       warn(s, "%s takes %.1f %% %s after another arm than after itself; its intervals hold both", a->name,

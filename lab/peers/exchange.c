@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 
 void bs_parcel_put(bs_parcel *p, const void *data, uint64_t size) {
   if (p->failed || size == 0) return;
@@ -99,9 +99,7 @@ typedef struct exchange {
 static int32_t receive(bs_rank *rank, uint32_t from, uint64_t size, bs_parcel *out, bs_error *err) {
   const bs_collective what = bs_exchange_of(BS_COLL_RECV, BS_U8, size, from, "lab.peers.results");
   out->data = malloc(size > 0 ? (size_t)size : 1);
-  if (out->data == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for %llu bytes of rank %u",
-                        (unsigned long long)size, from);
+  if (out->data == NULL) return bs_no_memory(err, "%llu bytes of rank %u", (unsigned long long)size, from);
   out->size = out->capacity = size;
   return bs_rank_collective_host(rank, &what, NULL, 0, out->data, size, err);
 }
@@ -113,7 +111,7 @@ static int32_t exchange_main(bs_rank *rank, void *arg, bs_error *err) {
   double *sizes = calloc(P, sizeof *sizes);
   if (sizes == NULL || x->mine->failed) {
     free(sizes);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for the results of rank %u", me);
+    return bs_no_memory(err, "the results of rank %u", me);
   }
   const double own = (double)x->mine->size; /* exact below 2^53 */
   int32_t rc = bs_exchange_numbers(rank, "lab.peers.sizes", &own, 1, sizes, err);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 
 static void add_word(bs_mpirun *m, const char *word) {
   if (m->n + 1 < BS_MPIRUN_WORDS) m->words[m->n++] = word;
@@ -67,7 +67,7 @@ int32_t bs_mpirun_find(bs_mpirun *m, uint32_t ranks, int crowded, const char *co
   memset(m, 0, sizeof *m);
   if (command != NULL && command[0] != '\0') {
     m->text = bs_strdup(command);
-    if (m->text == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    if (m->text == NULL) return bs_no_memory(err, "the words of mpirun");
     char *rest = NULL;
     for (char *w = strtok_r(m->text, " \t", &rest); w != NULL; w = strtok_r(NULL, " \t", &rest))
       add_word(m, w);

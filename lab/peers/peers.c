@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/error.h"
 
 /* Followers wait while the leader judges or measures alone; one that dies is noticed by the communicator. */
 #define PATIENCE_NS (INT64_C(86400) * 1000000000)
@@ -69,8 +69,7 @@ static int32_t pass_on(bs_rank *rank, void *arg, bs_error *err) {
   int32_t rc = broadcast(rank, m, &m->bytes, sizeof m->bytes, err);
   if (rc != BS_OK || m->bytes == 0) return rc;
   if (!mine && (m->data = malloc((size_t)m->bytes)) == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for %llu bytes of rank %u",
-                        (unsigned long long)m->bytes, m->root);
+    return bs_no_memory(err, "%llu bytes of rank %u", (unsigned long long)m->bytes, m->root);
   return broadcast(rank, m, m->data, m->bytes, err);
 }
 
@@ -100,7 +99,7 @@ int32_t bs_peers_open(bs_context *context, const char *comm, uint32_t world_size
   }
   if (world_size == 1) return BS_OK;
   bs_peers *peers = calloc(1, sizeof *peers);
-  if (peers == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (peers == NULL) return bs_no_memory(err, "what ranks tell");
   peers->rank = here.rank;
   peers->patience_ns = PATIENCE_NS;
   const bs_world_options options = {.struct_size = sizeof options,
@@ -261,8 +260,8 @@ int32_t bs_peers_compare(bs_peers *peers, const bs_node *config, const char *ext
   flatten(config, "", &text);
   bs_text_printf(&text, "%s\n", extra);
   comparison c = {.mine = text.data, .bytes = text.size + 1};
-  const int32_t rc = text.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
-                                 : bs_world_run(peers->world, compare_main, &c, err);
+  const int32_t rc =
+      text.failed ? bs_no_memory(err, "what ranks tell") : bs_world_run(peers->world, compare_main, &c, err);
   bs_text_free(&text);
   return rc;
 }

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/error.h"
 #include "lab/gate/views.h"
 #include "lab/peers/peers.h"
 #include "lab/phase/joint.h"
@@ -97,7 +97,7 @@ int32_t bs_case_ownership(bs_layer *layer, bs_case_rank *out, bs_error *err) {
   if (out->columns_storage.kind != BS_PARTITION_GATHER) return bs_owners_copy(out, err);
   const size_t bytes = (size_t)out->columns_storage.count * sizeof(uint32_t);
   out->columns = malloc(bytes ? bytes : 1);
-  if (!out->columns) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column list");
+  if (!out->columns) return bs_no_memory(err, "a column list");
   if (bytes) memcpy(out->columns, out->columns_storage.columns, bytes);
   out->columns_storage.columns = out->columns;
   return bs_owners_copy(out, err);
@@ -186,8 +186,7 @@ static int32_t build_and_run(case_run *run, bs_rank *rank, uint32_t index, const
     const size_t bytes = (size_t)(mine->y_rows * mine->y_cols) * BS_DTYPE_BYTES(c->spec.y_dtype);
     mine->y = calloc(1, bytes ? bytes : 1);
     mine->y_bytes = bytes;
-    if (!mine->y)
-      rc = bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for an output of %zu bytes", bytes);
+    if (!mine->y) rc = bs_no_memory(err, "an output of %zu bytes", bytes);
   }
   if (rc == BS_OK) rc = bs_case_input(c, rank, layer, &s->x, &x, err);
   if (rc == BS_OK) rc = bs_case_tensor(rank, c->spec.y_dtype, 2, mine->y_rows, mine->y_cols, &y, err);
@@ -220,7 +219,7 @@ void bs_case_add_timing(json_t *timings, const bs_region_stats *s) {
 static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *out, bs_error *err) {
   bs_rank *rank = bs_world_rank(world, index);
   out->timings = json_object();
-  if (!out->timings) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for timings");
+  if (!out->timings) return bs_no_memory(err, "timings");
   for (uint32_t i = 0; i < bs_rank_region_count(rank); ++i) {
     bs_region_stats s = {.struct_size = sizeof s};
     const int32_t rc = bs_rank_region_stats(rank, i, &s, err);
@@ -243,15 +242,13 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
   if (!out->ranks) {
     out->world_size = c->world_size;
     out->ranks = calloc(c->world_size, sizeof *out->ranks);
-    if (!out->ranks)
-      return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for %u ranks", c->world_size);
+    if (!out->ranks) return bs_no_memory(err, "%u ranks", c->world_size);
   }
   out->memory_peak = bs_world_memory_peak(world);
   out->threads_per_rank = bs_world_threads_per_rank(world);
   out->shared_device = bs_world_shared_device(world);
   out->algorithms = bs_strdup(bs_world_algorithms(world));
-  if (!out->algorithms)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the algorithms");
+  if (!out->algorithms) return bs_no_memory(err, "the algorithms");
   const int assembles = !out->whole && bs_place_assembles(c);
   int32_t rc = BS_OK;
   for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r)
@@ -298,12 +295,11 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out, bs_error *err) {
   out->world_size = c->world_size;
   out->iterations = c->iterations > 0 ? c->iterations : 1;
   out->ranks = calloc(c->world_size, sizeof *out->ranks);
-  if (!out->ranks)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for %u ranks", c->world_size);
+  if (!out->ranks) return bs_no_memory(err, "%u ranks", c->world_size);
   case_run *run = calloc(1, sizeof *run);
   if (!run) {
     bs_case_result_free(out);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a run");
+    return bs_no_memory(err, "a run");
   }
   run->c = &run->copy;
   run->copy = *c;
@@ -343,7 +339,7 @@ int32_t bs_case_column_ranks(const bs_case *c, const bs_case_result *result, uin
   if (result->world_size < 2 || result->ranks[0].proposal.split != BS_SPLIT_K) return BS_OK;
   if (bs_owners_by_row(result)) return BS_OK; /* columns do not tell: owners.h */
   uint32_t *ranks = calloc((size_t)(c->spec.K > 0 ? c->spec.K : 1), sizeof *ranks);
-  if (!ranks) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column map");
+  if (!ranks) return bs_no_memory(err, "a column map");
   for (uint32_t r = 0; r < result->world_size; ++r) {
     const bs_partition *p = result->ranks[r].owns.columns;
     for (int64_t i = 0; p && i < p->count; ++i) ranks[bs_view_column(p, i)] = r;

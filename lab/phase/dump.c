@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
 #include "formats/npy.h"
+#include "lab/error.h"
 #include "lab/gate/views.h"
 #include "lab/peers/exchange.h"
 
@@ -101,7 +101,7 @@ int32_t bs_dump_open(const char *dir, const char *method, int64_t tokens, uint32
                      bs_error *err) {
   *out = NULL;
   bs_dump *dump = calloc(1, sizeof *dump);
-  if (!dump) return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a dump");
+  if (!dump) return bs_no_memory(err, "a dump");
   dump->ranks = world_size;
   dump->tokens = tokens;
   snprintf(dump->site, sizeof dump->site, "%s.y", method);
@@ -109,7 +109,7 @@ int32_t bs_dump_open(const char *dir, const char *method, int64_t tokens, uint32
   dump->hook = (bs_collective_hook){.user = dump, .before = capture, .after = NULL};
   if (!dump->partial) {
     bs_dump_close(dump);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a dump of %u ranks", world_size);
+    return bs_no_memory(err, "a dump of %u ranks", world_size);
   }
   const int n = snprintf(dump->dir, sizeof dump->dir, "%s", dir);
   if (n <= 0 || (size_t)n >= sizeof dump->dir) {
@@ -149,8 +149,8 @@ static int32_t write_source(const bs_dump *dump, const char *name, const bs_sour
   const size_t count = (size_t)source->rows * (size_t)source->cols;
   void *data = malloc(count ? count * BS_DTYPE_BYTES(dtype) : 1);
   if (!data) {
-    return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory to dump %s of %lld x %lld", name,
-                        (long long)source->rows, (long long)source->cols);
+    return bs_no_memory(err, "the dump of %s of %lld x %lld", name, (long long)source->rows,
+                        (long long)source->cols);
   }
   int32_t rc = source->read(source->ctx, 0, source->rows, NULL, dtype, data, source->cols, err);
   if (rc == BS_OK) rc = write_array(dump, name, -1, dtype, source->rows, source->cols, data, err);
@@ -163,7 +163,7 @@ static int32_t write_columns(const bs_dump *dump, uint32_t rank, const bs_case *
   const bs_partition *p = mine->owns.columns;
   const int64_t count = p ? p->count : c->spec.K;
   int64_t *list = malloc((size_t)(count > 0 ? count : 1) * sizeof *list);
-  if (!list) return bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a column list");
+  if (!list) return bs_no_memory(err, "a column list");
   for (int64_t i = 0; i < count; ++i) list[i] = bs_view_column(p, i);
   int32_t rc = write_array(dump, "columns", (int32_t)rank, BS_I64, 1, count, list, err);
   free(list);
@@ -184,8 +184,7 @@ static int32_t collect(bs_dump *dump, const bs_case *c, bs_error *err) {
   bs_parcel mine = {0};
   bs_parcel *of_rank = calloc(dump->ranks, sizeof *of_rank);
   plain.hook = NULL;
-  int32_t rc = of_rank ? bs_case_world(&plain, &world, err)
-                       : bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for a dump");
+  int32_t rc = of_rank ? bs_case_world(&plain, &world, err) : bs_no_memory(err, "a dump");
   if (rc == BS_OK && bs_exchange_joint(world)) {
     put_captured(&mine, &dump->partial[bs_world_own_rank(world)]);
     rc = bs_exchange_parcels(world, &mine, of_rank, err);
@@ -212,8 +211,7 @@ int32_t bs_dump_write(bs_dump *dump, const bs_case *c, const bs_case_result *res
     const bs_case_rank *mine = &result->ranks[r];
     captured *partial = &dump->partial[r];
     shape_tokens(dump, partial);
-    if (partial->failed)
-      rc = bs_error_set(err, BS_NO_MEMORY, "BS-DUMP-MEMORY", "no memory for rank %u's partial", r);
+    if (partial->failed) rc = bs_no_memory(err, "rank %u's partial", r);
     if (rc == BS_OK && partial->values) {
       rc = write_array(dump, "partial", (int32_t)r, BS_F64, partial->rows, partial->cols, partial->values,
                        err);

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/phase/arms.h"
 
 int32_t bs_phase_result_open(bs_phase_result *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->record = json_object();
-  return out->record ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-PHASE-MEMORY", "no memory for a record");
+  return out->record ? BS_OK : bs_no_memory(err, "a record");
 }
 
 void bs_phase_result_free(bs_phase_result *result) {

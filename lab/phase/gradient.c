@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/error.h"
 #include "lab/phase/joint.h"
 #include "lab/phase/loss.h"
 #include "lab/phase/owners.h"
@@ -33,10 +33,6 @@ typedef struct tensors {
   bs_whole whole;
   bs_device_loss loss;
 } tensors;
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for gradients");
-}
 
 double bs_loss_gradient(uint32_t loss, double y, double target, int64_t B, int64_t N) {
   if (loss == BS_LOSS_SUM) return 1.0;
@@ -63,7 +59,7 @@ static int32_t make_dy(const gradient_run *run, bs_rank *rank, uint32_t index, t
   const int64_t count = s->B * mine->y_cols;
   const size_t bytes = (size_t)count * BS_DTYPE_BYTES(s->y_dtype);
   char *y = malloc(2 * bytes + 1), *dy = y + bytes;
-  if (y == NULL) return no_memory(err);
+  if (y == NULL) return bs_no_memory(err, "gradients");
   run->out->ranks[index].dy_begin = mine->y_begin;
   run->out->ranks[index].dy_cols = mine->y_cols;
   int32_t rc = bs_whole_read(&t->whole, rank, &t->y, y, err);
@@ -153,7 +149,7 @@ static int32_t take_results(gradient_run *run, uint32_t index, const tensors *t,
   mine->y_bytes = dx;
   own->dw = calloc(1, dw + 1);
   own->db = run->c->spec.has_bias ? calloc(1, db + 1) : NULL;
-  return mine->y && own->dw && (own->db || !run->c->spec.has_bias) ? BS_OK : no_memory(err);
+  return mine->y && own->dw && (own->db || !run->c->spec.has_bias) ? BS_OK : bs_no_memory(err, "gradients");
 }
 
 static int32_t build_and_run(gradient_run *run, bs_rank *rank, uint32_t index, const bs_case_source *s,
@@ -207,7 +203,7 @@ static int32_t take_result(const bs_case *c, bs_gradient_result *out, bs_error *
   out->ranks = calloc(c->world_size, sizeof *out->ranks);
   out->dy = calloc((size_t)(s->B * s->N) + 1, BS_DTYPE_BYTES(s->y_dtype));
   out->y = calloc((size_t)(s->B * s->N) + 1, BS_DTYPE_BYTES(s->y_dtype));
-  return out->run.ranks && out->ranks && out->dy && out->y ? BS_OK : no_memory(err);
+  return out->run.ranks && out->ranks && out->dy && out->y ? BS_OK : bs_no_memory(err, "gradients");
 }
 
 /* ---- ranks that are processes -------------------------------------------------------------------- */
@@ -252,7 +248,7 @@ static int32_t get_rank(void *user, uint32_t r, bs_parcel *p, bs_error *err) {
   own->db = bs_parcel_get_block(p, NULL);
   get_features(p, &j->c->spec, j->out->dy, own);
   get_features(p, &j->c->spec, j->out->y, own);
-  return p->failed ? no_memory(err) : BS_OK;
+  return p->failed ? bs_no_memory(err, "gradients") : BS_OK;
 }
 
 /* After bs_case_collect: the gradients of the others, on rank 0. */
@@ -275,7 +271,7 @@ int32_t bs_gradient_run(const bs_case *like, uint32_t loss, const bs_source *tar
                         bs_error *err) {
   memset(out, 0, sizeof *out);
   gradient_run *run = calloc(1, sizeof *run);
-  if (!run) return no_memory(err);
+  if (!run) return bs_no_memory(err, "gradients");
   run->copy = *like;
   run->copy.spec.flags |= BS_LAYER_BACKWARD;
   run->c = &run->copy;
@@ -321,7 +317,7 @@ static int32_t place_dw(const bs_case *c, const bs_gradient_result *result, uint
   const int64_t K = c->spec.K, width = bs_owners_width(o, K);
   const size_t size = BS_DTYPE_BYTES(result->wide);
   int64_t *columns = malloc((size_t)(width > 0 ? width : 1) * sizeof *columns);
-  int32_t rc = columns ? BS_OK : no_memory(err);
+  int32_t rc = columns ? BS_OK : bs_no_memory(err, "gradients");
   for (int64_t i = 0; rc == BS_OK && i < o->row_count; ++i) {
     rc = bs_owners_row_columns(o, K, i, columns, err);
     for (int64_t j = 0; rc == BS_OK && j < width; ++j) {
@@ -339,7 +335,7 @@ int32_t bs_gradient_assemble(const bs_case *c, const bs_gradient_result *result,
   const int64_t N = c->spec.N, K = c->spec.K;
   const size_t size = BS_DTYPE_BYTES(result->wide);
   char *dw = calloc((size_t)(N * K) + 1, size), *db = calloc((size_t)N + 1, size);
-  int32_t rc = dw && db ? BS_OK : no_memory(err);
+  int32_t rc = dw && db ? BS_OK : bs_no_memory(err, "gradients");
   *out_dw = dw;
   *out_db = db;
   for (uint32_t r = 0; rc == BS_OK && r < result->run.world_size; ++r) {

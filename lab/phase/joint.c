@@ -5,12 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/phase/owners.h"
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the results of the ranks");
-}
 
 void bs_joint_put(bs_parcel *p, const bs_case_rank *rank) {
   const bs_partition *columns = rank->owns.columns;
@@ -45,7 +41,7 @@ int32_t bs_joint_get(bs_parcel *p, bs_case_rank *out, bs_error *err) {
     out->owns.columns = &out->columns_storage;
   }
   free(columns);
-  return p->failed ? no_memory(err) : BS_OK;
+  return p->failed ? bs_no_memory(err, "the results of the ranks") : BS_OK;
 }
 
 int32_t bs_joint_gather(bs_world *world, uint32_t ranks, bs_parcel *mine, bs_joint_get_fn get, void *user,

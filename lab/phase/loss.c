@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/phase/gradient.h"
 
 const char *bs_loss_name(uint32_t loss) {
@@ -34,8 +34,7 @@ int32_t bs_loss_value(uint32_t loss, const bs_case *c, const bs_case_result *res
   int32_t rc = BS_OK;
   if (loss != BS_LOSS_MSE_TARGET) target = NULL;
   if (target && !(row = malloc((size_t)(N > 0 ? N : 1) * sizeof *row)))
-    return bs_error_set(err, BS_NO_MEMORY, "BS-LOSS-MEMORY", "no memory for a row of %lld targets",
-                        (long long)N);
+    return bs_no_memory(err, "a row of %lld targets", (long long)N);
   for (int64_t b = 0; rc == BS_OK && b < c->spec.B; ++b) {
     if (target) rc = target->read(target->ctx, b, 1, NULL, BS_F64, row, N, err);
     for (uint32_t r = 0; rc == BS_OK && r < ranks; ++r) sum += token_loss(loss, c, &result->ranks[r], b, row);
@@ -49,9 +48,7 @@ int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *s, const bs_case_r
                           const bs_source *target, void *values, double *out_sum, bs_error *err) {
   const int needs = loss == BS_LOSS_MSE_TARGET;
   double *row = needs ? malloc((size_t)(s->N > 0 ? s->N : 1) * sizeof *row) : NULL;
-  if (needs && row == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-LOSS-MEMORY", "no memory for a row of %lld targets",
-                        (long long)s->N);
+  if (needs && row == NULL) return bs_no_memory(err, "a row of %lld targets", (long long)s->N);
   double sum = 0.0;
   int32_t rc = BS_OK;
   for (int64_t b = 0; rc == BS_OK && b < s->B; ++b) {

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "core/world/world.h"
+#include "lab/error.h"
 #include "lab/phase/loss.h"
 
 enum { SUM = 0, SQUARES = 1 }; /* attrs[0] of loss_gradient */
@@ -68,9 +68,7 @@ int32_t bs_device_loss_run(bs_device_loss *l, bs_rank *rank, bs_tensor *y, bs_te
   bs_tensor *args[4] = {y, l->target.data != NULL ? &l->target : NULL, dy, &l->loss};
   const int64_t B = l->loss.dims[0];
   double *tokens = malloc((size_t)B * sizeof *tokens);
-  if (tokens == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-LOSS-MEMORY", "no memory for the losses of %lld tokens",
-                        (long long)B);
+  if (tokens == NULL) return bs_no_memory(err, "the losses of %lld tokens", (long long)B);
   int32_t rc = bs_rank_get_api()->op_run(l->plan, args, 4, NULL, err);
   if (rc == BS_OK) rc = bs_rank_copy_out(rank, dy, out_dy, err);
   if (rc == BS_OK) rc = bs_rank_copy_out(rank, &l->loss, tokens, err);

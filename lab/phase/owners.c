@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/views.h"
 
 #define ROWS_CHECKED 64 /* of parts that keep positions row by row */
@@ -31,9 +31,7 @@ int32_t bs_owners_copy(bs_case_rank *rank, bs_error *err) {
   if (k == NULL) return BS_OK;
   const int64_t groups = groups_of(k);
   rank->kept = malloc((size_t)(k->rows * groups) + 1);
-  if (rank->kept == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for the positions of %lld rows",
-                        (long long)k->rows);
+  if (rank->kept == NULL) return bs_no_memory(err, "the positions of %lld rows", (long long)k->rows);
   const int32_t rc = k->read(k->ctx, 0, k->rows, 0, groups, rank->kept, groups, err);
   bs_owners_take(rank, k);
   return rc;
@@ -192,7 +190,7 @@ int32_t bs_owners_check(const bs_case *c, bs_case_result *result, bs_error *err)
     result->zero_products |= multiplies_zeros(c, &result->ranks[r]);
   if (c->fault || result->world_size < 2 || result->ranks[0].proposal.split == BS_SPLIT_NONE) return BS_OK;
   uint32_t *owner = malloc((size_t)(K > 0 ? K : 1) * sizeof *owner);
-  if (owner == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a column map");
+  if (owner == NULL) return bs_no_memory(err, "a column map");
   int32_t rc = BS_OK;
   for (int64_t row = 0, next; rc == BS_OK && row < N; row = next) {
     next = next_edge(result, row, N);

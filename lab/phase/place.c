@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
 #include "core/partition/partition.h"
+#include "lab/error.h"
 
 static const char *const names[] = {"replicated", "split", "partial", "tokens"};
 
@@ -63,9 +63,7 @@ int32_t bs_place_assemble(const bs_case *c, bs_case_result *result, bs_error *er
   for (uint32_t r = 0; r < result->world_size; ++r)
     if (!result->ranks[r].y) return BS_OK; /* nothing was kept */
   unsigned char *whole = calloc(1, bytes ? bytes : 1);
-  int32_t rc = whole ? BS_OK
-                     : bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY",
-                                    "no memory for an output of %zu bytes", bytes);
+  int32_t rc = whole ? BS_OK : bs_no_memory(err, "an output of %zu bytes", bytes);
   for (uint32_t r = 0; rc == BS_OK && r < result->world_size; ++r) {
     const bs_case_rank *rank = &result->ranks[r];
     int64_t begin, count;
@@ -79,7 +77,7 @@ int32_t bs_place_assemble(const bs_case *c, bs_case_result *result, bs_error *er
     bs_case_rank *rank = &result->ranks[r];
     void *y = realloc(rank->y, bytes ? bytes : 1);
     if (!y) {
-      rc = bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for an output of %zu bytes", bytes);
+      rc = bs_no_memory(err, "an output of %zu bytes", bytes);
       break;
     }
     rank->y = y;

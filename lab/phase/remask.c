@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/views.h"
 #include "lab/peers/exchange.h"
 #include "lab/phase/whole.h"
@@ -27,8 +27,7 @@ int32_t bs_remask_open(bs_remask *r, const bs_case *c, bs_error *err) {
   r->weights = calloc(1, (size_t)bytes_of(r) + BS_EXCHANGE_UNIT);
   r->of_bias = calloc((size_t)r->N + BS_EXCHANGE_UNIT / sizeof *r->of_bias, sizeof *r->of_bias);
   if (!r->weights || !r->of_bias)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for %lld x %lld weights",
-                        (long long)r->N, (long long)r->K);
+    return bs_no_memory(err, "%lld x %lld weights", (long long)r->N, (long long)r->K);
   int32_t rc = bs_source_from_memory(r->weights, r->dtype, r->N, r->K, r->K, &r->w, err);
   if (rc == BS_OK) rc = bs_source_from_memory(r->of_bias, BS_F64, 1, r->N, r->N, &r->bias, err);
   r->bias.dtype = spec->y_dtype; /* whose values they are */
@@ -160,8 +159,7 @@ int32_t bs_remask_gather(bs_remask *r, bs_rank *rank, bs_layer *layer, const bs_
   if (r->joint) memset(r->weights, 0, (size_t)bytes_of(r)); /* what was another rank's is no more */
   p.api->region_begin(rank, region);
   p.line = malloc((size_t)cols * BS_DTYPE_BYTES(r->dtype) + 1);
-  int32_t rc =
-      p.line ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for a row of weights");
+  int32_t rc = p.line ? BS_OK : bs_no_memory(err, "a row of weights");
   if (rc == BS_OK && cols > 0 && own->row_count > 0)
     rc = own->kept ? gather_halves(r, &p, layer, own, cols, err) : gather_rows(r, &p, layer, own, cols, err);
   part_free(&p);

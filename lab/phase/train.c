@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/error.h"
 #include "lab/phase/loss.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/remask.h"
@@ -41,10 +41,6 @@ typedef struct trainer {
   uint64_t t; /* steps that this layer has taken */
 } trainer;
 
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for training");
-}
-
 /* ---- reading back -------------------------------------------------------------------------------- */
 
 /* The sampled rows that this rank owns, as they are after `step` steps. */
@@ -54,7 +50,7 @@ static int32_t read_rows(trainer *t, int64_t step, bs_error *err) {
   const int64_t K = t->run->c->spec.K, cols = t->row.dims[1];
   double *line = malloc((size_t)(cols + 1) * sizeof *line);
   int64_t *column = malloc((size_t)(cols + 1) * sizeof *column);
-  int32_t rc = line && column ? BS_OK : no_memory(err);
+  int32_t rc = line && column ? BS_OK : bs_no_memory(err, "training");
   for (int64_t f = 0; rc == BS_OK && cols > 0 && f < out->features; ++f) {
     const int64_t row = out->feature[f] - own->row_begin;
     if (row < 0 || row >= own->row_count) continue;
@@ -107,7 +103,7 @@ static int32_t read_zero(trainer *t, const bs_source *x, int64_t step, bs_error 
       t->run->c->spec.x_placement == BS_SPLIT ? out->run.ranks[t->index].owns.columns : NULL;
   const int has_x = t->x.dims[1] > 0;
   void *values = malloc(y_bytes(t) + 1);
-  int32_t rc = values ? BS_OK : no_memory(err);
+  int32_t rc = values ? BS_OK : bs_no_memory(err, "training");
   if (rc == BS_OK && has_x) rc = api->tensor_read(t->rank, &zeros, 0, cols, &t->x, err);
   if (rc == BS_OK) rc = bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
   if (rc == BS_OK) rc = read_y(t, values, err);
@@ -128,7 +124,7 @@ static int32_t loss_and_gradient(trainer *t, int64_t step, bs_error *err) {
   bs_train_rank *own = &run->out->ranks[t->index];
   const int64_t B = run->c->spec.B, kept = step * B * run->out->features;
   char *y = malloc(2 * y_bytes(t) + 1), *dy = y + y_bytes(t);
-  if (y == NULL) return no_memory(err);
+  if (y == NULL) return bs_no_memory(err, "training");
   int32_t rc = read_y(t, y, err);
   own->hash[step] = bs_hash64(y, y_bytes(t));
   memcpy(dy, y, y_bytes(t));
@@ -275,7 +271,7 @@ static int32_t keep_regions(trainer *t, bs_error *err) {
   bs_train_rank *own = &t->run->out->ranks[t->index];
   const uint32_t count = bs_rank_region_count(t->rank);
   own->regions = calloc(count + 1, sizeof *own->regions);
-  int32_t rc = own->regions ? BS_OK : no_memory(err);
+  int32_t rc = own->regions ? BS_OK : bs_no_memory(err, "training");
   for (uint32_t i = 0; rc == BS_OK && i < count; ++i) {
     own->regions[i].struct_size = sizeof own->regions[i];
     rc = bs_rank_region_stats(t->rank, i, &own->regions[i], err);
@@ -291,7 +287,7 @@ static int32_t finish(trainer *t, const bs_source *x, bs_error *err) {
       t->run->o->fault == BS_TRAIN_OLD_WEIGHTS ? BS_OK : bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
   mine->y_bytes = y_bytes(t);
   mine->y = malloc(y_bytes(t) + 1);
-  if (rc == BS_OK && mine->y == NULL) rc = no_memory(err);
+  if (rc == BS_OK && mine->y == NULL) rc = bs_no_memory(err, "training");
   if (rc == BS_OK) rc = read_y(t, mine->y, err);
   if (rc != BS_OK) return rc;
   mine->hash = out->ranks[t->index].hash[out->steps] = bs_hash64(mine->y, y_bytes(t));
@@ -338,7 +334,7 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
                      bs_error *err) {
   memset(out, 0, sizeof *out);
   train_run *run = calloc(1, sizeof *run);
-  if (!run) return no_memory(err);
+  if (!run) return bs_no_memory(err, "training");
   run->copy = *like;
   run->copy.spec.flags |= bs_train_flags(options);
   if (bs_train_of_slope(options->fault)) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/phase/loss.h"
 #include "lab/phase/train.h"
@@ -29,7 +29,7 @@ void bs_train_slope_at_y(uint32_t activation, const void *y, void *dy, int64_t c
 int32_t bs_train_decay_bias(bs_rank *rank, const bs_tensor *db, bs_error *err) {
   const int64_t n = db->dims[0];
   double *values = malloc((size_t)(n + 1) * sizeof *values);
-  if (values == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for training");
+  if (values == NULL) return bs_no_memory(err, "training");
   int32_t rc = bs_rank_copy_out(rank, db, values, err);
   for (int64_t i = 0; i < n; ++i) {
     const double g = bs_load_f64(db->dtype, values, i);

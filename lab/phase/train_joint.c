@@ -3,13 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/phase/joint.h"
 #include "lab/phase/train.h"
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for what the ranks kept of training");
-}
 
 static int is_kept(const uint8_t *kept, uint64_t i) {
   return kept[i / 8] >> i % 8 & 1;
@@ -61,7 +57,7 @@ static int32_t get_rank(void *user, uint32_t r, bs_parcel *p, bs_error *err) {
   for (uint64_t i = 0; !p->failed && i < out->n_values; ++i)
     if (is_kept(kept, i)) bs_parcel_get(p, &out->values[i], sizeof out->values[i]);
   free(kept);
-  return p->failed ? no_memory(err) : BS_OK;
+  return p->failed ? bs_no_memory(err, "what the ranks kept of training") : BS_OK;
 }
 
 int32_t bs_train_collect(bs_world *world, bs_train_result *out, bs_error *err) {

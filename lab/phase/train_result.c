@@ -6,17 +6,13 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
 #include "core/partition/partition.h"
+#include "lab/error.h"
 #include "lab/gate/judge.h"
 #include "lab/phase/train.h"
 
 #define KEPT_VALUES (INT64_C(1) << 22) /* weights and gradients of Y that are read back */
 #define KEPT_WORK (INT64_C(1) << 30)   /* multiply-adds of their reference */
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-CASE-MEMORY", "no memory for training");
-}
 
 uint32_t bs_train_flags(const bs_train_options *o) {
   if (o->optimizer == BS_OPT_ADAMW) return BS_LAYER_BACKWARD | BS_LAYER_ADAMW;
@@ -42,7 +38,7 @@ static int32_t choose_features(const bs_case *c, const bs_train_options *o, bs_t
   if (o->max_features > 0 && o->max_features < count) count = o->max_features;
   out->features = count;
   out->feature = calloc((size_t)count, sizeof *out->feature);
-  if (!out->feature) return no_memory(err);
+  if (!out->feature) return bs_no_memory(err, "training");
   for (int64_t f = 0; f < count; ++f) out->feature[f] = count > 1 ? f * (N - 1) / (count - 1) : 0;
   return BS_OK;
 }
@@ -54,7 +50,7 @@ static int32_t take_values(const bs_case *c, bs_train_result *out, bs_error *err
   out->n_values = w + 2 * dy + 2 * (steps + 1) * F;
   out->values = calloc(out->n_values + 1, sizeof *out->values);
   out->kept = c->peers != NULL ? calloc(out->n_values / 8 + 1, 1) : NULL;
-  if (!out->values || (c->peers != NULL && !out->kept)) return no_memory(err);
+  if (!out->values || (c->peers != NULL && !out->kept)) return bs_no_memory(err, "training");
   out->w = out->values;
   out->dy = out->w + w;
   out->y = out->dy + dy;
@@ -81,11 +77,11 @@ int32_t bs_train_result_make(const bs_case *c, const bs_train_options *o, bs_tra
   out->run.ranks = calloc(c->world_size, sizeof *out->run.ranks);
   out->ranks = calloc(c->world_size, sizeof *out->ranks);
   out->loss = calloc(steps + 1, sizeof *out->loss);
-  if (!out->run.ranks || !out->ranks || !out->loss) return no_memory(err);
+  if (!out->run.ranks || !out->ranks || !out->loss) return bs_no_memory(err, "training");
   for (uint32_t r = 0; r < c->world_size; ++r) {
     out->ranks[r].hash = calloc(steps + 1, sizeof *out->ranks[r].hash);
     out->ranks[r].loss = calloc(steps + 1, sizeof *out->ranks[r].loss);
-    if (!out->ranks[r].hash || !out->ranks[r].loss) return no_memory(err);
+    if (!out->ranks[r].hash || !out->ranks[r].loss) return bs_no_memory(err, "training");
   }
   return BS_OK;
 }

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 
 const char *const bs_format_names[5] = {"table", "md", "csv", "json", "jsonl"};
 
@@ -345,7 +345,7 @@ int32_t bs_report_print(FILE *out, int format, const bs_field *fields, size_t n_
   } else {
     ok = print_json(out, format == BS_FORMAT_JSONL, fields, n_fields, rows);
   }
-  if (!ok) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory while printing");
+  if (!ok) return bs_no_memory(err, "printing");
   if (fflush(out) != 0 || ferror(out)) {
     return bs_error_errno(err, BS_IO, "BS-OUT-WRITE", errno, "cannot write the results");
   }

@@ -11,7 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/store/file_sum.h"
 
 #ifndef BS_BUILD_FLAGS
@@ -201,7 +201,7 @@ static json_t *variables_part(void) {
 
 int32_t bs_env_plugins(bs_context *context, json_t **out_list, bs_error *err) {
   json_t *list = json_array();
-  int32_t rc = list == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
+  int32_t rc = list == NULL ? bs_no_memory(err, "the list of plugins") : BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < bs_plugin_count(context); i++) {
     bs_plugin_info info = {.struct_size = sizeof info};
     char hex[65];

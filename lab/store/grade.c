@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "blockshock/blockshock.h"
-#include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/store/file_sum.h"
 #include "lab/store/lines.h"
@@ -17,10 +17,6 @@
 static const bs_lines_words words = {"BS-GRADE-IO", "BS-GRADE-LOCK",
                                      "XDG_CACHE_HOME chooses another cache folder"};
 static const char good[] = "blockshock-conformant ", bad[] = "NOT blockshock-conformant ";
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
 
 /* ---- the kit's line ------------------------------------------------------------------------- */
 
@@ -103,7 +99,7 @@ static int32_t take_line(void *user, const char *line, size_t size, bs_error *er
   } else if (!holds(grades, entry)) {
     grades->foreign++;
   } else {
-    return json_array_append_new(grades->entries, entry) == 0 ? BS_OK : no_memory(err);
+    return json_array_append_new(grades->entries, entry) == 0 ? BS_OK : bs_no_memory(err, "a grade");
   }
   json_decref(entry);
   return BS_OK;
@@ -120,12 +116,12 @@ int32_t bs_grades_open(const char *path, bs_grades *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   out->isa = this_isa();
   out->entries = json_array();
-  if (out->isa == NULL || out->entries == NULL) return no_memory(err);
+  if (out->isa == NULL || out->entries == NULL) return bs_no_memory(err, "a grade");
   if (path == NULL) return BS_OK;
   const int32_t rc = bs_lines_load(&words, path, &out->unread, take_line, out, err);
   if (rc != BS_OK) return rc;
   out->path = bs_strdup(path);
-  return out->path != NULL ? BS_OK : no_memory(err);
+  return out->path != NULL ? BS_OK : bs_no_memory(err, "a grade");
 }
 
 void bs_grades_close(bs_grades *grades) {
@@ -171,7 +167,7 @@ int32_t bs_grades_add(const bs_grades *grades, const bs_grade *g, bs_error *err)
       g->settings != NULL ? json_incref(g->settings) : json_array(), "graded_at", utc_now());
   if (e != NULL && g->stamp != NULL) json_object_set_new(e, "stamp", json_string(g->stamp));
   char *line = e != NULL ? json_dumps(e, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-  int32_t rc = line != NULL ? BS_OK : no_memory(err);
+  int32_t rc = line != NULL ? BS_OK : bs_no_memory(err, "a grade");
   if (rc == BS_OK && grades->path != NULL) rc = bs_lines_append(&words, grades->path, line, err);
   free(line);
   json_decref(e);
@@ -187,7 +183,7 @@ int32_t bs_grades_mark(const bs_grades *grades, json_t *plugins, bs_error *err) 
     json_t *grade = found != NULL ? json_copy((json_t *)(uintptr_t)found) : json_null();
     for (size_t k = 0; found != NULL && k < sizeof said / sizeof said[0]; k++)
       json_object_del(grade, said[k]);
-    if (json_object_set_new(row, "grade", grade) != 0) return no_memory(err);
+    if (json_object_set_new(row, "grade", grade) != 0) return bs_no_memory(err, "a grade");
   }
   return BS_OK;
 }

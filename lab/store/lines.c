@@ -11,17 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 #include "lab/store/store.h"
 
 #define MAX_FILE (16 * 1048576)
 /* The lock is held for one write: whoever has it for two seconds is stopped or hangs. */
 enum { LOCK_TRIES = 200, LOCK_STEP_NS = 10000000 };
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
 
 static int32_t io_error(const bs_lines_words *words, int number, const char *verb, const char *path,
                         bs_error *err) {
@@ -55,7 +51,7 @@ static int32_t read_end(const bs_lines_words *words, const char *path, int fd, o
                         size_t *out_size, uint64_t *out_unread, bs_error *err) {
   const off_t from = whole > MAX_FILE ? whole - MAX_FILE - 1 : 0;
   *out = malloc((size_t)(whole - from) + 1);
-  if (*out == NULL) return no_memory(err);
+  if (*out == NULL) return bs_no_memory(err, "a line of a file");
   const int bad = read_part(fd, from, (size_t)(whole - from), *out, out_size);
   if (bad != 0) return io_error(words, bad, "read", path, err);
   if (from == 0) return BS_OK;
@@ -108,7 +104,7 @@ int32_t bs_lines_load(const bs_lines_words *words, const char *path, uint64_t *o
 
 int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err) {
   char *folder = bs_strdup(path);
-  int32_t rc = folder != NULL ? BS_OK : no_memory(err);
+  int32_t rc = folder != NULL ? BS_OK : bs_no_memory(err, "a line of a file");
   if (rc != BS_OK) return rc;
   for (char *slash = strchr(folder, '/'); slash != NULL && rc == BS_OK; slash = strchr(slash + 1, '/')) {
     if (slash == folder) continue;
@@ -146,7 +142,7 @@ static int write_line(int fd, const char *line, size_t size) {
 int32_t bs_lines_append(const bs_lines_words *words, const char *path, const char *line, bs_error *err) {
   bs_text framed = {0};
   bs_text_printf(&framed, "\n%s\n", line);
-  int32_t rc = framed.failed ? no_memory(err) : bs_lines_folders(words, path, err);
+  int32_t rc = framed.failed ? bs_no_memory(err, "a line of a file") : bs_lines_folders(words, path, err);
   if (rc == BS_OK) {
     const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
     int bad = fd < 0 ? errno : write_line(fd, framed.data, framed.size);

@@ -9,15 +9,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/store/sha256.h"
 
 json_t *bs_record_number(double value) {
   return isfinite(value) ? json_real(value) : json_null();
-}
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory while writing a record");
 }
 
 static int is_bookkeeping(const char *key) {
@@ -27,14 +23,14 @@ static int is_bookkeeping(const char *key) {
 int32_t bs_record_add(json_t *record, json_t *fields, bs_error *err) {
   const int bad = json_object_update(record, fields);
   json_decref(fields);
-  return bad ? no_memory(err) : BS_OK;
+  return bad ? bs_no_memory(err, "a record") : BS_OK;
 }
 
 /* The tree without the keys that do not change a result. */
 static int32_t add_config(bs_sha256 *h, const bs_node *config, bs_error *err) {
   bs_node *copy = bs_config_clone(config);
   bs_text text = {0};
-  if (copy == NULL) return no_memory(err);
+  if (copy == NULL) return bs_no_memory(err, "a record");
   for (bs_node **link = &copy->first; *link != NULL;) {
     bs_node *node = *link;
     if (node->key != NULL && is_bookkeeping(node->key)) {
@@ -50,7 +46,7 @@ static int32_t add_config(bs_sha256 *h, const bs_node *config, bs_error *err) {
   const int failed = text.failed;
   bs_text_free(&text);
   bs_config_free(copy);
-  return failed ? no_memory(err) : BS_OK;
+  return failed ? bs_no_memory(err, "a record") : BS_OK;
 }
 
 /* The contents of the file that a value names ("path" or "path#tensor"); other values are in the tree. */
@@ -87,7 +83,7 @@ int32_t bs_record_key(const bs_experiment *experiment, const bs_node *config, co
   int32_t rc = add_config(&h, config, err);
   if (rc == BS_OK) {
     char *text = json_dumps(plugins, JSON_COMPACT | JSON_SORT_KEYS);
-    if (text == NULL) return no_memory(err);
+    if (text == NULL) return bs_no_memory(err, "a record");
     bs_sha256_field(&h, text);
     free(text);
     bs_sha256_field(&h, bs_build_id());
@@ -155,7 +151,7 @@ int32_t bs_record_finish(json_t *record, const bs_phase_result *result, bs_error
     bad |= json_object_set_new(record, "passed", json_boolean(result->passed));
   }
   bad |= json_object_set_new(record, "status", json_string("ok"));
-  return bad ? no_memory(err) : BS_OK;
+  return bad ? bs_no_memory(err, "a record") : BS_OK;
 }
 
 int32_t bs_record_failed(json_t *record, const bs_error *why) {

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 #include "lab/store/sha256.h"
 
 #define MAX_ATTEMPTS 1000
@@ -156,7 +156,7 @@ static int32_t write_config(const bs_run_request *q, bs_run *run, bs_error *err)
   if (rc != BS_OK) return rc;
   bs_config_print(q->config, &text);
   unlinkat(run->fd, "config.yaml", 0);
-  rc = text.failed ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+  rc = text.failed ? bs_no_memory(err, "a run's files")
                    : write_file(run->fd, "config.yaml", text.data, text.size, err);
   bs_text_free(&text);
   return rc;
@@ -230,7 +230,7 @@ static int32_t set_path(const bs_run_request *q, bs_run *run, bs_error *err) {
                  q->group == NULL ? "" : "/", q->phase, q->method, run->id);
   if (text.failed) {
     bs_text_free(&text);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    return bs_no_memory(err, "a run's files");
   }
   run->path = text.data;
   return BS_OK;
@@ -280,7 +280,7 @@ int32_t bs_store_begin(const bs_run_request *request, bs_run **out_run, bs_error
   if (rc == BS_OK && request->run_id != NULL) rc = bs_store_check_name("--run-id", request->run_id, err);
   if (rc != BS_OK) return rc;
   bs_run *run = calloc(1, sizeof *run);
-  if (run == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (run == NULL) return bs_no_memory(err, "a run's files");
   run->parent_fd = run->fd = run->metrics_fd = run->lock_fd = -1;
   hold_signals(&old);
   rc = begin(request, run, err);
@@ -307,7 +307,7 @@ int32_t bs_store_append(bs_run *run, const json_t *record, bs_error *err) {
   json_t *line = json_copy((json_t *)(uintptr_t)record);
   if (line == NULL || json_object_set_new(line, "seq", json_integer((json_int_t)run->records)) != 0) {
     json_decref(line);
-    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    return bs_no_memory(err, "a run's files");
   }
   char *body = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
   json_decref(line);
@@ -357,7 +357,7 @@ static int32_t write_done(bs_run *run, const char *status, bs_error *err) {
   json_object_set_new(done, "records", json_integer((json_int_t)run->records));
   json_object_set(done, "sha256", sums);
   char *text = rc == BS_OK ? json_dumps(done, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
-  if (rc == BS_OK && text == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (rc == BS_OK && text == NULL) rc = bs_no_memory(err, "a run's files");
   if (rc == BS_OK) rc = write_file(run->fd, "DONE.tmp", text, strlen(text), err);
   if (rc == BS_OK && renameat(run->fd, "DONE.tmp", run->fd, "DONE") != 0) {
     rc = io_error(err, errno, "finish", run->path);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/error.h"
 #include "lab/phase/joint.h"
 
 typedef struct job {
@@ -132,9 +132,7 @@ static int32_t run_call(bs_rank *rank, call *c, bs_error *err) {
   set_columns(c);
   const uint64_t n_in = c->rows * c->in_cols, n_out = c->rows * c->out_cols;
   float *in = api->alloc(rank, (n_in + 1u) * sizeof *in), *out = api->alloc(rank, (n_out + 1u) * sizeof *out);
-  int32_t rc = in == NULL || out == NULL
-                   ? bs_error_set(err, BS_NO_MEMORY, "BS-TORTURE-MEMORY", "no memory for a message")
-                   : BS_OK;
+  int32_t rc = in == NULL || out == NULL ? bs_no_memory(err, "a message") : BS_OK;
   if (rc == BS_OK) {
     bs_tensor x = view(in, c->rows, c->in_cols), y = view(out, c->rows, c->out_cols);
     for (uint64_t i = 0; i < n_in; ++i) in[i] = value(c->me, i);
@@ -226,7 +224,7 @@ static int32_t gather_counts(job *j, bs_world *world, bs_error *err) {
 int32_t bs_torture_program(bs_context *context, const bs_torture_request *request, bs_error *err) {
   job *j = calloc(1, sizeof *j);
   bs_world *world = NULL;
-  if (j == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-TORTURE-MEMORY", "no memory for a program");
+  if (j == NULL) return bs_no_memory(err, "a program");
   j->world_size = request->world_size;
   j->request = *request;
   const bs_collective_hook hook = {.user = j, .before = count_call};

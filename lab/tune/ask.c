@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
 #include "lab/tune/cache.h"
@@ -76,7 +76,7 @@ static int32_t collect(const bs_case *c, const bs_world *world, json_t *list, bs
     json_t *asked = json_pack("{s:s,s:s,s:o}", "key", info.key, "default", info.chosen, "candidates",
                               bs_tune_candidates(plugins, info.candidates));
     if (asked == NULL || json_array_insert_new(list, place_of(list, first, info.key), asked) != 0)
-      rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+      rc = bs_no_memory(err, "what was asked");
   }
   json_decref(plugins);
   return rc;

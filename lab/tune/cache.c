@@ -5,17 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/error.h"
 #include "lab/measure/constants.h"
 #include "lab/store/lines.h"
 
 static const bs_lines_words words = {"BS-TUNE-IO", "BS-TUNE-LOCK",
                                      "--tune-cache FILE chooses another place, --tune-cache off none"};
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
 
 static int is_text(const json_t *object, const char *key) {
   return json_is_string(json_object_get(object, key));
@@ -59,12 +55,12 @@ int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err) 
   memset(out, 0, sizeof *out);
   out->machine = machine_key();
   out->entries = json_array();
-  if (out->machine == NULL || out->entries == NULL) return no_memory(err);
+  if (out->machine == NULL || out->entries == NULL) return bs_no_memory(err, "the tuning");
   if (path == NULL) return BS_OK;
   const int32_t rc = bs_lines_load(&words, path, &out->unread, take_line, out, err);
   if (rc != BS_OK) return rc;
   out->path = bs_strdup(path);
-  return out->path != NULL ? BS_OK : no_memory(err);
+  return out->path != NULL ? BS_OK : bs_no_memory(err, "the tuning");
 }
 
 void bs_tune_cache_close(bs_tune_cache *cache) {
@@ -75,7 +71,7 @@ void bs_tune_cache_close(bs_tune_cache *cache) {
 }
 
 int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err) {
-  return json_array_append_new(cache->entries, entry) == 0 ? BS_OK : no_memory(err);
+  return json_array_append_new(cache->entries, entry) == 0 ? BS_OK : bs_no_memory(err, "the tuning");
 }
 
 /* Is `c` among the entry's candidates, the same plugin file answering the same? */
@@ -108,7 +104,8 @@ const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked
 int32_t bs_tune_cache_append(const bs_tune_cache *cache, const json_t *entry, bs_error *err) {
   if (cache->path == NULL) return BS_OK;
   char *line = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS);
-  const int32_t rc = line != NULL ? bs_lines_append(&words, cache->path, line, err) : no_memory(err);
+  const int32_t rc =
+      line != NULL ? bs_lines_append(&words, cache->path, line, err) : bs_no_memory(err, "the tuning");
   free(line);
   return rc;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/base/error.h"
+#include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/tune/cache.h"
 
@@ -82,7 +82,7 @@ static int32_t compare(contest *c, uint32_t index, json_t **out_row, double *out
   *out_row = rc == BS_OK ? comparison_json(s) : failed_json(&why);
   if (rc == BS_OK && s->arm[1].comparison.word == BS_WORD_FASTER) *out_ratio = s->arm[1].comparison.ratio;
   bs_sampling_free(s);
-  return *out_row != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  return *out_row != NULL ? BS_OK : bs_no_memory(err, "the tuning");
 }
 
 static int32_t all_against_the_default(contest *c, uint32_t *out_best, bs_error *err) {
@@ -117,7 +117,7 @@ int32_t bs_contest_run(const bs_contest *of, double seconds, double margin, cons
   uint32_t best = 0;
   *out_winner = 0;
   *out_results = NULL;
-  if (c.results == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (c.results == NULL) return bs_no_memory(err, "the tuning");
   bs_sampler_defaults(&c.options);
   c.options.pairs_min = PAIRS_MIN;
   c.options.pairs_max = PAIRS_MAX;

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/size.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/error.h"
 #include "lab/measure/arm.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
@@ -83,7 +83,7 @@ static int32_t arm_open(void *user, uint32_t arm, bs_sampler_arm *out, bs_error 
   bs_case c = j->arm->c;
   uint32_t n = 0;
   const char **texts = choices_for(j, arm > 0 ? j->names[arm] : NULL, &n);
-  if (texts == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (texts == NULL) return bs_no_memory(err, "the tuning");
   c.comm = bs_peers_alone(c.context, c.comm);
   c.peers = NULL;
   c.choices = texts;
@@ -173,7 +173,7 @@ static int32_t settle(job *j, uint32_t winner, const json_t *results, bs_error *
     json_t *kept = json_pack("{s:i,s:O}", "arm", (int)j->index, "entry", entry);
     if (kept == NULL || json_array_append_new(j->tuner->pending, kept) != 0) {
       json_decref(entry);
-      return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+      return bs_no_memory(err, "the tuning");
     }
     const int32_t rc = bs_tune_cache_remember(&j->tuner->cache, entry, err);
     if (rc != BS_OK) return rc;

@@ -8,18 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
+#include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/tune/ask.h"
 #include "lab/tune/internal.h"
 
 #define ARROW " -> "
-
-static int32_t no_memory(bs_error *err) {
-  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-}
 
 __attribute__((format(printf, 3, 0))) static void tell(const bs_tuner *t, void (*to)(void *, const char *),
                                                        const char *fmt, va_list ap) {
@@ -47,14 +43,14 @@ int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_t
   bs_error why = BS_ERROR_INIT;
   *out = NULL;
   bs_tuner *t = calloc(1, sizeof *t);
-  if (t == NULL) return no_memory(err);
+  if (t == NULL) return bs_no_memory(err, "the tuning");
   t->context = context;
   t->options = *options;
   t->pending = json_array();
   const int32_t rc = bs_tune_cache_open(options->path, &t->cache, &why);
   if (t->pending == NULL || rc == BS_NO_MEMORY) {
     bs_tuner_close(t);
-    return no_memory(err);
+    return bs_no_memory(err, "the tuning");
   }
   if (rc != BS_OK)
     bs_tuner_note(t, "[%s] %s; nothing is measured and the defaults serve: %s", why.id, why.message,
@@ -176,7 +172,7 @@ static int32_t ask(work *w, bs_error *err) {
   }
   w->n = json_array_size(w->asked);
   w->decisions = calloc(w->n > 0 ? w->n : 1, sizeof *w->decisions);
-  if (w->decisions == NULL) return no_memory(err);
+  if (w->decisions == NULL) return bs_no_memory(err, "the tuning");
   for (size_t i = 0; i < w->n; i++) {
     bs_decision *d = &w->decisions[i];
     d->asked = json_array_get(w->asked, i);
@@ -255,7 +251,8 @@ static int32_t pin(bs_experiment *e, bs_error *err) {
     bs_text_printf(&list, "'");
   }
   bs_text_printf(&list, "]");
-  const int32_t rc = list.failed ? no_memory(err) : bs_config_set(e->config, "tune.choices", list.data, err);
+  const int32_t rc = list.failed ? bs_no_memory(err, "the tuning")
+                                 : bs_config_set(e->config, "tune.choices", list.data, err);
   bs_text_free(&list);
   return rc;
 }
@@ -267,14 +264,14 @@ static int32_t write_choices(work *w, bs_error *err) {
   e->n_choices = 0;
   e->choices = calloc(w->n > 0 ? w->n : 1, sizeof *e->choices);
   e->choice_record = json_array();
-  if (e->choices == NULL || e->choice_record == NULL) return no_memory(err);
+  if (e->choices == NULL || e->choice_record == NULL) return bs_no_memory(err, "the tuning");
   for (size_t i = 0; i < w->n; i++) {
     const bs_decision *d = &w->decisions[i];
     bs_text t = {0};
-    if (json_array_append_new(e->choice_record, record_of(d)) != 0) return no_memory(err);
+    if (json_array_append_new(e->choice_record, record_of(d)) != 0) return bs_no_memory(err, "the tuning");
     if (!has_rivals(d)) continue;
     bs_text_printf(&t, "%s" ARROW "%s", bs_tune_text(d->asked, "key"), d->choice);
-    if (t.failed) return no_memory(err);
+    if (t.failed) return bs_no_memory(err, "the tuning");
     e->choices[e->n_choices++] = t.data;
   }
   return e->n_choices > 0 ? pin(e, err) : BS_OK;
@@ -292,7 +289,7 @@ static int32_t not_asked(bs_experiment *e, const bs_error *why) {
 int32_t bs_tuner_choose(bs_tuner *tuner, bs_experiment *e, bs_error *err) {
   work w = {.tuner = tuner, .e = e, .asked = json_array()};
   bs_error why = BS_ERROR_INIT;
-  if (w.asked == NULL) return no_memory(err);
+  if (w.asked == NULL) return bs_no_memory(err, "the tuning");
   int32_t rc = check_pins(e, err);
   if (rc == BS_OK && bs_subject_open(tuner->context, e, &w.subject, &why) == BS_OK) {
     w.n_arms = bs_arms_of(tuner->context, e, &w.subject, w.arms);

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT
+ * error.h - core's errors, and the words of all of lab/ for memory that is not there. */
+#ifndef BS_LAB_ERROR_H
+#define BS_LAB_ERROR_H
+#include "core/base/error.h" /* IWYU pragma: export */
+
+/* Fills err (may be NULL) with BS-MEM and "no memory for ...", printf text of what; returns BS_NO_MEMORY. */
+#define bs_no_memory(err, ...) bs_error_set((err), BS_NO_MEMORY, "BS-MEM", "no memory for " __VA_ARGS__)
+#endif
