@@ -311,8 +311,8 @@ static int32_t choose_victim(bs_fault *fault, const bs_case *c, bs_error *err) {
   uint64_t most = 0;
   for (uint32_t i = 1; i <= c->world_size; ++i) {
     const uint32_t r = i % c->world_size;
-    bs_proposal proposal = {.struct_size = sizeof proposal};
-    const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, r, c->world_size, &proposal, err);
+    bs_proposal proposal;
+    const int32_t rc = bs_case_propose(c, r, &proposal, err);
     if (rc != BS_OK) return rc;
     fault->noise = bs_fault_noise_of(c, &proposal);
     if (proposal.flops <= most) continue;

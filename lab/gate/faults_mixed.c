@@ -78,9 +78,9 @@ static int32_t search_blocks(const bs_case *c, const bs_mixed *m, double *values
 }
 
 static int32_t choose_block(const bs_case *c, bs_fault_mixed *f, bs_error *err) {
-  bs_proposal p = {.struct_size = sizeof p};
+  bs_proposal p;
   bs_mixed m = {0};
-  int32_t rc = bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, err);
+  int32_t rc = bs_case_propose(c, 0, &p, err);
   if (rc == BS_OK) rc = bs_mixed_open(c, p.split, &m, err);
   if (rc != BS_OK) return rc;
   double *values = malloc(((size_t)m.K + m.groups + 1) * sizeof *values);

@@ -11,9 +11,8 @@ static int by_row(uint32_t kind) {
 }
 
 int bs_fault_alone(const bs_case *c) {
-  bs_proposal p = {.struct_size = sizeof p};
-  return bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, NULL) == BS_OK &&
-         p.prune_error > 0.0;
+  bs_proposal p;
+  return bs_case_propose(c, 0, &p, NULL) == BS_OK && p.prune_error > 0.0;
 }
 
 /* Another mask of the same kind, or one that knows nothing of the weights. */

@@ -140,8 +140,7 @@ static int64_t dw_features(int64_t N, int64_t max_features) {
  * much only. */
 typedef struct operands {
   bs_slopes slopes;
-  double *one; /* [B] */
-  bs_matrix of_dy, of_bound2, of_ones;
+  double *one;                /* [B] */
   bs_source dy, bound2, ones; /* [B,N]; [1,B] */
   bs_source dy_t, bound2_t;   /* [N,B] */
   bs_source w_t, x_t, w_t_squared, x_t_squared;
@@ -150,12 +149,6 @@ typedef struct operands {
 } operands;
 
 static void make_views(const bs_case *c, operands *o) {
-  const int64_t B = c->spec.B, N = c->spec.N;
-  o->of_bound2 = (bs_matrix){o->slopes.bound2, BS_F64, N};
-  o->of_ones = (bs_matrix){o->one, BS_F64, B};
-  o->dy = bs_view_matrix(&o->of_dy, B);
-  o->bound2 = bs_view_matrix(&o->of_bound2, B);
-  o->ones = bs_view_matrix(&o->of_ones, 1);
   o->dy_t = bs_view_transposed(&o->dy);
   o->bound2_t = bs_view_transposed(&o->bound2);
   o->w_t = bs_view_transposed(c->w);
@@ -173,19 +166,24 @@ static int32_t open_operands(const bs_case *c, const bs_gradient_result *result,
   o->one = malloc((size_t)(B > 0 ? B : 1) * sizeof *o->one);
   if (o->one == NULL) return bs_no_memory(err, "%lld ones", (long long)B);
   for (int64_t b = 0; b < B; ++b) o->one[b] = 1.0;
-  o->of_dy = (bs_matrix){result->dy, c->spec.y_dtype, N};
-  if (c->spec.activation != BS_ACT_NONE) {
+  int32_t rc = bs_source_from_memory(o->one, BS_F64, 1, B, B, &o->ones, err);
+  if (rc == BS_OK && c->spec.activation != BS_ACT_NONE) {
     const bs_slopes_given given = {.y = result->y, .dy = result->dy, .dtype = c->spec.y_dtype};
-    const int32_t rc = bs_slopes_make(c, &result->run, &given, &o->slopes, err);
-    if (rc != BS_OK) return rc;
-    o->of_dy = (bs_matrix){o->slopes.dz, BS_F64, N};
-    for (int64_t i = 0; !o->carries && i < B * N; ++i) o->carries = o->slopes.bound2[i] > 0.0;
+    rc = bs_slopes_make(c, &result->run, &given, &o->slopes, err);
+    if (rc == BS_OK) rc = bs_source_from_memory(o->slopes.dz, BS_F64, B, N, N, &o->dy, err);
+    if (rc == BS_OK) rc = bs_source_from_memory(o->slopes.bound2, BS_F64, B, N, N, &o->bound2, err);
+    for (int64_t i = 0; rc == BS_OK && !o->carries && i < B * N; ++i) o->carries = o->slopes.bound2[i] > 0.0;
+  } else if (rc == BS_OK) {
+    rc = bs_source_from_memory(result->dy, c->spec.y_dtype, B, N, N, &o->dy, err);
   }
   make_views(c, o);
-  return BS_OK;
+  return rc;
 }
 
 static void close_operands(operands *o) {
+  bs_source_release(&o->dy);
+  bs_source_release(&o->bound2);
+  bs_source_release(&o->ones);
   bs_slopes_free(&o->slopes);
   free(o->one);
 }
@@ -262,13 +260,13 @@ int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint
   *out_injected = *out_caught = 0;
   missed[0] = '\0';
   bs_layer_spec spec = bs_small_spec(like, BS_LAYER_BACKWARD);
-  bs_proposal proposal = {.struct_size = sizeof proposal};
+  bs_proposal proposal;
   bs_small subject;
   bs_case c;
   int32_t rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
   if (rc != BS_OK) return rc;
-  rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
   bs_small_case(like, &spec, &subject, &c);
+  rc = bs_case_propose(&c, 0, &proposal, err);
   c.progress = NULL; /* small: which fault it is says enough */
   for (uint32_t kind = 0; kind <= BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
     int caught = 0, met = 0;

@@ -14,8 +14,8 @@
 #include "lab/phase/owners.h"
 
 int32_t bs_half_figure(const bs_case *c, double *out, bs_error *err) {
-  bs_proposal p = {.struct_size = sizeof p};
-  const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, err);
+  bs_proposal p;
+  const int32_t rc = bs_case_propose(c, 0, &p, err);
   *out = rc == BS_OK ? p.prune_error : 0.0;
   return rc;
 }

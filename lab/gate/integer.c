@@ -167,14 +167,14 @@ static void dead_gates(uint32_t judged, int diverges, bs_fault_report *out) {
 int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   bs_layer_spec spec = bs_small_spec(like, 0);
-  bs_proposal proposal = {.struct_size = sizeof proposal};
+  bs_proposal proposal;
   bs_small subject;
   uint32_t judged = 0;
   int32_t rc = bs_small_open(like->context, "random_normal", &spec, &subject, err);
   if (rc != BS_OK) return rc;
-  rc = bs_method_propose(like->context, like->method, &spec, 0, like->world_size, &proposal, err);
   bs_case c;
   bs_small_case(like, &spec, &subject, &c);
+  rc = bs_case_propose(&c, 0, &proposal, err);
   c.progress = NULL; /* small: which fault it is says enough */
   for (uint32_t kind = 0; kind <= BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
     uint32_t gates;

@@ -44,13 +44,8 @@ int32_t bs_bound_sums(const bs_reference *reference, const bs_arithmetic *arithm
 int bs_wire_steps(const bs_reference *reference, const bs_arithmetic *arithmetic, double **out_variance,
                   double **out_bound);
 
-/* Unit round-off of the accumulator of the products. */
-double bs_accumulate_roundoff(const bs_arithmetic *arithmetic);
 /* Output `at` (token * features + feature) before the activation. */
 double bs_reference_sum(const bs_reference *reference, int64_t at);
-/* 1 when the rounding of the last sum over ranks makes the output: the dtypes are equal, and no activation
- * computes anything between them. */
-int bs_last_sum_is_output(const bs_reference *reference, const bs_arithmetic *arithmetic);
 
 /* One unit in the last place of `dtype` at |value| (subnormal spacing below the normal range). */
 double bs_ulp(uint32_t dtype, double value);

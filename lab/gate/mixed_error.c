@@ -100,11 +100,11 @@ static void settle(const bs_case *c, const bs_mixed *m, const bs_proposal *p, co
 int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out, bs_error *err) {
   memset(out, 0, sizeof *out);
   if (bs_mixed_of(&c->spec) < 0) return BS_OK;
-  bs_proposal p = {.struct_size = sizeof p};
+  bs_proposal p;
   bs_mixed m = {0};
   energies e = {0};
   double bias = 0.0;
-  int32_t rc = bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, err);
+  int32_t rc = bs_case_propose(c, 0, &p, err);
   if (rc == BS_OK) rc = bs_mixed_open(c, p.split, &m, err);
   if (rc != BS_OK) return rc;
   const int64_t fit = SAMPLE / (m.K > 0 ? m.K : 1) + 64;

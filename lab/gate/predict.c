@@ -9,7 +9,8 @@
 #include "lab/gate/activation.h"
 #include "lab/gate/judge.h"
 
-double bs_accumulate_roundoff(const bs_arithmetic *arithmetic) {
+/* Unit round-off of the accumulator of the products. */
+static double accumulate_roundoff(const bs_arithmetic *arithmetic) {
   return arithmetic->accumulate == BS_ACC_F64 || arithmetic->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
 }
 
@@ -22,7 +23,8 @@ double bs_reference_sum(const bs_reference *ref, int64_t at) {
   return ref->pre ? ref->pre[at] : ref->y[at];
 }
 
-int bs_last_sum_is_output(const bs_reference *ref, const bs_arithmetic *a) {
+/* The rounding of the last sum over ranks makes the output: no activation computes anything between them. */
+static int last_sum_is_output(const bs_reference *ref, const bs_arithmetic *a) {
   return ref->partial && ref->world_size > 1 && a->reduce_dtype == a->y_dtype &&
          (a->activation == BS_ACT_NONE || a->activation == BS_ACT_RELU);
 }
@@ -47,7 +49,7 @@ static double stored_variance(const bs_reference *ref, const bs_arithmetic *a, c
 static double output_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t at) {
   const double u = a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
   const double own = bs_activation_error(a->activation, bs_reference_sum(ref, at), u) / 8.0; /* typical */
-  return own * own + (bs_last_sum_is_output(ref, a) ? 0.0 : rounding_variance(a->y_dtype, ref->y[at]));
+  return own * own + (last_sum_is_output(ref, a) ? 0.0 : rounding_variance(a->y_dtype, ref->y[at]));
 }
 
 static double bias_error(const bs_reference *ref, int64_t at) {
@@ -68,13 +70,13 @@ static double element_variance(const bs_reference *ref, const bs_arithmetic *a, 
 
 /* Below the normal range roundings are of this size, whatever the value: of K products and K sums. */
 static double least_step(const bs_arithmetic *a) {
-  return bs_accumulate_roundoff(a) == 0x1p-53 ? 0x1p-1074 : 0x1p-149;
+  return accumulate_roundoff(a) == 0x1p-53 ? 0x1p-1074 : 0x1p-149;
 }
 
 /* Accumulation: sqrt(K/6) u relative to the products' energy, or to the result where that is larger (sums of
  * one sign). Per output of feature f. */
 static double accumulation_variance(const bs_reference *ref, const bs_arithmetic *a, int64_t f) {
-  const double u = bs_accumulate_roundoff(a);
+  const double u = accumulate_roundoff(a);
   double norm = 0.0;
   for (int64_t b = 0; b < ref->B; ++b) {
     const double z = bs_reference_sum(ref, b * ref->features + f);
@@ -91,7 +93,7 @@ static double accumulation_variance(const bs_reference *ref, const bs_arithmetic
 static double element_bound(const bs_reference *ref, const bs_arithmetic *a, const double *steps,
                             int64_t at) {
   const double u_out = bs_dtype_unit_roundoff(a->y_dtype);
-  const double u_acc = bs_accumulate_roundoff(a);
+  const double u_acc = accumulate_roundoff(a);
   const double z = bs_reference_sum(ref, at), half_step = 0.5 * bs_ulp(a->y_dtype, 0.0);
   double bound =
       4.0 * sqrt((double)ref->K + 1.0) * (u_acc * ref->magnitude[at] + least_step(a)) + bias_error(ref, at);
@@ -118,7 +120,7 @@ static double element_bound(const bs_reference *ref, const bs_arithmetic *a, con
   const double u_own = a->y_dtype == BS_F64 ? 0x1p-53 : 0x1p-24;
   bound *= bs_activation_slope(a->activation, z - bound, z + bound);
   bound += bs_activation_error(a->activation, z, u_own);
-  return bs_last_sum_is_output(ref, a) ? bound : (1.0 + u_out) * bound + u_out * fabs(ref->y[at]) + half_step;
+  return last_sum_is_output(ref, a) ? bound : (1.0 + u_out) * bound + u_out * fabs(ref->y[at]) + half_step;
 }
 
 static int alloc_prediction(const bs_reference *ref, const bs_arithmetic *a, bs_prediction *out) {

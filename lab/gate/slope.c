@@ -15,9 +15,8 @@
 /* Z is kept as wide as its sum was made: in the dtype of sums over ranks, else in f32 or f64. */
 static bs_arithmetic arithmetic_of_z(const bs_layer_spec *s, int summed) {
   bs_arithmetic a = bs_arithmetic_of(s);
-  const int wide = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
   a.activation = BS_ACT_NONE;
-  a.y_dtype = wide ? BS_F64 : BS_F32;
+  a.y_dtype = bs_case_wide(s);
   if (summed) a.y_dtype = a.reduce_dtype == BS_I8 ? (uint32_t)BS_F32 : a.reduce_dtype;
   return a;
 }

@@ -243,7 +243,7 @@ int32_t bs_step_judge(const bs_case *c, const bs_train_options *o, const bs_trai
   bs_judging j = {.c = c, .o = o, .r = r};
   memset(out, 0, sizeof *out);
   if (!bs_case_judged(c)) return BS_OK;
-  j.wide = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
+  j.wide = bs_case_wide(s) == BS_F64;
   j.b_dtype = s->y_dtype == BS_F64 ? BS_F64 : BS_F32;
   int32_t rc = open_judging(c, r, &j, err);
   if (rc == BS_OK) rc = bs_step_follow_biases(&j, err);

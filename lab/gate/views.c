@@ -13,27 +13,6 @@ int64_t bs_view_column(const bs_partition *p, int64_t j) {
   return p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
 }
 
-static int32_t read_matrix(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                           void *out, int64_t out_stride, bs_error *err) {
-  const bs_matrix *m = ctx;
-  const int64_t count = cols ? cols->count : m->cols;
-  (void)err;
-  for (int64_t i = 0; i < nrows; ++i)
-    for (int64_t j = 0; j < count; ++j)
-      bs_store_f64(dtype, out, i * out_stride + j,
-                   bs_load_f64(m->dtype, m->data, (row + i) * m->cols + bs_view_column(cols, j)));
-  return BS_OK;
-}
-
-bs_source bs_view_matrix(bs_matrix *m, int64_t rows) {
-  return (bs_source){.struct_size = sizeof(bs_source),
-                     .dtype = m->dtype,
-                     .rows = rows,
-                     .cols = m->cols,
-                     .ctx = m,
-                     .read = read_matrix};
-}
-
 /* ctx: the source whose columns are the rows here. */
 static int32_t read_transposed(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols,
                                uint32_t dtype, void *out, int64_t out_stride, bs_error *err) {

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * views.h - sources made of matrices in memory and of other sources: for gradients, which are layers of
- * transposed operands. What a source is made of must outlive it. */
+ * views.h - sources made of other sources: for gradients, which are layers of transposed operands. What a
+ * source is made of must outlive it. */
 #ifndef BS_LAB_GATE_VIEWS_H
 #define BS_LAB_GATE_VIEWS_H
 #include "lab/lab.h"
 
-typedef struct bs_matrix {
-  const void *data; /* dense, row-major */
-  uint32_t dtype;
-  int64_t cols;
-} bs_matrix;
-
-bs_source bs_view_matrix(bs_matrix *m, int64_t rows);
 bs_source bs_view_transposed(const bs_source *inner);
 /* Each value squared, in fp64. */
 bs_source bs_view_squared(const bs_source *inner);

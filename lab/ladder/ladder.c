@@ -13,6 +13,7 @@
 #include "lab/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/sampler.h"
+#include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
 #include "lab/phase/arms.h"
 
@@ -51,19 +52,13 @@ static int32_t tree_of(const bs_node *config, const bs_rung *r, bs_node **out, b
   return rc;
 }
 
-static const char *kind_name(uint32_t kind) {
-  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                      "all_to_all", "send",       "recv",           "barrier"};
-  return kind < sizeof names / sizeof names[0] ? names[kind] : "?";
-}
-
 static void add_collectives(bs_rung *r, uint32_t n, const uint32_t *kinds, const uint64_t *payloads) {
   size_t used = strlen(r->collectives);
   for (uint32_t i = 0; i < n && i < BS_MAX_PROPOSED; i++) {
     r->wire_bytes += payloads[i];
-    if (used > 0 && strstr(r->collectives, kind_name(kinds[i])) != NULL) continue;
+    if (used > 0 && strstr(r->collectives, bs_exchange_name(kinds[i])) != NULL) continue;
     const int more = snprintf(r->collectives + used, sizeof r->collectives - used, "%s%s",
-                              used > 0 ? " " : "", kind_name(kinds[i]));
+                              used > 0 ? " " : "", bs_exchange_name(kinds[i]));
     if (more > 0 && used + (size_t)more < sizeof r->collectives) used += (size_t)more;
   }
 }
@@ -71,7 +66,7 @@ static void add_collectives(bs_rung *r, uint32_t n, const uint32_t *kinds, const
 /* What rank 0 would do; a refusal is the rung's, not the ladder's. */
 static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
-  bs_proposal p = {.struct_size = sizeof p};
+  bs_proposal p;
   const uint32_t phase = r->e.phase;
   r->e.machine_constants = o->constants;
   r->e.only_stored = 1; /* overlap=auto is the methods' own model then */
@@ -83,7 +78,7 @@ static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, 
   r->e.phase = phase;
   r->c = arms[0].c;
   r->c.spec.flags |= bs_arm_work_flags(o->pass);
-  rc = bs_method_propose(context, r->c.method, &r->c.spec, 0, r->c.world_size, &p, err);
+  rc = bs_case_propose(&r->c, 0, &p, err);
   if (rc != BS_OK) return rc;
   r->flops = p.flops;
   r->weight_bytes = p.weight_bytes;

@@ -71,9 +71,9 @@ static bs_kernel backward_rates(const bs_kernel *k) {
 
 static int32_t predict_rank(const bs_ladder *l, const bs_rung *r, const bs_kernel *k, uint32_t rank,
                             bs_predicted *sum, bs_error *err) {
-  bs_proposal p = {.struct_size = sizeof p};
+  bs_proposal p;
   const bs_case *c = &r->c;
-  const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, &p, err);
+  const int32_t rc = bs_case_propose(c, rank, &p, err);
   if (rc != BS_OK) return rc;
   const uint64_t weights = weights_of(r, &p);
   bs_kernel back;

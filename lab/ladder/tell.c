@@ -8,6 +8,7 @@
 #include "lab/measure/against.h"
 #include "lab/measure/outliers.h"
 #include "lab/store/env.h"
+#include "lab/store/record.h"
 
 const char *bs_ladder_pass_name(uint32_t pass) {
   static const char *const names[BS_ARM_WORKS_] = {"forward", "backward", "sgd", "adamw"};
@@ -102,10 +103,6 @@ static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t siz
   kernel_text(l, r, out + used, size - used);
 }
 
-static json_t *number_or_null(double value) {
-  return isfinite(value) ? json_real(value) : json_null();
-}
-
 /* How many times as fast the row's candidate is as the first: the comparison has the first as its subject. */
 static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   static const uint32_t turned[] = {BS_WORD_UNCLEAR, BS_WORD_SLOWER, BS_WORD_FASTER, BS_WORD_SAME};
@@ -119,9 +116,9 @@ static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
       (first != NULL && bs_against_of(&first->predicted, first->seconds).below_bound))
     doubted.word = BS_WORD_UNCLEAR, doubted.cause = BS_UNCLEAR_BOUND;
   json_object_set_new(row, "against", json_string(first != NULL ? first->name : ""));
-  json_object_set_new(row, "speedup", number_or_null(1.0 / c->ratio));
-  json_object_set_new(row, "speedup_low", number_or_null(1.0 / c->high));
-  json_object_set_new(row, "speedup_high", number_or_null(1.0 / c->low));
+  json_object_set_new(row, "speedup", bs_record_number(1.0 / c->ratio));
+  json_object_set_new(row, "speedup_low", bs_record_number(1.0 / c->high));
+  json_object_set_new(row, "speedup_high", bs_record_number(1.0 / c->low));
   json_object_set_new(row, "verdict", json_string(bs_comparison_name(turned[c->word & 3u])));
   if (c->word != BS_WORD_UNCLEAR) return;
   json_object_set_new(row, "cause", json_string(bs_unclear_name(c->cause)));
@@ -138,12 +135,12 @@ static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
                           (json_int_t)r->wire_bytes, "wire_error", r->wire_error);
   if (row == NULL) return NULL;
   if (r->is_predicted) {
-    json_object_set_new(row, "bound_ms", number_or_null(1e3 * p->bound.total));
+    json_object_set_new(row, "bound_ms", bs_record_number(1e3 * p->bound.total));
     json_object_set_new(row, "limit", json_string(p->limit));
-    if (p->has_kernel) json_object_set_new(row, "predicted_ms", number_or_null(1e3 * p->kernel.total));
+    if (p->has_kernel) json_object_set_new(row, "predicted_ms", bs_record_number(1e3 * p->kernel.total));
   }
   if (r->measured) {
-    json_object_set_new(row, "measured_ms", number_or_null(1e3 * r->seconds));
+    json_object_set_new(row, "measured_ms", bs_record_number(1e3 * r->seconds));
     if (r->against.pairs > 0) add_comparison(row, l, r);
     const bs_against against = bs_against_of(p, r->seconds);
     bs_against_json(row, &against);

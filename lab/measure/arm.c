@@ -202,9 +202,7 @@ static void drop(bs_arm *arm, bs_rank *rank, uint32_t index, built *b) {
 static int32_t build(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, bs_error *err) {
   const bs_case *c = &arm->c;
   bs_region_stats before = {.struct_size = sizeof before}, pack = before;
-  int64_t first = 0;
-  bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = c->spec.y_dtype, .rank = 2};
-  desc.dims[0] = c->spec.B;
+  int64_t first = 0, rows = 0, cols = 0;
   int32_t rc = bs_rank_region_stats(rank, BS_REGION_PACK, &before, err);
   const uint64_t start = bs_rank_clock_ns(rank);
   if (rc == BS_OK) rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &b->layer, err);
@@ -212,9 +210,9 @@ static int32_t build(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, bs_er
   if (rc == BS_OK) rc = bs_rank_region_stats(rank, BS_REGION_PACK, &pack, err);
   arm->building[index].pack = (pack.sum_ms - before.sum_ms) * 1e-3;
   if (rc == BS_OK) rc = bs_case_input(c, rank, b->layer, c->x, &b->x, err);
-  if (rc == BS_OK) rc = bs_case_features(c, b->layer, index, &first, &desc.dims[1], err);
-  bs_place_tokens(c, c->spec.y_placement, index, &first, &desc.dims[0]);
-  if (rc == BS_OK) rc = bs_rank_get_api()->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &b->y, err);
+  if (rc == BS_OK) rc = bs_case_features(c, b->layer, index, &first, &cols, err);
+  bs_place_tokens(c, c->spec.y_placement, index, &first, &rows);
+  if (rc == BS_OK) rc = bs_case_tensor(rank, c->spec.y_dtype, 2, rows, cols, &b->y, err);
   if (rc == BS_OK) rc = share_building(arm, rank, index, err);
   if (rc == BS_OK) rc = bs_arm_work_take(rank, b->layer, &c->spec, &b->x, &b->y, &arm->tensors[index], err);
   return rc;

@@ -26,7 +26,6 @@ int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *s,
                          bs_tensor *y, bs_arm_tensors *t, bs_error *err) {
   if (t->work == BS_ARM_FORWARD) return BS_OK;
   const bs_rank_api *api = bs_rank_get_api();
-  const int wide = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
   bs_ownership own = {.struct_size = sizeof own};
   bs_tensor_desc d = {.struct_size = sizeof d, .dtype = s->y_dtype, .rank = 2};
   bs_source constant = {.struct_size = sizeof constant,
@@ -45,7 +44,7 @@ int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *s,
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &t->dx, err);
   if (rc == BS_OK && t->work == BS_ARM_BACKWARD) rc = bs_layer_forward(layer, x, y, NULL, err);
   if (rc != BS_OK || t->work == BS_ARM_SGD) return rc;
-  d.dtype = wide ? BS_F64 : BS_F32;
+  d.dtype = bs_case_wide(s);
   d.dims[0] = own.row_count;
   d.dims[1] = own.columns ? own.columns->count : s->K;
   if (own.kept) d.dims[1] = (d.dims[1] + 3) / 4 * 2;

@@ -157,19 +157,13 @@ int bs_predict_holds(const bs_case *c) {
          (backend->flags & BS_BACKEND_HOST_MEMORY) != 0;
 }
 
-static int32_t propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err) {
-  memset(out, 0, sizeof *out);
-  out->struct_size = sizeof *out;
-  return bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, out, err);
-}
-
 int32_t bs_predict_case(const bs_machine *m, const bs_kernel *k, const bs_case *c, bs_predicted *out,
                         bs_error *err) {
   memset(out, 0, sizeof *out);
   for (uint32_t r = 0; r < c->world_size; ++r) {
     bs_proposal proposal;
     bs_predicted p;
-    const int32_t rc = propose(c, r, &proposal, err);
+    const int32_t rc = bs_case_propose(c, r, &proposal, err);
     if (rc != BS_OK) return rc;
     bs_predict_rank(m, k, &c->spec, &proposal, c->world_size, c->threads_per_rank, &p);
     if (r == 0 || p.bound.total > out->bound.total) out->bound = p.bound, out->limit = p.limit;
@@ -185,7 +179,7 @@ int32_t bs_predict_footprint(const bs_case *c, double *out, bs_error *err) {
   *out = 0.0;
   for (uint32_t r = 0; r < c->world_size; ++r) {
     bs_proposal proposal;
-    const int32_t rc = propose(c, r, &proposal, err);
+    const int32_t rc = bs_case_propose(c, r, &proposal, err);
     if (rc != BS_OK) return rc;
     *out += (double)proposal.weight_bytes;
   }

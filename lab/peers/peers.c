@@ -211,34 +211,20 @@ static size_t first_difference(const char *a, const char *b) {
   return line;
 }
 
+/* Two texts of "key=value" lines, this rank's and rank 0's: all learn of the first difference. */
 typedef struct comparison {
-  char *mine;
-  uint64_t bytes;
+  const char *mine, *first;
 } comparison;
 
-/* Every rank's text in turn: each compares its own with rank 0's, and all learn of the first difference. */
 static int32_t compare_main(bs_rank *rank, void *arg, bs_error *err) {
-  const bs_rank_api *api = bs_rank_get_api();
-  comparison *c = arg;
-  message m = {.patience_ns = PATIENCE_NS, .bytes = c->bytes, .data = c->mine};
-  int32_t rc = pass_on(rank, &m, err);
-  if (rc != BS_OK || api->rank(rank) == 0) { /* rank 0's text is its own, others' a copy */
-    if (m.data != c->mine) free(m.data);
-    return rc != BS_OK ? rc : bs_rank_barrier(rank, "lab.peers.same", err);
-  }
-  if (m.bytes == 0 || m.data == NULL)
-    return bs_error_set(err, BS_INTERNAL, "BS-PEERS-WORD", "rank 0 tells no configuration");
-  ((char *)m.data)[m.bytes - 1] = '\0';
-  const int same = strcmp(c->mine, m.data) == 0;
-  if (!same) {
-    const size_t at = first_difference(c->mine, m.data);
-    const char *own = c->mine + at, *first = (char *)m.data + at;
-    rc = bs_error_set(err, BS_MISMATCH, "BS-RANK-CONFIG", "rank %u is configured with %.*s, rank 0 with %.*s",
-                      api->rank(rank), (int)strcspn(own, "\n"), own, (int)strcspn(first, "\n"), first);
-    bs_error_hint(err, "start every rank with the same options and files");
-  }
-  free(m.data);
-  return same ? bs_rank_barrier(rank, "lab.peers.same", err) : rc;
+  const comparison *c = arg;
+  if (strcmp(c->mine, c->first) == 0) return bs_rank_barrier(rank, "lab.peers.same", err);
+  const size_t at = first_difference(c->mine, c->first);
+  const char *own = c->mine + at, *first = c->first + at;
+  bs_error_set(err, BS_MISMATCH, "BS-RANK-CONFIG", "rank %u is configured with %.*s, rank 0 with %.*s",
+               bs_rank_get_api()->rank(rank), (int)strcspn(own, "\n"), own, (int)strcspn(first, "\n"), first);
+  bs_error_hint(err, "start every rank with the same options and files");
+  return BS_MISMATCH;
 }
 
 /* "a.b=value" lines. */
@@ -259,9 +245,12 @@ int32_t bs_peers_compare(bs_peers *peers, const bs_node *config, const char *ext
   if (peers == NULL) return BS_OK;
   flatten(config, "", &text);
   bs_text_printf(&text, "%s\n", extra);
-  comparison c = {.mine = text.data, .bytes = text.size + 1};
-  const int32_t rc =
-      text.failed ? bs_no_memory(err, "what ranks tell") : bs_world_run(peers->world, compare_main, &c, err);
+  char *first = NULL;
+  int32_t rc =
+      text.failed ? bs_no_memory(err, "a configuration") : bs_peers_text(peers, text.data, &first, err);
+  comparison c = {.mine = text.data, .first = first != NULL ? first : text.data};
+  if (rc == BS_OK) rc = bs_world_run(peers->world, compare_main, &c, err);
+  free(first);
   bs_text_free(&text);
   return rc;
 }

@@ -54,14 +54,23 @@ const char *bs_case_option(const bs_layer_spec *spec, const char *key) {
   return "";
 }
 
+int32_t bs_case_propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err) {
+  *out = (bs_proposal){.struct_size = sizeof *out};
+  return bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, out, err);
+}
+
+uint32_t bs_case_wide(const bs_layer_spec *s) {
+  return s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64 ? BS_F64 : BS_F32;
+}
+
 bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank) {
   bs_layer_spec spec = c->spec;
   if (c->fault && c->fault->layer) c->fault->layer(c->fault->user, rank, &spec);
   return spec;
 }
 
-int32_t bs_case_view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in, bs_source *out,
-                     bs_error *err) {
+static int32_t view_of(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in, bs_source *out,
+                       bs_error *err) {
   *out = *in;
   if (!c->fault || !c->fault->wrap) return BS_OK;
   return c->fault->wrap(c->fault->user, rank, part, in, out, err);
@@ -77,9 +86,9 @@ int32_t bs_case_tensor(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t row
 
 int32_t bs_case_sources(const bs_case *c, uint32_t rank, bs_watch *watch, bs_case_source *out,
                         bs_error *err) {
-  int32_t rc = bs_case_view(c, rank, BS_PART_X, c->x, &out->x, err);
-  if (rc == BS_OK) rc = bs_case_view(c, rank, BS_PART_W, c->w, &out->unwatched, err);
-  if (rc == BS_OK && c->bias) rc = bs_case_view(c, rank, BS_PART_BIAS, c->bias, &out->bias_view, err);
+  int32_t rc = view_of(c, rank, BS_PART_X, c->x, &out->x, err);
+  if (rc == BS_OK) rc = view_of(c, rank, BS_PART_W, c->w, &out->unwatched, err);
+  if (rc == BS_OK && c->bias) rc = view_of(c, rank, BS_PART_BIAS, c->bias, &out->bias_view, err);
   if (rc != BS_OK) return rc;
   out->bias = c->bias ? &out->bias_view : NULL;
   if (rank == 0) bs_case_tell(c, "build", 0, (uint64_t)c->spec.N);
@@ -108,8 +117,8 @@ int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64
   *out_begin = 0;
   *out_count = c->spec.N;
   if (c->spec.y_placement != BS_SPLIT) return BS_OK;
-  bs_proposal proposal = {.struct_size = sizeof proposal};
-  int32_t rc = bs_method_propose(c->context, c->method, &c->spec, rank, c->world_size, &proposal, err);
+  bs_proposal proposal;
+  int32_t rc = bs_case_propose(c, rank, &proposal, err);
   if (rc != BS_OK) return rc;
   if (proposal.split == BS_SPLIT_K) {
     const int64_t P = c->world_size, each = c->spec.N / P, more = c->spec.N % P;
@@ -256,8 +265,7 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
   if (rc == BS_OK) rc = bs_joint_collect(world, out, err);
   for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r) {
     bs_case_rank *mine = &out->ranks[r];
-    mine->proposal.struct_size = sizeof mine->proposal;
-    rc = bs_method_propose(c->context, c->method, &c->spec, r, out->world_size, &mine->proposal, err);
+    rc = bs_case_propose(c, r, &mine->proposal, err);
     if (rc != BS_OK) return rc;
     out->weight_bytes += mine->proposal.weight_bytes;
     const int64_t rows = assembles ? mine->y_rows : c->spec.B;

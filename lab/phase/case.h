@@ -88,11 +88,13 @@ void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t to
 void bs_case_tell_user(void *user, const char *what, uint64_t done, uint64_t total);
 /* The value of a method's option; "" without it. */
 const char *bs_case_option(const bs_layer_spec *spec, const char *key);
-/* The pieces of bs_case_run, for cases that do more than forward: a rank's layer and view of a source,
- * the world of a case, what a built layer owns (columns and positions copied). */
+/* The pieces of bs_case_run, for cases that do more than forward: a rank's layer, the world of a case, what a
+ * built layer owns (columns and positions copied). */
 bs_layer_spec bs_case_spec(const bs_case *c, uint32_t rank);
-int32_t bs_case_view(const bs_case *c, uint32_t rank, uint32_t part, const bs_source *in,
-                     bs_source *out_source, bs_error *err);
+/* What the case's method would do on a rank. */
+int32_t bs_case_propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err);
+/* Sums as wide as a dtype of the layer asks for: BS_F64, else BS_F32. */
+uint32_t bs_case_wide(const bs_layer_spec *spec);
 int32_t bs_case_tensor(bs_rank *rank, uint32_t dtype, uint32_t dims, int64_t rows, int64_t cols,
                        bs_tensor *out, bs_error *err);
 /* The first member of what the ranks of a world work on: kept for good where a rank was left behind. */

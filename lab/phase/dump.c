@@ -12,7 +12,7 @@
 #include "formats/npy.h"
 #include "lab/error.h"
 #include "lab/gate/views.h"
-#include "lab/peers/exchange.h"
+#include "lab/phase/joint.h"
 
 typedef struct captured {
   double *values; /* [rows, cols] */
@@ -177,27 +177,27 @@ static void put_captured(bs_parcel *p, const captured *mine) {
   bs_parcel_put_block(p, mine->values, (uint64_t)(mine->rows * mine->cols) * sizeof *mine->values);
 }
 
+static int32_t get_captured(void *user, uint32_t rank, bs_parcel *p, bs_error *err) {
+  captured *of = &((bs_dump *)user)->partial[rank];
+  (void)err;
+  bs_parcel_get(p, of, sizeof *of);
+  of->values = bs_parcel_get_block(p, NULL);
+  of->failed |= (int)p->failed;
+  return BS_OK;
+}
+
 /* What was captured in other processes, on rank 0. The world is new: the case's own is gone. */
 static int32_t collect(bs_dump *dump, const bs_case *c, bs_error *err) {
   bs_case plain = *c;
   bs_world *world = NULL;
   bs_parcel mine = {0};
-  bs_parcel *of_rank = calloc(dump->ranks, sizeof *of_rank);
   plain.hook = NULL;
-  int32_t rc = of_rank ? bs_case_world(&plain, &world, err) : bs_no_memory(err, "a dump");
+  int32_t rc = bs_case_world(&plain, &world, err);
   if (rc == BS_OK && bs_exchange_joint(world)) {
     put_captured(&mine, &dump->partial[bs_world_own_rank(world)]);
-    rc = bs_exchange_parcels(world, &mine, of_rank, err);
-    for (uint32_t r = 1; rc == BS_OK && bs_case_judged(c) && r < dump->ranks; ++r) {
-      bs_parcel_get(&of_rank[r], &dump->partial[r], sizeof dump->partial[r]);
-      dump->partial[r].values = bs_parcel_get_block(&of_rank[r], NULL);
-      dump->partial[r].failed |= (int)of_rank[r].failed;
-    }
+    rc = bs_joint_gather(world, dump->ranks, &mine, get_captured, dump, err);
   }
   bs_world_destroy(world);
-  for (uint32_t r = 0; of_rank && r < dump->ranks; ++r) bs_parcel_free(&of_rank[r]);
-  free(of_rank);
-  bs_parcel_free(&mine);
   return rc;
 }
 

@@ -194,8 +194,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
 
 static int32_t take_result(const bs_case *c, bs_gradient_result *out, bs_error *err) {
   const bs_layer_spec *s = &c->spec;
-  const int f64 = s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64;
-  out->wide = f64 ? BS_F64 : BS_F32;
+  out->wide = bs_case_wide(s);
   out->run.world_size = c->world_size;
   out->run.whole = 1; /* dX lies where X does */
   out->run.iterations = c->iterations > 0 ? c->iterations : 1;

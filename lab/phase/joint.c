@@ -8,7 +8,7 @@
 #include "lab/error.h"
 #include "lab/phase/owners.h"
 
-void bs_joint_put(bs_parcel *p, const bs_case_rank *rank) {
+static void put_rank(bs_parcel *p, const bs_case_rank *rank) {
   const bs_partition *columns = rank->owns.columns;
   const uint64_t listed =
       columns && columns->kind == BS_PARTITION_GATHER ? (uint64_t)columns->count * sizeof(uint32_t) : 0;
@@ -22,7 +22,7 @@ void bs_joint_put(bs_parcel *p, const bs_case_rank *rank) {
   free(timings);
 }
 
-int32_t bs_joint_get(bs_parcel *p, bs_case_rank *out, bs_error *err) {
+static int32_t get_rank(bs_parcel *p, bs_case_rank *out, bs_error *err) {
   bs_parcel_get(p, out, sizeof *out);
   const int by_row = out->owns.kept != NULL;
   out->owns.columns = NULL;
@@ -62,13 +62,13 @@ static int32_t get_result(void *user, uint32_t rank, bs_parcel *p, bs_error *err
   uint64_t peak = 0;
   bs_parcel_get(p, &peak, sizeof peak);
   result->memory_peak += peak;
-  return bs_joint_get(p, &result->ranks[rank], err);
+  return get_rank(p, &result->ranks[rank], err);
 }
 
 int32_t bs_joint_collect(bs_world *world, bs_case_result *result, bs_error *err) {
   bs_parcel mine = {0};
   if (!bs_exchange_joint(world)) return BS_OK;
   bs_parcel_put(&mine, &result->memory_peak, sizeof result->memory_peak);
-  bs_joint_put(&mine, &result->ranks[bs_world_own_rank(world)]);
+  put_rank(&mine, &result->ranks[bs_world_own_rank(world)]);
   return bs_joint_gather(world, result->world_size, &mine, get_result, result, err);
 }

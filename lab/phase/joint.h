@@ -10,9 +10,6 @@ typedef int32_t (*bs_joint_get_fn)(void *user, uint32_t rank, bs_parcel *parcel,
 /* Every rank's parcel to rank 0, which calls get for each of the others. `mine` is freed. */
 int32_t bs_joint_gather(bs_world *world, uint32_t ranks, bs_parcel *mine, bs_joint_get_fn get, void *user,
                         bs_error *err);
-/* What one rank knows of itself, timings included. */
-void bs_joint_put(bs_parcel *parcel, const bs_case_rank *rank);
-int32_t bs_joint_get(bs_parcel *parcel, bs_case_rank *out_rank, bs_error *err);
 /* Completes `result` on rank 0, of which this process has its own rank's part alone; memory adds up.
  * Nothing to do where all ranks are here. */
 int32_t bs_joint_collect(bs_world *world, bs_case_result *result, bs_error *err);

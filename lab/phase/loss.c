@@ -65,27 +65,11 @@ int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *s, const bs_case_r
   return rc;
 }
 
-static int32_t read_memory(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                           void *out, int64_t out_stride, bs_error *err) {
-  const bs_tensor *host = ctx; /* a dense matrix in host memory */
-  (void)err;
-  (void)cols; /* all columns are asked for */
-  for (int64_t i = 0; i < nrows; ++i)
-    bs_convert(dtype, (char *)out + (size_t)(i * out_stride) * BS_DTYPE_BYTES(dtype), host->dtype,
-               (const char *)host->data + (size_t)((row + i) * host->dims[1]) * BS_DTYPE_BYTES(host->dtype),
-               (uint64_t)host->dims[1]);
-  return BS_OK;
-}
-
 int32_t bs_loss_upload(bs_rank *rank, bs_tensor *to, void *values, bs_error *err) {
-  bs_tensor host = *to;
-  host.data = values;
-  const bs_source source = {.struct_size = sizeof source,
-                            .dtype = to->dtype,
-                            .rows = to->dims[0],
-                            .cols = to->dims[1],
-                            .ctx = &host,
-                            .read = read_memory};
+  bs_source source;
   if (to->dims[0] == 0 || to->dims[1] == 0) return BS_OK;
-  return bs_rank_get_api()->tensor_read(rank, &source, 0, NULL, to, err);
+  int32_t rc = bs_source_from_memory(values, to->dtype, to->dims[0], to->dims[1], to->dims[1], &source, err);
+  if (rc == BS_OK) rc = bs_rank_get_api()->tensor_read(rank, &source, 0, NULL, to, err);
+  bs_source_release(&source);
+  return rc;
 }

@@ -24,11 +24,6 @@ static bs_tensor_desc f64_matrix(int64_t rows, int64_t cols) {
   return d;
 }
 
-static int32_t take(bs_rank *rank, int64_t rows, int64_t cols, bs_tensor *out, bs_error *err) {
-  const bs_tensor_desc d = f64_matrix(rows, cols);
-  return bs_rank_get_api()->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, out, err);
-}
-
 /* A rank's features of the targets. */
 static int32_t take_target(bs_device_loss *l, const bs_layer_spec *s, const bs_case_rank *mine,
                            const bs_source *target, bs_rank *rank, bs_error *err) {
@@ -37,7 +32,7 @@ static int32_t take_target(bs_device_loss *l, const bs_layer_spec *s, const bs_c
                                  .total = s->N,
                                  .begin = mine->y_begin,
                                  .count = mine->y_cols};
-  const int32_t rc = take(rank, s->B, mine->y_cols, &l->target, err);
+  const int32_t rc = bs_case_tensor(rank, BS_F64, 2, s->B, mine->y_cols, &l->target, err);
   return rc == BS_OK ? bs_rank_get_api()->tensor_read(rank, target, 0, &features, &l->target, err) : rc;
 }
 
@@ -59,7 +54,7 @@ int32_t bs_device_loss_open(bs_device_loss *l, uint32_t loss, const bs_layer_spe
     if (err != NULL) *err = why;
     return rc;
   }
-  rc = take(rank, s->B, 1, &l->loss, err);
+  rc = bs_case_tensor(rank, BS_F64, 2, s->B, 1, &l->loss, err);
   return rc == BS_OK && args[1] != NULL ? take_target(l, s, mine, target, rank, err) : rc;
 }
 

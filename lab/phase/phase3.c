@@ -98,8 +98,8 @@ static int32_t gradient_gates(const bs_case *c, const bs_experiment *e, const bs
 /* Of half a mask there is nothing to choose from: the weights that were left out are gone. And a bias behind
  * an activation cannot be read: forward gives act(b) of zeros. */
 static int32_t refuse_remask(const bs_case *c, const bs_train_options *o, bs_error *err) {
-  bs_proposal p = {.struct_size = sizeof p};
-  const int32_t rc = bs_method_propose(c->context, c->method, &c->spec, 0, c->world_size, &p, err);
+  bs_proposal p;
+  const int32_t rc = bs_case_propose(c, 0, &p, err);
   if (rc != BS_OK || o->remask == 0) return rc;
   if (c->spec.has_bias && c->spec.activation != BS_ACT_NONE) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-PHASE-REMASK",

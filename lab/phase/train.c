@@ -206,8 +206,7 @@ static int32_t make_layer(trainer *t, const bs_source *x, const bs_source *w, co
   const bs_case *c = t->run->c;
   const bs_layer_spec *s = &c->spec;
   bs_case_rank *mine = &t->run->out->run.ranks[t->index];
-  const uint32_t wide =
-      s->x_dtype == BS_F64 || s->w_dtype == BS_F64 || s->y_dtype == BS_F64 ? BS_F64 : BS_F32;
+  const uint32_t wide = bs_case_wide(s);
   free(mine->columns);
   mine->columns = NULL;
   bs_owners_free(mine);

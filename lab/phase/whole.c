@@ -5,12 +5,9 @@
 #include <string.h>
 
 int32_t bs_whole_open(bs_whole *whole, const bs_case *c, bs_rank *rank, bs_error *err) {
-  const bs_rank_api *api = bs_rank_get_api();
   const bs_layer_spec *s = &c->spec;
   memset(whole, 0, sizeof *whole);
   if (s->y_placement != BS_PARTIAL || c->world_size < 2) return BS_OK;
-  const bs_tensor_desc desc = {
-      .struct_size = sizeof desc, .dtype = s->y_dtype, .rank = 2, .dims = {s->B, s->N}};
   const bs_collective sum = {.struct_size = sizeof sum,
                              .kind = BS_COLL_ALL_REDUCE,
                              .dtype_in = s->y_dtype,
@@ -18,8 +15,8 @@ int32_t bs_whole_open(bs_whole *whole, const bs_case *c, bs_rank *rank, bs_error
                              .rows = (uint64_t)s->B,
                              .count = (uint64_t)s->N,
                              .site = BS_LAB_SITES "y"};
-  const int32_t rc = api->tensor_alloc(rank, &desc, BS_LIFE_ACTIVATION, &whole->y, err);
-  return rc == BS_OK ? api->collective_prepare(rank, &sum, &whole->plan, err) : rc;
+  const int32_t rc = bs_case_tensor(rank, s->y_dtype, 2, s->B, s->N, &whole->y, err);
+  return rc == BS_OK ? bs_rank_get_api()->collective_prepare(rank, &sum, &whole->plan, err) : rc;
 }
 
 int32_t bs_whole_read(bs_whole *whole, bs_rank *rank, const bs_tensor *y, void *values, bs_error *err) {

@@ -31,9 +31,6 @@ typedef struct size {
 } size;
 static const size sizes[] = {{"small", 3, 5}, {"large", 17, 301}}; /* within a slot; read where they lie */
 
-static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                  "all_to_all", "send",       "recv",           "barrier"};
-
 static float value(uint32_t rank, uint64_t i) {
   return (float)((i * 7u + rank * 13u) % 21u) - 10.0f;
 }
@@ -74,17 +71,13 @@ static void set_columns(call *c) {
 }
 
 static bs_tensor view(float *data, uint64_t rows, uint64_t cols) {
-  bs_tensor t;
-  memset(&t, 0, sizeof t);
-  t.struct_size = (uint32_t)sizeof t;
-  t.dtype = BS_F32;
-  t.rank = 2;
-  t.dims[0] = (int64_t)rows;
-  t.dims[1] = t.strides[0] = (int64_t)cols;
-  t.strides[1] = 1;
-  t.data = data;
-  t.bytes = rows * cols * sizeof *data;
-  return t;
+  return (bs_tensor){.struct_size = sizeof(bs_tensor),
+                     .dtype = BS_F32,
+                     .rank = 2,
+                     .dims = {(int64_t)rows, (int64_t)cols},
+                     .strides = {(int64_t)cols, 1},
+                     .data = data,
+                     .bytes = rows * cols * sizeof *data};
 }
 
 static int32_t compare(const call *c, const float *out, bs_error *err) {
@@ -96,7 +89,7 @@ static int32_t compare(const call *c, const float *out, bs_error *err) {
       if (got == want) continue;
       if (from < c->P) snprintf(whom, sizeof whom, " from rank %u", from);
       bs_error_set(err, BS_NUMERIC, "BS-TORTURE-NUMBERS",
-                   "%s: element [%llu,%llu]%s is %.9g, alone it is %.9g", names[c->kind],
+                   "%s: element [%llu,%llu]%s is %.9g, alone it is %.9g", bs_exchange_name(c->kind),
                    (unsigned long long)row, (unsigned long long)col, whom, (double)got, (double)want);
       bs_error_where(err, "%s", c->site);
       if (err != NULL) err->rank = (int32_t)c->me;
@@ -109,17 +102,12 @@ static int32_t compare(const call *c, const float *out, bs_error *err) {
 static int32_t run_plan(bs_rank *rank, const call *c, bs_tensor *x, bs_tensor *y, bs_error *err) {
   const bs_rank_api *api = bs_rank_get_api();
   bs_coll_plan *plan = NULL;
-  bs_collective desc;
-  memset(&desc, 0, sizeof desc);
-  desc.struct_size = (uint32_t)sizeof desc;
-  desc.kind = c->kind;
-  desc.root = c->root;
+  bs_collective desc = {.struct_size = sizeof desc, .kind = c->kind, .root = c->root, .site = c->site};
   if (c->kind != BS_COLL_BARRIER) {
     desc.dtype_in = desc.dtype_out = BS_F32;
     desc.rows = c->rows;
     desc.count = c->count;
   }
-  desc.site = c->site;
   int32_t rc = api->collective_prepare(rank, &desc, &plan, err);
   if (rc != BS_OK) return rc;
   rc = api->collective_run(plan, c->in_cols > 0 ? x : NULL, c->out_cols > 0 ? y : NULL, NULL, err);
@@ -153,7 +141,7 @@ static int32_t one(bs_rank *rank, const job *j, const size *s, uint32_t kind, ui
             .root = root,
             .rows = s->rows,
             .count = s->count};
-  snprintf(c.site, sizeof c.site, "torture.%s.%s", names[kind], s->name);
+  snprintf(c.site, sizeof c.site, "torture.%s.%s", bs_exchange_name(kind), s->name);
   if (kind == BS_COLL_SEND || kind == BS_COLL_RECV)
     snprintf(c.site, sizeof c.site, "torture.p2p.%s", s->name);
   return run_call(rank, &c, err);

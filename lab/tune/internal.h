@@ -13,8 +13,8 @@ struct bs_tuner {
   json_t *pending; /* [{arm, entry}]: measured, not yet in the file; the entries are also in the cache */
 };
 
-void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void bs_tuner_detail(const bs_tuner *tuner, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void bs_tuner_say(const bs_tuner *tuner, int detail, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* One product of an experiment. */
 typedef struct bs_decision {

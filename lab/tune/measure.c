@@ -140,7 +140,7 @@ static void tell(const bs_tuner *tuner, const json_t *entry) {
       bs_text_printf(&t, "; %s: %s", bs_tune_text(c, "name"),
                      bs_tune_words(entry, bs_tune_text(c, "name"), words, sizeof words));
   }
-  if (!t.failed) bs_tuner_detail(tuner, "%s", t.data);
+  if (!t.failed) bs_tuner_say(tuner, 1, "%s", t.data);
   bs_text_free(&t);
 }
 
@@ -156,8 +156,8 @@ static int is_passing(job *j, bs_decision *d, int wins, const json_t *results) {
     const char *why = bs_contest_passing(r, j->hurried && !wins);
     if (why == NULL) continue;
     snprintf(d->why, sizeof d->why, "not settled: %.32s: %.100s", bs_tune_text(r, "name"), why);
-    bs_tuner_detail(j->tuner, "%s: %s for now, nothing is kept; %s", bs_tune_text(d->asked, "key"), d->choice,
-                    d->why);
+    bs_tuner_say(j->tuner, 1, "%s: %s for now, nothing is kept; %s", bs_tune_text(d->asked, "key"), d->choice,
+                 d->why);
     return 1;
   }
   return 0;
@@ -217,7 +217,7 @@ static int32_t contest(job *j, double seconds, double margin, bs_error *err) {
     rc = settle(j, winner, results, err);
   } else { /* the default itself is too slow to pack, or does not run: then the phase says so, with a folder
             */
-    bs_tuner_note(j->tuner, "%s: not measured: [%s] %s", j->arm->name, why.id, why.message);
+    bs_tuner_say(j->tuner, 0, "%s: not measured: [%s] %s", j->arm->name, why.id, why.message);
     char text[160];
     snprintf(text, sizeof text, "not measured: %.140s", why.message);
     give_reason(j, text);
@@ -248,11 +248,11 @@ int32_t bs_tune_measure(bs_tuner *tuner, const bs_experiment *e, const bs_arm_ca
   if (j.n_names < 2) return BS_OK;
   if (!fits_memory(&arm->c, why, sizeof why)) {
     give_reason(&j, why);
-    bs_tuner_note(tuner, "%s: %s", arm->name, why);
+    bs_tuner_say(tuner, 0, "%s: %s", arm->name, why);
     return BS_OK;
   }
-  bs_tuner_detail(
-      tuner, "measuring which of %u implementations is the fastest for: %s (%zu product%s, about %.2g s)",
-      j.n_names, arm->name, products, products == 1 ? "" : "s", seconds);
+  bs_tuner_say(tuner, 1,
+               "measuring which of %u implementations is the fastest for: %s (%zu product%s, about %.2g s)",
+               j.n_names, arm->name, products, products == 1 ? "" : "s", seconds);
   return contest(&j, seconds, e->tune_margin, err);
 }

@@ -17,26 +17,15 @@
 
 #define ARROW " -> "
 
-__attribute__((format(printf, 3, 0))) static void tell(const bs_tuner *t, void (*to)(void *, const char *),
-                                                       const char *fmt, va_list ap) {
+void bs_tuner_say(const bs_tuner *tuner, int detail, const char *fmt, ...) {
+  void (*to)(void *, const char *) = detail ? tuner->options.detail : tuner->options.note;
   char line[1024];
+  va_list ap;
   if (to == NULL) return;
+  va_start(ap, fmt);
   vsnprintf(line, sizeof line, fmt, ap);
-  to(t->options.note_user, line);
-}
-
-void bs_tuner_note(const bs_tuner *tuner, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  tell(tuner, tuner->options.note, fmt, ap);
   va_end(ap);
-}
-
-void bs_tuner_detail(const bs_tuner *tuner, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
-  tell(tuner, tuner->options.detail, fmt, ap);
-  va_end(ap);
+  to(tuner->options.note_user, line);
 }
 
 int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_tuner **out, bs_error *err) {
@@ -53,15 +42,15 @@ int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_t
     return bs_no_memory(err, "the tuning");
   }
   if (rc != BS_OK)
-    bs_tuner_note(t, "[%s] %s; nothing is measured and the defaults serve: %s", why.id, why.message,
-                  why.hint);
+    bs_tuner_say(t, 0, "[%s] %s; nothing is measured and the defaults serve: %s", why.id, why.message,
+                 why.hint);
   if (t->cache.broken > 0)
-    bs_tuner_note(t, "%zu line%s of %s %s no tuning entries and are skipped (%zu of other machines)",
-                  t->cache.broken, t->cache.broken == 1 ? "" : "s", options->path,
-                  t->cache.broken == 1 ? "is" : "are", t->cache.foreign);
+    bs_tuner_say(t, 0, "%zu line%s of %s %s no tuning entries and are skipped (%zu of other machines)",
+                 t->cache.broken, t->cache.broken == 1 ? "" : "s", options->path,
+                 t->cache.broken == 1 ? "is" : "are", t->cache.foreign);
   if (t->cache.unread > 0)
-    bs_tuner_note(t, "of %s only the last 16 MiB are read: %llu bytes of older lines can be removed",
-                  options->path, (unsigned long long)t->cache.unread);
+    bs_tuner_say(t, 0, "of %s only the last 16 MiB are read: %llu bytes of older lines can be removed",
+                 options->path, (unsigned long long)t->cache.unread);
   *out = t;
   return BS_OK;
 }
@@ -133,8 +122,8 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
   d->origin = "default";
   if (pin != NULL && named == NULL) {
     snprintf(d->why, sizeof d->why, "%.60s is pinned and cannot serve here", pin);
-    bs_tuner_note(t, "tune.choices: %s cannot serve %s here; the default %s does", pin,
-                  bs_tune_text(d->asked, "key"), d->choice);
+    bs_tuner_say(t, 0, "tune.choices: %s cannot serve %s here; the default %s does", pin,
+                 bs_tune_text(d->asked, "key"), d->choice);
     d->origin = "default (pinned)";
   } else if (named != NULL) {
     d->choice = named;
@@ -335,9 +324,9 @@ void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong) {
     if (rc == BS_OK) rc = bs_tune_cache_append(&tuner->cache, entry, &err);
   }
   if (rc != BS_OK)
-    bs_tuner_note(tuner, "[%s] %s; what was measured is not kept: %s", err.id, err.message, err.hint);
+    bs_tuner_say(tuner, 0, "[%s] %s; what was measured is not kept: %s", err.id, err.message, err.hint);
   else if (json_array_size(tuner->pending) > 0 && tuner->cache.path != NULL)
-    bs_tuner_detail(tuner, "kept in %s", tuner->cache.path);
+    bs_tuner_say(tuner, 1, "kept in %s", tuner->cache.path);
   json_array_clear(tuner->pending);
 }
 
@@ -350,6 +339,6 @@ void bs_tuner_drop(bs_tuner *tuner) {
       if (json_array_get(known, k) == json_object_get(kept, "entry")) json_array_remove(known, k);
   }
   if (json_array_size(tuner->pending) > 0)
-    bs_tuner_note(tuner, "what was measured is not kept: the run with it did not end with a verdict");
+    bs_tuner_say(tuner, 0, "what was measured is not kept: the run with it did not end with a verdict");
   json_array_clear(tuner->pending);
 }
