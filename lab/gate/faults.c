@@ -13,9 +13,9 @@
 #include "lab/gate/faults_mixed.h"
 #include "lab/gate/faults_noise.h"
 #include "lab/gate/views.h"
+#include "lab/phase/loss.h"
 #include "lab/phase/place.h"
 #include "lab/phase/train.h"
-#include "lab/phase/whole.h"
 
 typedef struct wrapped {
   const bs_fault *fault;

@@ -9,7 +9,6 @@
 #include "core/base/dtype.h"
 #include "lab/error.h"
 #include "lab/gate/judge.h"
-#include "lab/gate/metrics.h"
 #include "lab/phase/arms.h"
 #include "lab/phase/owners.h"
 

@@ -13,7 +13,6 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/gate/activation.h"
-#include "lab/gate/metrics.h"
 
 typedef struct format_range {
   uint32_t dtype;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "lab/ladder/ladder.h"
-#include "lab/measure/against.h"
-#include "lab/measure/outliers.h"
+#include "lab/measure/predict.h"
+#include "lab/measure/stats.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 

@@ -21,7 +21,6 @@
 #ifndef BS_LAB_MEASURE_SAMPLER_H
 #define BS_LAB_MEASURE_SAMPLER_H
 #include "lab/measure/disturb.h"
-#include "lab/measure/outliers.h"
 #include "lab/measure/span.h"
 #include "lab/measure/stats.h"
 

@@ -13,7 +13,6 @@
 #include "lab/phase/loss.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/watch.h"
-#include "lab/phase/whole.h"
 #include "lab/stop.h"
 
 typedef struct gradient_run {

@@ -14,4 +14,11 @@ int32_t bs_record_judged(bs_phase_result *out, const bs_case *c, const bs_case_r
                          const bs_subject *s, uint32_t loss, int valid, bs_error *err);
 /* The segments of a layer in two precisions: their errors, predicted and measured. */
 int32_t bs_record_mixed(json_t *record, const bs_mixed_error *mixed, bs_error *err);
+
+/* The field `device`; null where the device tells nothing and its events time nothing. `slowest`: the rank
+ * that the times are of. NULL: no memory. */
+json_t *bs_record_device(const bs_case_result *result, uint32_t slowest);
+/* 1 and a sentence where the host takes about as long to queue a forward as the device to do it: the figures
+ * are then the host's. */
+int bs_launch_bound(const bs_case_rank *rank, char *out_text, size_t size);
 #endif

@@ -9,7 +9,7 @@
 #include "lab/error.h"
 #include "lab/gate/views.h"
 #include "lab/peers/exchange.h"
-#include "lab/phase/whole.h"
+#include "lab/phase/loss.h"
 
 enum { GROUPS = 256 }; /* of positions that are asked for at once */
 

@@ -12,7 +12,6 @@
 #include "lab/phase/owners.h"
 #include "lab/phase/remask.h"
 #include "lab/phase/watch.h"
-#include "lab/phase/whole.h"
 #include "lab/stop.h"
 
 typedef struct train_run {

@@ -8,7 +8,10 @@
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
 #include "lab/error.h"
+#include "lab/gate/activation.h"
 #include "lab/gate/judge.h"
+#include "lab/phase/joint.h"
+#include "lab/phase/loss.h"
 #include "lab/phase/train.h"
 
 #define KEPT_VALUES (INT64_C(1) << 22) /* weights and gradients of Y that are read back */
@@ -131,4 +134,106 @@ void bs_train_result_free(bs_train_result *result) {
   for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i) free(all[i]);
   bs_case_result_free(&result->run);
   memset(result, 0, sizeof *result);
+}
+
+/* ---- ranks that are processes -----------------------------------------------------------------------------
+ */
+
+static int is_kept(const uint8_t *kept, uint64_t i) {
+  return kept[i / 8] >> i % 8 & 1;
+}
+
+/* By their names, which are pointers of this process. */
+static void put_regions(bs_parcel *p, const bs_train_rank *own) {
+  json_t *timings = json_object();
+  for (uint32_t i = 0; timings && i < own->n_regions; ++i) bs_case_add_timing(timings, &own->regions[i]);
+  char *text = timings ? json_dumps(timings, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+  if (text == NULL) p->failed = 1;
+  bs_parcel_put_block(p, text, text ? strlen(text) : 0);
+  free(text);
+  json_decref(timings);
+}
+
+static void get_regions(bs_parcel *p, bs_case_rank *out) {
+  char *text = bs_parcel_get_block(p, NULL);
+  json_t *timings = text ? json_loads(text, 0, NULL) : NULL;
+  if (timings == NULL || json_object_update(out->timings, timings) != 0) p->failed = 1;
+  json_decref(timings);
+  free(text);
+}
+
+static void put_rank(bs_parcel *p, const bs_train_result *out, const bs_train_rank *own) {
+  const uint64_t steps = (uint64_t)out->steps + 1;
+  bs_parcel_put(p, own->counters, sizeof own->counters);
+  bs_parcel_put(p, &own->moved, sizeof own->moved);
+  bs_parcel_put(p, own->hash, steps * sizeof *own->hash);
+  bs_parcel_put(p, own->loss, steps * sizeof *own->loss);
+  put_regions(p, own);
+  bs_parcel_put_block(p, out->kept, out->n_values / 8 + 1);
+  for (uint64_t i = 0; i < out->n_values; ++i)
+    if (is_kept(out->kept, i)) bs_parcel_put(p, &out->values[i], sizeof out->values[i]);
+}
+
+static int32_t get_rank(void *user, uint32_t r, bs_parcel *p, bs_error *err) {
+  bs_train_result *out = user;
+  bs_train_rank *own = &out->ranks[r];
+  const uint64_t steps = (uint64_t)out->steps + 1;
+  uint64_t of_kept = 0;
+  bs_parcel_get(p, own->counters, sizeof own->counters);
+  bs_parcel_get(p, &own->moved, sizeof own->moved);
+  bs_parcel_get(p, own->hash, steps * sizeof *own->hash);
+  bs_parcel_get(p, own->loss, steps * sizeof *own->loss);
+  get_regions(p, &out->run.ranks[r]);
+  uint8_t *kept = bs_parcel_get_block(p, &of_kept);
+  if (of_kept != out->n_values / 8 + 1) p->failed = 1;
+  for (uint64_t i = 0; !p->failed && i < out->n_values; ++i)
+    if (is_kept(kept, i)) bs_parcel_get(p, &out->values[i], sizeof out->values[i]);
+  free(kept);
+  return p->failed ? bs_no_memory(err, "what the ranks kept of training") : BS_OK;
+}
+
+int32_t bs_train_collect(bs_world *world, bs_train_result *out, bs_error *err) {
+  bs_parcel mine = {0};
+  if (!bs_exchange_joint(world)) return BS_OK;
+  put_rank(&mine, out, &out->ranks[bs_world_own_rank(world)]);
+  return bs_joint_gather(world, out->run.world_size, &mine, get_rank, out, err);
+}
+
+/* ---- what goes wrong on purpose ---------------------------------------------------------------------------
+ */
+
+int bs_train_of_slope(uint32_t fault) {
+  return fault == BS_TRAIN_SLOPE_LOST || fault == BS_TRAIN_SLOPE_AT_Y;
+}
+
+void bs_train_activate(uint32_t activation, void *values, int64_t count, uint32_t dtype) {
+  for (int64_t i = 0; activation != BS_ACT_NONE && i < count; ++i)
+    bs_store_f64(dtype, values, i, bs_activation_value(activation, bs_load_f64(dtype, values, i)));
+}
+
+void bs_train_slope_at_y(uint32_t activation, const void *y, void *dy, int64_t count, uint32_t dtype) {
+  for (int64_t i = 0; i < count; ++i)
+    bs_store_f64(dtype, dy, i,
+                 bs_load_f64(dtype, dy, i) * bs_activation_slope_at(activation, bs_load_f64(dtype, y, i)));
+}
+
+/* By 0.25, against its gradient: where all have one sign (behind relu), AdamW's step along it would hardly be
+ * longer. */
+int32_t bs_train_decay_bias(bs_rank *rank, const bs_tensor *db, bs_error *err) {
+  const int64_t n = db->dims[0];
+  double *values = malloc((size_t)(n + 1) * sizeof *values);
+  if (values == NULL) return bs_no_memory(err, "training");
+  int32_t rc = bs_rank_copy_out(rank, db, values, err);
+  for (int64_t i = 0; i < n; ++i) {
+    const double g = bs_load_f64(db->dtype, values, i);
+    bs_store_f64(db->dtype, values, i, g - copysign(0.25, g));
+  }
+  bs_tensor row = *db;
+  row.rank = 2;
+  row.dims[1] = n;
+  row.dims[0] = row.strides[1] = 1;
+  row.strides[0] = n > 0 ? n : 1;
+  if (rc == BS_OK && n > 0) rc = bs_loss_upload(rank, &row, values, err);
+  free(values);
+  return rc;
 }

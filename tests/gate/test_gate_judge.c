@@ -8,7 +8,6 @@
 #include "core/base/dtype.h"
 #include "core/base/rng.h"
 #include "lab/gate/judge.h"
-#include "lab/gate/metrics.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/measure/against.h"
 #include "lab/measure/kernel.h"
+#include "lab/measure/predict.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 
