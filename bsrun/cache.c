@@ -56,9 +56,9 @@ void bsrun_grades(int quiet, bs_grades *out) {
     snprintf(line, sizeof line, "[%s] %s; no plugin counts as graded: %s", err.id, err.message, err.hint);
     bsrun_note(quiet, line);
   }
-  if (out->broken > 0) {
-    snprintf(line, sizeof line, "%zu line%s of %.600s cannot be read as a grade: skipped", out->broken,
-             out->broken == 1 ? "" : "s", path);
+  if (out->lines.broken > 0) {
+    snprintf(line, sizeof line, "%zu line%s of %.600s cannot be read as a grade: skipped", out->lines.broken,
+             out->lines.broken == 1 ? "" : "s", path);
     bsrun_note(quiet, line);
   }
   free(path);

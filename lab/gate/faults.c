@@ -12,7 +12,6 @@
 #include "lab/gate/activation.h"
 #include "lab/gate/faults_mixed.h"
 #include "lab/gate/faults_noise.h"
-#include "lab/gate/views.h"
 #include "lab/phase/loss.h"
 #include "lab/phase/place.h"
 #include "lab/phase/train.h"

@@ -10,7 +10,6 @@
 
 #include "core/base/dtype.h"
 #include "lab/error.h"
-#include "lab/gate/views.h"
 
 int64_t bs_mixed_wanted(uint32_t n, const char *const *keys, const char *const *values) {
   for (uint32_t i = 0; i < n; ++i)

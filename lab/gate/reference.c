@@ -102,72 +102,49 @@ static void sum_with_nonfinite(const double *x, const double *w, int64_t count, 
   }
 }
 
-static void one_feature(reference_job *job, int64_t f, const double *w) {
-  bs_reference *out = job->out;
-  const int64_t blocks = (out->B + TOKENS - 1) / TOKENS;
-  const double bias = job->bias ? job->bias[out->feature[f]] : 0.0;
-  double energy = 0.0;
-  for (int64_t k = 0; k < out->K; ++k) energy += w[k] * w[k] * job->column_x2[k];
-  out->energy[f] = energy;
-  for (int64_t block = 0; block < blocks; ++block) {
-    double total[TOKENS] = {0};
-    double magnitude[TOKENS] = {0};
-    const int64_t tokens = out->B - block * TOKENS < TOKENS ? out->B - block * TOKENS : TOKENS;
-    int64_t begin = 0;
-    for (uint32_t r = 0; r < job->ranks; ++r) {
-      double part[TOKENS] = {0};
-      const int64_t end = job->run_end[r];
-      job->accumulate(job->x_blocks + (block * out->K + begin) * TOKENS, w + begin, end - begin, part,
-                      magnitude);
-      begin = end;
-      for (int64_t t = 0; t < tokens; ++t) {
-        if (r == 0) part[t] += bias;
-        total[t] += part[t];
-        if (out->partial) out->partial[r][(block * TOKENS + t) * out->features + f] = part[t];
-      }
-    }
-    for (int64_t t = 0; t < tokens; ++t) {
-      const int64_t at = (block * TOKENS + t) * out->features + f;
-      if (out->pre) out->pre[at] = total[t];
-      out->y[at] = bs_activation_value(job->request->activation, total[t]);
-      out->magnitude[at] = magnitude[t] + fabs(bias);
-      if (isfinite(total[t])) continue;
-      double sum;
-      sum_with_nonfinite(job->x_blocks + block * out->K * TOKENS + t, w, out->K, NULL, 0, &sum,
-                         &out->magnitude[at]);
-      if (isfinite(bias)) out->magnitude[at] += fabs(bias);
-    }
+/* The columns of one rank's weights in the row `w`: where columns tell, a run of it; else zeros in the places
+ * of others in `own`, between its first and its last. */
+static const double *weights_of(const reference_job *job, uint32_t r, const double *w, const uint32_t *owner,
+                                double *own, int64_t *begin, int64_t *end) {
+  const int64_t K = job->out->K;
+  if (!job->request->owners) {
+    *begin = r > 0 ? job->run_end[r - 1] : 0;
+    *end = job->run_end[r];
+    return w;
   }
+  *begin = *end = 0;
+  memset(own, 0, (size_t)K * sizeof *own);
+  for (int64_t k = 0; k < K; ++k) {
+    if (owner[k] != r) continue;
+    if (*end == 0) *begin = k;
+    *end = k + 1;
+    own[k] = w[k];
+  }
+  return own;
 }
 
-/* The same (all sums are zero at first) where each weight has an owner of its own: rank by rank, over the
- * columns between its first and its last weight, zeros for the others'. */
-static void one_owned_feature(reference_job *job, int64_t f, const double *w, const uint32_t *owner,
-                              uint32_t first, double *own) {
+/* Rank by rank, all sums are zero at first. owner and own: [K], of weights with owners of their own. */
+static void one_feature(reference_job *job, int64_t f, const double *w, const uint32_t *owner, uint32_t first,
+                        double *own) {
   bs_reference *out = job->out;
   const int64_t K = out->K, blocks = (out->B + TOKENS - 1) / TOKENS;
   const double bias = job->bias ? job->bias[out->feature[f]] : 0.0;
-  for (uint32_t r = 0; r < job->request->world_size; ++r) {
-    int64_t begin = 0, end = 0;
-    memset(own, 0, (size_t)K * sizeof *own);
-    for (int64_t k = 0; k < K; ++k) {
-      if (owner[k] != r) continue;
-      if (end == 0) begin = k;
-      end = k + 1;
-      own[k] = w[k];
-      out->energy[f] += w[k] * w[k] * job->column_x2[k];
-    }
-    if (end == 0 && r != first) continue;
+  const int owned = job->request->owners != NULL;
+  for (uint32_t r = 0; r < (owned ? job->request->world_size : job->ranks); ++r) {
+    int64_t begin, end;
+    const double *mine = weights_of(job, r, w, owner, own, &begin, &end);
+    for (int64_t k = begin; k < end; ++k) out->energy[f] += mine[k] * mine[k] * job->column_x2[k];
+    if (end == begin && r != first) continue;
     for (int64_t block = 0; block < blocks; ++block) {
       double part[TOKENS] = {0}, magnitude[TOKENS] = {0};
       const int64_t tokens = out->B - block * TOKENS < TOKENS ? out->B - block * TOKENS : TOKENS;
-      job->accumulate(job->x_blocks + (block * K + begin) * TOKENS, own + begin, end - begin, part,
-                      magnitude);
+      const double *x = job->x_blocks + (block * K + begin) * TOKENS;
+      job->accumulate(x, mine + begin, end - begin, part, magnitude);
       for (int64_t t = 0; t < tokens; ++t) {
         const int64_t at = (block * TOKENS + t) * out->features + f;
         if (out->token_nonfinite[block * TOKENS + t] || !isfinite(part[t]))
-          sum_with_nonfinite(job->x_blocks + (block * K + begin) * TOKENS + t, own + begin, end - begin,
-                             owner + begin, r, &part[t], &magnitude[t]);
+          sum_with_nonfinite(x + t, mine + begin, end - begin, owned ? owner + begin : NULL, r, &part[t],
+                             &magnitude[t]);
         if (r == first) part[t] += bias;
         out->y[at] += part[t];
         out->magnitude[at] += magnitude[t] + (r == first && isfinite(bias) ? fabs(bias) : 0.0);
@@ -220,10 +197,7 @@ static void *worker(void *arg) {
       bad += !isfinite(w[k]);
     }
     if (bad) atomic_fetch_add(&job->nonfinite, bad);
-    if (job->request->owners)
-      one_owned_feature(job, f, w, owner, first, row); /* the row as it was read is not needed any more */
-    else
-      one_feature(job, f, w);
+    one_feature(job, f, w, owner, first, row); /* the row as it was read is not needed any more */
   }
   free(row);
   free(w);

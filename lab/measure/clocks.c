@@ -3,8 +3,9 @@
 #include "lab/measure/clocks.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "lab/measure/stats.h"
 
 void bs_clocks_reset(bs_clocks *c) {
   memset(c, 0, sizeof *c);
@@ -35,17 +36,8 @@ void bs_clocks_add(bs_clocks *c, uint32_t mhz, const char *held_back) {
   }
 }
 
-static int by_value(const void *a, const void *b) {
-  const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return (x > y) - (x < y);
-}
-
 static uint32_t median(const bs_clocks *c) {
-  uint32_t sorted[BS_CLOCKS_KEPT];
-  const size_t n = c->count < BS_CLOCKS_KEPT ? (size_t)c->count : BS_CLOCKS_KEPT;
-  memcpy(sorted, c->mhz, n * sizeof *sorted);
-  qsort(sorted, n, sizeof *sorted, by_value);
-  return sorted[(n - 1) / 2];
+  return (uint32_t)bs_percentile(c->mhz, c->count < BS_CLOCKS_KEPT ? (size_t)c->count : BS_CLOCKS_KEPT, 0.5);
 }
 
 int bs_clocks_json(json_t *into, const bs_clocks *c) {

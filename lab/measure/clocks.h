@@ -11,7 +11,7 @@ enum { BS_CLOCKS_KEPT = 4096, BS_CLOCKS_REASONS = 8 };
 typedef struct bs_clocks {
   uint64_t count;
   uint32_t min, max;
-  uint32_t mhz[BS_CLOCKS_KEPT]; /* the newest */
+  double mhz[BS_CLOCKS_KEPT]; /* the newest */
   char reason[BS_CLOCKS_REASONS][32];
   uint64_t seen[BS_CLOCKS_REASONS];
   uint32_t n_reasons;

@@ -11,7 +11,6 @@
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/error.h"
-#include "lab/gate/views.h"
 #include "lab/peers/peers.h"
 #include "lab/phase/joint.h"
 #include "lab/phase/owners.h"
@@ -214,7 +213,7 @@ static int32_t rank_main(bs_rank *rank, void *arg, bs_error *err) {
   return rc == BS_OK ? build_and_run(run, rank, index, &s, err) : rc;
 }
 
-void bs_case_add_timing(json_t *timings, const bs_region_stats *s) {
+static void add_timing(json_t *timings, const bs_region_stats *s) {
   json_object_set_new(timings, s->name,
                       json_pack("{s:f,s:f,s:f,s:f,s:f,s:f,s:f}", "count", (double)s->count, "sum_ms",
                                 s->sum_ms, "avg_ms", s->avg_ms, "p50_ms", s->p50_ms, "p95_ms", s->p95_ms,
@@ -225,15 +224,15 @@ void bs_case_add_timing(json_t *timings, const bs_region_stats *s) {
   json_object_set_new(timing, "host_avg_ms", s->host_avg_ms > 0 ? json_real(s->host_avg_ms) : json_null());
 }
 
-static int32_t collect_timings(bs_world *world, uint32_t index, bs_case_rank *out, bs_error *err) {
-  bs_rank *rank = bs_world_rank(world, index);
+int32_t bs_case_time(bs_rank *rank, bs_case_rank *out, bs_error *err) {
+  if (out->timings) return BS_OK;
   out->timings = json_object();
   if (!out->timings) return bs_no_memory(err, "timings");
   for (uint32_t i = 0; i < bs_rank_region_count(rank); ++i) {
     bs_region_stats s = {.struct_size = sizeof s};
     const int32_t rc = bs_rank_region_stats(rank, i, &s, err);
     if (rc != BS_OK) return rc;
-    bs_case_add_timing(out->timings, &s);
+    add_timing(out->timings, &s);
     if (i != BS_REGION_FORWARD) continue;
     out->forward_sum_ms = s.sum_ms;
     out->by_events = s.device_clock;
@@ -261,7 +260,7 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
   const int assembles = !out->whole && bs_place_assembles(c);
   int32_t rc = BS_OK;
   for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r)
-    if (bs_world_rank(world, r)) rc = collect_timings(world, r, &out->ranks[r], err);
+    if (bs_world_rank(world, r)) rc = bs_case_time(bs_world_rank(world, r), &out->ranks[r], err);
   if (rc == BS_OK) rc = bs_joint_collect(world, out, err);
   for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r) {
     bs_case_rank *mine = &out->ranks[r];

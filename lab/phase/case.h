@@ -82,6 +82,10 @@ typedef struct bs_case_result {
   bs_case_rank *ranks;
 } bs_case_result;
 
+/* Column j of a partition; NULL: all columns. */
+static inline int64_t bs_view_column(const bs_partition *p, int64_t j) {
+  return p == NULL ? j : p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
+}
 /* Progress of the case, when there is any; with its gate's name. */
 void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total);
 /* The same as a bs_progress_fn; user: the bs_case. */
@@ -109,8 +113,8 @@ int32_t bs_case_run(const bs_case *c, bs_case_result *out_result, bs_error *err)
 /* What a finished world knows of the case (timings, memory, proposals); allocates out_result->ranks when they
  * are not there yet. Outputs are not touched. */
 int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out_result, bs_error *err);
-/* One region's statistics among a rank's timings. */
-void bs_case_add_timing(json_t *timings, const bs_region_stats *stats);
+/* The times and the memory of a rank's regions as they are now; a rank that has them keeps those. */
+int32_t bs_case_time(bs_rank *rank, bs_case_rank *out_rank, bs_error *err);
 /* The output features that y holds on a rank: all of them, or with a split y the rows that the layer owns
  * (SPLIT_N) or the rank's even share (SPLIT_K, docs/methods.md). */
 int32_t bs_case_features(const bs_case *c, bs_layer *layer, uint32_t rank, int64_t *out_begin,

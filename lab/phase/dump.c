@@ -11,7 +11,6 @@
 #include "core/base/dtype.h"
 #include "formats/npy.h"
 #include "lab/error.h"
-#include "lab/gate/views.h"
 #include "lab/phase/joint.h"
 
 typedef struct captured {

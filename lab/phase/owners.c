@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "lab/error.h"
-#include "lab/gate/views.h"
 
 #define ROWS_CHECKED 64 /* of parts that keep positions row by row */
 

@@ -7,7 +7,6 @@
 
 #include "core/base/dtype.h"
 #include "lab/error.h"
-#include "lab/gate/views.h"
 #include "lab/peers/exchange.h"
 #include "lab/phase/loss.h"
 
@@ -179,24 +178,4 @@ int32_t bs_remask_bias(bs_remask *r, const bs_case *c, const bs_case_rank *mine,
     __atomic_store(&r->of_bias[mine->y_begin + n], &value, __ATOMIC_RELAXED); /* ranks with equal values */
   }
   return BS_OK;
-}
-
-static int32_t read_zeros(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                          void *out, int64_t out_stride, bs_error *err) {
-  const int64_t count = cols ? cols->count : (int64_t)(intptr_t)ctx;
-  (void)row;
-  (void)err;
-  for (int64_t i = 0; i < nrows; ++i)
-    memset((char *)out + (size_t)(i * out_stride) * BS_DTYPE_BYTES(dtype), 0,
-           (size_t)count * BS_DTYPE_BYTES(dtype));
-  return BS_OK;
-}
-
-bs_source bs_remask_zeros(int64_t rows, int64_t cols) {
-  return (bs_source){.struct_size = sizeof(bs_source),
-                     .dtype = BS_F32,
-                     .rows = rows,
-                     .cols = cols,
-                     .ctx = (void *)(intptr_t)cols,
-                     .read = read_zeros};
 }

@@ -24,5 +24,4 @@ int32_t bs_remask_gather(bs_remask *remask, bs_rank *rank, bs_layer *layer, cons
 /* values [B, y_cols]: what forward gives for zeros, which is the bias of a layer without an activation. */
 int32_t bs_remask_bias(bs_remask *remask, const bs_case *c, const bs_case_rank *mine, const void *values,
                        bs_error *err);
-bs_source bs_remask_zeros(int64_t rows, int64_t cols);
 #endif

@@ -97,19 +97,18 @@ static int32_t read_y(trainer *t, void *values, bs_error *err) {
 static int32_t read_zero(trainer *t, const bs_source *x, int64_t step, bs_error *err) {
   bs_train_result *out = t->run->out;
   const bs_rank_api *api = bs_rank_get_api();
-  const bs_source zeros = bs_remask_zeros(x->rows, x->cols);
   const bs_partition *cols =
       t->run->c->spec.x_placement == BS_SPLIT ? out->run.ranks[t->index].owns.columns : NULL;
-  const int has_x = t->x.dims[1] > 0;
-  void *values = malloc(y_bytes(t) + 1);
+  const size_t of_x = (size_t)(t->x.dims[0] * t->x.dims[1]) * BS_DTYPE_BYTES(t->x.dtype);
+  void *values = calloc(1, of_x + y_bytes(t) + 1);
   int32_t rc = values ? BS_OK : bs_no_memory(err, "training");
-  if (rc == BS_OK && has_x) rc = api->tensor_read(t->rank, &zeros, 0, cols, &t->x, err);
+  if (rc == BS_OK) rc = bs_loss_upload(t->rank, &t->x, values, err); /* zeros */
   if (rc == BS_OK) rc = bs_layer_forward(t->layer, &t->x, &t->y, NULL, err);
   if (rc == BS_OK) rc = read_y(t, values, err);
   if (rc == BS_OK) keep_features(t, values, 1, out->zero + step * out->features);
   if (rc == BS_OK) bs_train_keep_largest(t->run->c, out, t->index, values, step);
   if (rc == BS_OK) rc = bs_remask_bias(&t->run->remask, t->run->c, &out->run.ranks[t->index], values, err);
-  if (rc == BS_OK && has_x) rc = api->tensor_read(t->rank, x, 0, cols, &t->x, err);
+  if (rc == BS_OK && of_x > 0) rc = api->tensor_read(t->rank, x, 0, cols, &t->x, err);
   free(values);
   return rc;
 }
@@ -264,20 +263,6 @@ static int32_t remask(trainer *t, const bs_source *x, int64_t step, bs_error *er
   return rc;
 }
 
-/* Regions of the steps alone. */
-static int32_t keep_regions(trainer *t, bs_error *err) {
-  bs_train_rank *own = &t->run->out->ranks[t->index];
-  const uint32_t count = bs_rank_region_count(t->rank);
-  own->regions = calloc(count + 1, sizeof *own->regions);
-  int32_t rc = own->regions ? BS_OK : bs_no_memory(err, "training");
-  for (uint32_t i = 0; rc == BS_OK && i < count; ++i) {
-    own->regions[i].struct_size = sizeof own->regions[i];
-    rc = bs_rank_region_stats(t->rank, i, &own->regions[i], err);
-  }
-  own->n_regions = rc == BS_OK ? count : 0;
-  return rc;
-}
-
 static int32_t finish(trainer *t, const bs_source *x, bs_error *err) {
   bs_train_result *out = t->run->out;
   bs_case_rank *mine = &out->run.ranks[t->index];
@@ -307,7 +292,7 @@ static int32_t train(trainer *t, const bs_source *x, bs_error *err) {
     else if (rc == BS_OK && bs_train_remasks(run->o, i + 1, steps))
       rc = remask(t, x, i + 1, err);
   }
-  if (rc == BS_OK) rc = keep_regions(t, err);
+  if (rc == BS_OK) rc = bs_case_time(t->rank, &run->out->run.ranks[t->index], err); /* of the steps alone */
   return rc == BS_OK ? finish(t, x, err) : rc;
 }
 
@@ -359,9 +344,6 @@ int32_t bs_train_run(const bs_case *like, const bs_train_options *options, bs_tr
   if (rc == BS_OK) rc = bs_owners_check(run->c, &run->result.run, err);
   if (rc == BS_OK) rc = bs_train_collect(world, &run->result, err);
   if (rc == BS_OK) bs_train_sum_losses(run->c, run->o, &run->result);
-  for (uint32_t r = 0; rc == BS_OK && r < like->world_size; ++r)
-    for (uint32_t i = 0; i < run->result.ranks[r].n_regions; ++i)
-      bs_case_add_timing(run->result.run.ranks[r].timings, &run->result.ranks[r].regions[i]);
   bs_world_destroy(world);
   bs_remask_close(&run->remask);
   *out = run->result;

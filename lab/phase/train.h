@@ -37,8 +37,6 @@ typedef struct bs_train_rank {
   uint64_t moved;                     /* weights that it took over from other ranks, by all re-masks */
   uint64_t *hash;                     /* [steps + 1] of y before each step, and behind the last */
   double *loss;                       /* [steps] this rank's features' share of it */
-  bs_region_stats *regions;           /* as they were behind the last step: what is judged runs after it */
-  uint32_t n_regions;
 } bs_train_rank;
 
 typedef struct bs_train_result {

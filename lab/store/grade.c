@@ -91,18 +91,8 @@ static int holds(const bs_grades *grades, const json_t *e) {
          json_equal(json_object_get(e, "isa"), grades->isa);
 }
 
-static int32_t take_line(void *user, const char *line, size_t size, bs_error *err) {
-  bs_grades *grades = user;
-  json_t *entry = json_loadb(line, size, JSON_REJECT_DUPLICATES, NULL);
-  if (!is_entry(entry)) {
-    grades->broken++;
-  } else if (!holds(grades, entry)) {
-    grades->foreign++;
-  } else {
-    return json_array_append_new(grades->entries, entry) == 0 ? BS_OK : bs_no_memory(err, "a grade");
-  }
-  json_decref(entry);
-  return BS_OK;
+static enum bs_line judge_line(void *user, const json_t *entry) {
+  return !is_entry(entry) ? BS_LINE_BROKEN : holds(user, entry) ? BS_LINE_HOLDS : BS_LINE_FOREIGN;
 }
 
 static json_t *this_isa(void) {
@@ -113,22 +103,14 @@ static json_t *this_isa(void) {
 }
 
 int32_t bs_grades_open(const char *path, bs_grades *out, bs_error *err) {
-  memset(out, 0, sizeof *out);
   out->isa = this_isa();
-  out->entries = json_array();
-  if (out->isa == NULL || out->entries == NULL) return bs_no_memory(err, "a grade");
-  if (path == NULL) return BS_OK;
-  const int32_t rc = bs_lines_load(&words, path, &out->unread, take_line, out, err);
-  if (rc != BS_OK) return rc;
-  out->path = bs_strdup(path);
-  return out->path != NULL ? BS_OK : bs_no_memory(err, "a grade");
+  const int32_t rc = bs_lines_open(&words, path, judge_line, out, &out->lines, err);
+  return rc == BS_OK && out->isa == NULL ? bs_no_memory(err, "a grade") : rc;
 }
 
 void bs_grades_close(bs_grades *grades) {
-  free(grades->path);
   json_decref(grades->isa);
-  json_decref(grades->entries);
-  memset(grades, 0, sizeof *grades);
+  bs_lines_close(&grades->lines);
 }
 
 static const char *text_of(const json_t *e, const char *key) {
@@ -136,8 +118,8 @@ static const char *text_of(const json_t *e, const char *key) {
 }
 
 const json_t *bs_grades_find(const bs_grades *grades, const char *sha256) {
-  for (size_t i = json_array_size(grades->entries); i-- > 0;) {
-    const json_t *e = json_array_get(grades->entries, i);
+  for (size_t i = json_array_size(grades->lines.entries); i-- > 0;) {
+    const json_t *e = json_array_get(grades->lines.entries, i);
     if (strcmp(text_of(e, "sha256"), sha256) == 0) return e;
   }
   return NULL;
@@ -147,8 +129,8 @@ const json_t *bs_grades_of_file(const bs_grades *grades, const char *plugin, con
   char stamp[BS_FILE_STAMP], hex[65];
   int known = 0;
   if (!bs_file_stamp(path, stamp)) return NULL;
-  for (size_t i = json_array_size(grades->entries); i-- > 0;) {
-    const json_t *e = json_array_get(grades->entries, i);
+  for (size_t i = json_array_size(grades->lines.entries); i-- > 0;) {
+    const json_t *e = json_array_get(grades->lines.entries, i);
     const char *graded = text_of(e, "stamp"); /* lines of before it was kept have none */
     if (graded != NULL && strcmp(graded, stamp) == 0) return bs_grades_find(grades, text_of(e, "sha256"));
     known = known || strcmp(text_of(e, "plugin"), plugin) == 0;
@@ -166,10 +148,7 @@ int32_t bs_grades_add(const bs_grades *grades, const bs_grade *g, bs_error *err)
       g->kit, "isa", grades->isa, "abi", abi, "blockshock", bs_version(), "settings",
       g->settings != NULL ? json_incref(g->settings) : json_array(), "graded_at", utc_now());
   if (e != NULL && g->stamp != NULL) json_object_set_new(e, "stamp", json_string(g->stamp));
-  char *line = e != NULL ? json_dumps(e, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-  int32_t rc = line != NULL ? BS_OK : bs_no_memory(err, "a grade");
-  if (rc == BS_OK && grades->path != NULL) rc = bs_lines_append(&words, grades->path, line, err);
-  free(line);
+  const int32_t rc = e != NULL ? bs_lines_append(&grades->lines, e, err) : bs_no_memory(err, "a grade");
   json_decref(e);
   return rc;
 }

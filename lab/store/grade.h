@@ -7,14 +7,11 @@
 #include <jansson.h>
 #include <stddef.h>
 
-#include "blockshock/abi.h"
+#include "lab/store/lines.h"
 
 typedef struct bs_grades {
-  char *path;      /* NULL: none; nothing is written then */
-  json_t *isa;     /* of this machine, as in env.json */
-  json_t *entries; /* that hold here, in order */
-  size_t foreign, broken;
-  uint64_t unread; /* bytes before the last 16 MiB, which are all that is read */
+  json_t *isa;    /* of this machine, as in env.json */
+  bs_lines lines; /* that hold here */
 } bs_grades;
 
 /* What is kept of one grading, besides the sum: what the kit said, and how it was asked. */

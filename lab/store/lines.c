@@ -86,20 +86,41 @@ int32_t bs_lines_read(const bs_lines_words *words, const char *path, char **out,
   return rc;
 }
 
-int32_t bs_lines_load(const bs_lines_words *words, const char *path, uint64_t *out_unread,
-                      int32_t (*each)(void *user, const char *line, size_t size, bs_error *err), void *user,
-                      bs_error *err) {
+static int32_t take_line(bs_lines *lines, const char *text, size_t size, bs_lines_judge_fn judge, void *user,
+                         bs_error *err) {
+  json_t *entry = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+  const enum bs_line line = judge(user, entry);
+  lines->broken += line == BS_LINE_BROKEN;
+  lines->foreign += line == BS_LINE_FOREIGN;
+  if (line == BS_LINE_HOLDS)
+    return json_array_append_new(lines->entries, entry) == 0 ? BS_OK : bs_no_memory(err, "an entry");
+  json_decref(entry);
+  return BS_OK;
+}
+
+int32_t bs_lines_open(const bs_lines_words *words, const char *path, bs_lines_judge_fn judge, void *user,
+                      bs_lines *out, bs_error *err) {
   char *text = NULL;
   size_t size = 0;
-  int32_t rc = bs_lines_read(words, path, &text, &size, out_unread, err);
+  *out = (bs_lines){.words = words, .entries = json_array()};
+  if (out->entries == NULL) return bs_no_memory(err, "entries");
+  if (path == NULL) return BS_OK;
+  int32_t rc = bs_lines_read(words, path, &text, &size, &out->unread, err);
   for (size_t at = 0; rc == BS_OK && at < size;) {
     const char *end = memchr(text + at, '\n', size - at);
     const size_t length = end != NULL ? (size_t)(end - text) - at : size - at;
-    if (length > 0) rc = each(user, text + at, length, err);
+    if (length > 0) rc = take_line(out, text + at, length, judge, user, err);
     at += length + 1;
   }
   free(text);
+  if (rc == BS_OK && (out->path = bs_strdup(path)) == NULL) rc = bs_no_memory(err, "entries");
   return rc;
+}
+
+void bs_lines_close(bs_lines *lines) {
+  free(lines->path);
+  json_decref(lines->entries);
+  memset(lines, 0, sizeof *lines);
 }
 
 int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err) {
@@ -139,10 +160,15 @@ static int write_line(int fd, const char *line, size_t size) {
   return bs_store_write_all(fd, line + (last == '\n'), size - (last == '\n'));
 }
 
-int32_t bs_lines_append(const bs_lines_words *words, const char *path, const char *line, bs_error *err) {
+int32_t bs_lines_append(const bs_lines *lines, const json_t *entry, bs_error *err) {
+  const bs_lines_words *words = lines->words;
+  const char *path = lines->path;
   bs_text framed = {0};
-  bs_text_printf(&framed, "\n%s\n", line);
-  int32_t rc = framed.failed ? bs_no_memory(err, "a line of a file") : bs_lines_folders(words, path, err);
+  if (path == NULL) return BS_OK;
+  char *line = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS);
+  bs_text_printf(&framed, "\n%s\n", line != NULL ? line : "");
+  int32_t rc = line == NULL || framed.failed ? bs_no_memory(err, "a line of a file")
+                                             : bs_lines_folders(words, path, err);
   if (rc == BS_OK) {
     const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
     int bad = fd < 0 ? errno : write_line(fd, framed.data, framed.size);
@@ -154,6 +180,7 @@ int32_t bs_lines_append(const bs_lines_words *words, const char *path, const cha
       rc = io_error(words, bad, "write", path, err);
     }
   }
+  free(line);
   bs_text_free(&framed);
   return rc;
 }

@@ -3,6 +3,7 @@
  * processes at once; read with distrust, for anyone may have edited or torn them. */
 #ifndef BS_LAB_STORE_LINES_H
 #define BS_LAB_STORE_LINES_H
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,14 +20,24 @@ typedef struct bs_lines_words {
  * for a file that cannot be read, or is none. */
 int32_t bs_lines_read(const bs_lines_words *words, const char *path, char **out, size_t *out_size,
                       uint64_t *out_unread, bs_error *err);
-/* The same, and calls each(user, line, size) for every line that is not empty; ends with what that returns
- * when not BS_OK. */
-int32_t bs_lines_load(const bs_lines_words *words, const char *path, uint64_t *out_unread,
-                      int32_t (*each)(void *user, const char *line, size_t size, bs_error *err), void *user,
-                      bs_error *err);
+enum bs_line { BS_LINE_BROKEN, BS_LINE_FOREIGN, BS_LINE_HOLDS };
+/* What a line's object is; NULL: no JSON. It may be anything. */
+typedef enum bs_line (*bs_lines_judge_fn)(void *user, const json_t *entry);
+typedef struct bs_lines {
+  const bs_lines_words *words;
+  char *path;      /* NULL: none, nothing is written */
+  json_t *entries; /* those that hold, in order */
+  size_t foreign, broken;
+  uint64_t unread; /* bytes before the last 16 MiB, which are all that is read */
+} bs_lines;
+/* The file's lines; path NULL: an empty one that writes nowhere. BS_IO when a file is there and cannot be
+ * read (out is usable then, and writes nowhere). Close it in any case. */
+int32_t bs_lines_open(const bs_lines_words *words, const char *path, bs_lines_judge_fn judge, void *user,
+                      bs_lines *out, bs_error *err);
+void bs_lines_close(bs_lines *lines);
 /* mkdir -p of the folder that holds `path`. BS_IO. */
 int32_t bs_lines_folders(const bs_lines_words *words, const char *path, bs_error *err);
-/* One line in one write under a lock; folders are made. A line that another process tore ends before it.
- * BS_IO; lock_id after two seconds in which another process held the lock. */
-int32_t bs_lines_append(const bs_lines_words *words, const char *path, const char *line, bs_error *err);
+/* One entry as one line in one write under a lock; folders are made. A line that another process tore ends
+ * before it. BS_IO; lock_id after two seconds in which another process held the lock. */
+int32_t bs_lines_append(const bs_lines *lines, const json_t *entry, bs_error *err);
 #endif

@@ -31,18 +31,10 @@ static int is_entry(const json_t *e) {
   return 1;
 }
 
-static int32_t take_line(void *user, const char *line, size_t size, bs_error *err) {
-  bs_tune_cache *cache = user;
-  json_t *entry = json_loadb(line, size, JSON_REJECT_DUPLICATES, NULL);
-  if (!is_entry(entry)) {
-    cache->broken++;
-  } else if (!json_equal(json_object_get(entry, "machine"), cache->machine)) {
-    cache->foreign++;
-  } else {
-    return bs_tune_cache_remember(cache, entry, err);
-  }
-  json_decref(entry);
-  return BS_OK;
+static enum bs_line judge_line(void *user, const json_t *entry) {
+  const bs_tune_cache *cache = user;
+  if (!is_entry(entry)) return BS_LINE_BROKEN;
+  return json_equal(json_object_get(entry, "machine"), cache->machine) ? BS_LINE_HOLDS : BS_LINE_FOREIGN;
 }
 
 static json_t *machine_key(void) {
@@ -52,26 +44,18 @@ static json_t *machine_key(void) {
 }
 
 int32_t bs_tune_cache_open(const char *path, bs_tune_cache *out, bs_error *err) {
-  memset(out, 0, sizeof *out);
   out->machine = machine_key();
-  out->entries = json_array();
-  if (out->machine == NULL || out->entries == NULL) return bs_no_memory(err, "the tuning");
-  if (path == NULL) return BS_OK;
-  const int32_t rc = bs_lines_load(&words, path, &out->unread, take_line, out, err);
-  if (rc != BS_OK) return rc;
-  out->path = bs_strdup(path);
-  return out->path != NULL ? BS_OK : bs_no_memory(err, "the tuning");
+  const int32_t rc = bs_lines_open(&words, path, judge_line, out, &out->lines, err);
+  return rc == BS_OK && out->machine == NULL ? bs_no_memory(err, "the tuning file") : rc;
 }
 
 void bs_tune_cache_close(bs_tune_cache *cache) {
-  free(cache->path);
   json_decref(cache->machine);
-  json_decref(cache->entries);
-  memset(cache, 0, sizeof *cache);
+  bs_lines_close(&cache->lines);
 }
 
 int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err) {
-  return json_array_append_new(cache->entries, entry) == 0 ? BS_OK : bs_no_memory(err, "the tuning");
+  return json_array_append_new(cache->lines.entries, entry) == 0 ? BS_OK : bs_no_memory(err, "the tuning");
 }
 
 /* Is `c` among the entry's candidates, the same plugin file answering the same? */
@@ -94,20 +78,11 @@ static int fits(const json_t *entry, const json_t *asked) {
 }
 
 const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked) {
-  for (size_t i = json_array_size(cache->entries); i-- > 0;) {
-    const json_t *entry = json_array_get(cache->entries, i);
+  for (size_t i = json_array_size(cache->lines.entries); i-- > 0;) {
+    const json_t *entry = json_array_get(cache->lines.entries, i);
     if (fits(entry, asked)) return entry;
   }
   return NULL;
-}
-
-int32_t bs_tune_cache_append(const bs_tune_cache *cache, const json_t *entry, bs_error *err) {
-  if (cache->path == NULL) return BS_OK;
-  char *line = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS);
-  const int32_t rc =
-      line != NULL ? bs_lines_append(&words, cache->path, line, err) : bs_no_memory(err, "the tuning");
-  free(line);
-  return rc;
 }
 
 const char *bs_tune_text(const json_t *object, const char *key) {

@@ -4,13 +4,11 @@
 #ifndef BS_LAB_TUNE_CACHE_H
 #define BS_LAB_TUNE_CACHE_H
 #include "lab/lab.h"
+#include "lab/store/lines.h"
 
 typedef struct bs_tune_cache {
-  char *path;      /* NULL: none */
   json_t *machine; /* {cpu, cores} of this one */
-  json_t *entries; /* of this machine, in order */
-  size_t foreign, broken;
-  uint64_t unread; /* bytes before the last 16 MiB, which are all that is read */
+  bs_lines lines;  /* of this machine */
 } bs_tune_cache;
 
 /* path NULL: an empty one that writes nowhere. BS_IO when a file is there and cannot be read (out is usable
@@ -22,9 +20,6 @@ void bs_tune_cache_close(bs_tune_cache *cache);
 const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked);
 /* For the rest of this process; takes the reference. BS_NO_MEMORY. */
 int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err);
-/* One line in one write under a lock, so that several processes may append. BS_IO; BS-TUNE-LOCK after two
- * seconds in which another process held the lock. */
-int32_t bs_tune_cache_append(const bs_tune_cache *cache, const json_t *entry, bs_error *err);
 
 /* A text of an entry or of one of its rows; "": there is none. */
 const char *bs_tune_text(const json_t *object, const char *key);

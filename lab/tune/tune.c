@@ -45,13 +45,13 @@ int32_t bs_tuner_open(bs_context *context, const bs_tuner_options *options, bs_t
   if (rc != BS_OK)
     bs_tuner_say(t, 0, "[%s] %s; nothing is measured and the defaults serve: %s", why.id, why.message,
                  why.hint);
-  if (t->cache.broken > 0)
+  if (t->cache.lines.broken > 0)
     bs_tuner_say(t, 0, "%zu line%s of %s %s no tuning entries and are skipped (%zu of other machines)",
-                 t->cache.broken, t->cache.broken == 1 ? "" : "s", options->path,
-                 t->cache.broken == 1 ? "is" : "are", t->cache.foreign);
-  if (t->cache.unread > 0)
+                 t->cache.lines.broken, t->cache.lines.broken == 1 ? "" : "s", options->path,
+                 t->cache.lines.broken == 1 ? "is" : "are", t->cache.lines.foreign);
+  if (t->cache.lines.unread > 0)
     bs_tuner_say(t, 0, "of %s only the last 16 MiB are read: %llu bytes of older lines can be removed",
-                 options->path, (unsigned long long)t->cache.unread);
+                 options->path, (unsigned long long)t->cache.lines.unread);
   *out = t;
   return BS_OK;
 }
@@ -192,7 +192,7 @@ static double multiply_adds(const bs_case *c) {
 
 /* Why nothing of this world is to be measured; NULL: measure. */
 static const char *reason_not_to(const work *w, uint32_t arm) {
-  if (w->tuner->cache.path == NULL) return "not measured: there is no tuning file";
+  if (w->tuner->cache.lines.path == NULL) return "not measured: there is no tuning file";
   if (!w->e->tune_measure) return "not measured: tune.measure is off";
   if (w->e->phase != BS_PHASE_FORWARD) return "not measured: nothing is timed";
   if (strchr(w->e->backend, ':') != NULL || strchr(w->e->comm, ':') != NULL)
@@ -322,12 +322,12 @@ void bs_tuner_keep(bs_tuner *tuner, int judged, const char *wrong) {
     const int methods = json_integer_value(json_object_get(kept, "arm")) == 0; /* the gates saw no peer */
     if (wrong != NULL && methods) reject(entry, wrong);
     json_object_set_new(entry, "judged", json_boolean(judged && wrong == NULL && methods));
-    if (rc == BS_OK) rc = bs_tune_cache_append(&tuner->cache, entry, &err);
+    if (rc == BS_OK) rc = bs_lines_append(&tuner->cache.lines, entry, &err);
   }
   if (rc != BS_OK)
     bs_tuner_say(tuner, 0, "[%s] %s; what was measured is not kept: %s", err.id, err.message, err.hint);
-  else if (json_array_size(tuner->pending) > 0 && tuner->cache.path != NULL)
-    bs_tuner_say(tuner, 1, "kept in %s", tuner->cache.path);
+  else if (json_array_size(tuner->pending) > 0 && tuner->cache.lines.path != NULL)
+    bs_tuner_say(tuner, 1, "kept in %s", tuner->cache.lines.path);
   json_array_clear(tuner->pending);
 }
 
@@ -335,7 +335,7 @@ void bs_tuner_drop(bs_tuner *tuner) {
   size_t i;
   const json_t *kept;
   json_array_foreach(tuner->pending, i, kept) {
-    json_t *known = tuner->cache.entries;
+    json_t *known = tuner->cache.lines.entries;
     for (size_t k = json_array_size(known); k-- > 0;)
       if (json_array_get(known, k) == json_object_get(kept, "entry")) json_array_remove(known, k);
   }

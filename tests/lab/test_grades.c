@@ -62,7 +62,7 @@ START_TEST(the_last_grade_of_a_file_counts) {
   ck_assert_str_eq(json_string_value(json_object_get(e, "blockshock")), bs_version());
   ck_assert(json_is_true(json_object_get(bs_grades_find(&grades, "bb"), "conformant")));
   ck_assert_ptr_null(bs_grades_find(&grades, "cc"));
-  ck_assert_uint_eq(grades.broken + grades.foreign, 0);
+  ck_assert_uint_eq(grades.lines.broken + grades.lines.foreign, 0);
   bs_grades_close(&grades);
 }
 END_TEST
@@ -145,8 +145,8 @@ START_TEST(damaged_and_foreign_lines_cost_themselves) {
   append_text("{\"torn");
   ck_assert_int_eq(add("cc", said("", "1 pass, 0 unsupported, 0 xfail"), "quick"), BS_OK);
   bs_grades grades = opened();
-  ck_assert_uint_eq(grades.broken, 5);
-  ck_assert_uint_eq(grades.foreign, 2);
+  ck_assert_uint_eq(grades.lines.broken, 5);
+  ck_assert_uint_eq(grades.lines.foreign, 2);
   ck_assert_ptr_nonnull(bs_grades_find(&grades, "aa"));
   ck_assert_ptr_null(bs_grades_find(&grades, "bb"));
   ck_assert_ptr_nonnull(bs_grades_find(&grades, "cc")); /* not in the torn line */

@@ -46,7 +46,7 @@ static void append(const json_t *of, const char *choice) {
   bs_tune_cache cache = opened();
   bs_error err = BS_ERROR_INIT;
   json_t *e = entry(&cache, of, choice);
-  ck_assert_msg(bs_tune_cache_append(&cache, e, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_lines_append(&cache.lines, e, &err) == BS_OK, "%s", err.message);
   json_decref(e);
   bs_tune_cache_close(&cache);
 }
@@ -131,8 +131,8 @@ START_TEST(lines_that_are_no_entries_are_counted) {
   for (size_t i = 0; i < n; i++) add_text(broken[i]);
   add_text("\n\n{\"format\":1,\"key\":\"one\",\"machine\":"); /* blank lines are nothing; a torn one */
   bs_tune_cache cache = opened();
-  ck_assert_uint_eq(cache.broken, n + 1);
-  ck_assert_uint_eq(json_array_size(cache.entries), 1);
+  ck_assert_uint_eq(cache.lines.broken, n + 1);
+  ck_assert_uint_eq(json_array_size(cache.lines.entries), 1);
   bs_tune_cache_close(&cache);
   ck_assert_str_eq(found(one), "cpu:dnnl");
   append(one, "cpu:packed"); /* behind the torn line, on one of its own */
@@ -147,13 +147,13 @@ START_TEST(other_machines_keep_theirs) {
   bs_tune_cache cache = opened();
   json_t *e = entry(&cache, one, "cpu:dnnl");
   json_object_set_new(e, "machine", json_pack("{s:s,s:i}", "cpu", "Zilog Z80", "cores", 1));
-  ck_assert_int_eq(bs_tune_cache_append(&cache, e, NULL), BS_OK);
+  ck_assert_int_eq(bs_lines_append(&cache.lines, e, NULL), BS_OK);
   json_decref(e);
   bs_tune_cache_close(&cache);
   ck_assert_str_eq(found(one), "cpu:packed");
   cache = opened();
-  ck_assert_uint_eq(cache.foreign, 1);
-  ck_assert_uint_eq(cache.broken, 0);
+  ck_assert_uint_eq(cache.lines.foreign, 1);
+  ck_assert_uint_eq(cache.lines.broken, 0);
   bs_tune_cache_close(&cache);
   json_decref(one);
 }
@@ -165,9 +165,9 @@ START_TEST(files_that_cannot_be_read_or_written) {
   json_t *one = asked("one", "aa");
   ck_assert_int_eq(bs_tune_cache_open(dir, &cache, &err), BS_IO); /* a folder */
   ck_assert_str_eq(err.id, "BS-TUNE-IO");
-  ck_assert_ptr_null(cache.path); /* usable, and writes nowhere */
+  ck_assert_ptr_null(cache.lines.path); /* usable, and writes nowhere */
   ck_assert_ptr_null(bs_tune_cache_find(&cache, one));
-  ck_assert_int_eq(bs_tune_cache_append(&cache, one, &err), BS_OK);
+  ck_assert_int_eq(bs_lines_append(&cache.lines, one, &err), BS_OK);
   bs_tune_cache_close(&cache);
   snprintf(path, sizeof path, "%s/fifo", dir);
   ck_assert_int_eq(mkfifo(path, 0600), 0);
@@ -176,11 +176,11 @@ START_TEST(files_that_cannot_be_read_or_written) {
   write_text(dir, "file", "");
   snprintf(path, sizeof path, "%s/file/tuning.jsonl", dir);
   cache = opened();
-  ck_assert_int_eq(bs_tune_cache_append(&cache, one, &err), BS_IO);
+  ck_assert_int_eq(bs_lines_append(&cache.lines, one, &err), BS_IO);
   ck_assert_ptr_nonnull(strstr(err.hint, "--tune-cache"));
   bs_tune_cache_close(&cache);
   ck_assert_int_eq(bs_tune_cache_open(NULL, &cache, &err), BS_OK); /* off */
-  ck_assert_int_eq(bs_tune_cache_append(&cache, one, &err), BS_OK);
+  ck_assert_int_eq(bs_lines_append(&cache.lines, one, &err), BS_OK);
   ck_assert_int_eq(bs_tune_cache_remember(&cache, entry(&cache, one, "cpu:dnnl"), &err), BS_OK);
   ck_assert_ptr_nonnull(bs_tune_cache_find(&cache, one));
   bs_tune_cache_close(&cache);
@@ -200,7 +200,7 @@ START_TEST(several_may_append_at_once) {
       char key[4000]; /* longer than a pipe's or page's atomic write */
       snprintf(key, sizeof key, "%d %d %03500d", w, i, 0);
       json_t *of = asked(key, "aa"), *e = entry(&cache, of, "cpu:dnnl");
-      bad |= bs_tune_cache_append(&cache, e, NULL) != BS_OK;
+      bad |= bs_lines_append(&cache.lines, e, NULL) != BS_OK;
       json_decref(e);
       json_decref(of);
     }
@@ -212,8 +212,8 @@ START_TEST(several_may_append_at_once) {
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
   bs_tune_cache cache = opened();
-  ck_assert_uint_eq(cache.broken, 0);
-  ck_assert_uint_eq(json_array_size(cache.entries), WRITERS * LINES);
+  ck_assert_uint_eq(cache.lines.broken, 0);
+  ck_assert_uint_eq(json_array_size(cache.lines.entries), WRITERS * LINES);
   bs_tune_cache_close(&cache);
 }
 END_TEST
@@ -228,13 +228,13 @@ START_TEST(a_lock_that_is_never_given_back) {
   bs_tune_cache cache = opened();
   bs_error err = BS_ERROR_INIT;
   json_t *e = entry(&cache, two, "cpu:dnnl");
-  ck_assert_int_eq(bs_tune_cache_append(&cache, e, &err), BS_IO);
+  ck_assert_int_eq(bs_lines_append(&cache.lines, e, &err), BS_IO);
   ck_assert_str_eq(err.id, "BS-TUNE-LOCK");
   ck_assert_ptr_nonnull(strstr(err.hint, "--tune-cache"));
   ck_assert_str_eq(found(two), "");
   ck_assert_str_eq(found(one), "cpu:dnnl"); /* readers need no lock */
   ck_assert_int_eq(close(holder), 0);
-  ck_assert_msg(bs_tune_cache_append(&cache, e, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_lines_append(&cache.lines, e, &err) == BS_OK, "%s", err.message);
   ck_assert_str_eq(found(two), "cpu:dnnl");
   json_decref(e);
   bs_tune_cache_close(&cache);
@@ -269,14 +269,14 @@ START_TEST(of_a_long_file_the_end_counts) {
   add_blank(most - line); /* exactly as much as is read */
   ck_assert_str_eq(found(one), "cpu:dnnl");
   bs_tune_cache cache = opened();
-  ck_assert_uint_eq(cache.unread, 0);
+  ck_assert_uint_eq(cache.lines.unread, 0);
   bs_tune_cache_close(&cache);
   append(two, "cpu:packed"); /* pushes the first line out, and cuts blank ones only */
   ck_assert_str_eq(found(one), "");
   ck_assert_str_eq(found(two), "cpu:packed");
   cache = opened();
-  ck_assert_uint_eq(cache.broken, 0);
-  ck_assert_uint_eq(cache.unread, length_of_file() - most);
+  ck_assert_uint_eq(cache.lines.broken, 0);
+  ck_assert_uint_eq(cache.lines.unread, length_of_file() - most);
   bs_tune_cache_close(&cache);
   /* The last line has moved to where the end begins: it is whole. One byte later it is torn, and not broken.
    */
@@ -285,7 +285,7 @@ START_TEST(of_a_long_file_the_end_counts) {
   add_blank(1);
   ck_assert_str_eq(found(two), "");
   cache = opened();
-  ck_assert_uint_eq(cache.broken, 0);
+  ck_assert_uint_eq(cache.lines.broken, 0);
   bs_tune_cache_close(&cache);
   append(two, "cpu:dnnl"); /* it can still be written */
   ck_assert_str_eq(found(two), "cpu:dnnl");

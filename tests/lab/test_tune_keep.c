@@ -53,7 +53,7 @@ static json_t *found_in(const bs_tune_cache *cache, const char *key) {
 static json_t *kept(const char *key) {
   bs_tune_cache cache;
   ck_assert_int_eq(bs_tune_cache_open(path, &cache, NULL), BS_OK);
-  ck_assert_uint_eq(cache.broken, 0);
+  ck_assert_uint_eq(cache.lines.broken, 0);
   json_t *e = found_in(&cache, key);
   bs_tune_cache_close(&cache);
   return e;
@@ -106,7 +106,7 @@ START_TEST(without_a_verdict_it_is_forgotten) {
   bs_tuner_drop(tuner);
   ck_assert_msg(strstr(said, "not kept") != NULL, "%s", said);
   ck_assert_uint_eq(json_array_size(tuner->pending), 0);
-  ck_assert_uint_eq(json_array_size(tuner->cache.entries), 1);
+  ck_assert_uint_eq(json_array_size(tuner->cache.lines.entries), 1);
   json_t *before = found_in(&tuner->cache, "before");
   ck_assert_ptr_nonnull(before);
   json_decref(before);
@@ -170,7 +170,7 @@ START_TEST(too_slow_to_pack_is_not_for_ever) {
   ck_assert_msg(why != NULL && strstr(why, "packing took") != NULL, "%s", why);
   ck_assert_msg(strstr(said, "packing took") != NULL, "%s", said);
   ck_assert_uint_eq(json_array_size(tuner->pending), 0);
-  ck_assert_uint_eq(json_array_size(tuner->cache.entries), 0);
+  ck_assert_uint_eq(json_array_size(tuner->cache.lines.entries), 0);
   json_decref(row);
   row = decided(context, 0.6); /* a machine that does something else meanwhile must not leave it unclear */
   ck_assert_str_eq(json_string_value(json_object_get(row, "origin")), "measured");
@@ -192,7 +192,7 @@ START_TEST(no_memory_today_is_not_for_ever) {
   ck_assert_msg(why != NULL && strstr(why, "no memory for nothing") != NULL, "%s", why);
   ck_assert_msg(strstr(said, "nothing is kept") != NULL, "%s", said);
   ck_assert_uint_eq(json_array_size(tuner->pending), 0);
-  ck_assert_uint_eq(json_array_size(tuner->cache.entries), 0);
+  ck_assert_uint_eq(json_array_size(tuner->cache.lines.entries), 0);
   json_decref(row);
   bs_context_close(context);
 }
