@@ -29,6 +29,8 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 PRODUCTS = ("matmul", "matmul24", "matmul_dx", "matmul24_dx", "matmul_dw", "matmul24_dw")
 
 Cell = collections.namedtuple("Cell", "launch method mask dtype P phase")
+# Which of these meet: all, or those that who starts the ranks may change something for.
+ALL_AXES, LAUNCHED = (1, 2, 3, 4, 5), (1, 4, 5)
 
 
 def backend_of(cell):
@@ -92,10 +94,10 @@ def all_cells(launches):
                 yield Cell(launch, method, mask, dtype, P, phase)
 
 
-def few(cells, every):
+def few(cells, every, axes=ALL_AXES):
     """Cells that together have each value of each pair of axes at least once a launch: a greedy cover."""
     def pairs(c):
-        v = [(i, x) for i, x in enumerate(c[1:])]
+        v = [(i, c[i]) for i in axes]
         return {(c.launch,) + p for p in itertools.combinations(v, every)}
     wanted = collections.OrderedDict((c, pairs(c)) for c in cells if refusal(c) is None)
     open_pairs = set().union(*wanted.values()) if wanted else set()
@@ -104,27 +106,31 @@ def few(cells, every):
         best = max(wanted, key=lambda c: (len(wanted[c] & open_pairs), zlib.crc32(repr(c[1:]).encode())))  # ties: anything, but the same
         open_pairs -= wanted.pop(best)
         chosen.append(best)
-    # And one refusal of each kind.
+    # And one refusal of each kind; of few axes each reason once.
     seen = set()
     for c in cells:
         why = refusal(c)
-        if why and (c.launch, why, c.method) not in seen:
-            seen.add((c.launch, why, c.method))
+        key = (c.launch, why, c.method if axes == ALL_AXES else "")
+        if why and key not in seen:
+            seen.add(key)
             chosen.append(c)
     return chosen
 
 
-def choose(cells, faulty, launches, quick, every):
-    """The cells to run, and those to inject into; quick: on threads each `every` values meet. bsrun --launch mpi is mpirun with another hand on it: few of it are enough."""
+def choose(cells, faulty, launches, size):
+    """The cells to run, and those to inject into; size "quick": on threads each two values meet, elsewhere each value once; "least": on threads
+    each value once, elsewhere each of LAUNCHED; "": all. bsrun --launch mpi is mpirun with another hand on it: few of it are enough."""
     keep, inject = [], []
     for launch in launches:
         mine, wrong = [c for c in cells if c.launch == launch], [c for c in faulty if c.launch == launch]
         slow = launch.startswith("mpi")  # a second and more for each job that fails
-        if quick:
+        if size == "least" and launch != "threads":
+            mine, wrong = few([c for c in mine if c.dtype not in RARE], 1, LAUNCHED), few(wrong, 1)[: 1 if slow else 2]
+        elif size:
             rare = few([c for c in mine if c.dtype in RARE and refusal(c) is None], 1)
-            mine = few([c for c in mine if c.dtype not in RARE], 1 if launch != "threads" else every)
+            mine = few([c for c in mine if c.dtype not in RARE], 2 if launch == "threads" and size == "quick" else 1)
             mine += rare[: 6 if launch == "threads" else 2 if slow else 3]
-            wrong = few(wrong, 1)[: 1 if slow else 2 if every == 1 else 3 if launch != "threads" else 5]
+            wrong = few(wrong, 1)[: 1 if slow else 2 if size == "least" else 3 if launch != "threads" else 5]
         elif launch == "mpi":
             mine, wrong = few(mine, 2), few(wrong, 1)[:4]
         keep += mine
