@@ -291,5 +291,5 @@ int main(void) {
                              {an_interrupted_one_leaves_nothing},
                              {what_is_left_is_seen},
                              {0}};
-  return run_tests("bsrun_torture", tests, (test_setup){0});
+  return run_tests("bsrun_torture", tests, (test_setup){.at_once = 3});
 }

@@ -96,5 +96,5 @@ int main(void) {
   const test_case tests[] = {{the_communicator_that_fits_is_taken, TEST_COUNT(communicators)},
                              {calls_that_hang_end_the_run, TEST_COUNT(hangs)},
                              {0}};
-  return run_tests("cuda_runs", tests, (test_setup){.timeout = 60});
+  return run_tests("cuda_runs", tests, (test_setup){.timeout = 60, .at_once = 2});
 }

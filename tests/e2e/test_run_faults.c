@@ -265,5 +265,5 @@ int main(void) {
                              {wrong_numbers_are_not_timed},
                              {a_thread_cannot_be_started},
                              {0}};
-  return run_tests("run_faults", tests, (test_setup){.timeout = 120});
+  return run_tests("run_faults", tests, (test_setup){.timeout = 120, .at_once = 2});
 }

@@ -163,5 +163,5 @@ END_TEST
 int main(void) {
   const test_case tests[] = {
       {test_gone, TEST_COUNT(deaths)}, {test_told_soon, 1}, {test_sweep_death, 2}, {test_not_started}, {0}};
-  return run_tests("launch", tests, (test_setup){0});
+  return run_tests("launch", tests, (test_setup){.at_once = 4});
 }

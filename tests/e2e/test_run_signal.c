@@ -103,5 +103,5 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{test_signalled_launcher, 3}, {test_signalled_stopped, 3}, {0}};
-  return run_tests("signal", tests, (test_setup){0});
+  return run_tests("signal", tests, (test_setup){.at_once = 2});
 }

@@ -274,5 +274,5 @@ int main(void) {
                              {kinds_are_many_and_on_the_page},
                              {the_right_ones_grade_clean, 6},
                              {0}};
-  return run_tests("kit_wrong", tests, (test_setup){.timeout = 120});
+  return run_tests("kit_wrong", tests, (test_setup){.timeout = 120, .at_once = 3});
 }

@@ -9,7 +9,7 @@
 #include "tests/slow.h"
 
 static spawned s;
-static const char *deadline = BS_SLOW ? "3" : "1", *method = "row_parallel";
+static const char *deadline = BS_SLOW ? "3" : "2", *method = "row_parallel";
 
 static const char *faulty(const char *what, int rank, const char *words) {
   static char line[2048];
@@ -108,5 +108,5 @@ int main(void) {
   if (no_mpi()) return 77;
   const test_case tests[] = {
       {test_bare, TEST_COUNT(bare)}, {test_between_machines, 2}, {test_killed_alone, TEST_COUNT(alone)}, {0}};
-  return run_tests("mpi blame", tests, (test_setup){make_folder, remove_folder});
+  return run_tests("mpi blame", tests, (test_setup){make_folder, remove_folder, .at_once = 4});
 }

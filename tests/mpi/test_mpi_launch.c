@@ -105,5 +105,5 @@ int main(void) {
   if (no_mpi()) return 77;
   const test_case tests[] = {{test_group_opened_late}, {test_never_joins, 2}, {test_auto},
                              {test_interrupted_auto},  {test_interrupted, 2}, {0}};
-  return run_tests("mpi launch", tests, (test_setup){make_folder, remove_folder});
+  return run_tests("mpi launch", tests, (test_setup){make_folder, remove_folder, .at_once = 4});
 }

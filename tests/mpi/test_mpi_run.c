@@ -145,5 +145,5 @@ int main(void) {
   const test_case tests[] = {
       {test_bare},           {test_methods, 5}, {test_other_configuration, 4}, {test_world_of_one},
       {test_wrong_launcher}, {test_slurm},      {test_srun_without_pmi},       {0}};
-  return run_tests("mpi run", tests, (test_setup){make_folder, remove_folder});
+  return run_tests("mpi run", tests, (test_setup){make_folder, remove_folder, .at_once = 3});
 }
