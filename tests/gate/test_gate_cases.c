@@ -145,14 +145,14 @@ static int run_clean(const char *method, const char *mask_name, uint32_t P, uint
 }
 
 /* The shapes of one row of methods, masks, ranks and dtypes. Bias, dtype of the reduction and backend go
- * round with row, shape and seed. With one path each row meets each shape with two of the seeds, once with a
- * bias and once without, and each large one with one. */
+ * round with row, shape and seed. With one path each row meets each shape with one of the seeds, every
+ * second row with a bias, and each second large one. */
 static uint64_t run_shapes(const char *method, const char *mask, uint32_t P, uint32_t dtype, uint64_t seed,
                            uint64_t row, uint64_t *cases) {
   uint64_t alarms = 0;
   for (uint64_t s = 0; s < N_SHAPES + (path != NULL ? N_LARGE : 0); ++s) {
-    const uint64_t turn = s < N_SHAPES ? (row + s + seed / 2) % 2 : (row / 2 + s + seed) % PATH_SEEDS;
-    if (path != NULL && turn != 0) continue;
+    const int in_turn = (row / 2 + s + seed) % PATH_SEEDS == 0 && (s < N_SHAPES || (row + s) % 2 == 0);
+    if (path != NULL && !in_turn) continue;
     const int64_t *shape = s < N_SHAPES ? shapes[s] : large[s - N_SHAPES];
     alarms += !run_clean(method, mask, P, dtype, shape, seed * 1001 + row * 11 + s);
     ++*cases;
