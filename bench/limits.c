@@ -12,7 +12,6 @@
 #include "arms.h"
 #include "core/base/error.h"
 #include "lab/measure/peak.h"
-#include "lab/measure/reading.h"
 #include "support.h"
 
 enum { MAX_THREADS = 64, TRIALS = 3 };

@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/schema.h"
-#include "lab/measure/sampling_json.h"
+#include "lab/measure/sampler.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 

@@ -247,23 +247,19 @@ static int asks_for_half(const bs_experiment *e) {
   return 0;
 }
 
-/* A layer that leaves weights out says how wrong it will be before it is run. */
-static int32_t tell_half(const run_session *session, const bs_experiment *e, bs_error *err) {
-  double error = 0.0;
-  char text[160];
-  const int32_t rc = bs_half_figure_of(session->context, e, &error, err);
-  snprintf(text, sizeof text, "half alone: a relative error of %.3g in Y is expected of normal weights",
-           error);
-  if (rc == BS_OK && error > 0.0) bsrun_note(session->quiet, text);
-  return rc;
-}
-
-/* And so does one whose columns are kept in two precisions. */
-static int32_t tell_mixed(const run_session *session, const bs_experiment *e, bs_error *err) {
+/* A layer that leaves weights out says how wrong it will be before it is run, and so does one whose columns
+ * are kept in two precisions. */
+static int32_t tell_errors(const run_session *session, const bs_experiment *e, bs_error *err) {
+  double half = 0.0;
   bs_mixed_error mixed;
-  const int32_t rc = bs_mixed_expect_of(session->context, e, &mixed, err);
-  if (rc == BS_OK && mixed.asked) bsrun_note(session->quiet, mixed.text);
-  return rc;
+  char text[160];
+  const int32_t rc = bs_errors_expected(session->context, e, &half, &mixed, err);
+  if (rc != BS_OK) return rc;
+  snprintf(text, sizeof text, "half alone: a relative error of %.3g in Y is expected of normal weights",
+           half);
+  if (half > 0.0) bsrun_note(session->quiet, text);
+  if (mixed.asked) bsrun_note(session->quiet, mixed.text);
+  return BS_OK;
 }
 
 static int32_t run_experiment(run_session *session, bs_experiment *e, bsrun_progress *progress,
@@ -337,9 +333,9 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   int32_t rc = open_parts(session->context, e, &world, err);
   if (rc == BS_OK) run_tell_of(session, e, e->phase_name);
   if (rc == BS_OK) rc = check_memory(e, world, err);
-  if (rc == BS_OK && asks_for_half(e)) rc = tell_half(session, e, err);
-  if (rc == BS_OK && bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0)
-    rc = tell_mixed(session, e, err);
+  if (rc == BS_OK &&
+      (asks_for_half(e) || bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0))
+    rc = tell_errors(session, e, err);
   if (rc == BS_OK) rc = run_begin(session, e, world, &plugins, &load, inputs, &run, err);
   if (rc == BS_OK) {
     run_signals_watch(bs_run_get_fd(run));

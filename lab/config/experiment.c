@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment_read.h"
@@ -25,24 +26,12 @@ static const struct {
 static int32_t read_dtype(const bs_node *config, const char *path, uint32_t *out, bs_error *err) {
   static const char *const names[] = {"float32", "bfloat16", "float16", "float64", "bf16", "fp16",
                                       "fp32",    "f32",      "f16",     "f64",     "half", "float"};
-  static const struct {
-    const char *name;
-    uint32_t dtype;
-  } older[] = {{"bfloat16", BS_BF16}, {"fp16", BS_F16},  {"float16", BS_F16}, {"half", BS_F16},
-               {"fp32", BS_F32},      {"float", BS_F32}, {"float32", BS_F32}};
   const char *text = bs_schema_str(config, path);
-  *out = 0;
-  for (size_t i = 0; i < sizeof older / sizeof older[0]; i++) {
-    if (strcmp(text, older[i].name) == 0) *out = older[i].dtype;
-  }
-  if (*out == 0) *out = bs_dtype_parse(text);
-  if (*out == BS_F64 || *out == BS_F32 || *out == BS_F16 || *out == BS_BF16 || *out == BS_F8E4M3 ||
-      *out == BS_F8E5M2) {
-    return BS_OK;
-  }
+  *out = bs_dtype_parse(text);
+  if (bs_dtype_is_float(*out)) return BS_OK;
   const char *nearest = bs_nearest(text, names, sizeof names / sizeof names[0]);
-  bs_error_set(err, BS_CONFIG, "BS-CFG-DTYPE", "%s: '%.60s' is not a floating dtype", path, text);
-  place_of(config, path, err);
+  (void)bs_schema_refuse(bs_config_find(config, path), err, "BS-CFG-DTYPE",
+                         "%s: '%.60s' is not a floating dtype", path, text);
   bs_error_hint(err, "%s%s%s", nearest == NULL ? "one of bf16, fp16, fp32, f64" : "did you mean '",
                 nearest == NULL ? "" : nearest, nearest == NULL ? "" : "'?");
   return BS_CONFIG;
@@ -89,10 +78,9 @@ static int32_t read_phase(bs_experiment *e, bs_error *err) {
   e->reference_features = bs_schema_i64(config, "phase.reference_features");
   read_training(e);
   if (e->pairs_min > e->pairs_max) {
-    bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "phase.pairs_min %lld is more than phase.pairs_max %lld",
-                 (long long)e->pairs_min, (long long)e->pairs_max);
-    place_of(config, "phase.pairs_min", err);
-    return BS_CONFIG;
+    return bs_schema_refuse(bs_config_find(config, "phase.pairs_min"), err, "BS-CFG-RANGE",
+                            "phase.pairs_min %lld is more than phase.pairs_max %lld", (long long)e->pairs_min,
+                            (long long)e->pairs_max);
   }
   return BS_OK;
 }
@@ -162,9 +150,8 @@ static int32_t launch_comm(bs_experiment *e, const char *comm, int named, bs_err
   char name[128];
   if (strcmp(inner, "threads") != 0) return BS_OK;
   if (named && inner == e->comm) {
-    bs_error_set(err, BS_CONFIG, "BS-CFG-COMM",
-                 "communicator threads: ranks that are processes cannot use it");
-    place_of(e->config, "hardware.comm", err);
+    (void)bs_schema_refuse(bs_config_find(e->config, "hardware.comm"), err, "BS-CFG-COMM",
+                           "communicator threads: ranks that are processes cannot use it");
     bs_error_hint(err, "leave --comm out (%s is taken), or take --launch threads", comm);
     return BS_CONFIG;
   }
@@ -187,7 +174,7 @@ static void note_slurm(const bs_experiment *e, bs_notes *notes) {
 }
 
 int32_t bs_config_name_error(const bs_node *config, const char *path, int32_t rc, bs_error *err) {
-  if (rc != BS_OK) place_of(config, path, err);
+  if (rc != BS_OK) bs_schema_where(bs_config_find(config, path), err);
   if (rc != BS_NOT_FOUND || strcmp(err->id, "BS-PLG-NOTFOUND") != 0) return rc;
   return err->code = BS_CONFIG;
 }
@@ -251,11 +238,9 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *
   for (size_t i = 0; i < sizeof most_ranks / sizeof most_ranks[0]; i++) {
     if (strcmp(bs_innermost(e->comm), most_ranks[i].comm) != 0 || e->world_size <= most_ranks[i].ranks)
       continue;
-    bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE",
-                 "hardware.world_size %u: the communicator %s takes at most %u", e->world_size,
-                 most_ranks[i].comm, most_ranks[i].ranks);
-    place_of(e->config, "hardware.world_size", err);
-    return BS_CONFIG;
+    return bs_schema_refuse(bs_config_find(e->config, "hardware.world_size"), err, "BS-CFG-RANGE",
+                            "hardware.world_size %u: the communicator %s takes at most %u", e->world_size,
+                            most_ranks[i].comm, most_ranks[i].ranks);
   }
   return BS_OK;
 }

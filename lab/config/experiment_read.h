@@ -8,12 +8,6 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 
-/* Says in err where the key was written. */
-static inline void place_of(const bs_node *config, const char *path, bs_error *err) {
-  const bs_node *node = bs_config_find(config, path);
-  if (node != NULL) bs_schema_where(node, err);
-}
-
 static inline int given(const bs_node *config, const char *path) {
   const bs_node *node = bs_config_find(config, path);
   return node != NULL && node->kind != BS_NODE_NULL;

@@ -28,8 +28,8 @@ static char *pattern_text(const bs_node *config, const char *path) {
 static int32_t read_shares(bs_experiment *e, bs_error *err) {
   const int by_speed = given(e->config, "mask.speeds");
   if (by_speed && given(e->config, "mask.shares")) {
-    bs_error_set(err, BS_CONFIG, "BS-CFG-SHARES", "mask.shares and mask.speeds are both given");
-    place_of(e->config, "mask.speeds", err);
+    (void)bs_schema_refuse(bs_config_find(e->config, "mask.speeds"), err, "BS-CFG-SHARES",
+                           "mask.shares and mask.speeds are both given");
     bs_error_hint(err, "speeds are shares: leave one of them out");
     return BS_CONFIG;
   }
@@ -86,7 +86,7 @@ int32_t bs_experiment_mask(bs_context *context, bs_experiment *e, const char *qu
   if (name != NULL || a != NULL) {
     rc = bs_mask_parse(name, a, b, &e->mask, err);
     if (rc != BS_OK) {
-      place_of(e->config, a != NULL ? "mask.pattern_a" : "mask.name", err);
+      bs_schema_where(bs_config_find(e->config, a != NULL ? "mask.pattern_a" : "mask.name"), err);
     } else {
       rc = read_details(e, quiet_dir, notes, err);
       /* base.yaml names a mask for the methods that have a use for one; nobody typed it. */

@@ -51,9 +51,7 @@ static int32_t collect_one(collected *c, const bs_node *node, const char *path, 
   if (keys == NULL || values == NULL) return bs_no_memory(err, "the configuration");
   char *value = value_text(node);
   if (value == NULL) {
-    bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "%s: a mapping where a value belongs", path);
-    bs_schema_where(node, err);
-    return BS_CONFIG;
+    return bs_schema_refuse(node, err, "BS-CFG-TYPE", "%s: a mapping where a value belongs", path);
   }
   char *key = bs_strdup(node->key);
   if (key == NULL) {
@@ -138,10 +136,8 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
     if (plugin->kind == BS_NODE_NULL) continue;
     for (const bs_node *param = plugin->first; param != NULL; param = param->next) {
       if (plugin->kind != BS_NODE_MAP || param->kind != BS_NODE_SCALAR) {
-        bs_error_set(err, BS_CONFIG, "BS-CFG-TYPE", "plugins.%.64s: must map parameter names to values",
-                     plugin->key);
-        bs_schema_where(plugin, err);
-        return BS_CONFIG;
+        return bs_schema_refuse(plugin, err, "BS-CFG-TYPE",
+                                "plugins.%.64s: must map parameter names to values", plugin->key);
       }
       bs_text text = {0};
       bs_text_printf(&text, "%s.%s=%s", plugin->key, param->key, param->text);

@@ -49,6 +49,7 @@ int bs_node_from_file(const bs_node *node) {
 
 void bs_schema_where(const bs_node *node, bs_error *err) {
   char place[160];
+  if (node == NULL) return;
   if (node->file != NULL && !bs_node_from_file(node)) {
     snprintf(place, sizeof place, "%s", node->file);
   } else {
@@ -158,9 +159,8 @@ static int32_t type_error(const bs_node *node, const bs_key *key, bs_error *err)
 }
 
 static int32_t range_error(const bs_node *node, const bs_key *key, bs_error *err) {
-  bs_error_set(err, BS_CONFIG, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path, node->text, key->range);
-  bs_schema_where(node, err);
-  return BS_CONFIG;
+  return bs_schema_refuse(node, err, "BS-CFG-RANGE", "%s: %.80s is outside %s", key->path, node->text,
+                          key->range);
 }
 
 /* Of "a|b||c" the choices that are shown: older ones stand behind "||". */
@@ -247,8 +247,8 @@ typedef struct walk {
 /* A key with a dot is not found by its path: it would be accepted and do nothing. */
 static int32_t flat_key(const bs_node *node, const char *path, bs_error *err) {
   const char *leaf = strrchr(path, '.') + 1;
-  bs_error_set(err, BS_CONFIG, "BS-CFG-FLAT", "the key '%.100s' has a dot: files write keys nested", path);
-  bs_schema_where(node, err);
+  (void)bs_schema_refuse(node, err, "BS-CFG-FLAT", "the key '%.100s' has a dot: files write keys nested",
+                         path);
   bs_error_hint(err, "write `%.*s: {%.60s: %.60s}`", (int)(leaf - 1 - path), path, leaf,
                 node->text == NULL ? "..." : node->text);
   return BS_CONFIG;
@@ -276,8 +276,7 @@ static int32_t check_map(walk *w, const bs_node *map, const char *prefix) {
       if (node->kind == BS_NODE_MAP) {
         rc = check_map(w, node, path);
       } else if (node->kind != BS_NODE_NULL) {
-        rc = bs_error_set(w->err, BS_CONFIG, "BS-CFG-TYPE", "%s must be a mapping of keys", path);
-        bs_schema_where(node, w->err);
+        rc = bs_schema_refuse(node, w->err, "BS-CFG-TYPE", "%s must be a mapping of keys", path);
         bs_error_hint(w->err, "write `%s:` and its keys indented below it", path);
       }
     } else {

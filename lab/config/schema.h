@@ -5,6 +5,7 @@
 #define BS_LAB_CONFIG_SCHEMA_H
 #include "core/base/config.h"
 #include "lab/config/notes.h"
+#include "lab/error.h"
 
 enum bs_key_type {
   BS_KEY_STR = 1,
@@ -59,6 +60,9 @@ const char *bs_schema_str(const bs_node *root, const char *path); /* NULL when a
 int bs_node_from_file(const bs_node *node);
 /* "file:line:col", or the option that gave the node. */
 void bs_schema_where(const bs_node *node, bs_error *err);
+/* Refuses a node's value, or the lack of one (NULL), in printf text, with where it was written: BS_CONFIG. */
+#define bs_schema_refuse(node, err, id, ...) \
+  (bs_error_set((err), BS_CONFIG, (id), __VA_ARGS__), bs_schema_where((node), (err)), (int32_t)BS_CONFIG)
 
 /* Is `key` one of an option_docs text ("key=default: text\n"...)? */
 int bs_option_listed(const char *option_docs, const char *key);

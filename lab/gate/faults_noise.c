@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
+#include "lab/gate/faults.h"
 
 static double spread(const void *y, int64_t count, uint32_t dtype) {
   double sum = 0.0;
@@ -51,8 +51,7 @@ bs_fault_noise bs_fault_noise_of(const bs_case *c, const bs_proposal *p) {
                           .arithmetic = bs_arithmetic_of(&c->spec),
                           .partial = !backward && c->spec.y_placement == BS_PARTIAL,
                           .carried = backward ? carried_bound(c, summed && c->world_size > 1) : 0.0};
-  for (uint32_t i = 0; backward && i < p->n_backward; ++i)
-    noise.sums |= p->backward_kind[i] == BS_COLL_ALL_REDUCE;
+  if (backward) noise.sums = bs_fault_backward(p, BS_COLL_ALL_REDUCE) > 0;
   if (backward && noise.arithmetic.reduce_dtype == BS_I8) noise.arithmetic.reduce_dtype = BS_F32;
   return noise;
 }

@@ -10,6 +10,12 @@ static int by_row(uint32_t kind) {
   return kind == BS_MASK_RANDOM_2OF4 || kind == BS_MASK_MAGNITUDE || kind == BS_MASK_TRANSPOSABLE;
 }
 
+uint32_t bs_fault_backward(const bs_proposal *p, uint32_t kind) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < p->n_backward; ++i) n += p->backward_kind[i] == kind;
+  return n;
+}
+
 int bs_fault_alone(const bs_case *c) {
   bs_proposal p;
   return bs_case_propose(c, 0, &p, NULL) == BS_OK && p.prune_error > 0.0;
@@ -79,18 +85,12 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
   }
 }
 
-static uint32_t count_backward(const bs_proposal *p, uint32_t kind) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < p->n_backward; ++i) n += p->backward_kind[i] == kind;
-  return n;
-}
-
 const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_proposal *p) {
-  const int gathers_x = c->spec.x_placement == BS_REPLICATED && count_backward(p, BS_COLL_ALL_GATHER) > 0;
+  const int gathers_x = c->spec.x_placement == BS_REPLICATED && bs_fault_backward(p, BS_COLL_ALL_GATHER) > 0;
   switch (kind) {
     case BS_FAULT_NO_ALL_REDUCE:
     case BS_FAULT_REDUCED_TWICE:
-      return count_backward(p, BS_COLL_ALL_REDUCE) > 0 ? NULL : "dX is no sum over ranks";
+      return bs_fault_backward(p, BS_COLL_ALL_REDUCE) > 0 ? NULL : "dX is no sum over ranks";
     case BS_FAULT_BIAS_EACH_RANK:
       return "changes outputs, and no gradient from them";
     case BS_FAULT_BIAS_LOST: /* but by the slopes of an activation */
@@ -120,5 +120,5 @@ const char *bs_fault_skip_backward(uint32_t kind, const bs_case *c, const bs_pro
 /* A proposal does not tell what is gathered. Of a split y it may be dY alone. */
 int bs_fault_may_miss(uint32_t kind, const bs_case *c, const bs_proposal *p) {
   return kind == BS_FAULT_NOT_GATHERED && c->spec.y_placement == BS_SPLIT &&
-         count_backward(p, BS_COLL_ALL_GATHER) == 1;
+         bs_fault_backward(p, BS_COLL_ALL_GATHER) == 1;
 }

@@ -125,12 +125,6 @@ static void *whole_dx(const bs_case *c, const bs_case_result *run) {
   return all;
 }
 
-static int sums_dx(const bs_proposal *p) {
-  for (uint32_t i = 0; i < p->n_backward; ++i)
-    if (p->backward_kind[i] == BS_COLL_ALL_REDUCE) return 1;
-  return 0;
-}
-
 /* dX of every rank. Where W is split over its rows, each rank's product is a term of the sum over ranks: the
  * reference needs to know which rows of W (columns of W^T) are whose. Where it is split over columns and
  * summed all the same, every element is one rank's term, rounded as a term is, and zeros. */
@@ -153,8 +147,9 @@ static int32_t judge_dx(const bs_case *g, const bs_case_result *run, int64_t max
                                                : 0};
     result.ranks[r] = *from;
     if (!kept) result.ranks[r].owns.columns = &rows[r]; /* else the owners of W are turned */
-    result.ranks[r].proposal.split =
-        sums_dx(&from->proposal) ? (uint32_t)BS_SPLIT_K : (uint32_t)BS_SPLIT_NONE;
+    result.ranks[r].proposal.split = bs_fault_backward(&from->proposal, BS_COLL_ALL_REDUCE) > 0
+                                         ? (uint32_t)BS_SPLIT_K
+                                         : (uint32_t)BS_SPLIT_NONE;
   }
   result.turned = (uint32_t)bs_owners_by_row(run);
   if (rc == BS_OK) rc = bs_verdict_make_within(g, &result, max_features, &within, out, err);

@@ -19,18 +19,6 @@ int32_t bs_half_figure(const bs_case *c, double *out, bs_error *err) {
   return rc;
 }
 
-int32_t bs_half_figure_of(bs_context *context, const bs_experiment *e, double *out, bs_error *err) {
-  bs_subject subject;
-  bs_arm_case arms[BS_ARMS_MAX];
-  *out = 0.0;
-  int32_t rc = bs_subject_open(context, e, &subject, err);
-  if (rc != BS_OK) return rc;
-  (void)bs_arms_of(context, e, &subject, arms);
-  rc = bs_half_figure(&arms[0].c, out, err);
-  bs_subject_close(&subject);
-  return rc;
-}
-
 int32_t bs_half_measure(const bs_case *c, const bs_case_result *result, int64_t max_features,
                         double *out_error, double *out_outputs, bs_error *err) {
   bs_metrics m = {0};
@@ -85,7 +73,7 @@ int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, bs_gate *ga
   const bs_mask *mask = s->mask;
   const bs_kept *kept = NULL;
   uint64_t wrong = 0;
-  bs_gate_set(gate, "HALF", -1, 0.0, 0.0);
+  bs_gate_set(gate, "HALF", -1, 0.0, 0.0, "%s", "");
   if (half[0] != '0' && half[0] != '1') {
     bs_gate_skip(gate, "no half of a mask is asked for");
     return BS_OK;
@@ -95,8 +83,7 @@ int32_t bs_half_gate(const bs_case *c, const bs_case_result *result, bs_gate *ga
     rc = bs_kept_make(mask ? mask : &fixed, s->N, s->K, c->w, (uint32_t)(half[0] - '0'), &kept, err);
   if (rc == BS_OK) rc = count_wrong(c, result, kept, &wrong, err);
   if (kept != NULL) bs_kept_free(kept);
-  bs_gate_set(gate, "HALF", -1, (double)wrong, 0.0);
-  snprintf(gate->text, sizeof gate->text, "weights that do not lie where half %c of the mask has them",
-           half[0]);
+  bs_gate_set(gate, "HALF", -1, (double)wrong, 0.0,
+              "weights that do not lie where half %c of the mask has them", half[0]);
   return rc;
 }

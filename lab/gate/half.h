@@ -11,9 +11,6 @@
 
 /* The method's figure for the relative error of the whole product; 0: no weight is left out. */
 int32_t bs_half_figure(const bs_case *c, double *out_error, bs_error *err);
-/* The same of an experiment. */
-int32_t bs_half_figure_of(bs_context *context, const bs_experiment *experiment, double *out_error,
-                          bs_error *err);
 /* The relative error of a run against the full product, every feature once: of rank 0 where all have all. */
 int32_t bs_half_measure(const bs_case *c, const bs_case_result *result, int64_t max_features,
                         double *out_error, double *out_outputs, bs_error *err);

@@ -59,8 +59,7 @@ static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int
 
 int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_features, bs_gate *gate,
                         bs_error *err) {
-  memset(gate, 0, sizeof *gate);
-  snprintf(gate->name, sizeof gate->name, "T5");
+  *gate = (bs_gate){.name = "T5"};
   bs_small subject;
   bs_case c;
   bs_case_result result = {0};
@@ -82,13 +81,12 @@ int32_t bs_integer_gate(const bs_case *like, uint32_t fault_kind, int64_t max_fe
   if (rc == BS_OK && bs_case_judged(&c))
     rc = count_inexact(&c, &result, max_features, &inexact, &gate->rank, &judged, err);
   if (rc == BS_OK) {
-    bs_gate_set(gate, "T5", gate->rank, (double)inexact, 0.0);
-    snprintf(gate->text, sizeof gate->text,
-             "%llu of %lld outputs on %u rank(s) differ from the int64 product%s%s%s",
-             (unsigned long long)inexact, (long long)judged, result.world_size,
-             spec.reduce_dtype == like->spec.reduce_dtype ? "" : "; sums in f32",
-             spec.activation == like->spec.activation ? "" : "; without ",
-             spec.activation == like->spec.activation ? "" : bs_activation_name(like->spec.activation));
+    bs_gate_set(gate, "T5", gate->rank, (double)inexact, 0.0,
+                "%llu of %lld outputs on %u rank(s) differ from the int64 product%s%s%s",
+                (unsigned long long)inexact, (long long)judged, result.world_size,
+                spec.reduce_dtype == like->spec.reduce_dtype ? "" : "; sums in f32",
+                spec.activation == like->spec.activation ? "" : "; without ",
+                spec.activation == like->spec.activation ? "" : bs_activation_name(like->spec.activation));
     if (bs_mixed_of(&spec) >= 0)
       snprintf(gate->text + strlen(gate->text), sizeof gate->text - strlen(gate->text),
                "; to the nearest integer, as scales of 8 bits are rounded");

@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,7 +207,9 @@ void bs_judge(const bs_reference *ref, const bs_arithmetic *a, const bs_predicti
   free(all);
 }
 
-void bs_gate_set(bs_gate *gate, const char *name, int32_t rank, double value, double limit) {
+void bs_gate_set(bs_gate *gate, const char *name, int32_t rank, double value, double limit, const char *text,
+                 ...) {
+  va_list args;
   memset(gate, 0, sizeof *gate);
   snprintf(gate->name, sizeof gate->name, "%s", name);
   gate->rank = rank;
@@ -214,6 +217,9 @@ void bs_gate_set(bs_gate *gate, const char *name, int32_t rank, double value, do
   gate->limit = limit;
   /* NaN fails, and Inf on either side: an infinite limit lets everything through. */
   gate->state = isfinite(value) && isfinite(limit) && value <= limit ? BS_GATE_PASS : BS_GATE_FAIL;
+  va_start(args, text);
+  vsnprintf(gate->text, sizeof gate->text, text, args);
+  va_end(args);
 }
 
 void bs_gate_skip(bs_gate *gate, const char *why) {
@@ -236,18 +242,17 @@ uint32_t bs_gates_from_judgement(const bs_reference *ref, const bs_judgement *j,
   const char *const why = skips_spreads(ref, outputs);
   const int many[3] = {1, ref->distinct >= BS_T2_MIN, j->features >= BS_T2_MIN};
   static const char *const few[3] = {"", "fewer than 8 different tokens", "fewer than 8 features"};
-  bs_gate_set(&gates[0], "T1", rank, j->measured, j->predicted * (1.3 + BS_T1_C / sqrt(fmax(outputs, 1.0))));
-  snprintf(gates[0].text, sizeof gates[0].text, "relative Frobenius error; predicted %.3g", j->predicted);
-  bs_gate_set(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->distinct));
-  snprintf(gates[1].text, sizeof gates[1].text, "worst output feature, in units of its own prediction");
-  bs_gate_set(&gates[2], "T2.token", rank, j->worst_token, t2_limit((double)j->features));
-  snprintf(gates[2].text, sizeof gates[2].text, "worst token, in units of its own prediction");
+  bs_gate_set(&gates[0], "T1", rank, j->measured, j->predicted * (1.3 + BS_T1_C / sqrt(fmax(outputs, 1.0))),
+              "relative Frobenius error; predicted %.3g", j->predicted);
+  bs_gate_set(&gates[1], "T2.feature", rank, j->worst_feature, t2_limit((double)ref->distinct),
+              "worst output feature, in units of its own prediction");
+  bs_gate_set(&gates[2], "T2.token", rank, j->worst_token, t2_limit((double)j->features),
+              "worst token, in units of its own prediction");
   for (int i = 0; i < 3; ++i)
     if (why || !many[i]) bs_gate_skip(&gates[i], why ? why : few[i]);
-  bs_gate_set(&gates[3], "T3", rank, j->worst_ratio, 1.0);
-  snprintf(gates[3].text, sizeof gates[3].text,
-           "worst |error|/bound, at token %lld feature %lld; %llu over, %llu not finite",
-           (long long)j->at_token, (long long)j->at_feature, (unsigned long long)j->wrong,
-           (unsigned long long)j->nonfinite);
+  bs_gate_set(&gates[3], "T3", rank, j->worst_ratio, 1.0,
+              "worst |error|/bound, at token %lld feature %lld; %llu over, %llu not finite",
+              (long long)j->at_token, (long long)j->at_feature, (unsigned long long)j->wrong,
+              (unsigned long long)j->nonfinite);
   return 4;
 }

@@ -81,8 +81,9 @@ void bs_judge(const bs_reference *reference, const bs_arithmetic *arithmetic, co
 #define BS_REL_EPS 1e-12 /* of max_rel */
 #define BS_T2_MIN 8
 
-/* A gate without a text yet, that passes where the value is within the limit. */
-void bs_gate_set(bs_gate *gate, const char *name, int32_t rank, double value, double limit);
+/* A gate that passes where the value is within the limit; text: printf text of what was measured. */
+void bs_gate_set(bs_gate *gate, const char *name, int32_t rank, double value, double limit, const char *text,
+                 ...) __attribute__((format(printf, 6, 7)));
 void bs_gate_skip(bs_gate *gate, const char *why);
 /* Turn one rank's judgement into gates T1, T2 (features, tokens) and T3. */
 uint32_t bs_gates_from_judgement(const bs_reference *reference, const bs_judgement *judgement, int32_t rank,

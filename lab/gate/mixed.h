@@ -76,8 +76,9 @@ typedef struct bs_mixed_error {
 
 /* Before a run. Reads X, and rows of W spread evenly over it. */
 int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out_error, bs_error *err);
-int32_t bs_mixed_expect_of(bs_context *context, const bs_experiment *experiment, bs_mixed_error *out_error,
-                           bs_error *err);
+/* The same of an experiment, and of halves the figure of half.h. */
+int32_t bs_errors_expected(bs_context *context, const bs_experiment *experiment, double *out_half,
+                           bs_mixed_error *out_error, bs_error *err);
 /* After it: gate MIXED, the error of the full product that was measured against the one expected. */
 int32_t bs_mixed_gate(const bs_case *c, const bs_case_result *result, bs_mixed_error *error,
                       int64_t max_features, bs_gate *out_gate, bs_error *err);

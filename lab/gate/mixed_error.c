@@ -125,14 +125,15 @@ int32_t bs_mixed_expect(const bs_case *c, bs_mixed_error *out, bs_error *err) {
   return rc;
 }
 
-int32_t bs_mixed_expect_of(bs_context *context, const bs_experiment *e, bs_mixed_error *out, bs_error *err) {
+int32_t bs_errors_expected(bs_context *context, const bs_experiment *e, double *out_half, bs_mixed_error *out,
+                           bs_error *err) {
   bs_subject subject;
   bs_arm_case arms[BS_ARMS_MAX];
-  memset(out, 0, sizeof *out);
   int32_t rc = bs_subject_open(context, e, &subject, err);
   if (rc != BS_OK) return rc;
   (void)bs_arms_of(context, e, &subject, arms);
-  rc = bs_mixed_expect(&arms[0].c, out, err);
+  rc = bs_half_figure(&arms[0].c, out_half, err);
+  if (rc == BS_OK) rc = bs_mixed_expect(&arms[0].c, out, err);
   bs_subject_close(&subject);
   return rc;
 }
@@ -159,10 +160,8 @@ int32_t bs_mixed_gate(const bs_case *c, const bs_case_result *result, bs_mixed_e
   if (c->spec.activation != BS_ACT_NONE || !bs_case_judged(c)) return BS_OK;
   const int32_t rc = bs_half_measure(c, result, max_features, &e->measured, &outputs, err);
   if (rc != BS_OK) return rc;
-  gate->value = off(e, outputs);
-  gate->limit = 1.0;
-  gate->state = gate->value <= 1.0 ? BS_GATE_PASS : BS_GATE_FAIL; /* NaN fails */
-  snprintf(gate->text, sizeof gate->text, "relative error %.4g of the full product, %.4g expected",
-           e->measured, e->expected[BS_MIXED_WHOLE]);
+  bs_gate_set(gate, "MIXED", -1, off(e, outputs), 1.0,
+              "relative error %.4g of the full product, %.4g expected", e->measured,
+              e->expected[BS_MIXED_WHOLE]);
   return BS_OK;
 }

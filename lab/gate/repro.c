@@ -79,8 +79,7 @@ static int32_t again(const bs_case *c, const bs_case_result *result, int64_t fir
 }
 
 static void settle(bs_gate *gate, const char *name, int64_t wrong, const char *text) {
-  bs_gate_set(gate, name, -1, (double)wrong, 0.0);
-  snprintf(gate->text, sizeof gate->text, "%s%s", wrong ? "other bits: " : "the same bits: ", text);
+  bs_gate_set(gate, name, -1, (double)wrong, 0.0, "%s%s", wrong ? "other bits: " : "the same bits: ", text);
 }
 
 int32_t bs_repro_gates(const bs_case *c, const bs_case_result *result, bs_gate *gates, uint32_t *out_count,

@@ -120,25 +120,18 @@ static void judge_row(bs_judging *j, int64_t f) {
 
 /* ---- gates --------------------------------------------------------------------------------------- */
 
-static bs_gate *new_gate(bs_step_verdict *out, const char *name, int32_t rank, double value, double limit) {
-  bs_gate *gate = &out->gates[out->n_gates++];
-  bs_gate_set(gate, name, rank, value, limit);
-  return gate;
-}
-
 static void weight_gates(const bs_judging *j, bs_step_verdict *out) {
   for (uint32_t r = 0; r < j->r->run.world_size; ++r) {
     const bs_step_sums *s = &j->ranks[r];
     if (s->norm2 > 0) out->relative = fmax(out->relative, sqrt(s->error2 / s->norm2));
   }
-  bs_gate *gate = new_gate(out, "W.T3", -1, j->worst, 1.0);
-  snprintf(gate->text, sizeof gate->text,
-           "worst |error|/bound, in step %lld at row %lld column %lld; %llu of %llu over",
-           (long long)j->worst_step + 1, (long long)j->worst_feature, (long long)j->worst_column,
-           (unsigned long long)j->wrong, (unsigned long long)j->judged);
+  bs_gate_set(&out->gates[out->n_gates++], "W.T3", -1, j->worst, 1.0,
+              "worst |error|/bound, in step %lld at row %lld column %lld; %llu of %llu over",
+              (long long)j->worst_step + 1, (long long)j->worst_feature, (long long)j->worst_column,
+              (unsigned long long)j->wrong, (unsigned long long)j->judged);
   if (!j->c->spec.has_bias) return;
-  gate = new_gate(out, "b.T3", -1, j->worst_bias, 1.0);
-  snprintf(gate->text, sizeof gate->text, "worst |error|/bound of the bias behind the last step");
+  bs_gate_set(&out->gates[out->n_gates++], "b.T3", -1, j->worst_bias, 1.0,
+              "worst |error|/bound of the bias behind the last step");
 }
 
 /* Outputs of every step on every rank, where all hold all. */
@@ -151,9 +144,9 @@ static void same_gate(const bs_judging *j, bs_step_verdict *out) {
       if (j->r->ranks[r].hash[i] == j->r->ranks[0].hash[i]) continue;
       if (differing++ == 0) rank = (int32_t)r;
     }
-  bs_gate *gate = new_gate(out, "T4", rank, (double)differing, 0.0);
-  snprintf(gate->text, sizeof gate->text, "outputs of %lld steps that differ between ranks",
-           (long long)j->r->steps + 1);
+  bs_gate *gate = &out->gates[out->n_gates++];
+  bs_gate_set(gate, "T4", rank, (double)differing, 0.0, "outputs of %lld steps that differ between ranks",
+              (long long)j->r->steps + 1);
   if (split || j->r->run.world_size == 1) bs_gate_skip(gate, split ? "the output is split" : "one rank");
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * step_follow.c - see step_follow.h. Formulas of docs/methods.md; errors to first order, each rounding u of
+ * step_follow.c - see step_judging.h. Formulas of docs/methods.md; errors to first order, each rounding u of
  * its result. */
-#include "lab/gate/step_follow.h"
+#include "lab/gate/step_judging.h"
 
 #include <math.h>
 

@@ -45,9 +45,7 @@ static int worse(const bs_gate *a, const bs_gate *b) {
 }
 
 static void same_bits_gate(const bs_case *c, const bs_case_result *result, bs_gate *gate) {
-  memset(gate, 0, sizeof *gate);
-  snprintf(gate->name, sizeof gate->name, "T4");
-  gate->rank = -1;
+  int32_t rank = -1;
   uint32_t differing = 0;
   uint32_t unstable = 0;
   int64_t covered = 0; /* split: the ranks' features follow one another and are all of them */
@@ -58,13 +56,11 @@ static void same_bits_gate(const bs_case *c, const bs_case_result *result, bs_ga
       differing += result->ranks[r].y_cols > 0 && result->ranks[r].y_begin != covered;
       covered += result->ranks[r].y_cols;
     } else if (result->ranks[r].hash != result->ranks[0].hash) {
-      if (differing++ == 0) gate->rank = (int32_t)r;
+      if (differing++ == 0) rank = (int32_t)r;
     }
   }
   differing += split && covered != c->spec.N;
-  gate->value = differing + unstable;
-  gate->limit = 0;
-  gate->state = differing + unstable ? BS_GATE_FAIL : BS_GATE_PASS;
+  bs_gate_set(gate, "T4", rank, differing + unstable, 0.0, "%s", "");
   if (unstable) {
     snprintf(gate->text, sizeof gate->text, "%u rank(s) gave other bits from one iteration to the next",
              unstable);

@@ -11,6 +11,7 @@
 #include "lab/error.h"
 #include "lab/ladder/ladder.h"
 #include "lab/measure/machine.h"
+#include "lab/phase/place.h"
 
 enum { MAX_WORDS = 32 };
 
@@ -34,7 +35,6 @@ typedef struct maker {
   const char *pattern[2]; /* and its patterns, or NULL */
 } maker;
 
-static const char *const placements[] = {"replicated", "split", "partial", "tokens"};
 static const words as_configured = {{""}, 1};
 
 /* A list of the configuration, or `fallback` ("a b c", split in place in `text`). */
@@ -109,10 +109,9 @@ static int32_t placement_of(const char *word, int of_y, const char **out, bs_err
   const size_t first = strcspn(word, "/");
   const char *at = of_y && word[first] == '/' ? word + first + 1 : word;
   const size_t length = at == word ? first : strlen(at);
-  for (size_t i = 0; i < sizeof placements / sizeof placements[0]; i++) {
-    if (strlen(placements[i]) != length || memcmp(placements[i], at, length) != 0) continue;
-    *out = placements[i];
-    return BS_OK;
+  for (uint32_t i = BS_REPLICATED; i <= BS_SPLIT_TOKENS; i++) {
+    *out = bs_place_name(i);
+    if (strlen(*out) == length && memcmp(*out, at, length) == 0) return BS_OK;
   }
   bs_error_set(err, BS_CONFIG, "BS-AUTO-PLACEMENT", "auto.placements: '%.60s' is no placement", word);
   return bs_error_hint(err, "replicated, split, partial, tokens, two of them as x/y, or any"), BS_CONFIG;

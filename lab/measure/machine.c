@@ -14,7 +14,6 @@
 #include "lab/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/peak.h"
-#include "lab/measure/reading.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
 

@@ -3,6 +3,7 @@
  * instruction set. */
 #ifndef BS_LAB_MEASURE_PEAK_H
 #define BS_LAB_MEASURE_PEAK_H
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct bs_peak {
@@ -18,4 +19,16 @@ enum { BS_PEAKS = 5 };
  * many, at most max. Of f64 they sum in f64, of the others in fp32 (FP16 and int8: in themselves and in
  * int32), and 16-bit factors may be widened before. At most BS_PEAKS. */
 uint32_t bs_peak_loops(uint32_t dtype, bs_peak *out, uint32_t max);
+
+/* reading.c: loops that do nothing but read memory: the most bytes a core can take in. */
+enum { BS_READERS = 3, BS_READ_UNIT = 256 }; /* a share is a whole number of units, of bytes */
+
+typedef struct bs_reader {
+  const char *name;
+  /* Blocks of `step` bytes (a multiple of the unit; 0: all in one), of each four runs at a time. */
+  uint64_t (*run)(const char *data, size_t bytes, size_t step);
+} bs_reader;
+
+/* Loop number `index` or NULL: this CPU cannot run it, or it may not. */
+const bs_reader *bs_reader_at(uint32_t index, int avx2_only);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * reading.c - see reading.h. */
-#include "lab/measure/reading.h"
+ * reading.c - see peak.h. */
+#include "lab/measure/peak.h"
 
 #include <string.h>
 

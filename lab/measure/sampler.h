@@ -20,6 +20,7 @@
  * hypervisor or a quota took the processor, whole and counted. */
 #ifndef BS_LAB_MEASURE_SAMPLER_H
 #define BS_LAB_MEASURE_SAMPLER_H
+#include <jansson.h>
 #include "lab/measure/disturb.h"
 #include "lab/measure/span.h"
 #include "lab/measure/stats.h"
@@ -129,4 +130,12 @@ bs_series bs_sampling_series(const bs_sampling *sampling, uint32_t arm);
 /* The first half alone: the first call, then blocks until settled. */
 int32_t bs_sampler_warm(const bs_sampler_options *options, const bs_sampler_host *host,
                         const bs_sampler_arm *arm, bs_warm *out, bs_error *err);
+
+/* sampling_json.c: a sampling as fields of a record (docs/runs.md lists them). */
+/* Adds an arm's warm-up, samples and what is to be said of them. */
+int bs_sampling_arm_json(json_t *into, const bs_sampling *sampling, uint32_t arm);
+/* One comparison with the subject, new reference; NULL when out of memory. */
+json_t *bs_sampling_comparison_json(const bs_sampling *sampling, uint32_t arm);
+/* pairs, the rule that stopped, disturbances, warnings; new reference. */
+json_t *bs_sampling_pairs_json(const bs_sampling *sampling);
 #endif

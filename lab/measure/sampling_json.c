@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * sampling_json.c - see sampling_json.h. */
-#include "lab/measure/sampling_json.h"
+ * sampling_json.c - see sampler.h. */
+#include "lab/measure/sampler.h"
 
 #include <math.h>
 

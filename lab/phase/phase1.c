@@ -13,7 +13,7 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
 #include "lab/measure/predict.h"
-#include "lab/measure/sampling_json.h"
+#include "lab/measure/sampler.h"
 #include "lab/peers/peers.h"
 #include "lab/phase/arms.h"
 #include "lab/phase/case.h"

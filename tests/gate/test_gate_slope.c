@@ -15,7 +15,7 @@
 #include "lab/gate/gradient.h"
 #include "lab/gate/slope.h"
 #include "lab/gate/step.h"
-#include "lab/gate/step_follow.h"
+#include "lab/gate/step_judging.h"
 #include "lab/phase/owners.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"

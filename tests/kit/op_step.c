@@ -4,7 +4,7 @@
  * formulas in fp64 (lab/gate/step_follow.h). */
 #include <math.h>
 
-#include "lab/gate/step_follow.h"
+#include "lab/gate/step_judging.h"
 #include "tests/kit/op.h"
 
 static const double sgd_hyper[4] = {0.25, 0.5, 0.125, 0};
