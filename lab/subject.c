@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * subject.c - from an experiment to the thing that is measured: the opened workload, its sources, the layer
  * spec and the world size. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

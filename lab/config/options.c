@@ -15,12 +15,8 @@ void bs_choices_free(uint32_t count, const char **choices) {
 }
 
 void bs_options_free(uint32_t count, const char **keys, const char **values) {
-  for (uint32_t i = 0; i < count; i++) {
-    free((void *)(uintptr_t)keys[i]);
-    free((void *)(uintptr_t)values[i]);
-  }
-  free(keys);
-  free(values);
+  bs_choices_free(count, keys);
+  bs_choices_free(count, values);
 }
 
 /* The value as text: a scalar as it is, a list of scalars joined by commas. NULL when it is neither. */
@@ -43,24 +39,28 @@ typedef struct collected {
   const char **keys, **values;
 } collected;
 
-static int32_t collect_one(collected *c, const bs_node *node, const char *path, bs_error *err) {
+/* Takes `value` (NULL: no memory), and a copy of the key. */
+static int32_t push(collected *c, const char *key, char *value, bs_error *err) {
   const char **keys = realloc(c->keys, (c->count + 1u) * sizeof *keys);
   if (keys != NULL) c->keys = keys;
   const char **values = realloc(c->values, (c->count + 1u) * sizeof *values);
   if (values != NULL) c->values = values;
-  if (keys == NULL || values == NULL) return bs_no_memory(err, "the configuration");
-  char *value = value_text(node);
-  if (value == NULL) {
-    return bs_schema_refuse(node, err, "BS-CFG-TYPE", "%s: a mapping where a value belongs", path);
-  }
-  char *key = bs_strdup(node->key);
-  if (key == NULL) {
+  char *copy = bs_strdup(key);
+  if (keys == NULL || values == NULL || copy == NULL || value == NULL) {
+    free(copy);
     free(value);
     return bs_no_memory(err, "the configuration");
   }
-  c->keys[c->count] = key;
+  c->keys[c->count] = copy;
   c->values[c->count++] = value;
   return BS_OK;
+}
+
+static int32_t collect_one(collected *c, const bs_node *node, const char *path, bs_error *err) {
+  char *value = value_text(node);
+  if (value == NULL)
+    return bs_schema_refuse(node, err, "BS-CFG-TYPE", "%s: a mapping where a value belongs", path);
+  return push(c, node->key, value, err);
 }
 
 /* A key on the command line is always meant for what runs. */
@@ -141,13 +141,9 @@ static int32_t param_strings(const bs_node *config, collected *out, bs_error *er
       }
       bs_text text = {0};
       bs_text_printf(&text, "%s.%s=%s", plugin->key, param->key, param->text);
-      const char **grown = realloc(out->values, (out->count + 1u) * sizeof *grown);
-      if (grown != NULL) out->values = grown;
-      if (grown == NULL || text.failed) {
-        bs_text_free(&text);
-        return bs_no_memory(err, "the configuration");
-      }
-      out->values[out->count++] = text.data;
+      if (text.failed) bs_text_free(&text); /* then there is no text */
+      const int32_t rc = push(out, param->key, text.data, err);
+      if (rc != BS_OK) return rc;
     }
   }
   return BS_OK;
@@ -170,8 +166,7 @@ int32_t bs_context_of_config(const bs_node *config, int32_t log_level,
   options.n_params = params.count;
   *out_context = NULL;
   if (rc == BS_OK) rc = bs_context_open(&options, out_context, err);
-  for (uint32_t i = 0; i < params.count; i++) free((void *)(uintptr_t)params.values[i]);
-  free(params.values);
+  bs_options_free(params.count, params.keys, params.values);
   free((void *)(uintptr_t)options.plugins);
   free((void *)(uintptr_t)options.plugin_dirs);
   return rc;

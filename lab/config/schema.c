@@ -3,7 +3,6 @@
  * with the table's defaults. Called by experiment.c and by `bsrun config`. */
 #include "lab/config/schema.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

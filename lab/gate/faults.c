@@ -81,51 +81,49 @@ static int carries_sums(const bs_fault *fault, const bs_coll_call *call) {
          (call->kind == BS_COLL_ALL_GATHER || call->kind == BS_COLL_ALL_TO_ALL);
 }
 
-/* Fill a whole row of the base, then let `change` alter it, then hand out the wanted columns. */
+static void exchange(double *a, double *b) {
+  const double keep = *a;
+  *a = *b;
+  *b = keep;
+}
+
+static void change_row(void *user, int64_t row, double *values) {
+  const wrapped *view = user;
+  const bs_fault *fault = view->fault;
+  const int64_t K = view->base.cols;
+  const int hit = row == fault->row;
+  switch (fault->kind) {
+    case BS_FAULT_OTHER_X:
+      for (int64_t k = 0; k < K / 2; ++k) exchange(&values[k], &values[K - 1 - k]);
+      return;
+    case BS_FAULT_WRONG_COLUMNS:
+      for (int64_t k = 0; k + fault->swap[1] < K; k += 4)
+        exchange(&values[k + fault->swap[0]], &values[k + fault->swap[1]]);
+      return;
+    case BS_FAULT_BIAS_LOST:
+      for (int64_t k = 0; k < K; ++k) values[k] = 0.0;
+      return;
+    case BS_FAULT_HALF_FP8:
+      for (int64_t k = K / 2; k < K; ++k)
+        values[k] = (double)bs_f8e4m3_to_f32(bs_f32_to_f8e4m3((float)values[k]));
+      return;
+    case BS_FAULT_SCALE_OTHER:
+    case BS_FAULT_SCALE_BLOCK:
+      if (row == fault->mixed.row) bs_fault_mixed_scale(&fault->mixed, values, K);
+      return;
+    case BS_FAULT_INDEX_SWAPPED:
+      if (hit) exchange(&values[fault->column], &values[fault->other]);
+      return;
+    default: /* INDEX_2OF4, WEIGHT_LOST */
+      if (hit && fault->kind == BS_FAULT_INDEX_2OF4) values[fault->column ^ 1] += values[fault->column];
+      if (hit) values[fault->column] = 0.0;
+  }
+}
+
 static int32_t read_changed(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                             void *out, int64_t out_stride, bs_error *err) {
   const wrapped *view = ctx;
-  const bs_fault *fault = view->fault;
-  const int64_t K = view->base.cols;
-  double *values = malloc((size_t)(K > 0 ? K : 1) * sizeof *values);
-  if (!values) return bs_no_memory(err, "a row of %lld", (long long)K);
-  int32_t rc = BS_OK;
-  for (int64_t i = 0; i < nrows && rc == BS_OK; ++i) {
-    rc = view->base.read(view->base.ctx, row + i, 1, NULL, BS_F64, values, K, err);
-    if (rc != BS_OK) break;
-    if (fault->kind == BS_FAULT_OTHER_X) {
-      for (int64_t k = 0; k < K / 2; ++k) {
-        const double keep = values[k];
-        values[k] = values[K - 1 - k];
-        values[K - 1 - k] = keep;
-      }
-    } else if (fault->kind == BS_FAULT_WRONG_COLUMNS) {
-      for (int64_t k = 0; k + fault->swap[1] < K; k += 4) {
-        const double keep = values[k + fault->swap[0]];
-        values[k + fault->swap[0]] = values[k + fault->swap[1]];
-        values[k + fault->swap[1]] = keep;
-      }
-    } else if (fault->kind == BS_FAULT_BIAS_LOST) {
-      for (int64_t k = 0; k < K; ++k) values[k] = 0.0;
-    } else if (fault->kind == BS_FAULT_HALF_FP8) {
-      for (int64_t k = K / 2; k < K; ++k)
-        values[k] = (double)bs_f8e4m3_to_f32(bs_f32_to_f8e4m3((float)values[k]));
-    } else if (fault->kind == BS_FAULT_SCALE_OTHER || fault->kind == BS_FAULT_SCALE_BLOCK) {
-      if (row + i == fault->mixed.row) bs_fault_mixed_scale(&fault->mixed, values, K);
-    } else if (fault->kind == BS_FAULT_INDEX_2OF4 && row + i == fault->row) {
-      values[fault->column ^ 1] += values[fault->column];
-      values[fault->column] = 0.0;
-    } else if (row + i == fault->row) {
-      const double keep = values[fault->column];
-      values[fault->column] = fault->kind == BS_FAULT_INDEX_SWAPPED ? values[fault->other] : 0.0;
-      if (fault->kind == BS_FAULT_INDEX_SWAPPED) values[fault->other] = keep;
-    }
-    const int64_t count = cols ? cols->count : K;
-    for (int64_t j = 0; j < count; ++j)
-      bs_store_f64(dtype, out, i * out_stride + j, values[bs_view_column(cols, j)]);
-  }
-  free(values);
-  return rc;
+  return bs_case_read_changed(&view->base, 0, change_row, ctx, row, nrows, cols, dtype, out, out_stride, err);
 }
 
 static int32_t wrap(void *user, uint32_t rank, uint32_t part, const bs_source *in, bs_source *out,

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * faults_skip.c - which faults can be made in a case: a fault that changes nothing there proves nothing. */
-#include "core/base/dtype.h"
-#include "core/base/error.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/faults_mixed.h"
 #include "lab/phase/place.h"

@@ -2,9 +2,7 @@
  * half.c - see half.h. */
 #include "lab/gate/half.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/dtype.h"
 #include "lab/error.h"

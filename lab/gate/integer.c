@@ -4,7 +4,6 @@
  * be caught. Both have a bias always: it costs nothing, and what goes wrong with one is seen in every run. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"

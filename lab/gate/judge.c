@@ -5,14 +5,12 @@
 #include "lab/gate/judge.h"
 
 #include <float.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "core/base/error.h"
 #include "lab/gate/activation.h"
 
 typedef struct format_range {

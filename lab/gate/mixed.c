@@ -194,23 +194,17 @@ int32_t bs_mixed_share(bs_mixed *m, int part, const bs_source *inner, int64_t ro
   return BS_OK;
 }
 
+static void round_row(void *user, int64_t row, double *values) {
+  const bs_mixed_view *view = user;
+  const bs_mixed *m = view->mixed;
+  bs_mixed_round(m, bs_mixed_shared_of(m, view->part, row, view->inner->rows), values, values + m->K, NULL);
+}
+
 static int32_t read_rounded(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                             void *out, int64_t out_stride, bs_error *err) {
   const bs_mixed_view *view = ctx;
-  const bs_mixed *m = view->mixed;
-  double *values = malloc(((size_t)m->K + m->groups) * sizeof *values);
-  int32_t rc = values ? BS_OK : bs_no_memory(err, "the segments of a layer");
-  for (int64_t i = 0; rc == BS_OK && i < nrows; ++i) {
-    rc = view->inner->read(view->inner->ctx, row + i, 1, NULL, BS_F64, values, m->K, err);
-    if (rc != BS_OK) break;
-    bs_mixed_round(m, bs_mixed_shared_of(m, view->part, row + i, view->inner->rows), values, values + m->K,
-                   NULL);
-    const int64_t count = cols ? cols->count : m->K;
-    for (int64_t j = 0; j < count; ++j)
-      bs_store_f64(dtype, out, i * out_stride + j, values[bs_view_column(cols, j)]);
-  }
-  free(values);
-  return rc;
+  return bs_case_read_changed(view->inner, view->mixed->groups, round_row, ctx, row, nrows, cols, dtype, out,
+                              out_stride, err);
 }
 
 int32_t bs_mixed_source(bs_mixed_view *view, bs_mixed *m, int part, const bs_source *inner, bs_source *out,

@@ -8,7 +8,6 @@
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
-#include "lab/gate/judge.h"
 
 const char *bs_repro_name(uint32_t repro) {
   static const char *const names[] = {"R0", "R1", "R2", "R3", "R4"};

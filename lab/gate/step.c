@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/dtype.h"
 #include "lab/error.h"
 #include "lab/gate/judge.h"
 #include "lab/gate/step_judging.h"

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/dtype.h"
 #include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/slope.h"

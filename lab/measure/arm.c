@@ -13,11 +13,9 @@
 
 #include "core/plugin/registry.h"
 #include "lab/error.h"
-#include "lab/measure/clocks.h"
 #include "lab/measure/flush.h"
 #include "lab/measure/machine.h"
 #include "lab/peers/exchange.h"
-#include "lab/peers/peers.h"
 #include "lab/phase/place.h"
 #include "lab/stop.h"
 

@@ -3,7 +3,6 @@
  * last-level cache, so that its own caches and the shared one hold nothing else. */
 #ifndef BS_LAB_MEASURE_FLUSH_H
 #define BS_LAB_MEASURE_FLUSH_H
-#include <stddef.h>
 #include <stdint.h>
 
 #include "blockshock/blockshock.h"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/dtype.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/error.h"
@@ -51,6 +52,24 @@ const char *bs_case_option(const bs_layer_spec *spec, const char *key) {
   for (uint32_t i = 0; i < spec->n_options; ++i)
     if (strcmp(spec->option_keys[i], key) == 0) return spec->option_values[i];
   return "";
+}
+
+int32_t bs_case_read_changed(const bs_source *inner, int64_t room,
+                             void (*change)(void *user, int64_t row, double *values), void *user, int64_t row,
+                             int64_t nrows, const bs_partition *cols, uint32_t dtype, void *out,
+                             int64_t out_stride, bs_error *err) {
+  double *values = malloc((size_t)(inner->cols + room + 1) * sizeof *values);
+  int32_t rc = values ? BS_OK : bs_no_memory(err, "a row of %lld", (long long)inner->cols);
+  for (int64_t i = 0; rc == BS_OK && i < nrows; ++i) {
+    rc = inner->read(inner->ctx, row + i, 1, NULL, BS_F64, values, inner->cols, err);
+    if (rc != BS_OK) break;
+    change(user, row + i, values);
+    const int64_t count = cols ? cols->count : inner->cols;
+    for (int64_t j = 0; j < count; ++j)
+      bs_store_f64(dtype, out, i * out_stride + j, values[bs_view_column(cols, j)]);
+  }
+  free(values);
+  return rc;
 }
 
 int32_t bs_case_propose(const bs_case *c, uint32_t rank, bs_proposal *out, bs_error *err) {

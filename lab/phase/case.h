@@ -86,6 +86,12 @@ typedef struct bs_case_result {
 static inline int64_t bs_view_column(const bs_partition *p, int64_t j) {
   return p == NULL ? j : p->kind == BS_PARTITION_GATHER ? (int64_t)p->columns[j] : p->begin + j;
 }
+/* Reads rows of a source as bs_source.read does: each whole and in fp64, changed by change (of row `row`),
+ * then the wanted columns of it. `room`: values behind the row's that change may use. */
+int32_t bs_case_read_changed(const bs_source *inner, int64_t room,
+                             void (*change)(void *user, int64_t row, double *values), void *user, int64_t row,
+                             int64_t nrows, const bs_partition *cols, uint32_t dtype, void *out,
+                             int64_t out_stride, bs_error *err);
 /* Progress of the case, when there is any; with its gate's name. */
 void bs_case_tell(const bs_case *c, const char *what, uint64_t done, uint64_t total);
 /* The same as a bs_progress_fn; user: the bs_case. */

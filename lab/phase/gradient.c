@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/dtype.h"
 #include "core/plugin/registry.h"
 #include "lab/error.h"
 #include "lab/phase/joint.h"

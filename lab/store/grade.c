@@ -8,11 +8,9 @@
 #include <time.h>
 
 #include "blockshock/blockshock.h"
-#include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/store/file_sum.h"
-#include "lab/store/lines.h"
 
 static const bs_lines_words words = {"BS-GRADE-IO", "BS-GRADE-LOCK",
                                      "XDG_CACHE_HOME chooses another cache folder"};

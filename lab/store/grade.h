@@ -5,7 +5,6 @@
 #ifndef BS_LAB_STORE_GRADE_H
 #define BS_LAB_STORE_GRADE_H
 #include <jansson.h>
-#include <stddef.h>
 
 #include "lab/store/lines.h"
 

@@ -2,13 +2,10 @@
  * cache.c - see cache.h. The file is read with distrust: anyone may have edited or torn it. */
 #include "lab/tune/cache.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/measure/constants.h"
-#include "lab/store/lines.h"
 
 static const bs_lines_words words = {"BS-TUNE-IO", "BS-TUNE-LOCK",
                                      "--tune-cache FILE chooses another place, --tune-cache off none"};
