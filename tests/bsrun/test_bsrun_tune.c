@@ -11,7 +11,7 @@
 #define PAIR2 BS_TEST_PAIR_DIR "2/bs_pair.so"
 #define SMALLER                                                                                             \
   SMALL, "--set", "model.dtype=f32", "--set", "phase.dense_arm=false", "--set", "tune.min_work=0", "--set", \
-      "tune.seconds=0.5", "--set", "method.bias=false"
+      "tune.seconds=0.2", "--set", "method.bias=false"
 /* One rank: exchanges of a busy machine take any time, and would hide who is faster. */
 #define TUNED "--method", "dense", SMALLER
 #define TWO_RANKS "--method", "row_parallel", "-P", "2", SMALLER, "--set", "tune.measure=false"

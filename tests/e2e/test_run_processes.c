@@ -25,33 +25,21 @@ static void run_one(run_result *r, const char *folder, const char *launch, const
   run_bsrun(r, folder, NULL, args);
 }
 
-/* Phase 0: X, W, partials and outputs of all ranks. blockshock in 3 world sizes, the others in one:
- * scripts/matrix has the rest. */
+/* Phase 0: X, W, partials and outputs of all ranks. scripts/matrix has other world sizes. */
 START_TEST(test_same_outputs) {
-  const char *const worlds[] = {"2", "3", "4"};
-  const char *method = methods[_i];
-  char folder[64];
+  const char *const launches[] = {"threads", "processes"}, *const worlds[] = {"1", "3", "4", "2", "4"};
+  char folder[64], out[80];
   run_make_folder(folder);
-  for (size_t w = 0; w < (_i < 4 ? 1 : 3); w++) {
-    const char *P = strcmp(method, "dense") == 0 ? "1" : worlds[((size_t)_i + w) % 3];
-    const char *const launches[] = {"threads", "processes"};
-    for (size_t l = 0; l < 2; l++) {
-      char dump[32], out[80];
-      run_result r;
-      snprintf(dump, sizeof dump, "%s%zu", launches[l], w);
-      run_one(&r, folder, launches[l], method, P, "0", dump,
-              w == 0 ? "tune.measure=false" : "phase.fault_gate=false");
-      run_expect(&r, 0, method);
-      ck_assert_ptr_nonnull(strstr(r.out, "RIGHT"));
-      run_free(&r);
-      snprintf(out, sizeof out, "%s/out", folder);
-      run_remove(out);
-    }
-    char a[32], b[32];
-    snprintf(a, sizeof a, "threads%zu", w);
-    snprintf(b, sizeof b, "processes%zu", w);
-    ck_assert_uint_ge(run_same_files(folder, a, b), 5);
+  for (size_t l = 0; l < 2; l++) {
+    run_result r;
+    run_one(&r, folder, launches[l], methods[_i], worlds[_i], "0", launches[l], "tune.measure=false");
+    run_expect(&r, 0, methods[_i]);
+    ck_assert_ptr_nonnull(strstr(r.out, "RIGHT"));
+    run_free(&r);
+    snprintf(out, sizeof out, "%s/out", folder);
+    run_remove(out);
   }
+  ck_assert_uint_ge(run_same_files(folder, "threads", "processes"), 5);
   run_remove(folder);
 }
 END_TEST
@@ -139,8 +127,9 @@ START_TEST(test_same_steps) {
   char folder[64], out[80];
   run_make_folder(folder);
   for (size_t l = 0; l < 2; l++) {
-    const char **args = run_words("--launch %s --method %s -P %s --mask %s --phase 3 " SMALL, launches[l],
-                                  steps[_i].method, steps[_i].P, steps[_i].mask);
+    const char **args = run_words("--launch %s --method %s -P %s --mask %s --phase 3 " SMALL " --set %s",
+                                  launches[l], steps[_i].method, steps[_i].P, steps[_i].mask,
+                                  _i < 6 ? "phase.fault_gate=true" : "phase.fault_gate=false");
     size_t n = 0;
     while (args[n] != NULL) ++n;
     for (size_t i = 0; i < 4 && steps[_i].more[i] != NULL; ++i) {
@@ -216,22 +205,6 @@ START_TEST(test_same_features) {
     run_remove(out);
   }
   ck_assert_uint_ge(run_same_files(folder, "threads", "processes"), 4);
-  run_remove(folder);
-}
-END_TEST
-
-/* Positions of 2:4 halves reach the process that judges. */
-START_TEST(test_halves_by_row) {
-  char folder[64];
-  run_make_folder(folder);
-  const char **args =
-      run_words("--launch processes --method blockshock -P 2 --phase %s " SMALL " --mask magnitude",
-                _i == 0 ? "0" : "2");
-  run_result r;
-  run_bsrun(&r, folder, NULL, args);
-  run_expect(&r, 0, "magnitude");
-  ck_assert_ptr_nonnull(strstr(r.out, "RIGHT"));
-  run_free(&r);
   run_remove(folder);
 }
 END_TEST
@@ -360,7 +333,6 @@ int main(void) {
                              {test_same_gradients, 5},
                              {test_same_steps, TEST_COUNT(steps)},
                              {test_same_features, TEST_COUNT(features)},
-                             {test_halves_by_row, 2},
                              {test_auto, TEST_COUNT(choices)},
                              {test_auto_ends, TEST_COUNT(ends)},
                              {test_sweep, 2},
