@@ -42,10 +42,6 @@ int32_t bs_bound_sums(const bs_reference *reference, const bs_arithmetic *arithm
   128 /* features that share a scale; groups begin with each rank's share of the features */
 #define BS_WIRE_LEVELS 127.0 /* steps from zero to the largest value */
 
-/* wire.c: fill the two where the sums are made so; 0: no memory. The caller frees both. */
-int bs_wire_steps(const bs_reference *reference, const bs_arithmetic *arithmetic, double **out_variance,
-                  double **out_bound);
-
 /* Output `at` (token * features + feature) before the activation. */
 double bs_reference_sum(const bs_reference *reference, int64_t at);
 

@@ -2,7 +2,11 @@
  * arm_work.c - see arm_work.h. */
 #include "lab/measure/arm_work.h"
 
+#include <stdlib.h>
+
 #include "core/base/dtype.h"
+#include "lab/error.h"
+#include "lab/phase/loss.h"
 
 uint32_t bs_arm_work_flags(uint32_t work) {
   static const uint32_t flags[BS_ARM_WORKS_] = {0, BS_LAYER_BACKWARD, BS_LAYER_BACKWARD | BS_LAYER_SGD,
@@ -10,16 +14,17 @@ uint32_t bs_arm_work_flags(uint32_t work) {
   return work < BS_ARM_WORKS_ ? flags[work] : 0;
 }
 
-static int32_t read_constant(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                             void *out, int64_t out_stride, bs_error *err) {
-  const bs_source *source = ctx;
-  const int64_t count = cols ? cols->count : source->cols;
-  (void)row;
-  (void)err;
-  for (int64_t i = 0; i < nrows; ++i)
-    for (int64_t j = 0; j < count; ++j)
-      bs_store_f64(dtype, out, i * out_stride + j, 0x1p-4 * (double)(1 + (i + j) % 3));
-  return BS_OK;
+/* A gradient of Y whose numbers every dtype has. */
+static int32_t fill(bs_rank *rank, bs_tensor *dy, bs_error *err) {
+  const int64_t rows = dy->dims[0], cols = dy->dims[1];
+  char *values = malloc((size_t)(rows * cols) * BS_DTYPE_BYTES(dy->dtype) + 1);
+  if (values == NULL) return bs_no_memory(err, "%lld x %lld gradients", (long long)rows, (long long)cols);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j)
+      bs_store_f64(dy->dtype, values, i * cols + j, 0x1p-4 * (double)(1 + (i + j) % 3));
+  const int32_t rc = bs_loss_upload(rank, dy, values, err);
+  free(values);
+  return rc;
 }
 
 int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *s, const bs_tensor *x,
@@ -28,17 +33,11 @@ int32_t bs_arm_work_take(bs_rank *rank, bs_layer *layer, const bs_layer_spec *s,
   const bs_rank_api *api = bs_rank_get_api();
   bs_ownership own = {.struct_size = sizeof own};
   bs_tensor_desc d = {.struct_size = sizeof d, .dtype = s->y_dtype, .rank = 2};
-  bs_source constant = {.struct_size = sizeof constant,
-                        .dtype = s->y_dtype,
-                        .rows = y->dims[0],
-                        .cols = y->dims[1],
-                        .read = read_constant};
-  constant.ctx = &constant;
   d.dims[0] = y->dims[0];
   d.dims[1] = y->dims[1];
   int32_t rc = bs_layer_owns(layer, &own, err);
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &t->dy, err);
-  if (rc == BS_OK && d.dims[1] > 0) rc = api->tensor_read(rank, &constant, 0, NULL, &t->dy, err);
+  if (rc == BS_OK) rc = fill(rank, &t->dy, err);
   d.dtype = s->x_dtype;
   d.dims[1] = x->dims[1];
   if (rc == BS_OK) rc = api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &t->dx, err);

@@ -188,8 +188,7 @@ int32_t bs_predict_footprint(const bs_case *c, double *out, bs_error *err) {
   return BS_OK;
 }
 
-/* ---- against a measured time ------------------------------------------------------------------------------
- */
+/* ---- against a measured time --------------------------------------------------------------------- */
 
 static const double OFF = 1.15;
 

@@ -282,8 +282,7 @@ const char *bs_comparison_next(const bs_comparison *c, char *out, size_t size) {
   return out;
 }
 
-/* ---- a look at a series -----------------------------------------------------------------------------------
- */
+/* ---- a look at a series -------------------------------------------------------------------------- */
 
 static const double Z = 3.5;     /* modified z beyond which a sample is an outlier */
 static const double FAR = 6;     /* modified z that is worth a sentence: chance hardly gets there */

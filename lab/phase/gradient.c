@@ -32,11 +32,6 @@ typedef struct tensors {
   bs_device_loss loss;
 } tensors;
 
-double bs_loss_gradient(uint32_t loss, double y, double target, int64_t B, int64_t N) {
-  if (loss == BS_LOSS_SUM) return 1.0;
-  return 2.0 * (loss == BS_LOSS_MSE_TARGET ? y - target : y) / ((double)B * (double)N);
-}
-
 /* ---- the gradient of Y --------------------------------------------------------------------------- */
 
 /* A rank's features of a matrix [B,N] that is the same on all of them. */

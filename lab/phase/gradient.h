@@ -23,8 +23,6 @@ typedef struct bs_gradient_result {
   uint32_t wide; /* dtype of dw and db */
 } bs_gradient_result;
 
-/* d loss / d y of one output: the losses of loss.h, of B x N outputs. target is ignored but by mse_target. */
-double bs_loss_gradient(uint32_t loss, double y, double target, int64_t B, int64_t N);
 /* Builds a world, runs c.warmup + c.iterations times forward and backward, copies everything out. target:
  * [B,N], needed by mse_target alone. The caller frees the result. */
 int32_t bs_gradient_run(const bs_case *c, uint32_t loss, const bs_source *target,

@@ -9,7 +9,6 @@
 #include "core/plugin/registry.h"
 #include "core/world/world.h"
 #include "lab/error.h"
-#include "lab/phase/gradient.h"
 
 const char *bs_loss_name(uint32_t loss) {
   static const char *const names[] = {"sum", "mse_zero", "mse_target"};
@@ -47,6 +46,12 @@ int32_t bs_loss_value(uint32_t loss, const bs_case *c, const bs_case_result *res
   return rc;
 }
 
+/* d loss / d y of one output of B x N. */
+static double slope(uint32_t loss, double y, double target, int64_t B, int64_t N) {
+  if (loss == BS_LOSS_SUM) return 1.0;
+  return 2.0 * (loss == BS_LOSS_MSE_TARGET ? y - target : y) / ((double)B * (double)N);
+}
+
 int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *s, const bs_case_rank *mine,
                           const bs_source *target, void *values, double *out_sum, bs_error *err) {
   const int needs = loss == BS_LOSS_MSE_TARGET;
@@ -60,7 +65,7 @@ int32_t bs_loss_gradients(uint32_t loss, const bs_layer_spec *s, const bs_case_r
       const int64_t at = b * mine->y_cols + n;
       const double y = bs_load_f64(s->y_dtype, values, at), t = needs ? row[mine->y_begin + n] : 0.0;
       sum += loss == BS_LOSS_SUM ? y : (y - t) * (y - t);
-      bs_store_f64(s->y_dtype, values, at, bs_loss_gradient(loss, y, t, s->B, s->N));
+      bs_store_f64(s->y_dtype, values, at, slope(loss, y, t, s->B, s->N));
     }
   }
   free(row);
@@ -77,8 +82,7 @@ int32_t bs_loss_upload(bs_rank *rank, bs_tensor *to, void *values, bs_error *err
   return rc;
 }
 
-/* ---- by the backend's own op ------------------------------------------------------------------------------
- */
+/* ---- by the backend's own op --------------------------------------------------------------------- */
 
 enum { SUM = 0, SQUARES = 1 }; /* attrs[0] of loss_gradient */
 
@@ -154,8 +158,7 @@ void bs_device_loss_close(bs_device_loss *l, bs_rank *rank) {
   memset(l, 0, sizeof *l);
 }
 
-/* ---- the whole output -------------------------------------------------------------------------------------
- */
+/* ---- the whole output ---------------------------------------------------------------------------- */
 
 int32_t bs_whole_open(bs_whole *whole, const bs_case *c, bs_rank *rank, bs_error *err) {
   const bs_layer_spec *s = &c->spec;

@@ -112,8 +112,7 @@ int32_t bs_record_mixed(json_t *record, const bs_mixed_error *m, bs_error *err) 
       err);
 }
 
-/* ---- the device -------------------------------------------------------------------------------------------
- */
+/* ---- the device ---------------------------------------------------------------------------------- */
 
 /* Of the device's time: events and host agree within a tenth, or the device has waited for the host. */
 static const double LAUNCH_BOUND = 0.9;

@@ -135,8 +135,7 @@ void bs_train_result_free(bs_train_result *result) {
   memset(result, 0, sizeof *result);
 }
 
-/* ---- ranks that are processes -----------------------------------------------------------------------------
- */
+/* ---- ranks that are processes -------------------------------------------------------------------- */
 
 static int is_kept(const uint8_t *kept, uint64_t i) {
   return kept[i / 8] >> i % 8 & 1;
@@ -177,8 +176,7 @@ int32_t bs_train_collect(bs_world *world, bs_train_result *out, bs_error *err) {
   return bs_joint_gather(world, out->run.world_size, &mine, get_rank, out, err);
 }
 
-/* ---- what goes wrong on purpose ---------------------------------------------------------------------------
- */
+/* ---- what goes wrong on purpose ------------------------------------------------------------------ */
 
 int bs_train_of_slope(uint32_t fault) {
   return fault == BS_TRAIN_SLOPE_LOST || fault == BS_TRAIN_SLOPE_AT_Y;

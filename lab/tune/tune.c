@@ -344,8 +344,7 @@ void bs_tuner_drop(bs_tuner *tuner) {
   json_array_clear(tuner->pending);
 }
 
-/* ---- an entry in words ------------------------------------------------------------------------------------
- */
+/* ---- an entry in words --------------------------------------------------------------------------- */
 
 /* The later of the two looks: that one chose. */
 static void compared(const json_t *row, const char *standard, char *out, size_t size) {
