@@ -51,8 +51,11 @@ static int32_t open_arms(job *j, bs_error *err) {
   int32_t rc = bs_mask_parse("complement_1100_0011", NULL, NULL, &j->mask, err);
   if (rc == BS_OK) rc = bench_context("auto", &j->context, err);
   c.context = j->context;
-  for (uint32_t i = 0; rc == BS_OK && i < ARMS; ++i)
+  const uint32_t first = bs_arms_backwards((uint64_t)j->seed, 0) ? 1 : 0;
+  for (uint32_t k = 0; rc == BS_OK && k < ARMS; ++k) {
+    const uint32_t i = first ^ k;
     rc = bs_arm_open_work(&c, i == 0 ? "first" : "second", BS_ARM_FORWARD, i, &j->arms[i], err);
+  }
   return rc;
 }
 
@@ -64,7 +67,8 @@ static int32_t longer_batch(void *user, uint64_t lead, uint64_t n, bs_sample *ou
 }
 
 static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
-  return bs_arms_rebuild(((job *)user)->arms, ARMS, build % 2 == 0, err);
+  const job *j = user;
+  return bs_arms_rebuild(j->arms, ARMS, bs_arms_backwards((uint64_t)j->seed, build), err);
 }
 
 static int32_t measure(job *j, bs_sampling **out, bs_error *err) {
@@ -99,7 +103,7 @@ int main(int argc, char **argv) {
            .b = 64,
            .ranks = 1,
            .threads = 1,
-           .pairs = 60,
+           .pairs = 300,
            .seed = 1,
            .dtype = BS_F32,
            .method = "dense",

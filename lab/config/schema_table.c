@@ -30,7 +30,7 @@ static const bs_key keys[] = {
      "how timer regions see the device"},
     {"phase.pairs_min", BS_KEY_INT, ACTIVE, "20", "5..100000",
      "phase 1: fewest pairs of method and dense samples"},
-    {"phase.pairs_max", BS_KEY_INT, ACTIVE, "60", "5..100000", "phase 1: most pairs"},
+    {"phase.pairs_max", BS_KEY_INT, ACTIVE, "300", "5..100000", "phase 1: most pairs"},
     {"phase.pairs_seconds", BS_KEY_FLOAT, ACTIVE, "4", "0.01..86400",
      "phase 1: time after which no new pair is started"},
     {"phase.dense_arm", BS_KEY_BOOL, ACTIVE, "true", NULL, "phase 1: time the dense layer beside the method"},

@@ -3,6 +3,7 @@
  * two barriers. */
 #include "lab/measure/arm.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
+#include "core/base/rng.h"
 #include "core/plugin/registry.h"
 #include "lab/error.h"
 #include "lab/measure/flush.h"
@@ -40,6 +43,7 @@ typedef struct rank_building {
 
 /* A rank's layer and what it works on. */
 typedef struct built {
+  void *spacer;
   bs_layer *layer;
   bs_tensor x, y;
 } built;
@@ -48,6 +52,7 @@ struct bs_arm {
   bs_case c;
   char name[32];
   uint32_t number;
+  void *spacer;
   bs_world *world;
   uint32_t here; /* its ranks in this process */
   int joint;     /* the others are processes: rank 0 tells them each command */
@@ -98,7 +103,13 @@ static void rank_failed(bs_arm *arm) {
   pthread_mutex_unlock(&arm->lock);
 }
 
-enum { NUMBERS = 2 }; /* doubles in a rank_told or a rank_building */
+enum {
+  NUMBERS = 2, /* doubles in a rank_told or a rank_building */
+  CACHE_LINE = 64,
+  SPACER_LINES = 1500, /* less than what malloc maps apart */
+  SPACER_STREAM = 12,
+  ORDER_STREAM = 13
+};
 
 /* What each rank tells, to all: they are threads of this process, or other processes. */
 static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
@@ -194,11 +205,23 @@ static void drop(bs_arm *arm, bs_rank *rank, uint32_t index, built *b) {
   if (b->y.data) api->tensor_free(rank, &b->y);
   if (b->x.data) api->tensor_free(rank, &b->x);
   bs_layer_free(b->layer);
+  free(b->spacer);
   *b = (built){0};
+}
+
+/* Memory of a random length, held while what is allocated behind it stands. A thread gets the same addresses
+ * again for the same sizes; behind a spacer each world and build has other ones, so that none is an arm's. */
+static void *draw_spacer(void) {
+  struct timespec now;
+  uint32_t draw = 0;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  bs_rng_bits((uint64_t)now.tv_nsec, SPACER_STREAM, 0, 1, &draw);
+  return malloc((size_t)CACHE_LINE * (1 + draw % SPACER_LINES));
 }
 
 static int32_t build(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, bs_error *err) {
   const bs_case *c = &arm->c;
+  b->spacer = draw_spacer();
   bs_region_stats before = {.struct_size = sizeof before}, pack = before;
   int64_t first = 0, rows = 0, cols = 0;
   int32_t rc = bs_rank_region_stats(rank, BS_REGION_PACK, &before, err);
@@ -303,6 +326,7 @@ int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint
   arm->c = *c;
   arm->number = number;
   snprintf(arm->name, sizeof arm->name, "%s", name);
+  arm->spacer = draw_spacer();
   pthread_mutex_init(&arm->lock, NULL);
   pthread_cond_init(&arm->changed, NULL);
   arm->c.spec.flags |= bs_arm_work_flags(work);
@@ -369,9 +393,18 @@ int32_t bs_arm_batch_cold(void *arm, uint64_t lead, uint64_t n, bs_sample *out, 
   return batch(arm, COMMAND_COLD, 0, n, out, err);
 }
 
+int bs_arms_backwards(uint64_t seed, uint32_t build) {
+  uint32_t draw = 0;
+  bs_rng_bits(seed, ORDER_STREAM, 0, 1, &draw);
+  return (int)((draw + build) & 1);
+}
+
 int32_t bs_arms_rebuild(bs_arm *const *arms, uint32_t n, int backwards, bs_error *err) {
   int32_t rc = BS_OK;
   for (uint32_t i = 0; rc == BS_OK && i < n; ++i) rc = run_command(arms[i], COMMAND_DROP, 0, 0, err);
+#ifdef __GLIBC__
+  malloc_trim(0); /* the pages too are dealt out anew */
+#endif
   for (uint32_t i = 0; rc == BS_OK && i < n; ++i)
     rc = run_command(arms[backwards ? n - 1 - i : i], COMMAND_BUILD, 0, 0, err);
   return rc;
@@ -433,6 +466,7 @@ int32_t bs_arm_close(bs_arm *arm, bs_case_result *out, bs_error *err) {
   bs_world_destroy(arm->world);
   pthread_cond_destroy(&arm->changed);
   pthread_mutex_destroy(&arm->lock);
+  free(arm->spacer);
   free(arm->tensors);
   free(arm->told);
   free(arm->counted);

@@ -218,8 +218,7 @@ static int32_t build_anew(run *r, bs_error *err) {
   if (r->host == NULL || r->host->rebuild == NULL || r->built_last) return BS_OK;
   const double from = bs_sampler_now(r->host);
   int32_t rc = r->host->rebuild(r->host->user, s->builds, err);
-  for (uint32_t i = 0; rc == BS_OK && i < s->n_arms; ++i)
-    rc = bs_sampler_warm_again(&r->arm[i], &s->arm[i].warm, err);
+  if (rc == BS_OK) rc = bs_sampler_warm_again(r->arm, s, s->builds % 2 == 1, err);
   if (rc == BS_OK) rc = steady(r, err);
   if (rc != BS_OK) return rc;
   const double took = bs_sampler_now(r->host) - from;

@@ -7,8 +7,9 @@
 /* One sample; an error when it is no time at all. */
 int32_t bs_sampler_batch(const bs_sampler_arm *arm, uint64_t lead, uint64_t calls, bs_sample *out,
                          bs_error *err);
-/* An arm that was built anew: a few samples that are not kept. */
-int32_t bs_sampler_warm_again(const bs_sampler_arm *arm, const bs_warm *warm, bs_error *err);
+/* Arms that were built anew: a few samples of each that are not kept, the arms in turn (`backwards` from the
+ * last to the first), so that none is warmer than the others in the first pair. */
+int32_t bs_sampler_warm_again(const bs_sampler_arm *arms, const bs_sampling *s, int backwards, bs_error *err);
 /* Lengthens the leads of all arms until what ran before a sample no longer tells in it; *out_seconds is how
  * long a lead lasts. */
 int32_t bs_sampler_find_lead(const bs_sampler_options *options, const bs_sampler_arm *arms, bs_sampling *s,

@@ -76,10 +76,19 @@ int32_t bs_sampler_warm(const bs_sampler_options *o, const bs_sampler_host *host
   return rc;
 }
 
-int32_t bs_sampler_warm_again(const bs_sampler_arm *arm, const bs_warm *w, bs_error *err) {
+int32_t bs_sampler_warm_again(const bs_sampler_arm *arms, const bs_sampling *s, int backwards,
+                              bs_error *err) {
   bs_sample sample;
-  int32_t rc = bs_sampler_batch(arm, 0, 1, &sample, err);
-  for (int i = 0; rc == BS_OK && w->lead > 0 && i < BLOCK; ++i)
-    rc = bs_sampler_batch(arm, w->lead, w->calls, &sample, err);
+  int32_t rc = BS_OK;
+  for (int round = 0; round <= BLOCK; ++round) {
+    for (uint32_t k = 0; rc == BS_OK && k < s->n_arms; ++k) {
+      const uint32_t i = backwards ? s->n_arms - 1 - k : k;
+      const bs_warm *w = &s->arm[i].warm;
+      if (round == 0)
+        rc = bs_sampler_batch(&arms[i], 0, 1, &sample, err);
+      else if (w->lead > 0)
+        rc = bs_sampler_batch(&arms[i], w->lead, w->calls, &sample, err);
+    }
+  }
   return rc;
 }

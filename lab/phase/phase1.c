@@ -83,9 +83,12 @@ static int32_t keep_weights(phase1 *p, bs_error *err) {
 static int32_t open_arms(phase1 *p, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
   const uint32_t n = bs_arms_of(p->context, p->e, &p->subject, arms);
+  const int backwards = p->e->peers == NULL && bs_arms_backwards(p->e->seed, 0);
   int32_t rc = keep_weights(p, err);
-  for (uint32_t i = 0; rc == BS_OK && i < n; ++i) {
-    arm_state *a = &p->arm[p->arms++];
+  p->arms = n;
+  for (uint32_t k = 0; rc == BS_OK && k < n; ++k) {
+    const uint32_t i = backwards ? n - 1 - k : k;
+    arm_state *a = &p->arm[i];
     bs_sample first = {0};
     char what[48];
     a->c = arms[i].c;
@@ -93,7 +96,7 @@ static int32_t open_arms(phase1 *p, bs_error *err) {
     bs_watch_source(&p->watch, &a->w_view, p->w.read != NULL ? &p->w : a->c.w, 0, &a->w);
     a->c.w = &a->w;
     snprintf(what, sizeof what, "build %s", a->name);
-    tell(p, what, i + 1, n);
+    tell(p, what, k + 1, n);
     rc = bs_arm_open(&a->c, a->name, &a->arm, err);
     if (rc != BS_OK) break;
     a->build = bs_arm_build(a->arm);
@@ -119,7 +122,7 @@ static int32_t rebuild(void *user, uint32_t build, bs_error *err) {
   const phase1 *p = user;
   bs_arm *arms[ARMS];
   for (uint32_t i = 0; i < p->arms; ++i) arms[i] = p->arm[i].arm;
-  return bs_arms_rebuild(arms, p->arms, build % 2 == 0, err);
+  return bs_arms_rebuild(arms, p->arms, bs_arms_backwards(p->e->seed, build), err);
 }
 
 static int32_t sample(phase1 *p, uint32_t phase, bs_sampling **out, bs_error *err) {
