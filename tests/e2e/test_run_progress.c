@@ -82,9 +82,9 @@ START_TEST(each_step) {
       "\r\033[Kphase0_correctness: T5 forward 1/1",
       "\r\033[Kphase0_correctness: T5 reference 0/24",
       "\r\033[Kphase0_correctness: T6 fault 1/",
-      "\r\033[Kphase1_forward: build method 1/3",
+      "\r\033[Kphase1_forward: build dense, all cores 1/3", /* the order is the seed's */
       "\r\033[Kphase1_forward: build dense, one rank's cores 2/3",
-      "\r\033[Kphase1_forward: build dense, all cores 3/3",
+      "\r\033[Kphase1_forward: build method 3/3",
       "\r\033[Kphase1_forward: warm-up ",
       "\r\033[Kphase1_forward: pairs ",
       "\r\033[Kphase1_forward: machine constants\r",
