@@ -17,7 +17,7 @@ enum {
   ORDER_STREAM = 11,
   ENOUGH_SEEN = 8,
   MIN_BUILDS = 3,
-  GROUPS_TO_STOP = 8,
+  GROUPS_TO_STOP = 20, /* after less, an interval is often narrow by chance alone */
   MAX_ROWS = 2 * BS_SAMPLER_ARMS
 };
 static const double SHORTEST_BATCH = 1e-3;

@@ -13,6 +13,7 @@ enum {
   MIN_PAIRS = 5,
   MIN_GROUPS = 3,
   MOST_SINGLE = 24,
+  MOST_PARTS = 10,
   USUAL_GROUPS = 15,
   USUAL_PAIRS = 20,
   MOST_PAIRS = 20000
@@ -119,15 +120,26 @@ static void summarise(double *v, uint32_t n, double error2, bs_comparison *out) 
   out->low = exp(mean - half);
   out->high = exp(mean + half);
   out->freedom = left > 1 ? left - 1 : 1;
-  out->one_side = mean > 0 ? v[0] > 0 : v[n - 1] <= 0;
   out->by_build = out->error * sqrt((double)n) > BY_BUILD * sqrt(error2 / n);
+}
+
+/* Whether all builds lie on the side of 1 that `ratio` lies on. One of many crosses it by the noise of its
+ * few pairs: of more than MOST_PARTS the mean of each part of them counts, in the order of time. */
+static int on_one_side(const double *observed, uint32_t n, double ratio) {
+  const uint32_t parts = n < MOST_PARTS ? n : MOST_PARTS;
+  for (uint32_t p = 0; p < parts; ++p) {
+    double sum = 0.0;
+    for (uint32_t g = p * n / parts; g < (p + 1) * n / parts; ++g) sum += observed[g];
+    if (ratio > 1 ? sum <= 0 : sum > 0) return 0;
+  }
+  return 1;
 }
 
 /* Observations of single pairs need not lie on one side of 1: only what is fixed for a build would hide
  * there. */
 static int compare(const double *subject, const double *other, const size_t *start, uint32_t groups,
                    int one_side, double margin, bs_comparison *out) {
-  double observed[BS_GROUPS_MAX], error2 = 0.0;
+  double observed[BS_GROUPS_MAX], sorted[BS_GROUPS_MAX], error2 = 0.0;
   memset(out, 0, sizeof *out);
   out->pairs = start[groups] - start[0];
   out->groups = groups;
@@ -138,8 +150,9 @@ static int compare(const double *subject, const double *other, const size_t *sta
     if (isnan(observed[g])) return 0;
     error2 += own;
   }
-  summarise(observed, groups, error2, out);
-  out->one_side |= !one_side;
+  memcpy(sorted, observed, groups * sizeof *sorted);
+  summarise(sorted, groups, error2, out);
+  out->one_side = !one_side || on_one_side(observed, groups, out->ratio);
   bs_comparison *const table[] = {out};
   bs_comparisons_decide(table, 1);
   return 1;
