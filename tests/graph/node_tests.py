@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes ONNX's own node tests as files for tests/graph/run_nodes.c, and runs ONNX Runtime on the same files.
+
+  node_tests.py write DIR [--ops Add,MatMul | --all]   needs the Python package onnx >= 1.23
+  node_tests.py ort DIR                                needs onnxruntime; writes DIR/ort.txt
+
+DIR gets a folder a case (model.onnx, input_I.pb, output_I.pb: TensorProto files) and cases.txt, a line a case:
+name, operator, core or other, rtol, atol, number of inputs, number of outputs. A case is "core" when all its
+inputs and outputs are tensors of f32, i64, i32, i8, u8 or bool. An expanded case (the function body of the
+operator, inlined) counts for the operator that it expands. DIR must lie outside of the tree: generated files are
+not tracked. The package onnx has no such files since 1.23: it builds the cases in memory.
+"""
+import argparse
+import pathlib
+import sys
+import warnings
+
+# The operators of transformer exports that the graph runtime claims (docs/models.md).
+OPS = """MatMul Gemm Add Sub Mul Div Pow Sqrt Reciprocal Neg Abs Exp Log Erf Tanh Sigmoid Relu Gelu Swish SwiGLU Softmax LogSoftmax
+LayerNormalization RMSNormalization GroupNormalization Attention RotaryEmbedding LinearAttention FlexAttention TensorScatter Gather
+GatherElements GatherND ScatterND ScatterElements Reshape Transpose Squeeze Unsqueeze Flatten Expand Tile Slice Split Concat Pad Shape
+Size Range Constant ConstantOfShape Identity Cast CastLike Where Equal Less LessOrEqual Greater GreaterOrEqual And Or Not Min Max Clip
+ReduceSum ReduceMean ReduceMax ReduceMin ReduceSumSquare ReduceL2 CumSum Trilu Einsum TopK ArgMax OneHot Cos Sin Mod IsNaN
+QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul Mean Softplus HardSwish Mish Dropout If Loop Scan Conv
+NonZero""".split()
+# TensorProto's numbers of f32, u8, i8, i32, i64, bool.
+CORE = {1, 2, 3, 6, 7, 9}
+
+
+def kinds(model):
+    """The element types of a model's ports; of one that is no tensor, the name of its kind."""
+    out = set()
+    for port in list(model.graph.input) + list(model.graph.output):
+        kind = port.type.WhichOneof("value")
+        out.add(port.type.tensor_type.elem_type if kind == "tensor_type" else kind)
+    return out
+
+
+def write_case(folder, case):
+    """Writes one case; returns its line of cases.txt, or None when the files cannot say it."""
+    from onnx import numpy_helper
+
+    inputs, outputs = case.data_sets[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.onnx").write_bytes(case.model.SerializeToString())
+    for prefix, ports, arrays in (("input", case.model.graph.input, inputs), ("output", case.model.graph.output, outputs)):
+        for i, (port, array) in enumerate(zip(ports, arrays)):
+            if port.type.WhichOneof("value") == "tensor_type" and not isinstance(array, (list, tuple, dict)) and array is not None:
+                tensor = numpy_helper.from_array(array, port.name) if not hasattr(array, "SerializeToString") else array
+                (folder / f"{prefix}_{i}.pb").write_bytes(tensor.SerializeToString())
+    return len(inputs), len(outputs)
+
+
+def write(args):
+    from onnx.backend.test.loader import load_model_tests
+
+    wanted = None if args.all else set(args.ops.split(",") if args.ops else OPS)
+    lines = []
+    for case in load_model_tests(kind="node"):
+        base, expanded = case.name, "_expanded" in case.name
+        op = case.model.graph.node[0].op_type
+        if expanded and not args.all:
+            continue
+        if wanted is not None and op not in wanted:
+            continue
+        core = "core" if kinds(case.model) <= CORE else "other"
+        n_in, n_out = write_case(args.dir / base, case)
+        lines.append(f"{base} {op} {core} {case.rtol:g} {case.atol:g} {n_in} {n_out}")
+    lines.sort(key=lambda line: line.split()[0])
+    (args.dir / "cases.txt").write_text("\n".join(lines) + "\n")
+    core = sum(line.split()[2] == "core" for line in lines)
+    print(f"wrote {len(lines)} cases, {core} of them in core dtypes, to {args.dir}")
+    return 0 if lines else 1
+
+
+def ort_passes(folder, n_in, n_out, rtol, atol):
+    """Whether ONNX Runtime gives the expected outputs of one case."""
+    import numpy
+    import onnx
+    import onnxruntime
+    from onnx import numpy_helper
+
+    def tensors(prefix, n):
+        return [numpy_helper.to_array(onnx.load_tensor(folder / f"{prefix}_{i}.pb")) for i in range(n)]
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    results = session.run(None, dict(zip([port.name for port in session.get_inputs()], tensors("input", n_in))))
+    for result, expected in zip(results, tensors("output", n_out)):
+        if result.dtype != expected.dtype or result.shape != expected.shape:
+            return False
+        numpy.testing.assert_allclose(result, expected, rtol=rtol, atol=atol)
+    return len(results) == n_out
+
+
+def ort(args):
+    passed = []
+    for line in (args.dir / "cases.txt").read_text().splitlines():
+        name, _, core, rtol, atol, n_in, n_out = line.split()
+        try:
+            if ort_passes(args.dir / name, int(n_in), int(n_out), float(rtol), float(atol)):
+                passed.append((name, core))
+        except Exception:  # noqa: BLE001 - each of the many ways in which a case can be refused counts as not passed
+            pass
+    (args.dir / "ort.txt").write_text("".join(f"{name} {core}\n" for name, core in passed))
+    print(f"ONNX Runtime passes {len(passed)} cases, {sum(core == 'core' for _, core in passed)} of them in core dtypes")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("write")
+    one.add_argument("dir", type=pathlib.Path)
+    one.add_argument("--ops", help="operators, by commas (default: those that the runtime claims)")
+    one.add_argument("--all", action="store_true", help="every operator, and the expanded cases")
+    two = commands.add_parser("ort")
+    two.add_argument("dir", type=pathlib.Path)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    return {"write": write, "ort": ort}[args.command](args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
