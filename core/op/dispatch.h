@@ -42,5 +42,11 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
                             bs_error *err);
 int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                         bs_error *err);
+/* The two halves of run, for an executor that calls the same plan with the same args again and again: are the
+ * args as run wants them, and what does a run with them cost; and the run itself, of args that have passed
+ * (data may be others, aligned and as large), which compares and counts nothing. */
+int32_t bs_dispatch_check_args(const bs_plan *plan, bs_tensor *const *args, uint32_t nargs,
+                               uint64_t *out_flops, uint64_t *out_bytes, bs_error *err);
+int32_t bs_dispatch_run_unchecked(bs_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err);
 void bs_dispatch_release(bs_plan *plan);
 #endif

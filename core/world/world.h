@@ -57,7 +57,7 @@ struct bs_rank {
   bs_coll_line *line; /* NULL: nothing was started yet, or the rank has no thread for it */
   bs_stream *side;    /* coll_side.c: of started collectives on the device; NULL: none was */
   uint32_t unwaited;  /* collectives started and not waited for */
-  uint32_t capturing; /* graph.c keeps what the device is given: no clocks, no meetings */
+  uint32_t capturing; /* capture.c keeps what the device is given: no clocks, no meetings */
   bs_exec exec;
   bs_op_host ops;
   uint64_t counters[BS_COUNT_COUNT_];
@@ -162,12 +162,12 @@ typedef struct bs_work {
 } bs_work;
 int32_t bs_work_run(const bs_work *work, bs_error *err); /* by the method */
 
-/* graph.c: passes of a layer as graphs of the device. */
-typedef struct bs_layer_graph_state bs_layer_graph_state;
-bs_layer_graph_state *bs_graph_new(bs_rank *rank); /* NULL: no memory */
-int32_t bs_graph_run(bs_layer_graph_state *graph, const bs_work *work, bs_error *err);
-const char *bs_graph_told(const bs_layer_graph_state *graph, uint32_t pass);
-void bs_graph_free(bs_layer_graph_state *graph);
+/* capture.c: passes of a layer as graphs of the device. */
+typedef struct bs_layer_capture_state bs_layer_capture_state;
+bs_layer_capture_state *bs_capture_new(bs_rank *rank); /* NULL: no memory */
+int32_t bs_capture_run(bs_layer_capture_state *graph, const bs_work *work, bs_error *err);
+const char *bs_capture_told(const bs_layer_capture_state *graph, uint32_t pass);
+void bs_capture_free(bs_layer_capture_state *graph);
 
 /* launch.c */
 int32_t bs_launch_run(bs_world *world, bs_error *err);

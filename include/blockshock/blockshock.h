@@ -378,7 +378,7 @@ BS_API int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *st
 /* Which rows and columns of W the rank holds; the arrays live as long as the layer. */
 BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
 BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
-/* Whether a pass (enum bs_pass) of a layer with BS_LAYER_GRAPH is a graph of the device: "captured", or the
+/* Whether a pass (enum bs_pass) of a layer with BS_LAYER_CAPTURE is a graph of the device: "captured", or the
  * reason why not. NULL: the layer was built without the flag, or there is no such pass. The text lives until
  * the next call of this layer.
  * The first pass with given tensors (and numbers of a step) runs normally. The second one is captured as a
@@ -387,7 +387,7 @@ BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *ou
  * steps, because they differ in t; a pass that is given a stream. A forward of another shape frees the
  * layer's graphs. */
 enum bs_pass { BS_PASS_FORWARD, BS_PASS_BACKWARD, BS_PASS_STEP, BS_PASS_COUNT_ };
-BS_API const char *bs_layer_graph(const bs_layer *layer, uint32_t pass);
+BS_API const char *bs_layer_capture(const bs_layer *layer, uint32_t pass);
 BS_API void bs_layer_free(bs_layer *layer);
 /* What one forward of one rank would do; builds nothing. */
 BS_API int32_t bs_method_propose(bs_context *context, const char *method, const bs_layer_spec *spec,
