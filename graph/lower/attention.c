@@ -99,18 +99,18 @@ static uint32_t both_masks(build *b, uint32_t seen, uint32_t mask) {
 /* How the op's own causality and windows can say what is asked; -1: a mask must. */
 static int own_causality(const build *b, const request *r) {
   const int windows = r->left >= 0 || r->right >= 0;
-  if (!r->causal && !windows) return LOWER_CAUSAL_NONE;
+  if (!r->causal && !windows) return BS_CAUSAL_NONE;
   const int64_t queries = build_dim(b, r->q, 2), keys = build_dim(b, r->k, 2);
-  if (r->length != GNONE) return r->causal ? LOWER_CAUSAL_LOWER_RIGHT : -1;
-  if (r->past == 0) return r->causal ? LOWER_CAUSAL_UPPER_LEFT : LOWER_CAUSAL_NONE;
-  return r->causal && keys - queries == r->past ? LOWER_CAUSAL_LOWER_RIGHT : -1;
+  if (r->length != GNONE) return r->causal ? BS_CAUSAL_LOWER_RIGHT : -1;
+  if (r->past == 0) return r->causal ? BS_CAUSAL_UPPER_LEFT : BS_CAUSAL_NONE;
+  return r->causal && keys - queries == r->past ? BS_CAUSAL_LOWER_RIGHT : -1;
 }
 
 static uint32_t fused(build *b, const request *r) {
   uint32_t y = GNONE;
   const int causality = own_causality(b, r);
-  lower_attention_args args = {r->q, r->k, r->v, r->mask, GNONE, r->scale, r->softcap, LOWER_CAUSAL_NONE,
-                               -1,   -1,   0};
+  lower_attention_args args = {r->q,       r->k,           r->v, r->mask, GNONE, r->scale,
+                               r->softcap, BS_CAUSAL_NONE, -1,   -1,      0};
   if (r->length != GNONE) args.kv_len = build_cast(b, r->length, BS_I32);
   if (causality < 0) {
     args.mask = both_masks(b, position_mask(b, r), args.mask);
@@ -171,16 +171,16 @@ static uint32_t mask_scores(build *b, uint32_t scores, uint32_t mask) {
 /* Softmax over the keys; a query whose mask lets it see no key gets zeros. */
 static uint32_t weights_of(build *b, const request *r, uint32_t scores, uint32_t mask) {
   const uint32_t dtype = build_dtype(b, scores), wide = r->precision != 0 ? r->precision : dtype;
-  uint32_t p = build_normalize(b, LOWER_SOFTMAX, 0, build_cast(b, scores, wide), GNONE, GNONE);
+  uint32_t p = build_normalize(b, BS_NORMALIZE_SOFTMAX, 0, build_cast(b, scores, wide), GNONE, GNONE);
   p = build_cast(b, p, dtype);
   if (mask == GNONE || b->rc != BS_OK) return p;
   const uint32_t last = 1u << (build_rank(b, mask) - 1);
   lower_map m;
   uint32_t most;
   if (build_dtype(b, mask) == BS_BOOL) {
-    most = build_cast(b, build_reduce(b, LOWER_MAX, build_cast(b, mask, BS_U8), last, 1), BS_BOOL);
+    most = build_cast(b, build_reduce(b, BS_FOLD_MAX, build_cast(b, mask, BS_U8), last, 1), BS_BOOL);
   } else {
-    const uint32_t largest = build_reduce(b, LOWER_MAX, mask, last, 1);
+    const uint32_t largest = build_reduce(b, BS_FOLD_MAX, mask, last, 1);
     if (b->rc != BS_OK) return GNONE;
     lower_map_begin(&m, b->c, lower_compute(build_dtype(b, mask)));
     const uint8_t none = lower_map_const(&m, -INFINITY);
@@ -313,7 +313,7 @@ static int32_t flex_attention(lower_ctx *c, const gmodel_node *node, bs_error *e
   }
   const uint32_t scores = modified(&b, "score_mod", build_cast(&b, scores_of(&b, &r), wide));
   const uint32_t weights =
-      modified(&b, "prob_mod", build_normalize(&b, LOWER_SOFTMAX, 0, scores, GNONE, GNONE));
+      modified(&b, "prob_mod", build_normalize(&b, BS_NORMALIZE_SOFTMAX, 0, scores, GNONE, GNONE));
   build_out(&b, 0, values_by(&b, &r, build_cast(&b, weights, dtype)));
   return b.rc;
 }

@@ -347,7 +347,7 @@ uint32_t build_contract(build *b, uint32_t x, uint32_t y, uint32_t bias, double 
 
 uint32_t build_take(build *b, uint32_t data, uint32_t index, uint32_t axis) {
   uint32_t out = GNONE;
-  if (!stopped(b)) b->rc = lower_take(b->c, LOWER_AXIS, data, index, axis, 0, &out, b->err);
+  if (!stopped(b)) b->rc = lower_take(b->c, BS_INDEX_ROWS, data, index, axis, 0, &out, b->err);
   return stopped(b) ? GNONE : out;
 }
 

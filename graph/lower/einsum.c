@@ -82,7 +82,7 @@ static void sum_unneeded(build *b, term *t, const term *other, const char *later
       axes |= 1u << i;
   }
   if (axes == 0 || b->rc != BS_OK) return;
-  const uint32_t sum = build_reduce(b, LOWER_SUM, t->value, axes, 1);
+  const uint32_t sum = build_reduce(b, BS_FOLD_SUM, t->value, axes, 1);
   for (uint32_t i = 0; i < t->n; ++i) {
     if (axes >> i & 1) continue;
     t->letters[shape.rank] = t->letters[i];

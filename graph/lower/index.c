@@ -30,7 +30,7 @@ static int32_t gather_elements(lower_ctx *c, const gmodel_node *node, bs_error *
   build_check(&b, from.rank == to.rank, "data and indices differ in rank");
   for (uint32_t i = 0; i < from.rank; ++i)
     build_check(&b, i == axis || to.dims[i] <= from.dims[i], "indices reach beyond data");
-  if (b.rc == BS_OK) b.rc = lower_take(c, LOWER_ELEMENTS, data, index, axis, 0, &y, err);
+  if (b.rc == BS_OK) b.rc = lower_take(c, BS_INDEX_ELEMENTS, data, index, axis, 0, &y, err);
   build_out(&b, 0, y);
   return b.rc;
 }
@@ -53,7 +53,7 @@ static int32_t gather_nd(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   for (int64_t i = 0; i < batch; ++i) build_check(&b, from.dims[i] == to.dims[i], "the batch dims differ");
   if (b.rc == BS_OK && (int64_t)to.rank - 1 + from.rank - batch - coordinates > BS_MAX_DIMS)
     build_refuse(&b, 0, "its output has more than 6 dims");
-  if (b.rc == BS_OK) b.rc = lower_take(c, LOWER_ND, data, index, 0, (uint32_t)batch, &y, err);
+  if (b.rc == BS_OK) b.rc = lower_take(c, BS_INDEX_TUPLES, data, index, 0, (uint32_t)batch, &y, err);
   build_out(&b, 0, y);
   return b.rc;
 }
@@ -62,7 +62,7 @@ static uint32_t reduction_of(build *b) {
   static const char *const names[] = {"none", "add", "mul", "max", "min"};
   const char *name = lower_text(b->node, "reduction", "none");
   for (uint32_t i = 0; i < 5; ++i) {
-    if (strcmp(name, names[i]) == 0) return LOWER_PUT_NONE + i;
+    if (strcmp(name, names[i]) == 0) return BS_PUT_SET + i;
   }
   build_check(b, 0, "reduction is none of none, add, mul, max, min");
   return 0;
@@ -81,7 +81,7 @@ static int32_t scatter_elements(lower_ctx *c, const gmodel_node *node, bs_error 
               "data and updates have different dtypes");
   for (uint32_t i = 0; i < from.rank; ++i)
     build_check(&b, i == axis || to.dims[i] <= from.dims[i], "indices reach beyond data");
-  if (b.rc == BS_OK) b.rc = lower_put(c, LOWER_ELEMENTS, reduction, base, index, updates, axis, &y, err);
+  if (b.rc == BS_OK) b.rc = lower_put(c, BS_INDEX_ELEMENTS, reduction, base, index, updates, axis, &y, err);
   build_out(&b, 0, y);
   return b.rc;
 }
@@ -108,7 +108,7 @@ static int32_t scatter_nd(lower_ctx *c, const gmodel_node *node, bs_error *err) 
     const int64_t dim = i + 1 < to.rank ? to.dims[i] : from.dims[(uint32_t)coordinates + i + 1 - to.rank];
     build_check(&b, with.dims[i] == dim, "updates has another shape than indices and data ask for");
   }
-  if (b.rc == BS_OK) b.rc = lower_put(c, LOWER_ND, reduction, base, index, updates, 0, &y, err);
+  if (b.rc == BS_OK) b.rc = lower_put(c, BS_INDEX_TUPLES, reduction, base, index, updates, 0, &y, err);
   build_out(&b, 0, y);
   return b.rc;
 }
@@ -145,7 +145,7 @@ static int32_t tensor_scatter(lower_ctx *c, const gmodel_node *node, bs_error *e
       lower_map_step(&m, BS_EXPR_ADD, lower_map_in(&m, wide), lower_map_step(&m, BS_EXPR_INDEX, 1, 0, 0), 0);
   if (circular) place = lower_map_step(&m, BS_EXPR_FMOD, place, lower_map_const_int(&m, from.dims[axis]), 0);
   const uint32_t index = build_map(&b, &m, place, BS_I64);
-  if (b.rc == BS_OK) b.rc = lower_put(c, LOWER_AXIS, LOWER_PUT_NONE, cache, index, update, axis, &y, err);
+  if (b.rc == BS_OK) b.rc = lower_put(c, BS_INDEX_ROWS, BS_PUT_SET, cache, index, update, axis, &y, err);
   build_out(&b, 0, y);
   return b.rc;
 }

@@ -7,7 +7,7 @@
 static int32_t softmax(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t x = build_in(&b, 0), rank = build_rank(&b, x);
-  const uint32_t kind = node->op[0] == 'L' ? LOWER_LOG_SOFTMAX : LOWER_SOFTMAX;
+  const uint32_t kind = node->op[0] == 'L' ? BS_NORMALIZE_LOG_SOFTMAX : BS_NORMALIZE_SOFTMAX;
   build_check(&b, build_is_float(build_dtype(&b, x)), "the operator takes floats");
   build_check(&b, rank > 0, "the rank is 0");
   const uint32_t axis = build_axis(&b, lower_int(node, "axis", -1), rank);
@@ -51,9 +51,9 @@ static void mean_and_deviation(build *b, uint32_t x, uint32_t axis, double eps) 
   }
   build_check(b, n > 0, "the rows are empty");
   if (b->rc != BS_OK) return;
-  const uint32_t mean = build_reduce(b, LOWER_SUM, f, axes, 1.0 / (double)n);
+  const uint32_t mean = build_reduce(b, BS_FOLD_SUM, f, axes, 1.0 / (double)n);
   const uint32_t away = build_binary(b, BS_EXPR_SUB, f, mean, dtype);
-  const uint32_t variance = build_reduce(b, LOWER_SUMSQ, away, axes, 1.0 / (double)n);
+  const uint32_t variance = build_reduce(b, BS_FOLD_SUMSQ, away, axes, 1.0 / (double)n);
   if (b->rc != BS_OK) return;
   lower_map_begin(&m, b->c, dtype);
   const uint8_t v = lower_map_step(&m, BS_EXPR_ADD, lower_map_in(&m, variance), lower_map_const(&m, eps), 0);
@@ -79,7 +79,8 @@ static int32_t row_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   uint32_t gamma = as_row(&b, scale, &shape, axis), beta = as_row(&b, bias, &shape, axis);
   const int apart = gamma == GNONE || (bias != GNONE && beta == GNONE);
   if (apart) gamma = beta = GNONE;
-  uint32_t y = build_normalize(&b, layer ? LOWER_LAYER : LOWER_RMS, eps, as_rows(&b, x, axis), gamma, beta);
+  uint32_t y = build_normalize(&b, layer ? BS_NORMALIZE_LAYER : BS_NORMALIZE_RMS, eps, as_rows(&b, x, axis),
+                               gamma, beta);
   y = build_reshape(&b, y, &shape);
   if (apart) {
     y = build_binary(&b, BS_EXPR_MUL, y, build_expand(&b, scale, &shape), dtype);
@@ -118,7 +119,7 @@ static int32_t group_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   build_shape rows = all;
   for (uint32_t i = 2; i < shape.rank; ++i) rows.dims[2] *= shape.dims[i];
   const double eps = lower_float(node, "epsilon", 1e-5f);
-  uint32_t y = build_normalize(&b, LOWER_LAYER, eps, build_reshape(&b, x, &rows), GNONE, GNONE);
+  uint32_t y = build_normalize(&b, BS_NORMALIZE_LAYER, eps, build_reshape(&b, x, &rows), GNONE, GNONE);
   const int per_group = !instance && node->opset < 21;
   if (!per_group) y = build_reshape(&b, y, &shape);
   const uint32_t gamma = along(&b, scale, 1, build_rank(&b, y)), beta = along(&b, bias, 1, build_rank(&b, y));

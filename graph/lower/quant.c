@@ -109,8 +109,8 @@ static int32_t dynamic_quantize_linear(lower_ctx *c, const gmodel_node *node, bs
   const build_shape scalar = {0};
   const uint32_t x = build_in(&b, 0), rank = build_rank(&b, x), all = (1u << rank) - 1;
   build_check(&b, build_dtype(&b, x) == BS_F32, "the operator takes f32");
-  const uint32_t least = rank > 0 ? build_reshape(&b, build_reduce(&b, LOWER_MIN, x, all, 1), &scalar) : x;
-  const uint32_t most = rank > 0 ? build_reshape(&b, build_reduce(&b, LOWER_MAX, x, all, 1), &scalar) : x;
+  const uint32_t least = rank > 0 ? build_reshape(&b, build_reduce(&b, BS_FOLD_MIN, x, all, 1), &scalar) : x;
+  const uint32_t most = rank > 0 ? build_reshape(&b, build_reduce(&b, BS_FOLD_MAX, x, all, 1), &scalar) : x;
   if (b.rc != BS_OK) return b.rc;
   lower_map_begin(&m, c, BS_F32);
   uint8_t zero = lower_map_const(&m, 0), range = lower_map_const(&m, 255);
