@@ -80,7 +80,7 @@ struct gmodel {
   const char *path, *producer; /* "" when there is none */
   double load_seconds;
   void *arena; /* model.c: memory of names, attributes and copies */
-  void *kept;  /* model.c: what gmodel_keep was given */
+  void *kept;  /* model.c: what gmodel_keep and gmodel_watch were given */
 };
 
 /* Makes an empty model of ai.onnx `opset`. */
@@ -90,6 +90,11 @@ void gmodel_free(gmodel *model);
 /* The model closes `resource` with `close` when it is freed. When this fails, `resource` is closed at once.
  */
 int32_t gmodel_keep(gmodel *model, void *resource, void (*close)(void *resource), bs_error *err);
+/* A file behind the model: `unchanged` fails when it was cut or written since it was opened. gmodel_unchanged
+ * asks all. */
+int32_t gmodel_watch(gmodel *model, void *resource, int32_t (*unchanged)(void *resource, bs_error *err),
+                     bs_error *err);
+int32_t gmodel_unchanged(const gmodel *model, bs_error *err);
 /* Memory that lives as long as the model; zero-filled, 64-byte aligned. NULL: no memory. */
 void *gmodel_alloc(gmodel *model, uint64_t bytes);
 /* A copy of a text (`bytes` of it, then NUL) in the model's memory. NULL: no memory. */

@@ -24,9 +24,9 @@ typedef struct bs_op_host {
 
 /* Schema check of a query: known op or plugin op with an implementation, arity, ranks, shapes,
  * dtypes; BS_INVALID_ARGUMENT says which arg. */
-int32_t bs_op_check(const bs_op_query *query, bs_error *err);
+BS_API int32_t bs_op_check(const bs_op_query *query, bs_error *err);
 /* Cost by the schema: FLOPs and bytes touched, for one run at the query's shapes. */
-void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes);
+BS_API void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes);
 
 int32_t bs_dispatch_supports(bs_op_host *host, const bs_op_query *query, bs_op_answer *out_answer,
                              bs_error *err);
@@ -45,8 +45,9 @@ int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, b
 /* The two halves of run, for an executor that calls the same plan with the same args again and again: are the
  * args as run wants them, and what does a run with them cost; and the run itself, of args that have passed
  * (data may be others, aligned and as large), which compares and counts nothing. */
-int32_t bs_dispatch_check_args(const bs_plan *plan, bs_tensor *const *args, uint32_t nargs,
-                               uint64_t *out_flops, uint64_t *out_bytes, bs_error *err);
-int32_t bs_dispatch_run_unchecked(bs_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err);
+BS_API int32_t bs_dispatch_check_args(const bs_plan *plan, bs_tensor *const *args, uint32_t nargs,
+                                      uint64_t *out_flops, uint64_t *out_bytes, bs_error *err);
+BS_API int32_t bs_dispatch_run_unchecked(bs_plan *plan, bs_tensor *const *args, bs_stream *stream,
+                                         bs_error *err);
 void bs_dispatch_release(bs_plan *plan);
 #endif

@@ -81,15 +81,21 @@ typedef struct gexpr {
   uint32_t compute; /* BS_F32, BS_F64, BS_I64 */
   uint8_t n_in, n_const, n_steps, n_out;
   uint8_t outs[GX_MAX_OUT];      /* operands: GX_IN + i, GX_CONST + i, GX_STEP + i */
+  uint32_t reserved;             /* 0: there are no bytes between, programs are compared as memory */
   uint64_t consts[GX_MAX_CONST]; /* bits of an f64 (compute f32 and f64) or an i64 */
   struct {
-    uint8_t op, a, b, c; /* enum bs_step; operands that the step does not use are 0 */
+    uint8_t op, a, b, c; /* enum bs_expr_op; operands that the step does not use are 0 */
   } steps[GX_MAX_STEPS];
 } gexpr;
 
 typedef struct guse {
   uint32_t node, arg, next; /* arg GNODE_IN: the weight */
 } guse;
+
+/* One of the model's nodes that a node came from. */
+typedef struct gorigin {
+  uint32_t text, next;
+} gorigin;
 
 /* A port or a state's end. */
 typedef struct gport {
@@ -104,16 +110,13 @@ typedef struct graph {
   guse *uses;
   gport *inputs, *outputs;
   gport *states; /* name of the state, and the value that it becomes (a view of it) */
-  struct gorigin {
-    uint32_t text, next;
-  } * origins;
+  gorigin *origins;
   uint32_t n_values, n_nodes, n_exprs, n_uses, n_inputs, n_outputs, n_states, n_origins;
   uint32_t cap_values, cap_nodes, cap_exprs, cap_uses, cap_inputs, cap_outputs, cap_states, cap_origins;
   uint32_t first, last; /* nodes */
   uint32_t n_live;      /* nodes in the list */
   uint32_t free_use;
-  struct gtexts *texts; /* interned */
-  struct gchunk *data;  /* constants computed here */
+  struct gtexts *texts; /* interned texts, and the data of constants that were computed */
   uint64_t data_bytes;
 } graph;
 

@@ -6,7 +6,7 @@
  *     lower_map m;
  *     lower_map_begin(&m, c, BS_F32);
  *     const uint8_t x = lower_map_in(&m, lower_in(c, node, 0));
- *     const uint8_t y = lower_map_step(&m, BS_STEP_GELU, x, 0, 0);
+ *     const uint8_t y = lower_map_step(&m, BS_EXPR_GELU, x, 0, 0);
  *     uint32_t out;
  *     const int32_t rc = lower_map_one(&m, node, y, lower_dtype(c, lower_in(c, node, 0)), &out, err);
  *     return rc != BS_OK ? rc : lower_out(c, node, 0, out, err);
@@ -111,7 +111,7 @@ uint8_t lower_map_in(lower_map *m, uint32_t value);
 uint8_t lower_map_const(lower_map *m, double value); /* compute I64: the integer nearest to it */
 uint8_t lower_map_const_int(lower_map *m, int64_t value);
 uint8_t lower_map_step(lower_map *m, uint8_t op, uint8_t a, uint8_t b,
-                       uint8_t c); /* enum bs_step; unused: 0 */
+                       uint8_t c); /* enum bs_expr_op; unused: 0 */
 /* Emits outputs outs[i] as dtypes[i], all of the inputs' common shape (rank and dims NULL), or of the given
  * dims, which the inputs broadcast to. A value of 0 steps is a copy. */
 int32_t lower_map_emit(lower_map *m, const gmodel_node *node, uint32_t rank, const int64_t *dims,
@@ -137,18 +137,16 @@ int32_t lower_temp(lower_ctx *c, uint32_t dtype, uint32_t rank, const int64_t *d
  * is over constants alone is computed at once. The helpers below are this with the attributes filled in. */
 int32_t lower_emit(lower_ctx *c, const gnode *node, bs_error *err);
 
-enum lower_norm { LOWER_LAYER = 0, LOWER_RMS = 1, LOWER_SOFTMAX = 2, LOWER_LOG_SOFTMAX = 3 };
-/* Over the last dim. add, gamma, beta: GNONE: absent. out_sum NULL: not wanted. */
+/* kind: enum bs_normalize. Over the last dim. add, gamma, beta: GNONE: absent. out_sum NULL: not wanted. */
 int32_t lower_normalize(lower_ctx *c, uint32_t kind, double eps, uint32_t x, uint32_t add, uint32_t gamma,
                         uint32_t beta, uint32_t dtype, uint32_t *out_y, uint32_t *out_sum, bs_error *err);
 
-enum lower_causal { LOWER_CAUSAL_NONE = 0, LOWER_CAUSAL_UPPER_LEFT = 1, LOWER_CAUSAL_LOWER_RIGHT = 2 };
 /* q [B,H,S,D], k [B,G,T,D], v [B,G,T,E], H a multiple of G; mask of rank 2 to 4, broadcast, bool or float;
- * kv_len [B] i32. window_left, window_right: -1 none. softcap 0: none. */
+ * kv_len [B] i32. scale is not 0. window_left, window_right: -1 none. softcap 0: none. */
 typedef struct lower_attention_args {
   uint32_t q, k, v, mask, kv_len; /* GNONE: absent mask, kv_len */
   double scale, softcap;
-  uint32_t causal; /* enum lower_causal */
+  uint32_t causal; /* enum bs_causal */
   int64_t window_left, window_right;
   uint32_t dtype; /* of Y; 0: q's */
 } lower_attention_args;
@@ -160,34 +158,17 @@ int32_t lower_contract(lower_ctx *c, uint32_t a, uint32_t b, uint32_t bias, doub
 /* Y = act(X W^T + bias): x [..,K], weight a constant [N,K] (a view of one is as good), bias [N] or GNONE. */
 int32_t lower_matmul(lower_ctx *c, uint32_t x, uint32_t weight, uint32_t bias, uint32_t activation,
                      uint32_t dtype, uint32_t *out_y, bs_error *err);
-enum lower_reduction {
-  LOWER_SUM = 0,
-  LOWER_MAX = 1,
-  LOWER_MIN = 2,
-  LOWER_PROD = 3,
-  LOWER_SUMSQ = 4,
-  LOWER_ARGMAX = 5,
-  LOWER_ARGMIN = 6,
-  LOWER_CUMSUM = 7
-};
-/* Over the axes of `axes` (bit i: dim i), which become 1; the result times `factor`. ArgMax, ArgMin: one
- * axis, i64 out; last: the last of equal ones. */
+/* kind: enum bs_fold but CUMSUM. Over the axes of `axes` (bit i: dim i), which become 1; the result times
+ * `factor`. ArgMax, ArgMin: one axis, i64 out; last: the last of equal ones. */
 int32_t lower_reduce(lower_ctx *c, uint32_t kind, uint32_t x, uint32_t axes, double factor, int last,
                      uint32_t dtype, uint32_t *out_y, bs_error *err);
 int32_t lower_cumsum(lower_ctx *c, uint32_t x, uint32_t axis, int exclusive, int reverse, uint32_t *out_y,
                      bs_error *err);
-enum lower_index { LOWER_AXIS = 0, LOWER_ELEMENTS = 1, LOWER_ND = 2 };
-/* LOWER_AXIS: Gather on `axis`; LOWER_ELEMENTS: GatherElements; LOWER_ND: GatherND with batch_dims. */
+/* kind: enum bs_index. ROWS: Gather on `axis`; ELEMENTS: GatherElements; TUPLES: GatherND with batch_dims. */
 int32_t lower_take(lower_ctx *c, uint32_t kind, uint32_t data, uint32_t index, uint32_t axis,
                    uint32_t batch_dims, uint32_t *out_y, bs_error *err);
-enum lower_put_reduction {
-  LOWER_PUT_NONE = 0,
-  LOWER_PUT_ADD = 1,
-  LOWER_PUT_MUL = 2,
-  LOWER_PUT_MAX = 3,
-  LOWER_PUT_MIN = 4
-};
-/* base with `updates` at the places of `index`: ScatterElements, ScatterND, TensorScatter. The output is the
+/* kind: enum bs_index, reduction: enum bs_put. base with `updates` at the places of `index`: ScatterElements,
+ * ScatterND, TensorScatter (op.h has the shapes). The output is the
  * state itself where base is a STATE. */
 int32_t lower_put(lower_ctx *c, uint32_t kind, uint32_t reduction, uint32_t base, uint32_t index,
                   uint32_t updates, uint32_t axis, uint32_t *out_y, bs_error *err);
