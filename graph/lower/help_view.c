@@ -133,8 +133,7 @@ int32_t lower_broadcast(lower_ctx *c, const gmodel_node *node, const uint32_t *v
   return BS_OK;
 }
 
-int32_t lower_argument(lower_ctx *c, uint32_t value, uint32_t rank, uint32_t fixed, uint32_t *out_value,
-                       bs_error *err) {
+int32_t lower_argument(lower_ctx *c, uint32_t value, uint32_t rank, uint32_t *out_value, bs_error *err) {
   const gvalue v = c->g->values[value];
   int64_t dims[BS_MAX_DIMS] = {0}, strides[BS_MAX_DIMS] = {0};
   if (v.rank > rank)
@@ -144,7 +143,7 @@ int32_t lower_argument(lower_ctx *c, uint32_t value, uint32_t rank, uint32_t fix
     const uint32_t pad = rank - v.rank;
     dims[i] = i < pad ? 1 : v.dims[i - pad];
     strides[i] = i < pad ? 0 : v.strides[i - pad];
-    if (dims[i] > 1 && strides[i] == 0 && i + fixed < rank) {
+    if (dims[i] > 1 && strides[i] == 0) {
       dims[i] = 1;
       same = 0;
     }
