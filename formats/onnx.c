@@ -51,12 +51,15 @@ static int32_t model_field(bs_onnx_reader *r, void *record, const bs_pb_field *f
   }
 }
 
-/* Domains of opsets, and functions by domain, name and overload, are there once. Their lists are short: a
- * model with more than 4096 of either is refused, so that comparing all pairs stays cheap. */
+/* Domains of opsets, and functions by domain, name and overload, are there once. Their lists are short:
+ * longer ones are refused, so that comparing all pairs stays cheap. */
 static int32_t check_lists(const bs_onnx *m, bs_error *err) {
-  if (m->n_opsets > 4096 || m->n_functions > 4096)
-    return bs_error_set(err, BS_INPUT, "BS-ONNX-COUNT", "%u opsets and %u functions; 4096 are read",
-                        m->n_opsets, m->n_functions);
+  uint32_t opsets = m->n_opsets;
+  for (uint32_t i = 0; i < m->n_functions; i++)
+    if (m->functions[i].n_opsets > opsets) opsets = m->functions[i].n_opsets;
+  if (opsets > 256 || m->n_functions > 4096)
+    return bs_error_set(err, BS_INPUT, "BS-ONNX-COUNT", "%u opsets and %u functions; 256 and 4096 are read",
+                        opsets, m->n_functions);
   for (uint32_t i = 0; i < m->n_opsets; i++)
     for (uint32_t j = 0; j < i; j++)
       if (bs_span_same(m->opsets[i].domain, m->opsets[j].domain))

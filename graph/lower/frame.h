@@ -39,7 +39,8 @@ void lower_settle_parts(lower_ctx *c, uint32_t from);
 int32_t lower_node(lower_ctx *c, const gmodel_node *node, bs_error *err);
 /* help_view.c: the same value with `rank` dims, ones in front, and 1 where it has stride 0: an argument of
  * map, contract and attention, which broadcast dims of 1. */
-int32_t lower_argument(lower_ctx *c, uint32_t value, uint32_t rank, uint32_t *out_value, bs_error *err);
+int32_t lower_argument(lower_ctx *c, uint32_t value, uint32_t rank, uint32_t fixed, uint32_t *out_value,
+                       bs_error *err);
 /* A view like that, an old one where there is one. */
 int32_t lower_view_again(lower_ctx *c, uint32_t root, uint32_t rank, const int64_t *dims,
                          const int64_t *strides, int64_t offset, uint32_t *out_value, bs_error *err);

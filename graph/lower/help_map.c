@@ -74,7 +74,7 @@ static int32_t map_node(lower_map *m, uint32_t rank, uint32_t n_out, const uint8
     return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-EXPR", "a map is too large: %s", m->wrong);
   gnode n = {.op = GOP_MAP, .n_in = m->expr.n_in, .n_out = (uint8_t)n_out, .weight = GNONE};
   for (uint32_t i = 0; i < m->expr.n_in; i++) {
-    const int32_t rc = lower_argument(m->c, m->in[i], rank, &n.in[i], err);
+    const int32_t rc = lower_argument(m->c, m->in[i], rank, 0, &n.in[i], err);
     if (rc != BS_OK) return rc;
   }
   m->expr.n_out = (uint8_t)n_out;

@@ -154,7 +154,7 @@ int32_t lower_normalize(lower_ctx *c, uint32_t kind, double eps, uint32_t x, uin
   n.in[2] = gamma;
   n.in[3] = beta;
   int32_t rc = with_dense_rows(c, x, &n.in[0], err);
-  if (rc == BS_OK && add != GNONE) rc = lower_argument(c, add, v.rank, &n.in[1], err);
+  if (rc == BS_OK && add != GNONE) rc = lower_argument(c, add, v.rank, 0, &n.in[1], err);
   if (rc == BS_OK) rc = lower_temp(c, dtype != 0 ? dtype : v.dtype, v.rank, v.dims, out_y, err);
   n.out[0] = *out_y;
   if (rc == BS_OK && out_sum != NULL) {
@@ -169,7 +169,7 @@ int32_t lower_attention(lower_ctx *c, const lower_attention_args *args, uint32_t
   int32_t rc = with_dense_rows(c, args->q, &n.in[0], err);
   if (rc == BS_OK) rc = with_dense_rows(c, args->k, &n.in[1], err);
   if (rc == BS_OK) rc = with_dense_rows(c, args->v, &n.in[2], err);
-  if (rc == BS_OK && args->mask != GNONE) rc = lower_argument(c, args->mask, 4, &n.in[3], err);
+  if (rc == BS_OK && args->mask != GNONE) rc = lower_argument(c, args->mask, 4, 0, &n.in[3], err);
   if (rc != BS_OK) return rc;
   n.in[4] = args->kv_len;
   n.attrs[0] = args->causal;
@@ -209,9 +209,9 @@ int32_t lower_contract(lower_ctx *c, uint32_t a, uint32_t b, uint32_t bias, doub
   }
   dims[rank - 2] = va.dims[va.rank - 2];
   dims[rank - 1] = vb.dims[vb.rank - 1];
-  int32_t rc = lower_argument(c, a, rank, &n.in[0], err);
-  if (rc == BS_OK) rc = lower_argument(c, b, rank, &n.in[1], err);
-  if (rc == BS_OK && bias != GNONE) rc = lower_argument(c, bias, rank, &n.in[2], err);
+  int32_t rc = lower_argument(c, a, rank, 2, &n.in[0], err);
+  if (rc == BS_OK) rc = lower_argument(c, b, rank, 2, &n.in[1], err);
+  if (rc == BS_OK && bias != GNONE) rc = lower_argument(c, bias, rank, 0, &n.in[2], err);
   if (rc == BS_OK) rc = lower_temp(c, dtype, rank, dims, out_y, err);
   n.out[0] = *out_y;
   return rc == BS_OK ? lower_emit(c, &n, err) : rc;

@@ -133,7 +133,8 @@ int32_t lower_broadcast(lower_ctx *c, const gmodel_node *node, const uint32_t *v
   return BS_OK;
 }
 
-int32_t lower_argument(lower_ctx *c, uint32_t value, uint32_t rank, uint32_t *out_value, bs_error *err) {
+int32_t lower_argument(lower_ctx *c, uint32_t value, uint32_t rank, uint32_t fixed, uint32_t *out_value,
+                       bs_error *err) {
   const gvalue v = c->g->values[value];
   int64_t dims[BS_MAX_DIMS] = {0}, strides[BS_MAX_DIMS] = {0};
   if (v.rank > rank)
@@ -143,7 +144,7 @@ int32_t lower_argument(lower_ctx *c, uint32_t value, uint32_t rank, uint32_t *ou
     const uint32_t pad = rank - v.rank;
     dims[i] = i < pad ? 1 : v.dims[i - pad];
     strides[i] = i < pad ? 0 : v.strides[i - pad];
-    if (dims[i] > 1 && strides[i] == 0) {
+    if (dims[i] > 1 && strides[i] == 0 && i + fixed < rank) {
       dims[i] = 1;
       same = 0;
     }
