@@ -31,7 +31,8 @@ int32_t onnx_text_of(onnx_import *im, const char *prefix, bs_span span, const ch
   char *text = NULL;
   const int32_t rc = onnx_scratch(im, 1, before + span.size + 1, &text, err);
   if (rc != BS_OK) return rc;
-  memcpy(text, prefix, before);
+  if (before > 0)
+    memcpy(text, prefix, before);  // NOLINT(bugprone-not-null-terminated-result): calloc ends it
   if (span.size > 0) memcpy(text + before, span.data, (size_t)span.size);
   *out_text = text;
   return BS_OK;

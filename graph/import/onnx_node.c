@@ -130,7 +130,7 @@ static int32_t fill_call(onnx_import *im, const bs_onnx_node *node, const bs_onn
   uint32_t *in = NULL;
   int32_t rc = read_inputs(im, node, scope, &in, err);
   for (uint32_t i = 0; rc == BS_OK && i < f->n_inputs; i++)
-    rc = onnx_define(body, &f->inputs[i], i < node->n_inputs ? in[i] : GMODEL_NONE, err);
+    rc = onnx_define(body, &f->inputs[i], in != NULL && i < node->n_inputs ? in[i] : GMODEL_NONE, err);
   if (rc == BS_OK) rc = onnx_nodes(im, f->nodes, f->n_nodes, body, err);
   for (uint32_t i = 0; rc == BS_OK && i < node->n_outputs; i++) {
     uint32_t value;

@@ -246,7 +246,7 @@ START_TEST(a_file_is_watched) {
   files_write("w.data", w, sizeof w);
   const char *path = files_write("m.onnx", bytes, size);
   ck_assert_msg(import_onnx(path, &m, &err) == BS_OK, "%s", err.message);
-  ck_assert_int_eq(memcmp(m->values[m->outputs[0].value].data, w, sizeof w), 0);
+  ck_assert(((const float *)m->values[m->outputs[0].value].data)[1] == 4);
   ck_assert_int_eq(gmodel_unchanged(m, &err), BS_OK);
   ck_assert_int_eq(truncate(files_path("w.data"), 4), 0);
   files_expect(&err, gmodel_unchanged(m, &err), BS_INPUT, "BS-FILE-CHANGED", "cut");
