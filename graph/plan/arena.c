@@ -218,13 +218,15 @@ static int32_t try_exact(piece *p, uint64_t target, uint64_t *steps, bs_error *e
   const uint64_t few = *steps / 64;
   for (int round = 0; round < 2; round++) {
     uint64_t low = target > p->low ? target : p->low;
-    for (uint64_t height = low; low < p->height && * steps> few;) {
+    uint64_t height = low;
+    while (low < p->height) {
+      if (*steps <= few) break;
       const int found = search_below(p, height, round == 0, round == 0 ? few : *steps / 2, steps);
       if (found == GPLAN_OUT_OF_MEMORY)
         return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the exact search of a plan");
       if (found != GPLAN_FOUND) low = height + 1;
-      height = low + (p->height > low ? (p->height - 1 - low) / 2 : 0);
       if (round == 0 && p->height - low < p->height / 64) break; /* near enough for now */
+      height = low + (p->height > low ? (p->height - 1 - low) / 2 : 0);
     }
   }
   return BS_OK;
