@@ -30,7 +30,7 @@ typedef struct piece {
 
 /* Candidates behind the first are left out when so many placed items have been looked at: about 0.2 s. */
 #define WORK_LIMIT UINT64_C(200000000)
-enum { N_INSERTIONS = 40 };
+enum { N_INSERTIONS = 40, MORE = 8 };
 
 /* ---- placing items one after another --------------------------------------------------------- */
 
@@ -196,10 +196,10 @@ static void try_insertions(piece *p, uint64_t target) {
 /* ---- the exact search ------------------------------------------------------------------------ */
 
 /* One search below `height`, of at most `most` steps. */
-static int search_below(piece *p, uint64_t height, int shaken, uint64_t most, uint64_t *steps) {
+static int search_below(piece *p, uint64_t height, uint64_t most, uint64_t *steps) {
   uint64_t left = most < *steps ? most : *steps;
   const uint64_t given = left;
-  const int found = gplan_exact(p->items, p->n, p->n_sections, height, shaken, &left, p->offsets);
+  const int found = gplan_exact(p->items, p->n, p->n_sections, height, &left, p->offsets);
   *steps -= given - left;
   if (found == GPLAN_FOUND) {
     uint64_t top = 0;
@@ -221,7 +221,7 @@ static int32_t try_exact(piece *p, uint64_t target, uint64_t *steps, bs_error *e
     uint64_t height = low;
     while (low < p->height) {
       if (*steps <= few) break;
-      const int found = search_below(p, height, round == 0, round == 0 ? few : *steps / 2, steps);
+      const int found = search_below(p, height, round == 0 ? few : *steps / 2, steps);
       if (found == GPLAN_OUT_OF_MEMORY)
         return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the exact search of a plan");
       if (found != GPLAN_FOUND) low = height + 1;
@@ -234,13 +234,15 @@ static int32_t try_exact(piece *p, uint64_t target, uint64_t *steps, bs_error *e
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static int32_t place_piece(piece *p, uint64_t target, uint64_t *steps, bs_error *err) {
+static int32_t place_piece(piece *p, uint64_t target, uint64_t *steps, uint64_t *steps_more, bs_error *err) {
   for (uint32_t section = 0; section < p->n_sections; section++)
     if (p->total[section] > p->low) p->low = p->total[section];
   p->height = UINT64_MAX;
   int32_t rc = try_orders(p, target, err);
   if (rc == BS_OK) try_insertions(p, target);
   if (rc == BS_OK && p->height > target && *steps > 0) rc = try_exact(p, target, steps, err);
+  if (rc == BS_OK && *steps_more > 0 && p->height > target + target / 20)
+    rc = try_exact(p, target, steps_more, err);
   return rc;
 }
 
@@ -255,13 +257,14 @@ static uint32_t cut_piece(const gplan_problem *problem, uint32_t begin, uint32_t
   const gplan_item *items = problem->items;
   uint32_t end = begin;
   *past = items[begin].past;
-  for (; end < problem->n && items[end].first < *past; end++)
+  for (end++; end < problem->n && items[end].first < *past; end++)
     if (items[end].past > *past) *past = items[end].past;
   return end - begin;
 }
 
 typedef struct placing {
-  uint64_t target, steps, low;
+  uint64_t target, low;
+  uint64_t steps, more; /* left of the exact search; left for pieces far from the bound */
   const char *by;
   uint64_t height;
 } placing;
@@ -283,7 +286,7 @@ static int32_t place_between(gplan_problem *problem, uint32_t begin, uint32_t n,
     items[i].first -= first;
     items[i].past -= first;
   }
-  const int32_t rc = place_piece(&p, all->target, &all->steps, err);
+  const int32_t rc = place_piece(&p, all->target, &all->steps, &all->more, err);
   for (uint32_t i = 0; i < n && rc == BS_OK; i++)
     out_offsets[problem->block[begin + i]] = p.best_offsets[i] * problem->alignment;
   if (p.low > all->low) all->low = p.low;
@@ -299,10 +302,11 @@ static int32_t place_between(gplan_problem *problem, uint32_t begin, uint32_t n,
 int32_t gplan_place(const gplan_block *blocks, uint32_t n, const gplan_options *options,
                     uint64_t *out_offsets, gplan_arena *out, bs_error *err) {
   gplan_problem problem;
+  const uint64_t most = UINT64_C(1) << 56, given = options->exact_steps < most ? options->exact_steps : most;
   memset(out, 0, sizeof *out);
   out->by = "size";
   int32_t rc = gplan_problem_make(blocks, n, options->alignment, &problem, err);
-  placing all = {.target = problem.bound, .steps = options->exact_steps, .by = "size"};
+  placing all = {.target = problem.bound, .steps = given, .more = MORE * given, .by = "size"};
   for (uint32_t i = 0; i < n && rc == BS_OK; i++) out_offsets[i] = 0;
   for (uint32_t begin = 0; begin < problem.n && rc == BS_OK;) {
     uint32_t past;
@@ -315,7 +319,7 @@ int32_t gplan_place(const gplan_block *blocks, uint32_t n, const gplan_options *
     while (section < problem.n_sections && problem.total[section] != problem.bound) section++;
     out->bytes = all.height * problem.alignment;
     out->bound = problem.bound * problem.alignment;
-    out->steps = options->exact_steps - all.steps;
+    out->steps = (1 + MORE) * given - all.steps - all.more;
     out->by = all.by;
     out->peak = section < problem.n_sections ? problem.last_birth[section] : 0;
     out->proven = all.low >= all.height;

@@ -198,10 +198,10 @@ static int by_key(const void *a, const void *b) {
 }
 
 /* Ranks by three keys in one of three orders: the sections that an item lies in, size times those, the
- * fullest of its sections. From N_RANKINGS on, the first of the keys is multiplied by a number from 0.5
- * to 1.5. */
+ * fullest of its sections. `round` counts rankings: three plain ones, three whose first key is multiplied by
+ * a random number from 0.5 to 1.5, three plain ones, and so on. */
 enum { N_RANKINGS = 3, SEED = 0x65786163 };
-static void rank_items(const gplan_item *items, uint32_t n, const uint64_t *total, uint32_t ranking,
+static void rank_items(const gplan_item *items, uint32_t n, const uint64_t *total, uint32_t round,
                        rank_key *out) {
   static const uint8_t order[N_RANKINGS][3] = {{0, 1, 2}, {2, 1, 0}, {2, 0, 1}};
   for (uint32_t i = 0; i < n; i++) {
@@ -211,9 +211,9 @@ static void rank_items(const gplan_item *items, uint32_t n, const uint64_t *tota
     for (uint32_t section = items[i].first; section < items[i].past; section++)
       if (total[section] > fullest) fullest = total[section];
     const uint64_t keys[3] = {width, width * items[i].size, fullest};
-    for (int k = 0; k < 3; k++) out[i].key[k] = keys[order[ranking % N_RANKINGS][k]];
-    if (ranking >= N_RANKINGS) {
-      bs_rng_bits(SEED, ranking, i, 1, &random);
+    for (int k = 0; k < 3; k++) out[i].key[k] = keys[order[round % N_RANKINGS][k]];
+    if (round / N_RANKINGS % 2 == 1) {
+      bs_rng_bits(SEED, round, i, 1, &random);
       out[i].key[0] = (uint64_t)((double)out[i].key[0] * (0.5 + random * 0x1p-32));
     }
     out[i].item = i;
@@ -261,16 +261,16 @@ static uint64_t count_near(const gplan_item *items, uint32_t n) {
   return count;
 }
 
-/* Each ranking in turn, with a limit that doubles, until one has an answer: which ranking is good differs
- * from plan to plan, and a search that does not end soon seldom ends late. */
+/* Rankings in turn, with a limit that doubles, until one has an answer: which ranking is good differs from
+ * plan to plan, and a search that does not end soon seldom ends late. */
 static int search_in_turn(search *s, const gplan_item *items, gplan_item *ranked, rank_key *keys,
-                          uint32_t *all, int shaken, uint64_t *steps, uint64_t *out_offsets) {
+                          uint32_t *all, uint64_t *steps, uint64_t *out_offsets) {
   uint64_t left = *steps, turn = 512 * (uint64_t)s->n;
   int found = GPLAN_OUT_OF_STEPS;
   for (uint32_t i = 0; i < s->n; i++) all[i] = i;
   const part whole = {all, s->n, 0, s->n_sections};
-  for (uint32_t ranking = 0; found == GPLAN_OUT_OF_STEPS && left > 0;) {
-    rank_items(items, s->n, s->total, ranking, keys);
+  for (uint32_t round = 0; found == GPLAN_OUT_OF_STEPS && left > 0;) {
+    rank_items(items, s->n, s->total, round, keys);
     for (uint32_t i = 0; i < s->n; i++) ranked[i] = items[keys[i].item];
     s->items = ranked;
     fill_tables(s);
@@ -278,9 +278,8 @@ static int search_in_turn(search *s, const gplan_item *items, gplan_item *ranked
     s->limit = turn < left ? turn : left;
     found = search_part(s, &whole, 0, 0);
     left -= s->steps < left ? s->steps : left;
-    ranking++;
-    if (ranking % N_RANKINGS == 0) turn *= 2;
-    if (!shaken) ranking %= N_RANKINGS;
+    round++;
+    if (round % N_RANKINGS == 0) turn *= 2;
   }
   if (found == GPLAN_FOUND)
     for (uint32_t i = 0; i < s->n; i++) out_offsets[keys[i].item] = s->solution[i];
@@ -294,8 +293,8 @@ static void *take(char **at, size_t count, size_t size) {
   return table;
 }
 
-int gplan_exact(const gplan_item *items, uint32_t n, uint32_t n_sections, uint64_t height, int shaken,
-                uint64_t *steps, uint64_t *out_offsets) {
+int gplan_exact(const gplan_item *items, uint32_t n, uint32_t n_sections, uint64_t height, uint64_t *steps,
+                uint64_t *out_offsets) {
   search s = {.n = n, .n_sections = n_sections, .height = height};
   if (n > GPLAN_EXACT_MAX) return GPLAN_OUT_OF_STEPS;
   const size_t n_near = (size_t)count_near(items, n), n_pool = (size_t)n * (n + 1) / 2;
@@ -320,7 +319,7 @@ int gplan_exact(const gplan_item *items, uint32_t n, uint32_t n_sections, uint64
   s.pool = take(&at, n_pool, sizeof *s.pool);
   s.placed = take(&at, n, 1);
   fill_sections(&s, items);
-  const int found = search_in_turn(&s, items, ranked, keys, all, shaken, steps, out_offsets);
+  const int found = search_in_turn(&s, items, ranked, keys, all, steps, out_offsets);
   free(memory);
   return found;
 }

@@ -28,10 +28,9 @@ void gplan_problem_free(gplan_problem *problem);
 
 enum gplan_found { GPLAN_FOUND = 0, GPLAN_IMPOSSIBLE = 1, GPLAN_OUT_OF_STEPS = 2, GPLAN_OUT_OF_MEMORY = 3 };
 
-/* Offsets for the items below `height`. `shaken`: tries random orders of the items too, which finds more
- * plans in few steps and proves less. Takes at most *steps steps (and those of one more placement) and lowers
- * *steps by those taken. out_offsets are written when FOUND. IMPOSSIBLE is proven. */
-int gplan_exact(const gplan_item *items, uint32_t n, uint32_t n_sections, uint64_t height, int shaken,
-                uint64_t *steps, uint64_t *out_offsets);
+/* Offsets for the items below `height`. Takes at most *steps steps (and those of one more placement) and
+ * lowers *steps by those taken. out_offsets are written when FOUND. IMPOSSIBLE is proven. */
+int gplan_exact(const gplan_item *items, uint32_t n, uint32_t n_sections, uint64_t height, uint64_t *steps,
+                uint64_t *out_offsets);
 enum { GPLAN_EXACT_MAX = 1024 }; /* items; more are OUT_OF_STEPS at once */
 #endif
