@@ -139,7 +139,7 @@ END_TEST
 
 static const char *const verbs_with_options[] = {
     "run",          "plugins list", "plugins inspect", "plugins why", "plugins new", "plugins check",
-    "config print", "config keys",  "doctor",          "explain",     "compare", "model plan"};
+    "config print", "config keys",  "doctor",          "explain",     "compare",     "model plan"};
 
 /* Behind an option that takes a value its values are completed, or nothing: never the next option. */
 START_TEST(values_are_no_options) {
