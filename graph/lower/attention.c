@@ -243,6 +243,10 @@ static int32_t attention(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   r.k = heads_first(&b, build_in(&b, 1), groups);
   r.v = heads_first(&b, build_in(&b, 2), groups);
   r.length = build_optional(&b, 6);
+  if (r.length != GNONE) { /* one number may stand for every batch */
+    const build_shape batch = {1, {build_dim(&b, r.q, 0)}};
+    r.length = build_expand(&b, r.length, &batch);
+  }
   build_check(&b, (past_k == GNONE) == (past_v == GNONE), "past_key and past_value come together");
   build_check(&b, past_k == GNONE || r.length == GNONE, "past_key and nonpad_kv_seqlen exclude each other");
   build_check(&b, mode >= 0 && mode <= 3, "qk_matmul_output_mode is none of 0 to 3");

@@ -66,6 +66,15 @@ int64_t build_elements(const build_shape *shape) {
   return n;
 }
 
+int64_t build_count(build *b, uint32_t value, uint32_t axes) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < build_rank(b, value) && b->rc == BS_OK; ++i) {
+    if ((axes >> i & 1) && !bs_mul_i64(n, build_dim(b, value, i), &n))
+      build_refuse(b, 0, "its dims are too large");
+  }
+  return b->rc == BS_OK ? n : 0;
+}
+
 int build_same(const build_shape *a, const build_shape *b) {
   return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof a->dims[0]) == 0;
 }

@@ -39,6 +39,8 @@ int build_is_float(uint32_t dtype);
 uint32_t build_onnx_dtype(int64_t type);
 int64_t build_elements(const build_shape *shape);
 int build_same(const build_shape *a, const build_shape *b);
+/* The elements of the dims of `value` whose bit is set in `axes`; refuses what does not fit. */
+int64_t build_count(build *b, uint32_t value, uint32_t axes);
 uint32_t build_axis(build *b, int64_t axis, uint32_t rank);
 /* The shape that values broadcast to; GNONE entries do not count. */
 build_shape build_broadcast(build *b, const uint32_t *values, uint32_t n);

@@ -132,7 +132,7 @@ static int32_t conv(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   w.places = sx.rank - 2;
   for (uint32_t i = 0; i < w.places; ++i) {
     w.kernel[i] = sk.dims[2 + i];
-    build_check(&b, w.kernel[i] > 0, "the kernel is empty");
+    build_check(&b, w.kernel[i] > 0 && w.kernel[i] <= INT32_MAX, "the kernel is empty or too large");
   }
   read_sizes(&b, "strides", w.stride, w.places);
   read_sizes(&b, "dilations", w.dilation, w.places);

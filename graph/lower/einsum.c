@@ -132,10 +132,8 @@ static uint32_t choose(const term *x, const term *y, const char *later, int in_y
   return n;
 }
 
-static int64_t joined(const build *b, const term *t, uint32_t first, uint32_t n) {
-  int64_t count = 1;
-  for (uint32_t i = first; i < first + n; ++i) count *= build_dim(b, t->value, i);
-  return count;
+static int64_t joined(build *b, const term *t, uint32_t first, uint32_t n) {
+  return build_count(b, t->value, ((1u << n) - 1) << first);
 }
 
 /* x and y as one operand. */
@@ -201,7 +199,6 @@ int32_t lower_einsum(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     build_check(&b, has_dots ? dots >= 0 : dots == 0, "an operand has another rank than its letters");
     read_letters(&b, at, stop, has_dots ? dots : -1, &terms[i]);
     if (has_dots && dots > most) most = dots;
-    take_diagonals(&b, &terms[i]);
     at = stop + 1;
   }
   if (b.rc != BS_OK) return b.rc;
@@ -210,6 +207,7 @@ int32_t lower_einsum(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   } else {
     implicit_output(terms, n, most, &out);
   }
+  for (uint32_t i = 0; i < n; ++i) take_diagonals(&b, &terms[i]);
   for (uint32_t i = 1; i < n && b.rc == BS_OK; ++i) {
     char later[MAX_TERMS * BS_MAX_DIMS + 1] = "";
     size_t used = out.n;

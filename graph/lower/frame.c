@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "graph/ir/arena.h"
 
-enum { MAX_DEPTH = 16 };
+enum { MAX_DEPTH = 16, MAX_ROUNDS = 8192 };
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to lower the model");
@@ -246,6 +246,8 @@ int32_t lower_block(lower_ctx *c, const gmodel_node *node, uint32_t block, const
                     uint32_t *outs, uint32_t n_out, bs_error *err) {
   if (block == 0 || block >= c->model->n_blocks || c->depth >= MAX_DEPTH)
     return lower_bad(c, node, err, "its branch %u is not there, or branches are nested too deep", block);
+  if (++c->rounds > MAX_ROUNDS)
+    return lower_unsupported(c, node, 0, err, "loops of more than %d rounds in all", MAX_ROUNDS);
   const gmodel_block *b = &c->model->blocks[block];
   if (b->n_inputs != n_in || b->n_outputs < n_out)
     return lower_bad(c, node, err, "its branch has %u inputs and %u outputs, %u and %u are needed",

@@ -29,6 +29,7 @@ struct lower_ctx {
   uint32_t n_parts, cap_parts;
   uint32_t origin; /* of the node that is lowered */
   uint32_t depth;  /* of lower_call and lower_block */
+  uint32_t rounds; /* of lower_block: loops are unrolled */
   uint64_t issues;
   uint64_t fold_limit; /* bytes that computed constants may take */
 };

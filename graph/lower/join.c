@@ -6,6 +6,9 @@
 
 #include "graph/lower/build.h"
 
+/* The longest index that a rule makes. */
+enum { MAX_INDEX = 1 << 24 };
+
 static int32_t concat(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   uint32_t parts[256];
@@ -79,7 +82,8 @@ static uint32_t pad_by_index(build *b, uint32_t x, uint32_t axis, int64_t begin,
   const int64_t n = build_dim(b, x, axis);
   if (begin == 0 && end == 0) return x;
   build_check(b, n > 0, "an empty dim is padded with its own elements");
-  if (begin > INT32_MAX || end > INT32_MAX) build_refuse(b, 0, "it pads by more than 2^31 elements");
+  if (begin > MAX_INDEX || end > MAX_INDEX || n > MAX_INDEX)
+    build_refuse(b, 0, "it pads a dim by index beyond 2^24");
   if (b->rc != BS_OK) return GNONE;
   const int64_t count = begin + n + end;
   int64_t *index = calloc((size_t)count, sizeof *index);
@@ -174,7 +178,7 @@ static int32_t range(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     const double from = build_read_real(&b, start, "its start"), to = build_read_real(&b, limit, "its limit");
     const double by = build_read_real(&b, delta, "its delta"), n = ceil((to - from) / by);
     build_check(&b, by != 0 && n < 4e18, "delta is 0, or the range is too long");
-    shape.dims[0] = n > 0 ? (int64_t)n : 0;
+    shape.dims[0] = b.rc == BS_OK && n > 0 ? (int64_t)n : 0;
   } else {
     const int64_t from = build_read_int(&b, start, "its start"), to = build_read_int(&b, limit, "its limit");
     const int64_t by = build_read_int(&b, delta, "its delta");
@@ -233,9 +237,11 @@ static int32_t one_hot(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   lower_map m;
   uint32_t index = build_in(&b, 0);
   const uint32_t values = build_in(&b, 2), rank = build_rank(&b, index);
-  const int64_t depth = (int64_t)build_read_real(&b, build_in(&b, 1), "its depth");
+  const double asked = build_read_real(&b, build_in(&b, 1), "its depth");
+  build_check(&b, asked >= 0 && asked < 4e18, "depth is negative or too large");
+  if (b.rc != BS_OK) return b.rc;
+  const int64_t depth = (int64_t)asked;
   const build_shape pair = build_shape_of(&b, values), scalar = {0};
-  build_check(&b, depth >= 0, "depth is negative");
   build_check(&b, pair.rank == 1 && pair.dims[0] == 2, "values must be [off, on]");
   if (rank == BS_MAX_DIMS) build_refuse(&b, 0, "its output has more than 6 dims");
   const uint32_t axis = build_axis(&b, lower_int(node, "axis", -1), rank + 1);

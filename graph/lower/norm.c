@@ -41,14 +41,11 @@ static uint32_t as_row(build *b, uint32_t value, const build_shape *shape, uint3
 static void mean_and_deviation(build *b, uint32_t x, uint32_t axis, double eps) {
   lower_map m;
   uint32_t axes = 0;
-  int64_t n = 1;
   if (!lower_wants(b->node, 1) && !lower_wants(b->node, 2)) return;
   const uint32_t f = build_cast(b, x, build_dtype(b, x) == BS_F64 ? BS_F64 : BS_F32),
                  dtype = build_dtype(b, f);
-  for (uint32_t i = axis; i < build_rank(b, x); ++i) {
-    axes |= 1u << i;
-    n *= build_dim(b, x, i);
-  }
+  for (uint32_t i = axis; i < build_rank(b, x); ++i) axes |= 1u << i;
+  const int64_t n = build_count(b, x, axes);
   build_check(b, n > 0, "the rows are empty");
   if (b->rc != BS_OK) return;
   const uint32_t mean = build_reduce(b, BS_FOLD_SUM, f, axes, 1.0 / (double)n);
@@ -115,9 +112,8 @@ static int32_t group_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) 
   const int64_t channels = shape.dims[1], groups = instance ? channels : lower_int(node, "num_groups", 0);
   build_check(&b, groups > 0 && channels % groups == 0, "num_groups does not divide the channels");
   if (b.rc != BS_OK) return b.rc;
-  const build_shape all = {3, {shape.dims[0], groups, channels / groups}};
-  build_shape rows = all;
-  for (uint32_t i = 2; i < shape.rank; ++i) rows.dims[2] *= shape.dims[i];
+  const int64_t width = build_count(&b, x, ~1u) / groups;
+  const build_shape rows = {3, {shape.dims[0], groups, width}};
   const double eps = lower_float(node, "epsilon", 1e-5f);
   uint32_t y = build_normalize(&b, BS_NORMALIZE_LAYER, eps, build_reshape(&b, x, &rows), GNONE, GNONE);
   const int per_group = !instance && node->opset < 21;

@@ -31,7 +31,7 @@ static uint32_t spread(build *b, uint32_t value, uint32_t x, int64_t axis, int64
   }
   build_check(b, own.rank == to.rank && block > 0 && own.dims[at] == (n + block - 1) / block,
               "the scale does not fit the blocks");
-  if (b->rc == BS_OK && n > INT32_MAX) build_refuse(b, 0, "an axis of more than 2^31 elements");
+  if (b->rc == BS_OK && n > 1 << 24) build_refuse(b, 0, "an axis of blocks of more than 2^24 elements");
   if (b->rc != BS_OK) return GNONE;
   int64_t *index = calloc((size_t)n + 1, sizeof *index);
   if (index == NULL) {

@@ -36,14 +36,6 @@ static uint32_t fold(build *b, uint32_t kind, uint32_t x, uint32_t axes, double 
   return build_cast(b, build_reduce(b, kind, build_cast(b, x, BS_U8), axes, factor), BS_BOOL);
 }
 
-static int64_t reduced_count(const build *b, uint32_t x, uint32_t axes) {
-  int64_t n = 1;
-  for (uint32_t i = 0; i < build_rank(b, x); ++i) {
-    if (axes >> i & 1) n *= build_dim(b, x, i);
-  }
-  return n;
-}
-
 /* log(sum(exp(x))), with the largest element taken out; of an infinite one nothing is taken out. */
 static uint32_t log_sum_exp(build *b, uint32_t x, uint32_t axes) {
   lower_map m;
@@ -75,7 +67,7 @@ static int32_t reduce(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   if (strcmp(name, "Prod") == 0) y = fold(&b, BS_FOLD_PROD, x, axes, 1);
   if (strcmp(name, "L1") == 0) y = fold(&b, BS_FOLD_SUM, build_unary(&b, BS_EXPR_ABS, x, dtype), axes, 1);
   if (strcmp(name, "Mean") == 0) {
-    const int64_t n = reduced_count(&b, x, axes);
+    const int64_t n = build_count(&b, x, axes);
     build_check(&b, floats || n > 0, "the mean of no integers");
     if (floats) {
       y = n > 0 ? fold(&b, BS_FOLD_SUM, x, axes, 1.0 / (double)n)

@@ -109,8 +109,9 @@ static int32_t flatten(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   int64_t axis = lower_int(node, "axis", 1);
   if (axis < 0) axis += old.rank;
   build_check(&b, axis >= 0 && axis <= (int64_t)old.rank, "axis is beyond the rank");
-  build_shape shape = {2, {1, 1}};
-  for (uint32_t i = 0; i < old.rank; ++i) shape.dims[i >= (uint32_t)axis] *= old.dims[i];
+  if (b.rc != BS_OK) return b.rc;
+  const uint32_t front = (1u << axis) - 1;
+  const build_shape shape = {2, {build_count(&b, x, front), build_count(&b, x, ~front)}};
   build_out(&b, 0, build_reshape(&b, x, &shape));
   return b.rc;
 }
