@@ -18,8 +18,14 @@ typedef struct bs_op_host {
   void *user;
   bs_choice_book *choices; /* NULL: none are given and nothing is reported */
   void (*warn)(void *user, const char *text);
-  uint32_t world_size; /* 0: 1 */
-  uint32_t rehearse;   /* choose and report; pack and prepare nothing */
+  uint32_t world_size;  /* 0: 1 */
+  uint32_t rehearse;    /* choose and report; pack and prepare nothing */
+  const char *fallback; /* backend whose implementations are the last candidates; NULL: none */
+  /* Scratch: exec->reserve keeps in `reserved` the most that it was asked for since prepare began. `plans`
+   * counts those that work in it; when none is left, unused (NULL: nothing) is told. */
+  uint64_t reserved;
+  uint32_t plans;
+  void (*unused)(void *user);
 } bs_op_host;
 
 /* Schema check of a query: known op or plugin op with an implementation, arity, ranks, shapes,
@@ -49,5 +55,9 @@ BS_API int32_t bs_dispatch_check_args(const bs_plan *plan, bs_tensor *const *arg
                                       uint64_t *out_flops, uint64_t *out_bytes, bs_error *err);
 BS_API int32_t bs_dispatch_run_unchecked(bs_plan *plan, bs_tensor *const *args, bs_stream *stream,
                                          bs_error *err);
+/* 1: the plan is of the host's fallback. */
+BS_API int bs_dispatch_is_fallback(const bs_plan *plan);
+/* Bytes of the rank's scratch that a run of the plan works in; 0: none. */
+BS_API uint64_t bs_dispatch_scratch(const bs_plan *plan);
 void bs_dispatch_release(bs_plan *plan);
 #endif

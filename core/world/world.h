@@ -70,7 +70,11 @@ struct bs_rank {
   uint64_t flush_bytes, peak_before_flush;
   bs_block *blocks;
   uint64_t nblocks, blocks_capacity;
-  bs_error sticky; /* a misuse without a way to return it; ends the run */
+  void *scratch; /* memory.c: of all plans that asked for one */
+  uint64_t scratch_bytes;
+  void *lent;       /* an executor's, in place of it; NULL: none */
+  pthread_t thread; /* the rank's own */
+  bs_error sticky;  /* a misuse without a way to return it; ends the run */
 };
 
 struct bs_world {
@@ -113,6 +117,11 @@ struct bs_world {
   char *algorithms;
   bs_choice_book *choices;
   uint32_t rehearse;
+  uint32_t fallback; /* the reference backend serves what the backend's plugins do not */
+  /* enter.c: the caller is the rank now; what its thread was before. */
+  uint32_t entered, unpinned;
+  int32_t log_rank;
+  cpu_set_t affinity;
   int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err);
   void *arg;
 };
@@ -171,6 +180,8 @@ void bs_capture_free(bs_layer_capture_state *graph);
 
 /* launch.c */
 int32_t bs_launch_run(bs_world *world, bs_error *err);
+/* The calling thread onto the first of the rank's cores. */
+void bs_world_pin_rank(const bs_world *world, uint32_t index);
 void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_error *err);
 
 /* rank.c: open in the rank's own thread; close from any after the run. */
@@ -201,6 +212,9 @@ int32_t bs_team_run(bs_team *team, void (*body)(void *arg, uint32_t member, uint
 void bs_memory_add(bs_world *world, uint64_t bytes);
 void bs_memory_sub(bs_world *world, uint64_t bytes);
 void *bs_memory_exec_alloc(void *rank, uint64_t bytes);
+int32_t bs_memory_reserve(void *rank, uint64_t bytes);
+void *bs_memory_scratch(void *rank);
+void bs_memory_scratch_free(void *rank);
 void bs_memory_exec_free(void *rank, void *ptr);
 int32_t bs_memory_tensor_alloc(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime,
                                bs_tensor *out_tensor, bs_error *err);

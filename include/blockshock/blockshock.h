@@ -196,6 +196,8 @@ typedef struct bs_op_site {
   uint32_t world_size; /* 0: 1 */
   uint32_t n_choices;  /* of choices, as in bs_world_options */
   const char *const *choices;
+  uint32_t fallback; /* since 0.7; as in bs_world_options, whatever the backend's memory is */
+  uint32_t reserved;
 } bs_op_site;
 /* The same at a site (NULL: one thread of a world of one, no choices). */
 BS_API int32_t bs_op_explain_at(bs_context *context, const char *backend, const bs_op_site *site,
@@ -250,6 +252,12 @@ typedef struct bs_world_options {
   /* Since 0.5. Where ranks are processes: a hash of all that they must have in common. Ranks whose hashes
    * differ get BS_MISMATCH. 0: nothing to compare. */
   uint64_t config_hash;
+  /* Since 0.7. 1: what no plugin of the backend serves, the reference backend does, where the backend's
+   * memory is the host's and its ops are done when they return: the ref plugin's implementations are the last
+   * candidates, BS_LEVEL_EMULATED with score 0, and named "ref:NAME" in choices, "OP@ref/NAME" in algorithms.
+   * They are slow: nothing that is timed should use them. */
+  uint32_t fallback;
+  uint32_t reserved2;
 } bs_world_options;
 
 /* Which rank this process is, where `comm` (NULL: "threads") joins processes that something else started
@@ -277,6 +285,16 @@ BS_API uint32_t bs_world_own_rank(const bs_world *world);
  * keep their memory for it, and the program should end soon. Keep what `arg` points to until then. */
 BS_API int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
                             void *arg, bs_error *err);
+/* The rank of a world of one on the caller's thread, which is member 0 of its team until bs_world_leave: no
+ * thread is started for it. With `bind` the caller is pinned meanwhile, else it is left where it runs. The
+ * rank's functions are called from this thread only. A world may be entered again, also from another thread,
+ * and run by bs_world_run in between; plans, tensors and layers of the rank stay. BS_INVALID_ARGUMENT
+ * BS-WORLD-ENTER: the world has more ranks, is entered, or failed. Errors of the rank's functions are the
+ * caller's alone: they do not fail the world. */
+BS_API int32_t bs_world_enter(bs_world *world, bs_rank **out_rank, bs_error *err);
+/* On the thread that entered. Returns a misuse of the rank that no function could report; such a world cannot
+ * be entered again. */
+BS_API int32_t bs_world_leave(bs_world *world, bs_error *err);
 BS_API uint32_t bs_world_size(const bs_world *world);
 BS_API uint32_t bs_world_threads_per_rank(const bs_world *world);
 BS_API uint32_t bs_world_shared_device(const bs_world *world); /* 1: ranks share one device */

@@ -132,6 +132,14 @@ static inline void cpu_share(int64_t count, uint32_t member, uint32_t width, int
   *end = *begin + each + (member < more ? 1 : 0);
 }
 
+/* The rank's scratch has `bytes` from now on; bytes is 0 where a plan has no members. */
+static inline int32_t cpu_reserve(const bs_exec *exec, uint64_t bytes, bs_error *err) {
+  const int32_t rc = exec->reserve(exec->ctx, bytes);
+  if (rc == BS_OK) return BS_OK;
+  return bs_fail(err, rc, "BS-CPU-MEMORY", "no memory for a scratch of %llu bytes",
+                 (unsigned long long)bytes);
+}
+
 /* Run body on the team, or here when there is none. */
 static inline int32_t cpu_parallel(const bs_exec *exec, void (*body)(void *, uint32_t, uint32_t), void *arg) {
   if (exec == NULL || exec->parallel_for == NULL || exec->width <= 1) {

@@ -19,8 +19,10 @@ typedef struct kit_actor {
   bs_context *context; /* holds a backend that is not the plugin's own */
   void *device;
   bs_exec exec;
-  int64_t live;                     /* blocks of exec memory */
-  int64_t calls, fail_at;           /* of exec's alloc */
+  int64_t live;           /* blocks of exec memory */
+  int64_t calls, fail_at; /* of exec's alloc and reserve */
+  void *scratch;
+  uint64_t scratch_bytes;
   int64_t team_calls, team_fail_at; /* of exec's parallel_for */
 } kit_actor;
 
