@@ -114,7 +114,6 @@ typedef struct ref_plan {
   int64_t attrs[8];
   double numbers[4];
   uint32_t activation, nargs;
-  void *own; /* scratch, where the host has none for all plans of a rank */
 } ref_plan;
 /* Refuses what supports does, then makes a plan of `size` bytes, zero behind its first part. */
 int32_t ref_plan_make(const bs_op_impl *impl, ref_state *state, const bs_exec *exec, const bs_op_query *query,

@@ -25,27 +25,20 @@ int32_t ref_plan_make(const bs_op_impl *impl, ref_state *state, const bs_exec *e
 
 void ref_plan_free(void *opaque) {
   ref_plan *plan = opaque;
-  if (plan == NULL) return;
-  if (plan->own != NULL) plan->exec->free(plan->exec->ctx, plan->own);
-  plan->host->free(plan->host->ctx, plan);
+  if (plan != NULL) plan->host->free(plan->host->ctx, plan);
 }
 
 int32_t ref_scratch_reserve(ref_plan *plan, uint64_t bytes, bs_error *err) {
   const bs_exec *exec = plan->exec;
   int32_t rc = bytes >> 44 != 0 ? BS_NO_MEMORY : BS_OK; /* not even counted */
-  if (rc == BS_OK && exec->reserve != NULL) {
-    rc = exec->reserve(exec->ctx, bytes * exec->width);
-  } else if (rc == BS_OK) {
-    plan->own = exec->alloc(exec->ctx, bytes * exec->width);
-    if (plan->own == NULL) rc = BS_NO_MEMORY;
-  }
+  if (rc == BS_OK) rc = exec->reserve(exec->ctx, bytes * exec->width);
   if (rc == BS_OK) return rc;
   return bs_fail(err, rc, "BS-REF-MEMORY", "no scratch of %llu bytes for each of %u threads",
                  (unsigned long long)bytes, exec->width);
 }
 
 void *ref_scratch(const ref_plan *plan) {
-  return plan->own != NULL ? plan->own : plan->exec->scratch(plan->exec->ctx);
+  return plan->exec->scratch(plan->exec->ctx);
 }
 
 int ref_args_known(const bs_op_query *query) {
