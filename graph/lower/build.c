@@ -91,17 +91,8 @@ build_shape build_broadcast(build *b, const uint32_t *values, uint32_t n) {
   return stopped(b) ? (build_shape){0} : shape;
 }
 
-void build_check(build *b, int is, const char *what) {
-  if (!stopped(b) && !is) b->rc = lower_bad(b->c, b->node, b->err, "%s", what);
-}
-
-void build_refuse(build *b, uint32_t dtype, const char *why) {
-  if (!stopped(b)) b->rc = lower_unsupported(b->c, b->node, dtype, b->err, "%s", why);
-}
-
-int32_t build_no_memory(build *b) {
-  return bs_error_set(b->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the lowering of a %s",
-                      b->node->op);
+void build_tell_no_memory(const build *b) {
+  bs_error_set(b->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the lowering of a %s", b->node->op);
 }
 
 uint32_t build_read_ints(build *b, uint32_t value, const char *what, int64_t *out, uint32_t max) {

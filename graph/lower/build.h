@@ -52,12 +52,26 @@ uint32_t build_read_ints(build *b, uint32_t value, const char *what, int64_t *ou
 /* A list that is the input i, or where that is absent the attribute: returns its length, *out_there 0:
  * neither. */
 uint32_t build_list(build *b, uint32_t i, const char *attr, int64_t *out, uint32_t max, int *out_there);
-/* Fails unless `is`: the node breaks the specification. */
-void build_check(build *b, int is, const char *what);
-/* BS_NO_MEMORY, with the error filled. */
-int32_t build_no_memory(build *b);
+/* Fails unless `is`: the node breaks the specification. (Inline, so that the static analyser sees what
+ * follows.) */
+static inline void build_check(build *b, int is, const char *what) {
+  if (b->rc != BS_OK || is) return;
+  lower_bad(b->c, b->node, b->err, "%s", what);
+  b->rc = BS_INPUT;
+}
+/* Fails with BS_NO_MEMORY. */
+void build_tell_no_memory(const build *b);
+static inline void build_no_memory(build *b) {
+  if (b->rc != BS_OK) return;
+  build_tell_no_memory(b);
+  b->rc = BS_NO_MEMORY;
+}
 /* The node is fine, but not served. */
-void build_refuse(build *b, uint32_t dtype, const char *why);
+static inline void build_refuse(build *b, uint32_t dtype, const char *why) {
+  if (b->rc != BS_OK) return;
+  lower_unsupported(b->c, b->node, dtype, b->err, "%s", why);
+  b->rc = BS_UNSUPPORTED;
+}
 
 /* ---- constants --------------------------------------------------------------------------------- */
 uint32_t build_const(build *b, uint32_t dtype, const build_shape *shape, const void *data); /* copies */

@@ -10,8 +10,9 @@ enum { MAX_PORTS = 32, MAX_ROUNDS = 1024 };
 
 static uint32_t block_of(build *b, const char *attr) {
   const bs_attr *a = gmodel_attr(b->node, attr);
-  build_check(b, a != NULL && a->type == BS_ATTR_GRAPH, "a branch or body is absent");
-  return b->rc == BS_OK ? (uint32_t)a->i : 0;
+  const int there = a != NULL && a->type == BS_ATTR_GRAPH;
+  build_check(b, there, "a branch or body is absent");
+  return there ? (uint32_t)a->i : 0;
 }
 
 static void run_block(build *b, uint32_t block, const uint32_t *in, uint32_t n_in, uint32_t *outs,
@@ -22,7 +23,7 @@ static void run_block(build *b, uint32_t block, const uint32_t *in, uint32_t n_i
 static int32_t if_rule(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const build_shape scalar = {0};
-  uint32_t condition = build_in(&b, 0), yes[MAX_PORTS], no[MAX_PORTS];
+  uint32_t condition = build_in(&b, 0), yes[MAX_PORTS] = {0}, no[MAX_PORTS] = {0};
   const uint32_t then_block = block_of(&b, "then_branch"), else_block = block_of(&b, "else_branch"),
                  n = node->n_out;
   if (n > MAX_PORTS) build_refuse(&b, 0, "it has more than 32 outputs");
@@ -64,7 +65,7 @@ static int32_t non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   int64_t *places = calloc((size_t)(n * rank) + 1, sizeof *places), count = 0, at = 0;
   uint32_t read = 0;
   if (numbers == NULL || places == NULL) {
-    b.rc = build_no_memory(&b);
+    build_no_memory(&b);
   } else {
     b.rc = lower_read_floats(c, node, values, "its input", numbers, (uint32_t)n, &read, err);
   }
@@ -89,8 +90,8 @@ static int32_t non_zero(lower_ctx *c, const gmodel_node *node, bs_error *err) {
 /* What the rounds of a loop give, in order, as one value with a new dim `axis`. */
 static uint32_t stack(build *b, const uint32_t *rounds, uint32_t stride, int64_t n, int64_t axis,
                       int backwards) {
-  uint32_t *parts = calloc((size_t)n + 1, sizeof *parts), out = GNONE;
-  if (parts == NULL) b->rc = build_no_memory(b);
+  uint32_t *parts = calloc((size_t)(n > 0 ? n : 0) + 1, sizeof *parts), out = GNONE;
+  if (parts == NULL) build_no_memory(b);
   const uint32_t at = build_axis(b, axis, build_rank(b, rounds[0]) + 1);
   for (int64_t i = 0; i < n && b->rc == BS_OK; ++i) {
     parts[i] = build_unsqueeze(b, rounds[(backwards ? n - 1 - i : i) * stride], at);
@@ -114,10 +115,10 @@ static int32_t loop(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     build_refuse(&b, 0, "it has more than 30 states");
   const int64_t trips = trips_in != GNONE ? build_read_int(&b, trips_in, "its trip count") : INT64_MAX;
   int go = condition == GNONE || build_read_int(&b, condition, "its condition") != 0;
-  uint32_t in[MAX_PORTS], outs[MAX_PORTS];
+  uint32_t in[MAX_PORTS] = {0}, outs[MAX_PORTS] = {0};
   uint32_t *rounds = calloc((size_t)MAX_ROUNDS * MAX_PORTS, sizeof *rounds);
   int64_t n = 0;
-  if (rounds == NULL && b.rc == BS_OK) b.rc = build_no_memory(&b);
+  if (rounds == NULL && b.rc == BS_OK) build_no_memory(&b);
   for (uint32_t i = 0; i < states && b.rc == BS_OK; ++i) in[2 + i] = build_in(&b, 2 + i);
   for (; go && n < trips && b.rc == BS_OK; ++n) {
     const build_shape scalar = {0};
@@ -156,7 +157,7 @@ static int32_t scan(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const uint32_t states = node->n_in - (uint32_t)sequences,
                  results = node->n_out > states ? node->n_out - states : 0;
   build_check(&b, node->n_out >= states, "it has fewer outputs than states");
-  uint32_t in[MAX_PORTS], outs[MAX_PORTS], axes[MAX_PORTS] = {0};
+  uint32_t in[MAX_PORTS] = {0}, outs[MAX_PORTS] = {0}, axes[MAX_PORTS] = {0};
   int64_t rounds = -1;
   for (uint32_t i = 0; i < node->n_in && b.rc == BS_OK; ++i) {
     in[i] = build_in(&b, i);
@@ -169,7 +170,7 @@ static int32_t scan(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   if (rounds > MAX_ROUNDS) build_refuse(&b, 0, "a loop of more than 1024 rounds");
   if (rounds == 0) build_refuse(&b, 0, "results of a loop of no rounds");
   uint32_t *kept = calloc((size_t)MAX_ROUNDS * MAX_PORTS, sizeof *kept);
-  if (kept == NULL && b.rc == BS_OK) b.rc = build_no_memory(&b);
+  if (kept == NULL && b.rc == BS_OK) build_no_memory(&b);
   for (int64_t n = 0; n < rounds && b.rc == BS_OK; ++n) {
     for (uint32_t i = states; i < node->n_in; ++i) {
       const int64_t at = listed(node, "scan_input_directions", i - states) ? rounds - 1 - n : n;

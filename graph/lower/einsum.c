@@ -171,12 +171,12 @@ static void multiply(build *b, term *x, term *y, const char *later) {
 static void implicit_output(const term *terms, uint32_t n, int64_t dots, term *out) {
   out->n = 0;
   for (int64_t i = dots; i > 0; --i) out->letters[out->n++] = (char)i;
-  for (char letter = 'A'; letter <= 'z'; ++letter) {
+  for (int letter = 'A'; letter <= 'z'; ++letter) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; ++i) {
       for (uint32_t j = 0; j < terms[i].n; ++j) count += terms[i].letters[j] == letter;
     }
-    if (count == 1 && out->n < BS_MAX_DIMS) out->letters[out->n++] = letter;
+    if (count == 1 && out->n < BS_MAX_DIMS) out->letters[out->n++] = (char)letter;
   }
 }
 
@@ -184,7 +184,7 @@ enum { MAX_TERMS = 8 };
 
 int32_t lower_einsum(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
-  term terms[MAX_TERMS], out = {0};
+  term terms[MAX_TERMS] = {{0}}, out = {0};
   const char *at = lower_text(node, "equation", ""), *arrow = strstr(at, "->"),
              *end = arrow != NULL ? arrow : at + strlen(at);
   const uint32_t n = node->n_in;

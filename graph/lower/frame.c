@@ -401,6 +401,7 @@ int32_t lower_model(const gmodel *model, const lower_options *options, graph **o
   if (rc == BS_OK) rc = lower_inputs(&c, err);
   if (rc == BS_OK) rc = lower_nodes(&c, 0, err);
   if (rc == BS_OK && c.issues > 0) rc = BS_UNSUPPORTED;
+  c.ports = 1;
   if (rc == BS_OK) rc = lower_states(&c, err);
   if (rc == BS_OK) rc = lower_outputs(&c, err);
   free(c.value_of);

@@ -12,7 +12,7 @@
 /* ---- constants ------------------------------------------------------------------------------- */
 
 static int over_constants(const lower_ctx *c, const gnode *n) {
-  if (c->options->folder.run == NULL || n->op == GOP_MATMUL) return 0;
+  if (c->options->folder.run == NULL || n->op == GOP_MATMUL || c->ports) return 0;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] != GNONE && !graph_is_const(c->g, n->in[i])) return 0;
   return 1;
@@ -22,15 +22,19 @@ static uint64_t value_bytes(const gvalue *v) {
   return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
 }
 
-/* A computed constant may be a few times as large as what it came from, or small: others stay nodes. */
+/* Shape arithmetic is computed now: integers, and floats of a few elements. What is larger is left to the
+ * pass fold, or to the run. */
+enum { FEW = 64, MOST_BYTES = 16 << 20 };
+
 static int worth_it(const lower_ctx *c, const gnode *n) {
-  uint64_t in = 0, out = 0;
-  for (uint32_t i = 0; i < n->n_in; i++)
-    if (n->in[i] != GNONE) in += value_bytes(&c->g->values[c->g->values[n->in[i]].base]);
-  for (uint32_t i = 0; i < n->n_out; i++)
-    if (n->out[i] != GNONE) out += value_bytes(&c->g->values[c->g->values[n->out[i]].base]);
-  return (out <= 4u * in || out <= UINT64_C(16) << 20) && out <= c->fold_limit &&
-         c->g->data_bytes <= c->fold_limit - out;
+  uint64_t out = 0;
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (n->out[i] == GNONE) continue;
+    const gvalue *root = &c->g->values[c->g->values[n->out[i]].base];
+    if (bs_dtype_is_float(root->dtype) && graph_count(root) > FEW) return 0;
+    out += value_bytes(root);
+  }
+  return out <= MOST_BYTES && out <= c->fold_limit && c->g->data_bytes <= c->fold_limit - out;
 }
 
 /* Memory of the outputs' roots, given once. *out_part 1: a root is written in parts. */

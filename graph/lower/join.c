@@ -88,7 +88,7 @@ static uint32_t pad_by_index(build *b, uint32_t x, uint32_t axis, int64_t begin,
   const int64_t count = begin + n + end;
   int64_t *index = calloc((size_t)count, sizeof *index);
   if (index == NULL) {
-    b->rc = build_no_memory(b);
+    build_no_memory(b);
     return GNONE;
   }
   for (int64_t i = 0; i < count; ++i) index[i] = pad_source(mode, i - begin, n);
@@ -185,7 +185,7 @@ static int32_t range(lower_ctx *c, const gmodel_node *node, bs_error *err) {
     int64_t way = 0;
     build_check(&b, by != 0, "delta is 0");
     if (b.rc == BS_OK && __builtin_sub_overflow(to, from, &way)) build_check(&b, 0, "the range is too long");
-    if (b.rc == BS_OK && (way > 0) == (by > 0) && way != 0) {
+    if (b.rc == BS_OK && by != 0 && (way > 0) == (by > 0) && way != 0) {
       const uint64_t far = way > 0 ? (uint64_t)way : 0 - (uint64_t)way;
       const uint64_t each = by > 0 ? (uint64_t)by : 0 - (uint64_t)by;
       shape.dims[0] = (int64_t)((far - 1) / each) + 1;

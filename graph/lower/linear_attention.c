@@ -89,7 +89,7 @@ int32_t lower_linear_attention(lower_ctx *c, const gmodel_node *node, bs_error *
   const build_shape given = build_shape_of(&b, state);
   build_check(&b, build_same(&given, &room), "past_state has another shape than the heads ask for");
   uint32_t *outs = calloc((size_t)tokens, sizeof *outs);
-  if (outs == NULL && b.rc == BS_OK) b.rc = build_no_memory(&b);
+  if (outs == NULL && b.rc == BS_OK) build_no_memory(&b);
   for (int64_t t = 0; t < tokens && b.rc == BS_OK; ++t) { /* each [B,G,times,V], as [B,1,heads V] */
     outs[t] = build_unsqueeze(&b, build_join_dims(&b, step(&b, &o, t, &state), 1, 3), 1);
   }

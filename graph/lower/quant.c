@@ -35,7 +35,7 @@ static uint32_t spread(build *b, uint32_t value, uint32_t x, int64_t axis, int64
   if (b->rc != BS_OK) return GNONE;
   int64_t *index = calloc((size_t)n + 1, sizeof *index);
   if (index == NULL) {
-    b->rc = build_no_memory(b);
+    build_no_memory(b);
     return GNONE;
   }
   for (int64_t i = 0; i < n; ++i) index[i] = i / block;

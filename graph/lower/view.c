@@ -221,7 +221,7 @@ static void slice_range(int64_t dim, int64_t start, int64_t end, int64_t step, i
   const int64_t way = step > 0 ? end - start : start - end;
   const uint64_t size = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
   *out_first = start;
-  *out_count = way > 0 ? (int64_t)(((uint64_t)way - 1) / size) + 1 : 0;
+  *out_count = way > 0 && size > 0 ? (int64_t)(((uint64_t)way - 1) / size) + 1 : 0;
 }
 
 static uint32_t slice_axis(build *b, uint32_t x, uint32_t axis, int64_t start, int64_t end, int64_t step) {
