@@ -3,11 +3,11 @@
  * attention.h - what the two files of attention share: a plan, a call, and a member's scratch. */
 #ifndef BS_PLUGINS_CPU_OPS_ATTENTION_H
 #define BS_PLUGINS_CPU_OPS_ATTENTION_H
-#include "../cpu.h"
+#include "panels.h"
 
 enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, CPU_ATTENTION_ARGS };
 
-#define CPU_ATTEND_ROWS 96   /* queries of a block: a multiple of the tokens of every tile */
+#define CPU_ATTEND_ROWS CPU_PANEL_ROWS
 #define CPU_ATTEND_KEYS 128  /* keys of a tile */
 #define CPU_ATTEND_FEW 8     /* queries up to which keys are read as they lie */
 #define CPU_ATTEND_SPLIT 256 /* keys that are worth another member */
@@ -58,9 +58,6 @@ typedef struct cpu_block {
 /* Element (batch, head, row) of a tensor. */
 static inline const uint8_t *cpu_row_at(const cpu_rows4 *t, int64_t batch, int64_t head, int64_t row) {
   return t->data + (batch * t->strides[0] + head * t->strides[1] + row * t->strides[2]) * (int64_t)t->size;
-}
-static inline int64_t cpu_up16(int64_t n) {
-  return (n + 15) / 16 * 16;
 }
 
 /* attention_block.c: the keys from..to of a block, into sums, most and total. */

@@ -24,54 +24,9 @@ static void load_row(const cpu_kernels *kernels, const cpu_rows4 *t, const uint8
 
 /* ---- scores ----------------------------------------------------------------------------------- */
 
-/* The panels of a tile of keys, [panel][D][16]: sixteen rows of K at a time, turned. */
-static void turn_keys(const cpu_block *b, const tile *t) {
-  const cpu_attend *call = b->call;
-  const cpu_kernels *kernels = kernels_of(b);
-  const int64_t D = call->plan->D, wide = cpu_up16(D);
-  float *rows = b->row; /* [16][wide] */
-  for (int64_t p = 0; p < t->wide; p += 16) {
-    float *panel = b->k + p * D, last[16 * 16];
-    for (int64_t j = 0; j < 16; j++) {
-      if (p + j < t->keys) {
-        const uint8_t *src = cpu_row_at(&call->k, b->batch, b->group, t->first + p + j);
-        load_row(kernels, &call->k, src, D, wide, rows + j * wide);
-      } else {
-        memset(rows + j * wide, 0, (size_t)wide * sizeof *rows);
-      }
-    }
-    for (int64_t d = 0; d < D; d += 16) {
-      if (d + 16 <= D) {
-        kernels->transpose(panel + d * 16, 16, rows + d, wide);
-      } else {
-        kernels->transpose(last, 16, rows + d, wide);
-        memcpy(panel + d * 16, last, (size_t)(D - d) * 16 * sizeof *last);
-      }
-    }
-  }
-}
-
-/* c[count][ldc] (+)= x[count][CPU_X_LD] times neighbouring panels of 16 columns, k deep. */
-static void product(const cpu_kernels *kernels, const float *x, const float *w, int64_t k, int64_t columns,
-                    float *c, int64_t ldc, int64_t count, int32_t add) {
-  const int64_t tokens = kernels->tokens, most = count <= tokens ? kernels->panels[count] : 1;
-  for (int64_t p = 0; p < columns / 16;) {
-    int64_t panels = most;
-    while (panels > columns / 16 - p) panels /= 2;
-    for (int64_t r = 0; r < count; r += tokens) {
-      cpu_tile one = {.x = x + r * CPU_X_LD,
-                      .w = w + p * k * 16,
-                      .w_step = k * 16 * (int64_t)sizeof *w,
-                      .c = c + r * ldc + p * 16,
-                      .ldc = ldc,
-                      .k = k,
-                      .tokens = (int32_t)(count - r < tokens ? count - r : tokens),
-                      .panels = (int32_t)panels,
-                      .add = add};
-      kernels->tile[0](&one);
-    }
-    p += panels;
-  }
+/* K or V of the block's batch and group, from key `first` on. */
+static cpu_lines keys_of(const cpu_block *b, const cpu_rows4 *t, int64_t first) {
+  return (cpu_lines){cpu_row_at(t, b->batch, b->group, first), t->type, t->size, t->strides[2], 1};
 }
 
 /* Scores of few queries: rows of K as they lie where they can be read so, else copies of eight. */
@@ -137,18 +92,6 @@ static void finish_scores(const cpu_block *b, const tile *t, int64_t i) {
 
 /* ---- sums ------------------------------------------------------------------------------------- */
 
-/* Strips of 16 columns of V, [strip][keys][16]. */
-static void copy_values(const cpu_block *b, const tile *t) {
-  const cpu_attend *call = b->call;
-  const int64_t E = call->plan->E, wide = cpu_up16(E);
-  for (int64_t j = 0; j < t->keys; j++) {
-    load_row(kernels_of(b), &call->v, cpu_row_at(&call->v, b->batch, b->group, t->first + j), E, wide,
-             b->row);
-    for (int64_t e = 0; e < wide; e += 16)
-      memcpy(b->v + e * t->keys + j * 16, b->row + e, 16 * sizeof *b->row);
-  }
-}
-
 static void gather_for_few(const cpu_block *b, const tile *t) {
   const cpu_attend *call = b->call;
   const int64_t E = call->plan->E, wide = cpu_up16(E);
@@ -172,8 +115,9 @@ static void one_tile(cpu_block *b, const tile *t) {
   if (few) {
     scores_of_few(b, t);
   } else {
-    turn_keys(b, t);
-    product(kernels, b->q, b->k, D, t->wide, b->s, CPU_X_LD, b->count, 0);
+    const cpu_lines keys = keys_of(b, &b->call->k, t->first);
+    cpu_panels_turn(kernels, &keys, 0, D, 0, t->keys, b->row, b->k);
+    cpu_panels_multiply(kernels, b->q, b->k, D, t->wide, b->s, CPU_X_LD, b->count, 0);
   }
   for (int64_t i = 0; i < b->count; i++) {
     finish_scores(b, t, i);
@@ -184,8 +128,9 @@ static void one_tile(cpu_block *b, const tile *t) {
     gather_for_few(b, t);
     return;
   }
-  copy_values(b, t);
-  product(kernels, b->s, b->v, t->keys, wide, b->sums, wide, b->count, 1);
+  const cpu_lines values = keys_of(b, &b->call->v, t->first);
+  cpu_panels_copy(kernels, &values, 0, t->keys, 0, b->call->plan->E, b->row, b->v);
+  cpu_panels_multiply(kernels, b->s, b->v, t->keys, wide, b->sums, wide, b->count, 1);
 }
 
 void cpu_attend_keys(cpu_block *b, int64_t from, int64_t to) {
