@@ -97,6 +97,7 @@ uint32_t build_split_dim(build *b, uint32_t value, uint32_t axis, int64_t outer,
 uint32_t build_join_dims(build *b, uint32_t value, uint32_t first, uint32_t n);
 
 /* ---- kernel ops -------------------------------------------------------------------------------- */
+/* To be written in parts; of no elements it is a constant. */
 uint32_t build_temp(build *b, uint32_t dtype, const build_shape *shape);
 /* One output of a program, of the inputs' common shape; or into a part of a temp. */
 uint32_t build_map(build *b, lower_map *m, uint8_t out, uint32_t dtype);

@@ -31,6 +31,10 @@ int32_t lower_rotary(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build_check(&b, !flat || (heads > 0 && shape.dims[2] % heads == 0), "num_heads does not divide the width");
   build_check(&b, build_is_float(dtype), "the operator takes floats");
   if (b.rc != BS_OK) return b.rc;
+  if (build_elements(&shape) == 0) {
+    build_out(&b, 0, whole);
+    return b.rc;
+  }
   const uint32_t into = build_temp(&b, dtype, &shape);
   /* Both as [B,S,H,D]. */
   const uint32_t x =

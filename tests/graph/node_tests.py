@@ -4,7 +4,7 @@
 
   node_tests.py write DIR [--ops Add,MatMul | --all]   needs the Python package onnx >= 1.23
   node_tests.py ort DIR                                needs onnxruntime; writes DIR/ort.txt
-  node_tests.py text FILE                              writes the small cases as one text file (tests/graph/cases)
+  node_tests.py text FILE LIST                         writes the small cases of LIST as one text file (tests/graph/cases)
 
 The runtime binds static shapes, so an input that decides a shape (Reshape's shape, Slice's starts, ..) is written as an
 initializer of the model instead of a fed input (SHAPE_INPUTS below); ONNX Runtime is given the same files.
@@ -142,9 +142,9 @@ def text_case(name, model, inputs, outputs, rtol, atol, issue=None):
 def text(args):
     from onnx.backend.test.loader import load_model_tests
 
-    cases = []
+    cases, listed = [], set(args.list.read_text().split())
     for case in load_model_tests(kind="node"):
-        if case.model.graph.node[0].op_type not in OPS or "_expanded" in case.name or not kinds(case.model) <= CORE:
+        if case.name not in listed or not kinds(case.model) <= CORE:
             continue
         model, inputs, outputs = fixed_case(case)
         if all(tensor is not None for tensor in inputs + outputs):
@@ -203,6 +203,7 @@ def main():
     two.add_argument("dir", type=pathlib.Path)
     three = commands.add_parser("text")
     three.add_argument("file", type=pathlib.Path)
+    three.add_argument("list", type=pathlib.Path)
     three.add_argument("--most", type=int, default=1100, help="bytes of a case")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
