@@ -86,7 +86,7 @@ START_TEST(has_every_verb_and_option) {
   static const char *const verbs[] = {"run",         "plugins list",  "plugins inspect", "plugins why",
                                       "plugins new", "plugins check", "config print",    "config keys",
                                       "doctor",      "explain",       "compare",         "torture",
-                                      "model plan"};
+                                      "model info",  "model run",     "model explain",   "model plan"};
   char *page = the_page();
   int seen = 0;
   for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
