@@ -18,7 +18,7 @@ typedef struct model_verb {
   size_t min_words, max_words;
 } model_verb;
 
-extern const model_verb model_info, model_run, model_explain, model_plan;
+extern const model_verb model_info, model_run, model_check, model_explain, model_generate, model_plan;
 
 extern const model_verb *const model_verbs[];
 extern const size_t model_n_verbs;
@@ -54,6 +54,8 @@ typedef struct model_asked {
 
 /* Of parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens and those of
  * plugins; the first word is the model. The caller frees in every case; `a` outlives it. */
+int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
+/* The same, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);
 void model_asked_free(model_asked *asked);
 int32_t model_print_json(const json_t *value, bs_error *err);

@@ -14,7 +14,7 @@ static int32_t take_words(const args *a, const char *name, bs_model_words *out, 
   return rc;
 }
 
-int32_t model_asked_make(const args *a, model_asked *out, bs_error *err) {
+int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   int64_t threads = 0, tokens = 0;
   memset(out, 0, sizeof *out);
   bs_model_request *r = &out->request;
@@ -29,8 +29,12 @@ int32_t model_asked_make(const args *a, model_asked *out, bs_error *err) {
   r->threads = (uint32_t)threads;
   r->cache_tokens = tokens;
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);
-  if (rc == BS_OK) rc = bs_model_open(out->context, r, &out->model, err);
   return rc;
+}
+
+int32_t model_asked_make(const args *a, model_asked *out, bs_error *err) {
+  const int32_t rc = model_asked_read(a, out, err);
+  return rc == BS_OK ? bs_model_open(out->context, &out->request, &out->model, err) : rc;
 }
 
 void model_asked_free(model_asked *asked) {

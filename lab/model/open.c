@@ -242,6 +242,7 @@ static int32_t make_constants(bs_model *m, const bs_model_words *words, bs_error
 
 static int32_t read_inputs(bs_model *m, const bs_model_words *words, bs_error *err) {
   int32_t rc = BS_OK;
+  m->n_inputs = 0;
   m->names = calloc(words->n + 1, sizeof *m->names);
   m->files = calloc(words->n + 1, sizeof *m->files);
   if (m->names == NULL || m->files == NULL) return no_memory(err);
@@ -262,7 +263,7 @@ static int32_t read_inputs(bs_model *m, const bs_model_words *words, bs_error *e
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-static int32_t read_passes(bs_model *m, const bs_model_words *words, bs_error *err) {
+int32_t bs_model_read_passes(bs_model *m, const bs_model_words *words, bs_error *err) {
   int32_t rc = BS_OK;
   m->passes_off = calloc(words->n + 1, sizeof *m->passes_off);
   if (m->passes_off == NULL) return no_memory(err);
@@ -297,19 +298,34 @@ static int32_t read_passes(bs_model *m, const bs_model_words *words, bs_error *e
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
+static int32_t point_at_dims(bs_model *m, bs_error *err) {
+  const bs_dim **pointers = realloc(m->dim_pointers, (m->n_dims + 1) * sizeof *pointers);
+  if (pointers == NULL) return no_memory(err);
+  m->dim_pointers = pointers;
+  for (size_t i = 0; i < m->n_dims; i++) pointers[i] = &m->dims[i];
+  return BS_OK;
+}
+
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err) {
   const bs_graph_options options = {.struct_size = sizeof options, .cache_tokens = request->cache_tokens};
   memset(out, 0, sizeof *out);
   int32_t rc = bs_graph_open(context, request->path, &options, &out->graph, err);
-  if (rc == BS_OK) rc = read_passes(out, &request->passes, err);
+  if (rc == BS_OK) rc = bs_model_read_passes(out, &request->passes, err);
   if (rc == BS_OK) rc = make_constants(out, &request->constants, err);
   if (rc == BS_OK) rc = read_dims(out, &request->dims, err);
   if (rc == BS_OK) rc = read_inputs(out, &request->inputs, err);
   if (rc != BS_OK) return rc;
-  out->dim_pointers = calloc(out->n_dims + 1, sizeof *out->dim_pointers);
-  if (out->dim_pointers == NULL) return no_memory(err);
-  for (size_t i = 0; i < out->n_dims; i++) out->dim_pointers[i] = &out->dims[i];
-  return BS_OK;
+  return point_at_dims(out, err);
+}
+
+int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err) {
+  bs_dim *known = find_dim(model, symbol);
+  if (known != NULL && known->size != size)
+    return bs_error_set(err, BS_USAGE, "BS-MODEL-DIM", "dimension '%.60s' is %lld, not %lld", symbol,
+                        (long long)size, (long long)known->size);
+  int32_t rc = known == NULL ? add_dim(model, symbol, size, err) : BS_OK;
+  if (rc == BS_OK) rc = point_at_dims(model, err);
+  return rc;
 }
 
 /* Every symbol needs a size: those without one, all at once. */

@@ -25,7 +25,7 @@ static bs_tensor dense(const bs_tensor_desc *desc, const void *data, uint64_t by
 }
 
 /* Every input of the session gets its file. */
-static int32_t set_inputs(const bs_model *m, bs_error *err) {
+int32_t bs_model_set_inputs(const bs_model *m, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t k = 0; k < m->n_inputs && rc == BS_OK; k++) {
     const bs_npy *file = &m->files[k];
@@ -42,7 +42,7 @@ static int32_t set_inputs(const bs_model *m, bs_error *err) {
 /* ---- outputs --------------------------------------------------------------------------------- */
 
 /* A dense copy of a tensor, malloc'd; *out_count elements. */
-static void *dense_copy(const bs_tensor *t, uint64_t *out_count) {
+void *bs_model_dense(const bs_tensor *t, uint64_t *out_count) {
   const uint64_t size = BS_DTYPE_BYTES(t->dtype);
   uint64_t count = 1;
   for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
@@ -120,7 +120,7 @@ static int32_t take_output(const bs_model *m, uint32_t port, const char *dir, js
   int32_t rc = bs_session_port(m->session, port, &name, &desc, err);
   if (rc == BS_OK) rc = bs_session_get(m->session, port, &t, err);
   if (rc != BS_OK) return rc;
-  void *data = dense_copy(&t, &count);
+  void *data = bs_model_dense(&t, &count);
   if (data == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for output '%.100s'", name);
   json_t *row = describe(&t, name, data, count);
@@ -174,7 +174,7 @@ int32_t bs_model_run(const bs_model_request *request, bs_model *model, const cha
   const uint32_t n_inputs = bs_graph_port_count(model->graph, 1);
   json_t *outputs = json_array(), *dims = json_object();
   *out = NULL;
-  int32_t rc = set_inputs(model, err);
+  int32_t rc = bs_model_set_inputs(model, err);
   if (rc == BS_OK && output_dir != NULL && mkdir(output_dir, 0777) != 0 && errno != EEXIST)
     rc = bs_error_errno(err, BS_IO, "BS-OUT-DIR", errno, "cannot make the folder %.200s", output_dir);
   if (rc == BS_OK) rc = bs_session_run(model->session, err);
