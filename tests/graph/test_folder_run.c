@@ -3,6 +3,7 @@
  * transformers 5.24 computes them in f64 from the same weights; prefill and decode with one cache are the
  * whole run; a cache that is full is an error, one that is cut goes on. */
 #include <math.h>
+#include <sys/stat.h>
 
 #include "blockshock/graph.h"
 #include "core/base/error.h"
@@ -141,7 +142,23 @@ START_TEST(prefill_and_decode) {
 }
 END_TEST
 
+/* The embeddings are read where they lie in the file. */
+START_TEST(a_file_is_cut_between_runs) {
+  double logits[WORDS];
+  struct stat st;
+  write_config(gpt2_config, NULL);
+  write_weights("model.safetensors", gpt2_weights, 0, 100, NULL);
+  ok(bs_graph_open(context, files_folder, NULL, &graph, &err), "graph");
+  bs_session *session = open_session("ref", PROMPT, NULL);
+  ok(run(session, models[0].tokens, PROMPT, logits), "before");
+  ck_assert_int_eq(stat(files_path("model.safetensors"), &st), 0);
+  ck_assert_int_eq(truncate(files_path("model.safetensors"), st.st_size - 4), 0);
+  files_expect(&err, run(session, models[0].tokens, PROMPT, logits), BS_INPUT, "BS-FILE-CHANGED", "cut");
+  bs_session_close(session);
+}
+END_TEST
+
 int main(void) {
-  const test_case rows[] = {{prefill_and_decode, 2 * TEST_COUNT(models)}, {0}};
+  const test_case rows[] = {{prefill_and_decode, 2 * TEST_COUNT(models)}, {a_file_is_cut_between_runs}, {0}};
   return run_tests("folder_run", rows, (test_setup){.before = before, .after = after});
 }
