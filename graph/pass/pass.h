@@ -41,6 +41,7 @@ int32_t gpass_expr(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_err
 int32_t gpass_fuse_norm(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_fuse_attention(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_rope(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_merge(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_epilogue(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_last_token(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 #endif

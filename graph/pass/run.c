@@ -18,6 +18,7 @@ static const gpass table[] = {
     {"rope", "makes one map of the rotation of halves", gpass_rope},
     {"epilogue", "puts bias, activation and residual into products, sums into normalisations",
      gpass_epilogue},
+    {"merge", "makes one product of several that read the same rows: Q, K and V, gate and up", gpass_merge},
     {"last_token", "makes products of the rows alone that are read", gpass_last_token},
 };
 #define N_PASSES ((uint32_t)(sizeof table / sizeof table[0]))

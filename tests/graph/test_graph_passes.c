@@ -177,6 +177,17 @@ static void last_token(void) {
   tb_output("y", cut);
 }
 
+/* Q, K and V of different widths, and who reads them. */
+static void three_products(void) {
+  const uint32_t x = input("x"), q = linear(x, 40), k = linear(x, 24), v = linear(x, 24);
+  const int64_t split[] = {B, S, 3, 8};
+  const uint32_t kv =
+      tb_op("Reshape", tb_op("Mul", tb_op("Softmax", k, NONE, NONE), tb_op("Softmax", v, NONE, NONE), NONE),
+            tb_ints(4, split), NONE);
+  tb_output("y", tb_op("Mul", tb_op("Softmax", q, NONE, NONE), tb_scalar(2), NONE));
+  tb_output("z", kv);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct row {
@@ -201,6 +212,7 @@ static const struct row {
     {"epilogue", bias_activation, "map", 0, 1},
     {"epilogue", bias_residual, "map", 0, 1},
     {"epilogue", add_norm, "map", 1, 2},
+    {"merge", three_products, "matmul", 1, 3},
     {"last_token", last_token, "rows", 2, 12},
 };
 
