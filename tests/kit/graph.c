@@ -16,6 +16,10 @@ const kit_graph_op *kit_graph_find(const char *op) {
   return NULL;
 }
 
+uint32_t kit_graph_kinds(const char *op) {
+  return kit_graph_find(op) != NULL ? 24 : 1;
+}
+
 int kit_graph_fit(const char *op, int integers) {
   const kit_graph_op *g = kit_graph_find(op);
   return integers ? (int)g->integers : (int)g->floats;
@@ -48,7 +52,7 @@ void kit_graph_one_dtype(kit_data *d, int bools) {
   s->activation = BS_ACT_NONE;
 }
 
-/* The first query of all is dense, and two of three others have adjacent elements, which most kernels ask
+/* KIT_DENSE queries are dense, and two of three others have adjacent elements, which most kernels ask
  * for. The last dimension's stride is the plan's; other strides of a plan whose dims have shrunk are new
  * ones. */
 static uint32_t layout_of(const kit_data *d, uint32_t i) {
@@ -57,7 +61,7 @@ static uint32_t layout_of(const kit_data *d, uint32_t i) {
   uint64_t mix = d->shape.seed + (d->shape.in_place ? 0 : i * UINT64_C(0x9e3779b97f4a7c15));
   const uint32_t shifted = d->shape.spread & KIT_SHIFTED;
   uint64_t query = d->shape.seed;
-  if (d->shape.index == 0 && d->shape.shrinks == 0) return shifted;
+  if ((d->shape.spread & KIT_DENSE) != 0) return shifted;
   const int64_t first = kit_below(&mix, 6), second = kit_below(&mix, 3);
   if (kit_below(&query, 3) != 0) return adjacent[(second + (d->shape.shrinks == 2)) % 3] | shifted;
   if (d->shape.shrinks == 0) return any[first] | shifted;

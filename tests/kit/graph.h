@@ -6,6 +6,7 @@
 #define BS_TESTS_KIT_GRAPH_H
 #include "tests/kit/op.h"
 
+enum { KIT_DENSE = 16 }; /* of spread: as every implementation takes it */
 /* What inputs hold: numbers in [-1, 1) and zeros of both signs; NaN and infinities here and there;
  * subnormals. */
 enum kit_values { KIT_PLAIN = 0, KIT_SPECIAL = 1, KIT_SMALL = 2 };
@@ -64,6 +65,8 @@ void kit_graph_judge(const kit_data *d, uint32_t tolerance, int special);
 void kit_graph_rows(kit_actor *a);
 void kit_graph_in_place(kit_actor *a);
 void kit_graph_huge(kit_data *d, uint32_t which);
+/* Kinds of queries that a plugin may serve one of: how many numbers of the grid show each. */
+uint32_t kit_graph_kinds(const char *op);
 /* 0: the grid has no such query. */
 int kit_graph_fit(const char *op, int integers);
 #endif

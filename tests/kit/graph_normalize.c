@@ -13,8 +13,9 @@ static void make(kit_data *d, uint64_t *seed) {
   uint32_t repeats = 0;
   const kit_shape *s = &d->shape;
   const uint32_t rank = kit_graph_dims(d, seed, 1, BS_MAX_DIMS, s->B, s->N, dims);
-  const int64_t kind = 1 + s->index % 4, with = kit_below(seed, 16);
+  const int64_t kind = 1 + s->index % 4, drawn = kit_below(seed, 16);
   const int affine = kind <= BS_NORMALIZE_RMS;
+  const int64_t with = kit_below(seed, 2) == 0 ? 2 : drawn; /* half of them have gamma alone */
   kit_graph_arg(d, X, s->x, rank, dims, 0);
   if ((with & 1) != 0 || s->in_place > 1) {
     kit_graph_broadcast(d, seed, rank, dims, add, &repeats);

@@ -125,13 +125,18 @@ void kit_num_least(const kit_case *c) {
     kit_unsupported("op %s is the plugin's own: the kit has no oracle of it", a.impl->op);
     return;
   }
-  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-    kit_shape s = {.x = dtypes[i], .w = dtypes[i], .y = dtypes[i], .B = 4, .N = 8, .K = 16, .seed = 11};
+  const uint32_t kinds = kit_graph_kinds(a.impl->op);
+  for (size_t i = 0; i < kinds * sizeof dtypes / sizeof dtypes[0]; i++) {
+    const uint32_t dtype = dtypes[i / kinds], index = (uint32_t)(i % kinds);
+    kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 4, .N = 8, .K = 16, .seed = 11 + index};
+    s.index = index;
+    if (kinds > 1) s.spread = KIT_DENSE;
     kit_data d;
-    if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
-    if (kit_changes_weight(a.impl->op) && !bs_dtype_is_float(dtypes[i])) continue;
-    if (dtypes[i] == BS_I8 && !kit_op_is(a.impl->op, "matmul")) continue;
-    if (dtypes[i] == BS_I8) s.y = BS_I32; /* products of bytes have wider sums */
+    if (kinds > 1 && !kit_graph_fit(a.impl->op, !bs_dtype_is_float(dtype))) continue;
+    if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtype)) s.w = BS_F32;
+    if (kit_changes_weight(a.impl->op) && !bs_dtype_is_float(dtype)) continue;
+    if (dtype == BS_I8 && !kit_op_is(a.impl->op, "matmul")) continue;
+    if (dtype == BS_I8) s.y = BS_I32; /* products of bytes have wider sums */
     if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
     kit_data_make(&d, a.impl->op, &s);
     if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 0);
