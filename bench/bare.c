@@ -91,6 +91,18 @@ static void lines_free(void *ctx, void *p) {
   free(p);
 }
 
+/* ctx is the kernel's. */
+static int32_t scratch_reserve(void *ctx, uint64_t bytes) {
+  bench_kernel *kernel = ctx;
+  free(kernel->scratch);
+  kernel->scratch = lines_alloc(NULL, bytes);
+  return kernel->scratch != NULL ? BS_OK : BS_NO_MEMORY;
+}
+
+static void *scratch_of(void *ctx) {
+  return ((bench_kernel *)ctx)->scratch;
+}
+
 static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align) {
   void *p = NULL;
   (void)ctx;
@@ -177,7 +189,10 @@ int32_t bench_kernel_make(const bench_plugin *p, const char *name, const bs_op_q
                            .device = p->state,
                            .parallel_for = alone,
                            .alloc = lines_alloc,
-                           .free = lines_free};
+                           .free = lines_free,
+                           .ctx = kernel,
+                           .reserve = scratch_reserve,
+                           .scratch = scratch_of};
   int32_t rc = kernel->impl->pack(state, &kernel->exec, query, weights, &kernel->packed, &bytes, err);
   if (rc == BS_OK)
     rc = kernel->impl->prepare(state, &kernel->exec, query, kernel->packed, &kernel->plan, err);
@@ -188,5 +203,6 @@ int32_t bench_kernel_make(const bench_plugin *p, const char *name, const bs_op_q
 void bench_kernel_free(bench_kernel *kernel) {
   if (kernel->plan != NULL) kernel->impl->plan_free(kernel->plan);
   if (kernel->packed != NULL) kernel->impl->packed_free(kernel->packed);
+  free(kernel->scratch);
   memset(kernel, 0, sizeof *kernel);
 }

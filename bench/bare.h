@@ -19,7 +19,7 @@ void bench_plugin_close(bench_plugin *plugin);
 typedef struct bench_kernel {
   const bs_op_impl *impl;
   bs_exec exec;
-  void *packed, *plan;
+  void *packed, *plan, *scratch;
 } bench_kernel;
 
 /* The implementation `name` of op "matmul". `kernel` stays at its address until bench_kernel_free. */

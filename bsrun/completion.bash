@@ -50,7 +50,7 @@ _bsrun() {
   fi
   if ((COMP_CWORD > 1)) && [[ $first != -* ]]; then
     verb=$first
-    if [[ $first == plugins || $first == config ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
+    if [[ $first == @(plugins|config|model) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
   fi
 
   case $prev in
@@ -96,7 +96,7 @@ _bsrun() {
       ;;
     --config | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
     --out | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort) return ;;
   esac
 
   if [[ $cur == -* ]]; then
@@ -108,6 +108,8 @@ _bsrun() {
     help) _bsrun_reply "$cur" verbs ;;
     plugins) _bsrun_reply "$cur" verbs plugins ;;
     config) _bsrun_reply "$cur" verbs config ;;
+    model) _bsrun_reply "$cur" verbs model ;;
+    "model plan") _bsrun_files "$cur" file ;;
     completion)
       if ((COMP_CWORD == 2)); then
         _bsrun_reply "$cur" verbs completion

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bsrun/completion_bash.h" /* made from completion.bash by CMake: the bytes of completion_bash[] */
+#include "bsrun/model.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "lab/config/schema.h"
@@ -23,6 +24,7 @@ const bsrun_words bsrun_all_words[] = {
     {"explain", explain_options, &explain_n_options},
     {"compare", compare_options, &compare_n_options},
     {"torture", torture_options, &torture_n_options},
+    {"model plan", model_plan_options, &model_plan_n_options},
 };
 const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];
 
@@ -54,6 +56,8 @@ static void print_verbs(const char *of) {
   for (size_t i = 0; of != NULL && i < sizeof second / sizeof second[0]; i++) {
     if (strcmp(second[i].verb, of) == 0) fputs(second[i].words, stdout);
   }
+  for (size_t i = 0; of != NULL && strcmp(of, "model") == 0 && i < model_n_verbs; i++)
+    printf("%s\n", model_verbs[i]->name);
   for (size_t i = 0; of == NULL && i < bsrun_n_verbs; i++) printf("%s\n", bsrun_verbs[i].name);
 }
 

@@ -90,7 +90,7 @@ void help_plugins(void) {
       "rule\n"
       "          refuses it, what it registers, which configuration keys select it; exit 0: usable, 5: not\n"
       "new       a folder with a small plugin that builds and works, to begin your own from\n"
-      "  --kind KIND          op, backend, method, communicator or workload\n"
+      "  --kind KIND          op, graph_op, backend, method, communicator or workload\n"
       "  --dir DIR            the folder to make; default: NAME, here. One that exists is refused\n"
       "check     grades one by the conformance kit (bs-conformance) in a child process: 0 conformant, 5 not\n"
       "  --kit quick|full     how many generated cases (quick)\n"

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "formats/guard.h"
 
 static int32_t changed(bs_error *err, const char *path, uint64_t was, uint64_t is) {
   bs_error_set(err, BS_INPUT, "BS-FILE-CHANGED",
@@ -29,17 +30,9 @@ static const char *kind_of(mode_t mode) {
   return "not a regular file";
 }
 
-int32_t bs_map_open(const char *path, const char *id, bs_map *out_map, bs_error *err) {
+int32_t bs_map_adopt(int fd, const char *path, const char *id, bs_map *out_map, bs_error *err) {
   struct stat st;
   memset(out_map, 0, sizeof *out_map);
-  if (path == NULL) return bs_error_set(err, BS_INVALID_ARGUMENT, id, "no path given");
-  /* O_NONBLOCK: opening a FIFO without a writer returns at once, and fstat then refuses it. */
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) {
-    bs_error_errno(err, BS_INPUT, id, errno, "cannot be opened");
-    bs_error_where(err, "%s", path);
-    return BS_INPUT;
-  }
   if (fstat(fd, &st) != 0) {
     bs_error_errno(err, BS_INPUT, id, errno, "cannot be examined");
     bs_error_where(err, "%s", path);
@@ -61,6 +54,19 @@ int32_t bs_map_open(const char *path, const char *id, bs_map *out_map, bs_error 
   return BS_OK;
 }
 
+int32_t bs_map_open(const char *path, const char *id, bs_map *out_map, bs_error *err) {
+  memset(out_map, 0, sizeof *out_map);
+  if (path == NULL) return bs_error_set(err, BS_INVALID_ARGUMENT, id, "no path given");
+  /* O_NONBLOCK: opening a FIFO without a writer returns at once, and fstat then refuses it. */
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) {
+    bs_error_errno(err, BS_INPUT, id, errno, "cannot be opened");
+    bs_error_where(err, "%s", path);
+    return BS_INPUT;
+  }
+  return bs_map_adopt(fd, path, id, out_map, err);
+}
+
 int32_t bs_map_map(bs_map *map, const char *path, bs_error *err) {
   struct stat st;
   if (map->bytes > SIZE_MAX)
@@ -78,6 +84,16 @@ int32_t bs_map_map(bs_map *map, const char *path, bs_error *err) {
   if (fstat(map->fd, &st) != 0 || st.st_size < 0 || (uint64_t)st.st_size != map->bytes)
     return changed(err, path, map->bytes, st.st_size < 0 ? 0 : (uint64_t)st.st_size);
   return BS_OK;
+}
+
+int32_t bs_map_guard(bs_map *map, const char *path, bs_error *err) {
+  int32_t rc = bs_map_map(map, path, err);
+  if (rc != BS_OK || map->data == NULL) return rc;
+  map->guard = bs_guard_add(map->data, map->bytes);
+  if (map->guard != 0) return BS_OK;
+  bs_error_set(err, BS_NO_MEMORY, "BS-FILE-MAP", "too many files are mapped at once");
+  bs_error_where(err, "%s", path);
+  return BS_NO_MEMORY;
 }
 
 int32_t bs_map_pread(const bs_map *map, const char *path, uint64_t offset, void *out, uint64_t bytes,
@@ -113,13 +129,14 @@ int32_t bs_map_unchanged(const bs_map *map, const char *path, bs_error *err) {
     bs_error_where(err, "%s", path);
     return BS_INPUT;
   }
-  if (st.st_size < 0 || (uint64_t)st.st_size != map->bytes || (int64_t)st.st_mtim.tv_sec != map->mtime_s ||
-      (int64_t)st.st_mtim.tv_nsec != map->mtime_ns)
+  if (bs_guard_lost(map->guard) || st.st_size < 0 || (uint64_t)st.st_size != map->bytes ||
+      (int64_t)st.st_mtim.tv_sec != map->mtime_s || (int64_t)st.st_mtim.tv_nsec != map->mtime_ns)
     return changed(err, path, map->bytes, st.st_size < 0 ? 0 : (uint64_t)st.st_size);
   return BS_OK;
 }
 
 void bs_map_close(bs_map *map) {
+  bs_guard_remove(map->guard);
   if (map->data != NULL) munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
   if (map->is_open) close(map->fd);
   memset(map, 0, sizeof *map);

@@ -73,7 +73,7 @@ static int32_t open_parts(const char *path, bs_st *st, bs_error *err) {
   if (st->count > 1) qsort(st->tensors, (size_t)st->count, sizeof *st->tensors, by_offset);
   rc = sweep(st, st->map.bytes - data, err);
   if (rc != BS_OK) return rc;
-  rc = bs_map_map(&st->map, path, err);
+  rc = bs_map_guard(&st->map, path, err);
   if (rc != BS_OK) return rc;
   for (uint64_t i = 0; i < st->count; i++) {
     st->tensors[i].offset += data;

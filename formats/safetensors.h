@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * safetensors.h - the safetensors container: 8-byte header length, JSON header, data. Mapped read-only.
- * Checks in order: file >= 8 bytes; header <= 16 MiB and inside the file; JSON object without duplicate
- * names, depth 4; per tensor known dtype, shape product and bits, offsets inside the data; no overlap, no
- * hole, no trailing bytes. */
+ * safetensors.h - the safetensors container: 8-byte header length, JSON header, data. Mapped read-only; what
+ * is cut from the file meanwhile reads as zeros, and bs_map_unchanged(&st->map) fails. Checks in order: file
+ * >= 8 bytes; header <= 16 MiB and inside the file; JSON object without duplicate names, depth 4; per tensor
+ * known dtype, shape product and bits, offsets inside the data; no overlap, no hole, no trailing bytes. */
 #ifndef BS_FORMATS_SAFETENSORS_H
 #define BS_FORMATS_SAFETENSORS_H
 #include "blockshock/blockshock.h"

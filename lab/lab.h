@@ -51,7 +51,7 @@ typedef struct bs_experiment {
   uint32_t threads_per_rank; /* 0: automatic */
   uint32_t oversubscribed;   /* more threads of ranks than cores of this machine */
   uint32_t bind;
-  uint32_t graph; /* forwards as graphs of the device, where they can be (BS_LAYER_GRAPH) */
+  uint32_t graph; /* forwards as graphs of the device, where they can be (BS_LAYER_CAPTURE) */
   double timeout_s;
   uint32_t reduce_dtype;
   uint32_t accumulate;

@@ -115,7 +115,7 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
                               .x_placement = e->x_placement,
                               .y_placement = e->y_placement,
                               .flags = (e->phase >= BS_PHASE_BACKWARD ? (uint32_t)BS_LAYER_BACKWARD : 0u) |
-                                       (e->graph ? (uint32_t)BS_LAYER_GRAPH : 0u),
+                                       (e->graph ? (uint32_t)BS_LAYER_CAPTURE : 0u),
                               .mask = e->mask_given || out->order ? &out->mask : NULL,
                               .n_options = e->n_method_options,
                               .option_keys = e->method_keys,

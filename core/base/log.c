@@ -20,6 +20,10 @@ void bs_log_set_rank(int32_t rank) {
   if (on_rank_thread != NULL) on_rank_thread();
 }
 
+void bs_log_take_rank(int32_t rank) {
+  current_rank = rank;
+}
+
 void bs_log_on_rank_thread(void (*began)(void)) {
   on_rank_thread = began;
 }

@@ -139,10 +139,12 @@ static void put_other(bs_text *t, const bs_op_query *q) {
   bs_text_printf(t, "%s", columns_of(q->partition));
   for (uint32_t i = 0; i < sizeof q->attrs / sizeof q->attrs[0]; i++)
     if (q->attrs[i] != 0) bs_text_printf(t, " attr%u=%lld", i, (long long)q->attrs[i]);
+  for (uint32_t i = 0; i < sizeof q->numbers / sizeof q->numbers[0]; i++)
+    if (q->numbers[i] != 0.0) bs_text_printf(t, " number%u=%.17g", i, q->numbers[i]);
 }
 
 static void put_activation(bs_text *t, uint32_t activation) {
-  static const char *const names[] = {"none", "relu", "gelu", "silu"};
+  static const char *const names[] = {"none", "relu", "gelu", "silu", "gelu_tanh"};
   if (activation == BS_ACT_NONE) return;
   if (activation < sizeof names / sizeof names[0])
     bs_text_printf(t, " act=%s", names[activation]);

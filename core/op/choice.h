@@ -7,7 +7,7 @@
 #include "core/op/dispatch.h"
 #include "core/plugin/registry.h"
 
-enum { BS_CHOICE_KEY = 512 };
+enum { BS_CHOICE_KEY = 1024 };
 
 /* The texts "KEY -> PLUGIN:NAME" (or "KEY -> NAME", of any plugin) are copied. BS_CONFIG BS-OP-CHOICE for
  * another form or two different choices for one key. */

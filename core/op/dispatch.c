@@ -324,16 +324,26 @@ static void note_algorithm(const bs_op_host *host, const bs_candidate *choice, c
   host->note_algorithm(host->user, text);
 }
 
+/* Where no plan works in the scratch any more, it may go. */
+static void scratch_settle(bs_op_host *host) {
+  if (host->plans == 0 && host->unused != NULL) host->unused(host->user);
+}
+
 static int32_t prepare_impl(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
                             bs_packed *packed, bs_plan **out_plan, bs_error *err) {
   bs_plan *plan = bs_plan_new(host, choice->thing, query);
   if (plan == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for a plan of %s", query->op);
   plan->rehearsal = host->rehearse;
+  host->reserved = 0;
   const int32_t rc = plan->rehearsal
                          ? BS_OK
                          : choice->impl->prepare(choice->thing->state, host->exec, query,
                                                  packed != NULL ? packed->object : NULL, &plan->object, err);
+  plan->scratch = host->reserved;
+  plan->host = host;
+  if (rc == BS_OK && plan->scratch > 0) host->plans++;
+  scratch_settle(host);
   if (plan->rehearsal) plan->run = run_rehearsed;
   if (rc != BS_OK) {
     free(plan);
@@ -398,9 +408,21 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
   return rc;
 }
 
+int bs_dispatch_is_fallback(const bs_plan *plan) {
+  return plan->host->fallback != NULL && strcmp(plan->impl->backend, plan->host->fallback) == 0;
+}
+
+uint64_t bs_dispatch_scratch(const bs_plan *plan) {
+  return plan->scratch;
+}
+
 void bs_dispatch_release(bs_plan *plan) {
   if (plan == NULL) return;
   if (!plan->rehearsal) plan->impl->plan_free(plan->object);
+  if (plan->scratch > 0) {
+    plan->host->plans--;
+    scratch_settle(plan->host);
+  }
   bs_dispatch_packed_release(plan->packed);
   free(plan);
 }

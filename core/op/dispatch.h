@@ -18,15 +18,21 @@ typedef struct bs_op_host {
   void *user;
   bs_choice_book *choices; /* NULL: none are given and nothing is reported */
   void (*warn)(void *user, const char *text);
-  uint32_t world_size; /* 0: 1 */
-  uint32_t rehearse;   /* choose and report; pack and prepare nothing */
+  uint32_t world_size;  /* 0: 1 */
+  uint32_t rehearse;    /* choose and report; pack and prepare nothing */
+  const char *fallback; /* backend whose implementations are the last candidates; NULL: none */
+  /* Scratch: exec->reserve keeps in `reserved` the most that it was asked for since prepare began. `plans`
+   * counts those that work in it; when none is left, unused (NULL: nothing) is told. */
+  uint64_t reserved;
+  uint32_t plans;
+  void (*unused)(void *user);
 } bs_op_host;
 
 /* Schema check of a query: known op or plugin op with an implementation, arity, ranks, shapes,
  * dtypes; BS_INVALID_ARGUMENT says which arg. */
-int32_t bs_op_check(const bs_op_query *query, bs_error *err);
+BS_API int32_t bs_op_check(const bs_op_query *query, bs_error *err);
 /* Cost by the schema: FLOPs and bytes touched, for one run at the query's shapes. */
-void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes);
+BS_API void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes);
 
 int32_t bs_dispatch_supports(bs_op_host *host, const bs_op_query *query, bs_op_answer *out_answer,
                              bs_error *err);
@@ -42,5 +48,16 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
                             bs_error *err);
 int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                         bs_error *err);
+/* The two halves of run, for an executor that calls the same plan with the same args again and again: are the
+ * args as run wants them, and what does a run with them cost; and the run itself, of args that have passed
+ * (data may be others, aligned and as large), which compares and counts nothing. */
+BS_API int32_t bs_dispatch_check_args(const bs_plan *plan, bs_tensor *const *args, uint32_t nargs,
+                                      uint64_t *out_flops, uint64_t *out_bytes, bs_error *err);
+BS_API int32_t bs_dispatch_run_unchecked(bs_plan *plan, bs_tensor *const *args, bs_stream *stream,
+                                         bs_error *err);
+/* 1: the plan is of the host's fallback. */
+BS_API int bs_dispatch_is_fallback(const bs_plan *plan);
+/* Bytes of the rank's scratch that a run of the plan works in; 0: none. */
+BS_API uint64_t bs_dispatch_scratch(const bs_plan *plan);
 void bs_dispatch_release(bs_plan *plan);
 #endif

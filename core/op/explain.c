@@ -55,7 +55,11 @@ int32_t bs_op_explain_at(bs_context *context, const char *backend, const bs_op_s
   bs_op_site at = {0};
   if (site != NULL) memcpy(&at, site, site->struct_size < sizeof at ? site->struct_size : sizeof at);
   const bs_exec exec = {.struct_size = sizeof exec, .width = at.threads > 0 ? at.threads : 1};
-  bs_op_host host = {.context = context, .backend = backend, .exec = &exec, .world_size = at.world_size};
+  bs_op_host host = {.context = context,
+                     .backend = backend,
+                     .exec = &exec,
+                     .world_size = at.world_size,
+                     .fallback = at.fallback && strcmp(backend, "ref") != 0 ? "ref" : NULL};
   bs_candidates candidates;
   rc = bs_choice_book_new(at.choices, at.n_choices, &host.choices, err);
   if (rc == BS_OK) {

@@ -45,6 +45,11 @@ struct bs_plan {
   const bs_op_impl *impl;
   bs_packed *packed;
   uint32_t rehearsal; /* 1: there is no object */
+  uint32_t dynamic;   /* 1: of an op with links, which say what a run may change */
+  uint32_t outputs;   /* bit i: arg i of a dynamic op is written */
+  uint64_t scratch;   /* bytes that prepare reserved */
+  bs_op_host *host;   /* whose they are */
+  bs_op_links links;
   bs_plan_arg args[BS_MAX_OP_ARGS];
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/op/dynamic.h"
 #include "core/op/plan.h"
 
 static void plan_arg(const bs_op_schema *schema, uint32_t index, const bs_tensor_desc *d, bs_plan_arg *out) {
@@ -39,6 +40,11 @@ bs_plan *bs_plan_new(const bs_op_host *host, const bs_thing *thing, const bs_op_
   plan->counters = host->counters;
   plan->nargs = query->nargs;
   bs_op_rate_of(query, &plan->rate);
+  if (schema != NULL && schema->link != NULL) {
+    plan->dynamic = 1;
+    plan->outputs = bs_op_outputs(schema, query);
+    schema->link(query, &plan->links);
+  }
   for (uint32_t i = 0; i < query->nargs; i++) {
     plan_arg(schema, i, query->args[i], &plan->args[i]);
     if (schema != NULL && plan->args[i].present) plan->batch_args |= schema->activations & 1u << i;
@@ -153,11 +159,17 @@ static int32_t run_failed(const bs_plan *plan, int32_t rc, bs_error *err) {
   return rc;
 }
 
-int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
-                        bs_error *err) {
+int32_t bs_dispatch_check_args(const bs_plan *plan, bs_tensor *const *args, uint32_t nargs,
+                               uint64_t *out_flops, uint64_t *out_bytes, bs_error *err) {
+  *out_flops = *out_bytes = 0;
   if (nargs != plan->nargs)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-OP-RUN", "%s: %u args, prepared for %u", plan->impl->op,
                         nargs, plan->nargs);
+  if (plan->dynamic) {
+    const int32_t rc = bs_op_check_call(plan, args, err);
+    if (rc == BS_OK) bs_op_cost_call(plan, args, out_flops, out_bytes);
+    return rc;
+  }
   int64_t rows = -1;
   for (uint32_t i = 0; i < nargs; i++) {
     if (!arg_fits(&plan->args[i], args[i])) return arg_error(plan, i, args[i], err);
@@ -165,13 +177,26 @@ int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, b
     if (rows < 0) rows = args[i]->dims[0];
     if (args[i]->dims[0] != rows) return batch_error(plan, i, args[i]->dims[0], rows, err);
   }
-  if (err != NULL) err->code = BS_OK; /* so that a failure without a message is seen as such */
-  const int32_t rc = plan->run(plan->object, args, nargs, stream, err);
-  if (rc != BS_OK) return run_failed(plan, rc, err);
   if (plan->batch_args == 0 && nargs > 0) rows = plan->args[0].dims[0]; /* no batch: all that was prepared */
-  if (plan->counters != NULL && rows > 0) {
-    plan->counters[BS_COUNT_FLOPS] += (uint64_t)rows * plan->rate.flops_row;
-    plan->counters[BS_COUNT_OP_BYTES] += (uint64_t)rows * plan->rate.bytes_row + plan->rate.bytes_fixed;
-  }
+  if (rows <= 0) return BS_OK;
+  *out_flops = (uint64_t)rows * plan->rate.flops_row;
+  *out_bytes = (uint64_t)rows * plan->rate.bytes_row + plan->rate.bytes_fixed;
+  return BS_OK;
+}
+
+int32_t bs_dispatch_run_unchecked(bs_plan *plan, bs_tensor *const *args, bs_stream *stream, bs_error *err) {
+  if (err != NULL) err->code = BS_OK; /* so that a failure without a message is seen as such */
+  const int32_t rc = plan->run(plan->object, args, plan->nargs, stream, err);
+  return rc == BS_OK ? BS_OK : run_failed(plan, rc, err);
+}
+
+int32_t bs_dispatch_run(bs_plan *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
+                        bs_error *err) {
+  uint64_t flops, bytes;
+  int32_t rc = bs_dispatch_check_args(plan, args, nargs, &flops, &bytes, err);
+  if (rc == BS_OK) rc = bs_dispatch_run_unchecked(plan, args, stream, err);
+  if (rc != BS_OK || plan->counters == NULL) return rc;
+  plan->counters[BS_COUNT_FLOPS] += flops;
+  plan->counters[BS_COUNT_OP_BYTES] += bytes;
   return BS_OK;
 }

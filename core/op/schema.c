@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * schema.c - the core ops: matmul and its derivatives, those of 2:4 weights, gather_columns, scatter_columns,
- * convert, activate, those of int8 with scales (schema_quant.c), tree_sum (schema_tree.c).
- * Each has an arity, ranks, a dtype and shape rule and a cost rule; docs/ops.md is the same in words. Called
- * by core/op/dispatch.c before any implementation sees a query, so implementations may rely on these rules.
+ * schema.c - what every query must satisfy, and the rules of matmul, gather_columns, scatter_columns, convert
+ * and activate; schema_table.c lists the ops. Each has an arity, ranks, a dtype and shape rule and a cost
+ * rule; docs/ops.md is the same in words. Called by core/op/dispatch.c before any implementation sees a
+ * query, so implementations may rely on these rules.
  */
 #include "core/op/schema.h"
 
@@ -14,6 +14,8 @@
 #include "core/base/size.h"
 #include "core/base/text.h"
 #include "core/op/dispatch.h"
+#include "core/op/dynamic.h"
+#include "core/op/expr.h"
 
 int32_t bs_op_refuse(bs_error *err, const char *id, const char *op, const char *fmt, ...) {
   char text[384];
@@ -73,6 +75,25 @@ static int32_t check_partition(const char *op, const bs_partition *p, bs_error *
   return BS_OK;
 }
 
+/* From the smallest stride on, each one must step over all that the smaller ones reach. */
+int bs_op_overlaps(uint32_t rank, const int64_t *dims, const int64_t *strides) {
+  uint32_t order[BS_MAX_DIMS], n = 0;
+  for (uint32_t i = 0; i < rank; i++) {
+    if (dims[i] == 0) return 0;
+    if (dims[i] == 1) continue;
+    uint32_t at = n++;
+    for (; at > 0 && strides[order[at - 1]] > strides[i]; at--) order[at] = order[at - 1];
+    order[at] = i;
+  }
+  int64_t reach = 0, part = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const int64_t stride = strides[order[i]];
+    if (stride <= reach) return 1;
+    if (!bs_mul_i64(dims[order[i]] - 1, stride, &part) || !bs_add_i64(reach, part, &reach)) return 1;
+  }
+  return 0;
+}
+
 /* Sizes that come from outside: dims, strides and the bytes they span must fit in 63 bits. */
 int32_t bs_op_check_extent(const char *op, uint32_t index, const bs_tensor_desc *d, int written,
                            bs_error *err) {
@@ -98,21 +119,16 @@ int32_t bs_op_check_extent(const char *op, uint32_t index, const bs_tensor_desc 
   if (!bs_mul_i64(span, (int64_t)BS_DTYPE_BYTES(d->dtype), &bytes) ||
       !bs_mul_i64(count, (int64_t)BS_DTYPE_BYTES(d->dtype), &bytes))
     return bs_op_refuse(err, "BS-OP-SIZE", op, "arg %u: size in bytes overflows", index);
-  /* Rows (or columns) of an output may not run into each other: two ranks of the loop would race. */
-  if (written && d->rank == 2 && d->dims[0] > 1 && d->dims[1] > 1) {
-    const int64_t inner = strides[0] < strides[1] ? 0 : 1;
-    if (strides[1 - inner] <= (d->dims[inner] - 1) * strides[inner])
-      return bs_op_refuse(err, "BS-OP-SHAPE", op,
-                          "arg %u is written but overlaps itself (strides %lld, %lld)", index,
-                          (long long)strides[0], (long long)strides[1]);
-  }
+  if (written && bs_op_overlaps(d->rank, d->dims, strides)) /* two members of a team would race */
+    return bs_op_refuse(err, "BS-OP-SHAPE", op,
+                        "arg %u is written but overlaps itself: its strides do not nest", index);
   return BS_OK;
 }
 
 static int32_t check_arg(const bs_op_query *q, const bs_op_schema *schema, uint32_t i, bs_error *err) {
   const bs_tensor_desc *d = q->args[i];
   if (d == NULL) {
-    if (schema != NULL && (schema->required >> i & 1u))
+    if (schema != NULL && (schema->nargs == 0 || (schema->required >> i & 1u)))
       return bs_op_refuse(err, "BS-OP-ARITY", q->op, "arg %u is missing", i);
     return BS_OK;
   }
@@ -124,10 +140,10 @@ static int32_t check_arg(const bs_op_query *q, const bs_op_schema *schema, uint3
   if (d->rank > BS_MAX_DIMS)
     return bs_op_refuse(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, at most %d", i, d->rank,
                         BS_MAX_DIMS);
-  if (schema != NULL && d->rank != schema->ranks[i])
+  if (schema != NULL && schema->link == NULL && d->rank != schema->ranks[i])
     return bs_op_refuse(err, "BS-OP-RANK", q->op, "arg %u: %u dimensions, need %u", i, d->rank,
                         schema->ranks[i]);
-  return bs_op_check_extent(q->op, i, d, schema != NULL && (schema->outputs >> i & 1u), err);
+  return bs_op_check_extent(q->op, i, d, schema != NULL && (bs_op_outputs(schema, q) >> i & 1u), err);
 }
 
 static int same_dims(const bs_tensor_desc *a, const bs_tensor_desc *b) {
@@ -206,15 +222,15 @@ static int32_t check_columns(const bs_op_query *q, const bs_tensor_desc *full, c
   return BS_OK;
 }
 
-static int32_t check_gather(const bs_op_query *q, bs_error *err) {
+int32_t bs_op_check_gather(const bs_op_query *q, bs_error *err) {
   return check_columns(q, q->args[0], q->args[1], err);
 }
 
-static int32_t check_scatter(const bs_op_query *q, bs_error *err) {
+int32_t bs_op_check_scatter(const bs_op_query *q, bs_error *err) {
   return check_columns(q, q->args[1], q->args[0], err);
 }
 
-static int32_t check_convert(const bs_op_query *q, bs_error *err) {
+int32_t bs_op_check_convert(const bs_op_query *q, bs_error *err) {
   if (!same_dims(q->args[0], q->args[1]))
     return bs_op_refuse(err, "BS-OP-SHAPE", q->op, "input [%lld,%lld], output [%lld,%lld]: must be equal",
                         (long long)q->args[0]->dims[0], (long long)q->args[0]->dims[1],
@@ -222,7 +238,7 @@ static int32_t check_convert(const bs_op_query *q, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t check_activate(const bs_op_query *q, bs_error *err) {
+int32_t bs_op_check_activate(const bs_op_query *q, bs_error *err) {
   const uint32_t in = q->args[0]->dtype, out = q->args[1]->dtype;
   const int integers = in == out && (in == BS_I32 || in == BS_I64);
   if (q->activation > BS_ACT_SILU)
@@ -232,7 +248,7 @@ static int32_t check_activate(const bs_op_query *q, bs_error *err) {
                         bs_dtype_name(in), bs_dtype_name(out));
   if (integers && (q->activation == BS_ACT_GELU || q->activation == BS_ACT_SILU))
     return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
-  return check_convert(q, err);
+  return bs_op_check_convert(q, err);
 }
 
 static uint64_t mul_sat(uint64_t a, uint64_t b) {
@@ -259,130 +275,13 @@ void bs_op_rate_matmul(const bs_op_query *q, bs_op_rate *out_rate) {
   out_rate->bytes_fixed = add_sat(mul_sat(nk, BS_DTYPE_BYTES(q->weight_dtype)), row_bytes(q->args[1], n));
 }
 
-static void rate_columns(const bs_op_query *q, bs_op_rate *out_rate) {
+void bs_op_rate_columns(const bs_op_query *q, bs_op_rate *out_rate) {
   out_rate->bytes_row = mul_sat(2, row_bytes(q->args[0], q->partition->count));
 }
 
-static void rate_convert(const bs_op_query *q, bs_op_rate *out_rate) {
+void bs_op_rate_convert(const bs_op_query *q, bs_op_rate *out_rate) {
   const int64_t n = q->args[0]->dims[1];
   out_rate->bytes_row = add_sat(row_bytes(q->args[0], n), row_bytes(q->args[1], n));
-}
-
-/* matmul is X, bias, residual, Y: the bias has no batch dimension. Its derivatives are in schema_grad.c, the
- * ops of 2:4 weights in schema_24.c, optimiser steps and the derivative of an activation in schema_step.c. */
-static const bs_op_schema schemas[] = {
-    {"matmul",
-     4,
-     1u << 0 | 1u << 3,
-     1u << 0 | 1u << 2 | 1u << 3,
-     1u << 3,
-     1,
-     {2, 1, 2, 2},
-     bs_op_check_matmul,
-     bs_op_rate_matmul,
-     "matmul",
-     0,
-     3,
-     0},
-    {"matmul_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_dx, bs_op_rate_dx, "matmul", 1, 0, 0},
-    {"matmul_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_dw, bs_op_rate_dw, NULL, 0, 0, 0},
-    {"matmul_update", 3, 7u, 3u, 0, 2, {2, 2, 1}, bs_op_check_update, bs_op_rate_update, "matmul", 0, 1, 0},
-    {"matmul24",
-     4,
-     1u << 0 | 1u << 3,
-     1u << 0 | 1u << 2 | 1u << 3,
-     1u << 3,
-     1,
-     {2, 1, 2, 2, 0},
-     bs_op_check_24,
-     bs_op_rate_24,
-     "matmul24",
-     0,
-     3,
-     0},
-    {"matmul24_dx", 2, 3u, 3u, 1u << 1, 1, {2, 2}, bs_op_check_24_dx, bs_op_rate_24_dx, "matmul24", 1, 0, 0},
-    {"matmul24_dw", 3, 7u, 3u, 1u << 2, 0, {2, 2, 2}, bs_op_check_24_dw, bs_op_rate_24_dw, NULL, 0, 0, 0},
-    {"matmul24_update",
-     3,
-     7u,
-     3u,
-     0,
-     2,
-     {2, 2, 1, 0},
-     bs_op_check_24_update,
-     bs_op_rate_24_update,
-     "matmul24",
-     0,
-     1,
-     0},
-    {"expand24", 2, 3u, 3u, 1u << 1, 0, {2, 2}, bs_op_check_expand24, bs_op_rate_expand24, NULL, 0, 0, 0},
-    {"sgd_update", 3, 5u, 0, 1u << 1, 2, {2, 2, 1}, bs_op_check_sgd, bs_op_rate_sgd, "matmul", 0, 0, 1},
-    {"adamw_update", 4, 15u, 0, 6u, 2, {2, 2, 2, 1}, bs_op_check_adamw, bs_op_rate_adamw, "matmul", 0, 0, 1},
-    {"gather_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_gather, rate_columns, NULL, 0, 0, 0},
-    {"scatter_columns", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_scatter, rate_columns, NULL, 0, 0, 0},
-    {"convert", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_convert, rate_convert, NULL, 0, 0, 0},
-    {"activate", 2, 3u, 3u, 1u << 1, 0, {2, 2}, check_activate, rate_convert, NULL, 0, 0, 0},
-    {"activate_dx",
-     3,
-     7u,
-     7u,
-     1u << 2,
-     0,
-     {2, 2, 2},
-     bs_op_check_activate_dx,
-     bs_op_rate_activate_dx,
-     NULL,
-     0,
-     0,
-     0},
-    {"quantize_groups", 3, 7u, 7u, 6u, 0, {2, 2, 2}, bs_op_check_quantize, bs_op_rate_quant, NULL, 0, 0, 0},
-    {"dequantize_sum", 3, 7u, 7u, 4u, 0, {2, 2, 2}, bs_op_check_dequantize, bs_op_rate_quant, NULL, 0, 0, 0},
-    {"dequantize_product",
-     6,
-     1u << 0 | 1u << 1 | 1u << 2 | 1u << 5,
-     1u << 0 | 1u << 1 | 1u << 4 | 1u << 5,
-     1u << 5,
-     0,
-     {2, 2, 1, 1, 2, 2},
-     bs_op_check_dequantize_product,
-     bs_op_rate_dequantize_product,
-     NULL,
-     0,
-     0,
-     0},
-    {"scaled_matmul",
-     7,
-     1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 6,
-     1u << 0 | 1u << 1 | 1u << 5 | 1u << 6,
-     1u << 6,
-     0,
-     {2, 2, 2, 2, 1, 2, 2},
-     bs_op_check_scaled_matmul,
-     bs_op_rate_scaled_matmul,
-     NULL,
-     0,
-     0,
-     0},
-    {"loss_gradient",
-     4,
-     1u << 0 | 1u << 2 | 1u << 3,
-     15u,
-     1u << 2 | 1u << 3,
-     0,
-     {2, 2, 2, 2},
-     bs_op_check_loss,
-     bs_op_rate_loss,
-     NULL,
-     0,
-     0,
-     0},
-    {"tree_sum", 2, 3u, 3u, 1u << 1, 0, {2, 2}, bs_op_check_tree, bs_op_rate_tree, NULL, 0, 0, 0},
-};
-
-const bs_op_schema *bs_op_schema_find(const char *op) {
-  for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++)
-    if (strcmp(op, schemas[i].name) == 0) return &schemas[i];
-  return NULL;
 }
 
 int bs_op_takes_kept(const char *op) {
@@ -397,6 +296,30 @@ int64_t bs_op_weight_columns(const bs_op_schema *schema, const bs_op_query *quer
   return query->args[schema->k_arg]->dims[1];
 }
 
+uint32_t bs_op_outputs(const bs_op_schema *schema, const bs_op_query *q) {
+  return schema->nargs != 0 ? schema->outputs : ((1u << q->expr->n_out) - 1u) << q->expr->n_in;
+}
+
+/* How many args; of an op with a program that tells it, the program before. */
+static int32_t check_arity(const bs_op_query *q, const bs_op_schema *schema, bs_error *err) {
+  uint32_t need = schema != NULL ? schema->nargs : 0;
+  const int programmed = schema != NULL && need == 0;
+  if (q->expr == NULL && programmed) return bs_op_refuse(err, "BS-OP-EXPR", q->op, "needs a program (expr)");
+  if (q->expr != NULL && schema != NULL && !programmed)
+    return bs_op_refuse(err, "BS-OP-EXPR", q->op, "takes no program (expr)");
+  if (q->expr != NULL) {
+    const bs_tensor_desc *last = q->nargs > 0 && q->nargs <= BS_MAX_OP_ARGS ? q->args[q->nargs - 1] : NULL;
+    const int32_t rc = bs_expr_check(q->op, q->expr, last != NULL ? last->rank : 0, err);
+    if (rc != BS_OK) return rc;
+  }
+  if (programmed) need = q->expr->n_in + q->expr->n_out;
+  if (need != 0 && q->nargs != need)
+    return bs_op_refuse(err, "BS-OP-ARITY", q->op, "%u args, need %u", q->nargs, need);
+  if (q->nargs < 1 || q->nargs > BS_MAX_OP_ARGS)
+    return bs_op_refuse(err, "BS-OP-ARITY", q->op, "%u args, need 1 to %d", q->nargs, BS_MAX_OP_ARGS);
+  return BS_OK;
+}
+
 int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
   if (query == NULL || query->struct_size < sizeof *query)
     return bs_op_refuse(err, "BS-OP-ARG", "query", "struct_size %u, need %zu",
@@ -404,15 +327,11 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
   if (query->op == NULL || query->op[0] == '\0' || query->args == NULL)
     return bs_op_refuse(err, "BS-OP-ARG", "query", "%s missing", query->args == NULL ? "args" : "op");
   const bs_op_schema *schema = bs_op_schema_find(query->op);
-  if (schema != NULL ? query->nargs != schema->nargs : query->nargs < 1 || query->nargs > BS_MAX_OP_ARGS) {
-    if (schema != NULL)
-      return bs_op_refuse(err, "BS-OP-ARITY", query->op, "%u args, need %u", query->nargs, schema->nargs);
-    return bs_op_refuse(err, "BS-OP-ARITY", query->op, "%u args, need 1 to %d", query->nargs, BS_MAX_OP_ARGS);
-  }
+  int32_t rc = check_arity(query, schema, err);
+  if (rc != BS_OK) return rc;
   if (query->flags &
       ~(uint32_t)(BS_QUERY_X_FULL | BS_QUERY_DETERMINISTIC | BS_QUERY_TRAIN | BS_QUERY_TOKENWISE))
     return bs_op_refuse(err, "BS-OP-ATTR", query->op, "unknown flags 0x%x", query->flags);
-  int32_t rc = BS_OK;
   for (uint32_t i = 0; i < query->nargs && rc == BS_OK; i++) rc = check_arg(query, schema, i, err);
   if (rc == BS_OK && query->partition != NULL) rc = check_partition(query->op, query->partition, err);
   if (rc == BS_OK && schema != NULL) rc = schema->check(query, err);
@@ -424,12 +343,18 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
 void bs_op_rate_of(const bs_op_query *query, bs_op_rate *out_rate) {
   const bs_op_schema *schema = bs_op_schema_find(query->op);
   memset(out_rate, 0, sizeof *out_rate);
-  if (schema != NULL) schema->rate(query, out_rate);
+  if (schema != NULL && schema->rate != NULL) schema->rate(query, out_rate);
 }
 
 void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes) {
   *out_flops = *out_bytes = 0;
-  if (bs_op_check(query, NULL) != BS_OK || bs_op_schema_find(query->op) == NULL) return;
+  if (bs_op_check(query, NULL) != BS_OK) return;
+  const bs_op_schema *schema = bs_op_schema_find(query->op);
+  if (schema == NULL) return;
+  if (schema->link != NULL) {
+    bs_op_cost_dynamic(schema, query, out_flops, out_bytes);
+    return;
+  }
   bs_op_rate rate;
   bs_op_rate_of(query, &rate);
   const uint64_t rows = (uint64_t)query->args[0]->dims[0];
@@ -453,6 +378,10 @@ void bs_op_describe_text(const bs_op_query *query, bs_text *out) {
     bs_text_printf(out, " partition %lld of %lld", (long long)query->partition->count,
                    (long long)query->partition->total);
   if (query->kept != NULL) bs_text_printf(out, " kept 2:4");
+  if (query->expr != NULL) {
+    bs_text_printf(out, " program ");
+    bs_expr_text(query->expr, out);
+  }
 }
 
 void bs_op_describe(const bs_op_query *query, char *out, size_t size) {

@@ -47,22 +47,16 @@ void bs_candidate_reject(bs_candidate *candidate, const bs_error *why) {
   snprintf(candidate->answer.text, sizeof candidate->answer.text, "tried: %.140s", why->message);
 }
 
-static int level_rank(uint32_t level) {
-  switch (level) {
-    case BS_LEVEL_NATIVE:
-      return 0;
-    case BS_LEVEL_EMULATED:
-      return 1;
-    case BS_LEVEL_UNKNOWN:
-      return 2;
-    default:
-      return 3;
-  }
+/* NATIVE, EMULATED, UNKNOWN, the fallback, NO. */
+static int level_rank(const bs_candidate *c) {
+  if (c->answer.level == BS_LEVEL_NO) return 4;
+  if (c->fallback) return 3;
+  return c->answer.level == BS_LEVEL_NATIVE ? 0 : c->answer.level == BS_LEVEL_EMULATED ? 1 : 2;
 }
 
 static int compare(const void *left, const void *right) {
   const bs_candidate *a = left, *b = right;
-  const int la = level_rank(a->answer.level), lb = level_rank(b->answer.level);
+  const int la = level_rank(a), lb = level_rank(b);
   if (la != lb) return la < lb ? -1 : 1;
   if (a->answer.score != b->answer.score) return a->answer.score > b->answer.score ? -1 : 1;
   if (a->impl->priority != b->impl->priority) return a->impl->priority > b->impl->priority ? -1 : 1;
@@ -82,6 +76,34 @@ static void prefer(bs_candidates *c) {
   }
 }
 
+/* Ask those of one backend, at most `count`, into rows; *out_count grows by as many as there are. */
+static int32_t ask_backend(const bs_op_host *host, const bs_op_query *query, const char *backend,
+                           int fallback, uint32_t count, bs_candidate *rows, uint32_t *out_count,
+                           bs_error *err) {
+  if (count == 0) return BS_OK;
+  const bs_thing **things = calloc(count, sizeof *things);
+  if (things == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for %u candidates of op %s", count,
+                        query->op);
+  /* Another thread may have opened a plugin in between: never more than was asked for. */
+  const uint32_t filled = bs_registry_ops(host->context, query->op, backend, things, count);
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < filled && i < count; i++) {
+    rows[i].thing = things[i];
+    rows[i].impl = things[i]->vtable;
+    rows[i].fallback = (uint32_t)fallback;
+    bs_candidate_ask(rows[i].impl, things[i]->state, query, &rows[i].answer);
+    rc = bs_sibling_require(host, query, &rows[i], err);
+    if (fallback && rows[i].answer.level != BS_LEVEL_NO) {
+      rows[i].answer.level = BS_LEVEL_EMULATED;
+      rows[i].answer.score = 0;
+    }
+    ++*out_count;
+  }
+  free(things);
+  return rc;
+}
+
 int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_candidates *out_candidates,
                           bs_error *err) {
   memset(out_candidates, 0, sizeof *out_candidates);
@@ -89,31 +111,24 @@ int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_c
     bs_choice_key(host, query, out_candidates->key, sizeof out_candidates->key);
     out_candidates->wanted = bs_choice_wanted(host->choices, out_candidates->key);
   }
-  const uint32_t count = bs_registry_ops(host->context, query->op, host->backend, NULL, 0);
+  const char *const backends[2] = {host->backend, host->fallback};
+  uint32_t counts[2] = {0, 0};
+  for (int b = 0; b < 2 && backends[b] != NULL; b++)
+    counts[b] = bs_registry_ops(host->context, query->op, backends[b], NULL, 0);
+  const uint32_t count = counts[0] + counts[1];
   if (count == 0) return BS_OK;
-  const bs_thing **things = calloc(count, sizeof *things);
   bs_candidate *rows = calloc(count, sizeof *rows);
-  if (things == NULL || rows == NULL) {
-    free(things);
-    free(rows);
+  if (rows == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for %u candidates of op %s", count,
                         query->op);
-  }
-  /* Another thread may have opened a plugin in between: never more than was asked for. */
-  const uint32_t filled = bs_registry_ops(host->context, query->op, host->backend, things, count);
-  out_candidates->count = filled < count ? filled : count;
-  for (uint32_t i = 0; i < out_candidates->count; i++) {
-    rows[i].thing = things[i];
-    rows[i].impl = things[i]->vtable;
-    bs_candidate_ask(rows[i].impl, things[i]->state, query, &rows[i].answer);
-    const int32_t rc = bs_sibling_require(host, query, &rows[i], err);
+  for (int b = 0; b < 2 && backends[b] != NULL; b++) {
+    bs_candidate *from = rows + out_candidates->count;
+    const int32_t rc = ask_backend(host, query, backends[b], b, counts[b], from, &out_candidates->count, err);
     if (rc == BS_OK) continue;
-    free(things);
     free(rows);
     out_candidates->count = 0;
     return rc;
   }
-  free(things);
   qsort(rows, out_candidates->count, sizeof *rows, compare);
   out_candidates->rows = rows;
   if (out_candidates->wanted != NULL) prefer(out_candidates);

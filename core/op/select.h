@@ -11,6 +11,7 @@ typedef struct bs_candidate {
   const bs_thing *thing;
   const bs_op_impl *impl;
   bs_op_answer answer;
+  uint32_t fallback; /* 1: of host->fallback: behind all others that can serve */
 } bs_candidate;
 
 typedef struct bs_candidates {

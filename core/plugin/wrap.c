@@ -33,8 +33,8 @@ static const size_t backend_slots[] = {
     offsetof(bs_backend, event_destroy), offsetof(bs_backend, event_record),
     offsetof(bs_backend, event_elapsed), offsetof(bs_backend, native_handle),
     offsetof(bs_backend, source_read),   offsetof(bs_backend, comm_for),
-    offsetof(bs_backend, graph_begin),   offsetof(bs_backend, graph_end),
-    offsetof(bs_backend, graph_run),     offsetof(bs_backend, graph_free),
+    offsetof(bs_backend, capture_begin), offsetof(bs_backend, capture_end),
+    offsetof(bs_backend, capture_run),   offsetof(bs_backend, capture_free),
     offsetof(bs_backend, device_state)};
 static const size_t op_slots[] = {offsetof(bs_op_impl, pack), offsetof(bs_op_impl, packed_update),
                                   offsetof(bs_op_impl, packed_read), offsetof(bs_op_impl, packed_free)};

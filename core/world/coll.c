@@ -365,7 +365,7 @@ int32_t bs_coll_bind(bs_coll_plan *p, const bs_tensor *in, const bs_tensor *out,
 }
 
 int32_t bs_coll_refuse_kept(const bs_coll_plan *p, bs_error *err) {
-  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-COLLECTIVE", "ranks meet on the host in %s", p->site);
+  bs_error_set(err, BS_UNSUPPORTED, "BS-CAPTURE-COLLECTIVE", "ranks meet on the host in %s", p->site);
   return BS_UNSUPPORTED;
 }
 

@@ -40,6 +40,7 @@ void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_erro
 static void rank_life(bs_world *world, uint32_t index) {
   bs_rank *rank = world->ranks[index];
   bs_error err = BS_ERROR_INIT;
+  rank->thread = pthread_self();
   int32_t rc = bs_rank_open(rank, &err);
   if (rc == BS_OK) rc = world->rank_main(rank, world->arg, &err);
   if (rc == BS_OK && rank->sticky.code != BS_OK) {
@@ -59,7 +60,7 @@ typedef struct rank_thread {
 } rank_thread;
 
 /* The rank's own thread is member 0 of its team: the first of its cores. */
-static void pin_rank(const bs_world *world, uint32_t index) {
+void bs_world_pin_rank(const bs_world *world, uint32_t index) {
   if (bs_pin_to_core(*bs_world_cores(world, index)) != 0)
     bs_log_write(world->logger, BS_LOG_WARN, "", (int32_t)index, "cannot pin this rank to its cores");
 }
@@ -67,7 +68,7 @@ static void pin_rank(const bs_world *world, uint32_t index) {
 static void *thread_main(void *arg) {
   rank_thread *t = arg;
   bs_log_set_rank((int32_t)t->index);
-  if (t->world->pinned) pin_rank(t->world, t->index);
+  if (t->world->pinned) bs_world_pin_rank(t->world, t->index);
   rank_life(t->world, t->index);
   pthread_mutex_lock(&t->world->lock);
   t->ended = 1;

@@ -17,13 +17,13 @@ struct bs_layer {
   void *object;
   uint32_t flags;
   int64_t N, K;
-  bs_layer_graph_state *graph; /* NULL without BS_LAYER_GRAPH */
+  bs_layer_capture_state *graph; /* NULL without BS_LAYER_CAPTURE */
 };
 
 /* A step needs the gradients that backward makes, a velocity an SGD that uses it. */
 static int32_t check_flags(uint32_t flags, bs_error *err) {
   const uint32_t steps = BS_LAYER_SGD | BS_LAYER_ADAMW;
-  const uint32_t all = BS_LAYER_BACKWARD | BS_LAYER_MOMENTUM | BS_LAYER_GRAPH | steps;
+  const uint32_t all = BS_LAYER_BACKWARD | BS_LAYER_MOMENTUM | BS_LAYER_CAPTURE | steps;
   if (flags & ~all) return bs_error_set(err, BS_CONFIG, "BS-LAYER-FLAGS", "unknown flags 0x%x", flags);
   if (((flags & steps) && !(flags & BS_LAYER_BACKWARD)) ||
       ((flags & BS_LAYER_MOMENTUM) && !(flags & BS_LAYER_SGD))) {
@@ -94,8 +94,8 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   layer->N = spec->N;
   layer->K = spec->K;
   bs_layer_spec seen = *spec; /* by the method */
-  seen.flags &= ~(uint32_t)BS_LAYER_GRAPH;
-  if ((spec->flags & BS_LAYER_GRAPH) && (layer->graph = bs_graph_new(rank)) == NULL) {
+  seen.flags &= ~(uint32_t)BS_LAYER_CAPTURE;
+  if ((spec->flags & BS_LAYER_CAPTURE) && (layer->graph = bs_capture_new(rank)) == NULL) {
     free(layer);
     return bs_error_set(err, BS_NO_MEMORY, "BS-LAYER-MEMORY", "no memory for a layer");
   }
@@ -109,7 +109,7 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
         bs_error_set(err, BS_PLUGIN, "BS-LAYER-NULL", "rank %u: build returned OK and no layer", rank->index);
   if (rc != BS_OK) {
     if (err != NULL && err->where[0] == '\0') bs_error_where(err, "build of method %s", m->name);
-    bs_graph_free(layer->graph);
+    bs_capture_free(layer->graph);
     free(layer);
     return rc;
   }
@@ -134,7 +134,7 @@ static int32_t run_pass(bs_layer *layer, const bs_work *work, uint32_t region, b
   bs_rank *rank = layer->rank;
   int timed = !bs_region_running(rank, region); /* unless the caller times it */
   if (timed) bs_region_begin(rank, region);
-  const int32_t rc = layer->graph != NULL ? bs_graph_run(layer->graph, work, err) : bs_work_run(work, err);
+  const int32_t rc = layer->graph != NULL ? bs_capture_run(layer->graph, work, err) : bs_work_run(work, err);
   if (timed) bs_region_end(rank, region);
   return rc;
 }
@@ -239,13 +239,13 @@ int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_e
   return layer->method->read_weights(layer->object, row, out, err);
 }
 
-const char *bs_layer_graph(const bs_layer *layer, uint32_t pass) {
-  return layer->graph != NULL ? bs_graph_told(layer->graph, pass) : NULL;
+const char *bs_layer_capture(const bs_layer *layer, uint32_t pass) {
+  return layer->graph != NULL ? bs_capture_told(layer->graph, pass) : NULL;
 }
 
 void bs_layer_free(bs_layer *layer) {
   if (layer == NULL) return;
-  bs_graph_free(layer->graph);
+  bs_capture_free(layer->graph);
   layer->method->layer_free(layer->object);
   free(layer);
 }
@@ -275,7 +275,7 @@ int32_t bs_method_propose(bs_context *context, const char *method, const bs_laye
   memset(out_proposal, 0, sizeof *out_proposal);
   out_proposal->struct_size = (uint32_t)sizeof *out_proposal;
   bs_layer_spec seen = *spec;
-  seen.flags &= ~(uint32_t)BS_LAYER_GRAPH;
+  seen.flags &= ~(uint32_t)BS_LAYER_CAPTURE;
   rc = m->propose(state, &seen, rank, world_size, out_proposal, err);
   if (rc == BS_OK) rc = check_proposal(m, out_proposal, err);
   if (rc != BS_OK) out_proposal->n_collectives = out_proposal->n_backward = 0;

@@ -3,11 +3,13 @@
  * memory.c - device and host memory of a rank, counted on its world: now and the most so far. Called
  * through bs_exec (plans and packed weights), the rank table (methods) and blockshock.h (the lab).
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/size.h"
+#include "core/world/executor.h"
 #include "core/world/world.h"
 
 #define ALIGN 64u
@@ -82,6 +84,44 @@ void *bs_memory_exec_alloc(void *ctx, uint64_t bytes) {
 }
 void bs_memory_exec_free(void *ctx, void *ptr) {
   if (ptr != NULL) device_free(ctx, ptr);
+}
+
+/* ---- scratch ------------------------------------------------------------------------------- */
+
+/* What earlier plans reserved stays, even where there is no memory for more. */
+int32_t bs_memory_reserve(void *ctx, uint64_t bytes) {
+  bs_rank *rank = ctx;
+  void *more = NULL;
+  if (bytes > rank->ops.reserved) rank->ops.reserved = bytes;
+  if (bytes <= rank->scratch_bytes && rank->scratch != NULL) return BS_OK;
+  const int32_t rc = device_alloc(rank, bytes, &more, NULL);
+  if (rc != BS_OK) return rc;
+  if (rank->scratch != NULL) device_free(rank, rank->scratch);
+  rank->scratch = more;
+  rank->scratch_bytes = bytes;
+  return BS_OK;
+}
+
+void *bs_memory_scratch(void *ctx) {
+  const bs_rank *rank = ctx;
+  /* Two ops of a rank at once would share it: they need two threads. Coroutines may move between threads. */
+  assert(rank->world->comm->launch == BS_LAUNCH_DRIVEN || pthread_equal(rank->thread, pthread_self()));
+  return rank->lent != NULL ? rank->lent : rank->scratch;
+}
+
+void bs_memory_scratch_free(void *user) {
+  bs_rank *rank = user;
+  if (rank->scratch != NULL) device_free(rank, rank->scratch);
+  rank->scratch = NULL;
+  rank->scratch_bytes = 0;
+}
+
+void bs_rank_lend_scratch(bs_rank *rank, void *block) {
+  rank->lent = block;
+}
+
+uint64_t bs_rank_scratch_bytes(const bs_rank *rank) {
+  return rank->scratch_bytes;
 }
 
 /* ---- host memory ---------------------------------------------------------------------------- */

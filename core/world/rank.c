@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/text.h"
 #include "core/world/world.h"
 
 bs_rank *bs_rank_new(bs_world *world, uint32_t index) {
@@ -106,16 +107,23 @@ int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   rank->exec.alloc = bs_memory_exec_alloc;
   rank->exec.free = bs_memory_exec_free;
   rank->exec.note = note_algorithm;
+  rank->exec.reserve = bs_memory_reserve;
+  rank->exec.scratch = bs_memory_scratch;
   rank->ops.context = world->context;
   rank->ops.backend = world->backend->name;
   rank->ops.exec = &rank->exec;
   rank->ops.counters = rank->counters;
   rank->ops.note_algorithm = note_algorithm;
   rank->ops.user = rank;
+  rank->ops.unused = bs_memory_scratch_free;
   rank->ops.choices = world->choices;
   rank->ops.warn = warn;
   rank->ops.world_size = world->size;
   rank->ops.rehearse = world->rehearse;
+  const uint32_t host_memory = BS_BACKEND_HOST_MEMORY | BS_BACKEND_SYNC;
+  if (world->fallback && (world->backend->flags & host_memory) == host_memory &&
+      strcmp(bs_innermost(world->backend->name), "ref") != 0)
+    rank->ops.fallback = "ref";
   rank->use_events = world->sync_mode != BS_SYNC_NONE && (world->backend->flags & BS_BACKEND_SYNC) == 0 &&
                      world->backend->event_create != NULL && world->backend->event_destroy != NULL &&
                      world->backend->event_record != NULL && world->backend->event_elapsed != NULL;
@@ -130,6 +138,7 @@ void bs_rank_close(bs_rank *rank) {
   bs_coll_side_free(rank);
   bs_regions_free(rank);
   bs_rank_flush_free(rank);
+  bs_memory_scratch_free(rank);
   if (rank->nblocks > 0)
     bs_log_write(world->logger, BS_LOG_DEBUG, "", (int32_t)rank->index,
                  "%llu device allocations were not freed", (unsigned long long)rank->nblocks);

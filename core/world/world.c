@@ -114,6 +114,7 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
     world->has_hook = 1;
   }
   world->rehearse = o.rehearse;
+  world->fallback = o.fallback;
   world->config_hash = o.config_hash;
   world->own = BS_WORLD_ALL_RANKS;
   world->sharers = o.world_size;
@@ -161,6 +162,9 @@ int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *
     bs_error_hint(err, "destroy it and create another");
     return BS_INVALID_ARGUMENT;
   }
+  if (world->entered)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-WORLD-ENTER",
+                        "this world is entered: bs_world_leave comes before bs_world_run");
   world->rank_main = rank_main;
   world->arg = arg;
   return bs_launch_run(world, err);

@@ -57,7 +57,7 @@ struct bs_rank {
   bs_coll_line *line; /* NULL: nothing was started yet, or the rank has no thread for it */
   bs_stream *side;    /* coll_side.c: of started collectives on the device; NULL: none was */
   uint32_t unwaited;  /* collectives started and not waited for */
-  uint32_t capturing; /* graph.c keeps what the device is given: no clocks, no meetings */
+  uint32_t capturing; /* capture.c keeps what the device is given: no clocks, no meetings */
   bs_exec exec;
   bs_op_host ops;
   uint64_t counters[BS_COUNT_COUNT_];
@@ -70,7 +70,11 @@ struct bs_rank {
   uint64_t flush_bytes, peak_before_flush;
   bs_block *blocks;
   uint64_t nblocks, blocks_capacity;
-  bs_error sticky; /* a misuse without a way to return it; ends the run */
+  void *scratch; /* memory.c: of all plans that asked for one */
+  uint64_t scratch_bytes;
+  void *lent;       /* an executor's, in place of it; NULL: none */
+  pthread_t thread; /* the rank's own */
+  bs_error sticky;  /* a misuse without a way to return it; ends the run */
 };
 
 struct bs_world {
@@ -113,6 +117,11 @@ struct bs_world {
   char *algorithms;
   bs_choice_book *choices;
   uint32_t rehearse;
+  uint32_t fallback; /* the reference backend serves what the backend's plugins do not */
+  /* enter.c: the caller is the rank now; what its thread was before. */
+  uint32_t entered, unpinned;
+  int32_t log_rank;
+  cpu_set_t affinity;
   int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err);
   void *arg;
 };
@@ -162,15 +171,17 @@ typedef struct bs_work {
 } bs_work;
 int32_t bs_work_run(const bs_work *work, bs_error *err); /* by the method */
 
-/* graph.c: passes of a layer as graphs of the device. */
-typedef struct bs_layer_graph_state bs_layer_graph_state;
-bs_layer_graph_state *bs_graph_new(bs_rank *rank); /* NULL: no memory */
-int32_t bs_graph_run(bs_layer_graph_state *graph, const bs_work *work, bs_error *err);
-const char *bs_graph_told(const bs_layer_graph_state *graph, uint32_t pass);
-void bs_graph_free(bs_layer_graph_state *graph);
+/* capture.c: passes of a layer as graphs of the device. */
+typedef struct bs_layer_capture_state bs_layer_capture_state;
+bs_layer_capture_state *bs_capture_new(bs_rank *rank); /* NULL: no memory */
+int32_t bs_capture_run(bs_layer_capture_state *graph, const bs_work *work, bs_error *err);
+const char *bs_capture_told(const bs_layer_capture_state *graph, uint32_t pass);
+void bs_capture_free(bs_layer_capture_state *graph);
 
 /* launch.c */
 int32_t bs_launch_run(bs_world *world, bs_error *err);
+/* The calling thread onto the first of the rank's cores. */
+void bs_world_pin_rank(const bs_world *world, uint32_t index);
 void bs_world_report(bs_world *world, uint32_t rank, int32_t code, const bs_error *err);
 
 /* rank.c: open in the rank's own thread; close from any after the run. */
@@ -201,6 +212,9 @@ int32_t bs_team_run(bs_team *team, void (*body)(void *arg, uint32_t member, uint
 void bs_memory_add(bs_world *world, uint64_t bytes);
 void bs_memory_sub(bs_world *world, uint64_t bytes);
 void *bs_memory_exec_alloc(void *rank, uint64_t bytes);
+int32_t bs_memory_reserve(void *rank, uint64_t bytes);
+void *bs_memory_scratch(void *rank);
+void bs_memory_scratch_free(void *rank);
 void bs_memory_exec_free(void *rank, void *ptr);
 int32_t bs_memory_tensor_alloc(bs_rank *rank, const bs_tensor_desc *desc, uint32_t lifetime,
                                bs_tensor *out_tensor, bs_error *err);

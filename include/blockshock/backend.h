@@ -42,7 +42,7 @@ typedef struct bs_device_state {
 } bs_device_state;
 
 typedef struct bs_event bs_event;
-typedef struct bs_graph bs_graph;
+typedef struct bs_capture bs_capture;
 
 /* Required: name, device_count, device_info, device_open, device_close, mem_alloc, mem_free, mem_copy.
  * The stream and event slots may be NULL only with BS_BACKEND_SYNC. device_count and device_info create no
@@ -74,7 +74,7 @@ typedef struct bs_backend {
   /* Seconds of the device's clock between two recorded events. */
   int32_t (*event_elapsed)(void *device, bs_event *start, bs_event *stop, double *out_seconds, bs_error *err);
   /* The vendor's handle, so that other plugins can add ops. NULL: there is none, or the stream's work is
-   * being captured (graph_begin). */
+   * being captured (capture_begin). */
   void *(*native_handle)(void *device, uint32_t what, bs_stream *stream);
   /* Since 0.3, for a wrapper: a backend that is made of another one and is used as "wrapper:other". wrap and
    * unwrap are as in bs_comm; the flags are the inner backend's. The result has the ops of the inner backend.
@@ -96,17 +96,17 @@ typedef struct bs_backend {
    * between `ranks` ranks of one machine best, or NULL. The host uses it when the user names no communicator.
    * processes: 1 when the ranks are processes. It may open libraries and must not open a device. */
   const char *(*comm_for)(void *state, uint32_t ranks, uint32_t processes);
-  /* Since 0.6, optional, all four or none: graphs. Between graph_begin and graph_end, work that is put on the
-   * rank's default stream is captured and not run. graph_run puts all of it on that stream by one call, with
-   * the same addresses, any number of times. Allocating and freeing memory, copies from and to the host,
-   * waits, events and other streams cannot be captured. Such a call spoils the graph: it is refused with
-   * BS_UNSUPPORTED (freeing cannot be refused), every later call is refused too, and graph_end returns
-   * BS_UNSUPPORTED and names the call. Nothing of a spoilt graph has run. A device object captures one graph
-   * at a time, and all four are called on the rank's thread. */
-  int32_t (*graph_begin)(void *device, bs_error *err);
-  int32_t (*graph_end)(void *device, bs_graph **out_graph, bs_error *err);
-  int32_t (*graph_run)(void *device, bs_graph *graph, bs_error *err);
-  void (*graph_free)(void *device, bs_graph *graph); /* after its last run is done; NULL: nothing */
+  /* Since 0.6 (named so since 0.7), optional, all four or none. Between capture_begin and capture_end, work
+   * that is put on the rank's default stream is captured and not run. capture_run puts all of it on that
+   * stream by one call, with the same addresses, any number of times. Allocating and freeing memory, copies
+   * from and to the host, waits, events and other streams cannot be captured. Such a call spoils the capture:
+   * it is refused with BS_UNSUPPORTED (freeing cannot be refused), every later call is refused too, and
+   * capture_end returns BS_UNSUPPORTED and names the call. Nothing of a spoilt capture has run. A device
+   * object captures one at a time, and all four are called on the rank's thread. */
+  int32_t (*capture_begin)(void *device, bs_error *err);
+  int32_t (*capture_end)(void *device, bs_capture **out_capture, bs_error *err);
+  int32_t (*capture_run)(void *device, bs_capture *capture, bs_error *err);
+  void (*capture_free)(void *device, bs_capture *capture); /* after its last run is done; NULL: nothing */
   /* Since 0.6, optional: the device's state; out_state comes zero-filled. It may be slow: the host does not
    * call it while something is timed. */
   int32_t (*device_state)(void *device, bs_device_state *out_state, bs_error *err);

@@ -196,6 +196,8 @@ typedef struct bs_op_site {
   uint32_t world_size; /* 0: 1 */
   uint32_t n_choices;  /* of choices, as in bs_world_options */
   const char *const *choices;
+  uint32_t fallback; /* since 0.7; as in bs_world_options, whatever the backend's memory is */
+  uint32_t reserved;
 } bs_op_site;
 /* The same at a site (NULL: one thread of a world of one, no choices). */
 BS_API int32_t bs_op_explain_at(bs_context *context, const char *backend, const bs_op_site *site,
@@ -250,6 +252,12 @@ typedef struct bs_world_options {
   /* Since 0.5. Where ranks are processes: a hash of all that they must have in common. Ranks whose hashes
    * differ get BS_MISMATCH. 0: nothing to compare. */
   uint64_t config_hash;
+  /* Since 0.7. 1: what no plugin of the backend serves, the reference backend does, where the backend's
+   * memory is the host's and its ops are done when they return: the ref plugin's implementations are the last
+   * candidates, BS_LEVEL_EMULATED with score 0, and named "ref:NAME" in choices, "OP@ref/NAME" in algorithms.
+   * They are slow: nothing that is timed should use them. */
+  uint32_t fallback;
+  uint32_t reserved2;
 } bs_world_options;
 
 /* Which rank this process is, where `comm` (NULL: "threads") joins processes that something else started
@@ -277,6 +285,16 @@ BS_API uint32_t bs_world_own_rank(const bs_world *world);
  * keep their memory for it, and the program should end soon. Keep what `arg` points to until then. */
 BS_API int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
                             void *arg, bs_error *err);
+/* The rank of a world of one on the caller's thread, which is member 0 of its team until bs_world_leave: no
+ * thread is started for it. With `bind` the caller is pinned meanwhile, else it is left where it runs. The
+ * rank's functions are called from this thread only. A world may be entered again, also from another thread,
+ * and run by bs_world_run in between; plans, tensors and layers of the rank stay. BS_INVALID_ARGUMENT
+ * BS-WORLD-ENTER: the world has more ranks, is entered, or failed. Errors of the rank's functions are the
+ * caller's alone: they do not fail the world. */
+BS_API int32_t bs_world_enter(bs_world *world, bs_rank **out_rank, bs_error *err);
+/* On the thread that entered. Returns a misuse of the rank that no function could report; such a world cannot
+ * be entered again. */
+BS_API int32_t bs_world_leave(bs_world *world, bs_error *err);
 BS_API uint32_t bs_world_size(const bs_world *world);
 BS_API uint32_t bs_world_threads_per_rank(const bs_world *world);
 BS_API uint32_t bs_world_shared_device(const bs_world *world); /* 1: ranks share one device */
@@ -378,7 +396,7 @@ BS_API int32_t bs_layer_step(bs_layer *layer, const bs_step *step, bs_stream *st
 /* Which rows and columns of W the rank holds; the arrays live as long as the layer. */
 BS_API int32_t bs_layer_owns(bs_layer *layer, bs_ownership *out_ownership, bs_error *err);
 BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *out, bs_error *err);
-/* Whether a pass (enum bs_pass) of a layer with BS_LAYER_GRAPH is a graph of the device: "captured", or the
+/* Whether a pass (enum bs_pass) of a layer with BS_LAYER_CAPTURE is a graph of the device: "captured", or the
  * reason why not. NULL: the layer was built without the flag, or there is no such pass. The text lives until
  * the next call of this layer.
  * The first pass with given tensors (and numbers of a step) runs normally. The second one is captured as a
@@ -387,7 +405,7 @@ BS_API int32_t bs_layer_read_weights(bs_layer *layer, int64_t row, bs_tensor *ou
  * steps, because they differ in t; a pass that is given a stream. A forward of another shape frees the
  * layer's graphs. */
 enum bs_pass { BS_PASS_FORWARD, BS_PASS_BACKWARD, BS_PASS_STEP, BS_PASS_COUNT_ };
-BS_API const char *bs_layer_graph(const bs_layer *layer, uint32_t pass);
+BS_API const char *bs_layer_capture(const bs_layer *layer, uint32_t pass);
 BS_API void bs_layer_free(bs_layer *layer);
 /* What one forward of one rank would do; builds nothing. */
 BS_API int32_t bs_method_propose(bs_context *context, const char *method, const bs_layer_spec *spec,

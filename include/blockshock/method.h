@@ -27,9 +27,9 @@ enum bs_layer_flags {
   BS_LAYER_SGD = 1u << 1,      /* step by SGD; with BACKWARD */
   BS_LAYER_MOMENTUM = 1u << 2, /* with SGD: a velocity is kept, zero at first */
   BS_LAYER_ADAMW = 1u << 3,    /* step by AdamW: two moments are kept, zero at first; with BACKWARD */
-  /* Passes of the same tensors become one call of the device (bs_layer_graph). Of the host: methods do not
+  /* Passes of the same tensors become one call of the device (bs_layer_capture). Of the host: methods do not
    * see it. */
-  BS_LAYER_GRAPH = 1u << 4
+  BS_LAYER_CAPTURE = 1u << 4
 };
 
 /* How far the bits of y are promised. Each class holds all before it; share/doc/blockshock/methods.md says

@@ -48,6 +48,54 @@
  *                   attrs[0] 0: loss = sum_n Y and dY = 1, without a target; 1: loss = sum_n (Y - target)^2
  *                   and dY = (Y - target) 2 / attrs[1], the outputs that the mean is of. In f64, dY rounded
  *                   once; it may be in Y.
+ * Ops of graphs (args of any rank up to 6; docs: share/doc/blockshock/ops.md). Their plans are dynamic:
+ * at run dims may be smaller than prepared, those that the op ties together alike, and all strides but
+ * the last dimension's are read at run. A dim of 1 beside a larger one of the same place broadcasts: it
+ * stays 1.
+ *   map             n_in inputs, n_out outputs; query->expr. All have one rank, the outputs the same
+ *                   dims; a dim of an input is theirs or 1. An output may be exactly an input: same
+ *                   memory, dims, strides, dtype.
+ *   normalize       X, add or NULL, gamma [N] or NULL, beta [N] or NULL, Y, sum or NULL (written); rows
+ *                   are the last dimension, N. attrs[0]: enum bs_normalize; numbers[0]: eps. The row is X
+ *                   + add (add's dims are X's or 1), and sum gets it. LAYER: (x - mean) / sqrt(variance +
+ *                   eps) gamma + beta; RMS: x / sqrt(mean of squares + eps) gamma + beta; SOFTMAX,
+ *                   LOG_SOFTMAX take no gamma or beta; a row of -inf alone becomes NaN. Y and sum may be
+ *                   X or add.
+ *   attention       Q [B,H,S,D], K [B,G,T,D], V [B,G,T,E], mask [B,H,S,T] (each dim may be 1) or NULL,
+ *                   kv_len [B] i32 or NULL, descale [3] f32 or NULL, Y [B,H,S,E], LSE [B,H,S] f32 or NULL
+ *                   (written). H is a multiple of G: head h uses K and V of h / (H / G). scores = scale Q
+ *                   K^T, then softcap tanh(scores / softcap), then the mask: bool (true: seen) or float,
+ *                   added. Keys from kv_len[b] on are not seen. Y = softmax(scores) V, LSE = log of the
+ *                   sum of e^scores; a query that sees no key gets Y = 0, LSE = -inf. numbers[0]: scale,
+ *                   not 0; numbers[1]: softcap, 0 none. attrs[0]: enum bs_causal; query s has the
+ *                   position p = s, or with LOWER_RIGHT p = s + length - S, length kv_len[b] or T; both
+ *                   causal ones see keys up to p. attrs[1], attrs[2]: windows, 0 none: with attrs[1] = n
+ *                   only keys from p - n + 1 on are seen, with attrs[2] = n only keys up to p + n - 1.
+ *                   descale: factors of fp8 Q, K, V.
+ *   contract        A [z..,M,K], B [z..,K,N], bias or NULL, Y [z..,M,N], of one rank; a z of A or B may
+ *                   be 1, any dim of bias too. Y = act(alpha A B + bias); numbers[0]: alpha, not 0. All
+ *                   floats, or integers with Y i32 or i64, alpha 1, no activation but relu.
+ *   reduce          in, out, of one rank. attrs[0]: enum bs_fold; out's dim is 1 where it is reduced
+ *                   over. numbers[0]: factor of SUM and SUMSQ, not 0 (1 for the others). ARGMAX, ARGMIN:
+ *                   attrs[1] the only axis, out i64 or i32, attrs[2] 1: the last of equals, else the
+ *                   first; NaN wins. CUMSUM: out is as in, attrs[1] the axis, attrs[2] bit 0: without the
+ *                   element itself, bit 1: from the end.
+ *   take            data, index i32 or i64, out (data's dtype). attrs[0]: enum bs_index. ROWS: out = data
+ *                   with the dims of index in place of axis attrs[1]. ELEMENTS: ranks are equal, out has
+ *                   index's dims, out[..i..] = data[..index[..i..]..] along axis attrs[1]. TUPLES: the
+ *                   last dim of index holds m coordinates behind attrs[2] batch dims that data and index
+ *                   share; out = index's dims but the last, then the rest of data's. A negative index
+ *                   counts from the end; one that is outside fails the run, BS-OP-INDEX (a device may
+ *                   read 0 there and not fail).
+ *   put             base, index, updates, out (base's dtype and dims; it may be base's memory, and then
+ *                   only what index names is written). attrs[0], attrs[1] as take's. ROWS: index [n], or
+ *                   [dims[0],n] with axis > 0: its row by the first coordinate; updates = base with n at
+ *                   the axis. ELEMENTS: index has updates' dims. TUPLES: attrs[2] is 0, updates = index's
+ *                   dims but the last, then the rest of base's. attrs[3]: enum bs_put; places that come
+ *                   twice: the last one of index's order counts, or all are combined.
+ *   topk            in, values, indices (i64 or i32), the latter two of in's dims but k at axis attrs[0].
+ *                   attrs[1] 0: the largest, falling; 1: the smallest, rising. NaN counts as the largest;
+ *                   of equals the lower index comes first.
  * Weights are packed for matmul or matmul24. Implementations that one plugin registers with the same backend
  * and the same name share packed weights: matmul_dx over a weight that matmul@cpu/packed has packed is served
  * by that plugin's matmul_dx@cpu/packed. Packing with BS_QUERY_TRAIN refuses implementations of matmul that
@@ -57,6 +105,7 @@
 #ifndef BLOCKSHOCK_OP_H
 #define BLOCKSHOCK_OP_H
 
+#include "expr.h"
 #include "tensor.h"
 
 #ifdef __cplusplus
@@ -64,7 +113,7 @@ extern "C" {
 #endif
 
 /* The most arguments of an op, absent ones counted. */
-#define BS_MAX_OP_ARGS 8
+#define BS_MAX_OP_ARGS 16
 
 /* In what sums are made; DEFAULT: f64 where an operand or the output is f64, else f32. */
 enum bs_accumulate { BS_ACC_DEFAULT = 0, BS_ACC_F32 = 1, BS_ACC_F64 = 2 };
@@ -73,8 +122,34 @@ enum bs_activation {
   BS_ACT_NONE = 0,
   BS_ACT_RELU = 1,
   BS_ACT_GELU = 2, /* exact, erf */
-  BS_ACT_SILU = 3
+  BS_ACT_SILU = 3,
+  BS_ACT_GELU_TANH = 4 /* gelu by tanh; forward only */
 };
+/* attrs[0] of normalize. */
+enum bs_normalize {
+  BS_NORMALIZE_LAYER = 1,
+  BS_NORMALIZE_RMS = 2,
+  BS_NORMALIZE_SOFTMAX = 3,
+  BS_NORMALIZE_LOG_SOFTMAX = 4
+};
+/* attrs[0] of attention: which keys a query sees by its position. */
+enum bs_causal { BS_CAUSAL_NONE = 0, BS_CAUSAL_UPPER_LEFT = 1, BS_CAUSAL_LOWER_RIGHT = 2 };
+/* attrs[0] of reduce. The sum of no elements is 0, the product 1; max and min of none are the lowest and the
+ * highest value of the dtype (infinities of floats); NaN is passed on. */
+enum bs_fold {
+  BS_FOLD_SUM = 1,
+  BS_FOLD_MAX = 2,
+  BS_FOLD_MIN = 3,
+  BS_FOLD_PROD = 4,
+  BS_FOLD_SUMSQ = 5,
+  BS_FOLD_ARGMAX = 6,
+  BS_FOLD_ARGMIN = 7,
+  BS_FOLD_CUMSUM = 8
+};
+/* attrs[0] of take and put: what an index names. */
+enum bs_index { BS_INDEX_ROWS = 0, BS_INDEX_ELEMENTS = 1, BS_INDEX_TUPLES = 2 };
+/* attrs[3] of put: what happens at a place. */
+enum bs_put { BS_PUT_SET = 0, BS_PUT_ADD = 1, BS_PUT_MUL = 2, BS_PUT_MAX = 3, BS_PUT_MIN = 4 };
 /* What else a query asks for. */
 enum bs_query_flags {
   BS_QUERY_X_FULL = 1u << 0,        /* matmul and its derivatives: X (dX) holds all K columns */
@@ -97,8 +172,11 @@ typedef struct bs_op_query {
   uint32_t flags;                /* enum bs_query_flags */
   uint32_t weight_dtype;         /* storage dtype of the packed weight */
   uint64_t workspace_limit;      /* 0: no limit */
-  int64_t attrs[8];              /* tree_sum: its blocks; else for plugin ops */
+  int64_t attrs[8];              /* as the op's row above says; else for plugin ops */
   const bs_kept *kept;           /* matmul24 and its derivatives: the positions; NULL for all others */
+  /* Since 0.7. */
+  double numbers[4];   /* as attrs, real ones */
+  const bs_expr *expr; /* map: the program; NULL for all others but plugin ops */
 } bs_op_query;
 
 /* How an implementation would serve a query: not at all, at a cost, well; or only trying it can tell. */
@@ -152,6 +230,13 @@ typedef struct bs_exec {
   /* Since 0.6, may be NULL: one more thing that served, "generate@cuda/philox", for the record. Not in run.
    */
   void (*note)(void *ctx, const char *text);
+  /* Since 0.7. Scratch of the rank, one block for all of its plans, for backends whose ops are done when they
+   * return (BS_BACKEND_SYNC). reserve is called in prepare: the block will have `bytes`; BS_NO_MEMORY.
+   * scratch is called in run, on the thread that run was called on: the block, aligned to 64 bytes, with what
+   * earlier ops left in it; it is the plan's until run returns and may be another one at the next run. NULL
+   * where nothing was reserved. */
+  int32_t (*reserve)(void *ctx, uint64_t bytes);
+  void *(*scratch)(void *ctx);
 } bs_exec;
 
 typedef struct bs_stream bs_stream; /* a backend's stream; NULL is the rank's default stream */

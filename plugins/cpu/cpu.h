@@ -42,10 +42,11 @@ int32_t cpu_kernels_choose(const cpu_isa *isa, const char *wanted, cpu_kernels *
 
 /* device.c */
 /* Where each is written, for `bsrun plugins inspect`. */
-extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update_at, cpu_backend_at,
-    cpu_convert_at, cpu_dequantize_product_at, cpu_dequantize_sum_at, cpu_expand24_at, cpu_gather_columns_at,
-    cpu_matmul24_at, cpu_matmul24_dw_at, cpu_matmul24_dx_at, cpu_matmul24_update_at, cpu_matmul_bytes_at,
-    cpu_matmul_dw_at, cpu_matmul_dx_at, cpu_matmul_packed_at, cpu_matmul_update_at, cpu_quantize_groups_at,
+extern const bs_src_loc cpu_activate_dx_at, cpu_activate_op_at, cpu_adamw_update_at, cpu_attention_op_at,
+    cpu_contract_op_at, cpu_reduce_op_at, cpu_take_op_at, cpu_backend_at, cpu_convert_at,
+    cpu_dequantize_product_at, cpu_dequantize_sum_at, cpu_expand24_at, cpu_gather_columns_at, cpu_matmul24_at,
+    cpu_matmul24_dw_at, cpu_matmul24_dx_at, cpu_matmul24_update_at, cpu_matmul_bytes_at, cpu_matmul_dw_at,
+    cpu_matmul_dx_at, cpu_matmul_packed_at, cpu_matmul_update_at, cpu_quantize_groups_at,
     cpu_scaled_matmul_at, cpu_scatter_columns_at, cpu_sgd_update_at, cpu_tree_sum_at;
 extern const bs_backend cpu_backend;
 
@@ -72,6 +73,10 @@ extern const bs_op_impl cpu_dequantize_product;
 extern const bs_op_impl cpu_scaled_matmul;
 extern const bs_op_impl cpu_matmul_bytes;
 extern const bs_op_impl cpu_tree_sum;
+extern const bs_op_impl cpu_attention_op;
+extern const bs_op_impl cpu_contract_op;
+extern const bs_op_impl cpu_reduce_op;
+extern const bs_op_impl cpu_take_op;
 #ifdef BS_CPU_DNNL
 extern const bs_op_impl cpu_matmul_dnnl;
 extern const bs_src_loc cpu_matmul_dnnl_at;
@@ -130,6 +135,14 @@ static inline void cpu_share(int64_t count, uint32_t member, uint32_t width, int
   const int64_t each = count / width, more = count % width;
   *begin = each * member + (member < more ? member : more);
   *end = *begin + each + (member < more ? 1 : 0);
+}
+
+/* The rank's scratch has `bytes` from now on; bytes is 0 where a plan has no members. */
+static inline int32_t cpu_reserve(const bs_exec *exec, uint64_t bytes, bs_error *err) {
+  const int32_t rc = exec->reserve(exec->ctx, bytes);
+  if (rc == BS_OK) return BS_OK;
+  return bs_fail(err, rc, "BS-CPU-MEMORY", "no memory for a scratch of %llu bytes",
+                 (unsigned long long)bytes);
 }
 
 /* Run body on the team, or here when there is none. */

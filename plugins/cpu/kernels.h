@@ -192,6 +192,12 @@ typedef struct cpu_kernels {
   void (*widen8[3])(float *dst, const uint8_t *q, int64_t n);
   /* sums[r] += x . w[r], CPU_F8_ROWS rows of w at a time; n: a multiple of CPU_F8_STEP. */
   void (*dot_rows)(float *sums, const float *x, const float *w, int64_t ld, int64_t n);
+  /* Attention (isa/attention.h): scores of n more keys of a query become powers beside the largest so far,
+   * what was summed up before has to be scaled by the result; v *= by; sums += rows of V by their powers. n:
+   * multiples of 16. */
+  float (*attend)(float *s, int64_t n, float *most, float *total);
+  void (*attend_scale)(float *v, float by, int64_t n);
+  void (*attend_gather)(float *sums, const float *p, const float *v, int64_t ld, int64_t keys, int64_t n);
   /* Terms of int8: sum = q scale where `first`, else sum += q scale. */
   void (*dequantize)(float *sum, const int8_t *q, float scale, int64_t n, int first);
   /* v = sums row columns + base + bias, in that order; base and bias may be NULL, v may be base. */

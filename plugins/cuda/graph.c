@@ -5,7 +5,7 @@
  * must not be taken twice. */
 #include "inner.h"
 
-struct bs_graph {
+struct bs_capture {
   CUgraphExec exec;
 };
 
@@ -37,9 +37,9 @@ int32_t cuda_graph_begin(void *opaque, bs_error *err) {
   return rc;
 }
 
-static int32_t instantiate(const cuda_device *device, CUgraph graph, bs_graph **out, bs_error *err) {
+static int32_t instantiate(const cuda_device *device, CUgraph graph, bs_capture **out, bs_error *err) {
   const bs_host *host = device->state->host;
-  bs_graph *made = host->alloc(host->ctx, sizeof *made, 64);
+  bs_capture *made = host->alloc(host->ctx, sizeof *made, 64);
   if (made == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CUDA-MEMORY", "no memory for a graph");
   const int32_t rc = cuda_check(device, device->driver->call.graph_instantiate(&made->exec, graph, 0),
                                 "cuGraphInstantiateWithFlags", err);
@@ -51,7 +51,7 @@ static int32_t instantiate(const cuda_device *device, CUgraph graph, bs_graph **
   return BS_OK;
 }
 
-int32_t cuda_graph_end(void *opaque, bs_graph **out_graph, bs_error *err) {
+int32_t cuda_graph_end(void *opaque, bs_capture **out_graph, bs_error *err) {
   const cuda_device *device = opaque;
   const cuda_functions *call = &device->driver->call;
   cuda_inner *in = device->inner;
@@ -70,7 +70,7 @@ int32_t cuda_graph_end(void *opaque, bs_graph **out_graph, bs_error *err) {
   return rc;
 }
 
-int32_t cuda_graph_run(void *opaque, bs_graph *graph, bs_error *err) {
+int32_t cuda_graph_run(void *opaque, bs_capture *graph, bs_error *err) {
   const cuda_device *device = opaque;
   const int32_t rc = cuda_enter(device, err);
   if (rc != BS_OK) return rc;
@@ -78,7 +78,7 @@ int32_t cuda_graph_run(void *opaque, bs_graph *graph, bs_error *err) {
                     err);
 }
 
-void cuda_graph_free(void *opaque, bs_graph *graph) {
+void cuda_graph_free(void *opaque, bs_capture *graph) {
   const cuda_device *device = opaque;
   bs_error err = {.struct_size = (uint32_t)sizeof err};
   if (graph == NULL) return;

@@ -88,9 +88,9 @@ int32_t cuda_source_read(void *device, const bs_source *source, int64_t row, con
 
 /* graph.c */
 int32_t cuda_graph_begin(void *device, bs_error *err);
-int32_t cuda_graph_end(void *device, bs_graph **out_graph, bs_error *err);
-int32_t cuda_graph_run(void *device, bs_graph *graph, bs_error *err);
-void cuda_graph_free(void *device, bs_graph *graph);
+int32_t cuda_graph_end(void *device, bs_capture **out_graph, bs_error *err);
+int32_t cuda_graph_run(void *device, bs_capture *graph, bs_error *err);
+void cuda_graph_free(void *device, bs_capture *graph);
 /* Before what no graph can keep, on the rank's thread: cuda_enter refuses it then, and what comes behind it.
  */
 void cuda_graph_spoil(const cuda_device *device, const char *what);

@@ -33,6 +33,14 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
       {BS_KIND_OP, &ref_quantize_groups, &ref_quantize_groups_at},
       {BS_KIND_OP, &ref_dequantize_sum, &ref_dequantize_sum_at},
       {BS_KIND_OP, &ref_tree_sum, &ref_tree_sum_at},
+      {BS_KIND_OP, &ref_map, &ref_map_at},
+      {BS_KIND_OP, &ref_normalize, &ref_normalize_at},
+      {BS_KIND_OP, &ref_attention, &ref_attention_at},
+      {BS_KIND_OP, &ref_contract, &ref_contract_at},
+      {BS_KIND_OP, &ref_reduce, &ref_reduce_at},
+      {BS_KIND_OP, &ref_take, &ref_take_at},
+      {BS_KIND_OP, &ref_put, &ref_put_at},
+      {BS_KIND_OP, &ref_topk, &ref_topk_at},
       {BS_KIND_OP, &ref_dequantize_product, &ref_dequantize_product_at},
       {BS_KIND_OP, &ref_scaled_matmul, &ref_scaled_matmul_at},
       {BS_KIND_OP, &ref_loss_gradient, &ref_loss_gradient_at},
@@ -68,5 +76,6 @@ BS_PLUGIN_DEFINE("ref", BS_PLUGIN_VERSION, "portable C: the meaning of every op,
                  "op:sgd_update@ref\nop:adamw_update@ref\nop:activate_dx@ref\n"
                  "op:quantize_groups@ref\nop:dequantize_sum@ref\n"
                  "op:dequantize_product@ref\nop:scaled_matmul@ref\nop:loss_gradient@ref\n"
-                 "op:tree_sum@ref\n",
+                 "op:tree_sum@ref\nop:map@ref\nop:normalize@ref\nop:attention@ref\n"
+                 "op:contract@ref\nop:reduce@ref\nop:take@ref\nop:put@ref\nop:topk@ref\n",
                  activate, deactivate)

@@ -29,7 +29,8 @@ extern const bs_src_loc ref_activate_at, ref_activate_dx_at, ref_adamw_update_at
     ref_convert_at, ref_dequantize_product_at, ref_dequantize_sum_at, ref_expand24_at, ref_gather_columns_at,
     ref_loss_gradient_at, ref_matmul_at, ref_matmul24_at, ref_matmul24_dw_at, ref_matmul24_dx_at,
     ref_matmul24_update_at, ref_matmul_dw_at, ref_matmul_dx_at, ref_matmul_update_at, ref_quantize_groups_at,
-    ref_scaled_matmul_at, ref_scatter_columns_at, ref_sgd_update_at, ref_tree_sum_at;
+    ref_scaled_matmul_at, ref_scatter_columns_at, ref_sgd_update_at, ref_tree_sum_at, ref_attention_at,
+    ref_contract_at, ref_map_at, ref_normalize_at, ref_put_at, ref_reduce_at, ref_take_at, ref_topk_at;
 extern const bs_backend ref_backend;
 extern const bs_op_impl ref_matmul;
 extern const bs_op_impl ref_matmul_dx;
@@ -53,6 +54,14 @@ extern const bs_op_impl ref_dequantize_product;
 extern const bs_op_impl ref_scaled_matmul;
 extern const bs_op_impl ref_loss_gradient;
 extern const bs_op_impl ref_tree_sum;
+extern const bs_op_impl ref_map;
+extern const bs_op_impl ref_normalize;
+extern const bs_op_impl ref_attention;
+extern const bs_op_impl ref_contract;
+extern const bs_op_impl ref_reduce;
+extern const bs_op_impl ref_take;
+extern const bs_op_impl ref_put;
+extern const bs_op_impl ref_topk;
 
 /* ---- ops/common.c --------------------------------------------------------------------------- */
 
@@ -93,8 +102,67 @@ int32_t ref_load(const bs_host *host, const ref_view *v, int64_t r, const ref_co
 int32_t ref_store(const bs_host *host, const ref_view *v, int64_t r, int64_t first, int64_t count,
                   uint32_t in_dtype, const void *in);
 
-/* ops/activate.c: none, relu, gelu or silu of one value; NaN stays. */
+/* ops/activate.c: an activation of one value; NaN stays. */
 double ref_activation(uint32_t activation, double value);
+
+/* ---- ops/space.c: tensors of any rank, the ops of graphs -------------------------------------- */
+
+/* What most plans of these ops are; a larger one begins with it. */
+typedef struct ref_plan {
+  const bs_host *host;
+  const bs_exec *exec;
+  int64_t attrs[8];
+  double numbers[4];
+  uint32_t activation, nargs;
+} ref_plan;
+/* Refuses what supports does, then makes a plan of `size` bytes, zero behind its first part. */
+int32_t ref_plan_make(const bs_op_impl *impl, ref_state *state, const bs_exec *exec, const bs_op_query *query,
+                      size_t size, void **out_plan, bs_error *err);
+void ref_plan_free(void *plan);
+/* In prepare: scratch of `bytes` a member of the team; in run: member 0's. */
+int32_t ref_scratch_reserve(ref_plan *plan, uint64_t bytes, bs_error *err);
+void *ref_scratch(const ref_plan *plan);
+/* 1 when all arguments that are there have a dtype that ref knows. */
+int ref_args_known(const bs_op_query *query);
+
+/* A tensor as it lies over the dims of a space: of its own, or of a larger one, aligned at the last
+ * dimension, over which it repeats (stride 0) where it has 1 or nothing. data NULL: no tensor. */
+typedef struct ref_spread {
+  unsigned char *data;
+  uint32_t dtype, size, rank, reserved;
+  int64_t dims[BS_MAX_DIMS], strides[BS_MAX_DIMS];
+} ref_spread;
+/* `tensor` may be NULL. */
+ref_spread ref_spread_of(const bs_tensor *tensor, uint32_t rank, const int64_t *dims);
+/* Elements of dims[0..rank); of a space without dimensions 1. */
+int64_t ref_elements(uint32_t rank, const int64_t *dims);
+/* Lines, each along the last dimension: elements of the dims but the last one. */
+int64_t ref_lines(uint32_t rank, const int64_t *dims);
+/* Coordinates of element `i`, row-major. */
+void ref_coordinates(int64_t i, uint32_t rank, const int64_t *dims, int64_t *out_at);
+/* Where the element at these coordinates is. */
+unsigned char *ref_at(const ref_spread *s, const int64_t *at);
+/* Line i as a view of one row. */
+ref_view ref_line(const ref_spread *s, int64_t i);
+/* A line along dimension `axis` that begins at the coordinates `at`. */
+ref_view ref_line_along(const ref_spread *s, uint32_t axis, const int64_t *at);
+/* Stores n values of BS_F32, BS_F64 or BS_I64 as expr.h says of outputs: floats to integers towards zero, an
+ * integer's low bits to a narrower one, else as ref_store does. */
+int32_t ref_store_value(const bs_host *host, const ref_view *v, int64_t first, int64_t n, uint32_t compute,
+                        const void *in);
+
+/* Independent items, divided over the team. part does items begin..end; it may fail with an error of its own,
+ * of which one is reported. */
+typedef struct ref_items {
+  const ref_plan *plan;
+  int64_t count;
+  int32_t (*part)(const struct ref_items *items, int64_t begin, int64_t end, uint32_t member, bs_error *err);
+  void *user;
+  int32_t failed; /* any member's failure; atomic, as is the next one */
+  uint32_t told;  /* err is taken */
+  bs_error *err;
+} ref_items;
+int32_t ref_items_run(ref_items *items, bs_error *err);
 
 /* ---- ops/columns.c: the shared half of gather_columns and scatter_columns ------------------- */
 

@@ -67,6 +67,9 @@ static const struct {
     {"bsrun|explain|mask|inter", "interleave", "blockshock"},
     {"bsrun|explain|method|block", "blockshock", "interleave"},
     {"bsrun|explain|matmul|--act", "--activation", "--bias"},
+    {"bsrun|mod", "model", "plugins"},
+    {"bsrun|model|", "plan", "run"},
+    {"bsrun|model|plan|--", "--align", "--kit"},
     {"bsrun|help|com", "completion", "config"},
     {"bsrun|explain|--n|64|ma", "matmul", "method"},
     {"bsrun|explain|--n|=|64|--bias|m", "mask", "run"},
@@ -136,7 +139,7 @@ END_TEST
 
 static const char *const verbs_with_options[] = {
     "run",          "plugins list", "plugins inspect", "plugins why", "plugins new", "plugins check",
-    "config print", "config keys",  "doctor",          "explain",     "compare"};
+    "config print", "config keys",  "doctor",          "explain",     "compare",     "model plan"};
 
 /* Behind an option that takes a value its values are completed, or nothing: never the next option. */
 START_TEST(values_are_no_options) {

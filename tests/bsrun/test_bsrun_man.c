@@ -85,7 +85,8 @@ END_TEST
 START_TEST(has_every_verb_and_option) {
   static const char *const verbs[] = {"run",         "plugins list",  "plugins inspect", "plugins why",
                                       "plugins new", "plugins check", "config print",    "config keys",
-                                      "doctor",      "explain",       "compare",         "torture"};
+                                      "doctor",      "explain",       "compare",         "torture",
+                                      "model plan"};
   char *page = the_page();
   int seen = 0;
   for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {

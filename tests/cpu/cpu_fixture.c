@@ -86,6 +86,24 @@ static void exec_free(void *ctx, void *p) {
   free(p);
 }
 
+static int32_t exec_reserve(void *ctx, uint64_t bytes) {
+  cx *c = ctx;
+  void *more = NULL;
+  if (c->fail_alloc_at > 0 && --c->fail_alloc_at == 0) return BS_NO_MEMORY;
+  c->newest = bytes;
+  if (c->scratch != NULL && bytes <= c->scratch_bytes) return BS_OK;
+  if (posix_memalign(&more, 64, bytes > 0 ? bytes : 1) != 0) return BS_NO_MEMORY;
+  memset(more, 0xE7, bytes);
+  free(c->scratch);
+  c->scratch = more;
+  c->scratch_bytes = bytes;
+  return BS_OK;
+}
+
+static void *exec_scratch(void *ctx) {
+  return ((cx *)ctx)->scratch;
+}
+
 typedef struct team_arg {
   void (*body)(void *arg, uint32_t member, uint32_t width);
   void *arg;
@@ -132,6 +150,8 @@ int32_t cx_try_open(cx *c, const char *isa, const char *dnnl, uint32_t width, bs
   c->exec.parallel_for = team;
   c->exec.alloc = exec_alloc;
   c->exec.free = exec_free;
+  c->exec.reserve = exec_reserve;
+  c->exec.scratch = exec_scratch;
   c->desc = find_query()(BS_ABI_VERSION, 0);
   ck_assert_str_eq(c->desc->id, "cpu");
   const int32_t rc = c->desc->activate(&c->host, NULL, &c->state, err);
@@ -148,6 +168,8 @@ void cx_open(cx *c, const char *isa, const char *dnnl, uint32_t width) {
 }
 
 void cx_close(cx *c) {
+  free(c->scratch);
+  c->scratch = NULL;
   bs_error err = {.struct_size = sizeof err};
   ck_assert_int_eq(c->live, 0);
   if (c->activated) ck_assert_int_eq(c->desc->deactivate(c->state, &err), BS_OK);

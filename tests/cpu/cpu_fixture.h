@@ -28,7 +28,9 @@ typedef struct cx {
     void *state;
   } things[CX_MAX_THINGS];
   uint32_t count;
-  int64_t live;             /* exec blocks not yet freed */
+  int64_t live;  /* exec blocks not yet freed */
+  void *scratch; /* of exec's reserve */
+  uint64_t scratch_bytes;
   uint64_t newest;          /* bytes of the newest exec block */
   int64_t fail_alloc_at;    /* > 0: the n-th exec allocation from now fails */
   int64_t fail_register_at; /* > 0: the n-th registration from now fails */

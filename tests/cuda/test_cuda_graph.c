@@ -8,14 +8,14 @@
 /* What a forward without a graph gives, for each seed. */
 static float wanted[4][B * N];
 static const layer_case plain = {.method = "dense", .activation = BS_ACT_GELU},
-                        kept = {.method = "dense", .activation = BS_ACT_GELU, .flags = BS_LAYER_GRAPH};
+                        kept = {.method = "dense", .activation = BS_ACT_GELU, .flags = BS_LAYER_CAPTURE};
 
 static int32_t plain_main(bs_rank *rank, void *arg, bs_error *err) {
   made m;
   (void)arg;
   int32_t rc = make(rank, &plain, &m, err);
   for (int64_t seed = 0; rc == BS_OK && seed < 4; seed++) rc = forward(rank, &m, seed, wanted[seed], err);
-  ck_assert_ptr_null(bs_layer_graph(m.layer, BS_PASS_FORWARD));
+  ck_assert_ptr_null(bs_layer_capture(m.layer, BS_PASS_FORWARD));
   unmake(rank, &m);
   return rc;
 }
@@ -35,11 +35,11 @@ static int32_t graph_main(bs_rank *rank, void *arg, bs_error *err) {
   int32_t rc = make(rank, &kept, &m, err);
   if (rc == BS_OK) rc = make(rank, &kept, &other, err);
   if (rc == BS_OK) rc = same_bits(rank, &m, 0, err);
-  ck_assert_msg(strstr(bs_layer_graph(m.layer, BS_PASS_FORWARD), "not yet") != NULL, "%s",
-                bs_layer_graph(m.layer, BS_PASS_FORWARD));
+  ck_assert_msg(strstr(bs_layer_capture(m.layer, BS_PASS_FORWARD), "not yet") != NULL, "%s",
+                bs_layer_capture(m.layer, BS_PASS_FORWARD));
   flops[0] = bs_rank_counter(rank, BS_COUNT_FLOPS);
   if (rc == BS_OK) rc = same_bits(rank, &m, 1, err);
-  ck_assert_str_eq(bs_layer_graph(m.layer, BS_PASS_FORWARD), "captured");
+  ck_assert_str_eq(bs_layer_capture(m.layer, BS_PASS_FORWARD), "captured");
   ck_assert_uint_eq(calls_of("cuGraphLaunch"), 1);
   const uint64_t launches = calls_of("cuLaunchKernel");
   for (int64_t seed = 2; rc == BS_OK && seed < 4; seed++) rc = same_bits(rank, &m, seed, err);
@@ -77,8 +77,8 @@ static int32_t failing_main(bs_rank *rank, void *arg, bs_error *err) {
   int32_t rc = plain_main(rank, NULL, err);
   if (rc == BS_OK) rc = make(rank, &kept, &m, err);
   for (int64_t seed = 0; rc == BS_OK && seed < 4; seed++) rc = same_bits(rank, &m, seed, err);
-  ck_assert_msg(strstr(bs_layer_graph(m.layer, BS_PASS_FORWARD), arg) != NULL, "%s",
-                bs_layer_graph(m.layer, BS_PASS_FORWARD));
+  ck_assert_msg(strstr(bs_layer_capture(m.layer, BS_PASS_FORWARD), arg) != NULL, "%s",
+                bs_layer_capture(m.layer, BS_PASS_FORWARD));
   ck_assert_uint_eq(calls_of("cuGraphLaunch"), 0);
   unmake(rank, &m);
   ck_assert_int_eq(living(SI_GRAPH), 0);
@@ -117,16 +117,16 @@ static int32_t ranks_main(bs_rank *rank, void *arg, bs_error *err) {
   const layer_case c = {.method = meets ? "row_parallel" : "column_parallel",
                         .activation = BS_ACT_GELU,
                         .y_placement = meets ? BS_REPLICATED : BS_SPLIT,
-                        .flags = BS_LAYER_GRAPH};
+                        .flags = BS_LAYER_CAPTURE};
   float got[3][B * N];
   made m;
   memset(got, 0, sizeof got);
   int32_t rc = make(rank, &c, &m, err);
   for (int i = 0; rc == BS_OK && i < 3; i++) rc = forward(rank, &m, 1, got[i], err);
   ck_assert(memcmp(got[0], got[1], sizeof got[0]) == 0 && memcmp(got[0], got[2], sizeof got[0]) == 0);
-  ck_assert_msg(strstr(bs_layer_graph(m.layer, BS_PASS_FORWARD),
+  ck_assert_msg(strstr(bs_layer_capture(m.layer, BS_PASS_FORWARD),
                        meets ? "ranks meet on the host in" : "captured") != NULL,
-                "%s", bs_layer_graph(m.layer, BS_PASS_FORWARD));
+                "%s", bs_layer_capture(m.layer, BS_PASS_FORWARD));
   unmake(rank, &m);
   return rc;
 }
@@ -182,7 +182,7 @@ START_TEST(what_spoils_a_graph_is_told) {
   const over o = over_open(NULL, NULL);
   bs_error err = BS_ERROR_INIT;
   void *device = NULL, *p = NULL, *q = NULL;
-  bs_graph *graph = NULL;
+  bs_capture *graph = NULL;
   bs_event *event = NULL;
   char host[2][64] = {{1, 2, 3}, {7, 8, 9}}, got[64];
   ck_assert_int_eq(o.b->device_open(o.state, 0, &device, &err), BS_OK);
@@ -191,20 +191,20 @@ START_TEST(what_spoils_a_graph_is_told) {
   ck_assert_int_eq(o.b->mem_copy(device, p, host[0], 64, BS_COPY_HOST_TO_DEVICE, NULL, &err), BS_OK);
   ck_assert_int_eq(o.b->mem_copy(device, q, host[1], 64, BS_COPY_HOST_TO_DEVICE, NULL, &err), BS_OK);
   ck_assert_int_eq(o.b->event_create(device, &event, &err), BS_OK);
-  ck_assert_int_eq(o.b->graph_begin(device, &err), BS_OK);
+  ck_assert_int_eq(o.b->capture_begin(device, &err), BS_OK);
   ck_assert_int_eq(o.b->mem_copy(device, q, p, 64, BS_COPY_DEVICE_TO_DEVICE, NULL, &err), BS_OK);
   spoil(&o, device, p, event, _i);
   ck_assert_int_eq(o.b->mem_copy(device, q, p, 64, BS_COPY_DEVICE_TO_DEVICE, NULL, &err), BS_UNSUPPORTED);
   ck_assert_ptr_null(o.b->native_handle(device, BS_NATIVE_STREAM, NULL));
-  ck_assert_int_eq(o.b->graph_begin(device, &err), BS_INVALID_ARGUMENT);
-  ck_assert_int_eq(o.b->graph_end(device, &graph, &err), BS_UNSUPPORTED);
+  ck_assert_int_eq(o.b->capture_begin(device, &err), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(o.b->capture_end(device, &graph, &err), BS_UNSUPPORTED);
   ck_assert_msg(strncmp(err.message, spoils[_i], strlen(spoils[_i])) == 0, "%s", err.message);
   ck_assert_ptr_null(graph);
   /* Nothing has run, and all is as before. */
   ck_assert_int_eq(o.b->mem_copy(device, got, q, 64, BS_COPY_DEVICE_TO_HOST, NULL, &err), BS_OK);
   ck_assert_mem_eq(got, host[1], 64);
   ck_assert_ptr_nonnull(o.b->native_handle(device, BS_NATIVE_STREAM, NULL));
-  ck_assert_int_eq(o.b->graph_end(device, &graph, &err), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(o.b->capture_end(device, &graph, &err), BS_INVALID_ARGUMENT);
   if (_i != 1) o.b->mem_free(device, p);
   o.b->mem_free(device, q);
   o.b->event_destroy(device, event);
@@ -220,21 +220,21 @@ START_TEST(graphs_are_begun_once) {
   bs_error err = BS_ERROR_INIT;
   void *device = NULL, *p = NULL;
   char host[2][64] = {{1, 2, 3}, {0}};
-  bs_graph *graph = NULL;
+  bs_capture *graph = NULL;
   ck_assert_int_eq(o.b->device_open(o.state, 0, &device, &err), BS_OK);
   ck_assert_int_eq(o.b->mem_alloc(device, 128, 64, &p, &err), BS_OK);
   ck_assert_int_eq(o.b->mem_copy(device, p, host[0], 64, BS_COPY_HOST_TO_DEVICE, NULL, &err), BS_OK);
-  ck_assert_int_eq(o.b->graph_begin(device, &err), BS_OK);
+  ck_assert_int_eq(o.b->capture_begin(device, &err), BS_OK);
   ck_assert_int_eq(o.b->mem_copy(device, (char *)p + 64, p, 64, BS_COPY_DEVICE_TO_DEVICE, NULL, &err), BS_OK);
-  ck_assert_int_eq(o.b->graph_begin(device, &err), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(o.b->capture_begin(device, &err), BS_INVALID_ARGUMENT);
   ck_assert_msg(strstr(err.message, "begun already") != NULL, "%s", err.message);
-  ck_assert_int_eq(o.b->graph_end(device, &graph, &err), BS_OK);
+  ck_assert_int_eq(o.b->capture_end(device, &graph, &err), BS_OK);
   ck_assert_ptr_nonnull(graph);
-  ck_assert_int_eq(o.b->graph_run(device, graph, &err), BS_OK);
+  ck_assert_int_eq(o.b->capture_run(device, graph, &err), BS_OK);
   ck_assert_int_eq(o.b->mem_copy(device, host[1], (char *)p + 64, 64, BS_COPY_DEVICE_TO_HOST, NULL, &err),
                    BS_OK);
   ck_assert_mem_eq(host[0], host[1], 64);
-  o.b->graph_free(device, graph);
+  o.b->capture_free(device, graph);
   o.b->mem_free(device, p);
   o.b->device_close(device);
   nothing_lives();

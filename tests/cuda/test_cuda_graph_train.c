@@ -62,13 +62,13 @@ static int32_t round_of(bs_rank *rank, made *m, const training *t, int i, trace 
 }
 
 static int is_kept(const bs_layer *layer, uint32_t pass) {
-  return strcmp(bs_layer_graph(layer, pass), "captured") == 0;
+  return strcmp(bs_layer_capture(layer, pass), "captured") == 0;
 }
 
 /* The first round has none, the second captures, the others launch. */
 static int32_t train_main(bs_rank *rank, void *arg, bs_error *err) {
   const training *t = arg;
-  const int graphs = (t->layer.flags & BS_LAYER_GRAPH) != 0;
+  const int graphs = (t->layer.flags & BS_LAYER_CAPTURE) != 0;
   trace *out = &traces[graphs][api->rank(rank)];
   const int alone = api->world_size(rank) == 1; /* whose calls are counted */
   const uint64_t before = calls_of("cuGraphLaunch");
@@ -86,7 +86,7 @@ static int32_t train_main(bs_rank *rank, void *arg, bs_error *err) {
     int n = 0;
     for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) {
       ck_assert_msg(is_kept(m.layer, p) == (strstr(t->kept, passes[p]) != NULL), "%s: %s", passes[p],
-                    bs_layer_graph(m.layer, p));
+                    bs_layer_capture(m.layer, p));
       n += is_kept(m.layer, p);
     }
     const uint64_t expected = t->launched > 0 ? t->launched : (uint64_t)(n * (ROUNDS - 2));
@@ -94,7 +94,7 @@ static int32_t train_main(bs_rank *rank, void *arg, bs_error *err) {
     if (alone && n == BS_PASS_COUNT_ && t->launched == 0)
       ck_assert_uint_eq(calls_of("cuLaunchKernel"), launches);
   } else {
-    ck_assert_ptr_null(bs_layer_graph(m.layer, BS_PASS_STEP));
+    ck_assert_ptr_null(bs_layer_capture(m.layer, BS_PASS_STEP));
     ck_assert_uint_eq(calls_of("cuGraphLaunch"), before);
   }
   unmake(rank, &m);
@@ -119,7 +119,7 @@ static void train(training t, const char *setup, uint32_t ranks) {
   snprintf(what, sizeof what, "%s %s, optimiser %u, momentum %g, fused %u", t.layer.method,
            t.layer.mask != NULL ? t.layer.mask : "-", t.optimizer, t.momentum, t.fused);
   with_world(setup, ranks, train_main, &t, "");
-  t.layer.flags |= BS_LAYER_GRAPH;
+  t.layer.flags |= BS_LAYER_CAPTURE;
   with_world(setup, ranks, train_main, &t, t.kept);
   same_traces(what, ranks);
 }
@@ -200,7 +200,7 @@ static const int64_t tokens[] = {B, B, B, 1, B, B, B, 2, 2, 2};
 enum { PASSES = sizeof tokens / sizeof tokens[0] };
 static int32_t shapes_main(bs_rank *rank, void *arg, bs_error *err) {
   const layer_case *c = arg;
-  const int graphs = (c->flags & BS_LAYER_GRAPH) != 0;
+  const int graphs = (c->flags & BS_LAYER_CAPTURE) != 0;
   trace *out = &traces[graphs][api->rank(rank)];
   made m;
   memset(out, 0, sizeof *out);
@@ -224,7 +224,7 @@ START_TEST(other_shapes_end_graphs) {
   const uint32_t ranks = (uint32_t)_i + 1;
   layer_case c = {.method = "row_parallel", .activation = BS_ACT_GELU, .flags = BS_LAYER_BACKWARD};
   with_world(NULL, ranks, shapes_main, &c, "");
-  c.flags |= BS_LAYER_GRAPH;
+  c.flags |= BS_LAYER_CAPTURE;
   with_world(NULL, ranks, shapes_main, &c, ranks > 1 ? "backward" : "forward,backward");
   same_traces("tokens", ranks);
 }
@@ -233,7 +233,7 @@ END_TEST
 /* A kept pass without dX is not one with it, nor one into another dW. */
 static int32_t tensors_main(bs_rank *rank, void *arg, bs_error *err) {
   const layer_case *c = arg;
-  const int graphs = (c->flags & BS_LAYER_GRAPH) != 0;
+  const int graphs = (c->flags & BS_LAYER_CAPTURE) != 0;
   trace *out = &traces[graphs][0];
   made m, other;
   memset(out, 0, sizeof *out);
@@ -257,7 +257,7 @@ static int32_t tensors_main(bs_rank *rank, void *arg, bs_error *err) {
 START_TEST(other_tensors_are_run_as_any) {
   layer_case c = {.method = "dense", .activation = BS_ACT_GELU, .flags = BS_LAYER_BACKWARD};
   with_world(NULL, 1, tensors_main, &c, "");
-  c.flags |= BS_LAYER_GRAPH;
+  c.flags |= BS_LAYER_CAPTURE;
   with_world(NULL, 1, tensors_main, &c, "forward,backward");
   same_traces("tensors", 1);
 }

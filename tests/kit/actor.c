@@ -26,6 +26,27 @@ static void exec_free(void *ctx, void *p) {
   a->backend->mem_free(a->device, p);
 }
 
+/* Only ops that work on host memory ask for it. */
+static int32_t exec_reserve(void *ctx, uint64_t bytes) {
+  kit_actor *a = ctx;
+  void *more = NULL;
+  if (__atomic_add_fetch(&a->calls, 1, __ATOMIC_RELAXED) == a->fail_at) return BS_NO_MEMORY;
+  if (a->scratch != NULL && bytes <= a->scratch_bytes) return BS_OK;
+  if (posix_memalign(&more, 64, bytes > 0 ? bytes : 1) != 0) return BS_NO_MEMORY;
+  free(a->scratch);
+  a->scratch = more;
+  a->scratch_bytes = bytes;
+  return BS_OK;
+}
+
+/* Nothing of an earlier run is left in it. */
+static void *exec_scratch(void *ctx) {
+  const kit_actor *a = ctx;
+  const uint64_t most = UINT64_C(1) << 16;
+  if (a->scratch != NULL) memset(a->scratch, 0xE7, a->scratch_bytes < most ? a->scratch_bytes : most);
+  return a->scratch;
+}
+
 typedef struct member {
   void (*body)(void *arg, uint32_t member, uint32_t width);
   void *arg;
@@ -119,7 +140,9 @@ const char *kit_actor_attach(kit_actor *a, kit_plugin *p, uint32_t thing, uint32
                       .ctx = a,
                       .parallel_for = parallel_for,
                       .alloc = exec_alloc,
-                      .free = exec_free};
+                      .free = exec_free,
+                      .reserve = exec_reserve,
+                      .scratch = exec_scratch};
   return NULL;
 }
 
@@ -134,6 +157,8 @@ int kit_actor_open(kit_actor *a, uint32_t thing, uint32_t width) {
 void kit_actor_close(kit_actor *a) {
   kit_assert(a->live == 0, "%s@%s/%s leaves %lld blocks of device memory", a->impl->op, a->impl->backend,
              a->impl->name, (long long)a->live);
+  free(a->scratch);
+  a->scratch = NULL;
   if (a->device != NULL) a->backend->device_close(a->device);
   if (a->context != NULL) bs_context_close(a->context);
   if (a->p != &a->own) return;

@@ -4,7 +4,7 @@
  * conformant. */
 #include <stdio.h>
 
-#include "tests/kit/op.h"
+#include "tests/kit/graph.h"
 
 const char *const kit_groups[] = {"abi",          "lifecycle", "truth",   "numerics", "method",
                                   "communicator", "workload",  "threads", "hygiene"};
@@ -57,6 +57,7 @@ static const row op_rows[] = {
     {"numerics", "packed", kit_num_packed, 0, 0, NULL},
     {"numerics", "rows", kit_num_rows, 0, 0, NULL},
     {"numerics", "in_place", kit_num_in_place, 0, 0, NULL},
+    {"numerics", "outside", kit_num_outside, 0, 0, NULL},
     {"threads", "plans", kit_op_together, 0, 0, NULL},
 };
 static const row backend_rows[] = {
@@ -101,6 +102,10 @@ typedef struct list {
 static int fits(const row *r, const kit_found *f) {
   if (r->body == kit_comm_processes) return f->launch == BS_LAUNCH_ATTACHED;
   if (f->kind != BS_KIND_OP) return 1;
+  const kit_graph_op *graph = kit_graph_find(f->op);
+  if (r->body == kit_num_outside) return strcmp(f->op, "take") == 0 || strcmp(f->op, "put") == 0;
+  if (r->body == kit_num_in_place && graph != NULL) return graph->in_places > 0;
+  if (r->body == kit_num_small && graph != NULL) return (int)graph->rounds;
   if (r->body == kit_num_in_place)
     return strcmp(f->op, "activate") == 0 || kit_has_base(f->op) || kit_is_loss(f->op);
   if (r->body == kit_num_packed) return kit_op_is(f->op, "matmul");

@@ -3,7 +3,7 @@
  * than were prepared, and activate in place. */
 #include <stdio.h>
 
-#include "tests/kit/op.h"
+#include "tests/kit/graph.h"
 
 /* The leading dimension of the activations; of what is prepared the descriptors stay. */
 static void set_rows(kit_data *d, int64_t rows) {
@@ -100,6 +100,11 @@ void kit_num_rows(const kit_case *c) {
     kit_actor_close(&a);
     return;
   }
+  if (kit_graph_find(a.impl->op) != NULL) {
+    kit_graph_rows(&a);
+    kit_actor_close(&a);
+    return;
+  }
   for (size_t i = 0; i < N_DTYPES + 3; i++) { /* the last three: many features, many columns, silu */
     const uint32_t dtype = i < N_DTYPES ? dtypes[i] : (uint32_t)BS_F32;
     kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 5, .N = 21, .K = 37, .seed = 31 + i};
@@ -180,6 +185,11 @@ void kit_num_in_place(const kit_case *c) {
   static kit_actor a;
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
+  if (kit_graph_find(a.impl->op) != NULL) {
+    kit_graph_in_place(&a);
+    kit_actor_close(&a);
+    return;
+  }
   for (size_t i = 0; i < N_DTYPES; i++) {
     if (kit_is_quant(a.impl->op) && dtypes[i] != BS_F32) continue; /* its base has no other */
     for (uint32_t act = BS_ACT_NONE; act <= (uint32_t)(dtypes[i] == BS_I32 ? BS_ACT_RELU : BS_ACT_SILU);

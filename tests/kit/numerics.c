@@ -4,7 +4,7 @@
  * device's memory. */
 #include <math.h>
 
-#include "tests/kit/op.h"
+#include "tests/kit/graph.h"
 
 /* The elements of an output, one after another; `beside`: those of the partition's columns. */
 static size_t put_bits(const kit_data *d, const kit_tensor *out, int beside, unsigned char *to) {
@@ -18,8 +18,25 @@ static size_t put_bits(const kit_data *d, const kit_tensor *out, int beside, uns
   return (size_t)(rows * cols) * size;
 }
 
+/* Of all outputs of an op of graphs. */
+static unsigned char *graph_bits(const kit_data *d, size_t *out_bytes) {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < d->nargs; i++) bytes += (d->outs >> i & 1u) != 0 ? d->a[i].block_bytes : 0;
+  unsigned char *bits = calloc(bytes + 1, 1);
+  kit_assert(bits != NULL, "no memory");
+  *out_bytes = 0;
+  for (uint32_t i = 0; i < d->nargs; i++) {
+    const size_t size = BS_DTYPE_BYTES(d->a[i].t.dtype);
+    const int64_t n = (d->outs >> i & 1u) != 0 && d->a[i].block != NULL ? kit_elements(&d->a[i]) : 0;
+    for (int64_t e = 0; e < n; e++, *out_bytes += size)
+      memcpy(bits + *out_bytes, kit_place_at(&d->a[i], e), size);
+  }
+  return bits;
+}
+
 /* The bits of what a run wrote, element by element. */
 static unsigned char *bits_of(const kit_data *d, size_t *out_bytes) {
+  if (d->outs != 0) return graph_bits(d, out_bytes);
   const kit_tensor *out = d->out >= 0 ? &d->a[d->out] : NULL;
   const kit_tensor *second = d->second >= 0 ? &d->a[d->second] : NULL;
   const int beside = strcmp(d->op, "scatter_columns") == 0 ||
@@ -108,13 +125,18 @@ void kit_num_least(const kit_case *c) {
     kit_unsupported("op %s is the plugin's own: the kit has no oracle of it", a.impl->op);
     return;
   }
-  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-    kit_shape s = {.x = dtypes[i], .w = dtypes[i], .y = dtypes[i], .B = 4, .N = 8, .K = 16, .seed = 11};
+  const uint32_t kinds = kit_graph_kinds(a.impl->op);
+  for (size_t i = 0; i < kinds * sizeof dtypes / sizeof dtypes[0]; i++) {
+    const uint32_t dtype = dtypes[i / kinds], index = (uint32_t)(i % kinds);
+    kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 4, .N = 8, .K = 16, .seed = 11 + index};
+    s.index = index;
+    if (kinds > 1) s.spread = KIT_DENSE;
     kit_data d;
-    if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtypes[i])) s.w = BS_F32;
-    if (kit_changes_weight(a.impl->op) && !bs_dtype_is_float(dtypes[i])) continue;
-    if (dtypes[i] == BS_I8 && !kit_op_is(a.impl->op, "matmul")) continue;
-    if (dtypes[i] == BS_I8) s.y = BS_I32; /* products of bytes have wider sums */
+    if (kinds > 1 && !kit_graph_fit(a.impl->op, !bs_dtype_is_float(dtype))) continue;
+    if (kit_op_is(a.impl->op, "matmul_dw") && bs_dtype_is_float(dtype)) s.w = BS_F32;
+    if (kit_changes_weight(a.impl->op) && !bs_dtype_is_float(dtype)) continue;
+    if (dtype == BS_I8 && !kit_op_is(a.impl->op, "matmul")) continue;
+    if (dtype == BS_I8) s.y = BS_I32; /* products of bytes have wider sums */
     if (strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
     kit_data_make(&d, a.impl->op, &s);
     if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 0);
@@ -126,6 +148,8 @@ void kit_num_least(const kit_case *c) {
 
 /* ---- special values ------------------------------------------------------------------------- */
 
+enum { GRAPH_QUERIES = 48 }; /* of an op of graphs: all steps of map, all kinds of the others */
+
 static const uint32_t special_dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64};
 
 static int has_activation(const char *op) {
@@ -133,8 +157,15 @@ static int has_activation(const char *op) {
          kit_has_base(op);
 }
 
-static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activation) {
+static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activation, uint32_t values) {
   kit_shape s = {.x = dtype, .w = dtype, .y = dtype, .B = 6, .N = 9, .K = 21, .seed = 77};
+  if (kit_graph_find(op) != NULL) { /* several queries of each, numbered like those of the grid */
+    s.values = values;
+    s.index = activation;
+    s.seed += activation;
+    kit_data_make(d, op, &s);
+    return;
+  }
   if (kit_op_is(op, "matmul_dw")) s.w = dtype == BS_F64 ? BS_F64 : BS_F32;
   if (strstr(op, "_columns") != NULL) s.part = KIT_PATTERN;
   if (has_activation(op)) s.activation = activation;
@@ -143,6 +174,7 @@ static void plain(kit_data *d, const char *op, uint32_t dtype, uint32_t activati
 }
 
 static void put_special(kit_data *d) {
+  if (kit_graph_find(d->op) != NULL) return; /* they were made so */
   kit_tensor *in = kit_is_quant(d->op) ? kit_quant_floats(d) : &d->a[0];
   kit_set(in, 1, 2, (double)NAN);
   kit_set(in, 2, 3, (double)INFINITY);
@@ -160,12 +192,12 @@ void kit_num_special(const kit_case *c) {
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 2)) return;
   const char *op = a.impl->op;
-  const int two = has_activation(op);
+  const uint32_t last = kit_graph_find(op) != NULL ? GRAPH_QUERIES : has_activation(op) ? BS_ACT_SILU : 0;
   for (size_t i = 0; kit_op_known(op) && i < sizeof special_dtypes / sizeof special_dtypes[0]; i++)
-    for (uint32_t activation = BS_ACT_NONE; activation <= (two ? BS_ACT_SILU : BS_ACT_NONE); activation++) {
+    for (uint32_t activation = BS_ACT_NONE; activation <= last; activation++) {
       kit_data d;
       bs_op_answer answer;
-      plain(&d, op, special_dtypes[i], activation);
+      plain(&d, op, special_dtypes[i], activation, KIT_SPECIAL);
       put_special(&d);
       if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 1);
       kit_data_free(&a, &d);
@@ -181,13 +213,15 @@ void kit_num_small(const kit_case *c) {
   uint32_t ran = 0;
   if (!kit_actor_open(&a, c->thing, 1)) return;
   const char *op = a.impl->op;
-  for (size_t i = 0; kit_op_known(op) && i < 2; i++) {
+  const kit_graph_op *graph = kit_graph_find(op);
+  const uint32_t queries = graph == NULL ? 1 : graph->rounds ? GRAPH_QUERIES : 0;
+  for (size_t i = 0; kit_op_known(op) && i < 2 * queries; i++) {
     kit_data d;
     bs_op_answer answer;
-    plain(&d, op, dtypes[i], BS_ACT_NONE);
-    const double unit = dtypes[i] == BS_F32 ? 0x1p-140 : 0x1p-1060;
+    plain(&d, op, dtypes[i % 2], (uint32_t)(i / 2), KIT_SMALL);
+    const double unit = dtypes[i % 2] == BS_F32 ? 0x1p-140 : 0x1p-1060;
     kit_tensor *in = kit_is_quant(op) ? kit_quant_floats(&d) : &d.a[0];
-    for (int64_t r = 0; r < in->t.dims[0]; r++)
+    for (int64_t r = 0; graph == NULL && r < in->t.dims[0]; r++)
       for (int64_t k = 0; k < in->t.dims[1]; k++) kit_set(in, r, k, unit * (double)(1 + (r + k) % 3));
     if (may_run(&a, &d, &answer)) ran += (uint32_t)judge_twice(&a, &d, &answer, 0);
     kit_data_free(&a, &d);

@@ -7,7 +7,7 @@
 #include "blockshock/plugin.h"
 #include "tests/kit/kit.h"
 
-enum { KIT_GUARD = 64, KIT_ARGS = 7 };
+enum { KIT_GUARD = 64, KIT_ARGS = 16 };
 
 typedef struct kit_actor {
   kit_plugin own, *p;              /* p: own, or one that is open already */
@@ -19,8 +19,10 @@ typedef struct kit_actor {
   bs_context *context; /* holds a backend that is not the plugin's own */
   void *device;
   bs_exec exec;
-  int64_t live;                     /* blocks of exec memory */
-  int64_t calls, fail_at;           /* of exec's alloc */
+  int64_t live;           /* blocks of exec memory */
+  int64_t calls, fail_at; /* of exec's alloc and reserve */
+  void *scratch;
+  uint64_t scratch_bytes;
   int64_t team_calls, team_fail_at; /* of exec's parallel_for */
 } kit_actor;
 
@@ -46,7 +48,19 @@ typedef struct kit_tensor {
 enum { KIT_SHIFTED = 4 };
 void kit_tensor_make(kit_tensor *m, uint32_t dtype, uint32_t rank, int64_t rows, int64_t cols,
                      uint32_t spread);
+/* Of any rank. spread: 0 dense, KIT_PADDED rows padded, KIT_GAPS a gap between elements, KIT_TURNED the dims
+ * but the last in the other order, KIT_COLUMNS all of them; and KIT_SHIFTED. Dimension i of bit i of repeats
+ * has stride 0. */
+enum { KIT_PADDED = 1, KIT_GAPS = 2, KIT_TURNED = 3, KIT_COLUMNS = 8 };
+void kit_tensor_make_nd(kit_tensor *m, uint32_t dtype, uint32_t rank, const int64_t *dims, uint32_t spread,
+                        uint32_t repeats);
 void kit_tensor_free(kit_actor *a, kit_tensor *m);
+/* Elements by their number, row-major: how many, offset in elements, value, bytes. */
+int64_t kit_elements(const kit_tensor *m);
+int64_t kit_offset(const kit_tensor *m, int64_t i);
+double kit_get_at(const kit_tensor *m, int64_t i);
+void kit_set_at(kit_tensor *m, int64_t i, double value);
+unsigned char *kit_place_at(const kit_tensor *m, int64_t i);
 double kit_get(const kit_tensor *m, int64_t row, int64_t col);
 void kit_set(kit_tensor *m, int64_t row, int64_t col, double value);
 /* Values in [-1, 1) rounded to the dtype, small integers. */
@@ -106,8 +120,13 @@ typedef struct kit_shape {
   uint32_t x, w, y, bias, residual;
   int64_t B, N, K;
   uint32_t part, x_full, activation, accumulate, spread, flags;
-  uint32_t of24; /* an optimiser's step over a weight of matmul24 */
+  uint32_t of24;  /* an optimiser's step over a weight of matmul24 */
+  uint32_t index; /* of the grid */
   uint64_t seed;
+  /* Of the ops of graphs (graph.h). */
+  uint32_t values;   /* enum kit_values: what the inputs hold */
+  uint32_t shrinks;  /* strides are those of a plan whose dims may shrink; 2: they have shrunk */
+  uint32_t in_place; /* the output may be in an input: same dtype, dims and strides */
 } kit_shape;
 
 typedef struct kit_data {
@@ -115,9 +134,11 @@ typedef struct kit_data {
   kit_shape shape;
   kit_tensor a[KIT_ARGS]; /* the op's args; block NULL: absent */
   uint32_t nargs;
-  int32_t out;    /* the arg that is written; -1: none (matmul_update) */
-  int32_t second; /* another one that is; -1: none */
-  kit_tensor w;   /* the dense weight */
+  int32_t out;                 /* the arg that is written; -1: none (matmul_update) */
+  int32_t second;              /* another one that is; -1: none */
+  uint32_t outs;               /* of an op of graphs: bit i: arg i is written */
+  struct kit_program *program; /* map's */
+  kit_tensor w;                /* the dense weight */
   bs_partition partition;
   const bs_partition *part; /* NULL: all */
   uint32_t *columns;
@@ -164,6 +185,8 @@ int32_t kit_data_run_plan(kit_actor *a, kit_data *d, void *plan, bs_error *err);
 int kit_wide(const kit_data *d);
 /* Of an answer: does it keep to what the query asks of its sums? */
 int kit_tolerance_fits(const kit_data *d, uint32_t tolerance);
+/* NaN, an infinity or a number where the other one is. */
+int kit_same_class(uint32_t dtype, double got, double exact);
 /* The output against the oracle. Special values: only their class is compared. */
 void kit_data_judge(const kit_data *d, uint32_t tolerance, int special);
 /* Reads the packed weight back: rows of [N,length] as doubles; BS_UNSUPPORTED without the slot. */

@@ -3,7 +3,7 @@
  * (docs/ops.md) hold by construction. */
 #include <stdio.h>
 
-#include "tests/kit/op.h"
+#include "tests/kit/graph.h"
 
 static const char *const known[] = {
     "matmul",          "matmul_dx",    "matmul_dw",       "matmul_update",  "matmul24",
@@ -15,7 +15,7 @@ static const char *const known[] = {
 int kit_op_known(const char *op) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
     if (strcmp(known[i], op) == 0) return 1;
-  return 0;
+  return kit_graph_find(op) != NULL;
 }
 
 int kit_op_is(const char *op, const char *what) {
@@ -248,6 +248,10 @@ void kit_data_make(kit_data *d, const char *op, const kit_shape *shape) {
   memset(d, 0, sizeof *d);
   d->op = op;
   d->shape = *shape;
+  if (kit_graph_find(op) != NULL) {
+    kit_graph_make(d, &seed);
+    return;
+  }
   kit_step_fit(op, &d->shape);
   kit_quant_fit(op, &d->shape);
   kit_loss_fit(op, &d->shape);
@@ -275,6 +279,7 @@ void kit_data_free(kit_actor *a, kit_data *d) {
   free(d->columns);
   free(d->groups);
   free(d->after);
+  free(d->program);
   memset(d, 0, sizeof *d);
 }
 
@@ -283,6 +288,7 @@ const char *kit_data_text(const kit_data *d) {
                                       "a list"}; /* of 2:4 weights always a run */
   static char text[400];
   const kit_shape *s = &d->shape;
+  if (kit_graph_find(d->op) != NULL) return kit_graph_text(d);
   snprintf(text, sizeof text,
            "%s B=%lld N=%lld K=%lld x=%s w=%s y=%s%s%s%s%s columns=%s%s%s act=%u acc=%u strides=%u%s%s",
            d->op, (long long)s->B, (long long)s->N, (long long)s->K, bs_dtype_name(s->x), bs_dtype_name(s->w),
@@ -323,6 +329,9 @@ void kit_data_ask(const kit_actor *a, const kit_data *d, bs_op_answer *out) {
 }
 
 void kit_poison_outputs(kit_data *d, int byte) {
+  for (uint32_t i = 0; i < d->nargs; i++)
+    if ((d->outs >> i & 1u) != 0 && d->a[i].block != NULL) kit_poison(&d->a[i], byte);
+  if (d->outs != 0) return;
   if (d->out >= 0) kit_poison(&d->a[d->out], byte);
   if (d->second >= 0) kit_poison(&d->a[d->second], byte);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * op_grid.c - the generated queries of an op: corners first (nothing, one, primes, one beside a power of two,
  * large), then drawn by a seed, the same ones for every plugin. All keep the schema's rules. */
-#include "tests/kit/op.h"
+#include "tests/kit/graph.h"
 
 static const uint32_t floats[] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_F8E4M3, BS_F8E5M2};
 static const uint32_t integers_[] = {BS_I8, BS_U8, BS_I32, BS_I64};
@@ -61,6 +61,13 @@ static void draw_epilogue(kit_shape *s, int integers, uint64_t *seed) {
 
 /* What the derivatives ask of their dtypes; 0: there is no such query. */
 static int fit_dtypes(const char *op, kit_shape *s, uint32_t i, int integers, uint64_t *seed) {
+  if (kit_graph_find(op) != NULL) {
+    if (strcmp(op, "contract") == 0 && i >= N_CORNERS) {
+      if (kit_below(seed, 2) == 0) s->bias = integers ? PICK(seed, integers_) : s->x;
+      s->activation = kit_below(seed, 3) == 0 ? (uint32_t)kit_below(seed, integers ? 2 : 4) : BS_ACT_NONE;
+    }
+    return kit_graph_fit(op, integers);
+  }
   if (kit_op_is(op, "matmul_dx") && integers) {
     s->x = kit_below(seed, 2) == 0 ? BS_I32 : BS_I64;
     s->y = PICK(seed, integers_);
@@ -96,6 +103,7 @@ int kit_grid(const char *op, uint32_t i, int integers, kit_shape *s) {
   memset(s, 0, sizeof *s);
   s->of24 = of24;
   s->seed = kit_next(&seed);
+  s->index = i;
   draw_sizes(s, i, &seed);
   s->x = s->w = s->y = BS_F32;
   if (integers)

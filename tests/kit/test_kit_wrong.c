@@ -122,6 +122,36 @@ static const struct {
      "FAIL        numerics.values.float.scaled_matmul@ref/naive", "the fp64 oracle says"},
     {"wrongq9", "half the gradient of a square", "numerics",
      "FAIL        numerics.values.float.loss_gradient@ref/naive", "the fp64 oracle says"},
+    {"wrongg1", "takes less for less or equal", "numerics", "FAIL        numerics.values.float.map@ref/naive",
+     "the fp64 oracle says"},
+    {"wrongg2", "clears its output before its program reads it", "numerics",
+     "FAIL        numerics.in_place.map@ref/naive", ", arg "},
+    {"wrongg3", "forgets eps", "numerics", "FAIL        numerics.values.float.normalize@ref/naive",
+     "the fp64 oracle says"},
+    {"wrongg4", "normalizes the rows of prepare", "numerics", "FAIL        numerics.rows.normalize@ref/naive",
+     "smaller than prepared"},
+    {"wrongg5", "reads keys behind their length", "numerics",
+     "FAIL        numerics.values.float.attention@ref/naive", "is nan, the fp64 oracle says"},
+    {"wrongg6", "sees keys outside of the window", "numerics",
+     "FAIL        numerics.values.float.attention@ref/naive", "the fp64 oracle says"},
+    {"wrongg7", "counts positions from the upper left", "numerics",
+     "FAIL        numerics.values.float.attention@ref/naive", "attrs=2,"},
+    {"wrongg8", "leaves scores uncapped", "numerics", "FAIL        numerics.values.float.attention@ref/naive",
+     "the fp64 oracle says"},
+    {"wrongg9", "gives all heads the first K and V", "numerics",
+     "FAIL        numerics.values.float.attention@ref/naive", "the fp64 oracle says"},
+    {"wrongg10", "forgets alpha", "numerics", "FAIL        numerics.values.float.contract@ref/naive",
+     "the fp64 oracle says"},
+    {"wrongg11", "one bias for all rows", "numerics", "FAIL        numerics.values.float.contract@ref/naive",
+     "the fp64 oracle says"},
+    {"wrongg12", "the last of equal places", "numerics", "FAIL        numerics.values.float.reduce@ref/naive",
+     "attrs=6,"},
+    {"wrongg13", "hides an index outside", "numerics", "FAIL        numerics.outside.take@ref/naive",
+     "an index is outside of its dimension, and"},
+    {"wrongg14", "sets where it should combine", "numerics",
+     "FAIL        numerics.values.float.put@ref/naive", "the fp64 oracle says"},
+    {"wrongg15", "the smallest for the largest", "numerics",
+     "FAIL        numerics.values.float.topk@ref/naive", "is the one"},
     {"wrongm1", "claims fewer bytes", "method", "FAIL        method.exact.2.wrong_row",
      "payload bytes, it proposed"},
     {"wrongm2", "off-by-one shard", "method", "FAIL        method.exact.2.wrong_row", "y["},
@@ -261,7 +291,8 @@ START_TEST(kinds_are_many_and_on_the_page) {
 END_TEST
 
 START_TEST(the_right_ones_grade_clean) {
-  static const char *const rights[] = {"wrong0", "wrongw0", "wrongk0", "wronga0", "wrongq0", "wrong41"};
+  static const char *const rights[] = {"wrong0",  "wrongw0", "wrongk0", "wronga0",
+                                       "wrongq0", "wrong41", "wrongg0"};
   static kit_ran r;
   kit_shell(&r, "'%s' '%s/bs_%s.so' 2>&1", kit_bin("bs-conformance"), BS_TEST_KIT_DIR, rights[_i]);
   ck_assert_msg(r.code == 0, "%s: exit %d: %s", rights[_i], r.code, r.text);
@@ -272,7 +303,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{wrong_plugins_fail_with_the_right_sentence, TEST_COUNT(wrongs)},
                              {kinds_are_many_and_on_the_page},
-                             {the_right_ones_grade_clean, 6},
+                             {the_right_ones_grade_clean, 7},
                              {0}};
   return run_tests("kit_wrong", tests, (test_setup){.timeout = 120, .at_once = 3});
 }

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/kit/op.h"
+#include "tests/kit/graph.h"
 
 typedef struct side {
   kit_actor *a;
@@ -140,7 +140,9 @@ static void side_free(side *s) {
 /* The first dtype of which a query of several pages is served. */
 static int find_shape(const kit_actor *a, kit_shape *out) {
   static const uint32_t dtypes[] = {BS_F32, BS_BF16, BS_F16, BS_F64, BS_I32};
-  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+  const uint32_t kinds = kit_graph_kinds(a->impl->op);
+  for (size_t n = 0; n < kinds * sizeof dtypes / sizeof dtypes[0]; n++) {
+    const size_t i = n / kinds;
     bs_op_answer answer;
     kit_data d;
     *out = (kit_shape){.x = dtypes[i],
@@ -150,7 +152,10 @@ static int find_shape(const kit_actor *a, kit_shape *out) {
                        .N = 296,
                        .K = 520,
                        .flags = BS_QUERY_DETERMINISTIC,
-                       .seed = 21};
+                       .seed = 21,
+                       .in_place = kit_graph_find(a->impl->op) != NULL}; /* no small inputs */
+    out->index = (uint32_t)(n % kinds);
+    if (kinds > 1) out->spread = KIT_DENSE;
     if (kit_op_is(a->impl->op, "matmul_dw") && bs_dtype_is_float(dtypes[i])) out->w = BS_F32;
     if (strstr(a->impl->op, "_columns") != NULL) out->part = KIT_PATTERN;
     kit_data_make(&d, a->impl->op, out);
@@ -177,7 +182,9 @@ static void both(kit_actor *a, kit_actor *b, kit_shape shape) {
   }
   side_ready(&first, packed);
   side_ready(&second, packed);
-  meet(&first, &second, &first.d.a[0], "the middle of its input");
+  if (strcmp(a->impl->op, "take") != 0 &&
+      strcmp(a->impl->op, "put") != 0) /* that reads what its index names */
+    meet(&first, &second, &first.d.a[0], "the middle of its input");
   meet(&first, &second, &first.d.a[first.d.out], "the middle of its output");
   side_free(&first);
   side_free(&second);

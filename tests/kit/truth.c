@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "tests/kit/op.h"
+#include "tests/kit/graph.h"
 
 static void check_answer(const kit_data *d, const bs_op_answer *a) {
   kit_assert(a->level <= BS_LEVEL_UNKNOWN, "%s: supports answers level %u", kit_data_text(d), a->level);
@@ -144,7 +144,8 @@ void kit_truth_huge(const kit_case *c) {
       d.partition.begin = 0;
       d.partition.count = d.partition.span = kept;
     }
-    for (uint32_t k = 0; k < d.nargs; k++) {
+    if (kit_graph_find(a.impl->op) != NULL) kit_graph_huge(&d, (uint32_t)i);
+    for (uint32_t k = 0; k < d.nargs && kit_graph_find(a.impl->op) == NULL; k++) {
       if (d.a[k].block == NULL) continue;
       bs_tensor_desc *desc = &d.a[k].d;
       memset(desc->strides, 0, sizeof desc->strides);
@@ -223,8 +224,13 @@ void kit_life_memory(const kit_case *c) {
   bs_op_answer answer;
   if (!kit_actor_open(&a, c->thing, 2) || unknown_op(&a)) return;
   if (strncmp(a.impl->op, "matmul", 6) == 0 || strstr(a.impl->op, "_columns") != NULL) s.part = KIT_PATTERN;
-  kit_data_make(&d, a.impl->op, &s);
-  kit_data_ask(&a, &d, &answer);
+  if (kit_graph_find(a.impl->op) != NULL) s.spread = KIT_DENSE;
+  for (s.index = 0;; s.index++) { /* of the kinds of queries the first that is served */
+    kit_data_make(&d, a.impl->op, &s);
+    kit_data_ask(&a, &d, &answer);
+    if (answer.level != BS_LEVEL_NO || s.index + 1 == kit_graph_kinds(a.impl->op)) break;
+    kit_data_free(&a, &d);
+  }
   for (int i = 0; i < N_SERVICES && answer.level != BS_LEVEL_NO; i++) {
     service one = services[i];
     if (i == HOST) one = (service){one.what, &a.p->host.calls, &a.p->host.fail_at};

@@ -47,6 +47,22 @@ static void *exec_alloc(void *ctx, uint64_t bytes) {
   return take(ctx, bytes, 64);
 }
 
+static int32_t exec_reserve(void *ctx, uint64_t bytes) {
+  fx *f = ctx;
+  if (bytes > f->ops.reserved) f->ops.reserved = bytes;
+  if (f->scratch != NULL && bytes <= f->scratch_bytes) return BS_OK;
+  void *more = take(f, bytes, 64);
+  if (more == NULL) return BS_NO_MEMORY;
+  give(f, f->scratch);
+  f->scratch = more;
+  f->scratch_bytes = bytes;
+  return BS_OK;
+}
+
+static void *exec_scratch(void *ctx) {
+  return ((fx *)ctx)->scratch;
+}
+
 static int32_t register_thing(void *ctx, bs_plugin_self *self, uint32_t kind, const void *vtable, void *state,
                               const bs_src_loc *at, bs_error *err) {
   (void)ctx;
@@ -114,6 +130,8 @@ void fx_open(fx *f, uint32_t width, int with_ref) {
   f->exec.parallel_for = parallel_for;
   f->exec.alloc = exec_alloc;
   f->exec.free = give;
+  f->exec.reserve = exec_reserve;
+  f->exec.scratch = exec_scratch;
   f->ops.backend = "ref";
   f->ops.exec = &f->exec;
   f->ops.counters = f->counters;
@@ -126,6 +144,8 @@ void fx_open(fx *f, uint32_t width, int with_ref) {
 }
 
 void fx_close(fx *f) {
+  give(f, f->scratch);
+  f->scratch = NULL;
   if (f->state != NULL) ck_assert_int_eq(bs_plugin_query_static_ref(0, 0)->deactivate(f->state, NULL), BS_OK);
   ck_assert_msg(f->live == 0, "%lld blocks were not freed", (long long)f->live);
 }

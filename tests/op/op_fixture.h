@@ -22,8 +22,10 @@ typedef struct fx {
   bs_exec exec;
   bs_op_host ops;
   uint64_t counters[BS_COUNT_COUNT_];
-  uint32_t threads;         /* 1: members are threads, 0: one after the other */
-  int64_t live;             /* blocks of host and exec memory not yet freed */
+  uint32_t threads; /* 1: members are threads, 0: one after the other */
+  int64_t live;     /* blocks of host and exec memory not yet freed */
+  void *scratch;    /* of reserve */
+  uint64_t scratch_bytes;
   int64_t fail_alloc_at;    /* > 0: the n-th allocation from now fails */
   char notes[FX_MAX_NOTES]; /* note_algorithm's texts, newline-separated */
   void *state;              /* of the ref plugin */

@@ -49,7 +49,7 @@ notices "another query function" abi.h 's/(\*bs_plugin_query_fn)(uint32_t/(*bs_p
 notices "another type of note" abi.h 's/#define BS_NOTE_TYPE 1u/#define BS_NOTE_TYPE 2u/'
 notices "another owner of the note" abi.h 's/"Blockshock"/"Blockshook"/'
 notices "another set of masks" method.h 's/BS_MASK_KINDS_ALL 0xffu/BS_MASK_KINDS_ALL 0x1ffu/'
-notices "a new constant" op.h 's/^#define BS_MAX_OP_ARGS 8/&\n#define BS_MAX_OP_NAMES 3/'
+notices "a new constant" op.h 's/^#define BS_MAX_OP_ARGS 16/&\n#define BS_MAX_OP_NAMES 3/'
 unnoticed "another name of an argument" op.h 's/int32_t (\*run)(void \*plan, /int32_t (*run)(void *prepared, /'
 unnoticed "another comment" op.h 's/Why not\./Why it does not serve./'
 fresh

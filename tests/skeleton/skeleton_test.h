@@ -10,21 +10,22 @@
 #include "core/base/error.h"
 #include "tests/marks.h"
 
-static const char *const skeleton_kinds[] = {"op", "backend", "method", "communicator", "workload"};
+static const char *const skeleton_kinds[] = {"op",     "graph_op",     "backend",
+                                             "method", "communicator", "workload"};
 
 static inline bs_context *skeleton_context(void) {
-  static char paths[5][600];
-  const char *plugins[5], *dir = getenv("BS_TEST_PLUGIN_DIR");
+  static char paths[6][600];
+  const char *plugins[6], *dir = getenv("BS_TEST_PLUGIN_DIR");
   bs_context *context = NULL;
   bs_error err = BS_ERROR_INIT;
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 6; i++) {
     snprintf(paths[i], sizeof paths[i], "%s/bs_skel_%s.so", BS_TEST_SKELETON_DIR, skeleton_kinds[i]);
     plugins[i] = paths[i];
   }
   const bs_context_options o = {.struct_size = sizeof o,
                                 .trust = BS_TRUST_ANY,
                                 .plugins = plugins,
-                                .n_plugins = 5,
+                                .n_plugins = 6,
                                 .plugin_dirs = &dir,
                                 .n_plugin_dirs = dir != NULL,
                                 .log_level = BS_LOG_ERROR};

@@ -20,7 +20,7 @@ typedef struct member {
   dnnl_primitive_t exact, any;
   dnnl_memory_t w, bias, scratchpad, scratchpad_any;
   dnnl_memory_t *y; /* as the plan's x */
-  void *memory;     /* both scratchpads, exec->alloc */
+  uint64_t at;      /* both scratchpads, in the rank's scratch */
   dnnl_status_t status;
   uint8_t apart[64]; /* members write their own cache lines */
 } member;
@@ -34,6 +34,8 @@ typedef struct dnnl_plan {
   uint32_t width, sizes; /* sizes: of pieces */
   dnnl_memory_t *x;      /* by size, and then of all tokens; every member reads the same X */
   member *members;
+  uint8_t *scratch; /* where the scratchpads are */
+  uint64_t bytes;   /* of all of them */
 } dnnl_plan;
 
 typedef struct piece {
@@ -114,28 +116,26 @@ static dnnl_status_t make_memories(const dnnl_plan *plan, member *m, const cpu_d
 }
 
 /* Primitives and scratchpads from the two descriptors. */
-static dnnl_status_t make_primitives(const dnnl_plan *plan, member *m, dnnl_primitive_desc_t exact,
+static dnnl_status_t make_primitives(dnnl_plan *plan, member *m, dnnl_primitive_desc_t exact,
                                      dnnl_primitive_desc_t any) {
   const cpu_dnnl_lib *lib = plan->lib;
   const_dnnl_memory_desc_t pad = NULL, pad_any = NULL;
   const size_t bytes = scratchpad_bytes(lib, exact, &pad), more = scratchpad_bytes(lib, any, &pad_any);
   const size_t most = bytes > more ? bytes : more; /* never used at once */
-  if (most > 0) {
-    m->memory = plan->exec->alloc(plan->exec->ctx, most);
-    if (m->memory == NULL) return dnnl_out_of_memory;
-  }
+  m->at = plan->bytes;
+  plan->bytes += most;
   const int width = cpu_dnnl_alone(lib);
   dnnl_status_t status = lib->api.primitive_create(&m->exact, exact);
   if (status == dnnl_success) status = lib->api.primitive_create(&m->any, any);
   cpu_dnnl_together(lib, width);
   if (status == dnnl_success && bytes > 0)
-    status = lib->api.memory_create(&m->scratchpad, pad, lib->engine, m->memory);
+    status = lib->api.memory_create(&m->scratchpad, pad, lib->engine, DNNL_MEMORY_NONE);
   if (status == dnnl_success && more > 0)
-    status = lib->api.memory_create(&m->scratchpad_any, pad_any, lib->engine, m->memory);
+    status = lib->api.memory_create(&m->scratchpad_any, pad_any, lib->engine, DNNL_MEMORY_NONE);
   return status;
 }
 
-static dnnl_status_t make_member(const dnnl_plan *plan, member *m) {
+static dnnl_status_t make_member(dnnl_plan *plan, member *m) {
   const cpu_dnnl_lib *lib = plan->lib;
   dnnl_primitive_desc_t exact = NULL, any = NULL;
   cpu_dnnl_descs d = {0}, d_any = {0};
@@ -172,7 +172,6 @@ static void free_member(const dnnl_plan *plan, member *m) {
   if (m->exact != NULL) (void)lib->api.primitive_destroy(m->exact);
   if (m->any != NULL) (void)lib->api.primitive_destroy(m->any);
   if (m->stream != NULL) (void)lib->api.stream_destroy(m->stream);
-  if (m->memory != NULL) plan->exec->free(plan->exec->ctx, m->memory);
 }
 
 static void plan_free(void *opaque) {
@@ -202,7 +201,7 @@ static int32_t make_members(dnnl_plan *plan, bs_error *err) {
     status = make_member(plan, m);
     if (status != dnnl_success) return fail_dnnl(err, status, "making a matmul");
   }
-  return BS_OK;
+  return plan->bytes > 0 ? cpu_reserve(plan->exec, plan->bytes, err) : BS_OK;
 }
 
 /* ---- run ------------------------------------------------------------------------------------ */
@@ -260,6 +259,23 @@ static dnnl_status_t split_tokens(dnnl_call *call) {
   return status;
 }
 
+/* The scratchpads are in the rank's scratch, which may be another block than at the last run. */
+static dnnl_status_t place_scratchpads(dnnl_plan *plan) {
+  const cpu_dnnl_api *api = &plan->lib->api;
+  uint8_t *base = plan->bytes > 0 ? plan->exec->scratch(plan->exec->ctx) : NULL;
+  dnnl_status_t status = dnnl_success;
+  if (base == plan->scratch) return dnnl_success;
+  plan->scratch = NULL; /* until all are placed */
+  for (uint32_t i = 0; status == dnnl_success && i < plan->width; i++) {
+    const member *m = &plan->members[i];
+    if (m->scratchpad != NULL) status = api->memory_set_data_handle(m->scratchpad, base + m->at);
+    if (status == dnnl_success && m->scratchpad_any != NULL)
+      status = api->memory_set_data_handle(m->scratchpad_any, base + m->at);
+  }
+  if (status == dnnl_success) plan->scratch = base;
+  return status;
+}
+
 static dnnl_status_t run_piece(const dnnl_call *call, const member *m, const piece *p) {
   const dnnl_plan *plan = call->plan;
   const cpu_dnnl_api *api = &plan->lib->api;
@@ -305,7 +321,7 @@ static void run_share(void *arg, uint32_t index, uint32_t width) {
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const dnnl_plan *plan = opaque;
+  dnnl_plan *plan = opaque;
   dnnl_call call = {.plan = plan, .x = args[0], .bias = args[1], .residual = args[2], .y = args[3]};
   call.tokens = call.y->dims[0];
   (void)nargs;
@@ -314,7 +330,8 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   if (call.tokens > plan->shape.B)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)call.tokens, (long long)plan->shape.B);
-  const dnnl_status_t status = split_tokens(&call);
+  dnnl_status_t status = split_tokens(&call);
+  if (status == dnnl_success) status = place_scratchpads(plan);
   if (status != dnnl_success) return fail_dnnl(err, status, "running a matmul");
   const int32_t rc = cpu_parallel(plan->exec, run_share, &call);
   if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);

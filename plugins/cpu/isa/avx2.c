@@ -6,6 +6,7 @@
 #include "vec_avx2.h"
 
 #include "activate.h"
+#include "attention.h"
 #include "bytes.h"
 #include "columns.h"
 #include "convert.h"
@@ -46,6 +47,9 @@ const cpu_kernels cpu_kernels_avx2 = {
     .narrow = {narrow_i8, narrow_f8e4m3, narrow_f8e5m2},
     .widen8 = {NULL, widen_f8e4m3, widen_f8e5m2},
     .dot_rows = dot_rows,
+    .attend = attend,
+    .attend_scale = attend_scale,
+    .attend_gather = attend_gather,
     .dequantize = dequantize_group,
     .scale_sums = scale_sums,
     .bytes_tokens = BYTES_TOKENS,

@@ -4,6 +4,7 @@
 #include "vec_portable.h"
 
 #include "activate.h"
+#include "attention.h"
 #include "bytes.h"
 #include "convert.h"
 #include "f8.h"
@@ -42,6 +43,9 @@ const cpu_kernels cpu_kernels_portable = {
     .narrow = {narrow_i8, narrow_f8e4m3, narrow_f8e5m2},
     .widen8 = {NULL, widen_f8e4m3, widen_f8e5m2},
     .dot_rows = dot_rows,
+    .attend = attend,
+    .attend_scale = attend_scale,
+    .attend_gather = attend_gather,
     .dequantize = dequantize_group,
     .scale_sums = scale_sums,
     .bytes_tokens = BYTES_TOKENS,

@@ -64,12 +64,7 @@ int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs
     if (rc == BS_OK)
       cpu_columns_make(&state->kernels, plan->partition, BS_DTYPE_BYTES(shape->x_type), &plan->columns);
   }
-  if (rc == BS_OK) {
-    plan->memory = exec->alloc(exec->ctx, plan->each * plan->width * sizeof(float));
-    if (plan->memory == NULL)
-      rc =
-          bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads", plan->width);
-  }
+  if (rc == BS_OK) rc = cpu_reserve(exec, plan->each * plan->width * sizeof(float), err);
   if (rc != BS_OK) {
     cpu_grad_plan_free(plan);
     return rc;
@@ -81,17 +76,17 @@ int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs
 void cpu_grad_plan_free(void *opaque) {
   cpu_grad_plan *plan = opaque;
   if (plan == NULL) return;
-  if (plan->memory != NULL) plan->exec->free(plan->exec->ctx, plan->memory);
   free(plan->partition);
   free(plan);
 }
 
-int32_t cpu_grad_go(const cpu_grad_plan *plan, int64_t tokens,
+int32_t cpu_grad_go(cpu_grad_plan *plan, int64_t tokens,
                     void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err) {
   const cpu_grad *shape = &plan->shape;
   if (tokens > shape->B)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)tokens, (long long)shape->B);
+  plan->memory = plan->exec->scratch(plan->exec->ctx);
   if ((double)(tokens + 1) * (double)shape->N * (double)shape->K < ALONE) {
     body(arg, 0, 1);
     return BS_OK;

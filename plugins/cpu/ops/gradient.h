@@ -27,7 +27,7 @@ typedef struct cpu_grad_plan {
   cpu_columns columns;
   uint32_t width;
   uint64_t each; /* floats of a member's scratch */
-  float *memory; /* of all members */
+  float *memory; /* of all members, while it runs */
 } cpu_grad_plan;
 
 /* Fill `out` from args x (X or dX) and dy, or answer NO with the reason and return 0. */
@@ -41,7 +41,7 @@ int32_t cpu_grad_plan_make(const cpu_state *state, const bs_exec *exec, const bs
                            size_t size, void **out_plan, bs_error *err);
 void cpu_grad_plan_free(void *plan);
 /* Run body on the team, or here when there are too few multiplications to wake it. */
-int32_t cpu_grad_go(const cpu_grad_plan *plan, int64_t tokens,
+int32_t cpu_grad_go(cpu_grad_plan *plan, int64_t tokens,
                     void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err);
 /* As many members as have scratch. */
 static inline uint32_t cpu_grad_members(const cpu_grad_plan *plan, uint32_t width) {

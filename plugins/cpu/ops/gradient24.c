@@ -61,12 +61,7 @@ int32_t cpu_grad24_plan_make(cpu_state *state, const bs_exec *exec, const bs_op_
   } else {
     rc = cpu_codes_take(state, exec, query->kept, &plan->codes, &plan->other, err);
   }
-  if (rc == BS_OK) {
-    plan->memory = exec->alloc(exec->ctx, plan->each * plan->width * sizeof(float));
-    if (plan->memory == NULL)
-      rc =
-          bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads", plan->width);
-  }
+  if (rc == BS_OK) rc = cpu_reserve(exec, plan->each * plan->width * sizeof(float), err);
   if (rc != BS_OK) {
     cpu_grad24_plan_free(plan);
     return rc;
@@ -78,17 +73,17 @@ int32_t cpu_grad24_plan_make(cpu_state *state, const bs_exec *exec, const bs_op_
 void cpu_grad24_plan_free(void *opaque) {
   cpu_grad24_plan *plan = opaque;
   if (plan == NULL) return;
-  if (plan->memory != NULL) plan->exec->free(plan->exec->ctx, plan->memory);
   if (plan->w == NULL) cpu_codes_drop(plan->state, plan->codes);
   free(plan);
 }
 
-int32_t cpu_grad24_go(const cpu_grad24_plan *plan, int64_t tokens,
+int32_t cpu_grad24_go(cpu_grad24_plan *plan, int64_t tokens,
                       void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err) {
   const cpu_grad *shape = &plan->shape;
   if (tokens > shape->B)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)tokens, (long long)shape->B);
+  plan->memory = plan->exec->scratch(plan->exec->ctx);
   if ((double)(tokens + 1) * (double)shape->N * (double)shape->K < ALONE) {
     body(arg, 0, 1);
     return BS_OK;

@@ -20,7 +20,7 @@ typedef struct cpu_grad24_plan {
   int64_t begin; /* of the columns in X or dX */
   uint32_t width;
   uint64_t each; /* floats of a member's scratch */
-  float *memory; /* of all members */
+  float *memory; /* of all members, while it runs */
 } cpu_grad24_plan;
 
 /* Fill `out` from args x (X or dX) and dy, or answer NO with the reason and return 0. */
@@ -33,7 +33,7 @@ int32_t cpu_grad24_plan_make(cpu_state *state, const bs_exec *exec, const bs_op_
                              void **out_plan, bs_error *err);
 void cpu_grad24_plan_free(void *plan);
 /* Run body on the team, or here when there are too few multiplications to wake it. */
-int32_t cpu_grad24_go(const cpu_grad24_plan *plan, int64_t tokens,
+int32_t cpu_grad24_go(cpu_grad24_plan *plan, int64_t tokens,
                       void (*body)(void *arg, uint32_t member, uint32_t width), void *arg, bs_error *err);
 
 /* ---- sums over tokens ----------------------------------------------------------------------- */

@@ -43,9 +43,10 @@ typedef struct matmul_plan {
   int64_t ahead;                      /* tokens from which weights are asked for ahead */
   int64_t max_tokens;                 /* of a chunk */
   int64_t max_panels;
-  int keep;     /* X of a chunk of tokens is packed once */
-  int64_t c_ld; /* floats between rows of C; not a power of two */
-  void *memory; /* scratch of all members */
+  int keep;                   /* X of a chunk of tokens is packed once */
+  int64_t c_ld;               /* floats between rows of C; not a power of two */
+  void *memory;               /* scratch of all members, where `members` points into */
+  uint64_t each, x, c, panel; /* floats of a member, and of its parts */
   uint32_t width;
   scratch *members;
 } matmul_plan;
@@ -214,8 +215,18 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
+/* Where the members work: the rank's scratch, which may be another block than at the last run. */
+static void place_scratch(matmul_plan *plan) {
+  float *base = plan->exec->scratch(plan->exec->ctx);
+  if (base == plan->memory) return;
+  plan->memory = base;
+  for (uint32_t i = 0; i < plan->width; i++, base += plan->each)
+    plan->members[i] =
+        (scratch){base, base + plan->x, base + plan->x + plan->c, base + plan->x + plan->c + plan->panel};
+}
+
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const matmul_plan *plan = opaque;
+  matmul_plan *plan = opaque;
   matmul_call call = {plan, args[0], args[1], args[2], args[3], args[3]->dims[0]};
   (void)nargs;
   (void)stream;
@@ -223,6 +234,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   if (call.tokens > plan->shape.B)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)call.tokens, (long long)plan->shape.B);
+  place_scratch(plan);
   if ((double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
     run_share(&call, 0, 1);
     return BS_OK;
@@ -235,7 +247,6 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
 static void plan_free(void *opaque) {
   matmul_plan *plan = opaque;
   if (plan == NULL) return;
-  if (plan->memory != NULL) plan->exec->free(plan->exec->ctx, plan->memory);
   free(plan->members);
   free(plan->partition);
   free(plan);
@@ -270,16 +281,13 @@ static sizes choose_sizes(const cpu_matmul *shape) {
 }
 
 static int32_t make_scratch(matmul_plan *plan, const sizes *s, bs_error *err) {
+  plan->each = s->each;
+  plan->x = s->x;
+  plan->c = s->c;
+  plan->panel = s->panel;
   plan->members = calloc(plan->width, sizeof *plan->members);
-  plan->memory = plan->exec->alloc(plan->exec->ctx, s->each * plan->width * sizeof(float));
-  if (plan->members == NULL || plan->memory == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads",
-                   plan->width);
-  for (uint32_t i = 0; i < plan->width; i++) {
-    float *base = (float *)plan->memory + s->each * i;
-    plan->members[i] = (scratch){base, base + s->x, base + s->x + s->c, base + s->x + s->c + s->panel};
-  }
-  return BS_OK;
+  if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  return cpu_reserve(plan->exec, s->each * plan->width * sizeof(float), err);
 }
 
 /* What supports and prepare ask alike. */

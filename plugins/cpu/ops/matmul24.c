@@ -41,9 +41,10 @@ typedef struct matmul_plan {
   int64_t begin;  /* of the columns in X */
   int64_t blocks; /* of 64 columns */
   int64_t x_ld, c_ld, chunk;
-  int keep; /* X of a tile is turned once */
-  int dot;  /* bf16 products of pairs: outputs in the lanes for any number of tokens */
-  void *memory;
+  int keep;            /* X of a tile is turned once */
+  int dot;             /* bf16 products of pairs: outputs in the lanes for any number of tokens */
+  void *memory;        /* scratch of all members, where `members` points into */
+  uint64_t each, x, c; /* floats of a member, and of its parts */
   uint32_t width;
   scratch *members;
 } matmul_plan;
@@ -225,8 +226,25 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
+/* Where the members work: the rank's scratch, which may be another block than at the last run. */
+static void place_scratch(matmul_plan *plan) {
+  float *base = plan->exec->scratch(plan->exec->ctx);
+  if (base == plan->memory) return;
+  plan->memory = base;
+  for (uint32_t i = 0; i < plan->width; i++, base += plan->each) {
+    scratch *m = &plan->members[i];
+    m->x = base;
+    m->c = m->x + plan->x;
+    m->rows = m->c + plan->c;
+    m->buffer = m->rows + 16 * plan->c_ld;
+    m->values = m->buffer + 2 * plan->c_ld;
+    m->at = (uint16_t *)(void *)(m->values + TILE_VALUES);
+    m->lines = m->values + 2 * TILE_VALUES;
+  }
+}
+
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const matmul_plan *plan = opaque;
+  matmul_plan *plan = opaque;
   const matmul_call call = {plan,
                             cpu_rows24_of(plan->kernels, args[0], plan->begin, plan->shape.K),
                             {plan->kernels, &plan->shape, args[1], args[2], args[3]},
@@ -237,6 +255,7 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   if (call.tokens > plan->shape.B)
     return bs_fail(err, BS_INVALID_ARGUMENT, "BS-CPU-BATCH", "%lld tokens, prepared for %lld",
                    (long long)call.tokens, (long long)plan->shape.B);
+  place_scratch(plan);
   if ((double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
     run_share((void *)&call, 0, 1);
     return BS_OK;
@@ -251,7 +270,6 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
 static void plan_free(void *opaque) {
   matmul_plan *plan = opaque;
   if (plan == NULL) return;
-  if (plan->memory != NULL) plan->exec->free(plan->exec->ctx, plan->memory);
   free(plan->members);
   free(plan);
 }
@@ -289,22 +307,12 @@ static sizes choose_sizes(const cpu_kernels *kernels, const cpu_matmul *shape) {
 }
 
 static int32_t make_scratch(matmul_plan *plan, const sizes *s, bs_error *err) {
+  plan->each = s->each;
+  plan->x = s->x;
+  plan->c = s->c;
   plan->members = calloc(plan->width, sizeof *plan->members);
-  plan->memory = plan->exec->alloc(plan->exec->ctx, s->each * plan->width * sizeof(float));
-  if (plan->members == NULL || plan->memory == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads",
-                   plan->width);
-  for (uint32_t i = 0; i < plan->width; i++) {
-    scratch *m = &plan->members[i];
-    m->x = (float *)plan->memory + s->each * i;
-    m->c = m->x + s->x;
-    m->rows = m->c + s->c;
-    m->buffer = m->rows + 16 * s->c_ld;
-    m->values = m->buffer + 2 * s->c_ld;
-    m->at = (uint16_t *)(void *)(m->values + TILE_VALUES);
-    m->lines = m->values + 2 * TILE_VALUES;
-  }
-  return BS_OK;
+  if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  return cpu_reserve(plan->exec, s->each * plan->width * sizeof(float), err);
 }
 
 /* A query of bytes: i8 X and weight, i32 all else. Sums of 32 bits must be those of 64. */

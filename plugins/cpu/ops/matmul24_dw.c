@@ -30,7 +30,7 @@ static void finish(const cpu_sums24_call *call, int64_t panel, int64_t unit, flo
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const cpu_grad24_plan *plan = opaque;
+  cpu_grad24_plan *plan = opaque;
   cpu_sums24_call call = {.plan = plan,
                           .x = cpu_rows24_of(plan->kernels, args[0], plan->begin, plan->shape.K),
                           .dy = cpu_rows24_of(plan->kernels, args[1], 0, plan->shape.N),

@@ -220,7 +220,7 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const cpu_grad24_plan *plan = opaque;
+  cpu_grad24_plan *plan = opaque;
   dx_call call = {plan, cpu_rows24_of(plan->kernels, args[0], 0, plan->shape.N), args[1], args[0]->dims[0]};
   (void)nargs;
   (void)stream;

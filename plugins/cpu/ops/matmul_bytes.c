@@ -26,7 +26,8 @@ typedef struct bytes_plan {
   const cpu_packed_bytes *w;
   cpu_matmul shape;
   int64_t max_tokens, max_panels, c_ld;
-  void *memory; /* of all members */
+  void *memory;     /* of all members, where `members` points into */
+  uint64_t each, x; /* bytes of a member, and of its X */
   uint32_t width;
   uint32_t reserved;
   bytes_scratch *members;
@@ -108,12 +109,22 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
+/* Where the members work: the rank's scratch, which may be another block than at the last run. */
+static void place_scratch(bytes_plan *plan) {
+  char *base = plan->exec->scratch(plan->exec->ctx);
+  if (base == plan->memory) return;
+  plan->memory = base;
+  for (uint32_t i = 0; i < plan->width; i++, base += plan->each)
+    plan->members[i] = (bytes_scratch){(int16_t *)(void *)base, (int32_t *)(void *)(base + plan->x)};
+}
+
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const bytes_plan *plan = opaque;
+  bytes_plan *plan = opaque;
   bytes_call call = {plan, args[0], args[1], args[2], args[3], args[3]->dims[0]};
   (void)nargs;
   (void)stream;
   if (call.tokens <= 0 || plan->shape.N == 0) return BS_OK;
+  place_scratch(plan);
   if ((double)call.tokens * (double)plan->shape.N * (double)plan->shape.K < ALONE) {
     run_share(&call, 0, 1);
     return BS_OK;
@@ -126,7 +137,6 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
 static void plan_free(void *opaque) {
   bytes_plan *plan = opaque;
   if (plan == NULL) return;
-  if (plan->memory != NULL) plan->exec->free(plan->exec->ctx, plan->memory);
   free(plan->members);
   free(plan);
 }
@@ -177,19 +187,11 @@ static int judge(const bs_op_query *query, bytes_plan *out, bs_op_answer *answer
 }
 
 static int32_t make_scratch(bytes_plan *plan, const bs_op_query *query, bs_error *err) {
-  uint64_t x;
-  const uint64_t each = member_bytes(plan, &x);
-  plan->width = cpu_workspace_members(query, each, plan->exec->width > 0 ? plan->exec->width : 1);
+  plan->each = member_bytes(plan, &plan->x);
+  plan->width = cpu_workspace_members(query, plan->each, plan->exec->width > 0 ? plan->exec->width : 1);
   plan->members = calloc(plan->width, sizeof *plan->members);
-  plan->memory = plan->exec->alloc(plan->exec->ctx, each * plan->width);
-  if (plan->members == NULL || plan->memory == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads",
-                   plan->width);
-  for (uint32_t i = 0; i < plan->width; i++) {
-    char *base = (char *)plan->memory + each * i;
-    plan->members[i] = (bytes_scratch){(int16_t *)(void *)base, (int32_t *)(void *)(base + x)};
-  }
-  return BS_OK;
+  if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  return cpu_reserve(plan->exec, plan->each * plan->width, err);
 }
 
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,

@@ -111,7 +111,7 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
 }
 
 static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
-  const cpu_grad_plan *plan = opaque;
+  cpu_grad_plan *plan = opaque;
   update_call call = {plan, cpu_view_of(plan, args[0], 1), cpu_view_of(plan, args[1], 0), 0.0f,
                       args[1]->dims[0]};
   (void)nargs;

@@ -28,7 +28,7 @@ typedef struct scaled_plan {
   int64_t group, tokens;
   uint32_t x, w; /* cpu_quant_index */
   uint32_t to, activation;
-  void *memory; /* of all members */
+  void *memory; /* of all members, where `members` points into */
   scaled_scratch *members;
   uint32_t width;
   uint32_t reserved;
@@ -128,12 +128,31 @@ static void share(void *arg, uint32_t member, uint32_t width) {
     }
 }
 
+static uint64_t member_floats(int64_t tokens) {
+  return (uint64_t)(OUTPUTS * LD + LD + 2 * tokens * OUTPUTS);
+}
+
+/* Where the members work: the rank's scratch, which may be another block than at the last run. */
+static void place_scratch(scaled_plan *plan) {
+  float *base = plan->exec->scratch(plan->exec->ctx);
+  if (base == plan->memory) return;
+  plan->memory = base;
+  for (uint32_t i = 0; i < plan->width; i++, base += member_floats(plan->tokens)) {
+    scaled_scratch *s = &plan->members[i];
+    s->w = base;
+    s->x = s->w + OUTPUTS * LD;
+    s->sums = s->x + LD;
+    s->all = s->sums + plan->tokens * OUTPUTS;
+  }
+}
+
 static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err) {
   scaled_call c = {plan, args};
   (void)nargs;
   (void)stream;
   const double work = (double)args[OUT]->dims[0] * (double)args[OUT]->dims[1];
   if (work <= 0) return BS_OK;
+  place_scratch(plan);
   if (work * (double)args[X]->dims[1] < ALONE) {
     share(&c, 0, 1);
     return BS_OK;
@@ -148,10 +167,6 @@ static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream
 static int64_t tokens_of(const bs_op_query *query) {
   const int64_t B = query->args[OUT]->dims[0];
   return B < 1 ? 1 : B < TOKENS ? B : TOKENS;
-}
-
-static uint64_t member_floats(int64_t tokens) {
-  return (uint64_t)(OUTPUTS * LD + LD + 2 * tokens * OUTPUTS);
 }
 
 static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *answer) {
@@ -174,28 +189,16 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
 static void plan_free(void *opaque) {
   scaled_plan *plan = opaque;
   if (plan == NULL) return;
-  if (plan->memory != NULL) plan->exec->free(plan->exec->ctx, plan->memory);
   free(plan->members);
   free(plan);
 }
 
 static int32_t make_scratch(scaled_plan *plan, const bs_op_query *query, bs_error *err) {
-  const uint64_t floats = member_floats(plan->tokens);
-  plan->width =
-      cpu_workspace_members(query, floats * sizeof(float), plan->exec->width > 0 ? plan->exec->width : 1);
+  const uint64_t each = member_floats(plan->tokens) * sizeof(float);
+  plan->width = cpu_workspace_members(query, each, plan->exec->width > 0 ? plan->exec->width : 1);
   plan->members = calloc(plan->width, sizeof *plan->members);
-  plan->memory = plan->exec->alloc(plan->exec->ctx, floats * sizeof(float) * plan->width);
-  if (plan->members == NULL || plan->memory == NULL)
-    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads",
-                   plan->width);
-  for (uint32_t i = 0; i < plan->width; i++) {
-    scaled_scratch *s = &plan->members[i];
-    s->w = (float *)plan->memory + floats * i;
-    s->x = s->w + OUTPUTS * LD;
-    s->sums = s->x + LD;
-    s->all = s->sums + plan->tokens * OUTPUTS;
-  }
-  return BS_OK;
+  if (plan->members == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for a plan");
+  return cpu_reserve(plan->exec, each * plan->width, err);
 }
 
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,

@@ -71,12 +71,13 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
     }
 }
 
-int32_t cpu_step_run(const cpu_step_plan *plan, bs_tensor *const *args, uint32_t states, uint32_t count,
+int32_t cpu_step_run(cpu_step_plan *plan, bs_tensor *const *args, uint32_t states, uint32_t count,
                      bs_error *err) {
   cpu_step_call c = {.plan = plan, .dw = args[0]};
   for (uint32_t i = 0; i < states; i++) c.state[i] = args[1 + i];
   memcpy(c.hyper, args[1 + states]->data, count * sizeof(float));
   if (plan->N == 0 || plan->length == 0) return BS_OK;
+  plan->memory = plan->exec->scratch(plan->exec->ctx);
   if ((double)plan->N * (double)plan->length < ALONE) {
     run_share(&c, 0, 1);
     return BS_OK;
@@ -144,11 +145,10 @@ int32_t cpu_step_prepare(const cpu_state *state, const bs_exec *exec, const bs_o
   *plan = like;
   plan->width = cpu_workspace_members(query, (uint64_t)CPU_STEP_EACH * sizeof(float),
                                       exec->width > 0 ? exec->width : 1);
-  plan->memory = exec->alloc(exec->ctx, (uint64_t)CPU_STEP_EACH * plan->width * sizeof(float));
-  if (plan->memory == NULL) {
-    const uint32_t width = plan->width;
+  const int32_t rc = cpu_reserve(exec, (uint64_t)CPU_STEP_EACH * plan->width * sizeof(float), err);
+  if (rc != BS_OK) {
     free(plan);
-    return bs_fail(err, BS_NO_MEMORY, "BS-CPU-MEMORY", "no memory for the scratch of %u threads", width);
+    return rc;
   }
   *out_plan = plan;
   return BS_OK;
@@ -156,7 +156,5 @@ int32_t cpu_step_prepare(const cpu_state *state, const bs_exec *exec, const bs_o
 
 void cpu_step_free(void *opaque) {
   cpu_step_plan *plan = opaque;
-  if (plan == NULL) return;
-  plan->exec->free(plan->exec->ctx, plan->memory);
   free(plan);
 }

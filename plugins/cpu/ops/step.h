@@ -21,7 +21,7 @@ struct cpu_step_plan {
   int64_t N, length; /* rows, and weights of one */
   int64_t panels;
   uint32_t width;
-  float *memory; /* of all members */
+  float *memory; /* of all members, while it runs */
   /* n weights of a row: state[i] NULL where it is absent. */
   void (*row)(const cpu_step_plan *plan, float *w, const float *dw, float *const *state, const float *hyper,
               int64_t n);
@@ -51,7 +51,7 @@ void cpu_step_supports(const cpu_state *state, const bs_op_query *query, uint32_
 int32_t cpu_step_prepare(const cpu_state *state, const bs_exec *exec, const bs_op_query *query,
                          uint32_t states, void *packed, void **out_plan, bs_error *err);
 /* args: dW, the states, hyper of `count` floats. */
-int32_t cpu_step_run(const cpu_step_plan *plan, bs_tensor *const *args, uint32_t states, uint32_t count,
+int32_t cpu_step_run(cpu_step_plan *plan, bs_tensor *const *args, uint32_t states, uint32_t count,
                      bs_error *err);
 void cpu_step_free(void *plan);
 

@@ -26,6 +26,8 @@ double ref_activation(uint32_t activation, double v) {
       return 0.5 * v * erfc(-v * 0.70710678118654752440); /* erfc: no cancellation for v << 0 */
     case BS_ACT_SILU:
       return v / (1.0 + exp(-v));
+    case BS_ACT_GELU_TANH: /* (1 + tanh(u)) / 2 is 1 / (1 + e^-2u): no cancellation for v << 0 */
+      return v / (1.0 + exp(-2.0 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)));
     default:
       return v;
   }

@@ -67,7 +67,6 @@ void ref_matmul_plan_free(void *opaque) {
   ref_matmul_plan *plan = opaque;
   if (plan == NULL) return;
   const bs_host *host = plan->host;
-  if (plan->workspace != NULL) plan->exec->free(plan->exec->ctx, plan->workspace);
   ref_columns_free(host, &plan->columns);
   host->free(host->ctx, plan);
 }
@@ -104,10 +103,10 @@ int32_t ref_matmul_prepare(const bs_op_impl *impl, ref_state *state, const bs_ex
     rc = ref_columns_copy(host, q->partition, q->partition->total, &plan->columns, err);
   }
   if (rc == BS_OK) {
-    plan->workspace = exec->alloc(exec->ctx, plan->members * REF_TILE_BYTES);
-    if (plan->workspace == NULL)
-      rc = bs_fail(err, BS_NO_MEMORY, "BS-REF-MEMORY", "no memory for %u workspaces of %llu bytes",
-                   plan->members, (unsigned long long)REF_TILE_BYTES);
+    rc = exec->reserve(exec->ctx, plan->members * REF_TILE_BYTES);
+    if (rc != BS_OK)
+      bs_fail(err, rc, "BS-REF-MEMORY", "no memory for %u workspaces of %llu bytes", plan->members,
+              (unsigned long long)REF_TILE_BYTES);
   }
   if (rc != BS_OK) {
     ref_matmul_plan_free(plan);
@@ -149,7 +148,7 @@ int32_t ref_matmul_run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_
                        bs_error *err) {
   (void)nargs;
   (void)stream;
-  const ref_matmul_plan *plan = opaque;
+  ref_matmul_plan *plan = opaque;
   ref_matmul_job job;
   memset(&job, 0, sizeof job);
   job.plan = plan;
@@ -158,6 +157,7 @@ int32_t ref_matmul_run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_
   if (args[2] != NULL) job.residual = ref_view_of(args[2]);
   job.y = ref_view_of(args[3]);
   if (job.y.rows == 0 || job.y.cols == 0) return BS_OK;
+  plan->workspace = plan->exec->scratch(plan->exec->ctx);
   const int32_t rc = plan->exec->parallel_for(plan->exec->ctx, body, &job);
   if (rc != BS_OK) return bs_fail(err, rc, "BS-REF-TEAM", "the rank's thread team failed");
   if (job.failed != BS_OK)

@@ -134,12 +134,18 @@ static int ends_with(const char *text, const char *end) {
   return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* The last arg that is there: of every op it is written. */
+static const bs_tensor *last_of(bs_tensor *const *args, uint32_t nargs) {
+  while (nargs > 0 && args[nargs - 1] == NULL) nargs--;
+  return nargs > 0 ? args[nargs - 1] : NULL;
+}
+
 /* One row less of the result: of every arg that has as many. */
 static int32_t run_short(const wrap_object *o, bs_tensor *const *args, uint32_t nargs, bs_stream *stream,
                          bs_error *err) {
   bs_tensor copies[BS_MAX_OP_ARGS];
   bs_tensor *changed[BS_MAX_OP_ARGS];
-  const bs_tensor *out = nargs > 0 && nargs <= BS_MAX_OP_ARGS ? args[nargs - 1] : NULL;
+  const bs_tensor *out = nargs <= BS_MAX_OP_ARGS ? last_of(args, nargs) : NULL;
   const int rows_are_tokens = !ends_with(o->op->inner->op, "_dw") && !ends_with(o->op->inner->op, "_update");
   if (out == NULL || out->rank != 2 || out->dims[0] == 0 || !rows_are_tokens) {
     wrap_warn_empty(o->device->w->plugin, &o->device->calls, o->op->number, WRAP_TRUNCATE);
@@ -164,7 +170,7 @@ static int32_t run(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream
   if (what == WRAP_TRUNCATE) return run_short(o, args, nargs, stream, err);
   rc = op->inner->run(o->inner, args, nargs, stream, err);
   if (rc != BS_OK || what == WRAP_DO_COUNT_) return rc;
-  const bs_tensor *out = nargs > 0 ? args[nargs - 1] : NULL;
+  const bs_tensor *out = last_of(args, nargs);
   uint64_t n = out != NULL ? 1 : 0;
   for (uint32_t i = 0; out != NULL && i < out->rank; ++i) n *= (uint64_t)out->dims[i];
   if (n > 0 && !ends_with(op->inner->op, "_update"))

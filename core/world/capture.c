@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * graph.c - forwards, backward passes and steps of a layer as graphs of the device: what one gives the device
- * is kept once, and then given by one call, which costs the host a launch instead of a method's whole way
- * (blockshock.h, bs_layer_graph; backend.h, graph_begin).
+ * capture.c - forwards, backward passes and steps of a layer as graphs of the device: what one gives the
+ * device is kept once, and then given by one call, which costs the host a launch instead of a method's whole
+ * way (blockshock.h, bs_layer_capture; backend.h, capture_begin).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum { GRAPH_NEW, GRAPH_SEEN, GRAPH_KEPT, GRAPH_REFUSED };
 
 /* One kind of pass. */
 typedef struct pass_graph {
-  bs_graph *graph;
+  bs_capture *graph;
   uint32_t state;
   uint32_t given; /* a bit for each of the tensors; the others were NULL */
   bs_tensor tensors[BS_WORK_TENSORS];
@@ -24,7 +24,7 @@ typedef struct pass_graph {
   char told[200];
 } pass_graph;
 
-struct bs_layer_graph_state {
+struct bs_layer_capture_state {
   bs_rank *rank;
   pass_graph passes[BS_PASS_COUNT_];
   uint32_t forwards; /* there was one */
@@ -33,15 +33,15 @@ struct bs_layer_graph_state {
 
 static const char *const names[BS_PASS_COUNT_] = {"forward", "backward", "step"};
 
-bs_layer_graph_state *bs_graph_new(bs_rank *rank) {
-  bs_layer_graph_state *g = calloc(1, sizeof *g);
+bs_layer_capture_state *bs_capture_new(bs_rank *rank) {
+  bs_layer_capture_state *g = calloc(1, sizeof *g);
   if (g == NULL) return NULL;
   g->rank = rank;
   const bs_backend *b = rank->world->backend;
-  const int has = b->graph_begin != NULL && b->graph_end != NULL && b->graph_run != NULL;
+  const int has = b->capture_begin != NULL && b->capture_end != NULL && b->capture_run != NULL;
   for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) {
     pass_graph *own = &g->passes[p];
-    own->state = has && b->graph_free != NULL ? GRAPH_NEW : GRAPH_REFUSED;
+    own->state = has && b->capture_free != NULL ? GRAPH_NEW : GRAPH_REFUSED;
     if (own->state == GRAPH_NEW)
       snprintf(own->told, sizeof own->told, "not yet: no two passes had the same tensors");
     else
@@ -50,23 +50,23 @@ bs_layer_graph_state *bs_graph_new(bs_rank *rank) {
   return g;
 }
 
-const char *bs_graph_told(const bs_layer_graph_state *g, uint32_t pass) {
+const char *bs_capture_told(const bs_layer_capture_state *g, uint32_t pass) {
   return pass < BS_PASS_COUNT_ ? g->passes[pass].told : NULL;
 }
 
-static void forget(const bs_layer_graph_state *g, pass_graph *own) {
-  if (own->graph != NULL) g->rank->world->backend->graph_free(g->rank->device, own->graph);
+static void forget(const bs_layer_capture_state *g, pass_graph *own) {
+  if (own->graph != NULL) g->rank->world->backend->capture_free(g->rank->device, own->graph);
   own->graph = NULL;
 }
 
-static void drop(const bs_layer_graph_state *g, pass_graph *own, const char *why) {
+static void drop(const bs_layer_capture_state *g, pass_graph *own, const char *why) {
   if (own->state != GRAPH_SEEN && own->state != GRAPH_KEPT) return;
   forget(g, own);
   own->state = GRAPH_NEW;
   snprintf(own->told, sizeof own->told, "%s", why);
 }
 
-void bs_graph_free(bs_layer_graph_state *g) {
+void bs_capture_free(bs_layer_capture_state *g) {
   if (g == NULL) return;
   for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) forget(g, &g->passes[p]);
   free(g);
@@ -116,16 +116,16 @@ static void remember(pass_graph *own, const bs_work *w) {
 /* ---- running it ---------------------------------------------------------------------------------- */
 
 /* What was spoilt on the way says so at its end; what the method says of it is less. */
-static int32_t keep(bs_layer_graph_state *g, pass_graph *own, const bs_work *w, bs_error *err) {
+static int32_t keep(bs_layer_capture_state *g, pass_graph *own, const bs_work *w, bs_error *err) {
   bs_rank *rank = g->rank;
   const bs_backend *b = rank->world->backend;
   bs_error end = BS_ERROR_INIT;
-  int32_t rc = b->graph_begin(rank->device, err);
+  int32_t rc = b->capture_begin(rank->device, err);
   if (rc != BS_OK) return rc;
   rank->capturing = 1;
   rc = bs_work_run(w, err);
   rank->capturing = 0;
-  const int32_t ended = b->graph_end(rank->device, &own->graph, &end);
+  const int32_t ended = b->capture_end(rank->device, &own->graph, &end);
   if (ended != BS_OK) {
     if (err != NULL) *err = end;
     rc = ended;
@@ -136,7 +136,7 @@ static int32_t keep(bs_layer_graph_state *g, pass_graph *own, const bs_work *w, 
 
 /* The first look at what cannot be kept is the last. The pass itself is run as any then: nothing of it has
  * run. */
-static int32_t try_to_keep(bs_layer_graph_state *g, const bs_work *w, bs_error *err) {
+static int32_t try_to_keep(bs_layer_capture_state *g, const bs_work *w, bs_error *err) {
   pass_graph *own = &g->passes[w->pass];
   bs_rank *rank = g->rank;
   uint64_t before[BS_COUNT_COUNT_];
@@ -156,12 +156,12 @@ static int32_t try_to_keep(bs_layer_graph_state *g, const bs_work *w, bs_error *
   snprintf(own->told, sizeof own->told, "captured");
   snprintf(note, sizeof note, "%s@%.60s/graph", names[w->pass], rank->world->backend->name);
   rank->exec.note(rank->exec.ctx, note);
-  return rank->world->backend->graph_run(rank->device, own->graph, err);
+  return rank->world->backend->capture_run(rank->device, own->graph, err);
 }
 
 /* What a method remembers of a forward beside its tensors is their shape: after a forward of other shapes
  * graphs would go behind its back. */
-static void see_shape(bs_layer_graph_state *g, const bs_tensor *x, const bs_tensor *y) {
+static void see_shape(bs_layer_capture_state *g, const bs_tensor *x, const bs_tensor *y) {
   if (g->forwards && same_shape(&g->x, x) && same_shape(&g->y, y)) return;
   for (uint32_t p = 0; p < BS_PASS_COUNT_; p++) drop(g, &g->passes[p], "a forward had another shape");
   g->forwards = 1;
@@ -169,7 +169,7 @@ static void see_shape(bs_layer_graph_state *g, const bs_tensor *x, const bs_tens
   g->y = *y;
 }
 
-int32_t bs_graph_run(bs_layer_graph_state *g, const bs_work *w, bs_error *err) {
+int32_t bs_capture_run(bs_layer_capture_state *g, const bs_work *w, bs_error *err) {
   pass_graph *own = &g->passes[w->pass];
   bs_rank *rank = g->rank;
   if (w->pass == BS_PASS_FORWARD) see_shape(g, w->tensors[0], w->tensors[1]);
@@ -189,7 +189,7 @@ int32_t bs_graph_run(bs_layer_graph_state *g, const bs_work *w, bs_error *err) {
   /* What another layer has started may be queued by the thread for it: not into the graph. */
   if (own->state == GRAPH_SEEN && rank->unwaited > 0) return bs_work_run(w, err);
   if (own->state == GRAPH_SEEN) return try_to_keep(g, w, err);
-  const int32_t rc = rank->world->backend->graph_run(rank->device, own->graph, err);
+  const int32_t rc = rank->world->backend->capture_run(rank->device, own->graph, err);
   for (uint32_t i = 0; rc == BS_OK && i < BS_COUNT_COUNT_; i++) rank->counters[i] += own->each[i];
   return rc;
 }

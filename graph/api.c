@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ * api.c - the functions of graph.h that read and build models; those of sessions are in run/session.c. */
+#include "graph/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+
+enum { BUILD_OPSET = 24 };
+
+int32_t bs_graph_of(bs_context *context, gmodel *model, bs_graph **out_graph, bs_error *err) {
+  bs_graph *g = calloc(1, sizeof *g);
+  if (g == NULL) {
+    gmodel_free(model);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a model");
+  }
+  g->context = context;
+  g->model = model;
+  g->fold.context = context;
+  *out_graph = g;
+  return BS_OK;
+}
+
+BS_API int32_t bs_graph_new(bs_context *context, bs_graph **out_graph, bs_error *err) {
+  gmodel *model = NULL;
+  const int32_t rc = gmodel_new(BUILD_OPSET, &model, err);
+  return rc == BS_OK ? bs_graph_of(context, model, out_graph, err) : rc;
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+static int32_t may_add(const bs_graph *g, const bs_tensor_desc *desc, bs_error *err) {
+  if (g->finished)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUILD",
+                        "a model that was read, or that has a session, cannot be added to");
+  if (desc != NULL && (desc->rank > BS_MAX_DIMS || !bs_dtype_known(desc->dtype)))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUILD", "no tensor has dtype 0x%04x and rank %u",
+                        desc->dtype, desc->rank);
+  return BS_OK;
+}
+
+BS_API int32_t bs_graph_input(bs_graph *g, const char *name, const bs_tensor_desc *desc,
+                              const char *const *dim_names, uint32_t *out_value, bs_error *err) {
+  const int32_t rc = may_add(g, desc, err);
+  return rc == BS_OK
+             ? gmodel_input(g->model, name, desc->dtype, desc->rank, desc->dims, dim_names, out_value, err)
+             : rc;
+}
+
+BS_API int32_t bs_graph_constant(bs_graph *g, const char *name, const bs_tensor_desc *desc, const void *data,
+                                 uint32_t *out_value, bs_error *err) {
+  uint64_t bytes = 0;
+  const int32_t rc = may_add(g, desc, err);
+  if (rc != BS_OK) return rc;
+  if (!gmodel_shape_bytes(desc->dtype, desc->rank, desc->dims, &bytes))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-BUILD", "constant '%.64s' has no size", name);
+  return gmodel_constant(g->model, name, desc->dtype, desc->rank, desc->dims, data, bytes, 0, out_value, err);
+}
+
+BS_API int32_t bs_graph_op(bs_graph *g, const char *onnx_op, const uint32_t *in, uint32_t n_in,
+                           const bs_attr *const *attrs, uint32_t n_attr, uint32_t *out_values, uint32_t n_out,
+                           bs_error *err) {
+  int32_t rc = may_add(g, NULL, err);
+  int known = 0;
+  if (rc != BS_OK) return rc;
+  if (lower_find(onnx_op, "", g->model->opset, &known) == NULL) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-OP", "the operator '%.64s'%s is not supported", onnx_op,
+                 known ? " of opset 24" : "");
+    return BS_UNSUPPORTED;
+  }
+  for (uint32_t i = 0; i < n_attr; i++)
+    if (attrs[i]->type == BS_ATTR_GRAPH)
+      return bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-OP", "branches cannot be built by calls");
+  char name[48];
+  snprintf(name, sizeof name, "n%u", g->model->n_nodes);
+  return gmodel_op(g->model, onnx_op, name, in, n_in, attrs, n_attr, out_values, n_out, err);
+}
+
+BS_API int32_t bs_graph_output(bs_graph *g, const char *name, uint32_t value, bs_error *err) {
+  const int32_t rc = may_add(g, NULL, err);
+  return rc == BS_OK ? gmodel_output(g->model, name, value, err) : rc;
+}
+
+int32_t bs_graph_finish(bs_graph *g, bs_error *err) {
+  if (g->finished) return BS_OK;
+  const int32_t rc = gmodel_check(g->model, err);
+  if (rc == BS_OK) g->finished = 1;
+  return rc;
+}
+
+BS_API int32_t bs_graph_fix(bs_graph *g, const char *name, const bs_tensor *tensor, bs_error *err) {
+  gmodel *m = g->model;
+  uint32_t i = 0;
+  while (i < m->n_inputs && strcmp(m->inputs[i].name, name) != 0) i++;
+  if (i == m->n_inputs)
+    return bs_error_set(err, BS_NOT_FOUND, "BS-GRAPH-PORT", "the model has no input '%.64s'", name);
+  gmodel_value *v = &m->values[m->inputs[i].value];
+  uint64_t bytes = 0;
+  int same = v->dtype == tensor->dtype && v->rank == tensor->rank;
+  for (uint32_t d = 0; d < v->rank && same; d++) same = v->dims[d] == tensor->dims[d] || v->dims[d] == -1;
+  if (!same || !gmodel_shape_bytes(tensor->dtype, tensor->rank, tensor->dims, &bytes) ||
+      bytes > tensor->bytes)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "input '%.64s' has another dtype or shape",
+                        name);
+  void *copy = gmodel_alloc(m, bytes);
+  if (copy == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a constant");
+  if (bytes > 0) memcpy(copy, tensor->data, bytes);
+  v->kind = GMODEL_CONSTANT;
+  v->data = copy;
+  v->bytes = bytes;
+  for (uint32_t d = 0; d < v->rank; d++) {
+    v->dims[d] = tensor->dims[d];
+    v->symbols[d] = 0;
+  }
+  memmove(&m->inputs[i], &m->inputs[i + 1u], (m->n_inputs - i - 1u) * sizeof *m->inputs);
+  m->n_inputs--;
+  return BS_OK;
+}
+
+/* ---- what cannot be served ---------------------------------------------------------------------- */
+
+/* Symbols without a size get this one for a look at the operators. */
+enum { SMALL_DIM = 8 };
+
+typedef struct asking {
+  void (*each)(void *user, const bs_graph_issue *issue);
+  void *user;
+  uint64_t count;
+} asking;
+
+static void count_issue(void *user, const bs_graph_issue *issue) {
+  asking *a = user;
+  a->count++;
+  if (a->each != NULL) a->each(a->user, issue);
+}
+
+/* Every node of the lowered graph that no implementation serves. */
+static int32_t ask_backend(bs_graph *g, const char *backend, const graph *lowered, asking *a, bs_error *err) {
+  const bs_session_options o = {.struct_size = (uint32_t)sizeof o, .threads = 1, .backend = backend};
+  grank rank;
+  int32_t rc = grank_open(g->context, &o, 1, &rank, err);
+  if (rc != BS_OK) return rc;
+  rc = grank_enter(&rank, err);
+  for (uint32_t id = lowered->first; id != GNONE && rc == BS_OK; id = lowered->nodes[id].next) {
+    const gnode *n = &lowered->nodes[id];
+    gquery q;
+    bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
+    graph_query(lowered, n, &q);
+    rc = rank.api->op_supports(rank.rank, &q.query, &answer, err);
+    if (rc != BS_OK || answer.level != BS_LEVEL_NO) continue;
+    const bs_graph_issue issue = {
+        .struct_size = (uint32_t)sizeof issue,
+        .node = n->origin != GNONE ? graph_text_of(lowered, lowered->origins[n->origin].text) : "",
+        .op = graph_op_name(n->op),
+        .domain = "",
+        .reason = answer.text};
+    count_issue(a, &issue);
+  }
+  if (rank.depth > 0) rc = grank_leave(&rank, rc, err);
+  grank_close(&rank);
+  return rc;
+}
+
+BS_API int32_t bs_graph_check(bs_graph *g, const char *backend, const bs_dim *const *dims, uint32_t n_dims,
+                              void (*each)(void *user, const bs_graph_issue *issue), void *user,
+                              bs_error *err) {
+  asking a = {each, user, 0};
+  const lower_options options = {.dims = dims,
+                                 .n_dims = n_dims,
+                                 .missing = SMALL_DIM,
+                                 .folder = {gfold_run, &g->fold},
+                                 .issue = count_issue,
+                                 .issue_user = &a};
+  graph *lowered = NULL;
+  int32_t rc = bs_graph_finish(g, err);
+  if (rc == BS_OK) rc = lower_model(g->model, &options, &lowered, err);
+  if (rc == BS_OK && backend != NULL) rc = ask_backend(g, backend, lowered, &a, err);
+  graph_free(lowered);
+  if (rc != BS_OK || a.count == 0) return rc;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-NODE", "%llu nodes are not supported",
+               (unsigned long long)a.count);
+  return BS_UNSUPPORTED;
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+BS_API uint32_t bs_graph_port_count(const bs_graph *g, uint32_t inputs) {
+  return inputs ? g->model->n_inputs : g->model->n_outputs;
+}
+
+BS_API int32_t bs_graph_port(const bs_graph *g, uint32_t inputs, uint32_t index, bs_port *out_port,
+                             bs_error *err) {
+  if (index >= bs_graph_port_count(g, inputs))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "there is no port %u", index);
+  const gmodel_port *p = inputs ? &g->model->inputs[index] : &g->model->outputs[index];
+  const gmodel_value *v = &g->model->values[p->value];
+  bs_port port = {.struct_size = out_port->struct_size, .dtype = v->dtype, .name = p->name, .rank = v->rank};
+  for (uint32_t i = 0; v->rank <= BS_MAX_DIMS && i < v->rank; i++) {
+    port.dims[i] = v->dims[i];
+    if (v->symbols[i] != 0) port.symbols[i] = g->model->symbols[v->symbols[i] - 1u];
+  }
+  memcpy(out_port, &port, port.struct_size < sizeof port ? port.struct_size : sizeof port);
+  return BS_OK;
+}
+
+BS_API int32_t bs_graph_info_get(const bs_graph *g, bs_graph_info *out_info, bs_error *err) {
+  (void)err;
+  const gmodel *m = g->model;
+  bs_graph_info info = {.struct_size = out_info->struct_size,
+                        .opset = m->opset,
+                        .path = m->path,
+                        .producer = m->producer,
+                        .nodes = m->n_nodes,
+                        .cache_tokens = m->cache_tokens,
+                        .load_seconds = m->load_seconds};
+  for (uint32_t i = 0; i < m->n_values; i++) {
+    const gmodel_value *v = &m->values[i];
+    uint64_t bytes = 0;
+    if (v->kind == GMODEL_CONSTANT) {
+      info.constants++;
+      info.constant_bytes += v->bytes;
+    }
+    if (v->kind == GMODEL_STATE && gmodel_shape_bytes(v->dtype, v->rank, v->dims, &bytes)) {
+      info.states++;
+      info.state_bytes += bytes;
+    }
+  }
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return BS_OK;
+}
+
+BS_API int32_t bs_graph_ops(const bs_graph *g,
+                            void (*each)(void *user, const char *op, const char *domain, uint64_t nodes),
+                            void *user, bs_error *err) {
+  const gmodel *m = g->model;
+  unsigned char *told = calloc(m->n_nodes + 1u, 1);
+  if (told == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to count operators");
+  for (uint32_t i = 0; i < m->n_nodes; i++) {
+    if (told[i]) continue;
+    uint64_t count = 0;
+    for (uint32_t k = i; k < m->n_nodes; k++) {
+      if (strcmp(m->nodes[k].op, m->nodes[i].op) != 0 || strcmp(m->nodes[k].domain, m->nodes[i].domain) != 0)
+        continue;
+      told[k] = 1;
+      count++;
+    }
+    each(user, m->nodes[i].op, m->nodes[i].domain, count);
+  }
+  free(told);
+  return BS_OK;
+}
+
+BS_API void bs_graph_close(bs_graph *g) {
+  if (g == NULL) return;
+  gfold_close(&g->fold);
+  gmodel_free(g->model);
+  free(g);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * api.h - inside of bs_graph, for api.c and graph/run. */
+#ifndef BS_GRAPH_API_H
+#define BS_GRAPH_API_H
+#include "graph/model.h"
+#include "graph/run/run.h"
+
+struct bs_graph {
+  bs_context *context;
+  gmodel *model;
+  gfold fold;
+  uint32_t finished; /* checked: nothing is added any more */
+};
+/* A graph of a model, which it takes over, also when it fails. */
+int32_t bs_graph_of(bs_context *context, gmodel *model, bs_graph **out_graph, bs_error *err);
+/* Checks a model that was built by calls, once. */
+int32_t bs_graph_finish(bs_graph *graph, bs_error *err);
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * hf.c - a folder with config.json and safetensors as a source model: the kind of model by "model_type", then
+ * its builder. Called by bs_graph_open. */
+#include "graph/import/hf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "graph/import/import.h"
+
+enum { OPSET = 24 };
+
+static const struct {
+  const char *type;
+  void (*build)(hf_build *b, int64_t asked);
+} builders[] = {
+    {"gpt2", hf_gpt2}, {"llama", hf_llama}, {"mistral", hf_llama}, {"qwen2", hf_llama}, {"qwen3", hf_llama}};
+
+static void close_weights(void *weights) {
+  hf_weights_close(weights);
+  free(weights);
+}
+
+static int32_t unchanged(void *weights, bs_error *err) {
+  return hf_weights_unchanged(weights, err);
+}
+
+static void build_model(hf_build *b, const char *folder, int64_t asked) {
+  const char *type = hf_text(b, "model_type", NULL);
+  if (b->rc == BS_OK) b->rc = gmodel_set_about(b->model, folder, type, b->err);
+  for (size_t i = 0; b->rc == BS_OK && i < sizeof builders / sizeof *builders; i++)
+    if (strcmp(builders[i].type, type) == 0) {
+      builders[i].build(b, asked);
+      return;
+    }
+  hf_refuse(b, "model_type", "known: gpt2 llama mistral qwen2 qwen3; others are read as .onnx");
+}
+
+/* The model of the weights, which it takes over, also when it fails. */
+static int32_t import_weights(const char *folder, json_t *config, hf_weights *weights, int64_t asked,
+                              gmodel **out_model, bs_error *err) {
+  gmodel *model = NULL;
+  int32_t rc = gmodel_new(OPSET, &model, err);
+  if (rc != BS_OK) {
+    close_weights(weights);
+    return rc;
+  }
+  rc = gmodel_keep(model, weights, close_weights, err);
+  if (rc == BS_OK) rc = gmodel_watch(model, weights, unchanged, err);
+  if (rc == BS_OK) {
+    hf_build b = {.model = model, .weights = weights, .config = config, .err = err};
+    snprintf(b.config_path, sizeof b.config_path, "%.140s/config.json", folder);
+    build_model(&b, folder, asked);
+    rc = b.rc;
+  }
+  if (rc == BS_OK) rc = hf_weights_unchanged(weights, err);
+  if (rc == BS_OK)
+    *out_model = model;
+  else
+    gmodel_free(model);
+  return rc;
+}
+
+int32_t import_folder(const char *path, const bs_graph_options *options, gmodel **out_model, bs_error *err) {
+  bs_error_clear(err);
+  json_t *config = hf_json(path, "config.json", err);
+  if (config == NULL) return err != NULL && err->code != BS_OK ? err->code : BS_INPUT;
+  hf_weights *weights = calloc(1, sizeof *weights);
+  int32_t rc = weights == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model")
+                               : hf_weights_open(path, weights, err);
+  if (rc == BS_OK)
+    rc = import_weights(path, config, weights, options == NULL ? 0 : options->cache_tokens, out_model, err);
+  else
+    free(weights);
+  json_decref(config);
+  if (rc != BS_OK && err != NULL && err->where[0] == '\0') bs_error_where(err, "%s", path);
+  return rc;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ * hf.h - inside the importer of folders: the folder's config.json and safetensors, and the pieces that the
+ * builders of models (gpt2.c, llama.c) are made of. The first error is kept in the build: later calls do
+ * nothing, and the builder need not look after each. */
+#ifndef BS_GRAPH_IMPORT_HF_H
+#define BS_GRAPH_IMPORT_HF_H
+#include <jansson.h>
+
+#include "formats/names.h"
+#include "formats/safetensors.h"
+#include "graph/model.h"
+
+/* One file of weights, or the tensors of all of them by name. */
+typedef struct hf_file {
+  char *path;
+  bs_st st;
+} hf_file;
+typedef struct hf_weights {
+  hf_file *files;
+  uint32_t n_files;
+  bs_span *spans; /* names of the tensors, in the order of the files */
+  const bs_st_tensor **tensors;
+  uint32_t n_tensors;
+  bs_names by_name; /* to an index of tensors */
+} hf_weights;
+
+/* Opens model.safetensors, or the files that model.safetensors.index.json names. */
+int32_t hf_weights_open(const char *folder, hf_weights *out_weights, bs_error *err);
+int32_t hf_weights_unchanged(const hf_weights *weights, bs_error *err);
+void hf_weights_close(hf_weights *weights);
+/* NULL: there is no such tensor. */
+const bs_st_tensor *hf_weights_find(const hf_weights *weights, const char *name);
+/* The JSON object in folder/name; NULL with err filled. */
+json_t *hf_json(const char *folder, const char *name, bs_error *err);
+
+typedef struct hf_build {
+  gmodel *model;
+  const hf_weights *weights;
+  json_t *config;
+  char config_path[160]; /* for messages; cut when it is longer */
+  uint32_t dtype;        /* of activations: that of the embeddings */
+  int64_t cache;         /* tokens of the key-value cache */
+  uint32_t ids;          /* i64 [tokens] */
+  uint32_t positions;    /* i64 [tokens] */
+  uint32_t filled;       /* i64 [1]: tokens in the cache after the run */
+  int32_t rc;
+  bs_error *err;
+} hf_build;
+
+/* ---- config.json ---------------------------------------------------------------------------- */
+/* A whole number between least and most. `otherwise` stands for a key that is absent or null; below least:
+ * the key must be there. A key like "rope_parameters.factor" is one of an object. */
+int64_t hf_int(hf_build *b, const char *key, int64_t least, int64_t most, int64_t otherwise);
+double hf_real(hf_build *b, const char *key, double otherwise); /* finite and positive */
+int hf_bool(hf_build *b, const char *key, int otherwise);
+const char *hf_text(hf_build *b, const char *key, const char *otherwise);
+int hf_has_key(const hf_build *b, const char *key); /* and it is not null */
+/* What the library cannot do: BS-HF-CONFIG with the key, its value and what is known. */
+void hf_refuse(hf_build *b, const char *key, const char *known);
+
+/* ---- pieces of a model ---------------------------------------------------------------------- */
+/* A tensor of the files: its shape must be that of dims. In another dtype than the activations it is cast. */
+uint32_t hf_weight(hf_build *b, const char *name, uint32_t rank, const int64_t *dims);
+/* x of `dtype` in the dtype of activations. */
+uint32_t hf_cast(hf_build *b, const char *name, uint32_t x, uint32_t dtype);
+int hf_has_weight(const hf_build *b, const char *name);
+/* prefix followed by suffix, in the model's memory. */
+const char *hf_name(hf_build *b, const char *prefix, const char *suffix);
+bs_attr hf_attr_int(const char *name, int64_t value);
+bs_attr hf_attr_float(const char *name, double value);
+bs_attr hf_attr_text(const char *name, const char *value);
+bs_attr hf_attr_ints(const char *name, const int64_t *values, uint64_t count);
+/* An operator of ONNX; the first output is returned. */
+uint32_t hf_op(hf_build *b, const char *op, const char *name, const uint32_t *in, uint32_t n_in,
+               const bs_attr *attrs, uint32_t n_attr);
+uint32_t hf_op1(hf_build *b, const char *op, const char *name, uint32_t x);
+uint32_t hf_op2(hf_build *b, const char *op, const char *name, uint32_t x, uint32_t y);
+uint32_t hf_ints(hf_build *b, const int64_t *values, uint32_t count); /* i64 [count] */
+uint32_t hf_scalar(hf_build *b, int64_t value);                       /* i64, rank 0 */
+uint32_t hf_reshape(hf_build *b, const char *name, uint32_t x, uint32_t rank, const int64_t *dims);
+/* x W + bias for x [tokens, inputs]. The weight is prefix.weight, [outputs, inputs] or with `turned` [inputs,
+ * outputs]; the bias prefix.bias, where the files have one. */
+uint32_t hf_linear(hf_build *b, const char *prefix, uint32_t x, int64_t inputs, int64_t outputs, int turned);
+/* [tokens, heads width] as [1, heads, tokens, width], and back. */
+uint32_t hf_heads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width);
+uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width);
+/* Causal attention of q over the cache, into which k and v (all with heads) are written first. */
+uint32_t hf_attention(hf_build *b, const char *prefix, uint32_t q, uint32_t k, uint32_t v, int64_t groups,
+                      int64_t width, double scale);
+/* An activation by its name in config.json under `key`. */
+uint32_t hf_activation(hf_build *b, const char *key, const char *name, uint32_t x);
+
+/* The input ids, positions and cache of a model of `positions` positions: fills ids, positions, filled. */
+void hf_begin(hf_build *b, int64_t positions, int64_t asked);
+/* The output "logits" [1, tokens, words] of x [tokens, width]. */
+void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words);
+
+/* The builders. `asked`: tokens of the cache that the caller wants, 0: as many as there are positions. */
+void hf_gpt2(hf_build *b, int64_t asked);
+void hf_llama(hf_build *b, int64_t asked);
+#endif

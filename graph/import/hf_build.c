@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ * hf_build.c - the pieces of a decoder: weights, products, heads, attention over the key-value cache. Values
+ * have the shape [tokens, width] between layers. Called by gpt2.c and llama.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "graph/import/hf.h"
+
+bs_attr hf_attr_int(const char *name, int64_t value) {
+  return (bs_attr){.struct_size = (uint32_t)sizeof(bs_attr), .type = BS_ATTR_INT, .name = name, .i = value};
+}
+
+bs_attr hf_attr_float(const char *name, double value) {
+  return (bs_attr){.struct_size = (uint32_t)sizeof(bs_attr), .type = BS_ATTR_FLOAT, .name = name, .f = value};
+}
+
+bs_attr hf_attr_text(const char *name, const char *value) {
+  return (bs_attr){
+      .struct_size = (uint32_t)sizeof(bs_attr), .type = BS_ATTR_TEXT, .name = name, .text = value};
+}
+
+bs_attr hf_attr_ints(const char *name, const int64_t *values, uint64_t count) {
+  return (bs_attr){.struct_size = (uint32_t)sizeof(bs_attr),
+                   .type = BS_ATTR_INTS,
+                   .name = name,
+                   .ints = values,
+                   .count = count};
+}
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for the model");
+}
+
+const char *hf_name(hf_build *b, const char *prefix, const char *suffix) {
+  const size_t first = strlen(prefix), second = strlen(suffix);
+  char *name = b->rc == BS_OK ? gmodel_alloc(b->model, first + second + 1) : NULL;
+  if (name == NULL) {
+    if (b->rc == BS_OK) b->rc = no_memory(b->err);
+    return "";
+  }
+  snprintf(name, first + second + 1, "%s%s", prefix, suffix);
+  return name;
+}
+
+/* ---- operators and constants ------------------------------------------------------------------ */
+
+uint32_t hf_op(hf_build *b, const char *op, const char *name, const uint32_t *in, uint32_t n_in,
+               const bs_attr *attrs, uint32_t n_attr) {
+  const bs_attr *list[8] = {NULL};
+  uint32_t out = GMODEL_NONE;
+  if (b->rc != BS_OK) return GMODEL_NONE;
+  for (uint32_t i = 0; i < n_attr; i++) list[i] = &attrs[i];
+  b->rc = gmodel_op(b->model, op, name, in, n_in, list, n_attr, &out, 1, b->err);
+  return out;
+}
+
+uint32_t hf_op1(hf_build *b, const char *op, const char *name, uint32_t x) {
+  return hf_op(b, op, name, &x, 1, NULL, 0);
+}
+
+uint32_t hf_op2(hf_build *b, const char *op, const char *name, uint32_t x, uint32_t y) {
+  const uint32_t in[2] = {x, y};
+  return hf_op(b, op, name, in, 2, NULL, 0);
+}
+
+static uint32_t int_constant(hf_build *b, uint32_t rank, const int64_t *values, int64_t count) {
+  uint32_t out = GMODEL_NONE;
+  if (b->rc == BS_OK)
+    b->rc = gmodel_constant(b->model, "", BS_I64, rank, &count, values, (uint64_t)count * sizeof *values, 1,
+                            &out, b->err);
+  return out;
+}
+
+uint32_t hf_ints(hf_build *b, const int64_t *values, uint32_t count) {
+  return int_constant(b, 1, values, (int64_t)count);
+}
+
+uint32_t hf_scalar(hf_build *b, int64_t value) {
+  return int_constant(b, 0, &value, 1);
+}
+
+uint32_t hf_reshape(hf_build *b, const char *name, uint32_t x, uint32_t rank, const int64_t *dims) {
+  return hf_op2(b, "Reshape", name, x, hf_ints(b, dims, rank));
+}
+
+/* ---- weights ---------------------------------------------------------------------------------- */
+
+int hf_has_weight(const hf_build *b, const char *name) {
+  return hf_weights_find(b->weights, name) != NULL;
+}
+
+static void bad_shape(hf_build *b, const bs_st_tensor *t, uint32_t rank, const int64_t *dims) {
+  char seen[128] = "", want[128] = "";
+  size_t s = 0, w = 0;
+  for (uint32_t i = 0; i < t->rank && s < sizeof seen - 24; i++)
+    s += (size_t)snprintf(seen + s, sizeof seen - s, "%s%" PRId64, i > 0 ? "," : "", t->dims[i]);
+  for (uint32_t i = 0; i < rank; i++)
+    w += (size_t)snprintf(want + w, sizeof want - w, "%s%" PRId64, i > 0 ? "," : "", dims[i]);
+  b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-SHAPE",
+                       "tensor '%.200s' has the shape [%s]; config.json asks for [%s]", t->name, seen, want);
+}
+
+static int is_float(uint32_t dtype) {
+  return dtype == BS_F64 || dtype == BS_F32 || dtype == BS_F16 || dtype == BS_BF16;
+}
+
+/* The number of a dtype in ONNX, for Cast. */
+static int64_t onnx_number(uint32_t dtype) {
+  for (uint32_t i = 1; bs_onnx_type_of(i) != NULL; i++)
+    if (bs_onnx_type_of(i)->dtype == dtype) return i;
+  return 0;
+}
+
+uint32_t hf_cast(hf_build *b, const char *name, uint32_t x, uint32_t dtype) {
+  const bs_attr to = hf_attr_int("to", onnx_number(b->dtype));
+  return dtype == b->dtype ? x : hf_op(b, "Cast", name, &x, 1, &to, 1);
+}
+
+uint32_t hf_weight(hf_build *b, const char *name, uint32_t rank, const int64_t *dims) {
+  uint32_t out = GMODEL_NONE;
+  if (b->rc != BS_OK) return GMODEL_NONE;
+  const bs_st_tensor *t = hf_weights_find(b->weights, name);
+  if (t == NULL) {
+    b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-TENSOR", "no file has the tensor '%.200s'", name);
+    return GMODEL_NONE;
+  }
+  if (!is_float(t->dtype)) {
+    b->rc =
+        bs_error_set(b->err, BS_INPUT, "BS-HF-DTYPE", "tensor '%.200s' has the dtype %s", name, t->type_name);
+    bs_error_hint(b->err, "dtypes of weights: F64 F32 F16 BF16");
+    return GMODEL_NONE;
+  }
+  if (t->rank != rank || memcmp(t->dims, dims, rank * sizeof *dims) != 0) {
+    bad_shape(b, t, rank, dims);
+    return GMODEL_NONE;
+  }
+  b->rc = gmodel_constant(b->model, name, t->dtype, rank, t->dims, t->data, t->bytes, 0, &out, b->err);
+  if (b->dtype == 0) b->dtype = t->dtype; /* the embeddings come first */
+  return hf_cast(b, name, out, t->dtype);
+}
+
+uint32_t hf_linear(hf_build *b, const char *prefix, uint32_t x, int64_t inputs, int64_t outputs, int turned) {
+  const int64_t dims[2] = {turned ? inputs : outputs, turned ? outputs : inputs};
+  const char *bias = hf_name(b, prefix, ".bias");
+  const int has_bias = b->rc == BS_OK && hf_has_weight(b, bias);
+  const uint32_t in[3] = {x, hf_weight(b, hf_name(b, prefix, ".weight"), 2, dims),
+                          has_bias ? hf_weight(b, bias, 1, &outputs) : GMODEL_NONE};
+  const bs_attr attr = hf_attr_int("transB", !turned);
+  return hf_op(b, "Gemm", prefix, in, has_bias ? 3 : 2, &attr, 1);
+}
+
+/* ---- attention -------------------------------------------------------------------------------- */
+
+static uint32_t swap_heads(hf_build *b, const char *name, uint32_t x) {
+  static const int64_t order[4] = {0, 2, 1, 3};
+  const bs_attr perm = hf_attr_ints("perm", order, 4);
+  return hf_op(b, "Transpose", name, &x, 1, &perm, 1);
+}
+
+uint32_t hf_heads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width) {
+  const int64_t dims[4] = {1, -1, heads, width};
+  return swap_heads(b, name, hf_reshape(b, name, x, 4, dims));
+}
+
+uint32_t hf_unheads(hf_build *b, const char *name, uint32_t x, int64_t heads, int64_t width) {
+  const int64_t dims[2] = {-1, heads * width};
+  return hf_reshape(b, name, swap_heads(b, name, x), 2, dims);
+}
+
+/* The cache of keys or values with `now` written behind what it held. */
+static uint32_t remember(hf_build *b, const char *name, uint32_t now, int64_t groups, int64_t width) {
+  const int64_t dims[4] = {1, groups, b->cache, width};
+  uint32_t state = GMODEL_NONE, length = GMODEL_NONE;
+  if (b->rc == BS_OK) b->rc = gmodel_state(b->model, name, b->dtype, 4, dims, &state, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_length(b->model, &length, b->err);
+  const uint32_t in[3] = {state, now, length};
+  const bs_attr axis = hf_attr_int("axis", 2);
+  const uint32_t next = hf_op(b, "TensorScatter", name, in, 3, &axis, 1);
+  if (b->rc == BS_OK) b->rc = gmodel_state_next(b->model, state, next, b->err);
+  return next;
+}
+
+uint32_t hf_attention(hf_build *b, const char *prefix, uint32_t q, uint32_t k, uint32_t v, int64_t groups,
+                      int64_t width, double scale) {
+  const uint32_t keys = remember(b, hf_name(b, prefix, ".cache_k"), k, groups, width);
+  const uint32_t values = remember(b, hf_name(b, prefix, ".cache_v"), v, groups, width);
+  const uint32_t in[7] = {q, keys, values, GMODEL_NONE, GMODEL_NONE, GMODEL_NONE, b->filled};
+  const bs_attr attrs[2] = {hf_attr_int("is_causal", 1), hf_attr_float("scale", scale)};
+  return hf_op(b, "Attention", prefix, in, 7, attrs, 2);
+}
+
+uint32_t hf_activation(hf_build *b, const char *key, const char *name, uint32_t x) {
+  static const struct {
+    const char *name, *op, *approximate;
+  } known[] = {
+      {"gelu", "Gelu", "none"},      {"gelu_new", "Gelu", "tanh"}, {"gelu_pytorch_tanh", "Gelu", "tanh"},
+      {"gelu_fast", "Gelu", "tanh"}, {"relu", "Relu", NULL},       {"silu", "Swish", NULL},
+      {"swish", "Swish", NULL},      {"tanh", "Tanh", NULL}};
+  const char *asked = hf_text(b, key, NULL);
+  for (size_t i = 0; b->rc == BS_OK && i < sizeof known / sizeof *known; i++) {
+    if (strcmp(asked, known[i].name) != 0) continue;
+    const bs_attr how = hf_attr_text("approximate", known[i].approximate);
+    return hf_op(b, known[i].op, name, &x, 1, &how, known[i].approximate != NULL);
+  }
+  hf_refuse(b, key, "known: gelu gelu_new gelu_pytorch_tanh gelu_fast relu silu swish tanh");
+  return GMODEL_NONE;
+}
+
+/* ---- ports ------------------------------------------------------------------------------------ */
+
+void hf_begin(hf_build *b, int64_t positions, int64_t asked) {
+  static const int64_t flat = -1, dims[2] = {1, -1}, none = 0;
+  static const char *const symbols[2] = {NULL, "sequence"};
+  const bs_attr shape[2] = {hf_attr_int("start", 1), hf_attr_int("end", 2)};
+  uint32_t input = GMODEL_NONE, length = GMODEL_NONE;
+  if (b->rc != BS_OK) return;
+  if (asked > positions) {
+    b->rc =
+        bs_error_set(b->err, BS_INPUT, "BS-HF-CACHE",
+                     "a cache of %" PRId64 " tokens; the model has %" PRId64 " positions", asked, positions);
+    return;
+  }
+  b->cache = asked > 0 ? asked : positions;
+  b->rc = gmodel_input(b->model, "input_ids", BS_I64, 2, dims, symbols, &input, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_cache(b->model, input, 1, b->cache, b->err);
+  if (b->rc == BS_OK) b->rc = gmodel_length(b->model, &length, b->err);
+  b->ids = hf_reshape(b, "input_ids", input, 1, &flat);
+  const uint32_t tokens = hf_op(b, "Shape", "tokens", &input, 1, shape, 2);
+  const uint32_t range[3] = {hf_scalar(b, 0), hf_op2(b, "Squeeze", "tokens", tokens, hf_ints(b, &none, 1)),
+                             hf_scalar(b, 1)};
+  b->positions = hf_op2(b, "Add", "positions", hf_op(b, "Range", "positions", range, 3, NULL, 0), length);
+  b->filled = hf_op2(b, "Add", "cache_filled", length, tokens);
+}
+
+void hf_end(hf_build *b, uint32_t x, uint32_t head, int64_t words) {
+  const int64_t dims[3] = {1, -1, words};
+  const uint32_t in[2] = {x, head};
+  const bs_attr turned = hf_attr_int("transB", 1);
+  const uint32_t logits = hf_reshape(b, "logits", hf_op(b, "Gemm", "lm_head", in, 2, &turned, 1), 3, dims);
+  if (b->rc == BS_OK) b->rc = gmodel_output(b->model, "logits", logits, b->err);
+}

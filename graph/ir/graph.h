@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ * graph.h - the IR: a list of kernel ops over values with static shapes. Lowering makes it, passes change it,
+ * the planner and the executors read it. Values and nodes are numbers, never pointers: an array may move when
+ * something is added, so a pointer to a gvalue or gnode is valid until the next mutator.
+ *
+ * A value is a root (INPUT, CONST, TEMP, STATE: dense row-major memory of its own) or a VIEW: dims, strides
+ * and offset in elements of a root (never of another view). Movement is views: reshape, transpose, slice,
+ * expand (stride 0). A TEMP is written by the node that has it as output, or in parts by nodes whose outputs
+ * are views of it: two writes never overlap. A STATE is written through a view of it by one `put`. */
+#ifndef BS_GRAPH_IR_GRAPH_H
+#define BS_GRAPH_IR_GRAPH_H
+#include "blockshock/graph.h"
+
+#define GNONE UINT32_MAX /* no value, node, use, text, expression */
+
+enum gvalue_kind { GV_FREE = 0, GV_INPUT = 1, GV_CONST = 2, GV_TEMP = 3, GV_VIEW = 4, GV_STATE = 5 };
+
+typedef struct gvalue {
+  uint8_t kind, rank;
+  uint16_t flags; /* enum gvalue_flags */
+  uint32_t dtype;
+  uint32_t base;      /* VIEW: its root; else the value itself */
+  uint32_t producer;  /* node that has it as output; GNONE */
+  uint32_t first_use; /* of the chain of nodes that have it as input; GNONE */
+  uint32_t name;      /* text; GNONE */
+  uint32_t slot;      /* planner's: block of the arena; GNONE */
+  uint32_t source;    /* model's value that a CONST or STATE came from; GNONE: computed here */
+  int64_t dims[BS_MAX_DIMS], strides[BS_MAX_DIMS]; /* strides in elements, filled in, never negative */
+  int64_t offset;                                  /* VIEW: first element, counted from the root's first */
+  const void *data;                                /* CONST: elements of the root, aligned or not */
+} gvalue;
+enum gvalue_flags {
+  GV_OUTPUT = 1u << 0, /* a port or a state needs it at the end of the run */
+  GV_LENGTH = 1u << 1  /* INPUT that the session fills: tokens in the cache before the run */
+};
+
+/* Kernel ops, in the order of their names in graph_op_name. */
+enum gop {
+  GOP_FREE = 0,
+  GOP_MATMUL = 1,
+  GOP_MAP = 2,
+  GOP_NORMALIZE = 3,
+  GOP_ATTENTION = 4,
+  GOP_CONTRACT = 5,
+  GOP_REDUCE = 6,
+  GOP_TAKE = 7,
+  GOP_PUT = 8,
+  GOP_TOPK = 9,
+  GOP_COUNT_ = 10
+};
+enum { GNODE_IN = 14, GNODE_OUT = 4 };
+
+/* in and out are the op's arguments in the order of op.h, GNONE where one is absent; attrs, numbers and
+ * activation are those of its query. `weight` of a matmul is a constant [N,K] (a root or a view), not an
+ * argument. */
+typedef struct gnode {
+  uint16_t op; /* enum gop */
+  uint8_t n_in, n_out;
+  uint32_t in[GNODE_IN], out[GNODE_OUT];
+  uint32_t weight;
+  uint32_t prev, next; /* in the order of the run */
+  uint32_t origin;     /* chain of the model's nodes that it came from */
+  uint32_t activation, accumulate;
+  uint32_t expr; /* map: number of its gexpr */
+  int64_t attrs[8];
+  double numbers[4];
+} gnode;
+
+/* A program of `map` as the graph keeps it: operands have fixed numbers, so that inputs, constants and steps
+ * can be added without renumbering. gexpr_pack makes the bs_expr of the ABI. */
+enum {
+  GX_IN = 0,
+  GX_CONST = 16,
+  GX_STEP = 32,
+  GX_MAX_IN = 12,
+  GX_MAX_CONST = 16,
+  GX_MAX_STEPS = 64,
+  GX_MAX_OUT = 4
+};
+typedef struct gexpr {
+  uint32_t compute; /* BS_F32, BS_F64, BS_I64 */
+  uint8_t n_in, n_const, n_steps, n_out;
+  uint8_t outs[GX_MAX_OUT];      /* operands: GX_IN + i, GX_CONST + i, GX_STEP + i */
+  uint32_t reserved;             /* 0: there are no bytes between, programs are compared as memory */
+  uint64_t consts[GX_MAX_CONST]; /* bits of an f64 (compute f32 and f64) or an i64 */
+  struct {
+    uint8_t op, a, b, c; /* enum bs_expr_op; operands that the step does not use are 0 */
+  } steps[GX_MAX_STEPS];
+} gexpr;
+
+typedef struct guse {
+  uint32_t node, arg, next; /* arg GNODE_IN: the weight */
+} guse;
+
+/* One of the model's nodes that a node came from. */
+typedef struct gorigin {
+  uint32_t text, next;
+} gorigin;
+
+/* A port or a state's end. */
+typedef struct gport {
+  uint32_t name; /* text */
+  uint32_t value;
+} gport;
+
+typedef struct graph {
+  gvalue *values;
+  gnode *nodes;
+  gexpr *exprs;
+  guse *uses;
+  gport *inputs, *outputs;
+  gport *states; /* name of the state, and the value that it becomes (a view of it) */
+  gorigin *origins;
+  uint32_t n_values, n_nodes, n_exprs, n_uses, n_inputs, n_outputs, n_states, n_origins;
+  uint32_t cap_values, cap_nodes, cap_exprs, cap_uses, cap_inputs, cap_outputs, cap_states, cap_origins;
+  uint32_t first, last; /* nodes */
+  uint32_t n_live;      /* nodes in the list */
+  uint32_t free_use;
+  struct gtexts *texts; /* interned texts, and the data of constants that were computed */
+  uint64_t data_bytes;
+} graph;
+
+int32_t graph_new(graph **out_graph, bs_error *err);
+void graph_free(graph *g);
+
+/* ---- texts and memory ----------------------------------------------------------------------- */
+uint32_t graph_text(graph *g, const char *text);          /* GNONE: no memory */
+const char *graph_text_of(const graph *g, uint32_t text); /* "" for GNONE */
+void *graph_data(graph *g, uint64_t bytes);               /* 64-byte aligned, lives as long as the graph */
+uint32_t graph_origin(graph *g, const char *text, uint32_t next); /* GNONE: no memory */
+uint32_t graph_origin_join(graph *g, uint32_t a, uint32_t b);     /* both chains, each name once */
+
+/* ---- the mutators --------------------------------------------------------------------------- */
+/* A root. data: of a CONST; it outlives the graph (the model's), or comes from graph_data. */
+int32_t graph_add_root(graph *g, uint32_t kind, uint32_t dtype, uint32_t rank, const int64_t *dims,
+                       const void *data, const char *name, uint32_t *out_value, bs_error *err);
+/* A view of `base` (a root or a view: strides and offset then count from base's own root's elements, as this
+ * function is told in the terms of the ROOT). BS_INTERNAL when it reaches beyond the root. */
+int32_t graph_add_view(graph *g, uint32_t base, uint32_t dtype, uint32_t rank, const int64_t *dims,
+                       const int64_t *strides, int64_t offset, uint32_t *out_value, bs_error *err);
+/* Adds a copy of `node` (prev, next do not count) before node `at`, GNONE: at the end. Its outputs have no
+ * producer yet. */
+int32_t graph_add_node(graph *g, const gnode *node, uint32_t at, uint32_t *out_node, bs_error *err);
+/* Removes a node; its outputs have no producer then. */
+void graph_remove_node(graph *g, uint32_t node);
+/* Another value as an input of a node (arg GNODE_IN: its weight), or as an output. */
+int32_t graph_set_input(graph *g, uint32_t node, uint32_t arg, uint32_t value, bs_error *err);
+int32_t graph_set_output(graph *g, uint32_t node, uint32_t index, uint32_t value, bs_error *err);
+/* All that reads `from` reads `to`, of the same dtype and shape: nodes, views of it (where it is a root, `to`
+ * must then be dense), outputs. */
+int32_t graph_replace(graph *g, uint32_t from, uint32_t to, bs_error *err);
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+uint32_t graph_expr(
+    graph *g, const gexpr *expr); /* the number of an equal one, made when it is new; GNONE: no memory */
+
+/* ---- questions ------------------------------------------------------------------------------ */
+const char *graph_op_name(uint32_t op);                   /* "map" */
+int64_t graph_count(const gvalue *v);                     /* elements */
+int graph_is_dense(const gvalue *v);                      /* row-major without gaps, whatever its offset */
+int graph_is_const(const graph *g, uint32_t value);       /* its root is a CONST */
+uint32_t graph_use_count(const graph *g, uint32_t value); /* nodes' inputs; a node may count twice */
+uint32_t graph_sole_user(
+    const graph *g,
+    uint32_t value); /* the only node that reads it, or a view of it, and no port does; else GNONE */
+const char *graph_value_name(const graph *g, uint32_t value, char buffer[32]); /* its name, or "%12" */
+/* Row-major strides of dims. */
+void graph_dense_strides(uint32_t rank, const int64_t *dims, int64_t *out_strides);
+/* Strides with which elements that lie as (rank, dims, strides) are seen as new_dims, in row-major order,
+ * without a copy. 0: that is not possible. */
+int graph_reshape_strides(uint32_t rank, const int64_t *dims, const int64_t *strides, uint32_t new_rank,
+                          const int64_t *new_dims, int64_t *out_strides);
+/* Copies the elements of a constant (root or view) in row-major order. BS_INTERNAL: it is none. */
+int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *err);
+
+/* validate.c: references, order (nothing is read before it is written), shapes by each op's rule, bounds of
+ * views, no overlapping writes. BS_INTERNAL names `when` ("after fuse_map") and the node. */
+int32_t graph_validate(const graph *g, const char *when, bs_error *err);
+
+/* widen.c: every float becomes f64, constants with their data: the reference of a graph. */
+int32_t graph_widen(graph *g, bs_error *err);
+
+/* dump.c: a line (or a JSON object) for each value and node, in an order that depends on the graph alone. */
+int32_t graph_dump(const graph *g, int json, void (*put)(void *user, const char *text), void *user,
+                   bs_error *err);
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ * norm.c - softmax and the normalisations: `normalize` over the last dimension. */
+#include <string.h>
+
+#include "graph/lower/build.h"
+
+static int32_t softmax(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  const uint32_t x = build_in(&b, 0), rank = build_rank(&b, x);
+  const uint32_t kind = node->op[0] == 'L' ? BS_NORMALIZE_LOG_SOFTMAX : BS_NORMALIZE_SOFTMAX;
+  build_check(&b, build_is_float(build_dtype(&b, x)), "the operator takes floats");
+  build_check(&b, rank > 0, "the rank is 0");
+  const uint32_t axis = build_axis(&b, lower_int(node, "axis", -1), rank);
+  if (b.rc != BS_OK) return b.rc;
+  const int inner = axis + 1 != rank;
+  const uint32_t rows = inner ? build_copy(&b, build_move(&b, x, axis, 1)) : x;
+  const uint32_t y = build_normalize(&b, kind, 0, rows, GNONE, GNONE);
+  build_out(&b, 0, inner ? build_move(&b, y, axis, 0) : y);
+  return b.rc;
+}
+
+/* x over its dims from `axis` on, as rows of one dim. */
+static uint32_t as_rows(build *b, uint32_t x, uint32_t axis) {
+  return build_join_dims(b, x, axis, build_rank(b, x) - axis);
+}
+
+/* scale or bias as gamma or beta [N] of rows; GNONE where its shape is another one than the rows'. */
+static uint32_t as_row(build *b, uint32_t value, const build_shape *shape, uint32_t axis) {
+  if (value == GNONE || b->rc != BS_OK) return GNONE;
+  build_shape own = build_shape_of(b, value), row = {shape->rank - axis, {0}};
+  memcpy(row.dims, &shape->dims[axis], row.rank * sizeof row.dims[0]);
+  uint32_t skip = 0; /* leading dims of 1 */
+  while (own.rank - skip > row.rank && own.dims[skip] == 1) ++skip;
+  memmove(own.dims, &own.dims[skip], (own.rank - skip) * sizeof own.dims[0]);
+  own.rank -= skip;
+  if (!build_same(&own, &row)) return GNONE;
+  return build_join_dims(b, build_reshape(b, value, &row), 0, row.rank);
+}
+
+/* The outputs 1 and 2 of LayerNormalization: mean and 1 / deviation of the rows, dims 1 in their place. */
+static void mean_and_deviation(build *b, uint32_t x, uint32_t axis, double eps) {
+  lower_map m;
+  uint32_t axes = 0;
+  if (!lower_wants(b->node, 1) && !lower_wants(b->node, 2)) return;
+  const uint32_t f = build_cast(b, x, build_dtype(b, x) == BS_F64 ? BS_F64 : BS_F32),
+                 dtype = build_dtype(b, f);
+  for (uint32_t i = axis; i < build_rank(b, x); ++i) axes |= 1u << i;
+  const int64_t n = build_count(b, x, axes);
+  build_check(b, n > 0, "the rows are empty");
+  if (b->rc != BS_OK) return;
+  const uint32_t mean = build_reduce(b, BS_FOLD_SUM, f, axes, 1.0 / (double)n);
+  const uint32_t away = build_binary(b, BS_EXPR_SUB, f, mean, dtype);
+  const uint32_t variance = build_reduce(b, BS_FOLD_SUMSQ, away, axes, 1.0 / (double)n);
+  if (b->rc != BS_OK) return;
+  lower_map_begin(&m, b->c, dtype);
+  const uint8_t v = lower_map_step(&m, BS_EXPR_ADD, lower_map_in(&m, variance), lower_map_const(&m, eps), 0);
+  build_out(b, 1, mean);
+  build_out(b, 2, build_map(b, &m, lower_map_step(&m, BS_EXPR_RSQRT, v, 0, 0), dtype));
+}
+
+/* LayerNormalization (17) and RMSNormalization (23): scale and bias of the rows' shape are part of the op,
+ * others, which broadcast, follow it. */
+static int32_t row_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  const int layer = node->op[0] == 'L';
+  const uint32_t x = build_in(&b, 0), scale = build_in(&b, 1), bias = layer ? build_optional(&b, 2) : GNONE;
+  const build_shape shape = build_shape_of(&b, x);
+  const uint32_t dtype = build_dtype(&b, x), axis = build_axis(&b, lower_int(node, "axis", -1), shape.rank);
+  const double eps = lower_float(node, "epsilon", 1e-5f);
+  build_check(&b, build_is_float(dtype), "the operator takes floats");
+  build_check(&b, build_rank(&b, scale) <= shape.rank && build_rank(&b, bias) <= shape.rank,
+              "scale or bias has more dims than X");
+  if (lower_int(node, "stash_type", 1) != 1 && dtype != BS_F64)
+    build_refuse(&b, 0, "stash_type other than 1 (f32)");
+  if (b.rc != BS_OK) return b.rc;
+  uint32_t gamma = as_row(&b, scale, &shape, axis), beta = as_row(&b, bias, &shape, axis);
+  const int apart = gamma == GNONE || (bias != GNONE && beta == GNONE);
+  if (apart) gamma = beta = GNONE;
+  uint32_t y = build_normalize(&b, layer ? BS_NORMALIZE_LAYER : BS_NORMALIZE_RMS, eps, as_rows(&b, x, axis),
+                               gamma, beta);
+  y = build_reshape(&b, y, &shape);
+  if (apart) {
+    y = build_binary(&b, BS_EXPR_MUL, y, build_expand(&b, scale, &shape), dtype);
+    if (bias != GNONE) y = build_binary(&b, BS_EXPR_ADD, y, build_expand(&b, bias, &shape), dtype);
+  }
+  build_out(&b, 0, y);
+  if (layer) mean_and_deviation(&b, x, axis, eps);
+  return b.rc;
+}
+
+/* A value [n] at dim `axis` of a rank, 1 elsewhere. */
+static uint32_t along(build *b, uint32_t value, uint32_t axis, uint32_t rank) {
+  build_shape shape = {rank, {1, 1, 1, 1, 1, 1}};
+  build_check(b, build_rank(b, value) == 1, "scale and bias must have one dim");
+  if (b->rc != BS_OK) return GNONE;
+  shape.dims[axis] = build_dim(b, value, 0);
+  return build_reshape(b, value, &shape);
+}
+
+/* Groups of channels are normalised together with all places of the picture. Scale and bias are one number a
+ * channel since opset 21, one a group before. InstanceNormalization: each channel is a group. */
+static int32_t group_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  lower_map m;
+  const int instance = node->op[0] == 'I';
+  const uint32_t x = build_in(&b, 0), scale = build_in(&b, 1), bias = build_in(&b, 2),
+                 dtype = build_dtype(&b, x);
+  const build_shape shape = build_shape_of(&b, x);
+  build_check(&b, shape.rank >= 2, "the rank is below 2");
+  build_check(&b, build_is_float(dtype), "the operator takes floats");
+  if (b.rc != BS_OK) return b.rc;
+  const int64_t channels = shape.dims[1], groups = instance ? channels : lower_int(node, "num_groups", 0);
+  build_check(&b, groups > 0 && channels % groups == 0, "num_groups does not divide the channels");
+  if (b.rc != BS_OK) return b.rc;
+  const int64_t width = build_count(&b, x, ~1u) / groups;
+  const build_shape rows = {3, {shape.dims[0], groups, width}};
+  const double eps = lower_float(node, "epsilon", 1e-5f);
+  uint32_t y = build_normalize(&b, BS_NORMALIZE_LAYER, eps, build_reshape(&b, x, &rows), GNONE, GNONE);
+  const int per_group = !instance && node->opset < 21;
+  if (!per_group) y = build_reshape(&b, y, &shape);
+  const uint32_t gamma = along(&b, scale, 1, build_rank(&b, y)), beta = along(&b, bias, 1, build_rank(&b, y));
+  if (b.rc != BS_OK) return b.rc;
+  lower_map_begin(&m, c, lower_compute(dtype));
+  const uint8_t v = lower_map_in(&m, y), g = lower_map_in(&m, gamma), o = lower_map_in(&m, beta);
+  y = build_map(&b, &m, lower_map_step(&m, BS_EXPR_FMA, v, g, o), dtype);
+  build_out(&b, 0, build_reshape(&b, y, &shape));
+  return b.rc;
+}
+
+const lower_rule lower_rules_norm[] = {{"Softmax", 13, 0, softmax, NULL},
+                                       {"LogSoftmax", 13, 0, softmax, NULL},
+                                       {"LayerNormalization", 17, 0, row_norm, NULL},
+                                       {"RMSNormalization", 23, 0, row_norm, NULL},
+                                       {"GroupNormalization", 18, 0, group_norm, NULL},
+                                       {"InstanceNormalization", 6, 0, group_norm, NULL},
+                                       {0}};

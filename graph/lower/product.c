@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ * product.c - MatMul and Gemm: by a constant matrix they are `matmul` with a packed weight, else `contract`.
+ */
+#include <string.h>
+
+#include "graph/lower/rules.h"
+
+/* Whether a value can be the packed weight of a product with x. */
+static int is_weight(const build *b, uint32_t x, uint32_t w) {
+  return b->rc == BS_OK && lower_is_const(b->c, w) && build_rank(b, w) == 2 &&
+         build_is_float(build_dtype(b, w)) && build_dtype(b, w) == build_dtype(b, x) &&
+         !lower_is_const(b->c, x);
+}
+
+/* x W^T + bias, W [N,K]. */
+static uint32_t by_weight(build *b, uint32_t x, uint32_t w, uint32_t bias) {
+  uint32_t y = GNONE;
+  if (b->rc == BS_OK) b->rc = lower_matmul(b->c, x, w, bias, BS_ACT_NONE, build_dtype(b, x), &y, b->err);
+  return b->rc == BS_OK ? y : GNONE;
+}
+
+/* The value with leading dims of 1 up to that rank. */
+static uint32_t lead(build *b, uint32_t value, uint32_t rank) {
+  while (b->rc == BS_OK && build_rank(b, value) < rank) value = build_unsqueeze(b, value, 0);
+  return value;
+}
+
+static int32_t matmul(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  uint32_t x = build_in(&b, 0), w = build_in(&b, 1), y;
+  const uint32_t rx = build_rank(&b, x), rw = build_rank(&b, w);
+  build_check(&b, build_dtype(&b, x) == build_dtype(&b, w), "its inputs have different dtypes");
+  build_check(&b, build_dtype(&b, x) != BS_BOOL, "the operator takes numbers, not bool");
+  build_check(&b, rx > 0 && rw > 0, "an input has rank 0");
+  if (rx == 1) x = build_unsqueeze(&b, x, 0);
+  if (rw == 1) w = build_unsqueeze(&b, w, 1);
+  build_check(&b, build_dim(&b, x, build_rank(&b, x) - 1) == build_dim(&b, w, build_rank(&b, w) - 2),
+              "the inner dims differ");
+  if (is_weight(&b, x, w)) {
+    y = by_weight(&b, x, build_swap(&b, w, 0, 1), GNONE);
+  } else {
+    const uint32_t rank = build_rank(&b, x) > build_rank(&b, w) ? build_rank(&b, x) : build_rank(&b, w);
+    y = build_contract(&b, lead(&b, x, rank), lead(&b, w, rank), GNONE, 1);
+  }
+  if (rw == 1) y = build_squeeze(&b, y, build_rank(&b, y) - 1);
+  if (rx == 1) y = build_squeeze(&b, y, build_rank(&b, y) - (rw == 1 ? 1 : 2));
+  build_out(&b, 0, y);
+  return b.rc;
+}
+
+/* y alpha + term, in floats. */
+static uint32_t scaled_sum(build *b, uint32_t y, double alpha, uint32_t term) {
+  lower_map m;
+  if (b->rc != BS_OK || (alpha == 1 && term == GNONE)) return y;
+  lower_map_begin(&m, b->c, lower_compute(build_dtype(b, y)));
+  uint8_t v = lower_map_in(&m, y);
+  if (alpha != 1) v = lower_map_step(&m, BS_EXPR_MUL, v, lower_map_const(&m, alpha), 0);
+  if (term != GNONE) v = lower_map_step(&m, BS_EXPR_ADD, v, lower_map_in(&m, term), 0);
+  return build_map(b, &m, v, build_dtype(b, y));
+}
+
+static int32_t gemm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
+  build b = build_begin(c, node, err);
+  uint32_t x = build_in(&b, 0), w = build_in(&b, 1), term = build_optional(&b, 2);
+  const double alpha = lower_float(node, "alpha", 1), beta = lower_float(node, "beta", 1);
+  const uint32_t dtype = build_dtype(&b, x);
+  build_check(&b, build_rank(&b, x) == 2 && build_rank(&b, w) == 2, "A and B must have 2 dims");
+  build_check(&b, dtype == build_dtype(&b, w) && (term == GNONE || dtype == build_dtype(&b, term)),
+              "its inputs have different dtypes");
+  if (!build_is_float(dtype) && (alpha != 1 || beta != 1))
+    build_refuse(&b, dtype, "alpha or beta of integers");
+  if (b.rc != BS_OK) return b.rc;
+  if (lower_int(node, "transA", 0)) x = build_swap(&b, x, 0, 1);
+  if (!lower_int(node, "transB", 0)) w = build_swap(&b, w, 0, 1);
+  const int64_t n = build_dim(&b, w, 0);
+  build_check(&b, build_dim(&b, x, 1) == build_dim(&b, w, 1), "the inner dims differ");
+  build_check(&b, build_rank(&b, term) <= 2, "C has more than 2 dims");
+  if (beta == 0) term = GNONE;
+  if (term != GNONE && beta != 1) term = build_scale(&b, term, beta);
+  if (term != GNONE) term = lead(&b, term, 2);
+  uint32_t y;
+  if (is_weight(&b, x, w)) {
+    const int row = term != GNONE && alpha == 1 && build_dim(&b, term, 0) == 1 && build_dim(&b, term, 1) == n;
+    y = by_weight(&b, x, w, row ? build_squeeze(&b, term, 0) : GNONE);
+    y = scaled_sum(&b, y, alpha, row ? GNONE : term);
+  } else {
+    y = alpha == 0 ? scaled_sum(&b, build_contract(&b, x, build_swap(&b, w, 0, 1), GNONE, 1), 0, term)
+                   : build_contract(&b, x, build_swap(&b, w, 0, 1), term, alpha);
+  }
+  build_out(&b, 0, y);
+  return b.rc;
+}
+
+const lower_rule lower_rules_product[] = {
+    {"MatMul", 1, 0, matmul, NULL}, {"Gemm", 7, 0, gemm, NULL}, {"Einsum", 12, 0, lower_einsum, NULL}, {0}};

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * open.c - reads a model by what its path is: a file .onnx. */
+#include <sys/stat.h>
+
+#include "core/base/error.h"
+#include "graph/api.h"
+#include "graph/import/import.h"
+
+BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_graph_options *options,
+                             bs_graph **out_graph, bs_error *err) {
+  struct stat at;
+  gmodel *model = NULL;
+  const double began = gclock_s();
+  const int folder = stat(path, &at) == 0 && S_ISDIR(at.st_mode);
+  (void)options;
+  if (folder) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-OPEN", "%.200s is a folder: models are read from files .onnx",
+                 path);
+    return BS_UNSUPPORTED;
+  }
+  int32_t rc = import_onnx(path, &model, err);
+  if (rc == BS_OK) rc = gmodel_check(model, err);
+  if (rc == BS_OK) rc = gmodel_set_about(model, path, model->producer, err);
+  if (rc != BS_OK) {
+    gmodel_free(model);
+    return rc;
+  }
+  model->load_seconds = gclock_s() - began;
+  rc = bs_graph_of(context, model, out_graph, err);
+  if (rc == BS_OK) (*out_graph)->finished = 1;
+  return rc;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * pass.h - the passes: each rewrites a graph into an equal one. To add a pass: write a file with its
+ * function, put a row into the table of run.c, and a test on a model that fails without it. */
+#ifndef BS_GRAPH_PASS_PASS_H
+#define BS_GRAPH_PASS_PASS_H
+#include "graph/ir/graph.h"
+
+/* What a pass is given beside the graph. */
+typedef struct gpass_ctx {
+  /* Computes a node over constants (lower_folder of lower.h has the contract); NULL: nothing is folded. */
+  int32_t (*fold)(void *user, const graph *g, const gnode *node, void *const *out_data, bs_error *err);
+  void *fold_user;
+} gpass_ctx;
+
+typedef struct gpass {
+  const char *name, *summary;
+  int32_t (*run)(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+} gpass;
+
+/* The table, in the order of the run. NULL beyond the last. */
+const gpass *gpass_get(uint32_t index);
+enum { GPASS_MAX = 16 };
+
+/* What a pass did. */
+typedef struct gpass_trace {
+  uint32_t off, changes, nodes; /* nodes: after it */
+  double seconds;
+} gpass_trace;
+
+/* Bit i: pass i is off. names: "all" or names of passes; BS_CONFIG for another one. */
+int32_t gpass_mask(const char *const *names, uint32_t n, uint32_t *out_off, bs_error *err);
+/* Runs the passes that are on, in order, and checks the graph after each. out_traces: GPASS_MAX of them. */
+int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out_traces, bs_error *err);
+
+/* Removes nodes whose results nobody reads; what every pass may call when it is done. */
+int32_t gpass_dce(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_fold(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_fuse_map(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_expr(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ * program.h - what passes ask of programs of map: their values at given inputs, their parts, programs put
+ * together. */
+#ifndef BS_GRAPH_PASS_PROGRAM_H
+#define BS_GRAPH_PASS_PROGRAM_H
+#include "graph/ir/graph.h"
+
+/* The values of the outputs at one point, in f64. in: n_in numbers. 0: the program has a step (index) that
+ * depends on more than its inputs. */
+int program_value(const gexpr *e, const double *in, double out[GX_MAX_OUT]);
+/* The value of operand `to` where operand `from` is x. 0: `to` depends on other values than `from` and
+ * constants. */
+int program_between(const gexpr *e, uint8_t from, uint8_t to, double x, double *out_value);
+/* Which inputs an operand depends on: bit i. */
+uint32_t program_inputs(const gexpr *e, uint8_t operand);
+int program_has(const gexpr *e, uint8_t op);
+/* Is output 0 the same function as `want` of its inputs? Compared at many points, to what f32 constants
+ * allow. */
+int program_is(const gexpr *e, double (*want)(const double *in, const void *arg), const void *arg);
+
+/* The steps of `producer` in front of those of `consumer`, in which input `input` is the producer's only
+ * output. maps[i]: input of the result for each input of the producer; inputs of the consumer keep their
+ * numbers but `input` (which the caller gives to another, or removes). `round`: the dtype of the value
+ * between, 0: the compute dtype. 0: too large. */
+int program_join(gexpr *consumer, uint8_t input, const gexpr *producer, const uint8_t *maps, uint32_t round);
+/* Removes an input that no step reads; the inputs behind it move up. */
+void program_drop_input(gexpr *e, uint8_t input);
+/* Constants folded, equal steps once, dead steps and constants gone, operands of commutative steps in order.
+ * Returns whether the program changed. */
+int program_tidy(gexpr *e);
+#endif

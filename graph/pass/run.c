@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ * run.c - the table of passes, and what runs them. */
+#include <string.h>
+#include <time.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "graph/pass/pass.h"
+
+static const gpass table[] = {
+    {"fold", "computes what is over constants alone", gpass_fold},
+    {"dce", "removes nodes whose results nobody reads", gpass_dce},
+    {"fuse_map", "makes one map of two where only the second reads the first", gpass_fuse_map},
+    {"expr", "brings programs into their normal form and names gelu, silu and the like", gpass_expr},
+};
+#define N_PASSES ((uint32_t)(sizeof table / sizeof table[0]))
+_Static_assert(sizeof table / sizeof table[0] <= (size_t)GPASS_MAX, "traces have room for every pass");
+
+const gpass *gpass_get(uint32_t index) {
+  return index < N_PASSES ? &table[index] : NULL;
+}
+
+BS_API const char *bs_graph_pass_name(uint32_t index) {
+  return index < N_PASSES ? table[index].name : NULL;
+}
+BS_API const char *bs_graph_pass_summary(uint32_t index) {
+  return index < N_PASSES ? table[index].summary : NULL;
+}
+
+int32_t gpass_mask(const char *const *names, uint32_t n, uint32_t *out_off, bs_error *err) {
+  *out_off = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t p = 0;
+    while (p < N_PASSES && strcmp(table[p].name, names[i]) != 0) p++;
+    if (strcmp(names[i], "all") == 0) {
+      *out_off = UINT32_MAX;
+    } else if (p < N_PASSES) {
+      *out_off |= 1u << p;
+    } else {
+      const char *all[N_PASSES + 1] = {"all"};
+      for (uint32_t k = 0; k < N_PASSES; k++) all[k + 1] = table[k].name;
+      const char *nearest = bs_nearest(names[i], all, N_PASSES + 1);
+      bs_error_set(err, BS_CONFIG, "BS-GRAPH-PASS", "there is no pass '%.64s'", names[i]);
+      bs_error_hint(err, "%s%s",
+                    nearest != NULL ? "the nearest one is " : "`bsrun model explain` lists the passes",
+                    nearest != NULL ? nearest : "");
+      return BS_CONFIG;
+    }
+  }
+  return BS_OK;
+}
+
+static double clock_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out_traces, bs_error *err) {
+  int32_t rc = graph_validate(g, "after the lowering", err);
+  for (uint32_t i = 0; i < N_PASSES && rc == BS_OK; i++) {
+    gpass_trace *t = &out_traces[i];
+    *t = (gpass_trace){.off = off >> i & 1u};
+    if (!t->off) {
+      const double began = clock_s();
+      rc = table[i].run(g, ctx, &t->changes, err);
+      t->seconds = clock_s() - began;
+      char when[64] = "after the pass ";
+      strncat(when, table[i].name, 32);
+      if (rc == BS_OK && t->changes > 0) rc = graph_validate(g, when, err);
+    }
+    t->nodes = g->n_live;
+  }
+  return rc;
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT
+ * check.c - a run node by node: every output is poisoned first and stands between guard bytes, and every node
+ * is computed once more in f64 on `ref`, from the same inputs. What comes out must have the bits of
+ * bs_session_run. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "graph/run/session.h"
+
+enum { GUARD = 64, POISON = 0xff, GUARD_BYTE = 0xa5 };
+
+typedef struct checking {
+  bs_session *s;
+  gbinding *b;
+  unsigned char **memory; /* of each TEMP root: GUARD bytes, its elements, GUARD bytes */
+  graph *wide;            /* one node at a time in f64 */
+  bs_error *err;
+} checking;
+
+static uint64_t root_bytes(const gvalue *v) {
+  return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
+}
+
+/* Every TEMP gets memory of its own: nothing is shared, so that what overwrites too much is seen. */
+static int32_t spread_out(checking *c) {
+  const graph *g = c->b->g;
+  for (uint32_t i = 0; i < g->n_values; i++) {
+    if (g->values[i].kind != GV_TEMP) continue;
+    const uint64_t bytes = root_bytes(&g->values[i]);
+    c->memory[i] = aligned_alloc(64, (size_t)((bytes + 2u * GUARD + 63u) & ~UINT64_C(63)));
+    if (c->memory[i] == NULL)
+      return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+    memset(c->memory[i], GUARD_BYTE, GUARD);
+    memset(c->memory[i] + GUARD, POISON, bytes);
+    memset(c->memory[i] + GUARD + bytes, GUARD_BYTE, GUARD);
+    gbinding_set_root(c->b, i, c->memory[i] + GUARD);
+  }
+  return BS_OK;
+}
+
+static int guards_whole(const checking *c, uint32_t root) {
+  const unsigned char *m = c->memory[root];
+  if (m == NULL) return 1;
+  const unsigned char *end = m + GUARD + root_bytes(&c->b->g->values[root]);
+  for (uint32_t i = 0; i < GUARD; i++)
+    if (m[i] != GUARD_BYTE || end[i] != GUARD_BYTE) return 0;
+  return 1;
+}
+
+/* ---- f64 ------------------------------------------------------------------------------------- */
+
+/* The elements of a tensor in row-major order, as f64. */
+static void read_f64(const bs_tensor *t, double *out) {
+  int64_t index[BS_MAX_DIMS] = {0}, at = 0, count = 1;
+  for (uint32_t d = 0; d < t->rank; d++) count *= t->dims[d];
+  for (int64_t i = 0; i < count; i++) {
+    out[i] = bs_load_f64(t->dtype, t->data, at);
+    for (uint32_t d = t->rank; d-- > 0;) {
+      at += t->strides[d];
+      if (++index[d] < t->dims[d]) break;
+      at -= t->dims[d] * t->strides[d];
+      index[d] = 0;
+    }
+  }
+}
+
+/* The same in its own dtype. */
+static void read_bytes(const bs_tensor *t, unsigned char *out) {
+  const uint32_t size = BS_DTYPE_BYTES(t->dtype);
+  int64_t index[BS_MAX_DIMS] = {0}, at = 0, count = 1;
+  for (uint32_t d = 0; d < t->rank; d++) count *= t->dims[d];
+  for (int64_t i = 0; i < count; i++) {
+    memcpy(out + (uint64_t)i * size, (const unsigned char *)t->data + (uint64_t)at * size, size);
+    for (uint32_t d = t->rank; d-- > 0;) {
+      at += t->strides[d];
+      if (++index[d] < t->dims[d]) break;
+      at -= t->dims[d] * t->strides[d];
+      index[d] = 0;
+    }
+  }
+}
+
+/* A dense constant in the small graph with the elements that the argument has now. */
+static int32_t as_constant(checking *c, const bs_tensor *t, uint32_t *out_value) {
+  gvalue v = {.rank = (uint8_t)t->rank, .dtype = t->dtype};
+  memcpy(v.dims, t->dims, sizeof v.dims);
+  void *data = graph_data(c->wide, root_bytes(&v));
+  if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  if (graph_count(&v) > 0) read_bytes(t, data);
+  return graph_add_root(c->wide, GV_CONST, t->dtype, t->rank, t->dims, data, NULL, out_value, c->err);
+}
+
+/* Weights are constants of the model: a view is read in its own order. */
+static int32_t weight_constant(checking *c, uint32_t weight, uint32_t *out_value) {
+  const gvalue *v = &c->b->g->values[weight];
+  gvalue dense = {.rank = v->rank, .dtype = v->dtype};
+  memcpy(dense.dims, v->dims, sizeof dense.dims);
+  void *data = graph_data(c->wide, root_bytes(&dense));
+  if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  int32_t rc = graph_read_const(c->b->g, weight, data, c->err);
+  if (rc == BS_OK)
+    rc = graph_add_root(c->wide, GV_CONST, v->dtype, v->rank, v->dims, data, NULL, out_value, c->err);
+  return rc;
+}
+
+/* A product with a packed weight as a contract, which takes both operands as they are; bias, activation and
+ * residual are those of the product. */
+static int32_t as_contract(checking *c, const gnode *from, gnode *n) {
+  uint32_t weight;
+  int32_t rc = weight_constant(c, from->weight, &weight);
+  if (rc != BS_OK) return rc;
+  const gvalue w = c->wide->values[weight];
+  const int64_t dims[2] = {w.dims[1], w.dims[0]}, strides[2] = {w.strides[1], w.strides[0]};
+  uint32_t turned;
+  rc = graph_add_view(c->wide, weight, w.dtype, 2, dims, strides, 0, &turned, c->err);
+  if (rc != BS_OK) return rc;
+  n->op = GOP_CONTRACT;
+  n->weight = GNONE;
+  n->n_in = 3;
+  n->in[2] = n->in[1];
+  n->in[1] = turned;
+  n->numbers[0] = 1;
+  if (n->in[2] == GNONE) return BS_OK;
+  const gvalue b = c->wide->values[n->in[2]];
+  const int64_t row[2] = {1, b.dims[0]}, ones[2] = {1, 1};
+  return graph_add_view(c->wide, n->in[2], b.dtype, 2, row, ones, 0, &n->in[2], c->err);
+}
+
+static int32_t add_residual(const checking *c, const bs_tensor *t, double *io_sum) {
+  const int64_t count = t->dims[0] * t->dims[1];
+  double *values = malloc(((size_t)count + 1u) * sizeof *values);
+  if (values == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  read_f64(t, values);
+  for (int64_t i = 0; i < count; i++) io_sum[i] += values[i];
+  free(values);
+  return BS_OK;
+}
+
+/* The step's node in f64 over the values that it reads now, into dense memory: *out_data[i] of output i. */
+static int32_t compute_wide(checking *c, const gstep *s, double **out_data) {
+  const gnode *from = &c->b->g->nodes[s->node];
+  gnode n = *from;
+  int32_t rc = graph_new(&c->wide, c->err);
+  if (rc != BS_OK) return rc;
+  for (uint32_t i = 0; i < n.n_in && rc == BS_OK; i++)
+    if (n.in[i] != GNONE) rc = as_constant(c, s->args[i], &n.in[i]);
+  if (rc == BS_OK && n.op == GOP_MATMUL) rc = as_contract(c, from, &n);
+  for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
+    if (n.out[i] == GNONE) continue;
+    const bs_tensor *t = s->args[from->n_in + i];
+    rc = graph_add_root(c->wide, GV_TEMP, t->dtype, t->rank, t->dims, NULL, NULL, &n.out[i], c->err);
+  }
+  if (rc == BS_OK && n.op == GOP_MAP) n.expr = graph_expr(c->wide, &c->b->g->exprs[from->expr]);
+  n.origin = GNONE;
+  if (rc == BS_OK) rc = graph_add_node(c->wide, &n, GNONE, NULL, c->err);
+  if (rc == BS_OK) rc = graph_widen(c->wide, c->err);
+  void *data[GNODE_OUT] = {NULL};
+  for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
+    if (n.out[i] == GNONE) continue;
+    data[i] = graph_data(c->wide, root_bytes(&c->wide->values[n.out[i]]));
+    if (data[i] == NULL) rc = bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  }
+  if (rc == BS_OK) rc = gfold_run(&c->s->graph->fold, c->wide, &c->wide->nodes[c->wide->first], data, c->err);
+  for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++) {
+    if (n.out[i] == GNONE) continue;
+    const gvalue *v = &c->wide->values[n.out[i]];
+    const int64_t count = graph_count(v);
+    out_data[i] = malloc(((size_t)count + 1u) * sizeof **out_data);
+    if (out_data[i] == NULL)
+      return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+    for (int64_t k = 0; k < count; k++) out_data[i][k] = bs_load_f64(v->dtype, data[i], k);
+  }
+  return rc == BS_OK && from->op == GOP_MATMUL && from->in[2] != GNONE
+             ? add_residual(c, s->args[2], out_data[0])
+             : rc;
+}
+
+/* ---- one node -------------------------------------------------------------------------------- */
+
+/* Round-off of a node relative to its largest output: a few units of the outputs' dtype for what is one
+ * operation an element, and of sums over k terms sqrt(k) of f32's besides; functions are within 4 ulp of each
+ * step. */
+static double bound_of(const gbinding *b, const gstep *s) {
+  const gnode *n = &b->g->nodes[s->node];
+  const bs_tensor *out = s->args[n->n_in];
+  const double unit = bs_dtype_is_float(out->dtype) ? bs_dtype_unit_roundoff(out->dtype) : 0;
+  const double f32 = out->dtype == BS_F64 ? DBL_EPSILON : FLT_EPSILON;
+  const bs_tensor *x = s->args[0];
+  double terms = 1, steps = 8;
+  switch (n->op) {
+    case GOP_MAP:
+      steps = 8 + 8.0 * b->g->exprs[n->expr].n_steps;
+      break;
+    case GOP_MATMUL:
+    case GOP_CONTRACT:
+    case GOP_NORMALIZE:
+      terms = x->rank > 0 ? (double)x->dims[x->rank - 1] : 1;
+      steps = 32;
+      break;
+    case GOP_ATTENTION:
+      terms = (double)x->dims[3] + (double)s->args[1]->dims[2];
+      steps = 64;
+      break;
+    case GOP_REDUCE:
+      for (uint32_t d = 0; d < x->rank; d++) terms *= (double)(x->dims[d] > out->dims[d] ? x->dims[d] : 1);
+      break;
+    default:
+      return unit;
+  }
+  return unit + f32 * (steps + 8 * sqrt(terms));
+}
+
+/* Largest difference over the largest value; a NaN or an infinity must be the same on both sides. */
+static double deviation(const bs_tensor *t, const double *want, double *scratch, double least) {
+  int64_t count = 1;
+  double most = least, largest = 0;
+  for (uint32_t d = 0; d < t->rank; d++) count *= t->dims[d];
+  read_f64(t, scratch);
+  for (int64_t i = 0; i < count; i++) {
+    const int plain = isfinite(want[i]) && isfinite(scratch[i]);
+    if (!plain) {
+      if (!(isnan(want[i]) && isnan(scratch[i])) && want[i] != scratch[i]) return INFINITY;
+      continue;
+    }
+    const double off = fabs(scratch[i] - want[i]);
+    if (off > largest) largest = off;
+    if (fabs(want[i]) > most) most = fabs(want[i]);
+  }
+  return most > 0 ? largest / most : largest;
+}
+
+/* Sums cancel: what the deviation is relative to is at least the size of the terms. */
+static double least_scale(const gbinding *b, const gstep *s) {
+  const gnode *n = &b->g->nodes[s->node];
+  double largest = 0;
+  if (n->op != GOP_MAP && n->op != GOP_REDUCE) return 0;
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    const bs_tensor *t = s->args[i];
+    int64_t count = 1;
+    for (uint32_t d = 0; t != NULL && d < t->rank; d++) count *= t->dims[d];
+    double *values =
+        t != NULL && bs_dtype_is_float(t->dtype) ? malloc(((size_t)count + 1u) * sizeof *values) : NULL;
+    if (values == NULL) continue;
+    read_f64(t, values);
+    for (int64_t k = 0; k < count; k++)
+      if (isfinite(values[k]) && fabs(values[k]) > largest) largest = fabs(values[k]);
+    free(values);
+  }
+  return largest;
+}
+
+static int32_t compare_outputs(checking *c, const gstep *s, double *const *want, bs_node_check *row) {
+  const gnode *n = &c->b->g->nodes[s->node];
+  const double least = least_scale(c->b, s);
+  for (uint32_t i = 0; i < n->n_out; i++) {
+    if (n->out[i] == GNONE || want[i] == NULL) continue;
+    const bs_tensor *t = s->args[n->n_in + i];
+    int64_t count = 1;
+    for (uint32_t d = 0; d < t->rank; d++) count *= t->dims[d];
+    double *scratch = malloc(((size_t)count + 1u) * sizeof *scratch);
+    if (scratch == NULL)
+      return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+    const double off = deviation(t, want[i], scratch, least);
+    free(scratch);
+    if (!(off <= row->deviation)) row->deviation = off;
+  }
+  return BS_OK;
+}
+
+static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
+  const gstep *s = &c->b->steps[index];
+  const gnode *n = &c->b->g->nodes[s->node];
+  double *want[GNODE_OUT] = {NULL};
+  row->ok = 1;
+  row->reason = "";
+  row->bound = bound_of(c->b, s);
+  int32_t rc = compute_wide(c, s, want); /* before the run: it may overwrite its input */
+  if (rc == BS_OK) rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, c->err);
+  if (rc == BS_OK) rc = compare_outputs(c, s, want, row);
+  if (rc == BS_OK && !(row->deviation <= row->bound)) {
+    row->ok = 0;
+    row->reason = "it differs from f64 by more than its round-off";
+  }
+  for (uint32_t i = 0; i < n->n_out && rc == BS_OK; i++)
+    if (n->out[i] != GNONE && !guards_whole(c, c->b->g->values[n->out[i]].base)) {
+      row->ok = 0;
+      row->reason = "it writes beyond its output";
+    }
+  for (uint32_t i = 0; i < GNODE_OUT; i++) free(want[i]);
+  graph_free(c->wide);
+  c->wide = NULL;
+  return rc;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The outputs of a run, and the states after it, as bytes in a row. */
+static int32_t copy_results(const checking *c, unsigned char **out_bytes, uint64_t *out_size) {
+  const graph *g = c->b->g;
+  uint64_t size = 1;
+  for (uint32_t i = 0; i < g->n_outputs; i++) size += root_bytes(&g->values[g->outputs[i].value]);
+  for (uint32_t i = 0; i < c->s->core->n_states; i++) size += c->s->core->states[i].bytes;
+  unsigned char *bytes = malloc(size), *to = bytes;
+  if (bytes == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  for (uint32_t i = 0; i < g->n_outputs; i++) {
+    const uint64_t n = root_bytes(&g->values[g->outputs[i].value]);
+    if (n > 0) memcpy(to, c->b->tensors[g->outputs[i].value].data, n);
+    to += n;
+  }
+  for (uint32_t i = 0; i < c->s->core->n_states; i++) {
+    memcpy(to, c->s->core->states[i].data, c->s->core->states[i].bytes);
+    to += c->s->core->states[i].bytes;
+  }
+  *out_bytes = bytes;
+  *out_size = (uint64_t)(to - bytes);
+  return BS_OK;
+}
+
+/* The states before: a check runs the model twice. */
+static int32_t keep_states(const checking *c, unsigned char **out_bytes) {
+  uint64_t size = 1;
+  for (uint32_t i = 0; i < c->s->core->n_states; i++) size += c->s->core->states[i].bytes;
+  unsigned char *to = *out_bytes = malloc(size);
+  if (to == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  for (uint32_t i = 0; i < c->s->core->n_states; i++) {
+    memcpy(to, c->s->core->states[i].data, c->s->core->states[i].bytes);
+    to += c->s->core->states[i].bytes;
+  }
+  return BS_OK;
+}
+
+static void put_states(const checking *c, const unsigned char *from) {
+  for (uint32_t i = 0; i < c->s->core->n_states; i++) {
+    memcpy(c->s->core->states[i].data, from, c->s->core->states[i].bytes);
+    from += c->s->core->states[i].bytes;
+  }
+}
+
+static int32_t run_steps(checking *c, void (*each)(void *user, const bs_node_check *row), void *user,
+                         uint32_t *out_wrong) {
+  char serves[128];
+  bs_error first = BS_ERROR_INIT;
+  for (uint32_t i = 0; i < c->b->n_steps; i++) {
+    const gnode *n = &c->b->g->nodes[c->b->steps[i].node];
+    bs_node_check row = {.struct_size = (uint32_t)sizeof row, .index = i, .op = graph_op_name(n->op)};
+    gstep_serves(&c->b->steps[i], serves, sizeof serves);
+    row.serves = serves;
+    row.origin = n->origin != GNONE ? graph_text_of(c->b->g, c->b->g->origins[n->origin].text) : "";
+    const int32_t rc = check_step(c, i, &row);
+    if (rc != BS_OK) return rc;
+    if (!row.ok && (*out_wrong)++ == 0) {
+      bs_error_set(&first, BS_NUMERIC, "BS-GRAPH-CHECK", "%s by %s: %s (%.3g, at most %.3g)", row.op,
+                   row.serves, row.reason, row.deviation, row.bound);
+      bs_error_where(&first, "node %s", row.origin);
+    }
+    if (each != NULL) each(user, &row);
+  }
+  if (*out_wrong > 0 && c->err != NULL) *c->err = first;
+  return *out_wrong > 0 ? BS_NUMERIC : BS_OK;
+}
+
+BS_API int32_t bs_session_check(bs_session *s, void (*each)(void *user, const bs_node_check *row), void *user,
+                                bs_error *err) {
+  checking c = {.s = s, .b = s->bound, .err = err};
+  unsigned char *before = NULL, *flat = NULL, *mine = NULL;
+  uint64_t flat_size = 0, mine_size = 0;
+  uint32_t wrong = 0;
+  int64_t tokens = 0;
+  int32_t rc = gsession_ready(s, &tokens, err);
+  c.memory = calloc(c.b->g->n_values + 1u, sizeof *c.memory);
+  if (rc == BS_OK && c.memory == NULL)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  if (rc == BS_OK) rc = keep_states(&c, &before);
+  if (rc == BS_OK) rc = gbinding_check(c.b, err);
+  if (rc == BS_OK) rc = gflat_run(c.b, 0, err);
+  if (rc == BS_OK) rc = copy_results(&c, &flat, &flat_size);
+  if (rc == BS_OK) put_states(&c, before);
+  if (rc == BS_OK) rc = spread_out(&c);
+  if (rc == BS_OK) rc = grank_enter(&s->core->rank, err);
+  if (rc == BS_OK) rc = grank_leave(&s->core->rank, run_steps(&c, each, user, &wrong), err);
+  if (rc == BS_OK) rc = copy_results(&c, &mine, &mine_size);
+  if (rc == BS_OK && (mine_size != flat_size || memcmp(mine, flat, flat_size) != 0))
+    rc = bs_error_set(err, BS_NUMERIC, "BS-GRAPH-CHECK",
+                      "a run with planned memory and a run node by node give different bits");
+  gsession_place(s, s->workspace != NULL ? s->workspace : c.b->own_arena);
+  if (rc == BS_OK) { /* the outputs are where a run leaves them */
+    put_states(&c, before);
+    rc = gflat_run(c.b, 0, err);
+    s->core->length += rc == BS_OK ? tokens : 0;
+  }
+  for (uint32_t i = 0; i < c.b->g->n_values && c.memory != NULL; i++) free(c.memory[i]);
+  free(c.memory);
+  free(before);
+  free(flat);
+  free(mine);
+  return rc;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT
+ * explain.c - what a session is: its passes, its nodes and who serves them, its memory, its times; as text or
+ * JSON. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "graph/run/session.h"
+
+typedef struct report {
+  bs_session *s;
+  const gbinding *b;
+  bs_text t;
+} report;
+
+static const char *const level_names[] = {"no", "emulated", "native", "unknown"};
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+/* All of the model's nodes that a node came from. */
+static void put_origins(bs_text *t, const graph *g, uint32_t origin, const char *between) {
+  for (int first = 1; origin != GNONE; origin = g->origins[origin].next, first = 0)
+    bs_text_printf(t, "%s%s", first ? "" : between, graph_text_of(g, g->origins[origin].text));
+}
+
+BS_API uint32_t bs_session_node_count(const bs_session *s) {
+  return s->bound->n_steps;
+}
+
+/* Texts of node infos are made once and live as long as the binding. */
+static const char *lasting(graph *g, const char *text) {
+  const uint32_t id = graph_text(g, text);
+  return id != GNONE ? graph_text_of(g, id) : "";
+}
+
+BS_API int32_t bs_session_node(const bs_session *s, uint32_t index, bs_node_info *out_info, bs_error *err) {
+  const gbinding *b = s->bound;
+  if (index >= b->n_steps)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-NODE", "there is no node %u, the plan has %u",
+                        index, b->n_steps);
+  const gstep *step = &b->steps[index];
+  const gnode *n = &b->g->nodes[step->node];
+  bs_node_info info = {.struct_size = out_info->struct_size, .op = graph_op_name(n->op), .reason = ""};
+  char serves[128];
+  gquery q;
+  bs_op_answer answer = {.struct_size = (uint32_t)sizeof answer};
+  bs_text origins = {0};
+  gstep_serves(step, serves, sizeof serves);
+  graph_query(b->g, n, &q);
+  grank *r = &b->core->rank;
+  int32_t rc = grank_enter(r, err);
+  if (rc == BS_OK) rc = grank_leave(r, r->api->op_supports(r->rank, &q.query, &answer, err), err);
+  if (rc != BS_OK) {
+    bs_text_free(&origins);
+    return rc;
+  }
+  bs_op_cost(&q.query, &info.flops, &info.bytes);
+  put_origins(&origins, b->g, n->origin, ", ");
+  info.level = answer.level;
+  info.serves = lasting(b->g, serves);
+  info.origin = lasting(b->g, origins.data != NULL ? origins.data : "");
+  info.runs = step->runs;
+  info.seconds = 1e-9 * (double)step->ns;
+  if (gstep_falls_back(b, step)) info.reason = lasting(b->g, answer.text);
+  bs_text_free(&origins);
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return rc;
+}
+
+static void put_json_text(bs_text *t, const char *text) {
+  bs_text_append(t, "\"", 1);
+  for (; *text != '\0'; text++) {
+    if (*text == '"' || *text == '\\')
+      bs_text_printf(t, "\\%c", *text);
+    else if ((unsigned char)*text < 0x20)
+      bs_text_printf(t, "\\u%04x", (unsigned)(unsigned char)*text);
+    else
+      bs_text_append(t, text, 1);
+  }
+  bs_text_append(t, "\"", 1);
+}
+
+static void put_shape(bs_text *t, const gvalue *v) {
+  bs_text_printf(t, "%s[", bs_dtype_name(v->dtype));
+  for (uint32_t i = 0; i < v->rank; i++) bs_text_printf(t, "%s%" PRId64, i > 0 ? "," : "", v->dims[i]);
+  bs_text_append(t, "]", 1);
+}
+
+static int32_t put_nodes(report *r, int json, int profile, bs_error *err) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < r->b->n_steps; i++) total += r->b->steps[i].ns;
+  if (json) bs_text_printf(&r->t, "\"nodes\":[");
+  for (uint32_t i = 0; i < r->b->n_steps; i++) {
+    bs_node_info info = {.struct_size = (uint32_t)sizeof info};
+    const gnode *n = &r->b->g->nodes[r->b->steps[i].node];
+    const int32_t rc = bs_session_node(r->s, i, &info, err);
+    if (rc != BS_OK) return rc;
+    const double us = info.runs > 0 ? 1e6 * info.seconds / (double)info.runs : 0;
+    if (json) {
+      bs_text_printf(&r->t, "%s\n{\"index\":%u,\"op\":\"%s\",\"serves\":", i > 0 ? "," : "", i, info.op);
+      put_json_text(&r->t, info.serves);
+      bs_text_printf(&r->t, ",\"level\":\"%s\",\"reason\":", level_names[info.level & 3u]);
+      put_json_text(&r->t, info.reason);
+      bs_text_printf(&r->t, ",\"shape\":\"");
+      put_shape(&r->t, &r->b->g->values[n->out[0]]);
+      bs_text_printf(&r->t,
+                     "\",\"flops\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"runs\":%" PRIu64
+                     ",\"seconds\":%.9g,\"origin\":",
+                     info.flops, info.bytes, info.runs, info.seconds);
+      put_json_text(&r->t, info.origin);
+      bs_text_append(&r->t, "}", 1);
+      continue;
+    }
+    bs_text_printf(&r->t, "%4u  %-10s %-18s ", i, info.op, info.serves);
+    put_shape(&r->t, &r->b->g->values[n->out[0]]);
+    if (profile)
+      bs_text_printf(&r->t, "  %.1f us  %.1f%%", us,
+                     total > 0 ? 100.0 * (double)r->b->steps[i].ns / (double)total : 0);
+    if (info.reason[0] != '\0') bs_text_printf(&r->t, "  (%s)", info.reason);
+    bs_text_printf(&r->t, "  # %s\n", info.origin);
+  }
+  if (json) bs_text_append(&r->t, "]", 1);
+  return BS_OK;
+}
+
+/* ---- passes, memory, times ------------------------------------------------------------------- */
+
+static void put_passes(report *r, int json) {
+  if (json) bs_text_printf(&r->t, "\"passes\":[");
+  for (uint32_t i = 0; gpass_get(i) != NULL; i++) {
+    const gpass_trace *p = &r->b->traces[i];
+    if (json)
+      bs_text_printf(&r->t, "%s{\"name\":\"%s\",\"off\":%s,\"changes\":%u,\"nodes\":%u,\"seconds\":%.6g}",
+                     i > 0 ? "," : "", gpass_get(i)->name, p->off ? "true" : "false", p->changes, p->nodes,
+                     p->seconds);
+    else
+      bs_text_printf(&r->t, "pass %-14s %s%5u changes %5u nodes  %s\n", gpass_get(i)->name,
+                     p->off ? "off " : "    ", p->changes, p->nodes, gpass_get(i)->summary);
+  }
+  if (json) bs_text_append(&r->t, "],", 2);
+}
+
+static void put_memory(report *r, int json) {
+  const gplan_report *m = &r->b->report;
+  const gcore *core = r->s->core;
+  if (!json) {
+    bs_text_printf(&r->t,
+                   "memory: naive %" PRIu64 ", bound before sharing %" PRIu64 ", bound %" PRIu64
+                   ", arena %" PRIu64 " bytes (ratio %.4f, by %s%s)\n",
+                   m->naive, m->bound_before, m->bound, m->arena, m->ratio, m->by != NULL ? m->by : "-",
+                   m->proven ? ", proven" : "");
+    bs_text_printf(&r->t,
+                   "packed weights %" PRIu64 ", constants %" PRIu64 ", states %" PRIu64 ", scratch %" PRIu64
+                   " bytes\n",
+                   core->packed_bytes, r->b->constant_bytes, core->state_bytes, m->scratch);
+    bs_text_printf(&r->t, "peak in step %u:", m->peak);
+    for (uint32_t i = 0; i < m->n_top; i++) {
+      char name[32];
+      bs_text_printf(
+          &r->t, " %s %" PRIu64,
+          m->top[i].value == GPLAN_NONE ? "scratch" : graph_value_name(r->b->g, m->top[i].value, name),
+          m->top[i].bytes);
+    }
+    bs_text_append(&r->t, "\n", 1);
+    return;
+  }
+  bs_text_printf(&r->t,
+                 "\"memory\":{\"naive\":%" PRIu64 ",\"bound_before\":%" PRIu64 ",\"bound\":%" PRIu64
+                 ",\"arena\":%" PRIu64 ",\"ratio\":%.6g,\"by\":\"%s\",\"proven\":%s,\"scratch\":%" PRIu64
+                 ",\"packed\":%" PRIu64 ",\"constants\":%" PRIu64 ",\"states\":%" PRIu64
+                 ",\"peak\":%u,\"top\":[",
+                 m->naive, m->bound_before, m->bound, m->arena, m->ratio, m->by != NULL ? m->by : "",
+                 m->proven ? "true" : "false", m->scratch, core->packed_bytes, r->b->constant_bytes,
+                 core->state_bytes, m->peak);
+  for (uint32_t i = 0; i < m->n_top; i++) {
+    char name[32];
+    bs_text_printf(&r->t, "%s{\"value\":", i > 0 ? "," : "");
+    put_json_text(
+        &r->t, m->top[i].value == GPLAN_NONE ? "scratch" : graph_value_name(r->b->g, m->top[i].value, name));
+    bs_text_printf(&r->t, ",\"bytes\":%" PRIu64 "}", m->top[i].bytes);
+  }
+  bs_text_append(&r->t, "]},", 3);
+}
+
+static void put_stats(report *r, int json, bs_error *err) {
+  bs_session_stats t = {.struct_size = (uint32_t)sizeof t};
+  if (bs_session_stats_get(r->s, &t, err) != BS_OK) return;
+  if (json)
+    bs_text_printf(&r->t,
+                   "\"counters\":{\"runs\":%" PRIu64 ",\"plans_made\":%" PRIu64 ",\"plans_reused\":%" PRIu64
+                   ",\"host_waits\":%" PRIu64 ",\"copied_bytes\":%" PRIu64 ",\"fallback_nodes\":%" PRIu64
+                   "},\"seconds\":{\"load\":%.6g,\"lower\":%.6g,\"passes\":%.6g,\"plan\":%.6g,\"pack\":%.6g,"
+                   "\"prepare\":%.6g,\"first_run\":%.6g},",
+                   t.runs, t.plans_made, t.plans_reused, t.host_waits, t.copied_bytes, t.fallback_nodes,
+                   t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s, t.first_run_s);
+  else
+    bs_text_printf(
+        &r->t,
+        "seconds: load %.4f, lower %.4f, passes %.4f, plan %.4f, pack %.4f, prepare %.4f, first run %.4f\n"
+        "%" PRIu64 " nodes are served by ref for backend %s\n",
+        t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s, t.first_run_s, t.fallback_nodes,
+        r->s->backend);
+}
+
+BS_API int32_t bs_session_text(bs_session *s, uint32_t what, uint32_t json,
+                               void (*put)(void *user, const char *text), void *user, bs_error *err) {
+  report r = {.s = s, .b = s->bound};
+  int32_t rc = BS_OK;
+  if (what == BS_REPORT_DUMP) return graph_dump(s->bound->g, (int)json, put, user, err);
+  if (what != BS_REPORT_EXPLAIN && what != BS_REPORT_PLAN && what != BS_REPORT_PROFILE)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-REPORT", "there is no report %u", what);
+  if (what == BS_REPORT_PROFILE && !s->profile)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-REPORT",
+                        "the session was opened without `profile`");
+  if (json) bs_text_printf(&r.t, "{\"backend\":\"%s\",", s->backend);
+  if (what == BS_REPORT_EXPLAIN) put_passes(&r, (int)json);
+  if (what != BS_REPORT_PROFILE) put_memory(&r, (int)json);
+  if (what == BS_REPORT_EXPLAIN) put_stats(&r, (int)json, err);
+  if (what != BS_REPORT_PLAN) rc = put_nodes(&r, (int)json, what == BS_REPORT_PROFILE, err);
+  if (json && what == BS_REPORT_PLAN) bs_text_printf(&r.t, "\"steps\":%u", r.b->n_steps);
+  if (json) bs_text_append(&r.t, "}\n", 2);
+  if (rc == BS_OK && r.t.failed)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a report");
+  if (rc == BS_OK) put(user, r.t.data != NULL ? r.t.data : "");
+  bs_text_free(&r.t);
+  return rc;
+}

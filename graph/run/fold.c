@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ * fold.c - computes one node over constants on `ref`: the meaning of an op is the same before the run and in
+ * it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "graph/run/run.h"
+
+void gtensor_fill(const gvalue *v, const gvalue *root, void *root_data, bs_tensor *out) {
+  const uint64_t size = BS_DTYPE_BYTES(v->dtype);
+  const uint64_t all = (uint64_t)graph_count(root) * size, from = (uint64_t)v->offset * size;
+  *out = (bs_tensor){.struct_size = (uint32_t)sizeof *out, .dtype = v->dtype, .rank = v->rank};
+  for (uint32_t i = 0; i < v->rank; i++) {
+    out->dims[i] = v->dims[i];
+    out->strides[i] = v->strides[i];
+  }
+  out->data = root_data != NULL ? (unsigned char *)root_data + from : NULL;
+  out->bytes = from <= all ? all - from : 0;
+}
+
+/* The root's elements where a kernel can read them; *out_copy is to be freed. */
+static void *aligned_data(const gvalue *root, void **out_copy) {
+  const uint32_t size = BS_DTYPE_BYTES(root->dtype);
+  *out_copy = NULL;
+  if (((uintptr_t)root->data & (size - 1u)) == 0) return (void *)root->data;
+  const size_t bytes = (size_t)graph_count(root) * size;
+  *out_copy = malloc(bytes + 1u);
+  return *out_copy != NULL ? memcpy(*out_copy, root->data, bytes) : NULL;
+}
+
+static int32_t open_rank(gfold *f, bs_error *err) {
+  if (f->opened > 0) return BS_OK;
+  if (f->opened < 0) return BS_UNAVAILABLE;
+  const bs_session_options options = {
+      .struct_size = (uint32_t)sizeof options, .threads = 1, .backend = "ref"};
+  const int32_t rc = grank_open(f->context, &options, 0, &f->rank, err);
+  f->opened = rc == BS_OK ? 1 : -1;
+  return rc;
+}
+
+int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err) {
+  static unsigned char nothing[64];
+  gfold *f = fold;
+  gquery q;
+  bs_tensor tensors[BS_MAX_OP_ARGS], *args[BS_MAX_OP_ARGS];
+  void *copies[BS_MAX_OP_ARGS] = {NULL};
+  uint32_t values[BS_MAX_OP_ARGS];
+  int32_t rc = open_rank(f, err);
+  if (rc == BS_OK) rc = grank_enter(&f->rank, err);
+  if (rc != BS_OK) return rc;
+  graph_query(g, node, &q);
+  const uint32_t nargs = graph_arguments(node, values);
+  for (uint32_t i = 0; i < nargs; i++) {
+    args[i] = NULL;
+    if (values[i] == GNONE) continue;
+    const gvalue *v = &g->values[values[i]], *root = &g->values[v->base];
+    void *data = i < node->n_in ? aligned_data(root, &copies[i]) : NULL;
+    gtensor_fill(v, root, data, &tensors[i]);
+    if (i >= node->n_in) tensors[i].data = out_data[i - node->n_in];
+    if (tensors[i].data == NULL) tensors[i].data = nothing; /* of no elements */
+    args[i] = &tensors[i];
+  }
+  bs_plan *plan = NULL;
+  rc = f->rank.api->op_prepare(f->rank.rank, &q.query, NULL, &plan, err);
+  if (rc == BS_OK) {
+    rc = f->rank.api->op_run(plan, args, nargs, NULL, err);
+    f->rank.api->op_release(plan);
+  }
+  for (uint32_t i = 0; i < nargs; i++) free(copies[i]);
+  return grank_leave(&f->rank, rc, err);
+}
+
+void gfold_close(gfold *f) {
+  if (f->opened > 0) grank_close(&f->rank);
+  f->opened = 0;
+}

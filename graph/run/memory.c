@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ * memory.c - where the values of a binding lie: lifetimes of the graph's values for the planner, its offsets
+ * back into the tensors. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "graph/run/run.h"
+
+static uint64_t root_bytes(const gvalue *v) {
+  return (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
+}
+
+/* From a view's first element to behind its last one. */
+static uint64_t reach_bytes(const gvalue *v) {
+  int64_t last = 0;
+  if (graph_count(v) == 0) return 0;
+  for (uint32_t d = 0; d < v->rank; d++) last += (v->dims[d] - 1) * v->strides[d];
+  return (uint64_t)(last + 1) * BS_DTYPE_BYTES(v->dtype);
+}
+
+static int same_layout(const gvalue *a, const gvalue *b) {
+  if (a->rank != b->rank || a->dtype != b->dtype) return 0;
+  for (uint32_t d = 0; d < a->rank; d++)
+    if (a->dims[d] != b->dims[d] || (a->dims[d] > 1 && a->strides[d] != b->strides[d])) return 0;
+  return 1;
+}
+
+/* Which inputs a step may overwrite exactly with output `out`: of ops that read each element before they
+ * write the one at its place, inputs with the output's layout whose memory no other argument reads. */
+static void overwritable(const graph *g, const gnode *n, uint32_t out, gplan_value *life) {
+  const uint32_t first = 0, count = n->op == GOP_MAP         ? n->n_in
+                                    : n->op == GOP_NORMALIZE ? 2
+                                    : n->op == GOP_PUT       ? 1
+                                                             : 0;
+  for (uint32_t i = first; i < count && life->n_over < GPLAN_MAX_OVER; i++) {
+    if (n->in[i] == GNONE || !same_layout(&g->values[n->in[i]], &g->values[n->out[out]])) continue;
+    int alone = 1;
+    for (uint32_t k = 0; k < n->n_in && alone; k++)
+      alone = k == i || n->in[k] == GNONE || n->in[k] == n->in[i] ||
+              g->values[n->in[k]].base != g->values[n->in[i]].base;
+    for (uint32_t k = 0; k < life->n_over && alone; k++) alone = life->over[k] != n->in[i];
+    if (alone) life->over[life->n_over++] = n->in[i];
+  }
+}
+
+static void read_at(gplan_value *v, uint32_t step) {
+  if (v->last < step) v->last = step;
+}
+
+/* Steps of all values; values that no node writes are outside. */
+static void fill_lives(const gbinding *b) {
+  const graph *g = b->g;
+  for (uint32_t i = 0; i < g->n_values; i++)
+    b->lives[i] = (gplan_value){.inside = GPLAN_NONE, .flags = GPLAN_OUTSIDE, .def = UINT32_MAX};
+  uint32_t step = 0;
+  for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next, step++) {
+    const gnode *n = &g->nodes[id];
+    for (uint32_t k = 0; k < n->n_out; k++) {
+      if (n->out[k] == GNONE) continue;
+      gplan_value *v = &b->lives[n->out[k]], *root = &b->lives[g->values[n->out[k]].base];
+      if (v->def > step) v->def = v->last = step;
+      if (root->def > step) root->def = root->last = step;
+      read_at(v, step);
+      read_at(root, step);
+      if (g->values[n->out[k]].kind != GV_VIEW) overwritable(g, n, k, v);
+    }
+    for (uint32_t k = 0; k < n->n_in; k++)
+      if (n->in[k] != GNONE) {
+        gplan_value *v = &b->lives[n->in[k]];
+        if (v->def == UINT32_MAX) v->def = b->lives[g->values[n->in[k]].base].def;
+        read_at(v, step);
+      }
+  }
+  for (uint32_t i = 0; i < g->n_values; i++) {
+    gplan_value *v = &b->lives[i];
+    const gvalue *value = &g->values[i], *root = &g->values[value->base];
+    if (root->kind != GV_TEMP || v->def == UINT32_MAX) {
+      *v = (gplan_value){.inside = GPLAN_NONE, .flags = GPLAN_OUTSIDE};
+      continue;
+    }
+    v->flags = value->kind == GV_TEMP && value->flags & GV_OUTPUT ? GPLAN_KEPT : 0;
+    if (value->kind == GV_VIEW) {
+      v->inside = value->base;
+      v->offset = (uint64_t)value->offset * BS_DTYPE_BYTES(value->dtype);
+      v->bytes = reach_bytes(value);
+      if (v->bytes == 0) v->offset = 0;
+    } else {
+      v->bytes = root_bytes(value);
+    }
+  }
+}
+
+int32_t gbinding_plan(gbinding *b, bs_error *err) {
+  const double began = gclock_s();
+  const uint32_t n = b->g->n_values;
+  b->lives = calloc(n + 1u, sizeof *b->lives);
+  b->place = calloc(n + 1u, sizeof *b->place);
+  if (b->lives == NULL || b->place == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a plan");
+  fill_lives(b);
+  int32_t rc = gplan_life_make(b->lives, n, NULL, b->n_steps, &b->life, err);
+  if (rc != BS_OK) return rc;
+  uint64_t *offsets = calloc(b->life.n_blocks + 1u, sizeof *offsets);
+  if (offsets == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a plan");
+  const gplan_options options = {.exact_steps = GPLAN_EXACT_STEPS};
+  gplan_arena arena = {0};
+  rc = gplan_place(b->life.blocks, b->life.n_blocks, &options, offsets, &arena, err);
+  if (rc == BS_OK)
+    rc = gplan_check(b->life.blocks, b->life.n_blocks, GPLAN_ALIGNMENT, offsets, arena.bytes, err);
+  for (uint32_t i = 0; i < n && rc == BS_OK; i++) {
+    const uint32_t block = b->life.block[i];
+    b->place[i] = block != GPLAN_NONE ? offsets[block] + b->life.at[i] : 0;
+  }
+  free(offsets);
+  if (rc != BS_OK) return rc;
+  b->arena_bytes = arena.bytes;
+  gplan_report_make(b->lives, &b->life, &arena, &b->report);
+  b->plan_s = gclock_s() - began;
+  return BS_OK;
+}

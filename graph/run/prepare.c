@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ * prepare.c - a graph becomes a binding: memory is planned, every node gets a plan of its op, every argument
+ * a tensor. What a run needs is all here; a run changes nothing of it but the profile. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "graph/run/run.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a binding");
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+void gbinding_set_root(gbinding *b, uint32_t root, void *data) {
+  b->checked = 0;
+  static unsigned char nothing[64]; /* where values without elements lie */
+  for (uint32_t i = 0; i < b->g->n_values; i++) {
+    if (b->g->values[i].base != root || b->g->values[i].kind == GV_FREE) continue;
+    gtensor_fill(&b->g->values[i], &b->g->values[root], data, &b->tensors[i]);
+    if (b->tensors[i].data == NULL && graph_count(&b->g->values[root]) == 0) b->tensors[i].data = nothing;
+  }
+}
+
+void gbinding_place(gbinding *b, void *arena) {
+  b->arena = arena;
+  for (uint32_t i = 0; i < b->g->n_values; i++) {
+    const gvalue *v = &b->g->values[i];
+    if (v->kind != GV_TEMP) continue;
+    gbinding_set_root(b, i, arena != NULL ? (unsigned char *)arena + b->place[i] : NULL);
+  }
+}
+
+/* Roots that keep their memory: constants that an op reads, states, the length. */
+static int32_t place_outside(gbinding *b, bs_error *err) {
+  for (uint32_t i = 0; i < b->g->n_values; i++) {
+    gvalue *v = &b->g->values[i];
+    void *data = NULL;
+    int32_t rc = BS_OK;
+    const uint64_t bytes = (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
+    if (v->kind == GV_CONST && b->tensors[i].reserved[0] != 0) {
+      rc = gcore_constant(b->core, v, &data, err);
+      b->constant_bytes += bytes;
+    } else if (v->kind == GV_STATE) {
+      rc = gcore_state(b->core, graph_text_of(b->g, v->name), bytes, &data, err);
+    } else if (v->kind == GV_INPUT && v->flags & GV_LENGTH) {
+      data = &b->length;
+    } else {
+      continue;
+    }
+    if (rc != BS_OK) return rc;
+    gbinding_set_root(b, i, data);
+  }
+  return BS_OK;
+}
+
+/* Constants that are arguments are marked: weights alone need not be aligned. */
+static void mark_arguments(gbinding *b) {
+  for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next) {
+    const gnode *n = &b->g->nodes[id];
+    for (uint32_t k = 0; k < n->n_in; k++)
+      if (n->in[k] != GNONE) b->tensors[b->g->values[n->in[k]].base].reserved[0] = 1;
+  }
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static int32_t blame_node(const gbinding *b, const gnode *n, int32_t rc, bs_error *err) {
+  if (err != NULL && n->origin != GNONE)
+    bs_error_where(err, "%s of node %s", graph_op_name(n->op),
+                   graph_text_of(b->g, b->g->origins[n->origin].text));
+  return rc;
+}
+
+/* A product: over a weight that is packed already, or, where its implementation cannot serve this query, over
+ * one that is packed for it. */
+static int32_t prepare_product(gbinding *b, const gnode *n, const gquery *q, bs_plan **out_plan,
+                               bs_error *err) {
+  const grank *r = &b->core->rank;
+  bs_packed *packed = NULL;
+  int32_t rc = gcore_weight(b->core, b->g, n, q, 0, &packed, err);
+  if (rc == BS_OK) rc = r->api->op_prepare(r->rank, &q->query, packed, out_plan, err);
+  if (rc != BS_UNSUPPORTED || packed == NULL) return rc;
+  bs_error_clear(err);
+  rc = gcore_weight(b->core, b->g, n, q, 1, &packed, err);
+  return rc == BS_OK ? r->api->op_prepare(r->rank, &q->query, packed, out_plan, err) : rc;
+}
+
+static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args, bs_error *err) {
+  const grank *r = &b->core->rank;
+  const gnode *n = &b->g->nodes[id];
+  uint32_t values[BS_MAX_OP_ARGS];
+  gquery q;
+  graph_query(b->g, n, &q);
+  s->node = id;
+  s->args = args;
+  s->nargs = graph_arguments(n, values);
+  for (uint32_t i = 0; i < s->nargs; i++) args[i] = values[i] != GNONE ? &b->tensors[values[i]] : NULL;
+  const int32_t rc = n->op == GOP_MATMUL ? prepare_product(b, n, &q, &s->plan, err)
+                                         : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
+  return rc == BS_OK ? rc : blame_node(b, n, rc, err);
+}
+
+static int32_t prepare_steps(gbinding *b, bs_error *err) {
+  uint32_t i = 0;
+  b->args_memory = calloc((size_t)b->n_steps * BS_MAX_OP_ARGS + 1u, sizeof *b->args_memory);
+  if (b->args_memory == NULL) return no_memory(err);
+  for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next, i++) {
+    bs_tensor **args = (bs_tensor **)b->args_memory + (size_t)i * BS_MAX_OP_ARGS;
+    const int32_t rc = prepare_step(b, id, &b->steps[i], args, err);
+    if (rc != BS_OK) return rc;
+  }
+  return BS_OK;
+}
+
+int gstep_falls_back(const gbinding *b, const gstep *s) {
+  (void)b;
+  return bs_dispatch_is_fallback(s->plan);
+}
+
+void gstep_serves(const gstep *s, char *out, size_t size) {
+  snprintf(out, size, "%s:%s", s->plan->impl->backend, s->plan->impl->name);
+}
+
+int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *err) {
+  gbinding *b = calloc(1, sizeof *b);
+  if (b == NULL) {
+    graph_free(g);
+    return no_memory(err);
+  }
+  b->g = g;
+  b->core = core;
+  core->refs++;
+  b->n_steps = g->n_live;
+  b->steps = calloc(b->n_steps + 1u, sizeof *b->steps);
+  b->tensors = calloc(g->n_values + 1u, sizeof *b->tensors);
+  int32_t rc = b->steps == NULL || b->tensors == NULL ? no_memory(err) : BS_OK;
+  if (rc == BS_OK) rc = graph_validate(g, "before planning", err);
+  if (rc == BS_OK) rc = gbinding_plan(b, err);
+  const double began = gclock_s(), packed = core->pack_s;
+  if (rc == BS_OK) mark_arguments(b);
+  if (rc == BS_OK) rc = place_outside(b, err);
+  if (rc == BS_OK) gbinding_place(b, NULL);
+  if (rc == BS_OK) rc = grank_enter(&core->rank, err);
+  if (rc == BS_OK) rc = grank_leave(&core->rank, prepare_steps(b, err), err);
+  b->prepare_s = gclock_s() - began - (core->pack_s - packed);
+  if (rc != BS_OK) {
+    gbinding_free(b);
+    return rc;
+  }
+  *out_binding = b;
+  return BS_OK;
+}
+
+int32_t gbinding_check(gbinding *b, bs_error *err) {
+  if (b->checked) return BS_OK;
+  b->flops = b->bytes = 0;
+  for (uint32_t i = 0; i < b->n_steps; i++) {
+    const gstep *s = &b->steps[i];
+    uint64_t flops = 0, bytes = 0;
+    const int32_t rc = bs_dispatch_check_args(s->plan, s->args, s->nargs, &flops, &bytes, err);
+    if (rc != BS_OK) return blame_node(b, &b->g->nodes[s->node], rc, err);
+    b->flops += flops;
+    b->bytes += bytes;
+  }
+  b->checked = 1;
+  return BS_OK;
+}
+
+void gbinding_free(gbinding *b) {
+  if (b == NULL) return;
+  if (b->steps != NULL && grank_enter(&b->core->rank, NULL) == BS_OK) {
+    for (uint32_t i = 0; i < b->n_steps; i++)
+      if (b->steps[i].plan != NULL) b->core->rank.api->op_release(b->steps[i].plan);
+    grank_leave(&b->core->rank, BS_OK, NULL);
+  }
+  gplan_life_free(&b->life);
+  free(b->steps);
+  free(b->tensors);
+  free(b->args_memory);
+  free(b->place);
+  free(b->lives);
+  free(b->own_arena);
+  free(b->sizes);
+  graph_free(b->g);
+  gcore_release(b->core);
+  free(b);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ * rank.c - the rank that a session runs on: of a world of one, on the thread of the caller. */
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "graph/run/run.h"
+
+static uint32_t all_cores(void) {
+  const long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (uint32_t)n : 1u;
+}
+
+static int32_t check_backend(bs_context *context, const char *name, bs_error *err) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  const int32_t rc = bs_find_backend(context, name, &backend, &state, err);
+  if (rc != BS_OK || backend->flags & BS_BACKEND_HOST_MEMORY) return rc;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-BACKEND", "backend %.64s has memory of its own", name);
+  bs_error_hint(err, "models run on backends that compute in the host's memory: cpu, ref");
+  return BS_UNSUPPORTED;
+}
+
+int32_t grank_open(bs_context *context, const bs_session_options *options, int fallback, grank *out_rank,
+                   bs_error *err) {
+  const char *backend = options->backend != NULL ? options->backend : "cpu";
+  const bs_world_options world = {.struct_size = (uint32_t)sizeof world,
+                                  .world_size = 1,
+                                  .backend = backend,
+                                  .threads_per_rank = options->threads != 0 ? options->threads : all_cores(),
+                                  .bind = options->bind,
+                                  .choices = options->choices,
+                                  .n_choices = options->n_choices,
+                                  .fallback = (uint32_t)fallback};
+  *out_rank = (grank){.api = bs_rank_get_api()};
+  int32_t rc = check_backend(context, backend, err);
+  if (rc == BS_OK) rc = bs_world_create(context, &world, &out_rank->world, err);
+  if (rc != BS_OK) grank_close(out_rank);
+  return rc;
+}
+
+/* The world is the thread's only during a call: the next call may come from another thread. */
+int32_t grank_enter(grank *r, bs_error *err) {
+  const int32_t rc = r->depth == 0 ? bs_world_enter(r->world, &r->rank, err) : BS_OK;
+  if (rc == BS_OK) r->depth++;
+  return rc;
+}
+
+int32_t grank_leave(grank *r, int32_t rc, bs_error *err) {
+  if (--r->depth > 0) return rc;
+  const int32_t left = bs_world_leave(r->world, rc == BS_OK ? err : NULL);
+  return rc != BS_OK ? rc : left;
+}
+
+void grank_close(grank *r) {
+  bs_world_destroy(r->world);
+  *r = (grank){0};
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * run.h - inside of sessions: what runs a graph. core.c has what sessions of one model can share (a rank,
+ * packed weights, constants, states), fold.c computes nodes over constants, prepare.c makes a binding (memory
+ * and op plans for one set of shapes), flat.c runs it, check.c runs it node by node, session.c is the API. */
+#ifndef BS_GRAPH_RUN_RUN_H
+#define BS_GRAPH_RUN_RUN_H
+#include "core/op/plan.h"
+#include "graph/ir/graph.h"
+#include "graph/ir/query.h"
+#include "graph/lower/lower.h"
+#include "graph/model.h"
+#include "graph/pass/pass.h"
+#include "graph/plan/plan.h"
+
+/* ---- a rank on the caller's thread ----------------------------------------------------------- */
+typedef struct grank {
+  bs_world *world;
+  bs_rank *rank; /* between grank_enter and grank_leave */
+  const bs_rank_api *api;
+  uint32_t depth;
+} grank;
+/* A world of one rank. fallback 1: `ref` may serve what the backend lacks. BS_UNSUPPORTED: the backend's
+ * memory is not the host's. */
+int32_t grank_open(bs_context *context, const bs_session_options *options, int fallback, grank *out_rank,
+                   bs_error *err);
+/* Around all that uses the rank, on the thread of the call; nests. leave returns rc, or what it finds itself.
+ */
+int32_t grank_enter(grank *rank, bs_error *err);
+int32_t grank_leave(grank *rank, int32_t rc, bs_error *err);
+void grank_close(grank *rank);
+
+/* ---- computing constants --------------------------------------------------------------------- */
+/* An evaluator on `ref`, for lower_options.folder and for the pass fold. `user` is a bs_context: the world is
+ * made at the first node and kept in *slot. */
+typedef struct gfold {
+  bs_context *context;
+  grank rank;
+  int opened; /* -1: `ref` cannot be opened */
+} gfold;
+int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *out_data, bs_error *err);
+void gfold_close(gfold *fold);
+/* A tensor of a value whose root lies at `root`. */
+void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_tensor *out_tensor);
+
+/* ---- what sessions share --------------------------------------------------------------------- */
+/* A packed weight: which elements it is, and the query's part that decided how it was packed. */
+typedef struct gweight {
+  const void *data;
+  int64_t rows, cols, row_stride, col_stride;
+  uint32_t dtype, x_dtype, y_dtype;
+  bs_packed *packed;
+} gweight;
+/* A constant that is not where the model has it: data that was not aligned. */
+typedef struct gcopy {
+  const void *from;
+  void *data;
+} gcopy;
+typedef struct gstate {
+  const char *name;
+  void *data;
+  uint64_t bytes;
+} gstate;
+
+typedef struct gcore {
+  uint32_t refs;
+  grank rank;
+  char backend[64];
+  gweight *weights;
+  gcopy *copies;
+  gstate *states;
+  uint32_t n_weights, n_copies, n_states, cap_weights, cap_copies, cap_states;
+  int64_t length; /* tokens in the cache */
+  uint64_t packed_bytes, copied_bytes, state_bytes;
+  double pack_s;
+} gcore;
+int32_t gcore_open(bs_context *context, const bs_session_options *options, gcore **out_core, bs_error *err);
+void gcore_release(gcore *core);
+/* The packed weight of a matmul, packed when it is new. */
+int32_t gcore_weight(gcore *core, const graph *g, const gnode *node, const gquery *query, int again,
+                     bs_packed **out_packed, bs_error *err);
+/* A constant's elements, aligned to their size. */
+int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_error *err);
+int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err);
+
+/* ---- a binding ------------------------------------------------------------------------------- */
+typedef struct gstep {
+  bs_plan *plan;
+  bs_tensor **args;
+  uint32_t nargs;
+  uint32_t node; /* of the graph */
+  uint64_t runs, ns;
+} gstep;
+
+/* A graph that can run: plans, tensors, memory. */
+typedef struct gbinding {
+  int64_t *sizes; /* of the model's symbols: the key */
+  uint64_t used;  /* when, for the choice of what to drop */
+  graph *g;
+  gcore *core;
+  gstep *steps;
+  uint32_t n_steps;
+  bs_tensor *tensors; /* of each value; data NULL: not set yet */
+  void **args_memory;
+  uint64_t *place; /* of each TEMP root: its byte in the arena */
+  gplan_value *lives;
+  gplan_life life;
+  gplan_report report;
+  uint64_t arena_bytes, constant_bytes;
+  void *arena, *own_arena; /* own_arena: to be freed */
+  int64_t length;          /* memory of the input GV_LENGTH */
+  uint32_t checked;        /* the arguments of all steps have passed since memory was placed */
+  uint64_t flops, bytes;   /* of a run */
+  double prepare_s, plan_s;
+  gpass_trace traces[GPASS_MAX];
+} gbinding;
+/* Takes over `g`, also when it fails. */
+int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *err);
+void gbinding_free(gbinding *binding);
+/* Where the arena lies: all tensors in it follow. */
+void gbinding_place(gbinding *binding, void *arena);
+/* Memory of a root, for ports. */
+void gbinding_set_root(gbinding *binding, uint32_t root, void *data);
+/* memory.c: lifetimes, offsets, the report. */
+int32_t gbinding_plan(gbinding *binding, bs_error *err);
+
+/* 1: `ref` serves a step for another backend. */
+int gstep_falls_back(const gbinding *binding, const gstep *step);
+/* "cpu:packed" of a step. */
+void gstep_serves(const gstep *step, char *out, size_t size);
+
+/* The arguments of every step, once after memory was placed or a port was set. */
+int32_t gbinding_check(gbinding *binding, bs_error *err);
+
+/* flat.c */
+int32_t gflat_run(gbinding *binding, int profile, bs_error *err);
+
+double gclock_s(void);
+#endif

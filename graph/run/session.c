@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: MIT
+ * session.c - sessions: a model is lowered for the sizes of its symbols, optimised and bound; bindings are
+ * kept for the sizes that come again. */
+#include "graph/run/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
+}
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+/* The model as a graph, optimised. */
+static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, graph **out_graph,
+                          gpass_trace *traces, bs_error *err) {
+  const lower_options lower = {.dims = dims, .n_dims = n_dims, .folder = {gfold_run, &s->graph->fold}};
+  const gpass_ctx ctx = {gfold_run, &s->graph->fold};
+  const double began = gclock_s();
+  int32_t rc = lower_model(s->graph->model, &lower, out_graph, err);
+  const double lowered = gclock_s();
+  s->stats.lower_s += lowered - began;
+  if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
+  s->stats.pass_s += gclock_s() - lowered;
+  if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, err);
+  if (rc != BS_OK) {
+    graph_free(*out_graph);
+    *out_graph = NULL;
+  }
+  return rc;
+}
+
+/* The binding that was used longest ago makes room. */
+static uint32_t free_place(bs_session *s) {
+  uint32_t oldest = 0;
+  for (uint32_t i = 0; i < GSESSION_BINDINGS; i++) {
+    if (s->bindings[i] == NULL) return i;
+    if (s->bindings[i]->used < s->bindings[oldest]->used) oldest = i;
+  }
+  gbinding_free(s->bindings[oldest]);
+  s->bindings[oldest] = NULL;
+  return oldest;
+}
+
+static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n_dims, int64_t *sizes,
+                            bs_error *err) {
+  graph *g = NULL;
+  gbinding *b = NULL;
+  gpass_trace traces[GPASS_MAX] = {{0}};
+  int32_t rc = make_graph(s, dims, n_dims, &g, traces, err);
+  if (rc == BS_OK) rc = gbinding_make(s->core, g, &b, err);
+  if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
+  if (rc != BS_OK) {
+    gbinding_free(b);
+    free(sizes);
+    return rc;
+  }
+  b->sizes = sizes;
+  memcpy(b->traces, traces, sizeof traces);
+  s->bindings[free_place(s)] = b;
+  s->bound = b;
+  s->stats.plans_made++;
+  s->stats.plan_s += b->plan_s;
+  s->stats.prepare_s += b->prepare_s;
+  return BS_OK;
+}
+
+static void forget_ports(bs_session *s) {
+  memset(s->memory, 0, bs_session_port_count(s) * sizeof *s->memory);
+  s->workspace = NULL;
+  s->workspace_bytes = 0;
+}
+
+/* Sizes of all symbols: the bound ones, then those of dims. */
+static int32_t all_sizes(const bs_session *s, const bs_dim *const *dims, uint32_t n, int64_t *sizes,
+                         bs_error *err) {
+  const gmodel *m = s->graph->model;
+  for (uint32_t i = 0; i < m->n_symbols; i++) sizes[i] = s->bound != NULL ? s->bound->sizes[i] : -1;
+  for (uint32_t k = 0; k < n; k++) {
+    uint32_t i = 0;
+    while (i < m->n_symbols && strcmp(m->symbols[i], dims[k]->name) != 0) i++;
+    if (i == m->n_symbols) {
+      const char *nearest = bs_nearest(dims[k]->name, m->symbols, m->n_symbols);
+      bs_error_set(err, BS_CONFIG, "BS-GRAPH-DIM", "the model has no symbolic dimension '%.64s'",
+                   dims[k]->name);
+      bs_error_hint(err,
+                    nearest != NULL ? "the nearest one is %.64s" : "`bsrun model info` lists its inputs%.0s",
+                    nearest != NULL ? nearest : "");
+      return BS_CONFIG;
+    }
+    sizes[i] = dims[k]->size;
+  }
+  return BS_OK;
+}
+
+BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_t n, bs_error *err) {
+  const gmodel *m = s->graph->model;
+  const uint32_t count = m->n_symbols;
+  int64_t *sizes = malloc((count + 1u) * sizeof *sizes);
+  if (sizes == NULL) return no_memory(err);
+  int32_t rc = all_sizes(s, dims, n, sizes, err);
+  if (rc != BS_OK) {
+    free(sizes);
+    return rc;
+  }
+  for (uint32_t i = 0; i < GSESSION_BINDINGS; i++) {
+    gbinding *b = s->bindings[i];
+    if (b == NULL || memcmp(b->sizes, sizes, count * sizeof *sizes) != 0) continue;
+    free(sizes);
+    s->stats.plans_reused++;
+    if (s->bound != b) forget_ports(s);
+    s->bound = b;
+    b->used = ++s->clock;
+    return BS_OK;
+  }
+  bs_dim *all = calloc(count + 1u, sizeof *all);
+  const bs_dim **list = calloc(count + 1u, sizeof *list);
+  uint32_t known = 0;
+  for (uint32_t i = 0; i < count && all != NULL && list != NULL; i++) {
+    if (sizes[i] < 0) continue;
+    all[known] = (bs_dim){.struct_size = (uint32_t)sizeof *all, .name = m->symbols[i], .size = sizes[i]};
+    list[known] = &all[known];
+    known++;
+  }
+  if (all == NULL || list == NULL) {
+    free(sizes);
+    rc = no_memory(err);
+  } else {
+    rc = make_binding(s, list, known, sizes, err);
+  }
+  if (rc == BS_OK) {
+    forget_ports(s);
+    s->bound->used = ++s->clock;
+  }
+  free(all);
+  free(list);
+  return rc;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+static int32_t open_core(bs_session *s, const bs_session_options *o, bs_error *err) {
+  if (o->share == NULL) {
+    bs_session_options own = *o;
+    if (o->f64) own.backend = "ref";
+    return gcore_open(s->context, &own, &s->core, err);
+  }
+  if (o->share->graph != s->graph || o->share->f64 != o->f64)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-SHARE",
+                        "sessions of different models share nothing");
+  s->core = o->share->core;
+  s->core->refs++;
+  return BS_OK;
+}
+
+BS_API int32_t bs_session_open(bs_context *context, bs_graph *model, const bs_session_options *options,
+                               bs_session **out_session, bs_error *err) {
+  bs_session_options o = {0};
+  if (options != NULL) memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
+  o.struct_size = (uint32_t)sizeof o;
+  int32_t rc = bs_graph_finish(model, err);
+  if (rc != BS_OK) return rc;
+  bs_session *s = calloc(1, sizeof *s);
+  if (s == NULL) return no_memory(err);
+  s->context = context;
+  s->graph = model;
+  s->f64 = o.f64;
+  s->profile = o.profile;
+  s->stats.load_s = model->model->load_seconds;
+  s->memory = calloc(model->model->n_inputs + model->model->n_outputs + 1u, sizeof *s->memory);
+  s->backend = bs_strdup(o.f64 ? "ref" : o.backend != NULL ? o.backend : "cpu");
+  rc = s->memory == NULL || s->backend == NULL
+           ? no_memory(err)
+           : gpass_mask(o.passes_off, o.n_passes_off, &s->passes_off, err);
+  if (rc == BS_OK) rc = open_core(s, &o, err);
+  if (rc == BS_OK) rc = bs_session_bind(s, o.dims, o.n_dims, err);
+  if (rc != BS_OK) {
+    bs_session_close(s);
+    return rc;
+  }
+  *out_session = s;
+  return BS_OK;
+}
+
+BS_API void bs_session_close(bs_session *s) {
+  if (s == NULL) return;
+  for (uint32_t i = 0; i < GSESSION_BINDINGS; i++) gbinding_free(s->bindings[i]);
+  gcore_release(s->core);
+  free(s->memory);
+  free(s->backend);
+  free(s);
+}
+
+/* ---- ports ----------------------------------------------------------------------------------- */
+
+BS_API uint32_t bs_session_port_count(const bs_session *s) {
+  return s->graph->model->n_inputs + s->graph->model->n_outputs;
+}
+
+uint32_t gsession_value(const bs_session *s, uint32_t port) {
+  const graph *g = s->bound->g;
+  if (port < g->n_inputs) return g->inputs[port].value;
+  port -= g->n_inputs;
+  return port < g->n_outputs ? g->outputs[port].value : GNONE;
+}
+
+static const char *port_name(const bs_session *s, uint32_t port) {
+  const gmodel *m = s->graph->model;
+  return port < m->n_inputs ? m->inputs[port].name : m->outputs[port - m->n_inputs].name;
+}
+
+static int32_t check_port(const bs_session *s, uint32_t port, bs_error *err) {
+  if (port < bs_session_port_count(s)) return BS_OK;
+  return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "there is no port %u, the session has %u",
+                      port, bs_session_port_count(s));
+}
+
+BS_API int32_t bs_session_port(const bs_session *s, uint32_t port, const char **out_name,
+                               bs_tensor_desc *out_desc, bs_error *err) {
+  const int32_t rc = check_port(s, port, err);
+  if (rc != BS_OK) return rc;
+  const gvalue *v = &s->bound->g->values[gsession_value(s, port)];
+  bs_tensor_desc d = {.struct_size = (uint32_t)sizeof d, .dtype = v->dtype, .rank = v->rank};
+  memcpy(d.dims, v->dims, sizeof d.dims);
+  graph_dense_strides(v->rank, d.dims, d.strides);
+  if (out_name != NULL) *out_name = port_name(s, port);
+  if (out_desc != NULL) *out_desc = d;
+  return BS_OK;
+}
+
+BS_API int32_t bs_session_find(const bs_session *s, const char *name, uint32_t *out_port, bs_error *err) {
+  const uint32_t n = bs_session_port_count(s);
+  for (uint32_t i = 0; i < n; i++)
+    if (strcmp(port_name(s, i), name) == 0) {
+      *out_port = i;
+      return BS_OK;
+    }
+  const char **names = calloc(n + 1u, sizeof *names);
+  for (uint32_t i = 0; i < n && names != NULL; i++) names[i] = port_name(s, i);
+  const char *nearest = names != NULL ? bs_nearest(name, names, n) : NULL;
+  bs_error_set(err, BS_NOT_FOUND, "BS-GRAPH-PORT", "the model has no input or output '%.64s'", name);
+  bs_error_hint(err, nearest != NULL ? "the nearest one is %.64s" : "`bsrun model info` lists them%.0s",
+                nearest != NULL ? nearest : "");
+  free(names);
+  return BS_NOT_FOUND;
+}
+
+static int32_t port_differs(const bs_session *s, uint32_t port, const bs_tensor *t, bs_error *err) {
+  bs_text want = {0};
+  const gvalue *v = &s->bound->g->values[gsession_value(s, port)];
+  bs_text_printf(&want, "%s[", bs_dtype_name(v->dtype));
+  for (uint32_t i = 0; i < v->rank; i++)
+    bs_text_printf(&want, "%s%lld", i > 0 ? "," : "", (long long)v->dims[i]);
+  bs_text_printf(&want, "], got %s[", bs_dtype_name(t->dtype));
+  for (uint32_t i = 0; i < t->rank && i < BS_MAX_DIMS; i++)
+    bs_text_printf(&want, "%s%lld", i > 0 ? "," : "", (long long)t->dims[i]);
+  bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "port '%.64s' is dense %s] with %llu bytes",
+               port_name(s, port), want.data != NULL ? want.data : "", (unsigned long long)t->bytes);
+  bs_error_hint(err, "data is aligned to its element; another size of a symbol needs bs_session_bind");
+  bs_text_free(&want);
+  return BS_INVALID_ARGUMENT;
+}
+
+BS_API int32_t bs_session_set(bs_session *s, uint32_t port, const bs_tensor *t, bs_error *err) {
+  const int32_t rc = check_port(s, port, err);
+  if (rc != BS_OK) return rc;
+  const uint32_t value = gsession_value(s, port);
+  const gvalue *v = &s->bound->g->values[value];
+  const uint64_t bytes = (uint64_t)graph_count(v) * BS_DTYPE_BYTES(v->dtype);
+  gvalue given = {.rank = (uint8_t)v->rank};
+  int fits = t->dtype == v->dtype && t->rank == v->rank && t->bytes >= bytes &&
+             (t->data != NULL || bytes == 0) && ((uintptr_t)t->data & (BS_DTYPE_BYTES(v->dtype) - 1u)) == 0;
+  for (uint32_t i = 0; i < v->rank && fits; i++) {
+    given.dims[i] = t->dims[i];
+    given.strides[i] = t->strides[i];
+    fits = t->dims[i] == v->dims[i];
+  }
+  if (!fits || !graph_is_dense(&given)) return port_differs(s, port, t, err);
+  s->memory[port] = t->data != NULL ? t->data : s->memory;
+  gbinding_set_root(s->bound, v->base, s->memory[port]);
+  return BS_OK;
+}
+
+BS_API int32_t bs_session_get(const bs_session *s, uint32_t port, bs_tensor *out_tensor, bs_error *err) {
+  int32_t rc = check_port(s, port, err);
+  if (rc != BS_OK) return rc;
+  const bs_tensor *t = &s->bound->tensors[gsession_value(s, port)];
+  if (t->data == NULL)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT",
+                        "port '%.64s' has no memory before the first run", port_name(s, port));
+  *out_tensor = *t;
+  return rc;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+BS_API uint64_t bs_session_workspace(const bs_session *s) {
+  return s->bound->arena_bytes;
+}
+
+/* Outputs that the caller gave memory for lie there and not in the arena. */
+void gsession_place(bs_session *s, void *arena) {
+  gbinding_place(s->bound, arena);
+  const uint32_t n = bs_session_port_count(s);
+  for (uint32_t i = s->bound->g->n_inputs; i < n; i++)
+    if (s->memory[i] != NULL)
+      gbinding_set_root(s->bound, s->bound->g->values[gsession_value(s, i)].base, s->memory[i]);
+}
+
+BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t bytes, bs_error *err) {
+  if (((uintptr_t)memory & 63u) != 0 || bytes < s->bound->arena_bytes || (memory == NULL && bytes > 0))
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WORKSPACE",
+                        "a workspace of %llu bytes at %p: %llu bytes are needed, aligned to 64",
+                        (unsigned long long)bytes, memory, (unsigned long long)s->bound->arena_bytes);
+  s->workspace = memory;
+  s->workspace_bytes = bytes;
+  gsession_place(s, memory);
+  return BS_OK;
+}
+
+int32_t gsession_arena(bs_session *s, bs_error *err) {
+  gbinding *b = s->bound;
+  if (b->arena != NULL || b->arena_bytes == 0) return BS_OK;
+  b->own_arena = aligned_alloc(64, (size_t)(b->arena_bytes + 63u) & ~(size_t)63u);
+  if (b->own_arena == NULL) {
+    bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for intermediate values: %llu bytes",
+                 (unsigned long long)b->arena_bytes);
+    return BS_NO_MEMORY;
+  }
+  gsession_place(s, b->own_arena);
+  return BS_OK;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+static int64_t run_tokens(const bs_session *s) {
+  const gmodel *m = s->graph->model;
+  const graph *g = s->bound->g;
+  for (uint32_t i = 0; i < g->n_inputs && m->tokens_input != GMODEL_NONE; i++) {
+    const gvalue *v = &g->values[g->inputs[i].value];
+    if (v->source == m->tokens_input) return v->dims[m->tokens_axis];
+  }
+  return 0;
+}
+
+int32_t gsession_ready(bs_session *s, int64_t *out_tokens, bs_error *err) {
+  for (uint32_t i = 0; i < s->bound->g->n_inputs; i++)
+    if (s->memory[i] == NULL && graph_count(&s->bound->g->values[gsession_value(s, i)]) > 0)
+      return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-PORT", "input '%.64s' is not set",
+                          port_name(s, i));
+  const int64_t limit = s->graph->model->cache_tokens;
+  *out_tokens = limit > 0 ? run_tokens(s) : 0;
+  if (limit > 0 && *out_tokens > limit - s->core->length) {
+    bs_error_set(err, BS_OVERFLOW, "BS-GRAPH-CACHE", "the cache holds %lld of %lld tokens, the run adds %lld",
+                 (long long)s->core->length, (long long)limit, (long long)*out_tokens);
+    bs_error_hint(err, "empty the cache, or open the model with a larger one");
+    return BS_OVERFLOW;
+  }
+  s->bound->length = s->core->length;
+  return gsession_arena(s, err);
+}
+
+BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
+  int64_t tokens = 0;
+  const double began = s->stats.runs == 0 ? gclock_s() : 0;
+  int32_t rc = gsession_ready(s, &tokens, err);
+  if (rc == BS_OK) rc = gbinding_check(s->bound, err);
+  if (rc == BS_OK) rc = gflat_run(s->bound, (int)s->profile, err);
+  if (rc != BS_OK) return rc;
+  s->core->length += tokens;
+  if (s->stats.runs++ == 0) s->stats.first_run_s = gclock_s() - began;
+  return BS_OK;
+}
+
+BS_API int64_t bs_session_cache_length(const bs_session *s) {
+  return s->core->length;
+}
+BS_API int64_t bs_session_cache_limit(const bs_session *s) {
+  return s->graph->model->cache_tokens;
+}
+
+BS_API int32_t bs_session_cache(bs_session *s, int64_t length, bs_error *err) {
+  if (s->graph->model->cache_tokens == 0)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-CACHE", "the model has no key-value cache");
+  if (length < 0 || length > s->core->length)
+    return bs_error_set(err, BS_OVERFLOW, "BS-GRAPH-CACHE",
+                        "the cache holds %lld tokens and cannot be cut to %lld", (long long)s->core->length,
+                        (long long)length);
+  s->core->length = length;
+  return BS_OK;
+}
+
+BS_API int32_t bs_session_stats_get(const bs_session *s, bs_session_stats *out_stats, bs_error *err) {
+  (void)err;
+  bs_session_stats t = s->stats;
+  const gbinding *b = s->bound;
+  t.struct_size = out_stats->struct_size;
+  t.arena_bytes = b->arena_bytes;
+  t.bound_bytes = b->report.bound;
+  t.naive_bytes = b->report.naive;
+  t.packed_bytes = s->core->packed_bytes;
+  t.state_bytes = s->core->state_bytes;
+  t.constant_bytes = b->constant_bytes;
+  t.pack_s = s->core->pack_s;
+  for (uint32_t i = 0; i < b->n_steps; i++) t.fallback_nodes += (uint64_t)gstep_falls_back(b, &b->steps[i]);
+  memcpy(out_stats, &t, t.struct_size < sizeof t ? t.struct_size : sizeof t);
+  return BS_OK;
+}

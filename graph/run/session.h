@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * session.h - inside of bs_session. */
+#ifndef BS_GRAPH_RUN_SESSION_H
+#define BS_GRAPH_RUN_SESSION_H
+#include "graph/api.h"
+#include "graph/pass/pass.h"
+#include "graph/run/run.h"
+
+enum { GSESSION_BINDINGS = 8 };
+
+struct bs_session {
+  bs_context *context;
+  bs_graph *graph;
+  gcore *core;
+  gbinding *bound; /* one of bindings */
+  gbinding *bindings[GSESSION_BINDINGS];
+  uint32_t passes_off, f64, profile, no_fallback;
+  char *backend;
+  void **memory;   /* of each port, the caller's; NULL: not set */
+  void *workspace; /* the caller's; NULL: the binding's own */
+  uint64_t workspace_bytes, clock;
+  bs_session_stats stats;
+};
+
+/* The value of a port of the bound graph; GNONE: there is no such port. */
+uint32_t gsession_value(const bs_session *session, uint32_t port);
+/* Memory for the arena: the caller's, or the binding's own. */
+int32_t gsession_arena(bs_session *session, bs_error *err);
+/* The arena lies there; outputs that the caller gave memory for lie in that. */
+void gsession_place(bs_session *session, void *arena);
+/* All inputs are set, and the tokens fit into the cache. *out_tokens: how many the run adds. */
+int32_t gsession_ready(bs_session *session, int64_t *out_tokens, bs_error *err);
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * graph.h - the graph runtime, libblockshock-graph: reads or builds a model, lowers it to the kernel ops of
+ * op.h, plans its memory and runs it. examples/embed-graph is a complete program.
+ *
+ *   bs_graph     a model: read from a file, or built by calls. It reads no weights and binds no shapes.
+ *   bs_session   a model that is lowered, optimised, packed and planned for one set of shapes, and runs.
+ *
+ * Errors: functions return an enum bs_status and fill a caller-owned bs_error (may be NULL).
+ * Threads: one caller at a time uses a graph or a session; different sessions may run at the same time.
+ * Lifetimes: the context outlives its graphs; a graph outlives its sessions, which read its constants.
+ * Structs: set struct_size to sizeof before a call that fills or reads one; zero in every other field is the
+ * default. Strings that a call returns live as long as the graph or the session that they belong to.
+ */
+#ifndef BLOCKSHOCK_GRAPH_H
+#define BLOCKSHOCK_GRAPH_H
+
+#include "blockshock.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bs_graph bs_graph;     /* a model */
+typedef struct bs_session bs_session; /* a model that runs */
+
+/* An absent optional input of bs_graph_op. */
+#define BS_GRAPH_NONE UINT32_MAX
+
+/* The type of an attribute of an operator. */
+enum bs_attr_type {
+  BS_ATTR_INT = 1,
+  BS_ATTR_FLOAT = 2,
+  BS_ATTR_TEXT = 3,
+  BS_ATTR_INTS = 4,
+  BS_ATTR_FLOATS = 5,
+  BS_ATTR_TEXTS = 6,
+  BS_ATTR_TENSOR = 7,
+  BS_ATTR_GRAPH = 8 /* a branch of If; only models that were read from a file have it */
+};
+
+/* One attribute of an operator: `type` says which fields count. bs_graph_op copies it with all that it points
+ * to. */
+typedef struct bs_attr {
+  uint32_t struct_size;
+  uint32_t type; /* enum bs_attr_type */
+  const char *name;
+  int64_t i;                    /* INT; of GRAPH the number of the branch */
+  double f;                     /* FLOAT */
+  const char *text;             /* TEXT */
+  uint64_t count;               /* INTS, FLOATS, TEXTS: how many */
+  const int64_t *ints;          /* INTS */
+  const double *floats;         /* FLOATS */
+  const char *const *texts;     /* TEXTS */
+  const bs_tensor_desc *tensor; /* TENSOR: dtype and shape, dense */
+  const void *data;             /* TENSOR: its elements */
+} bs_attr;
+
+/* An input or an output of a model. */
+typedef struct bs_port {
+  uint32_t struct_size;
+  uint32_t dtype; /* enum bs_dtype; 0: not known before a session is open */
+  const char *name;
+  uint32_t rank; /* UINT32_MAX: not known before a session is open */
+  uint32_t reserved;
+  int64_t dims[BS_MAX_DIMS];        /* -1: a symbol, or not known */
+  const char *symbols[BS_MAX_DIMS]; /* the symbol's name; NULL: none */
+} bs_port;
+
+/* The size of a symbolic dimension. */
+typedef struct bs_dim {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char *name;
+  int64_t size;
+} bs_dim;
+
+/* How a model is read. NULL in its place: the defaults. */
+typedef struct bs_graph_options {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Of a folder with config.json: the most tokens of its key-value cache. 0: what config.json says. */
+  int64_t cache_tokens;
+} bs_graph_options;
+
+/* A node that the library cannot serve. Strings live during the call. */
+typedef struct bs_graph_issue {
+  uint32_t struct_size;
+  uint32_t dtype; /* the dtype that is not served; 0: the reason is another */
+  const char *node;
+  const char *op;
+  const char *domain; /* "" is ai.onnx */
+  uint32_t opset;
+  uint32_t reserved;
+  const char *reason;
+} bs_graph_issue;
+
+/* ---- models --------------------------------------------------------------------------------- */
+
+/* Reads a model: a file .onnx, or a folder with config.json and safetensors. Maps its files; the files must
+ * stay as they are until the graph is closed. BS_INPUT: the file is damaged or unusual, and where. */
+BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_graph_options *options,
+                             bs_graph **out_graph, bs_error *err);
+/* Makes an empty model, which the functions below fill. Its operators are those of ai.onnx, opset 24. */
+BS_API int32_t bs_graph_new(bs_context *context, bs_graph **out_graph, bs_error *err);
+/* Adds an input. dims of -1 are symbols: dim_names names each (entries of fixed dims may be NULL); the same
+ * name is the same size. dim_names may be NULL when all dims are fixed. *out_value is the value's number. */
+BS_API int32_t bs_graph_input(bs_graph *graph, const char *name, const bs_tensor_desc *desc,
+                              const char *const *dim_names, uint32_t *out_value, bs_error *err);
+/* Adds a constant. `data` is dense, belongs to the caller, and stays until the graph is closed. */
+BS_API int32_t bs_graph_constant(bs_graph *graph, const char *name, const bs_tensor_desc *desc,
+                                 const void *data, uint32_t *out_value, bs_error *err);
+/* Adds an operator of ONNX by its name: inputs and attributes as its specification says, BS_GRAPH_NONE for an
+ * optional input that is absent. Fills out_values[0..n_out) with the numbers of its outputs. Shapes and
+ * dtypes are checked when a session opens. */
+BS_API int32_t bs_graph_op(bs_graph *graph, const char *onnx_op, const uint32_t *in, uint32_t n_in,
+                           const bs_attr *const *attrs, uint32_t n_attr, uint32_t *out_values, uint32_t n_out,
+                           bs_error *err);
+/* Makes a value an output of the model. */
+BS_API int32_t bs_graph_output(bs_graph *graph, const char *name, uint32_t value, bs_error *err);
+/* Makes the input of that name a constant with the tensor's elements, which are copied: shapes, axes and
+ * other numbers that the lowering must know. Before the first session. */
+BS_API int32_t bs_graph_fix(bs_graph *graph, const char *name, const bs_tensor *tensor, bs_error *err);
+/* The inputs (inputs not 0) or the outputs of a model, in its order. */
+BS_API uint32_t bs_graph_port_count(const bs_graph *graph, uint32_t inputs);
+BS_API int32_t bs_graph_port(const bs_graph *graph, uint32_t inputs, uint32_t index, bs_port *out_port,
+                             bs_error *err);
+/* Calls `each` for every node that cannot be served: an operator, version, attribute or dtype that the
+ * library does not know, with dims at the sizes given and every other symbol at a small size. `backend` NULL:
+ * the lowering alone is asked, else also the backend's ops. BS_OK with no call of `each`: all is served.
+ * BS_UNSUPPORTED when there were calls. */
+BS_API int32_t bs_graph_check(bs_graph *graph, const char *backend, const bs_dim *const *dims,
+                              uint32_t n_dims, void (*each)(void *user, const bs_graph_issue *issue),
+                              void *user, bs_error *err);
+/* What a model holds, for `bsrun model info`. */
+typedef struct bs_graph_info {
+  uint32_t struct_size;
+  uint32_t opset;       /* of ai.onnx; 0: the model imports none */
+  const char *path;     /* "" when it was built by calls */
+  const char *producer; /* as the file says; "" */
+  uint64_t nodes, constants, constant_bytes;
+  uint64_t states, state_bytes; /* key-value cache */
+  int64_t cache_tokens;         /* 0: it has no cache */
+  double load_seconds;
+} bs_graph_info;
+BS_API int32_t bs_graph_info_get(const bs_graph *graph, bs_graph_info *out_info, bs_error *err);
+/* Calls `each` for each operator that the model uses: its name, domain and how many nodes. */
+BS_API int32_t bs_graph_ops(const bs_graph *graph,
+                            void (*each)(void *user, const char *op, const char *domain, uint64_t nodes),
+                            void *user, bs_error *err);
+/* Closes a graph after its sessions. NULL is allowed. */
+BS_API void bs_graph_close(bs_graph *graph);
+
+/* ---- sessions ------------------------------------------------------------------------------- */
+
+/* How a session is opened. bs_session_open copies it. */
+typedef struct bs_session_options {
+  uint32_t struct_size;
+  uint32_t threads;    /* threads of a run, the caller's among them; 0: all cores */
+  const char *backend; /* NULL: "cpu" */
+  const bs_dim *const *dims;
+  uint32_t n_dims; /* every symbol of the model needs a size */
+  uint32_t n_passes_off;
+  const char *const *passes_off; /* names of passes that do not run; "all": none runs */
+  uint32_t bind;                 /* 1: pin the threads to their cores */
+  uint32_t no_fallback;          /* 1: `ref` may not serve what the backend lacks (benchmarks) */
+  const char *const *choices;    /* as bs_world_options */
+  uint32_t n_choices;
+  uint32_t f64;     /* 1: every float is f64, on `ref`: the reference of bs_session_check */
+  uint32_t profile; /* 1: bs_session_run times each node */
+  uint32_t reserved;
+  bs_session *share; /* a session of the same graph: packed weights and KV states are its own; NULL: none.
+                      * It must outlive this one. */
+} bs_session_options;
+
+/* Lowers the model, runs the passes, packs the weights and plans the memory. BS_UNSUPPORTED names the first
+ * node that cannot be served and how many there are: bs_graph_check has all. */
+BS_API int32_t bs_session_open(bs_context *context, bs_graph *graph, const bs_session_options *options,
+                               bs_session **out_session, bs_error *err);
+/* Gives symbols new sizes; symbols that are not named keep theirs. Keeps the plans of the last 8 sets of
+ * shapes; packs no weight again. Forgets what bs_session_set was given. */
+BS_API int32_t bs_session_bind(bs_session *session, const bs_dim *const *dims, uint32_t n, bs_error *err);
+/* Bytes of the memory for intermediate values, and memory of the caller's for them: 64-byte aligned, at least
+ * that many bytes, until the session is closed or bound again. Without this call the session allocates it at
+ * its first run. */
+BS_API uint64_t bs_session_workspace(const bs_session *session);
+BS_API int32_t bs_session_use_workspace(bs_session *session, void *memory, uint64_t bytes, bs_error *err);
+/* The ports of a session: its inputs first, then its outputs, in the model's order. */
+BS_API uint32_t bs_session_port_count(const bs_session *session);
+BS_API int32_t bs_session_port(const bs_session *session, uint32_t port, const char **out_name,
+                               bs_tensor_desc *out_desc, bs_error *err);
+/* The port of that name; BS_NOT_FOUND names the nearest one. */
+BS_API int32_t bs_session_find(const bs_session *session, const char *name, uint32_t *out_port,
+                               bs_error *err);
+/* Gives a port the caller's memory, which is dense and stays until another is set: an input is read from it
+ * by each run, an output is written to it. Shape and dtype are checked here. An output that is not set lies
+ * in the workspace. */
+BS_API int32_t bs_session_set(bs_session *session, uint32_t port, const bs_tensor *tensor, bs_error *err);
+/* Where a port lies: of an output, its values until the next run. */
+BS_API int32_t bs_session_get(const bs_session *session, uint32_t port, bs_tensor *out_tensor, bs_error *err);
+/* Runs the model once. Every input must be set. Allocates nothing after the first run. */
+BS_API int32_t bs_session_run(bs_session *session, bs_error *err);
+/* Tokens in the key-value cache. Each run adds those of its input. bs_session_cache cuts the cache to
+ * `length` (0: empty). BS_OVERFLOW: a run, or a length, that is more than the cache holds. */
+BS_API int64_t bs_session_cache_length(const bs_session *session);
+BS_API int64_t bs_session_cache_limit(const bs_session *session);
+BS_API int32_t bs_session_cache(bs_session *session, int64_t length, bs_error *err);
+
+/* One node of a plan, as it was judged by bs_session_check. */
+typedef struct bs_node_check {
+  uint32_t struct_size;
+  uint32_t index;
+  const char *op;     /* kernel op */
+  const char *serves; /* "cpu:packed" */
+  const char *origin; /* the model's nodes that it came from */
+  double deviation;   /* largest |value - f64 value|, over the largest |f64 value| of the node */
+  double bound;       /* what the deviation may be */
+  uint32_t ok;        /* 1: within the bound, guards whole, equal bits with bs_session_run */
+  uint32_t reserved;
+  const char *reason; /* why not; "" */
+} bs_node_check;
+/* Runs the model node by node: outputs are poisoned first, guard bytes lie around them, and each node is
+ * compared with the same node computed in f64 by `ref` from the same inputs. `each` (may be NULL) is called
+ * for each node. BS_NUMERIC: a node was not ok. The outputs are those of bs_session_run bit for bit, else
+ * BS_NUMERIC. */
+BS_API int32_t bs_session_check(bs_session *session, void (*each)(void *user, const bs_node_check *row),
+                                void *user, bs_error *err);
+
+/* A node of a session's plan and who serves it. */
+typedef struct bs_node_info {
+  uint32_t struct_size;
+  uint32_t level; /* enum bs_level */
+  const char *op;
+  const char *serves; /* "cpu:packed", "ref:portable" */
+  const char *origin;
+  const char *reason; /* why the backend itself does not serve it; "" */
+  uint64_t flops, bytes;
+  uint64_t runs;  /* with `profile` */
+  double seconds; /* with `profile`: of all runs */
+} bs_node_info;
+BS_API uint32_t bs_session_node_count(const bs_session *session);
+BS_API int32_t bs_session_node(const bs_session *session, uint32_t index, bs_node_info *out_info,
+                               bs_error *err);
+
+/* What a session counted and how long its parts took, in seconds. */
+typedef struct bs_session_stats {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t runs;
+  uint64_t plans_made, plans_reused; /* bindings that were planned; that were found again */
+  uint64_t host_waits;               /* times that a run waited for a device */
+  uint64_t copied_bytes;             /* bytes that runs copied between host and device */
+  uint64_t fallback_nodes;           /* nodes of the plan that `ref` serves for another backend */
+  uint64_t arena_bytes, bound_bytes, naive_bytes; /* bytes: planned, lower bound, without sharing */
+  uint64_t scratch_bytes, packed_bytes, constant_bytes, state_bytes;
+  double load_s, lower_s, pass_s, plan_s, pack_s, prepare_s, first_run_s;
+} bs_session_stats;
+BS_API int32_t bs_session_stats_get(const bs_session *session, bs_session_stats *out_stats, bs_error *err);
+
+/* Reports of a session: as text, or as JSON. */
+enum bs_session_report {
+  BS_REPORT_EXPLAIN = 1, /* passes, nodes, who serves them, memory */
+  BS_REPORT_PLAN = 2,    /* the arena: bound, ratio, peak step and its largest tensors */
+  BS_REPORT_PROFILE = 3, /* time of each node; needs `profile` */
+  BS_REPORT_DUMP = 4     /* the lowered graph, a line a node */
+};
+BS_API int32_t bs_session_text(bs_session *session, uint32_t what, uint32_t json,
+                               void (*put)(void *user, const char *text), void *user, bs_error *err);
+/* Closes a session. NULL is allowed. */
+BS_API void bs_session_close(bs_session *session);
+
+/* The passes, in the order in which they run. NULL beyond the last. Names and summaries are static. */
+BS_API const char *bs_graph_pass_name(uint32_t index);
+BS_API const char *bs_graph_pass_summary(uint32_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

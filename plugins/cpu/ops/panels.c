@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * panels.c - see panels.h. */
+#include "panels.h"
+
+static const uint8_t *place(const cpu_lines *m, int64_t row, int64_t column) {
+  return m->data + (row * m->row + column * m->column) * (int64_t)m->size;
+}
+
+void cpu_lines_load(const cpu_kernels *kernels, const cpu_lines *m, int64_t row, int64_t first, int64_t n,
+                    int64_t wide, float *out) {
+  if (m->column == 1)
+    kernels->load[m->type](out, place(m, row, first), n);
+  else
+    for (int64_t i = 0; i < n; i++) kernels->load[m->type](out + i, place(m, row, first + i), 1);
+  for (int64_t i = n; i < wide; i++) out[i] = 0.0f;
+}
+
+void cpu_lines_store(const cpu_kernels *kernels, const cpu_lines *m, int64_t row, int64_t first, int64_t n,
+                     const float *in) {
+  uint8_t *to = (uint8_t *)(uintptr_t)place(m, row, first);
+  if (m->column == 1) {
+    kernels->store[m->type](to, in, n);
+    return;
+  }
+  for (int64_t i = 0; i < n; i++) kernels->store[m->type](to + i * m->column * (int64_t)m->size, in + i, 1);
+}
+
+void cpu_panels_copy(const cpu_kernels *kernels, const cpu_lines *m, int64_t from, int64_t depth,
+                     int64_t first, int64_t columns, float *room, float *out) {
+  const int64_t wide = cpu_up16(columns);
+  for (int64_t k = 0; k < depth; k++) {
+    cpu_lines_load(kernels, m, from + k, first, columns, wide, room);
+    for (int64_t n = 0; n < wide; n += 16) memcpy(out + n * depth + k * 16, room + n, 16 * sizeof *room);
+  }
+}
+
+void cpu_panels_turn(const cpu_kernels *kernels, const cpu_lines *m, int64_t from, int64_t depth,
+                     int64_t first, int64_t columns, float *room, float *out) {
+  const int64_t wide = cpu_up16(depth);
+  for (int64_t n = 0; n < columns; n += 16) {
+    float *panel = out + n * depth, last[16 * 16];
+    for (int64_t j = 0; j < 16; j++) {
+      if (n + j < columns)
+        cpu_lines_load(kernels, m, first + n + j, from, depth, wide, room + j * wide);
+      else
+        memset(room + j * wide, 0, (size_t)wide * sizeof *room);
+    }
+    for (int64_t k = 0; k < depth; k += 16) {
+      if (k + 16 <= depth) {
+        kernels->transpose(panel + k * 16, 16, room + k, wide);
+      } else {
+        kernels->transpose(last, 16, room + k, wide);
+        memcpy(panel + k * 16, last, (size_t)(depth - k) * 16 * sizeof *last);
+      }
+    }
+  }
+}
+
+void cpu_panels_multiply(const cpu_kernels *kernels, const float *x, const float *panels, int64_t depth,
+                         int64_t columns, float *c, int64_t ldc, int64_t count, int32_t add) {
+  const int64_t tokens = kernels->tokens, most = count <= tokens ? kernels->panels[count] : 1;
+  for (int64_t p = 0; p < columns / 16;) {
+    int64_t some = most;
+    while (some > columns / 16 - p) some /= 2;
+    for (int64_t r = 0; r < count; r += tokens) {
+      const cpu_tile one = {.x = x + r * CPU_X_LD,
+                            .w = panels + p * depth * 16,
+                            .w_step = depth * 16 * (int64_t)sizeof *panels,
+                            .c = c + r * ldc + p * 16,
+                            .ldc = ldc,
+                            .k = depth,
+                            .tokens = (int32_t)(count - r < tokens ? count - r : tokens),
+                            .panels = (int32_t)some,
+                            .add = add};
+      kernels->tile[0](&one);
+    }
+    p += some;
+  }
+}

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes tests/graph/cases/lower.txt: cases of our own for the lowering of ONNX operators: old and new forms of an
+operator, broadcasting, negative axes, absent optionals, composed programs, and what must be refused.
+
+  lower_cases.py FILE       needs the Python package onnx >= 1.23, whose reference computes what is expected
+
+A row: name, opset, nodes in ONNX's text syntax, inputs, constants; where the reference cannot compute it also the
+results, for a refusal what the message says."""
+import pathlib
+import sys
+
+import numpy as np
+from onnx import numpy_helper, parser
+from onnx.reference import ReferenceEvaluator
+
+from node_tests import text_case
+
+F, D, I, L, U, B = np.float32, np.float64, np.int32, np.int64, np.uint8, bool
+rng = np.random.default_rng(7)
+
+
+def f(*shape):
+    """Random f32 with few digits."""
+    return np.round(rng.uniform(-2, 2, shape), 3).astype(F)
+
+
+def ints(*values):
+    return np.array(values, L)
+
+
+X23, X34, X234 = f(2, 3), f(3, 4), f(2, 3, 4)
+CASES = [
+    # elementwise: dtypes, broadcasting, edges
+    ("add_rows", 14, "y = Add (x, w)", {"x": X234, "w": f(4)}, {}),
+    ("add_both_ways", 14, "y = Add (x, w)", {"x": f(3, 1), "w": f(1, 4)}, {}),
+    ("sub_scalar_constant", 14, "y = Sub (x, w)", {"x": X23}, {"w": np.array(1.5, F)}),
+    ("mul_f64", 14, "y = Mul (x, w)", {"x": X23.astype(D), "w": X23.astype(D)}, {}),
+    ("div_i64_truncates", 14, "y = Div (x, w)", {"x": ints(7, -7, 7, -7), "w": ints(2, 2, -2, -2)}, {}),
+    ("add_i64_beyond_f64", 14, "y = Add (x, w)", {"x": ints(2**62 + 1, 2**53 + 1), "w": ints(1, 2)}, {}),
+    ("mean_of_ten", 13, "y = Mean (x,x,x,x,x,x,x,x,x,w)", {"x": X23, "w": X23 * 11}, {}),
+    ("min_with_nan", 13, "y = Min (x, w)", {"x": np.array([1, np.nan, 3], F), "w": np.array([2, 2, np.nan], F)}, {}),
+    ("max_broadcast", 13, "y = Max (x, w, v)", {"x": X34, "w": f(4), "v": f(3, 1)}, {}),
+    ("pow_square", 15, "y = Pow (x, w)", {"x": X23}, {"w": np.array(2, F)}),
+    ("pow_i64_f32_base", 15, "y = Pow (x, w)", {"x": X23}, {"w": ints(3)}),
+    ("clip_lower_only", 13, "y = Clip (x, low)", {"x": X23}, {"low": np.array(-0.5, F)}),
+    ("clip_upper_only", 13, "y = Clip (x, , high)", {"x": X23}, {"high": np.array(0.5, F)}),
+    ("clip_none", 13, "y = Clip (x)", {"x": X23}, {}),
+    ("gelu_erf", 20, "y = Gelu (x)", {"x": X23 * 2}, {}),
+    ("gelu_tanh", 20, 'y = Gelu <approximate: string = "tanh"> (x)', {"x": X23 * 2}, {}),
+    ("gelu_by_hand", 13, "a = Div (x, root) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)", {"x": X23},
+     {"root": np.array(np.sqrt(2), F), "one": np.array(1, F), "half": np.array(0.5, F)}),
+    ("silu_by_hand", 13, "a = Sigmoid (x) y = Mul (x, a)", {"x": X23 * 3}, {}),
+    ("relu_i32", 14, "y = Relu (x)", {"x": np.array([-3, 0, 4], I)}, {}),
+    ("leaky_relu", 16, "y = LeakyRelu <alpha: float = 0.1> (x)", {"x": X23}, {}),
+    ("elu", 22, "y = Elu <alpha: float = 1.5> (x)", {"x": X23}, {}),
+    ("hard_sigmoid", 22, "y = HardSigmoid (x)", {"x": X23 * 3}, {}),
+    ("round_to_even", 22, "y = Round (x)", {"x": np.array([0.5, 1.5, -2.5, 2.4], F)}, {}),
+    ("add_empty", 14, "y = Add (x, w)", {"x": np.zeros((0, 3), F), "w": f(3)}, {}),
+    # comparisons, logic, conversion
+    ("greater_beside_nan", 13, "y = Greater (x, w)", {"x": np.array([1, np.nan, 3], F), "w": np.array([0, 0, np.nan], F)}, {}),
+    ("less_or_equal_i64", 16, "y = LessOrEqual (x, w)", {"x": ints(2**60, 2**60 + 1), "w": ints(2**60, 2**60)}, {}),
+    ("equal_bool", 19, "y = Equal (x, w)", {"x": np.array([True, False, True]), "w": np.array([True, True, False])}, {}),
+    ("where_broadcast", 16, "y = Where (c, x, w)", {"c": np.array([[True], [False]]), "x": f(3), "w": np.array(9, F)}, {}),
+    ("cast_to_i32", 19, "y = Cast <to: int = 6> (x)", {"x": np.array([1.9, -1.9, 0.5, -7], F)}, {}),
+    ("cast_to_bool", 19, "y = Cast <to: int = 9> (x)", {"x": np.array([0, -0.0, 0.25, np.nan], F)}, {}),
+    ("cast_i64_to_f32", 13, "y = Cast <to: int = 1> (x)", {"x": ints(1, -5, 2**24 + 1)}, {}),
+    ("cast_bool_to_f32", 13, "y = Cast <to: int = 1> (x)", {"x": np.array([True, False])}, {}),
+    ("cast_i64_to_u8", 13, "y = Cast <to: int = 2> (x)", {"x": ints(1, 255, 256, -1)}, {}),
+    ("is_inf_positive", 20, "y = IsInf <detect_negative: int = 0> (x)", {"x": np.array([np.inf, -np.inf, 1], F)}, {}),
+    ("isnan_where", 20, "a = IsNaN (x) y = Where (a, z, x)", {"x": np.array([1, np.nan], F)}, {"z": np.array(0, F)}),
+    # views
+    ("reshape_minus_one", 13, "y = Reshape (x, s)", {"x": X234}, {"s": ints(0, -1)}),
+    ("reshape_of_transposed", 13, "a = Transpose <perm: ints = [1,0]> (x) y = Reshape (a, s)", {"x": X23}, {"s": ints(6)}),
+    ("transpose_default", 13, "y = Transpose (x)", {"x": X234}, {}),
+    ("transpose_twice", 13, "a = Transpose <perm: ints = [2,0,1]> (x) y = Transpose <perm: ints = [1,2,0]> (a)", {"x": X234}, {}),
+    ("squeeze_all", 13, "y = Squeeze (x)", {"x": f(1, 3, 1)}, {}),
+    ("unsqueeze_negative", 13, "y = Unsqueeze (x, a)", {"x": X23}, {"a": ints(-1, 0)}),
+    ("expand_keeps", 13, "y = Expand (x, s)", {"x": f(3, 1)}, {"s": ints(2, 1, 4)}),
+    ("slice_reversed", 13, "y = Slice (x, s, e, a, t)", {"x": X34}, {"s": ints(-1), "e": ints(-100), "a": ints(1), "t": ints(-2)}),
+    ("slice_far_ends", 13, "y = Slice (x, s, e)", {"x": X34}, {"s": ints(1, -3), "e": ints(2**62, -1)}),
+    ("slice_of_slice", 13, "a = Slice (x, s, e, one, t) y = Slice (a, s, e, one, t)", {"x": f(2, 9)},
+     {"s": ints(1), "e": ints(9), "one": ints(1), "t": ints(2)}),
+    ("split_by_input", 13, "y, z = Split <axis: int = 1> (x, s)", {"x": X34}, {"s": ints(1, 3)}),
+    ("split_equal_13", 13, "y, z = Split <axis: int = -1> (x)", {"x": X34}, {}),
+    ("split_uneven_18", 18, "y, z = Split <axis: int = 0, num_outputs: int = 2> (x)", {"x": X34}, {}),
+    ("flatten_negative", 13, "y = Flatten <axis: int = -1> (x)", {"x": X234}, {}),
+    ("dropout_mask", 13, "y, z = Dropout (x)", {"x": X23}, {}),
+    ("identity_as_output", 16, "y = Identity (x) z = Neg (x)", {"x": X23}, {}),
+    ("shape_arithmetic", 15, "a = Shape (x) b = Gather (a, zero) c = Unsqueeze (b, zero1) d = Concat <axis: int = 0> (c, minus) y = Reshape (x, d)",
+     {"x": X234}, {"zero": np.array(0, L), "zero1": ints(0), "minus": ints(-1)}),
+    ("constant_of_shape_default", 13, "a = Shape (x) z = ConstantOfShape (a) y = Add (x, z)", {"x": X23}, {}),
+    ("constant_forms", 13, "a = Constant <value_float: float = 2.5> () b = Constant <value_ints: ints = [6]> () c = Mul (x, a) y = Reshape (c, b)", {"x": X23}, {}),
+    # joins and values by index
+    ("concat_three", 13, "y = Concat <axis: int = -1> (x, w, x)", {"x": X23, "w": f(2, 1)}, {}),
+    ("concat_with_empty", 13, "y = Concat <axis: int = 0> (x, w)", {"x": X23, "w": np.zeros((0, 3), F)}, {}),
+    ("concat_of_views", 13, "a, b = Split <axis: int = -1> (x) c = Neg (b) y = Concat <axis: int = -1> (c, a)", {"x": f(2, 6)}, {}),
+    ("pad_negative", 13, "y = Pad (x, p, v)", {"x": X34}, {"p": ints(1, -1, 0, 2), "v": np.array(7, F)},
+     {"y": np.pad(X34[:, 1:], ((1, 0), (0, 2)), constant_values=7)}),
+    ("pad_edge", 13, 'y = Pad <mode: string = "edge"> (x, p)', {"x": X23}, {"p": ints(0, 2, 1, 0)}),
+    ("pad_reflect", 13, 'y = Pad <mode: string = "reflect"> (x, p)', {"x": f(3, 4)}, {"p": ints(2, 1, 0, 3)}),
+    ("pad_bool", 13, "y = Pad (x, p)", {"x": np.array([[True], [True]])}, {"p": ints(0, 1, 1, 0)}),
+    ("tile_2d", 13, "y = Tile (x, r)", {"x": X23}, {"r": ints(2, 3)}),
+    ("tile_none", 13, "y = Tile (x, r)", {"x": X23}, {"r": ints(0, 1)}),
+    ("range_down", 11, "r = Range (s, l, d) y = Add (x, r)", {"x": ints(1)}, {"s": np.array(5, L), "l": np.array(-4, L), "d": np.array(-3, L)}),
+    ("range_empty", 11, "r = Range (s, l, d) y = Add (x, r)", {"x": ints(1)}, {"s": np.array(5, L), "l": np.array(5, L), "d": np.array(1, L)}),
+    ("trilu_lower_k", 14, "y = Trilu <upper: int = 0> (x, k)", {"x": X34}, {"k": np.array(-1, L)}),
+    ("trilu_computed_k", 14, "y = Trilu (x, k)", {"x": X34, "k": np.array(1, L)}, {}),
+    ("trilu_bool", 14, "y = Trilu (x)", {"x": np.ones((3, 3), B)}, {}),
+    ("one_hot_axis_0", 11, "y = OneHot <axis: int = 0> (x, d, v)", {"x": ints(0, -1, 5), "v": np.array([2, 5], F)}, {"d": np.array(3, L)}),
+    # reductions
+    ("reduce_mean_axes_attribute", 13, "y = ReduceMean <axes: ints = [-1], keepdims: int = 0> (x)", {"x": X234}, {}),
+    ("reduce_mean_axes_input", 18, "y = ReduceMean (x, a)", {"x": X234}, {"a": ints(0, 2)}),
+    ("reduce_sum_noop", 13, "y = ReduceSum <noop_with_empty_axes: int = 1> (x)", {"x": X23}, {}),
+    ("reduce_sum_all", 13, "y = ReduceSum <keepdims: int = 0> (x)", {"x": X23}, {}),
+    ("reduce_mean_i32", 18, "y = ReduceMean <keepdims: int = 0> (x, a)", {"x": np.array([[1, 2, 6], [-7, 0, 0]], I)}, {"a": ints(1)}),
+    ("reduce_max_i64", 18, "y = ReduceMax (x, a)", {"x": ints(2**60, 2**60 + 1)}, {"a": ints(0)}),
+    ("reduce_prod", 18, "y = ReduceProd (x, a)", {"x": X23}, {"a": ints(0)}),
+    ("reduce_l1", 18, "y = ReduceL1 (x, a)", {"x": X23}, {"a": ints(1)}),
+    ("reduce_l2_noop", 18, "y = ReduceL2 <noop_with_empty_axes: int = 1> (x)", {"x": X23}, {}),
+    ("reduce_log_sum_exp", 18, "y = ReduceLogSumExp (x, a)", {"x": X23 * 50}, {"a": ints(1)}),
+    ("argmax_last", 13, "y = ArgMax <axis: int = 1, keepdims: int = 0, select_last_index: int = 1> (x)", {"x": np.array([[1, 3, 3], [2, 2, 2]], F)}, {}),
+    ("argmin_negative_axis", 13, "y = ArgMin <axis: int = -2> (x)", {"x": X34}, {}),
+    ("cumsum_exclusive_reverse", 14, "y = CumSum <exclusive: int = 1, reverse: int = 1> (x, a)", {"x": X34}, {"a": np.array(-1, I)}),
+    ("cumsum_i64", 14, "y = CumSum (x, a)", {"x": ints(1, 1, 0, 1)}, {"a": np.array(0, L)}),
+    # norms
+    ("softmax_middle_axis", 13, "y = Softmax <axis: int = 1> (x)", {"x": X234}, {}),
+    ("log_softmax_large", 13, "y = LogSoftmax (x)", {"x": X23 * 100}, {}),
+    ("layer_norm_no_bias", 17, "y = LayerNormalization (x, g)", {"x": X34, "g": f(4)}, {}),
+    ("layer_norm_scalar_scale", 17, "y = LayerNormalization (x, g, b)", {"x": X34, "g": f(1), "b": f(4)}, {}),
+    ("layer_norm_of_transposed", 17, "a = Transpose (x) y = LayerNormalization (a, g)", {"x": X34, "g": f(3)}, {}),
+    ("rms_norm_broadcast", 23, "y = RMSNormalization <axis: int = 1> (x, g)", {"x": X234, "g": f(4)}, {}),
+    # products
+    ("matmul_weight", 13, "y = MatMul (x, w)", {"x": X234}, {"w": f(4, 5)}),
+    ("matmul_weight_vector", 13, "y = MatMul (x, w)", {"x": f(4)}, {"w": f(4, 5)}),
+    ("matmul_constant_vector", 13, "y = MatMul (x, w)", {"x": X34}, {"w": f(4)}),
+    ("matmul_transposed_weight", 13, "a = Transpose (w) y = MatMul (x, a)", {"x": X34}, {"w": f(5, 4)}),
+    ("matmul_broadcast_batch", 13, "y = MatMul (x, w)", {"x": f(2, 1, 3, 4), "w": f(3, 4, 2)}, {}),
+    ("matmul_i32", 13, "y = MatMul (x, w)", {"x": np.array([[1, 2], [3, 4]], I), "w": np.array([[5, 6], [7, 8]], I)}, {}),
+    ("matmul_constant_left", 13, "y = MatMul (w, x)", {"x": X34}, {"w": f(2, 3)}),
+    ("gemm_weight_bias", 13, "y = Gemm <transB: int = 1> (x, w, b)", {"x": X34}, {"w": f(5, 4), "b": f(5)}),
+    ("gemm_weight_matrix_bias", 13, "y = Gemm (x, w, b)", {"x": X34}, {"w": f(4, 5), "b": f(3, 1)}),
+    ("gemm_weight_alpha_beta", 13, "y = Gemm <alpha: float = 0.5, beta: float = 2.0> (x, w, b)", {"x": X34}, {"w": f(4, 5), "b": f(5)}),
+    ("gemm_activations", 13, "y = Gemm <alpha: float = 0.5, beta: float = 0.25, transA: int = 1> (x, w, b)", {"x": f(4, 3), "w": f(4, 5), "b": f(3, 1)}, {}),
+    ("einsum_batched", 12, 'y = Einsum <equation: string = "bij, bjk -> bik"> (x, w)', {"x": X234, "w": f(2, 4, 2)}, {}),
+    ("einsum_heads", 12, 'y = Einsum <equation: string = "bqhd,bkhd->bhqk"> (x, w)', {"x": f(1, 2, 3, 4), "w": f(1, 3, 3, 4)}, {}),
+    ("einsum_three", 12, 'y = Einsum <equation: string = "ij,jk,kl->il"> (x, w, v)', {"x": X23, "w": X34, "v": f(4, 2)}, {}),
+    ("einsum_dots", 12, 'y = Einsum <equation: string = "...i,...i->..."> (x, w)', {"x": X234, "w": f(3, 4)}, {}),
+    ("einsum_trace", 12, 'y = Einsum <equation: string = "ii"> (x)', {"x": f(3, 3)}, {}),
+    ("einsum_outer", 12, 'y = Einsum <equation: string = "i,j"> (x, w)', {"x": f(3), "w": f(2)}, {}),
+    # convolutions
+    ("conv_patches", 11, "y = Conv <kernel_shape: ints = [2,2], strides: ints = [2,2]> (x, w, b)", {"x": f(1, 2, 4, 4)}, {"w": f(3, 2, 2, 2), "b": f(3)}),
+    ("conv_depthwise", 11, "y = Conv <group: int = 2, pads: ints = [1,1,1,1]> (x, w, b)", {"x": f(1, 2, 3, 3)}, {"w": f(4, 1, 3, 3), "b": f(4)}),
+    ("conv_1d_dilated", 11, "y = Conv <dilations: ints = [2], pads: ints = [2,0]> (x, w)", {"x": f(2, 2, 6), "w": f(3, 2, 2)}, {}),
+    ("conv_same_upper", 22, 'y = Conv <auto_pad: string = "SAME_UPPER", strides: ints = [2,2]> (x, w)', {"x": f(1, 1, 4, 5)}, {"w": f(1, 1, 3, 3)}),
+    # attention
+    ("attention_gqa_causal", 23, "y = Attention <is_causal: int = 1> (q, k, v)", {"q": f(1, 4, 3, 2), "k": f(1, 2, 3, 2), "v": f(1, 2, 3, 2)}, {}),
+    ("attention_bool_mask_1d", 24, "y = Attention (q, k, v, m)", {"q": f(1, 1, 2, 4), "k": f(1, 1, 3, 4), "v": f(1, 1, 3, 4), "m": np.array([[True, False, True]])}, {}),
+    ("attention_scale_one", 23, "y = Attention <scale: float = 1.0> (q, k, v)", {"q": f(1, 2, 2, 4), "k": f(1, 2, 3, 4), "v": f(1, 2, 3, 4)}, {}),
+    ("attention_past_longer_window", 25, "y = Attention <is_causal: int = 1, left_window_size: int = 1> (q, k, v, , pk, pv)",
+     {"q": f(1, 1, 2, 2), "k": f(1, 1, 1, 2), "v": f(1, 1, 1, 2), "pk": f(1, 1, 3, 2), "pv": f(1, 1, 3, 2)}, {}),
+    ("attention_nonpad_window", 25, "y = Attention <left_window_size: int = 1, right_window_size: int = 0> (q, k, v, , , , n)",
+     {"q": f(2, 1, 2, 2), "k": f(2, 1, 4, 2), "v": f(2, 1, 4, 2), "n": ints(4, 3)}, {}),
+    ("rotary_flat", 23, "y = RotaryEmbedding <num_heads: int = 2> (x, c, s)", {"x": f(1, 2, 8), "c": f(1, 2, 2), "s": f(1, 2, 2)}, {}),
+    ("rotary_partial_interleaved", 23, "y = RotaryEmbedding <interleaved: int = 1, rotary_embedding_dim: int = 2> (x, c, s, p)",
+     {"x": f(1, 2, 2, 4), "p": np.array([[1, 0]], L)}, {"c": f(3, 1), "s": f(3, 1)}),
+    ("sdpa_by_hand", 18, "a = Transpose <perm: ints = [0,2,1]> (k) s = MatMul (q, a) t = Mul (s, c) u = Add (t, m) p = Softmax (u) y = MatMul (p, v)",
+     {"q": f(2, 3, 4), "k": f(2, 3, 4), "v": f(2, 3, 4)}, {"c": np.array(0.5, F), "m": np.triu(np.full((3, 3), -1e9), 1).astype(F)}),
+    # places
+    ("gather_scalar_index", 13, "y = Gather <axis: int = 1> (x, i)", {"x": X34, "i": np.array(-1, L)}, {}),
+    ("gather_2d_i32", 13, "y = Gather (x, i)", {"x": X34, "i": np.array([[0, 2], [1, 1]], I)}, {}),
+    ("gather_constant_table", 13, "y = Gather (w, i)", {"i": ints(1, 0)}, {"w": X34}),
+    ("gather_elements_axis_1", 13, "y = GatherElements <axis: int = -1> (x, i)", {"x": X23, "i": np.array([[0, -1], [1, 1]], L)}, {},
+     {"y": np.take_along_axis(X23, np.array([[0, 2], [1, 1]]), 1)}),
+    ("gather_nd_batch", 13, "y = GatherND <batch_dims: int = 1> (x, i)", {"x": X234, "i": np.array([[1], [2]], L)}, {}),
+    ("scatter_nd_add", 18, 'y = ScatterND <reduction: string = "add"> (x, i, u)', {"x": X23, "i": np.array([[1], [1]], L), "u": f(2, 3)}, {}),
+    ("scatter_elements_16", 16, "y = ScatterElements <axis: int = 1> (x, i, u)", {"x": X23, "i": np.array([[2], [0]], L), "u": f(2, 1)}, {}),
+    ("tensor_scatter_no_index", 24, "y = TensorScatter (x, u)", {"x": f(2, 4, 2), "u": f(2, 2, 2)}, {}),
+    ("topk_smallest", 11, "y, z = TopK <largest: int = 0, axis: int = 0> (x, k)", {"x": X34}, {"k": ints(2)}),
+    # quantised
+    ("quantize_scalar_no_zero", 13, "y = QuantizeLinear (x, s)", {"x": np.array([-1, 0.5, 1.5, 2.5, 300], F)}, {"s": np.array(1, F)}),
+    ("quantize_i8", 13, "y = QuantizeLinear (x, s, z)", {"x": np.array([-300, -1.5, 0.5, 300], F)}, {"s": np.array(1, F), "z": np.array(2, np.int8)}),
+    ("quantize_axis", 13, "y = QuantizeLinear <axis: int = 0> (x, s, z)", {"x": X23 * 10}, {"s": np.array([0.5, 2], F), "z": np.array([128, 3], U)}),
+    ("dequantize_i32", 19, "y = DequantizeLinear (x, s)", {"x": np.array([100, -7], I)}, {"s": np.array(0.25, F)}),
+    ("matmul_integer_no_zero", 13, "y = MatMulInteger (x, w)", {"x": np.array([[1, 2], [255, 4]], U), "w": np.array([[1, -2], [3, 4]], np.int8)}, {}),
+    # control
+    ("if_computed", 16, """y = If (c) <then_branch = t () => (float[2,3] a) { a = Neg (x) }, else_branch = e () => (float[2,3] b) { b = Abs (x) }>""",
+     {"c": np.array(False), "x": X23}, {}),
+    ("if_constant", 16, """y = If (c) <then_branch = t () => (float[2,3] a) { a = Neg (x) }, else_branch = e () => (float b) { b = ReduceSum <keepdims: int = 0> (x) }>""",
+     {"x": X23}, {"c": np.array(False)}),
+]  # fmt: skip
+
+REFUSALS = [
+    ("reshape_by_input", 13, "y = Reshape (x, s)", {"x": X23, "s": ints(6)}, {}, "its shape"),
+    ("nonzero_of_input", 13, "y = NonZero (x)", {"x": X23}, {}, "depends on values"),
+    ("training_dropout", 13, "y = Dropout (x, r, t)", {"x": X23}, {"r": np.array(0.5, F), "t": np.array(True)}, "random"),
+    ("unknown_operator", 13, "y = Celu (x)", {"x": X23}, {}, "operator is not supported"),
+    ("gelu_of_old_opset", 13, "y = Gelu (x)", {"x": X23}, {}, "version of the operator"),
+    ("add_u16", 14, "y = Add (x, x)", {"x": np.array([1, 2], np.uint16)}, {}, "dtype"),
+    ("add_dtypes_differ", 14, "y = Add (x, w)", {"x": X23, "w": X23.astype(D)}, {}, "different dtypes"),
+    ("matmul_inner_dims", 13, "y = MatMul (x, w)", {"x": X23, "w": X23}, {}, "inner dims differ"),
+    ("add_no_broadcast", 14, "y = Add (x, w)", {"x": X23, "w": f(2)}, {}, "broadcast"),
+    ("softmax_axis", 13, "y = Softmax <axis: int = 2> (x)", {"x": X23}, {}, "axis"),
+    ("seven_dims", 13, "y = Unsqueeze (x, a)", {"x": f(1, 1, 1, 1, 1, 1)}, {"a": ints(0)}, "6 dims"),
+    ("split_too_long", 13, "y, z = Split (x, s)", {"x": X23}, {"s": ints(1, 3)}, "longer than the dim"),
+    ("cast_to_string", 13, "y = Cast <to: int = 8> (x)", {"x": X23}, {}, "ONNX type 8"),
+    ("range_of_inputs", 11, "y = Range (s, s, s)", {"s": np.array(1, L)}, {}, "its start"),
+    ("if_shapes_differ", 16, """y = If (c) <then_branch = t () => (float[2,3] a) { a = Neg (x) }, else_branch = e () => (float b) { b = ReduceSum <keepdims: int = 0> (x) }>""",
+     {"c": np.array(False), "x": X23}, {}, "branches of different shapes"),
+]  # fmt: skip
+
+
+def typed(name, array):
+    kind = {F: "float", D: "double", I: "int32", L: "int64", U: "uint8", np.int8: "int8", np.uint16: "uint16", np.bool_: "bool"}[array.dtype.type]
+    return f"{kind}[{','.join(map(str, array.shape))}] {name}" if array.ndim else f"{kind} {name}"
+
+
+def model_of(name, opset, nodes, inputs, constants, outputs):
+    ports = ", ".join(typed(key, value) for key, value in inputs.items())
+    results = ", ".join(typed(key, value) for key, value in outputs.items())
+    text = f'<ir_version: 10, opset_import: ["" : {opset}]> {name} ({ports}) => ({results}) {{ {nodes} }}'
+    model = parser.parse_model(text)
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items())
+    return model
+
+
+def main():
+    texts = []
+    for name, opset, nodes, inputs, constants, *more in CASES + REFUSALS:
+        issue = [text for text in more if isinstance(text, str)]
+        known = [results for results in more if isinstance(results, dict)]
+        names = [key for key in ("y", "z") if f"{key} = " in nodes or f"{key}, z = " in nodes or f", {key} = " in nodes]
+        outputs = {key: np.zeros(1, F) for key in names}
+        if not issue:
+            model = model_of(name, opset, nodes, inputs, constants, outputs)
+            try:
+                results = ReferenceEvaluator(model).run(names, {k: np.asarray(value) for k, value in inputs.items()})
+            except Exception as error:
+                if not known:
+                    raise SystemExit(f"{name}: {error!r}: the case needs its results beside it") from error
+            outputs = known[0] if known else {key: np.asarray(value) for key, value in zip(names, results)}
+        model = model_of(name, opset, nodes, inputs, constants, outputs)
+        fed = [numpy_helper.from_array(np.asarray(value), key) for key, value in inputs.items()]
+        wanted = [] if issue else [numpy_helper.from_array(value, key) for key, value in outputs.items()]
+        texts.append(text_case(name, model, fed, wanted, 1e-5, 1e-6, *issue))
+    pathlib.Path(sys.argv[1]).write_text("".join(texts))
+    print(f"wrote {len(texts)} cases")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ * Models that are built through graph.h: ports, shapes by symbols, constants that are computed before the
+ * run, outputs that are values of other kinds, memory of the caller, errors. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/graph/build.h"
+
+#define NONE BS_GRAPH_NONE
+
+static const int64_t d23[] = {2, 3};
+
+START_TEST(adds_and_multiplies) {
+  const int64_t d3[] = {3};
+  const uint32_t x = tb_input("x", BS_F32, 2, d23), b = tb_input("b", BS_F32, 1, d3);
+  const uint32_t sum = tb_op("Add", x, b, NONE);
+  tb_output("y", tb_op("Mul", sum, tb_scalar(2), NONE));
+  bs_session *s = tb_open("ref", "", NULL);
+  const float xs[6] = {0, 1, 2, 3, 4, 5}, bs[3] = {10, 20, 30};
+  tb_set(s, "x", xs);
+  tb_set(s, "b", bs);
+  tb_run(s);
+  const float *y = tb_get(s, "y");
+  for (int i = 0; i < 6; i++) ck_assert_float_eq(y[i], 2 * (xs[i] + bs[i % 3]));
+  bs_session_close(s);
+}
+END_TEST
+
+/* An output that is also read, an input as an output, a constant as an output, one value as two outputs. */
+START_TEST(gives_every_kind_of_output) {
+  const uint32_t x = tb_input("x", BS_F32, 2, d23);
+  const uint32_t a = tb_op("Neg", x, NONE, NONE), b = tb_op("Abs", a, NONE, NONE);
+  tb_output("a", a);
+  tb_output("b", b);
+  tb_output("x_again", x);
+  tb_output("b_again", b);
+  tb_output("five", tb_scalar(5));
+  tb_output("turned", tb_with("Transpose", "perm=1,0", a, NONE, NONE));
+  bs_session *s = tb_open("ref", "", NULL);
+  const float xs[6] = {0, 1, 2, 3, 4, 5};
+  float mine[6];
+  tb_set(s, "x", xs);
+  tb_set(s, "b", mine);
+  tb_run(s);
+  for (int i = 0; i < 6; i++) {
+    ck_assert_float_eq(tb_get(s, "a")[i], -xs[i]);
+    ck_assert_float_eq(mine[i], xs[i]);
+    ck_assert_float_eq(tb_get(s, "b_again")[i], xs[i]);
+    ck_assert_float_eq(tb_get(s, "x_again")[i], xs[i]);
+    ck_assert_float_eq(tb_get(s, "turned")[i], -xs[i % 2 * 3 + i / 2]);
+  }
+  ck_assert_float_eq(tb_get(s, "five")[0], 5);
+  bs_session_close(s);
+}
+END_TEST
+
+/* [N,3] x [3,4]: symbols get sizes at the opening and by bind; weights are packed once. */
+START_TEST(binds_symbols) {
+  const int64_t dims[] = {-1, 3}, w34[] = {3, 4};
+  const char *const names[] = {"N", NULL};
+  const uint32_t x = tb_symbolic("x", BS_F32, 2, dims, names);
+  tb_output("y", tb_op("MatMul", x, tb_random(2, w34, 1), NONE));
+  bs_session *s = tb_open("ref", "N=2", NULL);
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  float xs[15], first[8];
+  tb_fill(xs, 15, 7);
+  tb_set(s, "x", xs);
+  tb_run(s);
+  memcpy(first, tb_get(s, "y"), sizeof first);
+  const bs_dim five = {.struct_size = (uint32_t)sizeof five, .name = "N", .size = 5},
+               two = {.struct_size = (uint32_t)sizeof two, .name = "N", .size = 2};
+  const bs_dim *dim = &five;
+  ck_assert_int_eq(bs_session_bind(s, &dim, 1, &err), BS_OK);
+  ck_assert_int_eq(tb_elements(s, "y"), 20);
+  ck_assert_int_eq(bs_session_run(s, &err), BS_INVALID_ARGUMENT); /* x is forgotten */
+  ck_assert(strstr(err.message, "'x'") != NULL);
+  tb_set(s, "x", xs);
+  tb_run(s);
+  ck_assert(memcmp(first, tb_get(s, "y"), sizeof first) == 0);
+  dim = &two;
+  ck_assert_int_eq(bs_session_bind(s, &dim, 1, &err), BS_OK);
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  ck_assert_int_eq(bs_session_stats_get(s, &stats, &err), BS_OK);
+  ck_assert_uint_eq(stats.plans_made, 2);
+  ck_assert_uint_eq(stats.plans_reused, 1);
+  bs_session_close(s);
+}
+END_TEST
+
+/* Shapes that are computed are constants before the run. */
+START_TEST(computes_shapes_first) {
+  const int64_t dims[] = {-1, 4, 6}, one[] = {1}, minus[] = {-1}, zero[] = {0};
+  const char *const names[] = {"N", NULL, NULL};
+  const uint32_t x = tb_symbolic("x", BS_F32, 3, dims, names);
+  const uint32_t shape = tb_op("Shape", x, NONE, NONE);
+  const uint32_t n = tb_op("Gather", shape, tb_ints(1, zero), NONE);
+  const uint32_t parts[] = {n, tb_ints(1, minus)};
+  uint32_t wanted = 0;
+  tb_many("Concat", "axis=0", parts, 2, &wanted, 1);
+  (void)one;
+  tb_output("y", tb_op("Reshape", x, wanted, NONE));
+  bs_session *s = tb_open("ref", "N=3", NULL);
+  ck_assert_int_eq(tb_elements(s, "y"), 72);
+  ck_assert_uint_eq(bs_session_node_count(s), 1); /* the copy to the output */
+  float xs[72];
+  tb_fill(xs, 72, 1);
+  tb_set(s, "x", xs);
+  tb_run(s);
+  ck_assert(memcmp(xs, tb_get(s, "y"), sizeof xs) == 0);
+  bs_session_close(s);
+}
+END_TEST
+
+START_TEST(joins_and_cuts) {
+  const uint32_t x = tb_input("x", BS_F32, 2, d23), y = tb_input("y", BS_F32, 2, d23);
+  const uint32_t parts[] = {x, tb_op("Neg", y, NONE, NONE), x};
+  uint32_t all = 0;
+  tb_many("Concat", "axis=1", parts, 3, &all, 1);
+  tb_output("all", all);
+  const int64_t b[] = {2}, e[] = {8}, a[] = {1}, st[] = {3};
+  const uint32_t in[] = {all, tb_ints(1, b), tb_ints(1, e), tb_ints(1, a), tb_ints(1, st)};
+  uint32_t cut = 0;
+  tb_many("Slice", "", in, 5, &cut, 1);
+  tb_output("cut", tb_op("Add", cut, tb_scalar(0.5), NONE));
+  bs_session *s = tb_open("ref", "", NULL);
+  const float xs[6] = {0, 1, 2, 3, 4, 5}, ys[6] = {10, 11, 12, 13, 14, 15};
+  tb_set(s, "x", xs);
+  tb_set(s, "y", ys);
+  tb_run(s);
+  const float want[18] = {0, 1, 2, -10, -11, -12, 0, 1, 2, 3, 4, 5, -13, -14, -15, 3, 4, 5};
+  ck_assert(memcmp(tb_get(s, "all"), want, sizeof want) == 0);
+  const float cuts[4] = {2.5F, -11.5F, 5.5F, -14.5F};
+  ck_assert(memcmp(tb_get(s, "cut"), cuts, sizeof cuts) == 0);
+  bs_session_close(s);
+}
+END_TEST
+
+static void make_mlp(void) {
+  const int64_t dims[] = {4, 8}, w1[] = {8, 16}, w2[] = {16, 8}, b1[] = {16};
+  const uint32_t x = tb_input("x", BS_F32, 2, dims);
+  uint32_t h = tb_op("Add", tb_op("MatMul", x, tb_random(2, w1, 0.3), NONE), tb_random(1, b1, 0.3), NONE);
+  h = tb_op("Relu", h, NONE, NONE);
+  h = tb_op("MatMul", h, tb_random(2, w2, 0.3), NONE);
+  tb_output("y", tb_op("Add", h, x, NONE));
+}
+
+/* The caller's workspace gives the same bits, a small or crooked one is refused. */
+START_TEST(uses_a_workspace) {
+  make_mlp();
+  bs_session *s = tb_open("ref", "", NULL);
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  float xs[32], first[32];
+  tb_fill(xs, 32, 3);
+  tb_set(s, "x", xs);
+  tb_run(s);
+  memcpy(first, tb_get(s, "y"), sizeof first);
+  const uint64_t bytes = bs_session_workspace(s);
+  ck_assert(bytes > 0 && bytes % 64 == 0);
+  unsigned char *memory = aligned_alloc(64, bytes + 64);
+  ck_assert_int_eq(bs_session_use_workspace(s, memory, bytes - 64, &err), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(bs_session_use_workspace(s, memory + 4, bytes, &err), BS_INVALID_ARGUMENT);
+  memset(memory, 0xff, bytes);
+  ck_assert_int_eq(bs_session_use_workspace(s, memory, bytes, &err), BS_OK);
+  tb_run(s);
+  const float *y = tb_get(s, "y");
+  ck_assert((const unsigned char *)y >= memory && (const unsigned char *)y < memory + bytes);
+  ck_assert(memcmp(first, y, sizeof first) == 0);
+  bs_session_close(s);
+  free(memory);
+}
+END_TEST
+
+/* Two sessions share packed weights. */
+START_TEST(shares_weights) {
+  make_mlp();
+  bs_session *s = tb_open("ref", "", NULL), *other = NULL;
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  const bs_session_options o = {.struct_size = (uint32_t)sizeof o, .backend = "ref", .share = s};
+  ck_assert_int_eq(bs_session_open(tb_context, tb_graph, &o, &other, &err), BS_OK);
+  bs_session_stats a = {.struct_size = (uint32_t)sizeof a}, b = a;
+  ck_assert_int_eq(bs_session_stats_get(s, &a, &err), BS_OK);
+  ck_assert_int_eq(bs_session_stats_get(other, &b, &err), BS_OK);
+  ck_assert_uint_eq(a.packed_bytes, b.packed_bytes);
+  float xs[32], first[32];
+  tb_fill(xs, 32, 3);
+  tb_set(s, "x", xs);
+  tb_set(other, "x", xs);
+  tb_run(s);
+  memcpy(first, tb_get(s, "y"), sizeof first);
+  bs_session_close(s);
+  tb_run(other);
+  ck_assert(memcmp(first, tb_get(other, "y"), sizeof first) == 0);
+  bs_session_close(other);
+}
+END_TEST
+
+static const struct fault {
+  const char *op, *attrs;
+  int32_t code;
+  const char *said;
+} faults[] = {
+    {"MatMul", "", BS_INPUT, "inner dims"},
+    {"Concat", "axis=7", BS_INPUT, "axis"},
+    {"Reshape", "", BS_UNSUPPORTED, "before the run"},
+};
+
+/* x [2,3] and z [2,3]: what each operator says of them. */
+START_TEST(refuses_bad_models) {
+  const struct fault *f = &faults[_i];
+  const uint32_t x = tb_input("x", BS_F32, 2, d23), z = tb_input("z", BS_I64, 1, d23);
+  tb_output("y", tb_with(f->op, f->attrs, x, strcmp(f->op, "Reshape") == 0 ? z : x, NONE));
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_session *s = NULL;
+  ck_assert_int_eq(tb_try("ref", "", NULL, &s, &err), f->code);
+  ck_assert_msg(strstr(err.message, f->said) != NULL, "%s", err.message);
+  ck_assert_msg(strstr(err.where, "n0") != NULL, "%s", err.where);
+}
+END_TEST
+
+START_TEST(refuses_bad_calls) {
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_session *s = NULL;
+  uint32_t v = 0;
+  ck_assert_int_eq(bs_graph_op(tb_graph, "NoSuchOp", NULL, 0, NULL, 0, &v, 1, &err), BS_UNSUPPORTED);
+  ck_assert_int_eq(tb_try("ref", "", NULL, &s, &err), BS_INPUT); /* no output */
+  const int64_t dims[] = {-1, 3};
+  const char *const names[] = {"N", NULL};
+  const uint32_t x = tb_symbolic("x", BS_F32, 2, dims, names);
+  tb_output("y", tb_op("Neg", x, NONE, NONE));
+  ck_assert_int_eq(tb_try("ref", "", NULL, &s, &err), BS_CONFIG);
+  ck_assert(strstr(err.message, "'N'") != NULL);
+  ck_assert_int_eq(tb_try("ref", "M=2", NULL, &s, &err), BS_CONFIG);
+  ck_assert_int_eq(tb_try("ref", "N=2", "no_such_pass", &s, &err), BS_CONFIG);
+  ck_assert_int_eq(tb_try("nothing", "N=2", NULL, &s, &err), BS_NOT_FOUND);
+  s = tb_open("ref", "N=2", NULL);
+  const float xs[6] = {0};
+  bs_tensor t = {.struct_size = (uint32_t)sizeof t,
+                 .dtype = BS_F32,
+                 .rank = 2,
+                 .dims = {2, 3},
+                 .strides = {3, 1},
+                 .data = (void *)xs,
+                 .bytes = 23};
+  ck_assert_int_eq(bs_session_set(s, 0, &t, &err), BS_INVALID_ARGUMENT); /* a byte is missing */
+  t.bytes = 24;
+  t.dims[0] = 1;
+  ck_assert_int_eq(bs_session_set(s, 0, &t, &err), BS_INVALID_ARGUMENT);
+  ck_assert(strstr(err.message, "f32[2,3]") != NULL);
+  ck_assert_int_eq(bs_session_find(s, "z", &v, &err), BS_NOT_FOUND);
+  bs_session_close(s);
+}
+END_TEST
+
+/* `model info`: every node at once. */
+static void count_issue(void *user, const bs_graph_issue *issue) {
+  ck_assert(issue->reason[0] != '\0');
+  ++*(int *)user;
+}
+
+START_TEST(lists_all_issues) {
+  const uint32_t x = tb_input("x", BS_F32, 2, d23), z = tb_input("z", BS_I64, 1, d23);
+  const uint32_t a = tb_op("Reshape", x, z, NONE), b = tb_op("Expand", x, z, NONE);
+  tb_output("a", tb_op("Neg", a, NONE, NONE));
+  tb_output("b", b);
+  int count = 0;
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  ck_assert_int_eq(bs_graph_check(tb_graph, NULL, NULL, 0, count_issue, &count, &err), BS_UNSUPPORTED);
+  ck_assert_int_eq(count, 2);
+}
+END_TEST
+
+int main(void) {
+  const test_case rows[] = {{adds_and_multiplies},
+                            {gives_every_kind_of_output},
+                            {binds_symbols},
+                            {computes_shapes_first},
+                            {joins_and_cuts},
+                            {uses_a_workspace},
+                            {shares_weights},
+                            {refuses_bad_models, TEST_COUNT(faults)},
+                            {refuses_bad_calls},
+                            {lists_all_issues},
+                            {0}};
+  return run_tests("graph api", rows, (test_setup){.before = tb_begin, .after = tb_end});
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * test_lower_cases.c - the lowering of ONNX operators, by the cases of tests/graph/cases: models as text, the
+ * tensors that are fed, and those that ONNX's own reference gives or what the refusal says. nodes.txt holds
+ * the small ones of ONNX's node tests (node_tests.py text), lower.txt cases of our own (lower_cases.py). */
+#include "tests/graph/case_run.h"
+#include "tests/graph/onnx_case.h"
+
+/* How the cases are run: what lowering alone gives, what the passes make of it, and what the backend does
+ * that users have. */
+static const struct {
+  const char *backend, *passes_off;
+} modes[] = {{"ref", NULL}, {"ref", "all"}, {"cpu", NULL}};
+
+static bs_context *context;
+
+static void open_all(void) {
+  bs_error err = BS_ERROR_INIT;
+  files_begin();
+  ck_assert_msg(bs_context_open(NULL, &context, &err) == BS_OK, "%s", err.message);
+}
+
+static void close_all(void) {
+  bs_context_close(context);
+  files_end();
+}
+
+static char *read_text(const char *name) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/tests/graph/cases/%s", getenv("BS_TEST_SOURCE_DIR"), name);
+  FILE *f = fopen(path, "rb");
+  ck_assert_msg(f != NULL, "%s", path);
+  fseek(f, 0, SEEK_END);
+  const long size = ftell(f);
+  rewind(f);
+  char *text = calloc((size_t)size + 1, 1);
+  ck_assert_uint_eq(fread(text, 1, (size_t)size, f), (size_t)size);
+  fclose(f);
+  return text;
+}
+
+/* The lines "-- TENSOR" of a case as the initializers of a model, its bytes to be freed. *out_issue: what a
+ * refusal must say, NULL. */
+static bs_onnx read_tensors(char *lines, unsigned char **out_bytes, const char **out_issue) {
+  char *text = NULL;
+  bs_error err = BS_ERROR_INIT;
+  bs_onnx data;
+  size_t size, n = 0;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_ptr_nonnull(out);
+  fputs("<ir_version: 8, opset_import: [\"\" : 13]> d () => () <", out);
+  *out_issue = NULL;
+  for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+    if (strncmp(line, "-- issue ", 9) == 0) {
+      *out_issue = line + 9;
+    } else {
+      fprintf(out, "%s%s", n++ > 0 ? ", " : "", line + 3);
+    }
+  }
+  fputs("> { }", out);
+  fclose(out);
+  *out_bytes = onnx_bytes(text, 0, &size);
+  ck_assert_msg(bs_onnx_parse(*out_bytes, size, "tensors", NULL, &data, &err) == BS_OK, "%s", err.message);
+  free(text);
+  return data;
+}
+
+/* One case: "NAME RTOL ATOL\n", the model, the lines of tensors. 1: as expected. */
+static int run_case(char *text, int mode) {
+  char name[200], rtol[40], atol[40];
+  case_run c = {.context = context, .backend = modes[mode].backend, .passes_off = modes[mode].passes_off};
+  ck_assert_int_eq(sscanf(text, "%199s %39s %39s", name, rtol, atol), 3);
+  c.rtol = strtod(rtol, NULL);
+  c.atol = strtod(atol, NULL);
+  char *model = strchr(text, '\n') + 1, *lines = strstr(model, "\n-- ");
+  unsigned char *data_bytes;
+  const char *issue;
+  size_t size;
+  static char none[1];
+  if (lines != NULL) *lines++ = '\0';
+  unsigned char *bytes = onnx_bytes(model, ONNX_TEXT_RAW, &size);
+  const char *path = files_write("case.onnx", bytes, size);
+  bs_onnx data = read_tensors(lines != NULL ? lines : none, &data_bytes, &issue);
+  for (uint32_t i = 0; i < data.graph->n_initializers; ++i) {
+    const bs_onnx_tensor *t = &data.graph->initializers[i];
+    if (t->name.data[0] == 'i') {
+      c.in[c.n_in++] = t;
+    } else {
+      c.out[c.n_out++] = t;
+    }
+  }
+  const int outcome = case_run_file(&c, path);
+  const int as_expected =
+      issue == NULL ? outcome == CASE_PASSED : outcome == CASE_REFUSED && strstr(c.why, issue) != NULL;
+  if (!as_expected)
+    fprintf(stderr, "%s on %s: %s\n", name, c.backend, outcome == CASE_PASSED ? "it is not refused" : c.why);
+  bs_onnx_close(&data);
+  free(data_bytes);
+  free(bytes);
+  return as_expected;
+}
+
+static void run_file(const char *name, int mode, int least) {
+  char *text = read_text(name);
+  int n = 0, failed = 0;
+  for (char *at = strstr(text, "== "); at != NULL;) {
+    char *next = strstr(at + 1, "\n== ");
+    if (next != NULL) *next++ = '\0';
+    failed += !run_case(at + 3, mode);
+    at = next;
+    ++n;
+  }
+  free(text);
+  ck_assert_msg(failed == 0 && n >= least, "%d of %d cases of %s failed", failed, n, name);
+}
+
+START_TEST(cases_of_our_own) {
+  run_file("lower.txt", _i, 100);
+}
+END_TEST
+
+START_TEST(small_node_tests) {
+  run_file("nodes.txt", _i, 300);
+}
+END_TEST
+
+int main(void) {
+  const test_case rows[] = {
+      {cases_of_our_own, TEST_COUNT(modes)}, {small_node_tests, TEST_COUNT(modes)}, {0}};
+  return run_tests("lower_cases", rows, (test_setup){open_all, close_all, 120});
+}

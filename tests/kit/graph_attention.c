@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ * graph_attention.c - attention as the kit asks and judges it: scores, masks and sums in long double, and
+ * what errors in the scores of the answer's class do to the output. Keys behind kv_len hold NaN, which may
+ * not be read. */
+#include <math.h>
+
+#include "tests/kit/graph.h"
+
+enum { Q, K, V, MASK, LENGTHS, DESCALE, Y, LSE };
+
+static void fill_mask(kit_data *d) {
+  kit_tensor *m = &d->a[MASK];
+  uint64_t own = kit_graph_seed(d, MASK), *seed = &own;
+  const int64_t n = kit_elements(m);
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t drawn = kit_below(seed, 10);
+    if (m->t.dtype == BS_BOOL)
+      kit_set_at(m, i, drawn > 2);
+    else
+      kit_set_at(m, i, drawn < 2 ? -INFINITY : (double)drawn * 0.25 - 1.0);
+  }
+}
+
+/* Whole rows without a key, and lengths of 0, T and between. Elsewhere NaN: the rubbish of a cache. */
+static void fill_lengths(kit_data *d) {
+  uint64_t own = kit_graph_seed(d, LENGTHS), *seed = &own;
+  const int64_t *k = d->a[K].t.dims;
+  for (int64_t b = 0; b < k[0]; b++) {
+    const int64_t length = kit_below(seed, 4) == 0 ? k[2] : kit_below(seed, k[2] + 1);
+    kit_set_at(&d->a[LENGTHS], b, (double)length);
+    for (uint32_t which = K; which <= V; which++)
+      for (int64_t i = 0; i < kit_elements(&d->a[which]) && bs_dtype_is_float(d->a[which].t.dtype); i++) {
+        int64_t at[4];
+        kit_graph_at(i, 4, d->a[which].t.dims, at);
+        if (at[0] == b && at[2] >= length) kit_set_at(&d->a[which], i, NAN);
+      }
+  }
+}
+
+static void make(kit_data *d, uint64_t *seed) {
+  static const int64_t groups[] = {1, 1, 2, 3}, times[] = {1, 1, 2, 4};
+  const kit_shape *s = &d->shape;
+  const int one = s->B == 1 && s->N > 1000; /* a step of decoding with a long cache */
+  const int64_t B = one ? 1 : 1 + kit_below(seed, 3), G = one ? 1 : groups[kit_below(seed, 4)];
+  const int64_t H = G * times[kit_below(seed, 4)];
+  const int64_t S = kit_graph_size(d, s->B), T = kit_graph_size(d, s->N), D = s->K % 67;
+  const int64_t E = kit_below(seed, 2) == 0 ? D : 1 + kit_below(seed, 40);
+  const int64_t batch = kit_graph_size(d, B), with = kit_below(seed, 8);
+  const int64_t q[4] = {batch, H, S, D}, k[4] = {batch, G, T, D}, v[4] = {batch, G, T, E},
+                y[4] = {batch, H, S, E}, scores[4] = {batch, H, S, T}, three[1] = {3};
+  const int is_f8 = s->x == BS_F8E4M3 || s->x == BS_F8E5M2;
+  int64_t mask[4];
+  uint32_t repeats = 0;
+  kit_graph_arg(d, Q, s->x, 4, q, 0);
+  kit_graph_arg(d, K, s->x, 4, k, 0);
+  kit_graph_arg(d, V, s->w, 4, v, 0);
+  kit_graph_broadcast(d, seed, 4, scores, mask, &repeats);
+  if ((with & 3) != 0) {
+    for (uint32_t i = 0; i < 2; i++) /* masks are seldom of a head or a batch alone */
+      if (kit_below(seed, 2) == 0) mask[i] = 1;
+    kit_graph_arg(d, MASK, (with & 1) != 0 ? BS_BOOL : s->index % 2 == 0 ? s->x : BS_F32, 4, mask, repeats);
+    fill_mask(d);
+  }
+  for (uint32_t i = Q; i <= V; i++) kit_graph_fill(d, i);
+  if (kit_below(seed, 3) == 0) {
+    kit_graph_arg(d, LENGTHS, BS_I32, 1, &batch, 0);
+    fill_lengths(d);
+  }
+  if (is_f8) {
+    kit_graph_arg(d, DESCALE, BS_F32, 1, three, 0);
+    for (int64_t i = 0; i < 3; i++) kit_set_at(&d->a[DESCALE], i, 0.5 + 0.25 * (double)i);
+  }
+  kit_graph_arg(d, Y, s->y, 4, y, 0);
+  d->outs = 1u << Y;
+  if (kit_below(seed, 2) == 0) {
+    kit_graph_arg(d, LSE, BS_F32, 3, y, 0);
+    d->outs |= 1u << LSE;
+  }
+  d->nargs = LSE + 1;
+  d->query.attrs[0] = kit_below(seed, 3);
+  if (kit_below(seed, 3) == 0) d->query.attrs[1] = 1 + kit_below(seed, 9);
+  if (kit_below(seed, 4) == 0) d->query.attrs[2] = 1 + kit_below(seed, 9);
+  d->query.numbers[0] = D > 0 ? 1.0 / sqrt((double)D) : 1.0;
+  if (kit_below(seed, 3) == 0) d->query.numbers[0] *= 3.0;
+  if (kit_below(seed, 4) == 0) d->query.numbers[1] = 1.5;
+}
+
+typedef struct seen {
+  long double score, error; /* absolute */
+} seen;
+
+static double by(const kit_data *d, int64_t i) {
+  return d->a[DESCALE].block != NULL ? kit_get_at(&d->a[DESCALE], i) : 1.0;
+}
+
+/* Does query at[2] of batch at[0] see key j, by position and length? */
+static int sees(const kit_data *d, const int64_t *at, int64_t j) {
+  const int64_t *attrs = d->query.attrs, S = d->a[Q].t.dims[2];
+  int64_t length = d->a[K].t.dims[2];
+  if (d->a[LENGTHS].block != NULL) length = (int64_t)kit_get_at(&d->a[LENGTHS], at[0]);
+  const int64_t p = at[2] + (attrs[0] == BS_CAUSAL_LOWER_RIGHT ? length - S : 0);
+  if (j >= length || (attrs[0] != BS_CAUSAL_NONE && j > p)) return 0;
+  if (attrs[1] > 0 && j < p - attrs[1] + 1) return 0;
+  return attrs[2] == 0 || j <= p + attrs[2] - 1;
+}
+
+/* The score of key j, and what it may be off by. -INFINITY: not seen. */
+static seen score(const kit_data *d, uint32_t tolerance, const int64_t *at, int64_t j) {
+  const double u = kit_graph_unit(d, tolerance), cap = d->query.numbers[1];
+  const int64_t D = d->a[Q].t.dims[3], group = at[1] / (d->a[Q].t.dims[1] / d->a[K].t.dims[1]);
+  const double scale = d->query.numbers[0] * by(d, 0) * by(d, 1);
+  int64_t q[4] = {at[0], at[1], at[2], 0}, k[4] = {at[0], group, j, 0};
+  const int64_t m[4] = {at[0], at[1], at[2], j};
+  seen r = {-INFINITY, 0};
+  long double size = 0;
+  if (!sees(d, at, j)) return r;
+  const double mask = d->a[MASK].block != NULL ? kit_graph_value(&d->a[MASK], 4, m) : 0.0;
+  const int is_bool = d->a[MASK].block != NULL && d->a[MASK].t.dtype == BS_BOOL;
+  if (is_bool ? mask == 0 : mask == -INFINITY) return r;
+  r.score = 0;
+  for (; q[3] < D; q[3]++) {
+    k[3] = q[3];
+    const long double term = (long double)kit_graph_value(&d->a[Q], 4, q) * kit_graph_value(&d->a[K], 4, k);
+    r.score += term;
+    size += fabsl(term);
+  }
+  r.score *= scale;
+  r.error = kit_slack(d, tolerance, D + 2, (double)(size * fabs(scale))) + 2 * u * fabsl(r.score);
+  if (cap > 0) {
+    r.score = cap * tanhl(r.score / cap);
+    r.error += 6 * u * fabsl(r.score);
+  }
+  if (!is_bool) {
+    r.score += mask;
+    r.error += u * (fabs(mask) + fabsl(r.score));
+  }
+  return r;
+}
+
+/* Query at[0..2]: all of Y's row, and LSE. */
+static void judge_query(const kit_data *d, uint32_t tolerance, int special, int64_t *at, seen *of) {
+  const double u = kit_graph_unit(d, tolerance);
+  const int64_t T = d->a[K].t.dims[2], E = d->a[V].t.dims[3];
+  const int64_t group = at[1] / (d->a[Q].t.dims[1] / d->a[K].t.dims[1]);
+  long double most = -INFINITY, total = 0, off = 0;
+  for (int64_t j = 0; j < T; j++) {
+    of[j] = score(d, tolerance, at, j);
+    if (of[j].score > most || isnan((double)of[j].score)) most = isnan((double)most) ? most : of[j].score;
+  }
+  for (int64_t j = 0; j < T; j++) {
+    if (of[j].score == -INFINITY) continue;
+    const long double far = fabsl(of[j].score - most);
+    of[j].score = expl(of[j].score - most);
+    of[j].error += (far + 10) * u;
+    total += of[j].score;
+    off += of[j].score * of[j].error;
+  }
+  const int none = most == -INFINITY;
+  if (!none) off /= total;
+  const double c = kit_slack(d, tolerance, T + 2, 1.0);
+  for (at[3] = 0; at[3] < E; at[3]++) {
+    long double sum = 0, size = 0;
+    for (int64_t j = 0; !none && j < T; j++) {
+      const int64_t v[4] = {at[0], group, j, at[3]};
+      if (of[j].score == -INFINITY) continue;
+      const long double term = of[j].score / total * kit_graph_value(&d->a[V], 4, v) * by(d, 2);
+      sum += term;
+      size += fabsl(term) * (of[j].error + off + 2 * c + 6 * u);
+    }
+    kit_graph_check(d, Y, kit_graph_number(&d->a[Y], 4, at), (double)sum, (double)size + 0x1p-126, special);
+  }
+  if (d->a[LSE].block == NULL) return;
+  const double lse = none ? -INFINITY : (double)(most + logl(total));
+  const double slack = none ? 0.0 : (double)off + c + 8 * u * (1 + fabs(lse) + fabs((double)most));
+  kit_graph_check(d, LSE, kit_graph_number(&d->a[LSE], 3, at), lse, slack, special);
+}
+
+static void judge(const kit_data *d, uint32_t tolerance, int special) {
+  const int64_t *q = d->a[Q].t.dims, T = d->a[K].t.dims[2];
+  const int64_t n = q[0] * q[1] * q[2];
+  seen *of = calloc((size_t)T + 1, sizeof *of);
+  kit_assert(of != NULL, "no memory");
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at[4] = {0};
+    kit_graph_at(i, 3, q, at);
+    judge_query(d, tolerance, special, at, of);
+  }
+  free(of);
+}
+
+const kit_graph_op kit_graph_attention = {"attention", 1, 0, 0, 1, make, judge, NULL};

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ * A world of one whose rank is the caller's own thread (bs_world_enter), and the reference backend behind the
+ * world's own (bs_world_options.fallback). */
+#include <pthread.h>
+
+#include "core/op/dispatch.h"
+#include "core/world/world.h"
+#include "tests/run_tests.h"
+#include "world_help.h"
+
+static bs_tensor_desc matrix(uint32_t dtype, int64_t rows, int64_t cols) {
+  return (bs_tensor_desc){
+      .struct_size = sizeof(bs_tensor_desc), .dtype = dtype, .rank = 2, .dims = {rows, cols}};
+}
+
+/* An f64 product of ones, [2,3] by [4,3], which only ref computes. Returns what pack says. */
+static int32_t product(bs_rank *rank, bs_error *e) {
+  const bs_rank_api *api = bs_rank_get_api();
+  const bs_tensor_desc x = matrix(BS_F64, 2, 3), y = matrix(BS_F64, 2, 4);
+  const bs_tensor_desc *args[4] = {&x, NULL, NULL, &y};
+  const double ones[12] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  bs_op_query q = {.struct_size = sizeof q, .op = "matmul", .nargs = 4, .args = args, .weight_dtype = BS_F64};
+  bs_source source;
+  bs_packed *packed = NULL;
+  bs_plan *plan = NULL;
+  bs_tensor tx = {0}, ty = {0};
+  bs_tensor *tensors[4] = {&tx, NULL, NULL, &ty};
+  ck_assert_int_eq(bs_source_from_memory(ones, BS_F64, 4, 3, 3, &source, e), BS_OK);
+  int32_t rc = api->pack(rank, &q, &source, &packed, e);
+  bs_source_release(&source);
+  if (rc != BS_OK) return rc;
+  ck_assert_int_eq(api->op_prepare(rank, &q, packed, &plan, e), BS_OK);
+  ck_assert(bs_dispatch_is_fallback(plan));
+  ck_assert_int_eq(api->tensor_alloc(rank, &x, BS_LIFE_ACTIVATION, &tx, e), BS_OK);
+  ck_assert_int_eq(api->tensor_alloc(rank, &y, BS_LIFE_ACTIVATION, &ty, e), BS_OK);
+  memcpy(tx.data, ones, 6 * sizeof *ones);
+  ck_assert_int_eq(api->op_run(plan, tensors, 4, NULL, e), BS_OK);
+  for (int i = 0; i < 8; i++) ck_assert_double_eq(((double *)ty.data)[i], 3.0);
+  api->op_release(plan);
+  api->packed_release(packed);
+  api->tensor_free(rank, &tx);
+  api->tensor_free(rank, &ty);
+  return BS_OK;
+}
+
+/* ---- entering ------------------------------------------------------------------------------- */
+
+static void count_members(void *arg, uint32_t member, uint32_t width) {
+  atomic_fetch_add((_Atomic uint32_t *)arg, 1u + (member == 0 && width == 2) * 100u);
+}
+
+static void use(bs_world *world) {
+  bs_error e = {.struct_size = sizeof e};
+  bs_rank *rank = NULL;
+  _Atomic uint32_t seen = 0;
+  ck_assert_msg(bs_world_enter(world, &rank, &e) == BS_OK, "%s", e.message);
+  ck_assert_ptr_eq(rank, bs_world_rank(world, 0));
+  ck_assert(pthread_equal(rank->thread, pthread_self()));
+  ck_assert_int_eq(bs_rank_get_api()->parallel_for(rank, count_members, &seen), BS_OK);
+  ck_assert_uint_eq(seen, 102);
+  ck_assert_msg(product(rank, &e) == BS_OK, "%s", e.message);
+  ck_assert_int_eq(bs_world_enter(world, &rank, &e), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(e.id, "BS-WORLD-ENTER");
+  ck_assert_int_eq(bs_world_run(world, NULL, NULL, &e), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(e.id, "BS-WORLD-ENTER");
+  ck_assert_int_eq(bs_world_leave(world, &e), BS_OK);
+  ck_assert_int_eq(bs_world_leave(world, &e), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(bs_log_rank(), -1);
+}
+
+static void *use_there(void *world) {
+  use(world);
+  return NULL;
+}
+
+static int32_t product_main(bs_rank *rank, void *arg, bs_error *e) {
+  (void)arg;
+  return product(rank, e);
+}
+
+START_TEST(the_caller_is_the_rank) {
+  pthread_t other;
+  cpu_set_t before, after;
+  bs_world_options o = options(1, "cpu");
+  o.threads_per_rank = 2;
+  o.bind = (uint32_t)_i;
+  o.fallback = 1;
+  bs_world *world = world_of(&o);
+  pthread_getaffinity_np(pthread_self(), sizeof before, &before);
+  use(world);
+  pthread_getaffinity_np(pthread_self(), sizeof after, &after);
+  ck_assert(CPU_EQUAL(&before, &after)); /* a pinned caller gets its cores back */
+  run(world, product_main, NULL, BS_OK);
+  ck_assert_int_eq(pthread_create(&other, NULL, use_there, world), 0);
+  pthread_join(other, NULL);
+  ck_assert_uint_eq(bs_world_memory_now(world), 0);
+  bs_world_destroy(world);
+}
+END_TEST
+
+START_TEST(worlds_that_cannot_be_entered) {
+  bs_error e = {.struct_size = sizeof e};
+  bs_rank *rank = NULL;
+  bs_world_options o = options(2, "cpu");
+  bs_world *world = world_of(&o);
+  ck_assert_int_eq(bs_world_enter(world, &rank, &e), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(e.id, "BS-WORLD-ENTER");
+  ck_assert_ptr_null(rank);
+  bs_world_destroy(world);
+  o.world_size = 1;
+  world = world_of(&o);
+  ck_assert_int_eq(bs_world_enter(world, &rank, &e), BS_OK);
+  bs_rank_get_api()->region_end(rank, BS_REGION_FORWARD); /* was not begun: a misuse */
+  ck_assert_int_ne(bs_world_leave(world, &e), BS_OK);
+  ck_assert_str_ne(e.message, "");
+  ck_assert_int_eq(bs_world_enter(world, &rank, &e), BS_INVALID_ARGUMENT);
+  bs_world_destroy(world);
+}
+END_TEST
+
+/* ---- fallback ------------------------------------------------------------------------------- */
+
+START_TEST(ref_serves_where_it_is_asked_to) {
+  bs_choice_info info = {.struct_size = sizeof info};
+  bs_world_options o = options(1, "cpu");
+  bs_world *world = world_of(&o);
+  run(world, product_main, NULL, BS_UNSUPPORTED); /* not by default */
+  ck_assert_str_eq(err.id, "BS-OP-NONE");
+  bs_world_destroy(world);
+  o.fallback = 1;
+  world = world_of(&o);
+  run(world, product_main, NULL, BS_OK);
+  ck_assert_ptr_nonnull(strstr(bs_world_algorithms(world), "matmul@ref/portable"));
+  ck_assert_int_eq(bs_world_choice_get(world, 0, &info, &err), BS_OK);
+  ck_assert_str_eq(info.chosen, "ref:portable");
+  bs_world_destroy(world);
+  o.backend = "evdev"; /* its memory is none that ref may touch */
+  world = world_of(&o);
+  run(world, product_main, NULL, BS_UNSUPPORTED);
+  bs_world_destroy(world);
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {
+      {the_caller_is_the_rank, 2}, {worlds_that_cannot_be_entered}, {ref_serves_where_it_is_asked_to}, {0}};
+  return run_tests("world_enter", tests, (test_setup){open_context, close_context, 30});
+}
