@@ -8,6 +8,7 @@
 #include "bytes.h"
 #include "convert.h"
 #include "f8.h"
+#include "map.h"
 #include "optimizer.h"
 #include "quantize.h"
 #include "sparse.h"
@@ -24,6 +25,7 @@ const cpu_kernels cpu_kernels_portable = {
     .load = {load_f32, load_bf16, load_f16},
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
+    .map = map_steps,
     .transpose = transpose,
     .narrow_tokens = NARROW_TOKENS,
     .narrow_most = 4,
