@@ -11,6 +11,7 @@
 #include "map.h"
 #include "optimizer.h"
 #include "quantize.h"
+#include "rows.h"
 #include "sparse.h"
 #include "tile.h"
 #include "transpose.h"
@@ -26,6 +27,7 @@ const cpu_kernels cpu_kernels_portable = {
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
     .map = map_steps,
+    .rows = &row_fns,
     .transpose = transpose,
     .narrow_tokens = NARROW_TOKENS,
     .narrow_most = 4,
