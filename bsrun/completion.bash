@@ -55,7 +55,10 @@ _bsrun() {
 
   case $prev in
     --method) _bsrun_reply "$cur" methods; return ;;
-    --pass) COMPREPLY=($(compgen -W "forward backward sgd adamw" -- "$cur")); return ;;
+    --pass)
+      if [[ $verb == model* ]]; then _bsrun_reply "$cur" passes; else COMPREPLY=($(compgen -W "forward backward sgd adamw" -- "$cur")); fi
+      return
+      ;;
     --mask) _bsrun_reply "$cur" masks; return ;;
     --workload) _bsrun_reply "$cur" workloads; return ;;
     --hardware) _bsrun_reply "$cur" hardware; return ;;
@@ -70,6 +73,8 @@ _bsrun() {
     -o | --output)
       if [[ $verb == "plugins check" || $verb == torture ]]; then
         mapfile -t COMPREPLY < <(compgen -W "text tap json" -- "$cur")
+      elif [[ $verb == "model explain" || $verb == "model generate" ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "text json" -- "$cur")
       else
         _bsrun_reply "$cur" formats
       fi
@@ -94,9 +99,9 @@ _bsrun() {
       _bsrun_reply "$cur" keys
       return
       ;;
-    --config | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
-    --out | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort) return ;;
+    --config | --save | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
+    --out | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens) return ;;
   esac
 
   if [[ $cur == -* ]]; then
@@ -109,7 +114,7 @@ _bsrun() {
     plugins) _bsrun_reply "$cur" verbs plugins ;;
     config) _bsrun_reply "$cur" verbs config ;;
     model) _bsrun_reply "$cur" verbs model ;;
-    "model plan") _bsrun_files "$cur" file ;;
+    "model info" | "model run" | "model check" | "model explain" | "model generate" | "model plan") _bsrun_files "$cur" file ;;
     completion)
       if ((COMP_CWORD == 2)); then
         _bsrun_reply "$cur" verbs completion

@@ -24,6 +24,11 @@ const bsrun_words bsrun_all_words[] = {
     {"explain", explain_options, &explain_n_options},
     {"compare", compare_options, &compare_n_options},
     {"torture", torture_options, &torture_n_options},
+    {"model info", model_info_options, &model_info_n_options},
+    {"model run", model_run_options, &model_run_n_options},
+    {"model check", model_check_options, &model_check_n_options},
+    {"model generate", model_generate_options, &model_generate_n_options},
+    {"model explain", model_explain_options, &model_explain_n_options},
     {"model plan", model_plan_options, &model_plan_n_options},
 };
 const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];
@@ -133,9 +138,10 @@ static const struct {
                {"sweeps", "sweeps", BS_KIND_COUNT_},   {"phases", "phases", BS_KIND_COUNT_},
                {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM}};
 
-static const char *const kinds[] = {"verbs",    "options", "valued", "methods",     "masks",     "workloads",
-                                    "hardware", "sweeps",  "phases", "backends",    "comms",     "plugins",
-                                    "formats",  "keys",    "dtypes", "activations", "skeletons", "kinds"};
+static const char *const kinds[] = {"verbs",       "options",   "valued",  "methods", "masks",
+                                    "workloads",   "hardware",  "sweeps",  "phases",  "backends",
+                                    "comms",       "plugins",   "formats", "keys",    "dtypes",
+                                    "activations", "skeletons", "kinds",   "passes"};
 
 static int32_t collect(const char *kind, json_t *names, bs_error *err) {
   static const char *const dtypes[] = {"bf16", "f16", "f32", "f64", "f8e4m3", "f8e5m2"};
@@ -156,6 +162,13 @@ static int32_t collect(const char *kind, json_t *names, bs_error *err) {
     add_list(names, dtypes, sizeof dtypes / sizeof dtypes[0]);
   } else if (strcmp(kind, "kinds") == 0) {
     add_list(names, kinds, sizeof kinds / sizeof kinds[0]);
+  } else if (strcmp(kind, "passes") == 0) {
+    add_text(names, "all=off");
+    for (uint32_t i = 0; bs_graph_pass_name(i) != NULL; i++) {
+      char text[80];
+      snprintf(text, sizeof text, "%s=off", bs_graph_pass_name(i));
+      add_text(names, text);
+    }
   } else if (strcmp(kind, "skeletons") == 0) {
     add_list(names, plugins_new_kinds, plugins_n_new_kinds);
   } else if (strcmp(kind, "activations") == 0) {
@@ -199,7 +212,7 @@ void help_completion(void) {
       "words   the names it completes, one a line: verbs, options, valued (options that take a value),\n"
       "        methods, masks, workloads, hardware, sweeps, phases, backends, comms, plugins, formats, "
       "keys,\n"
-      "        dtypes, activations, skeletons (the kinds of plugins new); kinds (these)\n"
+      "        dtypes, activations, skeletons (the kinds of plugins new), passes (of models); kinds (these)\n"
       "\n"
       "examples:\n"
       "  source <(bsrun completion bash)\n"

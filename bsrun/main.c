@@ -23,7 +23,7 @@ const bsrun_verb bsrun_verbs[] = {
     {"compare", "every way to split a layer: predicted, measured and explained", verb_compare, help_compare},
     {"torture", "inject every fault into a communicator, method or backend; a score card", verb_torture,
      help_torture},
-    {"model", "plan the memory of a model", verb_model, help_model},
+    {"model", "read, run and explain models (ONNX, config.json), plan their memory", verb_model, help_model},
     {"completion", "completion for a shell", verb_completion, help_completion},
     {"version", "print versions", verb_version, help_version},
     {"help", "help on a verb", verb_help, help_help},

@@ -7,7 +7,8 @@
 
 #include "core/base/error.h"
 
-const model_verb *const model_verbs[] = {&model_plan};
+const model_verb *const model_verbs[] = {&model_info,    &model_run,      &model_check,
+                                         &model_explain, &model_generate, &model_plan};
 const size_t model_n_verbs = sizeof model_verbs / sizeof model_verbs[0];
 
 int32_t model_print_json(const json_t *value, bs_error *err) {

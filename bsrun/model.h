@@ -4,6 +4,7 @@
 #ifndef BSRUN_MODEL_H
 #define BSRUN_MODEL_H
 #include "bsrun/bsrun.h"
+#include "lab/model/model.h"
 
 typedef struct model_verb {
   const char *name;
@@ -17,10 +18,47 @@ typedef struct model_verb {
   size_t min_words, max_words;
 } model_verb;
 
-extern const model_verb model_plan;
+extern const model_verb model_info, model_run, model_check, model_explain, model_generate, model_plan;
 
 extern const model_verb *const model_verbs[];
 extern const size_t model_n_verbs;
 
+/* ---- sub-verbs that open a model (model_words.c) --------------------------------------------- */
+
+/* Rows of their tables of options. */
+#define MODEL_OPTION_DIM \
+  { "dim", 0, "NAME=N", 1, "the size of a named dimension" }
+#define MODEL_OPTION_CONSTANT \
+  { "constant", 0, "NAME=FILE", 1, "the .npy file of an input that is a constant (axes, shapes)" }
+#define MODEL_OPTION_BACKEND \
+  { "backend", 0, "NAME", 0, "backend; default: cpu. What it lacks runs on ref, with a warning" }
+#define MODEL_OPTION_THREADS \
+  { "threads", 0, "N", 0, "threads of a run; default: all cores" }
+#define MODEL_OPTION_PASS \
+  { "pass", 0, "NAME=off", 1, "leave a pass out; all=off leaves out every pass" }
+#define MODEL_OPTION_TOKENS \
+  { "cache-tokens", 0, "N", 0, "of a folder: tokens of its key-value cache; default: as config.json says" }
+#define MODEL_OPTIONS_PLUGINS                                                      \
+  {"plugin", 0, "ID|PATH", 1, "use this plugin"},                                  \
+      {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"}, { \
+    "set", 0, "KEY=VALUE", 1, "set one key of it"                                  \
+  }
+
+/* A model that is open, with what was asked. */
+typedef struct model_asked {
+  bs_model_request request;
+  bs_context *context;
+  bs_model model;
+  const char **lists[4];
+} model_asked;
+
+/* Of parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens and those of
+ * plugins; the first word is the model. The caller frees in every case; `a` outlives it. */
+int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
+/* The same, and opens the model. */
+int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);
+void model_asked_free(model_asked *asked);
 int32_t model_print_json(const json_t *value, bs_error *err);
+/* "[batch, 128]" of a shape. */
+json_t *model_shape_text(const json_t *shape);
 #endif

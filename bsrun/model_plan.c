@@ -8,7 +8,8 @@
 
 const args_option model_plan_options[] = {
     {"align", 0, "BYTES", 0, "alignment of each offset, a power of two; default: 1"},
-    {"effort", 0, "N", 0, "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},
+    {"effort", 0, "N", 0,
+     "steps of the exact search, in millions (100); 9 times as many while 5 % above the bound"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl; csv is the file with offsets"},
     {"help", 'h', NULL, 0, "this help"},
 };

@@ -116,7 +116,7 @@ int gmodel_shape_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims, uint6
   }
   uint64_t bits;
   if (!bs_mul_u64(count, dtype & 0xffu, &bits) || bits / 8u > INT64_MAX / 2) return 0;
-  *out_bytes = empty ? 0 : bits / 8u;
+  *out_bytes = empty ? 0 : bits / 8u + (bits % 8u != 0);
   return 1;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * open.c - reads a model by what its path is: a file .onnx. */
+ * open.c - reads a model by what its path is: a file .onnx, or a folder with config.json. */
 #include <sys/stat.h>
 
 #include "core/base/error.h"
@@ -12,13 +12,7 @@ BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_gra
   gmodel *model = NULL;
   const double began = gclock_s();
   const int folder = stat(path, &at) == 0 && S_ISDIR(at.st_mode);
-  (void)options;
-  if (folder) {
-    bs_error_set(err, BS_UNSUPPORTED, "BS-GRAPH-OPEN", "%.200s is a folder: models are read from files .onnx",
-                 path);
-    return BS_UNSUPPORTED;
-  }
-  int32_t rc = import_onnx(path, &model, err);
+  int32_t rc = folder ? import_folder(path, options, &model, err) : import_onnx(path, &model, err);
   if (rc == BS_OK) rc = gmodel_check(model, err);
   if (rc == BS_OK) rc = gmodel_set_about(model, path, model->producer, err);
   if (rc != BS_OK) {

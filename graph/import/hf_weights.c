@@ -62,16 +62,17 @@ json_t *hf_json(const char *folder, const char *name, bs_error *err) {
 }
 
 static int32_t open_file(const char *folder, const char *name, hf_weights *w, bs_error *err) {
+  hf_file *more = realloc(w->files, (w->n_files + 1) * sizeof *more);
+  if (more == NULL) return no_memory(err);
+  w->files = more;
   hf_file *file = &w->files[w->n_files];
   file->path = join(folder, name);
   if (file->path == NULL) return no_memory(err);
   const int32_t rc = bs_st_open(file->path, &file->st, err);
-  if (rc == BS_OK) {
+  if (rc == BS_OK)
     w->n_files++;
-  } else {
+  else
     free(file->path);
-    file->path = NULL;
-  }
   return rc;
 }
 
@@ -146,8 +147,6 @@ int32_t hf_weights_open(const char *folder, hf_weights *w, bs_error *err) {
   static const char index_name[] = "model.safetensors.index.json";
   int32_t rc;
   memset(w, 0, sizeof *w);
-  w->files = calloc(MAX_FILES, sizeof *w->files);
-  if (w->files == NULL) return no_memory(err);
   if (exists(folder, "model.safetensors") || !exists(folder, index_name)) {
     rc = open_file(folder, "model.safetensors", w, err);
   } else {

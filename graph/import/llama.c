@@ -8,6 +8,8 @@
 #include "core/base/error.h"
 #include "graph/import/hf.h"
 
+enum { MAX_TABLE = 1 << 24 }; /* 131072 tokens of heads of 256 */
+
 typedef struct llama {
   int64_t width, inner, heads, groups, head; /* head: width of one */
   double eps;
@@ -34,13 +36,14 @@ static const char *rope_type(hf_build *b, const char **out_key) {
   return hf_text(b, *out_key, "default");
 }
 
-/* Llama 3: long waves are stretched by the factor, short ones stay, those between are mixed. */
-static float stretched(float frequency, double factor, double low, double high, double old) {
-  const double wave = 2 * acos(-1.0) / (double)frequency;
-  if (wave > old / low) return (float)((double)frequency / factor);
+/* Llama 3: long waves are stretched by the factor, short ones stay, those between are mixed. In f32, as the
+ * original computes it. */
+static float stretched(float frequency, float factor, float low, float high, float old) {
+  const float wave = (float)(2 * acos(-1.0)) / frequency;
+  if (wave > old / low) return frequency / factor;
   if (wave < old / high) return frequency;
-  const double mix = (old / wave - low) / (high - low);
-  return (float)((1 - mix) * (double)frequency / factor + mix * (double)frequency);
+  const float mix = (old / wave - low) / (high - low);
+  return (1 - mix) * frequency / factor + mix * frequency;
 }
 
 /* Angles are rounded to f32 where the original rounds them, so that late positions agree. */
@@ -75,7 +78,7 @@ static void find_frequencies(hf_build *b, const llama *l, float *out) {
   for (int64_t i = 0; b->rc == BS_OK && i < l->head / 2; i++) {
     const float power = powf((float)base, (float)(2 * i) / (float)l->head);
     out[i] = 1 / power;
-    if (scaled) out[i] = stretched(out[i], factor, low, high, old);
+    if (scaled) out[i] = stretched(out[i], (float)factor, (float)low, (float)high, (float)old);
     if (linear) out[i] = (float)((double)out[i] / factor);
   }
 }
@@ -90,6 +93,13 @@ static uint32_t table(hf_build *b, const char *name, const int64_t *dims, const 
 static void rotary_tables(hf_build *b, llama *l) {
   const int64_t dims[2] = {b->cache, l->head / 2}, zero = 0;
   if (b->rc != BS_OK) return;
+  if (dims[0] > MAX_TABLE / dims[1]) {
+    b->rc = bs_error_set(b->err, BS_INPUT, "BS-HF-CACHE",
+                         "a cache of %lld tokens needs rotary tables of more than %d numbers",
+                         (long long)dims[0], MAX_TABLE);
+    bs_error_hint(b->err, "ask for fewer tokens of the cache");
+    return;
+  }
   const uint64_t bytes = (uint64_t)dims[0] * (uint64_t)dims[1] * sizeof(float);
   float *frequencies = gmodel_alloc(b->model, (uint64_t)dims[1] * sizeof(float));
   float *cosines = gmodel_alloc(b->model, bytes), *sines = gmodel_alloc(b->model, bytes);
@@ -165,9 +175,9 @@ static void read_config(hf_build *b, llama *l) {
   l->eps = hf_real(b, "rms_norm_eps", 1e-6);
   if (b->rc != BS_OK) return;
   if (l->heads % l->groups != 0) hf_refuse(b, "num_key_value_heads", "it must divide num_attention_heads");
-  if (l->head % 2 != 0) hf_refuse(b, "head_dim", "an even width is rotated");
   if (!hf_has_key(b, "head_dim") && l->width % l->heads != 0)
     hf_refuse(b, "num_attention_heads", "it must divide hidden_size");
+  if (l->head % 2 != 0) hf_refuse(b, "head_dim", "an even width is rotated");
 }
 
 /* A window that the cache cannot leave is none. */

@@ -31,8 +31,15 @@ typedef struct gvalue {
 } gvalue;
 enum gvalue_flags {
   GV_OUTPUT = 1u << 0, /* a port or a state needs it at the end of the run */
+  GV_JOINED = 1u << 2, /* CONST [N,K]: `data` is a gjoin, the rows of several constants; a weight only */
   GV_LENGTH = 1u << 1  /* INPUT that the session fills: tokens in the cache before the run */
 };
+
+/* The rows of a joined constant: constants [n,K] (roots or views), one below the other. */
+enum { GJOIN_MAX = 4 };
+typedef struct gjoin {
+  uint32_t n, parts[GJOIN_MAX];
+} gjoin;
 
 /* Kernel ops, in the order of their names in graph_op_name. */
 enum gop {

@@ -133,6 +133,17 @@ int32_t graph_read_const(const graph *g, uint32_t value, void *out, bs_error *er
   const unsigned char *data = root->data;
   unsigned char *to = out;
   if (count == 0) return BS_OK;
+  if (root->flags & GV_JOINED) {
+    const gjoin *join = root->data;
+    if (v->kind == GV_VIEW)
+      return bs_error_set(err, BS_INTERNAL, "BS-GRAPH-CONST", "value %u is joined", value);
+    for (uint32_t i = 0; i < join->n; i++) {
+      const int32_t rc = graph_read_const(g, join->parts[i], to, err);
+      if (rc != BS_OK) return rc;
+      to += (uint64_t)graph_count(&g->values[join->parts[i]]) * size;
+    }
+    return BS_OK;
+  }
   if (graph_is_dense(v)) {
     memcpy(to, data + (uint64_t)v->offset * size, (uint64_t)count * size);
     return BS_OK;

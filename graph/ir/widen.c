@@ -22,19 +22,20 @@ static void keep_f32(const graph *g, unsigned char *kept) {
   }
 }
 
-static int32_t widen_data(graph *g, gvalue *v, bs_error *err) {
-  const uint64_t count = (uint64_t)graph_count(v), size = BS_DTYPE_BYTES(v->dtype);
-  void *aligned = malloc(count * size + 1u);
+static int32_t widen_data(graph *g, uint32_t value, bs_error *err) {
+  const gvalue v = g->values[value];
+  const uint64_t count = (uint64_t)graph_count(&v);
+  void *aligned = malloc(count * BS_DTYPE_BYTES(v.dtype) + 1u);
   double *wide = graph_data(g, count * sizeof *wide);
-  if (aligned == NULL || wide == NULL) {
-    free(aligned);
-    return graph_no_memory(err);
+  const int32_t rc =
+      aligned == NULL || wide == NULL ? graph_no_memory(err) : graph_read_const(g, value, aligned, err);
+  if (rc == BS_OK) {
+    bs_convert(BS_F64, wide, v.dtype, aligned, count);
+    g->values[value].data = wide;
+    g->values[value].flags &= (uint16_t)~GV_JOINED;
   }
-  if (count > 0) memcpy(aligned, v->data, count * size);
-  bs_convert(BS_F64, wide, v->dtype, aligned, count);
   free(aligned);
-  v->data = wide;
-  return BS_OK;
+  return rc;
 }
 
 static void widen_expr(gexpr *e) {
@@ -51,12 +52,13 @@ int32_t graph_widen(graph *g, bs_error *err) {
   if (kept == NULL) return graph_no_memory(err);
   keep_f32(g, kept);
   int32_t rc = BS_OK;
-  for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++) {
-    gvalue *v = &g->values[i];
-    if (!is_narrow(v->dtype) || kept[v->base]) continue;
-    if (v->kind == GV_CONST) rc = widen_data(g, v, err);
-    v->dtype = BS_F64;
+  /* Joined constants read their parts, which are widened after them: they were made later. */
+  for (uint32_t i = g->n_values; i-- > 0 && rc == BS_OK;) {
+    if (!is_narrow(g->values[i].dtype) || kept[g->values[i].base]) continue;
+    if (g->values[i].kind == GV_CONST) rc = widen_data(g, i, err);
   }
+  for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++)
+    if (is_narrow(g->values[i].dtype) && !kept[g->values[i].base]) g->values[i].dtype = BS_F64;
   for (uint32_t i = 0; i < g->n_exprs; i++) widen_expr(&g->exprs[i]);
   free(kept);
   return rc == BS_OK ? graph_validate(g, "in f64", err) : rc;

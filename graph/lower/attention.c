@@ -218,8 +218,8 @@ static void check_request(build *b, const request *r) {
   build_check(
       b, build_dim(b, r->q, 0) == build_dim(b, r->k, 0) && build_dim(b, r->q, 0) == build_dim(b, r->v, 0),
       "Q, K and V differ in batch");
-  build_check(b, build_dtype(b, r->q) == build_dtype(b, r->k) && build_dtype(b, r->q) == build_dtype(b, r->v),
-              "Q, K and V have different dtypes");
+  if (build_dtype(b, r->q) != build_dtype(b, r->k) || build_dtype(b, r->q) != build_dtype(b, r->v))
+    build_refuse(b, build_dtype(b, r->v), "Q, K and V of different dtypes");
   build_check(b, build_is_float(build_dtype(b, r->q)), "the operator takes floats");
   if (b->rc == BS_OK && r->scale == 0) build_refuse(b, 0, "a scale of 0");
 }

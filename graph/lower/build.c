@@ -341,8 +341,10 @@ uint32_t build_normalize(build *b, uint32_t kind, double eps, uint32_t x, uint32
 
 uint32_t build_contract(build *b, uint32_t x, uint32_t y, uint32_t bias, double alpha) {
   uint32_t out = GNONE;
-  if (!stopped(b))
-    b->rc = lower_contract(b->c, x, y, bias, alpha, BS_ACT_NONE, build_dtype(b, x), &out, b->err);
+  const uint32_t dtype = build_dtype(b, x);
+  if (!build_is_float(dtype) && dtype != BS_I32 && dtype != BS_I64)
+    build_refuse(b, dtype, "products of this dtype");
+  if (!stopped(b)) b->rc = lower_contract(b->c, x, y, bias, alpha, BS_ACT_NONE, dtype, &out, b->err);
   return stopped(b) ? GNONE : out;
 }
 

@@ -68,6 +68,8 @@ static int32_t row_norm(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   const uint32_t dtype = build_dtype(&b, x), axis = build_axis(&b, lower_int(node, "axis", -1), shape.rank);
   const double eps = lower_float(node, "epsilon", 1e-5f);
   build_check(&b, build_is_float(dtype), "the operator takes floats");
+  if (build_dtype(&b, scale) != dtype || (bias != GNONE && build_dtype(&b, bias) != dtype))
+    build_refuse(&b, build_dtype(&b, scale), "scale or bias of another dtype than X");
   build_check(&b, build_rank(&b, scale) <= shape.rank && build_rank(&b, bias) <= shape.rank,
               "scale or bias has more dims than X");
   if (lower_int(node, "stash_type", 1) != 1 && dtype != BS_F64)

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "graph/ir/query.h"
+#include "graph/pass/match.h"
 #include "graph/pass/pass.h"
 #include "graph/pass/program.h"
 
@@ -82,12 +83,38 @@ static int rewrite(gexpr *e) {
   return changed;
 }
 
+/* A number of the model becomes a constant of the program. 0: nothing was done. */
+static int absorb(graph *g, uint32_t id, gexpr *e, uint32_t slot, bs_error *err) {
+  double number;
+  uint64_t bits;
+  gnode *n = &g->nodes[id];
+  if (e->n_const == GX_MAX_CONST || n->n_in < 2 || !match_number(g, n->in[slot], &number)) return 0;
+  if (e->compute == BS_I64) {
+    const int64_t whole = (int64_t)number;
+    if ((double)whole != number || fabs(number) > 9e15) return 0;
+    memcpy(&bits, &whole, sizeof bits);
+  } else {
+    memcpy(&bits, &number, sizeof bits);
+  }
+  gexpr constant = {.compute = e->compute, .n_const = 1, .n_out = 1, .outs = {GX_CONST}};
+  constant.consts[0] = bits;
+  if (!program_join(e, (uint8_t)slot, &constant, NULL, 0)) return 0;
+  program_drop_input(e, (uint8_t)slot);
+  for (uint32_t i = slot; i < n->n_in; i++)
+    if (graph_set_input(g, id, i, i + 1u < n->n_in ? n->in[i + 1u] : GNONE, err) != BS_OK) return 0;
+  n->n_in--;
+  return 1;
+}
+
 int32_t gpass_expr(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err) {
   (void)ctx;
   for (uint32_t id = g->first; id != GNONE; id = g->nodes[id].next) {
     if (g->nodes[id].op != GOP_MAP) continue;
     gexpr e = g->exprs[g->nodes[id].expr];
-    if (!rewrite(&e)) continue;
+    int changed = 0;
+    for (uint32_t slot = g->nodes[id].n_in; slot-- > 0;)
+      if (slot < g->nodes[id].n_in) changed |= absorb(g, id, &e, slot, err);
+    if (!rewrite(&e) && !changed) continue;
     const uint32_t number = graph_expr(g, &e);
     if (number == GNONE) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a program");
     g->nodes[id].expr = number;

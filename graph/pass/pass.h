@@ -35,6 +35,13 @@ int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out
 /* Removes nodes whose results nobody reads; what every pass may call when it is done. */
 int32_t gpass_dce(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_fold(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_view(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_fuse_map(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 int32_t gpass_expr(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_fuse_norm(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_fuse_attention(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_rope(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_merge(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_epilogue(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
+int32_t gpass_last_token(graph *g, const gpass_ctx *ctx, uint32_t *out_changes, bs_error *err);
 #endif

@@ -10,8 +10,16 @@
 static const gpass table[] = {
     {"fold", "computes what is over constants alone", gpass_fold},
     {"dce", "removes nodes whose results nobody reads", gpass_dce},
+    {"view", "lets a node write its result where a copy would put it", gpass_view},
     {"fuse_map", "makes one map of two where only the second reads the first", gpass_fuse_map},
     {"expr", "brings programs into their normal form and names gelu, silu and the like", gpass_expr},
+    {"fuse_norm", "makes softmax, RMS and layer normalisation of reductions and maps", gpass_fuse_norm},
+    {"fuse_attention", "makes attention of two products and a softmax", gpass_fuse_attention},
+    {"rope", "makes one map of the rotation of halves", gpass_rope},
+    {"epilogue", "puts bias, activation and residual into products, sums into normalisations",
+     gpass_epilogue},
+    {"merge", "makes one product of several that read the same rows: Q, K and V, gate and up", gpass_merge},
+    {"last_token", "makes products of the rows alone that are read", gpass_last_token},
 };
 #define N_PASSES ((uint32_t)(sizeof table / sizeof table[0]))
 _Static_assert(sizeof table / sizeof table[0] <= (size_t)GPASS_MAX, "traces have room for every pass");

@@ -44,10 +44,14 @@ void gtensor_fill(const gvalue *value, const gvalue *root, void *root_data, bs_t
 
 /* ---- what sessions share --------------------------------------------------------------------- */
 /* A packed weight: which elements it is, and the query's part that decided how it was packed. */
+typedef struct gpart {
+  const unsigned char *data;
+  int64_t rows, row_stride, col_stride;
+} gpart;
 typedef struct gweight {
-  const void *data;
-  int64_t rows, cols, row_stride, col_stride;
-  uint32_t dtype, x_dtype, y_dtype;
+  gpart parts[GJOIN_MAX]; /* rows below each other; unused ones are zero */
+  int64_t rows, cols;
+  uint32_t n_parts, dtype, x_dtype, y_dtype;
   bs_packed *packed;
 } gweight;
 /* A constant that is not where the model has it: data that was not aligned. */

@@ -372,6 +372,8 @@ BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
   int32_t rc = gsession_ready(s, &tokens, err);
   if (rc == BS_OK) rc = gbinding_check(s->bound, err);
   if (rc == BS_OK) rc = gflat_run(s->bound, (int)s->profile, err);
+  /* Tables are read where they lie in the mapped files: zeros of a file that was cut are no result. */
+  if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
   if (rc != BS_OK) return rc;
   s->core->length += tokens;
   if (s->stats.runs++ == 0) s->stats.first_run_s = gclock_s() - began;

@@ -9,10 +9,11 @@
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
 
-/* Behind a bs_source: element (row, col) lies at data + (row row_stride + col col_stride) of `dtype`. */
+/* Behind a bs_source: element (row, col) of a part lies at data + (row row_stride + col col_stride) of
+ * `dtype`. */
 typedef struct strided {
-  const unsigned char *data;
-  int64_t rows, cols, row_stride, col_stride;
+  gpart part;
+  int64_t cols;
   uint32_t dtype;
 } strided;
 
@@ -28,16 +29,17 @@ static void read_run(const strided *s, int64_t row, const bs_partition *cols, in
                      uint32_t dtype, unsigned char *out) {
   unsigned char buffer[BUFFER * 8];
   const uint32_t size = BS_DTYPE_BYTES(s->dtype);
-  const unsigned char *from = s->data + (uint64_t)(row * s->row_stride) * size;
-  if (cols == NULL && s->col_stride == 1 && ((uintptr_t)from & (size - 1u)) == 0) {
+  const unsigned char *from = s->part.data + (uint64_t)(row * s->part.row_stride) * size;
+  if (cols == NULL && s->part.col_stride == 1 && ((uintptr_t)from & (size - 1u)) == 0) {
     bs_convert(dtype, out, s->dtype, from + (uint64_t)k * size, (uint64_t)n);
     return;
   }
-  if (cols == NULL && s->col_stride == 1) {
+  if (cols == NULL && s->part.col_stride == 1) {
     memcpy(buffer, from + (uint64_t)k * size, (size_t)n * size);
   } else {
     for (int64_t i = 0; i < n; i++)
-      memcpy(buffer + (size_t)i * size, from + (uint64_t)(column(cols, k + i) * s->col_stride) * size, size);
+      memcpy(buffer + (size_t)i * size, from + (uint64_t)(column(cols, k + i) * s->part.col_stride) * size,
+             size);
   }
   bs_convert(dtype, out, s->dtype, buffer, (uint64_t)n);
 }
@@ -51,7 +53,7 @@ static void read_turned(const strided *s, int64_t row, int64_t nrows, int64_t co
   for (int64_t r = 0; r < nrows; r += 64) {
     const int64_t n = nrows - r < 64 ? nrows - r : 64;
     for (int64_t k = 0; k < cols; k++) {
-      memcpy(line, s->data + (uint64_t)((row + r) * s->row_stride + k * s->col_stride) * size,
+      memcpy(line, s->part.data + (uint64_t)((row + r) * s->part.row_stride + k * s->part.col_stride) * size,
              (size_t)n * size);
       const unsigned char *from = line;
       if (dtype != s->dtype) {
@@ -64,42 +66,71 @@ static void read_turned(const strided *s, int64_t row, int64_t nrows, int64_t co
   }
 }
 
-static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
-                         void *out, int64_t out_stride, bs_error *err) {
-  const strided *s = ctx;
+/* Rows row .. row+nrows-1 of one part. */
+static void read_part(const strided *s, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                      void *out, int64_t out_stride) {
   const int64_t count = cols != NULL ? cols->count : s->cols;
-  if (row < 0 || nrows < 0 || nrows > s->rows - row)
-    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WEIGHT", "rows %lld.. of a weight of %lld rows",
-                        (long long)row, (long long)s->rows);
-  if (cols == NULL && s->row_stride == 1 && s->col_stride != 1 && nrows > 1) {
+  if (cols == NULL && s->part.row_stride == 1 && s->part.col_stride != 1 && nrows > 1) {
     read_turned(s, row, nrows, count, dtype, out, out_stride);
-    return BS_OK;
+    return;
   }
   const uint32_t to = BS_DTYPE_BYTES(dtype);
   for (int64_t r = 0; r < nrows; r++)
     for (int64_t k = 0; k < count; k += BUFFER)
       read_run(s, row + r, cols, k, count - k < BUFFER ? count - k : BUFFER, dtype,
                (unsigned char *)out + (uint64_t)(r * out_stride + k) * to);
+}
+
+static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
+                         void *out, int64_t out_stride, bs_error *err) {
+  const gweight *w = ctx;
+  if (row < 0 || nrows < 0 || nrows > w->rows - row)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GRAPH-WEIGHT", "rows %lld.. of a weight of %lld rows",
+                        (long long)row, (long long)w->rows);
+  const uint64_t line = (uint64_t)out_stride * BS_DTYPE_BYTES(dtype);
+  for (uint32_t p = 0; p < w->n_parts && nrows > 0; p++) {
+    const strided s = {w->parts[p], w->cols, w->dtype};
+    if (row >= s.part.rows) {
+      row -= s.part.rows;
+      continue;
+    }
+    const int64_t n = nrows < s.part.rows - row ? nrows : s.part.rows - row;
+    read_part(&s, row, n, cols, dtype, out, out_stride);
+    out = (unsigned char *)out + (uint64_t)n * line;
+    nrows -= n;
+    row = 0;
+  }
   return BS_OK;
+}
+
+static gpart part_of(const graph *g, uint32_t value) {
+  const gvalue *v = &g->values[value];
+  const gvalue *root = &g->values[v->base];
+  return (gpart){(const unsigned char *)root->data + (uint64_t)v->offset * BS_DTYPE_BYTES(v->dtype),
+                 v->dims[0], v->strides[0], v->strides[1]};
 }
 
 static gweight key_of(const graph *g, const gnode *node, const gquery *q) {
   const gvalue *w = &g->values[node->weight];
-  const gvalue *root = &g->values[w->base];
-  return (gweight){.data = (const unsigned char *)root->data + (uint64_t)w->offset * BS_DTYPE_BYTES(w->dtype),
-                   .rows = w->dims[0],
-                   .cols = w->dims[1],
-                   .row_stride = w->strides[0],
-                   .col_stride = w->strides[1],
-                   .dtype = w->dtype,
-                   .x_dtype = q->descs[0].dtype,
-                   .y_dtype = q->descs[3].dtype};
+  gweight key = {.rows = w->dims[0],
+                 .cols = w->dims[1],
+                 .n_parts = 1,
+                 .dtype = w->dtype,
+                 .x_dtype = q->descs[0].dtype,
+                 .y_dtype = q->descs[3].dtype};
+  if (w->flags & GV_JOINED) {
+    const gjoin *join = w->data;
+    key.n_parts = join->n;
+    for (uint32_t i = 0; i < join->n; i++) key.parts[i] = part_of(g, join->parts[i]);
+  } else {
+    key.parts[0] = part_of(g, node->weight);
+  }
+  return key;
 }
 
 static int same_weight(const gweight *a, const gweight *b) {
-  return a->data == b->data && a->rows == b->rows && a->cols == b->cols && a->row_stride == b->row_stride &&
-         a->col_stride == b->col_stride && a->dtype == b->dtype && a->x_dtype == b->x_dtype &&
-         a->y_dtype == b->y_dtype;
+  return a->n_parts == b->n_parts && memcmp(a->parts, b->parts, sizeof a->parts) == 0 && a->rows == b->rows &&
+         a->cols == b->cols && a->dtype == b->dtype && a->x_dtype == b->x_dtype && a->y_dtype == b->y_dtype;
 }
 
 int32_t gcore_weight(gcore *core, const graph *g, const gnode *node, const gquery *q, int again,
@@ -112,12 +143,11 @@ int32_t gcore_weight(gcore *core, const graph *g, const gnode *node, const gquer
     }
   if (!ARRAY_GROW(core->weights, core->n_weights, core->cap_weights))
     return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a packed weight");
-  strided s = {key.data, key.rows, key.cols, key.row_stride, key.col_stride, key.dtype};
   const bs_source source = {.struct_size = (uint32_t)sizeof source,
                             .dtype = key.dtype,
                             .rows = key.rows,
                             .cols = key.cols,
-                            .ctx = &s,
+                            .ctx = &key,
                             .read = read_rows};
   const double began = gclock_s();
   const int32_t rc = core->rank.api->pack(core->rank.rank, &q->query, &source, &key.packed, err);

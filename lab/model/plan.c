@@ -8,47 +8,11 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "formats/map.h"
+#include "lab/model/text_file.h"
 
-enum { MAX_BYTES = 64 << 20, MAX_COLUMNS = 32 };
+enum { MAX_COLUMNS = 32 };
 enum column { ID, LOWER, UPPER, SIZE, N_COLUMNS };
 static const char *const column_names[N_COLUMNS] = {"id", "lower", "upper", "size"};
-
-static int32_t read_text(const char *path, char **out_text, bs_error *err) {
-  bs_map map;
-  int32_t rc = bs_map_open(path, "BS-PLAN-FILE", &map, err);
-  if (rc != BS_OK) return rc;
-  char *text = map.bytes > MAX_BYTES ? NULL : malloc(map.bytes + 1);
-  if (map.bytes > MAX_BYTES) {
-    rc = bs_error_set(err, BS_INPUT, "BS-PLAN-FILE", "%.200s has %llu bytes; at most %d are read", path,
-                      (unsigned long long)map.bytes, MAX_BYTES);
-  } else if (text == NULL) {
-    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for %.200s", path);
-  } else {
-    rc = bs_map_pread(&map, path, 0, text, map.bytes, err);
-    text[map.bytes] = '\0';
-    if (rc == BS_OK && strlen(text) != map.bytes)
-      rc = bs_error_set(err, BS_INPUT, "BS-PLAN-FILE", "%.200s holds a zero byte: it is no text", path);
-  }
-  bs_map_close(&map);
-  if (rc == BS_OK) {
-    *out_text = text;
-  } else {
-    free(text);
-  }
-  return rc;
-}
-
-/* Takes the next line off *rest, without its end; NULL at the end of the text. */
-static char *next_line(char **rest) {
-  char *line = *rest;
-  if (*line == '\0') return NULL;
-  const size_t n = strcspn(line, "\n");
-  *rest = line + n + (line[n] == '\n');
-  line[n] = '\0';
-  if (n > 0 && line[n - 1] == '\r') line[n - 1] = '\0';
-  return line;
-}
 
 /* The cells of a line, without the blanks around them. How many; MAX_COLUMNS + 1: too many. */
 static uint32_t split_line(char *line, char **out_cells) {
@@ -117,7 +81,7 @@ int32_t bs_plan_file_read(const char *path, bs_plan_file *out, bs_error *err) {
   uint32_t n_cells = 0, number = 1, at[N_COLUMNS];
   size_t lines = 1;
   memset(out, 0, sizeof *out);
-  int32_t rc = read_text(path, &out->text, err);
+  int32_t rc = bs_text_file_read(path, "BS-PLAN-FILE", &out->text, err);
   if (rc != BS_OK) return rc;
   for (const char *p = out->text; (p = strchr(p, '\n')) != NULL; p++) lines++;
   if (lines > GPLAN_MAX_BLOCKS + 1024)
@@ -127,10 +91,10 @@ int32_t bs_plan_file_read(const char *path, bs_plan_file *out, bs_error *err) {
   out->ids = calloc(lines, sizeof *out->ids);
   if (out->blocks == NULL || out->ids == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for %.200s", path);
-  char *rest = out->text, *line = next_line(&rest);
+  char *rest = out->text, *line = bs_text_file_line(&rest);
   if (line == NULL) return bs_error_set(err, BS_INPUT, "BS-PLAN-FILE", "%.200s is empty", path);
   rc = read_header(path, line, &n_cells, at, err);
-  while (rc == BS_OK && (line = next_line(&rest)) != NULL) {
+  while (rc == BS_OK && (line = bs_text_file_line(&rest)) != NULL) {
     number++;
     if (line[strspn(line, " \t")] == '\0') continue;
     rc = read_block(path, number, line, n_cells, at, &out->ids[out->n], &out->blocks[out->n], err);

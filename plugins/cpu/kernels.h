@@ -158,6 +158,20 @@ typedef struct cpu_pick {
 
 typedef void (*cpu_tile_fn)(const cpu_tile *tile);
 
+/* One step of a program of `map` on n elements of its type: out from a, b and c. out may be an operand. */
+typedef void (*cpu_map_fn)(void *out, const void *a, const void *b, const void *c, int64_t n);
+
+/* A row of f32 (isa/rows.h). largest passes over NaN; powers: e^(x - shift) and their sum, shift is the
+ * largest; finish: (x - shift) scale gamma + beta. Outputs may be x. */
+typedef struct cpu_rows_fns {
+  float (*sum)(const float *x, int64_t n);
+  float (*squares)(const float *x, float shift, int64_t n);
+  float (*largest)(const float *x, int64_t n);
+  float (*powers)(float *out, const float *x, float shift, int64_t n);
+  void (*finish)(float *out, const float *x, float shift, float scale, const float *gamma, const float *beta,
+                 int64_t n);
+} cpu_rows_fns;
+
 typedef struct cpu_kernels {
   const char *name; /* "portable", "avx2", "avx512", "avx512_bf16" */
   int32_t tokens;   /* tokens of the widest tile */
@@ -177,6 +191,8 @@ typedef struct cpu_kernels {
   void (*load[3])(float *dst, const void *src, int64_t n);
   void (*store[3])(void *dst, const float *src, int64_t n);
   void (*add)(float *dst, const float *a, int64_t n);
+  const cpu_rows_fns *rows;
+  const cpu_map_fn *map; /* steps of f32, by enum bs_expr_op; NULL for TO and INDEX */
   /* Index by BS_ACT_..., in place; [0] is NULL. gelu and silu within one unit in the last place. */
   void (*activate[4])(float *v, int64_t n);
   /* z becomes dy times the activation's slope at z; [0] is NULL. */

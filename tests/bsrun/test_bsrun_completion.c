@@ -68,7 +68,9 @@ static const struct {
     {"bsrun|explain|method|block", "blockshock", "interleave"},
     {"bsrun|explain|matmul|--act", "--activation", "--bias"},
     {"bsrun|mod", "model", "plugins"},
-    {"bsrun|model|", "plan", "run"},
+    {"bsrun|model|", "plan", "config"},
+    {"bsrun|model|run|m.onnx|--pass|", "all=off", "forward"},
+    {"bsrun|model|explain|m.onnx|-o|", "json", "csv"},
     {"bsrun|model|plan|--", "--align", "--kit"},
     {"bsrun|help|com", "completion", "config"},
     {"bsrun|explain|--n|64|ma", "matmul", "method"},
@@ -138,8 +140,9 @@ START_TEST(options_are_those_of_the_help) {
 END_TEST
 
 static const char *const verbs_with_options[] = {
-    "run",          "plugins list", "plugins inspect", "plugins why", "plugins new", "plugins check",
-    "config print", "config keys",  "doctor",          "explain",     "compare",     "model plan"};
+    "run",          "plugins list", "plugins inspect", "plugins why",   "plugins new", "plugins check",
+    "config print", "config keys",  "doctor",          "explain",       "compare",     "model info",
+    "model run",    "model check",  "model generate",  "model explain", "model plan"};
 
 /* Behind an option that takes a value its values are completed, or nothing: never the next option. */
 START_TEST(values_are_no_options) {

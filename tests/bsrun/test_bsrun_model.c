@@ -2,7 +2,9 @@
  * test_bsrun_model.c - `bsrun model`: its sub-verbs as a user calls them. */
 #include <jansson.h>
 
+#include "formats/npy.h"
 #include "tests/bsrun/spawn.h"
+#include "tests/graph/onnx_text.h"
 #include "tests/run_tests.h"
 
 static const char *dir;
@@ -108,6 +110,194 @@ START_TEST(sizes_beyond_2_62_are_exit_10) {
 }
 END_TEST
 
+/* ---- info, run, explain ---------------------------------------------------------------------- */
+
+static void write_model(const char *name, const char *text) {
+  unsigned char *bytes;
+  size_t size;
+  char path[800], why[200] = "";
+  ck_assert_msg(onnx_text(text, 0, &bytes, &size, why, sizeof why), "%s", why);
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE *f = fopen(path, "wb");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_uint_eq(fwrite(bytes, 1, size, f), size);
+  fclose(f);
+  free(bytes);
+}
+
+static void write_array(const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
+                        const void *data) {
+  char path[800];
+  bs_error err = BS_ERROR_INIT;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  ck_assert_msg(bs_npy_write(path, dtype, rank, dims, data, &err) == BS_OK, "%s", err.message);
+}
+
+static const char small[] =
+    "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x, float[batch,2] bias) => "
+    "(float[batch,3] y, "
+    "float[batch,3] twice) <float[2,3] w = {1, 2, 3, 4, 5, 6}, float[1] two = {2}> { s = Add (x, bias) "
+    "p = MatMul (s, w) y = Relu (p) twice = Mul (y, two) }";
+/* x + bias = {{1, 1}, {-2, 1}}; times w = {{5, 7, 9}, {2, 1, 0}}. */
+static const float small_x[] = {1, 0, -1, 1}, small_bias[] = {0, 1, -1, 0};
+
+static void small_model(void) {
+  write_model("m.onnx", small);
+  write_array("x.npy", BS_F32, 2, (const int64_t[]){2, 2}, small_x);
+  write_array("b.npy", BS_F32, 2, (const int64_t[]){2, 2}, small_bias);
+}
+
+START_TEST(info_of_a_model) {
+  write_model("m.onnx", small);
+  ran r = bsrun(dir, "model", "info", "m.onnx", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *info = json_loads(r.out, 0, NULL);
+  const char *input, *symbol, *output;
+  json_int_t two, nodes, opset;
+  json_t *unsupported, *ops;
+  ck_assert_int_eq(json_unpack(info, "{s:I, s:I, s:[{s:s, s:[s, I]}, {}], s:[{}, {s:s}], s:o, s:o}", "nodes",
+                               &nodes, "opset", &opset, "inputs", "name", &input, "shape", &symbol, &two,
+                               "outputs", "name", &output, "unsupported", &unsupported, "ops", &ops),
+                   0);
+  ck_assert_str_eq(input, "x");
+  ck_assert_str_eq(symbol, "batch");
+  ck_assert_str_eq(output, "twice");
+  ck_assert(two == 2 && nodes == 4 && opset == 23);
+  ck_assert_uint_eq(json_array_size(unsupported), 0);
+  ck_assert_uint_eq(json_array_size(ops), 4);
+  json_decref(info);
+  ran_free(&r);
+  r = bsrun(dir, "model", "info", "m.onnx", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "[batch, 2]") != NULL && strstr(r.out, "Every node is supported.") != NULL,
+                "%s", r.out);
+  ran_free(&r);
+}
+END_TEST
+
+/* All that cannot be served, not the first alone; in every format, with exit 3. */
+START_TEST(info_lists_every_unsupported_node) {
+  write_model(
+      "u.onnx",
+      "<ir_version: 10, opset_import: [\"\" : 23, \"com.microsoft\" : 1]> g (float[4] x) => (float[4] z) { "
+      "a = com.microsoft.FastGelu (x) b = Relu (a) z = Hardmax (b) }");
+  static const char *const formats[] = {"table", "csv", "json"};
+  for (int i = 0; i < 3; i++) {
+    ran r = bsrun(dir, "model", "info", "u.onnx", "-o", formats[i], NULL);
+    must_be(&r, 3);
+    ck_assert_msg(strstr(r.out, "FastGelu") != NULL && strstr(r.out, "Hardmax") != NULL, "%s", r.out);
+    ck_assert_msg(strstr(r.err, "BS-GRAPH-NODE") != NULL, "%s", r.err);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+static const struct {
+  const char *words[4];
+} ways[] = {{{"--backend", "ref"}},
+            {{"--backend", "cpu"}},
+            {{"--backend", "ref", "--pass", "all=off"}},
+            {{"--threads", "1", "--dim", "batch=2"}}};
+
+START_TEST(run_of_a_model) {
+  const char *const *w = ways[_i].words;
+  static const float want[] = {5, 7, 9, 2, 1, 0};
+  small_model();
+  ran r = bsrun(dir, "model", "run", "m.onnx", "--input", "x=x.npy", "--input", "bias=b.npy", "--output-dir",
+                "out", "-o", "json", w[0], w[1], w[2], w[3], NULL);
+  must_be(&r, 0);
+  json_t *result = json_loads(r.out, 0, NULL);
+  json_int_t batch, rows, columns, arena;
+  const char *name, *file;
+  double high;
+  ck_assert_int_eq(json_unpack(result, "{s:{s:I}, s:[{s:s, s:[I, I], s:F, s:s}, {}], s:{s:I}}", "dims",
+                               "batch", &batch, "outputs", "name", &name, "shape", &rows, &columns, "max",
+                               &high, "file", &file, "stats", "arena_bytes", &arena),
+                   0);
+  ck_assert(batch == 2 && rows == 2 && columns == 3 && high == 9);
+  ck_assert_str_eq(name, "y");
+  ck_assert_str_eq(file, "out/y.npy");
+  json_decref(result);
+  ran_free(&r);
+  for (int k = 0; k < 2; k++) {
+    char path[800];
+    bs_npy npy;
+    bs_error err = BS_ERROR_INIT;
+    snprintf(path, sizeof path, "%s/out/%s.npy", dir, k == 0 ? "y" : "twice");
+    ck_assert_int_eq(bs_npy_open(path, &npy, &err), BS_OK);
+    ck_assert(npy.dtype == BS_F32 && npy.rank == 2 && npy.count == 6);
+    for (int i = 0; i < 6; i++) ck_assert(((const float *)npy.data)[i] == want[i] * (float)(k + 1));
+    bs_npy_close(&npy);
+  }
+}
+END_TEST
+
+START_TEST(explain_of_a_model) {
+  write_model("m.onnx", small);
+  static const char *const what[] = {"--backend", "--memory", "--dump"}, *const more[] = {"ref", NULL, NULL};
+  for (int i = 0; i < 3; i++) {
+    ran r =
+        bsrun(dir, "model", "explain", "m.onnx", "--dim", "batch=2", "-o", "json", what[i], more[i], NULL);
+    must_be(&r, 0);
+    json_t *value = json_loads(r.out, 0, NULL);
+    ck_assert_msg(value != NULL, "%s", r.out);
+    json_decref(value);
+    ran_free(&r);
+  }
+  ran r = bsrun(dir, "model", "explain", "m.onnx", "--dim", "batch=2", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "matmul") != NULL && strstr(r.out, "arena") != NULL, "%s", r.out);
+  ran_free(&r);
+}
+END_TEST
+
+static const struct {
+  int code;
+  const char *words[8], *id, *says;
+} wrong[] = {
+    {2,
+     {"run", "m.onnx", "--input", "x=x.npy"},
+     "BS-MODEL-INPUT",
+     "1 input has no file: bias: f32 [batch, 2]"},
+    {2, {"run", "m.onnx"}, "BS-MODEL-INPUT", "2 inputs have no file: x: f32"},
+    {2, {"explain", "m.onnx"}, "BS-MODEL-DIM", "1 dimension has no size: batch"},
+    {2, {"run", "m.onnx", "--input", "xx=x.npy"}, "BS-MODEL-INPUT", "did you mean 'x'?"},
+    {2, {"run", "m.onnx", "--input", "x"}, "BS-USE-VALUE", "not of the form NAME=FILE.npy"},
+    {2,
+     {"run", "m.onnx", "--input", "x=x.npy", "--input", "x=b.npy"},
+     "BS-USE-TWICE",
+     "--input x is given twice"},
+    {2, {"run", "m.onnx", "--input", "x=x.npy", "--dim", "batch=3"}, "BS-MODEL-DIM", "'batch' is 2 in x.npy"},
+    {2, {"run", "m.onnx", "--dim", "batsh=3"}, "BS-MODEL-DIM", "did you mean 'batch'?"},
+    {2, {"run", "m.onnx", "--dim", "batch=two"}, "BS-USE-NUMBER", "'two' is not a whole number"},
+    {2, {"run", "m.onnx", "--pass", "nothing=off"}, "BS-MODEL-PASS", "no pass 'nothing'"},
+    {2, {"run", "m.onnx", "--pass", "fold=maybe"}, "BS-USE-VALUE", "neither on nor off"},
+    {4,
+     {"run", "m.onnx", "--input", "x=i.npy"},
+     "BS-MODEL-INPUT",
+     "i.npy holds i64 [2, 2]; input 'x' is f32 [batch, 2]"},
+    {4, {"run", "m.onnx", "--input", "x=r.npy"}, "BS-MODEL-INPUT", "r.npy holds f32 [4]"},
+    {4, {"run", "m.onnx", "--input", "x=missing.npy"}, "missing.npy", ""},
+    {4, {"run", "missing.onnx"}, "missing.onnx", ""},
+    {4, {"info", "x.npy"}, "x.npy", ""},
+    {2, {"explain", "m.onnx", "--dump", "--memory"}, "BS-USE-OPTION", "exclude each other"},
+    {2, {"explain", "m.onnx", "-o", "csv"}, "BS-USE-FORMAT", "csv"},
+};
+
+START_TEST(wrong_words_and_files) {
+  static const int64_t ints[4] = {0};
+  const char *const *w = wrong[_i].words;
+  small_model();
+  write_array("i.npy", BS_I64, 2, (const int64_t[]){2, 2}, ints);
+  write_array("r.npy", BS_F32, 1, (const int64_t[]){4}, small_x);
+  ran r = bsrun(dir, "model", w[0], w[1], w[2], w[3], w[4], w[5], w[6], NULL);
+  must_be(&r, wrong[_i].code);
+  ck_assert_msg(strstr(r.err, wrong[_i].id) != NULL && strstr(r.err, wrong[_i].says) != NULL, "%s", r.err);
+  ck_assert_str_eq(r.out, "");
+  ran_free(&r);
+}
+END_TEST
+
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static const struct {
@@ -142,6 +332,11 @@ int main(void) {
                                  {plan_as_csv_and_table},
                                  {bad_files_are_exit_4, TEST_COUNT(bad)},
                                  {sizes_beyond_2_62_are_exit_10},
+                                 {info_of_a_model},
+                                 {info_lists_every_unsupported_node},
+                                 {run_of_a_model, TEST_COUNT(ways)},
+                                 {explain_of_a_model},
+                                 {wrong_words_and_files, TEST_COUNT(wrong)},
                                  {words_of_the_verb, TEST_COUNT(uses)},
                                  {0}},
                    (test_setup){setup, teardown});

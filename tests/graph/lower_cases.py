@@ -78,6 +78,8 @@ CASES = [
     ("unsqueeze_negative", 13, "y = Unsqueeze (x, a)", {"x": X23}, {"a": ints(-1, 0)}),
     ("expand_keeps", 13, "y = Expand (x, s)", {"x": f(3, 1)}, {"s": ints(2, 1, 4)}),
     ("slice_reversed", 13, "y = Slice (x, s, e, a, t)", {"x": X34}, {"s": ints(-1), "e": ints(-100), "a": ints(1), "t": ints(-2)}),
+    ("slice_least_step", 13, "y = Slice (x, s, e, a, t)", {"x": X34}, {"s": ints(2**63 - 1), "e": ints(-(2**63)), "a": ints(1), "t": ints(-(2**63))},
+     {"y": X34[:, 3:]}),
     ("slice_far_ends", 13, "y = Slice (x, s, e)", {"x": X34}, {"s": ints(1, -3), "e": ints(2**62, -1)}),
     ("slice_of_slice", 13, "a = Slice (x, s, e, one, t) y = Slice (a, s, e, one, t)", {"x": f(2, 9)},
      {"s": ints(1), "e": ints(9), "one": ints(1), "t": ints(2)}),
@@ -188,6 +190,8 @@ CASES = [
      {"c": np.array(False), "x": X23}, {}),
     ("if_constant", 16, """y = If (c) <then_branch = t () => (float[2,3] a) { a = Neg (x) }, else_branch = e () => (float b) { b = ReduceSum <keepdims: int = 0> (x) }>""",
      {"x": X23}, {"c": np.array(False)}),
+    ("loop_of_a_known_length", 16, "y, z = Loop (n, c, x) <body = b (int64 i, bool c, float[2,3] a) => (bool d, float[2,3] e, float[2,3] f) { d = Identity (c) e = Add (a, a) f = Neg (a) }>",
+     {"x": X23}, {"n": np.array(3, L), "c": np.array(True)}, {"y": X23 * 8, "z": np.stack([-X23, -2 * X23, -4 * X23])}),
 ]  # fmt: skip
 
 REFUSALS = [
@@ -207,6 +211,25 @@ REFUSALS = [
     ("range_of_inputs", 11, "y = Range (s, s, s)", {"s": np.array(1, L)}, {}, "its start"),
     ("if_shapes_differ", 16, """y = If (c) <then_branch = t () => (float[2,3] a) { a = Neg (x) }, else_branch = e () => (float b) { b = ReduceSum <keepdims: int = 0> (x) }>""",
      {"c": np.array(False), "x": X23}, {}, "branches of different shapes"),
+    ("einsum_i8", 12, 'y = Einsum <equation: string = "ij,ij->i"> (x, x)', {"x": np.ones((2, 3), np.int8)}, {}, "products of this dtype"),
+    ("einsum_stray_dot", 12, 'y = Einsum <equation: string = "i.j->"> (x)', {"x": X23}, {}, "stray dot"),
+    ("einsum_operands", 12, 'y = Einsum <equation: string = "ij,->ij"> (x)', {"x": X23}, {}, "number of operands"),
+    # sizes that no machine has
+    ("constant_of_shape_huge", 13, "z = ConstantOfShape (s) y = Neg (z)", {"x": X23}, {"s": ints(2**40, 2**40)}, "too large"),
+    ("expand_huge", 13, "z = Expand (x, s) y = Neg (z)", {"x": np.array(1, F)}, {"s": ints(2**31, 2**31)}, "too large"),
+    ("range_huge", 13, "y = Range (s, l, d)", {"x": X23}, {"s": np.array(0, L), "l": np.array(2**62, L), "d": np.array(1, L)}, "too large"),
+    ("range_of_nan", 13, "y = Range (s, l, d)", {"x": X23}, {"s": np.array(0, F), "l": np.array(np.nan, F), "d": np.array(0, F)}, "delta is 0"),
+    ("tile_huge", 13, "y = Tile (x, r)", {"x": X23}, {"r": ints(2**62, 2**61)}, "too large"),
+    ("pad_edge_huge", 13, 'y = Pad <mode: string = "edge"> (x, p)', {"x": X23}, {"p": ints(0, 2**31, 0, 2**31)}, "beyond 2^24"),
+    ("pad_constant_huge", 13, "y = Pad (x, p)", {"x": X23}, {"p": ints(0, 2**62, 0, 2**62)}, "too large"),
+    ("pad_cuts_too_much", 13, "y = Pad (x, p)", {"x": X23}, {"p": ints(0, -(2**63), 0, 0)}, "more than there is"),
+    ("one_hot_huge", 13, "y = OneHot (i, n, v)", {"i": ints(1)}, {"n": np.array(2**60, L), "v": np.array([0, 1], F)}, "too large"),
+    ("reshape_huge", 14, "y = Reshape (x, s)", {"x": X23}, {"s": ints(2**62, 2**62, 4)}, "too large"),
+    ("loop_of_many_rounds", 16, "y = Loop (n, , x) <body = b (int64 i, bool c, float[2,3] a) => (bool d, float[2,3] e) { d = Identity (c) e = Neg (a) }>",
+     {"x": X23}, {"n": np.array(2**40, L)}, "1024 rounds"),
+    ("loops_in_loops", 16, """y = Loop (n, , x) <body = b (int64 i, bool c, float[2,3] a) => (bool d, float[2,3] e) { d = Identity (c)
+      e = Loop (n, , a) <body = b2 (int64 j, bool c2, float[2,3] a2) => (bool d2, float[2,3] e2) { d2 = Identity (c2) e2 = Neg (a2) }> }>""",
+     {"x": X23}, {"n": np.array(1000, L)}, "8192 rounds"),
 ]  # fmt: skip
 
 

@@ -357,7 +357,7 @@ static void read_graph(parser *p);
 static const char *const attr_types[] = {
     "",        "float",   "int",    "string",        "tensor",         "graph",      "floats",     "ints",
     "strings", "tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto", "type_protos"};
-enum { FLOAT = 1, INT, STRING, TENSOR, GRAPH, FLOATS };
+enum { FLOAT = 1, INT, STRING, TENSOR, GRAPH, FLOATS, TYPE = 13 };
 
 static int is_float(const char *at) {
   for (at += *at == '-'; isalnum((unsigned char)*at) || *at == '.' || *at == '-' || *at == '+'; at++)
@@ -397,6 +397,11 @@ static uint32_t read_attr_value(parser *p, uint32_t expected, int list) {
     return FLOAT;
   }
   type t = read_type(p);
+  skip_space(p);
+  if (t.kind != 0 && strchr("{=[\"_", *p->at) == NULL && !isalpha((unsigned char)*p->at)) {
+    put_type(p, list ? 15 : 14, &t);
+    return TYPE;
+  }
   size_t begin = open_message(p, t.kind != 0 ? (list ? 10 : 5) : (list ? 11 : 6));
   if (t.kind != 0) {
     word name = read_word(p);

@@ -76,6 +76,11 @@ static void make_singles(kit_data *d, kit_program *p, uint32_t rank, uint64_t *s
     if (op >= BS_EXPR_OP_COUNT_ || (of_integers(d) && is_float_only(op))) op = BS_EXPR_MOV;
     p->outs[p->expr.n_out++] = draw_step(p, op, p->expr.n_in, rank, seed);
   }
+  for (uint32_t k = 0; k < 4; k++) /* one reads the first input, which the checks of threads watch */
+    if (p->steps[k].op != BS_EXPR_INDEX) {
+      p->steps[k].a = 0;
+      break;
+    }
 }
 
 static uint64_t constant(const kit_program *p, uint64_t *seed) {

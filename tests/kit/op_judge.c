@@ -16,6 +16,12 @@ static int is(const kit_data *d, const char *op) {
 int kit_wide(const kit_data *d) {
   const kit_shape *s = &d->shape;
   if (s->accumulate != BS_ACC_DEFAULT) return s->accumulate == BS_ACC_F64;
+  if (kit_graph_find(d->op) != NULL) { /* of a shape's dtypes the query may have left some out */
+    int wide = 0;
+    for (uint32_t i = 0; i < d->query.nargs; i++)
+      wide |= d->query.args[i] != NULL && d->query.args[i]->dtype == BS_F64;
+    return wide;
+  }
   return s->x == BS_F64 || s->w == BS_F64 || s->y == BS_F64 || s->bias == BS_F64 || s->residual == BS_F64;
 }
 

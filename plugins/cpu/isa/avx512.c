@@ -10,8 +10,10 @@
 #include "columns.h"
 #include "convert.h"
 #include "f8.h"
+#include "map.h"
 #include "optimizer.h"
 #include "quantize.h"
+#include "rows.h"
 #include "sparse.h"
 #include "tile.h"
 #include "transpose.h"
@@ -44,6 +46,8 @@ const cpu_kernels cpu_kernels_avx512 = {
     .load = {load_f32, load_bf16, load_f16},
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
+    .map = map_steps,
+    .rows = &row_fns,
     .transpose = transpose,
     .narrow_tokens = NARROW_TOKENS,
     .narrow_most = 16,

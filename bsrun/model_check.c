@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ * model_check.c - `bsrun model check FOLDER|MODEL`: outputs held against vectors that lie beside a model,
+ * nodes held against f64. */
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "bsrun/model.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+const args_option model_check_options[] = {
+    {"input", 0, "NAME=FILE", 1, "of a model without vectors.txt: the .npy file of an input"},
+    MODEL_OPTION_DIM,
+    MODEL_OPTION_CONSTANT,
+    {"nodes", 0, NULL, 0, "also node by node: poisoned outputs, guarded, each beside f64 on ref"},
+    MODEL_OPTION_BACKEND,
+    MODEL_OPTION_THREADS,
+    MODEL_OPTION_PASS,
+    MODEL_OPTION_TOKENS,
+    MODEL_OPTIONS_PLUGINS,
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t model_check_n_options = sizeof model_check_options / sizeof model_check_options[0];
+
+static const bs_field fields[] = {{"case", "case", 0, 0},
+                                  {"output", "output", 0, 0},
+                                  {"deviation", "deviation", BS_FIELD_RIGHT, 3},
+                                  {"limit", "limit", BS_FIELD_RIGHT, 3},
+                                  {"cosine", "1 - cos", BS_FIELD_RIGHT, 3},
+                                  {"cosine_limit", "limit", BS_FIELD_RIGHT, 3},
+                                  {"ok", "ok", 0, 0},
+                                  {"reason", "reason", 0, 0}};
+static const bs_field node_fields[] = {{"case", "case", 0, 0},
+                                       {"node", "node", BS_FIELD_RIGHT, 0},
+                                       {"op", "op", 0, 0},
+                                       {"serves", "serves", 0, 0},
+                                       {"origin", "of the model's", 0, 0},
+                                       {"deviation", "deviation", BS_FIELD_RIGHT, 3},
+                                       {"limit", "limit", BS_FIELD_RIGHT, 3},
+                                       {"reason", "reason", 0, 0}};
+enum {
+  N_FIELDS = sizeof fields / sizeof fields[0],
+  N_NODE_FIELDS = sizeof node_fields / sizeof node_fields[0]
+};
+
+static int has_vectors(const char *path) {
+  bs_text index = {0};
+  struct stat st;
+  bs_text_printf(&index, "%s/vectors.txt", path);
+  const int has = !index.failed && stat(index.data, &st) == 0;
+  bs_text_free(&index);
+  return has;
+}
+
+static int32_t print_result(int format, int by_node, const json_t *result, bs_error *err) {
+  const json_t *rows = json_object_get(result, "rows"), *nodes = json_object_get(result, "nodes");
+  int32_t rc = BS_OK;
+  if (format == BS_FORMAT_JSON) return model_print_json(result, err);
+  if (!by_node) rc = bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
+  if (rc == BS_OK && json_array_size(nodes) > 0) {
+    if (format == BS_FORMAT_TABLE && !by_node) printf("\nnodes\n");
+    rc = bs_report_print(stdout, format, node_fields, N_NODE_FIELDS, nodes, err);
+  }
+  if (rc == BS_OK && format == BS_FORMAT_TABLE)
+    printf("%lld %s on %s, %lld wrong\n", (long long)json_integer_value(json_object_get(result, "cases")),
+           by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")),
+           (long long)json_integer_value(json_object_get(result, "failed")));
+  return rc;
+}
+
+/* A model without vectors, node by node. */
+static int32_t check_model(const args *a, json_t **out, bs_error *err) {
+  model_asked asked = {0};
+  int32_t rc = model_asked_make(a, &asked, err);
+  if (rc == BS_OK) rc = bs_model_need_inputs(&asked.model, err);
+  if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
+  if (rc == BS_OK) rc = bs_model_check_nodes(&asked.request, &asked.model, out, err);
+  model_asked_free(&asked);
+  return rc;
+}
+
+static int32_t check_folder(const args *a, json_t **out, bs_error *err) {
+  static const char *const of_models[] = {"input", "dim", "constant"};
+  model_asked asked = {0};
+  for (size_t i = 0; i < sizeof of_models / sizeof of_models[0]; i++)
+    if (args_has(a, of_models[i]))
+      return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s: vectors.txt of the folder says it",
+                          of_models[i]);
+  int32_t rc = model_asked_read(a, &asked, err);
+  if (rc == BS_OK) rc = bs_model_check_folder(asked.context, &asked.request, args_has(a, "nodes"), out, err);
+  model_asked_free(&asked);
+  return rc;
+}
+
+static int32_t check_any(const args *a, bs_error *err) {
+  const int by_node = !has_vectors(a->words[0]);
+  json_t *result = NULL;
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = by_node ? check_model(a, &result, err) : check_folder(a, &result, err);
+  if (rc == BS_OK) rc = print_result(format, by_node, result, err);
+  const long long failed = (long long)json_integer_value(json_object_get(result, "failed"));
+  if (rc == BS_OK && failed > 0) {
+    rc = bs_error_set(err, BS_NUMERIC, "BS-MODEL-CHECK", "%lld of the comparisons of %.200s failed", failed,
+                      a->words[0]);
+    bs_error_hint(err, "%s",
+                  by_node ? "--pass all=off says whether a pass is the cause"
+                          : "--nodes names the nodes whose numbers are wrong");
+  }
+  json_decref(result);
+  return rc;
+}
+
+const model_verb model_check = {
+    "check",
+    "FOLDER|MODEL [--nodes] [--input NAME=FILE.npy ...] [--backend NAME] [-o FORMAT]",
+    "prove a model right: its outputs against vectors, its nodes against f64",
+    "FOLDER holds a model, .npy files and vectors.txt, as tools/bs-export writes them: every case runs, and "
+    "its\n"
+    "outputs are compared with those of PyTorch. A MODEL without vectors is checked node by node on the "
+    "inputs\n"
+    "given: outputs are poisoned first, guard bytes lie around them, each node is computed in f64 too, and "
+    "the\n"
+    "bits must be those of a plain run. Exit 6: numbers are wrong; each is listed with its reason.\n",
+    "  bsrun model check models/minilm\n"
+    "  bsrun model check models/minilm --backend ref --nodes -o json\n"
+    "  bsrun model check model.onnx --input x=x.npy\n",
+    model_check_options,
+    &model_check_n_options,
+    check_any,
+    1,
+    1,
+};

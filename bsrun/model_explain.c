@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ * model_explain.c - `bsrun model explain MODEL`: the lowered plan: passes, nodes, who serves them, memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/model.h"
+#include "core/base/error.h"
+
+const args_option model_explain_options[] = {
+    {"input", 0, "NAME=FILE", 1, "the .npy file of an input, for its shape"},
+    MODEL_OPTION_DIM,
+    MODEL_OPTION_CONSTANT,
+    {"dump", 0, NULL, 0, "the lowered graph, a line a node, in a form that diffs well"},
+    {"memory", 0, NULL, 0, "the arena alone: bound, ratio, peak step and its largest tensors"},
+    MODEL_OPTION_BACKEND,
+    MODEL_OPTION_THREADS,
+    MODEL_OPTION_PASS,
+    MODEL_OPTION_TOKENS,
+    MODEL_OPTIONS_PLUGINS,
+    {"output", 'o', "FORMAT", 0, "text or json"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t model_explain_n_options = sizeof model_explain_options / sizeof model_explain_options[0];
+
+static int32_t read_what(const args *a, uint32_t *out_what, uint32_t *out_json, bs_error *err) {
+  static const char *const formats[] = {"text", "json"};
+  const char *format = args_value(a, "output");
+  *out_what = args_has(a, "dump")     ? BS_REPORT_DUMP
+              : args_has(a, "memory") ? BS_REPORT_PLAN
+                                      : BS_REPORT_EXPLAIN;
+  *out_json = format != NULL && strcmp(format, "json") == 0;
+  if (args_has(a, "dump") && args_has(a, "memory"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--dump and --memory exclude each other");
+  if (format != NULL && !*out_json && strcmp(format, "text") != 0)
+    return bsrun_unknown("output format", format, formats, 2, err);
+  return BS_OK;
+}
+
+static int32_t explain_model(const args *a, bs_error *err) {
+  model_asked asked = {0};
+  char *text = NULL;
+  uint32_t what, json;
+  int32_t rc = read_what(a, &what, &json, err);
+  if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
+  if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
+  if (rc == BS_OK) rc = bs_model_text(&asked.model, what, json, &text, err);
+  if (rc == BS_OK) {
+    fputs(text, stdout);
+    if (text[0] != '\0' && text[strlen(text) - 1] != '\n') fputs("\n", stdout);
+  }
+  free(text);
+  model_asked_free(&asked);
+  return rc;
+}
+
+const model_verb model_explain = {
+    "explain",
+    "MODEL [--dim NAME=N] [--dump | --memory] [--backend NAME] [-o text|json]",
+    "the plan of a model: passes, nodes, who serves them, memory",
+    "Lowers the model, runs the passes, packs the weights and plans the memory as `model run` does, and "
+    "runs\n"
+    "nothing. Every named dimension needs a size: --dim, or the file of an input.\n",
+    "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128\n"
+    "  bsrun model explain model.onnx --dim batch=1 --dim sequence=128 --pass fuse_map=off --dump\n"
+    "  bsrun model explain model.onnx --input x=x.npy --memory -o json\n",
+    model_explain_options,
+    &model_explain_n_options,
+    explain_model,
+    1,
+    1,
+};

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ * model_generate.c - `bsrun model generate FOLDER --ids 1,2,3`: the likeliest tokens, one after another. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/model.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+const args_option model_generate_options[] = {
+    {"ids", 0, "LIST|FILE", 0, "the prompt: token ids as 1,2,3, or a .npy file of i64"},
+    {"tokens", 0, "N", 0, "how many tokens to generate; default: 64"},
+    {"stop", 0, "ID", 0, "end behind this token"},
+    {"save", 0, "FILE", 0, "write the generated ids to this .npy file"},
+    MODEL_OPTION_BACKEND,
+    MODEL_OPTION_THREADS,
+    MODEL_OPTION_PASS,
+    MODEL_OPTION_TOKENS,
+    MODEL_OPTIONS_PLUGINS,
+    {"output", 'o', "FORMAT", 0, "text or json"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t model_generate_n_options = sizeof model_generate_options / sizeof model_generate_options[0];
+
+static int32_t copy_file(const char *path, int64_t **out, size_t *out_n, bs_error *err) {
+  bs_npy npy;
+  int32_t rc = bs_npy_open(path, &npy, err);
+  if (rc != BS_OK) return rc;
+  if (npy.dtype != BS_I64 || npy.count == 0 || npy.count > INT32_MAX) {
+    rc = bs_error_set(err, BS_INPUT, "BS-MODEL-IDS", "%.200s holds no i64 token ids", path);
+  } else if ((*out = malloc(npy.count * sizeof **out)) == NULL) {
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a prompt");
+  } else {
+    memcpy(*out, npy.data, npy.count * sizeof **out);
+    *out_n = npy.count;
+  }
+  bs_npy_close(&npy);
+  return rc;
+}
+
+/* "1,2,3", or a file. */
+static int32_t read_ids(const char *text, int64_t **out, size_t *out_n, bs_error *err) {
+  if (text == NULL) {
+    bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "model generate needs a prompt");
+    bs_error_hint(err, "--ids 1,2,3, or --ids prompt.npy");
+    return BS_USAGE;
+  }
+  if (text[strspn(text, "0123456789, ")] != '\0') return copy_file(text, out, out_n, err);
+  int64_t *ids = calloc(strlen(text) + 1, sizeof *ids);
+  *out = ids;
+  if (ids == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a prompt");
+  for (const char *p = text;; p++) {
+    char word[32];
+    const size_t n = strcspn(p, ",");
+    snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, p + strspn(p, " "));
+    if (!bs_parse_i64(word, 0, &ids[*out_n]))
+      return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ids: '%.*s' is not a token id",
+                          n < 60 ? (int)n : 60, p);
+    ++*out_n;
+    p += n;
+    if (*p == '\0') return BS_OK;
+  }
+}
+
+static int32_t print_tokens(const args *a, const int64_t *ids, size_t n, size_t n_prompt,
+                            const bs_model_times *times, bs_error *err) {
+  const double rate = n > 1 && times->tokens_s > 0 ? (double)(n - 1) / times->tokens_s : 0;
+  const char *format = args_value(a, "output");
+  if (format != NULL && strcmp(format, "json") == 0) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
+    json_t *row =
+        json_pack("{s:o, s:I, s:f, s:f, s:f}", "tokens", list, "prompt_tokens", (json_int_t)n_prompt,
+                  "prompt_s", times->prompt_s, "tokens_s", times->tokens_s, "tokens_per_s", rate);
+    const int32_t rc = model_print_json(row, err);
+    json_decref(row);
+    return rc;
+  }
+  for (size_t i = 0; i < n; i++) printf("%s%lld", i == 0 ? "" : ",", (long long)ids[i]);
+  printf("\n");
+  fprintf(stderr, "bsrun: note: prompt of %zu tokens %.3f s, %zu tokens at %.1f a second\n", n_prompt,
+          times->prompt_s, n, rate);
+  return BS_OK;
+}
+
+static int32_t generate(const args *a, bs_error *err) {
+  static const char *const formats[] = {"text", "json"};
+  model_asked asked = {0};
+  const char *symbol, *format = args_value(a, "output");
+  int64_t *prompt = NULL, *ids = NULL, n_new = 64, stop = -1;
+  size_t n_prompt = 0, n = 0;
+  bs_model_times times;
+  int32_t rc = BS_OK;
+  if (format != NULL && strcmp(format, "text") != 0 && strcmp(format, "json") != 0)
+    rc = bsrun_unknown("output format", format, formats, 2, err);
+  if (rc == BS_OK) rc = args_integer(a, "tokens", 1, 1 << 24, n_new, &n_new, err);
+  if (rc == BS_OK) rc = args_integer(a, "stop", 0, INT64_MAX, stop, &stop, err);
+  if (rc == BS_OK) rc = read_ids(args_value(a, "ids"), &prompt, &n_prompt, err);
+  if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
+  if (rc == BS_OK) rc = bs_model_token_dim(asked.model.graph, &symbol, err);
+  if (rc == BS_OK) rc = bs_model_set_dim(&asked.model, symbol, (int64_t)n_prompt, err);
+  if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
+  if (rc == BS_OK && (ids = calloc((size_t)n_new, sizeof *ids)) == NULL)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for tokens");
+  if (rc == BS_OK)
+    rc = bs_model_generate(asked.model.session, symbol, prompt, n_prompt, (size_t)n_new, stop, ids, &n,
+                           &times, err);
+  if (rc == BS_OK && args_has(a, "save")) {
+    const int64_t dims[] = {(int64_t)n};
+    rc = bs_npy_write(args_value(a, "save"), BS_I64, 1, dims, ids, err);
+  }
+  if (rc == BS_OK) rc = print_tokens(a, ids, n, n_prompt, &times, err);
+  model_asked_free(&asked);
+  free(prompt);
+  free(ids);
+  return rc;
+}
+
+const model_verb model_generate = {
+    "generate",
+    "FOLDER --ids LIST|FILE [--tokens N] [--stop ID] [--backend NAME] [-o text|json]",
+    "generate tokens from token ids with a key-value cache",
+    "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one run; then "
+    "each run\n"
+    "adds one token, the likeliest (of equal ones the lowest id). A full cache ends it with exit 10.\n",
+    "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
+    "  bsrun model generate gpt2 --ids prompt.npy --save tokens.npy -o json\n",
+    model_generate_options,
+    &model_generate_n_options,
+    generate,
+    1,
+    1,
+};

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ * model_run.c - `bsrun model run MODEL`: one run on .npy files. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bsrun/model.h"
+#include "core/base/error.h"
+
+const args_option model_run_options[] = {
+    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    MODEL_OPTION_DIM,
+    MODEL_OPTION_CONSTANT,
+    {"output-dir", 0, "DIR", 0, "write each output to DIR/NAME.npy; default: outputs are only described"},
+    MODEL_OPTION_BACKEND,
+    MODEL_OPTION_THREADS,
+    MODEL_OPTION_PASS,
+    MODEL_OPTION_TOKENS,
+    MODEL_OPTIONS_PLUGINS,
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t model_run_n_options = sizeof model_run_options / sizeof model_run_options[0];
+
+static const bs_field fields[] = {{"name", "output", 0, 0},
+                                  {"dtype", "dtype", 0, 0},
+                                  {"text", "shape", 0, 0},
+                                  {"min", "min", BS_FIELD_RIGHT, 0},
+                                  {"max", "max", BS_FIELD_RIGHT, 0},
+                                  {"mean", "mean", BS_FIELD_RIGHT, 0},
+                                  {"nonfinite", "inf, nan", BS_FIELD_RIGHT, 0},
+                                  {"file", "file", 0, 0}};
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+
+static double seconds(const json_t *stats, const char *key) {
+  return json_real_value(json_object_get(stats, key));
+}
+
+static long long count(const json_t *stats, const char *key) {
+  return (long long)json_integer_value(json_object_get(stats, key));
+}
+
+static int32_t print_result(int format, json_t *result, bs_error *err) {
+  json_t *outputs = json_object_get(result, "outputs"), *row;
+  const json_t *stats = json_object_get(result, "stats");
+  size_t i;
+  if (format == BS_FORMAT_JSON) return model_print_json(result, err);
+  json_array_foreach(outputs, i, row)
+      json_object_set_new(row, "text", model_shape_text(json_object_get(row, "shape")));
+  const int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, outputs, err);
+  if (rc != BS_OK || format != BS_FORMAT_TABLE) return rc;
+  printf(
+      "%lld nodes on %s; arena %lld bytes (lower bound %lld, without sharing %lld)\n"
+      "load %.3f s, lower %.3f s, passes %.3f s, plan %.3f s, pack %.3f s, first run %.3f s\n",
+      count(result, "nodes"), json_string_value(json_object_get(result, "backend")),
+      count(stats, "arena_bytes"), count(stats, "bound_bytes"), count(stats, "naive_bytes"),
+      seconds(stats, "load_s"), seconds(stats, "lower_s"), seconds(stats, "pass_s"), seconds(stats, "plan_s"),
+      seconds(stats, "pack_s"), seconds(stats, "first_run_s"));
+  return BS_OK;
+}
+
+/* Nodes that another backend than the one asked for served are told, always. */
+static void tell_fallback(const args *a, const json_t *result) {
+  const long long n = count(json_object_get(result, "stats"), "fallback_nodes");
+  const char *backend = json_string_value(json_object_get(result, "backend"));
+  char line[200];
+  if (n == 0 || strcmp(backend, "ref") == 0) return;
+  snprintf(line, sizeof line,
+           "%lld of %lld nodes ran on ref, because %.40s does not serve them: bsrun model explain", n,
+           count(result, "nodes"), backend);
+  if (!args_has(a, "quiet")) bsrun_warn(line);
+}
+
+static int32_t run_once(const args *a, bs_error *err) {
+  model_asked asked = {0};
+  json_t *result = NULL;
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
+  if (rc == BS_OK) rc = bs_model_need_inputs(&asked.model, err);
+  if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
+  if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "output-dir"), &result, err);
+  if (rc == BS_OK) {
+    tell_fallback(a, result);
+    rc = print_result(format, result, err);
+  }
+  json_decref(result);
+  model_asked_free(&asked);
+  return rc;
+}
+
+const model_verb model_run = {
+    "run",
+    "MODEL --input NAME=FILE.npy ... [--output-dir DIR] [--backend NAME] [-o FORMAT]",
+    "run a model once on .npy files",
+    "MODEL is a file .onnx, or a folder with config.json and safetensors. Every input needs a file of its "
+    "dtype\n"
+    "and shape (bsrun model info). The sizes of named dimensions follow from the inputs' shapes; --dim gives "
+    "those\n"
+    "that do not. Prints what the outputs are like, and writes them with --output-dir.\n",
+    "  bsrun model run model.onnx --input input_ids=ids.npy --output-dir out\n"
+    "  bsrun model run model.onnx --input x=x.npy --backend ref --pass all=off -o json\n",
+    model_run_options,
+    &model_run_n_options,
+    run_once,
+    1,
+    1,
+};

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ * model_words.c - what sub-verbs of `bsrun model` that open a model have in common. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/model.h"
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+
+static int32_t take_words(const args *a, const char *name, bs_model_words *out, const char ***out_list,
+                          bs_error *err) {
+  const int32_t rc = args_values(a, name, out_list, &out->n, err);
+  out->words = *out_list;
+  return rc;
+}
+
+int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
+  int64_t threads = 0, tokens = 0;
+  memset(out, 0, sizeof *out);
+  bs_model_request *r = &out->request;
+  int32_t rc = args_integer(a, "threads", 1, 4096, 0, &threads, err);
+  if (rc == BS_OK) rc = args_integer(a, "cache-tokens", 1, INT32_MAX, 0, &tokens, err);
+  if (rc == BS_OK) rc = take_words(a, "dim", &r->dims, &out->lists[0], err);
+  if (rc == BS_OK) rc = take_words(a, "input", &r->inputs, &out->lists[1], err);
+  if (rc == BS_OK) rc = take_words(a, "constant", &r->constants, &out->lists[2], err);
+  if (rc == BS_OK) rc = take_words(a, "pass", &r->passes, &out->lists[3], err);
+  r->path = a->words[0];
+  r->backend = args_value(a, "backend");
+  r->threads = (uint32_t)threads;
+  r->cache_tokens = tokens;
+  if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);
+  return rc;
+}
+
+int32_t model_asked_make(const args *a, model_asked *out, bs_error *err) {
+  const int32_t rc = model_asked_read(a, out, err);
+  return rc == BS_OK ? bs_model_open(out->context, &out->request, &out->model, err) : rc;
+}
+
+void model_asked_free(model_asked *asked) {
+  bs_model_close(&asked->model);
+  if (asked->context != NULL) bs_context_close(asked->context);
+  for (size_t i = 0; i < sizeof asked->lists / sizeof asked->lists[0]; i++) free(asked->lists[i]);
+  memset(asked, 0, sizeof *asked);
+}
+
+json_t *model_shape_text(const json_t *shape) {
+  char text[160] = "[";
+  size_t used = 1, i;
+  const json_t *dim;
+  if (!json_is_array(shape)) return json_string("?");
+  json_array_foreach(shape, i, dim) {
+    const char *comma = i == 0 ? "" : ", ";
+    const int n =
+        json_is_string(dim)
+            ? snprintf(text + used, sizeof text - used, "%s%.30s", comma, json_string_value(dim))
+            : snprintf(text + used, sizeof text - used, "%s%lld", comma, (long long)json_integer_value(dim));
+    used += n > 0 ? (size_t)n : 0;
+    if (used + 2 > sizeof text) return json_string("[...]");
+  }
+  snprintf(text + used, sizeof text - used, "]");
+  json_t *value = json_string(text);
+  return value != NULL ? value : json_string("?");
+}

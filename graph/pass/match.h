@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * match.h - what passes ask of a graph before they rewrite it: who writes a value, who reads it, is one the
+ * other seen otherwise. */
+#ifndef BS_GRAPH_PASS_MATCH_H
+#define BS_GRAPH_PASS_MATCH_H
+#include "graph/ir/graph.h"
+
+/* The node that gives all of the value's root, alone, where the value is all of it in order (a reshape);
+ * GNONE. */
+uint32_t match_producer(const graph *g, uint32_t value);
+/* The same, of that op and with no other reader than `user` (GNONE: any) and no port. */
+uint32_t match_only(const graph *g, uint32_t value, uint32_t op, uint32_t user);
+/* Both show the same elements of the same root in the same order: dims of 1 do not count. */
+int match_same(const graph *g, uint32_t a, uint32_t b);
+/* A single number of a constant. */
+int match_number(const graph *g, uint32_t value, double *out_number);
+/* The value is one row along the last dimension of `n` elements without gaps, broadcast over all others. */
+int match_row(const graph *g, uint32_t value, int64_t n);
+/* A view of `value` with these dims (a reshape of it); *out_value GNONE where it would need a copy. */
+int32_t match_reshape(graph *g, uint32_t value, uint32_t rank, const int64_t *dims, uint32_t *out_value,
+                      bs_error *err);
+/* The slot of map `n` that reads `value`'s root; n_in where none does, or several. */
+uint32_t match_slot(const graph *g, const gnode *n, uint32_t root);
+/* Node a runs before node b. */
+int match_before(const graph *g, uint32_t a, uint32_t b);
+/* A node without inputs or outputs. */
+gnode match_node(uint32_t op, uint32_t n_in, uint32_t n_out);
+#endif

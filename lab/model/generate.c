@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ * generate.c - tokens one after another from a model with a key-value cache: the prompt in one run, then one
+ * run a token. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/base/dtype.h"
+#include "core/base/error.h"
+#include "lab/model/model.h"
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err) {
+  bs_port port = {.struct_size = sizeof port};
+  bs_graph_info info = {.struct_size = sizeof info};
+  int32_t rc = bs_graph_info_get(graph, &info, err);
+  if (rc == BS_OK && bs_graph_port_count(graph, 1) == 1) rc = bs_graph_port(graph, 1, 0, &port, err);
+  if (rc != BS_OK) return rc;
+  if (info.cache_tokens > 0 && port.dtype == BS_I64 && port.rank == 2 && port.symbols[1] != NULL) {
+    *out_symbol = port.symbols[1];
+    return BS_OK;
+  }
+  bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-GENERATE",
+               "%.200s does not generate: it needs a key-value cache and token ids as its one input",
+               info.path);
+  bs_error_hint(err, "a folder with config.json and safetensors of GPT-2, Llama or Qwen");
+  return BS_UNSUPPORTED;
+}
+
+int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,
+                      bs_tensor *out_logits, bs_error *err) {
+  const bs_dim dim = {.struct_size = sizeof dim, .name = symbol, .size = (int64_t)n};
+  const bs_dim *dims[] = {&dim};
+  bs_tensor input = {.struct_size = sizeof input, .dtype = BS_I64, .rank = 2, .dims = {1, (int64_t)n}};
+  input.strides[0] = (int64_t)n;
+  input.strides[1] = 1;
+  input.data = (void *)(uintptr_t)ids;
+  input.bytes = n * sizeof *ids;
+  *out_logits = (bs_tensor){.struct_size = sizeof *out_logits};
+  int32_t rc = bs_session_bind(session, dims, 1, err);
+  if (rc == BS_OK) rc = bs_session_set(session, 0, &input, err);
+  if (rc == BS_OK) rc = bs_session_run(session, err);
+  if (rc == BS_OK) rc = bs_session_get(session, 1, out_logits, err);
+  if (rc == BS_OK && (out_logits->rank < 1 || out_logits->dims[out_logits->rank - 1] < 1))
+    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-GENERATE", "the model's output has no logits");
+  return rc;
+}
+
+/* The index of the largest number of the last row; of equal ones the first. */
+static int32_t last_argmax(const bs_tensor *t, int64_t *out, bs_error *err) {
+  const uint32_t last = t->rank - 1;
+  int64_t base = 0;
+  double best = 0;
+  for (uint32_t d = 0; d < last; d++) base += (t->dims[d] - 1) * t->strides[d];
+  for (int64_t i = 0; i < t->dims[last]; i++) {
+    const double v = bs_load_f64(t->dtype, t->data, base + i * t->strides[last]);
+    if (isnan(v))
+      return bs_error_set(err, BS_NUMERIC, "BS-MODEL-NAN", "logit %lld is no number", (long long)i);
+    if (i > 0 && v <= best) continue;
+    best = v;
+    *out = i;
+  }
+  return BS_OK;
+}
+
+int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t *prompt, size_t n_prompt,
+                          size_t n_new, int64_t stop, int64_t *out_ids, size_t *out_n, bs_model_times *times,
+                          bs_error *err) {
+  bs_tensor logits;
+  double begin = now();
+  memset(times, 0, sizeof *times);
+  *out_n = 0;
+  int32_t rc = bs_session_cache(session, 0, err);
+  if (rc == BS_OK) rc = bs_model_feed(session, symbol, prompt, n_prompt, &logits, err);
+  times->prompt_s = now() - begin;
+  while (rc == BS_OK && *out_n < n_new) {
+    rc = last_argmax(&logits, &out_ids[*out_n], err);
+    if (rc != BS_OK) break;
+    const int64_t *token = &out_ids[(*out_n)++];
+    if (*token == stop || *out_n == n_new) break;
+    begin = now();
+    rc = bs_model_feed(session, symbol, token, 1, &logits, err);
+    const double took = now() - begin;
+    times->tokens_s += took;
+    if (*out_n == 1) times->first_token_s = took;
+  }
+  return rc;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ * model.h - what `bsrun model` does with a model, apart from printing: reads it with what the command line
+ * says of it, opens a session, runs it on .npy files. */
+#ifndef BS_LAB_MODEL_MODEL_H
+#define BS_LAB_MODEL_MODEL_H
+#include <jansson.h>
+
+#include "blockshock/graph.h"
+#include "formats/npy.h"
+
+/* Words of the command line, each "NAME=...". They and the texts outlive the model. */
+typedef struct bs_model_words {
+  const char *const *words;
+  size_t n;
+} bs_model_words;
+
+typedef struct bs_model_request {
+  const char *path;
+  const char *backend;      /* NULL: cpu */
+  bs_model_words dims;      /* NAME=N */
+  bs_model_words inputs;    /* NAME=FILE.npy */
+  bs_model_words constants; /* NAME=FILE.npy: inputs that become constants */
+  bs_model_words passes;    /* NAME=off or NAME=on; "all=off" */
+  int64_t cache_tokens;     /* of a folder with config.json; 0: what that says */
+  uint32_t threads;         /* 0: all cores */
+  uint32_t profile;
+} bs_model_request;
+
+/* A model with what was read for it. */
+typedef struct bs_model {
+  bs_graph *graph;
+  bs_session *session;
+  const char **names; /* of inputs; n_inputs */
+  bs_npy *files;      /* of inputs; n_inputs */
+  size_t n_inputs;
+  bs_dim *dims; /* n_dims: of --dim, then of the inputs' shapes */
+  const bs_dim **dim_pointers;
+  size_t n_dims;
+  char **texts; /* the names of dims that were cut out of words */
+  size_t n_texts;
+  const char **passes_off;
+  size_t n_passes_off;
+} bs_model;
+
+/* Opens the graph, makes the constants, reads the inputs' files and the sizes of dimensions: those of --dim,
+ * and those that the inputs' shapes say. BS_USAGE: a word that is not of that form, an unknown name (with the
+ * nearest). BS_INPUT: a file. The caller closes in every case. */
+int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err);
+/* Opens its session. BS_USAGE: a dimension has no size, or two. */
+int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
+/* Gives a dimension its size before the session opens; --dim has said no other. */
+int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err);
+/* BS_USAGE names every input that has no file. */
+int32_t bs_model_need_inputs(const bs_model *model, bs_error *err);
+void bs_model_close(bs_model *model);
+
+/* {path, producer, opset, nodes, constants, constant_bytes, states, state_bytes, cache_tokens, load_seconds,
+ * inputs, outputs: [{name, dtype, shape}], ops: [{op, domain, nodes}], unsupported: [{node, op, domain,
+ * opset, dtype, reason}]}. A symbolic dimension is its name. `backend` NULL: the lowering alone is asked. */
+int32_t bs_model_info(const bs_model *model, const char *backend, json_t **out, bs_error *err);
+/* Runs a started model once on its inputs. {model, backend, dims, nodes, outputs: [{name, dtype, shape, min,
+ * max, mean, nonfinite, first, file}], stats}. output_dir (may be NULL): each output is written there as
+ * NAME.npy; the folder is made. */
+int32_t bs_model_run(const bs_model_request *request, bs_model *model, const char *output_dir, json_t **out,
+                     bs_error *err);
+/* A report of a session (enum bs_session_report) as text, malloc'd. */
+int32_t bs_model_text(const bs_model *model, uint32_t what, uint32_t json, char **out_text, bs_error *err);
+
+/* ---- generation (generate.c) ----------------------------------------------------------------- */
+
+typedef struct bs_model_times {
+  double prompt_s, tokens_s; /* the run of the prompt; all runs of one token */
+  double first_token_s;      /* the first of them, which binds the session */
+} bs_model_times;
+
+/* The symbol of the number of tokens of a model that generates. BS_UNSUPPORTED: it has no key-value cache, or
+ * other inputs than token ids [1, symbol]. */
+int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err);
+/* Runs a session of it on n ids, behind those in its cache. out_logits lies in the session until its next
+ * run. */
+int32_t bs_model_feed(bs_session *session, const char *symbol, const int64_t *ids, size_t n,
+                      bs_tensor *out_logits, bs_error *err);
+/* Empties the cache, runs the prompt and takes the likeliest token n_new times, or until it is `stop` (which
+ * is kept; -1: none). out_ids: n_new numbers. BS_OVERFLOW: the cache is full; *out_n tokens are there. */
+int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t *prompt, size_t n_prompt,
+                          size_t n_new, int64_t stop, int64_t *out_ids, size_t *out_n, bs_model_times *times,
+                          bs_error *err);
+
+/* ---- checks (check.c) ------------------------------------------------------------------------ */
+
+/* Runs every case of a folder with vectors.txt (tools/bs-export writes it) and compares the outputs with
+ * those expected. `nodes`: each case also node by node (bs_session_check). Of `request` backend, threads,
+ * passes and cache_tokens count. {folder, model, backend, cases, failed, rows: [{case, output, deviation,
+ * limit, cosine, cosine_limit, ok, reason}], nodes: [{case, node, op, serves, origin, deviation, limit, ok,
+ * reason}]}: `nodes` are those that failed. BS_INPUT: a file is wrong or no case is there. That numbers are
+ * wrong is no error here. */
+int32_t bs_model_check_folder(bs_context *context, const bs_model_request *request, int nodes, json_t **out,
+                              bs_error *err);
+/* The same of a started model and its inputs, node by node: rows is empty. */
+int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err);
+
+/* Gives a started session's inputs their files. */
+int32_t bs_model_set_inputs(const bs_model *model, bs_error *err);
+/* A dense copy of a tensor, malloc'd, and the number of its elements; NULL when out of memory. */
+void *bs_model_dense(const bs_tensor *tensor, uint64_t *out_count);
+/* The names of passes that are off (request->passes) into the model. */
+int32_t bs_model_read_passes(bs_model *model, const bs_model_words *words, bs_error *err);
+
+/* Helpers for the above. A text as JSON; bytes that are no UTF-8 are shown as \xNN. */
+json_t *bs_model_json_text(const char *text);
+/* The numbers of bs_session_stats. */
+json_t *bs_model_stats(const bs_session *session);
+#endif

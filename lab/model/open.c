@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT
+ * open.c - a model with what the command line says of it: constants, inputs, sizes of dimensions. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/model/model.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the model's words");
+}
+
+/* "NAME=VALUE": the name (owned by the model) and the value. */
+static int32_t split_word(bs_model *m, const char *option, const char *form, const char *word,
+                          const char **out_name, const char **out_value, bs_error *err) {
+  const char *equals = strchr(word, '=');
+  if (equals == NULL || equals == word || equals[1] == '\0') {
+    bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--%s '%.100s' is not of the form %s", option, word, form);
+    return BS_USAGE;
+  }
+  char *name = strndup(word, (size_t)(equals - word));
+  char **texts = realloc(m->texts, (m->n_texts + 1) * sizeof *texts);
+  if (texts != NULL) m->texts = texts;
+  if (name == NULL || texts == NULL) {
+    free(name);
+    return no_memory(err);
+  }
+  m->texts[m->n_texts++] = name;
+  *out_name = name;
+  *out_value = equals + 1;
+  return BS_OK;
+}
+
+/* ---- names that the model has ---------------------------------------------------------------- */
+
+/* The names of its inputs, or the symbols of their dimensions, each once. The caller frees the array. */
+static int32_t known_names(const bs_graph *graph, int symbols, const char ***out_names, size_t *out_n,
+                           bs_error *err) {
+  const uint32_t n_ports = bs_graph_port_count(graph, 1);
+  size_t n = 0;
+  const char **names = calloc((size_t)n_ports * BS_MAX_DIMS + 1, sizeof *names);
+  int32_t rc = names == NULL ? no_memory(err) : BS_OK;
+  for (uint32_t i = 0; i < n_ports && rc == BS_OK; i++) {
+    bs_port port = {.struct_size = sizeof port};
+    rc = bs_graph_port(graph, 1, i, &port, err);
+    if (rc == BS_OK && !symbols) names[n++] = port.name;
+    for (uint32_t d = 0; rc == BS_OK && symbols && port.rank <= BS_MAX_DIMS && d < port.rank; d++) {
+      size_t k = 0;
+      if (port.symbols[d] == NULL) continue;
+      while (k < n && strcmp(names[k], port.symbols[d]) != 0) k++;
+      if (k == n) names[n++] = port.symbols[d];
+    }
+  }
+  *out_names = names;
+  *out_n = n;
+  return rc;
+}
+
+/* BS_USAGE with the nearest name unless the model knows it. */
+static int32_t must_know(const bs_graph *graph, int symbols, const char *name, bs_error *err) {
+  const char **names = NULL;
+  size_t n = 0, k = 0;
+  int32_t rc = known_names(graph, symbols, &names, &n, err);
+  while (rc == BS_OK && k < n && strcmp(names[k], name) != 0) k++;
+  if (rc == BS_OK && k == n) {
+    const char *nearest = bs_nearest(name, names, n);
+    bs_text list = {0};
+    for (k = 0; k < n; k++) bs_text_printf(&list, "%s%s", k == 0 ? "" : ", ", names[k]);
+    bs_error_set(err, BS_USAGE, symbols ? "BS-MODEL-DIM" : "BS-MODEL-INPUT", "the model has no %s '%.100s'",
+                 symbols ? "dimension" : "input", name);
+    if (nearest != NULL) {
+      bs_error_hint(err, "did you mean '%s'?", nearest);
+    } else if (n > 0 && list.data != NULL) {
+      bs_error_hint(err, "it has %.200s", list.data);
+    } else {
+      bs_error_hint(err, "it has none");
+    }
+    bs_text_free(&list);
+    rc = BS_USAGE;
+  }
+  free(names);
+  return rc;
+}
+
+/* ---- sizes of dimensions --------------------------------------------------------------------- */
+
+static bs_dim *find_dim(bs_model *m, const char *name) {
+  for (size_t i = 0; i < m->n_dims; i++)
+    if (strcmp(m->dims[i].name, name) == 0) return &m->dims[i];
+  return NULL;
+}
+
+static int32_t add_dim(bs_model *m, const char *name, int64_t size, bs_error *err) {
+  bs_dim *dims = realloc(m->dims, (m->n_dims + 1) * sizeof *dims);
+  if (dims == NULL) return no_memory(err);
+  m->dims = dims;
+  m->dims[m->n_dims++] = (bs_dim){.struct_size = sizeof *dims, .name = name, .size = size};
+  return BS_OK;
+}
+
+static int32_t read_dims(bs_model *m, const bs_model_words *words, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
+    const char *name, *value;
+    int64_t size;
+    rc = split_word(m, "dim", "NAME=N", words->words[i], &name, &value, err);
+    if (rc == BS_OK && (!bs_parse_i64(value, 0, &size) || size < 0 || size > INT32_MAX))
+      rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+                        "--dim %.60s: '%.60s' is not a whole number from 0 to %d", name, value, INT32_MAX);
+    if (rc == BS_OK) rc = must_know(m->graph, 1, name, err);
+    if (rc == BS_OK && find_dim(m, name) != NULL)
+      rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--dim %.100s is given twice", name);
+    if (rc == BS_OK) rc = add_dim(m, name, size, err);
+  }
+  return rc;
+}
+
+/* What the shape of an input's file says of the symbols of its port. */
+static int32_t dims_of_input(bs_model *m, const bs_port *port, const bs_npy *file, const char *path,
+                             bs_error *err) {
+  for (uint32_t d = 0; port->rank == file->rank && d < port->rank && d < BS_MAX_DIMS; d++) {
+    if (port->symbols[d] == NULL) continue;
+    const bs_dim *known = find_dim(m, port->symbols[d]);
+    if (known == NULL) {
+      const int32_t rc = add_dim(m, port->symbols[d], file->dims[d], err);
+      if (rc != BS_OK) return rc;
+    } else if (known->size != file->dims[d]) {
+      bs_error_set(err, BS_USAGE, "BS-MODEL-DIM",
+                   "dimension '%.60s' is %lld in %.200s (dimension %u of input '%.60s'), and %lld elsewhere",
+                   known->name, (long long)file->dims[d], path, d, port->name, (long long)known->size);
+      bs_error_hint(err, "--dim and the shapes of all inputs must agree");
+      return BS_USAGE;
+    }
+  }
+  return BS_OK;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* "f32 [batch, 4]" of a port. */
+static void put_port(bs_text *out, const bs_port *port) {
+  bs_text_printf(out, "%s [", port->dtype != 0 ? bs_dtype_name(port->dtype) : "?");
+  for (uint32_t d = 0; port->rank <= BS_MAX_DIMS && d < port->rank; d++) {
+    const char *comma = d == 0 ? "" : ", ";
+    if (port->dims[d] >= 0) {
+      bs_text_printf(out, "%s%lld", comma, (long long)port->dims[d]);
+    } else {
+      bs_text_printf(out, "%s%s", comma, port->symbols[d] != NULL ? port->symbols[d] : "?");
+    }
+  }
+  bs_text_printf(out, "]");
+}
+
+static int32_t shape_error(bs_error *err, const bs_port *port, const bs_npy *file, const char *path) {
+  bs_text want = {0}, has = {0};
+  put_port(&want, port);
+  for (uint32_t d = 0; d < file->rank; d++)
+    bs_text_printf(&has, "%s%lld", d == 0 ? "" : ", ", (long long)file->dims[d]);
+  bs_error_set(err, BS_INPUT, "BS-MODEL-INPUT", "%.160s holds %s [%.80s]; input '%.60s' is %.100s", path,
+               bs_dtype_name(file->dtype), has.data != NULL ? has.data : "", port->name,
+               want.data != NULL ? want.data : "");
+  bs_text_free(&want);
+  bs_text_free(&has);
+  return BS_INPUT;
+}
+
+int32_t bs_model_need_inputs(const bs_model *m, bs_error *err) {
+  const uint32_t n = bs_graph_port_count(m->graph, 1);
+  bs_text missing = {0};
+  size_t n_missing = 0;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; i < n && rc == BS_OK; i++) {
+    bs_port port = {.struct_size = sizeof port};
+    size_t k = 0;
+    rc = bs_graph_port(m->graph, 1, i, &port, err);
+    while (rc == BS_OK && k < m->n_inputs && strcmp(m->names[k], port.name) != 0) k++;
+    if (rc != BS_OK || k < m->n_inputs) continue;
+    bs_text_printf(&missing, "%s%s: ", n_missing++ == 0 ? "" : ", ", port.name);
+    put_port(&missing, &port);
+  }
+  if (rc == BS_OK && n_missing > 0) {
+    bs_error_set(err, BS_USAGE, "BS-MODEL-INPUT", "%zu input%s no file: %.300s", n_missing,
+                 n_missing == 1 ? " has" : "s have", missing.data != NULL ? missing.data : "");
+    bs_error_hint(err, "give each: --input NAME=FILE.npy");
+    rc = BS_USAGE;
+  }
+  bs_text_free(&missing);
+  return rc;
+}
+
+/* The port of an input by its name; must_know has found it. */
+static int32_t find_port(const bs_graph *graph, const char *name, bs_port *out, bs_error *err) {
+  const uint32_t n = bs_graph_port_count(graph, 1);
+  for (uint32_t i = 0; i < n; i++) {
+    *out = (bs_port){.struct_size = sizeof *out};
+    const int32_t rc = bs_graph_port(graph, 1, i, out, err);
+    if (rc != BS_OK || strcmp(out->name, name) == 0) return rc;
+  }
+  return bs_error_set(err, BS_INTERNAL, "BS-MODEL-INPUT", "no input '%.100s'", name);
+}
+
+/* Opens the file of an input and holds it against the port. */
+static int32_t open_file(const bs_model *m, const char *name, const char *path, bs_port *out_port,
+                         bs_npy *out_file, bs_error *err) {
+  int32_t rc = must_know(m->graph, 0, name, err);
+  if (rc == BS_OK) rc = find_port(m->graph, name, out_port, err);
+  if (rc == BS_OK) rc = bs_npy_open(path, out_file, err);
+  if (rc != BS_OK) return rc;
+  int fits = out_file->rank <= BS_MAX_DIMS && (out_port->dtype == 0 || out_port->dtype == out_file->dtype) &&
+             (out_port->rank > BS_MAX_DIMS || out_port->rank == out_file->rank);
+  for (uint32_t d = 0; fits && out_port->rank == out_file->rank && d < out_port->rank; d++)
+    fits = out_port->dims[d] < 0 || out_port->dims[d] == out_file->dims[d];
+  if (fits) return BS_OK;
+  rc = shape_error(err, out_port, out_file, path);
+  bs_npy_close(out_file);
+  return rc;
+}
+
+static int32_t make_constants(bs_model *m, const bs_model_words *words, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
+    const char *name, *path;
+    bs_port port;
+    bs_npy file;
+    rc = split_word(m, "constant", "NAME=FILE.npy", words->words[i], &name, &path, err);
+    if (rc == BS_OK) rc = open_file(m, name, path, &port, &file, err);
+    if (rc != BS_OK) break;
+    bs_tensor tensor = {.struct_size = sizeof tensor, .dtype = file.dtype, .rank = file.rank};
+    tensor.data = (void *)(uintptr_t)file.data;
+    tensor.bytes = file.count * BS_DTYPE_BYTES(file.dtype);
+    int64_t stride = 1;
+    for (uint32_t d = file.rank; d-- > 0; stride *= file.dims[d]) {
+      tensor.dims[d] = file.dims[d];
+      tensor.strides[d] = stride;
+    }
+    rc = bs_graph_fix(m->graph, name, &tensor, err);
+    bs_npy_close(&file);
+  }
+  return rc;
+}
+
+static int32_t read_inputs(bs_model *m, const bs_model_words *words, bs_error *err) {
+  int32_t rc = BS_OK;
+  m->n_inputs = 0;
+  m->names = calloc(words->n + 1, sizeof *m->names);
+  m->files = calloc(words->n + 1, sizeof *m->files);
+  if (m->names == NULL || m->files == NULL) return no_memory(err);
+  for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
+    const char *name, *path;
+    bs_port port;
+    rc = split_word(m, "input", "NAME=FILE.npy", words->words[i], &name, &path, err);
+    for (size_t k = 0; k < m->n_inputs && rc == BS_OK; k++)
+      if (strcmp(m->names[k], name) == 0)
+        rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--input %.100s is given twice", name);
+    if (rc == BS_OK) rc = open_file(m, name, path, &port, &m->files[m->n_inputs], err);
+    if (rc != BS_OK) break;
+    m->names[m->n_inputs++] = name;
+    rc = dims_of_input(m, &port, &m->files[m->n_inputs - 1], path, err);
+  }
+  return rc;
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+int32_t bs_model_read_passes(bs_model *m, const bs_model_words *words, bs_error *err) {
+  int32_t rc = BS_OK;
+  m->passes_off = calloc(words->n + 1, sizeof *m->passes_off);
+  if (m->passes_off == NULL) return no_memory(err);
+  for (size_t i = 0; i < words->n && rc == BS_OK; i++) {
+    const char *name, *value, *names[64];
+    size_t n = 0, k = 0;
+    int on;
+    rc = split_word(m, "pass", "NAME=off", words->words[i], &name, &value, err);
+    if (rc == BS_OK && !bs_parse_bool(value, &on))
+      rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--pass %.60s: '%.60s' is neither on nor off", name,
+                        value);
+    if (rc != BS_OK) break;
+    names[n++] = "all";
+    for (; n < 64 && bs_graph_pass_name((uint32_t)n - 1) != NULL; n++)
+      names[n] = bs_graph_pass_name((uint32_t)n - 1);
+    while (k < n && strcmp(names[k], name) != 0) k++;
+    if (k < n) {
+      if (!on) m->passes_off[m->n_passes_off++] = names[k];
+      continue;
+    }
+    const char *nearest = bs_nearest(name, names, n);
+    bs_error_set(err, BS_USAGE, "BS-MODEL-PASS", "there is no pass '%.100s'", name);
+    if (nearest != NULL) {
+      bs_error_hint(err, "did you mean '%s'?", nearest);
+    } else {
+      bs_error_hint(err, "bsrun model explain lists the passes");
+    }
+    rc = BS_USAGE;
+  }
+  return rc;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static int32_t point_at_dims(bs_model *m, bs_error *err) {
+  const bs_dim **pointers = realloc(m->dim_pointers, (m->n_dims + 1) * sizeof *pointers);
+  if (pointers == NULL) return no_memory(err);
+  m->dim_pointers = pointers;
+  for (size_t i = 0; i < m->n_dims; i++) pointers[i] = &m->dims[i];
+  return BS_OK;
+}
+
+int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err) {
+  const bs_graph_options options = {.struct_size = sizeof options, .cache_tokens = request->cache_tokens};
+  memset(out, 0, sizeof *out);
+  int32_t rc = bs_graph_open(context, request->path, &options, &out->graph, err);
+  if (rc == BS_OK) rc = bs_model_read_passes(out, &request->passes, err);
+  if (rc == BS_OK) rc = make_constants(out, &request->constants, err);
+  if (rc == BS_OK) rc = read_dims(out, &request->dims, err);
+  if (rc == BS_OK) rc = read_inputs(out, &request->inputs, err);
+  if (rc != BS_OK) return rc;
+  return point_at_dims(out, err);
+}
+
+int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err) {
+  bs_dim *known = find_dim(model, symbol);
+  if (known != NULL && known->size != size)
+    return bs_error_set(err, BS_USAGE, "BS-MODEL-DIM", "dimension '%.60s' is %lld, not %lld", symbol,
+                        (long long)size, (long long)known->size);
+  int32_t rc = known == NULL ? add_dim(model, symbol, size, err) : BS_OK;
+  if (rc == BS_OK) rc = point_at_dims(model, err);
+  return rc;
+}
+
+/* Every symbol needs a size: those without one, all at once. */
+static int32_t all_dims_known(bs_model *m, bs_error *err) {
+  const char **names = NULL;
+  size_t n = 0, missing = 0;
+  bs_text list = {0}, hint = {0};
+  int32_t rc = known_names(m->graph, 1, &names, &n, err);
+  for (size_t i = 0; i < n && rc == BS_OK; i++) {
+    if (find_dim(m, names[i]) != NULL) continue;
+    bs_text_printf(&list, "%s%s", missing == 0 ? "" : ", ", names[i]);
+    bs_text_printf(&hint, " --dim %s=N", names[i]);
+    missing++;
+  }
+  if (missing > 0) {
+    bs_error_set(err, BS_USAGE, "BS-MODEL-DIM", "%zu dimension%s no size: %.300s", missing,
+                 missing == 1 ? " has" : "s have", list.data != NULL ? list.data : "");
+    bs_error_hint(err, "give%.200s, or inputs whose shapes say it", hint.data != NULL ? hint.data : " --dim");
+    rc = BS_USAGE;
+  }
+  bs_text_free(&list);
+  bs_text_free(&hint);
+  free(names);
+  return rc;
+}
+
+int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err) {
+  const bs_session_options options = {.struct_size = sizeof options,
+                                      .threads = request->threads,
+                                      .backend = request->backend,
+                                      .dims = model->dim_pointers,
+                                      .n_dims = (uint32_t)model->n_dims,
+                                      .passes_off = model->passes_off,
+                                      .n_passes_off = (uint32_t)model->n_passes_off,
+                                      .profile = request->profile};
+  int32_t rc = all_dims_known(model, err);
+  if (rc == BS_OK) rc = bs_session_open(context, model->graph, &options, &model->session, err);
+  return rc;
+}
+
+void bs_model_close(bs_model *model) {
+  bs_session_close(model->session);
+  bs_graph_close(model->graph);
+  for (size_t i = 0; i < model->n_inputs; i++) bs_npy_close(&model->files[i]);
+  for (size_t i = 0; i < model->n_texts; i++) free(model->texts[i]);
+  free(model->texts);
+  free(model->names);
+  free(model->files);
+  free(model->dims);
+  free(model->dim_pointers);
+  free(model->passes_off);
+  memset(model, 0, sizeof *model);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT
+ * Each pass on a graph as exporters write it: with the pass there are fewer nodes of some op, without it
+ * there are not; both give what no pass at all gives, and every node agrees with f64. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/graph/build.h"
+
+#define NONE BS_GRAPH_NONE
+enum { B = 2, S = 6, H = 4, D = 8, W = H * D };
+
+static uint32_t input(const char *name) {
+  const int64_t dims[] = {B, S, W};
+  return tb_input(name, BS_F32, 3, dims);
+}
+
+static uint32_t linear(uint32_t x, int64_t n) {
+  const int64_t w[] = {W, n}, b[] = {n};
+  return tb_op("Add", tb_op("MatMul", x, tb_random(2, w, 0.2), NONE), tb_random(1, b, 0.2), NONE);
+}
+
+static uint32_t heads(uint32_t x) {
+  const int64_t dims[] = {B, S, H, D};
+  return tb_with("Transpose", "perm=0,2,1,3", tb_op("Reshape", x, tb_ints(4, dims), NONE), NONE, NONE);
+}
+
+static uint32_t reduced(const char *op, uint32_t x, const int64_t axis) {
+  return tb_with(op, "keepdims=1", x, tb_ints(1, &axis), NONE);
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+/* A table of angles that is computed from constants. */
+static void angles(void) {
+  const int64_t dims[] = {S, W};
+  tb_output("y", tb_op("Add", input("x"), tb_op("Cos", tb_random(2, dims, 3), NONE, NONE), NONE));
+}
+
+static void unused(void) {
+  const uint32_t x = input("x");
+  tb_op("Exp", x, NONE, NONE);
+  tb_output("y", tb_op("Neg", x, NONE, NONE));
+}
+
+/* The heads of an attention are turned back and become rows again. */
+static void turned_back(void) {
+  const int64_t rows[] = {B, S, W};
+  const uint32_t x = heads(input("x"));
+  const uint32_t y = tb_with("Transpose", "perm=0,2,1,3", tb_op("Exp", x, NONE, NONE), NONE, NONE);
+  tb_output("y", linear(tb_op("Reshape", y, tb_ints(3, rows), NONE), W));
+}
+
+static void joined(void) {
+  const uint32_t parts[] = {tb_op("Softmax", input("x"), NONE, NONE),
+                            tb_op("Softmax", input("z"), NONE, NONE)};
+  uint32_t all = 0;
+  tb_many("Concat", "axis=2", parts, 2, &all, 1);
+  tb_output("y", tb_op("Neg", all, NONE, NONE));
+}
+
+static void chain(void) {
+  uint32_t x = input("x");
+  x = tb_op("Mul", tb_op("Add", tb_op("Exp", x, NONE, NONE), tb_scalar(1), NONE), x, NONE);
+  tb_output("y", tb_op("Tanh", x, NONE, NONE));
+}
+
+/* gelu by tanh as eight nodes. */
+static void eight_nodes(void) {
+  const uint32_t x = input("x");
+  const uint32_t cube = tb_op("Pow", x, tb_scalar(3), NONE);
+  const uint32_t inner = tb_op("Add", x, tb_op("Mul", tb_scalar(0.044715), cube, NONE), NONE);
+  const uint32_t t = tb_op("Tanh", tb_op("Mul", inner, tb_scalar(0.7978845608), NONE), NONE, NONE);
+  const uint32_t one = tb_op("Add", tb_scalar(1), t, NONE);
+  tb_output("y", tb_op("Mul", tb_op("Mul", tb_scalar(0.5), x, NONE), one, NONE));
+}
+
+static void naive_softmax(void) {
+  const uint32_t x = input("x");
+  const uint32_t e = tb_op("Exp", tb_op("Sub", x, reduced("ReduceMax", x, -1), NONE), NONE, NONE);
+  tb_output("y", tb_op("Div", e, reduced("ReduceSum", e, -1), NONE));
+}
+
+static void rms(void) {
+  const int64_t w[] = {W};
+  const uint32_t x = input("x");
+  const uint32_t mean = reduced("ReduceMean", tb_op("Pow", x, tb_scalar(2), NONE), -1);
+  const uint32_t scale =
+      tb_op("Reciprocal", tb_op("Sqrt", tb_op("Add", mean, tb_scalar(1e-6), NONE), NONE, NONE), NONE, NONE);
+  tb_output("y", tb_op("Mul", tb_random(1, w, 1), tb_op("Mul", x, scale, NONE), NONE));
+}
+
+static void layer_norm(void) {
+  const int64_t w[] = {W};
+  const uint32_t x = input("x");
+  const uint32_t d = tb_op("Sub", x, reduced("ReduceMean", x, -1), NONE);
+  const uint32_t variance = reduced("ReduceMean", tb_op("Mul", d, d, NONE), -1);
+  const uint32_t n =
+      tb_op("Div", d, tb_op("Sqrt", tb_op("Add", variance, tb_scalar(1e-5), NONE), NONE, NONE), NONE);
+  tb_output("y", tb_op("Add", tb_op("Mul", n, tb_random(1, w, 1), NONE), tb_random(1, w, 1), NONE));
+}
+
+/* Scores with a scale and a mask that is broadcast. */
+static uint32_t attend(uint32_t q, uint32_t k, uint32_t v, uint32_t mask) {
+  uint32_t s = tb_op("MatMul", q, tb_with("Transpose", "perm=0,1,3,2", k, NONE, NONE), NONE);
+  s = tb_op("Mul", s, tb_scalar(0.3), NONE);
+  if (mask != NONE) s = tb_op("Add", s, mask, NONE);
+  return tb_op("MatMul", tb_with("Softmax", "axis=-1", s, NONE, NONE), v, NONE);
+}
+
+static void attention(void) {
+  tb_output("y", attend(heads(input("q")), heads(input("k")), heads(input("v")), NONE));
+}
+
+static void masked_attention(void) {
+  const int64_t dims[] = {B, 1, 1, S};
+  const uint32_t mask = tb_input("mask", BS_F32, 4, dims);
+  tb_output("y", attend(heads(input("q")), heads(input("k")), heads(input("v")), mask));
+}
+
+/* Two heads of K and V for four of Q, repeated by Expand. */
+static uint32_t repeated(uint32_t x) {
+  const int64_t dims[] = {B, S, 2, D}, one[] = {2}, five[] = {B, 2, 2, S, D}, four[] = {B, H, S, D};
+  x = tb_with("Transpose", "perm=0,2,1,3", tb_op("Reshape", x, tb_ints(4, dims), NONE), NONE, NONE);
+  x = tb_op("Expand", tb_op("Unsqueeze", x, tb_ints(1, one), NONE), tb_ints(5, five), NONE);
+  return tb_op("Reshape", x, tb_ints(4, four), NONE);
+}
+
+static void grouped_attention(void) {
+  const int64_t dims[] = {B, S, 2 * D};
+  const uint32_t k = tb_input("k", BS_F32, 3, dims), v = tb_input("v", BS_F32, 3, dims);
+  tb_output("y", attend(heads(input("q")), repeated(k), repeated(v), NONE));
+}
+
+static void rotary(void) {
+  const int64_t table[] = {S, D};
+  float cosines[S * D], sines[S * D];
+  for (int i = 0; i < S * D; i++) {
+    const double angle = (double)(i / D) * pow(10, -(double)(i % (D / 2)));
+    cosines[i] = (float)cos(angle);
+    sines[i] = (float)sin(angle);
+  }
+  const uint32_t x = heads(input("x"));
+  const int64_t zero = 0, half = D / 2, all = D, last = 3;
+  const uint32_t first[] = {x, tb_ints(1, &zero), tb_ints(1, &half), tb_ints(1, &last)};
+  const uint32_t second[] = {x, tb_ints(1, &half), tb_ints(1, &all), tb_ints(1, &last)};
+  uint32_t low = 0, high = 0, turned = 0;
+  tb_many("Slice", "", first, 4, &low, 1);
+  tb_many("Slice", "", second, 4, &high, 1);
+  const uint32_t parts[] = {tb_op("Neg", high, NONE, NONE), low};
+  tb_many("Concat", "axis=-1", parts, 2, &turned, 1);
+  tb_output("y", tb_op("Add", tb_op("Mul", x, tb_constant(BS_F32, 2, table, cosines), NONE),
+                       tb_op("Mul", turned, tb_constant(BS_F32, 2, table, sines), NONE), NONE));
+}
+
+static void bias_activation(void) {
+  tb_output("y", tb_op("Relu", linear(input("x"), 40), NONE, NONE));
+}
+
+static void bias_residual(void) {
+  const uint32_t x = input("x");
+  tb_output("y", tb_op("Add", x, linear(x, W), NONE));
+}
+
+/* A sum that a normalisation reads, and something after it. */
+static void add_norm(void) {
+  const int64_t w[] = {W};
+  const uint32_t sum = tb_op("Add", input("x"), input("z"), NONE);
+  const uint32_t n = tb_op("LayerNormalization", sum, tb_random(1, w, 1), NONE);
+  tb_output("y", tb_op("Mul", tb_op("Exp", n, NONE, NONE), sum, NONE));
+}
+
+static void last_token(void) {
+  const int64_t b = S - 1, e = S, axis = 1;
+  const uint32_t in[] = {linear(input("x"), 50), tb_ints(1, &b), tb_ints(1, &e), tb_ints(1, &axis)};
+  uint32_t cut = 0;
+  tb_many("Slice", "", in, 4, &cut, 1);
+  tb_output("y", cut);
+}
+
+/* Q, K and V of different widths, and who reads them. */
+static void three_products(void) {
+  const uint32_t x = input("x"), q = linear(x, 40), k = linear(x, 24), v = linear(x, 24);
+  const int64_t split[] = {B, S, 3, 8};
+  const uint32_t kv =
+      tb_op("Reshape", tb_op("Mul", tb_op("Softmax", k, NONE, NONE), tb_op("Softmax", v, NONE, NONE), NONE),
+            tb_ints(4, split), NONE);
+  tb_output("y", tb_op("Mul", tb_op("Softmax", q, NONE, NONE), tb_scalar(2), NONE));
+  tb_output("z", kv);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct row {
+  const char *pass;
+  void (*make)(void);
+  const char *op; /* of which there are `with` nodes with the pass, `without` without it */
+  int with, without;
+} rows[] = {
+    {"fold", angles, "map", 1, 2},
+    {"dce", unused, "map", 1, 2},
+    {"view", turned_back, "map", 1, 2},
+    {"view", joined, "map", 1, 3},
+    {"fuse_map", chain, "map", 1, 4},
+    {"expr", eight_nodes, "steps", 1, 8},
+    {"fuse_norm", naive_softmax, "reduce", 0, 2},
+    {"fuse_norm", rms, "reduce", 0, 1},
+    {"fuse_norm", layer_norm, "reduce", 0, 2},
+    {"fuse_attention", attention, "contract", 0, 2},
+    {"fuse_attention", masked_attention, "contract", 0, 2},
+    {"fuse_attention", grouped_attention, "map", 0, 3},
+    {"rope", rotary, "map", 1, 3},
+    {"epilogue", bias_activation, "map", 0, 1},
+    {"epilogue", bias_residual, "map", 0, 1},
+    {"epilogue", add_norm, "map", 1, 2},
+    {"merge", three_products, "matmul", 1, 3},
+    {"last_token", last_token, "rows", 2, 12},
+};
+
+/* Nodes of an op; "steps": of the program of the only map; "rows": of the product's output. */
+static int count(bs_session *s, const char *op) {
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  int n = 0;
+  if (strcmp(op, "steps") == 0) {
+    for (const char *t = strstr(tb_report(s, BS_REPORT_DUMP, 0), "; "); t != NULL; t = strstr(t + 1, "; "))
+      n++;
+    return n;
+  }
+  if (strcmp(op, "rows") == 0) {
+    const char *at = strstr(tb_report(s, BS_REPORT_DUMP, 0), " = matmul(");
+    while (*at != '[') at--;
+    return atoi(at + 1);
+  }
+  for (uint32_t i = 0; i < bs_session_node_count(s); i++) {
+    bs_node_info info = {.struct_size = (uint32_t)sizeof info};
+    ck_assert_int_eq(bs_session_node(s, i, &info, &err), BS_OK);
+    n += strcmp(info.op, op) == 0;
+  }
+  return n;
+}
+
+/* Runs with inputs of seeds and returns a copy of y. */
+static float *result(bs_session *s, int64_t *out_n) {
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  float *in[4] = {NULL};
+  const uint32_t ports = bs_graph_port_count(tb_graph, 1);
+  for (uint32_t i = 0; i < ports; i++) {
+    const char *name;
+    bs_tensor_desc d;
+    ck_assert_int_eq(bs_session_port(s, i, &name, &d, &err), BS_OK);
+    const int64_t n = tb_elements(s, name);
+    in[i] = malloc((size_t)n * sizeof(float));
+    tb_fill(in[i], n, 100 + i);
+    tb_set(s, name, in[i]);
+  }
+  const int32_t rc = bs_session_check(s, NULL, NULL, &err);
+  ck_assert_msg(rc == BS_OK, "%s %s", err.message, err.where);
+  tb_run(s);
+  *out_n = tb_elements(s, "y");
+  float *y = malloc((size_t)*out_n * sizeof *y);
+  memcpy(y, tb_get(s, "y"), (size_t)*out_n * sizeof *y);
+  for (uint32_t i = 0; i < ports; i++) free(in[i]);
+  return y;
+}
+
+static void same(const float *a, const float *b, int64_t n, const char *what) {
+  double most = 1e-30, off = 0;
+  for (int64_t i = 0; i < n; i++) {
+    most = fmax(most, fabs((double)a[i]));
+    off = fmax(off, fabs((double)a[i] - (double)b[i]));
+  }
+  ck_assert_msg(off <= 2e-6 * most, "%s: %g of %g", what, off, most);
+}
+
+START_TEST(a_pass_does_its_work) {
+  const struct row *r = &rows[_i];
+  r->make();
+  bs_session *on = tb_open("ref", "", NULL), *off = tb_open("ref", "", r->pass),
+             *none = tb_open("ref", "", "all");
+  const int with = count(on, r->op), without = count(off, r->op);
+  ck_assert_msg(with == r->with && without == r->without, "%s: %d nodes of %s with it, %d without\n%s\n%s",
+                r->pass, with, r->op, without, tb_report(on, BS_REPORT_DUMP, 0),
+                tb_report(off, BS_REPORT_DUMP, 0));
+  int64_t n = 0;
+  float *a = result(on, &n), *b = result(off, &n), *c = result(none, &n);
+  same(c, a, n, "all passes");
+  same(c, b, n, "all but one");
+  free(a);
+  free(b);
+  free(c);
+  const char *text = tb_report(on, BS_REPORT_EXPLAIN, 0);
+  ck_assert(strstr(text, r->pass) != NULL);
+  bs_session_close(on);
+  bs_session_close(off);
+  bs_session_close(none);
+}
+END_TEST
+
+/* Every pass has a row above. */
+START_TEST(every_pass_is_tested) {
+  for (uint32_t i = 0; bs_graph_pass_name(i) != NULL; i++) {
+    int found = 0;
+    for (int k = 0; k < TEST_COUNT(rows); k++) found |= strcmp(rows[k].pass, bs_graph_pass_name(i)) == 0;
+    ck_assert_msg(found, "%s has no test", bs_graph_pass_name(i));
+  }
+}
+END_TEST
+
+int main(void) {
+  const test_case cases[] = {{a_pass_does_its_work, TEST_COUNT(rows)}, {every_pass_is_tested}, {0}};
+  return run_tests("graph passes", cases, (test_setup){.before = tb_begin, .after = tb_end});
+}
