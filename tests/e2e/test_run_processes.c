@@ -19,7 +19,8 @@ static void run_one(run_result *r, const char *folder, const char *launch, const
                     const char *phase, const char *dump, const char *more) {
   const char **args =
       run_words("--launch %s --method %s -P %s --phase %s " SMALL
-                " --mask %s -o jsonl --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 %s %s",
+                " --mask %s -o jsonl --set %s --set phase.pairs_min=5 --set phase.pairs_max=5 "
+                "--set tune.seconds=0.2 %s %s",
                 launch, method, P, phase, P[0] == '3' ? "interleave" : "complement_1100_0011", more,
                 dump != NULL ? "--dump" : NULL, dump);
   run_bsrun(r, folder, NULL, args);
