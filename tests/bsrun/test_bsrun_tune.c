@@ -14,6 +14,9 @@
       "tune.seconds=0.2", "--set", "method.bias=false"
 /* One rank: exchanges of a busy machine take any time, and would hide who is faster. */
 #define TUNED "--method", "dense", SMALLER
+#define FIRST_TUNED "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED
+#define EXPLAIN \
+  "explain", "matmul", "--plugin", "ref", "--plugin", PAIR1, "--dtype", "f32", "--b", "8", "--n", "64"
 #define TWO_RANKS "--method", "row_parallel", "-P", "2", SMALLER, "--set", "tune.measure=false"
 
 static const char *dir;
@@ -68,6 +71,13 @@ static void must_choose(const ran *r, int index, const char *name, const char *o
   json_decref(c);
 }
 
+/* A run that ends well with that product. */
+static void must_run_with(ran r, const char *name, const char *origin) {
+  must_be(&r, 0);
+  must_choose(&r, 0, name, origin);
+  ran_free(&r);
+}
+
 /* Line `index` of the tuning file; a new reference. */
 static json_t *line_of(size_t index) {
   char *text = read_text(cache, "tuning.jsonl");
@@ -94,7 +104,7 @@ static int lines(void) {
 }
 
 START_TEST(measured_once_kept_and_pinned) {
-  ran r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, "-v", NULL);
+  ran r = bsrun(dir, FIRST_TUNED, "-v", NULL);
   must_be(&r, 0);
   must_choose(&r, 0, "pair:hollow", "measured");
   ck_assert_ptr_nonnull(strstr(r.err, "measuring which of 3 implementations"));
@@ -111,28 +121,18 @@ START_TEST(measured_once_kept_and_pinned) {
     looked_twice += json_object_get(json_array_get(json_object_get(entry, "candidates"), i), "again") != NULL;
   ck_assert_int_eq(looked_twice, 1);
   /* Found again; nothing is measured. */
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, NULL);
+  r = bsrun(dir, FIRST_TUNED, NULL);
   must_be(&r, 0);
   must_choose(&r, 0, "pair:hollow", "cache");
   ck_assert_ptr_null(strstr(r.err, "measuring which"));
   ran_free(&r);
   /* The stored configuration decides alone: without a file, and against one that says otherwise. */
-  r = bsrun(dir, "--config", config, "--tune-cache", "off", NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:hollow", "pinned");
-  ran_free(&r);
+  must_run_with(bsrun(dir, "--config", config, "--tune-cache", "off", NULL), "pair:hollow", "pinned");
   json_object_set_new(entry, "choice", json_string("pair:heavy"));
   char *other = json_dumps(entry, JSON_COMPACT);
   write_text(dir, "other.jsonl", other);
-  r = bsrun(dir, "--config", config, "--tune-cache", "other.jsonl", NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:hollow", "pinned");
-  ran_free(&r);
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, "--tune-cache", "other.jsonl",
-            NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:heavy", "cache");
-  ran_free(&r);
+  must_run_with(bsrun(dir, "--config", config, "--tune-cache", "other.jsonl", NULL), "pair:hollow", "pinned");
+  must_run_with(bsrun(dir, FIRST_TUNED, "--tune-cache", "other.jsonl", NULL), "pair:heavy", "cache");
   free(other);
   json_decref(entry);
   ck_assert_int_eq(lines(), 1);
@@ -161,8 +161,7 @@ START_TEST(wrong_numbers_lose) {
   must_choose(&r, 0, "pair:heavy", "cache");
   must_choose(&r, 1, "pair:heavy", "cache"); /* both phases */
   ran_free(&r);
-  r = bsrun(dir, "explain", "matmul", "--plugin", "ref", "--plugin", PAIR1, "--dtype", "f32", "--b", "8",
-            "--n", "64", "-o", "json", NULL);
+  r = bsrun(dir, EXPLAIN, "-o", "json", NULL);
   must_be(&r, 0);
   ck_assert_ptr_nonnull(strstr(r.out, "\"chosen\""));
   ck_assert_msg(strstr(r.out, "\"failed: ") != NULL, "%s", r.out);
@@ -171,19 +170,11 @@ START_TEST(wrong_numbers_lose) {
 END_TEST
 
 START_TEST(another_build_is_measured_anew) {
-  ran r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, NULL);
-  must_be(&r, 0);
-  ran_free(&r);
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR2, "--phase", "1", TUNED, NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:hollow", "measured");
-  ran_free(&r);
+  must_run_with(bsrun(dir, FIRST_TUNED, NULL), "pair:hollow", "measured");
+  must_run_with(bsrun(dir, "--plugin", "ref", "--plugin", PAIR2, "--phase", "1", TUNED, NULL), "pair:hollow",
+                "measured");
   ck_assert_int_eq(lines(), 2);
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED,
-            NULL); /* its line still holds */
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:hollow", "cache");
-  ran_free(&r);
+  must_run_with(bsrun(dir, FIRST_TUNED, NULL), "pair:hollow", "cache"); /* its line still holds */
   ck_assert_int_eq(lines(), 2);
 }
 END_TEST
@@ -193,8 +184,7 @@ START_TEST(nothing_is_measured_unless_wanted) {
       {"--tune-cache", "off"}, {"--set", "tune.measure=false"}, {"--set", "tune.min_work=1000000"}};
   static const char *const why[] = {"no tuning file", "tune.measure is off", "below tune.min_work"};
   for (size_t i = 0; i < 3; i++) {
-    ran r =
-        bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, off[i][0], off[i][1], NULL);
+    ran r = bsrun(dir, FIRST_TUNED, off[i][0], off[i][1], NULL);
     must_be(&r, 0);
     must_choose(&r, 0, "pair:heavy", "default");
     json_t *c = choice_of(&r, 0);
@@ -202,17 +192,14 @@ START_TEST(nothing_is_measured_unless_wanted) {
     json_decref(c);
     ran_free(&r);
   }
-  ran r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "0", TUNED, NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "pair:heavy", "default");
-  ran_free(&r);
+  must_run_with(bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "0", TUNED, NULL), "pair:heavy",
+                "default");
   ck_assert_int_eq(lines(), 0);
 }
 END_TEST
 
 START_TEST(pins_force_and_are_checked) {
-  ran r = bsrun(dir, "explain", "matmul", "--plugin", "ref", "--plugin", PAIR1, "--dtype", "f32", "--b", "8",
-                "--n", "64", "--mask", "contiguous", "-P", "2", "-o", "jsonl", NULL);
+  ran r = bsrun(dir, EXPLAIN, "--mask", "contiguous", "-P", "2", "-o", "jsonl", NULL);
   must_be(&r, 0);
   json_t *row = json_loads(r.out, JSON_DISABLE_EOF_CHECK, NULL);
   char set[600], gone[600];
@@ -222,12 +209,10 @@ START_TEST(pins_force_and_are_checked) {
   snprintf(gone, sizeof gone, "tune.choices=['%s -> pair:gone']", key);
   json_decref(row);
   ran_free(&r);
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TWO_RANKS, "--set", set, NULL);
-  must_be(&r, 0);
-  must_choose(&r, 0, "ref:portable", "pinned");
-  ran_free(&r);
-  r = bsrun(dir, "explain", "matmul", "--plugin", "ref", "--plugin", PAIR1, "--dtype", "f32", "--b", "8",
-            "--n", "64", "--mask", "contiguous", "-P", "2", "--set", set, NULL);
+  must_run_with(
+      bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TWO_RANKS, "--set", set, NULL),
+      "ref:portable", "pinned");
+  r = bsrun(dir, EXPLAIN, "--mask", "contiguous", "-P", "2", "--set", set, NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.out, "*  matmul@ref/portable") != NULL && strstr(r.out, "pinned") != NULL, "%s",
                 r.out);
@@ -248,7 +233,7 @@ END_TEST
 
 START_TEST(files_that_cannot_be_used) {
   write_text(cache, "tuning.jsonl", "{\"format\":1}\nnot JSON");
-  ran r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, NULL);
+  ran r = bsrun(dir, FIRST_TUNED, NULL);
   must_be(&r, 0);
   must_choose(&r, 0, "pair:hollow", "measured");
   ck_assert_msg(strstr(r.err, "2 lines of ") != NULL, "%s", r.err);
@@ -256,15 +241,14 @@ START_TEST(files_that_cannot_be_used) {
   ck_assert_int_eq(lines(), 3); /* the torn line was ended */
   json_decref(line_of(2));
   /* A folder in its place: said, and nothing is measured. */
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, "--tune-cache", cache, NULL);
+  r = bsrun(dir, FIRST_TUNED, "--tune-cache", cache, NULL);
   must_be(&r, 0);
   must_choose(&r, 0, "pair:heavy", "default");
   ck_assert_ptr_nonnull(strstr(r.err, "[BS-TUNE-IO]"));
   ran_free(&r);
   /* It can be read (there is none) and not be made. */
   write_text(dir, "file", "");
-  r = bsrun(dir, "--plugin", "ref", "--plugin", PAIR1, "--phase", "1", TUNED, "--tune-cache",
-            "file/tuning.jsonl", NULL);
+  r = bsrun(dir, FIRST_TUNED, "--tune-cache", "file/tuning.jsonl", NULL);
   must_be(&r, 0);
   must_choose(&r, 0, "pair:hollow", "measured");
   ck_assert_msg(strstr(r.err, "what was measured is not kept") != NULL, "%s", r.err);

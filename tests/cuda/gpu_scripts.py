@@ -61,8 +61,8 @@ def records(out):
     expect(len(told) == 1 and len(told[0]) > 20 and told[0]["convert"][0] > 0, "no kernels told of", text)
     code, text = run("gpu-test", out, standins, "--only", "kernels", standin="local=16")
     expect(code == 1 and states(out)["kernels as loaded"] == "FAILED", "kernels with local memory passed", text)
-    code, text = run("gpu-test", out, standins, "--only", "run: products", cublaslt="off")
-    expect(code == 1 and states(out)["run: products by cuBLASLt"] in ("FAILED", "not run"), "products by cuBLASLt passed without it", text)
+    code, text = run("gpu-test", out, standins, "--only", "run: fp8 by", cublaslt="off")
+    expect(code == 1 and states(out)["run: fp8 by cuBLASLt"] in ("FAILED", "not run"), "products by cuBLASLt passed without it", text)
 
 
 def nothing(out, script):
