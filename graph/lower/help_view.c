@@ -85,7 +85,7 @@ int32_t lower_slice(lower_ctx *c, uint32_t value, uint32_t axis, int64_t begin, 
   memcpy(strides, v.strides, sizeof strides);
   dims[axis] = count;
   if (count > 1) strides[axis] *= step;
-  const int64_t offset = count > 0 ? v.offset + begin * v.strides[axis] : v.offset;
+  const int64_t offset = count > 0 && graph_count(&v) > 0 ? v.offset + begin * v.strides[axis] : v.offset;
   return lower_view_again(c, v.base, v.rank, dims, strides, offset, out_value, err);
 }
 

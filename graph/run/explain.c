@@ -155,7 +155,7 @@ static void put_memory(report *r, int json) {
     bs_text_printf(&r->t,
                    "packed weights %" PRIu64 ", constants %" PRIu64 ", states %" PRIu64 ", scratch %" PRIu64
                    " bytes\n",
-                   core->packed_bytes, r->b->constant_bytes, core->state_bytes, m->scratch);
+                   core->packed_bytes, r->b->constant_bytes, core->state_bytes, core->scratch_bytes);
     bs_text_printf(&r->t, "peak in step %u:", m->peak);
     for (uint32_t i = 0; i < m->n_top; i++) {
       char name[32];
@@ -173,7 +173,7 @@ static void put_memory(report *r, int json) {
                  ",\"packed\":%" PRIu64 ",\"constants\":%" PRIu64 ",\"states\":%" PRIu64
                  ",\"peak\":%u,\"top\":[",
                  m->naive, m->bound_before, m->bound, m->arena, m->ratio, m->by != NULL ? m->by : "",
-                 m->proven ? "true" : "false", m->scratch, core->packed_bytes, r->b->constant_bytes,
+                 m->proven ? "true" : "false", core->scratch_bytes, core->packed_bytes, r->b->constant_bytes,
                  core->state_bytes, m->peak);
   for (uint32_t i = 0; i < m->n_top; i++) {
     char name[32];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/world/executor.h"
 #include "graph/run/run.h"
 
 static int32_t no_memory(bs_error *err) {
@@ -144,7 +145,11 @@ int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *e
   if (rc == BS_OK) rc = place_outside(b, err);
   if (rc == BS_OK) gbinding_place(b, NULL);
   if (rc == BS_OK) rc = grank_enter(&core->rank, err);
-  if (rc == BS_OK) rc = grank_leave(&core->rank, prepare_steps(b, err), err);
+  if (rc == BS_OK) {
+    rc = prepare_steps(b, err);
+    core->scratch_bytes = bs_rank_scratch_bytes(core->rank.rank);
+    rc = grank_leave(&core->rank, rc, err);
+  }
   b->prepare_s = gclock_s() - began - (core->pack_s - packed);
   if (rc != BS_OK) {
     gbinding_free(b);

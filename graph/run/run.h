@@ -75,6 +75,7 @@ typedef struct gcore {
   uint32_t n_weights, n_copies, n_states, cap_weights, cap_copies, cap_states;
   int64_t length; /* tokens in the cache */
   uint64_t packed_bytes, copied_bytes, state_bytes;
+  uint64_t scratch_bytes; /* of the rank: the most that one of its plans works in */
   double pack_s;
 } gcore;
 int32_t gcore_open(bs_context *context, const bs_session_options *options, gcore **out_core, bs_error *err);
@@ -82,6 +83,8 @@ void gcore_release(gcore *core);
 /* The packed weight of a matmul, packed when it is new. */
 int32_t gcore_weight(gcore *core, const graph *g, const gnode *node, const gquery *query, int again,
                      bs_packed **out_packed, bs_error *err);
+/* drop.c: gives back the pages of a constant that lies in a mapped file. */
+void gdrop_mapped(const void *data, uint64_t bytes);
 /* A constant's elements, aligned to their size. */
 int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_error *err);
 int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_data, bs_error *err);

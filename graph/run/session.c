@@ -408,6 +408,7 @@ BS_API int32_t bs_session_stats_get(const bs_session *s, bs_session_stats *out_s
   t.naive_bytes = b->report.naive;
   t.packed_bytes = s->core->packed_bytes;
   t.state_bytes = s->core->state_bytes;
+  t.scratch_bytes = s->core->scratch_bytes;
   t.constant_bytes = b->constant_bytes;
   t.pack_s = s->core->pack_s;
   for (uint32_t i = 0; i < b->n_steps; i++) t.fallback_nodes += (uint64_t)gstep_falls_back(b, &b->steps[i]);

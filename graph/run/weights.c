@@ -153,6 +153,11 @@ int32_t gcore_weight(gcore *core, const graph *g, const gnode *node, const gquer
   const int32_t rc = core->rank.api->pack(core->rank.rank, &q->query, &source, &key.packed, err);
   if (rc != BS_OK) return rc;
   core->pack_s += gclock_s() - began;
+  for (uint32_t i = 0; i < key.n_parts; i++) {
+    const gpart *p = &key.parts[i];
+    const int64_t last = (p->rows - 1) * p->row_stride + (key.cols - 1) * p->col_stride;
+    gdrop_mapped(p->data, (uint64_t)(last + 1) * BS_DTYPE_BYTES(key.dtype));
+  }
   core->packed_bytes += core->rank.api->packed_bytes(key.packed);
   core->weights[core->n_weights++] = key;
   *out_packed = key.packed;

@@ -33,7 +33,7 @@ typedef struct checking {
   double case_tolerance, case_cosine;
   bs_dim dims[MAX_PORTS];
   port_file inputs[MAX_PORTS], outputs[MAX_PORTS];
-  uint32_t n_dims, n_inputs, n_outputs;
+  uint32_t n_dims, n_inputs, n_outputs, n_prompts;
   /* Results. */
   json_t *rows, *node_rows;
   uint64_t cases, failed;
@@ -246,6 +246,11 @@ static int32_t set_input(checking *c, const port_file *input, bs_npy *file, bs_e
 /* The case that has been read, if there is one. */
 static int32_t run_case(checking *c, bs_error *err) {
   if (c->name == NULL) return BS_OK;
+  if (c->n_prompts > 0 && c->n_inputs == 0) { /* its prompts have run */
+    c->cases++;
+    c->name = NULL;
+    return BS_OK;
+  }
   bs_npy files[MAX_PORTS] = {0};
   int32_t rc = start_session(c, c->dims, c->n_dims, err);
   for (uint32_t i = 0; i < c->n_inputs && rc == BS_OK; i++) rc = set_input(c, &c->inputs[i], &files[i], err);
@@ -279,7 +284,6 @@ static int32_t run_prompt(checking *c, int generate, const char *prompt, const c
   size_t n = 0;
   bs_model_times times;
   judged j = {.cosine = -1};
-  c->name = file;
   int32_t rc = bs_model_token_dim(c->model.graph, &symbol, err);
   if (rc == BS_OK) rc = open_ids(c, prompt, &ids, err);
   if (rc != BS_OK) return rc;
@@ -301,16 +305,15 @@ static int32_t run_prompt(checking *c, int generate, const char *prompt, const c
     if (rc == BS_OK && dense == NULL)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for logits");
     j = (judged){
-        .cosine = -1, .deviation = INFINITY, .limit = c->tolerance, .reason = "another dtype or shape"};
+        .cosine = -1, .deviation = INFINITY, .limit = c->case_tolerance, .reason = "another dtype or shape"};
     if (rc == BS_OK && got.dtype == want.dtype && want.rank > 0 &&
         want.dims[want.rank - 1] == got.dims[got.rank - 1] && want.count <= count)
       compare(got.dtype, dense + (count - want.count) * BS_DTYPE_BYTES(got.dtype), want.data, want.count,
-              (uint64_t)want.dims[want.rank - 1], c->tolerance, -1, &j);
+              (uint64_t)want.dims[want.rank - 1], c->case_tolerance, -1, &j);
     free(dense);
   }
-  if (rc == BS_OK) add_row(c, generate ? "tokens" : "logits", &j);
-  c->cases += rc == BS_OK;
-  c->name = NULL;
+  if (rc == BS_OK) add_row(c, file, &j);
+  c->n_prompts++;
   free(tokens);
   bs_npy_close(&ids);
   bs_npy_close(&want);
@@ -344,7 +347,6 @@ static int32_t open_graph(checking *c, const char *file, bs_error *err) {
 
 static int32_t add_port(checking *c, port_file *ports, uint32_t *n, char *rest, bs_error *err) {
   const char *file = next_word(&rest), *name = rest_of(rest);
-  if (c->name == NULL) return line_error(c, err, "no case before the file", file);
   if (name[0] == '\0') return line_error(c, err, "no name behind the file", file);
   if (*n == MAX_PORTS) return line_error(c, err, "more than 64 of a kind in the case", c->name);
   ports[(*n)++] = (port_file){name, file};
@@ -354,7 +356,6 @@ static int32_t add_port(checking *c, port_file *ports, uint32_t *n, char *rest, 
 static int32_t add_dim(checking *c, char *rest, bs_error *err) {
   const char *size = next_word(&rest), *name = rest_of(rest);
   int64_t value;
-  if (c->name == NULL) return line_error(c, err, "no case before the size", size);
   if (!bs_parse_i64(size, 0, &value) || value < 0 || name[0] == '\0')
     return line_error(c, err, "dim wants a size and a name:", size);
   if (c->n_dims == MAX_PORTS) return line_error(c, err, "more than 64 sizes in the case", c->name);
@@ -367,7 +368,7 @@ static int32_t begin_case(checking *c, char *name, bs_error *err) {
   c->name = name;
   c->case_tolerance = c->tolerance;
   c->case_cosine = c->cosine;
-  c->n_dims = c->n_inputs = c->n_outputs = 0;
+  c->n_dims = c->n_inputs = c->n_outputs = c->n_prompts = 0;
   return BS_OK;
 }
 
@@ -377,7 +378,7 @@ static int32_t read_line(checking *c, char *line, bs_error *err) {
   double *limit = strcmp(word, "tolerance") == 0 ? (c->name != NULL ? &c->case_tolerance : &c->tolerance)
                   : strcmp(word, "cosine") == 0  ? (c->name != NULL ? &c->case_cosine : &c->cosine)
                                                  : NULL;
-  const int generate = strcmp(word, "generate") == 0, ends = generate || strcmp(word, "logits") == 0;
+  const int generate = strcmp(word, "generate") == 0;
   if (word[0] == '\0' || word[0] == '#') return BS_OK;
   if (strcmp(word, "model") == 0) return open_graph(c, rest_of(rest), err);
   if (limit != NULL) {
@@ -385,9 +386,12 @@ static int32_t read_line(checking *c, char *line, bs_error *err) {
     return line_error(c, err, "not a limit:", rest_of(rest));
   }
   if (c->model.graph == NULL) return line_error(c, err, "no model before", word);
-  if (strcmp(word, "case") == 0 || ends) {
+  if (strcmp(word, "case") == 0) {
     const int32_t rc = run_case(c, err);
-    if (rc != BS_OK || !ends) return rc != BS_OK ? rc : begin_case(c, rest_of(rest), err);
+    return rc == BS_OK ? begin_case(c, rest_of(rest), err) : rc;
+  }
+  if (c->name == NULL) return line_error(c, err, "no case before", word);
+  if (generate || strcmp(word, "logits") == 0) {
     const char *prompt = next_word(&rest), *file = rest_of(rest);
     return file[0] == '\0' ? line_error(c, err, "two files are wanted behind", word)
                            : run_prompt(c, generate, prompt, file, err);

@@ -81,6 +81,7 @@ CASES = [
     ("slice_least_step", 13, "y = Slice (x, s, e, a, t)", {"x": X34}, {"s": ints(2**63 - 1), "e": ints(-(2**63)), "a": ints(1), "t": ints(-(2**63))},
      {"y": X34[:, 3:]}),
     ("slice_far_ends", 13, "y = Slice (x, s, e)", {"x": X34}, {"s": ints(1, -3), "e": ints(2**62, -1)}),
+    ("slice_of_nothing", 13, "a = Slice (x, s, e) b = Neg (a) y = Concat <axis: int = 0> (b, a)", {"x": np.zeros((3, 0), F)}, {"s": ints(1), "e": ints(3)}),
     ("slice_of_slice", 13, "a = Slice (x, s, e, one, t) y = Slice (a, s, e, one, t)", {"x": f(2, 9)},
      {"s": ints(1), "e": ints(9), "one": ints(1), "t": ints(2)}),
     ("split_by_input", 13, "y, z = Split <axis: int = 1> (x, s)", {"x": X34}, {"s": ints(1, 3)}),

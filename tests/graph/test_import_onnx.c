@@ -27,11 +27,12 @@ static gmodel *import(const char *text) {
 #define HEAD "<ir_version: 10, opset_import: [\"\" : 23, \"com.microsoft\" : 1, \"my.d\" : 2]> "
 
 START_TEST(ports_and_constants) {
-  gmodel *m = import(HEAD
-                     "g (float[N,T,8] x, float16[N,?] y, int64 n, float d = {2}, float s)\n"
-                     "=> (float[N,T,8] z, float w)\n"
-                     "<float[2] w = {1, 2}, string[1] t = {\"a\"}, uint16[1] u = {7}, float[N] h>\n"
-                     "{ h = Neg (x) z = Mul (h, d) }");
+  gmodel *m = import(
+      HEAD
+      "g (float[N,T,8] x, float16[N,?] y, int64 n, float d = {2}, float s)\n"
+      "=> (float[N,T,8] z, float w)\n"
+      "<float[2] w = {1, 2}, string[1] t = {\"a\"}, uint16[1] u = {7}, uint4[3] odd = {33, 3}, float[N] h>\n"
+      "{ h = Neg (x) z = Mul (h, d) }");
   ck_assert_uint_eq(m->opset, 23);
   ck_assert_uint_eq(m->n_inputs, 4); /* d is a constant */
   ck_assert_str_eq(m->inputs[0].name, "x");

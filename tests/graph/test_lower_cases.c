@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_lower_cases.c - the lowering of ONNX operators, by the cases of tests/graph/cases: models as text, the
  * tensors that are fed, and those that ONNX's own reference gives or what the refusal says. nodes.txt holds
- * the small ones of ONNX's node tests (node_tests.py text), lower.txt cases of our own (lower_cases.py). */
+ * the small ones of ONNX's node tests (node_tests.py text), lower.txt cases of our own (lower_cases.py),
+ * models.txt whole exports of PyTorch with two narrow layers (model_cases.py). */
 #include "tests/graph/case_run.h"
 #include "tests/graph/onnx_case.h"
+#include "tests/graph/random_text.h"
 
 /* How the cases are run: what lowering alone gives, what the passes make of it, and what the backend does
  * that users have. */
@@ -35,7 +37,10 @@ static char *read_text(const char *name) {
   char *text = calloc((size_t)size + 1, 1);
   ck_assert_uint_eq(fread(text, 1, (size_t)size, f), (size_t)size);
   fclose(f);
-  return text;
+  char *expanded = random_expand(text);
+  ck_assert_msg(expanded != NULL, "%s: a wrong {@SEED SCALE OFFSET}", path);
+  free(text);
+  return expanded;
 }
 
 /* The lines "-- TENSOR" of a case as the initializers of a model, its bytes to be freed. *out_issue: what a
@@ -123,8 +128,15 @@ START_TEST(small_node_tests) {
 }
 END_TEST
 
+START_TEST(exported_models) {
+  run_file("models.txt", _i, 11);
+}
+END_TEST
+
 int main(void) {
-  const test_case rows[] = {
-      {cases_of_our_own, TEST_COUNT(modes)}, {small_node_tests, TEST_COUNT(modes)}, {0}};
+  const test_case rows[] = {{cases_of_our_own, TEST_COUNT(modes)},
+                            {small_node_tests, TEST_COUNT(modes)},
+                            {exported_models, TEST_COUNT(modes)},
+                            {0}};
   return run_tests("lower_cases", rows, (test_setup){open_all, close_all, 120});
 }

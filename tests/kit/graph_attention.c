@@ -43,7 +43,7 @@ static void make(kit_data *d, uint64_t *seed) {
   const int one = s->B == 1 && s->N > 1000; /* a step of decoding with a long cache */
   const int64_t B = one ? 1 : 1 + kit_below(seed, 3), G = one ? 1 : groups[kit_below(seed, 4)];
   const int64_t H = G * times[kit_below(seed, 4)];
-  const int64_t S = kit_graph_size(d, s->B), T = kit_graph_size(d, s->N), D = s->K % 67;
+  const int64_t S = kit_graph_size(d, s->B), T = kit_graph_size(d, s->N), D = one ? 64 : s->K % 67;
   const int64_t E = kit_below(seed, 2) == 0 ? D : 1 + kit_below(seed, 40);
   const int64_t batch = kit_graph_size(d, B), with = kit_below(seed, 8);
   const int64_t q[4] = {batch, H, S, D}, k[4] = {batch, G, T, D}, v[4] = {batch, G, T, E},

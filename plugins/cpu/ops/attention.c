@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 enum { MAX_WIDTH = 256 };
+#define ALONE 65536.0 /* products up to which the team is not woken */
 
 /* ---- queries ---------------------------------------------------------------------------------- */
 
@@ -126,7 +127,8 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   call->rows = call->repeat * call->S;
   call->blocks = (call->rows + CPU_ATTEND_ROWS - 1) / CPU_ATTEND_ROWS;
   const int64_t items = call->B * call->G * call->blocks;
-  if (call->rows <= CPU_ATTEND_FEW && items < plan->width) {
+  call->alone = (double)(call->B * call->H * call->S) * (double)call->T * (double)(plan->D + plan->E) < ALONE;
+  if (!call->alone && call->rows <= CPU_ATTEND_FEW && items < plan->width) {
     const int64_t by_width = plan->width / items, by_keys = call->T / CPU_ATTEND_SPLIT;
     call->splits = by_width < by_keys ? by_width : by_keys;
     if (call->splits < 1) call->splits = 1;
@@ -275,6 +277,10 @@ static int32_t run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_stre
   read_call(plan, args, &call);
   if (call.rows == 0) return BS_OK;
   call.scratch = plan->exec->scratch(plan->exec->ctx);
+  if (call.alone) {
+    attend_share(&call, 0, 1);
+    return BS_OK;
+  }
   const int32_t rc = cpu_parallel(plan->exec, attend_share, &call);
   if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
   for (int64_t item = 0; call.splits > 1 && item < call.B * call.G * call.blocks; item++) {

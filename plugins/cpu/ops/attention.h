@@ -40,6 +40,7 @@ typedef struct cpu_attend {
   int64_t B, H, G, S, T, repeat; /* repeat: heads of a group */
   int64_t rows, blocks, splits;  /* rows: queries of a group; blocks of them; parts of the keys */
   uint8_t *scratch;
+  int alone; /* too little work to wake the team for */
 } cpu_attend;
 
 /* A block of queries of one group, and the member's scratch for it. */

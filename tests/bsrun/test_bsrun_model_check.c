@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_model_check.c - `bsrun model check` and `generate`: right models pass, wrong vectors are exit 6
+ * and are named, a bad index is exit 4; tokens are those that follow by hand, prefill and decode alike, a
+ * full cache ends. */
+#include <jansson.h>
+#include <unistd.h>
+
+#include "formats/npy.h"
+#include "tests/bsrun/spawn.h"
+#include "tests/graph/onnx_text.h"
+#include "tests/run_tests.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static void write_bytes(const char *name, const void *bytes, size_t size) {
+  char path[800];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  FILE *f = fopen(path, "wb");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_uint_eq(fwrite(bytes, 1, size, f), size);
+  fclose(f);
+}
+
+static void write_array(const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
+                        const void *data) {
+  char path[800];
+  bs_error err = BS_ERROR_INIT;
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  ck_assert_msg(bs_npy_write(path, dtype, rank, dims, data, &err) == BS_OK, "%s", err.message);
+}
+
+/* ---- check ----------------------------------------------------------------------------------- */
+
+/* y = relu(x w), z = x > 0; two cases of other sizes. */
+static void write_model(void) {
+  static const char text[] =
+      "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x) => (float[batch,2] y, bool[batch,2] "
+      "z) "
+      "<float[2,2] w = {1, 2, 3, 4}, float o = {0}> { p = MatMul (x, w) y = Relu (p) z = Greater (x, o) }";
+  static const float x[] = {1, 1, -1, 1, 2, 0}, y[] = {4, 6, 2, 2, 2, 4}, bad[] = {4, 6, 2, 2.1F, 2, 4},
+                     turned[] = {4, 6, 2, 2, -2, -4};
+  static const uint8_t z[] = {1, 1, 0, 1, 1, 0}, other[] = {1, 1, 1, 1, 1, 0};
+  const int64_t one[] = {1, 2}, three[] = {3, 2};
+  unsigned char *bytes;
+  size_t size;
+  char why[200] = "";
+  ck_assert_msg(onnx_text(text, 0, &bytes, &size, why, sizeof why), "%s", why);
+  write_bytes("m.onnx", bytes, size);
+  free(bytes);
+  write_array("x1.npy", BS_F32, 2, one, x);
+  write_array("y1.npy", BS_F32, 2, one, y);
+  write_array("x3.npy", BS_F32, 2, three, x);
+  write_array("y3.npy", BS_F32, 2, three, y);
+  write_array("z3.npy", BS_BOOL, 2, three, z);
+  write_array("other.npy", BS_BOOL, 2, three, other);
+  write_array("bad.npy", BS_F32, 2, three, bad);
+  write_array("turned.npy", BS_F32, 2, three, turned);
+}
+
+#define HEAD "blockshock-vectors 1\n# a comment\nmodel m.onnx\n"
+#define THREE "case three\ndim 3 batch\ninput x3.npy x\n"
+
+static const struct {
+  const char *index;
+  int code;
+  const char *says; /* in stdout, or of an error in stderr */
+} indexes[] = {
+    {HEAD "tolerance 1e-6\ncase one\ndim 1 batch\ninput x1.npy x\noutput y1.npy y\n" THREE
+          "output y3.npy y\noutput z3.npy z\ncosine 1e-6\n",
+     0, "2 cases on ref, 0 wrong"},
+    {HEAD THREE "output bad.npy y\n", 6, "the deviation is over its limit"},
+    {HEAD THREE "tolerance 0.1\noutput bad.npy y\n", 0, "1 cases on ref, 0 wrong"},
+    {HEAD THREE "tolerance 0.1\ncosine 1e-6\noutput bad.npy y\n", 6, "the cosine distance is over its limit"},
+    {HEAD THREE "tolerance 9\ncosine 1.5\noutput turned.npy y\n", 6, "the cosine distance is over its limit"},
+    {HEAD THREE "output other.npy z\n", 6, "numbers differ"},
+    {HEAD THREE "output y1.npy y\n", 6, "another dtype or shape"},
+    {HEAD THREE "output z3.npy y\n", 6, "another dtype or shape"},
+    {"case\n", 4, "vectors.txt:1: the first line is not blockshock-vectors 1"},
+    {HEAD, 4, "no case"},
+    {HEAD "case a\ndim two batch\n", 4, "vectors.txt:5: dim wants a size and a name"},
+    {HEAD "case a\ninput x3.npy\n", 4, "no name behind the file 'x3.npy'"},
+    {HEAD "input x3.npy x\n", 4, "no case before"},
+    {HEAD "tolerance small\n", 4, "not a limit: 'small'"},
+    {HEAD "wish x\n", 4, "vectors.txt:4: no case before 'wish'"},
+    {HEAD "case a\nwish x\n", 4, "unknown word 'wish'"},
+    {HEAD "model m.onnx\n", 4, "a second model"},
+    {"blockshock-vectors 1\ncase a\n", 4, "no model before"},
+    {HEAD THREE "output missing.npy y\n", 4, "missing.npy"},
+    {HEAD "case a\ngenerate x1.npy y1.npy\n", 3, "does not generate"},
+};
+
+START_TEST(folders_with_vectors) {
+  write_model();
+  write_text(dir, "vectors.txt", indexes[_i].index);
+  ran r = bsrun(dir, "model", "check", ".", "--backend", "ref", NULL);
+  must_be(&r, indexes[_i].code);
+  const int in_rows = indexes[_i].code == 0 || indexes[_i].code == 6;
+  ck_assert_msg(strstr(in_rows ? r.out : r.err, indexes[_i].says) != NULL, "%s%s", r.out, r.err);
+  if (indexes[_i].code == 6) ck_assert_ptr_nonnull(strstr(r.err, "BS-MODEL-CHECK"));
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(nodes_of_a_folder_and_of_a_model) {
+  write_model();
+  write_text(dir, "vectors.txt", HEAD THREE "output y3.npy y\n");
+  ran r = bsrun(dir, "model", "check", ".", "--nodes", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_int_t cases, failed;
+  json_t *rows, *nodes, *result = json_loads(r.out, 0, NULL);
+  ck_assert_int_eq(json_unpack(result, "{s:I, s:I, s:o, s:o}", "cases", &cases, "failed", &failed, "rows",
+                               &rows, "nodes", &nodes),
+                   0);
+  ck_assert(cases == 1 && failed == 0 && json_array_size(rows) == 1 && json_array_size(nodes) == 0);
+  json_decref(result);
+  ran_free(&r);
+  r = bsrun(dir, "model", "check", "m.onnx", "--input", "x=x3.npy", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "nodes on cpu, 0 wrong") != NULL, "%s", r.out);
+  ran_free(&r);
+  r = bsrun(dir, "model", "check", ".", "--input", "x=x3.npy", NULL);
+  must_be(&r, 2);
+  ran_free(&r);
+  r = bsrun(dir, "model", "check", "m.onnx", NULL);
+  must_be(&r, 2);
+  ck_assert_ptr_nonnull(strstr(r.err, "1 input has no file: x"));
+  ran_free(&r);
+}
+END_TEST
+
+/* ---- generate -------------------------------------------------------------------------------- */
+
+/* A GPT-2 of one layer whose next token is (number of tokens before it) mod 4: attention and MLP give zero,
+ * the place p adds 4 to the score of the token p + 1 mod 4. A cache of 16 tokens. */
+static void write_gpt2(void) {
+  enum { D = 4, PLACES = 16 };
+  static const struct {
+    const char *name, *shape;
+    int n;
+  } tensors[] = {{"wte.weight", "4,4", 16},
+                 {"wpe.weight", "16,4", 64},
+                 {"h.0.ln_1.weight", "4", 4},
+                 {"h.0.ln_1.bias", "4", 4},
+                 {"h.0.attn.c_attn.weight", "4,12", 48},
+                 {"h.0.attn.c_attn.bias", "12", 12},
+                 {"h.0.attn.c_proj.weight", "4,4", 16},
+                 {"h.0.attn.c_proj.bias", "4", 4},
+                 {"h.0.ln_2.weight", "4", 4},
+                 {"h.0.ln_2.bias", "4", 4},
+                 {"h.0.mlp.c_fc.weight", "4,16", 64},
+                 {"h.0.mlp.c_fc.bias", "16", 16},
+                 {"h.0.mlp.c_proj.weight", "16,4", 64},
+                 {"h.0.mlp.c_proj.bias", "4", 4},
+                 {"ln_f.weight", "4", 4},
+                 {"ln_f.bias", "4", 4}};
+  static float data[512];
+  char file[8192];
+  size_t n = 0, at = 9;
+  memset(data, 0, sizeof data);
+  file[8] = '{';
+  for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
+    at += (size_t)snprintf(
+        file + at, sizeof file - at, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+        t > 0 ? "," : "", tensors[t].name, tensors[t].shape, 4 * n, 4 * (n + (size_t)tensors[t].n));
+    if (strstr(tensors[t].name, "ln_") != NULL && strstr(tensors[t].name, "weight") != NULL)
+      for (int i = 0; i < D; i++) data[n + (size_t)i] = 1;
+    for (size_t i = 0; t == 0 && i < D; i++) data[n + i * D + i] = 1;
+    for (size_t p = 0; t == 1 && p < PLACES; p++) data[n + p * D + (p + 1) % D] = 4;
+    n += (size_t)tensors[t].n;
+  }
+  file[at++] = '}';
+  const uint64_t header = at - 8;
+  memcpy(file, &header, 8);
+  memcpy(file + at, data, 4 * n);
+  write_bytes("model.safetensors", file, at + 4 * n);
+  write_text(
+      dir, "config.json",
+      "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":4,\"n_positions\":16,"
+      "\"n_embd\":4,\"n_layer\":1,\"n_head\":2,\"activation_function\":\"gelu_new\"}");
+}
+
+static const struct {
+  int code;
+  const char *words[6], *says;
+} prompts[] = {
+    {0, {"--ids", "0", "--tokens", "5"}, "1,2,3,0,1\n"},
+    {0, {"--ids", "3,3, 3", "--tokens", "4"}, "3,0,1,2\n"},
+    {0, {"--ids", "1,2,0", "--tokens", "9", "--stop", "1"}, "3,0,1\n"},
+    {0, {"--ids", "p.npy", "--tokens", "2"}, "2,3\n"},
+    {0, {"--ids", "0", "--tokens", "16"}, "1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,0\n"}, /* the cache is full */
+    {10, {"--ids", "0", "--tokens", "17"}, "BS-GRAPH-CACHE"},
+    {10, {"--ids", "0,1,2", "--tokens", "2", "--cache-tokens", "3"}, "BS-GRAPH-CACHE"},
+    {2, {"--tokens", "2"}, "needs a prompt"},
+    {2, {"--ids", "1,,2"}, "'' is not a token id"},
+    {4, {"--ids", "missing.npy"}, "missing.npy"},
+    {4, {"--ids", "f.npy"}, "no i64 token ids"},
+};
+
+START_TEST(tokens_follow_by_hand) {
+  const char *const *w = prompts[_i].words;
+  static const int64_t ids[] = {1, 1};
+  static const float reals[] = {1, 1};
+  write_gpt2();
+  write_array("p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array("f.npy", BS_F32, 1, (const int64_t[]){2}, reals);
+  ran r = bsrun(dir, "model", "generate", ".", w[0], w[1], w[2], w[3], w[4], w[5], NULL);
+  must_be(&r, prompts[_i].code);
+  if (prompts[_i].code == 0) {
+    ck_assert_str_eq(r.out, prompts[_i].says);
+  } else {
+    ck_assert_msg(strstr(r.err, prompts[_i].says) != NULL, "%s", r.err);
+  }
+  ran_free(&r);
+}
+END_TEST
+
+/* The same by vectors.txt, and a saved file. */
+START_TEST(generation_is_checked) {
+  static const int64_t ids[] = {1, 1}, next[] = {2, 3, 0, 1}, wrong[] = {2, 3, 0, 2};
+  write_gpt2();
+  write_array("p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array("wrong.npy", BS_I64, 1, (const int64_t[]){4}, wrong);
+  ran r = bsrun(dir, "model", "generate", ".", "--ids", "p.npy", "--tokens", "4", "--save", "t.npy", "-o",
+                "json", NULL);
+  must_be(&r, 0);
+  json_t *row = json_loads(r.out, 0, NULL), *tokens = json_object_get(row, "tokens");
+  ck_assert_uint_eq(json_array_size(tokens), 4);
+  for (size_t i = 0; i < 4; i++) ck_assert(json_integer_value(json_array_get(tokens, i)) == next[i]);
+  json_decref(row);
+  ran_free(&r);
+  for (int bad = 0; bad < 2; bad++) {
+    char index[200];
+    snprintf(index, sizeof index, "blockshock-vectors 1\nmodel .\ncase p\ngenerate p.npy %s.npy\n",
+             bad ? "wrong" : "t");
+    write_text(dir, "vectors.txt", index);
+    r = bsrun(dir, "model", "check", ".", NULL);
+    must_be(&r, bad ? 6 : 0);
+    ck_assert_msg(strstr(r.out, bad ? "other tokens" : "1 cases on cpu, 0 wrong") != NULL, "%s", r.out);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+int main(void) {
+  return run_tests("bsrun_model_check",
+                   (test_case[]){{folders_with_vectors, TEST_COUNT(indexes)},
+                                 {nodes_of_a_folder_and_of_a_model},
+                                 {tokens_follow_by_hand, TEST_COUNT(prompts)},
+                                 {generation_is_checked},
+                                 {0}},
+                   (test_setup){setup, teardown});
+}

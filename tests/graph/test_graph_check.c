@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * bs_session_check over a backend that computes something wrong on purpose: it says so, and which node. */
+#include <string.h>
+
+#include "tests/graph/build.h"
+
+#define NONE BS_GRAPH_NONE
+
+static const struct row {
+  const char *plan, *said;
+  int32_t code;
+} rows[] = {
+    {"", "", BS_OK},
+    {"rank=*,op=matmul,seq=*,do=flip", "matmul", BS_NUMERIC},         /* a bit of an output */
+    {"rank=*,op=matmul,seq=1,do=nan", "matmul", BS_NUMERIC},          /* node by node alone */
+    {"rank=*,op=matmul,seq=0,do=flip", "different bits", BS_NUMERIC}, /* in the planned run alone */
+    {"rank=*,op=matmul,seq=*,do=truncate", "matmul", BS_NUMERIC},     /* a row stays as it was: poisoned */
+    {"rank=*,op=matmul,seq=*,do=err", "matmul", BS_RANK_FAILED},
+};
+
+/* A model of two products on fault:ref with the plan. */
+static void wrap(const char *plan) {
+  char text[160];
+  const char *params[1] = {text};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  snprintf(text, sizeof text, "fault.plan=%s", plan);
+  const bs_context_options o = {
+      .struct_size = (uint32_t)sizeof o, .params = params, .n_params = 1, .trust = BS_TRUST_ANY};
+  tb_end();
+  ck_assert_msg(bs_context_open(&o, &tb_context, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_graph_new(tb_context, &tb_graph, &err) == BS_OK, "%s", err.message);
+  const int64_t dims[] = {4, 8}, square[] = {8, 8};
+  uint32_t x = tb_input("x", BS_F32, 2, dims);
+  x = tb_op("Tanh", tb_op("MatMul", x, tb_random(2, square, 0.5), NONE), NONE, NONE);
+  tb_output("y", tb_op("Neg", x, NONE, NONE));
+}
+
+static void count_wrong(void *user, const bs_node_check *row) {
+  if (row->ok) return;
+  ck_assert(row->reason[0] != '\0' && row->origin[0] != '\0');
+  ++*(int *)user;
+}
+
+START_TEST(finds_wrong_nodes) {
+  const struct row *r = &rows[_i];
+  wrap(r->plan);
+  bs_session *s = tb_open("fault:ref", "", NULL);
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  float x[32];
+  int wrong = 0;
+  tb_fill(x, 32, 1);
+  tb_set(s, "x", x);
+  const int32_t rc = bs_session_check(s, count_wrong, &wrong, &err);
+  ck_assert_msg(r->code == BS_RANK_FAILED ? rc != BS_OK : rc == r->code, "%d: %s", rc, err.message);
+  ck_assert_msg(strstr(err.message, r->said) != NULL || strstr(err.where, r->said) != NULL, "%s (%s)",
+                err.message, err.where);
+  if (rc == BS_NUMERIC && strcmp(r->said, "matmul") == 0) ck_assert_int_eq(wrong, 1);
+  bs_session_close(s);
+}
+END_TEST
+
+int main(void) {
+  const test_case cases[] = {{finds_wrong_nodes, TEST_COUNT(rows)}, {0}};
+  return run_tests("graph check", cases, (test_setup){.before = tb_begin, .after = tb_end});
+}
