@@ -251,12 +251,15 @@ int32_t graph_validate(const graph *g, const char *when, bs_error *err) {
   c.writers = calloc(n, sizeof *c.writers);
   c.done = calloc(n, sizeof *c.done);
   int32_t rc = BS_OK;
-  if (c.writer == NULL || c.writers == NULL || c.done == NULL) rc = graph_no_memory(err);
-  for (size_t i = 0; i < n && rc == BS_OK; i++) c.writer[i] = GNONE;
-  for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++) rc = check_value(&c, i);
-  if (rc == BS_OK) rc = check_nodes(&c);
-  if (rc == BS_OK) rc = check_uses(&c);
-  if (rc == BS_OK) rc = check_ports(&c);
+  if (c.writer == NULL || c.writers == NULL || c.done == NULL) {
+    rc = graph_no_memory(err);
+  } else {
+    for (size_t i = 0; i < n; i++) c.writer[i] = GNONE;
+    for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++) rc = check_value(&c, i);
+    if (rc == BS_OK) rc = check_nodes(&c);
+    if (rc == BS_OK) rc = check_uses(&c);
+    if (rc == BS_OK) rc = check_ports(&c);
+  }
   free(c.writer);
   free(c.writers);
   free(c.done);

@@ -64,8 +64,10 @@ static int32_t read_elements(lower_ctx *c, const gmodel_node *node, uint32_t val
     return lower_unsupported(c, node, 0, err, "%s has %lld elements, at most %u are supported", what,
                              (long long)count, max);
   *out_data = malloc((size_t)count * BS_DTYPE_BYTES(v->dtype) + 1u);
-  if (*out_data == NULL)
-    return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a constant");
+  if (*out_data == NULL) {
+    bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a constant");
+    return BS_NO_MEMORY;
+  }
   return graph_read_const(c->g, value, *out_data, err);
 }
 
@@ -90,7 +92,7 @@ int32_t lower_read_ints(lower_ctx *c, const gmodel_node *node, uint32_t value, c
   void *data = NULL;
   const int32_t rc = read_elements(c, node, value, what, max, &data, err);
   const int64_t count = graph_count(&c->g->values[value]);
-  for (int64_t i = 0; rc == BS_OK && i < count; i++) out[i] = int_at(dtype, data, i);
+  for (int64_t i = 0; rc == BS_OK && data != NULL && i < count; i++) out[i] = int_at(dtype, data, i);
   if (rc == BS_OK) *out_count = (uint32_t)count;
   free(data);
   return rc;

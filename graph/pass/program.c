@@ -222,7 +222,7 @@ int program_join(gexpr *c, uint8_t input, const gexpr *p, const uint8_t *maps, u
     e.steps[i] = p->steps[i];
     const uint32_t arity = gexpr_arity(p->steps[i].op);
     uint8_t *operands[3] = {&e.steps[i].a, &e.steps[i].b, &e.steps[i].c};
-    for (uint32_t k = 0; k < arity; k++) {
+    for (uint32_t k = 0; k < arity && k < 3; k++) {
       const uint8_t o = *operands[k];
       if (o < GX_CONST)
         *operands[k] = maps[o];
@@ -246,7 +246,7 @@ int program_join(gexpr *c, uint8_t input, const gexpr *p, const uint8_t *maps, u
   for (uint32_t i = extra; i < e.n_steps; i++) {
     const uint32_t arity = gexpr_arity(e.steps[i].op);
     uint8_t *operands[3] = {&e.steps[i].a, &e.steps[i].b, &e.steps[i].c};
-    for (uint32_t k = 0; k < arity; k++)
+    for (uint32_t k = 0; k < arity && k < 3; k++)
       *operands[k] = *operands[k] == input ? result : moved(*operands[k], extra);
   }
   for (uint32_t i = 0; i < e.n_out; i++) e.outs[i] = e.outs[i] == input ? result : moved(e.outs[i], extra);
@@ -258,7 +258,7 @@ void program_drop_input(gexpr *e, uint8_t input) {
   for (uint32_t i = 0; i < e->n_steps; i++) {
     const uint32_t arity = gexpr_arity(e->steps[i].op);
     uint8_t *operands[3] = {&e->steps[i].a, &e->steps[i].b, &e->steps[i].c};
-    for (uint32_t k = 0; k < arity; k++)
+    for (uint32_t k = 0; k < arity && k < 3; k++)
       if (*operands[k]<GX_CONST && * operands[k]> input) --*operands[k];
   }
   for (uint32_t i = 0; i < e->n_out; i++)
@@ -286,7 +286,7 @@ static int fold_step(gexpr *e, uint32_t i, uint8_t *out_operand) {
   if (e->compute == BS_I64 || arity == 0 || op == BS_EXPR_TO || e->n_const == GX_MAX_CONST) return 0;
   const uint8_t operands[3] = {e->steps[i].a, e->steps[i].b, e->steps[i].c};
   double v[3] = {0};
-  for (uint32_t k = 0; k < arity; k++) {
+  for (uint32_t k = 0; k < arity && k < 3; k++) {
     if (!is_const(operands[k])) return 0;
     v[k] = constant_of(e, operands[k] - GX_CONST);
     if (e->compute == BS_F32) v[k] = (double)(float)v[k];

@@ -162,6 +162,7 @@ INLINE vec step_not(vec a) {
 }
 
 INLINE vec step_isnan(vec a) {
+  /* NOLINTNEXTLINE(misc-redundant-expression): NaN is not equal to itself */
   return masks_truth((masks)(a != a));
 }
 
@@ -182,10 +183,12 @@ INLINE vec step_div(vec a, vec b) {
 }
 
 INLINE vec step_min(vec a, vec b) {
+  /* NOLINTNEXTLINE(misc-redundant-expression): NaN is not equal to itself */
   return masks_choose((masks)(a < b) | (masks)(a != a), a, b);
 }
 
 INLINE vec step_max(vec a, vec b) {
+  /* NOLINTNEXTLINE(misc-redundant-expression): NaN is not equal to itself */
   return masks_choose((masks)(a > b) | (masks)(a != a), a, b);
 }
 

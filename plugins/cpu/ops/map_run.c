@@ -181,10 +181,10 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   const cpu_map_plan *plan = call->plan;
   const int64_t length = call->space.dims[call->space.rank - 1];
   int64_t begin, end, line = -1;
-  uint8_t *lines[CPU_MAP_ARGS];
-  map_member m;
+  uint8_t *lines[CPU_MAP_ARGS] = {NULL};
+  map_member m = {0};
   cpu_share(call->space.lines * call->pieces, member, width, &begin, &end);
-  if (begin == end) return;
+  if (begin == end || call->space.nargs < 2) return;
   m.call = call;
   m.slots = call->scratch + plan->each * member;
   for (uint32_t v = 0; v < plan->n_in + plan->n_const + plan->n_steps; v++) m.at[v] = slot(&m, v);
