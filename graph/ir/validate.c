@@ -252,7 +252,7 @@ int32_t graph_validate(const graph *g, const char *when, bs_error *err) {
   c.done = calloc(n, sizeof *c.done);
   int32_t rc = BS_OK;
   if (c.writer == NULL || c.writers == NULL || c.done == NULL) rc = graph_no_memory(err);
-  for (size_t i = 0; i < n && rc == BS_OK; i++) c.writer[i] = GNONE;
+  for (size_t i = 0; i < n && c.writer != NULL; i++) c.writer[i] = GNONE;
   for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++) rc = check_value(&c, i);
   if (rc == BS_OK) rc = check_nodes(&c);
   if (rc == BS_OK) rc = check_uses(&c);

@@ -90,7 +90,7 @@ int32_t lower_read_ints(lower_ctx *c, const gmodel_node *node, uint32_t value, c
   void *data = NULL;
   const int32_t rc = read_elements(c, node, value, what, max, &data, err);
   const int64_t count = graph_count(&c->g->values[value]);
-  for (int64_t i = 0; rc == BS_OK && i < count; i++) out[i] = int_at(dtype, data, i);
+  for (int64_t i = 0; rc == BS_OK && data != NULL && i < count; i++) out[i] = int_at(dtype, data, i);
   if (rc == BS_OK) *out_count = (uint32_t)count;
   free(data);
   return rc;

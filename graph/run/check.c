@@ -133,7 +133,7 @@ static int32_t as_contract(checking *c, const gnode *from, gnode *n) {
 
 static int32_t add_residual(const checking *c, const bs_tensor *t, double *io_sum) {
   const int64_t count = t->dims[0] * t->dims[1];
-  double *values = malloc(((size_t)count + 1u) * sizeof *values);
+  double *values = calloc((size_t)count + 1u, sizeof *values);
   if (values == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
   read_f64(t, values);
   for (int64_t i = 0; i < count; i++) io_sum[i] += values[i];
