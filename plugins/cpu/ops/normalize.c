@@ -65,9 +65,8 @@ static int32_t add_to_row(const member *m, const uint8_t *add) {
     return BS_OK;
   }
   float *buffer = m->other + m->call->plan->length; /* of conversions: `other` takes their result */
-  const int32_t rc =
-      cpu_run_load(m->call->plan->state, BS_F32, m->other, space->args[ADD].dtype, add,
-                   space->args[ADD].strides[space->rank - 1], m->n, buffer);
+  const int32_t rc = cpu_run_load(m->call->plan->state, BS_F32, m->other, space->args[ADD].dtype, add,
+                                  space->args[ADD].strides[space->rank - 1], m->n, buffer);
   if (rc == BS_OK) kernels->add(m->row, m->other, m->n);
   return rc;
 }
