@@ -289,7 +289,7 @@ static int fold_step(gexpr *e, uint32_t i, uint8_t *out_operand) {
   if (e->compute == BS_I64 || arity == 0 || op == BS_EXPR_TO || e->n_const == GX_MAX_CONST) return 0;
   const uint8_t operands[3] = {e->steps[i].a, e->steps[i].b, e->steps[i].c};
   double v[3] = {0};
-  for (uint32_t k = 0; k < arity; k++) {
+  for (uint32_t k = 0; k < arity && k < 3; k++) {
     if (!is_const(operands[k])) return 0;
     v[k] = constant_of(e, operands[k] - GX_CONST);
     if (e->compute == BS_F32) v[k] = (double)(float)v[k];
