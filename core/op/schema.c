@@ -170,14 +170,14 @@ static int32_t check_matmul_dtypes(const bs_op_query *q, bs_error *err) {
   if (integers && q->args[3]->dtype != BS_I32 && q->args[3]->dtype != BS_I64)
     return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "Y of an integer product is i32 or i64, not %s",
                         bs_dtype_name(q->args[3]->dtype));
-  if (integers && (q->activation == BS_ACT_GELU || q->activation == BS_ACT_SILU))
+  if (integers && q->activation > BS_ACT_RELU)
     return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
   return BS_OK;
 }
 
 int32_t bs_op_check_matmul(const bs_op_query *q, bs_error *err) {
   const bs_tensor_desc *x = q->args[0], *bias = q->args[1], *residual = q->args[2], *y = q->args[3];
-  if (q->accumulate > BS_ACC_F64 || q->activation > BS_ACT_SILU)
+  if (q->accumulate > BS_ACC_F64 || q->activation > BS_ACT_GELU_TANH)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown accumulate %u or activation %u", q->accumulate,
                         q->activation);
   const int32_t rc = check_matmul_dtypes(q, err);
@@ -241,12 +241,12 @@ int32_t bs_op_check_convert(const bs_op_query *q, bs_error *err) {
 int32_t bs_op_check_activate(const bs_op_query *q, bs_error *err) {
   const uint32_t in = q->args[0]->dtype, out = q->args[1]->dtype;
   const int integers = in == out && (in == BS_I32 || in == BS_I64);
-  if (q->activation > BS_ACT_SILU)
+  if (q->activation > BS_ACT_GELU_TANH)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
   if (!integers && !(bs_dtype_is_float(in) && bs_dtype_is_float(out)))
     return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "input %s, output %s: two floats, or i32 or i64 twice",
                         bs_dtype_name(in), bs_dtype_name(out));
-  if (integers && (q->activation == BS_ACT_GELU || q->activation == BS_ACT_SILU))
+  if (integers && q->activation > BS_ACT_RELU)
     return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "gelu and silu need float dtypes");
   return bs_op_check_convert(q, err);
 }

@@ -67,7 +67,7 @@ int32_t bs_op_check_dequantize_product(const bs_op_query *q, bs_error *err) {
   static const char *const names[6] = {"sums", "row scales", "column scales", "bias", "base", "out"};
   const bs_tensor_desc *out = q->args[5];
   const int64_t rows = out->dims[0], cols = out->dims[1];
-  if (q->activation > BS_ACT_SILU)
+  if (q->activation > BS_ACT_GELU_TANH)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
   for (uint32_t i = 0; i < 6; i++) {
     const bs_tensor_desc *d = q->args[i];
@@ -126,7 +126,7 @@ static int32_t check_scaled_dtypes(const bs_op_query *q, bs_error *err) {
 int32_t bs_op_check_scaled_matmul(const bs_op_query *q, bs_error *err) {
   const int64_t B = q->args[X]->dims[0], K = q->args[X]->dims[1], N = q->args[W]->dims[0];
   const int64_t group = q->attrs[0];
-  if (q->activation > BS_ACT_SILU)
+  if (q->activation > BS_ACT_GELU_TANH)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
   if (group < 1)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "groups of %lld columns: at least 1", (long long)group);

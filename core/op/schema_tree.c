@@ -31,7 +31,7 @@ static int32_t check_order(const bs_op_query *q, int64_t blocks, bs_error *err) 
 int32_t bs_op_check_tree(const bs_op_query *q, bs_error *err) {
   const bs_tensor_desc *in = q->args[0], *out = q->args[1];
   const int integers = in->dtype == out->dtype && is_sum_integer(in->dtype);
-  if (q->activation > BS_ACT_SILU)
+  if (q->activation > BS_ACT_GELU_TANH)
     return bs_op_refuse(err, "BS-OP-ATTR", q->op, "unknown activation %u", q->activation);
   if (!integers && !(bs_dtype_is_float(in->dtype) && bs_dtype_is_float(out->dtype)))
     return bs_op_refuse(err, "BS-OP-DTYPE", q->op, "input %s, output %s: two floats, or i32 or i64 twice",

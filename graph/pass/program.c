@@ -206,6 +206,12 @@ static int add_const(gexpr *e, uint64_t bits, uint8_t *out_operand) {
   return 1;
 }
 
+/* a, b or c of a step. */
+static uint8_t *operand_of(gexpr *e, uint32_t step, uint32_t k) {
+  if (k == 0) return &e->steps[step].a;
+  return k == 1 ? &e->steps[step].b : &e->steps[step].c;
+}
+
 static uint8_t moved(uint8_t o, uint32_t by) {
   return o >= GX_STEP ? (uint8_t)(o + by) : o;
 }
@@ -221,13 +227,12 @@ int program_join(gexpr *c, uint8_t input, const gexpr *p, const uint8_t *maps, u
   for (uint32_t i = 0; i < p->n_steps; i++) {
     e.steps[i] = p->steps[i];
     const uint32_t arity = gexpr_arity(p->steps[i].op);
-    uint8_t *operands[3] = {&e.steps[i].a, &e.steps[i].b, &e.steps[i].c};
-    for (uint32_t k = 0; k < arity && k < 3; k++) {
-      const uint8_t o = *operands[k];
+    for (uint32_t k = 0; k < arity; k++) {
+      const uint8_t o = *operand_of(&e, i, k);
       if (o < GX_CONST)
-        *operands[k] = maps[o];
+        *operand_of(&e, i, k) = maps[o];
       else if (o < GX_STEP)
-        *operands[k] = consts[o - GX_CONST];
+        *operand_of(&e, i, k) = consts[o - GX_CONST];
     }
   }
   uint8_t result = p->outs[0];
@@ -245,9 +250,8 @@ int program_join(gexpr *c, uint8_t input, const gexpr *p, const uint8_t *maps, u
   e.n_steps = (uint8_t)(c->n_steps + extra);
   for (uint32_t i = extra; i < e.n_steps; i++) {
     const uint32_t arity = gexpr_arity(e.steps[i].op);
-    uint8_t *operands[3] = {&e.steps[i].a, &e.steps[i].b, &e.steps[i].c};
-    for (uint32_t k = 0; k < arity && k < 3; k++)
-      *operands[k] = *operands[k] == input ? result : moved(*operands[k], extra);
+    for (uint32_t k = 0; k < arity; k++)
+      *operand_of(&e, i, k) = *operand_of(&e, i, k) == input ? result : moved(*operand_of(&e, i, k), extra);
   }
   for (uint32_t i = 0; i < e.n_out; i++) e.outs[i] = e.outs[i] == input ? result : moved(e.outs[i], extra);
   *c = e;
@@ -257,9 +261,8 @@ int program_join(gexpr *c, uint8_t input, const gexpr *p, const uint8_t *maps, u
 void program_drop_input(gexpr *e, uint8_t input) {
   for (uint32_t i = 0; i < e->n_steps; i++) {
     const uint32_t arity = gexpr_arity(e->steps[i].op);
-    uint8_t *operands[3] = {&e->steps[i].a, &e->steps[i].b, &e->steps[i].c};
-    for (uint32_t k = 0; k < arity && k < 3; k++)
-      if (*operands[k]<GX_CONST && * operands[k]> input) --*operands[k];
+    for (uint32_t k = 0; k < arity; k++)
+      if (*operand_of(e, i, k) < GX_CONST && *operand_of(e, i, k) > input) --*operand_of(e, i, k);
   }
   for (uint32_t i = 0; i < e->n_out; i++)
     if (e->outs[i] < GX_CONST && e->outs[i] > input) --e->outs[i];

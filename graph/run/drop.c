@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * drop.c - pages of a mapped weight that was packed are given back: the file has them still. */
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,19 +12,26 @@
  * read again from the file. */
 static int is_read_only_file(uintptr_t first, uintptr_t end) {
   FILE *maps = fopen("/proc/self/maps", "re");
-  char line[512], rights[8];
-  uintptr_t from = 0, to = 0;
-  uint64_t offset = 0, inode = 0;
+  char line[512];
   int found = 0;
-  while (maps != NULL && !found && fgets(line, sizeof line, maps) != NULL) {
-    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %" SCNx64 " %*s %" SCNu64, &from, &to, rights, &offset,
-               &inode) != 5)
-      continue;
+  /* "55d0a000-55d0b000 r--p 00000000 fe:01 1234  /path": an inode of 0 is no file */
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+    char *at = line;
+    const uintptr_t from = strtoull(at, &at, 16);
+    if (*at != '-') continue;
+    const uintptr_t to = strtoull(at + 1, &at, 16);
     if (first < from || end > to) continue;
-    found = 1;
+    if (at[0] != ' ' || at[1] != 'r' || at[2] != '-') break;
+    at += 5;                /* behind the rights */
+    strtoull(at, &at, 16);  /* offset */
+    at += strcspn(at, ":"); /* device */
+    if (*at != ':') break;
+    strtoull(at + 1, &at, 16);
+    found = strtoull(at, NULL, 10) != 0; /* inode */
+    break;
   }
   if (maps != NULL) fclose(maps);
-  return found && inode != 0 && rights[0] == 'r' && rights[1] == '-';
+  return found;
 }
 
 void gdrop_mapped(const void *data, uint64_t bytes) {

@@ -347,7 +347,7 @@ static void count_threads(bs_context *context, bs_experiment *e, bs_notes *notes
 static uint32_t read_activation(const bs_node *config) {
   const char *name = bs_schema_str(config, "model.activation");
   uint32_t activation = BS_ACT_NONE; /* the schema lets no other name through */
-  while (activation < BS_ACT_SILU && strcmp(name, bs_activation_name(activation)) != 0) activation++;
+  while (activation < BS_ACT_GELU_TANH && strcmp(name, bs_activation_name(activation)) != 0) activation++;
   return activation;
 }
 

@@ -17,7 +17,7 @@ static const bs_key keys[] = {
     {"model.N", BS_KEY_INT, ACTIVE, "", "1..1073741824", "output features; absent: the workload's own"},
     {"model.K", BS_KEY_INT, ACTIVE, "", "1..1073741824", "input features; absent: N, or the workload's own"},
     {"model.B", BS_KEY_INT, ACTIVE, "", "1..1073741824", "tokens; absent: the workload's own"},
-    {"model.activation", BS_KEY_STR, ACTIVE, "none", "none|relu|gelu|silu",
+    {"model.activation", BS_KEY_STR, ACTIVE, "none", "none|relu|gelu|silu|gelu_tanh",
      "applied to the layer's output: Y = act(X W^T + b)"},
     {"phase.name", BS_KEY_STR, ACTIVE, "phase0_correctness",
      "phase0_correctness|phase1_forward|phase2_backward_input|phase3_train_step", "which phase to run"},

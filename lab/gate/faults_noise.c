@@ -38,7 +38,7 @@ static double bound_of_sums(uint32_t ranks, uint32_t reduce_dtype, double rms) {
 /* dZ is rounded to Y's dtype, and its slope is off as Z is: where the slope changes, Z is of the size of 1,
  * and of T6's shape its spread is 16. */
 static double carried_bound(const bs_case *c, int summed) {
-  if (c->spec.activation != BS_ACT_GELU && c->spec.activation != BS_ACT_SILU) return 0.0;
+  if (c->spec.activation < BS_ACT_GELU) return 0.0;
   const double z = summed ? bound_of_sums(c->world_size, bs_arithmetic_of(&c->spec).reduce_dtype, 1.0) : 0.0;
   return 4.0 * (bs_dtype_unit_roundoff(c->spec.y_dtype) + 4.0 * z);
 }

@@ -128,6 +128,9 @@ int cpu_rows_dense(const bs_tensor_desc *desc);
 /* What a plan must keep of the query's columns: a copy, as the query's own may go. Freed by free(). */
 int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy, bs_error *err);
 
+/* The activation of one f64: ops whose types are wider than the kernels'. */
+double cpu_activation_f64(uint32_t activation, double v);
+
 static inline int cpu_is_matmul_type(uint32_t dtype) {
   return dtype == BS_F32 || dtype == BS_BF16 || dtype == BS_F16;
 }

@@ -193,8 +193,8 @@ typedef struct cpu_kernels {
   void (*add)(float *dst, const float *a, int64_t n);
   const cpu_rows_fns *rows;
   const cpu_map_fn *map; /* steps of f32, by enum bs_expr_op; NULL for TO and INDEX */
-  /* Index by BS_ACT_..., in place; [0] is NULL. gelu and silu within one unit in the last place. */
-  void (*activate[4])(float *v, int64_t n);
+  /* Index by BS_ACT_..., in place; [0] is NULL. the gelus and silu within one unit in the last place. */
+  void (*activate[5])(float *v, int64_t n);
   /* z becomes dy times the activation's slope at z; [0] is NULL. */
   void (*slope[4])(float *z, const float *dy, int64_t n);
   /* One step on n weights as f32; hyper as the ops sgd_update and adamw_update have it, v NULL: none. */

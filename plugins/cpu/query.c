@@ -2,6 +2,7 @@
  *
  * query.c - turns queries into plain numbers and says NO with reasons; shared by all ops of the plugin.
  * The host has checked arity, ranks and shapes against the op's schema before. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "cpu.h"
@@ -94,7 +95,7 @@ int cpu_matmul_read(const bs_op_query *query, cpu_matmul *out, bs_op_answer *ans
                          query->weight_dtype, x->dtype);
   if (query->accumulate == BS_ACC_F64)
     return cpu_answer_no(answer, BS_REASON_DTYPE, "accumulates in f32; the ref backend has f64");
-  if (query->activation > BS_ACT_SILU)
+  if (query->activation > BS_ACT_GELU_TANH)
     return cpu_answer_no(answer, BS_REASON_DISABLED, "unknown activation %u", query->activation);
   out->B = y->dims[0];
   out->N = y->dims[1];
@@ -125,6 +126,21 @@ int32_t cpu_columns_copy(const bs_partition *partition, bs_partition **out_copy,
   }
   *out_copy = copy;
   return BS_OK;
+}
+
+double cpu_activation_f64(uint32_t activation, double v) {
+  switch (activation) {
+    case BS_ACT_RELU:
+      return v < 0.0 ? 0.0 : v;
+    case BS_ACT_GELU:
+      return 0.5 * v * erfc(-v * 0.70710678118654752440);
+    case BS_ACT_SILU:
+      return v / (1.0 + exp(-v));
+    case BS_ACT_GELU_TANH: /* (1 + tanh(u)) / 2 is 1 / (1 + e^-2u): nothing cancels for v << 0 */
+      return v / (1.0 + exp(-2.0 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)));
+    default:
+      return v;
+  }
 }
 
 int cpu_type_index(uint32_t dtype) {

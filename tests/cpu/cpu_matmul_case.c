@@ -51,6 +51,8 @@ static double activate(uint32_t activation, double v) {
       return 0.5 * v * erfc(-v * 0.70710678118654752440);
     case BS_ACT_SILU:
       return v / (1.0 + exp(-v));
+    case BS_ACT_GELU_TANH:
+      return v / (1 + exp(-2 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)));
     default:
       return v;
   }

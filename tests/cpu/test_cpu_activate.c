@@ -15,6 +15,8 @@ static double formula(uint32_t activation, double v) {
   if (activation == BS_ACT_RELU) return v < 0 ? 0 : v;
   if (activation == BS_ACT_GELU) return 0.5 * v * erfc(-v / sqrt(2.0));
   if (activation == BS_ACT_SILU) return v / (1 + exp(-v));
+  if (activation == BS_ACT_GELU_TANH)
+    return v / (1 + exp(-2 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)));
   return v;
 }
 
@@ -69,7 +71,7 @@ START_TEST(every_pair) {
   cx_open(&c, isas[_i], "off", 2);
   for (size_t a = 0; a < 4; a++)
     for (size_t b = 0; b < 4; b++)
-      for (uint32_t activation = 0; activation <= BS_ACT_SILU; activation++)
+      for (uint32_t activation = 0; activation <= BS_ACT_GELU_TANH; activation++)
         if ((dtypes[a] == BS_F64) == (dtypes[b] == BS_F64)) check(&c, dtypes[a], dtypes[b], activation);
   cx_close(&c);
 }
@@ -79,7 +81,7 @@ START_TEST(in_place_and_nan) {
   cx c;
   cx_matrix m;
   cx_open(&c, isas[_i], "off", 1);
-  for (uint32_t activation = BS_ACT_RELU; activation <= BS_ACT_SILU; activation++) {
+  for (uint32_t activation = BS_ACT_RELU; activation <= BS_ACT_GELU_TANH; activation++) {
     cx_matrix_make(&m, BS_F32, 1, 3, 0);
     cx_set(&m, 0, 0, -2), cx_set(&m, 0, 1, NAN), cx_set(&m, 0, 2, 2);
     run_op(&c, activation, &m, &m, 1);
@@ -104,7 +106,7 @@ START_TEST(refusals) {
   ck_assert_uint_eq(ask(&c, &q, &impl, &state), BS_LEVEL_NO);
   in.dtype = BS_F32;
   ck_assert_uint_eq(ask(&c, &q, &impl, &state), BS_LEVEL_NATIVE);
-  q.activation = 4;
+  q.activation = BS_ACT_GELU_TANH + 1;
   ck_assert_uint_eq(ask(&c, &q, &impl, &state), BS_LEVEL_NO);
   q.activation = 0;
   out.strides[0] = 8;

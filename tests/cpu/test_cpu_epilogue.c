@@ -18,6 +18,8 @@ enum { ISAS = 3, CHUNK = 1 << 14 };
 static double formula(uint32_t activation, double v) {
   if (activation == BS_ACT_RELU) return v < 0 ? 0 : v;
   if (activation == BS_ACT_GELU) return 0.5 * v * erfc(-v * 0.70710678118654752440);
+  if (activation == BS_ACT_GELU_TANH)
+    return v / (1 + exp(-2 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)));
   return v / (1 + exp(-v));
 }
 
@@ -196,9 +198,11 @@ START_TEST(the_matmul_uses_it) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {all_exponents, BS_ACT_SILU + 1, BS_ACT_RELU},      {where_it_bends, BS_ACT_SILU + 1, BS_ACT_GELU},
-      {every_bf16, BS_ACT_SILU + 1, BS_ACT_RELU},         {lengths_and_places, BS_ACT_SILU + 1, BS_ACT_RELU},
-      {the_matmul_uses_it, BS_ACT_SILU + 1, BS_ACT_NONE}, {0}};
+  const test_case tests[] = {{all_exponents, BS_ACT_GELU_TANH + 1, BS_ACT_RELU},
+                             {where_it_bends, BS_ACT_GELU_TANH + 1, BS_ACT_GELU},
+                             {every_bf16, BS_ACT_GELU_TANH + 1, BS_ACT_RELU},
+                             {lengths_and_places, BS_ACT_GELU_TANH + 1, BS_ACT_RELU},
+                             {the_matmul_uses_it, BS_ACT_GELU_TANH + 1, BS_ACT_NONE},
+                             {0}};
   return run_tests("cpu_epilogue", tests, (test_setup){.timeout = 60});
 }

@@ -47,6 +47,8 @@ static double activate(uint32_t activation, double v) {
       return 0.5 * v * (1.0 + erf(v / sqrt(2.0)));
     case BS_ACT_SILU:
       return v / (1.0 + exp(-v));
+    case BS_ACT_GELU_TANH:
+      return v / (1 + exp(-2 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)));
     default:
       return v;
   }
@@ -105,7 +107,7 @@ static void check_value(const fx_case *c, const tensors *s, int64_t row, int64_t
   unsigned char stored[8] = {0};
   bs_store_f64(c->y, stored, 0, step);
   const double want = bs_load_f64(c->y, stored, 0);
-  const int curved = c->activation == BS_ACT_GELU || c->activation == BS_ACT_SILU;
+  const int curved = c->activation >= BS_ACT_GELU;
   /* erf by another formula: a few ulps of the compute dtype, then Y's own rounding. */
   const double slack = curved ? (fabs(step) + 4.0) * (wide(c) ? 0x1p-48 : 0x1p-21) +
                                     2 * bs_dtype_unit_roundoff(c->y) * fabs(step) +

@@ -231,12 +231,12 @@ START_TEST(keys_tell_apart_what_differs) {
 END_TEST
 
 START_TEST(keys_have_the_activation_of_every_op) {
-  static const char *const names[] = {"", " act=relu", " act=gelu", " act=silu"};
+  static const char *const names[] = {"", " act=relu", " act=gelu", " act=silu", " act=gelu_tanh"};
   const bs_tensor_desc in = bs_desc_2d(BS_F32, 3, 16), to = bs_desc_2d(BS_BF16, 3, 16);
   const bs_tensor_desc *args[2] = {&in, &to};
   open_stage("activate", NULL, 0);
   bs_op_query q = fx_query("activate", args, 2);
-  for (q.activation = BS_ACT_NONE; q.activation <= BS_ACT_SILU; q.activation++) {
+  for (q.activation = BS_ACT_NONE; q.activation <= BS_ACT_GELU_TANH; q.activation++) {
     char key[BS_CHOICE_KEY], want[BS_CHOICE_KEY];
     key_of(&q, key);
     snprintf(want, sizeof want, "activate@ref f32[3,16] bf16[3,16]%s threads=2 P=3", names[q.activation]);

@@ -240,8 +240,8 @@ START_TEST(activate) {
   bs_tensor_desc in = bs_desc_2d(BS_F32, 3, 16), out = bs_desc_2d(BS_BF16, 3, 16);
   const bs_tensor_desc *args[2] = {&in, &out};
   bs_op_query q = fx_query("activate", args, 2);
-  for (q.activation = BS_ACT_NONE; q.activation <= BS_ACT_SILU; q.activation++) accepted(&q);
-  refused(&q, "BS-OP-ATTR", "activation 4");
+  for (q.activation = BS_ACT_NONE; q.activation <= BS_ACT_GELU_TANH; q.activation++) accepted(&q);
+  refused(&q, "BS-OP-ATTR", "activation 5");
   q.activation = BS_ACT_GELU;
   out.dims[1] = 15;
   refused(&q, "BS-OP-SHAPE", "output [3,15]");

@@ -25,6 +25,8 @@ static double formula(uint32_t activation, double v) {
   if (activation == BS_ACT_RELU) return v < 0 ? 0 : v;
   if (activation == BS_ACT_GELU) return 0.5 * v * erfc(-v / sqrt(2.0));
   if (activation == BS_ACT_SILU) return v / (1 + exp(-v));
+  if (activation == BS_ACT_GELU_TANH)
+    return v / (1 + exp(-2 * 0.79788456080286535588 * (v + 0.044715 * v * v * v)));
   return v;
 }
 
@@ -66,7 +68,7 @@ START_TEST(every_pair_of_floats) {
   f.threads = 1;
   for (int from = 0; from < 6; from++)
     for (int to = 0; to < 6; to++)
-      for (uint32_t activation = 0; activation <= BS_ACT_SILU; activation++)
+      for (uint32_t activation = 0; activation <= BS_ACT_GELU_TANH; activation++)
         for (int shape = 0; shape < 4; shape++)
           check_pair(&f, floats[from], floats[to], activation, shape, &seed);
   fx_close(&f);
@@ -78,7 +80,7 @@ START_TEST(in_place_and_special_values) {
   const int64_t dims[2] = {1, 6};
   fx f;
   fx_open(&f, 2, 1);
-  for (uint32_t activation = BS_ACT_RELU; activation <= BS_ACT_SILU; activation++) {
+  for (uint32_t activation = BS_ACT_RELU; activation <= BS_ACT_GELU_TANH; activation++) {
     fx_tensor t;
     fx_tensor_make(&t, BS_F32, 2, dims, NULL);
     for (int i = 0; i < 6; i++) bs_store_f64(BS_F32, t.t.data, i, values[i]);

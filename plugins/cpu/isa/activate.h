@@ -61,6 +61,14 @@ INLINE dbl dbl_silu(dbl x) {
   return dbl_div(x, dbl_add(dbl_set1(1.0), dbl_exp2(v, dbl_set1(-LOG2_E))));
 }
 
+/* x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x (1 + tanh(u)) / 2; as silu. */
+INLINE dbl dbl_gelu_tanh(dbl x) {
+  const dbl one = dbl_set1(1.0), k = dbl_set1(-2.0 * 0.79788456080286535588);
+  const dbl u = dbl_mul(dbl_mul(k, x), dbl_fma(dbl_set1(0.044715), dbl_mul(x, x), one));
+  const dbl v = dbl_min(dbl_set1(709.7), dbl_max(dbl_set1(-700.0), u)); /* NaN stays */
+  return dbl_div(x, dbl_add(one, dbl_exp2(v, dbl_set1(LOG2_E))));
+}
+
 /* -0 before +0, so that the zero of v is kept, and NaN. */
 INLINE vec relu(vec v) {
   return vec_max(vec_set1(0.0f), v);
@@ -72,6 +80,10 @@ INLINE vec gelu(vec v) {
 
 INLINE vec silu(vec v) {
   return vec_narrow(dbl_silu(dbl_first(v)), dbl_silu(dbl_second(v)));
+}
+
+INLINE vec gelu_tanh(vec v) {
+  return vec_narrow(dbl_gelu_tanh(dbl_first(v)), dbl_gelu_tanh(dbl_second(v)));
 }
 
 /* The last few go through a whole vector: a value's bits do not depend on its place. */
@@ -96,6 +108,10 @@ static void activate_gelu(float *v, int64_t n) {
 
 static void activate_silu(float *v, int64_t n) {
   activate(silu, v, n);
+}
+
+static void activate_gelu_tanh(float *v, int64_t n) {
+  activate(gelu_tanh, v, n);
 }
 
 #undef ROUND

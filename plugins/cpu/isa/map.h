@@ -99,14 +99,6 @@ INLINE dbl dbl_sigmoid(dbl a) {
   return one / (one + dbl_exp2(v, dbl_set1(-MAP_LOG2_E)));
 }
 
-/* x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)); the exponential is infinity where it ends. */
-INLINE dbl dbl_gelu_tanh(dbl x) {
-  const dbl one = dbl_set1(1.0), k = dbl_set1(-2.0 * 0.79788456080286535588);
-  const dbl u = k * x * dbl_fma(dbl_set1(0.044715), x * x, one);
-  const dbl v = dbl_min(dbl_set1(709.7), dbl_max(dbl_set1(-700.0), u));
-  return x / (one + dbl_exp2(v, dbl_set1(MAP_LOG2_E)));
-}
-
 /* An odd series below 0.25, else (1 - e) / (1 + e), e = exp(-2 |x|). */
 INLINE dbl dbl_tanh(dbl x) {
   const dbl size = dbl_abs(x), one = dbl_set1(1.0), q = x * x;
@@ -151,10 +143,6 @@ INLINE vec step_erf(vec a) {
 
 INLINE vec step_sigmoid(vec a) {
   return vec_narrow(dbl_sigmoid(dbl_first(a)), dbl_sigmoid(dbl_second(a)));
-}
-
-INLINE vec step_gelu_tanh(vec a) {
-  return vec_narrow(dbl_gelu_tanh(dbl_first(a)), dbl_gelu_tanh(dbl_second(a)));
 }
 
 INLINE vec step_not(vec a) {
@@ -334,7 +322,7 @@ static void map_gelu(void *out, const void *a, const void *b, const void *c, int
 
 static void map_gelu_tanh(void *out, const void *a, const void *b, const void *c, int64_t n) {
   (void)b, (void)c;
-  map_one(step_gelu_tanh, out, a, n);
+  map_one(gelu_tanh, out, a, n);
 }
 
 static void map_silu(void *out, const void *a, const void *b, const void *c, int64_t n) {

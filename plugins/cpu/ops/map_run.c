@@ -107,6 +107,7 @@ static int32_t run_steps(map_member *m) {
   for (uint32_t s = 0; rc == BS_OK && s < plan->n_steps; s++) {
     const bs_expr_step *step = &plan->steps[s];
     void *out = m->at[first + s];
+    if (out == NULL) return BS_INTERNAL;
     if (step->op == BS_EXPR_INDEX)
       indices(m, step->a, out);
     else if (step->op == BS_EXPR_TO)

@@ -25,19 +25,6 @@ typedef struct call {
   const bs_tensor *in, *out;
 } call;
 
-static double act_f64(uint32_t activation, double v) {
-  switch (activation) {
-    case BS_ACT_RELU:
-      return v < 0.0 ? 0.0 : v;
-    case BS_ACT_GELU:
-      return 0.5 * v * erfc(-v * 0.70710678118654752440);
-    case BS_ACT_SILU:
-      return v / (1.0 + exp(-v));
-    default:
-      return v;
-  }
-}
-
 /* One piece of a row: src is its first element in block 0, the blocks are n_all elements apart. */
 static void piece_f32(const tree_plan *plan, void *dst, const uint8_t *src, int64_t n_all, int64_t count) {
   const cpu_kernels *kernels = plan->kernels;
@@ -57,7 +44,7 @@ static void piece_f64(const tree_plan *plan, double *dst, const double *src, int
     for (int64_t i = 0; i < plan->blocks; i++) sum[i] = src[plan->order[i] * n_all + n];
     for (int64_t apart = 1; apart < plan->blocks; apart *= 2)
       for (int64_t i = 0; i < plan->blocks; i += 2 * apart) sum[i] += sum[i + apart];
-    dst[n] = act_f64(plan->activation, sum[0]);
+    dst[n] = cpu_activation_f64(plan->activation, sum[0]);
   }
 }
 
@@ -104,7 +91,7 @@ static int32_t supports(void *opaque, const bs_op_query *query, bs_op_answer *an
                     (long long)query->args[i]->strides[1]);
       return BS_OK;
     }
-  if (query->activation > BS_ACT_SILU)
+  if (query->activation > BS_ACT_GELU_TANH)
     cpu_answer_no(answer, BS_REASON_DISABLED, "unknown activation %u", query->activation);
   else if ((from == BS_F64 && to == BS_F64) || (cpu_type_index(from) >= 0 && cpu_type_index(to) >= 0))
     cpu_answer_yes(answer, 700, BS_TOL_ACC_F32, from == BS_F64 ? "libm" : state->kernels.name, "");

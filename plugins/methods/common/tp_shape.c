@@ -136,9 +136,14 @@ static int32_t check_placements(const tp_traits *traits, const bs_layer_spec *sp
             traits->name);
     return bs_fail_hint(err, "leave the reduce dtype out: integers are summed in y's dtype"), BS_UNSUPPORTED;
   }
-  if (spec->activation > BS_ACT_SILU)
+  if (spec->activation > BS_ACT_GELU_TANH)
     return bs_fail(err, BS_CONFIG, "BS-METHOD-ACTIVATION", "method %s: unknown activation %u", traits->name,
                    spec->activation);
+  if (spec->activation == BS_ACT_GELU_TANH && (spec->flags & BS_LAYER_BACKWARD)) {
+    bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-ACTIVATION", "method %s: gelu_tanh has no backward pass",
+            traits->name);
+    return bs_fail_hint(err, "train with gelu, or build the layer for forward only"), BS_UNSUPPORTED;
+  }
   if (spec->y_placement == BS_PARTIAL && spec->activation != BS_ACT_NONE && split == BS_SPLIT_K) {
     bs_fail(err, BS_UNSUPPORTED, "BS-METHOD-ACTIVATION",
             "method %s leaves partial sums in y, and an activation can only follow the sum", traits->name);

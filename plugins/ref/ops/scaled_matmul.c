@@ -34,7 +34,7 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out
     if (!(optional && query->args[i] == NULL) && !ref_arg_ok(query, i, ranks[i]))
       return ref_answer_no(out_answer, BS_REASON_RANK, "arg %u: %u dimensions of a known dtype", i, ranks[i]);
   }
-  if (query->activation > BS_ACT_SILU)
+  if (query->activation > BS_ACT_GELU_TANH)
     return ref_answer_no(out_answer, BS_REASON_NOT_BUILT, "activation %u", query->activation);
   return ref_answer_native(out_answer, BS_TOL_ACC_F32, 0, "portable C");
 }

@@ -37,7 +37,7 @@ static int32_t supports(void *state, const bs_op_query *q, bs_op_answer *out_ans
     return ref_answer_no(out_answer, BS_REASON_SHAPE, "the input is 1, 2, 4 or 8 times the output");
   if (!integers && !(ref_is_float(in->dtype) && ref_is_float(out->dtype)))
     return ref_answer_no(out_answer, BS_REASON_DTYPE, "two floats, or i32 or i64 twice");
-  if (q->activation > (integers ? (uint32_t)BS_ACT_RELU : (uint32_t)BS_ACT_SILU))
+  if (q->activation > (integers ? (uint32_t)BS_ACT_RELU : (uint32_t)BS_ACT_GELU_TANH))
     return ref_answer_no(out_answer, BS_REASON_DTYPE, "activation %u of these dtypes", q->activation);
   return ref_answer_native(out_answer, BS_TOL_EXACT, 0, "portable C");
 }
