@@ -125,11 +125,11 @@ START_TEST(attends) {
   else
     tb_many("Attention", attrs, in, mask != NONE ? 4 : 3, &y, 1);
   tb_output("y", y);
-  float qs[512], ks[512], vs[512], ms[512];
-  tb_fill(qs, 512, 1);
-  tb_fill(ks, 512, 2);
-  tb_fill(vs, 512, 3);
-  tb_fill(ms, 512, 4);
+  float qs[640], ks[640], vs[640], ms[640]; /* 2 x 4 x 9 x 8 at most */
+  tb_fill(qs, 640, 1);
+  tb_fill(ks, 640, 2);
+  tb_fill(vs, 640, 3);
+  tb_fill(ms, 640, 4);
   static const char *const off[] = {NULL, "all"};
   for (int pass = 0; pass < 2; pass++) {
     bs_session *s = tb_open("ref", "", off[pass]);
