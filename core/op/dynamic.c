@@ -95,7 +95,8 @@ static void cost(const bs_op_links *links, const view *views, uint32_t nargs, ui
   for (uint32_t t = 0; t < links->nterms; t++) {
     const bs_op_term *term = &links->terms[t];
     uint64_t flops = mul_sat(term->factor, elements(&views[term->arg]));
-    if (term->by_arg != term->arg) flops = mul_sat(flops, (uint64_t)views[term->by_arg].dims[term->by_dim]);
+    if (term->by_arg != term->arg && views[term->by_arg].dims != NULL)
+      flops = mul_sat(flops, (uint64_t)views[term->by_arg].dims[term->by_dim]);
     *out_flops = add_sat(*out_flops, flops);
   }
   for (uint32_t i = 0; i < nargs; i++)
