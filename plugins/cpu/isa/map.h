@@ -13,6 +13,7 @@
 
 /* One word of 32 bits a lane, as comparisons give it: all bits set is true. */
 typedef int32_t masks __attribute__((vector_size(sizeof(vec))));
+typedef uint32_t mask_words __attribute__((vector_size(sizeof(vec))));
 typedef int64_t dbl_masks __attribute__((vector_size(sizeof(dbl))));
 
 INLINE vec masks_choose(masks which, vec yes, vec no) {
@@ -29,6 +30,11 @@ INLINE vec masks_truth(masks which) {
 
 INLINE masks vec_true(vec v) {
   return (masks)(v != vec_set1(0.0f));
+}
+
+/* Where v is NaN. */
+INLINE masks vec_nan(vec v) {
+  return (masks)(((mask_words)v << 1) > 0xff000000u);
 }
 
 INLINE vec vec_abs(vec v) {
@@ -150,8 +156,7 @@ INLINE vec step_not(vec a) {
 }
 
 INLINE vec step_isnan(vec a) {
-  /* NOLINTNEXTLINE(misc-redundant-expression): NaN is not equal to itself */
-  return masks_truth((masks)(a != a));
+  return masks_truth(vec_nan(a));
 }
 
 INLINE vec step_isinf(vec a) {
@@ -171,13 +176,11 @@ INLINE vec step_div(vec a, vec b) {
 }
 
 INLINE vec step_min(vec a, vec b) {
-  /* NOLINTNEXTLINE(misc-redundant-expression): NaN is not equal to itself */
-  return masks_choose((masks)(a < b) | (masks)(a != a), a, b);
+  return masks_choose((masks)(a < b) | vec_nan(a), a, b);
 }
 
 INLINE vec step_max(vec a, vec b) {
-  /* NOLINTNEXTLINE(misc-redundant-expression): NaN is not equal to itself */
-  return masks_choose((masks)(a > b) | (masks)(a != a), a, b);
+  return masks_choose((masks)(a > b) | vec_nan(a), a, b);
 }
 
 INLINE vec step_lt(vec a, vec b) {

@@ -107,7 +107,6 @@ static int32_t run_steps(map_member *m) {
   for (uint32_t s = 0; rc == BS_OK && s < plan->n_steps; s++) {
     const bs_expr_step *step = &plan->steps[s];
     void *out = m->at[first + s];
-    if (out == NULL) return BS_INTERNAL;
     if (step->op == BS_EXPR_INDEX)
       indices(m, step->a, out);
     else if (step->op == BS_EXPR_TO)
@@ -181,20 +180,21 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   map_call *call = arg;
   const cpu_map_plan *plan = call->plan;
   const int64_t length = call->space.dims[call->space.rank - 1];
-  int64_t begin, end, line = -1;
-  uint8_t *lines[CPU_MAP_ARGS] = {NULL};
-  map_member m = {0};
+  int64_t begin, end;
+  uint8_t *lines[CPU_MAP_ARGS];
+  map_member m;
+  for (uint32_t i = 0; i < CPU_MAP_ARGS; i++) lines[i] = call->space.args[i].data;
   cpu_share(call->space.lines * call->pieces, member, width, &begin, &end);
-  if (begin == end || call->space.nargs < 2) return;
+  if (begin == end) return;
   m.call = call;
   m.slots = call->scratch + plan->each * member;
+  memset(m.at, 0, sizeof m.at);
   for (uint32_t v = 0; v < plan->n_in + plan->n_const + plan->n_steps; v++) m.at[v] = slot(&m, v);
   make_constants(&m);
+  int64_t line = begin / call->pieces;
+  go_to_line(&m, line, lines);
   for (int64_t i = begin; i < end; i++) {
-    if (i / call->pieces != line) {
-      line = i / call->pieces;
-      go_to_line(&m, line, lines);
-    }
+    if (i / call->pieces != line) go_to_line(&m, line = i / call->pieces, lines);
     m.first = i % call->pieces * CPU_MAP_CHUNK;
     m.n = length - m.first < CPU_MAP_CHUNK ? length - m.first : CPU_MAP_CHUNK;
     if (plan->copies) {
