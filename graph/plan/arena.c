@@ -225,7 +225,7 @@ static int32_t try_exact(piece *p, uint64_t target, uint64_t *steps, bs_error *e
       if (found == GPLAN_OUT_OF_MEMORY)
         return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for the exact search of a plan");
       if (found != GPLAN_FOUND) low = height + 1;
-      if (round == 0 && p->height - low < p->height / 64) break; /* near enough for now */
+      if (round == 0 && p->height - low < p->height / 64) break; /* the next round searches on */
       height = low + (p->height > low ? (p->height - 1 - low) / 2 : 0);
     }
   }
