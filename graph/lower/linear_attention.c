@@ -79,7 +79,10 @@ int32_t lower_linear_attention(lower_ctx *c, const gmodel_node *node, bs_error *
   build_check(&b, build_dim(&b, o.q, 3) == width && width > 0, "query and key differ in width");
   build_check(&b, build_dim(&b, o.k, 2) == tokens && build_dim(&b, o.v, 2) == tokens,
               "query, key and value differ in length");
-  if (tokens == 0 || tokens > MAX_TOKENS) build_refuse(&b, 0, "a sequence of no or more than 4096 tokens");
+  if (tokens <= 0 || tokens > MAX_TOKENS) {
+    build_refuse(&b, 0, "a sequence of no or more than 4096 tokens");
+    return b.rc;
+  }
   if (b.rc != BS_OK) return b.rc;
   const double asked = lower_float(node, "scale", 0);
   o.scale = asked != 0 ? asked : 1.0 / sqrt((double)width);
