@@ -346,21 +346,34 @@ void bs_op_rate_of(const bs_op_query *query, bs_op_rate *out_rate) {
   if (schema != NULL && schema->rate != NULL) schema->rate(query, out_rate);
 }
 
-void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes) {
-  *out_flops = *out_bytes = 0;
-  if (bs_op_check(query, NULL) != BS_OK) return;
+int32_t bs_op_cost_parts(const bs_op_query *query, bs_op_rate *out_rate, bs_error *err) {
   const bs_op_schema *schema = bs_op_schema_find(query->op);
-  if (schema == NULL) return;
-  if (schema->link != NULL) {
-    bs_op_cost_dynamic(schema, query, out_flops, out_bytes);
-    return;
-  }
+  const size_t head = sizeof out_rate->struct_size, told = out_rate->struct_size;
   bs_op_rate rate;
   bs_op_rate_of(query, &rate);
-  const uint64_t rows = (uint64_t)query->args[0]->dims[0];
-  if (rows == 0) return;
-  *out_flops = mul_sat(rows, rate.flops_row);
-  *out_bytes = add_sat(rate.bytes_fixed, mul_sat(rows, rate.bytes_row));
+  rate.batch_arg = UINT32_MAX;
+  if (schema != NULL && schema->link != NULL) {
+    rate.rows = 1;
+    bs_op_cost_dynamic(schema, query, &rate.flops_fixed, &rate.bytes_fixed);
+  } else if (schema != NULL) {
+    rate.rows = (uint64_t)query->args[0]->dims[0];
+    if (schema->activations & 1u) rate.batch_arg = 0;
+  }
+  if (told > head)
+    memcpy((char *)out_rate + head, (const char *)&rate + head,
+           (told < sizeof rate ? told : sizeof rate) - head);
+  if (schema != NULL) return BS_OK;
+  return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-COST",
+                      "%s: a plugin's op, whose cost the core does not know", query->op);
+}
+
+void bs_op_cost(const bs_op_query *query, uint64_t *out_flops, uint64_t *out_bytes) {
+  bs_op_rate rate = {.struct_size = sizeof rate};
+  *out_flops = *out_bytes = 0;
+  if (bs_op_check(query, NULL) != BS_OK || bs_op_cost_parts(query, &rate, NULL) != BS_OK || rate.rows == 0)
+    return;
+  *out_flops = add_sat(rate.flops_fixed, mul_sat(rate.rows, rate.flops_row));
+  *out_bytes = add_sat(rate.bytes_fixed, mul_sat(rate.rows, rate.bytes_row));
 }
 
 void bs_op_describe_text(const bs_op_query *query, bs_text *out) {

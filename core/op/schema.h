@@ -6,14 +6,6 @@
 #include "blockshock/blockshock.h"
 #include "core/base/text.h"
 
-/* Cost of a run over `rows` leading rows: rows * per-row parts, plus bytes_fixed when rows > 0 (weights
- * and bias are read once). All saturate at UINT64_MAX. */
-typedef struct bs_op_rate {
-  uint64_t flops_row;
-  uint64_t bytes_row;
-  uint64_t bytes_fixed;
-} bs_op_rate;
-
 /* A dynamic op's FLOPs are the sum of its terms: factor x elements of an arg x one dim of another. */
 typedef struct bs_op_term {
   uint64_t factor;
@@ -53,8 +45,10 @@ typedef struct bs_op_schema {
 const bs_op_schema *bs_op_schema_find(const char *op);
 /* Which args of a query are written; a program, if any, has passed its check. */
 uint32_t bs_op_outputs(const bs_op_schema *schema, const bs_op_query *query);
-/* The cost rule of any query that passed bs_op_check; zero for plugin ops and dynamic ones. */
+/* The cost per row of any query that passed bs_op_check; zero for plugin ops and dynamic ones. */
 void bs_op_rate_of(const bs_op_query *query, bs_op_rate *out_rate);
+/* bs_host.op_cost. */
+int32_t bs_op_cost_parts(const bs_op_query *query, bs_op_rate *out_rate, bs_error *err);
 /* Strides of a descriptor with the dense default filled in: out[0..rank). */
 void bs_op_strides(const bs_tensor_desc *desc, int64_t out[BS_MAX_DIMS]);
 /* Sizes that come from outside: dims, strides and the bytes they span are not negative and fit in 63 bits;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
+#include "core/op/schema.h"
 #include "core/plugin/plugins.h"
 
 int bs_inside_activate(bs_plugin_self *self) {
@@ -76,4 +77,5 @@ void bs_host_fill(bs_context *context) {
   h->partition_make = bs_partition_make;
   h->partition_free = bs_partition_free;
   h->rank_of_thread = host_rank_of_thread;
+  h->op_cost = bs_op_cost_parts;
 }

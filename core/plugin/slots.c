@@ -62,10 +62,10 @@ const bs_slot bs_slots[] = {
     {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "tensor_source", offsetof(bs_importer, tensor_source)},
     {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "close", offsetof(bs_importer, close)},
     {BS_KIND_ALGORITHM, BS_SLOT_ALWAYS, "name", offsetof(bs_algorithm, name)},
-    {BS_KIND_ALGORITHM, BS_SLOT_ALWAYS, "schedule", offsetof(bs_algorithm, schedule)},
+    {BS_KIND_ALGORITHM, BS_SLOT_NO_COST, "schedule", offsetof(bs_algorithm, schedule)},
     {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "name", offsetof(bs_topology, name)},
     {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "open", offsetof(bs_topology, open)},
-    {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "link", offsetof(bs_topology, link)},
+    {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "route", offsetof(bs_topology, route)},
     {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "close", offsetof(bs_topology, close)},
 };
 const uint32_t bs_slot_count = sizeof bs_slots / sizeof bs_slots[0];
@@ -111,14 +111,17 @@ static int needed(const bs_slot *slot, const void *vtable) {
     case BS_SLOT_WRAPPER:
       return slot->kind == BS_KIND_COMM ? ((const bs_comm *)vtable)->wrap != NULL
                                         : ((const bs_backend *)vtable)->wrap != NULL;
+    case BS_SLOT_NO_COST:
+      return ((const bs_algorithm *)vtable)->cost == NULL;
     default:
       return 1;
   }
 }
 
 int32_t bs_slots_check(uint32_t kind, const void *vtable, bs_error *err) {
-  static const char *const why[] = {"", " by every matmul", " by a backend without BS_BACKEND_SYNC",
-                                    " by launch DRIVEN", " with wrap"};
+  static const char *const why[] = {
+      "",           " by every matmul", " by a backend without BS_BACKEND_SYNC", " by launch DRIVEN",
+      " with wrap", " without cost"};
   for (uint32_t i = 0; i < bs_slot_count; i++) {
     const bs_slot *slot = &bs_slots[i];
     void *value; /* pointers to data and to code have one size and form on the systems we load from */
@@ -133,6 +136,12 @@ int32_t bs_slots_check(uint32_t kind, const void *vtable, bs_error *err) {
     if (launch < BS_LAUNCH_THREADS || launch > BS_LAUNCH_DRIVEN)
       return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT", "comm slot 'launch' is %u, known are %d to %d",
                           launch, BS_LAUNCH_THREADS, BS_LAUNCH_DRIVEN);
+  }
+  if (kind == BS_KIND_BACKEND) {
+    const uint32_t both = BS_BACKEND_PHANTOM | BS_BACKEND_HOST_MEMORY;
+    if ((((const bs_backend *)vtable)->flags & both) == both)
+      return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT",
+                          "backend slot 'flags' has BS_BACKEND_PHANTOM and BS_BACKEND_HOST_MEMORY");
   }
   if (kind == BS_KIND_ALGORITHM && ((const bs_algorithm *)vtable)->kinds == 0)
     return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT",

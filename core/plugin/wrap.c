@@ -22,11 +22,12 @@ typedef struct bs_wrapped {
 
 typedef void (*slot_fn)(void); /* all function pointers have one size and form where plugins are loaded */
 
-static const size_t comm_slots[] = {offsetof(bs_comm, world_drive),    offsetof(bs_comm, group_open),
-                                    offsetof(bs_comm, all_reduce),     offsetof(bs_comm, all_gather),
-                                    offsetof(bs_comm, reduce_scatter), offsetof(bs_comm, broadcast),
-                                    offsetof(bs_comm, all_to_all),     offsetof(bs_comm, send),
-                                    offsetof(bs_comm, recv),           offsetof(bs_comm, barrier)};
+static const size_t comm_slots[] = {
+    offsetof(bs_comm, world_drive), offsetof(bs_comm, group_open),     offsetof(bs_comm, all_reduce),
+    offsetof(bs_comm, all_gather),  offsetof(bs_comm, reduce_scatter), offsetof(bs_comm, broadcast),
+    offsetof(bs_comm, all_to_all),  offsetof(bs_comm, send),           offsetof(bs_comm, recv),
+    offsetof(bs_comm, barrier),     offsetof(bs_comm, clock_ns),       offsetof(bs_comm, exchange),
+    offsetof(bs_comm, report)};
 static const size_t backend_slots[] = {
     offsetof(bs_backend, stream_create), offsetof(bs_backend, stream_destroy),
     offsetof(bs_backend, stream_sync),   offsetof(bs_backend, event_create),

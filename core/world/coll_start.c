@@ -7,8 +7,9 @@
  * own, and asleep on the word then. The communicator has one caller at a time: whoever calls it from the
  * rank's thread settles the line first. Results and counters are the rank's thread's: wait takes them.
  *
- * The thread is made by the first start (a later one allocates nothing); a world of coroutines or of one
- * rank has none, and start does all the work.
+ * The thread is made by the first start (a later one allocates nothing). A world of coroutines or of one rank
+ * has none, and start calls the communicator itself: the data of a host are then there when it returns, and a
+ * device's are on their way on the stream of started ones (coll_side.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -168,7 +169,7 @@ static int32_t start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs
   if (rc == BS_OK) rc = bs_coll_stage_down(plan, err);
   const int threaded = world->comm->launch != BS_LAUNCH_DRIVEN && world->size > 1;
   if (rc == BS_OK && threaded && rank->line == NULL) rc = line_make(rank, err);
-  if (rc == BS_OK && threaded) rc = bs_coll_side_enter(plan, err);
+  if (rc == BS_OK && world->size > 1) rc = bs_coll_side_enter(plan, err);
   if (rc != BS_OK) return rc;
   plan->status = BS_OK;
   plan->failure = (bs_error)BS_ERROR_INIT;
@@ -177,6 +178,7 @@ static int32_t start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs
   rank->unwaited++;
   if (!threaded) {
     plan->status = bs_coll_execute(plan, &plan->calls, &plan->failure);
+    if (plan->status == BS_OK) plan->status = bs_coll_side_done(plan, &plan->failure);
     return BS_OK;
   }
   bs_coll_line *line = rank->line;

@@ -20,7 +20,7 @@ extern "C" {
 
 /* The version of this ABI: major << 16 | minor (share/doc/blockshock/abi.md, "Versions"). */
 #define BS_ABI_MAJOR 0u
-#define BS_ABI_MINOR 7u
+#define BS_ABI_MINOR 8u
 #define BS_ABI_VERSION ((BS_ABI_MAJOR << 16) | BS_ABI_MINOR)
 
 /* Of the one symbol that a plugin exports. */
@@ -132,6 +132,8 @@ typedef struct bs_plugin_self bs_plugin_self; /* opaque handle of a plugin being
 
 struct bs_mask;      /* tensor.h */
 struct bs_partition; /* tensor.h */
+struct bs_op_query;  /* op.h */
+struct bs_op_rate;   /* op.h */
 
 /* The host's services. The table outlives the plugin. All functions are thread-safe unless said. */
 typedef struct bs_host {
@@ -168,6 +170,10 @@ typedef struct bs_host {
   void (*partition_free)(const struct bs_partition *partition);
   /* Since 0.3: the rank that the calling thread runs; -1: none, or the world is DRIVEN. */
   int32_t (*rank_of_thread)(void *ctx);
+  /* Since 0.8: what a run of a core op costs by its schema (bs_op_rate of op.h; its struct_size is set by the
+   * caller). `query` is one that prepare was given, or the same with dims of one run. BS_UNSUPPORTED for an
+   * op that the core does not know: out_rate is then all 0. Pure. */
+  int32_t (*op_cost)(const struct bs_op_query *query, struct bs_op_rate *out_rate, bs_error *err);
 } bs_host;
 
 /* Test for a slot that a host of an older minor may lack. */

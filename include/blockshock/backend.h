@@ -15,7 +15,10 @@ extern "C" {
 /* Bits of bs_backend.flags. */
 enum bs_backend_flags {
   BS_BACKEND_HOST_MEMORY = 1u << 0, /* device memory is host memory: the host may read and write it */
-  BS_BACKEND_SYNC = 1u << 1         /* an op's run returns when the op is done; no streams are needed */
+  BS_BACKEND_SYNC = 1u << 1,        /* an op's run returns when the op is done; no streams are needed */
+  /* Since 0.8: memory holds no values. mem_alloc hands out addresses that nothing reads or writes, mem_copy
+   * and ops move and compute nothing, and only take time. Never with BS_BACKEND_HOST_MEMORY. */
+  BS_BACKEND_PHANTOM = 1u << 2
 };
 /* mem_copy's kind: where src and dst are. */
 enum bs_copy_kind { BS_COPY_HOST_TO_DEVICE = 1, BS_COPY_DEVICE_TO_HOST = 2, BS_COPY_DEVICE_TO_DEVICE = 3 };

@@ -28,8 +28,10 @@ enum bs_reduce_op { BS_REDUCE_SUM = 0, BS_REDUCE_MAX = 1, BS_REDUCE_MIN = 2 };
 
 /* Of bs_coll_call.flags. BS_COLL_DEVICE: in and out lie in the memory of the device that device_bind was told
  * of, and the call is in the order of `stream`; else both lie in host memory. Never set for a communicator
- * that has bound no device. */
-enum bs_coll_flags { BS_COLL_DEVICE = 1 };
+ * that has bound no device. BS_COLL_ANY_ORDER (since 0.8), of all_reduce and reduce_scatter: the order of the
+ * reduction is free and ranks may get different roundings, so the communicator may use its library's own
+ * collective. One that ignores the flag stays right. */
+enum bs_coll_flags { BS_COLL_DEVICE = 1, BS_COLL_ANY_ORDER = 2 };
 
 /* One collective call. Data are `rows` rows; a row holds, per kind, this many elements:
  *   all_reduce       in, out: count. Reduced in rank order in reduce_dtype (each in-value is first
@@ -63,12 +65,14 @@ typedef struct bs_coll_call {
   int64_t out_stride;
   uint64_t fingerprint; /* of {kind, dtypes, rows, counts, root, site}: ranks that differ are an error */
   const char *site;     /* call site, for messages; static or living as long as the plan */
-  int64_t timeout_ns;   /* > 0: the wait ends with BS_DEADLINE */
+  int64_t timeout_ns;   /* > 0: the wait ends with BS_DEADLINE, by the rank's clock (clock_ns) */
   bs_stream *stream;
 } bs_coll_call;
 
 /* How ranks come to be: the host starts threads, they exist as processes, the plugin calls rank_main. */
 enum bs_launch { BS_LAUNCH_THREADS = 1, BS_LAUNCH_ATTACHED = 2, BS_LAUNCH_DRIVEN = 3 };
+
+struct bs_topology; /* topology.h */
 
 /* What a world is opened for. */
 typedef struct bs_world_request {
@@ -80,6 +84,10 @@ typedef struct bs_world_request {
   uint32_t reserved;
   uint64_t config_hash; /* of all that the ranks must have in common: BS_MISMATCH on each where it differs */
   int64_t timeout_ns;   /* of opening: ranks that have not come by then are BS_DEADLINE, named */
+  /* Since 0.8: what lies between the ranks, opened by the host for this world, and NULL where no topology is
+   * named. Both live longer than the world. */
+  const struct bs_topology *topology;
+  void *topology_opened; /* for its functions */
 } bs_world_request;
 
 /* What an ATTACHED communicator tells of this process. */
@@ -146,7 +154,7 @@ typedef struct bs_comm {
    * one. Called before world_open, which then opens this process's rank alone; once a process. */
   int32_t (*attach)(void *state, const char *const *environment, bs_attachment *out_attachment,
                     bs_error *err);
-  /* The clock that the rank lives by, in nanoseconds. NULL: the machine's. */
+  /* The clock that the rank lives by, in nanoseconds: regions are timed by it. NULL: the machine's. */
   uint64_t (*clock_ns)(void *comm);
   /* Since 0.6. Serve collectives of this device's memory (BS_COLL_DEVICE). Called once by each rank of the
    * world, behind rank_open and before any collective, where the backend's memory is not the host's; groups
@@ -157,6 +165,23 @@ typedef struct bs_comm {
    * rank's default stream and, of started ones, on another: what the communicator keeps on the device from
    * call to call it puts in order itself. */
   int32_t (*device_bind)(void *comm, const bs_comm_device *device, const char **out_name, bs_error *err);
+  /* Since 0.8, optional: sends and receives that are in flight together. Each of the `ncalls` calls is of
+   * kind BS_COLL_SEND or BS_COLL_RECV, of host memory or all with BS_COLL_DEVICE, as those slots take them;
+   * `root` is the peer and never the rank itself. Returns when all of them are done: it never waits for one
+   * before it has offered the others, so two ranks that send to each other, or a ring of them, go on. The
+   * k-th send to a rank is received by that rank's k-th receive from this one, whichever calls of exchange
+   * hold them, and they have the same fingerprint, dtype and number of elements, else BS_MISMATCH. Both ends
+   * of a transfer are given to exchange: it does not meet calls of send and recv. No elements is a message
+   * all the same. No receive overlaps another buffer of the calls. timeout_ns and stream are those of the
+   * first call; errors are as of the other slots. The array and the calls are the caller's. */
+  int32_t (*exchange)(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
+  /* Since 0.8, optional: numbers that the communicator has kept of the world, for the run's record. Calls
+   * `each` for each: a name ([a-z0-9_.]), the value and its unit; or, for what is a word, `text` with value 0
+   * and unit "" (else NULL). Strings live as long as the call. Called between rank_main of the last rank and
+   * world_close, by one thread. */
+  void (*report)(void *world,
+                 void (*each)(void *user, const char *name, double value, const char *unit, const char *text),
+                 void *user);
 } bs_comm;
 
 #ifdef __cplusplus

@@ -179,6 +179,19 @@ typedef struct bs_op_query {
   const bs_expr *expr; /* map: the program; NULL for all others but plugin ops */
 } bs_op_query;
 
+/* What a run of a query costs, by the op's schema (bs_host.op_cost): rows * flops_row + flops_fixed FLOPs,
+ * and bytes of memory touched likewise; nothing where rows is 0. Weights and bias are bytes_fixed: they are
+ * read once. All saturate at UINT64_MAX. */
+typedef struct bs_op_rate {
+  uint32_t struct_size;
+  uint32_t batch_arg; /* arg whose dims[0] is the rows at run; UINT32_MAX: none, ask again for other dims */
+  uint64_t rows;      /* of the query */
+  uint64_t flops_row;
+  uint64_t bytes_row;
+  uint64_t flops_fixed; /* ops of graphs, whose dims are those of the run: all of it */
+  uint64_t bytes_fixed;
+} bs_op_rate;
+
 /* How an implementation would serve a query: not at all, at a cost, well; or only trying it can tell. */
 enum bs_level { BS_LEVEL_NO = 0, BS_LEVEL_EMULATED = 1, BS_LEVEL_NATIVE = 2, BS_LEVEL_UNKNOWN = 3 };
 /* Why not. */

@@ -183,6 +183,18 @@ bs_generator_under(const bs_source *inner, int64_t first_row, const void *ctx, b
   view->generator = made;
 }
 
+/* The first element of a block of a collective's vector, 0 <= block <= world_size; the block ends where the
+ * next one begins. Even blocks begin at block * count / world_size, rounded down. */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static uint64_t
+bs_coll_first(const bs_coll_shape *shape, uint32_t block) {
+  const uint64_t p = shape->world_size;
+  if (shape->firsts != NULL) return shape->firsts[block];
+  return shape->count / p * block + shape->count % p * block / p;
+}
+
 /* The dense row-major descriptor of a matrix. */
 #if defined(__GNUC__)
 __attribute__((unused))

@@ -21,16 +21,18 @@ typedef struct bs_topology_request {
   const char *const *option_values;
 } bs_topology_request;
 
-/* From one rank to another. Links with one number of `shared` (not 0) share the bandwidth of one wire. */
+/* One link on the way from one rank to another. Links with the same id (not 0) are one wire: messages on it
+ * queue for its bandwidth. id 0: nobody else uses it. Fixed size for ever: each side fills it whole. */
 typedef struct bs_link {
   uint32_t struct_size;
-  uint32_t hops;
+  uint32_t flags; /* 0 */
+  uint64_t id;
   double bytes_per_s; /* > 0 */
   double latency_s;   /* >= 0 */
-  uint64_t shared;
+  uint64_t reserved[2];
 } bs_link;
 
-/* Required: name, open, link, close. */
+/* Required: name, open, route, close. */
 typedef struct bs_topology {
   uint32_t struct_size;
   uint32_t reserved;
@@ -40,8 +42,11 @@ typedef struct bs_topology {
   const char *option_docs; /* "key=default: text\n"... */
   /* BS_UNSUPPORTED with a hint for a world size that it cannot have. */
   int32_t (*open)(void *state, const bs_topology_request *request, void **out_topology, bs_error *err);
-  /* from != to, both below the world size. Pure and thread-safe. */
-  int32_t (*link)(void *topology, uint32_t from, uint32_t to, bs_link *out_link, bs_error *err);
+  /* Since 0.8: the links from one rank to another, in the order of the way; from != to, both below the world
+   * size. Writes at most `max` of them and tells in out_n how many there are, at least 1. The way from a to b
+   * is always the same. Pure and thread-safe. */
+  int32_t (*route)(void *topology, uint32_t from, uint32_t to, bs_link *out_links, uint32_t max,
+                   uint32_t *out_n, bs_error *err);
   void (*close)(void *topology);
 } bs_topology;
 

@@ -77,7 +77,7 @@ with tempfile.TemporaryDirectory() as scratch:
             "", "struct bs_tensor_desc has no comment")
     planted(scratch, "blockshock.h", "/* Opens and activates a plugin by id. The functions below do so by themselves for the plugins that they need.\n */\n",
             "", "function bs_plugin_activate has no comment")
-    planted(scratch, "topology.h", "/* Required: name, open, link, close. */\n", "", "struct bs_topology has no comment")
+    planted(scratch, "topology.h", "/* Required: name, open, route, close. */\n", "", "struct bs_topology has no comment")
 
 for failure in failures:
     print("reference_test:", failure)

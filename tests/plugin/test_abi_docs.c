@@ -37,6 +37,7 @@ START_TEST(slots_are_documented) {
       {BS_KIND_WORKLOAD, BS_SLOT_ALWAYS, "workload"},
       {BS_KIND_IMPORTER, BS_SLOT_ALWAYS, "importer"},
       {BS_KIND_ALGORITHM, BS_SLOT_ALWAYS, "algorithm"},
+      {BS_KIND_ALGORITHM, BS_SLOT_NO_COST, "algorithm without cost"},
       {BS_KIND_TOPOLOGY, BS_SLOT_ALWAYS, "topology"},
   };
   char *docs = read_file("docs/abi.md");

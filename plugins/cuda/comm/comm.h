@@ -128,6 +128,12 @@ int32_t cuda_comm_all_to_all(void *comm, const bs_coll_call *call, bs_error *err
 int32_t cuda_comm_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t cuda_comm_recv(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t cuda_comm_barrier(void *comm, const bs_coll_call *call, bs_error *err);
+int32_t cuda_comm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
+uint64_t cuda_comm_clock_ns(void *comm);
+void cuda_comm_report(void *world,
+                      void (*each)(void *user, const char *name, double value, const char *unit,
+                                   const char *text),
+                      void *user);
 
 #define CUDA_COMM_SLOTS                                                                                   \
   .struct_size = (uint32_t)sizeof(bs_comm), .launch = BS_LAUNCH_THREADS /* the inner one's in the end */, \
@@ -138,5 +144,6 @@ int32_t cuda_comm_barrier(void *comm, const bs_coll_call *call, bs_error *err);
   .reduce_scatter = cuda_comm_reduce_scatter, .broadcast = cuda_comm_broadcast,                           \
   .all_to_all = cuda_comm_all_to_all, .send = cuda_comm_send, .recv = cuda_comm_recv,                     \
   .barrier = cuda_comm_barrier, .abort = cuda_comm_abort, .unwrap = cuda_comm_unwrap,                     \
-  .device_bind = cuda_comm_bind
+  .device_bind = cuda_comm_bind, .clock_ns = cuda_comm_clock_ns, .exchange = cuda_comm_exchange,          \
+  .report = cuda_comm_report
 #endif

@@ -296,3 +296,26 @@ int32_t cuda_comm_recv(void *comm, const bs_coll_call *call, bs_error *err) {
 int32_t cuda_comm_barrier(void *comm, const bs_coll_call *call, bs_error *err) {
   return pass(comm, call, inner_of(comm)->barrier, err);
 }
+
+/* Of host memory alone: the inner one's. */
+int32_t cuda_comm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err) {
+  cuda_end *end = comm;
+  for (uint32_t i = 0; i < ncalls; i++)
+    if ((calls[i]->flags & BS_COLL_DEVICE) != 0)
+      return bs_fail(err, BS_UNSUPPORTED, "BS-CUDA-COMM", "%s exchanges host memory alone",
+                     end->world->w->kind->name);
+  return end->world->w->inner->exchange(end->inner, calls, ncalls, err);
+}
+
+uint64_t cuda_comm_clock_ns(void *comm) {
+  const cuda_end *end = comm;
+  return end->world->w->inner->clock_ns(end->inner);
+}
+
+void cuda_comm_report(void *opaque,
+                      void (*each)(void *user, const char *name, double value, const char *unit,
+                                   const char *text),
+                      void *user) {
+  const cuda_world *world = opaque;
+  world->w->inner->report(world->inner, each, user);
+}

@@ -313,6 +313,25 @@ static int32_t pass(void *opaque, const bs_coll_call *call, uint32_t kind, coll_
   }
 }
 
+/* Transfers of a round: passed on as they are, counted as no call. */
+static int32_t exchange(void *opaque, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err) {
+  const wrap_end *end = opaque;
+  return end->world->w->inner->exchange(end->inner, calls, ncalls, err);
+}
+
+static uint64_t clock_ns(void *opaque) {
+  const wrap_end *end = opaque;
+  return end->world->w->inner->clock_ns(end->inner);
+}
+
+static void report(void *opaque,
+                   void (*each)(void *user, const char *name, double value, const char *unit,
+                                const char *text),
+                   void *user) {
+  wrap_world *world = opaque;
+  world->w->inner->report(world->inner, each, user);
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 static const bs_comm *inner_of(const void *opaque) {
@@ -363,4 +382,7 @@ const bs_comm wrap_comm_table = {
     .abort = world_abort,
     .wrap = comm_wrap,
     .unwrap = comm_unwrap,
+    .clock_ns = clock_ns,
+    .exchange = exchange,
+    .report = report,
 };

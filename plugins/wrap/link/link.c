@@ -247,13 +247,10 @@ static int sleep_until(link_world *world, int64_t ns) {
   return failed;
 }
 
-static int32_t pass(void *opaque, const bs_coll_call *call, coll_fn fn, bs_error *err) {
-  const link_end *end = opaque;
-  link_world *world = end->world;
-  const int64_t start = now_ns();
-  const int32_t rc = fn(end->inner, call, err);
-  if (rc != BS_OK) return rc;
-  const double takes = world->w->latency + wire_bytes(call, end->n) / world->w->bandwidth;
+/* The rest of the time that `bytes` take which were given to the wire at `start`. */
+static int32_t travel(link_world *world, const bs_coll_call *call, double bytes, int64_t start,
+                      bs_error *err) {
+  const double takes = world->w->latency + bytes / world->w->bandwidth;
   int64_t until = takes < 9e9 ? start + (int64_t)(takes * 1e9) : INT64_MAX;
   const int late = call->timeout_ns > 0 && until - start > call->timeout_ns;
   if (late) until = start + call->timeout_ns;
@@ -265,6 +262,39 @@ static int32_t pass(void *opaque, const bs_coll_call *call, coll_fn fn, bs_error
           "this call takes %.3g s on a link of %.3g bytes/s, %.3g s are allowed", takes, world->w->bandwidth,
           (double)call->timeout_ns * 1e-9);
   return bs_fail_hint(err, "raise the deadline, or plugins.link.bandwidth"), BS_DEADLINE;
+}
+
+static int32_t pass(void *opaque, const bs_coll_call *call, coll_fn fn, bs_error *err) {
+  const link_end *end = opaque;
+  const int64_t start = now_ns();
+  const int32_t rc = fn(end->inner, call, err);
+  return rc != BS_OK ? rc : travel(end->world, call, wire_bytes(call, end->n), start, err);
+}
+
+/* Both directions at once: the one with more bytes decides. */
+static int32_t exchange(void *opaque, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err) {
+  const link_end *end = opaque;
+  const bs_comm *inner = end->world->w->inner;
+  const int64_t start = now_ns();
+  double sent = 0.0, got = 0.0;
+  const int32_t rc = inner->exchange(end->inner, calls, ncalls, err);
+  if (rc != BS_OK || ncalls == 0) return rc;
+  for (uint32_t i = 0; i < ncalls; ++i)
+    *(calls[i]->kind == BS_COLL_SEND ? &sent : &got) += wire_bytes(calls[i], end->n);
+  return travel(end->world, calls[0], sent > got ? sent : got, start, err);
+}
+
+static uint64_t clock_ns(void *opaque) {
+  const link_end *end = opaque;
+  return end->world->w->inner->clock_ns(end->inner);
+}
+
+static void report(void *opaque,
+                   void (*each)(void *user, const char *name, double value, const char *unit,
+                                const char *text),
+                   void *user) {
+  link_world *world = opaque;
+  world->w->inner->report(world->inner, each, user);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -319,6 +349,9 @@ static const bs_comm table = {
     .wrap = comm_wrap,
     .unwrap = comm_unwrap,
     .attach = attach,
+    .clock_ns = clock_ns,
+    .exchange = exchange,
+    .report = report,
 };
 
 static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_state, bs_error *err) {
