@@ -4,6 +4,7 @@
  * Called through the rank table.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/world/world.h"
 
@@ -21,9 +22,10 @@ int32_t bs_group_open(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_
   if (me == UINT32_MAX)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-GROUP-RANKS",
                         "rank %u opens a group of %u ranks that it is not in", rank->index, nranks);
-  bs_group *group = calloc(1, sizeof *group);
+  bs_group *group = calloc(1, sizeof *group + (size_t)nranks * sizeof *ranks);
   if (group == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GROUP-MEMORY", "no memory for a group");
   group->rank = rank;
+  memcpy(group->ranks, ranks, (size_t)nranks * sizeof *ranks);
   group->n = nranks;
   group->me = me;
   if (rank->line != NULL) bs_coll_settle(rank);

@@ -15,6 +15,7 @@ struct bs_layer {
   const bs_method *method;
   bs_rank *rank;
   void *object;
+  bs_facade *facade; /* of a layer over a group; NULL: over the world */
   uint32_t flags;
   int64_t N, K;
   bs_layer_capture_state *graph; /* NULL without BS_LAYER_CAPTURE */
@@ -70,13 +71,14 @@ static int32_t check_world(const bs_method *m, uint32_t world_size, bs_error *er
   return BS_OK;
 }
 
-int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *spec, const bs_source *weights,
-                       const bs_source *bias, bs_layer **out_layer, bs_error *err) {
+/* Over a group, or with NULL over the world. */
+static int32_t build(bs_rank *rank, bs_group *group, const char *method, const bs_layer_spec *spec,
+                     const bs_source *weights, const bs_source *bias, bs_layer **out_layer, bs_error *err) {
   const bs_method *m;
   void *state;
   int32_t rc = bs_find_method(rank->world->context, method, &m, &state, err);
   if (rc == BS_OK) rc = check_spec(spec, err);
-  if (rc == BS_OK) rc = check_world(m, rank->world->size, err);
+  if (rc == BS_OK) rc = check_world(m, group != NULL ? group->n : rank->world->size, err);
   if (rc != BS_OK) return rc;
   if (weights == NULL || weights->rows != spec->N || weights->cols != spec->K)
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-LAYER-WEIGHTS",
@@ -95,14 +97,17 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   layer->K = spec->K;
   bs_layer_spec seen = *spec; /* by the method */
   seen.flags &= ~(uint32_t)BS_LAYER_CAPTURE;
-  if ((spec->flags & BS_LAYER_CAPTURE) && (layer->graph = bs_capture_new(rank)) == NULL) {
+  if ((group != NULL && (layer->facade = bs_facade_new(group)) == NULL) ||
+      ((spec->flags & BS_LAYER_CAPTURE) && (layer->graph = bs_capture_new(rank)) == NULL)) {
+    free(layer->facade);
     free(layer);
     return bs_error_set(err, BS_NO_MEMORY, "BS-LAYER-MEMORY", "no memory for a layer");
   }
+  bs_rank *seen_rank = group != NULL ? (bs_rank *)(void *)layer->facade : rank;
+  const bs_rank_api *api = group != NULL ? bs_facade_api() : bs_rank_get_api();
   int timed = !bs_region_running(rank, BS_REGION_BUILD); /* unless the caller times it */
   if (timed) bs_region_begin(rank, BS_REGION_BUILD);
-  rc = m->build(state, bs_rank_get_api(), rank, &seen, weights, spec->has_bias ? bias : NULL, &layer->object,
-                err);
+  rc = m->build(state, api, seen_rank, &seen, weights, spec->has_bias ? bias : NULL, &layer->object, err);
   if (timed) bs_region_end(rank, BS_REGION_BUILD);
   if (rc == BS_OK && layer->object == NULL)
     rc =
@@ -110,11 +115,23 @@ int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *s
   if (rc != BS_OK) {
     if (err != NULL && err->where[0] == '\0') bs_error_where(err, "build of method %s", m->name);
     bs_capture_free(layer->graph);
+    free(layer->facade);
     free(layer);
     return rc;
   }
   *out_layer = layer;
   return BS_OK;
+}
+
+int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *spec, const bs_source *weights,
+                       const bs_source *bias, bs_layer **out_layer, bs_error *err) {
+  return build(rank, NULL, method, spec, weights, bias, out_layer, err);
+}
+
+int32_t bs_layer_build_in(bs_group *group, const char *method, const bs_layer_spec *spec,
+                          const bs_source *weights, const bs_source *bias, bs_layer **out_layer,
+                          bs_error *err) {
+  return build(group->rank, group, method, spec, weights, bias, out_layer, err);
 }
 
 /* The one at `i` is written to: it came as such. */
@@ -247,6 +264,7 @@ void bs_layer_free(bs_layer *layer) {
   if (layer == NULL) return;
   bs_capture_free(layer->graph);
   layer->method->layer_free(layer->object);
+  free(layer->facade);
   free(layer);
 }
 

@@ -145,6 +145,7 @@ void bs_rank_close(bs_rank *rank) {
   if (rank->comm != NULL) world->comm->rank_close(rank->comm);
   bs_team_free(rank->team);
   if (rank->device != NULL) world->backend->device_close(rank->device);
+  bs_rank_notes_free(rank);
   free(rank->blocks);
   free(rank);
 }

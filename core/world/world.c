@@ -170,6 +170,9 @@ int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *
   return bs_launch_run(world, err);
 }
 
+uint32_t bs_world_left_behind(const bs_world *world) {
+  return world->stuck;
+}
 uint32_t bs_world_size(const bs_world *world) {
   return world->size;
 }

@@ -21,6 +21,7 @@
 #define BS_REGIONS_MAX 1024u
 
 typedef struct bs_team bs_team;
+typedef struct bs_rank_note bs_rank_note;
 typedef struct bs_coll_line bs_coll_line; /* started collectives of a rank, and their thread */
 
 /* One timer, in milliseconds: a reservoir of samples, and what is kept of all of them. */
@@ -72,9 +73,10 @@ struct bs_rank {
   uint64_t nblocks, blocks_capacity;
   void *scratch; /* memory.c: of all plans that asked for one */
   uint64_t scratch_bytes;
-  void *lent;       /* an executor's, in place of it; NULL: none */
-  pthread_t thread; /* the rank's own */
-  bs_error sticky;  /* a misuse without a way to return it; ends the run */
+  void *lent;          /* an executor's, in place of it; NULL: none */
+  pthread_t thread;    /* the rank's own */
+  bs_error sticky;     /* a misuse without a way to return it; ends the run */
+  bs_rank_note *notes; /* rank_data.c: pointers that users keep here, by key */
 };
 
 struct bs_world {
@@ -131,6 +133,7 @@ struct bs_group {
   void *comm; /* NULL: a group of one */
   uint32_t n;
   uint32_t me;
+  uint32_t ranks[]; /* of the world */
 };
 
 /* The cores of a rank, and its place among those that share the machine. */
@@ -263,5 +266,14 @@ void bs_coll_line_free(bs_rank *rank);
 int32_t bs_group_open(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_group **out_group,
                       bs_error *err);
 void bs_group_close(bs_group *group);
+
+/* facade.c: a group that a method sees as its world. The method gets this table, and a facade as its rank.
+ * free() ends a facade; the group must live as long. NULL: no memory. */
+typedef struct bs_facade bs_facade;
+const bs_rank_api *bs_facade_api(void);
+bs_facade *bs_facade_new(bs_group *group);
+
+/* rank_data.c */
+void bs_rank_notes_free(bs_rank *rank);
 
 #endif

@@ -285,6 +285,9 @@ BS_API uint32_t bs_world_own_rank(const bs_world *world);
  * keep their memory for it, and the program should end soon. Keep what `arg` points to until then. */
 BS_API int32_t bs_world_run(bs_world *world, int32_t (*rank_main)(bs_rank *rank, void *arg, bs_error *err),
                             void *arg, bs_error *err);
+/* 1: a rank of the world was left behind in a call that does not return (bs_world_run): do not touch what its
+ * thread may still use. */
+BS_API uint32_t bs_world_left_behind(const bs_world *world);
 /* The rank of a world of one on the caller's thread, which is member 0 of its team until bs_world_leave: no
  * thread is started for it. With `bind` the caller is pinned meanwhile, else it is left where it runs. The
  * rank's functions are called from this thread only. A world may be entered again, also from another thread,
@@ -335,6 +338,11 @@ BS_API int32_t bs_rank_sync(bs_rank *rank, bs_error *err); /* wait for the rank'
 BS_API int32_t bs_rank_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err);
 BS_API uint64_t bs_rank_clock_ns(const bs_rank *rank);         /* the rank's clock; may be virtual */
 BS_API bs_rank *bs_world_rank(bs_world *world, uint32_t rank); /* for reading results after a run */
+/* A pointer of the caller's that the rank keeps under a key (the address of something of the caller's own);
+ * value NULL removes it. The rank neither reads nor frees what it points to, and forgets it when its world is
+ * destroyed. From the rank's thread or after a run. BS_NO_MEMORY is the only failure. */
+BS_API int32_t bs_rank_set_data(bs_rank *rank, const void *key, void *value, bs_error *err);
+BS_API void *bs_rank_data(const bs_rank *rank, const void *key); /* NULL: nothing is kept under the key */
 /* The state of the rank's device. BS_UNSUPPORTED where its backend does not report it. */
 BS_API int32_t bs_rank_device_state(bs_rank *rank, bs_device_state *out_state, bs_error *err);
 /* Drives everything else out of the device's last-level cache: writes twice the cache's size and waits.
@@ -381,6 +389,11 @@ typedef struct bs_layer bs_layer;
 BS_API int32_t bs_layer_build(bs_rank *rank, const char *method, const bs_layer_spec *spec,
                               const bs_source *weights, const bs_source *bias, bs_layer **out_layer,
                               bs_error *err);
+/* The same over a group (bs_rank_api's group_open): the method sees the group as its world, and its
+ * collectives are the group's. Every member calls it. The group must live as long as the layer. */
+BS_API int32_t bs_layer_build_in(bs_group *group, const char *method, const bs_layer_spec *spec,
+                                 const bs_source *weights, const bs_source *bias, bs_layer **out_layer,
+                                 bs_error *err);
 BS_API int32_t bs_layer_forward(bs_layer *layer, const bs_tensor *x, bs_tensor *y, bs_stream *stream,
                                 bs_error *err);
 /* The gradients of a loss, for a layer built with BS_LAYER_BACKWARD. x is what forward had, dy the gradient
