@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tp.h - tensor parallelism in the shape of Megatron-LM, in C: libblockshock-tp. A world of ranks is divided
+ * into tensor groups; mappings move activations into and out of the region that is split. One source runs on
+ * threads, on processes (MPI, shm) and on simulated ranks.
+ *
+ *   bs_tp_spawn(context, &options, rank_function, user, &err)     runs the function once on each rank
+ *     bs_tp_initialize(rank, 2, err)                              tensor groups of two ranks
+ *     bs_tp_copy_out(rank, &y, host, err)                         waits for what writes y, then reads it
+ *     bs_tp_destroy(rank)
+ *
+ * Words. A world has world_size ranks. A tensor group is a run of tensor_size consecutive ranks of it, which
+ * hold one model together. A data group has the ranks that have the same place in their tensor groups: each
+ * of them holds the same part of the model. World 4, tensor_size 2: tensor groups {0,1} {2,3}, data groups
+ * {0,2} {1,3}. The source rank of a tensor group is its first rank.
+ *
+ * Collective functions. A function that says "collective" is called by all ranks of the tensor group (of the
+ * world, where it says so) in the same order and with the same arguments but for tensors and data. A rank
+ * that calls another one at that place gives BS_MISMATCH on all ranks; one that does not come gives
+ * BS_DEADLINE after the world's timeout. There is no other synchronisation between ranks.
+ *
+ * Threads. A function that takes a bs_rank, or an object that was made with one, is called from the rank's
+ * own thread (in the rank function). No function here keeps global or thread-local state: ranks may be
+ * coroutines of one thread. bs_tp_spawn, bs_tp_spawn_start and bs_tp_join may be called from any thread; one
+ * job is joined by one thread at a time.
+ *
+ * Errors. Functions return an enum bs_status and fill a caller-owned bs_error (NULL is allowed). A failed
+ * collective leaves its world failed: every later collective of every rank fails too (BS_ABORTED on the ranks
+ * that did not cause it). Out parameters are written only on BS_OK.
+ *
+ * Ownership. Objects that a function makes belong to the caller, who frees them on the rank that made them,
+ * before the rank function ends. NULL is allowed in every free. Option structs, names and arrays may be freed
+ * after the call that took them, but for masks and option strings (as in bs_layer_build: they outlive the
+ * layer). Tensors belong to the caller, and must live until what was started with them has been waited for.
+ */
+#ifndef BLOCKSHOCK_TP_H
+#define BLOCKSHOCK_TP_H
+
+#include "blockshock.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- spawn ---------------------------------------------------------------------------------- */
+
+/* What runs on each rank. `user` is the pointer that bs_tp_spawn was given: one for all ranks of a process.
+ * Returns an enum bs_status, and fills err where it fails. */
+typedef int32_t (*bs_tp_rank_fn)(bs_rank *rank, void *user, bs_error *err);
+
+/* How ranks are spawned. Zero in every field but struct_size and world is the default. */
+typedef struct bs_tp_spawn_options {
+  uint32_t struct_size;
+  /* Not 0: each rank calls bs_tp_initialize(rank, tensor_size) before its function. */
+  uint32_t tensor_size;
+  /* World size, backend, communicator, threads and deadline of the world: share/doc/blockshock/launch.md.
+   *   comm "threads" (default)   ranks are threads of this process
+   *   comm "mpi", "shm"          the processes exist: mpirun or another launcher has started them, and each
+   *                              runs the function for its own rank
+   *   comm "sim" and others that drive their ranks: coroutines of one thread
+   * world_size 0: as many ranks as the launcher started processes (only where ranks are processes). */
+  const bs_world_options *world;
+  /* Called once for each rank that is a root cause of the failure, in ascending order, from the thread that
+   * spawns or joins, when all ranks have ended. err is valid during the call. NULL: not wanted. */
+  void (*failed)(void *failed_user, uint32_t rank, const bs_error *err);
+  void *failed_user;
+} bs_tp_spawn_options;
+
+/* Makes a world, runs fn once on each rank, waits for all ranks, and destroys the world: the semantics of
+ * torch.multiprocessing.spawn with join. Where ranks are processes, each process calls it and runs fn for its
+ * own rank.
+ *
+ * A rank that succeeds: its pending collectives are drained (see "pending work"), and its parallel state is
+ * destroyed where fn left it. So a collective that fn started and forgot is completed, not lost.
+ *
+ * A rank that fails aborts its siblings: their next collective returns BS_ABORTED, also one that they already
+ * wait in. (A sibling that never calls a collective runs to its end.) The error tells root causes only, all
+ * of them, with their ranks: ranks whose error is BS_ABORTED echo another rank's and are left out. err->code,
+ * id, where and hint are those of the lowest rank that is a root cause, err->rank is its number, and the
+ * message has one entry for each different cause: "2 of 4 ranks failed: rank 1: [ID] text; rank 3: ...".
+ * Where ranks are processes, a process reports its own rank if that is a root cause, else the rank that
+ * ended the world.
+ *
+ * Returns BS_OK when all ranks returned BS_OK. Errors: the error of the root cause; those of
+ * bs_world_create; BS-TP-SPAWN (BS_INVALID_ARGUMENT) for options that are wrong. Blocks. A rank that does not
+ * come back from a plugin's call after a failure is left behind, as bs_world_run says. */
+BS_API int32_t bs_tp_spawn(bs_context *context, const bs_tp_spawn_options *options, bs_tp_rank_fn fn,
+                           void *user, bs_error *err);
+
+/* A spawn that runs beside the caller. */
+typedef struct bs_tp_job bs_tp_job;
+
+/* As bs_tp_spawn, without the wait: the ranks run on threads that the job owns. `user`, and the context, must
+ * live until the job is freed. The caller joins and frees the job. */
+BS_API int32_t bs_tp_spawn_start(bs_context *context, const bs_tp_spawn_options *options, bs_tp_rank_fn fn,
+                                 void *user, bs_tp_job **out_job, bs_error *err);
+/* Waits until the job's ranks have ended, but at most timeout_s seconds (0: only looks; negative: no limit).
+ * *out_done is 1 when they have, and 0 when the time is over: the result is then BS_OK, and the caller joins
+ * again. Of a job that is done it returns what bs_tp_spawn would return, each time; `failed` of the options
+ * is called by the first such join. */
+BS_API int32_t bs_tp_join(bs_tp_job *job, double timeout_s, uint32_t *out_done, bs_error *err);
+/* Waits for the job's ranks, and frees the job. */
+BS_API void bs_tp_job_free(bs_tp_job *job);
+
+/* ---- parallel state ------------------------------------------------------------------------- */
+
+/* Where a rank is. Ranks named `first` and those of groups are ranks of the world. */
+typedef struct bs_tp_place {
+  uint32_t struct_size;
+  uint32_t world_rank;
+  uint32_t world_size;
+  uint32_t tensor_rank; /* place in the tensor group, 0 to tensor_size - 1 */
+  uint32_t tensor_size;
+  uint32_t tensor_first; /* the source rank: the first rank of the tensor group */
+  uint32_t data_rank;    /* place in the data group */
+  uint32_t data_size;
+  uint32_t data_first; /* the first rank of the data group */
+  uint32_t reserved;
+  /* For bs_collective.group and bs_layer_build_in; they live until bs_tp_destroy. NULL: the whole world. */
+  bs_group *tensor_group;
+  bs_group *data_group;
+} bs_tp_place;
+
+/* Which group is meant. */
+enum bs_tp_group { BS_TP_TENSOR = 0, BS_TP_DATA = 1 };
+
+/* Divides the world into tensor groups of tensor_size ranks (0: one group, the whole world), and makes this
+ * state the active one of the rank. Collective over the world. The rank does not own the state: it lasts
+ * until bs_tp_destroy, or until the rank's function ends under bs_tp_spawn.
+ * Errors: BS-TP-STATE (BS_INVALID_ARGUMENT): the rank has an active state already. BS-TP-SIZE (BS_CONFIG):
+ * tensor_size does not divide the world size. Those of the communicator, where it has no groups. */
+BS_API int32_t bs_tp_initialize(bs_rank *rank, uint32_t tensor_size, bs_error *err);
+/* Waits for pending work (its errors were for bs_tp_drain to tell), and ends the active state: the getters
+ * and everything below fail until it is initialized again. Layers, mappings and MLPs of the state still work
+ * and are still freed by the caller; the groups live as long as they. Does nothing where there is no state.
+ */
+BS_API void bs_tp_destroy(bs_rank *rank);
+/* 1 where the rank has an active state. */
+BS_API uint32_t bs_tp_initialized(const bs_rank *rank);
+/* Where the rank is. struct_size of out_place is set by the caller. BS-TP-STATE (BS_INVALID_ARGUMENT) before
+ * bs_tp_initialize and after bs_tp_destroy, as of all functions below that take a rank. */
+BS_API int32_t bs_tp_get_place(const bs_rank *rank, bs_tp_place *out_place, bs_error *err);
+/* The world ranks of one of the rank's groups (enum bs_tp_group), ascending: as many as `max` says into
+ * out_ranks, and how many there are into out_count. */
+BS_API int32_t bs_tp_get_ranks(const bs_rank *rank, uint32_t group, uint32_t *out_ranks, uint32_t max,
+                               uint32_t *out_count, bs_error *err);
+
+/* ---- pending work --------------------------------------------------------------------------- */
+
+/* A collective that was started runs beside the rank and is pending until it is waited for. Pending work of a
+ * rank is a queue: it ends in the order of the starts. It is waited for by
+ *   - bs_tp_drain, which waits for all of it,
+ *   - reading a tensor on the host (bs_tp_copy_out, bs_tp_get, bs_tp_format, the source of bs_tp_copy), which
+ *     waits for what writes that tensor: for the last pending work that writes into its memory, and all
+ *     before that,
+ *   - passes of layers and mappings, for the tensors that they are given,
+ *   - the end of a rank under bs_tp_spawn, and bs_tp_destroy.
+ * Writing into a tensor on the host (bs_tp_copy_in, the target of bs_tp_copy) waits for nothing: a rank that
+ * waited there for its own collectives could wait for a rank that waits for it. Where pending work still
+ * uses the tensor's memory, the data are kept and written behind it: the order is that of the program.
+ * Functions of blockshock.h, and pointers into a tensor, know nothing of pending work: drain before them. */
+
+/* Starts a collective of the rank's communicator: a plan of bs_rank_get_api()->collective_prepare on this
+ * rank, with bs_tp_place's groups in bs_collective.group. `in` and `out` (as for collective_run; the structs
+ * are copied, their memory is not) are left alone until it is waited for. What it reads must be there:
+ * pending work that writes `in`, or uses `out`, or is of the same plan, is waited for first. Collective over
+ * the plan's group. The caller releases the plan, with bs_tp_plan_release. */
+BS_API int32_t bs_tp_start(bs_rank *rank, bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out,
+                           bs_error *err);
+/* Releases a plan; where it is pending, behind that, and without waiting: so a rank that fails frees what it
+ * has, returns, and by that ends the waits of its siblings. */
+BS_API void bs_tp_plan_release(bs_rank *rank, bs_coll_plan *plan);
+/* How much is pending: collectives, and host writes behind them. 0 without an active state. */
+BS_API uint32_t bs_tp_pending(const bs_rank *rank);
+/* Waits for all pending work of this rank, and returns its first error. Nothing is pending then, also after
+ * an error. Again: BS_OK, at once. Not collective by itself: it waits only for what this rank started (the
+ * other ranks must start theirs). */
+BS_API int32_t bs_tp_drain(bs_rank *rank, bs_error *err);
+
+/* ---- tensors on the host -------------------------------------------------------------------- */
+
+/* Host data are dense row-major arrays of the tensor's dtype, as many elements as the tensor has. Tensors
+ * with any strides are served but where it says otherwise. */
+
+/* A [rows, cols] tensor of the rank's device, dense, zero. Freed with bs_tp_tensor_free. */
+BS_API int32_t bs_tp_tensor_make(bs_rank *rank, uint32_t dtype, int64_t rows, int64_t cols,
+                                 bs_tensor *out_tensor, bs_error *err);
+/* Frees the tensor's memory; where pending work uses it, behind that, and without waiting. A tensor without
+ * memory is allowed. */
+BS_API void bs_tp_tensor_free(bs_rank *rank, bs_tensor *tensor);
+/* Reads the tensor into out_host: waits for what writes it, and for the device. */
+BS_API int32_t bs_tp_copy_out(bs_rank *rank, const bs_tensor *tensor, void *out_host, bs_error *err);
+/* Reads one element of a [rows, cols] tensor as a double (integers beyond 2^53 are rounded); waits like
+ * bs_tp_copy_out. */
+BS_API int32_t bs_tp_get(bs_rank *rank, const bs_tensor *tensor, int64_t row, int64_t col, double *out_value,
+                         bs_error *err);
+/* Writes a [rows, cols] tensor as text, "f32 [2, 3]\n[[1, 2, 3],\n [4, 5, 6]]\n", with "..." where there are
+ * more than 8 rows or columns, into out_text of `size` bytes: NUL-terminated, cut where it is too long. Waits
+ * like bs_tp_copy_out. */
+BS_API int32_t bs_tp_format(bs_rank *rank, const bs_tensor *tensor, char *out_text, size_t size,
+                            bs_error *err);
+/* Writes host data into a [rows, cols] tensor whose columns are adjacent. Waits for no collective. `host` may
+ * be freed after the call. */
+BS_API int32_t bs_tp_copy_in(bs_rank *rank, const void *host, bs_tensor *tensor, bs_error *err);
+/* Copies through host memory between tensors of one shape and dtype: waits for what writes the source, not
+ * for what uses the target. */
+BS_API int32_t bs_tp_copy(bs_rank *rank, const bs_tensor *source, bs_tensor *target, bs_error *err);
+
+/* ---- mappings ------------------------------------------------------------------------------- */
+
+/* What crosses the border of the tensor-parallel region, forward and backward. Features are the last
+ * dimension. Parts are even shares: the first (features mod tensor_size) ranks have one more. */
+enum bs_tp_mapping_kind {
+  BS_TP_COPY_TO = 0,     /* forward: copies;                  backward: sums over the ranks */
+  BS_TP_REDUCE_FROM = 1, /* forward: sums over the ranks;     backward: copies */
+  BS_TP_SCATTER_TO = 2,  /* forward: keeps the rank's part;   backward: gathers the parts */
+  BS_TP_GATHER_FROM = 3  /* forward: gathers the parts;       backward: keeps the rank's part */
+};
+
+/* A mapping, prepared once for tensors of up to max_rows rows. */
+typedef struct bs_tp_mapping bs_tp_mapping;
+
+/* features: the whole last dimension, over all ranks. The tensors of the region's inside are [rows, part] for
+ * scatter_to and gather_from, all others [rows, features]; dense, of `dtype`. Sums are made in rank order, in
+ * f32 (f64 for f64), and rounded once: all ranks have the same bits. Called by every rank of the group. */
+BS_API int32_t bs_tp_mapping_make(bs_rank *rank, uint32_t kind, uint32_t dtype, int64_t max_rows,
+                                  int64_t features, bs_tp_mapping **out_mapping, bs_error *err);
+/* Where its work is pending it is freed behind that, and without waiting. */
+BS_API void bs_tp_mapping_free(bs_tp_mapping *mapping);
+/* The columns of this rank's part: where it begins in the whole, and how many they are. */
+BS_API void bs_tp_mapping_part(const bs_tp_mapping *mapping, int64_t *out_begin, int64_t *out_count);
+/* y = f(x), and dx = its gradient from dy. x and y may be the same tensor where the shapes are alike. The
+ * sums and gathers are collective. */
+BS_API int32_t bs_tp_mapping_forward(bs_tp_mapping *mapping, const bs_tensor *x, bs_tensor *y, bs_error *err);
+BS_API int32_t bs_tp_mapping_backward(bs_tp_mapping *mapping, const bs_tensor *dy, bs_tensor *dx,
+                                      bs_error *err);
+/* The same, where sums and gathers are started and left pending (copies are done at once). */
+BS_API int32_t bs_tp_mapping_forward_start(bs_tp_mapping *mapping, const bs_tensor *x, bs_tensor *y,
+                                           bs_error *err);
+BS_API int32_t bs_tp_mapping_backward_start(bs_tp_mapping *mapping, const bs_tensor *dy, bs_tensor *dx,
+                                            bs_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bodies_state.c - T1, the parallel state, and T4, how a spawn ends.
+ */
+#include "core/base/error.h"
+#include "tests/tp/bodies.h"
+
+static int is_error(int32_t rc, const bs_error *e, const char *id) {
+  return rc != BS_OK && strcmp(e->id, id) == 0;
+}
+
+/* Everything that needs a state says so. */
+static int32_t without_state(bs_rank *rank, bs_error *err) {
+  bs_error e = BS_ERROR_INIT;
+  bs_tp_place place = {.struct_size = sizeof place};
+  bs_tensor t = {.struct_size = sizeof t};
+  uint32_t ranks[4], n = 7;
+  double value = 0.0;
+  char text[8];
+  MUST(bs_tp_initialized(rank) == 0, "initialized");
+  MUST(is_error(bs_tp_get_place(rank, &place, &e), &e, "BS-TP-STATE"), "place: %s", e.id);
+  MUST(strstr(e.hint, "bs_tp_initialize") != NULL, "hint: %s", e.hint);
+  MUST(is_error(bs_tp_get_ranks(rank, BS_TP_TENSOR, ranks, 4, &n, &e), &e, "BS-TP-STATE") && n == 7, "ranks");
+  MUST(is_error(bs_tp_drain(rank, &e), &e, "BS-TP-STATE"), "drain: %s", e.id);
+  MUST(is_error(bs_tp_copy_out(rank, &t, text, &e), &e, "BS-TP-STATE"), "copy_out: %s", e.id);
+  MUST(bs_tp_pending(rank) == 0, "pending");
+  t.rank = 2;
+  t.dtype = BS_F32;
+  t.dims[0] = t.dims[1] = 1;
+  MUST(is_error(bs_tp_copy_in(rank, text, &t, &e), &e, "BS-TP-STATE"), "copy_in: %s", e.id);
+  MUST(is_error(bs_tp_get(rank, &t, 0, 0, &value, &e), &e, "BS-TP-STATE"), "get: %s", e.id);
+  bs_tp_destroy(rank); /* does nothing */
+  return BS_OK;
+}
+
+static int32_t two_groups(bs_rank *rank, uint32_t me, bs_error *err) {
+  bs_tp_place p = {.struct_size = sizeof p};
+  uint32_t ranks[4] = {9, 9, 9, 9}, n = 0;
+  double sum = 0.0;
+  TRY(bs_tp_get_place(rank, &p, err));
+  MUST(p.world_rank == me && p.world_size == 4, "world %u of %u", p.world_rank, p.world_size);
+  MUST(p.tensor_rank == me % 2 && p.tensor_size == 2 && p.tensor_first == me / 2 * 2,
+       "tensor %u of %u from %u", p.tensor_rank, p.tensor_size, p.tensor_first);
+  MUST(p.data_rank == me / 2 && p.data_size == 2 && p.data_first == me % 2, "data %u of %u from %u",
+       p.data_rank, p.data_size, p.data_first);
+  TRY(bs_tp_get_ranks(rank, BS_TP_TENSOR, ranks, 4, &n, err));
+  MUST(n == 2 && ranks[0] == me / 2 * 2 && ranks[1] == ranks[0] + 1 && ranks[2] == 9, "tensor ranks");
+  TRY(bs_tp_get_ranks(rank, BS_TP_DATA, ranks, 1, &n, err));
+  MUST(n == 2 && ranks[0] == me % 2 && ranks[1] == p.tensor_first + 1, "data ranks, cut at one");
+  TRY(body_sum(rank, p.tensor_group, me, &sum, err));
+  MUST(sum == (me < 2 ? 1.0 : 5.0), "the tensor group sums to %g", sum);
+  TRY(body_sum(rank, p.data_group, me, &sum, err));
+  MUST(sum == (me % 2 == 0 ? 2.0 : 4.0), "the data group sums to %g", sum);
+  return BS_OK;
+}
+
+int32_t t1_state(bs_rank *rank, void *user, bs_error *err) {
+  const uint32_t me = bs_rank_get_api()->rank(rank);
+  bs_error e = BS_ERROR_INIT;
+  bs_tp_place p = {.struct_size = sizeof p};
+  double sum = 0.0;
+  uint32_t n = 0, ranks[4];
+  (void)user;
+  TRY(without_state(rank, err));
+  MUST(is_error(bs_tp_initialize(rank, 3, &e), &e, "BS-TP-SIZE"), "3 of 4: %s", e.id);
+  MUST(is_error(bs_tp_initialize(rank, 8, &e), &e, "BS-TP-SIZE"), "8 of 4: %s", e.id);
+  TRY(bs_tp_initialize(rank, 2, err));
+  MUST(bs_tp_initialized(rank) == 1, "not initialized");
+  TRY(two_groups(rank, me, err));
+  MUST(is_error(bs_tp_initialize(rank, 2, &e), &e, "BS-TP-STATE"), "twice: %s", e.id);
+  TRY(two_groups(rank, me, err)); /* as before the refusal */
+  MUST(is_error(bs_tp_get_ranks(rank, 5, ranks, 4, &n, &e), &e, "BS-TP-GROUP"), "group 5: %s", e.id);
+  bs_tp_destroy(rank);
+  TRY(without_state(rank, err));
+  TRY(bs_tp_initialize(rank, 0, err)); /* all of the world: no group of its own */
+  TRY(bs_tp_get_place(rank, &p, err));
+  MUST(p.tensor_size == 4 && p.tensor_rank == me && p.data_size == 1 && p.tensor_group == NULL,
+       "whole world");
+  TRY(body_sum(rank, p.data_group, me, &sum, err));
+  MUST(sum == me, "a data group of one sums to %g", sum);
+  bs_tp_destroy(rank);
+  TRY(bs_tp_initialize(rank, 1, err));
+  TRY(bs_tp_get_place(rank, &p, err));
+  MUST(p.tensor_size == 1 && p.data_size == 4 && p.data_rank == me && p.data_group == NULL, "groups of one");
+  bs_tp_destroy(rank);
+  bs_tp_destroy(rank);
+  return BS_OK;
+}
+
+/* The spawn has initialized it, and destroys what is left. */
+int32_t t1_left(bs_rank *rank, void *user, bs_error *err) {
+  (void)user;
+  return two_groups(rank, bs_rank_get_api()->rank(rank), err);
+}
+
+/* ---- T4 -------------------------------------------------------------------------------------- */
+
+/* Where `user` is given it has a count for each rank. */
+int32_t t4_once(bs_rank *rank, void *user, bs_error *err) {
+  uint32_t *counts = user;
+  const uint32_t me = bs_rank_get_api()->rank(rank);
+  if (counts != NULL) counts[me]++;
+  double sum = 0.0;
+  TRY(body_sum(rank, NULL, 1.0, &sum, err));
+  MUST(sum == 4.0, "%g ranks", sum);
+  return BS_OK;
+}
+
+/* Ranks 1 and 3 fail by themselves; the others wait for them, and echo. */
+int32_t t4_roots(bs_rank *rank, void *user, bs_error *err) {
+  const uint32_t me = bs_rank_get_api()->rank(rank);
+  double sum = 0.0;
+  (void)user;
+  if (me == 1) return bs_error_set(err, BS_CONFIG, "T4-FIRST", "the first cause");
+  if (me == 3) return bs_error_set(err, BS_IO, "T4-SECOND", "the second cause");
+  const int32_t rc = body_sum(rank, NULL, 1.0, &sum, err);
+  MUST(rc == BS_ABORTED, "status %s, and no sibling failed", bs_status_name(rc));
+  return rc;
+}
+
+int32_t t4_alike(bs_rank *rank, void *user, bs_error *err) {
+  double sum = 0.0;
+  (void)user;
+  if (bs_rank_get_api()->rank(rank) == 1) return body_sum(rank, NULL, 1.0, &sum, err);
+  return bs_error_set(err, BS_CONFIG, "T4-ALIKE", "alike");
+}
+
+int32_t t4_silent(bs_rank *rank, void *user, bs_error *err) {
+  double sum = 0.0;
+  (void)user;
+  return bs_rank_get_api()->rank(rank) == 1 ? (int32_t)BS_IO : body_sum(rank, NULL, 1.0, &sum, err);
+}

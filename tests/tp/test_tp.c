@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_tp.c - libblockshock-tp on ranks that are threads, and on ranks that are coroutines of one thread: T1
+ * parallel state, T2 layers, T3 drain, T4 spawn, T5 host-read barrier, T6 MLP. The bodies are in bodies*.c.
+ */
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "core/base/error.h"
+#include "tests/kit/driven.h"
+#include "tests/run_tests.h"
+#include "tests/tp/bodies.h"
+
+enum { THREADS, DRIVEN, WAYS };
+
+static bs_context *context;
+
+static void open_context(int way) {
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_msg(bs_context_open(NULL, &context, &err) == BS_OK, "%s", err.message);
+  if (way == DRIVEN) kit_driven_use(context);
+}
+
+typedef struct told {
+  uint32_t n, ranks[16];
+  char ids[16][32];
+} told;
+static void hear(void *user, uint32_t rank, const bs_error *err) {
+  told *t = user;
+  ck_assert_uint_lt(t->n, 16);
+  snprintf(t->ids[t->n], sizeof t->ids[0], "%s", err->id);
+  t->ranks[t->n++] = rank;
+  ck_assert_int_eq(err->rank, (int32_t)rank);
+}
+
+static bs_world_options world_of(uint32_t size) {
+  bs_world_options o = {.struct_size = sizeof o, .world_size = size, .backend = "ref", .threads_per_rank = 1};
+  return o;
+}
+
+/* Every body, on threads and driven. */
+START_TEST(test_bodies) {
+  const tp_body *b = &tp_bodies[_i / WAYS];
+  const bs_world_options world = world_of(b->world);
+  bs_tp_spawn_options o = {.struct_size = sizeof o, .tensor_size = b->tensor_size, .world = &world};
+  bs_error err = BS_ERROR_INIT;
+  open_context(_i % WAYS);
+  const int32_t rc = bs_tp_spawn(context, &o, b->fn, NULL, &err);
+  if (b->fails == NULL)
+    ck_assert_msg(rc == BS_OK, "%s: rank %d: [%s] %s", b->name, err.rank, err.id, err.message);
+  else
+    ck_assert_msg(rc != BS_OK && strcmp(err.message, b->fails) == 0, "%s says '%s', not '%s'", b->name,
+                  err.message, b->fails);
+  bs_context_close(context);
+}
+END_TEST
+
+START_TEST(test_t4_runs_once_a_rank) {
+  const bs_world_options world = world_of(4);
+  bs_tp_spawn_options o = {.struct_size = sizeof o, .world = &world};
+  uint32_t counts[4] = {0};
+  bs_error err = BS_ERROR_INIT;
+  open_context(_i);
+  ck_assert_int_eq(bs_tp_spawn(context, &o, t4_once, counts, &err), BS_OK);
+  for (int r = 0; r < 4; ++r) ck_assert_uint_eq(counts[r], 1);
+  bs_context_close(context);
+}
+END_TEST
+
+START_TEST(test_t4_root_causes) {
+  const bs_world_options world = world_of(4);
+  told heard = {.n = 0};
+  bs_tp_spawn_options o = {.struct_size = sizeof o, .world = &world, .failed = hear, .failed_user = &heard};
+  bs_error err = BS_ERROR_INIT;
+  open_context(_i);
+  ck_assert_int_eq(bs_tp_spawn(context, &o, t4_roots, NULL, &err), BS_CONFIG);
+  ck_assert_str_eq(err.id, "T4-FIRST");
+  ck_assert_int_eq(err.rank, 1);
+  ck_assert_uint_eq(heard.n, 2);
+  ck_assert_uint_eq(heard.ranks[0], 1);
+  ck_assert_uint_eq(heard.ranks[1], 3);
+  ck_assert_str_eq(heard.ids[1], "T4-SECOND");
+  bs_context_close(context);
+}
+END_TEST
+
+/* ---- join ------------------------------------------------------------------------------------- */
+
+typedef struct gate {
+  _Atomic uint32_t open, fail;
+} gate;
+
+/* Waits for the test; then rank 0 may fail. */
+static int32_t gated(bs_rank *rank, void *user, bs_error *err) {
+  gate *g = user;
+  double sum = 0.0;
+  while (!atomic_load(&g->open)) sched_yield();
+  if (atomic_load(&g->fail) && bs_rank_get_api()->rank(rank) == 0)
+    return bs_error_set(err, BS_NUMERIC, "T4-JOIN", "the gate says so");
+  return body_sum(rank, NULL, 1.0, &sum, err);
+}
+
+START_TEST(test_t4_join) {
+  const uint32_t way = (uint32_t)_i % WAYS, fail = (uint32_t)_i / WAYS;
+  const bs_world_options world = world_of(2);
+  told heard = {.n = 0};
+  bs_tp_spawn_options o = {.struct_size = sizeof o, .world = &world, .failed = hear, .failed_user = &heard};
+  gate g = {.open = 0, .fail = fail};
+  bs_tp_job *job = NULL;
+  bs_error err = BS_ERROR_INIT;
+  uint32_t done = 7;
+  open_context((int)way);
+  ck_assert_int_eq(bs_tp_spawn_start(context, &o, gated, &g, &job, &err), BS_OK);
+  ck_assert_int_eq(bs_tp_join(job, 0.0, &done, &err), BS_OK);
+  ck_assert_uint_eq(done, 0);
+  ck_assert_int_eq(bs_tp_join(job, 0.001, &done, &err), BS_OK);
+  ck_assert_uint_eq(done, 0);
+  atomic_store(&g.open, 1);
+  for (int again = 0; again < 2; ++again) {
+    ck_assert_int_eq(bs_tp_join(job, -1.0, &done, &err), fail ? BS_NUMERIC : BS_OK);
+    ck_assert_uint_eq(done, 1);
+    ck_assert_uint_eq(heard.n, fail);
+  }
+  if (fail) ck_assert_str_eq(err.message, "1 of 2 ranks failed: rank 0: the gate says so");
+  bs_tp_job_free(job);
+  bs_tp_job_free(NULL);
+  bs_context_close(context);
+}
+END_TEST
+
+START_TEST(test_t4_refused) {
+  bs_world_options world = world_of(0);
+  bs_tp_spawn_options o = {.struct_size = sizeof o};
+  bs_error err = BS_ERROR_INIT;
+  open_context(THREADS);
+  ck_assert_int_eq(bs_tp_spawn(context, &o, t4_once, NULL, &err), BS_INVALID_ARGUMENT);
+  ck_assert_str_eq(err.id, "BS-TP-SPAWN");
+  o.world = &world;
+  ck_assert_int_eq(bs_tp_spawn(context, &o, NULL, NULL, &err), BS_INVALID_ARGUMENT);
+  ck_assert_int_eq(bs_tp_spawn(context, &o, t4_once, NULL, &err), BS_INVALID_ARGUMENT);
+  ck_assert_ptr_nonnull(strstr(err.message, "0 ranks"));
+  world.world_size = 2;
+  world.backend = "nosuch";
+  ck_assert_int_eq(bs_tp_spawn(context, &o, t4_once, NULL, &err), BS_NOT_FOUND);
+  world.backend = "ref";
+  o.tensor_size = 3; /* each rank refuses it */
+  ck_assert_int_eq(bs_tp_spawn(context, &o, t4_once, NULL, &err), BS_CONFIG);
+  ck_assert_str_eq(err.message, "2 of 2 ranks failed: ranks 0-1: tensor groups of 3 ranks in a world of 2");
+  bs_context_close(context);
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{test_bodies, tp_n_bodies * WAYS},
+                             {test_t4_runs_once_a_rank, WAYS},
+                             {test_t4_root_causes, WAYS},
+                             {test_t4_join, 2 * WAYS},
+                             {test_t4_refused},
+                             {0}};
+  return run_tests("tp", tests, (test_setup){0});
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * spawn.h - what became of each rank of a spawn, shared by spawn.c (runs it) and report.c (tells it).
+ */
+#ifndef BS_TP_SPAWN_H
+#define BS_TP_SPAWN_H
+
+#include "blockshock/tp.h"
+
+/* One rank. Written by the rank's own thread, read when all have ended. */
+typedef struct tp_seat {
+  int32_t code;
+  bs_error *error; /* NULL: it did not fail, or echoes another rank, or there was no memory for it */
+} tp_seat;
+
+/* Keeps a rank's error where it is a root cause: an error that another rank's failure made is left out. */
+void tp_seat_fill(tp_seat *seat, uint32_t rank, int32_t code, const bs_error *error);
+
+/* The error of a spawn whose world returned `code` and `world_error`: root causes of all seats, each told to
+ * `failed` too. Without any, the world's own error. Returns the code. */
+int32_t tp_report(const tp_seat *seats, uint32_t n, const bs_error *world_error,
+                  const bs_tp_spawn_options *options, bs_error *out_error);
+
+#endif
