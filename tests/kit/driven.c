@@ -3,7 +3,6 @@
  * compute the same bits as ranks that are threads, and stay within the stack of rank paths. */
 #include "tests/kit/driven.h"
 
-#include "tests/kit/coroutine.h"
 #include "tests/kit/layer.h"
 #include "tests/kit/shim.h"
 
@@ -15,7 +14,7 @@ typedef struct worlds {
 
 /* A sanitizer widens every frame, and the stack of a backend's kernels is not the method's. */
 static int stack_counts(void) {
-#if defined(KIT_ASAN) || defined(KIT_TSAN)
+#if defined(SIM_ASAN) || defined(SIM_TSAN)
   return 0;
 #else
   return strcmp(kit_method_backend(), "ref") == 0;

@@ -4,7 +4,6 @@
  * ranks go on turns around each time, so that a method cannot count on one. */
 #include <stdio.h>
 
-#include "tests/kit/coroutine.h"
 #include "tests/kit/driven.h"
 #include "tests/kit/driven_data.h"
 #include "tests/kit/kit.h"
@@ -22,7 +21,7 @@ typedef struct place { /* a rank in a group: what bs_comm calls a communicator *
 
 typedef struct world {
   uint32_t size;
-  kit_coroutine *ranks[KIT_DRIVEN_RANKS];
+  sim_coroutines *coroutines;
   place *waits[KIT_DRIVEN_RANKS]; /* where a rank is */
   uint32_t ended[KIT_DRIVEN_RANKS];
   uint32_t now;  /* the rank that runs */
@@ -39,6 +38,16 @@ struct group {
   uint32_t n, ranks[KIT_DRIVEN_RANKS];
   place *places[KIT_DRIVEN_RANKS];
 };
+
+static sim_coroutines *running; /* coroutines run on one thread of the check's process */
+
+void kit_stack_paint(void) {
+  if (running != NULL) sim_stack_paint(running);
+}
+
+size_t kit_stack_used(void) {
+  return running != NULL ? sim_stack_used(running) : 0;
+}
 
 static group *group_new(world *w, const uint32_t *ranks, uint32_t n) {
   group *g = calloc(1, sizeof *g);
@@ -105,14 +114,9 @@ static void stuck(world *w) {
   wake_all(w, BS_DEADLINE, "BS-KIT-STUCK", why);
 }
 
-typedef struct start {
-  world *w;
-  uint32_t rank;
-} start;
-
-static void rank_body(void *opaque) {
-  const start *s = opaque;
-  s->w->rank_main(s->w->arg, s->rank);
+static void rank_body(void *opaque, uint32_t rank) {
+  const world *w = opaque;
+  w->rank_main(w->arg, rank);
 }
 
 static void run_all(world *w) {
@@ -124,7 +128,9 @@ static void run_all(world *w) {
       if (!can_run(w, r)) continue;
       moved++;
       w->now = r;
-      w->ended[r] = (uint32_t)kit_coroutine_resume(w->ranks[r]);
+      const int said = sim_coroutine_resume(w->coroutines, r);
+      kit_assert(said != SIM_CO_OVERFLOW, "rank %u has overrun its stack of %d bytes", r, KIT_STACK_BYTES);
+      w->ended[r] = said == SIM_CO_ENDED;
       left -= w->ended[r];
     }
     if (moved == 0) stuck(w);
@@ -134,21 +140,19 @@ static void run_all(world *w) {
 static int32_t world_drive(void *opaque, void (*rank_main)(void *arg, uint32_t rank), void *arg,
                            bs_error *err) {
   world *w = opaque;
-  start starts[KIT_DRIVEN_RANKS];
-  int32_t rc = BS_OK;
+  sim_coroutines *before = running;
   w->rank_main = rank_main;
   w->arg = arg;
-  for (uint32_t r = 0; r < w->size; r++) {
-    starts[r] = (start){w, r};
-    w->waits[r] = NULL;
-    w->ended[r] = 0;
-    w->ranks[r] = kit_coroutine_new(rank_body, &starts[r]);
-    if (w->ranks[r] == NULL)
-      rc = bs_error_set(err, BS_NO_MEMORY, "BS-KIT-MEMORY", "no memory for a coroutine");
-  }
-  if (rc == BS_OK) run_all(w);
-  for (uint32_t r = 0; r < w->size; r++) kit_coroutine_free(w->ranks[r]);
-  return rc;
+  memset(w->waits, 0, sizeof w->waits);
+  memset(w->ended, 0, sizeof w->ended);
+  w->coroutines = sim_coroutines_new(w->size, KIT_STACK_BYTES, rank_body, w);
+  if (w->coroutines == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-KIT-MEMORY", "no memory for %u coroutines", w->size);
+  running = w->coroutines;
+  run_all(w);
+  running = before;
+  sim_coroutines_free(w->coroutines);
+  return BS_OK;
 }
 
 static void abort_world(void *opaque, uint32_t rank, int32_t code, const char *why) {
@@ -255,7 +259,7 @@ static int32_t collective(void *comm, const bs_coll_call *call, bs_error *err) {
   else if (here == g->n)
     complete(g);
   do { /* at least once: each collective is a place to switch */
-    kit_coroutine_yield(w->ranks[rank]);
+    sim_coroutine_yield(w->coroutines);
   } while (p->rc == WAITS);
   w->waits[rank] = NULL;
   return p->rc;

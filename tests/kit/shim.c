@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "tests/kit/coroutine.h"
+#include "tests/kit/driven.h"
 
 const char *const kit_phase_names[KIT_PHASES] = {"build", "forward", "read_weights"};
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_kit_wrong.c - the kit itself: plugins that are wrong in one way each fail in the right group with the
  * right sentence, and the right ones that they are made of grade clean. */
-#include "tests/kit/coroutine.h"
+#include "sim/coroutine.h"
 #include "tests/kit/kit_test.h"
 #include "tests/run_tests.h"
 
-#if defined(KIT_ASAN) || defined(KIT_TSAN)
+#if defined(SIM_ASAN) || defined(SIM_TSAN)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
@@ -261,7 +261,7 @@ START_TEST(wrong_plugins_fail_with_the_right_sentence) {
   if (SANITIZED && strcmp(wrongs[_i].kind, "deep stack") == 0) return; /* not measured there */
   const char *check = strrchr(wrongs[_i].check, ' ') + 1;
   const size_t group = strlen(wrongs[_i].group);
-#if defined(KIT_TSAN) /* the build for what threads do to one another */
+#if defined(SIM_TSAN) /* the build for what threads do to one another */
   if (strcmp(wrongs[_i].group, "threads") != 0 && strcmp(wrongs[_i].group, "communicator") != 0) return;
 #endif
   ck_assert(strncmp(check, wrongs[_i].group, group) == 0 && check[group] == '.');

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT
+ * engine.c - see engine.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "sim/internal.h"
+
+int32_t sim_engine_new(const sim_config *config, sim_engine **out_engine, bs_error *err) {
+  *out_engine = NULL;
+  if (config->ranks == 0 || config->resume == NULL)
+    return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-SIM-CONFIG",
+                        "a simulated world needs ranks and a resume callback");
+  sim_engine *e = calloc(1, sizeof *e);
+  if (e != NULL) e->ranks = calloc(config->ranks, sizeof *e->ranks);
+  if (e == NULL || e->ranks == NULL || !sim_mail_open(&e->mail)) {
+    sim_engine_free(e);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a world of %u simulated ranks",
+                        config->ranks);
+  }
+  e->config = *config;
+  e->first = e->last = SIM_NONE;
+  e->now = SIM_NONE;
+  e->left = config->ranks;
+  e->failure = (bs_error)BS_ERROR_INIT;
+  for (uint32_t r = 0; r < config->ranks; r++) {
+    e->ranks[r].state = RANK_RUNS;
+    e->ranks[r].last_in = e->ranks[r].last_out = SIM_NONE;
+  }
+  *out_engine = e;
+  return BS_OK;
+}
+
+void sim_engine_free(sim_engine *e) {
+  if (e == NULL) return;
+  for (uint32_t q = 0; q < e->mail.n_queues && e->config.drop != NULL; q++)
+    for (uint32_t l = e->mail.queues[q].head; l != SIM_NONE; l = e->mail.letters[l].next)
+      if (e->mail.letters[l].payload != NULL) e->config.drop(e->config.user, e->mail.letters[l].payload);
+  sim_mail_close(&e->mail);
+  sim_meetings_free(e);
+  free(e->ranks);
+  free(e);
+}
+
+/* ---- who runs -------------------------------------------------------------------------------- */
+
+void sim_wake(sim_engine *e, uint32_t rank, uint64_t at) {
+  (void)at;
+  e->ranks[rank].state = RANK_READY;
+  e->ranks[rank].next = SIM_NONE;
+  if (e->first == SIM_NONE)
+    e->first = rank;
+  else
+    e->ranks[e->last].next = rank;
+  e->last = rank;
+}
+
+static int next_rank(sim_engine *e, uint32_t *out_rank) {
+  if (e->first == SIM_NONE) return 0;
+  *out_rank = e->first;
+  e->first = e->ranks[e->first].next;
+  return 1;
+}
+
+void sim_fail(sim_engine *e, const bs_error *why) {
+  if (e->failure.code != BS_OK) return;
+  e->failure = *why;
+  e->told = -why->code;
+  for (uint32_t r = 0; r < e->config.ranks; r++)
+    if (e->ranks[r].state == RANK_RECEIVES || e->ranks[r].state == RANK_MEETS)
+      sim_wake(e, r, e->ranks[r].clock);
+}
+
+void sim_abort(sim_engine *e, uint32_t rank, int32_t code, const bs_error *why) {
+  bs_error failure = BS_ERROR_INIT;
+  if (why != NULL && why->code != BS_OK)
+    failure = *why;
+  else
+    bs_error_set(&failure, code, "BS-SIM-RANK", "rank %u ended the world", rank);
+  failure.code = code;
+  if (failure.rank < 0) failure.rank = (int32_t)rank;
+  if (e->failure.code != BS_OK) return;
+  sim_fail(e, &failure);
+  e->told = -BS_ABORTED;
+}
+
+static void step(sim_engine *e, uint32_t rank) {
+  sim_rank *r = &e->ranks[rank];
+  e->now = rank;
+  r->state = RANK_RUNS;
+  e->count.resumes++;
+  const int32_t said = e->config.resume(e->config.user, rank);
+  e->now = SIM_NONE;
+  if (said == SIM_BLOCKED) {
+    if (r->state == RANK_RUNS) sim_wake(e, rank, r->clock);
+    return;
+  }
+  if (said < 0) sim_abort(e, rank, -said, NULL);
+  r->state = RANK_ENDED;
+  e->left--;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static void check_leftover(sim_engine *e) {
+  bs_error why = BS_ERROR_INIT;
+  uint64_t n = 0;
+  const sim_queue *first = NULL;
+  for (uint32_t q = 0; q < e->mail.n_queues; q++)
+    for (uint32_t l = e->mail.queues[q].head; l != SIM_NONE; l = e->mail.letters[l].next) {
+      if (first == NULL) first = &e->mail.queues[q];
+      n++;
+    }
+  if (first == NULL) return;
+  const sim_letter *l = &e->mail.letters[first->head];
+  bs_error_set(
+      &why, BS_MISMATCH, "BS-SIM-LEFTOVER",
+      "all ranks have ended, and %llu message%s not received: the first is of rank %u to rank %u, %llu "
+      "bytes%s%s",
+      (unsigned long long)n, n == 1 ? " was" : "s were", first->from, first->to, (unsigned long long)l->bytes,
+      l->site != NULL ? ", sent at " : "", l->site != NULL ? l->site : "");
+  bs_error_hint(&why, "each send needs one receive on its destination");
+  sim_fail(e, &why);
+}
+
+static void check_clocks(sim_engine *e) {
+  bs_error why = BS_ERROR_INIT;
+  for (uint32_t r = 0; r < e->config.ranks; r++)
+    if (e->ranks[r].clock == SIM_NEVER) {
+      bs_error_set(&why, BS_OVERFLOW, "BS-SIM-TIME",
+                   "rank %u would end after more than 213 days of virtual time", r);
+      bs_error_hint(&why, "a rate of the machine is too low, or a size too large");
+      sim_fail(e, &why);
+      return;
+    }
+}
+
+int32_t sim_run(sim_engine *e, bs_error *err) {
+  uint32_t rank;
+  if (e->ran) return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-SIM-TWICE", "a simulated world runs once");
+  e->ran = 1;
+  for (uint32_t r = 0; r < e->config.ranks; r++) sim_wake(e, r, e->ranks[r].clock);
+  while (e->left > 0) {
+    while (next_rank(e, &rank)) step(e, rank);
+    if (e->left == 0) break;
+    bs_error why = BS_ERROR_INIT;
+    sim_stuck(e, &why);
+    sim_fail(e, &why);
+  }
+  if (e->failure.code == BS_OK) check_leftover(e);
+  if (e->failure.code == BS_OK) check_clocks(e);
+  if (err != NULL && e->failure.code != BS_OK) *err = e->failure;
+  return e->failure.code;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static int32_t no_memory(sim_engine *e, uint32_t rank) {
+  bs_error why = BS_ERROR_INIT;
+  bs_error_set(&why, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for the messages under way");
+  why.rank = (int32_t)rank;
+  sim_fail(e, &why);
+  return e->told;
+}
+
+static int32_t wrong_rank(sim_engine *e, const sim_message *m) {
+  bs_error why = BS_ERROR_INIT;
+  bs_error_set(&why, BS_INVALID_ARGUMENT, "BS-SIM-PEER",
+               "a message of rank %u to rank %u in a world of %u%s%s", m->from, m->to, e->config.ranks,
+               m->call != NULL && m->call->site != NULL ? " at " : "",
+               m->call != NULL && m->call->site != NULL ? m->call->site : "");
+  sim_fail(e, &why);
+  return e->told;
+}
+
+int32_t sim_send(sim_engine *e, sim_message *m) {
+  sim_cost cost;
+  if (e->failure.code != BS_OK) return e->told;
+  if (m->from >= e->config.ranks || m->to >= e->config.ranks) return wrong_rank(e, m);
+  sim_rank *from = &e->ranks[m->from], *to = &e->ranks[m->to];
+  sim_link_cost(&e->config.link, m->bytes, &cost);
+  m->start = sim_max(m->ready, from->send_free);
+  m->arrival = sim_add(sim_add(m->start, cost.latency), cost.wire);
+  m->latency = cost.latency;
+  m->wire = cost.wire;
+  m->done = sim_add(e->config.link.model == SIM_LOGGP ? m->start : m->ready, cost.sender);
+  const sim_letter letter = {.start = m->start,
+                             .arrival = m->arrival,
+                             .latency = cost.latency,
+                             .wire = cost.wire,
+                             .bytes = m->bytes,
+                             .fingerprint = m->call != NULL ? m->call->fingerprint : 0,
+                             .site = m->call != NULL ? m->call->site : NULL,
+                             .payload = m->payload};
+  if (!sim_mail_push(&e->mail, m->from, m->to, &from->last_out, &letter)) return no_memory(e, m->from);
+  from->send_free = sim_add(m->start, cost.port);
+  from->state = RANK_RUNS;
+  from->messages++;
+  from->bytes += m->bytes;
+  e->count.messages++;
+  e->count.bytes += m->bytes;
+  if (to->state == RANK_RECEIVES && to->peer == m->from) sim_wake(e, m->to, sim_max(to->clock, m->arrival));
+  return SIM_DONE;
+}
+
+/* The bytes or the fingerprint of the two ends differ. */
+static int32_t mismatch(sim_engine *e, const sim_message *m, const sim_letter *l) {
+  bs_error why = BS_ERROR_INIT;
+  const char *mine = m->call != NULL && m->call->site != NULL ? m->call->site : "its receive";
+  const char *theirs = l->site != NULL ? l->site : "its send";
+  if (l->bytes != m->bytes)
+    bs_error_set(&why, BS_MISMATCH, "BS-SIM-MISMATCH",
+                 "rank %u sends %llu bytes at %s, rank %u receives %llu bytes at %s: the sizes differ",
+                 m->from, (unsigned long long)l->bytes, theirs, m->to, (unsigned long long)m->bytes, mine);
+  else
+    bs_error_set(&why, BS_MISMATCH, "BS-SIM-MISMATCH",
+                 "rank %u sends at %s, rank %u receives at %s: the calls differ", m->from, theirs, m->to,
+                 mine);
+  bs_error_hint(&why, "messages of one pair of ranks are matched in order");
+  sim_fail(e, &why);
+  return e->told;
+}
+
+int32_t sim_recv(sim_engine *e, sim_message *m) {
+  sim_letter l;
+  if (e->failure.code != BS_OK) return e->told;
+  if (m->from >= e->config.ranks || m->to >= e->config.ranks) return wrong_rank(e, m);
+  sim_rank *to = &e->ranks[m->to];
+  const uint32_t queue = sim_mail_find(&e->mail, m->from, m->to, &to->last_in);
+  if (queue == SIM_NONE || e->mail.queues[queue].head == SIM_NONE) {
+    to->state = RANK_RECEIVES;
+    to->peer = m->from;
+    to->call = m->call;
+    to->expects = m->bytes;
+    return SIM_BLOCKED;
+  }
+  to->state = RANK_RUNS;
+  const sim_letter *head = &e->mail.letters[e->mail.queues[queue].head];
+  const uint64_t mine = m->call != NULL ? m->call->fingerprint : 0;
+  if (head->bytes != m->bytes || (mine != 0 && head->fingerprint != 0 && mine != head->fingerprint))
+    return mismatch(e, m, head);
+  sim_mail_pop(&e->mail, queue, &l);
+  /* The receive port takes one message at a time, in the order of the receives. */
+  m->arrival = sim_max(l.arrival, sim_add(to->receive_free, l.wire));
+  to->receive_free = m->arrival;
+  m->start = l.start;
+  m->latency = l.latency;
+  m->wire = l.wire;
+  m->payload = l.payload;
+  m->done = sim_max(m->ready, m->arrival);
+  if (e->config.link.model == SIM_LOGGP) m->done = sim_add(m->done, e->config.link.o);
+  return SIM_DONE;
+}
+
+int32_t sim_send_now(sim_engine *e, sim_message *m) {
+  m->ready = sim_clock(e, m->from);
+  const int32_t rc = sim_send(e, m);
+  if (rc == SIM_DONE) e->ranks[m->from].clock = m->done;
+  return rc;
+}
+
+int32_t sim_recv_now(sim_engine *e, sim_message *m) {
+  m->ready = sim_clock(e, m->to);
+  const int32_t rc = sim_recv(e, m);
+  if (rc == SIM_DONE) e->ranks[m->to].clock = m->done;
+  return rc;
+}
+
+/* ---- what is known --------------------------------------------------------------------------- */
+
+uint64_t sim_clock(const sim_engine *e, uint32_t rank) {
+  return rank < e->config.ranks ? e->ranks[rank].clock : 0;
+}
+
+void sim_set_clock(sim_engine *e, uint32_t rank, uint64_t ps) {
+  if (rank < e->config.ranks) e->ranks[rank].clock = ps;
+}
+
+uint64_t sim_latest(const sim_engine *e) {
+  uint64_t latest = 0;
+  for (uint32_t r = 0; r < e->config.ranks; r++) latest = sim_max(latest, e->ranks[r].clock);
+  return latest;
+}
+
+const bs_error *sim_failure(const sim_engine *e) {
+  return e->failure.code != BS_OK ? &e->failure : NULL;
+}
+
+sim_counters sim_count(const sim_engine *e) {
+  return e->count;
+}
+
+void sim_count_rank(const sim_engine *e, uint32_t rank, uint64_t *out_messages, uint64_t *out_bytes) {
+  *out_messages = e->ranks[rank].messages;
+  *out_bytes = e->ranks[rank].bytes;
+}
+
+uint32_t sim_now(const sim_engine *e) {
+  return e->now;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * internal.h - what engine.c, order.c, meeting.c and waitfor.c of the engine share. */
+#ifndef BS_SIM_INTERNAL_H
+#define BS_SIM_INTERNAL_H
+#include "sim/engine.h"
+#include "sim/mailbox.h"
+
+enum rank_state {
+  RANK_READY = 0, /* in the queue of runnable ranks */
+  RANK_RUNS,
+  RANK_RECEIVES, /* waits for a message of `peer` */
+  RANK_MEETS,    /* waits in `meeting` */
+  RANK_LATER,    /* order E: in the queue with the time of its send */
+  RANK_ENDED
+};
+
+typedef struct sim_rank {
+  uint64_t clock;
+  uint64_t send_free, receive_free; /* the ports */
+  uint64_t messages, bytes;         /* sent */
+  const sim_call *call;             /* of the call that waits; may be NULL */
+  sim_meeting *meeting;
+  uint64_t expects; /* bytes; RANK_RECEIVES */
+  uint32_t peer;
+  uint32_t next;              /* in the FIFO */
+  uint32_t last_in, last_out; /* hints of the mailbox */
+  uint32_t state;             /* enum rank_state */
+} sim_rank;
+
+struct sim_meeting {
+  sim_meeting *next;
+  uint32_t n, here;
+  int32_t (*complete)(void *user, sim_arrival *arrivals, uint32_t n, bs_error *err);
+  void *user;
+  sim_arrival arrivals[];
+};
+
+struct sim_engine {
+  sim_config config;
+  sim_rank *ranks;
+  sim_mail mail;
+  sim_meeting *meetings;
+  uint32_t first, last; /* FIFO */
+  uint32_t now, left;   /* the rank that runs; ranks that have not ended */
+  uint32_t ran;
+  sim_counters count;
+  bs_error failure; /* code 0: none */
+  int32_t told;     /* what the calls of the ranks return then */
+};
+
+/* The rank can run from `at` on (order E). */
+void sim_wake(sim_engine *e, uint32_t rank, uint64_t at);
+/* Sets the failure of the world where there is none, which every rank is told, and wakes all that wait. */
+void sim_fail(sim_engine *e, const bs_error *why);
+/* What is wrong when no rank can run: fills message and hint. */
+void sim_stuck(const sim_engine *e, bs_error *err);
+/* 0: both agree; else the text of what differs. */
+int sim_differ(const sim_call *a, uint32_t rank_a, const sim_call *b, uint32_t rank_b, char *text,
+               size_t size);
+void sim_meetings_free(sim_engine *e);
+#endif
