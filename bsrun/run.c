@@ -20,6 +20,7 @@
 #include "lab/config/schema.h"
 #include "lab/measure/chunks.h"
 #include "lab/peers/peers.h"
+#include "lab/phase/simulated.h"
 #include "lab/stop.h"
 #include "lab/tune/tune.h"
 
@@ -233,6 +234,7 @@ static int32_t open_tuner(run_plan *p, bs_error *err) {
  * what was chosen. */
 static int32_t choose(run_plan *p, bs_experiment *experiments, size_t n, bs_error *err) {
   const int leads = bs_peers_lead(p->session.peers);
+  if (bs_clock_is_virtual(p->session.context, experiments[0].comm)) return BS_OK; /* nothing is measured */
   int32_t rc = leads ? open_tuner(p, err) : BS_OK;
   run_tell_of(&p->session, &experiments[0], "tuning");
   for (size_t i = n; rc == BS_OK && leads && i-- > 0;) rc = bs_tuner_choose(p->tuner, &experiments[i], err);
@@ -251,6 +253,18 @@ static void keep_choices(run_plan *p, const bs_experiment *e, int32_t rc, const 
   }
 }
 
+/* Without values there is nothing to judge: of both phases the timed one alone is run. */
+static size_t leave_out_judging(run_plan *p, bs_experiment *experiments, size_t made) {
+  if (made != 2 || !bs_backend_is_phantom(p->session.context, experiments[0].backend)) return made;
+  bs_note_add(&p->notes,
+              "backend %s holds no values: phase 0 is not run (--backend virtual:ref judges numbers)",
+              experiments[0].backend);
+  bs_experiment_free(&experiments[0]);
+  experiments[0] = experiments[1];
+  memset(&experiments[1], 0, sizeof experiments[1]);
+  return 1;
+}
+
 /* Both phases of a point. Everything is checked before anything runs; times of wrong numbers are not taken.
  */
 static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
@@ -265,17 +279,19 @@ static int32_t run_point(run_plan *p, size_t point, bs_error *err) {
       experiments[0].phase != BS_PHASE_CORRECTNESS) {
     bs_note_add(&p->notes, "logging.dump_dir has no effect: only phase 0 writes tensors");
   }
+  if (rc == BS_OK) made = leave_out_judging(p, experiments, made);
+  for (size_t i = 0; rc == BS_OK && i < made; i++)
+    rc = bs_simulated_check(p->session.context, &experiments[i], err);
   show_notes(p);
   for (size_t i = 0; rc == BS_OK && i < made; i++) rc = run_join(&p->session, &experiments[i], err);
   for (size_t i = 0; rc == BS_OK && p->session.peers == NULL && i < made; i++)
     rc = run_check_memory(&p->session, &experiments[i], err);
   if (rc == BS_OK) rc = choose(p, experiments, made, err);
-  for (size_t i = 0; rc == BS_OK && bs_stop_asked() == 0 && i < p->n_phases; i++) {
+  for (size_t i = 0; rc == BS_OK && bs_stop_asked() == 0 && i < made; i++) {
     p->session.group = experiments[i].run_group;
     rc = run_phase(&p->session, &experiments[i], err);
     if (p->tuner != NULL) keep_choices(p, &experiments[i], rc, err);
-    if (rc != BS_OK && i + 1 < p->n_phases)
-      bs_note_add(&p->notes, "%s is not run", experiments[i + 1].phase_name);
+    if (rc != BS_OK && i + 1 < made) bs_note_add(&p->notes, "%s is not run", experiments[i + 1].phase_name);
   }
   if (bs_context_stuck(p->session.context) > 0) return rc; /* what it is given stays as it is */
   if (p->tuner != NULL) bs_tuner_drop(p->tuner);

@@ -17,6 +17,7 @@
 #include "lab/gate/mixed.h"
 #include "lab/measure/chunks.h"
 #include "lab/peers/peers.h"
+#include "lab/phase/simulated.h"
 #include "lab/stop.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
@@ -91,6 +92,7 @@ static int32_t check_memory(const bs_experiment *e, uint32_t world, bs_error *er
 int32_t run_check_memory(const run_session *s, const bs_experiment *e, bs_error *err) {
   uint32_t world = 1;
   const int32_t rc = run_world(s->context, e, &world, err);
+  if (bs_backend_is_phantom(s->context, e->backend)) return rc; /* the row tells the bytes of a device */
   return rc == BS_OK ? check_memory(e, world, err) : rc;
 }
 
@@ -267,6 +269,8 @@ static int32_t run_experiment(run_session *session, bs_experiment *e, bsrun_prog
   const bs_progress_fn show = bsrun_progress_to(session->quiet);
   const int32_t rc = bs_overlap_settle(session->context, e, err);
   if (rc != BS_OK) return rc;
+  if (e->phase != BS_PHASE_CORRECTNESS && bs_clock_is_virtual(session->context, e->comm))
+    return bs_simulated_run(session->context, e, show, progress, result, err);
   if (e->phase == BS_PHASE_CORRECTNESS)
     return bs_phase0_run(session->context, e, show, progress, result, err);
   if (e->phase == BS_PHASE_BACKWARD) return bs_phase2_run(session->context, e, show, progress, result, err);
@@ -332,7 +336,7 @@ static int32_t lead_phase(run_session *session, bs_experiment *e, bs_error *err)
   uint32_t world = 1;
   int32_t rc = open_parts(session->context, e, &world, err);
   if (rc == BS_OK) run_tell_of(session, e, e->phase_name);
-  if (rc == BS_OK) rc = check_memory(e, world, err);
+  if (rc == BS_OK && !bs_backend_is_phantom(session->context, e->backend)) rc = check_memory(e, world, err);
   if (rc == BS_OK &&
       (asks_for_half(e) || bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0))
     rc = tell_errors(session, e, err);

@@ -6,6 +6,7 @@
 
 #include "bsrun/run.h"
 #include "bsrun/screen.h"
+#include "bsrun/simulated.h"
 #include "core/base/error.h"
 
 #define FOLD BS_FIELD_FOLD
@@ -60,6 +61,26 @@ static const bs_field fields[] = {
     {"gflops", "GFLOP/s", RIGHT, 4},
     {"share_of_limit", "of the limit", RIGHT, 3},
     {"limit", "limit", 0, 0},
+    {"simulated_us", "simulated us", RIGHT, 9},
+    {"compute_us", "compute us", RIGHT, 9},
+    {"memory_us", "memory us", RIGHT, 9},
+    {"launch_us", "launch us", RIGHT, 9},
+    {"wire_latency_us", "wire latency us", RIGHT, 9},
+    {"wire_bytes_us", "wire bytes us", RIGHT, 9},
+    {"wait_us", "wait us", RIGHT, 9},
+    {"compute_side_us", "arithmetic alone us", RIGHT, 9},
+    {"memory_side_us", "memory alone us", RIGHT, 9},
+    {"bytes_per_device", "bytes per device", RIGHT, 0},
+    {"messages", "messages", RIGHT, 0},
+    {"message_bytes", "message bytes", RIGHT, 0},
+    {"ops_not_costed", "ops not costed", RIGHT, 0},
+    {"dense_us", "dense on 1: us", RIGHT, 9},
+    {"simulated_speedup", "simulated speed-up", RIGHT, 6},
+    {"engine", "engine", 0, 0},
+    {"machine", "machine", FOLD, 0},
+    {"label", "label", FOLD, 0},
+    {"domain", "domain", FOLD, 0},
+    {"values", "values", FOLD, 0},
     {"cold_ms", "cold ms", RIGHT, 4},
     {"enqueue_us", "enqueue us", RIGHT, 3},
     {"forward_p50_ms", "forward ms", RIGHT, 4},
@@ -135,16 +156,29 @@ static const bs_field *field_of(const char *key) {
   return &what;
 }
 
+/* Simulated rows have a table of their own. */
+static int32_t print_simulated(const json_t *rows, int *out_printed, bs_error *err) {
+  json_t *mine = json_array();
+  for (size_t i = 0; i < json_array_size(rows); i++)
+    if (simulated_is(json_array_get(rows, i))) json_array_append(mine, json_array_get(rows, i));
+  *out_printed = json_array_size(mine) > 0;
+  const int32_t rc = *out_printed ? simulated_print(mine, err) : BS_OK;
+  json_decref(mine);
+  return rc;
+}
+
 /* One table a phase, in the order in which they ran. */
 static int32_t print_tables(int format, const json_t *rows, bs_error *err) {
-  int32_t rc = BS_OK;
   int printed = 0;
+  int32_t rc = format == BS_FORMAT_TABLE ? print_simulated(rows, &printed, err) : BS_OK;
   for (size_t phase = 0; phase < 4 && rc == BS_OK; phase++) {
     bs_field shown[32];
     size_t n = 0;
     json_t *mine = json_array();
     for (size_t i = 0; i < json_array_size(rows); i++)
-      if (phase_of(json_array_get(rows, i)) == phase) json_array_append(mine, json_array_get(rows, i));
+      if (phase_of(json_array_get(rows, i)) == phase &&
+          (format != BS_FORMAT_TABLE || !simulated_is(json_array_get(rows, i))))
+        json_array_append(mine, json_array_get(rows, i));
     for (size_t i = 0; i < 32 && columns[phase][i] != NULL; i++) shown[n++] = *field_of(columns[phase][i]);
     if (json_array_size(mine) > 0) {
       const char *name = json_string_value(json_object_get(json_array_get(mine, 0), "phase"));
@@ -464,8 +498,16 @@ int32_t run_add_figures(json_t *record, bs_error *err) {
   return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
 }
 
+static int add_simulated(json_t *rows, const json_t *record, const char *run_dir) {
+  json_t *row = common_row(record, run_dir);
+  simulated_add(row, record);
+  return json_array_append_new(rows, row);
+}
+
 int32_t run_add_rows(json_t *rows, const json_t *record, const char *run_dir, bs_error *err) {
   const int is_timed = json_object_get(record, "arms") != NULL;
-  const int bad = is_timed ? add_phase1(rows, record, run_dir) : add_phase0(rows, record, run_dir);
+  const int bad = simulated_is(record) ? add_simulated(rows, record, run_dir)
+                  : is_timed           ? add_phase1(rows, record, run_dir)
+                                       : add_phase0(rows, record, run_dir);
   return bad ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory") : BS_OK;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bsrun/run.h"
+#include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 
@@ -376,12 +377,26 @@ static void say_next(const json_t *r) {
   }
 }
 
+static int32_t say_simulated(const json_t *r, int apart, bs_error *err) {
+  json_t *rows = json_array();
+  if (apart) printf("\n");
+  int32_t rc = run_add_rows(rows, r, "", err);
+  if (rc == BS_OK) rc = simulated_print(rows, err);
+  json_decref(rows);
+  return rc;
+}
+
 int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err) {
   char *command = bsrun_command_line();
   char *shown = command == NULL ? NULL : bs_report_printable(command);
   const size_t n = json_array_size(records);
-  for (size_t i = 0; i < n; i++) {
+  int32_t rc = BS_OK;
+  for (size_t i = 0; i < n && rc == BS_OK; i++) {
     const json_t *r = json_array_get(records, i);
+    if (simulated_is(r)) {
+      rc = say_simulated(r, i > 0, err);
+      continue;
+    }
     if (i == 0) say_layer(r);
     if (json_array_size(json_object_get(r, "gates")) > 0) say_right(r);
     if (json_object_get(r, "arms") != NULL) say_fast(r);
@@ -392,9 +407,10 @@ int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err
   for (size_t i = 0; i < json_array_size(folders); i++)
     printf("run: %s\n", json_string_value(json_array_get(folders, i)));
   if (shown != NULL) printf("repeat: %s\n", shown);
-  if (n > 0) say_next(json_array_get(records, n - 1));
+  if (n > 0 && !simulated_is(json_array_get(records, n - 1))) say_next(json_array_get(records, n - 1));
   free(shown);
   free(command);
+  if (rc != BS_OK) return rc;
   if (fflush(stdout) == 0 && !ferror(stdout)) return BS_OK;
   return bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
 }

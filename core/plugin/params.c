@@ -13,7 +13,7 @@
 #include "core/plugin/plugins.h"
 
 static int name_valid(const char *name) {
-  size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+  size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
   return name[n] == '\0' && n >= 1 && n <= 63 && islower((unsigned char)name[0]);
 }
 

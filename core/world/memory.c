@@ -281,7 +281,7 @@ static int made_there(bs_rank *rank, const bs_source *source, int64_t row, const
   *out_rc = backend->source_read(rank->device, source, row, cols, out, &why);
   if (*out_rc == BS_UNSUPPORTED) return 0;
   if (*out_rc != BS_OK && err != NULL) *err = why;
-  if (*out_rc == BS_OK) {
+  if (*out_rc == BS_OK && (backend->flags & BS_BACKEND_PHANTOM) == 0) {
     char text[96];
     snprintf(text, sizeof text, "generate@%s/philox", backend->name);
     rank->ops.note_algorithm(rank->ops.user, text);

@@ -185,6 +185,13 @@ uint32_t bs_world_threads_per_rank(const bs_world *world) {
 uint32_t bs_world_shared_device(const bs_world *world) {
   return world->size > world->devices;
 }
+void bs_world_figures(const bs_world *world,
+                      void (*each)(void *user, const char *name, double value, const char *unit,
+                                   const char *text),
+                      void *user) {
+  if (world->comm->report != NULL && world->comm_world != NULL)
+    world->comm->report(world->comm_world, each, user);
+}
 bs_rank *bs_world_rank(bs_world *world, uint32_t rank) {
   return rank < world->size ? world->ranks[rank] : NULL;
 }

@@ -301,6 +301,12 @@ BS_API int32_t bs_world_leave(bs_world *world, bs_error *err);
 BS_API uint32_t bs_world_size(const bs_world *world);
 BS_API uint32_t bs_world_threads_per_rank(const bs_world *world);
 BS_API uint32_t bs_world_shared_device(const bs_world *world); /* 1: ranks share one device */
+/* What the communicator has kept of the newest run: calls `each` for every number or text (bs_comm.report);
+ * nothing where it keeps none. Not while the world runs. */
+BS_API void bs_world_figures(const bs_world *world,
+                             void (*each)(void *user, const char *name, double value, const char *unit,
+                                          const char *text),
+                             void *user);
 
 /* The times of one timer region of one rank, in milliseconds. */
 typedef struct bs_region_stats {

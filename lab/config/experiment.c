@@ -16,6 +16,7 @@
 #include "lab/gate/activation.h"
 #include "lab/measure/machine.h"
 #include "lab/phase/place.h"
+#include "lab/phase/simulated.h"
 
 /* What the communicators of this package take, so that no rank is started before it is known. */
 static const struct {
@@ -335,6 +336,7 @@ void bs_note_crowd(uint32_t ranks, uint32_t each, bs_notes *notes) {
 static void count_threads(bs_context *context, bs_experiment *e, bs_notes *notes) {
   const bs_method *method = NULL;
   void *state = NULL;
+  if (bs_clock_is_virtual(context, e->comm)) return; /* its times are not those of these cores */
   const uint32_t each = e->threads_per_rank > 0 ? e->threads_per_rank : 1;
   uint32_t ranks = e->world_size > 0 ? e->world_size : 1;
   if (context != NULL && bs_find_method(context, e->method, &method, &state, NULL) == BS_OK)

@@ -16,6 +16,7 @@
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
 #include "lab/phase/arms.h"
+#include "lab/phase/simulated.h"
 
 enum { PAIRS_MIN = 18 };                  /* three builds */
 static const double REBUILD_SHARE = 0.25; /* of the time of measuring */
@@ -151,6 +152,13 @@ int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_lad
   for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
     rc = make_rung(context, config, o, world, &out->rungs[i], err);
     *out_able += out->rungs[i].refused.code == BS_OK;
+    if (rc == BS_OK && bs_clock_is_virtual(context, out->rungs[i].e.comm)) {
+      rc = bs_error_set(
+          err, BS_UNSUPPORTED, "BS-SIM-AUTO",
+          "candidates are compared by measured times, and the clock of communicator %s is virtual",
+          out->rungs[i].e.comm);
+      bs_error_hint(err, "name one method: bsrun --plugin sim --method blockshock --phase 1");
+    }
   }
   return rc;
 }

@@ -20,6 +20,7 @@
 #include "lab/measure/machine.h"
 #include "lab/peers/exchange.h"
 #include "lab/phase/place.h"
+#include "lab/phase/simulated.h"
 #include "lab/stop.h"
 
 enum command {
@@ -321,6 +322,13 @@ int32_t bs_arm_open(const bs_case *c, const char *name, bs_arm **out, bs_error *
 int32_t bs_arm_open_work(const bs_case *c, const char *name, uint32_t work, uint32_t number, bs_arm **out,
                          bs_error *err) {
   *out = NULL;
+  if (bs_clock_is_virtual(c->context,
+                          c->comm)) { /* its ranks share this thread: no command would reach them */
+    bs_error_set(err, BS_UNSUPPORTED, "BS-ARM-DRIVEN",
+                 "%s: times of communicator %s are virtual: not sampled", name, c->comm);
+    bs_error_hint(err, "bsrun --phase 1 simulates one method at a time");
+    return BS_UNSUPPORTED;
+  }
   bs_arm *arm = calloc(1, sizeof *arm);
   if (!arm) return bs_no_memory(err, "an arm");
   arm->c = *c;

@@ -19,10 +19,13 @@ enum bs_time_phase {
 /* "build", "pack", "first", "warm", "steady-hot", "steady-cold"; "?" for no phase. */
 const char *bs_time_phase_name(uint32_t phase);
 
+/* Whose seconds they are: the machine's, or those of a simulated one. */
+enum bs_span_clock { BS_CLOCK_REAL = 0, BS_CLOCK_VIRTUAL = 1 };
+
 /* `seconds` that `count` calls of one phase took together. */
 typedef struct bs_span {
   uint32_t phase; /* enum bs_time_phase */
-  uint32_t reserved;
+  uint32_t clock; /* enum bs_span_clock */
   uint64_t count;
   double seconds;
 } bs_span;
@@ -31,7 +34,7 @@ bs_span bs_span_make(uint32_t phase, double seconds, uint64_t count);
 /* Seconds of one call; 0 for none. */
 double bs_span_each(const bs_span *span);
 /* Seconds of one call of `over` / seconds of one call of `under`. BS_USAGE, id BS-SPAN-PHASE, when the phases
- * differ; id BS-SPAN-ZERO when `under` holds no time. */
+ * differ; id BS-SPAN-CLOCK when the clocks do; id BS-SPAN-ZERO when `under` holds no time. */
 int32_t bs_span_ratio(const bs_span *over, const bs_span *under, double *out_ratio, bs_error *err);
 
 typedef struct bs_sample {

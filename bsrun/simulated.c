@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ * simulated.c - see simulated.h. */
+#include "bsrun/simulated.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+
+int simulated_is(const json_t *record_or_row) {
+  return json_object_get(record_or_row, "simulated") != NULL ||
+         json_object_get(record_or_row, "simulated_us") != NULL;
+}
+
+/* Key of a row, and of the object. */
+static const char *const copied[][2] = {{"simulated_us", "us"},
+                                        {"compute_us", "compute_us"},
+                                        {"memory_us", "memory_us"},
+                                        {"launch_us", "launch_us"},
+                                        {"wire_latency_us", "wire_latency_us"},
+                                        {"wire_bytes_us", "wire_bytes_us"},
+                                        {"wait_us", "wait_us"},
+                                        {"compute_side_us", "compute_side_us"},
+                                        {"memory_side_us", "memory_side_us"},
+                                        {"limit", "limit"},
+                                        {"bytes_per_device", "bytes_per_device"},
+                                        {"messages", "messages"},
+                                        {"message_bytes", "message_bytes"},
+                                        {"ops_not_costed", "ops_not_costed"},
+                                        {"engine", "engine"},
+                                        {"machine", "machine"},
+                                        {"label", "label"},
+                                        {"domain", "domain"},
+                                        {"values", "values"},
+                                        {"simulated_speedup", "speedup"}};
+
+void simulated_add(json_t *row, const json_t *record) {
+  const json_t *s = json_object_get(record, "simulated");
+  for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++) {
+    json_t *value = json_object_get(s, copied[i][1]);
+    if (value != NULL) json_object_set(row, copied[i][0], value);
+  }
+  json_t *dense = json_object_get(json_object_get(s, "dense"), "us");
+  if (dense != NULL) json_object_set(row, "dense_us", dense);
+}
+
+static const char *word(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+/* Of the first row; rows of one command share the machine. */
+static void print_head(const json_t *row) {
+  const int none = strcmp(word(row, "values"), "none") == 0;
+  char *machine = bs_report_printable(word(row, "machine"));
+  printf("simulated, not measured: machine %s (%s), %s, %s\n", machine != NULL ? machine : "",
+         word(row, "label"), word(row, "engine"),
+         none ? "no values; --backend virtual:ref judges numbers" : "real values in virtual time");
+  free(machine);
+}
+
+/* A time or a size with three decimals or one. */
+static void set_fixed(json_t *to, const char *name, const json_t *value, double scale, int decimals) {
+  char text[64];
+  if (!json_is_number(value)) return;
+  snprintf(text, sizeof text, "%.*f", decimals, json_number_value(value) * scale);
+  json_object_set_new(to, name, json_string(text));
+}
+
+static const char *pass_of(const json_t *row) {
+  const char *phase = word(row, "phase");
+  if (strncmp(phase, "phase2", 6) == 0) return "backward";
+  return strncmp(phase, "phase3", 6) == 0 ? "step" : "forward";
+}
+
+static json_t *shown_row(const json_t *row) {
+  static const char *const kept[] = {"method", "world_size", "B", "N", "K", "limit"};
+  static const char *const times[] = {"simulated_us",    "compute_us",    "memory_us", "launch_us",
+                                      "wire_latency_us", "wire_bytes_us", "wait_us",   "dense_us"};
+  json_t *shown = json_object();
+  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+    if (json_object_get(row, kept[i]) != NULL) json_object_set(shown, kept[i], json_object_get(row, kept[i]));
+  for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+    set_fixed(shown, times[i], json_object_get(row, times[i]), 1.0, 3);
+  set_fixed(shown, "bytes_per_device", json_object_get(row, "bytes_per_device"), 1.0 / (1 << 20), 1);
+  json_object_set_new(shown, "pass", json_string(pass_of(row)));
+  return shown;
+}
+
+int32_t simulated_print(const json_t *rows, bs_error *err) {
+  static const bs_field fields[] = {{"method", "METHOD", 0, 0},
+                                    {"pass", "pass", BS_FIELD_FOLD, 0},
+                                    {"world_size", "P", BS_FIELD_RIGHT, 0},
+                                    {"B", "B", BS_FIELD_RIGHT, 0},
+                                    {"N", "N", BS_FIELD_RIGHT, 0},
+                                    {"K", "K", BS_FIELD_RIGHT, 0},
+                                    {"simulated_us", "us", BS_FIELD_RIGHT, 0},
+                                    {"compute_us", "compute", BS_FIELD_RIGHT, 0},
+                                    {"memory_us", "memory", BS_FIELD_RIGHT, 0},
+                                    {"launch_us", "launch", BS_FIELD_RIGHT, 0},
+                                    {"wire_latency_us", "wire latency", BS_FIELD_RIGHT, 0},
+                                    {"wire_bytes_us", "wire bytes", BS_FIELD_RIGHT, 0},
+                                    {"wait_us", "wait", BS_FIELD_RIGHT, 0},
+                                    {"limit", "limit", 0, 0},
+                                    {"bytes_per_device", "MiB/device", BS_FIELD_RIGHT, 0},
+                                    {"dense_us", "dense on 1: us", BS_FIELD_RIGHT, 0}};
+  json_t *shown = json_array();
+  double not_costed = 0;
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    json_array_append_new(shown, shown_row(json_array_get(rows, i)));
+    not_costed += json_number_value(json_object_get(json_array_get(rows, i), "ops_not_costed"));
+  }
+  print_head(json_array_get(rows, 0));
+  const int32_t rc =
+      bs_report_print(stdout, BS_FORMAT_TABLE, fields, sizeof fields / sizeof fields[0], shown, err);
+  if (rc == BS_OK && not_costed > 0)
+    printf("%.0f ops have no cost in the core's table of ops: they took no time here\n", not_costed);
+  json_decref(shown);
+  return rc;
+}

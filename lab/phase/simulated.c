@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT
+ * simulated.c - see simulated.h. */
+#include "lab/phase/simulated.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/plugin/registry.h"
+#include "lab/error.h"
+#include "lab/gate/activation.h"
+#include "lab/measure/chunks.h"
+#include "lab/phase/arms.h"
+#include "lab/phase/frame.h"
+#include "lab/phase/place.h"
+#include "lab/stop.h"
+#include "lab/store/record.h"
+
+const char *const bs_sim_term_names[BS_SIM_TERMS] = {"compute",      "memory",     "launch",
+                                                     "wire_latency", "wire_bytes", "wait"};
+
+int bs_clock_is_virtual(bs_context *context, const char *name) {
+  const bs_comm *comm = NULL;
+  void *state = NULL;
+  return context != NULL && name != NULL && bs_find_comm(context, name, &comm, &state, NULL) == BS_OK &&
+         comm->launch == BS_LAUNCH_DRIVEN && comm->clock_ns != NULL;
+}
+
+int bs_backend_is_phantom(bs_context *context, const char *name) {
+  const bs_backend *backend = NULL;
+  void *state = NULL;
+  return context != NULL && name != NULL && bs_find_backend(context, name, &backend, &state, NULL) == BS_OK &&
+         (backend->flags & BS_BACKEND_PHANTOM) != 0;
+}
+
+int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error *err) {
+  const int is_virtual = bs_clock_is_virtual(context, e->comm);
+  if (bs_backend_is_phantom(context, e->backend)) {
+    if (e->phase == BS_PHASE_CORRECTNESS) {
+      bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-VALUES", "backend %s holds no values: %s judges numbers",
+                   e->backend, e->phase_name);
+      bs_error_hint(err, "--backend virtual:ref has values and the same times; --phase 1 tells the time");
+      return BS_UNSUPPORTED;
+    }
+    if (!is_virtual) {
+      bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-CLOCK",
+                   "backend %s has virtual time, communicator %s lives by the machine's clock", e->backend,
+                   e->comm);
+      bs_error_hint(err, "--comm sim");
+      return BS_UNSUPPORTED;
+    }
+  }
+  if (!is_virtual || !bs_overlap_asked(e)) return BS_OK;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-OVERLAP",
+               "overlap=auto is chosen by measured times, and this clock is virtual");
+  bs_error_hint(err, "a number: --set method.overlap=4");
+  return BS_UNSUPPORTED;
+}
+
+/* ---- figures ------------------------------------------------------------------------------------- */
+
+static void take_text(bs_simulated *s, const char *name, const char *text) {
+  if (strcmp(name, "engine") == 0) snprintf(s->engine, sizeof s->engine, "%.47s", text);
+  if (strcmp(name, "label") == 0) snprintf(s->label, sizeof s->label, "%.15s", text);
+}
+
+static void take(void *user, const char *name, double value, const char *unit, const char *text) {
+  bs_simulated *s = user;
+  (void)unit;
+  if (text != NULL) {
+    take_text(s, name, text);
+    return;
+  }
+  for (int i = 0; i < BS_SIM_TERMS; ++i) {
+    if (strcmp(name, bs_sim_term_names[i]) == 0) s->own[i] = value;
+    if (strncmp(name, "path_", 5) == 0 && strcmp(name + 5, bs_sim_term_names[i]) == 0) s->path[i] = value;
+  }
+  const struct {
+    const char *name;
+    double *to;
+  } numbers[] = {{"simulated", &s->ps},
+                 {"compute_side", &s->compute_side},
+                 {"memory_side", &s->memory_side},
+                 {"messages", &s->messages},
+                 {"message_bytes", &s->message_bytes},
+                 {"ops", &s->ops},
+                 {"ops_not_costed", &s->ops_not_costed},
+                 {"device_bytes", &s->device_bytes}};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i)
+    if (strcmp(name, numbers[i].name) == 0) *numbers[i].to = value;
+  if (strcmp(name, "last_rank") == 0) s->last_rank = (uint32_t)value;
+}
+
+const char *bs_simulated_limit(const bs_simulated *s) {
+  const double of[] = {s->own[BS_SIM_COMPUTE], s->own[BS_SIM_MEMORY], s->own[BS_SIM_LAUNCH],
+                       s->own[BS_SIM_LATENCY] + s->own[BS_SIM_WIRE], s->own[BS_SIM_WAIT]};
+  static const char *const names[] = {"compute", "memory", "launch", "wire", "wait"};
+  size_t most = 0;
+  for (size_t i = 1; i < sizeof of / sizeof of[0]; ++i)
+    if (of[i] > of[most]) most = i;
+  return of[most] > 0 ? names[most] : "nothing";
+}
+
+/* ---- one case ------------------------------------------------------------------------------------ */
+
+typedef struct built {
+  bs_layer *layer;
+  bs_tensor x, y;
+  bs_arm_tensors work;
+} built;
+
+typedef struct simulation {
+  bs_case c;
+  uint32_t work;
+  built *ranks;
+} simulation;
+
+/* The rank's layer and what it works on. */
+static int32_t build(bs_rank *rank, void *arg, bs_error *err) {
+  simulation *s = arg;
+  const bs_case *c = &s->c;
+  const uint32_t index = bs_rank_get_api()->rank(rank);
+  built *b = &s->ranks[index];
+  int64_t first = 0, rows = 0, cols = 0;
+  int32_t rc = bs_stop_check(err);
+  if (rc == BS_OK) rc = bs_layer_build(rank, c->method, &c->spec, c->w, c->bias, &b->layer, err);
+  if (rc == BS_OK) rc = bs_case_input(c, rank, b->layer, c->x, &b->x, err);
+  if (rc == BS_OK) rc = bs_case_features(c, b->layer, index, &first, &cols, err);
+  bs_place_tokens(c, c->spec.y_placement, index, &first, &rows);
+  if (rc == BS_OK) rc = bs_case_tensor(rank, c->spec.y_dtype, 2, rows, cols, &b->y, err);
+  b->work.work = s->work;
+  if (rc == BS_OK) rc = bs_arm_work_take(rank, b->layer, &c->spec, &b->x, &b->y, &b->work, err);
+  bs_rank_counters_reset(rank);
+  return rc;
+}
+
+static int32_t pass(bs_rank *rank, void *arg, bs_error *err) {
+  simulation *s = arg;
+  built *b = &s->ranks[bs_rank_get_api()->rank(rank)];
+  int32_t rc = bs_stop_check(err);
+  if (rc == BS_OK) rc = bs_arm_work_once(&b->work, b->layer, &b->x, &b->y, err);
+  return rc == BS_OK ? bs_rank_sync(rank, err) : rc;
+}
+
+static void drop(const simulation *s, bs_world *world) {
+  for (uint32_t r = 0; r < s->c.world_size; ++r) {
+    built *b = &s->ranks[r];
+    bs_rank *rank = bs_world_rank(world, r);
+    if (b->layer == NULL) continue;
+    bs_arm_work_free(rank, &b->work);
+    if (b->y.data) bs_rank_get_api()->tensor_free(rank, &b->y);
+    if (b->x.data) bs_rank_get_api()->tensor_free(rank, &b->x);
+    bs_layer_free(b->layer);
+  }
+}
+
+/* What rank 0 said that it would do in a forward, against what the host counted. */
+static int32_t count(const simulation *s, bs_world *world, bs_simulated *out, bs_error *err) {
+  const bs_rank *first = bs_world_rank(world, 0);
+  bs_proposal p;
+  uint64_t payload = 0;
+  const int32_t rc = bs_case_propose(&s->c, 0, &p, err);
+  if (rc != BS_OK) return rc;
+  for (uint32_t i = 0; i < p.n_collectives; ++i) payload += p.coll_payload[i];
+  out->claims =
+      s->work != BS_ARM_FORWARD || (bs_rank_counter(first, BS_COUNT_COLLECTIVES) == p.n_collectives &&
+                                    bs_rank_counter(first, BS_COUNT_PAYLOAD_BYTES) == payload &&
+                                    bs_rank_counter(first, BS_COUNT_FLOPS) == p.flops);
+  for (uint32_t r = 0; r < s->c.world_size; ++r) {
+    out->flops += bs_rank_counter(bs_world_rank(world, r), BS_COUNT_FLOPS);
+    out->wire_bytes += bs_rank_counter(bs_world_rank(world, r), BS_COUNT_WIRE_BYTES);
+  }
+  return BS_OK;
+}
+
+int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err) {
+  simulation s = {.c = *c, .work = work};
+  bs_world *world = NULL;
+  memset(out, 0, sizeof *out);
+  if (!bs_clock_is_virtual(c->context, c->comm)) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-CLOCK", "communicator %s has no clock of its own", c->comm);
+    bs_error_hint(err, "--plugin sim");
+    return BS_UNSUPPORTED;
+  }
+  s.c.threads_per_rank = 1;
+  s.c.bind = 0;
+  s.c.sync_mode = BS_SYNC_NONE;
+  s.c.spec.flags |= bs_arm_work_flags(work);
+  s.ranks = calloc(c->world_size, sizeof *s.ranks);
+  if (s.ranks == NULL) return bs_no_memory(err, "%u ranks", c->world_size);
+  int32_t rc = bs_case_world(&s.c, &world, err);
+  if (rc == BS_OK) rc = bs_world_run(world, build, &s, err);
+  if (rc == BS_OK) rc = bs_world_run(world, pass, &s, err);
+  if (rc == BS_OK) bs_world_figures(world, take, out);
+  if (rc == BS_OK) rc = count(&s, world, out, err);
+  out->phantom = (uint32_t)bs_backend_is_phantom(c->context, c->backend);
+  if (world != NULL) drop(&s, world);
+  bs_world_destroy(world);
+  free(s.ranks);
+  return rc;
+}
+
+/* ---- an experiment ------------------------------------------------------------------------------- */
+
+/* The method's mask, placement and options are not the dense layer's. */
+bs_case bs_simulated_dense(const bs_case *like) {
+  bs_case c = *like;
+  c.method = "dense";
+  c.world_size = 1;
+  c.spec.mask = NULL;
+  c.spec.x_placement = c.spec.y_placement = BS_REPLICATED;
+  c.spec.n_options = 0;
+  return c;
+}
+
+static json_t *us(double ps) {
+  return json_real(ps * 1e-6);
+}
+
+/* A machine of data sheets was measured nowhere. */
+static const char *domain_of(const bs_simulated *s) {
+  return strcmp(s->label, "calibrated") == 0 ? "in-domain" : "extrapolated";
+}
+
+static json_t *simulated_json(const bs_simulated *s, const char *machine) {
+  json_t *out = json_object(), *path = json_object();
+  json_object_set_new(out, "us", us(s->ps));
+  for (int i = 0; i < BS_SIM_TERMS; ++i) {
+    char name[32];
+    snprintf(name, sizeof name, "%s_us", bs_sim_term_names[i]);
+    json_object_set_new(out, name, us(s->own[i]));
+    json_object_set_new(path, name, us(s->path[i]));
+  }
+  json_object_set_new(out, "path", path);
+  json_object_update_new(
+      out, json_pack("{s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:s?}", "compute_side_us",
+                     us(s->compute_side), "memory_side_us", us(s->memory_side), "limit",
+                     bs_simulated_limit(s), "last_rank", (json_int_t)s->last_rank, "messages",
+                     (json_int_t)s->messages, "message_bytes", (json_int_t)s->message_bytes, "ops",
+                     (json_int_t)s->ops, "ops_not_costed", (json_int_t)s->ops_not_costed, "bytes_per_device",
+                     (json_int_t)s->device_bytes, "engine", s->engine, "label", s->label, "domain",
+                     domain_of(s), "values", s->phantom ? "none" : "real", "machine", machine));
+  return out;
+}
+
+static uint32_t work_of(const bs_experiment *e) {
+  if (e->phase == BS_PHASE_BACKWARD) return BS_ARM_BACKWARD;
+  if (e->phase != BS_PHASE_TRAIN) return BS_ARM_FORWARD;
+  return e->optimizer == BS_OPT_ADAMW ? BS_ARM_ADAMW : BS_ARM_SGD;
+}
+
+static int32_t add_layer(json_t *record, const bs_case *c, const bs_subject *subject, const bs_simulated *s,
+                         bs_error *err) {
+  const bs_layer_spec *spec = &c->spec;
+  bs_proposal p;
+  uint64_t weights = 0;
+  int32_t rc = BS_OK;
+  for (uint32_t r = 0; rc == BS_OK && r < c->world_size; ++r) {
+    rc = bs_case_propose(c, r, &p, err);
+    weights += p.weight_bytes;
+  }
+  if (rc == BS_OK) rc = bs_case_propose(c, 0, &p, err);
+  if (rc != BS_OK) return rc;
+  return bs_record_add(
+      record,
+      json_pack("{s:s,s:I,s:I,s:I,s:b,s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:b}", "dtype",
+                bs_dtype_name(spec->y_dtype), "B", (json_int_t)spec->B, "N", (json_int_t)spec->N, "K",
+                (json_int_t)spec->K, "bias", (int)spec->has_bias, "activation",
+                bs_activation_name(spec->activation), "x_placement", bs_place_name(spec->x_placement),
+                "y_placement", bs_place_name(spec->y_placement), "world_size", (json_int_t)c->world_size,
+                "threads_per_rank", (json_int_t)1, "workload_text", subject->info.text, "split", p.text,
+                "weight_bytes_total", (json_int_t)weights, "flops_per_forward", (json_int_t)s->flops,
+                "wire_bytes_per_forward", (json_int_t)s->wire_bytes, "claims_match_counts", (int)s->claims),
+      err);
+}
+
+/* The machine's file, as hardware.name says. */
+static const char *machine_of(const bs_experiment *e) {
+  const char *name = NULL;
+  bs_config_str(e->config, "hardware.name", NULL, &name, NULL);
+  return name;
+}
+
+static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_subject *subject,
+                        bs_progress_fn progress, void *user, bs_phase_result *out, bs_error *err) {
+  bs_arm_case arms[BS_ARMS_MAX];
+  bs_simulated method, dense;
+  const uint32_t work = work_of(e);
+  (void)bs_arms_of(context, e, subject, arms);
+  const bs_case *c = &arms[0].c;
+  if (progress) progress(user, "simulate", 0, 0);
+  int32_t rc = bs_simulate_case(c, work, &method, err);
+  if (rc != BS_OK) return rc;
+  json_t *told = simulated_json(&method, machine_of(e));
+  if (e->dense_arm) {
+    const bs_case alone = bs_simulated_dense(c);
+    rc = bs_simulate_case(&alone, work, &dense, err);
+    if (rc == BS_OK) {
+      json_object_set_new(told, "dense", simulated_json(&dense, machine_of(e)));
+      json_object_set_new(told, "speedup", method.ps > 0 ? json_real(dense.ps / method.ps) : json_null());
+    }
+  }
+  json_object_set_new(out->record, "simulated", told);
+  if (rc == BS_OK) rc = add_layer(out->record, c, subject, &method, err);
+  out->passed = 1; /* it ran; nothing is judged */
+  return rc;
+}
+
+int32_t bs_simulated_run(bs_context *context, const bs_experiment *e, bs_progress_fn progress, void *user,
+                         bs_phase_result *out, bs_error *err) {
+  bs_subject subject;
+  int32_t rc = bs_phase_result_open(out, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_simulated_check(context, e, err);
+  if (rc == BS_OK) rc = bs_subject_open(context, e, &subject, err);
+  if (rc == BS_OK) {
+    rc = simulate(context, e, &subject, progress, user, out, err);
+    bs_subject_close(&subject);
+  }
+  if (rc != BS_OK) bs_phase_result_free(out);
+  return rc;
+}

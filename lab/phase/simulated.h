@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * simulated.h - a layer in a world whose clock is virtual (plugins/sim): one pass a run, no statistics, and
+ * what the time went into. Such a world never enters an arm (lab/measure/arm.h): its times are the same each
+ * time, and are not measured. */
+#ifndef BS_LAB_PHASE_SIMULATED_H
+#define BS_LAB_PHASE_SIMULATED_H
+#include "lab/measure/arm_work.h"
+#include "lab/phase/case.h"
+
+/* 1: ranks of this communicator live by a clock of its own. 0: by the machine's, or there is no such one. */
+int bs_clock_is_virtual(bs_context *context, const char *comm);
+/* 1: memory of this backend holds no values. */
+int bs_backend_is_phantom(bs_context *context, const char *backend);
+/* What cannot be asked of a virtual clock or of a backend without values: BS-SIM-VALUES, BS-SIM-OVERLAP. */
+int32_t bs_simulated_check(bs_context *context, const bs_experiment *experiment, bs_error *err);
+
+/* Where time goes; the terms of the rank that ends last add up to its time. */
+enum bs_sim_term {
+  BS_SIM_COMPUTE = 0,
+  BS_SIM_MEMORY = 1,
+  BS_SIM_LAUNCH = 2,
+  BS_SIM_LATENCY = 3,
+  BS_SIM_WIRE = 4,
+  BS_SIM_WAIT = 5,
+  BS_SIM_TERMS = 6
+};
+/* "compute", "memory", "launch", "wire_latency", "wire_bytes", "wait". */
+extern const char *const bs_sim_term_names[BS_SIM_TERMS];
+
+/* One pass of a layer. Times are whole picoseconds (exact below 2^53). */
+typedef struct bs_simulated {
+  double ps;
+  double own[BS_SIM_TERMS];         /* of the rank that ends last */
+  double path[BS_SIM_TERMS];        /* of the longest chain over all ranks, in which nobody waits */
+  double compute_side, memory_side; /* the ops of that rank: each side of the roofline alone */
+  uint32_t last_rank;
+  uint32_t phantom;               /* 1: without values */
+  double messages, message_bytes; /* of all ranks */
+  double ops, ops_not_costed;
+  double device_bytes;        /* most of one device, the layer's building included */
+  char engine[48];            /* "closed forms", "order K", ... */
+  char label[16];             /* "published", "calibrated" */
+  uint64_t flops, wire_bytes; /* counted by the host, of all ranks */
+  uint32_t claims;            /* 1: as the method proposed, on rank 0 (of a forward) */
+} bs_simulated;
+
+/* Builds the case's layer in a world of its own and runs one pass (enum bs_arm_work) of it. The case's
+ * threads, sync mode, warm-up and iterations do not count. BS_UNSUPPORTED, BS-SIM-CLOCK: its communicator has
+ * no clock of its own. */
+int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err);
+/* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" where no time has passed. */
+const char *bs_simulated_limit(const bs_simulated *s);
+/* The dense layer on one rank of the same machine. */
+bs_case bs_simulated_dense(const bs_case *like);
+
+/* Phases 1, 2 and 3 of an experiment in such a world: the method and the dense layer on one rank, in the
+ * record's "simulated". */
+int32_t bs_simulated_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,
+                         void *user, bs_phase_result *out, bs_error *err);
+#endif

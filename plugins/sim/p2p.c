@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ * p2p.c - send and recv: a message of the engine. What is sent is copied where it lies in host memory, so a
+ * send returns at once. The message carries the sender's time, so that the receiver knows what it waited for.
+ */
+#include <stdlib.h>
+
+#include "world.h"
+
+typedef struct letter {
+  sim_time sent; /* the sender's, when it gave the message away */
+  uint64_t bytes;
+  char data[]; /* dense rows of dtype_in; none of a device */
+} letter;
+
+void sim_letter_free(void *user, void *payload) {
+  (void)user;
+  free(payload);
+}
+
+static int32_t check(const sim_comm *comm, const bs_coll_call *call, bs_error *err) {
+  if (call->root < comm->group->n && call->root != comm->me) return BS_OK;
+  return bs_fail(err, BS_INVALID_ARGUMENT, "BS-COLL-ROOT", "rank %u cannot exchange with rank %u of %u",
+                 comm->me, call->root, comm->group->n);
+}
+
+static uint64_t bytes_of(const bs_coll_call *call) {
+  return sim_times(sim_times(call->rows, call->count), BS_DTYPE_BYTES(call->dtype_in));
+}
+
+static letter *write_letter(const bs_coll_call *call, const sim_time *now) {
+  const uint64_t row = call->count * BS_DTYPE_BYTES(call->dtype_in);
+  const uint64_t bytes = (call->flags & BS_COLL_DEVICE) != 0 ? 0 : bytes_of(call);
+  if (bytes > (uint64_t)INT64_MAX) return NULL;
+  letter *l = malloc(sizeof *l + bytes);
+  if (l == NULL) return NULL;
+  l->sent = *now;
+  l->bytes = bytes;
+  for (uint64_t r = 0; bytes > 0 && r < call->rows; r++)
+    memcpy(l->data + r * row,
+           (const char *)call->in + (int64_t)r * call->in_stride * (int64_t)BS_DTYPE_BYTES(call->dtype_in),
+           row);
+  return l;
+}
+
+static int32_t read_letter(const bs_host *host, const letter *l, const bs_coll_call *call, bs_error *err) {
+  const uint64_t row = call->count * BS_DTYPE_BYTES(call->dtype_in);
+  int32_t rc = BS_OK;
+  for (uint64_t r = 0; rc == BS_OK && l->bytes > 0 && r < call->rows; r++)
+    rc = host->convert(
+        call->dtype_out,
+        (char *)call->out + (int64_t)r * call->out_stride * (int64_t)BS_DTYPE_BYTES(call->dtype_out),
+        call->dtype_in, l->data + r * row, call->count);
+  return rc == BS_OK ? BS_OK
+                     : bs_fail(err, rc, "BS-COLL-DTYPE", "cannot convert dtype 0x%04x to 0x%04x",
+                               call->dtype_in, call->dtype_out);
+}
+
+static sim_time *time_of(sim_rank *rank, const bs_coll_call *call) {
+  sim_time *t = (call->flags & BS_COLL_DEVICE) != 0 ? sim_stream_time(rank, call->stream) : &rank->stream;
+  sim_time_follow(t, &rank->host);
+  return t;
+}
+
+int32_t sim_comm_send(void *opaque, const bs_coll_call *call, bs_error *err) {
+  const sim_comm *comm = opaque;
+  sim_rank *rank = comm->rank;
+  sim_world *w = rank->world;
+  int32_t rc = check(comm, call, err);
+  if (rc != BS_OK) return rc;
+  sim_time *time = time_of(rank, call);
+  letter *l = write_letter(call, time);
+  if (l == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a message");
+  const sim_call told = sim_call_of(call);
+  sim_message m = {.from = rank->index,
+                   .to = sim_group_rank(comm->group, call->root),
+                   .bytes = bytes_of(call),
+                   .ready = time->now,
+                   .payload = l,
+                   .call = &told};
+  int32_t state;
+  while ((state = sim_send(w->engine, &m)) == SIM_BLOCKED) sim_coroutine_yield(w->coroutines);
+  if (state != SIM_DONE) {
+    free(l);
+    return sim_failed(w, state, err);
+  }
+  if (m.done > time->now) sim_time_spend(time, SIM_LATENCY, m.done - time->now);
+  if ((call->flags & BS_COLL_DEVICE) == 0) sim_time_follow(&rank->host, time);
+  return BS_OK;
+}
+
+/* The receiver waited for the message: the end of that went into its bytes, what is before into its latency,
+ * and what is before that into waiting for the sender. */
+static void arrive(sim_time *time, const sim_message *m, const letter *l) {
+  if (m->done <= time->now) return;
+  uint64_t left = m->done - time->now;
+  const uint64_t wire = left < m->wire ? left : m->wire;
+  const uint64_t latency = left - wire < m->latency ? left - wire : m->latency;
+  time->own[SIM_WIRE] = sim_add(time->own[SIM_WIRE], wire);
+  time->own[SIM_LATENCY] = sim_add(time->own[SIM_LATENCY], latency);
+  time->own[SIM_WAIT] = sim_add(time->own[SIM_WAIT], left - wire - latency);
+  time->now = m->done;
+  memcpy(time->path, l->sent.path, sizeof time->path);
+  left = m->done - l->sent.now; /* ports that were busy with other bytes count as bytes */
+  const uint64_t in_path = left < m->latency ? left : m->latency;
+  time->path[SIM_LATENCY] = sim_add(time->path[SIM_LATENCY], in_path);
+  time->path[SIM_WIRE] = sim_add(time->path[SIM_WIRE], left - in_path);
+}
+
+int32_t sim_comm_recv(void *opaque, const bs_coll_call *call, bs_error *err) {
+  const sim_comm *comm = opaque;
+  sim_rank *rank = comm->rank;
+  sim_world *w = rank->world;
+  int32_t rc = check(comm, call, err);
+  if (rc != BS_OK) return rc;
+  sim_time *time = time_of(rank, call);
+  const sim_call told = sim_call_of(call);
+  sim_message m = {.from = sim_group_rank(comm->group, call->root),
+                   .to = rank->index,
+                   .bytes = bytes_of(call),
+                   .ready = time->now,
+                   .call = &told};
+  int32_t state;
+  while ((state = sim_recv(w->engine, &m)) == SIM_BLOCKED) sim_coroutine_yield(w->coroutines);
+  if (state != SIM_DONE) return sim_failed(w, state, err);
+  letter *l = m.payload;
+  arrive(time, &m, l);
+  if ((call->flags & BS_COLL_DEVICE) == 0) {
+    sim_time_follow(&rank->host, time);
+    rc = read_letter(rank->plugin->host, l, call, err);
+  }
+  free(l);
+  return rc;
+}

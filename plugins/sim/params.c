@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ * params.c - the machine: plugins.sim.* in SI units. A hardware file (configs/hardware) is a set of these. */
+#include "sim.h"
+
+/* Rates a second: 0 takes no time. */
+static const bs_param_desc params[] = {
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "flops", "0", "0..", "FLOP/s",
+     "arithmetic of 16-bit floats, and of all others that have no rate of their own; 0: takes no time"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "flops_f32", "0", "0..", "FLOP/s",
+     "arithmetic of 32-bit floats; 0: as flops"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "flops_f64", "0", "0..", "FLOP/s",
+     "arithmetic of 64-bit floats; 0: as flops_f32"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "flops_f8", "0", "0..", "FLOP/s",
+     "arithmetic of 8-bit floats and integers; 0: as flops"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "mem_Bps", "0", "0..", "B/s",
+     "reading and writing device memory; 0: takes no time"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "mem_bytes", "0", "0..", "B", "memory of a device; 0: no limit"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "launch_s", "0", "0..1", "s",
+     "start of an op, on its stream and on the host"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "alpha_s", "0", "0..1", "s", "a message, without its bytes"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "bw_Bps", "0", "0..", "B/s",
+     "a link, in one direction; 0: bytes take no time"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "reduce_Bps", "0", "0..", "B/s",
+     "adding bytes that have come to those that are there; 0: takes no time"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "roofline", "max", "max|p6", NULL,
+     "of arithmetic a and memory m: max(a, m), or (a^6 + m^6)^(1/6)"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "label", "published", "published|calibrated", NULL,
+     "where these numbers are from: data sheets, or bsrun sim fit"},
+};
+
+int32_t sim_params_define(sim_plugin *plugin, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < sizeof params / sizeof params[0]; i++)
+    rc = plugin->host->param_define(plugin->host->ctx, plugin->self, &params[i], err);
+  return rc;
+}
+
+static int32_t get(const sim_plugin *plugin, const char *name, bs_value *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  out->struct_size = (uint32_t)sizeof *out;
+  return plugin->host->param_get(plugin->host->ctx, plugin->self, name, out, err);
+}
+
+int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
+  static const char *const names[] = {"flops",     "flops_f32", "flops_f64", "flops_f8", "mem_Bps",
+                                      "mem_bytes", "launch_s",  "alpha_s",   "bw_Bps",   "reduce_Bps"};
+  enum { FLOPS, F32, F64, F8, MEM, BYTES, LAUNCH, ALPHA, BW, REDUCE, NUMBERS };
+  sim_machine *m = &plugin->machine;
+  double v[NUMBERS];
+  bs_value value;
+  int32_t rc = BS_OK;
+  for (size_t i = 0; rc == BS_OK && i < NUMBERS; i++) {
+    rc = get(plugin, names[i], &value, err);
+    v[i] = value.f;
+  }
+  if (rc == BS_OK) rc = get(plugin, "roofline", &value, err);
+  if (rc != BS_OK) return rc;
+  m->roof.roofline = strcmp(value.s, "p6") == 0 ? SIM_ROOFLINE_P6 : SIM_ROOFLINE_MAX;
+  rc = get(plugin, "label", &value, err);
+  if (rc != BS_OK) return rc;
+  m->label = value.s;
+  m->roof.flops = sim_rate(v[FLOPS]);
+  m->flops_f32 = v[F32] > 0 ? sim_rate(v[F32]) : m->roof.flops;
+  m->flops_f64 = v[F64] > 0 ? sim_rate(v[F64]) : m->flops_f32;
+  m->flops_f8 = v[F8] > 0 ? sim_rate(v[F8]) : m->roof.flops;
+  m->roof.mem_Bps = sim_rate(v[MEM]);
+  m->roof.launch = sim_seconds_ps(v[LAUNCH]);
+  m->mem_bytes = (uint64_t)sim_round(v[BYTES]);
+  m->wire.alpha = sim_seconds_ps(v[ALPHA]);
+  m->wire.beta_q32 = v[BW] > 0 ? sim_rate_q32(v[BW]) : 0;
+  m->wire.gamma_q32 = v[REDUCE] > 0 ? sim_rate_q32(v[REDUCE]) : 0;
+  m->link = (sim_link){.a_wire = m->wire.alpha, .beta_q32 = m->wire.beta_q32};
+  return BS_OK;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ * sim.h - what the files of the sim plugin share. A world of virtual devices lives on one thread: the engine
+ * (sim/engine.h) resumes one rank at a time, and device.c, op.c and comm.c charge what it does to its clocks.
+ *
+ * A rank has a clock of its host and one of each stream of its device, in ps. An op is put on a stream: it
+ * begins at the later of the stream's and the host's clock, and the host goes on after the launch.
+ * stream_wait is the later of two clocks, a collective begins where the last of its ranks has come. */
+#ifndef BS_PLUGINS_SIM_SIM_H
+#define BS_PLUGINS_SIM_SIM_H
+#include <blockshock/plugin.h>
+
+#include "sim/closed.h"
+#include "sim/coroutine.h"
+#include "sim/cost.h"
+#include "sim/engine.h"
+
+#define SIM_MAX_RANKS (1u << 20)
+
+/* The machine, as the parameters plugins.sim.* say (params.c). */
+typedef struct sim_machine {
+  sim_roof roof;                           /* flops: of 16-bit floats */
+  uint64_t flops_f64, flops_f32, flops_f8; /* per second; 0: no time */
+  sim_wire wire;
+  sim_link link;      /* the same, as the engine takes it */
+  uint64_t mem_bytes; /* of a device; 0: no limit */
+  const char *label;  /* "published" or "calibrated" */
+} sim_machine;
+
+typedef struct sim_plugin {
+  const bs_host *host;
+  bs_plugin_self *self;
+  sim_machine machine;
+  char *base;     /* of addresses that nothing can read or write */
+  uint64_t range; /* bytes of them */
+} sim_plugin;
+
+typedef struct sim_world sim_world;
+
+/* An allocation of a device. */
+typedef struct sim_block {
+  uint64_t first, bytes; /* from the base on */
+} sim_block;
+
+/* A rank and its device. */
+typedef struct sim_rank {
+  const sim_plugin *plugin;
+  sim_world *world; /* NULL: a device that was opened outside of a world of this plugin */
+  uint32_t index;
+  uint32_t nblocks, blocks_capacity;
+  uint32_t reserved;
+  sim_block *blocks; /* ascending */
+  uint64_t bytes_now, bytes_peak;
+  sim_time host, stream;              /* of the default stream */
+  uint64_t compute_side, memory_side; /* of its ops: each side of the roofline alone */
+  uint64_t ops, not_costed;
+} sim_rank;
+
+/* What bs_stream and bs_event point to. */
+typedef struct sim_stream {
+  sim_time time;
+} sim_stream;
+
+static inline sim_time *sim_stream_time(sim_rank *rank, bs_stream *stream) {
+  return stream != NULL ? &((sim_stream *)(void *)stream)->time : &rank->stream;
+}
+/* When the rank is done with all that the host and the default stream were given. */
+static inline const sim_time *sim_rank_time(const sim_rank *rank) {
+  return rank->host.now > rank->stream.now ? &rank->host : &rank->stream;
+}
+
+/* params.c */
+int32_t sim_params_define(sim_plugin *plugin, bs_error *err);
+int32_t sim_params_read(sim_plugin *plugin, bs_error *err);
+
+/* world.c: the rank that the engine is resuming on this thread; NULL: none. */
+sim_rank *sim_rank_now(void);
+
+/* op.c */
+int32_t sim_ops_register(sim_plugin *plugin, bs_error *err);
+
+/* costing.c: what the runs of a plan cost. */
+typedef struct sim_costing {
+  const sim_plugin *plugin;
+  uint64_t per_second; /* FLOPs */
+  bs_op_rate rate;
+  struct sim_query *asked; /* NULL: the rate says all */
+  void *program;           /* of its expression */
+} sim_costing;
+int32_t sim_costing_make(sim_costing *costing, const sim_plugin *plugin, const bs_op_query *query,
+                         bs_error *err);
+void sim_costing_free(sim_costing *costing);
+/* Charges a run with these args to a stream of the rank's device. */
+int32_t sim_costing_charge(sim_costing *costing, sim_rank *rank, bs_tensor *const *args, uint32_t nargs,
+                           sim_time *stream, bs_error *err);
+/* An op of `flops` and `bytes` on a stream. */
+void sim_charge(sim_rank *rank, sim_time *stream, uint64_t per_second, uint64_t flops, uint64_t bytes);
+
+/* figures.c */
+void sim_figures(void *world,
+                 void (*each)(void *user, const char *name, double value, const char *unit, const char *text),
+                 void *user);
+
+extern const bs_backend sim_backend;
+extern const bs_src_loc sim_backend_at;
+extern const bs_backend sim_virtual;
+extern const bs_src_loc sim_virtual_at;
+extern const bs_comm sim_comm_table;
+extern const bs_src_loc sim_comm_at;
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * world.h - a world of the communicator sim, its groups and what a call of one rank brings to a meeting. */
+#ifndef BS_PLUGINS_SIM_WORLD_H
+#define BS_PLUGINS_SIM_WORLD_H
+#include "sim.h"
+
+/* Ranks that meet. */
+typedef struct sim_group {
+  struct sim_group *next;
+  sim_world *world;
+  uint32_t n;
+  uint32_t opened;       /* of its ranks, by group_open */
+  uint32_t *ranks;       /* of the world, ascending; NULL: all */
+  unsigned char *joined; /* a bit a member; NULL: the world's own */
+  sim_meeting *meeting;  /* of the engine of this run; NULL: none has met yet */
+  uint64_t run;          /* of that meeting */
+} sim_group;
+
+typedef struct sim_comm {
+  sim_rank *rank;
+  sim_group *group;
+  uint32_t me; /* in the group */
+  uint32_t reserved;
+} sim_comm;
+
+struct sim_world {
+  const sim_plugin *plugin;
+  uint32_t size;
+  uint32_t last; /* the rank that ended last in the newest run */
+  sim_rank *ranks;
+  sim_group all;      /* and the list of the others */
+  sim_engine *engine; /* while it is driven */
+  sim_coroutines *coroutines;
+  uint64_t run;   /* how many there were */
+  uint64_t began; /* when the newest began */
+  uint64_t messages, message_bytes, meetings;
+  void (*rank_main)(void *arg, uint32_t rank);
+  void *arg;
+};
+
+/* What one rank brings to a meeting. */
+typedef struct sim_request {
+  sim_comm *comm;
+  const bs_coll_call *call;
+  sim_time *time; /* of the stream that the call is on */
+} sim_request;
+
+static inline const bs_coll_call *sim_call_at(const sim_arrival *arrivals, uint32_t member) {
+  return ((const sim_request *)arrivals[member].data)->call;
+}
+static inline uint32_t sim_group_rank(const sim_group *group, uint32_t member) {
+  return group->ranks != NULL ? group->ranks[member] : member;
+}
+
+/* meet.c: any collective, and the barrier. */
+int32_t sim_meet_all(sim_comm *comm, const bs_coll_call *call, bs_error *err);
+/* data.c: what the ranks' calls must have in common beside their fingerprints; and their values, where all
+ * lie in host memory. */
+int32_t sim_data_check(const sim_arrival *arrivals, uint32_t ranks, bs_error *err);
+int32_t sim_data_move(const bs_host *host, const sim_arrival *arrivals, uint32_t ranks);
+/* p2p.c */
+int32_t sim_comm_send(void *comm, const bs_coll_call *call, bs_error *err);
+int32_t sim_comm_recv(void *comm, const bs_coll_call *call, bs_error *err);
+void sim_letter_free(void *user, void *payload);
+/* What a call of the engine failed with, as a bs code. */
+int32_t sim_failed(const sim_world *world, int32_t state, bs_error *err);
+/* What the call is, for the texts of errors. */
+sim_call sim_call_of(const bs_coll_call *call);
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ * test_run_sim.c - runs in virtual time through the binary: the first known answers of the simulator, what it
+ * prints, and what it refuses. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "run_help.h"
+#include "tests/run_tests.h"
+
+#define SIM "--plugin sim --hardware sim-flat --out out -o jsonl --set model.dtype="
+#define ENDLESS " --set plugins.sim.flops=0 --set plugins.sim.mem_Bps=0"
+
+/* Times in us. */
+typedef struct known {
+  const char *what, *line;
+  double us, compute, memory, latency, wire;
+  const char *limit;
+} known;
+
+static const known answers[] = {
+    {"A1", SIM "bf16 --phase 1 --method dense -P 1 --set model.N=8192 --set model.B=8192", 1111.291316,
+     1111.291316, 0, 0, 0, "compute"},
+    {"A2 P=2", SIM "f32 --phase 1 --method row_parallel -P 2" ENDLESS, 21.971520, 0, 0, 1, 20.971520, "wire"},
+    {"A2 P=8", SIM "f32 --phase 1 --method row_parallel -P 8" ENDLESS, 43.700160, 0, 0, 7, 36.700160, "wire"},
+    {"A2 P=64", SIM "f32 --phase 1 --method row_parallel -P 64" ENDLESS, 104.287680, 0, 0, 63, 41.287680,
+     "wire"},
+    {"A2 blockshock P=2", SIM "f32 --phase 1 --method blockshock -P 2" ENDLESS, 21.971520, 0, 0, 1, 20.971520,
+     "wire"},
+    {"A2 blockshock P=8", SIM "f32 --phase 1 --method blockshock -P 8" ENDLESS, 43.700160, 0, 0, 7, 36.700160,
+     "wire"},
+    {"A2 blockshock P=64", SIM "f32 --phase 1 --method blockshock -P 64" ENDLESS, 104.287680, 0, 0, 63,
+     41.287680, "wire"},
+    {"A3", SIM "f32 --phase 1 --method blockshock -P 64", 104.918592, 0, 0.630912, 63, 41.287680, "wire"},
+};
+
+static void check(const json_t *row, const char *key, double want, const char *what) {
+  ck_assert_msg(fabs(run_num(row, key) - want) < 1e-6, "%s: %s is %.6f, not %.6f", what, key,
+                run_num(row, key), want);
+}
+
+START_TEST(known_answers) {
+  const known *k = &answers[_i];
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, run_words(k->line, NULL));
+  run_expect(&r, 0, k->what);
+  json_t *rows = run_rows(r.out);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  const json_t *row = json_array_get(rows, 0);
+  check(row, "simulated_us", k->us, k->what);
+  check(row, "compute_us", k->compute, k->what);
+  check(row, "memory_us", k->memory, k->what);
+  check(row, "launch_us", 0, k->what);
+  check(row, "wire_latency_us", k->latency, k->what);
+  check(row, "wire_bytes_us", k->wire, k->what);
+  check(row, "wait_us", 0, k->what);
+  ck_assert_str_eq(run_str(row, "limit"), k->limit);
+  ck_assert_str_eq(run_str(row, "values"), "none");
+  ck_assert_str_eq(run_str(row, "machine"), "sim-flat");
+  ck_assert_str_eq(run_str(row, "label"), "published");
+  ck_assert_str_eq(run_str(row, "domain"), "extrapolated");
+  ck_assert_str_eq(run_str(row, "engine"), "closed forms");
+  ck_assert(json_is_null(json_object_get(row, "median_ms")) && json_is_null(json_object_get(row, "gflops")));
+  ck_assert(json_is_true(json_object_get(row, "claims_match_counts")));
+  if (strcmp(k->what, "A1") == 0) check(row, "memory_side_us", 120.195418, k->what);
+  if (strcmp(k->what, "A3") == 0) check(row, "dense_us", 20.658467, k->what);
+  json_decref(rows);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+/* Both phases asked for: the one that judges is left out, and that is said. */
+START_TEST(bare_runs_the_timed_phase) {
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_bsrun(
+      &r, folder, NULL,
+      run_words("--plugin sim --hardware sim-flat --method blockshock -P 64 --set model.dtype=f32 --out out",
+                NULL));
+  run_expect(&r, 0, "bare");
+  ck_assert_ptr_nonnull(strstr(r.err, "backend sim holds no values: phase 0 is not run"));
+  ck_assert_ptr_nonnull(
+      strstr(r.out,
+             "simulated, not measured: machine sim-flat (published), closed forms, no values; "
+             "--backend virtual:ref judges numbers\n"));
+  ck_assert_ptr_nonnull(strstr(r.out, "104.919"));
+  ck_assert_ptr_nonnull(strstr(r.out, "MiB/device"));
+  for (const char *line = r.out; *line != '\0'; line += strcspn(line, "\n"), line += *line != '\0')
+    ck_assert_msg(
+        strcspn(line, "\n") <= 120 || strncmp(line, "repeat", 6) == 0 || strncmp(line, "run", 3) == 0,
+        "a line of %zu characters", strcspn(line, "\n"));
+  ck_assert_uint_eq(run_count_files(folder, "DONE"), 1);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+START_TEST(refused) {
+  static const char *const common[] = {"--plugin", "sim", "--hardware", "sim-flat", "--out", "out", NULL};
+  static const run_bad rows[] = {
+      {"numbers without values",
+       3,
+       "BS-SIM-VALUES",
+       "--backend virtual:ref",
+       {"--method", "blockshock", "--phase", "0", NULL}},
+      {"overlap by measured times",
+       3,
+       "BS-SIM-OVERLAP",
+       NULL,
+       {"--method", "row_parallel", "-P", "2", "--phase", "1", "--set", "method.overlap=auto", NULL}},
+      {"auto by measured times", 3, "BS-SIM-AUTO", NULL, {"--method", "auto", "--phase", "1", NULL}},
+      {"a rate below 0",
+       3,
+       "BS-PLG-PARAM",
+       "plugins.sim.bw_Bps",
+       {"--method", "dense", "--phase", "1", "--set", "plugins.sim.bw_Bps=-1", NULL}},
+      {"a device that is too small",
+       10,
+       "BS-MEM-DEVICE",
+       NULL,
+       {"--method", "dense", "--phase", "1", "--set", "plugins.sim.mem_bytes=1000", NULL}},
+      {"virtual devices and measured ranks",
+       3,
+       "BS-SIM-CLOCK",
+       "--comm sim",
+       {"--method", "dense", "--phase", "1", "--comm", "threads", NULL}},
+  };
+  char folder[64];
+  run_make_folder(folder);
+  run_check_bad(folder, NULL, common, &rows[_i]);
+  run_remove(folder);
+}
+END_TEST
+
+int main(void) {
+  static const test_case tests[] = {
+      {known_answers, TEST_COUNT(answers)}, {bare_runs_the_timed_phase}, {refused, 6}, {0}};
+  return run_tests("run_sim", tests, (test_setup){.timeout = 600});
+}
