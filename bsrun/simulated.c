@@ -83,8 +83,9 @@ static json_t *shown_row(const json_t *row) {
     if (json_object_get(row, kept[i]) != NULL) json_object_set(shown, kept[i], json_object_get(row, kept[i]));
   for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
     set_fixed(shown, times[i], json_object_get(row, times[i]), 1.0, 3);
+  if (!(json_number_value(json_object_get(row, "wait_us")) > 0)) json_object_del(shown, "wait_us");
   set_fixed(shown, "bytes_per_device", json_object_get(row, "bytes_per_device"), 1.0 / (1 << 20), 1);
-  json_object_set_new(shown, "pass", json_string(pass_of(row)));
+  if (strcmp(pass_of(row), "forward") != 0) json_object_set_new(shown, "pass", json_string(pass_of(row)));
   return shown;
 }
 

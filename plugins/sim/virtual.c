@@ -292,6 +292,7 @@ static int32_t wrap_op(void *wrapped, const bs_op_impl *inner, void *inner_state
 const bs_src_loc sim_virtual_at = {__FILE__, (uint32_t)__LINE__ + 1u, 0u};
 const bs_backend sim_virtual = {
     .struct_size = (uint32_t)sizeof(bs_backend),
+    .flags = BS_BACKEND_HOST_MEMORY | BS_BACKEND_SYNC,
     .name = "virtual",
     .summary = "another backend's values with the times of a simulated device",
     .device_count = device_count,

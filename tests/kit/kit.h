@@ -96,7 +96,8 @@ typedef struct kit_found {
   uint32_t kind;
   char name[64]; /* of an op implementation: its algorithm */
   char op[64], backend[64];
-  uint32_t launch; /* of a communicator */
+  uint32_t launch;  /* of a communicator */
+  uint32_t phantom; /* 1: a backend whose memory holds no values */
 } kit_found;
 typedef struct kit_survey {
   int32_t complete, code;

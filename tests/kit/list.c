@@ -98,8 +98,17 @@ typedef struct list {
   uint32_t n, max;
 } list;
 
-/* Some rows make sense for some ops, or for ranks that are processes, only. */
-static int fits(const row *r, const kit_found *f) {
+/* 1: an op of a backend of this plugin, or the backend, whose memory holds no values. */
+static int phantom(const kit_survey *s, const kit_found *f) {
+  for (uint32_t i = 0; i < s->n_things; i++)
+    if (s->things[i].phantom && strcmp(s->things[i].name, f->kind == BS_KIND_OP ? f->backend : f->name) == 0)
+      return 1;
+  return 0;
+}
+
+/* Some rows make sense for some ops, for ranks that are processes, or for memory that holds values, only. */
+static int fits(const kit_survey *s, const row *r, const kit_found *f) {
+  if (strcmp(r->group, "numerics") == 0 && phantom(s, f)) return 0;
   if (r->body == kit_comm_processes) return f->launch == BS_LAUNCH_ATTACHED;
   if (f->kind != BS_KIND_OP) return 1;
   const kit_graph_op *graph = kit_graph_find(f->op);
@@ -129,7 +138,7 @@ static void add(list *l, const row *r, const char *thing, uint32_t index) {
 
 static void add_rows(list *l, const row *rows, size_t n, const char *thing, uint32_t index) {
   for (size_t i = 0; i < n; i++)
-    if (thing == NULL || fits(&rows[i], &l->survey->things[index])) add(l, &rows[i], thing, index);
+    if (thing == NULL || fits(l->survey, &rows[i], &l->survey->things[index])) add(l, &rows[i], thing, index);
 }
 #define ADD(l, rows, thing, index) add_rows((l), (rows), sizeof(rows) / sizeof(rows)[0], (thing), (index))
 
