@@ -27,8 +27,8 @@ static int32_t device_info(void *state, uint32_t index, bs_device_info *out_info
 
 /* In a world of this plugin the rank that is being resumed has its device already. */
 static int32_t device_open(void *state, uint32_t index, void **out_device, bs_error *err) {
-  const sim_plugin *plugin = state;
-  sim_rank *rank = sim_rank_now();
+  sim_plugin *plugin = state;
+  sim_rank *rank = sim_rank_now(plugin);
   (void)index;
   if (rank == NULL) rank = plugin->host->alloc(plugin->host->ctx, sizeof *rank, 64);
   if (rank == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a device object");

@@ -113,7 +113,7 @@ static int32_t supports(void *state, const bs_op_query *query, bs_op_answer *out
   memset(&a, 0, sizeof a);
   a.level = BS_LEVEL_NATIVE;
   a.score = 500;
-  a.tolerance = BS_TOL_ACC_F32;
+  a.tolerance = BS_TOL_ACC_F64;
   snprintf(a.algo, sizeof a.algo, "sim");
   bs_out_copy(out, &a, sizeof a);
   return BS_OK;

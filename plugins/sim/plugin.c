@@ -25,6 +25,7 @@ static int32_t reserve(sim_plugin *plugin, bs_error *err) {
 
 static void release(sim_plugin *plugin) {
   if (plugin->base != NULL) (void)munmap(plugin->base, (size_t)plugin->range);
+  (void)pthread_mutex_destroy(&plugin->lock);
   plugin->host->free(plugin->host->ctx, plugin);
 }
 
@@ -33,6 +34,10 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
   if (plugin == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for the plugin's state");
   plugin->host = host;
   plugin->self = self;
+  if (pthread_mutex_init(&plugin->lock, NULL) != 0) {
+    host->free(host->ctx, plugin);
+    return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no mutex for the plugin");
+  }
   int32_t rc = sim_params_define(plugin, err);
   if (rc == BS_OK) rc = sim_params_read(plugin, err);
   if (rc == BS_OK) rc = reserve(plugin, err);

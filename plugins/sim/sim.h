@@ -8,6 +8,7 @@
 #ifndef BS_PLUGINS_SIM_SIM_H
 #define BS_PLUGINS_SIM_SIM_H
 #include <blockshock/plugin.h>
+#include <pthread.h>
 
 #include "sim/closed.h"
 #include "sim/coroutine.h"
@@ -26,15 +27,17 @@ typedef struct sim_machine {
   const char *label;  /* "published" or "calibrated" */
 } sim_machine;
 
+typedef struct sim_world sim_world;
+
 typedef struct sim_plugin {
   const bs_host *host;
   bs_plugin_self *self;
   sim_machine machine;
   char *base;     /* of addresses that nothing can read or write */
   uint64_t range; /* bytes of them */
+  pthread_mutex_t lock;
+  sim_world *driven; /* the worlds that are, each by a thread of its own; under the lock */
 } sim_plugin;
-
-typedef struct sim_world sim_world;
 
 /* An allocation of a device. */
 typedef struct sim_block {
@@ -73,7 +76,7 @@ int32_t sim_params_define(sim_plugin *plugin, bs_error *err);
 int32_t sim_params_read(sim_plugin *plugin, bs_error *err);
 
 /* world.c: the rank that the engine is resuming on this thread; NULL: none. */
-sim_rank *sim_rank_now(void);
+sim_rank *sim_rank_now(sim_plugin *plugin);
 
 /* op.c */
 int32_t sim_ops_register(sim_plugin *plugin, bs_error *err);

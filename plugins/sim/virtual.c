@@ -7,7 +7,7 @@
 typedef struct virtual_op virtual_op;
 
 typedef struct virtual_backend {
-  const sim_plugin *plugin;
+  sim_plugin *plugin;
   const bs_backend *inner;
   void *inner_state;
   virtual_op *ops;
@@ -42,7 +42,7 @@ static int32_t no_memory(bs_error *err) {
 
 static int32_t backend_wrap(void *state, const bs_backend *inner, void *inner_state, void **out_state,
                             bs_error *err) {
-  const sim_plugin *plugin = state;
+  sim_plugin *plugin = state;
   if ((inner->flags & BS_BACKEND_PHANTOM) != 0 || (inner->flags & BS_BACKEND_SYNC) == 0 ||
       (inner->flags & BS_BACKEND_HOST_MEMORY) == 0) {
     bs_fail(err, BS_UNSUPPORTED, "BS-SIM-VIRTUAL",
@@ -97,7 +97,7 @@ static int32_t device_open(void *state, uint32_t index, void **out_device, bs_er
   if (d == NULL) return no_memory(err);
   d->backend = b;
   d->own.plugin = b->plugin;
-  d->rank = sim_rank_now();
+  d->rank = sim_rank_now(b->plugin);
   if (d->rank == NULL) d->rank = &d->own;
   const int32_t rc = b->inner->device_open(b->inner_state, inner_index(b, index), &d->inner, err);
   if (rc != BS_OK) {

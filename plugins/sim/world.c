@@ -5,12 +5,36 @@
 
 #include "world.h"
 
-/* The world that this thread is driving: how a device that is opened finds its rank. */
-static _Thread_local sim_world *driven;
+/* How a device that is opened finds its rank: by the world that its thread is driving, the innermost one. */
+sim_rank *sim_rank_now(sim_plugin *p) {
+  sim_rank *rank = NULL;
+  (void)pthread_mutex_lock(&p->lock);
+  for (sim_world *w = p->driven; w != NULL && rank == NULL; w = w->next_driven) {
+    if (!pthread_equal(w->thread, pthread_self())) continue;
+    const uint32_t now = sim_now(w->engine);
+    if (now == UINT32_MAX) break;
+    rank = &w->ranks[now];
+  }
+  (void)pthread_mutex_unlock(&p->lock);
+  return rank;
+}
 
-sim_rank *sim_rank_now(void) {
-  const uint32_t rank = driven != NULL ? sim_now(driven->engine) : UINT32_MAX;
-  return rank != UINT32_MAX ? &driven->ranks[rank] : NULL;
+static void drives(sim_world *w) {
+  sim_plugin *p = w->plugin;
+  (void)pthread_mutex_lock(&p->lock);
+  w->thread = pthread_self();
+  w->next_driven = p->driven;
+  p->driven = w;
+  (void)pthread_mutex_unlock(&p->lock);
+}
+
+static void drives_no_more(sim_world *w) {
+  sim_plugin *p = w->plugin;
+  (void)pthread_mutex_lock(&p->lock);
+  sim_world **link = &p->driven;
+  while (*link != NULL && *link != w) link = &(*link)->next_driven;
+  if (*link != NULL) *link = w->next_driven;
+  (void)pthread_mutex_unlock(&p->lock);
 }
 
 static int32_t no_memory(const char *what, uint32_t ranks, bs_error *err) {
@@ -18,7 +42,7 @@ static int32_t no_memory(const char *what, uint32_t ranks, bs_error *err) {
 }
 
 static int32_t world_open(void *state, const bs_world_request *request, void **out_world, bs_error *err) {
-  const sim_plugin *plugin = state;
+  sim_plugin *plugin = state;
   const uint32_t n = request->world_size;
   if (n == 0 || n > SIM_MAX_RANKS)
     return bs_fail(err, BS_CONFIG, "BS-SIM-SIZE", "%u simulated ranks; 1 to %u are possible", n,
@@ -78,10 +102,7 @@ static int32_t overflowed(sim_world *w, uint32_t rank) {
 
 static int32_t resume(void *user, uint32_t rank) {
   sim_world *w = user;
-  sim_world *outer = driven;
-  driven = w;
   const int state = sim_coroutine_resume(w->coroutines, rank);
-  driven = outer;
   if (state == SIM_CO_OVERFLOW) return overflowed(w, rank);
   sim_set_clock(w->engine, rank, sim_rank_time(&w->ranks[rank])->now);
   return state == SIM_CO_ENDED ? SIM_DONE : SIM_BLOCKED;
@@ -129,7 +150,9 @@ static int32_t world_drive(void *world, void (*rank_main)(void *arg, uint32_t ra
     return no_memory("the stacks", w->size, err);
   }
   begin(w);
+  drives(w);
   rc = sim_run(w->engine, err);
+  drives_no_more(w);
   end(w);
   sim_coroutines_free(w->coroutines);
   sim_engine_free(w->engine);

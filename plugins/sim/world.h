@@ -24,7 +24,7 @@ typedef struct sim_comm {
 } sim_comm;
 
 struct sim_world {
-  const sim_plugin *plugin;
+  sim_plugin *plugin;
   uint32_t size;
   uint32_t last; /* the rank that ended last in the newest run */
   sim_rank *ranks;
@@ -36,6 +36,8 @@ struct sim_world {
   uint64_t messages, message_bytes, meetings;
   void (*rank_main)(void *arg, uint32_t rank);
   void *arg;
+  pthread_t thread; /* that drives it */
+  sim_world *next_driven;
 };
 
 /* What one rank brings to a meeting. */

@@ -6,6 +6,7 @@
 
 #include "core/base/rng.h"
 #include "core/base/text.h"
+#include "core/op/schema.h"
 #include "core/plugin/accept.h"
 #include "core/plugin/slots.h"
 #include "tests/kit/kit.h"
@@ -209,6 +210,7 @@ void kit_host_init(kit_host *h, const bs_kit_options *options, uint32_t kinds) {
   t->convert = bs_convert;
   t->partition_make = kit_partition_make;
   t->partition_free = kit_partition_free;
+  t->op_cost = bs_op_cost_parts;
   newest = h;
   for (size_t i = 0; i < sizeof h->table.later / sizeof h->table.later[0]; i++)
     h->table.later[i] = &h->table.later; /* whoever calls it, crashes */
