@@ -66,7 +66,7 @@ static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **ou
   first = (first + align - 1) / align * align;
   if (limit > 0 && (bytes > limit || rank->bytes_now > limit - bytes)) return full(rank, bytes, limit, err);
   if (bytes > plugin->range || first > plugin->range - bytes) return full(rank, bytes, plugin->range, err);
-  if (rank->nblocks == rank->blocks_capacity) {
+  if (rank->blocks == NULL || rank->nblocks == rank->blocks_capacity) {
     const uint32_t capacity = rank->blocks_capacity > 0 ? 2 * rank->blocks_capacity : 8;
     sim_block *grown = realloc(rank->blocks, capacity * sizeof *grown);
     if (grown == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a table");

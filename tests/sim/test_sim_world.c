@@ -76,11 +76,12 @@ static int32_t call(bs_rank *rank, const act *a, float *in, float *out, bs_error
 
 enum { MOST = 4096 };
 
-/* What each rank does, in order; ends at a kind that is none. */
+/* What each rank does, in order; ends at NONE. */
 typedef struct script {
   act acts[4][4]; /* of rank */
 } script;
-static const act none = {BS_COLL_COUNT_, 0, 0, NULL};
+#define NONE \
+  { BS_COLL_COUNT_, 0, 0, NULL }
 
 static int32_t follow(bs_rank *rank, void *arg, bs_error *err) {
   const script *s = arg;
@@ -110,38 +111,38 @@ static const struct {
      BS_DEADLINE,
      "BS-SIM-STUCK",
      {"cycle", "ping", "pong"},
-     {{{{BS_COLL_RECV, 1, 8, "ping"}, {BS_COLL_SEND, 1, 8, "pong"}, none},
-       {{BS_COLL_RECV, 0, 8, "pong"}, {BS_COLL_SEND, 0, 8, "ping"}, none}}}},
+     {{{{BS_COLL_RECV, 1, 8, "ping"}, {BS_COLL_SEND, 1, 8, "pong"}, NONE},
+       {{BS_COLL_RECV, 0, 8, "pong"}, {BS_COLL_SEND, 0, 8, "ping"}, NONE}}}},
     {"a rank does not come",
      3,
      BS_DEADLINE,
      "BS-SIM-STUCK",
      {"all_reduce", "sums", "2"},
-     {{{{BS_COLL_ALL_REDUCE, 0, 8, "sums"}, none}, {{BS_COLL_ALL_REDUCE, 0, 8, "sums"}, none}, {none}}}},
+     {{{{BS_COLL_ALL_REDUCE, 0, 8, "sums"}, NONE}, {{BS_COLL_ALL_REDUCE, 0, 8, "sums"}, NONE}, {NONE}}}},
     {"other counts",
      2,
      BS_MISMATCH,
      "BS-SIM-MISMATCH",
      {"sums", "8", "9"},
-     {{{{BS_COLL_ALL_REDUCE, 0, 8, "sums"}, none}, {{BS_COLL_ALL_REDUCE, 0, 9, "sums"}, none}}}},
+     {{{{BS_COLL_ALL_REDUCE, 0, 8, "sums"}, NONE}, {{BS_COLL_ALL_REDUCE, 0, 9, "sums"}, NONE}}}},
     {"other call sites",
      2,
      BS_MISMATCH,
      "BS-SIM-MISMATCH",
      {"here", "there", ""},
-     {{{{BS_COLL_ALL_REDUCE, 0, 8, "here"}, none}, {{BS_COLL_ALL_REDUCE, 0, 8, "there"}, none}}}},
+     {{{{BS_COLL_ALL_REDUCE, 0, 8, "here"}, NONE}, {{BS_COLL_ALL_REDUCE, 0, 8, "there"}, NONE}}}},
     {"a message of another size",
      2,
      BS_MISMATCH,
      "BS-SIM-MISMATCH",
      {"a", "", ""},
-     {{{{BS_COLL_SEND, 1, 8, "a"}, none}, {{BS_COLL_RECV, 0, 9, "a"}, none}}}},
+     {{{{BS_COLL_SEND, 1, 8, "a"}, NONE}, {{BS_COLL_RECV, 0, 9, "a"}, NONE}}}},
     {"a message that nobody receives",
      2,
      BS_MISMATCH,
      "BS-SIM-LEFTOVER",
      {"0", "1", ""},
-     {{{{BS_COLL_SEND, 1, 8, "a"}, none}, {none}}}},
+     {{{{BS_COLL_SEND, 1, 8, "a"}, NONE}, {NONE}}}},
 };
 
 START_TEST(what_ends_a_world_is_told) {
@@ -186,30 +187,30 @@ static const struct {
     {"one message",
      2,
      {580000, 500000, 80000, 0, 0, 1},
-     {{{{BS_COLL_SEND, 1, 1000, "a"}, none}, {{BS_COLL_RECV, 0, 1000, "a"}, none}}}},
+     {{{{BS_COLL_SEND, 1, 1000, "a"}, NONE}, {{BS_COLL_RECV, 0, 1000, "a"}, NONE}}}},
     {"two messages share the sender's port",
      2,
      {660000, 500000, 160000, 0, 0, 2},
-     {{{{BS_COLL_SEND, 1, 1000, "a"}, {BS_COLL_SEND, 1, 1000, "b"}, none},
-       {{BS_COLL_RECV, 0, 1000, "a"}, {BS_COLL_RECV, 0, 1000, "b"}, none}}}},
+     {{{{BS_COLL_SEND, 1, 1000, "a"}, {BS_COLL_SEND, 1, 1000, "b"}, NONE},
+       {{BS_COLL_RECV, 0, 1000, "a"}, {BS_COLL_RECV, 0, 1000, "b"}, NONE}}}},
     {"there and back",
      2,
      {1160000, 500000, 80000, 580000, 0, 2},
-     {{{{BS_COLL_SEND, 1, 1000, "a"}, {BS_COLL_RECV, 1, 1000, "b"}, none},
-       {{BS_COLL_RECV, 0, 1000, "a"}, {BS_COLL_SEND, 0, 1000, "b"}, none}}}},
+     {{{{BS_COLL_SEND, 1, 1000, "a"}, {BS_COLL_RECV, 1, 1000, "b"}, NONE},
+       {{BS_COLL_RECV, 0, 1000, "a"}, {BS_COLL_SEND, 0, 1000, "b"}, NONE}}}},
     {"a ring of four",
      4,
      {3240000, 3000000, 240000, 0, 0, 24},
-     {{{{BS_COLL_ALL_REDUCE, 0, 2000, "s"}, none},
-       {{BS_COLL_ALL_REDUCE, 0, 2000, "s"}, none},
-       {{BS_COLL_ALL_REDUCE, 0, 2000, "s"}, none},
-       {{BS_COLL_ALL_REDUCE, 0, 2000, "s"}, none}}}},
+     {{{{BS_COLL_ALL_REDUCE, 0, 2000, "s"}, NONE},
+       {{BS_COLL_ALL_REDUCE, 0, 2000, "s"}, NONE},
+       {{BS_COLL_ALL_REDUCE, 0, 2000, "s"}, NONE},
+       {{BS_COLL_ALL_REDUCE, 0, 2000, "s"}, NONE}}}},
     {"a tree of three",
      3,
      {1160000, 1000000, 160000, 0, 0, 2},
-     {{{{BS_COLL_BROADCAST, 1, 1000, "b"}, none},
-       {{BS_COLL_BROADCAST, 1, 1000, "b"}, none},
-       {{BS_COLL_BROADCAST, 1, 1000, "b"}, none}}}},
+     {{{{BS_COLL_BROADCAST, 1, 1000, "b"}, NONE},
+       {{BS_COLL_BROADCAST, 1, 1000, "b"}, NONE},
+       {{BS_COLL_BROADCAST, 1, 1000, "b"}, NONE}}}},
 };
 
 START_TEST(times_are_known) {
