@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * tp.h - tensor parallelism in the shape of Megatron-LM, in C: libblockshock-tp. A world of ranks is divided
- * into tensor groups; mappings move activations into and out of the region that is split. One source runs on
- * threads, on processes (MPI, shm) and on simulated ranks.
+ * into tensor groups; linear layers are split over the ranks of a group by any method plugin; mappings move
+ * activations into and out of the region that is split. One source runs on threads, on processes (MPI, shm)
+ * and on simulated ranks: examples/tp-mlp is a complete program, share/doc/blockshock/tp.md the short guide.
  *
  *   bs_tp_spawn(context, &options, rank_function, user, &err)     runs the function once on each rank
  *     bs_tp_initialize(rank, 2, err)                              tensor groups of two ranks
+ *     bs_tp_column_linear(rank, &spec, &w, &b, &column, err)      W split over its outputs
+ *     bs_tp_row_linear(rank, &spec, &w, &b, &row, err)            W split over its inputs
+ *     bs_tp_linear_forward(column, &x, &h, err) ...
  *     bs_tp_copy_out(rank, &y, host, err)                         waits for what writes y, then reads it
  *     bs_tp_destroy(rank)
  *
@@ -206,6 +210,92 @@ BS_API int32_t bs_tp_copy_in(bs_rank *rank, const void *host, bs_tensor *tensor,
  * for what uses the target. */
 BS_API int32_t bs_tp_copy(bs_rank *rank, const bs_tensor *source, bs_tensor *target, bs_error *err);
 
+/* ---- linear layers -------------------------------------------------------------------------- */
+
+/* A linear layer Y = X W^T + b over the tensor group: X [B, K], W [N, K], b [N], Y [B, N]. Zero in a field is
+ * its default. */
+typedef struct bs_tp_linear_spec {
+  uint32_t struct_size;
+  uint32_t bias;         /* 1: the layer has a bias */
+  int64_t tokens;        /* B: the most rows of x that a pass will have; not 0 */
+  int64_t out_features;  /* N of the whole layer, over all ranks; not 0 */
+  int64_t in_features;   /* K of the whole layer; not 0 */
+  uint32_t x_dtype;      /* enum bs_dtype; 0: f32 */
+  uint32_t w_dtype;      /* 0: x_dtype */
+  uint32_t y_dtype;      /* 0: x_dtype */
+  uint32_t reduce_dtype; /* of sums over ranks; 0: f32 (f64 where y is) */
+  /* Column: 1: y is [B, N] on every rank (an all-gather); 0: y is the rank's own features. */
+  uint32_t gather_output;
+  /* Row: 1: x is the rank's own columns, as a column layer without gather leaves them; 0: x is whole on
+   * every rank, and each rank reads its own columns. */
+  uint32_t input_is_parallel;
+  /* 1: the bias is not added, and is the caller's to add: bs_tp_linear_bias. */
+  uint32_t skip_bias_add;
+  uint32_t activation; /* enum bs_activation, applied to y; not with skip_bias_add */
+  uint32_t flags;      /* enum bs_layer_flags: BACKWARD, and SGD, MOMENTUM or ADAMW to train */
+  uint32_t n_options;  /* of the method's own options (bs_layer_spec.option_keys) */
+  const char *method;  /* NULL: "column_parallel" for column, "row_parallel" for row; any method's name */
+  const bs_mask *mask; /* NULL: the method's default */
+  const char *const *option_keys;
+  const char *const *option_values;
+} bs_tp_linear_spec;
+
+typedef struct bs_tp_linear bs_tp_linear;
+
+/* The shapes of a layer on this rank. */
+typedef struct bs_tp_linear_shape {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t x_features; /* columns of x, and of dx */
+  int64_t y_features; /* columns of y, and of dy */
+  int64_t rows, cols; /* of the rank's part of W, and so of dw; db has `rows` elements */
+} bs_tp_linear_shape;
+
+/* ColumnParallelLinear: W is split over its outputs. x is [B, K], whole on every rank; y is the rank's own
+ * features, or all of them (gather_output). Backward sums dx over the ranks.
+ * RowParallelLinear: W is split over its inputs. x is the rank's own columns (input_is_parallel) or whole; y
+ * is [B, N], summed over the ranks, on every rank. The bias is added once.
+ * weights is the whole W [N, K], bias the whole b [1, N] (NULL without one): each rank reads its own part
+ * only, and both may be released after the call. Collective. The caller frees the layer.
+ * Errors: those of bs_layer_build, among them BS-METHOD-PLACEMENT where a method cannot split in this way;
+ * BS-TP-LINEAR (BS_CONFIG) for a spec that contradicts itself. */
+BS_API int32_t bs_tp_column_linear(bs_rank *rank, const bs_tp_linear_spec *spec, const bs_source *weights,
+                                   const bs_source *bias, bs_tp_linear **out_linear, bs_error *err);
+BS_API int32_t bs_tp_row_linear(bs_rank *rank, const bs_tp_linear_spec *spec, const bs_source *weights,
+                                const bs_source *bias, bs_tp_linear **out_linear, bs_error *err);
+BS_API void bs_tp_linear_free(bs_tp_linear *linear);
+BS_API int32_t bs_tp_linear_get_shape(const bs_tp_linear *linear, bs_tp_linear_shape *out_shape,
+                                      bs_error *err);
+/* y = act(x W^T + b). x and y belong to the caller, have up to `tokens` rows, and x_features and y_features
+ * columns (x dense). Collective. */
+BS_API int32_t bs_tp_linear_forward(bs_tp_linear *linear, const bs_tensor *x, bs_tensor *y, bs_error *err);
+/* The gradients, of a layer with BS_LAYER_BACKWARD: x as forward had it, dy the gradient by y in y's shape.
+ * dx (NULL: not wanted; on all ranks or on none) is written whole; dw and db are kept by the layer and
+ * replaced by each call: bs_tp_linear_gradients. Behind an activation x must be that of the last forward.
+ * Collective. */
+BS_API int32_t bs_tp_linear_backward(bs_tp_linear *linear, const bs_tensor *x, const bs_tensor *dy,
+                                     bs_tensor *dx, bs_error *err);
+/* The gradients of the last backward: dw [rows, cols] and db [rows] of the rank's own part, f32, or f64 where
+ * x, W or y is. They belong to the layer and live as long as it; the caller may change their values (to sum
+ * them over the data group, for example). NULL where there is none; db of a layer that adds no bias is NULL.
+ */
+BS_API int32_t bs_tp_linear_gradients(bs_tp_linear *linear, bs_tensor **out_dw, bs_tensor **out_db,
+                                      bs_error *err);
+/* One step of the optimiser on the rank's own weights and bias, with the layer's gradients in the place of
+ * step->dw and step->db; x and dy of step are not used. Called by every rank of the group. */
+BS_API int32_t bs_tp_linear_step(bs_tp_linear *linear, const bs_step *step, bs_error *err);
+/* The bias of a layer with skip_bias_add: [1, y_features] in y's dtype, for the columns of this rank's y. It
+ * belongs to the layer; steps leave it alone, and its gradient is the column sums of dy. NULL: the layer has
+ * no bias, or adds it itself. */
+BS_API bs_tensor *bs_tp_linear_bias(bs_tp_linear *linear);
+/* Which rows and columns of W this rank holds (bs_layer_owns); arrays live as long as the layer. */
+BS_API int32_t bs_tp_linear_owns(bs_tp_linear *linear, bs_ownership *out_ownership, bs_error *err);
+/* Rows row, row + 1, ... of this rank's part of W into out [n, cols], as many as out has. */
+BS_API int32_t bs_tp_linear_read_weights(bs_tp_linear *linear, int64_t row, bs_tensor *out, bs_error *err);
+/* The whole W [N, K] as f64 in out_host (out_features x in_features values), on every rank: what checkpoints
+ * and tests compare. Collective, slow. */
+BS_API int32_t bs_tp_linear_gather_weights(bs_tp_linear *linear, double *out_host, bs_error *err);
+
 /* ---- mappings ------------------------------------------------------------------------------- */
 
 /* What crosses the border of the tensor-parallel region, forward and backward. Features are the last
@@ -239,6 +329,43 @@ BS_API int32_t bs_tp_mapping_forward_start(bs_tp_mapping *mapping, const bs_tens
                                            bs_error *err);
 BS_API int32_t bs_tp_mapping_backward_start(bs_tp_mapping *mapping, const bs_tensor *dy, bs_tensor *dx,
                                             bs_error *err);
+
+/* ---- MLP ------------------------------------------------------------------------------------ */
+
+/* Two layers, y = act(x W1^T + b1) W2^T + b2: a column layer, the activation as part of it, and a row layer
+ * whose input is parallel. One all-reduce forward and one backward. W1 [hidden, in], W2 [out, hidden]. */
+typedef struct bs_tp_mlp_spec {
+  uint32_t struct_size;
+  uint32_t bias; /* of both layers */
+  int64_t tokens;
+  int64_t in_features, hidden_features, out_features;
+  uint32_t dtype;        /* of x, W, hidden and y; 0: f32 */
+  uint32_t reduce_dtype; /* 0: f32 (f64 where dtype is) */
+  uint32_t activation;   /* enum bs_activation */
+  uint32_t flags;        /* enum bs_layer_flags of both */
+  /* The second layer's method; NULL: "row_parallel". Where it takes other columns than a run ("blockshock"),
+   * the first layer makes just those hidden features on each rank: W1's rows are given out in that order. */
+  const char *row_method;
+  const bs_mask *row_mask; /* NULL: the method's default */
+} bs_tp_mlp_spec;
+
+typedef struct bs_tp_mlp bs_tp_mlp;
+
+/* Weights and biases as for the layers. Collective. BS-TP-PAIR (BS_UNSUPPORTED): the row method gives a rank
+ * another number of columns than its even share of the hidden features. */
+BS_API int32_t bs_tp_mlp_make(bs_rank *rank, const bs_tp_mlp_spec *spec, const bs_source *w1,
+                              const bs_source *b1, const bs_source *w2, const bs_source *b2,
+                              bs_tp_mlp **out_mlp, bs_error *err);
+BS_API void bs_tp_mlp_free(bs_tp_mlp *mlp);
+/* x [B, in], y [B, out], dx as x, dy as y: whole on every rank of the group. Collective. */
+BS_API int32_t bs_tp_mlp_forward(bs_tp_mlp *mlp, const bs_tensor *x, bs_tensor *y, bs_error *err);
+BS_API int32_t bs_tp_mlp_backward(bs_tp_mlp *mlp, const bs_tensor *x, const bs_tensor *dy, bs_tensor *dx,
+                                  bs_error *err);
+/* One step of both layers. */
+BS_API int32_t bs_tp_mlp_step(bs_tp_mlp *mlp, const bs_step *step, bs_error *err);
+/* The layers; they belong to the MLP. */
+BS_API bs_tp_linear *bs_tp_mlp_column(bs_tp_mlp *mlp);
+BS_API bs_tp_linear *bs_tp_mlp_row(bs_tp_mlp *mlp);
 
 #ifdef __cplusplus
 }

@@ -130,7 +130,7 @@ static inline void spawn(spawned *out, const char *env, const char *line) {
     for (char *w = strtok_r(settings, " ", &rest); w != NULL; w = strtok_r(NULL, " ", &rest)) putenv(w);
     putenv(mark);
     setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* MPI keeps what it has */
-    if (chdir(folder) == 0) execvp(words[0], words);
+    if (words[0] != NULL && chdir(folder) == 0) execvp(words[0], words);
     _exit(99);
   }
   int status = 0;

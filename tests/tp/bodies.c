@@ -11,11 +11,28 @@
 const tp_body tp_bodies[] = {
     {"t1_state", 4, 0, t1_state, NULL},
     {"t1_left", 4, 2, t1_left, NULL},
+    {"t2_layers", 4, 2, t2_layers, NULL},
+    {"t2_layers", 2, 2, t2_layers, NULL},
+    {"t2_layers", 3, 3, t2_layers, NULL},
+    {"t2_layers", 2, 1, t2_layers, NULL},
+    {"t2_refused", 4, 2, t2_refused, NULL},
+    {"t2_mappings", 4, 2, t2_mappings, NULL},
+    {"t3_orphan", 4, 2, t3_orphan, NULL},
+    {"t3_resume", 4, 2, t3_resume, NULL},
+    {"t3_many", 4, 2, t3_many, NULL},
+    {"t3_idempotent", 4, 2, t3_idempotent, NULL},
+    {"t3_exception", 4, 2, t3_exception, "1 of 4 ranks failed: rank 1: on purpose"},
     {"t4_once", 4, 0, t4_once, NULL},
     {"t4_roots", 4, 2, t4_roots,
      "2 of 4 ranks failed: rank 1: the first cause; rank 3: [T4-SECOND] the second cause"},
     {"t4_alike", 4, 2, t4_alike, "3 of 4 ranks failed: rank 0: alike; ranks 2-3: alike"},
     {"t4_silent", 2, 1, t4_silent, "1 of 2 ranks failed: rank 1: ended with status IO and no message"},
+    {"t5_readers", 2, 2, t5_readers, NULL},
+    {"t5_writers", 2, 2, t5_writers, NULL},
+    {"t6_mlp", 4, 2, t6_mlp, NULL},
+    {"t6_mlp", 2, 2, t6_mlp, NULL},
+    {"t6_mlp", 2, 1, t6_mlp, NULL},
+    {"t6_refused", 2, 2, t6_refused, NULL},
 };
 const int tp_n_bodies = (int)(sizeof tp_bodies / sizeof tp_bodies[0]);
 

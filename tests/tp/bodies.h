@@ -31,6 +31,18 @@ int32_t t4_once(bs_rank *rank, void *user, bs_error *err);
 int32_t t4_roots(bs_rank *rank, void *user, bs_error *err);
 int32_t t4_alike(bs_rank *rank, void *user, bs_error *err);
 int32_t t4_silent(bs_rank *rank, void *user, bs_error *err);
+int32_t t2_layers(bs_rank *rank, void *user, bs_error *err);
+int32_t t2_refused(bs_rank *rank, void *user, bs_error *err);
+int32_t t2_mappings(bs_rank *rank, void *user, bs_error *err);
+int32_t t3_orphan(bs_rank *rank, void *user, bs_error *err);
+int32_t t3_resume(bs_rank *rank, void *user, bs_error *err);
+int32_t t3_many(bs_rank *rank, void *user, bs_error *err);
+int32_t t3_idempotent(bs_rank *rank, void *user, bs_error *err);
+int32_t t3_exception(bs_rank *rank, void *user, bs_error *err);
+int32_t t5_readers(bs_rank *rank, void *user, bs_error *err);
+int32_t t5_writers(bs_rank *rank, void *user, bs_error *err);
+int32_t t6_mlp(bs_rank *rank, void *user, bs_error *err);
+int32_t t6_refused(bs_rank *rank, void *user, bs_error *err);
 
 /* Fills err with the place, and returns BS_NUMERIC. */
 int32_t body_fails(bs_error *err, const char *file, int line, const char *fmt, ...)

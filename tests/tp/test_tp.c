@@ -84,6 +84,34 @@ START_TEST(test_t4_root_causes) {
 }
 END_TEST
 
+/* ---- T3 and T5, with memory that the ranks share ------------------------------------------------ */
+
+/* A collective that nobody waited for has been done, in memory that outlives the rank. */
+START_TEST(test_t3_orphan_is_done) {
+  const bs_world_options world = world_of(2);
+  bs_tp_spawn_options o = {.struct_size = sizeof o, .tensor_size = 2, .world = &world};
+  float out[2][30] = {{0}};
+  bs_error err = BS_ERROR_INIT;
+  open_context(_i);
+  ck_assert_msg(bs_tp_spawn(context, &o, t3_orphan, out, &err) == BS_OK, "%s", err.message);
+  for (int r = 0; r < 2; ++r)
+    for (int i = 0; i < 30; ++i) ck_assert_float_eq(out[r][i], 1.0f + 2.0f * (float)i);
+  bs_context_close(context);
+}
+END_TEST
+
+/* Threads: rank 1 starts its sum when rank 0 has written into the tensor that its own sum writes. */
+START_TEST(test_t5_write_waits_for_nothing) {
+  const bs_world_options world = world_of(2);
+  bs_tp_spawn_options o = {.struct_size = sizeof o, .tensor_size = 2, .world = &world};
+  _Atomic uint32_t written = 0;
+  bs_error err = BS_ERROR_INIT;
+  open_context(THREADS);
+  ck_assert_msg(bs_tp_spawn(context, &o, t5_writers, &written, &err) == BS_OK, "%s", err.message);
+  bs_context_close(context);
+}
+END_TEST
+
 /* ---- join ------------------------------------------------------------------------------------- */
 
 typedef struct gate {
@@ -152,6 +180,8 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{test_bodies, tp_n_bodies * WAYS},
+                             {test_t3_orphan_is_done, WAYS},
+                             {test_t5_write_waits_for_nothing},
                              {test_t4_runs_once_a_rank, WAYS},
                              {test_t4_root_causes, WAYS},
                              {test_t4_join, 2 * WAYS},
