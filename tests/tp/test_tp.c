@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_tp.c - libblockshock-tp on ranks that are threads, and on ranks that are coroutines of one thread: T1
+ * test_tp.c - libblockshock-tp on ranks that are threads, coroutines of one thread, and simulated: T1
  * parallel state, T2 layers, T3 drain, T4 spawn, T5 host-read barrier, T6 MLP. The bodies are in bodies*.c.
  */
 #include <sched.h>
@@ -11,11 +11,14 @@
 #include "tests/run_tests.h"
 #include "tests/tp/bodies.h"
 
-enum { THREADS, DRIVEN, WAYS };
+/* Ranks are threads; coroutines of the kit, which turn their order around; simulated, with real values. */
+enum { THREADS, DRIVEN, SIMULATED, WAYS };
 
 static bs_context *context;
+static int way_now;
 
 static void open_context(int way) {
+  way_now = way;
   bs_error err = BS_ERROR_INIT;
   ck_assert_msg(bs_context_open(NULL, &context, &err) == BS_OK, "%s", err.message);
   if (way == DRIVEN) kit_driven_use(context);
@@ -33,18 +36,24 @@ static void hear(void *user, uint32_t rank, const bs_error *err) {
   ck_assert_int_eq(err->rank, (int32_t)rank);
 }
 
+/* After open_context. */
 static bs_world_options world_of(uint32_t size) {
   bs_world_options o = {.struct_size = sizeof o, .world_size = size, .backend = "ref", .threads_per_rank = 1};
+  if (way_now == SIMULATED) {
+    o.backend = "virtual:ref";
+    o.comm = "sim";
+    o.sync_mode = BS_SYNC_NONE;
+  }
   return o;
 }
 
 /* Every body, on threads and driven. */
 START_TEST(test_bodies) {
+  open_context(_i % WAYS);
   const tp_body *b = &tp_bodies[_i / WAYS];
   const bs_world_options world = world_of(b->world);
   bs_tp_spawn_options o = {.struct_size = sizeof o, .tensor_size = b->tensor_size, .world = &world};
   bs_error err = BS_ERROR_INIT;
-  open_context(_i % WAYS);
   const int32_t rc = bs_tp_spawn(context, &o, b->fn, NULL, &err);
   if (b->fails == NULL)
     ck_assert_msg(rc == BS_OK, "%s: rank %d: [%s] %s", b->name, err.rank, err.id, err.message);
@@ -56,11 +65,11 @@ START_TEST(test_bodies) {
 END_TEST
 
 START_TEST(test_t4_runs_once_a_rank) {
+  open_context(_i);
   const bs_world_options world = world_of(4);
   bs_tp_spawn_options o = {.struct_size = sizeof o, .world = &world};
   uint32_t counts[4] = {0};
   bs_error err = BS_ERROR_INIT;
-  open_context(_i);
   ck_assert_int_eq(bs_tp_spawn(context, &o, t4_once, counts, &err), BS_OK);
   for (int r = 0; r < 4; ++r) ck_assert_uint_eq(counts[r], 1);
   bs_context_close(context);
@@ -68,11 +77,11 @@ START_TEST(test_t4_runs_once_a_rank) {
 END_TEST
 
 START_TEST(test_t4_root_causes) {
+  open_context(_i);
   const bs_world_options world = world_of(4);
   told heard = {.n = 0};
   bs_tp_spawn_options o = {.struct_size = sizeof o, .world = &world, .failed = hear, .failed_user = &heard};
   bs_error err = BS_ERROR_INIT;
-  open_context(_i);
   ck_assert_int_eq(bs_tp_spawn(context, &o, t4_roots, NULL, &err), BS_CONFIG);
   ck_assert_str_eq(err.id, "T4-FIRST");
   ck_assert_int_eq(err.rank, 1);
@@ -88,11 +97,11 @@ END_TEST
 
 /* A collective that nobody waited for has been done, in memory that outlives the rank. */
 START_TEST(test_t3_orphan_is_done) {
+  open_context(_i);
   const bs_world_options world = world_of(2);
   bs_tp_spawn_options o = {.struct_size = sizeof o, .tensor_size = 2, .world = &world};
   float out[2][30] = {{0}};
   bs_error err = BS_ERROR_INIT;
-  open_context(_i);
   ck_assert_msg(bs_tp_spawn(context, &o, t3_orphan, out, &err) == BS_OK, "%s", err.message);
   for (int r = 0; r < 2; ++r)
     for (int i = 0; i < 30; ++i) ck_assert_float_eq(out[r][i], 1.0f + 2.0f * (float)i);
@@ -102,11 +111,11 @@ END_TEST
 
 /* Threads: rank 1 starts its sum when rank 0 has written into the tensor that its own sum writes. */
 START_TEST(test_t5_write_waits_for_nothing) {
+  open_context(THREADS);
   const bs_world_options world = world_of(2);
   bs_tp_spawn_options o = {.struct_size = sizeof o, .tensor_size = 2, .world = &world};
   _Atomic uint32_t written = 0;
   bs_error err = BS_ERROR_INIT;
-  open_context(THREADS);
   ck_assert_msg(bs_tp_spawn(context, &o, t5_writers, &written, &err) == BS_OK, "%s", err.message);
   bs_context_close(context);
 }
@@ -129,7 +138,8 @@ static int32_t gated(bs_rank *rank, void *user, bs_error *err) {
 }
 
 START_TEST(test_t4_join) {
-  const uint32_t way = (uint32_t)_i % WAYS, fail = (uint32_t)_i / WAYS;
+  open_context(_i % WAYS);
+  const uint32_t fail = (uint32_t)_i / WAYS;
   const bs_world_options world = world_of(2);
   told heard = {.n = 0};
   bs_tp_spawn_options o = {.struct_size = sizeof o, .world = &world, .failed = hear, .failed_user = &heard};
@@ -137,7 +147,6 @@ START_TEST(test_t4_join) {
   bs_tp_job *job = NULL;
   bs_error err = BS_ERROR_INIT;
   uint32_t done = 7;
-  open_context((int)way);
   ck_assert_int_eq(bs_tp_spawn_start(context, &o, gated, &g, &job, &err), BS_OK);
   ck_assert_int_eq(bs_tp_join(job, 0.0, &done, &err), BS_OK);
   ck_assert_uint_eq(done, 0);
@@ -157,10 +166,10 @@ START_TEST(test_t4_join) {
 END_TEST
 
 START_TEST(test_t4_refused) {
+  open_context(THREADS);
   bs_world_options world = world_of(0);
   bs_tp_spawn_options o = {.struct_size = sizeof o};
   bs_error err = BS_ERROR_INIT;
-  open_context(THREADS);
   ck_assert_int_eq(bs_tp_spawn(context, &o, t4_once, NULL, &err), BS_INVALID_ARGUMENT);
   ck_assert_str_eq(err.id, "BS-TP-SPAWN");
   o.world = &world;

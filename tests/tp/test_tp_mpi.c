@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_tp_mpi.c - libblockshock-tp under each MPI that is installed: T1 to T6 on ranks that are processes
- * (tp_ranks), and the example, which must print what it prints on threads.
+ * (tp_ranks).
  */
 #include "tests/mpi/spawn_mpi.h"
 #include "tests/run_tests.h"
@@ -45,31 +45,8 @@ START_TEST(test_root_causes) {
 }
 END_TEST
 
-static void run_example(const char *before, const char *words, char *out_loss) {
-  char line[1024];
-  snprintf(line, sizeof line, "%s%s/tests/tp_mlp %s", before, getenv("BS_TEST_BINARY_DIR"), words);
-  spawn(&s, "BS_PLUGIN_PATH=", line);
-  must_end(&s, 0, "step 19  loss ", line);
-  const char *at = strstr(s.text, "step 19  loss ");
-  snprintf(out_loss, 64, "%.21s", at != NULL ? at : "");
-}
-
-/* examples/tp-mlp: one source, the same loss on threads and on processes. */
-START_TEST(test_example) {
-  char threads[64], ranks[64], words[64];
-  run_example("", "--ranks 2", threads);
-  run_example("", "--ranks 4", ranks);
-  ck_assert_str_eq(threads, ranks);
-  for (int i = 0; i < n_kinds; ++i) {
-    snprintf(words, sizeof words, "--comm %.31s --ranks 2", kinds[i].id);
-    run_example(mpirun_of(&kinds[i], 2), words, ranks);
-    ck_assert_str_eq(threads, ranks);
-  }
-}
-END_TEST
-
 int main(void) {
-  const test_case tests[] = {{test_bodies, 3}, {test_root_causes, 2}, {test_example}, {0}};
+  const test_case tests[] = {{test_bodies, 3}, {test_root_causes, 2}, {0}};
   if (no_mpi()) return 77;
   return run_tests("tp_mpi", tests,
                    (test_setup){.before = make_folder, .after = remove_folder, .timeout = 100, .at_once = 2});
