@@ -214,7 +214,7 @@ bs_case bs_simulated_dense(const bs_case *like) {
 }
 
 static json_t *us(double ps) {
-  return json_real(ps * 1e-6);
+  return json_real(ps / 1e6);
 }
 
 /* A machine of data sheets was measured nowhere. */

@@ -40,9 +40,7 @@ static int32_t device_open(void *state, uint32_t index, void **out_device, bs_er
 static void device_close(void *device) {
   sim_rank *rank = device;
   if (rank == NULL) return;
-  free(rank->blocks);
-  rank->blocks = NULL;
-  rank->nblocks = rank->blocks_capacity = 0;
+  sim_blocks_free(rank);
   if (rank->world == NULL) rank->plugin->host->free(rank->plugin->host->ctx, rank);
 }
 
@@ -53,6 +51,36 @@ static int32_t full(const sim_rank *rank, uint64_t bytes, uint64_t limit, bs_err
           "a simulated device of %llu bytes has no room for %llu more: %llu are taken",
           (unsigned long long)limit, (unsigned long long)bytes, (unsigned long long)rank->bytes_now);
   return bs_fail_hint(err, "more ranks, a smaller model.N, or plugins.sim.mem_bytes=0");
+}
+
+int32_t sim_block_add(sim_rank *rank, uint64_t first, uint64_t bytes, bs_error *err) {
+  if (rank->blocks == NULL || rank->nblocks == rank->blocks_capacity) {
+    const uint32_t capacity = rank->blocks_capacity > 0 ? 2 * rank->blocks_capacity : 8;
+    sim_block *grown = realloc(rank->blocks, capacity * sizeof *grown);
+    if (grown == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a table");
+    rank->blocks = grown;
+    rank->blocks_capacity = capacity;
+  }
+  rank->blocks[rank->nblocks++] = (sim_block){.first = first, .bytes = bytes};
+  rank->bytes_now += bytes;
+  if (rank->bytes_now > rank->bytes_peak) rank->bytes_peak = rank->bytes_now;
+  return BS_OK;
+}
+
+void sim_block_drop(sim_rank *rank, uint64_t first) {
+  for (uint32_t i = rank->nblocks; i-- > 0;) {
+    if (rank->blocks[i].first != first) continue;
+    rank->bytes_now -= rank->blocks[i].bytes;
+    memmove(&rank->blocks[i], &rank->blocks[i + 1], (rank->nblocks - i - 1) * sizeof *rank->blocks);
+    rank->nblocks--;
+    return;
+  }
+}
+
+void sim_blocks_free(sim_rank *rank) {
+  free(rank->blocks);
+  rank->blocks = NULL;
+  rank->nblocks = rank->blocks_capacity = 0;
 }
 
 /* Behind the last allocation: what is freed below it is used again when all above is freed too. */
@@ -66,30 +94,14 @@ static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **ou
   first = (first + align - 1) / align * align;
   if (limit > 0 && (bytes > limit || rank->bytes_now > limit - bytes)) return full(rank, bytes, limit, err);
   if (bytes > plugin->range || first > plugin->range - bytes) return full(rank, bytes, plugin->range, err);
-  if (rank->blocks == NULL || rank->nblocks == rank->blocks_capacity) {
-    const uint32_t capacity = rank->blocks_capacity > 0 ? 2 * rank->blocks_capacity : 8;
-    sim_block *grown = realloc(rank->blocks, capacity * sizeof *grown);
-    if (grown == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a table");
-    rank->blocks = grown;
-    rank->blocks_capacity = capacity;
-  }
-  rank->blocks[rank->nblocks++] = (sim_block){.first = first, .bytes = bytes};
-  rank->bytes_now += bytes;
-  if (rank->bytes_now > rank->bytes_peak) rank->bytes_peak = rank->bytes_now;
-  *out_ptr = plugin->base + first;
-  return BS_OK;
+  const int32_t rc = sim_block_add(rank, first, bytes, err);
+  if (rc == BS_OK) *out_ptr = plugin->base + first;
+  return rc;
 }
 
 static void mem_free(void *device, void *ptr) {
   sim_rank *rank = device;
-  const uint64_t first = (uint64_t)((char *)ptr - rank->plugin->base);
-  for (uint32_t i = rank->nblocks; i-- > 0;) {
-    if (rank->blocks[i].first != first) continue;
-    rank->bytes_now -= rank->blocks[i].bytes;
-    memmove(&rank->blocks[i], &rank->blocks[i + 1], (rank->nblocks - i - 1) * sizeof *rank->blocks);
-    rank->nblocks--;
-    return;
-  }
+  sim_block_drop(rank, (uint64_t)((char *)ptr - rank->plugin->base));
 }
 
 /* Bytes within the device are read and written; what comes from the host is not charged. */

@@ -41,7 +41,7 @@ typedef struct sim_plugin {
 
 /* An allocation of a device. */
 typedef struct sim_block {
-  uint64_t first, bytes; /* from the base on */
+  uint64_t first, bytes; /* from the base on; of the wrapper: the address */
 } sim_block;
 
 /* A rank and its device. */
@@ -77,6 +77,11 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err);
 
 /* world.c: the rank that the engine is resuming on this thread; NULL: none. */
 sim_rank *sim_rank_now(sim_plugin *plugin);
+
+/* device.c: what a device has allocated, for the bytes that it needs at most. */
+int32_t sim_block_add(sim_rank *rank, uint64_t first, uint64_t bytes, bs_error *err);
+void sim_block_drop(sim_rank *rank, uint64_t first);
+void sim_blocks_free(sim_rank *rank);
 
 /* op.c */
 int32_t sim_ops_register(sim_plugin *plugin, bs_error *err);

@@ -87,6 +87,9 @@ static uint32_t inner_index(const virtual_backend *b, uint32_t index) {
 
 static int32_t device_info(void *state, uint32_t index, bs_device_info *out_info, bs_error *err) {
   const virtual_backend *b = state;
+  if (index >= SIM_MAX_RANKS)
+    return bs_fail(err, BS_UNAVAILABLE, "BS-SIM-DEVICE", "device %u asked, a virtual backend has %u", index,
+                   SIM_MAX_RANKS);
   return b->inner->device_info(b->inner_state, inner_index(b, index), out_info, err);
 }
 
@@ -112,16 +115,22 @@ static void device_close(void *device) {
   virtual_device *d = device;
   if (d == NULL) return;
   d->backend->inner->device_close(d->inner);
+  sim_blocks_free(d->rank);
   d->backend->plugin->host->free(d->backend->plugin->host->ctx, d);
 }
 
 static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err) {
   const virtual_device *d = device;
-  return d->backend->inner->mem_alloc(d->inner, bytes, align, out_ptr, err);
+  int32_t rc = d->backend->inner->mem_alloc(d->inner, bytes, align, out_ptr, err);
+  if (rc != BS_OK) return rc;
+  rc = sim_block_add(d->rank, (uint64_t)(uintptr_t)*out_ptr, bytes, err);
+  if (rc != BS_OK) d->backend->inner->mem_free(d->inner, *out_ptr);
+  return rc;
 }
 
 static void mem_free(void *device, void *ptr) {
   const virtual_device *d = device;
+  sim_block_drop(d->rank, (uint64_t)(uintptr_t)ptr);
   d->backend->inner->mem_free(d->inner, ptr);
 }
 

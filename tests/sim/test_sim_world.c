@@ -162,19 +162,19 @@ END_TEST
 /* ---- times --------------------------------------------------------------------------------------- */
 
 typedef struct figures {
-  double simulated, latency, bytes, wait, path_wait, messages;
+  int64_t simulated, latency, bytes, wait, path_wait, messages;
 } figures;
 
 static void take(void *user, const char *name, double value, const char *unit, const char *text) {
   figures *f = user;
   (void)unit;
   (void)text;
-  if (strcmp(name, "simulated") == 0) f->simulated = value;
-  if (strcmp(name, "wire_latency") == 0) f->latency = value;
-  if (strcmp(name, "wire_bytes") == 0) f->bytes = value;
-  if (strcmp(name, "wait") == 0) f->wait = value;
-  if (strcmp(name, "path_wait") == 0) f->path_wait = value;
-  if (strcmp(name, "messages") == 0) f->messages = value;
+  if (strcmp(name, "simulated") == 0) f->simulated = (int64_t)value;
+  if (strcmp(name, "wire_latency") == 0) f->latency = (int64_t)value;
+  if (strcmp(name, "wire_bytes") == 0) f->bytes = (int64_t)value;
+  if (strcmp(name, "wait") == 0) f->wait = (int64_t)value;
+  if (strcmp(name, "path_wait") == 0) f->path_wait = (int64_t)value;
+  if (strcmp(name, "messages") == 0) f->messages = (int64_t)value;
 }
 
 /* n f32 take 500,000 + 80 n ps. */
@@ -225,8 +225,9 @@ START_TEST(times_are_known) {
       memcmp(&got, want, sizeof got) == 0,
       "%s: %.0f ps (latency %.0f, bytes %.0f, wait %.0f, on the path %.0f, %.0f messages), not %.0f "
       "(%.0f, %.0f, %.0f, %.0f, %.0f)",
-      timings[_i].what, got.simulated, got.latency, got.bytes, got.wait, got.path_wait, got.messages,
-      want->simulated, want->latency, want->bytes, want->wait, want->path_wait, want->messages);
+      timings[_i].what, (long long)got.simulated, (long long)got.latency, (long long)got.bytes,
+      (long long)got.wait, (long long)got.messages, (long long)want->simulated, (long long)want->latency,
+      (long long)want->bytes, (long long)want->wait, (long long)want->messages);
   bs_world_destroy(world);
 }
 END_TEST
