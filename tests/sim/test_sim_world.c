@@ -223,8 +223,7 @@ START_TEST(times_are_known) {
   bs_world_figures(world, take, &got);
   ck_assert_msg(
       memcmp(&got, want, sizeof got) == 0,
-      "%s: %.0f ps (latency %.0f, bytes %.0f, wait %.0f, on the path %.0f, %.0f messages), not %.0f "
-      "(%.0f, %.0f, %.0f, %.0f, %.0f)",
+      "%s: %lld ps (latency %lld, bytes %lld, wait %lld, %lld messages), not %lld (%lld, %lld, %lld, %lld)",
       timings[_i].what, (long long)got.simulated, (long long)got.latency, (long long)got.bytes,
       (long long)got.wait, (long long)got.messages, (long long)want->simulated, (long long)want->latency,
       (long long)want->bytes, (long long)want->wait, (long long)want->messages);
