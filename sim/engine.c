@@ -13,7 +13,8 @@ int32_t sim_engine_new(const sim_config *config, sim_engine **out_engine, bs_err
                         "a simulated world needs ranks and a resume callback");
   sim_engine *e = calloc(1, sizeof *e);
   if (e != NULL) e->ranks = calloc(config->ranks, sizeof *e->ranks);
-  if (e == NULL || e->ranks == NULL || !sim_mail_open(&e->mail)) {
+  if (e == NULL || e->ranks == NULL || !sim_mail_open(&e->mail) ||
+      (config->order == SIM_ORDER_E && !sim_heap_open(&e->heap, config->ranks))) {
     sim_engine_free(e);
     return bs_error_set(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a world of %u simulated ranks",
                         config->ranks);
@@ -37,6 +38,8 @@ void sim_engine_free(sim_engine *e) {
     for (uint32_t l = e->mail.queues[q].head; l != SIM_NONE; l = e->mail.letters[l].next)
       if (e->mail.letters[l].payload != NULL) e->config.drop(e->config.user, e->mail.letters[l].payload);
   sim_mail_close(&e->mail);
+  sim_heap_close(&e->heap);
+  sim_wires_close(&e->wires);
   sim_meetings_free(e);
   free(e->ranks);
   free(e);
@@ -45,8 +48,11 @@ void sim_engine_free(sim_engine *e) {
 /* ---- who runs -------------------------------------------------------------------------------- */
 
 void sim_wake(sim_engine *e, uint32_t rank, uint64_t at) {
-  (void)at;
   e->ranks[rank].state = RANK_READY;
+  if (e->config.order == SIM_ORDER_E) {
+    sim_heap_push(&e->heap, (sim_event){at, e->seq++, rank});
+    return;
+  }
   e->ranks[rank].next = SIM_NONE;
   if (e->first == SIM_NONE)
     e->first = rank;
@@ -56,6 +62,13 @@ void sim_wake(sim_engine *e, uint32_t rank, uint64_t at) {
 }
 
 static int next_rank(sim_engine *e, uint32_t *out_rank) {
+  sim_event event;
+  if (e->config.order == SIM_ORDER_E) {
+    if (!sim_heap_pop(&e->heap, &event)) return 0;
+    e->time = sim_max(e->time, event.time);
+    *out_rank = event.rank;
+    return 1;
+  }
   if (e->first == SIM_NONE) return 0;
   *out_rank = e->first;
   e->first = e->ranks[e->first].next;
@@ -178,23 +191,18 @@ int32_t sim_send(sim_engine *e, sim_message *m) {
   if (e->failure.code != BS_OK) return e->told;
   if (m->from >= e->config.ranks || m->to >= e->config.ranks) return wrong_rank(e, m);
   sim_rank *from = &e->ranks[m->from], *to = &e->ranks[m->to];
-  sim_link_cost(&e->config.link, m->bytes, &cost);
-  m->start = sim_max(m->ready, from->send_free);
-  m->arrival = sim_add(sim_add(m->start, cost.latency), cost.wire);
-  m->latency = cost.latency;
-  m->wire = cost.wire;
-  m->done = sim_add(e->config.link.model == SIM_LOGGP ? m->start : m->ready, cost.sender);
+  const int32_t rc = sim_claim(e, m, &cost);
+  if (rc != SIM_DONE) return rc;
   const sim_letter letter = {.start = m->start,
                              .arrival = m->arrival,
-                             .latency = cost.latency,
-                             .wire = cost.wire,
+                             .latency = m->latency,
+                             .wire = m->wire,
+                             .in_wire = cost.in_wire,
                              .bytes = m->bytes,
                              .fingerprint = m->call != NULL ? m->call->fingerprint : 0,
                              .site = m->call != NULL ? m->call->site : NULL,
                              .payload = m->payload};
   if (!sim_mail_push(&e->mail, m->from, m->to, &from->last_out, &letter)) return no_memory(e, m->from);
-  from->send_free = sim_add(m->start, cost.port);
-  from->state = RANK_RUNS;
   from->messages++;
   from->bytes += m->bytes;
   e->count.messages++;
@@ -240,9 +248,13 @@ int32_t sim_recv(sim_engine *e, sim_message *m) {
   if (head->bytes != m->bytes || (mine != 0 && head->fingerprint != 0 && mine != head->fingerprint))
     return mismatch(e, m, head);
   sim_mail_pop(&e->mail, queue, &l);
-  /* The receive port takes one message at a time, in the order of the receives. */
-  m->arrival = sim_max(l.arrival, sim_add(to->receive_free, l.wire));
-  to->receive_free = m->arrival;
+  m->arrival = l.arrival;
+  if (e->config.order == SIM_ORDER_K) {
+    /* The receive port takes one message at a time, in the order of the receives. */
+    const uint64_t begins = sim_max(l.arrival - l.wire, to->receive_free);
+    to->receive_free = sim_add(begins, l.in_wire);
+    m->arrival = sim_add(begins, l.wire);
+  }
   m->start = l.start;
   m->latency = l.latency;
   m->wire = l.wire;

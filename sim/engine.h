@@ -38,12 +38,12 @@ typedef struct sim_call {
 
 /* One step of a route of order E, and of a path of order K, which adds up what the steps say. */
 typedef struct sim_hop {
-  uint64_t id; /* the same number: the same wire in the same direction */
+  uint64_t id; /* the same number: the same wire in the same direction; 0: nobody else uses it */
   uint64_t latency;
   uint64_t beta_q32;
 } sim_hop;
 
-enum { SIM_HOPS = 32 }; /* a route has at most so many */
+enum { SIM_HOPS = 64 }; /* a route has at most so many */
 
 typedef struct sim_config {
   uint32_t ranks;
@@ -54,8 +54,8 @@ typedef struct sim_config {
   /* Goes on with this rank. SIM_DONE: it has ended. SIM_BLOCKED: a call said so, or it gives way. Below 0:
    * it has ended with this (negative) code; the world is aborted when that was not done yet. */
   int32_t (*resume)(void *user, uint32_t rank);
-  /* NULL: every pair of ranks has a link of its own. The hops from one rank to another, at most SIM_HOPS;
-   * 0 of them is an error. */
+  /* NULL: every pair of ranks has a link of its own. The hops from one rank to another; of more
+   * than SIM_HOPS it tells the number alone. 0 and more than SIM_HOPS are an error of the world. */
   uint32_t (*route)(void *user, uint32_t from, uint32_t to, sim_hop *out_hops);
   /* Frees a payload that nobody received; may be NULL. */
   void (*drop)(void *user, void *payload);

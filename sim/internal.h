@@ -3,7 +3,9 @@
 #ifndef BS_SIM_INTERNAL_H
 #define BS_SIM_INTERNAL_H
 #include "sim/engine.h"
+#include "sim/heap.h"
 #include "sim/mailbox.h"
+#include "sim/wires.h"
 
 enum rank_state {
   RANK_READY = 0, /* in the queue of runnable ranks */
@@ -40,7 +42,10 @@ struct sim_engine {
   sim_rank *ranks;
   sim_mail mail;
   sim_meeting *meetings;
-  uint32_t first, last; /* FIFO */
+  uint32_t first, last; /* order K: FIFO */
+  sim_heap heap;        /* order E */
+  sim_wires wires;      /* when each is free */
+  uint64_t time, seq;   /* of the last event */
   uint32_t now, left;   /* the rank that runs; ranks that have not ended */
   uint32_t ran;
   sim_counters count;
@@ -57,5 +62,8 @@ void sim_stuck(const sim_engine *e, bs_error *err);
 /* 0: both agree; else the text of what differs. */
 int sim_differ(const sim_call *a, uint32_t rank_a, const sim_call *b, uint32_t rank_b, char *text,
                size_t size);
+/* What the message costs, and when it starts and arrives; claims ports and wires. SIM_BLOCKED: order E, not
+ * before `start`. */
+int32_t sim_claim(sim_engine *e, sim_message *m, sim_cost *out_cost);
 void sim_meetings_free(sim_engine *e);
 #endif

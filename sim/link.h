@@ -22,11 +22,16 @@ typedef struct sim_cost {
   uint64_t sender;   /* the sender's clock goes on by this */
   uint64_t port;     /* the send port is busy for this */
   uint64_t latency;  /* without the bytes */
-  uint64_t wire;     /* of the bytes: the receive port is busy for this */
+  uint64_t wire;     /* of the bytes, on the slowest wire */
+  uint64_t in_wire;  /* the receive port is busy for this */
   uint64_t receiver; /* the receiver's clock goes on by this after the arrival */
 } sim_cost;
 
 void sim_link_cost(const sim_link *link, uint64_t bytes, sim_cost *out_cost);
+
+/* Two flows that begin together on one wire and share it fairly: when each has arrived. */
+void sim_fair_two(uint64_t latency, uint64_t beta_q32, uint64_t bytes_a, uint64_t bytes_b, uint64_t *out_a,
+                  uint64_t *out_b);
 
 /* Alpha-beta from SI units, a_port = 0. */
 static inline sim_link sim_link_of(double alpha_s, double bytes_per_s) {

@@ -169,7 +169,7 @@ static void say_class(const sim_engine *e, text *t, unsigned char *flags, uint32
   uint32_t count[2] = {0, 0};
   for (int by = BY_DISTANCE; by <= BY_PEER; by++)
     for (uint32_t r = first; r < n; r++) count[by] += flags[r] == 1 && in_class(e, first, r, by);
-  const int by = count[BY_PEER] > count[BY_DISTANCE] ? BY_PEER : BY_DISTANCE;
+  const int by = n <= 2 || count[BY_PEER] > count[BY_DISTANCE] ? BY_PEER : BY_DISTANCE;
   for (uint32_t r = first; r < n; r++)
     if (flags[r] == 1 && in_class(e, first, r, by)) flags[r] = 2;
   say(t, "; ");

@@ -5,6 +5,7 @@
 #define BS_TESTS_SIM_PROGRAMS_H
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/error.h"
 #include "sim/engine.h"
