@@ -60,15 +60,23 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
 /* ---- figures ------------------------------------------------------------------------------------- */
 
 static void take_text(bs_simulated *s, const char *name, const char *text) {
+  if (strcmp(name, "step") == 0) {
+    if (s->steps == NULL) s->steps = json_array();
+    json_array_append_new(s->steps, json_pack("{s:s}", "step", text));
+  }
   if (strcmp(name, "engine") == 0) snprintf(s->engine, sizeof s->engine, "%.47s", text);
   if (strcmp(name, "label") == 0) snprintf(s->label, sizeof s->label, "%.15s", text);
 }
 
 static void take(void *user, const char *name, double value, const char *unit, const char *text) {
   bs_simulated *s = user;
-  (void)unit;
   if (text != NULL) {
     take_text(s, name, text);
+    return;
+  }
+  if (strncmp(name, "step.", 5) == 0) { /* of the step that was named last */
+    json_t *step = json_array_get(s->steps, json_array_size(s->steps) - 1);
+    json_object_set_new(step, name + 5, json_real(strcmp(unit, "ps") == 0 ? value / 1e6 : value));
     return;
   }
   for (int i = 0; i < BS_SIM_TERMS; ++i) {
@@ -85,7 +93,9 @@ static void take(void *user, const char *name, double value, const char *unit, c
                  {"message_bytes", &s->message_bytes},
                  {"ops", &s->ops},
                  {"ops_not_costed", &s->ops_not_costed},
-                 {"device_bytes", &s->device_bytes}};
+                 {"device_bytes", &s->device_bytes},
+                 {"outside_domain", &s->outside_domain},
+                 {"domain", &s->domain_most}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i)
     if (strcmp(name, numbers[i].name) == 0) *numbers[i].to = value;
   if (strcmp(name, "last_rank") == 0) s->last_rank = (uint32_t)value;
@@ -197,6 +207,10 @@ int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_
   if (world != NULL) drop(&s, world);
   bs_world_destroy(world);
   free(s.ranks);
+  if (rc != BS_OK) {
+    json_decref(out->steps);
+    out->steps = NULL;
+  }
   return rc;
 }
 
@@ -217,9 +231,9 @@ static json_t *us(double ps) {
   return json_real(ps / 1e6);
 }
 
-/* A machine of data sheets was measured nowhere. */
-static const char *domain_of(const bs_simulated *s) {
-  return strcmp(s->label, "calibrated") == 0 ? "in-domain" : "extrapolated";
+const char *bs_simulated_domain(const bs_simulated *s) {
+  const int fitted = strcmp(s->label, "calibrated") == 0 && s->domain_most > 0;
+  return fitted && !(s->outside_domain > 0) ? "in-domain" : "extrapolated";
 }
 
 static json_t *simulated_json(const bs_simulated *s, const char *machine) {
@@ -232,6 +246,7 @@ static json_t *simulated_json(const bs_simulated *s, const char *machine) {
     json_object_set_new(path, name, us(s->path[i]));
   }
   json_object_set_new(out, "path", path);
+  if (s->steps != NULL) json_object_set(out, "steps", s->steps);
   json_object_update_new(
       out, json_pack("{s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:s,s:s,s:s,s:s,s:s?}", "compute_side_us",
                      us(s->compute_side), "memory_side_us", us(s->memory_side), "limit",
@@ -239,7 +254,7 @@ static json_t *simulated_json(const bs_simulated *s, const char *machine) {
                      (json_int_t)s->messages, "message_bytes", (json_int_t)s->message_bytes, "ops",
                      (json_int_t)s->ops, "ops_not_costed", (json_int_t)s->ops_not_costed, "bytes_per_device",
                      (json_int_t)s->device_bytes, "engine", s->engine, "label", s->label, "domain",
-                     domain_of(s), "values", s->phantom ? "none" : "real", "machine", machine));
+                     bs_simulated_domain(s), "values", s->phantom ? "none" : "real", "machine", machine));
   return out;
 }
 
@@ -298,10 +313,12 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
     if (rc == BS_OK) {
       json_object_set_new(told, "dense", simulated_json(&dense, machine_of(e)));
       json_object_set_new(told, "speedup", method.ps > 0 ? json_real(dense.ps / method.ps) : json_null());
+      json_decref(dense.steps);
     }
   }
   json_object_set_new(out->record, "simulated", told);
   if (rc == BS_OK) rc = add_layer(out->record, c, subject, &method, err);
+  json_decref(method.steps);
   out->passed = 1; /* it ran; nothing is judged */
   return rc;
 }

@@ -37,11 +37,13 @@ typedef struct bs_simulated {
   uint32_t phantom;               /* 1: without values */
   double messages, message_bytes; /* of all ranks */
   double ops, ops_not_costed;
-  double device_bytes;        /* most of one device, the layer's building included */
-  char engine[48];            /* "closed forms", "order K", ... */
-  char label[16];             /* "published", "calibrated" */
-  uint64_t flops, wire_bytes; /* counted by the host, of all ranks */
-  uint32_t claims;            /* 1: as the method proposed, on rank 0 (of a forward) */
+  double device_bytes;                /* most of one device, the layer's building included */
+  char engine[48];                    /* "closed forms", "order K", ... */
+  char label[16];                     /* "published", "calibrated" */
+  uint64_t flops, wire_bytes;         /* counted by the host, of all ranks */
+  uint32_t claims;                    /* 1: as the method proposed, on rank 0 (of a forward) */
+  double domain_most, outside_domain; /* bytes that the machine was fitted to (0: none); collectives beyond */
+  json_t *steps; /* with plugins.sim.steps: of the rank that ends last, times in us; else NULL. json_decref */
 } bs_simulated;
 
 /* Builds the case's layer in a world of its own and runs one pass (enum bs_arm_work) of it. The case's
@@ -50,6 +52,8 @@ typedef struct bs_simulated {
 int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err);
 /* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" where no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
+/* "in-domain": every collective is of a size that a calibrated machine was fitted to; else "extrapolated". */
+const char *bs_simulated_domain(const bs_simulated *s);
 /* The dense layer on one rank of the same machine. */
 bs_case bs_simulated_dense(const bs_case *like);
 

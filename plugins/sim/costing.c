@@ -11,12 +11,13 @@ struct sim_query {
   bs_expr expr;
 };
 
-void sim_charge(sim_rank *rank, sim_time *stream, uint64_t per_second, uint64_t flops, uint64_t bytes) {
+static void charge(const sim_costing *c, sim_rank *rank, sim_time *stream, uint64_t flops, uint64_t bytes) {
   sim_roof roof = rank->plugin->machine.roof;
   sim_op_time t;
-  roof.flops = per_second;
+  roof.flops = c->per_second;
   sim_op_cost(&roof, flops, bytes, &t);
   sim_time_follow(stream, &rank->host);
+  const sim_time before = *stream;
   sim_time_spend(stream, SIM_LAUNCH, roof.launch);
   sim_time_spend(stream, t.compute >= t.memory ? SIM_COMPUTE : SIM_MEMORY, t.run);
   sim_time_spend(&rank->host, SIM_LAUNCH, roof.launch);
@@ -24,6 +25,8 @@ void sim_charge(sim_rank *rank, sim_time *stream, uint64_t per_second, uint64_t 
   rank->memory_side = sim_add(rank->memory_side, t.memory);
   rank->ops++;
   rank->not_costed += flops == 0 && bytes == 0;
+  const sim_step said = {.closed = sim_add(roof.launch, t.run), .flops = flops, .bytes = bytes};
+  sim_step_add(rank, c->op, NULL, &before, stream, &said);
 }
 
 /* By the widest of the first argument and the weight. */
@@ -73,6 +76,7 @@ static int32_t keep_query(sim_costing *c, const bs_op_query *query, bs_error *er
 int32_t sim_costing_make(sim_costing *c, const sim_plugin *plugin, const bs_op_query *query, bs_error *err) {
   memset(c, 0, sizeof *c);
   c->plugin = plugin;
+  c->op = sim_op_name(query->op);
   c->per_second = speed_of(&plugin->machine, query);
   c->rate.struct_size = (uint32_t)sizeof c->rate;
   int32_t rc = plugin->host->op_cost(query, &c->rate, err);
@@ -119,7 +123,7 @@ int32_t sim_costing_charge(sim_costing *c, sim_rank *rank, bs_tensor *const *arg
   } else if (c->rate.batch_arg < nargs && args[c->rate.batch_arg] != NULL) {
     rows = (uint64_t)args[c->rate.batch_arg]->dims[0];
   }
-  sim_charge(rank, stream, c->per_second, cost_of(rows, c->rate.flops_row, c->rate.flops_fixed),
-             cost_of(rows, c->rate.bytes_row, c->rate.bytes_fixed));
+  charge(c, rank, stream, cost_of(rows, c->rate.flops_row, c->rate.flops_fixed),
+         cost_of(rows, c->rate.bytes_row, c->rate.bytes_fixed));
   return BS_OK;
 }

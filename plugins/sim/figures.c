@@ -10,6 +10,22 @@ static uint64_t most_bytes(const sim_world *w) {
   return most;
 }
 
+/* A step begins with its name; what follows is of it. */
+static void tell_step(const sim_step *s, uint64_t began, each_fn *each, void *user) {
+  char name[48];
+  each(user, "step", 0, "", s->what);
+  each(user, "step.began", (double)(s->began - began), "ps", NULL);
+  each(user, "step.took", (double)(s->ended - s->began), "ps", NULL);
+  each(user, "step.closed", (double)s->closed, "ps", NULL);
+  each(user, "step.flops", (double)s->flops, "flops", NULL);
+  each(user, "step.bytes", (double)s->bytes, "bytes", NULL);
+  each(user, "step.ranks", s->ranks, "", NULL);
+  for (int k = 0; k < SIM_TERMS; k++) {
+    snprintf(name, sizeof name, "step.%s", sim_term_names[k]);
+    each(user, name, (double)s->spent[k], "ps", NULL);
+  }
+}
+
 void sim_figures(void *world, each_fn *each, void *user) {
   const sim_world *w = world;
   const sim_rank *last = &w->ranks[w->last];
@@ -35,6 +51,9 @@ void sim_figures(void *world, each_fn *each, void *user) {
   each(user, "ops", (double)ops, "ops", NULL);
   each(user, "ops_not_costed", (double)not_costed, "ops", NULL);
   each(user, "device_bytes", (double)most_bytes(w), "bytes", NULL);
-  each(user, "engine", 0, "", "closed forms");
+  each(user, "outside_domain", (double)w->outside, "collectives", NULL);
+  each(user, "domain", (double)w->plugin->machine.domain_most, "bytes", NULL);
+  each(user, "engine", 0, "", w->exchanges > 0 ? "message by message, order K" : "closed forms");
   each(user, "label", 0, "", w->plugin->machine.label);
+  for (uint32_t i = 0; i < last->nsteps; i++) tell_step(&last->steps[i], w->began, each, user);
 }

@@ -71,18 +71,29 @@ static uint64_t busiest(const sim_wire *wire, const sim_arrival *arrivals, uint3
   return most;
 }
 
-static uint64_t elements_sent(const bs_coll_call *call, uint32_t n, uint32_t kind) {
-  uint64_t sum = 0;
-  if (kind == BS_COLL_ALL_REDUCE || kind == BS_COLL_BROADCAST) return sim_times(call->rows, call->count);
-  for (uint32_t r = 0; r < n && call->counts != NULL; r++) sum = sim_add(sum, call->counts[r]);
-  return sim_times(call->rows, sum);
+/* Bytes of the vector that a call is about. */
+static uint64_t payload_of(const bs_coll_call *call, uint32_t n) {
+  uint64_t count = call->count;
+  if (call->kind == BS_COLL_BARRIER) return 0;
+  if (call->kind != BS_COLL_ALL_REDUCE && call->kind != BS_COLL_BROADCAST) {
+    count = 0;
+    for (uint32_t r = 0; r < n && call->counts != NULL; r++) count = sim_add(count, call->counts[r]);
+  }
+  return sim_times(sim_times(call->rows, count), BS_DTYPE_BYTES(call->dtype_in));
 }
 
 /* Bytes that all ranks put on the wire together, by the canonical factor of each kind. */
 static uint64_t bytes_sent(const bs_coll_call *call, uint32_t n) {
-  if (call->kind == BS_COLL_BARRIER) return 0;
-  const uint64_t bytes = sim_times(elements_sent(call, n, call->kind), BS_DTYPE_BYTES(call->dtype_in));
-  return sim_times(bytes, call->kind == BS_COLL_ALL_REDUCE ? 2 * (uint64_t)(n - 1) : n - 1);
+  return sim_times(payload_of(call, n),
+                   call->kind == BS_COLL_ALL_REDUCE ? 2 * (uint64_t)(n - 1) : (uint64_t)n - 1);
+}
+
+/* Outside of what a calibrated machine was fitted to? */
+void sim_world_met(sim_world *w, uint64_t bytes, uint32_t ranks) {
+  const sim_machine *m = &w->plugin->machine;
+  if (ranks < 2 || bytes == 0) return;
+  w->outside +=
+      bytes < m->domain_least || bytes > m->domain_most || (m->domain_ranks > 0 && ranks > m->domain_ranks);
 }
 
 static void cost_of(const sim_world *w, const sim_arrival *arrivals, uint32_t n, sim_closed *out) {
@@ -134,16 +145,24 @@ static int32_t complete(void *user, sim_arrival *arrivals, uint32_t n, bs_error 
     if (arrivals[i].ready > arrivals[latest].ready) latest = i;
   const sim_time last = *((const sim_request *)arrivals[latest].data)->time;
   cost_of(w, arrivals, n, &cost);
+  const bs_coll_call *call = sim_call_at(arrivals, 0);
+  const sim_step said = {.closed = sim_add(sim_add(cost.latency, cost.wire), cost.reduce),
+                         .bytes = payload_of(call, n),
+                         .ranks = n};
+  sim_world_met(w, said.bytes, n);
   for (uint32_t i = 0; i < n; i++) {
-    sim_time *t = ((const sim_request *)arrivals[i].data)->time;
+    const sim_request *q = arrivals[i].data;
+    sim_time *t = q->time;
+    const sim_time before = *t;
     sim_time_await(t, &last);
     sim_time_spend(t, SIM_LATENCY, cost.latency);
     sim_time_spend(t, SIM_WIRE, cost.wire);
     sim_time_spend(t, SIM_MEMORY, cost.reduce);
     arrivals[i].done = t->now;
+    sim_step_add(q->comm->rank, kinds[call->kind], call->site, &before, t, &said);
   }
   w->messages = sim_add(w->messages, cost.messages);
-  w->message_bytes = sim_add(w->message_bytes, bytes_sent(sim_call_at(arrivals, 0), n));
+  w->message_bytes = sim_add(w->message_bytes, bytes_sent(call, n));
   return BS_OK;
 }
 

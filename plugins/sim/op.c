@@ -36,6 +36,12 @@ static const char *const names[] = {
     "topk",
 };
 
+const char *sim_op_name(const char *op) {
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(names[i], op) == 0) return names[i];
+  return "op";
+}
+
 /* ---- weights ----------------------------------------------------------------------------------- */
 
 typedef struct packed {

@@ -61,33 +61,6 @@ static sim_time *time_of(sim_rank *rank, const bs_coll_call *call) {
   return t;
 }
 
-int32_t sim_comm_send(void *opaque, const bs_coll_call *call, bs_error *err) {
-  const sim_comm *comm = opaque;
-  sim_rank *rank = comm->rank;
-  sim_world *w = rank->world;
-  int32_t rc = check(comm, call, err);
-  if (rc != BS_OK) return rc;
-  sim_time *time = time_of(rank, call);
-  letter *l = write_letter(call, time);
-  if (l == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a message");
-  const sim_call told = sim_call_of(call);
-  sim_message m = {.from = rank->index,
-                   .to = sim_group_rank(comm->group, call->root),
-                   .bytes = bytes_of(call),
-                   .ready = time->now,
-                   .payload = l,
-                   .call = &told};
-  int32_t state;
-  while ((state = sim_send(w->engine, &m)) == SIM_BLOCKED) sim_coroutine_yield(w->coroutines);
-  if (state != SIM_DONE) {
-    free(l);
-    return sim_failed(w, state, err);
-  }
-  if (m.done > time->now) sim_time_spend(time, SIM_LATENCY, m.done - time->now);
-  if ((call->flags & BS_COLL_DEVICE) == 0) sim_time_follow(&rank->host, time);
-  return BS_OK;
-}
-
 /* The receiver waited for the message: the end of that went into its bytes, what is before into its latency,
  * and what is before that into waiting for the sender. */
 static void arrive(sim_time *time, const sim_message *m, const letter *l) {
@@ -106,13 +79,35 @@ static void arrive(sim_time *time, const sim_message *m, const letter *l) {
   time->path[SIM_WIRE] = sim_add(time->path[SIM_WIRE], left - in_path);
 }
 
-int32_t sim_comm_recv(void *opaque, const bs_coll_call *call, bs_error *err) {
-  const sim_comm *comm = opaque;
-  sim_rank *rank = comm->rank;
+/* Gives a message away at time->now; *out_done: the sender's time after it. */
+static int32_t give(const sim_comm *comm, const bs_coll_call *call, const sim_time *time, uint64_t *out_done,
+                    bs_error *err) {
+  const sim_rank *rank = comm->rank;
   sim_world *w = rank->world;
-  int32_t rc = check(comm, call, err);
-  if (rc != BS_OK) return rc;
-  sim_time *time = time_of(rank, call);
+  letter *l = write_letter(call, time);
+  if (l == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a message");
+  const sim_call told = sim_call_of(call);
+  sim_message m = {.from = rank->index,
+                   .to = sim_group_rank(comm->group, call->root),
+                   .bytes = bytes_of(call),
+                   .ready = time->now,
+                   .payload = l,
+                   .call = &told};
+  int32_t state;
+  while ((state = sim_send(w->engine, &m)) == SIM_BLOCKED) sim_coroutine_yield(w->coroutines);
+  if (state != SIM_DONE) {
+    free(l);
+    return sim_failed(w, state, err);
+  }
+  sim_world_met(w, m.bytes, 2);
+  *out_done = m.done;
+  return BS_OK;
+}
+
+/* Takes the next message of the peer; the rank has waited for it since time->now, and goes on then. */
+static int32_t get(const sim_comm *comm, const bs_coll_call *call, sim_time *time, bs_error *err) {
+  const sim_rank *rank = comm->rank;
+  sim_world *w = rank->world;
   const sim_call told = sim_call_of(call);
   sim_message m = {.from = sim_group_rank(comm->group, call->root),
                    .to = rank->index,
@@ -124,10 +119,73 @@ int32_t sim_comm_recv(void *opaque, const bs_coll_call *call, bs_error *err) {
   if (state != SIM_DONE) return sim_failed(w, state, err);
   letter *l = m.payload;
   arrive(time, &m, l);
-  if ((call->flags & BS_COLL_DEVICE) == 0) {
-    sim_time_follow(&rank->host, time);
-    rc = read_letter(rank->plugin->host, l, call, err);
-  }
+  const int32_t rc =
+      (call->flags & BS_COLL_DEVICE) == 0 ? read_letter(rank->plugin->host, l, call, err) : BS_OK;
   free(l);
   return rc;
+}
+
+static void settle(const sim_comm *comm, const bs_coll_call *call, const char *kind, const sim_time *before,
+                   const sim_time *time) {
+  const sim_step said = {.bytes = bytes_of(call), .ranks = 2};
+  sim_step_add(comm->rank, kind, call->site, before, time, &said);
+  if ((call->flags & BS_COLL_DEVICE) == 0) sim_time_follow(&comm->rank->host, time);
+}
+
+int32_t sim_comm_send(void *opaque, const bs_coll_call *call, bs_error *err) {
+  const sim_comm *comm = opaque;
+  uint64_t done = 0;
+  int32_t rc = check(comm, call, err);
+  if (rc != BS_OK) return rc;
+  sim_time *time = time_of(comm->rank, call);
+  const sim_time before = *time;
+  rc = give(comm, call, time, &done, err);
+  if (rc != BS_OK) return rc;
+  if (done > time->now) sim_time_spend(time, SIM_LATENCY, done - time->now);
+  settle(comm, call, "send", &before, time);
+  return BS_OK;
+}
+
+int32_t sim_comm_recv(void *opaque, const bs_coll_call *call, bs_error *err) {
+  const sim_comm *comm = opaque;
+  int32_t rc = check(comm, call, err);
+  if (rc != BS_OK) return rc;
+  sim_time *time = time_of(comm->rank, call);
+  const sim_time before = *time;
+  rc = get(comm, call, time, err);
+  if (rc == BS_OK) settle(comm, call, "recv", &before, time);
+  return rc;
+}
+
+/* All begin at the same time; what is reduced on arrival is read and added one after another. */
+int32_t sim_comm_exchange(void *opaque, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err) {
+  const sim_comm *comm = opaque;
+  int32_t rc = BS_OK;
+  uint64_t done = 0, reduce = 0;
+  for (uint32_t i = 0; rc == BS_OK && i < ncalls; i++) rc = check(comm, calls[i], err);
+  if (rc != BS_OK || ncalls == 0) return rc;
+  sim_time *time = time_of(comm->rank, calls[0]);
+  const sim_time before = *time;
+  sim_time last = before;
+  for (uint32_t i = 0; rc == BS_OK && i < ncalls; i++) {
+    if (calls[i]->kind != BS_COLL_SEND) continue;
+    sim_time sent = before;
+    rc = give(comm, calls[i], &before, &done, err);
+    if (done > sent.now) sim_time_spend(&sent, SIM_LATENCY, done - sent.now);
+    if (sent.now > last.now) last = sent;
+  }
+  for (uint32_t i = 0; rc == BS_OK && i < ncalls; i++) {
+    if (calls[i]->kind == BS_COLL_SEND) continue;
+    sim_time come = before;
+    rc = get(comm, calls[i], &come, err);
+    if (come.now > last.now) last = come;
+    if (calls[i]->reduce_dtype != 0)
+      reduce = sim_add(reduce, sim_bytes_ps(bytes_of(calls[i]), comm->rank->plugin->machine.wire.gamma_q32));
+  }
+  if (rc != BS_OK) return rc;
+  *time = last;
+  sim_time_spend(time, SIM_MEMORY, reduce);
+  comm->rank->world->exchanges++;
+  settle(comm, calls[0], "exchange", &before, time);
+  return BS_OK;
 }

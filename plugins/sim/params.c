@@ -26,6 +26,14 @@ static const bs_param_desc params[] = {
      "of arithmetic a and memory m: max(a, m), or (a^6 + m^6)^(1/6)"},
     {sizeof(bs_param_desc), BS_PARAM_STRING, "label", "published", "published|calibrated", NULL,
      "where these numbers are from: data sheets, or bsrun sim fit"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "domain_least_B", "0", "0..", "B",
+     "the smallest collective that the numbers were fitted to"},
+    {sizeof(bs_param_desc), BS_PARAM_FLOAT, "domain_most_B", "0", "0..", "B",
+     "the largest one; 0: they were fitted to none"},
+    {sizeof(bs_param_desc), BS_PARAM_INT, "domain_ranks", "0", "0..1048576", NULL,
+     "the most ranks that they were fitted to; 0: any"},
+    {sizeof(bs_param_desc), BS_PARAM_BOOL, "steps", "false", NULL, NULL,
+     "keep each op and collective of each rank, for bsrun sim explain"},
 };
 
 int32_t sim_params_define(sim_plugin *plugin, bs_error *err) {
@@ -42,9 +50,10 @@ static int32_t get(const sim_plugin *plugin, const char *name, bs_value *out, bs
 }
 
 int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
-  static const char *const names[] = {"flops",     "flops_f32", "flops_f64", "flops_f8", "mem_Bps",
-                                      "mem_bytes", "launch_s",  "alpha_s",   "bw_Bps",   "reduce_Bps"};
-  enum { FLOPS, F32, F64, F8, MEM, BYTES, LAUNCH, ALPHA, BW, REDUCE, NUMBERS };
+  static const char *const names[] = {"flops",   "flops_f32",  "flops_f64",      "flops_f8",
+                                      "mem_Bps", "mem_bytes",  "launch_s",       "alpha_s",
+                                      "bw_Bps",  "reduce_Bps", "domain_least_B", "domain_most_B"};
+  enum { FLOPS, F32, F64, F8, MEM, BYTES, LAUNCH, ALPHA, BW, REDUCE, LEAST, MOST, NUMBERS };
   sim_machine *m = &plugin->machine;
   double v[NUMBERS];
   bs_value value;
@@ -59,6 +68,14 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   rc = get(plugin, "label", &value, err);
   if (rc != BS_OK) return rc;
   m->label = value.s;
+  rc = get(plugin, "domain_ranks", &value, err);
+  if (rc != BS_OK) return rc;
+  m->domain_ranks = (uint32_t)value.i;
+  rc = get(plugin, "steps", &value, err);
+  if (rc != BS_OK) return rc;
+  m->steps = value.i != 0;
+  m->domain_least = (uint64_t)sim_round(v[LEAST]);
+  m->domain_most = (uint64_t)sim_round(v[MOST]);
   m->roof.flops = sim_rate(v[FLOPS]);
   m->flops_f32 = v[F32] > 0 ? sim_rate(v[F32]) : m->roof.flops;
   m->flops_f64 = v[F64] > 0 ? sim_rate(v[F64]) : m->flops_f32;

@@ -22,9 +22,12 @@ typedef struct sim_machine {
   sim_roof roof;                           /* flops: of 16-bit floats */
   uint64_t flops_f64, flops_f32, flops_f8; /* per second; 0: no time */
   sim_wire wire;
-  sim_link link;      /* the same, as the engine takes it */
-  uint64_t mem_bytes; /* of a device; 0: no limit */
-  const char *label;  /* "published" or "calibrated" */
+  sim_link link;                      /* the same, as the engine takes it */
+  uint64_t mem_bytes;                 /* of a device; 0: no limit */
+  const char *label;                  /* "published" or "calibrated" */
+  uint64_t domain_least, domain_most; /* bytes of the collectives that it was fitted to */
+  uint32_t domain_ranks;              /* 0: any */
+  int32_t steps;                      /* 1: each step is kept */
 } sim_machine;
 
 typedef struct sim_world sim_world;
@@ -44,6 +47,17 @@ typedef struct sim_block {
   uint64_t first, bytes; /* from the base on; of the wrapper: the address */
 } sim_block;
 
+/* An op, a collective or a message of a rank. */
+typedef struct sim_step {
+  char what[56]; /* "matmul", "all_reduce y" */
+  uint64_t began, ended;
+  uint64_t closed; /* by its closed form alone; 0: it has none */
+  uint64_t flops, bytes;
+  uint64_t spent[SIM_TERMS];
+  uint32_t ranks; /* that meet; 0: an op */
+  uint32_t reserved;
+} sim_step;
+
 /* A rank and its device. */
 typedef struct sim_rank {
   const sim_plugin *plugin;
@@ -56,6 +70,8 @@ typedef struct sim_rank {
   sim_time host, stream;              /* of the default stream */
   uint64_t compute_side, memory_side; /* of its ops: each side of the roofline alone */
   uint64_t ops, not_costed;
+  sim_step *steps; /* of the newest run, where they are kept */
+  uint32_t nsteps, steps_capacity;
 } sim_rank;
 
 /* What bs_stream and bs_event point to. */
@@ -85,10 +101,16 @@ void sim_blocks_free(sim_rank *rank);
 
 /* op.c */
 int32_t sim_ops_register(sim_plugin *plugin, bs_error *err);
+const char *sim_op_name(const char *op); /* the same, static */
+
+/* steps.c: keeps a step where that is asked for: before and after it, and what else is said of it. */
+void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_time *before,
+                  const sim_time *after, const sim_step *said);
 
 /* costing.c: what the runs of a plan cost. */
 typedef struct sim_costing {
   const sim_plugin *plugin;
+  const char *op;
   uint64_t per_second; /* FLOPs */
   bs_op_rate rate;
   struct sim_query *asked; /* NULL: the rate says all */
@@ -100,8 +122,6 @@ void sim_costing_free(sim_costing *costing);
 /* Charges a run with these args to a stream of the rank's device. */
 int32_t sim_costing_charge(sim_costing *costing, sim_rank *rank, bs_tensor *const *args, uint32_t nargs,
                            sim_time *stream, bs_error *err);
-/* An op of `flops` and `bytes` on a stream. */
-void sim_charge(sim_rank *rank, sim_time *stream, uint64_t per_second, uint64_t flops, uint64_t bytes);
 
 /* figures.c */
 void sim_figures(void *world,

@@ -80,6 +80,7 @@ static void world_close(void *world) {
     group_free(w->all.next);
     w->all.next = next;
   }
+  for (uint32_t r = 0; r < w->size; r++) free(w->ranks[r].steps);
   free(w->ranks);
   free(w);
 }
@@ -115,8 +116,9 @@ static void begin(sim_world *w) {
     sim_rank *rank = &w->ranks[r];
     rank->host = rank->stream = (sim_time){.now = w->began};
     rank->compute_side = rank->memory_side = rank->ops = rank->not_costed = 0;
+    rank->nsteps = 0;
   }
-  w->messages = w->message_bytes = w->meetings = 0;
+  w->messages = w->message_bytes = w->meetings = w->exchanges = w->outside = 0;
   w->run++;
 }
 
@@ -286,5 +288,6 @@ const bs_comm sim_comm_table = {
     .abort = world_abort,
     .clock_ns = clock_ns,
     .device_bind = device_bind,
+    .exchange = sim_comm_exchange,
     .report = sim_figures,
 };

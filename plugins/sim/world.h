@@ -34,6 +34,8 @@ struct sim_world {
   uint64_t run;   /* how many there were */
   uint64_t began; /* when the newest began */
   uint64_t messages, message_bytes, meetings;
+  uint64_t exchanges; /* calls of exchange */
+  uint64_t outside;   /* collectives and messages that the machine was not fitted to */
   void (*rank_main)(void *arg, uint32_t rank);
   void *arg;
   pthread_t thread; /* that drives it */
@@ -56,6 +58,7 @@ static inline uint32_t sim_group_rank(const sim_group *group, uint32_t member) {
 
 /* meet.c: any collective, and the barrier. */
 int32_t sim_meet_all(sim_comm *comm, const bs_coll_call *call, bs_error *err);
+void sim_world_met(sim_world *world, uint64_t bytes, uint32_t ranks);
 /* data.c: what the ranks' calls must have in common beside their fingerprints; and their values, where all
  * lie in host memory. */
 int32_t sim_data_check(const sim_arrival *arrivals, uint32_t ranks, bs_error *err);
@@ -63,6 +66,7 @@ int32_t sim_data_move(const bs_host *host, const sim_arrival *arrivals, uint32_t
 /* p2p.c */
 int32_t sim_comm_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t sim_comm_recv(void *comm, const bs_coll_call *call, bs_error *err);
+int32_t sim_comm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 void sim_letter_free(void *user, void *payload);
 /* What a call of the engine failed with, as a bs code. */
 int32_t sim_failed(const sim_world *world, int32_t state, bs_error *err);
