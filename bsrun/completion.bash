@@ -50,7 +50,7 @@ _bsrun() {
   fi
   if ((COMP_CWORD > 1)) && [[ $first != -* ]]; then
     verb=$first
-    if [[ $first == @(plugins|config|model) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
+    if [[ $first == @(plugins|config|model|bench|sim) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
   fi
 
   case $prev in
@@ -113,7 +113,7 @@ _bsrun() {
     help) _bsrun_reply "$cur" verbs ;;
     plugins) _bsrun_reply "$cur" verbs plugins ;;
     config) _bsrun_reply "$cur" verbs config ;;
-    model) _bsrun_reply "$cur" verbs model ;;
+    model | bench | sim) _bsrun_reply "$cur" verbs "$verb" ;;
     "model info" | "model run" | "model check" | "model explain" | "model generate" | "model plan") _bsrun_files "$cur" file ;;
     completion)
       if ((COMP_CWORD == 2)); then

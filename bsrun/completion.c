@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "bsrun/completion_bash.h" /* made from completion.bash by CMake: the bytes of completion_bash[] */
-#include "bsrun/model.h"
 #include "bsrun/plugins.h"
+#include "bsrun/subverb.h"
 #include "core/base/error.h"
 #include "lab/config/schema.h"
+#include "lab/model/model.h"
 
 const bsrun_words bsrun_all_words[] = {
     {"run", bsrun_run_options, &bsrun_n_run_options},
@@ -24,28 +25,37 @@ const bsrun_words bsrun_all_words[] = {
     {"explain", explain_options, &explain_n_options},
     {"compare", compare_options, &compare_n_options},
     {"torture", torture_options, &torture_n_options},
-    {"model info", model_info_options, &model_info_n_options},
-    {"model run", model_run_options, &model_run_n_options},
-    {"model check", model_check_options, &model_check_n_options},
-    {"model generate", model_generate_options, &model_generate_n_options},
-    {"model explain", model_explain_options, &model_explain_n_options},
-    {"model plan", model_plan_options, &model_plan_n_options},
 };
 const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];
 
+/* The options of "torture" or "model info"; NULL: there is no such verb. */
+static const args_option *options_of(const char *verb, size_t *out_n) {
+  for (size_t i = 0; i < bsrun_n_words; i++) {
+    *out_n = *bsrun_all_words[i].n_options;
+    if (strcmp(bsrun_all_words[i].verb, verb) == 0) return bsrun_all_words[i].options;
+  }
+  for (const bsrun_subverbs *const *all = bsrun_all_subverbs; *all != NULL; all++) {
+    const size_t length = strlen((*all)->verb);
+    for (size_t i = 0; i < (*all)->n; i++) {
+      *out_n = *(*all)->of[i]->n_options;
+      if (strncmp(verb, (*all)->verb, length) == 0 && verb[length] == ' ' &&
+          strcmp(verb + length + 1, (*all)->of[i]->name) == 0)
+        return (*all)->of[i]->options;
+    }
+  }
+  return NULL;
+}
+
 /* only_valued: those that take a value. */
 static void print_options(const char *verb, int only_valued) {
-  for (size_t i = 0; i < bsrun_n_words; i++) {
-    if (strcmp(bsrun_all_words[i].verb, verb) != 0) continue;
-    for (size_t k = 0; k < *bsrun_all_words[i].n_options; k++) {
-      const args_option *o = &bsrun_all_words[i].options[k];
-      if (only_valued && o->value == NULL) continue;
-      printf("--%s\n", o->name);
-      if (o->letter != 0) printf("-%c\n", o->letter);
-    }
-    return;
+  size_t n = 0;
+  const args_option *o = options_of(verb, &n);
+  for (size_t k = 0; o != NULL && k < n; k++) {
+    if (only_valued && o[k].value == NULL) continue;
+    printf("--%s\n", o[k].name);
+    if (o[k].letter != 0) printf("-%c\n", o[k].letter);
   }
-  if (!only_valued) fputs("--help\n-h\n", stdout); /* every verb has that */
+  if (o == NULL && !only_valued) fputs("--help\n-h\n", stdout); /* every verb has that */
 }
 
 static void print_verbs(const char *of) {
@@ -61,8 +71,9 @@ static void print_verbs(const char *of) {
   for (size_t i = 0; of != NULL && i < sizeof second / sizeof second[0]; i++) {
     if (strcmp(second[i].verb, of) == 0) fputs(second[i].words, stdout);
   }
-  for (size_t i = 0; of != NULL && strcmp(of, "model") == 0 && i < model_n_verbs; i++)
-    printf("%s\n", model_verbs[i]->name);
+  for (const bsrun_subverbs *const *all = bsrun_all_subverbs; of != NULL && *all != NULL; all++)
+    for (size_t i = 0; strcmp((*all)->verb, of) == 0 && i < (*all)->n; i++)
+      printf("%s\n", (*all)->of[i]->name);
   for (size_t i = 0; of == NULL && i < bsrun_n_verbs; i++) printf("%s\n", bsrun_verbs[i].name);
 }
 

@@ -4,24 +4,14 @@
 #ifndef BSRUN_MODEL_H
 #define BSRUN_MODEL_H
 #include "bsrun/bsrun.h"
+#include "bsrun/subverb.h"
 #include "lab/model/model.h"
 
-typedef struct model_verb {
-  const char *name;
-  const char *words;   /* behind the name, in the line "usage" */
-  const char *summary; /* one line */
-  const char *about;   /* lines; "" */
-  const char *examples;
-  const args_option *options;
-  const size_t *n_options;
-  int32_t (*run)(const args *a, bs_error *err); /* the options are parsed, and --help was not among them */
-  size_t min_words, max_words;
-} model_verb;
+typedef bsrun_subverb model_verb;
 
 extern const model_verb model_info, model_run, model_check, model_explain, model_generate, model_plan;
 
-extern const model_verb *const model_verbs[];
-extern const size_t model_n_verbs;
+extern const bsrun_subverbs model_subverbs;
 
 /* ---- sub-verbs that open a model (model_words.c) --------------------------------------------- */
 

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT
+ * sim.h - the second words of `bsrun sim`: one file each (sim_fit.c, ...). */
+#ifndef BSRUN_SIM_H
+#define BSRUN_SIM_H
+#include "bsrun/bsrun.h"
+#include "bsrun/subverb.h"
+
+extern const bsrun_subverb sim_fit_verb;
+extern const bsrun_subverbs sim_subverbs;
+#endif
