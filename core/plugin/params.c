@@ -100,8 +100,7 @@ static int in_choices(const char *choices, const char *text) {
   }
 }
 
-/* The text as the parameter's type: 1 good, 0 a wrong value, -1 a wrong declaration. */
-static int parse_value(const bs_param_desc *d, const char *text, bs_value *v) {
+int bs_param_parse(const bs_param_desc *d, const char *text, bs_value *v) {
   int suffix = d->unit != NULL && strcmp(d->unit, "bytes") == 0;
   int flag = 0;
   switch (d->type) {
@@ -121,8 +120,12 @@ static int parse_value(const bs_param_desc *d, const char *text, bs_value *v) {
   }
 }
 
-static int32_t bad_value(const bs_plugin_self *self, const bs_param *p, const char *origin, bs_error *err) {
+const char *bs_param_type_word(uint32_t type) {
   static const char *const types[] = {"?", "an integer", "a number", "true or false", "a text"};
+  return types[type <= BS_PARAM_STRING ? type : 0];
+}
+
+static int32_t bad_value(const bs_plugin_self *self, const bs_param *p, const char *origin, bs_error *err) {
   const bs_param_desc *d = &p->desc;
   char name[128];
   int environment = strcmp(origin, "environment") == 0;
@@ -133,8 +136,9 @@ static int32_t bad_value(const bs_plugin_self *self, const bs_param *p, const ch
   /* A value of the user's is a configuration error, a default of the plugin's is the plugin's. */
   int32_t code = strcmp(origin, "default") == 0 ? BS_PLUGIN : BS_CONFIG;
   bs_error_set(err, code, "BS-PLG-PARAM", "%s=%.200s (%s): must be %s%s%s%s%s", name, p->text, origin,
-               types[d->type], d->choices != NULL ? " of " : "", d->choices != NULL ? d->choices : "",
-               d->unit != NULL ? ", in " : "", d->unit != NULL ? d->unit : "");
+               bs_param_type_word(d->type), d->choices != NULL ? " of " : "",
+               d->choices != NULL ? d->choices : "", d->unit != NULL ? ", in " : "",
+               d->unit != NULL ? d->unit : "");
   if (d->doc != NULL) bs_error_hint(err, "%s: %s", d->name, d->doc);
   return code;
 }
@@ -176,7 +180,7 @@ static int32_t resolve(const bs_plugin_self *self, bs_param *p, bs_error *err) {
   if (p->text == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-PLG-MEMORY", "no memory for a parameter");
   p->value.struct_size = (uint32_t)sizeof p->value;
   p->value.type = p->desc.type;
-  int good = parse_value(&p->desc, p->text, &p->value);
+  int good = bs_param_parse(&p->desc, p->text, &p->value);
   if (good < 0)
     return bs_error_set(err, BS_PLUGIN, "BS-PLG-PARAM", "parameter '%s' of plugin %s has a wrong range '%s'",
                         p->desc.name, self->id, p->desc.choices);
@@ -188,7 +192,7 @@ static int32_t check_default(const bs_plugin_self *self, bs_param *p, bs_error *
   bs_param copy = *p;
   bs_value value;
   memset(&value, 0, sizeof value);
-  if (parse_value(&p->desc, p->desc.default_text, &value) == 1) return BS_OK;
+  if (bs_param_parse(&p->desc, p->desc.default_text, &value) == 1) return BS_OK;
   copy.text = (char *)p->desc.default_text;
   return bad_value(self, &copy, "default", err);
 }

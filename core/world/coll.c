@@ -25,6 +25,10 @@
 static const char *const kind_names[BS_COLL_COUNT_] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send", "recv", "barrier"};
 
+const char *bs_coll_kind_name(uint32_t kind) {
+  return kind < BS_COLL_COUNT_ ? kind_names[kind] : "?";
+}
+
 static bs_coll_fn slot_of(const bs_comm *comm, uint32_t kind) {
   switch (kind) {
     case BS_COLL_ALL_REDUCE:
@@ -196,7 +200,7 @@ static int32_t choose_slot(bs_coll_plan *p, const bs_collective *d, void *comm, 
   p->me = me;
   p->n = n;
   p->fn = n == 1 ? bs_coll_local : slot_of(vtable, d->kind);
-  if (p->fn == NULL) {
+  if (p->fn == NULL && !p->by_rounds) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-COLL-KIND", "communicator %s has no %s", vtable->name,
                  kind_names[d->kind]);
     if (d->site != NULL) bs_error_where(err, "%s", d->site);
@@ -205,7 +209,8 @@ static int32_t choose_slot(bs_coll_plan *p, const bs_collective *d, void *comm, 
   return BS_OK;
 }
 
-int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan, bs_error *err) {
+static int32_t prepare(bs_rank *rank, const bs_collective *desc, int plain, bs_coll_plan **out_plan,
+                       bs_error *err) {
   bs_collective d;
   memset(&d, 0, sizeof d);
   memcpy(&d, desc, desc->struct_size < sizeof d ? desc->struct_size : sizeof d);
@@ -224,6 +229,8 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
   p->call.timeout_ns = d.timeout_ns > 0 ? d.timeout_ns : rank->world->timeout_ns;
   uint64_t in_sum = 0, out_sum = 0;
   const char *site = d.site != NULL ? d.site : "unnamed";
+  uint32_t any_order = 0;
+  p->by_rounds = !plain && bs_rounds_serve(rank->world, d.kind, n, site);
   int32_t rc = choose_slot(p, &d, d.group != NULL ? d.group->comm : rank->comm, n, me, err);
   if (rc == BS_OK) rc = fill_dtypes(p, &d, err);
   if (rc == BS_OK) rc = fill_counts(p, &d, n, &in_sum, &out_sum, err);
@@ -232,6 +239,7 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
     rc = fill_bytes(p, n, in_sum, err);
   }
   p->hooked = rank->world->has_hook && strncmp(site, "lab.peers", 9) != 0;
+  if (rank->world->algorithm.any_order && reduces(d.kind) && n > 1) any_order = BS_COLL_ANY_ORDER;
   if (rc == BS_OK) rc = bs_coll_stage_prepare(p, err);
   if (rc == BS_OK && (p->site = malloc(strlen(site) + 1)) == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a call site");
@@ -242,8 +250,23 @@ int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan *
   memcpy(p->site, site, strlen(site) + 1);
   p->call.site = p->site;
   p->fingerprint = fingerprint_of(p, n, me);
+  p->call.flags |= any_order;
+  if (p->by_rounds) rc = bs_rounds_prepare(p, err);
+  if (rc != BS_OK) {
+    bs_coll_release(p);
+    return rc;
+  }
   *out_plan = p;
   return BS_OK;
+}
+
+int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan, bs_error *err) {
+  return prepare(rank, desc, 0, out_plan, err);
+}
+
+int32_t bs_coll_prepare_plain(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan,
+                              bs_error *err) {
+  return prepare(rank, desc, 1, out_plan, err);
 }
 
 void bs_coll_release(bs_coll_plan *plan) {
@@ -251,8 +274,10 @@ void bs_coll_release(bs_coll_plan *plan) {
   if (plan->started) bs_coll_abandon(plan);
   bs_coll_side_release(plan);
   bs_coll_stage_free(plan);
+  bs_rounds_free(plan->rounds);
   free(plan->counts);
   free(plan->site);
+  free(plan->failure);
   free(plan);
 }
 

@@ -9,6 +9,8 @@
 
 typedef int32_t (*bs_coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
 
+typedef struct bs_coll_rounds bs_coll_rounds;
+
 struct bs_coll_plan {
   bs_rank *rank;
   bs_coll_fn fn;
@@ -21,6 +23,8 @@ struct bs_coll_plan {
   uint64_t row_bytes; /* payload of a row */
   uint64_t wire_num, wire_den;
   uint32_t has_in, has_out;
+  uint32_t by_rounds;     /* the host runs it by an algorithm */
+  bs_coll_rounds *rounds; /* coll_rounds.h; NULL: the communicator's own */
   uint32_t hooked;
   uint32_t me, n;   /* place and size of the group */
   uint64_t *counts; /* counts, then recv_counts */
@@ -36,7 +40,7 @@ struct bs_coll_plan {
   uint32_t ticket;  /* its place in the line */
   uint32_t calls;   /* that succeeded: counted by wait, on the rank's thread */
   int32_t status;
-  bs_error failure;
+  bs_error *failure; /* made by the first start */
   /* Of one on the rank's stream for them, coll_side.c. */
   uint32_t aside;
   bs_stream *started_from;
@@ -61,6 +65,11 @@ int32_t bs_coll_side_enter(bs_coll_plan *plan, bs_error *err);
 int32_t bs_coll_side_done(bs_coll_plan *plan, bs_error *err);
 int32_t bs_coll_side_leave(bs_coll_plan *plan, bs_error *err);
 void bs_coll_side_release(bs_coll_plan *plan); /* its events */
+/* coll_algorithm.c: does the world's algorithm serve a collective of n ranks; and then, behind all else of
+ * prepare, the plan is run by it. */
+int bs_rounds_serve(const bs_world *world, uint32_t kind, uint32_t n, const char *site);
+int32_t bs_rounds_prepare(bs_coll_plan *plan, bs_error *err);
+void bs_rounds_free(bs_coll_rounds *rounds);
 /* Count `calls` of what is bound; the rank's own thread. */
 void bs_coll_count(bs_coll_plan *plan, uint32_t calls);
 

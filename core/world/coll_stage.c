@@ -30,7 +30,9 @@ static int32_t note(const bs_coll_plan *p, const char *by) {
 
 int32_t bs_coll_stage_prepare(bs_coll_plan *p, bs_error *err) {
   if ((p->rank->world->backend->flags & BS_BACKEND_HOST_MEMORY) != 0) return BS_OK;
-  if (p->rank->bound != NULL && p->n > 1 && !p->hooked) {
+  /* The host reduces on its own memory, where there are values. */
+  const int far = !p->by_rounds || (p->rank->world->backend->flags & BS_BACKEND_PHANTOM) != 0;
+  if (p->rank->bound != NULL && p->n > 1 && !p->hooked && far) {
     p->call.flags = BS_COLL_DEVICE;
     return note(p, p->rank->bound);
   }
@@ -110,7 +112,7 @@ int32_t bs_rank_collective_host(bs_rank *rank, const bs_collective *what, const 
   const bs_tensor from = vector(what->dtype_in, in, n_in);
   bs_tensor to = vector(what->dtype_out != 0 ? what->dtype_out : what->dtype_in, out, n_out);
   bs_coll_plan *plan = NULL;
-  int32_t rc = bs_coll_prepare(rank, what, &plan, err);
+  int32_t rc = bs_coll_prepare_plain(rank, what, &plan, err);
   if (rc != BS_OK) return rc;
   plan->staged = 0;
   plan->call.flags = 0;

@@ -95,14 +95,14 @@ static void ask_short_slices(void) {
 static void serve(bs_coll_line *line, bs_coll_plan *plan) {
   if (line->failed != BS_OK) {
     plan->status = line->failed;
-    plan->failure = line->failure;
+    *plan->failure = line->failure;
     return;
   }
-  plan->status = bs_coll_execute(plan, &plan->calls, &plan->failure);
-  if (plan->status == BS_OK) plan->status = bs_coll_side_done(plan, &plan->failure);
+  plan->status = bs_coll_execute(plan, &plan->calls, plan->failure);
+  if (plan->status == BS_OK) plan->status = bs_coll_side_done(plan, plan->failure);
   if (plan->status == BS_OK) return;
   line->failed = plan->status;
-  line->failure = plan->failure;
+  line->failure = *plan->failure;
 }
 
 static void *line_main(void *arg) {
@@ -165,6 +165,8 @@ static int32_t start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs
   const bs_world *world = rank->world;
   if (plan->started) return bs_coll_refuse_started(plan, err);
   if (rank->capturing && rank->comm != NULL) return bs_coll_refuse_kept(plan, err);
+  if (plan->failure == NULL && (plan->failure = malloc(sizeof *plan->failure)) == NULL)
+    return bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for started collectives");
   int32_t rc = bs_coll_bind(plan, in, out, stream, err);
   if (rc == BS_OK) rc = bs_coll_stage_down(plan, err);
   const int threaded = world->comm->launch != BS_LAUNCH_DRIVEN && world->size > 1;
@@ -172,13 +174,13 @@ static int32_t start(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs
   if (rc == BS_OK && world->size > 1) rc = bs_coll_side_enter(plan, err);
   if (rc != BS_OK) return rc;
   plan->status = BS_OK;
-  plan->failure = (bs_error)BS_ERROR_INIT;
+  *plan->failure = (bs_error)BS_ERROR_INIT;
   plan->calls = 0;
   plan->started = 1;
   rank->unwaited++;
   if (!threaded) {
-    plan->status = bs_coll_execute(plan, &plan->calls, &plan->failure);
-    if (plan->status == BS_OK) plan->status = bs_coll_side_done(plan, &plan->failure);
+    plan->status = bs_coll_execute(plan, &plan->calls, plan->failure);
+    if (plan->status == BS_OK) plan->status = bs_coll_side_done(plan, plan->failure);
     return BS_OK;
   }
   bs_coll_line *line = rank->line;
@@ -212,7 +214,7 @@ static int32_t await(bs_coll_plan *plan, bs_error *err) {
     const int32_t rc = bs_coll_side_leave(plan, err);
     return rc == BS_OK ? bs_coll_stage_up(plan, err) : rc;
   }
-  if (err != NULL) *err = plan->failure;
+  if (err != NULL) *err = *plan->failure;
   return plan->status;
 }
 

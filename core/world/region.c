@@ -5,8 +5,11 @@
  * stream is drained before and behind) and events (it is not); without, the clock does. Mode none: the clock
  * alone, whatever it misses. By events the host's own time until all is queued is kept beside.
  * Count, sum, smallest and largest are exact however long a run is. Percentiles come from a reservoir of
- * 4096 samples that is taken when the region is made: all of them up to there, then each with the same
- * chance, by a hash of its number, so that equal times give equal figures. Nothing is allocated while timing.
+ * samples that is taken when the region is made: all of them up to there, then each with the same chance, by
+ * a hash of its number, so that equal times give equal figures. The reservoir has 4096 samples, in a driven
+ * world
+ * 16. A rank's own regions are made with it, in a driven world of thousands of ranks when they are first
+ * begun; nothing else is allocated while timing.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,58 +19,96 @@
 #include "core/world/world.h"
 
 #define RESERVOIR 4096u
-#define MAX_PENDING 4096u /* event pairs before they are turned into samples */
+#define RESERVOIR_DRIVEN 16u
+#define FIRST_ROOM 16u /* of the table */
 
 static const char *const builtin_names[BS_REGION_BUILTIN_COUNT_] = {
     "build", "pack", "compress", "forward", "backward", "opt_step", "allreduce", "layout_fix", "total_step"};
 
-static bs_region_data *region_add(bs_rank *rank, const char *name) {
-  if (rank->nregions == BS_REGIONS_MAX) return NULL;
+static int driven(const bs_rank *rank) {
+  return rank->world->comm->launch == BS_LAUNCH_DRIVEN;
+}
+
+static void region_free(const bs_rank *rank, bs_region_data *r) {
+  if (r == NULL) return;
+  for (uint32_t e = 0; e < r->events_made; ++e)
+    rank->world->backend->event_destroy(rank->device, r->events[e]);
+  free(r->events);
+  free(r->enqueue);
+  free(r->samples);
+  free(r->name);
+  free(r);
+}
+
+static bs_region_data *region_new(const bs_rank *rank, const char *name) {
   bs_region_data *r = calloc(1, sizeof *r);
   if (r == NULL) return NULL;
+  r->room = driven(rank) ? RESERVOIR_DRIVEN : RESERVOIR;
   r->name = bs_strdup(name);
-  r->samples = malloc(RESERVOIR * sizeof *r->samples); /* pages come when they are used */
-  if (r->name == NULL || r->samples == NULL) {
-    free(r->samples);
-    free(r->name);
-    free(r);
-    return NULL;
-  }
-  rank->regions[rank->nregions++] = r;
-  return r;
+  r->samples = malloc(r->room * sizeof *r->samples); /* pages come when they are used */
+  if (r->name != NULL && r->samples != NULL) return r;
+  region_free(rank, r);
+  return NULL;
+}
+
+/* Room for `count` regions in the table. */
+static int table_grow(bs_rank *rank, uint32_t count) {
+  if (count <= rank->regions_room) return 1;
+  const uint32_t room = rank->regions_room == 0 ? FIRST_ROOM : 2 * rank->regions_room;
+  bs_region_data **grown = room <= BS_REGIONS_MAX ? realloc(rank->regions, room * sizeof *grown) : NULL;
+  if (grown == NULL) return 0;
+  memset(grown + rank->regions_room, 0, (room - rank->regions_room) * sizeof *grown);
+  rank->regions = grown;
+  rank->regions_room = room;
+  return 1;
+}
+
+/* The region, made when it is used first; NULL: no memory. */
+static bs_region_data *region_at(bs_rank *rank, uint32_t region) {
+  if (!table_grow(rank, rank->nregions)) return NULL;
+  if (rank->regions[region] == NULL) rank->regions[region] = region_new(rank, builtin_names[region]);
+  return rank->regions[region];
+}
+
+/* NULL: not used yet. */
+static bs_region_data *region_used(const bs_rank *rank, uint32_t region) {
+  return rank->regions != NULL ? rank->regions[region] : NULL;
+}
+
+static const char *region_name(const bs_rank *rank, uint32_t region) {
+  return region < BS_REGION_BUILTIN_COUNT_ ? builtin_names[region] : rank->regions[region]->name;
 }
 
 int32_t bs_regions_init(bs_rank *rank) {
-  for (uint32_t i = 0; i < BS_REGION_BUILTIN_COUNT_; ++i)
-    if (region_add(rank, builtin_names[i]) == NULL) return BS_NO_MEMORY;
+  rank->nregions = BS_REGION_BUILTIN_COUNT_;
+  for (uint32_t i = 0; !driven(rank) && i < rank->nregions; ++i)
+    if (region_at(rank, i) == NULL) return BS_NO_MEMORY;
   return BS_OK;
 }
 
 void bs_regions_free(bs_rank *rank) {
-  for (uint32_t i = 0; i < rank->nregions; ++i) {
-    bs_region_data *r = rank->regions[i];
-    for (uint32_t e = 0; e < r->events_made; ++e)
-      rank->world->backend->event_destroy(rank->device, r->events[e]);
-    free(r->events);
-    free(r->enqueue);
-    free(r->samples);
-    free(r->name);
-    free(r);
-  }
-  rank->nregions = 0;
+  for (uint32_t i = 0; i < rank->nregions; ++i) region_free(rank, region_used(rank, i));
+  free(rank->regions);
+  rank->regions = NULL;
+  rank->nregions = rank->regions_room = 0;
 }
 
 uint32_t bs_region_named(bs_rank *rank, const char *name) {
   for (uint32_t i = 0; i < rank->nregions; ++i)
-    if (strcmp(rank->regions[i]->name, name) == 0) return i;
-  if (region_add(rank, name) != NULL) return rank->nregions - 1;
+    if (strcmp(region_name(rank, i), name) == 0) return i;
+  bs_region_data *made = table_grow(rank, rank->nregions + 1) ? region_new(rank, name) : NULL;
+  if (made != NULL) {
+    rank->regions[rank->nregions] = made;
+    return rank->nregions++;
+  }
   bs_rank_misuse(rank, BS_NO_MEMORY, "BS-REGION-FULL", "no room for the region %s; %u exist", name,
                  rank->nregions);
   return UINT32_MAX;
 }
 
 int32_t bs_region_running(const bs_rank *rank, uint32_t region) {
-  return region < rank->nregions && rank->regions[region]->running;
+  const bs_region_data *r = region < rank->nregions ? region_used(rank, region) : NULL;
+  return r != NULL && r->running;
 }
 
 static uint64_t mixed(uint64_t i) { /* splitmix64's finish */
@@ -78,13 +119,13 @@ static uint64_t mixed(uint64_t i) { /* splitmix64's finish */
 }
 
 /* Algorithm R: sample i takes one of i + 1 places by chance, and is kept when that is in the reservoir. */
-static void choose(double *samples, uint64_t i, double ms) {
-  const uint64_t place = i < RESERVOIR ? i : mixed(i) % (i + 1);
-  if (place < RESERVOIR) samples[place] = ms;
+static void choose(double *samples, uint64_t room, uint64_t i, double ms) {
+  const uint64_t place = i < room ? i : mixed(i) % (i + 1);
+  if (place < room) samples[place] = ms;
 }
 
 static void keep(bs_region_data *r, double ms) {
-  choose(r->samples, r->count, ms);
+  choose(r->samples, r->room, r->count, ms);
   r->min = r->count == 0 || ms < r->min ? ms : r->min;
   r->max = r->count == 0 || ms > r->max ? ms : r->max;
   r->sum += ms;
@@ -107,16 +148,16 @@ static int32_t settle(bs_rank *rank, bs_region_data *r, bs_error *err) {
 
 static int32_t events_ready(bs_rank *rank, bs_region_data *r, bs_error *err) {
   const bs_backend *backend = rank->world->backend;
-  if (r->pending == MAX_PENDING) {
+  if (r->pending == r->room) {
     int32_t rc = settle(rank, r, err);
     if (rc != BS_OK) return rc;
   }
   if (r->events == NULL) {
-    r->events = calloc((size_t)2 * MAX_PENDING, sizeof *r->events);
+    r->events = calloc((size_t)2 * r->room, sizeof *r->events);
     if (r->events == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory for events");
   }
   if (r->enqueue == NULL) {
-    r->enqueue = malloc(RESERVOIR * sizeof *r->enqueue);
+    r->enqueue = malloc(r->room * sizeof *r->enqueue);
     if (r->enqueue == NULL)
       return bs_error_set(err, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory for samples");
   }
@@ -143,7 +184,11 @@ void bs_region_begin(bs_rank *rank, uint32_t region) {
     bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-ID", "region %u of %u is begun", region, rank->nregions);
     return;
   }
-  bs_region_data *r = rank->regions[region];
+  bs_region_data *r = region_at(rank, region);
+  if (r == NULL) {
+    bs_rank_misuse(rank, BS_NO_MEMORY, "BS-REGION-MEMORY", "no memory for a region");
+    return;
+  }
   if (r->running) {
     bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-NEST", "region %s is begun while it runs", r->name);
     return;
@@ -168,7 +213,7 @@ static int32_t end_by_events(bs_rank *rank, bs_region_data *r, bs_error *err) {
   if (rc != BS_OK) return rc;
   const uint64_t took = bs_rank_clock_ns(rank) - r->started_ns, waited = rank->waited_ns - r->waited_ns;
   r->pending++;
-  choose(r->enqueue, r->enqueued++, (double)(took - waited) * 1e-6);
+  choose(r->enqueue, r->room, r->enqueued++, (double)(took - waited) * 1e-6);
   if (rank->world->sync_mode != BS_SYNC_SYNC) return BS_OK;
   rc = bs_rank_sync(rank, err);
   r->host_sum += (double)(bs_rank_clock_ns(rank) - r->started_ns) * 1e-6;
@@ -182,10 +227,11 @@ void bs_region_end(bs_rank *rank, uint32_t region) {
     bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-ID", "region %u of %u is ended", region, rank->nregions);
     return;
   }
-  bs_region_data *r = rank->regions[region];
-  if (!r->running) {
+  bs_region_data *r = region_used(rank, region);
+  if (r == NULL || !r->running) {
     if (rank->sticky.code != BS_OK) return; /* it could not begin */
-    bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-NEST", "region %s is ended but does not run", r->name);
+    bs_rank_misuse(rank, BS_INTERNAL, "BS-REGION-NEST", "region %s is ended but does not run",
+                   region_name(rank, region));
     return;
   }
   bs_error err = BS_ERROR_INIT;
@@ -234,7 +280,7 @@ uint32_t bs_rank_region_count(const bs_rank *rank) {
 
 /* What the host's clock says beside the device's. */
 static int32_t beside(const bs_region_data *r, bs_region_stats *out, bs_error *err) {
-  const uint64_t kept = r->enqueued < RESERVOIR ? r->enqueued : RESERVOIR;
+  const uint64_t kept = r->enqueued < r->room ? r->enqueued : r->room;
   out->device_clock = 1;
   if (r->host_count > 0) out->host_avg_ms = r->host_sum / (double)r->host_count;
   if (kept == 0) return BS_OK;
@@ -252,10 +298,14 @@ static int32_t beside(const bs_region_data *r, bs_region_stats *out, bs_error *e
 int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *out_stats, bs_error *err) {
   if (region >= rank->nregions)
     return bs_error_set(err, BS_NOT_FOUND, "BS-REGION-ID", "region %u of %u", region, rank->nregions);
-  bs_region_data *r = rank->regions[region];
+  bs_region_data *r = region_used(rank, region);
+  memset(out_stats, 0, sizeof *out_stats);
+  out_stats->struct_size = (uint32_t)sizeof *out_stats;
+  out_stats->name = region_name(rank, region);
+  if (r == NULL) return BS_OK;
   int32_t rc = settle(rank, r, err);
   if (rc != BS_OK) return rc;
-  const uint64_t kept = r->count < RESERVOIR ? r->count : RESERVOIR;
+  const uint64_t kept = r->count < r->room ? r->count : r->room;
   double *copy = NULL;
   if (kept > 0) {
     copy = malloc(kept * sizeof *copy);
@@ -264,9 +314,6 @@ int32_t bs_rank_region_stats(bs_rank *rank, uint32_t region, bs_region_stats *ou
                           (unsigned long long)kept);
     memcpy(copy, r->samples, kept * sizeof *copy);
   }
-  memset(out_stats, 0, sizeof *out_stats);
-  out_stats->struct_size = (uint32_t)sizeof *out_stats;
-  out_stats->name = r->name;
   bs_region_summarise(copy, kept, out_stats);
   if (r->count > kept) { /* the percentiles are those of the reservoir, the rest is exact */
     out_stats->count = r->count;
@@ -283,10 +330,12 @@ void bs_rank_regions_reset(bs_rank *rank) {
   for (uint32_t i = 0; i < rank->nregions; ++i) {
     /* A layer is built once, before any warm-up that a reset could be meant to forget. */
     if (i == BS_REGION_BUILD || i == BS_REGION_PACK || i == BS_REGION_COMPRESS) continue;
-    rank->regions[i]->count = 0;
-    rank->regions[i]->sum = 0.0;
-    rank->regions[i]->enqueued = rank->regions[i]->host_count = 0;
-    rank->regions[i]->host_sum = 0.0;
-    if (!rank->regions[i]->running) rank->regions[i]->pending = 0;
+    bs_region_data *r = region_used(rank, i);
+    if (r == NULL) continue;
+    r->count = 0;
+    r->sum = 0.0;
+    r->enqueued = r->host_count = 0;
+    r->host_sum = 0.0;
+    if (!r->running) r->pending = 0;
   }
 }

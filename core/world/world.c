@@ -18,11 +18,6 @@
 #define TEAM_SPIN_NS 50000
 
 static int32_t check_options(const bs_world_options *o, bs_error *err) {
-  if (o->world_size < 1 || o->world_size > BS_WORLD_MAX) {
-    bs_error_set(err, BS_CONFIG, "BS-WORLD-SIZE", "a world of %u ranks; 1 to %u are possible", o->world_size,
-                 BS_WORLD_MAX);
-    return BS_CONFIG;
-  }
   if (o->threads_per_rank > BS_TEAM_MAX)
     return bs_error_set(err, BS_CONFIG, "BS-WORLD-THREADS", "%u threads a rank; at most %u are possible",
                         o->threads_per_rank, BS_TEAM_MAX);
@@ -32,6 +27,17 @@ static int32_t check_options(const bs_world_options *o, bs_error *err) {
     return bs_error_set(err, BS_CONFIG, "BS-WORLD-TIMEOUT",
                         "a timeout of %g s; 0 (default) to %g are possible", o->timeout_s, MAX_TIMEOUT_S);
   return BS_OK;
+}
+
+/* How many ranks there can be depends on how they come to be. */
+static int32_t check_size(const bs_world *world, bs_error *err) {
+  const uint32_t most = world->comm->launch == BS_LAUNCH_DRIVEN ? BS_WORLD_DRIVEN_MAX : BS_WORLD_MAX;
+  if (world->size >= 1 && world->size <= most) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-WORLD-SIZE", "a world of %u ranks; 1 to %u are possible over %s",
+               world->size, most, world->comm->name);
+  if (world->size > most && most == BS_WORLD_MAX)
+    bs_error_hint(err, "a simulated world may have up to %u: --plugin sim", BS_WORLD_DRIVEN_MAX);
+  return BS_CONFIG;
 }
 
 /* Backend, communicator, devices. */
@@ -49,6 +55,8 @@ static int32_t resolve(bs_world *world, const bs_world_options *o, bs_error *err
   if (world->comm->launch == BS_LAUNCH_DRIVEN && world->comm->world_drive == NULL)
     return bs_error_set(err, BS_PLUGIN, "BS-WORLD-LAUNCH", "communicator %s lacks world_drive",
                         world->comm->name);
+  rc = check_size(world, err);
+  if (rc != BS_OK) return rc;
   rc = world->backend->device_count(world->backend_state, &world->devices, err);
   if (rc != BS_OK) return rc;
   if (world->devices == 0)
@@ -66,6 +74,8 @@ static int32_t open_comm(bs_world *world, bs_error *err) {
   request.rank = world->own;
   request.config_hash = world->config_hash;
   request.timeout_ns = world->timeout_ns;
+  request.topology = world->topology.table;
+  request.topology_opened = world->topology.opened;
   return world->comm->world_open(world->comm_state, &request, &world->comm_world, err);
 }
 
@@ -121,7 +131,9 @@ int32_t bs_world_create(bs_context *context, const bs_world_options *options, bs
   rc = bs_choice_book_new(o.choices, o.n_choices, &world->choices, err);
   if (rc == BS_OK) rc = bs_world_find_cores(world, err);
   if (rc == BS_OK) rc = resolve(world, &o, err);
+  if (rc == BS_OK) rc = bs_world_choose_algorithm(world, o.algorithm, err);
   if (rc == BS_OK) rc = bs_world_attach(world, &world->sharers, err);
+  if (rc == BS_OK) rc = bs_world_open_topology(world, o.topology, err);
   if (rc == BS_OK) {
     int driven = world->comm->launch == BS_LAUNCH_DRIVEN;
     uint32_t share = world->ncores / world->sharers;
@@ -146,6 +158,7 @@ void bs_world_destroy(bs_world *world) {
     for (uint32_t r = 0; r < world->size; ++r) bs_rank_close(world->ranks[r]);
   free(world->ranks);
   if (world->comm_world != NULL) world->comm->world_close(world->comm_world);
+  bs_world_close_choices(world);
   pthread_cond_destroy(&world->ended);
   pthread_mutex_destroy(&world->lock);
   bs_choice_book_free(world->choices);

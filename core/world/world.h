@@ -15,10 +15,25 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/op/dispatch.h"
+#include "core/plugin/named.h"
 
-#define BS_WORLD_MAX 1024u
+#define BS_WORLD_MAX 1024u             /* ranks that are threads or processes */
+#define BS_WORLD_DRIVEN_MAX (1u << 20) /* that a communicator drives */
 #define BS_TEAM_MAX 1024u
 #define BS_REGIONS_MAX 1024u
+
+/* algorithm.c: what runs the collectives of methods, and what lies between the ranks. */
+typedef struct bs_world_algorithm {
+  const bs_algorithm *table; /* NULL: the communicator */
+  void *state;
+  uint32_t any_order;
+  bs_named named;
+  bs_value options[BS_ALGORITHM_MAX_OPTIONS];
+} bs_world_algorithm;
+typedef struct bs_world_topology {
+  const bs_topology *table; /* NULL: none */
+  void *opened;
+} bs_world_topology;
 
 typedef struct bs_team bs_team;
 typedef struct bs_rank_note bs_rank_note;
@@ -28,6 +43,7 @@ typedef struct bs_coll_line bs_coll_line; /* started collectives of a rank, and 
 typedef struct bs_region_data {
   char *name;
   double *samples;
+  uint32_t room; /* samples that are kept; and pairs of events before they are turned into samples */
   uint64_t count;
   double sum, min, max;
   uint64_t started_ns, waited_ns; /* the clock, and the rank's waits so far, when it was begun */
@@ -62,8 +78,8 @@ struct bs_rank {
   bs_exec exec;
   bs_op_host ops;
   uint64_t counters[BS_COUNT_COUNT_];
-  bs_region_data *regions[BS_REGIONS_MAX];
-  uint32_t nregions;
+  bs_region_data **regions; /* region.c; NULL: not used yet */
+  uint32_t nregions, regions_room;
   int32_t use_events;
   uint32_t waiting;   /* how deep in a wait that is counted */
   uint64_t waited_ns; /* for the device and in collectives; counted where regions are timed by events */
@@ -119,6 +135,8 @@ struct bs_world {
   char *algorithms;
   bs_choice_book *choices;
   uint32_t rehearse;
+  bs_world_algorithm algorithm;
+  bs_world_topology topology;
   uint32_t fallback; /* the reference backend serves what the backend's plugins do not */
   /* enter.c: the caller is the rank now; what its thread was before. */
   uint32_t entered, unpinned;
@@ -158,6 +176,10 @@ static inline int bs_world_line_alone(const bs_world *world) {
 
 /* cores.c: the process's cores, at least one. */
 int32_t bs_world_find_cores(bs_world *world, bs_error *err);
+/* algorithm.c. The communicator is known; `close` after its world. */
+int32_t bs_world_choose_algorithm(bs_world *world, const char *text, bs_error *err);
+int32_t bs_world_open_topology(bs_world *world, const char *text, bs_error *err);
+void bs_world_close_choices(bs_world *world);
 /* attach.c: makes the world one of processes where its communicator joins them. */
 int32_t bs_world_attach(bs_world *world, uint32_t *out_sharers, bs_error *err);
 
@@ -240,10 +262,14 @@ BS_API void bs_region_summarise(double *samples, uint64_t count, bs_region_stats
 
 /* coll.c, coll_local.c, group.c */
 int32_t bs_coll_prepare(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan, bs_error *err);
+/* By the communicator, whatever algorithm the world has. */
+int32_t bs_coll_prepare_plain(bs_rank *rank, const bs_collective *desc, bs_coll_plan **out_plan,
+                              bs_error *err);
 int32_t bs_coll_run(bs_coll_plan *plan, const bs_tensor *in, bs_tensor *out, bs_stream *stream,
                     bs_error *err);
 void bs_coll_release(bs_coll_plan *plan);
 uint64_t bs_coll_text_hash(const char *text);
+const char *bs_coll_kind_name(uint32_t kind);
 int32_t bs_coll_local(void *unused, const bs_coll_call *call, bs_error *err);
 
 /* coll_start.c: collectives beside ops. The rank's own thread calls all of these. */

@@ -258,6 +258,14 @@ typedef struct bs_world_options {
    * They are slow: nothing that is timed should use them. */
   uint32_t fallback;
   uint32_t reserved2;
+  /* Since 0.8. Collectives of methods: NULL or "": the communicator's own, in rank order; "native": the
+   * communicator may use its library's own, in any order (BS_COLL_ANY_ORDER); else "NAME" or
+   * "NAME:key=value,...": the host runs the rounds of this algorithm, for the kinds that it serves.
+   * BS_UNSUPPORTED where the communicator has no exchange, or the algorithm is a cost alone. */
+  const char *algorithm;
+  /* What lies between the ranks, "NAME" or "NAME:key=value,...", for communicators that ask. NULL or "":
+   * none. */
+  const char *topology;
 } bs_world_options;
 
 /* Which rank this process is, where `comm` (NULL: "threads") joins processes that something else started
@@ -268,6 +276,11 @@ BS_API int32_t bs_context_attach(bs_context *context, const char *comm, bs_attac
                                  bs_error *err);
 /* The rank that bs_context_attach found; 0 when it was not called. */
 BS_API uint32_t bs_context_rank(const bs_context *context);
+
+/* The highest class of reproducibility (enum bs_repro) that a layer keeps in this world which promises
+ * `promised` where the communicator reduces in rank order. A named algorithm reduces in an order of its own.
+ */
+BS_API uint32_t bs_world_repro(const bs_world *world, uint32_t promised);
 
 /* Makes a world of ranks on a backend, joined by a communicator: opens their plugins, starts no rank yet. The
  * caller destroys it before closing its context; destroying NULL is allowed. */

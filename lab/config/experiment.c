@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/plugin/named.h"
 #include "lab/config/experiment_read.h"
 #include "lab/config/schema.h"
 #include "lab/gate/activation.h"
@@ -180,6 +181,25 @@ int32_t bs_config_name_error(const bs_node *config, const char *path, int32_t rc
   return err->code = BS_CONFIG;
 }
 
+/* The algorithm and the topology, without their options. */
+static int32_t known_rounds(bs_context *context, const bs_experiment *e, bs_error *err) {
+  static const char *const paths[] = {"hardware.algorithm", "hardware.topology"};
+  const char *const texts[] = {e->algorithm, e->topology};
+  for (size_t i = 0; context != NULL && i < 2; i++) {
+    const bs_algorithm *algorithm = NULL;
+    const bs_topology *topology = NULL;
+    bs_named named = {0};
+    if (texts[i][0] == '\0' || (i == 0 && strcmp(texts[i], "native") == 0)) continue;
+    int32_t rc = bs_named_read(texts[i], &named, err);
+    if (rc == BS_OK)
+      rc = i == 0 ? bs_find_algorithm(context, named.name, &algorithm, NULL, err)
+                  : bs_find_topology(context, named.name, &topology, NULL, err);
+    bs_named_free(&named);
+    if (rc != BS_OK) return bs_config_name_error(e->config, paths[i], rc, err);
+  }
+  return BS_OK;
+}
+
 /* A backend or communicator that somebody typed and nobody registered is a mistake; one that cannot be used
  * is told by whoever makes the world. */
 static int32_t known_names(bs_context *context, const bs_experiment *e, const char *quiet_dir,
@@ -225,7 +245,10 @@ static int32_t read_hardware(bs_context *context, bs_experiment *e, const char *
   }
   e->backend = backend;
   e->comm = bs_schema_str(e->config, "hardware.comm");
+  e->algorithm = bs_schema_str(e->config, "hardware.algorithm");
+  e->topology = bs_schema_str(e->config, "hardware.topology");
   rc = known_names(context, e, quiet_dir, err);
+  if (rc == BS_OK) rc = known_rounds(context, e, err);
   if (rc == BS_OK && strcmp(launch, "processes") == 0) rc = launch_comm(e, "shm", comm_named, err);
   if (rc == BS_OK && strcmp(launch, "mpi") == 0)
     rc = launch_comm(e, bs_mpi_of_environment(), comm_named, err);

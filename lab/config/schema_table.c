@@ -119,6 +119,12 @@ static const bs_key keys[] = {
      "device backend: cpu, ref, cuda, or one from a plugin (--backend)"},
     {"hardware.comm", BS_KEY_STR, ACTIVE, "threads", NULL,
      "communicator; where none is named, what the backend names around it"},
+    {"hardware.algorithm", BS_KEY_STR, ACTIVE, "", NULL,
+     "what runs the collectives of methods: absent: the communicator, in rank order; native: its library's "
+     "own, "
+     "in any order; else an algorithm, NAME or NAME:key=value,..., whose rounds the host runs"},
+    {"hardware.topology", BS_KEY_STR, ACTIVE, "", NULL,
+     "what lies between the ranks of a simulated world, NAME or NAME:key=value,..."},
     {"hardware.threads_per_rank", BS_KEY_INT, ACTIVE, "0", "0..4096",
      "threads of one rank; 0: cores / ranks"},
     {"hardware.graph", BS_KEY_BOOL, ACTIVE, "false", NULL,

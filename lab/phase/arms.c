@@ -10,6 +10,8 @@ static bs_case common(bs_context *context, const bs_experiment *e, const bs_subj
   return (bs_case){.context = context,
                    .backend = e->backend,
                    .comm = e->comm,
+                   .algorithm = e->algorithm,
+                   .topology = e->topology,
                    .peers = e->peers,
                    .bind = e->bind,
                    .sync_mode = e->sync_mode,

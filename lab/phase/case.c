@@ -285,6 +285,7 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
     bs_case_rank *mine = &out->ranks[r];
     rc = bs_case_propose(c, r, &mine->proposal, err);
     if (rc != BS_OK) return rc;
+    mine->proposal.repro = bs_world_repro(world, mine->proposal.repro);
     out->weight_bytes += mine->proposal.weight_bytes;
     const int64_t rows = assembles ? mine->y_rows : c->spec.B;
     if (c->fault && c->fault->output && mine->y && rows > 0) {
@@ -310,6 +311,8 @@ int32_t bs_case_world(const bs_case *c, bs_world **out_world, bs_error *err) {
                                     .timeout_s = c->timeout_s,
                                     .choices = c->choices,
                                     .n_choices = c->n_choices,
+                                    .algorithm = c->algorithm,
+                                    .topology = c->topology,
                                     .hook = c->fault && c->fault->hook ? c->fault->hook : c->hook};
   const int32_t rc = bs_peers_meet(c->peers, err);
   return rc == BS_OK ? bs_world_create(c->context, &options, out_world, err) : rc;

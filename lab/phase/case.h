@@ -29,6 +29,7 @@ typedef struct bs_case_fault {
 struct bs_case {
   bs_context *context;
   const char *method, *backend, *comm;
+  const char *algorithm, *topology; /* as in bs_world_options; NULL: none */
   uint32_t world_size, threads_per_rank, bind, sync_mode;
   double timeout_s;
   const char *const *choices; /* of implementations, as in bs_world_options; NULL: none */

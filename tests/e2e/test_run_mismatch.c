@@ -73,6 +73,7 @@ static const other_key keys[] = {
     {"workload.seed", "1", "2", {NULL}},
     {"hardware.backend", "cpu", "ref", {NULL}},
     {"hardware.threads_per_rank", "1", "2", {NULL}},
+    {"hardware.algorithm", "native", "\"\"", {NULL}},
     {"hardware.bind", "true", "false", {NULL}},
     {"hardware.graph", "true", "false", {NULL}},
     {"tune.choices", "[]", "[\"matmul@cpu/packed\"]", {NULL}},
@@ -90,6 +91,7 @@ enum {
 /* Active keys that need not be alike, or whose ranks never meet. */
 static const char *const others[] = {
     "hardware.world_size", /* test_run_torch: another world */
+    "hardware.topology",   /* of simulated worlds */
     "hardware.comm",       /* they meet where it says */
     "mask.pattern_b",      /* nothing but the other half of pattern_a */
     "hardware.launch",     "hardware.mpirun",    "hardware.launcher",

@@ -13,15 +13,18 @@
 static bs_context *context;
 static bs_error err;
 
-static inline void open_context(void) {
+static inline void open_plugin(const char *id) {
   static char path[4096];
   const char *binary = getenv("BS_TEST_BINARY_DIR");
   const char *plugins[1] = {path};
   ck_assert_msg(binary != NULL, "BS_TEST_BINARY_DIR is not set");
-  snprintf(path, sizeof path, "%s/tests/world_fixtures/bs_testworld.so", binary);
+  snprintf(path, sizeof path, "%s/tests/world_fixtures/bs_%s.so", binary, id);
   bs_context_options o = {.struct_size = sizeof o, .plugins = plugins, .n_plugins = 1, .trust = BS_TRUST_ANY};
   int32_t rc = bs_context_open(&o, &context, &err);
   ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+}
+static inline void open_context(void) {
+  open_plugin("testworld");
 }
 static inline void close_context(void) {
   bs_context_close(context);

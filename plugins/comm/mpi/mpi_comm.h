@@ -42,7 +42,15 @@ enum mpic_tag {
   MPIC_TAG_FIRST = 16
 };
 /* Of a group's tag: what is exchanged under tag + kind. */
-enum mpic_stream { MPIC_COLLECTIVE = 0, MPIC_PAIR = 1, MPIC_ANSWER = 2, MPIC_SEGMENT = 3, MPIC_STREAMS = 4 };
+enum mpic_stream {
+  MPIC_COLLECTIVE = 0,
+  MPIC_PAIR = 1,
+  MPIC_ANSWER = 2,
+  MPIC_SEGMENT = 3,
+  MPIC_XLINE = 4,
+  MPIC_XDATA = 5,
+  MPIC_STREAMS = 6
+};
 
 /* What a rank says of itself before anything else. */
 typedef struct mpic_hello {
@@ -117,6 +125,7 @@ typedef struct mpic_run {
   uint32_t n;
 } mpic_run;
 
+typedef struct mpic_transfer mpic_transfer; /* exchange.c */
 typedef struct mpic_state mpic_state;
 typedef struct mpic_world mpic_world;
 
@@ -145,8 +154,12 @@ typedef struct mpic_comm {
   unsigned char *out_buf; /* messages to other machines */
   unsigned char *in_buf;
   uint64_t buf_bytes;
-  uint32_t dirty;  /* MPI may still touch the buffers: they are kept */
-  uint32_t opened; /* groups opened from here */
+  uint32_t dirty;           /* MPI may still touch the buffers: they are kept */
+  uint32_t opened;          /* groups opened from here */
+  mpic_transfer *transfers; /* of the largest exchange so far, and its messages */
+  uint32_t ntransfers;
+  unsigned char *exchange_buf;
+  uint64_t exchange_bytes;
   struct {
     uint64_t key;
     char text[MPIC_TEXT];
@@ -249,6 +262,7 @@ mpic_timer mpic_timer_of(const mpic_comm *comm, const bs_coll_call *call);
 int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exit(mpic_comm *comm, int32_t rc);
 uint64_t mpic_key(const bs_coll_call *call);
+void mpic_describe(char *out, size_t size, const bs_coll_call *call);
 /* Publish the round whose half has been written, wait for the others of this machine, compare keys. */
 int32_t mpic_meet(mpic_comm *comm, const bs_coll_call *call, mpic_timer *timer, bs_error *err);
 const char *mpic_trace_text(const mpic_comm *comm, uint32_t world_rank, char *out, size_t size);
@@ -342,5 +356,6 @@ int32_t mpic_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_barrier(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_recv(void *comm, const bs_coll_call *call, bs_error *err);
+int32_t mpic_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 
 #endif

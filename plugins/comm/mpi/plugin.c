@@ -22,6 +22,7 @@ static const bs_comm mpic_vtable = {
     .all_to_all = mpic_all_to_all,
     .send = mpic_send,
     .recv = mpic_recv,
+    .exchange = mpic_exchange,
     .barrier = mpic_barrier,
     .abort = mpic_abort,
     .attach = mpic_attach,

@@ -67,7 +67,7 @@ static const char *dtype_name(uint32_t dtype) {
   return "?";
 }
 
-static void describe(char *out, size_t size, const bs_coll_call *call) {
+void mpic_describe(char *out, size_t size, const bs_coll_call *call) {
   static const char *const kinds[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                                     "all_to_all", "send",       "recv",           "barrier"};
   const char *kind = call->kind < BS_COLL_COUNT_ ? kinds[call->kind] : "?";
@@ -85,7 +85,7 @@ int32_t mpic_enter(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
   uint64_t line = (key >> 7) % THR_CACHE;
   char *text = comm->cache[line].text;
   if (text[0] == '\0' || comm->cache[line].key != key) {
-    describe(text, MPIC_TEXT, call);
+    mpic_describe(text, MPIC_TEXT, call);
     comm->cache[line].key = key;
   }
   if (mpic_failed(comm->world)) return mpic_fail_told(comm, text, err);

@@ -9,7 +9,7 @@
 #include "mpi_comm.h"
 
 #define OPEN_NS INT64_C(60000000000) /* of opening, where the request says nothing */
-#define TAGS 8000u                   /* groups are told apart by; MPI promises tags to 32767 */
+#define TAGS 5400u                   /* groups are told apart by; MPI promises tags to 32767 */
 
 int64_t mpic_param(const mpic_state *state, const char *name, int64_t fallback) {
   const bs_host *host = state->host;
@@ -31,6 +31,8 @@ static void comm_free(mpic_comm *comm) {
     free(comm->out_buf);
     free(comm->in_buf);
   }
+  free(comm->transfers);
+  free(comm->exchange_buf);
   free(comm->ranks);
   free(comm->machine);
   free(comm->local);

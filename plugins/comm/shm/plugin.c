@@ -22,6 +22,7 @@ static const bs_comm shm_vtable = {
     .all_to_all = shm_all_to_all,
     .send = shm_send,
     .recv = shm_recv,
+    .exchange = shm_exchange,
     .barrier = shm_barrier,
     .abort = shm_abort,
     .attach = shm_attach,

@@ -45,6 +45,8 @@ typedef struct shm_slot {
   _Atomic uint32_t joined; /* opened its end */
   uint64_t config_hash;
   shm_header header[2];
+  shm_flag inbox;           /* of exchange: its bell moves when one of the rank's mailboxes has */
+  char exchanges[SHM_TEXT]; /* the newest exchange's first call, for messages */
   uint64_t counts[2][2 * SHM_MAX_RANKS]; /* of an all_to_all: sent, expected */
 } shm_slot;
 
@@ -139,6 +141,8 @@ typedef struct shm_world {
   uint32_t inline_max; /* bytes: larger all_reduces are shared out */
 } shm_world;
 
+typedef struct shm_transfer shm_transfer; /* exchange.c */
+
 /* This rank's end of a world or group. */
 typedef struct shm_comm {
   shm_world *world;
@@ -148,6 +152,8 @@ typedef struct shm_comm {
   uint32_t piece; /* pieces so far */
   uint64_t op;
   comm_caller caller;
+  shm_transfer *transfers; /* of the largest exchange so far */
+  uint32_t ntransfers;
   struct {
     uint64_t key;
     uint32_t known;
@@ -220,6 +226,7 @@ int32_t shm_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_barrier(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t shm_recv(void *comm, const bs_coll_call *call, bs_error *err);
+int32_t shm_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 
 /* move.c: elements [begin, end) of a matrix of `cols` columns, rows one after another, to and from dense
  * memory; converted. */

@@ -130,7 +130,10 @@ int32_t shm_wait(shm_comm *comm, uint32_t awaited, shm_flag *flag, uint32_t want
 static void ring_area(const shm_job *job, const shm_area *area) {
   shm_slot *slots = shm_at(job, area->slots);
   shm_mail *mail = shm_at(job, area->mail);
-  for (uint32_t r = 0; r < area->n; ++r) shm_ring(&slots[r].flag);
+  for (uint32_t r = 0; r < area->n; ++r) {
+    shm_ring(&slots[r].flag);
+    shm_ring(&slots[r].inbox);
+  }
   for (uint32_t i = 0; i < area->n * area->n; ++i) { /* pages that nobody touched are left alone */
     if (atomic_load(&mail[i].posted.waiters) != 0) shm_ring(&mail[i].posted);
     if (atomic_load(&mail[i].taken.waiters) != 0) shm_ring(&mail[i].taken);

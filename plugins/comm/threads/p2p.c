@@ -8,8 +8,9 @@
 
 #include "threads.h"
 
-static thr_channel *channel_of(thr_group *group, uint32_t from, uint32_t to, bs_error *err) {
-  thr_channel *row = atomic_load(&group->rows[from]);
+thr_channel *thr_channel_of(thr_group *group, _Atomic(thr_channel *) *rows, uint32_t from, uint32_t to,
+                            bs_error *err) {
+  thr_channel *row = atomic_load(&rows[from]);
   if (row == NULL) {
     void *fresh = NULL;
     if (posix_memalign(&fresh, 64, group->n * sizeof *row) != 0) {
@@ -17,7 +18,7 @@ static thr_channel *channel_of(thr_group *group, uint32_t from, uint32_t to, bs_
       return NULL;
     }
     memset(fresh, 0, group->n * sizeof *row);
-    if (atomic_compare_exchange_strong(&group->rows[from], &row, fresh))
+    if (atomic_compare_exchange_strong(&rows[from], &row, fresh))
       row = fresh;
     else
       free(fresh);
@@ -37,8 +38,8 @@ static int32_t begin(thr_comm *comm, const bs_coll_call *call, const char **out_
   return BS_OK;
 }
 
-static int32_t fail_alone(thr_comm *comm, int32_t rc, const char *text, uint32_t peer, int64_t timeout_ns,
-                          bs_error *err) {
+int32_t thr_fail_alone(thr_comm *comm, int32_t rc, const char *text, uint32_t peer, int64_t timeout_ns,
+                       bs_error *err) {
   if (rc == BS_ABORTED) return thr_fail_aborted(comm, text, err);
   const char *last = atomic_load(&comm->world->trace[peer].last);
   char why[400];
@@ -60,7 +61,7 @@ int32_t thr_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   const char *text = NULL;
   int32_t rc = begin(comm, call, &text, err);
   if (rc != BS_OK) return rc;
-  thr_channel *ch = channel_of(comm->group, comm->me, call->root, err);
+  thr_channel *ch = thr_channel_of(comm->group, comm->group->rows, comm->me, call->root, err);
   if (ch == NULL) return BS_NO_MEMORY;
   uint32_t base = 4u * ch->send_k++;
   ch->header.key = thr_key(call);
@@ -73,11 +74,11 @@ int32_t thr_send(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   if (rc != BS_OK) {
     uint32_t posted = base + 1u;
     if (atomic_compare_exchange_strong(&ch->header.flag.pos, &posted, base + 3u)) /* withdrawn */
-      return fail_alone(comm, rc, text, comm->group->ranks[call->root], timer.timeout_ns, err);
+      return thr_fail_alone(comm, rc, text, comm->group->ranks[call->root], timer.timeout_ns, err);
     thr_timer copying = {INT64_C(10000000000), 0, 1};
     rc = thr_wait(comm, &ch->header.flag, base + 4u, &copying);
     if (rc != BS_OK)
-      return fail_alone(comm, rc, text, comm->group->ranks[call->root], copying.timeout_ns, err);
+      return thr_fail_alone(comm, rc, text, comm->group->ranks[call->root], copying.timeout_ns, err);
   }
   if (ch->status == BS_MISMATCH) return mismatch(comm, ch, comm->me, call->root, err);
   if (ch->status != BS_OK)
@@ -90,16 +91,17 @@ int32_t thr_recv(void *comm_ptr, const bs_coll_call *call, bs_error *err) {
   const char *text = NULL;
   int32_t rc = begin(comm, call, &text, err);
   if (rc != BS_OK) return rc;
-  thr_channel *ch = channel_of(comm->group, call->root, comm->me, err);
+  thr_channel *ch = thr_channel_of(comm->group, comm->group->rows, call->root, comm->me, err);
   if (ch == NULL) return BS_NO_MEMORY;
   uint32_t base = 4u * ch->recv_k++;
   thr_timer timer = {call->timeout_ns > 0 ? call->timeout_ns : INT64_C(60000000000), 0, 0};
   rc = thr_wait(comm, &ch->header.flag, base + 1u, &timer);
-  if (rc != BS_OK) return fail_alone(comm, rc, text, comm->group->ranks[call->root], timer.timeout_ns, err);
+  if (rc != BS_OK)
+    return thr_fail_alone(comm, rc, text, comm->group->ranks[call->root], timer.timeout_ns, err);
   uint32_t posted = base + 1u;
   if (!atomic_compare_exchange_strong(&ch->header.flag.pos, &posted,
                                       base + 2u)) /* withdrawn: the world failed */
-    return fail_alone(comm, BS_ABORTED, text, comm->group->ranks[call->root], 0, err);
+    return thr_fail_alone(comm, BS_ABORTED, text, comm->group->ranks[call->root], 0, err);
   int32_t status = BS_OK;
   ch->recv_text = text;
   if (ch->header.key != thr_key(call))

@@ -25,6 +25,7 @@ static const bs_comm thr_vtable = {
     .recv = thr_recv,
     .barrier = thr_barrier,
     .abort = thr_abort,
+    .exchange = thr_exchange,
 };
 
 static const bs_param_desc thr_params[] = {

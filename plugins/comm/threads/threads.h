@@ -65,6 +65,12 @@ typedef struct thr_channel {
 typedef struct thr_world thr_world;
 typedef struct thr_group thr_group;
 
+/* Where a rank sleeps that exchanges with several: `bell` moves when one of its channels has. */
+typedef struct thr_inbox {
+  _Alignas(64) _Atomic uint32_t waiters;
+  _Atomic uint32_t bell;
+} thr_inbox;
+
 struct thr_group {
   thr_world *world;
   thr_group *parent; /* NULL: the whole world */
@@ -76,6 +82,8 @@ struct thr_group {
   thr_slot *slots;
   unsigned char *inline_data;            /* two of THR_INLINE_MAX a member */
   _Atomic(thr_channel *) *rows;          /* [n], each n channels; made on first use */
+  _Atomic(thr_channel *) *exchange_rows; /* the same of exchange */
+  thr_inbox *inboxes;                    /* [n] */
   _Alignas(64) _Atomic uint64_t verdict; /* 2 op + stop */
 };
 
@@ -138,6 +146,8 @@ struct thr_world {
   char fail_text[480];
 };
 
+typedef struct thr_transfer thr_transfer; /* exchange.c */
+
 /* A rank's end of a group. */
 typedef struct thr_comm {
   thr_world *world;
@@ -146,6 +156,8 @@ typedef struct thr_comm {
   uint32_t pos; /* last published */
   uint64_t op;
   comm_caller caller;
+  thr_transfer *transfers; /* of the largest exchange so far */
+  uint32_t ntransfers;
   struct {
     uint64_t key;
     const char *text;
@@ -173,6 +185,9 @@ uint64_t thr_key(const bs_coll_call *call);
 void thr_publish(thr_flag *flag, uint32_t pos);
 void thr_ring(thr_flag *flag); /* wake whoever sleeps on it */
 int32_t thr_wait(thr_comm *comm, thr_flag *flag, uint32_t want, thr_timer *timer);
+int64_t thr_now_ns(void);
+/* Asleep until the word is not `seen`, for ns at most, or a while less. */
+void thr_sleep(_Atomic uint32_t *word, uint32_t seen, int64_t ns);
 /* Fill my header and the trace; fails when the world has failed. */
 int32_t thr_begin(thr_comm *comm, const bs_coll_call *call, thr_header **out_header, bs_error *err);
 /* Publish and wait for all; compare keys. in_place: memory will be read where it lies (verdict). */
@@ -217,6 +232,15 @@ int32_t thr_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t thr_barrier(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t thr_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t thr_recv(void *comm, const bs_coll_call *call, bs_error *err);
+/* The channel from one member to another, made on first use; NULL: no memory. */
+thr_channel *thr_channel_of(thr_group *group, _Atomic(thr_channel *) *rows, uint32_t from, uint32_t to,
+                            bs_error *err);
+/* BS_DEADLINE that names the peer, and the end of the world; or what ended it before. */
+int32_t thr_fail_alone(thr_comm *comm, int32_t rc, const char *text, uint32_t peer, int64_t timeout_ns,
+                       bs_error *err);
+/* exchange.c */
+int32_t thr_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
+void thr_inbox_ring(thr_inbox *inbox); /* wakes who sleeps there */
 
 /* kernels.c */
 void thr_kernels_choose(thr_kernels *out_kernels);

@@ -20,7 +20,7 @@
 #define PART_TIMEOUT_NS 10000000000      /* least deadline of a second meeting: peers only copy */
 #define DEFAULT_TIMEOUT_NS (60000000000) /* a call without a deadline of its own */
 
-static int64_t now_ns(void) {
+int64_t thr_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -47,6 +47,12 @@ void thr_ring(thr_flag *flag) {
   syscall(SYS_futex, (uint32_t *)(void *)&flag->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+void thr_inbox_ring(thr_inbox *inbox) {
+  if (atomic_load(&inbox->waiters) == 0) return;
+  atomic_fetch_add(&inbox->bell, 1u);
+  syscall(SYS_futex, (uint32_t *)(void *)&inbox->bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
 void thr_publish(thr_flag *flag, uint32_t pos) {
   atomic_store(&flag->pos, pos); /* sequentially consistent: ordered before the look at waiters */
   if (atomic_load(&flag->waiters) != 0) thr_ring(flag);
@@ -56,11 +62,11 @@ static inline int reached(thr_flag *flag, uint32_t want) {
   return (int32_t)(atomic_load_explicit(&flag->pos, memory_order_acquire) - want) >= 0;
 }
 
-/* Sleep until the bell moves or the slice is over. The caller looks again. */
-static void sleep_on(thr_flag *flag, uint32_t bell, int64_t ns) {
+/* At most a slice: the caller looks again. */
+void thr_sleep(_Atomic uint32_t *word, uint32_t seen, int64_t ns) {
   if (ns > SLEEP_SLICE_NS) ns = SLEEP_SLICE_NS;
   struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-  syscall(SYS_futex, (uint32_t *)(void *)&flag->bell, FUTEX_WAIT_PRIVATE, bell, &t, NULL, 0);
+  syscall(SYS_futex, (uint32_t *)(void *)word, FUTEX_WAIT_PRIVATE, seen, &t, NULL, 0);
 }
 
 static int32_t wait_asleep(const thr_world *world, thr_flag *flag, uint32_t want, thr_timer *timer) {
@@ -75,12 +81,12 @@ static int32_t wait_asleep(const thr_world *world, thr_flag *flag, uint32_t want
       rc = BS_ABORTED;
       break;
     }
-    int64_t left = timer->deadline - now_ns();
+    int64_t left = timer->deadline - thr_now_ns();
     if (left <= 0) {
       rc = BS_DEADLINE;
       break;
     }
-    sleep_on(flag, bell, left);
+    thr_sleep(&flag->bell, bell, left);
   }
   atomic_fetch_sub(&flag->waiters, 1u);
   return rc;
@@ -92,11 +98,11 @@ int32_t thr_wait(thr_comm *comm, thr_flag *flag, uint32_t want, thr_timer *timer
     if (reached(flag, want)) return BS_OK;
     cpu_relax();
   }
-  int64_t start = now_ns();
+  int64_t start = thr_now_ns();
   if (timer->deadline == 0) timer->deadline = start + timer->timeout_ns;
   const int patient = comm_caller_may_spin(&comm->caller);
   int64_t spin_end = start + (patient ? world->spin_ns : timer->keep ? COPY_NS : 0);
-  while (now_ns() < spin_end) {
+  while (thr_now_ns() < spin_end) {
     for (uint32_t i = 0; i < SPIN_ROUND; ++i) {
       if (reached(flag, want)) return BS_OK;
       cpu_relax();
