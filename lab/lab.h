@@ -46,7 +46,7 @@ typedef struct bs_experiment {
   const char *importance; /* IMPORTANCE: weights, inputs, or a .npy of K numbers; NULL: another mask */
   const char *backend;    /* plugin id */
   const char *comm;
-  const char *algorithm; /* as bs_world_options has them; "": none */
+  const char *algorithm; /* as bs_world_options has them; NULL: none */
   const char *topology;
   uint32_t comm_given;       /* by who runs it; else the backend may name its own wrapper */
   uint32_t world_size;       /* 0: the method's default */

@@ -15,6 +15,7 @@
  *   barrier         M = 0
  * M is in bytes of dtype_in; wire bytes are rounded down.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +65,7 @@ uint64_t bs_coll_text_hash(const char *text) {
 
 /* What all ranks must have in common. send and recv name the pair; all_to_all's counts differ by rank and
  * are compared pair by pair by the communicator. */
-static uint64_t fingerprint_of(const bs_coll_plan *p, uint32_t n, uint32_t me) {
+static uint64_t fingerprint_of(const bs_coll_plan *p, uint32_t me) {
   const bs_coll_call *c = &p->call;
   uint32_t kind = c->kind == BS_COLL_RECV ? BS_COLL_SEND : c->kind;
   uint32_t from = c->root, to = c->root;
@@ -76,8 +77,7 @@ static uint64_t fingerprint_of(const bs_coll_plan *p, uint32_t n, uint32_t me) {
   h = mix(h, ((uint64_t)c->reduce_dtype << 32) | c->reduce_op);
   h = mix(h, ((uint64_t)from << 32) | to);
   h = mix(h, c->count);
-  if (c->kind == BS_COLL_ALL_GATHER || c->kind == BS_COLL_REDUCE_SCATTER)
-    for (uint32_t r = 0; r < n; ++r) h = mix(h, c->counts[r]);
+  if (c->kind == BS_COLL_ALL_GATHER || c->kind == BS_COLL_REDUCE_SCATTER) h = mix(h, p->counts->hash);
   return h;
 }
 
@@ -114,26 +114,25 @@ static int32_t fill_dtypes(bs_coll_plan *p, const bs_collective *d, bs_error *er
   return BS_OK;
 }
 
-/* Copies of counts and recv_counts; without any, every rank has `count`. */
+/* Counts and recv_counts; without any, every rank has `count`. */
 static int32_t fill_counts(bs_coll_plan *p, const bs_collective *d, uint32_t n, uint64_t *out_in_sum,
                            uint64_t *out_out_sum, bs_error *err) {
   bs_coll_call *c = &p->call;
+  bs_world *world = p->rank->world;
   *out_in_sum = *out_out_sum = 0;
   if (!has_blocks(d->kind)) return BS_OK;
   if (d->ncounts != 0 && d->ncounts != n) return invalid(d, err, "counts must be one a rank", d->ncounts);
   if (d->ncounts != 0 && d->counts == NULL) return invalid(d, err, "counts are missing", d->ncounts);
-  p->counts = calloc((size_t)n * 2, sizeof *p->counts);
-  if (p->counts == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for counts");
-  const uint64_t *recv = d->recv_counts != NULL ? d->recv_counts : d->counts;
-  for (uint32_t r = 0; r < n; ++r) {
-    p->counts[r] = d->ncounts != 0 ? d->counts[r] : d->count;
-    p->counts[n + r] = d->ncounts != 0 ? recv[r] : d->count;
-    if (!bs_add_u64(*out_in_sum, p->counts[r], out_in_sum) ||
-        !bs_add_u64(*out_out_sum, p->counts[n + r], out_out_sum))
-      return bs_error_set(err, BS_OVERFLOW, "BS-COLL-SIZE", "the sum of counts overflows");
-  }
-  c->counts = p->counts;
-  c->recv_counts = d->kind == BS_COLL_ALL_TO_ALL ? p->counts + n : NULL;
+  const uint64_t *counts = d->ncounts != 0 ? d->counts : NULL;
+  const uint64_t *recv = counts != NULL && d->recv_counts != NULL ? d->recv_counts : counts;
+  int32_t rc = bs_coll_counts_share(world, counts, d->count, n, &p->counts, err);
+  if (rc == BS_OK && d->kind == BS_COLL_ALL_TO_ALL)
+    rc = bs_coll_counts_share(world, recv, d->count, n, &p->recv_counts, err);
+  if (rc != BS_OK) return rc;
+  c->counts = p->counts->counts;
+  c->recv_counts = p->recv_counts != NULL ? p->recv_counts->counts : NULL;
+  *out_in_sum = p->counts->sum;
+  *out_out_sum = p->recv_counts != NULL ? p->recv_counts->sum : p->counts->sum;
   c->count = 0;
   return BS_OK;
 }
@@ -209,6 +208,12 @@ static int32_t choose_slot(bs_coll_plan *p, const bs_collective *d, void *comm, 
   return BS_OK;
 }
 
+static void note_any_order(const bs_coll_plan *p) {
+  char text[96];
+  snprintf(text, sizeof text, "%s@%.60s/any order", kind_names[p->call.kind], p->rank->world->comm->name);
+  p->rank->ops.note_algorithm(p->rank->ops.user, text);
+}
+
 static int32_t prepare(bs_rank *rank, const bs_collective *desc, int plain, bs_coll_plan **out_plan,
                        bs_error *err) {
   bs_collective d;
@@ -249,8 +254,9 @@ static int32_t prepare(bs_rank *rank, const bs_collective *desc, int plain, bs_c
   }
   memcpy(p->site, site, strlen(site) + 1);
   p->call.site = p->site;
-  p->fingerprint = fingerprint_of(p, n, me);
+  p->fingerprint = fingerprint_of(p, me);
   p->call.flags |= any_order;
+  if (any_order != 0 && rc == BS_OK) note_any_order(p);
   if (p->by_rounds) rc = bs_rounds_prepare(p, err);
   if (rc != BS_OK) {
     bs_coll_release(p);
@@ -275,7 +281,8 @@ void bs_coll_release(bs_coll_plan *plan) {
   bs_coll_side_release(plan);
   bs_coll_stage_free(plan);
   bs_rounds_free(plan->rounds);
-  free(plan->counts);
+  bs_coll_counts_drop(plan->rank->world, plan->counts);
+  bs_coll_counts_drop(plan->rank->world, plan->recv_counts);
   free(plan->site);
   free(plan->failure);
   free(plan);

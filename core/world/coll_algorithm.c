@@ -112,13 +112,15 @@ static int32_t begin(round_run *run, int *out_stored, bs_error *err) {
   const bs_coll_plan *p = r->plan;
   const bs_coll_call *c = run->call;
   int loaded = 0;
-  int32_t rc =
-      bring(run, BS_BUFFER_IN, (void *)(uintptr_t)c->in, c->in_stride, p->in_cols, c->dtype_in, &loaded, err);
+  int32_t rc = BS_OK;
+  if (p->has_in)
+    rc = bring(run, BS_BUFFER_IN, (void *)(uintptr_t)c->in, c->in_stride, p->in_cols, c->dtype_in, &loaded,
+               err);
   if (rc == BS_OK)
     rc = bring(run, BS_BUFFER_OUT, c->out, c->out_stride, p->out_cols, c->dtype_out, out_stored, err);
   if (rc != BS_OK) return rc;
   run->at[BS_BUFFER_SCRATCH] = (place){r->work[BS_BUFFER_SCRATCH].data, r->elements[BS_BUFFER_SCRATCH]};
-  if (!loaded || !p->has_in) return BS_OK;
+  if (!loaded) return BS_OK;
   const place given = {(char *)(uintptr_t)c->in, (uint64_t)c->in_stride};
   return move_rows(r->dtype, run->at[BS_BUFFER_IN], c->dtype_in, given, c->rows, p->in_cols);
 }

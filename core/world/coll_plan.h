@@ -26,8 +26,8 @@ struct bs_coll_plan {
   uint32_t by_rounds;     /* the host runs it by an algorithm */
   bs_coll_rounds *rounds; /* coll_rounds.h; NULL: the communicator's own */
   uint32_t hooked;
-  uint32_t me, n;   /* place and size of the group */
-  uint64_t *counts; /* counts, then recv_counts */
+  uint32_t me, n;                       /* place and size of the group */
+  bs_coll_counts *counts, *recv_counts; /* shared; of kinds with blocks, and of all_to_all */
   char *site;
   /* Where the backend's memory is its own, coll_stage.c: dense data of the call in host memory, and where the
    * result goes. */

@@ -57,6 +57,15 @@ typedef struct bs_region_data {
   int32_t running;
 } bs_region_data;
 
+/* coll_counts.c: a list of block sizes that plans of the world share. */
+enum { BS_COUNTS_BUCKETS = 64 };
+typedef struct bs_coll_counts {
+  struct bs_coll_counts *next;
+  uint64_t hash, sum;
+  uint32_t n, refs, even;
+  uint64_t counts[];
+} bs_coll_counts;
+
 /* A device allocation made through bs_exec or tensor_alloc, so that freeing knows its size. */
 typedef struct bs_block {
   void *ptr;
@@ -135,6 +144,7 @@ struct bs_world {
   char *algorithms;
   bs_choice_book *choices;
   uint32_t rehearse;
+  bs_coll_counts *counts[BS_COUNTS_BUCKETS]; /* under lock */
   bs_world_algorithm algorithm;
   bs_world_topology topology;
   uint32_t fallback; /* the reference backend serves what the backend's plugins do not */
@@ -288,6 +298,12 @@ int32_t bs_coll_leave(bs_rank *rank, bs_error *err);
 void bs_coll_side_free(bs_rank *rank);
 /* The thread's end; the line is empty. */
 void bs_coll_line_free(bs_rank *rank);
+
+/* coll_counts.c: n block sizes, `counts`, or without any n times `value`; its hash is one of what is in it.
+ * The caller drops it. */
+int32_t bs_coll_counts_share(bs_world *world, const uint64_t *counts, uint64_t value, uint32_t n,
+                             bs_coll_counts **out, bs_error *err);
+void bs_coll_counts_drop(bs_world *world, bs_coll_counts *counts);
 
 int32_t bs_group_open(bs_rank *rank, const uint32_t *ranks, uint32_t nranks, bs_group **out_group,
                       bs_error *err);

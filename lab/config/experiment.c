@@ -189,7 +189,7 @@ static int32_t known_rounds(bs_context *context, const bs_experiment *e, bs_erro
     const bs_algorithm *algorithm = NULL;
     const bs_topology *topology = NULL;
     bs_named named = {0};
-    if (texts[i][0] == '\0' || (i == 0 && strcmp(texts[i], "native") == 0)) continue;
+    if (texts[i] == NULL || texts[i][0] == '\0' || (i == 0 && strcmp(texts[i], "native") == 0)) continue;
     int32_t rc = bs_named_read(texts[i], &named, err);
     if (rc == BS_OK)
       rc = i == 0 ? bs_find_algorithm(context, named.name, &algorithm, NULL, err)

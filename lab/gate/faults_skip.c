@@ -48,6 +48,7 @@ const char *bs_fault_skip(uint32_t kind, const bs_case *c, uint32_t split) {
       return reduces ? NULL : no_reduction;
     case BS_FAULT_RANK_DIVERGED: /* no other rank holds the same features to differ from */
       if (c->spec.y_placement != BS_REPLICATED) return "the output is split";
+      if (bs_place_unordered(c)) return "ranks may differ (R0)";
       return c->world_size > 1 ? NULL : "one rank";
     case BS_FAULT_ACTIVATION_EARLY:
     case BS_FAULT_ACTIVATION_LOST:

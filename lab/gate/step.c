@@ -11,6 +11,7 @@
 #include "lab/gate/judge.h"
 #include "lab/gate/step_judging.h"
 #include "lab/phase/owners.h"
+#include "lab/phase/place.h"
 
 double bs_step_accumulate(double n) {
   return n < 4 * sqrt(n) ? n : 4 * sqrt(n);
@@ -147,6 +148,7 @@ static void same_gate(const bs_judging *j, bs_step_verdict *out) {
   bs_gate_set(gate, "T4", rank, (double)differing, 0.0, "outputs of %lld steps that differ between ranks",
               (long long)j->r->steps + 1);
   if (split || j->r->run.world_size == 1) bs_gate_skip(gate, split ? "the output is split" : "one rank");
+  if (!split && bs_place_unordered(j->c)) bs_gate_skip(gate, "ranks may differ (R0)");
 }
 
 /* Forward behind the last step, in the sampled features, with the weights as they were read back. */

@@ -9,7 +9,6 @@
 
 #include "core/base/error.h"
 #include "lab/gate/mixed.h"
-#include "lab/gate/repro.h"
 #include "lab/phase/owners.h"
 #include "lab/phase/place.h"
 
@@ -45,11 +44,6 @@ static int worse(const bs_gate *a, const bs_gate *b) {
   return a->limit > 0 && b->limit > 0 ? a->value / a->limit > b->value / b->limit : a->value > b->value;
 }
 
-/* The run asked for sums in an order of their own, and no class of equal bits is left. */
-static int ranks_may_differ(const bs_case *c, const bs_case_result *result) {
-  return c->algorithm != NULL && c->algorithm[0] != '\0' && bs_repro_of(result) < BS_REPRO_R1;
-}
-
 static void same_bits_gate(const bs_case *c, const bs_case_result *result, bs_gate *gate) {
   int32_t rank = -1;
   uint32_t differing = 0;
@@ -66,7 +60,7 @@ static void same_bits_gate(const bs_case *c, const bs_case_result *result, bs_ga
     }
   }
   differing += split && covered != c->spec.N;
-  const uint32_t apart = !split && ranks_may_differ(c, result) ? differing : 0;
+  const uint32_t apart = !split && bs_place_unordered(c) ? differing : 0;
   differing -= apart;
   bs_gate_set(gate, "T4", rank, differing + unstable, 0.0, "%s", "");
   if (unstable) {

@@ -7,6 +7,7 @@
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "core/plugin/named.h"
 #include "lab/error.h"
 
 static const char *const names[] = {"replicated", "split", "partial", "tokens"};
@@ -93,4 +94,15 @@ int32_t bs_place_assemble(const bs_case *c, bs_case_result *result, bs_error *er
 int bs_place_leaves(const bs_case *c) {
   const char *repro = bs_case_option(&c->spec, "repro");
   return strcmp(repro, "R3") == 0 || strcmp(repro, "R4") == 0;
+}
+
+int bs_place_unordered(const bs_case *c) {
+  const bs_algorithm *algorithm = NULL;
+  bs_named named = {0};
+  if (c->algorithm == NULL || c->algorithm[0] == '\0' || c->world_size == 1 || bs_place_leaves(c)) return 0;
+  if (strcmp(c->algorithm, "native") == 0) return 1;
+  int32_t rc = bs_named_read(c->algorithm, &named, NULL);
+  if (rc == BS_OK) rc = bs_find_algorithm(c->context, named.name, &algorithm, NULL, NULL);
+  bs_named_free(&named);
+  return rc != BS_OK || (algorithm->flags & BS_ALGORITHM_SAME_ORDER) == 0;
 }

@@ -21,4 +21,7 @@ int32_t bs_place_assemble(const bs_case *c, bs_case_result *result, bs_error *er
 int bs_place_assembles(const bs_case *c);
 /* 1 when the layer was asked for sums in leaves (method.repro=R3 or R4): they are exchanged as they are. */
 int bs_place_leaves(const bs_case *c);
+/* 1 when the case asks for sums in an order that may differ from rank to rank (hardware.algorithm): ranks
+ * need not hold the same bits. */
+int bs_place_unordered(const bs_case *c);
 #endif

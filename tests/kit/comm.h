@@ -26,7 +26,18 @@ typedef struct kit_outcome {
   char said[600]; /* a check that failed in it */
 } kit_outcome;
 
-enum kit_body { KIT_VALUES, KIT_MISMATCH, KIT_LATE, KIT_ABORT, KIT_KILLED, KIT_CONFIG, KIT_BODIES };
+enum kit_body {
+  KIT_VALUES,
+  KIT_MISMATCH,
+  KIT_LATE,
+  KIT_ABORT,
+  KIT_KILLED,
+  KIT_CONFIG,
+  KIT_BODIES, /* of exchange: */
+  KIT_EXCHANGE,
+  KIT_EXCHANGE_OTHER,
+  KIT_EXCHANGE_LATE
+};
 /* The rank that does not do what the others do, in a world of KIT_FAULT_RANKS. */
 enum { KIT_CULPRIT = 1, KIT_FAULT_RANKS = 3, KIT_LATE_MS = 200 };
 
@@ -42,9 +53,14 @@ static inline kit_outcome *kit_mine(const test_rank *t) {
 }
 void kit_body_values(test_rank *t);
 void kit_body_fault(test_rank *t);
+void kit_body_exchange(test_rank *t); /* comm_exchange.c */
+void kit_body_exchange_fault(test_rank *t);
 static inline void kit_body_run(test_rank *t) {
   const kit_work *w = t->arg;
-  (w->body == KIT_VALUES ? kit_body_values : kit_body_fault)(t);
+  if (w->body > KIT_BODIES)
+    (w->body == KIT_EXCHANGE ? kit_body_exchange : kit_body_exchange_fault)(t);
+  else
+    (w->body == KIT_VALUES ? kit_body_values : kit_body_fault)(t);
 }
 
 /* Opens the plugin and finds the communicator. NULL after kit_unsupported. */

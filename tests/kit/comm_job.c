@@ -226,7 +226,7 @@ static void check_signals(const kit_job *job, const process *all) {
 static void check_end(const kit_job *job, const kit_outcome *o, int forked, int in_time) {
   if (o->stage == KIT_GONE || is_victim(job, o)) return;
   /* After a fault MPI is not finalised, and mpirun ends the job with the first that leaves. */
-  if (!forked && job->body != KIT_VALUES && o->stage == KIT_CLOSING) return;
+  if (!forked && job->body != KIT_VALUES && job->body != KIT_EXCHANGE && o->stage == KIT_CLOSING) return;
   kit_assert(o->stage != KIT_ATTACHING || o->rc == BS_OK, "%u processes: attach fails: %s: %s", job->size,
              o->err.id, o->err.message);
   kit_assert(in_time, "%u processes: rank %u does not come to an end, it is %s", job->size, o->rank,

@@ -203,6 +203,8 @@ void kit_life_device(const kit_case *c);
 void kit_comm_collective(const kit_case *c);
 void kit_comm_faults(const kit_case *c);
 void kit_comm_processes(const kit_case *c);
+void kit_comm_exchange(const kit_case *c);
+void kit_comm_exchange_faults(const kit_case *c);
 void kit_work_stream(const kit_case *c);
 void kit_work_parts(const kit_case *c);
 void kit_clean_output(const kit_case *c);

@@ -47,6 +47,21 @@ START_TEST(test_bare) {
 }
 END_TEST
 
+/* The host runs algorithms over this communicator as over the others. */
+START_TEST(test_algorithms) {
+  static const char *const words[] = {"-P 2 --method row_parallel --set hardware.algorithm=testring",
+                                      "-P 3 --method column_parallel --set hardware.algorithm=testring",
+                                      "-P 4 --method blockshock --set hardware.algorithm=testtwo:times=2",
+                                      "-P 3 --method row_parallel --set hardware.algorithm=native"};
+  char line[1024];
+  snprintf(line, sizeof line,
+           "--launch mpi --phase 0 --plugin %.600s/tests/world_fixtures/bs_testalgorithm.so %s",
+           getenv("BS_TEST_BINARY_DIR"), words[_i]);
+  run_as("", line, 0, "RIGHT");
+  ck_assert_ptr_null(strstr(s.text, "NOT SHOWN RIGHT"));
+}
+END_TEST
+
 /* Each method and phase, with as many ranks as its masks allow. */
 START_TEST(test_methods) {
   static const char *const words[] = {
@@ -142,8 +157,14 @@ END_TEST
 
 int main(void) {
   if (no_mpi()) return 77;
-  const test_case tests[] = {
-      {test_bare},           {test_methods, 5}, {test_other_configuration, 4}, {test_world_of_one},
-      {test_wrong_launcher}, {test_slurm},      {test_srun_without_pmi},       {0}};
+  const test_case tests[] = {{test_bare},
+                             {test_methods, 5},
+                             {test_algorithms, 4},
+                             {test_other_configuration, 4},
+                             {test_world_of_one},
+                             {test_wrong_launcher},
+                             {test_slurm},
+                             {test_srun_without_pmi},
+                             {0}};
   return run_tests("mpi run", tests, (test_setup){make_folder, remove_folder, .at_once = 3});
 }

@@ -249,26 +249,18 @@ START_TEST(names_that_cannot_be_are_refused) {
 END_TEST
 
 START_TEST(a_communicator_needs_exchange) {
-  char path[4096];
-  const char *plugins[2] = {path, path + 2048};
-  bs_context_options with = {
-      .struct_size = sizeof with, .plugins = plugins, .n_plugins = 2, .trust = BS_TRUST_ANY};
-  bs_context *both = NULL;
-  const char *binary = getenv("BS_TEST_BINARY_DIR");
-  snprintf(path, 2048, "%.1900s/tests/world_fixtures/bs_testalgorithm.so", binary);
-  snprintf(path + 2048, 2048, "%.1900s/tests/world_fixtures/bs_testworld.so", binary);
-  ck_assert_int_eq(bs_context_open(&with, &both, &err), BS_OK);
+  close_context();
+  open_plugins("testalgorithm", "testworld");
   bs_world_options o = options(2, "ref");
   bs_world *world = NULL;
   o.algorithm = "testring";
   o.comm = "driven";
-  ck_assert_int_eq(bs_world_create(both, &o, &world, &err), BS_UNSUPPORTED);
+  ck_assert_int_eq(bs_world_create(context, &o, &world, &err), BS_UNSUPPORTED);
   ck_assert_str_eq(err.message,
                    "communicator driven has no exchange, over which the host runs algorithm testring");
   o.algorithm = "native"; /* any communicator */
-  ck_assert_int_eq(bs_world_create(both, &o, &world, &err), BS_OK);
+  ck_assert_int_eq(bs_world_create(context, &o, &world, &err), BS_OK);
   bs_world_destroy(world);
-  bs_context_close(both);
 }
 END_TEST
 

@@ -8,7 +8,7 @@
 
 static const bs_rank_api *api;
 static void open_all(void) {
-  open_plugin("testvirtual");
+  open_plugins("testvirtual", "testalgorithm");
   api = bs_rank_get_api();
 }
 
@@ -92,6 +92,40 @@ START_TEST(a_started_collective_hides_behind_an_op) {
 }
 END_TEST
 
+/* A device without values: the host copies and reduces nothing, and messages have the tensor's dtype. */
+static int32_t rounds_main(bs_rank *rank, void *arg, bs_error *e) {
+  const bs_tensor_desc d = {
+      .struct_size = sizeof d, .dtype = BS_BF16, .rank = 2, .dims = {3, 8}, .strides = {8, 1}};
+  const bs_collective what = {.struct_size = sizeof what,
+                              .kind = BS_COLL_ALL_REDUCE,
+                              .dtype_in = BS_BF16,
+                              .rows = 3,
+                              .count = 8,
+                              .site = "rounds"};
+  bs_coll_plan *plan = NULL;
+  bs_tensor x;
+  (void)arg;
+  ck_assert_msg(api->tensor_alloc(rank, &d, BS_LIFE_ACTIVATION, &x, e) == BS_OK, "%s", e->message);
+  ck_assert_msg(api->collective_prepare(rank, &what, &plan, e) == BS_OK, "%s", e->message);
+  const uint64_t began = bs_rank_clock_ns(rank);
+  ck_assert_msg(api->collective_run(plan, &x, &x, NULL, e) == BS_OK, "%s", e->message);
+  ck_assert_int_eq(bs_rank_sync(rank, e), BS_OK);
+  ck_assert_uint_eq(bs_rank_clock_ns(rank) - began, 9000000); /* 2 (4 - 1) rounds, half of them reduce */
+  api->collective_release(plan);
+  api->tensor_free(rank, &x);
+  return BS_OK;
+}
+START_TEST(algorithms_run_without_values) {
+  bs_world_options o = options(4, "vdev");
+  o.comm = "virtual";
+  o.algorithm = "testring";
+  bs_world *world = world_of(&o);
+  run(world, rounds_main, NULL, BS_OK);
+  ck_assert_ptr_nonnull(strstr(bs_world_algorithms(world), "all_reduce@algorithm/testring"));
+  bs_world_destroy(world);
+}
+END_TEST
+
 static int32_t real_main(bs_rank *rank, void *arg, bs_error *e) {
   (void)arg, (void)e;
   ck_assert_uint_gt(bs_rank_clock_ns(rank), 0);
@@ -106,9 +140,16 @@ START_TEST(without_a_clock_it_is_the_machines) {
 }
 END_TEST
 
-/* Regions of a rank that has begun a few, and one of its own. */
+enum { MANY = 4096, KIB = 4 };
+
+/* Regions of a rank that has begun a few, and one of its own; two plans of a gather with a block size a rank.
+ */
+typedef struct small_ranks {
+  uint64_t counts[MANY];
+  bs_coll_plan *plans[MANY][2];
+} small_ranks;
 static int32_t small_main(bs_rank *rank, void *arg, bs_error *e) {
-  (void)arg, (void)e;
+  small_ranks *s = arg;
   for (uint32_t i = 0; i < 40; ++i) { /* more than the reservoir keeps */
     api->region_begin(rank, BS_REGION_FORWARD);
     api->region_end(rank, BS_REGION_FORWARD);
@@ -116,23 +157,41 @@ static int32_t small_main(bs_rank *rank, void *arg, bs_error *e) {
   const uint32_t mine = api->region_named(rank, "mine");
   api->region_begin(rank, mine);
   api->region_end(rank, mine);
+  for (uint32_t k = 0; k < 2; ++k) {
+    const bs_collective what = {.struct_size = sizeof what,
+                                .kind = BS_COLL_ALL_GATHER,
+                                .dtype_in = BS_F32,
+                                .rows = 1,
+                                .count = 5,
+                                .counts = k == 0 ? s->counts : NULL,
+                                .ncounts = k == 0 ? MANY : 0,
+                                .site = "gather"};
+    ck_assert_msg(api->collective_prepare(rank, &what, &s->plans[rank_of(rank)][k], e) == BS_OK, "%s",
+                  e->message);
+  }
   return BS_OK;
 }
 START_TEST(ranks_are_many_and_small) {
-  enum { MANY = 4096, KIB = 3 };
+  small_ranks *s = calloc(1, sizeof *s);
+  ck_assert_ptr_nonnull(s);
+  for (uint32_t r = 0; r < MANY; ++r) s->counts[r] = r % 3;
   bs_world_options o = options(MANY, "vdev");
   o.comm = "virtual";
   o.sync_mode = BS_SYNC_NONE; /* as virtual worlds are timed */
   const size_t before = mallinfo2().uordblks;
   bs_world *world = world_of(&o);
-  run(world, small_main, NULL, BS_OK);
-  const size_t took = mallinfo2().uordblks - before;
+  run(world, small_main, s, BS_OK);
+  const size_t took = mallinfo2().uordblks - before; /* a list of 4096 sizes has 32 KiB */
   ck_assert_msg(took == 0 || took <= (size_t)MANY * KIB * 1024, "%zu bytes a rank", took / MANY);
   bs_region_stats stats = {.struct_size = sizeof stats};
-  ck_assert_int_eq(bs_rank_region_stats(bs_world_rank(world, 4095), BS_REGION_FORWARD, &stats, &err), BS_OK);
+  ck_assert_int_eq(bs_rank_region_stats(bs_world_rank(world, MANY - 1), BS_REGION_FORWARD, &stats, &err),
+                   BS_OK);
   ck_assert_uint_eq(stats.count, 40);
-  ck_assert_uint_eq(bs_rank_region_count(bs_world_rank(world, 4095)), BS_REGION_BUILTIN_COUNT_ + 1);
+  ck_assert_uint_eq(bs_rank_region_count(bs_world_rank(world, MANY - 1)), BS_REGION_BUILTIN_COUNT_ + 1);
+  for (uint32_t r = 0; r < MANY; ++r)
+    for (uint32_t k = 0; k < 2; ++k) api->collective_release(s->plans[r][k]);
   bs_world_destroy(world);
+  free(s);
 }
 END_TEST
 
@@ -155,10 +214,8 @@ START_TEST(the_most_ranks_depend_on_the_launch) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{a_started_collective_hides_behind_an_op, 3},
-                             {without_a_clock_it_is_the_machines},
-                             {ranks_are_many_and_small},
-                             {the_most_ranks_depend_on_the_launch, 3},
-                             {0}};
+  const test_case tests[] = {{a_started_collective_hides_behind_an_op, 3}, {algorithms_run_without_values},
+                             {without_a_clock_it_is_the_machines},         {ranks_are_many_and_small},
+                             {the_most_ranks_depend_on_the_launch, 3},     {0}};
   return run_tests("world_driven", tests, (test_setup){open_all, close_context});
 }

@@ -13,15 +13,20 @@
 static bs_context *context;
 static bs_error err;
 
-static inline void open_plugin(const char *id) {
-  static char path[4096];
+static inline void open_plugins(const char *id, const char *other) {
+  static char path[4096], second[4096];
   const char *binary = getenv("BS_TEST_BINARY_DIR");
-  const char *plugins[1] = {path};
+  const char *plugins[2] = {path, second};
   ck_assert_msg(binary != NULL, "BS_TEST_BINARY_DIR is not set");
   snprintf(path, sizeof path, "%s/tests/world_fixtures/bs_%s.so", binary, id);
-  bs_context_options o = {.struct_size = sizeof o, .plugins = plugins, .n_plugins = 1, .trust = BS_TRUST_ANY};
+  if (other != NULL) snprintf(second, sizeof second, "%s/tests/world_fixtures/bs_%s.so", binary, other);
+  bs_context_options o = {
+      .struct_size = sizeof o, .plugins = plugins, .n_plugins = other != NULL ? 2 : 1, .trust = BS_TRUST_ANY};
   int32_t rc = bs_context_open(&o, &context, &err);
   ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+}
+static inline void open_plugin(const char *id) {
+  open_plugins(id, NULL);
 }
 static inline void open_context(void) {
   open_plugin("testworld");

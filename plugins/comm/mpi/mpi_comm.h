@@ -356,6 +356,9 @@ int32_t mpic_all_to_all(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_barrier(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_recv(void *comm, const bs_coll_call *call, bs_error *err);
+/* native.c: all_reduce by MPI's own, where the call allows and MPI can; within enter and exit. */
+int mpic_native_serves(const mpic_comm *comm, const bs_coll_call *call);
+int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_error *err);
 int32_t mpic_exchange(void *comm, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
 
 #endif

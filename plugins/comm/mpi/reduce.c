@@ -214,6 +214,7 @@ int32_t mpic_all_reduce(void *comm_ptr, const bs_coll_call *call, bs_error *err)
   int32_t rc = check_reduction(comm, call, err);
   if (rc == BS_OK) rc = mpic_enter(comm, call, err);
   if (rc != BS_OK) return rc;
+  if (mpic_native_serves(comm, call)) return mpic_exit(comm, mpic_native_all_reduce(comm, call, err));
   uint64_t bytes = call->rows * call->count * BS_DTYPE_BYTES(call->dtype_in);
   int small = bytes <= mpic_min(comm->world->inline_max, mpic_share_max(comm));
   if (small) return mpic_exit(comm, one_shot(comm, call, err));

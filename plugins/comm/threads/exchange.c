@@ -23,7 +23,8 @@ struct thr_transfer {
   thr_channel *channel;
   const char *text;
   uint64_t key;
-  uint32_t base; /* of a posted send: its position */
+  uint32_t base;   /* of a posted send: its position */
+  uint32_t before; /* the transfer that has the channel before it, UINT32_MAX: none */
   uint32_t state;
 };
 
@@ -42,7 +43,17 @@ static const char *text_of(thr_comm *comm, const bs_coll_call *call) {
   return thr_site_text(comm, key, &c);
 }
 
-static int32_t open_transfer(thr_comm *comm, const bs_coll_call *call, thr_transfer *t, bs_error *err) {
+/* Several messages to or from one rank have one channel, in turn. Its marks are those of this exchange where
+ * they lie below `i` and name it. */
+static uint32_t find_before(const thr_comm *comm, uint32_t i) {
+  const thr_channel *ch = comm->transfers[i].channel;
+  const int sends = comm->transfers[i].call->kind == BS_COLL_SEND;
+  const uint32_t at = sends ? ch->send_mark : ch->recv_mark;
+  return at < i && comm->transfers[at].channel == ch ? at : UINT32_MAX;
+}
+
+static int32_t open_transfer(thr_comm *comm, const bs_coll_call *call, uint32_t i, bs_error *err) {
+  thr_transfer *t = &comm->transfers[i];
   thr_group *group = comm->group;
   const int sends = call->kind == BS_COLL_SEND;
   if (!sends && call->kind != BS_COLL_RECV)
@@ -57,7 +68,10 @@ static int32_t open_transfer(thr_comm *comm, const bs_coll_call *call, thr_trans
   t->state = THR_NEW;
   t->channel = thr_channel_of(group, group->exchange_rows, sends ? comm->me : call->root,
                               sends ? call->root : comm->me, err);
-  return t->channel != NULL ? BS_OK : BS_NO_MEMORY;
+  if (t->channel == NULL) return BS_NO_MEMORY;
+  t->before = find_before(comm, i);
+  *(sends ? &t->channel->send_mark : &t->channel->recv_mark) = i;
+  return BS_OK;
 }
 
 static int32_t mismatch(thr_comm *comm, const thr_transfer *t, bs_error *err) {
@@ -125,8 +139,10 @@ static int move_all(thr_comm *comm, uint32_t n, uint32_t *out_left, int32_t *rc,
   for (uint32_t i = 0; i < n && *rc == BS_OK; ++i) {
     thr_transfer *t = &comm->transfers[i];
     if (t->state == THR_DONE) continue;
+    *out_left += 1u;
+    if (t->before != UINT32_MAX && comm->transfers[t->before].state != THR_DONE) continue;
     moved |= t->call->kind == BS_COLL_SEND ? move_send(comm, t, rc, err) : move_recv(comm, t, rc, err);
-    *out_left += t->state != THR_DONE;
+    *out_left -= t->state == THR_DONE;
   }
   return moved;
 }
@@ -206,8 +222,7 @@ int32_t thr_exchange(void *comm_ptr, const bs_coll_call *const *calls, uint32_t 
   thr_comm *comm = comm_ptr;
   if (ncalls == 0) return BS_OK;
   int32_t rc = grow(comm, ncalls, err);
-  for (uint32_t i = 0; rc == BS_OK && i < ncalls; ++i)
-    rc = open_transfer(comm, calls[i], &comm->transfers[i], err);
+  for (uint32_t i = 0; rc == BS_OK && i < ncalls; ++i) rc = open_transfer(comm, calls[i], i, err);
   if (rc != BS_OK) return rc;
   const char *text = comm->transfers[0].text;
   if (atomic_load(&comm->world->failed) != 0) return thr_fail_aborted(comm, text, err);

@@ -55,9 +55,10 @@ typedef struct thr_slot {
 /* One direction between two ranks: a rendezvous. Positions of message k: 4k empty, 4k+1 posted, 4k+2
  * taken, 4k+3 withdrawn, 4k+4 done. */
 typedef struct thr_channel {
-  thr_header header; /* the sender's */
-  uint32_t send_k;   /* sender's thread only */
-  uint32_t recv_k;   /* receiver's thread only */
+  thr_header header;             /* the sender's */
+  uint32_t send_k;               /* sender's thread only */
+  uint32_t recv_k;               /* receiver's thread only */
+  uint32_t send_mark, recv_mark; /* of exchange: the newest transfer of it; the same threads only */
   const char *recv_text;
   int32_t status; /* receiver's verdict, read by the sender after done */
 } thr_channel;

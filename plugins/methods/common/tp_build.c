@@ -187,6 +187,26 @@ int32_t tp_collective(tp_layer *l, uint32_t kind, uint32_t dtype_in, uint32_t dt
   return l->api->collective_prepare(l->rank, &c, out_plan, err);
 }
 
+/* How much of the output each rank has. Even shares need no list: there are worlds of thousands of ranks. */
+static int32_t fill_shares(tp_layer *l, bs_collective *c, bs_error *err) {
+  const tp_shape *s = &l->shape;
+  c->count = (uint64_t)(s->N / (int64_t)s->world);
+  if (!s->y_tokens && s->N % (int64_t)s->world == 0) return BS_OK;
+  l->counts = l->api->alloc(l->rank, s->world * sizeof *l->counts);
+  if (l->counts == NULL)
+    return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for %u block sizes", s->world);
+  for (uint32_t r = 0; r < s->world; r++) {
+    int64_t begin, count;
+    tp_share(s->N, r, s->world, &begin, &count);
+    l->counts[r] = (uint64_t)count;
+  }
+  if (s->y_tokens) tp_place_counts(s, s->N, l->counts);
+  c->ncounts = s->world;
+  c->counts = l->counts;
+  c->count = 0;
+  return BS_OK;
+}
+
 static int32_t build_collective(tp_layer *l, bs_error *err) {
   const tp_shape *s = &l->shape;
   int32_t rc = BS_OK;
@@ -208,22 +228,14 @@ static int32_t build_collective(tp_layer *l, bs_error *err) {
   c.rows = s->y_tokens ? 1u : (uint64_t)s->B; /* tokens are parts of one long row */
   c.count = (uint64_t)s->N;
   c.site = l->state->traits->site;
-  if (s->coll != BS_COLL_ALL_REDUCE) {
-    l->counts = l->api->alloc(l->rank, s->world * sizeof *l->counts);
-    if (l->counts == NULL)
-      return bs_fail(err, BS_NO_MEMORY, "BS-METHOD-MEMORY", "no memory for %u block sizes", s->world);
-    for (uint32_t r = 0; r < s->world; r++) {
-      int64_t begin, count;
-      tp_share(s->N, r, s->world, &begin, &count);
-      l->counts[r] = (uint64_t)count;
-    }
-    if (s->y_tokens) tp_place_counts(s, s->N, l->counts);
-    c.ncounts = s->world;
-    c.counts = l->counts;
-    c.count = 0;
-  }
-  if (s->chunks > 1) return tp_overlap_build(l, &c, err);
-  return l->api->collective_prepare(l->rank, &c, &l->coll, err);
+  if (s->coll != BS_COLL_ALL_REDUCE) rc = fill_shares(l, &c, err);
+  if (rc == BS_OK && s->chunks > 1)
+    rc = tp_overlap_build(l, &c, err);
+  else if (rc == BS_OK)
+    rc = l->api->collective_prepare(l->rank, &c, &l->coll, err);
+  if (l->counts != NULL) l->api->free(l->rank, l->counts); /* the plan has its own */
+  l->counts = NULL;
+  return rc;
 }
 
 /* The activation of a sum over ranks, or of a product that is kept: it stays in the dtype of the sums, so
