@@ -172,6 +172,7 @@ static int32_t copy(bs_tp_mapping *m, const bs_tensor *in, bs_tensor *out, bs_er
 static int32_t run(bs_tp_mapping *m, int moves, int start, const bs_tensor *in, bs_tensor *out,
                    bs_error *err) {
   tp_state *state = m->state;
+  if (tp_state_active(state->rank) != state) start = 0; /* nobody would drain it */
   int32_t rc = check(m, in, out, moves, err);
   if (rc == BS_OK && !(moves && start)) rc = tp_await_pass(state, in, out, err);
   if (rc != BS_OK) return rc;
