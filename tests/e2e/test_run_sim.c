@@ -32,6 +32,18 @@ static const known answers[] = {
      "wire"},
     {"A2 blockshock P=64", SIM "f32 --phase 1 --method blockshock -P 64" ENDLESS, 104.287680, 0, 0, 63,
      41.287680, "wire"},
+    /* g/C + (C-1)/C max(g, c) + c/C of the products g and the exchanges c. */
+    {"four chunks, the wire is slower",
+     SIM "f32 --phase 1 --method row_parallel -P 8 --set method.bias=false --set method.overlap=4", 67.292256,
+     0, 2.592096, 28, 36.700160, "wire"},
+    {"four chunks, memory is slower",
+     SIM "f32 --phase 1 --method row_parallel -P 8 --set method.bias=false --set method.overlap=4 --set "
+         "plugins.sim.bw_Bps=0 --set plugins.sim.alpha_s=0.1e-6",
+     11.768384, 0, 10.368384, 1.4, 0, "memory"},
+    {"backward: an all_reduce of dX", SIM "f32 --phase 2 --method column_parallel -P 2" ENDLESS, 21.971520, 0,
+     0, 1, 20.971520, "wire"},
+    {"a step: forward and dX", SIM "f32 --phase 3 --method column_parallel -P 2" ENDLESS, 32.957280, 0, 0,
+     1.5, 31.457280, "wire"},
     {"A3", SIM "f32 --phase 1 --method blockshock -P 64 --set method.bias=false", 104.918586, 0, 0.630906, 63,
      41.287680, "wire"},
 };
@@ -66,9 +78,38 @@ START_TEST(known_answers) {
   ck_assert_str_eq(run_str(row, "engine"), "closed forms");
   ck_assert(json_is_null(json_object_get(row, "median_ms")) && json_is_null(json_object_get(row, "gflops")));
   ck_assert(json_is_true(json_object_get(row, "claims_match_counts")));
+  ck_assert(run_num(row, "simulated_speedup") > 0 || json_object_get(row, "dense_us") == NULL ||
+            run_num(row, "dense_us") == 0);
   if (strcmp(k->what, "A1") == 0) check(row, "memory_side_us", 120.194980, k->what);
   if (strcmp(k->what, "A3") == 0) check(row, "dense_us", 20.658512, k->what);
   json_decref(rows);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+/* A calibrated machine says whether all collectives are of the sizes that it was fitted to: 1 MiB here. */
+START_TEST(a_row_tells_whether_it_is_in_the_domain) {
+  static const struct {
+    const char *least, *most, *ranks, *domain;
+  } rows[] = {{"1024", "1048576", "4", "in-domain"},   {"1024", "1048575", "4", "extrapolated"},
+              {"1048577", "9e9", "4", "extrapolated"}, {"1024", "1048576", "3", "extrapolated"},
+              {"1024", "1048576", "0", "in-domain"},   {"0", "0", "0", "extrapolated"}};
+  char folder[64], least[64], most[64], ranks[64];
+  run_result r;
+  snprintf(least, sizeof least, "plugins.sim.domain_least_B=%s", rows[_i].least);
+  snprintf(most, sizeof most, "plugins.sim.domain_most_B=%s", rows[_i].most);
+  snprintf(ranks, sizeof ranks, "plugins.sim.domain_ranks=%s", rows[_i].ranks);
+  run_make_folder(folder);
+  run_bsrun(
+      &r, folder, NULL,
+      run_words(SIM "f32 --phase 1 --method row_parallel -P 4 --set plugins.sim.label=calibrated --set %s "
+                    "--set %s --set %s",
+                least, most, ranks));
+  run_expect(&r, 0, "domain");
+  json_t *out = run_rows(r.out);
+  ck_assert_str_eq(run_str(json_array_get(out, 0), "domain"), rows[_i].domain);
+  json_decref(out);
   run_free(&r);
   run_remove(folder);
 }
@@ -139,7 +180,10 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {
-      {known_answers, TEST_COUNT(answers)}, {bare_runs_the_timed_phase}, {refused, 6}, {0}};
+  const test_case tests[] = {{known_answers, TEST_COUNT(answers)},
+                             {a_row_tells_whether_it_is_in_the_domain, 6},
+                             {bare_runs_the_timed_phase},
+                             {refused, 6},
+                             {0}};
   return run_tests("run_sim", tests, (test_setup){.timeout = 600});
 }
