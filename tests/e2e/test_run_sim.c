@@ -115,6 +115,53 @@ START_TEST(a_row_tells_whether_it_is_in_the_domain) {
 }
 END_TEST
 
+/* Step by step: each as long as its closed form, and together the time of the run. */
+START_TEST(explained) {
+  char folder[64];
+  run_result r;
+  double sum = 0;
+  run_make_folder(folder);
+  run_bsrun(
+      &r, folder, NULL,
+      run_words(
+          "sim explain --plugin sim --hardware sim-flat --method blockshock -P 64 --dtype f32 --bias off "
+          "-o jsonl",
+          NULL));
+  run_expect(&r, 0, "explain");
+  json_t *steps = run_rows(r.out);
+  ck_assert_uint_eq(json_array_size(steps), 2);
+  for (size_t i = 0; i < 2; i++) {
+    const json_t *step = json_array_get(steps, i);
+    check(step, "began", sum, run_str(step, "step"));
+    check(step, "closed", run_num(step, "took"), run_str(step, "step"));
+    sum += run_num(step, "took");
+  }
+  ck_assert_str_eq(run_str(json_array_get(steps, 0), "step"), "matmul");
+  ck_assert_int_eq(strncmp(run_str(json_array_get(steps, 1), "step"), "all_reduce ", 11), 0);
+  ck_assert(fabs(sum - 104.918586) < 1e-6);
+  json_decref(steps);
+  run_free(&r);
+  run_bsrun(
+      &r, folder, NULL,
+      run_words(
+          "sim explain --plugin sim --hardware sim-flat --method blockshock -P 64 --dtype f32 --bias off",
+          NULL));
+  run_expect(&r, 0, "explain");
+  ck_assert_ptr_nonnull(
+      strstr(r.out,
+             "critical path over all ranks: 104.919 us = memory 0.631 + wire latency 63.000 + "
+             "wire bytes 41.288; limit: wire\n"));
+  for (const char *line = r.out; *line != '\0'; line += strcspn(line, "\n"), line += *line != '\0')
+    ck_assert_msg(strcspn(line, "\n") <= 120, "a line of %zu characters", strcspn(line, "\n"));
+  run_free(&r);
+  run_bsrun(&r, folder, NULL, run_words("sim explain --method blockshock -P 2", NULL));
+  run_expect(&r, 3, "explain without a simulated machine");
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-SIM-CLOCK"));
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 /* Both phases asked for: the one that judges is left out, and that is said. */
 START_TEST(bare_runs_the_timed_phase) {
   char folder[64];
@@ -182,6 +229,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{known_answers, TEST_COUNT(answers)},
                              {a_row_tells_whether_it_is_in_the_domain, 6},
+                             {explained},
                              {bare_runs_the_timed_phase},
                              {refused, 6},
                              {0}};

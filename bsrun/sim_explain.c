@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ * sim_explain.c - `bsrun sim explain`: one pass in virtual time, step by step along the rank that ends last:
+ * what each step's time went into, beside its closed form. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/sim.h"
+#include "bsrun/simulated.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+#include "lab/phase/simulated.h"
+
+static double num(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+static const char *str(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "";
+}
+
+/* The formula of a step's closed form, as docs/latency-model.md has it. */
+static const char *formula_of(const json_t *step) {
+  static const char *const formulas[][2] = {
+      {"all_reduce", "2 (P-1) (alpha + n/P beta)"},
+      {"all_gather", "(P-1) (alpha + block beta)"},
+      {"reduce_scatter", "(P-1) (alpha + block beta)"},
+      {"all_to_all", "(P-1) alpha + bytes beta"},
+      {"broadcast", "lg P (alpha + n beta)"},
+      {"barrier", "lg P alpha"},
+      {"exchange", ""},
+      {"send", ""},
+      {"recv", "alpha + n beta"},
+  };
+  const char *what = str(step, "step");
+  for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++)
+    if (strncmp(what, formulas[i][0], strlen(formulas[i][0])) == 0) return formulas[i][1];
+  return "launch + max(F/flops, Q/mem_Bps)";
+}
+
+static void set_fixed(json_t *row, const char *key, double value) {
+  char text[48];
+  snprintf(text, sizeof text, "%.3f", value);
+  json_object_set_new(row, key, json_string(text));
+}
+
+static json_t *shown(const json_t *step) {
+  static const char *const times[] = {"began",        "took",       "compute", "memory", "launch",
+                                      "wire_latency", "wire_bytes", "wait",    "closed"};
+  json_t *row = json_object();
+  json_object_set(row, "step", json_object_get(step, "step"));
+  for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+    if (i < 2 || num(step, times[i]) > 0) set_fixed(row, times[i], num(step, times[i]));
+  json_object_set_new(row, "bytes", json_integer((json_int_t)num(step, "bytes")));
+  if (num(step, "flops") > 0) json_object_set_new(row, "flops", json_integer((json_int_t)num(step, "flops")));
+  json_object_set_new(row, "formula", json_string(num(step, "closed") > 0 ? formula_of(step) : ""));
+  return row;
+}
+
+static const bs_field fields[] = {
+    {"began", "at us", BS_FIELD_RIGHT, 0},
+    {"step", "step", 0, 0},
+    {"took", "us", BS_FIELD_RIGHT, 0},
+    {"compute", "compute", BS_FIELD_RIGHT, 0},
+    {"memory", "memory", BS_FIELD_RIGHT, 0},
+    {"launch", "launch", BS_FIELD_RIGHT, 0},
+    {"wire_latency", "latency", BS_FIELD_RIGHT, 0},
+    {"wire_bytes", "bytes on wire", BS_FIELD_RIGHT, 0},
+    {"wait", "wait", BS_FIELD_RIGHT, 0},
+    {"closed", "closed form us", BS_FIELD_RIGHT, 0},
+    {"bytes", "bytes", BS_FIELD_RIGHT, 0},
+    {"flops", "FLOPs", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"formula", "closed form", 0, 0},
+};
+
+static void print_path(const json_t *s) {
+  static const char *const terms[][2] = {{"compute_us", "compute"},
+                                         {"memory_us", "memory"},
+                                         {"launch_us", "launch"},
+                                         {"wire_latency_us", "wire latency"},
+                                         {"wire_bytes_us", "wire bytes"}};
+  const json_t *path = json_object_get(s, "path");
+  printf("critical path over all ranks: %.3f us =", num(s, "us"));
+  const char *plus = " ";
+  for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++) {
+    if (!(num(path, terms[i][0]) > 0)) continue;
+    printf("%s%s %.3f", plus, terms[i][1], num(path, terms[i][0]));
+    plus = " + ";
+  }
+  printf("; limit: %s\n", str(s, "limit"));
+}
+
+static int32_t print(const bs_experiment *e, const json_t *record, int format, bs_error *err) {
+  const json_t *s = json_object_get(record, "simulated"), *steps = json_object_get(s, "steps");
+  json_t *rows = json_array();
+  for (size_t i = 0; i < json_array_size(steps); i++)
+    json_array_append_new(rows, format == BS_FORMAT_TABLE ? shown(json_array_get(steps, i))
+                                                          : json_incref(json_array_get(steps, i)));
+  if (format == BS_FORMAT_TABLE) {
+    printf("simulated, not measured: machine %s (%s, %s), %s\n", str(s, "machine"), str(s, "label"),
+           str(s, "domain"), str(s, "engine"));
+    printf("%s on %.0f ranks, B %.0f, N %.0f, K %.0f, %s, %s: %.3f us; rank %.0f ends last\n\n", e->method,
+           num(record, "world_size"), num(record, "B"), num(record, "N"), num(record, "K"),
+           str(record, "dtype"), e->phase_name, num(s, "us"), num(s, "last_rank"));
+  }
+  int32_t rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  if (rc == BS_OK && format == BS_FORMAT_TABLE) {
+    printf("\n");
+    print_path(s);
+  }
+  json_decref(rows);
+  return rc;
+}
+
+static int32_t explain(const args *a, bs_error *err) {
+  bsrun_request request;
+  bs_composed composed = {0};
+  bs_notes notes = {0};
+  bs_context *context = NULL;
+  bs_experiment e = {0};
+  bs_phase_result result = {0};
+  int format = BS_FORMAT_TABLE;
+  int32_t rc = bsrun_request_make(a, &request, err);
+  if (request.compose.phase == NULL) request.compose.phase = "phase1_forward";
+  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = bs_compose(&request.compose, &composed, err);
+  if (rc == BS_OK) rc = bs_config_set_text(composed.config, "plugins.sim.steps", "true", err);
+  if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
+  if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
+  if (rc == BS_OK) {
+    rc = bs_experiment_make(context, composed.config, request.configs_dir, &notes, &e, err);
+    composed.config = NULL;
+  }
+  for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(a, "quiet"), notes.items[i]);
+  if (rc == BS_OK) rc = bs_simulated_run(context, &e, NULL, NULL, &result, err);
+  if (rc == BS_OK) rc = print(&e, result.record, format, err);
+  bs_phase_result_free(&result);
+  bs_experiment_free(&e);
+  bs_config_free(composed.config);
+  bs_notes_free(&notes);
+  bsrun_request_free(&request);
+  fflush(stdout); /* a plugin that is closed may end the process */
+  if (context != NULL) bs_context_close(context);
+  return rc;
+}
+
+const bsrun_subverb sim_explain_verb = {
+    .name = "explain",
+    .words = "[options]",
+    .summary = "where the simulated time of a layer goes, step by step, beside closed forms",
+    .about =
+        "The options are those of `bsrun run`. One pass is simulated (--phase 1: forward, 2: backward, 3: a "
+        "training\n"
+        "step). Each op and collective of the rank that ends last is a row: when it began, what its time "
+        "went\n"
+        "into, and what its closed form says. The last line is the critical path over all ranks.\n",
+    .examples =
+        "  bsrun sim explain --plugin sim --hardware h100-dgx --method blockshock -P 64\n"
+        "  bsrun sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --phase 3 -o json\n",
+    .options = bsrun_run_options,
+    .n_options = &bsrun_n_run_options,
+    .run = explain,
+};
