@@ -50,7 +50,7 @@ _bsrun() {
   fi
   if ((COMP_CWORD > 1)) && [[ $first != -* ]]; then
     verb=$first
-    if [[ $first == @(plugins|config|model|bench|sim) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
+    if [[ $first == @(plugins|config|model|bench|sim|ccl) ]] && ((COMP_CWORD > 2)); then verb="$first $second"; fi
   fi
 
   case $prev in
@@ -84,6 +84,11 @@ _bsrun() {
       mapfile -t COMPREPLY < <(compgen -W "err hang delay late flip nan truncate kill stop" -- "$cur")
       return
       ;;
+    --coll)
+      mapfile -t COMPREPLY < <(compgen -W "all_reduce all_gather reduce_scatter broadcast all_to_all" -- "$cur")
+      return
+      ;;
+    --level) mapfile -t COMPREPLY < <(compgen -W "V4 V0 V1 V2 V6" -- "$cur"); return ;;
     --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes mpi" -- "$cur"); return ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
     --group)
@@ -101,7 +106,7 @@ _bsrun() {
       ;;
     --config | --save | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
     --out | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks) return ;;
   esac
 
   if [[ $cur == -* ]]; then
@@ -113,7 +118,9 @@ _bsrun() {
     help) _bsrun_reply "$cur" verbs ;;
     plugins) _bsrun_reply "$cur" verbs plugins ;;
     config) _bsrun_reply "$cur" verbs config ;;
-    model | bench | sim) _bsrun_reply "$cur" verbs "$verb" ;;
+    model | bench | sim | ccl) _bsrun_reply "$cur" verbs "$verb" ;;
+    "ccl check") if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" algorithms; fi ;;
+    "ccl explain") _bsrun_reply "$cur" algorithms ;;
     "model info" | "model run" | "model check" | "model explain" | "model generate" | "model plan") _bsrun_files "$cur" file ;;
     completion)
       if ((COMP_CWORD == 2)); then

@@ -64,6 +64,7 @@ static void print_verbs(const char *of) {
   } second[] = {
       {"plugins", "list\ninspect\nwhy\nnew\ncheck\n"},
       {"config", "print\nkeys\n"},
+      {"ccl", "list\ncheck\nexplain\n"},
       {"completion", "bash\nwords\n"},
       {"explain",
        "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\nsgd_update\nadamw_update\ngather_columns\nscatter_"
@@ -147,7 +148,8 @@ static const struct {
 } sources[] = {{"methods", "methods", BS_KIND_METHOD}, {"workloads", "workloads", BS_KIND_WORKLOAD},
                {"masks", "masks", BS_KIND_COUNT_},     {"hardware", "hardware", BS_KIND_COUNT_},
                {"sweeps", "sweeps", BS_KIND_COUNT_},   {"phases", "phases", BS_KIND_COUNT_},
-               {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM}};
+               {"backends", NULL, BS_KIND_BACKEND},    {"comms", NULL, BS_KIND_COMM},
+               {"algorithms", NULL, BS_KIND_ALGORITHM}};
 
 static const char *const kinds[] = {"verbs",       "options",   "valued",  "methods", "masks",
                                     "workloads",   "hardware",  "sweeps",  "phases",  "backends",

@@ -26,6 +26,7 @@ const bsrun_verb bsrun_verbs[] = {
     {"model", "read, run and explain models (ONNX, config.json), plan their memory", verb_model, help_model},
     {"bench", "time a communicator's collectives over sizes, each checked", verb_bench, help_bench},
     {"sim", "fit a simulated machine to measured times", verb_sim, help_sim},
+    {"ccl", "collective algorithms: list, prove, explain", verb_ccl, help_ccl},
     {"completion", "completion for a shell", verb_completion, help_completion},
     {"version", "print versions", verb_version, help_version},
     {"help", "help on a verb", verb_help, help_help},

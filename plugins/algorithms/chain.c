@@ -22,7 +22,7 @@ static int32_t schedule(void *state, const bs_coll_shape *shape, uint32_t rank,
   if (rc != BS_OK) return rc;
   const uint32_t n = (uint32_t)shape->options[0].i, before = (rank + p - 1) % p, next = (rank + 1) % p;
   if (place == 0) steps_copy_in(&s);
-  for (uint32_t i = 0; i <= n && s.rc == 0; ++i) {
+  for (uint32_t i = shape->from_round > place ? shape->from_round - place : 0; i <= n && s.rc == 0; ++i) {
     s.round = place == 0 ? i : place - 1 + i;
     if (i > 0 && place + 1 < p) steps_send(&s, next, BS_BUFFER_OUT, range_part(range_all(shape), i - 1, n));
     if (i < n && place > 0) steps_recv(&s, before, BS_BUFFER_OUT, range_part(range_all(shape), i, n));

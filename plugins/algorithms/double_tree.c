@@ -101,7 +101,7 @@ static int32_t schedule(void *state, const bs_coll_shape *shape, uint32_t rank,
   const spot me[2] = {spot_of(&rooted, 0, rank), spot_of(&rooted, 1, rank)};
   const uint32_t deep = floor_log2(shape->world_size - 1) + 1;
   const int64_t down = reduces ? deep : 0, rounds = down + deep + shape->options[0].i;
-  for (int64_t t = 0; t < rounds && s.rc == 0; ++t) {
+  for (int64_t t = shape->from_round; t < rounds && s.rc == 0; ++t) {
     s.round = (uint32_t)t;
     for (int tree = 0; tree < 2; ++tree) {
       if (reduces) up_round(&s, tree, &me[tree], t, deep);

@@ -15,7 +15,7 @@ static int32_t schedule(void *state, const bs_coll_shape *shape, uint32_t rank,
   const range mine = range_block(shape, rank);
   const range own = {rank * mine.count, mine.count};
   steps_copy(&s, BS_BUFFER_IN, mine.first, BS_BUFFER_OUT, own);
-  for (uint32_t i = 1; i < p && s.rc == 0; ++i, ++s.round) {
+  for (uint32_t i = 1 + steps_skip(&s, p - 1); i < p && s.rc == 0; ++i, ++s.round) {
     const uint32_t to = (rank + i) % p, from = (rank + p - i) % p;
     const range slot = {from * mine.count, mine.count};
     steps_send(&s, to, BS_BUFFER_IN, range_block(shape, to));

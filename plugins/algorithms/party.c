@@ -38,14 +38,14 @@ void party_all_gather_step(steps *s, const party *g, uint32_t step) {
 }
 
 void party_reduce_scatter(steps *s, const party *g) {
-  for (uint32_t step = 0; step + 1 < g->size && s->rc == 0; ++step) {
+  for (uint32_t step = steps_skip(s, g->size - 1); step + 1 < g->size && s->rc == 0; ++step) {
     party_reduce_scatter_step(s, g, step);
     ++s->round;
   }
 }
 
 void party_all_gather(steps *s, const party *g) {
-  for (uint32_t step = 0; step + 1 < g->size && s->rc == 0; ++step) {
+  for (uint32_t step = steps_skip(s, g->size - 1); step + 1 < g->size && s->rc == 0; ++step) {
     party_all_gather_step(s, g, step);
     ++s->round;
   }

@@ -13,7 +13,7 @@ static const uint64_t kinds =
  * what comes is added to the rank's own elements and sent on. */
 static void reduce_scatter(steps *s, uint64_t slot) {
   const uint32_t p = s->shape->world_size, me = s->rank, next = (me + 1) % p, before = (me + p - 1) % p;
-  for (uint32_t step = 0; step + 1 < p && s->rc == 0; ++step, ++s->round) {
+  for (uint32_t step = steps_skip(s, p - 1); step + 1 < p && s->rc == 0; ++step, ++s->round) {
     const range out = range_block(s->shape, (me + 2 * p - step - 1) % p);
     const range in = range_block(s->shape, (me + 2 * p - step - 2) % p);
     const range from = {(step + 1) % 2 * slot, out.count}, to = {step % 2 * slot, in.count};

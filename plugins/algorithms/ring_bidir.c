@@ -18,14 +18,15 @@ static int32_t schedule(void *state, const bs_coll_shape *shape, uint32_t rank,
                         int32_t (*emit)(void *user, const bs_coll_step *step), void *user, bs_error *err) {
   steps s = {.shape = shape, .rank = rank, .emit = emit, .user = user};
   party ways[2];
+  const uint32_t rounds = shape->world_size - 1;
   const int32_t rc = need_kind("ring_bidir", KIND(BS_COLL_ALL_REDUCE), shape, err);
   (void)state;
   if (rc != BS_OK) return rc;
   two_parties(&s, ways);
   steps_copy_in(&s);
-  for (uint32_t step = 0; step + 1 < shape->world_size && s.rc == 0; ++step, ++s.round)
+  for (uint32_t step = steps_skip(&s, rounds); step < rounds && s.rc == 0; ++step, ++s.round)
     for (int way = 0; way < 2; ++way) party_reduce_scatter_step(&s, &ways[way], step);
-  for (uint32_t step = 0; step + 1 < shape->world_size && s.rc == 0; ++step, ++s.round)
+  for (uint32_t step = steps_skip(&s, rounds); step < rounds && s.rc == 0; ++step, ++s.round)
     for (int way = 0; way < 2; ++way) party_all_gather_step(&s, &ways[way], step);
   return s.rc;
 }

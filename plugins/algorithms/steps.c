@@ -3,7 +3,7 @@
 #include "steps.h"
 
 static void emit(steps *s, const bs_coll_step *step) {
-  if (s->rc == 0 && step->count > 0) s->rc = s->emit(s->user, step);
+  if (s->rc == 0 && step->count > 0 && step->round >= s->shape->from_round) s->rc = s->emit(s->user, step);
 }
 
 static bs_coll_step blank(const steps *s, uint32_t action, uint32_t peer, uint32_t buffer, range r) {
@@ -48,6 +48,13 @@ void steps_add(steps *s, uint32_t from_buffer, uint64_t from_first, uint32_t buf
 
 void steps_copy_in(steps *s) {
   steps_copy(s, BS_BUFFER_IN, 0, BS_BUFFER_OUT, range_all(s->shape));
+}
+
+uint32_t steps_skip(steps *s, uint32_t rounds) {
+  const uint32_t from = s->shape->from_round, gone = from > s->round ? from - s->round : 0;
+  const uint32_t skipped = gone < rounds ? gone : rounds;
+  s->round += skipped;
+  return skipped;
 }
 
 range range_all(const bs_coll_shape *shape) {

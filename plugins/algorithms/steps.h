@@ -32,6 +32,10 @@ void steps_add(steps *s, uint32_t from_buffer, uint64_t from_first, uint32_t buf
 /* All elements of IN into OUT. */
 void steps_copy_in(steps *s);
 
+/* Of the next `rounds` rounds, leaves out those that the caller does not want (shape->from_round): how many.
+ */
+uint32_t steps_skip(steps *s, uint32_t rounds);
+
 /* All elements, and block b of the shape. */
 range range_all(const bs_coll_shape *shape);
 range range_block(const bs_coll_shape *shape, uint32_t b);

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT
+ * ccl.c - `bsrun ccl list | check | explain`: collective algorithms, proven and simulated before they
+ * are run. */
+#include "bsrun/ccl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/plugins.h"
+#include "core/base/error.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+
+#define CONTEXT_OPTIONS                                                       \
+  {"plugin", 0, "ID|PATH", 1, "also look at this plugin"},                    \
+      {"config", 0, "FILE", 1, "merge a YAML file over the base"},            \
+      {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"}, \
+      {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},          \
+      {"wide", 0, NULL, 0, "a table of all columns, however wide"},           \
+      {"verbose", 'v', NULL, 1, "say more on stderr"}, {                      \
+    "help", 'h', NULL, 0, "this help"                                         \
+  }
+
+static const args_option ccl_list_options[] = {CONTEXT_OPTIONS};
+static const size_t ccl_n_list_options = sizeof ccl_list_options / sizeof ccl_list_options[0];
+static const args_option ccl_check_options[] = {
+    {"coll", 0, "NAME", 1, "only this collective: all_reduce, all_gather, reduce_scatter, ..."},
+    {"level", 0, "NAME", 1, "only this level: V4, V0, V1, V2 or V6"},
+    {"max-ranks", 0, "P", 0, "no world of more ranks"},
+    {"full", 0, NULL, 0, "the ranges of `make verify`: minutes, up to 65,536 ranks"},
+    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
+    CONTEXT_OPTIONS};
+static const size_t ccl_n_check_options = sizeof ccl_check_options / sizeof ccl_check_options[0];
+static const args_option ccl_explain_options[] = {
+    {"world-size", 'P', "N", 0, "number of ranks; default: 8"},
+    {"count", 0, "N", 0, "elements of the whole vector; default: 262144"},
+    {"dtype", 0, "T", 0, "dtype of the elements; default: f32"},
+    {"coll", 0, "NAME", 0, "the collective; default: all_reduce, or the first that it serves"},
+    {"root", 0, "R", 0, "of a broadcast; default: 0"},
+    {"hardware", 0, "NAME", 0, "whose link: sim-flat, h100-dgx, or a YAML file"},
+    {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
+    CONTEXT_OPTIONS};
+static const size_t ccl_n_explain_options = sizeof ccl_explain_options / sizeof ccl_explain_options[0];
+
+static const bs_field list_fields[] = {
+    {"algorithm", "ALGORITHM", 0, 0},
+    {"kinds", "COLLECTIVES", 0, 0},
+    {"same_order", "SAME ORDER", 0, 0},
+    {"runs", "RUNS", 0, 0},
+    {"params", "OPTIONS", 0, 0},
+    {"summary", "WHAT", 0, 0},
+    {"plugin", "PLUGIN", BS_FIELD_WIDE, 0},
+    {"file", "FILE", BS_FIELD_WIDE, 0},
+    {"aliases", "ALIASES", BS_FIELD_WIDE, 0},
+};
+static const bs_field check_fields[] = {
+    {"algorithm", "ALGORITHM", BS_FIELD_FOLD, 0},
+    {"file", "FILE", BS_FIELD_FOLD, 0},
+    {"collective", "COLLECTIVE", 0, 0},
+    {"level", "LEVEL", 0, 0},
+    {"range", "RANKS", 0, 0},
+    {"cases", "CASES", BS_FIELD_RIGHT, 0},
+    {"result", "RESULT", 0, 0},
+    {"why", "WHY", 0, 0},
+    {"step", "STEP", 0, 0},
+    {"bf16_max", "BF16 MAX", BS_FIELD_WIDE, 3},
+    {"bf16_rms", "BF16 RMS", BS_FIELD_WIDE, 3},
+    {"refused", "REFUSED", BS_FIELD_WIDE, 0},
+    {"ranks", "MOST RANKS", BS_FIELD_WIDE, 0},
+    {"id", "ID", BS_FIELD_WIDE, 0},
+    {"plugin", "PLUGIN", BS_FIELD_WIDE, 0},
+};
+static const bs_field explain_fields[] = {
+    {"algorithm", "ALGORITHM", 0, 0},
+    {"collective", "COLLECTIVE", 0, 0},
+    {"world_size", "P", BS_FIELD_RIGHT, 0},
+    {"count", "COUNT", BS_FIELD_RIGHT, 0},
+    {"rounds", "ROUNDS", BS_FIELD_RIGHT, 0},
+    {"messages", "MESSAGES", BS_FIELD_RIGHT, 0},
+    {"bytes", "BYTES SENT", BS_FIELD_RIGHT, 0},
+    {"simulated_us", "SIMULATED us", BS_FIELD_RIGHT, 9},
+    {"formula_us", "FORMULA us", BS_FIELD_RIGHT, 9},
+    {"latency_us", "latency", BS_FIELD_RIGHT, 9},
+    {"bytes_us", "bytes", BS_FIELD_RIGHT, 9},
+    {"reduce_us", "reduce", BS_FIELD_WIDE, 9},
+    {"busbw_GBps", "BUSBW GB/s", BS_FIELD_RIGHT, 5},
+    {"algbw_GBps", "ALGBW GB/s", BS_FIELD_WIDE, 5},
+    {"difference_ps", "DIFFERENCE ps", BS_FIELD_WIDE, 0},
+    {"simulated_ps", "SIMULATED ps", BS_FIELD_WIDE, 0},
+    {"element_bytes", "ELEMENT BYTES", BS_FIELD_WIDE, 0},
+    {"alpha_us", "LINK us", BS_FIELD_WIDE, 0},
+    {"link_GBps", "LINK GB/s", BS_FIELD_WIDE, 0},
+    {"plugin", "PLUGIN", BS_FIELD_WIDE, 0},
+    {"file", "FILE", BS_FIELD_WIDE, 0},
+};
+
+/* ---- shared ----------------------------------------------------------------------------------- */
+
+/* list and check have fewer options than explain. */
+static int has_option(const args *a, const char *name) {
+  for (size_t i = 0; i < a->n_options; i++)
+    if (strcmp(a->options[i].name, name) == 0) return 1;
+  return 0;
+}
+
+int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_context, bs_error *err) {
+  bs_compose_request q = {.hardware = has_option(a, "hardware") ? args_value(a, "hardware") : NULL};
+  bs_composed composed = {0};
+  const char **lists[3] = {NULL, NULL, NULL};
+  size_t n_given = 0;
+  char *dir = NULL;
+  int32_t rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = args_values(a, "config", &lists[0], &q.n_configs, err);
+  if (rc == BS_OK) rc = args_values(a, "set", &lists[1], &q.n_sets, err);
+  if (rc == BS_OK) rc = args_values(a, "plugin", &lists[2], &n_given, err);
+  q.configs_dir = dir;
+  q.configs = lists[0];
+  q.sets = lists[1];
+  q.plugins = extra_plugin != NULL ? &extra_plugin : lists[2];
+  q.n_plugins = extra_plugin != NULL ? 1 : n_given;
+  if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
+  if (rc == BS_OK) rc = bs_schema_check(composed.config, dir, NULL, err);
+  if (rc == BS_OK)
+    rc = bs_context_of_config(composed.config, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, bsrun_log,
+                              NULL, out_context, err);
+  bs_config_free(composed.config);
+  for (int i = 0; i < 3; i++) free(lists[i]);
+  free(dir);
+  return rc;
+}
+
+static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_error *err) {
+  const char *names[BS_COLL_COUNT_], *name = args_value(a, "coll");
+  size_t n = 0;
+  *out_kind = BS_COLL_COUNT_;
+  for (uint32_t kind = 0; kind < BS_COLL_COUNT_; kind++) {
+    if ((ccl->algorithm->kinds >> kind & 1) == 0) continue;
+    names[n++] = sim_kind_name(kind);
+    if (*out_kind == BS_COLL_COUNT_ && (name == NULL || strcmp(name, sim_kind_name(kind)) == 0))
+      *out_kind = kind;
+  }
+  if (*out_kind != BS_COLL_COUNT_) return BS_OK;
+  return bsrun_unknown("collective of this algorithm", name != NULL ? name : "", names, n, err);
+}
+
+int32_t ccl_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
+  const char *dtype = args_value(a, "dtype");
+  const uint32_t code = bs_dtype_parse(dtype != NULL ? dtype : "f32");
+  int64_t p = 8, count = 0, root = 0;
+  *out_place = (bs_ccl_place){0};
+  int32_t rc = kind_of(a, ccl, &out_place->kind, err);
+  if (rc == BS_OK) rc = args_integer(a, "world-size", 1, 1 << 20, 8, &p, err);
+  if (rc == BS_OK) rc = args_integer(a, "count", 0, INT64_C(1) << 48, 262144, &count, err);
+  if (rc == BS_OK) rc = args_integer(a, "root", 0, p - 1, 0, &root, err);
+  if (rc == BS_OK && (code == 0 || BS_DTYPE_BYTES(code) == 0))
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--dtype: '%.40s' is not a dtype of whole bytes", dtype);
+  if (rc != BS_OK) return rc;
+  out_place->world_size = (uint32_t)p;
+  out_place->count = (uint64_t)count;
+  out_place->root = (uint32_t)root;
+  out_place->element_bytes = BS_DTYPE_BYTES(code);
+  return BS_OK;
+}
+
+static int32_t open_named(const args *a, bs_context *context, const char *name, bs_ccl *out, bs_error *err) {
+  const char **options = NULL;
+  size_t n = 0;
+  int32_t rc = has_option(a, "option") ? args_values(a, "option", &options, &n, err) : BS_OK;
+  if (rc == BS_OK) rc = bs_ccl_open(context, name, options, n, out, err);
+  free(options);
+  return rc;
+}
+
+#define PRINT(format, fields, rows, err) \
+  bs_report_print(stdout, format, fields, sizeof(fields) / sizeof(fields)[0], rows, err)
+
+/* ---- list ------------------------------------------------------------------------------------- */
+
+static int32_t list(const args *a, bs_error *err) {
+  bs_context *context = NULL;
+  json_t *names = NULL, *rows = json_array();
+  int format = 0;
+  int32_t rc = args_no_words(a, err);
+  if (rc == BS_OK) rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = ccl_context(a, NULL, &context, err);
+  if (rc == BS_OK) rc = bs_ccl_names(context, NULL, &names, err);
+  for (size_t i = 0; rc == BS_OK && i < json_array_size(names); i++) {
+    bs_ccl ccl;
+    rc = open_named(a, context, json_string_value(json_array_get(names, i)), &ccl, err);
+    if (rc != BS_OK) break;
+    json_array_append_new(rows, bs_ccl_row(&ccl));
+    bs_ccl_free(&ccl);
+  }
+  if (rc == BS_OK && json_array_size(rows) == 0)
+    rc = bs_error_set(err, BS_USAGE, "BS-CCL-EMPTY", "no plugin has an algorithm");
+  if (rc == BS_OK) rc = PRINT(format, list_fields, rows, err);
+  json_decref(names);
+  json_decref(rows);
+  bs_context_close(context);
+  return rc;
+}
+
+/* ---- check ------------------------------------------------------------------------------------ */
+
+static int32_t read_check(const args *a, sim_check_request *out, bs_error *err) {
+  static const char *const levels[] = {"V4", "V0", "V1", "V2", "V6"};
+  const char **values = NULL, *kinds[BS_COLL_COUNT_];
+  size_t n = 0;
+  int64_t most = 0;
+  for (uint32_t i = 0; i < BS_COLL_COUNT_; i++) kinds[i] = sim_kind_name(i);
+  *out = (sim_check_request){.full = (uint32_t)args_has(a, "full")};
+  int32_t rc = args_integer(a, "max-ranks", 1, 1 << 20, 0, &most, err);
+  out->max_ranks = (uint32_t)most;
+  if (rc == BS_OK) rc = args_values(a, "level", &values, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) {
+    uint32_t level = 0;
+    while (level < SIM_LEVELS && strcmp(values[i], levels[level]) != 0) level++;
+    if (level == SIM_LEVELS && strcmp(values[i], "V3") == 0) level = SIM_V1;
+    if (level == SIM_LEVELS)
+      rc = bsrun_unknown("level", values[i], levels, SIM_LEVELS, err);
+    else
+      out->levels |= 1u << level;
+  }
+  free(values);
+  values = NULL;
+  if (rc == BS_OK) rc = args_values(a, "coll", &values, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) {
+    const uint32_t kind = bs_ccl_kind(values[i]);
+    if (kind == BS_COLL_COUNT_)
+      rc = bsrun_unknown("collective", values[i], kinds, BS_COLL_COUNT_, err);
+    else
+      out->kinds |= 1u << kind;
+  }
+  free(values);
+  return rc;
+}
+
+/* NAME, or FILE.so: all that this plugin has. */
+static int32_t names_of(bs_context *context, const char *word, json_t **out_names, bs_error *err) {
+  char id[64];
+  if (strchr(word, '/') == NULL) {
+    *out_names = json_pack("[s]", word);
+    return *out_names != NULL ? BS_OK : bs_error_set(err, BS_USAGE, "BS-USE-WORD", "the name is not UTF-8");
+  }
+  bs_plugin_id_of(word, id, sizeof id);
+  const int32_t rc = bs_ccl_names(context, id, out_names, err);
+  if (rc != BS_OK || json_array_size(*out_names) > 0) return rc;
+  return bs_error_set(err, BS_USAGE, "BS-CCL-EMPTY", "%.200s has no algorithm", word);
+}
+
+static int32_t check_all(const args *a, bs_context *context, const sim_check_request *q, const json_t *names,
+                         json_t *rows, bs_error *err) {
+  int32_t worst = BS_OK;
+  for (size_t i = 0; i < json_array_size(names); i++) {
+    bs_error one = BS_ERROR_INIT;
+    bs_ccl ccl;
+    int32_t rc = open_named(a, context, json_string_value(json_array_get(names, i)), &ccl, &one);
+    if (rc == BS_OK) {
+      rc = bs_ccl_check(&ccl, q, rows, &one);
+      bs_ccl_free(&ccl);
+    }
+    if (rc == BS_OK || worst == BS_NUMERIC) continue;
+    worst = rc;
+    *err = one;
+  }
+  return worst;
+}
+
+static int32_t check(const args *a, bs_error *err) {
+  const char *word = a->words[0];
+  bs_context *context = NULL;
+  sim_check_request q;
+  json_t *names = NULL, *rows = json_array();
+  int format = 0;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = read_check(a, &q, err);
+  if (rc == BS_OK) rc = ccl_context(a, strchr(word, '/') != NULL ? word : NULL, &context, err);
+  if (rc == BS_OK) rc = names_of(context, word, &names, err);
+  if (rc == BS_OK) {
+    bs_error printing = BS_ERROR_INIT;
+    rc = check_all(a, context, &q, names, rows, err);
+    const int32_t printed = json_array_size(rows) > 0 ? PRINT(format, check_fields, rows, &printing) : BS_OK;
+    if (rc == BS_OK && printed != BS_OK) *err = printing;
+    if (rc == BS_OK) rc = printed;
+  }
+  json_decref(names);
+  json_decref(rows);
+  bs_context_close(context);
+  return rc;
+}
+
+/* ---- explain ---------------------------------------------------------------------------------- */
+
+static int32_t explain(const args *a, bs_error *err) {
+  bs_context *context = NULL;
+  json_t *rows = json_array();
+  int format = 0;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = ccl_context(a, NULL, &context, err);
+  for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) {
+    bs_ccl ccl;
+    bs_ccl_place place;
+    rc = open_named(a, context, a->words[i], &ccl, err);
+    if (rc != BS_OK) break;
+    rc = ccl_place(a, &ccl, &place, err);
+    if (rc == BS_OK) rc = bs_ccl_place_link(context, &place, err);
+    json_t *row = rc == BS_OK ? bs_ccl_explain(&ccl, &place, err) : NULL;
+    if (row != NULL) json_array_append_new(rows, row);
+    if (rc == BS_OK && row == NULL) rc = err->code;
+    bs_ccl_free(&ccl);
+  }
+  if (rc == BS_OK) rc = PRINT(format, explain_fields, rows, err);
+  json_decref(rows);
+  bs_context_close(context);
+  return rc;
+}
+
+/* ----------------------------------------------------------------------------------------------- */
+
+static const bsrun_subverb ccl_list = {
+    .name = "list",
+    .words = "[options]",
+    .summary = "collectives, whether all ranks add in one order, options",
+    .about = "",
+    .examples = "  bsrun ccl list\n",
+    .options = ccl_list_options,
+    .n_options = &ccl_n_list_options,
+    .run = list,
+};
+static const bsrun_subverb ccl_check = {
+    .name = "check",
+    .words = "NAME|FILE.so [options]",
+    .summary = "proves one by levels; exit 6 when one finds a fault, with the rank, the round and the step",
+    .about =
+        "V4 is static, V0 runs real buffers, V1 and V3 sampled sums and their order, V2 sets of\n"
+        "contributions, V6 rounding (share/doc/blockshock/collectives.md).\n",
+    .examples =
+        "  bsrun ccl check ring\n"
+        "  bsrun ccl check ./bs_acme.so --level V4 --level V0 -o json\n",
+    .options = ccl_check_options,
+    .n_options = &ccl_n_check_options,
+    .run = check,
+    .min_words = 1,
+    .max_words = 1,
+};
+static const bsrun_subverb ccl_explain = {
+    .name = "explain",
+    .words = "NAME... [options]",
+    .summary = "rounds, messages, simulated time beside the formula, in latency and bytes",
+    .about = "Every pair of ranks has the link of --hardware for itself.\n",
+    .examples =
+        "  bsrun ccl explain ring halving_doubling -P 64 --count 262144 --hardware sim-flat\n"
+        "  bsrun ccl explain chain -P 8 --option chunks=32 --set plugins.sim.alpha_s=1e-6\n",
+    .options = ccl_explain_options,
+    .n_options = &ccl_n_explain_options,
+    .run = explain,
+    .min_words = 1,
+    .max_words = 32,
+};
+static const bsrun_subverb *const verbs[] = {&ccl_list, &ccl_check, &ccl_explain};
+const bsrun_subverbs ccl_subverbs = {"ccl", verbs, sizeof verbs / sizeof verbs[0]};
+
+int verb_ccl(int argc, char **argv) {
+  return bsrun_subverbs_run(&ccl_subverbs, argc, argv);
+}
+
+void help_ccl(void) {
+  bsrun_subverbs_help(&ccl_subverbs);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ * ccl.h - the verb of collective algorithms: list, check, explain (ccl.c). */
+#ifndef BSRUN_CCL_H
+#define BSRUN_CCL_H
+#include "bsrun/bsrun.h"
+#include "bsrun/subverb.h"
+#include "lab/sim/ccl.h"
+
+extern const bsrun_subverbs ccl_subverbs;
+
+/* The context of --hardware, --plugin, --config and --set. */
+int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_context, bs_error *err);
+/* --coll (default: all_reduce, or what the algorithm has first), -P, --count, --dtype, --root. */
+int32_t ccl_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err);
+#endif
