@@ -92,7 +92,7 @@ _bsrun() {
     --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes mpi" -- "$cur"); return ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
     --group)
-      mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload threads hygiene" -- "$cur")
+      mapfile -t COMPREPLY < <(compgen -W "abi lifecycle truth numerics method communicator workload algorithm threads hygiene" -- "$cur")
       return
       ;;
     --plugin)

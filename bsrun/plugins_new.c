@@ -15,13 +15,14 @@
 #include "core/base/text.h"
 
 const args_option plugins_new_options[] = {
-    {"kind", 0, "KIND", 0, "op, graph_op, backend, method, communicator or workload"},
+    {"kind", 0, "KIND", 0, "op, graph_op, backend, method, communicator, workload or algorithm"},
     {"dir", 0, "DIR", 0, "the folder to make; default: NAME, here"},
     {"output", 'o', "FORMAT", 0, "what was made as table, md, csv, json or jsonl"},
     {"help", 'h', NULL, 0, "this help"},
 };
 const size_t plugins_n_new_options = sizeof plugins_new_options / sizeof plugins_new_options[0];
-const char *const plugins_new_kinds[] = {"op", "graph_op", "backend", "method", "communicator", "workload"};
+const char *const plugins_new_kinds[] = {"op",           "graph_op", "backend",  "method",
+                                         "communicator", "workload", "algorithm"};
 const size_t plugins_n_new_kinds = sizeof plugins_new_kinds / sizeof plugins_new_kinds[0];
 
 enum { PATH_CAP = 4096, FILE_CAP = 1 << 20, LABEL_MAX = 16 };
@@ -63,7 +64,7 @@ static int32_t check_name(const char *name, bs_error *err) {
 static int32_t check_kind(const char *kind, const char **out_kind, bs_error *err) {
   if (kind == NULL) {
     bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "plugins new needs --kind");
-    bs_error_hint(err, "one of op, graph_op, backend, method, communicator, workload");
+    bs_error_hint(err, "one of op, graph_op, backend, method, communicator, workload, algorithm");
     return BS_USAGE;
   }
   if (strcmp(kind, "comm") == 0) kind = "communicator";

@@ -98,8 +98,8 @@ double cost_byte(const bs_link *link) {
 }
 
 double cost_ring(uint32_t n, double bytes, const bs_link *link) {
-  const double steps = 2.0 * (n - 1.0);
-  return steps * link->latency_s + steps / n * bytes * cost_byte(link);
+  const double rounds = 2.0 * (n - 1.0);
+  return rounds * link->latency_s + rounds / n * bytes * cost_byte(link);
 }
 
 double cost_halving_doubling(uint32_t n, double bytes, const bs_link *link) {

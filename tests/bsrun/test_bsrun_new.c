@@ -16,7 +16,8 @@ static void teardown(void) {
   remove_dir(dir);
 }
 
-static const char *const kinds[] = {"op", "graph_op", "backend", "method", "communicator", "workload"};
+static const char *const kinds[] = {"op", "graph_op", "backend", "method", "communicator", "workload", "algorithm"};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static int entries(const char *path) {
   int n = 0;
@@ -93,8 +94,8 @@ END_TEST
 
 /* With the longest id, which must fit wherever it is put; by make, with this tree's headers. */
 START_TEST(what_is_made_builds_and_opens) {
-  const char *id = _i < 6 ? "acme" : "a234567890123456789012345678901";
-  const char *kind = kinds[_i % 6], *source = getenv("BS_TEST_SOURCE_DIR"), *cc = getenv("CC");
+  const char *id = _i < KINDS ? "acme" : "a234567890123456789012345678901";
+  const char *kind = kinds[_i % KINDS], *source = getenv("BS_TEST_SOURCE_DIR"), *cc = getenv("CC");
   const char *sanitize = BS_THIS_SANITIZER == BS_SAN_ADDRESS  ? "-fsanitize=address"
                          : BS_THIS_SANITIZER == BS_SAN_THREAD ? "-fsanitize=thread"
                                                               : "-Wl,-z,defs";
@@ -221,8 +222,8 @@ START_TEST(nothing_is_left_behind) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{only_names_are_changed, 6},
-                             {what_is_made_builds_and_opens, 12},
+  const test_case tests[] = {{only_names_are_changed, KINDS},
+                             {what_is_made_builds_and_opens, 2 * KINDS},
                              {another_place_and_rows},
                              {hints_are_quoted},
                              {what_is_refused, TEST_COUNT(wrong)},

@@ -207,6 +207,8 @@ void kit_comm_exchange(const kit_case *c);
 void kit_comm_exchange_faults(const kit_case *c);
 void kit_work_stream(const kit_case *c);
 void kit_work_parts(const kit_case *c);
+void kit_algorithm_level(const kit_case *c);
+void kit_algorithm_formula(const kit_case *c);
 void kit_clean_output(const kit_case *c);
 void kit_clean_environment(const kit_case *c);
 void kit_clean_signals(const kit_case *c);

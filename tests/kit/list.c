@@ -6,8 +6,8 @@
 
 #include "tests/kit/graph.h"
 
-const char *const kit_groups[] = {"abi",          "lifecycle", "truth",   "numerics", "method",
-                                  "communicator", "workload",  "threads", "hygiene"};
+const char *const kit_groups[] = {"abi",          "lifecycle", "truth",     "numerics", "method",
+                                  "communicator", "workload",  "algorithm", "threads",  "hygiene"};
 const uint32_t kit_n_groups = sizeof kit_groups / sizeof kit_groups[0];
 
 int bs_kit_group_known(const char *group) {
@@ -95,6 +95,12 @@ static const row work_rows[] = {
     {"lifecycle", "open", kit_life_open, 0, 0, NULL},
 };
 
+static const char *const levels[] = {"V4", "V0", "V1_V3", "V2", "V6"}; /* enum sim_level */
+static const row algorithm_rows[] = {
+    {"algorithm", "level", kit_algorithm_level, 0, 5, levels},
+    {"algorithm", "formula", kit_algorithm_formula, 0, 0, NULL},
+};
+
 typedef struct list {
   const kit_survey *survey;
   kit_case *cases;
@@ -169,7 +175,10 @@ uint32_t kit_list(const kit_survey *s, kit_case *cases, uint32_t max) {
       case BS_KIND_WORKLOAD:
         ADD(&l, work_rows, name, i);
         break;
-      default: /* importers, algorithms, topologies: nothing uses them yet, what every plugin keeps to is all
+      case BS_KIND_ALGORITHM:
+        ADD(&l, algorithm_rows, name, i);
+        break;
+      default: /* importers, topologies: nothing uses them yet, what every plugin keeps to is all
                 */
         break;
     }

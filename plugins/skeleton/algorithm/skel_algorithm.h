@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT
+ * skel_algorithm.h - the collective algorithm of this plugin. */
+#ifndef SKEL_ALGORITHM_H
+#define SKEL_ALGORITHM_H
+#include <blockshock/plugin.h>
+
+/* Fills the table of the algorithm. */
+void skel_algorithm_table(bs_algorithm *out_algorithm);
+#endif
