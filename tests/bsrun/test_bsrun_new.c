@@ -16,7 +16,8 @@ static void teardown(void) {
   remove_dir(dir);
 }
 
-static const char *const kinds[] = {"op", "graph_op", "backend", "method", "communicator", "workload", "algorithm"};
+static const char *const kinds[] = {"op",           "graph_op", "backend",  "method",
+                                    "communicator", "workload", "algorithm"};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static int entries(const char *path) {

@@ -54,7 +54,10 @@ void kit_algorithm_level(const kit_case *c) {
                                .options = s.options,
                                .levels = 1u << c->arg,
                                .max_ranks = kit_full() ? 1024 : RANKS};
-  if (s.algorithm->schedule == NULL) kit_unsupported("it has a formula and no schedule");
+  if (s.algorithm->schedule == NULL) {
+    kit_unsupported("it has a formula and no schedule");
+    return;
+  }
   const int32_t rc = sim_check(&q, judge, &cases, &err);
   kit_assert(rc == BS_OK || (rc == BS_INCONCLUSIVE && c->arg == SIM_V6), "%s: %s", err.id, err.message);
   if (cases == 0) kit_unsupported("nothing that it serves adds");
@@ -84,7 +87,10 @@ static double seconds(const subject *s, uint32_t kind, uint32_t p, uint64_t coun
 
 void kit_algorithm_formula(const kit_case *c) {
   const subject s = subject_of(c);
-  if (s.algorithm->cost == NULL) kit_unsupported("it has no formula");
+  if (s.algorithm->cost == NULL) {
+    kit_unsupported("it has no formula");
+    return;
+  }
   for (uint32_t kind = 0; kind < BS_COLL_COUNT_; kind++)
     for (uint32_t p = 1; (s.algorithm->kinds >> kind & 1) != 0 && p <= 17; p++) {
       const double little = seconds(&s, kind, p, 1000), much = seconds(&s, kind, p, 10000000);

@@ -105,8 +105,8 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{every_level_finds_it_right, TEST_COUNT(rows)},
-                                    {every_kind_of_the_ring_is_right},
-                                    {options_are_read_and_judged},
-                                    {0}};
+                             {every_kind_of_the_ring_is_right},
+                             {options_are_read_and_judged},
+                             {0}};
   return run_tests("ccl_ladder", tests, (test_setup){open_context, close_context, 600});
 }

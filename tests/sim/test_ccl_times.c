@@ -284,13 +284,13 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{messages_take_the_known_time, TEST_COUNT(runs)},
-                                    {windows_and_sums},
-                                    {one_rank_is_late},
-                                    {one_shot_and_two_shot_cross},
-                                    {nccl_says_what_its_model_says},
-                                    {bus_bandwidth_is_that_of_nccl_tests},
-                                    {two_trees_keep_their_bound},
-                                    {many_ranks},
-                                    {0}};
+                             {windows_and_sums},
+                             {one_rank_is_late},
+                             {one_shot_and_two_shot_cross},
+                             {nccl_says_what_its_model_says},
+                             {bus_bandwidth_is_that_of_nccl_tests},
+                             {two_trees_keep_their_bound},
+                             {many_ranks},
+                             {0}};
   return run_tests("ccl_times", tests, (test_setup){open_context, close_context, 120});
 }

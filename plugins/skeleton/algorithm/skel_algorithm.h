@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * skel_algorithm.h - the collective algorithm of this plugin. */
-#ifndef SKEL_ALGORITHM_H
-#define SKEL_ALGORITHM_H
+#ifndef BS_PLUGIN_skel_algorithm_H
+#define BS_PLUGIN_skel_algorithm_H
 #include <blockshock/plugin.h>
 
 /* Fills the table of the algorithm. */
