@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * bodies.h - what ranks do in the tests of libblockshock-tp: T1 to T6 (tests/tp/README of the names is
+ * bodies.h - what ranks do in the tests of libblockshock-tp: T1 to T6 (the names are told in
  * test_tp.c). The same functions run on threads, on coroutines and under MPI (tp_ranks.c), so they return
  * errors, and do not assert.
  */
@@ -14,7 +14,8 @@
 
 #include "blockshock/tp.h"
 
-/* A test of all ranks. tensor_size 0: the function initializes the parallel state itself. */
+/* A test of all ranks. tensor_size 0: the function initializes the parallel state itself, or needs none
+ * (ranks that fail at the same time must not be opening groups meanwhile: one would end the other's call). */
 typedef struct tp_body {
   const char *name;
   uint32_t world, tensor_size;
