@@ -14,7 +14,7 @@ int32_t sim_engine_new(const sim_config *config, sim_engine **out_engine, bs_err
   sim_engine *e = calloc(1, sizeof *e);
   if (e != NULL) e->ranks = calloc(config->ranks, sizeof *e->ranks);
   if (e == NULL || e->ranks == NULL || !sim_mail_open(&e->mail) ||
-      (config->order == SIM_ORDER_E && !sim_heap_open(&e->heap, config->ranks))) {
+      (config->order == SIM_ORDER_E && !sim_heap_reserve(&e->heap, config->ranks))) {
     sim_engine_free(e);
     return bs_error_set(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a world of %u simulated ranks",
                         config->ranks);
@@ -37,6 +37,7 @@ void sim_engine_free(sim_engine *e) {
   for (uint32_t q = 0; q < e->mail.n_queues && e->config.drop != NULL; q++)
     for (uint32_t l = e->mail.queues[q].head; l != SIM_NONE; l = e->mail.letters[l].next)
       if (e->mail.letters[l].payload != NULL) e->config.drop(e->config.user, e->mail.letters[l].payload);
+  sim_flights_free(e);
   sim_mail_close(&e->mail);
   sim_heap_close(&e->heap);
   sim_wires_close(&e->wires);
@@ -50,7 +51,7 @@ void sim_engine_free(sim_engine *e) {
 void sim_wake(sim_engine *e, uint32_t rank, uint64_t at) {
   e->ranks[rank].state = RANK_READY;
   if (e->config.order == SIM_ORDER_E) {
-    sim_heap_push(&e->heap, (sim_event){at, e->seq++, rank});
+    sim_heap_push(&e->heap, (sim_event){at, e->seq++, rank, NULL});
     return;
   }
   e->ranks[rank].next = SIM_NONE;
@@ -64,8 +65,11 @@ void sim_wake(sim_engine *e, uint32_t rank, uint64_t at) {
 static int next_rank(sim_engine *e, uint32_t *out_rank) {
   sim_event event;
   if (e->config.order == SIM_ORDER_E) {
-    if (!sim_heap_pop(&e->heap, &event)) return 0;
-    e->time = sim_max(e->time, event.time);
+    do {
+      if (!sim_heap_pop(&e->heap, &event)) return 0;
+      e->time = sim_max(e->time, event.time);
+      if (event.flight != NULL) sim_flight_go(e, event.flight);
+    } while (event.flight != NULL);
     *out_rank = event.rank;
     return 1;
   }
@@ -160,6 +164,7 @@ int32_t sim_run(sim_engine *e, bs_error *err) {
     sim_stuck(e, &why);
     sim_fail(e, &why);
   }
+  while (next_rank(e, &rank)) continue; /* messages that nobody waits for reach their rank */
   if (e->failure.code == BS_OK) check_leftover(e);
   if (e->failure.code == BS_OK) check_clocks(e);
   if (err != NULL && e->failure.code != BS_OK) *err = e->failure;
@@ -168,12 +173,19 @@ int32_t sim_run(sim_engine *e, bs_error *err) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static int32_t no_memory(sim_engine *e, uint32_t rank) {
+int32_t sim_no_memory(sim_engine *e, uint32_t rank) {
   bs_error why = BS_ERROR_INIT;
   bs_error_set(&why, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for the messages under way");
   why.rank = (int32_t)rank;
   sim_fail(e, &why);
   return e->told;
+}
+
+int32_t sim_deliver(sim_engine *e, uint32_t from, uint32_t to, const sim_letter *letter) {
+  sim_rank *r = &e->ranks[to];
+  if (!sim_mail_push(&e->mail, from, to, &e->ranks[from].last_out, letter)) return sim_no_memory(e, from);
+  if (r->state == RANK_RECEIVES && r->peer == from) sim_wake(e, to, sim_max(r->clock, letter->arrival));
+  return SIM_DONE;
 }
 
 static int32_t wrong_rank(sim_engine *e, const sim_message *m) {
@@ -187,27 +199,21 @@ static int32_t wrong_rank(sim_engine *e, const sim_message *m) {
 }
 
 int32_t sim_send(sim_engine *e, sim_message *m) {
-  sim_cost cost;
   if (e->failure.code != BS_OK) return e->told;
   if (m->from >= e->config.ranks || m->to >= e->config.ranks) return wrong_rank(e, m);
-  sim_rank *from = &e->ranks[m->from], *to = &e->ranks[m->to];
-  const int32_t rc = sim_claim(e, m, &cost);
+  sim_rank *from = &e->ranks[m->from];
+  m->start = sim_max(m->ready, from->send_free);
+  if (e->config.order == SIM_ORDER_E && m->start > e->time) { /* wires are taken in the order of time */
+    sim_wake(e, m->from, m->start);
+    return SIM_BLOCKED;
+  }
+  const int32_t rc = sim_depart(e, m);
   if (rc != SIM_DONE) return rc;
-  const sim_letter letter = {.start = m->start,
-                             .arrival = m->arrival,
-                             .latency = m->latency,
-                             .wire = m->wire,
-                             .in_wire = cost.in_wire,
-                             .bytes = m->bytes,
-                             .fingerprint = m->call != NULL ? m->call->fingerprint : 0,
-                             .site = m->call != NULL ? m->call->site : NULL,
-                             .payload = m->payload};
-  if (!sim_mail_push(&e->mail, m->from, m->to, &from->last_out, &letter)) return no_memory(e, m->from);
+  from->state = RANK_RUNS;
   from->messages++;
   from->bytes += m->bytes;
   e->count.messages++;
   e->count.bytes += m->bytes;
-  if (to->state == RANK_RECEIVES && to->peer == m->from) sim_wake(e, m->to, sim_max(to->clock, m->arrival));
   return SIM_DONE;
 }
 

@@ -73,7 +73,8 @@ typedef struct sim_message {
   /* Filled. */
   uint64_t done;    /* send: the sender's time after it (LogGP: + o); recv: when the receiver has it */
   uint64_t start;   /* when the send port took it */
-  uint64_t arrival; /* its last byte, after the receive port; done = max(ready, arrival) + o */
+  uint64_t arrival; /* its last byte, after the receive port; done = max(ready, arrival) + o. Of a send over a
+                     * route: as if no wire were shared */
   uint64_t latency; /* its latency part, and its part of bytes */
   uint64_t wire;
 } sim_message;

@@ -4,11 +4,15 @@
 
 #include <stdlib.h>
 
-int sim_heap_open(sim_heap *heap, uint32_t room) {
-  heap->events = malloc((room > 0 ? room : 1) * sizeof *heap->events);
-  heap->n = 0;
-  heap->room = room;
-  return heap->events != NULL;
+int sim_heap_reserve(sim_heap *heap, uint64_t room) {
+  if (room <= heap->room) return 1;
+  room += room / 2;
+  if (room > UINT32_MAX) return 0;
+  sim_event *events = realloc(heap->events, room * sizeof *events);
+  if (events == NULL) return 0;
+  heap->events = events;
+  heap->room = (uint32_t)room;
+  return 1;
 }
 
 void sim_heap_close(sim_heap *heap) {
@@ -22,7 +26,6 @@ static int before(const sim_event *a, const sim_event *b) {
 }
 
 void sim_heap_push(sim_heap *heap, sim_event event) {
-  if (heap->n == heap->room) return; /* each rank is in it once at most */
   uint32_t i = heap->n++;
   while (i > 0 && before(&event, &heap->events[(i - 1) / 4])) {
     heap->events[i] = heap->events[(i - 1) / 4];

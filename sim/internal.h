@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * internal.h - what engine.c, order.c, meeting.c and waitfor.c of the engine share. */
+ * internal.h - what the files of the engine share. */
 #ifndef BS_SIM_INTERNAL_H
 #define BS_SIM_INTERNAL_H
 #include "sim/engine.h"
@@ -46,6 +46,7 @@ struct sim_engine {
   sim_heap heap;        /* order E */
   sim_wires wires;      /* when each is free */
   uint64_t time, seq;   /* of the last event */
+  uint32_t flights;     /* messages in the heap */
   uint32_t now, left;   /* the rank that runs; ranks that have not ended */
   uint32_t ran;
   sim_counters count;
@@ -62,8 +63,13 @@ void sim_stuck(const sim_engine *e, bs_error *err);
 /* 0: both agree; else the text of what differs. */
 int sim_differ(const sim_call *a, uint32_t rank_a, const sim_call *b, uint32_t rank_b, char *text,
                size_t size);
-/* What the message costs, and when it starts and arrives; claims ports and wires. SIM_BLOCKED: order E, not
- * before `start`. */
-int32_t sim_claim(sim_engine *e, sim_message *m, sim_cost *out_cost);
+/* Takes the send port at m->start and sends the message on its way; fills m. */
+int32_t sim_depart(sim_engine *e, sim_message *m);
+/* A message of order E that has reached its next wire. */
+void sim_flight_go(sim_engine *e, void *flight);
+void sim_flights_free(sim_engine *e);
+/* The message is there for its receiver. */
+int32_t sim_deliver(sim_engine *e, uint32_t from, uint32_t to, const sim_letter *letter);
+int32_t sim_no_memory(sim_engine *e, uint32_t rank);
 void sim_meetings_free(sim_engine *e);
 #endif

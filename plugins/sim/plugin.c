@@ -47,6 +47,7 @@ static int32_t activate(const bs_host *host, bs_plugin_self *self, void **out_st
     rc = host->register_thing(host->ctx, self, BS_KIND_COMM, &sim_comm_table, plugin, &sim_comm_at, err);
   if (rc == BS_OK)
     rc = host->register_thing(host->ctx, self, BS_KIND_BACKEND, &sim_virtual, plugin, &sim_virtual_at, err);
+  if (rc == BS_OK) rc = sim_topologies_register(plugin, err);
   if (rc == BS_OK) rc = sim_ops_register(plugin, err);
   if (rc != BS_OK) {
     release(plugin);
@@ -63,8 +64,10 @@ static int32_t deactivate(void *state, bs_error *err) {
 }
 
 BS_PLUGIN_DEFINE("sim", BS_PLUGIN_VERSION, "virtual devices and ranks: how long a layer would take",
-                 1u << BS_KIND_BACKEND | 1u << BS_KIND_COMM | 1u << BS_KIND_OP,
+                 1u << BS_KIND_BACKEND | 1u << BS_KIND_COMM | 1u << BS_KIND_OP | 1u << BS_KIND_TOPOLOGY,
                  "backend:sim\ncomm:sim\nbackend:virtual:\n"
+                 "topology:ring\ntopology:torus2d\ntopology:fullmesh\ntopology:nvswitch\ntopology:fat_tree\n"
+                 "topology:hier\n"
                  "op:matmul@sim\nop:matmul_dx@sim\nop:matmul_dw@sim\nop:matmul_update@sim\n"
                  "op:matmul24@sim\nop:matmul24_dx@sim\nop:matmul24_dw@sim\nop:matmul24_update@sim\n"
                  "op:expand24@sim\nop:sgd_update@sim\nop:adamw_update@sim\nop:gather_columns@sim\n"

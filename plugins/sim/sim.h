@@ -14,6 +14,7 @@
 #include "sim/coroutine.h"
 #include "sim/cost.h"
 #include "sim/engine.h"
+#include "sim/topology.h"
 
 #define SIM_MAX_RANKS (1u << 20)
 
@@ -32,6 +33,12 @@ typedef struct sim_machine {
 
 typedef struct sim_world sim_world;
 
+/* The state of a topology: which of the plugin's it is. */
+typedef struct sim_topology_choice {
+  const struct sim_plugin *plugin;
+  uint32_t kind; /* enum sim_topology_kind */
+} sim_topology_choice;
+
 typedef struct sim_plugin {
   const bs_host *host;
   bs_plugin_self *self;
@@ -40,6 +47,7 @@ typedef struct sim_plugin {
   uint64_t range; /* bytes of them */
   pthread_mutex_t lock;
   sim_world *driven; /* the worlds that are, each by a thread of its own; under the lock */
+  sim_topology_choice topologies[SIM_TOPOLOGIES];
 } sim_plugin;
 
 /* An allocation of a device. */
@@ -102,6 +110,9 @@ void sim_blocks_free(sim_rank *rank);
 /* op.c */
 int32_t sim_ops_register(sim_plugin *plugin, bs_error *err);
 const char *sim_op_name(const char *op); /* the same, static */
+
+/* topology.c */
+int32_t sim_topologies_register(sim_plugin *plugin, bs_error *err);
 
 /* steps.c: keeps a step where that is asked for: before and after it, and what else is said of it. */
 void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_time *before,

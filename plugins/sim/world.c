@@ -56,6 +56,10 @@ static int32_t world_open(void *state, const bs_world_request *request, void **o
   }
   w->plugin = plugin;
   w->size = n;
+  if (request->struct_size >= sizeof *request) {
+    w->topology = request->topology;
+    w->topology_opened = request->topology_opened;
+  }
   w->all.world = w;
   w->all.n = n;
   for (uint32_t r = 0; r < n; r++) {
@@ -135,12 +139,14 @@ static void end(sim_world *w) {
 static int32_t world_drive(void *world, void (*rank_main)(void *arg, uint32_t rank), void *arg,
                            bs_error *err) {
   sim_world *w = world;
-  const sim_config config = {.ranks = w->size,
-                             .order = SIM_ORDER_K,
-                             .link = w->plugin->machine.link,
-                             .resume = resume,
-                             .drop = sim_letter_free,
-                             .user = w};
+  const sim_config config = {
+      .ranks = w->size,
+      .order = w->topology != NULL ? SIM_ORDER_E : SIM_ORDER_K, /* flows may share wires */
+      .route = w->topology != NULL ? sim_world_route : NULL,
+      .link = w->plugin->machine.link,
+      .resume = resume,
+      .drop = sim_letter_free,
+      .user = w};
   w->rank_main = rank_main;
   w->arg = arg;
   int32_t rc = sim_engine_new(&config, &w->engine, err);

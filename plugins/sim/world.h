@@ -40,6 +40,8 @@ struct sim_world {
   void *arg;
   pthread_t thread; /* that drives it */
   sim_world *next_driven;
+  const bs_topology *topology; /* NULL: every two ranks have a link of their own */
+  void *topology_opened;
 };
 
 /* What one rank brings to a meeting. */
@@ -63,6 +65,8 @@ void sim_world_met(sim_world *world, uint64_t bytes, uint32_t ranks);
  * lie in host memory. */
 int32_t sim_data_check(const sim_arrival *arrivals, uint32_t ranks, bs_error *err);
 int32_t sim_data_move(const bs_host *host, const sim_arrival *arrivals, uint32_t ranks);
+/* topology.c: the `route` of the engine, of a world with a topology. */
+uint32_t sim_world_route(void *world, uint32_t from, uint32_t to, sim_hop *out_hops);
 /* p2p.c */
 int32_t sim_comm_send(void *comm, const bs_coll_call *call, bs_error *err);
 int32_t sim_comm_recv(void *comm, const bs_coll_call *call, bs_error *err);
