@@ -80,6 +80,8 @@ static int32_t move_rows(uint32_t dst_dtype, place dst, uint32_t src_dtype, plac
                          uint64_t cols) {
   const uint64_t dst_size = BS_DTYPE_BYTES(dst_dtype), src_size = BS_DTYPE_BYTES(src_dtype);
   int32_t rc = BS_OK;
+  if (cols == 0 || dst.data == NULL || src.data == NULL)
+    return BS_OK; /* no elements: there may be no memory */
   for (uint64_t row = 0; row < rows && rc == BS_OK; ++row) {
     char *to = dst.data + row * dst.stride * dst_size;
     const char *from = src.data + row * src.stride * src_size;

@@ -196,7 +196,7 @@ void bs_region_begin(bs_rank *rank, uint32_t region) {
   bs_error err = BS_ERROR_INIT;
   int32_t rc = rank->use_events ? events_ready(rank, r, &err) : BS_OK;
   if (rc == BS_OK && rank->world->sync_mode == BS_SYNC_SYNC) rc = bs_rank_sync(rank, &err);
-  if (rc == BS_OK && rank->use_events)
+  if (rc == BS_OK && rank->use_events && r->events != NULL)
     rc = rank->world->backend->event_record(rank->device, r->events[2 * r->pending], NULL, &err);
   if (rc != BS_OK) {
     broken(rank, r, "begin", rc, &err);

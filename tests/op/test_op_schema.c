@@ -317,9 +317,56 @@ START_TEST(cost_formulas) {
 }
 END_TEST
 
+/* bs_host.op_cost: what a run of other rows costs follows from the parts. */
+START_TEST(cost_parts) {
+  matmul_query m;
+  bs_op_rate rate = {.struct_size = sizeof rate};
+  bs_error err = {.struct_size = sizeof err};
+  matmul_make(&m);
+  ck_assert_int_eq(bs_op_cost_parts(&m.q, &rate, &err), BS_OK);
+  ck_assert_uint_eq(rate.struct_size, sizeof rate);
+  ck_assert_uint_eq(rate.batch_arg, 0);
+  ck_assert_uint_eq(rate.rows, 4);
+  ck_assert_uint_eq(rate.flops_row, 2 * 6 * 8);
+  ck_assert_uint_eq(rate.flops_fixed, 0);
+  ck_assert_uint_eq(rate.bytes_row, 4 * (8 + 6 + 6));   /* X, residual and Y */
+  ck_assert_uint_eq(rate.bytes_fixed, 4 * (6 * 8 + 6)); /* W and bias */
+  struct {
+    bs_op_rate rate;
+    uint64_t behind;
+  } shorter = {.rate = {.struct_size = offsetof(bs_op_rate, flops_fixed), .flops_fixed = 7}, .behind = 9};
+  ck_assert_int_eq(bs_op_cost_parts(&m.q, &shorter.rate, &err), BS_OK);
+  ck_assert_uint_eq(shorter.rate.bytes_row, rate.bytes_row);
+  ck_assert(shorter.rate.flops_fixed == 7 &&
+            shorter.behind == 9); /* of an older plugin: nothing there is written */
+  bs_tensor_desc d = bs_desc_2d(BS_F32, 2, 3), out = bs_desc_2d(BS_F32, 2, 1);
+  const bs_tensor_desc *args[2] = {&d, &out};
+  bs_op_query reduce = fx_query("reduce", args, 2);
+  uint64_t flops = 0, bytes = 0;
+  reduce.attrs[0] = BS_FOLD_SUM;
+  reduce.numbers[0] = 1.0;
+  ck_assert_int_eq(bs_op_cost_parts(&reduce, &rate, &err), BS_OK);
+  bs_op_cost(&reduce, &flops, &bytes);
+  ck_assert(rate.batch_arg == UINT32_MAX && rate.rows == 1 && rate.flops_row == 0 && rate.bytes_row == 0);
+  ck_assert_uint_eq(bytes, 4 * (2 * 3 + 2));
+  ck_assert(bytes == rate.bytes_fixed && flops == rate.flops_fixed && flops > 0);
+  bs_op_query mine = fx_query("acme_softmax", args, 1);
+  ck_assert_int_eq(bs_op_cost_parts(&mine, &rate, &err), BS_UNSUPPORTED);
+  ck_assert_uint_eq(rate.rows + rate.bytes_fixed + rate.flops_fixed, 0);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {
-      {matmul_arity_and_presence}, {matmul_shapes}, {sizes_that_overflow}, {matmul_dtypes}, {partitions},
-      {columns_and_convert},       {activate},      {plugin_ops},          {cost_formulas}, {0}};
+  const test_case tests[] = {{matmul_arity_and_presence},
+                             {matmul_shapes},
+                             {sizes_that_overflow},
+                             {matmul_dtypes},
+                             {partitions},
+                             {columns_and_convert},
+                             {activate},
+                             {plugin_ops},
+                             {cost_formulas},
+                             {cost_parts},
+                             {0}};
   return run_tests("op_schema", tests, (test_setup){0});
 }
