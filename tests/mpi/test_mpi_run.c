@@ -52,7 +52,9 @@ START_TEST(test_algorithms) {
   static const char *const words[] = {"-P 2 --method row_parallel --set hardware.algorithm=testring",
                                       "-P 3 --method column_parallel --set hardware.algorithm=testring",
                                       "-P 4 --method blockshock --set hardware.algorithm=testtwo:times=2",
-                                      "-P 3 --method row_parallel --set hardware.algorithm=native"};
+                                      "-P 3 --method row_parallel --set hardware.algorithm=native",
+                                      "-P 3 --method row_parallel --set hardware.algorithm=ring",
+                                      "-P 4 --method blockshock --set hardware.algorithm=two_shot"};
   char line[1024];
   snprintf(line, sizeof line,
            "--launch mpi --phase 0 --plugin %.600s/tests/world_fixtures/bs_testalgorithm.so %s",
@@ -159,7 +161,7 @@ int main(void) {
   if (no_mpi()) return 77;
   const test_case tests[] = {{test_bare},
                              {test_methods, 5},
-                             {test_algorithms, 4},
+                             {test_algorithms, 6},
                              {test_other_configuration, 4},
                              {test_world_of_one},
                              {test_wrong_launcher},
