@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ * sim_scale.c - `bsrun sim scale`: methods over numbers of ranks of one simulated machine, as a table or a
+ * plot. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bsrun/sim.h"
+#include "bsrun/simulated.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/compose.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+#include "lab/phase/simulated.h"
+#include "lab/sim/scale_svg.h"
+
+enum { METHODS_MAX = 16, RANKS_MAX = 64, NAME_BYTES = 64 };
+
+static const args_option options[] = {
+    {"method", 0, "LIST", 0,
+     "methods, as in blockshock,row_parallel; default: these two and column_parallel"},
+    {"ranks", 'P', "LIST", 0,
+     "numbers of ranks: 2,4,8, or FIRST:LAST*FACTOR, FIRST:LAST+STEP; default: 1:64*2"},
+    {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
+    {"weak", 0, "b|n|k", 0, "this size grows with the ranks; default: none does (strong scaling)"},
+    {"phase", 0, "NAME", 0, "1 (forward; the default), 2 (backward pass), 3 (training)"},
+    {"plugin", 0, "ID|PATH", 1, "use this plugin; default: sim"},
+    {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
+    {"b", 0, "N", 0, "tokens B; default: 64"},
+    {"n", 0, "N", 0, "output features N; default: 4096"},
+    {"k", 0, "N", 0, "input features K; default: N"},
+    {"dtype", 0, "T", 0, "dtype of the model: bf16 (default), f32, ..."},
+    {"bias", 0, "on|off", 0, "a bias; default: on"},
+    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
+    {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json, jsonl or svg"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+static const size_t n_options = sizeof options / sizeof options[0];
+
+static const bs_field fields[] = {
+    {"method", "METHOD", 0, 0},
+    {"world_size", "P", BS_FIELD_RIGHT, 0},
+    {"B", "B", BS_FIELD_FOLD, 0},
+    {"N", "N", BS_FIELD_FOLD, 0},
+    {"K", "K", BS_FIELD_FOLD, 0},
+    {"simulated_us", "us", BS_FIELD_RIGHT, 7},
+    {"compute_us", "compute", BS_FIELD_RIGHT, 6},
+    {"memory_us", "memory", BS_FIELD_RIGHT, 6},
+    {"launch_us", "launch", BS_FIELD_RIGHT, 6},
+    {"wire_latency_us", "latency", BS_FIELD_RIGHT, 6},
+    {"wire_bytes_us", "wire", BS_FIELD_RIGHT, 6},
+    {"wait_us", "wait", BS_FIELD_RIGHT, 6},
+    {"limit", "limit", 0, 0},
+    {"simulated_speedup", "x dense", BS_FIELD_RIGHT, 4},
+    {"efficiency", "/ P", BS_FIELD_RIGHT, 3},
+    {"domain", "domain", BS_FIELD_FOLD, 0},
+    {"machine", "machine", BS_FIELD_FOLD, 0},
+    {"label", "label", BS_FIELD_FOLD, 0},
+    {"values", "values", BS_FIELD_WIDE, 0},
+    {"engine", "engine", BS_FIELD_WIDE, 0},
+    {"dense_us", "dense on 1: us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 7},
+    {"bytes_per_device", "bytes/device", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"messages", "messages", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"message_bytes", "message bytes", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"ops_not_costed", "ops not costed", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+};
+
+typedef struct scale {
+  const args *a;
+  bsrun_request request;
+  bs_context *context;
+  bs_notes notes;
+  char methods[METHODS_MAX][NAME_BYTES];
+  size_t n_methods;
+  uint32_t ranks[RANKS_MAX];
+  size_t n_ranks;
+  const char *weak; /* the key; NULL: strong scaling */
+  int64_t weak_base;
+  json_t *rows;
+  size_t refused;
+  int quiet, format, svg;
+} scale;
+
+/* ---- options ----------------------------------------------------------------------------------- */
+
+static int32_t bad_ranks(const char *text, bs_error *err) {
+  bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+               "-P (--ranks): '%.60s' is no list of at most %d numbers from 1 to 1048576", text, RANKS_MAX);
+  bs_error_hint(err, "2,4,8, or 1:4096*2, or 8:64+8");
+  return BS_USAGE;
+}
+
+static int32_t add_ranks(scale *s, int64_t value, const char *text, bs_error *err) {
+  if (s->n_ranks == RANKS_MAX || value < 1 || value > 1 << 20) return bad_ranks(text, err);
+  s->ranks[s->n_ranks++] = (uint32_t)value;
+  return BS_OK;
+}
+
+static int read_number(const char **at, int64_t *out) {
+  char digits[16];
+  const size_t n = strspn(*at, "0123456789");
+  if (n == 0 || n >= sizeof digits) return 0;
+  snprintf(digits, sizeof digits, "%.*s", (int)n, *at);
+  *at += n;
+  return bs_parse_i64(digits, 0, out);
+}
+
+static int32_t read_ranks(scale *s, bs_error *err) {
+  const char *text = args_value(s->a, "ranks"), *at;
+  int64_t first = 0, last = 0, step = 0;
+  if (text == NULL) text = "1:64*2";
+  at = text;
+  if (!read_number(&at, &first)) return bad_ranks(text, err);
+  int32_t rc = BS_OK;
+  if (*at != ':') {
+    rc = add_ranks(s, first, text, err);
+    while (rc == BS_OK && *at == ',') {
+      ++at;
+      if (!read_number(&at, &first)) return bad_ranks(text, err);
+      rc = add_ranks(s, first, text, err);
+    }
+    return rc != BS_OK || *at == '\0' ? rc : bad_ranks(text, err);
+  }
+  ++at;
+  if (!read_number(&at, &last)) return bad_ranks(text, err);
+  const char how = *at == '\0' ? '*' : *at++;
+  if ((how != '*' && how != '+') || (*at != '\0' && !read_number(&at, &step)) || *at != '\0')
+    return bad_ranks(text, err);
+  if (step == 0) step = 2;
+  if (how == '*' && step < 2) return bad_ranks(text, err);
+  for (int64_t p = first; rc == BS_OK && p <= last; p = how == '*' ? p * step : p + step)
+    rc = add_ranks(s, p, text, err);
+  return rc != BS_OK || s->n_ranks > 0 ? rc : bad_ranks(text, err);
+}
+
+static int32_t read_methods(scale *s, bs_error *err) {
+  const char *text = args_value(s->a, "method");
+  if (text == NULL) text = "blockshock,row_parallel,column_parallel";
+  while (*text != '\0') {
+    const size_t n = strcspn(text, ",");
+    if (n == 0 || n >= NAME_BYTES || s->n_methods == METHODS_MAX)
+      return bs_error_set(err, BS_USAGE, "BS-USE-CHOICE", "--method: '%.60s' is no list of at most %d names",
+                          text, METHODS_MAX);
+    snprintf(s->methods[s->n_methods++], NAME_BYTES, "%.*s", (int)n, text);
+    text += n + (text[n] == ',');
+  }
+  return BS_OK;
+}
+
+static int32_t read_weak(scale *s, bs_error *err) {
+  static const char *const names[] = {"b", "n", "k"}, *const keys[] = {"model.B", "model.N", "model.K"};
+  const char *text = args_value(s->a, "weak");
+  for (size_t i = 0; text != NULL && i < 3; i++)
+    if (strcmp(text, names[i]) == 0) s->weak = keys[i];
+  return text == NULL || s->weak != NULL ? BS_OK : bsrun_unknown("size", text, names, 3, err);
+}
+
+static int32_t read_options(scale *s, bs_error *err) {
+  static const char *const sim[] = {"sim"};
+  const char *output = args_value(s->a, "output");
+  s->quiet = args_has(s->a, "quiet");
+  s->svg = output != NULL && strcmp(output, "svg") == 0;
+  int32_t rc = s->svg ? BS_OK : bsrun_format(s->a, &s->format, err);
+  if (rc == BS_OK) rc = read_ranks(s, err);
+  if (rc == BS_OK) rc = read_methods(s, err);
+  if (rc == BS_OK) rc = read_weak(s, err);
+  if (rc == BS_OK) rc = bsrun_request_make(s->a, &s->request, err);
+  if (rc != BS_OK) return rc;
+  bs_compose_request *q = &s->request.compose;
+  if (q->n_plugins == 0) {
+    q->plugins = sim;
+    q->n_plugins = 1;
+  }
+  if (q->hardware == NULL) q->hardware = "sim-flat";
+  if (q->phase == NULL) q->phase = "phase1_forward";
+  return BS_OK;
+}
+
+/* ---- points ------------------------------------------------------------------------------------ */
+
+static int32_t open_context(scale *s, bs_error *err) {
+  bs_compose_request q = s->request.compose;
+  bs_composed composed = {0};
+  q.method = s->methods[0];
+  int32_t rc = bs_compose(&q, &composed, err);
+  if (rc == BS_OK) rc = bs_schema_check(composed.config, s->request.configs_dir, NULL, err);
+  if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &s->context, err);
+  if (rc == BS_OK && s->weak != NULL) rc = bs_config_i64(composed.config, s->weak, 0, &s->weak_base, err);
+  bs_config_free(composed.config);
+  return rc;
+}
+
+static int32_t make_point(scale *s, const char *method, uint32_t P, bs_experiment *out, bs_error *err) {
+  bs_compose_request q = s->request.compose;
+  bs_composed composed = {0};
+  char size[32];
+  q.context = s->context;
+  q.method = method;
+  q.world_size = P;
+  int32_t rc = bs_compose(&q, &composed, err);
+  if (rc == BS_OK && s->weak != NULL) {
+    snprintf(size, sizeof size, "%lld", (long long)s->weak_base * P);
+    rc = bs_config_set_text(composed.config, s->weak, size, err);
+  }
+  if (rc != BS_OK) {
+    bs_config_free(composed.config);
+    return rc;
+  }
+  return bs_experiment_make(s->context, composed.config, s->request.configs_dir, &s->notes, out, err);
+}
+
+static void add_row(scale *s, const char *method, uint32_t P, const bs_experiment *e, const json_t *record) {
+  static const char *const sizes[] = {"B", "N", "K"};
+  json_t *row =
+      json_pack("{s:s, s:I, s:s}", "method", method, "world_size", (json_int_t)P, "phase", e->phase_name);
+  simulated_add(row, record);
+  for (size_t i = 0; i < 3; i++) {
+    json_t *size = json_object_get(record, sizes[i]);
+    if (size != NULL) json_object_set(row, sizes[i], size);
+  }
+  const json_t *speedup = json_object_get(row, "simulated_speedup");
+  if (json_is_number(speedup))
+    json_object_set_new(row, "efficiency", json_real(json_number_value(speedup) / P));
+  json_array_append_new(s->rows, row);
+}
+
+/* A point that the method refuses is a note; anything else ends the scale. */
+static int32_t run_point(scale *s, const char *method, uint32_t P, bs_error *err) {
+  bs_experiment e;
+  bs_phase_result result = {0};
+  int32_t rc = make_point(s, method, P, &e, err);
+  const int made = rc == BS_OK;
+  if (rc == BS_OK && !bs_clock_is_virtual(s->context, e.comm)) {
+    rc = bs_error_set(err, BS_USAGE, "BS-SIM-CLOCK", "communicator %s has no clock of its own", e.comm);
+    bs_error_hint(err, "--plugin sim --hardware sim-flat");
+  }
+  if (rc == BS_OK) rc = bs_simulated_run(s->context, &e, NULL, NULL, &result, err);
+  if (rc == BS_OK) {
+    add_row(s, method, P, &e, result.record);
+    bs_phase_result_free(&result);
+  }
+  if (made) bs_experiment_free(&e);
+  if ((rc != BS_CONFIG && rc != BS_UNSUPPORTED) || s->n_ranks * s->n_methods == 1) return rc;
+  char note[512];
+  snprintf(note, sizeof note, "%s on %u ranks is left out: %.400s", method, P, err->message);
+  bsrun_note(s->quiet, note);
+  s->refused++;
+  return BS_OK;
+}
+
+static int32_t run_points(scale *s, bs_error *err) {
+  const int shown = !s->quiet && isatty(STDERR_FILENO);
+  int32_t rc = BS_OK;
+  for (size_t m = 0; rc == BS_OK && m < s->n_methods; m++) {
+    for (size_t i = 0; rc == BS_OK && i < s->n_ranks; i++) {
+      if (shown) fprintf(stderr, "\r\033[K%s, %u ranks", s->methods[m], s->ranks[i]);
+      rc = run_point(s, s->methods[m], s->ranks[i], err);
+    }
+  }
+  if (shown) fputs("\r\033[K", stderr);
+  if (rc == BS_OK && json_array_size(s->rows) == 0)
+    rc = bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-NONE", "no method takes any of these numbers of ranks");
+  return rc;
+}
+
+static int32_t print(const scale *s, bs_error *err) {
+  if (!s->svg) {
+    if (s->format == BS_FORMAT_TABLE) printf("simulated, not measured\n");
+    return bs_report_print(stdout, s->format, fields, sizeof fields / sizeof fields[0], s->rows, err);
+  }
+  char title[256];
+  const json_t *row = json_array_get(s->rows, 0);
+  snprintf(title, sizeof title, "simulated, not measured: machine %s (%s), us over ranks, %s scaling",
+           json_string_value(json_object_get(row, "machine")),
+           json_string_value(json_object_get(row, "label")), s->weak != NULL ? "weak" : "strong");
+  return bs_scale_svg(stdout, s->rows, title) == 0
+             ? BS_OK
+             : bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
+}
+
+static int32_t run(const args *a, bs_error *err) {
+  scale *s = calloc(1, sizeof *s);
+  if (s == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  s->a = a;
+  s->rows = json_array();
+  int32_t rc = read_options(s, err);
+  if (rc == BS_OK) rc = open_context(s, err);
+  if (rc == BS_OK) rc = run_points(s, err);
+  if (rc == BS_OK) rc = print(s, err);
+  if (rc == BS_OK && s->refused > 0)
+    rc =
+        bs_error_set(err, BS_SOME_FAILED, "BS-SIM-REFUSED", "%zu of %zu points were left out (see the notes)",
+                     s->refused, s->n_methods * s->n_ranks);
+  json_decref(s->rows);
+  bs_notes_free(&s->notes);
+  if (s->context != NULL) bs_context_close(s->context);
+  bsrun_request_free(&s->request);
+  free(s);
+  return rc;
+}
+
+const bsrun_subverb sim_scale_verb = {
+    "scale",
+    "[--hardware NAME] [--method LIST] [-P LIST] [--weak SIZE] [-o FORMAT]",
+    "times of methods over numbers of ranks, split by what takes the time",
+    "Every row is a run in virtual time (docs/simulator.md): nothing is measured. Without --weak the layer "
+    "stays as it\n"
+    "is (strong scaling). \"x dense\" is the time of the dense layer on one rank over that of the row, \"/ "
+    "P\" the same\n"
+    "over the ranks. A method that takes no such number of ranks is named in a note, and the exit code is "
+    "12.\n"
+    "-o svg draws a bar for each row.\n",
+    "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
+    "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
+    "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n",
+    options,
+    &n_options,
+    run,
+    0,
+    0};
