@@ -27,6 +27,7 @@ const bsrun_words bsrun_all_words[] = {
     {"model info", model_info_options, &model_info_n_options},
     {"model run", model_run_options, &model_run_n_options},
     {"model check", model_check_options, &model_check_n_options},
+    {"model bench", model_bench_options, &model_bench_n_options},
     {"model generate", model_generate_options, &model_generate_n_options},
     {"model explain", model_explain_options, &model_explain_n_options},
     {"model plan", model_plan_options, &model_plan_n_options},

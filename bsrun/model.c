@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 
-const model_verb *const model_verbs[] = {&model_info,    &model_run,      &model_check,
+const model_verb *const model_verbs[] = {&model_info,    &model_run,      &model_check, &model_bench,
                                          &model_explain, &model_generate, &model_plan};
 const size_t model_n_verbs = sizeof model_verbs / sizeof model_verbs[0];
 

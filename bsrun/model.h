@@ -18,7 +18,8 @@ typedef struct model_verb {
   size_t min_words, max_words;
 } model_verb;
 
-extern const model_verb model_info, model_run, model_check, model_explain, model_generate, model_plan;
+extern const model_verb model_info, model_run, model_check, model_bench, model_explain, model_generate,
+    model_plan;
 
 extern const model_verb *const model_verbs[];
 extern const size_t model_n_verbs;

@@ -48,6 +48,10 @@ typedef struct bs_model {
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err);
 /* Opens its session. BS_USAGE: a dimension has no size, or two. */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
+/* The same with the packed weights and the key-value cache of another session of the model, which outlives
+ * it; NULL: its own. */
+int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
+                              bs_session *share, bs_error *err);
 /* Gives a dimension its size before the session opens; --dim has said no other. */
 int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err);
 /* BS_USAGE names every input that has no file. */
