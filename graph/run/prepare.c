@@ -18,8 +18,7 @@ static int32_t no_memory(bs_error *err) {
 void gbinding_set_root(gbinding *b, uint32_t root, void *data) {
   b->checked = 0;
   static unsigned char nothing[64]; /* where values without elements lie */
-  for (uint32_t i = 0; i < b->g->n_values; i++) {
-    if (b->g->values[i].base != root || b->g->values[i].kind == GV_FREE) continue;
+  for (uint32_t i = root; i != GNONE; i = b->g->values[i].next_view) {
     gtensor_fill(&b->g->values[i], &b->g->values[root], data, &b->tensors[i]);
     if (b->tensors[i].data == NULL && graph_count(&b->g->values[root]) == 0) b->tensors[i].data = nothing;
   }
