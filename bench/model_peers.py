@@ -71,7 +71,7 @@ def resized(options, folder, files, sizes, scratch):
 class Ours:
     def __init__(self, options, folder, files, sizes, threads):
         self.command = [str(options.build / "bin" / "bsrun"), "model", "bench", str(folder / "model.onnx"), "--threads", str(threads),
-                        "--backend", options.backend, "--seconds", str(options.seconds), "-o", "json"]  # fmt: skip
+                        "--backend", options.backend, "--seconds", str(options.seconds), "--out", "off", "-o", "json"]  # fmt: skip
         self.command += ["--allow-fallback"] * options.allow_fallback
         self.backend, self.on_ref = options.backend, 0
         for name, file in files.items():

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * model_bench.c - `bsrun model bench MODEL`: how long a model's runs take. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bsrun/model.h"
@@ -19,6 +20,7 @@ const args_option model_bench_options[] = {
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
+    MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
@@ -124,6 +126,7 @@ static int32_t bench(const args *a, bs_error *err) {
                         .progress = bsrun_progress_to(args_has(a, "quiet")),
                         .user = &progress};
   json_t *result = NULL;
+  char *folder = NULL;
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_seconds(a, &how.seconds, err);
@@ -132,8 +135,12 @@ static int32_t bench(const args *a, bs_error *err) {
   bsrun_progress_end(&progress);
   if (rc == BS_OK) {
     tell_of(a, result);
-    rc = print_result(format, result, err);
+    const int32_t kept = model_keep(a, &asked, "model_bench", 1, result, &folder, err);
+    rc = print_result(format, result, kept == BS_OK ? err : NULL);
+    model_print_folder(format, folder);
+    if (kept != BS_OK) rc = kept;
   }
+  free(folder);
   json_decref(result);
   model_asked_free(&asked);
   return rc;

@@ -172,13 +172,12 @@ typedef struct node_rows {
 static void take_node(void *user, const bs_node_check *node) {
   node_rows *r = user;
   r->n++;
-  if (node->ok) return;
-  r->failed++;
+  r->failed += !node->ok;
   json_t *row =
       json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:b, s:o}", "case", bs_model_json_text(r->name), "node",
                 (int)node->index, "op", node->op, "serves", node->serves, "origin",
                 bs_model_json_text(node->origin), "deviation", number_or_null(node->deviation), "limit",
-                number_or_null(node->bound), "ok", 0, "reason", bs_model_json_text(node->reason));
+                number_or_null(node->bound), "ok", (int)node->ok, "reason", bs_model_json_text(node->reason));
   json_array_append_new(r->rows, row);
 }
 

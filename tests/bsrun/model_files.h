@@ -2,6 +2,8 @@
  * model_files.h - models and arrays that tests of `bsrun model` write into a folder. */
 #ifndef TESTS_BSRUN_MODEL_FILES_H
 #define TESTS_BSRUN_MODEL_FILES_H
+#include <jansson.h>
+
 #include "formats/npy.h"
 #include "tests/bsrun/spawn.h"
 #include "tests/graph/onnx_text.h"
@@ -21,6 +23,23 @@ static inline void write_array(const char *dir, const char *name, uint32_t dtype
   bs_error err = BS_ERROR_INIT;
   snprintf(path, sizeof path, "%s/%s", dir, name);
   ck_assert_msg(bs_npy_write(path, dtype, rank, dims, data, &err) == BS_OK, "%s", err.message);
+}
+
+/* The record number `index` of the run folder that the output names, as JSON; DONE and the rest are there. */
+static inline json_t *model_record(const ran *r, const char *dir, int index) {
+  static const char *const files[] = {"config.yaml", "env.json", "seed.txt", "log.txt", "DONE"};
+  const char *folder = run_folder(r, dir, 0);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    char *text = read_text(folder, files[i]);
+    ck_assert_msg(text != NULL, "no %s in %s", files[i], folder);
+    free(text);
+  }
+  char *lines = read_text(folder, "metrics.jsonl"), *line = lines;
+  for (int i = 0; i < index && line != NULL; i++) line = strchr(line, '\n') + 1;
+  json_t *record = json_loadb(line, strcspn(line, "\n"), 0, NULL);
+  ck_assert_msg(record != NULL, "%s", lines);
+  free(lines);
+  return record;
 }
 
 /* A model of ONNX's text syntax as a file. */

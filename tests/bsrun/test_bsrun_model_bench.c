@@ -37,12 +37,16 @@ static void write_models(void) {
 }
 
 /* A row's times: an interval around the median, of samples that are there. */
-static void must_be_timed(const json_t *row) {
+static void must_be_sampled(const json_t *row) {
   const double median = real_of(row, "median_s");
   ck_assert(median > 0 && real_of(row, "low_s") <= median && real_of(row, "high_s") >= median);
   ck_assert(real_of(row, "min_s") <= median && real_of(row, "first_s") > 0);
   ck_assert_int_ge(count_of(row, "pairs"), 5);
   ck_assert_int_eq((long long)json_array_size(json_object_get(row, "samples_s")), count_of(row, "pairs"));
+}
+
+static void must_be_timed(const json_t *row) {
+  must_be_sampled(row);
   ck_assert_str_eq(json_string_value(json_object_get(row, "phase")), "steady-hot");
 }
 
@@ -124,6 +128,39 @@ START_TEST(ref_serves_only_where_it_is_allowed) {
 }
 END_TEST
 
+/* A record for each row, with the sums of the model's files; none with --out off. */
+START_TEST(records) {
+  write_gpt2(dir);
+  ran r = bsrun(dir, "model", "bench", ".", "--dim", "sequence=6", "--seconds", "0.01", "--threads", "1",
+                "--allow-fallback", "--run-id", "mine", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "run: results/raw/model_bench/") != NULL && strstr(r.out, "/mine\n") != NULL,
+                "%s", r.out);
+  for (int i = 0; i < 2; i++) {
+    json_t *record = model_record(&r, dir, i);
+    const json_t *inputs = json_object_get(record, "inputs");
+    must_be_sampled(record);
+    ck_assert_str_eq(json_string_value(json_object_get(record, "phase")), "model_bench");
+    ck_assert_str_eq(json_string_value(json_object_get(record, "work")), i == 0 ? "prefill" : "decode");
+    ck_assert_str_eq(json_string_value(json_object_get(record, "status")), "ok");
+    ck_assert_uint_ge(json_array_size(json_object_get(record, "plugins")), 2);
+    ck_assert_uint_eq(json_array_size(inputs), 2); /* config.json, model.safetensors */
+    ck_assert_uint_eq(strlen(json_string_value(json_object_get(json_array_get(inputs, 1), "sha256"))), 64);
+    json_decref(record);
+  }
+  char *config = read_text(run_folder(&r, dir, 0), "config.yaml");
+  ck_assert_msg(strstr(config, "- \"sequence=6\"") != NULL && strstr(config, "seconds: 0.01") != NULL, "%s",
+                config);
+  free(config);
+  ran_free(&r);
+  r = bsrun(dir, "model", "bench", ".", "--dim", "sequence=6", "--seconds", "0.01", "--allow-fallback",
+            "--out", "off", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, "run: ") == NULL, "%s", r.out);
+  ran_free(&r);
+}
+END_TEST
+
 static const struct {
   const char *words[4], *says;
   int code;
@@ -152,6 +189,7 @@ int main(void) {
                    (test_case[]){{a_run},
                                  {prefill_and_decode},
                                  {ref_serves_only_where_it_is_allowed},
+                                 {records},
                                  {what_is_wrong_is_said, TEST_COUNT(bad)},
                                  {0}},
                    (test_setup){setup, teardown});

@@ -93,12 +93,19 @@ START_TEST(nodes_of_a_folder_and_of_a_model) {
   ck_assert_int_eq(json_unpack(result, "{s:I, s:I, s:o, s:o}", "cases", &cases, "failed", &failed, "rows",
                                &rows, "nodes", &nodes),
                    0);
-  ck_assert(cases == 1 && failed == 0 && json_array_size(rows) == 1 && json_array_size(nodes) == 0);
+  ck_assert(cases == 1 && failed == 0 && json_array_size(rows) == 1 && json_array_size(nodes) == 2);
+  for (size_t i = 0; i < 2; i++) { /* all nodes, the right ones too */
+    const json_t *node = json_array_get(nodes, i);
+    ck_assert(json_is_true(json_object_get(node, "ok")) &&
+              json_is_number(json_object_get(node, "deviation")));
+    ck_assert_uint_eq((size_t)json_integer_value(json_object_get(node, "node")), i);
+  }
   json_decref(result);
   ran_free(&r);
   r = bsrun(dir, "model", "check", "m.onnx", "--input", "x=x3.npy", NULL);
   must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, "nodes on cpu, 0 wrong") != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.out, "nodes on cpu, 0 wrong") != NULL && strstr(r.out, "matmul") == NULL, "%s",
+                r.out);
   ran_free(&r);
   r = bsrun(dir, "model", "check", ".", "--input", "x=x3.npy", NULL);
   must_be(&r, 2);
@@ -106,6 +113,30 @@ START_TEST(nodes_of_a_folder_and_of_a_model) {
   r = bsrun(dir, "model", "check", "m.onnx", NULL);
   must_be(&r, 2);
   ck_assert_ptr_nonnull(strstr(r.err, "1 input has no file: x"));
+  ran_free(&r);
+}
+END_TEST
+
+/* A check is kept, right or wrong; where it cannot be, it is told and exit 10. */
+START_TEST(a_check_is_kept) {
+  write_model();
+  write_text(dir, "vectors.txt", HEAD THREE "output bad.npy y\n");
+  for (int wrong = 1; wrong >= 0; wrong--) {
+    if (!wrong) write_text(dir, "vectors.txt", HEAD THREE "output y3.npy y\n");
+    ran r = bsrun(dir, "model", "check", ".", "--nodes", NULL);
+    must_be(&r, wrong ? 6 : 0);
+    json_t *record = model_record(&r, dir, 0);
+    ck_assert_str_eq(json_string_value(json_object_get(record, "phase")), "model_check");
+    ck_assert(json_is_true(json_object_get(record, "passed")) == !wrong);
+    ck_assert_int_eq(json_integer_value(json_object_get(record, "failed")), wrong);
+    ck_assert_uint_eq(json_array_size(json_object_get(record, "nodes")), 2);
+    ck_assert_uint_eq(json_array_size(json_object_get(record, "inputs")), 2); /* m.onnx, vectors.txt */
+    json_decref(record);
+    ran_free(&r);
+  }
+  ran r = bsrun(dir, "model", "check", ".", "--out", "m.onnx", NULL);
+  must_be(&r, 10);
+  ck_assert_msg(strstr(r.out, "0 wrong") != NULL && strstr(r.err, "BS-STO-IO") != NULL, "%s%s", r.out, r.err);
   ran_free(&r);
 }
 END_TEST
@@ -178,6 +209,7 @@ int main(void) {
   return run_tests("bsrun_model_check",
                    (test_case[]){{folders_with_vectors, TEST_COUNT(indexes)},
                                  {nodes_of_a_folder_and_of_a_model},
+                                 {a_check_is_kept},
                                  {tokens_follow_by_hand, TEST_COUNT(prompts)},
                                  {generation_is_checked},
                                  {0}},
