@@ -56,10 +56,16 @@ typedef struct model_asked {
   bs_context *context;
   bs_model model;
   const char **lists[4];
+  bsrun_progress progress; /* of what takes long; its first line comes after half a second */
+  bs_progress_fn show;     /* NULL: no terminal */
+  double since;
 } model_asked;
 
+/* The line of progress is wiped out: before anything is printed. */
+void model_progress_end(model_asked *asked);
 /* Of parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens and those of
- * plugins; the first word is the model. The caller frees in every case; `a` outlives it. */
+ * plugins; the first word is the model. The caller frees in every case; `a` outlives it, and `out` is not
+ * moved. */
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
 /* The same, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);

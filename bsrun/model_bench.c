@@ -119,20 +119,19 @@ static int32_t read_seconds(const args *a, double *out, bs_error *err) {
 
 static int32_t bench(const args *a, bs_error *err) {
   model_asked asked = {0};
-  bsrun_progress progress = {.of = "model bench", .busy = ATOMIC_FLAG_INIT};
   bs_model_bench how = {.seconds = 2,
                         .allow_fallback = (uint32_t)args_has(a, "allow-fallback"),
-                        .profile = (uint32_t)args_has(a, "profile"),
-                        .progress = bsrun_progress_to(args_has(a, "quiet")),
-                        .user = &progress};
+                        .profile = (uint32_t)args_has(a, "profile")};
   json_t *result = NULL;
   char *folder = NULL;
   int format;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_seconds(a, &how.seconds, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
+  how.progress = asked.request.progress;
+  how.user = asked.request.progress_user;
   if (rc == BS_OK) rc = bs_model_bench_run(asked.context, &asked.request, &asked.model, &how, &result, err);
-  bsrun_progress_end(&progress);
+  model_progress_end(&asked);
   if (rc == BS_OK) {
     tell_of(a, result);
     const int32_t kept = model_keep(a, &asked, "model_bench", 1, result, &folder, err);

@@ -130,6 +130,7 @@ static int32_t check_any(const args *a, bs_error *err) {
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   if (rc == BS_OK) rc = by_node ? check_model(&asked, &result, err) : check_folder(a, &asked, &result, err);
+  model_progress_end(&asked);
   if (rc == BS_OK) rc = keep_and_print(a, &asked, format, by_node, result, err);
   json_decref(result);
   model_asked_free(&asked);

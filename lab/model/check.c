@@ -166,13 +166,15 @@ static int32_t check_output(checking *c, const port_file *output, bs_error *err)
 typedef struct node_rows {
   json_t *rows;
   const char *name; /* of the case */
-  uint64_t n, failed;
+  const bs_model_request *request;
+  uint64_t n, failed, of; /* nodes; wrong ones; of the plan */
 } node_rows;
 
 static void take_node(void *user, const bs_node_check *node) {
   node_rows *r = user;
   r->n++;
   r->failed += !node->ok;
+  if (r->request->progress != NULL) r->request->progress(r->request->progress_user, "nodes", r->n, r->of);
   json_t *row =
       json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:b, s:o}", "case", bs_model_json_text(r->name), "node",
                 (int)node->index, "op", node->op, "serves", node->serves, "origin",
@@ -183,6 +185,7 @@ static void take_node(void *user, const bs_node_check *node) {
 
 /* Node by node; that numbers are wrong is in the rows. */
 static int32_t check_nodes(bs_session *session, node_rows *rows, bs_error *err) {
+  rows->of = bs_session_node_count(session);
   const int32_t rc = bs_session_check(session, take_node, rows, err);
   if (rc != BS_NUMERIC) return rc;
   if (rows->failed == 0) { /* the outputs are not those of a run */
@@ -197,7 +200,7 @@ static int32_t check_nodes(bs_session *session, node_rows *rows, bs_error *err) 
 }
 
 int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err) {
-  node_rows rows = {json_array(), "", 0, 0};
+  node_rows rows = {.rows = json_array(), .name = "", .request = request};
   *out = NULL;
   int32_t rc = bs_model_set_inputs(model, err);
   if (rc == BS_OK) rc = check_nodes(model->session, &rows, err);
@@ -222,7 +225,9 @@ static int32_t start_session(checking *c, const bs_dim *dims, uint32_t n_dims, b
                                       .dims = pointers,
                                       .n_dims = n_dims,
                                       .passes_off = c->model.passes_off,
-                                      .n_passes_off = (uint32_t)c->model.n_passes_off};
+                                      .n_passes_off = (uint32_t)c->model.n_passes_off,
+                                      .progress = c->request->progress,
+                                      .progress_user = c->request->progress_user};
   return bs_session_open(c->context, c->model.graph, &options, &c->model.session, err);
 }
 
@@ -256,7 +261,7 @@ static int32_t run_case(checking *c, bs_error *err) {
   if (rc == BS_OK) rc = bs_session_run(c->model.session, err);
   for (uint32_t i = 0; i < c->n_outputs && rc == BS_OK; i++) rc = check_output(c, &c->outputs[i], err);
   if (rc == BS_OK && c->nodes) {
-    node_rows rows = {c->node_rows, c->name, 0, 0};
+    node_rows rows = {.rows = c->node_rows, .name = c->name, .request = c->request};
     rc = check_nodes(c->model.session, &rows, err);
     c->failed += rows.failed;
   }

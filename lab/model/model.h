@@ -24,6 +24,10 @@ typedef struct bs_model_request {
   int64_t cache_tokens;     /* of a folder with config.json; 0: what that says */
   uint32_t threads;         /* 0: all cores */
   uint32_t profile;
+  /* Told of what takes long: reading, the steps of bs_session_options.progress, a check's nodes. NULL: not.
+   */
+  void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
+  void *progress_user;
 } bs_model_request;
 
 /* A model with what was read for it. */

@@ -161,6 +161,41 @@ START_TEST(records) {
 }
 END_TEST
 
+/* A terminal is told what lasts more than half a second, and the line is wiped out. */
+START_TEST(progress_on_a_terminal) {
+  char said[8192], name[128], out[900];
+  size_t used = 0;
+  int status;
+  write_models();
+  const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ck_assert(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+  ck_assert_int_eq(ptsname_r(master, name, sizeof name), 0);
+  snprintf(out, sizeof out, "%s/stdout", dir);
+  const int tty = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  const int file = open(out, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ck_assert(tty >= 0 && file >= 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (dup2(file, 1) < 0 || dup2(tty, 2) < 0 || chdir(dir) != 0) _exit(125);
+    execl(bsrun_path(), "bsrun", "model", "bench", "m.onnx", "--input", "x=x.npy", "--seconds", "0.6",
+          "--threads", "1", "--out", "off", (char *)NULL);
+    _exit(126);
+  }
+  close(tty);
+  close(file);
+  for (ssize_t n; (n = read(master, said + used, sizeof said - 1 - used)) > 0 || (n < 0 && errno == EINTR);)
+    used += n > 0 ? (size_t)n : 0;
+  said[used] = '\0';
+  close(master);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x: %s", status, said);
+  ck_assert_msg(strstr(said, "\r\033[Kmodel: run, pairs") != NULL, "%s", said);
+  char *text = read_text(dir, "stdout");
+  ck_assert_msg(strchr(text, '\033') == NULL && strstr(text, "run ") != NULL, "%s", text);
+  free(text);
+}
+END_TEST
+
 static const struct {
   const char *words[4], *says;
   int code;
@@ -190,6 +225,7 @@ int main(void) {
                                  {prefill_and_decode},
                                  {ref_serves_only_where_it_is_allowed},
                                  {records},
+                                 {progress_on_a_terminal},
                                  {what_is_wrong_is_said, TEST_COUNT(bad)},
                                  {0}},
                    (test_setup){setup, teardown});
