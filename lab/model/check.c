@@ -138,21 +138,21 @@ static int32_t check_output(checking *c, const port_file *output, bs_error *err)
   bs_npy want;
   bs_tensor got = {.struct_size = sizeof got};
   judged j = {.cosine = -1, .limit = c->case_tolerance, .deviation = INFINITY};
-  uint32_t port;
+  uint32_t port, dtype = 0;
   uint64_t count = 0;
   int32_t rc = bs_session_find(c->model.session, output->name, &port, err);
   if (rc == BS_OK) rc = bs_session_get(c->model.session, port, &got, err);
   if (rc == BS_OK) rc = open_npy(c, output->file, &want, err);
   if (rc != BS_OK) return rc;
-  int same = got.dtype == want.dtype && got.rank == want.rank;
+  int same = got.rank == want.rank;
   for (uint32_t d = 0; same && d < got.rank; d++) same = got.dims[d] == want.dims[d];
-  void *dense = same ? bs_model_dense(&got, &count) : NULL;
-  if (!same) {
-    j.reason = "another dtype or shape";
-  } else if (dense == NULL) {
+  void *dense = bs_model_dense(&got, &dtype, &count);
+  if (dense == NULL) {
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for output '%.100s'", output->name);
+  } else if (!same || dtype != want.dtype) {
+    j.reason = "another dtype or shape";
   } else {
-    compare(got.dtype, dense, want.data, count, got.rank > 0 ? (uint64_t)got.dims[got.rank - 1] : 1,
+    compare(dtype, dense, want.data, count, got.rank > 0 ? (uint64_t)got.dims[got.rank - 1] : 1,
             c->case_tolerance, c->case_cosine, &j);
   }
   if (rc == BS_OK) add_row(c, output->name, &j);
@@ -303,16 +303,17 @@ static int32_t run_prompt(checking *c, int generate, const char *prompt, const c
     if (rc == BS_OK && memcmp(tokens, want.data, want.count * sizeof *tokens) != 0) j.reason = "other tokens";
   } else if (rc == BS_OK) {
     bs_tensor got;
+    uint32_t dtype = 0;
     uint64_t count = 0;
     rc = bs_model_feed(c->model.session, symbol, ids.data, ids.count, &got, err);
-    unsigned char *dense = rc == BS_OK ? bs_model_dense(&got, &count) : NULL;
+    unsigned char *dense = rc == BS_OK ? bs_model_dense(&got, &dtype, &count) : NULL;
     if (rc == BS_OK && dense == NULL)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for logits");
     j = (judged){
         .cosine = -1, .deviation = INFINITY, .limit = c->case_tolerance, .reason = "another dtype or shape"};
-    if (rc == BS_OK && got.dtype == want.dtype && want.rank > 0 &&
+    if (rc == BS_OK && dtype == want.dtype && want.rank > 0 &&
         want.dims[want.rank - 1] == got.dims[got.rank - 1] && want.count <= count)
-      compare(got.dtype, dense + (count - want.count) * BS_DTYPE_BYTES(got.dtype), want.data, want.count,
+      compare(dtype, dense + (count - want.count) * BS_DTYPE_BYTES(dtype), want.data, want.count,
               (uint64_t)want.dims[want.rank - 1], c->case_tolerance, -1, &j);
     free(dense);
   }

@@ -109,8 +109,9 @@ int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, j
 
 /* Gives a started session's inputs their files. */
 int32_t bs_model_set_inputs(const bs_model *model, bs_error *err);
-/* A dense copy of a tensor, malloc'd, and the number of its elements; NULL when out of memory. */
-void *bs_model_dense(const bs_tensor *tensor, uint64_t *out_count);
+/* A dense copy of a tensor as .npy files have it, malloc'd: its dtype (bf16 is widened to f32) and the number
+ * of its elements. NULL: out of memory. */
+void *bs_model_dense(const bs_tensor *tensor, uint32_t *out_dtype, uint64_t *out_count);
 /* The names of passes that are off (request->passes) into the model. */
 int32_t bs_model_read_passes(bs_model *model, const bs_model_words *words, bs_error *err);
 
