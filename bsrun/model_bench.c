@@ -157,7 +157,7 @@ const model_verb model_bench = {
     "node\n"
     "that the backend does not serve is an error (exit 3) unless --allow-fallback times it on ref.\n",
     "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
-    "  bsrun model bench gpt2 --dim tokens=128 --cache-tokens 256 --seconds 5 -o json\n"
+    "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --allow-fallback -o json\n"
     "  bsrun model bench model.onnx --input x=x.npy --profile --pass fuse_attention=off\n",
     model_bench_options,
     &model_bench_n_options,
