@@ -51,6 +51,8 @@ static const struct {
           "output y3.npy y\noutput z3.npy z\ncosine 1e-6\n",
      0, "2 cases on ref, 0 wrong"},
     {HEAD THREE "output bad.npy y\n", 6, "the deviation is over its limit"},
+    {"blockshock-vectors 1\nmodel bf16.onnx\ncase three\ndim 3 batch\ninput x3.npy x\noutput x3.npy y\n", 0,
+     "1 cases on ref, 0 wrong"}, /* .npy files have no bf16 */
     {HEAD THREE "tolerance 0.1\noutput bad.npy y\n", 0, "1 cases on ref, 0 wrong"},
     {HEAD THREE "tolerance 0.1\ncosine 1e-6\noutput bad.npy y\n", 6, "the cosine distance is over its limit"},
     {HEAD THREE "tolerance 9\ncosine 1.5\noutput turned.npy y\n", 6, "the cosine distance is over its limit"},
@@ -72,7 +74,11 @@ static const struct {
 };
 
 START_TEST(folders_with_vectors) {
+  static const char coarse[] =
+      "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x) => "
+      "(bfloat16[batch,2] y) { y = Cast <to: int = 16> (x) }";
   write_model();
+  write_onnx(dir, "bf16.onnx", coarse);
   write_text(dir, "vectors.txt", indexes[_i].index);
   ran r = bsrun(dir, "model", "check", ".", "--backend", "ref", NULL);
   must_be(&r, indexes[_i].code);
@@ -157,6 +163,7 @@ static const struct {
     {2, {"--tokens", "2"}, "needs a prompt"},
     {2, {"--ids", "1,,2"}, "'' is not a token id"},
     {4, {"--ids", "missing.npy"}, "missing.npy"},
+    {4, {"--ids", "1,99"}, "index 99 is outside of"},
     {4, {"--ids", "f.npy"}, "no i64 token ids"},
 };
 
