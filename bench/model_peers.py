@@ -2,12 +2,20 @@
 # SPDX-License-Identifier: MIT
 """Times `bsrun model bench` and ONNX Runtime on the same model, inputs, cores and numbers of threads, in turns.
 
-  bench/model_peers.py BUILD_DIR DIR... [--threads 1,2] [--rounds 7] [--seconds 1] [-o md|json]
+  bench/model_peers.py BUILD_DIR DIR[@NAME=N,...]... [--threads 1,2] [--rounds 7] [--seconds 1] [--allow-fallback] [-o md|json]
 
-DIR is a folder of tools/bs-export (model.onnx, vectors.txt); its first case gives the inputs, --case another. Needs the Python
-packages numpy and onnxruntime; without onnxruntime it says so and times `bsrun model bench` alone. A round is one second of each;
-which goes first changes from round to round. The table has the median of the rounds' medians and the quartiles of their ratio.
-The bar (docs/performance.md): ratio >= 0.8, that is ONNX Runtime's seconds over ours. Exit: 0 timed, 1 one could not run it."""
+  tools/bs-export minilm out/minilm                       # its tokens are a symbol: @ gives them a size
+  tools/bs-export gpt2 out/gpt2-s128 --tokens 128
+  tools/bs-export block-sdpa-toy out/block-sdpa-toy
+  bench/model_peers.py build/release out/minilm@batch=1,tokens=128 out/gpt2-s128 out/block-sdpa-toy
+
+DIR is a folder of tools/bs-export (model.onnx, vectors.txt); its first case gives the inputs, --case another. Behind @ are sizes of
+symbols: the case's inputs are then repeated or cut to them, and inputs of only 0 and 1 (masks) become 1. Needs the Python packages
+numpy and onnxruntime; without onnxruntime it says so and times `bsrun model bench` alone. A round is --seconds of each on the same
+cores; which goes first changes from round to round. The table has the median of the rounds' medians, and the median and the
+quartiles of the rounds' ratios. The bar (docs/performance.md): ratio >= 0.8, that is ONNX Runtime's seconds over ours. A model of
+which ref serves a node is not timed without --allow-fallback, which says so in the row. Exit: 0 timed, 1 one could not run it,
+2 wrong words."""
 import argparse
 import json
 import os
@@ -15,6 +23,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 
@@ -39,10 +48,32 @@ def inputs_of(folder, wanted):
     return files, sizes
 
 
+def resized(options, folder, files, sizes, scratch):
+    """The files of a case, repeated or cut to other sizes of the model's symbols."""
+    import numpy
+
+    bsrun = str(options.build / "bin" / "bsrun")
+    done = subprocess.run([bsrun, "model", "info", str(folder / "model.onnx"), "-o", "json"], capture_output=True, text=True, check=False)
+    shapes = {port["name"]: port["shape"] for port in json.loads(done.stdout)["inputs"]}
+    made = {}
+    for name, file in files.items():
+        shape = [int(sizes.get(size, -1)) if isinstance(size, str) else size for size in shapes[name]]
+        if min(shape, default=1) < 0:
+            raise SystemExit(f"model_peers: {folder}: input {name} is {shapes[name]}: give each symbol a size behind @")
+        array = numpy.resize(numpy.load(file), shape)
+        if array.dtype.kind in "iub" and array.max(initial=0) <= 1:
+            array[...] = 1
+        made[name] = f"{scratch}/{len(made)}.npy"
+        numpy.save(made[name], array)
+    return made
+
+
 class Ours:
-    def __init__(self, build, folder, files, sizes, threads, seconds, backend):
-        self.command = [str(build / "bin" / "bsrun"), "model", "bench", str(folder / "model.onnx"), "--threads", str(threads),
-                        "--backend", backend, "--seconds", str(seconds), "-o", "json"]  # fmt: skip
+    def __init__(self, options, folder, files, sizes, threads):
+        self.command = [str(options.build / "bin" / "bsrun"), "model", "bench", str(folder / "model.onnx"), "--threads", str(threads),
+                        "--backend", options.backend, "--seconds", str(options.seconds), "--out", "off", "-o", "json"]  # fmt: skip
+        self.command += ["--allow-fallback"] * options.allow_fallback
+        self.backend, self.on_ref = options.backend, 0
         for name, file in files.items():
             self.command += ["--input", f"{name}={file}"]
         for name, size in sizes.items():
@@ -53,7 +84,9 @@ class Ours:
         if done.returncode != 0:
             lines = done.stderr.strip().splitlines()
             raise RuntimeError(next((line for line in lines if "error" in line), lines[-1] if lines else f"exit {done.returncode}"))
-        return float(json.loads(done.stdout)["median_s"])
+        answer = json.loads(done.stdout)
+        self.on_ref = answer["rows"][0]["fallback_nodes"] if self.backend != "ref" else 0
+        return float(answer["median_s"])
 
 
 class Runtime:
@@ -83,22 +116,27 @@ class Runtime:
         return statistics.median(times)
 
 
-def compare(options, folder, threads):
+def compare(options, folder, wanted, threads, scratch):
     """A row: medians of both, ratio and its quartiles; what failed in the place of a number."""
     files, sizes = inputs_of(folder, options.case)
+    if wanted:
+        sizes = dict(sizes, **wanted)
+        files = resized(options, folder, files, sizes, scratch)
     row = {"model": folder.name, "case": " ".join(f"{n}={s}" for n, s in sizes.items()) or "fixed", "threads": threads, "why": ""}
-    arms = {"ours": Ours(options.build, folder, files, sizes, threads, options.seconds, options.backend)}
+    arms = {"ours": Ours(options, folder, files, sizes, threads)}
     try:
         arms["peer"] = Runtime(folder, files, threads, options.seconds)
     except Exception as why:  # not installed, or it cannot load the model: its exceptions have no common base
         row["why"] = f"ONNX Runtime: {str(why).splitlines()[0][:160]}"
     rounds = {name: [] for name in arms}
+    ours = arms["ours"]
     for number in range(options.rounds):
         for name in sorted(arms, reverse=number % 2 == 1):
             try:
                 rounds[name].append(arms[name].round())
             except (RuntimeError, OSError, ValueError, KeyError, subprocess.TimeoutExpired) as why:
-                row["why"] = f"bsrun model bench: {str(why)[:160]}"
+                who = "bsrun model bench" if name == "ours" else "ONNX Runtime"
+                row["why"] = f"{who}: {str(why)[:200]}"
                 arms = {key: arm for key, arm in arms.items() if key != name}
             time.sleep(0.1)  # threads that wait for work by spinning have gone to sleep
     for name, seconds in rounds.items():
@@ -107,28 +145,44 @@ def compare(options, folder, threads):
         ratios = sorted(peer / ours for peer, ours in zip(rounds["peer"], rounds["ours"]))
         row["ratio"] = statistics.median(ratios)
         row["low"], row["high"] = ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]
+        row["ratios"] = ratios
+    if ours.on_ref:
+        row["why"] += f"{'; ' * bool(row['why'])}{ours.on_ref} nodes on ref"
     return row
+
+
+def folder_word(word):
+    """(folder, {symbol: size}) of DIR[@NAME=N,...]."""
+    folder, _, sizes = word.partition("@")
+    pairs = [size.partition("=") for size in sizes.split(",") if size]
+    if not all(name and number.isdecimal() for name, _, number in pairs):
+        raise argparse.ArgumentTypeError(f"{word}: not of the form DIR@NAME=N,NAME=N")
+    return pathlib.Path(folder), {name: number for name, _, number in pairs}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("folders", type=pathlib.Path, nargs="+")
+    parser.add_argument("folders", type=folder_word, nargs="+")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--case")
+    parser.add_argument("--allow-fallback", action="store_true")
     parser.add_argument("-o", "--output", choices=("md", "json"), default="md")
     options = parser.parse_intermixed_args()
     cores, rows = sorted(os.sched_getaffinity(0)), []
-    for folder in options.folders:
+    for folder, wanted in options.folders:
+        if not (folder / "vectors.txt").exists():
+            parser.error(f"{folder} has no vectors.txt: tools/bs-export writes such a folder")
         for threads in (int(word) for word in options.threads.split(",")):
             if threads > len(cores):
                 print(f"model_peers: {threads} threads: only {len(cores)} cores", file=sys.stderr)
                 continue
             os.sched_setaffinity(0, cores[:threads])
-            rows.append(compare(options, folder, threads))
+            with tempfile.TemporaryDirectory() as scratch:
+                rows.append(compare(options, folder, wanted, threads, scratch))
             os.sched_setaffinity(0, cores)
     if options.output == "json":
         print(json.dumps(rows, indent=1))

@@ -114,11 +114,13 @@ extern const size_t bsrun_n_words;
 extern const args_option plugins_list_options[], plugins_inspect_options[], plugins_why_options[],
     plugins_new_options[], plugins_check_options[], config_keys_options[], doctor_options[],
     explain_options[], torture_options[], compare_options[], model_info_options[], model_run_options[],
-    model_check_options[], model_explain_options[], model_generate_options[], model_plan_options[];
+    model_check_options[], model_bench_options[], model_explain_options[], model_generate_options[],
+    model_plan_options[];
 extern const size_t plugins_n_list_options, plugins_n_inspect_options, plugins_n_why_options,
     plugins_n_new_options, plugins_n_check_options, config_n_keys_options, doctor_n_options,
     explain_n_options, torture_n_options, compare_n_options, model_info_n_options, model_run_n_options,
-    model_check_n_options, model_explain_n_options, model_generate_n_options, model_plan_n_options;
+    model_check_n_options, model_bench_n_options, model_explain_n_options, model_generate_n_options,
+    model_plan_n_options;
 
 /* Progress on a terminal: one line, rewritten for each new step and at most ten times a second within one;
  * NULL elsewhere or when quiet. Any thread may call it; of several at once one is heard. user: a

@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 
-static const model_verb *const verbs[] = {&model_info,    &model_run,      &model_check,
+static const model_verb *const verbs[] = {&model_info,    &model_run,      &model_check, &model_bench,
                                           &model_explain, &model_generate, &model_plan};
 const bsrun_subverbs model_subverbs = {"model", verbs, sizeof verbs / sizeof verbs[0]};
 

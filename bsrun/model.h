@@ -9,7 +9,8 @@
 
 typedef bsrun_subverb model_verb;
 
-extern const model_verb model_info, model_run, model_check, model_explain, model_generate, model_plan;
+extern const model_verb model_info, model_run, model_check, model_bench, model_explain, model_generate,
+    model_plan;
 
 extern const bsrun_subverbs model_subverbs;
 
@@ -34,20 +35,38 @@ extern const bsrun_subverbs model_subverbs;
     "set", 0, "KEY=VALUE", 1, "set one key of it"                                  \
   }
 
+#define MODEL_OPTIONS_KEEP                                                                          \
+  {"out", 0, "DIR|off", 0, "root of the run folder; default: results/raw. off: nothing is kept"}, { \
+    "run-id", 0, "ID", 0, "name of the run folder"                                                  \
+  }
+
 /* A model that is open, with what was asked. */
 typedef struct model_asked {
   bs_model_request request;
   bs_context *context;
   bs_model model;
   const char **lists[4];
+  bsrun_progress progress; /* of what takes long; its first line comes after half a second */
+  bs_progress_fn show;     /* NULL: no terminal */
+  double since;
 } model_asked;
 
+/* The line of progress is wiped out: before anything is printed. */
+void model_progress_end(model_asked *asked);
 /* Of parsed options that may have dim, input, constant, pass, backend, threads, cache-tokens and those of
- * plugins; the first word is the model. The caller frees in every case; `a` outlives it. */
+ * plugins; the first word is the model. The caller frees in every case; `a` outlives it, and `out` is not
+ * moved. */
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
 /* The same, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);
 void model_asked_free(model_asked *asked);
+/* Keeps what was found as a run folder (model_record.c; options MODEL_OPTIONS_KEEP). phase: model_check, one
+ * record; model_bench, a record for each of the rows. `result` gets the folder as `run`; so does *out_folder,
+ * which the caller frees, or NULL with --out off. */
+int32_t model_keep(const args *a, const model_asked *asked, const char *phase, int passed, json_t *result,
+                   char **out_folder, bs_error *err);
+/* "run: FOLDER" below a table; folder may be NULL. */
+void model_print_folder(int format, const char *folder);
 int32_t model_print_json(const json_t *value, bs_error *err);
 /* "[batch, 128]" of a shape. */
 json_t *model_shape_text(const json_t *shape);

@@ -2,6 +2,7 @@
  * model_check.c - `bsrun model check FOLDER|MODEL`: outputs held against vectors that lie beside a model,
  * nodes held against f64. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "bsrun/model.h"
@@ -12,11 +13,12 @@ const args_option model_check_options[] = {
     {"input", 0, "NAME=FILE", 1, "of a model without vectors.txt: the .npy file of an input"},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"nodes", 0, NULL, 0, "also node by node: poisoned outputs, guarded, each beside f64 on ref"},
+    {"nodes", 0, NULL, 0, "also node by node: poisoned outputs, guarded, each beside f64; -o json has all"},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
     MODEL_OPTION_TOKENS,
+    MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"help", 'h', NULL, 0, "this help"},
@@ -38,6 +40,7 @@ static const bs_field node_fields[] = {{"case", "case", 0, 0},
                                        {"origin", "of the model's", 0, 0},
                                        {"deviation", "deviation", BS_FIELD_RIGHT, 3},
                                        {"limit", "limit", BS_FIELD_RIGHT, 3},
+                                       {"ok", "ok", 0, 0},
                                        {"reason", "reason", 0, 0}};
 enum {
   N_FIELDS = sizeof fields / sizeof fields[0],
@@ -53,15 +56,29 @@ static int has_vectors(const char *path) {
   return has;
 }
 
+/* The wrong nodes; those that are right are for programs to read. */
+static json_t *wrong_nodes(json_t *nodes) {
+  json_t *wrong = json_array();
+  for (size_t i = 0; i < json_array_size(nodes); i++) {
+    json_t *node = json_array_get(nodes, i);
+    if (!json_is_true(json_object_get(node, "ok"))) json_array_append(wrong, node);
+  }
+  return wrong;
+}
+
 static int32_t print_result(int format, int by_node, const json_t *result, bs_error *err) {
-  const json_t *rows = json_object_get(result, "rows"), *nodes = json_object_get(result, "nodes");
+  const json_t *rows = json_object_get(result, "rows");
+  const int all = by_node && (format == BS_FORMAT_CSV || format == BS_FORMAT_JSONL);
   int32_t rc = BS_OK;
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
+  json_t *nodes = json_object_get(result, "nodes");
+  nodes = all ? json_incref(nodes) : wrong_nodes(nodes);
   if (!by_node) rc = bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
   if (rc == BS_OK && json_array_size(nodes) > 0) {
     if (format == BS_FORMAT_TABLE && !by_node) printf("\nnodes\n");
     rc = bs_report_print(stdout, format, node_fields, N_NODE_FIELDS, nodes, err);
   }
+  json_decref(nodes);
   if (rc == BS_OK && format == BS_FORMAT_TABLE)
     printf("%lld %s on %s, %lld wrong\n", (long long)json_integer_value(json_object_get(result, "cases")),
            by_node ? "nodes" : "cases", json_string_value(json_object_get(result, "backend")),
@@ -70,45 +87,53 @@ static int32_t print_result(int format, int by_node, const json_t *result, bs_er
 }
 
 /* A model without vectors, node by node. */
-static int32_t check_model(const args *a, json_t **out, bs_error *err) {
-  model_asked asked = {0};
-  int32_t rc = model_asked_make(a, &asked, err);
-  if (rc == BS_OK) rc = bs_model_need_inputs(&asked.model, err);
-  if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
-  if (rc == BS_OK) rc = bs_model_check_nodes(&asked.request, &asked.model, out, err);
-  model_asked_free(&asked);
-  return rc;
+static int32_t check_model(model_asked *asked, json_t **out, bs_error *err) {
+  int32_t rc = bs_model_open(asked->context, &asked->request, &asked->model, err);
+  if (rc == BS_OK) rc = bs_model_need_inputs(&asked->model, err);
+  if (rc == BS_OK) rc = bs_model_start(asked->context, &asked->request, &asked->model, err);
+  return rc == BS_OK ? bs_model_check_nodes(&asked->request, &asked->model, out, err) : rc;
 }
 
-static int32_t check_folder(const args *a, json_t **out, bs_error *err) {
+static int32_t check_folder(const args *a, model_asked *asked, json_t **out, bs_error *err) {
   static const char *const of_models[] = {"input", "dim", "constant"};
-  model_asked asked = {0};
   for (size_t i = 0; i < sizeof of_models / sizeof of_models[0]; i++)
     if (args_has(a, of_models[i]))
       return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--%s: vectors.txt of the folder says it",
                           of_models[i]);
-  int32_t rc = model_asked_read(a, &asked, err);
-  if (rc == BS_OK) rc = bs_model_check_folder(asked.context, &asked.request, args_has(a, "nodes"), out, err);
-  model_asked_free(&asked);
-  return rc;
+  return bs_model_check_folder(asked->context, &asked->request, args_has(a, "nodes"), out, err);
+}
+
+/* The result is printed also where it cannot be kept. */
+static int32_t keep_and_print(const args *a, const model_asked *asked, int format, int by_node,
+                              json_t *result, bs_error *err) {
+  const long long failed = (long long)json_integer_value(json_object_get(result, "failed"));
+  char *folder = NULL;
+  json_object_set_new(result, "passed", json_boolean(failed == 0));
+  const int32_t kept = model_keep(a, asked, "model_check", failed == 0, result, &folder, err);
+  const int32_t rc = print_result(format, by_node, result, kept == BS_OK ? err : NULL);
+  model_print_folder(format, folder);
+  free(folder);
+  if (kept != BS_OK || rc != BS_OK || failed == 0) return kept != BS_OK ? kept : rc;
+  bs_error_set(err, BS_NUMERIC, "BS-MODEL-CHECK", "%lld of the comparisons of %.200s failed", failed,
+               a->words[0]);
+  bs_error_hint(err, "%s",
+                by_node ? "--pass all=off says whether a pass is the cause"
+                        : "--nodes names the nodes whose numbers are wrong");
+  return BS_NUMERIC;
 }
 
 static int32_t check_any(const args *a, bs_error *err) {
   const int by_node = !has_vectors(a->words[0]);
+  model_asked asked = {0};
   json_t *result = NULL;
   int format;
   int32_t rc = bsrun_format(a, &format, err);
-  if (rc == BS_OK) rc = by_node ? check_model(a, &result, err) : check_folder(a, &result, err);
-  if (rc == BS_OK) rc = print_result(format, by_node, result, err);
-  const long long failed = (long long)json_integer_value(json_object_get(result, "failed"));
-  if (rc == BS_OK && failed > 0) {
-    rc = bs_error_set(err, BS_NUMERIC, "BS-MODEL-CHECK", "%lld of the comparisons of %.200s failed", failed,
-                      a->words[0]);
-    bs_error_hint(err, "%s",
-                  by_node ? "--pass all=off says whether a pass is the cause"
-                          : "--nodes names the nodes whose numbers are wrong");
-  }
+  if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
+  if (rc == BS_OK) rc = by_node ? check_model(&asked, &result, err) : check_folder(a, &asked, &result, err);
+  model_progress_end(&asked);
+  if (rc == BS_OK) rc = keep_and_print(a, &asked, format, by_node, result, err);
   json_decref(result);
+  model_asked_free(&asked);
   return rc;
 }
 

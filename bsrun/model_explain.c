@@ -45,6 +45,7 @@ static int32_t explain_model(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
   if (rc == BS_OK) rc = bs_model_text(&asked.model, what, json, &text, err);
+  model_progress_end(&asked);
   if (rc == BS_OK) {
     fputs(text, stdout);
     if (text[0] != '\0' && text[strlen(text) - 1] != '\n') fputs("\n", stdout);

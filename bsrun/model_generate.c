@@ -106,6 +106,7 @@ static int32_t generate(const args *a, bs_error *err) {
   if (rc == BS_OK)
     rc = bs_model_generate(asked.model.session, symbol, prompt, n_prompt, (size_t)n_new, stop, ids, &n,
                            &times, err);
+  model_progress_end(&asked);
   if (rc == BS_OK && args_has(a, "save")) {
     const int64_t dims[] = {(int64_t)n};
     rc = bs_npy_write(args_value(a, "save"), BS_I64, 1, dims, ids, err);

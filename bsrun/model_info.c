@@ -68,6 +68,7 @@ static int32_t info_of(const args *a, bs_error *err) {
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
   if (rc == BS_OK) rc = bs_model_info(&asked.model, args_value(a, "backend"), &info, err);
+  model_progress_end(&asked);
   if (rc == BS_OK && format == BS_FORMAT_TABLE) {
     rc = print_table(info, err);
   } else if (rc == BS_OK && format == BS_FORMAT_JSON) {

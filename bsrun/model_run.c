@@ -80,6 +80,7 @@ static int32_t run_once(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_model_need_inputs(&asked.model, err);
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
   if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "output-dir"), &result, err);
+  model_progress_end(&asked);
   if (rc == BS_OK) {
     tell_fallback(a, result);
     rc = print_result(format, result, err);

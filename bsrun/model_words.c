@@ -2,6 +2,7 @@
  * model_words.c - what sub-verbs of `bsrun model` that open a model have in common. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bsrun/model.h"
 #include "bsrun/plugins.h"
@@ -14,10 +15,32 @@ static int32_t take_words(const args *a, const char *name, bs_model_words *out, 
   return rc;
 }
 
+static double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Most models are read at once: a line that comes and goes tells nothing. */
+static void show_later(void *user, const char *what, uint64_t done, uint64_t total) {
+  model_asked *asked = user;
+  if (seconds_now() - asked->since >= 0.5) asked->show(&asked->progress, what, done, total);
+}
+
+void model_progress_end(model_asked *asked) {
+  bsrun_progress_end(&asked->progress);
+}
+
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   int64_t threads = 0, tokens = 0;
   memset(out, 0, sizeof *out);
+  atomic_flag_clear(&out->progress.busy);
+  out->progress.of = "model";
+  out->show = bsrun_progress_to(args_has(a, "quiet"));
+  out->since = seconds_now();
   bs_model_request *r = &out->request;
+  r->progress = out->show != NULL ? show_later : NULL;
+  r->progress_user = out;
   int32_t rc = args_integer(a, "threads", 1, 4096, 0, &threads, err);
   if (rc == BS_OK) rc = args_integer(a, "cache-tokens", 1, INT32_MAX, 0, &tokens, err);
   if (rc == BS_OK) rc = take_words(a, "dim", &r->dims, &out->lists[0], err);
@@ -38,6 +61,7 @@ int32_t model_asked_make(const args *a, model_asked *out, bs_error *err) {
 }
 
 void model_asked_free(model_asked *asked) {
+  model_progress_end(asked);
   bs_model_close(&asked->model);
   if (asked->context != NULL) bs_context_close(asked->context);
   for (size_t i = 0; i < sizeof asked->lists / sizeof asked->lists[0]; i++) free(asked->lists[i]);

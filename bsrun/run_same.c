@@ -2,52 +2,24 @@
  * run_same.c - what ranks that are processes must have in common beside their configuration: this program,
  * the plugins and the files that they read, which on another machine may be others by the same name. */
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/store/env.h"
-#include "lab/store/sha256.h"
-
-#define PIECE (1u << 20)
-#define PIECES \
-  64 /* of a file that is larger than so many, evenly spread: the first and the last among them */
-
-static int add_piece(int fd, int64_t at, char *piece, bs_sha256 *sum) {
-  const ssize_t n = pread(fd, piece, PIECE, (off_t)at);
-  if (n > 0) bs_sha256_add(sum, piece, (size_t)n);
-  return n >= 0;
-}
-
-/* The sum of a file; of a large one, of its pieces. */
-static int sum_of(const char *path, int64_t size, char out_hex[65]) {
-  bs_sha256 sum;
-  const int64_t all = (size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
-  char *piece = malloc(PIECE);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  int ok = fd >= 0 && piece != NULL;
-  bs_sha256_init(&sum);
-  for (int64_t i = 0; ok && i < n; i++) {
-    const int64_t nth = n == all ? i : i * (all - 1) / (n - 1);
-    ok = add_piece(fd, nth * PIECE, piece, &sum);
-  }
-  bs_sha256_hex(&sum, out_hex);
-  if (fd >= 0) close(fd);
-  free(piece);
-  return ok;
-}
+#include "lab/store/file_sum.h"
 
 /* One file of the workload's; a file that cannot be read is told by who reads it. */
 static void add_file(const char *key, const char *path, bs_text *out) {
   struct stat st;
   char hex[65];
-  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || !sum_of(path, st.st_size, hex)) return;
+  int whole;
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return;
+  if (bs_file_sum_parts(path, hex, &whole, NULL) != BS_OK) return;
   const char *name = strrchr(path, '/');
   bs_text_printf(out, "workload.%s: %s: %lld bytes, sha256 %.16s\n", key, name != NULL ? name + 1 : path,
                  (long long)st.st_size, hex);

@@ -80,6 +80,9 @@ int32_t bs_map_map(bs_map *map, const char *path, bs_error *err) {
       return BS_NO_MEMORY;
     }
     map->data = data;
+    /* Else one touched byte may make 2 MiB of the file resident, and a weight that was read and given back
+     * comes back with the small tensor behind it. */
+    madvise(data, (size_t)map->bytes, MADV_NOHUGEPAGE);
   }
   if (fstat(map->fd, &st) != 0 || st.st_size < 0 || (uint64_t)st.st_size != map->bytes)
     return changed(err, path, map->bytes, st.st_size < 0 ? 0 : (uint64_t)st.st_size);

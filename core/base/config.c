@@ -188,7 +188,7 @@ void bs_config_remove(bs_node *root, const char *path) {
     if (!had || child->first != NULL) return;
   }
   bs_node **link = &root->first;
-  while (*link != child) link = &(*link)->next;
+  while (*link != NULL && *link != child) link = &(*link)->next;
   *link = child->next;
   bs_config_free(child);
 }

@@ -49,8 +49,15 @@ static int32_t value_add(graph *g, const gvalue *value, uint32_t *out_value, bs_
   if (!ARRAY_GROW(g->values, g->n_values, g->cap_values)) return graph_no_memory(err);
   gvalue *v = &g->values[g->n_values];
   *v = *value;
-  v->producer = v->first_use = v->slot = GNONE;
-  if (v->kind != GV_VIEW) v->base = g->n_values;
+  v->producer = v->first_use = v->slot = v->next_view = GNONE;
+  v->last_view = g->n_values;
+  if (v->kind != GV_VIEW) {
+    v->base = g->n_values;
+  } else {
+    gvalue *root = &g->values[v->base];
+    g->values[root->last_view].next_view = g->n_values;
+    root->last_view = g->n_values;
+  }
   *out_value = g->n_values++;
   return BS_OK;
 }
@@ -216,6 +223,20 @@ static void replace_ports(gport *ports, uint32_t n, uint32_t from, uint32_t to) 
     if (ports[i].value == from) ports[i].value = to;
 }
 
+/* All views of a root become views of what a dense value shows. */
+static void move_views(graph *g, uint32_t from, uint32_t to) {
+  const uint32_t base = g->values[to].base;
+  gvalue *f = &g->values[from], *root = &g->values[base];
+  for (uint32_t i = f->next_view; i != GNONE; i = g->values[i].next_view) {
+    g->values[i].base = base;
+    g->values[i].offset += g->values[to].offset;
+  }
+  g->values[root->last_view].next_view = f->next_view;
+  root->last_view = f->last_view;
+  f->next_view = GNONE;
+  f->last_view = from;
+}
+
 int32_t graph_replace(graph *g, uint32_t from, uint32_t to, bs_error *err) {
   if (from == to) return BS_OK;
   gvalue *f = &g->values[from];
@@ -229,14 +250,11 @@ int32_t graph_replace(graph *g, uint32_t from, uint32_t to, bs_error *err) {
     const int32_t rc = graph_set_input(g, u.node, u.arg, to, err);
     if (rc != BS_OK) return rc;
   }
-  for (uint32_t i = 0; f->kind != GV_VIEW && i < g->n_values; i++) {
-    gvalue *v = &g->values[i];
-    if (v->kind != GV_VIEW || v->base != from) continue;
-    if (!graph_is_dense(t))
-      return bs_error_set(err, BS_INTERNAL, "BS-GRAPH-REPLACE", "value %u has views and %u is not dense",
-                          from, to);
-    v->base = t->base;
-    v->offset += t->offset;
+  if (f->kind != GV_VIEW && f->next_view != GNONE) {
+    if (t->base == from || !graph_is_dense(t))
+      return bs_error_set(err, BS_INTERNAL, "BS-GRAPH-REPLACE",
+                          "value %u has views and %u is one of them, or not dense", from, to);
+    move_views(g, from, to);
   }
   replace_ports(g->outputs, g->n_outputs, from, to);
   replace_ports(g->states, g->n_states, from, to);

@@ -22,6 +22,8 @@ typedef struct gvalue {
   uint32_t base;      /* VIEW: its root; else the value itself */
   uint32_t producer;  /* node that has it as output; GNONE */
   uint32_t first_use; /* of the chain of nodes that have it as input; GNONE */
+  uint32_t next_view; /* chain of what lies in a root's memory: the root, then its views; GNONE at the end */
+  uint32_t last_view; /* root: the last of that chain, itself when it has no view */
   uint32_t name;      /* text; GNONE */
   uint32_t slot;      /* planner's: block of the arena; GNONE */
   uint32_t source;    /* model's value that a CONST or STATE came from; GNONE: computed here */

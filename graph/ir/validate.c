@@ -213,6 +213,19 @@ static int32_t check_nodes(const check *c) {
   return check_writes(c);
 }
 
+/* Every view stands once in the chain of its root. */
+static int32_t check_views(const check *c) {
+  uint64_t views = 0, in_chains = 0;
+  for (uint32_t i = 0; i < c->g->n_values; i++) views += c->g->values[i].kind == GV_VIEW;
+  for (uint32_t i = 0; i < c->g->n_values; i++) {
+    if (c->g->values[i].kind == GV_VIEW) continue;
+    for (uint32_t v = c->g->values[i].next_view; v != GNONE; v = c->g->values[v].next_view)
+      if (v >= c->g->n_values || c->g->values[v].base != i || ++in_chains > views)
+        return wrong(c, GNONE, "the list of views of %s is broken", i);
+  }
+  return in_chains == views ? BS_OK : wrong(c, GNONE, "a list of views is broken", GNONE);
+}
+
 /* The use lists say what the nodes say. */
 static int32_t check_uses(const check *c) {
   uint64_t by_nodes = 0, by_lists = 0;
@@ -256,6 +269,7 @@ int32_t graph_validate(const graph *g, const char *when, bs_error *err) {
   } else {
     for (size_t i = 0; i < n; i++) c.writer[i] = GNONE;
     for (uint32_t i = 0; i < g->n_values && rc == BS_OK; i++) rc = check_value(&c, i);
+    if (rc == BS_OK) rc = check_views(&c);
     if (rc == BS_OK) rc = check_nodes(&c);
     if (rc == BS_OK) rc = check_uses(&c);
     if (rc == BS_OK) rc = check_ports(&c);

@@ -70,8 +70,8 @@ uint32_t graph_sole_user(const graph *g, uint32_t value) {
   uint32_t user = GNONE;
   if (!add_user(g, value, &user)) return GNONE;
   if (g->values[value].kind == GV_VIEW) return user;
-  for (uint32_t i = 0; i < g->n_values; i++)
-    if (g->values[i].kind == GV_VIEW && g->values[i].base == value && !add_user(g, i, &user)) return GNONE;
+  for (uint32_t i = g->values[value].next_view; i != GNONE; i = g->values[i].next_view)
+    if (!add_user(g, i, &user)) return GNONE;
   return user;
 }
 

@@ -120,7 +120,7 @@ static int32_t loop(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   int64_t n = 0;
   if (rounds == NULL && b.rc == BS_OK) build_no_memory(&b);
   for (uint32_t i = 0; i < states && b.rc == BS_OK; ++i) in[2 + i] = build_in(&b, 2 + i);
-  for (; go && n < trips && b.rc == BS_OK; ++n) {
+  for (; rounds != NULL && go && n < trips && b.rc == BS_OK; ++n) {
     const build_shape scalar = {0};
     if (n == MAX_ROUNDS) build_refuse(&b, 0, "a loop of more than 1024 rounds");
     in[0] = build_const(&b, BS_I64, &scalar, &n);
@@ -171,7 +171,7 @@ static int32_t scan(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   if (rounds == 0) build_refuse(&b, 0, "results of a loop of no rounds");
   uint32_t *kept = calloc((size_t)MAX_ROUNDS * MAX_PORTS, sizeof *kept);
   if (kept == NULL && b.rc == BS_OK) build_no_memory(&b);
-  for (int64_t n = 0; n < rounds && b.rc == BS_OK; ++n) {
+  for (int64_t n = 0; kept != NULL && n < rounds && b.rc == BS_OK; ++n) {
     for (uint32_t i = states; i < node->n_in; ++i) {
       const int64_t at = listed(node, "scan_input_directions", i - states) ? rounds - 1 - n : n;
       in[i] = build_squeeze(&b, build_slice(&b, build_in(&b, i), axes[i], at, 1, 1), axes[i]);

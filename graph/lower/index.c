@@ -9,6 +9,20 @@ static void check_index(build *b, uint32_t index) {
   build_check(b, dtype == BS_I64 || dtype == BS_I32, "the indices are not i32 or i64");
 }
 
+/* One place that is known now is a view: what `logits[:, -1]` becomes in an export. */
+static uint32_t one_place(build *b, uint32_t data, uint32_t index, uint32_t axis) {
+  const build_shape from = build_shape_of(b, data), at = build_shape_of(b, index);
+  int64_t place = 0;
+  if (b->rc != BS_OK || at.rank > 1 || (at.rank == 1 && at.dims[0] != 1) || from.dims[axis] < 1 ||
+      lower_is_const(b->c, data) || !lower_is_const(b->c, index) ||
+      build_read_ints(b, index, "its indices", &place, 1) != 1)
+    return GNONE;
+  place += place < 0 ? from.dims[axis] : 0;
+  if (place < 0 || place >= from.dims[axis]) return GNONE;
+  const uint32_t part = build_slice(b, data, axis, place, 1, 1);
+  return at.rank == 1 ? part : build_squeeze(b, part, axis);
+}
+
 static int32_t gather(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   build b = build_begin(c, node, err);
   const uint32_t data = build_in(&b, 0), index = build_in(&b, 1), rank = build_rank(&b, data);
@@ -16,7 +30,8 @@ static int32_t gather(lower_ctx *c, const gmodel_node *node, bs_error *err) {
   check_index(&b, index);
   if (b.rc == BS_OK && rank + build_rank(&b, index) - 1 > BS_MAX_DIMS)
     build_refuse(&b, 0, "its output has more than 6 dims");
-  build_out(&b, 0, build_take(&b, data, index, axis));
+  const uint32_t view = one_place(&b, data, index, axis);
+  build_out(&b, 0, view != GNONE ? view : build_take(&b, data, index, axis));
   return b.rc;
 }
 

@@ -122,8 +122,7 @@ static double sum_of_two(const double *in, const void *arg) {
 /* Every reader of the sum runs after the normalisation, which will write it. *out_others: there are some. */
 static int readers_follow(const graph *g, uint32_t root, uint32_t norm, int *out_others) {
   *out_others = (g->values[root].flags & GV_OUTPUT) != 0;
-  for (uint32_t i = 0; i < g->n_values; i++) {
-    if (g->values[i].base != root) continue;
+  for (uint32_t i = root; i != GNONE; i = g->values[i].next_view) {
     for (uint32_t u = g->values[i].first_use; u != GNONE; u = g->uses[u].next) {
       if (g->uses[u].node == norm) continue;
       *out_others = 1;

@@ -31,8 +31,8 @@ static int rows_of(const gvalue *v, int64_t n, int64_t *out_first, int64_t *out_
 /* The only view of the root that anything reads; GNONE. */
 static uint32_t sole_view(const graph *g, uint32_t root) {
   uint32_t found = GNONE;
-  for (uint32_t i = 0; i < g->n_values; i++) {
-    if (g->values[i].base != root || g->values[i].first_use == GNONE) continue;
+  for (uint32_t i = root; i != GNONE; i = g->values[i].next_view) {
+    if (g->values[i].first_use == GNONE) continue;
     if (found != GNONE || i == root) return GNONE;
     found = i;
   }

@@ -13,8 +13,8 @@ static int is_whole(const gvalue *v, const gvalue *root) {
 /* A root is written as itself, or through a view of all of it. */
 static uint32_t writer_of(const graph *g, uint32_t root) {
   if (g->values[root].producer != GNONE) return g->values[root].producer;
-  for (uint32_t i = 0; i < g->n_values; i++)
-    if (g->values[i].base == root && g->values[i].producer != GNONE)
+  for (uint32_t i = g->values[root].next_view; i != GNONE; i = g->values[i].next_view)
+    if (g->values[i].producer != GNONE)
       return is_whole(&g->values[i], &g->values[root]) ? g->values[i].producer : GNONE;
   return GNONE;
 }

@@ -56,9 +56,8 @@ static int readers_fit(const graph *g, uint32_t id) {
   const uint32_t root = g->values[g->nodes[id].out[0]].base;
   const int64_t n = g->values[g->nodes[id].out[0]].dims[1];
   int64_t strides[BS_MAX_DIMS], offset;
-  for (uint32_t i = 0; i < g->n_values; i++)
-    if (g->values[i].base == root && g->values[i].first_use != GNONE &&
-        !columns_of(&g->values[i], n, 0, 2 * n, strides, &offset))
+  for (uint32_t i = root; i != GNONE; i = g->values[i].next_view)
+    if (g->values[i].first_use != GNONE && !columns_of(&g->values[i], n, 0, 2 * n, strides, &offset))
       return 0;
   return 1;
 }
@@ -108,10 +107,10 @@ static int32_t join_biases(graph *g, const group *all, uint32_t *out_value, bs_e
 
 /* Who reads the node's output reads columns from `from` of the whole. */
 static int32_t move_readers(graph *g, uint32_t id, uint32_t whole, int64_t from, int64_t all, bs_error *err) {
-  const uint32_t root = g->values[g->nodes[id].out[0]].base, count = g->n_values;
+  const uint32_t root = g->values[g->nodes[id].out[0]].base;
   const int64_t n = g->values[g->nodes[id].out[0]].dims[1];
-  for (uint32_t i = 0; i < count; i++) {
-    if (g->values[i].base != root || g->values[i].first_use == GNONE) continue;
+  for (uint32_t i = root; i != GNONE; i = g->values[i].next_view) {
+    if (g->values[i].first_use == GNONE) continue;
     const gvalue v = g->values[i];
     int64_t strides[BS_MAX_DIMS] = {0}, offset = 0;
     uint32_t view;

@@ -45,9 +45,9 @@ static int is_turned(graph *g, uint32_t join, uint32_t x, uint32_t writers[2]) {
   uint32_t n = 0;
   if (j->kind != GV_TEMP || j->producer != GNONE || j->rank != of->rank || j->rank == 0) return 0;
   const int64_t half = j->dims[j->rank - 1] / 2;
-  for (uint32_t i = 0; i < g->n_values; i++) {
+  for (uint32_t i = join; i != GNONE; i = g->values[i].next_view) {
     const gvalue *part = &g->values[i];
-    if (part->base != join || part->producer == GNONE) continue;
+    if (part->producer == GNONE) continue;
     if (n == 2 || part->rank != j->rank || part->dims[j->rank - 1] != half) return 0;
     const gnode *w = &g->nodes[part->producer];
     if (w->op != GOP_MAP || w->n_in != 1 || w->n_out != 1 || (part->offset != 0 && part->offset != half))

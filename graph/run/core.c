@@ -23,6 +23,8 @@ int32_t gcore_open(bs_context *context, const bs_session_options *options, gcore
   gcore *core = calloc(1, sizeof *core);
   if (core == NULL) return no_memory(err);
   core->refs = 1;
+  core->progress = options->progress;
+  core->progress_user = options->progress_user;
   snprintf(core->backend, sizeof core->backend, "%s", options->backend != NULL ? options->backend : "cpu");
   const int32_t rc = grank_open(context, options, !options->no_fallback, &core->rank, err);
   if (rc != BS_OK) {
@@ -31,6 +33,10 @@ int32_t gcore_open(bs_context *context, const bs_session_options *options, gcore
   }
   *out_core = core;
   return BS_OK;
+}
+
+void gcore_tell(const gcore *core, const char *what, uint64_t done, uint64_t total) {
+  if (core->progress != NULL) core->progress(core->progress_user, what, done, total);
 }
 
 void gcore_release(gcore *core) {

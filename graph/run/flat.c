@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * flat.c - the hot loop of a run: calls of plans that were checked before. */
+#include <string.h>
+
 #include "core/base/error.h"
 #include "graph/run/run.h"
 
@@ -9,6 +11,8 @@ static int32_t step_failed(const gbinding *b, const gstep *s, int32_t rc, bs_err
   if (err == NULL) return rc;
   if (err->code == BS_OK || err->message[0] == '\0')
     bs_error_set(err, rc, "BS-OP-FAILED", "%s failed without a message", graph_op_name(n->op));
+  /* The places come from the model's inputs: the data is wrong, and no argument of the caller's. */
+  if (strcmp(err->id, "BS-OP-INDEX") == 0) rc = BS_INPUT;
   err->code = rc;
   if (n->origin != GNONE)
     bs_error_where(err, "%s of node %s", graph_op_name(n->op),

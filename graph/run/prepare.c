@@ -18,8 +18,7 @@ static int32_t no_memory(bs_error *err) {
 void gbinding_set_root(gbinding *b, uint32_t root, void *data) {
   b->checked = 0;
   static unsigned char nothing[64]; /* where values without elements lie */
-  for (uint32_t i = 0; i < b->g->n_values; i++) {
-    if (b->g->values[i].base != root || b->g->values[i].kind == GV_FREE) continue;
+  for (uint32_t i = root; i != GNONE; i = b->g->values[i].next_view) {
     gtensor_fill(&b->g->values[i], &b->g->values[root], data, &b->tensors[i]);
     if (b->tensors[i].data == NULL && graph_count(&b->g->values[root]) == 0) b->tensors[i].data = nothing;
   }
@@ -105,11 +104,14 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
 }
 
 static int32_t prepare_steps(gbinding *b, bs_error *err) {
-  uint32_t i = 0;
+  uint32_t i = 0, products = 0, product = 0;
+  for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next)
+    products += b->g->nodes[id].op == GOP_MATMUL;
   b->args_memory = calloc((size_t)b->n_steps * BS_MAX_OP_ARGS + 1u, sizeof *b->args_memory);
   if (b->args_memory == NULL) return no_memory(err);
   for (uint32_t id = b->g->first; id != GNONE; id = b->g->nodes[id].next, i++) {
     bs_tensor **args = (bs_tensor **)b->args_memory + (size_t)i * BS_MAX_OP_ARGS;
+    if (b->g->nodes[id].op == GOP_MATMUL) gcore_tell(b->core, "pack weights", ++product, products);
     const int32_t rc = prepare_step(b, id, &b->steps[i], args, err);
     if (rc != BS_OK) return rc;
   }
@@ -139,6 +141,7 @@ int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *e
   b->tensors = calloc(g->n_values + 1u, sizeof *b->tensors);
   int32_t rc = b->steps == NULL || b->tensors == NULL ? no_memory(err) : BS_OK;
   if (rc == BS_OK) rc = graph_validate(g, "before planning", err);
+  gcore_tell(core, "plan", 0, 0);
   if (rc == BS_OK) rc = gbinding_plan(b, err);
   const double began = gclock_s(), packed = core->pack_s;
   if (rc == BS_OK) mark_arguments(b);

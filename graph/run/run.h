@@ -77,7 +77,10 @@ typedef struct gcore {
   uint64_t packed_bytes, copied_bytes, state_bytes;
   uint64_t scratch_bytes; /* of the rank: the most that one of its plans works in */
   double pack_s;
+  void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
+  void *progress_user;
 } gcore;
+void gcore_tell(const gcore *core, const char *what, uint64_t done, uint64_t total);
 int32_t gcore_open(bs_context *context, const bs_session_options *options, gcore **out_core, bs_error *err);
 void gcore_release(gcore *core);
 /* The packed weight of a matmul, packed when it is new. */

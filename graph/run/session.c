@@ -23,9 +23,11 @@ static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_d
   const lower_options lower = {.dims = dims, .n_dims = n_dims, .folder = {gfold_run, &s->graph->fold}};
   const gpass_ctx ctx = {gfold_run, &s->graph->fold};
   const double began = gclock_s();
+  gcore_tell(s->core, "lower", 0, 0);
   int32_t rc = lower_model(s->graph->model, &lower, out_graph, err);
   const double lowered = gclock_s();
   s->stats.lower_s += lowered - began;
+  gcore_tell(s->core, "passes", 0, 0);
   if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
   s->stats.pass_s += gclock_s() - lowered;
   if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, err);

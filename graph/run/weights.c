@@ -66,6 +66,17 @@ static void read_turned(const strided *s, int64_t row, int64_t nrows, int64_t co
   }
 }
 
+enum { DROP_BYTES = 4 << 20 };
+
+/* Rows that were read in order are given back while the weight is packed, so that it is never resident twice:
+ * at the end of each block of DROP_BYTES. Pages that are dropped too early are read again. */
+static void drop_behind(const strided *s, int64_t row, int64_t nrows) {
+  const uint64_t line = (uint64_t)s->part.row_stride * BS_DTYPE_BYTES(s->dtype);
+  const uint64_t end = (uint64_t)(row + nrows) * line / DROP_BYTES * DROP_BYTES,
+                 begin = (uint64_t)row * line / DROP_BYTES * DROP_BYTES;
+  if (s->part.row_stride >= s->cols && end > begin) gdrop_mapped(s->part.data + begin, end - begin);
+}
+
 /* Rows row .. row+nrows-1 of one part. */
 static void read_part(const strided *s, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,
                       void *out, int64_t out_stride) {
@@ -79,6 +90,7 @@ static void read_part(const strided *s, int64_t row, int64_t nrows, const bs_par
     for (int64_t k = 0; k < count; k += BUFFER)
       read_run(s, row + r, cols, k, count - k < BUFFER ? count - k : BUFFER, dtype,
                (unsigned char *)out + (uint64_t)(r * out_stride + k) * to);
+  drop_behind(s, row, nrows);
 }
 
 static int32_t read_rows(void *ctx, int64_t row, int64_t nrows, const bs_partition *cols, uint32_t dtype,

@@ -171,6 +171,11 @@ typedef struct bs_session_options {
   uint32_t reserved;
   bs_session *share; /* a session of the same graph: packed weights and KV states are its own; NULL: none.
                       * It must outlive this one. */
+  /* Called while the session is opened and bound, on the caller's thread: "lower", "passes", "plan" (total 0)
+   * and "pack weights", product `done` of `total`. NULL: not called. A session that shares has the other's.
+   */
+  void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
+  void *progress_user;
 } bs_session_options;
 
 /* Lowers the model, runs the passes, packs the weights and plans the memory. BS_UNSUPPORTED names the first

@@ -144,7 +144,7 @@ static uint32_t next_row(run *r) {
     }
   }
   const uint32_t row = r->row[r->next_row];
-  r->next_row = (r->next_row + 1) % rows;
+  r->next_row = r->next_row + 1 < rows ? r->next_row + 1 : 0;
   return row;
 }
 

@@ -138,21 +138,21 @@ static int32_t check_output(checking *c, const port_file *output, bs_error *err)
   bs_npy want;
   bs_tensor got = {.struct_size = sizeof got};
   judged j = {.cosine = -1, .limit = c->case_tolerance, .deviation = INFINITY};
-  uint32_t port;
+  uint32_t port, dtype = 0;
   uint64_t count = 0;
   int32_t rc = bs_session_find(c->model.session, output->name, &port, err);
   if (rc == BS_OK) rc = bs_session_get(c->model.session, port, &got, err);
   if (rc == BS_OK) rc = open_npy(c, output->file, &want, err);
   if (rc != BS_OK) return rc;
-  int same = got.dtype == want.dtype && got.rank == want.rank;
+  int same = got.rank == want.rank;
   for (uint32_t d = 0; same && d < got.rank; d++) same = got.dims[d] == want.dims[d];
-  void *dense = same ? bs_model_dense(&got, &count) : NULL;
-  if (!same) {
-    j.reason = "another dtype or shape";
-  } else if (dense == NULL) {
+  void *dense = bs_model_dense(&got, &dtype, &count);
+  if (dense == NULL) {
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for output '%.100s'", output->name);
+  } else if (!same || dtype != want.dtype) {
+    j.reason = "another dtype or shape";
   } else {
-    compare(got.dtype, dense, want.data, count, got.rank > 0 ? (uint64_t)got.dims[got.rank - 1] : 1,
+    compare(dtype, dense, want.data, count, got.rank > 0 ? (uint64_t)got.dims[got.rank - 1] : 1,
             c->case_tolerance, c->case_cosine, &j);
   }
   if (rc == BS_OK) add_row(c, output->name, &j);
@@ -166,24 +166,26 @@ static int32_t check_output(checking *c, const port_file *output, bs_error *err)
 typedef struct node_rows {
   json_t *rows;
   const char *name; /* of the case */
-  uint64_t n, failed;
+  const bs_model_request *request;
+  uint64_t n, failed, of; /* nodes; wrong ones; of the plan */
 } node_rows;
 
 static void take_node(void *user, const bs_node_check *node) {
   node_rows *r = user;
   r->n++;
-  if (node->ok) return;
-  r->failed++;
+  r->failed += !node->ok;
+  if (r->request->progress != NULL) r->request->progress(r->request->progress_user, "nodes", r->n, r->of);
   json_t *row =
       json_pack("{s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:b, s:o}", "case", bs_model_json_text(r->name), "node",
                 (int)node->index, "op", node->op, "serves", node->serves, "origin",
                 bs_model_json_text(node->origin), "deviation", number_or_null(node->deviation), "limit",
-                number_or_null(node->bound), "ok", 0, "reason", bs_model_json_text(node->reason));
+                number_or_null(node->bound), "ok", (int)node->ok, "reason", bs_model_json_text(node->reason));
   json_array_append_new(r->rows, row);
 }
 
 /* Node by node; that numbers are wrong is in the rows. */
 static int32_t check_nodes(bs_session *session, node_rows *rows, bs_error *err) {
+  rows->of = bs_session_node_count(session);
   const int32_t rc = bs_session_check(session, take_node, rows, err);
   if (rc != BS_NUMERIC) return rc;
   if (rows->failed == 0) { /* the outputs are not those of a run */
@@ -198,7 +200,7 @@ static int32_t check_nodes(bs_session *session, node_rows *rows, bs_error *err) 
 }
 
 int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, json_t **out, bs_error *err) {
-  node_rows rows = {json_array(), "", 0, 0};
+  node_rows rows = {.rows = json_array(), .name = "", .request = request};
   *out = NULL;
   int32_t rc = bs_model_set_inputs(model, err);
   if (rc == BS_OK) rc = check_nodes(model->session, &rows, err);
@@ -223,7 +225,9 @@ static int32_t start_session(checking *c, const bs_dim *dims, uint32_t n_dims, b
                                       .dims = pointers,
                                       .n_dims = n_dims,
                                       .passes_off = c->model.passes_off,
-                                      .n_passes_off = (uint32_t)c->model.n_passes_off};
+                                      .n_passes_off = (uint32_t)c->model.n_passes_off,
+                                      .progress = c->request->progress,
+                                      .progress_user = c->request->progress_user};
   return bs_session_open(c->context, c->model.graph, &options, &c->model.session, err);
 }
 
@@ -257,7 +261,7 @@ static int32_t run_case(checking *c, bs_error *err) {
   if (rc == BS_OK) rc = bs_session_run(c->model.session, err);
   for (uint32_t i = 0; i < c->n_outputs && rc == BS_OK; i++) rc = check_output(c, &c->outputs[i], err);
   if (rc == BS_OK && c->nodes) {
-    node_rows rows = {c->node_rows, c->name, 0, 0};
+    node_rows rows = {.rows = c->node_rows, .name = c->name, .request = c->request};
     rc = check_nodes(c->model.session, &rows, err);
     c->failed += rows.failed;
   }
@@ -299,16 +303,17 @@ static int32_t run_prompt(checking *c, int generate, const char *prompt, const c
     if (rc == BS_OK && memcmp(tokens, want.data, want.count * sizeof *tokens) != 0) j.reason = "other tokens";
   } else if (rc == BS_OK) {
     bs_tensor got;
+    uint32_t dtype = 0;
     uint64_t count = 0;
     rc = bs_model_feed(c->model.session, symbol, ids.data, ids.count, &got, err);
-    unsigned char *dense = rc == BS_OK ? bs_model_dense(&got, &count) : NULL;
+    unsigned char *dense = rc == BS_OK ? bs_model_dense(&got, &dtype, &count) : NULL;
     if (rc == BS_OK && dense == NULL)
       rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for logits");
     j = (judged){
         .cosine = -1, .deviation = INFINITY, .limit = c->case_tolerance, .reason = "another dtype or shape"};
-    if (rc == BS_OK && got.dtype == want.dtype && want.rank > 0 &&
+    if (rc == BS_OK && dtype == want.dtype && want.rank > 0 &&
         want.dims[want.rank - 1] == got.dims[got.rank - 1] && want.count <= count)
-      compare(got.dtype, dense + (count - want.count) * BS_DTYPE_BYTES(got.dtype), want.data, want.count,
+      compare(dtype, dense + (count - want.count) * BS_DTYPE_BYTES(dtype), want.data, want.count,
               (uint64_t)want.dims[want.rank - 1], c->case_tolerance, -1, &j);
     free(dense);
   }

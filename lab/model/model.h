@@ -24,6 +24,10 @@ typedef struct bs_model_request {
   int64_t cache_tokens;     /* of a folder with config.json; 0: what that says */
   uint32_t threads;         /* 0: all cores */
   uint32_t profile;
+  /* Told of what takes long: reading, the steps of bs_session_options.progress, a check's nodes. NULL: not.
+   */
+  void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
+  void *progress_user;
 } bs_model_request;
 
 /* A model with what was read for it. */
@@ -48,6 +52,10 @@ typedef struct bs_model {
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err);
 /* Opens its session. BS_USAGE: a dimension has no size, or two. */
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err);
+/* The same with the packed weights and the key-value cache of another session of the model, which outlives
+ * it; NULL: its own. */
+int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
+                              bs_session *share, bs_error *err);
 /* Gives a dimension its size before the session opens; --dim has said no other. */
 int32_t bs_model_set_dim(bs_model *model, const char *symbol, int64_t size, bs_error *err);
 /* BS_USAGE names every input that has no file. */
@@ -92,8 +100,8 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
  * those expected. `nodes`: each case also node by node (bs_session_check). Of `request` backend, threads,
  * passes and cache_tokens count. {folder, model, backend, cases, failed, rows: [{case, output, deviation,
  * limit, cosine, cosine_limit, ok, reason}], nodes: [{case, node, op, serves, origin, deviation, limit, ok,
- * reason}]}: `nodes` are those that failed. BS_INPUT: a file is wrong or no case is there. That numbers are
- * wrong is no error here. */
+ * reason}]}: `nodes` are all nodes of each case. BS_INPUT: a file is wrong or no case is there. That numbers
+ * are wrong is no error here. */
 int32_t bs_model_check_folder(bs_context *context, const bs_model_request *request, int nodes, json_t **out,
                               bs_error *err);
 /* The same of a started model and its inputs, node by node: rows is empty. */
@@ -101,8 +109,9 @@ int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, j
 
 /* Gives a started session's inputs their files. */
 int32_t bs_model_set_inputs(const bs_model *model, bs_error *err);
-/* A dense copy of a tensor, malloc'd, and the number of its elements; NULL when out of memory. */
-void *bs_model_dense(const bs_tensor *tensor, uint64_t *out_count);
+/* A dense copy of a tensor as .npy files have it, malloc'd: its dtype (bf16 is widened to f32) and the number
+ * of its elements. NULL: out of memory. */
+void *bs_model_dense(const bs_tensor *tensor, uint32_t *out_dtype, uint64_t *out_count);
 /* The names of passes that are off (request->passes) into the model. */
 int32_t bs_model_read_passes(bs_model *model, const bs_model_words *words, bs_error *err);
 

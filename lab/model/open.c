@@ -309,6 +309,7 @@ static int32_t point_at_dims(bs_model *m, bs_error *err) {
 int32_t bs_model_open(bs_context *context, const bs_model_request *request, bs_model *out, bs_error *err) {
   const bs_graph_options options = {.struct_size = sizeof options, .cache_tokens = request->cache_tokens};
   memset(out, 0, sizeof *out);
+  if (request->progress != NULL) request->progress(request->progress_user, "read", 0, 0);
   int32_t rc = bs_graph_open(context, request->path, &options, &out->graph, err);
   if (rc == BS_OK) rc = bs_model_read_passes(out, &request->passes, err);
   if (rc == BS_OK) rc = make_constants(out, &request->constants, err);
@@ -353,6 +354,11 @@ static int32_t all_dims_known(bs_model *m, bs_error *err) {
 }
 
 int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_model *model, bs_error *err) {
+  return bs_model_start_beside(context, request, model, NULL, err);
+}
+
+int32_t bs_model_start_beside(bs_context *context, const bs_model_request *request, bs_model *model,
+                              bs_session *share, bs_error *err) {
   const bs_session_options options = {.struct_size = sizeof options,
                                       .threads = request->threads,
                                       .backend = request->backend,
@@ -360,7 +366,10 @@ int32_t bs_model_start(bs_context *context, const bs_model_request *request, bs_
                                       .n_dims = (uint32_t)model->n_dims,
                                       .passes_off = model->passes_off,
                                       .n_passes_off = (uint32_t)model->n_passes_off,
-                                      .profile = request->profile};
+                                      .profile = request->profile,
+                                      .share = share,
+                                      .progress = request->progress,
+                                      .progress_user = request->progress_user};
   int32_t rc = all_dims_known(model, err);
   if (rc == BS_OK) rc = bs_session_open(context, model->graph, &options, &model->session, err);
   return rc;

@@ -41,18 +41,20 @@ int32_t bs_model_set_inputs(const bs_model *m, bs_error *err) {
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* A dense copy of a tensor, malloc'd; *out_count elements. */
-void *bs_model_dense(const bs_tensor *t, uint64_t *out_count) {
-  const uint64_t size = BS_DTYPE_BYTES(t->dtype);
+void *bs_model_dense(const bs_tensor *t, uint32_t *out_dtype, uint64_t *out_count) {
+  const uint32_t dtype = t->dtype == BS_BF16 ? BS_F32 : t->dtype;
+  const uint64_t from_size = BS_DTYPE_BYTES(t->dtype), size = BS_DTYPE_BYTES(dtype);
   uint64_t count = 1;
   for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
   unsigned char *copy = malloc(count * size + 1);
   *out_count = count;
+  *out_dtype = dtype;
   int64_t at[BS_MAX_DIMS] = {0};
   for (uint64_t i = 0; copy != NULL && i < count; i++) {
     int64_t from = 0;
     for (uint32_t d = 0; d < t->rank; d++) from += at[d] * t->strides[d];
-    memcpy(copy + i * size, (const unsigned char *)t->data + (uint64_t)from * size, size);
+    bs_convert(dtype, copy + i * size, t->dtype, (const unsigned char *)t->data + (uint64_t)from * from_size,
+               1);
     for (uint32_t d = t->rank; d-- > 0;) {
       if (++at[d] < t->dims[d]) break;
       at[d] = 0;
@@ -62,13 +64,14 @@ void *bs_model_dense(const bs_tensor *t, uint64_t *out_count) {
 }
 
 /* What an output's numbers are like. */
-static json_t *describe(const bs_tensor *t, const char *name, const void *data, uint64_t count) {
+static json_t *describe(const bs_tensor *t, const char *name, uint32_t dtype, const void *data,
+                        uint64_t count) {
   double low = INFINITY, high = -INFINITY, sum = 0;
   uint64_t nonfinite = 0;
   json_t *first = json_array(), *shape = json_array();
   for (uint32_t d = 0; d < t->rank; d++) json_array_append_new(shape, json_integer(t->dims[d]));
   for (uint64_t i = 0; i < count; i++) {
-    const double v = bs_load_f64(t->dtype, data, (int64_t)i);
+    const double v = bs_load_f64(dtype, data, (int64_t)i);
     if (i < 8) json_array_append_new(first, isfinite(v) ? json_real(v) : json_null());
     if (!isfinite(v)) {
       nonfinite++;
@@ -120,13 +123,14 @@ static int32_t take_output(const bs_model *m, uint32_t port, const char *dir, js
   int32_t rc = bs_session_port(m->session, port, &name, &desc, err);
   if (rc == BS_OK) rc = bs_session_get(m->session, port, &t, err);
   if (rc != BS_OK) return rc;
-  void *data = bs_model_dense(&t, &count);
+  uint32_t dtype = 0;
+  void *data = bs_model_dense(&t, &dtype, &count);
   if (data == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for output '%.100s'", name);
-  json_t *row = describe(&t, name, data, count);
+  json_t *row = describe(&t, name, dtype, data, count);
   char *path = dir != NULL ? output_path(dir, name, rows, port) : NULL;
   if (dir != NULL && path == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a path");
-  if (path != NULL) rc = bs_npy_write(path, t.dtype, t.rank, t.dims, data, err);
+  if (path != NULL) rc = bs_npy_write(path, dtype, t.rank, t.dims, data, err);
   if (path != NULL) json_object_set_new(row, "file", bs_model_json_text(path));
   json_array_append_new(rows, row);
   free(path);

@@ -56,6 +56,16 @@ static const char *text_in(const json_t *object, const char *key) {
   return text;
 }
 
+/* The screen breaks lines between any two words: one space for each break. */
+static void unfold(char *text) {
+  char *to = text;
+  for (const char *p = text; *p != '\0'; ++p) {
+    const int space = *p == ' ' || *p == '\n';
+    if (!space || to == text || to[-1] != ' ') *to++ = space ? ' ' : *p;
+  }
+  *to = '\0';
+}
+
 /* Rates are used when name, answer and plugin are those that serve; an answer of another instruction set is
  * another kernel's, and the run measures. */
 START_TEST(stored_rates_of_the_kernel_that_serves) {
@@ -65,6 +75,7 @@ START_TEST(stored_rates_of_the_kernel_that_serves) {
   store(constants);
   json_decref(phase1(NULL, NULL, &r));
   json_t *kernel = kernel_of(&r);
+  unfold(r.out);
   for (size_t i = 0; i < 4; i++) ck_assert_msg(strstr(r.out, columns[i]) != NULL, "no %s", columns[i]);
   const int off = strstr(r.out, " predicted: ") != NULL && strstr(r.out, " % off): ") != NULL;
   ck_assert_msg(off || strstr(r.out, " predicted): ") != NULL, "no prediction: %s", r.out);

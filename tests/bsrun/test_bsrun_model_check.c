@@ -5,9 +5,7 @@
 #include <jansson.h>
 #include <unistd.h>
 
-#include "formats/npy.h"
-#include "tests/bsrun/spawn.h"
-#include "tests/graph/onnx_text.h"
+#include "tests/bsrun/model_files.h"
 #include "tests/run_tests.h"
 
 static const char *dir;
@@ -16,23 +14,6 @@ static void setup(void) {
 }
 static void teardown(void) {
   remove_dir(dir);
-}
-
-static void write_bytes(const char *name, const void *bytes, size_t size) {
-  char path[800];
-  snprintf(path, sizeof path, "%s/%s", dir, name);
-  FILE *f = fopen(path, "wb");
-  ck_assert_ptr_nonnull(f);
-  ck_assert_uint_eq(fwrite(bytes, 1, size, f), size);
-  fclose(f);
-}
-
-static void write_array(const char *name, uint32_t dtype, uint32_t rank, const int64_t *dims,
-                        const void *data) {
-  char path[800];
-  bs_error err = BS_ERROR_INIT;
-  snprintf(path, sizeof path, "%s/%s", dir, name);
-  ck_assert_msg(bs_npy_write(path, dtype, rank, dims, data, &err) == BS_OK, "%s", err.message);
 }
 
 /* ---- check ----------------------------------------------------------------------------------- */
@@ -47,20 +28,15 @@ static void write_model(void) {
                      turned[] = {4, 6, 2, 2, -2, -4};
   static const uint8_t z[] = {1, 1, 0, 1, 1, 0}, other[] = {1, 1, 1, 1, 1, 0};
   const int64_t one[] = {1, 2}, three[] = {3, 2};
-  unsigned char *bytes;
-  size_t size;
-  char why[200] = "";
-  ck_assert_msg(onnx_text(text, 0, &bytes, &size, why, sizeof why), "%s", why);
-  write_bytes("m.onnx", bytes, size);
-  free(bytes);
-  write_array("x1.npy", BS_F32, 2, one, x);
-  write_array("y1.npy", BS_F32, 2, one, y);
-  write_array("x3.npy", BS_F32, 2, three, x);
-  write_array("y3.npy", BS_F32, 2, three, y);
-  write_array("z3.npy", BS_BOOL, 2, three, z);
-  write_array("other.npy", BS_BOOL, 2, three, other);
-  write_array("bad.npy", BS_F32, 2, three, bad);
-  write_array("turned.npy", BS_F32, 2, three, turned);
+  write_onnx(dir, "m.onnx", text);
+  write_array(dir, "x1.npy", BS_F32, 2, one, x);
+  write_array(dir, "y1.npy", BS_F32, 2, one, y);
+  write_array(dir, "x3.npy", BS_F32, 2, three, x);
+  write_array(dir, "y3.npy", BS_F32, 2, three, y);
+  write_array(dir, "z3.npy", BS_BOOL, 2, three, z);
+  write_array(dir, "other.npy", BS_BOOL, 2, three, other);
+  write_array(dir, "bad.npy", BS_F32, 2, three, bad);
+  write_array(dir, "turned.npy", BS_F32, 2, three, turned);
 }
 
 #define HEAD "blockshock-vectors 1\n# a comment\nmodel m.onnx\n"
@@ -75,6 +51,8 @@ static const struct {
           "output y3.npy y\noutput z3.npy z\ncosine 1e-6\n",
      0, "2 cases on ref, 0 wrong"},
     {HEAD THREE "output bad.npy y\n", 6, "the deviation is over its limit"},
+    {"blockshock-vectors 1\nmodel bf16.onnx\ncase three\ndim 3 batch\ninput x3.npy x\noutput x3.npy y\n", 0,
+     "1 cases on ref, 0 wrong"}, /* .npy files have no bf16 */
     {HEAD THREE "tolerance 0.1\noutput bad.npy y\n", 0, "1 cases on ref, 0 wrong"},
     {HEAD THREE "tolerance 0.1\ncosine 1e-6\noutput bad.npy y\n", 6, "the cosine distance is over its limit"},
     {HEAD THREE "tolerance 9\ncosine 1.5\noutput turned.npy y\n", 6, "the cosine distance is over its limit"},
@@ -96,7 +74,11 @@ static const struct {
 };
 
 START_TEST(folders_with_vectors) {
+  static const char coarse[] =
+      "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x) => "
+      "(bfloat16[batch,2] y) { y = Cast <to: int = 16> (x) }";
   write_model();
+  write_onnx(dir, "bf16.onnx", coarse);
   write_text(dir, "vectors.txt", indexes[_i].index);
   ran r = bsrun(dir, "model", "check", ".", "--backend", "ref", NULL);
   must_be(&r, indexes[_i].code);
@@ -117,12 +99,19 @@ START_TEST(nodes_of_a_folder_and_of_a_model) {
   ck_assert_int_eq(json_unpack(result, "{s:I, s:I, s:o, s:o}", "cases", &cases, "failed", &failed, "rows",
                                &rows, "nodes", &nodes),
                    0);
-  ck_assert(cases == 1 && failed == 0 && json_array_size(rows) == 1 && json_array_size(nodes) == 0);
+  ck_assert(cases == 1 && failed == 0 && json_array_size(rows) == 1 && json_array_size(nodes) == 2);
+  for (size_t i = 0; i < 2; i++) { /* all nodes, the right ones too */
+    const json_t *node = json_array_get(nodes, i);
+    ck_assert(json_is_true(json_object_get(node, "ok")) &&
+              json_is_number(json_object_get(node, "deviation")));
+    ck_assert_uint_eq((size_t)json_integer_value(json_object_get(node, "node")), i);
+  }
   json_decref(result);
   ran_free(&r);
   r = bsrun(dir, "model", "check", "m.onnx", "--input", "x=x3.npy", NULL);
   must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, "nodes on cpu, 0 wrong") != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.out, "nodes on cpu, 0 wrong") != NULL && strstr(r.out, "matmul") == NULL, "%s",
+                r.out);
   ran_free(&r);
   r = bsrun(dir, "model", "check", ".", "--input", "x=x3.npy", NULL);
   must_be(&r, 2);
@@ -134,56 +123,31 @@ START_TEST(nodes_of_a_folder_and_of_a_model) {
 }
 END_TEST
 
-/* ---- generate -------------------------------------------------------------------------------- */
-
-/* A GPT-2 of one layer whose next token is (number of tokens before it) mod 4: attention and MLP give zero,
- * the place p adds 4 to the score of the token p + 1 mod 4. A cache of 16 tokens. */
-static void write_gpt2(void) {
-  enum { D = 4, PLACES = 16 };
-  static const struct {
-    const char *name, *shape;
-    int n;
-  } tensors[] = {{"wte.weight", "4,4", 16},
-                 {"wpe.weight", "16,4", 64},
-                 {"h.0.ln_1.weight", "4", 4},
-                 {"h.0.ln_1.bias", "4", 4},
-                 {"h.0.attn.c_attn.weight", "4,12", 48},
-                 {"h.0.attn.c_attn.bias", "12", 12},
-                 {"h.0.attn.c_proj.weight", "4,4", 16},
-                 {"h.0.attn.c_proj.bias", "4", 4},
-                 {"h.0.ln_2.weight", "4", 4},
-                 {"h.0.ln_2.bias", "4", 4},
-                 {"h.0.mlp.c_fc.weight", "4,16", 64},
-                 {"h.0.mlp.c_fc.bias", "16", 16},
-                 {"h.0.mlp.c_proj.weight", "16,4", 64},
-                 {"h.0.mlp.c_proj.bias", "4", 4},
-                 {"ln_f.weight", "4", 4},
-                 {"ln_f.bias", "4", 4}};
-  static float data[512];
-  char file[8192];
-  size_t n = 0, at = 9;
-  memset(data, 0, sizeof data);
-  file[8] = '{';
-  for (size_t t = 0; t < sizeof tensors / sizeof tensors[0]; t++) {
-    at += (size_t)snprintf(
-        file + at, sizeof file - at, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-        t > 0 ? "," : "", tensors[t].name, tensors[t].shape, 4 * n, 4 * (n + (size_t)tensors[t].n));
-    if (strstr(tensors[t].name, "ln_") != NULL && strstr(tensors[t].name, "weight") != NULL)
-      for (int i = 0; i < D; i++) data[n + (size_t)i] = 1;
-    for (size_t i = 0; t == 0 && i < D; i++) data[n + i * D + i] = 1;
-    for (size_t p = 0; t == 1 && p < PLACES; p++) data[n + p * D + (p + 1) % D] = 4;
-    n += (size_t)tensors[t].n;
+/* A check is kept, right or wrong; where it cannot be, it is told and exit 10. */
+START_TEST(a_check_is_kept) {
+  write_model();
+  write_text(dir, "vectors.txt", HEAD THREE "output bad.npy y\n");
+  for (int wrong = 1; wrong >= 0; wrong--) {
+    if (!wrong) write_text(dir, "vectors.txt", HEAD THREE "output y3.npy y\n");
+    ran r = bsrun(dir, "model", "check", ".", "--nodes", NULL);
+    must_be(&r, wrong ? 6 : 0);
+    json_t *record = model_record(&r, dir, 0);
+    ck_assert_str_eq(json_string_value(json_object_get(record, "phase")), "model_check");
+    ck_assert(json_is_true(json_object_get(record, "passed")) == !wrong);
+    ck_assert_int_eq(json_integer_value(json_object_get(record, "failed")), wrong);
+    ck_assert_uint_eq(json_array_size(json_object_get(record, "nodes")), 2);
+    ck_assert_uint_eq(json_array_size(json_object_get(record, "inputs")), 2); /* m.onnx, vectors.txt */
+    json_decref(record);
+    ran_free(&r);
   }
-  file[at++] = '}';
-  const uint64_t header = at - 8;
-  memcpy(file, &header, 8);
-  memcpy(file + at, data, 4 * n);
-  write_bytes("model.safetensors", file, at + 4 * n);
-  write_text(
-      dir, "config.json",
-      "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":4,\"n_positions\":16,"
-      "\"n_embd\":4,\"n_layer\":1,\"n_head\":2,\"activation_function\":\"gelu_new\"}");
+  ran r = bsrun(dir, "model", "check", ".", "--out", "m.onnx", NULL);
+  must_be(&r, 10);
+  ck_assert_msg(strstr(r.out, "0 wrong") != NULL && strstr(r.err, "BS-STO-IO") != NULL, "%s%s", r.out, r.err);
+  ran_free(&r);
 }
+END_TEST
+
+/* ---- generate -------------------------------------------------------------------------------- */
 
 static const struct {
   int code;
@@ -199,6 +163,7 @@ static const struct {
     {2, {"--tokens", "2"}, "needs a prompt"},
     {2, {"--ids", "1,,2"}, "'' is not a token id"},
     {4, {"--ids", "missing.npy"}, "missing.npy"},
+    {4, {"--ids", "1,99"}, "index 99 is outside of"},
     {4, {"--ids", "f.npy"}, "no i64 token ids"},
 };
 
@@ -206,9 +171,9 @@ START_TEST(tokens_follow_by_hand) {
   const char *const *w = prompts[_i].words;
   static const int64_t ids[] = {1, 1};
   static const float reals[] = {1, 1};
-  write_gpt2();
-  write_array("p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
-  write_array("f.npy", BS_F32, 1, (const int64_t[]){2}, reals);
+  write_gpt2(dir);
+  write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array(dir, "f.npy", BS_F32, 1, (const int64_t[]){2}, reals);
   ran r = bsrun(dir, "model", "generate", ".", w[0], w[1], w[2], w[3], w[4], w[5], NULL);
   must_be(&r, prompts[_i].code);
   if (prompts[_i].code == 0) {
@@ -223,9 +188,9 @@ END_TEST
 /* The same by vectors.txt, and a saved file. */
 START_TEST(generation_is_checked) {
   static const int64_t ids[] = {1, 1}, next[] = {2, 3, 0, 1}, wrong[] = {2, 3, 0, 2};
-  write_gpt2();
-  write_array("p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
-  write_array("wrong.npy", BS_I64, 1, (const int64_t[]){4}, wrong);
+  write_gpt2(dir);
+  write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array(dir, "wrong.npy", BS_I64, 1, (const int64_t[]){4}, wrong);
   ran r = bsrun(dir, "model", "generate", ".", "--ids", "p.npy", "--tokens", "4", "--save", "t.npy", "-o",
                 "json", NULL);
   must_be(&r, 0);
@@ -251,6 +216,7 @@ int main(void) {
   return run_tests("bsrun_model_check",
                    (test_case[]){{folders_with_vectors, TEST_COUNT(indexes)},
                                  {nodes_of_a_folder_and_of_a_model},
+                                 {a_check_is_kept},
                                  {tokens_follow_by_hand, TEST_COUNT(prompts)},
                                  {generation_is_checked},
                                  {0}},

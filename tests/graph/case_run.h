@@ -22,7 +22,8 @@ typedef struct case_run {
   double rtol, atol;
   uint32_t n_in, n_out;
   const bs_onnx_tensor *in[CASE_MAX_PORTS], *out[CASE_MAX_PORTS];
-  char why[800]; /* of a case that did not pass */
+  char why[800];         /* of a case that did not pass */
+  uint64_t nodes, flops; /* of all cases so far: of their plans */
 } case_run;
 
 static inline double case_number(uint32_t dtype, const void *data, uint64_t i) {
@@ -93,8 +94,18 @@ static inline int32_t case_feed(const case_run *c, bs_session *session, void **m
   return BS_OK;
 }
 
+static inline void case_count(case_run *c, const bs_session *session) {
+  bs_error err = BS_ERROR_INIT;
+  bs_node_info info = {.struct_size = sizeof info};
+  const uint32_t n = bs_session_node_count(session);
+  for (uint32_t i = 0; i < n && bs_session_node(session, i, &info, &err) == BS_OK; ++i)
+    c->flops += info.flops;
+  c->nodes += n;
+}
+
 static inline int case_run_session(case_run *c, bs_session *session, bs_error *err) {
   void *memory[CASE_MAX_PORTS] = {NULL};
+  case_count(c, session);
   int32_t rc = case_feed(c, session, memory, err);
   if (rc == BS_OK) rc = bs_session_run(session, err);
   int outcome = rc == BS_OK ? CASE_PASSED : CASE_WRONG;

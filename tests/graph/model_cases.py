@@ -24,7 +24,8 @@ from node_tests import text_case
 HERE = pathlib.Path(__file__).resolve().parent
 # Preset, opset, symbols; one case each.
 MODELS = [("gpt2", 23, False), ("gpt2", 20, False), ("qwen3", 23, False), ("qwen3", 20, False), ("bert", 23, True), ("bert", 20, False),
-          ("llama", 23, False), ("t5-encoder", 23, False), ("vit", 23, False), ("block-naive-toy", 23, False), ("mlp-4x128", 23, False)]  # fmt: skip
+          ("llama", 23, False), ("t5-encoder", 23, False), ("vit", 23, False), ("block-naive-toy", 23, False), ("mlp-4x128", 23, False),
+          ("gpt2-last", 23, False)]  # fmt: skip
 
 
 def numbers(seed, count):
@@ -70,9 +71,27 @@ def strip(graph):
         del tensor.metadata_props[:]
 
 
+def last_token(module):
+    """The logits of the last token alone, as those write who generate."""
+    import torch
+
+    class Last(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.all = module
+
+        def forward(self, input_ids):
+            return self.all(input_ids)[:, -1]
+
+    return Last().eval()
+
+
 def case(tool, preset, opset, dynamic):
+    kind, preset, last = preset, preset.removesuffix("-last"), preset.endswith("-last")
     options = argparse.Namespace(model=preset, opset=opset, dynamic=dynamic, layers=2, tiny=True, mask=False, seed=3, inline=True)
     made = tool.PRESETS[preset][0](options)
+    if last:
+        made.module = last_token(made.module)
     inputs = made.make(2, 5)
     if not dynamic and "tokens" in str(made.axes) and preset in ("gpt2", "qwen3", "llama"):
         inputs = made.make(1, 6)
@@ -96,7 +115,7 @@ def case(tool, preset, opset, dynamic):
     outputs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
     largest = max(float(np.abs(out).max()) for out in outputs)
     tensors = [[numpy_helper.from_array(np.ascontiguousarray(a), "") for a in part] for part in (inputs.values(), outputs)]
-    name = f"{preset}_{opset}{'_dynamic' if dynamic else ''}".replace("-", "_")
+    name = f"{kind}_{opset}{'_dynamic' if dynamic else ''}".replace("-", "_")
     text = text_case(name, model, *tensors, 0, 1e-4 * largest)
     for weight, random in texts.items():
         text, found = re.subn(r"(\"?" + re.escape(weight) + r"\"? = )\s*\{[^}]*\}", lambda hit, r=random: hit[1] + r, text, count=1)

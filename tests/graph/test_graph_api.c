@@ -194,6 +194,43 @@ START_TEST(shares_weights) {
 }
 END_TEST
 
+/* What the session tells while it opens: its parts in order, each product once. */
+typedef struct heard {
+  char parts[200];
+  uint64_t products, last, total;
+} heard;
+
+static void hear(void *user, const char *what, uint64_t done, uint64_t total) {
+  heard *h = user;
+  if (total == 0) {
+    strncat(h->parts, what, sizeof h->parts - strlen(h->parts) - 1);
+    strncat(h->parts, ";", sizeof h->parts - strlen(h->parts) - 1);
+    return;
+  }
+  ck_assert_str_eq(what, "pack weights");
+  ck_assert_uint_eq(done, h->last + 1);
+  h->last = done;
+  h->total = total;
+  h->products++;
+}
+
+START_TEST(tells_what_it_does) {
+  make_mlp();
+  heard h = {.parts = ""};
+  bs_session *s = NULL;
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  const bs_session_options o = {.struct_size = (uint32_t)sizeof o,
+                                .backend = "ref",
+                                .threads = 1,
+                                .progress = hear,
+                                .progress_user = &h};
+  ck_assert_int_eq(bs_session_open(tb_context, tb_graph, &o, &s, &err), BS_OK);
+  ck_assert_str_eq(h.parts, "lower;passes;plan;");
+  ck_assert(h.products > 0 && h.products == h.total);
+  bs_session_close(s);
+}
+END_TEST
+
 static const struct fault {
   const char *op, *attrs;
   int32_t code;
@@ -277,6 +314,7 @@ int main(void) {
                             {joins_and_cuts},
                             {uses_a_workspace},
                             {shares_weights},
+                            {tells_what_it_does},
                             {refuses_bad_models, TEST_COUNT(faults)},
                             {refuses_bad_calls},
                             {lists_all_issues},

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * What other runtimes got wrong: orders of a transpose, scales and masks of attention, queries and keys of
- * different lengths, weights that are tied. Results are compared with loops in f64 here. */
+ * different lengths, weights that are tied, constants of rank 3, tables of more than 2^31 bytes. Results are
+ * compared with loops in f64 here. */
 #include <math.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "tests/graph/build.h"
 
@@ -155,6 +157,82 @@ START_TEST(attends) {
 }
 END_TEST
 
+/* Masks of sizes around those at which kernels change their tiles: beside f64, with guards, and with a
+ * workspace of the caller's whose end stays as it was. */
+START_TEST(masks_around_tiles) {
+  static const int64_t sizes[] = {1, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 257};
+  const int64_t S = sizes[_i], d[] = {1, 2, S, 16}, md[] = {1, 1, S, S};
+  enum { MOST = 257, END = 64 };
+  static float q[2 * MOST * 16], k[2 * MOST * 16], v[2 * MOST * 16], mask[MOST * MOST];
+  const uint32_t in[] = {tb_input("q", BS_F32, 4, d), tb_input("k", BS_F32, 4, d),
+                         tb_input("v", BS_F32, 4, d), tb_input("mask", BS_F32, 4, md)};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  uint32_t y = 0;
+  tb_many("Attention", "is_causal=0", in, 4, &y, 1);
+  tb_output("y", tb_op("Neg", y, NONE, NONE));
+  tb_fill(q, 2 * S * 16, 1);
+  tb_fill(k, 2 * S * 16, 2);
+  tb_fill(v, 2 * S * 16, 3);
+  tb_fill(mask, S * S, 4);
+  bs_session *s = tb_open("cpu", "", NULL);
+  tb_set(s, "q", q);
+  tb_set(s, "k", k);
+  tb_set(s, "v", v);
+  tb_set(s, "mask", mask);
+  const uint64_t bytes = bs_session_workspace(s);
+  unsigned char *memory = aligned_alloc(64, (bytes + END + 63) / 64 * 64);
+  ck_assert_ptr_nonnull(memory);
+  memset(memory + bytes, 0xA5, END);
+  ck_assert_int_eq(bs_session_use_workspace(s, memory, bytes, &err), BS_OK);
+  ck_assert_msg(bs_session_check(s, NULL, NULL, &err) == BS_OK, "%lld: %s", (long long)S, err.message);
+  tb_run(s);
+  for (int i = 0; i < END; i++) ck_assert_uint_eq(memory[bytes + (uint64_t)i], 0xA5);
+  bs_session_close(s);
+  free(memory);
+}
+END_TEST
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+/* Rows at the end of a table of more than 2^31 bytes, by index and by a view. Its other pages are not there.
+ */
+START_TEST(reads_beyond_2_31_bytes) {
+  const int64_t dims[] = {(INT64_C(1) << 25) + 3, 16}, one[] = {1}, row[] = {1, 16}, two[] = {2};
+  const size_t bytes = (size_t)dims[0] * 16 * sizeof(float);
+  float *table =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ck_assert_ptr_ne(table, MAP_FAILED);
+  const float *last = table + (dims[0] - 1) * 16;
+  tb_fill(table + (dims[0] - 1) * 16, 16, 5);
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  const bs_tensor_desc desc = {.struct_size = (uint32_t)sizeof desc,
+                               .dtype = BS_F32,
+                               .rank = 2,
+                               .dims = {dims[0], 16},
+                               .strides = {16, 1}};
+  uint32_t rows = 0, cut = 0;
+  ck_assert_int_eq(bs_graph_constant(tb_graph, "table", &desc, table, &rows, &err), BS_OK);
+  const int64_t begin = dims[0] - 1, axis = 0;
+  const uint32_t part[] = {rows, tb_ints(1, &begin), tb_ints(1, &dims[0]), tb_ints(1, &axis)};
+  tb_many("Slice", "", part, 4, &cut, 1);
+  tb_output("taken", tb_with("Gather", "axis=0", rows, tb_input("ids", BS_I64, 1, two), NONE));
+  tb_output("sum", tb_op("Add", cut, tb_input("x", BS_F32, 1, one), NONE));
+  bs_session *s = tb_open(_i == 0 ? "ref" : "cpu", "", NULL);
+  const int64_t ids[] = {0, -1};
+  const float x[] = {1};
+  tb_set(s, "ids", ids);
+  tb_set(s, "x", x);
+  tb_run(s);
+  for (int64_t i = 0; i < row[1]; i++) {
+    ck_assert_float_eq(tb_get(s, "taken")[i], 0);
+    ck_assert_float_eq(tb_get(s, "taken")[16 + i], last[i]);
+    ck_assert_float_eq(tb_get(s, "sum")[i], last[i] + 1);
+  }
+  bs_session_close(s);
+  munmap(table, bytes);
+}
+END_TEST
+
 /* ---- weights --------------------------------------------------------------------------------- */
 
 /* One constant as the weight of two products, and turned as that of a third: packed once for each order. */
@@ -184,6 +262,31 @@ START_TEST(ties_weights) {
 }
 END_TEST
 
+/* A product of rank 3 over constants is computed when the session opens. */
+START_TEST(folds_products_of_rank_3) {
+  const int64_t ad[] = {2, 3, 4}, bd[] = {2, 4, 5}, cd[] = {5}, yd[] = {2, 3, 5};
+  float a[24], b[40], c[5];
+  const float x[30] = {0};
+  tb_fill(a, 24, 1);
+  tb_fill(b, 40, 2);
+  tb_fill(c, 5, 3);
+  const uint32_t product =
+      tb_op("MatMul", tb_constant(BS_F32, 3, ad, a), tb_constant(BS_F32, 3, bd, b), NONE);
+  const uint32_t sum = tb_op("Add", product, tb_constant(BS_F32, 1, cd, c), NONE);
+  tb_output("y", tb_op("Add", tb_input("x", BS_F32, 3, yd), sum, NONE));
+  bs_session *s = tb_open("ref", "", NULL);
+  ck_assert_uint_eq(bs_session_node_count(s), 1);
+  tb_set(s, "x", x);
+  tb_run(s);
+  for (int i = 0; i < 30; i++) {
+    double want = (double)c[i % 5];
+    for (int k = 0; k < 4; k++) want += (double)a[i / 5 * 4 + k] * (double)b[i / 15 * 20 + k * 5 + i % 5];
+    ck_assert_double_eq_tol((double)tb_get(s, "y")[i], want, 1e-5);
+  }
+  bs_session_close(s);
+}
+END_TEST
+
 /* Gemm with a factor, a turned weight and a bias: alpha is not lost. */
 START_TEST(keeps_alpha) {
   const int64_t xd[] = {3, 8}, wd[] = {4, 8}, bd[] = {4};
@@ -197,7 +300,9 @@ START_TEST(keeps_alpha) {
   static const char *const off[] = {NULL, "all"};
   for (int pass = 0; pass < 2; pass++) {
     bs_session *s = tb_open("ref", "", off[pass]);
+    bs_error err = {.struct_size = (uint32_t)sizeof err};
     tb_set(s, "x", x);
+    ck_assert_msg(bs_session_check(s, NULL, NULL, &err) == BS_OK, "%s", err.message);
     tb_run(s);
     for (int m = 0; m < 3; m++)
       for (int n = 0; n < 4; n++) {
@@ -232,7 +337,14 @@ START_TEST(keeps_early_outputs) {
 END_TEST
 
 int main(void) {
-  const test_case rows[] = {{turns_every_way, 24}, {attends, TEST_COUNT(problems)}, {ties_weights},
-                            {keeps_alpha},         {keeps_early_outputs},           {0}};
+  const test_case rows[] = {{turns_every_way, 24},
+                            {attends, TEST_COUNT(problems)},
+                            {masks_around_tiles, 13},
+                            {reads_beyond_2_31_bytes, 2},
+                            {ties_weights},
+                            {folds_products_of_rank_3},
+                            {keeps_alpha},
+                            {keeps_early_outputs},
+                            {0}};
   return run_tests("graph faults", rows, (test_setup){.before = tb_begin, .after = tb_end});
 }

@@ -305,7 +305,28 @@ START_TEST(every_pass_is_tested) {
 }
 END_TEST
 
+/* The time of the passes grows with the nodes and not with their square: 10,000 nodes in a row, of which a
+ * third are joined to their neighbours, are no work to speak of. */
+START_TEST(a_long_chain) {
+  enum { LENGTH = 10000 };
+  const int64_t dims[] = {1, 2};
+  uint32_t x = tb_input("x", BS_F32, 2, dims);
+  for (int i = 0; i < LENGTH; i++) {
+    bs_error err = {.struct_size = (uint32_t)sizeof err};
+    const char *op = i % 3 == 2 ? "Softmax" : "Tanh";
+    const uint32_t in = x;
+    ck_assert_int_eq(bs_graph_op(tb_graph, op, &in, 1, NULL, 0, &x, 1, &err), BS_OK);
+  }
+  tb_output("y", x);
+  bs_session *on = tb_open("ref", "", NULL);
+  ck_assert_int_eq(count(on, "normalize"), LENGTH / 3);
+  ck_assert_int_eq(count(on, "map"), LENGTH / 3 + 1);
+  bs_session_close(on);
+}
+END_TEST
+
 int main(void) {
-  const test_case cases[] = {{a_pass_does_its_work, TEST_COUNT(rows)}, {every_pass_is_tested}, {0}};
+  const test_case cases[] = {
+      {a_pass_does_its_work, TEST_COUNT(rows)}, {every_pass_is_tested}, {a_long_chain}, {0}};
   return run_tests("graph passes", cases, (test_setup){.before = tb_begin, .after = tb_end});
 }

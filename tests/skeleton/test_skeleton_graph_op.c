@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * test_skeleton_graph_op.c - the skeleton of an op of graphs: rms normalisation of rows of any rank, chosen
- * before the backend's own where it serves, with dims smaller than prepared; the rest is ref's. */
+ * before the backend's own where it serves, with dims smaller than prepared; the rest is ref's. The same in
+ * a model that the graph runtime runs. */
 #include <math.h>
 
+#include "blockshock/graph.h"
 #include "skeleton_test.h"
 #include "tests/run_tests.h"
 
@@ -104,7 +106,59 @@ START_TEST(the_rest_is_served_by_ref) {
 }
 END_TEST
 
+static bs_tensor_desc dense(uint32_t rank, int64_t rows) {
+  bs_tensor_desc d = {.struct_size = sizeof d, .dtype = BS_F32, .rank = rank, .dims = {COLS}, .strides = {1}};
+  if (rank == 2) {
+    d.dims[0] = rows;
+    d.dims[1] = d.strides[0] = COLS;
+    d.strides[1] = 1;
+  }
+  return d;
+}
+
+/* y = -rms(x): the plugin's normalize between ref's ops, every node beside f64. */
+START_TEST(a_model_finds_it) {
+  static const float gamma[COLS] = {1, 2, 3, 4, 5, 6, 7};
+  float x[ROWS * COLS];
+  for (int i = 0; i < ROWS * COLS; i++) x[i] = 0.25f * (float)(i % 9) - 1;
+  const bs_tensor_desc dx = dense(2, ROWS), dg = dense(1, 0);
+  bs_error err = BS_ERROR_INIT;
+  bs_graph *graph = NULL;
+  bs_session *session = NULL;
+  uint32_t in[2], norm = 0, y = 0, found = 0;
+  ck_assert_int_eq(bs_graph_new(context, &graph, &err), BS_OK);
+  ck_assert_int_eq(bs_graph_input(graph, "x", &dx, NULL, &in[0], &err), BS_OK);
+  ck_assert_int_eq(bs_graph_constant(graph, "gamma", &dg, gamma, &in[1], &err), BS_OK);
+  ck_assert_int_eq(bs_graph_op(graph, "RMSNormalization", in, 2, NULL, 0, &norm, 1, &err), BS_OK);
+  ck_assert_int_eq(bs_graph_op(graph, "Neg", &norm, 1, NULL, 0, &y, 1, &err), BS_OK);
+  ck_assert_int_eq(bs_graph_output(graph, "y", y, &err), BS_OK);
+  const bs_session_options o = {.struct_size = sizeof o, .backend = "ref", .threads = 1};
+  ck_assert_msg(bs_session_open(context, graph, &o, &session, &err) == BS_OK, "%s", err.message);
+  for (uint32_t i = 0; i < bs_session_node_count(session); i++) {
+    bs_node_info node = {.struct_size = sizeof node};
+    ck_assert_int_eq(bs_session_node(session, i, &node, &err), BS_OK);
+    const int is_norm = strcmp(node.op, "normalize") == 0;
+    ck_assert_str_eq(node.serves, is_norm ? "ref:skel_graph_op" : "ref:portable");
+    found += is_norm;
+  }
+  ck_assert_uint_eq(found, 1);
+  ck_assert_uint_eq(bs_session_node_count(session), 2);
+  const bs_tensor t = {.struct_size = sizeof t,
+                       .dtype = BS_F32,
+                       .rank = 2,
+                       .dims = {ROWS, COLS},
+                       .strides = {COLS, 1},
+                       .data = x,
+                       .bytes = sizeof x};
+  ck_assert_int_eq(bs_session_set(session, 0, &t, &err), BS_OK);
+  ck_assert_msg(bs_session_check(session, NULL, NULL, &err) == BS_OK, "%s", err.message);
+  bs_session_close(session);
+  bs_graph_close(graph);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{values_of_all_and_of_fewer_rows, 2}, {the_rest_is_served_by_ref}, {0}};
+  const test_case tests[] = {
+      {values_of_all_and_of_fewer_rows, 2}, {the_rest_is_served_by_ref}, {a_model_finds_it}, {0}};
   return run_tests("skeleton_graph_op", tests, (test_setup){setup, teardown});
 }

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * model_bench.c - `bsrun model bench MODEL`: how long a model's runs take. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/model.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/model/bench.h"
+
+const args_option model_bench_options[] = {
+    {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
+    MODEL_OPTION_DIM,
+    MODEL_OPTION_CONSTANT,
+    {"seconds", 0, "S", 0, "of samples of each row; default: 2. The warm-up takes as long at most"},
+    {"allow-fallback", 0, NULL, 0, "time nodes that the backend lacks on ref; default: they are an error"},
+    {"profile", 0, NULL, 0, "also the time of each node, in runs of their own; a table has the ten slowest"},
+    MODEL_OPTION_BACKEND,
+    MODEL_OPTION_THREADS,
+    MODEL_OPTION_PASS,
+    MODEL_OPTION_TOKENS,
+    MODEL_OPTIONS_KEEP,
+    MODEL_OPTIONS_PLUGINS,
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t model_bench_n_options = sizeof model_bench_options / sizeof model_bench_options[0];
+
+static const bs_field fields[] = {{"work", "", 0, 0},
+                                  {"tokens", "tokens", BS_FIELD_RIGHT, 0},
+                                  {"backend", "backend", 0, 0},
+                                  {"threads", "threads", BS_FIELD_RIGHT, 0},
+                                  {"fallback_nodes", "nodes on ref", BS_FIELD_RIGHT, 0},
+                                  {"median_s", "median, s", BS_FIELD_RIGHT, 4},
+                                  {"low_s", "95 % from", BS_FIELD_RIGHT, 4},
+                                  {"high_s", "to", BS_FIELD_RIGHT, 4},
+                                  {"pairs", "samples", BS_FIELD_RIGHT, 0},
+                                  {"gflops", "GFLOP/s", BS_FIELD_RIGHT, 4},
+                                  {"tokens_per_s", "tokens/s", BS_FIELD_RIGHT, 4},
+                                  {"load_s", "load, s", BS_FIELD_RIGHT, 3},
+                                  {"pack_s", "pack, s", BS_FIELD_RIGHT, 3},
+                                  {"first_s", "first run, s", BS_FIELD_RIGHT, 3},
+                                  {"forwards_per_sample", "runs a sample", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+                                  {"settled", "settled", BS_FIELD_WIDE, 0},
+                                  {"min_s", "min, s", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+                                  {"p90_s", "90 %, s", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+                                  {"nodes", "nodes", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+                                  {"flops", "FLOP", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+                                  {"prepare_s", "prepare, s", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3}};
+static const bs_field node_fields[] = {{"index", "node", BS_FIELD_RIGHT, 0},
+                                       {"op", "op", 0, 0},
+                                       {"serves", "serves", 0, 0},
+                                       {"shape", "shape", 0, 0},
+                                       {"each_s", "s a run", BS_FIELD_RIGHT, 3},
+                                       {"share", "share", BS_FIELD_RIGHT, 3},
+                                       {"gflops", "GFLOP/s", BS_FIELD_RIGHT, 4},
+                                       {"origin", "of the model's", 0, 0}};
+enum {
+  N_FIELDS = sizeof fields / sizeof fields[0],
+  N_NODE_FIELDS = sizeof node_fields / sizeof node_fields[0],
+  SLOWEST = 10
+};
+static const double BUSY = 0.1; /* part of the processors' time that others take */
+
+static int32_t print_profile(int format, const json_t *nodes, bs_error *err) {
+  json_t *slowest = json_array();
+  double share = 0;
+  for (size_t i = 0; i < json_array_size(nodes) && i < SLOWEST; i++) {
+    share += json_number_value(json_object_get(json_array_get(nodes, i), "share"));
+    json_array_append(slowest, json_array_get(nodes, i));
+  }
+  printf("\n%zu of %zu nodes take %.0f %% of the time of all nodes\n", json_array_size(slowest),
+         json_array_size(nodes), 100 * share);
+  const int32_t rc = bs_report_print(stdout, format, node_fields, N_NODE_FIELDS, slowest, err);
+  json_decref(slowest);
+  return rc;
+}
+
+static int32_t print_result(int format, const json_t *result, bs_error *err) {
+  const json_t *nodes = json_object_get(result, "profile");
+  if (format == BS_FORMAT_JSON) return model_print_json(result, err);
+  const int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, json_object_get(result, "rows"), err);
+  const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+  return rc == BS_OK && readable && nodes != NULL ? print_profile(format, nodes, err) : rc;
+}
+
+/* What the numbers alone do not say. */
+static void tell_of(const args *a, const json_t *result) {
+  const json_t *rows = json_object_get(result, "rows"), *row, *warning;
+  const json_t *others = json_object_get(json_object_get(result, "conditions"), "others");
+  const int quiet = args_has(a, "quiet");
+  char line[300];
+  size_t i, k;
+  json_array_foreach(rows, i, row) {
+    const char *work = json_string_value(json_object_get(row, "work"));
+    const long long on_ref = (long long)json_integer_value(json_object_get(row, "fallback_nodes"));
+    if (on_ref > 0 && strcmp(json_string_value(json_object_get(row, "backend")), "ref") != 0) {
+      snprintf(line, sizeof line, "%s: %lld nodes ran on ref", work, on_ref);
+      bsrun_warn(line);
+    }
+    json_array_foreach(json_object_get(row, "measuring_warnings"), k, warning)
+        bsrun_note(quiet, json_string_value(warning));
+  }
+  if (json_number_value(others) > BUSY) {
+    snprintf(line, sizeof line, "other programs took %.0f %% of the processors' time: times may be too long",
+             100 * json_number_value(others));
+    bsrun_warn(line);
+  }
+}
+
+static int32_t read_seconds(const args *a, double *out, bs_error *err) {
+  const char *text = args_value(a, "seconds");
+  if (text == NULL || (bs_parse_f64(text, out) && *out >= 0.01 && *out <= 86400)) return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 86400",
+                      text);
+}
+
+static int32_t bench(const args *a, bs_error *err) {
+  model_asked asked = {0};
+  bs_model_bench how = {.seconds = 2,
+                        .allow_fallback = (uint32_t)args_has(a, "allow-fallback"),
+                        .profile = (uint32_t)args_has(a, "profile")};
+  json_t *result = NULL;
+  char *folder = NULL;
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = read_seconds(a, &how.seconds, err);
+  if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
+  how.progress = asked.request.progress;
+  how.user = asked.request.progress_user;
+  if (rc == BS_OK) rc = bs_model_bench_run(asked.context, &asked.request, &asked.model, &how, &result, err);
+  model_progress_end(&asked);
+  if (rc == BS_OK) {
+    tell_of(a, result);
+    const int32_t kept = model_keep(a, &asked, "model_bench", 1, result, &folder, err);
+    rc = print_result(format, result, kept == BS_OK ? err : NULL);
+    model_print_folder(format, folder);
+    if (kept != BS_OK) rc = kept;
+  }
+  free(folder);
+  json_decref(result);
+  model_asked_free(&asked);
+  return rc;
+}
+
+const model_verb model_bench = {
+    "bench",
+    "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--profile] [-o FORMAT]",
+    "time a model's runs: warm, with an interval, beside load, packing and first run",
+    "MODEL is as in `model run`. Runs are repeated until they no longer get faster, then timed in samples; "
+    "the\n"
+    "median has its 95 % interval. A folder with a key-value cache has two rows: prefill (the prompt into an "
+    "empty\n"
+    "cache) and decode (one token behind the prompt); its prompt is --input, or 128 ids (--dim NAME=N). A "
+    "node\n"
+    "that the backend does not serve is an error (exit 3) unless --allow-fallback times it on ref.\n",
+    "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
+    "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --allow-fallback -o json\n"
+    "  bsrun model bench model.onnx --input x=x.npy --profile --pass fuse_attention=off\n",
+    model_bench_options,
+    &model_bench_n_options,
+    bench,
+    1,
+    1,
+};

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT
+ * bench.c - times a model's flat runs by the lab's sampler (lab/measure/sampler.h): a run of any model; of a
+ * model with a key-value cache the prompt in one run, then single tokens. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "core/base/text.h"
+#include "lab/error.h"
+#include "lab/measure/constants.h"
+#include "lab/measure/sampler.h"
+#include "lab/model/bench.h"
+
+enum { DEFAULT_PROMPT = 128, SAMPLES = 200, LEAST_SAMPLES = 5 };
+static const double LONGEST_SAMPLE = 0.05, SHORTEST_SAMPLE = 2e-3, WARM_SECONDS = 2, PROFILE_SECONDS = 1;
+
+typedef struct benching {
+  const bs_model_request *request;
+  const bs_model_bench *asked;
+  bs_model *model;
+  uint32_t threads;
+  const char *backend, *work; /* "run", "prefill", "decode" */
+  int64_t tokens;             /* of a run; 0: the model has no key-value cache */
+  int64_t before;             /* tokens in the cache before each run */
+  int64_t *ids;               /* NULL: the inputs are files */
+  json_t *rows;
+} benching;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+/* One run with as many tokens in the cache as in every other. */
+static int32_t run_once(const benching *b, bs_session *session, bs_error *err) {
+  const int32_t rc = b->tokens > 0 ? bs_session_cache(session, b->before, err) : BS_OK;
+  return rc == BS_OK ? bs_session_run(session, err) : rc;
+}
+
+static uint64_t involuntary_switches(void) {
+  struct rusage used;
+  return getrusage(RUSAGE_SELF, &used) == 0 ? (uint64_t)used.ru_nivcsw : 0;
+}
+
+static int32_t take_sample(void *user, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
+  const benching *b = user;
+  bs_session *session = b->model->session;
+  int32_t rc = BS_OK;
+  for (uint64_t i = 0; rc == BS_OK && i < lead; i++) rc = run_once(b, session, err);
+  const uint64_t switches = involuntary_switches();
+  const double began = now();
+  for (uint64_t i = 0; rc == BS_OK && i < n; i++) rc = run_once(b, session, err);
+  out->seconds = (now() - began) / (double)n;
+  out->switches = involuntary_switches() - switches;
+  return rc;
+}
+
+static void tell(void *user, const char *what, uint64_t done, uint64_t total) {
+  const benching *b = user;
+  char text[48];
+  snprintf(text, sizeof text, "%s, %s", b->work, what);
+  if (b->asked->progress != NULL) b->asked->progress(b->asked->user, text, done, total);
+}
+
+/* The 95 % interval of the median: the medians of groups of consecutive samples count as one observation
+ * each, as in comparisons (bs_compare_pairs, here with an arm that always takes a second). */
+static int32_t interval_of(const bs_sampled_arm *arm, size_t n, double *out_low, double *out_high,
+                           bs_error *err) {
+  bs_comparison c;
+  double *seconds = malloc((n + 1) * sizeof *seconds);
+  for (size_t i = 0; seconds != NULL && i < n; i++) seconds[i] = 1;
+  const int known = seconds != NULL && bs_compare_pairs(seconds, arm->seconds, n, 0.01, &c);
+  free(seconds);
+  if (!known) return bs_no_memory(err, "an interval");
+  *out_low = fmin(c.low, arm->look.p50);
+  *out_high = fmax(c.high, arm->look.p50);
+  return BS_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static int32_t count_work(const bs_session *session, uint64_t *out_flops, uint64_t *out_bytes,
+                          bs_error *err) {
+  int32_t rc = BS_OK;
+  *out_flops = *out_bytes = 0;
+  for (uint32_t i = 0; rc == BS_OK && i < bs_session_node_count(session); i++) {
+    bs_node_info node = {.struct_size = sizeof node};
+    rc = bs_session_node(session, i, &node, err);
+    *out_flops += node.flops;
+    *out_bytes += node.bytes;
+  }
+  return rc;
+}
+
+static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
+  static const char *const times[] = {"load_s", "lower_s", "pass_s", "plan_s", "pack_s", "prepare_s"};
+  const bs_sampled_arm *arm = &s->arm[0];
+  uint64_t flops, bytes;
+  double low = 0, high = 0;
+  int32_t rc = count_work(b->model->session, &flops, &bytes, err);
+  if (rc == BS_OK) rc = interval_of(arm, s->pairs, &low, &high, err);
+  if (rc != BS_OK) return rc;
+  const double each = arm->look.p50;
+  json_t *stats = bs_model_stats(b->model->session), *pairs = bs_sampling_pairs_json(s);
+  json_t *row =
+      json_pack("{s:s, s:s, s:i, s:I, s:I, s:O, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "work", b->work,
+                "backend", b->backend, "threads", (int)b->threads, "cache_tokens", (json_int_t)b->before,
+                "nodes", (json_int_t)bs_session_node_count(b->model->session), "fallback_nodes",
+                json_object_get(stats, "fallback_nodes"), "flops", (json_int_t)flops, "bytes",
+                (json_int_t)bytes, "low_s", low, "high_s", high, "first_s", arm->warm.first.seconds, "gflops",
+                flops > 0 ? json_real(1e-9 * (double)flops / each) : json_null(), "tokens_per_s",
+                b->tokens > 0 ? json_real((double)b->tokens / each) : json_null());
+  int bad = row == NULL || bs_sampling_arm_json(row, s, 0) != 0 || json_object_update(row, pairs) != 0;
+  for (size_t i = 0; !bad && i < sizeof times / sizeof times[0]; i++)
+    bad = json_object_set(row, times[i], json_object_get(stats, times[i])) != 0;
+  if (!bad && b->tokens > 0) bad = json_object_set_new(row, "tokens", json_integer(b->tokens)) != 0;
+  json_decref(stats);
+  json_decref(pairs);
+  if (!bad && json_array_append_new(b->rows, row) == 0) return BS_OK;
+  if (bad) json_decref(row);
+  return bs_no_memory(err, "a row");
+}
+
+/* The session as it is bound now: it must not be served by ref unless that is allowed. */
+static int32_t refuse_fallback(const benching *b, bs_error *err) {
+  bs_session_stats stats = {.struct_size = sizeof stats};
+  bs_node_info node = {.struct_size = sizeof node};
+  const bs_session *session = b->model->session;
+  int32_t rc = bs_session_stats_get(session, &stats, err);
+  if (rc != BS_OK || stats.fallback_nodes == 0 || b->asked->allow_fallback || strcmp(b->backend, "ref") == 0)
+    return rc;
+  for (uint32_t i = 0; rc == BS_OK && i < bs_session_node_count(session); i++) {
+    rc = bs_session_node(session, i, &node, err);
+    if (strncmp(node.serves, "ref:", 4) == 0) break;
+  }
+  if (rc != BS_OK) return rc;
+  bs_error_set(err, BS_UNSUPPORTED, "BS-MODEL-FALLBACK",
+               "%.40s does not serve %llu of %u nodes; the first is %s of node %.100s", b->backend,
+               (unsigned long long)stats.fallback_nodes, bs_session_node_count(session), node.op,
+               node.origin);
+  bs_error_hint(err, "--allow-fallback times them on ref; bsrun model explain lists them");
+  return BS_UNSUPPORTED;
+}
+
+static int32_t bench_one(benching *b, const char *work, int64_t tokens, int64_t before, bs_error *err) {
+  const bs_sampler_host host = {.user = b, .disturb = bs_disturb_host, .progress = tell};
+  const bs_sampler_arm arm = {
+      .name = work, .user = b, .batch = take_sample, .oversubscribed = b->threads > bs_machine_cores()};
+  bs_sampler_options o;
+  bs_sampling *s = NULL;
+  b->work = work;
+  b->tokens = tokens;
+  b->before = before;
+  bs_sampler_defaults(&o);
+  o.batch_seconds = fmin(fmax(b->asked->seconds / SAMPLES, SHORTEST_SAMPLE), LONGEST_SAMPLE);
+  o.pairs_min = LEAST_SAMPLES;
+  o.seconds = b->asked->seconds;
+  o.warm_seconds = fmin(b->asked->seconds, WARM_SECONDS);
+  int32_t rc = refuse_fallback(b, err);
+  if (rc == BS_OK) rc = bs_sampler_run(&o, &host, &arm, 1, &s, err);
+  if (rc == BS_OK) rc = add_row(b, s, err);
+  bs_sampling_free(s);
+  return rc;
+}
+
+/* ---- models with a key-value cache ------------------------------------------------------------ */
+
+static int32_t prompt_length(const benching *b, const char *symbol, int64_t limit, int64_t *out,
+                             bs_error *err) {
+  *out = limit - 1 < DEFAULT_PROMPT ? limit - 1 : DEFAULT_PROMPT;
+  for (size_t i = 0; i < b->model->n_dims; i++)
+    if (strcmp(b->model->dims[i].name, symbol) == 0) *out = b->model->dims[i].size;
+  if (*out >= 1 && *out < limit) return BS_OK;
+  bs_error_set(err, BS_USAGE, "BS-MODEL-BENCH", "a prompt of %lld tokens and one more: the cache holds %lld",
+               (long long)*out, (long long)limit);
+  bs_error_hint(err, "--dim %.60s=N gives the prompt, --cache-tokens N the cache", symbol);
+  return BS_USAGE;
+}
+
+/* The n ids are the input of the next runs. */
+static int32_t set_ids(const benching *b, const char *symbol, const int64_t *ids, int64_t n, bs_error *err) {
+  const bs_dim dim = {.struct_size = sizeof dim, .name = symbol, .size = n};
+  const bs_dim *dims[] = {&dim};
+  bs_tensor input = {
+      .struct_size = sizeof input, .dtype = BS_I64, .rank = 2, .dims = {1, n}, .strides = {n, 1}};
+  input.data = (void *)(uintptr_t)ids;
+  input.bytes = (uint64_t)n * sizeof *ids;
+  const int32_t rc = bs_session_bind(b->model->session, dims, 1, err);
+  return rc == BS_OK ? bs_session_set(b->model->session, 0, &input, err) : rc;
+}
+
+/* Ids 0, 1, 2, ... of the vocabulary, unless a file gives them. */
+static int32_t make_ids(benching *b, int64_t n, const int64_t **out_ids, bs_error *err) {
+  bs_tensor_desc logits = {.struct_size = sizeof logits};
+  int32_t rc = bs_session_port(b->model->session, 1, NULL, &logits, err);
+  if (rc != BS_OK || b->model->n_inputs > 0) {
+    *out_ids = rc == BS_OK ? b->model->files[0].data : NULL;
+    return rc;
+  }
+  const int64_t vocabulary = logits.rank > 0 ? logits.dims[logits.rank - 1] : 1;
+  b->ids = calloc((size_t)n, sizeof *b->ids);
+  if (b->ids == NULL) return bs_no_memory(err, "a prompt");
+  for (int64_t i = 0; i < n; i++) b->ids[i] = vocabulary > 0 ? i % vocabulary : 0;
+  *out_ids = b->ids;
+  return BS_OK;
+}
+
+static int32_t bench_tokens(bs_context *context, benching *b, int64_t limit, bs_error *err) {
+  const char *symbol;
+  const int64_t *ids = NULL;
+  int64_t n = 0;
+  int32_t rc = bs_model_token_dim(b->model->graph, &symbol, err);
+  if (rc == BS_OK) rc = prompt_length(b, symbol, limit, &n, err);
+  if (rc == BS_OK) rc = bs_model_set_dim(b->model, symbol, n, err);
+  if (rc == BS_OK) rc = bs_model_start(context, b->request, b->model, err);
+  if (rc == BS_OK) rc = make_ids(b, n, &ids, err);
+  if (rc == BS_OK) rc = set_ids(b, symbol, ids, n, err);
+  if (rc == BS_OK) rc = bench_one(b, "prefill", n, 0, err);
+  if (rc == BS_OK) rc = set_ids(b, symbol, ids, 1, err);
+  if (rc == BS_OK) rc = bench_one(b, "decode", 1, n, err);
+  return rc;
+}
+
+/* ---- the nodes' times -------------------------------------------------------------------------- */
+
+static int slower_first(const void *a, const void *b) {
+  const double x = json_real_value(json_object_get(*(json_t *const *)a, "each_s"));
+  const double y = json_real_value(json_object_get(*(json_t *const *)b, "each_s"));
+  return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* Nodes by their time in a run, the slowest first, with their share of all nodes' time. */
+static json_t *by_time(const json_t *nodes) {
+  const size_t n = json_array_size(nodes);
+  json_t **order = calloc(n + 1, sizeof *order), *rows = json_array();
+  double all = 0;
+  for (size_t i = 0; order != NULL && i < n; i++) {
+    json_t *node = order[i] = json_array_get(nodes, i);
+    const json_int_t runs = json_integer_value(json_object_get(node, "runs"));
+    const double each = json_number_value(json_object_get(node, "seconds")) / (double)(runs > 0 ? runs : 1);
+    json_object_set_new(node, "each_s", json_real(each));
+    all += each;
+  }
+  if (order != NULL) qsort(order, n, sizeof *order, slower_first);
+  for (size_t i = 0; order != NULL && i < n; i++) {
+    const double each = json_real_value(json_object_get(order[i], "each_s"));
+    const double flops = json_number_value(json_object_get(order[i], "flops"));
+    json_object_set_new(order[i], "share", json_real(all > 0 ? each / all : 0));
+    json_object_set_new(order[i], "gflops",
+                        flops > 0 && each > 0 ? json_real(1e-9 * flops / each) : json_null());
+    json_array_append(rows, order[i]);
+  }
+  free(order);
+  return rows;
+}
+
+/* A second session of the same weights, which reads a clock between nodes: its runs are not those timed. */
+static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error *err) {
+  bs_model view = *b->model; /* the same inputs, another session */
+  bs_model_request request = *b->request;
+  char *text = NULL;
+  request.profile = 1;
+  view.session = NULL;
+  int32_t rc = bs_model_start_beside(context, &request, &view, b->model->session, err);
+  if (rc == BS_OK && b->tokens == 0) rc = bs_model_set_inputs(&view, err);
+  if (rc == BS_OK && b->tokens > 0) {
+    const benching of_view = {.model = &view};
+    const char *symbol;
+    const int64_t *ids = b->ids != NULL ? b->ids : view.files[0].data;
+    rc = bs_model_token_dim(view.graph, &symbol, err);
+    if (rc == BS_OK) rc = set_ids(&of_view, symbol, ids, b->tokens, err);
+  }
+  const double end = now() + fmin(b->asked->seconds, PROFILE_SECONDS);
+  for (int i = 0; rc == BS_OK && (i < 3 || now() < end); i++) rc = run_once(b, view.session, err);
+  if (rc == BS_OK) rc = bs_model_text(&view, BS_REPORT_PROFILE, 1, &text, err);
+  json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
+  if (rc == BS_OK) {
+    *out = by_time(json_object_get(report, "nodes"));
+    if (report == NULL) rc = bs_error_set(err, BS_INTERNAL, "BS-MODEL-PROFILE", "the profile is no JSON");
+  }
+  json_decref(report);
+  free(text);
+  bs_session_close(view.session);
+  return rc;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static json_t *dims_of(const bs_model *m) {
+  json_t *dims = json_object();
+  for (size_t i = 0; i < m->n_dims; i++)
+    json_object_set_new(dims, m->dims[i].name, json_integer(m->dims[i].size));
+  return dims;
+}
+
+static int32_t bench_plain(bs_context *context, benching *b, bs_error *err) {
+  int32_t rc = bs_model_need_inputs(b->model, err);
+  if (rc == BS_OK) rc = bs_model_start(context, b->request, b->model, err);
+  if (rc == BS_OK) rc = bs_model_set_inputs(b->model, err);
+  return rc == BS_OK ? bench_one(b, "run", 0, 0, err) : rc;
+}
+
+int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request, bs_model *model,
+                           const bs_model_bench *asked, json_t **out, bs_error *err) {
+  bs_model_request r = *request;
+  bs_graph_info info = {.struct_size = sizeof info};
+  json_t *nodes = NULL;
+  bs_load before, after;
+  if (r.threads == 0) r.threads = bs_machine_cores();
+  benching b = {.request = &r,
+                .asked = asked,
+                .model = model,
+                .threads = r.threads,
+                .backend = r.backend != NULL ? r.backend : "cpu",
+                .work = "run",
+                .rows = json_array()};
+  *out = NULL;
+  bs_load_now(&before);
+  int32_t rc = bs_graph_info_get(model->graph, &info, err);
+  if (rc == BS_OK)
+    rc = info.cache_tokens > 0 ? bench_tokens(context, &b, info.cache_tokens, err)
+                               : bench_plain(context, &b, err);
+  bs_load_now(&after);
+  if (rc == BS_OK && asked->profile) rc = profile(context, &b, &nodes, err);
+  if (rc == BS_OK)
+    *out = json_pack("{s:o, s:s, s:i, s:o, s:b, s:O, s:O, s:o, s:o}", "model", bs_model_json_text(r.path),
+                     "backend", b.backend, "threads", (int)b.threads, "dims", dims_of(model), "made_inputs",
+                     b.ids != NULL, "median_s", json_object_get(json_array_get(b.rows, 0), "median_s"),
+                     "rows", b.rows, "conditions", bs_load_json(&before, &after), "stats",
+                     bs_model_stats(model->session));
+  if (*out != NULL && nodes != NULL) json_object_set(*out, "profile", nodes);
+  if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "the rows");
+  json_decref(nodes);
+  json_decref(b.rows);
+  free(b.ids);
+  return rc;
+}

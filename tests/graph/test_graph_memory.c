@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ * What a process holds while a model of 85 MB is opened and run: its weights once, the memory of intermediate
+ * values, and 10 % more. The file is one hole, whose pages are mapped as those of any other file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "blockshock/graph.h"
+#include "core/base/error.h"
+#include "tests/graph/folder_case.h"
+#include "tests/slow.h"
+
+enum { VOCABULARY = 16384, WIDTH = 512, LAYERS = 4, POSITIONS = 64, TOKENS = 16 };
+
+static bs_context *context;
+static void before(void) {
+  bs_error err = BS_ERROR_INIT;
+  files_begin();
+  ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
+}
+static void after(void) {
+  bs_context_close(context);
+  files_end();
+}
+
+/* ---- a folder -------------------------------------------------------------------------------- */
+
+typedef struct header {
+  char text[1 << 15];
+  size_t at;
+  uint64_t bytes; /* of the tensors so far */
+} header;
+
+static void add(header *h, int64_t rows, int64_t cols, const char *name, int layer) {
+  char shape[64];
+  const uint64_t bytes = 4u * (uint64_t)(rows * (cols > 0 ? cols : 1));
+  snprintf(shape, sizeof shape, cols > 0 ? "%lld,%lld" : "%lld", (long long)rows, (long long)cols);
+  h->at += (size_t)snprintf(h->text + h->at, sizeof h->text - h->at, "%c\"", h->at == 0 ? '{' : ',');
+  if (layer >= 0) h->at += (size_t)snprintf(h->text + h->at, sizeof h->text - h->at, "h.%d.", layer);
+  h->at += (size_t)snprintf(h->text + h->at, sizeof h->text - h->at,
+                            "%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}", name,
+                            shape, (unsigned long long)h->bytes, (unsigned long long)(h->bytes + bytes));
+  h->bytes += bytes;
+}
+
+/* A GPT-2 whose weights are zero. Returns their bytes. */
+static uint64_t write_zeros(void) {
+  static const entry changed[] = {{"vocab_size", "16384"}, {"n_positions", "64"}, {"n_embd", "512"},
+                                  {"n_layer", "4"},        {"n_head", "8"},       {0}};
+  static const struct {
+    const char *name;
+    int64_t rows, cols;
+  } layer[] = {{"ln_1.weight", WIDTH, 0},
+               {"ln_1.bias", WIDTH, 0},
+               {"attn.c_attn.weight", WIDTH, (int64_t)3 * WIDTH},
+               {"attn.c_attn.bias", (int64_t)3 * WIDTH, 0},
+               {"attn.c_proj.weight", WIDTH, WIDTH},
+               {"attn.c_proj.bias", WIDTH, 0},
+               {"ln_2.weight", WIDTH, 0},
+               {"ln_2.bias", WIDTH, 0},
+               {"mlp.c_fc.weight", WIDTH, (int64_t)4 * WIDTH},
+               {"mlp.c_fc.bias", (int64_t)4 * WIDTH, 0},
+               {"mlp.c_proj.weight", (int64_t)4 * WIDTH, WIDTH},
+               {"mlp.c_proj.bias", WIDTH, 0}};
+  static header h;
+  h = (header){0};
+  add(&h, VOCABULARY, WIDTH, "wte.weight", -1);
+  add(&h, POSITIONS, WIDTH, "wpe.weight", -1);
+  for (int l = 0; l < LAYERS; l++)
+    for (int i = 0; i < TEST_COUNT(layer); i++) add(&h, layer[i].rows, layer[i].cols, layer[i].name, l);
+  add(&h, WIDTH, 0, "ln_f.weight", -1);
+  add(&h, WIDTH, 0, "ln_f.bias", -1);
+  h.text[h.at++] = '}';
+  while (h.at % 8 != 0) h.text[h.at++] = ' ';
+  write_config(gpt2_config, changed);
+  FILE *f = fopen(files_path("model.safetensors"), "wb");
+  const uint64_t length = h.at;
+  ck_assert_ptr_nonnull(f);
+  fwrite(&length, sizeof length, 1, f);
+  fwrite(h.text, 1, h.at, f);
+  fclose(f);
+  ck_assert_int_eq(truncate(files_path("model.safetensors"), (off_t)(sizeof length + h.at + h.bytes)), 0);
+  return h.bytes;
+}
+
+/* ---- the test -------------------------------------------------------------------------------- */
+
+/* A line of /proc/self/status, in bytes. */
+static uint64_t held(const char *line) {
+  char text[256];
+  uint64_t bytes = 0;
+  FILE *f = fopen("/proc/self/status", "r");
+  ck_assert_ptr_nonnull(f);
+  while (fgets(text, sizeof text, f) != NULL)
+    if (strncmp(text, line, strlen(line)) == 0) bytes = 1024 * strtoull(text + strlen(line), NULL, 10);
+  fclose(f);
+  ck_assert_uint_gt(bytes, 0);
+  return bytes;
+}
+
+/* Opens the folder, runs it once and closes it. out_most: the most bytes that the weights, the intermediate
+ * values and the cache may take. */
+static void run(int64_t tokens, uint64_t *out_resident, uint64_t *out_bound) {
+  bs_error err = BS_ERROR_INIT;
+  bs_graph *graph = NULL;
+  bs_session *session = NULL;
+  int64_t ids[TOKENS] = {0};
+  const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "sequence", .size = tokens};
+  const bs_dim *const dims[] = {&dim};
+  const bs_session_options options = {
+      .struct_size = (uint32_t)sizeof options, .threads = 1, .dims = dims, .n_dims = 1};
+  const bs_tensor t = {.struct_size = (uint32_t)sizeof t,
+                       .dtype = BS_I64,
+                       .rank = 2,
+                       .dims = {1, tokens},
+                       .strides = {tokens, 1},
+                       .data = ids,
+                       .bytes = 8 * (uint64_t)tokens};
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  for (int64_t i = 0; i < tokens; i++) ids[i] = i % 5;
+  ck_assert_msg(bs_graph_open(context, files_folder, NULL, &graph, &err) == BS_OK, "%s", err.message);
+  ck_assert_msg(bs_session_open(context, graph, &options, &session, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_session_set(session, 0, &t, &err), BS_OK);
+  ck_assert_msg(bs_session_run(session, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_session_stats_get(session, &stats, &err), BS_OK);
+  *out_resident = held("VmRSS:");
+  *out_bound = stats.bound_bytes + stats.state_bytes;
+  bs_session_close(session);
+  bs_graph_close(graph);
+}
+
+START_TEST(weights_once) {
+  uint64_t program, resident, bound;
+  if (BS_SLOW) return; /* a sanitizer holds memory of its own */
+  write_config(gpt2_config, NULL);
+  write_weights("model.safetensors", gpt2_weights, 0, 100, NULL);
+  run(4, &program, &bound); /* a small model first: libraries and what they hold */
+  remove(files_path("model.safetensors"));
+  const uint64_t weights = write_zeros();
+  run(TOKENS, &resident, &bound);
+  const uint64_t limit = program + (weights + bound) / 10 * 11;
+  ck_assert_uint_gt(weights, 50000000);
+  ck_assert_msg(resident <= limit, "%llu bytes are resident after a run, %llu allowed",
+                (unsigned long long)resident, (unsigned long long)limit);
+  ck_assert_msg(held("VmHWM:") <= limit, "%llu bytes were resident at one time, %llu allowed",
+                (unsigned long long)held("VmHWM:"), (unsigned long long)limit);
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{weights_once}, {0}};
+  return run_tests("graph_memory", tests, (test_setup){before, after});
+}
