@@ -191,7 +191,9 @@ static int32_t measure(request *r, bs_error *err) {
   char busy[256];
   int32_t rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
   r->rows = json_array();
-  r->algorithm = "native";
+  const char *algorithm = bs_schema_str(r->config, "hardware.algorithm");
+  r->bench.algorithm = algorithm;
+  r->algorithm = algorithm != NULL && algorithm[0] != '\0' ? algorithm : "native";
   r->bench.each = add_cell;
   r->bench.user = r;
   if (rc == BS_OK && r->rows == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");

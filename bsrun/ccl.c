@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ccl.c - `bsrun ccl list | check | explain`: collective algorithms, proven and simulated before they
+ * ccl.c - `bsrun ccl list | check | explain | bench`: collective algorithms, proven and simulated before they
  * are run. */
 #include "bsrun/ccl.h"
 
@@ -145,14 +145,15 @@ static int32_t kind_of(const args *a, const bs_ccl *ccl, uint32_t *out_kind, bs_
 }
 
 int32_t ccl_place(const args *a, const bs_ccl *ccl, bs_ccl_place *out_place, bs_error *err) {
-  const char *dtype = args_value(a, "dtype");
+  const char *dtype = has_option(a, "dtype") ? args_value(a, "dtype") : NULL;
   const uint32_t code = bs_dtype_parse(dtype != NULL ? dtype : "f32");
   int64_t p = 8, count = 0, root = 0;
   *out_place = (bs_ccl_place){0};
   int32_t rc = kind_of(a, ccl, &out_place->kind, err);
   if (rc == BS_OK) rc = args_integer(a, "world-size", 1, 1 << 20, 8, &p, err);
-  if (rc == BS_OK) rc = args_integer(a, "count", 0, INT64_C(1) << 48, 262144, &count, err);
-  if (rc == BS_OK) rc = args_integer(a, "root", 0, p - 1, 0, &root, err);
+  if (rc == BS_OK && has_option(a, "count"))
+    rc = args_integer(a, "count", 0, INT64_C(1) << 48, 262144, &count, err);
+  if (rc == BS_OK && has_option(a, "root")) rc = args_integer(a, "root", 0, p - 1, 0, &root, err);
   if (rc == BS_OK && (code == 0 || BS_DTYPE_BYTES(code) == 0))
     rc = bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--dtype: '%.40s' is not a dtype of whole bytes", dtype);
   if (rc != BS_OK) return rc;
@@ -358,7 +359,7 @@ static const bsrun_subverb ccl_explain = {
     .min_words = 1,
     .max_words = 32,
 };
-static const bsrun_subverb *const verbs[] = {&ccl_list, &ccl_check, &ccl_explain};
+static const bsrun_subverb *const verbs[] = {&ccl_list, &ccl_check, &ccl_explain, &ccl_bench};
 const bsrun_subverbs ccl_subverbs = {"ccl", verbs, sizeof verbs / sizeof verbs[0]};
 
 int verb_ccl(int argc, char **argv) {

@@ -7,6 +7,7 @@
 #include "lab/sim/ccl.h"
 
 extern const bsrun_subverbs ccl_subverbs;
+extern const bsrun_subverb ccl_bench; /* ccl_bench.c */
 
 /* The context of --hardware, --plugin, --config and --set. */
 int32_t ccl_context(const args *a, const char *extra_plugin, bs_context **out_context, bs_error *err);

@@ -8,17 +8,12 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/sim/comm_bench.h"
 
 uint32_t bs_ccl_kind(const char *name) {
   uint32_t kind = 0;
   while (kind < BS_COLL_COUNT_ && strcmp(name, sim_kind_name(kind)) != 0) ++kind;
   return kind;
-}
-
-double bs_ccl_bus_share(uint32_t kind, uint32_t world_size) {
-  const double p = world_size;
-  if (kind == BS_COLL_ALL_REDUCE) return 2 * (p - 1) / p;
-  return kind == BS_COLL_BROADCAST || world_size < 2 ? 1 : (p - 1) / p;
 }
 
 static json_t *text_of(const bs_text *text) {
@@ -153,7 +148,7 @@ static void add_times(json_t *row, const sim_schedule_result *r, const bs_ccl_pl
   if (us > 0) {
     json_object_set_new(row, "algbw_GBps", json_real(bytes / us * 1e-3));
     json_object_set_new(row, "busbw_GBps",
-                        json_real(bytes / us * 1e-3 * bs_ccl_bus_share(place->kind, place->world_size)));
+                        json_real(bytes / us * 1e-3 * bs_bus_factor(place->kind, place->world_size)));
   }
 }
 

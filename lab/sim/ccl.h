@@ -41,10 +41,6 @@ int32_t bs_ccl_place_link(bs_context *context, bs_ccl_place *place, bs_error *er
 /* Simulates it message by message, and asks its formula: rounds, messages, bytes, times beside each other,
  * the critical path in latency, bytes and reducing. A row; NULL on failure. */
 json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *err);
-/* The bytes of all ranks' results that a bus would carry a second, from the bytes of the vector (definition
- * of nccl-tests): 2 (p - 1) / p of the rate for an all-reduce, (p - 1) / p where each rank has a part,
- * else 1. */
-double bs_ccl_bus_share(uint32_t kind, uint32_t world_size);
 /* The number of a collective's name; BS_COLL_COUNT_ when there is none. */
 uint32_t bs_ccl_kind(const char *name);
 #endif

@@ -285,7 +285,8 @@ int32_t bs_comm_bench_run(bs_context *context, const bs_comm_bench *bench, bs_er
                                     .threads_per_rank = 1,
                                     .bind = bench->bind,
                                     .sync_mode = BS_SYNC_NONE,
-                                    .timeout_s = bench->timeout_s};
+                                    .timeout_s = bench->timeout_s,
+                                    .algorithm = bench->algorithm};
   int32_t rc = check_kinds(context, bench, err);
   if (rc == BS_OK) rc = bs_world_create(context, &options, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, rank_main, j, err);

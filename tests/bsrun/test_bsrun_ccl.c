@@ -98,6 +98,27 @@ START_TEST(explain_gives_known_answers) {
 }
 END_TEST
 
+/* On two ranks of each communicator that is always there: right values, and both times. How far they are
+ * apart is the machine's affair. */
+START_TEST(bench_measures_beside_the_simulation) {
+  static const char *const comms[] = {"threads", "shm"};
+  ran r = bsrun(dir, "ccl", "bench", "ring", "two_shot", "--comm", comms[_i], "-P", "2", "--max-bytes",
+                "65536", "--samples", "3", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_ge(json_array_size(rows), 4);
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "wrong")), 0);
+    ck_assert_double_gt(json_real_value(json_object_get(row, "measured_us")), 0);
+    ck_assert_double_gt(json_real_value(json_object_get(row, "simulated_us")), 0);
+    ck_assert(json_is_real(json_object_get(row, "error_percent")));
+  }
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(what_is_wrong_is_said) {
   static const struct {
     const char *words[7];
@@ -125,8 +146,12 @@ START_TEST(what_is_wrong_is_said) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{list_names_all},        {check_proves_one},
-                             {check_takes_a_file},    {explain_gives_known_answers},
-                             {what_is_wrong_is_said}, {0}};
+  const test_case tests[] = {{list_names_all},
+                             {check_proves_one},
+                             {check_takes_a_file},
+                             {explain_gives_known_answers},
+                             {bench_measures_beside_the_simulation, 2},
+                             {what_is_wrong_is_said},
+                             {0}};
   return run_tests("bsrun_ccl", tests, (test_setup){setup, teardown});
 }

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "lab/sim/ccl.h"
+#include "lab/sim/comm_bench.h"
 #include "tests/run_tests.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -234,9 +235,9 @@ END_TEST
 START_TEST(bus_bandwidth_is_that_of_nccl_tests) {
   const double algbw = 8589934592. / 20299e-6 * 1e-9;
   ck_assert_double_eq_tol(algbw, 423.17, .005);
-  ck_assert_double_eq_tol(algbw * bs_ccl_bus_share(SUM, 72), 834.59, .005);
-  ck_assert_double_eq(bs_ccl_bus_share(BS_COLL_ALL_GATHER, 4), .75);
-  ck_assert_double_eq(bs_ccl_bus_share(BS_COLL_BROADCAST, 4), 1);
+  ck_assert_double_eq_tol(algbw * bs_bus_factor(SUM, 72), 834.59, .005);
+  ck_assert_double_eq(bs_bus_factor(BS_COLL_ALL_GATHER, 4), .75);
+  ck_assert_double_eq(bs_bus_factor(BS_COLL_BROADCAST, 4), 1);
 }
 END_TEST
 
