@@ -21,7 +21,7 @@ typedef struct bs_comm_cell {
 
 typedef struct bs_comm_bench {
   const char *comm;
-  const char *algorithm; /* as bs_world_options.algorithm; NULL: the communicator's own */
+  const char *algorithm;    /* as bs_world_options.algorithm; NULL: the communicator's own */
   const char *const *kinds; /* "all_reduce", ..., "send_recv" */
   uint32_t n_kinds;
   uint32_t ranks;
