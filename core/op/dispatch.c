@@ -14,12 +14,21 @@
 #include "core/op/sibling.h"
 #include "core/partition/kept.h"
 
-/* FNV-1a over the columns themselves: a run and a list of the same columns are the same partition. */
+static uint64_t hash_word(uint64_t h, uint64_t word) {
+  for (int byte = 0; byte < 8; byte++, word >>= 8) h = (h ^ (word & 0xffu)) * UINT64_C(0x100000001b3);
+  return h;
+}
+
+/* FNV-1a over the runs of neighbouring columns, as long as they go: a run and a list of the same columns are
+ * the same partition. */
 static uint64_t hash_columns(const bs_partition *partition, int64_t count) {
+  const int listed = partition != NULL && partition->kind == BS_PARTITION_GATHER;
   uint64_t h = UINT64_C(0xcbf29ce484222325);
-  for (int64_t i = 0; i < count; i++) {
-    uint32_t column = bs_op_partition_column(partition, i);
-    for (int byte = 0; byte < 4; byte++, column >>= 8) h = (h ^ (column & 0xffu)) * UINT64_C(0x100000001b3);
+  for (int64_t i = 0, n = 0; i < count; i += n) {
+    const uint32_t first = bs_op_partition_column(partition, i);
+    n = listed ? 1 : count - i;
+    while (i + n < count && bs_op_partition_column(partition, i + n) == first + (uint64_t)n) n++;
+    h = hash_word(hash_word(h, first), (uint64_t)n);
   }
   return h;
 }

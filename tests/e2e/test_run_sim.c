@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "run_help.h"
 #include "tests/run_tests.h"
@@ -162,6 +163,39 @@ START_TEST(explained) {
 }
 END_TEST
 
+/* Many ranks of one process. 65,536 of them, 2 GiB, where there is time (make verify). */
+static const struct {
+  const char *line;
+  double us;
+  long mib;
+  int big;
+} many[] = {
+    {SIM "f32 --phase 1 --method column_parallel -P 4096" ENDLESS, 2068.466400, 128, 0},
+    {SIM "f32 --phase 1 --method row_parallel -P 4096" ENDLESS, 4136.932800, 128, 0},
+    {SIM "f32 --phase 1 --method blockshock -P 4096" ENDLESS, 4136.932800, 128, 0},
+    {SIM "f32 --phase 1 --method row_parallel -P 65536 --n 65536 --set method.bias=false" ENDLESS,
+     66206.078400, 2048, 1},
+};
+
+START_TEST(many_ranks) {
+  char folder[64];
+  run_result r;
+  struct rusage used;
+  if (many[_i].big && getenv("BS_TEST_BIG") == NULL) return;
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, run_words(many[_i].line, NULL));
+  run_expect(&r, 0, many[_i].line);
+  json_t *rows = run_rows(r.out);
+  check(json_array_get(rows, 0), "simulated_us", many[_i].us, many[_i].line);
+  ck_assert_int_eq(getrusage(RUSAGE_CHILDREN, &used), 0);
+  ck_assert_msg(BS_SLOW || used.ru_maxrss <= many[_i].mib * 1024, "%s: %ld KiB", many[_i].line,
+                used.ru_maxrss);
+  json_decref(rows);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 /* Both phases asked for: the one that judges is left out, and that is said. */
 START_TEST(bare_runs_the_timed_phase) {
   char folder[64];
@@ -230,6 +264,7 @@ int main(void) {
   const test_case tests[] = {{known_answers, TEST_COUNT(answers)},
                              {a_row_tells_whether_it_is_in_the_domain, 6},
                              {explained},
+                             {many_ranks, TEST_COUNT(many)},
                              {bare_runs_the_timed_phase},
                              {refused, 6},
                              {0}};
