@@ -61,22 +61,21 @@ static sim_time *time_of(sim_rank *rank, const bs_coll_call *call) {
   return t;
 }
 
-/* The receiver waited for the message: the end of that went into its bytes, what is before into its latency,
- * and what is before that into waiting for the sender. */
+/* A message took from where the sender gave it away to where the receiver has it: its latency, and bytes, its
+ * own and those that its ports were busy with before. What the receiver waited beyond that is a wait. */
 static void arrive(sim_time *time, const sim_message *m, const letter *l) {
   if (m->done <= time->now) return;
-  uint64_t left = m->done - time->now;
-  const uint64_t wire = left < m->wire ? left : m->wire;
-  const uint64_t latency = left - wire < m->latency ? left - wire : m->latency;
-  time->own[SIM_WIRE] = sim_add(time->own[SIM_WIRE], wire);
-  time->own[SIM_LATENCY] = sim_add(time->own[SIM_LATENCY], latency);
-  time->own[SIM_WAIT] = sim_add(time->own[SIM_WAIT], left - wire - latency);
+  const uint64_t waited = m->done - time->now, took = m->done - l->sent.now;
+  const uint64_t latency = took < m->latency ? took : m->latency, wire = took - latency;
+  const uint64_t own_wire = waited < wire ? waited : wire;
+  const uint64_t own_latency = waited - own_wire < latency ? waited - own_wire : latency;
+  time->own[SIM_WIRE] = sim_add(time->own[SIM_WIRE], own_wire);
+  time->own[SIM_LATENCY] = sim_add(time->own[SIM_LATENCY], own_latency);
+  time->own[SIM_WAIT] = sim_add(time->own[SIM_WAIT], waited - own_wire - own_latency);
   time->now = m->done;
   memcpy(time->path, l->sent.path, sizeof time->path);
-  left = m->done - l->sent.now; /* ports that were busy with other bytes count as bytes */
-  const uint64_t in_path = left < m->latency ? left : m->latency;
-  time->path[SIM_LATENCY] = sim_add(time->path[SIM_LATENCY], in_path);
-  time->path[SIM_WIRE] = sim_add(time->path[SIM_WIRE], left - in_path);
+  time->path[SIM_LATENCY] = sim_add(time->path[SIM_LATENCY], latency);
+  time->path[SIM_WIRE] = sim_add(time->path[SIM_WIRE], wire);
 }
 
 /* Gives a message away at time->now; *out_done: the sender's time after it. */

@@ -49,6 +49,24 @@ static const known answers[] = {
      41.287680, "wire"},
 };
 
+/* Algorithms run message by message: rows 1 and 5 to 7 of the known answers. */
+#define ALGORITHM(name, P) \
+  SIM "f32 --phase 1 --method row_parallel -P " P ENDLESS " --set hardware.algorithm=" name
+static const struct {
+  const char *line;
+  double us, messages;
+} algorithms[] = {
+    {ALGORITHM("ring", "2"), 21.971520, 4},
+    {ALGORITHM("ring", "8"), 43.700160, 112},
+    {ALGORITHM("ring", "64"), 104.287680, 8064},
+    {ALGORITHM("doubling", "8"), 64.414560, 24},
+    {ALGORITHM("doubling", "64"), 128.829120, 384},
+    {ALGORITHM("halving_doubling", "8"), 39.700160, 48},
+    {ALGORITHM("halving_doubling", "64"), 47.287680, 768},
+    {ALGORITHM("one_shot", "8"), 147.300640, 56},
+    {ALGORITHM("two_shot", "8"), 37.700160, 112},
+};
+
 static void check(const json_t *row, const char *key, double want, const char *what) {
   ck_assert_msg(fabs(run_num(row, key) - want) < 1e-6, "%s: %s is %.6f, not %.6f", what, key,
                 run_num(row, key), want);
@@ -85,6 +103,49 @@ START_TEST(known_answers) {
   if (strcmp(k->what, "A3") == 0) check(row, "dense_us", 20.658512, k->what);
   json_decref(rows);
   run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+START_TEST(algorithms_message_by_message) {
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL, run_words(algorithms[_i].line, NULL));
+  run_expect(&r, 0, algorithms[_i].line);
+  json_t *rows = run_rows(r.out);
+  const json_t *row = json_array_get(rows, 0);
+  check(row, "simulated_us", algorithms[_i].us, algorithms[_i].line);
+  check(row, "messages", algorithms[_i].messages, algorithms[_i].line);
+  check(row, "wait_us", 0, algorithms[_i].line);
+  check(row, "wire_bytes_us", algorithms[_i].us - run_num(row, "wire_latency_us"), algorithms[_i].line);
+  ck_assert_str_eq(run_str(row, "engine"), "message by message, order K");
+  json_decref(rows);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
+/* Blocks that are not even: a ring, message by message, takes what its closed form says. */
+START_TEST(rings_are_their_closed_form) {
+  static const char *const ways[] = {"native", "ring"}, *const worlds[] = {"3", "5", "7"};
+  char folder[64], way[64];
+  double us[2];
+  run_make_folder(folder);
+  for (int i = 0; i < 2; i++) {
+    run_result r;
+    snprintf(way, sizeof way, "hardware.algorithm=%s", ways[i]);
+    run_bsrun(&r, folder, NULL,
+              run_words(SIM "f32 --phase 1 --method row_parallel --n 37 --b 3 --k 41" ENDLESS
+                            " --set plugins.sim.reduce_Bps=1e11 -P %s --set %s",
+                        worlds[_i], way));
+    run_expect(&r, 0, way);
+    json_t *rows = run_rows(r.out);
+    us[i] = run_num(json_array_get(rows, 0), "simulated_us");
+    json_decref(rows);
+    run_free(&r);
+  }
+  ck_assert_msg(us[0] == us[1] && us[0] > 0, "%.6f us by the closed form, %.6f by messages", us[0], us[1]);
   run_remove(folder);
 }
 END_TEST
@@ -264,9 +325,11 @@ int main(void) {
   const test_case tests[] = {{known_answers, TEST_COUNT(answers)},
                              {a_row_tells_whether_it_is_in_the_domain, 6},
                              {explained},
+                             {algorithms_message_by_message, TEST_COUNT(algorithms)},
+                             {rings_are_their_closed_form, 3},
                              {many_ranks, TEST_COUNT(many)},
                              {bare_runs_the_timed_phase},
                              {refused, 6},
                              {0}};
-  return run_tests("run_sim", tests, (test_setup){.timeout = 600});
+  return run_tests("run_sim", tests, (test_setup){.timeout = 600, .at_once = 4});
 }
