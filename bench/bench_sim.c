@@ -52,8 +52,9 @@ static void measure(int row, double seconds) {
     if (took < best) best = took;
   } while (now() - begin < seconds);
   getrusage(RUSAGE_SELF, &after);
-  printf("| %s | %.3f | %.1f | %ld | %.0f |\n", rows[row].name, best, (double)messages / best * 1e-6,
-         after.ru_maxrss / 1024, (double)(after.ru_maxrss - before.ru_maxrss) * 1024 / rows[row].ranks);
+  printf("| %s | %.3f | %.1f | %.1f | %.0f |\n", rows[row].name, best, (double)messages / best * 1e-6,
+         (double)after.ru_maxrss / 1024,
+         (double)(after.ru_maxrss - before.ru_maxrss) * 1024 / rows[row].ranks);
 }
 
 int main(int argc, char **argv) {

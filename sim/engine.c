@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "sim/internal.h"
+#include "sim/trace.h"
 
 int32_t sim_engine_new(const sim_config *config, sim_engine **out_engine, bs_error *err) {
   *out_engine = NULL;
@@ -261,6 +262,8 @@ int32_t sim_recv(sim_engine *e, sim_message *m) {
     to->receive_free = sim_add(begins, l.in_wire);
     m->arrival = sim_add(begins, l.wire);
   }
+  if (e->config.trace != NULL)
+    sim_trace_message(e->config.trace, m->from, m->to, l.site, l.start, l.wire, m->arrival);
   m->start = l.start;
   m->latency = l.latency;
   m->wire = l.wire;

@@ -60,6 +60,7 @@ typedef struct sim_config {
   /* Frees a payload that nobody received; may be NULL. */
   void (*drop)(void *user, void *payload);
   void *user;
+  struct sim_trace *trace; /* trace.h: what messages are told to; NULL: no trace */
 } sim_config;
 
 /* A message. `payload` travels as a pointer: the receiver owns it from sim_recv on; a sender that wants to go

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ * trace.c - see trace.h. */
+#include "sim/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+
+enum { NAME = 48, MESSAGE_EVENTS = 4 }; /* two slices, an arrow's beginning and end */
+
+typedef struct slice {
+  uint64_t begin, end;
+  uint64_t arrow; /* 0: none; else the number of a message */
+  uint32_t rank, lane;
+  char name[NAME];
+} slice;
+
+struct sim_trace {
+  slice *slices;
+  uint64_t n, room, events, cap, dropped, messages;
+  uint32_t first, last;
+};
+
+sim_trace *sim_trace_new(uint64_t cap, uint32_t first_rank, uint32_t last_rank) {
+  sim_trace *t = calloc(1, sizeof *t);
+  if (t == NULL) return NULL;
+  t->cap = cap > 0 ? cap : SIM_TRACE_CAP;
+  t->first = first_rank;
+  t->last = last_rank;
+  return t;
+}
+
+void sim_trace_free(sim_trace *t) {
+  if (t == NULL) return;
+  free(t->slices);
+  free(t);
+}
+
+/* Whether n slices of so many events fit; else they are counted as dropped. */
+static int room_for(sim_trace *t, uint64_t n, uint64_t events) {
+  if (t->events + events <= t->cap && t->n + n > t->room) {
+    const uint64_t room = t->room > 0 ? 2 * t->room : 256;
+    slice *slices = realloc(t->slices, room * sizeof *slices);
+    if (slices != NULL) {
+      t->slices = slices;
+      t->room = room;
+    }
+  }
+  if (t->events + events > t->cap || t->n + n > t->room) {
+    t->dropped += events;
+    return 0;
+  }
+  t->events += events;
+  return 1;
+}
+
+static int traced(const sim_trace *t, uint32_t rank) {
+  return rank >= t->first && rank <= t->last;
+}
+
+static void add(sim_trace *t, uint32_t rank, uint32_t lane, const char *name, uint64_t begin, uint64_t end,
+                uint64_t arrow) {
+  slice *s = &t->slices[t->n++];
+  *s = (slice){.begin = begin, .end = end, .arrow = arrow, .rank = rank, .lane = lane};
+  snprintf(s->name, sizeof s->name, "%s", name != NULL ? name : "message");
+}
+
+void sim_trace_slice(sim_trace *t, uint32_t rank, uint32_t lane, const char *name, uint64_t begin,
+                     uint64_t end) {
+  if (traced(t, rank) && room_for(t, 1, 1)) add(t, rank, lane, name, begin, end, 0);
+}
+
+void sim_trace_message(sim_trace *t, uint32_t from, uint32_t to, const char *site, uint64_t start,
+                       uint64_t wire, uint64_t arrival) {
+  if (!traced(t, from) || !traced(t, to) || !room_for(t, 2, MESSAGE_EVENTS)) return;
+  t->messages++;
+  add(t, from, SIM_LANE_SEND, site, start, start + wire, t->messages);
+  add(t, to, SIM_LANE_RECEIVE, site, arrival > wire ? arrival - wire : 0, arrival, t->messages);
+}
+
+uint64_t sim_trace_events(const sim_trace *t) {
+  return t->events;
+}
+
+uint64_t sim_trace_dropped(const sim_trace *t) {
+  return t->dropped;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+static void write_time(FILE *f, const char *key, uint64_t ps) {
+  fprintf(f, ",\"%s\":%" PRIu64 ".%06" PRIu64, key, ps / 1000000, ps % 1000000);
+}
+
+static void write_text(FILE *f, const char *text) {
+  for (; *text != 0; text++) {
+    const unsigned char c = (unsigned char)*text;
+    if (c == '"' || c == '\\')
+      fprintf(f, "\\%c", c);
+    else if (c < 32 || c > 126) /* a name may end within a character of UTF-8 */
+      fprintf(f, "?");
+    else
+      fputc(c, f);
+  }
+}
+
+static void write_slice(FILE *f, const slice *s) {
+  fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"name\":\"", s->rank, s->lane);
+  write_text(f, s->name);
+  fputc('"', f);
+  write_time(f, "ts", s->begin);
+  write_time(f, "dur", s->end - s->begin);
+  fputc('}', f);
+  if (s->arrow == 0) return;
+  const int begins = s->lane == SIM_LANE_SEND;
+  fprintf(f,
+          ",\n{\"ph\":\"%s\",\"cat\":\"message\",\"name\":\"message\",\"id\":%" PRIu64
+          ",\"pid\":%u,\"tid\":%u",
+          begins ? "s" : "f", s->arrow, s->rank, s->lane);
+  write_time(f, "ts", begins ? s->begin : s->end);
+  fprintf(f, "%s}", begins ? "" : ",\"bp\":\"e\"");
+}
+
+/* The names of the ranks and lanes that have slices. */
+static void write_names(FILE *f, const sim_trace *t) {
+  static const char *const lanes[] = {"host", "stream", "send port", "receive port"};
+  uint64_t ranks = 0;
+  for (uint64_t i = 0; i < t->n; i++)
+    if (t->slices[i].rank >= ranks) ranks = (uint64_t)t->slices[i].rank + 1;
+  unsigned char *seen = calloc(ranks + 1, 1);
+  for (uint64_t i = 0; i < t->n && seen != NULL; i++) {
+    const slice *s = &t->slices[i];
+    const unsigned char bit = (unsigned char)(1U << (s->lane & 3));
+    if ((seen[s->rank] & bit) == 0)
+      fprintf(f,
+              ",\n{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+              s->rank, s->lane, lanes[s->lane & 3]);
+    if (seen[s->rank] == 0)
+      fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%u,\"name\":\"process_name\",\"args\":{\"name\":\"rank %u\"}}",
+              s->rank, s->rank);
+    seen[s->rank] |= bit;
+  }
+  free(seen);
+}
+
+int32_t sim_trace_write(const sim_trace *t, const char *path, bs_error *err) {
+  FILE *f = fopen(path, "w");
+  if (f == NULL) return bs_error_errno(err, BS_IO, "BS-SIM-TRACE", errno, "cannot write the trace %s", path);
+  fprintf(f,
+          "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"simulated\":true,\"events\":%" PRIu64
+          ",\"dropped\":%" PRIu64
+          "},\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"name\":\"trace\",\"args\":{}}",
+          t->events, t->dropped);
+  write_names(f, t);
+  for (uint64_t i = 0; i < t->n; i++) write_slice(f, &t->slices[i]);
+  fputs("\n]}\n", f);
+  const int bad = ferror(f);
+  if (fclose(f) != 0 || bad)
+    return bs_error_errno(err, BS_IO, "BS-SIM-TRACE", errno, "cannot write the trace %s", path);
+  return BS_OK;
+}

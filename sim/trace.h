@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * trace.h - what happened when, as Chrome trace events (JSON that Perfetto and chrome://tracing open): a
+ * process a rank, a thread a stream or port, slices of ops and messages, arrows from sends to receives. A
+ * trace holds at most `cap` events, of the ranks first to last; what is beyond is counted. */
+#ifndef BS_SIM_TRACE_H
+#define BS_SIM_TRACE_H
+#include <stdint.h>
+
+#include "blockshock/blockshock.h"
+
+enum { SIM_TRACE_CAP = 200000 };
+
+/* Threads of a rank. */
+enum sim_lane { SIM_LANE_HOST = 0, SIM_LANE_STREAM = 1, SIM_LANE_SEND = 2, SIM_LANE_RECEIVE = 3 };
+
+typedef struct sim_trace sim_trace;
+
+/* cap 0: SIM_TRACE_CAP. NULL: no memory. The memory of an event is taken when it comes. */
+sim_trace *sim_trace_new(uint64_t cap, uint32_t first_rank, uint32_t last_rank);
+void sim_trace_free(sim_trace *t);
+/* Of an op or a collective. `name` is copied (47 characters of it). Without memory the event is dropped and
+ * counted, as those beyond the cap. */
+void sim_trace_slice(sim_trace *t, uint32_t rank, uint32_t lane, const char *name, uint64_t begin,
+                     uint64_t end);
+/* Of a message that has arrived: a slice at each port, and the arrow between them, where both ranks are
+ * traced. What the engine calls where sim_config.trace is given. */
+void sim_trace_message(sim_trace *t, uint32_t from, uint32_t to, const char *site, uint64_t start,
+                       uint64_t wire, uint64_t arrival);
+uint64_t sim_trace_events(const sim_trace *t);
+uint64_t sim_trace_dropped(const sim_trace *t);
+/* Writes the file anew; times are us with six digits (ps). BS_IO. */
+int32_t sim_trace_write(const sim_trace *t, const char *path, bs_error *err);
+#endif
