@@ -161,6 +161,16 @@ typedef void (*cpu_tile_fn)(const cpu_tile *tile);
 /* One step of a program of `map` on n elements of its type: out from a, b and c. out may be an operand. */
 typedef void (*cpu_map_fn)(void *out, const void *a, const void *b, const void *c, int64_t n);
 
+/* Lines of a program with a name (enum bs_map_form): f32 side by side, n of them; arg i, inputs first, begins
+ * at at[i] and its next line is step[i] elements on. An output may be an input. */
+#define CPU_FORM_ARGS 6
+typedef struct cpu_form {
+  float *at[CPU_FORM_ARGS];
+  int64_t step[CPU_FORM_ARGS];
+  int64_t lines, n;
+} cpu_form;
+typedef void (*cpu_form_fn)(const cpu_form *form);
+
 /* A row of f32 (isa/rows.h). largest passes over NaN; powers: e^(x - shift) and their sum, shift is the
  * largest; finish: (x - shift) scale gamma + beta. Outputs may be x. */
 typedef struct cpu_rows_fns {
@@ -192,7 +202,8 @@ typedef struct cpu_kernels {
   void (*store[3])(void *dst, const float *src, int64_t n);
   void (*add)(float *dst, const float *a, int64_t n);
   const cpu_rows_fns *rows;
-  const cpu_map_fn *map; /* steps of f32, by enum bs_expr_op; NULL for TO and INDEX */
+  const cpu_map_fn *map;    /* steps of f32, by enum bs_expr_op; NULL for TO and INDEX */
+  const cpu_form_fn *forms; /* whole programs of f32, by enum bs_map_form; NULL where the steps serve */
   /* Index by BS_ACT_..., in place; [0] is NULL. the gelus and silu within one unit in the last place. */
   void (*activate[5])(float *v, int64_t n);
   /* z becomes dy times the activation's slope at z; [0] is NULL. */

@@ -151,6 +151,26 @@ INLINE vec step_sigmoid(vec a) {
   return vec_narrow(dbl_sigmoid(dbl_first(a)), dbl_sigmoid(dbl_second(a)));
 }
 
+/* a / (1 + e^-a), within 4 units in the last place. With e = e^-|a|, in (0, 1], it is a / (1 + e), and below
+ * zero a e / (1 + e). e is held as 2^40 e, so that it is no subnormal number where a e is none. -Infinity
+ * gives NaN; NaN stays. */
+INLINE vec step_silu(vec a) {
+  const vec one = vec_set1(1.0f), round = vec_set1(0x1.8p23f), back = vec_set1(0x1p-40f);
+  const vec x = vec_max(vec_set1(-110.0f), (vec)((masks)a | (masks)vec_set1(-0.0f)));
+  const vec t = vec_fma(x, vec_set1(1.44269504f), round), n = t - round;
+  const vec r = vec_fma(n, vec_set1(-1.42860677e-06f), vec_fma(n, vec_set1(-0.693145752f), x));
+  vec p = vec_set1(1.9875691500e-4f);
+  p = vec_fma(p, r, vec_set1(1.3981999507e-3f));
+  p = vec_fma(p, r, vec_set1(8.3334519073e-3f));
+  p = vec_fma(p, r, vec_set1(4.1665795894e-2f));
+  p = vec_fma(p, r, vec_set1(1.6666665459e-1f));
+  p = vec_fma(p, r, vec_set1(5.0000001201e-1f));
+  p = vec_fma(p * r, r, r) + one;
+  const vec e = (vec)((mask_words)p + ((mask_words)t << 23) + (40u << 23));
+  const vec below = masks_choose((masks)(a == vec_set1(-INFINITY)), vec_set1(NAN), x * e * back);
+  return masks_choose((masks)(a < vec_set1(0.0f)), below, a) / vec_fma(e, back, one);
+}
+
 INLINE vec step_not(vec a) {
   return masks_truth((masks)(a == vec_set1(0.0f)));
 }
@@ -330,7 +350,7 @@ static void map_gelu_tanh(void *out, const void *a, const void *b, const void *c
 
 static void map_silu(void *out, const void *a, const void *b, const void *c, int64_t n) {
   (void)b, (void)c;
-  map_one(silu, out, a, n);
+  map_one(step_silu, out, a, n);
 }
 
 static void map_not(void *out, const void *a, const void *b, const void *c, int64_t n) {
@@ -485,6 +505,70 @@ static const cpu_map_fn map_steps[BS_EXPR_OP_COUNT_] = {
     [BS_EXPR_LOG] = map_log,     [BS_EXPR_SIN] = map_sin,
     [BS_EXPR_COS] = map_cos,     [BS_EXPR_SOFTPLUS] = map_softplus,
     [BS_EXPR_FMOD] = map_fmod,   [BS_EXPR_POW] = map_pow,
+};
+
+/* ---- whole programs ------------------------------------------------------------------------- */
+
+INLINE vec step_silu_mul(vec gate, vec up) {
+  return step_silu(gate) * up;
+}
+
+INLINE void form_two(vec (*f)(vec, vec), const cpu_form *form) {
+  for (int64_t i = 0; i < form->lines; i++)
+    map_two(f, form->at[2] + i * form->step[2], form->at[0] + i * form->step[0],
+            form->at[1] + i * form->step[1], form->n);
+}
+
+static void form_add(const cpu_form *form) {
+  form_two(vec_add, form);
+}
+
+static void form_mul(const cpu_form *form) {
+  form_two(step_mul, form);
+}
+
+static void form_silu_mul(const cpu_form *form) {
+  form_two(step_silu_mul, form);
+}
+
+INLINE void rope_at(float *const *at, int64_t n) {
+  float *x = at[0], *y = at[1], *cosine = at[2], *sine = at[3], *first = at[4], *second = at[5];
+  for (int64_t i = 0; i < n; i += VEC) {
+    const vec a = vec_load(x + i), b = vec_load(y + i), c = vec_load(cosine + i), s = vec_load(sine + i);
+    vec_store(first + i, a * c - b * s);
+    vec_store(second + i, b * c + a * s);
+  }
+}
+
+/* The last n elements of a line, fewer than a vector. */
+static void rope_rest(float *const *at, int64_t n) {
+  float last[CPU_FORM_ARGS][VEC] = {{0}}, *in_last[CPU_FORM_ARGS];
+  for (int k = 0; k < CPU_FORM_ARGS; k++) in_last[k] = last[k];
+  for (int k = 0; k < 4; k++) memcpy(last[k], at[k], (size_t)n * sizeof(float));
+  rope_at(in_last, VEC);
+  for (int k = 4; k < CPU_FORM_ARGS; k++) memcpy(at[k], last[k], (size_t)n * sizeof(float));
+}
+
+static void form_rope(const cpu_form *form) {
+  const int64_t n = form->n, whole = n / VEC * VEC;
+  float *at[CPU_FORM_ARGS];
+  memcpy(at, form->at, sizeof at);
+  for (int64_t line = 0; line < form->lines; line++) {
+    rope_at(at, whole);
+    if (whole < n) {
+      float *rest[CPU_FORM_ARGS];
+      for (int k = 0; k < CPU_FORM_ARGS; k++) rest[k] = at[k] + whole;
+      rope_rest(rest, n - whole);
+    }
+    for (int k = 0; k < CPU_FORM_ARGS; k++) at[k] += form->step[k];
+  }
+}
+
+static const cpu_form_fn map_forms[BS_MAP_COUNT_] = {
+    [BS_MAP_ADD] = form_add,
+    [BS_MAP_MUL] = form_mul,
+    [BS_MAP_SILU_MUL] = form_silu_mul,
+    [BS_MAP_ROPE] = form_rope,
 };
 
 #undef MAP_LOG2_E

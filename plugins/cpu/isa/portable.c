@@ -27,6 +27,7 @@ const cpu_kernels cpu_kernels_portable = {
     .store = {store_f32, store_bf16, store_f16},
     .add = add,
     .map = map_steps,
+    .forms = map_forms,
     .rows = &row_fns,
     .transpose = transpose,
     .narrow_tokens = NARROW_TOKENS,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * attention.c - attention of f32, bf16 and f16, sums in fp32. Work is cut into blocks of up to 96 queries of
+ * attention.c - attention of f32, bf16 and f16, sums in fp32. Work is cut into blocks of up to 192 queries of
  * all heads that share a K and V; members take blocks in turn. Where there are fewer blocks of few queries
  * than members (a decoding step), the keys of a block are cut too, and the parts are merged in their order.
  * A row whose result is NaN is made once more, key by key: a key that is masked takes no part, whatever K
@@ -125,7 +125,12 @@ static void read_call(const cpu_attention *plan, bs_tensor *const *args, cpu_att
   if (call->B * call->H * call->S == 0) return;
   call->repeat = call->H / call->G;
   call->rows = call->repeat * call->S;
-  call->blocks = (call->rows + CPU_ATTEND_ROWS - 1) / CPU_ATTEND_ROWS;
+  /* Behind a causal mask keys are left out by whole blocks: smaller ones leave out more. */
+  call->each = plan->causal != BS_CAUSAL_NONE ? CPU_ATTEND_ROWS / 2 : CPU_ATTEND_ROWS;
+  while (call->each > CPU_ATTEND_LEAST &&
+         call->B * call->G * ((call->rows + call->each - 1) / call->each) < plan->width)
+    call->each /= 2;
+  call->blocks = (call->rows + call->each - 1) / call->each;
   const int64_t items = call->B * call->G * call->blocks;
   call->alone = (double)(call->B * call->H * call->S) * (double)call->T * (double)(plan->D + plan->E) < ALONE;
   if (!call->alone && call->rows <= CPU_ATTEND_FEW && items < plan->width) {
@@ -158,8 +163,8 @@ static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, 
   b->call = call;
   b->batch = group / call->G;
   b->group = group % call->G;
-  b->first_row = item % call->blocks * CPU_ATTEND_ROWS;
-  b->count = call->rows - b->first_row < CPU_ATTEND_ROWS ? call->rows - b->first_row : CPU_ATTEND_ROWS;
+  b->first_row = item % call->blocks * call->each;
+  b->count = call->rows - b->first_row < call->each ? call->rows - b->first_row : call->each;
   b->q = (float *)(void *)scratch;
   b->s = b->q + CPU_ATTEND_ROWS * CPU_X_LD;
   b->k = b->s + CPU_ATTEND_ROWS * CPU_X_LD;
@@ -184,9 +189,9 @@ static void begin_block(const cpu_attend *call, int64_t item, uint8_t *scratch, 
 }
 
 static int has_nan(const float *v, int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    if (v[i] != v[i]) return 1;
-  return 0;
+  int found = 0;
+  for (int64_t i = 0; i < n; i++) found |= v[i] != v[i];
+  return found;
 }
 
 static void write_block(cpu_block *b) {
@@ -197,7 +202,7 @@ static void write_block(cpu_block *b) {
     const int64_t row = b->first_row + i, head = b->group * call->repeat + row / call->S;
     float *y = b->sums + i * wide, lse = -INFINITY;
     if (b->total[i] > 0.0f) {
-      for (int64_t e = 0; e < plan->E; e++) y[e] /= b->total[i];
+      plan->kernels->attend_scale(y, 1.0f / b->total[i], wide); /* total: at least 1 */
       lse = b->most[i] + logf(b->total[i]);
     }
     if (b->total[i] != b->total[i] || has_nan(y, plan->E)) cpu_attend_exact(b, i, y, &lse);

@@ -7,7 +7,8 @@
 
 enum { CPU_Q, CPU_K, CPU_V, CPU_MASK, CPU_LENGTHS, CPU_DESCALE, CPU_Y, CPU_LSE, CPU_ATTENTION_ARGS };
 
-#define CPU_ATTEND_ROWS CPU_PANEL_ROWS
+#define CPU_ATTEND_ROWS 192  /* queries of a block: K and V are made panels once for each block */
+#define CPU_ATTEND_LEAST 48  /* of a block that is cut so that every member has one */
 #define CPU_ATTEND_KEYS 128  /* keys of a tile */
 #define CPU_ATTEND_FEW 8     /* queries up to which keys are read as they lie */
 #define CPU_ATTEND_SPLIT 256 /* keys that are worth another member */
@@ -39,6 +40,7 @@ typedef struct cpu_attend {
   int64_t lengths_step, lse_strides[3];
   int64_t B, H, G, S, T, repeat; /* repeat: heads of a group */
   int64_t rows, blocks, splits;  /* rows: queries of a group; blocks of them; parts of the keys */
+  int64_t each;                  /* queries of a block */
   uint8_t *scratch;
   int alone; /* too little work to wake the team for */
 } cpu_attend;

@@ -65,7 +65,8 @@ static void mask_row(const cpu_block *b, const tile *t, int64_t i, float *s) {
   const int64_t row = b->first_row + i, head = b->group * call->repeat + row / call->S;
   const uint8_t *src = cpu_row_at(m, b->batch, head, row % call->S) + t->first * m->strides[3] * m->size;
   if (m->type == 3) {
-    for (int64_t j = 0; j < t->keys; j++)
+    for (int64_t j = 0; j < t->keys && m->strides[3] == 1; j++) s[j] = src[j] != 0 ? s[j] : -INFINITY;
+    for (int64_t j = 0; j < t->keys && m->strides[3] != 1; j++)
       if (src[j * m->strides[3]] == 0) s[j] = -INFINITY;
     return;
   }

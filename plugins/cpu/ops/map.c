@@ -107,6 +107,14 @@ static int is_exact(uint32_t dtype, uint32_t compute) {
   return dtype != BS_BOOL && (real ? bytes <= 4 : bytes == 1);
 }
 
+static cpu_form_fn form_of(const cpu_state *state, const bs_op_query *query) {
+  const bs_expr *e = query->expr;
+  if (e->compute != BS_F32 || e->form >= BS_MAP_COUNT_) return NULL;
+  for (uint32_t i = 0; i < e->n_in + e->n_out; i++)
+    if (query->args[i]->dtype != BS_F32) return NULL;
+  return state->kernels.forms[e->form];
+}
+
 static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *query, void *packed,
                        void **out_plan, bs_error *err) {
   const bs_expr *e = query->expr;
@@ -133,6 +141,7 @@ static int32_t prepare(void *opaque, const bs_exec *exec, const bs_op_query *que
   plan->copies = e->n_in == 1 && e->n_out == 1 && e->n_steps == 0 && e->outs[0] == 0 &&
                  query->args[0]->dtype == query->args[1]->dtype &&
                  is_exact(query->args[0]->dtype, e->compute);
+  plan->form = form_of(plan->state, query);
   place_values(plan);
   find_direct(plan);
   plan->each = (uint64_t)plan->slots * CPU_MAP_CHUNK * plan->size;

@@ -206,6 +206,41 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
+/* A line alone is cut, of several each is whole. */
+static void run_form(void *arg, uint32_t member, uint32_t width) {
+  const map_call *call = arg;
+  const cpu_spread *space = &call->space;
+  const uint32_t last = space->rank - 1, outer = space->rank > 1 ? space->rank - 2 : 0;
+  const int64_t length = space->dims[last], cut = (length + 15) / 16;
+  cpu_form form = {.lines = 1, .n = length};
+  int64_t begin, end;
+  if (last == 0) {
+    cpu_share(cut, member, width, &begin, &end);
+    for (uint32_t i = 0; i < space->nargs; i++)
+      form.at[i] = (float *)(void *)space->args[i].data + begin * 16;
+    form.n = (end < cut ? end * 16 : length) - begin * 16;
+    if (begin < end) call->plan->form(&form);
+    return;
+  }
+  cpu_share(space->lines, member, width, &begin, &end);
+  for (int64_t line = begin; line < end; line += form.lines) {
+    form.lines = space->dims[outer] - line % space->dims[outer]; /* of the same outer dimensions */
+    if (form.lines > end - line) form.lines = end - line;
+    for (uint32_t i = 0; i < space->nargs; i++) {
+      form.at[i] = (float *)(void *)cpu_spread_line(space, i, line);
+      form.step[i] = space->args[i].strides[outer];
+    }
+    call->plan->form(&form);
+  }
+}
+
+static int has_form(const map_call *call) {
+  if (call->plan->form == NULL) return 0;
+  for (uint32_t i = 0; i < call->space.nargs; i++)
+    if (call->space.args[i].strides[call->space.rank - 1] != 1) return 0;
+  return 1;
+}
+
 /* An output that is an input is not written before that is read for the last time. */
 static void choose_direct(map_call *call) {
   const cpu_map_plan *plan = call->plan;
@@ -231,10 +266,11 @@ int32_t cpu_map_run(void *opaque, bs_tensor *const *args, uint32_t nargs, bs_str
   const int64_t length = call.space.dims[call.space.rank - 1];
   call.pieces = (length + CPU_MAP_CHUNK - 1) / CPU_MAP_CHUNK;
   choose_direct(&call);
+  void (*const share)(void *, uint32_t, uint32_t) = has_form(&call) ? run_form : run_share;
   if (elements < ALONE) {
-    run_share(&call, 0, 1);
+    share(&call, 0, 1);
   } else {
-    const int32_t rc = cpu_parallel(plan->exec, run_share, &call);
+    const int32_t rc = cpu_parallel(plan->exec, share, &call);
     if (rc != BS_OK) return bs_fail(err, rc, "BS-CPU-TEAM", "the rank's team did not run (%d)", rc);
   }
   if (call.failed == BS_OK) return BS_OK;

@@ -7,6 +7,11 @@ static const uint8_t *place(const cpu_lines *m, int64_t row, int64_t column) {
   return m->data + (row * m->row + column * m->column) * (int64_t)m->size;
 }
 
+/* Are rows f32 side by side, so that they can be read where they are? */
+static int is_f32(const cpu_lines *m) {
+  return m->type == 0 && m->column == 1;
+}
+
 void cpu_lines_load(const cpu_kernels *kernels, const cpu_lines *m, int64_t row, int64_t first, int64_t n,
                     int64_t wide, float *out) {
   if (m->column == 1)
@@ -28,10 +33,14 @@ void cpu_lines_store(const cpu_kernels *kernels, const cpu_lines *m, int64_t row
 
 void cpu_panels_copy(const cpu_kernels *kernels, const cpu_lines *m, int64_t from, int64_t depth,
                      int64_t first, int64_t columns, float *room, float *out) {
-  const int64_t wide = cpu_up16(columns);
-  for (int64_t k = 0; k < depth; k++) {
-    cpu_lines_load(kernels, m, from + k, first, columns, wide, room);
-    for (int64_t n = 0; n < wide; n += 16) memcpy(out + n * depth + k * 16, room + n, 16 * sizeof *room);
+  const int64_t wide = cpu_up16(columns), ready = is_f32(m) ? columns / 16 * 16 : 0;
+  for (int64_t n = 0; n < ready; n += 16)
+    for (int64_t k = 0; k < depth; k++)
+      memcpy(out + n * depth + k * 16, place(m, from + k, first + n), 16 * sizeof *out);
+  for (int64_t k = 0; k < depth && ready < wide; k++) {
+    cpu_lines_load(kernels, m, from + k, first + ready, columns - ready, wide - ready, room);
+    for (int64_t n = ready; n < wide; n += 16)
+      memcpy(out + n * depth + k * 16, room + n - ready, 16 * sizeof *room);
   }
 }
 
@@ -40,6 +49,11 @@ void cpu_panels_turn(const cpu_kernels *kernels, const cpu_lines *m, int64_t fro
   const int64_t wide = cpu_up16(depth);
   for (int64_t n = 0; n < columns; n += 16) {
     float *panel = out + n * depth, last[16 * 16];
+    if (is_f32(m) && n + 16 <= columns && wide == depth) {
+      const float *rows = (const float *)(const void *)place(m, first + n, from);
+      for (int64_t k = 0; k < depth; k += 16) kernels->transpose(panel + k * 16, 16, rows + k, m->row);
+      continue;
+    }
     for (int64_t j = 0; j < 16; j++) {
       if (n + j < columns)
         cpu_lines_load(kernels, m, first + n + j, from, depth, wide, room + j * wide);

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Times attention of the cpu plugin (bench_graph_ops) and PyTorch's scaled_dot_product_attention in turns, on the same numbers, cores
+and numbers of threads.
+
+  bench/attention_peers.py BUILD_DIR [--threads 1,2] [--heads 12] [--rows 512] [--width 64] [--rounds 9] [--seconds 0.3] [-o md|json]
+
+Needs numpy and torch. A round is --seconds of each; which goes first changes from round to round. The outputs are compared (1e-5 of
+the largest). The table has the median of the rounds' medians, and the median and the quartiles of the rounds' ratios, PyTorch's
+seconds over ours. Exit: 0 timed, 1 one could not run or the outputs differ, 2 wrong words."""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+
+class Ours:
+    def __init__(self, options, op, threads):
+        self.command = [str(options.build / "bench" / "bench_graph_ops"), "--op", op, "--threads", str(threads), "--heads", str(options.heads),
+                        "--rows", str(options.rows), "--width", str(options.width), "--pairs", "15",
+                        "--batch", str(options.seconds / 15), "-o", "json"]  # fmt: skip
+
+    def round(self, *more):
+        done = subprocess.run([*self.command, *more], capture_output=True, text=True, timeout=600, check=True)
+        return json.loads(done.stdout)["ours_s"]
+
+    def output(self):
+        import numpy
+
+        with tempfile.TemporaryDirectory() as scratch:
+            self.round("--save", f"{scratch}/y")
+            return numpy.fromfile(f"{scratch}/y", dtype=numpy.float32)
+
+
+class Torch:
+    def __init__(self, options, op, threads):
+        import numpy
+        import torch
+
+        torch.set_num_threads(threads)
+        shape, self.seconds = (1, options.heads, options.rows, options.width), options.seconds
+        i = numpy.arange(options.heads * options.rows * options.width, dtype=numpy.int64)
+        numbers = [((i * 7919 + k * 104729) % 2003 / 1001.0 - 1.0).astype(numpy.float32).reshape(shape) for k in range(3)]
+        self.qkv, self.causal = [torch.from_numpy(part) for part in numbers], op == "attention_causal"
+
+    def call(self):
+        import torch
+
+        with torch.inference_mode():
+            return torch.nn.functional.scaled_dot_product_attention(*self.qkv, is_causal=self.causal)
+
+    def round(self):
+        times, end = [], time.perf_counter() + self.seconds
+        self.call()
+        while not times or time.perf_counter() < end:
+            start = time.perf_counter()
+            self.call()
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+
+def compare(options, op, threads):
+    arms = {"ours": Ours(options, op, threads), "torch": Torch(options, op, threads)}
+    theirs = arms["torch"].call().numpy().flatten()
+    apart = float(abs(arms["ours"].output() - theirs).max() / abs(theirs).max())
+    if not apart <= 1e-5:
+        raise SystemExit(f"attention_peers: {op}: the outputs differ by {apart:.2g} of the largest")
+    rounds = {name: [] for name in arms}
+    for number in range(options.rounds):
+        for name in sorted(arms, reverse=number % 2 == 1):
+            rounds[name].append(arms[name].round())
+            time.sleep(0.1)  # threads that wait for work by spinning have gone to sleep
+    ratios = sorted(peer / ours for peer, ours in zip(rounds["torch"], rounds["ours"]))
+    row = {"op": op, "shape": f"H{options.heads} D{options.width} S{options.rows}", "threads": threads, "ratios": ratios}
+    row["ours_ms"], row["torch_ms"] = (statistics.median(rounds[name]) * 1e3 for name in ("ours", "torch"))
+    row["ratio"], row["low"], row["high"] = statistics.median(ratios), ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--threads", default="1,2")
+    for name, most in (("heads", 12), ("rows", 512), ("width", 64), ("rounds", 9)):
+        parser.add_argument(f"--{name}", type=int, default=most)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("-o", "--output", choices=("md", "json"), default="md")
+    options, cores, rows = parser.parse_args(), sorted(os.sched_getaffinity(0)), []
+    for threads in (int(word) for word in options.threads.split(",")):
+        if threads > len(cores):
+            print(f"attention_peers: {threads} threads: only {len(cores)} cores", file=sys.stderr)
+            continue
+        os.sched_setaffinity(0, cores[:threads])
+        rows += [compare(options, op, threads) for op in ("attention", "attention_causal")]
+        os.sched_setaffinity(0, cores)
+    if options.output == "json":
+        print(json.dumps(rows, indent=1))
+        return 0 if rows else 1
+    print("| op | shape | threads | ours, ms | PyTorch, ms | theirs / ours | quartiles |\n| --- | --- | --: | --: | --: | --: | --- |")
+    for r in rows:
+        print(f"| {r['op']} | {r['shape']} | {r['threads']} | {r['ours_ms']:.3f} | {r['torch_ms']:.3f} | {r['ratio']:.3f} "
+              f"| {r['low']:.3f} to {r['high']:.3f} |")
+    return 0 if rows else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
