@@ -7,6 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/config/schema.h"
 #include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/measure/chunks.h"
@@ -50,7 +51,14 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
       return BS_UNSUPPORTED;
     }
   }
-  if (!is_virtual || !bs_overlap_asked(e)) return BS_OK;
+  if (!is_virtual) return BS_OK;
+  if (strcmp(bs_schema_str(e->config, "hardware.launch"), "threads") != 0) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-LAUNCH",
+                 "communicator %s drives all of its ranks on one thread: they cannot be processes", e->comm);
+    bs_error_hint(err, "leave --launch out");
+    return BS_UNSUPPORTED;
+  }
+  if (!bs_overlap_asked(e)) return BS_OK;
   bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-OVERLAP",
                "overlap=auto is chosen by measured times, and this clock is virtual");
   bs_error_hint(err, "a number: --set method.overlap=4");
@@ -305,6 +313,11 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
   const bs_case *c = &arms[0].c;
   if (progress) progress(user, "simulate", 0, 0);
   int32_t rc = bs_simulate_case(c, work, &method, err);
+  if (rc == BS_OK && !(method.ps > 0)) {
+    json_decref(method.steps);
+    rc = bs_error_set(err, BS_CONFIG, "BS-SIM-MACHINE", "nothing takes time on the simulated machine");
+    bs_error_hint(err, "--hardware h100-dgx, sim-flat, ... or --set plugins.sim.flops=1e12");
+  }
   if (rc != BS_OK) return rc;
   json_t *told = simulated_json(&method, machine_of(e));
   if (e->dense_arm) {

@@ -298,6 +298,17 @@ START_TEST(refused) {
        NULL,
        {"--method", "row_parallel", "-P", "2", "--phase", "1", "--set", "method.overlap=auto", NULL}},
       {"auto by measured times", 3, "BS-SIM-AUTO", NULL, {"--method", "auto", "--phase", "1", NULL}},
+      {"ranks that are processes",
+       3,
+       "BS-SIM-LAUNCH",
+       NULL,
+       {"--method", "row_parallel", "-P", "2", "--phase", "1", "--launch", "processes", NULL}},
+      {"a machine on which nothing takes time",
+       3,
+       "BS-SIM-MACHINE",
+       "--hardware h100-dgx",
+       {"--method", "dense", "--phase", "1", "--set", "plugins.sim.flops=0", "--set", "plugins.sim.mem_Bps=0",
+        NULL}},
       {"a rate below 0",
        3,
        "BS-PLG-PARAM",
@@ -329,7 +340,7 @@ int main(void) {
                              {rings_are_their_closed_form, 3},
                              {many_ranks, TEST_COUNT(many)},
                              {bare_runs_the_timed_phase},
-                             {refused, 6},
+                             {refused, 8},
                              {0}};
   return run_tests("run_sim", tests, (test_setup){.timeout = 600, .at_once = 4});
 }
