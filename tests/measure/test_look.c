@@ -97,6 +97,22 @@ START_TEST(times_of_two_phases_have_no_ratio) {
 }
 END_TEST
 
+/* Seconds of a simulated machine are none of this one. */
+START_TEST(times_of_two_clocks_have_no_ratio) {
+  const bs_span measured = {.phase = BS_TIME_HOT, .count = 1, .seconds = 2},
+                simulated = {.phase = BS_TIME_HOT, .clock = BS_CLOCK_VIRTUAL, .count = 1, .seconds = 1};
+  const bs_span once[2] = {{.phase = BS_TIME_BUILD, .count = 1}, {.phase = BS_TIME_FIRST, .count = 1}};
+  double ratio = 0;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_span_ratio(&measured, &simulated, &ratio, &err), BS_USAGE);
+  ck_assert_str_eq(err.id, "BS-SPAN-CLOCK");
+  ck_assert_int_eq(bs_span_break_even(once, once, &simulated, &measured, &ratio, &err), BS_USAGE);
+  ck_assert_str_eq(err.id, "BS-SPAN-CLOCK");
+  ck_assert_int_eq(bs_span_ratio(&simulated, &simulated, &ratio, &err), BS_OK);
+  ck_assert_double_eq(ratio, 1);
+}
+END_TEST
+
 START_TEST(hot_and_cold_do_not_mix) {
   static clock_run r;
   static const double alike[] = {1e-3, 1e-3};
@@ -215,6 +231,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{order_statistics},
+                             {times_of_two_clocks_have_no_ratio},
                              {outliers_on_both_sides},
                              {equal_samples_have_no_spread_to_divide_by},
                              {outliers_come_seldom_by_chance},
