@@ -19,18 +19,26 @@ static void close_context(void) {
   bs_context_close(context);
 }
 
-/* The most ranks in make test: the ring and one of log2 p rounds go to the level's own end. */
+/* The most ranks in make test: the ring and one of log2 p rounds go to the level's own end. IN_KIT: there the
+ * conformance kit takes the same levels on 33 ranks (the test kit_algorithms), and here only BS_TEST_BIG. */
+enum { IN_KIT = 33 };
 static const struct {
   const char *name, *option;
   uint32_t ranks, same_order;
 } rows[] = {
-    {"ring", NULL, 0, 1},          {"doubling", NULL, 0, 1},
-    {"ring_bidir", NULL, 33, 1},   {"halving_doubling", NULL, 4096, 1},
-    {"binomial", NULL, 33, 1},     {"one_shot", NULL, 33, 1},
-    {"two_shot", NULL, 33, 1},     {"pairwise", NULL, 33, 0},
-    {"chain", NULL, 33, 1},        {"double_tree", NULL, 33, 1},
-    {"hierarchical", NULL, 33, 1}, {"hierarchical", "outer=ring", 33, 1},
-    {"torus2d", NULL, 33, 1},
+    {"ring", NULL, 0, 1},
+    {"doubling", NULL, 0, 1},
+    {"ring_bidir", NULL, IN_KIT, 1},
+    {"halving_doubling", NULL, 4096, 1},
+    {"binomial", NULL, IN_KIT, 1},
+    {"one_shot", NULL, IN_KIT, 1},
+    {"two_shot", NULL, IN_KIT, 1},
+    {"pairwise", NULL, IN_KIT, 0},
+    {"chain", NULL, IN_KIT, 1},
+    {"double_tree", NULL, IN_KIT, 1},
+    {"hierarchical", NULL, IN_KIT, 1},
+    {"hierarchical", "outer=ring", 32, 1},
+    {"torus2d", NULL, IN_KIT, 1},
 };
 
 static void judge(void *user, const sim_check_row *row) {
@@ -55,22 +63,11 @@ START_TEST(every_level_finds_it_right) {
                                .max_ranks = big ? 0 : rows[_i].ranks,
                                .kinds = big || _i > 0 ? 0 : 1u << BS_COLL_ALL_REDUCE,
                                .full = (uint32_t)big};
-  ck_assert_msg(sim_check(&q, judge, &cases, &err) == BS_OK, "%s", err.message);
-  ck_assert_uint_gt(cases, 200);
+  if (big || rows[_i].ranks != IN_KIT) {
+    ck_assert_msg(sim_check(&q, judge, &cases, &err) == BS_OK, "%s", err.message);
+    ck_assert_uint_gt(cases, 200);
+  }
   ck_assert_uint_eq((ccl.algorithm->flags & BS_ALGORITHM_SAME_ORDER) != 0, rows[_i].same_order);
-  bs_ccl_free(&ccl);
-}
-END_TEST
-
-/* The ring's other collectives, which the row above leaves out of make test. */
-START_TEST(every_kind_of_the_ring_is_right) {
-  bs_error err = BS_ERROR_INIT;
-  bs_ccl ccl;
-  uint64_t cases = 0;
-  ck_assert_int_eq(bs_ccl_open(context, "ring", NULL, 0, &ccl, &err), BS_OK);
-  const sim_check_request q = {
-      .algorithm = ccl.algorithm, .state = ccl.state, .options = ccl.options, .max_ranks = 33};
-  ck_assert_msg(sim_check(&q, judge, &cases, &err) == BS_OK, "%s", err.message);
   bs_ccl_free(&ccl);
 }
 END_TEST
@@ -104,9 +101,7 @@ START_TEST(options_are_read_and_judged) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{every_level_finds_it_right, TEST_COUNT(rows)},
-                             {every_kind_of_the_ring_is_right},
-                             {options_are_read_and_judged},
-                             {0}};
+  const test_case tests[] = {
+      {every_level_finds_it_right, TEST_COUNT(rows)}, {options_are_read_and_judged}, {0}};
   return run_tests("ccl_ladder", tests, (test_setup){open_context, close_context, 600});
 }
