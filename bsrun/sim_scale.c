@@ -308,12 +308,14 @@ const bsrun_subverb sim_scale_verb = {
     "scale",
     "[--hardware NAME] [--method LIST] [-P LIST] [--weak SIZE] [-o FORMAT]",
     "times of methods over numbers of ranks, split by what takes the time",
-    "Every row is a run in virtual time (docs/simulator.md): nothing is measured. Without --weak the layer "
-    "stays as it\n"
-    "is (strong scaling). \"x dense\" is the time of the dense layer on one rank over that of the row, \"/ "
-    "P\" the same\n"
-    "over the ranks. A method that takes no such number of ranks is named in a note, and the exit code is "
-    "12.\n"
+    "Every row is a run in virtual time (share/doc/blockshock/simulator.md): nothing is measured. Without "
+    "--weak the\n"
+    "layer stays as it is (strong scaling). \"x dense\" is the time of the dense layer on one rank over that "
+    "of the\n"
+    "row, \"/ P\" the same over the ranks. A method that takes no such number of ranks is named in a note, "
+    "and "
+    "the exit\n"
+    "code is 12.\n"
     "-o svg draws a bar for each row.\n",
     "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
     "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
