@@ -224,7 +224,7 @@ int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_
 
 /* ---- an experiment ------------------------------------------------------------------------------- */
 
-/* The method's mask, placement and options are not the dense layer's. */
+/* The method's mask, placement and options are not the dense layer's; one rank has no neighbours. */
 bs_case bs_simulated_dense(const bs_case *like) {
   bs_case c = *like;
   c.method = "dense";
@@ -232,6 +232,7 @@ bs_case bs_simulated_dense(const bs_case *like) {
   c.spec.mask = NULL;
   c.spec.x_placement = c.spec.y_placement = BS_REPLICATED;
   c.spec.n_options = 0;
+  c.algorithm = c.topology = NULL;
   return c;
 }
 

@@ -126,6 +126,26 @@ START_TEST(algorithms_message_by_message) {
 }
 END_TEST
 
+/* The dense layer beside it runs on one rank, which no topology of groups could have. */
+START_TEST(a_topology_of_groups) {
+  char folder[64];
+  run_result r;
+  run_make_folder(folder);
+  run_bsrun(&r, folder, NULL,
+            run_words(SIM "f32 --phase 1 --method row_parallel -P 16 --set hardware.algorithm=ring --set "
+                          "hardware.topology=hier:group=8",
+                      NULL));
+  run_expect(&r, 0, "hier:group=8");
+  json_t *rows = run_rows(r.out);
+  const json_t *row = json_array_get(rows, 0);
+  ck_assert(run_num(row, "dense_us") > 0 && run_num(row, "simulated_us") > 0);
+  ck_assert_str_eq(run_str(row, "engine"), "message by message, order E");
+  json_decref(rows);
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 /* Blocks that are not even: a ring, message by message, takes what its closed form says. */
 START_TEST(rings_are_their_closed_form) {
   static const char *const ways[] = {"native", "ring"}, *const worlds[] = {"3", "5", "7"};
@@ -337,6 +357,7 @@ int main(void) {
                              {a_row_tells_whether_it_is_in_the_domain, 6},
                              {explained},
                              {algorithms_message_by_message, TEST_COUNT(algorithms)},
+                             {a_topology_of_groups},
                              {rings_are_their_closed_form, 3},
                              {many_ranks, TEST_COUNT(many)},
                              {bare_runs_the_timed_phase},
