@@ -152,7 +152,7 @@ static int bytes_of(const bs_coll_rounds *r, uint64_t elements, uint64_t *out_by
          *out_bytes <= (uint64_t)INT64_MAX;
 }
 
-int32_t bs_rounds_fit(bs_coll_rounds *r, uint64_t rows, bs_error *err) {
+static int32_t fit(bs_coll_rounds *r, uint64_t rows, bs_error *err) {
   scan s = {.r = r, .err = err};
   uint64_t scratch = 0, landing = 0;
   if (r->flat) r->shape.count = rows * r->columns; /* prepare has checked that it fits */
@@ -172,6 +172,12 @@ int32_t bs_rounds_fit(bs_coll_rounds *r, uint64_t rows, bs_error *err) {
   rc = bs_rounds_grow(r, &r->work[BS_BUFFER_SCRATCH], scratch, err);
   if (rc == BS_OK) rc = bs_rounds_grow(r, &r->landing, landing, err);
   return rc == BS_OK ? bs_rounds_load(r, 0, err) : rc;
+}
+
+int32_t bs_rounds_fit(bs_coll_rounds *r, uint64_t rows, bs_error *err) {
+  const int32_t rc = fit(r, rows, err);
+  if (rc != BS_OK && r->flat) r->shape.count = UINT64_MAX; /* fitted to nothing: the next run asks again */
+  return rc;
 }
 
 static int32_t keep(void *user, const bs_coll_step *given) {

@@ -85,7 +85,8 @@ static int32_t give(const sim_comm *comm, const bs_coll_call *call, const sim_ti
   sim_world *w = rank->world;
   letter *l = write_letter(call, time);
   if (l == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a message");
-  const sim_call told = sim_call_of(call);
+  sim_call told = sim_call_of(call);
+  told.site = sim_world_site(w, call->site);
   sim_message m = {.from = rank->index,
                    .to = sim_group_rank(comm->group, call->root),
                    .bytes = bytes_of(call),

@@ -77,6 +77,25 @@ static void group_free(sim_group *group) {
   free(group);
 }
 
+const char *sim_world_site(sim_world *w, const char *text) {
+  if (text == NULL) return NULL;
+  for (sim_site **link = &w->sites; *link != NULL; link = &(*link)->next) {
+    sim_site *site = *link;
+    if (strcmp(site->text, text) != 0) continue;
+    *link = site->next;
+    site->next = w->sites;
+    w->sites = site;
+    return site->text;
+  }
+  const size_t bytes = strlen(text) + 1;
+  sim_site *site = malloc(sizeof *site + bytes);
+  if (site == NULL) return NULL;
+  memcpy(site->text, text, bytes);
+  site->next = w->sites;
+  w->sites = site;
+  return site->text;
+}
+
 static void world_close(void *world) {
   sim_world *w = world;
   while (w->all.next != NULL) {
@@ -86,6 +105,11 @@ static void world_close(void *world) {
   }
   for (uint32_t r = 0; r < w->size; r++) free(w->ranks[r].steps);
   free(w->ranks);
+  while (w->sites != NULL) {
+    sim_site *next = w->sites->next;
+    free(w->sites);
+    w->sites = next;
+  }
   free(w);
 }
 

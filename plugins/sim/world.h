@@ -23,6 +23,12 @@ typedef struct sim_comm {
   uint32_t reserved;
 } sim_comm;
 
+/* A call site that a message names: its sender may have ended the plan that the text is of. */
+typedef struct sim_site {
+  struct sim_site *next;
+  char text[];
+} sim_site;
+
 struct sim_world {
   sim_plugin *plugin;
   uint32_t size;
@@ -42,6 +48,7 @@ struct sim_world {
   sim_world *next_driven;
   const bs_topology *topology; /* NULL: every two ranks have a link of their own */
   void *topology_opened;
+  sim_site *sites; /* each once, the newest used first */
 };
 
 /* What one rank brings to a meeting. */
@@ -60,6 +67,8 @@ static inline uint32_t sim_group_rank(const sim_group *group, uint32_t member) {
 
 /* meet.c: any collective, and the barrier. */
 int32_t sim_meet_all(sim_comm *comm, const bs_coll_call *call, bs_error *err);
+/* world.c: the text kept until the world closes; NULL: none, or no memory. */
+const char *sim_world_site(sim_world *world, const char *text);
 void sim_world_met(sim_world *world, uint64_t bytes, uint32_t ranks);
 /* data.c: what the ranks' calls must have in common beside their fingerprints; and their values, where all
  * lie in host memory. */
