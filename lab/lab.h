@@ -2,8 +2,9 @@
  * lab.h - what bsrun does, as a library: an experiment is a resolved configuration; phases run it and
  * give a record; the store keeps records as run folders.
  *
- * Who has what: config/ composes YAML into a bs_experiment; phase/ runs one phase of it; gate/ judges
- * numbers; measure/ times and does statistics; store/ writes run folders; report/ prints tables. */
+ * Who has what: config/ composes YAML into a bs_experiment; case/ builds its layer on ranks and runs it;
+ * gate/ judges numbers; measure/ times and does statistics; phase/ runs one phase of an experiment; store/
+ * writes run folders; report/ prints tables. */
 #ifndef BS_LAB_LAB_H
 #define BS_LAB_LAB_H
 #include <jansson.h>
@@ -138,7 +139,7 @@ typedef struct bs_subject {
 int32_t bs_subject_open(bs_context *context, const bs_experiment *experiment, bs_subject *out_subject,
                         bs_error *err);
 void bs_subject_close(bs_subject *subject);
-/* lab/importance.c: the subject's K columns by the norm of their weights or inputs, or by a file's numbers,
- * the largest first; equals in their own order. `by`: bs_experiment.importance. free() it. */
+/* lab/case/importance.c: the subject's K columns by the norm of their weights or inputs, or by a file's
+ * numbers, the largest first; equals in their own order. `by`: bs_experiment.importance. free() it. */
 int32_t bs_importance_order(const bs_subject *subject, const char *by, uint32_t **out_order, bs_error *err);
 #endif

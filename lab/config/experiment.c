@@ -12,11 +12,11 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/named.h"
+#include "lab/case/place.h"
 #include "lab/config/experiment_read.h"
 #include "lab/config/schema.h"
 #include "lab/gate/activation.h"
 #include "lab/measure/machine.h"
-#include "lab/phase/place.h"
 #include "lab/phase/simulated.h"
 
 /* What the communicators of this package take, so that no rank is started before it is known. */

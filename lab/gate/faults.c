@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/case/loss.h"
+#include "lab/case/place.h"
+#include "lab/case/train.h"
 #include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/faults_mixed.h"
 #include "lab/gate/faults_noise.h"
-#include "lab/phase/loss.h"
-#include "lab/phase/place.h"
-#include "lab/phase/train.h"
 
 typedef struct wrapped {
   const bs_fault *fault;

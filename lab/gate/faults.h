@@ -3,7 +3,7 @@
  * world size, and demand that T1 to T5 catch it. A gate that has never been seen to fail proves nothing. */
 #ifndef BS_LAB_GATE_FAULTS_H
 #define BS_LAB_GATE_FAULTS_H
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 enum bs_fault_kind {
   BS_FAULT_NO_ALL_REDUCE = 0,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * faults_skip.c - which faults can be made in a case: a fault that changes nothing there proves nothing. */
+#include "lab/case/place.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/faults_mixed.h"
-#include "lab/phase/place.h"
 
 static int by_row(uint32_t kind) {
   return kind == BS_MASK_RANDOM_2OF4 || kind == BS_MASK_MAGNITUDE || kind == BS_MASK_TRANSPOSABLE;

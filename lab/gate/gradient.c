@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/case/owners.h"
 #include "lab/error.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/slope.h"
 #include "lab/gate/small.h"
-#include "lab/phase/owners.h"
 
 #define DW_VALUES (INT64_C(1) << 23) /* of the fp64 reference of dW */
 

@@ -5,8 +5,8 @@
  * with the same predictions and bounds, from the same sources. */
 #ifndef BS_LAB_GATE_GRADIENT_H
 #define BS_LAB_GATE_GRADIENT_H
+#include "lab/case/gradient.h"
 #include "lab/gate/verdict.h"
-#include "lab/phase/gradient.h"
 
 typedef struct bs_gradient_verdict {
   uint32_t n_gates;

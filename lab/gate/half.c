@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #include "core/base/dtype.h"
+#include "lab/case/arms.h"
+#include "lab/case/owners.h"
 #include "lab/error.h"
 #include "lab/gate/judge.h"
-#include "lab/phase/arms.h"
-#include "lab/phase/owners.h"
 
 int32_t bs_half_figure(const bs_case *c, double *out, bs_error *err) {
   bs_proposal p;

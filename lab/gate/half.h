@@ -4,8 +4,8 @@
  * the whole one is measured, and stands beside the method's own figure. */
 #ifndef BS_LAB_GATE_HALF_H
 #define BS_LAB_GATE_HALF_H
+#include "lab/case/case.h"
 #include "lab/gate/reference.h"
-#include "lab/phase/case.h"
 
 #define BS_REL_EPS_HALF 1e-12
 

@@ -8,12 +8,12 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/case/owners.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/mixed.h"
 #include "lab/gate/small.h"
 #include "lab/gate/verdict.h"
-#include "lab/phase/owners.h"
 
 /* Outputs that are not the exact integer, over all ranks. */
 static int32_t count_inexact(const bs_case *c, const bs_case_result *result, int64_t max_features,

@@ -6,8 +6,8 @@
  * segment by segment, and gate MIXED holds what is measured to it. */
 #ifndef BS_LAB_GATE_MIXED_H
 #define BS_LAB_GATE_MIXED_H
+#include "lab/case/case.h"
 #include "lab/gate/reference.h"
-#include "lab/phase/case.h"
 
 /* The option's value; -1 without it (one that is no number: 0, which the method refuses by itself). */
 int64_t bs_mixed_wanted(uint32_t n_options, const char *const *keys, const char *const *values);

@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/case/arms.h"
 #include "lab/error.h"
 #include "lab/gate/half.h"
 #include "lab/gate/judge.h"
 #include "lab/gate/mixed.h"
-#include "lab/phase/arms.h"
 
 #define SAMPLE (INT64_C(1) << 22) /* weights looked at, about */
 #define ROUNDED 0.425             /* in units of u: one rounding of values of all sizes (docs/gates.md) */

@@ -3,8 +3,8 @@
  * and R4 by the same tokens on another number of ranks. */
 #ifndef BS_LAB_GATE_REPRO_H
 #define BS_LAB_GATE_REPRO_H
+#include "lab/case/case.h"
 #include "lab/gate/judge.h"
-#include "lab/phase/case.h"
 
 const char *bs_repro_name(uint32_t repro); /* "R0" .. "R4" */
 /* The class that every rank's proposal promises. */

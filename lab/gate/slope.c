@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/case/owners.h"
 #include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/verdict.h"
-#include "lab/phase/owners.h"
 
 /* Z is kept as wide as its sum was made: in the dtype of sums over ranks, else in f32 or f64. */
 static bs_arithmetic arithmetic_of_z(const bs_layer_spec *s, int summed) {

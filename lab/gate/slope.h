@@ -6,7 +6,7 @@
  * nearer to the kink than round-off may have moved it, the layer's side of it is the one that its Y shows. */
 #ifndef BS_LAB_GATE_SLOPE_H
 #define BS_LAB_GATE_SLOPE_H
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 /* What forward gave and backward was given, [B,N] of a dtype. */
 typedef struct bs_slopes_given {

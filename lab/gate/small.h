@@ -3,7 +3,7 @@
  * or with a fault. */
 #ifndef BS_LAB_GATE_SMALL_H
 #define BS_LAB_GATE_SMALL_H
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 #define BS_SMALL_OPTIONS 16
 

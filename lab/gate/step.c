@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/case/owners.h"
+#include "lab/case/place.h"
 #include "lab/error.h"
 #include "lab/gate/judge.h"
 #include "lab/gate/step_judging.h"
-#include "lab/phase/owners.h"
-#include "lab/phase/place.h"
 
 double bs_step_accumulate(double n) {
   return n < 4 * sqrt(n) ? n : 4 * sqrt(n);

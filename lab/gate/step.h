@@ -6,8 +6,8 @@
  * then, and the bias by what forward makes of zeros. */
 #ifndef BS_LAB_GATE_STEP_H
 #define BS_LAB_GATE_STEP_H
+#include "lab/case/train.h"
 #include "lab/gate/verdict.h"
-#include "lab/phase/train.h"
 
 typedef struct bs_step_verdict {
   uint32_t n_gates;

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/case/owners.h"
 #include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/slope.h"
 #include "lab/gate/step_judging.h"
-#include "lab/phase/owners.h"
 
 int32_t bs_step_forward_case(const bs_judging *j, int64_t step, const double *bias, bs_source *w,
                              bs_source *b, bs_case *c, bs_case_result *run, bs_error *err) {

@@ -2,8 +2,8 @@
  * step_judging.h - what step.c and step_bias.c share while they judge a training. */
 #ifndef BS_LAB_GATE_STEP_JUDGING_H
 #define BS_LAB_GATE_STEP_JUDGING_H
+#include "lab/case/train.h"
 #include "lab/gate/step.h"
-#include "lab/phase/train.h"
 
 /* step_follow.c: one value under an optimiser, in fp64: where each step must take it, and how far rounding
  * may take it from there. */

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/case/owners.h"
+#include "lab/case/place.h"
 #include "lab/gate/mixed.h"
-#include "lab/phase/owners.h"
-#include "lab/phase/place.h"
 
 bs_arithmetic bs_arithmetic_of(const bs_layer_spec *spec) {
   const bs_arithmetic a = {.y_dtype = spec->y_dtype,

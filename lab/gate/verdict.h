@@ -3,8 +3,8 @@
  * T5, the gates themselves by T6. */
 #ifndef BS_LAB_GATE_VERDICT_H
 #define BS_LAB_GATE_VERDICT_H
+#include "lab/case/case.h"
 #include "lab/gate/judge.h"
-#include "lab/phase/case.h"
 
 typedef struct bs_verdict {
   uint32_t n_gates;

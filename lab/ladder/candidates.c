@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/case/place.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
 #include "lab/ladder/ladder.h"
 #include "lab/measure/machine.h"
-#include "lab/phase/place.h"
 
 enum { MAX_WORDS = 32 };
 

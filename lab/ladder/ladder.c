@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/case/arms.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
@@ -15,7 +16,6 @@
 #include "lab/measure/sampler.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
-#include "lab/phase/arms.h"
 #include "lab/phase/simulated.h"
 
 enum { PAIRS_MIN = 18 };                  /* three builds */

@@ -3,11 +3,11 @@
  * of forwards. Arms that wait sleep, so the arm that runs has the machine to itself. */
 #ifndef BS_LAB_MEASURE_ARM_H
 #define BS_LAB_MEASURE_ARM_H
+#include "lab/case/case.h"
 #include "lab/measure/arm_work.h"
 #include "lab/measure/clocks.h"
 #include "lab/measure/span.h"
 #include "lab/peers/peers.h"
-#include "lab/phase/case.h"
 
 typedef struct bs_arm bs_arm;
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "core/base/dtype.h"
+#include "lab/case/loss.h"
 #include "lab/error.h"
-#include "lab/phase/loss.h"
 
 uint32_t bs_arm_work_flags(uint32_t work) {
   static const uint32_t flags[BS_ARM_WORKS_] = {0, BS_LAYER_BACKWARD, BS_LAYER_BACKWARD | BS_LAYER_SGD,

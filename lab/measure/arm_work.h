@@ -3,7 +3,7 @@
  * of Y is a constant and the learning rate zero, so that a call may be made as often as the sampler likes. */
 #ifndef BS_LAB_MEASURE_ARM_WORK_H
 #define BS_LAB_MEASURE_ARM_WORK_H
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 enum bs_arm_work {
   BS_ARM_FORWARD = 0,

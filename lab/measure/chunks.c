@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/case/arms.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
 #include "lab/peers/peers.h"
-#include "lab/phase/arms.h"
 
 static const char *const counts[] = {"off", "2", "3", "4", "5", "6", "7", "8"};
 enum { COUNTS = (int)(sizeof counts / sizeof counts[0]) };

@@ -3,7 +3,7 @@
  * size, and the host's cost of one forward. Short runs, best of several: limits, not averages. */
 #ifndef BS_LAB_MEASURE_MACHINE_H
 #define BS_LAB_MEASURE_MACHINE_H
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 enum { BS_EXCHANGES = 4 };
 extern const double bs_exchange_bytes[BS_EXCHANGES];     /* 4 bytes, 64 KiB, 1 MiB, 4 MiB */

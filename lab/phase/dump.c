@@ -10,8 +10,8 @@
 
 #include "core/base/dtype.h"
 #include "formats/npy.h"
+#include "lab/case/joint.h"
 #include "lab/error.h"
-#include "lab/phase/joint.h"
 
 typedef struct captured {
   double *values; /* [rows, cols] */

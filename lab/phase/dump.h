@@ -3,7 +3,7 @@
  * NumPy. 16- and 8-bit floats are widened to f32, which holds them exactly. */
 #ifndef BS_LAB_PHASE_DUMP_H
 #define BS_LAB_PHASE_DUMP_H
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 typedef struct bs_dump bs_dump;
 /* Makes DIR if need be; files of an earlier dump are replaced one by one. */

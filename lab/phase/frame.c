@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lab/case/arms.h"
 #include "lab/error.h"
-#include "lab/phase/arms.h"
 
 int32_t bs_phase_result_open(bs_phase_result *out, bs_error *err) {
   memset(out, 0, sizeof *out);

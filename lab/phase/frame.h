@@ -3,7 +3,7 @@
  */
 #ifndef BS_LAB_PHASE_FRAME_H
 #define BS_LAB_PHASE_FRAME_H
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 /* Runs and judges the case: adds gates to out, and fields to out->record. */
 typedef int32_t (*bs_phase_judge_fn)(bs_case *c, const bs_experiment *experiment, const bs_subject *subject,

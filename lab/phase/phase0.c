@@ -5,15 +5,15 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "lab/case/case.h"
+#include "lab/case/loss.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/half.h"
 #include "lab/gate/mixed.h"
 #include "lab/gate/repro.h"
 #include "lab/gate/verdict.h"
-#include "lab/phase/case.h"
 #include "lab/phase/dump.h"
 #include "lab/phase/frame.h"
-#include "lab/phase/loss.h"
 #include "lab/phase/record_fields.h"
 #include "lab/store/record.h"
 

@@ -8,17 +8,17 @@
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/case/arms.h"
+#include "lab/case/case.h"
+#include "lab/case/watch.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
 #include "lab/measure/predict.h"
 #include "lab/measure/sampler.h"
 #include "lab/peers/peers.h"
-#include "lab/phase/arms.h"
-#include "lab/phase/case.h"
 #include "lab/phase/frame.h"
 #include "lab/phase/record_fields.h"
-#include "lab/phase/watch.h"
 #include "lab/stop.h"
 
 enum { ARMS = BS_ARMS_MAX, COLD_CALLS = 2, ROWS_AT_ONCE = 64 };

@@ -7,13 +7,13 @@
 
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/case/arms.h"
+#include "lab/case/place.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
 #include "lab/gate/activation.h"
 #include "lab/measure/chunks.h"
-#include "lab/phase/arms.h"
 #include "lab/phase/frame.h"
-#include "lab/phase/place.h"
 #include "lab/stop.h"
 #include "lab/store/record.h"
 

@@ -4,8 +4,8 @@
  * time, and are not measured. */
 #ifndef BS_LAB_PHASE_SIMULATED_H
 #define BS_LAB_PHASE_SIMULATED_H
+#include "lab/case/case.h"
 #include "lab/measure/arm_work.h"
-#include "lab/phase/case.h"
 
 /* 1: ranks of this communicator live by a clock of its own. 0: by the machine's, or there is no such one. */
 int bs_clock_is_virtual(bs_context *context, const char *comm);

@@ -9,10 +9,10 @@
 
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/case/case.h"
 #include "lab/error.h"
 #include "lab/measure/stats.h"
 #include "lab/peers/exchange.h"
-#include "lab/phase/case.h"
 
 enum { WARM_CALLS = 3, CALLS_MAX = 2000, SAMPLES_MAX = 200, VALUES = 7 };
 static const double SAMPLE_S = 2e-3; /* a sample is at least this long, where CALLS_MAX allows it */

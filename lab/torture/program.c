@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/plugin/registry.h"
+#include "lab/case/joint.h"
 #include "lab/error.h"
-#include "lab/phase/joint.h"
 
 typedef struct job {
   bs_case_kept kept;

@@ -3,7 +3,7 @@
  * nothing. */
 #ifndef BS_LAB_TUNE_ASK_H
 #define BS_LAB_TUNE_ASK_H
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 /* Adds {key, default, candidates} for each key that the list lacks: candidates as bs_tune_candidate makes
  * them, those that can serve, best first. */

@@ -2,7 +2,7 @@
  * internal.h - what tune.c (decides), measure.c (measures) and words.c share. */
 #ifndef BS_LAB_TUNE_INTERNAL_H
 #define BS_LAB_TUNE_INTERNAL_H
-#include "lab/phase/arms.h"
+#include "lab/case/arms.h"
 #include "lab/tune/cache.h"
 #include "lab/tune/tune.h"
 

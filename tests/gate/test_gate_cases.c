@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/case/owners.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/verdict.h"
-#include "lab/phase/owners.h"
 #include "tests/gate/one_path.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"

@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/case/arms.h"
 #include "lab/config/experiment.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/mixed.h"
 #include "lab/gate/verdict.h"
-#include "lab/phase/arms.h"
 #include "tests/lab/lab_test.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"

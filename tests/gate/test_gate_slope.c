@@ -10,13 +10,13 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/case/owners.h"
 #include "lab/gate/activation.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/gradient.h"
 #include "lab/gate/slope.h"
 #include "lab/gate/step.h"
 #include "lab/gate/step_judging.h"
-#include "lab/phase/owners.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "lab/phase/gradient.h"
-#include "lab/phase/loss.h"
-#include "lab/phase/train.h"
+#include "lab/case/gradient.h"
+#include "lab/case/loss.h"
+#include "lab/case/train.h"
 #include "tests/gate/right_run.h"
 #include "tests/run_tests.h"
 

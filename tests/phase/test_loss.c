@@ -2,7 +2,7 @@
  * test_loss.c - the losses on K1 (known answer K13's value), whole on one rank and split over two. */
 #include <math.h>
 
-#include "lab/phase/loss.h"
+#include "lab/case/loss.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 

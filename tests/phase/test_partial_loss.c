@@ -3,9 +3,9 @@
  * and the sum is no part of what the layer is counted for. */
 #include <math.h>
 
-#include "lab/phase/gradient.h"
-#include "lab/phase/loss.h"
-#include "lab/phase/train.h"
+#include "lab/case/gradient.h"
+#include "lab/case/loss.h"
+#include "lab/case/train.h"
 #include "tests/gate/right_run.h"
 #include "tests/run_tests.h"
 

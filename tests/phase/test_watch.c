@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/case/case.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/reference.h"
 #include "lab/gate/verdict.h"
-#include "lab/phase/case.h"
 #include "lab/stop.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"

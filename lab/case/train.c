@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * train.c - see train.h. What is read back between two steps is read outside of every region. */
-#include "lab/phase/train.h"
+#include "lab/case/train.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
 #include "core/plugin/registry.h"
+#include "lab/case/loss.h"
+#include "lab/case/owners.h"
+#include "lab/case/remask.h"
+#include "lab/case/watch.h"
 #include "lab/error.h"
-#include "lab/phase/loss.h"
-#include "lab/phase/owners.h"
-#include "lab/phase/remask.h"
-#include "lab/phase/watch.h"
 #include "lab/stop.h"
 
 typedef struct train_run {

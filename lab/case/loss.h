@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * loss.h - the loss that a workload names, of a finished case's outputs. For the record of phase 0. */
-#ifndef BS_LAB_PHASE_LOSS_H
-#define BS_LAB_PHASE_LOSS_H
-#include "lab/phase/case.h"
+#ifndef BS_LAB_CASE_LOSS_H
+#define BS_LAB_CASE_LOSS_H
+#include "lab/case/case.h"
 
 /* "sum", "mse_zero" or "mse_target", as the configuration spells it; "?" for anything else. */
 const char *bs_loss_name(uint32_t loss);

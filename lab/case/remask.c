@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * remask.c - see remask.h. Each weight is owned by one rank, so that the ranks write beside one another. */
-#include "lab/phase/remask.h"
+#include "lab/case/remask.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/case/loss.h"
 #include "lab/error.h"
 #include "lab/peers/exchange.h"
-#include "lab/phase/loss.h"
 
 enum { GROUPS = 256 }; /* of positions that are asked for at once */
 

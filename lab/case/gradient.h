@@ -2,9 +2,9 @@
  * gradient.h - one layer run forward and backward on one world: what phase 2 judges. The gradient of Y comes
  * from the workload's loss and the outputs as they are, rounded to Y's dtype, so that whoever judges dX and
  * dW starts from what the backward pass was given. */
-#ifndef BS_LAB_PHASE_GRADIENT_H
-#define BS_LAB_PHASE_GRADIENT_H
-#include "lab/phase/case.h"
+#ifndef BS_LAB_CASE_GRADIENT_H
+#define BS_LAB_CASE_GRADIENT_H
+#include "lab/case/case.h"
 
 typedef struct bs_gradient_rank {
   void *dw;                           /* [row_count, own columns] of `wide` */

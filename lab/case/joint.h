@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * joint.h - the results of a case whose ranks are processes: packed by each, put together on rank 0. */
-#ifndef BS_LAB_PHASE_JOINT_H
-#define BS_LAB_PHASE_JOINT_H
+#ifndef BS_LAB_CASE_JOINT_H
+#define BS_LAB_CASE_JOINT_H
+#include "lab/case/case.h"
 #include "lab/peers/exchange.h"
-#include "lab/phase/case.h"
 
 /* Takes what rank `rank` has sent. */
 typedef int32_t (*bs_joint_get_fn)(void *user, uint32_t rank, bs_parcel *parcel, bs_error *err);

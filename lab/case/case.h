@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * case.h - one layer run on one world: what phase 0 judges, with every input open to an injected fault. */
-#ifndef BS_LAB_PHASE_CASE_H
-#define BS_LAB_PHASE_CASE_H
+#ifndef BS_LAB_CASE_CASE_H
+#define BS_LAB_CASE_CASE_H
 #include "lab/hash.h"
 #include "lab/lab.h"
 

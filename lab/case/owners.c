@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * owners.c - see owners.h. */
-#include "lab/phase/owners.h"
+#include "lab/case/owners.h"
 
 #include <stdlib.h>
 #include <string.h>

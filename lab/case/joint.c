@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * joint.c - see joint.h. Called by case.c. */
-#include "lab/phase/joint.h"
+#include "lab/case/joint.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/case/owners.h"
 #include "lab/error.h"
-#include "lab/phase/owners.h"
 
 static void put_rank(bs_parcel *p, const bs_case_rank *rank) {
   const bs_partition *columns = rank->owns.columns;

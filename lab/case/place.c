@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * place.c - see place.h. */
-#include "lab/phase/place.h"
+#include "lab/case/place.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * remask.h - making the mask anew from weights as they are now: the ranks put what they own into one
  * matrix in the weights' dtype, which is the source of the layers that are built next. */
-#ifndef BS_LAB_PHASE_REMASK_H
-#define BS_LAB_PHASE_REMASK_H
-#include "lab/phase/case.h"
+#ifndef BS_LAB_CASE_REMASK_H
+#define BS_LAB_CASE_REMASK_H
+#include "lab/case/case.h"
 
 typedef struct bs_remask {
   void *weights;   /* [N,K] of the weights' dtype; NULL: never asked for */

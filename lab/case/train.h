@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * train.h - one layer trained for some steps on one world: forward, the loss's gradient, backward, a step of
  * the optimiser, each in its region; what phase 3 judges. */
-#ifndef BS_LAB_PHASE_TRAIN_H
-#define BS_LAB_PHASE_TRAIN_H
-#include "lab/phase/case.h"
+#ifndef BS_LAB_CASE_TRAIN_H
+#define BS_LAB_CASE_TRAIN_H
+#include "lab/case/case.h"
 
 /* What goes wrong on purpose (lab/gate/step.c), in the second step or behind the last. */
 enum bs_train_fault {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * watch.c - see watch.h. */
-#include "lab/phase/watch.h"
+#include "lab/case/watch.h"
 
 #include "blockshock/plugin.h"
 #include "core/base/error.h"

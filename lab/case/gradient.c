@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * gradient.c - see gradient.h. The gradient of Y is computed between two regions that are timed, by the
  * device where it can, else on the host. */
-#include "lab/phase/gradient.h"
+#include "lab/case/gradient.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/plugin/registry.h"
+#include "lab/case/joint.h"
+#include "lab/case/loss.h"
+#include "lab/case/owners.h"
+#include "lab/case/watch.h"
 #include "lab/error.h"
-#include "lab/phase/joint.h"
-#include "lab/phase/loss.h"
-#include "lab/phase/owners.h"
-#include "lab/phase/watch.h"
 #include "lab/stop.h"
 
 typedef struct gradient_run {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * arms.c - see arms.h. */
-#include "lab/phase/arms.h"
+#include "lab/case/arms.h"
 
 #include <string.h>
 

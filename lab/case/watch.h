@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * watch.h - a weight source that is watched while a layer is built from it: between two pieces a request to
  * stop is heard, and how much has been read is told. Building is mostly this reading, whatever the method. */
-#ifndef BS_LAB_PHASE_WATCH_H
-#define BS_LAB_PHASE_WATCH_H
+#ifndef BS_LAB_CASE_WATCH_H
+#define BS_LAB_CASE_WATCH_H
 #include <stdatomic.h>
 
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 typedef struct bs_watch {
   const bs_case *tell;  /* whose progress is told; NULL: none, nothing is counted (the building is timed) */

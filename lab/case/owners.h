@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * owners.h - which rank of a run holds which weight, where columns alone do not tell: the halves of a mask
  * that differs by row. Positions are copied from the layer, which is gone when a run is judged. */
-#ifndef BS_LAB_PHASE_OWNERS_H
-#define BS_LAB_PHASE_OWNERS_H
-#include "lab/phase/case.h"
+#ifndef BS_LAB_CASE_OWNERS_H
+#define BS_LAB_CASE_OWNERS_H
+#include "lab/case/case.h"
 
 #define BS_OWNER_NONE UINT32_MAX
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * loss.c - see loss.h. Called by phase0.c, gradient.c and train.c. */
-#include "lab/phase/loss.h"
+#include "lab/case/loss.h"
 
 #include <stdlib.h>
 #include <string.h>

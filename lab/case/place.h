@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * place.h - where x and y of a case lie: their names, a rank's tokens, a partial x, and the output that the
  * next layer would make of what the ranks have. */
-#ifndef BS_LAB_PHASE_PLACE_H
-#define BS_LAB_PHASE_PLACE_H
-#include "lab/phase/case.h"
+#ifndef BS_LAB_CASE_PLACE_H
+#define BS_LAB_CASE_PLACE_H
+#include "lab/case/case.h"
 
 /* "replicated", "split", "partial", "tokens" of enum bs_placement, and back (BS_REPLICATED for any other). */
 const char *bs_place_name(uint32_t placement);

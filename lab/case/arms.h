@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * arms.h - the worlds of an experiment: the method's, and in phase 1 those of the dense peers. Phase 1 times
  * them, the tuner (lab/tune) asks which products they will need. */
-#ifndef BS_LAB_PHASE_ARMS_H
-#define BS_LAB_PHASE_ARMS_H
-#include "lab/phase/case.h"
+#ifndef BS_LAB_CASE_ARMS_H
+#define BS_LAB_CASE_ARMS_H
+#include "lab/case/case.h"
 
 enum { BS_ARMS_MAX = 3 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * case.c - run one layer on one world and bring back what the gates and the record need. Everything heavy
  * (references, JSON) happens outside rank_main. */
-#include "lab/phase/case.h"
+#include "lab/case/case.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,12 +11,12 @@
 #include "core/base/dtype.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/case/joint.h"
+#include "lab/case/owners.h"
+#include "lab/case/place.h"
+#include "lab/case/watch.h"
 #include "lab/error.h"
 #include "lab/peers/peers.h"
-#include "lab/phase/joint.h"
-#include "lab/phase/owners.h"
-#include "lab/phase/place.h"
-#include "lab/phase/watch.h"
 #include "lab/stop.h"
 
 typedef struct case_run {
