@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ * read.c - see read.h. */
+#include "lab/store/read.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/text.h"
+#include "lab/error.h"
+#include "lab/store/folder.h"
+#include "lab/store/summary.h"
+
+void bs_runs_stats_free(bs_runs_stats *stats) {
+  json_decref(stats->problems);
+  *stats = (bs_runs_stats){0};
+}
+
+/* The rows of one run. */
+typedef struct group {
+  double time;
+  char *path;
+  json_t *rows;
+} group;
+
+typedef struct collection {
+  group *groups;
+  size_t n, room;
+  bs_runs_stats stats;
+} collection;
+
+static int grow(collection *c) {
+  if (c->n < c->room) return 1;
+  const size_t room = c->room == 0 ? 64 : 2 * c->room;
+  group *grown = realloc(c->groups, room * sizeof *grown);
+  if (grown == NULL) return 0;
+  c->groups = grown;
+  c->room = room;
+  return 1;
+}
+
+static int32_t take_run(collection *c, int fd, const char *path, const bs_folder_run *run, bs_error *err) {
+  json_t *note = bs_folder_note(fd), *status = json_object_get(run->done, "status"), *record;
+  group g = {.path = bs_strdup(path), .rows = json_array()};
+  int good = g.path != NULL && g.rows != NULL && grow(c);
+  size_t i;
+  json_array_foreach(run->metrics.records, i, record) {
+    good = good && bs_summary_add(g.rows, path, status, record, note);
+    if (i == 0) g.time = json_number_value(json_object_get(record, "timestamp_unix"));
+  }
+  json_decref(note);
+  if (good) {
+    c->groups[c->n++] = g;
+    c->stats.runs++;
+    return BS_OK;
+  }
+  free(g.path);
+  json_decref(g.rows);
+  return bs_no_memory(err, "the list of runs");
+}
+
+/* A damaged or unreadable run is told of, and the others are read. */
+static int32_t keep_problem(collection *c, const char *path, const bs_error *why, bs_error *err) {
+  json_t *row = json_object();
+  json_t *message = json_string(why->message), *name = json_string(path);
+  c->stats.damaged++;
+  json_object_set_new(row, "run", name != NULL ? name : json_string("(not UTF-8)"));
+  json_object_set_new(row, "message", message != NULL ? message : json_string("(not UTF-8)"));
+  return json_array_append_new(c->stats.problems, row) == 0 ? BS_OK : bs_no_memory(err, "the list of runs");
+}
+
+static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *path, bs_error *err) {
+  collection *c = user;
+  bs_error why = BS_ERROR_INIT;
+  bs_folder_run run;
+  if (kind == BS_FOLDER_OPEN) c->stats.unfinished++;
+  if (kind != BS_FOLDER_RUN) return BS_OK;
+  int32_t rc = bs_folder_read(fd, path, &run, &why);
+  if (rc == BS_OK) {
+    rc = take_run(c, fd, path, &run, err);
+  } else if (rc == BS_NO_MEMORY) {
+    if (err != NULL) *err = why;
+  } else if (rc == BS_NOT_FOUND) { /* removed meanwhile */
+    rc = BS_OK;
+  } else {
+    rc = keep_problem(c, path, &why, err);
+  }
+  bs_folder_run_free(&run);
+  return rc;
+}
+
+static int newest_first(const void *a, const void *b) {
+  const group *x = a, *y = b;
+  if (x->time != y->time) return x->time < y->time ? 1 : -1;
+  return strcmp(y->path, x->path);
+}
+
+int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_stats, bs_error *err) {
+  collection c = {.stats.problems = json_array()};
+  *out_rows = json_array();
+  int32_t rc = *out_rows == NULL || c.stats.problems == NULL ? bs_no_memory(err, "the list of runs") : BS_OK;
+  if (rc == BS_OK) rc = bs_folders_walk(root, visit, &c, err);
+  if (c.n > 1) qsort(c.groups, c.n, sizeof *c.groups, newest_first);
+  for (size_t i = 0; i < c.n; i++) {
+    if (rc == BS_OK && json_array_extend(*out_rows, c.groups[i].rows) != 0)
+      rc = bs_no_memory(err, "the list of runs");
+    json_decref(c.groups[i].rows);
+    free(c.groups[i].path);
+  }
+  free(c.groups);
+  if (rc == BS_OK && out_stats != NULL) {
+    *out_stats = c.stats;
+  } else {
+    if (out_stats != NULL) *out_stats = (bs_runs_stats){0};
+    bs_runs_stats_free(&c.stats);
+  }
+  if (rc != BS_OK) {
+    json_decref(*out_rows);
+    *out_rows = NULL;
+  }
+  return rc;
+}
+
+/* The first record's own copy, or env.json of older folders. */
+static int32_t read_env(int fd, const bs_folder_run *run, json_t **out_env, bs_error *err) {
+  char *text;
+  size_t size;
+  json_t *own = json_object_get(json_array_get(run->metrics.records, 0), "env");
+  if (own != NULL) {
+    *out_env = json_incref(own);
+    return BS_OK;
+  }
+  const int32_t rc = bs_folder_file(fd, "env.json", &text, &size, err);
+  if (rc != BS_OK) return rc;
+  *out_env = text != NULL ? json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL) : NULL;
+  free(text);
+  if (*out_env == NULL) *out_env = json_object();
+  return *out_env != NULL ? BS_OK : bs_no_memory(err, "an environment");
+}
+
+int32_t bs_run_read(const char *root, const char *run, json_t **out_records, json_t **out_env,
+                    bs_error *err) {
+  bs_folder_run content = {0};
+  int fd;
+  *out_records = NULL;
+  if (out_env != NULL) *out_env = NULL;
+  int32_t rc = bs_folder_open(root, run, &fd, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_folder_read(fd, run, &content, err);
+  if (rc == BS_OK && out_env != NULL) rc = read_env(fd, &content, out_env, err);
+  if (rc == BS_OK) *out_records = json_incref(content.metrics.records);
+  bs_folder_run_free(&content);
+  close(fd);
+  return rc;
+}
+
+/* The hot samples of an arm, or its cold ones. */
+static int add_samples(json_t *list, json_int_t record, const json_t *arm, const json_t *part) {
+  json_t *seconds = json_object_get(part, "samples_s");
+  if (!json_is_array(seconds)) return 0;
+  json_t *row = json_object();
+  json_t *name = json_object_get(arm, "name"), *phase = json_object_get(part, "phase");
+  json_t *discarded = json_object_get(part, "discarded_s");
+  int bad = json_object_set_new(row, "record", json_integer(record)) ||
+            json_object_set(row, "arm", name != NULL ? name : json_null()) ||
+            json_object_set(row, "phase", phase != NULL ? phase : json_null()) ||
+            json_object_set(row, "seconds", seconds);
+  bad |= json_is_array(discarded) ? json_object_set(row, "discarded", discarded)
+                                  : json_object_set_new(row, "discarded", json_array());
+  return json_array_append_new(list, row) != 0 || bad;
+}
+
+int32_t bs_run_samples(const char *root, const char *run, json_t **out_samples, bs_error *err) {
+  json_t *records, *record, *arm, *list = json_array();
+  size_t i, k;
+  *out_samples = NULL;
+  int32_t rc = bs_run_read(root, run, &records, NULL, err);
+  int bad = list == NULL;
+  json_array_foreach(records, i, record) {
+    json_array_foreach(json_object_get(record, "arms"), k, arm) {
+      bad = bad || add_samples(list, (json_int_t)i, arm, arm) ||
+            add_samples(list, (json_int_t)i, arm, json_object_get(arm, "cold"));
+    }
+    bad = bad || add_samples(list, (json_int_t)i, record, record); /* of a model's bench */
+  }
+  json_decref(records);
+  if (rc == BS_OK && bad) rc = bs_no_memory(err, "samples");
+  if (rc == BS_OK) {
+    *out_samples = list;
+  } else {
+    json_decref(list);
+  }
+  return rc;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * read.h - what the run folders below a root hold, committed runs only: as one row of plain values for each
+ * record or arm (the list of runs, reports), and whole. Reading changes nothing, takes no lock and follows no
+ * link below the root. */
+#ifndef BS_LAB_STORE_READ_H
+#define BS_LAB_STORE_READ_H
+#include <jansson.h>
+#include <stdint.h>
+
+#include "blockshock/abi.h"
+
+/* What was met below a root. Release with bs_runs_stats_free. */
+typedef struct bs_runs_stats {
+  uint64_t runs;       /* committed and whole: in the rows */
+  uint64_t unfinished; /* folders of runs without DONE: at work, killed or interrupted */
+  uint64_t damaged;    /* DONE is there and what it sums is not: never in the rows */
+  json_t *problems;    /* of the damaged ones: [{run, message}] */
+} bs_runs_stats;
+void bs_runs_stats_free(bs_runs_stats *stats);
+
+/* The keys of a row, in the order in which a table shows them; NULL ends the list. */
+extern const char *const bs_run_row_keys[];
+
+/* One row for each record of each committed run, the newest run first; a record with arms gives one row an
+ * arm (`arm` is its name), one of a simulated run a second row for the dense layer that it was set against.
+ * Rows have the keys of bs_run_row_keys, null where a value is missing (docs/runs.md lists them). A root that
+ * does not exist has no rows. *out_rows is the caller's. BS_IO when the root cannot be read; a damaged run is
+ * no error: `out_stats` (NULL: not wanted) has it. */
+int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_stats, bs_error *err);
+
+/* The records of one committed run, and its environment (NULL: not wanted); `run` is the folder, relative to
+ * root. Sums are verified. Both are the caller's. BS_NOT_FOUND: no run, or not committed; BS_CORRUPT: it is
+ * damaged; BS_IO. */
+int32_t bs_run_read(const char *root, const char *run, json_t **out_records, json_t **out_env, bs_error *err);
+
+/* The samples of one committed run: [{record, arm, phase, seconds: [...], discarded: [...]}], seconds of one
+ * forward in the order of time. The caller's; empty for a run that kept none. Errors as bs_run_read. */
+int32_t bs_run_samples(const char *root, const char *run, json_t **out_samples, bs_error *err);
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT
+ * summary.c - rows of a record by one table of paths (see summary.h). */
+#include "lab/store/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/store/read.h"
+
+const char *const bs_run_row_keys[] = {"run",
+                                       "run_id",
+                                       "sweep",
+                                       "point",
+                                       "status",
+                                       "word",
+                                       "time",
+                                       "experiment",
+                                       "phase",
+                                       "method",
+                                       "arm",
+                                       "backend",
+                                       "comm",
+                                       "launch",
+                                       "clock",
+                                       "simulated",
+                                       "world_size",
+                                       "threads_per_rank",
+                                       "N",
+                                       "K",
+                                       "B",
+                                       "dtype",
+                                       "mask",
+                                       "activation",
+                                       "seed",
+                                       "median_s",
+                                       "p50_s",
+                                       "p90_s",
+                                       "low_s",
+                                       "high_s",
+                                       "speedup",
+                                       "speedup_low",
+                                       "speedup_high",
+                                       "speedup_word",
+                                       "against",
+                                       "bound_s",
+                                       "limit",
+                                       "share_of_limit",
+                                       "predicted_s",
+                                       "flops",
+                                       "bytes_wire",
+                                       "relative_error",
+                                       "relative_error_predicted",
+                                       "passed",
+                                       "regions",
+                                       "memory_peak_bytes",
+                                       "weight_bytes_total",
+                                       "host",
+                                       "library_build_id",
+                                       "request_key",
+                                       "result_key",
+                                       "note",
+                                       NULL};
+
+typedef struct source {
+  const char *key, *path; /* path: names with dots between them */
+} source;
+
+/* Of every row. */
+static const source of_record[] = {{"run_id", "run_id"},
+                                   {"sweep", "sweep"},
+                                   {"point", "point"},
+                                   {"time", "timestamp_unix"},
+                                   {"experiment", "experiment"},
+                                   {"phase", "phase"},
+                                   {"method", "method"},
+                                   {"backend", "backend"},
+                                   {"comm", "comm"},
+                                   {"launch", "launch"},
+                                   {"world_size", "world_size"},
+                                   {"threads_per_rank", "threads_per_rank"},
+                                   {"N", "N"},
+                                   {"K", "K"},
+                                   {"B", "B"},
+                                   {"dtype", "dtype"},
+                                   {"activation", "activation"},
+                                   {"seed", "seed"},
+                                   {"passed", "passed"},
+                                   {"host", "env.system.host"},
+                                   {"library_build_id", "library_build_id"},
+                                   {"request_key", "request_key"},
+                                   {"result_key", "result_key"}};
+/* Of the row of the method, which a record without arms describes alone. */
+static const source of_method[] = {{"mask", "mask"},
+                                   {"median_s", "median_s"},
+                                   {"low_s", "low_s"},
+                                   {"high_s", "high_s"},
+                                   {"flops", "flops_per_forward"},
+                                   {"bytes_wire", "wire_bytes_per_forward"},
+                                   {"relative_error", "relative_error"},
+                                   {"relative_error_predicted", "relative_error_predicted"},
+                                   {"memory_peak_bytes", "memory_peak_bytes"},
+                                   {"weight_bytes_total", "weight_bytes_total"}};
+static const source of_arm[] = {{"arm", "name"},
+                                {"method", "method"},
+                                {"world_size", "world_size"},
+                                {"threads_per_rank", "threads_per_rank"},
+                                {"median_s", "median_s"},
+                                {"p50_s", "p50_s"},
+                                {"p90_s", "p90_s"},
+                                {"low_s", "low_s"},
+                                {"high_s", "high_s"},
+                                {"bound_s", "bound_s.total"},
+                                {"limit", "limit"},
+                                {"share_of_limit", "share_of_limit"},
+                                {"predicted_s", "predicted_s.total"},
+                                {"flops", "flops"}};
+static const source of_comparison[] = {{"speedup", "speedup"},
+                                       {"speedup_low", "low"},
+                                       {"speedup_high", "high"},
+                                       {"speedup_word", "word"},
+                                       {"against", "against"}};
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+static json_t *at_path(const json_t *object, const char *path) {
+  char name[64];
+  json_t *found = NULL;
+  while (object != NULL && *path != '\0') {
+    const size_t size = strcspn(path, ".");
+    if (size >= sizeof name) return NULL;
+    memcpy(name, path, size);
+    name[size] = '\0';
+    object = found = json_object_get(object, name);
+    path += size + (path[size] == '.');
+  }
+  return object == NULL ? NULL : found;
+}
+
+/* A missing value leaves what the row has. */
+static int copy(json_t *row, const json_t *from, const source *table, size_t n) {
+  int bad = 0;
+  for (size_t i = 0; i < n; i++) {
+    json_t *value = at_path(from, table[i].path);
+    if (value != NULL) bad |= json_object_set(row, table[i].key, value);
+  }
+  return bad;
+}
+
+static int set_text(json_t *row, const char *key, const char *text) {
+  return text != NULL ? json_object_set_new(row, key, json_string(text)) : 0;
+}
+
+static int set_seconds(json_t *row, const char *key, const json_t *value, double scale) {
+  return json_is_number(value) ? json_object_set_new(row, key, json_real(json_number_value(value) * scale))
+                               : 0;
+}
+
+const char *bs_record_word(const json_t *record) {
+  const json_t *gates = json_object_get(record, "gates");
+  if (json_array_size(gates) == 0) return NULL;
+  if (json_is_true(json_object_get(record, "passed"))) return "RIGHT";
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const char *state = json_string_value(json_object_get(json_array_get(gates, i), "state"));
+    if (state != NULL && strcmp(state, "fail") == 0) return "WRONG";
+  }
+  return "NOT SHOWN RIGHT";
+}
+
+static const json_t *region(const json_t *record, const char *name) {
+  return json_object_get(json_object_get(record, "timings_ms"), name);
+}
+
+/* {forward: p50_ms, ...} of the regions that were entered. */
+static int add_regions(json_t *row, const json_t *record) {
+  json_t *timings = json_object_get(record, "timings_ms"), *times = json_object(), *one;
+  const char *name;
+  int bad = times == NULL;
+  json_object_foreach(timings, name, one) {
+    json_t *p50 = json_object_get(one, "p50_ms");
+    if (json_number_value(json_object_get(one, "count")) > 0 && p50 != NULL)
+      bad |= json_object_set(times, name, p50);
+  }
+  if (!bad && json_object_size(times) > 0) bad |= json_object_set(row, "regions", times);
+  json_decref(times);
+  return bad;
+}
+
+/* Phases 2 and 3 have no arms: their time is that of the backward pass, or of a step. */
+static int add_pass_time(json_t *row, const json_t *record) {
+  const char *phase = json_string_value(json_object_get(record, "phase"));
+  if (phase == NULL) return 0;
+  const json_t *pass = strncmp(phase, "phase2", 6) == 0   ? region(record, "backward")
+                       : strncmp(phase, "phase3", 6) == 0 ? region(record, "total_step")
+                                                          : NULL;
+  const json_t *p50 = json_object_get(pass, "p50_ms");
+  return set_seconds(row, "median_s", p50, 1e-3) || set_seconds(row, "p50_s", p50, 1e-3);
+}
+
+static const char *clock_of(const json_t *record) {
+  if (json_object_get(record, "simulated") != NULL) return "virtual";
+  const char *clock = json_string_value(at_path(record, "device.clock"));
+  return clock != NULL && strcmp(clock, "events") == 0 ? "device" : "host";
+}
+
+/* A row with every key, null where nothing is known, and what all rows of a record share. */
+static json_t *new_row(const char *path, const json_t *status, const json_t *record, json_t *note) {
+  json_t *row = json_object();
+  int bad = row == NULL;
+  for (size_t i = 0; !bad && bs_run_row_keys[i] != NULL; i++)
+    bad |= json_object_set_new(row, bs_run_row_keys[i], json_null());
+  const json_t *simulated = json_object_get(record, "simulated");
+  bad = bad || set_text(row, "run", path) || copy(row, record, of_record, COUNT(of_record)) ||
+        set_text(row, "word", bs_record_word(record)) || set_text(row, "clock", clock_of(record)) ||
+        json_object_set_new(row, "simulated", json_boolean(simulated != NULL)) ||
+        set_text(row, "status", json_string_value(status)) ||
+        (note != NULL && json_object_set(row, "note", note));
+  if (!bad) return row;
+  json_decref(row);
+  return NULL;
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* 95 % of the median by order statistics, for samples that depend on nothing before them. */
+static int add_interval(json_t *row, const json_t *samples) {
+  const size_t n = json_array_size(samples);
+  if (n < 6 || !json_is_null(json_object_get(row, "low_s"))) return 0;
+  double *sorted = calloc(n, sizeof *sorted);
+  if (sorted == NULL) return 1;
+  for (size_t i = 0; i < n; i++) sorted[i] = json_number_value(json_array_get(samples, i));
+  qsort(sorted, n, sizeof *sorted, by_value);
+  const double half = 0.98 * sqrt((double)n), middle = (double)n / 2.0;
+  const size_t low = middle > half ? (size_t)(middle - half) : 0;
+  const int bad = json_object_set_new(row, "low_s", json_real(sorted[low])) ||
+                  json_object_set_new(row, "high_s", json_real(sorted[n - 1 - low]));
+  free(sorted);
+  return bad;
+}
+
+/* The comparison with the arm `name`; for the method itself the last one, which is with the widest peer. */
+static const json_t *comparison_of(const json_t *record, size_t arm, const char *name) {
+  const json_t *list = json_object_get(record, "comparisons");
+  const size_t n = json_array_size(list);
+  if (arm == 0) return n > 0 ? json_array_get(list, n - 1) : NULL;
+  for (size_t i = 0; name != NULL && i < n; i++) {
+    const char *against = json_string_value(json_object_get(json_array_get(list, i), "against"));
+    if (against != NULL && strcmp(against, name) == 0) return json_array_get(list, i);
+  }
+  return NULL;
+}
+
+static int fill_arm(json_t *row, const json_t *record, size_t i) {
+  const json_t *arm = json_array_get(json_object_get(record, "arms"), i);
+  const json_t *comparison = comparison_of(record, i, json_string_value(json_object_get(arm, "name")));
+  int bad = i == 0 && (copy(row, record, of_method, COUNT(of_method)) || add_regions(row, record));
+  bad |= copy(row, arm, of_arm, COUNT(of_arm));
+  bad |= copy(row, comparison, of_comparison, COUNT(of_comparison));
+  return bad || add_interval(row, json_object_get(arm, "samples_s"));
+}
+
+static int fill_alone(json_t *row, const json_t *record) {
+  return copy(row, record, of_method, COUNT(of_method)) || add_regions(row, record) ||
+         add_pass_time(row, record);
+}
+
+/* The method on the simulated machine (row 0), and the dense layer on one device of it. */
+static int fill_simulated(json_t *row, const json_t *record, size_t i) {
+  static const char *const peer = "dense, one device";
+  json_t *all = json_object_get(record, "simulated");
+  json_t *dense = json_object_get(all, "dense"), *own = i == 0 ? all : dense;
+  json_t *speedup = json_object_get(all, "speedup"), *limit = json_object_get(own, "limit");
+  int bad = i == 0
+                ? copy(row, record, of_method, COUNT(of_method))
+                : set_text(row, "method", "dense") || json_object_set_new(row, "world_size", json_integer(1));
+  bad |= set_text(row, "arm", i == 0 ? "method" : peer);
+  bad |= set_seconds(row, "median_s", json_object_get(own, "us"), 1e-6);
+  if (limit != NULL) bad |= json_object_set(row, "limit", limit);
+  if (dense != NULL && speedup != NULL)
+    bad |= json_object_set(row, "speedup", speedup) || set_text(row, "against", peer);
+  return bad;
+}
+
+int bs_summary_add(json_t *rows, const char *path, const json_t *status, const json_t *record, json_t *note) {
+  const json_t *simulated = json_object_get(record, "simulated");
+  const size_t arms = json_array_size(json_object_get(record, "arms"));
+  const size_t n = simulated != NULL ? 1 + (json_object_get(simulated, "dense") != NULL)
+                   : arms > 0        ? arms
+                                     : 1;
+  for (size_t i = 0; i < n; i++) {
+    json_t *row = new_row(path, status, record, note);
+    const int bad = row == NULL || (simulated != NULL ? fill_simulated(row, record, i)
+                                    : arms > 0        ? fill_arm(row, record, i)
+                                                      : fill_alone(row, record));
+    if (bad || json_array_append(rows, row) != 0) {
+      json_decref(row);
+      return 0;
+    }
+    json_decref(row);
+  }
+  return 1;
+}
