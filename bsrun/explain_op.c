@@ -10,6 +10,8 @@
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/case/ask.h"
+#include "lab/cores.h"
 #include "lab/measure/machine.h"
 #include "lab/store/env.h"
 #include "lab/tune/tune.h"

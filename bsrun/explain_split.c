@@ -8,8 +8,10 @@
 #include "bsrun/explain_split.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/cores.h"
 #include "lab/gate/mixed.h"
 #include "lab/gate/verdict.h"
+#include "lab/measure/chunks.h"
 #include "lab/measure/constants.h"
 
 int32_t split_open(split *s, const explained *x, bs_error *err) {
@@ -24,6 +26,7 @@ int32_t split_open(split *s, const explained *x, bs_error *err) {
     json_decref(s->constants);
     return rc;
   }
+  bs_overlap_resolve(&s->e, &s->subject);
   s->threads = x->e.threads_per_rank;
   if (s->threads == 0 && s->subject.world_size > 0) s->threads = bs_machine_cores() / s->subject.world_size;
   if (s->threads == 0) s->threads = 1;

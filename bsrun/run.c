@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/chunks.h"

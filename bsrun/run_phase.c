@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/size.h"
 #include "core/plugin/registry.h"
+#include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/gate/half.h"

@@ -10,6 +10,7 @@
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/clock.h"
 #include "lab/config/compose.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"

@@ -132,7 +132,8 @@ typedef struct bs_subject {
   const bs_context *context;
   bs_mask mask; /* the experiment's, with its order */
   uint32_t *order;
-  /* The values of the options where overlap=auto was resolved (lab/measure/chunks.h); the keys are e's. */
+  /* The values of the options where overlap=auto was resolved by bs_overlap_resolve (lab/measure/chunks.h);
+   * the keys are e's. */
   const char *option_values[16];
 } bs_subject;
 /* Not to be moved: spec points into it. */

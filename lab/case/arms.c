@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "lab/measure/machine.h"
+#include "lab/cores.h"
 
 static bs_case common(bs_context *context, const bs_experiment *e, const bs_subject *s) {
   return (bs_case){.context = context,

@@ -5,6 +5,9 @@
 #include "lab/hash.h"
 #include "lab/lab.h"
 
+/* Sums in int8 steps: features that share a scale; groups begin with each rank's share of the features. */
+#define BS_WIRE_GROUP 128
+
 typedef struct bs_case bs_case;
 
 /* A wrong source, output or exchange, to prove that a gate can fail (lab/gate/faults.c). Any may be NULL. */

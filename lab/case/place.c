@@ -10,18 +10,6 @@
 #include "core/plugin/named.h"
 #include "lab/error.h"
 
-static const char *const names[] = {"replicated", "split", "partial", "tokens"};
-
-const char *bs_place_name(uint32_t placement) {
-  return placement < sizeof names / sizeof names[0] ? names[placement] : "?";
-}
-
-uint32_t bs_place_of(const char *name) {
-  for (uint32_t i = 0; i < sizeof names / sizeof names[0]; ++i)
-    if (strcmp(name, names[i]) == 0) return i;
-  return BS_REPLICATED;
-}
-
 void bs_place_tokens(const bs_case *c, uint32_t placement, uint32_t rank, int64_t *out_begin,
                      int64_t *out_count) {
   *out_begin = 0;

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * place.h - where x and y of a case lie: their names, a rank's tokens, a partial x, and the output that the
+ * place.h - where x and y of a case lie: a rank's tokens, a partial x, and the output that the
  * next layer would make of what the ranks have. */
 #ifndef BS_LAB_CASE_PLACE_H
 #define BS_LAB_CASE_PLACE_H
 #include "lab/case/case.h"
 
-/* "replicated", "split", "partial", "tokens" of enum bs_placement, and back (BS_REPLICATED for any other). */
-const char *bs_place_name(uint32_t placement);
-uint32_t bs_place_of(const char *name);
 /* The tokens of a rank's x or y. */
 void bs_place_tokens(const bs_case *c, uint32_t placement, uint32_t rank, int64_t *out_begin,
                      int64_t *out_count);

@@ -7,9 +7,7 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
-#include "lab/gate/mixed.h"
 #include "lab/lab.h"
-#include "lab/measure/chunks.h"
 
 static int32_t open_workload(bs_context *context, const bs_experiment *e, bs_subject *out, bs_error *err) {
   void *state = NULL;
@@ -121,7 +119,6 @@ int32_t bs_subject_open(bs_context *context, const bs_experiment *e, bs_subject 
                               .option_keys = e->method_keys,
                               .option_values = e->method_values};
   rc = refuse_bias(e, out, err);
-  if (rc == BS_OK) bs_overlap_resolve(e, out);
   if (rc != BS_OK) bs_subject_close(out);
   return rc;
 }

@@ -7,12 +7,11 @@
 
 #include "core/base/dtype.h"
 #include "core/partition/partition.h"
+#include "lab/activation.h"
 #include "lab/case/joint.h"
 #include "lab/case/loss.h"
 #include "lab/case/train.h"
 #include "lab/error.h"
-#include "lab/gate/activation.h"
-#include "lab/gate/judge.h"
 
 #define KEPT_VALUES (INT64_C(1) << 22) /* weights and gradients of Y that are read back */
 #define KEPT_WORK (INT64_C(1) << 30)   /* multiply-adds of their reference */

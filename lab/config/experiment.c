@@ -12,12 +12,12 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/named.h"
-#include "lab/case/place.h"
+#include "lab/activation.h"
+#include "lab/clock.h"
 #include "lab/config/experiment_read.h"
 #include "lab/config/schema.h"
-#include "lab/gate/activation.h"
-#include "lab/measure/machine.h"
-#include "lab/phase/simulated.h"
+#include "lab/cores.h"
+#include "lab/place_name.h"
 
 /* What the communicators of this package take, so that no rank is started before it is known. */
 static const struct {

@@ -27,6 +27,9 @@ int32_t bs_experiment_settle(const bs_experiment *experiment, uint32_t world, bs
 int32_t bs_config_name_error(const bs_node *config, const char *path, int32_t rc, bs_error *err);
 /* That more threads than cores take turns (experiment->oversubscribed). */
 void bs_note_crowd(uint32_t ranks, uint32_t threads_of_each, bs_notes *notes);
+/* mask.c: the value of the method's option mixed; -1 without it (one that is no number: 0, which the method
+ * refuses by itself). */
+int64_t bs_mixed_wanted(uint32_t n_options, const char *const *keys, const char *const *values);
 /* How many ranks it runs on: as configured, else the method's own number. */
 uint32_t bs_experiment_world(const bs_experiment *experiment, const bs_method *method);
 

@@ -8,7 +8,6 @@
 #include "lab/config/experiment_read.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
-#include "lab/gate/mixed.h"
 
 /* Pattern as text: "1100", or [1, 1, 0, 0] joined by '-' so that every entry must be one digit. */
 static char *pattern_text(const bs_node *config, const char *path) {
@@ -52,6 +51,12 @@ static void note_idle(const bs_experiment *e, const char *path, int used, const 
                       bs_notes *notes) {
   if (!used && given(e->config, path) && !is_shipped(bs_config_find(e->config, path), quiet_dir))
     bs_note_add(notes, "%s has no effect on the mask %s", path, e->mask.name);
+}
+
+int64_t bs_mixed_wanted(uint32_t n, const char *const *keys, const char *const *values) {
+  for (uint32_t i = 0; i < n; ++i)
+    if (strcmp(keys[i], "mixed") == 0 && values[i][0] != '\0') return strtoll(values[i], NULL, 10);
+  return -1;
 }
 
 static int32_t read_details(bs_experiment *e, const char *quiet_dir, bs_notes *notes, bs_error *err) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/cores.h"
 #include "lab/doctor/doctor.h"
 #include "lab/error.h"
 #include "lab/measure/arm.h"

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/activation.h"
 #include "lab/case/loss.h"
 #include "lab/case/place.h"
 #include "lab/case/train.h"
 #include "lab/error.h"
-#include "lab/gate/activation.h"
 #include "lab/gate/faults_mixed.h"
 #include "lab/gate/faults_noise.h"
 

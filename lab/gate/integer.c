@@ -8,8 +8,8 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/activation.h"
 #include "lab/case/owners.h"
-#include "lab/gate/activation.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/mixed.h"
 #include "lab/gate/small.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 
 typedef struct format_range {
   uint32_t dtype;

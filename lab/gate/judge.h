@@ -38,9 +38,9 @@ void bs_prediction_free(bs_prediction *prediction);
 int32_t bs_bound_sums(const bs_reference *reference, const bs_arithmetic *arithmetic, double *out_bound,
                       bs_error *err);
 
-#define BS_WIRE_GROUP \
-  128 /* features that share a scale; groups begin with each rank's share of the features */
-#define BS_WIRE_LEVELS 127.0 /* steps from zero to the largest value */
+#define BS_WIRE_LEVELS                                                                \
+  127.0 /* steps of a scale of BS_WIRE_GROUP features, from zero to the largest value \
+         */
 
 /* Output `at` (token * features + feature) before the activation. */
 double bs_reference_sum(const bs_reference *reference, int64_t at);

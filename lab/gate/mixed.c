@@ -9,13 +9,8 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/config/experiment.h"
 #include "lab/error.h"
-
-int64_t bs_mixed_wanted(uint32_t n, const char *const *keys, const char *const *values) {
-  for (uint32_t i = 0; i < n; ++i)
-    if (strcmp(keys[i], "mixed") == 0 && values[i][0] != '\0') return strtoll(values[i], NULL, 10);
-  return -1;
-}
 
 /* Anything else: the method refuses it by itself. */
 static void read_format(const bs_layer_spec *spec, bs_mixed *m) {

@@ -9,8 +9,7 @@
 #include "lab/case/case.h"
 #include "lab/gate/reference.h"
 
-/* The option's value; -1 without it (one that is no number: 0, which the method refuses by itself). */
-int64_t bs_mixed_wanted(uint32_t n_options, const char *const *keys, const char *const *values);
+/* bs_mixed_wanted of the layer's options. */
 int64_t bs_mixed_of(const bs_layer_spec *spec);
 
 enum bs_mixed_scales { BS_MIXED_BY_ROW = 0, BS_MIXED_BY_TENSOR = 1, BS_MIXED_BY_BLOCK = 2 };

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/activation.h"
+#include "lab/case/case.h"
 #include "lab/error.h"
-#include "lab/gate/activation.h"
 #include "lab/gate/judge.h"
 
 /* ---- sums in int8 steps -------------------------------------------------------------------------- */

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "core/base/size.h"
+#include "lab/activation.h"
 #include "lab/error.h"
-#include "lab/gate/activation.h"
 #include "lab/hash.h"
 #include "lab/stop.h"
 

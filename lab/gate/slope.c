@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "core/base/dtype.h"
+#include "lab/activation.h"
 #include "lab/case/owners.h"
 #include "lab/error.h"
-#include "lab/gate/activation.h"
 #include "lab/gate/verdict.h"
 
 /* Z is kept as wide as its sum was made: in the dtype of sums over ranks, else in f32 or f64. */

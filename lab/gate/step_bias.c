@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/activation.h"
 #include "lab/case/owners.h"
 #include "lab/error.h"
-#include "lab/gate/activation.h"
 #include "lab/gate/slope.h"
 #include "lab/gate/step_judging.h"
 

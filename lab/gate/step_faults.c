@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "core/base/dtype.h"
+#include "lab/activation.h"
 #include "lab/error.h"
-#include "lab/gate/activation.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/small.h"
 #include "lab/gate/step.h"

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/case/place.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/ladder/ladder.h"
 #include "lab/measure/machine.h"
+#include "lab/place_name.h"
 
 enum { MAX_WORDS = 32 };
 

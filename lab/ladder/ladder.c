@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "lab/case/arms.h"
+#include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
 #include "lab/measure/arm.h"
+#include "lab/measure/chunks.h"
 #include "lab/measure/sampler.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
@@ -73,6 +75,7 @@ static int32_t ask(bs_context *context, const bs_ladder_options *o, bs_rung *r, 
   r->e.only_stored = 1; /* overlap=auto is the methods' own model then */
   int32_t rc = bs_subject_open(context, &r->e, &r->subject, err);
   if (rc != BS_OK) return rc;
+  bs_overlap_resolve(&r->e, &r->subject);
   r->opened = 1;
   r->e.phase = BS_PHASE_CORRECTNESS; /* the method's own arm alone */
   bs_arms_of(context, &r->e, &r->subject, arms);

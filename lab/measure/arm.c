@@ -16,11 +16,12 @@
 #include "core/base/rng.h"
 #include "core/plugin/registry.h"
 #include "lab/case/place.h"
+#include "lab/clock.h"
+#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/flush.h"
 #include "lab/measure/machine.h"
 #include "lab/peers/exchange.h"
-#include "lab/phase/simulated.h"
 #include "lab/stop.h"
 
 enum command {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/kernel.h"
 #include "lab/store/env.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/constants.h"
 #include "lab/store/env.h"

@@ -12,13 +12,12 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "lab/case/ask.h"
 #include "lab/error.h"
 #include "lab/measure/product.h"
 #include "lab/measure/stats.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
-#include "lab/tune/ask.h"
-#include "lab/tune/cache.h"
 
 enum { MANY = 64, PASSES = 3, TRIAL_B = 4 };
 #define KIB 1024.0

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lab/cores.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/disturb.h"
 

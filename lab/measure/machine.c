@@ -4,13 +4,13 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/arm.h"
 #include "lab/measure/peak.h"
@@ -309,11 +309,6 @@ int32_t bs_machine_host(const bs_case *like, bs_machine *out, bs_error *err) {
   spread_of(out, &passes, 1);
   out->host = passes.best;
   return rc;
-}
-
-uint32_t bs_machine_cores(void) {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
 uint32_t bs_machine_threads(void) {

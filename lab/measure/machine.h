@@ -59,8 +59,6 @@ uint64_t *bs_machine_words(size_t words);
 uint32_t bs_machine_threads(void);
 /* The footprint that a machine is measured at for weights of so many bytes: 1 to 256 MiB. */
 double bs_machine_footprint(double bytes);
-/* Cores this process may use. */
-uint32_t bs_machine_cores(void);
 /* Seconds of one all_reduce: linear between the measured sizes, and on as between the last two. */
 double bs_machine_wire(const bs_machine *machine, double payload);
 json_t *bs_machine_json(const bs_machine *machine);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "core/base/text.h"
+#include "lab/cores.h"
 #include "lab/error.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/sampler.h"

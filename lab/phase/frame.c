@@ -7,6 +7,7 @@
 
 #include "lab/case/arms.h"
 #include "lab/error.h"
+#include "lab/measure/chunks.h"
 
 int32_t bs_phase_result_open(bs_phase_result *out, bs_error *err) {
   memset(out, 0, sizeof *out);
@@ -27,6 +28,7 @@ int32_t bs_phase_run_judged(bs_context *context, const bs_experiment *e, bs_prog
   if (rc != BS_OK) return rc;
   rc = bs_subject_open(context, e, &subject, err);
   if (rc == BS_OK) {
+    bs_overlap_resolve(e, &subject);
     (void)bs_arms_of(context, e, &subject, arms);
     bs_case *c = &arms[0].c;
     c->warmup = e->warmup_iters;

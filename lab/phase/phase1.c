@@ -12,6 +12,7 @@
 #include "lab/case/case.h"
 #include "lab/case/watch.h"
 #include "lab/measure/arm.h"
+#include "lab/measure/chunks.h"
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
 #include "lab/measure/predict.h"
@@ -362,6 +363,7 @@ int32_t bs_phase1_run(bs_context *context, const bs_experiment *e, bs_progress_f
   int32_t rc = bs_phase_result_open(out, err);
   if (rc != BS_OK) return rc;
   rc = bs_subject_open(context, e, &p.subject, err);
+  if (rc == BS_OK) bs_overlap_resolve(e, &p.subject);
   if (rc == BS_OK) rc = bs_peers_lead(e->peers) ? lead(&p, out, err) : follow(&p, err);
   for (uint32_t i = 0; i < p.arms; ++i) {
     if (p.arm[i].arm) bs_arm_close(p.arm[i].arm, NULL, NULL);

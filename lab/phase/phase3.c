@@ -4,7 +4,7 @@
  * Regions are kept for the record, nothing is compared by time. */
 
 #include "core/base/error.h"
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 #include "lab/gate/gradient.h"
 #include "lab/gate/step.h"
 #include "lab/phase/frame.h"

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "lab/activation.h"
 #include "lab/case/loss.h"
 #include "lab/case/owners.h"
-#include "lab/case/place.h"
-#include "lab/gate/activation.h"
 #include "lab/gate/repro.h"
 #include "lab/gate/verdict.h"
+#include "lab/place_name.h"
 #include "lab/store/record.h"
 
 static json_t *algorithm_list(const char *text) {

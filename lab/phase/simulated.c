@@ -7,32 +7,20 @@
 
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/activation.h"
 #include "lab/case/arms.h"
 #include "lab/case/place.h"
+#include "lab/clock.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
-#include "lab/gate/activation.h"
 #include "lab/measure/chunks.h"
 #include "lab/phase/frame.h"
+#include "lab/place_name.h"
 #include "lab/stop.h"
 #include "lab/store/record.h"
 
 const char *const bs_sim_term_names[BS_SIM_TERMS] = {"compute",      "memory",     "launch",
                                                      "wire_latency", "wire_bytes", "wait"};
-
-int bs_clock_is_virtual(bs_context *context, const char *name) {
-  const bs_comm *comm = NULL;
-  void *state = NULL;
-  return context != NULL && name != NULL && bs_find_comm(context, name, &comm, &state, NULL) == BS_OK &&
-         comm->launch == BS_LAUNCH_DRIVEN && comm->clock_ns != NULL;
-}
-
-int bs_backend_is_phantom(bs_context *context, const char *name) {
-  const bs_backend *backend = NULL;
-  void *state = NULL;
-  return context != NULL && name != NULL && bs_find_backend(context, name, &backend, &state, NULL) == BS_OK &&
-         (backend->flags & BS_BACKEND_PHANTOM) != 0;
-}
 
 int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error *err) {
   const int is_virtual = bs_clock_is_virtual(context, e->comm);

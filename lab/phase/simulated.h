@@ -7,10 +7,6 @@
 #include "lab/case/case.h"
 #include "lab/measure/arm_work.h"
 
-/* 1: ranks of this communicator live by a clock of its own. 0: by the machine's, or there is no such one. */
-int bs_clock_is_virtual(bs_context *context, const char *comm);
-/* 1: memory of this backend holds no values. */
-int bs_backend_is_phantom(bs_context *context, const char *backend);
 /* What cannot be asked of a virtual clock or of a backend without values: BS-SIM-VALUES, BS-SIM-OVERLAP. */
 int32_t bs_simulated_check(bs_context *context, const bs_experiment *experiment, bs_error *err);
 

@@ -81,15 +81,3 @@ const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked
   }
   return NULL;
 }
-
-const char *bs_tune_text(const json_t *object, const char *key) {
-  const char *value = json_string_value(json_object_get(object, key));
-  return value != NULL ? value : "";
-}
-
-const json_t *bs_tune_row(const json_t *list, const char *name) {
-  size_t i;
-  const json_t *row;
-  json_array_foreach(list, i, row) if (strcmp(bs_tune_text(row, "name"), name) == 0) return row;
-  return NULL;
-}

@@ -3,6 +3,7 @@
  * fits wins. Lines of other machines are kept and skipped; broken ones are counted and skipped. */
 #ifndef BS_LAB_TUNE_CACHE_H
 #define BS_LAB_TUNE_CACHE_H
+#include "lab/case/ask.h"
 #include "lab/lab.h"
 #include "lab/store/lines.h"
 
@@ -20,9 +21,4 @@ void bs_tune_cache_close(bs_tune_cache *cache);
 const json_t *bs_tune_cache_find(const bs_tune_cache *cache, const json_t *asked);
 /* For the rest of this process; takes the reference. BS_NO_MEMORY. */
 int32_t bs_tune_cache_remember(bs_tune_cache *cache, json_t *entry, bs_error *err);
-
-/* A text of an entry or of one of its rows; "": there is none. */
-const char *bs_tune_text(const json_t *object, const char *key);
-/* The row of a list that has the name; NULL: none. */
-const json_t *bs_tune_row(const json_t *list, const char *name);
 #endif

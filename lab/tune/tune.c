@@ -9,10 +9,11 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "lab/case/ask.h"
 #include "lab/config/experiment.h"
 #include "lab/error.h"
+#include "lab/measure/chunks.h"
 #include "lab/store/env.h"
-#include "lab/tune/ask.h"
 #include "lab/tune/cache.h"
 #include "lab/tune/internal.h"
 
@@ -282,6 +283,7 @@ int32_t bs_tuner_choose(bs_tuner *tuner, bs_experiment *e, bs_error *err) {
   if (w.asked == NULL) return bs_no_memory(err, "the tuning");
   int32_t rc = check_pins(e, err);
   if (rc == BS_OK && bs_subject_open(tuner->context, e, &w.subject, &why) == BS_OK) {
+    bs_overlap_resolve(e, &w.subject);
     w.n_arms = bs_arms_of(tuner->context, e, &w.subject, w.arms);
     if (ask(&w, &why) == BS_OK) {
       rc = measure(&w, err);

@@ -43,6 +43,4 @@ void bs_tuner_drop(bs_tuner *tuner);
 const json_t *bs_tuner_find(const bs_tuner *tuner, const json_t *asked);
 /* What an entry says of one candidate: "chosen, 1.23 times as fast as cpu:packed". Returns out. */
 const char *bs_tune_words(const json_t *entry, const char *name, char *out, size_t size);
-/* {name, how, plugin} of a candidate as entries have it: name "cpu:packed". plugins: of bs_env_plugins. */
-json_t *bs_tune_candidate(const json_t *plugins, const char *name, const char *how);
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_bsrun_compare.c - the ladder: its rungs, their predictions from constants that the test wrote, their
  * places; and what --method auto takes of it and leaves in the run's folder. */
+#include "lab/cores.h"
 #include "tests/bsrun/constants_file.h"
 #include "tests/bsrun/spawn.h"
 #include "tests/run_tests.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lab/cores.h"
 #include "lab/measure/machine.h"
 #include "lab/measure/predict.h"
 #include "lab/measure/stats.h"

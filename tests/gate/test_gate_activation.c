@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/verdict.h"
 #include "tests/gate/one_path.h"

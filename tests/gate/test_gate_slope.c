@@ -10,8 +10,8 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "lab/activation.h"
 #include "lab/case/owners.h"
-#include "lab/gate/activation.h"
 #include "lab/gate/faults.h"
 #include "lab/gate/gradient.h"
 #include "lab/gate/slope.h"

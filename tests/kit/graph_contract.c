@@ -3,7 +3,7 @@
  * (kit_slack); integers modulo 2^64. */
 #include <math.h>
 
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 #include "tests/kit/graph.h"
 
 enum { A, B, BIAS, Y };

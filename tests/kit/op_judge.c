@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 #include "lab/gate/reference.h"
 #include "tests/kit/graph.h"
 

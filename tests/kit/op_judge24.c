@@ -3,7 +3,7 @@
  * not kept does not count, whatever X or dY hold there. Bounds are those of op_judge.c. */
 #include <math.h>
 
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 #include "tests/kit/op.h"
 
 /* A sum, and that of the sizes of its terms. */

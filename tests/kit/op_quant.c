@@ -4,7 +4,7 @@
  * the answer is EXACT, and within a few roundings elsewhere. Groups have K columns, values the dtype w. */
 #include <math.h>
 
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 #include "tests/kit/op.h"
 
 enum { SUMS, ROWS, COLUMNS, BIAS, BASE, OUT }; /* args of dequantize_product */

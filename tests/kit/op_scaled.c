@@ -3,7 +3,7 @@
  * scale for each group of columns of a row, sums in fp64 within the bound of what the answer promises. */
 #include <math.h>
 
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 #include "tests/kit/op.h"
 
 enum { X, X_SCALES, W, W_SCALES, BIAS, BASE, OUT, ARGS };

@@ -38,6 +38,7 @@ static const char *resolved(const char *method, const char *value, int64_t K, co
   e.only_stored = 1;
   e.threads_per_rank = 1;
   ck_assert_msg(bs_subject_open(context, &e, &s, &err) == BS_OK, "%s", err.message);
+  bs_overlap_resolve(&e, &s);
   ck_assert_uint_eq(s.spec.n_options, 1);
   ck_assert_str_eq(s.spec.option_keys[0], "overlap");
   snprintf(got, sizeof got, "%s", s.spec.option_values[0]);

@@ -11,7 +11,7 @@
 #include "blockshock/plugin.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 #include "tests/marks.h"
 #include "tests/run_tests.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * activation.h - activations as the gates see them: the value in fp64, how far an error before it can be
  * carried behind it, and what computing it adds. Written for the oracle alone: no op's code is shared. */
-#ifndef BS_LAB_GATE_ACTIVATION_H
-#define BS_LAB_GATE_ACTIVATION_H
+#ifndef BS_LAB_ACTIVATION_H
+#define BS_LAB_ACTIVATION_H
 #include "blockshock/blockshock.h"
 
 /* "none", "relu", "gelu", "silu"; "?" for another number. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * activation.c - see activation.h. */
-#include "lab/gate/activation.h"
+#include "lab/activation.h"
 
 #include <math.h>
 

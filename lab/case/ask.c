@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: MIT
  * ask.c - see ask.h. */
-#include "lab/tune/ask.h"
+#include "lab/case/ask.h"
 
 #include <string.h>
 
 #include "lab/error.h"
 #include "lab/peers/peers.h"
 #include "lab/store/env.h"
-#include "lab/tune/cache.h"
-#include "lab/tune/tune.h"
+
+const char *bs_tune_text(const json_t *object, const char *key) {
+  const char *value = json_string_value(json_object_get(object, key));
+  return value != NULL ? value : "";
+}
+
+const json_t *bs_tune_row(const json_t *list, const char *name) {
+  size_t i;
+  const json_t *row;
+  json_array_foreach(list, i, row) if (strcmp(bs_tune_text(row, "name"), name) == 0) return row;
+  return NULL;
+}
 
 static int32_t build(bs_rank *rank, void *arg, bs_error *err) {
   const bs_case *c = arg;

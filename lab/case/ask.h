@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * ask.h - which products a world will need, and who can serve them: a rehearsal of its build, which packs
  * nothing. */
-#ifndef BS_LAB_TUNE_ASK_H
-#define BS_LAB_TUNE_ASK_H
+#ifndef BS_LAB_CASE_ASK_H
+#define BS_LAB_CASE_ASK_H
 #include "lab/case/case.h"
 
 /* Adds {key, default, candidates} for each key that the list lacks: candidates as bs_tune_candidate makes
@@ -11,6 +11,13 @@ int32_t bs_tune_ask(const bs_case *c, json_t *list, bs_error *err);
 /* The world of a rehearsal with the case's choices, which knows what was asked; the caller destroys it, also
  * after an error. */
 int32_t bs_tune_rehearse(const bs_case *c, bs_world **out_world, bs_error *err);
+/* {name, how, plugin} of a candidate as entries of the tuning file have it: name "cpu:packed". plugins: of
+ * bs_env_plugins. */
+json_t *bs_tune_candidate(const json_t *plugins, const char *name, const char *how);
 /* The candidates of a bs_choice_info ("NAME<tab>HOW" lines), each as bs_tune_candidate makes it. */
 json_t *bs_tune_candidates(const json_t *plugins, const char *lines);
+/* A text of such an object; "": there is none. */
+const char *bs_tune_text(const json_t *object, const char *key);
+/* The row of a list that has the name; NULL: none. */
+const json_t *bs_tune_row(const json_t *list, const char *name);
 #endif

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The floors of the tree: scripts/check-includes passes it as it is, and fails a copy for each include line that
+# points upward. includes_test.sh SOURCE_DIR
+set -euo pipefail
+source=$1
+check=$source/scripts/check-includes
+"$check" "$source" || { echo "the tree itself fails" >&2; exit 1; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# file: the header that it may not include
+planted='lab/case/planted.c lab/gate/judge.h
+lab/gate/planted.h lab/measure/arm.h
+lab/measure/planted.c lab/phase/frame.h
+lab/measure/planted.c lab/tune/tune.h
+lab/config/planted.c lab/tune/tune.h
+lab/phase/planted.c lab/run/run.h
+lab/ladder/planted.c lab/run/run.h
+lab/config/planted.c lab/store/store.h
+lab/planted.h lab/store/store.h
+lab/sim/planted.c lab/torture/program.h
+lab/run/planted.c bsrun/bsrun.h
+core/base/planted.c lab/lab.h'
+while read -r file header; do
+  rm -rf "${work:?}"/*
+  mkdir -p "$work/$(dirname "$file")"
+  printf '#include "%s"\n' "$header" >"$work/$file"
+  if told=$("$check" "$work" 2>&1); then
+    echo "$file may include $header" >&2
+    exit 1
+  fi
+  case $told in
+    *"$file includes $header"*) ;;
+    *) echo "$file and $header are not named: $told" >&2; exit 1 ;;
+  esac
+done <<<"$planted"
