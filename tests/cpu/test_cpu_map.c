@@ -107,7 +107,61 @@ START_TEST(forms_give_the_bits_of_their_steps) {
     compare_forms(&c, &programs[i], 3, 37, 41);
     compare_forms(&c, &programs[i], LINES, WIDE, 0); /* the team shares it */
     compare_forms(&c, &programs[i], LINES, WIDE, WIDE + 5);
+    compare_forms(&c, &programs[i], 2, 9005, 9010); /* lines are cut */
   }
+  cx_close(&c);
+}
+END_TEST
+
+static int32_t second_of_two(void *ctx, void (*body)(void *, uint32_t, uint32_t), void *arg) {
+  (void)ctx;
+  body(arg, 1, 2);
+  return BS_OK;
+}
+
+/* Three long lines are no more work for one of two members than for the other. */
+START_TEST(few_long_lines_are_shared_evenly) {
+  const int64_t lines = 3, n = 6000;
+  int64_t written = 0;
+  cx c;
+  cx_matrix args[3];
+  cx_open(&c, "portable", "off", 2);
+  c.exec.parallel_for = second_of_two;
+  for (int i = 0; i < 3; i++) cx_matrix_make(&args[i], BS_F32, lines, n, n + 3);
+  for (int i = 0; i < 3; i++)
+    for (int64_t k = 0; k < lines * n; k++) cx_set(&args[i], k / n, k % n, i < 2 ? 1 : 7);
+  run_program(&c, &programs[0], BS_MAP_ADD, args, 3);
+  for (int64_t k = 0; k < lines * n; k++) written += cx_get(&args[2], k / n, k % n) == 2;
+  ck_assert_int_le(llabs(2 * written - lines * n), 64);
+  for (int i = 0; i < 3; i++) cx_matrix_free(&args[i]);
+  cx_close(&c);
+}
+END_TEST
+
+/* [A,B,C] that lies as [B][A][C], and an input with one line for all B. */
+START_TEST(transposed_views) {
+  enum { A = 7, B = 40, C = 61 };
+  static float in[B * A * C], one[A * C], out[B * A * C];
+  cx c;
+  cx_open(&c, "auto", "off", hosts[_i].width);
+  for (int64_t i = 0; i < B * A * C; i++) in[i] = (float)(i % 977), out[i] = -1;
+  for (int64_t i = 0; i < A * C; i++) one[i] = (float)(i % 89) * 1024;
+  cx_matrix args[3];
+  float *const data[] = {in, one, out};
+  memset(args, 0, sizeof args);
+  for (int i = 0; i < 3; i++) {
+    const int64_t dims[] = {A, i == 1 ? 1 : B, C}, strides[] = {C, A * C, 1};
+    args[i].d = (bs_tensor_desc){.struct_size = sizeof args[i].d, .dtype = BS_F32, .rank = 3};
+    args[i].t = (bs_tensor){.struct_size = sizeof args[i].t, .dtype = BS_F32, .rank = 3, .data = data[i]};
+    for (int k = 0; k < 3; k++) {
+      args[i].d.dims[k] = args[i].t.dims[k] = dims[k];
+      args[i].d.strides[k] = args[i].t.strides[k] = strides[k];
+    }
+    args[i].t.bytes = (uint64_t)(A * dims[1] * C) * sizeof(float);
+  }
+  run_program(&c, &programs[0], BS_MAP_ADD, args, 3);
+  for (int64_t i = 0; i < B * A * C; i++)
+    ck_assert_msg(out[i] == in[i] + one[i % (A * C)], "element %lld", (long long)i);
   cx_close(&c);
 }
 END_TEST
@@ -145,6 +199,10 @@ START_TEST(silu_is_within_four_ulp) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{forms_give_the_bits_of_their_steps, 3}, {silu_is_within_four_ulp, 3}, {0}};
+  const test_case tests[] = {{forms_give_the_bits_of_their_steps, 3},
+                             {few_long_lines_are_shared_evenly, 0},
+                             {transposed_views, 3},
+                             {silu_is_within_four_ulp, 3},
+                             {0}};
   return run_tests("cpu_map", tests, (test_setup){.timeout = 60});
 }

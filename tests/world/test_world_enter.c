@@ -83,9 +83,12 @@ START_TEST(the_caller_is_the_rank) {
   cpu_set_t before, after;
   bs_world_options o = options(1, "cpu");
   o.threads_per_rank = 2;
-  o.bind = (uint32_t)_i;
+  o.bind = _i > 0;
   o.fallback = 1;
   bs_world *world = world_of(&o);
+  CPU_ZERO(&before);
+  CPU_SET(*bs_world_cores(world, 0), &before); /* where it would be pinned */
+  if (_i == 2) ck_assert_int_eq(pthread_setaffinity_np(pthread_self(), sizeof before, &before), 0);
   pthread_getaffinity_np(pthread_self(), sizeof before, &before);
   use(world);
   pthread_getaffinity_np(pthread_self(), sizeof after, &after);
@@ -143,6 +146,6 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {
-      {the_caller_is_the_rank, 2}, {worlds_that_cannot_be_entered}, {ref_serves_where_it_is_asked_to}, {0}};
+      {the_caller_is_the_rank, 3}, {worlds_that_cannot_be_entered}, {ref_serves_where_it_is_asked_to}, {0}};
   return run_tests("world_enter", tests, (test_setup){open_context, close_context, 30});
 }

@@ -531,36 +531,53 @@ static void form_silu_mul(const cpu_form *form) {
   form_two(step_silu_mul, form);
 }
 
-INLINE void rope_at(float *const *at, int64_t n) {
-  float *x = at[0], *y = at[1], *cosine = at[2], *sine = at[3], *first = at[4], *second = at[5];
-  for (int64_t i = 0; i < n; i += VEC) {
-    const vec a = vec_load(x + i), b = vec_load(y + i), c = vec_load(cosine + i), s = vec_load(sine + i);
-    vec_store(first + i, a * c - b * s);
-    vec_store(second + i, b * c + a * s);
-  }
+/* Pairs of a line: all of them are read before one is written, as an output may be an input. */
+INLINE void rope_one(const float *x, const float *y, const float *c, const float *s, float *first,
+                     float *second) {
+  const vec a = vec_load(x), b = vec_load(y), cosine = vec_load(c), sine = vec_load(s);
+  vec_store(first, a * cosine - b * sine);
+  vec_store(second, b * cosine + a * sine);
 }
 
-/* The last n elements of a line, fewer than a vector. */
-static void rope_rest(float *const *at, int64_t n) {
-  float last[CPU_FORM_ARGS][VEC] = {{0}}, *in_last[CPU_FORM_ARGS];
-  for (int k = 0; k < CPU_FORM_ARGS; k++) in_last[k] = last[k];
-  for (int k = 0; k < 4; k++) memcpy(last[k], at[k], (size_t)n * sizeof(float));
-  rope_at(in_last, VEC);
-  for (int k = 4; k < CPU_FORM_ARGS; k++) memcpy(at[k], last[k], (size_t)n * sizeof(float));
+INLINE void rope_two(const float *x, const float *y, const float *c, const float *s, float *first,
+                     float *second) {
+  const vec a = vec_load(x), b = vec_load(y), cosine = vec_load(c), sine = vec_load(s);
+  const vec a2 = vec_load(x + VEC), b2 = vec_load(y + VEC), cosine2 = vec_load(c + VEC),
+            sine2 = vec_load(s + VEC);
+  vec_store(first, a * cosine - b * sine);
+  vec_store(first + VEC, a2 * cosine2 - b2 * sine2);
+  vec_store(second, b * cosine + a * sine);
+  vec_store(second + VEC, b2 * cosine2 + a2 * sine2);
 }
 
+/* The last n pairs of a line, fewer than a vector. */
+static void rope_rest(const float *x, const float *y, const float *c, const float *s, float *first,
+                      float *second, int64_t n) {
+  float in[4][VEC] = {{0}}, out[2][VEC];
+  const float *const from[4] = {x, y, c, s};
+  for (int k = 0; k < 4; k++) memcpy(in[k], from[k], (size_t)n * sizeof(float));
+  rope_one(in[0], in[1], in[2], in[3], out[0], out[1]);
+  memcpy(first, out[0], (size_t)n * sizeof(float));
+  memcpy(second, out[1], (size_t)n * sizeof(float));
+}
+
+/* Pointers and steps are variables of their own: what is stored could else be one of them, and each line
+ * would read all of them again. */
 static void form_rope(const cpu_form *form) {
-  const int64_t n = form->n, whole = n / VEC * VEC;
-  float *at[CPU_FORM_ARGS];
-  memcpy(at, form->at, sizeof at);
-  for (int64_t line = 0; line < form->lines; line++) {
-    rope_at(at, whole);
-    if (whole < n) {
-      float *rest[CPU_FORM_ARGS];
-      for (int k = 0; k < CPU_FORM_ARGS; k++) rest[k] = at[k] + whole;
-      rope_rest(rest, n - whole);
+  const int64_t n = form->n, lines = form->lines;
+  const int64_t dx = form->step[0], dy = form->step[1], dc = form->step[2], ds = form->step[3];
+  const int64_t d1 = form->step[4], d2 = form->step[5];
+  const float *x = form->at[0], *y = form->at[1], *c = form->at[2], *s = form->at[3];
+  float *first = form->at[4], *second = form->at[5];
+  for (int64_t line = 0; line < lines; line++) {
+    int64_t i = 0;
+    for (; i + 2 * VEC <= n; i += 2 * VEC) rope_two(x + i, y + i, c + i, s + i, first + i, second + i);
+    if (i + VEC <= n) {
+      rope_one(x + i, y + i, c + i, s + i, first + i, second + i);
+      i += VEC;
     }
-    for (int k = 0; k < CPU_FORM_ARGS; k++) at[k] += form->step[k];
+    if (i < n) rope_rest(x + i, y + i, c + i, s + i, first + i, second + i, n - i);
+    x += dx, y += dy, c += dc, s += ds, first += d1, second += d2;
   }
 }
 

@@ -206,31 +206,34 @@ static void run_share(void *arg, uint32_t member, uint32_t width) {
   }
 }
 
-/* A line alone is cut, of several each is whole. */
+#define CUT 16 /* elements: members get multiples of it */
+
+/* Lines are shared in pieces of CUT elements, so that a few long lines serve a whole team too. A member's
+ * share is the end of a line, blocks of whole lines of the same outer dimensions, and the begin of a line. */
 static void run_form(void *arg, uint32_t member, uint32_t width) {
   const map_call *call = arg;
   const cpu_spread *space = &call->space;
-  const uint32_t last = space->rank - 1, outer = space->rank > 1 ? space->rank - 2 : 0;
-  const int64_t length = space->dims[last], cut = (length + 15) / 16;
-  cpu_form form = {.lines = 1, .n = length};
+  const uint32_t last = space->rank - 1, outer = last > 0 ? last - 1 : 0;
+  const int64_t length = space->dims[last], cuts = (length + CUT - 1) / CUT;
   int64_t begin, end;
-  if (last == 0) {
-    cpu_share(cut, member, width, &begin, &end);
-    for (uint32_t i = 0; i < space->nargs; i++)
-      form.at[i] = (float *)(void *)space->args[i].data + begin * 16;
-    form.n = (end < cut ? end * 16 : length) - begin * 16;
-    if (begin < end) call->plan->form(&form);
-    return;
-  }
-  cpu_share(space->lines, member, width, &begin, &end);
-  for (int64_t line = begin; line < end; line += form.lines) {
-    form.lines = space->dims[outer] - line % space->dims[outer]; /* of the same outer dimensions */
-    if (form.lines > end - line) form.lines = end - line;
+  cpu_share(space->lines * cuts, member, width, &begin, &end);
+  while (begin < end) {
+    const int64_t line = begin / cuts, first = begin % cuts, left = end - begin;
+    cpu_form form = {.lines = 1, .n = length};
+    int64_t pieces = cuts;
+    if (first > 0 || left < cuts) {
+      pieces = cuts - first < left ? cuts - first : left;
+      form.n = first + pieces < cuts ? pieces * CUT : length - first * CUT;
+    } else if (last > 0) {
+      form.lines = space->dims[outer] - line % space->dims[outer];
+      if (form.lines > left / cuts) form.lines = left / cuts;
+    }
     for (uint32_t i = 0; i < space->nargs; i++) {
-      form.at[i] = (float *)(void *)cpu_spread_line(space, i, line);
+      form.at[i] = (float *)(void *)cpu_spread_line(space, i, line) + first * CUT;
       form.step[i] = space->args[i].strides[outer];
     }
     call->plan->form(&form);
+    begin += form.lines * pieces;
   }
 }
 

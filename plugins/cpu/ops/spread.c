@@ -33,8 +33,29 @@ static void put_first(cpu_spread *s, uint32_t d, const bs_tensor *like, bs_tenso
   s->rank++;
 }
 
+/* The dims of `like` that are larger than 1 or kept, in the order in which they are walked: those outside of
+ * the line go by the strides of `like`, so that neighbouring lines of it lie next to one another where the
+ * tensor is a transposed view. */
+static uint32_t walk_order(const bs_tensor *like, uint32_t keep, uint32_t *out_order) {
+  uint32_t n = 0, outer = 0;
+  for (uint32_t d = 0; d < like->rank; d++) {
+    if (like->rank - d > keep && like->dims[d] == 1) continue;
+    out_order[n++] = d;
+    if (like->rank - d > keep) outer = n;
+  }
+  if (keep == 0 && outer > 0) outer--; /* the line */
+  for (uint32_t i = 1; i < outer; i++)
+    for (uint32_t k = i; k > 0 && like->strides[out_order[k - 1]] < like->strides[out_order[k]]; k--) {
+      const uint32_t d = out_order[k];
+      out_order[k] = out_order[k - 1];
+      out_order[k - 1] = d;
+    }
+  return n;
+}
+
 void cpu_spread_make(cpu_spread *s, bs_tensor *const *args, uint32_t nargs, const bs_tensor *like,
                      uint32_t keep) {
+  uint32_t order[BS_MAX_DIMS];
   s->rank = 0;
   s->nargs = nargs;
   for (uint32_t i = 0; i < nargs; i++) {
@@ -43,10 +64,9 @@ void cpu_spread_make(cpu_spread *s, bs_tensor *const *args, uint32_t nargs, cons
     s->args[i].size = BS_DTYPE_BYTES(s->args[i].dtype);
     memset(s->args[i].strides, 0, sizeof s->args[i].strides);
   }
-  for (uint32_t d = like->rank; d-- > 0;) {
-    const int kept = like->rank - d <= keep;
-    if (!kept && like->dims[d] == 1) continue;
-    if (!kept && s->rank > keep && joins(s, d, like, args, nargs))
+  for (uint32_t k = walk_order(like, keep, order); k-- > 0;) {
+    const uint32_t d = order[k];
+    if (like->rank - d > keep && s->rank > keep && joins(s, d, like, args, nargs))
       s->dims[0] *= like->dims[d];
     else
       put_first(s, d, like, args, nargs);

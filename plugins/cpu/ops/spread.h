@@ -27,7 +27,8 @@ typedef struct cpu_spread {
 } cpu_spread;
 
 /* args over the space of `like`; an arg of a smaller rank has its last dimensions. keep: this many of the
- * last dimensions stay as they are, the others are joined where all views allow. */
+ * last dimensions stay as they are, the others are joined where all views allow. The order of the outer ones
+ * is that of the strides of `like`. */
 void cpu_spread_make(cpu_spread *out, bs_tensor *const *args, uint32_t nargs, const bs_tensor *like,
                      uint32_t keep);
 /* Where line `line` of arg i begins. */
