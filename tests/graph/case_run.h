@@ -24,6 +24,7 @@ typedef struct case_run {
   const bs_onnx_tensor *in[CASE_MAX_PORTS], *out[CASE_MAX_PORTS];
   char why[800];         /* of a case that did not pass */
   uint64_t nodes, flops; /* of all cases so far: of their plans */
+  uint64_t fallback;     /* nodes that ref serves for another backend */
 } case_run;
 
 static inline double case_number(uint32_t dtype, const void *data, uint64_t i) {
@@ -101,6 +102,8 @@ static inline void case_count(case_run *c, const bs_session *session) {
   for (uint32_t i = 0; i < n && bs_session_node(session, i, &info, &err) == BS_OK; ++i)
     c->flops += info.flops;
   c->nodes += n;
+  bs_session_stats stats = {.struct_size = sizeof stats};
+  if (bs_session_stats_get(session, &stats, &err) == BS_OK) c->fallback += stats.fallback_nodes;
 }
 
 static inline int case_run_session(case_run *c, bs_session *session, bs_error *err) {
