@@ -7,6 +7,7 @@
 #include "bsrun/model.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
+#include "lab/measure/machine.h"
 
 static int32_t take_words(const args *a, const char *name, bs_model_words *out, const char ***out_list,
                           bs_error *err) {
@@ -49,7 +50,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   if (rc == BS_OK) rc = take_words(a, "pass", &r->passes, &out->lists[3], err);
   r->path = a->words[0];
   r->backend = args_value(a, "backend");
-  r->threads = (uint32_t)threads;
+  r->threads = threads != 0 ? (uint32_t)threads : bs_machine_cores();
   r->cache_tokens = tokens;
   if (rc == BS_OK) rc = plugins_open_context(a, NULL, 0, &out->context, err);
   return rc;

@@ -232,24 +232,41 @@ BS_API int32_t bs_graph_info_get(const bs_graph *g, bs_graph_info *out_info, bs_
   return BS_OK;
 }
 
+typedef struct used_op {
+  const char *op, *domain;
+  uint32_t node, count; /* its first node; how many */
+} used_op;
+
+static int by_name(const void *a, const void *b) {
+  const used_op *x = a, *y = b;
+  int order = strcmp(x->op, y->op);
+  if (order == 0) order = strcmp(x->domain, y->domain);
+  return order != 0 ? order : (x->node > y->node) - (x->node < y->node);
+}
+
+static int by_node(const void *a, const void *b) {
+  const used_op *x = a, *y = b;
+  return (x->node > y->node) - (x->node < y->node);
+}
+
 BS_API int32_t bs_graph_ops(const bs_graph *g,
                             void (*each)(void *user, const char *op, const char *domain, uint64_t nodes),
                             void *user, bs_error *err) {
   const gmodel *m = g->model;
-  unsigned char *told = calloc(m->n_nodes + 1u, 1);
-  if (told == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to count operators");
+  used_op *ops = calloc(m->n_nodes + 1u, sizeof *ops);
+  uint32_t n = 0;
+  if (ops == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory to count operators");
+  for (uint32_t i = 0; i < m->n_nodes; i++) ops[i] = (used_op){m->nodes[i].op, m->nodes[i].domain, i, 1};
+  qsort(ops, m->n_nodes, sizeof *ops, by_name);
   for (uint32_t i = 0; i < m->n_nodes; i++) {
-    if (told[i]) continue;
-    uint64_t count = 0;
-    for (uint32_t k = i; k < m->n_nodes; k++) {
-      if (strcmp(m->nodes[k].op, m->nodes[i].op) != 0 || strcmp(m->nodes[k].domain, m->nodes[i].domain) != 0)
-        continue;
-      told[k] = 1;
-      count++;
-    }
-    each(user, m->nodes[i].op, m->nodes[i].domain, count);
+    if (n > 0 && strcmp(ops[n - 1].op, ops[i].op) == 0 && strcmp(ops[n - 1].domain, ops[i].domain) == 0)
+      ops[n - 1].count++;
+    else
+      ops[n++] = ops[i];
   }
-  free(told);
+  qsort(ops, n, sizeof *ops, by_node);
+  for (uint32_t i = 0; i < n; i++) each(user, ops[i].op, ops[i].domain, ops[i].count);
+  free(ops);
   return BS_OK;
 }
 

@@ -369,19 +369,22 @@ int32_t gmodel_node_add(gmodel *m, const gmodel_node_desc *desc, const uint32_t 
 int32_t gmodel_op(gmodel *m, const char *op, const char *name, const uint32_t *in, uint32_t n_in,
                   const bs_attr *const *attrs, uint32_t n_attr, uint32_t *out_values, uint32_t n_out,
                   bs_error *err) {
-  for (uint32_t i = 0; i < n_out; i++) {
-    const int32_t rc = gmodel_computed(m, NULL, &out_values[i], err);
-    if (rc != BS_OK) return rc;
-  }
+  /* The outputs' numbers may replace the inputs' in one array. */
+  uint32_t *from = malloc((n_in + 1u) * sizeof *from);
+  int32_t rc = from == NULL ? no_memory(err) : BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < n_in; i++) from[i] = in[i];
+  for (uint32_t i = 0; rc == BS_OK && i < n_out; i++) rc = gmodel_computed(m, NULL, &out_values[i], err);
   const gmodel_node_desc desc = {.op = op,
                                  .name = name,
-                                 .in = in,
+                                 .in = from,
                                  .n_in = n_in,
                                  .n_out = n_out,
                                  .n_attr = n_attr,
                                  .attrs = attrs,
                                  .copy_tensors = 1};
-  return gmodel_node_add(m, &desc, out_values, err);
+  if (rc == BS_OK) rc = gmodel_node_add(m, &desc, out_values, err);
+  free(from);
+  return rc;
 }
 
 int32_t gmodel_block_new(gmodel *m, uint32_t *out_block, bs_error *err) {

@@ -110,3 +110,24 @@ int32_t bs_convert(uint32_t dst_dtype, void *dst, uint32_t src_dtype, const void
   }
   return BS_OK;
 }
+
+void bs_read_dense(uint32_t dtype, void *out, const bs_tensor *t) {
+  const uint64_t size = BS_DTYPE_BYTES(dtype), from_size = BS_DTYPE_BYTES(t->dtype);
+  const uint32_t last = t->rank > 0 ? t->rank - 1 : 0;
+  const uint64_t run = t->rank > 0 && t->strides[last] == 1 ? (uint64_t)t->dims[last] : 1;
+  int64_t index[BS_MAX_DIMS] = {0}, at = 0;
+  uint64_t count = 1;
+  for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
+  for (uint64_t i = 0; i < count; i += run) {
+    const unsigned char *from = (const unsigned char *)t->data + at * (int64_t)from_size;
+    bs_convert(dtype, (unsigned char *)out + i * size, t->dtype, from, run);
+    for (uint32_t d = t->rank; d-- > 0;) {
+      const int64_t step = d == last ? (int64_t)run : 1;
+      at += step * t->strides[d];
+      index[d] += step;
+      if (index[d] < t->dims[d]) break;
+      at -= t->dims[d] * t->strides[d];
+      index[d] = 0;
+    }
+  }
+}

@@ -23,6 +23,8 @@ BS_API uint16_t bs_f64_to_bf16(double d);
 BS_API void bs_dtype_name_codes(char *text);
 BS_API int bs_dtype_is_float(uint32_t dtype);
 BS_API int bs_dtype_known(uint32_t dtype);
+/* The elements of a tensor in row-major order, each converted to `dtype`, into dense memory. */
+BS_API void bs_read_dense(uint32_t dtype, void *out, const bs_tensor *tensor);
 /* Unit round-off u of a float dtype (f32: 2^-24), 0 for integers. */
 BS_API double bs_dtype_unit_roundoff(uint32_t dtype);
 /* One element as double / from double (rounded once). */

@@ -46,6 +46,17 @@ static int32_t blame(bs_error *err, int32_t rc, const bs_thing *thing, const cha
   return rc;
 }
 
+/* Where the backend itself does not serve, the text says why: the fallback's own text would hide it. */
+static void say_why(const bs_op_host *host, const bs_op_query *query, const bs_candidates *candidates,
+                    bs_op_answer *answer) {
+  const int none = candidates->count == 0 || answer->level == BS_LEVEL_NO;
+  if (!none && !candidates->rows[0].fallback) return;
+  bs_candidates_reasons(candidates, none, answer->text, sizeof answer->text);
+  if (answer->text[0] == '\0')
+    snprintf(answer->text, sizeof answer->text, "no plugin offers %s on backend %s", query->op,
+             host->backend);
+}
+
 int32_t bs_dispatch_supports(bs_op_host *host, const bs_op_query *query, bs_op_answer *out_answer,
                              bs_error *err) {
   int32_t rc = bs_op_check(query, err);
@@ -57,15 +68,14 @@ int32_t bs_dispatch_supports(bs_op_host *host, const bs_op_query *query, bs_op_a
   memset(&answer, 0, sizeof answer);
   if (candidates.count == 0) {
     answer.reason = BS_REASON_NOT_BUILT;
-    snprintf(answer.text, sizeof answer.text, "no plugin offers %s on backend %s", query->op, host->backend);
   } else {
     answer = candidates.rows[0].answer;
-    if (answer.level == BS_LEVEL_NO) bs_candidates_reasons(&candidates, answer.text, sizeof answer.text);
     /* A form that the wanted one can serve must win over a form that it cannot. */
     if (candidates.measured) answer.score = 1000;
     if (candidates.wanted != NULL && !candidates.measured && answer.score > 999) answer.score = 999;
     bs_candidates_report(host, &candidates, -1);
   }
+  say_why(host, query, &candidates, &answer);
   const uint32_t size = out_answer->struct_size < sizeof answer ? out_answer->struct_size : sizeof answer;
   answer.struct_size = out_answer->struct_size;
   memcpy(out_answer, &answer, size);

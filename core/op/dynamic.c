@@ -80,12 +80,22 @@ static uint64_t add_sat(uint64_t a, uint64_t b) {
 /* An arg of a query or of a call. */
 typedef struct view {
   uint32_t dtype, rank;
-  const int64_t *dims;
+  const int64_t *dims, *strides;
 } view;
 
 static uint64_t elements(const view *v) {
   uint64_t n = 1;
   for (uint32_t d = 0; d < v->rank; d++) n = mul_sat(n, (uint64_t)v->dims[d]);
+  return n;
+}
+
+/* Those in memory: a dimension of stride 0 has one. Strides that are all 0 mean a dense tensor. */
+static uint64_t elements_held(const view *v) {
+  uint64_t n = 1;
+  int dense = 1;
+  for (uint32_t d = 0; d < v->rank; d++) dense &= v->strides[d] == 0;
+  for (uint32_t d = 0; d < v->rank; d++)
+    if (dense || v->strides[d] != 0 || v->dims[d] == 0) n = mul_sat(n, (uint64_t)v->dims[d]);
   return n;
 }
 
@@ -101,8 +111,8 @@ static void cost(const bs_op_links *links, const view *views, uint32_t nargs, ui
   }
   for (uint32_t i = 0; i < nargs; i++)
     if (views[i].dims != NULL && links->touched[i] != 0)
-      *out_bytes = add_sat(*out_bytes,
-                           mul_sat(links->touched[i] * BS_DTYPE_BYTES(views[i].dtype), elements(&views[i])));
+      *out_bytes = add_sat(
+          *out_bytes, mul_sat(links->touched[i] * BS_DTYPE_BYTES(views[i].dtype), elements_held(&views[i])));
 }
 
 void bs_op_cost_dynamic(const bs_op_schema *schema, const bs_op_query *q, uint64_t *out_flops,
@@ -111,14 +121,15 @@ void bs_op_cost_dynamic(const bs_op_schema *schema, const bs_op_query *q, uint64
   view views[BS_MAX_OP_ARGS] = {0};
   schema->link(q, &links);
   for (uint32_t i = 0; i < q->nargs; i++)
-    if (q->args[i] != NULL) views[i] = (view){q->args[i]->dtype, q->args[i]->rank, q->args[i]->dims};
+    if (q->args[i] != NULL)
+      views[i] = (view){q->args[i]->dtype, q->args[i]->rank, q->args[i]->dims, q->args[i]->strides};
   cost(&links, views, q->nargs, out_flops, out_bytes);
 }
 
 void bs_op_cost_call(const bs_plan *plan, bs_tensor *const *args, uint64_t *out_flops, uint64_t *out_bytes) {
   view views[BS_MAX_OP_ARGS] = {0};
   for (uint32_t i = 0; i < plan->nargs; i++)
-    if (args[i] != NULL) views[i] = (view){args[i]->dtype, args[i]->rank, args[i]->dims};
+    if (args[i] != NULL) views[i] = (view){args[i]->dtype, args[i]->rank, args[i]->dims, args[i]->strides};
   cost(&plan->links, views, plan->nargs, out_flops, out_bytes);
 }
 

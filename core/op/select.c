@@ -170,12 +170,13 @@ void bs_candidates_free(bs_candidates *candidates) {
   candidates->count = 0;
 }
 
-void bs_candidates_reasons(const bs_candidates *candidates, char *out, size_t size) {
+void bs_candidates_reasons(const bs_candidates *candidates, int fallback, char *out, size_t size) {
   size_t used = 0;
   if (size > 0) out[0] = '\0';
   for (uint32_t i = 0; i < candidates->count && used < size; i++) {
     const bs_candidate *c = &candidates->rows[i];
-    const int n = snprintf(out + used, size - used, "%s%s (%s): %s: %s", i > 0 ? "; " : "", c->impl->name,
+    if (c->fallback && !fallback) continue;
+    const int n = snprintf(out + used, size - used, "%s%s (%s): %s: %s", used > 0 ? "; " : "", c->impl->name,
                            c->thing->plugin, bs_candidate_reason(c->answer.reason), c->answer.text);
     if (n > 0) used += (size_t)n;
   }
@@ -190,7 +191,7 @@ int32_t bs_candidates_none(const bs_op_host *host, const bs_op_query *query, con
                  host->backend);
     bs_error_hint(err, "bsrun plugins list shows what each plugin offers");
   } else {
-    bs_candidates_reasons(candidates, reasons, sizeof reasons);
+    bs_candidates_reasons(candidates, 1, reasons, sizeof reasons);
     bs_error_set(err, BS_UNSUPPORTED, "BS-OP-NONE", "%s@%s does not serve %s: %s", query->op, host->backend,
                  what, reasons);
     bs_error_hint(err,

@@ -42,6 +42,7 @@ void bs_candidate_reject(bs_candidate *candidate, const bs_error *why);
 /* BS-OP-NONE: each candidate with its reason. */
 int32_t bs_candidates_none(const bs_op_host *host, const bs_op_query *query, const bs_candidates *candidates,
                            bs_error *err);
-/* The reasons alone, "avx2: ...; dnnl: ...", truncated to size. */
-void bs_candidates_reasons(const bs_candidates *candidates, char *out, size_t size);
+/* The reasons alone, "avx2: ...; dnnl: ...", truncated to size. fallback 0: those of the host's own backend
+ * alone; "" when it has no candidate. */
+void bs_candidates_reasons(const bs_candidates *candidates, int fallback, char *out, size_t size);
 #endif

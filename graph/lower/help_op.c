@@ -118,12 +118,12 @@ int32_t lower_emit(lower_ctx *c, const gnode *node, bs_error *err) {
   int done = 0, part = 0;
   gnode n = *node;
   int32_t rc = BS_OK;
+  n.origin = c->origin;
   for (uint32_t i = 0; i < n.n_in && rc == BS_OK && n.op != GOP_MAP; i++)
     if (n.in[i] != GNONE) rc = without_zero_strides(c, &n.in[i], err);
   if (rc == BS_OK) rc = compute(c, &n, &done, &part, err);
   if (rc != BS_OK || (done && !part)) return rc;
   uint32_t id = GNONE;
-  n.origin = c->origin;
   rc = graph_add_node(c->g, &n, GNONE, &id, err);
   for (uint32_t i = 0; i < n.n_out && rc == BS_OK; i++)
     if (n.out[i] != GNONE && c->g->values[n.out[i]].kind == GV_VIEW)

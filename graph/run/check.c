@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/dtype.h"
+#include "core/base/deviation.h"
 #include "core/base/error.h"
 #include "graph/run/session.h"
 
@@ -54,35 +54,19 @@ static int guards_whole(const checking *c, uint32_t root) {
 
 /* ---- f64 ------------------------------------------------------------------------------------- */
 
-/* The elements of a tensor in row-major order, as f64. */
-static void read_f64(const bs_tensor *t, double *out) {
-  int64_t index[BS_MAX_DIMS] = {0}, at = 0, count = 1;
-  for (uint32_t d = 0; d < t->rank; d++) count *= t->dims[d];
-  for (int64_t i = 0; i < count; i++) {
-    out[i] = bs_load_f64(t->dtype, t->data, at);
-    for (uint32_t d = t->rank; d-- > 0;) {
-      at += t->strides[d];
-      if (++index[d] < t->dims[d]) break;
-      at -= t->dims[d] * t->strides[d];
-      index[d] = 0;
-    }
-  }
+static uint64_t elements(const bs_tensor *t) {
+  uint64_t count = 1;
+  for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
+  return count;
 }
 
-/* The same in its own dtype. */
-static void read_bytes(const bs_tensor *t, unsigned char *out) {
-  const uint32_t size = BS_DTYPE_BYTES(t->dtype);
-  int64_t index[BS_MAX_DIMS] = {0}, at = 0, count = 1;
-  for (uint32_t d = 0; d < t->rank; d++) count *= t->dims[d];
-  for (int64_t i = 0; i < count; i++) {
-    memcpy(out + (uint64_t)i * size, (const unsigned char *)t->data + (uint64_t)at * size, size);
-    for (uint32_t d = t->rank; d-- > 0;) {
-      at += t->strides[d];
-      if (++index[d] < t->dims[d]) break;
-      at -= t->dims[d] * t->strides[d];
-      index[d] = 0;
-    }
-  }
+/* The elements of a tensor as f64, malloc'd. */
+static int32_t copy_f64(const checking *c, const bs_tensor *t, double **out_values) {
+  *out_values = malloc((elements(t) + 1u) * sizeof **out_values);
+  if (*out_values == NULL)
+    return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  bs_read_dense(BS_F64, *out_values, t);
+  return BS_OK;
 }
 
 /* A dense constant in the small graph with the elements that the argument has now. */
@@ -91,7 +75,7 @@ static int32_t as_constant(checking *c, const bs_tensor *t, uint32_t *out_value)
   memcpy(v.dims, t->dims, sizeof v.dims);
   void *data = graph_data(c->wide, root_bytes(&v));
   if (data == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  if (graph_count(&v) > 0) read_bytes(t, data);
+  if (graph_count(&v) > 0) bs_read_dense(t->dtype, data, t);
   return graph_add_root(c->wide, GV_CONST, t->dtype, t->rank, t->dims, data, NULL, out_value, c->err);
 }
 
@@ -132,13 +116,11 @@ static int32_t as_contract(checking *c, const gnode *from, gnode *n) {
 }
 
 static int32_t add_residual(const checking *c, const bs_tensor *t, double *io_sum) {
-  const int64_t count = t->dims[0] * t->dims[1];
-  double *values = calloc((size_t)count + 1u, sizeof *values);
-  if (values == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  read_f64(t, values);
-  for (int64_t i = 0; i < count; i++) io_sum[i] += values[i];
+  double *values = NULL;
+  const int32_t rc = copy_f64(c, t, &values);
+  for (uint64_t i = 0; rc == BS_OK && i < elements(t); i++) io_sum[i] += values[i];
   free(values);
-  return BS_OK;
+  return rc;
 }
 
 /* The step's node in f64 over the values that it reads now, into dense memory: *out_data[i] of output i. */
@@ -215,59 +197,39 @@ static double bound_of(const gbinding *b, const gstep *s) {
   return unit + f32 * (steps + 8 * sqrt(terms));
 }
 
-/* Largest difference over the largest value; a NaN or an infinity must be the same on both sides. */
-static double deviation(const bs_tensor *t, const double *want, double *scratch, double least) {
-  int64_t count = 1;
-  double most = least, largest = 0;
-  for (uint32_t d = 0; d < t->rank; d++) count *= t->dims[d];
-  read_f64(t, scratch);
-  for (int64_t i = 0; i < count; i++) {
-    const int plain = isfinite(want[i]) && isfinite(scratch[i]);
-    if (!plain) {
-      if (!(isnan(want[i]) && isnan(scratch[i])) && want[i] != scratch[i]) return INFINITY;
-      continue;
-    }
-    const double off = fabs(scratch[i] - want[i]);
-    if (off > largest) largest = off;
-    if (fabs(want[i]) > most) most = fabs(want[i]);
-  }
-  return most > 0 ? largest / most : largest;
-}
-
-/* Sums cancel: what the deviation is relative to is at least the size of the terms. */
-static double least_scale(const gbinding *b, const gstep *s) {
-  const gnode *n = &b->g->nodes[s->node];
-  double largest = 0;
-  if (n->op != GOP_MAP && n->op != GOP_REDUCE) return 0;
-  for (uint32_t i = 0; i < n->n_in; i++) {
+/* Sums cancel: what the deviation is relative to is at least the size of the terms. Fills of masks are no
+ * terms: beside -1e9 no wrong number would be seen. */
+static int32_t least_scale(const checking *c, const gstep *s, double *out_scale) {
+  const gnode *n = &c->b->g->nodes[s->node];
+  *out_scale = 0;
+  for (uint32_t i = 0; (n->op == GOP_MAP || n->op == GOP_REDUCE) && i < n->n_in; i++) {
     const bs_tensor *t = s->args[i];
-    int64_t count = 1;
-    for (uint32_t d = 0; t != NULL && d < t->rank; d++) count *= t->dims[d];
-    double *values =
-        t != NULL && bs_dtype_is_float(t->dtype) ? malloc(((size_t)count + 1u) * sizeof *values) : NULL;
-    if (values == NULL) continue;
-    read_f64(t, values);
-    for (int64_t k = 0; k < count; k++)
-      if (isfinite(values[k]) && fabs(values[k]) > largest) largest = fabs(values[k]);
+    double *values = NULL;
+    if (t == NULL || !bs_dtype_is_float(t->dtype)) continue;
+    const int32_t rc = copy_f64(c, t, &values);
+    if (rc != BS_OK) return rc;
+    for (uint64_t k = 0; k < elements(t); k++)
+      if (isfinite(values[k]) && !bs_is_fill(t->dtype, values[k]))
+        *out_scale = fmax(*out_scale, fabs(values[k]));
     free(values);
   }
-  return largest;
+  return BS_OK;
 }
 
-static int32_t compare_outputs(checking *c, const gstep *s, double *const *want, bs_node_check *row) {
+/* Fills row->deviation: the largest of the outputs. */
+static int32_t compare_outputs(checking *c, const gstep *s, double *const *want, double least,
+                               bs_node_check *row) {
   const gnode *n = &c->b->g->nodes[s->node];
-  const double least = least_scale(c->b, s);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (n->out[i] == GNONE || want[i] == NULL) continue;
     const bs_tensor *t = s->args[n->n_in + i];
-    int64_t count = 1;
-    for (uint32_t d = 0; d < t->rank; d++) count *= t->dims[d];
-    double *scratch = malloc(((size_t)count + 1u) * sizeof *scratch);
-    if (scratch == NULL)
-      return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-    const double off = deviation(t, want[i], scratch, least);
-    free(scratch);
-    if (!(off <= row->deviation)) row->deviation = off;
+    bs_deviation d = {.scale = least};
+    double *got = NULL;
+    const int32_t rc = copy_f64(c, t, &got);
+    if (rc != BS_OK) return rc;
+    for (uint64_t k = 0; k < elements(t); k++) bs_deviation_add(&d, t->dtype, got[k], want[i][k]);
+    free(got);
+    row->deviation = fmax(row->deviation, bs_deviation_of(&d));
   }
   return BS_OK;
 }
@@ -279,9 +241,11 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
   row->ok = 1;
   row->reason = "";
   row->bound = bound_of(c->b, s);
+  double least = 0;
   int32_t rc = compute_wide(c, s, want); /* before the run: it may overwrite its input */
+  if (rc == BS_OK) rc = least_scale(c, s, &least);
   if (rc == BS_OK) rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, c->err);
-  if (rc == BS_OK) rc = compare_outputs(c, s, want, row);
+  if (rc == BS_OK) rc = compare_outputs(c, s, want, least, row);
   if (rc == BS_OK && !(row->deviation <= row->bound)) {
     row->ok = 0;
     row->reason = "it differs from f64 by more than its round-off";

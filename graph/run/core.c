@@ -79,7 +79,6 @@ int32_t gcore_constant(gcore *core, const gvalue *root, void **out_data, bs_erro
   }
   memcpy(data, root->data, bytes);
   core->copies[core->n_copies++] = (gcopy){root->data, data};
-  core->copied_bytes += bytes;
   *out_data = data;
   return BS_OK;
 }

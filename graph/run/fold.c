@@ -66,6 +66,7 @@ int32_t gfold_run(void *fold, const graph *g, const gnode *node, void *const *ou
   if (rc == BS_OK) {
     rc = f->rank.api->op_run(plan, args, nargs, NULL, err);
     f->rank.api->op_release(plan);
+    if (rc != BS_OK) rc = gnode_failed(g, node, rc, err);
   }
   for (uint32_t i = 0; i < nargs; i++) free(copies[i]);
   return grank_leave(&f->rank, rc, err);

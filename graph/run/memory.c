@@ -29,11 +29,8 @@ static int same_layout(const gvalue *a, const gvalue *b) {
 /* Which inputs a step may overwrite exactly with output `out`: of ops that read each element before they
  * write the one at its place, inputs with the output's layout whose memory no other argument reads. */
 static void overwritable(const graph *g, const gnode *n, uint32_t out, gplan_value *life) {
-  const uint32_t first = 0, count = n->op == GOP_MAP         ? n->n_in
-                                    : n->op == GOP_NORMALIZE ? 2
-                                    : n->op == GOP_PUT       ? 1
-                                                             : 0;
-  for (uint32_t i = first; i < count && life->n_over < GPLAN_MAX_OVER; i++) {
+  const uint32_t count = n->op == GOP_MAP ? n->n_in : n->op == GOP_NORMALIZE ? 2 : n->op == GOP_PUT ? 1 : 0;
+  for (uint32_t i = 0; i < count && life->n_over < GPLAN_MAX_OVER; i++) {
     if (n->in[i] == GNONE || !same_layout(&g->values[n->in[i]], &g->values[n->out[out]])) continue;
     int alone = 1;
     for (uint32_t k = 0; k < n->n_in && alone; k++)

@@ -67,13 +67,6 @@ static void mark_arguments(gbinding *b) {
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static int32_t blame_node(const gbinding *b, const gnode *n, int32_t rc, bs_error *err) {
-  if (err != NULL && n->origin != GNONE)
-    bs_error_where(err, "%s of node %s", graph_op_name(n->op),
-                   graph_text_of(b->g, b->g->origins[n->origin].text));
-  return rc;
-}
-
 /* A product: over a weight that is packed already, or, where its implementation cannot serve this query, over
  * one that is packed for it. */
 static int32_t prepare_product(gbinding *b, const gnode *n, const gquery *q, bs_plan **out_plan,
@@ -100,7 +93,7 @@ static int32_t prepare_step(gbinding *b, uint32_t id, gstep *s, bs_tensor **args
   for (uint32_t i = 0; i < s->nargs; i++) args[i] = values[i] != GNONE ? &b->tensors[values[i]] : NULL;
   const int32_t rc = n->op == GOP_MATMUL ? prepare_product(b, n, &q, &s->plan, err)
                                          : r->api->op_prepare(r->rank, &q.query, NULL, &s->plan, err);
-  return rc == BS_OK ? rc : blame_node(b, n, rc, err);
+  return rc == BS_OK ? rc : gnode_failed(b->g, n, rc, err);
 }
 
 static int32_t prepare_steps(gbinding *b, bs_error *err) {
@@ -118,8 +111,7 @@ static int32_t prepare_steps(gbinding *b, bs_error *err) {
   return BS_OK;
 }
 
-int gstep_falls_back(const gbinding *b, const gstep *s) {
-  (void)b;
+int gstep_falls_back(const gstep *s) {
   return bs_dispatch_is_fallback(s->plan);
 }
 
@@ -169,7 +161,7 @@ int32_t gbinding_check(gbinding *b, bs_error *err) {
     const gstep *s = &b->steps[i];
     uint64_t flops = 0, bytes = 0;
     const int32_t rc = bs_dispatch_check_args(s->plan, s->args, s->nargs, &flops, &bytes, err);
-    if (rc != BS_OK) return blame_node(b, &b->g->nodes[s->node], rc, err);
+    if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
     b->flops += flops;
     b->bytes += bytes;
   }

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * rank.c - the rank that a session runs on: of a world of one, on the thread of the caller. */
-#include <unistd.h>
-
 #include "core/base/error.h"
 #include "graph/run/run.h"
-
-static uint32_t all_cores(void) {
-  const long n = sysconf(_SC_NPROCESSORS_ONLN);
-  return n > 0 ? (uint32_t)n : 1u;
-}
 
 static int32_t check_backend(bs_context *context, const char *name, bs_error *err) {
   const bs_backend *backend = NULL;
@@ -26,7 +19,7 @@ int32_t grank_open(bs_context *context, const bs_session_options *options, int f
   const bs_world_options world = {.struct_size = (uint32_t)sizeof world,
                                   .world_size = 1,
                                   .backend = backend,
-                                  .threads_per_rank = options->threads != 0 ? options->threads : all_cores(),
+                                  .threads_per_rank = options->threads,
                                   .bind = options->bind,
                                   .choices = options->choices,
                                   .n_choices = options->n_choices,

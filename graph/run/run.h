@@ -74,7 +74,7 @@ typedef struct gcore {
   gstate *states;
   uint32_t n_weights, n_copies, n_states, cap_weights, cap_copies, cap_states;
   int64_t length; /* tokens in the cache */
-  uint64_t packed_bytes, copied_bytes, state_bytes;
+  uint64_t packed_bytes, state_bytes;
   uint64_t scratch_bytes; /* of the rank: the most that one of its plans works in */
   double pack_s;
   void (*progress)(void *user, const char *what, uint64_t done, uint64_t total); /* NULL: none */
@@ -134,7 +134,7 @@ void gbinding_set_root(gbinding *binding, uint32_t root, void *data);
 int32_t gbinding_plan(gbinding *binding, bs_error *err);
 
 /* 1: `ref` serves a step for another backend. */
-int gstep_falls_back(const gbinding *binding, const gstep *step);
+int gstep_falls_back(const gstep *step);
 /* "cpu:packed" of a step. */
 void gstep_serves(const gstep *step, char *out, size_t size);
 
@@ -142,6 +142,10 @@ void gstep_serves(const gstep *step, char *out, size_t size);
 int32_t gbinding_check(gbinding *binding, bs_error *err);
 
 /* flat.c */
+/* Completes the error of a node: a message, and which of the model's nodes it is. An index out of range
+ * comes from the model's inputs or constants and is no argument of the caller's: BS_INPUT. Returns the code.
+ */
+int32_t gnode_failed(const graph *g, const gnode *node, int32_t rc, bs_error *err);
 int32_t gflat_run(gbinding *binding, int profile, bs_error *err);
 
 double gclock_s(void);

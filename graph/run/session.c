@@ -76,7 +76,6 @@ static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n
 static void forget_ports(bs_session *s) {
   memset(s->memory, 0, bs_session_port_count(s) * sizeof *s->memory);
   s->workspace = NULL;
-  s->workspace_bytes = 0;
 }
 
 /* Sizes of all symbols: the bound ones, then those of dims. */
@@ -321,7 +320,6 @@ BS_API int32_t bs_session_use_workspace(bs_session *s, void *memory, uint64_t by
                         "a workspace of %llu bytes at %p: %llu bytes are needed, aligned to 64",
                         (unsigned long long)bytes, memory, (unsigned long long)s->bound->arena_bytes);
   s->workspace = memory;
-  s->workspace_bytes = bytes;
   gsession_place(s, memory);
   return BS_OK;
 }
@@ -413,7 +411,7 @@ BS_API int32_t bs_session_stats_get(const bs_session *s, bs_session_stats *out_s
   t.scratch_bytes = s->core->scratch_bytes;
   t.constant_bytes = b->constant_bytes;
   t.pack_s = s->core->pack_s;
-  for (uint32_t i = 0; i < b->n_steps; i++) t.fallback_nodes += (uint64_t)gstep_falls_back(b, &b->steps[i]);
+  for (uint32_t i = 0; i < b->n_steps; i++) t.fallback_nodes += (uint64_t)gstep_falls_back(&b->steps[i]);
   memcpy(out_stats, &t, t.struct_size < sizeof t ? t.struct_size : sizeof t);
   return BS_OK;
 }

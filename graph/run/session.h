@@ -14,11 +14,11 @@ struct bs_session {
   gcore *core;
   gbinding *bound; /* one of bindings */
   gbinding *bindings[GSESSION_BINDINGS];
-  uint32_t passes_off, f64, profile, no_fallback;
+  uint32_t passes_off, f64, profile;
   char *backend;
   void **memory;   /* of each port, the caller's; NULL: not set */
   void *workspace; /* the caller's; NULL: the binding's own */
-  uint64_t workspace_bytes, clock;
+  uint64_t clock;
   bs_session_stats stats;
 };
 

@@ -111,8 +111,8 @@ BS_API int32_t bs_graph_input(bs_graph *graph, const char *name, const bs_tensor
 BS_API int32_t bs_graph_constant(bs_graph *graph, const char *name, const bs_tensor_desc *desc,
                                  const void *data, uint32_t *out_value, bs_error *err);
 /* Adds an operator of ONNX by its name: inputs and attributes as its specification says, BS_GRAPH_NONE for an
- * optional input that is absent. Fills out_values[0..n_out) with the numbers of its outputs. Shapes and
- * dtypes are checked when a session opens. */
+ * optional input that is absent. Fills out_values[0..n_out) with the numbers of its outputs; out_values may
+ * be `in` or a part of it. Shapes and dtypes are checked when a session opens. */
 BS_API int32_t bs_graph_op(bs_graph *graph, const char *onnx_op, const uint32_t *in, uint32_t n_in,
                            const bs_attr *const *attrs, uint32_t n_attr, uint32_t *out_values, uint32_t n_out,
                            bs_error *err);
@@ -156,7 +156,7 @@ BS_API void bs_graph_close(bs_graph *graph);
 /* How a session is opened. bs_session_open copies it. */
 typedef struct bs_session_options {
   uint32_t struct_size;
-  uint32_t threads;    /* threads of a run, the caller's among them; 0: all cores */
+  uint32_t threads;    /* of a run, the caller's among them; 0: all processors that the process may use */
   const char *backend; /* NULL: "cpu" */
   const bs_dim *const *dims;
   uint32_t n_dims; /* every symbol of the model needs a size */

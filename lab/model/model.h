@@ -22,7 +22,7 @@ typedef struct bs_model_request {
   bs_model_words constants; /* NAME=FILE.npy: inputs that become constants */
   bs_model_words passes;    /* NAME=off or NAME=on; "all=off" */
   int64_t cache_tokens;     /* of a folder with config.json; 0: what that says */
-  uint32_t threads;         /* 0: all cores */
+  uint32_t threads;         /* 0: all processors that the process may use */
   uint32_t profile;
   /* Told of what takes long: reading, the steps of bs_session_options.progress, a check's nodes. NULL: not.
    */
@@ -100,8 +100,8 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
  * those expected. `nodes`: each case also node by node (bs_session_check). Of `request` backend, threads,
  * passes and cache_tokens count. {folder, model, backend, cases, failed, rows: [{case, output, deviation,
  * limit, cosine, cosine_limit, ok, reason}], nodes: [{case, node, op, serves, origin, deviation, limit, ok,
- * reason}]}: `nodes` are all nodes of each case. BS_INPUT: a file is wrong or no case is there. That numbers
- * are wrong is no error here. */
+ * reason}]}: `nodes` are all nodes of each case; of a prompt those of its last run. BS_INPUT: a file is
+ * wrong, no case is there, or one compares nothing. That numbers are wrong is no error here. */
 int32_t bs_model_check_folder(bs_context *context, const bs_model_request *request, int nodes, json_t **out,
                               bs_error *err);
 /* The same of a started model and its inputs, node by node: rows is empty. */
@@ -112,6 +112,12 @@ int32_t bs_model_set_inputs(const bs_model *model, bs_error *err);
 /* A dense copy of a tensor as .npy files have it, malloc'd: its dtype (bf16 is widened to f32) and the number
  * of its elements. NULL: out of memory. */
 void *bs_model_dense(const bs_tensor *tensor, uint32_t *out_dtype, uint64_t *out_count);
+/* 1: a file has the dtype and the shape of a port, as far as these are known. */
+int bs_model_fits(const bs_port *port, const bs_npy *file);
+/* BS_INPUT: "PATH holds ..; input NAME is ..". */
+int32_t bs_model_shape_error(bs_error *err, const bs_port *port, const bs_npy *file, const char *path);
+/* A file of at most BS_MAX_DIMS dimensions as a tensor, which reads the file's memory. */
+bs_tensor bs_model_npy_tensor(const bs_npy *file);
 /* The names of passes that are off (request->passes) into the model. */
 int32_t bs_model_read_passes(bs_model *model, const bs_model_words *words, bs_error *err);
 

@@ -152,7 +152,7 @@ static void put_port(bs_text *out, const bs_port *port) {
   bs_text_printf(out, "]");
 }
 
-static int32_t shape_error(bs_error *err, const bs_port *port, const bs_npy *file, const char *path) {
+int32_t bs_model_shape_error(bs_error *err, const bs_port *port, const bs_npy *file, const char *path) {
   bs_text want = {0}, has = {0};
   put_port(&want, port);
   for (uint32_t d = 0; d < file->rank; d++)
@@ -200,6 +200,26 @@ static int32_t find_port(const bs_graph *graph, const char *name, bs_port *out, 
   return bs_error_set(err, BS_INTERNAL, "BS-MODEL-INPUT", "no input '%.100s'", name);
 }
 
+int bs_model_fits(const bs_port *port, const bs_npy *file) {
+  int fits = file->rank <= BS_MAX_DIMS && (port->dtype == 0 || port->dtype == file->dtype) &&
+             (port->rank > BS_MAX_DIMS || port->rank == file->rank);
+  for (uint32_t d = 0; fits && port->rank == file->rank && d < port->rank; d++)
+    fits = port->dims[d] < 0 || port->dims[d] == file->dims[d];
+  return fits;
+}
+
+bs_tensor bs_model_npy_tensor(const bs_npy *file) {
+  bs_tensor t = {.struct_size = sizeof t, .dtype = file->dtype, .rank = file->rank};
+  int64_t stride = 1;
+  for (uint32_t d = file->rank; d-- > 0; stride *= file->dims[d]) {
+    t.dims[d] = file->dims[d];
+    t.strides[d] = stride;
+  }
+  t.data = (void *)(uintptr_t)file->data;
+  t.bytes = file->count * BS_DTYPE_BYTES(file->dtype);
+  return t;
+}
+
 /* Opens the file of an input and holds it against the port. */
 static int32_t open_file(const bs_model *m, const char *name, const char *path, bs_port *out_port,
                          bs_npy *out_file, bs_error *err) {
@@ -207,12 +227,8 @@ static int32_t open_file(const bs_model *m, const char *name, const char *path, 
   if (rc == BS_OK) rc = find_port(m->graph, name, out_port, err);
   if (rc == BS_OK) rc = bs_npy_open(path, out_file, err);
   if (rc != BS_OK) return rc;
-  int fits = out_file->rank <= BS_MAX_DIMS && (out_port->dtype == 0 || out_port->dtype == out_file->dtype) &&
-             (out_port->rank > BS_MAX_DIMS || out_port->rank == out_file->rank);
-  for (uint32_t d = 0; fits && out_port->rank == out_file->rank && d < out_port->rank; d++)
-    fits = out_port->dims[d] < 0 || out_port->dims[d] == out_file->dims[d];
-  if (fits) return BS_OK;
-  rc = shape_error(err, out_port, out_file, path);
+  if (bs_model_fits(out_port, out_file)) return BS_OK;
+  rc = bs_model_shape_error(err, out_port, out_file, path);
   bs_npy_close(out_file);
   return rc;
 }
@@ -226,14 +242,7 @@ static int32_t make_constants(bs_model *m, const bs_model_words *words, bs_error
     rc = split_word(m, "constant", "NAME=FILE.npy", words->words[i], &name, &path, err);
     if (rc == BS_OK) rc = open_file(m, name, path, &port, &file, err);
     if (rc != BS_OK) break;
-    bs_tensor tensor = {.struct_size = sizeof tensor, .dtype = file.dtype, .rank = file.rank};
-    tensor.data = (void *)(uintptr_t)file.data;
-    tensor.bytes = file.count * BS_DTYPE_BYTES(file.dtype);
-    int64_t stride = 1;
-    for (uint32_t d = file.rank; d-- > 0; stride *= file.dims[d]) {
-      tensor.dims[d] = file.dims[d];
-      tensor.strides[d] = stride;
-    }
+    const bs_tensor tensor = bs_model_npy_tensor(&file);
     rc = bs_graph_fix(m->graph, name, &tensor, err);
     bs_npy_close(&file);
   }

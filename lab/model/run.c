@@ -11,28 +11,12 @@
 #include "core/base/text.h"
 #include "lab/model/model.h"
 
-/* A dense tensor of a port in the caller's memory. */
-static bs_tensor dense(const bs_tensor_desc *desc, const void *data, uint64_t bytes) {
-  bs_tensor t = {.struct_size = sizeof t, .dtype = desc->dtype, .rank = desc->rank};
-  int64_t stride = 1;
-  for (uint32_t d = desc->rank; d-- > 0; stride *= desc->dims[d]) {
-    t.dims[d] = desc->dims[d];
-    t.strides[d] = stride;
-  }
-  t.data = (void *)(uintptr_t)data;
-  t.bytes = bytes;
-  return t;
-}
-
 /* Every input of the session gets its file. */
 int32_t bs_model_set_inputs(const bs_model *m, bs_error *err) {
   int32_t rc = BS_OK;
   for (size_t k = 0; k < m->n_inputs && rc == BS_OK; k++) {
-    const bs_npy *file = &m->files[k];
-    bs_tensor_desc desc = {.struct_size = sizeof desc, .dtype = file->dtype, .rank = file->rank};
+    const bs_tensor tensor = bs_model_npy_tensor(&m->files[k]);
     uint32_t port;
-    for (uint32_t d = 0; d < file->rank && d < BS_MAX_DIMS; d++) desc.dims[d] = file->dims[d];
-    const bs_tensor tensor = dense(&desc, file->data, file->count * BS_DTYPE_BYTES(file->dtype));
     rc = bs_session_find(m->session, m->names[k], &port, err);
     if (rc == BS_OK) rc = bs_session_set(m->session, port, &tensor, err);
   }
@@ -43,23 +27,12 @@ int32_t bs_model_set_inputs(const bs_model *m, bs_error *err) {
 
 void *bs_model_dense(const bs_tensor *t, uint32_t *out_dtype, uint64_t *out_count) {
   const uint32_t dtype = t->dtype == BS_BF16 ? BS_F32 : t->dtype;
-  const uint64_t from_size = BS_DTYPE_BYTES(t->dtype), size = BS_DTYPE_BYTES(dtype);
   uint64_t count = 1;
   for (uint32_t d = 0; d < t->rank; d++) count *= (uint64_t)t->dims[d];
-  unsigned char *copy = malloc(count * size + 1);
+  void *copy = malloc(count * BS_DTYPE_BYTES(dtype) + 1);
+  if (copy != NULL) bs_read_dense(dtype, copy, t);
   *out_count = count;
   *out_dtype = dtype;
-  int64_t at[BS_MAX_DIMS] = {0};
-  for (uint64_t i = 0; copy != NULL && i < count; i++) {
-    int64_t from = 0;
-    for (uint32_t d = 0; d < t->rank; d++) from += at[d] * t->strides[d];
-    bs_convert(dtype, copy + i * size, t->dtype, (const unsigned char *)t->data + (uint64_t)from * from_size,
-               1);
-    for (uint32_t d = t->rank; d-- > 0;) {
-      if (++at[d] < t->dims[d]) break;
-      at[d] = 0;
-    }
-  }
   return copy;
 }
 

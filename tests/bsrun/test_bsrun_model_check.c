@@ -40,6 +40,7 @@ static void write_model(void) {
 }
 
 #define HEAD "blockshock-vectors 1\n# a comment\nmodel m.onnx\n"
+#define FILLS "blockshock-vectors 1\nmodel fills.onnx\ncase a\n"
 #define THREE "case three\ndim 3 batch\ninput x3.npy x\n"
 
 static const struct {
@@ -71,13 +72,41 @@ static const struct {
     {"blockshock-vectors 1\ncase a\n", 4, "no model before"},
     {HEAD THREE "output missing.npy y\n", 4, "missing.npy"},
     {HEAD "case a\ngenerate x1.npy y1.npy\n", 3, "does not generate"},
+    /* a number beside a fill of a mask */
+    {FILLS "input x3.npy x\noutput fills.npy y\n", 0, "1 cases on ref, 0 wrong"},
+    {FILLS "input x3.npy x\noutput badfills.npy y\n", 6, "the deviation is over its limit"},
+    {FILLS "cosine 1e-6\ntolerance 9\ninput x3.npy x\noutput badfills.npy y\n", 6,
+     "the cosine distance is over"},
+    /* what compares nothing, and what the model does not have */
+    {HEAD THREE, 4, "vectors.txt:4: neither an output nor a prompt in case 'three'"},
+    {HEAD THREE "case four\n", 4, "vectors.txt:4: neither an output nor a prompt"},
+    {HEAD "case a\ninput x3.npy x\noutput y3.npy y\n", 4, "BS-GRAPH-DIM"},
+    {HEAD "case a\ndim 3 bach\ninput x3.npy x\noutput y3.npy y\n", 4, "the nearest one is batch"},
+    {HEAD "case a\ndim 2 batch\ninput x3.npy x\noutput y3.npy y\n", 4,
+     "vectors.txt:6: x3.npy holds f32 [3, 2]; input 'x' is f32 [2, 2]"},
+    {HEAD "case a\ndim 3 batch\ninput z3.npy x\noutput y3.npy y\n", 4,
+     "vectors.txt:6: z3.npy holds bool [3, 2]; input 'x' is f32 [3, 2]"},
+    {HEAD "case a\ndim 3 batch\ninput x3.npy w\noutput y3.npy y\n", 4,
+     "vectors.txt:6: the model has no input 'w'"},
+    {HEAD "case a\ndim 3 batch\ninput x3.npy y\noutput y3.npy y\n", 4, "the model has no input 'y'"},
+    {HEAD THREE "output y3.npy yy\n", 4, "vectors.txt:7: the model has no output 'yy'"},
+    {HEAD THREE "output x3.npy x\n", 4, "the model has no output 'x'"},
+    {HEAD THREE "input x3.npy x\noutput y3.npy y\n", 4, "vectors.txt:7: a second file of 'x'"},
+    {HEAD "case a\ndim 3 batch\noutput y3.npy y\n", 4, "vectors.txt:4: input 'x' is not set"},
 };
 
 START_TEST(folders_with_vectors) {
   static const char coarse[] =
       "<ir_version: 10, opset_import: [\"\" : 23]> g (float[batch,2] x) => "
       "(bfloat16[batch,2] y) { y = Cast <to: int = 16> (x) }";
+  static const char masked[] =
+      "<ir_version: 10, opset_import: [\"\" : 23]> g (float[3,2] x) => (float[3,2] y) "
+      "<float[2] m = {0, -1000000000}> { y = Add (x, m) }";
+  static const float fills[] = {1, -1e9F, -1, -1e9F, 2, -1e9F}, badfills[] = {1, -1e9F, -1, -1e9F, -3, -1e9F};
   write_model();
+  write_array(dir, "fills.npy", BS_F32, 2, (const int64_t[]){3, 2}, fills);
+  write_array(dir, "badfills.npy", BS_F32, 2, (const int64_t[]){3, 2}, badfills);
+  write_onnx(dir, "fills.onnx", masked);
   write_onnx(dir, "bf16.onnx", coarse);
   write_text(dir, "vectors.txt", indexes[_i].index);
   ran r = bsrun(dir, "model", "check", ".", "--backend", "ref", NULL);
@@ -185,12 +214,25 @@ START_TEST(tokens_follow_by_hand) {
 }
 END_TEST
 
+static const struct {
+  const char *line;
+  int code;
+  const char *says;
+} folders[] = {
+    {"generate p.npy t.npy", 0, "1 cases on cpu, 0 wrong"},
+    {"generate p.npy wrong.npy", 6, "other tokens"},
+    {"logits p.npy empty.npy", 4, "no logits in 'empty.npy'"},
+    {"generate p.npy empty.npy", 4, "no i64 token ids in 'empty.npy'"},
+    {"generate p.npy t.npy\noutput p.npy y", 4, "prompts beside sizes, inputs or outputs in case 'p'"},
+};
+
 /* The same by vectors.txt, and a saved file. */
 START_TEST(generation_is_checked) {
   static const int64_t ids[] = {1, 1}, next[] = {2, 3, 0, 1}, wrong[] = {2, 3, 0, 2};
   write_gpt2(dir);
   write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
   write_array(dir, "wrong.npy", BS_I64, 1, (const int64_t[]){4}, wrong);
+  write_array(dir, "empty.npy", BS_F32, 2, (const int64_t[]){0, 4}, NULL);
   ran r = bsrun(dir, "model", "generate", ".", "--ids", "p.npy", "--tokens", "4", "--save", "t.npy", "-o",
                 "json", NULL);
   must_be(&r, 0);
@@ -199,14 +241,44 @@ START_TEST(generation_is_checked) {
   for (size_t i = 0; i < 4; i++) ck_assert(json_integer_value(json_array_get(tokens, i)) == next[i]);
   json_decref(row);
   ran_free(&r);
-  for (int bad = 0; bad < 2; bad++) {
+  for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
     char index[200];
-    snprintf(index, sizeof index, "blockshock-vectors 1\nmodel .\ncase p\ngenerate p.npy %s.npy\n",
-             bad ? "wrong" : "t");
+    snprintf(index, sizeof index, "blockshock-vectors 1\nmodel .\ncase p\n%s\n", folders[i].line);
     write_text(dir, "vectors.txt", index);
     r = bsrun(dir, "model", "check", ".", NULL);
-    must_be(&r, bad ? 6 : 0);
-    ck_assert_msg(strstr(r.out, bad ? "other tokens" : "1 cases on cpu, 0 wrong") != NULL, "%s", r.out);
+    must_be(&r, folders[i].code);
+    ck_assert_msg(strstr(folders[i].code == 4 ? r.err : r.out, folders[i].says) != NULL, "%s%s", r.out,
+                  r.err);
+    ran_free(&r);
+  }
+}
+END_TEST
+
+/* The nodes of a prompt's last run: of one token behind the others, of the whole prompt. */
+START_TEST(nodes_of_prompts_are_checked) {
+  static const int64_t ids[] = {1, 1}, next[] = {2, 3, 0};
+  static const float logits[] = {0, 0, 4, 0};
+  static const char *const lines[] = {"generate p.npy t.npy", "generate p.npy one.npy", "logits p.npy l.npy"};
+  write_gpt2(dir);
+  write_array(dir, "p.npy", BS_I64, 1, (const int64_t[]){2}, ids);
+  write_array(dir, "t.npy", BS_I64, 1, (const int64_t[]){3}, next);
+  write_array(dir, "one.npy", BS_I64, 1, (const int64_t[]){1}, next);
+  write_array(dir, "l.npy", BS_F32, 2, (const int64_t[]){1, 4}, logits);
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    char index[200];
+    snprintf(index, sizeof index, "blockshock-vectors 1\nmodel .\ntolerance 9\ncase p\n%s\n", lines[i]);
+    write_text(dir, "vectors.txt", index);
+    ran r = bsrun(dir, "model", "check", ".", "--nodes", "--out", "off", "-o", "json", NULL);
+    must_be(&r, 0);
+    json_t *result = json_loads(r.out, 0, NULL);
+    ck_assert_msg(json_array_size(json_object_get(result, "nodes")) > 5, "%s: %s", lines[i], r.out);
+    ck_assert_int_eq(json_integer_value(json_object_get(result, "failed")), 0);
+    json_decref(result);
+    ran_free(&r);
+    r = bsrun(dir, "model", "check", ".", "--nodes", "--out", "off", NULL);
+    ck_assert_msg(
+        strstr(r.out, "1 cases on cpu, 0 wrong; ") != NULL && strstr(r.out, " nodes, 0 wrong") != NULL, "%s",
+        r.out);
     ran_free(&r);
   }
 }
@@ -219,6 +291,7 @@ int main(void) {
                                  {a_check_is_kept},
                                  {tokens_follow_by_hand, TEST_COUNT(prompts)},
                                  {generation_is_checked},
+                                 {nodes_of_prompts_are_checked},
                                  {0}},
                    (test_setup){setup, teardown});
 }

@@ -2,8 +2,10 @@
  * Models that are built through graph.h: ports, shapes by symbols, constants that are computed before the
  * run, outputs that are values of other kinds, memory of the caller, errors. */
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 
+#include "graph/run/session.h"
 #include "tests/graph/build.h"
 
 #define NONE BS_GRAPH_NONE
@@ -306,6 +308,103 @@ START_TEST(lists_all_issues) {
 }
 END_TEST
 
+/* An index that lies outside is the model's fault, also where it is computed before the run: in the lowering,
+ * and, of larger tables, in the pass fold. */
+START_TEST(refuses_constant_indices) {
+  const int64_t dims[] = {3, _i == 0 ? 2 : 200}, seven[] = {7};
+  const uint32_t x = tb_input("x", BS_F32, 2, (const int64_t[]){1, dims[1]});
+  const uint32_t row = tb_with("Gather", "axis=0", tb_random(2, dims, 1), tb_ints(1, seven), NONE);
+  tb_output("y", tb_op("Add", x, row, NONE));
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  bs_session *s = NULL;
+  ck_assert_int_eq(tb_try("ref", "", NULL, &s, &err), BS_INPUT);
+  ck_assert_str_eq(err.id, "BS-OP-INDEX");
+  ck_assert_msg(strstr(err.where, "n0") != NULL, "%s", err.where);
+}
+END_TEST
+
+/* Threads that are not asked for are the processors that the process may use, and not all of the machine. */
+START_TEST(uses_allowed_processors) {
+  cpu_set_t before, one;
+  ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  tb_output("y", tb_op("Neg", tb_input("x", BS_F32, 2, d23), NONE, NONE));
+  const bs_session_options o = {.struct_size = (uint32_t)sizeof o, .backend = "ref"};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  for (int all = 0; all < 2; all++) {
+    bs_session *s = NULL;
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, all ? &before : &one), 0);
+    ck_assert_int_eq(bs_session_open(tb_context, tb_graph, &o, &s, &err), BS_OK);
+    ck_assert_uint_eq(bs_world_threads_per_rank(s->core->rank.world), all ? (uint32_t)CPU_COUNT(&before) : 1);
+    bs_session_close(s);
+  }
+}
+END_TEST
+
+/* Why cpu does not serve a node, and not what ref says of itself. */
+START_TEST(tells_why_ref_serves) {
+  const int64_t k[] = {2};
+  const uint32_t in[] = {tb_input("x", BS_F32, 2, d23), tb_ints(1, k)};
+  uint32_t out[2];
+  tb_many("TopK", "axis=1", in, 2, out, 2);
+  tb_output("values", out[0]);
+  tb_output("places", out[1]);
+  bs_session *s = tb_open("cpu", "", NULL);
+  bs_node_info node = {.struct_size = (uint32_t)sizeof node};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  int found = 0;
+  for (uint32_t i = 0; i < bs_session_node_count(s); i++) {
+    ck_assert_int_eq(bs_session_node(s, i, &node, &err), BS_OK);
+    if (strncmp(node.serves, "ref:", 4) != 0) {
+      ck_assert_str_eq(node.reason, "");
+      continue;
+    }
+    ck_assert_str_eq(node.reason, "no plugin offers topk on backend cpu");
+    found++;
+  }
+  ck_assert_int_eq(found, 1);
+  bs_session_close(s);
+}
+END_TEST
+
+/* The numbers of outputs may lie where those of the inputs were. */
+START_TEST(outputs_replace_inputs) {
+  uint32_t v[2] = {tb_input("x", BS_F32, 2, d23), tb_scalar(5)};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  const uint32_t x = v[0];
+  ck_assert_msg(bs_graph_op(tb_graph, "Add", v, 2, NULL, 0, v, 1, &err) == BS_OK, "%s", err.message);
+  ck_assert(v[0] != x);
+  tb_output("y", v[0]);
+  bs_session *s = tb_open("ref", "", NULL);
+  const float xs[6] = {0, 1, 2, 3, 4, 5};
+  tb_set(s, "x", xs);
+  tb_run(s);
+  for (int i = 0; i < 6; i++) ck_assert_float_eq(tb_get(s, "y")[i], xs[i] + 5);
+  bs_session_close(s);
+}
+END_TEST
+
+static void append_op(void *user, const char *op, const char *domain, uint64_t nodes) {
+  char *list = user;
+  snprintf(list + strlen(list), 100 - strlen(list), "%s%s %llu;", domain, op, (unsigned long long)nodes);
+}
+
+/* Each operator once, in the order in which the model uses them first. */
+START_TEST(counts_operators) {
+  static const char *const ops[] = {"Tanh", "Neg", "Abs", "Neg", "Tanh", "Neg"};
+  char list[100] = "";
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  uint32_t x = tb_input("x", BS_F32, 2, d23);
+  ck_assert_int_eq(bs_graph_ops(tb_graph, append_op, list, &err), BS_OK);
+  ck_assert_str_eq(list, "");
+  for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) x = tb_op(ops[i], x, NONE, NONE);
+  ck_assert_int_eq(bs_graph_ops(tb_graph, append_op, list, &err), BS_OK);
+  ck_assert_str_eq(list, "Tanh 2;Neg 3;Abs 1;");
+}
+END_TEST
+
 int main(void) {
   const test_case rows[] = {{adds_and_multiplies},
                             {gives_every_kind_of_output},
@@ -318,6 +417,11 @@ int main(void) {
                             {refuses_bad_models, TEST_COUNT(faults)},
                             {refuses_bad_calls},
                             {lists_all_issues},
+                            {refuses_constant_indices, 2},
+                            {uses_allowed_processors},
+                            {tells_why_ref_serves},
+                            {outputs_replace_inputs},
+                            {counts_operators},
                             {0}};
   return run_tests("graph api", rows, (test_setup){.before = tb_begin, .after = tb_end});
 }

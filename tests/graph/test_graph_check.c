@@ -59,7 +59,31 @@ START_TEST(finds_wrong_nodes) {
 }
 END_TEST
 
+/* A wrong number beside a fill of a mask: the largest number of the node is not what it is relative to. */
+START_TEST(finds_wrong_numbers_beside_fills) {
+  static const float fills[] = {-1e9F, -3.4028235e38F};
+  wrap(_i % 2 == 0 ? "" : "rank=*,seq=*,do=flip"); /* 0 becomes 2 */
+  const int64_t dims[] = {4, 8};
+  bs_graph_close(tb_graph);
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  ck_assert_int_eq(bs_graph_new(tb_context, &tb_graph, &err), BS_OK);
+  tb_output("y", tb_op("Add", tb_input("x", BS_F32, 2, dims), tb_input("mask", BS_F32, 2, dims), NONE));
+  bs_session *s = tb_open("fault:ref", "", NULL);
+  float x[32], mask[32] = {0};
+  int wrong = 0;
+  tb_fill(x, 32, 1);
+  x[0] = 0;
+  for (int i = 1; i < 32; i += 2) mask[i] = fills[_i / 2];
+  tb_set(s, "x", x);
+  tb_set(s, "mask", mask);
+  const int32_t rc = bs_session_check(s, count_wrong, &wrong, &err);
+  ck_assert_msg(rc == (_i % 2 == 0 ? BS_OK : BS_NUMERIC) && wrong == _i % 2, "%d: %s", rc, err.message);
+  bs_session_close(s);
+}
+END_TEST
+
 int main(void) {
-  const test_case cases[] = {{finds_wrong_nodes, TEST_COUNT(rows)}, {0}};
+  const test_case cases[] = {
+      {finds_wrong_nodes, TEST_COUNT(rows)}, {finds_wrong_numbers_beside_fills, 4}, {0}};
   return run_tests("graph check", cases, (test_setup){.before = tb_begin, .after = tb_end});
 }

@@ -198,10 +198,34 @@ START_TEST(overlap_in_any_rank) {
 }
 END_TEST
 
+/* The cost of a product whose matrices are shared: each is in memory once, however often it is read. */
+START_TEST(shared_matrices_cost_once) {
+  asked a;
+  uint64_t flops = 0, bytes = 0;
+  const uint64_t want = 4 * (5 * 4 * 6 + 2 * 6 * 3 + 2 * 5 * 4 * 3);
+  read_args(&a, "contract", "f32[1,5,4,6] f32[2,1,6,3] - f32[2,5,4,3]");
+  a.q.numbers[0] = 1.0;
+  bs_op_cost(&a.q, &flops, &bytes);
+  ck_assert_uint_eq(flops, 2 * 2 * 5 * 4 * 3 * 6);
+  ck_assert_uint_eq(bytes, want);
+  read_args(&a, "contract", "f32[2,5,4,6] f32[2,5,6,3] - f32[2,5,4,3]");
+  a.q.numbers[0] = 1.0;
+  for (int i = 0; i < 2; i++) { /* the same by strides of 0 */
+    const int64_t row = i == 0 ? 6 : 3, matrix = i == 0 ? 24 : 18;
+    const int64_t strides[4] = {i == 0 ? 0 : matrix, i == 0 ? matrix : 0, row, 1};
+    memcpy(a.descs[i].strides, strides, sizeof strides);
+  }
+  bs_op_cost(&a.q, &flops, &bytes);
+  ck_assert_uint_eq(flops, 2 * 2 * 5 * 4 * 3 * 6);
+  ck_assert_uint_eq(bytes, want);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{a_run_brings_its_own_dims},
                              {checked_once_and_run_often},
                              {overlap_in_any_rank, TEST_COUNT(views)},
+                             {shared_matrices_cost_once},
                              {0}};
   return run_tests("op_dynamic", tests, (test_setup){0});
 }

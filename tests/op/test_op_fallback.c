@@ -62,6 +62,9 @@ START_TEST(the_fallback_comes_last) {
   ck_assert_int_eq(bs_dispatch_supports(&s.f.ops, &q, &answer, &err), BS_OK);
   ck_assert_uint_eq(answer.level, BS_LEVEL_EMULATED);
   ck_assert_uint_eq(answer.score, 0);
+  /* why the backend itself does not serve, and not what the fallback says of itself */
+  ck_assert_msg(strstr(answer.text, "not these") != NULL && strstr(answer.text, "portable") == NULL, "%s",
+                answer.text);
   ck_assert_int_eq(prepared("convert@ref/portable", 1), BS_OK);
   raise_stage(BS_LEVEL_UNKNOWN, "ref"); /* tried in vain */
   s.own.prepare_rc = BS_UNSUPPORTED;
