@@ -7,7 +7,7 @@
 #include "bsrun/model.h"
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
-#include "lab/measure/machine.h"
+#include "lab/cores.h"
 
 static int32_t take_words(const args *a, const char *name, bs_model_words *out, const char ***out_list,
                           bs_error *err) {
