@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "bsrun/bsrun.h"
-#include "bsrun/compare.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
+#include "lab/run/auto.h"
 
 const args_option config_keys_options[] = {
     {"plugin", 0, "ID|PATH", 1, "list the options of this plugin too"},
@@ -81,7 +81,7 @@ static int32_t print_config(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_schema_check(composed.config, request.configs_dir, NULL, err);
   if (rc == BS_OK) rc = bs_context_of_config(composed.config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
   if (rc == BS_OK) rc = bs_compose_with(&request.compose, context, &composed, err);
-  const int open = rc == BS_OK && auto_asked(composed.config);
+  const int open = rc == BS_OK && lab_auto_asked(composed.config);
   if (rc == BS_OK && !open) {
     rc = bs_experiment_make(context, composed.config, request.configs_dir, &notes, &experiment, err);
     composed.config = NULL;

@@ -17,8 +17,6 @@ int bsrun_rank_follows(void);
  * stderr, echoes aside. */
 void bsrun_follow(void);
 int bsrun_following(void);
-/* Id of the error of a phase that rank 0 has ended. */
-#define BSRUN_FOLLOWS "BS-RANK-FOLLOWS"
 /* Leaves the error of this rank where the launcher finds it. 0: there is none. */
 int bsrun_rank_error(const bs_error *err);
 /* What this rank has left there is of an earlier point of a sweep: it did not end with it. */

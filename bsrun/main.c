@@ -12,6 +12,7 @@
 #include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/run/run.h"
 
 const bsrun_verb bsrun_verbs[] = {
     {"run", "prove that a split layer is right, then time it (also the bare form)", verb_run, help_run},
@@ -80,7 +81,7 @@ int bsrun_fail(const bs_error *given) {
   if (bsrun_mpi_was_missed()) return (int)bs_status_exit_code(err->code); /* the others have said it */
   bs_error_format(err, "bsrun", line, sizeof line);
   if (bsrun_following()) {
-    const int echo = err->code == BS_ABORTED || strcmp(err->id, BSRUN_FOLLOWS) == 0;
+    const int echo = err->code == BS_ABORTED || strcmp(err->id, LAB_RUN_FOLLOWS_ID) == 0;
     if (echo || bsrun_rank_error(err) || bsrun_mpi_error(err)) return (int)bs_status_exit_code(err->code);
   } else {
     bsrun_mpi_error(err);

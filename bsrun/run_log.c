@@ -3,6 +3,7 @@
  * stderr. Lines told before the first point of a sweep go into each run that follows, those told in a point
  * before a run is open into each run of that point, those told while one is open into that one. Losing a line
  * is never worth a failure. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,13 +12,22 @@
 
 #include "bsrun/bsrun.h"
 #include "core/base/text.h"
-#include "lab/store/store.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* plugins log from rank threads */
 static bs_text before;                                   /* lines told while no run is open */
 static size_t for_all;                                   /* bytes of those told before the first point */
 static int in_point;
 static int log_fd = -1;
+
+static void write_log(const char *data, size_t size) {
+  while (size > 0) {
+    const ssize_t n = write(log_fd, data, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    data += n;
+    size -= (size_t)n;
+  }
+}
 
 void bsrun_log_line(const char *text) {
   char stamp[32];
@@ -34,7 +44,7 @@ void bsrun_log_line(const char *text) {
   }
   pthread_mutex_lock(&lock);
   if (log_fd >= 0) {
-    (void)bs_store_write_all(log_fd, line.data, line.size);
+    write_log(line.data, line.size);
   } else {
     bs_text_append(&before, line.data, line.size);
   }
@@ -56,7 +66,7 @@ void bsrun_log_point(void) {
 void bsrun_log_begin(int run_fd) {
   pthread_mutex_lock(&lock);
   log_fd = openat(run_fd, "log.txt", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
-  if (log_fd >= 0 && before.size > 0) (void)bs_store_write_all(log_fd, before.data, before.size);
+  if (log_fd >= 0 && before.size > 0) write_log(before.data, before.size);
   pthread_mutex_unlock(&lock);
 }
 

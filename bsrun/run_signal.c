@@ -9,6 +9,7 @@
 #include "bsrun/died.h"
 #include "bsrun/launch_mpi.h"
 #include "bsrun/run.h"
+#include "lab/run/run.h"
 #include "lab/stop.h"
 
 static volatile sig_atomic_t watched_fd = -1;
@@ -19,7 +20,7 @@ static void say(const char *text) {
 }
 
 void run_signals_mark(int number) {
-  if (watched_fd >= 0) bs_store_mark_interrupted((int)watched_fd, number);
+  if (watched_fd >= 0) lab_run_interrupted((int)watched_fd, number);
 }
 
 static void on_signal(int number) {

@@ -13,6 +13,7 @@
 #include "bsrun/simulated.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/report/rows.h"
 
 enum { WIDTH = 100, NARROW = 60, LABEL = 10, COMMAND = 40, LINE = 1024 };
 static const double OFF = 1.15; /* measured / predicted that is remarked on */
@@ -189,7 +190,7 @@ static void say_right(const json_t *r) {
   }
   const int ranks = (int)num(r, "world_size");
   printf("\n");
-  say("numbers:", "%s: %zu of %zu gates passed on %d rank%s", run_word(r), pass, ran, ranks,
+  say("numbers:", "%s: %zu of %zu gates passed on %d rank%s", bs_gates_words(r), pass, ran, ranks,
       ranks == 1 ? "" : "s");
   if (is_number(r, "half_error"))
     say("", "the whole product is missed by %.3g, relative; of normal weights %.3g", num(r, "half_error"),
@@ -199,31 +200,6 @@ static void say_right(const json_t *r) {
 }
 
 /* ---- is it fast? ---------------------------------------------------------------------------- */
-
-const char *screen_arm(const json_t *arm, char *out, size_t size) {
-  const char *name = str(arm, "name");
-  const int cores = (int)(num(arm, "threads_per_rank") * num(arm, "world_size"));
-  if (strcmp(str(arm, "method"), "dense") != 0 || strcmp(name, "method") == 0)
-    snprintf(out, size, "%s", name);
-  else if (strstr(name, "all cores") != NULL && cores > 1)
-    snprintf(out, size, "dense on all %d cores", cores);
-  else
-    snprintf(out, size, "dense on %d core%s", cores, cores == 1 ? "" : "s");
-  return out;
-}
-
-const char *screen_comparison(const json_t *c, const json_t *other, char *out, size_t size) {
-  char name[96], why[64] = "";
-  const char *word = str(c, "word"), *cause = str(c, "cause");
-  if (cause[0] != '\0') snprintf(why, sizeof why, " (%.56s)", cause);
-  if (strcmp(word, "SAME") == 0)
-    snprintf(out, size, "SAME: as fast as %s, %.3g times [%.3g, %.3g]", screen_arm(other, name, sizeof name),
-             num(c, "speedup"), num(c, "low"), num(c, "high"));
-  else
-    snprintf(out, size, "%s%s: %.3g times as fast as %s [%.3g, %.3g]", word, why, num(c, "speedup"),
-             screen_arm(other, name, sizeof name), num(c, "low"), num(c, "high"));
-  return out;
-}
 
 static const char *limit_text(const char *limit) {
   static const char *const words[][2] = {{"compute", "arithmetic limits it"},
@@ -274,7 +250,7 @@ static void say_fast(const json_t *r) {
     for (size_t k = 0; k < json_array_size(arms); k++)
       if (strcmp(str(json_array_get(arms, k), "name"), str(c, "against")) == 0)
         other = json_array_get(arms, k);
-    say("", "%s", screen_comparison(c, other, text, sizeof text));
+    say("", "%s", bs_comparison_words(c, other, text, sizeof text));
   }
   if (json_array_size(comparisons) > 0)
     say("", "(%.0f interleaved pairs, %.0f builds; brackets: the 95 %% interval)", num(r, "pairs"),
@@ -380,7 +356,7 @@ static void say_next(const json_t *r) {
 static int32_t say_simulated(const json_t *r, int apart, bs_error *err) {
   json_t *rows = json_array();
   if (apart) printf("\n");
-  int32_t rc = run_add_rows(rows, r, "", err);
+  int32_t rc = bs_rows_add(rows, r, "", err);
   if (rc == BS_OK) rc = simulated_print(rows, err);
   json_decref(rows);
   return rc;
@@ -393,7 +369,7 @@ int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err
   int32_t rc = BS_OK;
   for (size_t i = 0; i < n && rc == BS_OK; i++) {
     const json_t *r = json_array_get(records, i);
-    if (simulated_is(r)) {
+    if (bs_row_is_simulated(r)) {
       rc = say_simulated(r, i > 0, err);
       continue;
     }
@@ -407,7 +383,7 @@ int32_t screen_print(const json_t *records, const json_t *folders, bs_error *err
   for (size_t i = 0; i < json_array_size(folders); i++)
     printf("run: %s\n", json_string_value(json_array_get(folders, i)));
   if (shown != NULL) printf("repeat: %s\n", shown);
-  if (n > 0 && !simulated_is(json_array_get(records, n - 1))) say_next(json_array_get(records, n - 1));
+  if (n > 0 && !bs_row_is_simulated(json_array_get(records, n - 1))) say_next(json_array_get(records, n - 1));
   free(shown);
   free(command);
   if (rc != BS_OK) return rc;

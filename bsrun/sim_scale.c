@@ -15,6 +15,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/phase/simulated.h"
+#include "lab/report/rows.h"
 #include "lab/sim/scale_svg.h"
 
 enum { METHODS_MAX = 16, RANKS_MAX = 64, NAME_BYTES = 64 };
@@ -219,7 +220,7 @@ static void add_row(scale *s, const char *method, uint32_t P, const bs_experimen
   static const char *const sizes[] = {"B", "N", "K"};
   json_t *row =
       json_pack("{s:s, s:I, s:s}", "method", method, "world_size", (json_int_t)P, "phase", e->phase_name);
-  simulated_add(row, record);
+  bs_row_add_simulated(row, record);
   for (size_t i = 0; i < 3; i++) {
     json_t *size = json_object_get(record, sizes[i]);
     if (size != NULL) json_object_set(row, sizes[i], size);

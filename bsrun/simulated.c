@@ -8,43 +8,6 @@
 
 #include "core/base/error.h"
 
-int simulated_is(const json_t *record_or_row) {
-  return json_object_get(record_or_row, "simulated") != NULL ||
-         json_object_get(record_or_row, "simulated_us") != NULL;
-}
-
-/* Key of a row, and of the object. */
-static const char *const copied[][2] = {{"simulated_us", "us"},
-                                        {"compute_us", "compute_us"},
-                                        {"memory_us", "memory_us"},
-                                        {"launch_us", "launch_us"},
-                                        {"wire_latency_us", "wire_latency_us"},
-                                        {"wire_bytes_us", "wire_bytes_us"},
-                                        {"wait_us", "wait_us"},
-                                        {"compute_side_us", "compute_side_us"},
-                                        {"memory_side_us", "memory_side_us"},
-                                        {"limit", "limit"},
-                                        {"bytes_per_device", "bytes_per_device"},
-                                        {"messages", "messages"},
-                                        {"message_bytes", "message_bytes"},
-                                        {"ops_not_costed", "ops_not_costed"},
-                                        {"engine", "engine"},
-                                        {"machine", "machine"},
-                                        {"label", "label"},
-                                        {"domain", "domain"},
-                                        {"values", "values"},
-                                        {"simulated_speedup", "speedup"}};
-
-void simulated_add(json_t *row, const json_t *record) {
-  const json_t *s = json_object_get(record, "simulated");
-  for (size_t i = 0; i < sizeof copied / sizeof copied[0]; i++) {
-    json_t *value = json_object_get(s, copied[i][1]);
-    if (value != NULL) json_object_set(row, copied[i][0], value);
-  }
-  json_t *dense = json_object_get(json_object_get(s, "dense"), "us");
-  if (dense != NULL) json_object_set(row, "dense_us", dense);
-}
-
 static const char *word(const json_t *row, const char *key) {
   const char *text = json_string_value(json_object_get(row, key));
   return text != NULL ? text : "";

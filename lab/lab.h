@@ -80,6 +80,10 @@ typedef struct bs_experiment {
   uint32_t n_choices;
   const char **choices;
   json_t *choice_record;
+  /* For the record, the caller's, set after bs_experiment_make. request_key: lab/store/request_key.h. sweep:
+   * id of the sweep that it is point number `point` of. NULL: none. */
+  const char *request_key, *sweep;
+  int64_t point;
   json_t *ladder; /* of --method auto: what was predicted and measured, for the record; NULL: none */
   /* method.<key> and workload.<key> settings handed to plugins; arrays owned by the experiment. */
   uint32_t n_method_options, n_workload_options;

@@ -114,6 +114,10 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
       NULL);
   if (e->choice_record != NULL) bad |= json_object_set(record, "choices", e->choice_record);
   if (e->ladder != NULL) bad |= json_object_set(record, "ladder", e->ladder);
+  bad |=
+      json_object_set_new(record, "request_key", e->request_key ? json_string(e->request_key) : json_null());
+  bad |= json_object_set_new(record, "sweep", e->sweep ? json_string(e->sweep) : json_null());
+  bad |= json_object_set_new(record, "point", e->sweep ? json_integer((json_int_t)e->point) : json_null());
   if (bad) {
     json_decref(record);
     return NULL;

@@ -21,6 +21,9 @@ lab/config/planted.c lab/store/store.h
 lab/planted.h lab/store/store.h
 lab/sim/planted.c lab/torture/program.h
 lab/run/planted.c bsrun/bsrun.h
+bsrun/run_planted.c lab/measure/arm.h
+bsrun/run_planted.c lab/store/store.h
+bsrun/run_planted.h lab/tune/tune.h
 core/base/planted.c lab/lab.h'
 while read -r file header; do
   rm -rf "${work:?}"/*

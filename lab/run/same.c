@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * run_same.c - what ranks that are processes must have in common beside their configuration: this program,
+ * same.c - what ranks that are processes must have in common beside their configuration: this program,
  * the plugins and the files that they read, which on another machine may be others by the same name. */
 #include <dirent.h>
 #include <stdio.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/run/run.h"
 #include "lab/store/env.h"
 #include "lab/store/file_sum.h"
 
@@ -47,7 +47,7 @@ static void add_path(const char *key, const char *value, bs_text *out) {
   free(entries);
 }
 
-int32_t run_same_text(bs_context *context, const bs_experiment *e, bs_text *out, bs_error *err) {
+int32_t lab_run_same_text(bs_context *context, const bs_experiment *e, bs_text *out, bs_error *err) {
   json_t *plugins = NULL;
   const int32_t rc = bs_env_plugins(context, &plugins, err);
   if (rc != BS_OK) return rc;

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * run_join.c - what processes of one run settle before its phases: that they are all there and configured
+ * join.c - what processes of one run settle before its phases: that they are all there and configured
  * alike, and what rank 0 has chosen. */
 #include <stdlib.h>
 
-#include "bsrun/board.h"
-#include "bsrun/compare.h"
-#include "bsrun/launch.h"
-#include "bsrun/launch_mpi.h"
-#include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
 #include "lab/peers/peers.h"
+#include "lab/run/auto.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
 }
 
-int32_t run_world(bs_context *context, const bs_experiment *e, uint32_t *out_world, bs_error *err) {
+int32_t lab_run_world(bs_context *context, const bs_experiment *e, uint32_t *out_world, bs_error *err) {
   const bs_method *method = NULL;
   void *state = NULL;
   const int32_t rc = bs_find_method(context, e->method, &method, &state, err);
@@ -27,55 +23,56 @@ int32_t run_world(bs_context *context, const bs_experiment *e, uint32_t *out_wor
   return BS_OK;
 }
 
+static void tell_stage(const lab_run *run, uint32_t stage) {
+  if (run->host->stage != NULL) run->host->stage(run->host->user, stage);
+}
+
 /* Joins the others, once, and sees that all are configured alike before anything runs. */
-static int32_t join(run_session *s, bs_experiment *e, const bs_node *config, bs_error *err) {
+static int32_t join(lab_run *run, bs_experiment *e, const bs_node *config, bs_error *err) {
   uint32_t world = 0;
-  int32_t rc = run_world(s->context, e, &world, err);
+  int32_t rc = lab_run_world(run->context, e, &world, err);
   if (rc != BS_OK) return rc;
   bs_text same = {0};
-  const int first = s->peers == NULL; /* later rank 0 has opened what it has measured, too */
-  if (first) bsrun_mpi_stage(BSRUN_WAITS);
-  if (first) rc = bs_peers_open(s->context, e->comm, world, e->timeout_s, &s->peers, err);
-  if (first && rc == BS_OK) bsrun_mpi_stage(BSRUN_JOINED);
-  if (rc == BS_OK) rc = bs_peers_meet(s->peers, err);
-  if (rc == BS_OK && first && s->peers != NULL) rc = run_same_text(s->context, e, &same, err);
-  if (rc == BS_OK) rc = bs_peers_compare(s->peers, config, same.data != NULL ? same.data : "", err);
+  const int first = run->peers == NULL; /* later rank 0 has opened what it has measured, too */
+  if (first) tell_stage(run, LAB_RUN_WAITS);
+  if (first) rc = bs_peers_open(run->context, e->comm, world, e->timeout_s, &run->peers, err);
+  if (first && rc == BS_OK) tell_stage(run, LAB_RUN_JOINED);
+  if (rc == BS_OK) rc = bs_peers_meet(run->peers, err);
+  if (rc == BS_OK && first && run->peers != NULL) rc = lab_run_same_text(run->context, e, &same, err);
+  if (rc == BS_OK) rc = bs_peers_compare(run->peers, config, same.data != NULL ? same.data : "", err);
   bs_text_free(&same);
-  e->peers = s->peers;
-  if (!bs_peers_lead(e->peers)) {
-    bsrun_follow();
-    s->quiet = 1;
-  }
+  e->peers = run->peers;
+  if (!bs_peers_lead(e->peers)) tell_stage(run, LAB_RUN_FOLLOWS);
   return rc;
 }
 
-int32_t run_join(run_session *s, bs_experiment *e, bs_error *err) {
-  return join(s, e, e->config, err);
+int32_t lab_run_join(lab_run *run, bs_experiment *e, bs_error *err) {
+  return join(run, e, e->config, err);
 }
 
 /* What is compared is what was asked for: another stands in where the processes meet, and is nobody's. */
-int32_t run_join_undecided(run_session *s, const bs_node *config, const char *configs_dir, bs_error *err) {
+int32_t lab_run_join_undecided(lab_run *run, const bs_node *config, bs_error *err) {
   bs_experiment e = {0};
   bs_node *tree = bs_config_clone(config);
-  int32_t rc = tree == NULL ? no_memory(err) : auto_stand_in(tree, err);
+  int32_t rc = tree == NULL ? no_memory(err) : lab_auto_stand_in(tree, err);
   if (rc != BS_OK) {
     bs_config_free(tree);
     return rc;
   }
-  rc = bs_experiment_make(s->context, tree, configs_dir, NULL, &e, err);
-  if (rc == BS_OK) rc = join(s, &e, config, err);
+  rc = bs_experiment_make(run->context, tree, run->configs_dir, NULL, &e, err);
+  if (rc == BS_OK) rc = join(run, &e, config, err);
   bs_experiment_free(&e);
   return rc;
 }
 
 /* Rank 0's choices of implementations are everybody's. */
-int32_t run_share_choices(run_session *s, bs_experiment *e, bs_error *err) {
+int32_t lab_run_share_choices(lab_run *run, bs_experiment *e, bs_error *err) {
   char *text = NULL, *told = NULL;
   json_t *list = json_array();
   for (uint32_t i = 0; i < e->n_choices; i++) json_array_append_new(list, json_string(e->choices[i]));
   text = json_dumps(list, JSON_COMPACT);
   json_decref(list);
-  int32_t rc = text == NULL ? no_memory(err) : bs_peers_text(s->peers, text, &told, err);
+  int32_t rc = text == NULL ? no_memory(err) : bs_peers_text(run->peers, text, &told, err);
   free(text);
   if (rc != BS_OK || told == NULL) return rc;
   list = json_loads(told, 0, NULL);

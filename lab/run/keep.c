@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * compare_keep.c - what `bsrun compare` measured, as a run folder like any other: one record for each pass,
- * with every sample. Nothing is written before the first pass is measured, so that a comparison that fails or
- * is interrupted leaves nothing. */
+ * keep.c - see keep.h. Nothing is written before the first ladder is measured, so that a comparison that
+ * fails or is interrupted leaves nothing. */
+#include "lab/run/keep.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/compare.h"
-#include "bsrun/run.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/schema.h"
@@ -14,21 +13,18 @@
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 
-struct compare_keeper {
-  run_session session;
+struct lab_keeper {
+  lab_run *lab;
   json_t *load, *plugins, *inputs;
   bs_run *run; /* NULL until the first pass was measured */
 };
 
-int32_t compare_keeper_open(bs_context *context, const char *run_id, int quiet, compare_keeper **out,
-                            bs_error *err) {
-  compare_keeper *k = *out = calloc(1, sizeof *k);
+int32_t lab_keep_open(lab_run *lab, lab_keeper **out, bs_error *err) {
+  lab_keeper *k = *out = calloc(1, sizeof *k);
   if (k == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  k->session.context = context;
-  k->session.run_id = run_id;
+  k->lab = lab;
   k->inputs = json_array();
-  bsrun_grades(quiet, &k->session.grades);
-  json_t *env = bs_env_collect(context); /* the load before the comparison adds to it */
+  json_t *env = bs_env_collect(lab->context); /* the load before the comparison adds to it */
   k->load = json_incref(json_object_get(json_object_get(env, "system"), "load_average"));
   json_decref(env);
   return BS_OK;
@@ -58,7 +54,7 @@ static int add_sampling(json_t *fields, const bs_ladder *l) {
   return bad;
 }
 
-static json_t *fields_of(const compare_keeper *k, const bs_ladder *l, const bs_rung *first, json_t *rows) {
+static json_t *fields_of(const lab_keeper *k, const bs_ladder *l, const bs_rung *first, json_t *rows) {
   const bs_layer_spec *spec = &first->c.spec;
   json_t *fields =
       json_pack("{s:s,s:I,s:I,s:I,s:b,s:i,s:i,s:s,s:O,s:o}", "pass", bs_ladder_pass_name(l->pass), "B",
@@ -73,7 +69,8 @@ static json_t *fields_of(const compare_keeper *k, const bs_ladder *l, const bs_r
   return NULL;
 }
 
-int32_t compare_keep(compare_keeper *k, const bs_ladder *l, bs_node *config, json_t *rows, bs_error *err) {
+int32_t lab_keep_ladder(lab_keeper *k, const bs_ladder *l, bs_node *config, json_t *rows, bs_error *err) {
+  const lab_run_host *host = k->lab->host;
   const bs_rung *first = NULL;
   for (uint32_t i = 0; i < l->n && first == NULL; i++)
     if (l->rungs[i].measured && l->rungs[i].against.pairs == 0) first = &l->rungs[i];
@@ -85,11 +82,10 @@ int32_t compare_keep(compare_keeper *k, const bs_ladder *l, bs_node *config, jso
   e.phase_name = "compare";
   e.n_choices = 0;
   e.choice_record = e.ladder = NULL;
-  k->session.group = e.run_group;
   if (k->run == NULL) {
     const uint32_t world = bs_ladder_widest(l)->c.world_size;
-    rc = run_begin(&k->session, &e, world, &k->plugins, &load, k->inputs, &k->run, err);
-    if (rc == BS_OK) bsrun_log_begin(bs_run_get_fd(k->run));
+    rc = lab_run_begin(k->lab, &e, world, &k->plugins, &load, k->inputs, &k->run, err);
+    if (rc == BS_OK && host->opened != NULL) host->opened(host->user, bs_run_get_fd(k->run));
   }
   json_decref(load);
   if (rc != BS_OK) return rc;
@@ -103,17 +99,17 @@ int32_t compare_keep(compare_keeper *k, const bs_ladder *l, bs_node *config, jso
   return rc;
 }
 
-int32_t compare_keeper_close(compare_keeper *k, int32_t rc, char **out_path, bs_error *err) {
+int32_t lab_keep_close(lab_keeper *k, int32_t rc, char **out_path, bs_error *err) {
   bs_error ignored = BS_ERROR_INIT;
   *out_path = NULL;
   if (k == NULL) return BS_OK;
+  const lab_run_host *host = k->lab->host;
   int32_t committed = BS_OK;
   if (k->run != NULL) {
-    bsrun_log_end();
+    if (host->closed != NULL) host->closed(host->user);
     *out_path = bs_strdup(bs_run_get_path(k->run));
     committed = bs_store_commit(k->run, rc == BS_OK ? "ok" : "failed", rc == BS_OK ? err : &ignored);
   }
-  bs_grades_close(&k->session.grades);
   json_decref(k->load);
   json_decref(k->plugins);
   json_decref(k->inputs);
