@@ -7,15 +7,16 @@
 #include "bsrun/model.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/measure/constants.h"
 #include "lab/model/bench.h"
 
 const args_option model_bench_options[] = {
     {"input", 0, "NAME=FILE", 1, "the .npy file of an input"},
     MODEL_OPTION_DIM,
     MODEL_OPTION_CONSTANT,
-    {"seconds", 0, "S", 0, "of samples of each row; default: 2. The warm-up takes as long at most"},
+    {"seconds", 0, "S", 0, "how long each row is sampled; default: 2. The warm-up takes at most as long"},
     {"allow-fallback", 0, NULL, 0, "time nodes that the backend lacks on ref; default: they are an error"},
-    {"profile", 0, NULL, 0, "also the time of each node, in runs of their own; a table has the ten slowest"},
+    {"profile", 0, NULL, 0, "also each node's time, in runs of their own; of two rows: the nodes of decode"},
     MODEL_OPTION_BACKEND,
     MODEL_OPTION_THREADS,
     MODEL_OPTION_PASS,
@@ -64,14 +65,14 @@ enum {
 };
 static const double BUSY = 0.1; /* part of the processors' time that others take */
 
-static int32_t print_profile(int format, const json_t *nodes, bs_error *err) {
+static int32_t print_profile(int format, const char *work, const json_t *nodes, bs_error *err) {
   json_t *slowest = json_array();
   double share = 0;
   for (size_t i = 0; i < json_array_size(nodes) && i < SLOWEST; i++) {
     share += json_number_value(json_object_get(json_array_get(nodes, i), "share"));
     json_array_append(slowest, json_array_get(nodes, i));
   }
-  printf("\n%zu of %zu nodes take %.0f %% of the time of all nodes\n", json_array_size(slowest),
+  printf("\n%s: %zu of %zu nodes take %.0f %% of the time of all nodes\n", work, json_array_size(slowest),
          json_array_size(nodes), 100 * share);
   const int32_t rc = bs_report_print(stdout, format, node_fields, N_NODE_FIELDS, slowest, err);
   json_decref(slowest);
@@ -80,13 +81,14 @@ static int32_t print_profile(int format, const json_t *nodes, bs_error *err) {
 
 static int32_t print_result(int format, const json_t *result, bs_error *err) {
   const json_t *nodes = json_object_get(result, "profile");
+  const char *work = json_string_value(json_object_get(result, "profile_work"));
   if (format == BS_FORMAT_JSON) return model_print_json(result, err);
   const int32_t rc = bs_report_print(stdout, format, fields, N_FIELDS, json_object_get(result, "rows"), err);
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
-  return rc == BS_OK && readable && nodes != NULL ? print_profile(format, nodes, err) : rc;
+  return rc == BS_OK && readable && nodes != NULL ? print_profile(format, work, nodes, err) : rc;
 }
 
-/* What the numbers alone do not say. */
+/* Warnings: nodes that ran on ref, samples that did not settle, other programs that were busy. */
 static void tell_of(const args *a, const json_t *result) {
   const json_t *rows = json_object_get(result, "rows"), *row, *warning;
   const json_t *others = json_object_get(json_object_get(result, "conditions"), "others");
@@ -104,7 +106,8 @@ static void tell_of(const args *a, const json_t *result) {
         bsrun_note(quiet, json_string_value(warning));
   }
   if (json_number_value(others) > BUSY) {
-    snprintf(line, sizeof line, "other programs took %.0f %% of the processors' time: times may be too long",
+    snprintf(line, sizeof line,
+             "other programs took %.0f %% of the processors' time: the measured times may be too long",
              100 * json_number_value(others));
     bsrun_warn(line);
   }
@@ -124,7 +127,10 @@ static int32_t bench(const args *a, bs_error *err) {
                         .profile = (uint32_t)args_has(a, "profile")};
   json_t *result = NULL;
   char *folder = NULL;
+  bs_load before;
   int format;
+  bs_load_now(&before);
+  how.before = &before;
   int32_t rc = bsrun_format(a, &format, err);
   if (rc == BS_OK) rc = read_seconds(a, &how.seconds, err);
   if (rc == BS_OK) rc = model_asked_make(a, &asked, err);
@@ -149,13 +155,13 @@ const model_verb model_bench = {
     "bench",
     "MODEL --input NAME=FILE.npy ... [--threads N] [--seconds S] [--profile] [-o FORMAT]",
     "time a model's runs: warm, with an interval, beside load, packing and first run",
-    "MODEL is as in `model run`. Runs are repeated until they no longer get faster, then timed in samples; "
-    "the\n"
-    "median has its 95 % interval. A folder with a key-value cache has two rows: prefill (the prompt into an "
-    "empty\n"
-    "cache) and decode (one token behind the prompt); its prompt is --input, or 128 ids (--dim NAME=N). A "
-    "node\n"
-    "that the backend does not serve is an error (exit 3) unless --allow-fallback times it on ref.\n",
+    "MODEL is as in `model run`. The model runs until its runs no longer get faster. Then its runs are timed "
+    "in\n"
+    "samples. A row has the median and its 95 % interval. A folder with a key-value cache has two rows:\n"
+    "prefill runs the prompt into an empty cache, decode runs one token behind the prompt. The prompt is "
+    "--input,\n"
+    "or 128 made ids (--dim NAME=N). A node that the backend does not serve is an error (exit 3). With\n"
+    "--allow-fallback such nodes run on ref and are timed too.\n",
     "  bsrun model bench model.onnx --input input_ids=ids.npy --threads 1\n"
     "  bsrun model bench gpt2 --dim sequence=128 --cache-tokens 256 --allow-fallback -o json\n"
     "  bsrun model bench model.onnx --input x=x.npy --profile --pass fuse_attention=off\n",

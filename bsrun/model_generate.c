@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bsrun/model.h"
 #include "core/base/error.h"
@@ -39,6 +40,11 @@ static int32_t copy_file(const char *path, int64_t **out, size_t *out_n, bs_erro
   return rc;
 }
 
+/* A file that is there is one; else a text with a comma, or that begins as a number does, is a list. */
+static int is_list(const char *text) {
+  return access(text, F_OK) != 0 && (strchr(text, ',') != NULL || strspn(text, " 0123456789+-") > 0);
+}
+
 /* "1,2,3", or a file. */
 static int32_t read_ids(const char *text, int64_t **out, size_t *out_n, bs_error *err) {
   if (text == NULL) {
@@ -46,33 +52,37 @@ static int32_t read_ids(const char *text, int64_t **out, size_t *out_n, bs_error
     bs_error_hint(err, "--ids 1,2,3, or --ids prompt.npy");
     return BS_USAGE;
   }
-  if (text[strspn(text, "0123456789, ")] != '\0') return copy_file(text, out, out_n, err);
+  if (!is_list(text)) return copy_file(text, out, out_n, err);
   int64_t *ids = calloc(strlen(text) + 1, sizeof *ids);
   *out = ids;
   if (ids == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a prompt");
   for (const char *p = text;; p++) {
     char word[32];
+    p += strspn(p, " ");
     const size_t n = strcspn(p, ",");
-    snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, p + strspn(p, " "));
-    if (!bs_parse_i64(word, 0, &ids[*out_n]))
-      return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ids: '%.*s' is not a token id",
-                          n < 60 ? (int)n : 60, p);
+    snprintf(word, sizeof word, "%.*s", n < sizeof word ? (int)n : 0, p);
+    if (!bs_parse_i64(word, 0, &ids[*out_n]) || ids[*out_n] < 0) {
+      bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--ids: '%.*s' is not a token id", n < 60 ? (int)n : 60,
+                   p);
+      bs_error_hint(err, "--ids 1,2,3, or a .npy file that is there");
+      return BS_USAGE;
+    }
     ++*out_n;
     p += n;
     if (*p == '\0') return BS_OK;
   }
 }
 
-static int32_t print_tokens(const args *a, const int64_t *ids, size_t n, size_t n_prompt,
+static int32_t print_tokens(const args *a, const int64_t *ids, size_t n, size_t n_prompt, int complete,
                             const bs_model_times *times, bs_error *err) {
   const double rate = n > 1 && times->tokens_s > 0 ? (double)(n - 1) / times->tokens_s : 0;
   const char *format = args_value(a, "output");
   if (format != NULL && strcmp(format, "json") == 0) {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
-    json_t *row =
-        json_pack("{s:o, s:I, s:f, s:f, s:f}", "tokens", list, "prompt_tokens", (json_int_t)n_prompt,
-                  "prompt_s", times->prompt_s, "tokens_s", times->tokens_s, "tokens_per_s", rate);
+    json_t *row = json_pack("{s:o, s:b, s:I, s:f, s:f, s:f}", "tokens", list, "complete", complete,
+                            "prompt_tokens", (json_int_t)n_prompt, "prompt_s", times->prompt_s, "tokens_s",
+                            times->tokens_s, "tokens_per_s", rate);
     const int32_t rc = model_print_json(row, err);
     json_decref(row);
     return rc;
@@ -82,6 +92,11 @@ static int32_t print_tokens(const args *a, const int64_t *ids, size_t n, size_t 
   fprintf(stderr, "bsrun: note: prompt of %zu tokens %.3f s, %zu tokens at %.1f a second\n", n_prompt,
           times->prompt_s, n, rate);
   return BS_OK;
+}
+
+static int32_t keep_tokens(const args *a, const int64_t *ids, size_t n, bs_error *err) {
+  const int64_t dims[] = {(int64_t)n};
+  return args_has(a, "save") ? bs_npy_write(args_value(a, "save"), BS_I64, 1, dims, ids, err) : BS_OK;
 }
 
 static int32_t generate(const args *a, bs_error *err) {
@@ -103,15 +118,16 @@ static int32_t generate(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_model_start(asked.context, &asked.request, &asked.model, err);
   if (rc == BS_OK && (ids = calloc((size_t)n_new, sizeof *ids)) == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for tokens");
+  int32_t made = rc;
   if (rc == BS_OK)
-    rc = bs_model_generate(asked.model.session, symbol, prompt, n_prompt, (size_t)n_new, stop, ids, &n,
-                           &times, err);
+    made = bs_model_generate(asked.model.session, symbol, prompt, n_prompt, (size_t)n_new, stop, ids, &n,
+                             &times, err);
   model_progress_end(&asked);
-  if (rc == BS_OK && args_has(a, "save")) {
-    const int64_t dims[] = {(int64_t)n};
-    rc = bs_npy_write(args_value(a, "save"), BS_I64, 1, dims, ids, err);
-  }
-  if (rc == BS_OK) rc = print_tokens(a, ids, n, n_prompt, &times, err);
+  /* Tokens that are there when the cache is full are not lost: they come first, then the error. */
+  if (rc == BS_OK && n > 0) rc = keep_tokens(a, ids, n, made == BS_OK ? err : NULL);
+  if (rc == BS_OK && n > 0)
+    rc = print_tokens(a, ids, n, n_prompt, made == BS_OK, &times, made == BS_OK ? err : NULL);
+  if (made != BS_OK) rc = made;
   model_asked_free(&asked);
   free(prompt);
   free(ids);
@@ -124,7 +140,9 @@ const model_verb model_generate = {
     "generate tokens from token ids with a key-value cache",
     "FOLDER holds config.json and safetensors of GPT-2, Llama, Mistral or Qwen. The prompt is one run; then "
     "each run\n"
-    "adds one token, the likeliest (of equal ones the lowest id). A full cache ends it with exit 10.\n",
+    "adds one token, the likeliest (of equal ones the lowest id). A full cache ends it with exit 10, behind "
+    "the\n"
+    "tokens that are there.\n",
     "  bsrun model generate gpt2 --ids 464,3290,318 --tokens 20\n"
     "  bsrun model generate gpt2 --ids prompt.npy --save tokens.npy -o json\n",
     model_generate_options,

@@ -228,7 +228,10 @@ static int32_t append_all(const keeping *k, const json_t *result, int each_row, 
     json_t *fields = json_copy((json_t *)(uintptr_t)result);
     json_object_del(fields, "rows");
     json_object_del(fields, "median_s");
-    if (i + 1 < json_array_size(rows)) json_object_del(fields, "profile"); /* it is of the last row */
+    if (i + 1 < json_array_size(rows)) { /* they are of the last row */
+      json_object_del(fields, "profile");
+      json_object_del(fields, "profile_work");
+    }
     rc = fields == NULL || json_object_update(fields, json_array_get(rows, i)) != 0 ? no_memory(err)
                                                                                     : append(k, fields, err);
     json_decref(fields);

@@ -2,10 +2,10 @@
  * model_words.c - what sub-verbs of `bsrun model` that open a model have in common. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bsrun/model.h"
 #include "bsrun/plugins.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "lab/cores.h"
 
@@ -16,16 +16,10 @@ static int32_t take_words(const args *a, const char *name, bs_model_words *out, 
   return rc;
 }
 
-static double seconds_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Most models are read at once: a line that comes and goes tells nothing. */
 static void show_later(void *user, const char *what, uint64_t done, uint64_t total) {
   model_asked *asked = user;
-  if (seconds_now() - asked->since >= 0.5) asked->show(&asked->progress, what, done, total);
+  if (bs_clock_s() - asked->since >= 0.5) asked->show(&asked->progress, what, done, total);
 }
 
 void model_progress_end(model_asked *asked) {
@@ -38,7 +32,7 @@ int32_t model_asked_read(const args *a, model_asked *out, bs_error *err) {
   atomic_flag_clear(&out->progress.busy);
   out->progress.of = "model";
   out->show = bsrun_progress_to(args_has(a, "quiet"));
-  out->since = seconds_now();
+  out->since = bs_clock_s();
   bs_model_request *r = &out->request;
   r->progress = out->show != NULL ? show_later : NULL;
   r->progress_user = out;

@@ -80,8 +80,8 @@ int32_t bs_map_map(bs_map *map, const char *path, bs_error *err) {
       return BS_NO_MEMORY;
     }
     map->data = data;
-    /* Else one touched byte may make 2 MiB of the file resident, and a weight that was read and given back
-     * comes back with the small tensor behind it. */
+    /* Without large pages, one byte that is read makes 4 KiB of the file resident, and not 2 MiB. A large
+     * page would bring back a weight whose pages were given back, when the small tensor behind it is read. */
     madvise(data, (size_t)map->bytes, MADV_NOHUGEPAGE);
   }
   if (fstat(map->fd, &st) != 0 || st.st_size < 0 || (uint64_t)st.st_size != map->bytes)

@@ -2,6 +2,7 @@
  * open.c - reads a model by what its path is: a file .onnx, or a folder with config.json. */
 #include <sys/stat.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "graph/api.h"
 #include "graph/import/import.h"
@@ -10,7 +11,7 @@ BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_gra
                              bs_graph **out_graph, bs_error *err) {
   struct stat at;
   gmodel *model = NULL;
-  const double began = gclock_s();
+  const double began = bs_clock_s();
   const int folder = stat(path, &at) == 0 && S_ISDIR(at.st_mode);
   int32_t rc = folder ? import_folder(path, options, &model, err) : import_onnx(path, &model, err);
   if (rc == BS_OK) rc = gmodel_check(model, err);
@@ -19,7 +20,7 @@ BS_API int32_t bs_graph_open(bs_context *context, const char *path, const bs_gra
     gmodel_free(model);
     return rc;
   }
-  model->load_seconds = gclock_s() - began;
+  model->load_seconds = bs_clock_s() - began;
   rc = bs_graph_of(context, model, out_graph, err);
   if (rc == BS_OK) (*out_graph)->finished = 1;
   return rc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * run.c - the table of passes, and what runs them. */
 #include <string.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "graph/pass/pass.h"
@@ -58,21 +58,15 @@ int32_t gpass_mask(const char *const *names, uint32_t n, uint32_t *out_off, bs_e
   return BS_OK;
 }
 
-static double clock_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 int32_t gpass_run(graph *g, const gpass_ctx *ctx, uint32_t off, gpass_trace *out_traces, bs_error *err) {
   int32_t rc = graph_validate(g, "after the lowering", err);
   for (uint32_t i = 0; i < N_PASSES && rc == BS_OK; i++) {
     gpass_trace *t = &out_traces[i];
     *t = (gpass_trace){.off = off >> i & 1u};
     if (!t->off) {
-      const double began = clock_s();
+      const double began = bs_clock_s();
       rc = table[i].run(g, ctx, &t->changes, err);
-      t->seconds = clock_s() - began;
+      t->seconds = bs_clock_s() - began;
       char when[64] = "after the pass ";
       strncat(when, table[i].name, 32);
       if (rc == BS_OK && t->changes > 0) rc = graph_validate(g, when, err);

@@ -263,46 +263,64 @@ static int32_t check_step(checking *c, uint32_t index, bs_node_check *row) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The outputs of a run, and the states after it, as bytes in a row. */
-static int32_t copy_results(const checking *c, unsigned char **out_bytes, uint64_t *out_size) {
-  const graph *g = c->b->g;
-  uint64_t size = 1;
-  for (uint32_t i = 0; i < g->n_outputs; i++) size += root_bytes(&g->values[g->outputs[i].value]);
-  for (uint32_t i = 0; i < c->s->core->n_states; i++) size += c->s->core->states[i].bytes;
-  unsigned char *bytes = malloc(size), *to = bytes;
-  if (bytes == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  for (uint32_t i = 0; i < g->n_outputs; i++) {
-    const uint64_t n = root_bytes(&g->values[g->outputs[i].value]);
-    if (n > 0) memcpy(to, c->b->tensors[g->outputs[i].value].data, n);
-    to += n;
+enum { BLOCK = 4096 };
+
+/* Copies what differs. Most of a cache was never written: reading it takes no memory, writing it would. */
+static void copy_changes(unsigned char *to, const unsigned char *from, uint64_t bytes) {
+  for (uint64_t at = 0; at < bytes; at += BLOCK) {
+    const size_t n = bytes - at < BLOCK ? (size_t)(bytes - at) : BLOCK;
+    if (memcmp(to + at, from + at, n) != 0) memcpy(to + at, from + at, n);
   }
-  for (uint32_t i = 0; i < c->s->core->n_states; i++) {
-    memcpy(to, c->s->core->states[i].data, c->s->core->states[i].bytes);
-    to += c->s->core->states[i].bytes;
-  }
-  *out_bytes = bytes;
-  *out_size = (uint64_t)(to - bytes);
-  return BS_OK;
+}
+
+static uint64_t states_bytes(const gcore *core) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < core->n_states; i++) bytes += core->states[i].bytes;
+  return bytes;
+}
+
+/* Zeros, which take no memory before they are written. */
+static unsigned char *new_bytes(const checking *c, uint64_t size) {
+  unsigned char *bytes = calloc(1, size + 1u);
+  if (bytes == NULL) bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
+  return bytes;
+}
+
+static void get_states(const checking *c, unsigned char *to) {
+  const gcore *core = c->s->core;
+  for (uint32_t i = 0; i < core->n_states; to += core->states[i++].bytes)
+    copy_changes(to, core->states[i].data, core->states[i].bytes);
+}
+
+static void put_states(const checking *c, const unsigned char *from) {
+  const gcore *core = c->s->core;
+  for (uint32_t i = 0; i < core->n_states; from += core->states[i++].bytes)
+    copy_changes(core->states[i].data, from, core->states[i].bytes);
 }
 
 /* The states before: a check runs the model twice. */
 static int32_t keep_states(const checking *c, unsigned char **out_bytes) {
-  uint64_t size = 1;
-  for (uint32_t i = 0; i < c->s->core->n_states; i++) size += c->s->core->states[i].bytes;
-  unsigned char *to = *out_bytes = malloc(size);
-  if (to == NULL) return bs_error_set(c->err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a check");
-  for (uint32_t i = 0; i < c->s->core->n_states; i++) {
-    memcpy(to, c->s->core->states[i].data, c->s->core->states[i].bytes);
-    to += c->s->core->states[i].bytes;
-  }
+  *out_bytes = new_bytes(c, states_bytes(c->s->core));
+  if (*out_bytes == NULL) return BS_NO_MEMORY;
+  get_states(c, *out_bytes);
   return BS_OK;
 }
 
-static void put_states(const checking *c, const unsigned char *from) {
-  for (uint32_t i = 0; i < c->s->core->n_states; i++) {
-    memcpy(c->s->core->states[i].data, from, c->s->core->states[i].bytes);
-    from += c->s->core->states[i].bytes;
+/* The outputs of a run, and the states after it, as bytes in a row. */
+static int32_t copy_results(const checking *c, unsigned char **out_bytes, uint64_t *out_size) {
+  const graph *g = c->b->g;
+  uint64_t size = 0, at = 0;
+  for (uint32_t i = 0; i < g->n_outputs; i++) size += root_bytes(&g->values[g->outputs[i].value]);
+  *out_size = size + states_bytes(c->s->core);
+  *out_bytes = new_bytes(c, *out_size);
+  if (*out_bytes == NULL) return BS_NO_MEMORY;
+  for (uint32_t i = 0; i < g->n_outputs; i++) {
+    const uint64_t n = root_bytes(&g->values[g->outputs[i].value]);
+    if (n > 0) memcpy(*out_bytes + at, c->b->tensors[g->outputs[i].value].data, n);
+    at += n;
   }
+  get_states(c, *out_bytes + size);
+  return BS_OK;
 }
 
 static int32_t run_steps(checking *c, void (*each)(void *user, const bs_node_check *row), void *user,

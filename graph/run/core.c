@@ -3,17 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "graph/ir/arena.h"
 #include "graph/run/run.h"
-
-double gclock_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-GRAPH-MEMORY", "no memory for a session");
@@ -46,7 +40,7 @@ void gcore_release(gcore *core) {
     grank_leave(&core->rank, BS_OK, NULL);
   }
   for (uint32_t i = 0; i < core->n_copies; i++) free(core->copies[i].data);
-  for (uint32_t i = 0; i < core->n_states; i++) free(core->states[i].data);
+  for (uint32_t i = 0; i < core->n_states; i++) free(core->states[i].memory);
   grank_close(&core->rank);
   free(core->weights);
   free(core->copies);
@@ -55,6 +49,8 @@ void gcore_release(gcore *core) {
 }
 
 /* ---- constants and states -------------------------------------------------------------------- */
+
+enum { LINE = 64 };
 
 static void *alloc_lines(uint64_t bytes) {
   if (bytes > SIZE_MAX - 128u) return NULL;
@@ -94,13 +90,14 @@ int32_t gcore_state(gcore *core, const char *name, uint64_t bytes, void **out_da
     *out_data = s->data;
     return BS_OK;
   }
-  void *data = alloc_lines(bytes);
-  if (data == NULL || !ARRAY_GROW(core->states, core->n_states, core->cap_states)) {
-    free(data);
+  /* Zeros that nobody has written: the system gives a page when a token comes to lie in it. */
+  unsigned char *memory = bytes <= SIZE_MAX - LINE ? calloc(1, (size_t)bytes + LINE) : NULL;
+  if (memory == NULL || !ARRAY_GROW(core->states, core->n_states, core->cap_states)) {
+    free(memory);
     return no_memory(err);
   }
-  memset(data, 0, bytes);
-  core->states[core->n_states++] = (gstate){name, data, bytes};
+  void *data = memory + (LINE - (uintptr_t)memory % LINE);
+  core->states[core->n_states++] = (gstate){name, data, memory, bytes};
   core->state_bytes += bytes;
   *out_data = data;
   return BS_OK;

@@ -2,6 +2,7 @@
  * flat.c - the hot loop of a run: calls of plans that were checked before. */
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "graph/run/run.h"
 
@@ -20,12 +21,12 @@ static int32_t run_steps(gbinding *b, int profile, bs_error *err) {
   if (err != NULL) err->code = BS_OK;
   for (uint32_t i = 0; i < b->n_steps; i++) {
     gstep *s = &b->steps[i];
-    const double began = profile ? gclock_s() : 0;
+    const double began = profile ? bs_clock_s() : 0;
     const int32_t rc = bs_dispatch_run_unchecked(s->plan, s->args, NULL, err);
     if (rc != BS_OK) return gnode_failed(b->g, &b->g->nodes[s->node], rc, err);
     if (!profile) continue;
     s->runs++;
-    s->ns += (uint64_t)((gclock_s() - began) * 1e9);
+    s->ns += (uint64_t)((bs_clock_s() - began) * 1e9);
   }
   return BS_OK;
 }

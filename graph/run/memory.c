@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "graph/run/run.h"
 
@@ -89,7 +90,7 @@ static void fill_lives(const gbinding *b) {
 }
 
 int32_t gbinding_plan(gbinding *b, bs_error *err) {
-  const double began = gclock_s();
+  const double began = bs_clock_s();
   const uint32_t n = b->g->n_values;
   b->lives = calloc(n + 1u, sizeof *b->lives);
   b->place = calloc(n + 1u, sizeof *b->place);
@@ -113,6 +114,6 @@ int32_t gbinding_plan(gbinding *b, bs_error *err) {
   if (rc != BS_OK) return rc;
   b->arena_bytes = arena.bytes;
   gplan_report_make(b->lives, &b->life, &arena, &b->report);
-  b->plan_s = gclock_s() - began;
+  b->plan_s = bs_clock_s() - began;
   return BS_OK;
 }

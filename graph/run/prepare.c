@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/world/executor.h"
 #include "graph/run/run.h"
@@ -135,7 +136,7 @@ int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *e
   if (rc == BS_OK) rc = graph_validate(g, "before planning", err);
   gcore_tell(core, "plan", 0, 0);
   if (rc == BS_OK) rc = gbinding_plan(b, err);
-  const double began = gclock_s(), packed = core->pack_s;
+  const double began = bs_clock_s(), packed = core->pack_s;
   if (rc == BS_OK) mark_arguments(b);
   if (rc == BS_OK) rc = place_outside(b, err);
   if (rc == BS_OK) gbinding_place(b, NULL);
@@ -145,7 +146,7 @@ int32_t gbinding_make(gcore *core, graph *g, gbinding **out_binding, bs_error *e
     core->scratch_bytes = bs_rank_scratch_bytes(core->rank.rank);
     rc = grank_leave(&core->rank, rc, err);
   }
-  b->prepare_s = gclock_s() - began - (core->pack_s - packed);
+  b->prepare_s = bs_clock_s() - began - (core->pack_s - packed);
   if (rc != BS_OK) {
     gbinding_free(b);
     return rc;

@@ -61,7 +61,7 @@ typedef struct gcopy {
 } gcopy;
 typedef struct gstate {
   const char *name;
-  void *data;
+  void *data, *memory; /* aligned; to be freed */
   uint64_t bytes;
 } gstate;
 
@@ -147,6 +147,4 @@ int32_t gbinding_check(gbinding *binding, bs_error *err);
  */
 int32_t gnode_failed(const graph *g, const gnode *node, int32_t rc, bs_error *err);
 int32_t gflat_run(gbinding *binding, int profile, bs_error *err);
-
-double gclock_s(void);
 #endif

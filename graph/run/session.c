@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
@@ -22,14 +23,14 @@ static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_d
                           gpass_trace *traces, bs_error *err) {
   const lower_options lower = {.dims = dims, .n_dims = n_dims, .folder = {gfold_run, &s->graph->fold}};
   const gpass_ctx ctx = {gfold_run, &s->graph->fold};
-  const double began = gclock_s();
+  const double began = bs_clock_s();
   gcore_tell(s->core, "lower", 0, 0);
   int32_t rc = lower_model(s->graph->model, &lower, out_graph, err);
-  const double lowered = gclock_s();
+  const double lowered = bs_clock_s();
   s->stats.lower_s += lowered - began;
   gcore_tell(s->core, "passes", 0, 0);
   if (rc == BS_OK) rc = gpass_run(*out_graph, &ctx, s->passes_off, traces, err);
-  s->stats.pass_s += gclock_s() - lowered;
+  s->stats.pass_s += bs_clock_s() - lowered;
   if (rc == BS_OK && s->f64) rc = graph_widen(*out_graph, err);
   if (rc != BS_OK) {
     graph_free(*out_graph);
@@ -100,12 +101,25 @@ static int32_t all_sizes(const bs_session *s, const bs_dim *const *dims, uint32_
   return BS_OK;
 }
 
+/* A run of more tokens than the cache holds can never be. */
+static int32_t cache_holds(const gmodel *m, const int64_t *sizes, bs_error *err) {
+  const uint32_t symbol = m->tokens_input != GMODEL_NONE && m->cache_tokens > 0
+                              ? m->values[m->tokens_input].symbols[m->tokens_axis]
+                              : 0;
+  if (symbol == 0 || sizes[symbol - 1u] <= m->cache_tokens) return BS_OK;
+  bs_error_set(err, BS_OVERFLOW, "BS-GRAPH-CACHE", "%lld tokens in one run: the cache holds %lld",
+               (long long)sizes[symbol - 1u], (long long)m->cache_tokens);
+  bs_error_hint(err, "open the model with a larger cache, as far as its positions go");
+  return BS_OVERFLOW;
+}
+
 BS_API int32_t bs_session_bind(bs_session *s, const bs_dim *const *dims, uint32_t n, bs_error *err) {
   const gmodel *m = s->graph->model;
   const uint32_t count = m->n_symbols;
   int64_t *sizes = malloc((count + 1u) * sizeof *sizes);
   if (sizes == NULL) return no_memory(err);
   int32_t rc = all_sizes(s, dims, n, sizes, err);
+  if (rc == BS_OK) rc = cache_holds(m, sizes, err);
   if (rc != BS_OK) {
     free(sizes);
     return rc;
@@ -368,7 +382,7 @@ int32_t gsession_ready(bs_session *s, int64_t *out_tokens, bs_error *err) {
 
 BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
   int64_t tokens = 0;
-  const double began = s->stats.runs == 0 ? gclock_s() : 0;
+  const double began = s->stats.runs == 0 ? bs_clock_s() : 0;
   int32_t rc = gsession_ready(s, &tokens, err);
   if (rc == BS_OK) rc = gbinding_check(s->bound, err);
   if (rc == BS_OK) rc = gflat_run(s->bound, (int)s->profile, err);
@@ -376,7 +390,7 @@ BS_API int32_t bs_session_run(bs_session *s, bs_error *err) {
   if (rc == BS_OK) rc = gmodel_unchanged(s->graph->model, err);
   if (rc != BS_OK) return rc;
   s->core->length += tokens;
-  if (s->stats.runs++ == 0) s->stats.first_run_s = gclock_s() - began;
+  if (s->stats.runs++ == 0) s->stats.first_run_s = bs_clock_s() - began;
   return BS_OK;
 }
 

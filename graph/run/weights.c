@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "graph/ir/arena.h"
@@ -161,10 +162,10 @@ int32_t gcore_weight(gcore *core, const graph *g, const gnode *node, const gquer
                             .cols = key.cols,
                             .ctx = &key,
                             .read = read_rows};
-  const double began = gclock_s();
+  const double began = bs_clock_s();
   const int32_t rc = core->rank.api->pack(core->rank.rank, &q->query, &source, &key.packed, err);
   if (rc != BS_OK) return rc;
-  core->pack_s += gclock_s() - began;
+  core->pack_s += bs_clock_s() - began;
   for (uint32_t i = 0; i < key.n_parts; i++) {
     const gpart *p = &key.parts[i];
     const int64_t last = (p->rows - 1) * p->row_stride + (key.cols - 1) * p->col_stride;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/text.h"
 #include "lab/cores.h"
 #include "lab/error.h"
@@ -26,14 +26,9 @@ typedef struct benching {
   int64_t tokens;             /* of a run; 0: the model has no key-value cache */
   int64_t before;             /* tokens in the cache before each run */
   int64_t *ids;               /* NULL: the inputs are files */
+  bs_session_stats told;      /* what the rows before have told */
   json_t *rows;
 } benching;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
@@ -54,9 +49,9 @@ static int32_t take_sample(void *user, uint64_t lead, uint64_t n, bs_sample *out
   int32_t rc = BS_OK;
   for (uint64_t i = 0; rc == BS_OK && i < lead; i++) rc = run_once(b, session, err);
   const uint64_t switches = involuntary_switches();
-  const double began = now();
+  const double began = bs_clock_s();
   for (uint64_t i = 0; rc == BS_OK && i < n; i++) rc = run_once(b, session, err);
-  out->seconds = (now() - began) / (double)n;
+  out->seconds = (bs_clock_s() - began) / (double)n;
   out->switches = involuntary_switches() - switches;
   return rc;
 }
@@ -98,8 +93,22 @@ static int32_t count_work(const bs_session *session, uint64_t *out_flops, uint64
   return rc;
 }
 
+/* The seconds of what was bound since the row before; those of loading are the model's. */
+static int add_seconds(benching *b, json_t *row) {
+  bs_session_stats t = {.struct_size = sizeof t};
+  const bs_session_stats last = b->told;
+  if (bs_session_stats_get(b->model->session, &t, NULL) != BS_OK) return -1;
+  b->told = t;
+  json_t *seconds =
+      json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "load_s", t.load_s, "lower_s", t.lower_s - last.lower_s,
+                "pass_s", t.pass_s - last.pass_s, "plan_s", t.plan_s - last.plan_s, "pack_s",
+                t.pack_s - last.pack_s, "prepare_s", t.prepare_s - last.prepare_s);
+  const int bad = seconds == NULL || json_object_update(row, seconds) != 0;
+  json_decref(seconds);
+  return bad ? -1 : 0;
+}
+
 static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
-  static const char *const times[] = {"load_s", "lower_s", "pass_s", "plan_s", "pack_s", "prepare_s"};
   const bs_sampled_arm *arm = &s->arm[0];
   uint64_t flops, bytes;
   double low = 0, high = 0;
@@ -117,8 +126,7 @@ static int32_t add_row(benching *b, const bs_sampling *s, bs_error *err) {
                 flops > 0 ? json_real(1e-9 * (double)flops / each) : json_null(), "tokens_per_s",
                 b->tokens > 0 ? json_real((double)b->tokens / each) : json_null());
   int bad = row == NULL || bs_sampling_arm_json(row, s, 0) != 0 || json_object_update(row, pairs) != 0;
-  for (size_t i = 0; !bad && i < sizeof times / sizeof times[0]; i++)
-    bad = json_object_set(row, times[i], json_object_get(stats, times[i])) != 0;
+  if (!bad) bad = add_seconds(b, row) != 0;
   if (!bad && b->tokens > 0) bad = json_object_set_new(row, "tokens", json_integer(b->tokens)) != 0;
   json_decref(stats);
   json_decref(pairs);
@@ -276,8 +284,8 @@ static int32_t profile(bs_context *context, benching *b, json_t **out, bs_error 
     rc = bs_model_token_dim(view.graph, &symbol, err);
     if (rc == BS_OK) rc = set_ids(&of_view, symbol, ids, b->tokens, err);
   }
-  const double end = now() + fmin(b->asked->seconds, PROFILE_SECONDS);
-  for (int i = 0; rc == BS_OK && (i < 3 || now() < end); i++) rc = run_once(b, view.session, err);
+  const double end = bs_clock_s() + fmin(b->asked->seconds, PROFILE_SECONDS);
+  for (int i = 0; rc == BS_OK && (i < 3 || bs_clock_s() < end); i++) rc = run_once(b, view.session, err);
   if (rc == BS_OK) rc = bs_model_text(&view, BS_REPORT_PROFILE, 1, &text, err);
   json_t *report = text != NULL ? json_loads(text, 0, NULL) : NULL;
   if (rc == BS_OK) {
@@ -321,7 +329,10 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
                 .work = "run",
                 .rows = json_array()};
   *out = NULL;
-  bs_load_now(&before);
+  if (asked->before != NULL)
+    before = *asked->before;
+  else
+    bs_load_now(&before);
   int32_t rc = bs_graph_info_get(model->graph, &info, err);
   if (rc == BS_OK)
     rc = info.cache_tokens > 0 ? bench_tokens(context, &b, info.cache_tokens, err)
@@ -334,7 +345,10 @@ int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request,
                      b.ids != NULL, "median_s", json_object_get(json_array_get(b.rows, 0), "median_s"),
                      "rows", b.rows, "conditions", bs_load_json(&before, &after), "stats",
                      bs_model_stats(model->session));
-  if (*out != NULL && nodes != NULL) json_object_set(*out, "profile", nodes);
+  if (*out != NULL && nodes != NULL) {
+    json_object_set(*out, "profile", nodes);
+    json_object_set_new(*out, "profile_work", json_string(b.work));
+  }
   if (rc == BS_OK && *out == NULL) rc = bs_no_memory(err, "the rows");
   json_decref(nodes);
   json_decref(b.rows);

@@ -9,7 +9,8 @@ typedef struct bs_model_bench {
   double seconds;          /* of samples of each row, once 5 are there; the warm-up takes as long at most */
   uint32_t allow_fallback; /* nodes that ref serves for the backend are timed; else they are an error */
   uint32_t profile;        /* the nodes' times too, of runs of their own */
-  bs_progress_fn progress; /* may be NULL */
+  const struct bs_load *before; /* of the machine before the model was opened; NULL: of the call */
+  bs_progress_fn progress;      /* may be NULL */
   void *user;
 } bs_model_bench;
 
@@ -18,9 +19,10 @@ typedef struct bs_model_bench {
  * (one token, behind the prompt); without --input the ids are made, without --dim the prompt has 128 tokens.
  * *out: {model, backend, threads, dims, made_inputs, median_s (of the first row), rows: [{work, backend,
  * threads, tokens, cache_tokens, nodes, fallback_nodes, flops, bytes, gflops, tokens_per_s, low_s, high_s
- * (95 % of the median), first_s, load_s, lower_s, pass_s, plan_s, pack_s, prepare_s, and the fields of an arm
- * and of pairs in docs/runs.md}], conditions (bs_load_json), stats, profile: [{op, serves, origin, shape,
- * each_s, share, gflops, ..}]}. BS_UNSUPPORTED, BS-MODEL-FALLBACK: ref serves a node. */
+ * (95 % of the median), first_s, load_s (of the model), lower_s, pass_s, plan_s, pack_s, prepare_s (of what
+ * was bound for the row), and the fields of an arm and of pairs in docs/runs.md}], conditions (bs_load_json),
+ * stats, profile: [{op, serves, origin, shape, each_s, share, gflops, ..}], profile_work: the row whose nodes
+ * these are (of two rows decode)}. BS_UNSUPPORTED, BS-MODEL-FALLBACK: ref serves a node. */
 int32_t bs_model_bench_run(bs_context *context, const bs_model_request *request, bs_model *model,
                            const bs_model_bench *asked, json_t **out, bs_error *err);
 #endif

@@ -4,17 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/dtype.h"
 #include "core/base/error.h"
 #include "lab/model/model.h"
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 int32_t bs_model_token_dim(const bs_graph *graph, const char **out_symbol, bs_error *err) {
   bs_port port = {.struct_size = sizeof port};
@@ -73,20 +67,20 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
                           size_t n_new, int64_t stop, int64_t *out_ids, size_t *out_n, bs_model_times *times,
                           bs_error *err) {
   bs_tensor logits;
-  double begin = now();
+  double begin = bs_clock_s();
   memset(times, 0, sizeof *times);
   *out_n = 0;
   int32_t rc = bs_session_cache(session, 0, err);
   if (rc == BS_OK) rc = bs_model_feed(session, symbol, prompt, n_prompt, &logits, err);
-  times->prompt_s = now() - begin;
+  times->prompt_s = bs_clock_s() - begin;
   while (rc == BS_OK && *out_n < n_new) {
     rc = last_argmax(&logits, &out_ids[*out_n], err);
     if (rc != BS_OK) break;
     const int64_t *token = &out_ids[(*out_n)++];
     if (*token == stop || *out_n == n_new) break;
-    begin = now();
+    begin = bs_clock_s();
     rc = bs_model_feed(session, symbol, token, 1, &logits, err);
-    const double took = now() - begin;
+    const double took = bs_clock_s() - begin;
     times->tokens_s += took;
     if (*out_n == 1) times->first_token_s = took;
   }

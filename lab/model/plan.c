@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/model/text_file.h"
@@ -157,12 +157,6 @@ static json_t *result(const bs_plan_file *file, uint64_t alignment, const gplan_
                    placements);
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 int32_t bs_plan_solve(const bs_plan_file *file, uint64_t alignment, uint64_t exact_steps, json_t **out,
                       bs_error *err) {
   const gplan_options options = {alignment, exact_steps};
@@ -170,9 +164,9 @@ int32_t bs_plan_solve(const bs_plan_file *file, uint64_t alignment, uint64_t exa
   uint64_t *offsets = calloc((size_t)file->n + 1, sizeof *offsets);
   *out = NULL;
   if (offsets == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a plan");
-  const double begin = now();
+  const double begin = bs_clock_s();
   int32_t rc = gplan_place(file->blocks, file->n, &options, offsets, &arena, err);
-  const double seconds = now() - begin;
+  const double seconds = bs_clock_s() - begin;
   if (rc == BS_OK) rc = gplan_check(file->blocks, file->n, alignment, offsets, arena.bytes, err);
   if (rc == BS_OK) {
     *out = result(file, alignment, &arena, offsets, seconds);

@@ -2,6 +2,7 @@
  * test_bsrun_model_bench.c - `bsrun model bench`: its rows and what they are of, prefill and decode, nodes
  * that ref would serve, the nodes' times. No time is judged. */
 #include <jansson.h>
+#include <math.h>
 
 #include "tests/bsrun/model_files.h"
 #include "tests/run_tests.h"
@@ -103,6 +104,16 @@ START_TEST(prefill_and_decode) {
     ck_assert(rate > 0.999 * tokens[i] && rate < 1.001 * tokens[i]);
   }
   ck_assert(json_is_true(json_object_get(result, "made_inputs")));
+  /* Each row has the seconds of its own binding. */
+  static const char *const seconds[] = {"lower_s", "pass_s", "plan_s", "prepare_s"};
+  for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
+    const double first = real_of(json_array_get(rows, 0), seconds[i]),
+                 then = real_of(json_array_get(rows, 1), seconds[i]);
+    const double all = real_of(json_object_get(result, "stats"), seconds[i]);
+    ck_assert_msg(first > 0 && then > 0 && fabs(all - first - then) < 1e-9, "%s: %g + %g, not %g", seconds[i],
+                  first, then, all);
+  }
+  ck_assert_str_eq(json_string_value(json_object_get(result, "profile_work")), "decode");
   ck_assert_uint_gt(json_array_size(json_object_get(result, "profile")), 3);
   json_decref(result);
 }

@@ -181,14 +181,19 @@ END_TEST
 static const struct {
   int code;
   const char *words[6], *says;
+  const char *tokens; /* in stdout beside an error */
 } prompts[] = {
     {0, {"--ids", "0", "--tokens", "5"}, "1,2,3,0,1\n"},
     {0, {"--ids", "3,3, 3", "--tokens", "4"}, "3,0,1,2\n"},
     {0, {"--ids", "1,2,0", "--tokens", "9", "--stop", "1"}, "3,0,1\n"},
     {0, {"--ids", "p.npy", "--tokens", "2"}, "2,3\n"},
     {0, {"--ids", "0", "--tokens", "16"}, "1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,0\n"}, /* the cache is full */
-    {10, {"--ids", "0", "--tokens", "17"}, "BS-GRAPH-CACHE"},
-    {10, {"--ids", "0,1,2", "--tokens", "2", "--cache-tokens", "3"}, "BS-GRAPH-CACHE"},
+    {10, {"--ids", "0", "--tokens", "17"}, "BS-GRAPH-CACHE", "1,2,3,0,1,2,3,0,1,2,3,0,1,2,3,0\n"},
+    {10, {"--ids", "0,1,2", "--tokens", "2", "--cache-tokens", "3"}, "BS-GRAPH-CACHE", "3\n"},
+    {10, {"--ids", "0,1,2", "--tokens", "2", "--cache-tokens", "2"}, "BS-GRAPH-CACHE", ""},
+    {2, {"--ids", "1,x"}, "'x' is not a token id"},
+    {2, {"--ids", "1, 2x,3"}, "'2x' is not a token id"},
+    {2, {"--ids", "-5"}, "'-5' is not a token id"},
     {2, {"--tokens", "2"}, "needs a prompt"},
     {2, {"--ids", "1,,2"}, "'' is not a token id"},
     {4, {"--ids", "missing.npy"}, "missing.npy"},
@@ -209,6 +214,7 @@ START_TEST(tokens_follow_by_hand) {
     ck_assert_str_eq(r.out, prompts[_i].says);
   } else {
     ck_assert_msg(strstr(r.err, prompts[_i].says) != NULL, "%s", r.err);
+    ck_assert_str_eq(r.out, prompts[_i].tokens != NULL ? prompts[_i].tokens : "");
   }
   ran_free(&r);
 }
