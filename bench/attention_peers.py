@@ -5,8 +5,8 @@ and numbers of threads.
 
   bench/attention_peers.py BUILD_DIR [--threads 1,2] [--heads 12] [--rows 512] [--width 64] [--rounds 9] [--seconds 0.3] [-o md|json]
 
-Needs numpy and torch. A round is --seconds of each; which goes first changes from round to round. The outputs are compared (1e-5 of
-the largest). The table has the median of the rounds' medians, and the median and the quartiles of the rounds' ratios, PyTorch's
+Needs numpy and torch. A round is 15 samples of each over --seconds, an untimed call before each; which goes first changes from round to
+round. The outputs are compared (1e-5 of the largest). The table has the median of the rounds' medians, and the median and the quartiles of the rounds' ratios, PyTorch's
 seconds over ours. Exit: 0 timed, 1 one could not run or the outputs differ, 2 wrong words."""
 import argparse
 import json
@@ -19,11 +19,14 @@ import tempfile
 import time
 
 
+SAMPLES = 15
+
+
 class Ours:
     def __init__(self, options, op, threads):
         self.command = [str(options.build / "bench" / "bench_graph_ops"), "--op", op, "--threads", str(threads), "--heads", str(options.heads),
-                        "--rows", str(options.rows), "--width", str(options.width), "--pairs", "15",
-                        "--batch", str(options.seconds / 15), "-o", "json"]  # fmt: skip
+                        "--rows", str(options.rows), "--width", str(options.width), "--pairs", str(SAMPLES),
+                        "--batch", str(options.seconds / SAMPLES), "-o", "json"]  # fmt: skip
 
     def round(self, *more):
         done = subprocess.run([*self.command, *more], capture_output=True, text=True, timeout=600, check=True)
@@ -55,12 +58,14 @@ class Torch:
             return torch.nn.functional.scaled_dot_product_attention(*self.qkv, is_causal=self.causal)
 
     def round(self):
-        times, end = [], time.perf_counter() + self.seconds
-        self.call()
-        while not times or time.perf_counter() < end:
-            start = time.perf_counter()
+        times = []
+        for _ in range(SAMPLES):
             self.call()
-            times.append(time.perf_counter() - start)
+            calls, start, taken = 0, time.perf_counter(), 0.0
+            while taken < self.seconds / SAMPLES:
+                self.call()
+                calls, taken = calls + 1, time.perf_counter() - start
+            times.append(taken / calls)
         return statistics.median(times)
 
 
@@ -91,6 +96,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("-o", "--output", choices=("md", "json"), default="md")
     options, cores, rows = parser.parse_args(), sorted(os.sched_getaffinity(0)), []
+    import torch  # before this process is pinned: its threads and their number come from the cores that it sees when it is loaded
+
+    print(f"attention_peers: PyTorch {torch.__version__}", file=sys.stderr)
     for threads in (int(word) for word in options.threads.split(",")):
         if threads > len(cores):
             print(f"attention_peers: {threads} threads: only {len(cores)} cores", file=sys.stderr)

@@ -12,11 +12,14 @@
 DIR is a folder of tools/bs-export (model.onnx, vectors.txt); its first case gives the inputs, --case another. Behind @ are sizes of
 symbols: the case's inputs are then repeated or cut to them, and inputs of only 0 and 1 (masks) become 1. Needs the Python packages
 numpy and onnxruntime; without onnxruntime it says so and times `bsrun model bench` alone. A round is --seconds of each on the same
-cores; which goes first changes from round to round. The table has the median of the rounds' medians, and the median and the
-quartiles of the rounds' ratios. The bar (docs/performance.md): ratio >= 0.8, that is ONNX Runtime's seconds over ours. A model of
-which ref serves a node is not timed without --allow-fallback, which says so in the row. Exit: 0 timed, 1 one could not run it,
-2 wrong words."""
+cores; which goes first changes from round to round. Both have their inputs and outputs bound to memory once, warm up for as long
+(ONNX Runtime as long as bsrun did), and take the median of samples of 2 ms or more. The table has the median of the rounds' medians,
+and the median and the quartiles of the rounds' ratios. The bar (docs/performance.md): ratio >= 0.8, that is ONNX Runtime's seconds
+over ours. Before that the outputs are compared: they may differ by the tolerance of vectors.txt, of the largest number; a model that
+differs by more is not timed. Nor is one of which ref serves a node without --allow-fallback, which says so in the row. Exit: 0 timed,
+1 one could not run it or the outputs differ, 2 wrong words."""
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -27,9 +30,12 @@ import tempfile
 import time
 
 
+SAMPLES, SHORTEST_SAMPLE, LONGEST_SAMPLE = 200, 2e-3, 0.05  # as lab/model/bench.c
+
+
 def inputs_of(folder, wanted):
-    """{name: file} and {symbol: size} of a case of vectors.txt."""
-    files, sizes, case = {}, {}, None
+    """{name: file}, {symbol: size} and the tolerance of a case of vectors.txt."""
+    files, sizes, case, tolerance = {}, {}, None, 1e-4
     for line in (folder / "vectors.txt").read_text(encoding="utf-8").splitlines():
         word, _, rest = line.partition(" ")
         if word == "case":
@@ -37,6 +43,8 @@ def inputs_of(folder, wanted):
                 break
             case = rest
             wanted = wanted or case
+        elif case in (None, wanted) and word == "tolerance":
+            tolerance = float(rest)
         elif case == wanted and word == "input":
             file, _, name = rest.partition(" ")
             files[name] = str(folder / file)
@@ -45,7 +53,7 @@ def inputs_of(folder, wanted):
             sizes[name] = size
     if not files:
         raise SystemExit(f"model_peers: {folder}/vectors.txt has no case {wanted or ''} with inputs")
-    return files, sizes
+    return files, sizes, tolerance
 
 
 def resized(options, folder, files, sizes, scratch):
@@ -70,27 +78,39 @@ def resized(options, folder, files, sizes, scratch):
 
 class Ours:
     def __init__(self, options, folder, files, sizes, threads):
-        self.command = [str(options.build / "bin" / "bsrun"), "model", "bench", str(folder / "model.onnx"), "--threads", str(threads),
-                        "--backend", options.backend, "--seconds", str(options.seconds), "--out", "off", "-o", "json"]  # fmt: skip
-        self.command += ["--allow-fallback"] * options.allow_fallback
-        self.backend, self.on_ref = options.backend, 0
+        self.words = [str(folder / "model.onnx"), "--threads", str(threads), "--backend", options.backend, "-o", "json"]
         for name, file in files.items():
-            self.command += ["--input", f"{name}={file}"]
+            self.words += ["--input", f"{name}={file}"]
         for name, size in sizes.items():
-            self.command += ["--dim", f"{name}={size}"]
+            self.words += ["--dim", f"{name}={size}"]
+        self.bsrun, self.backend, self.on_ref = str(options.build / "bin" / "bsrun"), options.backend, 0
+        self.bench = ["--seconds", str(options.seconds), "--out", "off"] + ["--allow-fallback"] * options.allow_fallback
+        self.warm_s = options.seconds
 
-    def round(self):
-        done = subprocess.run(self.command, capture_output=True, text=True, timeout=600, check=False)
+    def model(self, verb, more):
+        done = subprocess.run([self.bsrun, "model", verb, *self.words, *more], capture_output=True, text=True, timeout=600, check=False)
         if done.returncode != 0:
             lines = done.stderr.strip().splitlines()
             raise RuntimeError(next((line for line in lines if "error" in line), lines[-1] if lines else f"exit {done.returncode}"))
-        answer = json.loads(done.stdout)
-        self.on_ref = answer["rows"][0]["fallback_nodes"] if self.backend != "ref" else 0
+        return json.loads(done.stdout)
+
+    def outputs(self, names):
+        import numpy
+
+        with tempfile.TemporaryDirectory() as scratch:
+            self.model("run", ["--output-dir", scratch])
+            return [numpy.load(f"{scratch}/{name}.npy") for name in names]
+
+    def round(self):
+        answer = self.model("bench", self.bench)
+        row = answer["rows"][0]
+        self.on_ref = row["fallback_nodes"] if self.backend != "ref" else 0
+        self.warm_s = row["first_s"] + row["warm_s"]
         return float(answer["median_s"])
 
 
 class Runtime:
-    """ONNX Runtime, all optimisations, warm."""
+    """ONNX Runtime, all optimisations, inputs and outputs bound to memory of its own."""
 
     def __init__(self, folder, files, threads, seconds):
         import numpy
@@ -101,24 +121,53 @@ class Runtime:
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         settings.log_severity_level = 4
         self.session = onnxruntime.InferenceSession(str(folder / "model.onnx"), settings, providers=["CPUExecutionProvider"])
-        self.feeds = {name: numpy.load(file) for name, file in files.items()}
-        self.seconds = seconds
-        for _ in range(3):
-            self.session.run(None, self.feeds)
+        self.names, self.seconds = [port.name for port in self.session.get_outputs()], seconds
+        feeds = {name: numpy.load(file) for name, file in files.items()}
+        self.outputs = self.session.run(self.names, feeds)
+        self.ports, self.values = self.session.io_binding(), []
+        for name, array in feeds.items():
+            self.values.append(onnxruntime.OrtValue.ortvalue_from_numpy(array))
+            self.ports.bind_ortvalue_input(name, self.values[-1])
+        for name, array in zip(self.names, self.outputs):
+            self.values.append(onnxruntime.OrtValue.ortvalue_from_numpy(array.copy()))
+            self.ports.bind_ortvalue_output(name, self.values[-1])
 
-    def round(self):
+    def sample(self, calls):
+        start = time.perf_counter()
+        for _ in range(calls):
+            self.session.run_with_iobinding(self.ports)
+        return (time.perf_counter() - start) / calls
+
+    def round(self, warm_s):
+        end, each = time.perf_counter() + warm_s, self.sample(1)
+        while time.perf_counter() < end:
+            each = self.sample(1)
+        calls = max(1, round(min(max(self.seconds / SAMPLES, SHORTEST_SAMPLE), LONGEST_SAMPLE) / each))
         times, end = [], time.perf_counter() + self.seconds
-        self.session.run(None, self.feeds)
-        while not times or time.perf_counter() < end:
-            start = time.perf_counter()
-            self.session.run(None, self.feeds)
-            times.append(time.perf_counter() - start)
+        while len(times) < 5 or time.perf_counter() < end:
+            times.append(self.sample(calls))
         return statistics.median(times)
+
+
+def apart(got, wanted):
+    """The largest difference of outputs, of the largest number wanted; infinity where one is no number or shapes differ."""
+    import numpy
+
+    worst = 0.0
+    for ours, theirs in zip(got, wanted):
+        if ours.shape != theirs.shape:
+            return float("inf")
+        ours, theirs = ours.astype(numpy.float64), theirs.astype(numpy.float64)
+        if ours.size == 0:
+            continue
+        off = float(abs(ours - theirs).max()) / (float(abs(theirs).max()) or 1.0)
+        worst = max(worst, off if off == off else float("inf"))
+    return worst
 
 
 def compare(options, folder, wanted, threads, scratch):
     """A row: medians of both, ratio and its quartiles; what failed in the place of a number."""
-    files, sizes = inputs_of(folder, options.case)
+    files, sizes, tolerance = inputs_of(folder, options.case)
     if wanted:
         sizes = dict(sizes, **wanted)
         files = resized(options, folder, files, sizes, scratch)
@@ -128,12 +177,19 @@ def compare(options, folder, wanted, threads, scratch):
         arms["peer"] = Runtime(folder, files, threads, options.seconds)
     except Exception as why:  # not installed, or it cannot load the model: its exceptions have no common base
         row["why"] = f"ONNX Runtime: {str(why).splitlines()[0][:160]}"
-    rounds = {name: [] for name in arms}
     ours = arms["ours"]
+    if "peer" in arms:
+        try:
+            row["apart"] = apart(ours.outputs(arms["peer"].names), arms["peer"].outputs)
+        except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as why:
+            return dict(row, why=f"bsrun model run: {str(why)[:200]}")
+        if not row["apart"] <= tolerance:
+            return dict(row, why=f"the outputs differ by {row['apart']:.2g} of the largest, {tolerance:g} is allowed")
+    rounds = {name: [] for name in arms}
     for number in range(options.rounds):
         for name in sorted(arms, reverse=number % 2 == 1):
             try:
-                rounds[name].append(arms[name].round())
+                rounds[name].append(ours.round() if name == "ours" else arms[name].round(ours.warm_s))
             except (RuntimeError, OSError, ValueError, KeyError, subprocess.TimeoutExpired) as why:
                 who = "bsrun model bench" if name == "ours" else "ONNX Runtime"
                 row["why"] = f"{who}: {str(why)[:200]}"
@@ -173,6 +229,10 @@ def main():
     parser.add_argument("-o", "--output", choices=("md", "json"), default="md")
     options = parser.parse_intermixed_args()
     cores, rows = sorted(os.sched_getaffinity(0)), []
+    with contextlib.suppress(ImportError):  # before this process is pinned: libraries count the cores when they are loaded
+        import onnxruntime
+
+        print(f"model_peers: ONNX Runtime {onnxruntime.__version__}", file=sys.stderr)
     for folder, wanted in options.folders:
         if not (folder / "vectors.txt").exists():
             parser.error(f"{folder} has no vectors.txt: tools/bs-export writes such a folder")
@@ -187,11 +247,12 @@ def main():
     if options.output == "json":
         print(json.dumps(rows, indent=1))
     else:
-        print("| model | dims | threads | ours, ms | ONNX Runtime, ms | theirs / ours | quartiles | |\n| --- | --- | --: | --: | --: | --: | --- | --- |")
+        print("| model | dims | threads | ours, ms | ONNX Runtime, ms | theirs / ours | quartiles | outputs apart | |\n"
+              "| --- | --- | --: | --: | --: | --: | --- | --: | --- |")
         for row in rows:
             show = {key: f"{row[key]:.3f}" if row.get(key) is not None else "-" for key in ("ours_ms", "peer_ms", "ratio", "low", "high")}
             print(f"| {row['model']} | {row['case']} | {row['threads']} | {show['ours_ms']} | {show['peer_ms']} | {show['ratio']} "
-                  f"| {show['low']} to {show['high']} | {row['why']} |")
+                  f"| {show['low']} to {show['high']} | {row.get('apart', float('nan')):.1e} | {row['why']} |")
     return 1 if not rows or any(row.get("ratio") is None for row in rows) else 0
 
 

@@ -7,7 +7,8 @@
 
 #include "core/base/deviation.h"
 
-/* The largest 1 - cos of the rows (the last dimension). Rows of zeros have the distance 0 from themselves. */
+/* The largest 1 - cos of the rows (the last dimension); NaN where a row holds NaN. Rows of zeros have the
+ * distance 0 from themselves. */
 static double cosine_distance(uint32_t dtype, const void *got, const void *want, uint64_t count,
                               uint64_t row) {
   double worst = 0;
@@ -21,7 +22,7 @@ static double cosine_distance(uint32_t dtype, const void *got, const void *want,
       b2 += b * b;
     }
     const double distance = a2 == 0 && b2 == 0 ? 0 : a2 == 0 || b2 == 0 ? 1 : 1 - dot / sqrt(a2 * b2);
-    if (!(distance <= worst)) worst = distance;
+    if (!(distance <= worst) && !isnan(worst)) worst = distance;
   }
   return worst;
 }

@@ -3,6 +3,7 @@
  * and are named, a bad index is exit 4; tokens are those that follow by hand, prefill and decode alike, a
  * full cache ends. */
 #include <jansson.h>
+#include <math.h>
 #include <unistd.h>
 
 #include "tests/bsrun/model_files.h"
@@ -25,7 +26,7 @@ static void write_model(void) {
       "z) "
       "<float[2,2] w = {1, 2, 3, 4}, float o = {0}> { p = MatMul (x, w) y = Relu (p) z = Greater (x, o) }";
   static const float x[] = {1, 1, -1, 1, 2, 0}, y[] = {4, 6, 2, 2, 2, 4}, bad[] = {4, 6, 2, 2.1F, 2, 4},
-                     turned[] = {4, 6, 2, 2, -2, -4};
+                     turned[] = {4, 6, 2, 2, -2, -4}, none[] = {NAN, 1, -1, 1, 2, 0};
   static const uint8_t z[] = {1, 1, 0, 1, 1, 0}, other[] = {1, 1, 1, 1, 1, 0};
   const int64_t one[] = {1, 2}, three[] = {3, 2};
   write_onnx(dir, "m.onnx", text);
@@ -37,6 +38,7 @@ static void write_model(void) {
   write_array(dir, "other.npy", BS_BOOL, 2, three, other);
   write_array(dir, "bad.npy", BS_F32, 2, three, bad);
   write_array(dir, "turned.npy", BS_F32, 2, three, turned);
+  write_array(dir, "none.npy", BS_F32, 2, three, none);
 }
 
 #define HEAD "blockshock-vectors 1\n# a comment\nmodel m.onnx\n"
@@ -54,6 +56,10 @@ static const struct {
     {HEAD THREE "output bad.npy y\n", 6, "the deviation is over its limit"},
     {"blockshock-vectors 1\nmodel bf16.onnx\ncase three\ndim 3 batch\ninput x3.npy x\noutput x3.npy y\n", 0,
      "1 cases on ref, 0 wrong"}, /* .npy files have no bf16 */
+    {"blockshock-vectors 1\nmodel bf16.onnx\ncosine 1e-6\ncase none\ndim 3 batch\ninput none.npy x\noutput "
+     "none.npy "
+     "y\n",
+     6, "the cosine distance is over its limit"}, /* rows behind that of NaN do not hide it */
     {HEAD THREE "tolerance 0.1\noutput bad.npy y\n", 0, "1 cases on ref, 0 wrong"},
     {HEAD THREE "tolerance 0.1\ncosine 1e-6\noutput bad.npy y\n", 6, "the cosine distance is over its limit"},
     {HEAD THREE "tolerance 9\ncosine 1.5\noutput turned.npy y\n", 6, "the cosine distance is over its limit"},
