@@ -244,7 +244,7 @@ static int32_t prepare(bs_rank *rank, const bs_collective *desc, int plain, bs_c
     rc = fill_bytes(p, n, in_sum, err);
   }
   p->hooked = rank->world->has_hook && strncmp(site, "lab.peers", 9) != 0;
-  if (rank->world->algorithm.any_order && reduces(d.kind) && n > 1) any_order = BS_COLL_ANY_ORDER;
+  if (!plain && rank->world->algorithm.any_order && reduces(d.kind) && n > 1) any_order = BS_COLL_ANY_ORDER;
   if (rc == BS_OK) rc = bs_coll_stage_prepare(p, err);
   if (rc == BS_OK && (p->site = malloc(strlen(site) + 1)) == NULL)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-COLL-MEMORY", "no memory for a call site");

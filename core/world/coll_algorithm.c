@@ -2,8 +2,7 @@
  *
  * coll_algorithm.c - collectives that the host runs by a named algorithm, over one slot of any communicator:
  * exchange. The plan's call goes to bs_rounds_run in the place of the communicator. A run copies, exchanges
- * and reduces round after round as the schedule says (coll_rounds.c); it allocates nothing where it has the
- * rows that the plan was prepared for, or those of the run before.
+ * and reduces round after round as the schedule says (coll_rounds.c); it allocates nothing.
  *
  * Elements on their way have one dtype: reduce_dtype where there is a reduction, so that partial sums are
  * rounded as the communicators round them, else dtype_in. Input and output of another dtype are converted
@@ -93,34 +92,26 @@ static int32_t move_rows(uint32_t dst_dtype, place dst, uint32_t src_dtype, plac
   return rc;
 }
 
-/* The buffer lies as it is in the call's memory, or is brought into `work`. */
-static int32_t bring(round_run *run, uint32_t buffer, void *data, int64_t stride, uint64_t cols,
-                     uint32_t dtype, int *out_moved, bs_error *err) {
-  bs_coll_rounds *r = run->r;
+/* 0: the buffer is used where it lies in the call's memory; 1: it has its place in `work`. */
+static int bring(round_run *run, uint32_t buffer, void *data, int64_t stride, uint64_t cols, uint32_t dtype) {
+  const bs_coll_rounds *r = run->r;
   const uint64_t rows = run->call->rows;
   const int dense = rows <= 1 || stride == (int64_t)cols;
   place *at = &run->at[buffer];
   *at = (place){data, r->flat ? r->shape.count : (uint64_t)stride};
-  *out_moved = !r->phantom && (dtype != r->dtype || (r->flat && !dense));
-  if (!*out_moved) return BS_OK;
-  *at = (place){NULL, cols};
-  const int32_t rc = bs_rounds_grow(r, &r->work[buffer], rows * cols * r->size, err);
-  at->data = r->work[buffer].data;
-  return rc;
+  if (r->phantom || (dtype == r->dtype && (!r->flat || dense))) return 0;
+  *at = (place){r->work[buffer].data, cols};
+  return 1;
 }
 
-static int32_t begin(round_run *run, int *out_stored, bs_error *err) {
-  bs_coll_rounds *r = run->r;
+static int32_t begin(round_run *run, int *out_stored) {
+  const bs_coll_rounds *r = run->r;
   const bs_coll_plan *p = r->plan;
   const bs_coll_call *c = run->call;
   int loaded = 0;
-  int32_t rc = BS_OK;
   if (p->has_in)
-    rc = bring(run, BS_BUFFER_IN, (void *)(uintptr_t)c->in, c->in_stride, p->in_cols, c->dtype_in, &loaded,
-               err);
-  if (rc == BS_OK)
-    rc = bring(run, BS_BUFFER_OUT, c->out, c->out_stride, p->out_cols, c->dtype_out, out_stored, err);
-  if (rc != BS_OK) return rc;
+    loaded = bring(run, BS_BUFFER_IN, (void *)(uintptr_t)c->in, c->in_stride, p->in_cols, c->dtype_in);
+  *out_stored = bring(run, BS_BUFFER_OUT, c->out, c->out_stride, p->out_cols, c->dtype_out);
   run->at[BS_BUFFER_SCRATCH] = (place){r->work[BS_BUFFER_SCRATCH].data, r->elements[BS_BUFFER_SCRATCH]};
   if (!loaded) return BS_OK;
   const place given = {(char *)(uintptr_t)c->in, (uint64_t)c->in_stride};
@@ -252,7 +243,7 @@ static int32_t rounds_run(void *opaque, const bs_coll_call *call, bs_error *err)
   int32_t rc = BS_OK;
   if (call->rows == 0) return BS_OK;
   if (r->flat && call->rows * r->columns != r->shape.count) rc = bs_rounds_fit(r, call->rows, err);
-  if (rc == BS_OK) rc = begin(&run, &stored, err);
+  if (rc == BS_OK) rc = begin(&run, &stored);
   run.key = mix(mix(call->fingerprint, r->dtype), ++r->sequence);
   if (rc == BS_OK) rc = do_rounds(&run, err);
   if (rc == BS_OK && stored) rc = store(&run);

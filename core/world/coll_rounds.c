@@ -152,6 +152,26 @@ static int bytes_of(const bs_coll_rounds *r, uint64_t elements, uint64_t *out_by
          *out_bytes <= (uint64_t)INT64_MAX;
 }
 
+/* Memory for input or output of the plan's most rows, where a run may need it: they are of another dtype, or
+ * their rows may have gaps. Pages that no run touches stay unused. */
+static int32_t grow_work(bs_coll_rounds *r, uint32_t buffer, uint32_t dtype, uint64_t cols, bs_error *err) {
+  const uint64_t rows = r->plan->rows;
+  uint64_t bytes = 0;
+  if (r->phantom || (dtype == r->dtype && (!r->flat || rows <= 1))) return BS_OK;
+  if (!bs_mul_u64(rows, cols, &bytes) || !bs_mul_u64(bytes, r->size, &bytes) || bytes > (uint64_t)INT64_MAX)
+    return bs_error_set(err, BS_OVERFLOW, "BS-COLL-SIZE", "the rows of a collective overflow");
+  return bs_rounds_grow(r, &r->work[buffer], bytes, err);
+}
+
+static int32_t grow_rooms(bs_coll_rounds *r, uint64_t scratch, uint64_t landing, bs_error *err) {
+  const bs_coll_plan *p = r->plan;
+  int32_t rc = bs_rounds_grow(r, &r->work[BS_BUFFER_SCRATCH], scratch, err);
+  if (rc == BS_OK) rc = bs_rounds_grow(r, &r->landing, landing, err);
+  if (rc == BS_OK && p->has_in) rc = grow_work(r, BS_BUFFER_IN, p->call.dtype_in, p->in_cols, err);
+  if (rc == BS_OK && p->has_out) rc = grow_work(r, BS_BUFFER_OUT, p->call.dtype_out, p->out_cols, err);
+  return rc;
+}
+
 static int32_t fit(bs_coll_rounds *r, uint64_t rows, bs_error *err) {
   scan s = {.r = r, .err = err};
   uint64_t scratch = 0, landing = 0;
@@ -169,8 +189,7 @@ static int32_t fit(bs_coll_rounds *r, uint64_t rows, bs_error *err) {
   if (!grow_steps(r, s.steps < part ? s.steps : part) || !grow_calls(r, s.most_calls)) return no_memory(err);
   r->rounds = s.rounds;
   r->landing_elements = s.most_landing;
-  rc = bs_rounds_grow(r, &r->work[BS_BUFFER_SCRATCH], scratch, err);
-  if (rc == BS_OK) rc = bs_rounds_grow(r, &r->landing, landing, err);
+  rc = grow_rooms(r, scratch, landing, err);
   return rc == BS_OK ? bs_rounds_load(r, 0, err) : rc;
 }
 
@@ -180,10 +199,21 @@ int32_t bs_rounds_fit(bs_coll_rounds *r, uint64_t rows, bs_error *err) {
   return rc;
 }
 
+typedef struct keeper {
+  bs_coll_rounds *r;
+  scan look; /* steps are checked each time that they are given: a part may differ from what fit has seen */
+} keeper;
+
 static int32_t keep(void *user, const bs_coll_step *given) {
-  bs_coll_rounds *r = user;
+  keeper *k = user;
+  bs_coll_rounds *r = k->r;
   const bs_coll_step step = read_step(given);
+  if (r->next != UINT32_MAX) return FULL;
   if (step.count == 0 || step.round < r->from) return BS_OK;
+  const int32_t rc = check_step(&k->look, &step);
+  if (rc != BS_OK) return rc;
+  k->look.any = 1;
+  k->look.last = step.round;
   if (r->nsteps == r->capacity) {
     r->next = step.round;
     return FULL;
@@ -196,7 +226,8 @@ int32_t bs_rounds_load(bs_coll_rounds *r, uint32_t from, bs_error *err) {
   r->from = r->shape.from_round = from;
   r->nsteps = 0;
   r->next = UINT32_MAX;
-  const int32_t rc = r->algorithm->schedule(r->state, &r->shape, r->plan->me, keep, r, err);
+  keeper k = {r, {.r = r, .err = err}};
+  const int32_t rc = r->algorithm->schedule(r->state, &r->shape, r->plan->me, keep, &k, err);
   r->shape.from_round = 0;
   if (r->next == UINT32_MAX) return rc;
   while (r->nsteps > 0 && r->steps[r->nsteps - 1].round == r->next) r->nsteps--; /* whole rounds alone */

@@ -2,12 +2,25 @@
  * test_world_algorithm.c - collectives that the host runs by a named algorithm over exchange: the values of
  * every kind, dtype, size and layout are those of the communicator; wrong schedules are refused or end in an
  * error, never in a hang; names and options that cannot be are refused. */
+#include <malloc.h>
+#include <math.h>
+
 #include "tests/run_tests.h"
 #include "world_help.h"
 
 static const bs_rank_api *api;
+/* The fixture, and the algorithms that are shipped. */
 static void open_all(void) {
-  open_plugin("testalgorithm");
+  static char path[4096];
+  const char *plugins[1] = {path}, *dirs[1] = {getenv("BS_TEST_PLUGIN_DIR")};
+  const bs_context_options o = {.struct_size = sizeof o,
+                                .plugins = plugins,
+                                .n_plugins = 1,
+                                .plugin_dirs = dirs,
+                                .n_plugin_dirs = 1,
+                                .trust = BS_TRUST_ANY};
+  snprintf(path, sizeof path, "%s/tests/world_fixtures/bs_testalgorithm.so", getenv("BS_TEST_BINARY_DIR"));
+  ck_assert_msg(bs_context_open(&o, &context, &err) == BS_OK, "%s: %s", err.id, err.message);
   api = bs_rank_get_api();
 }
 
@@ -24,7 +37,15 @@ typedef struct sizes {
   uint64_t rows, count; /* count: of a rank's block, + its number, where there are blocks */
   int64_t gap;          /* between rows */
   uint32_t in_place;
+  uint32_t reduce_op, dtype_out; /* 0: dtype */
 } sizes;
+
+static uint32_t out_of(const sizes *s) {
+  return s->dtype_out != 0 ? s->dtype_out : s->dtype;
+}
+static int has_one_vector(uint32_t kind) {
+  return kind == BS_COLL_ALL_REDUCE || kind == BS_COLL_BROADCAST;
+}
 
 static uint64_t block_of(const sizes *s, uint32_t r) {
   return s->count + r;
@@ -32,19 +53,19 @@ static uint64_t block_of(const sizes *s, uint32_t r) {
 static uint64_t total_of(const sizes *s, uint32_t P) {
   uint64_t total = 0;
   for (uint32_t r = 0; r < P; ++r) total += block_of(s, r);
-  return s->kind == BS_COLL_ALL_REDUCE ? s->count : total;
+  return has_one_vector(s->kind) ? s->count : total;
 }
 
-static bs_tensor matrix(const sizes *s, void *data, uint64_t cols) {
+static bs_tensor matrix(const sizes *s, uint32_t dtype, void *data, uint64_t cols) {
   const int64_t stride = (int64_t)cols + s->gap;
   const uint64_t elements = s->rows * (uint64_t)stride;
   bs_tensor t = {.struct_size = sizeof t,
-                 .dtype = s->dtype,
+                 .dtype = dtype,
                  .rank = 2,
                  .dims = {(int64_t)s->rows, (int64_t)cols},
                  .strides = {stride, 1},
                  .data = data,
-                 .bytes = elements * BS_DTYPE_BYTES(s->dtype)};
+                 .bytes = elements * BS_DTYPE_BYTES(dtype)};
   return t;
 }
 
@@ -57,6 +78,7 @@ static void fill(const sizes *s, uint32_t rank, void *data, uint64_t cols) {
       const uint64_t n = cols - c < 64 ? cols - c : 64;
       for (uint64_t i = 0; i < n; ++i) /* sums of few of them are exact in every dtype */
         values[i] = (float)((int)((row * 7 + (c + i) * 3 + rank * 5) % 5) - (s->dtype == BS_U8 ? 0 : 2));
+      if (s->reduce_op != BS_REDUCE_SUM && s->dtype == BS_F32 && rank == 1) values[0] = NAN;
       const uint64_t at = (row * (cols + (uint64_t)s->gap) + c) * BS_DTYPE_BYTES(s->dtype);
       ck_assert_int_eq(bs_convert(s->dtype, (char *)data + at, BS_F32, values, n), BS_OK);
     }
@@ -66,25 +88,33 @@ static void fill(const sizes *s, uint32_t rank, void *data, uint64_t cols) {
 static void collective(bs_rank *rank, const sizes *s, uint32_t P, void *in, void *out, bs_error *e) {
   const uint32_t me = rank_of(rank);
   const uint64_t total = total_of(s, P), mine = block_of(s, me);
-  uint64_t counts[8];
-  for (uint32_t r = 0; r < P; ++r) counts[r] = block_of(s, r);
-  const int blocks = s->kind != BS_COLL_ALL_REDUCE;
-  const uint64_t in_cols = s->kind == BS_COLL_ALL_GATHER ? mine : total;
-  const uint64_t out_cols = s->kind == BS_COLL_REDUCE_SCATTER ? mine : total;
+  uint64_t counts[8] = {0}, even[8] = {0}, first = 0;
+  for (uint32_t r = 0; r < P; ++r) counts[r] = even[r] = block_of(s, r);
+  for (uint32_t r = 0; r < me; ++r) first += counts[r];
+  const int blocks = !has_one_vector(s->kind), all = s->kind == BS_COLL_ALL_TO_ALL;
+  for (uint32_t r = 0; all && r < P; ++r) counts[r] = even[r] = s->count;
+  const uint64_t in_cols = s->kind == BS_COLL_ALL_GATHER ? mine : all ? P * s->count : total;
+  const uint64_t out_cols = s->kind == BS_COLL_REDUCE_SCATTER ? mine : all ? P * s->count : total;
   const bs_collective d = {.struct_size = sizeof d,
                            .kind = s->kind,
                            .dtype_in = s->dtype,
+                           .dtype_out = s->dtype_out,
+                           .reduce_op = s->reduce_op,
+                           .root = s->kind == BS_COLL_BROADCAST ? P - 1 : 0,
                            .rows = s->rows,
                            .count = blocks ? 0 : s->count,
                            .counts = blocks ? counts : NULL,
+                           .recv_counts = all ? even : NULL,
                            .ncounts = blocks ? P : 0,
                            .site = "tested"};
   bs_coll_plan *plan = NULL;
   memset(out, 0xff, ROOM * 8);
   fill(s, me, in, in_cols);
-  if (s->in_place) fill(s, me, out, in_cols);
-  const bs_tensor from = matrix(s, s->in_place ? out : in, in_cols);
-  bs_tensor to = matrix(s, out, out_cols);
+  /* In place an all_gather finds its block where it will lie. */
+  char *own = (char *)out + (s->kind == BS_COLL_ALL_GATHER ? first * BS_DTYPE_BYTES(s->dtype) : 0);
+  if (s->in_place) fill(s, me, own, in_cols);
+  const bs_tensor from = matrix(s, s->dtype, s->in_place ? own : in, in_cols);
+  bs_tensor to = matrix(s, out_of(s), out, out_cols);
   ck_assert_msg(api->collective_prepare(rank, &d, &plan, e) == BS_OK, "%s", e->message);
   for (int again = 0; again < (s->in_place ? 1 : 2); ++again)
     ck_assert_msg(api->collective_run(plan, &from, &to, NULL, e) == BS_OK, "%s", e->message);
@@ -111,6 +141,28 @@ static const sizes cases[] = {
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
+/* By one_shot, whose sums are in rank order. */
+static const sizes more_cases[] = {
+    {BS_COLL_BROADCAST, BS_F32, 1, 100, 0, 0},
+    {BS_COLL_BROADCAST, BS_BF16, 3, 7, 2, 0},
+    {BS_COLL_BROADCAST, BS_F32, 2, 9, 0, 1},
+    {BS_COLL_BROADCAST, BS_F32, 2, 9, 1, 0, 0, BS_BF16},
+    {BS_COLL_ALL_TO_ALL, BS_F32, 1, 5, 0, 0},
+    {BS_COLL_ALL_TO_ALL, BS_I64, 3, 4, 2, 0},
+    {BS_COLL_ALL_TO_ALL, BS_BF16, 2, 3, 0, 0},
+    {BS_COLL_ALL_REDUCE, BS_F32, 2, 33, 0, 0, BS_REDUCE_MAX},
+    {BS_COLL_ALL_REDUCE, BS_F32, 2, 33, 3, 1, BS_REDUCE_MIN},
+    {BS_COLL_ALL_REDUCE, BS_I32, 1, 64, 0, 0, BS_REDUCE_MIN},
+    {BS_COLL_ALL_REDUCE, BS_BF16, 2, 64, 0, 1, BS_REDUCE_MAX},
+    {BS_COLL_ALL_REDUCE, BS_BF16, 2, 64, 0, 0, 0, BS_F32},
+    {BS_COLL_ALL_REDUCE, BS_F32, 2, 64, 1, 0, 0, BS_BF16},
+    {BS_COLL_REDUCE_SCATTER, BS_F32, 2, 5, 0, 0, BS_REDUCE_MAX},
+    {BS_COLL_REDUCE_SCATTER, BS_BF16, 2, 5, 1, 0, 0, BS_F32},
+    {BS_COLL_ALL_GATHER, BS_F32, 1, 6, 0, 1},
+    {BS_COLL_ALL_GATHER, BS_F32, 2, 6, 1, 0, 0, BS_BF16},
+};
+enum { MORE_CASES = sizeof more_cases / sizeof more_cases[0] };
+
 typedef struct results {
   const sizes *s;
   uint32_t P;
@@ -125,52 +177,110 @@ static int32_t run_main(bs_rank *rank, void *arg, bs_error *e) {
   return BS_OK;
 }
 
-/* Test _i: case _i / 2 by the ring or the two-shot; every rank's bytes are those of the communicator. */
+/* Every rank's bytes by the algorithm are those of the communicator. `by_rounds`: the world's record names
+ * it. */
+static void compare(const sizes *s, uint32_t P, const char *algorithm, const char *note, int by_rounds) {
+  results native = {.s = s, .P = P}, rounds = {.s = s, .P = P};
+  for (uint32_t r = 0; r < P; ++r) {
+    native.out[r] = malloc(ROOM * 8);
+    rounds.out[r] = malloc(ROOM * 8);
+  }
+  bs_world *one = world_by(P, NULL, 5), *other = world_by(P, algorithm, 5);
+  run(one, run_main, &native, BS_OK);
+  run(other, run_main, &rounds, BS_OK);
+  ck_assert_int_eq(strstr(bs_world_algorithms(other), note) != NULL, by_rounds);
+  for (uint32_t r = 0; r < P; ++r) {
+    ck_assert_msg(memcmp(native.out[r], rounds.out[r], ROOM * 8) == 0, "%s, P %u: rank %u", algorithm, P, r);
+    free(native.out[r]);
+    free(rounds.out[r]);
+  }
+  bs_world_destroy(one);
+  bs_world_destroy(other);
+}
+
+/* Test _i: case _i / 2 by the ring or the two-shot. */
 START_TEST(values_are_the_communicators) {
   static const char *const names[] = {"testring", "testtwo:times=3"};
   const sizes *s = &cases[_i / 2];
-  for (uint32_t P = 1; P <= 5; ++P) {
-    results native = {.s = s, .P = P}, rounds = {.s = s, .P = P};
-    for (uint32_t r = 0; r < P; ++r) {
-      native.out[r] = malloc(ROOM * 8);
-      rounds.out[r] = malloc(ROOM * 8);
-    }
-    bs_world *one = world_by(P, NULL, 5), *other = world_by(P, names[_i % 2], 5);
-    run(one, run_main, &native, BS_OK);
-    run(other, run_main, &rounds, BS_OK);
-    const char *note = _i % 2 ? "all_reduce@algorithm/testtwo" : "@algorithm/testring";
-    const int by_rounds = P > 1 && (_i % 2 == 0 || s->kind == BS_COLL_ALL_REDUCE);
-    ck_assert_int_eq(strstr(bs_world_algorithms(other), note) != NULL, by_rounds);
-    for (uint32_t r = 0; r < P; ++r) {
-      ck_assert_msg(memcmp(native.out[r], rounds.out[r], ROOM * 8) == 0, "case %d, P %u: rank %u", _i / 2, P,
-                    r);
-      free(native.out[r]);
-      free(rounds.out[r]);
-    }
-    bs_world_destroy(one);
-    bs_world_destroy(other);
-  }
+  const char *note = _i % 2 ? "all_reduce@algorithm/testtwo" : "@algorithm/testring";
+  for (uint32_t P = 1; P <= 5; ++P)
+    compare(s, P, names[_i % 2], note, P > 1 && (_i % 2 == 0 || s->kind == BS_COLL_ALL_REDUCE));
+}
+END_TEST
+
+START_TEST(values_of_every_kind) {
+  for (uint32_t P = 1; P <= 5; P += 2) compare(&more_cases[_i], P, "one_shot", "@algorithm/one_shot", P > 1);
 }
 END_TEST
 
 /* More steps than a part keeps (600 rounds of 4 ranks): the same values, part after part. */
 START_TEST(long_schedules_are_run_in_parts) {
   static const sizes s = {BS_COLL_ALL_REDUCE, BS_F32, 1, 64, 0, 0};
-  results native = {.s = &s, .P = 4}, rounds = {.s = &s, .P = 4};
-  for (uint32_t r = 0; r < 4; ++r) {
-    native.out[r] = malloc(ROOM * 8);
-    rounds.out[r] = malloc(ROOM * 8);
+  compare(&s, 4, "testtwo:times=600", "@algorithm/testtwo", 1);
+}
+END_TEST
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+enum { ROWS = 3, COLS = 3000 };
+
+static bs_tensor rows_of(uint32_t dtype, void *data, int64_t stride) {
+  const bs_tensor t = {.struct_size = sizeof t,
+                       .dtype = dtype,
+                       .rank = 2,
+                       .dims = {ROWS, COLS},
+                       .strides = {stride, 1},
+                       .data = data,
+                       .bytes = (uint64_t)(ROWS * stride) * BS_DTYPE_BYTES(dtype)};
+  return t;
+}
+
+static size_t allocated(void) {
+  const struct mallinfo2 m = mallinfo2();
+  return m.uordblks + m.hblkhd;
+}
+
+/* What a communicator remembers of messages of a size is made by the first plan. The first run of a plan of
+ * another dtype, with gaps between rows, then allocates nothing; rank 0 looks while the others wait. */
+static int32_t first_run_main(bs_rank *rank, void *arg, bs_error *e) {
+  static float x[4][ROWS * (COLS + 1)];
+  size_t *grown = arg, before;
+  bs_collective d = {.struct_size = sizeof d,
+                     .kind = BS_COLL_ALL_REDUCE,
+                     .dtype_in = BS_F32,
+                     .rows = ROWS,
+                     .count = COLS,
+                     .site = "tested"};
+  const bs_collective g = {.struct_size = sizeof g, .kind = BS_COLL_BARRIER, .site = "gate"};
+  bs_coll_plan *known = NULL, *fresh = NULL, *gate = NULL;
+  void *data = x[rank_of(rank)];
+  bs_tensor dense = rows_of(BS_F32, data, COLS), gaps = rows_of(BS_BF16, data, COLS + 1);
+  memset(data, 0, sizeof x[0]);
+  ck_assert_int_eq(api->collective_prepare(rank, &g, &gate, e), BS_OK);
+  ck_assert_int_eq(api->collective_prepare(rank, &d, &known, e), BS_OK);
+  d.dtype_in = BS_BF16;
+  ck_assert_int_eq(api->collective_prepare(rank, &d, &fresh, e), BS_OK);
+  for (int i = 0; i < 2; ++i) {
+    ck_assert_int_eq(api->collective_run(known, &dense, &dense, NULL, e), BS_OK);
+    ck_assert_int_eq(api->collective_run(gate, NULL, NULL, NULL, e), BS_OK);
   }
-  bs_world *one = world_by(4, NULL, 5), *other = world_by(4, "testtwo:times=600", 5);
-  run(one, run_main, &native, BS_OK);
-  run(other, run_main, &rounds, BS_OK);
-  for (uint32_t r = 0; r < 4; ++r) {
-    ck_assert_int_eq(memcmp(native.out[r], rounds.out[r], ROOM * 8), 0);
-    free(native.out[r]);
-    free(rounds.out[r]);
-  }
-  bs_world_destroy(one);
-  bs_world_destroy(other);
+  before = allocated();
+  ck_assert_int_eq(api->collective_run(gate, NULL, NULL, NULL, e), BS_OK);
+  ck_assert_int_eq(api->collective_run(fresh, &gaps, &gaps, NULL, e), BS_OK);
+  ck_assert_int_eq(api->collective_run(gate, NULL, NULL, NULL, e), BS_OK);
+  if (rank_of(rank) == 0) *grown = allocated() - before;
+  ck_assert_int_eq(api->collective_run(gate, NULL, NULL, NULL, e), BS_OK);
+  api->collective_release(known);
+  api->collective_release(fresh);
+  api->collective_release(gate);
+  return BS_OK;
+}
+START_TEST(the_first_run_allocates_nothing) {
+  size_t grown = 1;
+  bs_world *world = world_by(3, "testring", 5);
+  run(world, first_run_main, &grown, BS_OK);
+  ck_assert_uint_eq(grown, 0);
+  bs_world_destroy(world);
 }
 END_TEST
 
@@ -277,13 +387,31 @@ START_TEST(what_is_promised_of_the_bits) {
 }
 END_TEST
 
+/* Sums of the host's own are in rank order whatever the world was asked for. */
+static int32_t host_sum_main(bs_rank *rank, void *arg, bs_error *e) {
+  const bs_collective d = {.struct_size = sizeof d,
+                           .kind = BS_COLL_ALL_REDUCE,
+                           .dtype_in = BS_F32,
+                           .rows = 1,
+                           .count = 1,
+                           .site = "host"};
+  float x = 1;
+  (void)arg;
+  return bs_rank_collective_host(rank, &d, &x, 1, &x, 1, e);
+}
+START_TEST(sums_of_the_host_keep_their_order) {
+  bs_world *world = world_by(2, "native", 5);
+  run(world, host_sum_main, NULL, BS_OK);
+  ck_assert_ptr_null(strstr(bs_world_algorithms(world), "any order"));
+  bs_world_destroy(world);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{values_are_the_communicators, 2 * CASES},
-                             {long_schedules_are_run_in_parts},
-                             {wrong_schedules_end_in_an_error, 8},
-                             {names_that_cannot_be_are_refused, 9},
-                             {a_communicator_needs_exchange},
-                             {what_is_promised_of_the_bits, 6},
-                             {0}};
+  const test_case tests[] = {{values_are_the_communicators, 2 * CASES}, {values_of_every_kind, MORE_CASES},
+                             {long_schedules_are_run_in_parts},         {the_first_run_allocates_nothing},
+                             {sums_of_the_host_keep_their_order},       {wrong_schedules_end_in_an_error, 8},
+                             {names_that_cannot_be_are_refused, 9},     {a_communicator_needs_exchange},
+                             {what_is_promised_of_the_bits, 6},         {0}};
   return run_tests("world_algorithm", tests, (test_setup){open_all, close_context, 15, 4});
 }
