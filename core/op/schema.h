@@ -48,7 +48,7 @@ uint32_t bs_op_outputs(const bs_op_schema *schema, const bs_op_query *query);
 /* The cost per row of any query that passed bs_op_check; zero for plugin ops and dynamic ones. */
 void bs_op_rate_of(const bs_op_query *query, bs_op_rate *out_rate);
 /* bs_host.op_cost. */
-BS_API BS_API int32_t bs_op_cost_parts(const bs_op_query *query, bs_op_rate *out_rate, bs_error *err);
+BS_API int32_t bs_op_cost_parts(const bs_op_query *query, bs_op_rate *out_rate, bs_error *err);
 /* Strides of a descriptor with the dense default filled in: out[0..rank). */
 void bs_op_strides(const bs_tensor_desc *desc, int64_t out[BS_MAX_DIMS]);
 /* Sizes that come from outside: dims, strides and the bytes they span are not negative and fit in 63 bits;

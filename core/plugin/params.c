@@ -146,7 +146,7 @@ static int32_t bad_value(const bs_plugin_self *self, const bs_param *p, const ch
 static int32_t check_desc(const bs_plugin_self *self, const bs_param_desc *d, bs_error *err) {
   const char *what = NULL;
   if (d->name == NULL || !name_valid(d->name))
-    what = "a name [a-z][a-z0-9_]*";
+    what = "a name [a-z][A-Za-z0-9_]*";
   else if (d->type < BS_PARAM_INT || d->type > BS_PARAM_STRING)
     what = "a known type";
   else if (d->default_text == NULL)

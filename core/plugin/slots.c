@@ -118,6 +118,18 @@ static int needed(const bs_slot *slot, const void *vtable) {
   }
 }
 
+static int32_t check_algorithm(const bs_algorithm *a, bs_error *err) {
+  uint32_t n = 0;
+  if (a->kinds == 0)
+    return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT",
+                        "algorithm slot 'kinds' is 0: it serves no collective");
+  while (a->params != NULL && n <= BS_ALGORITHM_MAX_OPTIONS && a->params[n] != NULL) n++;
+  if (n <= BS_ALGORITHM_MAX_OPTIONS) return BS_OK;
+  return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT",
+                      "algorithm slot 'params' has more than %d options, or no NULL behind the last one",
+                      BS_ALGORITHM_MAX_OPTIONS);
+}
+
 int32_t bs_slots_check(uint32_t kind, const void *vtable, bs_error *err) {
   static const char *const why[] = {
       "",           " by every matmul", " by a backend without BS_BACKEND_SYNC", " by launch DRIVEN",
@@ -143,8 +155,5 @@ int32_t bs_slots_check(uint32_t kind, const void *vtable, bs_error *err) {
       return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT",
                           "backend slot 'flags' has BS_BACKEND_PHANTOM and BS_BACKEND_HOST_MEMORY");
   }
-  if (kind == BS_KIND_ALGORITHM && ((const bs_algorithm *)vtable)->kinds == 0)
-    return bs_error_set(err, BS_PLUGIN, "BS-PLG-SLOT",
-                        "algorithm slot 'kinds' is 0: it serves no collective");
-  return BS_OK;
+  return kind == BS_KIND_ALGORITHM ? check_algorithm(vtable, err) : BS_OK;
 }

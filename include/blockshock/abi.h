@@ -121,7 +121,7 @@ typedef struct bs_value {
 typedef struct bs_param_desc {
   uint32_t struct_size;
   uint32_t type;            /* enum bs_param_type */
-  const char *name;         /* [a-z][a-z0-9_]* */
+  const char *name;         /* [a-z][A-Za-z0-9_]*, at most 63 letters */
   const char *default_text; /* parsed like a configured value */
   const char *choices;      /* "a|b|c" for STRING, "min..max" for INT and FLOAT, NULL: any */
   const char *unit;         /* "s", "bytes", NULL */

@@ -57,8 +57,9 @@ START_TEST(wrong_ones_are_refused) {
   static const struct {
     const char *id, *error, *text;
   } wrong[] = {{"kindless", "BS-PLG-SLOT", "algorithm slot 'kinds' is 0"},
+               {"manyoptions", "BS-PLG-SLOT", "algorithm slot 'params' has more than 8 options"},
                {"insist", "BS-PLG-ACTIVATE", "kind 77"}};
-  for (size_t i = 0; i < 2; i++) {
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     const char *path = fixture(wrong[i].id);
     bs_context *c = test_open(&log_of, &path, 1);
     bs_error err = BS_ERROR_INIT;
