@@ -30,13 +30,13 @@ enum bs_reduce_op { BS_REDUCE_SUM = 0, BS_REDUCE_MAX = 1, BS_REDUCE_MIN = 2 };
  * of, and the call is in the order of `stream`; else both lie in host memory. Never set for a communicator
  * that has bound no device. BS_COLL_ANY_ORDER (since 0.8), of all_reduce and reduce_scatter: the order of the
  * reduction is free and ranks may get different roundings, so the communicator may use its library's own
- * collective. One that ignores the flag stays right. */
+ * collective, when the ranks have compared their calls. One that ignores the flag stays right. */
 enum bs_coll_flags { BS_COLL_DEVICE = 1, BS_COLL_ANY_ORDER = 2 };
 
 /* One collective call. Data are `rows` rows; a row holds, per kind, this many elements:
  *   all_reduce       in, out: count. Reduced in rank order in reduce_dtype (each in-value is first
  *                    converted to it, each partial sum rounded to it), then rounded to dtype_out.
- *                    Every rank gets the same bits.
+ *                    Every rank gets the same bits. The largest and the smallest are NaN where a term is.
  *   all_gather       in: counts[me]; out: sum of counts, blocks in rank order within each row
  *   reduce_scatter   in: sum of counts; out: counts[me]
  *   broadcast        in on root (ignored elsewhere), out: count
@@ -114,7 +114,10 @@ typedef struct bs_comm_device {
  * different fingerprints give BS_MISMATCH on every rank with both call sites; after `abort` every wait
  * of every rank returns BS_ABORTED with the reason, and in an ATTACHED world the code given to abort as
  * native_code; a process that died ends the waits of the others with BS_RANK_FAILED, its rank and last call
- * in the text. A failed communicator stays failed.
+ * in the text. A failed communicator stays failed. Where the host runs a collective by a named algorithm
+ * (bs_world_options.algorithm) its ranks meet in exchange alone. Then the two ends of a message are compared
+ * and no more: a rank whose messages all fit may end well, and ranks that wait for messages that nobody sends
+ * get BS_DEADLINE. Sums are made in the algorithm's order.
  * Required: name, launch, world_open, world_close, rank_open, rank_close, abort and the kinds it
  * supports; a NULL kind is UNSUPPORTED. Collective slots are called by one thread of the rank at a time: its
  * own, or since 0.5 the one for started collectives, which the rank's waits and calls come after. */

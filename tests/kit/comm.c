@@ -64,6 +64,7 @@ static bs_coll_call call_of(const kit_point *q, uint64_t count) {
   c.dtype_out = kit_point_out(q);
   c.reduce_dtype = kit_point_reduce(q);
   c.reduce_op = q->op;
+  c.flags = q->any_order ? (uint32_t)BS_COLL_ANY_ORDER : 0;
   c.fingerprint += (uint64_t)q->op * 7919u + c.dtype_out * 104729u;
   return c;
 }
@@ -296,6 +297,29 @@ static void reductions(test_rank *t, const kit_point *base) {
   }
 }
 
+/* Reductions whose result is the same in any order: of two ranks, of integers, and of the largest one, where
+ * a NaN stays. */
+static void any_order(test_rank *t, const kit_point *base) {
+  static const kit_point points[] = {{.dtype = BS_I64},
+                                     {.dtype = BS_I32, .op = BS_REDUCE_MIN},
+                                     {.dtype = BS_F32, .op = BS_REDUCE_MAX, .special = 2},
+                                     {.dtype = BS_F64, .op = BS_REDUCE_MIN, .special = 2},
+                                     {.dtype = BS_F32},
+                                     {.dtype = BS_BF16},
+                                     {.dtype = BS_BF16, .reduce_dtype = BS_F32, .dtype_out = BS_F32}};
+  const size_t n = t->size > 2 ? 4 : sizeof points / sizeof points[0];
+  for (size_t i = 0; i < n; i++) {
+    kit_point q = points[i];
+    q.kind = base->kind;
+    q.rows = q.special ? 1 : base->rows;
+    q.count = base->count;
+    q.pad = q.special ? 0 : base->pad;
+    q.where = base->where;
+    q.any_order = 1;
+    one(t, &q);
+  }
+}
+
 static void values_of(test_rank *t, const uint64_t *counts, size_t n, const char *where) {
   const kit_work *w = t->arg;
   const int reduces = w->kind == BS_COLL_ALL_REDUCE || w->kind == BS_COLL_REDUCE_SCATTER;
@@ -325,6 +349,7 @@ static void values_of(test_rank *t, const uint64_t *counts, size_t n, const char
     rows.pad = 2;
     rows.count %= 1000;
     if (reduces) reductions(t, &rows);
+    if (w->kind == BS_COLL_ALL_REDUCE) any_order(t, &rows);
   }
 }
 

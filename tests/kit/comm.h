@@ -33,10 +33,12 @@ enum kit_body {
   KIT_ABORT,
   KIT_KILLED,
   KIT_CONFIG,
+  KIT_ANY_ORDER,
   KIT_BODIES, /* of exchange: */
   KIT_EXCHANGE,
   KIT_EXCHANGE_OTHER,
-  KIT_EXCHANGE_LATE
+  KIT_EXCHANGE_LATE,
+  KIT_EXCHANGE_ABORT
 };
 /* The rank that does not do what the others do, in a world of KIT_FAULT_RANKS. */
 enum { KIT_CULPRIT = 1, KIT_FAULT_RANKS = 3, KIT_LATE_MS = 200 };

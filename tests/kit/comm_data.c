@@ -50,13 +50,13 @@ const char *kit_point_text(const kit_point *q, char *out, size_t size) {
                                                     "all_to_all", "send",       "recv",           "barrier"};
   static const char *const ops[] = {"", " max", " min"};
   const uint32_t to = kit_point_out(q);
-  snprintf(out, size, "%s%s %s%s%s, %llu rows of %llu%s%s", kinds[q->kind], ops[q->op],
+  snprintf(out, size, "%s%s %s%s%s, %llu rows of %llu%s%s%s", kinds[q->kind], ops[q->op],
            bs_dtype_name(q->dtype), to != q->dtype ? " to " : "", to != q->dtype ? bs_dtype_name(to) : "",
            (unsigned long long)q->rows, (unsigned long long)q->count,
            q->special    ? " with NaN and Inf"
            : q->in_place ? " in place"
                          : "",
-           q->where != NULL ? q->where : "");
+           q->any_order ? " in any order" : "", q->where != NULL ? q->where : "");
   return out;
 }
 
@@ -70,7 +70,8 @@ uint32_t kit_point_reduce(const kit_point *q) {
 
 double kit_point_special(const kit_point *q, uint32_t rank, uint32_t size, uint64_t i) {
   static const double values[4] = {0.0, INFINITY, NAN, -INFINITY};
-  return q->special && rank == i / 4 % size ? values[i % 4] : 0.0;
+  if (!q->special || rank != i / 4 % size) return 0.0;
+  return q->special == 1 || i % 4 == 2 ? values[i % 4] : 0.0;
 }
 
 double kit_point_reduced(const kit_point *q, uint32_t size, uint64_t i) {

@@ -12,7 +12,8 @@ typedef struct kit_point {
   uint64_t rows, count;
   int64_t pad;
   int in_place;
-  int special; /* 1: of each four elements one is Inf, one NaN, one -Inf on some rank */
+  int special;   /* of each four elements one is NaN on some rank; 1: one is Inf and one -Inf as well */
+  int any_order; /* the call leaves the order of a reduction free */
   uint32_t op, dtype_out, reduce_dtype; /* of reductions; dtypes 0: dtype */
   const char *where;                    /* "", or " of a group" */
 } kit_point;

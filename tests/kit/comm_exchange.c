@@ -114,21 +114,32 @@ void kit_body_exchange(test_rank *t) {
   kit_mine(t)->served++;
 }
 
-/* Ranks 0 and 1, which does not send what rank 0 waits for, or nothing. */
-void kit_body_exchange_fault(test_rank *t) {
-  const kit_work *w = t->arg;
+static int32_t swap(test_rank *t, uint64_t n, const char *site, int64_t timeout_ns) {
   float x[8] = {0}, y[8] = {0};
-  const uint64_t n = w->body == KIT_EXCHANGE_OTHER && t->rank == 1 ? 7 : 8;
-  bs_coll_call send = make_call(BS_COLL_SEND, BS_F32, 1, n, "kit.send"),
-               recv = make_call(BS_COLL_RECV, BS_F32, 1, 8, "kit.send");
+  bs_coll_call send = make_call(BS_COLL_SEND, BS_F32, 1, n, site),
+               recv = make_call(BS_COLL_RECV, BS_F32, 1, 8, site);
   const bs_coll_call *const calls[2] = {&send, &recv};
-  if (t->rank > 1 || (w->body == KIT_EXCHANGE_LATE && t->rank == 1)) return;
   send.root = recv.root = 1 - t->rank;
   send.in = x;
   recv.out = y;
-  send.timeout_ns = recv.timeout_ns =
-      w->body == KIT_EXCHANGE_LATE ? INT64_C(1000000) * KIT_LATE_MS : INT64_C(10000000000);
-  t->rc = t->comm->exchange(t->handle, calls, 2, &t->err);
+  send.timeout_ns = recv.timeout_ns = timeout_ns;
+  return t->comm->exchange(t->handle, calls, 2, &t->err);
+}
+
+/* Rank 0 and rank 1, which does not send what rank 0 waits for, or nothing. The memory of the call site has
+ * the name of another one before. */
+void kit_body_exchange_fault(test_rank *t) {
+  const uint32_t body = ((const kit_work *)t->arg)->body;
+  const int64_t long_ns = INT64_C(10000000000), late_ns = INT64_C(1000000) * KIT_LATE_MS;
+  char site[16] = "kit.before";
+  t->rc = swap(t, 8, site, long_ns);
+  snprintf(site, sizeof site, "kit.behind");
+  if (t->rc != BS_OK || (body == KIT_EXCHANGE_LATE && t->rank == 1)) return;
+  if (body == KIT_EXCHANGE_ABORT && t->rank == 1)
+    t->comm->abort(t->world, t->rank, BS_INTERNAL, "the kit says so");
+  else
+    t->rc = swap(t, body == KIT_EXCHANGE_OTHER && t->rank == 1 ? 7 : 8, site,
+                 body == KIT_EXCHANGE_LATE ? late_ns : long_ns);
 }
 
 static const bs_comm *open_exchange(const kit_case *c, kit_plugin *p) {
@@ -150,19 +161,26 @@ void kit_comm_exchange(const kit_case *c) {
 }
 
 void kit_comm_exchange_faults(const kit_case *c) {
+  static const struct {
+    uint32_t body;
+    int32_t code;
+    const char *what;
+  } faults[] = {{KIT_EXCHANGE_OTHER, BS_MISMATCH, "of messages of other sizes"},
+                {KIT_EXCHANGE_LATE, BS_DEADLINE, "with a rank that does not come"},
+                {KIT_EXCHANGE_ABORT, BS_ABORTED, "with a rank that aborts the world"}};
   static kit_plugin p;
   const bs_comm *comm = open_exchange(c, &p);
-  const int late = c->arg == 1;
-  const int32_t code = late ? BS_DEADLINE : BS_MISMATCH;
+  const char *what = faults[c->arg].what;
   if (comm == NULL) return;
-  const kit_outcome *ranks =
-      kit_comm_run(comm, late ? KIT_EXCHANGE_LATE : KIT_EXCHANGE_OTHER, BS_COLL_SEND, 2);
+  const kit_outcome *ranks = kit_comm_run(comm, faults[c->arg].body, BS_COLL_SEND, 2);
   if (ranks == NULL) return;
   /* Rank 1 gets what it waits for: its message may have left before rank 0 looks at it. */
-  kit_assert(ranks[0].rc == code, "exchange %s: rank 0 gets %s, it must be %s%s%s",
-             late ? "with a rank that does not come" : "of messages of other sizes",
-             bs_status_name(ranks[0].rc), bs_status_name(code), ranks[0].rc != BS_OK ? ": " : "",
-             ranks[0].rc != BS_OK ? ranks[0].err.message : "");
+  kit_assert(ranks[0].rc == faults[c->arg].code, "exchange %s: rank 0 gets %s, it must be %s%s%s", what,
+             bs_status_name(ranks[0].rc), bs_status_name(faults[c->arg].code),
+             ranks[0].rc != BS_OK ? ": " : "", ranks[0].rc != BS_OK ? ranks[0].err.message : "");
   kit_assert(ranks[0].err.message[0] != '\0', "exchange: rank 0 gets no reason");
+  kit_assert(faults[c->arg].body != KIT_EXCHANGE_OTHER || strstr(ranks[0].err.message, "kit.before") == NULL,
+             "exchange %s: rank 0 is told of a call site that it has left: %.300s", what,
+             ranks[0].err.message);
   kit_comm_close(&p);
 }

@@ -42,6 +42,19 @@ static void abort_body(test_rank *t) {
   t->comm->abort(t->world, t->rank, BS_INTERNAL, "the kit says so");
 }
 
+/* Ranks that leave the order free, one of them with another dtype: a library would add up what it is given. A
+ * communicator without that dtype refuses, and nobody need wait for it. */
+static void any_order_body(test_rank *t) {
+  uint64_t room[16] = {0};
+  const uint32_t dtype = t->rank == KIT_CULPRIT ? BS_BF16 : BS_F32;
+  bs_coll_call c = make_call(BS_COLL_ALL_REDUCE, dtype, 1, 16, "kit.any_order");
+  c.flags = BS_COLL_ANY_ORDER;
+  c.timeout_ns = LONG_NS;
+  c.in = c.out = room;
+  t->rc = t->comm->all_reduce(t->handle, &c, &t->err);
+  if (t->rc == BS_UNSUPPORTED) t->comm->abort(t->world, t->rank, t->rc, "the dtype is not served");
+}
+
 void kit_body_fault(test_rank *t) {
   switch (((const kit_work *)t->arg)->body) {
     case KIT_MISMATCH:
@@ -55,6 +68,9 @@ void kit_body_fault(test_rank *t) {
       break;
     case KIT_KILLED:
       killed_body(t);
+      break;
+    case KIT_ANY_ORDER:
+      any_order_body(t);
       break;
     default: /* KIT_CONFIG: the world does not open */
       break;
@@ -74,6 +90,7 @@ static const struct {
     [KIT_ABORT] = {"a rank aborts the world", BS_ABORTED, 0, {"rank 1", "the kit says so"}},
     [KIT_KILLED] = {"a rank is killed", BS_RANK_FAILED, 0, {"rank 1", "before"}},
     [KIT_CONFIG] = {"a rank is configured otherwise", BS_MISMATCH, 1, {"", ""}},
+    [KIT_ANY_ORDER] = {"ranks reduce other dtypes in any order", BS_MISMATCH, 1, {"bf16", "f32"}},
 };
 
 /* Not before any deadline has passed: the first one's ends the wait of all. Not long after its own. */
@@ -120,6 +137,10 @@ static void check_fault(const kit_case *c, uint32_t body) {
   for (int turn = 0; ranks != NULL && timed && turn < LATE_TURNS && begun_apart(ranks); turn++)
     ranks = kit_comm_run(comm, body, BS_COLL_BARRIER, KIT_FAULT_RANKS);
   if (ranks == NULL) return;
+  if (body == KIT_ANY_ORDER && ranks[KIT_CULPRIT].rc == BS_UNSUPPORTED) {
+    kit_unsupported("all_reduce of bf16 is not served");
+    return;
+  }
   for (uint32_t r = 0; r < KIT_FAULT_RANKS; r++) {
     if (!specified[body].culprit_too && r == KIT_CULPRIT) continue;
     kit_assert(ranks[r].rc == specified[body].code, "%s: rank %u gets %s, it must be %s%s%s",
@@ -134,7 +155,7 @@ static void check_fault(const kit_case *c, uint32_t body) {
 }
 
 void kit_comm_faults(const kit_case *c) {
-  static const uint32_t bodies[] = {KIT_MISMATCH, KIT_LATE, KIT_ABORT};
+  static const uint32_t bodies[] = {KIT_MISMATCH, KIT_LATE, KIT_ABORT, KIT_ANY_ORDER};
   check_fault(c, bodies[c->arg]);
 }
 

@@ -77,15 +77,15 @@ static const row method_rows[] = {
 };
 static const char *const collectives[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                           "all_to_all", "send_recv",  "barrier"};
-static const char *const faults[] = {"mismatch", "late", "abort"}, *const of_processes[] = {"killed",
-                                                                                            "config"};
-static const char *const exchange_faults[] = {"mismatch", "late"};
+static const char *const faults[] = {"mismatch", "late", "abort", "any_order"}, *const of_processes[] = {
+                                                                                    "killed", "config"};
+static const char *const exchange_faults[] = {"mismatch", "late", "abort"};
 static const row comm_rows[] = {
     {"communicator", "values", kit_comm_collective, 0, 7, collectives},
-    {"communicator", "faults", kit_comm_faults, 0, 3, faults},
+    {"communicator", "faults", kit_comm_faults, 0, 4, faults},
     {"communicator", "faults", kit_comm_processes, 0, 2, of_processes},
     {"communicator", "exchange", kit_comm_exchange, 0, 0, NULL},
-    {"communicator", "exchange", kit_comm_exchange_faults, 0, 2, exchange_faults},
+    {"communicator", "exchange", kit_comm_exchange_faults, 0, 3, exchange_faults},
     {"lifecycle", "world", kit_life_world, 0, 0, NULL},
     {"threads", "worlds", kit_comm_together, 0, 0, NULL},
 };

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * native.c - all_reduce by MPI's own, where the call leaves the order of the sums free (BS_COLL_ANY_ORDER):
- * of the whole world, of a dtype that MPI reduces, in and out alike. What the call is, is compared first, by
- * the smallest and the largest key of all ranks: MPI itself would add what does not belong together. Both run
- * on memory of ours and are waited for with our deadline.
+ * of the whole world, of a dtype that MPI reduces, in and out alike. The ranks meet first and compare what
+ * their calls are, as in every other collective: MPI itself would add what does not belong together. MPI
+ * reduces memory of ours, and is waited for with our deadline. The largest and smallest of floats are left to
+ * reduce.c: they are the same in any order, and MPI does not say what becomes of a NaN.
  */
 #include <stdlib.h>
 
 #include "mpi_comm.h"
+
+static MPI_Op op_of(uint32_t reduce_op) {
+  return reduce_op == BS_REDUCE_MAX ? MPI_MAX : reduce_op == BS_REDUCE_MIN ? MPI_MIN : MPI_SUM;
+}
 
 static int type_of(uint32_t dtype, MPI_Datatype *out) {
   const struct {
@@ -26,6 +31,8 @@ static int type_of(uint32_t dtype, MPI_Datatype *out) {
 int mpic_native_serves(const mpic_comm *comm, const bs_coll_call *call) {
   MPI_Datatype type;
   const uint64_t n = call->rows * call->count;
+  const int is_float = call->dtype_in == BS_F32 || call->dtype_in == BS_F64;
+  if (is_float && call->reduce_op != BS_REDUCE_SUM) return 0;
   return (call->flags & BS_COLL_ANY_ORDER) != 0 && comm == comm->world->all &&
          comm->n == comm->world->state->size && call->dtype_in == call->dtype_out &&
          call->dtype_in == call->reduce_dtype && n > 0 && n <= INT32_MAX / 8 &&
@@ -44,12 +51,6 @@ static int32_t reduce(mpic_comm *comm, const bs_coll_call *call, void *data, uin
   return rc != BS_OK ? rc : mpic_wire_wait(comm, &request, &peer, 1, mpic_text(comm, call), timer, err);
 }
 
-/* Who differs is not known here. */
-static int32_t differ(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  const uint32_t me = comm->ranks[comm->me], other = (me + 1u) % comm->n;
-  return mpic_fail_mismatch(comm, me, mpic_text(comm, call), other, "another, or some other rank did", err);
-}
-
 static int32_t keep_room(mpic_comm *comm, uint64_t bytes, bs_error *err) {
   if (bytes <= comm->exchange_bytes) return BS_OK;
   free(comm->exchange_buf);
@@ -62,26 +63,17 @@ static int32_t keep_room(mpic_comm *comm, uint64_t bytes, bs_error *err) {
 }
 
 int32_t mpic_native_all_reduce(mpic_comm *comm, const bs_coll_call *call, bs_error *err) {
-  static const uint32_t known[] = {BS_REDUCE_SUM, BS_REDUCE_MAX, BS_REDUCE_MIN};
-  const MPI_Op ops[] = {MPI_SUM, MPI_MAX, MPI_MIN};
   const mpic_matrix in = mpic_in(call, 0, call->count), out = mpic_out(call, 0, call->count);
-  const uint64_t n = call->rows * call->count, head = 64;
-  const uint64_t key = mpic_key(call), keys[2] = {key, ~key};
+  const uint64_t n = call->rows * call->count;
   mpic_timer timer = mpic_timer_of(comm, call);
   MPI_Datatype type = MPI_BYTE;
-  uint32_t op = 0;
-  while (op < 2 && known[op] != call->reduce_op) op++;
   (void)type_of(call->dtype_in, &type);
-  int32_t rc = keep_room(comm, head + n * BS_DTYPE_BYTES(call->dtype_in), err);
+  int32_t rc = keep_room(comm, n * BS_DTYPE_BYTES(call->dtype_in), err);
+  if (rc == BS_OK) rc = mpic_share(comm, call, 0, MPIC_NONE, &timer, err);
   if (rc != BS_OK) return rc;
-  memcpy(comm->exchange_buf, keys, sizeof keys);
-  rc = reduce(comm, call, comm->exchange_buf, 2, MPI_UINT64_T, MPI_MAX, &timer, err);
-  if (rc == BS_OK && memcmp(comm->exchange_buf, keys, sizeof keys) != 0) rc = differ(comm, call, err);
-  if (rc == BS_OK) {
-    mpic_pack(comm->world, &in, 0, n, comm->exchange_buf + head);
-    rc = reduce(comm, call, comm->exchange_buf + head, n, type, ops[op], &timer, err);
-  }
-  if (rc == BS_OK) return mpic_unpack(comm->world, &out, 0, n, call->dtype_in, comm->exchange_buf + head);
+  mpic_pack(comm->world, &in, 0, n, comm->exchange_buf);
+  rc = reduce(comm, call, comm->exchange_buf, n, type, op_of(call->reduce_op), &timer, err);
+  if (rc == BS_OK) return mpic_unpack(comm->world, &out, 0, n, call->dtype_in, comm->exchange_buf);
   mpic_keep(comm->world->state, comm->exchange_buf); /* MPI may still touch it */
   comm->exchange_buf = NULL;
   comm->exchange_bytes = 0;

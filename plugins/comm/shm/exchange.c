@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../common/site.h"
 #include "shm.h"
 
 #define LOOKS 64u /* at all transfers, between two looks at the clock */
@@ -38,11 +39,8 @@ static shm_mail *mail_of(const shm_comm *comm, uint32_t from, uint32_t to) {
   return &mail[(uint64_t)from * comm->area->n + to];
 }
 
-/* One text a call site, kind and size: the fingerprints of a site's runs differ. */
 static const char *text_of(shm_comm *comm, const bs_coll_call *call) {
-  bs_coll_call c = *call;
-  c.fingerprint = (uint64_t)(uintptr_t)call->site * UINT64_C(0x9e3779b97f4a7c15);
-  return shm_text(comm, call, shm_key(&c) + call->kind);
+  return shm_text(comm, call, comm_site_key(call));
 }
 
 static int32_t open_transfer(shm_comm *comm, const bs_coll_call *call, shm_transfer *t, bs_error *err) {

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "../common/site.h"
 #include "threads.h"
 
 #define DEFAULT_TIMEOUT_NS INT64_C(60000000000)
@@ -34,13 +35,10 @@ typedef struct idle {
   int patient;
 } idle;
 
-/* One text a call site, kind and size: the fingerprints of a site's runs differ. */
 static const char *text_of(thr_comm *comm, const bs_coll_call *call) {
-  bs_coll_call c = *call;
-  c.fingerprint = (uint64_t)(uintptr_t)call->site * UINT64_C(0x9e3779b97f4a7c15);
-  const uint64_t key = thr_key(&c) + call->kind, line = (key >> 7) % THR_CACHE;
+  const uint64_t key = comm_site_key(call), line = (key >> 7) % THR_CACHE;
   if (comm->cache[line].text != NULL && comm->cache[line].key == key) return comm->cache[line].text;
-  return thr_site_text(comm, key, &c);
+  return thr_site_text(comm, key, call);
 }
 
 /* Several messages to or from one rank have one channel, in turn. Its marks are those of this exchange where

@@ -23,7 +23,7 @@
 #define THR_INLINE_MAX 16384u /* most bytes of a message that travels inside the slot */
 #define THR_SMALL 32u         /* of these, as many lie in the header's own cache line */
 #define THR_CHUNK 1024u       /* elements that are reduced at a time: 8 KiB of stack each buffer */
-#define THR_CACHE 64u         /* call sites remembered by a rank */
+#define THR_CACHE 256u        /* call sites remembered by a rank */
 
 /* A published position. `bell` is the futex word: it moves when somebody sleeps and `pos` changed, or
  * on abort. */
