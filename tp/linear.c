@@ -153,10 +153,10 @@ void bs_tp_linear_free(bs_tp_linear *l) {
 
 int32_t bs_tp_linear_get_shape(const bs_tp_linear *l, bs_tp_linear_shape *out_shape, bs_error *err) {
   const uint32_t size = out_shape->struct_size;
-  if (size < sizeof l->shape)
+  if (size < offsetof(bs_tp_linear_shape, y_features))
     return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-TP-STRUCT", "struct_size of bs_tp_linear_shape is %u",
                         size);
-  *out_shape = l->shape;
+  memcpy(out_shape, &l->shape, size < sizeof l->shape ? size : sizeof l->shape);
   out_shape->struct_size = size;
   return BS_OK;
 }

@@ -16,20 +16,19 @@ static int is_echo(uint32_t rank, int32_t code, const bs_error *e) {
 
 void tp_seat_fill(tp_seat *seat, uint32_t rank, int32_t code, const bs_error *error) {
   if (is_echo(rank, code, error)) return;
-  seat->code = code;
-  seat->error = malloc(sizeof *seat->error);
-  if (seat->error == NULL) return;
-  *seat->error = *error;
+  bs_error *kept = malloc(sizeof *kept);
+  if (kept == NULL) return;
+  *kept = *error;
   if (error->code == BS_OK || error->message[0] == '\0')
-    bs_error_set(seat->error, code, "BS-RANK-FAILED", "ended with status %s and no message",
-                 bs_status_name(code));
-  seat->error->code = code;
-  seat->error->rank = (int32_t)rank;
+    bs_error_set(kept, code, "BS-RANK-FAILED", "ended with status %s and no message", bs_status_name(code));
+  kept->code = code;
+  kept->rank = (int32_t)rank;
+  atomic_store(&seat->error, kept);
 }
 
-static int same_cause(const tp_seat *a, const tp_seat *b) {
-  return b->error != NULL && a->error->code == b->error->code && strcmp(a->error->id, b->error->id) == 0 &&
-         strcmp(a->error->message, b->error->message) == 0;
+static int same_cause(const bs_error *a, const bs_error *b) {
+  return a != NULL && b != NULL && a->code == b->code && strcmp(a->id, b->id) == 0 &&
+         strcmp(a->message, b->message) == 0;
 }
 
 typedef struct text {
@@ -48,45 +47,62 @@ static void add(text *t, const char *fmt, ...) {
 }
 
 /* "rank 1: text", "ranks 0-3: text": a run of neighbours with one cause. Returns the first rank behind it. */
-static uint32_t add_run(text *t, const tp_seat *seats, uint32_t n, uint32_t first, const bs_error *lead) {
+static uint32_t add_run(text *t, bs_error *const *errors, uint32_t n, uint32_t first, const bs_error *lead) {
+  const bs_error *e = errors[first];
   uint32_t end = first + 1;
-  while (end < n && same_cause(&seats[first], &seats[end])) ++end;
-  const bs_error *e = seats[first].error;
+  while (end < n && same_cause(e, errors[end])) ++end;
   add(t, end - first > 1 ? "ranks %u-%u: " : "rank %u: ", first, end - 1);
   if (strcmp(e->id, lead->id) != 0) add(t, "[%s] ", e->id);
   add(t, "%s", e->message);
   return end;
 }
 
-int32_t tp_report(const tp_seat *seats, uint32_t n, const bs_error *world_error,
-                  const bs_tp_spawn_options *options, bs_error *out_error) {
+/* It failed outside of the rank functions, or in another process. */
+static int32_t tell_world(const bs_error *world_error, const bs_tp_spawn_options *options,
+                          bs_error *out_error) {
+  if (options->failed != NULL && world_error->rank >= 0)
+    options->failed(options->failed_user, (uint32_t)world_error->rank, world_error);
+  if (out_error != NULL) *out_error = *world_error;
+  return world_error->code;
+}
+
+static int32_t tell_roots(bs_error *const *errors, uint32_t n, const bs_tp_spawn_options *options,
+                          bs_error *out_error) {
   const bs_error *lead = NULL;
   uint32_t roots = 0;
   for (uint32_t r = 0; r < n; ++r) {
-    if (seats[r].error == NULL) continue;
-    if (lead == NULL) lead = seats[r].error;
+    if (errors[r] == NULL) continue;
+    if (lead == NULL) lead = errors[r];
     ++roots;
-    if (options->failed != NULL) options->failed(options->failed_user, r, seats[r].error);
-  }
-  if (lead == NULL) { /* it failed outside of the rank functions, or in another process */
-    if (options->failed != NULL && world_error->rank >= 0)
-      options->failed(options->failed_user, (uint32_t)world_error->rank, world_error);
-    if (out_error != NULL) *out_error = *world_error;
-    return world_error->code;
+    if (options->failed != NULL) options->failed(options->failed_user, r, errors[r]);
   }
   if (out_error != NULL) *out_error = *lead;
   if (n == 1 || out_error == NULL) return lead->code;
   text t = {.used = 0};
   add(&t, "%u of %u ranks failed: ", roots, n);
   for (uint32_t r = 0, told = 0; r < n;) {
-    if (seats[r].error == NULL) {
+    if (errors[r] == NULL) {
       ++r;
       continue;
     }
     if (told++ > 0) add(&t, "; ");
-    r = add_run(&t, seats, n, r, lead);
+    r = add_run(&t, errors, n, r, lead);
   }
   memcpy(out_error->message, t.data, sizeof out_error->message);
   out_error->message[sizeof out_error->message - 1] = '\0';
   return lead->code;
+}
+
+int32_t tp_report(const tp_seat *seats, uint32_t n, const bs_error *world_error,
+                  const bs_tp_spawn_options *options, bs_error *out_error) {
+  bs_error **errors = calloc(n, sizeof *errors); /* as they are now */
+  uint32_t roots = 0;
+  for (uint32_t r = 0; errors != NULL && r < n; ++r) {
+    errors[r] = atomic_load(&seats[r].error);
+    roots += errors[r] != NULL;
+  }
+  const int32_t rc =
+      roots > 0 ? tell_roots(errors, n, options, out_error) : tell_world(world_error, options, out_error);
+  free(errors);
+  return rc;
 }

@@ -5,12 +5,14 @@
 #ifndef BS_TP_SPAWN_H
 #define BS_TP_SPAWN_H
 
+#include <stdatomic.h>
+
 #include "blockshock/tp.h"
 
-/* One rank. Written by the rank's own thread, read when all have ended. */
+/* One rank. Set once by the rank's own thread; a rank that was left behind may do so while others read. NULL:
+ * it did not fail, or echoes another rank, or there was no memory for it. */
 typedef struct tp_seat {
-  int32_t code;
-  bs_error *error; /* NULL: it did not fail, or echoes another rank, or there was no memory for it */
+  _Atomic(bs_error *) error;
 } tp_seat;
 
 /* Keeps a rank's error where it is a root cause: an error that another rank's failure made is left out. */

@@ -64,6 +64,12 @@ static int32_t prepare(bs_rank *rank, const job *j, state *s, bs_error *err) {
   s->place.struct_size = sizeof s->place;
   int32_t rc = bs_tp_get_place(rank, &s->place, err);
   if (rc != BS_OK) return rc;
+  if (TOKENS % s->place.data_size != 0) {
+    snprintf(err->id, sizeof err->id, "TP-MLP-BATCH");
+    snprintf(err->message, sizeof err->message, "%d tokens cannot be divided evenly among %u data ranks",
+             TOKENS, (unsigned)s->place.data_size);
+    return err->code = BS_CONFIG;
+  }
   s->tokens = TOKENS / (int)s->place.data_size;
   s->first = s->tokens * (int)s->place.data_rank;
   bs_tp_mlp_spec spec;
@@ -97,13 +103,14 @@ static void release(bs_rank *rank, state *s) {
 static int32_t find_loss(bs_rank *rank, const job *j, const state *s, float *out_loss, bs_error *err) {
   float y[TOKENS * OUT], dy[TOKENS * OUT], loss = 0.0f;
   int32_t rc = bs_tp_copy_out(rank, &s->y, y, err);
+  if (rc != BS_OK) return rc;
   for (int i = 0; i < s->tokens * OUT; ++i) {
     const float e = y[i] - j->target[s->first * OUT + i];
     loss += e * e / TOKENS;
     dy[i] = 2.0f * e / TOKENS;
   }
   bs_tensor gradient = s->dy;
-  if (rc == BS_OK) rc = bs_tp_copy_in(rank, dy, &gradient, err);
+  rc = bs_tp_copy_in(rank, dy, &gradient, err);
   bs_collective what;
   memset(&what, 0, sizeof what);
   what.struct_size = sizeof what;

@@ -21,7 +21,9 @@
  * Collective functions. A function that says "collective" is called by all ranks of the tensor group (of the
  * world, where it says so) in the same order and with the same arguments but for tensors and data. A rank
  * that calls another one at that place gives BS_MISMATCH on all ranks; one that does not come gives
- * BS_DEADLINE after the world's timeout. There is no other synchronisation between ranks.
+ * BS_DEADLINE after the world's timeout. In a world with an algorithm (bs_world_options.algorithm) a rank
+ * compares its calls with those alone that it exchanges messages with: others may get BS_ABORTED or
+ * BS_DEADLINE. There is no other synchronisation between ranks.
  *
  * Threads. A function that takes a bs_rank, or an object that was made with one, is called from the rank's
  * own thread (in the rank function). No function here keeps global or thread-local state: ranks may be
@@ -312,7 +314,9 @@ typedef struct bs_tp_mapping bs_tp_mapping;
 
 /* features: the whole last dimension, over all ranks. The tensors of the region's inside are [rows, part] for
  * scatter_to and gather_from, all others [rows, features]; dense, of `dtype`. Sums are made in rank order, in
- * f32 (f64 for f64), and rounded once: all ranks have the same bits. Called by every rank of the group. */
+ * f32 (f64 for f64), and rounded once: all ranks have the same bits. With an algorithm of the world's they
+ * are made in its order, and the bits are the same where it says so (BS_ALGORITHM_SAME_ORDER). Called by
+ * every rank of the group. */
 BS_API int32_t bs_tp_mapping_make(bs_rank *rank, uint32_t kind, uint32_t dtype, int64_t max_rows,
                                   int64_t features, bs_tp_mapping **out_mapping, bs_error *err);
 /* Where its work is pending it is freed behind that, and without waiting. */

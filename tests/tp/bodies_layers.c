@@ -194,6 +194,9 @@ static int32_t run_case(bs_rank *rank, const layer_case *c, held *h, bs_error *e
   compute(&h->t, c, p.data_rank);
   TRY(make(rank, c, h, err));
   TRY(bs_tp_linear_get_shape(h->layer, &s, err));
+  bs_tp_linear_shape shorter = {.struct_size = offsetof(bs_tp_linear_shape, rows), .rows = -1};
+  TRY(bs_tp_linear_get_shape(h->layer, &shorter, err)); /* of an older header */
+  MUST(shorter.y_features == s.y_features && shorter.rows == -1, "%s: a shorter shape", c->name);
   int64_t y_begin = 0;
   if (!c->row && !c->whole) { /* the even share */
     const int64_t base = c->N / p.tensor_size, extra = c->N % p.tensor_size, me = p.tensor_rank;

@@ -38,6 +38,10 @@ START_TEST(test_wrong) {
   snprintf(line, sizeof line, "%s/tests/tp_mlp --ranks 3 --tensor 2", getenv("BS_TEST_BINARY_DIR"));
   spawn(&s, "BS_PLUGIN_PATH=", line);
   must_end(&s, 3, "tp-mlp: rank 2: [BS-TP-SIZE] tensor groups of 2 ranks in a world of 3", line);
+  snprintf(line, sizeof line, "%s/tests/tp_mlp --ranks 3 --tensor 1", getenv("BS_TEST_BINARY_DIR"));
+  spawn(&s, "BS_PLUGIN_PATH=", line);
+  must_end(&s, 3, "tp-mlp: rank 2: [TP-MLP-BATCH] 16 tokens cannot be divided evenly among 3 data ranks",
+           line);
 }
 END_TEST
 
