@@ -7,6 +7,7 @@
 
 #include "blockshock/plugin.h"
 #include "core/base/error.h"
+#include "sim/check.h"
 #include "sim/values.h"
 
 #define MODULUS ((UINT64_C(1) << 61) - 1)
@@ -36,15 +37,8 @@ struct sim_columns {
   place_list *ranks;
 };
 
-static uint64_t mix(uint64_t x) {
-  x += UINT64_C(0x9e3779b97f4a7c15);
-  x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-  return x ^ x >> 31;
-}
-
 static uint64_t weight_of(const sim_columns *c, uint32_t rank, uint64_t index) {
-  return mix(mix(c->seed + rank) ^ index) % MODULUS;
+  return sim_mix(sim_mix(c->seed + rank) ^ index) % MODULUS;
 }
 
 static uint64_t add_weights(uint64_t a, uint64_t b) {
@@ -54,7 +48,7 @@ static uint64_t add_weights(uint64_t a, uint64_t b) {
 
 /* Of a + b, which are the same bits as b + a. */
 static uint64_t add_orders(uint64_t a, uint64_t b) {
-  return a < b ? mix(a ^ mix(b)) : mix(b ^ mix(a));
+  return a < b ? sim_mix(a ^ sim_mix(b)) : sim_mix(b ^ sim_mix(a));
 }
 
 /* ---- a rank's list ---------------------------------------------------------------------------- */
@@ -128,7 +122,7 @@ static int32_t add_items(place_list *list, const sim_step *s, const parcel *p, b
       tracked spoilt = p->items[i];
       spoilt.index += s->first;
       spoilt.buffer = s->buffer;
-      spoilt.weight = spoilt.order = mix(spoilt.weight);
+      spoilt.weight = spoilt.order = sim_mix(spoilt.weight);
       const int32_t rc = append(list, spoilt, err);
       if (rc != BS_OK) return rc;
       continue;
@@ -144,7 +138,7 @@ static int32_t add_items(place_list *list, const sim_step *s, const parcel *p, b
     tracked *t = &list->items[i];
     int found = !inside(t, s->buffer, s->first, s->count);
     for (uint32_t k = 0; !found && k < p->n; ++k) found = p->items[k].index + s->first == t->index;
-    if (!found) t->weight = t->order = mix(t->weight);
+    if (!found) t->weight = t->order = sim_mix(t->weight);
   }
   return BS_OK;
 }
@@ -201,7 +195,7 @@ static uint64_t in_index(const bs_coll_shape *shape, uint32_t rank, uint64_t ele
 static void choose(sim_columns *c, uint32_t n) {
   const uint64_t count = c->shape->count;
   for (uint32_t i = 0; i < n && count > 0; ++i) {
-    const uint64_t e = i == 0 ? 0 : i == 1 ? count - 1 : mix(c->seed ^ i) % count;
+    const uint64_t e = i == 0 ? 0 : i == 1 ? count - 1 : sim_mix(c->seed ^ i) % count;
     int known = 0;
     for (uint32_t k = 0; k < c->n; ++k) known |= c->sampled[k] == e;
     if (!known) c->sampled[c->n++] = e;
@@ -225,7 +219,7 @@ int32_t sim_columns_new(const bs_coll_shape *shape, uint32_t n, uint64_t seed, s
     for (uint32_t i = 0; rc == BS_OK && i < c->n; ++i) {
       const uint64_t index = in_index(shape, rank, c->sampled[i]);
       if (index == UINT64_MAX) continue;
-      const tracked t = {index, weight_of(c, rank, index), mix(mix(rank) ^ ~index), BS_BUFFER_IN};
+      const tracked t = {index, weight_of(c, rank, index), sim_mix(sim_mix(rank) ^ ~index), BS_BUFFER_IN};
       rc = append(&c->ranks[rank], t, err);
     }
   if (rc != BS_OK) {

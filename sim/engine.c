@@ -42,6 +42,7 @@ void sim_engine_free(sim_engine *e) {
   sim_mail_close(&e->mail);
   sim_heap_close(&e->heap);
   sim_wires_close(&e->wires);
+  sim_wires_close(&e->slots);
   sim_meetings_free(e);
   free(e->ranks);
   free(e);
@@ -85,8 +86,7 @@ void sim_fail(sim_engine *e, const bs_error *why) {
   e->failure = *why;
   e->told = -why->code;
   for (uint32_t r = 0; r < e->config.ranks; r++)
-    if (e->ranks[r].state == RANK_RECEIVES || e->ranks[r].state == RANK_MEETS)
-      sim_wake(e, r, e->ranks[r].clock);
+    if (sim_waits(&e->ranks[r])) sim_wake(e, r, e->ranks[r].clock);
 }
 
 void sim_abort(sim_engine *e, uint32_t rank, int32_t code, const bs_error *why) {
@@ -199,15 +199,57 @@ static int32_t wrong_rank(sim_engine *e, const sim_message *m) {
   return e->told;
 }
 
+static uint64_t *slot_of(sim_engine *e, uint32_t from, uint32_t to) {
+  return sim_wires_at(&e->slots, ((uint64_t)from << 32 | to) + 1, NULL);
+}
+
+/* 1: the buffering lets it go, from m->ready on; 0: not yet; else an error. */
+static int32_t may_send(sim_engine *e, sim_message *m) {
+  const sim_rank *to = &e->ranks[m->to];
+  if (e->config.buffering == SIM_EAGER || m->together) return 1;
+  if (e->config.buffering == SIM_RENDEZVOUS) {
+    if (to->state != RANK_RECEIVES || to->peer != m->from || to->matched) return 0;
+    m->ready = sim_max(m->ready, to->since);
+    return 1;
+  }
+  const uint64_t *free_at = slot_of(e, m->from, m->to);
+  if (free_at == NULL) return sim_no_memory(e, m->from);
+  if (*free_at == SIM_NEVER) return 0;
+  m->ready = sim_max(m->ready, *free_at);
+  return 1;
+}
+
+static void note_sent(sim_engine *e, const sim_message *m) {
+  if (m->together) return;
+  if (e->config.buffering == SIM_RENDEZVOUS) e->ranks[m->to].matched = 1;
+  if (e->config.buffering == SIM_ONE_SLOT) *slot_of(e, m->from, m->to) = SIM_NEVER; /* it is there */
+}
+
+/* The sender of this pair of ranks can look again. */
+static void wake_sender(sim_engine *e, uint32_t from, uint32_t to, uint64_t at) {
+  const sim_rank *s = &e->ranks[from];
+  if (s->state == RANK_SENDS && s->peer == to) sim_wake(e, from, sim_max(s->clock, at));
+}
+
 int32_t sim_send(sim_engine *e, sim_message *m) {
   if (e->failure.code != BS_OK) return e->told;
   if (m->from >= e->config.ranks || m->to >= e->config.ranks) return wrong_rank(e, m);
   sim_rank *from = &e->ranks[m->from];
+  const int32_t may = may_send(e, m);
+  if (may < 0) return may;
+  if (may == 0) {
+    from->state = RANK_SENDS;
+    from->peer = m->to;
+    from->call = m->call;
+    from->expects = m->bytes;
+    return SIM_BLOCKED;
+  }
   m->start = sim_max(m->ready, from->send_free);
   if (e->config.order == SIM_ORDER_E && m->start > e->time) { /* wires are taken in the order of time */
     sim_wake(e, m->from, m->start);
     return SIM_BLOCKED;
   }
+  note_sent(e, m);
   const int32_t rc = sim_depart(e, m);
   if (rc != SIM_DONE) return rc;
   from->state = RANK_RUNS;
@@ -236,6 +278,15 @@ static int32_t mismatch(sim_engine *e, const sim_message *m, const sim_letter *l
   return e->told;
 }
 
+/* The message has been received at m->done. */
+static int32_t free_slot(sim_engine *e, const sim_message *m) {
+  uint64_t *free_at = slot_of(e, m->from, m->to);
+  if (free_at == NULL) return sim_no_memory(e, m->to);
+  if (*free_at == SIM_NEVER) *free_at = m->done;
+  wake_sender(e, m->from, m->to, m->done);
+  return SIM_DONE;
+}
+
 int32_t sim_recv(sim_engine *e, sim_message *m) {
   sim_letter l;
   if (e->failure.code != BS_OK) return e->told;
@@ -247,6 +298,9 @@ int32_t sim_recv(sim_engine *e, sim_message *m) {
     to->peer = m->from;
     to->call = m->call;
     to->expects = m->bytes;
+    to->since = m->ready;
+    to->matched = 0;
+    if (e->config.buffering == SIM_RENDEZVOUS) wake_sender(e, m->from, m->to, m->ready);
     return SIM_BLOCKED;
   }
   to->state = RANK_RUNS;
@@ -270,7 +324,7 @@ int32_t sim_recv(sim_engine *e, sim_message *m) {
   m->payload = l.payload;
   m->done = sim_max(m->ready, m->arrival);
   if (e->config.link.model == SIM_LOGGP) m->done = sim_add(m->done, e->config.link.o);
-  return SIM_DONE;
+  return e->config.buffering == SIM_ONE_SLOT ? free_slot(e, m) : SIM_DONE;
 }
 
 int32_t sim_send_now(sim_engine *e, sim_message *m) {

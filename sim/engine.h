@@ -21,6 +21,11 @@ enum sim_state { SIM_BLOCKED = 0, SIM_DONE = 1 };
 
 enum sim_order { SIM_ORDER_K = 0, SIM_ORDER_E = 1 };
 
+/* How long a send lasts. EAGER: until the send port has taken the message. ONE_SLOT: until the message before
+ * it, of the same pair of ranks, has been received. RENDEZVOUS: until the receiver waits for it. A program
+ * that ends with EAGER and is stuck with another one leans on buffers that a network may not have. */
+enum sim_buffering { SIM_EAGER = 0, SIM_ONE_SLOT = 1, SIM_RENDEZVOUS = 2 };
+
 typedef struct sim_engine sim_engine;
 typedef struct sim_meeting sim_meeting;
 
@@ -47,7 +52,8 @@ enum { SIM_HOPS = 64 }; /* a route has at most so many */
 
 typedef struct sim_config {
   uint32_t ranks;
-  uint32_t order; /* enum sim_order */
+  uint32_t order;     /* enum sim_order */
+  uint32_t buffering; /* enum sim_buffering */
   /* The class of all links, copied. Where `route` is given, latency and beta are the route's, and the link
    * says a_port alone (alpha-beta only). */
   sim_link link;
@@ -70,6 +76,7 @@ typedef struct sim_message {
   uint64_t bytes;
   uint64_t ready; /* send: when the data are there; recv: from when on the receiver waits */
   void *payload;
+  uint32_t together;    /* send: 1: EAGER, since the sender's receives are under way with it */
   const sim_call *call; /* fingerprints (both not 0), and bytes, must agree on both ends; may be NULL */
   /* Filled. */
   uint64_t done;    /* send: the sender's time after it (LogGP: + o); recv: when the receiver has it */
@@ -112,7 +119,7 @@ void sim_set_clock(sim_engine *e, uint32_t rank, uint64_t ps);
 uint64_t sim_latest(const sim_engine *e);
 
 /* Sends m->from -> m->to. SIM_DONE: it is under way. SIM_BLOCKED: not yet (order E, when `ready` lies in the
- * future); call again when resumed. */
+ * future; or the config's buffering holds it back); call again when resumed. */
 int32_t sim_send(sim_engine *e, sim_message *m);
 /* Receives the next message m->from -> m->to in the order of their sends. m->bytes and m->call: what is
  * expected. */

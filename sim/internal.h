@@ -12,7 +12,7 @@ enum rank_state {
   RANK_RUNS,
   RANK_RECEIVES, /* waits for a message of `peer` */
   RANK_MEETS,    /* waits in `meeting` */
-  RANK_LATER,    /* order E: in the queue with the time of its send */
+  RANK_SENDS,    /* waits until `peer` receives, or until its message before has been received */
   RANK_ENDED
 };
 
@@ -22,8 +22,10 @@ typedef struct sim_rank {
   uint64_t messages, bytes;         /* sent */
   const sim_call *call;             /* of the call that waits; may be NULL */
   sim_meeting *meeting;
-  uint64_t expects; /* bytes; RANK_RECEIVES */
+  uint64_t expects; /* bytes; RANK_RECEIVES, RANK_SENDS */
+  uint64_t since;   /* RANK_RECEIVES: when it began to wait */
   uint32_t peer;
+  uint32_t matched;           /* RANK_RECEIVES: a rendezvous has sent what it waits for */
   uint32_t next;              /* in the FIFO */
   uint32_t last_in, last_out; /* hints of the mailbox */
   uint32_t state;             /* enum rank_state */
@@ -45,6 +47,7 @@ struct sim_engine {
   uint32_t first, last; /* order K: FIFO */
   sim_heap heap;        /* order E */
   sim_wires wires;      /* when each is free */
+  sim_wires slots;      /* of pairs of ranks, ONE_SLOT: since when it is free, SIM_NEVER: it is not */
   uint64_t time, seq;   /* of the last event */
   uint32_t flights;     /* messages in the heap */
   uint32_t now, left;   /* the rank that runs; ranks that have not ended */
@@ -54,6 +57,10 @@ struct sim_engine {
   int32_t told;     /* what the calls of the ranks return then */
 };
 
+/* Whether a rank waits for something of another rank or of a meeting. */
+static inline int sim_waits(const sim_rank *r) {
+  return r->state == RANK_RECEIVES || r->state == RANK_SENDS || r->state == RANK_MEETS;
+}
 /* The rank can run from `at` on (order E). */
 void sim_wake(sim_engine *e, uint32_t rank, uint64_t at);
 /* Sets the failure of the world where there is none, which every rank is told, and wakes all that wait. */

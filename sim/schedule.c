@@ -37,7 +37,7 @@ typedef struct run {
   uint32_t window;
   sim_schedule_result result;
   /* While a window is loaded. */
-  uint32_t loading;
+  uint32_t loading, full;
   uint64_t scratch;
   bs_error *err;
 } run;
@@ -71,9 +71,11 @@ static int32_t keep(run *r, const bs_coll_step *step) {
 static int32_t on_emit(void *user, const bs_coll_step *step) {
   run *r = user;
   rank_state *me = &r->ranks[r->loading];
+  if (r->full) return ENOUGH; /* a schedule need not end at once */
   if (step->round < me->next) return 0;
   if (me->n >= r->window && step->round > me->steps[me->n - 1].round) {
     me->next = step->round;
+    r->full = 1;
     return ENOUGH;
   }
   int32_t rc = sim_step_check(r->config->shape, r->scratch, r->loading, step, r->err);
@@ -91,10 +93,11 @@ static int32_t load(run *r, uint32_t rank, bs_error *err) {
   me->seen += me->n;
   me->n = me->at = 0;
   r->loading = rank;
+  r->full = 0;
   r->err = err;
   int32_t rc = sim_scratch_of(c->algorithm, c->state, c->shape, rank, &r->scratch, err);
   if (rc == BS_OK) rc = c->algorithm->schedule(c->state, &shape, rank, on_emit, r, err);
-  me->complete = rc == BS_OK;
+  me->complete = rc == BS_OK && !r->full;
   if (me->seen + me->n > r->result.most_steps) r->result.most_steps = me->seen + me->n;
   return rc == ENOUGH ? BS_OK : rc;
 }

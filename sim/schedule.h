@@ -4,6 +4,7 @@
  * kept whole. Optionally something travels with the messages (sim_data): values, columns, sets. */
 #ifndef BS_SIM_SCHEDULE_H
 #define BS_SIM_SCHEDULE_H
+#include "sim/closed.h"
 #include "sim/engine.h"
 
 /* A step as it is kept; fields as in bs_coll_step. */
@@ -66,6 +67,4 @@ int32_t sim_step_check(const bs_coll_shape *shape, uint64_t scratch, uint32_t ra
                        bs_error *err);
 /* "rank 3 round 2: REDUCE from 1 into OUT[0..16)". */
 void sim_step_text(uint32_t rank, const bs_coll_step *step, char *out_text, size_t size);
-/* "all_reduce", ...; "?" for a number that is none. */
-const char *sim_kind_name(uint32_t kind);
 #endif

@@ -32,7 +32,7 @@ static void say(text *t, const char *fmt, ...) {
 /* The rank that this one waits for: of a meeting the first that has not come. SIM_NONE: it does not wait. */
 static uint32_t waits_for(const sim_engine *e, uint32_t rank) {
   const sim_rank *r = &e->ranks[rank];
-  if (r->state == RANK_RECEIVES) return r->peer;
+  if (r->state == RANK_RECEIVES || r->state == RANK_SENDS) return r->peer;
   if (r->state != RANK_MEETS) return SIM_NONE;
   for (uint32_t i = 0; i < r->meeting->n; i++)
     if (r->meeting->arrivals[i].state != 1) return r->meeting->arrivals[i].rank;
@@ -91,7 +91,7 @@ enum { BY_DISTANCE, BY_PEER };
 static int in_class(const sim_engine *e, uint32_t first, uint32_t rank, int by) {
   const sim_rank *a = &e->ranks[first], *b = &e->ranks[rank];
   if (!alike(a, b)) return 0;
-  if (a->state != RANK_RECEIVES) return 1;
+  if (a->state == RANK_MEETS) return 1;
   return by == BY_PEER ? a->peer == b->peer : distance(e, first) == distance(e, rank);
 }
 
@@ -143,7 +143,7 @@ static void say_place(const sim_engine *e, text *t, uint32_t first, const unsign
     if (round < low) low = round;
     if (round > high) high = round;
   }
-  if (e->ranks[first].state == RANK_RECEIVES && same) say(t, " (%" PRIu64 " bytes)", bytes);
+  if (e->ranks[first].state != RANK_MEETS && same) say(t, " (%" PRIu64 " bytes)", bytes);
   if (call != NULL && call->site != NULL) say(t, " at %.80s", call->site);
   if (high > 0 && low == high) say(t, ", round %" PRIu64, high);
   if (high > 0 && low < high) say(t, ", rounds %" PRIu64 "-%" PRIu64, low, high);
@@ -175,8 +175,8 @@ static void say_class(const sim_engine *e, text *t, unsigned char *flags, uint32
   say(t, "; ");
   say_ranks(t, flags, 2, n);
   say(t, count[by] == 1 ? " waits " : " wait ");
-  if (f->state == RANK_RECEIVES) {
-    say(t, "for a message of ");
+  if (f->state != RANK_MEETS) {
+    say(t, f->state == RANK_SENDS ? "to send to " : "for a message of ");
     say_peer(e, t, first, count[by], by, flags);
   } else {
     say(t, "in %.40s for ", f->call != NULL && f->call->kind != NULL ? f->call->kind : "a collective");
@@ -195,9 +195,9 @@ void sim_wait_text(const sim_engine *e, char *out_text, size_t size) {
   out_text[0] = 0;
   for (uint32_t r = 0; r < n; r++) {
     const uint32_t state = e->ranks[r].state;
-    waiting += state == RANK_RECEIVES || state == RANK_MEETS;
+    waiting += (uint32_t)sim_waits(&e->ranks[r]);
     ended += state == RANK_ENDED;
-    if (flags != NULL) flags[r] = state == RANK_ENDED ? 4 : state == RANK_RECEIVES || state == RANK_MEETS;
+    if (flags != NULL) flags[r] = state == RANK_ENDED ? 4 : (unsigned char)sim_waits(&e->ranks[r]);
   }
   say(&t, "no rank can go on: %u of %u wait", waiting, n);
   say_chain(e, &t);
@@ -221,6 +221,11 @@ void sim_stuck(const sim_engine *e, bs_error *err) {
   char all[sizeof err->message];
   sim_wait_text(e, all, sizeof all);
   bs_error_set(err, BS_DEADLINE, "BS-SIM-STUCK", "%s", all);
-  bs_error_hint(err,
-                "a message that is waited for was never sent: every receive needs one send on its source");
+  uint32_t sends = 0;
+  for (uint32_t r = 0; r < e->config.ranks; r++) sends += e->ranks[r].state == RANK_SENDS;
+  bs_error_hint(
+      err, "%s",
+      sends == 0 ? "a message that is waited for was never sent: every receive needs one send on its source"
+                 : "a send lasts here until the receiver takes it: one of two ranks must receive first, or "
+                   "both must exchange");
 }

@@ -3,8 +3,6 @@
  * says (sim/closed.h). */
 #include "world.h"
 
-static const char *const kinds[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                  "all_to_all", "send",       "recv",           "barrier"};
 static const char *const ops[] = {"sum", "max", "min"};
 
 static const char *dtype_name(uint32_t dtype) {
@@ -21,7 +19,7 @@ static const char *dtype_name(uint32_t dtype) {
 
 sim_call sim_call_of(const bs_coll_call *call) {
   const int reduces = call->kind == BS_COLL_ALL_REDUCE || call->kind == BS_COLL_REDUCE_SCATTER;
-  return (sim_call){.kind = call->kind < BS_COLL_COUNT_ ? kinds[call->kind] : "collective",
+  return (sim_call){.kind = call->kind < BS_COLL_COUNT_ ? sim_kind_name(call->kind) : "collective",
                     .site = call->site,
                     .dtype = dtype_name(call->dtype_in),
                     .op = reduces && call->reduce_op <= BS_REDUCE_MIN ? ops[call->reduce_op] : NULL,
@@ -159,7 +157,7 @@ static int32_t complete(void *user, sim_arrival *arrivals, uint32_t n, bs_error 
     sim_time_spend(t, SIM_WIRE, cost.wire);
     sim_time_spend(t, SIM_MEMORY, cost.reduce);
     arrivals[i].done = t->now;
-    sim_step_add(q->comm->rank, kinds[call->kind], call->site, &before, t, &said);
+    sim_step_add(q->comm->rank, sim_kind_name(call->kind), call->site, &before, t, &said);
   }
   w->messages = sim_add(w->messages, cost.messages);
   w->message_bytes = sim_add(w->message_bytes, bytes_sent(call, n));

@@ -78,9 +78,9 @@ static void arrive(sim_time *time, const sim_message *m, const letter *l) {
   time->path[SIM_WIRE] = sim_add(time->path[SIM_WIRE], wire);
 }
 
-/* Gives a message away at time->now; *out_done: the sender's time after it. */
-static int32_t give(const sim_comm *comm, const bs_coll_call *call, const sim_time *time, uint64_t *out_done,
-                    bs_error *err) {
+/* Gives a message away at time->now, together with others or alone; *out_done: the sender's time after it. */
+static int32_t give(const sim_comm *comm, const bs_coll_call *call, const sim_time *time, uint32_t together,
+                    uint64_t *out_done, bs_error *err) {
   const sim_rank *rank = comm->rank;
   sim_world *w = rank->world;
   letter *l = write_letter(call, time);
@@ -92,6 +92,7 @@ static int32_t give(const sim_comm *comm, const bs_coll_call *call, const sim_ti
                    .bytes = bytes_of(call),
                    .ready = time->now,
                    .payload = l,
+                   .together = together,
                    .call = &told};
   int32_t state;
   while ((state = sim_send(w->engine, &m)) == SIM_BLOCKED) sim_coroutine_yield(w->coroutines);
@@ -139,9 +140,9 @@ int32_t sim_comm_send(void *opaque, const bs_coll_call *call, bs_error *err) {
   if (rc != BS_OK) return rc;
   sim_time *time = time_of(comm->rank, call);
   const sim_time before = *time;
-  rc = give(comm, call, time, &done, err);
+  rc = give(comm, call, time, 0, &done, err);
   if (rc != BS_OK) return rc;
-  if (done > time->now) sim_time_spend(time, SIM_LATENCY, done - time->now);
+  if (done > time->now) sim_time_spend(time, SIM_WAIT, done - time->now); /* the buffering held it back */
   settle(comm, call, "send", &before, time);
   return BS_OK;
 }
@@ -170,7 +171,7 @@ int32_t sim_comm_exchange(void *opaque, const bs_coll_call *const *calls, uint32
   for (uint32_t i = 0; rc == BS_OK && i < ncalls; i++) {
     if (calls[i]->kind != BS_COLL_SEND) continue;
     sim_time sent = before;
-    rc = give(comm, calls[i], &before, &done, err);
+    rc = give(comm, calls[i], &before, 1, &done, err);
     if (done > sent.now) sim_time_spend(&sent, SIM_LATENCY, done - sent.now);
     if (sent.now > last.now) last = sent;
   }

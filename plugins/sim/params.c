@@ -32,6 +32,9 @@ static const bs_param_desc params[] = {
      "the largest one; 0: they were fitted to none"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "domain_ranks", "0", "0..1048576", NULL,
      "the most ranks that they were fitted to; 0: any"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "buffering", "eager", "eager|one_slot|rendezvous", NULL,
+     "how long a send lasts: until it is under way, until the message before it was received, or until the "
+     "receiver waits for it"},
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "steps", "false", NULL, NULL,
      "keep each op and collective of each rank, for bsrun sim explain"},
 };
@@ -71,6 +74,9 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   rc = get(plugin, "domain_ranks", &value, err);
   if (rc != BS_OK) return rc;
   m->domain_ranks = (uint32_t)value.i;
+  rc = get(plugin, "buffering", &value, err);
+  if (rc != BS_OK) return rc;
+  m->buffering = value.s[0] == 'e' ? SIM_EAGER : value.s[0] == 'o' ? SIM_ONE_SLOT : SIM_RENDEZVOUS;
   rc = get(plugin, "steps", &value, err);
   if (rc != BS_OK) return rc;
   m->steps = value.i != 0;

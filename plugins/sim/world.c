@@ -166,6 +166,7 @@ static int32_t world_drive(void *world, void (*rank_main)(void *arg, uint32_t ra
   const sim_config config = {
       .ranks = w->size,
       .order = w->topology != NULL ? SIM_ORDER_E : SIM_ORDER_K, /* flows may share wires */
+      .buffering = w->plugin->machine.buffering,
       .route = w->topology != NULL ? sim_world_route : NULL,
       .link = w->plugin->machine.link,
       .resume = resume,

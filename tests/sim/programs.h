@@ -22,6 +22,7 @@ typedef struct program {
   program_step (*step)(const struct program *p, uint32_t rank, uint32_t i);
   uint32_t ranks;
   uint32_t chunks;    /* of the chain */
+  uint32_t buffering; /* enum sim_buffering */
   uint64_t bytes;     /* n */
   uint64_t gamma_q32; /* of a reduction */
   uint32_t *at;       /* the step of each rank */
@@ -143,8 +144,12 @@ static inline program_step program_chain(const program *p, uint32_t rank, uint32
 /* Makes the engine; the program's rank clocks may be set before program_run. */
 static inline void program_open(program *p, uint32_t order, sim_link link) {
   bs_error err = BS_ERROR_INIT;
-  const sim_config config = {
-      .ranks = p->ranks, .order = order, .link = link, .resume = program_resume, .user = p};
+  const sim_config config = {.ranks = p->ranks,
+                             .order = order,
+                             .buffering = p->buffering,
+                             .link = link,
+                             .resume = program_resume,
+                             .user = p};
   p->at = calloc(p->ranks, sizeof *p->at);
   if (p->at == NULL || sim_engine_new(&config, &p->engine, &err) != BS_OK) abort();
 }

@@ -166,6 +166,31 @@ START_TEST(windows_and_sums) {
 END_TEST
 
 /* Row 15. */
+/* A schedule that goes on when it was told that no more steps fit: none is lost. */
+static int32_t never_stops(void *state, const bs_coll_shape *shape, uint32_t rank,
+                           int32_t (*emit)(void *user, const bs_coll_step *step), void *user, bs_error *err) {
+  (void)state, (void)err;
+  for (uint32_t round = 0; round < 100; ++round) {
+    bs_coll_step step = {.struct_size = sizeof step,
+                         .round = round,
+                         .action = rank == 0 ? BS_STEP_SEND : BS_STEP_RECV,
+                         .peer = 1 - rank,
+                         .buffer = rank == 0 ? BS_BUFFER_IN : BS_BUFFER_OUT,
+                         .count = shape->count};
+    (void)emit(user, &step);
+  }
+  return BS_OK;
+}
+START_TEST(no_step_is_lost_behind_a_full_window) {
+  const bs_algorithm endless = {
+      .struct_size = sizeof endless, .name = "endless", .kinds = UINT64_C(1) << SUM, .schedule = never_stops};
+  const bs_ccl ccl = {.algorithm = &endless};
+  const bs_coll_shape shape = shape_of(&ccl, SUM, 2, 400);
+  sim_schedule_config how = {.window = 16};
+  ck_assert_uint_eq(run(&ccl, &shape, HALF, &how).messages, 100);
+}
+END_TEST
+
 START_TEST(one_rank_is_late) {
   uint64_t ends[64];
   sim_schedule_config how = {.late_rank = 3, .late_ps = 1000000000, .out_ends = ends};
@@ -286,6 +311,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{messages_take_the_known_time, TEST_COUNT(runs)},
                              {windows_and_sums},
+                             {no_step_is_lost_behind_a_full_window},
                              {one_rank_is_late},
                              {one_shot_and_two_shot_cross},
                              {nccl_says_what_its_model_says},

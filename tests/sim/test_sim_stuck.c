@@ -40,11 +40,26 @@ static program_step nobody(const program *p, uint32_t rank, uint32_t i) {
   return (program_step){PROGRAM_SEND, p->ranks + rank, 1};
 }
 
+/* Row 29: each sends to the next before it receives. */
+static program_step all_send_first(const program *p, uint32_t rank, uint32_t i) {
+  const uint32_t n = p->ranks;
+  if (i > 1) return (program_step){PROGRAM_END, 0, 0};
+  return (program_step){i == 0 ? PROGRAM_SEND : PROGRAM_RECV, (rank + (i == 0 ? 1 : n - 1)) % n, 8};
+}
+
+/* Each sends twice before it receives. */
+static program_step two_ahead(const program *p, uint32_t rank, uint32_t i) {
+  const uint32_t n = p->ranks;
+  if (i > 3) return (program_step){PROGRAM_END, 0, 0};
+  return (program_step){i < 2 ? PROGRAM_SEND : PROGRAM_RECV, (rank + (i < 2 ? 1 : n - 1)) % n, 8};
+}
+
 static const struct {
   program_step (*step)(const program *p, uint32_t rank, uint32_t i);
   uint32_t ranks, who;
   int32_t code;
   const char *id, *text;
+  uint32_t buffering;
 } rows[] = {
     {both_receive_first, 2, 0, BS_DEADLINE, "BS-SIM-STUCK",
      "no rank can go on: 2 of 2 wait; cycle 0 -> 1 -> 0; rank 0 waits for a message of rank 1 (4096 bytes) "
@@ -70,11 +85,23 @@ static const struct {
      "rank 0 sends 8 bytes at here.c:7, rank 1 receives 12 bytes at here.c:7: the sizes differ"},
     {nobody, 2, 0, BS_INVALID_ARGUMENT, "BS-SIM-PEER",
      "a message of rank 0 to rank 2 in a world of 2 at here.c:7"},
+    {all_send_first, 4, 0, BS_DEADLINE, "BS-SIM-STUCK",
+     "no rank can go on: 4 of 4 wait; cycle 0 -> 1 -> 2 -> 3 -> 0; ranks 0-3 wait to send to rank r+1 (mod "
+     "4) "
+     "(8 bytes) at here.c:7",
+     SIM_RENDEZVOUS},
+    {two_ahead, 3, 0, BS_DEADLINE, "BS-SIM-STUCK",
+     "no rank can go on: 3 of 3 wait; cycle 0 -> 1 -> 2 -> 0; ranks 0-2 wait to send to rank r+1 (mod 3) (8 "
+     "bytes) at here.c:7",
+     SIM_ONE_SLOT},
 };
 
 START_TEST(a_world_that_cannot_go_on_says_why) {
-  program p = {
-      .step = rows[_i].step, .ranks = rows[_i].ranks, .bytes = rows[_i].ranks, .chunks = rows[_i].who};
+  program p = {.step = rows[_i].step,
+               .ranks = rows[_i].ranks,
+               .bytes = rows[_i].ranks,
+               .chunks = rows[_i].who,
+               .buffering = rows[_i].buffering};
   p.call.site = "here.c:7";
   for (uint32_t order = SIM_ORDER_K; order <= SIM_ORDER_E; order++) {
     bs_error err = BS_ERROR_INIT;
@@ -83,6 +110,46 @@ START_TEST(a_world_that_cannot_go_on_says_why) {
     ck_assert_str_eq(err.id, rows[_i].id);
     ck_assert_str_eq(err.message, rows[_i].text);
     ck_assert_int_eq(sim_failure(p.engine)->code, rows[_i].code);
+    program_close(&p);
+  }
+}
+END_TEST
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+/* Rank 0 sends U twice; rank 1 receives from 1 ms on. */
+static program_step late_receiver(const program *p, uint32_t rank, uint32_t i) {
+  if (i == (rank == 0 ? 2 : 3)) return (program_step){PROGRAM_END, 0, 0};
+  if (rank == 0) return (program_step){PROGRAM_SEND, 1, p->bytes};
+  return i == 0 ? (program_step){PROGRAM_COMPUTE, 0, UINT64_C(1000000000)}
+                : (program_step){PROGRAM_RECV, 0, p->bytes};
+}
+
+/* U takes 0.5 us and 20.97152 us of the port. */
+START_TEST(a_send_lasts_as_long_as_the_buffers_say) {
+  static const struct {
+    program_step (*step)(const program *p, uint32_t rank, uint32_t i);
+    uint32_t buffering, ranks;
+    uint64_t bytes, sent, received; /* when ranks 0 and 1 end */
+  } known[] = {
+      {late_receiver, SIM_EAGER, 2, 1048576, 0, 1000000000},
+      {late_receiver, SIM_ONE_SLOT, 2, 1048576, 1000000000, 1021471520},
+      {late_receiver, SIM_RENDEZVOUS, 2, 1048576, 1021471520, 1042943040},
+      {all_send_first, SIM_EAGER, 4, 8, 500160, 500160},
+      {all_send_first, SIM_ONE_SLOT, 4, 8, 500160, 500160},
+      {two_ahead, SIM_EAGER, 3, 8, 500320, 500320},
+      {program_doubling, SIM_EAGER, 2, 1048576, 21471520, 21471520},
+  };
+  program p = {.step = known[_i].step,
+               .ranks = known[_i].ranks,
+               .bytes = known[_i].bytes,
+               .buffering = known[_i].buffering};
+  for (uint32_t order = SIM_ORDER_K; order <= SIM_ORDER_E; order++) {
+    bs_error err = BS_ERROR_INIT;
+    program_open(&p, order, half_50);
+    ck_assert_msg(sim_run(p.engine, &err) == BS_OK, "%s", err.message);
+    ck_assert_uint_eq(sim_clock(p.engine, 0), known[_i].sent);
+    ck_assert_uint_eq(sim_clock(p.engine, 1), known[_i].received);
     program_close(&p);
   }
 }
@@ -211,6 +278,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{a_world_that_cannot_go_on_says_why, TEST_COUNT(rows)},
+                             {a_send_lasts_as_long_as_the_buffers_say, 7},
                              {ranks_meet_at_the_latest_arrival},
                              {ranks_that_call_other_things_are_a_mismatch},
                              {a_rank_that_never_comes_is_named},
