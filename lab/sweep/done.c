@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * done.c - which points of a plan the committed runs have done (points.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "lab/error.h"
+#include "lab/store/read.h"
+#include "lab/sweep/points.h"
+
+static const char *text_of(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+/* Statuses of runs by "<request key>" and by "<point> <phase>"; "ok" wins over others. */
+static void add(json_t *by, const char *name, const char *status) {
+  const char *known = json_string_value(json_object_get(by, name));
+  if (known == NULL || strcmp(known, "ok") != 0) json_object_set_new(by, name, json_string(status));
+}
+
+static void sort_rows(const json_t *rows, json_t *by_key, json_t *by_point) {
+  size_t i;
+  const json_t *row;
+  json_array_foreach(rows, i, row) {
+    char name[160];
+    const char *status = text_of(row, "status"), *key = text_of(row, "request_key");
+    if (status[0] == '\0') continue;
+    if (key[0] != '\0') add(by_key, key, status);
+    const json_t *point = json_object_get(row, "point");
+    if (!json_is_integer(point)) continue;
+    snprintf(name, sizeof name, "%lld %.100s", (long long)json_integer_value(point), text_of(row, "phase"));
+    add(by_point, name, status);
+  }
+}
+
+/* A phase that was not right ends its point: the later ones are not run. */
+static int is_done(const json_t *point, const json_t *runs, int by_point) {
+  const json_t *phases = json_object_get(point, "phases"), *keys = json_object_get(point, "keys");
+  for (size_t k = 0; k < json_array_size(phases); k++) {
+    char name[160];
+    if (by_point)
+      snprintf(name, sizeof name, "%lld %.100s", (long long)json_integer_value(json_object_get(point, "i")),
+               json_string_value(json_array_get(phases, k)));
+    else
+      snprintf(name, sizeof name, "%.64s", json_string_value(json_array_get(keys, k)));
+    const char *status = json_string_value(json_object_get(runs, name));
+    if (status == NULL) return 0;
+    if (strcmp(status, "ok") != 0) return 1;
+  }
+  return 1;
+}
+
+int32_t bs_points_done(const char *folder, const json_t *points, int any_build, char *out_done,
+                       size_t *out_other, bs_error *err) {
+  json_t *rows = NULL, *by_key = json_object(), *by_point = json_object();
+  size_t i;
+  const json_t *point;
+  int32_t rc = by_key == NULL || by_point == NULL ? bs_no_memory(err, "a sweep") : BS_OK;
+  if (rc == BS_OK) rc = bs_runs_index(folder, &rows, NULL, err);
+  if (rc == BS_OK) sort_rows(rows, by_key, by_point);
+  if (out_other != NULL) *out_other = 0;
+  json_array_foreach(points, i, point) {
+    const int now = is_done(point, by_key, 0), ever = is_done(point, by_point, 1);
+    out_done[i] = (char)(now || (any_build && ever));
+    if (out_other != NULL && !now && ever) ++*out_other;
+  }
+  json_decref(rows);
+  json_decref(by_key);
+  json_decref(by_point);
+  return rc;
+}
