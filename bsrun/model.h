@@ -59,6 +59,8 @@ void model_progress_end(model_asked *asked);
 int32_t model_asked_read(const args *a, model_asked *out, bs_error *err);
 /* The same, and opens the model. */
 int32_t model_asked_make(const args *a, model_asked *out, bs_error *err);
+/* Warns, unless --quiet, that nodes ran on ref for the backend that was asked for. stats: bs_model_stats. */
+void model_tell_fallback(const args *a, const bs_model_request *request, const json_t *stats);
 void model_asked_free(model_asked *asked);
 /* Keeps what was found as a run folder (model_record.c; options MODEL_OPTIONS_KEEP). phase: model_check, one
  * record; model_bench, a record for each of the rows. `result` gets the folder as `run`; so does *out_folder,

@@ -24,7 +24,7 @@ const args_option model_bench_options[] = {
     MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr"},
+    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
     {"help", 'h', NULL, 0, "this help"},
 };
 const size_t model_bench_n_options = sizeof model_bench_options / sizeof model_bench_options[0];

@@ -21,6 +21,7 @@ const args_option model_check_options[] = {
     MODEL_OPTIONS_KEEP,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
     {"help", 'h', NULL, 0, "this help"},
 };
 const size_t model_check_n_options = sizeof model_check_options / sizeof model_check_options[0];
@@ -147,6 +148,7 @@ static int32_t check_any(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = model_asked_read(a, &asked, err);
   if (rc == BS_OK) rc = by_node ? check_model(&asked, &result, err) : check_folder(a, &asked, &result, err);
   model_progress_end(&asked);
+  if (rc == BS_OK) model_tell_fallback(a, &asked.request, json_object_get(result, "stats"));
   if (rc == BS_OK) rc = keep_and_print(a, &asked, format, by_node, result, err);
   json_decref(result);
   model_asked_free(&asked);

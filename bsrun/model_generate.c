@@ -20,6 +20,7 @@ const args_option model_generate_options[] = {
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "text or json"},
+    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
     {"help", 'h', NULL, 0, "this help"},
 };
 const size_t model_generate_n_options = sizeof model_generate_options / sizeof model_generate_options[0];
@@ -89,9 +90,17 @@ static int32_t print_tokens(const args *a, const int64_t *ids, size_t n, size_t 
   }
   for (size_t i = 0; i < n; i++) printf("%s%lld", i == 0 ? "" : ",", (long long)ids[i]);
   printf("\n");
-  fprintf(stderr, "bsrun: note: prompt of %zu tokens %.3f s, %zu tokens at %.1f a second\n", n_prompt,
-          times->prompt_s, n, rate);
+  char line[160];
+  snprintf(line, sizeof line, "prompt of %zu tokens %.3f s, %zu tokens at %.1f a second", n_prompt,
+           times->prompt_s, n, rate);
+  bsrun_note(args_has(a, "quiet"), line);
   return BS_OK;
+}
+
+static void tell_fallback(const args *a, const model_asked *asked) {
+  json_t *stats = bs_model_stats(asked->model.session);
+  model_tell_fallback(a, &asked->request, stats);
+  json_decref(stats);
 }
 
 static int32_t keep_tokens(const args *a, const int64_t *ids, size_t n, bs_error *err) {
@@ -123,6 +132,7 @@ static int32_t generate(const args *a, bs_error *err) {
     made = bs_model_generate(asked.model.session, symbol, prompt, n_prompt, (size_t)n_new, stop, ids, &n,
                              &times, err);
   model_progress_end(&asked);
+  if (rc == BS_OK) tell_fallback(a, &asked);
   /* Tokens that are there when the cache is full are not lost: they come first, then the error. */
   if (rc == BS_OK && n > 0) rc = keep_tokens(a, ids, n, made == BS_OK ? err : NULL);
   if (rc == BS_OK && n > 0)

@@ -17,7 +17,7 @@ const args_option model_run_options[] = {
     MODEL_OPTION_TOKENS,
     MODEL_OPTIONS_PLUGINS,
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
-    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {"quiet", 'q', NULL, 0, "no warnings, notes and progress on stderr"},
     {"help", 'h', NULL, 0, "this help"},
 };
 const size_t model_run_n_options = sizeof model_run_options / sizeof model_run_options[0];
@@ -59,18 +59,6 @@ static int32_t print_result(int format, json_t *result, bs_error *err) {
   return BS_OK;
 }
 
-/* Nodes that another backend than the one asked for served are told, always. */
-static void tell_fallback(const args *a, const json_t *result) {
-  const long long n = count(json_object_get(result, "stats"), "fallback_nodes");
-  const char *backend = json_string_value(json_object_get(result, "backend"));
-  char line[200];
-  if (n == 0 || strcmp(backend, "ref") == 0) return;
-  snprintf(line, sizeof line,
-           "%lld of %lld nodes ran on ref, because %.40s does not serve them: bsrun model explain", n,
-           count(result, "nodes"), backend);
-  if (!args_has(a, "quiet")) bsrun_warn(line);
-}
-
 static int32_t run_once(const args *a, bs_error *err) {
   model_asked asked = {0};
   json_t *result = NULL;
@@ -82,7 +70,7 @@ static int32_t run_once(const args *a, bs_error *err) {
   if (rc == BS_OK) rc = bs_model_run(&asked.request, &asked.model, args_value(a, "output-dir"), &result, err);
   model_progress_end(&asked);
   if (rc == BS_OK) {
-    tell_fallback(a, result);
+    model_tell_fallback(a, &asked.request, json_object_get(result, "stats"));
     rc = print_result(format, result, err);
   }
   json_decref(result);

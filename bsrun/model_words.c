@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * model_words.c - what sub-verbs of `bsrun model` that open a model have in common. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,16 @@ void model_asked_free(model_asked *asked) {
   if (asked->context != NULL) bs_context_close(asked->context);
   for (size_t i = 0; i < sizeof asked->lists / sizeof asked->lists[0]; i++) free(asked->lists[i]);
   memset(asked, 0, sizeof *asked);
+}
+
+void model_tell_fallback(const args *a, const bs_model_request *request, const json_t *stats) {
+  const long long on_ref = (long long)json_integer_value(json_object_get(stats, "fallback_nodes"));
+  const char *backend = request->backend != NULL ? request->backend : "cpu";
+  char line[200];
+  if (on_ref == 0 || strcmp(backend, "ref") == 0 || args_has(a, "quiet")) return;
+  snprintf(line, sizeof line, "%lld node%s on ref, because %.40s does not serve %s: bsrun model explain",
+           on_ref, on_ref == 1 ? " ran" : "s ran", backend, on_ref == 1 ? "it" : "them");
+  bsrun_warn(line);
 }
 
 json_t *model_shape_text(const json_t *shape) {

@@ -190,12 +190,14 @@ static void put_stats(report *r, int json, bs_error *err) {
   if (bs_session_stats_get(r->s, &t, err) != BS_OK) return;
   if (json)
     bs_text_printf(&r->t,
-                   "\"counters\":{\"runs\":%" PRIu64 ",\"plans_made\":%" PRIu64 ",\"plans_reused\":%" PRIu64
-                   ",\"host_waits\":%" PRIu64 ",\"copied_bytes\":%" PRIu64 ",\"fallback_nodes\":%" PRIu64
+                   "\"counters\":{\"runs\":%" PRIu64 ",\"plans_made\":%" PRIu64 ",\"plans_again\":%" PRIu64
+                   ",\"plans_reused\":%" PRIu64 ",\"host_waits\":%" PRIu64 ",\"copied_bytes\":%" PRIu64
+                   ",\"fallback_nodes\":%" PRIu64
                    "},\"seconds\":{\"load\":%.6g,\"lower\":%.6g,\"passes\":%.6g,\"plan\":%.6g,\"pack\":%.6g,"
                    "\"prepare\":%.6g,\"first_run\":%.6g},",
-                   t.runs, t.plans_made, t.plans_reused, t.host_waits, t.copied_bytes, t.fallback_nodes,
-                   t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s, t.first_run_s);
+                   t.runs, t.plans_made, t.plans_again, t.plans_reused, t.host_waits, t.copied_bytes,
+                   t.fallback_nodes, t.load_s, t.lower_s, t.pass_s, t.plan_s, t.pack_s, t.prepare_s,
+                   t.first_run_s);
   else
     bs_text_printf(
         &r->t,

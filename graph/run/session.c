@@ -39,6 +39,22 @@ static int32_t make_graph(bs_session *s, const bs_dim *const *dims, uint32_t n_d
   return rc;
 }
 
+/* FNV-1a; never 0. */
+static uint64_t hash_sizes(const int64_t *sizes, uint32_t count) {
+  uint64_t hash = UINT64_C(14695981039346656037);
+  for (uint32_t i = 0; i < count; i++)
+    for (int b = 0; b < 64; b += 8)
+      hash = (hash ^ ((uint64_t)sizes[i] >> b & 0xff)) * UINT64_C(1099511628211);
+  return hash | 1u;
+}
+
+static int was_dropped(const bs_session *s, const int64_t *sizes) {
+  const uint64_t hash = hash_sizes(sizes, s->graph->model->n_symbols);
+  for (uint32_t i = 0; i < GSESSION_DROPPED; i++)
+    if (s->dropped[i] == hash) return 1;
+  return 0;
+}
+
 /* The binding that was used longest ago makes room. */
 static uint32_t free_place(bs_session *s) {
   uint32_t oldest = 0;
@@ -46,6 +62,8 @@ static uint32_t free_place(bs_session *s) {
     if (s->bindings[i] == NULL) return i;
     if (s->bindings[i]->used < s->bindings[oldest]->used) oldest = i;
   }
+  s->dropped[s->n_dropped++ % GSESSION_DROPPED] =
+      hash_sizes(s->bindings[oldest]->sizes, s->graph->model->n_symbols);
   gbinding_free(s->bindings[oldest]);
   s->bindings[oldest] = NULL;
   return oldest;
@@ -66,6 +84,7 @@ static int32_t make_binding(bs_session *s, const bs_dim *const *dims, uint32_t n
   }
   b->sizes = sizes;
   memcpy(b->traces, traces, sizeof traces);
+  s->stats.plans_again += (uint64_t)was_dropped(s, sizes);
   s->bindings[free_place(s)] = b;
   s->bound = b;
   s->stats.plans_made++;

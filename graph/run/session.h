@@ -6,7 +6,7 @@
 #include "graph/pass/pass.h"
 #include "graph/run/run.h"
 
-enum { GSESSION_BINDINGS = 8 };
+enum { GSESSION_BINDINGS = 8, GSESSION_DROPPED = 256 };
 
 struct bs_session {
   bs_context *context;
@@ -19,6 +19,8 @@ struct bs_session {
   void **memory;   /* of each port, the caller's; NULL: not set */
   void *workspace; /* the caller's; NULL: the binding's own */
   uint64_t clock;
+  uint64_t dropped[GSESSION_DROPPED]; /* hashes of the sizes of bindings that made room, the last ones */
+  uint64_t n_dropped;
   bs_session_stats stats;
 };
 

@@ -146,6 +146,7 @@ int32_t bs_model_check_nodes(const bs_model_request *request, bs_model *model, j
     *out = json_pack("{s:o, s:s, s:I, s:I, s:[], s:O}", "model", bs_model_json_text(request->path), "backend",
                      request->backend != NULL ? request->backend : "cpu", "cases", (json_int_t)rows.n,
                      "failed", (json_int_t)rows.failed, "rows", "nodes", rows.rows);
+  if (*out != NULL) json_object_set_new(*out, "stats", bs_model_stats(model->session));
   json_decref(rows.rows);
   return rc;
 }
@@ -331,6 +332,8 @@ int32_t bs_model_check_folder(bs_context *context, const bs_model_request *reque
                      "model", bs_model_json_text(c.path), "backend",
                      request->backend != NULL ? request->backend : "cpu", "cases", (json_int_t)c.cases,
                      "failed", (json_int_t)c.failed, "rows", c.rows, "nodes", c.node_rows);
+  if (*out != NULL && c.model.session != NULL)
+    json_object_set_new(*out, "stats", bs_model_stats(c.model.session));
   json_decref(c.rows);
   json_decref(c.node_rows);
   bs_model_close(&c.model);

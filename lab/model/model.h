@@ -100,8 +100,9 @@ int32_t bs_model_generate(bs_session *session, const char *symbol, const int64_t
  * those expected. `nodes`: each case also node by node (bs_session_check). Of `request` backend, threads,
  * passes and cache_tokens count. {folder, model, backend, cases, failed, rows: [{case, output, deviation,
  * limit, cosine, cosine_limit, ok, reason}], nodes: [{case, node, op, serves, origin, deviation, limit, ok,
- * reason}]}: `nodes` are all nodes of each case; of a prompt those of its last run. BS_INPUT: a file is
- * wrong, no case is there, or one compares nothing. That numbers are wrong is no error here. */
+ * reason}], stats (of the last case)}: `nodes` are all nodes of each case; of a prompt those of its last run.
+ * BS_INPUT: a file is wrong, no case is there, or one compares nothing. That numbers are wrong is no error
+ * here. */
 int32_t bs_model_check_folder(bs_context *context, const bs_model_request *request, int nodes, json_t **out,
                               bs_error *err);
 /* The same of a started model and its inputs, node by node: rows is empty. */

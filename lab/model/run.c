@@ -121,6 +121,7 @@ json_t *bs_model_stats(const bs_session *session) {
     uint64_t value;
   } counts[] = {{"runs", s.runs},
                 {"plans_made", s.plans_made},
+                {"plans_again", s.plans_again},
                 {"plans_reused", s.plans_reused},
                 {"host_waits", s.host_waits},
                 {"copied_bytes", s.copied_bytes},

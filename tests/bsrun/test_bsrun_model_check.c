@@ -158,6 +158,29 @@ START_TEST(nodes_of_a_folder_and_of_a_model) {
 }
 END_TEST
 
+/* What the backend does not serve is told, by check and by generate. */
+START_TEST(nodes_on_ref_are_told) {
+  static const char top[] =
+      "<ir_version: 10, opset_import: [\"\" : 23]> g (float[3,2] x) => (float[3,1] v, int64[3,1] i) "
+      "<int64[1] k = {1}> { v, i = TopK (x, k) }";
+  static const char *const words[] = {"model", "check", ".", "--backend"};
+  write_model();
+  write_onnx(dir, "top.onnx", top);
+  write_array(dir, "v.npy", BS_F32, 2, (const int64_t[]){3, 1}, (const float[]){1, 1, 2});
+  write_text(dir, "vectors.txt",
+             "blockshock-vectors 1\nmodel top.onnx\ncase a\ninput x3.npy x\noutput v.npy v\n");
+  for (int ref = 0; ref < 2; ref++)
+    for (int quiet = 0; quiet < 2; quiet++) {
+      ran r = bsrun(dir, words[0], words[1], words[2], words[3], ref ? "ref" : "cpu",
+                    quiet ? "--quiet" : NULL, NULL);
+      must_be(&r, 0);
+      ck_assert_msg((strstr(r.err, "1 node ran on ref, because cpu") != NULL) == (!ref && !quiet), "%s",
+                    r.err);
+      ran_free(&r);
+    }
+}
+END_TEST
+
 /* A check is kept, right or wrong; where it cannot be, it is told and exit 10. */
 START_TEST(a_check_is_kept) {
   write_model();
@@ -300,6 +323,7 @@ int main(void) {
   return run_tests("bsrun_model_check",
                    (test_case[]){{folders_with_vectors, TEST_COUNT(indexes)},
                                  {nodes_of_a_folder_and_of_a_model},
+                                 {nodes_on_ref_are_told},
                                  {a_check_is_kept},
                                  {tokens_follow_by_hand, TEST_COUNT(prompts)},
                                  {generation_is_checked},

@@ -89,6 +89,27 @@ START_TEST(binds_symbols) {
 }
 END_TEST
 
+/* Why a session plans: the first sizes, new ones, and sizes whose plan had made room. */
+START_TEST(counts_plans_by_reason) {
+  const int64_t dims[] = {-1, 3};
+  const char *const names[] = {"N", NULL};
+  tb_output("y", tb_op("Neg", tb_symbolic("x", BS_F32, 2, dims, names), NONE, NONE));
+  bs_session *s = tb_open("ref", "N=1", NULL);
+  bs_session_stats stats = {.struct_size = (uint32_t)sizeof stats};
+  bs_error err = {.struct_size = (uint32_t)sizeof err};
+  static const int64_t sizes[] = {2, 3, 4, 5, 6, 7, 8, 8, 9, 1, 10}; /* 9 drops 1, which drops 2 */
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    const bs_dim dim = {.struct_size = (uint32_t)sizeof dim, .name = "N", .size = sizes[i]}, *d = &dim;
+    ck_assert_int_eq(bs_session_bind(s, &d, 1, &err), BS_OK);
+  }
+  ck_assert_int_eq(bs_session_stats_get(s, &stats, &err), BS_OK);
+  ck_assert_uint_eq(stats.plans_made, 11);
+  ck_assert_uint_eq(stats.plans_again, 1);
+  ck_assert_uint_eq(stats.plans_reused, 1);
+  bs_session_close(s);
+}
+END_TEST
+
 /* Shapes that are computed are constants before the run. */
 START_TEST(computes_shapes_first) {
   const int64_t dims[] = {-1, 4, 6}, one[] = {1}, minus[] = {-1}, zero[] = {0};
@@ -409,6 +430,7 @@ int main(void) {
   const test_case rows[] = {{adds_and_multiplies},
                             {gives_every_kind_of_output},
                             {binds_symbols},
+                            {counts_plans_by_reason},
                             {computes_shapes_first},
                             {joins_and_cuts},
                             {uses_a_workspace},
