@@ -211,9 +211,9 @@ static int32_t append(const keeping *k, const json_t *fields, bs_error *err) {
   clock_gettime(CLOCK_REALTIME, &now);
   json_t *record =
       json_pack("{s:f, s:i, s:s, s:s, s:s, s:s, s:s, s:O, s:O, s:s}", "timestamp_unix",
-                (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "schema", 1, "run_id", bs_run_get_id(k->run),
-                "experiment", k->name, "phase", k->phase, "blockshock", bs_version(), "library_build_id",
-                bs_build_id(), "plugins", k->plugins, "inputs", k->files, "status", "ok");
+                (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "schema", BS_RECORD_SCHEMA, "run_id",
+                bs_run_get_id(k->run), "experiment", k->name, "phase", k->phase, "blockshock", bs_version(),
+                "library_build_id", bs_build_id(), "plugins", k->plugins, "inputs", k->files, "status", "ok");
   const int bad = record == NULL || json_object_update_missing(record, (json_t *)(uintptr_t)fields) != 0;
   const int32_t rc = bad ? no_memory(err) : bs_store_append(k->run, record, err);
   json_decref(record);

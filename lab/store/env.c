@@ -12,10 +12,14 @@
 #include <unistd.h>
 
 #include "lab/error.h"
+#include "lab/store/env_parts.h"
 #include "lab/store/file_sum.h"
 
 #ifndef BS_BUILD_FLAGS
 #define BS_BUILD_FLAGS ""
+#endif
+#ifndef BS_BUILD_DIFF
+#define BS_BUILD_DIFF ""
 #endif
 #ifndef BS_BUILD_COMMIT
 #define BS_BUILD_COMMIT ""
@@ -112,13 +116,17 @@ static json_t *affinity_list(void) {
 }
 
 static json_t *cpu_part(void) {
-  char model[256] = "";
+  char model[256] = "", microcode[64] = "";
   json_t *cpu = json_object();
+  proc_value("/proc/cpuinfo", "microcode", microcode, sizeof microcode);
   if (!proc_value("/proc/cpuinfo", "model name", model, sizeof model)) {
     proc_value("/proc/cpuinfo", "CPU part", model, sizeof model);
   }
   json_object_set_new(cpu, "model", text_or_null(model));
+  json_object_set_new(cpu, "microcode", text_or_null(microcode));
   json_object_set_new(cpu, "isa", isa_flags());
+  json_object_set_new(cpu, "core_map", bs_env_core_map());
+  json_object_set_new(cpu, "numa_nodes", line_or_null("/sys/devices/system/node/online"));
   json_object_set_new(cpu, "cores_online", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
   json_object_set_new(cpu, "cores_configured", json_integer(sysconf(_SC_NPROCESSORS_CONF)));
   json_object_set_new(cpu, "affinity", affinity_list());
@@ -136,10 +144,12 @@ static json_t *system_part(void) {
   struct utsname u;
   json_t *system = json_object();
   if (uname(&u) == 0) {
+    json_object_set_new(system, "host", text_or_null(u.nodename));
     json_object_set_new(system, "kernel", text_or_null(u.release));
     json_object_set_new(system, "system", text_or_null(u.sysname));
     json_object_set_new(system, "machine", text_or_null(u.machine));
   }
+  json_object_set_new(system, "aslr", bs_env_aslr());
   json_object_set_new(system, "load_average", line_or_null("/proc/loadavg"));
   json_object_set_new(system, "transparent_hugepage",
                       line_or_null("/sys/kernel/mm/transparent_hugepage/enabled"));
@@ -164,6 +174,7 @@ static json_t *build_part(void) {
                           ));
   json_object_set_new(build, "flags", text_or_null(BS_BUILD_FLAGS));
   json_object_set_new(build, "commit", text_or_null(BS_BUILD_COMMIT));
+  json_object_set_new(build, "diff_sha256", text_or_null(BS_BUILD_DIFF));
   json_object_set_new(build, "libc", json_string(gnu_get_libc_version()));
   json_object_set_new(build, "jansson", json_string(JANSSON_VERSION));
   return build;
@@ -255,12 +266,18 @@ static json_t *parameters_part(bs_context *context) {
 
 json_t *bs_env_collect(bs_context *context) {
   json_t *env = json_object();
-  json_t *plugins = NULL;
-  if (env == NULL) return NULL;
+  json_t *plugins = NULL, *libraries = bs_env_libraries();
+  if (env == NULL || libraries == NULL) {
+    json_decref(env);
+    json_decref(libraries);
+    return NULL;
+  }
   json_object_set_new(env, "cpu", cpu_part());
   json_object_set_new(env, "system", system_part());
   json_object_set_new(env, "build", build_part());
   json_object_set_new(env, "variables", variables_part());
+  json_object_set_new(env, "mpi", bs_env_mpi(libraries));
+  json_object_set_new(env, "libraries", libraries);
   if (context != NULL && bs_env_plugins(context, &plugins, NULL) == BS_OK) {
     json_object_set_new(env, "plugins", plugins);
     json_object_set_new(env, "parameters", parameters_part(context));

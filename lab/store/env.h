@@ -15,6 +15,12 @@ char *bs_env_text(const json_t *env);
 json_t *bs_env_string(const char *text);
 /* The first line of a small file without its newline; 0 when there is none. */
 int bs_env_first_line(const char *path, char *out, size_t size);
+/* The words of this process's command line; a new reference. */
+json_t *bs_env_argv(void);
+/* Clock ticks that the hypervisor has given to other guests since the machine began, of all processors. */
+uint64_t bs_env_steal(void);
+/* {load_average, stolen_s} behind a run; steal_before: what bs_env_steal said before it. */
+json_t *bs_env_after(uint64_t steal_before);
 /* MemAvailable of /proc/meminfo in bytes, lowered to what the cgroup leaves; 0: unknown. */
 uint64_t bs_env_memory_available(void);
 /* The plugins that are open: [{id, version, path, sha256}], sorted by id. A built-in has the library's build

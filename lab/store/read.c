@@ -40,15 +40,20 @@ static int grow(collection *c) {
 }
 
 static int32_t take_run(collection *c, int fd, const char *path, const bs_folder_run *run, bs_error *err) {
-  json_t *note = bs_folder_note(fd), *status = json_object_get(run->done, "status"), *record;
+  const json_t *env = json_object_get(json_array_get(run->metrics.records, 0), "env");
+  const bs_summary_run all = {.path = path,
+                              .done = run->done,
+                              .host = json_object_get(json_object_get(env, "system"), "host"),
+                              .note = bs_folder_note(fd)};
+  json_t *record;
   group g = {.path = bs_strdup(path), .rows = json_array()};
   int good = g.path != NULL && g.rows != NULL && grow(c);
   size_t i;
   json_array_foreach(run->metrics.records, i, record) {
-    good = good && bs_summary_add(g.rows, path, status, record, note);
+    good = good && bs_summary_add(g.rows, &all, record);
     if (i == 0) g.time = json_number_value(json_object_get(record, "timestamp_unix"));
   }
-  json_decref(note);
+  json_decref(all.note);
   if (good) {
     c->groups[c->n++] = g;
     c->stats.runs++;

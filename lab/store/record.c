@@ -11,6 +11,7 @@
 
 #include "lab/error.h"
 #include "lab/store/sha256.h"
+#include "lab/store/store.h"
 
 json_t *bs_record_number(double value) {
   return isfinite(value) ? json_real(value) : json_null();
@@ -105,15 +106,13 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
   int bad = bs_record_add(
       record,
       json_pack("{s:f, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s?, s:I, s:I, s:s, s:s, s:O}",
-                "timestamp_unix", (double)now.tv_sec + (double)now.tv_nsec * 1e-9, "schema", 1, "run_id",
-                run_id, "experiment", e->name, "phase", e->phase_name, "method", e->method, "dtype", dtype,
-                "backend", e->backend, "comm", e->comm, "oversubscribed", (int)e->oversubscribed, "workload",
-                e->workload, "mask", e->mask_given ? e->mask.name : NULL, "seed", (json_int_t)e->seed,
-                "workload_seed", (json_int_t)e->workload_seed, "blockshock", bs_version(), "library_build_id",
-                bs_build_id(), "plugins", plugins),
+                "timestamp_unix", (double)now.tv_sec + (double)now.tv_nsec * 1e-9, "schema", BS_RECORD_SCHEMA,
+                "run_id", run_id, "experiment", e->name, "phase", e->phase_name, "method", e->method, "dtype",
+                dtype, "backend", e->backend, "comm", e->comm, "oversubscribed", (int)e->oversubscribed,
+                "workload", e->workload, "mask", e->mask_given ? e->mask.name : NULL, "seed",
+                (json_int_t)e->seed, "workload_seed", (json_int_t)e->workload_seed, "blockshock",
+                bs_version(), "library_build_id", bs_build_id(), "plugins", plugins),
       NULL);
-  if (e->choice_record != NULL) bad |= json_object_set(record, "choices", e->choice_record);
-  if (e->ladder != NULL) bad |= json_object_set(record, "ladder", e->ladder);
   bad |=
       json_object_set_new(record, "request_key", e->request_key ? json_string(e->request_key) : json_null());
   bad |= json_object_set_new(record, "sweep", e->sweep ? json_string(e->sweep) : json_null());

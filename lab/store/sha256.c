@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -139,12 +140,32 @@ int32_t bs_sha256_file(const char *path, char out_hex[65], bs_error *err) {
   return rc;
 }
 
+/* table[k][b]: the sum of byte b that k zero bytes follow, so that eight bytes are one step. */
+static uint32_t crc_table[8][256];
+
+static void make_crc_table(void) {
+  for (uint32_t b = 0; b < 256; b++) {
+    uint32_t crc = b;
+    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & (0u - (crc & 1u)));
+    crc_table[0][b] = crc;
+  }
+  for (int k = 1; k < 8; k++)
+    for (int b = 0; b < 256; b++)
+      crc_table[k][b] = (crc_table[k - 1][b] >> 8) ^ crc_table[0][crc_table[k - 1][b] & 0xffu];
+}
+
 uint32_t bs_crc32c(const void *data, size_t size) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   const uint8_t *p = data;
   uint32_t crc = 0xffffffffu;
-  for (size_t i = 0; i < size; i++) {
-    crc ^= p[i];
-    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & (0u - (crc & 1u)));
+  pthread_once(&once, make_crc_table);
+  for (; size >= 8; size -= 8, p += 8) {
+    const uint32_t low =
+        crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+    crc = crc_table[7][low & 0xffu] ^ crc_table[6][low >> 8 & 0xffu] ^ crc_table[5][low >> 16 & 0xffu] ^
+          crc_table[4][low >> 24] ^ crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^
+          crc_table[0][p[7]];
   }
+  for (; size > 0; size--, p++) crc = (crc >> 8) ^ crc_table[0][(crc ^ *p) & 0xffu];
   return ~crc;
 }

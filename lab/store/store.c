@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * store.c - run folders in the commit order of docs/runs.md. Below out_dir every folder is opened with
+ * store.c - making run folders in the commit order of docs/runs.md. Below out_dir every folder is opened with
  * O_NOFOLLOW, so a planted link leads nowhere. */
 #include "lab/store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,23 +16,11 @@
 
 #include "core/base/text.h"
 #include "lab/error.h"
-#include "lab/store/sha256.h"
+#include "lab/store/env.h"
+#include "lab/store/internal.h"
+#include "lab/store/record.h"
 
 #define MAX_ATTEMPTS 1000
-#define MAX_LINE (16u << 20) /* a record with every sample of the largest phase 1 */
-static const char *const run_files[] = {"config.yaml", "env.json", "seed.txt", "metrics.jsonl", "log.txt"};
-#define N_RUN_FILES (sizeof run_files / sizeof run_files[0])
-
-struct bs_run {
-  int parent_fd; /* the method's folder */
-  int fd;        /* the run's own */
-  int metrics_fd;
-  int lock_fd;
-  uint64_t records;
-  off_t metrics_size;
-  char id[96];
-  char *path;
-};
 
 int32_t bs_store_check_name(const char *option, const char *name, bs_error *err) {
   static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -89,7 +76,7 @@ void bs_store_mark_interrupted(int run_fd, int signal_number) {
   fsync(run_fd);
 }
 
-static int32_t io_error(bs_error *err, int saved_errno, const char *what, const char *path) {
+int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, const char *path) {
   bs_error_errno(err, BS_IO, "BS-STO-IO", saved_errno, "cannot %s %.300s", what, path);
   if (saved_errno == ENOSPC || saved_errno == EDQUOT || saved_errno == EFBIG) {
     bs_error_hint(err, "free some space, or choose another folder with --out DIR");
@@ -114,39 +101,61 @@ static int32_t open_root(const char *out_dir, int *out_fd, bs_error *err) {
     memcpy(path, out_dir, i);
     path[i] = '\0';
     if (mkdir(path, 0755) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES) {
-      return io_error(err, errno, "make the folder", path);
+      return bs_store_io_error(err, errno, "make the folder", path);
     }
   }
   *out_fd = open(out_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return *out_fd < 0 ? io_error(err, errno, "open the folder", out_dir) : BS_OK;
+  return *out_fd < 0 ? bs_store_io_error(err, errno, "open the folder", out_dir) : BS_OK;
 }
 
-/* Replace *fd by its folder `name`, made where missing. */
+/* Replace *fd by its folder `name`, made (and on the disk) where missing. */
 static int32_t descend(int *fd, const char *name, const char *shown, bs_error *err) {
-  if (mkdirat(*fd, name, 0755) != 0 && errno != EEXIST)
-    return io_error(err, errno, "make a folder below", shown);
+  const int made = mkdirat(*fd, name, 0755) == 0;
+  if (!made && errno != EEXIST) return bs_store_io_error(err, errno, "make a folder below", shown);
+  if (made && fsync(*fd) != 0) return bs_store_io_error(err, errno, "sync the folder", shown);
   const int next = openat(*fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (next < 0) return io_error(err, errno == ENOTDIR ? ELOOP : errno, "open a folder below", shown);
+  if (next < 0) return bs_store_io_error(err, errno == ENOTDIR ? ELOOP : errno, "open a folder below", shown);
   close(*fd);
   *fd = next;
   return BS_OK;
 }
 
-static int32_t write_file(int dir, const char *name, const char *data, size_t size, bs_error *err) {
+int32_t bs_store_write_file(int dir, const char *name, const char *data, size_t size, int synced,
+                            bs_error *err) {
   const int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (fd < 0) return io_error(err, errno, "create", name);
+  if (fd < 0) return bs_store_io_error(err, errno, "create", name);
   int bad = bs_store_write_all(fd, data, size);
-  if (bad == 0 && fsync(fd) != 0) bad = errno;
+  if (bad == 0 && synced && fsync(fd) != 0) bad = errno;
   if (close(fd) != 0 && bad == 0) bad = errno;
-  return bad == 0 ? BS_OK : io_error(err, bad, "write", name);
+  return bad == 0 ? BS_OK : bs_store_io_error(err, bad, "write", name);
 }
 
-static void remove_files(int dir) {
-  unlinkat(dir, "DONE", 0);
-  for (size_t i = 0; i < N_RUN_FILES; i++) unlinkat(dir, run_files[i], 0);
-  unlinkat(dir, "lock", 0);
-  unlinkat(dir, "DONE.tmp", 0);
-  unlinkat(dir, "INTERRUPTED", 0);
+void bs_store_remove_files(int dir) {
+  static const char *const files[] = {"DONE",          "config.yaml", "env.json",    "seed.txt",
+                                      "metrics.jsonl", "log.txt",     "samples.bin", "flight",
+                                      "DONE.tmp",      "INTERRUPTED", "lock"};
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) unlinkat(dir, files[i], 0);
+}
+
+void bs_store_close(bs_run *run) {
+  if (run->metrics_fd >= 0) close(run->metrics_fd);
+  if (run->fd >= 0) close(run->fd);
+  if (run->parent_fd >= 0) close(run->parent_fd);
+  if (run->lock_fd >= 0) close(run->lock_fd); /* drops the lock last */
+  json_decref(run->first);
+  json_decref(run->keys);
+  free(run->path);
+  free(run);
+}
+
+/* What the first record says of the run, so that metrics.jsonl alone is enough. */
+static int32_t set_first(const bs_run_request *q, bs_run *run, const char *config, bs_error *err) {
+  json_t *env = json_loads(q->env, JSON_REJECT_DUPLICATES, NULL), *text = json_string(config);
+  json_decref(run->first);
+  run->first = json_pack("{s:i, s:o, s:o, s:o, s:s}", "schema", BS_RECORD_SCHEMA, "config",
+                         text != NULL ? text : json_null(), "env", env != NULL ? env : json_null(), "argv",
+                         bs_env_argv(), "result_key", q->key);
+  return run->first != NULL ? BS_OK : bs_no_memory(err, "a run's files");
 }
 
 /* config.yaml for the id about to be tried. */
@@ -157,19 +166,31 @@ static int32_t write_config(const bs_run_request *q, bs_run *run, bs_error *err)
   bs_config_print(q->config, &text);
   unlinkat(run->fd, "config.yaml", 0);
   rc = text.failed ? bs_no_memory(err, "a run's files")
-                   : write_file(run->fd, "config.yaml", text.data, text.size, err);
+                   : bs_store_write_file(run->fd, "config.yaml", text.data, text.size, 0, err);
+  if (rc == BS_OK) rc = set_first(q, run, text.data, err);
   bs_text_free(&text);
   return rc;
 }
 
+static int32_t open_files(const bs_run_request *q, bs_run *run, bs_error *err) {
+  const int flags = O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  run->lock_fd = openat(run->fd, "lock", O_RDWR | flags, 0644);
+  if (run->lock_fd < 0) return bs_store_io_error(err, errno, "create a lock below", q->out_dir);
+  if (flock(run->lock_fd, LOCK_EX | LOCK_NB) != 0)
+    return bs_error_set(err, BS_BUSY, "BS-STO-LOCK", "a new run below %.300s is held by another process",
+                        q->out_dir);
+  run->metrics_fd = openat(run->fd, "metrics.jsonl", O_WRONLY | O_APPEND | flags, 0644);
+  return run->metrics_fd < 0 ? bs_store_io_error(err, errno, "create a run below", q->out_dir) : BS_OK;
+}
+
+/* The lock first: fsck takes a temporary folder whose lock is free for one that its writer left. */
 static int32_t fill(const bs_run_request *q, bs_run *run, bs_error *err) {
   char seed[32];
   const int n = snprintf(seed, sizeof seed, "%llu\n", (unsigned long long)q->seed);
-  int32_t rc = write_file(run->fd, "env.json", q->env, strlen(q->env), err);
-  if (rc == BS_OK) rc = write_file(run->fd, "seed.txt", seed, (size_t)n, err);
-  if (rc == BS_OK) rc = write_file(run->fd, "metrics.jsonl", "", 0, err);
-  if (rc == BS_OK) rc = write_file(run->fd, "log.txt", "", 0, err);
-  if (rc == BS_OK) rc = write_file(run->fd, "lock", "", 0, err);
+  int32_t rc = open_files(q, run, err);
+  if (rc == BS_OK) rc = bs_store_write_file(run->fd, "env.json", q->env, strlen(q->env), 0, err);
+  if (rc == BS_OK) rc = bs_store_write_file(run->fd, "seed.txt", seed, (size_t)n, 0, err);
+  if (rc == BS_OK) rc = bs_store_write_file(run->fd, "log.txt", "", 0, 0, err);
   return rc;
 }
 
@@ -191,35 +212,13 @@ static int32_t publish(const bs_run_request *q, bs_run *run, const char *tempora
     struct stat st;
     if (fstatat(run->parent_fd, run->id, &st, AT_SYMLINK_NOFOLLOW) == 0) continue;
     int32_t rc = write_config(q, run, err);
-    if (rc == BS_OK && fsync(run->fd) != 0) rc = io_error(err, errno, "sync", run->id);
     if (rc != BS_OK) return rc;
-    if (renameat2(run->parent_fd, temporary, run->parent_fd, run->id, RENAME_NOREPLACE) == 0) {
-      return fsync(run->parent_fd) == 0 ? BS_OK : io_error(err, errno, "sync the folder of", run->id);
-    }
-    if (errno != EEXIST) return io_error(err, errno, "name the folder", run->id);
+    if (renameat2(run->parent_fd, temporary, run->parent_fd, run->id, RENAME_NOREPLACE) == 0) return BS_OK;
+    if (errno != EEXIST) return bs_store_io_error(err, errno, "name the folder", run->id);
   }
   bs_error_set(err, BS_BUSY, "BS-STO-CLASH", "%d runs are named %s already", MAX_ATTEMPTS, base);
   bs_error_hint(err, "choose another --run-id");
   return BS_BUSY;
-}
-
-static int32_t open_files(bs_run *run, bs_error *err) {
-  run->lock_fd = openat(run->fd, "lock", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (run->lock_fd < 0) return io_error(err, errno, "open the lock of", run->id);
-  if (flock(run->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-    return bs_error_set(err, BS_BUSY, "BS-STO-LOCK", "run %s is held by another process", run->id);
-  }
-  run->metrics_fd = openat(run->fd, "metrics.jsonl", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
-  return run->metrics_fd < 0 ? io_error(err, errno, "open the metrics of", run->id) : BS_OK;
-}
-
-static void close_run(bs_run *run) {
-  if (run->metrics_fd >= 0) close(run->metrics_fd);
-  if (run->fd >= 0) close(run->fd);
-  if (run->parent_fd >= 0) close(run->parent_fd);
-  if (run->lock_fd >= 0) close(run->lock_fd); /* drops the lock last */
-  free(run->path);
-  free(run);
 }
 
 static int32_t set_path(const bs_run_request *q, bs_run *run, bs_error *err) {
@@ -236,35 +235,36 @@ static int32_t set_path(const bs_run_request *q, bs_run *run, bs_error *err) {
   return BS_OK;
 }
 
+/* When this process began, in ticks since the machine did: with the pid it names the process for ever. */
+static unsigned long long start_of_process(void) {
+  char line[1024];
+  unsigned long long start = 0;
+  const char *end = bs_env_first_line("/proc/self/stat", line, sizeof line) ? strrchr(line, ')') : NULL;
+  for (int field = 2; end != NULL && field < 22; field++) end = strchr(end + 1, ' ');
+  if (end != NULL) start = strtoull(end + 1, NULL, 10);
+  return start;
+}
+
 static int32_t begin(const bs_run_request *q, bs_run *run, bs_error *err) {
-  char temporary[64];
+  char temporary[80];
   int32_t rc = open_root(q->out_dir, &run->parent_fd, err);
   if (rc == BS_OK && q->group != NULL) rc = descend(&run->parent_fd, q->group, q->out_dir, err);
   if (rc == BS_OK) rc = descend(&run->parent_fd, q->phase, q->out_dir, err);
   if (rc == BS_OK) rc = descend(&run->parent_fd, q->method, q->out_dir, err);
   if (rc != BS_OK) return rc;
-  snprintf(temporary, sizeof temporary, ".%.12s.%ld", q->key, (long)getpid());
+  snprintf(temporary, sizeof temporary, ".tmp.%.12s.%ld.%llu", q->key, (long)getpid(), start_of_process());
   if (mkdirat(run->parent_fd, temporary, 0755) != 0)
-    return io_error(err, errno, "make a run folder in", q->out_dir);
+    return bs_store_io_error(err, errno, "make a run folder in", q->out_dir);
   run->fd = openat(run->parent_fd, temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  rc = run->fd < 0 ? io_error(err, errno, "open a run folder in", q->out_dir) : fill(q, run, err);
+  rc = run->fd < 0 ? bs_store_io_error(err, errno, "open a run folder in", q->out_dir) : fill(q, run, err);
   if (rc == BS_OK) rc = publish(q, run, temporary, err);
   const char *name = rc == BS_OK ? run->id : temporary;
-  if (rc == BS_OK) rc = open_files(run, err);
   if (rc == BS_OK) rc = set_path(q, run, err);
   if (rc != BS_OK) {
-    if (run->fd >= 0) remove_files(run->fd);
+    if (run->fd >= 0) bs_store_remove_files(run->fd);
     unlinkat(run->parent_fd, name, AT_REMOVEDIR);
   }
   return rc;
-}
-
-static void hold_signals(sigset_t *old) {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &set, old);
 }
 
 int32_t bs_store_begin(const bs_run_request *request, bs_run **out_run, bs_error *err) {
@@ -282,118 +282,15 @@ int32_t bs_store_begin(const bs_run_request *request, bs_run **out_run, bs_error
   bs_run *run = calloc(1, sizeof *run);
   if (run == NULL) return bs_no_memory(err, "a run's files");
   run->parent_fd = run->fd = run->metrics_fd = run->lock_fd = -1;
-  hold_signals(&old);
+  run->steal = bs_env_steal();
+  bs_sha256_init(&run->metrics_sum);
+  bs_store_hold_signals(&old);
   rc = begin(request, run, err);
   if (rc == BS_OK) {
     *out_run = run;
   } else {
-    close_run(run);
+    bs_store_close(run);
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   return rc;
-}
-
-const char *bs_run_get_id(const bs_run *run) {
-  return run->id;
-}
-const char *bs_run_get_path(const bs_run *run) {
-  return run->path;
-}
-int bs_run_get_fd(const bs_run *run) {
-  return run->fd;
-}
-
-int32_t bs_store_append(bs_run *run, const json_t *record, bs_error *err) {
-  json_t *line = json_copy((json_t *)(uintptr_t)record);
-  if (line == NULL || json_object_set_new(line, "seq", json_integer((json_int_t)run->records)) != 0) {
-    json_decref(line);
-    return bs_no_memory(err, "a run's files");
-  }
-  char *body = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17));
-  json_decref(line);
-  if (body == NULL)
-    return bs_error_set(err, BS_INTERNAL, "BS-STO-JSON", "the record cannot be written as JSON");
-  bs_text text = {0};
-  const size_t size = strlen(body);
-  /* The sum covers the line up to, and without, its own field. */
-  bs_text_printf(&text, "%.*s,\"crc32c\":\"%08x\"}\n", (int)size - 1, body, bs_crc32c(body, size - 1));
-  free(body);
-  int32_t rc = BS_OK;
-  if (text.failed || text.size > MAX_LINE) {
-    rc = bs_error_set(err, BS_INTERNAL, "BS-STO-LINE", "a record of %zu bytes is too long", text.size);
-  } else {
-    int bad = bs_store_write_all(run->metrics_fd, text.data, text.size);
-    if (bad == 0 && fdatasync(run->metrics_fd) != 0) bad = errno;
-    if (bad != 0) {
-      if (ftruncate(run->metrics_fd, run->metrics_size) != 0) bad = errno;
-      rc = io_error(err, bad, "append to the metrics of", run->path);
-    } else {
-      run->metrics_size += (off_t)text.size;
-      run->records++;
-    }
-  }
-  bs_text_free(&text);
-  return rc;
-}
-
-static int32_t sum_of(bs_run *run, const char *name, char out_hex[65], bs_error *err) {
-  bs_error why = BS_ERROR_INIT;
-  char path[64], shown[400];
-  snprintf(path, sizeof path, "/proc/self/fd/%d/%s", run->fd, name);
-  if (bs_sha256_file(path, out_hex, &why) == BS_OK) return BS_OK;
-  snprintf(shown, sizeof shown, "%.300s/%s", run->path, name);
-  return io_error(err, why.native_code != 0 ? why.native_code : EINVAL, "read", shown);
-}
-
-static int32_t write_done(bs_run *run, const char *status, bs_error *err) {
-  json_t *sums = json_object(), *done = json_object();
-  int32_t rc = BS_OK;
-  for (size_t i = 0; i < N_RUN_FILES && rc == BS_OK; i++) {
-    char hex[65];
-    rc = sum_of(run, run_files[i], hex, err);
-    if (rc == BS_OK) json_object_set_new(sums, run_files[i], json_string(hex));
-  }
-  json_object_set_new(done, "status", json_string(status));
-  json_object_set_new(done, "records", json_integer((json_int_t)run->records));
-  json_object_set(done, "sha256", sums);
-  char *text = rc == BS_OK ? json_dumps(done, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
-  if (rc == BS_OK && text == NULL) rc = bs_no_memory(err, "a run's files");
-  if (rc == BS_OK) rc = write_file(run->fd, "DONE.tmp", text, strlen(text), err);
-  if (rc == BS_OK && renameat(run->fd, "DONE.tmp", run->fd, "DONE") != 0) {
-    rc = io_error(err, errno, "finish", run->path);
-  }
-  if (rc == BS_OK && fsync(run->fd) != 0) rc = io_error(err, errno, "sync", run->path);
-  if (rc != BS_OK) bs_error_where(err, "%.300s", run->path);
-  free(text);
-  json_decref(sums);
-  json_decref(done);
-  return rc;
-}
-
-static void remove_run(bs_run *run) {
-  remove_files(run->fd);
-  unlinkat(run->parent_fd, run->id, AT_REMOVEDIR);
-}
-
-int32_t bs_store_commit(bs_run *run, const char *status, bs_error *err) {
-  sigset_t old;
-  hold_signals(&old);
-  const int32_t rc = write_done(run, status, err);
-  if (rc != BS_OK) remove_run(run);
-  close_run(run);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  return rc;
-}
-
-void bs_store_interrupt(bs_run *run, int signal_number) {
-  bs_store_mark_interrupted(run->fd, signal_number);
-  close_run(run);
-}
-
-void bs_store_abandon(bs_run *run) {
-  sigset_t old;
-  hold_signals(&old);
-  remove_run(run);
-  close_run(run);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

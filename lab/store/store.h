@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * store.h - run folders: <out_dir>[/<group>]/<phase>/<method>/<run_id>/ with config.yaml, env.json,
- * seed.txt, metrics.jsonl, log.txt, lock and, last, DONE (docs/runs.md). A run exists only when DONE does.
- * One process writes a run; several may write below one out_dir. */
+ * seed.txt, metrics.jsonl, log.txt, lock and, last, DONE (docs/runs.md). A run counts only when DONE is there
+ * and metrics.jsonl is what it has the sum of; config.yaml, env.json and seed.txt are copies of what the
+ * first record says. One process writes a run; several may write below one out_dir. */
 #ifndef BS_LAB_STORE_STORE_H
 #define BS_LAB_STORE_STORE_H
 #include <jansson.h>
@@ -22,17 +23,24 @@ typedef struct bs_run_request {
   uint64_t seed;
 } bs_run_request;
 
-/* Make the folder with all but the records: a temporary folder, every file fsynced, then one rename that
- * never replaces; a clash of names gets the suffix -2, -3, ... Nothing stays on failure (BS_IO). Blocks
- * SIGINT and SIGTERM meanwhile. */
+/* The schema of records that this version writes. */
+enum { BS_RECORD_SCHEMA = 2 };
+
+/* Make the folder with all but the records: a temporary folder, locked, then one rename that never replaces;
+ * a clash of names gets the suffix -2, -3, ... Nothing is synced before bs_store_commit, for a run without
+ * DONE does not count. Nothing stays on failure (BS_IO). Blocks SIGINT and SIGTERM meanwhile. */
 int32_t bs_store_begin(const bs_run_request *request, bs_run **out_run, bs_error *err);
 const char *bs_run_get_id(const bs_run *run);
 const char *bs_run_get_path(const bs_run *run); /* out_dir/.../run_id */
 int bs_run_get_fd(const bs_run *run);           /* of the folder, for a signal handler */
-/* One line, one write, fdatasync. The line is cut off again when it cannot be written whole. */
+/* One line, one write, not synced: bs_store_commit makes all lines last. A line that cannot be written whole
+ * is cut off again. The first record of a run also gets schema, config (text), env, argv and result_key. */
 int32_t bs_store_append(bs_run *run, const json_t *record, bs_error *err);
-/* Write DONE {records, status, sha256 of each file} and close. status: "ok", "failed", ... The run is
- * closed in every case; where DONE cannot be written it is removed. */
+/* Writes samples.bin (lab/store/samples.h makes the bytes). Once a run; its sum stands in DONE. */
+int32_t bs_store_samples(bs_run *run, const void *data, size_t size, bs_error *err);
+/* Syncs the records, writes DONE {schema, status, records, sha256 of metrics.jsonl and samples.bin, keys,
+ * after} and closes. status: "ok", "failed", ... The run is closed in every case; where DONE cannot be
+ * written it is removed. */
 int32_t bs_store_commit(bs_run *run, const char *status, bs_error *err);
 /* Close and remove a run that acknowledged nothing. */
 void bs_store_abandon(bs_run *run);

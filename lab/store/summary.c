@@ -43,7 +43,11 @@ const char *const bs_run_row_keys[] = {"run",
                                        "speedup_high",
                                        "speedup_word",
                                        "against",
+                                       "cause",
                                        "bound_s",
+                                       "bound_compute_s",
+                                       "bound_memory_s",
+                                       "bound_wire_s",
                                        "limit",
                                        "share_of_limit",
                                        "predicted_s",
@@ -52,6 +56,10 @@ const char *const bs_run_row_keys[] = {"run",
                                        "relative_error",
                                        "relative_error_predicted",
                                        "passed",
+                                       "gates_passed",
+                                       "gates_failed",
+                                       "warnings",
+                                       "error",
                                        "regions",
                                        "memory_peak_bytes",
                                        "weight_bytes_total",
@@ -86,7 +94,7 @@ static const source of_record[] = {{"run_id", "run_id"},
                                    {"activation", "activation"},
                                    {"seed", "seed"},
                                    {"passed", "passed"},
-                                   {"host", "env.system.host"},
+                                   {"error", "error.message"},
                                    {"library_build_id", "library_build_id"},
                                    {"request_key", "request_key"},
                                    {"result_key", "result_key"}};
@@ -111,15 +119,16 @@ static const source of_arm[] = {{"arm", "name"},
                                 {"low_s", "low_s"},
                                 {"high_s", "high_s"},
                                 {"bound_s", "bound_s.total"},
+                                {"bound_compute_s", "bound_s.compute"},
+                                {"bound_memory_s", "bound_s.memory"},
+                                {"bound_wire_s", "bound_s.wire"},
                                 {"limit", "limit"},
                                 {"share_of_limit", "share_of_limit"},
                                 {"predicted_s", "predicted_s.total"},
                                 {"flops", "flops"}};
-static const source of_comparison[] = {{"speedup", "speedup"},
-                                       {"speedup_low", "low"},
-                                       {"speedup_high", "high"},
-                                       {"speedup_word", "word"},
-                                       {"against", "against"}};
+static const source of_comparison[] = {{"speedup", "speedup"},   {"speedup_low", "low"},
+                                       {"speedup_high", "high"}, {"speedup_word", "word"},
+                                       {"against", "against"},   {"cause", "cause"}};
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
 static json_t *at_path(const json_t *object, const char *path) {
@@ -155,15 +164,33 @@ static int set_seconds(json_t *row, const char *key, const json_t *value, double
                                : 0;
 }
 
+/* How many gates of a record are in a state. */
+static json_int_t gates_in(const json_t *record, const char *state) {
+  const json_t *gates = json_object_get(record, "gates");
+  json_int_t n = 0;
+  for (size_t i = 0; i < json_array_size(gates); i++) {
+    const char *is = json_string_value(json_object_get(json_array_get(gates, i), "state"));
+    n += is != NULL && strcmp(is, state) == 0;
+  }
+  return n;
+}
+
 const char *bs_record_word(const json_t *record) {
   const json_t *gates = json_object_get(record, "gates");
   if (json_array_size(gates) == 0) return NULL;
   if (json_is_true(json_object_get(record, "passed"))) return "RIGHT";
-  for (size_t i = 0; i < json_array_size(gates); i++) {
-    const char *state = json_string_value(json_object_get(json_array_get(gates, i), "state"));
-    if (state != NULL && strcmp(state, "fail") == 0) return "WRONG";
-  }
-  return "NOT SHOWN RIGHT";
+  return gates_in(record, "fail") > 0 ? "WRONG" : "NOT SHOWN RIGHT";
+}
+
+/* Gates and warnings, where there are any. */
+static int add_counts(json_t *row, const json_t *record) {
+  const size_t warnings = json_array_size(json_object_get(record, "measuring_warnings"));
+  int bad = 0;
+  if (json_array_size(json_object_get(record, "gates")) > 0)
+    bad = json_object_set_new(row, "gates_passed", json_integer(gates_in(record, "pass"))) ||
+          json_object_set_new(row, "gates_failed", json_integer(gates_in(record, "fail")));
+  if (warnings > 0) bad |= json_object_set_new(row, "warnings", json_integer((json_int_t)warnings));
+  return bad;
 }
 
 static const json_t *region(const json_t *record, const char *name) {
@@ -203,17 +230,18 @@ static const char *clock_of(const json_t *record) {
 }
 
 /* A row with every key, null where nothing is known, and what all rows of a record share. */
-static json_t *new_row(const char *path, const json_t *status, const json_t *record, json_t *note) {
+static json_t *new_row(const bs_summary_run *run, const json_t *record) {
   json_t *row = json_object();
   int bad = row == NULL;
   for (size_t i = 0; !bad && bs_run_row_keys[i] != NULL; i++)
     bad |= json_object_set_new(row, bs_run_row_keys[i], json_null());
   const json_t *simulated = json_object_get(record, "simulated");
-  bad = bad || set_text(row, "run", path) || copy(row, record, of_record, COUNT(of_record)) ||
+  bad = bad || set_text(row, "run", run->path) || copy(row, record, of_record, COUNT(of_record)) ||
         set_text(row, "word", bs_record_word(record)) || set_text(row, "clock", clock_of(record)) ||
         json_object_set_new(row, "simulated", json_boolean(simulated != NULL)) ||
-        set_text(row, "status", json_string_value(status)) ||
-        (note != NULL && json_object_set(row, "note", note));
+        set_text(row, "status", json_string_value(json_object_get(run->done, "status"))) ||
+        add_counts(row, record) || (run->host != NULL && json_object_set(row, "host", run->host)) ||
+        (run->note != NULL && json_object_set(row, "note", run->note));
   if (!bad) return row;
   json_decref(row);
   return NULL;
@@ -283,14 +311,14 @@ static int fill_simulated(json_t *row, const json_t *record, size_t i) {
   return bad;
 }
 
-int bs_summary_add(json_t *rows, const char *path, const json_t *status, const json_t *record, json_t *note) {
+int bs_summary_add(json_t *rows, const bs_summary_run *run, const json_t *record) {
   const json_t *simulated = json_object_get(record, "simulated");
   const size_t arms = json_array_size(json_object_get(record, "arms"));
   const size_t n = simulated != NULL ? 1 + (json_object_get(simulated, "dense") != NULL)
                    : arms > 0        ? arms
                                      : 1;
   for (size_t i = 0; i < n; i++) {
-    json_t *row = new_row(path, status, record, note);
+    json_t *row = new_row(run, record);
     const int bad = row == NULL || (simulated != NULL ? fill_simulated(row, record, i)
                                     : arms > 0        ? fill_arm(row, record, i)
                                                       : fill_alone(row, record));

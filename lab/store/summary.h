@@ -6,7 +6,13 @@
 
 /* What the gates of a record say, or NULL where none ran: "RIGHT", "WRONG", "NOT SHOWN RIGHT". */
 const char *bs_record_word(const json_t *record);
-/* Appends the rows of one record of the run in `path`, whose DONE says `status`; note: its newest note, or
- * NULL. 0: out of memory. */
-int bs_summary_add(json_t *rows, const char *path, const json_t *status, const json_t *record, json_t *note);
+/* What all rows of a run share, besides what its records say. Borrowed; NULL: not known. */
+typedef struct bs_summary_run {
+  const char *path;
+  const json_t *done; /* of DONE */
+  json_t *host;       /* name of the machine: the first record has the environment */
+  json_t *note;       /* its newest one */
+} bs_summary_run;
+/* Appends the rows of one record. 0: out of memory. */
+int bs_summary_add(json_t *rows, const bs_summary_run *run, const json_t *record);
 #endif

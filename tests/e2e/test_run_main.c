@@ -29,20 +29,21 @@ static const method_case methods[] = {
 enum { N = 256, B = 64 };
 
 static void check_done(const char *run_dir, const char *status) {
-  static const char *const files[] = {"config.yaml", "env.json", "log.txt", "metrics.jsonl", "seed.txt"};
   char *text = run_read(run_dir, "DONE", NULL);
   ck_assert_msg(text != NULL, "no DONE in %s", run_dir);
   json_t *done = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
   ck_assert_str_eq(run_str(done, "status"), status);
   ck_assert_int_eq((int)run_num(done, "records"), 1);
   const json_t *sums = json_object_get(done, "sha256");
-  ck_assert_uint_eq(json_object_size(sums), 5);
-  for (size_t i = 0; i < 5; i++) {
+  const char *name;
+  json_t *sum;
+  ck_assert_ptr_nonnull(json_object_get(sums, "metrics.jsonl"));
+  json_object_foreach((json_t *)(uintptr_t)sums, name, sum) {
     char path[640], hex[65];
     bs_error err = {.struct_size = sizeof err};
-    snprintf(path, sizeof path, "%s/%s", run_dir, files[i]);
+    snprintf(path, sizeof path, "%s/%s", run_dir, name);
     ck_assert_int_eq(bs_sha256_file(path, hex, &err), BS_OK);
-    ck_assert_str_eq(run_str(sums, files[i]), hex);
+    ck_assert_str_eq(json_string_value(sum), hex);
   }
   json_decref(done);
   free(text);

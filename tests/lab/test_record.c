@@ -153,6 +153,16 @@ START_TEST(the_environment_is_an_allow_list) {
             1 << 20);
   ck_assert_str_eq(json_string_value(json_object_get(json_object_get(env, "build"), "blockshock")),
                    bs_version());
+  ck_assert(json_is_string(json_object_get(json_object_get(env, "system"), "host")));
+  const json_t *cores = json_object_get(json_object_get(env, "cpu"), "core_map");
+  json_t *library = NULL;
+  ck_assert_uint_eq(json_array_size(json_array_get(cores, 0)), 4);
+  size_t i;
+  json_array_foreach(json_object_get(env, "libraries"), i, library) {
+    const char *path = json_string_value(json_object_get(library, "path"));
+    if (strstr(path, "libc.so") != NULL) break;
+  }
+  ck_assert(library != NULL && json_is_string(json_object_get(library, "build_id")));
   /* sorted keys, indent 2 */
   ck_assert(strncmp(text, "{\n  \"build\": {\n    \"blockshock\"", 30) == 0);
   ck_assert(text[strlen(text) - 1] == '\n');

@@ -65,14 +65,14 @@ START_TEST(a_run_is_whole) {
     ck_assert_int_eq(bs_store_append(run, record, &err), BS_OK);
     json_decref(record);
   }
+  ck_assert_int_eq(bs_store_samples(run, "samples", 7, &err), BS_OK);
   ck_assert_int_eq(bs_store_commit(run, "ok", &err), BS_OK);
 
   char *text = read_text(path, "config.yaml");
   ck_assert(strstr(text, "N: 4") != NULL && strstr(text, "run_id:") != NULL);
-  free(text);
-  text = read_text(path, "seed.txt");
-  ck_assert_str_eq(text, "725\n");
-  free(text);
+  char *seed = read_text(path, "seed.txt");
+  ck_assert_str_eq(seed, "725\n");
+  free(seed);
   char *metrics = read_text(path, "metrics.jsonl");
   int lines = 0;
   for (char *save = NULL, *line = strtok_r(metrics, "\n", &save); line != NULL;
@@ -84,18 +84,24 @@ START_TEST(a_run_is_whole) {
     char sum[16];
     snprintf(sum, sizeof sum, "%08x", bs_crc32c(line, (size_t)(end - line)));
     ck_assert_str_eq(json_string_value(json_object_get(record, "crc32c")), sum);
+    const char *own = json_string_value(json_object_get(record, "config"));
+    ck_assert_int_eq(own != NULL && strcmp(own, text) == 0, lines == 0);
+    ck_assert_int_eq(json_is_array(json_object_get(record, "argv")), lines == 0);
     json_decref(record);
     lines++;
   }
   ck_assert_int_eq(lines, 3);
   free(metrics);
+  free(text);
   text = read_text(path, "DONE");
   json_t *done = json_loads(text, 0, NULL);
   ck_assert_str_eq(json_string_value(json_object_get(done, "status")), "ok");
   ck_assert_int_eq(json_integer_value(json_object_get(done, "records")), 3);
+  ck_assert_str_eq(json_string_value(json_object_get(done, "result_key")), KEY);
+  ck_assert(json_is_number(json_object_get(json_object_get(done, "after"), "stolen_s")));
   json_t *sums = json_object_get(done, "sha256"), *sum;
   const char *name;
-  ck_assert_uint_eq(json_object_size(sums), 5);
+  ck_assert_uint_eq(json_object_size(sums), 2); /* metrics.jsonl and samples.bin: what counts */
   json_object_foreach(sums, name, sum) {
     char file[1200];
     snprintf(file, sizeof file, "%s/%s", path, name);
@@ -115,7 +121,7 @@ START_TEST(an_unfinished_run_is_removed) {
   char file[1100];
   const bs_run_request q = request("mine");
   ck_assert_int_eq(bs_store_begin(&q, &run, &err), BS_OK);
-  snprintf(file, sizeof file, "%s/config.yaml", bs_run_get_path(run));
+  snprintf(file, sizeof file, "%s/metrics.jsonl", bs_run_get_path(run));
   ck_assert_int_eq(unlink(file), 0);
   ck_assert_int_eq(bs_store_commit(run, "ok", &err), BS_IO);
   ck_assert_msg(strstr(err.message, file) != NULL, "%s", err.message);
@@ -224,7 +230,7 @@ END_TEST
 /* Every limit of the file size from 0 up: either the whole run is there, or nothing of it is. */
 START_TEST(a_full_disk_leaves_nothing_half_written) {
   int whole = 0, refused = 0;
-  for (rlim_t limit = 0; limit < 1200; limit += 40) {
+  for (rlim_t limit = 0; limit < 2400; limit += 80) {
     const pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
@@ -277,7 +283,9 @@ START_TEST(a_record_that_does_not_fit_is_cut_off_again) {
     if (bs_store_begin(&q, &run, &err) != BS_OK) _exit(90);
     json_t *record = json_pack("{s:s}", "text", "0123456789");
     if (bs_store_append(run, record, &err) != BS_OK) _exit(91);
-    const struct rlimit r = {70, RLIM_INFINITY}; /* the second line would end at about 100 */
+    char *line = read_text(bs_run_get_path(run), "metrics.jsonl");
+    const struct rlimit r = {strlen(line) + 20, RLIM_INFINITY}; /* the second line is of about 60 bytes */
+    free(line);
     if (setrlimit(RLIMIT_FSIZE, &r) != 0) _exit(92);
     if (bs_store_append(run, record, &err) != BS_IO) _exit(93);
     _exit(0);

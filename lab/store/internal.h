@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * internal.h - what store.c and commit.c share: an open run, and writing below its folder. */
+#ifndef BS_LAB_STORE_INTERNAL_H
+#define BS_LAB_STORE_INTERNAL_H
+#include <signal.h>
+#include <sys/types.h>
+
+#include "lab/store/sha256.h"
+#include "lab/store/store.h"
+
+struct bs_run {
+  int parent_fd; /* the method's folder */
+  int fd;        /* the run's own */
+  int metrics_fd;
+  int lock_fd;
+  uint64_t records;
+  off_t metrics_size;
+  bs_sha256 metrics_sum; /* of what was appended */
+  char samples_sum[65];  /* of samples.bin; "": there is none */
+  json_t *first;         /* fields that the first record gets: schema, config, env, argv, result_key */
+  json_t *keys;          /* for DONE: request_key, result_key */
+  uint64_t steal;        /* ticks that other guests took before the run; of all processors */
+  char id[96];
+  char *path;
+};
+
+/* BS_IO with a hint by what errno says. */
+int32_t bs_store_io_error(bs_error *err, int saved_errno, const char *what, const char *path);
+/* A new file of the folder `dir`; synced: it is on the disk when this returns. */
+int32_t bs_store_write_file(int dir, const char *name, const char *data, size_t size, int synced,
+                            bs_error *err);
+/* Blocks SIGINT and SIGTERM. */
+void bs_store_hold_signals(sigset_t *old);
+/* Removes the files that the store writes into a run's folder. */
+void bs_store_remove_files(int dir);
+/* Closes all of it and frees it; drops the lock last. */
+void bs_store_close(bs_run *run);
+#endif
