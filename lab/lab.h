@@ -104,6 +104,8 @@ typedef struct bs_gate {
  * the caller owns it. */
 typedef struct bs_phase_result {
   json_t *record;
+  void *samples; /* bytes of samples.bin (lab/store/samples.h); NULL: none */
+  size_t samples_bytes;
   uint32_t passed; /* every gate that ran passed and at least one ran */
   uint32_t n_gates;
   bs_gate gates[32];

@@ -35,7 +35,7 @@ enum command {
 
 /* What a rank tells of a batch. */
 typedef struct rank_told {
-  double seconds, switches;
+  double seconds, switches, cpu_ns;
 } rank_told;
 
 /* Seconds that a rank needed to build its layer, and of these to pack its weights. */
@@ -106,7 +106,8 @@ static void rank_failed(bs_arm *arm) {
 }
 
 enum {
-  NUMBERS = 2, /* doubles in a rank_told or a rank_building */
+  NUMBERS = 2, /* doubles in a rank_building */
+  TOLD = 3,    /* in a rank_told */
   CACHE_LINE = 64,
   SPACER_LINES = 1500, /* less than what malloc maps apart */
   SPACER_STREAM = 12,
@@ -116,7 +117,7 @@ enum {
 /* What each rank tells, to all: they are threads of this process, or other processes. */
 static int32_t share_told(bs_arm *arm, bs_rank *rank, uint32_t index, bs_error *err) {
   if (!arm->joint) return BS_OK;
-  return bs_exchange_numbers(rank, "lab.peers.seconds", &arm->told[index].seconds, NUMBERS,
+  return bs_exchange_numbers(rank, "lab.peers.seconds", &arm->told[index].seconds, TOLD,
                              &arm->told[0].seconds, err);
 }
 
@@ -136,19 +137,32 @@ static void look_at_clock(bs_arm *arm, bs_rank *rank) {
   pthread_mutex_unlock(&arm->lock);
 }
 
-static void add_switches(void *arg, uint32_t member, uint32_t width) {
-  struct rusage used;
-  (void)member;
-  (void)width;
-  if (getrusage(RUSAGE_THREAD, &used) == 0)
-    atomic_fetch_add((_Atomic uint64_t *)arg, (uint64_t)used.ru_nivcsw);
+/* Of the rank's threads. */
+typedef struct rank_used {
+  _Atomic uint64_t switches, cpu_ns;
+} rank_used;
+
+static uint64_t ns_of(struct timeval t) {
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
 }
 
-/* Involuntary switches of the rank's threads so far. */
-static uint64_t switches_of(bs_rank *rank) {
-  _Atomic uint64_t sum = 0;
-  bs_rank_get_api()->parallel_for(rank, add_switches, &sum);
-  return atomic_load(&sum);
+static void add_used(void *arg, uint32_t member, uint32_t width) {
+  struct rusage used;
+  rank_used *sum = arg;
+  (void)member;
+  (void)width;
+  if (getrusage(RUSAGE_THREAD, &used) != 0) return;
+  atomic_fetch_add(&sum->switches, (uint64_t)used.ru_nivcsw);
+  atomic_fetch_add(&sum->cpu_ns, ns_of(used.ru_utime) + ns_of(used.ru_stime));
+}
+
+/* Involuntary switches and processor time of the rank's threads so far, to what a batch tells: with -1 those
+ * before it, with 1 those behind it. */
+static void count_used(bs_rank *rank, double sign, rank_told *told) {
+  rank_used sum = {0};
+  bs_rank_get_api()->parallel_for(rank, add_used, &sum);
+  told->switches += sign * (double)atomic_load(&sum.switches);
+  told->cpu_ns += sign * (double)atomic_load(&sum.cpu_ns);
 }
 
 static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, uint64_t lead, uint64_t n,
@@ -158,15 +172,17 @@ static int32_t run_batch(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, u
   for (uint64_t i = 0; rc == BS_OK && i < lead; ++i)
     rc = bs_arm_work_once(&arm->tensors[index], b->layer, &b->x, &b->y, err);
   if (rc == BS_OK && lead > 0) rc = bs_rank_sync(rank, err);
-  const uint64_t switched = switches_of(rank);
+  rank_told told = {0};
+  count_used(rank, -1.0, &told);
   if (rc == BS_OK) rc = bs_rank_barrier(rank, "lab.batch", err);
   for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k) before[k] = bs_rank_counter(rank, k);
   const uint64_t start = bs_rank_clock_ns(rank);
   for (uint64_t i = 0; rc == BS_OK && i < n; ++i)
     rc = bs_arm_work_once(&arm->tensors[index], b->layer, &b->x, &b->y, err);
   if (rc == BS_OK) rc = bs_rank_sync(rank, err);
-  arm->told[index].seconds = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / (double)n;
-  arm->told[index].switches = (double)(switches_of(rank) - switched);
+  told.seconds = (double)(bs_rank_clock_ns(rank) - start) * 1e-9 / (double)n;
+  count_used(rank, 1.0, &told);
+  arm->told[index] = told;
   for (uint32_t k = 0; k < BS_COUNT_COUNT_; ++k)
     arm->counted[index][k] = (bs_rank_counter(rank, k) - before[k]) / n;
   return rc == BS_OK ? share_told(arm, rank, index, err) : rc;
@@ -185,19 +201,21 @@ static int32_t flush_rank(bs_arm *arm, bs_rank *rank, bs_error *err) {
 
 /* Each forward alone: caches flushed, a barrier, then the clock. */
 static int32_t run_cold(bs_arm *arm, bs_rank *rank, uint32_t index, built *b, uint64_t n, bs_error *err) {
-  uint64_t took = 0, switched = 0;
+  uint64_t took = 0;
+  rank_told told = {0};
   int32_t rc = BS_OK;
   for (uint64_t i = 0; rc == BS_OK && i < n; ++i) {
     rc = flush_rank(arm, rank, err);
-    const uint64_t before = switches_of(rank);
+    count_used(rank, -1.0, &told);
     if (rc == BS_OK) rc = bs_rank_barrier(rank, "lab.batch", err);
     const uint64_t start = bs_rank_clock_ns(rank);
     if (rc == BS_OK) rc = bs_arm_work_once(&arm->tensors[index], b->layer, &b->x, &b->y, err);
     if (rc == BS_OK) rc = bs_rank_sync(rank, err);
     took += bs_rank_clock_ns(rank) - start;
-    switched += switches_of(rank) - before;
+    count_used(rank, 1.0, &told);
   }
-  arm->told[index] = (rank_told){.seconds = (double)took * 1e-9 / (double)n, .switches = (double)switched};
+  told.seconds = (double)took * 1e-9 / (double)n;
+  arm->told[index] = told;
   return rc == BS_OK ? share_told(arm, rank, index, err) : rc;
 }
 
@@ -389,6 +407,11 @@ static int32_t batch(bs_arm *arm, uint32_t command, uint64_t lead, uint64_t n, b
   for (uint32_t r = 0; rc == BS_OK && r < arm->c.world_size; ++r) {
     out->seconds = fmax(out->seconds, arm->told[r].seconds);
     out->switches += (uint64_t)arm->told[r].switches;
+    out->cpu_ns += (uint64_t)arm->told[r].cpu_ns;
+    if (r < BS_SAMPLE_RANKS) {
+      out->rank_seconds[r] = arm->told[r].seconds;
+      out->ranks = r + 1;
+    }
   }
   return rc;
 }

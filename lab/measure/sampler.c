@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "core/base/rng.h"
@@ -104,12 +105,13 @@ static int32_t make_room(run *r, uint32_t n_arms, bs_error *err) {
 
 /* ---- pairs -------------------------------------------------------------------------------------- */
 
-/* What rose since the last look; which kinds did is counted. 1: the hypervisor or a quota took the processor.
- */
-static int taken_away(run *r, uint64_t switches) {
+/* What rose since the last look; which kinds did is counted. 1: the hypervisor or a quota took the processor;
+ * *out_steal: by how many ticks. */
+static int taken_away(run *r, uint64_t switches, uint64_t *out_steal) {
   static const uint32_t kinds[] = {BS_DISTURB_STEAL, BS_DISTURB_THROTTLE};
   bs_disturb now;
   int any = 0;
+  *out_steal = 0;
   r->out->disturbed[BS_DISTURB_SWITCH] += switches > 0;
   if (r->host == NULL || r->host->disturb == NULL) return 0;
   r->host->disturb(r->host->user, &now);
@@ -118,6 +120,7 @@ static int taken_away(run *r, uint64_t switches) {
     const int rose = now.known[k] && r->seen.known[k] && now.count[k] > r->seen.count[k];
     r->out->disturbed[k] += (size_t)rose;
     any |= rose;
+    if (rose && k == BS_DISTURB_STEAL) *out_steal = now.count[k] - r->seen.count[k];
   }
   r->seen = now;
   return any;
@@ -148,6 +151,24 @@ static uint32_t next_row(run *r) {
   return row;
 }
 
+/* Into the trail; what is known only of the whole pair follows behind it. */
+static int32_t keep_sample(run *r, uint32_t i, const bs_sample *sample, uint32_t flags, bs_error *err) {
+  const uint64_t calls = r->out->arm[i].warm.calls, most = UINT32_MAX;
+  bs_sample_row row = {
+      .t = bs_sampler_now(r->host),
+      .seconds = sample->seconds,
+      .cpu_ns = sample->cpu_ns,
+      .arm = (uint16_t)i,
+      .flags = (uint16_t)(flags | (r->o->phase == BS_TIME_COLD ? BS_SAMPLE_COLD : BS_SAMPLE_HOT)),
+      .pair = (uint32_t)r->out->pairs,
+      .rebuild = r->out->builds - 1,
+      .calls = (uint32_t)(calls < most ? calls : most),
+      .switches = (uint32_t)(sample->switches < most ? sample->switches : most),
+      .ranks = sample->ranks};
+  memcpy(row.rank_seconds, sample->rank_seconds, sizeof row.rank_seconds);
+  return bs_samples_add(&r->out->trail, &row) ? BS_OK : bs_no_memory(err, "samples");
+}
+
 /* One sample; where `echo` is given another one behind it, which follows its own arm: the log of first /
  * second. */
 static int32_t take_sample(run *r, uint32_t i, double *out_seconds, uint64_t *switches, double *echo,
@@ -157,14 +178,16 @@ static int32_t take_sample(run *r, uint32_t i, double *out_seconds, uint64_t *sw
   bs_sample first, second;
   int32_t rc = bs_sampler_batch(&r->arm[i], a->warm.lead, a->warm.calls, &first, err);
   r->before = i;
+  if (rc == BS_OK) rc = keep_sample(r, i, &first, follows ? 0 : BS_SAMPLE_AFTER_OWN, err);
   if (rc != BS_OK) return rc;
   *out_seconds = first.seconds;
   *switches += first.switches;
   ++r->out->batches;
   if (echo == NULL || !follows || !isnan(a->echo[r->out->groups])) return BS_OK;
   rc = bs_sampler_batch(&r->arm[i], a->warm.lead, a->warm.calls, &second, err);
-  if (rc == BS_OK) *echo = log(first.seconds / second.seconds);
-  return rc;
+  if (rc != BS_OK) return rc;
+  *echo = log(first.seconds / second.seconds);
+  return keep_sample(r, i, &second, BS_SAMPLE_AFTER_OWN | BS_SAMPLE_ECHO, err);
 }
 
 /* Each arm once, in the order of a row: one pair for each arm with the subject. A disturbed one is taken
@@ -175,14 +198,19 @@ static int32_t take_pair(run *r, int with_echo, bs_error *err) {
   bs_design_row(s->n_arms, next_row(r), order);
   for (;;) {
     double seconds[BS_SAMPLER_ARMS], echo[BS_SAMPLER_ARMS];
-    uint64_t switches = 0;
+    uint64_t switches = 0, steal;
+    const size_t from = s->trail.n;
     for (uint32_t j = 0; j < s->n_arms; ++j) {
       const uint32_t i = order[j];
       echo[i] = NAN;
       const int32_t rc = take_sample(r, i, &seconds[i], &switches, with_echo ? &echo[i] : NULL, err);
       if (rc != BS_OK) return rc;
     }
-    const int bad = taken_away(r, switches), discard = bad && worth_discarding(r);
+    const int bad = taken_away(r, switches, &steal), discard = bad && worth_discarding(r);
+    for (size_t k = from; k < s->trail.n; ++k) {
+      s->trail.row[k].steal = (uint32_t)(steal < UINT32_MAX ? steal : UINT32_MAX);
+      if (discard) s->trail.row[k].flags |= BS_SAMPLE_DISCARDED;
+    }
     for (uint32_t i = 0; i < s->n_arms; ++i) {
       *(discard ? &s->arm[i].discarded[s->discarded] : &s->arm[i].seconds[s->pairs]) = seconds[i];
       if (!discard && with_echo && !isnan(echo[i])) s->arm[i].echo[s->groups] = echo[i];
@@ -318,6 +346,7 @@ void bs_sampling_free(bs_sampling *s) {
     free(s->arm[i].seconds);
     free(s->arm[i].discarded);
   }
+  bs_samples_free(&s->trail);
   free(s);
 }
 

@@ -109,7 +109,8 @@ typedef struct bs_sampling {
   double lead_seconds;             /* untimed before each sample; one call at least */
   uint32_t stop;                   /* enum bs_stop */
   uint32_t n_warnings;
-  double seconds; /* from the first pair to the last, building included, by the host's clock */
+  bs_samples trail; /* every sample of pairs, with what disturbed it */
+  double seconds;   /* from the first pair to the last, building included, by the host's clock */
   bs_sampled_arm arm[BS_SAMPLER_ARMS];
   char warning[BS_SAMPLER_WARNINGS]
               [BS_LOOK_SENTENCE]; /* sentences for the reader: not settled, shapes, ... */

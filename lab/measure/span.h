@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "blockshock/blockshock.h"
+#include "lab/store/samples.h"
 
 enum bs_time_phase {
   BS_TIME_BUILD = 1, /* a layer built, its packing included */
@@ -40,6 +41,9 @@ int32_t bs_span_ratio(const bs_span *over, const bs_span *under, double *out_rat
 typedef struct bs_sample {
   double seconds;    /* of one call: the mean of a batch */
   uint64_t switches; /* involuntary switches of the threads that worked, while they were timed */
+  uint64_t cpu_ns;   /* processor time of the same; 0: not known */
+  uint32_t ranks;    /* that tell their own seconds: the first of them */
+  double rank_seconds[BS_SAMPLE_RANKS];
 } bs_sample;
 
 /* Samples of one arm: seconds of one call, each the mean of `calls` calls. */

@@ -3,6 +3,7 @@
 #include "lab/phase/frame.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lab/case/arms.h"
@@ -17,6 +18,7 @@ int32_t bs_phase_result_open(bs_phase_result *out, bs_error *err) {
 
 void bs_phase_result_free(bs_phase_result *result) {
   json_decref(result->record);
+  free(result->samples);
   memset(result, 0, sizeof *result);
 }
 

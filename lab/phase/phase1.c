@@ -321,6 +321,9 @@ static int32_t fill(phase1 *p, bs_phase_result *out, bs_error *err) {
   if (rc == BS_OK) rc = bs_record_case_fields(out->record, &p->arm[0].c, &result, &p->subject, err);
   if (rc == BS_OK) warn_of_device(out->record, &result);
   bs_case_result_free(&result);
+  const bs_samples *const trails[] = {&p->hot->trail, p->cold != NULL ? &p->cold->trail : NULL};
+  if (rc == BS_OK)
+    rc = bs_samples_encode(trails, p->cold != NULL ? 2 : 1, p->arms, &out->samples, &out->samples_bytes, err);
   out->passed = 1; /* it ran; phase 1 judges no numbers */
   return rc;
 }

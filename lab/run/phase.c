@@ -60,6 +60,8 @@ static int32_t keep_result(const lab_run *lab, bs_run *run, json_t *record, cons
                            bs_error *err) {
   int32_t rc = bs_record_finish(record, result, err);
   if (rc == BS_OK) rc = bs_rows_add_figures(record, err);
+  if (rc == BS_OK && result->samples != NULL)
+    rc = bs_store_samples(run, result->samples, result->samples_bytes, err);
   if (rc == BS_OK) rc = bs_store_append(run, record, err);
   closed(lab);
   if (rc != BS_OK) {
