@@ -33,6 +33,9 @@ int verb_model(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_sim(int argc, char **argv);
 int verb_ccl(int argc, char **argv);
+int verb_runs(int argc, char **argv);
+int verb_fsck(int argc, char **argv);
+int verb_why(int argc, char **argv);
 int verb_completion(int argc, char **argv);
 int verb_version(int argc, char **argv);
 int verb_help(int argc, char **argv);
@@ -49,6 +52,9 @@ void help_model(void);
 void help_bench(void);
 void help_sim(void);
 void help_ccl(void);
+void help_runs(void);
+void help_fsck(void);
+void help_why(void);
 void help_completion(void);
 void help_version(void);
 void help_help(void);
@@ -115,12 +121,12 @@ extern const args_option plugins_list_options[], plugins_inspect_options[], plug
     plugins_new_options[], plugins_check_options[], config_keys_options[], doctor_options[],
     explain_options[], torture_options[], compare_options[], model_info_options[], model_run_options[],
     model_check_options[], model_bench_options[], model_explain_options[], model_generate_options[],
-    model_plan_options[];
+    model_plan_options[], fsck_options[], why_options[];
 extern const size_t plugins_n_list_options, plugins_n_inspect_options, plugins_n_why_options,
     plugins_n_new_options, plugins_n_check_options, config_n_keys_options, doctor_n_options,
     explain_n_options, torture_n_options, compare_n_options, model_info_n_options, model_run_n_options,
     model_check_n_options, model_bench_n_options, model_explain_n_options, model_generate_n_options,
-    model_plan_n_options;
+    model_plan_n_options, fsck_n_options, why_n_options;
 
 /* Progress on a terminal: one line, rewritten for each new step and at most ten times a second within one;
  * NULL elsewhere or when quiet. Any thread may call it; of several at once one is heard. user: a
@@ -140,7 +146,7 @@ void bsrun_progress_end(bsrun_progress *progress);
 void bsrun_log_line(const char *text);
 void bsrun_log_point(void); /* a point of a sweep begins: lines of the one before are not its own */
 void bsrun_log_begin(int run_fd);
-void bsrun_log_end(void); /* before DONE: it has the file's sum */
+void bsrun_log_end(void); /* before DONE */
 void bsrun_log_free(void);
 /* Log lines of the context. user: NULL. */
 void bsrun_log(void *user, int32_t level, const char *plugin, int32_t rank, const char *message);

@@ -25,6 +25,8 @@ const bsrun_words bsrun_all_words[] = {
     {"explain", explain_options, &explain_n_options},
     {"compare", compare_options, &compare_n_options},
     {"torture", torture_options, &torture_n_options},
+    {"fsck", fsck_options, &fsck_n_options},
+    {"why", why_options, &why_n_options},
 };
 const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];
 

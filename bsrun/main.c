@@ -28,6 +28,9 @@ const bsrun_verb bsrun_verbs[] = {
     {"bench", "time a communicator's collectives over sizes, each checked", verb_bench, help_bench},
     {"sim", "fit a simulated machine to measured times", verb_sim, help_sim},
     {"ccl", "collective algorithms: list, prove, explain", verb_ccl, help_ccl},
+    {"runs", "list, show and annotate what was run", verb_runs, help_runs},
+    {"fsck", "check the run folders below a results folder, and repair them", verb_fsck, help_fsck},
+    {"why", "what became of a run, and what to do next", verb_why, help_why},
     {"completion", "completion for a shell", verb_completion, help_completion},
     {"version", "print versions", verb_version, help_version},
     {"help", "help on a verb", verb_help, help_help},
@@ -178,7 +181,7 @@ static int run_verb(int argc, char **argv) {
   }
   if (strcmp(word, "--version") == 0) return bsrun_finish(verb_version(argc - 2, argv + 2));
   if (word[0] == '-') return bsrun_finish(verb_run(argc - 1, argv + 1));
-  const char *names[16];
+  const char *names[32];
   for (size_t i = 0; i < bsrun_n_verbs; i++) {
     if (strcmp(word, bsrun_verbs[i].name) == 0) return bsrun_finish(bsrun_verbs[i].run(argc - 2, argv + 2));
     names[i] = bsrun_verbs[i].name;

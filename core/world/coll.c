@@ -22,6 +22,7 @@
 #include "core/base/dtype.h"
 #include "core/base/size.h"
 #include "core/world/coll_plan.h"
+#include "core/world/flight.h"
 
 static const char *const kind_names[BS_COLL_COUNT_] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send", "recv", "barrier"};
@@ -368,8 +369,11 @@ static int32_t execute_hooked(bs_coll_plan *p, uint32_t *calls, bs_error *err) {
 }
 
 int32_t bs_coll_execute(bs_coll_plan *p, uint32_t *out_calls, bs_error *err) {
+  bs_flight_slot *slot = bs_flight_begin(p->rank->index, &p->call);
   *out_calls = 0;
-  return p->hooked ? execute_hooked(p, out_calls, err) : execute_once(p, out_calls, err);
+  const int32_t rc = p->hooked ? execute_hooked(p, out_calls, err) : execute_once(p, out_calls, err);
+  bs_flight_end(slot, rc);
+  return rc;
 }
 
 int32_t bs_coll_bind(bs_coll_plan *p, const bs_tensor *in, const bs_tensor *out, bs_stream *stream,

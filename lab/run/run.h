@@ -27,7 +27,7 @@ typedef struct lab_run_host {
    * with the plugins in use. Both NULL: nothing does. */
   void (*doing)(void *user, const char *step, const char *what);
   void (*opened)(void *user, int run_fd); /* a run folder is open: what is told now goes into its log.txt */
-  void (*closed)(void *user);             /* log.txt is complete, before DONE has its sum */
+  void (*closed)(void *user);             /* log.txt is complete */
   /* A run is committed. record and folder are the callee's to keep by a reference. */
   int32_t (*row)(void *user, json_t *record, json_t *folder, bs_error *err);
   void (*ladder)(void *user, json_t *rows);  /* what --method auto has chosen from */

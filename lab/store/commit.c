@@ -137,6 +137,8 @@ static char *done_text(bs_run *run, const char *status) {
 
 static int32_t write_done(bs_run *run, const char *status, bs_error *err) {
   int32_t rc = sync_metrics(run, err);
+  /* Nobody asks what the ranks of a run did last that ended well. */
+  if (strcmp(status, "failed") != 0) unlinkat(run->fd, "flight", 0);
   char *text = rc == BS_OK ? done_text(run, status) : NULL;
   if (rc == BS_OK && text == NULL) rc = bs_no_memory(err, "a run's files");
   if (rc == BS_OK) rc = bs_store_write_file(run->fd, "DONE.tmp", text, strlen(text), 1, err);

@@ -19,6 +19,7 @@ struct bs_run {
   char samples_sum[65];  /* of samples.bin; "": there is none */
   json_t *first;         /* fields that the first record gets: schema, config, env, argv, result_key */
   json_t *keys;          /* for DONE: request_key, result_key */
+  int recorded;          /* the flight recorder writes into the folder */
   uint64_t steal;        /* ticks that other guests took before the run; of all processors */
   char id[96];
   char *path;

@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "lab/error.h"
 #include "lab/store/folder.h"
+#include "lab/store/index.h"
 #include "lab/store/summary.h"
 
 void bs_runs_stats_free(bs_runs_stats *stats) {
@@ -27,6 +28,7 @@ typedef struct collection {
   group *groups;
   size_t n, room;
   bs_runs_stats stats;
+  bs_rows_index index;
 } collection;
 
 static int grow(collection *c) {
@@ -39,28 +41,35 @@ static int grow(collection *c) {
   return 1;
 }
 
-static int32_t take_run(collection *c, int fd, const char *path, const bs_folder_run *run, bs_error *err) {
+/* The rows of one verified run. */
+static json_t *rows_of(int fd, const char *path, const bs_folder_run *run) {
   const json_t *env = json_object_get(json_array_get(run->metrics.records, 0), "env");
   const bs_summary_run all = {.path = path,
                               .done = run->done,
                               .host = json_object_get(json_object_get(env, "system"), "host"),
                               .note = bs_folder_note(fd)};
-  json_t *record;
-  group g = {.path = bs_strdup(path), .rows = json_array()};
-  int good = g.path != NULL && g.rows != NULL && grow(c);
+  json_t *rows = json_array(), *record;
+  int good = rows != NULL;
   size_t i;
-  json_array_foreach(run->metrics.records, i, record) {
-    good = good && bs_summary_add(g.rows, &all, record);
-    if (i == 0) g.time = json_number_value(json_object_get(record, "timestamp_unix"));
-  }
+  json_array_foreach(run->metrics.records, i, record) good = good && bs_summary_add(rows, &all, record);
   json_decref(all.note);
-  if (good) {
+  if (good) return rows;
+  json_decref(rows);
+  return NULL;
+}
+
+/* Takes over `rows`, which may be NULL: there was no memory for them. */
+static int32_t take_rows(collection *c, const char *path, json_t *rows, bs_error *err) {
+  const json_t *first = json_array_get(rows, 0);
+  group g = {.path = bs_strdup(path), .rows = rows};
+  g.time = json_number_value(json_object_get(first, "time"));
+  if (rows != NULL && g.path != NULL && grow(c)) {
     c->groups[c->n++] = g;
     c->stats.runs++;
     return BS_OK;
   }
   free(g.path);
-  json_decref(g.rows);
+  json_decref(rows);
   return bs_no_memory(err, "the list of runs");
 }
 
@@ -74,15 +83,14 @@ static int32_t keep_problem(collection *c, const char *path, const bs_error *why
   return json_array_append_new(c->stats.problems, row) == 0 ? BS_OK : bs_no_memory(err, "the list of runs");
 }
 
-static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *path, bs_error *err) {
-  collection *c = user;
+static int32_t read_run(collection *c, int fd, const char *path, bs_error *err) {
   bs_error why = BS_ERROR_INIT;
   bs_folder_run run;
-  if (kind == BS_FOLDER_OPEN) c->stats.unfinished++;
-  if (kind != BS_FOLDER_RUN) return BS_OK;
   int32_t rc = bs_folder_read(fd, path, &run, &why);
   if (rc == BS_OK) {
-    rc = take_run(c, fd, path, &run, err);
+    json_t *rows = rows_of(fd, path, &run);
+    bs_rows_index_add(&c->index, fd, path, rows);
+    rc = take_rows(c, path, rows, err);
   } else if (rc == BS_NO_MEMORY) {
     if (err != NULL) *err = why;
   } else if (rc == BS_NOT_FOUND) { /* removed meanwhile */
@@ -92,6 +100,14 @@ static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *p
   }
   bs_folder_run_free(&run);
   return rc;
+}
+
+static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *path, bs_error *err) {
+  collection *c = user;
+  if (kind == BS_FOLDER_OPEN) c->stats.unfinished++;
+  if (kind != BS_FOLDER_RUN) return BS_OK;
+  json_t *known = bs_rows_index_find(&c->index, fd, path);
+  return known != NULL ? take_rows(c, path, known, err) : read_run(c, fd, path, err);
 }
 
 static int newest_first(const void *a, const void *b) {
@@ -104,7 +120,9 @@ int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_st
   collection c = {.stats.problems = json_array()};
   *out_rows = json_array();
   int32_t rc = *out_rows == NULL || c.stats.problems == NULL ? bs_no_memory(err, "the list of runs") : BS_OK;
+  bs_rows_index_open(&c.index, root);
   if (rc == BS_OK) rc = bs_folders_walk(root, visit, &c, err);
+  bs_rows_index_close(&c.index, root, rc == BS_OK);
   if (c.n > 1) qsort(c.groups, c.n, sizeof *c.groups, newest_first);
   for (size_t i = 0; i < c.n; i++) {
     if (rc == BS_OK && json_array_extend(*out_rows, c.groups[i].rows) != 0)
@@ -123,6 +141,20 @@ int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_st
     json_decref(*out_rows);
     *out_rows = NULL;
   }
+  return rc;
+}
+
+int32_t bs_run_rows(const char *root, const char *run, json_t **out_rows, bs_error *err) {
+  bs_folder_run content = {0};
+  int fd;
+  *out_rows = NULL;
+  int32_t rc = bs_folder_open(root, run, &fd, err);
+  if (rc != BS_OK) return rc;
+  rc = bs_folder_read(fd, run, &content, err);
+  if (rc == BS_OK && (*out_rows = rows_of(fd, run, &content)) == NULL)
+    rc = bs_no_memory(err, "the rows of a run");
+  bs_folder_run_free(&content);
+  close(fd);
   return rc;
 }
 

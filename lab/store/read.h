@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * read.h - what the run folders below a root hold, committed runs only: as one row of plain values for each
- * record or arm (the list of runs, reports), and whole. Reading changes nothing, takes no lock and follows no
- * link below the root. */
+ * record or arm (the list of runs, reports), and whole. Reading takes no lock, follows no link below the root
+ * and changes nothing there but index.jsonl, a cache of rows that is never the truth. */
 #ifndef BS_LAB_STORE_READ_H
 #define BS_LAB_STORE_READ_H
 #include <jansson.h>
@@ -27,6 +27,9 @@ extern const char *const bs_run_row_keys[];
  * does not exist has no rows. *out_rows is the caller's. BS_IO when the root cannot be read; a damaged run is
  * no error: `out_stats` (NULL: not wanted) has it. */
 int32_t bs_runs_index(const char *root, json_t **out_rows, bs_runs_stats *out_stats, bs_error *err);
+
+/* The same rows of one committed run. Errors as bs_run_read. */
+int32_t bs_run_rows(const char *root, const char *run, json_t **out_rows, bs_error *err);
 
 /* The records of one committed run, and its environment (NULL: not wanted); `run` is the folder, relative to
  * root. Sums are verified. Both are the caller's. BS_NOT_FOUND: no run, or not committed; BS_CORRUPT: it is

@@ -113,6 +113,8 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
                 (json_int_t)e->seed, "workload_seed", (json_int_t)e->workload_seed, "blockshock",
                 bs_version(), "library_build_id", bs_build_id(), "plugins", plugins),
       NULL);
+  if (e->choice_record != NULL) bad |= json_object_set(record, "choices", e->choice_record);
+  if (e->ladder != NULL) bad |= json_object_set(record, "ladder", e->ladder);
   bad |=
       json_object_set_new(record, "request_key", e->request_key ? json_string(e->request_key) : json_null());
   bad |= json_object_set_new(record, "sweep", e->sweep ? json_string(e->sweep) : json_null());

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "core/world/flight.h"
 #include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/store/internal.h"
@@ -138,6 +139,7 @@ void bs_store_remove_files(int dir) {
 }
 
 void bs_store_close(bs_run *run) {
+  if (run->recorded) bs_flight_close();
   if (run->metrics_fd >= 0) close(run->metrics_fd);
   if (run->fd >= 0) close(run->fd);
   if (run->parent_fd >= 0) close(run->parent_fd);
@@ -287,6 +289,7 @@ int32_t bs_store_begin(const bs_run_request *request, bs_run **out_run, bs_error
   bs_store_hold_signals(&old);
   rc = begin(request, run, err);
   if (rc == BS_OK) {
+    run->recorded = bs_flight_open(run->fd, NULL) == BS_OK;
     *out_run = run;
   } else {
     bs_store_close(run);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ * fsck.c - `bsrun fsck`: is what lies below a results folder what it claims to be? */
+#include <stdio.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "lab/store/fsck.h"
+
+const args_option fsck_options[] = {
+    {"repair", 0, NULL, 0, "put right what can be: torn tails, copies, folders that were left over"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t fsck_n_options = sizeof fsck_options / sizeof fsck_options[0];
+
+static const bs_field fields[] = {
+    {"state", "STATE", 0, 0}, {"run", "RUN", 0, 0}, {"what", "WHAT", 0, 0}, {"done", "DONE", 0, 0}};
+
+void help_fsck(void) {
+  printf(
+      "usage: bsrun fsck [--repair] [DIR]\n\n"
+      "Reads every run below the results folder DIR (default: results/raw): a run counts when DONE is there\n"
+      "and metrics.jsonl is what DONE has the SHA-256 of. Prints a row for each folder that is not such a\n"
+      "run, a line for each sweep's plan, and a sum. Without --repair nothing is written.\n\n"
+      "States: damaged (never listed or reported), torn (what stands behind the last whole record was cut\n"
+      "off by a death), copy differs, samples lost, killed, interrupted, at work, left over.\n\n"
+      "Options:\n");
+  args_print_options(fsck_options, fsck_n_options);
+  printf(
+      "\nexamples:\n"
+      "  bsrun fsck\n"
+      "  bsrun fsck --repair results/official/runs\n\n"
+      "exit codes: 0 nothing that counts is damaged; 10 a folder cannot be read or written; 13 a run is\n"
+      "damaged\n");
+}
+
+static unsigned long long count_of(const json_t *row, const char *key) {
+  return (unsigned long long)json_integer_value(json_object_get(row, key));
+}
+
+static void print_sums(const bs_fsck *f, const char *root) {
+  for (size_t i = 0; i < json_array_size(f->sweeps); i++) {
+    const json_t *sweep = json_array_get(f->sweeps, i);
+    const char *name = json_string_value(json_object_get(sweep, "sweep"));
+    printf("%s: %llu of %llu keys, %llu foreign, %llu torn\n", name[0] != '\0' ? name : root,
+           count_of(sweep, "committed"), count_of(sweep, "planned"), count_of(sweep, "foreign"),
+           count_of(sweep, "torn"));
+  }
+  printf("%llu of %llu runs are whole, %llu damaged, %llu torn, %llu repaired\n",
+         (unsigned long long)f->whole, (unsigned long long)f->runs, (unsigned long long)f->damaged,
+         (unsigned long long)f->torn, (unsigned long long)f->repaired);
+}
+
+static int32_t run(const args *a, bs_error *err) {
+  const char *root = a->n_words > 0 ? a->words[0] : "results/raw";
+  bs_error printing = BS_ERROR_INIT;
+  bs_fsck f = {0};
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK && a->n_words > 1) {
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", a->words[1]);
+    bs_error_hint(err, "bsrun fsck [--repair] [DIR]");
+  }
+  if (rc != BS_OK) return rc;
+  rc = bs_fsck_run(root, args_has(a, "repair"), &f, err);
+  const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
+  if ((rc == BS_OK || rc == BS_CORRUPT) && (!readable || json_array_size(f.rows) > 0)) {
+    const int32_t printed = bs_report_print(stdout, format, fields, 4, f.rows, &printing);
+    if (rc == BS_OK && printed != BS_OK) *err = printing;
+    if (rc == BS_OK) rc = printed;
+  }
+  if ((rc == BS_OK || rc == BS_CORRUPT) && readable) print_sums(&f, root);
+  bs_fsck_free(&f);
+  return rc;
+}
+
+int verb_fsck(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, fsck_options, fsck_n_options, &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_fsck();
+  } else if (rc == BS_OK) {
+    rc = run(&a, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * runs.c - the table of `bsrun runs`, and the two verbs that write: note and baseline. */
+#include "bsrun/runs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "lab/store/env.h"
+#include "lab/store/find.h"
+#include "lab/store/notes.h"
+
+const char *runs_root(const args *a) {
+  const char *out = args_value(a, "out");
+  return out != NULL ? out : "results/raw";
+}
+
+int32_t runs_find(const args *a, const char *text, char **out_root, char **out_run, bs_error *err) {
+  return bs_run_find(runs_root(a), text, out_root, out_run, err);
+}
+
+void runs_add(json_t *rows, const char *what, const char *answer) {
+  json_array_append_new(rows, json_pack("{s:o, s:o}", "what", bs_env_string(what), "answer",
+                                        answer != NULL ? bs_env_string(answer) : json_null()));
+}
+
+static const args_option note_options[] = {
+    {"plan", 0, "TEXT", 0, "what is expected, before or beside the run"},
+    {"observation", 0, "TEXT", 0, "what was seen"},
+    {"retrospective", 0, "TEXT", 0, "what it means, afterwards"},
+    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+static const size_t n_note_options = sizeof note_options / sizeof note_options[0];
+
+static int32_t run_note(const args *a, bs_error *err) {
+  char *root, *run;
+  size_t given = 0;
+  for (size_t i = 0; bs_note_kinds[i] != NULL; i++) given += args_has(a, bs_note_kinds[i]) != 0;
+  if (given == 0) {
+    bs_error_set(err, BS_USAGE, "BS-USE-NOTE", "no note is given");
+    bs_error_hint(err, "--plan TEXT, --observation TEXT or --retrospective TEXT");
+    return BS_USAGE;
+  }
+  int32_t rc = runs_find(a, a->words[0], &root, &run, err);
+  for (size_t i = 0; rc == BS_OK && bs_note_kinds[i] != NULL; i++) {
+    const char *text = args_value(a, bs_note_kinds[i]);
+    if (text != NULL) rc = bs_run_note(root, run, bs_note_kinds[i], text, err);
+    if (rc == BS_OK && text != NULL) printf("%s of %s/%s is noted\n", bs_note_kinds[i], root, run);
+  }
+  free(root);
+  free(run);
+  return rc;
+}
+
+const bsrun_subverb runs_note_verb = {
+    .name = "note",
+    .words = "RUN --plan TEXT | --observation TEXT | --retrospective TEXT",
+    .summary = "write a dated note beside a committed run",
+    .about =
+        "RUN is a run's folder, its run_id, or the beginning of one. Notes are only ever added to; the run\n"
+        "and its sums do not change. `runs show` has all notes, `runs list` the newest.\n",
+    .examples = "  bsrun runs note 20260131_120000 --observation 'the bound is memory, as planned'\n",
+    .options = note_options,
+    .n_options = &n_note_options,
+    .run = run_note,
+    .min_words = 1,
+    .max_words = 1,
+};
+
+static const args_option baseline_options[] = {
+    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+static const size_t n_baseline_options = sizeof baseline_options / sizeof baseline_options[0];
+
+static int32_t print_baselines(const args *a, bs_error *err) {
+  json_t *names, *run;
+  const char *name;
+  const int32_t rc = bs_baselines_read(runs_root(a), &names, err);
+  json_object_foreach(names, name, run) printf("%s %s\n", name, json_string_value(run));
+  json_decref(names);
+  return rc;
+}
+
+static int32_t run_baseline(const args *a, bs_error *err) {
+  char *root, *run;
+  if (a->n_words == 0) return print_baselines(a, err);
+  if (a->n_words == 1) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD", "runs baseline: 1 word given");
+    bs_error_hint(err, "bsrun runs baseline NAME RUN");
+    return BS_USAGE;
+  }
+  int32_t rc = runs_find(a, a->words[1], &root, &run, err);
+  if (rc == BS_OK) rc = bs_baseline_set(root, a->words[0], run, err);
+  if (rc == BS_OK) printf("baseline %s is %s/%s\n", a->words[0], root, run);
+  free(root);
+  free(run);
+  return rc;
+}
+
+const bsrun_subverb runs_baseline_verb = {
+    .name = "baseline",
+    .words = "[NAME RUN]",
+    .summary = "name a run that others are compared with; without words: list the names",
+    .about = "The names stand in baselines.json of the results folder. A name that is taken is moved.\n",
+    .examples = "  bsrun runs baseline main 20260131_120000\n  bsrun runs baseline\n",
+    .options = baseline_options,
+    .n_options = &n_baseline_options,
+    .run = run_baseline,
+    .min_words = 0,
+    .max_words = 2,
+};
+
+static const bsrun_subverb *const verbs[] = {&runs_list_verb, &runs_show_verb, &runs_note_verb,
+                                             &runs_baseline_verb};
+const bsrun_subverbs runs_subverbs = {"runs", verbs, sizeof verbs / sizeof verbs[0]};
+
+void help_runs(void) {
+  bsrun_subverbs_help(&runs_subverbs);
+}
+
+int verb_runs(int argc, char **argv) {
+  return bsrun_subverbs_run(&runs_subverbs, argc, argv);
+}

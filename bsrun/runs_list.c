@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ * runs_list.c - `bsrun runs list`: the committed runs of a results folder, the newest first. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bsrun/bsrun.h"
+#include "bsrun/runs.h"
+#include "core/base/error.h"
+#include "lab/store/find.h"
+#include "lab/store/read.h"
+
+static const args_option options[] = {
+    {"where", 'w', "CONDITION", 1, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, ...: only rows for which it holds"},
+    {"arms", 0, NULL, 0, "a row for every arm of a timed run, not for the method alone"},
+    {"limit", 0, "N", 0, "at most so many rows; default: 20 in a table, else all"},
+    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+static const size_t n_options = sizeof options / sizeof options[0];
+
+static const bs_field fields[] = {
+    {"date", "DATE (UTC)", 0, 0},
+    {"phase", "PHASE", 0, 0},
+    {"word", "RESULT", 0, 0},
+    {"method", "METHOD", 0, 0},
+    {"arm", "ARM", 0, 0},
+    {"world_size", "P", BS_FIELD_RIGHT, 0},
+    {"N", "N", BS_FIELD_RIGHT, 0},
+    {"K", "K", BS_FIELD_RIGHT | BS_FIELD_WIDE, 0},
+    {"B", "B", BS_FIELD_RIGHT, 0},
+    {"dtype", "DTYPE", 0, 0},
+    {"median_s", "MEDIAN s", BS_FIELD_RIGHT, 4},
+    {"speedup", "SPEEDUP", BS_FIELD_RIGHT, 4},
+    {"against", "AGAINST", BS_FIELD_WIDE, 0},
+    {"run_id", "RUN", 0, 0},
+    {"note", "NOTE", 0, 0},
+};
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+
+/* What a table shows of a run that has no gates: what DONE says. */
+static void dress(json_t *row) {
+  char date[32];
+  const time_t seconds = (time_t)json_number_value(json_object_get(row, "time"));
+  struct tm tm;
+  gmtime_r(&seconds, &tm);
+  strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &tm);
+  json_object_set_new(row, "date", json_string(date));
+  if (json_is_null(json_object_get(row, "word")))
+    json_object_set(row, "word", json_object_get(row, "status"));
+}
+
+static int is_first_arm(const json_t *row) {
+  const char *arm = json_string_value(json_object_get(row, "arm"));
+  return arm == NULL || strncmp(arm, "dense", 5) != 0;
+}
+
+static int wanted(const args *a, const json_t *row, const bs_condition *conditions, size_t n) {
+  if (!args_has(a, "arms") && !is_first_arm(row)) return 0;
+  for (size_t i = 0; i < n; i++)
+    if (!bs_condition_holds(&conditions[i], row)) return 0;
+  return 1;
+}
+
+static int32_t read_conditions(const args *a, bs_condition **out, size_t *out_n, bs_error *err) {
+  const char **texts = NULL;
+  *out = NULL;
+  int32_t rc = args_values(a, "where", &texts, out_n, err);
+  if (rc == BS_OK && *out_n > 0 && (*out = calloc(*out_n, sizeof **out)) == NULL)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  for (size_t i = 0; rc == BS_OK && i < *out_n; i++) rc = bs_condition_parse(texts[i], &(*out)[i], err);
+  free(texts);
+  return rc;
+}
+
+static void tell(const args *a, const bs_runs_stats *stats, size_t shown, size_t matched) {
+  char text[200];
+  const int quiet = args_has(a, "quiet");
+  if (shown < matched) {
+    snprintf(text, sizeof text, "%zu of %zu rows are shown: --limit N shows more", shown, matched);
+    bsrun_note(quiet, text);
+  }
+  if (stats->damaged > 0) {
+    snprintf(text, sizeof text, "%llu damaged runs are left out: bsrun fsck tells which",
+             (unsigned long long)stats->damaged);
+    bsrun_warn(text);
+  }
+}
+
+static int32_t print(int format, const json_t *rows, bs_error *err) {
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD)
+    return bs_report_print(stdout, format, fields, N_FIELDS, rows, err);
+  bs_field all[128] = {{0}};
+  size_t n = 0;
+  for (; bs_run_row_keys[n] != NULL && n < 128; n++)
+    all[n] = (bs_field){bs_run_row_keys[n], bs_run_row_keys[n], 0, 0};
+  return bs_report_print(stdout, format, all, n, rows, err);
+}
+
+static int32_t run(const args *a, bs_error *err) {
+  bs_condition *conditions = NULL;
+  bs_runs_stats stats = {0};
+  json_t *rows = NULL, *shown = json_array(), *row;
+  size_t n = 0, i, matched = 0;
+  int64_t limit = 0;
+  int format = BS_FORMAT_TABLE;
+  int32_t rc = bsrun_format(a, &format, err);
+  const int64_t most = format == BS_FORMAT_TABLE ? 20 : INT64_MAX;
+  if (rc == BS_OK) rc = args_integer(a, "limit", 1, INT64_MAX, most, &limit, err);
+  if (rc == BS_OK) rc = read_conditions(a, &conditions, &n, err);
+  if (rc == BS_OK) rc = bs_runs_index(runs_root(a), &rows, &stats, err);
+  json_array_foreach(rows, i, row) {
+    if (!wanted(a, row, conditions, n) || (int64_t)++matched > limit) continue;
+    if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) dress(row);
+    json_array_append(shown, row);
+  }
+  if (rc == BS_OK) rc = print(format, shown, err);
+  if (rc == BS_OK) tell(a, &stats, json_array_size(shown), matched);
+  free(conditions);
+  json_decref(rows);
+  json_decref(shown);
+  bs_runs_stats_free(&stats);
+  return rc;
+}
+
+const bsrun_subverb runs_list_verb = {
+    .name = "list",
+    .words = "[--where CONDITION]... [options]",
+    .summary = "the committed runs of a results folder, the newest first",
+    .about =
+        "A condition names a field of `-o json` (docs/runs.md lists them): method=dense, N>=1024, "
+        "word=WRONG,\n"
+        "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M and G (binary).\n",
+    .examples = "  bsrun runs list\n  bsrun runs list --where method=blockshock --where 'N>1k' -o csv\n",
+    .options = options,
+    .n_options = &n_options,
+    .run = run,
+    .min_words = 0,
+    .max_words = 0,
+};

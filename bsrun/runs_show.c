@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ * runs_show.c - `bsrun runs show RUN`: all that is kept of one run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "bsrun/runs.h"
+#include "core/base/error.h"
+#include "lab/store/find.h"
+#include "lab/store/notes.h"
+#include "lab/store/read.h"
+
+static const args_option options[] = {
+    {"out", 0, "DIR", 0, "the results folder; default: results/raw"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json (records, environment and notes, whole) or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+static const size_t n_options = sizeof options / sizeof options[0];
+
+static const bs_field fields[] = {{"what", "WHAT", 0, 0}, {"answer", "VALUE", 0, 0}};
+
+/* A value as a person reads it; "" for none. The caller frees. */
+static char *as_text(const json_t *value) {
+  if (json_is_string(value)) return strdup(json_string_value(value));
+  return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+}
+
+/* What the rows of a run have in common once, then what each arm has of its own. */
+static void add_rows(json_t *out, const json_t *rows) {
+  const json_t *first = json_array_get(rows, 0);
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    const char *arm = json_string_value(json_object_get(row, "arm"));
+    for (size_t k = 0; bs_run_row_keys[k] != NULL; k++) {
+      const json_t *value = json_object_get(row, bs_run_row_keys[k]);
+      if (value == NULL || json_is_null(value)) continue;
+      if (i > 0 && json_equal(value, json_object_get(first, bs_run_row_keys[k]))) continue;
+      char what[128], *text = as_text(value);
+      snprintf(what, sizeof what, "%s%s%s", i > 0 && arm != NULL ? arm : "", i > 0 && arm != NULL ? ": " : "",
+               bs_run_row_keys[k]);
+      runs_add(out, what, text);
+      free(text);
+    }
+  }
+}
+
+static void add_notes(json_t *out, const json_t *notes) {
+  for (size_t i = 0; i < json_array_size(notes); i++) {
+    const json_t *note = json_array_get(notes, i);
+    const char *kind = json_string_value(json_object_get(note, "kind"));
+    const char *date = json_string_value(json_object_get(note, "date"));
+    char what[96];
+    snprintf(what, sizeof what, "%.32s, %.32s", kind != NULL ? kind : "note", date != NULL ? date : "");
+    runs_add(out, what, json_string_value(json_object_get(note, "text")));
+  }
+}
+
+static int32_t print_whole(const char *run, json_t *records, json_t *env, json_t *notes, bs_error *err) {
+  json_t *whole =
+      json_pack("{s:s, s:O, s:O, s:O}", "run", run, "records", records, "env", env, "notes", notes);
+  char *text = whole != NULL ? json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+  json_decref(whole);
+  if (text == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  puts(text);
+  free(text);
+  return BS_OK;
+}
+
+static int32_t show(const char *root, const char *run, int format, bs_error *err) {
+  json_t *records = NULL, *env = NULL, *notes = NULL, *rows = NULL, *list = json_array();
+  int32_t rc = bs_run_read(root, run, &records, &env, err);
+  if (rc == BS_OK) rc = bs_run_notes(root, run, &notes, err);
+  if (rc == BS_OK && format == BS_FORMAT_JSON) {
+    rc = print_whole(run, records, env, notes, err);
+  } else if (rc == BS_OK) {
+    rc = bs_run_rows(root, run, &rows, err);
+    add_rows(list, rows);
+    add_notes(list, notes);
+    if (rc == BS_OK) rc = bs_report_print(stdout, format, fields, 2, list, err);
+  }
+  json_decref(records);
+  json_decref(env);
+  json_decref(notes);
+  json_decref(rows);
+  json_decref(list);
+  return rc;
+}
+
+static int32_t run(const args *a, bs_error *err) {
+  char *root = NULL, *path = NULL;
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = runs_find(a, a->words[0], &root, &path, err);
+  if (rc == BS_OK) rc = show(root, path, format, err);
+  free(root);
+  free(path);
+  return rc;
+}
+
+const bsrun_subverb runs_show_verb = {
+    .name = "show",
+    .words = "RUN [options]",
+    .summary = "all that is kept of one run",
+    .about =
+        "RUN is a run's folder, its run_id, or the beginning of one. -o json prints whole records, with the\n"
+        "configuration, the environment and all notes.\n",
+    .examples =
+        "  bsrun runs show 20260131_120000\n  bsrun runs show results/raw/phase1_forward/dense/ID -o json\n",
+    .options = options,
+    .n_options = &n_options,
+    .run = run,
+    .min_words = 1,
+    .max_words = 1,
+};

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * flight.c - see flight.h. The file is mapped over one region of the process, which stays: anonymous memory
+ * takes the file's place when it is closed, so that a rank that was left behind never writes into nothing.
+ */
+#include "core/world/flight.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+
+_Static_assert(sizeof(bs_flight_slot) == 32, "a slot of the file");
+_Static_assert(offsetof(bs_flight_file, slot) == 64, "the file's head");
+
+_Atomic(bs_flight_file *) bs_flight_now;
+static bs_flight_file *region; /* reserved once; only the thread that opens and closes runs touches it */
+static _Atomic uint32_t next_seq[BS_FLIGHT_RANKS];
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int reserve(void) {
+  if (region != NULL) return 1;
+  void *at = mmap(NULL, sizeof *region, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return 0;
+  region = at;
+  return 1;
+}
+
+int32_t bs_flight_open(int folder_fd, bs_error *err) {
+  if (atomic_load(&bs_flight_now) != NULL)
+    return bs_error_set(err, BS_BUSY, "BS-FLIGHT", "another run of this process is recorded");
+  const int fd = openat(folder_fd, "flight", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (fd < 0) return bs_error_errno(err, BS_IO, "BS-FLIGHT", errno, "cannot make the flight recorder");
+  /* Its blocks exist before it is mapped: a full disk is an error here, and not a signal later. */
+  int bad = posix_fallocate(fd, 0, (off_t)sizeof *region);
+  if (bad == 0 && !reserve()) bad = errno;
+  if (bad == 0 &&
+      mmap(region, sizeof *region, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+    bad = errno;
+  close(fd);
+  if (bad != 0) {
+    unlinkat(folder_fd, "flight", 0);
+    return bs_error_errno(err, BS_IO, "BS-FLIGHT", bad, "cannot map the flight recorder");
+  }
+  region->version = 1;
+  region->ranks = BS_FLIGHT_RANKS;
+  region->slots = BS_FLIGHT_SLOTS;
+  region->slot_bytes = sizeof(bs_flight_slot);
+  region->pid = getpid();
+  region->ns = now_ns();
+  memcpy(region->magic, "BSFLIGHT", sizeof region->magic);
+  for (uint32_t r = 0; r < BS_FLIGHT_RANKS; ++r) atomic_store(&next_seq[r], 0);
+  atomic_store(&bs_flight_now, region);
+  return BS_OK;
+}
+
+void bs_flight_close(void) {
+  if (atomic_exchange(&bs_flight_now, NULL) == NULL) return;
+  (void)mmap(region, sizeof *region, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+void bs_flight_enter(bs_flight_file *file, uint32_t rank, const bs_coll_call *call,
+                     bs_flight_slot **out_slot) {
+  const uint32_t seq = atomic_fetch_add_explicit(&next_seq[rank], 1, memory_order_relaxed);
+  bs_flight_slot *slot = &file->slot[rank][seq % BS_FLIGHT_SLOTS];
+  const char *site = call->site != NULL ? call->site : "";
+  const size_t length = strlen(site), kept = length < BS_FLIGHT_SITE ? length : BS_FLIGHT_SITE;
+  slot->ns = now_ns();
+  slot->count = call->count;
+  slot->seq = seq;
+  slot->kind = (uint8_t)call->kind;
+  slot->dtype = (uint16_t)call->dtype_in;
+  memset(slot->site, 0, sizeof slot->site);
+  memcpy(slot->site, site + (length - kept), kept);
+  slot->state = BS_FLIGHT_ENTERED;
+  *out_slot = slot;
+}

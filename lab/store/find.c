@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ * find.c - see find.h. */
+#include "lab/store/find.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/text.h"
+#include "lab/error.h"
+#include "lab/store/folder.h"
+#include "lab/store/read.h"
+
+/* ---- one run --------------------------------------------------------------------------------------- */
+
+typedef struct search {
+  const char *text;
+  char *exact, *begun; /* folders: the name or path itself, and one whose run_id begins with it */
+  size_t n_exact, n_begun;
+  char *first, *second; /* of those that were found, for the error */
+} search;
+
+static int keep(char **slot, const char *path) {
+  if (*slot != NULL) return 1;
+  *slot = bs_strdup(path);
+  return *slot != NULL;
+}
+
+static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *path, bs_error *err) {
+  search *s = user;
+  const char *slash = strrchr(path, '/'), *id = slash != NULL ? slash + 1 : path;
+  (void)fd;
+  if (kind == BS_FOLDER_TEMPORARY) return BS_OK;
+  const int exact = strcmp(path, s->text) == 0 || strcmp(id, s->text) == 0;
+  const int begun = exact || strncmp(id, s->text, strlen(s->text)) == 0;
+  if (!begun) return BS_OK;
+  s->n_exact += (size_t)exact;
+  s->n_begun++;
+  int good = keep(&s->begun, path) && (!exact || keep(&s->exact, path));
+  good = good && keep(s->first == NULL ? &s->first : &s->second, path);
+  return good ? BS_OK : bs_no_memory(err, "the name of a run");
+}
+
+/* A folder of a run as a path from here: "out/phase0/dense/ID" is ID below out/phase0/dense. */
+static int is_run_path(const char *text, char **out_root, char **out_run) {
+  struct stat st;
+  bs_text file = {0};
+  size_t n = strlen(text);
+  while (n > 1 && text[n - 1] == '/') n--;
+  bs_text_printf(&file, "%.*s/metrics.jsonl", (int)n, text);
+  const int found = !file.failed && stat(file.data, &st) == 0 && S_ISREG(st.st_mode);
+  bs_text_free(&file);
+  if (!found) return 0;
+  size_t cut = n;
+  while (cut > 0 && text[cut - 1] != '/') cut--;
+  *out_root = cut == 0 ? bs_strdup(".") : strndup(text, cut > 1 ? cut - 1 : 1);
+  *out_run = strndup(text + cut, n - cut);
+  return 1;
+}
+
+static int32_t not_one(const search *s, const char *root, bs_error *err) {
+  if (s->n_begun == 0) {
+    bs_error_set(err, BS_NOT_FOUND, "BS-STO-NORUN", "there is no run '%.200s' below %.200s", s->text, root);
+    bs_error_hint(err, "bsrun runs list shows them; --out DIR looks elsewhere");
+    return BS_NOT_FOUND;
+  }
+  bs_error_set(err, BS_USAGE, "BS-STO-MANY", "%zu runs are meant by '%.100s', among them %.160s and %.160s",
+               s->n_exact > 1 ? s->n_exact : s->n_begun, s->text, s->first, s->second);
+  bs_error_hint(err, "give the folder, or more of the run_id");
+  return BS_USAGE;
+}
+
+int32_t bs_run_find(const char *root, const char *text, char **out_root, char **out_run, bs_error *err) {
+  search s = {.text = text};
+  *out_root = *out_run = NULL;
+  if (is_run_path(text, out_root, out_run))
+    return *out_root != NULL && *out_run != NULL ? BS_OK : bs_no_memory(err, "the name of a run");
+  int32_t rc = text[0] != '\0' ? bs_folders_walk(root, visit, &s, err) : BS_OK;
+  const char *found = s.n_exact == 1 ? s.exact : s.n_exact == 0 && s.n_begun == 1 ? s.begun : NULL;
+  if (rc == BS_OK && found == NULL) rc = not_one(&s, root, err);
+  if (rc == BS_OK) {
+    *out_root = bs_strdup(root);
+    *out_run = bs_strdup(found);
+    if (*out_root == NULL || *out_run == NULL) rc = bs_no_memory(err, "the name of a run");
+  }
+  free(s.exact);
+  free(s.begun);
+  free(s.first);
+  free(s.second);
+  return rc;
+}
+
+/* ---- conditions ------------------------------------------------------------------------------------ */
+
+static int32_t bad_condition(const char *text, const char *what, bs_error *err) {
+  bs_error_set(err, BS_USAGE, "BS-USE-WHERE", "--where '%.100s': %s", text, what);
+  bs_error_hint(err, "KEY=VALUE, KEY!=VALUE, KEY>NUMBER, KEY<NUMBER, as in method=dense or N>1024");
+  return BS_USAGE;
+}
+
+static int32_t check_key(const char *text, const char *key, bs_error *err) {
+  size_t n = 0;
+  if (strncmp(key, "regions.", 8) == 0) return BS_OK;
+  for (; bs_run_row_keys[n] != NULL; n++)
+    if (strcmp(bs_run_row_keys[n], key) == 0) return BS_OK;
+  const char *nearest = bs_nearest(key, bs_run_row_keys, n);
+  bs_error_set(err, BS_USAGE, "BS-USE-WHERE", "--where '%.100s': runs have no field '%.64s'", text, key);
+  if (nearest != NULL)
+    bs_error_hint(err, "did you mean '%s'?", nearest);
+  else
+    bs_error_hint(err, "bsrun runs list -o json shows every field");
+  return BS_USAGE;
+}
+
+int32_t bs_condition_parse(const char *text, bs_condition *out, bs_error *err) {
+  const size_t n = strcspn(text, "=!<>"), m = strspn(text + n, "=!<>");
+  static const char *const known[] = {"=", "!=", ">", "<", ">=", "<="};
+  int good = 0;
+  *out = (bs_condition){.value = text + n + m};
+  if (n == 0 || n >= sizeof out->key || m == 0 || m > 2) return bad_condition(text, "no condition", err);
+  memcpy(out->key, text, n);
+  memcpy(out->how, text + n, m);
+  for (size_t i = 0; i < 6; i++) good |= strcmp(known[i], out->how) == 0;
+  if (!good) return bad_condition(text, "unknown operator", err);
+  int64_t whole;
+  out->is_number = bs_parse_i64(out->value, 1, &whole);
+  if (out->is_number)
+    out->number = (double)whole;
+  else
+    out->is_number = bs_parse_f64(out->value, &out->number);
+  if (out->how[0] != '=' && out->how[0] != '!' && !out->is_number)
+    return bad_condition(text, "only numbers have an order", err);
+  return check_key(text, out->key, err);
+}
+
+static int is_equal(const bs_condition *c, const json_t *value) {
+  if (value == NULL || json_is_null(value)) return strcmp(c->value, "null") == 0;
+  if (json_is_number(value)) return c->is_number && json_number_value(value) == c->number;
+  if (json_is_boolean(value)) return strcmp(c->value, json_is_true(value) ? "true" : "false") == 0;
+  return json_is_string(value) && strcmp(c->value, json_string_value(value)) == 0;
+}
+
+int bs_condition_holds(const bs_condition *c, const json_t *row) {
+  const int region = strncmp(c->key, "regions.", 8) == 0;
+  const json_t *value =
+      region ? json_object_get(json_object_get(row, "regions"), c->key + 8) : json_object_get(row, c->key);
+  if (strcmp(c->how, "=") == 0) return is_equal(c, value);
+  if (strcmp(c->how, "!=") == 0) return !is_equal(c, value);
+  if (!json_is_number(value)) return 0;
+  const double number = json_number_value(value);
+  const int above = number > c->number, equal = number == c->number;
+  return c->how[0] == '>' ? above || (c->how[1] == '=' && equal) : !above && (c->how[1] == '=' || !equal);
+}

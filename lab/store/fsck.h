@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * fsck.h - is all that lies below a root of run folders what it claims to be? And putting right what can be
+ * put right without losing a byte that counts. */
+#ifndef BS_LAB_STORE_FSCK_H
+#define BS_LAB_STORE_FSCK_H
+#include <jansson.h>
+#include <stdint.h>
+
+#include "blockshock/abi.h"
+
+typedef struct bs_fsck {
+  json_t *rows;   /* [{run, state, what, done}] of all that is not a whole, committed run; done: what was
+                     repaired,   or null */
+  json_t *sweeps; /* [{sweep, planned, committed, foreign, torn}] of each plan.jsonl */
+  uint64_t runs;  /* folders with DONE */
+  uint64_t whole; /* of them: what DONE has the sum of is there */
+  uint64_t damaged, torn, repaired;
+} bs_fsck;
+
+/* Looks at every run below root. repair: a torn tail is cut off under the run's lock (its bytes are kept in
+ * metrics.jsonl.torn), copies of what the first record says are written anew, and temporary folders whose
+ * lock is free are removed. Nothing that another process holds is touched. BS_CORRUPT: damage is there that
+ * repair cannot undo, `out` tells; BS_IO. Release `out` with bs_fsck_free in any case. */
+int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err);
+void bs_fsck_free(bs_fsck *fsck);
+
+enum bs_lock_state { BS_LOCK_FREE, BS_LOCK_HELD, BS_LOCK_MISSING };
+/* Takes the lock of a run's folder; *out_fd holds it until it is closed (-1: not taken). */
+enum bs_lock_state bs_folder_lock(int fd, int *out_fd);
+#endif

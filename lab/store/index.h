@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * index.h - <root>/index.jsonl: the rows of each committed run, so that a list of thousands of runs reads one
+ * file. Only a cache: an entry counts while DONE, metrics.jsonl and notes.jsonl of the run have the inode,
+ * size and time of change that it was made of; a root that cannot be written has none, and nobody is told. */
+#ifndef BS_LAB_STORE_INDEX_H
+#define BS_LAB_STORE_INDEX_H
+#include <jansson.h>
+
+#include "core/base/text.h"
+
+typedef struct bs_rows_index {
+  json_t *entries; /* {run: {stamp, rows}} of the file */
+  size_t lines;    /* that the file has */
+  size_t used;     /* that still count */
+  bs_text added;   /* lines to be added */
+} bs_rows_index;
+void bs_rows_index_open(bs_rows_index *index, const char *root);
+/* The rows of the run in the open folder `fd`, for the caller to release; NULL: they must be read. */
+json_t *bs_rows_index_find(bs_rows_index *index, int fd, const char *run);
+/* Rows that were read; borrowed, NULL: none. */
+void bs_rows_index_add(bs_rows_index *index, int fd, const char *run, const json_t *rows);
+/* Releases it; keep: what was added is written, and a file of mostly stale lines is made anew. */
+void bs_rows_index_close(bs_rows_index *index, const char *root, int keep);
+#endif

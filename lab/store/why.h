@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * why.h - what became of a run, in rows of words: its state, its error, what each rank did last, and what to
+ * do next. Also of a run that is not committed, or damaged. */
+#ifndef BS_LAB_STORE_WHY_H
+#define BS_LAB_STORE_WHY_H
+#include <jansson.h>
+#include <stdint.h>
+
+#include "blockshock/abi.h"
+
+/* The newest collective of each rank that has one, of the open folder's `flight`: [{rank, op, dtype, count,
+ * site, state ("in it", "left it", "failed in it"), seq, since_s (before the newest change of all ranks)}].
+ * Empty without such a file. The caller's. BS_CORRUPT, BS_IO. */
+int32_t bs_flight_read(int folder_fd, json_t **out_ranks, bs_error *err);
+
+/* [{what, answer}] of <root>/<run>. The caller's. BS_NOT_FOUND, BS_IO. */
+int32_t bs_run_why(const char *root, const char *run, json_t **out_rows, bs_error *err);
+#endif

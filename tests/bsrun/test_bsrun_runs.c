@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_runs.c - runs list, show, note and baseline, fsck and why, on runs that bsrun made: one that
+ * ended well, and one in which a rank hung, whose last collectives the flight recorder has. */
+#include <jansson.h>
+
+#include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
+
+static const char *dir;
+static void setup(void) {
+  dir = scratch_dir();
+}
+static void teardown(void) {
+  remove_dir(dir);
+}
+
+static void make_run(const char *id) {
+  ran r = bsrun(dir, "-q", "--method", "dense", "--phase", "0", "-P", "1", "--run-id", id, "--set",
+                "hardware.backend=ref", SMALL, NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+}
+
+static json_t *read_json(ran *r, int code) {
+  must_be(r, code);
+  json_t *value = json_loads(r->out, JSON_REJECT_DUPLICATES, NULL);
+  ck_assert_msg(value != NULL, "%s", r->out);
+  ran_free(r);
+  return value;
+}
+
+#define RUN(...) bsrun(dir, __VA_ARGS__, NULL)
+
+static void must_say(ran r, int code, const char *on_out, const char *on_err) {
+  must_be(&r, code);
+  ck_assert_msg(strstr(r.out, on_out) != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.err, on_err) != NULL, "%s", r.err);
+  ran_free(&r);
+}
+
+START_TEST(runs_are_listed_shown_and_annotated) {
+  make_run("first_run");
+  make_run("second_run");
+  ran r = RUN("runs", "list", "-o", "json");
+  json_t *rows = read_json(&r, 0);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  const json_t *row = json_array_get(rows, 0);
+  ck_assert_str_eq(json_string_value(json_object_get(row, "run_id")), "second_run");
+  ck_assert_str_eq(json_string_value(json_object_get(row, "word")), "RIGHT");
+  ck_assert_uint_eq(strlen(json_string_value(json_object_get(row, "result_key"))), 64);
+  ck_assert(json_is_string(json_object_get(row, "host")));
+  json_decref(rows);
+  must_say(RUN("runs", "list"), 0, "first_run", "");
+  must_say(RUN("runs", "list", "--limit", "1"), 0, "second_run", "1 of 2 rows");
+  r = RUN("runs", "list", "--where", "run_id=first_run", "--where", "N<=64", "-o", "json");
+  rows = read_json(&r, 0);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  json_decref(rows);
+  must_say(RUN("runs", "list", "--where", "methode=dense"), 2, "", "did you mean 'method'");
+  must_say(RUN("runs", "note", "first", "--observation", "as expected"), 0, "noted", "");
+  must_say(RUN("runs", "note", "first"), 2, "", "BS-USE-NOTE");
+  must_say(RUN("runs", "list"), 0, "as expected", "");
+  must_say(RUN("runs", "show", "first"), 0, "observation, 20", "");
+  must_say(RUN("runs", "show", "_run"), 5, "", "BS-STO-NORUN");
+  r = RUN("runs", "show", "first", "-o", "json");
+  json_t *whole = read_json(&r, 0);
+  const json_t *record = json_array_get(json_object_get(whole, "records"), 0);
+  ck_assert_int_eq(json_integer_value(json_object_get(record, "schema")), 2);
+  ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(record, "config")), "run_id: first_run"));
+  ck_assert_str_eq(json_string_value(json_array_get(json_object_get(record, "argv"), 1)), "-q");
+  json_decref(whole);
+  must_say(RUN("runs", "baseline", "main", "first"), 0, "baseline main is", "");
+  must_say(RUN("runs", "baseline"), 0, "main phase0_correctness/dense/first_run", "");
+  must_say(RUN("why", "first"), 0, "committed: ok", "");
+  must_say(RUN("fsck"), 0, "2 of 2 runs are whole", "");
+}
+END_TEST
+
+START_TEST(fsck_tells_of_damage_and_repairs_copies) {
+  char path[1024];
+  make_run("run");
+  snprintf(path, sizeof path, "%s/results/raw/phase0_correctness/dense/run/config.yaml", dir);
+  ck_assert_int_eq(unlink(path), 0);
+  must_say(RUN("fsck"), 0, "copy differs", "");
+  must_say(RUN("fsck", "--repair"), 0, "written anew", "");
+  ran r = RUN("fsck", "-o", "json");
+  json_t *rows = read_json(&r, 0);
+  ck_assert_uint_eq(json_array_size(rows), 0);
+  json_decref(rows);
+  r = bsrun(dir, "-q", "--config", path, "--print-config", NULL); /* it is a configuration again */
+  must_be(&r, 0);
+  ran_free(&r);
+  snprintf(path, sizeof path, "%s/results/raw/phase0_correctness/dense/run/metrics.jsonl", dir);
+  FILE *f = fopen(path, "r+");
+  ck_assert_ptr_nonnull(f);
+  fputc(' ', f);
+  fclose(f);
+  must_say(RUN("fsck", "--repair"), 13, "damaged", "BS-STO-DAMAGED");
+  must_say(RUN("runs", "list", "-o", "csv"), 0, "run,", "1 damaged runs are left out");
+  must_say(RUN("why", "run"), 0, "damaged: ", "");
+  must_say(RUN("runs", "show", "run"), 13, "", "BS-STO-DAMAGED");
+}
+END_TEST
+
+/* Rank 1 hangs in its third collective: what both ranks did last is read from the folder. */
+START_TEST(why_names_what_the_ranks_did_last) {
+  ran r = bsrun(dir, "-q", "--method", "row_parallel", "-P", "2", "--phase", "0", "--run-id", "hung",
+                "--comm", "fault:threads", "--timeout", "1", "--set",
+                "plugins.fault.plan=rank=1,op=all_reduce,seq=0,do=hang", SMALL, NULL);
+  must_be(&r, 8);
+  ran_free(&r);
+  r = RUN("why", "hung", "-o", "json");
+  json_t *rows = read_json(&r, 0), *row;
+  size_t i;
+  int error = 0, ranks = 0, inside = 0;
+  json_array_foreach(rows, i, row) {
+    const char *what = json_string_value(json_object_get(row, "what"));
+    const char *answer = json_string_value(json_object_get(row, "answer"));
+    error |= strcmp(what, "error") == 0 && strstr(answer, "BS-COLL-DEADLINE") != NULL;
+    ranks += strncmp(what, "rank ", 5) == 0 && strstr(answer, "all_reduce") != NULL;
+    inside += strncmp(what, "rank ", 5) == 0 && strstr(answer, "in it") != NULL;
+  }
+  ck_assert_int_eq(error, 1);
+  ck_assert_int_eq(ranks, 2);
+  ck_assert_int_ge(inside, 1);
+  json_decref(rows);
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{runs_are_listed_shown_and_annotated},
+                             {fsck_tells_of_damage_and_repairs_copies},
+                             {why_names_what_the_ranks_did_last},
+                             {0}};
+  return run_tests("bsrun_runs", tests, (test_setup){setup, teardown});
+}
