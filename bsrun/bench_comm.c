@@ -17,10 +17,11 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/constants.h"
+#include "lab/phase/simulated.h"
 #include "lab/sim/comm_bench.h"
 
 static const args_option options[] = {
-    {"comm", 0, "NAME", 0, "the communicator; default: that of --launch"},
+    {"comm", 0, "NAME", 0, "the communicator; default: that of --plugin or --hardware, else of --launch"},
     {"world-size", 'P', "N", 0, "number of ranks; default: 2"},
     {"launch", 0, "HOW", 0, "ranks are threads (the default), processes (shm), or of an MPI job: mpi"},
     {"coll", 0, "NAME", 1,
@@ -31,7 +32,8 @@ static const args_option options[] = {
     {"dtype", 0, "T", 0, "f64, f32, f16, bf16 or i32; default: f32"},
     {"samples", 0, "N", 0, "samples of each size, of 2 ms or more each; default: 15"},
     {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks; default: 60"},
-    {"plugin", 0, "ID|PATH", 1, "use this plugin"},
+    {"plugin", 0, "ID|PATH", 1, "use this plugin, and the communicator in it"},
+    {"hardware", 0, "NAME", 0, "its communicator and its parameters: sim-flat, h100-dgx, or a YAML file"},
     {"config", 0, "FILE", 1, "plugin_dirs and plugin_trust from a YAML file"},
     {"set", 0, "KEY=VALUE", 1, "set one key of it"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
@@ -46,6 +48,7 @@ static const bs_field fields[] = {
     {"comm", "COMM", BS_FIELD_FOLD, 0},
     {"ranks", "P", BS_FIELD_FOLD, 0},
     {"dtype", "DTYPE", BS_FIELD_FOLD, 0},
+    {"times", "TIMES", BS_FIELD_FOLD, 0},
     {"bytes", "BYTES", BS_FIELD_RIGHT, 0},
     {"count", "COUNT", BS_FIELD_RIGHT, 0},
     {"time_us", "TIME us", BS_FIELD_RIGHT, 4},
@@ -69,7 +72,8 @@ typedef struct request {
   json_t *rows;
   const char *algorithm; /* hardware.algorithm */
   const char **kinds;
-  int how, format, quiet;
+  char comm[64]; /* of a plugin */
+  int how, format, quiet, simulated;
   uint64_t wrong;
 } request;
 
@@ -126,6 +130,8 @@ static int32_t read_kinds(request *r, bs_error *err) {
 /* The communicator of a way to launch; a named one is launched as it is known to be. */
 static int32_t read_launch(request *r, bs_error *err) {
   const char *how = args_value(r->a, "launch"), *comm = args_value(r->a, "comm");
+  if (comm == NULL && how == NULL && args_has(r->a, "hardware"))
+    comm = bs_schema_str(r->config, "hardware.comm");
   r->how = HOWS;
   for (int i = 0; how != NULL && i < HOWS; i++)
     if (strcmp(how, hows[i]) == 0) r->how = i;
@@ -142,6 +148,14 @@ static int32_t read_launch(request *r, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t compose(request *r, bs_error *err) {
+  char *dir = NULL;
+  int32_t rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = plugins_compose(r->a, dir, NULL, 0, &r->config, err);
+  free(dir);
+  return rc;
+}
+
 static int32_t read_request(const args *a, request *r, bs_error *err) {
   int64_t ranks = 2, samples = 15;
   r->a = a;
@@ -150,7 +164,6 @@ static int32_t read_request(const args *a, request *r, bs_error *err) {
   r->bench.bind = 1;
   r->quiet = args_has(a, "quiet");
   int32_t rc = bsrun_format(a, &r->format, err);
-  if (rc == BS_OK) rc = read_launch(r, err);
   if (rc == BS_OK) rc = args_integer(a, "world-size", 2, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = args_integer(a, "samples", 3, 200, 15, &samples, err);
   if (rc == BS_OK) rc = read_bytes(a, "min-bytes", 8, &r->bench.min_bytes, err);
@@ -164,8 +177,8 @@ static int32_t read_request(const args *a, request *r, bs_error *err) {
   if (rc == BS_OK && r->bench.min_bytes > r->bench.max_bytes)
     rc = bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--min-bytes %llu is larger than --max-bytes %llu",
                       (unsigned long long)r->bench.min_bytes, (unsigned long long)r->bench.max_bytes);
-  if (rc == BS_OK) rc = plugins_compose(a, NULL, NULL, 0, &r->config, err);
-  return rc;
+  if (rc == BS_OK) rc = compose(r, err);
+  return rc == BS_OK ? read_launch(r, err) : rc;
 }
 
 static void add_cell(void *user, const bs_comm_cell *c) {
@@ -174,11 +187,11 @@ static void add_cell(void *user, const bs_comm_cell *c) {
   r->wrong += c->wrong;
   json_array_append_new(
       r->rows,
-      json_pack("{s:s, s:s, s:I, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:s, s:I, s:I}", "coll",
+      json_pack("{s:s, s:s, s:I, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:s, s:I, s:I}", "coll",
                 bs_comm_bench_name(c->kind), "comm", r->bench.comm, "ranks", (json_int_t)r->bench.ranks,
-                "dtype", bs_dtype_name(r->bench.dtype), "bytes", (json_int_t)c->bytes, "count",
-                (json_int_t)c->count, "time_us", c->median_s * 1e6, "p10_us", c->p10_s * 1e6, "p90_us",
-                c->p90_s * 1e6, "algbw_GBps", algbw, "busbw_GBps",
+                "dtype", bs_dtype_name(r->bench.dtype), "times", r->simulated ? "simulated" : "measured",
+                "bytes", (json_int_t)c->bytes, "count", (json_int_t)c->count, "time_us", c->median_s * 1e6,
+                "p10_us", c->p10_s * 1e6, "p90_us", c->p90_s * 1e6, "algbw_GBps", algbw, "busbw_GBps",
                 algbw * bs_bus_factor(c->kind, r->bench.ranks), "wrong", (json_int_t)c->wrong, "algorithm",
                 r->algorithm, "samples", (json_int_t)c->samples, "calls", (json_int_t)c->calls));
   if (!r->quiet && isatty(STDERR_FILENO))
@@ -186,10 +199,34 @@ static void add_cell(void *user, const bs_comm_cell *c) {
             (unsigned long long)c->bytes, c->median_s * 1e6);
 }
 
+/* The communicator that a plugin of --plugin registers, where neither --comm nor another option says which.
+ */
+static int32_t take_comm(request *r, bs_context *context, bs_error *err) {
+  const bs_node *list = bs_config_find(r->config, "plugin");
+  int32_t rc = BS_OK;
+  if (args_has(r->a, "comm") || args_has(r->a, "launch") || list == NULL || list->kind != BS_NODE_LIST)
+    return BS_OK;
+  for (const bs_node *item = list->first; rc == BS_OK && item != NULL; item = item->next) {
+    char id[64];
+    bs_plugin_id_of(item->text, id, sizeof id);
+    rc = bs_plugin_activate(context, id, err);
+    for (uint32_t i = 0; rc == BS_OK && i < bs_thing_count(context, id); i++) {
+      bs_thing_info thing = {.struct_size = sizeof thing};
+      rc = bs_thing_get(context, id, i, &thing, err);
+      if (rc != BS_OK || thing.kind != BS_KIND_COMM || thing.wrapper) continue;
+      snprintf(r->comm, sizeof r->comm, "%s", thing.name);
+      r->bench.comm = r->comm;
+    }
+  }
+  return rc;
+}
+
 static int32_t measure(request *r, bs_error *err) {
   bs_context *context = NULL;
   char busy[256];
   int32_t rc = bs_context_of_config(r->config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
+  if (rc == BS_OK) rc = take_comm(r, context, err);
+  r->simulated = rc == BS_OK && bs_clock_is_virtual(context, r->bench.comm);
   r->rows = json_array();
   const char *algorithm = bs_schema_str(r->config, "hardware.algorithm");
   r->bench.algorithm = algorithm;
@@ -197,7 +234,7 @@ static int32_t measure(request *r, bs_error *err) {
   r->bench.each = add_cell;
   r->bench.user = r;
   if (rc == BS_OK && r->rows == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  if (rc == BS_OK && bs_load_is_high(busy, sizeof busy)) bsrun_warn(busy);
+  if (rc == BS_OK && !r->simulated && bs_load_is_high(busy, sizeof busy)) bsrun_warn(busy);
   if (rc == BS_OK) rc = bs_comm_bench_run(context, &r->bench, err);
   if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
   if (bs_context_stuck(context) > 0) bsrun_leave(bsrun_finish(bsrun_fail(err)));
@@ -246,10 +283,13 @@ const bsrun_subverb bench_comm = {
     "way\n"
     "there and back between ranks 0 and 1. Each result is checked before it is timed: #WRONG elements end "
     "in\n"
-    "exit code 6. `bsrun sim fit` makes a simulated machine of the rows.\n",
+    "exit code 6. `bsrun sim fit` makes a simulated machine of the rows. On a communicator with virtual "
+    "time\n"
+    "(--hardware sim-flat) TIMES says simulated: one sample, and nothing is measured.\n",
     "  bsrun bench comm -P 2\n"
     "  bsrun bench comm --launch processes -P 2 --coll all_reduce --max-bytes 16M -o jsonl > shm.jsonl\n"
-    "  bsrun bench comm --launch mpi -P 2 --coll all_reduce --dtype bf16 -o csv\n",
+    "  bsrun bench comm --launch mpi -P 2 --coll all_reduce --dtype bf16 -o csv\n"
+    "  bsrun bench comm --hardware sim-flat -P 8 --coll all_reduce\n",
     options,
     &n_options,
     run,

@@ -38,6 +38,7 @@ static const args_option ccl_explain_options[] = {
     {"dtype", 0, "T", 0, "dtype of the elements; default: f32"},
     {"coll", 0, "NAME", 0, "the collective; default: all_reduce, or the first that it serves"},
     {"root", 0, "R", 0, "of a broadcast; default: 0"},
+    {"trace", 0, "FILE", 0, "its messages, for Perfetto or chrome://tracing; of one algorithm"},
     {"hardware", 0, "NAME", 0, "whose link: sim-flat, h100-dgx, or a YAML file"},
     {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
     CONTEXT_OPTIONS};
@@ -291,13 +292,37 @@ static int32_t check(const args *a, bs_error *err) {
   return rc;
 }
 
+/* ---- a trace ---------------------------------------------------------------------------------- */
+
+int32_t ccl_trace(const args *a, const char **out_file, bs_error *err) {
+  *out_file = args_value(a, "trace");
+  if (*out_file == NULL) return BS_OK;
+  if ((*out_file)[0] == '\0')
+    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--trace: the file's name is empty");
+  if (a->n_words == 1) return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of one algorithm, and %zu are named",
+                      a->n_words);
+}
+
+void ccl_note_trace(const char *file, const json_t *row) {
+  char text[512];
+  const json_t *events = json_object_get(row, "trace_events");
+  if (events == NULL) return;
+  snprintf(text, sizeof text, "wrote the trace %.300s: %lld events, %lld left out", file,
+           (long long)json_integer_value(events),
+           (long long)json_integer_value(json_object_get(row, "trace_left_out")));
+  bsrun_note(0, text);
+}
+
 /* ---- explain ---------------------------------------------------------------------------------- */
 
 static int32_t explain(const args *a, bs_error *err) {
   bs_context *context = NULL;
   json_t *rows = json_array();
+  const char *trace = NULL;
   int format = 0;
   int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = ccl_trace(a, &trace, err);
   if (rc == BS_OK) rc = ccl_context(a, NULL, &context, err);
   for (size_t i = 0; rc == BS_OK && i < a->n_words; i++) {
     bs_ccl ccl;
@@ -306,7 +331,9 @@ static int32_t explain(const args *a, bs_error *err) {
     if (rc != BS_OK) break;
     rc = ccl_place(a, &ccl, &place, err);
     if (rc == BS_OK) rc = bs_ccl_place_link(context, &place, err);
+    place.trace_file = trace;
     json_t *row = rc == BS_OK ? bs_ccl_explain(&ccl, &place, err) : NULL;
+    ccl_note_trace(trace, row);
     if (row != NULL) json_array_append_new(rows, row);
     if (rc == BS_OK && row == NULL) rc = err->code;
     bs_ccl_free(&ccl);

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/config/experiment.h"
+#include "lab/phase/simulated.h"
 #include "lab/sim/comm_bench.h"
 
 static const args_option options[] = {
@@ -23,6 +24,7 @@ static const args_option options[] = {
     {"samples", 0, "N", 0, "samples of each size; default: 9"},
     {"timeout", 0, "SECONDS", 0, "deadline of every wait between ranks; default: 60"},
     {"hardware", 0, "NAME", 0, "the simulated link; default: measured by messages between the ranks"},
+    {"trace", 0, "FILE", 0, "the simulated messages of the largest size, for Perfetto; of one algorithm"},
     {"plugin", 0, "ID|PATH", 1, "also look at this plugin"},
     {"config", 0, "FILE", 1, "merge a YAML file over the base"},
     {"set", 0, "KEY=VALUE", 1, "set one key, as plugins.sim.alpha_s=1e-6"},
@@ -38,6 +40,7 @@ static const bs_field fields[] = {
     {"collective", "COLLECTIVE", BS_FIELD_FOLD, 0},
     {"comm", "COMM", BS_FIELD_FOLD, 0},
     {"world_size", "P", BS_FIELD_FOLD, 0},
+    {"times", "TIMES", BS_FIELD_FOLD, 0},
     {"link", "LINK", BS_FIELD_FOLD, 0},
     {"alpha_us", "LINK us", BS_FIELD_FOLD, 4},
     {"link_GBps", "LINK GB/s", BS_FIELD_FOLD, 4},
@@ -63,7 +66,8 @@ typedef struct request {
   const char *kind;
   int32_t how; /* 0 threads, 1 processes, 2 MPI */
   bs_ccl_place link;
-  int measured;
+  const char *trace;
+  int measured, simulated; /* the link; the communicator's clock */
   uint64_t wrong;
   json_t *rows;
 } request;
@@ -79,7 +83,8 @@ static int32_t read_request(const args *a, request *r, bs_error *err) {
   r->a = a;
   r->bench.comm = comm == NULL ? "threads" : strcmp(comm, "mpi") == 0 ? bs_mpi_of_environment() : comm;
   r->how = strcmp(r->bench.comm, "shm") == 0 ? 1 : strncmp(r->bench.comm, "mpi", 3) == 0 ? 2 : 0;
-  int32_t rc = args_integer(a, "world-size", 2, 1024, 2, &ranks, err);
+  int32_t rc = ccl_trace(a, &r->trace, err);
+  if (rc == BS_OK) rc = args_integer(a, "world-size", 2, 1024, 2, &ranks, err);
   if (rc == BS_OK) rc = args_integer(a, "min-bytes", 64, INT64_C(1) << 32, 1024, &low, err);
   if (rc == BS_OK) rc = args_integer(a, "max-bytes", 64, INT64_C(1) << 32, 4194304, &high, err);
   if (rc == BS_OK) rc = args_integer(a, "samples", 3, 200, 9, &samples, err);
@@ -132,17 +137,21 @@ static int32_t measure_link(request *r, bs_context *context, bs_error *err) {
   return BS_OK;
 }
 
-static int32_t add_row(request *r, const bs_ccl *ccl, const bs_comm_cell *cell, bs_error *err) {
+static int32_t add_row(request *r, const bs_ccl *ccl, const bs_comm_cell *cell, const char *trace,
+                       bs_error *err) {
   bs_ccl_place place = r->link;
   place.kind = cell->kind;
   place.world_size = r->bench.ranks;
   place.element_bytes = 4;
   place.count = cell->count;
+  place.trace_file = trace;
   json_t *row = bs_ccl_explain(ccl, &place, err);
   if (row == NULL) return err->code;
+  ccl_note_trace(trace, row);
   const double measured = cell->median_s * 1e6;
   const double simulated = json_real_value(json_object_get(row, "simulated_us"));
   json_object_set_new(row, "comm", json_string(r->bench.comm));
+  json_object_set_new(row, "times", json_string(r->simulated ? "simulated" : "measured"));
   json_object_set_new(row, "link", json_string(r->measured ? "measured" : "configured"));
   json_object_set_new(row, "bytes", json_integer((json_int_t)cell->bytes));
   json_object_set_new(row, "measured_us", json_real(measured));
@@ -186,7 +195,7 @@ static int32_t bench_one(request *r, bs_context *context, const char *name, bs_e
     rc = bs_comm_bench_run(context, &r->bench, err);
   }
   for (uint32_t i = 0; rc == BS_OK && i < all.n && !bsrun_following(); i++)
-    rc = add_row(r, &ccl, &all.of[i], err);
+    rc = add_row(r, &ccl, &all.of[i], i + 1 == all.n ? r->trace : NULL, err);
   bs_ccl_free(&ccl);
   return rc;
 }
@@ -195,6 +204,7 @@ static int32_t measure(request *r, bs_error *err) {
   bs_context *context = NULL;
   int32_t rc = ccl_context(r->a, NULL, &context, err);
   const int configured = args_has(r->a, "hardware") || args_has(r->a, "set");
+  r->simulated = rc == BS_OK && bs_clock_is_virtual(context, r->bench.comm);
   if (rc == BS_OK && configured) rc = bs_ccl_place_link(context, &r->link, err);
   if (rc == BS_OK && !configured) rc = measure_link(r, context, err);
   for (size_t i = 0; rc == BS_OK && i < r->a->n_words; i++) rc = bench_one(r, context, r->a->words[i], err);
@@ -237,7 +247,9 @@ const bsrun_subverb ccl_bench = {
     .summary = "runs algorithms on a communicator: measured beside simulated, and the error",
     .about =
         "The simulated link is fitted to messages that the ranks exchange first, or that of --hardware.\n"
-        "Simulated times have no term for adding unless the machine has one.\n",
+        "Simulated times have no term for adding unless the machine has one. On a communicator with virtual\n"
+        "time (--comm sim) TIMES says simulated: the schedule run by the host beside the one of the "
+        "checker.\n",
     .examples =
         "  bsrun ccl bench ring two_shot -P 2\n"
         "  bsrun ccl bench ring two_shot --comm mpi -P 2 -o json\n",

@@ -89,6 +89,7 @@ _bsrun() {
       return
       ;;
     --level) mapfile -t COMPREPLY < <(compgen -W "V4 V0 V1 V2 V6" -- "$cur"); return ;;
+    --weak) mapfile -t COMPREPLY < <(compgen -W "b n k" -- "$cur"); return ;;
     --launch) mapfile -t COMPREPLY < <(compgen -W "threads processes mpi" -- "$cur"); return ;;
     --kit) mapfile -t COMPREPLY < <(compgen -W "quick full" -- "$cur"); return ;;
     --group)
@@ -104,9 +105,9 @@ _bsrun() {
       _bsrun_reply "$cur" keys
       return
       ;;
-    --config | --save | --cache | --tune-cache | --xfail) _bsrun_files "$cur" file; return ;;
+    --config | --save | --cache | --tune-cache | --xfail | --trace | --write) _bsrun_files "$cur" file; return ;;
     --out | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
-    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks) return ;;
+    -P | --world-size | --threads-per-rank | --timeout | --run-id | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks | --size | --beside | --samples | --min-bytes | --max-bytes | --factor | --name | --flops | --mem-Bps | --launch-s) return ;;
   esac
 
   if [[ $cur == -* ]]; then
@@ -120,7 +121,8 @@ _bsrun() {
     config) _bsrun_reply "$cur" verbs config ;;
     model | bench | sim | ccl) _bsrun_reply "$cur" verbs "$verb" ;;
     "ccl check") if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" algorithms; fi ;;
-    "ccl explain") _bsrun_reply "$cur" algorithms ;;
+    "ccl explain" | "ccl bench") _bsrun_reply "$cur" algorithms ;;
+    "sim fit") _bsrun_files "$cur" file ;;
     "model info" | "model run" | "model check" | "model explain" | "model generate" | "model plan") _bsrun_files "$cur" file ;;
     completion)
       if ((COMP_CWORD == 2)); then

@@ -66,7 +66,6 @@ static void print_verbs(const char *of) {
   } second[] = {
       {"plugins", "list\ninspect\nwhy\nnew\ncheck\n"},
       {"config", "print\nkeys\n"},
-      {"ccl", "list\ncheck\nexplain\n"},
       {"completion", "bash\nwords\n"},
       {"explain",
        "matmul\nmatmul_dx\nmatmul_dw\nmatmul_update\nsgd_update\nadamw_update\ngather_columns\nscatter_"

@@ -133,7 +133,7 @@ void plugins_add_names(json_t *names, bs_context *context, const bs_plugin_info 
 
 int32_t plugins_compose(const args *a, const char *configs_dir, const char *const *extra, size_t n_extra,
                         bs_node **out_config, bs_error *err) {
-  bs_compose_request q = {.configs_dir = configs_dir};
+  bs_compose_request q = {.configs_dir = configs_dir, .hardware = args_value(a, "hardware")};
   bs_composed composed;
   const char **configs = NULL, **sets = NULL, **given = NULL;
   size_t n_given = 0;

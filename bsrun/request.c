@@ -38,6 +38,8 @@ const args_option bsrun_run_options[] = {
     {"out", 0, "DIR", 0, "root of the run folders (default results/raw)"},
     {"run-id", 0, "ID", 0, "name of the run folder"},
     {"dump", 0, "DIR", 0, "phase 0 writes X, W, bias, partials and Y there as .npy"},
+    {"trace", 0, "FILE", 0,
+     "in virtual time (--plugin sim): what each rank did when, for Perfetto or chrome://tracing"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
     {"print-config", 0, NULL, 0, "print the resolved configuration and stop"},
@@ -149,6 +151,18 @@ static int32_t add_numbers(const args *a, bsrun_request *out, bs_error *err) {
   return add_text(out, "hardware.timeout_s", timeout, err);
 }
 
+/* --trace, unless --set says how many events it holds. */
+static int32_t add_trace(const args *a, bsrun_request *out, bs_error *err) {
+  static const char key[] = "plugins.sim.trace_events";
+  const char *value = args_value(a, "trace");
+  if (value == NULL) return BS_OK;
+  if (value[0] == '\0')
+    return bs_error_set(err, BS_USAGE, "BS-USE-EMPTY", "--trace: the file's name is empty");
+  for (size_t i = 0; i < out->compose.n_sets; i++)
+    if (strncmp(out->compose.sets[i], key, sizeof key - 1) == 0) return BS_OK;
+  return add_text(out, key, "200000", err);
+}
+
 /* A process that was started as a rank is one, unless another way is asked for; P is how many were started.
  */
 static int32_t add_rank(const args *a, bsrun_request *out, bs_error *err) {
@@ -177,6 +191,7 @@ int32_t bsrun_request_make(const args *a, bsrun_request *out, bs_error *err) {
   q->plugins = out->lists[1];
   q->sets = out->lists[2];
   q->texts = (const char *const *)out->texts;
+  if (rc == BS_OK) rc = add_trace(a, out, err);
   if (rc == BS_OK) rc = no_conflicts(a, out, err);
   q->phase = args_value(a, "phase");
   q->method = args_value(a, "method");

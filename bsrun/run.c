@@ -144,6 +144,11 @@ static int run_points(run_plan *p, bs_error *err) {
   size_t failed = 0;
   int code = 0;
   p->host.progress.points = points;
+  if (points > 1 && p->point.trace_file != NULL) {
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of one run, and the sweep has %zu points",
+                 points);
+    return bsrun_fail(err);
+  }
   for (size_t i = 0; i < points; i++) {
     const lab_point point = point_of(p, i);
     p->host.progress.point = i + 1;
@@ -264,6 +269,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   if (rc != BS_OK) return bsrun_fail(err);
   follow_slurm(p, a);
   set_run(p, args_value(a, "run-id"));
+  p->point.trace_file = args_value(a, "trace");
   if (p->launch != NULL) return launch(p, err);
   bsrun_grades(p->host.quiet, &p->run.grades);
   if (!bsrun_following()) run_signals_install();

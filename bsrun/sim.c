@@ -2,7 +2,8 @@
  * sim.c - the table of `bsrun sim`. */
 #include "bsrun/sim.h"
 
-static const bsrun_subverb *const verbs[] = {&sim_explain_verb, &sim_scale_verb, &sim_fit_verb};
+static const bsrun_subverb *const verbs[] = {&sim_explain_verb, &sim_scale_verb, &sim_probe_verb,
+                                             &sim_fit_verb};
 const bsrun_subverbs sim_subverbs = {"sim", verbs, sizeof verbs / sizeof verbs[0]};
 
 void help_sim(void) {

@@ -134,7 +134,11 @@ static int32_t explain(const args *a, bs_error *err) {
     composed.config = NULL;
   }
   for (size_t i = 0; i < notes.count; i++) bsrun_note(args_has(a, "quiet"), notes.items[i]);
+  e.trace_file = args_value(a, "trace");
   if (rc == BS_OK) rc = bs_simulated_run(context, &e, NULL, NULL, &result, err);
+  char traced[512];
+  if (rc == BS_OK && bs_simulated_trace_text(result.record, traced, sizeof traced))
+    bsrun_note(args_has(a, "quiet"), traced);
   if (rc == BS_OK) rc = print(&e, result.record, format, err);
   bs_phase_result_free(&result);
   bs_experiment_free(&e);

@@ -52,6 +52,21 @@ static int32_t read_rate(const args *a, const char *name, double *out, bs_error 
                       text);
 }
 
+/* A machine is labelled calibrated: its times must be measured. */
+static int32_t refuse_simulated(const json_t *rows, bs_error *err) {
+  size_t i;
+  json_t *row;
+  json_array_foreach(rows, i, row) {
+    const char *times = json_string_value(json_object_get(row, "times"));
+    if (times == NULL || strcmp(times, "simulated") != 0) continue;
+    bs_error_set(err, BS_INPUT, "BS-FIT-SIMULATED",
+                 "row %zu was simulated: no calibrated machine is made of such times", i + 1);
+    bs_error_hint(err, "bsrun bench comm without --plugin sim measures");
+    return BS_INPUT;
+  }
+  return BS_OK;
+}
+
 static int32_t write_file(const args *a, const bs_fit_link *link, const char *rows, bs_error *err) {
   const char *path = args_value(a, "write"), *name = args_value(a, "name");
   double flops = 0, mem = 0, launch = 0;
@@ -119,6 +134,7 @@ static int32_t run(const args *a, bs_error *err) {
   int32_t rc = bs_fit_rows_read(a->words[0], &rows, err);
   if (rc == BS_OK) rc = bs_fit_rows(rows, &fits, err);
   if (rc == BS_OK) rc = bs_fit_regret(rows, &regret, err);
+  if (rc == BS_OK && args_has(a, "write")) rc = refuse_simulated(rows, err);
   if (rc == BS_OK && args_has(a, "write")) rc = bs_fit_link_of(rows, &link, err);
   if (rc == BS_OK && args_has(a, "write")) rc = write_file(a, &link, a->words[0], err);
   if (rc == BS_OK) rc = print(a, fits, regret, err);

@@ -61,9 +61,10 @@ typedef struct bs_experiment {
   uint32_t x_placement; /* method.x_placement: enum bs_placement */
   uint32_t y_placement; /* method.y_placement: enum bs_placement */
   const char *out_dir;
-  const char *run_group; /* NULL: none */
-  const char *run_id;    /* NULL until the store made one */
-  const char *dump_dir;  /* NULL: no dump */
+  const char *run_group;  /* NULL: none */
+  const char *run_id;     /* NULL until the store made one */
+  const char *dump_dir;   /* NULL: no dump */
+  const char *trace_file; /* the caller's, set after bs_experiment_make: of a run in virtual time; or NULL */
   /* Phase 1: stored constants of this machine (lab/measure/constants.h), the caller's; NULL: measure. Not
    * part of the configuration: set after bs_experiment_make. */
   const json_t *machine_constants;

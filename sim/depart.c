@@ -38,6 +38,10 @@ static void cost_of_route(const sim_link *link, const sim_hop *hops, uint32_t n,
                          .in_wire = sim_bytes_ps(bytes, hops[n - 1].beta_q32)};
 }
 
+static void tell(const sim_engine *e, const flight *f, uint32_t index, uint64_t reached) {
+  if (e->config.hop != NULL) e->config.hop(e->config.user, f->from, f->to, index, reached, f->head);
+}
+
 /* Takes the wires that the head has reached by now. */
 void sim_flight_go(sim_engine *e, void *opaque) {
   flight *f = opaque;
@@ -49,7 +53,9 @@ void sim_flight_go(sim_engine *e, void *opaque) {
       sim_no_memory(e, f->from);
       free_at = &nobody;
     }
+    const uint64_t reached = f->head;
     f->head = sim_max(f->head, *free_at);
+    tell(e, f, f->next - 1, reached);
     *free_at = sim_add(f->head, sim_bytes_ps(f->letter.bytes, h->beta_q32));
     f->head = sim_add(f->head, h->latency);
     if (f->head > e->time) {
@@ -59,7 +65,9 @@ void sim_flight_go(sim_engine *e, void *opaque) {
     }
   }
   sim_rank *to = &e->ranks[f->to];
+  const uint64_t reached = f->head;
   f->head = sim_max(f->head, to->receive_free);
+  tell(e, f, f->n, reached);
   to->receive_free = sim_add(f->head, f->letter.in_wire);
   f->letter.arrival = sim_add(f->head, f->letter.wire);
   if (sim_deliver(e, f->from, f->to, &f->letter) != SIM_DONE && f->letter.payload != NULL &&
@@ -126,6 +134,7 @@ int32_t sim_depart(sim_engine *e, sim_message *m) {
                              .arrival = m->arrival,
                              .latency = cost.latency,
                              .wire = cost.wire,
+                             .port = cost.port,
                              .in_wire = cost.in_wire,
                              .bytes = m->bytes,
                              .fingerprint = m->call != NULL ? m->call->fingerprint : 0,

@@ -317,7 +317,9 @@ int32_t sim_recv(sim_engine *e, sim_message *m) {
     m->arrival = sim_add(begins, l.wire);
   }
   if (e->config.trace != NULL)
-    sim_trace_message(e->config.trace, m->from, m->to, l.site, l.start, l.wire, m->arrival);
+    sim_trace_message(e->config.trace, m->from, m->to, l.site,
+                      &(sim_trace_ports){l.start, sim_add(l.start, l.port), m->arrival - l.wire,
+                                         sim_add(m->arrival - l.wire, l.in_wire)});
   m->start = l.start;
   m->latency = l.latency;
   m->wire = l.wire;

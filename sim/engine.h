@@ -65,6 +65,9 @@ typedef struct sim_config {
   uint32_t (*route)(void *user, uint32_t from, uint32_t to, sim_hop *out_hops);
   /* Frees a payload that nobody received; may be NULL. */
   void (*drop)(void *user, void *payload);
+  /* Told in order E of a message with a route: its head has reached hop `index` of the way (the number of
+   * hops: the receive port), and `took` is when that is free for it. May be NULL. */
+  void (*hop)(void *user, uint32_t from, uint32_t to, uint32_t index, uint64_t reached, uint64_t took);
   void *user;
   struct sim_trace *trace; /* trace.h: what messages are told to; NULL: no trace */
 } sim_config;

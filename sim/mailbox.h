@@ -9,7 +9,7 @@
 #define SIM_NONE UINT32_MAX
 
 typedef struct sim_letter {
-  uint64_t start, arrival, latency, wire, in_wire, bytes, fingerprint;
+  uint64_t start, arrival, latency, wire, port, in_wire, bytes, fingerprint;
   const char *site;
   void *payload;
   uint32_t next;

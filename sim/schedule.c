@@ -329,7 +329,8 @@ int32_t sim_schedule_run(const sim_schedule_config *config, sim_schedule_result 
                              .resume = resume,
                              .route = config->route != NULL ? route : NULL,
                              .drop = drop,
-                             .user = &r};
+                             .user = &r,
+                             .trace = config->trace};
   r.ranks = calloc(p, sizeof *r.ranks);
   int32_t rc = r.ranks != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for the ranks");
   for (uint32_t rank = 0; rc == BS_OK && rank < p; ++rank)

@@ -39,9 +39,10 @@ typedef struct sim_schedule_config {
   uint32_t (*route)(void *user, uint32_t from, uint32_t to, sim_hop *out_hops); /* as of the engine */
   void *route_user;
   const sim_data *data;
-  uint32_t follow;    /* 1: the critical path is followed, for latency_ps and reduce_ps */
-  uint32_t window;    /* steps kept a rank; 0: chosen by the number of ranks */
-  uint64_t *out_ends; /* when each rank has ended; may be NULL */
+  uint32_t follow;         /* 1: the critical path is followed, for latency_ps and reduce_ps */
+  uint32_t window;         /* steps kept a rank; 0: chosen by the number of ranks */
+  struct sim_trace *trace; /* of its messages (trace.h); may be NULL */
+  uint64_t *out_ends;      /* when each rank has ended; may be NULL */
 } sim_schedule_config;
 
 typedef struct sim_schedule_result {

@@ -10,14 +10,9 @@
 
 #include "core/base/error.h"
 
-enum { NAME = 48, MESSAGE_EVENTS = 4 }; /* two slices, an arrow's beginning and end */
+enum { MESSAGE_EVENTS = 4 }; /* two slices, an arrow's beginning and end */
 
-typedef struct slice {
-  uint64_t begin, end;
-  uint64_t arrow; /* 0: none; else the number of a message */
-  uint32_t rank, lane;
-  char name[NAME];
-} slice;
+typedef sim_trace_span slice;
 
 struct sim_trace {
   slice *slices;
@@ -74,12 +69,29 @@ void sim_trace_slice(sim_trace *t, uint32_t rank, uint32_t lane, const char *nam
   if (traced(t, rank) && room_for(t, 1, 1)) add(t, rank, lane, name, begin, end, 0);
 }
 
-void sim_trace_message(sim_trace *t, uint32_t from, uint32_t to, const char *site, uint64_t start,
-                       uint64_t wire, uint64_t arrival) {
+void sim_trace_message(sim_trace *t, uint32_t from, uint32_t to, const char *site,
+                       const sim_trace_ports *ports) {
   if (!traced(t, from) || !traced(t, to) || !room_for(t, 2, MESSAGE_EVENTS)) return;
   t->messages++;
-  add(t, from, SIM_LANE_SEND, site, start, start + wire, t->messages);
-  add(t, to, SIM_LANE_RECEIVE, site, arrival > wire ? arrival - wire : 0, arrival, t->messages);
+  add(t, from, SIM_LANE_SEND, site, ports->send_begin, ports->send_end, t->messages);
+  add(t, to, SIM_LANE_RECEIVE, site, ports->receive_begin, ports->receive_end, t->messages);
+}
+
+uint64_t sim_trace_spans(const sim_trace *t) {
+  return t->n;
+}
+
+const sim_trace_span *sim_trace_at(const sim_trace *t, uint64_t index) {
+  return &t->slices[index];
+}
+
+void sim_trace_put(sim_trace *t, const sim_trace_span *span) {
+  const uint64_t events = span->arrow != 0 ? MESSAGE_EVENTS / 2 : 1;
+  if (traced(t, span->rank) && span->lane < SIM_LANES && room_for(t, 1, events)) t->slices[t->n++] = *span;
+}
+
+void sim_trace_leave_out(sim_trace *t, uint64_t events) {
+  t->dropped += events;
 }
 
 uint64_t sim_trace_events(const sim_trace *t) {
@@ -125,20 +137,24 @@ static void write_slice(FILE *f, const slice *s) {
   fprintf(f, "%s}", begins ? "" : ",\"bp\":\"e\"");
 }
 
+static void write_lane(FILE *f, uint32_t rank, uint32_t lane) {
+  static const char *const lanes[] = {"host", "stream", "send port", "receive port"};
+  char name[24];
+  snprintf(name, sizeof name, "stream %u", lane - SIM_LANE_STREAMS + 2);
+  fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+          rank, lane, lane < SIM_LANE_STREAMS ? lanes[lane] : name);
+}
+
 /* The names of the ranks and lanes that have slices. */
 static void write_names(FILE *f, const sim_trace *t) {
-  static const char *const lanes[] = {"host", "stream", "send port", "receive port"};
   uint64_t ranks = 0;
   for (uint64_t i = 0; i < t->n; i++)
     if (t->slices[i].rank >= ranks) ranks = (uint64_t)t->slices[i].rank + 1;
-  unsigned char *seen = calloc(ranks + 1, 1);
+  uint64_t *seen = calloc(ranks + 1, sizeof *seen);
   for (uint64_t i = 0; i < t->n && seen != NULL; i++) {
     const slice *s = &t->slices[i];
-    const unsigned char bit = (unsigned char)(1U << (s->lane & 3));
-    if ((seen[s->rank] & bit) == 0)
-      fprintf(f,
-              ",\n{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
-              s->rank, s->lane, lanes[s->lane & 3]);
+    const uint64_t bit = UINT64_C(1) << (s->lane % SIM_LANES);
+    if ((seen[s->rank] & bit) == 0) write_lane(f, s->rank, s->lane);
     if (seen[s->rank] == 0)
       fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%u,\"name\":\"process_name\",\"args\":{\"name\":\"rank %u\"}}",
               s->rank, s->rank);

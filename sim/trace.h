@@ -10,8 +10,27 @@
 
 enum { SIM_TRACE_CAP = 200000 };
 
-/* Threads of a rank. */
-enum sim_lane { SIM_LANE_HOST = 0, SIM_LANE_STREAM = 1, SIM_LANE_SEND = 2, SIM_LANE_RECEIVE = 3 };
+/* Threads of a rank; from SIM_LANE_STREAMS on its other streams. */
+enum sim_lane {
+  SIM_LANE_HOST = 0,
+  SIM_LANE_STREAM = 1,
+  SIM_LANE_SEND = 2,
+  SIM_LANE_RECEIVE = 3,
+  SIM_LANE_STREAMS = 4,
+  SIM_LANES = 64
+};
+
+/* What was on a lane. `arrow`: of the two ends of a message, the same number at both; else 0. */
+typedef struct sim_trace_span {
+  uint64_t begin, end, arrow;
+  uint32_t rank, lane; /* below SIM_LANES */
+  char name[48];
+} sim_trace_span;
+
+/* When the ports of a message's two ranks are busy with it. */
+typedef struct sim_trace_ports {
+  uint64_t send_begin, send_end, receive_begin, receive_end;
+} sim_trace_ports;
 
 typedef struct sim_trace sim_trace;
 
@@ -24,8 +43,15 @@ void sim_trace_slice(sim_trace *t, uint32_t rank, uint32_t lane, const char *nam
                      uint64_t end);
 /* Of a message that has arrived: a slice at each port, and the arrow between them, where both ranks are
  * traced. What the engine calls where sim_config.trace is given. */
-void sim_trace_message(sim_trace *t, uint32_t from, uint32_t to, const char *site, uint64_t start,
-                       uint64_t wire, uint64_t arrival);
+void sim_trace_message(sim_trace *t, uint32_t from, uint32_t to, const char *site,
+                       const sim_trace_ports *ports);
+/* What a trace holds, in the order of its coming, and to put it into another one: an end of a message there
+ * brings its end of the arrow along. */
+uint64_t sim_trace_spans(const sim_trace *t);
+const sim_trace_span *sim_trace_at(const sim_trace *t, uint64_t index);
+void sim_trace_put(sim_trace *t, const sim_trace_span *span);
+/* Events that another trace has left out. */
+void sim_trace_leave_out(sim_trace *t, uint64_t events);
 uint64_t sim_trace_events(const sim_trace *t);
 uint64_t sim_trace_dropped(const sim_trace *t);
 /* Writes the file anew; times are us with six digits (ps). BS_IO. */

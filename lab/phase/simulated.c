@@ -18,6 +18,7 @@
 #include "lab/place_name.h"
 #include "lab/stop.h"
 #include "lab/store/record.h"
+#include "sim/trace.h"
 
 const char *const bs_sim_term_names[BS_SIM_TERMS] = {"compute",      "memory",     "launch",
                                                      "wire_latency", "wire_bytes", "wait"};
@@ -39,6 +40,17 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
       return BS_UNSUPPORTED;
     }
   }
+  if (e->trace_file != NULL && e->phase == BS_PHASE_CORRECTNESS) {
+    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of virtual time, and phase 0 has none");
+    bs_error_hint(err, "--phase 1");
+    return BS_USAGE;
+  }
+  if (!is_virtual && e->trace_file != NULL) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-TRACE",
+                 "a trace is of virtual time, and communicator %s lives by the machine's clock", e->comm);
+    bs_error_hint(err, "--plugin sim --hardware sim-flat");
+    return BS_UNSUPPORTED;
+  }
   if (!is_virtual) return BS_OK;
   if (strcmp(bs_schema_str(e->config, "hardware.launch"), "threads") != 0) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-LAUNCH",
@@ -55,7 +67,28 @@ int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error
 
 /* ---- figures ------------------------------------------------------------------------------------- */
 
-static void take_text(bs_simulated *s, const char *name, const char *text) {
+/* What comes while a world tells its figures. */
+typedef struct taking {
+  bs_simulated *s;
+  sim_trace *trace; /* NULL: spans are dropped */
+  sim_trace_span span;
+} taking;
+
+static void take_span(taking *t, const char *name, double value) {
+  const uint64_t n = (uint64_t)value;
+  if (strcmp(name, "rank") == 0) t->span.rank = (uint32_t)n;
+  if (strcmp(name, "lane") == 0) t->span.lane = (uint32_t)n;
+  if (strcmp(name, "begin") == 0) t->span.begin = n;
+  if (strcmp(name, "end") == 0) t->span.end = n;
+  if (strcmp(name, "arrow") == 0) t->span.arrow = n;
+}
+
+static void take_text(taking *t, const char *name, const char *text) {
+  bs_simulated *s = t->s;
+  if (strcmp(name, "span") == 0 && t->trace != NULL) {
+    snprintf(t->span.name, sizeof t->span.name, "%s", text);
+    sim_trace_put(t->trace, &t->span);
+  }
   if (strcmp(name, "step") == 0) {
     if (s->steps == NULL) s->steps = json_array();
     json_array_append_new(s->steps, json_pack("{s:s}", "step", text));
@@ -65,9 +98,14 @@ static void take_text(bs_simulated *s, const char *name, const char *text) {
 }
 
 static void take(void *user, const char *name, double value, const char *unit, const char *text) {
-  bs_simulated *s = user;
+  taking *t = user;
+  bs_simulated *s = t->s;
   if (text != NULL) {
-    take_text(s, name, text);
+    take_text(t, name, text);
+    return;
+  }
+  if (strncmp(name, "span.", 5) == 0) {
+    take_span(t, name + 5, value);
     return;
   }
   if (strncmp(name, "step.", 5) == 0) { /* of the step that was named last */
@@ -94,6 +132,7 @@ static void take(void *user, const char *name, double value, const char *unit, c
                  {"domain", &s->domain_most}};
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i)
     if (strcmp(name, numbers[i].name) == 0) *numbers[i].to = value;
+  if (strcmp(name, "spans_left_out") == 0 && t->trace != NULL) sim_trace_leave_out(t->trace, (uint64_t)value);
   if (strcmp(name, "last_rank") == 0) s->last_rank = (uint32_t)value;
 }
 
@@ -180,6 +219,12 @@ static int32_t count(const simulation *s, bs_world *world, bs_simulated *out, bs
 }
 
 int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err) {
+  return bs_simulate_traced(c, work, NULL, out, err);
+}
+
+int32_t bs_simulate_traced(const bs_case *c, uint32_t work, sim_trace *trace, bs_simulated *out,
+                           bs_error *err) {
+  taking told = {.s = out, .trace = trace};
   simulation s = {.c = *c, .work = work};
   bs_world *world = NULL;
   memset(out, 0, sizeof *out);
@@ -197,7 +242,7 @@ int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_
   int32_t rc = bs_case_world(&s.c, &world, err);
   if (rc == BS_OK) rc = bs_world_run(world, build, &s, err);
   if (rc == BS_OK) rc = bs_world_run(world, pass, &s, err);
-  if (rc == BS_OK) bs_world_figures(world, take, out);
+  if (rc == BS_OK) bs_world_figures(world, take, &told);
   if (rc == BS_OK) rc = count(&s, world, out, err);
   out->phantom = (uint32_t)bs_backend_is_phantom(c->context, c->backend);
   if (world != NULL) drop(&s, world);
@@ -255,6 +300,17 @@ static json_t *simulated_json(const bs_simulated *s, const char *machine) {
   return out;
 }
 
+int bs_simulated_trace_text(const json_t *record, char *out_text, size_t size) {
+  const json_t *trace = json_object_get(json_object_get(record, "simulated"), "trace");
+  const json_int_t left_out = json_integer_value(json_object_get(trace, "left_out"));
+  if (trace == NULL) return 0;
+  snprintf(out_text, size, "wrote the trace %.300s: %lld events, %lld left out%s",
+           json_string_value(json_object_get(trace, "file")),
+           (long long)json_integer_value(json_object_get(trace, "events")), (long long)left_out,
+           left_out > 0 ? " (--set plugins.sim.trace_events=N keeps more)" : "");
+  return 1;
+}
+
 static uint32_t work_of(const bs_experiment *e) {
   if (e->phase == BS_PHASE_BACKWARD) return BS_ARM_BACKWARD;
   if (e->phase != BS_PHASE_TRAIN) return BS_ARM_FORWARD;
@@ -293,6 +349,21 @@ static const char *machine_of(const bs_experiment *e) {
   return name;
 }
 
+/* The method's pass, whose trace is written where one is asked for. */
+static int32_t simulate_method(const bs_experiment *e, const bs_case *c, uint32_t work, bs_simulated *out,
+                               bs_error *err) {
+  if (e->trace_file == NULL) return bs_simulate_case(c, work, out, err);
+  sim_trace *trace = sim_trace_new(UINT64_MAX, 0, c->world_size - 1);
+  if (trace == NULL) return bs_no_memory(err, "a trace");
+  int32_t rc = bs_simulate_traced(c, work, trace, out, err);
+  if (rc == BS_OK) rc = sim_trace_write(trace, e->trace_file, err);
+  if (rc != BS_OK) json_decref(out->steps);
+  out->trace_events = sim_trace_events(trace);
+  out->trace_left_out = sim_trace_dropped(trace);
+  sim_trace_free(trace);
+  return rc;
+}
+
 static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_subject *subject,
                         bs_progress_fn progress, void *user, bs_phase_result *out, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
@@ -301,7 +372,7 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
   (void)bs_arms_of(context, e, subject, arms);
   const bs_case *c = &arms[0].c;
   if (progress) progress(user, "simulate", 0, 0);
-  int32_t rc = bs_simulate_case(c, work, &method, err);
+  int32_t rc = simulate_method(e, c, work, &method, err);
   if (rc == BS_OK && !(method.ps > 0)) {
     json_decref(method.steps);
     rc = bs_error_set(err, BS_CONFIG, "BS-SIM-MACHINE", "nothing takes time on the simulated machine");
@@ -309,6 +380,11 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
   }
   if (rc != BS_OK) return rc;
   json_t *told = simulated_json(&method, machine_of(e));
+  if (e->trace_file != NULL)
+    json_object_set_new(
+        told, "trace",
+        json_pack("{s:s, s:I, s:I}", "file", e->trace_file, "events", (json_int_t)method.trace_events,
+                  "left_out", (json_int_t)method.trace_left_out));
   if (e->dense_arm) {
     const bs_case alone = bs_simulated_dense(c);
     rc = bs_simulate_case(&alone, work, &dense, err);

@@ -39,6 +39,7 @@ typedef struct bs_simulated {
   uint64_t flops, wire_bytes;         /* counted by the host, of all ranks */
   uint32_t claims;                    /* 1: as the method proposed, on rank 0 (of a forward) */
   double domain_most, outside_domain; /* bytes that the machine was fitted to (0: none); collectives beyond */
+  uint64_t trace_events, trace_left_out; /* of the trace */
   json_t *steps; /* with plugins.sim.steps: of the rank that ends last, times in us; else NULL. json_decref */
 } bs_simulated;
 
@@ -46,6 +47,10 @@ typedef struct bs_simulated {
  * threads, sync mode, warm-up and iterations do not count. BS_UNSUPPORTED, BS-SIM-CLOCK: its communicator has
  * no clock of its own. */
 int32_t bs_simulate_case(const bs_case *c, uint32_t work, bs_simulated *out, bs_error *err);
+struct sim_trace;
+/* The same, and what each rank did and sent goes to the trace (sim/trace.h; plugins.sim.trace_events). */
+int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *trace, bs_simulated *out,
+                           bs_error *err);
 /* "compute", "memory", "launch", "wire", "wait": the largest; "nothing" where no time has passed. */
 const char *bs_simulated_limit(const bs_simulated *s);
 /* "in-domain": every collective is of a size that a calibrated machine was fitted to; else "extrapolated". */
@@ -53,6 +58,8 @@ const char *bs_simulated_domain(const bs_simulated *s);
 /* The dense layer on one rank of the same machine. */
 bs_case bs_simulated_dense(const bs_case *like);
 
+/* A sentence on the trace that the run of a record wrote; 0: it wrote none. */
+int bs_simulated_trace_text(const json_t *record, char *out_text, size_t size);
 /* Phases 1, 2 and 3 of an experiment in such a world: the method and the dense layer on one rank, in the
  * record's "simulated". */
 int32_t bs_simulated_run(bs_context *context, const bs_experiment *experiment, bs_progress_fn progress,

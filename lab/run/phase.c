@@ -156,8 +156,13 @@ static int32_t run_experiment(lab_run *lab, bs_experiment *e, bs_phase_result *r
   void *user = lab->host->user;
   const int32_t rc = bs_overlap_settle(lab->context, e, err);
   if (rc != BS_OK) return rc;
-  if (e->phase != BS_PHASE_CORRECTNESS && bs_clock_is_virtual(lab->context, e->comm))
-    return bs_simulated_run(lab->context, e, show, user, result, err);
+  if (e->phase != BS_PHASE_CORRECTNESS && bs_clock_is_virtual(lab->context, e->comm)) {
+    char traced[512];
+    const int32_t ran = bs_simulated_run(lab->context, e, show, user, result, err);
+    if (ran == BS_OK && bs_simulated_trace_text(result->record, traced, sizeof traced))
+      lab_run_note(lab, traced);
+    return ran;
+  }
   if (e->phase == BS_PHASE_CORRECTNESS) return bs_phase0_run(lab->context, e, show, user, result, err);
   if (e->phase == BS_PHASE_BACKWARD) return bs_phase2_run(lab->context, e, show, user, result, err);
   if (e->phase == BS_PHASE_TRAIN) return bs_phase3_run(lab->context, e, show, user, result, err);

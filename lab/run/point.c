@@ -77,6 +77,7 @@ static int32_t make_experiment(work *w, size_t phase, bs_experiment *out, bs_err
   if (rc == BS_OK) {
     out->request_key = p->request_key != NULL ? p->request_key : w->key[phase];
     out->sweep = p->sweep;
+    if (phase + 1 == p->n_phases) out->trace_file = p->trace_file;
     out->point = p->number;
     if (w->chosen.rows != NULL) out->ladder = json_incref(w->chosen.rows);
   }

@@ -59,6 +59,7 @@ typedef struct lab_point {
   size_t n_phases;           /* 1: as composed; 2: phase 0, then phase 1 */
   const char *param, *value; /* a key of the schema and what it is set to; NULL: as composed */
   const char *group;         /* logging.run_group; NULL: as composed */
+  const char *trace_file;    /* of the last phase, in virtual time; NULL: none */
   /* For the records. request_key NULL: each phase's is made of its own tree. sweep NULL: of none. */
   const char *request_key, *sweep;
   int64_t number;   /* in the sweep */

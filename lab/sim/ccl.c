@@ -9,6 +9,8 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/sim/comm_bench.h"
+#include "sim/schedule.h"
+#include "sim/trace.h"
 
 uint32_t bs_ccl_kind(const char *name) {
   uint32_t kind = 0;
@@ -105,19 +107,29 @@ int32_t bs_ccl_check(const bs_ccl *ccl, const sim_check_request *request, json_t
 
 /* ---- explain ---------------------------------------------------------------------------------- */
 
-static int32_t param_of(bs_context *context, const char *name, double *out_value, bs_error *err) {
-  for (uint32_t i = 0; i < bs_param_count(context, "sim"); ++i) {
+int32_t bs_sim_param(bs_context *context, const char *name, char *out_text, size_t size, bs_error *err) {
+  const int32_t rc = bs_plugin_activate(context, "sim", err);
+  for (uint32_t i = 0; rc == BS_OK && i < bs_param_count(context, "sim"); ++i) {
     bs_param_info info = {.struct_size = sizeof info};
     if (bs_param_info_get(context, "sim", i, &info, NULL) != BS_OK || strcmp(info.desc.name, name) != 0)
       continue;
-    if (bs_parse_f64(info.value_text, out_value)) return BS_OK;
+    snprintf(out_text, size, "%s", info.value_text);
+    return BS_OK;
   }
+  if (rc != BS_OK) return rc;
   return bs_error_set(err, BS_UNAVAILABLE, "BS-CCL-LINK", "the plugin sim has no parameter %s", name);
 }
 
+static int32_t param_of(bs_context *context, const char *name, double *out_value, bs_error *err) {
+  char text[64];
+  const int32_t rc = bs_sim_param(context, name, text, sizeof text, err);
+  if (rc != BS_OK || bs_parse_f64(text, out_value)) return rc;
+  return bs_error_set(err, BS_UNAVAILABLE, "BS-CCL-LINK", "the parameter %s of the plugin sim is no number",
+                      name);
+}
+
 int32_t bs_ccl_place_link(bs_context *context, bs_ccl_place *place, bs_error *err) {
-  int32_t rc = bs_plugin_activate(context, "sim", err);
-  if (rc == BS_OK) rc = param_of(context, "alpha_s", &place->alpha_s, err);
+  int32_t rc = param_of(context, "alpha_s", &place->alpha_s, err);
   if (rc == BS_OK) rc = param_of(context, "bw_Bps", &place->bytes_per_s, err);
   if (rc == BS_OK) rc = param_of(context, "reduce_Bps", &place->reduce_bytes_per_s, err);
   return rc;
@@ -168,9 +180,23 @@ static int32_t add_formula(json_t *row, const bs_ccl *ccl, const bs_coll_shape *
   return BS_OK;
 }
 
+/* Runs the schedule, and writes its messages as a trace where one is asked for. */
+static int32_t run_schedule(const bs_ccl_place *place, sim_schedule_config *config, json_t *row,
+                            sim_schedule_result *out_result, bs_error *err) {
+  if (place->trace_file == NULL) return sim_schedule_run(config, out_result, err);
+  config->trace = sim_trace_new(0, 0, place->world_size - 1);
+  if (config->trace == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for a trace");
+  int32_t rc = sim_schedule_run(config, out_result, err);
+  if (rc == BS_OK) rc = sim_trace_write(config->trace, place->trace_file, err);
+  json_object_set_new(row, "trace_events", json_integer((json_int_t)sim_trace_events(config->trace)));
+  json_object_set_new(row, "trace_left_out", json_integer((json_int_t)sim_trace_dropped(config->trace)));
+  sim_trace_free(config->trace);
+  return rc;
+}
+
 json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *err) {
   const bs_coll_shape shape = shape_of(ccl, place);
-  const sim_schedule_config config = {
+  sim_schedule_config config = {
       .algorithm = ccl->algorithm,
       .state = ccl->state,
       .shape = &shape,
@@ -180,7 +206,7 @@ json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *e
   sim_schedule_result result = {0};
   json_t *row = json_object();
   const int runs = ccl->algorithm->schedule != NULL;
-  int32_t rc = runs ? sim_schedule_run(&config, &result, err) : BS_OK;
+  int32_t rc = runs ? run_schedule(place, &config, row, &result, err) : BS_OK;
   add_place(row, ccl);
   json_object_set_new(row, "collective", json_string(sim_kind_name(place->kind)));
   json_object_set_new(row, "world_size", json_integer(place->world_size));

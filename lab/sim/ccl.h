@@ -35,11 +35,15 @@ typedef struct bs_ccl_place {
   uint64_t count;
   double alpha_s, bytes_per_s; /* a rate of 0: bytes take no time */
   double reduce_bytes_per_s;   /* 0: reducing takes no time */
+  const char *trace_file;      /* NULL; else a trace of its messages, of SIM_TRACE_CAP events at most */
 } bs_ccl_place;
+/* The text of a parameter of the plugin "sim", which is opened. BS_UNAVAILABLE when there is none. */
+int32_t bs_sim_param(bs_context *context, const char *name, char *out_text, size_t size, bs_error *err);
 /* The place's link from the parameters of the plugin "sim", as they are configured in the context. */
 int32_t bs_ccl_place_link(bs_context *context, bs_ccl_place *place, bs_error *err);
 /* Simulates it message by message, and asks its formula: rounds, messages, bytes, times beside each other,
- * the critical path in latency, bytes and reducing. A row; NULL on failure. */
+ * the critical path in latency, bytes and reducing. Where a trace is asked for it is written, and the row
+ * says its trace_events and trace_left_out. A row; NULL on failure. */
 json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *err);
 /* The number of a collective's name; BS_COLL_COUNT_ when there is none. */
 uint32_t bs_ccl_kind(const char *name);

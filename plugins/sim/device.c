@@ -104,6 +104,13 @@ static void mem_free(void *device, void *ptr) {
   sim_block_drop(rank, (uint64_t)((char *)ptr - rank->plugin->base));
 }
 
+static void copy_within(sim_rank *rank, sim_time *time, uint64_t bytes) {
+  const sim_time before = *time;
+  const sim_step said = {.bytes = bytes};
+  sim_time_spend(time, SIM_MEMORY, sim_amount_ps(bytes, rank->plugin->machine.roof.mem_Bps));
+  sim_step_add(rank, "copy", NULL, &before, time, &said);
+}
+
 /* Bytes within the device are read and written; what comes from the host is not charged. */
 static int32_t mem_copy(void *device, void *dst, const void *src, uint64_t bytes, uint32_t kind,
                         bs_stream *stream, bs_error *err) {
@@ -116,8 +123,7 @@ static int32_t mem_copy(void *device, void *dst, const void *src, uint64_t bytes
       return BS_OK;
     case BS_COPY_DEVICE_TO_DEVICE:
       sim_time_follow(time, &rank->host);
-      sim_time_spend(time, SIM_MEMORY,
-                     sim_amount_ps(sim_times(bytes, 2), rank->plugin->machine.roof.mem_Bps));
+      copy_within(rank, time, sim_times(bytes, 2));
       return BS_OK;
     case BS_COPY_DEVICE_TO_HOST:
       bs_fail(err, BS_UNSUPPORTED, "BS-SIM-VALUES", "backend sim holds no values: there are none to read");
@@ -150,10 +156,17 @@ static int32_t device_state(void *device, bs_device_state *out_state, bs_error *
 
 /* ---- streams and events ------------------------------------------------------------------------ */
 
-static int32_t stream_create(void *device, bs_stream **out_stream, bs_error *err) {
-  const sim_rank *rank = device;
+static sim_stream *make_stream(const sim_rank *rank, bs_error *err) {
   sim_stream *s = rank->plugin->host->alloc(rank->plugin->host->ctx, sizeof *s, 64);
-  if (s == NULL) return bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a stream");
+  if (s == NULL) bs_fail(err, BS_NO_MEMORY, "BS-SIM-MEMORY", "no memory for a stream");
+  return s;
+}
+
+static int32_t stream_create(void *device, bs_stream **out_stream, bs_error *err) {
+  sim_rank *rank = device;
+  sim_stream *s = make_stream(rank, err);
+  if (s == NULL) return BS_NO_MEMORY;
+  s->lane = SIM_LANE_STREAMS + rank->nstreams++ % (SIM_LANES - SIM_LANE_STREAMS);
   *out_stream = (bs_stream *)(void *)s;
   return BS_OK;
 }
@@ -171,10 +184,9 @@ static int32_t stream_sync(void *device, bs_stream *stream, bs_error *err) {
 }
 
 static int32_t event_create(void *device, bs_event **out_event, bs_error *err) {
-  bs_stream *made = NULL; /* a stream and an event are a time each */
-  const int32_t rc = stream_create(device, &made, err);
+  sim_stream *made = make_stream(device, err); /* a stream and an event are a time each */
   *out_event = (bs_event *)(void *)made;
-  return rc;
+  return made != NULL ? BS_OK : BS_NO_MEMORY;
 }
 
 static void event_destroy(void *device, bs_event *event) {

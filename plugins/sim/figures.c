@@ -26,6 +26,23 @@ static void tell_step(const sim_step *s, uint64_t began, each_fn *each, void *us
   }
 }
 
+/* What is told before `span` is of it; times from the beginning of the run on. */
+static void tell_span(const sim_trace_span *s, uint64_t began, each_fn *each, void *user) {
+  each(user, "span.rank", s->rank, "", NULL);
+  each(user, "span.lane", s->lane, "", NULL);
+  each(user, "span.begin", (double)(s->begin - began), "ps", NULL);
+  each(user, "span.end", (double)(s->end - began), "ps", NULL);
+  each(user, "span.arrow", (double)s->arrow, "", NULL);
+  each(user, "span", 0, "", s->name);
+}
+
+static void tell_trace(const sim_world *w, each_fn *each, void *user) {
+  if (w->trace == NULL) return;
+  for (uint64_t i = 0; i < sim_trace_spans(w->trace); i++)
+    tell_span(sim_trace_at(w->trace, i), w->began, each, user);
+  each(user, "spans_left_out", (double)sim_trace_dropped(w->trace), "events", NULL);
+}
+
 void sim_figures(void *world, each_fn *each, void *user) {
   const sim_world *w = world;
   const sim_rank *last = &w->ranks[w->last];
@@ -59,4 +76,5 @@ void sim_figures(void *world, each_fn *each, void *user) {
                              : "message by message, order K");
   each(user, "label", 0, "", w->plugin->machine.label);
   for (uint32_t i = 0; i < last->nsteps; i++) tell_step(&last->steps[i], w->began, each, user);
+  tell_trace(w, each, user);
 }

@@ -15,6 +15,7 @@
 #include "sim/cost.h"
 #include "sim/engine.h"
 #include "sim/topology.h"
+#include "sim/trace.h"
 
 #define SIM_MAX_RANKS (1u << 20)
 
@@ -30,6 +31,7 @@ typedef struct sim_machine {
   uint32_t domain_ranks;              /* 0: any */
   uint32_t buffering;                 /* enum sim_buffering */
   int32_t steps;                      /* 1: each step is kept */
+  uint64_t trace_events;              /* of a run that are kept for a trace; 0: none */
 } sim_machine;
 
 typedef struct sim_world sim_world;
@@ -81,11 +83,13 @@ typedef struct sim_rank {
   uint64_t ops, not_costed;
   sim_step *steps; /* of the newest run, where they are kept */
   uint32_t nsteps, steps_capacity;
+  uint32_t nstreams; /* that were created */
 } sim_rank;
 
 /* What bs_stream and bs_event point to. */
 typedef struct sim_stream {
-  sim_time time;
+  sim_time time; /* first: steps.c knows a stream by its time */
+  uint32_t lane; /* of a trace */
 } sim_stream;
 
 static inline sim_time *sim_stream_time(sim_rank *rank, bs_stream *stream) {
@@ -115,7 +119,8 @@ const char *sim_op_name(const char *op); /* the same, static */
 /* topology.c */
 int32_t sim_topologies_register(sim_plugin *plugin, bs_error *err);
 
-/* steps.c: keeps a step where that is asked for: before and after it, and what else is said of it. */
+/* steps.c: keeps a step where that is asked for, and its span of a trace: before it, the time of the stream
+ * after it, and what else is said of it. */
 void sim_step_add(sim_rank *rank, const char *kind, const char *site, const sim_time *before,
                   const sim_time *after, const sim_step *said);
 

@@ -104,6 +104,7 @@ static void world_close(void *world) {
     w->all.next = next;
   }
   for (uint32_t r = 0; r < w->size; r++) free(w->ranks[r].steps);
+  sim_trace_free(w->trace);
   free(w->ranks);
   while (w->sites != NULL) {
     sim_site *next = w->sites->next;
@@ -160,9 +161,18 @@ static void end(sim_world *w) {
     if (sim_rank_time(&w->ranks[r])->now > sim_rank_time(&w->ranks[w->last])->now) w->last = r;
 }
 
+/* Of this run alone. */
+static int trace_anew(sim_world *w) {
+  const uint64_t events = w->plugin->machine.trace_events;
+  sim_trace_free(w->trace);
+  w->trace = events > 0 ? sim_trace_new(events, 0, w->size - 1) : NULL;
+  return events == 0 || w->trace != NULL;
+}
+
 static int32_t world_drive(void *world, void (*rank_main)(void *arg, uint32_t rank), void *arg,
                            bs_error *err) {
   sim_world *w = world;
+  if (!trace_anew(w)) return no_memory("a trace", w->size, err);
   const sim_config config = {
       .ranks = w->size,
       .order = w->topology != NULL ? SIM_ORDER_E : SIM_ORDER_K, /* flows may share wires */
@@ -171,7 +181,8 @@ static int32_t world_drive(void *world, void (*rank_main)(void *arg, uint32_t ra
       .link = w->plugin->machine.link,
       .resume = resume,
       .drop = sim_letter_free,
-      .user = w};
+      .user = w,
+      .trace = w->trace};
   w->rank_main = rank_main;
   w->arg = arg;
   int32_t rc = sim_engine_new(&config, &w->engine, err);

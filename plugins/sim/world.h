@@ -48,7 +48,8 @@ struct sim_world {
   sim_world *next_driven;
   const bs_topology *topology; /* NULL: every two ranks have a link of their own */
   void *topology_opened;
-  sim_site *sites; /* each once, the newest used first */
+  sim_site *sites;  /* each once, the newest used first */
+  sim_trace *trace; /* of the newest run; NULL: none is asked for */
 };
 
 /* What one rank brings to a meeting. */

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ * sim_probe.c - `bsrun sim probe`: a message from one rank to another on a simulated machine, hop by hop. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/sim.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/compose.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+#include "lab/sim/ccl.h"
+#include "lab/sim/probe.h"
+
+static const args_option options[] = {
+    {"size", 0, "N", 0, "bytes of the message, as in 8, 4k, 1M; default: 1M"},
+    {"ranks", 'P', "N", 0, "ranks of the machine; default: the larger of the two ranks, and one"},
+    {"beside", 0, "A:B", 1, "a message of the same size from rank A to B that begins at the same time"},
+    {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
+    {"plugin", 0, "ID|PATH", 1, "also look at this plugin, as of a topology"},
+    {"config", 0, "FILE", 1, "merge a YAML file over the base"},
+    {"set", 0, "KEY=VALUE", 1, "set one key, as hardware.topology=nvswitch or plugins.sim.alpha_s=1e-6"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"wide", 0, NULL, 0, "a table of all columns, however wide"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+static const size_t n_options = sizeof options / sizeof options[0];
+
+static const bs_field fields[] = {
+    {"hop", "HOP", 0, 0},
+    {"link", "LINK", BS_FIELD_RIGHT, 0},
+    {"GBps", "GB/s", BS_FIELD_RIGHT, 5},
+    {"reached_us", "REACHED us", BS_FIELD_RIGHT, 9},
+    {"wait_us", "WAIT us", BS_FIELD_RIGHT, 9},
+    {"latency_us", "LATENCY us", BS_FIELD_RIGHT, 9},
+    {"bytes_us", "BYTES us", BS_FIELD_RIGHT, 9},
+    {"closed_us", "CLOSED FORM us", BS_FIELD_RIGHT, 9},
+    {"simulated_us", "SIMULATED us", BS_FIELD_WIDE | BS_FIELD_RIGHT, 9},
+    {"from", "FROM", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"to", "TO", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"bytes", "MESSAGE BYTES", BS_FIELD_WIDE | BS_FIELD_RIGHT, 0},
+    {"machine", "MACHINE", BS_FIELD_WIDE, 0},
+    {"label", "LABEL", BS_FIELD_WIDE, 0},
+    {"topology", "TOPOLOGY", BS_FIELD_WIDE, 0},
+};
+
+typedef struct request {
+  bs_probe probe;
+  bs_probe_flow flows[BS_PROBE_FLOWS];
+  const char *machine, *topology;
+  char label[16];
+} request;
+
+/* ---- options ----------------------------------------------------------------------------------- */
+
+static int32_t bad(const char *what, const char *text, const char *wanted, bs_error *err) {
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "%s: '%.60s' is not %s", what, text, wanted);
+}
+
+static int32_t read_rank(const char *what, const char *text, uint32_t *out, bs_error *err) {
+  int64_t value = 0;
+  if (!bs_parse_i64(text, 0, &value) || value < 0 || value >= 1 << 20)
+    return bad(what, text, "a rank from 0 to 1048575", err);
+  *out = (uint32_t)value;
+  return BS_OK;
+}
+
+static int32_t read_beside(request *r, const char *text, bs_error *err) {
+  char first[16];
+  const size_t n = strcspn(text, ":");
+  bs_probe_flow *f = &r->flows[r->probe.n_flows];
+  if (r->probe.n_flows == BS_PROBE_FLOWS) return bad("--beside", text, "one of at most 63 messages", err);
+  if (text[n] != ':' || n >= sizeof first) return bad("--beside", text, "FROM:TO, as in 0:3", err);
+  snprintf(first, sizeof first, "%.*s", (int)n, text);
+  int32_t rc = read_rank("--beside", first, &f->from, err);
+  if (rc == BS_OK) rc = read_rank("--beside", text + n + 1, &f->to, err);
+  r->probe.n_flows++;
+  return rc;
+}
+
+static int32_t read_flows(request *r, const args *a, bs_error *err) {
+  const char **beside = NULL;
+  size_t n = 0;
+  int32_t rc = read_rank("FROM", a->words[0], &r->flows[0].from, err);
+  if (rc == BS_OK) rc = read_rank("TO", a->words[1], &r->flows[0].to, err);
+  r->probe.n_flows = 1;
+  if (rc == BS_OK) rc = args_values(a, "beside", &beside, &n, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = read_beside(r, beside[i], err);
+  free(beside);
+  return rc;
+}
+
+static int32_t read_request(request *r, const args *a, bs_error *err) {
+  const char *size = args_value(a, "size");
+  int64_t bytes = 1 << 20, ranks = 0, most = 0;
+  if (size != NULL && (!bs_parse_i64(size, 1, &bytes) || bytes < 0 || bytes > INT64_C(1) << 40))
+    return bad("--size", size, "a size from 0 to 1024G", err);
+  int32_t rc = read_flows(r, a, err);
+  for (uint32_t i = 0; i < r->probe.n_flows; i++) {
+    if (r->flows[i].from > most) most = r->flows[i].from;
+    if (r->flows[i].to > most) most = r->flows[i].to;
+  }
+  if (rc == BS_OK) rc = args_integer(a, "ranks", 2, 1 << 20, most + 1, &ranks, err);
+  r->probe.ranks = (uint32_t)ranks;
+  r->probe.bytes = (uint64_t)bytes;
+  r->probe.flows = r->flows;
+  return rc;
+}
+
+/* ---- a probe ----------------------------------------------------------------------------------- */
+
+static int32_t machine_of(request *r, const bs_node *config, bs_context *context, bs_error *err) {
+  bs_ccl_place link = {0};
+  r->topology = bs_schema_str(config, "hardware.topology");
+  r->machine = bs_schema_str(config, "hardware.name");
+  int32_t rc = bs_ccl_place_link(context, &link, err);
+  if (rc == BS_OK) rc = bs_sim_param(context, "label", r->label, sizeof r->label, err);
+  r->probe.topology = r->topology;
+  r->probe.alpha_s = link.alpha_s;
+  r->probe.bytes_per_s = link.bytes_per_s;
+  return rc;
+}
+
+static int32_t print(const request *r, const args *a, json_t *rows, bs_error *err) {
+  const int with = r->topology != NULL && r->topology[0] != '\0';
+  const json_t *total = json_array_get(rows, json_array_size(rows) - 1);
+  int format = 0;
+  size_t i;
+  json_t *row;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc != BS_OK) return rc;
+  json_array_foreach(rows, i, row) {
+    json_object_set_new(row, "machine", json_string(r->machine != NULL ? r->machine : ""));
+    json_object_set_new(row, "label", json_string(r->label));
+    json_object_set_new(row, "topology", json_string(with ? r->topology : ""));
+  }
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE)
+    printf(
+        "simulated, not measured: machine %s (%s), %s%s\n"
+        "%llu bytes from rank %u to rank %u of %u, beside %u other message%s: %.6f us; alone %.6f us by the "
+        "closed form\n\n",
+        r->machine != NULL ? r->machine : "", r->label, with ? "topology " : "a link of each two ranks",
+        with ? r->topology : "", (unsigned long long)r->probe.bytes, r->flows[0].from, r->flows[0].to,
+        r->probe.ranks, r->probe.n_flows - 1, r->probe.n_flows == 2 ? "" : "s",
+        json_number_value(json_object_get(total, "simulated_us")),
+        json_number_value(json_object_get(total, "closed_us")));
+  return bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+}
+
+static int32_t compose(const args *a, bs_node **out_config, bs_error *err) {
+  static const char *const sim[] = {"sim"};
+  bs_compose_request q = {.hardware = args_has(a, "hardware") ? args_value(a, "hardware") : "sim-flat"};
+  const char **lists[3] = {NULL, NULL, NULL};
+  bs_composed composed = {0};
+  char *dir = NULL;
+  int32_t rc = bs_configs_dir(&dir, err);
+  if (rc == BS_OK) rc = args_values(a, "config", &lists[0], &q.n_configs, err);
+  if (rc == BS_OK) rc = args_values(a, "set", &lists[1], &q.n_sets, err);
+  if (rc == BS_OK) rc = args_values(a, "plugin", &lists[2], &q.n_plugins, err);
+  q.configs_dir = dir;
+  q.configs = lists[0];
+  q.sets = lists[1];
+  q.plugins = q.n_plugins > 0 ? lists[2] : sim;
+  q.n_plugins = q.n_plugins > 0 ? q.n_plugins : 1;
+  if (rc == BS_OK) rc = bs_compose(&q, &composed, err);
+  if (rc == BS_OK) rc = bs_schema_check(composed.config, dir, NULL, err);
+  *out_config = composed.config;
+  for (int i = 0; i < 3; i++) free(lists[i]);
+  free(dir);
+  return rc;
+}
+
+static int32_t probe(const args *a, bs_error *err) {
+  bs_node *config = NULL;
+  bs_context *context = NULL;
+  json_t *rows = NULL;
+  request r = {0};
+  int32_t rc = read_request(&r, a, err);
+  if (rc == BS_OK) rc = compose(a, &config, err);
+  if (rc == BS_OK) rc = bs_context_of_config(config, BS_LOG_WARN, bsrun_log, NULL, &context, err);
+  if (rc == BS_OK) rc = machine_of(&r, config, context, err);
+  if (rc == BS_OK) rc = bs_probe_run(context, &r.probe, &rows, err);
+  if (rc == BS_NOT_FOUND) rc = bs_config_name_error(config, "hardware.topology", rc, err);
+  if (rc == BS_OK) rc = print(&r, a, rows, err);
+  json_decref(rows);
+  bs_config_free(config);
+  if (context != NULL) bs_context_close(context);
+  return rc;
+}
+
+const bsrun_subverb sim_probe_verb = {
+    .name = "probe",
+    .words = "FROM TO [--size N] [-P N] [--beside A:B] [options]",
+    .summary = "one message from a rank to another: latency, bytes and waiting of each hop",
+    .about =
+        "The head of the message reaches each hop, waits until the hop is free (WAIT: other messages are on\n"
+        "it), and goes on after its latency. A hop is busy for all bytes at its own rate. The total has the\n"
+        "bytes of the slowest hop once. The closed form is the sum of the latencies and bytes over the "
+        "least\n"
+        "rate, as if no other message were there. Without hardware.topology each two ranks have one link.\n",
+    .examples =
+        "  bsrun sim probe 0 5 --hardware h100-dgx -P 8 --set hardware.topology=nvswitch\n"
+        "  bsrun sim probe 0 2 --size 4k -P 8 --set hardware.topology=ring --beside 1:2 -o json\n",
+    .options = options,
+    .n_options = &n_options,
+    .run = probe,
+    .min_words = 2,
+    .max_words = 2,
+};
