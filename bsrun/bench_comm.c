@@ -14,10 +14,10 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/constants.h"
-#include "lab/phase/simulated.h"
 #include "lab/sim/comm_bench.h"
 
 static const args_option options[] = {

@@ -9,6 +9,7 @@
 
 #include "bsrun/plugins.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 
@@ -38,6 +39,7 @@ static const args_option ccl_explain_options[] = {
     {"dtype", 0, "T", 0, "dtype of the elements; default: f32"},
     {"coll", 0, "NAME", 0, "the collective; default: all_reduce, or the first that it serves"},
     {"root", 0, "R", 0, "of a broadcast; default: 0"},
+    {"late", 0, "RANK:SECONDS", 0, "this rank begins so much later than the others, as 0:1e-3"},
     {"trace", 0, "FILE", 0, "its messages, for Perfetto or chrome://tracing; of one algorithm"},
     {"hardware", 0, "NAME", 0, "whose link: sim-flat, h100-dgx, or a YAML file"},
     {"option", 0, "KEY=VALUE", 1, "an option of the algorithm (bsrun ccl list)"},
@@ -84,6 +86,8 @@ static const bs_field explain_fields[] = {
     {"formula_us", "FORMULA us", BS_FIELD_RIGHT, 9},
     {"latency_us", "latency", BS_FIELD_RIGHT, 9},
     {"bytes_us", "bytes", BS_FIELD_RIGHT, 9},
+    {"late_rank", "LATE RANK", BS_FIELD_FOLD, 0},
+    {"late_us", "LATE us", BS_FIELD_FOLD, 9},
     {"reduce_us", "reduce", BS_FIELD_WIDE, 9},
     {"busbw_GBps", "BUSBW GB/s", BS_FIELD_RIGHT, 5},
     {"algbw_GBps", "ALGBW GB/s", BS_FIELD_WIDE, 5},
@@ -314,6 +318,26 @@ void ccl_note_trace(const char *file, const json_t *row) {
   bsrun_note(0, text);
 }
 
+/* ---- a late rank ------------------------------------------------------------------------------- */
+
+static int32_t read_late(const args *a, bs_ccl_place *place, bs_error *err) {
+  const char *text = args_value(a, "late");
+  char rank[16] = "";
+  int64_t value = 0;
+  if (text == NULL) return BS_OK;
+  const size_t n = strcspn(text, ":");
+  if (n < sizeof rank) snprintf(rank, sizeof rank, "%.*s", (int)n, text);
+  if (text[n] == ':' && bs_parse_i64(rank, 0, &value) && value >= 0 && value < place->world_size &&
+      bs_parse_f64(text + n + 1, &place->late_s) && place->late_s >= 0 && place->late_s <= 3600) {
+    place->late_rank = (uint32_t)value;
+    return BS_OK;
+  }
+  bs_error_set(err, BS_USAGE, "BS-USE-NUMBER",
+               "--late: '%.60s' is not a rank below %u and seconds up to 3600", text, place->world_size);
+  bs_error_hint(err, "--late 0:1e-3");
+  return BS_USAGE;
+}
+
 /* ---- explain ---------------------------------------------------------------------------------- */
 
 static int32_t explain(const args *a, bs_error *err) {
@@ -330,6 +354,7 @@ static int32_t explain(const args *a, bs_error *err) {
     rc = open_named(a, context, a->words[i], &ccl, err);
     if (rc != BS_OK) break;
     rc = ccl_place(a, &ccl, &place, err);
+    if (rc == BS_OK) rc = read_late(a, &place, err);
     if (rc == BS_OK) rc = bs_ccl_place_link(context, &place, err);
     place.trace_file = trace;
     json_t *row = rc == BS_OK ? bs_ccl_explain(&ccl, &place, err) : NULL;
@@ -379,6 +404,7 @@ static const bsrun_subverb ccl_explain = {
     .about = "Every pair of ranks has the link of --hardware for itself.\n",
     .examples =
         "  bsrun ccl explain ring halving_doubling -P 64 --count 262144 --hardware sim-flat\n"
+        "  bsrun ccl explain ring -P 8 --hardware sim-flat --late 3:1e-3\n"
         "  bsrun ccl explain chain -P 8 --option chunks=32 --set plugins.sim.alpha_s=1e-6\n",
     .options = ccl_explain_options,
     .n_options = &ccl_n_explain_options,

@@ -11,8 +11,8 @@
 #include "bsrun/launch_mpi.h"
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
+#include "lab/clock.h"
 #include "lab/config/experiment.h"
-#include "lab/phase/simulated.h"
 #include "lab/sim/comm_bench.h"
 
 static const args_option options[] = {
@@ -44,6 +44,7 @@ static const bs_field fields[] = {
     {"link", "LINK", BS_FIELD_FOLD, 0},
     {"alpha_us", "LINK us", BS_FIELD_FOLD, 4},
     {"link_GBps", "LINK GB/s", BS_FIELD_FOLD, 4},
+    {"reduce_GBps", "ADDING GB/s", BS_FIELD_FOLD, 4},
     {"bytes", "BYTES", BS_FIELD_RIGHT, 0},
     {"measured_us", "MEASURED us", BS_FIELD_RIGHT, 4},
     {"p10_us", "P10 us", BS_FIELD_WIDE, 4},
@@ -106,19 +107,24 @@ static int32_t read_request(const args *a, request *r, bs_error *err) {
   return rc;
 }
 
-/* alpha + beta n by least squares of relative errors, over messages of one_shot's all_gather: each rank sends
- * its block to each other, so (P - 1) / P of the vector leaves it behind one latency. */
-static int32_t measure_link(request *r, bs_context *context, bs_error *err) {
-  cells all = {0};
-  double s0 = 0, s1 = 0, s2 = 0, t0 = 0, t1 = 0;
-  r->kind = "all_gather";
+/* One round of one_shot, in which (P - 1) / P of the vector leaves a rank and reaches it. */
+static int32_t measure_round(request *r, bs_context *context, const char *kind, cells *all, bs_error *err) {
+  *all = (cells){0};
+  r->kind = kind;
   r->bench.algorithm = "one_shot";
-  r->bench.user = &all;
-  const int32_t rc = bs_comm_bench_run(context, &r->bench, err);
-  for (uint32_t i = 0; rc == BS_OK && i < all.n; i++) {
-    const double t = all.of[i].median_s,
-                 n = (double)all.of[i].bytes * (r->bench.ranks - 1.0) / r->bench.ranks;
-    const double w = 1 / (t * t);
+  r->bench.user = all;
+  return bs_comm_bench_run(context, &r->bench, err);
+}
+
+static double moved(const request *r, const bs_comm_cell *cell) {
+  return (double)cell->bytes * (r->bench.ranks - 1.0) / r->bench.ranks;
+}
+
+/* alpha + beta n by least squares of relative errors, of an all_gather: nothing is added. */
+static int32_t fit_messages(request *r, const cells *all, double *out_beta, bs_error *err) {
+  double s0 = 0, s1 = 0, s2 = 0, t0 = 0, t1 = 0;
+  for (uint32_t i = 0; i < all->n; i++) {
+    const double t = all->of[i].median_s, n = moved(r, &all->of[i]), w = 1 / (t * t);
     s0 += w;
     s1 += w * n;
     s2 += w * n * n;
@@ -126,15 +132,35 @@ static int32_t measure_link(request *r, bs_context *context, bs_error *err) {
     t1 += w * n * t;
   }
   const double d = s0 * s2 - s1 * s1;
-  if (rc != BS_OK || bsrun_following()) return rc;
-  const double beta = d > 0 ? (s0 * t1 - s1 * t0) / d : 0;
-  if (!(beta > 0))
+  *out_beta = d > 0 ? (s0 * t1 - s1 * t0) / d : 0;
+  if (!(*out_beta > 0))
     return bs_error_set(err, BS_INCONCLUSIVE, "BS-CCL-LINK",
                         "more bytes took no more time: no link can be fitted (one size, or a busy machine)");
-  r->link.bytes_per_s = 1 / beta;
-  r->link.alpha_s = d > 0 && t0 * s2 > t1 * s1 ? (t0 * s2 - t1 * s1) / d : 0;
-  r->measured = 1;
+  r->link.bytes_per_s = 1 / *out_beta;
+  r->link.alpha_s = t0 * s2 > t1 * s1 ? (t0 * s2 - t1 * s1) / d : 0;
   return BS_OK;
+}
+
+/* What a reduce_scatter takes beyond the same messages is the adding. */
+static void fit_adding(request *r, const cells *all, double beta) {
+  double s = 0, t = 0;
+  for (uint32_t i = 0; i < all->n; i++) {
+    const double n = moved(r, &all->of[i]), w = 1 / (all->of[i].median_s * all->of[i].median_s);
+    s += w * n * n;
+    t += w * n * (all->of[i].median_s - r->link.alpha_s - beta * n);
+  }
+  r->link.reduce_bytes_per_s = t > 0 ? s / t : 0;
+}
+
+static int32_t measure_link(request *r, bs_context *context, bs_error *err) {
+  cells all;
+  double beta = 0;
+  int32_t rc = measure_round(r, context, "all_gather", &all, err);
+  if (rc == BS_OK && !bsrun_following()) rc = fit_messages(r, &all, &beta, err);
+  if (rc == BS_OK) rc = measure_round(r, context, "reduce_scatter", &all, err);
+  if (rc == BS_OK && !bsrun_following()) fit_adding(r, &all, beta);
+  r->measured = 1;
+  return rc;
 }
 
 static int32_t add_row(request *r, const bs_ccl *ccl, const bs_comm_cell *cell, const char *trace,
@@ -152,6 +178,8 @@ static int32_t add_row(request *r, const bs_ccl *ccl, const bs_comm_cell *cell, 
   const double simulated = json_real_value(json_object_get(row, "simulated_us"));
   json_object_set_new(row, "comm", json_string(r->bench.comm));
   json_object_set_new(row, "times", json_string(r->simulated ? "simulated" : "measured"));
+  if (place.reduce_bytes_per_s > 0)
+    json_object_set_new(row, "reduce_GBps", json_real(place.reduce_bytes_per_s * 1e-9));
   json_object_set_new(row, "link", json_string(r->measured ? "measured" : "configured"));
   json_object_set_new(row, "bytes", json_integer((json_int_t)cell->bytes));
   json_object_set_new(row, "measured_us", json_real(measured));
@@ -246,10 +274,10 @@ const bsrun_subverb ccl_bench = {
     .words = "NAME[:KEY=VALUE,...]... [options]",
     .summary = "runs algorithms on a communicator: measured beside simulated, and the error",
     .about =
-        "The simulated link is fitted to messages that the ranks exchange first, or that of --hardware.\n"
-        "Simulated times have no term for adding unless the machine has one. On a communicator with virtual\n"
-        "time (--comm sim) TIMES says simulated: the schedule run by the host beside the one of the "
-        "checker.\n",
+        "The simulated link is fitted to messages that the ranks exchange first, and the rate of adding to "
+        "the\n"
+        "time that adding them takes; --hardware gives both instead. On a communicator with virtual time\n"
+        "(--comm sim) TIMES says simulated: the host's run of the schedule, beside the checker's.\n",
     .examples =
         "  bsrun ccl bench ring two_shot -P 2\n"
         "  bsrun ccl bench ring two_shot --comm mpi -P 2 -o json\n",

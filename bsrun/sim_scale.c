@@ -28,6 +28,8 @@ static const args_option options[] = {
     {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
     {"weak", 0, "b|n|k", 0, "this size grows with the ranks; default: none does (strong scaling)"},
     {"phase", 0, "NAME", 0, "1 (forward; the default), 2 (backward pass), 3 (training)"},
+    {"at-least", 0, "X", 0, "a gate: each row is X times as fast as dense on one rank, or exit 14"},
+    {"accept-extrapolated", 0, NULL, 0, "the gate judges rows outside of what the machine was fitted to"},
     {"plugin", 0, "ID|PATH", 1, "use this plugin; default: sim"},
     {"mask", 0, "NAME", 0, "which columns a rank keeps: complement_1100_0011, interleave, ..."},
     {"b", 0, "N", 0, "tokens B; default: 64"},
@@ -81,6 +83,7 @@ typedef struct scale {
   size_t n_methods;
   uint32_t ranks[RANKS_MAX];
   size_t n_ranks;
+  double at_least;  /* 0: no gate */
   const char *weak; /* the key; NULL: strong scaling */
   int64_t weak_base;
   json_t *rows;
@@ -162,6 +165,15 @@ static int32_t read_weak(scale *s, bs_error *err) {
   return text == NULL || s->weak != NULL ? BS_OK : bsrun_unknown("size", text, names, 3, err);
 }
 
+static int32_t read_gate(scale *s, bs_error *err) {
+  const char *text = args_value(s->a, "at-least");
+  if (text == NULL && args_has(s->a, "accept-extrapolated"))
+    return bs_error_set(err, BS_USAGE, "BS-USE-OPTION", "--accept-extrapolated is of the gate --at-least");
+  if (text == NULL || (bs_parse_f64(text, &s->at_least) && s->at_least > 0 && s->at_least < 1e9))
+    return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--at-least: '%.60s' is not a number above 0", text);
+}
+
 static int32_t read_options(scale *s, bs_error *err) {
   static const char *const sim[] = {"sim"};
   const char *output = args_value(s->a, "output");
@@ -171,6 +183,7 @@ static int32_t read_options(scale *s, bs_error *err) {
   if (rc == BS_OK) rc = read_ranks(s, err);
   if (rc == BS_OK) rc = read_methods(s, err);
   if (rc == BS_OK) rc = read_weak(s, err);
+  if (rc == BS_OK) rc = read_gate(s, err);
   if (rc == BS_OK) rc = bsrun_request_make(s->a, &s->request, err);
   if (rc != BS_OK) return rc;
   bs_compose_request *q = &s->request.compose;
@@ -285,6 +298,27 @@ static int32_t print(const scale *s, bs_error *err) {
              : bs_error_set(err, BS_IO, "BS-OUT-WRITE", "cannot write the results to stdout");
 }
 
+/* The first row that may not be judged, or else the first that is too slow. */
+static int32_t judge(const scale *s, bs_error *err) {
+  const int accept = args_has(s->a, "accept-extrapolated");
+  size_t i, slow = 0;
+  json_t *row;
+  char what[128], first[128] = "";
+  json_array_foreach(s->rows, i, row) {
+    const double speedup = json_number_value(json_object_get(row, "simulated_speedup"));
+    snprintf(what, sizeof what, "%s on %lld ranks", json_string_value(json_object_get(row, "method")),
+             (long long)json_integer_value(json_object_get(row, "world_size")));
+    const int32_t rc = bs_simulated_judgeable(what, json_string_value(json_object_get(row, "domain")),
+                                              json_string_value(json_object_get(row, "label")), accept, err);
+    if (rc != BS_OK) return rc;
+    if (speedup >= s->at_least) continue;
+    if (slow++ == 0) snprintf(first, sizeof first, "%.60s is %.4g x dense", what, speedup);
+  }
+  if (slow == 0) return BS_OK;
+  return bs_error_set(err, BS_PERF, "BS-SIM-GATE", "%zu of %zu rows are below %.4g x dense: %s", slow,
+                      json_array_size(s->rows), s->at_least, first);
+}
+
 static int32_t run(const args *a, bs_error *err) {
   scale *s = calloc(1, sizeof *s);
   if (s == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
@@ -298,6 +332,7 @@ static int32_t run(const args *a, bs_error *err) {
     rc =
         bs_error_set(err, BS_SOME_FAILED, "BS-SIM-REFUSED", "%zu of %zu points were left out (see the notes)",
                      s->refused, s->n_methods * s->n_ranks);
+  if (rc == BS_OK && s->at_least > 0) rc = judge(s, err);
   json_decref(s->rows);
   bs_notes_free(&s->notes);
   if (s->context != NULL) bs_context_close(s->context);
@@ -318,10 +353,15 @@ const bsrun_subverb sim_scale_verb = {
     "and "
     "the exit\n"
     "code is 12.\n"
+    "--at-least makes a gate of it: exit 14 when a row is slower, and 15 when a row is extrapolated, which\n"
+    "--accept-extrapolated judges all the same.\n"
     "-o svg draws a bar for each row.\n",
     "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
     "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
-    "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n",
+    "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
+    "  bsrun sim scale --hardware h100-dgx --method column_parallel -P 2,4 --b 4096 --n 16384 --at-least 1.5 "
+    "\\\n"
+    "    --accept-extrapolated\n",
     options,
     &n_options,
     run,

@@ -11,9 +11,7 @@
 #include "lab/case/arms.h"
 #include "lab/case/place.h"
 #include "lab/clock.h"
-#include "lab/config/schema.h"
 #include "lab/error.h"
-#include "lab/measure/chunks.h"
 #include "lab/phase/frame.h"
 #include "lab/place_name.h"
 #include "lab/stop.h"
@@ -22,48 +20,6 @@
 
 const char *const bs_sim_term_names[BS_SIM_TERMS] = {"compute",      "memory",     "launch",
                                                      "wire_latency", "wire_bytes", "wait"};
-
-int32_t bs_simulated_check(bs_context *context, const bs_experiment *e, bs_error *err) {
-  const int is_virtual = bs_clock_is_virtual(context, e->comm);
-  if (bs_backend_is_phantom(context, e->backend)) {
-    if (e->phase == BS_PHASE_CORRECTNESS) {
-      bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-VALUES", "backend %s holds no values: %s judges numbers",
-                   e->backend, e->phase_name);
-      bs_error_hint(err, "--backend virtual:ref has values and the same times; --phase 1 tells the time");
-      return BS_UNSUPPORTED;
-    }
-    if (!is_virtual) {
-      bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-CLOCK",
-                   "backend %s has virtual time, communicator %s lives by the machine's clock", e->backend,
-                   e->comm);
-      bs_error_hint(err, "--comm sim");
-      return BS_UNSUPPORTED;
-    }
-  }
-  if (e->trace_file != NULL && e->phase == BS_PHASE_CORRECTNESS) {
-    bs_error_set(err, BS_USAGE, "BS-SIM-TRACE", "--trace is of virtual time, and phase 0 has none");
-    bs_error_hint(err, "--phase 1");
-    return BS_USAGE;
-  }
-  if (!is_virtual && e->trace_file != NULL) {
-    bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-TRACE",
-                 "a trace is of virtual time, and communicator %s lives by the machine's clock", e->comm);
-    bs_error_hint(err, "--plugin sim --hardware sim-flat");
-    return BS_UNSUPPORTED;
-  }
-  if (!is_virtual) return BS_OK;
-  if (strcmp(bs_schema_str(e->config, "hardware.launch"), "threads") != 0) {
-    bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-LAUNCH",
-                 "communicator %s drives all of its ranks on one thread: they cannot be processes", e->comm);
-    bs_error_hint(err, "leave --launch out");
-    return BS_UNSUPPORTED;
-  }
-  if (!bs_overlap_asked(e)) return BS_OK;
-  bs_error_set(err, BS_UNSUPPORTED, "BS-SIM-OVERLAP",
-               "overlap=auto is chosen by measured times, and this clock is virtual");
-  bs_error_hint(err, "a number: --set method.overlap=4");
-  return BS_UNSUPPORTED;
-}
 
 /* ---- figures ------------------------------------------------------------------------------------- */
 

@@ -55,6 +55,10 @@ int32_t bs_simulate_traced(const bs_case *c, uint32_t work, struct sim_trace *tr
 const char *bs_simulated_limit(const bs_simulated *s);
 /* "in-domain": every collective is of a size that a calibrated machine was fitted to; else "extrapolated". */
 const char *bs_simulated_domain(const bs_simulated *s);
+/* Whether a gate may judge a row of this domain and label. BS_INCONCLUSIVE, BS-SIM-EXTRAPOLATED: it is not
+ * "in-domain", and the caller has not accepted that. `what` names the row. */
+int32_t bs_simulated_judgeable(const char *what, const char *domain, const char *label, int accept,
+                               bs_error *err);
 /* The dense layer on one rank of the same machine. */
 bs_case bs_simulated_dense(const bs_case *like);
 

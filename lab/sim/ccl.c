@@ -174,7 +174,7 @@ static int32_t add_formula(json_t *row, const bs_ccl *ccl, const bs_coll_shape *
   const int32_t rc = ccl->algorithm->cost(ccl->state, shape, &link, &seconds, err);
   if (rc != BS_OK) return rc;
   json_object_set_new(row, "formula_us", json_real(seconds * 1e6));
-  if (ran != NULL)
+  if (ran != NULL && !(place->late_s > 0))
     json_object_set_new(row, "difference_ps",
                         json_real((double)ran->ps - (double)ran->reduce_ps - seconds * 1e12));
   return BS_OK;
@@ -202,6 +202,8 @@ json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *e
       .shape = &shape,
       .link = sim_link_of(place->alpha_s, place->bytes_per_s > 0 ? place->bytes_per_s : 1e300),
       .gamma_q32 = place->reduce_bytes_per_s > 0 ? sim_rate_q32(place->reduce_bytes_per_s) : 0,
+      .late_rank = place->late_rank,
+      .late_ps = sim_seconds_ps(place->late_s),
       .follow = 1};
   sim_schedule_result result = {0};
   json_t *row = json_object();
@@ -214,6 +216,10 @@ json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *e
   json_object_set_new(row, "element_bytes", json_integer(place->element_bytes));
   json_object_set_new(row, "alpha_us", json_real(place->alpha_s * 1e6));
   json_object_set_new(row, "link_GBps", json_real(place->bytes_per_s * 1e-9));
+  if (place->late_s > 0) {
+    json_object_set_new(row, "late_rank", json_integer(place->late_rank));
+    json_object_set_new(row, "late_us", json_real(place->late_s * 1e6));
+  }
   if (rc == BS_OK && runs) add_times(row, &result, place);
   if (rc == BS_OK) rc = add_formula(row, ccl, &shape, place, runs ? &result : NULL, err);
   if (rc == BS_OK) return row;

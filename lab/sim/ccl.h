@@ -35,7 +35,9 @@ typedef struct bs_ccl_place {
   uint64_t count;
   double alpha_s, bytes_per_s; /* a rate of 0: bytes take no time */
   double reduce_bytes_per_s;   /* 0: reducing takes no time */
-  const char *trace_file;      /* NULL; else a trace of its messages, of SIM_TRACE_CAP events at most */
+  uint32_t late_rank;          /* begins so many seconds behind the others */
+  double late_s;
+  const char *trace_file; /* NULL; else a trace of its messages, of SIM_TRACE_CAP events at most */
 } bs_ccl_place;
 /* The text of a parameter of the plugin "sim", which is opened. BS_UNAVAILABLE when there is none. */
 int32_t bs_sim_param(bs_context *context, const char *name, char *out_text, size_t size, bs_error *err);

@@ -10,10 +10,10 @@
 #include "core/base/error.h"
 #include "core/plugin/registry.h"
 #include "lab/case/case.h"
+#include "lab/clock.h"
 #include "lab/error.h"
 #include "lab/measure/stats.h"
 #include "lab/peers/exchange.h"
-#include "lab/phase/simulated.h"
 
 enum { WARM_CALLS = 3, CALLS_MAX = 2000, SAMPLES_MAX = 200, VALUES = 7 };
 enum { VIRTUAL_CALLS = 16 };         /* of a clock that is virtual, whose samples are all the same */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_bsrun_sim.c - the simulator's verbs as a user calls them: `bench comm` in virtual time, `sim probe`,
- * and traces. Times are known answers of the model; nothing is measured. */
+ * traces, gates, and worlds that cannot go on. Times are known answers of the model; nothing is measured. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -160,6 +160,10 @@ static const struct {
     {"sim probe 0 1 --hardware cpu", "BS-SIM-MACHINE", 3},
     {"sim probe 0 1 --set hardware.topology=rng", "did you mean 'ring'", 3},
     {"sim probe 0 1 --hardware h100", "h100", 3},
+    {"sim scale -P 8 --set hardware.topology=nvswitch", "BS-SIM-TOPOLOGY", 3},
+    {"sim scale -P 8 --set hardware.topology=nvswitch --set hardware.algorithm=native", "BS-SIM-TOPOLOGY", 3},
+    {"ccl explain ring -P 8 --late 8:1", "BS-USE-NUMBER", 2},
+    {"ccl explain ring -P 8 --late 1", "BS-USE-NUMBER", 2},
     {"ccl explain ring two_shot --trace t.json", "BS-SIM-TRACE", 2},
     {"--method dense --phase 1 --trace t.json", "BS-SIM-TRACE", 3},
     {"--plugin sim --hardware sim-flat --backend virtual:ref --phase 0 --trace t.json", "BS-SIM-TRACE", 2},
@@ -293,6 +297,136 @@ START_TEST(a_trace_has_a_cap) {
 }
 END_TEST
 
+/* ---- worlds that cannot go on ------------------------------------------------------------------ */
+
+#define STUCK "--plugin " BS_TEST_RUDE_DIR "/bs_stuck.so "
+#define LAYER                                                                          \
+  "--plugin sim --hardware sim-flat --method row_parallel -P 2 --n 64 --b 4 -q " STUCK \
+  "--set hardware.algorithm="
+#define EXPLAIN "ccl explain --hardware sim-flat -P 4 --count 1024 " STUCK
+
+/* A deadlocked pair, a count that differs, a message that nobody receives: in a layer, and as a schedule. */
+static const struct {
+  const char *line;
+  int exit;
+  const char *said;
+} stuck[] = {
+    {LAYER "receives_first", 8,
+     "error[BS-SIM-STUCK] row_parallel.y: no rank can go on: 2 of 2 wait; cycle 0 -> 1 -> 0; rank 0 waits "
+     "for a "
+     "message of rank 1 (1024 bytes) at row_parallel.y; rank 1 waits for a message of rank 0 (1024 bytes)"},
+    {LAYER "short_count", 9,
+     "error[BS-SIM-MISMATCH] row_parallel.y: rank 0 sends 1024 bytes at row_parallel.y, rank 1 receives 1020 "
+     "bytes at row_parallel.y: the sizes differ"},
+    {LAYER "left_over", 9,
+     "error[BS-SIM-LEFTOVER] all ranks have ended, and 1 message was not received: the first is of rank 0 to "
+     "rank 1, 4 bytes, sent at row_parallel.y"},
+    {EXPLAIN "receives_first", 8,
+     "error[BS-SIM-STUCK] no rank can go on: 4 of 4 wait; cycle 0 -> 1 -> 0; ranks 0, 2 wait for a message "
+     "of "
+     "rank r+1 (4096 bytes) at receives_first, round 1; ranks 1, 3 wait for a message of rank r-1"},
+    {EXPLAIN "short_count", 9,
+     "error[BS-SIM-MISMATCH] rank 0 sends 4096 bytes at short_count, rank 1 receives "
+     "4092 bytes at short_count: the sizes differ"},
+    {EXPLAIN "left_over", 9, "error[BS-SIM-LEFTOVER] all ranks have ended, and 1 message was not received"},
+    {"ccl check " BS_TEST_RUDE_DIR "/bs_stuck.so", 6, "BS-CCL-WRONG"},
+};
+
+START_TEST(a_world_that_cannot_go_on_says_why) {
+  ran r = run_line(stuck[_i].line);
+  ck_assert_msg(r.code == stuck[_i].exit && strstr(r.err, stuck[_i].said) != NULL, "%s: exit %d: %s",
+                stuck[_i].line, r.code, r.err);
+  ran_free(&r);
+}
+END_TEST
+
+/* ---- known answers ----------------------------------------------------------------------------- */
+
+/* Row 15: the last rank ends when the late one begins, and the time of the collective after it. Row 13: a
+ * flat ring on slow links. Row 18: what SimGrid's SMPI says of rows 1 and 2, to 0.1 %. */
+static const struct {
+  const char *line;
+  double us, within; /* of us */
+} known[] = {
+    {"ccl explain ring -P 8 --hardware sim-flat -o json --late 3:1e-3", 1043.700160, 1e-12},
+    {"ccl explain ring -P 8 --hardware sim-flat -o json --late 0:1e-3", 1043.700160, 1e-12},
+    {"ccl explain doubling -P 64 --hardware sim-flat -o json --late 63:1e-3", 1128.829120, 1e-12},
+    {"ccl explain ring -P 1024 --count 16777216 --set plugins.sim.alpha_s=5e-6 --set plugins.sim.bw_Bps=48e9 "
+     "-o "
+     "json",
+     13023.472, 1e-7},
+    {"ccl explain ring -P 8 --hardware sim-flat -o json", 43.715, 1e-3},
+    {"ccl explain ring -P 64 --hardware sim-flat -o json", 104.338, 1e-3},
+    {"ccl explain ring -P 1024 --hardware sim-flat -o json", 1065.567, 1e-3},
+};
+
+START_TEST(schedules_take_the_known_time) {
+  json_t *rows = rows_of(known[_i].line);
+  const double us = number(json_array_get(rows, 0), "simulated_us");
+  ck_assert_msg(fabs(us / known[_i].us - 1) < known[_i].within, "%s: %.6f us", known[_i].line, us);
+  json_decref(rows);
+}
+END_TEST
+
+/* 2 * 8192^3 FLOPs at the rate of the dtype, and a launch of 5 us. */
+static const struct {
+  const char *dtype;
+  double compute_us;
+} dtypes[] = {{"bf16", 1111.291316},
+              {"f16", 1111.291316},
+              {"f32", 16435.151387},
+              {"f64", 32870.302774},
+              {"f8e4m3", 555.617579}};
+
+START_TEST(each_dtype_has_its_rate) {
+  char line[512];
+  snprintf(line, sizeof line,
+           "sim scale --method dense -P 1 --n 8192 --b 8192 --bias off --hardware h100-dgx --set "
+           "plugins.sim.launch_s=5e-6 --set plugins.sim.flops_f64=33.45e12 -o json --dtype %s",
+           dtypes[_i].dtype);
+  json_t *rows = rows_of(line);
+  const json_t *row = json_array_get(rows, 0);
+  ck_assert_msg(fabs(number(row, "compute_us") - dtypes[_i].compute_us) < 1e-6, "%s: %.6f us", line,
+                number(row, "compute_us"));
+  ck_assert(number(row, "launch_us") == 5);
+  ck_assert(fabs(number(row, "simulated_us") - dtypes[_i].compute_us - 5) < 1e-6);
+  json_decref(rows);
+}
+END_TEST
+
+/* ---- gates ------------------------------------------------------------------------------------- */
+
+#define GATE "sim scale --method column_parallel -P 2,4 --b 4096 --n 4096 --at-least "
+#define FITTED                                                                       \
+  " --set plugins.sim.label=calibrated --set plugins.sim.domain_least_B=1024 --set " \
+  "plugins.sim.domain_most_B=1e9 --set plugins.sim.domain_ranks="
+
+static const struct {
+  const char *line;
+  int exit;
+  const char *said;
+} gates[] = {
+    {GATE "1.01", 15,
+     "BS-SIM-EXTRAPOLATED] column_parallel on 2 ranks: the row is extrapolated (the machine is "
+     "published, not calibrated), so no gate judges it"},
+    {GATE "0.1 --accept-extrapolated", 0, ""},
+    {GATE "1000 --accept-extrapolated", 14, "BS-SIM-GATE] 2 of 2 rows are below 1000 x dense"},
+    {GATE "0.1" FITTED "4", 0, ""},
+    {GATE "1000" FITTED "4", 14, "BS-SIM-GATE] 2 of 2"},
+    {GATE "0.1" FITTED "2", 15, "column_parallel on 4 ranks: the row is extrapolated (a collective has"},
+    {GATE "0.1 --accept-extrapolated" FITTED "2", 0, ""},
+    {GATE "x", 2, "BS-USE-NUMBER"},
+    {"sim scale -P 2 --accept-extrapolated", 2, "BS-USE-OPTION"},
+};
+
+START_TEST(a_gate_refuses_extrapolated_rows) {
+  ran r = run_line(gates[_i].line);
+  ck_assert_msg(r.code == gates[_i].exit && strstr(r.err, gates[_i].said) != NULL, "%s: exit %d: %s",
+                gates[_i].line, r.code, r.err);
+  ran_free(&r);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{a_simulated_communicator_is_timed_by_its_clock, TEST_COUNT(comms)},
                              {no_calibrated_machine_is_made_of_simulated_times},
@@ -301,6 +435,10 @@ int main(void) {
                              {a_trace_adds_up_to_the_run, TEST_COUNT(traced)},
                              {a_trace_of_a_schedule},
                              {a_trace_has_a_cap},
+                             {a_world_that_cannot_go_on_says_why, TEST_COUNT(stuck)},
+                             {schedules_take_the_known_time, TEST_COUNT(known)},
+                             {each_dtype_has_its_rate, TEST_COUNT(dtypes)},
+                             {a_gate_refuses_extrapolated_rows, TEST_COUNT(gates)},
                              {0}};
   return run_tests("bsrun_sim", tests, (test_setup){setup, teardown});
 }

@@ -52,13 +52,19 @@ static uint32_t two_classes(void *user, uint32_t from, uint32_t to, sim_hop *out
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-enum link { HALF, ONE, PORT, SLOW, LOGGP, CLASSES };
+enum link { HALF, ONE, PORT, SLOW, LOGGP, LOGGP_O, CLASSES };
 static const sim_link links[] = {
     [HALF] = {.a_wire = 500000, .beta_q32 = UINT64_C(20) << 32},
     [ONE] = {.a_wire = 1000000, .beta_q32 = UINT64_C(20) << 32},
     [PORT] = {.a_port = 500000, .beta_q32 = UINT64_C(20) << 32},
     [SLOW] = {.a_wire = 5000000, .beta_q32 = (uint64_t)(4294967296.0 * 1000 / 48 + .5)},
     [LOGGP] = {.model = SIM_LOGGP, .L = 2500000, .o = 1500000, .g = 1000000, .G_q32 = UINT64_C(6000) << 32},
+    [LOGGP_O] = {.model = SIM_LOGGP,
+                 .L = 2500000,
+                 .o = 1500000,
+                 .g = 1000000,
+                 .G_q32 = UINT64_C(6000) << 32,
+                 .O_q32 = UINT64_C(20000) << 32},
     [CLASSES] = {.a_wire = 0},
 };
 
@@ -97,6 +103,8 @@ static const struct {
     {12, "hierarchical", "outer=halving_doubling", SUM, 1024, 64 * MIB, CLASSES, 748201456, 28672, 40, 0},
     {12, "hierarchical", "outer=ring", SUM, 1024, 64 * MIB, CLASSES, 1948201456, 274432, 300, 0},
     {16, "ring", NULL, SUM, 4, 4096, LOGGP, 69828000, 24, 0, 0},
+    /* O of 20 ns a byte: a sender is busy longer than its message is under way, 2(p-1)(2o + (n/p-1)O). */
+    {0, "ring", NULL, SUM, 4, 4096, LOGGP_O, 140760000, 24, 0, 0},
     {16, "ring", NULL, SUM, 64, MIB, LOGGP, UINT64_C(13078548000), 8064, 0, 0},
     {17, "halving_doubling", NULL, SUM, 16, MIB, LOGGP, UINT64_C(11840432000), 128, 0, 0},
     {17, "halving_doubling", NULL, SUM, 4096, MIB, LOGGP, UINT64_C(12711696000), 98304, 0, 0},
@@ -165,7 +173,25 @@ START_TEST(windows_and_sums) {
 }
 END_TEST
 
-/* Row 15. */
+/* Elements that all blocks share evenly. The formula of doubling is a bound: where a rank of a pair that
+ * folds meets one that does not, the message of the latter is under way during the fold. */
+START_TEST(worlds_that_are_no_power_of_two) {
+  static const uint32_t worlds[] = {3, 5, 6, 7, 12, 24};
+  bs_ccl halving = opened("halving_doubling", NULL, 0), doubling = opened("doubling", NULL, 0);
+  for (int i = 0; i < TEST_COUNT(worlds); ++i) {
+    const bs_coll_shape shape = shape_of(&halving, SUM, worlds[i], 5040 * 4);
+    const double halved = (double)run(&halving, &shape, HALF, NULL).ps;
+    const double doubled = (double)run(&doubling, &shape, HALF, NULL).ps;
+    const double bound = formula(&doubling, &shape, .5e-6, 50e9) * 1e12;
+    ck_assert_double_eq_tol(halved, formula(&halving, &shape, .5e-6, 50e9) * 1e12, .5);
+    ck_assert_double_le(doubled, bound + .5);
+    ck_assert_double_ge(doubled, bound - 2 * 500000);
+  }
+  bs_ccl_free(&halving);
+  bs_ccl_free(&doubling);
+}
+END_TEST
+
 /* A schedule that goes on when it was told that no more steps fit: none is lost. */
 static int32_t never_stops(void *state, const bs_coll_shape *shape, uint32_t rank,
                            int32_t (*emit)(void *user, const bs_coll_step *step), void *user, bs_error *err) {
@@ -191,6 +217,7 @@ START_TEST(no_step_is_lost_behind_a_full_window) {
 }
 END_TEST
 
+/* Row 15. */
 START_TEST(one_rank_is_late) {
   uint64_t ends[64];
   sim_schedule_config how = {.late_rank = 3, .late_ps = 1000000000, .out_ends = ends};
@@ -312,6 +339,7 @@ int main(void) {
   const test_case tests[] = {{messages_take_the_known_time, TEST_COUNT(runs)},
                              {windows_and_sums},
                              {no_step_is_lost_behind_a_full_window},
+                             {worlds_that_are_no_power_of_two},
                              {one_rank_is_late},
                              {one_shot_and_two_shot_cross},
                              {nccl_says_what_its_model_says},
