@@ -353,15 +353,13 @@ const bsrun_subverb sim_scale_verb = {
     "and "
     "the exit\n"
     "code is 12.\n"
-    "--at-least makes a gate of it: exit 14 when a row is slower, and 15 when a row is extrapolated, which\n"
-    "--accept-extrapolated judges all the same.\n"
+    "With --at-least it is a gate: exit 14 when a row is slower, and 15 when a row is extrapolated and\n"
+    "nobody has said that such rows are judged all the same (--accept-extrapolated).\n"
     "-o svg draws a bar for each row.\n",
     "  bsrun sim scale --hardware h100-dgx --method blockshock,row_parallel,column_parallel -P 1:512*2\n"
     "  bsrun sim scale --hardware h100-dgx -P 8,64,512 --n 16384 --b 4096 -o svg > scale.svg\n"
     "  bsrun sim scale --hardware ethernet-cluster --weak b -P 2:64*2 -o json\n"
-    "  bsrun sim scale --hardware h100-dgx --method column_parallel -P 2,4 --b 4096 --n 16384 --at-least 1.5 "
-    "\\\n"
-    "    --accept-extrapolated\n",
+    "  bsrun sim scale --hardware a100-dgx -P 4 --b 4096 --n 16384 --at-least 1.5 --accept-extrapolated\n",
     options,
     &n_options,
     run,
