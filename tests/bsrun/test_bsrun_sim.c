@@ -160,8 +160,11 @@ static const struct {
     {"sim probe 0 1 --hardware cpu", "BS-SIM-MACHINE", 3},
     {"sim probe 0 1 --set hardware.topology=rng", "did you mean 'ring'", 3},
     {"sim probe 0 1 --hardware h100", "h100", 3},
-    {"sim scale -P 8 --set hardware.topology=nvswitch", "BS-SIM-TOPOLOGY", 3},
-    {"sim scale -P 8 --set hardware.topology=nvswitch --set hardware.algorithm=native", "BS-SIM-TOPOLOGY", 3},
+    {"--plugin sim --hardware sim-flat --method row_parallel -P 8 --set hardware.topology=nvswitch",
+     "BS-SIM-TOPOLOGY", 3},
+    {"sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --set "
+     "hardware.topology=nvswitch --set hardware.algorithm=native",
+     "BS-SIM-TOPOLOGY", 3},
     {"ccl explain ring -P 8 --late 8:1", "BS-USE-NUMBER", 2},
     {"ccl explain ring -P 8 --late 1", "BS-USE-NUMBER", 2},
     {"ccl explain ring two_shot --trace t.json", "BS-SIM-TRACE", 2},
