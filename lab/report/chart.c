@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ * chart.c - what charts share: see chart.h. */
+#include "lab/report/chart.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/error.h"
+
+void bs_chart_free(bs_chart *chart) {
+  json_decref(chart->data);
+  bs_text_free(&chart->svg);
+  memset(chart, 0, sizeof *chart);
+}
+
+double bs_row_number(const json_t *row, const char *path) {
+  const char *dot = path != NULL ? strchr(path, '.') : NULL;
+  const json_t *value = NULL;
+  if (dot != NULL) {
+    value = json_object_get(json_object_getn(row, path, (size_t)(dot - path)), dot + 1);
+  } else if (path != NULL) {
+    value = json_object_get(row, path);
+  }
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+const char *bs_row_text(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+int bs_row_true(const json_t *row, const char *key) {
+  return json_is_true(json_object_get(row, key));
+}
+
+int bs_series_colour(const char *series, int place) {
+  static const struct {
+    const char *name;
+    int colour;
+  } known[] = {{"blockshock", 0},   {"block_shock_2gpu", 0}, {"row_parallel", 1},
+               {"dense_tp", 1},     {"column_parallel", 2},  {"masked_split_dense", 3},
+               {"masked_split", 3}, {"dense_single", 4},     {"dense", 4}};
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    const size_t n = strlen(known[i].name);
+    if (strcmp(series, known[i].name) == 0 ||
+        (strncmp(series, known[i].name, n) == 0 && series[n] == ',' && place < 5))
+      return known[i].colour;
+  }
+  return 5 + place % 3;
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double bs_median_of(double *values, size_t n) {
+  qsort(values, n, sizeof *values, by_value);
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static const struct {
+  const char *key, *before, *after;
+} settings[] = {{"method", "", ""},       {"arm", "", ""},
+                {"mask", "mask ", ""},    {"phase", "", ""},
+                {"N", "N ", ""},          {"K", "K ", ""},
+                {"B", "B ", ""},          {"dtype", "", ""},
+                {"world_size", "P ", ""}, {"threads_per_rank", "", " threads a rank"},
+                {"activation", "", ""},   {"backend", "", ""},
+                {"comm", "comm ", ""},    {"launch", "launch ", ""},
+                {"host", "on ", ""},      {"origin", "", ""},
+                {"simulated", "", ""}};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+uint32_t bs_rows_differ(const json_t *rows) {
+  const json_t *first = json_array_get(rows, 0);
+  uint32_t bits = 0;
+  for (size_t i = 1; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    for (size_t k = 0; k < SETTINGS; k++) {
+      const json_t *a = json_object_get(first, settings[k].key), *b = json_object_get(row, settings[k].key);
+      if (a != b && (a == NULL || b == NULL || !json_equal(a, b))) bits |= 1u << k;
+    }
+  }
+  return bits;
+}
+
+static int listed(const char *const *list, const char *key) {
+  for (; list != NULL && *list != NULL; list++)
+    if (strcmp(*list, key) == 0) return 1;
+  return 0;
+}
+
+/* What stands for a setting; "": nothing. */
+static const char *setting_text(const json_t *row, size_t k, char number[32]) {
+  const json_t *value = json_object_get(row, settings[k].key);
+  const char *text = json_string_value(value);
+  if (json_is_number(value)) {
+    snprintf(number, 32, "%.10g", json_number_value(value));
+    return number;
+  }
+  if (strcmp(settings[k].key, "simulated") == 0) return json_is_true(value) ? "simulated" : "";
+  if (text == NULL || strcmp(text, "none") == 0) return "";
+  return strcmp(settings[k].key, "arm") == 0 && strcmp(text, "method") == 0 ? "" : text;
+}
+
+void bs_row_words(const json_t *row, uint32_t which, const char *const *but, char *out, size_t size) {
+  size_t used = 0;
+  out[0] = '\0';
+  for (size_t k = 0; k < SETTINGS; k++) {
+    char number[32];
+    const char *text = which & 1u << k && !listed(but, settings[k].key) ? setting_text(row, k, number) : "";
+    if (text[0] == '\0') continue;
+    const int n = snprintf(out + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", settings[k].before,
+                           text, settings[k].after);
+    if (n < 0 || (size_t)n >= size - used) break;
+    used += (size_t)n;
+  }
+}
+
+void bs_row_set(json_t *row, const char *key, double value) {
+  json_object_set_new(row, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+int32_t bs_chart_begin(bs_chart *out, const char *id, const char *title, const json_t *rows,
+                       const char *const *but, bs_error *err) {
+  char same[112];
+  memset(out, 0, sizeof *out);
+  snprintf(out->id, sizeof out->id, "%s", id);
+  bs_row_words(json_array_get(rows, 0), ~bs_rows_differ(rows), but, same, sizeof same);
+  snprintf(out->title, sizeof out->title, "%s%s%s", title, same[0] != '\0' ? ": " : "", same);
+  out->data = json_array();
+  return out->data != NULL ? BS_OK : bs_no_memory(err, "chart %s", id);
+}
+
+int32_t bs_chart_end(bs_chart *chart, int32_t rc, bs_error *err) {
+  if (rc == BS_OK && chart->svg.failed) rc = bs_no_memory(err, "chart %s", chart->id);
+  if (rc != BS_OK) bs_chart_free(chart);
+  return rc;
+}

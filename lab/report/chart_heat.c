@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * chart_heat.c - ratios as tiles, a row a method and a column a shape. What is UNCLEAR is hatched: its colour
+ * decides nothing. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/error.h"
+#include "lab/report/chart.h"
+
+enum { WIDTH = 620, LABEL = 190, ROW = 34, MOST = 16, NAME = 96 };
+
+static const bs_field fields[] = {
+    {"line", "method", 0, 0},     {"shape", "shape", 0, 0},
+    {"against", "against", 0, 0}, {"speedup", "x", BS_FIELD_RIGHT, 4},
+    {"word", "verdict", 0, 0},
+};
+
+/* Ratios that were measured; against: that of the first of them, so that all tiles say the same. */
+static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
+  static const char *const shapes[] = {"method", "mask",   "arm",  "origin",           "backend",
+                                       "comm",   "launch", "host", "threads_per_rank", NULL};
+  static const char *const lines[] = {"N", "K", "B", "dtype", "phase", "world_size", "activation", NULL};
+  const uint32_t differ = bs_rows_differ(rows);
+  const char *against = NULL;
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    char line[NAME], shape[NAME];
+    if (isnan(bs_row_number(row, "speedup")) || bs_row_true(row, "simulated")) continue;
+    if (against == NULL) against = bs_row_text(row, "against");
+    if (strcmp(against, bs_row_text(row, "against")) != 0) continue;
+    bs_row_words(row, differ, lines, line, sizeof line);
+    bs_row_words(row, differ, shapes, shape, sizeof shape);
+    json_t *one = json_pack(
+        "{s:s, s:s, s:s, s:s}", "line", line[0] != '\0' ? line : bs_row_text(row, "method"), "shape",
+        shape[0] != '\0' ? shape : "all", "against", against, "word", bs_row_text(row, "speedup_word"));
+    bs_row_set(one, "speedup", bs_row_number(row, "speedup"));
+    if (one == NULL || json_array_append_new(data, one) != 0) return bs_no_memory(err, "a heat map");
+  }
+  return BS_OK;
+}
+
+/* The different texts of a key, in order, at most MOST; their number. */
+static size_t names_of(const json_t *data, const char *key, const char *out[MOST]) {
+  size_t n = 0;
+  for (size_t i = 0; i < json_array_size(data); i++) {
+    const char *text = bs_row_text(json_array_get(data, i), key);
+    size_t k = 0;
+    while (k < n && strcmp(out[k], text) != 0) ++k;
+    if (k == n && n < MOST) out[n++] = text;
+  }
+  return n;
+}
+
+static size_t place_of(const char *const *names, size_t n, const char *text) {
+  size_t k = 0;
+  while (k < n && strcmp(names[k], text) != 0) ++k;
+  return k;
+}
+
+static void tile(bs_svg *svg, const json_t *row, double x, double y, double wide) {
+  const double ratio = bs_row_number(row, "speedup"), size = fabs(log2(ratio));
+  const int depth = size < 0.02 ? 0 : size < 0.15 ? 1 : size < 0.5 ? 2 : size < 1 ? 3 : 4;
+  const char *word = bs_row_text(row, "word");
+  char css[32], text[160];
+  snprintf(css, sizeof css, "%s tile%d", depth == 0 ? "none" : ratio > 1 ? "good" : "bad", depth);
+  snprintf(text, sizeof text, "%.60s, %.60s: %.3g %.16s", bs_row_text(row, "line"), bs_row_text(row, "shape"),
+           ratio, word);
+  bs_svg_bar(svg, x + 1, y + 1, wide - 2, ROW - 2, css, text);
+  if (strcmp(word, "UNCLEAR") == 0) bs_svg_bar(svg, x + 1, y + 1, wide - 2, ROW - 2, "hatch", text);
+  snprintf(text, sizeof text, "%.3g", ratio);
+  if (wide >= 30) bs_svg_text(svg, x + wide / 2, y + ROW / 2.0 + 4, "middle", "name", text);
+}
+
+/* Names of columns are turned where they have no room. */
+static void column_name(bs_svg *svg, double x, double y, const char *name, int turned) {
+  if (!turned) {
+    bs_svg_text(svg, x, y, "middle", "soft", name);
+    return;
+  }
+  bs_text_printf(svg->out, "<g transform=\"translate(%.1f %.1f) rotate(-50)\">\n", x + 4, y);
+  bs_svg_text(svg, 0, 0, "start", "soft", name);
+  bs_text_printf(svg->out, "</g>\n");
+}
+
+static void draw(const json_t *data, const char *title, bs_text *out) {
+  const char *lines[MOST], *shapes[MOST];
+  const size_t n_lines = names_of(data, "line", lines), n_shapes = names_of(data, "shape", shapes);
+  size_t longest = 0;
+  for (size_t i = 0; i < n_shapes; i++)
+    if (strlen(shapes[i]) > longest) longest = strlen(shapes[i]);
+  double wide = (WIDTH - LABEL - 24) / (double)n_shapes;
+  if (wide > 110) wide = 110;
+  const int turned = 7 * (double)longest > wide;
+  const double top = turned ? 5.6 * (double)longest + 20 : 30;
+  bs_svg svg;
+  bs_svg_begin(&svg, out, WIDTH, top + ROW * (double)n_lines + 12, title);
+  bs_text_printf(
+      out,
+      "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
+      "patternTransform=\"rotate(45)\"><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" class=\"hatching\"/>"
+      "</pattern></defs>\n");
+  for (size_t i = 0; i < n_shapes; i++)
+    column_name(&svg, LABEL + wide * ((double)i + 0.5), top - 8, shapes[i], turned);
+  for (size_t i = 0; i < n_lines; i++) {
+    char text[40];
+    snprintf(text, sizeof text, "%.30s", lines[i]);
+    bs_svg_text(&svg, LABEL - 8, top + ROW * ((double)i + 0.5) + 4, "end", "name", text);
+  }
+  for (size_t i = json_array_size(data); i-- > 0;) { /* the first of a tile, the newest, is drawn last */
+    const json_t *row = json_array_get(data, i);
+    const size_t l = place_of(lines, n_lines, bs_row_text(row, "line")),
+                 s = place_of(shapes, n_shapes, bs_row_text(row, "shape"));
+    if (l < n_lines && s < n_shapes) tile(&svg, row, LABEL + wide * (double)s, top + ROW * (double)l, wide);
+  }
+  bs_svg_end(&svg);
+}
+
+int32_t bs_chart_heat(const json_t *rows, bs_chart *out, bs_error *err) {
+  int32_t rc = bs_chart_begin(out, "heat", "Ratios by method and shape", rows, NULL, err);
+  out->what =
+      "A tile is the ratio to the dense layer, green where the method is faster and red where it is slower. "
+      "Hatched: "
+      "UNCLEAR, the measurement does not decide. An empty place was not measured.";
+  out->fields = fields;
+  out->n_fields = sizeof fields / sizeof fields[0];
+  if (rc == BS_OK) rc = make_data(rows, out->data, err);
+  if (rc == BS_OK && json_array_size(out->data) > 1) draw(out->data, out->title, &out->svg);
+  return bs_chart_end(out, rc, err);
+}

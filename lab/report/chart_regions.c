@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * chart_regions.c - where the time of a step goes: a bar a row, its parts by region. What the forward spends
+ * in its exchange is taken out of it; with a backward pass the exchange lies in both and is no part of its
+ * own. */
+#include <math.h>
+#include <string.h>
+
+#include "lab/error.h"
+#include "lab/report/chart.h"
+
+enum { WIDTH = 620, ROW = 24, LABEL = 270, MOST = 30, PARTS = 8 };
+
+static const struct {
+  const char *key, *name;
+  int colour;
+} parts[PARTS] = {{"forward", "forward", 0}, {"allreduce", "exchange", 1}, {"layout_fix", "layout", 5},
+                  {"loss", "loss", 4},       {"backward", "backward", 3},  {"opt_step", "optimizer", 2},
+                  {"remask", "remask", 6},   {"compress", "compress", 7}};
+
+static const bs_field fields[] = {
+    {"label", "what", 0, 0},
+    {"forward", "forward ms", BS_FIELD_RIGHT, 4},
+    {"allreduce", "exchange ms", BS_FIELD_RIGHT, 4},
+    {"layout_fix", "layout ms", BS_FIELD_RIGHT, 4},
+    {"loss", "loss ms", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"backward", "backward ms", BS_FIELD_RIGHT, 4},
+    {"opt_step", "optimizer ms", BS_FIELD_RIGHT, 4},
+    {"remask", "remask ms", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"compress", "compress ms", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"total", "sum ms", BS_FIELD_RIGHT, 4},
+};
+
+static double region(const json_t *row, const char *key) {
+  const double value = json_number_value(json_object_get(json_object_get(row, "regions"), key));
+  return value > 0 ? value : 0;
+}
+
+static json_t *parts_of(const json_t *row, const char *label) {
+  json_t *one = json_pack("{s:s, s:b}", "label", label, "simulated", bs_row_true(row, "simulated"));
+  const int backward = region(row, "backward") > 0;
+  const double exchange = backward ? 0 : region(row, "allreduce"),
+               layout = backward ? 0 : region(row, "layout_fix");
+  double total = 0;
+  for (size_t i = 0; i < PARTS; i++) {
+    double value = region(row, parts[i].key);
+    if (i == 0) value = value - exchange - layout > 0 ? value - exchange - layout : 0;
+    if (i == 1) value = exchange;
+    if (i == 2) value = layout;
+    if (strcmp(parts[i].key, "compress") == 0 && region(row, "remask") > 0) value = 0; /* inside it */
+    total += value;
+    if (value > 0) bs_row_set(one, parts[i].key, value);
+  }
+  bs_row_set(one, "total", total);
+  return one;
+}
+
+static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
+  const uint32_t differ = bs_rows_differ(rows);
+  for (size_t i = 0; i < json_array_size(rows) && json_array_size(data) < MOST; i++) {
+    const json_t *row = json_array_get(rows, i);
+    char label[120];
+    if (!(region(row, "forward") > 0)) continue;
+    bs_row_words(row, differ, NULL, label, sizeof label);
+    json_t *one = parts_of(row, label[0] != '\0' ? label : bs_row_text(row, "method"));
+    if (one == NULL || json_array_append_new(data, one) != 0) return bs_no_memory(err, "a chart of regions");
+  }
+  return BS_OK;
+}
+
+static void draw_row(bs_svg *svg, const json_t *row, double y) {
+  double x = 0;
+  char text[96], css[16], number[32];
+  snprintf(text, sizeof text, "%.44s", bs_row_text(row, "label"));
+  bs_svg_text(svg, LABEL - 8, y + 4, "end", "name", text);
+  for (size_t i = 0; i < PARTS; i++) {
+    const double value = bs_row_number(row, parts[i].key);
+    if (isnan(value)) continue;
+    const double from = bs_scale_at(&svg->x, x), to = bs_scale_at(&svg->x, x + value);
+    bs_svg_number(number, value);
+    snprintf(text, sizeof text, "%s: %s ms", parts[i].name, number);
+    snprintf(css, sizeof css, "s%d fill", parts[i].colour);
+    bs_svg_bar(svg, from, y - 8, to - from, 16, css, text);
+    x += value;
+  }
+  bs_svg_number(number, bs_row_number(row, "total"));
+  bs_svg_text(svg, bs_scale_at(&svg->x, x) + 5, y + 4, "start", "soft", number);
+}
+
+static void draw(const json_t *data, const char *title, bs_text *out) {
+  const size_t n = json_array_size(data);
+  const char *names[PARTS];
+  int colours[PARTS];
+  size_t used = 0;
+  bs_svg svg;
+  for (size_t p = 0; p < PARTS; p++) {
+    int seen = 0;
+    for (size_t i = 0; i < n; i++) seen |= !isnan(bs_row_number(json_array_get(data, i), parts[p].key));
+    if (!seen) continue;
+    names[used] = parts[p].name;
+    colours[used++] = parts[p].colour;
+  }
+  bs_svg_begin(&svg, out, WIDTH, 92 + ROW * (double)n, title);
+  bs_svg_legend(&svg, names, colours, used);
+  svg.left = LABEL;
+  svg.right -= 42;
+  svg.x = bs_scale_of(BS_SCALE_LINEAR);
+  bs_scale_fit(&svg.x, 0);
+  for (size_t i = 0; i < n; i++) bs_scale_fit(&svg.x, bs_row_number(json_array_get(data, i), "total"));
+  bs_svg_axes(&svg, "ms, medians", NULL);
+  for (size_t i = 0; i < n; i++) draw_row(&svg, json_array_get(data, i), svg.top + ROW * ((double)i + 0.5));
+  bs_svg_end(&svg);
+}
+
+int32_t bs_chart_regions(const json_t *rows, bs_chart *out, bs_error *err) {
+  int32_t rc = bs_chart_begin(out, "regions", "Time by region", rows, NULL, err);
+  out->what =
+      "A bar is one step of the slowest rank, split by the medians of its regions. \"exchange\" is what the "
+      "ranks "
+      "spend in collectives; behind a backward pass it lies within forward and backward.";
+  out->fields = fields;
+  out->n_fields = sizeof fields / sizeof fields[0];
+  if (rc == BS_OK) rc = make_data(rows, out->data, err);
+  if (rc == BS_OK && json_array_size(out->data) > 0) draw(out->data, out->title, &out->svg);
+  return bs_chart_end(out, rc, err);
+}
