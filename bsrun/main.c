@@ -22,6 +22,8 @@ const bsrun_verb bsrun_verbs[] = {
     {"explain", "which implementation serves an op, what a mask or a method does", verb_explain,
      help_explain},
     {"compare", "every way to split a layer: predicted, measured and explained", verb_compare, help_compare},
+    {"report", "runs as one HTML page, as charts, as CSV; the original's records beside them", verb_report,
+     help_report},
     {"torture", "inject every fault into a communicator, method or backend; a score card", verb_torture,
      help_torture},
     {"model", "read, run and explain models (ONNX, config.json), plan their memory", verb_model, help_model},

@@ -38,9 +38,10 @@ int bs_series_colour(const char *series, int place) {
   static const struct {
     const char *name;
     int colour;
-  } known[] = {{"blockshock", 0},   {"block_shock_2gpu", 0}, {"row_parallel", 1},
-               {"dense_tp", 1},     {"column_parallel", 2},  {"masked_split_dense", 3},
-               {"masked_split", 3}, {"dense_single", 4},     {"dense", 4}};
+  } known[] = {
+      {"blockshock", 0},       {"block_shock_2gpu", 0},        {"row_parallel", 1}, {"dense_tp", 1},
+      {"column_parallel", 2},  {"masked_split_dense", 3},      {"masked_split", 3}, {"dense_single", 4},
+      {"dense, all cores", 4}, {"dense, one rank's cores", 6}, {"dense", 4}};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     const size_t n = strlen(known[i].name);
     if (strcmp(series, known[i].name) == 0 ||
@@ -63,7 +64,7 @@ double bs_median_of(double *values, size_t n) {
 static const struct {
   const char *key, *before, *after;
 } settings[] = {{"method", "", ""},       {"arm", "", ""},
-                {"mask", "mask ", ""},    {"phase", "", ""},
+                {"mask", "", ""},         {"phase", "", ""},
                 {"N", "N ", ""},          {"K", "K ", ""},
                 {"B", "B ", ""},          {"dtype", "", ""},
                 {"world_size", "P ", ""}, {"threads_per_rank", "", " threads a rank"},
@@ -73,14 +74,26 @@ static const struct {
                 {"simulated", "", ""}};
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
+/* What a simulated run has in the place of a machine says nothing about the layer. */
+static int of_machine(const char *key) {
+  static const char *const keys[] = {"backend", "comm", "launch", "host", "threads_per_rank"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    if (strcmp(keys[i], key) == 0) return 1;
+  return 0;
+}
+
 uint32_t bs_rows_differ(const json_t *rows) {
-  const json_t *first = json_array_get(rows, 0);
+  size_t at = 0;
+  while (at + 1 < json_array_size(rows) && bs_row_true(json_array_get(rows, at), "simulated")) ++at;
+  const json_t *first = json_array_get(rows, at);
   uint32_t bits = 0;
-  for (size_t i = 1; i < json_array_size(rows); i++) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
+    const int simulated = bs_row_true(row, "simulated");
     for (size_t k = 0; k < SETTINGS; k++) {
       const json_t *a = json_object_get(first, settings[k].key), *b = json_object_get(row, settings[k].key);
-      if (a != b && (a == NULL || b == NULL || !json_equal(a, b))) bits |= 1u << k;
+      if (a == b || (simulated && of_machine(settings[k].key))) continue;
+      if (a == NULL || b == NULL || !json_equal(a, b)) bits |= 1u << k;
     }
   }
   return bits;
@@ -96,12 +109,14 @@ static int listed(const char *const *list, const char *key) {
 static const char *setting_text(const json_t *row, size_t k, char number[32]) {
   const json_t *value = json_object_get(row, settings[k].key);
   const char *text = json_string_value(value);
+  if (strcmp(settings[k].key, "K") == 0 && json_equal(value, json_object_get(row, "N"))) return "";
   if (json_is_number(value)) {
     snprintf(number, 32, "%.10g", json_number_value(value));
     return number;
   }
   if (strcmp(settings[k].key, "simulated") == 0) return json_is_true(value) ? "simulated" : "";
   if (text == NULL || strcmp(text, "none") == 0) return "";
+  if (strcmp(settings[k].key, "mask") == 0 && strncmp(text, "complement_", 11) == 0) return text + 11;
   return strcmp(settings[k].key, "arm") == 0 && strcmp(text, "method") == 0 ? "" : text;
 }
 
@@ -125,10 +140,13 @@ void bs_row_set(json_t *row, const char *key, double value) {
 
 int32_t bs_chart_begin(bs_chart *out, const char *id, const char *title, const json_t *rows,
                        const char *const *but, bs_error *err) {
+  static const char *const details[] = {"arm",        "launch",           "backend", "comm",
+                                        "activation", "threads_per_rank", NULL};
   char same[112];
   memset(out, 0, sizeof *out);
   snprintf(out->id, sizeof out->id, "%s", id);
-  bs_row_words(json_array_get(rows, 0), ~bs_rows_differ(rows), but, same, sizeof same);
+  bs_row_words(json_array_get(rows, 0), ~bs_rows_differ(rows), but != NULL ? but : details, same,
+               sizeof same);
   snprintf(out->title, sizeof out->title, "%s%s%s", title, same[0] != '\0' ? ": " : "", same);
   out->data = json_array();
   return out->data != NULL ? BS_OK : bs_no_memory(err, "chart %s", id);

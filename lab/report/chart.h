@@ -57,6 +57,7 @@ int bs_series_colour(const char *series, int place);
 /* Median of n > 0 numbers; sorts them. */
 double bs_median_of(double *values, size_t n);
 /* The settings in which rows differ, as bits for bs_row_words. */
+enum { BS_ROW_METHOD = 1u << 0, BS_ROW_SIMULATED = 1u << 16 };
 uint32_t bs_rows_differ(const json_t *rows);
 /* "blockshock, N 4096, B 64, bf16, P 2": of the settings of a row those in `which` (bits), without the keys
  * in `but` (NULL: none; else NULL-terminated). */

@@ -7,7 +7,7 @@
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 620, ROW = 22, LABEL = 270, WORD = 132, MOST = 40 };
+enum { WIDTH = 660, ROW = 22, LABEL = 284, WORD = 132, MOST = 40 };
 
 static const bs_field fields[] = {
     {"label", "what", 0, 0},
@@ -21,7 +21,7 @@ static const bs_field fields[] = {
 
 static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
   const uint32_t differ = bs_rows_differ(rows);
-  for (size_t i = 0; i < json_array_size(rows) && json_array_size(data) < MOST; i++) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
     char label[120];
     if (isnan(bs_row_number(row, "speedup"))) continue;
@@ -50,8 +50,7 @@ static void draw_row(bs_svg *svg, const json_t *row, double y) {
                high = bs_scale_at(&svg->x, bs_row_number(row, "high"));
   const char *word = bs_row_text(row, "word"), *colour = colour_of(word);
   char text[96], css[32];
-  snprintf(text, sizeof text, "%.44s", bs_row_text(row, "label"));
-  bs_svg_text(svg, LABEL - 8, y + 4, "end", "name", text);
+  bs_svg_label(svg, LABEL - 8, y + 4, 40, bs_row_text(row, "label"));
   snprintf(css, sizeof css, "%s line", colour);
   if (!isnan(low) && !isnan(high)) bs_svg_rule(svg, low, y, high, y, css);
   snprintf(css, sizeof css, "%s %s", colour,
@@ -64,7 +63,7 @@ static void draw_row(bs_svg *svg, const json_t *row, double y) {
 }
 
 static void draw(const json_t *data, const char *title, bs_text *out) {
-  const size_t n = json_array_size(data);
+  const size_t all = json_array_size(data), n = all < MOST ? all : MOST;
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, 66 + ROW * (double)n, title);
   svg.left = LABEL;
@@ -80,6 +79,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
   const double one = bs_scale_at(&svg.x, 1);
   bs_svg_rule(&svg, one, svg.top, one, svg.bottom, "one");
   for (size_t i = 0; i < n; i++) draw_row(&svg, json_array_get(data, i), svg.top + ROW * ((double)i + 0.5));
+  bs_svg_more(&svg, n, all);
   bs_svg_end(&svg);
 }
 

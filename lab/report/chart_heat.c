@@ -8,7 +8,7 @@
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 620, LABEL = 190, ROW = 34, MOST = 16, NAME = 96 };
+enum { WIDTH = 660, LABEL = 190, ROW = 34, MOST = 16, NAME = 96 };
 
 static const bs_field fields[] = {
     {"line", "method", 0, 0},     {"shape", "shape", 0, 0},
@@ -58,6 +58,15 @@ static size_t place_of(const char *const *names, size_t n, const char *text) {
   return k;
 }
 
+/* Diagonal lines within a rectangle. */
+static void hatch(bs_svg *svg, double x, double y, double wide, double high) {
+  bs_text_printf(svg->out, "<path class=\"hatching\" d=\"");
+  for (double d = 8; d < wide + high; d += 8)
+    bs_text_printf(svg->out, "M%.1f %.1fL%.1f %.1f", x + (d > high ? d - high : 0), y + (d > high ? high : d),
+                   x + (d > wide ? wide : d), y + (d > wide ? d - wide : 0));
+  bs_text_printf(svg->out, "\"/>\n");
+}
+
 static void tile(bs_svg *svg, const json_t *row, double x, double y, double wide) {
   const double ratio = bs_row_number(row, "speedup"), size = fabs(log2(ratio));
   const int depth = size < 0.02 ? 0 : size < 0.15 ? 1 : size < 0.5 ? 2 : size < 1 ? 3 : 4;
@@ -67,7 +76,7 @@ static void tile(bs_svg *svg, const json_t *row, double x, double y, double wide
   snprintf(text, sizeof text, "%.60s, %.60s: %.3g %.16s", bs_row_text(row, "line"), bs_row_text(row, "shape"),
            ratio, word);
   bs_svg_bar(svg, x + 1, y + 1, wide - 2, ROW - 2, css, text);
-  if (strcmp(word, "UNCLEAR") == 0) bs_svg_bar(svg, x + 1, y + 1, wide - 2, ROW - 2, "hatch", text);
+  if (strcmp(word, "UNCLEAR") == 0) hatch(svg, x + 1, y + 1, wide - 2, ROW - 2);
   snprintf(text, sizeof text, "%.3g", ratio);
   if (wide >= 30) bs_svg_text(svg, x + wide / 2, y + ROW / 2.0 + 4, "middle", "name", text);
 }
@@ -89,23 +98,16 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
   size_t longest = 0;
   for (size_t i = 0; i < n_shapes; i++)
     if (strlen(shapes[i]) > longest) longest = strlen(shapes[i]);
-  double wide = (WIDTH - LABEL - 24) / (double)n_shapes;
+  double wide = (WIDTH - LABEL - 64) / (double)n_shapes;
   if (wide > 110) wide = 110;
   const int turned = 7 * (double)longest > wide;
   const double top = turned ? 5.6 * (double)longest + 20 : 30;
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, top + ROW * (double)n_lines + 12, title);
-  bs_text_printf(
-      out,
-      "<defs><pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
-      "patternTransform=\"rotate(45)\"><line x1=\"0\" y1=\"0\" x2=\"0\" y2=\"7\" class=\"hatching\"/>"
-      "</pattern></defs>\n");
   for (size_t i = 0; i < n_shapes; i++)
     column_name(&svg, LABEL + wide * ((double)i + 0.5), top - 8, shapes[i], turned);
   for (size_t i = 0; i < n_lines; i++) {
-    char text[40];
-    snprintf(text, sizeof text, "%.30s", lines[i]);
-    bs_svg_text(&svg, LABEL - 8, top + ROW * ((double)i + 0.5) + 4, "end", "name", text);
+    bs_svg_label(&svg, LABEL - 8, top + ROW * ((double)i + 0.5) + 4, 27, lines[i]);
   }
   for (size_t i = json_array_size(data); i-- > 0;) { /* the first of a tile, the newest, is drawn last */
     const json_t *row = json_array_get(data, i);

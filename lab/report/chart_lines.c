@@ -45,7 +45,8 @@ static sample *samples_of(const json_t *rows, const bs_lines_spec *spec, size_t 
     s->high = bs_row_number(row, spec->high) * factor;
     s->ceiling = bs_row_number(row, spec->ceiling) * factor;
     s->simulated = bs_row_true(row, "simulated");
-    bs_row_words(row, differ, but, s->series, sizeof s->series);
+    snprintf(s->series, sizeof s->series, "%.110s", bs_row_text(row, "series"));
+    if (s->series[0] == '\0') bs_row_words(row, differ, but, s->series, sizeof s->series);
     if (s->series[0] == '\0') snprintf(s->series, sizeof s->series, "%s", bs_row_text(row, "method"));
     ++*out_n;
   }

@@ -8,7 +8,7 @@
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 620, ROW = 24, LABEL = 270, MOST = 30, PARTS = 8 };
+enum { WIDTH = 660, ROW = 24, LABEL = 284, MOST = 30, PARTS = 8 };
 
 static const struct {
   const char *key, *name;
@@ -56,7 +56,7 @@ static json_t *parts_of(const json_t *row, const char *label) {
 
 static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
   const uint32_t differ = bs_rows_differ(rows);
-  for (size_t i = 0; i < json_array_size(rows) && json_array_size(data) < MOST; i++) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
     char label[120];
     if (!(region(row, "forward") > 0)) continue;
@@ -70,8 +70,7 @@ static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
 static void draw_row(bs_svg *svg, const json_t *row, double y) {
   double x = 0;
   char text[96], css[16], number[32];
-  snprintf(text, sizeof text, "%.44s", bs_row_text(row, "label"));
-  bs_svg_text(svg, LABEL - 8, y + 4, "end", "name", text);
+  bs_svg_label(svg, LABEL - 8, y + 4, 40, bs_row_text(row, "label"));
   for (size_t i = 0; i < PARTS; i++) {
     const double value = bs_row_number(row, parts[i].key);
     if (isnan(value)) continue;
@@ -87,7 +86,7 @@ static void draw_row(bs_svg *svg, const json_t *row, double y) {
 }
 
 static void draw(const json_t *data, const char *title, bs_text *out) {
-  const size_t n = json_array_size(data);
+  const size_t all = json_array_size(data), n = all < MOST ? all : MOST;
   const char *names[PARTS];
   int colours[PARTS];
   size_t used = 0;
@@ -108,6 +107,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
   for (size_t i = 0; i < n; i++) bs_scale_fit(&svg.x, bs_row_number(json_array_get(data, i), "total"));
   bs_svg_axes(&svg, "ms, medians", NULL);
   for (size_t i = 0; i < n; i++) draw_row(&svg, json_array_get(data, i), svg.top + ROW * ((double)i + 0.5));
+  bs_svg_more(&svg, n, all);
   bs_svg_end(&svg);
 }
 

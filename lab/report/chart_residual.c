@@ -8,7 +8,7 @@
 #include "lab/error.h"
 #include "lab/report/chart.h"
 
-enum { WIDTH = 620, ROW = 22, LABEL = 270, MOST = 40 };
+enum { WIDTH = 660, ROW = 22, LABEL = 284, MOST = 40 };
 
 static const bs_field fields[] = {
     {"label", "what", 0, 0},
@@ -59,7 +59,7 @@ static int32_t make_data(const json_t *rows, json_t *data, bs_error *err) {
   for (size_t i = 0; i < json_array_size(rows); i++)
     if (bs_row_true(json_array_get(rows, i), "simulated"))
       json_array_append(simulated, json_array_get(rows, i));
-  for (size_t i = 0; rc == BS_OK && i < json_array_size(rows) && json_array_size(data) < MOST; i++) {
+  for (size_t i = 0; rc == BS_OK && i < json_array_size(rows); i++) {
     const json_t *row = json_array_get(rows, i);
     char label[120];
     if (bs_row_true(row, "simulated") || !(bs_row_number(row, "median_s") > 0)) continue;
@@ -87,8 +87,7 @@ static void draw_row(bs_svg *svg, const json_t *row, double y) {
                predicted = bs_scale_at(&svg->x, bs_row_number(row, "predicted_ms"));
   const double off = bs_row_number(row, "residual"), other = bs_row_number(row, "simulated_residual");
   char text[96];
-  snprintf(text, sizeof text, "%.44s", bs_row_text(row, "label"));
-  bs_svg_text(svg, LABEL - 8, y + 4, "end", "name", text);
+  bs_svg_label(svg, LABEL - 8, y + 4, 40, bs_row_text(row, "label"));
   if (!isnan(predicted)) bs_svg_rule(svg, measured, y, predicted, y, "s4 line thin");
   mark(svg, row, "measured_ms", y, "s0 fill", "measured");
   mark(svg, row, "predicted_ms", y, "s1 open", "predicted");
@@ -102,7 +101,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
                                                                                               "predicted_ms",
                                                                                               "simulated_ms"};
   static const int colours[] = {0, 1, 2};
-  const size_t n = json_array_size(data);
+  const size_t all = json_array_size(data), n = all < MOST ? all : MOST;
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, 92 + ROW * (double)n, title);
   bs_svg_legend(&svg, names, colours, 3);
@@ -113,6 +112,7 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
     for (size_t k = 0; k < 3; k++) bs_scale_fit(&svg.x, bs_row_number(json_array_get(data, i), keys[k]));
   bs_svg_axes(&svg, "ms a forward", NULL);
   for (size_t i = 0; i < n; i++) draw_row(&svg, json_array_get(data, i), svg.top + ROW * ((double)i + 0.5));
+  bs_svg_more(&svg, n, all);
   bs_svg_end(&svg);
 }
 

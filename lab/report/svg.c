@@ -29,7 +29,7 @@ const char bs_svg_style[] =
     "svg .line{fill:none;stroke:var(--c);stroke-width:2}svg .thin{stroke-width:1.2;opacity:.75}"
     "svg .dash{stroke-dasharray:6 4;stroke-width:1.5}svg .band{fill:var(--c);opacity:.16}"
     "svg .fill{fill:var(--c)}svg .open{fill:var(--paper);stroke:var(--c);stroke-width:2}"
-    "svg .hatch{fill:url(#hatch)}svg .hatching{stroke:var(--ink);stroke-width:1.4;opacity:.45}\n"
+    "svg .hatching{stroke:var(--ink);opacity:.4}\n"
     "svg .tile0{fill:var(--grid)}svg .tile1{fill:var(--c);opacity:.18}svg .tile2{fill:var(--c);opacity:.33}"
     "svg .tile3{fill:var(--c);opacity:.48}svg .tile4{fill:var(--c);opacity:.62}\n";
 
@@ -70,6 +70,30 @@ void bs_svg_text(bs_svg *svg, double x, double y, const char *anchor, const char
   bs_text_printf(svg->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"%s\">", x, y, anchor, css);
   bs_svg_escape(svg->out, text);
   bs_text_printf(svg->out, "</text>\n");
+}
+
+void bs_svg_label(bs_svg *svg, double x, double y, size_t most, const char *text) {
+  size_t n = strlen(text);
+  const int cut = n > most;
+  if (cut) n = most - 3;
+  while (cut && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80) --n; /* not within a character */
+  bs_text_printf(svg->out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"name\">", x, y);
+  if (cut) bs_text_printf(svg->out, "<title>");
+  bs_svg_escape(svg->out, text);
+  if (cut) {
+    char part[128];
+    snprintf(part, sizeof part, "%.*s...", (int)(n < 120 ? n : 120), text);
+    bs_text_printf(svg->out, "</title>");
+    bs_svg_escape(svg->out, part);
+  }
+  bs_text_printf(svg->out, "</text>\n");
+}
+
+void bs_svg_more(bs_svg *svg, size_t n, size_t all) {
+  char text[96];
+  if (n >= all) return;
+  snprintf(text, sizeof text, "the first %zu of %zu: the table has the others", n, all);
+  bs_svg_text(svg, 4, svg->height - 8, "start", "soft", text);
 }
 
 void bs_svg_rule(bs_svg *svg, double x1, double y1, double x2, double y2, const char *css) {

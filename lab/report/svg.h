@@ -45,6 +45,10 @@ void bs_svg_end(bs_svg *svg);
 void bs_svg_axes(bs_svg *svg, const char *x_name, const char *y_name);
 /* Text at pixels; css: classes. anchor: "start", "middle" or "end". */
 void bs_svg_text(bs_svg *svg, double x, double y, const char *anchor, const char *css, const char *text);
+/* The name of a row, at most `most` bytes of it, ending at x; all of it under the pointer. */
+void bs_svg_label(bs_svg *svg, double x, double y, size_t most, const char *text);
+/* "the first n of all" at the foot where n is less. */
+void bs_svg_more(bs_svg *svg, size_t n, size_t all);
 /* A straight line between pixels. */
 void bs_svg_rule(bs_svg *svg, double x1, double y1, double x2, double y2, const char *css);
 /* A rectangle between pixels; `tip` (NULL: none) is shown under the pointer. */

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ * report.c - `bsrun report`: runs as one HTML page, as SVG charts, as CSV or as a table; and the records of
+ * the original harness beside them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "lab/report/original.h"
+
+enum { MOST_OURS = 400 }; /* runs whose records stand beside the original's */
+
+const args_option report_options[] = {
+    {"output", 'o', "FILE|FORMAT", 0,
+     "the page (default report.html), or table, md, csv, json, jsonl on stdout"},
+    {"svg", 0, "DIR", 0, "also every chart as a file of its own"},
+    {"csv", 0, "FILE", 0, "also the records as CSV, with the original harness's columns"},
+    {"original", 0, "DIR", 0, "the original harness's records below DIR: its table, and its plots"},
+    {"out", 0, "DIR", 0, "the root that names of runs and sweeps lie in; default results/raw"},
+    {"quiet", 'q', NULL, 0, "no notes on stderr"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t report_n_options = sizeof report_options / sizeof report_options[0];
+
+/* All that one call makes. */
+typedef struct report {
+  const args *a;
+  json_t *model, *original, *table, *problems; /* NULL: not asked for */
+  json_t *flat;                                /* rows of the CSV and of the original's plots */
+  bs_chart *charts, *plots;
+  size_t n_charts, n_plots;
+} report;
+
+static void report_free(report *r) {
+  bs_charts_free(r->charts, r->n_charts);
+  bs_charts_free(r->plots, r->n_plots);
+  json_decref(r->model);
+  json_decref(r->original);
+  json_decref(r->table);
+  json_decref(r->problems);
+  json_decref(r->flat);
+}
+
+static int32_t read_runs(report *r, bs_error *err) {
+  const char *root = args_value(r->a, "out");
+  char *command = bsrun_command_line();
+  const bs_report_request request = {.root = root != NULL ? root : "results/raw",
+                                     .words = r->a->words,
+                                     .n_words = r->a->n_words,
+                                     .command = command};
+  const int32_t rc = bs_report_model(&request, &r->model, err);
+  free(command);
+  return rc;
+}
+
+/* The original's rows, and ours as the same kind of rows behind them. */
+static int32_t read_original(report *r, bs_error *err) {
+  const char *dir = args_value(r->a, "original");
+  json_t *row;
+  size_t i;
+  int32_t rc = bs_original_read(dir, &r->original, r->problems, err);
+  if (rc != BS_OK) return rc;
+  r->table = bs_original_table(r->original);
+  json_array_foreach(r->problems, i, row) {
+    char note[600];
+    snprintf(note, sizeof note, "%.300s is left out: %.200s", bs_row_text(row, "what"),
+             bs_row_text(row, "why"));
+    bsrun_note(args_has(r->a, "quiet"), note);
+  }
+  return r->table != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for a table");
+}
+
+/* most: of our runs. */
+static int32_t flat_rows(report *r, size_t most, bs_error *err) {
+  json_t *row;
+  size_t i;
+  json_decref(r->flat);
+  r->flat = json_array();
+  int32_t rc = r->model != NULL ? bs_report_flat_rows(r->model, most, r->flat, err) : BS_OK;
+  json_array_foreach(r->flat, i, row) bs_original_derive(row, "ours");
+  if (rc == BS_OK && r->original != NULL) json_array_extend(r->flat, r->original);
+  return rc;
+}
+
+static int32_t write_csv(report *r, const char *path, bs_error *err) {
+  char *data = NULL;
+  size_t size = 0;
+  int32_t rc = flat_rows(r, SIZE_MAX, err);
+  FILE *file = rc == BS_OK ? open_memstream(&data, &size) : NULL;
+  if (rc == BS_OK && file == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for the CSV");
+  if (rc == BS_OK) rc = bs_report_csv(file, r->flat, err);
+  if (file != NULL && fclose(file) != 0 && rc == BS_OK)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for the CSV");
+  const bs_text text = {.data = data, .size = size};
+  if (rc == BS_OK) rc = bs_report_write(path, &text, err);
+  free(data);
+  return rc;
+}
+
+static int32_t make_charts(report *r, bs_error *err) {
+  int32_t rc = r->model != NULL ? bs_report_charts(r->model, &r->charts, &r->n_charts, err) : BS_OK;
+  if (rc != BS_OK || r->original == NULL) return rc;
+  rc = flat_rows(r, MOST_OURS, err);
+  return rc == BS_OK ? bs_original_charts(r->flat, &r->plots, &r->n_plots, err) : rc;
+}
+
+static int32_t write_page(report *r, const char *path, bs_error *err) {
+  const bs_page page = {r->model, r->charts, r->n_charts, r->table, r->plots, r->n_plots};
+  bs_text text = {0};
+  int32_t rc = bs_report_html(&page, &text, err);
+  if (rc == BS_OK) rc = bs_report_write(path, &text, err);
+  bs_text_free(&text);
+  return rc;
+}
+
+static int32_t print_original(const report *r, int format, bs_error *err) {
+  const int people = format == BS_FORMAT_TABLE || format == BS_FORMAT_MD;
+  char words[500];
+  bs_original_words(r->table, words, sizeof words);
+  if (people) printf("%s\n\n", words);
+  return bs_report_print(stdout, format, people ? bs_original_cells : bs_original_numbers,
+                         people ? bs_original_n_cells : bs_original_n_numbers,
+                         json_object_get(r->table, "rows"), err);
+}
+
+static int32_t print_runs(const report *r, int format, bs_error *err) {
+  char words[700];
+  json_t *rows = bs_report_rows(json_object_get(r->model, "latest"));
+  bs_report_verdict(r->model, words, sizeof words);
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD) printf("%s\n\n", words);
+  const int32_t rc = bs_report_print(stdout, format, bs_report_fields, bs_report_n_fields, rows, err);
+  json_decref(rows);
+  return rc;
+}
+
+/* What goes to stdout: rows where a format was asked for, else what the page says first. */
+static int32_t print(const report *r, int format, const char *page, bs_error *err) {
+  char words[700];
+  int32_t rc = BS_OK;
+  if (format >= 0 && r->model != NULL) rc = print_runs(r, format, err);
+  if (format >= 0 && rc == BS_OK && r->table != NULL) rc = print_original(r, format, err);
+  if (format >= 0 || page == NULL) return rc;
+  if (r->model != NULL) {
+    bs_report_verdict(r->model, words, sizeof words);
+    printf("%s\n", words);
+  }
+  printf("report: %s\n", page);
+  return BS_OK;
+}
+
+static int32_t make(report *r, bs_error *err) {
+  const char *output = args_value(r->a, "output"), *svg = args_value(r->a, "svg"),
+             *csv = args_value(r->a, "csv");
+  int format = output != NULL ? bs_format_parse(output) : -1;
+  const char *page = output != NULL && format < 0 ? output : NULL;
+  if (args_has(r->a, "original") && output == NULL && r->a->n_words == 0) format = BS_FORMAT_TABLE;
+  if (format < 0 && page == NULL && svg == NULL && csv == NULL) page = "report.html";
+  int32_t rc = !args_has(r->a, "original") || r->a->n_words > 0 ? read_runs(r, err) : BS_OK;
+  if (rc == BS_OK && args_has(r->a, "original")) rc = read_original(r, err);
+  if (rc == BS_OK && (page != NULL || svg != NULL)) rc = make_charts(r, err);
+  if (rc == BS_OK && page != NULL) rc = write_page(r, page, err);
+  if (rc == BS_OK && svg != NULL) rc = bs_report_write_charts(svg, r->charts, r->n_charts, err);
+  if (rc == BS_OK && svg != NULL) rc = bs_report_write_charts(svg, r->plots, r->n_plots, err);
+  if (rc == BS_OK && csv != NULL) rc = write_csv(r, csv, err);
+  return rc == BS_OK ? print(r, format, page, err) : rc;
+}
+
+void help_report(void) {
+  fputs(
+      "usage: bsrun report [ROOT|SWEEP|RUN...] [-o FILE.html|FORMAT] [--svg DIR] [--csv FILE] [--original "
+      "DIR]\n"
+      "\n"
+      "Runs as one HTML page: a sentence, the gates, a table that sorts, charts with their data, warnings, "
+      "what\n"
+      "failed, is unclear or was not tried, notes, the environment, and the commands to repeat it. The file "
+      "loads\n"
+      "nothing and can be sent by mail. share/doc/blockshock/report.md says how to read each chart.\n"
+      "\n"
+      "A word is a folder of runs, or a name below the root (--out): a sweep, a run_id, or the beginning of "
+      "a\n"
+      "run's path. Without words it is the whole root. Only committed runs are read, and nothing is "
+      "changed.\n"
+      "With --original and no words only the original's records are read, and its table is printed.\n"
+      "\n",
+      stdout);
+  args_print_options(report_options, report_n_options);
+  fputs(
+      "\n"
+      "examples:\n"
+      "  bsrun report                                   # results/raw as report.html\n"
+      "  bsrun report --out results/raw phase1_forward/blockshock -o table\n"
+      "  bsrun report results/raw -o runs.html --svg charts --csv runs.csv\n"
+      "  bsrun report --original official               # the original's table, predictions beside it\n"
+      "  bsrun report results/raw --original official -o both.html\n"
+      "\n"
+      "exit codes: 0 done; 2 usage; 4 nothing of that name, no record; 10 a file cannot be read or written\n",
+      stdout);
+}
+
+int verb_report(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, report_options, report_n_options, &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_report();
+  } else if (rc == BS_OK) {
+    report r = {.a = &a, .problems = json_array()};
+    rc = make(&r, &err);
+    report_free(&r);
+  }
+  args_free(&a);
+  return rc == BS_OK ? bsrun_finish(0) : bsrun_fail(&err);
+}
