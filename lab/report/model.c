@@ -74,10 +74,10 @@ static int32_t add_rows(json_t *model, const char *root, const char *word, size_
 }
 
 static int32_t not_found(const char *word, const char *root, bs_error *err) {
-  bs_error_set(err, BS_NOT_FOUND, "BS-REPORT-NONE",
-               "%.200s: no folder of runs, and no run or sweep below %.200s", word, root);
+  bs_error_set(err, BS_INPUT, "BS-REPORT-NONE", "%.200s: no folder of runs, and no run or sweep below %.200s",
+               word, root);
   bs_error_hint(err, "a root of runs, a sweep's folder, or a run_id; --out DIR of bsrun is the root");
-  return BS_NOT_FOUND;
+  return BS_INPUT;
 }
 
 static int32_t take_word(json_t *model, const char *word, const char *root, bs_error *err) {

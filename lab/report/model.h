@@ -25,7 +25,7 @@ typedef struct bs_report_request {
  *   notes        [{run, text}]
  *   env          of the newest run; commands: texts
  *   unfinished, damaged: numbers
- * The caller releases it. BS_NOT_FOUND: a word names nothing; BS_IO. */
+ * The caller releases it. BS_INPUT: a word names nothing; BS_IO. */
 int32_t bs_report_model(const bs_report_request *request, json_t **out_model, bs_error *err);
 
 /* The charts of a model in the order of the page, those with nothing to draw left out. Each and the array are

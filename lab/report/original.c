@@ -152,21 +152,21 @@ int32_t bs_original_read(const char *dir, json_t **out_rows, json_t *problems, b
   *out_rows = NULL;
   if (fd < 0) {
     json_decref(r.rows);
-    bs_error_errno(err, BS_NOT_FOUND, "BS-REPORT-ORIGINAL", errno,
-                   "--original: cannot open the folder %.200s", dir);
+    bs_error_errno(err, BS_INPUT, "BS-REPORT-ORIGINAL", errno, "--original: cannot open the folder %.200s",
+                   dir);
     bs_error_hint(err,
                   "the original's results/official, or any folder with its metrics.jsonl files below it");
-    return BS_NOT_FOUND;
+    return BS_INPUT;
   }
   take_folder(&r, fd, 0);
   close(fd);
   if (json_array_size(r.rows) == 0) {
     json_decref(r.rows);
-    bs_error_set(err, BS_NOT_FOUND, "BS-REPORT-ORIGINAL",
+    bs_error_set(err, BS_INPUT, "BS-REPORT-ORIGINAL",
                  "--original: no record in any metrics.jsonl below %.200s", dir);
     bs_error_hint(err,
                   "the original's results/official, or any folder with its metrics.jsonl files below it");
-    return BS_NOT_FOUND;
+    return BS_INPUT;
   }
   *out_rows = r.rows;
   return BS_OK;

@@ -7,7 +7,7 @@
 
 /* Every record below dir, flat (bs_report_flat), also with path, origin ("original") and what its plots
  * derive. Links are not followed. A line that is no record is told in `problems` ({what, why}). The rows are
- * the caller's. BS_NOT_FOUND: no record there; BS_IO. */
+ * the caller's. BS_INPUT: no record there; BS_IO. */
 int32_t bs_original_read(const char *dir, json_t **out_rows, json_t *problems, bs_error *err);
 /* What the plots derive, added to a flat record: forward_minus_layout_fix_*, *_gib,
  * forward_ns_per_weight_byte, quality; and series and facet. */

@@ -91,7 +91,7 @@ static size_t linear_ticks(const bs_scale *scale, double *out) {
   const double step = linear_step(scale), first = ceil(scale->low / step - 1e-9);
   size_t n = 0;
   for (double i = first; i * step <= scale->high + step * 1e-9 && n < BS_SVG_TICKS; i += 1)
-    out[n++] = i * step;
+    out[n++] = i * step + 0.0; /* no -0 */
   return n;
 }
 

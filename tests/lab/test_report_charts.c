@@ -58,8 +58,8 @@ START_TEST(ticks) {
     bs_scale_round(&scale);
     const size_t n = bs_scale_ticks(&scale, got);
     ck_assert_msg(n == cases[i].n, "case %zu: %zu ticks", i, n);
-    ck_assert_double_eq_tol(got[0], cases[i].first, fabs(cases[i].first) * 1e-9);
-    ck_assert_double_eq_tol(got[n - 1], cases[i].last, fabs(cases[i].last) * 1e-9);
+    ck_assert_double_eq_tol(got[0], cases[i].first, fabs(cases[i].first) * 1e-9 + 1e-15);
+    ck_assert_double_eq_tol(got[n - 1], cases[i].last, fabs(cases[i].last) * 1e-9 + 1e-15);
   }
 }
 END_TEST
