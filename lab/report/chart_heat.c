@@ -61,9 +61,11 @@ static size_t place_of(const char *const *names, size_t n, const char *text) {
 /* Diagonal lines within a rectangle. */
 static void hatch(bs_svg *svg, double x, double y, double wide, double high) {
   bs_text_printf(svg->out, "<path class=\"hatching\" d=\"");
-  for (double d = 8; d < wide + high; d += 8)
+  for (int i = 1; 8 * i < wide + high; i++) {
+    const double d = 8.0 * i;
     bs_text_printf(svg->out, "M%.1f %.1fL%.1f %.1f", x + (d > high ? d - high : 0), y + (d > high ? high : d),
                    x + (d > wide ? wide : d), y + (d > wide ? d - wide : 0));
+  }
   bs_text_printf(svg->out, "\"/>\n");
 }
 

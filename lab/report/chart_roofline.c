@@ -68,7 +68,7 @@ static void ceilings(bs_svg *svg) {
 
 static void draw(const json_t *data, const char *title, bs_text *out) {
   const char *names[NAMES];
-  int colours[NAMES];
+  int colours[NAMES] = {0};
   const size_t n = methods_of(data, names, colours);
   bs_svg svg;
   bs_svg_begin(&svg, out, WIDTH, HEIGHT, title);

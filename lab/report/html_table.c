@@ -114,14 +114,14 @@ const bs_field bs_report_fields[] = {
     {"dtype", "dtype", BS_FIELD_FOLD, 0},
     {"world_size", "P", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
     {"word", "numbers", 0, 0},
-    {"ms", "ms", BS_FIELD_RIGHT, 4},
-    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
-    {"limit_share", "% of limit", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
-    {"limit", "limit", BS_FIELD_WIDE, 0},
     {"speedup", "x dense", BS_FIELD_RIGHT, 3},
     {"interval", "interval", 0, 0},
     {"speedup_word", "verdict", 0, 0},
     {"against", "against", BS_FIELD_FOLD, 0},
+    {"ms", "ms", BS_FIELD_RIGHT, 4},
+    {"gflops", "GFLOP/s", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"limit_share", "% of limit", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
+    {"limit", "limit", BS_FIELD_WIDE, 0},
     {"relative_error", "error", BS_FIELD_RIGHT | BS_FIELD_WIDE, 3},
     {"memory_mib", "peak MiB", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
     {"clock", "clock", BS_FIELD_FOLD, 0},
@@ -153,7 +153,8 @@ static json_t *shown(const json_t *row) {
   snprintf(interval, sizeof interval, "[%.3g, %.3g]", bs_row_number(row, "speedup_low"),
            bs_row_number(row, "speedup_high"));
   if (!isnan(bs_row_number(row, "speedup_low"))) json_object_set_new(one, "interval", json_string(interval));
-  if (phase_of(row) >= 0) json_object_set_new(one, "phase", json_string(phases[phase_of(row)]));
+  const int phase = phase_of(row);
+  if (phase >= 0) json_object_set_new(one, "phase", json_string(phases[phase]));
   return one;
 }
 

@@ -90,26 +90,27 @@ double bs_scale_at(const bs_scale *scale, double value) {
 static size_t linear_ticks(const bs_scale *scale, double *out) {
   const double step = linear_step(scale), first = ceil(scale->low / step - 1e-9);
   size_t n = 0;
-  for (double i = first; i * step <= scale->high + step * 1e-9 && n < BS_SVG_TICKS; i += 1)
-    out[n++] = i * step + 0.0; /* no -0 */
+  while (n < BS_SVG_TICKS && (first + (double)n) * step <= scale->high + step * 1e-9) {
+    out[n] = (first + (double)n) * step + 0.0; /* no -0 */
+    ++n;
+  }
   return n;
 }
 
 static size_t log2_ticks(const bs_scale *scale, double *out) {
-  const double low = ceil(log2(scale->low) - 1e-9), high = floor(log2(scale->high) + 1e-9);
-  const double step = ceil((high - low + 1) / 9);
+  const int low = (int)ceil(log2(scale->low) - 1e-9), high = (int)floor(log2(scale->high) + 1e-9);
+  const int step = (high - low) / 9 + 1;
   size_t n = 0;
-  for (double i = low; i <= high && n < BS_SVG_TICKS; i += step) out[n++] = exp2(i);
+  for (int i = low; i <= high && n < BS_SVG_TICKS; i += step) out[n++] = exp2(i);
   return n;
 }
 
 static size_t log10_ticks(const bs_scale *scale, double *out) {
   static const double parts[] = {1, 2, 5};
-  const double low = floor(log10(scale->low) + 1e-9), high = ceil(log10(scale->high) - 1e-9);
-  const int fine = high - low <= 3;
-  const double step = ceil((high - low + 1) / 9);
+  const int low = (int)floor(log10(scale->low) + 1e-9), high = (int)ceil(log10(scale->high) - 1e-9);
+  const int fine = high - low <= 3, step = (high - low) / 9 + 1;
   size_t n = 0;
-  for (double i = low; i <= high; i += step) {
+  for (int i = low; i <= high; i += step) {
     for (int p = 0; p < (fine ? 3 : 1) && n < BS_SVG_TICKS; p++) {
       const double tick = pow(10, i) * parts[p];
       if (tick >= scale->low * (1 - 1e-9) && tick <= scale->high * (1 + 1e-9)) out[n++] = tick;

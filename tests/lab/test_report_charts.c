@@ -3,7 +3,7 @@
  * golden/<id>.svg; BS_TEST_GOLDEN=write writes them anew, to be looked at and committed. */
 #include <math.h>
 
-#include "lab/report/chart.h"
+#include "lab/report/model.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
 
@@ -215,6 +215,34 @@ START_TEST(nothing_is_drawn_of_nothing) {
 }
 END_TEST
 
+/* Names come from plugins, files and people: the page shows them as text. */
+START_TEST(hostile_names_stay_text) {
+  static const char *const bad = "</script><script>alert(1)</script>\"'&";
+  json_t *rows = golden_rows();
+  json_t *model =
+      json_pack("{s:O, s:O, s:[{s:s, s:s}], s:[{s:s, s:s}], s:[], s:[{s:s, s:s}], s:{s:s}, s:[s], s:i, s:i}",
+                "latest", rows, "comparisons", rows, "warnings", "what", bad, "why", bad, "refused", "what",
+                bad, "why", bad, "untried", "notes", "run", bad, "text", bad, "env", bad, bad, "commands",
+                bad, "damaged", 0, "unfinished", 0);
+  ck_assert_ptr_nonnull(model);
+  json_object_set_new(json_array_get(rows, 0), "method", json_string(bad));
+  bs_chart chart;
+  bs_text text = {0};
+  ck_assert_int_eq(bs_chart_forest(rows, &chart, NULL), BS_OK);
+  const bs_page page = {.model = model, .charts = &chart, .n_charts = 1};
+  ck_assert_int_eq(bs_report_html(&page, &text, NULL), BS_OK);
+  ck_assert_ptr_null(strstr(text.data, "<script>alert"));
+  ck_assert_ptr_null(strstr(text.data, "\"'&"));
+  ck_assert_ptr_nonnull(strstr(text.data, "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"));
+  ck_assert_ptr_nonnull(
+      strstr(text.data, "Of 3 comparisons with the dense layer 1 are FASTER, 1 SLOWER, 0 SAME, 1 UNCLEAR"));
+  bs_text_free(&text);
+  bs_chart_free(&chart);
+  json_decref(model);
+  json_decref(rows);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{ticks},
                              {places},
@@ -225,6 +253,7 @@ int main(void) {
                              {repeated_runs_are_one_point},
                              {simulated_ratios_are_marked},
                              {nothing_is_drawn_of_nothing},
+                             {hostile_names_stay_text},
                              {0}};
   return run_tests("report_charts", tests, (test_setup){0});
 }
