@@ -132,7 +132,7 @@ const bsrun_subverb runs_list_verb = {
     .words = "[--where CONDITION]... [options]",
     .summary = "the committed runs of a results folder, the newest first",
     .about =
-        "A condition names a field of `-o json` (docs/runs.md lists them): method=dense, N>=1024, "
+        "A condition names a field of `-o json` (share/doc/blockshock/runs.md): method=dense, N>=1024, "
         "word=WRONG,\n"
         "note!=null, regions.allreduce>0.1. Several must all hold. Whole numbers take k, M and G (binary).\n",
     .examples = "  bsrun runs list\n  bsrun runs list --where method=blockshock --where 'N>1k' -o csv\n",
