@@ -127,10 +127,29 @@ START_TEST(why_names_what_the_ranks_did_last) {
 }
 END_TEST
 
+/* A process that SIGKILL ends inside a collective leaves a folder without DONE: it is told from one that is
+ * at work, its recorder is read, and it is in no list. */
+START_TEST(why_reads_what_a_killed_process_left) {
+  ran r =
+      bsrun(dir, "-q", "--method", "row_parallel", "-P", "2", "--phase", "0", "--run-id", "killed", "--comm",
+            "fault:threads", "--set", "plugins.fault.plan=rank=1,op=all_reduce,seq=1,do=kill", SMALL, NULL);
+  ck_assert_int_ne(r.code, 0);
+  ran_free(&r);
+  must_say(RUN("why", "killed"), 0, "killed: its process ended", "");
+  must_say(RUN("why", "killed"), 0, "rank 1  collective 1, all_reduce", "");
+  must_say(RUN("fsck"), 0, "0 of 0 runs are whole", "");
+  r = RUN("runs", "list", "-o", "json");
+  json_t *rows = read_json(&r, 0);
+  ck_assert_uint_eq(json_array_size(rows), 0);
+  json_decref(rows);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{runs_are_listed_shown_and_annotated},
                              {fsck_tells_of_damage_and_repairs_copies},
                              {why_names_what_the_ranks_did_last},
+                             {why_reads_what_a_killed_process_left},
                              {0}};
   return run_tests("bsrun_runs", tests, (test_setup){setup, teardown});
 }
