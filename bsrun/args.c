@@ -143,6 +143,13 @@ int args_has(const args *a, const char *name) {
   return args_value(a, name) != NULL;
 }
 
+void args_drop(args *a, const char *name) {
+  size_t kept = 0;
+  for (size_t i = 0; i < a->n_given; i++)
+    if (strcmp(a->options[a->given[i].option].name, name) != 0) a->given[kept++] = a->given[i];
+  a->n_given = kept;
+}
+
 int32_t args_values(const args *a, const char *name, const char ***out_values, size_t *out_count,
                     bs_error *err) {
   size_t n = 0;

@@ -33,6 +33,8 @@ int32_t args_parse(int argc, char **argv, const args_option *options, size_t n_o
 void args_free(args *a);
 int args_has(const args *a, const char *name);
 const char *args_value(const args *a, const char *name); /* NULL: not given */
+/* As if it had not been given. */
+void args_drop(args *a, const char *name);
 /* All values of a repeatable option; the array is the caller's to free. */
 int32_t args_values(const args *a, const char *name, const char ***out_values, size_t *out_count,
                     bs_error *err);

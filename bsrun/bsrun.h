@@ -27,6 +27,7 @@ int verb_config(int argc, char **argv);
 int verb_config_print(int argc, char **argv); /* also run --print-config */
 int verb_doctor(int argc, char **argv);
 int verb_explain(int argc, char **argv);
+int verb_ladder(int argc, char **argv);
 int verb_compare(int argc, char **argv);
 int verb_report(int argc, char **argv);
 int verb_torture(int argc, char **argv);
@@ -47,6 +48,7 @@ void help_plugins(void);
 void help_config(void);
 void help_doctor(void);
 void help_explain(void);
+void help_ladder(void);
 void help_compare(void);
 void help_report(void);
 void help_torture(void);
@@ -121,14 +123,14 @@ extern const bsrun_words bsrun_all_words[];
 extern const size_t bsrun_n_words;
 extern const args_option plugins_list_options[], plugins_inspect_options[], plugins_why_options[],
     plugins_new_options[], plugins_check_options[], config_keys_options[], doctor_options[],
-    explain_options[], torture_options[], compare_options[], model_info_options[], model_run_options[],
-    model_check_options[], model_bench_options[], model_explain_options[], model_generate_options[],
-    model_plan_options[], fsck_options[], why_options[], report_options[];
+    explain_options[], torture_options[], ladder_options[], compare_options[], model_info_options[],
+    model_run_options[], model_check_options[], model_bench_options[], model_explain_options[],
+    model_generate_options[], model_plan_options[], fsck_options[], why_options[], report_options[];
 extern const size_t plugins_n_list_options, plugins_n_inspect_options, plugins_n_why_options,
     plugins_n_new_options, plugins_n_check_options, config_n_keys_options, doctor_n_options,
-    explain_n_options, torture_n_options, compare_n_options, model_info_n_options, model_run_n_options,
-    model_check_n_options, model_bench_n_options, model_explain_n_options, model_generate_n_options,
-    model_plan_n_options, fsck_n_options, why_n_options, report_n_options;
+    explain_n_options, torture_n_options, ladder_n_options, compare_n_options, model_info_n_options,
+    model_run_n_options, model_check_n_options, model_bench_n_options, model_explain_n_options,
+    model_generate_n_options, model_plan_n_options, fsck_n_options, why_n_options, report_n_options;
 
 /* Progress on a terminal: one line, rewritten for each new step and at most ten times a second within one;
  * NULL elsewhere or when quiet. Any thread may call it; of several at once one is heard. user: a

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * compare.h - rows of ladders on the screen (compare_table.c). */
+ * compare.h - the parts of `bsrun compare`: two specs that are measured now (compare_live.c), and runs that
+ * are stored (compare_stored.c). */
 #ifndef BSRUN_COMPARE_H
 #define BSRUN_COMPARE_H
-#include "bsrun/bsrun.h"
+#include "bsrun/args.h"
 
-/* Rows of ladders in a format. only_measured: a table leaves the others out and counts them. */
-int32_t ladder_print(int format, const json_t *rows, int only_measured, bs_error *err);
+/* The exit code of the verb; an error is printed. */
+int compare_live(args *a); /* takes --b out of them */
+int compare_stored(const args *a);
+/* A stored run was slower than its baseline. */
+enum { COMPARE_REGRESSED = 14 };
 #endif

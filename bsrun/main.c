@@ -21,7 +21,8 @@ const bsrun_verb bsrun_verbs[] = {
     {"doctor", "check the machine and the installation; --measure its constants", verb_doctor, help_doctor},
     {"explain", "which implementation serves an op, what a mask or a method does", verb_explain,
      help_explain},
-    {"compare", "every way to split a layer: predicted, measured and explained", verb_compare, help_compare},
+    {"ladder", "every way to split a layer: predicted, measured and explained", verb_ladder, help_ladder},
+    {"compare", "two configurations measured in turn, or two stored runs", verb_compare, help_compare},
     {"report", "runs as one HTML page, as charts, as CSV; the original's records beside them", verb_report,
      help_report},
     {"torture", "inject every fault into a communicator, method or backend; a score card", verb_torture,
@@ -184,7 +185,7 @@ static int run_verb(int argc, char **argv) {
   }
   if (strcmp(word, "--version") == 0) return bsrun_finish(verb_version(argc - 2, argv + 2));
   if (word[0] == '-') return bsrun_finish(verb_run(argc - 1, argv + 1));
-  const char *names[32];
+  const char *names[64];
   for (size_t i = 0; i < bsrun_n_verbs; i++) {
     if (strcmp(word, bsrun_verbs[i].name) == 0) return bsrun_finish(bsrun_verbs[i].run(argc - 2, argv + 2));
     names[i] = bsrun_verbs[i].name;

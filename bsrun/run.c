@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bsrun/compare.h"
 #include "bsrun/died.h"
+#include "bsrun/ladder.h"
 #include "bsrun/launch.h"
 #include "bsrun/launch_mpi.h"
 #include "bsrun/run_host.h"

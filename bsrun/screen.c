@@ -342,12 +342,12 @@ static void say_next(const json_t *r) {
     say_command(limits, "bsrun explain method %s%s", method, sizes);
   } else if (first) {
     say_command("how fast it is", "bsrun --method %s%s --phase 1", method, sizes);
-    say_command(ways, "bsrun compare%s", sizes);
+    say_command(ways, "bsrun ladder%s", sizes);
   } else if (strncmp(phase, "phase1", 6) == 0) {
-    say_command(ways, "bsrun compare%s", sizes);
+    say_command(ways, "bsrun ladder%s", sizes);
     say_command(limits, "bsrun explain method %s%s", method, sizes);
   } else {
-    say_command("how fast, by every method", "bsrun compare%s --pass %s", sizes, train ? "sgd" : "backward");
+    say_command("how fast, by every method", "bsrun ladder%s --pass %s", sizes, train ? "sgd" : "backward");
     say_command(train ? "the gradients alone" : "steps of training", "bsrun --method %s%s --phase %d", method,
                 sizes, train ? 2 : 3);
   }

@@ -151,6 +151,10 @@ static int same(const bs_rung *a, const bs_rung *b) {
 int32_t bs_ladder_add(bs_ladder *l, const bs_rung *r, bs_error *err) {
   for (uint32_t i = 0; i < l->n; i++)
     if (same(&l->rungs[i], r)) return BS_OK;
+  return bs_ladder_append(l, r, err);
+}
+
+int32_t bs_ladder_append(bs_ladder *l, const bs_rung *r, bs_error *err) {
   if (l->n == BS_RUNGS_MAX)
     return bs_error_set(err, BS_CONFIG, "BS-AUTO-MANY",
                         "more than %d candidates: name fewer in auto.methods, auto.masks, auto.placements or "
@@ -317,17 +321,19 @@ static int32_t read_placements(maker *m, bs_error *err) {
 static int32_t add_dense(maker *m, bs_error *err) {
   const int64_t each = bs_schema_i64(m->config, "hardware.threads_per_rank");
   const uint32_t cores = bs_machine_cores(), part = cores / m->world, before = m->ladder->n;
-  const uint32_t threads[] = {cores, each > 0 ? (uint32_t)each : part > 0 ? part : 1};
+  const uint32_t share = each > 0 ? (uint32_t)each : part > 0 ? part : 1;
+  const uint32_t threads[] = {cores, share, 1};
+  static const char *const on[] = {"all cores", "one rank's cores", "one core"};
   uint32_t named = 0; /* threads of the dense layer that the words name */
   int32_t rc = BS_OK;
   for (uint32_t i = 0; i < before; i++)
     if (strcmp(m->ladder->rungs[i].settings[0], "method.name=dense") == 0)
       named = each > 0 ? (uint32_t)each : cores;
-  for (uint32_t i = 0; rc == BS_OK && i < 2 && (i == 0 || threads[1] != cores); i++) {
+  for (uint32_t i = 0; rc == BS_OK && i < 3; i++) {
     bs_rung alone = {.n_settings = 0};
     char text[16];
-    if (threads[i] == named) continue;
-    snprintf(alone.name, sizeof alone.name, "dense on %s", i == 0 ? "all cores" : "one rank's cores");
+    if (threads[i] == named || (i > 0 && threads[i] == cores) || (i == 1 && share == 1)) continue;
+    snprintf(alone.name, sizeof alone.name, "dense on %s", on[i]);
     snprintf(text, sizeof text, "%u", threads[i]);
     set(&alone, "method.name", "dense");
     set(&alone, "hardware.world_size", "1");

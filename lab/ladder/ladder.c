@@ -149,7 +149,8 @@ int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_lad
   out->pass = o->pass;
   const int64_t asked = bs_schema_i64(config, "hardware.world_size");
   const uint32_t world = asked > 0 ? (uint32_t)asked : 2;
-  int32_t rc = bs_ladder_candidates(context, config, o, out, err);
+  int32_t rc =
+      o->n_specs > 0 ? bs_ladder_specs(o, out, err) : bs_ladder_candidates(context, config, o, out, err);
   if (rc == BS_OK) rc = bs_ladder_vary(context, o, out, err);
   *out_able = 0;
   for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {

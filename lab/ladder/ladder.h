@@ -46,9 +46,14 @@ typedef struct bs_ladder_options {
   uint32_t pass;
   uint32_t in_order; /* 1: sampled in the order of the lists, the first is the subject; 0: the best predicted
                         first */
-  uint32_t dense;    /* 1: the dense layer on all cores, and on one rank's, are rungs too, to compare with */
+  uint32_t
+      dense; /* 1: the dense layer on all cores, on one rank's and on one are rungs too, to compare with */
   const char *const *vary; /* "KEY=V1,V2": each rung whose method takes the key once for each value */
   size_t n_vary;
+  /* "KEY=VALUE KEY=VALUE": each a rung of its own, in place of what the lists auto.* give. None: n_specs 0.
+   */
+  const char *const *specs;
+  size_t n_specs;
   const char *quiet_dir;   /* as in bs_experiment_make */
   const json_t *constants; /* of the machine; NULL: measured */
   struct bs_peers
@@ -82,6 +87,10 @@ int32_t bs_ladder_candidates(bs_context *context, const bs_node *config, const b
                              bs_ladder *ladder, bs_error *err);
 /* A copy of the rung, unless one with the same settings is there: nothing is compared with itself. */
 int32_t bs_ladder_add(bs_ladder *ladder, const bs_rung *rung, bs_error *err);
+/* The same also where one is there: both sides of a comparison may be one and the same. */
+int32_t bs_ladder_append(bs_ladder *ladder, const bs_rung *rung, bs_error *err);
+/* specs.c: the rungs of options->specs, named "A", "B", ... BS_USAGE, BS-COMPARE-SPEC. */
+int32_t bs_ladder_specs(const bs_ladder_options *options, bs_ladder *ladder, bs_error *err);
 /* vary.c: they by options->vary, all but the dense layer that stands beside them. */
 int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *options, bs_ladder *ladder,
                        bs_error *err);

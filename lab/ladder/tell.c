@@ -119,6 +119,8 @@ static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   json_object_set_new(row, "speedup", bs_record_number(1.0 / c->ratio));
   json_object_set_new(row, "speedup_low", bs_record_number(1.0 / c->high));
   json_object_set_new(row, "speedup_high", bs_record_number(1.0 / c->low));
+  json_object_set_new(row, "pairs", json_integer((json_int_t)c->pairs));
+  json_object_set_new(row, "builds", json_integer((json_int_t)c->builds));
   json_object_set_new(row, "verdict", json_string(bs_comparison_name(turned[c->word & 3u])));
   if (c->word != BS_WORD_UNCLEAR) return;
   json_object_set_new(row, "cause", json_string(bs_unclear_name(c->cause)));

@@ -58,6 +58,18 @@ int bs_compare_pairs(const double *subject, const double *other, size_t pairs, d
  * BS_GROUPS_MAX groups, none of them empty; fewer than 3: the word is UNCLEAR. */
 int bs_compare_groups(const double *subject, const double *other, const size_t *start, uint32_t groups,
                       double margin, bs_comparison *out);
+/* A series of a run of its own. start: [groups + 1], group g holds the samples start[g] to start[g + 1] - 1;
+ * with less than 3 groups the series is cut into equal ones. */
+typedef struct bs_apart {
+  const double *seconds;
+  size_t count;
+  const size_t *start;
+  uint32_t groups;
+} bs_apart;
+/* apart.c: the same of two series that were not taken in turn. What changed on the machine between both runs
+ * is in the ratio and not in the interval. one_side: no group of one lies among those of the other. 0: no
+ * samples, or no memory. */
+int bs_compare_apart(const bs_apart *subject, const bs_apart *other, double margin, bs_comparison *out);
 /* Widens the interval so that it also holds ratio * exp(order). */
 void bs_comparison_widen(bs_comparison *comparison, double order);
 /* Gives the words of the comparisons of one table (Holm's correction over them), and `needs`. FASTER and

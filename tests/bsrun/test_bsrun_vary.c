@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_vary.c - compare --vary: candidates by the values of a key, timed in one sampling; which take
+ * test_bsrun_vary.c - ladder --vary: candidates by the values of a key, timed in one sampling; which take
  * it, each once; keys and values that are refused. */
 #include <jansson.h>
 
@@ -55,7 +55,7 @@ static size_t splits_of(const json_t *rows) {
 /* The gather of a fixed mask, and beside it the same mask by 2:4 values: how many times as long, and from
  * where to where. */
 START_TEST(sparse24_beside_the_gather) {
-  ran r = bsrun(dir, "compare", "blockshock", "--masks", "complement_1100_0011", "--vary",
+  ran r = bsrun(dir, "ladder", "blockshock", "--masks", "complement_1100_0011", "--vary",
                 "method.kernel=gather,sparse24", "--seconds", "0.3", LAYER, NULL);
   json_t *rows = rows_of(&r);
   const json_t *first = row_named(rows, "blockshock complement_1100_0011 kernel=gather"),
@@ -76,7 +76,7 @@ END_TEST
 /* An option that one of the methods has is varied in that one alone; a candidate that has a value of the key
  * gets the new ones in its place, and is there once. */
 START_TEST(each_once_where_it_means_something) {
-  ran r = bsrun(dir, "compare", "blockshock", "column_parallel", "row_parallel", "--masks", "interleave",
+  ran r = bsrun(dir, "ladder", "blockshock", "column_parallel", "row_parallel", "--masks", "interleave",
                 "--overlap", "off,3", "--vary", "method.slices=row,column", "--vary", "method.overlap=2,off",
                 "--measure", "0", LAYER, NULL);
   json_t *rows = rows_of(&r);
@@ -91,7 +91,7 @@ END_TEST
 
 /* What a candidate had of the key is gone from its name too. */
 START_TEST(a_name_has_each_key_once) {
-  ran r = bsrun(dir, "compare", "blockshock", "--masks", "random_2of4", "--vary", "method.slices=column,row",
+  ran r = bsrun(dir, "ladder", "blockshock", "--masks", "random_2of4", "--vary", "method.slices=column,row",
                 "--set", "auto.placements=[replicated, split]", "--vary", "method.y_placement=replicated",
                 "--measure", "0", "--n", "64", "--b", "8", "--dtype", "f32", "-P", "4", "--threads-per-rank",
                 "1", "--cache", "off", "-o", "json", NULL);
@@ -112,7 +112,7 @@ START_TEST(refused) {
       {"method.nothing=1", "none of the methods has that option"},
       {"mask.name=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", "more than 16"}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-    ran r = bsrun(dir, "compare", "blockshock", "--vary", bad[i][0], "--measure", "0", LAYER, NULL);
+    ran r = bsrun(dir, "ladder", "blockshock", "--vary", bad[i][0], "--measure", "0", LAYER, NULL);
     must_be(&r, 3);
     ck_assert_msg(strstr(r.err, "BS-AUTO-VARY") && strstr(r.err, bad[i][1]) && strstr(r.err, "KEY=V1,V2"),
                   "%s: %s", bad[i][0], r.err);

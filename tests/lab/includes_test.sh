@@ -38,3 +38,13 @@ while read -r file header; do
     *) echo "$file and $header are not named: $told" >&2; exit 1 ;;
   esac
 done <<<"$planted"
+
+# calls of bsrun, which that of the library's own verbs must not look like
+rm -rf "${work:?}"/*
+mkdir -p "$work/bsrun"
+for call in 'bs_sampler_run(&o' 'bs_tuner_choose(t' 'bs_store_commit(run' 'bs_phase1_run(c' 'bs_ladder_measure(&l'; do
+  printf 'int32_t rc = %s, err);\n' "$call" >"$work/bsrun/planted.c"
+  ! "$check" "$work" 2>/dev/null || { echo "bsrun may call $call" >&2; exit 1; }
+done
+printf 'rc = lab_run_point(&run, &point, err); /* bs_store_commit is not for us */\n' >"$work/bsrun/planted.c"
+"$check" "$work"

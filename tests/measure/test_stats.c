@@ -153,10 +153,62 @@ START_TEST(unclear_says_what_next) {
 }
 END_TEST
 
+static double normal(uint64_t seed, uint64_t at) {
+  float z;
+  bs_rng_normal(seed, 3, at, 1, &z);
+  return z;
+}
+
+/* n samples around `centre` with so much noise, of `builds` builds that differ by so much. */
+static bs_apart series_of(double *values, size_t *start, double centre, double noise, double by_build,
+                          uint64_t seed) {
+  enum { EACH = 10, BUILDS = 5 };
+  for (size_t g = 0; g < BUILDS; ++g) {
+    const double built = centre * (1 + by_build * normal(seed, 1000 + g));
+    start[g] = g * EACH;
+    for (size_t i = 0; i < EACH; ++i) values[g * EACH + i] = built * (1 + noise * normal(seed, g * EACH + i));
+  }
+  start[BUILDS] = EACH * BUILDS;
+  return (bs_apart){.seconds = values, .count = EACH * BUILDS, .start = start, .groups = BUILDS};
+}
+
+/* Two runs of their own: the ratio lies in its interval, a difference is found, equal ones are not called
+ * different more often than the words allow, and what builds differ by is in the interval. */
+START_TEST(series_apart_are_compared) {
+  double a[64], b[64];
+  size_t start_a[8], start_b[8], wrong = 0, missed = 0, covered = 0;
+  bs_comparison c;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const bs_apart x = series_of(a, start_a, 1e-3, 0.02, 0.02, seed);
+    const bs_apart same = series_of(b, start_b, 1e-3, 0.02, 0.02, seed + 5000);
+    ck_assert_int_eq(bs_compare_apart(&x, &same, 0.01, &c), 1);
+    wrong += c.word == BS_WORD_FASTER || c.word == BS_WORD_SLOWER;
+    covered += c.low <= 1 && 1 <= c.high;
+    const bs_apart slow = series_of(b, start_b, 1.2e-3, 0.02, 0.02, seed + 5000);
+    ck_assert_int_eq(bs_compare_apart(&x, &slow, 0.01, &c), 1);
+    missed += c.word != BS_WORD_FASTER; /* the subject is */
+  }
+  ck_assert_msg(wrong <= 4 && missed <= 4 && covered >= 180, "%zu wrong, %zu missed, %zu covered", wrong,
+                missed, covered);
+  const bs_apart none = {.count = 0}, some = series_of(a, start_a, 1e-3, 0.02, 0, 1);
+  ck_assert_int_eq(bs_compare_apart(&none, &some, 0.01, &c), 0);
+  bs_apart few = some;
+  few.count = 4;
+  few.groups = 0;
+  ck_assert_int_eq(bs_compare_apart(&few, &some, 0.01, &c), 1);
+  ck_assert_uint_eq(c.word, BS_WORD_UNCLEAR);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{percentiles_interpolate},    {equal_arms_are_not_called_different},
-                             {a_real_difference_is_found}, {interval_contains_the_ratio_and_is_repeatable},
-                             {few_pairs_are_unclear},      {words},
-                             {unclear_says_what_next},     {0}};
+  const test_case tests[] = {{percentiles_interpolate},
+                             {equal_arms_are_not_called_different},
+                             {a_real_difference_is_found},
+                             {interval_contains_the_ratio_and_is_repeatable},
+                             {few_pairs_are_unclear},
+                             {words},
+                             {unclear_says_what_next},
+                             {series_apart_are_compared},
+                             {0}};
   return run_tests("stats", tests, (test_setup){.timeout = 120});
 }

@@ -1,33 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * keep.c - see keep.h. Nothing is written before the first ladder is measured, so that a comparison that
+ * ladder.c - see ladder.h. Nothing is written before the first ladder is measured, so that a comparison that
  * fails or is interrupted leaves nothing. */
-#include "lab/run/keep.h"
+#include "lab/run/ladder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/sampler.h"
 #include "lab/store/env.h"
 #include "lab/store/record.h"
 
-struct lab_keeper {
+typedef struct keeper {
   lab_run *lab;
+  const char *phase;
   json_t *load, *plugins, *inputs;
   bs_run *run; /* NULL until the first pass was measured */
-};
+} keeper;
 
-int32_t lab_keep_open(lab_run *lab, lab_keeper **out, bs_error *err) {
-  lab_keeper *k = *out = calloc(1, sizeof *k);
-  if (k == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  k->lab = lab;
-  k->inputs = json_array();
+static int32_t keeper_open(lab_run *lab, const char *phase, keeper *k, bs_error *err) {
+  *k = (keeper){.lab = lab, .phase = phase, .inputs = json_array()};
   json_t *env = bs_env_collect(lab->context); /* the load before the comparison adds to it */
   k->load = json_incref(json_object_get(json_object_get(env, "system"), "load_average"));
   json_decref(env);
-  return BS_OK;
+  return k->inputs != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
 }
 
 /* Arms with their samples, comparisons, pairs and warnings, as phase 1's record has them. */
@@ -54,7 +53,7 @@ static int add_sampling(json_t *fields, const bs_ladder *l) {
   return bad;
 }
 
-static json_t *fields_of(const lab_keeper *k, const bs_ladder *l, const bs_rung *first, json_t *rows) {
+static json_t *fields_of(const keeper *k, const bs_ladder *l, const bs_rung *first, json_t *rows) {
   const bs_layer_spec *spec = &first->c.spec;
   json_t *fields =
       json_pack("{s:s,s:I,s:I,s:I,s:b,s:i,s:i,s:s,s:O,s:o}", "pass", bs_ladder_pass_name(l->pass), "B",
@@ -69,7 +68,7 @@ static json_t *fields_of(const lab_keeper *k, const bs_ladder *l, const bs_rung 
   return NULL;
 }
 
-int32_t lab_keep_ladder(lab_keeper *k, const bs_ladder *l, bs_node *config, json_t *rows, bs_error *err) {
+static int32_t keep(keeper *k, const bs_ladder *l, bs_node *config, json_t *rows, bs_error *err) {
   const lab_run_host *host = k->lab->host;
   const bs_rung *first = NULL;
   for (uint32_t i = 0; i < l->n && first == NULL; i++)
@@ -79,7 +78,7 @@ int32_t lab_keep_ladder(lab_keeper *k, const bs_ladder *l, bs_node *config, json
   int32_t rc = BS_OK;
   json_t *load = NULL;
   e.config = config;
-  e.phase_name = "compare";
+  e.phase_name = k->phase;
   e.n_choices = 0;
   e.choice_record = e.ladder = NULL;
   if (k->run == NULL) {
@@ -99,10 +98,9 @@ int32_t lab_keep_ladder(lab_keeper *k, const bs_ladder *l, bs_node *config, json
   return rc;
 }
 
-int32_t lab_keep_close(lab_keeper *k, int32_t rc, char **out_path, bs_error *err) {
+/* Writes DONE, with status failed when rc is an error. */
+static int32_t keeper_close(keeper *k, int32_t rc, char **out_path, bs_error *err) {
   bs_error ignored = BS_ERROR_INIT;
-  *out_path = NULL;
-  if (k == NULL) return BS_OK;
   const lab_run_host *host = k->lab->host;
   int32_t committed = BS_OK;
   if (k->run != NULL) {
@@ -113,6 +111,66 @@ int32_t lab_keep_close(lab_keeper *k, int32_t rc, char **out_path, bs_error *err
   json_decref(k->load);
   json_decref(k->plugins);
   json_decref(k->inputs);
-  free(k);
-  return committed;
+  return rc == BS_OK ? committed : rc;
+}
+
+/* Ranks that share cores. */
+static void note_crowd(const lab_run *run, const bs_ladder *l) {
+  bs_notes crowd = {0};
+  for (uint32_t i = 0; i < l->n; i++)
+    if (l->rungs[i].e.oversubscribed && l->rungs[i].opened)
+      bs_note_crowd(l->rungs[i].c.world_size, l->rungs[i].c.threads_per_rank, &crowd);
+  for (size_t i = 0; i < crowd.count; i++) lab_run_note(run, crowd.items[i]);
+  bs_notes_free(&crowd);
+}
+
+/* Every side that was named must run: there is nothing else to compare it with. */
+static int32_t check_specs(const bs_ladder *l, const bs_ladder_options *o, bs_error *err) {
+  for (uint32_t i = 0; o->n_specs > 0 && i < l->n; i++) {
+    const bs_rung *r = &l->rungs[i];
+    if (r->refused.code == BS_OK) continue;
+    *err = r->refused;
+    return bs_error_set(err, r->refused.code, r->refused.id, "%s (%.100s): %.300s", r->name, o->specs[i],
+                        r->refused.message);
+  }
+  return BS_OK;
+}
+
+static int32_t one_pass(keeper *k, bs_node *config, const lab_ladder_request *q, const bs_ladder_options *o,
+                        json_t *rows, bs_error *err) {
+  bs_ladder ladder;
+  int32_t rc = bs_ladder_make(k->lab->context, config, o, &ladder, err);
+  if (rc == BS_OK) rc = check_specs(&ladder, o, err);
+  if (rc == BS_OK) note_crowd(k->lab, &ladder);
+  if (rc == BS_OK && q->most > 0) rc = bs_ladder_measure(&ladder, (uint32_t)q->most, q->seconds, o, err);
+  if (rc == BS_OK) rc = check_specs(&ladder, o, err); /* what could not be built */
+  if (rc == BS_OK) {
+    json_t *more = bs_ladder_rows(&ladder);
+    if (more == NULL || json_array_extend(rows, more) != 0)
+      rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    if (rc == BS_OK) rc = keep(k, &ladder, config, more, err);
+    json_decref(more);
+  }
+  bs_ladder_free(&ladder);
+  return rc;
+}
+
+int32_t lab_run_ladders(lab_run *run, bs_node *config, const lab_ladder_request *q, json_t *rows,
+                        char **out_folder, bs_error *err) {
+  const lab_run_host *host = run->host;
+  bs_ladder_options o = q->options;
+  keeper k;
+  o.quiet_dir = run->configs_dir;
+  o.constants = host->constants != NULL ? host->constants(host->user) : NULL;
+  o.progress = host->progress;
+  o.progress_user = host->user;
+  *out_folder = NULL;
+  if (host->doing != NULL) host->doing(host->user, q->phase, NULL);
+  int32_t rc = keeper_open(run, q->phase, &k, err);
+  for (size_t i = 0; rc == BS_OK && i < q->n_passes; i++) {
+    o.pass = q->passes[i];
+    rc = one_pass(&k, config, q, &o, rows, err);
+  }
+  if (host->doing != NULL) host->doing(host->user, NULL, NULL);
+  return keeper_close(&k, rc, out_folder, err);
 }

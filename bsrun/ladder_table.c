@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * compare_table.c - the rows of a ladder as a table: how fast first, the sentences on why below it, each
+ * ladder_table.c - the rows of a ladder as a table: how fast first, the sentences on why below it, each
  * once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bsrun/compare.h"
+#include "bsrun/ladder.h"
 #include "core/base/error.h"
 
 #define RIGHT BS_FIELD_RIGHT

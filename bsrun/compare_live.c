@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * compare_live.c - `bsrun compare --a SPEC --b SPEC`: two arms in one sampling, kept as a run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bsrun/compare.h"
+#include "bsrun/ladder_run.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+
+static const bs_field fields[] = {
+    {"pass", "pass", BS_FIELD_FOLD, 0},
+    {"candidate", "side", 0, 0},
+    {"settings", "settings", 0, 0},
+    {"measured_ms", "ms", BS_FIELD_RIGHT, 4},
+    {"predicted_ms", "predicted ms", BS_FIELD_RIGHT, 4},
+    {"verdict", "it is", 0, 0},
+    {"speedup", "times as fast as A", BS_FIELD_RIGHT, 4},
+    {"speedup_low", "from", BS_FIELD_RIGHT, 4},
+    {"speedup_high", "to", BS_FIELD_RIGHT, 4},
+    {"pairs", "pairs", BS_FIELD_RIGHT, 0},
+    {"builds", "builds", BS_FIELD_RIGHT, 0},
+    {"world_size", "P", BS_FIELD_RIGHT, 0},
+    {"threads_per_rank", "threads/rank", BS_FIELD_RIGHT, 0},
+    {"limit", "limit", 0, 0},
+    {"cause", "cause", BS_FIELD_WIDE, 0},
+    {"next", "to do", BS_FIELD_WIDE, 0},
+    {"bound_ms", "bound ms", BS_FIELD_RIGHT | BS_FIELD_WIDE, 4},
+    {"why", "why", BS_FIELD_WIDE, 0},
+};
+
+static const char *str(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+/* The rows of each pass are by place: A first. */
+static void put_in_order(json_t *rows) {
+  for (size_t i = 0; i + 1 < json_array_size(rows); i += 2) {
+    json_t *first = json_array_get(rows, i);
+    if (strcmp(str(first, "candidate"), "A") == 0) continue;
+    json_incref(first);
+    json_array_set(rows, i, json_array_get(rows, i + 1));
+    json_array_set_new(rows, i + 1, first);
+  }
+}
+
+/* A list of settings as the SPEC that it was. */
+static void join_settings(json_t *rows) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *list = json_object_get(json_array_get(rows, i), "settings");
+    bs_text text = {0};
+    for (size_t k = 0; k < json_array_size(list); k++)
+      bs_text_printf(&text, "%s%s", k > 0 ? " " : "", json_string_value(json_array_get(list, k)));
+    if (text.data != NULL && !text.failed)
+      json_object_set_new(json_array_get(rows, i), "settings", json_string(text.data));
+    bs_text_free(&text);
+  }
+}
+
+/* "forward: B is FASTER: 1.23 times as fast as A [1.2, 1.26] (48 pairs, 4 builds)". */
+static void print_words(int format, const json_t *rows) {
+  if (format != BS_FORMAT_TABLE && format != BS_FORMAT_WIDE && format != BS_FORMAT_MD) return;
+  printf("\n");
+  for (size_t i = 1; i < json_array_size(rows); i += 2) {
+    const json_t *b = json_array_get(rows, i);
+    const char *cause = str(b, "cause"), *next = str(b, "next");
+    printf("%s: B is %s%s%s%s: %.4g times as fast as A [%.4g, %.4g] (%lld pairs, %lld builds)\n",
+           str(b, "pass"), str(b, "verdict"), cause[0] != '\0' ? " (" : "", cause,
+           cause[0] != '\0' ? ")" : "", json_number_value(json_object_get(b, "speedup")),
+           json_number_value(json_object_get(b, "speedup_low")),
+           json_number_value(json_object_get(b, "speedup_high")),
+           (long long)json_integer_value(json_object_get(b, "pairs")),
+           (long long)json_integer_value(json_object_get(b, "builds")));
+    if (next[0] != '\0') printf("%s: unclear: %s\n", str(b, "pass"), next);
+  }
+}
+
+static int32_t compare(args *a, ladder_run *r, bs_error *err) {
+  const char *const specs[] = {args_value(a, "a"), args_value(a, "b")};
+  const bs_ladder_options o = {.in_order = 1, .specs = specs, .n_specs = 2};
+  int format = 0;
+  int32_t rc = bsrun_format(a, &format, err);
+  args_drop(a, "b"); /* of the configuration it would be the number of tokens */
+  if (rc == BS_OK) rc = ladder_run_open(a, 8.0, r, err);
+  if (rc == BS_OK) rc = ladder_run_measure(r, "compare", 2, &o, err);
+  if (rc != BS_OK) return rc;
+  put_in_order(r->host.ladders);
+  join_settings(r->host.ladders);
+  rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], r->host.ladders, err);
+  if (rc != BS_OK) return rc;
+  print_words(format, r->host.ladders);
+  ladder_run_print_folder(r, format);
+  return BS_OK;
+}
+
+int compare_live(args *a) {
+  bs_error err = BS_ERROR_INIT;
+  ladder_run run = {.host.progress.busy = ATOMIC_FLAG_INIT};
+  const int32_t rc = compare(a, &run, &err);
+  const int code = rc == BS_OK ? 0 : bsrun_fail(&err);
+  ladder_run_free(&run);
+  return code;
+}

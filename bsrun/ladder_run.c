@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ * ladder_run.c - see ladder_run.h. */
+#include "bsrun/ladder_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/plugin/registry.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+
+static int32_t pass_of(const char *name, uint32_t *out, bs_error *err) {
+  const char *known[BS_ARM_WORKS_];
+  for (uint32_t i = 0; i < BS_ARM_WORKS_; i++) {
+    known[i] = bs_ladder_pass_name(i);
+    if (strcmp(name, known[i]) == 0) return *out = i, BS_OK;
+  }
+  return bsrun_unknown("pass", name, known, BS_ARM_WORKS_, err);
+}
+
+static int32_t read_passes(const args *a, ladder_run *r, bs_error *err) {
+  const char **names = NULL;
+  size_t n = 0;
+  int32_t rc = args_values(a, "pass", &names, &n, err);
+  r->n_passes = 1; /* forward */
+  if (rc == BS_OK && n > BS_ARM_WORKS_)
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--pass: there are %d passes", BS_ARM_WORKS_);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) rc = pass_of(names[i], &r->passes[i], err);
+  if (n > 0) r->n_passes = n;
+  free(names);
+  return rc;
+}
+
+static int32_t read_seconds(const args *a, double otherwise, ladder_run *r, bs_error *err) {
+  const char *text = args_value(a, "seconds");
+  r->seconds = otherwise;
+  if (text == NULL || (bs_parse_f64(text, &r->seconds) && r->seconds >= 0.01 && r->seconds <= 86400))
+    return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--seconds: '%.60s' is not a number from 0.01 to 86400",
+                      text);
+}
+
+/* The composed tree and its plugins, as run and explain make them. */
+static int32_t open_config(const args *a, ladder_run *r, bs_error *err) {
+  bs_composed composed = {0};
+  args options = *a; /* the words are the verb's */
+  options.n_words = 0;
+  int32_t rc = bsrun_request_make(&options, &r->request, err);
+  if (rc == BS_OK) rc = bs_compose(&r->request.compose, &composed, err);
+  if (rc == BS_OK) rc = bs_schema_check(composed.config, r->request.configs_dir, NULL, err);
+  if (rc == BS_OK)
+    rc = bs_context_of_config(composed.config, args_has(a, "verbose") ? BS_LOG_DEBUG : BS_LOG_WARN, bsrun_log,
+                              NULL, &r->run.context, err);
+  if (rc == BS_OK) rc = bs_compose_with(&r->request.compose, r->run.context, &composed, err);
+  r->config = composed.config;
+  return rc;
+}
+
+int32_t ladder_run_open(const args *a, double seconds, ladder_run *r, bs_error *err) {
+  int32_t rc = read_seconds(a, seconds, r, err);
+  if (rc == BS_OK) rc = read_passes(a, r, err);
+  if (rc == BS_OK) rc = bsrun_cache_path(a, &r->cache, err);
+  if (rc == BS_OK) rc = open_config(a, r, err);
+  if (rc != BS_OK) return rc;
+  r->host.quiet = args_has(a, "quiet");
+  r->host.cache = r->cache;
+  run_host_open(&r->host);
+  r->command = bsrun_command_line();
+  r->run.host = &r->host.table;
+  r->run.run_id = args_value(a, "run-id");
+  r->run.command = r->command;
+  r->run.configs_dir = r->request.configs_dir;
+  bsrun_grades(r->host.quiet, &r->run.grades);
+  return BS_OK;
+}
+
+int32_t ladder_run_measure(ladder_run *r, const char *phase, int64_t most, const bs_ladder_options *o,
+                           bs_error *err) {
+  const lab_ladder_request q = {.phase = phase,
+                                .passes = r->passes,
+                                .n_passes = r->n_passes,
+                                .most = most,
+                                .seconds = r->seconds,
+                                .options = *o};
+  return lab_run_ladders(&r->run, r->config, &q, r->host.ladders, &r->folder, err);
+}
+
+void ladder_run_print_folder(const ladder_run *r, int format) {
+  const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
+  if (r->folder != NULL && readable) printf("\n%srun: %s\n", format == BS_FORMAT_MD ? "- " : "", r->folder);
+}
+
+void ladder_run_free(ladder_run *r) {
+  lab_run_close(&r->run);
+  free(r->cache);
+  free(r->command);
+  free(r->folder);
+  bs_config_free(r->config);
+  fflush(stdout); /* a plugin that is closed may end the process */
+  if (r->run.context != NULL) bs_context_close(r->run.context);
+  run_host_close(&r->host);
+  bsrun_request_free(&r->request);
+  bsrun_log_free();
+}

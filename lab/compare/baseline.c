@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ * baseline.c - see baseline.h. */
+#include "lab/compare/baseline.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/store/notes.h"
+
+enum { MAX_NAMES = 64 };
+
+static int32_t unknown(const char *root, const char *name, const json_t *all, bs_error *err) {
+  const char *names[MAX_NAMES], *key;
+  json_t *value;
+  size_t n = 0;
+  json_object_foreach((json_t *)(uintptr_t)all, key, value) if (n < MAX_NAMES) names[n++] = key;
+  const char *nearest = bs_nearest(name, names, n);
+  bs_error_set(err, BS_NOT_FOUND, "BS-BASELINE-NONE", "no baseline '%.100s' in %.200s/baselines.json", name,
+               root);
+  if (nearest != NULL)
+    bs_error_hint(err, "did you mean '%.100s'?", nearest);
+  else
+    bs_error_hint(err, "bsrun runs baseline %.60s RUN", name);
+  return BS_NOT_FOUND;
+}
+
+int32_t bs_baseline_find(const char *root, const char *name, char **out_run, bs_error *err) {
+  json_t *all = NULL;
+  *out_run = NULL;
+  int32_t rc = bs_baselines_read(root, &all, err);
+  if (rc != BS_OK) return rc;
+  const char *run = json_string_value(json_object_get(all, name));
+  if (run == NULL)
+    rc = unknown(root, name, all, err);
+  else if ((*out_run = bs_strdup(run)) == NULL)
+    rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  json_decref(all);
+  return rc;
+}
+
+static const char *str(const json_t *row, const char *key) {
+  const char *text = json_string_value(json_object_get(row, key));
+  return text != NULL ? text : "";
+}
+
+const json_t *bs_baseline_slower(const json_t *rows) {
+  for (size_t i = 0; i < json_array_size(rows); i++)
+    if (strcmp(str(json_array_get(rows, i), "word"), "SLOWER") == 0) return json_array_get(rows, i);
+  return NULL;
+}
+
+/* ---- JUnit -------------------------------------------------------------------------------------- */
+
+/* Text between tags and in attributes; control bytes have no place in XML. */
+static void add_escaped(bs_text *out, const char *text) {
+  for (; *text != '\0'; text++) {
+    const char *as = *text == '&'   ? "&amp;"
+                     : *text == '<' ? "&lt;"
+                     : *text == '>' ? "&gt;"
+                     : *text == '"' ? "&quot;"
+                                    : NULL;
+    if (as != NULL)
+      bs_text_printf(out, "%s", as);
+    else
+      bs_text_append(out, (unsigned char)*text < 0x20 ? " " : text, 1);
+  }
+}
+
+static void add_case(bs_text *out, const char *suite, const json_t *row) {
+  char numbers[160];
+  const char *word = str(row, "word");
+  const int slower = strcmp(word, "SLOWER") == 0, unclear = strcmp(word, "UNCLEAR") == 0;
+  snprintf(numbers, sizeof numbers, "%.4g times as fast [%.4g, %.4g]: %.6g ms, baseline %.6g ms",
+           json_number_value(json_object_get(row, "speedup")), json_number_value(json_object_get(row, "low")),
+           json_number_value(json_object_get(row, "high")), json_number_value(json_object_get(row, "b_ms")),
+           json_number_value(json_object_get(row, "a_ms")));
+  bs_text_printf(out, "  <testcase classname=\"");
+  add_escaped(out, suite);
+  bs_text_printf(out, "\" name=\"");
+  add_escaped(out, str(row, "arm"));
+  bs_text_printf(out, " (%s)\" time=\"%.9f\">", str(row, "phase"),
+                 1e-3 * json_number_value(json_object_get(row, "b_ms")));
+  if (slower) bs_text_printf(out, "<failure message=\"SLOWER: %s\"/>", numbers);
+  if (unclear) bs_text_printf(out, "<skipped message=\"UNCLEAR (%s): %s\"/>", str(row, "cause"), numbers);
+  if (!slower && !unclear) bs_text_printf(out, "<system-out>%s: %s</system-out>", word, numbers);
+  bs_text_printf(out, "</testcase>\n");
+}
+
+static size_t count(const json_t *rows, const char *word) {
+  size_t n = 0;
+  for (size_t i = 0; i < json_array_size(rows); i++)
+    n += strcmp(str(json_array_get(rows, i), "word"), word) == 0;
+  return n;
+}
+
+int32_t bs_junit_write(const char *path, const char *suite, const json_t *rows, bs_error *err) {
+  bs_text out = {0};
+  bs_text_printf(&out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"");
+  add_escaped(&out, suite);
+  bs_text_printf(&out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n",
+                 json_array_size(rows), count(rows, "SLOWER"), count(rows, "UNCLEAR"));
+  for (size_t i = 0; i < json_array_size(rows); i++) add_case(&out, suite, json_array_get(rows, i));
+  bs_text_printf(&out, "</testsuite>\n");
+  if (out.failed) {
+    bs_text_free(&out);
+    return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
+  FILE *f = fopen(path, "we");
+  int bad = f == NULL;
+  if (f != NULL) bad = fwrite(out.data, 1, out.size, f) != out.size;
+  if (f != NULL) bad |= fclose(f) != 0;
+  bs_text_free(&out);
+  return bad ? bs_error_set(err, BS_IO, "BS-JUNIT-WRITE", "cannot write %.300s: %s", path, strerror(errno))
+             : BS_OK;
+}

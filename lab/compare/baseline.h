@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * baseline.h - named runs to hold others against: <root>/baselines.json, {"name": "path of the run below
+ * root"}; and a comparison with one as a JUnit file. */
+#ifndef BS_LAB_COMPARE_BASELINE_H
+#define BS_LAB_COMPARE_BASELINE_H
+#include <jansson.h>
+
+#include "blockshock/blockshock.h"
+
+/* The path of the run, malloc'd. BS_NOT_FOUND with the nearest name; BS_CORRUPT: the file is no such object.
+ */
+int32_t bs_baseline_find(const char *root, const char *name, char **out_run, bs_error *err);
+/* rows: of bs_stored_rows, the baseline being A. The first that is SLOWER; NULL: none is. */
+const json_t *bs_baseline_slower(const json_t *rows);
+/* One test suite, one test case a row: SLOWER fails, UNCLEAR is skipped with its cause. Replaces the file.
+ * BS_IO. */
+int32_t bs_junit_write(const char *path, const char *suite, const json_t *rows, bs_error *err);
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ * stored.c - see stored.h: finds a run and reads all of it. */
+#include "lab/compare/stored.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/config.h"
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/compare/baseline.h"
+#include "lab/store/folder.h"
+#include "lab/store/read.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+}
+
+/* ---- finding ------------------------------------------------------------------------------------ */
+
+/* A folder that holds a run: its parent is the root then. */
+static int is_folder(const char *name) {
+  bs_text path = {0};
+  bs_text_printf(&path, "%s/DONE", name);
+  const int found = !path.failed && path.data != NULL && access(path.data, F_OK) == 0;
+  bs_text_free(&path);
+  return found;
+}
+
+static int32_t split_folder(const char *name, bs_stored_run *out, bs_error *err) {
+  size_t end = strlen(name);
+  while (end > 1 && name[end - 1] == '/') end--;
+  size_t at = end;
+  while (at > 0 && name[at - 1] != '/') at--;
+  bs_text root = {0}, path = {0};
+  if (at == 0)
+    bs_text_printf(&root, ".");
+  else
+    bs_text_append(&root, name, at > 1 ? at - 1 : 1);
+  bs_text_append(&path, name + at, end - at);
+  out->root = root.data;
+  out->path = path.data;
+  return root.failed || path.failed ? no_memory(err) : BS_OK;
+}
+
+/* Does `path` end with `name`, at the beginning of a word of it? */
+static int ends_with(const char *path, const char *name) {
+  const size_t n = strlen(path), m = strlen(name);
+  return m > 0 && m <= n && strcmp(path + n - m, name) == 0 && (m == n || path[n - m - 1] == '/');
+}
+
+static int32_t find_below(const char *root, const char *name, bs_stored_run *out, bs_error *err) {
+  json_t *rows = NULL;
+  int32_t rc = bs_runs_index(root, &rows, NULL, err);
+  for (size_t i = 0; rc == BS_OK && i < json_array_size(rows); i++) {
+    const char *path = json_string_value(json_object_get(json_array_get(rows, i), "run"));
+    if (path == NULL || !ends_with(path, name) || (out->path != NULL && strcmp(out->path, path) == 0))
+      continue;
+    if (out->path != NULL) {
+      rc = bs_error_set(err, BS_USAGE, "BS-RUN-MANY", "'%.100s' is the end of several runs: %.100s, %.100s",
+                        name, out->path, path);
+      bs_error_hint(err, "give more of the path below %.100s", root);
+    } else if ((out->path = bs_strdup(path)) == NULL) {
+      rc = no_memory(err);
+    }
+  }
+  json_decref(rows);
+  if (rc != BS_OK) return rc;
+  out->root = bs_strdup(root);
+  if (out->root == NULL) return no_memory(err);
+  if (out->path != NULL) return BS_OK;
+  bs_error_set(err, BS_NOT_FOUND, "BS-RUN-NONE", "no committed run '%.200s' below %.200s", name, root);
+  bs_error_hint(err, "a run's folder, its run_id, or --out ROOT; only a folder with DONE is a run");
+  return BS_NOT_FOUND;
+}
+
+static int32_t find_baseline(const char *root, const char *name, bs_stored_run *out, bs_error *err) {
+  out->root = bs_strdup(root);
+  return out->root == NULL ? no_memory(err) : bs_baseline_find(root, name, &out->path, err);
+}
+
+/* ---- the configuration -------------------------------------------------------------------------- */
+
+/* Names the run, or where it is kept. */
+static int is_of_run(const char *key) {
+  return strcmp(key, "run_id") == 0 || strncmp(key, "config_paths", 12) == 0 ||
+         strncmp(key, "logging.", 8) == 0;
+}
+
+static void flatten(const bs_node *node, const char *path, json_t *out) {
+  size_t at = 0;
+  if (is_of_run(path)) return;
+  if (node->kind == BS_NODE_SCALAR) json_object_set_new(out, path, json_string(node->text));
+  if (node->kind != BS_NODE_MAP && node->kind != BS_NODE_LIST) return;
+  for (const bs_node *n = node->first; n != NULL; n = n->next, at++) {
+    bs_text name = {0};
+    if (node->kind == BS_NODE_MAP)
+      bs_text_printf(&name, "%s%s%s", path, path[0] != '\0' ? "." : "", n->key);
+    else
+      bs_text_printf(&name, "%s[%zu]", path, at);
+    if (name.data != NULL && !name.failed) flatten(n, name.data, out);
+    bs_text_free(&name);
+  }
+}
+
+/* The text that the record has, or that lies beside it. */
+static int32_t read_config(bs_stored_run *run, bs_error *err) {
+  const char *text = json_string_value(json_object_get(json_array_get(run->records, 0), "config"));
+  char *file = NULL;
+  size_t size = 0;
+  int fd = -1;
+  bs_node *tree = NULL;
+  int32_t rc = BS_OK;
+  run->config = json_object();
+  if (text == NULL) {
+    rc = bs_folder_open(run->root, run->path, &fd, err);
+    if (rc == BS_OK) rc = bs_folder_file(fd, "config.yaml", &file, &size, err);
+    if (fd >= 0) close(fd);
+    text = file;
+  }
+  if (rc == BS_OK && text != NULL) rc = bs_config_parse("config.yaml", text, strlen(text), &tree, err);
+  if (rc == BS_OK && tree != NULL) flatten(tree, "", run->config);
+  bs_config_free(tree);
+  free(file);
+  return rc;
+}
+
+int32_t bs_stored_open(const char *root, const char *name, bs_stored_run *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  int32_t rc = name[0] == '@'    ? find_baseline(root, name + 1, out, err)
+               : is_folder(name) ? split_folder(name, out, err)
+                                 : find_below(root, name, out, err);
+  if (rc == BS_OK) rc = bs_run_read(out->root, out->path, &out->records, &out->env, err);
+  if (rc == BS_OK) rc = bs_run_samples(out->root, out->path, &out->samples, err);
+  if (rc == BS_OK) rc = read_config(out, err);
+  return rc;
+}
+
+void bs_stored_close(bs_stored_run *run) {
+  free(run->root);
+  free(run->path);
+  json_decref(run->records);
+  json_decref(run->env);
+  json_decref(run->samples);
+  json_decref(run->config);
+  memset(run, 0, sizeof *run);
+}

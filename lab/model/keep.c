@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ * keep.c - what `model check` and `model bench` found, as a run folder like any other:
+ * <out_dir>/model_check/<model>/<run_id>/ (docs/runs.md). It is made when all is done: a command that fails
+ * or is interrupted leaves nothing. */
+#include "lab/model/keep.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/store/env.h"
+#include "lab/store/file_sum.h"
+#include "lab/store/record.h"
+#include "lab/store/sha256.h"
+#include "lab/store/store.h"
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a record");
+}
+
+/* ---- the model's files ----------------------------------------------------------------------- */
+
+static int32_t add_file(json_t *files, const char *path, bs_error *err) {
+  struct stat st;
+  char hex[65];
+  int whole = 0;
+  if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return BS_OK;
+  const int32_t rc = bs_file_sum_parts(path, hex, &whole, err);
+  if (rc != BS_OK) return rc;
+  json_t *row = json_pack("{s:o, s:I, s:s}", "file", bs_model_json_text(path), "bytes",
+                          (json_int_t)st.st_size, whole ? "sha256" : "sha256_of_64_MiB", hex);
+  return json_array_append_new(files, row) == 0 ? BS_OK : no_memory(err);
+}
+
+static int is_of_model(const struct dirent *e) {
+  const char *dot = strrchr(e->d_name, '.');
+  if (dot == NULL || e->d_name[0] == '.') return 0;
+  return strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".onnx") == 0 || strcmp(dot, ".data") == 0 ||
+         strcmp(dot, ".json") == 0 || strcmp(e->d_name, "vectors.txt") == 0;
+}
+
+/* The file and its external data beside it (FILE.data); of a folder what is a model's or an index. */
+static int32_t add_files(json_t *files, const char *path, bs_error *err) {
+  struct dirent **entries = NULL;
+  const int n = scandir(path, &entries, is_of_model, alphasort);
+  int32_t rc = BS_OK;
+  if (n < 0) {
+    bs_text data = {0};
+    bs_text_printf(&data, "%s.data", path);
+    rc = data.failed ? no_memory(err) : add_file(files, path, err);
+    if (rc == BS_OK) rc = add_file(files, data.data, err);
+    bs_text_free(&data);
+  }
+  for (int i = 0; i < n; i++) {
+    bs_text one = {0};
+    bs_text_printf(&one, "%s/%s", path, entries[i]->d_name);
+    if (rc == BS_OK) rc = one.failed ? no_memory(err) : add_file(files, one.data, err);
+    bs_text_free(&one);
+    free(entries[i]);
+  }
+  free(entries);
+  return rc;
+}
+
+/* "minilm" of out/minilm and of out/minilm/model.onnx, "toy" of toy.onnx; a folder's name for out_dir. */
+static void name_of(const char *path, char out[65]) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+  char *real = realpath(path, NULL);
+  char *at = real != NULL ? real : NULL;
+  const char *last = at != NULL ? strrchr(at, '/') : NULL;
+  if (last != NULL && strcmp(last, "/model.onnx") == 0) {
+    at[last - at] = '\0';
+    last = strrchr(at, '/');
+  }
+  snprintf(out, 65, "%.64s", last != NULL ? last + 1 : "");
+  const size_t n = strlen(out);
+  if (n > 5 && strcmp(out + n - 5, ".onnx") == 0) out[n - 5] = '\0';
+  for (char *c = out; *c != '\0'; c++)
+    if (strchr(plain, *c) == NULL) *c = '_';
+  if (out[strspn(out, ".")] == '\0') snprintf(out, 65, "model");
+  free(real);
+}
+
+/* ---- the configuration ------------------------------------------------------------------------ */
+
+static int32_t set_words(bs_node *config, const char *key, const bs_model_words *words, bs_error *err) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < words->n; i++) json_array_append_new(list, bs_model_json_text(words->words[i]));
+  char *text = json_dumps(list, JSON_COMPACT); /* a list in JSON is one in YAML */
+  const int32_t rc = text == NULL ? no_memory(err) : bs_config_set(config, key, text, err);
+  free(text);
+  json_decref(list);
+  return rc;
+}
+
+static int32_t set_number(bs_node *config, const char *key, double value, bs_error *err) {
+  char text[40];
+  snprintf(text, sizeof text, "%.17g", value);
+  return bs_config_set(config, key, text, err);
+}
+
+/* What was asked for, in the words of the command line, and the path as it is from every folder. */
+static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_error *err) {
+  const bs_model_request *r = q->model;
+  char *real = realpath(r->path, NULL);
+  bs_node *config = *out = bs_config_new_map();
+  if (config == NULL) {
+    free(real);
+    return no_memory(err);
+  }
+  int32_t rc = bs_config_set_text(config, "model.path", real != NULL ? real : r->path, err);
+  free(real);
+  if (rc == BS_OK)
+    rc = bs_config_set_text(config, "model.backend", r->backend != NULL ? r->backend : "cpu", err);
+  if (rc == BS_OK) rc = set_number(config, "model.threads", r->threads, err);
+  if (rc == BS_OK) rc = set_number(config, "model.cache_tokens", (double)r->cache_tokens, err);
+  if (rc == BS_OK) rc = set_words(config, "model.dims", &r->dims, err);
+  if (rc == BS_OK) rc = set_words(config, "model.inputs", &r->inputs, err);
+  if (rc == BS_OK) rc = set_words(config, "model.constants", &r->constants, err);
+  if (rc == BS_OK) rc = set_words(config, "model.passes", &r->passes, err);
+  for (size_t i = 0; rc == BS_OK && i < q->n_settings; i++)
+    rc = bs_config_set(config, q->settings[i][0], q->settings[i][1], err);
+  return rc;
+}
+
+/* As that of other runs: the configuration, the plugins, the library's build and the files. */
+static int32_t make_key(const bs_node *config, const json_t *plugins, const json_t *files, char out_key[65],
+                        bs_error *err) {
+  bs_sha256 h;
+  bs_text text = {0};
+  bs_config_print(config, &text);
+  char *of_plugins = json_dumps(plugins, JSON_COMPACT | JSON_SORT_KEYS);
+  char *of_files = json_dumps(files, JSON_COMPACT | JSON_SORT_KEYS);
+  const int good = !text.failed && text.data != NULL && of_plugins != NULL && of_files != NULL;
+  bs_sha256_init(&h);
+  if (good) {
+    bs_sha256_field(&h, text.data);
+    bs_sha256_field(&h, of_plugins);
+    bs_sha256_field(&h, bs_build_id());
+    bs_sha256_field(&h, of_files);
+    bs_sha256_hex(&h, out_key);
+  }
+  free(of_plugins);
+  free(of_files);
+  bs_text_free(&text);
+  return good ? BS_OK : no_memory(err);
+}
+
+/* ---- the folder ------------------------------------------------------------------------------- */
+
+typedef struct keeping {
+  const bs_model_keep_request *q;
+  char name[65], key[65];
+  bs_node *config;
+  json_t *files, *plugins;
+  char *env;
+  bs_run *run;
+} keeping;
+
+static int32_t read_env(keeping *k, bs_error *err) {
+  json_t *env = bs_env_collect(k->q->context);
+  if (k->q->command != NULL && env != NULL) json_object_set_new(env, "command", json_string(k->q->command));
+  int32_t rc =
+      env == NULL ? no_memory(err) : bs_grades_mark(k->q->grades, json_object_get(env, "plugins"), err);
+  k->env = rc == BS_OK ? bs_env_text(env) : NULL;
+  json_decref(env);
+  return rc == BS_OK && k->env == NULL ? no_memory(err) : rc;
+}
+
+static int32_t begin(keeping *k, bs_error *err) {
+  const bs_model_keep_request *q = k->q;
+  int32_t rc = read_env(k, err);
+  if (rc == BS_OK) rc = bs_env_plugins(q->context, &k->plugins, err);
+  if (rc == BS_OK) rc = add_files(k->files, q->model->path, err);
+  if (rc == BS_OK) rc = make_config(q, &k->config, err);
+  if (rc == BS_OK) rc = make_key(k->config, k->plugins, k->files, k->key, err);
+  if (rc == BS_OK) rc = bs_grades_mark(q->grades, k->plugins, err);
+  if (rc != BS_OK) return rc;
+  const bs_run_request of = {.out_dir = q->out_dir,
+                             .phase = q->phase,
+                             .method = k->name,
+                             .run_id = q->run_id,
+                             .key = k->key,
+                             .config = k->config,
+                             .env = k->env};
+  rc = bs_store_begin(&of, &k->run, err);
+  if (rc == BS_OK && q->opened != NULL) q->opened(bs_run_get_fd(k->run));
+  return rc;
+}
+
+/* A line of metrics.jsonl: who and what, then `fields`. */
+static int32_t append(const keeping *k, const json_t *fields, bs_error *err) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  json_t *record = json_pack("{s:f, s:i, s:s, s:s, s:s, s:s, s:s, s:O, s:O, s:s}", "timestamp_unix",
+                             (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "schema", BS_RECORD_SCHEMA,
+                             "run_id", bs_run_get_id(k->run), "experiment", k->name, "phase", k->q->phase,
+                             "blockshock", bs_version(), "library_build_id", bs_build_id(), "plugins",
+                             k->plugins, "inputs", k->files, "status", "ok");
+  const int bad = record == NULL || json_object_update_missing(record, (json_t *)(uintptr_t)fields) != 0;
+  const int32_t rc = bad ? no_memory(err) : bs_store_append(k->run, record, err);
+  json_decref(record);
+  return rc;
+}
+
+/* One record: `result` itself, or one for each of its rows with what the rows have in common. */
+static int32_t append_all(const keeping *k, const json_t *result, int each_row, bs_error *err) {
+  const json_t *rows = json_object_get(result, "rows");
+  int32_t rc = each_row ? BS_OK : append(k, result, err);
+  for (size_t i = 0; rc == BS_OK && each_row && i < json_array_size(rows); i++) {
+    json_t *fields = json_copy((json_t *)(uintptr_t)result);
+    json_object_del(fields, "rows");
+    json_object_del(fields, "median_s");
+    if (i + 1 < json_array_size(rows)) { /* they are of the last row */
+      json_object_del(fields, "profile");
+      json_object_del(fields, "profile_work");
+    }
+    rc = fields == NULL || json_object_update(fields, json_array_get(rows, i)) != 0 ? no_memory(err)
+                                                                                    : append(k, fields, err);
+    json_decref(fields);
+  }
+  return rc;
+}
+
+/* DONE, or nothing. */
+static int32_t end(keeping *k, int32_t rc, char **out_folder, bs_error *err) {
+  if (k->run == NULL) return rc;
+  if (k->q->closed != NULL) k->q->closed();
+  if (rc != BS_OK) {
+    bs_store_abandon(k->run);
+    return rc;
+  }
+  char *folder = bs_strdup(bs_run_get_path(k->run));
+  rc = bs_store_commit(k->run, k->q->passed ? "ok" : "not passed", err);
+  if (rc == BS_OK)
+    *out_folder = folder;
+  else
+    free(folder);
+  return rc;
+}
+
+int32_t bs_model_keep(const bs_model_keep_request *q, json_t *result, char **out_folder, bs_error *err) {
+  keeping k = {.q = q, .files = json_array()};
+  *out_folder = NULL;
+  name_of(q->model->path, k.name);
+  int32_t rc = begin(&k, err);
+  if (rc == BS_OK) rc = append_all(&k, result, strcmp(q->phase, "model_bench") == 0, err);
+  rc = end(&k, rc, out_folder, err);
+  if (rc == BS_OK)
+    json_object_set_new(result, "run", bs_model_json_text(*out_folder != NULL ? *out_folder : ""));
+  bs_config_free(k.config);
+  json_decref(k.files);
+  json_decref(k.plugins);
+  free(k.env);
+  return rc;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * keep.h - what `model check` and `model bench` found, as a run folder like any other:
+ * <out_dir>/model_check/<model>/<run_id>/ (docs/runs.md). It is made when all is done: a command that fails
+ * or is interrupted leaves nothing. */
+#ifndef BS_LAB_MODEL_KEEP_H
+#define BS_LAB_MODEL_KEEP_H
+#include "lab/model/model.h"
+#include "lab/store/grade.h"
+
+typedef struct bs_model_keep_request {
+  bs_context *context;
+  const bs_model_request *model;
+  const char *out_dir, *run_id; /* run_id NULL: made */
+  const char *phase;            /* "model_check", "model_bench": a record for each of result's rows */
+  const char *command;          /* for env.json; NULL: none */
+  const char *(*settings)[2];   /* keys of the configuration and their values, as YAML */
+  size_t n_settings;
+  int passed;
+  const bs_grades *grades;
+  void (*opened)(int run_fd); /* what is told from now on goes into its log.txt; NULL: nobody wants to know */
+  void (*closed)(void);       /* before DONE has the sum of log.txt */
+} bs_model_keep_request;
+/* Adds "run", the folder, to result. *out_folder: malloc'd; NULL: nothing was kept. */
+int32_t bs_model_keep(const bs_model_keep_request *request, json_t *result, char **out_folder, bs_error *err);
+#endif

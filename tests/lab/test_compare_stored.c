@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ * test_compare_stored.c - two stored runs held against each other: a planted difference of the environment is
+ * listed and what always differs is not; unlike runs are refused; ratios of samples that were made up; JUnit.
+ */
+#include "lab/compare/baseline.h"
+#include "lab/compare/stored.h"
+#include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
+
+/* A run of phase 1 with samples of 5 builds around `centre` seconds. */
+static bs_stored_run run_of(double centre, const char *phase, const char *cpu, const char *governor,
+                            double load) {
+  bs_stored_run run = {.config = json_pack("{s:s}", "model.N", "64")};
+  json_t *seconds = json_array(), *starts = json_array();
+  for (int i = 0; i < 50; i++) {
+    json_array_append_new(seconds, json_real(centre * (1 + 0.004 * (i % 3) + 0.001 * (i / 10))));
+    if (i % 10 == 0) json_array_append_new(starts, json_integer(i));
+  }
+  run.records = json_pack("[{s:s,s:s,s:s,s:o}]", "phase", phase, "dtype", "bf16", "backend", "cpu",
+                          "group_starts", starts);
+  run.samples = json_pack("[{s:i,s:s,s:s,s:o}]", "record", 0, "arm", "method", "phase", "steady-hot",
+                          "seconds", seconds);
+  run.env = json_pack("{s:{s:s,s:s},s:{s:[f]},s:s,s:[{s:s,s:s},{s:s,s:s}]}", "cpu", "model", cpu, "governor",
+                      governor, "system", "load_average", load, "command", load > 1 ? "one" : "another",
+                      "plugins", "id", load > 1 ? "cpu" : "ref", "sha256", "aa", "id",
+                      load > 1 ? "ref" : "cpu", "sha256", "aa");
+  ck_assert(run.records != NULL && run.samples != NULL && run.env != NULL);
+  return run;
+}
+
+START_TEST(what_differs_is_listed) {
+  bs_stored_run a = run_of(1e-3, "phase1_forward", "x", "powersave", 0.5);
+  bs_stored_run b = run_of(1e-3, "phase1_forward", "x", "performance", 2.0);
+  json_t *rows = bs_stored_differences(&a, &b);
+  ck_assert_uint_eq(json_array_size(rows), 1); /* not the load, the command, or the order of plugins */
+  const json_t *row = json_array_get(rows, 0);
+  ck_assert_str_eq(json_string_value(json_object_get(row, "what")), "env.cpu.governor");
+  ck_assert_str_eq(json_string_value(json_object_get(row, "a")), "powersave");
+  ck_assert_str_eq(json_string_value(json_object_get(row, "b")), "performance");
+  ck_assert_int_eq(bs_stored_alike(&a, &b, NULL), BS_OK);
+  json_decref(rows);
+  json_object_set_new(b.config, "model.K", json_string("8")); /* what one alone has */
+  rows = bs_stored_differences(&a, &b);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert(json_is_null(json_object_get(json_array_get(rows, 0), "a")));
+  json_decref(rows);
+  bs_stored_close(&a);
+  bs_stored_close(&b);
+}
+END_TEST
+
+START_TEST(unlike_runs_are_refused) {
+  bs_stored_run a = run_of(1e-3, "phase1_forward", "x", "g", 0);
+  bs_stored_run others[] = {
+      run_of(1e-3, "phase0_correctness", "x", "g", 0), run_of(1e-3, "phase1_forward", "y", "g", 0),
+      run_of(1e-3, "phase1_forward", "x", "g", 0), run_of(1e-3, "phase1_forward", "x", "g", 0)};
+  const char *const words[] = {"phase ", "device ", "dtype ", "clock "};
+  json_object_set_new(json_array_get(others[2].records, 0), "dtype", json_string("f32"));
+  json_object_set_new(json_array_get(others[3].records, 0), "simulated", json_object());
+  for (size_t i = 0; i < 4; i++) {
+    bs_error err = BS_ERROR_INIT;
+    ck_assert_int_eq(bs_stored_alike(&a, &others[i], &err), BS_CONFIG);
+    ck_assert_str_eq(err.id, "BS-COMPARE-UNLIKE");
+    ck_assert_msg(strstr(err.message, words[i]) != NULL, "%s", err.message);
+    bs_stored_close(&others[i]);
+  }
+  bs_stored_close(&a);
+}
+END_TEST
+
+static json_t *rows_of(double a_s, double b_s) {
+  json_t *rows = NULL;
+  bs_error err = BS_ERROR_INIT;
+  bs_stored_run a = run_of(a_s, "phase1_forward", "x", "g", 0),
+                b = run_of(b_s, "phase1_forward", "x", "g", 0);
+  ck_assert_msg(bs_stored_rows(&a, &b, &rows, &err) == BS_OK, "%s", err.message);
+  ck_assert_uint_eq(json_array_size(rows), 1);
+  bs_stored_close(&a);
+  bs_stored_close(&b);
+  return rows;
+}
+
+static void must_say(double a_s, double b_s, const char *word, int slower) {
+  json_t *rows = rows_of(a_s, b_s);
+  const json_t *row = json_array_get(rows, 0);
+  const double ratio = json_number_value(json_object_get(row, "speedup"));
+  ck_assert_str_eq(json_string_value(json_object_get(row, "word")), word);
+  ck_assert_double_eq_tol(ratio, a_s / b_s, 1e-6);
+  ck_assert(json_number_value(json_object_get(row, "low")) <= ratio &&
+            ratio <= json_number_value(json_object_get(row, "high")));
+  ck_assert_int_eq(bs_baseline_slower(rows) != NULL, slower);
+  json_decref(rows);
+}
+
+START_TEST(ratios_have_words) {
+  must_say(1e-3, 2e-3, "SLOWER", 1);
+  must_say(2e-3, 1e-3, "FASTER", 0);
+  must_say(1e-3, 1e-3, "SAME", 0);
+}
+END_TEST
+
+START_TEST(verdicts_are_junit) {
+  const char *dir = scratch_dir();
+  char path[600];
+  json_t *rows = rows_of(1e-3, 2e-3);
+  json_object_set_new(json_array_get(rows, 0), "arm", json_string("a<b & \"c\""));
+  snprintf(path, sizeof path, "%s/out.xml", dir);
+  ck_assert_int_eq(bs_junit_write(path, "nightly", rows, NULL), BS_OK);
+  char *xml = read_text(dir, "out.xml");
+  ck_assert_msg(strstr(xml, "tests=\"1\" failures=\"1\"") != NULL &&
+                    strstr(xml, "name=\"a&lt;b &amp; &quot;c&quot; (steady-hot)\"") != NULL &&
+                    strstr(xml, "<failure message=\"SLOWER: 0.5 times as fast [") != NULL,
+                "%s", xml);
+  free(xml);
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_junit_write("/nowhere/at/all.xml", "nightly", rows, &err), BS_IO);
+  json_decref(rows);
+  remove_dir(dir);
+}
+END_TEST
+
+START_TEST(baselines_are_found) {
+  const char *dir = scratch_dir();
+  char *run = NULL;
+  bs_error err = BS_ERROR_INIT;
+  ck_assert_int_eq(bs_baseline_find(dir, "nightly", &run, &err), BS_NOT_FOUND);
+  write_text(dir, "baselines.json", "{\"nightly\": \"a/b\"}");
+  ck_assert_int_eq(bs_baseline_find(dir, "nightly", &run, &err), BS_OK);
+  ck_assert_str_eq(run, "a/b");
+  free(run);
+  write_text(dir, "baselines.json", "[]");
+  ck_assert_int_eq(bs_baseline_find(dir, "nightly", &run, &err), BS_CORRUPT);
+  ck_assert_str_eq(err.id, "BS-STO-BASELINES");
+  remove_dir(dir);
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{what_differs_is_listed}, {unlike_runs_are_refused}, {ratios_have_words},
+                             {verdicts_are_junit},     {baselines_are_found},     {0}};
+  return run_tests("compare_stored", tests, (test_setup){0});
+}
