@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/error.h"
@@ -19,7 +20,8 @@ _Static_assert(offsetof(bs_flight_file, slot) == 64, "the file's head");
 
 _Atomic(bs_flight_file *) bs_flight_now;
 static bs_flight_file *region; /* reserved once; only the thread that opens and closes runs touches it */
-static _Atomic uint32_t next_seq[BS_FLIGHT_RANKS];
+/* A cache line each: ranks count at the same time. */
+static struct { _Alignas(64) _Atomic uint32_t seq; } next[BS_FLIGHT_RANKS];
 
 static uint64_t now_ns(void) {
   struct timespec now;
@@ -58,7 +60,7 @@ int32_t bs_flight_open(int folder_fd, bs_error *err) {
   region->pid = getpid();
   region->ns = now_ns();
   memcpy(region->magic, "BSFLIGHT", sizeof region->magic);
-  for (uint32_t r = 0; r < BS_FLIGHT_RANKS; ++r) atomic_store(&next_seq[r], 0);
+  for (uint32_t r = 0; r < BS_FLIGHT_RANKS; ++r) atomic_store(&next[r].seq, 0);
   atomic_store(&bs_flight_now, region);
   return BS_OK;
 }
@@ -68,9 +70,8 @@ void bs_flight_close(void) {
   (void)mmap(region, sizeof *region, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-void bs_flight_enter(bs_flight_file *file, uint32_t rank, const bs_coll_call *call,
-                     bs_flight_slot **out_slot) {
-  const uint32_t seq = atomic_fetch_add_explicit(&next_seq[rank], 1, memory_order_relaxed);
+bs_flight_slot *bs_flight_enter(bs_flight_file *file, uint32_t rank, const bs_coll_call *call) {
+  const uint32_t seq = atomic_fetch_add_explicit(&next[rank].seq, 1, memory_order_relaxed);
   bs_flight_slot *slot = &file->slot[rank][seq % BS_FLIGHT_SLOTS];
   const char *site = call->site != NULL ? call->site : "";
   const size_t length = strlen(site), kept = length < BS_FLIGHT_SITE ? length : BS_FLIGHT_SITE;
@@ -82,5 +83,5 @@ void bs_flight_enter(bs_flight_file *file, uint32_t rank, const bs_coll_call *ca
   memset(slot->site, 0, sizeof slot->site);
   memcpy(slot->site, site + (length - kept), kept);
   slot->state = BS_FLIGHT_ENTERED;
-  *out_slot = slot;
+  return slot;
 }

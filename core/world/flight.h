@@ -6,7 +6,6 @@
 #ifndef BS_CORE_WORLD_FLIGHT_H
 #define BS_CORE_WORLD_FLIGHT_H
 #include <stdatomic.h>
-#include <time.h>
 
 #include "blockshock/blockshock.h"
 
@@ -15,7 +14,7 @@ enum bs_flight_state { BS_FLIGHT_EMPTY = 0, BS_FLIGHT_ENTERED = 1, BS_FLIGHT_LEF
 
 /* 32 bytes, in the byte order of the machine. */
 typedef struct bs_flight_slot {
-  uint64_t ns;    /* monotonic clock, coarse, of the newest change */
+  uint64_t ns;    /* monotonic clock, coarse, when it was entered */
   uint64_t count; /* elements of a row */
   uint32_t seq;   /* of the rank's collectives, from 0 */
   uint8_t kind;   /* enum bs_coll_kind */
@@ -42,21 +41,14 @@ BS_API void bs_flight_close(void);
 
 /* NULL: nothing is recorded. The memory is never unmapped: a rank that hangs may still write. */
 extern _Atomic(bs_flight_file *) bs_flight_now;
-void bs_flight_enter(bs_flight_file *file, uint32_t rank, const bs_coll_call *call,
-                     bs_flight_slot **out_slot);
+bs_flight_slot *bs_flight_enter(bs_flight_file *file, uint32_t rank, const bs_coll_call *call);
 
-/* Around each collective of a rank; *out_slot NULL: not recorded. */
+/* Around each collective of a rank; NULL: it is not recorded. */
 static inline bs_flight_slot *bs_flight_begin(uint32_t rank, const bs_coll_call *call) {
-  bs_flight_slot *slot = NULL;
   bs_flight_file *file = atomic_load_explicit(&bs_flight_now, memory_order_relaxed);
-  if (file != NULL && rank < BS_FLIGHT_RANKS) bs_flight_enter(file, rank, call, &slot);
-  return slot;
+  return file != NULL && rank < BS_FLIGHT_RANKS ? bs_flight_enter(file, rank, call) : NULL;
 }
 static inline void bs_flight_end(bs_flight_slot *slot, int32_t rc) {
-  struct timespec now;
-  if (slot == NULL) return;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  slot->ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-  slot->state = rc == BS_OK ? BS_FLIGHT_LEFT : BS_FLIGHT_FAILED;
+  if (slot != NULL) slot->state = rc == BS_OK ? BS_FLIGHT_LEFT : BS_FLIGHT_FAILED;
 }
 #endif

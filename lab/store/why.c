@@ -67,7 +67,7 @@ static void add_ranks(story *s) {
   json_array_foreach(ranks, i, rank) {
     char what[32];
     snprintf(what, sizeof what, "rank %lld", (long long)json_integer_value(json_object_get(rank, "rank")));
-    add(s, what, "collective %lld, %s of %lld %s at %s%s: %s, %.3f s before the last that is known",
+    add(s, what, "collective %lld, %s of %lld %s at %s%s: %s; entered %.3f s before the last of all ranks",
         (long long)json_integer_value(json_object_get(rank, "seq")), text_in(rank, "op"),
         (long long)json_integer_value(json_object_get(rank, "count")), text_in(rank, "dtype"),
         strlen(text_in(rank, "site")) == 8 ? "..." : "", text_in(rank, "site"), text_in(rank, "state"),

@@ -9,8 +9,8 @@
 #include "blockshock/abi.h"
 
 /* The newest collective of each rank that has one, of the open folder's `flight`: [{rank, op, dtype, count,
- * site, state ("in it", "left it", "failed in it"), seq, since_s (before the newest change of all ranks)}].
- * Empty without such a file. The caller's. BS_CORRUPT, BS_IO. */
+ * site, state ("in it", "left it", "failed in it"), seq, since_s (how long before the newest of all ranks it
+ * was entered)}]. Empty without such a file. The caller's. BS_CORRUPT, BS_IO. */
 int32_t bs_flight_read(int folder_fd, json_t **out_ranks, bs_error *err);
 
 /* [{what, answer}] of <root>/<run>. The caller's. BS_NOT_FOUND, BS_IO. */
