@@ -63,15 +63,13 @@ double bs_median_of(double *values, size_t n) {
 
 static const struct {
   const char *key, *before, *after;
-} settings[] = {{"method", "", ""},       {"arm", "", ""},
-                {"mask", "", ""},         {"phase", "", ""},
-                {"N", "N ", ""},          {"K", "K ", ""},
-                {"B", "B ", ""},          {"dtype", "", ""},
-                {"world_size", "P ", ""}, {"threads_per_rank", "", " threads a rank"},
-                {"activation", "", ""},   {"backend", "", ""},
-                {"comm", "comm ", ""},    {"launch", "launch ", ""},
-                {"host", "on ", ""},      {"origin", "", ""},
-                {"simulated", "", ""}};
+} settings[] = {
+    {"method", "", ""},        {"arm", "", ""},          {"mask", "", ""},
+    {"N", "N ", ""},           {"K", "K ", ""},          {"B", "B ", ""},
+    {"dtype", "", ""},         {"world_size", "P ", ""}, {"threads_per_rank", "", " threads a rank"},
+    {"activation", "", ""},    {"backend", "", ""},      {"comm", "comm ", ""},
+    {"launch", "launch ", ""}, {"host", "on ", ""},      {"origin", "", ""},
+    {"phase", "", ""},         {"simulated", "", ""}};
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 /* What a simulated run has in the place of a machine says nothing about the layer. */
@@ -116,6 +114,8 @@ static const char *setting_text(const json_t *row, size_t k, char number[32]) {
   }
   if (strcmp(settings[k].key, "simulated") == 0) return json_is_true(value) ? "simulated" : "";
   if (text == NULL || strcmp(text, "none") == 0) return "";
+  if (strcmp(settings[k].key, "phase") == 0 && strncmp(text, "phase", 5) == 0 && strchr(text, '_') != NULL)
+    return strchr(text, '_') + 1;
   if (strcmp(settings[k].key, "mask") == 0 && strncmp(text, "complement_", 11) == 0) return text + 11;
   return strcmp(settings[k].key, "arm") == 0 && strcmp(text, "method") == 0 ? "" : text;
 }

@@ -8,7 +8,7 @@
 #include "lab/error.h"
 #include "lab/report/original.h"
 
-enum { MOST_ROWS = 500, MOST_LISTED = 60, MOST_ENV = 160 };
+enum { MOST_ROWS = 500, MOST_DATA = 240, MOST_LISTED = 60, MOST_ENV = 160 };
 
 static const char page_style[] =
     "*{box-sizing:border-box}html{color-scheme:light dark}body{margin:0 auto;max-width:1280px;padding:24px "
@@ -150,7 +150,7 @@ static void figure(bs_text *out, const bs_chart *chart) {
   bs_text_printf(out, "</div>\n<figcaption>");
   bs_svg_escape(out, chart->what);
   bs_text_printf(out, "</figcaption>\n<details><summary>The data as a table</summary>\n");
-  bs_html_table(out, chart->fields, chart->n_fields, chart->data, MOST_ROWS);
+  bs_html_table(out, chart->fields, chart->n_fields, chart->data, MOST_DATA);
   bs_text_printf(out, "</details>\n</figure>\n");
 }
 
