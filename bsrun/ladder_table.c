@@ -20,11 +20,14 @@ static const bs_field fields[] = {
     {"speedup_high", "TO", RIGHT, 3},
     {"verdict", "IT IS", 0, 0},
     {"candidate", "CANDIDATE", 0, 0},
+    {"simulated_us", "SIMULATED us", RIGHT, 6},
     {"measured_ms", "MEASURED ms", RIGHT, 4},
     {"predicted_ms", "PREDICTED ms", RIGHT, 4},
     {"world_size", "P", RIGHT, 0},
     {"threads_per_rank", "THREADS/RANK", RIGHT, 0},
     {"limit", "LIMIT", 0, 0},
+    {"label", "LABEL", WIDE, 0},
+    {"domain", "DOMAIN", WIDE, 0},
     {"against", "AGAINST", WIDE, 0},
     {"cause", "CAUSE", WIDE, 0},
     {"next", "TO DO", WIDE, 0},
@@ -44,8 +47,12 @@ static const char *str(const json_t *row, const char *key) {
   return text != NULL ? text : "";
 }
 
-static int is_measured(const json_t *row) {
-  return json_is_number(json_object_get(row, "measured_ms"));
+static int is_simulated(const json_t *row) {
+  return json_is_number(json_object_get(row, "simulated_us"));
+}
+
+static int is_timed(const json_t *row) {
+  return json_is_number(json_object_get(row, "measured_ms")) || is_simulated(row);
 }
 
 /* "  1, 3: text", in lines of a table's width. */
@@ -96,7 +103,7 @@ static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) 
   memcpy(shown, fields, sizeof fields);
   for (size_t i = 0; i < json_array_size(rows); i++) {
     json_t *row = json_array_get(rows, i);
-    if (only_measured && !is_measured(row))
+    if (only_measured && !is_timed(row))
       left_out++;
     else
       json_array_append(mine, row);
@@ -104,6 +111,10 @@ static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) 
     snprintf(title, sizeof title, "TIMES AS FAST AS %.160s", str(row, "against"));
     shown[SPEEDUP].title = title;
   }
+  const json_t *first = json_array_get(mine, 0);
+  if (is_simulated(first))
+    printf("simulated, not measured: a machine of %s numbers (%s)\n", str(first, "label"),
+           str(first, "domain"));
   int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, shown, N_FIELDS, mine, err);
   if (!only_measured) print_sentences("why:", "why", mine);
   if (!only_measured) print_sentences("unclear, and what to do:", "next", mine);

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "lab/case/arms.h"
-#include "lab/clock.h"
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/error.h"
@@ -18,7 +17,6 @@
 #include "lab/measure/sampler.h"
 #include "lab/peers/exchange.h"
 #include "lab/peers/peers.h"
-#include "lab/phase/simulated.h"
 
 enum { PAIRS_MIN = 18 };                  /* three builds */
 static const double REBUILD_SHARE = 0.25; /* of the time of measuring */
@@ -114,6 +112,7 @@ static int32_t make_rung(bs_context *context, const bs_node *config, const bs_la
 /* ---- places --------------------------------------------------------------------------------- */
 
 static double expected(const bs_rung *r) {
+  if (r->is_simulated) return r->sim.ps * 1e-12;
   if (!r->is_predicted) return INFINITY;
   return r->predicted.has_kernel ? r->predicted.kernel.total : r->predicted.bound.total;
 }
@@ -156,15 +155,8 @@ int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_lad
   for (uint32_t i = 0; rc == BS_OK && i < out->n; i++) {
     rc = make_rung(context, config, o, world, &out->rungs[i], err);
     *out_able += out->rungs[i].refused.code == BS_OK;
-    if (rc == BS_OK && bs_clock_is_virtual(context, out->rungs[i].e.comm)) {
-      rc = bs_error_set(
-          err, BS_UNSUPPORTED, "BS-SIM-AUTO",
-          "candidates are compared by measured times, and the clock of communicator %s is virtual",
-          out->rungs[i].e.comm);
-      bs_error_hint(err, "name one method: bsrun --plugin sim --method blockshock --phase 1");
-    }
   }
-  return rc;
+  return rc == BS_OK ? bs_ladder_clock(context, out, err) : rc;
 }
 
 int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *o, bs_ladder *out,
@@ -178,7 +170,8 @@ int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladd
     bs_error_hint(err, "%.150s", out->rungs[0].refused.hint);
     return BS_CONFIG;
   }
-  if (rc == BS_OK) rc = bs_ladder_predict(out, o, err);
+  if (rc == BS_OK)
+    rc = out->simulated ? bs_ladder_simulate(context, out, o, err) : bs_ladder_predict(out, o, err);
   give_places(out);
   return rc;
 }
@@ -253,6 +246,7 @@ static int32_t run_sampled(sampled *s, double seconds, bs_error *err) {
 int32_t bs_ladder_measure(bs_ladder *l, uint32_t most, double seconds, const bs_ladder_options *o,
                           bs_error *err) {
   sampled s = {.o = o};
+  if (l->simulated) return BS_OK;
   if (most > BS_SAMPLER_ARMS) most = BS_SAMPLER_ARMS;
   int32_t rc = open_sampled(l, most, o, &s, err);
   if (rc == BS_OK) rc = run_sampled(&s, seconds, err);
@@ -269,11 +263,14 @@ const bs_rung *bs_ladder_best(const bs_ladder *l) {
   return NULL;
 }
 
+void bs_rung_free(bs_rung *r) {
+  json_decref(r->sim.steps);
+  if (r->opened) bs_subject_close(&r->subject);
+  bs_experiment_free(&r->e);
+}
+
 void bs_ladder_free(bs_ladder *l) {
-  for (uint32_t i = 0; i < l->n; i++) {
-    if (l->rungs[i].opened) bs_subject_close(&l->rungs[i].subject);
-    bs_experiment_free(&l->rungs[i].e);
-  }
+  for (uint32_t i = 0; i < l->n; i++) bs_rung_free(&l->rungs[i]);
   free(l->rungs);
   bs_sampling_free(l->sampling);
   memset(l, 0, sizeof *l);

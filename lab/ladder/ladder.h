@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * ladder.h - every way to split one layer that a configuration leaves open (method, mask, kernel, slices,
  * placements, overlap, reduce dtype), as rungs: each predicted from the machine's constants, the best
- * measured in one sampling, so that one can be chosen or all be compared. Behind `--method auto` and `bsrun
+ * measured in one sampling, so that one can be chosen or all be compared. On a simulated machine each is
+ * simulated, and nothing is measured. Behind `--method auto` and `bsrun
  * compare`; docs/auto.md. */
 #ifndef BS_LAB_LADDER_LADDER_H
 #define BS_LAB_LADDER_LADDER_H
 #include "lab/measure/arm_work.h"
 #include "lab/measure/predict.h"
 #include "lab/measure/stats.h"
+#include "lab/phase/simulated.h"
 
 enum { BS_RUNG_SETTINGS = 10, BS_RUNG_NAME = 160, BS_RUNGS_MAX = 256 };
 
@@ -25,7 +27,8 @@ typedef struct bs_rung {
   char collectives[64]; /* of one pass: "all_reduce all_gather" */
   bs_kernel kernel;
   bs_predicted predicted; /* of one pass */
-  uint32_t is_predicted, measured;
+  uint32_t is_predicted, measured, is_simulated;
+  bs_simulated sim;      /* one pass; where the clock is virtual */
   double seconds;        /* median of the samples */
   bs_comparison against; /* the first rung measured is the subject; of it all zero */
   uint32_t place; /* from 1: measured ones by their time, then the others by what is predicted; 0: refused */
@@ -36,8 +39,9 @@ typedef struct bs_rung {
 typedef struct bs_ladder {
   uint32_t pass; /* enum bs_arm_work */
   uint32_t n;
-  bs_rung *rungs;  /* in the order in which they were thought of */
-  uint32_t beside; /* the last so many are the dense layer that options->dense asks for */
+  uint32_t simulated; /* 1: the clock of the communicator is virtual */
+  bs_rung *rungs;     /* in the order in which they were thought of */
+  uint32_t beside;    /* the last so many are the dense layer that options->dense asks for */
   bs_machine machine;
   struct bs_sampling *sampling; /* of bs_ladder_measure: arms by the names of their rungs; NULL: none */
 } bs_ladder;
@@ -67,8 +71,8 @@ typedef struct bs_ladder_options {
  * first reason. The caller frees the ladder also after an error. */
 int32_t bs_ladder_make(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                        bs_ladder *out_ladder, bs_error *err);
-/* Sample the best `most` rungs by what is predicted (those first that are said to be lossless) in turn, for
- * about so many seconds, and place all. BS_SAMPLER_ARMS at most. */
+/* Of a simulated machine it does nothing. Sample the best `most` rungs by what is predicted (those first that
+ * are said to be lossless) in turn, for about so many seconds, and place all. BS_SAMPLER_ARMS at most. */
 int32_t bs_ladder_measure(bs_ladder *ladder, uint32_t most, double seconds, const bs_ladder_options *options,
                           bs_error *err);
 /* In a process that is not rank 0, beside both of these there: its rank of each rung that is measured, until
@@ -97,6 +101,14 @@ int32_t bs_ladder_vary(bs_context *context, const bs_ladder_options *options, bs
 /* ladder.c: they as layers that are ready to be built, in all processes the same; *out_able can run. */
 int32_t bs_ladder_rungs(bs_context *context, const bs_node *config, const bs_ladder_options *options,
                         bs_ladder *ladder, uint32_t *out_able, bs_error *err);
+/* ladder.c: what it holds, not the rung itself. */
+void bs_rung_free(bs_rung *rung);
+/* simulate.c: whether the clock of the rungs is virtual: BS-SPAN-CLOCK where only some have such a one. Then
+ * there is one dense layer beside the others. */
+int32_t bs_ladder_clock(bs_context *context, bs_ladder *ladder, bs_error *err);
+/* Simulates one pass of every rung that can run. */
+int32_t bs_ladder_simulate(bs_context *context, bs_ladder *ladder, const bs_ladder_options *options,
+                           bs_error *err);
 /* predict.c: the machine and every rung that can run, of which there is one. */
 int32_t bs_ladder_predict(bs_ladder *ladder, const bs_ladder_options *options, bs_error *err);
 /* The first rung with the most ranks, by which the machine is known. One can run. */

@@ -84,10 +84,16 @@ static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t siz
     return;
   }
   const bs_parts *p = r->predicted.has_kernel ? &r->predicted.kernel : &r->predicted.bound;
+  const double *own = r->sim.own, all_ps = r->sim.ps > 0 ? r->sim.ps : 1.0;
   const double work = p->compute > p->memory ? p->compute : p->memory;
+  const double wire = r->is_simulated      ? (own[BS_SIM_LATENCY] + own[BS_SIM_WIRE]) / all_ps
+                      : work + p->wire > 0 ? p->wire / (work + p->wire + p->host)
+                                           : 0.0;
   share_text(r->flops, dense ? dense->flops : r->flops, products, sizeof products);
   share_text(r->weight_bytes, dense ? dense->weight_bytes : r->weight_bytes, bytes, sizeof bytes);
-  if (r->c.world_size == 1) {
+  if (r->c.world_size == 1 && l->simulated) {
+    snprintf(out, size, "all products on one device, nothing sent");
+  } else if (r->c.world_size == 1) {
     snprintf(out, size, "all products on %u thread%s, nothing sent", r->c.threads_per_rank,
              r->c.threads_per_rank == 1 ? "" : "s");
   } else if (r->collectives[0] == '\0') {
@@ -96,8 +102,7 @@ static void sentence(const bs_ladder *l, const bs_rung *r, char *out, size_t siz
   } else {
     snprintf(out, size,
              "a rank does %s of the products on %s of the weight bytes; %s of %.3g KiB takes %.2g %% of it",
-             products, bytes, r->collectives, (double)r->wire_bytes / 1024.0,
-             work + p->wire > 0 ? 100.0 * p->wire / (work + p->wire + p->host) : 0.0);
+             products, bytes, r->collectives, (double)r->wire_bytes / 1024.0, 100.0 * wire);
   }
   const size_t used = strlen(out);
   kernel_text(l, r, out + used, size - used);
@@ -127,20 +132,35 @@ static void add_comparison(json_t *row, const bs_ladder *l, const bs_rung *r) {
   json_object_set_new(row, "next", json_string(bs_comparison_next(c, next, sizeof next)));
 }
 
+/* How many times as fast as the first rung that could be simulated. */
+static void add_simulated(json_t *row, const bs_ladder *l, const bs_rung *r) {
+  const bs_rung *first = l->rungs;
+  while (!first->is_simulated) first++;
+  json_object_set_new(row, "simulated_us", bs_record_number(r->sim.ps * 1e-6));
+  json_object_set_new(row, "limit", json_string(bs_simulated_limit(&r->sim)));
+  json_object_set_new(row, "label", json_string(r->sim.label));
+  json_object_set_new(row, "domain", json_string(bs_simulated_domain(&r->sim)));
+  if (r == first || !(r->sim.ps > 0)) return;
+  json_object_set_new(row, "against", json_string(first->name));
+  json_object_set_new(row, "speedup", bs_record_number(first->sim.ps / r->sim.ps));
+}
+
 static json_t *row_of(const bs_ladder *l, const bs_rung *r) {
   char why[512];
   const bs_predicted *p = &r->predicted;
-  json_t *row = json_pack("{s:o,s:s,s:s,s:i,s:i,s:I,s:f}", "place",
-                          r->place > 0 ? json_integer((json_int_t)r->place) : json_null(), "pass",
-                          bs_ladder_pass_name(l->pass), "candidate", r->name, "world_size",
-                          (int)r->c.world_size, "threads_per_rank", (int)r->c.threads_per_rank, "wire_bytes",
-                          (json_int_t)r->wire_bytes, "wire_error", r->wire_error);
+  json_t *row =
+      json_pack("{s:o,s:s,s:s,s:i,s:i,s:I,s:f}", "place",
+                r->place > 0 ? json_integer((json_int_t)r->place) : json_null(), "pass",
+                bs_ladder_pass_name(l->pass), "candidate", r->name, "world_size", (int)r->c.world_size,
+                "threads_per_rank", l->simulated ? 1 : (int)r->c.threads_per_rank, "wire_bytes",
+                (json_int_t)r->wire_bytes, "wire_error", r->wire_error);
   if (row == NULL) return NULL;
   if (r->is_predicted) {
     json_object_set_new(row, "bound_ms", bs_record_number(1e3 * p->bound.total));
     json_object_set_new(row, "limit", json_string(p->limit));
     if (p->has_kernel) json_object_set_new(row, "predicted_ms", bs_record_number(1e3 * p->kernel.total));
   }
+  if (r->is_simulated) add_simulated(row, l, r);
   if (r->measured) {
     json_object_set_new(row, "measured_ms", bs_record_number(1e3 * r->seconds));
     if (r->against.pairs > 0) add_comparison(row, l, r);
