@@ -39,22 +39,42 @@ static uint32_t waits_for(const sim_engine *e, uint32_t rank) {
   return SIM_NONE;
 }
 
+/* Walks from a rank to the one that it waits for, and on. A rank of the circle that the walk ends in; or the
+ * rank that does not wait, and *out_ends is 1. Each step may look at all ranks of a meeting, so the walk
+ * stops soon behind its first turn (Brent). */
+static uint32_t walk(const sim_engine *e, uint32_t at, int *out_ends) {
+  uint32_t mark = SIM_NONE;
+  uint64_t steps = 0, turn = 1;
+  *out_ends = 0;
+  while (at != mark) {
+    if (steps == turn || mark == SIM_NONE) {
+      mark = at;
+      turn *= 2;
+      steps = 0;
+    }
+    const uint32_t next = waits_for(e, at);
+    if (next == SIM_NONE) {
+      *out_ends = 1;
+      return at;
+    }
+    at = next;
+    steps++;
+  }
+  return at;
+}
+
 /* Follows who waits for whom from the first that waits: "0 -> 1 -> 0", or the end of the line. */
 static void say_chain(const sim_engine *e, text *t) {
   const uint32_t n = e->config.ranks;
   uint32_t slow = 0, shown = 0, length = 0;
+  int ends = 0;
   while (slow < n && waits_for(e, slow) == SIM_NONE) slow++;
   if (slow == n) return;
-  /* After n steps a walk is within its circle, if it has one. */
-  uint32_t at = slow;
-  for (uint32_t i = 0; i < n; i++) {
-    const uint32_t next = waits_for(e, at);
-    if (next == SIM_NONE) {
-      say(t, "; rank %u, which the others wait for, %s", at,
-          e->ranks[at].state == RANK_ENDED ? "has ended" : "does not wait");
-      return;
-    }
-    at = next;
+  const uint32_t at = walk(e, slow, &ends);
+  if (ends) {
+    say(t, "; rank %u, which the others wait for, %s", at,
+        e->ranks[at].state == RANK_ENDED ? "has ended" : "does not wait");
+    return;
   }
   uint32_t first = at; /* the lowest rank of the circle begins it */
   for (uint32_t r = waits_for(e, at); r != at; r = waits_for(e, r))

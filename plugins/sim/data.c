@@ -183,18 +183,19 @@ static int32_t broadcast(const bs_host *host, const sim_arrival *arrivals, uint3
 
 /* Counts of each pair agree: sim_data has looked. */
 static int32_t exchange(const bs_host *host, const sim_arrival *arrivals, uint32_t ranks) {
-  int32_t rc = BS_OK;
-  for (uint32_t from = 0; from < ranks; from++) {
-    const bs_coll_call *f = sim_call_at(arrivals, from);
-    uint64_t first = 0;
-    for (uint32_t to = 0; rc == BS_OK && to < ranks; first += f->counts[to++]) {
-      const bs_coll_call *t = sim_call_at(arrivals, to);
-      uint64_t at = 0;
-      for (uint32_t r = 0; r < from; r++) at += t->recv_counts[r];
+  uint64_t *firsts = host->alloc(host->ctx, ranks * sizeof *firsts, 64); /* of each sender, its next block */
+  int32_t rc = firsts != NULL ? BS_OK : BS_NO_MEMORY;
+  for (uint32_t to = 0; rc == BS_OK && to < ranks; to++) {
+    const bs_coll_call *t = sim_call_at(arrivals, to);
+    uint64_t at = 0;
+    for (uint32_t from = 0; rc == BS_OK && from < ranks; at += t->recv_counts[from++]) {
+      const bs_coll_call *f = sim_call_at(arrivals, from);
       for (uint64_t row = 0; rc == BS_OK && row < f->rows; row++)
-        rc = move(host, f, first, t, at, row, f->counts[to]);
+        rc = move(host, f, firsts[from], t, at, row, f->counts[to]);
+      firsts[from] += f->counts[to];
     }
   }
+  host->free(host->ctx, firsts);
   return rc;
 }
 
