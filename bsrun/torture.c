@@ -248,11 +248,16 @@ static void listen_for_signals(void) {
 /* A communicator of its own decides how its ranks come to be, else the one that is to be used. */
 static void find_launches(torture *t) {
   const char *comm = args_value(t->a, "comm");
-  const int of_comm = torture_launch_of(t, comm);
+  const int of_comm = torture_launch_of(t, comm), driven = torture_is_driven(t, comm);
   for (size_t i = 0; i < t->n_subjects; i++) {
     torture_subject *s = &t->subjects[i];
     const int own = s->kind == TORTURE_COMM && (comm == NULL || strcmp(comm, s->name) != 0);
     s->launch = own ? torture_launch_of(t, s->name) : of_comm;
+    s->driven = own ? torture_is_driven(t, s->name) : driven;
+    if (s->driven)
+      bsrun_note(t->quiet, s->kind == TORTURE_BACKEND
+                               ? "one thread drives all ranks: it cannot hang in a backend, nor be late"
+                               : "one thread drives all ranks: none of them can be late (no delay, no late)");
   }
 }
 

@@ -31,6 +31,7 @@ typedef struct torture_subject {
   uint32_t kind; /* enum torture_kind */
   char name[64];
   int launch; /* of its worlds */
+  int driven; /* one thread goes through all ranks: nobody can sleep */
 } torture_subject;
 
 /* One child: a fault at a call of a rank, or the clean run (fault TORTURE_NONE). */
@@ -72,6 +73,8 @@ double torture_now(void);
 /* torture_plan.c */
 /* How the ranks of a communicator come to be (NULL: of the default one), which a child process asks it. */
 int torture_launch_of(const torture *t, const char *comm);
+/* Whether one thread drives all ranks of it (BS_LAUNCH_DRIVEN). */
+int torture_is_driven(const torture *t, const char *comm);
 /* The communicator where none is named. */
 const char *torture_comm_of(int launch);
 /* --plan: the program once; its exit code. */

@@ -65,7 +65,7 @@ static size_t error_lines(const char *text, char *out, size_t size) {
 }
 
 static int is_pairwise(const char *op) {
-  return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0;
+  return strcmp(op, "send") == 0 || strcmp(op, "recv") == 0 || strcmp(op, "exchange") == 0;
 }
 
 /* In a collective that all ranks enter the others know the op and the site. */
@@ -88,6 +88,13 @@ static int is_summed(const torture_case *c) {
   return c->subject->kind == TORTURE_BACKEND && c->fault >= TORTURE_FLIP && c->fault <= TORTURE_TRUNCATE;
 }
 
+/* The messages of an algorithm pass on what is wrong, and that a rank waits: of several ranks another one may
+ * be blamed. */
+static int is_passed_on(const torture_case *c) {
+  if (strcmp(c->op, "exchange") != 0 || c->fault == TORTURE_ERR) return 0;
+  return c->world_size > 2 || c->fault == TORTURE_FLIP || c->fault == TORTURE_NAN;
+}
+
 static void check_line(const torture_case *c, const char *errors, char *why, size_t size) {
   char line[1400];
   const size_t n = error_lines(errors, line, sizeof line);
@@ -100,7 +107,7 @@ static void check_line(const torture_case *c, const char *errors, char *why, siz
   char full[sizeof line];
   memcpy(full, line, sizeof full);
   if (told_by_others) without_speaker(line);
-  if (is_summed(c)) return;
+  if (is_summed(c) || is_passed_on(c)) return;
   if (!names_rank(line, c->rank))
     snprintf(why, size, "the error line does not blame rank %u: %.250s", c->rank, full);
   else

@@ -52,7 +52,7 @@ static torture_case *add(torture *t) {
 static int has_result(const char *op) {
   static const char *const results[] = {"all_reduce",     "all_gather", "reduce_scatter", "broadcast",
                                         "all_to_all",     "send",       "recv",           "matmul",
-                                        "gather_columns", "activate"};
+                                        "gather_columns", "activate",   "exchange"};
   for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
     if (strcmp(op, results[i]) == 0) return 1;
   return 0;
@@ -80,6 +80,12 @@ static int asked(const torture *t, const char *option, const char *value) {
   return !any;
 }
 
+/* What only a thread that sleeps can do. A rank of a communicator that hangs waits for what never comes. */
+static int needs_time(const torture_subject *s, int fault) {
+  return fault == TORTURE_DELAY || fault == TORTURE_LATE ||
+         (fault == TORTURE_HANG && s->kind == TORTURE_BACKEND);
+}
+
 static int add_op(torture *t, const torture_case *like, const char *op, uint64_t calls) {
   const uint64_t first = first_call(like, op, calls);
   if (!asked(t, "op", op)) return 1;
@@ -89,6 +95,7 @@ static int add_op(torture *t, const torture_case *like, const char *op, uint64_t
       const int alters = fault >= TORTURE_FLIP && fault <= TORTURE_TRUNCATE;
       if (fault >= TORTURE_KILL && (like->subject->launch == TORTURE_THREADS || like->world_size == 1))
         continue;
+      if (like->subject->driven && needs_time(like->subject, fault)) continue;
       if ((alters && !has_result(op)) || !asked(t, "fault", torture_fault_names[fault])) continue;
       torture_case *c = add(t);
       if (c == NULL) return 0;

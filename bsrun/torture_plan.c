@@ -30,7 +30,8 @@ const char *torture_comm_of(int launch) {
 
 /* ---- how ranks come to be ------------------------------------------------------------------- */
 
-/* An ATTACHED one is asked whether it joins processes that bsrun starts; one that does not is of an MPI. */
+/* An ATTACHED one is asked whether it joins processes that bsrun starts; one that does not is of an MPI.
+ * TORTURE_LAUNCHES: one thread drives all ranks. */
 static int ask(const torture *t, const char *comm) {
   bs_context *context = NULL;
   const bs_comm *found = NULL;
@@ -38,27 +39,39 @@ static int ask(const torture *t, const char *comm) {
   char text[48];
   bs_attachment here = {.struct_size = sizeof here};
   if (plugins_open_context(t->a, NULL, 0, &context, NULL) != BS_OK ||
-      bs_find_comm(context, comm, &found, &state, NULL) != BS_OK || found->launch != BS_LAUNCH_ATTACHED)
+      bs_find_comm(context, comm, &found, &state, NULL) != BS_OK)
     return TORTURE_THREADS;
+  if (found->launch != BS_LAUNCH_ATTACHED)
+    return found->launch == BS_LAUNCH_DRIVEN ? TORTURE_LAUNCHES : TORTURE_THREADS;
   snprintf(text, sizeof text, "BLOCKSHOCK_SHM_FD=%d", memfd_create("ask", 0u));
   const char *const environment[] = {"BLOCKSHOCK_RANK=0", "BLOCKSHOCK_WORLD_SIZE=1", text, NULL};
   return found->attach(state, environment, &here, NULL) == BS_UNAVAILABLE ? TORTURE_MPI : TORTURE_PROCESSES;
 }
 
-int torture_launch_of(const torture *t, const char *comm) {
+/* It is about to be tortured for a reason: it is asked in a child. */
+static int ask_in_child(const torture *t, const char *comm) {
   int status = 0;
-  if (t->launch >= 0) return t->launch;
   if (comm == NULL || strcmp(comm, "threads") == 0) return TORTURE_THREADS;
   fflush(NULL);
   const pid_t pid = fork();
-  if (pid == 0) { /* it is about to be tortured for a reason */
+  if (pid == 0) {
     if (freopen("/dev/null", "w", stdout) == NULL || freopen("/dev/null", "w", stderr) == NULL) _exit(1);
     alarm(ASK_S);
     _exit(ANSWER + ask(t, comm));
   }
   if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) return TORTURE_THREADS;
   const int answer = WEXITSTATUS(status) - ANSWER;
-  return answer >= 0 && answer < TORTURE_LAUNCHES ? answer : TORTURE_THREADS;
+  return answer >= 0 && answer <= TORTURE_LAUNCHES ? answer : TORTURE_THREADS;
+}
+
+int torture_launch_of(const torture *t, const char *comm) {
+  if (t->launch >= 0) return t->launch;
+  const int answer = ask_in_child(t, comm);
+  return answer < TORTURE_LAUNCHES ? answer : TORTURE_THREADS;
+}
+
+int torture_is_driven(const torture *t, const char *comm) {
+  return t->launch <= TORTURE_THREADS && ask_in_child(t, comm) == TORTURE_LAUNCHES;
 }
 
 /* ---- one run -------------------------------------------------------------------------------- */

@@ -76,6 +76,10 @@ static void put_run(const torture *t, const torture_case *c, const char *plan, c
   put(w, "%s", backend ? "row_parallel" : c->subject->name);
   put(w, "-P");
   put(w, "%u", c->world_size);
+  if (backend && args_has(t->a, "comm")) {
+    put(w, "--comm");
+    put(w, "%s", args_value(t->a, "comm"));
+  }
   put(w, backend ? "--backend" : "--comm");
   put(w, "fault:%s", inner != NULL ? inner : c->subject->launch == TORTURE_PROCESSES ? "shm" : "threads");
   if (c->subject->launch != TORTURE_THREADS) put(w, "--launch=%s", torture_launch_names[c->subject->launch]);

@@ -81,14 +81,23 @@ static int32_t bind_device(bs_rank *rank, bs_error *err) {
   return rc;
 }
 
+/* A rank of a DRIVEN world has no thread of its own: whose device it is, is said here (rank_of_thread). */
+static int32_t open_device(bs_rank *rank, bs_error *err) {
+  const bs_world *world = rank->world;
+  const int32_t before = bs_log_rank();
+  if (rank->device != NULL) return BS_OK;
+  bs_log_set_rank((int32_t)rank->index);
+  const int32_t rc = world->backend->device_open(
+      world->backend_state, bs_world_place(world, rank->index) % world->devices, &rank->device, err);
+  bs_log_set_rank(before);
+  return rc;
+}
+
 int32_t bs_rank_open(bs_rank *rank, bs_error *err) {
   bs_world *world = rank->world;
   if (rank->opened) return BS_OK;
-  if (rank->device == NULL) {
-    int32_t rc = world->backend->device_open(
-        world->backend_state, bs_world_place(world, rank->index) % world->devices, &rank->device, err);
-    if (rc != BS_OK) return rc;
-  }
+  const int32_t opened = open_device(rank, err);
+  if (opened != BS_OK) return opened;
   if (rank->team == NULL) {
     int32_t rc = bs_team_new(world->width, world->spin_ns,
                              world->pinned ? bs_world_cores(world, rank->index) : NULL, &rank->team, err);

@@ -168,7 +168,7 @@ typedef struct bs_host {
   int32_t (*partition_make)(const struct bs_mask *mask, int64_t total, uint32_t rank, uint32_t world_size,
                             const struct bs_partition **out_partition, bs_error *err);
   void (*partition_free)(const struct bs_partition *partition);
-  /* Since 0.3: the rank that the calling thread runs; -1: none, or the world is DRIVEN. */
+  /* Since 0.3: the rank that the calling thread runs; -1: none, or DRIVEN and not in device_open. */
   int32_t (*rank_of_thread)(void *ctx);
   /* Since 0.8: what a run of a core op costs by its schema (bs_op_rate of op.h; its struct_size is set by the
    * caller). `query` is one that prepare was given, or the same with dims of one run. BS_UNSUPPORTED for an

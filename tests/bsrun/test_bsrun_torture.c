@@ -188,6 +188,42 @@ START_TEST(methods_and_backends_run_phase_0) {
 }
 END_TEST
 
+/* One thread drives simulated ranks: nobody sleeps, a hang is found at once, and each rank's backend is
+ * struck. Messages of an algorithm are one call of the op exchange. */
+static const struct {
+  const char *words[16];
+  const char *score, *lacks, *note;
+} others[] = {
+    {{"--comm", "sim", "--ranks", "2,3"}, "score: 74 of 74 as", "late ", "none of them can be late"},
+    {{"--comm", "sim", "--backend", "virtual:ref", "--ranks", "2", "--op", "matmul"},
+     "score: 4 of 4 as",
+     "hang ",
+     "cannot hang in a backend"},
+    {{"--method", "row_parallel", "--comm", "sim", "--set", "hardware.backend=virtual:ref", "--set",
+      "hardware.algorithm=ring", "--ranks", "3", "--op", "exchange"},
+     "score: 5 of 5 as",
+     "delay ",
+     "none of them can be late"},
+    {{"--method", "row_parallel", "--set", "hardware.algorithm=ring", "--ranks", "2", "--op", "exchange",
+      "--deadline", DEADLINE},
+     "score: 7 of 7 as",
+     "matmul",
+     ""},
+};
+
+START_TEST(ranks_that_are_driven_and_messages_of_algorithms) {
+  const char *dir = scratch_dir(), *const *w = others[_i].words;
+  ran r = bsrun(dir, "torture", "--quick", w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10],
+                w[11], w[12], NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.out, others[_i].score) != NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.out, others[_i].lacks) == NULL, "%s", r.out);
+  ck_assert_msg(strstr(r.err, others[_i].note) != NULL, "%s", r.err);
+  ran_free(&r);
+  remove_dir(dir);
+}
+END_TEST
+
 static const struct {
   const char *words[6];
   int code;
@@ -287,6 +323,7 @@ int main(void) {
                              {one_plan_ends_as_it_must, TEST_COUNT(plans)},
                              {a_template_is_clean},
                              {methods_and_backends_run_phase_0},
+                             {ranks_that_are_driven_and_messages_of_algorithms, TEST_COUNT(others)},
                              {bad_requests_are_refused, TEST_COUNT(refused)},
                              {an_interrupted_one_leaves_nothing},
                              {what_is_left_is_seen},

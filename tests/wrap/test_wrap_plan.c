@@ -100,6 +100,7 @@ static const struct {
     {"op=alloc,do=truncate", 0, 1, "no result", "alloc|hang"},
     {"op=matmul.prepare,do=nan", 0, 1, "no result", ""},
     {"op=copy,do=nan", 0, 1, "no result", "copy but nan"},
+    {"op=exchanges,do=err", 0, 4, "'exchanges' is no op", "exchange"},
     {"op=other,do=err", 0, 4, "'other' is no op", "matmul"},
     {"op=activate.pack,do=err", 0, 4, "'activate.pack' is no op", "matmul.pack"},
     {"do=hang", 1, 4, "'hang' is nothing to do", "delay"},

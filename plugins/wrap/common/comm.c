@@ -1,53 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * comm.c - the wrapped communicator. Faults happen on the rank's own thread, before the inner call (hang,
- * err, delay, truncate) or behind it (flip, nan; in what a send sends before it). Whoever sleeps here is
- * woken by the world's abort, so an injected hang ends as soon as another rank has noticed it.
+ * err, delay, truncate) or behind it (flip, nan; in what a send sends before it). hang.c and exchange.c are
+ * the rest.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <time.h>
-
-#include "wrap.h"
-
-#define HANG_NS INT64_C(60000000000) /* nobody noticed: a hang longer than this ends by itself */
-
-/* What wrap gives out. */
-typedef struct wrap_comm_state {
-  const wrap_plugin *plugin;
-  const bs_comm *inner;
-  void *inner_state;
-  wrap_plan plan;
-} wrap_comm_state;
-
-typedef struct wrap_world {
-  const wrap_comm_state *w;
-  void *inner;
-  uint32_t size;
-  uint32_t failed; /* with what follows: under lock */
-  uint32_t fail_rank;
-  char why[240];
-  pthread_mutex_t lock;
-  pthread_cond_t wake;
-  wrap_calls *calls; /* [size], each its rank's */
-} wrap_world;
-
-typedef struct wrap_end {
-  wrap_world *world;
-  void *inner;
-  wrap_calls *calls;
-  uint32_t me, n; /* in the group */
-} wrap_end;
-
-typedef int32_t (*coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
-
-static const bs_host *host_of(const wrap_comm_state *w) {
-  return w->plugin->host;
-}
-
-static int32_t no_memory(bs_error *err) {
-  return bs_fail(err, BS_NO_MEMORY, "BS-WRAP-MEMORY", "no memory to wrap a communicator");
-}
+#include "comm.h"
 
 /* ---- wrapping ------------------------------------------------------------------------------- */
 
@@ -55,7 +12,7 @@ static int32_t comm_wrap(void *state, const bs_comm *inner, void *inner_state, v
                          bs_error *err) {
   const wrap_plugin *plugin = state;
   wrap_comm_state *w = plugin->host->alloc(plugin->host->ctx, sizeof *w, 64);
-  if (w == NULL) return no_memory(err);
+  if (w == NULL) return wrap_no_memory(err);
   w->plugin = plugin;
   w->inner = inner;
   w->inner_state = inner_state;
@@ -70,14 +27,14 @@ static int32_t comm_wrap(void *state, const bs_comm *inner, void *inner_state, v
 
 static void comm_unwrap(void *wrapped) {
   wrap_comm_state *w = wrapped;
-  const bs_host *host = host_of(w);
+  const bs_host *host = wrap_host(w);
   host->free(host->ctx, w);
 }
 
 /* ---- worlds --------------------------------------------------------------------------------- */
 
 static void world_free(wrap_world *world) {
-  const bs_host *host = host_of(world->w);
+  const bs_host *host = wrap_host(world->w);
   pthread_cond_destroy(&world->wake);
   pthread_mutex_destroy(&world->lock);
   host->free(host->ctx, world->calls);
@@ -85,7 +42,7 @@ static void world_free(wrap_world *world) {
 }
 
 static wrap_world *world_make(const wrap_comm_state *w, uint32_t size) {
-  const bs_host *host = host_of(w);
+  const bs_host *host = wrap_host(w);
   wrap_world *world = host->alloc(host->ctx, sizeof *world, 64);
   wrap_calls *calls = host->alloc(host->ctx, (uint64_t)size * sizeof *calls, 64);
   pthread_condattr_t monotonic;
@@ -109,7 +66,7 @@ static wrap_world *world_make(const wrap_comm_state *w, uint32_t size) {
 static int32_t world_open(void *state, const bs_world_request *request, void **out_world, bs_error *err) {
   const wrap_comm_state *w = state;
   wrap_world *world = world_make(w, request->world_size);
-  if (world == NULL) return no_memory(err);
+  if (world == NULL) return wrap_no_memory(err);
   const int32_t rc = w->inner->world_open(w->inner_state, request, &world->inner, err);
   if (rc != BS_OK) {
     world_free(world);
@@ -135,11 +92,11 @@ static int32_t world_drive(void *opaque, void (*rank_main)(void *arg, uint32_t r
 
 static int32_t end_make(wrap_world *world, void *inner, wrap_calls *calls, uint32_t me, uint32_t n,
                         void **out_comm, bs_error *err) {
-  const bs_host *host = host_of(world->w);
+  const bs_host *host = wrap_host(world->w);
   wrap_end *end = host->alloc(host->ctx, sizeof *end, 64);
   if (end == NULL) {
     world->w->inner->rank_close(inner);
-    return no_memory(err);
+    return wrap_no_memory(err);
   }
   *end = (wrap_end){world, inner, calls, me, n};
   *out_comm = end;
@@ -163,7 +120,7 @@ static void rank_close(void *opaque) {
   if (end == NULL) return;
   const wrap_comm_state *w = end->world->w;
   w->inner->rank_close(end->inner);
-  host_of(w)->free(host_of(w)->ctx, end);
+  wrap_host(w)->free(wrap_host(w)->ctx, end);
 }
 
 static int32_t group_open(void *opaque, const uint32_t *ranks, uint32_t nranks, void **out_comm,
@@ -192,34 +149,6 @@ static void world_abort(void *opaque, uint32_t rank, int32_t code, const char *w
 
 /* ---- what is done to a call ------------------------------------------------------------------ */
 
-/* 1: the world failed meanwhile. */
-static int sleep_awake(wrap_world *world, int64_t ns) {
-  struct timespec end;
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  const int64_t nsec = end.tv_nsec + ns % 1000000000;
-  end.tv_sec += (time_t)(ns / 1000000000 + nsec / 1000000000);
-  end.tv_nsec = (long)(nsec % 1000000000);
-  pthread_mutex_lock(&world->lock);
-  while (!world->failed && pthread_cond_timedwait(&world->wake, &world->lock, &end) != ETIMEDOUT) {
-  }
-  const int failed = world->failed != 0;
-  pthread_mutex_unlock(&world->lock);
-  return failed;
-}
-
-static int32_t hang(const wrap_end *end, const bs_coll_call *call, bs_error *err) {
-  wrap_world *world = end->world;
-  char name[40];
-  const int woken = sleep_awake(world, HANG_NS + (call->timeout_ns > 0 ? call->timeout_ns : 0));
-  wrap_op_name(call->kind, name);
-  if (!woken)
-    return bs_fail(err, BS_DEADLINE, "BS-WRAP-HANG", "an injected hang of rank %lld in %s: nobody noticed it",
-                   (long long)end->calls->rank, name);
-  return bs_fail(err, BS_ABORTED, "BS-WRAP-HANG",
-                 "an injected hang of rank %lld in %s ended: rank %u failed: %s", (long long)end->calls->rank,
-                 name, world->fail_rank, world->why);
-}
-
 static uint64_t sum(const uint64_t *counts, uint32_t n) {
   uint64_t total = 0;
   for (uint32_t i = 0; counts != NULL && i < n; ++i) total += counts[i];
@@ -246,16 +175,14 @@ static int32_t changed_send(const wrap_end *end, const bs_coll_call *call, uint3
                             bs_error *err) {
   const wrap_plugin *plugin = end->world->w->plugin;
   const bs_host *host = plugin->host;
-  const uint64_t size = BS_DTYPE_BYTES(call->dtype_in), row = call->count * size;
-  unsigned char *copy = host->alloc(host->ctx, call->rows * row + 1u, 64);
   bs_coll_call c = *call;
-  if (copy == NULL) return no_memory(err);
-  for (uint64_t r = 0; r < call->rows; ++r)
-    memcpy(copy + r * row, (const unsigned char *)call->in + r * (uint64_t)call->in_stride * size, row);
+  void *copy = NULL;
+  int32_t rc = wrap_dense_copy(host, call, &copy, err);
+  if (rc != BS_OK) return rc;
   c.in = copy;
   c.in_stride = (int64_t)call->count;
   if (!wrap_change(plugin, what, call->dtype_in, copy)) wrap_warn_empty(plugin, end->calls, call->kind, what);
-  const int32_t rc = fn(end->inner, &c, err);
+  rc = fn(end->inner, &c, err);
   host->free(host->ctx, copy);
   return rc;
 }
@@ -295,11 +222,11 @@ static int32_t pass(void *opaque, const bs_coll_call *call, uint32_t kind, coll_
   /* Results on their way between processes are not the program's calls. */
   if (call->site != NULL && strncmp(call->site, "lab.peers", 9) == 0) return fn(end->inner, call, err);
   const wrap_step *s = wrap_next(&w->plan, end->calls, kind, &ns);
-  if (ns > 0) sleep_awake(end->world, ns);
+  wrap_delay(end, kind, ns);
   if (s == NULL) return fn(end->inner, call, err);
   switch (s->what) {
     case WRAP_HANG:
-      return hang(end, call, err);
+      return wrap_hang(end, call, kind, err);
     case WRAP_ERR:
       return wrap_fail(w->plugin, end->calls, kind, call->site, err);
     case WRAP_TRUNCATE:
@@ -311,12 +238,6 @@ static int32_t pass(void *opaque, const bs_coll_call *call, uint32_t kind, coll_
     default:
       return changed(end, call, s->what, fn, err);
   }
-}
-
-/* Transfers of a round: passed on as they are, counted as no call. */
-static int32_t exchange(void *opaque, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err) {
-  const wrap_end *end = opaque;
-  return end->world->w->inner->exchange(end->inner, calls, ncalls, err);
 }
 
 static uint64_t clock_ns(void *opaque) {
@@ -383,6 +304,6 @@ const bs_comm wrap_comm_table = {
     .wrap = comm_wrap,
     .unwrap = comm_unwrap,
     .clock_ns = clock_ns,
-    .exchange = exchange,
+    .exchange = wrap_exchange,
     .report = report,
 };

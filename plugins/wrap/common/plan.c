@@ -9,8 +9,8 @@
 static const char *const do_names[WRAP_DO_COUNT_] = {"hang", "err",      "delay", "flip",
                                                      "nan",  "truncate", "kill",  "stop"};
 static const char *const plain_names[WRAP_OP_FIRST] = {
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send",
-    "recv",       "barrier",    "alloc",          "copy",      "sync",       "event"};
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send",    "recv",
+    "barrier",    "alloc",      "copy",           "sync",      "event",      "exchange"};
 static const char *const core_names[WRAP_CORE_OPS] = {"matmul",
                                                       "matmul_dx",
                                                       "matmul_dw",
@@ -36,9 +36,9 @@ static const char *const core_names[WRAP_CORE_OPS] = {"matmul",
                                                       "other"};
 static const char *const stage_names[] = {"", ".prepare", ".pack"};
 static const char op_words[] =
-    "*, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, recv, barrier, alloc, copy, "
-    "sync, "
-    "event, matmul, matmul_dx, matmul_dw, matmul_update, matmul24, matmul24_dx, matmul24_dw, "
+    "*, all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, recv, barrier, exchange, "
+    "alloc, copy, sync, event, matmul, matmul_dx, matmul_dw, matmul_update, matmul24, matmul24_dx, "
+    "matmul24_dw, "
     "matmul24_update, "
     "expand24, gather_columns, scatter_columns, convert, activate, activate_dx, sgd_update, adamw_update, "
     "tree_sum, "
@@ -162,6 +162,7 @@ static int do_number(const reader *r, word w, uint32_t *out) {
 static int has_result(uint64_t op, uint32_t what) {
   if (what < WRAP_FLIP || what > WRAP_TRUNCATE || op == WRAP_ANY) return 1;
   if (op < BS_COLL_COUNT_) return op != BS_COLL_BARRIER;
+  if (op == WRAP_OP_EXCHANGE) return 1;
   if (op == WRAP_OP_COPY) return what != WRAP_NAN;
   return op >= WRAP_OP_FIRST && (op - WRAP_OP_FIRST) % 3 == WRAP_RUN;
 }

@@ -27,13 +27,15 @@ enum wrap_do {
   WRAP_DO_COUNT_ = 8
 };
 
-/* Collectives have the numbers of enum bs_coll_kind; then what a backend does; then of each core op its run,
+/* Collectives have the numbers of enum bs_coll_kind; then what a backend does; messages that a communicator
+ * exchanges at once (of a collective by an algorithm); then of each core op its run,
  * its prepare and its pack. */
 enum wrap_op {
   WRAP_OP_ALLOC = BS_COLL_COUNT_,
   WRAP_OP_COPY,
   WRAP_OP_SYNC,
   WRAP_OP_EVENT,
+  WRAP_OP_EXCHANGE,
   WRAP_OP_FIRST,
   WRAP_CORE_OPS = 23, /* the last one stands for all ops that have no name here */
   WRAP_OP_COUNT_ = WRAP_OP_FIRST + 3 * WRAP_CORE_OPS

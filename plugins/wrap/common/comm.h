@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * comm.h - a wrapped communicator: what comm.c, hang.c and exchange.c share.
+ */
+#ifndef BS_WRAP_COMM_H
+#define BS_WRAP_COMM_H
+
+#include <pthread.h>
+
+#include "wrap.h"
+
+/* What wrap gives out. */
+typedef struct wrap_comm_state {
+  const wrap_plugin *plugin;
+  const bs_comm *inner;
+  void *inner_state;
+  wrap_plan plan;
+} wrap_comm_state;
+
+typedef struct wrap_world {
+  const wrap_comm_state *w;
+  void *inner;
+  uint32_t size;
+  uint32_t failed; /* with what follows: under lock */
+  uint32_t fail_rank;
+  char why[240];
+  pthread_mutex_t lock;
+  pthread_cond_t wake;
+  wrap_calls *calls; /* [size], each its rank's */
+} wrap_world;
+
+typedef struct wrap_end {
+  wrap_world *world;
+  void *inner;
+  wrap_calls *calls;
+  uint32_t me, n; /* in the group */
+} wrap_end;
+
+typedef int32_t (*coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
+
+static inline const bs_host *wrap_host(const wrap_comm_state *w) {
+  return w->plugin->host;
+}
+static inline int32_t wrap_no_memory(bs_error *err) {
+  return bs_fail(err, BS_NO_MEMORY, "BS-WRAP-MEMORY", "no memory to wrap a communicator");
+}
+
+/* hang.c: the call does not return before the world fails; `op` is its name in texts. */
+int32_t wrap_hang(const wrap_end *end, const bs_coll_call *call, uint32_t op, bs_error *err);
+void wrap_delay(const wrap_end *end, uint32_t op, int64_t ns);
+
+/* exchange.c: one call of the op "exchange", however many messages it has. */
+int32_t wrap_exchange(void *end, const bs_coll_call *const *calls, uint32_t ncalls, bs_error *err);
+/* Dense rows of what a send sends; the caller frees them. */
+int32_t wrap_dense_copy(const bs_host *host, const bs_coll_call *call, void **out_copy, bs_error *err);
+
+#endif

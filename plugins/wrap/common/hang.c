@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hang.c - ranks that do not come back, or late. Whoever sleeps here is woken by the world's abort, so an
+ * injected hang ends as soon as another rank has noticed it. Where one thread drives all ranks nobody sleeps:
+ * a rank that hangs waits for ranks that never come, and no rank is late.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "comm.h"
+
+#define HANG_NS INT64_C(60000000000) /* nobody noticed: a hang longer than this ends by itself */
+
+/* 1: the world failed meanwhile. */
+static int sleep_awake(wrap_world *world, int64_t ns) {
+  struct timespec end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  const int64_t nsec = end.tv_nsec + ns % 1000000000;
+  end.tv_sec += (time_t)(ns / 1000000000 + nsec / 1000000000);
+  end.tv_nsec = (long)(nsec % 1000000000);
+  pthread_mutex_lock(&world->lock);
+  while (!world->failed && pthread_cond_timedwait(&world->wake, &world->lock, &end) != ETIMEDOUT) {
+  }
+  const int failed = world->failed != 0;
+  pthread_mutex_unlock(&world->lock);
+  return failed;
+}
+
+static int is_driven(const wrap_world *world) {
+  return world->w->inner->launch == BS_LAUNCH_DRIVEN;
+}
+
+/* It waits in a group of all ranks, which the others do not open. One of a single rank has nobody to wait
+ * for. */
+static int32_t hang_driven(const wrap_end *end, const bs_coll_call *call, bs_error *err) {
+  const bs_comm *inner = end->world->w->inner;
+  const bs_host *host = wrap_host(end->world->w);
+  bs_coll_call wait = {.struct_size = (uint32_t)sizeof wait, .kind = BS_COLL_BARRIER, .site = call->site};
+  void *alone = NULL;
+  uint32_t *ranks = host->alloc(host->ctx, end->n * sizeof *ranks, 64);
+  if (ranks == NULL) return wrap_no_memory(err);
+  for (uint32_t r = 0; r < end->n; ++r) ranks[r] = r;
+  int32_t rc = end->n > 1 ? inner->group_open(end->inner, ranks, end->n, &alone, err) : BS_OK;
+  if (rc == BS_OK && alone != NULL) rc = inner->barrier(alone, &wait, err);
+  if (alone != NULL) inner->rank_close(alone);
+  host->free(host->ctx, ranks);
+  return rc;
+}
+
+/* `op`: of the call, for texts. */
+int32_t wrap_hang(const wrap_end *end, const bs_coll_call *call, uint32_t op, bs_error *err) {
+  wrap_world *world = end->world;
+  char name[40];
+  if (is_driven(world)) {
+    const int32_t rc = hang_driven(end, call, err);
+    if (rc != BS_OK) return rc;
+  }
+  const int woken =
+      !is_driven(world) && sleep_awake(world, HANG_NS + (call->timeout_ns > 0 ? call->timeout_ns : 0));
+  wrap_op_name(op, name);
+  if (!woken)
+    return bs_fail(err, BS_DEADLINE, "BS-WRAP-HANG", "an injected hang of rank %lld in %s: nobody noticed it",
+                   (long long)end->calls->rank, name);
+  return bs_fail(err, BS_ABORTED, "BS-WRAP-HANG",
+                 "an injected hang of rank %lld in %s ended: rank %u failed: %s", (long long)end->calls->rank,
+                 name, world->fail_rank, world->why);
+}
+
+/* A late rank of a world that one thread drives would only make that thread late. */
+void wrap_delay(const wrap_end *end, uint32_t op, int64_t ns) {
+  if (ns <= 0) return;
+  if (is_driven(end->world))
+    wrap_warn_empty(end->world->w->plugin, end->calls, op, WRAP_DELAY);
+  else
+    sleep_awake(end->world, ns);
+}
