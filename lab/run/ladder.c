@@ -129,9 +129,10 @@ static int32_t check_specs(const bs_ladder *l, const bs_ladder_options *o, bs_er
   for (uint32_t i = 0; o->n_specs > 0 && i < l->n; i++) {
     const bs_rung *r = &l->rungs[i];
     if (r->refused.code == BS_OK) continue;
-    *err = r->refused;
-    return bs_error_set(err, r->refused.code, r->refused.id, "%s (%.100s): %.300s", r->name, o->specs[i],
-                        r->refused.message);
+    bs_error_set(err, r->refused.code, r->refused.id, "%s (%.100s): %.300s", r->name, o->specs[i],
+                 r->refused.message);
+    if (r->refused.hint[0] != '\0') bs_error_hint(err, "%s", r->refused.hint);
+    return r->refused.code;
   }
   return BS_OK;
 }
