@@ -38,6 +38,7 @@ int verb_ccl(int argc, char **argv);
 int verb_runs(int argc, char **argv);
 int verb_fsck(int argc, char **argv);
 int verb_why(int argc, char **argv);
+int verb_sweep(int argc, char **argv);
 int verb_completion(int argc, char **argv);
 int verb_version(int argc, char **argv);
 int verb_help(int argc, char **argv);
@@ -59,6 +60,7 @@ void help_ccl(void);
 void help_runs(void);
 void help_fsck(void);
 void help_why(void);
+void help_sweep(void);
 void help_completion(void);
 void help_version(void);
 void help_help(void);
@@ -121,6 +123,8 @@ typedef struct bsrun_words {
 } bsrun_words;
 extern const bsrun_words bsrun_all_words[];
 extern const size_t bsrun_n_words;
+extern const args_option sweep_options[];
+extern const size_t sweep_n_options;
 extern const args_option plugins_list_options[], plugins_inspect_options[], plugins_why_options[],
     plugins_new_options[], plugins_check_options[], config_keys_options[], doctor_options[],
     explain_options[], torture_options[], ladder_options[], compare_options[], model_info_options[],

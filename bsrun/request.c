@@ -42,6 +42,7 @@ const args_option bsrun_run_options[] = {
      "in virtual time (--plugin sim): what each rank did when, for Perfetto or chrome://tracing"},
     {"cache", 0, "FILE|off", 0, "stored machine constants; default: the user's cache folder"},
     {"tune-cache", 0, "FILE|off", 0, "measured choices of implementations; default: the user's cache folder"},
+    {"point", 0, "FILE", 0, "a point that bsrun sweep has planned, and nothing else"},
     {"print-config", 0, NULL, 0, "print the resolved configuration and stop"},
     {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
     {"wide", 0, NULL, 0, "a table of all columns, however wide"},

@@ -20,6 +20,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/peers/peers.h"
+#include "lab/run/planned.h"
 #include "lab/stop.h"
 
 #define MAX_POINTS 1024
@@ -40,6 +41,7 @@ typedef struct run_plan {
   char *mpirun;       /* hardware.mpirun */
   int slurm;          /* hardware.launcher: slurm */
   char *cache, *tune_path, *command;
+  lab_planned planned; /* --point */
 } run_plan;
 
 static int32_t no_memory(bs_error *err) {
@@ -101,9 +103,17 @@ static void join_as(run_plan *p, const char *asked) {
   p->host.quiet |= bsrun_following();
 }
 
-static int32_t prepare(run_plan *p, bs_error *err) {
+/* What is asked for: composed, or as it was planned. */
+static int32_t compose(run_plan *p, const char *point, bs_composed *out, bs_error *err) {
+  if (point == NULL) return bs_compose(&p->request.compose, out, err);
+  const int32_t rc = lab_planned_read(point, &p->planned, err);
+  *out = (bs_composed){.config = rc == BS_OK ? bs_config_clone(p->planned.trees[0]) : NULL, .phase_given = 1};
+  return rc == BS_OK && out->config == NULL ? no_memory(err) : rc;
+}
+
+static int32_t prepare(run_plan *p, const char *point, bs_error *err) {
   bs_composed composed;
-  int32_t rc = bs_compose(&p->request.compose, &composed, err);
+  int32_t rc = compose(p, point, &composed, err);
   if (rc != BS_OK) {
     if (bsrun_rank_found()) join_as(p, bsrun_rank_how()); /* rank 0 says it */
     return rc;
@@ -227,6 +237,7 @@ static void plan_free(run_plan *p) {
   for (size_t i = 0; i < p->n_values; i++) free(p->values[i]);
   free(p->values);
   free(p->param);
+  lab_planned_free(&p->planned);
   bsrun_request_free(&p->request);
 }
 
@@ -243,6 +254,19 @@ static void set_run(run_plan *p, const char *run_id) {
   p->point.group = p->group[0] != '\0' ? p->group : NULL;
   p->point.is_rank = p->is_rank;
   p->point.ranks_choose = p->launch != NULL;
+  if (p->planned.input != NULL) lab_planned_point(&p->planned, &p->point);
+}
+
+/* A layer of a sweep is tuned: what serves is one line. */
+static int tune(run_plan *p, bs_error *err) {
+  json_t *choices = NULL;
+  if (lab_run_tune(&p->run, &p->point, &choices, err) != BS_OK) return bsrun_fail(err);
+  json_t *line = json_pack("{s:o}", "choices", choices);
+  char *text = json_dumps(line, JSON_COMPACT);
+  if (text != NULL && !bsrun_following()) puts(text);
+  free(text);
+  json_decref(line);
+  return 0;
 }
 
 /* A job of Slurm that the hardware asks for and nobody has overruled. */
@@ -263,7 +287,7 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
     p->host.verbose += strcmp(a->options[a->given[i].option].name, "verbose") == 0;
   }
   p->host.quiet = args_has(a, "quiet");
-  if (rc == BS_OK) rc = prepare(p, err);
+  if (rc == BS_OK) rc = prepare(p, args_value(a, "point"), err);
   run_host_open(&p->host);
   p->screen = !args_has(a, "output") && !args_has(a, "wide") && p->param == NULL;
   if (rc != BS_OK) return bsrun_fail(err);
@@ -273,9 +297,10 @@ static int run_parsed(const args *a, run_plan *p, bs_error *err) {
   if (p->launch != NULL) return launch(p, err);
   bsrun_grades(p->host.quiet, &p->run.grades);
   if (!bsrun_following()) run_signals_install();
+  if (p->planned.tune) return tune(p, err);
   int code = run_points(p, err);
   bs_error_clear(err);
-  if (print_results(p, err) != BS_OK) {
+  if (p->planned.input == NULL && print_results(p, err) != BS_OK) {
     const int print_code = bsrun_fail(err);
     if (code == 0) code = print_code;
   }

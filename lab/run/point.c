@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * point.c - a point: its phases are made into experiments, joined with other processes, tuned, and run. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -44,9 +45,13 @@ static int32_t choose_method(work *w, bs_node *config, bs_error *err) {
   return lab_auto_apply(&w->chosen, config, err);
 }
 
-/* The composed tree of one phase, with the point's setting. */
+/* The composed tree of one phase, with the point's setting; of a planned point a copy of the planned one. */
 static int32_t compose_phase(const work *w, size_t phase, bs_node **out_config, bs_error *err) {
   const lab_point *p = w->point;
+  if (p->trees != NULL) {
+    *out_config = bs_config_clone(p->trees[phase]);
+    return *out_config != NULL ? BS_OK : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  }
   bs_compose_request q = *p->compose;
   bs_composed composed = {0};
   q.context = w->run->context;
@@ -62,12 +67,36 @@ static int32_t compose_phase(const work *w, size_t phase, bs_node **out_config, 
   return rc;
 }
 
+/* Of the tree as it was composed, before anything is decided. */
+static int32_t know_key(work *w, size_t phase, const bs_node *config, bs_error *err) {
+  const lab_point *p = w->point;
+  if (p->request_key != NULL) return BS_OK;
+  const int32_t rc = bs_request_key(w->run->context, config, w->key[phase], err);
+  if (rc != BS_OK || p->keys == NULL || strcmp(p->keys[phase], w->key[phase]) == 0) return rc;
+  bs_error_set(err, BS_MISMATCH, "BS-SWEEP-BUILD",
+               "the library or a plugin of this point has changed since it was planned");
+  bs_error_hint(err, "bsrun sweep --resume plans it anew");
+  return BS_MISMATCH;
+}
+
+/* What a layer of the sweep was tuned to serves all its points. */
+static int32_t pin_choices(const work *w, bs_node *config, bs_error *err) {
+  const json_t *choices = w->point->choices;
+  if (json_array_size(choices) == 0) return BS_OK;
+  char *list = json_dumps(choices, JSON_COMPACT); /* JSON of texts is YAML */
+  const int32_t rc = list == NULL ? bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory")
+                                  : bs_config_set(config, "tune.choices", list, err);
+  free(list);
+  return rc;
+}
+
 static int32_t make_experiment(work *w, size_t phase, bs_experiment *out, bs_error *err) {
   lab_run *run = w->run;
   const lab_point *p = w->point;
   bs_node *config = NULL;
   int32_t rc = compose_phase(w, phase, &config, err);
-  if (rc == BS_OK && p->request_key == NULL) rc = bs_request_key(run->context, config, w->key[phase], err);
+  if (rc == BS_OK) rc = know_key(w, phase, config, err);
+  if (rc == BS_OK) rc = pin_choices(w, config, err);
   if (rc == BS_OK) rc = choose_method(w, config, err);
   if (rc != BS_OK) {
     bs_config_free(config);
@@ -179,6 +208,27 @@ int32_t lab_run_point(lab_run *run, const lab_point *point, bs_error *err) {
   lab_auto_free(&w.chosen);
   for (size_t i = 0; i < w.n; i++) bs_experiment_free(&w.e[i]);
   if (run->host->doing != NULL) run->host->doing(run->host->user, NULL, NULL);
+  return rc;
+}
+
+int32_t lab_run_tune(lab_run *run, const lab_point *point, json_t **out_choices, bs_error *err) {
+  work w = {.run = run, .point = point};
+  json_t *choices = json_array();
+  int32_t rc =
+      choices != NULL ? make_all(&w, err) : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (rc == BS_OK) rc = choose(&w, err);
+  const bs_experiment *timed = w.n > 0 ? &w.e[w.n - 1] : NULL;
+  for (uint32_t i = 0; rc == BS_OK && timed != NULL && i < timed->n_choices; i++)
+    if (json_array_append_new(choices, json_string(timed->choices[i])) != 0)
+      rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+  if (bs_context_stuck(run->context) > 0) return rc;
+  lab_auto_free(&w.chosen);
+  for (size_t i = 0; i < w.n; i++) bs_experiment_free(&w.e[i]);
+  if (rc != BS_OK) {
+    json_decref(choices);
+    choices = NULL;
+  }
+  *out_choices = choices;
   return rc;
 }
 

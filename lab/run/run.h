@@ -62,7 +62,13 @@ typedef struct lab_point {
   const char *trace_file;    /* of the last phase, in virtual time; NULL: none */
   /* For the records. request_key NULL: each phase's is made of its own tree. sweep NULL: of none. */
   const char *request_key, *sweep;
-  int64_t number;   /* in the sweep */
+  int64_t number; /* in the sweep */
+  /* Of a point that was planned (planned.h): a composed tree a phase instead of `compose`, their request keys
+   * at that time (BS_MISMATCH when what serves has changed since), and texts that are pinned as tune.choices.
+   * NULL: none. */
+  const bs_node *const *trees;
+  const char *const *keys;
+  const json_t *choices;
   int is_rank;      /* this process is one of several of the run */
   int ranks_choose; /* of --method auto: ranks that are yet to be started, and a method stands in */
 } lab_point;
@@ -72,6 +78,9 @@ typedef struct lab_point {
  * a committed run. With BS_ABORTED (lab/stop.h) the open run is marked INTERRUPTED. Where a rank hangs in a
  * plugin (bs_context_stuck) what it was given is not freed. */
 int32_t lab_run_point(lab_run *run, const lab_point *point, bs_error *err);
+/* Decides what serves the point, as lab_run_point does, and runs nothing: *out_choices is a list of texts for
+ * tune.choices, the caller's. */
+int32_t lab_run_tune(lab_run *run, const lab_point *point, json_t **out_choices, bs_error *err);
 /* Notes of the point that came after its error. */
 void lab_run_tell_notes(lab_run *run);
 /* The group of all points of a command where the configuration names none and logging.auto_group is on: the

@@ -19,6 +19,7 @@
 #include "lab/measure/constants.h"
 #include "lab/measure/kernel.h"
 #include "lab/phase/simulated.h"
+#include "lab/run/run.h"
 #include "lab/store/request_key.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
@@ -87,18 +88,12 @@ static double predict(const check *c, const bs_experiment *e) {
 }
 
 static int32_t look(const check *c, const bs_experiment *e, bs_sha256 *same, json_t *answer, bs_error *err) {
-  const bs_method *method;
-  const bs_workload *workload;
-  const bs_backend *backend;
-  const bs_comm *comm;
-  void *state;
   char layer[65];
+  uint32_t world = 1;
   int32_t rc = bs_simulated_check(c->context, e, err);
-  if (rc == BS_OK) rc = bs_find_method(c->context, e->method, &method, &state, err);
-  if (rc == BS_OK) rc = bs_find_workload(c->context, e->workload, &workload, &state, err);
-  if (rc == BS_OK) rc = bs_find_backend(c->context, e->backend, &backend, &state, err);
-  if (rc == BS_OK) rc = bs_find_comm(c->context, e->comm, &comm, &state, err);
-  if (rc == BS_OK) rc = identify(e, bs_experiment_world(e, method), same, layer, err);
+  if (rc == BS_OK) rc = lab_run_open_parts(c->context, e, &world, err);
+  if (rc == BS_OK) rc = lab_run_check_memory(c->context, e, err);
+  if (rc == BS_OK) rc = identify(e, world, same, layer, err);
   if (rc != BS_OK) return rc;
   const int is_virtual = bs_clock_is_virtual(c->context, e->comm);
   if (!is_virtual && e->phase != BS_PHASE_CORRECTNESS) json_object_set_new(answer, "alone", json_true());

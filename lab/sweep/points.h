@@ -35,7 +35,8 @@ void bs_points_pair(json_t *points);
 int32_t bs_points_done(const char *folder, const json_t *points, int any_build, char *out_done,
                        size_t *out_other, bs_error *err);
 
-/* What stands in the file of `run --point`: {sweep, point, phases, keys, configs, choices}; choices: list of
- * texts that are pinned, or NULL; tune: choose and tell the choices, and run nothing. NULL: out of memory. */
-char *bs_point_input(const char *sweep, const json_t *point, const json_t *choices, int tune);
+/* What stands in the file of `run --point` (lab/run/planned.h). choices: list of texts that are pinned, or
+ * NULL; tune: choose and tell the choices, and run nothing. NULL: out of memory. */
+char *bs_point_input(const char *root, const char *sweep, const json_t *point, const json_t *choices,
+                     int tune);
 #endif

@@ -2,6 +2,7 @@
  * sweep.c - see sweep.h. */
 #include "lab/sweep/sweep.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,12 +27,19 @@ static int32_t make_outcomes(bs_sweep *s, bs_error *err) {
   return BS_OK;
 }
 
+static int32_t know_root(bs_sweep *s, const char *root, bs_error *err) {
+  s->root = realpath(root, NULL);
+  return s->root != NULL ? BS_OK
+                         : bs_error_errno(err, BS_IO, "BS-SWEEP-IO", errno, "cannot read %.200s", root);
+}
+
 int32_t bs_sweep_begin(const char *root, const char *id, json_t *header, json_t *points, bs_sweep *out,
                        bs_error *err) {
   *out =
       (bs_sweep){.folder = {.fd = -1, .lock_fd = -1}, .header = header, .points = points, .id = strdup(id)};
   int32_t rc = out->id == NULL ? bs_no_memory(err, "a sweep") : make_outcomes(out, err);
   if (rc == BS_OK) rc = bs_sweep_folder_open(root, id, 0, &out->folder, err);
+  if (rc == BS_OK) rc = know_root(out, root, err);
   if (rc == BS_OK) rc = bs_plan_write(&out->folder, header, points, err);
   if (rc != BS_OK) bs_sweep_folder_drop(&out->folder);
   return rc;
@@ -54,6 +62,7 @@ int32_t bs_sweep_resume(const char *root, const char *id, bs_context *context, i
   *out = (bs_sweep){.folder = {.fd = -1, .lock_fd = -1}, .id = strdup(id)};
   int32_t rc = out->id == NULL ? bs_no_memory(err, "a sweep") : BS_OK;
   if (rc == BS_OK) rc = bs_sweep_folder_open(root, id, 1, &out->folder, err);
+  if (rc == BS_OK) rc = know_root(out, root, err);
   if (rc == BS_OK) rc = bs_plan_read(&out->folder, &out->header, &out->points, err);
   if (rc == BS_OK) rc = make_outcomes(out, err);
   for (size_t i = 0; rc == BS_OK && i < json_array_size(out->points); i++) {
@@ -71,6 +80,7 @@ void bs_sweep_close(bs_sweep *s) {
   for (size_t i = 0; s->outcomes != NULL && i < json_array_size(s->points); i++) free(s->outcomes[i].said);
   free(s->outcomes);
   free(s->id);
+  free(s->root);
   json_decref(s->header);
   json_decref(s->points);
   json_decref(s->choices);
@@ -132,7 +142,8 @@ static int32_t make_tasks(const bs_sweep *s, bs_task *tasks, size_t *out_n, bs_e
     bs_task *t = &tasks[(*out_n)++];
     t->id = (int64_t)i;
     t->alone = json_is_true(json_object_get(point, "alone"));
-    t->input = bs_point_input(s->id, point, layer != NULL ? json_object_get(s->choices, layer) : NULL, 0);
+    t->input =
+        bs_point_input(s->root, s->id, point, layer != NULL ? json_object_get(s->choices, layer) : NULL, 0);
     if (t->input == NULL) return bs_no_memory(err, "a sweep");
   }
   return BS_OK;

@@ -22,7 +22,7 @@ typedef struct bs_point_outcome {
 
 typedef struct bs_sweep {
   bs_sweep_folder folder;
-  char *id;
+  char *id, *root;            /* root: absolute */
   json_t *header, *points;    /* plan.h */
   bs_point_outcome *outcomes; /* one a point */
   size_t other_build;         /* of a resumed one: points that are done by another build alone */

@@ -82,7 +82,7 @@ static int32_t make_tasks(const tuning *t, bs_task *tasks, size_t *out_n, bs_err
     bs_task *task = &tasks[(*out_n)++];
     task->id = (int64_t)i;
     task->alone = 1;
-    task->input = bs_point_input(t->s->id, point, NULL, 1);
+    task->input = bs_point_input(t->s->root, t->s->id, point, NULL, 1);
     task->said = strdup(layer);
     if (task->input == NULL || task->said == NULL) rc = bs_no_memory(err, "a sweep");
   }

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT
+ * sweep.c - the sweep verb: what is varied becomes a plan, and the plan is run by children (lab/sweep). This
+ * process opens no plugin. */
+#include "bsrun/sweep.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "core/base/text.h"
+#include "lab/config/experiment.h"
+#include "lab/config/schema.h"
+#include "lab/store/sha256.h"
+#include "lab/store/store.h"
+#include "lab/sweep/points.h"
+
+typedef struct sweep_verb {
+  const args *a;
+  int format, quiet;
+  double deadline_s, budget_s;
+  int64_t jobs;
+  bsrun_request request;
+  bs_node *base; /* what all points have in common */
+  char *cache, *tune_cache;
+  json_t *constants;
+  bs_context *context;
+  bs_sweep sweep;
+} sweep_verb;
+
+static int32_t no_memory(bs_error *err) {
+  return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+}
+
+/* ---- a new sweep ----------------------------------------------------------------------------- */
+
+static int32_t open_context(sweep_verb *v, bs_error *err) {
+  v->constants = bsrun_constants(v->cache, v->quiet);
+  return bs_context_of_config(v->base, BS_LOG_ERROR, bsrun_log, NULL, &v->context, err);
+}
+
+static int32_t make_points(sweep_verb *v, json_t **out_points, bs_error *err) {
+  bs_composed composed;
+  json_t *settings = json_array();
+  int32_t rc = settings == NULL ? no_memory(err) : bsrun_request_make(v->a, &v->request, err);
+  if (rc == BS_OK) rc = bs_compose(&v->request.compose, &composed, err);
+  if (rc == BS_OK) v->base = composed.config;
+  if (rc == BS_OK) rc = bs_schema_check(v->base, v->request.configs_dir, NULL, err);
+  if (rc == BS_OK) rc = sweep_settings(v->a, v->base, settings, err);
+  if (rc == BS_OK) rc = open_context(v, err);
+  if (rc == BS_OK) rc = bs_points_make(&v->request.compose, v->context, settings, out_points, err);
+  if (rc == BS_OK) rc = bs_points_check(v->context, v->request.configs_dir, v->constants, *out_points, err);
+  json_decref(settings);
+  return rc;
+}
+
+/* The time and the sum of the plan's keys. */
+static void make_id(const json_t *points, char out[64]) {
+  char stamp[16], hex[65];
+  size_t i;
+  const json_t *point;
+  bs_sha256 h;
+  bs_sha256_init(&h);
+  json_array_foreach(points, i, point)
+      bs_sha256_field(&h, json_string_value(json_object_get(point, "request_key")));
+  bs_sha256_hex(&h, hex);
+  bs_store_stamp(stamp);
+  snprintf(out, 64, "%s_sweep_%.8s", stamp, hex);
+}
+
+static json_t *make_header(const sweep_verb *v, const char *id, size_t n) {
+  char here[PATH_MAX] = "";
+  bs_text base = {0};
+  char *command = bsrun_command_line();
+  bs_config_print(v->base, &base);
+  json_t *header =
+      json_pack("{s:i, s:s, s:s?, s:s?, s:s?, s:s, s:s, s:I}", "format", 1, "sweep", id, "command", command,
+                "folder", getcwd(here, sizeof here), "base", base.data, "blockshock", bs_version(),
+                "library_build_id", bs_build_id(), "n", (json_int_t)n);
+  bs_text_free(&base);
+  free(command);
+  return header;
+}
+
+/* Is there anything to run? With one reason for all: it is the error. */
+static int32_t some_can_run(const json_t *points, bs_error *err) {
+  size_t i;
+  const json_t *point;
+  const char *why = NULL;
+  json_array_foreach(points, i, point) {
+    const char *refused = json_string_value(json_object_get(point, "refused"));
+    if (!json_is_null(json_object_get(point, "duplicate_of"))) continue;
+    if (refused == NULL) return BS_OK;
+    if (why == NULL) why = refused;
+  }
+  return bs_error_set(err, BS_CONFIG, "BS-SWEEP-REFUSED", "no point can run: %.400s", why != NULL ? why : "");
+}
+
+static int32_t begin(sweep_verb *v, json_t *points, bs_error *err) {
+  char made[64];
+  const char *id = args_value(v->a, "id"), *root = bs_schema_str(v->base, "logging.out_dir");
+  make_id(points, made);
+  if (id == NULL) id = made;
+  int32_t rc = some_can_run(points, err);
+  json_t *header = make_header(v, id, json_array_size(points));
+  if (rc != BS_OK || header == NULL) {
+    json_decref(header);
+    json_decref(points);
+    return rc != BS_OK ? rc : no_memory(err);
+  }
+  return bs_sweep_begin(root, id, header, points, &v->sweep, err);
+}
+
+/* ---- one that goes on ------------------------------------------------------------------------ */
+
+/* What stands in the plan is not asked for again. */
+static int32_t only_how(const args *a, bs_error *err) {
+  static const char *const how[] = {"resume",     "any-build", "deadline", "budget", "jobs",
+                                    "keep-going", "fail-fast", "out",      "cache",  "tune-cache",
+                                    "output",     "wide",      "quiet",    "config"};
+  for (size_t i = 0; i < a->n_given; i++) {
+    const char *name = a->options[a->given[i].option].name;
+    size_t k = 0;
+    while (k < sizeof how / sizeof how[0] && strcmp(how[k], name) != 0) k++;
+    if (k < sizeof how / sizeof how[0]) continue;
+    bs_error_set(err, BS_USAGE, "BS-SWEEP-RESUME", "--resume goes on with a plan, and --%s would change it",
+                 name);
+    bs_error_hint(err, "leave it out, or begin a sweep without --resume");
+    return BS_USAGE;
+  }
+  return BS_OK;
+}
+
+/* The context is that of the plan's base; the folder is locked only when its points are read. */
+static int32_t context_of_plan(sweep_verb *v, const char *root, const char *id, bs_error *err) {
+  bs_sweep_folder folder;
+  json_t *header = NULL, *points = NULL;
+  int32_t rc = bs_sweep_folder_open(root, id, 1, &folder, err);
+  if (rc == BS_OK) rc = bs_plan_read(&folder, &header, &points, err);
+  const char *base = json_string_value(json_object_get(header, "base"));
+  bs_config_free(v->base);
+  v->base = NULL;
+  if (rc == BS_OK)
+    rc = bs_config_parse("plan.jsonl", base != NULL ? base : "", base != NULL ? strlen(base) : 0, &v->base,
+                         err);
+  if (rc == BS_OK) rc = open_context(v, err);
+  json_decref(header);
+  json_decref(points);
+  bs_sweep_folder_close(&folder);
+  return rc;
+}
+
+static void tell_other_build(const sweep_verb *v) {
+  char text[200];
+  const size_t n = v->sweep.other_build;
+  snprintf(text, sizeof text,
+           "%zu point%s done by another build of the library or a plugin, and run%s again (--any-build: not)",
+           n, n == 1 ? " is" : "s are", n == 1 ? "s" : "");
+  if (n > 0 && !args_has(v->a, "any-build")) bsrun_note(v->quiet, text);
+}
+
+static int32_t resume(sweep_verb *v, const char *id, bs_error *err) {
+  bs_composed composed;
+  int32_t rc = only_how(v->a, err);
+  if (rc == BS_OK) rc = bsrun_request_make(v->a, &v->request, err);
+  if (rc == BS_OK) rc = bs_compose(&v->request.compose, &composed, err);
+  if (rc != BS_OK) return rc;
+  v->base = composed.config;
+  char *root = bs_strdup(bs_schema_str(v->base, "logging.out_dir"));
+  if (root == NULL) return no_memory(err);
+  rc = context_of_plan(v, root, id, err);
+  if (rc == BS_OK) rc = bs_sweep_resume(root, id, v->context, args_has(v->a, "any-build"), &v->sweep, err);
+  if (rc == BS_OK) tell_other_build(v);
+  free(root);
+  return rc;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int32_t read_seconds(const args *a, const char *name, double fallback, double *out, bs_error *err) {
+  const char *text = args_value(a, name);
+  *out = fallback;
+  if (text == NULL || (bs_parse_f64(text, out) && *out > 0 && *out <= 1e8)) return BS_OK;
+  return bs_error_set(err, BS_USAGE, "BS-USE-NUMBER", "--%s: '%.60s' is not a number of seconds above 0",
+                      name, text);
+}
+
+static int32_t read_options(sweep_verb *v, bs_error *err) {
+  int32_t rc = bsrun_format(v->a, &v->format, err);
+  if (rc == BS_OK) rc = args_no_words(v->a, err);
+  if (rc == BS_OK) rc = read_seconds(v->a, "deadline", 3600, &v->deadline_s, err);
+  if (rc == BS_OK) rc = read_seconds(v->a, "budget", 0, &v->budget_s, err);
+  if (rc == BS_OK) rc = args_integer(v->a, "jobs", 1, 64, 1, &v->jobs, err);
+  if (rc == BS_OK) rc = bsrun_cache_path(v->a, &v->cache, err);
+  if (rc == BS_OK) rc = bsrun_tune_path(v->a, &v->tune_cache, err);
+  if (rc == BS_OK && args_has(v->a, "keep-going") && args_has(v->a, "fail-fast"))
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-TWICE", "--keep-going and --fail-fast: give one of them");
+  return rc;
+}
+
+static int32_t run(sweep_verb *v, int *out_signal, bs_error *err) {
+  sweep_shown shown = {
+      .quiet = v->quiet, .terminal = isatty(STDERR_FILENO), .points = json_array_size(v->sweep.points)};
+  const char *const words[] = {"bsrun",
+                               "run",
+                               "-q",
+                               "--cache",
+                               v->cache != NULL ? v->cache : "off",
+                               "--tune-cache",
+                               v->tune_cache != NULL ? v->tune_cache : "off",
+                               "--point",
+                               NULL};
+  const bs_sweep_options o = {.program = "/proc/self/exe",
+                              .words = words,
+                              .jobs = (uint32_t)v->jobs,
+                              .deadline_s = v->deadline_s,
+                              .budget_s = v->budget_s,
+                              .fail_fast = args_has(v->a, "fail-fast"),
+                              .tell = sweep_tell,
+                              .user = &shown};
+  const int32_t rc = bs_sweep_run(&v->sweep, &o, out_signal, err);
+  sweep_tell_end(&shown);
+  return rc;
+}
+
+/* What ended the sweep counts most, then a signal, then points that failed. */
+static int outcome(const sweep_verb *v, int32_t rc, int number, size_t failed, size_t left, bs_error *err) {
+  if (rc != BS_OK) {
+    if (left > 0) bs_error_hint(err, "%zu points are left: bsrun sweep --resume %.64s", left, v->sweep.id);
+    return bsrun_fail(err);
+  }
+  if (number != 0) {
+    char text[200];
+    snprintf(text, sizeof text, "%zu points are left: bsrun sweep --resume %.64s", left, v->sweep.id);
+    bsrun_note(v->quiet, text);
+    return 128 + number;
+  }
+  if (failed == 0) return 0;
+  bs_error_set(err, BS_SOME_FAILED, "BS-SWEEP-FAILED", "%zu of %zu points failed or were refused", failed,
+               json_array_size(v->sweep.points));
+  return bsrun_fail(err);
+}
+
+static int run_and_show(sweep_verb *v, bs_error *err) {
+  bs_error shown = BS_ERROR_INIT;
+  int number = 0;
+  size_t failed = 0, left = 0;
+  const int32_t rc = run(v, &number, err);
+  if (sweep_print_results(v->format, &v->sweep, &failed, &left, &shown) != BS_OK) {
+    const int code = bsrun_fail(&shown);
+    return rc == BS_OK && number == 0 ? code : outcome(v, rc, number, failed, left, err);
+  }
+  if (v->format == BS_FORMAT_TABLE || v->format == BS_FORMAT_WIDE || v->format == BS_FORMAT_MD)
+    printf("\nsweep: %s\nreport: bsrun report %s\n", v->sweep.folder.path, v->sweep.folder.path);
+  return outcome(v, rc, number, failed, left, err);
+}
+
+static int sweep(sweep_verb *v, bs_error *err) {
+  json_t *points = NULL;
+  const char *id = args_value(v->a, "resume");
+  int32_t rc = read_options(v, err);
+  if (rc == BS_OK && id != NULL) {
+    rc = resume(v, id, err);
+    return rc == BS_OK ? run_and_show(v, err) : bsrun_fail(err);
+  }
+  if (rc == BS_OK) rc = make_points(v, &points, err);
+  if (rc == BS_OK && args_has(v->a, "dry-run")) {
+    rc = sweep_print_plan(v->format, points, err);
+    json_decref(points);
+    return rc == BS_OK ? 0 : bsrun_fail(err);
+  }
+  if (rc == BS_OK)
+    rc = begin(v, points, err);
+  else
+    json_decref(points);
+  return rc == BS_OK ? run_and_show(v, err) : bsrun_fail(err);
+}
+
+int verb_sweep(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int code = 0;
+  sweep_verb v = {.a = &a, .sweep.folder = {.fd = -1, .lock_fd = -1}};
+  if (args_parse(argc, argv, sweep_options, sweep_n_options, &a, &err) != BS_OK) {
+    code = bsrun_fail(&err);
+  } else if (args_has(&a, "help")) {
+    help_sweep();
+  } else {
+    v.quiet = args_has(&a, "quiet");
+    code = sweep(&v, &err);
+  }
+  bs_sweep_close(&v.sweep);
+  if (v.context != NULL) bs_context_close(v.context);
+  bs_config_free(v.base);
+  json_decref(v.constants);
+  free(v.cache);
+  free(v.tune_cache);
+  bsrun_request_free(&v.request);
+  args_free(&a);
+  return code;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ * test_bsrun_sweep.c - the sweep verb: the plan, duplicates, refused points, failures, going on after kills
+ * of the program itself, and after a plugin was rebuilt. */
+#include <dirent.h>
+#include <jansson.h>
+#include <sys/prctl.h>
+
+#include "tests/bsrun/spawn.h"
+#include "tests/run_tests.h"
+
+#define QUICK "--phase", "0", "--set", "phase.timed_iters=1", "--set", "phase.warmup_iters=0"
+
+static const char *dir;
+
+static void set_up(void) {
+  if (access("/dev/shm", W_OK) == 0)
+    setenv("TMPDIR", "/dev/shm", 1); /* each run is synced: a disk takes long */
+  dir = scratch_dir();
+}
+
+static void tear_down(void) {
+  remove_dir(dir);
+}
+
+static json_t *rows_of(const ran *r) {
+  json_t *rows = json_loads(r->out, 0, NULL);
+  ck_assert_msg(json_is_array(rows), "%s\n%s", r->out, r->err);
+  return rows;
+}
+
+static const char *cell(const json_t *rows, size_t i, const char *key) {
+  const char *text = json_string_value(json_object_get(json_array_get(rows, i), key));
+  return text != NULL ? text : "";
+}
+
+START_TEST(a_dry_run_shows_the_plan_and_makes_nothing) {
+  ran r = bsrun(dir, "sweep", "-x", "N=64,80000000", "-x", "method=dense,blockshock", "-x",
+                "mask=complement_1100_0011,interleave", "--phase", "0", "--dry-run", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 8);
+  ck_assert_str_eq(cell(rows, 0, "plan"), "run");
+  ck_assert_str_eq(cell(rows, 1, "plan"), "same as 0"); /* dense has no use for a mask */
+  ck_assert_str_eq(cell(rows, 3, "plan"), "run");
+  ck_assert_msg(strstr(cell(rows, 4, "plan"), "refused: [BS-RUN-MEMORY]") != NULL, "%s",
+                cell(rows, 4, "plan"));
+  ck_assert_str_eq(cell(rows, 4, "model.N"), "80000000");
+  ck_assert_int_eq(result_files(dir), 0);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(points_run_once_and_are_resumed) {
+  ran r = bsrun(dir, "sweep", "-x", "method=dense,blockshock", "-x", "mask=complement_1100_0011,interleave",
+                "-x", "N=64", QUICK, "--id", "s", "-o", "json", "--jobs", "2", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(cell(rows, 0, "state"), "done");
+  ck_assert_str_eq(cell(rows, 1, "state"), "same as 0");
+  for (size_t i = 0; i < 4; i++) ck_assert_str_eq(cell(rows, i, "word"), "RIGHT");
+  json_decref(rows);
+  ran_free(&r);
+  const int files = result_files(dir);
+  r = bsrun(dir, "sweep", "--resume", "s", "-o", "json", NULL);
+  must_be(&r, 0);
+  rows = rows_of(&r);
+  ck_assert_str_eq(cell(rows, 3, "state"), "done before");
+  ck_assert_str_eq(cell(rows, 3, "word"), "RIGHT");
+  ck_assert_int_eq(result_files(dir), files);
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(tuned_layers_are_pinned) {
+  ran r = bsrun(dir, "sweep", "-x", "N=64", "--method", "dense", SMALL, "--set", "tune.min_work=1", "--phase",
+                "1", "--id", "s", "--tune-cache", "off", "-o", "json", NULL);
+  must_be(&r, 2); /* model.N is given, and is also what varies */
+  ran_free(&r);
+  r = bsrun(dir, "sweep", "-x", "B=4,8", "--method", "dense", "--n", "64", "--set", "phase.pairs_seconds=0.1",
+            "--set", "phase.pairs_min=5", "--set", "phase.pairs_max=5", "--phase", "1", "--id", "s",
+            "--tune-cache", "off", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert(json_is_number(json_object_get(json_array_get(rows, 0), "median_ms")));
+  json_decref(rows);
+  ran_free(&r);
+  char folder[700];
+  snprintf(folder, sizeof folder, "%s/results/raw/s", dir);
+  char *tuned = read_text(folder, "tuned.jsonl");
+  ck_assert_ptr_nonnull(tuned);
+  ck_assert_ptr_nonnull(strstr(tuned, "\"choices\""));
+  free(tuned);
+}
+END_TEST
+
+START_TEST(points_that_fail_or_are_refused_are_told) {
+  ran r = bsrun(dir, "sweep", "-x", "N=64,80000000", "--method", "dense", QUICK, "--id", "s", NULL);
+  must_be(&r, 12);
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-SWEEP-FAILED"));
+  ck_assert_ptr_nonnull(strstr(r.out, "points that failed or were refused"));
+  ck_assert_ptr_nonnull(strstr(r.out, "report: bsrun report results/raw/s"));
+  ran_free(&r);
+  r = bsrun(dir, "sweep", "-x", "N=64,128", "--method", "dense", "--set", "method.nothing=1", QUICK, NULL);
+  must_be(&r, 3);
+  ck_assert_ptr_nonnull(strstr(r.err, "BS-SWEEP-REFUSED"));
+  ran_free(&r);
+  /* the first point has no time; nothing more is begun */
+  r = bsrun(dir, "sweep", "-x", "N=2048,64", "--method", "blockshock", "--phase", "0", "--set",
+            "phase.timed_iters=100000", "--deadline", "0.2", "--fail-fast", "--id", "t", "-o", "json", NULL);
+  must_be(&r, 12);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(cell(rows, 0, "state"), "FAILED");
+  ck_assert_ptr_nonnull(strstr(cell(rows, 0, "why"), "BS-SWEEP-DEADLINE"));
+  ck_assert_str_eq(cell(rows, 1, "state"), "not run");
+  json_decref(rows);
+  ran_free(&r);
+}
+END_TEST
+
+START_TEST(what_is_wrong_with_the_command_is_one_line) {
+  static const struct {
+    const char *words[8];
+    int code;
+    const char *id;
+  } bad[] = {{{"-x", "M=3"}, 2, "BS-SWEEP-AXIS"},
+             {{"--dry-run"}, 2, "BS-SWEEP-AXIS"},
+             {{"-x", "N=8", "-x", "n=9"}, 2, "BS-SWEEP-AXIS"},
+             {{"-x", "N=8", "--n", "9"}, 2, "BS-SWEEP-AXIS"},
+             {{"-x", "N=8", "--deadline", "0"}, 2, "BS-USE-NUMBER"},
+             {{"-x", "N=8", "--id", "a/b"}, 2, "BS-USE-NAME"},
+             {{"--batch", "/nowhere"}, 4, "BS-SWEEP-BATCH"},
+             {{"--resume", "none"}, 4, "BS-SWEEP-NONE"},
+             {{"--resume", "none", "-x", "N=8"}, 2, "BS-SWEEP-RESUME"},
+             {{"-x", "N=8", "--keep-going", "--fail-fast"}, 2, "BS-USE-TWICE"}};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    const char *const *w = bad[i].words;
+    ran r = bsrun(dir, "sweep", w[0], w[1], w[2], w[3], w[4], NULL);
+    must_be(&r, bad[i].code);
+    ck_assert_msg(strstr(r.err, bad[i].id) != NULL, "%s", r.err);
+    ck_assert_ptr_eq(strchr(r.err, '\n'), r.err + strlen(r.err) - 1);
+    ran_free(&r);
+  }
+  ck_assert_int_eq(result_files(dir), 0);
+}
+END_TEST
+
+/* Committed runs below the sweep. */
+static int done_runs(const char *id) {
+  char command[700], text[32] = "";
+  snprintf(command, sizeof command, "find '%s/results/raw/%s' -name DONE 2>/dev/null | wc -l", dir, id);
+  FILE *f = popen(command, "r");
+  ck_assert_ptr_nonnull(f);
+  text[fread(text, 1, sizeof text - 1, f)] = '\0';
+  pclose(f);
+  return (int)strtol(text, NULL, 10);
+}
+
+static pid_t child_of(pid_t pid) {
+  char path[64], text[64] = "";
+  snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+  FILE *f = fopen(path, "re");
+  if (f == NULL) return 0;
+  text[fread(text, 1, sizeof text - 1, f)] = '\0';
+  fclose(f);
+  return (pid_t)strtol(text, NULL, 10);
+}
+
+/* The program at random moments: itself, the point's process, or a rank of it. */
+static void kill_at_random(pid_t pid, unsigned *seed) {
+  const struct timespec some = {0, rand_r(seed) % 250000000};
+  const int deep = rand_r(seed) % 3;
+  nanosleep(&some, NULL);
+  for (int i = 0; i < deep && pid > 0; i++) pid = child_of(pid);
+  if (pid > 0) kill(pid, SIGKILL);
+}
+
+/* Waits for the program and for all that came to us from it. */
+static int take_all(pid_t pid) {
+  int status = 0, of = -1;
+  pid_t got;
+  while ((got = waitpid(-1, &status, 0)) > 0 || errno == EINTR)
+    if (got == pid) of = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return of;
+}
+
+START_TEST(kills_lose_no_run) {
+  char *begin[] = {"bsrun", "sweep", "-x",   "N=32,33", "-x",       "method=dense,blockshock",
+                   "--b",   "2",     "--id", "s",       "--launch", "processes",
+                   QUICK,   "-q",    NULL};
+  char *go_on[] = {"bsrun", "sweep", "--resume", "s", "-q", NULL};
+  const int kills = getenv("BS_TEST_BIG") != NULL ? 50 : 12;
+  unsigned seed = 7;
+  char plan[700], command[700];
+  snprintf(plan, sizeof plan, "%s/results/raw/s/plan.jsonl", dir);
+  snprintf(command, sizeof command, "rm -rf '%s/results'", dir);
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  for (int i = 0, before = 0; i < kills; i++) {
+    const pid_t pid = start_bsrun(dir, access(plan, F_OK) == 0 ? go_on : begin);
+    kill_at_random(pid, &seed);
+    const int code = take_all(pid);
+    const int now = done_runs("s");
+    ck_assert_int_ge(now, before);
+    before = now;
+    if (code != 0) continue;
+    ck_assert_int_eq(now, 4);
+    ck_assert_int_eq(system(command), 0); /* all done: another one */
+    before = 0;
+  }
+  const int code = take_all(start_bsrun(dir, access(plan, F_OK) == 0 ? go_on : begin));
+  ck_assert_int_eq(code, 0);
+  ck_assert_int_eq(done_runs("s"), 4);
+}
+END_TEST
+
+START_TEST(a_rebuilt_plugin_makes_its_points_run_again) {
+  char plugins[700], command[2400], trust[] = "plugin_trust=any";
+  snprintf(plugins, sizeof plugins, "%s/plugins", dir);
+  snprintf(command, sizeof command, "mkdir '%s' && cp '%s/bs_dense.so' '%s' 2>/dev/null", plugins,
+           getenv("BS_TEST_PLUGIN_DIR"), plugins);
+  if (system(command) != 0) return; /* the plugins are in the library */
+  char place[800];
+  snprintf(place, sizeof place, "plugin_dirs=[\"%s\"]", plugins);
+  ran r = bsrun(dir, "sweep", "-x", "method=dense,blockshock", "--n", "64", QUICK, "--set", trust, "--set",
+                place, "--id", "s", "-q", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  snprintf(command, sizeof command, "printf x >>'%s/bs_dense.so'", plugins);
+  ck_assert_int_eq(system(command), 0);
+  r = bsrun(dir, "sweep", "--resume", "s", "--any-build", "-o", "json", NULL);
+  must_be(&r, 0);
+  json_t *rows = rows_of(&r);
+  ck_assert_str_eq(cell(rows, 0, "state"), "done before");
+  json_decref(rows);
+  ran_free(&r);
+  r = bsrun(dir, "sweep", "--resume", "s", "-o", "json", NULL);
+  must_be(&r, 0);
+  ck_assert_msg(strstr(r.err, "1 point is done by another build") != NULL, "%s", r.err);
+  rows = rows_of(&r);
+  ck_assert_str_eq(cell(rows, 0, "state"), "done");
+  ck_assert_str_eq(cell(rows, 1, "state"), "done before");
+  json_decref(rows);
+  ran_free(&r);
+  ck_assert_int_eq(done_runs("s"), 3); /* nothing was lost */
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{a_dry_run_shows_the_plan_and_makes_nothing},
+                             {points_run_once_and_are_resumed},
+                             {tuned_layers_are_pinned},
+                             {points_that_fail_or_are_refused_are_told},
+                             {what_is_wrong_with_the_command_is_one_line},
+                             {kills_lose_no_run},
+                             {a_rebuilt_plugin_makes_its_points_run_again},
+                             {0}};
+  return run_tests("bsrun_sweep", tests, (test_setup){.before = set_up, .after = tear_down});
+}
