@@ -7,6 +7,7 @@
 
 #include "lab/error.h"
 #include "lab/report/model_parts.h"
+#include "lab/store/notes.h"
 #include "lab/store/read.h"
 
 enum { MOST_READ = 40, MOST_SAMPLED = 2, MOST_PLAN = 1 << 20 };
@@ -51,17 +52,25 @@ static json_t *keys_of(const json_t *rows) {
   return keys;
 }
 
+/* Has the point a run of each of its phases? */
+static int was_run(const json_t *point, const json_t *keys) {
+  const json_t *wanted = json_object_get(point, "keys");
+  for (size_t i = 0; i < json_array_size(wanted); i++) {
+    const char *key = json_string_value(json_array_get(wanted, i));
+    if (key == NULL || json_object_get(keys, key) == NULL) return 0;
+  }
+  return json_array_size(wanted) > 0 || json_object_get(keys, bs_row_text(point, "request_key")) != NULL;
+}
+
 static void plan_point(json_t *model, const json_t *point, const json_t *keys) {
   const json_t *refused = json_object_get(point, "refused");
-  const char *key = bs_row_text(point, "request_key");
   char words[400], why[600];
   settings_words(json_object_get(point, "settings"), words, sizeof words);
   if (refused != NULL && !json_is_null(refused) && !json_is_false(refused)) {
     const char *text = json_is_string(refused) ? json_string_value(refused) : bs_row_text(refused, "message");
     snprintf(why, sizeof why, "refused: %.500s", text != NULL ? text : "");
     bs_model_add(model, "untried", words, why);
-  } else if (key[0] != '\0' && json_object_get(keys, key) == NULL &&
-             !json_is_integer(json_object_get(point, "duplicate_of"))) {
+  } else if (!json_is_integer(json_object_get(point, "duplicate_of")) && !was_run(point, keys)) {
     bs_model_add(model, "untried", words, "not run: bsrun sweep --resume goes on");
   }
 }
@@ -149,6 +158,25 @@ static int32_t read_run(json_t *model, const json_t *row, bs_error *err) {
   return BS_OK;
 }
 
+/* Every note, with its date and kind. */
+static int32_t add_notes(json_t *model, const json_t *row, bs_error *err) {
+  json_t *notes = NULL, *note;
+  const char *run = bs_row_text(row, "run");
+  size_t i;
+  char text[4096];
+  const int32_t rc = bs_run_notes(bs_row_text(row, "root"), run, &notes, err);
+  json_array_foreach(notes, i, note) {
+    snprintf(text, sizeof text, "%.40s, %.40s: %.4000s", bs_row_text(note, "date"), bs_row_text(note, "kind"),
+             bs_row_text(note, "text"));
+    json_t *shown = json_string(text); /* NULL: cut within a character */
+    if (shown == NULL) shown = json_incref(json_object_get(note, "text"));
+    json_array_append_new(json_object_get(model, "notes"),
+                          json_pack("{s:s, s:o}", "run", run, "text", shown));
+  }
+  json_decref(notes);
+  return rc;
+}
+
 static int ended_badly(const json_t *row) {
   return strcmp(bs_row_text(row, "status"), "failed") == 0;
 }
@@ -164,9 +192,8 @@ int32_t bs_model_details(json_t *model, const char *command, bs_error *err) {
     if (rc != BS_OK) break;
     if (strcmp(run, last) == 0) continue;
     last = run;
-    if (note[0] != '\0')
-      json_array_append_new(json_object_get(model, "notes"),
-                            json_pack("{s:s, s:s}", "run", run, "text", note));
+    if (note[0] != '\0') rc = add_notes(model, row, err);
+    if (rc != BS_OK) break;
     if (ended_badly(row) ? failed++ < MOST_READ : read < MOST_READ) rc = read_run(model, row, err);
     read += !ended_badly(row);
     if (!isnan(bs_row_number(row, "speedup")) && !bs_row_true(row, "simulated") &&

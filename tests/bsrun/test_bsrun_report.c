@@ -97,6 +97,35 @@ START_TEST(rows_are_printed_and_chosen) {
 }
 END_TEST
 
+/* Of a sweep's plan the page names what was refused and what has no run, and of notes all with their kinds.
+ */
+START_TEST(the_page_says_what_was_not_tried) {
+  make_runs();
+  write_text(
+      dir, "runs/plan.jsonl",
+      "{\"argv\":[],\"n\":3}\n"
+      "{\"i\":0,\"request_key\":\"a\",\"keys\":[\"b\"],\"settings\":{\"model.N\":\"77\"},\"duplicate_of\":"
+      "null,"
+      "\"refused\":null}\n"
+      "{\"i\":1,\"request_key\":\"c\",\"keys\":[],\"settings\":{\"model.N\":\"3<4\"},\"refused\":\"N is "
+      "odd\"}\n"
+      "{\"i\":2,\"request_key\":\"a\",\"keys\":[\"b\"],\"settings\":{\"model.N\":\"78\"},\"duplicate_of\":0,"
+      "\"refused\":null}\n");
+  ran r = bsrun(dir, "runs", "note", "one", "--plan", "why <it> was run", "--out", "runs", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  r = bsrun(dir, "report", "runs", "-o", "page.html", NULL);
+  must_be(&r, 0);
+  char *page = read_must("page.html");
+  ck_assert_ptr_nonnull(strstr(page, "<b>model.N=77</b>: not run"));
+  ck_assert_ptr_nonnull(strstr(page, "<b>model.N=3&lt;4</b>: refused: N is odd"));
+  ck_assert_ptr_null(strstr(page, "model.N=78"));
+  ck_assert_ptr_nonnull(strstr(page, ", plan: why &lt;it&gt; was run"));
+  free(page);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(errors_say_what_to_do) {
   static const struct {
     const char *words[4];
@@ -196,6 +225,7 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{the_page_says_what_was_run},
                              {rows_are_printed_and_chosen},
+                             {the_page_says_what_was_not_tried},
                              {errors_say_what_to_do},
                              {the_originals_table_has_predictions},
                              {the_originals_records_stand_beside_ours},
