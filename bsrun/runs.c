@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bsrun/bsrun.h"
 #include "core/base/error.h"
@@ -93,6 +94,11 @@ static int32_t run_baseline(const args *a, bs_error *err) {
     return BS_USAGE;
   }
   int32_t rc = runs_find(a, a->words[1], &root, &run, err);
+  if (rc == BS_OK && strcmp(root, runs_root(a)) != 0) {
+    rc = bs_error_set(err, BS_USAGE, "BS-USE-BASELINE", "%.200s/%.160s is no run of %.200s", root, run,
+                      runs_root(a));
+    bs_error_hint(err, "--out DIR: the results folder that the run lies in, which keeps the names");
+  }
   if (rc == BS_OK) rc = bs_baseline_set(root, a->words[0], run, err);
   if (rc == BS_OK) printf("baseline %s is %s/%s\n", a->words[0], root, run);
   free(root);

@@ -83,6 +83,7 @@ static void name_of(const char *path, char out[65]) {
   for (char *c = out; *c != '\0'; c++)
     if (strchr(plain, *c) == NULL) *c = '_';
   if (out[strspn(out, ".")] == '\0') snprintf(out, 65, "model");
+  if (out[0] == '.') out[0] = '_';
   free(real);
 }
 

@@ -29,6 +29,14 @@ json_t *bs_env_argv(void) {
 }
 
 /* "cpu user nice system idle iowait irq softirq steal ...", of all processors together. */
+uint64_t bs_env_process_start(long pid) {
+  char path[48], line[1024];
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  const char *end = bs_env_first_line(path, line, sizeof line) ? strrchr(line, ')') : NULL;
+  for (int field = 2; end != NULL && field < 22; field++) end = strchr(end + 1, ' ');
+  return end != NULL ? strtoull(end + 1, NULL, 10) : 0;
+}
+
 uint64_t bs_env_steal(void) {
   char line[512];
   uint64_t steal = 0;

@@ -59,6 +59,27 @@ static int is_run_path(const char *text, char **out_root, char **out_run) {
   return 1;
 }
 
+/* A folder that lies below `root` is named from there. 0: out of memory. */
+static int from_root(const char *root, char **out_root, char **out_run) {
+  bs_text folder = {0};
+  bs_text_printf(&folder, "%s/%s", *out_root, *out_run);
+  char *above = realpath(root, NULL), *whole = folder.failed ? NULL : realpath(folder.data, NULL);
+  const size_t n = above != NULL && strcmp(above, "/") != 0 ? strlen(above) : 0;
+  int good = !folder.failed;
+  if (above != NULL && whole != NULL && strncmp(whole, above, n) == 0 && whole[n] == '/' &&
+      whole[n + 1] != '\0') {
+    free(*out_root);
+    free(*out_run);
+    *out_root = bs_strdup(root);
+    *out_run = bs_strdup(whole + n + 1);
+    good = *out_root != NULL && *out_run != NULL;
+  }
+  free(above);
+  free(whole);
+  bs_text_free(&folder);
+  return good;
+}
+
 static int32_t not_one(const search *s, const char *root, bs_error *err) {
   if (s->n_begun == 0) {
     bs_error_set(err, BS_NOT_FOUND, "BS-STO-NORUN", "there is no run '%.200s' below %.200s", s->text, root);
@@ -74,8 +95,10 @@ static int32_t not_one(const search *s, const char *root, bs_error *err) {
 int32_t bs_run_find(const char *root, const char *text, char **out_root, char **out_run, bs_error *err) {
   search s = {.text = text};
   *out_root = *out_run = NULL;
-  if (is_run_path(text, out_root, out_run))
-    return *out_root != NULL && *out_run != NULL ? BS_OK : bs_no_memory(err, "the name of a run");
+  if (is_run_path(text, out_root, out_run)) {
+    const int good = *out_root != NULL && *out_run != NULL && from_root(root, out_root, out_run);
+    return good ? BS_OK : bs_no_memory(err, "the name of a run");
+  }
   int32_t rc = text[0] != '\0' ? bs_folders_walk(root, visit, &s, err) : BS_OK;
   const char *found = s.n_exact == 1 ? s.exact : s.n_exact == 0 && s.n_begun == 1 ? s.begun : NULL;
   if (rc == BS_OK && found == NULL) rc = not_one(&s, root, err);

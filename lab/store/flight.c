@@ -10,9 +10,9 @@
 #include "lab/store/why.h"
 
 static const char *kind_name(uint32_t kind) {
-  static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                      "all_to_all", "send_recv",  "barrier"};
-  return kind < sizeof names / sizeof names[0] ? names[kind] : "collective";
+  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                    "all_to_all", "send",       "recv",           "barrier"};
+  return kind < BS_COLL_COUNT_ ? names[kind] : "collective";
 }
 
 static const bs_flight_slot *newest_of(const bs_flight_file *f, uint32_t rank) {

@@ -241,9 +241,22 @@ static int32_t remove_folder(const check *c, int fd, const char *path, bs_error 
   return rmdir(whole) == 0 ? BS_OK : bs_store_io_error(err, errno, "remove the folder", whole);
 }
 
+/* Does the process that makes the folder ".tmp.<key>.<pid>.<start time>" still run? Between the folder and
+ * its lock, and between the lock and holding it, only the name tells. */
+static int is_being_made(const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+  const char *numbers = strncmp(name, ".tmp.", 5) == 0 ? strchr(name + 5, '.') : NULL;
+  char *end;
+  if (numbers == NULL) return 0;
+  const long pid = strtol(numbers + 1, &end, 10);
+  const uint64_t start = *end == '.' ? strtoull(end + 1, NULL, 10) : 0;
+  return pid > 0 && start > 0 && bs_env_process_start(pid) == start;
+}
+
 static int32_t check_temporary(check *c, int fd, const char *path, bs_error *err) {
   int lock;
   int32_t rc = BS_OK;
+  if (is_being_made(path)) return add_row(c, path, "at work", "a run is being made", NULL, err);
   const enum bs_lock_state state = bs_folder_lock(fd, &lock);
   if (state != BS_LOCK_HELD && c->repair) rc = remove_folder(c, fd, path, err);
   if (lock >= 0) close(lock);

@@ -19,8 +19,9 @@ typedef struct bs_fsck {
 
 /* Looks at every run below root. repair: a torn tail is cut off under the run's lock (its bytes are kept in
  * metrics.jsonl.torn), copies of what the first record says are written anew, and temporary folders whose
- * lock is free are removed. Nothing that another process holds is touched. BS_CORRUPT: damage is there that
- * repair cannot undo, `out` tells; BS_IO. Release `out` with bs_fsck_free in any case. */
+ * lock is free and whose process ended are removed. Nothing that another process holds is touched.
+ * BS_CORRUPT: damage is there that repair cannot undo, `out` tells; BS_IO. Release `out` with bs_fsck_free in
+ * any case. */
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err);
 void bs_fsck_free(bs_fsck *fsck);
 

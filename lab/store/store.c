@@ -38,12 +38,13 @@ int32_t bs_store_check_name(const char *option, const char *name, bs_error *err)
   } else if (length > 64) {
     bs_error_set(err, BS_USAGE, "BS-USE-NAME", "%s: the name is %zu bytes long, 64 are allowed", option,
                  length);
-  } else if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-    bs_error_set(err, BS_USAGE, "BS-USE-NAME", "%s: '%s' is not a name", option, name);
+  } else if (name[0] == '.') {
+    /* Folders with a dot are those of runs that are being made: no reader looks into them. */
+    bs_error_set(err, BS_USAGE, "BS-USE-NAME", "%s: '%s' begins with a dot", option, name);
   } else {
     return BS_OK;
   }
-  bs_error_hint(err, "1 to 64 of A-Z a-z 0-9 . _ -");
+  bs_error_hint(err, "1 to 64 of A-Z a-z 0-9 . _ -, the first no dot");
   return BS_USAGE;
 }
 
@@ -178,9 +179,9 @@ static int32_t open_files(const bs_run_request *q, bs_run *run, bs_error *err) {
   const int flags = O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   run->lock_fd = openat(run->fd, "lock", O_RDWR | flags, 0644);
   if (run->lock_fd < 0) return bs_store_io_error(err, errno, "create a lock below", q->out_dir);
-  if (flock(run->lock_fd, LOCK_EX | LOCK_NB) != 0)
-    return bs_error_set(err, BS_BUSY, "BS-STO-LOCK", "a new run below %.300s is held by another process",
-                        q->out_dir);
+  /* A check of the folder (fsck) may hold the lock for a moment. */
+  while (flock(run->lock_fd, LOCK_EX) != 0)
+    if (errno != EINTR) return bs_store_io_error(err, errno, "lock a new run below", q->out_dir);
   run->metrics_fd = openat(run->fd, "metrics.jsonl", O_WRONLY | O_APPEND | flags, 0644);
   return run->metrics_fd < 0 ? bs_store_io_error(err, errno, "create a run below", q->out_dir) : BS_OK;
 }
@@ -237,16 +238,6 @@ static int32_t set_path(const bs_run_request *q, bs_run *run, bs_error *err) {
   return BS_OK;
 }
 
-/* When this process began, in ticks since the machine did: with the pid it names the process for ever. */
-static unsigned long long start_of_process(void) {
-  char line[1024];
-  unsigned long long start = 0;
-  const char *end = bs_env_first_line("/proc/self/stat", line, sizeof line) ? strrchr(line, ')') : NULL;
-  for (int field = 2; end != NULL && field < 22; field++) end = strchr(end + 1, ' ');
-  if (end != NULL) start = strtoull(end + 1, NULL, 10);
-  return start;
-}
-
 static int32_t begin(const bs_run_request *q, bs_run *run, bs_error *err) {
   char temporary[80];
   int32_t rc = open_root(q->out_dir, &run->parent_fd, err);
@@ -254,7 +245,8 @@ static int32_t begin(const bs_run_request *q, bs_run *run, bs_error *err) {
   if (rc == BS_OK) rc = descend(&run->parent_fd, q->phase, q->out_dir, err);
   if (rc == BS_OK) rc = descend(&run->parent_fd, q->method, q->out_dir, err);
   if (rc != BS_OK) return rc;
-  snprintf(temporary, sizeof temporary, ".tmp.%.12s.%ld.%llu", q->key, (long)getpid(), start_of_process());
+  snprintf(temporary, sizeof temporary, ".tmp.%.12s.%ld.%llu", q->key, (long)getpid(),
+           (unsigned long long)bs_env_process_start((long)getpid()));
   if (mkdirat(run->parent_fd, temporary, 0755) != 0)
     return bs_store_io_error(err, errno, "make a run folder in", q->out_dir);
   run->fd = openat(run->parent_fd, temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

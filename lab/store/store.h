@@ -14,7 +14,7 @@ typedef struct bs_run bs_run;
 typedef struct bs_run_request {
   const char *out_dir;
   const char *group; /* NULL: none */
-  const char *phase; /* folder names: [A-Za-z0-9._-]{1,64} */
+  const char *phase; /* folder names: see bs_store_check_name */
   const char *method;
   const char *run_id; /* NULL: made from the time and the key */
   const char *key;    /* 64 hex digits */
@@ -48,7 +48,7 @@ void bs_store_abandon(bs_run *run);
 /* Close a run that a signal ended: INTERRUPTED, no DONE. */
 void bs_store_interrupt(bs_run *run, int signal_number);
 
-/* [A-Za-z0-9._-]{1,64}, not . or ..: BS_USAGE naming the option otherwise. */
+/* [A-Za-z0-9._-]{1,64}, the first no dot: BS_USAGE naming the option otherwise. */
 int32_t bs_store_check_name(const char *option, const char *name, bs_error *err);
 /* UTC YYYYMMDD_HHMMSS. */
 void bs_store_stamp(char out_stamp[16]);

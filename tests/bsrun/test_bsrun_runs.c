@@ -71,6 +71,11 @@ START_TEST(runs_are_listed_shown_and_annotated) {
   json_decref(whole);
   must_say(RUN("runs", "baseline", "main", "first"), 0, "baseline main is", "");
   must_say(RUN("runs", "baseline"), 0, "main phase0_correctness/dense/first_run", "");
+  must_say(RUN("runs", "baseline", "next", "results/raw/phase0_correctness/dense/second_run"), 0, "next is",
+           "");
+  must_say(RUN("runs", "baseline"), 0, "next phase0_correctness/dense/second_run", "");
+  must_say(RUN("runs", "baseline", "x", "results/raw/phase0_correctness/dense/first_run", "--out", "configs"),
+           2, "", "BS-USE-BASELINE");
   must_say(RUN("why", "first"), 0, "committed: ok", "");
   must_say(RUN("fsck"), 0, "2 of 2 runs are whole", "");
 }

@@ -1,75 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * test_fsck.c - damage and remains below a results folder: found, repaired where that loses nothing, told of
- * where not; the plans of sweeps; notes, baselines, names and conditions; the cache of rows. */
+ * where not; the plans of sweeps; what became of a run. */
 #include "lab/store/fsck.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "core/base/text.h"
-#include "lab/store/find.h"
-#include "lab/store/notes.h"
-#include "lab/store/read.h"
+#include "core/world/flight.h"
+#include "lab/store/env.h"
 #include "lab/store/sha256.h"
-#include "lab/store/store.h"
 #include "lab/store/why.h"
-#include "tests/lab/lab_test.h"
+#include "tests/lab/store_runs.h"
 #include "tests/run_tests.h"
-
-#define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-static const char *dir;
-static bs_node *config;
-
-static void setup(void) {
-  dir = scratch_dir();
-  config = parse_tree("model: {N: 4}\n");
-}
-
-static void teardown(void) {
-  bs_config_free(config);
-  remove_dir(dir);
-}
-
-static bs_run *begin(const char *id) {
-  bs_error err = BS_ERROR_INIT;
-  bs_run *run;
-  const bs_run_request q = {.out_dir = dir,
-                            .phase = "phase0_correctness",
-                            .method = "dense",
-                            .run_id = id,
-                            .key = KEY,
-                            .config = config,
-                            .env = "{}\n",
-                            .seed = 7};
-  ck_assert_msg(bs_store_begin(&q, &run, &err) == BS_OK, "%s", err.message);
-  return run;
-}
-
-/* Commits a run of two records with this request key. */
-static void keep(const char *id, const char *key) {
-  bs_error err = BS_ERROR_INIT;
-  bs_run *run = begin(id);
-  for (int i = 0; i < 2; i++) {
-    json_t *record = json_pack("{s:f, s:s?, s:i, s:s, s:i}", "timestamp_unix", 5.0, "request_key", key,
-                               "seed", 7, "method", "dense", "N", 4 + i);
-    ck_assert_int_eq(bs_store_append(run, record, &err), BS_OK);
-    json_decref(record);
-  }
-  ck_assert_int_eq(bs_store_commit(run, "ok", &err), BS_OK);
-}
-
-static const char *file_of(const char *id, const char *name) {
-  static char path[1024];
-  snprintf(path, sizeof path, "%s/phase0_correctness/dense/%s/%s", dir, id, name);
-  return path;
-}
-
-static void append_text(const char *path, const char *text) {
-  FILE *f = fopen(path, "a");
-  ck_assert_ptr_nonnull(f);
-  fputs(text, f);
-  fclose(f);
-}
 
 static int fsck(int repair, bs_fsck *out) {
   bs_error err = BS_ERROR_INIT;
@@ -204,6 +148,23 @@ START_TEST(folders_that_were_left_over_are_removed) {
 }
 END_TEST
 
+/* Between the folder and its lock only the name tells that its writer is at work. */
+START_TEST(a_run_that_is_being_made_is_left_alone) {
+  bs_fsck f;
+  char path[700];
+  struct stat st;
+  const long pid = (long)getpid();
+  keep("run", NULL);
+  snprintf(path, sizeof path, "%s/phase0_correctness/dense/.tmp.0123456789ab.%ld.%llu", dir, pid,
+           (unsigned long long)bs_env_process_start(pid));
+  ck_assert_int_eq(mkdir(path, 0700), 0);
+  ck_assert_int_eq(fsck(1, &f), 0);
+  must_be(&f, ".tmp.", "at work", NULL);
+  bs_fsck_free(&f);
+  ck_assert_int_eq(stat(path, &st), 0);
+}
+END_TEST
+
 static void write_plan(const char *points) {
   char hex[65];
   bs_text text = {0};
@@ -236,106 +197,6 @@ START_TEST(the_plan_of_a_sweep_is_counted) {
   append_text(path, "x");
   ck_assert_int_eq(fsck(0, &f), 13);
   bs_fsck_free(&f);
-}
-END_TEST
-
-START_TEST(notes_are_dated_and_baselines_named) {
-  bs_error err = BS_ERROR_INIT;
-  const char *run = "phase0_correctness/dense/run";
-  json_t *notes, *names, *rows;
-  keep("run", NULL);
-  ck_assert_int_eq(bs_run_note(dir, run, "plan", "it will be fast", &err), BS_OK);
-  ck_assert_int_eq(bs_run_note(dir, run, "observation", "it was not", &err), BS_OK);
-  ck_assert_int_eq(bs_run_note(dir, run, "observation", " ", &err), BS_USAGE);
-  ck_assert_int_eq(bs_run_note(dir, "phase0_correctness/dense/no", "plan", "x", &err), BS_NOT_FOUND);
-  ck_assert_int_eq(bs_run_notes(dir, run, &notes, &err), BS_OK);
-  ck_assert_uint_eq(json_array_size(notes), 2);
-  ck_assert_ptr_nonnull(json_object_get(json_array_get(notes, 0), "date"));
-  json_decref(notes);
-  ck_assert_int_eq(bs_runs_index(dir, &rows, NULL, &err), BS_OK);
-  ck_assert_str_eq(json_string_value(json_object_get(json_array_get(rows, 0), "note")), "it was not");
-  json_decref(rows);
-  ck_assert_int_eq(bs_baseline_set(dir, "main", run, &err), BS_OK);
-  ck_assert_int_eq(bs_baseline_set(dir, "no/name", run, &err), BS_USAGE);
-  ck_assert_int_eq(bs_baselines_read(dir, &names, &err), BS_OK);
-  ck_assert_str_eq(json_string_value(json_object_get(names, "main")), run);
-  json_decref(names);
-  write_text(dir, "baselines.json", "[]");
-  ck_assert_int_eq(bs_baselines_read(dir, &names, &err), BS_CORRUPT);
-}
-END_TEST
-
-START_TEST(a_run_is_found_by_what_a_person_types) {
-  static const struct {
-    const char *text;
-    int32_t rc;
-  } cases[] = {{"2026_aa", BS_OK},     {"phase0_correctness/dense/2026_aa", BS_OK},
-               {"2026_a", BS_OK},      {"2026_", BS_USAGE},
-               {"none", BS_NOT_FOUND}, {"", BS_NOT_FOUND},
-               {"2026_b", BS_USAGE},   {"2026_bb", BS_OK}};
-  keep("2026_aa", NULL);
-  keep("2026_bb", NULL);
-  keep("2026_bbb", NULL);
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    bs_error err = BS_ERROR_INIT;
-    char *root, *run;
-    ck_assert_msg(bs_run_find(dir, cases[i].text, &root, &run, &err) == cases[i].rc, "%s", cases[i].text);
-    if (cases[i].rc == BS_OK) ck_assert_ptr_nonnull(strstr(run, "2026_"));
-    free(root);
-    free(run);
-  }
-  bs_error err = BS_ERROR_INIT;
-  char path[700], *root, *run;
-  snprintf(path, sizeof path, "%s/phase0_correctness/dense/2026_aa/", dir);
-  ck_assert_int_eq(bs_run_find("elsewhere", path, &root, &run, &err), BS_OK);
-  ck_assert_str_eq(run, "2026_aa");
-  free(root);
-  free(run);
-}
-END_TEST
-
-START_TEST(conditions_select_rows) {
-  static const struct {
-    const char *text;
-    int holds; /* -1: refused */
-  } cases[] = {{"method=dense", 1}, {"method!=dense", 0}, {"N>1k", 1},          {"N<=1024", 0},
-               {"N=2k", 1},         {"note=null", 1},     {"passed=true", 1},   {"regions.forward<2", 1},
-               {"regions.x>0", 0},  {"mathod=dense", -1}, {"method>dense", -1}, {"method", -1},
-               {"=3", -1},          {"N=>3", -1},         {"speedup>=1.25", 1}, {"speedup>1.25", 0}};
-  json_t *row = json_pack("{s:s, s:i, s:n, s:b, s:{s:f}, s:f}", "method", "dense", "N", 2048, "note",
-                          "passed", 1, "regions", "forward", 1.5, "speedup", 1.25);
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    bs_error err = BS_ERROR_INIT;
-    bs_condition c;
-    const int32_t rc = bs_condition_parse(cases[i].text, &c, &err);
-    ck_assert_msg((rc == BS_OK) == (cases[i].holds >= 0), "%s", cases[i].text);
-    if (rc == BS_OK) ck_assert_msg(bs_condition_holds(&c, row) == cases[i].holds, "%s", cases[i].text);
-  }
-  json_decref(row);
-}
-END_TEST
-
-/* The cache makes no row that the runs do not have, and is made again whatever is in it. */
-START_TEST(the_index_is_a_cache) {
-  static const char *const broken[] = {NULL, "", "{\"run\": 3}\nnot json\n", "{\"torn"};
-  bs_error err = BS_ERROR_INIT;
-  json_t *first, *again;
-  keep("a", "k");
-  ck_assert_int_eq(bs_runs_index(dir, &first, NULL, &err), BS_OK);
-  for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
-    if (broken[i] != NULL) write_text(dir, "index.jsonl", broken[i]);
-    ck_assert_int_eq(bs_runs_index(dir, &again, NULL, &err), BS_OK);
-    ck_assert(json_equal(first, again));
-    json_decref(again);
-    char *text = read_text(dir, "index.jsonl");
-    ck_assert_ptr_nonnull(strstr(text, "\"run\":\"phase0_correctness/dense/a\""));
-    free(text);
-  }
-  ck_assert_int_eq(unlink(file_of("a", "DONE")), 0); /* it counts no longer */
-  ck_assert_int_eq(bs_runs_index(dir, &again, NULL, &err), BS_OK);
-  ck_assert_uint_eq(json_array_size(again), 0);
-  json_decref(again);
-  json_decref(first);
 }
 END_TEST
 
@@ -376,18 +237,41 @@ START_TEST(why_tells_every_end_of_a_run) {
 }
 END_TEST
 
+START_TEST(every_kind_of_collective_has_its_name) {
+  static const char *const names[BS_COLL_COUNT_] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                    "all_to_all", "send",       "recv",           "barrier"};
+  bs_error err = BS_ERROR_INIT;
+  json_t *ranks;
+  bs_flight_file *file = calloc(1, sizeof *file);
+  const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ck_assert(file != NULL && fd >= 0);
+  memcpy(file->magic, "BSFLIGHT", sizeof file->magic);
+  file->version = 1;
+  for (int k = 0; k < BS_COLL_COUNT_; k++)
+    file->slot[k][0] = (bs_flight_slot){.kind = (uint8_t)k, .state = BS_FLIGHT_LEFT};
+  const int out = openat(fd, "flight", O_WRONLY | O_CREAT, 0600);
+  ck_assert_int_eq(bs_store_write_all(out, (const char *)file, sizeof *file), 0);
+  close(out);
+  free(file);
+  ck_assert_int_eq(bs_flight_read(fd, &ranks, &err), BS_OK);
+  ck_assert_uint_eq(json_array_size(ranks), BS_COLL_COUNT_);
+  for (size_t k = 0; k < BS_COLL_COUNT_; k++)
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(ranks, k), "op")), names[k]);
+  json_decref(ranks);
+  close(fd);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{whole_runs_are_counted_and_nothing_is_written},
                              {a_torn_tail_is_cut_and_kept},
                              {damage_in_the_middle_is_never_repaired},
                              {copies_are_written_anew},
                              {folders_that_were_left_over_are_removed},
+                             {a_run_that_is_being_made_is_left_alone},
                              {the_plan_of_a_sweep_is_counted},
-                             {notes_are_dated_and_baselines_named},
-                             {a_run_is_found_by_what_a_person_types},
-                             {conditions_select_rows},
-                             {the_index_is_a_cache},
                              {why_tells_every_end_of_a_run},
+                             {every_kind_of_collective_has_its_name},
                              {0}};
   return run_tests("fsck", tests, (test_setup){setup, teardown});
 }

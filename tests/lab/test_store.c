@@ -3,11 +3,13 @@
  * read-only disks, locks, several writers. */
 #include "lab/store/store.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "lab/store/sha256.h"
@@ -36,6 +38,28 @@ static bs_run_request request(const char *run_id) {
   q.seed = 725;
   return q;
 }
+
+/* In place of the C library's: the lock looks as if somebody held it for a moment. */
+static int busy_for_a_moment;
+int flock(int fd, int operation) {
+  if (busy_for_a_moment && (operation & LOCK_NB) != 0) {
+    errno = EWOULDBLOCK;
+    return -1;
+  }
+  return (int)syscall(SYS_flock, fd, operation);
+}
+
+START_TEST(a_check_that_holds_the_lock_for_a_moment_is_waited_for) {
+  bs_error err = BS_ERROR_INIT;
+  bs_run *run = NULL;
+  const bs_run_request q = request("run");
+  busy_for_a_moment = 1;
+  const int32_t rc = bs_store_begin(&q, &run, &err);
+  busy_for_a_moment = 0;
+  ck_assert_msg(rc == BS_OK, "%s", err.message);
+  bs_store_abandon(run);
+}
+END_TEST
 
 static int entries(const char *path) {
   char command[700];
@@ -207,11 +231,18 @@ START_TEST(a_file_as_root_is_refused) {
 END_TEST
 
 START_TEST(names_are_checked) {
-  static const char *const good[] = {"a", "A.b_c-9", "..."};
-  static const char *const bad[] = {
-      "",     ".",    "..",
-      "a/b",  "../x", "a b",
-      "a\nb", "\x80", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+  static const char *const good[] = {"a", "A.b_c-9", "a..."};
+  static const char *const bad[] = {"",
+                                    ".",
+                                    "..",
+                                    ".best",
+                                    ".0123456789ab.x",
+                                    "a/b",
+                                    "../x",
+                                    "a b",
+                                    "a\nb",
+                                    "\x80",
+                                    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
   bs_error err = BS_ERROR_INIT;
   for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
     ck_assert_int_eq(bs_store_check_name("--run-id", good[i], &err), BS_OK);
@@ -340,6 +371,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{a_run_is_whole},
+                             {a_check_that_holds_the_lock_for_a_moment_is_waited_for},
                              {an_unfinished_run_is_removed},
                              {a_taken_name_gets_a_suffix},
                              {an_abandoned_run_leaves_nothing},

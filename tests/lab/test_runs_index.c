@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ * test_runs_index.c - notes, baselines, names and conditions of kept runs; the cache of their rows. */
+#include <sys/stat.h>
+
+#include "lab/store/find.h"
+#include "lab/store/notes.h"
+#include "lab/store/read.h"
+#include "tests/lab/store_runs.h"
+#include "tests/run_tests.h"
+
+START_TEST(notes_are_dated_and_baselines_named) {
+  bs_error err = BS_ERROR_INIT;
+  const char *run = "phase0_correctness/dense/run";
+  json_t *notes, *names, *rows;
+  keep("run", NULL);
+  ck_assert_int_eq(bs_run_note(dir, run, "plan", "it will be fast", &err), BS_OK);
+  ck_assert_int_eq(bs_run_note(dir, run, "observation", "it was not", &err), BS_OK);
+  ck_assert_int_eq(bs_run_note(dir, run, "observation", " ", &err), BS_USAGE);
+  ck_assert_int_eq(bs_run_note(dir, "phase0_correctness/dense/no", "plan", "x", &err), BS_NOT_FOUND);
+  ck_assert_int_eq(bs_run_notes(dir, run, &notes, &err), BS_OK);
+  ck_assert_uint_eq(json_array_size(notes), 2);
+  ck_assert_ptr_nonnull(json_object_get(json_array_get(notes, 0), "date"));
+  json_decref(notes);
+  ck_assert_int_eq(bs_runs_index(dir, &rows, NULL, &err), BS_OK);
+  ck_assert_str_eq(json_string_value(json_object_get(json_array_get(rows, 0), "note")), "it was not");
+  json_decref(rows);
+  ck_assert_int_eq(bs_baseline_set(dir, "main", run, &err), BS_OK);
+  ck_assert_int_eq(bs_baseline_set(dir, "no/name", run, &err), BS_USAGE);
+  ck_assert_int_eq(bs_baselines_read(dir, &names, &err), BS_OK);
+  ck_assert_str_eq(json_string_value(json_object_get(names, "main")), run);
+  json_decref(names);
+  write_text(dir, "baselines.json", "[]");
+  ck_assert_int_eq(bs_baselines_read(dir, &names, &err), BS_CORRUPT);
+}
+END_TEST
+
+START_TEST(a_run_is_found_by_what_a_person_types) {
+  static const struct {
+    const char *text;
+    int32_t rc;
+  } cases[] = {{"2026_aa", BS_OK},     {"phase0_correctness/dense/2026_aa", BS_OK},
+               {"2026_a", BS_OK},      {"2026_", BS_USAGE},
+               {"none", BS_NOT_FOUND}, {"", BS_NOT_FOUND},
+               {"2026_b", BS_USAGE},   {"2026_bb", BS_OK}};
+  keep("2026_aa", NULL);
+  keep("2026_bb", NULL);
+  keep("2026_bbb", NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    bs_error err = BS_ERROR_INIT;
+    char *root, *run;
+    ck_assert_msg(bs_run_find(dir, cases[i].text, &root, &run, &err) == cases[i].rc, "%s", cases[i].text);
+    if (cases[i].rc == BS_OK) ck_assert_ptr_nonnull(strstr(run, "2026_"));
+    free(root);
+    free(run);
+  }
+  bs_error err = BS_ERROR_INIT;
+  char path[700], *root, *run;
+  snprintf(path, sizeof path, "%s/phase0_correctness/dense/2026_aa/", dir);
+  ck_assert_int_eq(bs_run_find("elsewhere", path, &root, &run, &err), BS_OK);
+  ck_assert_str_eq(run, "2026_aa");
+  free(root);
+  free(run);
+  ck_assert_int_eq(bs_run_find(dir, path, &root, &run, &err),
+                   BS_OK); /* named from the root that it is below */
+  ck_assert_str_eq(root, dir);
+  ck_assert_str_eq(run, "phase0_correctness/dense/2026_aa");
+  free(root);
+  free(run);
+}
+END_TEST
+
+START_TEST(conditions_select_rows) {
+  static const struct {
+    const char *text;
+    int holds; /* -1: refused */
+  } cases[] = {{"method=dense", 1}, {"method!=dense", 0}, {"N>1k", 1},          {"N<=1024", 0},
+               {"N=2k", 1},         {"note=null", 1},     {"passed=true", 1},   {"regions.forward<2", 1},
+               {"regions.x>0", 0},  {"mathod=dense", -1}, {"method>dense", -1}, {"method", -1},
+               {"=3", -1},          {"N=>3", -1},         {"speedup>=1.25", 1}, {"speedup>1.25", 0}};
+  json_t *row = json_pack("{s:s, s:i, s:n, s:b, s:{s:f}, s:f}", "method", "dense", "N", 2048, "note",
+                          "passed", 1, "regions", "forward", 1.5, "speedup", 1.25);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    bs_error err = BS_ERROR_INIT;
+    bs_condition c;
+    const int32_t rc = bs_condition_parse(cases[i].text, &c, &err);
+    ck_assert_msg((rc == BS_OK) == (cases[i].holds >= 0), "%s", cases[i].text);
+    if (rc == BS_OK) ck_assert_msg(bs_condition_holds(&c, row) == cases[i].holds, "%s", cases[i].text);
+  }
+  json_decref(row);
+}
+END_TEST
+
+/* The cache makes no row that the runs do not have, and is made again whatever is in it. */
+START_TEST(the_index_is_a_cache) {
+  static const char *const broken[] = {NULL, "", "{\"run\": 3}\nnot json\n", "{\"torn"};
+  bs_error err = BS_ERROR_INIT;
+  json_t *first, *again;
+  keep("a", "k");
+  ck_assert_int_eq(bs_runs_index(dir, &first, NULL, &err), BS_OK);
+  for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+    if (broken[i] != NULL) write_text(dir, "index.jsonl", broken[i]);
+    ck_assert_int_eq(bs_runs_index(dir, &again, NULL, &err), BS_OK);
+    ck_assert(json_equal(first, again));
+    json_decref(again);
+    char *text = read_text(dir, "index.jsonl");
+    ck_assert_ptr_nonnull(strstr(text, "\"run\":\"phase0_correctness/dense/a\""));
+    free(text);
+  }
+  ck_assert_int_eq(unlink(file_of("a", "DONE")), 0); /* it counts no longer */
+  ck_assert_int_eq(bs_runs_index(dir, &again, NULL, &err), BS_OK);
+  ck_assert_uint_eq(json_array_size(again), 0);
+  json_decref(again);
+  json_decref(first);
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{notes_are_dated_and_baselines_named},
+                             {a_run_is_found_by_what_a_person_types},
+                             {conditions_select_rows},
+                             {the_index_is_a_cache},
+                             {0}};
+  return run_tests("runs_index", tests, (test_setup){setup, teardown});
+}
