@@ -137,7 +137,7 @@ _bsrun() {
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       ;;
     ladder) _bsrun_reply "$cur" methods ;;
-    compare) _bsrun_files "$cur" directory ;;
+    compare | replay) _bsrun_files "$cur" directory ;;
     explain)
       _bsrun_before explain
       if ((${#before[@]} == 0)); then

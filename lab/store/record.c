@@ -98,10 +98,11 @@ int32_t bs_record_key(const bs_experiment *experiment, const bs_node *config, co
 
 json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t *plugins) {
   struct timespec now;
-  const char *dtype = bs_dtype_name(e->dtype);
+  const char *dtype = bs_dtype_name(e->dtype), *replay_of = NULL;
   json_t *record = json_object();
   if (record == NULL) return NULL;
   bs_config_str(e->config, "model.dtype", dtype, &dtype, NULL);
+  bs_config_str(e->config, "logging.replay_of", NULL, &replay_of, NULL);
   clock_gettime(CLOCK_REALTIME, &now);
   int bad = bs_record_add(
       record,
@@ -118,6 +119,7 @@ json_t *bs_record_start(const bs_experiment *e, const char *run_id, const json_t
   bad |=
       json_object_set_new(record, "request_key", e->request_key ? json_string(e->request_key) : json_null());
   bad |= json_object_set_new(record, "sweep", e->sweep ? json_string(e->sweep) : json_null());
+  if (replay_of != NULL) bad |= json_object_set_new(record, "replay_of", json_string(replay_of));
   bad |= json_object_set_new(record, "point", e->sweep ? json_integer((json_int_t)e->point) : json_null());
   if (bad) {
     json_decref(record);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_bsrun_runs.c - runs list, show, note and baseline, fsck and why, on runs that bsrun made: one that
- * ended well, and one in which a rank hung, whose last collectives the flight recorder has. */
+ * test_bsrun_runs.c - runs list, show, note and baseline, fsck, why and replay, on runs that bsrun made: one
+ * that ended well, and one in which a rank hung, whose last collectives the flight recorder has. */
 #include <jansson.h>
 
 #include "tests/bsrun/spawn.h"
@@ -150,11 +150,93 @@ START_TEST(why_reads_what_a_killed_process_left) {
 }
 END_TEST
 
+/* Row of a replay, or NULL. */
+static const json_t *find_row(const json_t *rows, const char *part, const char *what) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(json_string_value(json_object_get(row, "part")), part) == 0 &&
+        strcmp(json_string_value(json_object_get(row, "what")), what) == 0)
+      return row;
+  }
+  return NULL;
+}
+
+static void row_is(const json_t *rows, const char *part, const char *what, const char *is) {
+  const json_t *row = find_row(rows, part, what);
+  ck_assert_msg(row != NULL, "no row %s %s", part, what);
+  ck_assert_str_eq(json_string_value(json_object_get(row, "is")), is);
+}
+
+/* The record of the newest run, in the folder that the rows name. */
+static json_t *replay_record(const json_t *rows) {
+  char folder[1200];
+  snprintf(folder, sizeof folder, "%s/results/raw/%s", dir,
+           json_string_value(json_object_get(json_array_get(rows, 0), "b")));
+  char *text = read_text(folder, "metrics.jsonl");
+  json_t *record = json_loads(text, JSON_DISABLE_EOF_CHECK, NULL);
+  ck_assert_msg(record != NULL, "%s", folder);
+  free(text);
+  return record;
+}
+
+/* Phase 0 has the same gates and bits; ranks that are processes are started as they were. */
+static const char *const launches[] = {"threads", "processes"};
+START_TEST(a_run_is_replayed) {
+  ran r = RUN("-q", "--method", "row_parallel", "--phase", "0", "-P", "2", "--run-id", "first", "--launch",
+              launches[_i], "--dtype", "f32", SMALL);
+  must_be(&r, 0);
+  ran_free(&r);
+  setenv("OMP_NUM_THREADS", "1", 1); /* what differs in the environment is told, and is no failure */
+  r = RUN("replay", "first", "-o", "json");
+  unsetenv("OMP_NUM_THREADS");
+  json_t *rows = read_json(&r, 0), *record = replay_record(rows);
+  row_is(rows, "verdict", "gates", "same");
+  row_is(rows, "verdict", "passed", "same");
+  row_is(rows, "numbers", "relative_error", "same");
+  row_is(rows, "env", "variables.OMP_NUM_THREADS", "differs");
+  ck_assert_str_eq(json_string_value(json_object_get(record, "replay_of")), "first");
+  ck_assert_str_eq(json_string_value(json_object_get(record, "launch")), launches[_i]);
+  json_decref(record);
+  json_decref(rows);
+  must_say(RUN("replay", "first"), 0, "status, gates and simulated times are the same", "");
+}
+END_TEST
+
+/* Simulated times repeat to the picosecond: a record that says another time is another result. */
+START_TEST(a_simulated_run_repeats_exactly) {
+  ran r = RUN("-q", "--plugin", "sim", "--hardware", "sim-flat", "--method", "row_parallel", "-P", "2",
+              "--phase", "1", "--n", "256", "--run-id", "sim_run");
+  must_be(&r, 0);
+  ran_free(&r);
+  r = RUN("replay", "sim_run", "-o", "json");
+  json_t *rows = read_json(&r, 0);
+  row_is(rows, "time", "simulated us", "same");
+  json_decref(rows);
+}
+END_TEST
+
+/* Errors of the stored run and of the new one. */
+START_TEST(what_cannot_be_replayed_is_told) {
+  make_run("first");
+  must_say(RUN("replay"), 2, "", "BS-USE-WORD");
+  must_say(RUN("replay", "nobody"), 5, "", "BS-STO-NORUN");
+  char path[1200];
+  snprintf(path, sizeof path, "%s/results/raw/phase0_correctness/dense/first", dir);
+  write_text(path, "config.yaml", "model: {N: 32}\n");
+  must_say(RUN("replay", "first"), 13, "", "BS-REPLAY-CONFIG");
+  ran r = RUN("compare", "--a", "P=2", "--b", "P=2", "--method", "row_parallel", "--n", "32", "--seconds",
+              "0.05", "--dtype", "f32", "--run-id", "ab");
+  must_be(&r, 0);
+  ran_free(&r);
+  must_say(RUN("replay", "ab"), 3, "", "BS-REPLAY-KIND");
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {{runs_are_listed_shown_and_annotated},
-                             {fsck_tells_of_damage_and_repairs_copies},
-                             {why_names_what_the_ranks_did_last},
-                             {why_reads_what_a_killed_process_left},
-                             {0}};
+  const test_case tests[] = {
+      {runs_are_listed_shown_and_annotated},     {fsck_tells_of_damage_and_repairs_copies},
+      {why_names_what_the_ranks_did_last},       {why_reads_what_a_killed_process_left},
+      {a_run_is_replayed, TEST_COUNT(launches)}, {a_simulated_run_repeats_exactly},
+      {what_cannot_be_replayed_is_told},         {0}};
   return run_tests("bsrun_runs", tests, (test_setup){setup, teardown});
 }

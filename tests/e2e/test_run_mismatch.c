@@ -97,10 +97,10 @@ static const char *const others[] = {
     "hardware.launch",     "hardware.mpirun",    "hardware.launcher",
     "hardware.timeout_s", /* the shorter deadline may be over before they have met */
     "logging.out_dir",     "logging.auto_group", "logging.run_group",
-    "logging.dump_dir",    "auto.methods",       "auto.masks",
-    "auto.kernels",        "auto.slices",        "auto.placements",
-    "auto.overlap",        "auto.reduce_dtypes", "auto.measure",
-    "auto.seconds", /* test_run_torch: one that chooses */
+    "logging.dump_dir",    "logging.replay_of",  "auto.methods",
+    "auto.masks",          "auto.kernels",       "auto.slices",
+    "auto.placements",     "auto.overlap",       "auto.reduce_dtypes",
+    "auto.measure",        "auto.seconds", /* test_run_torch: one that chooses */
     "sweep.param",         "sweep.values",       "plugin",
     "plugin_dirs",         "plugin_trust"};
 

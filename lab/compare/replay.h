@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ * replay.h - a stored run held against a run of the same configuration that was made later. Nothing is run.
+ */
+#ifndef BS_LAB_COMPARE_REPLAY_H
+#define BS_LAB_COMPARE_REPLAY_H
+#include "lab/compare/stored.h"
+
+/* May `run` be repeated from its config.yaml? BS_UNSUPPORTED, BS-REPLAY-KIND: it is of a ladder, a comparison
+ * or a model, which have verbs of their own. BS_CORRUPT, BS-REPLAY-CONFIG: config.yaml is missing, or is not
+ * what the record says. BS_IO. */
+int32_t bs_replay_check(const bs_stored_run *run, bs_error *err);
+
+/* [{part, what, is, stored, replay}]. part: config (also input files and
+ * algorithms), env (what differs), verdict (status and gates), numbers
+ * (errors, losses and counts, bit by bit), time (the verdict of the times, where both runs have them and may
+ * be compared). *out_unlike counts the rows by which the replay is another result: of the verdict, and of
+ * simulated times, which must be the same to the picosecond. Other differences are told only. The caller
+ * releases the rows. BS_NO_MEMORY. */
+int32_t bs_replay_rows(const bs_stored_run *stored, const bs_stored_run *replay, json_t **out_rows,
+                       uint32_t *out_unlike, bs_error *err);
+#endif
