@@ -78,7 +78,8 @@ void help_compare(void) {
       "  bsrun compare after --baseline nightly --junit compare.xml\n"
       "\n"
       "exit codes: 0; 2 usage; 3 configuration, a side that cannot run, or runs that are not alike;\n"
-      "4 no such run; 13 a damaged run; 14 RUN is SLOWER than its baseline.\n",
+      "5 no such run, or RUN lacks an arm of its baseline; 13 a damaged run; 14 RUN is SLOWER than its\n"
+      "baseline. The dense arms beside a method do not decide.\n",
       stdout);
 }
 

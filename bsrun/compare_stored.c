@@ -13,6 +13,7 @@
 
 static const bs_field fields[] = {
     {"arm", "arm", 0, 0},
+    {"pass", "pass", BS_FIELD_FOLD, 0},
     {"phase", "samples", BS_FIELD_FOLD, 0},
     {"a_ms", "A ms", BS_FIELD_RIGHT, 4},
     {"b_ms", "B ms", BS_FIELD_RIGHT, 4},
@@ -23,6 +24,7 @@ static const bs_field fields[] = {
     {"cause", "cause", 0, 0},
     {"samples_a", "samples of A", BS_FIELD_RIGHT, 0},
     {"samples_b", "of B", BS_FIELD_RIGHT, 0},
+    {"peer", "dense beside it", BS_FIELD_WIDE, 0},
     {"a", "A", BS_FIELD_WIDE, 0},
     {"b", "B", BS_FIELD_WIDE, 0},
     {"differences", "differences", BS_FIELD_WIDE, 0},
@@ -116,12 +118,26 @@ static int tell_regression(const args *a, const pair *p, const json_t *row) {
   return COMPARE_REGRESSED;
 }
 
+/* What was measured for the baseline and not for the run: nothing is known of it. */
+static int tell_missing(const args *a, const pair *p, const json_t *row) {
+  bs_error err = BS_ERROR_INIT;
+  const char *arm = json_string_value(json_object_get(row, "arm"));
+  bs_error_set(&err, BS_NOT_FOUND, "BS-COMPARE-MISSING", "%.100s has no samples of %.60s, baseline %.60s has",
+               p->b.path, arm != NULL ? arm : "", args_value(a, "baseline"));
+  bs_error_hint(&err, "measure it with the options of the baseline, on as many cores");
+  return bsrun_fail(&err);
+}
+
 int compare_stored(const args *a) {
   bs_error err = BS_ERROR_INIT;
   pair p = {.root = NULL};
   int code = compare(a, &p, &err) == BS_OK ? 0 : bsrun_fail(&err);
   const json_t *slower = code == 0 && args_has(a, "baseline") ? bs_baseline_slower(p.rows) : NULL;
-  if (slower != NULL) code = tell_regression(a, &p, slower);
+  const json_t *missing = code == 0 && args_has(a, "baseline") ? bs_baseline_missing(p.rows) : NULL;
+  if (slower != NULL)
+    code = tell_regression(a, &p, slower);
+  else if (missing != NULL)
+    code = tell_missing(a, &p, missing);
   pair_free(&p);
   return code;
 }

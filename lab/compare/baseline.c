@@ -48,8 +48,16 @@ static const char *str(const json_t *row, const char *key) {
 }
 
 const json_t *bs_baseline_slower(const json_t *rows) {
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(str(row, "word"), "SLOWER") == 0 && !json_is_true(json_object_get(row, "peer"))) return row;
+  }
+  return NULL;
+}
+
+const json_t *bs_baseline_missing(const json_t *rows) {
   for (size_t i = 0; i < json_array_size(rows); i++)
-    if (strcmp(str(json_array_get(rows, i), "word"), "SLOWER") == 0) return json_array_get(rows, i);
+    if (strcmp(str(json_array_get(rows, i), "word"), "MISSING") == 0) return json_array_get(rows, i);
   return NULL;
 }
 
@@ -70,39 +78,58 @@ static void add_escaped(bs_text *out, const char *text) {
   }
 }
 
-static void add_case(bs_text *out, const char *suite, const json_t *row) {
-  char numbers[160];
+enum outcome { PASSED, FAILED, SKIPPED, LACKING };
+
+/* A dense layer beside the method decides nothing: what it did is told. */
+static enum outcome outcome_of(const json_t *row) {
   const char *word = str(row, "word");
-  const int slower = strcmp(word, "SLOWER") == 0, unclear = strcmp(word, "UNCLEAR") == 0;
-  snprintf(numbers, sizeof numbers, "%.4g times as fast [%.4g, %.4g]: %.6g ms, baseline %.6g ms",
-           json_number_value(json_object_get(row, "speedup")), json_number_value(json_object_get(row, "low")),
-           json_number_value(json_object_get(row, "high")), json_number_value(json_object_get(row, "b_ms")),
-           json_number_value(json_object_get(row, "a_ms")));
+  if (strcmp(word, "MISSING") == 0) return LACKING;
+  if (strcmp(word, "UNCLEAR") == 0) return SKIPPED;
+  return strcmp(word, "SLOWER") == 0 && !json_is_true(json_object_get(row, "peer")) ? FAILED : PASSED;
+}
+
+static size_t count(const json_t *rows, enum outcome outcome) {
+  size_t n = 0;
+  for (size_t i = 0; i < json_array_size(rows); i++) n += outcome_of(json_array_get(rows, i)) == outcome;
+  return n;
+}
+
+static void add_case(bs_text *out, const char *suite, const json_t *row) {
+  static const char *const open[] = {"<system-out>", "<failure message=\"", "<skipped message=\"",
+                                     "<error message=\""};
+  static const char *const close[] = {"</system-out>", "\"/>", "\"/>", "\"/>"};
+  const enum outcome outcome = outcome_of(row);
+  const char *pass = str(row, "pass"), *cause = str(row, "cause");
   bs_text_printf(out, "  <testcase classname=\"");
   add_escaped(out, suite);
   bs_text_printf(out, "\" name=\"");
   add_escaped(out, str(row, "arm"));
-  bs_text_printf(out, " (%s)\" time=\"%.9f\">", str(row, "phase"),
-                 1e-3 * json_number_value(json_object_get(row, "b_ms")));
-  if (slower) bs_text_printf(out, "<failure message=\"SLOWER: %s\"/>", numbers);
-  if (unclear) bs_text_printf(out, "<skipped message=\"UNCLEAR (%s): %s\"/>", str(row, "cause"), numbers);
-  if (!slower && !unclear) bs_text_printf(out, "<system-out>%s: %s</system-out>", word, numbers);
-  bs_text_printf(out, "</testcase>\n");
-}
-
-static size_t count(const json_t *rows, const char *word) {
-  size_t n = 0;
-  for (size_t i = 0; i < json_array_size(rows); i++)
-    n += strcmp(str(json_array_get(rows, i), "word"), word) == 0;
-  return n;
+  bs_text_printf(out, " (");
+  add_escaped(out, pass);
+  bs_text_printf(out, "%s", pass[0] != '\0' ? ", " : "");
+  add_escaped(out, str(row, "phase"));
+  bs_text_printf(out, ")\" time=\"%.9f\">%s%s", 1e-3 * json_number_value(json_object_get(row, "b_ms")),
+                 open[outcome], str(row, "word"));
+  if (cause[0] != '\0') {
+    bs_text_printf(out, " (");
+    add_escaped(out, cause);
+    bs_text_printf(out, ")");
+  }
+  if (outcome != LACKING)
+    bs_text_printf(
+        out, ": %.4g times as fast [%.4g, %.4g]: %.6g ms", json_number_value(json_object_get(row, "speedup")),
+        json_number_value(json_object_get(row, "low")), json_number_value(json_object_get(row, "high")),
+        json_number_value(json_object_get(row, "b_ms")));
+  bs_text_printf(out, "%s baseline %.6g ms%s</testcase>\n", outcome == LACKING ? ":" : ",",
+                 json_number_value(json_object_get(row, "a_ms")), close[outcome]);
 }
 
 int32_t bs_junit_write(const char *path, const char *suite, const json_t *rows, bs_error *err) {
   bs_text out = {0};
   bs_text_printf(&out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"");
   add_escaped(&out, suite);
-  bs_text_printf(&out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"0\" skipped=\"%zu\">\n",
-                 json_array_size(rows), count(rows, "SLOWER"), count(rows, "UNCLEAR"));
+  bs_text_printf(&out, "\" tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" skipped=\"%zu\">\n",
+                 json_array_size(rows), count(rows, FAILED), count(rows, LACKING), count(rows, SKIPPED));
   for (size_t i = 0; i < json_array_size(rows); i++) add_case(&out, suite, json_array_get(rows, i));
   bs_text_printf(&out, "</testsuite>\n");
   if (out.failed) {

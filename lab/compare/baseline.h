@@ -10,9 +10,11 @@
 /* The path of the run, malloc'd. BS_NOT_FOUND with the nearest name; BS_CORRUPT: the file is no such object.
  */
 int32_t bs_baseline_find(const char *root, const char *name, char **out_run, bs_error *err);
-/* rows: of bs_stored_rows, the baseline being A. The first that is SLOWER; NULL: none is. */
+/* rows: of bs_stored_rows, the baseline being A. The first arm that is SLOWER and no dense layer beside the
+ * method, or that the run lacks; NULL: none. */
 const json_t *bs_baseline_slower(const json_t *rows);
-/* One test suite, one test case a row: SLOWER fails, UNCLEAR is skipped with its cause. Replaces the file.
- * BS_IO. */
+const json_t *bs_baseline_missing(const json_t *rows);
+/* One test suite, one test case a row: SLOWER fails, but not of a dense layer beside the method; UNCLEAR is
+ * skipped with its cause; MISSING is an error. Replaces the file. BS_IO. */
 int32_t bs_junit_write(const char *path, const char *suite, const json_t *rows, bs_error *err);
 #endif

@@ -23,9 +23,10 @@ static const char *text_of(const json_t *object, const char *key) {
   return text != NULL ? text : "";
 }
 
-/* Starts that a record tells, where they fit the samples. */
-static void take_groups(const json_t *record, taken *t) {
-  const json_t *starts = json_object_get(record, "group_starts");
+/* Starts that a record tells, where they fit the samples. Cold samples are pairs of their own. */
+static void take_groups(const json_t *record, const char *phase, taken *t) {
+  const json_t *of = strcmp(phase, "steady-cold") == 0 ? json_object_get(record, "pairs_cold") : record;
+  const json_t *starts = json_object_get(of, "group_starts");
   const size_t n = json_array_size(starts);
   if (n < 3 || n > BS_GROUPS_MAX) return;
   for (size_t g = 0; g < n; g++) {
@@ -47,7 +48,7 @@ static int32_t take(const bs_stored_run *run, const json_t *sample, taken *t, bs
   for (size_t i = 0; i < n; i++) t->seconds[i] = json_number_value(json_array_get(seconds, i));
   t->series = (bs_apart){.seconds = t->seconds, .count = n};
   const size_t record = (size_t)json_integer_value(json_object_get(sample, "record"));
-  take_groups(json_array_get(run->records, record), t);
+  take_groups(json_array_get(run->records, record), text_of(sample, "phase"), t);
   return BS_OK;
 }
 
@@ -63,15 +64,53 @@ static const json_t *partner_of(const bs_stored_run *b, const json_t *sample) {
   return NULL;
 }
 
-static json_t *row_of(const json_t *sample, const bs_apart *a, const bs_apart *b, const bs_comparison *c) {
+/* The dense layer that a run measures beside what it is about. It shows what the machine did. */
+static int is_peer(const char *arm) {
+  return strncmp(arm, "dense, ", 7) == 0 || strncmp(arm, "dense on ", 9) == 0;
+}
+
+/* Which arm a row is of; pass: null where the record has none. */
+static json_t *new_row(const bs_stored_run *run, const json_t *sample) {
+  const size_t record = (size_t)json_integer_value(json_object_get(sample, "record"));
+  const json_t *pass = json_object_get(json_array_get(run->records, record), "pass");
+  return json_pack("{s:s,s:s,s:O?,s:b}", "arm", text_of(sample, "arm"), "phase", text_of(sample, "phase"),
+                   "pass", pass, "peer", is_peer(text_of(sample, "arm")));
+}
+
+/* Both are released. -1: no memory. */
+static int append(json_t *rows, json_t *row, json_t *figures) {
+  const int bad = row == NULL || figures == NULL || json_object_update(row, figures) != 0 ||
+                  json_array_append(rows, row) != 0;
+  json_decref(row);
+  json_decref(figures);
+  return bad ? -1 : 0;
+}
+
+static json_t *figures_of(const bs_apart *a, const bs_apart *b, const bs_comparison *c) {
   const int unclear = c->word == BS_WORD_UNCLEAR;
-  return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:s,s:s,s:I,s:I}", "arm", text_of(sample, "arm"), "phase",
-                   text_of(sample, "phase"), "a_ms", bs_record_number(1e3 * bs_median(a->seconds, a->count)),
-                   "b_ms", bs_record_number(1e3 * bs_median(b->seconds, b->count)), "speedup",
+  return json_pack("{s:o,s:o,s:o,s:o,s:o,s:s,s:s,s:I,s:I}", "a_ms",
+                   bs_record_number(1e3 * bs_median(a->seconds, a->count)), "b_ms",
+                   bs_record_number(1e3 * bs_median(b->seconds, b->count)), "speedup",
                    bs_record_number(c->ratio), "low", bs_record_number(c->low), "high",
                    bs_record_number(c->high), "word", bs_comparison_name(c->word), "cause",
                    unclear ? bs_unclear_name(c->cause) : "", "samples_a", (json_int_t)a->count, "samples_b",
                    (json_int_t)b->count);
+}
+
+/* An arm that A has and B has not. */
+static int32_t add_missing(const bs_stored_run *a, const json_t *x, json_t *rows, bs_error *err) {
+  taken of_a;
+  const int32_t rc = take(a, x, &of_a, err);
+  if (rc != BS_OK) return rc;
+  json_t *figures =
+      json_pack("{s:o,s:n,s:n,s:n,s:n,s:s,s:s,s:I,s:i}", "a_ms",
+                bs_record_number(1e3 * bs_median(of_a.series.seconds, of_a.series.count)), "b_ms", "speedup",
+                "low", "high", "word", "MISSING", "cause", "B has no samples of it", "samples_a",
+                (json_int_t)of_a.series.count, "samples_b", 0);
+  free(of_a.seconds);
+  return append(rows, new_row(a, x), figures) == 0
+             ? BS_OK
+             : bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
 }
 
 /* One arm that both have. */
@@ -82,7 +121,7 @@ static int32_t add_arm(const bs_stored_run *a, const bs_stored_run *b, const jso
   int32_t rc = take(a, x, &of_a, err);
   if (rc == BS_OK) rc = take(b, y, &of_b, err);
   if (rc == BS_OK && bs_compare_apart(&of_b.series, &of_a.series, MARGIN, &c) &&
-      json_array_append_new(rows, row_of(x, &of_a.series, &of_b.series, &c)) != 0)
+      append(rows, new_row(a, x), figures_of(&of_a.series, &of_b.series, &c)) != 0)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   free(of_a.seconds);
   free(of_b.seconds);
@@ -100,22 +139,57 @@ static int add_simulated(const bs_stored_run *a, const bs_stored_run *b, json_t 
                         : ratio < 1 / (1 + MARGIN) ? BS_WORD_SLOWER
                                                    : BS_WORD_SAME;
   return json_array_append_new(
-      rows, json_pack("{s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:s,s:s}", "arm", "method", "phase", "simulated", "a_ms",
-                      us_a * 1e-3, "b_ms", us_b * 1e-3, "speedup", ratio, "low", ratio, "high", ratio, "word",
-                      bs_comparison_name(word), "cause", ""));
+      rows, json_pack("{s:s,s:s,s:n,s:b,s:f,s:f,s:f,s:f,s:f,s:s,s:s}", "arm", "method", "phase", "simulated",
+                      "pass", "peer", 0, "a_ms", us_a * 1e-3, "b_ms", us_b * 1e-3, "speedup", ratio, "low",
+                      ratio, "high", ratio, "word", bs_comparison_name(word), "cause", ""));
+}
+
+/* Did both move the same way, and does `peer` explain as much as `row` moved? */
+static int moved_alike(const json_t *row, const json_t *peer) {
+  const char *word = text_of(row, "word");
+  const int slower = strcmp(word, "SLOWER") == 0, faster = strcmp(word, "FASTER") == 0;
+  if (!(slower || faster) || !json_is_true(json_object_get(peer, "peer")) ||
+      strcmp(word, text_of(peer, "word")) != 0 ||
+      strcmp(text_of(row, "phase"), text_of(peer, "phase")) != 0 ||
+      strcmp(text_of(row, "pass"), text_of(peer, "pass")) != 0)
+    return 0;
+  const double far = json_number_value(json_object_get(row, slower ? "high" : "low"));
+  const double near = json_number_value(json_object_get(peer, slower ? "low" : "high"));
+  return slower ? far >= near : far <= near;
+}
+
+/* Where a dense arm moved as far as an arm, the machine may have. */
+static int doubt_what_dense_did_too(json_t *rows) {
+  int bad = 0;
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    json_t *row = json_array_get(rows, i);
+    int alike = 0;
+    for (size_t k = 0; k < json_array_size(rows) && !json_is_true(json_object_get(row, "peer")); k++)
+      alike |= moved_alike(row, json_array_get(rows, k));
+    if (!alike) continue;
+    bad |= json_object_set_new(row, "word", json_string(bs_comparison_name(BS_WORD_UNCLEAR)));
+    bad |= json_object_set_new(row, "cause", json_string("a dense arm moved alike"));
+  }
+  return bad;
 }
 
 int32_t bs_stored_rows(const bs_stored_run *a, const bs_stored_run *b, json_t **out_rows, bs_error *err) {
   int32_t rc = BS_OK;
+  size_t both = 0;
   *out_rows = json_array();
   if (*out_rows == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   for (size_t i = 0; rc == BS_OK && i < json_array_size(a->samples); i++) {
     const json_t *x = json_array_get(a->samples, i), *y = partner_of(b, x);
-    if (y != NULL) rc = add_arm(a, b, x, y, *out_rows, err);
+    both += y != NULL;
+    rc = y != NULL ? add_arm(a, b, x, y, *out_rows, err) : add_missing(a, x, *out_rows, err);
   }
-  if (rc == BS_OK && json_array_size(*out_rows) == 0 && add_simulated(a, b, *out_rows) != 0)
+  if (rc == BS_OK && json_array_size(*out_rows) == 0) {
+    if (add_simulated(a, b, *out_rows) != 0) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
+    both = json_array_size(*out_rows);
+  }
+  if (rc == BS_OK && doubt_what_dense_did_too(*out_rows) != 0)
     rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
-  if (rc != BS_OK || json_array_size(*out_rows) > 0) return rc;
+  if (rc != BS_OK || both > 0) return rc;
   bs_error_set(err, BS_NOT_FOUND, "BS-COMPARE-SAMPLES", "no arm of both runs has samples of its time");
   bs_error_hint(err, "runs of phase 1, and of bsrun compare and bsrun ladder, have them");
   return BS_NOT_FOUND;

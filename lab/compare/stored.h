@@ -28,9 +28,11 @@ json_t *bs_stored_differences(const bs_stored_run *a, const bs_stored_run *b);
  * devices, and their times do not answer one question. */
 int32_t bs_stored_alike(const bs_stored_run *a, const bs_stored_run *b, bs_error *err);
 
-/* [{arm, a_ms, b_ms, speedup, low, high, word, cause, samples_a, samples_b}]: each arm that both runs have;
- * speedup: how many times B is as fast as A, with a 95 % interval, and word says what B is. Simulated times
- * are exact: low = speedup = high. BS_NOT_FOUND, BS-COMPARE-SAMPLES: no arm of both has times. The caller
- * releases. */
+/* [{arm, phase, pass, peer, a_ms, b_ms, speedup, low, high, word, cause, samples_a, samples_b}]: each arm of
+ * A. speedup: how many times B is as fast as A, with a 95 % interval, and word says what B is; MISSING: B has
+ * no such arm, and no time. peer: the arm is the dense layer beside the method. An arm that is FASTER or
+ * SLOWER is UNCLEAR where a peer of its pass and phase moved alike: the same word, and the intervals leave
+ * open whether the arm moved farther. Simulated times are exact: low = speedup = high. BS_NOT_FOUND,
+ * BS-COMPARE-SAMPLES: no arm of both has times. The caller releases. */
 int32_t bs_stored_rows(const bs_stored_run *a, const bs_stored_run *b, json_t **out_rows, bs_error *err);
 #endif

@@ -99,16 +99,85 @@ START_TEST(ratios_have_words) {
 }
 END_TEST
 
+/* Adds the samples of an arm `factor` times as slow as those of the method. */
+static void add_arm(bs_stored_run *run, const char *arm, double factor) {
+  const json_t *own = json_object_get(json_array_get(run->samples, 0), "seconds"), *one;
+  json_t *seconds = json_array();
+  size_t i;
+  json_array_foreach(own, i, one) json_array_append_new(seconds, json_real(factor * json_number_value(one)));
+  json_array_append_new(run->samples, json_pack("{s:i,s:s,s:s,s:o}", "record", 0, "arm", arm, "phase",
+                                                "steady-hot", "seconds", seconds));
+}
+
+/* The method, and the dense layer beside it, in B as many times as slow as in A. */
+static json_t *beside_dense(double method, double dense, const char *word) {
+  bs_stored_run a = run_of(1e-3, "phase1_forward", "x", "g", 0),
+                b = run_of(method * 1e-3, "phase1_forward", "x", "g", 0);
+  json_t *rows = NULL;
+  add_arm(&a, "dense, one rank's cores", 3);
+  add_arm(&b, "dense, one rank's cores", 3 * dense / method);
+  ck_assert_int_eq(bs_stored_rows(&a, &b, &rows, NULL), BS_OK);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert_str_eq(json_string_value(json_object_get(json_array_get(rows, 0), "word")), word);
+  bs_stored_close(&a);
+  bs_stored_close(&b);
+  return rows;
+}
+
+START_TEST(dense_arms_show_the_machine_and_decide_nothing) {
+  static const struct {
+    double method, dense;
+    const char *word;
+    int slower;
+  } cases[] = {{1.0, 1.1, "SAME", 0},    {1.1, 1.1, "UNCLEAR", 0}, {1.0 / 1.1, 1.0 / 1.1, "UNCLEAR", 0},
+               {1.5, 1.1, "SLOWER", 1},  {1.1, 1.0, "SLOWER", 1},  {1.1, 0.9, "SLOWER", 1},
+               {1.1, 1.5, "UNCLEAR", 0}, {0.5, 0.9, "FASTER", 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    json_t *rows = beside_dense(cases[i].method, cases[i].dense, cases[i].word);
+    ck_assert_int_eq(bs_baseline_slower(rows) != NULL, cases[i].slower);
+    ck_assert_ptr_null(bs_baseline_missing(rows));
+    json_decref(rows);
+  }
+}
+END_TEST
+
+START_TEST(an_arm_that_b_lacks_is_told) {
+  const char *dir = scratch_dir();
+  char path[600];
+  bs_stored_run a = run_of(1e-3, "phase1_forward", "x", "g", 0),
+                b = run_of(1e-3, "phase1_forward", "x", "g", 0);
+  json_t *rows = NULL;
+  add_arm(&a, "dense, all cores", 3);
+  ck_assert_int_eq(bs_stored_rows(&a, &b, &rows, NULL), BS_OK);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  const json_t *row = bs_baseline_missing(rows);
+  ck_assert(row != NULL && row == json_array_get(rows, 1));
+  ck_assert_str_eq(json_string_value(json_object_get(row, "arm")), "dense, all cores");
+  snprintf(path, sizeof path, "%s/out.xml", dir);
+  ck_assert_int_eq(bs_junit_write(path, "nightly", rows, NULL), BS_OK);
+  char *xml = read_text(dir, "out.xml");
+  ck_assert_msg(
+      strstr(xml, "failures=\"0\" errors=\"1\"") != NULL && strstr(xml, "<error message=\"MISSING") != NULL,
+      "%s", xml);
+  free(xml);
+  json_decref(rows);
+  bs_stored_close(&a);
+  bs_stored_close(&b);
+  remove_dir(dir);
+}
+END_TEST
+
 START_TEST(verdicts_are_junit) {
   const char *dir = scratch_dir();
   char path[600];
   json_t *rows = rows_of(1e-3, 2e-3);
   json_object_set_new(json_array_get(rows, 0), "arm", json_string("a<b & \"c\""));
+  json_object_set_new(json_array_get(rows, 0), "phase", json_string("<hot>\n"));
   snprintf(path, sizeof path, "%s/out.xml", dir);
   ck_assert_int_eq(bs_junit_write(path, "nightly", rows, NULL), BS_OK);
   char *xml = read_text(dir, "out.xml");
   ck_assert_msg(strstr(xml, "tests=\"1\" failures=\"1\"") != NULL &&
-                    strstr(xml, "name=\"a&lt;b &amp; &quot;c&quot; (steady-hot)\"") != NULL &&
+                    strstr(xml, "name=\"a&lt;b &amp; &quot;c&quot; (&lt;hot&gt; )\"") != NULL &&
                     strstr(xml, "<failure message=\"SLOWER: 0.5 times as fast [") != NULL,
                 "%s", xml);
   free(xml);
@@ -136,7 +205,9 @@ START_TEST(baselines_are_found) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{what_differs_is_listed}, {unlike_runs_are_refused}, {ratios_have_words},
-                             {verdicts_are_junit},     {baselines_are_found},     {0}};
+  const test_case tests[] = {{what_differs_is_listed},      {unlike_runs_are_refused},
+                             {ratios_have_words},           {dense_arms_show_the_machine_and_decide_nothing},
+                             {an_arm_that_b_lacks_is_told}, {verdicts_are_junit},
+                             {baselines_are_found},         {0}};
   return run_tests("compare_stored", tests, (test_setup){0});
 }
