@@ -232,13 +232,12 @@ void bs_report_verdict(const json_t *model, char *out, size_t size) {
   char label[160];
   for (size_t i = 0; i < 4; i++) all += n[i] = count(comparisons, "speedup_word", words[i]);
   if (all == 0) {
-    snprintf(out + used, size - used, "No speed was measured against the dense layer.");
+    snprintf(out + used, size - used, "No speed was compared.");
     return;
   }
-  const int more =
-      snprintf(out + used, size - used,
-               "Of %zu comparisons with the dense layer %zu are FASTER, %zu SLOWER, %zu SAME, %zu UNCLEAR. ",
-               all, n[0], n[1], n[2], n[3]);
+  const int more = snprintf(out + used, size - used,
+                            "Of %zu comparisons %zu are FASTER, %zu SLOWER, %zu SAME, %zu UNCLEAR. ", all,
+                            n[0], n[1], n[2], n[3]);
   used += more > 0 && (size_t)more < size - used ? (size_t)more : 0;
   if (best == NULL) {
     snprintf(out + used, size - used, "Nothing is shown to be faster.");

@@ -122,21 +122,24 @@ static int32_t take_word(json_t *model, const char *word, const char *root, bs_e
 
 /* ---- what follows from the rows ---- */
 
+/* The dense layer beside a method. Arms of `bsrun compare` and `bsrun ladder`, which have a pass, stand each
+ * for itself. */
 static int is_peer(const json_t *row) {
   const char *arm = bs_row_text(row, "arm");
-  return arm[0] != '\0' && strcmp(arm, "method") != 0;
+  return arm[0] != '\0' && strcmp(arm, "method") != 0 && bs_row_text(row, "pass")[0] == '\0';
 }
 
 /* A text that sorts as a reader expects: numbers with leading zeros. */
 static void sort_key(const json_t *row, char *out, size_t size) {
-  static const char *const texts[] = {"method", "mask", "activation", "backend", "comm", "launch", "host"};
+  static const char *const texts[] = {"method", "mask", "activation", "backend", "comm",
+                                      "launch", "host", "arm",        "pass"};
   static const char *const sizes[] = {"K", "N", "B", "world_size", "threads_per_rank"};
   size_t used =
       (size_t)snprintf(out, size, "%.40s|%.12s", bs_row_text(row, "phase"), bs_row_text(row, "dtype"));
   for (size_t i = 0; i < 5 && used < size; i++)
     used += (size_t)snprintf(out + used, size - used, "|%012.0f",
                              isnan(bs_row_number(row, sizes[i])) ? 0 : bs_row_number(row, sizes[i]));
-  for (size_t i = 0; i < 7 && used < size; i++)
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0] && used < size; i++)
     used += (size_t)snprintf(out + used, size - used, "|%.48s", bs_row_text(row, texts[i]));
   if (used < size) snprintf(out + used, size - used, "|%d", bs_row_true(row, "simulated"));
 }

@@ -196,7 +196,7 @@ int32_t bs_model_details(json_t *model, const char *command, bs_error *err) {
     if (rc != BS_OK) break;
     if (ended_badly(row) ? failed++ < MOST_READ : read < MOST_READ) rc = read_run(model, row, err);
     read += !ended_badly(row);
-    if (!isnan(bs_row_number(row, "speedup")) && !bs_row_true(row, "simulated") &&
+    if (bs_row_text(row, "arm")[0] != '\0' && !bs_row_true(row, "simulated") &&
         json_array_size(json_object_get(model, "samples")) < MOST_SAMPLED)
       add_samples(model, row);
   }

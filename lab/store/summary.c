@@ -17,6 +17,7 @@ const char *const bs_run_row_keys[] = {"run",
                                        "time",
                                        "experiment",
                                        "phase",
+                                       "pass",
                                        "method",
                                        "arm",
                                        "backend",
@@ -81,6 +82,7 @@ static const source of_record[] = {{"run_id", "run_id"},
                                    {"time", "timestamp_unix"},
                                    {"experiment", "experiment"},
                                    {"phase", "phase"},
+                                   {"pass", "pass"},
                                    {"method", "method"},
                                    {"backend", "backend"},
                                    {"comm", "comm"},
@@ -223,7 +225,7 @@ static int add_pass_time(json_t *row, const json_t *record) {
   return set_seconds(row, "median_s", p50, 1e-3) || set_seconds(row, "p50_s", p50, 1e-3);
 }
 
-static const char *clock_of(const json_t *record) {
+const char *bs_record_clock(const json_t *record) {
   if (json_object_get(record, "simulated") != NULL) return "virtual";
   const char *clock = json_string_value(at_path(record, "device.clock"));
   return clock != NULL && strcmp(clock, "events") == 0 ? "device" : "host";
@@ -237,7 +239,7 @@ static json_t *new_row(const bs_summary_run *run, const json_t *record) {
     bad |= json_object_set_new(row, bs_run_row_keys[i], json_null());
   const json_t *simulated = json_object_get(record, "simulated");
   bad = bad || set_text(row, "run", run->path) || copy(row, record, of_record, COUNT(of_record)) ||
-        set_text(row, "word", bs_record_word(record)) || set_text(row, "clock", clock_of(record)) ||
+        set_text(row, "word", bs_record_word(record)) || set_text(row, "clock", bs_record_clock(record)) ||
         json_object_set_new(row, "simulated", json_boolean(simulated != NULL)) ||
         set_text(row, "status", json_string_value(json_object_get(run->done, "status"))) ||
         add_counts(row, record) || (run->host != NULL && json_object_set(row, "host", run->host)) ||
@@ -280,12 +282,47 @@ static const json_t *comparison_of(const json_t *record, size_t arm, const char 
   return NULL;
 }
 
+/* Arms of `bsrun compare` and `bsrun ladder` are held against one of them, the only one that no comparison
+ * names. Their records have a pass. */
+static const json_t *reference_of(const json_t *record) {
+  const json_t *arms = json_object_get(record, "arms");
+  if (json_object_get(record, "pass") == NULL) return NULL;
+  for (size_t i = 0; i < json_array_size(arms); i++) {
+    const json_t *arm = json_array_get(arms, i);
+    if (comparison_of(record, 1, json_string_value(json_object_get(arm, "name"))) == NULL) return arm;
+  }
+  return NULL;
+}
+
+static int set_inverse(json_t *row, const char *key, const json_t *value) {
+  const double number = json_number_value(value);
+  return number > 0 ? json_object_set_new(row, key, json_real(1 / number)) : 0;
+}
+
+/* A comparison says what the reference is beside the arm of this row: the row says the opposite. */
+static int add_turned(json_t *row, const json_t *comparison, const json_t *reference) {
+  const char *word = json_string_value(json_object_get(comparison, "word"));
+  if (comparison == NULL) return 0;
+  if (word != NULL && strcmp(word, "FASTER") == 0)
+    word = "SLOWER";
+  else if (word != NULL && strcmp(word, "SLOWER") == 0)
+    word = "FASTER";
+  return copy(row, comparison, of_comparison, COUNT(of_comparison)) || set_text(row, "speedup_word", word) ||
+         set_text(row, "against", json_string_value(json_object_get(reference, "name"))) ||
+         set_inverse(row, "speedup", json_object_get(comparison, "speedup")) ||
+         set_inverse(row, "speedup_low", json_object_get(comparison, "high")) ||
+         set_inverse(row, "speedup_high", json_object_get(comparison, "low"));
+}
+
 static int fill_arm(json_t *row, const json_t *record, size_t i) {
-  const json_t *arm = json_array_get(json_object_get(record, "arms"), i);
-  const json_t *comparison = comparison_of(record, i, json_string_value(json_object_get(arm, "name")));
-  int bad = i == 0 && (copy(row, record, of_method, COUNT(of_method)) || add_regions(row, record));
+  const json_t *arm = json_array_get(json_object_get(record, "arms"), i), *reference = reference_of(record);
+  const char *name = json_string_value(json_object_get(arm, "name"));
+  const json_t *comparison = comparison_of(record, reference != NULL ? 1 : i, name);
+  const int own = reference != NULL ? arm == reference : i == 0; /* what the record says of one arm */
+  int bad = own && (copy(row, record, of_method, COUNT(of_method)) || add_regions(row, record));
   bad |= copy(row, arm, of_arm, COUNT(of_arm));
-  bad |= copy(row, comparison, of_comparison, COUNT(of_comparison));
+  bad |= reference != NULL ? add_turned(row, comparison, reference)
+                           : copy(row, comparison, of_comparison, COUNT(of_comparison));
   return bad || add_interval(row, json_object_get(arm, "samples_s"));
 }
 

@@ -6,6 +6,8 @@
 
 /* What the gates of a record say, or NULL where none ran: "RIGHT", "WRONG", "NOT SHOWN RIGHT". */
 const char *bs_record_word(const json_t *record);
+/* Which clock its times are of: "virtual" (simulated), "device" (events of an accelerator), "host". */
+const char *bs_record_clock(const json_t *record);
 /* What all rows of a run share, besides what its records say. Borrowed; NULL: not known. */
 typedef struct bs_summary_run {
   const char *path;

@@ -61,6 +61,15 @@ START_TEST(two_specs_are_measured_and_kept) {
   free(metrics);
   free(done);
   ran_free(&r);
+  r = bsrun(dir, "report", "results/raw", "-o", "json", NULL); /* each side is a row, B beside A */
+  rows = rows_of(&r, 0);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  for (size_t i = 0; i < 2; i++) {
+    const json_t *row = json_array_get(rows, i);
+    ck_assert_str_eq(str(row, "against"), strcmp(str(row, "method"), "column_parallel") == 0 ? "A" : "");
+  }
+  json_decref(rows);
+  ran_free(&r);
 }
 END_TEST
 

@@ -105,6 +105,37 @@ START_TEST(arms_are_rows_and_the_newest_run_is_first) {
 }
 END_TEST
 
+/* Arms of a comparison: the second is what the others are held against. */
+#define HELD                                                                                                \
+  "[{\"timestamp_unix\": 1, \"phase\": \"compare\", \"pass\": \"backward\", \"method\": \"row\", \"mask\":" \
+  " \"half\", \"comparisons\": [{\"against\": \"B\", \"speedup\": 0.8, \"low\": 0.5, \"high\": 1.0, "       \
+  "\"word\":"                                                                                               \
+  " \"SLOWER\"}], \"arms\": [{\"name\": \"B\", \"method\": \"column\"}, {\"name\": \"A\", \"method\": "     \
+  "\"row\"}]}]"
+
+START_TEST(rows_of_a_comparison_speak_of_their_own_arm) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *rows;
+  char path[256];
+  keep("ab", "ok", HELD, path, sizeof path);
+  ck_assert_int_eq(bs_runs_index(dir, &rows, NULL, &err), BS_OK);
+  ck_assert_uint_eq(json_array_size(rows), 2);
+  ck_assert_str_eq(text_of(rows, 0, "arm"), "B");
+  ck_assert_str_eq(text_of(rows, 0, "pass"), "backward");
+  ck_assert_str_eq(text_of(rows, 0, "mask"), "null"); /* the record has that of A */
+  ck_assert_str_eq(text_of(rows, 0, "against"), "A");
+  ck_assert_str_eq(text_of(rows, 0, "speedup_word"), "FASTER");
+  ck_assert_double_eq(number_of(rows, 0, "speedup"), 1.25);
+  ck_assert_double_eq(number_of(rows, 0, "speedup_low"), 1.0);
+  ck_assert_double_eq(number_of(rows, 0, "speedup_high"), 2.0);
+  ck_assert_str_eq(text_of(rows, 1, "arm"), "A");
+  ck_assert_str_eq(text_of(rows, 1, "mask"), "half");
+  ck_assert(json_is_null(json_object_get(json_array_get(rows, 1), "speedup")));
+  ck_assert_str_eq(text_of(rows, 1, "against"), "null");
+  json_decref(rows);
+}
+END_TEST
+
 START_TEST(a_simulated_run_has_a_row_for_its_dense_peer) {
   bs_error err = BS_ERROR_INIT;
   json_t *rows;
@@ -238,6 +269,7 @@ END_TEST
 
 int main(void) {
   const test_case cases[] = {{arms_are_rows_and_the_newest_run_is_first},
+                             {rows_of_a_comparison_speak_of_their_own_arm},
                              {a_simulated_run_has_a_row_for_its_dense_peer},
                              {only_committed_and_whole_runs_count},
                              {records_environment_and_samples_are_read_whole},
