@@ -144,8 +144,16 @@ int32_t sweep_print_plan(int format, const json_t *points, bs_error *err) {
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* The first row of each run: of arms the method's. By request key; and by "point phase" for runs of another
- * build. */
+/* Is the row that is known to be shown? A run that broke off makes way for one that did not. */
+static int is_better(const json_t *known, const json_t *row) {
+  const char *was = json_string_value(json_object_get(known, "status"));
+  const char *is = json_string_value(json_object_get(row, "status"));
+  return known != NULL &&
+         (was == NULL || strcmp(was, "failed") != 0 || is == NULL || strcmp(is, "failed") == 0);
+}
+
+/* The first row of each run: of arms the method's. By request key; and by "point phase". A bare run below the
+ * folder is of no point. */
 static json_t *runs_by_key(const json_t *index) {
   size_t i;
   const json_t *row;
@@ -154,20 +162,23 @@ static json_t *runs_by_key(const json_t *index) {
     char name[128];
     const char *key = json_string_value(json_object_get(row, "request_key"));
     const char *phase = json_string_value(json_object_get(row, "phase"));
-    snprintf(name, sizeof name, "%lld %.60s", (long long)json_integer_value(json_object_get(row, "point")),
+    const json_t *point = json_object_get(row, "point");
+    snprintf(name, sizeof name, "%lld %.60s", (long long)json_integer_value(point),
              phase != NULL ? phase : "");
-    const char *const names[] = {key != NULL ? key : "", name};
+    const char *const names[] = {key, json_is_integer(point) ? name : NULL};
     for (size_t k = 0; k < 2; k++)
-      if (json_object_get(by, names[k]) == NULL) json_object_set(by, names[k], (json_t *)(uintptr_t)row);
+      if (names[k] != NULL && !is_better(json_object_get(by, names[k]), row))
+        json_object_set(by, names[k], (json_t *)(uintptr_t)row);
   }
   return by;
 }
 
-static const json_t *run_of(const json_t *runs, const json_t *point, size_t k) {
+/* other_build: the point counts as it is, though the keys are not those of what serves now. */
+static const json_t *run_of(const json_t *runs, const json_t *point, size_t k, int other_build) {
   char name[128];
   const json_t *by_key =
       json_object_get(runs, json_string_value(json_array_get(json_object_get(point, "keys"), k)));
-  if (by_key != NULL) return by_key;
+  if (by_key != NULL || !other_build) return by_key;
   snprintf(name, sizeof name, "%lld %.60s", (long long)json_integer_value(json_object_get(point, "i")),
            json_string_value(json_array_get(json_object_get(point, "phases"), k)));
   return json_object_get(runs, name);
@@ -203,7 +214,7 @@ static void add_state(json_t *row, const json_t *point, const bs_point_outcome *
   json_object_set_new(row, "state", json_string(text));
   if (o->state == BS_POINT_DONE || o->state == BS_POINT_FAILED) {
     json_object_set_new(row, "exit", json_integer(o->code));
-    json_object_set_new(row, "seconds", json_real(o->seconds));
+    if (!o->before) json_object_set_new(row, "seconds", json_real(o->seconds));
   }
   if (o->state == BS_POINT_REFUSED) json_object_set(row, "why", json_object_get(point, "refused"));
   json_t *said = o->said != NULL ? json_string(o->said) : NULL;
@@ -218,10 +229,10 @@ static json_t *result_rows(const bs_sweep *s, const json_t *runs) {
   json_array_foreach(s->points, i, point) {
     json_t *row = row_of(point);
     const json_t *twin = json_object_get(point, "duplicate_of");
-    const json_t *from =
-        json_is_integer(twin) ? json_array_get(s->points, (size_t)json_integer_value(twin)) : point;
+    const size_t at = json_is_integer(twin) ? (size_t)json_integer_value(twin) : i;
+    const json_t *from = json_array_get(s->points, at);
     for (size_t k = 0; k < json_array_size(json_object_get(from, "phases")); k++) {
-      const json_t *run = run_of(runs, from, k);
+      const json_t *run = run_of(runs, from, k, s->outcomes[at].before);
       if (run != NULL) add_run(row, run);
     }
     add_state(row, point, &s->outcomes[i]);

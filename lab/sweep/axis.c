@@ -53,11 +53,21 @@ static int is_open_key(const char *key) {
   return 0;
 }
 
+/* Where plugins come from is of the whole sweep: its points are planned by one process. */
+static int is_of_plugins(const char *key) {
+  return strcmp(key, "plugin") == 0 || strncmp(key, "plugin_", 7) == 0;
+}
+
 static int32_t check_key(const char *key, bs_error *err) {
   const char *known[N_SHORT + 256];
   size_t n = 0, count = 0;
   const bs_key *keys = bs_schema_keys(&count);
   const bs_key *found = bs_schema_find(key);
+  if (found != NULL && is_of_plugins(key)) {
+    bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "%s is of the whole sweep and cannot vary", key);
+    bs_error_hint(err, "--plugin FILE gives all points a plugin; vary method, backend or plugins.NAME.KEY");
+    return BS_USAGE;
+  }
   const int varies = found != NULL &&
                      (found->effect == BS_EFFECT_ACTIVE || found->effect == BS_EFFECT_LABEL) &&
                      strncmp(key, "sweep.", 6) != 0 && strncmp(key, "logging.", 8) != 0;

@@ -12,12 +12,26 @@ static const char *text_of(const json_t *row, const char *key) {
   return text != NULL ? text : "";
 }
 
-/* Statuses of runs by "<request key>" and by "<point> <phase>"; "ok" wins over others. */
-static void add(json_t *by, const char *name, const char *status) {
-  const char *known = json_string_value(json_object_get(by, name));
-  if (known == NULL || strcmp(known, "ok") != 0) json_object_set_new(by, name, json_string(status));
+/* What a run says, best first: a run that is right wins over one that is not, and both over one that broke
+ * off. */
+static int rank_of(int32_t said) {
+  return said == BS_OK ? 2 : said == BS_POINT_OPEN ? 0 : 1;
 }
 
+/* A run that broke off says nothing of its point. */
+static int32_t said_by(const json_t *row, const char *status) {
+  if (strcmp(status, "ok") == 0) return BS_OK;
+  if (strcmp(status, "not passed") != 0) return BS_POINT_OPEN;
+  return strcmp(text_of(row, "word"), "WRONG") == 0 ? BS_NUMERIC : BS_INCONCLUSIVE;
+}
+
+static void add(json_t *by, const char *name, int32_t said) {
+  const json_t *known = json_object_get(by, name);
+  if (known == NULL || rank_of((int32_t)json_integer_value(known)) < rank_of(said))
+    json_object_set_new(by, name, json_integer(said));
+}
+
+/* What runs say, by "<request key>" and by "<point> <phase>". */
 static void sort_rows(const json_t *rows, json_t *by_key, json_t *by_point) {
   size_t i;
   const json_t *row;
@@ -25,16 +39,17 @@ static void sort_rows(const json_t *rows, json_t *by_key, json_t *by_point) {
     char name[160];
     const char *status = text_of(row, "status"), *key = text_of(row, "request_key");
     if (status[0] == '\0') continue;
-    if (key[0] != '\0') add(by_key, key, status);
+    const int32_t said = said_by(row, status);
+    if (key[0] != '\0') add(by_key, key, said);
     const json_t *point = json_object_get(row, "point");
     if (!json_is_integer(point)) continue;
     snprintf(name, sizeof name, "%lld %.100s", (long long)json_integer_value(point), text_of(row, "phase"));
-    add(by_point, name, status);
+    add(by_point, name, said);
   }
 }
 
 /* A phase that was not right ends its point: the later ones are not run. */
-static int is_done(const json_t *point, const json_t *runs, int by_point) {
+static int32_t said_of(const json_t *point, const json_t *runs, int by_point) {
   const json_t *phases = json_object_get(point, "phases"), *keys = json_object_get(point, "keys");
   for (size_t k = 0; k < json_array_size(phases); k++) {
     char name[160];
@@ -43,14 +58,14 @@ static int is_done(const json_t *point, const json_t *runs, int by_point) {
                json_string_value(json_array_get(phases, k)));
     else
       snprintf(name, sizeof name, "%.64s", json_string_value(json_array_get(keys, k)));
-    const char *status = json_string_value(json_object_get(runs, name));
-    if (status == NULL) return 0;
-    if (strcmp(status, "ok") != 0) return 1;
+    const json_t *said = json_object_get(runs, name);
+    if (said == NULL) return BS_POINT_OPEN;
+    if (json_integer_value(said) != BS_OK) return (int32_t)json_integer_value(said);
   }
-  return 1;
+  return BS_OK;
 }
 
-int32_t bs_points_done(const char *folder, const json_t *points, int any_build, char *out_done,
+int32_t bs_points_done(const char *folder, const json_t *points, int any_build, int32_t *out_said,
                        size_t *out_other, bs_error *err) {
   json_t *rows = NULL, *by_key = json_object(), *by_point = json_object();
   size_t i;
@@ -60,9 +75,9 @@ int32_t bs_points_done(const char *folder, const json_t *points, int any_build, 
   if (rc == BS_OK) sort_rows(rows, by_key, by_point);
   if (out_other != NULL) *out_other = 0;
   json_array_foreach(points, i, point) {
-    const int now = is_done(point, by_key, 0), ever = is_done(point, by_point, 1);
-    out_done[i] = (char)(now || (any_build && ever));
-    if (out_other != NULL && !now && ever) ++*out_other;
+    const int32_t now = said_of(point, by_key, 0), ever = said_of(point, by_point, 1);
+    out_said[i] = now == BS_POINT_OPEN && any_build ? ever : now;
+    if (out_other != NULL && now == BS_POINT_OPEN && ever != BS_POINT_OPEN) ++*out_other;
   }
   json_decref(rows);
   json_decref(by_key);

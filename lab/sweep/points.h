@@ -28,11 +28,13 @@ int32_t bs_points_check(bs_context *context, const char *quiet_dir, const json_t
 /* Sets duplicate_of of every point that has the request key of an earlier one. */
 void bs_points_pair(json_t *points);
 
-/* Which points are done by the committed runs below the sweep's folder: out_done[i] is 1 when each phase of
- * point i has a run with its key, or one whose verdict ended the point. any_build: a run of this point and
- * phase counts whatever its key. *out_other (NULL: not wanted): how many points have such runs of another
- * build alone. BS_IO. */
-int32_t bs_points_done(const char *folder, const json_t *points, int any_build, char *out_done,
+enum { BS_POINT_OPEN = -1 };
+/* What the committed runs below the sweep's folder say of each point. out_said[i]: BS_OK when each phase of
+ * point i has a run with its key that was right; BS_NUMERIC or BS_INCONCLUSIVE when a phase was wrong or
+ * could not be judged, which ended the point; BS_POINT_OPEN when it is to be run, also because a run of it
+ * broke off. any_build: a run of this point and phase counts whatever its key. *out_other (NULL: not wanted):
+ * how many points have such runs of another build alone. BS_IO. */
+int32_t bs_points_done(const char *folder, const json_t *points, int any_build, int32_t *out_said,
                        size_t *out_other, bs_error *err);
 
 /* What stands in the file of `run --point` (lab/run/planned.h). choices: list of texts that are pinned, or

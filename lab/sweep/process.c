@@ -17,7 +17,7 @@
 #include "lab/error.h"
 #include "lab/store/store.h"
 
-enum { KEPT_BYTES = 1 << 20, MAX_WORDS = 64 };
+enum { KEPT_BYTES = 1 << 20, MAX_WORDS = 64, MAX_READS = 64 };
 
 double bs_process_now(void) {
   struct timespec t;
@@ -120,7 +120,7 @@ static void keep_end(bs_text *text) {
 int bs_process_read(int fd, bs_text *into) {
   char part[8192];
   if (fd < 0) return 0;
-  for (;;) {
+  for (int i = 0; i < MAX_READS; i++) { /* who writes faster than this reads must not hold up the others */
     const ssize_t n = read(fd, part, sizeof part);
     if (n == 0) return 0;
     if (n < 0 && errno == EINTR) continue;
@@ -128,6 +128,7 @@ int bs_process_read(int fd, bs_text *into) {
     bs_text_append(into, part, (size_t)n);
     keep_end(into);
   }
+  return 1;
 }
 
 void bs_process_ask(bs_process *p, int number, double grace) {

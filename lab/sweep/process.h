@@ -25,7 +25,7 @@ double bs_process_now(void);
  * BS_UNAVAILABLE when the system has no pidfd. */
 int32_t bs_process_start(const char *program, const char *const *words, const char *input,
                          const sigset_t *mask, bs_process *out, bs_error *err);
-/* Takes what stands in a pipe; 0 at its end. */
+/* Takes what stands in a pipe, at most 512 KiB a call; 0 at its end. */
 int bs_process_read(int fd, bs_text *into);
 /* Asks it to end by a signal; what has not ended `grace` seconds later is killed. */
 void bs_process_ask(bs_process *process, int number, double grace);

@@ -45,14 +45,24 @@ int32_t bs_sweep_begin(const char *root, const char *id, json_t *header, json_t 
   return rc;
 }
 
+/* A point that was not right is none to be run again, but it is told as it was when it ran. */
+static void set_before(bs_point_outcome *o, int32_t said) {
+  if (said == BS_POINT_OPEN || o->state == BS_POINT_TWIN) return;
+  o->before = 1;
+  o->state = said == BS_OK ? BS_POINT_BEFORE : BS_POINT_FAILED;
+  o->code = (int)bs_status_exit_code(said);
+  if (said == BS_OK) return;
+  o->said = strdup(said == BS_NUMERIC ? "its numbers were wrong when it ran before"
+                                      : "no gate could judge its numbers when it ran before");
+}
+
 static int32_t find_done(bs_sweep *s, int any_build, bs_error *err) {
   const size_t n = json_array_size(s->points);
-  char *done = calloc(n > 0 ? n : 1, 1);
-  if (done == NULL) return bs_no_memory(err, "a sweep");
-  const int32_t rc = bs_points_done(s->folder.path, s->points, any_build, done, &s->other_build, err);
-  for (size_t i = 0; rc == BS_OK && i < n; i++)
-    if (done[i] && s->outcomes[i].state != BS_POINT_TWIN) s->outcomes[i].state = BS_POINT_BEFORE;
-  free(done);
+  int32_t *said = calloc(n > 0 ? n : 1, sizeof *said);
+  if (said == NULL) return bs_no_memory(err, "a sweep");
+  const int32_t rc = bs_points_done(s->folder.path, s->points, any_build, said, &s->other_build, err);
+  for (size_t i = 0; rc == BS_OK && i < n; i++) set_before(&s->outcomes[i], said[i]);
+  free(said);
   return rc;
 }
 

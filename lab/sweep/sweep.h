@@ -10,12 +10,13 @@ enum bs_point_state {
   BS_POINT_LEFT = 0,    /* to be run, or left by a signal, the budget or an error */
   BS_POINT_DONE = 1,    /* ran now */
   BS_POINT_BEFORE = 2,  /* was done when the sweep was resumed */
-  BS_POINT_FAILED = 3,  /* ran now, and its exit code is not 0 */
+  BS_POINT_FAILED = 3,  /* ran now and its exit code is not 0, or before and was not right */
   BS_POINT_REFUSED = 4, /* cannot run here */
   BS_POINT_TWIN = 5     /* asks for what an earlier point asks for */
 };
 typedef struct bs_point_outcome {
   int state, code;
+  int before; /* it is told of runs that were there when the sweep was resumed */
   double seconds;
   char *said; /* of one that failed: its error line; or NULL */
 } bs_point_outcome;

@@ -235,6 +235,14 @@ START_TEST(a_rebuilt_plugin_makes_its_points_run_again) {
   ck_assert_str_eq(cell(rows, 0, "state"), "done before");
   json_decref(rows);
   ran_free(&r);
+  /* a point that fails now does not show what the other build measured */
+  r = bsrun(dir, "sweep", "--resume", "s", "--deadline", "0.0001", "-o", "json", NULL);
+  must_be(&r, 12);
+  rows = rows_of(&r);
+  ck_assert_str_eq(cell(rows, 0, "state"), "FAILED");
+  ck_assert_str_eq(cell(rows, 0, "word"), "");
+  json_decref(rows);
+  ran_free(&r);
   r = bsrun(dir, "sweep", "--resume", "s", "-o", "json", NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.err, "1 point is done by another build") != NULL, "%s", r.err);

@@ -53,6 +53,9 @@ START_TEST(what_is_no_axis_is_refused) {
                                     "N=0:4*2",
                                     "sweep.param=x",
                                     "logging.out_dir=x",
+                                    "plugin=a.so,b.so",
+                                    "plugin_dirs=[a],[b]",
+                                    "plugin_trust=any,owner",
                                     "phase.lr=1:0+1",
                                     "N=1:5000+1"};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -256,6 +257,25 @@ START_TEST(segments_that_nobody_maps_are_removed) {
 }
 END_TEST
 
+/* A pipe that is never empty: what a call takes of it is bounded. */
+START_TEST(a_call_takes_a_bounded_part_of_a_pipe) {
+  static const char block[65536] = {1};
+  int ends[2], left = 0;
+  bs_text text = {0};
+  ck_assert_int_eq(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+  if (fcntl(ends[1], F_SETPIPE_SZ, 1 << 20) < 1 << 20) return; /* more than this user may */
+  while (write(ends[1], block, sizeof block) > 0) {
+  }
+  ck_assert_int_eq(bs_process_read(ends[0], &text), 1);
+  ck_assert_int_eq(ioctl(ends[0], FIONREAD, &left), 0);
+  ck_assert_int_gt(left, 0);
+  close(ends[1]);
+  for (int i = 0; bs_process_read(ends[0], &text) != 0; i++) ck_assert_int_lt(i, 4);
+  close(ends[0]);
+  bs_text_free(&text);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{each_task_says_how_it_ended},
                              {a_program_that_is_not_there_is_a_code},
@@ -267,6 +287,7 @@ int main(void) {
                              {a_second_signal_kills},
                              {what_a_killed_task_leaves_is_ended},
                              {segments_that_nobody_maps_are_removed},
+                             {a_call_takes_a_bounded_part_of_a_pipe},
                              {0}};
   return run_tests("sweep_tasks", tests, (test_setup){0});
 }

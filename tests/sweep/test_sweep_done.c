@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * test_sweep_done.c - what a resumed sweep takes from the runs that are there: right ones are done, wrong
+ * ones are told again as failed, those that broke off run again. */
+#include "core/base/config.h"
+#include "lab/store/store.h"
+#include "lab/sweep/points.h"
+#include "lab/sweep/sweep.h"
+#include "tests/lab/lab_test.h"
+#include "tests/run_tests.h"
+
+static bs_context *context;
+static char root[500];
+
+static void set_up(void) {
+  bs_error err = BS_ERROR_INIT;
+  const bs_context_options o = {.struct_size = sizeof o, .log_level = BS_LOG_ERROR};
+  ck_assert_int_eq(bs_context_open(&o, &context, &err), BS_OK);
+  if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);
+  snprintf(root, sizeof root, "%.499s", scratch_dir());
+}
+
+static void tear_down(void) {
+  bs_context_close(context);
+  remove_dir(root);
+}
+
+/* Points of model.N = 1 .. n, phase 0 alone. */
+static json_t *make_points(size_t n) {
+  static const char *const sets[] = {"phase.name=phase0_correctness", "method.name=dense"};
+  const bs_compose_request q = {.sets = sets, .n_sets = 2};
+  bs_error err = BS_ERROR_INIT;
+  json_t *settings = json_array(), *points = NULL;
+  for (size_t i = 0; i < n; i++) {
+    char number[16];
+    snprintf(number, sizeof number, "%zu", i + 1);
+    json_array_append_new(settings, json_pack("{s:s}", "model.N", number));
+  }
+  ck_assert_msg(bs_points_make(&q, context, settings, &points, &err) == BS_OK, "%s", err.message);
+  json_decref(settings);
+  return points;
+}
+
+/* A committed run of point i. gate: what its one gate says, or NULL. */
+static void commit(const char *key, int i, const char *status, const char *gate) {
+  bs_error err = BS_ERROR_INIT;
+  bs_run *run = NULL;
+  bs_node *config = bs_config_new_map();
+  const bs_run_request q = {.out_dir = root,
+                            .group = "s",
+                            .phase = "phase0_correctness",
+                            .method = "dense",
+                            .key = key,
+                            .config = config,
+                            .env = "{}\n"};
+  json_t *record =
+      json_pack("{s:s, s:s, s:i, s:s, s:b, s:[]}", "request_key", key, "phase", "phase0_correctness", "point",
+                i, "status", status, "passed", strcmp(status, "ok") == 0, "gates");
+  if (gate != NULL)
+    json_array_append_new(json_object_get(record, "gates"),
+                          json_pack("{s:s, s:s}", "name", "forward", "state", gate));
+  ck_assert_msg(bs_store_begin(&q, &run, &err) == BS_OK, "%s", err.message);
+  ck_assert_int_eq(bs_store_append(run, record, &err), BS_OK);
+  ck_assert_int_eq(bs_store_commit(run, status, &err), BS_OK);
+  json_decref(record);
+  bs_config_free(config);
+}
+
+static const char *key_of(const bs_sweep *s, size_t i) {
+  return json_string_value(json_object_get(json_array_get(s->points, i), "request_key"));
+}
+
+START_TEST(a_resumed_sweep_tells_what_was_wrong_and_runs_what_broke_off) {
+  static const struct {
+    const char *status, *gate, *again; /* again: status of a second run */
+    int state, code;
+  } rows[] = {{"ok", "pass", NULL, BS_POINT_BEFORE, 0},
+              {"not passed", "fail", NULL, BS_POINT_FAILED, 6},
+              {"not passed", "none", NULL, BS_POINT_FAILED, 15},
+              {"failed", NULL, NULL, BS_POINT_LEFT, 0},
+              {"failed", NULL, "ok", BS_POINT_BEFORE, 0},
+              {"ok", "pass", "failed", BS_POINT_BEFORE, 0},
+              {NULL, NULL, NULL, BS_POINT_LEFT, 0}};
+  enum { N = sizeof rows / sizeof rows[0] };
+  bs_error err = BS_ERROR_INIT;
+  bs_sweep s;
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(N), &s, &err), BS_OK);
+  for (int i = 0; i < N; i++) {
+    if (rows[i].status != NULL) commit(key_of(&s, (size_t)i), i, rows[i].status, rows[i].gate);
+    if (rows[i].again != NULL) commit(key_of(&s, (size_t)i), i, rows[i].again, "pass");
+  }
+  bs_sweep_close(&s);
+  ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &s, &err), BS_OK);
+  for (size_t i = 0; i < N; i++) {
+    ck_assert_msg(s.outcomes[i].state == rows[i].state, "point %zu: %d", i, s.outcomes[i].state);
+    ck_assert_int_eq(s.outcomes[i].code, rows[i].code);
+    ck_assert_int_eq(s.outcomes[i].said != NULL, rows[i].code != 0);
+  }
+  bs_sweep_close(&s);
+}
+END_TEST
+
+START_TEST(runs_of_another_build_count_when_asked_for) {
+  static const char other[] = "00000000000000000000000000000000000000000000000000000000000000aa";
+  bs_error err = BS_ERROR_INIT;
+  bs_sweep s;
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(2), &s, &err), BS_OK);
+  bs_sweep_close(&s);
+  commit(other, 0, "ok", "pass");
+  commit(other, 1, "failed", NULL);
+  for (int any = 0; any < 2; any++) {
+    ck_assert_int_eq(bs_sweep_resume(root, "s", context, any, &s, &err), BS_OK);
+    ck_assert_uint_eq(s.other_build, 1);
+    ck_assert_int_eq(s.outcomes[0].state, any ? BS_POINT_BEFORE : BS_POINT_LEFT);
+    ck_assert_int_eq(s.outcomes[1].state, BS_POINT_LEFT);
+    bs_sweep_close(&s);
+  }
+}
+END_TEST
+
+int main(void) {
+  const test_case tests[] = {{a_resumed_sweep_tells_what_was_wrong_and_runs_what_broke_off},
+                             {runs_of_another_build_count_when_asked_for},
+                             {0}};
+  return run_tests("sweep_done", tests, (test_setup){.before = set_up, .after = tear_down});
+}
