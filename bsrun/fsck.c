@@ -25,7 +25,8 @@ void help_fsck(void) {
       "and metrics.jsonl is what DONE has the SHA-256 of. Prints a row for each folder that is not such a\n"
       "run, a line for each sweep's plan, and a sum. Without --repair nothing is written.\n\n"
       "States: damaged (never listed or reported), torn (what stands behind the last whole record was cut\n"
-      "off by a death), copy differs, samples lost, killed, interrupted, at work, left over.\n\n"
+      "off by a death), copy differs, samples lost, killed, interrupted, at work, left over, closed (this\n"
+      "user may not look into it).\n\n"
       "Options:\n");
   args_print_options(fsck_options, fsck_n_options);
   printf(
@@ -33,7 +34,7 @@ void help_fsck(void) {
       "  bsrun fsck\n"
       "  bsrun fsck --repair results/official/runs\n\n"
       "exit codes: 0 nothing that counts is damaged; 10 a folder cannot be read or written; 13 a run is\n"
-      "damaged\n");
+      "damaged, or a committed run has a torn tail that was not cut\n");
 }
 
 static unsigned long long count_of(const json_t *row, const char *key) {
@@ -66,12 +67,13 @@ static int32_t run(const args *a, bs_error *err) {
   if (rc != BS_OK) return rc;
   rc = bs_fsck_run(root, args_has(a, "repair"), &f, err);
   const int readable = format == BS_FORMAT_TABLE || format == BS_FORMAT_WIDE || format == BS_FORMAT_MD;
-  if ((rc == BS_OK || rc == BS_CORRUPT) && (!readable || json_array_size(f.rows) > 0)) {
+  const int told = rc == BS_OK || rc == BS_CORRUPT || f.closed > 0;
+  if (told && (!readable || json_array_size(f.rows) > 0)) {
     const int32_t printed = bs_report_print(stdout, format, fields, 4, f.rows, &printing);
     if (rc == BS_OK && printed != BS_OK) *err = printing;
     if (rc == BS_OK) rc = printed;
   }
-  if ((rc == BS_OK || rc == BS_CORRUPT) && readable) print_sums(&f, root);
+  if (told && readable) print_sums(&f, root);
   bs_fsck_free(&f);
   return rc;
 }

@@ -89,6 +89,11 @@ static void tell(const args *a, const bs_runs_stats *stats, size_t shown, size_t
              (unsigned long long)stats->damaged);
     bsrun_warn(text);
   }
+  if (stats->closed > 0) {
+    snprintf(text, sizeof text, "this user may not look into %llu folders: bsrun fsck tells which",
+             (unsigned long long)stats->closed);
+    bsrun_warn(text);
+  }
 }
 
 static int32_t print(int format, const json_t *rows, bs_error *err) {

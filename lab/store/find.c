@@ -31,7 +31,7 @@ static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *p
   search *s = user;
   const char *slash = strrchr(path, '/'), *id = slash != NULL ? slash + 1 : path;
   (void)fd;
-  if (kind == BS_FOLDER_TEMPORARY) return BS_OK;
+  if (kind == BS_FOLDER_TEMPORARY || kind == BS_FOLDER_CLOSED) return BS_OK;
   const int exact = strcmp(path, s->text) == 0 || strcmp(id, s->text) == 0;
   const int begun = exact || strncmp(id, s->text, strlen(s->text)) == 0;
   if (!begun) return BS_OK;

@@ -5,9 +5,10 @@
 #include "lab/store/metrics.h"
 
 enum bs_folder_kind {
-  BS_FOLDER_RUN,      /* has DONE */
-  BS_FOLDER_OPEN,     /* a run's folder without DONE */
-  BS_FOLDER_TEMPORARY /* its name begins with a dot: never published */
+  BS_FOLDER_RUN,       /* has DONE */
+  BS_FOLDER_OPEN,      /* a run's folder without DONE */
+  BS_FOLDER_TEMPORARY, /* its name begins with a dot: never published */
+  BS_FOLDER_CLOSED     /* this user may not look into it; fd is -1 */
 };
 /* Called with an open folder, which the walk closes, and its path relative to the root. Not BS_OK ends the
  * walk. */

@@ -136,12 +136,13 @@ static int32_t cut_tail(int fd, const char *text, size_t good, size_t size, bs_e
 }
 
 static int32_t found_torn(check *c, int fd, const char *path, const char *text, size_t size,
-                          const bs_metrics *m, bs_error *err) {
+                          const bs_metrics *m, int *out_cut, bs_error *err) {
   int lock = -1;
   int32_t rc = BS_OK;
   const int mine = c->repair && bs_folder_lock(fd, &lock) != BS_LOCK_HELD;
   if (mine) rc = cut_tail(fd, text, m->good_bytes, size, err);
   if (lock >= 0) close(lock);
+  *out_cut = mine && rc == BS_OK;
   c->out->torn++;
   return rc == BS_OK ? add_row(c, path, "torn", m->why, mine ? "cut; kept in metrics.jsonl.torn" : NULL, err)
                      : rc;
@@ -167,38 +168,52 @@ static int only_tail(const bs_folder_run *run, const char *text, const bs_metric
 
 /* ---- the three kinds of folders -------------------------------------------------------------------- */
 
+/* *out_cut: its torn tail was cut, and the run is to be read again. */
 static int32_t check_bad_run(check *c, int fd, const char *path, const bs_folder_run *run,
-                             const bs_error *why, bs_error *err) {
+                             const bs_error *why, int *out_cut, bs_error *err) {
   char *text = NULL;
   size_t size = 0;
   bs_metrics m = {0};
   int32_t rc = bs_folder_file(fd, "metrics.jsonl", &text, &size, NULL) == BS_OK && text != NULL
                    ? bs_metrics_read(text, size, &m, err)
                    : BS_OK;
-  if (rc == BS_OK)
-    rc = text != NULL && only_tail(run, text, &m) ? found_torn(c, fd, path, text, size, &m, err)
-                                                  : found_damage(c, path, why->message, err);
+  if (rc == BS_OK && text != NULL && only_tail(run, text, &m)) {
+    rc = found_torn(c, fd, path, text, size, &m, out_cut, err);
+    c->out->uncut += !*out_cut;
+  } else if (rc == BS_OK) {
+    rc = found_damage(c, path, why->message, err);
+  }
   bs_metrics_free(&m);
   free(text);
+  return rc;
+}
+
+static int32_t check_whole(check *c, int fd, const char *path, const bs_folder_run *run, bs_error *err) {
+  json_t *key = json_object_get(run->done, "request_key");
+  json_t *row = json_pack("{s:o, s:O?}", "run", bs_env_string(path), "request_key", key);
+  c->out->whole++;
+  int32_t rc = row != NULL && json_array_append_new(c->keys, row) == 0 ? BS_OK : bs_no_memory(err, "keys");
+  if (rc == BS_OK) rc = check_copies(c, fd, path, run, err);
+  if (rc == BS_OK) rc = check_samples(c, fd, path, run, err);
   return rc;
 }
 
 static int32_t check_run(check *c, int fd, const char *path, bs_error *err) {
   bs_folder_run run;
   bs_error why = BS_ERROR_INIT;
+  int cut = 0;
   int32_t rc = bs_folder_read(fd, path, &run, &why);
   if (rc != BS_NOT_FOUND) c->out->runs++;
+  if (rc == BS_CORRUPT) {
+    rc = check_bad_run(c, fd, path, &run, &why, &cut, err);
+    bs_folder_run_free(&run);
+    if (rc != BS_OK || !cut) return rc;
+    rc = bs_folder_read(fd, path, &run, &why);
+  }
   if (rc == BS_OK) {
-    json_t *key = json_object_get(run.done, "request_key");
-    json_t *row = json_pack("{s:o, s:O?}", "run", bs_env_string(path), "request_key", key);
-    c->out->whole++;
-    rc = row != NULL && json_array_append_new(c->keys, row) == 0 ? BS_OK : bs_no_memory(err, "keys");
-    if (rc == BS_OK) rc = check_copies(c, fd, path, &run, err);
-    if (rc == BS_OK) rc = check_samples(c, fd, path, &run, err);
+    rc = check_whole(c, fd, path, &run, err);
   } else if (rc == BS_NOT_FOUND) {
     rc = BS_OK;
-  } else if (rc == BS_CORRUPT) {
-    rc = check_bad_run(c, fd, path, &run, &why, err);
   } else if (err != NULL) {
     *err = why;
   }
@@ -212,7 +227,7 @@ static int32_t check_open(check *c, int fd, const char *path, bs_error *err) {
   char *text = NULL;
   size_t size = 0;
   bs_metrics m = {0};
-  int lock;
+  int lock, cut;
   const enum bs_lock_state state = bs_folder_lock(fd, &lock);
   if (lock >= 0) close(lock);
   if (state == BS_LOCK_HELD) return add_row(c, path, "at work", "its lock is held", NULL, err);
@@ -221,7 +236,7 @@ static int32_t check_open(check *c, int fd, const char *path, bs_error *err) {
   if (rc == BS_OK && m.bad_line > 0) {
     rc = found_damage(c, path, m.why, err);
   } else if (rc == BS_OK && m.torn_bytes > 0) {
-    rc = found_torn(c, fd, path, text, size, &m, err);
+    rc = found_torn(c, fd, path, text, size, &m, &cut, err);
   } else if (rc == BS_OK) {
     const int stopped = fstatat(fd, "INTERRUPTED", &st, AT_SYMLINK_NOFOLLOW) == 0;
     rc = add_row(c, path, stopped ? "interrupted" : "killed",
@@ -268,9 +283,36 @@ static int32_t check_temporary(check *c, int fd, const char *path, bs_error *err
 
 static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *path, bs_error *err) {
   check *c = user;
+  if (kind == BS_FOLDER_CLOSED) {
+    c->out->closed++;
+    return add_row(c, path, "closed", "this user may not look into the folder: it is not checked", NULL, err);
+  }
   return kind == BS_FOLDER_RUN    ? check_run(c, fd, path, err)
          : kind == BS_FOLDER_OPEN ? check_open(c, fd, path, err)
                                   : check_temporary(c, fd, path, err);
+}
+
+/* What is wrong with all of it. */
+static int32_t judge(const char *root, const bs_fsck *f, bs_error *err) {
+  if (f->damaged > 0) {
+    bs_error_set(err, BS_CORRUPT, "BS-STO-DAMAGED", "%llu of %llu runs below %.200s are damaged",
+                 (unsigned long long)f->damaged, (unsigned long long)(f->whole + f->damaged), root);
+    bs_error_hint(err, "they are in no list or report; restore their folders from a copy, or delete them");
+    return BS_CORRUPT;
+  }
+  if (f->uncut > 0) {
+    bs_error_set(err, BS_CORRUPT, "BS-STO-TORN",
+                 "bytes stand behind the records of %llu committed runs below %.200s",
+                 (unsigned long long)f->uncut, root);
+    bs_error_hint(
+        err, "they are in no list or report; bsrun fsck --repair keeps those bytes beside and cuts them");
+    return BS_CORRUPT;
+  }
+  if (f->closed == 0) return BS_OK;
+  bs_error_set(err, BS_IO, "BS-STO-READ", "this user may not look into %llu folders below %.200s",
+               (unsigned long long)f->closed, root);
+  bs_error_hint(err, "all others are checked; let their owner run bsrun fsck");
+  return BS_IO;
 }
 
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err) {
@@ -280,11 +322,7 @@ int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err) {
   if (rc == BS_OK) rc = bs_folders_walk(root, visit, &c, err);
   if (rc == BS_OK) rc = bs_fsck_plans(root, c.keys, out, err);
   json_decref(c.keys);
-  if (rc != BS_OK || out->damaged == 0) return rc;
-  bs_error_set(err, BS_CORRUPT, "BS-STO-DAMAGED", "%llu of %llu runs below %.200s are damaged",
-               (unsigned long long)out->damaged, (unsigned long long)(out->whole + out->damaged), root);
-  bs_error_hint(err, "they are in no list or report; restore their folders from a copy, or delete them");
-  return BS_CORRUPT;
+  return rc == BS_OK ? judge(root, out, err) : rc;
 }
 
 void bs_fsck_free(bs_fsck *fsck) {

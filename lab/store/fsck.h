@@ -15,13 +15,16 @@ typedef struct bs_fsck {
   uint64_t runs;  /* folders with DONE */
   uint64_t whole; /* of them: what DONE has the sum of is there */
   uint64_t damaged, torn, repaired;
+  uint64_t uncut;  /* committed runs with a torn tail that was not cut: in no list */
+  uint64_t closed; /* folders that this user may not look into */
 } bs_fsck;
 
 /* Looks at every run below root. repair: a torn tail is cut off under the run's lock (its bytes are kept in
  * metrics.jsonl.torn), copies of what the first record says are written anew, and temporary folders whose
  * lock is free and whose process ended are removed. Nothing that another process holds is touched.
- * BS_CORRUPT: damage is there that repair cannot undo, `out` tells; BS_IO. Release `out` with bs_fsck_free in
- * any case. */
+ * BS_CORRUPT: damage is there that repair cannot undo, or a committed run has a torn tail that was not cut.
+ * BS_IO: a folder cannot be read or written; where folders are only closed to this user, all others are
+ * checked. `out` tells what was found; release it with bs_fsck_free in any case. */
 int32_t bs_fsck_run(const char *root, int repair, bs_fsck *out, bs_error *err);
 void bs_fsck_free(bs_fsck *fsck);
 

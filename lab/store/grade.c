@@ -13,7 +13,7 @@
 #include "lab/store/file_sum.h"
 
 static const bs_lines_words words = {"BS-GRADE-IO", "BS-GRADE-LOCK",
-                                     "XDG_CACHE_HOME chooses another cache folder"};
+                                     "XDG_CACHE_HOME chooses another cache folder", 0};
 static const char good[] = "blockshock-conformant ", bad[] = "NOT blockshock-conformant ";
 
 /* ---- the kit's line ------------------------------------------------------------------------- */

@@ -11,14 +11,26 @@
 
 #include "lab/store/folder.h"
 #include "lab/store/read.h"
+#include "lab/store/sha256.h"
 #include "lab/store/store.h"
+#include "lab/store/summary.h"
 
-enum { STAMP = 320 };
+enum { STAMP = 352 };
 static const char *const stamped[] = {"DONE", "metrics.jsonl", "notes.jsonl"};
 
+/* Rows that another version made may lack a key. */
+static uint32_t sum_of_keys(void) {
+  uint32_t sum = 0;
+  for (size_t k = 0; bs_run_row_keys[k] != NULL; k++)
+    sum = 31 * sum + bs_crc32c(bs_run_row_keys[k], strlen(bs_run_row_keys[k]));
+  return sum;
+}
+
+/* What the rows of a run were made by and from. */
 static void stamp_of(int fd, char out[STAMP]) {
   size_t used = 0;
-  out[0] = '\0';
+  const int head = snprintf(out, STAMP, "v%d.%08x ", BS_ROWS_VERSION, (unsigned)sum_of_keys());
+  used += head > 0 ? (size_t)head : 0;
   for (size_t i = 0; i < sizeof stamped / sizeof stamped[0] && used < STAMP; i++) {
     struct stat st;
     if (fstatat(fd, stamped[i], &st, AT_SYMLINK_NOFOLLOW) != 0) continue;

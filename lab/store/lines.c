@@ -22,8 +22,14 @@ enum { LOCK_TRIES = 200, LOCK_STEP_NS = 10000000 };
 static int32_t io_error(const bs_lines_words *words, int number, const char *verb, const char *path,
                         bs_error *err) {
   bs_error_errno(err, BS_IO, words->io_id, number, "cannot %s %.300s", verb, path);
-  bs_error_hint(err, "%s", words->hint);
+  bs_error_hint(err, "%s",
+                number == ELOOP && words->below_results ? "links below the results folder are not followed"
+                                                        : words->hint);
   return BS_IO;
+}
+
+static int link_flag(const bs_lines_words *words) {
+  return words->below_results ? O_NOFOLLOW : 0;
 }
 
 /* `size` bytes from `at` on, or as many as there are. */
@@ -69,7 +75,7 @@ int32_t bs_lines_read(const bs_lines_words *words, const char *path, char **out,
   *out = NULL;
   *out_size = 0;
   *out_unread = 0;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | link_flag(words));
   if (fd < 0) return errno == ENOENT || errno == ENOTDIR ? BS_OK : io_error(words, errno, "read", path, err);
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
     rc = bs_error_set(err, BS_IO, words->io_id, "%.300s is no regular file", path);
@@ -170,7 +176,8 @@ int32_t bs_lines_append(const bs_lines *lines, const json_t *entry, bs_error *er
   int32_t rc = line == NULL || framed.failed ? bs_no_memory(err, "a line of a file")
                                              : bs_lines_folders(words, path, err);
   if (rc == BS_OK) {
-    const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    const int flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK;
+    const int fd = open(path, flags | link_flag(words), 0644);
     int bad = fd < 0 ? errno : write_line(fd, framed.data, framed.size);
     if (fd >= 0 && close(fd) != 0 && bad == 0) bad = errno;
     if (bad == EWOULDBLOCK) {

@@ -13,6 +13,7 @@
 typedef struct bs_lines_words {
   const char *io_id, *lock_id; /* "BS-TUNE-IO", "BS-TUNE-LOCK" */
   const char *hint;            /* "--tune-cache FILE chooses another place, --tune-cache off none" */
+  int below_results;           /* 1: the file lies below a results folder, where no link is followed */
 } bs_lines_words;
 
 /* The file's text, or of one beyond 16 MiB the end of it, from where a line begins: the later lines are those

@@ -18,7 +18,8 @@
 #include "lab/store/lines.h"
 
 const char *const bs_note_kinds[] = {"plan", "observation", "retrospective", NULL};
-static const bs_lines_words words = {"BS-STO-IO", "BS-STO-LOCK", "may this user write the results folder?"};
+static const bs_lines_words words = {"BS-STO-IO", "BS-STO-LOCK", "may this user write the results folder?",
+                                     1};
 
 /* A run that others may be told of: committed and whole. */
 static int32_t need_run(const char *root, const char *run, bs_error *err) {

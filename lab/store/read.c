@@ -73,11 +73,10 @@ static int32_t take_rows(collection *c, const char *path, json_t *rows, bs_error
   return bs_no_memory(err, "the list of runs");
 }
 
-/* A damaged or unreadable run is told of, and the others are read. */
+/* A damaged run or a closed folder is told of, and the others are read. */
 static int32_t keep_problem(collection *c, const char *path, const bs_error *why, bs_error *err) {
   json_t *row = json_object();
   json_t *message = json_string(why->message), *name = json_string(path);
-  c->stats.damaged++;
   json_object_set_new(row, "run", name != NULL ? name : json_string("(not UTF-8)"));
   json_object_set_new(row, "message", message != NULL ? message : json_string("(not UTF-8)"));
   return json_array_append_new(c->stats.problems, row) == 0 ? BS_OK : bs_no_memory(err, "the list of runs");
@@ -96,6 +95,7 @@ static int32_t read_run(collection *c, int fd, const char *path, bs_error *err) 
   } else if (rc == BS_NOT_FOUND) { /* removed meanwhile */
     rc = BS_OK;
   } else {
+    c->stats.damaged++;
     rc = keep_problem(c, path, &why, err);
   }
   bs_folder_run_free(&run);
@@ -104,6 +104,12 @@ static int32_t read_run(collection *c, int fd, const char *path, bs_error *err) 
 
 static int32_t visit(void *user, enum bs_folder_kind kind, int fd, const char *path, bs_error *err) {
   collection *c = user;
+  if (kind == BS_FOLDER_CLOSED) {
+    bs_error why = BS_ERROR_INIT;
+    bs_error_set(&why, BS_IO, "BS-STO-READ", "this user may not look into the folder");
+    c->stats.closed++;
+    return keep_problem(c, path, &why, err);
+  }
   if (kind == BS_FOLDER_OPEN) c->stats.unfinished++;
   if (kind != BS_FOLDER_RUN) return BS_OK;
   json_t *known = bs_rows_index_find(&c->index, fd, path);

@@ -14,7 +14,8 @@ typedef struct bs_runs_stats {
   uint64_t runs;       /* committed and whole: in the rows */
   uint64_t unfinished; /* folders of runs without DONE: at work, killed or interrupted */
   uint64_t damaged;    /* DONE is there and what it sums is not: never in the rows */
-  json_t *problems;    /* of the damaged ones: [{run, message}] */
+  uint64_t closed;     /* folders that this user may not look into */
+  json_t *problems;    /* of the damaged and the closed ones: [{run, message}] */
 } bs_runs_stats;
 void bs_runs_stats_free(bs_runs_stats *stats);
 

@@ -88,16 +88,30 @@ static int32_t list_folders(int fd, const char *path, names *out, bs_error *err)
 
 static int32_t walk_into(const walk *w, int fd, const char *path, int depth);
 
+/* The folder `name`; *out_closed: this user may not list it, or not look at what it lists. */
+static int open_below(int fd, const char *name, int *out_closed) {
+  struct stat st;
+  int next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  *out_closed = next < 0 ? errno == EACCES : fstatat(next, "DONE", &st, 0) != 0 && errno == EACCES;
+  if (next < 0 || !*out_closed) return next;
+  close(next);
+  errno = EACCES;
+  return -1;
+}
+
 /* One folder `name` of the folder `fd`: a run's, or one that holds others. What vanished meanwhile was
  * removed or renamed by its writer. */
 static int32_t walk_one(const walk *w, int fd, const char *path, const char *name, int depth) {
   bs_text below = {0};
-  const int next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int closed = 0;
+  const int next = open_below(fd, name, &closed);
   if (next < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return BS_OK;
   bs_text_printf(&below, "%s%s%s", path, path[0] == '\0' ? "" : "/", name);
   int32_t rc = BS_OK;
   if (below.failed) {
     rc = bs_no_memory(w->err, "the list of runs");
+  } else if (closed) {
+    rc = w->visit(w->user, BS_FOLDER_CLOSED, -1, below.data, w->err);
   } else if (next < 0) {
     rc = cannot_list(below.data, errno, w->err);
   } else if (name[0] == '.') {

@@ -15,7 +15,7 @@
 #include "lab/store/store.h"
 #include "lab/sweep/plan.h"
 
-static const bs_lines_words words = {"BS-SWEEP-IO", "BS-SWEEP-LOCK", "--out DIR chooses another root"};
+static const bs_lines_words words = {"BS-SWEEP-IO", "BS-SWEEP-LOCK", "--out DIR chooses another root", 0};
 
 static int32_t io_error(const bs_sweep_folder *folder, int saved, const char *what, bs_error *err) {
   bs_error_errno(err, BS_IO, "BS-SWEEP-IO", saved, "cannot %s %.200s", what, folder->path);

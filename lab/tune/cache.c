@@ -8,7 +8,7 @@
 #include "lab/measure/constants.h"
 
 static const bs_lines_words words = {"BS-TUNE-IO", "BS-TUNE-LOCK",
-                                     "--tune-cache FILE chooses another place, --tune-cache off none"};
+                                     "--tune-cache FILE chooses another place, --tune-cache off none", 0};
 
 static int is_text(const json_t *object, const char *key) {
   return json_is_string(json_object_get(object, key));

@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "core/world/flight.h"
 #include "lab/store/env.h"
+#include "lab/store/read.h"
 #include "lab/store/sha256.h"
 #include "lab/store/why.h"
 #include "tests/lab/store_runs.h"
@@ -60,9 +61,13 @@ START_TEST(a_torn_tail_is_cut_and_kept) {
   json_decref(record);
   append_text(file_of("committed", "metrics.jsonl"), "{\"torn\": ");
   append_text(file_of("killed", "metrics.jsonl"), "{\"torn\": ");
+  ck_assert_int_eq(fsck(0, &f), 13); /* in no list until it is cut */
+  must_be(&f, "committed", "torn", NULL);
+  bs_fsck_free(&f);
   ck_assert_int_eq(fsck(1, &f), 0);
   must_be(&f, "killed", "at work", NULL); /* its lock is held: not touched */
   must_be(&f, "committed", "torn", "cut");
+  ck_assert_uint_eq(f.whole, 1);
   bs_fsck_free(&f);
   char *kept = read_text(file_of("committed", ""), "metrics.jsonl.torn");
   ck_assert_str_eq(kept, "{\"torn\": ");
@@ -162,6 +167,45 @@ START_TEST(a_run_that_is_being_made_is_left_alone) {
   must_be(&f, ".tmp.", "at work", NULL);
   bs_fsck_free(&f);
   ck_assert_int_eq(stat(path, &st), 0);
+}
+END_TEST
+
+/* A folder of another user hides nothing but itself. */
+START_TEST(a_closed_folder_is_told_and_the_others_are_read) {
+  char path[700];
+  int status;
+  keep("run", NULL);
+  snprintf(path, sizeof path, "%s/private", dir);
+  ck_assert_int_eq(mkdir(path, 0), 0);
+  snprintf(path, sizeof path, "%s/listed_only", dir);
+  ck_assert_int_eq(mkdir(path, 0744), 0);
+  ck_assert_int_eq(chmod(path, getuid() == 0 ? 0744 : 0444), 0);
+  ck_assert_int_eq(chmod(dir, 0755), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    bs_error err = BS_ERROR_INIT;
+    bs_runs_stats stats;
+    json_t *rows;
+    bs_fsck f;
+    if (getuid() == 0 && setuid(65534) != 0) _exit(97);
+    ck_assert_msg(bs_runs_index(dir, &rows, &stats, &err) == BS_OK, "%s", err.message);
+    ck_assert_uint_eq(json_array_size(rows), 2);
+    ck_assert_uint_eq(stats.closed, 2);
+    ck_assert_uint_eq(stats.damaged, 0);
+    json_decref(rows);
+    bs_runs_stats_free(&stats);
+    ck_assert_int_eq(fsck(0, &f), 10);
+    must_be(&f, "private", "closed", NULL);
+    must_be(&f, "listed_only", "closed", NULL);
+    ck_assert_uint_eq(f.whole, 1);
+    bs_fsck_free(&f);
+    _exit(0); /* not exit: a leak checker may not trace a process that changed its user */
+  }
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(chmod(path, 0755), 0);
+  snprintf(path, sizeof path, "%s/private", dir);
+  ck_assert_int_eq(chmod(path, 0755), 0);
+  ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 END_TEST
 
@@ -269,6 +313,7 @@ int main(void) {
                              {copies_are_written_anew},
                              {folders_that_were_left_over_are_removed},
                              {a_run_that_is_being_made_is_left_alone},
+                             {a_closed_folder_is_told_and_the_others_are_read},
                              {the_plan_of_a_sweep_is_counted},
                              {why_tells_every_end_of_a_run},
                              {every_kind_of_collective_has_its_name},

@@ -114,11 +114,61 @@ START_TEST(the_index_is_a_cache) {
 }
 END_TEST
 
+/* Writes index.jsonl with `from` (of the first line) replaced by `to`, as long as it. */
+static void change_index(const char *from, const char *to) {
+  char *text = read_text(dir, "index.jsonl"), *at = text != NULL ? strstr(text, from) : NULL;
+  ck_assert_ptr_nonnull(at);
+  for (size_t i = 0; to[i] != '\0'; i++) at[i] = to[i];
+  write_text(dir, "index.jsonl", text);
+  free(text);
+}
+
+static json_int_t first_n(void) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *rows;
+  ck_assert_int_eq(bs_runs_index(dir, &rows, NULL, &err), BS_OK);
+  const json_int_t n = json_integer_value(json_object_get(json_array_get(rows, 0), "N"));
+  json_decref(rows);
+  return n;
+}
+
+/* Rows that another version kept are not taken, though their run did not change. */
+START_TEST(rows_of_another_version_are_made_anew) {
+  keep("a", "k");
+  ck_assert_int_eq(first_n(), 4);
+  change_index("\"N\":4", "\"N\":9");
+  ck_assert_int_eq(first_n(), 9); /* the cache is used */
+  change_index("\"stamp\":\"v", "\"stamp\":\"w");
+  ck_assert_int_eq(first_n(), 4);
+}
+END_TEST
+
+/* notes.jsonl as a link to another file: that file is neither written nor read. */
+START_TEST(links_are_not_followed_to_notes) {
+  bs_error err = BS_ERROR_INIT;
+  const char *run = "phase0_correctness/dense/run";
+  char target[700];
+  json_t *notes;
+  keep("run", NULL);
+  write_text(dir, "other", "{\"text\": \"secret\"}\n");
+  snprintf(target, sizeof target, "%s/other", dir);
+  ck_assert_int_eq(symlink(target, file_of("run", "notes.jsonl")), 0);
+  ck_assert_int_eq(bs_run_note(dir, run, "plan", "x", &err), BS_IO);
+  ck_assert_ptr_nonnull(strstr(err.hint, "not followed"));
+  ck_assert_int_eq(bs_run_notes(dir, run, &notes, &err), BS_IO);
+  char *text = read_text(dir, "other");
+  ck_assert_str_eq(text, "{\"text\": \"secret\"}\n");
+  free(text);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{notes_are_dated_and_baselines_named},
                              {a_run_is_found_by_what_a_person_types},
                              {conditions_select_rows},
                              {the_index_is_a_cache},
+                             {rows_of_another_version_are_made_anew},
+                             {links_are_not_followed_to_notes},
                              {0}};
   return run_tests("runs_index", tests, (test_setup){setup, teardown});
 }
