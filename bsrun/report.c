@@ -180,8 +180,8 @@ void help_report(void) {
       "\n"
       "A word is a folder of runs, or a name below the root (--out): a sweep, a run_id, or the beginning of "
       "a\n"
-      "run's path. Without words it is the whole root. Only committed runs are read, and nothing is "
-      "changed.\n"
+      "run's path. Without words it is the whole root. Only committed runs are read. No run is changed; the\n"
+      "index of the runs (index.jsonl, share/doc/blockshock/runs.md) is brought up to date in the root.\n"
       "With --original and no words only the original's records are read, and its table is printed.\n"
       "\n",
       stdout);

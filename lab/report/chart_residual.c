@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * chart_residual.c - measured times beside what was said before: the prediction of the same run, and the
- * simulated time of the same layer where a simulated run is among the rows. A residual is the error of that
- * figure, in percent of the measured time; it is no speed-up. */
+ * simulated time of the same layer where a simulated run is among the rows. A residual is the error of the
+ * prediction, in percent of the measured time; it is no speed-up. A simulated time has none: the rows do not
+ * say whether the simulated machine is the one that was measured. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +17,6 @@ static const bs_field fields[] = {
     {"predicted_ms", "predicted ms", BS_FIELD_RIGHT, 4},
     {"residual", "predicted: off by %", BS_FIELD_RIGHT, 3},
     {"simulated_ms", "simulated ms", BS_FIELD_RIGHT, 4},
-    {"simulated_residual", "simulated: off by %", BS_FIELD_RIGHT, 3},
     {"machine", "simulated machine", 0, 0},
 };
 
@@ -48,7 +48,6 @@ static json_t *one_of(const json_t *row, const json_t *simulated, const char *la
   bs_row_set(one, "predicted_ms", predicted * 1e3);
   bs_row_set(one, "residual", 100 * (predicted / measured - 1));
   bs_row_set(one, "simulated_ms", other * 1e3);
-  bs_row_set(one, "simulated_residual", 100 * (other / measured - 1));
   return one;
 }
 
@@ -85,14 +84,15 @@ static void mark(bs_svg *svg, const json_t *row, const char *key, double y, cons
 static void draw_row(bs_svg *svg, const json_t *row, double y) {
   const double measured = bs_scale_at(&svg->x, bs_row_number(row, "measured_ms")),
                predicted = bs_scale_at(&svg->x, bs_row_number(row, "predicted_ms"));
-  const double off = bs_row_number(row, "residual"), other = bs_row_number(row, "simulated_residual");
+  const double off = bs_row_number(row, "residual");
   char text[96];
   bs_svg_label(svg, LABEL - 8, y + 4, 40, bs_row_text(row, "label"));
   if (!isnan(predicted)) bs_svg_rule(svg, measured, y, predicted, y, "s4 line thin");
   mark(svg, row, "measured_ms", y, "s0 fill", "measured");
   mark(svg, row, "predicted_ms", y, "s1 open", "predicted");
   mark(svg, row, "simulated_ms", y, "s2 open", "simulated");
-  snprintf(text, sizeof text, "%+.0f %%", isnan(off) ? other : off);
+  if (isnan(off)) return;
+  snprintf(text, sizeof text, "%+.0f %%", off);
   bs_svg_text(svg, svg->right + 10, y + 4, "start", "soft", text);
 }
 
@@ -119,10 +119,8 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
 int32_t bs_chart_residual(const json_t *rows, bs_chart *out, bs_error *err) {
   int32_t rc = bs_chart_begin(out, "residual", "Measured beside predicted and simulated", rows, NULL, err);
   out->what =
-      "Filled: measured. Hollow: what the run predicted from the kernel's rates, and what the simulator said "
-      "of the "
-      "same layer. The number is the error of the prediction (of the simulation where nothing was "
-      "predicted), in "
+      "Filled: measured. Hollow: what the run predicted from the kernel's rates, and the time of the same "
+      "layer on a simulated machine, which may be another one. The number is the error of the prediction, in "
       "percent of the measured time.";
   out->fields = fields;
   out->n_fields = sizeof fields / sizeof fields[0];

@@ -225,6 +225,21 @@ static void commands(bs_text *out, const json_t *texts) {
   }
 }
 
+/* Says which rows the charts leave out. */
+static void left_out(bs_text *out, const json_t *model) {
+  static const char *const lists[][4] = {
+      {"comparisons", "compared", "ratios have the first", "in the order of the settings"},
+      {"lines", "lined", "lines have the newest", "measurements"}};
+  for (size_t i = 0; i < 2; i++) {
+    const size_t n = json_array_size(json_object_get(model, lists[i][0]));
+    const long long all = json_integer_value(json_object_get(model, lists[i][1]));
+    if (all > (long long)n)
+      bs_text_printf(out,
+                     "<p class=\"soft\">Charts of %s %zu of %lld %s. bsrun report PART has fewer rows.</p>\n",
+                     lists[i][2], n, all, lists[i][3]);
+  }
+}
+
 static void figures(bs_text *out, const char *id, const char *title, const bs_chart *charts, size_t n) {
   if (n == 0) return;
   heading(out, id, title);
@@ -251,6 +266,7 @@ int32_t bs_report_html(const bs_page *page, bs_text *out, bs_error *err) {
           out,
           "<p class=\"soft\">Rows in italics are simulated: their clock is virtual, and no ratio is "
           "made between them and measured times.</p>\n");
+    left_out(out, model);
   }
   figures(out, "charts", "Charts", page->charts, page->n_charts);
   if (page->original != NULL) bs_original_section(out, page->original);

@@ -235,9 +235,15 @@ void bs_report_verdict(const json_t *model, char *out, size_t size) {
     snprintf(out + used, size - used, "No speed was compared.");
     return;
   }
+  const long long compared = json_integer_value(json_object_get(model, "compared"));
+  char of[64] = "";
+  if (compared > (long long)json_array_size(comparisons))
+    snprintf(of, sizeof of, "the first %zu of %lld", json_array_size(comparisons), compared);
+  else
+    snprintf(of, sizeof of, "%zu", all);
   const int more = snprintf(out + used, size - used,
-                            "Of %zu comparisons %zu are FASTER, %zu SLOWER, %zu SAME, %zu UNCLEAR. ", all,
-                            n[0], n[1], n[2], n[3]);
+                            "Of %s comparisons %zu are FASTER, %zu SLOWER, %zu SAME, %zu UNCLEAR. ", of, n[0],
+                            n[1], n[2], n[3]);
   used += more > 0 && (size_t)more < size - used ? (size_t)more : 0;
   if (best == NULL) {
     snprintf(out + used, size - used, "Nothing is shown to be faster.");

@@ -210,43 +210,87 @@ static void copy_keys(json_t *to, const json_t *from, const char *const *keys, s
   }
 }
 
-/* The method's row once for each dense layer that it was set against. */
-static void compare_with(json_t *list, json_t *row, const json_t *peers) {
+/* The method's row once for each dense layer that it was set against, as far as the list has room. Returns
+ * how many those are. */
+static size_t compare_with(json_t *list, json_t *row, const json_t *peers) {
   static const char *const keys[] = {"speedup", "speedup_low", "speedup_high", "speedup_word", "against"};
   size_t told = 0;
   for (size_t i = 0; i < json_array_size(peers); i++) {
     const json_t *peer = json_array_get(peers, i);
     if (isnan(bs_row_number(peer, "speedup"))) continue;
+    ++told;
+    if (json_array_size(list) >= MOST_COMPARISONS) continue;
     json_t *one = json_copy(row);
     copy_keys(one, peer, keys, 5);
     json_array_append_new(list, one);
-    ++told;
   }
-  if (told == 0) json_array_append(list, row);
+  if (told == 0 && json_array_size(list) < MOST_COMPARISONS) json_array_append(list, row);
+  return told > 0 ? told : 1;
+}
+
+/* Do runs of one phase, one number of ranks and one host differ in their threads a rank? Where a sweep over
+ * ranks divides the same cores among them, they do not. */
+static int threads_differ(const json_t *latest) {
+  json_t *known = json_object(), *row;
+  size_t i;
+  int differ = 0;
+  char name[200];
+  json_array_foreach((json_t *)latest, i, row) {
+    json_t *threads = json_object_get(row, "threads_per_rank");
+    if (threads == NULL || bs_row_true(row, "simulated")) continue;
+    snprintf(name, sizeof name, "%.40s|%.0f|%.100s", bs_row_text(row, "phase"),
+             bs_row_number(row, "world_size"), bs_row_text(row, "host"));
+    const json_t *before = json_object_get(known, name);
+    differ |= before != NULL && !json_equal(before, threads);
+    json_object_set(known, name, threads);
+  }
+  json_decref(known);
+  return differ;
+}
+
+/* What lines are named by. */
+typedef struct series_rule {
+  uint32_t differ; /* settings in which the rows differ */
+  int threads;     /* threads_differ */
+  int square;      /* N = K in all rows */
+} series_rule;
+
+/* What a line is called. A dense layer's has its arm, and its machine where machines differ. What a simulated
+ * run has in the place of a machine is no part of it. */
+static void series_of(const json_t *row, int dense, const series_rule *rule, char *out, size_t size) {
+  static const char *const sizes[] = {"N", "K", "B", "dtype", "phase", "activation", "world_size"};
+  static const char *const layers[] = {"method", "mask", "arm", "comm", "launch", "origin"};
+  const int simulated = bs_row_true(row, "simulated");
+  const char *but[20];
+  size_t n = 0;
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) but[n++] = sizes[i];
+  for (size_t i = 0; dense && i < sizeof layers / sizeof layers[0]; i++) but[n++] = layers[i];
+  if (dense && simulated) but[n++] = "backend";
+  if (simulated) but[n++] = "host";
+  if (simulated || !rule->threads) but[n++] = "threads_per_rank";
+  but[n] = NULL;
+  const int used = dense ? snprintf(out, size, "%.80s", bs_row_text(row, "arm")) : 0;
+  char words[120];
+  bs_row_words(row, rule->differ | BS_ROW_SIMULATED | (dense ? 0 : BS_ROW_METHOD), but, words, sizeof words);
+  snprintf(out + used, size - (size_t)used, "%s%s", used > 0 && words[0] != '\0' ? ", " : "", words);
 }
 
 /* A row of lines: its series, and the text of all its other settings for each size that may be the axis. A
  * dense layer belongs to the run that measured it. */
-static void add_line(json_t *lines, const json_t *row, const json_t *of, uint32_t differ, int square) {
+static void add_line(json_t *lines, const json_t *row, const json_t *of, const series_rule *rule) {
   static const char *const of_run[] = {"phase", "N", "K", "B", "dtype", "world_size", "activation"};
   static const char *const axes[][2] = {
       {"N", "facet_N"}, {"B", "facet_B"}, {"K", "facet_K"}, {"world_size", "facet_world_size"}};
-  static const char *const not_series[] = {
-      "phase", "N", "K", "B", "dtype", "world_size", "threads_per_rank", "activation", "host", NULL};
   json_t *one = json_copy((json_t *)row);
   char series[160], text[200];
   copy_keys(one, of, of_run, 7);
-  if (row == of) {
-    bs_row_words(row, differ | BS_ROW_METHOD | BS_ROW_SIMULATED, not_series, series, sizeof series);
-  } else {
-    snprintf(series, sizeof series, "%.100s%s", bs_row_text(row, "arm"),
-             bs_row_true(row, "simulated") ? ", simulated" : "");
-  }
+  series_of(row, row != of, rule, series, sizeof series);
   json_object_set_new(one, "series", json_string(series));
   for (size_t f = 0; f < 4; f++) {
-    const char *but[] = {"method", "mask",   "arm",       "backend",          "comm",     "launch",
-                         "host",   "origin", "simulated", "threads_per_rank", axes[f][0], square ? "K" : NULL,
-                         NULL};
+    const char *but[] = {
+        "method", "mask",   "arm",       "backend",          "comm",     "launch",
+        "host",   "origin", "simulated", "threads_per_rank", axes[f][0], rule->square ? "K" : NULL,
+        NULL};
     bs_row_words(one, ~0u, but, text, sizeof text);
     json_object_set_new(one, axes[f][1], json_string(text));
   }
@@ -264,22 +308,29 @@ static int32_t add_derived(json_t *model, bs_error *err) {
   json_t *comparisons = json_object_get(model, "comparisons"), *lines = json_object_get(model, "lines");
   json_t *peers = peers_of(rows);
   if (peers == NULL) return bs_no_memory(err, "a report");
-  const uint32_t differ = bs_rows_differ(latest);
-  const int square = is_square(latest);
-  size_t i;
+  const series_rule rule = {bs_rows_differ(latest), threads_differ(latest), is_square(latest)};
+  size_t i, compared = 0, lined = 0;
   json_array_foreach(latest, i, row) {
-    if (!isnan(bs_row_number(row, "speedup")) && json_array_size(comparisons) < MOST_COMPARISONS)
-      compare_with(comparisons, row, peers_at(peers, row));
+    if (!isnan(bs_row_number(row, "speedup")))
+      compared += compare_with(comparisons, row, peers_at(peers, row));
   }
   json_array_foreach(rows, i, row) {
-    if (is_peer(row) || json_array_size(lines) >= MOST_LINES) continue;
-    add_line(lines, row, row, differ, square);
+    if (is_peer(row)) continue;
     const json_t *list = peers_at(peers, row);
-    for (size_t k = 0; k < json_array_size(list); k++)
-      add_line(lines, json_array_get(list, k), row, differ, square);
+    lined += 1 + json_array_size(list);
+    if (json_array_size(lines) >= MOST_LINES) continue;
+    add_line(lines, row, row, &rule);
+    for (size_t k = 0; k < json_array_size(list); k++) add_line(lines, json_array_get(list, k), row, &rule);
   }
+  bs_model_count(model, "compared", (json_int_t)compared);
+  bs_model_count(model, "lined", (json_int_t)lined);
   json_decref(peers);
   return BS_OK;
+}
+
+int32_t bs_model_derive(json_t *model, bs_error *err) {
+  const int32_t rc = add_latest(model, err);
+  return rc == BS_OK ? add_derived(model, err) : rc;
 }
 
 int32_t bs_report_model(const bs_report_request *request, json_t **out_model, bs_error *err) {
@@ -295,8 +346,7 @@ int32_t bs_report_model(const bs_report_request *request, json_t **out_model, bs
   }
   for (size_t i = 0; rc == BS_OK && i < request->n_words; i++)
     rc = take_word(model, request->words[i], request->root, err);
-  if (rc == BS_OK) rc = add_latest(model, err);
-  if (rc == BS_OK) rc = add_derived(model, err);
+  if (rc == BS_OK) rc = bs_model_derive(model, err);
   if (rc == BS_OK) rc = bs_model_details(model, request->command, err);
   if (rc != BS_OK) {
     json_decref(model);

@@ -18,8 +18,10 @@ typedef struct bs_report_request {
  *   rows         of bs_runs_index, each also with root and with what follows from it: gflops, gflops_low,
  *                gflops_high, bound_gflops, forward_ns_per_byte
  *   latest       of rows the newest of each setting, in the order of the settings, without dense peers
- *   comparisons  of latest one row for each dense layer that it was set against, the newest 500
- *   lines        rows for lines over a size: latest and its peers, with series and facets (charts.h)
+ *   comparisons  of latest one row for each dense layer that it was set against, the first 500
+ *   lines        rows for lines over a size: rows and their peers, with series and facets (charts.h), the
+ *                newest 2,000 or few more
+ *   compared, lined   how many comparisons and lines there would be without these limits
  *   samples      [{run, rows}]: rows of bs_chart_samples
  *   warnings, refused, untried   [{what, why}]
  *   notes        [{run, text}]

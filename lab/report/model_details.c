@@ -41,23 +41,27 @@ static void settings_words(const json_t *settings, char *out, size_t size) {
   }
 }
 
-/* The request keys of all rows that ended well. */
+/* Of each request key: did a run of it end well? */
 static json_t *keys_of(const json_t *rows) {
   json_t *keys = json_object(), *row;
   size_t i;
   json_array_foreach((json_t *)rows, i, row) {
     const char *key = bs_row_text(row, "request_key");
-    if (key[0] != '\0') json_object_set_new(keys, key, json_true());
+    if (key[0] == '\0' || json_is_true(json_object_get(keys, key))) continue;
+    json_object_set_new(keys, key, json_boolean(strcmp(bs_row_text(row, "status"), "ok") == 0));
   }
   return keys;
 }
 
-/* Has the point a run of each of its phases? */
+/* Has the point a run of each of its phases? One that did not end well ends the point: the phases behind it
+ * are not run. */
 static int was_run(const json_t *point, const json_t *keys) {
   const json_t *wanted = json_object_get(point, "keys");
   for (size_t i = 0; i < json_array_size(wanted); i++) {
     const char *key = json_string_value(json_array_get(wanted, i));
-    if (key == NULL || json_object_get(keys, key) == NULL) return 0;
+    const json_t *ended = key != NULL ? json_object_get(keys, key) : NULL;
+    if (ended == NULL) return 0;
+    if (!json_is_true(ended)) return 1;
   }
   return json_array_size(wanted) > 0 || json_object_get(keys, bs_row_text(point, "request_key")) != NULL;
 }

@@ -11,6 +11,8 @@ void bs_model_count(json_t *model, const char *key, json_int_t more);
 /* Points of the plan below a sweep's folder that were refused, or have no run. A plan that cannot be read
  * adds a warning. */
 void bs_model_plans(json_t *model, const char *sweep);
+/* From the model's rows: latest, comparisons, lines, and the numbers compared and lined. */
+int32_t bs_model_derive(json_t *model, bs_error *err);
 /* What is read from the newest runs themselves: samples, warnings, environment, commands. */
 int32_t bs_model_details(json_t *model, const char *command, bs_error *err);
 #endif

@@ -74,6 +74,15 @@ START_TEST(the_page_says_what_was_run) {
 }
 END_TEST
 
+/* The one file that it writes in the root is the index. */
+START_TEST(the_help_says_what_is_written) {
+  ran r = bsrun(dir, "report", "--help", NULL);
+  must_be(&r, 0);
+  ck_assert_ptr_nonnull(strstr(r.out, "index.jsonl"));
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(rows_are_printed_and_chosen) {
   make_runs();
   ran r = bsrun(dir, "report", "runs", "-o", "json", NULL);
@@ -224,6 +233,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{the_page_says_what_was_run},
+                             {the_help_says_what_is_written},
                              {rows_are_printed_and_chosen},
                              {the_page_says_what_was_not_tried},
                              {errors_say_what_to_do},
