@@ -38,6 +38,7 @@ int32_t bs_run_rows(const char *root, const char *run, json_t **out_rows, bs_err
 int32_t bs_run_read(const char *root, const char *run, json_t **out_records, json_t **out_env, bs_error *err);
 
 /* The samples of one committed run: [{record, arm, phase, seconds: [...], discarded: [...]}], seconds of one
- * forward in the order of time. The caller's; empty for a run that kept none. Errors as bs_run_read. */
+ * forward in the order of time, of samples.bin where that is whole, else of the records. The caller's; empty
+ * for a run that kept none. Errors as bs_run_read. */
 int32_t bs_run_samples(const char *root, const char *run, json_t **out_samples, bs_error *err);
 #endif

@@ -254,7 +254,21 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* 95 % of the median by order statistics, for samples that depend on nothing before them. */
+/* The interval from the sample of this rank (from 0) to that of the same rank from above holds the median
+ * with at least 95 %: below its lower end lie so few samples with at most 2.5 % (binomial, 1/2). n >= 6. */
+static size_t low_rank(size_t n) {
+  double log_term = -(double)n * log(2.0), below = exp(log_term);
+  size_t rank = 0;
+  for (size_t k = 1; k < n / 2; k++) {
+    log_term += log((double)(n - k + 1) / (double)k);
+    below += exp(log_term);
+    if (below > 0.025) break;
+    rank = k;
+  }
+  return rank;
+}
+
+/* At least 95 % of the median by order statistics, for samples that depend on nothing before them. */
 static int add_interval(json_t *row, const json_t *samples) {
   const size_t n = json_array_size(samples);
   if (n < 6 || !json_is_null(json_object_get(row, "low_s"))) return 0;
@@ -262,8 +276,7 @@ static int add_interval(json_t *row, const json_t *samples) {
   if (sorted == NULL) return 1;
   for (size_t i = 0; i < n; i++) sorted[i] = json_number_value(json_array_get(samples, i));
   qsort(sorted, n, sizeof *sorted, by_value);
-  const double half = 0.98 * sqrt((double)n), middle = (double)n / 2.0;
-  const size_t low = middle > half ? (size_t)(middle - half) : 0;
+  const size_t low = low_rank(n);
   const int bad = json_object_set_new(row, "low_s", json_real(sorted[low])) ||
                   json_object_set_new(row, "high_s", json_real(sorted[n - 1 - low]));
   free(sorted);

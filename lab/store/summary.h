@@ -10,7 +10,7 @@ const char *bs_record_word(const json_t *record);
 const char *bs_record_clock(const json_t *record);
 /* What all rows of a run share, besides what its records say. Borrowed; NULL: not known. */
 /* One more whenever a row of the same record gets other values: older rows of index.jsonl are made anew. */
-enum { BS_ROWS_VERSION = 2 };
+enum { BS_ROWS_VERSION = 3 };
 
 typedef struct bs_summary_run {
   const char *path;
