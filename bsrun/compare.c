@@ -18,7 +18,7 @@ const args_option compare_options[] = {
     {"baseline", 0, "NAME", 0,
      "RUN is held against this baseline (bsrun runs baseline); exit code 14 when slower"},
     {"junit", 0, "FILE", 0, "stored runs: write the verdicts as JUnit XML, too"},
-    {"force", 0, NULL, 0, "stored runs: compare also those of different phases, clocks, dtypes or devices"},
+    {"force", 0, NULL, 0, "stored runs: compare also those of other phases, passes, clocks, dtypes, devices"},
     {"method", 0, "M", 0, "--a --b: of both sides, where a SPEC names none"},
     {"world-size", 'P', "N", 0, "--a --b: ranks of both sides; default: what each method needs"},
     {"threads-per-rank", 0, "N", 0, "--a --b: threads of one rank; default: cores / ranks"},
@@ -59,12 +59,12 @@ void help_compare(void) {
       "proves\n"
       "numbers.\n"
       "\n"
-      "The others read runs that are stored: a run's folder, its run_id below --out, or @NAME for a "
-      "baseline.\n"
+      "The others read runs that are stored: a run's folder, its run_id below --out or the beginning\n"
+      "of one, or @NAME for a baseline.\n"
       "They list what differs between both, and give the ratio of each arm's times with a 95 % interval.\n"
       "What changed on the machine between the runs is in the ratio and not in the interval. Runs of "
       "different\n"
-      "phases, clocks (simulated, measured), dtypes or devices are refused unless --force.\n"
+      "phases, passes, clocks (host, device, virtual), dtypes or devices are refused unless --force.\n"
       "\n",
       stdout);
   args_print_options(compare_options, compare_n_options);

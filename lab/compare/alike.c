@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "lab/compare/stored.h"
 #include "lab/report/rows.h"
+#include "lab/store/summary.h"
 
 /* Facts of env.json that differ between any two runs: how busy the machine was, by which command. */
 static int is_volatile(const char *key) {
@@ -96,8 +97,8 @@ static const char *text_of(const json_t *object, const char *key) {
 }
 
 /* Whose time it is: a simulated machine's, a GPU's by name, this kind of processor's. */
-static void device_of(const bs_stored_run *run, char out[160]) {
-  const json_t *record = json_array_get(run->records, 0), *device = json_object_get(record, "device");
+static void device_of(const bs_stored_run *run, const json_t *record, char out[160]) {
+  const json_t *device = json_object_get(record, "device");
   const char *name = text_of(device, "name"), *model = text_of(json_object_get(run->env, "cpu"), "model");
   if (bs_row_is_simulated(record)) name = text_of(json_object_get(record, "simulated"), "machine");
   snprintf(out, 160, "%.40s on %.100s", text_of(record, "backend"), name[0] != '\0' ? name : model);
@@ -106,19 +107,28 @@ static void device_of(const bs_stored_run *run, char out[160]) {
 static void unlike(const char *what, const char *a, const char *b, char *text, size_t size) {
   const size_t used = strlen(text);
   if (strcmp(a, b) != 0 && used < size)
-    snprintf(text + used, size - used, "%s%s %s and %s", used > 0 ? "; " : "", what, a, b);
+    snprintf(text + used, size - used, "%s%s %.160s and %.160s", used > 0 ? "; " : "", what, a, b);
+}
+
+/* What forbids to compare the records at one place of both runs; empty: nothing does. */
+static void unlike_records(const bs_stored_run *a, const bs_stored_run *b, size_t at, char *text,
+                           size_t size) {
+  static const char *const keys[] = {"phase", "pass", "dtype"};
+  const json_t *x = json_array_get(a->records, at), *y = json_array_get(b->records, at);
+  char device_a[160], device_b[160];
+  text[0] = '\0';
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    unlike(keys[i], text_of(x, keys[i]), text_of(y, keys[i]), text, size);
+  unlike("clock", bs_record_clock(x), bs_record_clock(y), text, size);
+  device_of(a, x, device_a);
+  device_of(b, y, device_b);
+  unlike("device", device_a, device_b, text, size);
 }
 
 int32_t bs_stored_alike(const bs_stored_run *a, const bs_stored_run *b, bs_error *err) {
-  static const char *const clocks[] = {"measured", "simulated"};
-  const json_t *x = json_array_get(a->records, 0), *y = json_array_get(b->records, 0);
-  char text[480] = "", device_a[160], device_b[160];
-  device_of(a, device_a);
-  device_of(b, device_b);
-  unlike("phase", text_of(x, "phase"), text_of(y, "phase"), text, sizeof text);
-  unlike("clock", clocks[bs_row_is_simulated(x)], clocks[bs_row_is_simulated(y)], text, sizeof text);
-  unlike("dtype", text_of(x, "dtype"), text_of(y, "dtype"), text, sizeof text);
-  unlike("device", device_a, device_b, text, sizeof text);
+  const size_t of_a = json_array_size(a->records), of_b = json_array_size(b->records);
+  char text[480] = "";
+  for (size_t i = 0; text[0] == '\0' && i < of_a && i < of_b; i++) unlike_records(a, b, i, text, sizeof text);
   if (text[0] == '\0') return BS_OK;
   bs_error_set(err, BS_CONFIG, "BS-COMPARE-UNLIKE", "the runs are not alike: %s", text);
   bs_error_hint(err, "--force compares their times all the same");

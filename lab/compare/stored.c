@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/compare/baseline.h"
+#include "lab/store/find.h"
 #include "lab/store/folder.h"
 #include "lab/store/read.h"
 
@@ -18,62 +19,6 @@ static int32_t no_memory(bs_error *err) {
 }
 
 /* ---- finding ------------------------------------------------------------------------------------ */
-
-/* A folder that holds a run: its parent is the root then. */
-static int is_folder(const char *name) {
-  bs_text path = {0};
-  bs_text_printf(&path, "%s/DONE", name);
-  const int found = !path.failed && path.data != NULL && access(path.data, F_OK) == 0;
-  bs_text_free(&path);
-  return found;
-}
-
-static int32_t split_folder(const char *name, bs_stored_run *out, bs_error *err) {
-  size_t end = strlen(name);
-  while (end > 1 && name[end - 1] == '/') end--;
-  size_t at = end;
-  while (at > 0 && name[at - 1] != '/') at--;
-  bs_text root = {0}, path = {0};
-  if (at == 0)
-    bs_text_printf(&root, ".");
-  else
-    bs_text_append(&root, name, at > 1 ? at - 1 : 1);
-  bs_text_append(&path, name + at, end - at);
-  out->root = root.data;
-  out->path = path.data;
-  return root.failed || path.failed ? no_memory(err) : BS_OK;
-}
-
-/* Does `path` end with `name`, at the beginning of a word of it? */
-static int ends_with(const char *path, const char *name) {
-  const size_t n = strlen(path), m = strlen(name);
-  return m > 0 && m <= n && strcmp(path + n - m, name) == 0 && (m == n || path[n - m - 1] == '/');
-}
-
-static int32_t find_below(const char *root, const char *name, bs_stored_run *out, bs_error *err) {
-  json_t *rows = NULL;
-  int32_t rc = bs_runs_index(root, &rows, NULL, err);
-  for (size_t i = 0; rc == BS_OK && i < json_array_size(rows); i++) {
-    const char *path = json_string_value(json_object_get(json_array_get(rows, i), "run"));
-    if (path == NULL || !ends_with(path, name) || (out->path != NULL && strcmp(out->path, path) == 0))
-      continue;
-    if (out->path != NULL) {
-      rc = bs_error_set(err, BS_USAGE, "BS-RUN-MANY", "'%.100s' is the end of several runs: %.100s, %.100s",
-                        name, out->path, path);
-      bs_error_hint(err, "give more of the path below %.100s", root);
-    } else if ((out->path = bs_strdup(path)) == NULL) {
-      rc = no_memory(err);
-    }
-  }
-  json_decref(rows);
-  if (rc != BS_OK) return rc;
-  out->root = bs_strdup(root);
-  if (out->root == NULL) return no_memory(err);
-  if (out->path != NULL) return BS_OK;
-  bs_error_set(err, BS_NOT_FOUND, "BS-RUN-NONE", "no committed run '%.200s' below %.200s", name, root);
-  bs_error_hint(err, "a run's folder, its run_id, or --out ROOT; only a folder with DONE is a run");
-  return BS_NOT_FOUND;
-}
 
 static int32_t find_baseline(const char *root, const char *name, bs_stored_run *out, bs_error *err) {
   out->root = bs_strdup(root);
@@ -128,9 +73,8 @@ static int32_t read_config(bs_stored_run *run, bs_error *err) {
 
 int32_t bs_stored_open(const char *root, const char *name, bs_stored_run *out, bs_error *err) {
   memset(out, 0, sizeof *out);
-  int32_t rc = name[0] == '@'    ? find_baseline(root, name + 1, out, err)
-               : is_folder(name) ? split_folder(name, out, err)
-                                 : find_below(root, name, out, err);
+  int32_t rc = name[0] == '@' ? find_baseline(root, name + 1, out, err)
+                              : bs_run_find(root, name, &out->root, &out->path, err);
   if (rc == BS_OK) rc = bs_run_read(out->root, out->path, &out->records, &out->env, err);
   if (rc == BS_OK) rc = bs_run_samples(out->root, out->path, &out->samples, err);
   if (rc == BS_OK) rc = read_config(out, err);

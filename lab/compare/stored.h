@@ -14,9 +14,8 @@ typedef struct bs_stored_run {
   json_t *config; /* {"model.N": "1024", ...}: without what names the run and its folder */
 } bs_stored_run;
 
-/* `name`: a run's folder; or, below root, the path or the end of the path of one (its run_id); or "@NAME", a
- * baseline of root. BS_NOT_FOUND; BS_USAGE: several runs have that end; BS_CORRUPT; BS_IO. The caller
- * releases, also after an error. */
+/* `name`: a run as bs_run_find finds it below root; or "@NAME", a baseline of root. BS_NOT_FOUND; BS_USAGE:
+ * several runs are meant; BS_CORRUPT; BS_IO. The caller releases, also after an error. */
 int32_t bs_stored_open(const char *root, const char *name, bs_stored_run *out, bs_error *err);
 void bs_stored_close(bs_stored_run *run);
 
@@ -24,8 +23,8 @@ void bs_stored_close(bs_stored_run *run);
  * What differs between any two runs (times, loads, identifiers) is left out. New reference; NULL: no memory.
  */
 json_t *bs_stored_differences(const bs_stored_run *a, const bs_stored_run *b);
-/* BS_CONFIG, BS-COMPARE-UNLIKE: they are of different phases, clocks (simulated and measured), dtypes or
- * devices, and their times do not answer one question. */
+/* BS_CONFIG, BS-COMPARE-UNLIKE: two records of theirs at one place are of different phases, passes, clocks
+ * (host, device, virtual), dtypes or devices, and their times do not answer one question. */
 int32_t bs_stored_alike(const bs_stored_run *a, const bs_stored_run *b, bs_error *err);
 
 /* [{arm, phase, pass, peer, a_ms, b_ms, speedup, low, high, word, cause, samples_a, samples_b}]: each arm of

@@ -49,22 +49,36 @@ START_TEST(what_differs_is_listed) {
 }
 END_TEST
 
+/* {"device": {"clock": "events"}} is the time of an accelerator; the last has its pass in a second record. */
 START_TEST(unlike_runs_are_refused) {
-  bs_stored_run a = run_of(1e-3, "phase1_forward", "x", "g", 0);
-  bs_stored_run others[] = {
-      run_of(1e-3, "phase0_correctness", "x", "g", 0), run_of(1e-3, "phase1_forward", "y", "g", 0),
-      run_of(1e-3, "phase1_forward", "x", "g", 0), run_of(1e-3, "phase1_forward", "x", "g", 0)};
-  const char *const words[] = {"phase ", "device ", "dtype ", "clock "};
-  json_object_set_new(json_array_get(others[2].records, 0), "dtype", json_string("f32"));
-  json_object_set_new(json_array_get(others[3].records, 0), "simulated", json_object());
-  for (size_t i = 0; i < 4; i++) {
-    bs_error err = BS_ERROR_INIT;
-    ck_assert_int_eq(bs_stored_alike(&a, &others[i], &err), BS_CONFIG);
-    ck_assert_str_eq(err.id, "BS-COMPARE-UNLIKE");
-    ck_assert_msg(strstr(err.message, words[i]) != NULL, "%s", err.message);
-    bs_stored_close(&others[i]);
+  static const struct {
+    const char *phase, *cpu, *more, *says;
+  } cases[] = {{"phase0_correctness", "x", "{}", "phase "},
+               {"phase1_forward", "y", "{}", "device "},
+               {"phase1_forward", "x", "{\"dtype\": \"f32\"}", "dtype bf16 and f32"},
+               {"phase1_forward", "x", "{\"simulated\": {}}", "clock host and virtual"},
+               {"phase1_forward", "x", "{\"device\": {\"clock\": \"events\"}}", "clock host and device"},
+               {"phase1_forward", "x", "{\"pass\": \"backward\"}", "pass forward and backward"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t at = 0; at < 2; at++) { /* the difference is in the first record, or in the second */
+      bs_error err = BS_ERROR_INIT;
+      bs_stored_run a = run_of(1e-3, "phase1_forward", "x", "g", 0);
+      bs_stored_run b = run_of(1e-3, at == 0 ? cases[i].phase : "phase1_forward", cases[i].cpu, "g", 0);
+      json_object_set_new(json_array_get(a.records, 0), "pass", json_string("forward"));
+      json_object_set_new(json_array_get(b.records, 0), "pass", json_string("forward"));
+      json_array_append_new(a.records, json_deep_copy(json_array_get(a.records, 0)));
+      json_array_append_new(b.records, json_deep_copy(json_array_get(b.records, 0)));
+      json_t *record = json_array_get(b.records, at), *more = json_loads(cases[i].more, 0, NULL);
+      json_object_set_new(record, "phase", json_string(cases[i].phase));
+      json_object_update(record, more);
+      json_decref(more);
+      ck_assert_int_eq(bs_stored_alike(&a, &b, &err), BS_CONFIG);
+      ck_assert_str_eq(err.id, "BS-COMPARE-UNLIKE");
+      ck_assert_msg(strstr(err.message, cases[i].says) != NULL, "%s", err.message);
+      bs_stored_close(&a);
+      bs_stored_close(&b);
+    }
   }
-  bs_stored_close(&a);
 }
 END_TEST
 
@@ -167,6 +181,37 @@ START_TEST(an_arm_that_b_lacks_is_told) {
 }
 END_TEST
 
+/* Cold pairs have groups of their own; those of the hot ones lie elsewhere. */
+static json_t *cold_rows(const char *starts) {
+  bs_stored_run runs[2] = {run_of(1e-3, "phase1_forward", "x", "g", 0),
+                           run_of(1e-3, "phase1_forward", "x", "g", 0)};
+  json_t *rows = NULL;
+  for (size_t i = 0; i < 2; i++) {
+    json_t *record = json_array_get(runs[i].records, 0);
+    json_t *cold = json_pack("{s:O}", "group_starts", json_object_get(record, "group_starts"));
+    if (starts != NULL) {
+      json_object_set_new(record, "pairs_cold", cold);
+      json_object_set_new(record, "group_starts", json_loads(starts, 0, NULL));
+      json_object_set_new(json_array_get(runs[i].samples, 0), "phase", json_string("steady-cold"));
+    } else {
+      json_decref(cold);
+    }
+  }
+  ck_assert_int_eq(bs_stored_rows(&runs[0], &runs[1], &rows, NULL), BS_OK);
+  bs_stored_close(&runs[0]);
+  bs_stored_close(&runs[1]);
+  return rows;
+}
+
+START_TEST(cold_samples_have_groups_of_their_own) {
+  json_t *hot = cold_rows(NULL), *cold = cold_rows("[0, 1, 2]");
+  json_object_set(json_array_get(hot, 0), "phase", json_object_get(json_array_get(cold, 0), "phase"));
+  ck_assert(json_equal(hot, cold));
+  json_decref(hot);
+  json_decref(cold);
+}
+END_TEST
+
 START_TEST(verdicts_are_junit) {
   const char *dir = scratch_dir();
   char path[600];
@@ -205,9 +250,14 @@ START_TEST(baselines_are_found) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{what_differs_is_listed},      {unlike_runs_are_refused},
-                             {ratios_have_words},           {dense_arms_show_the_machine_and_decide_nothing},
-                             {an_arm_that_b_lacks_is_told}, {verdicts_are_junit},
-                             {baselines_are_found},         {0}};
+  const test_case tests[] = {{what_differs_is_listed},
+                             {unlike_runs_are_refused},
+                             {ratios_have_words},
+                             {cold_samples_have_groups_of_their_own},
+                             {dense_arms_show_the_machine_and_decide_nothing},
+                             {an_arm_that_b_lacks_is_told},
+                             {verdicts_are_junit},
+                             {baselines_are_found},
+                             {0}};
   return run_tests("compare_stored", tests, (test_setup){0});
 }
