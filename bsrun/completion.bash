@@ -106,7 +106,7 @@ _bsrun() {
       return
       ;;
     --config | --save | --batch | --point | --cache | --tune-cache | --xfail | --junit | --trace | --write) _bsrun_files "$cur" file; return ;;
-    --out | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
+    --out | --to | --check | --output-dir | --dump | --dir) _bsrun_files "$cur" directory; return ;;
     -P | --world-size | --threads-per-rank | --timeout | --run-id | --id | --resume | --budget | --baseline | --rank | --b | --n | --k | --workspace | --atleast-version | --param | --option | --ranks | --deadline | -j | --jobs | --plan | --op | --measure | --seconds | --masks | --overlap | --reduce-dtypes | --mpirun | --align | --effort | --dim | --input | --constant | --ids | --tokens | --stop | --threads | --cache-tokens | --count | --root | --max-ranks | --size | --at-least | --late | --beside | --samples | --min-bytes | --max-bytes | --factor | --name | --flops | --mem-Bps | --launch-s) return ;;
   esac
 
@@ -137,7 +137,7 @@ _bsrun() {
       if [[ $cur == */* ]]; then _bsrun_files "$cur" file; else _bsrun_reply "$cur" plugins; fi
       ;;
     ladder) _bsrun_reply "$cur" methods ;;
-    compare | replay) _bsrun_files "$cur" directory ;;
+    compare | replay | bundle) _bsrun_files "$cur" directory ;;
     explain)
       _bsrun_before explain
       if ((${#before[@]} == 0)); then

@@ -31,6 +31,7 @@ const bsrun_words bsrun_all_words[] = {
     {"why", why_options, &why_n_options},
     {"sweep", sweep_options, &sweep_n_options},
     {"replay", replay_options, &replay_n_options},
+    {"bundle", bundle_options, &bundle_n_options},
 };
 const size_t bsrun_n_words = sizeof bsrun_all_words / sizeof bsrun_all_words[0];
 

@@ -38,6 +38,7 @@ const bsrun_verb bsrun_verbs[] = {
     {"fsck", "check the run folders below a results folder, and repair them", verb_fsck, help_fsck},
     {"why", "what became of a run, and what to do next", verb_why, help_why},
     {"replay", "run a stored run again, and tell what differs", verb_replay, help_replay},
+    {"bundle", "copy runs into a folder that another machine can verify", verb_bundle, help_bundle},
     {"completion", "completion for a shell", verb_completion, help_completion},
     {"version", "print versions", verb_version, help_version},
     {"help", "help on a verb", verb_help, help_help},

@@ -232,11 +232,57 @@ START_TEST(what_cannot_be_replayed_is_told) {
 }
 END_TEST
 
+/* Every flipped byte of a bundle is found. */
+static void flip_each(const char *folder, const char *name, size_t step) {
+  char path[1400];
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  FILE *file = fopen(path, "r+");
+  ck_assert_ptr_nonnull(file);
+  fseek(file, 0, SEEK_END);
+  const long size = ftell(file);
+  for (long at = 0; at < size; at += (long)step) {
+    for (int back = 0; back < 2; back++) {
+      fseek(file, at, SEEK_SET);
+      const int byte = fgetc(file) ^ 1;
+      fseek(file, at, SEEK_SET);
+      fputc(byte, file);
+      fflush(file);
+      if (back == 0) must_say(RUN("bundle", "--check", "paper"), 13, "", "BS-BUNDLE-SUM");
+    }
+  }
+  fclose(file);
+}
+
+START_TEST(a_bundle_is_made_and_verified) {
+  char folder[1200];
+  make_run("first_run");
+  make_run("second_run");
+  must_say(RUN("bundle", "first_run", "second_run", "--to", "paper"), 0, "second_run", "");
+  must_say(RUN("bundle", "first_run", "--to", "paper"), 2, "", "BS-BUNDLE-EXISTS");
+  must_say(RUN("bundle", "--check", "paper"), 0, "phase0_correctness", "");
+  must_say(RUN("runs", "list", "--out", "paper/runs"), 0, "second_run", "");
+  must_say(RUN("replay", "first_run", "--out", "paper/runs"), 0, "status, gates", "");
+  must_say(RUN("bundle", "--check", "paper"), 0, "first_run", ""); /* what is beside it is not its own */
+  must_say(RUN("bundle", "--check", "results"), 5, "", "BS-BUNDLE-NONE");
+  must_say(RUN("bundle", "--check", "nowhere"), 5, "", "BS-BUNDLE-NONE");
+  must_say(RUN("bundle", "first_run"), 2, "", "BS-USE-WORD");
+  snprintf(folder, sizeof folder, "%s/paper", dir);
+  flip_each(folder, "MANIFEST", 67);
+  flip_each(folder, "BUNDLE.json", 97);
+  flip_each(folder, "runs/first_run/metrics.jsonl", 1997);
+  must_say(RUN("bundle", "--check", "paper"), 0, "first_run", "");
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {
-      {runs_are_listed_shown_and_annotated},     {fsck_tells_of_damage_and_repairs_copies},
-      {why_names_what_the_ranks_did_last},       {why_reads_what_a_killed_process_left},
-      {a_run_is_replayed, TEST_COUNT(launches)}, {a_simulated_run_repeats_exactly},
-      {what_cannot_be_replayed_is_told},         {0}};
+  const test_case tests[] = {{runs_are_listed_shown_and_annotated},
+                             {fsck_tells_of_damage_and_repairs_copies},
+                             {why_names_what_the_ranks_did_last},
+                             {why_reads_what_a_killed_process_left},
+                             {a_run_is_replayed, TEST_COUNT(launches)},
+                             {a_simulated_run_repeats_exactly},
+                             {what_cannot_be_replayed_is_told},
+                             {a_bundle_is_made_and_verified},
+                             {0}};
   return run_tests("bsrun_runs", tests, (test_setup){setup, teardown});
 }
