@@ -14,30 +14,7 @@
 #include "lab/error.h"
 #include "lab/store/env.h"
 #include "lab/store/folder.h"
-#include "lab/store/sha256.h"
-
-/* The points of a plan as an array; NULL: it is not whole. */
-static json_t *read_points(const char *text, size_t size) {
-  char hex[65];
-  bs_sha256 h;
-  size_t last = size > 0 ? size - 1 : 0; /* where the last line begins */
-  while (last > 0 && text[last - 1] != '\n') last--;
-  json_t *tail = json_loadb(text + last, size - last, JSON_REJECT_DUPLICATES, NULL);
-  const char *want = json_string_value(json_object_get(tail, "sha256"));
-  bs_sha256_init(&h);
-  bs_sha256_add(&h, text, last);
-  bs_sha256_hex(&h, hex);
-  json_t *points = want != NULL && strcmp(want, hex) == 0 ? json_array() : NULL;
-  size_t line = 0;
-  for (size_t at = 0; points != NULL && at < last; line++) {
-    const char *end = memchr(text + at, '\n', last - at);
-    const size_t length = end != NULL ? (size_t)(end - text) - at : last - at;
-    if (line > 0) json_array_append_new(points, json_loadb(text + at, length, 0, NULL));
-    at += length + 1;
-  }
-  json_decref(tail);
-  return points;
-}
+#include "lab/store/plan_text.h"
 
 static int has(const json_t *point, const char *key) {
   const json_t *value = json_object_get(point, key);
@@ -49,13 +26,10 @@ static json_t *planned_keys(const json_t *points) {
   json_t *planned = json_object(), *point, *key;
   size_t i, k;
   json_array_foreach((json_t *)(uintptr_t)points, i, point) {
-    const json_t *keys = json_object_get(point, "keys"), *one = json_object_get(point, "request_key");
+    const json_t *keys = json_object_get(point, "keys");
     if (has(point, "duplicate_of") || has(point, "refused")) continue;
-    if (json_array_size(keys) == 0 && json_is_string(one))
-      json_object_set_new(planned, json_string_value(one), json_false());
-    json_array_foreach((json_t *)(uintptr_t)keys, k, key) {
-      if (json_is_string(key)) json_object_set_new(planned, json_string_value(key), json_false());
-    }
+    json_array_foreach((json_t *)(uintptr_t)keys, k, key)
+        json_object_set_new(planned, json_string_value(key), json_false());
   }
   return planned;
 }
@@ -94,16 +68,22 @@ static int32_t check_plan(int fd, const char *folder, const json_t *keys, bs_fsc
   size_t size;
   int32_t rc = bs_folder_file(fd, "plan.jsonl", &text, &size, err);
   if (rc != BS_OK || text == NULL) return rc;
-  json_t *points = read_points(text, size);
+  json_t *header, *points;
+  const char *why;
+  rc = bs_plan_text_read(text, size, &header, &points, &why, err);
   free(text);
-  if (points != NULL) {
+  if (rc == BS_OK) {
     rc = count(folder, points, keys, out, err);
-  } else {
+  } else if (rc == BS_CORRUPT) {
+    char what[96];
+    snprintf(what, sizeof what, "plan.jsonl: %s", why);
     out->damaged++;
+    rc = BS_OK;
     json_t *row = json_pack("{s:o, s:s, s:s, s:n}", "run", bs_env_string(folder), "state", "damaged", "what",
-                            "plan.jsonl is not what its last line has the sum of", "done");
+                            what, "done");
     if (row == NULL || json_array_append_new(out->rows, row) != 0) rc = bs_no_memory(err, "rows");
   }
+  json_decref(header);
   json_decref(points);
   return rc;
 }

@@ -6,8 +6,9 @@
 #include <jansson.h>
 
 #include "blockshock/blockshock.h"
+#include "lab/store/plan_text.h"
 
-enum { BS_SWEEP_POINTS_MAX = 4096 };
+enum { BS_SWEEP_POINTS_MAX = BS_PLAN_POINTS };
 
 /* The axis of one text, KEY=VALUES, as {key, values: [text]}, which the caller releases. KEY is a
  * configuration key or a short name of one (N, B, K, P, dtype, method, mask, ...). VALUES are texts between

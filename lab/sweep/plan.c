@@ -12,11 +12,11 @@
 
 #include "core/base/text.h"
 #include "lab/error.h"
+#include "lab/store/plan_text.h"
 #include "lab/store/sha256.h"
 #include "lab/store/store.h"
-#include "lab/sweep/axis.h"
 
-enum { PLAN_BYTES = 64 << 20, MAX_PHASES = 4 };
+enum { PLAN_BYTES = BS_PLAN_BYTES };
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -108,94 +108,13 @@ static int32_t read_all(const bs_sweep_folder *folder, char **out, size_t *out_s
   return BS_OK;
 }
 
-static int is_key(const json_t *value) {
-  const char *text = json_string_value(value);
-  return text != NULL && strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
-}
-
-static int are_texts(const json_t *list, size_t n) {
-  if (json_array_size(list) != n) return 0;
-  for (size_t i = 0; i < n; i++)
-    if (!json_is_string(json_array_get(list, i))) return 0;
-  return 1;
-}
-
-static int is_point(const json_t *p, size_t i) {
-  const json_t *twin = json_object_get(p, "duplicate_of"), *refused = json_object_get(p, "refused");
-  const json_t *layer = json_object_get(p, "layer"), *settings = json_object_get(p, "settings");
-  const size_t n = json_array_size(json_object_get(p, "phases"));
-  const char *key;
-  json_t *value;
-  if (json_integer_value(json_object_get(p, "i")) != (json_int_t)i ||
-      !is_key(json_object_get(p, "request_key")))
-    return 0;
-  if (n < 1 || n > MAX_PHASES || !are_texts(json_object_get(p, "phases"), n)) return 0;
-  if (!are_texts(json_object_get(p, "configs"), n) || !are_texts(json_object_get(p, "keys"), n)) return 0;
-  for (size_t k = 0; k < n; k++)
-    if (!is_key(json_array_get(json_object_get(p, "keys"), k))) return 0;
-  if (!json_is_object(settings)) return 0;
-  json_object_foreach((json_t *)(uintptr_t)settings, key, value) if (!json_is_string(value)) return 0;
-  if (!json_is_null(twin) &&
-      (!json_is_integer(twin) || json_integer_value(twin) < 0 || (size_t)json_integer_value(twin) >= i))
-    return 0;
-  return (json_is_null(refused) || json_is_string(refused)) && (json_is_null(layer) || is_key(layer)) &&
-         json_is_boolean(json_object_get(p, "alone"));
-}
-
-/* The lines between the first and the last. */
-static int32_t read_points(const bs_sweep_folder *folder, char *text, char *end, json_t *points,
-                           bs_error *err) {
-  while (text < end) {
-    char *line_end = memchr(text, '\n', (size_t)(end - text));
-    if (line_end == NULL) return corrupt(folder, "a line has no end", err);
-    json_t *point = json_loadb(text, (size_t)(line_end - text), 0, NULL);
-    const size_t i = json_array_size(points);
-    if (point == NULL || i >= BS_SWEEP_POINTS_MAX || !is_point(point, i)) {
-      json_decref(point);
-      return corrupt(folder, "a line is no point", err);
-    }
-    if (json_array_append_new(points, point) != 0) return bs_no_memory(err, "a plan");
-    text = line_end + 1;
-  }
-  return BS_OK;
-}
-
-static int32_t read_text(const bs_sweep_folder *folder, char *text, size_t size, json_t **out_header,
-                         json_t *points, bs_error *err) {
-  char hex[65];
-  if (size == 0 || text[size - 1] != '\n') return corrupt(folder, "it is torn", err);
-  char *last = memrchr(text, '\n', size - 1);
-  if (last == NULL) return corrupt(folder, "it is torn", err);
-  last++;
-  json_t *tail = json_loadb(last, (size_t)(text + size - last), 0, NULL);
-  const char *sum = json_string_value(json_object_get(tail, "sha256"));
-  sum_of(text, (size_t)(last - text), hex);
-  const int whole = sum != NULL && strcmp(sum, hex) == 0;
-  const json_int_t n = json_integer_value(json_object_get(tail, "n"));
-  json_decref(tail);
-  if (!whole) return corrupt(folder, "its sum does not match", err);
-  char *first = memchr(text, '\n', size);
-  *out_header = json_loadb(text, (size_t)(first - text), 0, NULL);
-  if (!json_is_object(*out_header)) return corrupt(folder, "it has no header", err);
-  const int32_t rc = read_points(folder, first + 1, last, points, err);
-  if (rc == BS_OK && (json_int_t)json_array_size(points) != n)
-    return corrupt(folder, "points are missing", err);
-  return rc;
-}
-
 int32_t bs_plan_read(const bs_sweep_folder *folder, json_t **out_header, json_t **out_points, bs_error *err) {
   char *text = NULL;
   size_t size = 0;
-  json_t *points = json_array(), *header = NULL;
+  const char *why = NULL;
+  *out_header = *out_points = NULL;
   int32_t rc = read_all(folder, &text, &size, err);
-  if (rc == BS_OK) rc = read_text(folder, text, size, &header, points, err);
+  if (rc == BS_OK) rc = bs_plan_text_read(text, size, out_header, out_points, &why, err);
   free(text);
-  if (rc != BS_OK) {
-    json_decref(header);
-    json_decref(points);
-    header = points = NULL;
-  }
-  *out_header = header;
-  *out_points = points;
-  return rc;
+  return rc == BS_CORRUPT && why != NULL ? corrupt(folder, why, err) : rc;
 }

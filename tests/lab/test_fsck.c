@@ -209,11 +209,23 @@ START_TEST(a_closed_folder_is_told_and_the_others_are_read) {
 }
 END_TEST
 
+/* Keys of planned points. */
+#define P0 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa0"
+#define K1 "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb1"
+#define K2 "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb2"
+#define POINT(i, key, twin)                                            \
+  "{\"i\": " #i ", \"request_key\": \"" P0                             \
+  "\", \"phases\": [\"0\"], \"configs\": [\"\"], "                     \
+  "\"keys\": [\"" key "\"], \"settings\": {}, \"duplicate_of\": " twin \
+  ", \"refused\": null, "                                              \
+  "\"layer\": null, \"alone\": false}\n"
+
+/* A plan whose last line has the sum, and says that there are three points. */
 static void write_plan(const char *points) {
   char hex[65];
   bs_text text = {0};
   bs_sha256 h;
-  bs_text_printf(&text, "{\"n\": 3}\n%s", points);
+  bs_text_printf(&text, "{}\n%s", points);
   bs_sha256_init(&h);
   bs_sha256_add(&h, text.data, text.size);
   bs_sha256_hex(&h, hex);
@@ -224,12 +236,9 @@ static void write_plan(const char *points) {
 
 START_TEST(the_plan_of_a_sweep_is_counted) {
   bs_fsck f;
-  keep("one", "k1");
+  keep("one", K1);
   keep("foreign", "other");
-  write_plan(
-      "{\"i\": 0, \"request_key\": \"p0\", \"keys\": [\"k1\"], \"duplicate_of\": null, \"refused\": null}\n"
-      "{\"i\": 1, \"request_key\": \"p1\", \"keys\": [\"k2\"], \"duplicate_of\": null, \"refused\": null}\n"
-      "{\"i\": 2, \"request_key\": \"p0\", \"keys\": [\"k1\"], \"duplicate_of\": 0, \"refused\": null}\n");
+  write_plan(POINT(0, K1, "null") POINT(1, K2, "null") POINT(2, K1, "0"));
   ck_assert_int_eq(fsck(0, &f), 0);
   const json_t *sweep = json_array_get(f.sweeps, 0);
   ck_assert_int_eq(json_integer_value(json_object_get(sweep, "planned")), 2);
@@ -241,6 +250,25 @@ START_TEST(the_plan_of_a_sweep_is_counted) {
   append_text(path, "x");
   ck_assert_int_eq(fsck(0, &f), 13);
   bs_fsck_free(&f);
+}
+END_TEST
+
+/* Plans whose sum is right and which no sweep takes. */
+START_TEST(a_plan_that_no_sweep_takes_is_damaged) {
+  static const char *const plans[] = {
+      POINT(0, K1, "null") POINT(1, K2, "null"),                      /* a point is missing */
+      POINT(0, K1, "null") POINT(1, K2, "null") POINT(2, K1, "3"),    /* a twin that follows */
+      POINT(0, K1, "null") POINT(1, "k2", "null") POINT(2, K1, "0"),  /* no key */
+      POINT(0, K1, "null") POINT(2, K2, "null") POINT(1, K1, "null"), /* another order */
+      POINT(0, K1, "null") POINT(1, K2, "null") "nothing\n"};
+  for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+    bs_fsck f;
+    write_plan(plans[i]);
+    ck_assert_msg(fsck(0, &f) == 13, "plan %zu", i);
+    ck_assert_uint_eq(f.damaged, 1);
+    ck_assert_uint_eq(json_array_size(f.sweeps), 0);
+    bs_fsck_free(&f);
+  }
 }
 END_TEST
 
@@ -307,16 +335,12 @@ START_TEST(every_kind_of_collective_has_its_name) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{whole_runs_are_counted_and_nothing_is_written},
-                             {a_torn_tail_is_cut_and_kept},
-                             {damage_in_the_middle_is_never_repaired},
-                             {copies_are_written_anew},
-                             {folders_that_were_left_over_are_removed},
-                             {a_run_that_is_being_made_is_left_alone},
-                             {a_closed_folder_is_told_and_the_others_are_read},
-                             {the_plan_of_a_sweep_is_counted},
-                             {why_tells_every_end_of_a_run},
-                             {every_kind_of_collective_has_its_name},
-                             {0}};
+  const test_case tests[] = {
+      {whole_runs_are_counted_and_nothing_is_written},   {a_torn_tail_is_cut_and_kept},
+      {damage_in_the_middle_is_never_repaired},          {copies_are_written_anew},
+      {folders_that_were_left_over_are_removed},         {a_run_that_is_being_made_is_left_alone},
+      {a_closed_folder_is_told_and_the_others_are_read}, {the_plan_of_a_sweep_is_counted},
+      {a_plan_that_no_sweep_takes_is_damaged},           {why_tells_every_end_of_a_run},
+      {every_kind_of_collective_has_its_name},           {0}};
   return run_tests("fsck", tests, (test_setup){setup, teardown});
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * plan_text.h - what stands in the plan.jsonl of a sweep's folder: a header, a line a point, and a last line
+ * {n, sha256} over what stands before it. lab/sweep/plan.h says what a point has. */
+#ifndef BS_LAB_STORE_PLAN_TEXT_H
+#define BS_LAB_STORE_PLAN_TEXT_H
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "blockshock/abi.h"
+
+enum { BS_PLAN_BYTES = 64 << 20, BS_PLAN_POINTS = 4096 };
+
+/* The header and the points of a plan's text, both the caller's; NULL on failure. BS_CORRUPT: it is no whole
+ * plan; *out_why, a constant text, says what is wrong, and err is not set. BS_NO_MEMORY. */
+int32_t bs_plan_text_read(const char *text, size_t size, json_t **out_header, json_t **out_points,
+                          const char **out_why, bs_error *err);
+#endif
