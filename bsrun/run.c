@@ -243,7 +243,7 @@ static void plan_free(run_plan *p) {
 
 /* What the points share, once the plan is known. */
 static void set_run(run_plan *p, const char *run_id) {
-  p->command = bsrun_command_line();
+  p->command = p->planned.command != NULL ? bs_strdup(p->planned.command) : bsrun_command_line();
   p->run.host = &p->host.table;
   p->run.run_id = run_id;
   p->run.command = p->command;
@@ -278,8 +278,26 @@ static void follow_slurm(run_plan *p, const args *a) {
   bsrun_note(p->host.quiet, "hardware.launcher slurm: --launch mpi");
 }
 
+/* What a planned point is stands in its file. */
+static int32_t check_point(const args *a, bs_error *err) {
+  static const char *const beside[] = {"point", "cache", "tune-cache", "quiet", "verbose"};
+  if (!args_has(a, "point")) return BS_OK;
+  for (size_t i = 0; i < a->n_given; i++) {
+    const char *name = a->options[a->given[i].option].name;
+    size_t k = 0;
+    while (k < sizeof beside / sizeof beside[0] && strcmp(beside[k], name) != 0) k++;
+    if (k < sizeof beside / sizeof beside[0]) continue;
+    bs_error_set(err, BS_USAGE, "BS-POINT-OPTION",
+                 "--point runs what a sweep has planned, and --%s would change it", name);
+    bs_error_hint(err, "only --cache, --tune-cache, --quiet and --verbose go beside it");
+    return BS_USAGE;
+  }
+  return args_no_words(a, err);
+}
+
 static int run_parsed(const args *a, run_plan *p, bs_error *err) {
-  int32_t rc = bsrun_format(a, &p->format, err);
+  int32_t rc = check_point(a, err);
+  if (rc == BS_OK) rc = bsrun_format(a, &p->format, err);
   if (rc == BS_OK) rc = bsrun_cache_path(a, &p->cache, err);
   if (rc == BS_OK) rc = bsrun_tune_path(a, &p->tune_path, err);
   if (rc == BS_OK) rc = bsrun_request_make(a, &p->request, err);

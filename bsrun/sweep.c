@@ -41,6 +41,17 @@ static int32_t open_context(sweep_verb *v, bs_error *err) {
   return bs_context_of_config(v->base, BS_LOG_ERROR, bsrun_log, NULL, &v->context, err);
 }
 
+static void tell_unchecked(const sweep_verb *v, const json_t *points) {
+  char text[200];
+  const size_t n = bs_points_unchecked(points);
+  snprintf(
+      text, sizeof text,
+      "%zu point%s could not be checked: a plugin ended or hung the process that opened it; whether they "
+      "can run is told when they run",
+      n, n == 1 ? "" : "s");
+  if (n > 0) bsrun_note(v->quiet, text);
+}
+
 static int32_t make_points(sweep_verb *v, json_t **out_points, bs_error *err) {
   bs_composed composed;
   json_t *settings = json_array();
@@ -52,6 +63,7 @@ static int32_t make_points(sweep_verb *v, json_t **out_points, bs_error *err) {
   if (rc == BS_OK) rc = open_context(v, err);
   if (rc == BS_OK) rc = bs_points_make(&v->request.compose, v->context, settings, out_points, err);
   if (rc == BS_OK) rc = bs_points_check(v->context, v->request.configs_dir, v->constants, *out_points, err);
+  if (rc == BS_OK) tell_unchecked(v, *out_points);
   json_decref(settings);
   return rc;
 }
@@ -173,6 +185,7 @@ static int32_t resume(sweep_verb *v, const char *id, bs_error *err) {
   rc = context_of_plan(v, root, id, err);
   if (rc == BS_OK) rc = bs_sweep_resume(root, id, v->context, args_has(v->a, "any-build"), &v->sweep, err);
   if (rc == BS_OK) tell_other_build(v);
+  if (rc == BS_OK) rc = bs_sweep_ask_again(&v->sweep, v->context, v->request.configs_dir, v->constants, err);
   free(root);
   return rc;
 }

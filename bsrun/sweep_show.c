@@ -131,6 +131,8 @@ int32_t sweep_print_plan(int format, const json_t *points, bs_error *err) {
     if (seconds > 0) json_object_set_new(row, "predicted_ms", json_real(seconds * 1e3));
     if (json_is_integer(twin))
       snprintf(text, sizeof text, "same as %lld", (long long)json_integer_value(twin));
+    else if (json_is_true(json_object_get(point, "unchecked")))
+      snprintf(text, sizeof text, "run, not checked");
     else if (json_is_string(refused))
       snprintf(text, sizeof text, "refused: %.900s", json_string_value(refused));
     json_object_set_new(row, "plan", json_string(text));

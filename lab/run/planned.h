@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * planned.h - a point of a sweep as its supervisor hands it to `run --point`: a file of one JSON object
- * {root, sweep, point, phases, keys, configs, choices, tune}; configs are composed trees as YAML, one a
- * phase. */
+ * {root, sweep, point, phases, keys, configs, choices, command, tune}; configs are composed trees as YAML,
+ * one a phase, and command is the sweep's. */
 #ifndef BS_LAB_RUN_PLANNED_H
 #define BS_LAB_RUN_PLANNED_H
 #include "lab/run/run.h"
@@ -13,7 +13,8 @@ typedef struct lab_planned {
   size_t n_phases;
   const bs_node *trees[LAB_PLANNED_PHASES]; /* their results go below root, into the group of the sweep */
   const char *keys[LAB_PLANNED_PHASES];
-  int tune; /* tell what serves, and run nothing */
+  const char *command; /* of the sweep; NULL: none is told */
+  int tune;            /* tell what serves, and run nothing */
 } lab_planned;
 
 /* BS_INPUT (BS-POINT-FILE) for a file that is none; BS_CONFIG for a tree that cannot be parsed. Free it in

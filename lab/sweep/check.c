@@ -2,6 +2,7 @@
  * check.c - what each planned point would be, asked in a child process: the supervisor opens no plugin, and
  * one that ends the process costs the answers that it would have given (points.h). */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,13 +26,27 @@
 #include "lab/store/store.h"
 #include "lab/sweep/points.h"
 
-enum { ANSWER_MS = 60000 }; /* of one point, that is opening what it names */
+enum {
+  ANSWER_MS = 60000, /* of one point, that is opening what it names */
+  MAX_DEATHS = 16    /* of children that ask: then the rest is left unchecked */
+};
 
 typedef struct check {
   bs_context *context;
   const char *quiet_dir;
   const json_t *constants;
+  int refused_only; /* those that were refused are asked again, and no others */
 } check;
+
+/* The next point from i on that is to be asked; the number of all when there is none. */
+static size_t next_asked(const check *c, const json_t *points, size_t i) {
+  for (; i < json_array_size(points); i++) {
+    const json_t *point = json_array_get(points, i);
+    if (!json_is_null(json_object_get(point, "duplicate_of"))) continue;
+    if (!c->refused_only || json_is_string(json_object_get(point, "refused"))) break;
+  }
+  return i;
+}
 
 /* ---- in the child ---------------------------------------------------------------------------- */
 
@@ -146,12 +161,10 @@ static json_t *answer_of(const check *c, const json_t *point) {
   return answer;
 }
 
-static void answer_all(const check *c, const json_t *points, int fd) {
-  size_t i;
-  const json_t *point;
-  json_array_foreach(points, i, point) {
-    if (!json_is_null(json_object_get(point, "duplicate_of"))) continue;
-    json_t *answer = answer_of(c, point);
+static void answer_all(const check *c, const json_t *points, size_t first, int fd) {
+  const size_t n = json_array_size(points);
+  for (size_t i = next_asked(c, points, first); i < n; i = next_asked(c, points, i + 1)) {
+    json_t *answer = answer_of(c, json_array_get(points, i));
     char *line = answer == NULL ? NULL : json_dumps(answer, JSON_COMPACT);
     if (line == NULL) return;
     if (bs_store_write_all(fd, line, strlen(line)) != 0 || bs_store_write_all(fd, "\n", 1) != 0) return;
@@ -168,12 +181,10 @@ static void drop_first(json_t *point) {
   json_object_set(point, "request_key", json_array_get(json_object_get(point, "keys"), 0));
 }
 
-static void take(json_t *points, const json_t *answer, json_t *seen) {
-  const json_int_t i = json_integer_value(json_object_get(answer, "i"));
-  json_t *point = i < 0 ? NULL : json_array_get(points, (size_t)i);
+static void take(json_t *point, const json_t *answer, json_t *seen) {
   json_t *same = json_object_get(answer, "same"), *value;
   static const char *const told[] = {"refused", "layer", "predicted_s"};
-  if (point == NULL) return;
+  json_object_set_new(point, "refused", json_null());
   for (size_t k = 0; k < 3; k++)
     if ((value = json_object_get(answer, told[k])) != NULL) json_object_set(point, told[k], value);
   json_object_set_new(point, "alone", json_boolean(json_is_true(json_object_get(answer, "alone"))));
@@ -181,55 +192,103 @@ static void take(json_t *points, const json_t *answer, json_t *seen) {
   if (same == NULL) return;
   const json_t *first = json_object_get(seen, json_string_value(same));
   if (first == NULL)
-    json_object_set_new(seen, json_string_value(same), json_integer(i));
+    json_object_set(seen, json_string_value(same), json_object_get(point, "i"));
   else
     json_object_set(point, "duplicate_of", (json_t *)(uintptr_t)first);
 }
 
-/* Reads lines until the child is done; one that says nothing for a minute hangs in a plugin. */
-static int32_t hear(int fd, pid_t child, json_t *points, bs_error *err) {
+/* Waits for more; a signal, or a stop and its end, are no reason to give up. */
+static int is_more(int fd) {
+  struct pollfd wait_for = {.fd = fd, .events = POLLIN};
+  int n;
+  while ((n = poll(&wait_for, 1, ANSWER_MS)) < 0 && errno == EINTR) {
+  }
+  return n > 0;
+}
+
+/* Reads answers until the child is done; one that says nothing for a minute hangs in a plugin. *at: the point
+ * that answers next. */
+static int32_t hear(const check *c, int fd, pid_t child, json_t *points, json_t *seen, size_t *at,
+                    bs_error *err) {
   bs_text text = {0};
   char part[4096];
   ssize_t n = 1;
-  struct pollfd wait_for = {.fd = fd, .events = POLLIN};
-  json_t *seen = json_object();
-  while (n > 0 && poll(&wait_for, 1, ANSWER_MS) > 0) {
-    n = read(fd, part, sizeof part);
+  while (n > 0 && is_more(fd)) {
+    do n = read(fd, part, sizeof part);
+    while (n < 0 && errno == EINTR);
     if (n > 0) bs_text_append(&text, part, (size_t)n);
   }
   if (n > 0) kill(child, SIGKILL);
   for (char *line = text.data, *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
     json_t *answer = json_loadb(line, (size_t)(end - line), 0, NULL);
-    take(points, answer, seen);
+    json_t *point = json_array_get(points, *at);
+    const json_t *i = json_object_get(answer, "i");
+    if (point != NULL && json_is_integer(i) && json_integer_value(i) == (json_int_t)*at) {
+      *at = next_asked(c, points, *at + 1);
+      take(point, answer, seen);
+    }
     json_decref(answer);
   }
-  const int failed = text.failed || seen == NULL;
-  json_decref(seen);
+  const int failed = text.failed;
   bs_text_free(&text);
   return failed ? bs_no_memory(err, "a sweep") : BS_OK;
 }
 
-int32_t bs_points_check(bs_context *context, const char *quiet_dir, const json_t *constants, json_t *points,
-                        bs_error *err) {
-  const check c = {context, quiet_dir, constants};
+/* One child, which asks from *at on until it is done or dies. */
+static int32_t ask(const check *c, json_t *points, json_t *seen, size_t *at, bs_error *err) {
   int ends[2];
-  if (pipe(ends) != 0)
+  if (pipe2(ends, O_CLOEXEC) != 0)
     return bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", errno, "cannot check the points");
   fflush(NULL);
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(ends[0]);
-    answer_all(&c, points, ends[1]);
+    answer_all(c, points, *at, ends[1]);
     _exit(0); /* what was opened ends with the process */
   }
   const int failed = errno;
   close(ends[1]);
   const int32_t rc =
       child < 0 ? bs_error_errno(err, BS_NO_MEMORY, "BS-SWEEP-FORK", failed, "cannot check the points")
-                : hear(ends[0], child, points, err);
+                : hear(c, ends[0], child, points, seen, at, err);
   close(ends[0]);
   while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
   }
   return rc;
+}
+
+/* The point at which a child died is left unchecked, and another child asks those behind it. */
+static int32_t ask_all(const check *c, json_t *points, bs_error *err) {
+  const size_t n = json_array_size(points);
+  size_t at = next_asked(c, points, 0);
+  json_t *seen = json_object();
+  int32_t rc = seen == NULL ? bs_no_memory(err, "a sweep") : BS_OK;
+  for (int deaths = 0; rc == BS_OK && at < n; deaths++) {
+    if (deaths < MAX_DEATHS) rc = ask(c, points, seen, &at, err);
+    if (rc != BS_OK || at >= n) break;
+    json_object_set_new(json_array_get(points, at), "unchecked", json_true());
+    at = next_asked(c, points, at + 1);
+  }
+  json_decref(seen);
+  return rc;
+}
+
+int32_t bs_points_check(bs_context *context, const char *quiet_dir, const json_t *constants, json_t *points,
+                        bs_error *err) {
+  const check c = {context, quiet_dir, constants, 0};
+  return ask_all(&c, points, err);
+}
+
+int32_t bs_points_check_refused(bs_context *context, const char *quiet_dir, const json_t *constants,
+                                json_t *points, bs_error *err) {
+  const check c = {context, quiet_dir, constants, 1};
+  return ask_all(&c, points, err);
+}
+
+size_t bs_points_unchecked(const json_t *points) {
+  size_t n = 0;
+  for (size_t i = 0; i < json_array_size(points); i++)
+    n += json_is_true(json_object_get(json_array_get(points, i), "unchecked"));
+  return n;
 }

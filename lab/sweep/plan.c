@@ -69,7 +69,10 @@ int32_t bs_plan_write(const bs_sweep_folder *folder, const json_t *header, const
   if (failed == 0 && fsync(fd) != 0) failed = errno;
   if (fd >= 0 && close(fd) != 0 && failed == 0) failed = errno;
   if (failed == 0 && renameat(folder->fd, "plan.jsonl.tmp", folder->fd, "plan.jsonl") != 0) failed = errno;
-  if (failed == 0 && fsync(folder->fd) != 0) failed = errno;
+  if (failed == 0 && fsync(folder->fd) != 0) {
+    failed = errno;
+    unlinkat(folder->fd, "plan.jsonl", 0); /* the caller is told that there is none */
+  }
   bs_text_free(&text);
   if (failed == 0) return BS_OK;
   unlinkat(folder->fd, "plan.jsonl.tmp", 0);
@@ -84,9 +87,21 @@ static int32_t corrupt(const bs_sweep_folder *folder, const char *what, bs_error
   return BS_CORRUPT;
 }
 
+/* Up to `size`, less at the end of the file: 0, or the errno. */
+static int read_bytes(int fd, char *out, size_t size, size_t *out_got) {
+  while (*out_got < size) {
+    const ssize_t n = read(fd, out + *out_got, size - *out_got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) break;
+    *out_got += (size_t)n;
+  }
+  return 0;
+}
+
 static int32_t read_all(const bs_sweep_folder *folder, char **out, size_t *out_size, bs_error *err) {
   struct stat st;
-  const int fd = openat(folder->fd, "plan.jsonl", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = openat(folder->fd, "plan.jsonl", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT)
     return bs_error_set(err, BS_INPUT, "BS-SWEEP-NONE", "%.200s has no plan: no point of it has run",
                         folder->path);
@@ -95,12 +110,19 @@ static int32_t read_all(const bs_sweep_folder *folder, char **out, size_t *out_s
     if (fd >= 0) close(fd);
     return bs_error_errno(err, BS_IO, "BS-SWEEP-IO", saved, "cannot read %.200s/plan.jsonl", folder->path);
   }
-  const size_t size = st.st_size > PLAN_BYTES ? 0 : (size_t)st.st_size;
+  if (st.st_size > PLAN_BYTES) {
+    close(fd);
+    return corrupt(folder, "it has more than 64 MiB", err);
+  }
+  const size_t size = (size_t)st.st_size;
   char *text = malloc(size + 1);
   size_t got = 0;
-  ssize_t n = 1;
-  while (text != NULL && got < size && (n = read(fd, text + got, size - got)) > 0) got += (size_t)n;
+  const int failed = text == NULL ? 0 : read_bytes(fd, text, size, &got);
   close(fd);
+  if (failed != 0) {
+    free(text);
+    return bs_error_errno(err, BS_IO, "BS-SWEEP-IO", failed, "cannot read %.200s/plan.jsonl", folder->path);
+  }
   if (text == NULL) return bs_no_memory(err, "a plan");
   text[got] = '\0';
   *out = text;

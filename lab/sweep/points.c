@@ -214,13 +214,15 @@ void bs_points_pair(json_t *points) {
   json_decref(seen);
 }
 
-char *bs_point_input(const char *root, const char *sweep, const json_t *point, const json_t *choices,
-                     int tune) {
+char *bs_point_input(const char *root, const char *sweep, const json_t *header, const json_t *point,
+                     const json_t *choices, int tune) {
   static const char *const same[] = {"phases", "keys", "configs"};
   json_t *input = json_pack("{s:s, s:s, s:O, s:b}", "root", root, "sweep", sweep, "point",
                             json_object_get(point, "i"), "tune", tune);
   for (size_t i = 0; input != NULL && i < 3; i++)
     json_object_set(input, same[i], json_object_get(point, same[i]));
+  json_t *command = json_object_get(header, "command");
+  if (command != NULL) json_object_set(input, "command", command);
   if (choices != NULL) json_object_set(input, "choices", (json_t *)(uintptr_t)choices);
   char *text = input == NULL ? NULL : json_dumps(input, JSON_COMPACT);
   json_decref(input);

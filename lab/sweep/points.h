@@ -21,9 +21,15 @@ int32_t bs_point_rekey(bs_context *context, json_t *point, int *out_changed, bs_
 /* Opens plugins in a child process, which ends with it, and asks each point that no `duplicate_of` names what
  * it would be: fills refused, layer, alone, predicted_s (of one forward, by stored constants of the machine,
  * which may be NULL) and leaves out a phase 0 that has no values to judge. Points that ask for the same with
- * other words become duplicates. A child that dies leaves the rest unchecked: they are told when they run. */
+ * other words become duplicates. Where a child dies, or says nothing for a minute, the point gets {unchecked:
+ * true}, and another child goes on behind it, 16 times at most. */
 int32_t bs_points_check(bs_context *context, const char *quiet_dir, const json_t *constants, json_t *points,
                         bs_error *err);
+/* The same for the points that were refused, and no others: memory may be free by now. */
+int32_t bs_points_check_refused(bs_context *context, const char *quiet_dir, const json_t *constants,
+                                json_t *points, bs_error *err);
+/* How many points are unchecked. */
+size_t bs_points_unchecked(const json_t *points);
 
 /* Sets duplicate_of of every point that has the request key of an earlier one. */
 void bs_points_pair(json_t *points);
@@ -37,8 +43,9 @@ enum { BS_POINT_OPEN = -1 };
 int32_t bs_points_done(const char *folder, const json_t *points, int any_build, int32_t *out_said,
                        size_t *out_other, bs_error *err);
 
-/* What stands in the file of `run --point` (lab/run/planned.h). choices: list of texts that are pinned, or
- * NULL; tune: choose and tell the choices, and run nothing. NULL: out of memory. */
-char *bs_point_input(const char *root, const char *sweep, const json_t *point, const json_t *choices,
-                     int tune);
+/* What stands in the file of `run --point` (lab/run/planned.h). header: of the plan, whose command the
+ * records have. choices: list of texts that are pinned, or NULL; tune: choose and tell the choices, and run
+ * nothing. NULL: out of memory. */
+char *bs_point_input(const char *root, const char *sweep, const json_t *header, const json_t *point,
+                     const json_t *choices, int tune);
 #endif

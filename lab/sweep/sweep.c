@@ -86,6 +86,21 @@ int32_t bs_sweep_resume(const char *root, const char *id, bs_context *context, i
   return rc;
 }
 
+int32_t bs_sweep_ask_again(bs_sweep *s, bs_context *context, const char *quiet_dir, const json_t *constants,
+                           bs_error *err) {
+  size_t i;
+  json_t *point;
+  json_array_foreach(s->points, i, point) if (s->outcomes[i].before)
+      json_object_set_new(point, "refused", json_null());
+  const int32_t rc = bs_points_check_refused(context, quiet_dir, constants, s->points, err);
+  for (i = 0; rc == BS_OK && i < json_array_size(s->points); i++) {
+    const json_t *now = json_array_get(s->points, i);
+    if (s->outcomes[i].state != BS_POINT_REFUSED || json_is_string(json_object_get(now, "refused"))) continue;
+    s->outcomes[i].state = json_is_null(json_object_get(now, "duplicate_of")) ? BS_POINT_LEFT : BS_POINT_TWIN;
+  }
+  return rc;
+}
+
 void bs_sweep_close(bs_sweep *s) {
   for (size_t i = 0; s->outcomes != NULL && i < json_array_size(s->points); i++) free(s->outcomes[i].said);
   free(s->outcomes);
@@ -152,8 +167,8 @@ static int32_t make_tasks(const bs_sweep *s, bs_task *tasks, size_t *out_n, bs_e
     bs_task *t = &tasks[(*out_n)++];
     t->id = (int64_t)i;
     t->alone = json_is_true(json_object_get(point, "alone"));
-    t->input =
-        bs_point_input(s->root, s->id, point, layer != NULL ? json_object_get(s->choices, layer) : NULL, 0);
+    t->input = bs_point_input(s->root, s->id, s->header, point,
+                              layer != NULL ? json_object_get(s->choices, layer) : NULL, 0);
     if (t->input == NULL) return bs_no_memory(err, "a sweep");
   }
   return BS_OK;

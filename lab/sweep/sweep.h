@@ -49,6 +49,10 @@ int32_t bs_sweep_begin(const char *root, const char *id, json_t *header, json_t 
  * change of the library or a plugin the points that it served are to be run again, unless any_build. */
 int32_t bs_sweep_resume(const char *root, const char *id, bs_context *context, int any_build, bs_sweep *out,
                         bs_error *err);
+/* Asks the points that the plan refuses, and that no run has done, whether they can run by now. The plan
+ * stays as it is. quiet_dir, constants: as of bs_points_check. */
+int32_t bs_sweep_ask_again(bs_sweep *sweep, bs_context *context, const char *quiet_dir,
+                           const json_t *constants, bs_error *err);
 /* Tunes the layers of what is left, then runs it. *out_signal as bs_tasks_run. BS_DEADLINE: the budget;
  * BS_IO: nothing can be written any more; BS_SOME_FAILED with fail_fast. Points that fail are outcomes, no
  * errors. */

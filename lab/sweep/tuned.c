@@ -19,15 +19,25 @@ typedef struct tuning {
   bs_lines lines;
 } tuning;
 
-/* A line {layer, build, choices: [text]} of what serves now. */
+/* Does a point of this layer ask for this now? After a plugin was rebuilt none does. */
+static int is_asked_for(const bs_sweep *sweep, const json_t *layer, const json_t *key) {
+  size_t i;
+  const json_t *point;
+  json_array_foreach(sweep->points, i,
+                     point) if (json_equal(json_object_get(point, "layer"), layer) &&
+                                json_equal(json_object_get(point, "request_key"), key)) return 1;
+  return 0;
+}
+
+/* A line {layer, build, request_key, choices: [text]}; it holds for what serves now. */
 static enum bs_line judge(void *user, const json_t *entry) {
-  const json_t *choices = json_object_get(entry, "choices"), *build = json_object_get(entry, "build");
-  (void)user;
-  if (!json_is_string(json_object_get(entry, "layer")) || !json_is_array(choices) || !json_is_string(build))
-    return BS_LINE_BROKEN;
+  const json_t *choices = json_object_get(entry, "choices"), *build = json_object_get(entry, "build"),
+               *layer = json_object_get(entry, "layer"), *key = json_object_get(entry, "request_key");
+  if (!json_is_string(layer) || !json_is_array(choices) || !json_is_string(build)) return BS_LINE_BROKEN;
   for (size_t i = 0; i < json_array_size(choices); i++)
     if (!json_is_string(json_array_get(choices, i))) return BS_LINE_BROKEN;
-  return strcmp(json_string_value(build), bs_build_id()) == 0 ? BS_LINE_HOLDS : BS_LINE_FOREIGN;
+  const int same = strcmp(json_string_value(build), bs_build_id()) == 0 && json_is_string(key);
+  return same && is_asked_for(user, layer, key) ? BS_LINE_HOLDS : BS_LINE_FOREIGN;
 }
 
 static int32_t open_lines(tuning *t, bs_error *err) {
@@ -36,7 +46,7 @@ static int32_t open_lines(tuning *t, bs_error *err) {
   bs_text path = {0};
   bs_text_printf(&path, "%s/tuned.jsonl", t->s->folder.path);
   int32_t rc = path.failed ? bs_no_memory(err, "a sweep")
-                           : bs_lines_open(&words, path.data, judge, NULL, &t->lines, err);
+                           : bs_lines_open(&words, path.data, judge, t->s, &t->lines, err);
   bs_text_free(&path);
   if (rc != BS_OK) return rc;
   json_array_foreach(t->lines.entries, i, entry) json_object_set(
@@ -50,10 +60,11 @@ static int32_t on_ended(void *user, const bs_task *task, bs_error *err) {
   const json_t *point = json_array_get(t->s->points, (size_t)task->id);
   json_t *said =
       task->code == 0 && task->out != NULL ? json_loads(task->out, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
-  json_t *entry = json_pack("{s:O, s:s, s:O?}", "layer", json_object_get(point, "layer"), "build",
-                            bs_build_id(), "choices", json_object_get(said, "choices"));
+  json_t *entry = json_pack("{s:O, s:s, s:O, s:O?}", "layer", json_object_get(point, "layer"), "build",
+                            bs_build_id(), "request_key", json_object_get(point, "request_key"), "choices",
+                            json_object_get(said, "choices"));
   int32_t rc = BS_OK;
-  if (entry != NULL && judge(NULL, entry) == BS_LINE_HOLDS) {
+  if (entry != NULL && judge(t->s, entry) == BS_LINE_HOLDS) {
     json_object_set(t->s->choices, json_string_value(json_object_get(entry, "layer")),
                     json_object_get(entry, "choices"));
     rc = bs_lines_append(&t->lines, entry, err);
@@ -82,7 +93,7 @@ static int32_t make_tasks(const tuning *t, bs_task *tasks, size_t *out_n, bs_err
     bs_task *task = &tasks[(*out_n)++];
     task->id = (int64_t)i;
     task->alone = 1;
-    task->input = bs_point_input(t->s->root, t->s->id, point, NULL, 1);
+    task->input = bs_point_input(t->s->root, t->s->id, t->s->header, point, NULL, 1);
     task->said = strdup(layer);
     if (task->input == NULL || task->said == NULL) rc = bs_no_memory(err, "a sweep");
   }

@@ -143,6 +143,10 @@ START_TEST(what_is_wrong_with_the_command_is_one_line) {
     ck_assert_ptr_eq(strchr(r.err, '\n'), r.err + strlen(r.err) - 1);
     ran_free(&r);
   }
+  ran r = bsrun(dir, "run", "--point", "/nowhere", "--n", "8", NULL);
+  must_be(&r, 2);
+  ck_assert_msg(strstr(r.err, "error[BS-POINT-OPTION]") != NULL, "%s", r.err);
+  ran_free(&r);
   ck_assert_int_eq(result_files(dir), 0);
 }
 END_TEST

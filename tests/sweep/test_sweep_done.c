@@ -2,9 +2,11 @@
  * test_sweep_done.c - what a resumed sweep takes from the runs that are there: right ones are done, wrong
  * ones are told again as failed, those that broke off run again. */
 #include "core/base/config.h"
+#include "lab/run/planned.h"
 #include "lab/store/store.h"
 #include "lab/sweep/points.h"
 #include "lab/sweep/sweep.h"
+#include "lab/sweep/tuned.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
 
@@ -117,9 +119,106 @@ START_TEST(runs_of_another_build_count_when_asked_for) {
 }
 END_TEST
 
+static json_t *methods(bs_context *of, bs_error *err) {
+  static const char *const sets[] = {"phase.name=phase0_correctness", "model.N=64"};
+  const bs_compose_request q = {.sets = sets, .n_sets = 2};
+  json_t *points = NULL, *settings = json_pack("[{s:s}, {s:s}, {s:s}]", "method.name", "dense", "method.name",
+                                               "blockshock", "method.name", "row_parallel");
+  ck_assert_msg(bs_points_make(&q, of, settings, &points, err) == BS_OK, "%s", err->message);
+  json_decref(settings);
+  return points;
+}
+
+/* A configuration that is no text ends the process that asks, as a plugin may that crashes when it is opened.
+ */
+START_TEST(a_point_that_ends_who_asks_costs_its_own_answer) {
+  bs_error err = BS_ERROR_INIT;
+  json_t *points = methods(context, &err);
+  json_array_set_new(json_object_get(json_array_get(points, 1), "configs"), 0, json_null());
+  ck_assert_msg(bs_points_check(context, NULL, NULL, points, &err) == BS_OK, "%s", err.message);
+  for (size_t i = 0; i < 3; i++) {
+    const json_t *point = json_array_get(points, i);
+    ck_assert_int_eq(json_is_true(json_object_get(point, "unchecked")), i == 1);
+    ck_assert_int_eq(json_is_true(json_object_get(point, "alone")), i == 1); /* phase 0 need not be */
+    ck_assert_msg(json_is_null(json_object_get(point, "refused")), "%s",
+                  json_string_value(json_object_get(point, "refused")));
+  }
+  ck_assert_uint_eq(bs_points_unchecked(points), 1);
+  json_decref(points);
+}
+END_TEST
+
+/* One was refused and can run by now; one still cannot. */
+START_TEST(refused_points_are_asked_again) {
+  bs_error err = BS_ERROR_INIT;
+  bs_sweep s;
+  json_t *points = methods(context, &err);
+  json_object_set_new(json_array_get(points, 0), "refused", json_string("[BS-RUN-MEMORY] of before"));
+  json_object_set_new(json_array_get(points, 1), "refused", json_string("[BS-RUN-MEMORY] of before"));
+  json_array_set_new(json_object_get(json_array_get(points, 1), "configs"), 0, json_string("model: [1]\n"));
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), points, &s, &err), BS_OK);
+  ck_assert_int_eq(s.outcomes[0].state, BS_POINT_REFUSED);
+  ck_assert_int_eq(bs_sweep_ask_again(&s, context, NULL, NULL, &err), BS_OK);
+  ck_assert_int_eq(s.outcomes[0].state, BS_POINT_LEFT);
+  ck_assert_int_eq(s.outcomes[1].state, BS_POINT_REFUSED);
+  ck_assert_int_eq(s.outcomes[2].state, BS_POINT_LEFT);
+  bs_sweep_close(&s);
+}
+END_TEST
+
+/* Is the choice of a line in tuned.jsonl pinned? */
+static int is_pinned(const char *id, const char *key) {
+  static const char layer[] = "00000000000000000000000000000000000000000000000000000000000000bb";
+  static const char *const words[] = {"true", NULL};
+  const bs_sweep_options o = {.program = "/bin/true", .words = words, .jobs = 1};
+  char line[800];
+  bs_error err = BS_ERROR_INIT;
+  bs_sweep s;
+  int number = 0;
+  json_t *points = make_points(1);
+  json_object_set_new(json_array_get(points, 0), "layer", json_string(layer));
+  ck_assert_int_eq(bs_sweep_begin(root, id, json_object(), points, &s, &err), BS_OK);
+  snprintf(line, sizeof line,
+           "{\"layer\":\"%s\",\"build\":\"%s\",\"request_key\":\"%s\",\"choices\":[\"a\"]}\n", layer,
+           bs_build_id(), key != NULL ? key : key_of(&s, 0));
+  write_text(s.folder.path, "tuned.jsonl", line);
+  ck_assert_msg(bs_tuned_make(&s, &o, &number, &err) == BS_OK, "%s", err.message);
+  const int pinned = json_object_get(s.choices, layer) != NULL;
+  bs_sweep_close(&s);
+  return pinned;
+}
+
+START_TEST(a_choice_of_a_plugin_that_was_rebuilt_is_not_pinned) {
+  static const char other[] = "00000000000000000000000000000000000000000000000000000000000000aa";
+  ck_assert_int_eq(is_pinned("now", NULL), 1);
+  ck_assert_int_eq(is_pinned("other", other), 0);
+}
+END_TEST
+
+START_TEST(a_point_carries_the_command_of_its_sweep) {
+  char path[700];
+  bs_error err = BS_ERROR_INIT;
+  lab_planned planned;
+  json_t *header = json_pack("{s:s}", "command", "bsrun sweep -x N=1"), *points = make_points(1);
+  char *input = bs_point_input(root, "s", header, json_array_get(points, 0), NULL, 0);
+  write_text(root, "point", input);
+  snprintf(path, sizeof path, "%s/point", root);
+  ck_assert_msg(lab_planned_read(path, &planned, &err) == BS_OK, "%s", err.message);
+  ck_assert_str_eq(planned.command, "bsrun sweep -x N=1");
+  lab_planned_free(&planned);
+  free(input);
+  json_decref(points);
+  json_decref(header);
+}
+END_TEST
+
 int main(void) {
   const test_case tests[] = {{a_resumed_sweep_tells_what_was_wrong_and_runs_what_broke_off},
                              {runs_of_another_build_count_when_asked_for},
+                             {a_point_that_ends_who_asks_costs_its_own_answer},
+                             {refused_points_are_asked_again},
+                             {a_point_carries_the_command_of_its_sweep},
+                             {a_choice_of_a_plugin_that_was_rebuilt_is_not_pinned},
                              {0}};
   return run_tests("sweep_done", tests, (test_setup){.before = set_up, .after = tear_down});
 }

@@ -240,6 +240,16 @@ START_TEST(a_plan_that_is_not_whole_is_told) {
   write_text(folder, "plan.jsonl", text);
   ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &s, &err), BS_OK);
   bs_sweep_close(&s);
+  char plan[800];
+  snprintf(plan, sizeof plan, "%s/plan.jsonl", folder);
+  ck_assert_int_eq(truncate(plan, (64 << 20) + 1), 0); /* it has holes: no disk is needed */
+  ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &s, &err), BS_CORRUPT);
+  ck_assert_ptr_nonnull(strstr(err.message, "64 MiB"));
+  bs_sweep_close(&s);
+  ck_assert_int_eq(unlink(plan), 0);
+  ck_assert_int_eq(mkfifo(plan, 0600), 0); /* nobody will ever write to it */
+  ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &s, &err), BS_IO);
+  bs_sweep_close(&s);
   free(text);
 }
 END_TEST
