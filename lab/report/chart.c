@@ -62,15 +62,14 @@ double bs_median_of(double *values, size_t n) {
 }
 
 static const struct {
-  const char *key, *before, *after;
-} settings[] = {
-    {"method", "", ""},        {"arm", "", ""},          {"mask", "", ""},
-    {"N", "N ", ""},           {"K", "K ", ""},          {"B", "B ", ""},
-    {"dtype", "", ""},         {"world_size", "P ", ""}, {"threads_per_rank", "", " threads a rank"},
-    {"activation", "", ""},    {"backend", "", ""},      {"comm", "comm ", ""},
-    {"launch", "launch ", ""}, {"host", "on ", ""},      {"origin", "", ""},
-    {"phase", "", ""},         {"simulated", "", ""},    {"pass", "", ""}};
-enum { SETTINGS = sizeof settings / sizeof settings[0] };
+  const char *key, *before;
+} settings[] = {{"method", ""},        {"arm", ""},          {"mask", ""},
+                {"N", "N "},           {"K", "K "},          {"B", "B "},
+                {"dtype", ""},         {"world_size", "P "}, {"threads_per_rank", "threads a rank "},
+                {"activation", ""},    {"backend", ""},      {"comm", "comm "},
+                {"launch", "launch "}, {"host", "on "},      {"origin", ""},
+                {"phase", ""},         {"simulated", ""},    {"pass", ""}};
+enum { METHOD, ARM, SETTINGS = sizeof settings / sizeof settings[0] };
 
 /* What a simulated run has in the place of a machine says nothing about the layer. */
 static int of_machine(const char *key) {
@@ -120,15 +119,22 @@ static const char *setting_text(const json_t *row, size_t k, char number[32]) {
   return strcmp(settings[k].key, "arm") == 0 && strcmp(text, "method") == 0 ? "" : text;
 }
 
+/* "dense, all cores" says the method too. */
+static int arm_has_it(const json_t *row, uint32_t which, const char *const *but) {
+  const char *method = bs_row_text(row, "method"), *arm = bs_row_text(row, "arm");
+  const size_t n = strlen(method);
+  return which & 1u << ARM && !listed(but, "arm") && strncmp(arm, method, n) == 0 &&
+         (arm[n] == '\0' || arm[n] == ',');
+}
+
 void bs_row_words(const json_t *row, uint32_t which, const char *const *but, char *out, size_t size) {
   size_t used = 0;
   out[0] = '\0';
   for (size_t k = 0; k < SETTINGS; k++) {
     char number[32];
     const char *text = which & 1u << k && !listed(but, settings[k].key) ? setting_text(row, k, number) : "";
-    if (text[0] == '\0') continue;
-    const int n = snprintf(out + used, size - used, "%s%s%s%s", used > 0 ? ", " : "", settings[k].before,
-                           text, settings[k].after);
+    if (text[0] == '\0' || (k == METHOD && arm_has_it(row, which, but))) continue;
+    const int n = snprintf(out + used, size - used, "%s%s%s", used > 0 ? ", " : "", settings[k].before, text);
     if (n < 0 || (size_t)n >= size - used) break;
     used += (size_t)n;
   }

@@ -31,6 +31,9 @@ static const char *const what_lines =
     "A line is one way to split the layer; several runs at one place are their median, and the band is their "
     "spread "
     "or the 95 % interval. The thin dashed line of the same colour is the machine's limit.";
+static const char *const what_error =
+    "A line is one way to split the layer; several runs at one place are their median, and the band is their "
+    "spread. The thin dashed line of the same colour is the error that the dtype and the shape predict.";
 static const char *const what_plain =
     "A line is one way to split the layer; several runs at one place are their median, and the band is their "
     "spread.";
@@ -61,6 +64,11 @@ static const measure measures[] = {
     {2, "weight_bytes_total", "Packed weights", "MiB", 1.0 / 1048576, NULL, NULL, NULL},
     {2, "relative_error", "Error of Y", "relative", 0, NULL, NULL, "relative_error_predicted"},
 };
+
+static const char *what_of(const measure *m) {
+  if (m->ceiling == NULL) return what_plain;
+  return strcmp(m->y, "relative_error") == 0 ? what_error : what_lines;
+}
 
 /* ---- facets: one figure for each setting of all that is neither series nor axis ---- */
 
@@ -132,7 +140,7 @@ static int32_t add_measure(const json_t *lines, const measure *m, bs_chart **cha
     for (char *dot = strchr(id, '.'); dot != NULL; dot = strchr(dot, '.')) *dot = '-';
     const bs_lines_spec spec = {.id = id,
                                 .title = title,
-                                .what = m->ceiling != NULL ? what_lines : what_plain,
+                                .what = what_of(m),
                                 .x = axes[a].key,
                                 .x_name = axes[a].name,
                                 .x_scale = BS_SCALE_LOG2,

@@ -176,14 +176,15 @@ static void list(bs_text *out, const char *id, const char *title, const json_t *
 static void unclear(bs_text *out, const json_t *comparisons) {
   const uint32_t differ = bs_rows_differ(comparisons);
   json_t *rows = json_array(), *row;
-  char label[200], why[160];
+  char label[200], why[280];
   size_t i;
   json_array_foreach((json_t *)comparisons, i, row) {
     if (strcmp(bs_row_text(row, "speedup_word"), "UNCLEAR") != 0) continue;
     bs_row_words(row, differ | BS_ROW_METHOD, NULL, label, sizeof label);
-    snprintf(why, sizeof why, "between %.3g and %.3g times as fast as %.60s",
+    const char *cause = bs_row_text(row, "cause");
+    snprintf(why, sizeof why, "between %.3g and %.3g times as fast as %.60s%s%.100s",
              bs_row_number(row, "speedup_low"), bs_row_number(row, "speedup_high"),
-             bs_row_text(row, "against"));
+             bs_row_text(row, "against"), cause[0] != '\0' ? "; " : "", cause);
     json_array_append_new(rows, json_pack("{s:s, s:s}", "what", label, "why", why));
   }
   list(out, "unclear", "Unclear", rows, "what", "why");

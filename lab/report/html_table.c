@@ -53,7 +53,7 @@ static void caption(bs_text *out, const bs_field *fields, const int *kind, size_
   }
   if (before[0] == ',') bs_text_printf(out, ". ");
   if (json_array_size(rows) > most)
-    bs_text_printf(out, "The first %zu of %zu rows; --csv FILE has them all.", most, json_array_size(rows));
+    bs_text_printf(out, "The first %zu of %zu rows.", most, json_array_size(rows));
   bs_text_printf(out, "</caption>\n");
 }
 

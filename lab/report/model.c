@@ -91,6 +91,23 @@ static int32_t not_found(const char *word, const char *root, bs_error *err) {
   return BS_INPUT;
 }
 
+/* The plans of the sweeps that the rows below root belong to. */
+static void add_plans(json_t *model, const char *root) {
+  const json_t *rows = json_object_get(model, "rows");
+  json_t *seen = json_object();
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    const char *sweep = bs_row_text(row, "sweep");
+    char path[4096];
+    if (sweep[0] == '\0' || strcmp(bs_row_text(row, "root"), root) != 0 ||
+        json_object_get(seen, sweep) != NULL)
+      continue;
+    json_object_set_new(seen, sweep, json_true());
+    if (snprintf(path, sizeof path, "%s/%s", root, sweep) < (int)sizeof path) bs_model_plans(model, path);
+  }
+  json_decref(seen);
+}
+
 static int32_t take_word(json_t *model, const char *word, const char *root, bs_error *err) {
   size_t n = 0;
   int32_t rc;
@@ -111,6 +128,7 @@ static int32_t take_word(json_t *model, const char *word, const char *root, bs_e
   } else if (is_folder(word)) {
     rc = add_rows(model, word, "", &n, err);
     if (rc == BS_OK) bs_model_plans(model, word);
+    if (rc == BS_OK) add_plans(model, word);
   } else {
     char path[4096];
     rc = add_rows(model, root, word, &n, err);
@@ -213,7 +231,8 @@ static void copy_keys(json_t *to, const json_t *from, const char *const *keys, s
 /* The method's row once for each dense layer that it was set against, as far as the list has room. Returns
  * how many those are. */
 static size_t compare_with(json_t *list, json_t *row, const json_t *peers) {
-  static const char *const keys[] = {"speedup", "speedup_low", "speedup_high", "speedup_word", "against"};
+  static const char *const keys[] = {"speedup",      "speedup_low", "speedup_high",
+                                     "speedup_word", "against",     "cause"};
   size_t told = 0;
   for (size_t i = 0; i < json_array_size(peers); i++) {
     const json_t *peer = json_array_get(peers, i);
@@ -221,7 +240,7 @@ static size_t compare_with(json_t *list, json_t *row, const json_t *peers) {
     ++told;
     if (json_array_size(list) >= MOST_COMPARISONS) continue;
     json_t *one = json_copy(row);
-    copy_keys(one, peer, keys, 5);
+    copy_keys(one, peer, keys, sizeof keys / sizeof keys[0]);
     json_array_append_new(list, one);
   }
   if (told == 0 && json_array_size(list) < MOST_COMPARISONS) json_array_append(list, row);
@@ -258,7 +277,7 @@ typedef struct series_rule {
 /* What a line is called. A dense layer's has its arm, and its machine where machines differ. What a simulated
  * run has in the place of a machine is no part of it. */
 static void series_of(const json_t *row, int dense, const series_rule *rule, char *out, size_t size) {
-  static const char *const sizes[] = {"N", "K", "B", "dtype", "phase", "activation", "world_size"};
+  static const char *const sizes[] = {"N", "K", "B", "dtype", "phase", "activation", "world_size", "pass"};
   static const char *const layers[] = {"method", "mask", "arm", "comm", "launch", "origin"};
   const int simulated = bs_row_true(row, "simulated");
   const char *but[20];
@@ -342,6 +361,7 @@ int32_t bs_report_model(const bs_report_request *request, json_t **out_model, bs
   int32_t rc = model != NULL ? BS_OK : bs_no_memory(err, "a report");
   if (rc == BS_OK && request->n_words == 0) {
     rc = add_rows(model, request->root, "", &n, err);
+    if (rc == BS_OK) add_plans(model, request->root);
     if (rc == BS_OK && n == 0) rc = not_found(request->root, request->root, err);
   }
   for (size_t i = 0; rc == BS_OK && i < request->n_words; i++)

@@ -23,6 +23,12 @@ void bs_model_count(json_t *model, const char *key, json_int_t more) {
   json_object_set_new(model, key, json_integer(json_integer_value(json_object_get(model, key)) + more));
 }
 
+static void add_text_once(json_t *list, const char *text) {
+  for (size_t i = 0; i < json_array_size(list); i++)
+    if (strcmp(json_string_value(json_array_get(list, i)), text) == 0) return;
+  json_array_append_new(list, json_string(text));
+}
+
 /* ---- the plan of a sweep ---- */
 
 static void settings_words(const json_t *settings, char *out, size_t size) {
@@ -91,6 +97,8 @@ void bs_model_plans(json_t *model, const char *sweep) {
     json_t *point = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     if (point == NULL) bs_model_add(model, "warnings", path, "a line of the plan is no JSON");
     if (json_object_get(point, "settings") != NULL) plan_point(model, point, keys);
+    const char *command = bs_row_text(point, "command"); /* of the header */
+    if (command[0] != '\0') add_text_once(json_object_get(model, "commands"), command);
     json_decref(point);
   }
   free(line);
@@ -124,12 +132,6 @@ static void add_samples(json_t *model, const json_t *row) {
   json_decref(found);
 }
 
-static void add_text_once(json_t *list, const char *text) {
-  for (size_t i = 0; i < json_array_size(list); i++)
-    if (strcmp(json_string_value(json_array_get(list, i)), text) == 0) return;
-  json_array_append_new(list, json_string(text));
-}
-
 static void take_record(json_t *model, const json_t *row, const json_t *record) {
   json_t *warning, *warnings = json_object_get(record, "measuring_warnings");
   const json_t *error = json_object_get(record, "error");
@@ -155,7 +157,8 @@ static int32_t read_run(json_t *model, const json_t *row, bs_error *err) {
   if (rc != BS_OK) return rc;
   json_array_foreach(records, i, record) take_record(model, row, record);
   const char *command = bs_row_text(env, "command");
-  if (command[0] != '\0') add_text_once(json_object_get(model, "commands"), command);
+  if (command[0] != '\0' && strstr(command, "--point ") == NULL) /* the plan has that of a sweep */
+    add_text_once(json_object_get(model, "commands"), command);
   if (json_object_size(json_object_get(model, "env")) == 0) json_object_set(model, "env", env);
   json_decref(records);
   json_decref(env);

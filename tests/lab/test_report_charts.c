@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "lab/report/model.h"
-#include "lab/report/model_parts.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
 
@@ -219,116 +218,6 @@ START_TEST(a_simulated_time_has_no_percent) {
 }
 END_TEST
 
-/* A model of `n` rows of the method "a", each with a dense peer. */
-static json_t *model_of(int n) {
-  json_t *model = json_pack("{s:[], s:[], s:[], s:[], s:[], s:[]}", "rows", "latest", "comparisons", "lines",
-                            "untried", "warnings");
-  json_t *rows = json_object_get(model, "rows");
-  for (int i = 0; i < 2 * n; i++) {
-    char run[32];
-    snprintf(run, sizeof run, "phase1_forward/a/%d", i / 2);
-    json_array_append_new(
-        rows, json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:s, s:f, s:f, s:s, s:s}", "run", run,
-                        "phase", "phase1_forward", "method", i % 2 ? "dense" : "a", "arm",
-                        i % 2 ? "dense, all cores" : "method", "N", 8 + i / 2, "K", 8, "world_size", 2,
-                        "threads_per_rank", 1, "host", "one", "backend", "cpu", "median_s", 1.0, "speedup",
-                        1.5, "speedup_word", "FASTER", "against", "dense, all cores"));
-  }
-  return model;
-}
-
-/* The lines' names, sorted by nothing: "a; dense; ...", each once. */
-static void names_of(const json_t *model, char *out, size_t size) {
-  const json_t *lines = json_object_get(model, "lines");
-  size_t used = 0;
-  out[0] = '\0';
-  for (size_t i = 0; i < json_array_size(lines); i++) {
-    const char *series = bs_row_text(json_array_get(lines, i), "series");
-    if (strstr(out, series) == NULL) used += (size_t)snprintf(out + used, size - used, "%s; ", series);
-    ck_assert_uint_lt(used, size);
-  }
-}
-
-/* Two machines, or two numbers of threads with the same ranks, are two lines, also of the dense layer. */
-START_TEST(lines_of_two_machines_do_not_merge) {
-  static const struct {
-    const char *key;
-    int32_t number; /* what the second run has; 0: the text "two" */
-    int ranks;      /* its world_size */
-    const char *names;
-  } cases[] = {{"host", 0, 2, "a, on one; dense, all cores, on one; a, on two; dense, all cores, on two; "},
-               {"backend", 0, 2, "a, cpu; dense, all cores, cpu; a, two; dense, all cores, two; "},
-               {"threads_per_rank", 4, 2,
-                "a, 1 threads a rank; dense, all cores, 1 threads a rank; a, 4 threads a rank; dense, all "
-                "cores, 4 threads a rank; "},
-               {"threads_per_rank", 4, 1, "a; dense, all cores; "},
-               {"N", 64, 2, "a; dense, all cores; "}};
-  for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-    json_t *model = model_of(2);
-    char names[400];
-    for (size_t i = 2; i < 4; i++) {
-      json_t *row = json_array_get(json_object_get(model, "rows"), i);
-      json_object_set_new(row, cases[c].key,
-                          cases[c].number ? json_integer(cases[c].number) : json_string("two"));
-      json_object_set_new(row, "world_size", json_integer(cases[c].ranks));
-    }
-    ck_assert_int_eq(bs_model_derive(model, NULL), BS_OK);
-    names_of(model, names, sizeof names);
-    ck_assert_str_eq(names, cases[c].names);
-    json_decref(model);
-  }
-}
-END_TEST
-
-START_TEST(the_page_says_what_its_charts_leave_out) {
-  static const struct {
-    int runs;
-    const char *verdict, *below;
-  } cases[] = {{500, "Of 500 comparisons", NULL},
-               {501, "Of the first 500 of 501 comparisons", "the first 500 of 501 in the order"},
-               {1001, "Of the first 500 of 1001", "the newest 2000 of 2002 measurements"}};
-  for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-    json_t *model = model_of(cases[c].runs);
-    bs_text text = {0};
-    ck_assert_int_eq(bs_model_derive(model, NULL), BS_OK);
-    const bs_page page = {.model = model};
-    ck_assert_int_eq(bs_report_html(&page, &text, NULL), BS_OK);
-    ck_assert_ptr_nonnull(strstr(text.data, cases[c].verdict));
-    if (cases[c].below != NULL)
-      ck_assert_ptr_nonnull(strstr(text.data, cases[c].below));
-    else
-      ck_assert_ptr_null(strstr(text.data, "Charts of "));
-    bs_text_free(&text);
-    json_decref(model);
-  }
-}
-END_TEST
-
-/* A point is over when each of its phases has a run, or when one did not end well. */
-START_TEST(points_of_a_plan_are_over_or_not_run) {
-  static const char *const plan =
-      "{\"n\":4}\n"
-      "{\"i\":0,\"request_key\":\"s0\",\"keys\":[\"ok0\",\"ok1\"],\"settings\":{\"N\":10}}\n"
-      "{\"i\":1,\"request_key\":\"s1\",\"keys\":[\"ok0\",\"none\"],\"settings\":{\"N\":11}}\n"
-      "{\"i\":2,\"request_key\":\"s2\",\"keys\":[\"bad\",\"none\"],\"settings\":{\"N\":12}}\n"
-      "{\"i\":3,\"request_key\":\"s3\",\"keys\":[\"again\",\"none\"],\"settings\":{\"N\":13}}\n";
-  static const char *const runs[][2] = {
-      {"ok0", "ok"}, {"ok1", "ok"}, {"bad", "not passed"}, {"again", "ok"}, {"again", "failed"}};
-  const char *dir = scratch_dir();
-  json_t *model = model_of(0), *untried = json_object_get(model, "untried");
-  write_text(dir, "plan.jsonl", plan);
-  for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
-    json_array_append_new(json_object_get(model, "rows"),
-                          json_pack("{s:s, s:s}", "request_key", runs[i][0], "status", runs[i][1]));
-  bs_model_plans(model, dir);
-  ck_assert_uint_eq(json_array_size(untried), 2);
-  ck_assert_str_eq(bs_row_text(json_array_get(untried, 0), "what"), "N=11");
-  ck_assert_str_eq(bs_row_text(json_array_get(untried, 1), "what"), "N=13");
-  json_decref(model);
-  remove_dir(dir);
-}
-END_TEST
-
 START_TEST(nothing_is_drawn_of_nothing) {
   json_t *rows = json_pack("[{s:s, s:n, s:s}, {}, [], n, i]", "method", "a", "speedup", "median_s", "x", 3);
   for (size_t i = 0; i < sizeof charts / sizeof charts[0]; i++) {
@@ -379,9 +268,6 @@ int main(void) {
                              {repeated_runs_are_one_point},
                              {simulated_ratios_are_marked},
                              {a_simulated_time_has_no_percent},
-                             {lines_of_two_machines_do_not_merge},
-                             {the_page_says_what_its_charts_leave_out},
-                             {points_of_a_plan_are_over_or_not_run},
                              {nothing_is_drawn_of_nothing},
                              {hostile_names_stay_text},
                              {0}};
