@@ -155,10 +155,10 @@ static void add_simulated(replay *r, const json_t *x, const json_t *y) {
 /* "arm (forward): 1.02 times as fast [0.98, 1.05]". */
 static void add_time(replay *r, const json_t *row) {
   char what[200];
-  const char *missing = strcmp(text_of(row, "word"), "MISSING") == 0 ? text_of(row, "cause") : NULL;
-  snprintf(what, sizeof what, "%.60s ms (%.40s): %.60s", text_of(row, "arm"), text_of(row, "phase"),
-           missing != NULL ? missing : "");
-  if (missing == NULL)
+  if (strcmp(text_of(row, "word"), "MISSING") == 0)
+    snprintf(what, sizeof what, "%.60s ms (%.40s): %.60s", text_of(row, "arm"), text_of(row, "phase"),
+             text_of(row, "cause"));
+  else
     snprintf(what, sizeof what, "%.60s ms (%.40s): %.4g times as fast [%.4g, %.4g]", text_of(row, "arm"),
              text_of(row, "phase"), json_number_value(json_object_get(row, "speedup")),
              json_number_value(json_object_get(row, "low")), json_number_value(json_object_get(row, "high")));

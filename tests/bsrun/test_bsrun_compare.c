@@ -133,6 +133,28 @@ START_TEST(a_slower_run_ends_with_14) {
 }
 END_TEST
 
+/* The baseline has a method that the run has not, and takes many times as long: nothing is SLOWER. */
+START_TEST(a_run_that_lacks_an_arm_ends_with_5) {
+  ran r = bsrun(dir, "ladder", "row_parallel", "column_parallel", "-P", "2", "--n", "512", "--b", "8",
+                "--seconds", "0.1", "--cache", "off", "--run-id", "two", "-q", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  r = bsrun(dir, "ladder", "row_parallel", "-P", "2", "--n", "32", "--b", "8", "--seconds", "0.1", "--cache",
+            "off", "--run-id", "one", "-q", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  r = bsrun(dir, "runs", "baseline", "nightly", "two", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  r = bsrun(dir, "compare", "one", "--baseline", "nightly", NULL);
+  must_be(&r, 5);
+  ck_assert_msg(strstr(r.err, "BS-COMPARE-MISSING") != NULL && strstr(r.err, "column_parallel") != NULL &&
+                    strstr(r.out, "MISSING") != NULL,
+                "%s%s", r.out, r.err);
+  ran_free(&r);
+}
+END_TEST
+
 START_TEST(runs_that_are_not_alike_are_refused) {
   run_simulated("256", "simulated");
   ran r = bsrun(dir, "--method", "row_parallel", "-P", "2", "--n", "256", "--phase", "0", "--run-id",
@@ -192,6 +214,7 @@ int main(void) {
                              {a_side_may_be_the_other},
                              {stored_runs_show_what_differs},
                              {a_slower_run_ends_with_14},
+                             {a_run_that_lacks_an_arm_ends_with_5},
                              {runs_that_are_not_alike_are_refused},
                              {mistakes_are_named},
                              {methods_are_a_ladder},
