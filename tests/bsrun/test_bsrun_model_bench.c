@@ -3,6 +3,7 @@
  * that ref would serve, the nodes' times. No time is judged. */
 #include <jansson.h>
 #include <math.h>
+#include <sys/stat.h>
 
 #include "tests/bsrun/model_files.h"
 #include "tests/run_tests.h"
@@ -141,12 +142,16 @@ END_TEST
 
 /* A record for each row, with the sums of the model's files; none with --out off. */
 START_TEST(records) {
-  write_gpt2(dir);
-  ran r = bsrun(dir, "model", "bench", ".", "--dim", "sequence=6", "--seconds", "0.01", "--threads", "1",
+  char model[700];
+  snprintf(model, sizeof model, "%s/.gpt2", dir); /* no run is kept in a folder with such a name */
+  ck_assert_int_eq(mkdir(model, 0755), 0);
+  write_gpt2(model);
+  ran r = bsrun(dir, "model", "bench", ".gpt2", "--dim", "sequence=6", "--seconds", "0.01", "--threads", "1",
                 "--allow-fallback", "--run-id", "mine", NULL);
   must_be(&r, 0);
-  ck_assert_msg(strstr(r.out, "run: results/raw/model_bench/") != NULL && strstr(r.out, "/mine\n") != NULL,
-                "%s", r.out);
+  ck_assert_msg(
+      strstr(r.out, "run: results/raw/model_bench/_gpt2/") != NULL && strstr(r.out, "/mine\n") != NULL, "%s",
+      r.out);
   for (int i = 0; i < 2; i++) {
     json_t *record = model_record(&r, dir, i);
     const json_t *inputs = json_object_get(record, "inputs");
@@ -164,7 +169,7 @@ START_TEST(records) {
                 config);
   free(config);
   ran_free(&r);
-  r = bsrun(dir, "model", "bench", ".", "--dim", "sequence=6", "--seconds", "0.01", "--allow-fallback",
+  r = bsrun(dir, "model", "bench", ".gpt2", "--dim", "sequence=6", "--seconds", "0.01", "--allow-fallback",
             "--out", "off", NULL);
   must_be(&r, 0);
   ck_assert_msg(strstr(r.out, "run: ") == NULL, "%s", r.out);
