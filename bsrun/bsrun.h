@@ -37,6 +37,7 @@ int verb_sim(int argc, char **argv);
 int verb_ccl(int argc, char **argv);
 int verb_runs(int argc, char **argv);
 int verb_fsck(int argc, char **argv);
+int verb_check(int argc, char **argv);
 int verb_why(int argc, char **argv);
 int verb_sweep(int argc, char **argv);
 int verb_replay(int argc, char **argv);
@@ -61,6 +62,7 @@ void help_sim(void);
 void help_ccl(void);
 void help_runs(void);
 void help_fsck(void);
+void help_check(void);
 void help_why(void);
 void help_sweep(void);
 void help_replay(void);
@@ -134,13 +136,13 @@ extern const args_option plugins_list_options[], plugins_inspect_options[], plug
     explain_options[], torture_options[], ladder_options[], compare_options[], model_info_options[],
     model_run_options[], model_check_options[], model_bench_options[], model_explain_options[],
     model_generate_options[], model_plan_options[], fsck_options[], why_options[], report_options[],
-    replay_options[], bundle_options[];
+    replay_options[], bundle_options[], check_options[];
 extern const size_t plugins_n_list_options, plugins_n_inspect_options, plugins_n_why_options,
     plugins_n_new_options, plugins_n_check_options, config_n_keys_options, doctor_n_options,
     explain_n_options, torture_n_options, ladder_n_options, compare_n_options, model_info_n_options,
     model_run_n_options, model_check_n_options, model_bench_n_options, model_explain_n_options,
     model_generate_n_options, model_plan_n_options, fsck_n_options, why_n_options, report_n_options,
-    replay_n_options, bundle_n_options;
+    replay_n_options, bundle_n_options, check_n_options;
 
 /* Progress on a terminal: one line, rewritten for each new step and at most ten times a second within one;
  * NULL elsewhere or when quiet. Any thread may call it; of several at once one is heard. user: a

@@ -28,6 +28,7 @@ const bsrun_words bsrun_all_words[] = {
     {"report", report_options, &report_n_options},
     {"torture", torture_options, &torture_n_options},
     {"fsck", fsck_options, &fsck_n_options},
+    {"check", check_options, &check_n_options},
     {"why", why_options, &why_n_options},
     {"sweep", sweep_options, &sweep_n_options},
     {"replay", replay_options, &replay_n_options},

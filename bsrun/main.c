@@ -36,6 +36,7 @@ const bsrun_verb bsrun_verbs[] = {
     {"ccl", "collective algorithms: list, prove, explain", verb_ccl, help_ccl},
     {"runs", "list, show and annotate what was run", verb_runs, help_runs},
     {"fsck", "check the run folders below a results folder, and repair them", verb_fsck, help_fsck},
+    {"check", "judge tensors that somebody has written: what is wrong with them", verb_check, help_check},
     {"why", "what became of a run, and what to do next", verb_why, help_why},
     {"replay", "run a stored run again, and tell what differs", verb_replay, help_replay},
     {"bundle", "copy runs into a folder that another machine can verify", verb_bundle, help_bundle},

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * check.c - `bsrun check --dump DIR`: are anybody's X, W, partials and Y a right layer, and if not, what is
+ * wrong with them? */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bsrun/bsrun.h"
+#include "core/base/error.h"
+#include "lab/check/check.h"
+
+const args_option check_options[] = {
+    {"dump", 0, "DIR", 0, "a folder of .npy and .safetensors files, or one such file"},
+    {"dtype", 0, "DTYPE", 0, "that Y was rounded to: f64, f32, f16, bf16, f8e4m3, f8e5m2"},
+    {"reduce-dtype", 0, "DTYPE", 0, "of the partials and their sums (default f32; f64 where Y is f64)"},
+    {"activation", 0, "NAME", 0, "none, relu, gelu, gelu_tanh or silu (default none)"},
+    {"features", 0, "N", 0, "judge N outputs a token (default: all, fewer of a large layer)"},
+    {"transposed", 0, NULL, 0, "W is [K,N]"},
+    {"output", 'o', "FORMAT", 0, "table, md, csv, json or jsonl"},
+    {"help", 'h', NULL, 0, "this help"},
+};
+const size_t check_n_options = sizeof check_options / sizeof check_options[0];
+
+static const bs_field fields[] = {{"gate", "GATE", 0, 0},
+                                  {"state", "STATE", 0, 0},
+                                  {"rank", "RANK", BS_FIELD_RIGHT, 0},
+                                  {"value", "VALUE", BS_FIELD_RIGHT, 4},
+                                  {"limit", "LIMIT", BS_FIELD_RIGHT, 4},
+                                  {"text", "TEXT", 0, 0}};
+
+void help_check(void) {
+  printf(
+      "usage: bsrun check --dump DIR [options]\n\n"
+      "Judges tensors that somebody has written, Y = act(X W^T + b), by the gates that need no run: against\n"
+      "an fp64 reference and the error that round-off predicts. Prints a row for each gate, and a sentence\n"
+      "that names the likely cause of what is wrong. Names of tensors (share/doc/blockshock/check.md):\n"
+      "X, W, b or bias, Y (or Y0, Y1 .. of ranks), partial_0, partial_1 .., columns_0, columns_1 ..;\n"
+      "and all that `bsrun --dump DIR` writes.\n\n"
+      "Options:\n");
+  args_print_options(check_options, check_n_options);
+  printf(
+      "\nexamples:\n"
+      "  bsrun --method row_parallel --phase 0 --dump tensors && bsrun check --dump tensors\n"
+      "  bsrun check --dump layer.safetensors --dtype bf16 --activation gelu -o json\n\n"
+      "exit codes: 0 every gate that judged passed; 2 usage; 4 a file is damaged or missing, or shapes do "
+      "not\n"
+      "fit; 6 the numbers are wrong; 15 nothing could be judged\n");
+}
+
+static int32_t dtype_of(const args *a, const char *option, uint32_t *out_dtype, bs_error *err) {
+  static const char *const known[] = {"f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2"};
+  const char *text = args_value(a, option);
+  if (text == NULL) return BS_OK;
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    if (strcmp(known[i], text) == 0) *out_dtype = bs_dtype_parse(text);
+  }
+  return *out_dtype != 0 ? BS_OK : bsrun_unknown("dtype", text, known, sizeof known / sizeof known[0], err);
+}
+
+static int32_t options_of(const args *a, bs_check_options *out, bs_error *err) {
+  static const char *const activations[] = {"none", "relu", "gelu", "silu", "gelu_tanh"};
+  enum { N = sizeof activations / sizeof activations[0] };
+  const char *activation = args_value(a, "activation"), *features = args_value(a, "features");
+  char *end = NULL;
+  int32_t rc = dtype_of(a, "dtype", &out->y_dtype, err);
+  if (rc == BS_OK) rc = dtype_of(a, "reduce-dtype", &out->reduce_dtype, err);
+  if (rc != BS_OK) return rc;
+  out->transposed = args_has(a, "transposed");
+  for (uint32_t i = 0; activation != NULL && i <= N; i++) {
+    if (i == N) return bsrun_unknown("activation", activation, activations, N, err);
+    out->activation = i;
+    if (strcmp(activations[i], activation) == 0) break;
+  }
+  if (features == NULL) return BS_OK;
+  out->max_features = strtoll(features, &end, 10);
+  if (end == features || *end != '\0' || out->max_features < 1)
+    return bs_error_set(err, BS_USAGE, "BS-USE-VALUE", "--features %.40s: not a number from 1 on", features);
+  return BS_OK;
+}
+
+static const char *state_of(const bs_gate *gate) {
+  static const char *const names[] = {"FAIL", "pass", "WARN", "skipped"};
+  return names[gate->state];
+}
+
+static int32_t print_gates(const bs_check_result *result, int format, bs_error *err) {
+  json_t *rows = json_array();
+  for (uint32_t g = 0; g < result->n_gates; g++) {
+    const bs_gate *gate = &result->gates[g];
+    const int judged = gate->state != BS_GATE_SKIPPED;
+    json_t *row = json_pack("{ss,ss,ss}", "gate", gate->name, "state", state_of(gate), "text", gate->text);
+    if (judged && gate->rank >= 0) json_object_set_new(row, "rank", json_integer(gate->rank));
+    if (judged && isfinite(gate->value)) json_object_set_new(row, "value", json_real(gate->value));
+    if (judged && isinf(gate->value)) json_object_set_new(row, "value", json_string("inf"));
+    if (judged) json_object_set_new(row, "limit", json_real(gate->limit));
+    json_array_append_new(rows, row);
+  }
+  const int32_t rc = bs_report_print(stdout, format, fields, sizeof fields / sizeof fields[0], rows, err);
+  json_decref(rows);
+  return rc;
+}
+
+/* The sentence: an error of the tensors, or a line below the table. */
+static int32_t conclude(const bs_check_result *r, const char *dir, int format, bs_error *err) {
+  int judged = 0;
+  for (uint32_t g = 0; g < r->n_gates; g++)
+    judged += strcmp(r->gates[g].name, "T3") == 0 && r->gates[g].state == BS_GATE_PASS;
+  if (r->wrong) {
+    bs_error_set(err, BS_NUMERIC, "BS-CHECK-WRONG", "%s", r->cause);
+    bs_error_where(err, "%s", dir);
+    bs_error_hint(err, "share/doc/blockshock/check.md tells what each gate measures");
+    return BS_NUMERIC;
+  }
+  if (!judged) {
+    bs_error_set(err, BS_INCONCLUSIVE, "BS-CHECK-NOTHING",
+                 "nothing could be judged: no output has a finite sum "
+                 "that is not zero");
+    bs_error_hint(err, "dump a layer with random X and W");
+    return BS_INCONCLUSIVE;
+  }
+  if (format == BS_FORMAT_TABLE || format == BS_FORMAT_MD)
+    printf("\nright: Y is act(X W^T + b) in %s; B %lld, N %lld (%lld judged), K %lld, %u rank(s)\n",
+           bs_dtype_name(r->y_dtype), (long long)r->B, (long long)r->N, (long long)r->features,
+           (long long)r->K, r->ranks);
+  return BS_OK;
+}
+
+static int32_t run(const args *a, bs_error *err) {
+  const char *dir = args_value(a, "dump");
+  bs_check_options options = {0};
+  bs_check_result result;
+  bs_check_set *set = NULL;
+  int format;
+  int32_t rc = bsrun_format(a, &format, err);
+  if (rc == BS_OK) rc = options_of(a, &options, err);
+  if (rc != BS_OK) return rc;
+  if (dir == NULL || a->n_words > 0) {
+    bs_error_set(err, BS_USAGE, "BS-USE-WORD",
+                 dir ? "unexpected argument '%.100s'" : "check needs --dump DIR",
+                 a->n_words > 0 ? a->words[0] : "");
+    bs_error_hint(err, "bsrun check --dump DIR");
+    return BS_USAGE;
+  }
+  set = calloc(1, sizeof *set);
+  if (set == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for a dump");
+  rc = bs_check_load(dir, set, err);
+  if (rc == BS_OK) rc = bs_check_judge(set, &options, &result, err);
+  if (rc == BS_OK) rc = print_gates(&result, format, err);
+  if (rc == BS_OK) rc = conclude(&result, dir, format, err);
+  bs_check_free(set);
+  free(set);
+  return rc;
+}
+
+int verb_check(int argc, char **argv) {
+  bs_error err = BS_ERROR_INIT;
+  args a;
+  int32_t rc = args_parse(argc, argv, check_options, check_n_options, &a, &err);
+  if (rc == BS_OK && args_has(&a, "help")) {
+    help_check();
+  } else if (rc == BS_OK) {
+    rc = run(&a, &err);
+  }
+  args_free(&a);
+  return rc == BS_OK ? 0 : bsrun_fail(&err);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * checking.h - what the files of lab/check share while they judge one set of tensors. */
+#ifndef BS_LAB_CHECK_CHECKING_H
+#define BS_LAB_CHECK_CHECKING_H
+#include "lab/check/check.h"
+#include "lab/gate/judge.h"
+
+enum bs_check_layout { BS_CHECK_ALIKE = 0, BS_CHECK_FEATURES = 1, BS_CHECK_TOKENS = 2 };
+
+typedef struct bs_checking {
+  const bs_check_set *set;
+  bs_check_options options; /* settled */
+  int64_t B, N, K;
+  bs_source x, w, w_turned, bias; /* w_turned: only where N = K */
+  void *turned;                   /* memory of W as [N,K] where the file has [K,N]; or of w_turned's */
+  uint32_t layout;                /* of Y over ranks */
+  void **y;                       /* n_whole of [B,N] in y_dtype: one, or each rank's own */
+  uint32_t n_whole;
+  uint32_t ranks;
+  int terms;             /* the ranks' partials are [B,N]: terms of a sum */
+  uint32_t *column_rank; /* [K]; NULL: one product */
+  int columns_known;     /* 0: column_rank is a guess, good for a prediction and not for a judgement */
+  int was_turned;        /* the file's W is [K,N], and nobody said so */
+  bs_arithmetic arithmetic;
+  bs_reference reference;
+  bs_prediction prediction;
+  double *bound;       /* [B, features] before the activation */
+  uint32_t worst_rank; /* whose Y is the worst */
+  double noise;        /* its error, in units of the predicted one */
+  double relative;     /* and of the size of Y */
+  uint64_t wrong;      /* its outputs over their bound */
+  int64_t at_token, at_feature;
+} bs_checking;
+
+/* layer.c: shapes, dtypes, who holds what, and the reference. The caller closes, also on failure. */
+int32_t bs_checking_open(const bs_check_set *set, const bs_check_options *options, bs_checking *out,
+                         bs_error *err);
+void bs_checking_close(bs_checking *c);
+/* The sum before the activation, at = token * features + feature of the reference. */
+double bs_checking_sum(const bs_checking *c, int64_t at);
+/* What whole Y number r holds there; and rank r's partial. */
+double bs_checking_y(const bs_checking *c, uint32_t r, int64_t at);
+double bs_checking_partial(const bs_checking *c, uint32_t r, int64_t at);
+
+/* cause.c: a sentence for what failed. */
+int32_t bs_check_cause(const bs_checking *c, bs_check_result *result, bs_error *err);
+#endif
