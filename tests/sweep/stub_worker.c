@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * stub_worker.c - stands for `bsrun run --point FILE`: commits a run of each phase of the point, beside a
- * "rank" in a session of its own that holds a segment of shared memory, and dies with its rank. */
+ * "rank" in a session of its own that holds a segment of shared memory. When its rank is killed it commits
+ * "failed", as rank 0 does, and ends. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,15 +38,16 @@ static void end_rank(pid_t rank) {
 }
 
 /* A record of some size, so that a small limit of the size of files is a full disk to it. */
-static json_t *make_record(const json_t *input, const char *phase, const char *key) {
+static json_t *make_record(const json_t *input, const char *phase, const char *key, int ok) {
   static char pad[50000];
   memset(pad, 'x', sizeof pad - 1);
-  return json_pack("{s:s, s:s, s:O, s:O, s:s, s:s, s:s}", "request_key", key, "phase", phase, "sweep",
-                   json_object_get(input, "sweep"), "point", json_object_get(input, "point"), "status", "ok",
-                   "method", "stub", "pad", pad);
+  return json_pack("{s:s, s:s, s:O, s:O, s:s, s:b, s:[{s:s, s:s}], s:s, s:s}", "request_key", key, "phase",
+                   phase, "sweep", json_object_get(input, "sweep"), "point", json_object_get(input, "point"),
+                   "status", ok ? "ok" : "failed", "passed", ok, "gates", "name", "stub", "state",
+                   ok ? "pass" : "none", "method", "stub", "pad", pad);
 }
 
-static int32_t commit(const char *root, const json_t *input, size_t k, bs_error *err) {
+static int32_t commit(const char *root, const json_t *input, size_t k, int ok, bs_error *err) {
   bs_run *run = NULL;
   bs_node *config = bs_config_new_map();
   const char *phase = json_string_value(json_array_get(json_object_get(input, "phases"), k));
@@ -58,10 +60,10 @@ static int32_t commit(const char *root, const json_t *input, size_t k, bs_error 
                             .config = config,
                             .env = "{}\n",
                             .seed = 1};
-  json_t *record = make_record(input, phase, key);
+  json_t *record = make_record(input, phase, key, ok);
   int32_t rc = bs_store_begin(&q, &run, err);
   if (rc == BS_OK) rc = bs_store_append(run, record, err);
-  if (rc == BS_OK) rc = bs_store_commit(run, "ok", err);
+  if (rc == BS_OK) rc = bs_store_commit(run, ok ? "ok" : "failed", err);
   json_decref(record);
   bs_config_free(config);
   return rc;
@@ -77,8 +79,9 @@ int main(int argc, char **argv) {
   if (rank == 0) become_rank(self);
   const size_t n = json_array_size(json_object_get(input, "phases"));
   for (size_t k = 0; rc == BS_OK && k < n; k++) {
-    if (waitpid(rank, NULL, WNOHANG) == rank) return RANK_FAILED;
-    rc = commit(argv[1], input, k, &err);
+    const int ok = waitpid(rank, NULL, WNOHANG) != rank;
+    rc = commit(argv[1], input, k, ok, &err);
+    if (!ok) return RANK_FAILED;
   }
   end_rank(rank);
   json_decref(input);
