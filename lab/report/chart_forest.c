@@ -84,9 +84,10 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
 }
 
 int32_t bs_chart_forest(const json_t *rows, bs_chart *out, bs_error *err) {
-  int32_t rc = bs_chart_begin(out, "forest", "Ratios to the dense layer", rows, NULL, err);
+  int32_t rc = bs_chart_begin(out, "forest", "Ratios of times", rows, NULL, err);
   out->what =
-      "A square is the ratio of the dense layer's time to the method's, the line its interval. Right of 1 "
+      "A square is the time of the layer that the title names over the method's time, the line its interval. "
+      "Right of 1 "
       "the method "
       "is faster. A hollow square decides nothing, or is simulated.";
   out->fields = fields;

@@ -123,7 +123,8 @@ static void draw(const json_t *data, const char *title, bs_text *out) {
 int32_t bs_chart_heat(const json_t *rows, bs_chart *out, bs_error *err) {
   int32_t rc = bs_chart_begin(out, "heat", "Ratios by method and shape", rows, NULL, err);
   out->what =
-      "A tile is the ratio to the dense layer, green where the method is faster and red where it is slower. "
+      "A tile is the time of the layer that the title names over the method's time, green where the method "
+      "is faster and red where it is slower. "
       "Hatched: "
       "UNCLEAR, the measurement does not decide. An empty place was not measured.";
   out->fields = fields;

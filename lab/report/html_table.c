@@ -114,7 +114,7 @@ const bs_field bs_report_fields[] = {
     {"dtype", "dtype", BS_FIELD_FOLD, 0},
     {"world_size", "P", BS_FIELD_FOLD | BS_FIELD_RIGHT, 0},
     {"word", "numbers", 0, 0},
-    {"speedup", "x dense", BS_FIELD_RIGHT, 3},
+    {"speedup", "times as fast", BS_FIELD_RIGHT, 3},
     {"interval", "interval", 0, 0},
     {"speedup_word", "verdict", 0, 0},
     {"against", "against", BS_FIELD_FOLD, 0},

@@ -48,6 +48,7 @@ START_TEST(words_of_a_row_say_all_once) {
   const bs_page page = {.model = model};
   ck_assert_int_eq(bs_report_html(&page, &text, NULL), BS_OK);
   ck_assert_ptr_nonnull(strstr(text.data, "dense, all cores; machine disturbed"));
+  ck_assert_ptr_nonnull(strstr(text.data, "times as fast</th>")); /* as what: the column "against" says */
   bs_text_free(&text);
   json_decref(model);
 }
