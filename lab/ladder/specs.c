@@ -7,29 +7,8 @@
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
 #include "lab/ladder/ladder.h"
-
-/* Words of a command line that are keys by other names. */
-static const char *const shorts[][2] = {{"method", "method.name"},
-                                        {"mask", "mask.name"},
-                                        {"backend", "hardware.backend"},
-                                        {"comm", "hardware.comm"},
-                                        {"workload", "workload.name"},
-                                        {"world-size", "hardware.world_size"},
-                                        {"threads-per-rank", "hardware.threads_per_rank"},
-                                        {"dtype", "model.dtype"},
-                                        {"bias", "method.bias"},
-                                        {"P", "hardware.world_size"},
-                                        {"b", "model.B"},
-                                        {"n", "model.N"},
-                                        {"k", "model.K"}};
-enum { SHORTS = (int)(sizeof shorts / sizeof shorts[0]) };
-
-static const char *key_of(const char *word) {
-  for (int i = 0; i < SHORTS; i++)
-    if (strcmp(word, shorts[i][0]) == 0) return shorts[i][1];
-  return word;
-}
 
 static int32_t refuse(const char *word, const char *why, bs_error *err) {
   bs_error_set(err, BS_USAGE, "BS-COMPARE-SPEC", "'%.100s': %s", word, why);
@@ -40,11 +19,10 @@ static int32_t refuse(const char *word, const char *why, bs_error *err) {
 /* A key of the schema that changes a run, or an option of a plugin. */
 static int32_t check_key(const char *word, const char *key, bs_error *err) {
   const bs_key *known = bs_schema_find(key);
-  const char *names[SHORTS];
+  const char *names[BS_SHORT_NAMES_MAX];
   if (known != NULL && known->effect == BS_EFFECT_ACTIVE) return BS_OK;
   if (known == NULL && (strncmp(key, "method.", 7) == 0 || strncmp(key, "workload.", 9) == 0)) return BS_OK;
-  for (int i = 0; i < SHORTS; i++) names[i] = shorts[i][0];
-  const char *nearest = bs_nearest(key, names, SHORTS);
+  const char *nearest = bs_nearest(key, names, bs_short_names(names));
   refuse(word, "not a key that changes a run", err);
   if (nearest != NULL) bs_error_hint(err, "did you mean '%s'? bsrun config keys lists all keys", nearest);
   return BS_USAGE;
@@ -58,7 +36,7 @@ static int32_t add_word(bs_rung *r, const char *word, size_t length, bs_error *e
   if (text[until] != '=' || until == 0 || until >= sizeof name || text[until + 1] == '\0')
     return refuse(text, "no KEY=VALUE", err);
   snprintf(name, sizeof name, "%.*s", (int)until, text);
-  const char *key = key_of(name);
+  const char *key = bs_short_name_key(name);
   const int32_t rc = check_key(text, key, err);
   if (rc != BS_OK) return rc;
   for (uint32_t i = 0; i < r->n_settings; i++)

@@ -10,40 +10,8 @@
 
 #include "core/base/text.h"
 #include "lab/config/schema.h"
+#include "lab/config/short_names.h"
 #include "lab/error.h"
-
-static const char *const short_names[][2] = {
-    {"N", "model.N"},
-    {"K", "model.K"},
-    {"B", "model.B"},
-    {"n", "model.N"},
-    {"k", "model.K"},
-    {"b", "model.B"},
-    {"dtype", "model.dtype"},
-    {"activation", "model.activation"},
-    {"bias", "method.bias"},
-    {"seed", "experiment.seed"},
-    {"P", "hardware.world_size"},
-    {"world-size", "hardware.world_size"},
-    {"threads-per-rank", "hardware.threads_per_rank"},
-    {"backend", "hardware.backend"},
-    {"comm", "hardware.comm"},
-    {"algorithm", "hardware.algorithm"},
-    {"topology", "hardware.topology"},
-    {"launch", "hardware.launch"},
-    {"phase", "phase.name"},
-    {"method", "method.name"},
-    {"mask", "mask.name"},
-    {"workload", "workload.name"},
-    {"hardware", "hardware.name"},
-};
-enum { N_SHORT = sizeof short_names / sizeof short_names[0] };
-
-const char *bs_axis_key(const char *name) {
-  for (size_t i = 0; i < N_SHORT; i++)
-    if (strcmp(short_names[i][0], name) == 0) return short_names[i][1];
-  return name;
-}
 
 /* Keys of chosen plugins are known only when these are: they are looked at when a point is composed. */
 static int is_open_key(const char *key) {
@@ -59,8 +27,8 @@ static int is_of_plugins(const char *key) {
 }
 
 static int32_t check_key(const char *key, bs_error *err) {
-  const char *known[N_SHORT + 256];
-  size_t n = 0, count = 0;
+  const char *known[BS_SHORT_NAMES_MAX + 256];
+  size_t count = 0;
   const bs_key *keys = bs_schema_keys(&count);
   const bs_key *found = bs_schema_find(key);
   if (found != NULL && is_of_plugins(key)) {
@@ -74,7 +42,7 @@ static int32_t check_key(const char *key, bs_error *err) {
   if (varies || (found == NULL && is_open_key(key))) return BS_OK;
   if (found != NULL)
     return bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "%s is not a key that changes a run", key);
-  for (size_t i = 0; i < N_SHORT; i++) known[n++] = short_names[i][0];
+  size_t n = bs_short_names(known);
   for (size_t i = 0; i < count && n < sizeof known / sizeof known[0]; i++) known[n++] = keys[i].path;
   const char *nearest = bs_nearest(key, known, n);
   bs_error_set(err, BS_USAGE, "BS-SWEEP-AXIS", "unknown key '%.100s'", key);
@@ -216,7 +184,7 @@ int32_t bs_axis_parse(const char *text, json_t **out_axis, bs_error *err) {
     return BS_USAGE;
   }
   snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
-  const char *key = bs_axis_key(name);
+  const char *key = bs_short_name_key(name);
   int32_t rc = check_key(key, err);
   if (rc != BS_OK) return rc;
   json_t *values = json_array();

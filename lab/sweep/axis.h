@@ -16,9 +16,6 @@ enum { BS_SWEEP_POINTS_MAX = BS_PLAN_POINTS };
  * or FIRST:LAST+STEP. Suffixes k, M and G of whole numbers are binary. BS_USAGE (BS-SWEEP-AXIS). */
 int32_t bs_axis_parse(const char *text, json_t **out_axis, bs_error *err);
 
-/* The configuration key of a short name, or the name itself. */
-const char *bs_axis_key(const char *name);
-
 /* Every combination of the axes' values, the last axis fastest, appended to `points` as {key: value} in the
  * order of the axes. No axes: one empty point. BS_USAGE for a key that two axes vary, and beyond
  * BS_SWEEP_POINTS_MAX points in all. */

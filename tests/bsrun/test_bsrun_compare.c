@@ -184,7 +184,7 @@ START_TEST(mistakes_are_named) {
       {{"--a", "n=3"}, 2, "BS-COMPARE-WHAT", "--b SPEC"},
       {{"--a", "methd=x", "--b", "n=3"}, 2, "BS-COMPARE-SPEC", "did you mean 'method'"},
       {{"--a", "n", "--b", "n=3"}, 2, "BS-COMPARE-SPEC", "KEY=VALUE"},
-      {{"--a", "n=3 n=4", "--b", "n=3"}, 2, "BS-COMPARE-SPEC", "twice"},
+      {{"--a", "n=3 N=4", "--b", "n=3"}, 2, "BS-COMPARE-SPEC", "twice"},
       {{"--a", "n=8", "--b", "method=nobody"}, 3, "BS-PLG-NOTFOUND", "nobody"},
       {{"one", "two"}, 5, "BS-STO-NORUN", "one"},
       {{"one", "--junit", "x"}, 2, "BS-COMPARE-WHAT", "RUN RUN"},

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ * short_names.c - see short_names.h. */
+#include "lab/config/short_names.h"
+
+#include <string.h>
+
+static const char *const short_names[][2] = {
+    {"N", "model.N"},
+    {"K", "model.K"},
+    {"B", "model.B"},
+    {"n", "model.N"},
+    {"k", "model.K"},
+    {"b", "model.B"},
+    {"dtype", "model.dtype"},
+    {"activation", "model.activation"},
+    {"bias", "method.bias"},
+    {"seed", "experiment.seed"},
+    {"P", "hardware.world_size"},
+    {"world-size", "hardware.world_size"},
+    {"threads-per-rank", "hardware.threads_per_rank"},
+    {"backend", "hardware.backend"},
+    {"comm", "hardware.comm"},
+    {"algorithm", "hardware.algorithm"},
+    {"topology", "hardware.topology"},
+    {"launch", "hardware.launch"},
+    {"phase", "phase.name"},
+    {"method", "method.name"},
+    {"mask", "mask.name"},
+    {"workload", "workload.name"},
+    {"hardware", "hardware.name"},
+};
+enum { N_SHORT = sizeof short_names / sizeof short_names[0] };
+_Static_assert((int)N_SHORT <= (int)BS_SHORT_NAMES_MAX, "room for all short names");
+
+const char *bs_short_name_key(const char *name) {
+  for (size_t i = 0; i < N_SHORT; i++)
+    if (strcmp(short_names[i][0], name) == 0) return short_names[i][1];
+  return name;
+}
+
+size_t bs_short_names(const char *out[BS_SHORT_NAMES_MAX]) {
+  for (size_t i = 0; i < N_SHORT; i++) out[i] = short_names[i][0];
+  return N_SHORT;
+}
