@@ -20,6 +20,8 @@ typedef struct bsrun_verb {
 } bsrun_verb;
 extern const bsrun_verb bsrun_verbs[];
 extern const size_t bsrun_n_verbs;
+/* The verb of this name. NULL, with BS-USE-VERB and the nearest name in err: there is none. */
+const bsrun_verb *bsrun_find_verb(const char *name, bs_error *err);
 
 int verb_run(int argc, char **argv);
 int verb_plugins(int argc, char **argv);

@@ -159,23 +159,15 @@ void help_help(void) {
 }
 
 int verb_help(int argc, char **argv) {
-  const char *names[16];
   bs_error err = BS_ERROR_INIT;
   if (argc == 0) {
     help_main();
     return 0;
   }
-  for (size_t i = 0; i < bsrun_n_verbs; i++) {
-    names[i] = bsrun_verbs[i].name;
-    if (strcmp(argv[0], names[i]) != 0 && !(strcmp(argv[0], "--help") == 0 && strcmp(names[i], "help") == 0))
-      continue;
-    if (argc > 1) {
-      bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", argv[1]);
-      return bsrun_fail(&err);
-    }
-    bsrun_verbs[i].help();
-    return 0;
-  }
-  bsrun_unknown("verb", argv[0], names, bsrun_n_verbs, &err);
-  return bsrun_fail(&err);
+  const bsrun_verb *verb = bsrun_find_verb(strcmp(argv[0], "--help") == 0 ? "help" : argv[0], &err);
+  if (verb != NULL && argc > 1)
+    bs_error_set(&err, BS_USAGE, "BS-USE-WORD", "unexpected argument '%.100s'", argv[1]);
+  if (verb == NULL || argc > 1) return bsrun_fail(&err);
+  verb->help();
+  return 0;
 }

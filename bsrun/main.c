@@ -46,6 +46,16 @@ const bsrun_verb bsrun_verbs[] = {
 };
 const size_t bsrun_n_verbs = sizeof bsrun_verbs / sizeof bsrun_verbs[0];
 
+const bsrun_verb *bsrun_find_verb(const char *name, bs_error *err) {
+  const char *names[sizeof bsrun_verbs / sizeof bsrun_verbs[0]];
+  for (size_t i = 0; i < bsrun_n_verbs; i++) {
+    names[i] = bsrun_verbs[i].name;
+    if (strcmp(name, names[i]) == 0) return &bsrun_verbs[i];
+  }
+  bsrun_unknown("verb", name, names, bsrun_n_verbs, err);
+  return NULL;
+}
+
 static int command_argc;
 static char **command_argv;
 
@@ -190,13 +200,9 @@ static int run_verb(int argc, char **argv) {
   }
   if (strcmp(word, "--version") == 0) return bsrun_finish(verb_version(argc - 2, argv + 2));
   if (word[0] == '-') return bsrun_finish(verb_run(argc - 1, argv + 1));
-  const char *names[64];
-  for (size_t i = 0; i < bsrun_n_verbs; i++) {
-    if (strcmp(word, bsrun_verbs[i].name) == 0) return bsrun_finish(bsrun_verbs[i].run(argc - 2, argv + 2));
-    names[i] = bsrun_verbs[i].name;
-  }
   bs_error err = BS_ERROR_INIT;
-  bsrun_unknown("verb", word, names, bsrun_n_verbs, &err);
+  const bsrun_verb *verb = bsrun_find_verb(word, &err);
+  if (verb != NULL) return bsrun_finish(verb->run(argc - 2, argv + 2));
   return bsrun_fail(&err);
 }
 
