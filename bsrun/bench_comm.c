@@ -18,6 +18,7 @@
 #include "lab/config/experiment.h"
 #include "lab/config/schema.h"
 #include "lab/measure/constants.h"
+#include "lab/phase/simulated.h"
 #include "lab/sim/comm_bench.h"
 
 static const args_option options[] = {
@@ -74,6 +75,7 @@ typedef struct request {
   const char **kinds;
   char comm[64]; /* of a plugin */
   int how, format, quiet, simulated;
+  int timeless; /* a simulated cell took no time */
   uint64_t wrong;
 } request;
 
@@ -183,6 +185,10 @@ static int32_t read_request(const args *a, request *r, bs_error *err) {
 
 static void add_cell(void *user, const bs_comm_cell *c) {
   request *r = user;
+  if (r->simulated && !(c->median_s > 0)) { /* bs_simulated_takes_time tells it */
+    r->timeless = 1;
+    return;
+  }
   const double algbw = (double)c->bytes / c->median_s * 1e-9;
   r->wrong += c->wrong;
   json_array_append_new(
@@ -236,6 +242,7 @@ static int32_t measure(request *r, bs_error *err) {
   if (rc == BS_OK && r->rows == NULL) rc = bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory");
   if (rc == BS_OK && !r->simulated && bs_load_is_high(busy, sizeof busy)) bsrun_warn(busy);
   if (rc == BS_OK) rc = bs_comm_bench_run(context, &r->bench, err);
+  if (rc == BS_OK && r->timeless) rc = bs_simulated_takes_time(0.0, err);
   if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
   if (bs_context_stuck(context) > 0) bsrun_leave(bsrun_finish(bsrun_fail(err)));
   if (context != NULL) bs_context_close(context);

@@ -112,9 +112,13 @@ static int32_t print_pass(const json_t *rows, int only_measured, bs_error *err) 
     shown[SPEEDUP].title = title;
   }
   const json_t *first = json_array_get(mine, 0);
+  const char *domain = str(first, "domain");
+  for (size_t k = 1; k < json_array_size(mine); k++) {
+    const char *other = str(json_array_get(mine, k), "domain"); /* "": it was refused */
+    if (other[0] != '\0' && strcmp(other, domain) != 0) domain = "some rows are extrapolated: --wide";
+  }
   if (is_simulated(first))
-    printf("simulated, not measured: a machine of %s numbers (%s)\n", str(first, "label"),
-           str(first, "domain"));
+    printf("simulated, not measured: a machine of %s numbers (%s)\n", str(first, "label"), domain);
   int32_t rc = bs_report_print(stdout, BS_FORMAT_TABLE, shown, N_FIELDS, mine, err);
   if (!only_measured) print_sentences("why:", "why", mine);
   if (!only_measured) print_sentences("unclear, and what to do:", "next", mine);

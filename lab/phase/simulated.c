@@ -320,6 +320,13 @@ static int32_t simulate_method(const bs_experiment *e, const bs_case *c, uint32_
   return rc;
 }
 
+int32_t bs_simulated_takes_time(double time, bs_error *err) {
+  if (time > 0) return BS_OK;
+  bs_error_set(err, BS_CONFIG, "BS-SIM-MACHINE", "nothing takes time on the simulated machine");
+  bs_error_hint(err, "--hardware h100-dgx, sim-flat, ... or --set plugins.sim.flops=1e12");
+  return BS_CONFIG;
+}
+
 static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_subject *subject,
                         bs_progress_fn progress, void *user, bs_phase_result *out, bs_error *err) {
   bs_arm_case arms[BS_ARMS_MAX];
@@ -329,11 +336,7 @@ static int32_t simulate(bs_context *context, const bs_experiment *e, const bs_su
   const bs_case *c = &arms[0].c;
   if (progress) progress(user, "simulate", 0, 0);
   int32_t rc = simulate_method(e, c, work, &method, err);
-  if (rc == BS_OK && !(method.ps > 0)) {
-    json_decref(method.steps);
-    rc = bs_error_set(err, BS_CONFIG, "BS-SIM-MACHINE", "nothing takes time on the simulated machine");
-    bs_error_hint(err, "--hardware h100-dgx, sim-flat, ... or --set plugins.sim.flops=1e12");
-  }
+  if (rc == BS_OK && (rc = bs_simulated_takes_time(method.ps, err)) != BS_OK) json_decref(method.steps);
   if (rc != BS_OK) return rc;
   json_t *told = simulated_json(&method, machine_of(e));
   if (e->trace_file != NULL)

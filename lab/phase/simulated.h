@@ -43,6 +43,9 @@ typedef struct bs_simulated {
   json_t *steps; /* with plugins.sim.steps: of the rank that ends last, times in us; else NULL. json_decref */
 } bs_simulated;
 
+/* BS_CONFIG, BS-SIM-MACHINE, where a simulated time is 0: the machine has no numbers. */
+int32_t bs_simulated_takes_time(double time, bs_error *err);
+
 /* Builds the case's layer in a world of its own and runs one pass (enum bs_arm_work) of it. The case's
  * threads, sync mode, warm-up and iterations do not count. BS_UNSUPPORTED, BS-SIM-CLOCK: its communicator has
  * no clock of its own. */

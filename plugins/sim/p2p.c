@@ -100,7 +100,7 @@ static int32_t give(const sim_comm *comm, const bs_coll_call *call, const sim_ti
     free(l);
     return sim_failed(w, state, err);
   }
-  sim_world_met(w, m.bytes, 2);
+  sim_world_met(w, m.bytes, together != 0 ? comm->group->n : 2); /* a step of an algorithm: all meet */
   *out_done = m.done;
   return BS_OK;
 }

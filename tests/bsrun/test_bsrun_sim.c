@@ -169,6 +169,8 @@ static const struct {
     {"sim explain --plugin sim --hardware sim-flat --method row_parallel -P 8 --set "
      "hardware.topology=nvswitch --set hardware.algorithm=native",
      "BS-SIM-TOPOLOGY", 3},
+    {"bench comm --plugin sim -P 2 --max-bytes 64", "BS-SIM-MACHINE", 3},
+    {"ladder --plugin sim -P 2 --n 64", "nothing takes time", 3},
     {"ccl explain ring -P 8 --late 8:1", "BS-USE-NUMBER", 2},
     {"ccl explain ring -P 8 --late 1", "BS-USE-NUMBER", 2},
     {"ccl explain ring two_shot --trace t.json", "BS-SIM-TRACE", 2},
@@ -420,6 +422,8 @@ static const struct {
     {GATE "1000" FITTED "4", 14, "BS-SIM-GATE] 2 of 2"},
     {GATE "0.1" FITTED "2", 15, "column_parallel on 4 ranks: the row is extrapolated (a collective has"},
     {GATE "0.1 --accept-extrapolated" FITTED "2", 0, ""},
+    {GATE "0.1" FITTED "2 --set hardware.algorithm=ring", 15,
+     "column_parallel on 4 ranks: the row is extrapolated"},
     {GATE "x", 2, "BS-USE-NUMBER"},
     {"sim scale -P 2 --accept-extrapolated", 2, "BS-USE-OPTION"},
 };
