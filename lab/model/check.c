@@ -216,6 +216,22 @@ static int32_t complete(bs_checking *c, bs_error *err) {
   return rc;
 }
 
+/* The session keeps the ports of the case before, whose files are closed: each case names all inputs. */
+static int32_t all_inputs(const bs_checking *c, bs_error *err) {
+  for (uint32_t i = 0; i < bs_graph_port_count(c->model.graph, 1); i++) {
+    bs_port port = {.struct_size = sizeof port};
+    const int32_t rc = bs_graph_port(c->model.graph, 1, i, &port, err);
+    uint32_t k = 0;
+    if (rc != BS_OK) return rc;
+    while (k < c->n_inputs && strcmp(c->inputs[k].name, port.name) != 0) k++;
+    if (k < c->n_inputs) continue;
+    bs_error_set(err, BS_INPUT, "BS-MODEL-VECTORS", "input '%.64s' is not set", port.name);
+    bs_error_where(err, "%.120s:%u", c->index, c->case_line);
+    return BS_INPUT;
+  }
+  return BS_OK;
+}
+
 int32_t bs_check_case(bs_checking *c, bs_error *err) {
   if (c->name == NULL) return BS_OK;
   bs_npy files[BS_CHECK_PORTS] = {0};
@@ -224,6 +240,7 @@ int32_t bs_check_case(bs_checking *c, bs_error *err) {
     rc = blame_line(c, c->case_line, start_session(c, c->dims, c->n_dims, err), err);
     for (uint32_t i = 0; i < c->n_inputs && rc == BS_OK; i++)
       rc = set_input(c, &c->inputs[i], &files[i], err);
+    if (rc == BS_OK) rc = all_inputs(c, err);
     if (rc == BS_OK) rc = blame_line(c, c->case_line, bs_session_run(c->model.session, err), err);
     for (uint32_t i = 0; i < c->n_outputs && rc == BS_OK; i++) rc = check_output(c, &c->outputs[i], err);
     if (rc == BS_OK && c->nodes) rc = run_nodes(c, err);

@@ -71,7 +71,7 @@ static int32_t add_files(json_t *files, const char *path, bs_error *err) {
 static void name_of(const char *path, char out[65]) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
   char *real = realpath(path, NULL);
-  char *at = real != NULL ? real : NULL;
+  char *at = real;
   const char *last = at != NULL ? strrchr(at, '/') : NULL;
   if (last != NULL && strcmp(last, "/model.onnx") == 0) {
     at[last - at] = '\0';

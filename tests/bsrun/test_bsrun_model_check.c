@@ -99,6 +99,7 @@ static const struct {
     {HEAD THREE "output x3.npy x\n", 4, "the model has no output 'x'"},
     {HEAD THREE "input x3.npy x\noutput y3.npy y\n", 4, "vectors.txt:7: a second file of 'x'"},
     {HEAD "case a\ndim 3 batch\noutput y3.npy y\n", 4, "vectors.txt:4: input 'x' is not set"},
+    {HEAD THREE "output y3.npy y\ncase b\ndim 3 batch\noutput y3.npy y\n", 4, "input 'x' is not set"},
 };
 
 START_TEST(folders_with_vectors) {
