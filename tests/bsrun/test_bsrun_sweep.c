@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 
 #include "tests/bsrun/spawn.h"
+#include "tests/child.h"
 #include "tests/run_tests.h"
 
 #define QUICK "--phase", "0", "--set", "phase.timed_iters=1", "--set", "phase.warmup_iters=0"
@@ -161,16 +162,6 @@ static int done_runs(const char *id) {
   text[fread(text, 1, sizeof text - 1, f)] = '\0';
   pclose(f);
   return (int)strtol(text, NULL, 10);
-}
-
-static pid_t child_of(pid_t pid) {
-  char path[64], text[64] = "";
-  snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-  FILE *f = fopen(path, "re");
-  if (f == NULL) return 0;
-  text[fread(text, 1, sizeof text - 1, f)] = '\0';
-  fclose(f);
-  return (pid_t)strtol(text, NULL, 10);
 }
 
 /* The program at random moments: itself, the point's process, or a rank of it. 1: it was there. */

@@ -4,11 +4,11 @@
 #include "core/base/config.h"
 #include "lab/run/planned.h"
 #include "lab/store/store.h"
-#include "lab/sweep/points.h"
 #include "lab/sweep/sweep.h"
 #include "lab/sweep/tuned.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
+#include "tests/sweep/points.h"
 
 static bs_context *context;
 static char root[500];
@@ -24,22 +24,6 @@ static void set_up(void) {
 static void tear_down(void) {
   bs_context_close(context);
   remove_dir(root);
-}
-
-/* Points of model.N = 1 .. n, phase 0 alone. */
-static json_t *make_points(size_t n) {
-  static const char *const sets[] = {"phase.name=phase0_correctness", "method.name=dense"};
-  const bs_compose_request q = {.sets = sets, .n_sets = 2};
-  bs_error err = BS_ERROR_INIT;
-  json_t *settings = json_array(), *points = NULL;
-  for (size_t i = 0; i < n; i++) {
-    char number[16];
-    snprintf(number, sizeof number, "%zu", i + 1);
-    json_array_append_new(settings, json_pack("{s:s}", "model.N", number));
-  }
-  ck_assert_msg(bs_points_make(&q, context, settings, &points, &err) == BS_OK, "%s", err.message);
-  json_decref(settings);
-  return points;
 }
 
 /* A committed run of point i. gate: what its one gate says, or NULL. */
@@ -85,7 +69,7 @@ START_TEST(a_resumed_sweep_tells_what_was_wrong_and_runs_what_broke_off) {
   enum { N = sizeof rows / sizeof rows[0] };
   bs_error err = BS_ERROR_INIT;
   bs_sweep s;
-  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(N), &s, &err), BS_OK);
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(context, N), &s, &err), BS_OK);
   for (int i = 0; i < N; i++) {
     if (rows[i].status != NULL) commit(key_of(&s, (size_t)i), i, rows[i].status, rows[i].gate);
     if (rows[i].again != NULL) commit(key_of(&s, (size_t)i), i, rows[i].again, "pass");
@@ -105,7 +89,7 @@ START_TEST(runs_of_another_build_count_when_asked_for) {
   static const char other[] = "00000000000000000000000000000000000000000000000000000000000000aa";
   bs_error err = BS_ERROR_INIT;
   bs_sweep s;
-  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(2), &s, &err), BS_OK);
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(context, 2), &s, &err), BS_OK);
   bs_sweep_close(&s);
   commit(other, 0, "ok", "pass");
   commit(other, 1, "failed", NULL);
@@ -175,7 +159,7 @@ static int is_pinned(const char *id, const char *key) {
   bs_error err = BS_ERROR_INIT;
   bs_sweep s;
   int number = 0;
-  json_t *points = make_points(1);
+  json_t *points = make_points(context, 1);
   json_object_set_new(json_array_get(points, 0), "layer", json_string(layer));
   ck_assert_int_eq(bs_sweep_begin(root, id, json_object(), points, &s, &err), BS_OK);
   snprintf(line, sizeof line,
@@ -199,7 +183,7 @@ START_TEST(a_point_carries_the_command_of_its_sweep) {
   char path[700];
   bs_error err = BS_ERROR_INIT;
   lab_planned planned;
-  json_t *header = json_pack("{s:s}", "command", "bsrun sweep -x N=1"), *points = make_points(1);
+  json_t *header = json_pack("{s:s}", "command", "bsrun sweep -x N=1"), *points = make_points(context, 1);
   char *input = bs_point_input(root, "s", header, json_array_get(points, 0), NULL, 0);
   write_text(root, "point", input);
   snprintf(path, sizeof path, "%s/point", root);

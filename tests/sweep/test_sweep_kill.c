@@ -13,11 +13,12 @@
 
 #include "lab/store/fsck.h"
 #include "lab/store/read.h"
-#include "lab/sweep/points.h"
 #include "lab/sweep/process.h"
 #include "lab/sweep/sweep.h"
+#include "tests/child.h"
 #include "tests/lab/lab_test.h"
 #include "tests/run_tests.h"
+#include "tests/sweep/points.h"
 
 enum { POINTS = 12 };
 
@@ -42,29 +43,13 @@ static void tear_down(void) {
   remove_dir(root);
 }
 
-/* Points of model.N = 1 .. n, phase 0 alone. */
-static json_t *make_points(size_t n) {
-  static const char *const sets[] = {"phase.name=phase0_correctness", "method.name=dense"};
-  const bs_compose_request q = {.sets = sets, .n_sets = 2};
-  bs_error err = BS_ERROR_INIT;
-  json_t *settings = json_array(), *points = NULL;
-  for (size_t i = 0; i < n; i++) {
-    char number[16];
-    snprintf(number, sizeof number, "%zu", i + 1);
-    json_array_append_new(settings, json_pack("{s:s}", "model.N", number));
-  }
-  ck_assert_msg(bs_points_make(&q, context, settings, &points, &err) == BS_OK, "%s", err.message);
-  json_decref(settings);
-  return points;
-}
-
 /* A sweep whose supervisor is this process; its exit code. */
 static int supervise(const char *id, int resume) {
   bs_error err = BS_ERROR_INIT;
   bs_sweep s;
   int number = 0;
   int32_t rc = resume ? bs_sweep_resume(root, id, context, 0, &s, &err)
-                      : bs_sweep_begin(root, id, json_object(), make_points(POINTS), &s, &err);
+                      : bs_sweep_begin(root, id, json_object(), make_points(context, POINTS), &s, &err);
   if (rc == BS_OK) rc = bs_sweep_run(&s, &options, &number, &err);
   int left = 0;
   for (size_t i = 0; rc == BS_OK && i < json_array_size(s.points); i++)
@@ -103,17 +88,6 @@ static json_t *committed(const char *id) {
   }
   json_decref(rows);
   return keys;
-}
-
-/* A child of a process; 0: none. The number of who is asked may be gone. */
-static pid_t child_of(pid_t pid) {
-  char path[64], text[64] = "";
-  snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-  FILE *f = fopen(path, "re");
-  if (f == NULL) return 0;
-  text[fread(text, 1, sizeof text - 1, f)] = '\0';
-  fclose(f);
-  return (pid_t)strtol(text, NULL, 10);
 }
 
 /* Returns 1 when a process was there to be killed. */
@@ -168,7 +142,7 @@ static void can_be_put_right(const char *id) {
 static int kill_one(int number, unsigned *seed) {
   char id[32];
   int kills = 0, rounds = 0, status;
-  json_t *known = json_object(), *points = make_points(POINTS);
+  json_t *known = json_object(), *points = make_points(context, POINTS);
   size_t i;
   const json_t *point;
   snprintf(id, sizeof id, "kill-%d", number);
@@ -203,7 +177,7 @@ START_TEST(kills_lose_nothing) {
   const char *big = getenv("BS_TEST_BIG");
   const int wanted = big != NULL ? 1000 : 24;
   unsigned seed = 20261;
-  json_decref(make_points(POINTS)); /* sums of the plugins' files are known from here on */
+  json_decref(make_points(context, POINTS)); /* sums of the plugins' files are known from here on */
   for (int number = 0, kills = 0; kills < wanted; number++) kills += kill_one(number, &seed);
 }
 END_TEST
@@ -211,17 +185,17 @@ END_TEST
 START_TEST(one_process_at_a_time_runs_a_sweep) {
   bs_error err = BS_ERROR_INIT;
   bs_sweep first, second;
-  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(2), &first, &err), BS_OK);
-  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(2), &second, &err), BS_BUSY);
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(context, 2), &first, &err), BS_OK);
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(context, 2), &second, &err), BS_BUSY);
   ck_assert_str_eq(err.id, "BS-SWEEP-LOCK");
   bs_sweep_close(&second);
   ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &second, &err), BS_BUSY);
   ck_assert_str_eq(err.id, "BS-SWEEP-LOCK");
   bs_sweep_close(&second);
-  ck_assert_int_eq(bs_sweep_begin(root, "t", json_object(), make_points(2), &second, &err), BS_OK);
+  ck_assert_int_eq(bs_sweep_begin(root, "t", json_object(), make_points(context, 2), &second, &err), BS_OK);
   bs_sweep_close(&second);
   bs_sweep_close(&first);
-  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(2), &second, &err), BS_BUSY);
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(context, 2), &second, &err), BS_BUSY);
   ck_assert_str_eq(err.id, "BS-SWEEP-EXISTS");
   bs_sweep_close(&second);
   ck_assert_int_eq(bs_sweep_resume(root, "s", context, 0, &first, &err), BS_OK);
@@ -237,7 +211,7 @@ START_TEST(a_plan_that_is_not_whole_is_told) {
   char folder[700], *text;
   bs_error err = BS_ERROR_INIT;
   bs_sweep s;
-  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(2), &s, &err), BS_OK);
+  ck_assert_int_eq(bs_sweep_begin(root, "s", json_object(), make_points(context, 2), &s, &err), BS_OK);
   bs_sweep_close(&s);
   snprintf(folder, sizeof folder, "%s/s", root);
   text = read_text(folder, "plan.jsonl");
@@ -283,7 +257,7 @@ static int with_little_room(size_t bytes) {
     int number = 0;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);
-    int32_t rc = bs_sweep_begin(root, "s", json_object(), make_points(POINTS), &s, &err);
+    int32_t rc = bs_sweep_begin(root, "s", json_object(), make_points(context, POINTS), &s, &err);
     if (rc == BS_OK) rc = bs_sweep_run(&s, &options, &number, &err);
     bs_sweep_close(&s);
     _exit(rc == BS_IO && strcmp(err.id, "BS-SWEEP-IO") == 0 ? 10 : 99);
@@ -312,10 +286,11 @@ START_TEST(a_root_that_cannot_be_written_is_one_error) {
   bs_sweep s;
   write_text(root, "file", "");
   snprintf(file, sizeof file, "%s/file", root); /* root may do everything, but not this */
-  ck_assert_int_eq(bs_sweep_begin(file, "s", json_object(), make_points(1), &s, &err), BS_IO);
+  ck_assert_int_eq(bs_sweep_begin(file, "s", json_object(), make_points(context, 1), &s, &err), BS_IO);
   ck_assert_str_eq(err.id, "BS-SWEEP-IO");
   bs_sweep_close(&s);
-  ck_assert_int_eq(bs_sweep_begin("/proc/nowhere", "s", json_object(), make_points(1), &s, &err), BS_IO);
+  ck_assert_int_eq(bs_sweep_begin("/proc/nowhere", "s", json_object(), make_points(context, 1), &s, &err),
+                   BS_IO);
   bs_sweep_close(&s);
 }
 END_TEST
