@@ -109,6 +109,19 @@ START_TEST(the_page_says_what_its_charts_leave_out) {
 }
 END_TEST
 
+/* A ratio to one rank's cores may be larger, and is not what a user gains. */
+START_TEST(the_first_sentence_is_of_dense_on_all_cores) {
+  json_t *model = json_pack(
+      "{s:[], s:i, s:[{s:s, s:s, s:s, s:f}, {s:s, s:s, s:s, s:f}]}", "latest", "compared", 2, "comparisons",
+      "method", "blockshock", "against", "dense, one rank's cores", "speedup_word", "FASTER", "speedup", 4.5,
+      "method", "row_parallel", "against", "dense, all cores", "speedup_word", "FASTER", "speedup", 1.25);
+  char text[512];
+  bs_report_verdict(model, text, sizeof text);
+  ck_assert_ptr_nonnull(strstr(text, "row_parallel: 1.25 times as fast as dense, all cores"));
+  json_decref(model);
+}
+END_TEST
+
 /* A point is over when each of its phases has a run, or when one did not end well. */
 START_TEST(points_of_a_plan_are_over_or_not_run) {
   static const char *const plan =
@@ -140,6 +153,7 @@ int main(void) {
   const test_case tests[] = {{words_of_a_row_say_all_once},
                              {lines_of_two_machines_do_not_merge},
                              {the_page_says_what_its_charts_leave_out},
+                             {the_first_sentence_is_of_dense_on_all_cores},
                              {points_of_a_plan_are_over_or_not_run},
                              {0}};
   return run_tests("report_model", tests, (test_setup){0});
