@@ -76,11 +76,10 @@ static const bs_field fields[] = {
 };
 
 static void print_path(const json_t *s) {
-  static const char *const terms[][2] = {{"compute_us", "compute"},
-                                         {"memory_us", "memory"},
-                                         {"launch_us", "launch"},
-                                         {"wire_latency_us", "wire latency"},
-                                         {"wire_bytes_us", "wire bytes"}};
+  static const char *const terms[][2] = {
+      {"compute_us", "compute"},       {"memory_us", "memory"},
+      {"launch_us", "launch"},         {"wire_latency_us", "wire latency"},
+      {"wire_bytes_us", "wire bytes"}, {"wait_us", "held back by buffering"}};
   const json_t *path = json_object_get(s, "path");
   printf("critical path over all ranks: %.3f us =", num(s, "us"));
   const char *plus = " ";

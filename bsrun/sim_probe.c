@@ -15,7 +15,7 @@
 
 static const args_option options[] = {
     {"size", 0, "N", 0, "bytes of the message, as in 8, 4k, 1M; default: 1M"},
-    {"ranks", 'P', "N", 0, "ranks of the machine; default: the larger of the two ranks, and one"},
+    {"ranks", 'P', "N", 0, "ranks of the machine; default: the largest rank that is named, and one"},
     {"beside", 0, "A:B", 1, "a message of the same size from rank A to B that begins at the same time"},
     {"hardware", 0, "NAME", 0, "the machine: sim-flat (default), h100-dgx, ..., or a YAML file"},
     {"plugin", 0, "ID|PATH", 1, "also look at this plugin, as of a topology"},

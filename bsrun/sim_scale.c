@@ -311,6 +311,11 @@ static int32_t judge(const scale *s, bs_error *err) {
     const int32_t rc = bs_simulated_judgeable(what, json_string_value(json_object_get(row, "domain")),
                                               json_string_value(json_object_get(row, "label")), accept, err);
     if (rc != BS_OK) return rc;
+    if (!json_is_number(json_object_get(row, "simulated_speedup"))) {
+      bs_error_set(err, BS_CONFIG, "BS-SIM-DENSE", "%s was set against no dense layer", what);
+      bs_error_hint(err, "--at-least wants phase.dense_arm=true");
+      return BS_CONFIG;
+    }
     if (speedup >= s->at_least) continue;
     if (slow++ == 0) snprintf(first, sizeof first, "%.60s is %.4g x dense", what, speedup);
   }

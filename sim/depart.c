@@ -139,7 +139,8 @@ int32_t sim_depart(sim_engine *e, sim_message *m) {
                              .bytes = m->bytes,
                              .fingerprint = m->call != NULL ? m->call->fingerprint : 0,
                              .site = m->call != NULL ? m->call->site : NULL,
-                             .payload = m->payload};
+                             .payload = m->payload,
+                             .together = m->together};
   const int32_t rc = e->config.order == SIM_ORDER_E && n > 0 ? launch(e, m, &letter, hops, n)
                                                              : sim_deliver(e, m->from, m->to, &letter);
   if (rc == SIM_DONE) from->send_free = sim_add(m->start, cost.port);

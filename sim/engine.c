@@ -326,7 +326,7 @@ int32_t sim_recv(sim_engine *e, sim_message *m) {
   m->payload = l.payload;
   m->done = sim_max(m->ready, m->arrival);
   if (e->config.link.model == SIM_LOGGP) m->done = sim_add(m->done, e->config.link.o);
-  return e->config.buffering == SIM_ONE_SLOT ? free_slot(e, m) : SIM_DONE;
+  return e->config.buffering == SIM_ONE_SLOT && !l.together ? free_slot(e, m) : SIM_DONE;
 }
 
 int32_t sim_send_now(sim_engine *e, sim_message *m) {

@@ -13,6 +13,7 @@ typedef struct sim_letter {
   const char *site;
   void *payload;
   uint32_t next;
+  uint32_t together; /* of an exchange: it holds no slot */
 } sim_letter;
 
 typedef struct sim_queue {

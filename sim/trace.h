@@ -45,8 +45,8 @@ void sim_trace_slice(sim_trace *t, uint32_t rank, uint32_t lane, const char *nam
  * traced. What the engine calls where sim_config.trace is given. */
 void sim_trace_message(sim_trace *t, uint32_t from, uint32_t to, const char *site,
                        const sim_trace_ports *ports);
-/* What a trace holds, in the order of its coming, and to put it into another one: an end of a message there
- * brings its end of the arrow along. */
+/* The spans of a trace, in the order in which they were added. sim_trace_put copies one into another trace;
+ * the span of a message's end also counts its half of the arrow. */
 uint64_t sim_trace_spans(const sim_trace *t);
 const sim_trace_span *sim_trace_at(const sim_trace *t, uint64_t index);
 void sim_trace_put(sim_trace *t, const sim_trace_span *span);

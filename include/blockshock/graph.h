@@ -259,8 +259,8 @@ typedef struct bs_session_stats {
   uint64_t arena_bytes, bound_bytes, naive_bytes; /* bytes: planned, lower bound, without sharing */
   uint64_t scratch_bytes, packed_bytes, constant_bytes, state_bytes;
   double load_s, lower_s, pass_s, plan_s, pack_s, prepare_s, first_run_s;
-  /* Of plans_made: for sizes that were planned before, and whose plan had made room for one of other sizes.
-   * One is the first of the session; the others are for new sizes. */
+  /* How many of plans_made were made again, for sizes whose plan had been dropped. One of the rest is the
+   * first of the session; the others are for new sizes. */
   uint64_t plans_again;
 } bs_session_stats;
 BS_API int32_t bs_session_stats_get(const bs_session *session, bs_session_stats *out_stats, bs_error *err);

@@ -3,7 +3,7 @@
  * placements, overlap, reduce dtype), as rungs: each predicted from the machine's constants, the best
  * measured in one sampling, so that one can be chosen or all be compared. On a simulated machine each is
  * simulated, and nothing is measured. Behind `--method auto` and `bsrun
- * compare`; docs/auto.md. */
+ * ladder`; docs/auto.md. */
 #ifndef BS_LAB_LADDER_LADDER_H
 #define BS_LAB_LADDER_LADDER_H
 #include "lab/measure/arm_work.h"

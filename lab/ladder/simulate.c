@@ -44,7 +44,9 @@ static int32_t simulate_rung(bs_context *context, const bs_ladder *l, bs_rung *r
   bs_experiment e = r->e;
   e.phase = BS_PHASE_FORWARD; /* nothing is judged */
   int32_t rc = bs_simulated_check(context, &e, &r->refused);
-  if (rc == BS_OK) rc = bs_simulate_case(&r->c, l->pass, &r->sim, &r->refused);
+  bs_case c = r->c;
+  if (c.world_size == 1) c.algorithm = c.topology = NULL; /* no topology of several ranks has to fit one */
+  if (rc == BS_OK) rc = bs_simulate_case(&c, l->pass, &r->sim, &r->refused);
   if (rc == BS_OK && (rc = bs_simulated_takes_time(r->sim.ps, &r->refused)) != BS_OK)
     json_decref(r->sim.steps);
   if (rc != BS_OK) r->sim.steps = NULL;

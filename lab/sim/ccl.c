@@ -132,6 +132,9 @@ int32_t bs_ccl_place_link(bs_context *context, bs_ccl_place *place, bs_error *er
   int32_t rc = param_of(context, "alpha_s", &place->alpha_s, err);
   if (rc == BS_OK) rc = param_of(context, "bw_Bps", &place->bytes_per_s, err);
   if (rc == BS_OK) rc = param_of(context, "reduce_Bps", &place->reduce_bytes_per_s, err);
+  double events = 0;
+  if (rc == BS_OK) rc = param_of(context, "trace_events", &events, err);
+  place->trace_events = (uint64_t)events;
   return rc;
 }
 
@@ -184,7 +187,7 @@ static int32_t add_formula(json_t *row, const bs_ccl *ccl, const bs_coll_shape *
 static int32_t run_schedule(const bs_ccl_place *place, sim_schedule_config *config, json_t *row,
                             sim_schedule_result *out_result, bs_error *err) {
   if (place->trace_file == NULL) return sim_schedule_run(config, out_result, err);
-  config->trace = sim_trace_new(0, 0, place->world_size - 1);
+  config->trace = sim_trace_new(place->trace_events, 0, place->world_size - 1);
   if (config->trace == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "no memory for a trace");
   int32_t rc = sim_schedule_run(config, out_result, err);
   if (rc == BS_OK) rc = sim_trace_write(config->trace, place->trace_file, err);
@@ -206,8 +209,14 @@ json_t *bs_ccl_explain(const bs_ccl *ccl, const bs_ccl_place *place, bs_error *e
       .late_ps = sim_seconds_ps(place->late_s),
       .follow = 1};
   sim_schedule_result result = {0};
-  json_t *row = json_object();
   const int runs = ccl->algorithm->schedule != NULL;
+  if (!runs && (place->trace_file != NULL || place->late_s > 0)) {
+    bs_error_set(err, BS_UNSUPPORTED, "BS-CCL-FORMULA",
+                 "%s is a formula alone: it sends no messages, so there is no trace and no late rank",
+                 ccl->algorithm->name);
+    return NULL;
+  }
+  json_t *row = json_object();
   int32_t rc = runs ? run_schedule(place, &config, row, &result, err) : BS_OK;
   add_place(row, ccl);
   json_object_set_new(row, "collective", json_string(sim_kind_name(place->kind)));

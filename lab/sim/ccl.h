@@ -37,7 +37,8 @@ typedef struct bs_ccl_place {
   double reduce_bytes_per_s;   /* 0: reducing takes no time */
   uint32_t late_rank;          /* begins so many seconds behind the others */
   double late_s;
-  const char *trace_file; /* NULL; else a trace of its messages, of SIM_TRACE_CAP events at most */
+  const char *trace_file; /* NULL; else a trace of its messages */
+  uint64_t trace_events;  /* at most; 0: SIM_TRACE_CAP */
 } bs_ccl_place;
 /* The text of a parameter of the plugin "sim", which is opened. BS_UNAVAILABLE when there is none. */
 int32_t bs_sim_param(bs_context *context, const char *name, char *out_text, size_t size, bs_error *err);

@@ -25,7 +25,7 @@ typedef struct bs_probe {
  * and for the receive port, and one for the whole, whose hop is "total": times in us. At each the head of the
  * message comes (reached_us), waits (wait_us) until the link is free, and is on it for latency_us; the link
  * is busy for bytes_us. The total has them added up, the bytes of the slowest link alone, and closed_us, the
- * sum of all latencies and bytes / least rate. The caller releases. BS_INVALID_ARGUMENT for a rank that there
+ * sum of all latencies and bytes / least rate. The caller releases. BS_USAGE for a rank that there
  * is not, or that sends to itself; what the topology says of the number of ranks. */
 int32_t bs_probe_run(bs_context *context, const bs_probe *probe, json_t **out_rows, bs_error *err);
 #endif

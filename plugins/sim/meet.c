@@ -126,6 +126,8 @@ static int32_t move_values(const sim_world *w, const sim_arrival *arrivals, uint
     if ((sim_call_at(arrivals, i)->flags & BS_COLL_DEVICE) != 0) return BS_OK;
   sim_on_main(w->coroutines, move_all, &m);
   if (m.rc == BS_OK) return BS_OK;
+  if (m.rc == BS_NO_MEMORY)
+    return bs_fail(err, m.rc, "BS-SIM-MEMORY", "no memory to move the values of %u ranks", n);
   return bs_fail(err, m.rc, "BS-COLL-DTYPE", "cannot reduce or convert 0x%04x in 0x%04x to 0x%04x",
                  call->dtype_in, call->reduce_dtype, call->dtype_out);
 }

@@ -171,6 +171,8 @@ static const struct {
      "BS-SIM-TOPOLOGY", 3},
     {"bench comm --plugin sim -P 2 --max-bytes 64", "BS-SIM-MACHINE", 3},
     {"ladder --plugin sim -P 2 --n 64", "nothing takes time", 3},
+    {"ccl explain nccl230 -P 8 --late 3:1", "BS-CCL-FORMULA", 3},
+    {"ccl explain nccl230 -P 8 --trace t.json", "BS-CCL-FORMULA", 3},
     {"ccl explain ring -P 8 --late 8:1", "BS-USE-NUMBER", 2},
     {"ccl explain ring -P 8 --late 1", "BS-USE-NUMBER", 2},
     {"ccl explain ring two_shot --trace t.json", "BS-SIM-TRACE", 2},
@@ -179,6 +181,17 @@ static const struct {
     {"--plugin sim --hardware sim-flat --sweep N_sweep --trace t.json", "BS-SIM-TRACE", 2},
     {"sim explain --plugin sim --hardware sim-flat --trace no/such/folder.json", "BS-SIM-TRACE", 10},
 };
+
+/* A topology of eight ranks says nothing of the one that runs the dense layer. */
+START_TEST(the_dense_layer_of_a_ladder_needs_no_topology) {
+  ran r = run_line(
+      "ladder --plugin sim --hardware h100-dgx -P 8 --n 512 --set hardware.algorithm=hierarchical "
+      "--set hardware.topology=hier:group=4 -o csv");
+  ck_assert_msg(r.code == 0, "%s", r.err);
+  ck_assert_ptr_nonnull(strstr(r.out, ",dense,0."));
+  ran_free(&r);
+}
+END_TEST
 
 START_TEST(what_is_wrong_is_named) {
   ran r = run_line(wrong[_i].line);
@@ -424,6 +437,7 @@ static const struct {
     {GATE "0.1 --accept-extrapolated" FITTED "2", 0, ""},
     {GATE "0.1" FITTED "2 --set hardware.algorithm=ring", 15,
      "column_parallel on 4 ranks: the row is extrapolated"},
+    {GATE "0.1 --accept-extrapolated --set phase.dense_arm=false", 3, "BS-SIM-DENSE"},
     {GATE "x", 2, "BS-USE-NUMBER"},
     {"sim scale -P 2 --accept-extrapolated", 2, "BS-USE-OPTION"},
 };
@@ -440,6 +454,7 @@ int main(void) {
   const test_case tests[] = {{a_simulated_communicator_is_timed_by_its_clock, TEST_COUNT(comms)},
                              {no_calibrated_machine_is_made_of_simulated_times},
                              {a_message_hop_by_hop, TEST_COUNT(ways)},
+                             {the_dense_layer_of_a_ladder_needs_no_topology},
                              {what_is_wrong_is_named, TEST_COUNT(wrong)},
                              {a_trace_adds_up_to_the_run, TEST_COUNT(traced)},
                              {a_trace_of_a_schedule},

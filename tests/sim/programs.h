@@ -10,7 +10,7 @@
 #include "core/base/error.h"
 #include "sim/engine.h"
 
-enum program_action { PROGRAM_END = 0, PROGRAM_SEND, PROGRAM_RECV, PROGRAM_COMPUTE };
+enum program_action { PROGRAM_END = 0, PROGRAM_SEND, PROGRAM_RECV, PROGRAM_COMPUTE, PROGRAM_EXCHANGE };
 
 typedef struct program_step {
   uint32_t action; /* enum program_action */
@@ -41,11 +41,12 @@ static inline int32_t program_resume(void *user, uint32_t rank) {
       continue;
     }
     sim_message m = {.from = rank, .to = s.peer, .bytes = s.bytes, .call = &p->call};
+    m.together = s.action == PROGRAM_EXCHANGE;
     if (s.action == PROGRAM_RECV) {
       m.from = s.peer;
       m.to = rank;
     }
-    const int32_t rc = s.action == PROGRAM_SEND ? sim_send_now(p->engine, &m) : sim_recv_now(p->engine, &m);
+    const int32_t rc = s.action == PROGRAM_RECV ? sim_recv_now(p->engine, &m) : sim_send_now(p->engine, &m);
     if (rc == SIM_BLOCKED) return SIM_BLOCKED;
     if (rc < 0) return SIM_DONE;
     p->at[rank]++;

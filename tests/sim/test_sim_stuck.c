@@ -125,6 +125,14 @@ static program_step late_receiver(const program *p, uint32_t rank, uint32_t i) {
                 : (program_step){PROGRAM_RECV, 0, p->bytes};
 }
 
+/* Rank 0 gives a message of an exchange, and sends twice; rank 1 takes one a ms. */
+static program_step exchange_before_sends(const program *p, uint32_t rank, uint32_t i) {
+  if (i == (rank == 0 ? 3 : 5)) return (program_step){PROGRAM_END, 0, 0};
+  if (rank == 0) return (program_step){i == 0 ? PROGRAM_EXCHANGE : PROGRAM_SEND, 1, p->bytes};
+  return i == 0 || i == 2 ? (program_step){PROGRAM_COMPUTE, 0, UINT64_C(1000000000)}
+                          : (program_step){PROGRAM_RECV, 0, p->bytes};
+}
+
 /* U takes 0.5 us and 20.97152 us of the port. */
 START_TEST(a_send_lasts_as_long_as_the_buffers_say) {
   static const struct {
@@ -138,6 +146,7 @@ START_TEST(a_send_lasts_as_long_as_the_buffers_say) {
       {all_send_first, SIM_EAGER, 4, 8, 500160, 500160},
       {all_send_first, SIM_ONE_SLOT, 4, 8, 500160, 500160},
       {two_ahead, SIM_EAGER, 3, 8, 500320, 500320},
+      {exchange_before_sends, SIM_ONE_SLOT, 2, 8, 2000000000, 2000500160},
       {program_doubling, SIM_EAGER, 2, 1048576, 21471520, 21471520},
   };
   program p = {.step = known[_i].step,
@@ -278,7 +287,7 @@ END_TEST
 
 int main(void) {
   const test_case tests[] = {{a_world_that_cannot_go_on_says_why, TEST_COUNT(rows)},
-                             {a_send_lasts_as_long_as_the_buffers_say, 7},
+                             {a_send_lasts_as_long_as_the_buffers_say, 8},
                              {ranks_meet_at_the_latest_arrival},
                              {ranks_that_call_other_things_are_a_mismatch},
                              {a_rank_that_never_comes_is_named},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * site.h - a number of what a call's text says: of its site by the letters, of its kind, dtype, rows and
- * count. The texts of exchange are remembered by it: its fingerprints are those of single runs, and the
- * address of a site may be another site's later. Used by threads, shm and mpi. */
+ * site.h - a key of the text that describes a call: the letters of its site, its kind, dtype, rows and count.
+ * exchange remembers texts by it. The call's fingerprint differs in each run, and the address of a site may
+ * later hold another name, so neither of them can be the key. Used by threads, shm and mpi. */
 #ifndef BS_COMM_SITE_H
 #define BS_COMM_SITE_H
 #include "blockshock/comm.h"
