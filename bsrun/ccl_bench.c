@@ -13,6 +13,7 @@
 #include "core/plugin/registry.h"
 #include "lab/clock.h"
 #include "lab/config/experiment.h"
+#include "lab/phase/simulated.h"
 #include "lab/sim/comm_bench.h"
 
 static const args_option options[] = {
@@ -166,6 +167,8 @@ static int32_t measure_link(request *r, bs_context *context, bs_error *err) {
 static int32_t add_row(request *r, const bs_ccl *ccl, const bs_comm_cell *cell, const char *trace,
                        bs_error *err) {
   bs_ccl_place place = r->link;
+  const int32_t rc = r->simulated ? bs_simulated_takes_time(cell->median_s, err) : BS_OK;
+  if (rc != BS_OK) return rc;
   place.kind = cell->kind;
   place.world_size = r->bench.ranks;
   place.element_bytes = 4;
@@ -231,8 +234,8 @@ static int32_t bench_one(request *r, bs_context *context, const char *name, bs_e
 static int32_t measure(request *r, bs_error *err) {
   bs_context *context = NULL;
   int32_t rc = ccl_context(r->a, NULL, &context, err);
-  const int configured = args_has(r->a, "hardware") || args_has(r->a, "set");
   r->simulated = rc == BS_OK && bs_clock_is_virtual(context, r->bench.comm);
+  const int configured = r->simulated || args_has(r->a, "hardware") || args_has(r->a, "set");
   if (rc == BS_OK && configured) rc = bs_ccl_place_link(context, &r->link, err);
   if (rc == BS_OK && !configured) rc = measure_link(r, context, err);
   for (size_t i = 0; rc == BS_OK && i < r->a->n_words; i++) rc = bench_one(r, context, r->a->words[i], err);

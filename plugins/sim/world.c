@@ -242,12 +242,16 @@ static int same_ranks(const sim_group *group, const sim_group *parent, const uin
   return 1;
 }
 
-/* The group that the first of its members opened and this one has not joined yet; else a new one. */
+/* The oldest group that others of its members opened and this one has not joined yet, else a new one: members
+ * open their groups of the same ranks in the same order. */
 static sim_group *find_group(const sim_comm *parent, const uint32_t *ranks, uint32_t n, uint32_t me) {
   sim_world *w = parent->rank->world;
-  for (sim_group *g = w->all.next; g != NULL; g = g->next)
+  sim_group **end = &w->all.next;
+  for (; *end != NULL; end = &(*end)->next) {
+    sim_group *g = *end;
     if (g->opened < g->n && same_ranks(g, parent->group, ranks, n) && !(g->joined[me / 8] >> (me % 8) & 1))
       return g;
+  }
   sim_group *g = calloc(1, sizeof *g);
   if (g == NULL) return NULL;
   g->world = w;
@@ -259,8 +263,7 @@ static sim_group *find_group(const sim_comm *parent, const uint32_t *ranks, uint
     return NULL;
   }
   for (uint32_t i = 0; i < n; i++) g->ranks[i] = sim_group_rank(parent->group, ranks[i]);
-  g->next = w->all.next;
-  w->all.next = g;
+  *end = g;
   return g;
 }
 

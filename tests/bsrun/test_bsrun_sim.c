@@ -170,6 +170,7 @@ static const struct {
      "hardware.topology=nvswitch --set hardware.algorithm=native",
      "BS-SIM-TOPOLOGY", 3},
     {"bench comm --plugin sim -P 2 --max-bytes 64", "BS-SIM-MACHINE", 3},
+    {"ccl bench ring --comm sim --max-bytes 1024", "BS-SIM-MACHINE", 3},
     {"ladder --plugin sim -P 2 --n 64", "nothing takes time", 3},
     {"ccl explain nccl230 -P 8 --late 3:1", "BS-CCL-FORMULA", 3},
     {"ccl explain nccl230 -P 8 --trace t.json", "BS-CCL-FORMULA", 3},

@@ -338,6 +338,37 @@ START_TEST(a_ladder_of_simulated_times) {
 }
 END_TEST
 
+/* Every rank sends at + 1 messages to the next one before it receives. */
+static const struct {
+  const char *buffering;
+  int at, exit;
+} ahead[] = {
+    {"eager", 0, 0}, {"eager", 3, 0}, {"one_slot", 0, 0}, {"one_slot", 1, 8}, {"rendezvous", 0, 8},
+};
+
+START_TEST(a_program_that_leans_on_buffers) {
+  char folder[64], line[400], id[64];
+  run_result r;
+  run_make_folder(folder);
+  snprintf(
+      line, sizeof line,
+      "--plugin sim --plugin %s --hardware sim-flat --backend virtual:ref --method faulty -P 3 --phase 1 "
+      "--out out --b 4 --n 32 --set model.dtype=f32 --set method.fault=ahead --set method.at=%d --set "
+      "plugins.sim.buffering=%s",
+      BS_TEST_E2E_DIR "/bs_faulty.so", ahead[_i].at, ahead[_i].buffering);
+  run_bsrun(&r, folder, NULL, run_words(line, NULL));
+  run_expect(&r, ahead[_i].exit, line);
+  if (ahead[_i].exit != 0) {
+    run_expect_error(&r, 1, id, line);
+    ck_assert_str_eq(id, "BS-SIM-STUCK");
+    ck_assert_msg(strstr(r.err, "cycle 0 -> 1 -> 2 -> 0") != NULL && strstr(r.err, "faulty.ahead") != NULL,
+                  "%s: %s", line, r.err);
+  }
+  run_free(&r);
+  run_remove(folder);
+}
+END_TEST
+
 START_TEST(refused) {
   static const char *const common[] = {"--plugin", "sim", "--hardware", "sim-flat", "--out", "out", NULL};
   static const run_bad rows[] = {
@@ -395,6 +426,7 @@ int main(void) {
                              {many_ranks, TEST_COUNT(many)},
                              {bare_runs_the_timed_phase},
                              {a_ladder_of_simulated_times},
+                             {a_program_that_leans_on_buffers, TEST_COUNT(ahead)},
                              {refused, 7},
                              {0}};
   return run_tests("run_sim", tests, (test_setup){.timeout = 600, .at_once = 4});

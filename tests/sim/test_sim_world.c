@@ -231,9 +231,67 @@ START_TEST(times_are_known) {
 }
 END_TEST
 
+/* ---- groups -------------------------------------------------------------------------------------- */
+
+/* All ranks open two groups of all ranks, and meet in each; *arg: a rank that receives instead. */
+static int32_t two_groups(bs_rank *rank, void *arg, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  const uint32_t ranks[] = {0, 1, 2};
+  bs_group *groups[2] = {NULL, NULL};
+  const uint32_t *receives = arg;
+  int32_t rc = BS_OK;
+  if (receives != NULL && *receives == api->rank(rank)) {
+    const act receive = {BS_COLL_RECV, (*receives + 1) % 3, 1, "receive"};
+    float in = 0, out = 0;
+    return call(rank, &receive, &in, &out, err);
+  }
+  for (int g = 0; rc == BS_OK && g < 2; g++) rc = api->group_open(rank, ranks, 3, &groups[g], err);
+  for (int g = 0; rc == BS_OK && g < 2; g++) {
+    const bs_collective desc = {.struct_size = sizeof desc,
+                                .kind = BS_COLL_BARRIER,
+                                .group = groups[g],
+                                .site = g == 0 ? "first" : "second"};
+    bs_coll_plan *plan = NULL;
+    rc = api->collective_prepare(rank, &desc, &plan, err);
+    if (rc == BS_OK) rc = api->collective_run(plan, NULL, NULL, NULL, err);
+    api->collective_release(plan);
+  }
+  for (int g = 0; g < 2; g++) api->group_close(groups[g]);
+  return rc;
+}
+
+START_TEST(groups_of_the_same_ranks_are_told_apart) {
+  bs_world *world = world_of(3, "ref", "sim");
+  bs_error err = BS_ERROR_INIT;
+  const int32_t rc = bs_world_run(world, two_groups, NULL, &err);
+  ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+  bs_world_destroy(world);
+}
+END_TEST
+
+/* A rank hangs before it opens a group; the others wait for it in theirs. */
+START_TEST(a_hang_meets_no_group_of_the_program) {
+  const char *params[] = {"fault.plan=op=recv,do=hang"};
+  const bs_context_options o = {
+      .struct_size = sizeof o, .log_level = BS_LOG_ERROR, .params = params, .n_params = 1};
+  uint32_t hangs = (uint32_t)_i;
+  bs_error err = BS_ERROR_INIT;
+  bs_context_close(context);
+  ck_assert_msg(bs_context_open(&o, &context, &err) == BS_OK, "%s", err.message);
+  bs_world *world = world_of(3, "ref", "fault:sim");
+  ck_assert_int_eq(bs_world_run(world, two_groups, &hangs, &err), BS_DEADLINE);
+  ck_assert_str_eq(err.id, "BS-SIM-STUCK");
+  ck_assert_msg(strstr(err.message, "3 of 3 wait") != NULL, "%s", err.message);
+  bs_world_destroy(world);
+}
+END_TEST
+
 int main(void) {
-  const test_case tests[] = {
-      {what_ends_a_world_is_told, TEST_COUNT(endings)}, {times_are_known, TEST_COUNT(timings)}, {0}};
+  const test_case tests[] = {{what_ends_a_world_is_told, TEST_COUNT(endings)},
+                             {times_are_known, TEST_COUNT(timings)},
+                             {groups_of_the_same_ranks_are_told_apart},
+                             {a_hang_meets_no_group_of_the_program, 3},
+                             {0}};
   return run_tests("sim_world", tests,
                    (test_setup){.before = open_context, .after = close_context, .timeout = 60});
 }

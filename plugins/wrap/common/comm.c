@@ -91,36 +91,47 @@ static int32_t world_drive(void *opaque, void (*rank_main)(void *arg, uint32_t r
 }
 
 static int32_t end_make(wrap_world *world, void *inner, wrap_calls *calls, uint32_t me, uint32_t n,
-                        void **out_comm, bs_error *err) {
+                        wrap_end **out_end, bs_error *err) {
   const bs_host *host = wrap_host(world->w);
   wrap_end *end = host->alloc(host->ctx, sizeof *end, 64);
   if (end == NULL) {
     world->w->inner->rank_close(inner);
     return wrap_no_memory(err);
   }
-  *end = (wrap_end){world, inner, calls, me, n};
-  *out_comm = end;
+  *end = (wrap_end){.world = world, .inner = inner, .calls = calls, .me = me, .n = n};
+  *out_end = end;
   return BS_OK;
-}
-
-static int32_t rank_open(void *opaque, uint32_t rank, void **out_comm, bs_error *err) {
-  wrap_world *world = opaque;
-  void *inner = NULL;
-  const int32_t rc = world->w->inner->rank_open(world->inner, rank, &inner, err);
-  if (rc != BS_OK) return rc;
-  if (rank >= world->size) {
-    world->w->inner->rank_close(inner);
-    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-WRAP-RANK", "rank %u of %u", rank, world->size);
-  }
-  return end_make(world, inner, &world->calls[rank], rank, world->size, out_comm, err);
 }
 
 static void rank_close(void *opaque) {
   wrap_end *end = opaque;
   if (end == NULL) return;
   const wrap_comm_state *w = end->world->w;
+  if (end->owns_nowhere) w->inner->rank_close(end->nowhere);
   w->inner->rank_close(end->inner);
   wrap_host(w)->free(wrap_host(w)->ctx, end);
+}
+
+static int32_t rank_open(void *opaque, uint32_t rank, void **out_comm, bs_error *err) {
+  wrap_world *world = opaque;
+  void *inner = NULL;
+  int32_t rc = world->w->inner->rank_open(world->inner, rank, &inner, err);
+  if (rc != BS_OK) return rc;
+  if (rank >= world->size) {
+    world->w->inner->rank_close(inner);
+    return bs_fail(err, BS_INVALID_ARGUMENT, "BS-WRAP-RANK", "rank %u of %u", rank, world->size);
+  }
+  wrap_end *end = NULL;
+  rc = end_make(world, inner, &world->calls[rank], rank, world->size, &end, err);
+  if (rc != BS_OK) return rc;
+  rc = wrap_open_nowhere(world, inner, &end->nowhere, err);
+  end->owns_nowhere = end->nowhere != NULL;
+  if (rc != BS_OK) {
+    rank_close(end);
+    return rc;
+  }
+  *out_comm = end;
+  return BS_OK;
 }
 
 static int32_t group_open(void *opaque, const uint32_t *ranks, uint32_t nranks, void **out_comm,
@@ -128,10 +139,15 @@ static int32_t group_open(void *opaque, const uint32_t *ranks, uint32_t nranks, 
   wrap_end *end = opaque;
   void *inner = NULL;
   uint32_t me = 0;
-  const int32_t rc = end->world->w->inner->group_open(end->inner, ranks, nranks, &inner, err);
+  int32_t rc = end->world->w->inner->group_open(end->inner, ranks, nranks, &inner, err);
   if (rc != BS_OK) return rc;
   while (me < nranks && ranks[me] != end->me) ++me;
-  return end_make(end->world, inner, end->calls, me, nranks, out_comm, err);
+  wrap_end *made = NULL;
+  rc = end_make(end->world, inner, end->calls, me, nranks, &made, err);
+  if (rc != BS_OK) return rc;
+  made->nowhere = end->nowhere;
+  *out_comm = made;
+  return BS_OK;
 }
 
 static void world_abort(void *opaque, uint32_t rank, int32_t code, const char *why) {

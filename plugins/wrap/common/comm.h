@@ -33,7 +33,9 @@ typedef struct wrap_end {
   wrap_world *world;
   void *inner;
   wrap_calls *calls;
-  uint32_t me, n; /* in the group */
+  void *nowhere;         /* hang.c: where a rank that hangs waits; NULL: nowhere */
+  uint32_t owns_nowhere; /* its end of the world; those of groups use it */
+  uint32_t me, n;        /* in the group */
 } wrap_end;
 
 typedef int32_t (*coll_fn)(void *comm, const bs_coll_call *call, bs_error *err);
@@ -45,6 +47,9 @@ static inline int32_t wrap_no_memory(bs_error *err) {
   return bs_fail(err, BS_NO_MEMORY, "BS-WRAP-MEMORY", "no memory to wrap a communicator");
 }
 
+/* hang.c: a group of all ranks for wrap_hang, opened before the program's groups; NULL where none is needed.
+ * inner: of the world. */
+int32_t wrap_open_nowhere(const wrap_world *world, void *inner, void **out_group, bs_error *err);
 /* hang.c: the call does not return before the world fails; `op` is its name in texts. */
 int32_t wrap_hang(const wrap_end *end, const bs_coll_call *call, uint32_t op, bs_error *err);
 void wrap_delay(const wrap_end *end, uint32_t op, int64_t ns);

@@ -30,21 +30,32 @@ static int is_driven(const wrap_world *world) {
   return world->w->inner->launch == BS_LAUNCH_DRIVEN;
 }
 
-/* It waits in a group of all ranks, which the others do not open. One of a single rank has nobody to wait
- * for. */
-static int32_t hang_driven(const wrap_end *end, const bs_coll_call *call, bs_error *err) {
-  const bs_comm *inner = end->world->w->inner;
-  const bs_host *host = wrap_host(end->world->w);
-  bs_coll_call wait = {.struct_size = (uint32_t)sizeof wait, .kind = BS_COLL_BARRIER, .site = call->site};
-  void *alone = NULL;
-  uint32_t *ranks = host->alloc(host->ctx, end->n * sizeof *ranks, 64);
+static int plan_hangs(const wrap_plan *plan) {
+  for (uint32_t i = 0; i < plan->n; ++i)
+    if (plan->steps[i].what == WRAP_HANG) return 1;
+  return 0;
+}
+
+/* Every rank opens it first of all, so a program that opens a group of all ranks gets another. A world of a
+ * single rank has nobody to wait for. */
+int32_t wrap_open_nowhere(const wrap_world *world, void *inner, void **out_group, bs_error *err) {
+  const wrap_comm_state *w = world->w;
+  const bs_host *host = wrap_host(w);
+  *out_group = NULL;
+  if (!is_driven(world) || world->size < 2 || w->inner->group_open == NULL || !plan_hangs(&w->plan))
+    return BS_OK;
+  uint32_t *ranks = host->alloc(host->ctx, world->size * sizeof *ranks, 64);
   if (ranks == NULL) return wrap_no_memory(err);
-  for (uint32_t r = 0; r < end->n; ++r) ranks[r] = r;
-  int32_t rc = end->n > 1 ? inner->group_open(end->inner, ranks, end->n, &alone, err) : BS_OK;
-  if (rc == BS_OK && alone != NULL) rc = inner->barrier(alone, &wait, err);
-  if (alone != NULL) inner->rank_close(alone);
+  for (uint32_t r = 0; r < world->size; ++r) ranks[r] = r;
+  const int32_t rc = w->inner->group_open(inner, ranks, world->size, out_group, err);
   host->free(host->ctx, ranks);
   return rc;
+}
+
+/* It waits in a group whose other members never call. */
+static int32_t hang_driven(const wrap_end *end, const bs_coll_call *call, bs_error *err) {
+  bs_coll_call wait = {.struct_size = (uint32_t)sizeof wait, .kind = BS_COLL_BARRIER, .site = call->site};
+  return end->nowhere != NULL ? end->world->w->inner->barrier(end->nowhere, &wait, err) : BS_OK;
 }
 
 /* `op`: of the call, for texts. */
