@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ * rules.h - gates and findings as data: a YAML list of conditions on numbers of a JSON record, and one
+ * evaluator for all of them (docs/gates.md, "Gates as data"). `bench sdpa` and `tune` judge a kernel by
+ * configs/gates/sdpa.yaml, `profile` reads its findings from configs/rules. */
+#ifndef BS_LAB_RULES_RULES_H
+#define BS_LAB_RULES_RULES_H
+#include <jansson.h>
+
+#include "core/base/config.h"
+
+enum bs_rule_state { BS_RULE_FAIL = 0, BS_RULE_PASS = 1, BS_RULE_UNKNOWN = 2, BS_RULE_SKIPPED = 3 };
+enum bs_rule_compare { BS_LE = 0, BS_LT = 1, BS_GE = 2, BS_GT = 3, BS_EQ = 4, BS_NE = 5 };
+/* In the order in which a kernel is judged. */
+enum bs_rule_stage {
+  BS_STAGE_BUILD = 0,
+  BS_STAGE_RESOURCE = 1,
+  BS_STAGE_NUMERIC = 2,
+  BS_STAGE_DETERMINISM = 3,
+  BS_STAGE_MEMORY = 4,
+  BS_STAGE_PERFORMANCE = 5,
+  BS_STAGE_EVIDENCE = 6,
+  BS_STAGE_COUNT_ = 7
+};
+extern const char *const bs_rule_stage_names[BS_STAGE_COUNT_];
+extern const char *const bs_rule_state_names[4]; /* "FAIL", "pass", "UNKNOWN", "skipped" */
+
+enum { BS_RULE_PATH = 64, BS_RULE_CONDITIONS = 4, BS_RULE_CONTROLS = 4, BS_RULE_TEXT = 240 };
+
+/* metric compare limit. The metric is a path of the record ("numeric.relative_rmse"); the limit is a number,
+ * or the value at a path times a factor. */
+typedef struct bs_rule_condition {
+  const char *metric;
+  uint32_t compare;              /* enum bs_rule_compare */
+  char limit_path[BS_RULE_PATH]; /* "": the number */
+  double limit;                  /* the number, or the factor of limit_path */
+} bs_rule_condition;
+
+typedef struct bs_rule {
+  const char *name;
+  const char *says; /* what it means when a gate fails, or a finding holds, and what to do */
+  uint32_t stage;   /* enum bs_rule_stage */
+  bs_rule_condition condition;
+  bs_rule_condition when[BS_RULE_CONDITIONS]; /* all of them hold, or the rule is skipped */
+  uint32_t n_when;
+  const char *controls[BS_RULE_CONTROLS]; /* faults that it must catch (`bsrun check --selftest`) */
+  uint32_t n_controls;
+} bs_rule;
+
+typedef struct bs_rules {
+  char name[BS_RULE_PATH];
+  bs_node *tree; /* the texts of the rules lie in it */
+  bs_rule *rule; /* by stage, then as in the file */
+  uint32_t n;
+} bs_rules;
+
+typedef struct bs_rule_result {
+  const bs_rule *rule;
+  uint32_t state; /* enum bs_rule_state */
+  uint32_t texts; /* 1: two texts were compared */
+  /* NAN where unknown, skipped, or texts were compared. margin: how far the value may still move, as a share
+   * of the limit (of 1 where the limit is 0); below 0: by how much it is over. */
+  double value, limit, margin;
+  char text[BS_RULE_TEXT]; /* what was compared, or what is missing */
+} bs_rule_result;
+
+typedef struct bs_rules_outcome {
+  bs_rule_result *result; /* [n], in the order of the rules */
+  uint32_t n;
+  uint32_t ran; /* passed + failed */
+  uint32_t passed, failed, unknown, skipped;
+  uint32_t state; /* FAIL when one failed; else UNKNOWN when one is unknown, or none ran; else PASS */
+} bs_rules_outcome;
+
+/* A name of configs/<group>/NAME.yaml ("gates": each rule names its controls; "rules": none does), or the
+ * path of a YAML file. BS_CONFIG says where the file is wrong. */
+int32_t bs_rules_load(const char *name_or_path, const char *group, bs_rules **out_rules, bs_error *err);
+void bs_rules_free(bs_rules *rules);
+
+/* A value or limit that the record lacks, or that is null, is UNKNOWN and never a pass; one that is not
+ * finite (a text "nan" or "inf", as JSON has no such numbers) FAILS. BS_USAGE (BS-RULES-NONE) when no rule
+ * ran. *out is to be freed, also then. */
+int32_t bs_rules_judge(const bs_rules *rules, const json_t *record, bs_rules_outcome *out, bs_error *err);
+/* The rules of one stage alone. That none ran is no error here: the caller looks at `ran`. */
+int32_t bs_rules_judge_stage(const bs_rules *rules, uint32_t stage, const json_t *record,
+                             bs_rules_outcome *out, bs_error *err);
+void bs_rules_outcome_free(bs_rules_outcome *outcome);
+/* The first result of a state, or NULL. */
+const bs_rule_result *bs_rules_first(const bs_rules_outcome *outcome, uint32_t state);
+/* [{gate, stage, state, value, limit, margin, text, says}], a new reference; NULL: out of memory. */
+json_t *bs_rules_outcome_json(const bs_rules_outcome *outcome);
+#endif
