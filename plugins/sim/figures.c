@@ -71,9 +71,9 @@ void sim_figures(void *world, each_fn *each, void *user) {
   each(user, "outside_domain", (double)w->outside, "collectives", NULL);
   each(user, "domain", (double)w->plugin->machine.domain_most, "bytes", NULL);
   each(user, "engine", 0, "",
-       w->exchanges == 0     ? "closed forms"
-       : w->topology != NULL ? "message by message, order E"
-                             : "message by message, order K");
+       w->exchanges == 0                   ? "closed forms"
+       : sim_world_order(w) == SIM_ORDER_E ? "message by message, order E"
+                                           : "message by message, order K");
   each(user, "label", 0, "", w->plugin->machine.label);
   for (uint32_t i = 0; i < last->nsteps; i++) tell_step(&last->steps[i], w->began, each, user);
   tell_trace(w, each, user);

@@ -35,6 +35,9 @@ static const bs_param_desc params[] = {
     {sizeof(bs_param_desc), BS_PARAM_STRING, "buffering", "eager", "eager|one_slot|rendezvous", NULL,
      "how long a send lasts: until it is under way, until the message before it was received, or until the "
      "receiver waits for it"},
+    {sizeof(bs_param_desc), BS_PARAM_STRING, "order", "auto", "auto|E", NULL,
+     "in which messages take wires and receive ports: E, by time; auto: E with a topology, else in the order "
+     "of the receives"},
     {sizeof(bs_param_desc), BS_PARAM_BOOL, "steps", "false", NULL, NULL,
      "keep each op and collective of each rank, for bsrun sim explain"},
     {sizeof(bs_param_desc), BS_PARAM_INT, "trace_events", "0", "0..1000000000", NULL,
@@ -79,6 +82,9 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err) {
   rc = get(plugin, "buffering", &value, err);
   if (rc != BS_OK) return rc;
   m->buffering = value.s[0] == 'e' ? SIM_EAGER : value.s[0] == 'o' ? SIM_ONE_SLOT : SIM_RENDEZVOUS;
+  rc = get(plugin, "order", &value, err);
+  if (rc != BS_OK) return rc;
+  m->by_time = value.s[0] == 'E';
   rc = get(plugin, "steps", &value, err);
   if (rc != BS_OK) return rc;
   m->steps = value.i != 0;

@@ -169,20 +169,24 @@ static int trace_anew(sim_world *w) {
   return events == 0 || w->trace != NULL;
 }
 
+/* With a topology flows may share wires. */
+uint32_t sim_world_order(const sim_world *w) {
+  return w->topology != NULL || w->plugin->machine.by_time ? SIM_ORDER_E : SIM_ORDER_K;
+}
+
 static int32_t world_drive(void *world, void (*rank_main)(void *arg, uint32_t rank), void *arg,
                            bs_error *err) {
   sim_world *w = world;
   if (!trace_anew(w)) return no_memory("a trace", w->size, err);
-  const sim_config config = {
-      .ranks = w->size,
-      .order = w->topology != NULL ? SIM_ORDER_E : SIM_ORDER_K, /* flows may share wires */
-      .buffering = w->plugin->machine.buffering,
-      .route = w->topology != NULL ? sim_world_route : NULL,
-      .link = w->plugin->machine.link,
-      .resume = resume,
-      .drop = sim_letter_free,
-      .user = w,
-      .trace = w->trace};
+  const sim_config config = {.ranks = w->size,
+                             .order = sim_world_order(w),
+                             .buffering = w->plugin->machine.buffering,
+                             .route = w->topology != NULL ? sim_world_route : NULL,
+                             .link = w->plugin->machine.link,
+                             .resume = resume,
+                             .drop = sim_letter_free,
+                             .user = w,
+                             .trace = w->trace};
   w->rank_main = rank_main;
   w->arg = arg;
   int32_t rc = sim_engine_new(&config, &w->engine, err);

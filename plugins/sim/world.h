@@ -75,6 +75,8 @@ void sim_world_met(sim_world *world, uint64_t bytes, uint32_t ranks);
  * lie in host memory. */
 int32_t sim_data_check(const sim_arrival *arrivals, uint32_t ranks, bs_error *err);
 int32_t sim_data_move(const bs_host *host, const sim_arrival *arrivals, uint32_t ranks);
+/* enum sim_order: in which messages take wires and receive ports. */
+uint32_t sim_world_order(const sim_world *world);
 /* topology.c: the `route` of the engine, of a world with a topology. */
 uint32_t sim_world_route(void *world, uint32_t from, uint32_t to, sim_hop *out_hops);
 /* p2p.c */

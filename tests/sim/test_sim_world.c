@@ -15,14 +15,17 @@
 static bs_context *context;
 
 /* 0.5 us and 50 GB/s, and ops that take no time. */
-static void open_context(void) {
-  static const char *const params[] = {"sim.alpha_s=0.5e-6", "sim.bw_Bps=50e9"};
-  bs_context_options o = {.struct_size = sizeof o,
-                          .log_level = BS_LOG_ERROR,
-                          .params = (const char **)(uintptr_t)params,
-                          .n_params = 2};
+static void open_with(const char *param) {
+  const char *params[] = {"sim.alpha_s=0.5e-6", "sim.bw_Bps=50e9", param};
+  const bs_context_options o = {.struct_size = sizeof o,
+                                .log_level = BS_LOG_ERROR,
+                                .params = params,
+                                .n_params = param != NULL ? 3 : 2};
   bs_error err = BS_ERROR_INIT;
   ck_assert_msg(bs_context_open(&o, &context, &err) == BS_OK, "%s", err.message);
+}
+static void open_context(void) {
+  open_with(NULL);
 }
 static void close_context(void) {
   bs_context_close(context);
@@ -231,6 +234,32 @@ START_TEST(times_are_known) {
 }
 END_TEST
 
+/* Rank 0 receives from rank 1, which is late, before it receives from rank 2. */
+static const script late_first = {
+    {{{BS_COLL_SEND, 1, 2000, "c"}, {BS_COLL_RECV, 1, 1000, "a"}, {BS_COLL_RECV, 2, 1000, "b"}, NONE},
+     {{BS_COLL_RECV, 0, 2000, "c"}, {BS_COLL_SEND, 0, 1000, "a"}, NONE},
+     {{BS_COLL_SEND, 0, 1000, "b"}, NONE}}};
+
+START_TEST(a_port_in_the_order_of_receives_or_of_time) {
+  static const struct {
+    const char *param;
+    int64_t ps;
+  } orders[] = {{NULL, 1320000}, {"sim.order=E", 1240000}};
+  for (int i = 0; i < TEST_COUNT(orders); i++) {
+    bs_error err = BS_ERROR_INIT;
+    figures got = {0};
+    bs_context_close(context);
+    open_with(orders[i].param);
+    bs_world *world = world_of(3, "ref", "sim");
+    const int32_t rc = bs_world_run(world, follow, (void *)(uintptr_t)&late_first, &err);
+    ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
+    bs_world_figures(world, take, &got);
+    ck_assert_int_eq(got.simulated, orders[i].ps);
+    bs_world_destroy(world);
+  }
+}
+END_TEST
+
 /* ---- groups -------------------------------------------------------------------------------------- */
 
 /* All ranks open two groups of all ranks, and meet in each; *arg: a rank that receives instead. */
@@ -271,13 +300,10 @@ END_TEST
 
 /* A rank hangs before it opens a group; the others wait for it in theirs. */
 START_TEST(a_hang_meets_no_group_of_the_program) {
-  const char *params[] = {"fault.plan=op=recv,do=hang"};
-  const bs_context_options o = {
-      .struct_size = sizeof o, .log_level = BS_LOG_ERROR, .params = params, .n_params = 1};
   uint32_t hangs = (uint32_t)_i;
   bs_error err = BS_ERROR_INIT;
   bs_context_close(context);
-  ck_assert_msg(bs_context_open(&o, &context, &err) == BS_OK, "%s", err.message);
+  open_with("fault.plan=op=recv,do=hang");
   bs_world *world = world_of(3, "ref", "fault:sim");
   ck_assert_int_eq(bs_world_run(world, two_groups, &hangs, &err), BS_DEADLINE);
   ck_assert_str_eq(err.id, "BS-SIM-STUCK");
@@ -287,11 +313,10 @@ START_TEST(a_hang_meets_no_group_of_the_program) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{what_ends_a_world_is_told, TEST_COUNT(endings)},
-                             {times_are_known, TEST_COUNT(timings)},
-                             {groups_of_the_same_ranks_are_told_apart},
-                             {a_hang_meets_no_group_of_the_program, 3},
-                             {0}};
+  const test_case tests[] = {
+      {what_ends_a_world_is_told, TEST_COUNT(endings)}, {times_are_known, TEST_COUNT(timings)},
+      {a_port_in_the_order_of_receives_or_of_time},     {groups_of_the_same_ranks_are_told_apart},
+      {a_hang_meets_no_group_of_the_program, 3},        {0}};
   return run_tests("sim_world", tests,
                    (test_setup){.before = open_context, .after = close_context, .timeout = 60});
 }
