@@ -53,6 +53,13 @@ static int32_t full(const sim_rank *rank, uint64_t bytes, uint64_t limit, bs_err
   return bs_fail_hint(err, "more ranks, a smaller model.N, or plugins.sim.mem_bytes=0");
 }
 
+int32_t sim_room(sim_rank *rank, uint64_t bytes, bs_error *err) {
+  const uint64_t limit = rank->plugin->machine.mem_bytes;
+  if (limit == 0 || (bytes <= limit && rank->bytes_now <= limit - bytes)) return BS_OK;
+  rank->bytes_refused = bytes;
+  return full(rank, bytes, limit, err);
+}
+
 int32_t sim_block_add(sim_rank *rank, uint64_t first, uint64_t bytes, bs_error *err) {
   if (rank->blocks == NULL || rank->nblocks == rank->blocks_capacity) {
     const uint32_t capacity = rank->blocks_capacity > 0 ? 2 * rank->blocks_capacity : 8;
@@ -87,14 +94,14 @@ void sim_blocks_free(sim_rank *rank) {
 static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err) {
   sim_rank *rank = device;
   const sim_plugin *plugin = rank->plugin;
-  const uint64_t limit = plugin->machine.mem_bytes;
   const sim_block *last = rank->nblocks > 0 ? &rank->blocks[rank->nblocks - 1] : NULL;
   uint64_t first = last != NULL ? last->first + last->bytes : 0;
   if (align < 64) align = 64;
   first = (first + align - 1) / align * align;
-  if (limit > 0 && (bytes > limit || rank->bytes_now > limit - bytes)) return full(rank, bytes, limit, err);
+  int32_t rc = sim_room(rank, bytes, err);
+  if (rc != BS_OK) return rc;
   if (bytes > plugin->range || first > plugin->range - bytes) return full(rank, bytes, plugin->range, err);
-  const int32_t rc = sim_block_add(rank, first, bytes, err);
+  rc = sim_block_add(rank, first, bytes, err);
   if (rc == BS_OK) *out_ptr = plugin->base + first;
   return rc;
 }

@@ -78,7 +78,7 @@ typedef struct sim_rank {
   uint32_t nblocks, blocks_capacity;
   uint32_t reserved;
   sim_block *blocks; /* ascending */
-  uint64_t bytes_now, bytes_peak;
+  uint64_t bytes_now, bytes_peak, bytes_refused;
   sim_time host, stream;              /* of the default stream */
   uint64_t compute_side, memory_side; /* of its ops: each side of the roofline alone */
   uint64_t ops, not_costed;
@@ -108,7 +108,9 @@ int32_t sim_params_read(sim_plugin *plugin, bs_error *err);
 /* world.c: the rank that the engine is resuming on this thread; NULL: none. */
 sim_rank *sim_rank_now(sim_plugin *plugin);
 
-/* device.c: what a device has allocated, for the bytes that it needs at most. */
+/* device.c: what a device has allocated, for the bytes that it needs at most. sim_room: BS-SIM-MEMORY where
+ * so many bytes more do not fit. */
+int32_t sim_room(sim_rank *rank, uint64_t bytes, bs_error *err);
 int32_t sim_block_add(sim_rank *rank, uint64_t first, uint64_t bytes, bs_error *err);
 void sim_block_drop(sim_rank *rank, uint64_t first);
 void sim_blocks_free(sim_rank *rank);

@@ -121,7 +121,8 @@ static void device_close(void *device) {
 
 static int32_t mem_alloc(void *device, uint64_t bytes, uint64_t align, void **out_ptr, bs_error *err) {
   const virtual_device *d = device;
-  int32_t rc = d->backend->inner->mem_alloc(d->inner, bytes, align, out_ptr, err);
+  int32_t rc = sim_room(d->rank, bytes, err);
+  if (rc == BS_OK) rc = d->backend->inner->mem_alloc(d->inner, bytes, align, out_ptr, err);
   if (rc != BS_OK) return rc;
   rc = sim_block_add(d->rank, (uint64_t)(uintptr_t)*out_ptr, bytes, err);
   if (rc != BS_OK) d->backend->inner->mem_free(d->inner, *out_ptr);
@@ -205,6 +206,13 @@ static void object_free(virtual_object *o) {
   host->free(host->ctx, o);
 }
 
+/* The other backend's implementation does not know why the device had no memory for it. */
+static int32_t settled(const virtual_object *o, int32_t rc, bs_error *err) {
+  sim_rank *rank = o->device->rank;
+  if (rc == BS_NO_MEMORY && rank->bytes_refused > 0) (void)sim_room(rank, rank->bytes_refused, err);
+  return rc;
+}
+
 static int32_t pack(void *state, const bs_exec *exec, const bs_op_query *query, const bs_source *weights,
                     void **out_packed, uint64_t *out_bytes, bs_error *err) {
   virtual_object *o = object_make(state, exec, err);
@@ -212,6 +220,7 @@ static int32_t pack(void *state, const bs_exec *exec, const bs_op_query *query, 
   inner_call call = {
       .op = state, .object = o, .query = query, .weights = weights, .out_bytes = out_bytes, .err = err};
   on_main(o->device, do_pack, &call);
+  call.rc = settled(o, call.rc, err);
   if (call.rc != BS_OK)
     object_free(o);
   else
@@ -248,6 +257,7 @@ static int32_t prepare(void *state, const bs_exec *exec, const bs_op_query *quer
                      .err = err};
   call.rc = sim_costing_make(&o->costing, op->backend->plugin, query, err);
   if (call.rc == BS_OK) on_main(o->device, do_prepare, &call);
+  call.rc = settled(o, call.rc, err);
   if (call.rc != BS_OK)
     object_free(o);
   else

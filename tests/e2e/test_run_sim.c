@@ -407,6 +407,12 @@ START_TEST(refused) {
        "BS-SIM-MEMORY",
        NULL,
        {"--method", "dense", "--phase", "1", "--set", "plugins.sim.mem_bytes=1000", NULL}},
+      {"a device with values that is too small",
+       10,
+       "BS-SIM-MEMORY",
+       "a simulated device of 1000 bytes",
+       {"--backend", "virtual:ref", "--method", "dense", "--phase", "0", "--n", "64", "--set",
+        "plugins.sim.mem_bytes=1000", NULL}},
       {"virtual devices and measured ranks",
        3,
        "BS-SIM-CLOCK",
@@ -431,7 +437,7 @@ int main(void) {
                              {bare_runs_the_timed_phase},
                              {a_ladder_of_simulated_times},
                              {a_program_that_leans_on_buffers, TEST_COUNT(ahead)},
-                             {refused, 7},
+                             {refused, 8},
                              {0}};
   return run_tests("run_sim", tests, (test_setup){.timeout = 600, .at_once = 4});
 }
