@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT
+ * oracle.c - see oracle.h. Three runs of the same online softmax over tiles of keys: f64 of the inputs as
+ * they were drawn, f64 of the rounded ones, and the format's own arithmetic. */
+#include "lab/kernel/oracle.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/dtype.h"
+#include "core/base/rng.h"
+#include "lab/error.h"
+
+enum { TILE = 128, MOST = 1024, LANES = 16 };
+enum {
+  ROWS = 64,
+  HEADS = 4,
+  FEW_ROWS = 32,
+  MANY_KEYS = 2048
+}; /* samples: beyond many keys, few rows of one head */
+#define MOST_KEYS (INT64_C(1) << 24)
+
+/* ---- inputs ----------------------------------------------------------------------------------- */
+
+static int is_f8(uint32_t dtype) {
+  return dtype == BS_F8E4M3 || dtype == BS_F8E5M2;
+}
+
+/* The factor that a tensor of fp8 is stored by: its largest value becomes the format's. */
+static double descale_of(uint32_t dtype, double largest) {
+  if (!is_f8(dtype) || largest == 0.0) return 1.0;
+  return largest / (dtype == BS_F8E4M3 ? 448.0 : 57344.0);
+}
+
+static double round_to(uint32_t dtype, double value) {
+  unsigned char bits[8] = {0};
+  bs_store_f64(dtype, bits, 0, value);
+  return bs_load_f64(dtype, bits, 0);
+}
+
+/* Towards zero: where the nearest one is larger, the one below it. */
+static double cut_to(uint32_t dtype, double value) {
+  unsigned char bits[8] = {0};
+  uint64_t word = 0;
+  bs_store_f64(dtype, bits, 0, value);
+  if (fabs(bs_load_f64(dtype, bits, 0)) <= fabs(value)) return bs_load_f64(dtype, bits, 0);
+  memcpy(&word, bits,
+         sizeof word); /* little endian: the sign is the highest bit, so this is a step inwards */
+  word--;
+  memcpy(bits, &word, sizeof word);
+  return bs_load_f64(dtype, bits, 0);
+}
+
+double bs_sdpa_rounded(uint32_t dtype, uint32_t fault, double largest, double value) {
+  const double by = descale_of(dtype, largest);
+  if (fault == BS_SDPA_LINEAR8) return (nearbyint((value / largest + 1.0) * 127.5) - 128.0) / 127.0 * largest;
+  return by * (fault == BS_SDPA_TRUNCATED ? cut_to(dtype, value / by) : round_to(dtype, value / by));
+}
+
+/* Values in [rows][width]: as drawn, and as the format has them. */
+typedef struct matrix {
+  int64_t rows, width;
+  float *drawn;
+  double *rounded;
+} matrix;
+
+static int32_t draw(const bs_sdpa_format *f, uint32_t stream, matrix *m, bs_error *err) {
+  const int64_t n = m->rows * m->width;
+  float largest = 0.0f;
+  m->drawn = malloc((size_t)n * sizeof *m->drawn);
+  m->rounded = malloc((size_t)n * sizeof *m->rounded);
+  if (m->drawn == NULL || m->rounded == NULL) return bs_no_memory(err, "the oracle's inputs");
+  bs_rng_normal(f->seed, stream, 0, (uint64_t)n, m->drawn);
+  for (int64_t i = 0; f->outliers != 0 && i < n; i++) {
+    float more[2];
+    bs_rng_uniform(f->seed, stream + 8, (uint64_t)i, 1, more);
+    if (more[0] >= 1e-3f) continue;
+    bs_rng_normal(f->seed, stream + 16, (uint64_t)i, 1, more);
+    m->drawn[i] += 10.0f * more[0];
+  }
+  for (int64_t i = 0; i < n; i++) largest = fabsf(m->drawn[i]) > largest ? fabsf(m->drawn[i]) : largest;
+  for (int64_t i = 0; i < n; i++)
+    m->rounded[i] = bs_sdpa_rounded(f->dtype, f->fault, (double)largest, (double)m->drawn[i]);
+  return BS_OK;
+}
+
+/* ---- one row, tile by tile -------------------------------------------------------------------- */
+
+typedef struct row {
+  int64_t first, end; /* keys that it sees */
+  double most[2], total[2];
+  float low_most, low_total;
+  double *exact[2]; /* [E]: of the drawn inputs, of the rounded ones */
+  float *low;       /* [E] */
+} row;
+
+typedef struct emulation {
+  const bs_sdpa_format *f;
+  matrix q, k, v;
+  double *space;
+  float *low_space;
+  int64_t count; /* rows */
+  row rows[ROWS];
+  double right[2], wrong[2], largest[2]; /* sums of squares, and the largest error, of all heads so far */
+} emulation;
+
+/* Keys `first`.. of K turned: out[d][key], what is beyond the last one 0. */
+static void turn(const emulation *e, int64_t first, int64_t keys, int drawn, double *out) {
+  const int64_t D = e->f->D;
+  for (int64_t d = 0; d < D; d++)
+    for (int64_t j = 0; j < TILE; j++) {
+      const int64_t at = (first + j) * D + d;
+      out[d * TILE + j] = j >= keys ? 0.0 : drawn ? (double)e->k.drawn[at] : e->k.rounded[at];
+    }
+}
+
+static void exact_tile(const emulation *e, row *r, int64_t i, int64_t first, int64_t keys, int rounded,
+                       const double *turned) {
+  const int64_t D = e->f->D, E = e->f->E;
+  const double scale = 1.0 / sqrt((double)D);
+  double s[TILE] = {0}, most = r->most[rounded], *sum = r->exact[rounded];
+  for (int64_t d = 0; d < D; d++) {
+    const double q = rounded ? e->q.rounded[i * D + d] : (double)e->q.drawn[i * D + d];
+    for (int64_t j = 0; j < TILE; j++) s[j] += q * turned[d * TILE + j];
+  }
+  for (int64_t j = 0; j < keys; j++) {
+    const int64_t key = first + j;
+    s[j] = key < r->first || key >= r->end ? -INFINITY : s[j] * scale;
+    if (s[j] > most) most = s[j];
+  }
+  if (most == -INFINITY) return;
+  const double by = exp(r->most[rounded] - most);
+  r->most[rounded] = most;
+  r->total[rounded] *= by;
+  for (int64_t x = 0; x < E; x++) sum[x] *= by;
+  for (int64_t j = 0; j < keys; j++) {
+    const double p = exp(s[j] - most);
+    r->total[rounded] += p;
+    for (int64_t x = 0; x < E && p > 0.0; x++)
+      sum[x] += p * (rounded ? e->v.rounded[(first + j) * E + x] : (double)e->v.drawn[(first + j) * E + x]);
+  }
+}
+
+/* A fused multiply-add: the product is exact in f64. */
+static float fused(double a, double b, float c) {
+  return (float)(a * b + (double)c);
+}
+
+/* The power as an operand of the second product. */
+static float operand(const bs_sdpa_format *f, float p) {
+  const double by = !is_f8(f->dtype) ? 1.0 : f->p_scale > 0.0 ? f->p_scale : 256.0;
+  return f->tolerance == BS_TOL_ACC_LOW ? (float)(round_to(f->dtype, (double)p * by) / by) : p;
+}
+
+static void low_tile(const emulation *e, row *r, int64_t i, int64_t first, int64_t keys,
+                     const double *turned) {
+  const int64_t D = e->f->D, E = e->f->E;
+  const int normalized = e->f->fault == BS_SDPA_NORMALIZED;
+  const float scale = (float)(1.0 / sqrt((double)D));
+  float s[TILE] = {0}, here[MOST] = {0}, lanes[LANES] = {0}, most = r->low_most, total = 0.0f;
+  for (int64_t d = 0; d < D; d++) {
+    const double q = (double)((float)e->q.rounded[i * D + d] * scale);
+    for (int64_t j = 0; j < TILE; j++) s[j] = fused(q, turned[d * TILE + j], s[j]);
+  }
+  for (int64_t j = 0; j < keys; j++) {
+    const int64_t key = first + j;
+    if (key < r->first || key >= r->end) s[j] = -INFINITY;
+    if (s[j] > most) most = s[j];
+  }
+  if (most == -INFINITY) return;
+  if (normalized) r->low_most = most = (float)(r->most[1] + log(r->total[1]));
+  const float by = expf(r->low_most - most);
+  r->low_most = most;
+  for (int64_t j = 0; j < keys; j++) {
+    s[j] = expf(s[j] - most);
+    lanes[j % LANES] += s[j];
+  }
+  for (int64_t j = 0; j < LANES; j++) total += lanes[j];
+  r->low_total = normalized ? 1.0f : r->low_total * by + total;
+  for (int64_t j = 0; j < keys; j++) {
+    const double p = (double)operand(e->f, s[j]);
+    const double *v = e->v.rounded + (first + j) * E;
+    for (int64_t x = 0; x < E; x++) here[x] = fused(p, v[x], here[x]);
+  }
+  for (int64_t x = 0; x < E; x++) r->low[x] = r->low[x] * by + here[x];
+}
+
+/* Of the drawn inputs, of the rounded ones, and as the format does it; the last may need the sums before it.
+ */
+static void run_rows(emulation *e, double *turned) {
+  const int passes = e->f->tolerance == BS_TOL_ACC_F64 ? 2 : 3;
+  for (int pass = 0; pass < passes; pass++)
+    for (int64_t first = 0; first < e->f->T; first += TILE) {
+      const int64_t keys = e->f->T - first < TILE ? e->f->T - first : TILE;
+      turn(e, first, keys, pass == 0, turned);
+      for (int64_t i = 0; i < e->count; i++) {
+        row *r = &e->rows[i];
+        if (first >= r->end || first + keys <= r->first) continue;
+        if (pass == 2)
+          low_tile(e, r, i, first, keys, turned);
+        else
+          exact_tile(e, r, i, first, keys, pass, turned);
+      }
+    }
+}
+
+/* ---- errors ----------------------------------------------------------------------------------- */
+
+/* The largest of `all` errors like the `seen` ones that were sampled: of normal ones it grows as the root of
+ * 2 ln n, and they are as far from normal ones as the sampled largest is. */
+static double worst_of(double largest, double rmse, double seen, double all) {
+  if (rmse == 0.0) return 0.0;
+  const double expected = rmse * sqrt(2.0 * log(2.0 * seen)), tail = largest / expected;
+  return rmse * sqrt(2.0 * log(2.0 * (all > seen ? all : seen))) * (tail > 1.0 ? tail : 1.0);
+}
+
+static double output_of(const emulation *e, const row *r, int64_t x) {
+  const bs_sdpa_format *f = e->f;
+  const uint32_t to = f->out_dtype != 0 ? f->out_dtype : is_f8(f->dtype) ? BS_BF16 : f->dtype;
+  if (f->fault == BS_SDPA_ZERO || r->total[1] == 0.0) return 0.0;
+  return round_to(
+      to, f->tolerance == BS_TOL_ACC_F64 ? r->exact[1][x] / r->total[1] : (double)(r->low[x] / r->low_total));
+}
+
+/* Adds a head's outputs to the sums. */
+static void add_errors(emulation *e) {
+  for (int64_t i = 0; i < e->count; i++)
+    for (int64_t x = 0; x < e->f->E; x++)
+      for (int which = 0; which < 2; which++) {
+        const row *r = &e->rows[i];
+        const double want = r->total[which] > 0.0 ? r->exact[which][x] / r->total[which] : 0.0;
+        const double off = fabs(output_of(e, r, x) - want);
+        e->right[which] += want * want;
+        e->wrong[which] += off * off;
+        if (off > e->largest[which]) e->largest[which] = off;
+      }
+}
+
+static void judge(const emulation *e, double seen, bs_sdpa_error *out) {
+  const bs_sdpa_format *f = e->f;
+  const double all = (double)f->B * (double)f->H * (double)f->S * (double)f->E;
+  for (int which = 0; which < 2; which++) {
+    const double rms = sqrt(e->right[which] / seen);
+    const double rmse = rms > 0.0 ? sqrt(e->wrong[which] / seen) / rms : 0.0;
+    const double worst = worst_of(rms > 0.0 ? e->largest[which] / rms : 0.0, rmse, seen, all);
+    *(which == 0 ? &out->whole_rmse : &out->rmse) = rmse;
+    *(which == 0 ? &out->whole_worst : &out->worst) = worst;
+  }
+}
+
+/* ---- a request -------------------------------------------------------------------------------- */
+
+static int32_t check(const bs_sdpa_format *f, bs_error *err) {
+  const int dtypes = f->dtype == BS_F32 || f->dtype == BS_BF16 || f->dtype == BS_F16 || is_f8(f->dtype);
+  if (!dtypes || (f->out_dtype != 0 && !bs_dtype_is_float(f->out_dtype)))
+    return bs_error_set(
+        err, BS_INVALID_ARGUMENT, "BS-KERNEL-DTYPE",
+        "attention of %s to %s has no predicted error: f32, bf16, f16, f8e4m3 and f8e5m2 have",
+        bs_dtype_name(f->dtype), bs_dtype_name(f->out_dtype));
+  if (f->B < 1 || f->H < 1 || f->S < 1 || f->T < 1 || f->T > MOST_KEYS || f->D < 1 || f->D > MOST ||
+      f->E < 1 || f->E > MOST)
+    return bs_error_set(
+        err, BS_INVALID_ARGUMENT, "BS-KERNEL-SHAPE",
+        "attention of %lld queries over %lld keys of %lld and %lld elements has no predicted error",
+        (long long)f->S, (long long)f->T, (long long)f->D, (long long)f->E);
+  if (f->tolerance == BS_TOL_ACC_F32 || f->tolerance == BS_TOL_ACC_F64 || f->tolerance == BS_TOL_ACC_LOW)
+    return BS_OK;
+  return bs_error_set(err, BS_INVALID_ARGUMENT, "BS-KERNEL-CLASS",
+                      "tolerance class %u has no predicted error: acc_f32, acc_f64 and acc_low have",
+                      f->tolerance);
+}
+
+/* Rows that are spread evenly over the S, and the keys that each sees (op.h, attention). */
+static void place_rows(emulation *e) {
+  const bs_sdpa_format *f = e->f;
+  for (int64_t i = 0; i < e->count; i++) {
+    row *r = &e->rows[i];
+    const int64_t s = (2 * i + 1) * f->S / (2 * e->count);
+    const int64_t at = s + (f->causal == BS_CAUSAL_LOWER_RIGHT ? f->T - f->S : 0);
+    r->first = f->left > 0 && f->left <= at ? at - f->left + 1 : 0;
+    r->end = f->causal != BS_CAUSAL_NONE && at + 1 < f->T ? at + 1 : f->T;
+    if (f->right > 0 && f->right < r->end - at) r->end = at + f->right;
+    for (int which = 0; which < 2; which++) {
+      r->most[which] = -INFINITY;
+      r->exact[which] = e->space + (2 * i + which) * f->E;
+    }
+    r->low_most = -INFINITY;
+    r->low = e->low_space + i * f->E;
+  }
+}
+
+static int32_t one_head(emulation *e, uint32_t head, double *turned, bs_error *err) {
+  matrix *all[] = {&e->q, &e->k, &e->v};
+  int32_t rc = BS_OK;
+  memset(e->space, 0, (size_t)(e->count * 2 * e->f->E) * sizeof *e->space);
+  memset(e->low_space, 0, (size_t)(e->count * e->f->E) * sizeof *e->low_space);
+  memset(e->rows, 0, sizeof e->rows);
+  for (uint32_t i = 0; i < 3 && rc == BS_OK; i++) rc = draw(e->f, 32 * head + 1 + i, all[i], err);
+  if (rc == BS_OK) {
+    place_rows(e);
+    run_rows(e, turned);
+    add_errors(e);
+  }
+  for (uint32_t i = 0; i < 3; i++) {
+    free(all[i]->drawn);
+    free(all[i]->rounded);
+    all[i]->drawn = NULL;
+    all[i]->rounded = NULL;
+  }
+  return rc;
+}
+
+int32_t bs_sdpa_emulate(const bs_sdpa_format *format, bs_sdpa_error *out_error, bs_error *err) {
+  int32_t rc = check(format, err);
+  if (rc != BS_OK) return rc;
+  emulation *e = calloc(1, sizeof *e);
+  if (e == NULL) return bs_no_memory(err, "the oracle");
+  const int64_t most = format->T > MANY_KEYS ? FEW_ROWS : ROWS;
+  const uint32_t heads = format->T > MANY_KEYS ? 1 : HEADS;
+  e->f = format;
+  e->count = format->S < most ? format->S : most;
+  e->q = (matrix){.rows = e->count, .width = format->D};
+  e->k = (matrix){.rows = format->T, .width = format->D};
+  e->v = (matrix){.rows = format->T, .width = format->E};
+  e->space = malloc((size_t)(e->count * 2 * format->E) * sizeof *e->space);
+  e->low_space = malloc((size_t)(e->count * format->E) * sizeof *e->low_space);
+  double *turned = malloc((size_t)(TILE * format->D) * sizeof *turned);
+  if (e->space == NULL || e->low_space == NULL || turned == NULL) rc = bs_no_memory(err, "the oracle");
+  for (uint32_t head = 0; head < heads && rc == BS_OK; head++) rc = one_head(e, head, turned, err);
+  if (rc == BS_OK) judge(e, (double)heads * (double)e->count * (double)format->E, out_error);
+  free(turned);
+  free(e->space);
+  free(e->low_space);
+  free(e);
+  return rc;
+}

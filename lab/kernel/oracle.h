@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * oracle.h - the error that attention SHOULD have: an emulation of the number format on sampled rows of
+ * some heads. Inputs are normal, rounded to the format; scores, powers and sums are made as an implementation
+ * of the class makes them, in tiles of keys, and compared with f64. A gate takes a multiple of this in the
+ * place of a round number: a kernel that is much worse is wrong, one that is much better computes something
+ * else. Pure: seconds for 32,768 keys are tenths. */
+#ifndef BS_LAB_KERNEL_ORACLE_H
+#define BS_LAB_KERNEL_ORACLE_H
+#include "blockshock/blockshock.h"
+
+/* How much worse than predicted a right kernel may be: other orders of the same sums, other rows. */
+#define BS_SDPA_SLACK 1.3
+
+/* Faults that tests emulate; a gate has to see each. */
+enum bs_sdpa_fault {
+  BS_SDPA_RIGHT = 0,
+  BS_SDPA_TRUNCATED = 1, /* Q, K and V are cut to the format, not rounded: half a last place too small */
+  BS_SDPA_LINEAR8 = 2, /* u = round((x / largest + 1) 127.5), read as (u - 128) / 127: half a step too low */
+  BS_SDPA_NORMALIZED = 3, /* powers are divided by their sum before they are rounded: small ones vanish */
+  BS_SDPA_ZERO = 4        /* no output is written */
+};
+
+typedef struct bs_sdpa_format {
+  int64_t B, H, S, T, D, E; /* B and H: how many outputs there are */
+  uint32_t dtype;           /* of Q, K and V */
+  uint32_t out_dtype;       /* 0: dtype; of fp8: bf16 */
+  uint32_t tolerance;  /* enum bs_tolerance: ACC_F32 keeps the powers in f32, ACC_LOW rounds them to dtype,
+                        * ACC_F64 rounds the output alone */
+  uint32_t causal;     /* enum bs_causal */
+  int64_t left, right; /* windows; 0: none */
+  double p_scale;      /* fp8 powers are rounded as p * p_scale; 0: 256 */
+  uint32_t fault;      /* enum bs_sdpa_fault */
+  uint32_t outliers;   /* 1: one value of 1,000 gets another normal one of deviation 10 added */
+  uint64_t seed;
+} bs_sdpa_format;
+
+/* Relative to the root mean square of the right outputs. `worst` is of all B*H*S*E outputs. */
+typedef struct bs_sdpa_error {
+  double rmse, worst;             /* beside f64 of the same, rounded Q, K and V */
+  double whole_rmse, whole_worst; /* beside f64 of the inputs before they were rounded to dtype */
+} bs_sdpa_error;
+
+/* BS_INVALID_ARGUMENT: no shape, or a dtype or class that attention has not. BS_NO_MEMORY. */
+int32_t bs_sdpa_emulate(const bs_sdpa_format *format, bs_sdpa_error *out_error, bs_error *err);
+/* One value as the format has it: rounded, or with the fault. largest: of the tensor (fp8 is scaled by it).
+ */
+double bs_sdpa_rounded(uint32_t dtype, uint32_t fault, double largest, double value);
+#endif
