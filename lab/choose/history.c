@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ * history.c - see history.h. The file is read with distrust: anyone may have edited or torn it. */
+#include "lab/choose/history.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "lab/error.h"
+#include "lab/store/store.h"
+
+const char *const bs_verdict_names[5] = {"ok", "failed", "wrong", "refused", "late"};
+static const bs_lines_words words = {"BS-TUNE-IO", "BS-TUNE-LOCK",
+                                     "--points FILE chooses another place, --points off none", 0};
+
+static const char *text_of(const json_t *object, const char *key) {
+  const char *value = json_string_value(json_object_get(object, key));
+  return value != NULL ? value : "";
+}
+
+static int is_verdict(const char *text) {
+  for (size_t i = 0; i < 5; i++)
+    if (strcmp(text, bs_verdict_names[i]) == 0) return 1;
+  return 0;
+}
+
+int bs_history_is_entry(const json_t *e) {
+  static const char *const texts[] = {"problem", "provider", "plugin", "regime", "config", "verdict"};
+  if (json_integer_value(json_object_get(e, "format")) != 1 ||
+      !json_is_object(json_object_get(e, "machine")) || !json_is_integer(json_object_get(e, "threads")) ||
+      !json_is_integer(json_object_get(e, "effort")))
+    return 0;
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+    if (!json_is_string(json_object_get(e, texts[i]))) return 0;
+  if (!is_verdict(text_of(e, "verdict"))) return 0;
+  const double seconds = json_number_value(json_object_get(e, "seconds"));
+  return strcmp(text_of(e, "verdict"), "ok") != 0 || (isfinite(seconds) && seconds > 0.0);
+}
+
+static enum bs_line judge(void *user, const json_t *e) {
+  const bs_history_key *key = user;
+  uint64_t point = 0;
+  if (!bs_history_is_entry(e)) return BS_LINE_BROKEN;
+  const int same = strcmp(text_of(e, "problem"), key->problem) == 0 &&
+                   strcmp(text_of(e, "provider"), key->provider) == 0 &&
+                   strcmp(text_of(e, "plugin"), key->plugin) == 0 &&
+                   strcmp(text_of(e, "regime"), key->regime) == 0 &&
+                   json_integer_value(json_object_get(e, "threads")) == (json_int_t)key->threads &&
+                   json_equal(json_object_get(e, "machine"), key->machine);
+  return same && bs_space_find(key->space, text_of(e, "config"), &point) ? BS_LINE_HOLDS : BS_LINE_FOREIGN;
+}
+
+int32_t bs_history_open(const char *path, const bs_history_key *key, bs_history *out, bs_error *err) {
+  out->key = *key;
+  return bs_lines_open(&words, path, judge, &out->key, &out->lines, err);
+}
+
+void bs_history_close(bs_history *h) {
+  bs_lines_close(&h->lines);
+}
+
+const json_t *bs_history_find(const bs_history *h, uint64_t point) {
+  char config[BS_SPACE_TEXT];
+  const json_t *best = NULL;
+  json_int_t most = -1;
+  bs_space_text(h->key.space, point, config, sizeof config);
+  for (size_t i = json_array_size(h->lines.entries); i-- > 0;) {
+    const json_t *e = json_array_get(h->lines.entries, i);
+    const json_int_t effort = json_integer_value(json_object_get(e, "effort"));
+    uint64_t of = 0;
+    if (effort <= most || !bs_space_find(h->key.space, text_of(e, "config"), &of) || of != point) continue;
+    best = e;
+    most = effort;
+  }
+  return best;
+}
+
+double bs_history_seconds(const json_t *e) {
+  return strcmp(text_of(e, "verdict"), "ok") == 0 ? json_number_value(json_object_get(e, "seconds"))
+                                                  : INFINITY;
+}
+
+int32_t bs_history_add(bs_history *h, uint64_t point, json_t *result, bs_error *err) {
+  const bs_history_key *k = &h->key;
+  char config[BS_SPACE_TEXT], stamp[16];
+  bs_store_stamp(stamp);
+  json_t *entry = json_pack("{s:i,s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s}", "format", 1, "problem", k->problem,
+                            "provider", k->provider, "plugin", k->plugin, "regime", k->regime, "threads",
+                            (int)k->threads, "machine", k->machine, "config",
+                            bs_space_text(k->space, point, config, sizeof config), "measured_at", stamp);
+  const int bad = entry == NULL || json_object_update_missing(entry, result) != 0;
+  json_decref(result);
+  if (bad || json_array_append_new(h->lines.entries, entry) != 0) {
+    if (bad) json_decref(entry);
+    return bs_no_memory(err, "a measured point");
+  }
+  return bs_lines_append(&h->lines, entry, err);
+}

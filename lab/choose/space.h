@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ * space.h - the points that a tuner chooses from: every combination of the values that some knobs may have,
+ * less those that a constraint refuses. A point is a number below `size`: the values' places, mixed radix,
+ * the last knob runs fastest. Pure. */
+#ifndef BS_LAB_CHOOSE_SPACE_H
+#define BS_LAB_CHOOSE_SPACE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "blockshock/abi.h"
+
+enum { BS_SPACE_KNOBS = 16, BS_SPACE_VALUES = 64, BS_SPACE_WORD = 24, BS_SPACE_TEXT = 512 };
+/* Larger spaces are refused: nobody measures them, and points are drawn by looking for one that is allowed.
+ */
+#define BS_SPACE_MOST (UINT64_C(1) << 24)
+
+typedef struct bs_space_knob {
+  char name[32];
+  uint32_t n;
+  uint32_t ordered;  /* 1: all values are numbers, rising; a value's neighbours stand beside it */
+  uint32_t standard; /* place of the default; n: "auto", none of them */
+  char value[BS_SPACE_VALUES][BS_SPACE_WORD];
+} bs_space_knob;
+
+typedef struct bs_space {
+  uint32_t n;
+  uint64_t size; /* the product of all n; 1 without knobs */
+  char constraint[256];
+  bs_space_knob knob[BS_SPACE_KNOBS];
+} bs_space;
+
+void bs_space_init(bs_space *out);
+/* values: pieces with commas between them, each a word, a number, FROM:TO*FACTOR ("16:256*2") or FROM:TO+STEP
+ * ("8:64+8"). standard: one of them, or "auto". BS_CONFIG (BS-KNOB-VALUES, BS-KNOB-SPACE). */
+int32_t bs_space_add(bs_space *space, const char *name, const char *values, const char *standard,
+                     bs_error *err);
+/* Only points for which an expression of knobs, numbers and words holds: "rows*keys <= 16384 && exp != fast".
+ * Operators: * / % + - < <= > >= == != && || ! and parentheses. BS_CONFIG (BS-KNOB-WHERE) when it cannot be
+ * read, names no knob, or compares a word as a number. */
+int32_t bs_space_limit(bs_space *space, const char *constraint, bs_error *err);
+int bs_space_allows(const bs_space *space, uint64_t point);
+
+uint32_t bs_space_place(const bs_space *space, uint64_t point, uint32_t knob);
+/* The point with another value of one knob. */
+uint64_t bs_space_with(const bs_space *space, uint64_t point, uint32_t knob, uint32_t place);
+/* "keys=128;exp=fast". Returns out. */
+char *bs_space_text(const bs_space *space, uint64_t point, char *out, size_t size);
+/* The point of such a text, which names every knob once and nothing else; 0: there is none. */
+int bs_space_find(const bs_space *space, const char *text, uint64_t *out_point);
+/* The point that is nearest to a text: knobs that it lacks have their default (else their first value), of
+ * numbers the nearest by their ratio is taken. *out_exact: 1 when nothing had to be moved. */
+uint64_t bs_space_nearest(const bs_space *space, const char *text, int *out_exact);
+/* The value of a knob in "a=1;b=x"; 0: it is not in it. */
+int bs_space_value(const char *text, const char *name, char *out, size_t size);
+
+/* where.c. 1, 0, or -1 with an error: the constraint for one point. */
+int bs_where_holds(const bs_space *space, const char *text, uint64_t point, bs_error *err);
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ * where.c - the constraint of a space: recursive descent over the text, one function a level of precedence. A
+ * value is a number or a word; truth is a number. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "lab/choose/space.h"
+#include "lab/error.h"
+
+typedef struct value {
+  double number;
+  char word[32]; /* "": a number */
+} value;
+
+enum { MAX_DEPTH = 32 };
+typedef struct reader {
+  const bs_space *space;
+  uint64_t point;
+  const char *at;
+  int knobs, depth;
+  char why[96]; /* "": no error */
+} reader;
+
+static void fail(reader *r, const char *why, const char *what) {
+  if (r->why[0] == '\0') snprintf(r->why, sizeof r->why, "%s '%.40s'", why, what);
+}
+
+/* Is `sign` next? Then it is taken. "<" is not taken from "<=", nor "!" from "!=". */
+static int take(reader *r, const char *sign) {
+  const size_t n = strlen(sign);
+  while (isspace((unsigned char)*r->at)) r->at++;
+  if (strncmp(r->at, sign, n) != 0 || (n == 1 && strchr("<>!", sign[0]) != NULL && r->at[1] == '=')) return 0;
+  r->at += n;
+  return 1;
+}
+
+static double number_of(reader *r, const value *v) {
+  if (v->word[0] != '\0') fail(r, "a word where a number is due:", v->word);
+  return v->number;
+}
+
+static value any(reader *r);
+
+static value name_of(reader *r) {
+  value v = {0};
+  size_t n = 0;
+  while (isalnum((unsigned char)r->at[n]) || r->at[n] == '_') n++;
+  snprintf(v.word, sizeof v.word, "%.*s", (int)n, r->at);
+  if (n == 0) fail(r, r->at[0] == '\0' ? "something is missing at the end of" : "cannot read", r->at);
+  r->at += n;
+  int known = 0; /* as a value of a knob */
+  for (uint32_t i = 0; i < r->space->n; i++) {
+    const bs_space_knob *k = &r->space->knob[i];
+    for (uint32_t j = 0; j < k->n; j++) known |= strcmp(k->value[j], v.word) == 0;
+    if (strcmp(k->name, v.word) != 0) continue;
+    snprintf(v.word, sizeof v.word, "%s", k->value[bs_space_place(r->space, r->point, i)]);
+    if (bs_parse_f64(v.word, &v.number)) v.word[0] = '\0';
+    r->knobs++;
+    return v;
+  }
+  if (!known) fail(r, "neither a knob nor one of its values:", v.word);
+  return v;
+}
+
+static value single(reader *r) {
+  value v = {0};
+  if (r->depth >= MAX_DEPTH || r->why[0] != '\0') {
+    fail(r, "too deep at", r->at);
+    return v;
+  }
+  r->depth++;
+  if (take(r, "!")) {
+    const value of = single(r);
+    v.number = number_of(r, &of) == 0.0;
+  } else if (take(r, "(")) {
+    v = any(r);
+    if (!take(r, ")")) fail(r, "')' is missing at", r->at);
+  } else if (isdigit((unsigned char)*r->at)) {
+    char *end = NULL;
+    v.number = strtod(r->at, &end);
+    r->at = end;
+  } else {
+    v = name_of(r);
+  }
+  r->depth--;
+  return v;
+}
+
+static value product(reader *r) {
+  static const char *const signs[] = {"*", "/", "%"};
+  value v = single(r);
+  for (int i = 0; i < 3;) {
+    if (!take(r, signs[i])) {
+      i++;
+      continue;
+    }
+    const value b = single(r);
+    const double x = number_of(r, &v), y = number_of(r, &b);
+    v.number = i == 0 ? x * y : i == 1 ? x / y : fmod(x, y);
+    i = 0;
+  }
+  return v;
+}
+
+static value sum(reader *r) {
+  value v = product(r);
+  for (;;) {
+    const int plus = take(r, "+"), minus = !plus && take(r, "-");
+    if (!plus && !minus) return v;
+    const value b = product(r);
+    const double x = number_of(r, &v), y = number_of(r, &b);
+    v.number = plus ? x + y : x - y;
+  }
+}
+
+static value comparison(reader *r) {
+  static const char *const signs[] = {"<=", ">=", "==", "!=", "<", ">"};
+  value v = sum(r);
+  for (int i = 0; i < 6; i++) {
+    if (!take(r, signs[i])) continue;
+    const value b = sum(r);
+    const int equal =
+        v.word[0] != '\0' || b.word[0] != '\0' ? strcmp(v.word, b.word) == 0 : v.number == b.number;
+    if (i == 2 || i == 3) return (value){.number = equal == (i == 2)};
+    const double x = number_of(r, &v), y = number_of(r, &b);
+    return (value){.number = i == 0 ? x <= y : i == 1 ? x >= y : i == 4 ? x < y : x > y};
+  }
+  return v;
+}
+
+static value both(reader *r) {
+  value v = comparison(r);
+  while (take(r, "&&")) {
+    const value b = comparison(r);
+    const int x = number_of(r, &v) != 0.0, y = number_of(r, &b) != 0.0;
+    v.number = x && y;
+  }
+  return v;
+}
+
+static value any(reader *r) {
+  value v = both(r);
+  while (take(r, "||")) {
+    const value b = both(r);
+    const int x = number_of(r, &v) != 0.0, y = number_of(r, &b) != 0.0;
+    v.number = x || y;
+  }
+  return v;
+}
+
+int bs_where_holds(const bs_space *space, const char *text, uint64_t point, bs_error *err) {
+  reader r = {.space = space, .point = point, .at = text};
+  const value v = any(&r);
+  const double holds = number_of(&r, &v);
+  take(&r, "");
+  if (r.why[0] == '\0' && *r.at != '\0') fail(&r, "cannot read", r.at);
+  if (r.why[0] == '\0' && r.knobs == 0) fail(&r, "no knob is named in", text);
+  if (r.why[0] == '\0') return holds != 0.0;
+  bs_error_set(err, BS_CONFIG, "BS-KNOB-WHERE", "the constraint '%.200s': %s", text, r.why);
+  bs_error_hint(err, "knobs, numbers, words and * / %% + - < <= > >= == != && || ! ( )");
+  return -1;
+}
