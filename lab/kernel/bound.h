@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ * bound.h - what a kernel cannot be faster than: its products by the multiply-adds of the machine, its
+ * exponentials, its bytes, and what a call costs that does nothing. The longest binds. The peaks are measured
+ * on this machine: dense products of the dtype, nothing that is sparse or of a narrower one. */
+#ifndef BS_LAB_KERNEL_BOUND_H
+#define BS_LAB_KERNEL_BOUND_H
+#include "lab/kernel/problem.h"
+
+enum bs_kernel_limit {
+  BS_LIMIT_FMA = 0,
+  BS_LIMIT_EXP = 1,
+  BS_LIMIT_BYTES = 2,
+  BS_LIMIT_LAUNCH = 3,
+  BS_LIMITS_ = 4
+};
+extern const char *const bs_kernel_limit_names[BS_LIMITS_]; /* "FMA", "exp", "bytes", "launch" */
+
+/* Peaks a second of so many threads together. */
+typedef struct bs_kernel_rates {
+  double flops, exps, bytes;
+  double footprint; /* bytes that `bytes` was read of: a small one lies in a cache */
+  uint32_t threads;
+  char loop[24]; /* of the multiply-adds (lab/measure/peak.h) */
+} bs_kernel_rates;
+
+typedef struct bs_kernel_bound {
+  double limit_s[BS_LIMITS_]; /* seconds by each */
+  double seconds;             /* the longest */
+  uint32_t binding;           /* enum bs_kernel_limit: whose it is */
+  double shared_s; /* FMA and exp together: what binds where one unit does both, as on a processor */
+} bs_kernel_bound;
+
+/* Some tenths of a second. threads: at most the machine's cores count. */
+int32_t bs_kernel_rates_measure(const bs_kernel_problem *problem, uint32_t threads, bs_kernel_rates *out,
+                                bs_error *err);
+/* Exponentials a second of one core, of the shortest polynomial that the dtype's precision allows. */
+double bs_kernel_exp_rate(uint32_t dtype);
+void bs_kernel_bound_of(const bs_kernel_problem *problem, const bs_kernel_rates *rates, double launch_s,
+                        bs_kernel_bound *out);
+/* The bound's share of the measured time. Above 100 there is no number: BS_NUMERIC, id BS-KERNEL-BOUND, with
+ * both times and the names of what can be wrong. */
+int32_t bs_kernel_bound_percent(const bs_kernel_bound *bound, double seconds, double *out_percent,
+                                bs_error *err);
+#endif

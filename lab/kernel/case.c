@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT
+ * case.c - see case.h. */
+#include "lab/kernel/case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "blockshock/plugin.h"
+#include "core/base/clock.h"
+#include "core/base/text.h"
+#include "lab/error.h"
+
+enum { ARGS = 8, KEY = 600, NAME = 160 };
+
+struct bs_kernel_arm {
+  bs_kernel_problem p;
+  bs_kernel_data *data, *own; /* own: made by the arm */
+  bs_world *world;
+  bs_rank *rank; /* of the newest bs_world_enter */
+  bs_packed *packed;
+  bs_plan *plan;
+  bs_tensor tensor[ARGS];
+  bs_tensor_desc desc[ARGS];
+  const bs_tensor_desc *asked[ARGS];
+  bs_tensor *args[ARGS];
+  uint32_t nargs, y; /* y: which one is the output */
+  uint32_t tolerance, fallback;
+  uint64_t workspace, before; /* before: the world's memory without weights and plan */
+  char key[KEY], provider[NAME];
+  bs_text candidates;
+};
+
+static int is_sdpa(const bs_kernel_problem *p) {
+  return p->kind == BS_KERNEL_SDPA;
+}
+
+/* ---- the query ---------------------------------------------------------------------------------- */
+
+static void describe(bs_kernel_arm *arm, uint32_t index, uint32_t dtype, uint32_t rank, const int64_t *dims) {
+  bs_tensor_desc *d = &arm->desc[index];
+  int64_t stride = 1;
+  *d = (bs_tensor_desc){.struct_size = sizeof *d, .dtype = dtype, .rank = rank};
+  for (uint32_t i = rank; i-- > 0; stride *= dims[i]) {
+    d->dims[i] = dims[i];
+    d->strides[i] = stride;
+  }
+  arm->asked[index] = d;
+  arm->args[index] = &arm->tensor[index];
+}
+
+/* Arguments as op.h lists them. */
+static void describe_all(bs_kernel_arm *arm) {
+  const bs_kernel_problem *p = &arm->p;
+  const uint32_t y = bs_kernel_y_dtype(p);
+  if (is_sdpa(p)) {
+    describe(arm, 0, p->dtype, 4, (const int64_t[]){p->B, p->H, p->S, p->D});
+    describe(arm, 1, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->D});
+    describe(arm, 2, p->dtype, 4, (const int64_t[]){p->B, p->G, p->T, p->E});
+    if (BS_DTYPE_BYTES(p->dtype) == 1) describe(arm, 5, BS_F32, 1, (const int64_t[]){3});
+    arm->y = 6;
+    arm->nargs = 8;
+    describe(arm, arm->y, y, 4, (const int64_t[]){p->B, p->H, p->S, p->E});
+  } else {
+    describe(arm, 0, p->dtype, 2, (const int64_t[]){p->B, p->K});
+    arm->y = 3;
+    arm->nargs = 4;
+    describe(arm, arm->y, y, 2, (const int64_t[]){p->B, p->N});
+  }
+}
+
+static bs_op_query query_of(const bs_kernel_arm *arm) {
+  const bs_kernel_problem *p = &arm->p;
+  bs_op_query q = {
+      .struct_size = sizeof q, .nargs = arm->nargs, .op = bs_kernel_op(p->kind), .args = arm->asked};
+  if (is_sdpa(p)) {
+    q.attrs[0] = p->causal;
+    q.attrs[1] = p->left;
+    q.attrs[2] = p->right;
+    q.numbers[0] = 1.0 / sqrt((double)p->D);
+  } else {
+    q.weight_dtype = p->dtype;
+    q.flags = BS_QUERY_DETERMINISTIC;
+    q.kept = bs_kernel_data_kept(arm->data);
+  }
+  return q;
+}
+
+/* ---- the choice --------------------------------------------------------------------------------- */
+
+typedef struct choosing {
+  bs_kernel_arm *arm;
+  const char *wanted; /* NULL: the best */
+  bs_text names;      /* of all that were asked, for an error */
+  int found;
+  char refused[NAME + 200]; /* why the wanted one does not serve */
+} choosing;
+
+/* "matmul@cpu/dnnl" of a plugin: "cpu:dnnl". */
+static void full_name(const bs_op_candidate *c, char out[NAME]) {
+  const char *slash = strchr(c->name, '/');
+  snprintf(out, NAME, "%s:%s", c->plugin, slash != NULL ? slash + 1 : c->name);
+}
+
+static int matches(const char *wanted, const char *name) {
+  const size_t n = strlen(wanted);
+  if (strchr(wanted, ':') != NULL) return strcmp(wanted, name) == 0;
+  return strncmp(wanted, name, n) == 0 && name[n] == ':';
+}
+
+static void consider(void *user, const bs_op_candidate *c) {
+  choosing *ch = user;
+  bs_kernel_arm *arm = ch->arm;
+  char name[NAME];
+  full_name(c, name);
+  snprintf(arm->key, sizeof arm->key, "%s", c->key);
+  bs_text_printf(&ch->names, "%s%s", ch->names.size > 0 ? ", " : "", name);
+  const int serves = c->answer->level != BS_LEVEL_NO;
+  if (serves)
+    bs_text_printf(&arm->candidates, "%s\t%s\n", name,
+                   c->answer->text[0] != '\0' ? c->answer->text : c->answer->algo);
+  if (ch->found || (ch->wanted != NULL && !matches(ch->wanted, name))) return;
+  if (!serves) {
+    if (ch->refused[0] == '\0') snprintf(ch->refused, sizeof ch->refused, "%s: %s", name, c->answer->text);
+    return;
+  }
+  ch->found = 1;
+  arm->tolerance = c->answer->tolerance;
+  arm->workspace = c->answer->workspace;
+  snprintf(arm->provider, sizeof arm->provider, "%s", name);
+}
+
+static int32_t not_found(const choosing *ch, const char *wanted, bs_error *err) {
+  const int refused = ch->refused[0] != '\0';
+  bs_error_set(err, refused ? BS_UNSUPPORTED : BS_USAGE, refused ? "BS-KERNEL-REFUSED" : "BS-KERNEL-PROVIDER",
+               refused ? "%s does not serve it: %s" : "there is no provider '%s'%.0s", wanted, ch->refused);
+  bs_error_hint(err, "asked: %s", ch->names.data != NULL && !ch->names.failed ? ch->names.data : "nobody");
+  return refused ? BS_UNSUPPORTED : BS_USAGE;
+}
+
+static int32_t choose(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *err) {
+  choosing ch = {.arm = arm, .wanted = s->provider};
+  /* The reference serves nobody who did not name it. */
+  arm->fallback =
+      s->provider != NULL && (strcmp(s->provider, "ref") == 0 || strncmp(s->provider, "ref:", 4) == 0);
+  const bs_op_site site = {.struct_size = sizeof site,
+                           .threads = s->threads > 0 ? s->threads : 1,
+                           .world_size = 1,
+                           .fallback = arm->fallback};
+  const bs_op_query q = query_of(arm);
+  int32_t rc =
+      bs_op_explain_at(s->context, s->backend != NULL ? s->backend : "cpu", &site, &q, consider, &ch, err);
+  const int asked = ch.names.size > 0 && s->provider != NULL;
+  if ((rc == BS_OK || (rc == BS_UNSUPPORTED && asked)) && !ch.found)
+    rc = not_found(&ch, s->provider != NULL ? s->provider : "", err);
+  bs_text_free(&ch.names);
+  return rc;
+}
+
+/* ---- the world ---------------------------------------------------------------------------------- */
+
+static int32_t enter(bs_kernel_arm *arm, bs_error *err) {
+  return bs_world_enter(arm->world, &arm->rank, err);
+}
+
+/* Leaves; the first error counts. */
+static int32_t leave(bs_kernel_arm *arm, int32_t rc, bs_error *err) {
+  const int32_t left = bs_world_leave(arm->world, rc == BS_OK ? err : NULL);
+  return rc != BS_OK ? rc : left;
+}
+
+static int32_t make_world(bs_kernel_arm *arm, const bs_kernel_setup *s, bs_error *err) {
+  bs_text choice = {0};
+  bs_text_printf(&choice, "%s -> %s", arm->key, arm->provider);
+  if (s->knobs != NULL && s->knobs[0] != '\0') bs_text_printf(&choice, "{%s}", s->knobs);
+  if (choice.failed) {
+    bs_text_free(&choice);
+    return bs_no_memory(err, "a choice");
+  }
+  const char *const choices[] = {choice.data};
+  const bs_world_options o = {.struct_size = sizeof o,
+                              .world_size = 1,
+                              .backend = s->backend,
+                              .threads_per_rank = s->threads > 0 ? s->threads : 1,
+                              .bind = s->bind,
+                              .sync_mode = BS_SYNC_NONE,
+                              .choices = choices,
+                              .n_choices = 1,
+                              .fallback = arm->fallback};
+  const int32_t rc = bs_world_create(s->context, &o, &arm->world, err);
+  bs_text_free(&choice);
+  return rc;
+}
+
+static bs_tensor as_matrix(const bs_tensor *t, int64_t rows, int64_t cols) {
+  bs_tensor m = *t;
+  m.rank = 2;
+  m.dims[0] = rows;
+  m.dims[1] = m.strides[0] = cols;
+  m.strides[1] = 1;
+  return m;
+}
+
+static int32_t read_in(bs_kernel_arm *arm, uint32_t index, const void *from, uint32_t dtype, int64_t rows,
+                       int64_t cols, bs_error *err) {
+  bs_source source = {.struct_size = sizeof source};
+  bs_tensor flat = as_matrix(&arm->tensor[index], rows, cols);
+  int32_t rc = bs_source_from_memory(from, dtype, rows, cols, cols, &source, err);
+  if (rc == BS_OK) rc = bs_rank_get_api()->tensor_read(arm->rank, &source, 0, NULL, &flat, err);
+  bs_source_release(&source);
+  return rc;
+}
+
+static int32_t read_all(bs_kernel_arm *arm, bs_error *err) {
+  int64_t rows, cols;
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < (is_sdpa(&arm->p) ? 3u : 1u); i++) {
+    const void *from = bs_kernel_data_input(arm->data, i, &rows, &cols);
+    rc = read_in(arm, i, from, arm->p.dtype, rows, cols, err);
+  }
+  const float *descale = bs_kernel_data_descale(arm->data);
+  return rc == BS_OK && descale != NULL ? read_in(arm, 5, descale, BS_F32, 1, 3, err) : rc;
+}
+
+static void drop_plan(bs_kernel_arm *arm) {
+  if (arm->plan != NULL) bs_rank_get_api()->op_release(arm->plan);
+  if (arm->packed != NULL) bs_rank_get_api()->packed_release(arm->packed);
+  arm->plan = NULL;
+  arm->packed = NULL;
+}
+
+static int32_t pack(bs_kernel_arm *arm, const bs_op_query *q, bs_error *err) {
+  int64_t rows, cols;
+  const void *w = bs_kernel_data_input(arm->data, 1, &rows, &cols);
+  bs_source source = {.struct_size = sizeof source};
+  int32_t rc = bs_source_from_memory(w, arm->p.dtype, rows, cols, cols, &source, err);
+  if (rc == BS_OK) rc = bs_rank_get_api()->pack(arm->rank, q, &source, &arm->packed, err);
+  bs_source_release(&source);
+  return rc;
+}
+
+static int32_t make_plan(bs_kernel_arm *arm, bs_error *err) {
+  const bs_op_query q = query_of(arm);
+  arm->before = bs_world_memory_now(arm->world);
+  int32_t rc = is_sdpa(&arm->p) ? BS_OK : pack(arm, &q, err);
+  if (rc == BS_OK) rc = bs_rank_get_api()->op_prepare(arm->rank, &q, arm->packed, &arm->plan, err);
+  return rc;
+}
+
+static int32_t take_tensors(bs_kernel_arm *arm, bs_error *err) {
+  int32_t rc = BS_OK;
+  for (uint32_t i = 0; rc == BS_OK && i < arm->nargs; i++)
+    if (arm->asked[i] != NULL)
+      rc =
+          bs_rank_get_api()->tensor_alloc(arm->rank, arm->asked[i], BS_LIFE_ACTIVATION, &arm->tensor[i], err);
+  return rc;
+}
+
+/* What was taken is what was chosen: a wish that cannot be kept is only warned of by the world. */
+static int32_t check_taken(bs_kernel_arm *arm, bs_error *err) {
+  bs_choice_info info = {.struct_size = sizeof info};
+  for (uint32_t i = 0; i < bs_world_choice_count(arm->world); i++) {
+    const int32_t rc = bs_world_choice_get(arm->world, i, &info, err);
+    if (rc != BS_OK) return rc;
+    if (strcmp(info.key, arm->key) != 0) continue;
+    if (strcmp(info.chosen, arm->provider) == 0) return BS_OK;
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-CHOICE", "%s was asked and %s taken: %s",
+                        arm->provider, info.chosen, info.why);
+  }
+  return bs_error_set(err, BS_INTERNAL, "BS-KERNEL-CHOICE", "the world has not asked for '%s'", arm->key);
+}
+
+static int32_t build(bs_kernel_arm *arm, bs_error *err) {
+  int32_t rc = enter(arm, err);
+  if (rc != BS_OK) return rc;
+  rc = take_tensors(arm, err);
+  if (rc == BS_OK) rc = make_plan(arm, err);
+  if (rc == BS_OK) rc = check_taken(arm, err);
+  if (rc == BS_OK) rc = read_all(arm, err);
+  return leave(arm, rc, err);
+}
+
+int32_t bs_kernel_arm_open(const bs_kernel_setup *s, bs_kernel_arm **out, bs_error *err) {
+  *out = NULL;
+  if (s->problem->kind > BS_KERNEL_MATMUL24)
+    return bs_error_set(err, BS_UNSUPPORTED, "BS-KERNEL-KIND", "%s has no arm yet",
+                        bs_kernel_op(s->problem->kind));
+  bs_kernel_arm *arm = calloc(1, sizeof *arm);
+  if (arm == NULL) return bs_no_memory(err, "an arm");
+  arm->p = *s->problem;
+  arm->data = s->data;
+  int32_t rc = BS_OK;
+  if (arm->data == NULL) {
+    rc = bs_kernel_data_make(s->problem, s->seed, &arm->own, err);
+    arm->data = arm->own;
+  }
+  if (rc == BS_OK) {
+    describe_all(arm);
+    rc = choose(arm, s, err);
+  }
+  if (rc == BS_OK) rc = make_world(arm, s, err);
+  if (rc == BS_OK) rc = build(arm, err);
+  if (rc != BS_OK) {
+    bs_kernel_arm_close(arm);
+    return rc;
+  }
+  *out = arm;
+  return BS_OK;
+}
+
+void bs_kernel_arm_close(bs_kernel_arm *arm) {
+  if (arm == NULL) return;
+  if (arm->world != NULL && enter(arm, NULL) == BS_OK) {
+    drop_plan(arm);
+    for (uint32_t i = 0; i < arm->nargs; i++) bs_rank_get_api()->tensor_free(arm->rank, &arm->tensor[i]);
+    bs_world_leave(arm->world, NULL);
+  }
+  bs_world_destroy(arm->world);
+  bs_kernel_data_free(arm->own);
+  bs_text_free(&arm->candidates);
+  free(arm);
+}
+
+/* ---- runs --------------------------------------------------------------------------------------- */
+
+static int32_t run_calls(bs_kernel_arm *arm, uint64_t n, bs_error *err) {
+  const bs_rank_api *api = bs_rank_get_api();
+  int32_t rc = BS_OK;
+  for (uint64_t i = 0; rc == BS_OK && i < n; i++)
+    rc = api->op_run(arm->plan, arm->args, arm->nargs, NULL, err);
+  return rc == BS_OK ? bs_rank_sync(arm->rank, err) : rc;
+}
+
+static uint64_t nanoseconds(struct timeval t) {
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
+}
+
+int32_t bs_kernel_arm_batch(void *opaque, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err) {
+  bs_kernel_arm *arm = opaque;
+  struct rusage before = {0}, after = {0};
+  int32_t rc = enter(arm, err);
+  if (rc != BS_OK) return rc;
+  rc = run_calls(arm, lead, err);
+  getrusage(RUSAGE_SELF, &before);
+  const double began = bs_clock_s();
+  if (rc == BS_OK) rc = run_calls(arm, n, err);
+  out->seconds = (bs_clock_s() - began) / (double)(n > 0 ? n : 1);
+  getrusage(RUSAGE_SELF, &after);
+  out->switches = (uint64_t)(after.ru_nivcsw - before.ru_nivcsw);
+  out->cpu_ns = nanoseconds(after.ru_utime) + nanoseconds(after.ru_stime) - nanoseconds(before.ru_utime) -
+                nanoseconds(before.ru_stime);
+  return leave(arm, rc, err);
+}
+
+int32_t bs_kernel_arm_series(void *opaque, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err) {
+  bs_kernel_arm *arm = opaque;
+  int32_t rc = enter(arm, err);
+  if (rc != BS_OK) return rc;
+  rc = run_calls(arm, warmup, err);
+  for (uint64_t i = 0; rc == BS_OK && i < n; i++) {
+    const double began = bs_clock_s();
+    rc = run_calls(arm, 1, err);
+    out_seconds[i] = bs_clock_s() - began;
+  }
+  return leave(arm, rc, err);
+}
+
+int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *err) {
+  int32_t rc = enter(arm, err);
+  if (rc != BS_OK) return rc;
+  arm->data = data;
+  if (!is_sdpa(&arm->p)) { /* the weights are in the plan */
+    drop_plan(arm);
+    rc = make_plan(arm, err);
+  }
+  if (rc == BS_OK) rc = read_all(arm, err);
+  return leave(arm, rc, err);
+}
+
+/* All outputs of one run, over NaN. The caller frees. */
+static int32_t run_fresh(bs_kernel_arm *arm, size_t bytes, void **out, bs_error *err) {
+  const float nan = NAN;
+  const int64_t n = bs_kernel_data_outputs(arm->data);
+  const uint32_t dtype = bs_kernel_y_dtype(&arm->p);
+  char *y = malloc(bytes > 0 ? bytes : 1);
+  *out = NULL;
+  if (y == NULL) return bs_no_memory(err, "%zu bytes of outputs", bytes);
+  bs_convert(dtype, y, BS_F32, &nan, 1);
+  for (size_t have = BS_DTYPE_BYTES(dtype); have < bytes; have *= 2)
+    memcpy(y + have, y, have < bytes - have ? have : bytes - have);
+  int32_t rc = read_in(arm, arm->y, y, dtype, 1, n, err);
+  if (rc == BS_OK) rc = run_calls(arm, 1, err);
+  const bs_tensor flat = as_matrix(&arm->tensor[arm->y], 1, n);
+  if (rc == BS_OK) rc = bs_rank_copy_out(arm->rank, &flat, y, err);
+  if (rc == BS_OK)
+    *out = y;
+  else
+    free(y);
+  return rc;
+}
+
+static size_t output_bytes(const bs_kernel_arm *arm) {
+  return (size_t)bs_kernel_data_outputs(arm->data) * BS_DTYPE_BYTES(bs_kernel_y_dtype(&arm->p));
+}
+
+int32_t bs_kernel_arm_judge(bs_kernel_arm *arm, bs_kernel_numbers *out, bs_error *err) {
+  void *y = NULL;
+  int32_t rc = enter(arm, err);
+  if (rc != BS_OK) return rc;
+  rc = leave(arm, run_fresh(arm, output_bytes(arm), &y, err), err);
+  if (rc == BS_OK) rc = bs_kernel_data_judge(arm->data, y, out, err);
+  free(y);
+  return rc;
+}
+
+int32_t bs_kernel_arm_repeat(bs_kernel_arm *arm, uint64_t *out_differing, bs_error *err) {
+  const size_t bytes = output_bytes(arm);
+  void *first = NULL, *second = NULL;
+  *out_differing = 0;
+  int32_t rc = enter(arm, err);
+  if (rc != BS_OK) return rc;
+  rc = run_fresh(arm, bytes, &first, err);
+  if (rc == BS_OK) rc = run_fresh(arm, bytes, &second, err);
+  rc = leave(arm, rc, err);
+  for (size_t i = 0; rc == BS_OK && i < bytes; i++)
+    *out_differing += ((const char *)first)[i] != ((const char *)second)[i];
+  free(first);
+  free(second);
+  return rc;
+}
+
+/* ---- what it is --------------------------------------------------------------------------------- */
+
+const char *bs_kernel_arm_provider(const bs_kernel_arm *arm) {
+  return arm->provider;
+}
+
+const char *bs_kernel_arm_key(const bs_kernel_arm *arm) {
+  return arm->key;
+}
+
+const char *bs_kernel_arm_candidates(const bs_kernel_arm *arm) {
+  return arm->candidates.data != NULL ? arm->candidates.data : "";
+}
+
+const char *bs_kernel_arm_algorithm(const bs_kernel_arm *arm) {
+  return bs_world_algorithms(arm->world);
+}
+
+uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm) {
+  return arm->tolerance;
+}
+
+uint64_t bs_kernel_arm_workspace(const bs_kernel_arm *arm) {
+  return arm->workspace;
+}
+
+uint64_t bs_kernel_arm_bytes(const bs_kernel_arm *arm) {
+  const uint64_t peak = bs_world_memory_peak(arm->world);
+  return peak > arm->before ? peak - arm->before : 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * case.h - an arm: one problem that one implementation ("provider") serves, ready to be timed and judged. It
+ * lives in a world of one rank on the caller's thread, so several may be open at once; one thread uses them.
+ * The way that the world would take (bs_op_explain_at) gives the provider, and a choice pins it together with
+ * its knobs. */
+#ifndef BS_LAB_KERNEL_CASE_H
+#define BS_LAB_KERNEL_CASE_H
+#include "lab/kernel/data.h"
+#include "lab/measure/span.h"
+
+typedef struct bs_kernel_setup {
+  bs_context *context;
+  const bs_kernel_problem *problem;
+  const char *backend; /* NULL: cpu */
+  const char
+      *provider;     /* "cpu:online", or a plugin alone: its first that serves; NULL: what would be chosen */
+  const char *knobs; /* "keys=128;exp=fast"; NULL or "": none is given */
+  uint32_t threads;  /* of the team; 0: 1 */
+  uint32_t bind;     /* 1: pinned to cores */
+  bs_kernel_data *data; /* the caller's, outlives the arm; NULL: the arm makes its own, of `seed` */
+  uint64_t seed;
+} bs_kernel_setup;
+
+typedef struct bs_kernel_arm bs_kernel_arm;
+
+/* Chooses, packs, prepares, and runs nothing. BS_UNSUPPORTED: nobody serves it, with all reasons; BS_USAGE:
+ * no such provider, with the nearest. The reference backend serves where `provider` names it, never by
+ * itself. */
+int32_t bs_kernel_arm_open(const bs_kernel_setup *setup, bs_kernel_arm **out, bs_error *err);
+void bs_kernel_arm_close(bs_kernel_arm *arm);
+/* lead calls that are not timed, then n: it fits bs_sampler_arm.batch. */
+int32_t bs_kernel_arm_batch(void *arm, uint64_t lead, uint64_t n, bs_sample *out, bs_error *err);
+/* Seconds of each of n calls, behind `warmup` that are not timed. */
+int32_t bs_kernel_arm_series(void *arm, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);
+/* Other numbers of the same problem, which the caller keeps alive. */
+int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *err);
+/* Fills the outputs with NaN, runs once, and judges. */
+int32_t bs_kernel_arm_judge(bs_kernel_arm *arm, bs_kernel_numbers *out, bs_error *err);
+/* Bytes of the outputs of two runs that differ. */
+int32_t bs_kernel_arm_repeat(bs_kernel_arm *arm, uint64_t *out_differing, bs_error *err);
+
+const char *bs_kernel_arm_provider(const bs_kernel_arm *arm); /* "cpu:online" */
+const char *bs_kernel_arm_key(const bs_kernel_arm *arm);      /* of the choice, as in bs_choice_info */
+const char *bs_kernel_arm_candidates(
+    const bs_kernel_arm *arm); /* those that can serve, as in bs_choice_info */
+const char *bs_kernel_arm_algorithm(const bs_kernel_arm *arm); /* "attention@cpu/online (...)" */
+uint32_t bs_kernel_arm_tolerance(const bs_kernel_arm *arm);    /* enum bs_tolerance of its answer */
+uint64_t bs_kernel_arm_workspace(const bs_kernel_arm *arm);    /* bytes that its answer promises */
+uint64_t bs_kernel_arm_bytes(const bs_kernel_arm *arm);        /* that packing, preparing and runs took */
+#endif

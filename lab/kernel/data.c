@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT
+ * data.c - see data.h. */
+#include "lab/kernel/data.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/rng.h"
+#include "lab/error.h"
+#include "lab/gate/judge.h"
+
+enum { TILE = 64, PRODUCT_ROWS = 128 };
+static const double MOST_PRODUCTS = 4e8; /* of a reference: about half a second */
+
+typedef struct input {
+  void *data;
+  int64_t rows, cols;
+} input;
+
+/* One judged row: `at` counts the output's rows, and `values` follow each other. */
+struct bs_kernel_data {
+  bs_kernel_problem p;
+  uint64_t seed;
+  input in[BS_KERNEL_INPUTS];
+  float descale[BS_KERNEL_INPUTS];
+  const bs_kept *kept;
+  /* The reference: runs of `width` outputs that begin at element at[i]; those of one slice follow each other.
+   */
+  int64_t n, width, slices;
+  int64_t *at, *slice;
+  double *value;
+  double predicted; /* relative, of a product */
+};
+
+static int is_sdpa(const bs_kernel_problem *p) {
+  return p->kind == BS_KERNEL_SDPA || p->kind == BS_KERNEL_SDPA_DX;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------- */
+
+/* Normal numbers of a stream of their own, divided so that the largest one is fp8's largest. */
+static int32_t fill(bs_kernel_data *d, uint32_t index, int64_t rows, int64_t cols, bs_error *err) {
+  const size_t n = (size_t)rows * (size_t)cols, size = BS_DTYPE_BYTES(d->p.dtype);
+  float *normal = malloc(n * sizeof *normal), most = 0.0f;
+  void *data = aligned_alloc(64, (n * size + 63) / 64 * 64);
+  if (normal == NULL || data == NULL) {
+    free(normal);
+    free(data);
+    return bs_no_memory(err, "%zu numbers", n);
+  }
+  bs_rng_normal(d->seed, index + 1, 0, n, normal);
+  d->descale[index] = 1.0f;
+  if (size == 1) {
+    for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(normal[i]));
+    d->descale[index] = most / (d->p.dtype == BS_F8E4M3 ? 448.0f : 57344.0f);
+    for (size_t i = 0; i < n; i++) normal[i] /= d->descale[index];
+  }
+  d->in[index] = (input){data, rows, cols};
+  const int32_t rc = bs_convert(d->p.dtype, data, BS_F32, normal, n);
+  free(normal);
+  return rc == BS_OK
+             ? BS_OK
+             : bs_error_set(err, rc, "BS-KERNEL-DTYPE", "no numbers of %s", bs_dtype_name(d->p.dtype));
+}
+
+int32_t bs_kernel_data_make(const bs_kernel_problem *p, uint64_t seed, bs_kernel_data **out, bs_error *err) {
+  *out = NULL;
+  bs_kernel_data *d = calloc(1, sizeof *d);
+  if (d == NULL) return bs_no_memory(err, "the numbers of a kernel");
+  d->p = *p;
+  d->seed = seed;
+  int32_t rc = BS_OK;
+  if (is_sdpa(p)) {
+    rc = fill(d, 0, p->B * p->H * p->S, p->D, err);
+    if (rc == BS_OK) rc = fill(d, 1, p->B * p->G * p->T, p->D, err);
+    if (rc == BS_OK) rc = fill(d, 2, p->B * p->G * p->T, p->E, err);
+  } else {
+    rc = fill(d, 0, p->B, p->K, err);
+    if (rc == BS_OK) rc = fill(d, 1, p->N, p->K, err);
+  }
+  if (rc == BS_OK && p->kind == BS_KERNEL_MATMUL24) {
+    bs_mask mask = {.struct_size = sizeof mask};
+    rc = bs_mask_parse("random_2of4", NULL, NULL, &mask, err);
+    mask.seed = seed;
+    if (rc == BS_OK) rc = bs_kept_make(&mask, p->N, p->K, NULL, 0, &d->kept, err);
+  }
+  if (rc != BS_OK) {
+    bs_kernel_data_free(d);
+    return rc;
+  }
+  *out = d;
+  return BS_OK;
+}
+
+void bs_kernel_data_free(bs_kernel_data *d) {
+  if (d == NULL) return;
+  for (uint32_t i = 0; i < BS_KERNEL_INPUTS; i++) free(d->in[i].data);
+  if (d->kept != NULL) bs_kept_free(d->kept);
+  free(d->at);
+  free(d->slice);
+  free(d->value);
+  free(d);
+}
+
+const bs_kernel_problem *bs_kernel_data_problem(const bs_kernel_data *d) {
+  return &d->p;
+}
+
+uint64_t bs_kernel_data_seed(const bs_kernel_data *d) {
+  return d->seed;
+}
+
+const void *bs_kernel_data_input(const bs_kernel_data *d, uint32_t index, int64_t *out_rows,
+                                 int64_t *out_cols) {
+  if (index >= BS_KERNEL_INPUTS) return NULL;
+  *out_rows = d->in[index].rows;
+  *out_cols = d->in[index].cols;
+  return d->in[index].data;
+}
+
+const float *bs_kernel_data_descale(const bs_kernel_data *d) {
+  return is_sdpa(&d->p) && BS_DTYPE_BYTES(d->p.dtype) == 1 ? d->descale : NULL;
+}
+
+const bs_kept *bs_kernel_data_kept(const bs_kernel_data *d) {
+  return d->kept;
+}
+
+int64_t bs_kernel_data_outputs(const bs_kernel_data *d) {
+  return is_sdpa(&d->p) ? d->p.B * d->p.H * d->p.S * d->p.E : d->p.B * d->p.N;
+}
+
+/* Rows of an input as they are, factor included. The caller frees. */
+static double *widen(const bs_kernel_data *d, uint32_t index, int64_t row, int64_t rows, bs_error *err) {
+  const input *in = &d->in[index];
+  const size_t n = (size_t)(rows * in->cols);
+  double *out = malloc((n > 0 ? n : 1) * sizeof *out);
+  if (out == NULL) {
+    bs_no_memory(err, "%zu numbers in f64", n);
+    return NULL;
+  }
+  const char *from = (const char *)in->data + (size_t)(row * in->cols) * BS_DTYPE_BYTES(d->p.dtype);
+  bs_convert(BS_F64, out, d->p.dtype, from, n); /* fill made them of this dtype */
+  for (size_t i = 0; i < n && d->descale[index] != 1.0f; i++) out[i] *= (double)d->descale[index];
+  return out;
+}
+
+static double dot(const double *a, const double *b, int64_t n) {
+  double sum[4] = {0};
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4)
+    for (int j = 0; j < 4; j++) sum[j] += a[i + j] * b[i + j];
+  for (; i < n; i++) sum[0] += a[i] * b[i];
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* ---- the reference of attention ----------------------------------------------------------------- */
+
+/* Rows are drawn from tiles of this many, so that all of them together take no longer than they may. */
+static int64_t tile_of(const bs_kernel_problem *p) {
+  const double row = (double)p->T * (double)(p->D + p->E), heads = (double)(p->B * p->H);
+  int64_t tile = TILE;
+  while (tile < p->S && heads * (double)p->S * row > MOST_PRODUCTS * (double)tile) tile *= 2;
+  return tile;
+}
+
+/* The judged queries of one head: the first, the last, and one drawn from each tile; ascending, each once. */
+static int64_t draw_rows(const bs_kernel_data *d, int64_t head, int64_t tile, int64_t *out) {
+  const bs_kernel_problem *p = &d->p;
+  int64_t n = 0;
+  for (int64_t from = 0; from < p->S; from += tile) {
+    const int64_t count = p->S - from < tile ? p->S - from : tile;
+    uint32_t drawn;
+    bs_rng_bits(d->seed, BS_KERNEL_INPUTS + 1, (uint64_t)(head * p->S + from), 1, &drawn);
+    if (from == 0) out[n++] = 0;
+    const int64_t row = from + (int64_t)(drawn % (uint64_t)count);
+    if (n == 0 || out[n - 1] != row) out[n++] = row;
+    if (from + count == p->S && out[n - 1] != p->S - 1) out[n++] = p->S - 1;
+  }
+  return n;
+}
+
+/* y = softmax(q K^T / sqrt(D)) V of query s in f64; a query that sees no key gives zeros. */
+static void attend(const bs_kernel_problem *p, int64_t s, const double *q, const double *k, const double *v,
+                   double *score, double *y) {
+  int64_t first, end;
+  double most = -INFINITY, total = 0.0;
+  bs_kernel_keys(p, s, &first, &end);
+  for (int64_t e = 0; e < p->E; e++) y[e] = 0.0;
+  for (int64_t t = first; t < end; t++) {
+    score[t] = dot(q, k + t * p->D, p->D) / sqrt((double)p->D);
+    if (score[t] > most) most = score[t];
+  }
+  for (int64_t t = first; t < end; t++) {
+    const double power = exp(score[t] - most);
+    total += power;
+    for (int64_t e = 0; e < p->E; e++) y[e] += power * v[t * p->E + e];
+  }
+  for (int64_t e = 0; e < p->E && total > 0.0; e++) y[e] /= total;
+}
+
+/* All heads of a batch that share K and V. */
+static int32_t refer_group(bs_kernel_data *d, int64_t group, int64_t tile, double *score, int64_t *rows,
+                           bs_error *err) {
+  const bs_kernel_problem *p = &d->p;
+  const int64_t each = p->H / p->G;
+  double *k = widen(d, 1, group * p->T, p->T, err), *v = widen(d, 2, group * p->T, p->T, err);
+  int32_t rc = k != NULL && v != NULL ? BS_OK : BS_NO_MEMORY;
+  for (int64_t h = 0; rc == BS_OK && h < each; h++) {
+    const int64_t head = group * each + h, n = draw_rows(d, head, tile, rows);
+    for (int64_t i = 0; rc == BS_OK && i < n; i++) {
+      const int64_t row = head * p->S + rows[i];
+      double *q = widen(d, 0, row, 1, err);
+      if (q == NULL) {
+        rc = BS_NO_MEMORY;
+        break;
+      }
+      attend(p, rows[i], q, k, v, score, d->value + d->n * d->width);
+      d->at[d->n] = row * p->E;
+      d->slice[d->n++] = head;
+      free(q);
+    }
+  }
+  free(k);
+  free(v);
+  return rc;
+}
+
+static int32_t take_room(bs_kernel_data *d, int64_t runs, int64_t width, bs_error *err) {
+  const size_t n = (size_t)runs, values = (size_t)runs * (size_t)width;
+  d->width = width;
+  d->at = calloc(n, sizeof *d->at);
+  d->slice = calloc(n, sizeof *d->slice);
+  d->value = calloc(values, sizeof *d->value);
+  return d->at != NULL && d->slice != NULL && d->value != NULL
+             ? BS_OK
+             : bs_no_memory(err, "a reference of %zu rows", n);
+}
+
+static int32_t refer_sdpa(bs_kernel_data *d, bs_error *err) {
+  const bs_kernel_problem *p = &d->p;
+  const int64_t tile = tile_of(p), heads = p->B * p->H, rows_of_head = (p->S + tile - 1) / tile + 2;
+  double *score = calloc((size_t)p->T, sizeof *score);
+  int64_t *rows = calloc((size_t)rows_of_head, sizeof *rows);
+  int32_t rc = score != NULL && rows != NULL ? take_room(d, heads * rows_of_head, p->E, err)
+                                             : bs_no_memory(err, "a row of scores");
+  d->slices = heads;
+  for (int64_t group = 0; rc == BS_OK && group < p->B * p->G; group++)
+    rc = refer_group(d, group, tile, score, rows, err);
+  free(score);
+  free(rows);
+  return rc;
+}
+
+/* ---- the reference of products ------------------------------------------------------------------ */
+
+/* Zeros what is not kept of a row of W. */
+static int32_t mask_row(const bs_kernel_data *d, int64_t row, double *w, uint8_t *groups, bs_error *err) {
+  const int64_t n = (d->p.K + 3) / 4;
+  if (d->kept == NULL) return BS_OK;
+  const int32_t rc = d->kept->read(d->kept->ctx, row, 1, 0, n, groups, n, err);
+  for (int64_t k = 0; rc == BS_OK && k < d->p.K; k++)
+    if ((groups[k / 4] >> (k % 4) & 1) == 0) w[k] = 0.0;
+  return rc;
+}
+
+/* Outputs of some features of all tokens, and the variance that round-off gives them: half a unit of the
+ * output's last place, and sqrt(K / 6) u of the energy of its products. */
+static int32_t refer_product(bs_kernel_data *d, bs_error *err) {
+  const bs_kernel_problem *p = &d->p;
+  const int64_t features = p->N < PRODUCT_ROWS ? p->N : PRODUCT_ROWS;
+  const double unit = bs_ulp(BS_F32, 1.0) / 2.0, terms = (double)(d->kept != NULL ? p->K / 2 : p->K);
+  double energy = 0.0, variance = 0.0;
+  double *x = widen(d, 0, 0, p->B, err);
+  uint8_t *groups = malloc((size_t)(p->K / 4 + 1));
+  int32_t rc =
+      x == NULL || groups == NULL ? bs_no_memory(err, "a reference") : take_room(d, features * p->B, 1, err);
+  d->slices = p->B;
+  for (int64_t i = 0; rc == BS_OK && i < features; i++) {
+    const int64_t feature = features > 1 ? i * (p->N - 1) / (features - 1) : 0;
+    double *w = widen(d, 1, feature, 1, err);
+    rc = w != NULL ? mask_row(d, feature, w, groups, err) : BS_NO_MEMORY;
+    for (int64_t b = 0; rc == BS_OK && b < p->B; b++, d->n++) {
+      const double *row = x + b * p->K, y = dot(row, w, p->K), last = bs_ulp(bs_kernel_y_dtype(p), y);
+      double products = 0.0;
+      for (int64_t k = 0; k < p->K; k++) products += row[k] * row[k] * w[k] * w[k];
+      d->value[d->n] = y;
+      d->at[d->n] = b * p->N + feature;
+      d->slice[d->n] = b;
+      energy += y * y;
+      variance += last * last / 12.0 + terms / 6.0 * unit * unit * products;
+    }
+    free(w);
+  }
+  d->predicted = energy > 0.0 ? sqrt(variance / energy) : 0.0;
+  free(groups);
+  free(x);
+  return rc;
+}
+
+/* ---- judging ------------------------------------------------------------------------------------ */
+
+static int32_t refer(bs_kernel_data *d, bs_error *err) {
+  if (d->value != NULL) return BS_OK;
+  d->n = 0;
+  const int32_t rc = is_sdpa(&d->p) ? refer_sdpa(d, err) : refer_product(d, err);
+  if (rc == BS_OK) return rc;
+  free(d->at);
+  free(d->slice);
+  free(d->value);
+  d->at = d->slice = NULL;
+  d->value = NULL;
+  return rc;
+}
+
+int32_t bs_kernel_data_predict(bs_kernel_data *d, double *out_relative, bs_error *err) {
+  *out_relative = 0.0;
+  if (is_sdpa(&d->p))
+    return bs_error_set(err, BS_USAGE, "BS-KERNEL-PREDICT",
+                        "attention's error is predicted by lab/kernel/oracle.h");
+  const int32_t rc = refer(d, err);
+  if (rc == BS_OK) *out_relative = d->predicted;
+  return rc;
+}
+
+typedef struct sums {
+  double error, reference;
+} sums;
+
+static double relative(sums s) {
+  return s.reference > 0.0 ? sqrt(s.error / s.reference) : s.error > 0.0 ? INFINITY : sqrt(s.error);
+}
+
+static int32_t count_nonfinite(const char *y, uint32_t dtype, int64_t n, double *chunk, int64_t room,
+                               uint64_t *out, bs_error *err) {
+  const size_t size = BS_DTYPE_BYTES(dtype);
+  *out = 0;
+  for (int64_t at = 0; at < n; at += room) {
+    const int64_t count = n - at < room ? n - at : room;
+    const int32_t rc = bs_convert(BS_F64, chunk, dtype, y + (size_t)at * size, (uint64_t)count);
+    if (rc != BS_OK)
+      return bs_error_set(err, rc, "BS-KERNEL-DTYPE", "no numbers of %s", bs_dtype_name(dtype));
+    for (int64_t i = 0; i < count; i++) *out += !isfinite(chunk[i]);
+  }
+  return BS_OK;
+}
+
+int32_t bs_kernel_data_judge(bs_kernel_data *d, const void *y, bs_kernel_numbers *out, bs_error *err) {
+  enum { CHUNK = 4096 };
+  const uint32_t dtype = bs_kernel_y_dtype(&d->p);
+  const size_t size = BS_DTYPE_BYTES(dtype);
+  memset(out, 0, sizeof *out);
+  int32_t rc = refer(d, err);
+  if (rc != BS_OK) return rc;
+  const int64_t room = d->width > CHUNK ? d->width : CHUNK;
+  double *chunk = malloc((size_t)room * sizeof *chunk);
+  sums *slices = calloc((size_t)d->slices, sizeof *slices), all = {0};
+  rc = chunk == NULL || slices == NULL
+           ? bs_no_memory(err, "a judgement")
+           : count_nonfinite(y, dtype, bs_kernel_data_outputs(d), chunk, room, &out->nonfinite, err);
+  for (int64_t i = 0; rc == BS_OK && i < d->n; i++) {
+    sums *slice = &slices[d->slice[i]];
+    bs_convert(BS_F64, chunk, dtype, (const char *)y + (size_t)d->at[i] * size, (uint64_t)d->width);
+    for (int64_t e = 0; e < d->width; e++) {
+      const double right = d->value[i * d->width + e], error = fabs(chunk[e] - right);
+      slice->error += error * error;
+      slice->reference += right * right;
+      if (error > out->max_error || isnan(error)) out->max_error = error; /* NaN stays: nothing is above it */
+    }
+  }
+  for (int64_t i = 0; rc == BS_OK && i < d->slices; i++) {
+    const double own = relative(slices[i]);
+    all.error += slices[i].error;
+    all.reference += slices[i].reference;
+    if (own > out->worst_slice || isnan(own)) out->worst_slice = own;
+  }
+  if (rc == BS_OK) {
+    out->rows = d->n;
+    out->rms = sqrt(all.reference / (double)(d->n * d->width));
+    out->relative_rmse = relative(all);
+    out->worst = out->rms > 0.0 ? out->max_error / out->rms : out->max_error;
+  }
+  free(chunk);
+  free(slices);
+  return rc;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * data.h - the numbers of a kernel's problem, and what its output should be. Inputs are normal, by seed,
+ * rounded to the problem's dtype (fp8: x / d with d = max|x| / largest value, descale d). The reference is
+ * made in f64 of these rounded inputs, on rows that are drawn: the first, the last and one of each 64 of
+ * every batch and head (of each token of a product), fewer where that would take seconds. It shares no code
+ * with the kernels. */
+#ifndef BS_LAB_KERNEL_DATA_H
+#define BS_LAB_KERNEL_DATA_H
+#include "lab/kernel/problem.h"
+
+enum { BS_KERNEL_INPUTS = 3 }; /* Q, K, V; or X, W */
+
+typedef struct bs_kernel_data bs_kernel_data;
+
+/* Errors over the judged rows; NaN where an output that is judged is none. */
+typedef struct bs_kernel_numbers {
+  double relative_rmse; /* rms(y - reference) / rms(reference) */
+  double worst;         /* max|y - reference| / rms(reference) */
+  double max_error;     /* max|y - reference| */
+  double worst_slice;   /* the largest relative_rmse of one batch and head, or of one token */
+  double rms;           /* of the reference */
+  int64_t rows;         /* judged */
+  uint64_t nonfinite;   /* of all outputs, judged or not */
+} bs_kernel_numbers;
+
+int32_t bs_kernel_data_make(const bs_kernel_problem *problem, uint64_t seed, bs_kernel_data **out,
+                            bs_error *err);
+void bs_kernel_data_free(bs_kernel_data *data);
+const bs_kernel_problem *bs_kernel_data_problem(const bs_kernel_data *data);
+uint64_t bs_kernel_data_seed(const bs_kernel_data *data);
+/* Input `index`, dense: rows of cols elements of the problem's dtype. NULL: there is none. */
+const void *bs_kernel_data_input(const bs_kernel_data *data, uint32_t index, int64_t *out_rows,
+                                 int64_t *out_cols);
+/* Three factors of fp8 inputs; NULL: the dtype has none. */
+const float *bs_kernel_data_descale(const bs_kernel_data *data);
+/* The kept weights of matmul24; NULL: of another problem. */
+const bs_kept *bs_kernel_data_kept(const bs_kernel_data *data);
+/* Elements of the output: batch x head x query x E, or token x N. */
+int64_t bs_kernel_data_outputs(const bs_kernel_data *data);
+
+/* y: all outputs, dense, of bs_kernel_y_dtype, in host memory. The reference is made the first time. */
+int32_t bs_kernel_data_judge(bs_kernel_data *data, const void *y, bs_kernel_numbers *out, bs_error *err);
+/* Of a product: the relative error that round-off predicts for sums in f32 (gates T1, docs/gates.md). */
+int32_t bs_kernel_data_predict(bs_kernel_data *data, double *out_relative, bs_error *err);
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * problem.h - one problem of one kernel in one line of text, and what it takes: products, exponentials and
+ * bytes.
+ *
+ *   attention  b2h8[g2]s512[t640]d64[e64][:DTYPE][:MASK][:wN][:rN]
+ *              batch, heads, heads of K and V, queries, keys, width of Q and K, width of V (g = h, t = s, e =
+ * d where they are left out); MASK: full, causal (query s sees keys up to s), causal_br (the last query sees
+ * the last key); wN: only the N newest keys, rN: only keys up to N - 1 further on gradient   sdpa_dx, a
+ * space, and the same product    matmul n4096k4096b64[:DTYPE], matmul24 n4096k4096b64[:DTYPE] names small,
+ * mission, long, gqa, decode: each stands for one shape (bs_kernel_shapes) A number may end in k or M (1024,
+ * 1024^2). DTYPE: f32 unless given; fp8 is f8e4m3. */
+#ifndef BS_LAB_KERNEL_PROBLEM_H
+#define BS_LAB_KERNEL_PROBLEM_H
+#include <stddef.h>
+
+#include "blockshock/blockshock.h"
+#include "blockshock/op.h"
+
+enum bs_kernel_kind {
+  BS_KERNEL_SDPA = 0,
+  BS_KERNEL_MATMUL = 1,
+  BS_KERNEL_MATMUL24 = 2,
+  BS_KERNEL_SDPA_DX = 3,
+  BS_KERNEL_KINDS_ = 4
+};
+enum { BS_KERNEL_TEXT = 160 }; /* of a canonical text, with its end */
+
+typedef struct bs_kernel_problem {
+  uint32_t kind;   /* enum bs_kernel_kind */
+  uint32_t dtype;  /* enum bs_dtype, of the inputs */
+  uint32_t causal; /* enum bs_causal */
+  uint32_t reserved;
+  int64_t B, H, G, S, T, D, E;
+  int64_t left, right; /* windows; 0: none */
+  int64_t N, K;        /* of a product; B tokens */
+} bs_kernel_problem;
+
+/* A name and the shape that it stands for; the last has no name. */
+typedef struct bs_kernel_shape {
+  const char *name, *shape;
+} bs_kernel_shape;
+extern const bs_kernel_shape bs_kernel_shapes[];
+
+/* BS_USAGE, with the nearest spelling: an unknown name, letter, dtype or mask, a size that is missing, zero,
+ * given twice or too large, or heads that are no multiple of those of K and V. */
+int32_t bs_kernel_problem_parse(const char *text, bs_kernel_problem *out, bs_error *err);
+/* The one text of a problem: what parse makes the same problem of. */
+void bs_kernel_problem_text(const bs_kernel_problem *p, char *out, size_t size);
+/* Every word with every dtype and mask (NULL or none: f32, full); a word with a colon is complete as it is.
+ * The caller frees *out. BS_USAGE: a word that is none, or nothing to do. */
+int32_t bs_kernel_problems_expand(const char *const *words, size_t n_words, const char *const *dtypes,
+                                  size_t n_dtypes, const char *const *masks, size_t n_masks,
+                                  bs_kernel_problem **out, size_t *out_n, bs_error *err);
+const char *bs_kernel_op(uint32_t kind); /* "attention", ... */
+/* "full", "causal", "causal_br". */
+const char *bs_kernel_mask_name(uint32_t causal);
+/* Of the outputs: the inputs' own; of fp8 bf16. */
+uint32_t bs_kernel_y_dtype(const bs_kernel_problem *p);
+
+/* The keys first <= t < end that query s sees. */
+void bs_kernel_keys(const bs_kernel_problem *p, int64_t s, int64_t *out_first, int64_t *out_end);
+/* Pairs of a query and a key that it sees, of all heads and batches: exact, also behind masks and windows. */
+double bs_kernel_pairs(const bs_kernel_problem *p);
+/* Floating-point operations of the products alone: a pair takes 2 (D + E), in the backward pass 2 (3 D + 2 E)
+ * with the scores made anew; matmul24 multiplies kept weights alone. */
+double bs_kernel_flops(const bs_kernel_problem *p);
+double bs_kernel_exps(const bs_kernel_problem *p);  /* one of each pair; 0: a product */
+double bs_kernel_bytes(const bs_kernel_problem *p); /* every input read once, every output written once */
+#endif
