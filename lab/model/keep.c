@@ -9,15 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "core/base/error.h"
 #include "core/base/text.h"
-#include "lab/store/env.h"
 #include "lab/store/file_sum.h"
-#include "lab/store/record.h"
-#include "lab/store/sha256.h"
-#include "lab/store/store.h"
+#include "lab/store/keep.h"
 
 static int32_t no_memory(bs_error *err) {
   return bs_error_set(err, BS_NO_MEMORY, "BS-MEM", "out of memory for a record");
@@ -129,91 +125,15 @@ static int32_t make_config(const bs_model_keep_request *q, bs_node **out, bs_err
   return rc;
 }
 
-/* As that of other runs: the configuration, the plugins, the library's build and the files. */
-static int32_t make_key(const bs_node *config, const json_t *plugins, const json_t *files, char out_key[65],
-                        bs_error *err) {
-  bs_sha256 h;
-  bs_text text = {0};
-  bs_config_print(config, &text);
-  char *of_plugins = json_dumps(plugins, JSON_COMPACT | JSON_SORT_KEYS);
-  char *of_files = json_dumps(files, JSON_COMPACT | JSON_SORT_KEYS);
-  const int good = !text.failed && text.data != NULL && of_plugins != NULL && of_files != NULL;
-  bs_sha256_init(&h);
-  if (good) {
-    bs_sha256_field(&h, text.data);
-    bs_sha256_field(&h, of_plugins);
-    bs_sha256_field(&h, bs_build_id());
-    bs_sha256_field(&h, of_files);
-    bs_sha256_hex(&h, out_key);
-  }
-  free(of_plugins);
-  free(of_files);
-  bs_text_free(&text);
-  return good ? BS_OK : no_memory(err);
-}
-
 /* ---- the folder ------------------------------------------------------------------------------- */
 
-typedef struct keeping {
-  const bs_model_keep_request *q;
-  char name[65], key[65];
-  bs_node *config;
-  json_t *files, *plugins;
-  char *env;
-  bs_run *run;
-} keeping;
-
-static int32_t read_env(keeping *k, bs_error *err) {
-  json_t *env = bs_env_collect(k->q->context);
-  if (k->q->command != NULL && env != NULL) json_object_set_new(env, "command", json_string(k->q->command));
-  int32_t rc =
-      env == NULL ? no_memory(err) : bs_grades_mark(k->q->grades, json_object_get(env, "plugins"), err);
-  k->env = rc == BS_OK ? bs_env_text(env) : NULL;
-  json_decref(env);
-  return rc == BS_OK && k->env == NULL ? no_memory(err) : rc;
-}
-
-static int32_t begin(keeping *k, bs_error *err) {
-  const bs_model_keep_request *q = k->q;
-  int32_t rc = read_env(k, err);
-  if (rc == BS_OK) rc = bs_env_plugins(q->context, &k->plugins, err);
-  if (rc == BS_OK) rc = add_files(k->files, q->model->path, err);
-  if (rc == BS_OK) rc = make_config(q, &k->config, err);
-  if (rc == BS_OK) rc = make_key(k->config, k->plugins, k->files, k->key, err);
-  if (rc == BS_OK) rc = bs_grades_mark(q->grades, k->plugins, err);
-  if (rc != BS_OK) return rc;
-  const bs_run_request of = {.out_dir = q->out_dir,
-                             .phase = q->phase,
-                             .method = k->name,
-                             .run_id = q->run_id,
-                             .key = k->key,
-                             .config = k->config,
-                             .env = k->env};
-  rc = bs_store_begin(&of, &k->run, err);
-  if (rc == BS_OK && q->opened != NULL) q->opened(bs_run_get_fd(k->run));
-  return rc;
-}
-
-/* A line of metrics.jsonl: who and what, then `fields`. */
-static int32_t append(const keeping *k, const json_t *fields, bs_error *err) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  json_t *record = json_pack("{s:f, s:i, s:s, s:s, s:s, s:s, s:s, s:O, s:O, s:s}", "timestamp_unix",
-                             (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "schema", BS_RECORD_SCHEMA,
-                             "run_id", bs_run_get_id(k->run), "experiment", k->name, "phase", k->q->phase,
-                             "blockshock", bs_version(), "library_build_id", bs_build_id(), "plugins",
-                             k->plugins, "inputs", k->files, "status", "ok");
-  const int bad = record == NULL || json_object_update_missing(record, (json_t *)(uintptr_t)fields) != 0;
-  const int32_t rc = bad ? no_memory(err) : bs_store_append(k->run, record, err);
-  json_decref(record);
-  return rc;
-}
-
-/* One record: `result` itself, or one for each of its rows with what the rows have in common. */
-static int32_t append_all(const keeping *k, const json_t *result, int each_row, bs_error *err) {
+/* `result` itself, or a record for each of its rows with what the rows have in common. */
+static int32_t records_of(const json_t *result, int each_row, json_t **out, bs_error *err) {
   const json_t *rows = json_object_get(result, "rows");
-  int32_t rc = each_row ? BS_OK : append(k, result, err);
-  for (size_t i = 0; rc == BS_OK && each_row && i < json_array_size(rows); i++) {
+  json_t *records = *out = json_array();
+  int bad = records == NULL;
+  if (!bad && !each_row) bad = json_array_append(records, (json_t *)(uintptr_t)result) != 0;
+  for (size_t i = 0; !bad && each_row && i < json_array_size(rows); i++) {
     json_t *fields = json_copy((json_t *)(uintptr_t)result);
     json_object_del(fields, "rows");
     json_object_del(fields, "median_s");
@@ -221,42 +141,40 @@ static int32_t append_all(const keeping *k, const json_t *result, int each_row, 
       json_object_del(fields, "profile");
       json_object_del(fields, "profile_work");
     }
-    rc = fields == NULL || json_object_update(fields, json_array_get(rows, i)) != 0 ? no_memory(err)
-                                                                                    : append(k, fields, err);
-    json_decref(fields);
+    bad = fields == NULL || json_object_update(fields, json_array_get(rows, i)) != 0;
+    if (bad)
+      json_decref(fields);
+    else
+      bad = json_array_append_new(records, fields) != 0;
   }
-  return rc;
-}
-
-/* DONE, or nothing. */
-static int32_t end(keeping *k, int32_t rc, char **out_folder, bs_error *err) {
-  if (k->run == NULL) return rc;
-  if (k->q->closed != NULL) k->q->closed();
-  if (rc != BS_OK) {
-    bs_store_abandon(k->run);
-    return rc;
-  }
-  char *folder = bs_strdup(bs_run_get_path(k->run));
-  rc = bs_store_commit(k->run, k->q->passed ? "ok" : "not passed", err);
-  if (rc == BS_OK)
-    *out_folder = folder;
-  else
-    free(folder);
-  return rc;
+  return bad ? no_memory(err) : BS_OK;
 }
 
 int32_t bs_model_keep(const bs_model_keep_request *q, json_t *result, char **out_folder, bs_error *err) {
-  keeping k = {.q = q, .files = json_array()};
+  char name[65];
+  bs_node *config = NULL;
+  json_t *files = json_array(), *records = NULL;
   *out_folder = NULL;
-  name_of(q->model->path, k.name);
-  int32_t rc = begin(&k, err);
-  if (rc == BS_OK) rc = append_all(&k, result, strcmp(q->phase, "model_bench") == 0, err);
-  rc = end(&k, rc, out_folder, err);
-  if (rc == BS_OK)
-    json_object_set_new(result, "run", bs_model_json_text(*out_folder != NULL ? *out_folder : ""));
-  bs_config_free(k.config);
-  json_decref(k.files);
-  json_decref(k.plugins);
-  free(k.env);
+  name_of(q->model->path, name);
+  int32_t rc = files == NULL ? no_memory(err) : add_files(files, q->model->path, err);
+  if (rc == BS_OK) rc = make_config(q, &config, err);
+  if (rc == BS_OK) rc = records_of(result, strcmp(q->phase, "model_bench") == 0, &records, err);
+  const bs_keep_request keep = {.context = q->context,
+                                .out_dir = q->out_dir,
+                                .run_id = q->run_id,
+                                .phase = q->phase,
+                                .method = name,
+                                .command = q->command,
+                                .config = config,
+                                .inputs = files,
+                                .grades = q->grades,
+                                .status = q->passed ? "ok" : "not passed",
+                                .opened = q->opened,
+                                .closed = q->closed};
+  if (rc == BS_OK) rc = bs_keep(&keep, records, out_folder, err);
+  if (rc == BS_OK) json_object_set_new(result, "run", bs_model_json_text(*out_folder));
+  bs_config_free(config);
+  json_decref(files);
+  json_decref(records);
   return rc;
 }
