@@ -9,13 +9,15 @@
 
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/op/knob.h"
 #include "core/op/schema.h"
 
 #define ARROW " -> "
 
 typedef struct wish {
   char *key;
-  const char *name; /* into key's block */
+  const char *name;  /* into key's block */
+  const char *knobs; /* too; NULL: none */
 } wish;
 
 /* What was asked under one key. */
@@ -23,39 +25,77 @@ typedef struct asked {
   char *key;
   char *chosen; /* NULL: only asked about */
   char *why;    /* the wish was refused */
+  bs_op_echo *echo;
   bs_text candidates;
 } asked;
 
+/* A binary that a plan reported, and the knobs that it stands for. */
+typedef struct built {
+  const bs_op_impl *impl;
+  char knobs[sizeof(((bs_op_echo *)0)->knobs)];
+  char build[sizeof(((bs_op_echo *)0)->build)];
+} built;
+
 struct bs_choice_book {
   pthread_mutex_t lock; /* of the report; the wishes do not change */
-  uint32_t n_wishes, n_asked, capacity;
+  uint32_t n_wishes, n_asked, capacity, n_built;
   wish *wishes;
   asked *asked;
+  built *built;
 };
 
 /* ---- wishes --------------------------------------------------------------------------------- */
 
+/* "PLUGIN:NAME{KNOBS}" without the braces, which stand in pairs at the end, behind a plugin's own name. */
+static int split_knobs(char *name, char **out_knobs) {
+  char *open = strpbrk(name, "{}");
+  *out_knobs = NULL;
+  if (open == NULL) return 1;
+  const size_t length = strlen(open);
+  if (*open != '{' || length < 3 || open[length - 1] != '}' || strcspn(open + 1, "{}") != length - 2 ||
+      strcspn(name, ":") >= (size_t)(open - name))
+    return 0;
+  open[length - 1] = '\0';
+  *open = '\0';
+  *out_knobs = open + 1;
+  return 1;
+}
+
+static int same_text(const char *a, const char *b) {
+  return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static int32_t no_choice(const char *text, bs_error *err) {
+  bs_error_set(err, BS_CONFIG, "BS-OP-CHOICE", "'%.300s' is no choice of an implementation", text);
+  bs_error_hint(err,
+                "KEY -> PLUGIN:NAME or KEY -> PLUGIN:NAME{KNOB=VALUE;...}; bsrun explain OP shows keys, "
+                "names and knobs");
+  return BS_CONFIG;
+}
+
 static int32_t read_wish(bs_choice_book *book, const char *text, bs_error *err) {
   const char *arrow = strstr(text, ARROW);
   const char *name = arrow != NULL ? arrow + sizeof ARROW - 1 : "";
-  if (arrow == NULL || arrow == text || name[0] == '\0' || strpbrk(name, " \t\n") != NULL) {
-    bs_error_set(err, BS_CONFIG, "BS-OP-CHOICE", "'%.300s' is no choice of an implementation", text);
-    bs_error_hint(err, "KEY -> PLUGIN:NAME; bsrun explain OP shows keys and names");
-    return BS_CONFIG;
-  }
-  char *copy = bs_strdup(text);
+  if (arrow == NULL || arrow == text || name[0] == '\0' || strpbrk(name, " \t\n") != NULL)
+    return no_choice(text, err);
+  char *copy = bs_strdup(text), *knobs;
   if (copy == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for a choice");
   copy[arrow - text] = '\0';
+  name = copy + (name - text);
+  if (!split_knobs(copy + (name - copy), &knobs)) {
+    free(copy);
+    return no_choice(text, err);
+  }
   const char *known = bs_choice_wanted(book, copy);
   if (known != NULL) {
-    const int same = strcmp(known, name) == 0;
+    const int same = strcmp(known, name) == 0 && same_text(bs_choice_knobs(book, copy), knobs);
     if (!same)
-      bs_error_set(err, BS_CONFIG, "BS-OP-CHOICE", "two choices, %.60s and %.60s, for %.300s", known, name,
-                   copy);
+      bs_error_set(err, BS_CONFIG, "BS-OP-CHOICE", "two choices, %.60s and %.60s, for %.300s", known,
+                   text + (name - copy), copy);
     free(copy);
     return same ? BS_OK : BS_CONFIG;
   }
-  book->wishes[book->n_wishes++] = (wish){copy, copy + (name - text)};
+  book->wishes[book->n_wishes++] = (wish){copy, name, knobs};
   return BS_OK;
 }
 
@@ -89,10 +129,12 @@ void bs_choice_book_free(bs_choice_book *book) {
     free(book->asked[i].key);
     free(book->asked[i].chosen);
     free(book->asked[i].why);
+    free(book->asked[i].echo);
     bs_text_free(&book->asked[i].candidates);
   }
   free(book->wishes);
   free(book->asked);
+  free(book->built);
   pthread_mutex_destroy(&book->lock);
   free(book);
 }
@@ -100,6 +142,12 @@ void bs_choice_book_free(bs_choice_book *book) {
 const char *bs_choice_wanted(const bs_choice_book *book, const char *key) {
   for (uint32_t i = 0; book != NULL && i < book->n_wishes; i++)
     if (strcmp(book->wishes[i].key, key) == 0) return book->wishes[i].name;
+  return NULL;
+}
+
+const char *bs_choice_knobs(const bs_choice_book *book, const char *key) {
+  for (uint32_t i = 0; book != NULL && i < book->n_wishes; i++)
+    if (strcmp(book->wishes[i].key, key) == 0) return book->wishes[i].knobs;
   return NULL;
 }
 
@@ -245,6 +293,49 @@ int bs_choice_refuse(bs_choice_book *book, const char *key, const char *why) {
   return first;
 }
 
+/* Of one implementation: other knobs that need another binary, and the same one again. */
+static int32_t check_build(bs_choice_book *book, const bs_op_impl *impl, const bs_op_echo *echo,
+                           bs_error *err) {
+  built now = {.impl = impl};
+  bs_knobs_of_build(impl, echo, now.knobs, sizeof now.knobs);
+  snprintf(now.build, sizeof now.build, "%s", echo->build);
+  if (now.knobs[0] == '\0' || now.build[0] == '\0') return BS_OK;
+  for (uint32_t i = 0; i < book->n_built; i++) {
+    const built *b = &book->built[i];
+    if (b->impl != impl || strcmp(b->build, now.build) != 0) continue;
+    if (strcmp(b->knobs, now.knobs) == 0) return BS_OK;
+    bs_error_set(err, BS_PLUGIN, "BS-OP-KNOB-ECHO",
+                 "a plan with %.100s and one with %.100s report one build, %s", b->knobs, now.knobs,
+                 now.build);
+    bs_error_where(err, "%s@%s/%s echo", impl->op, impl->backend, impl->name);
+    bs_error_hint(err, "these knobs select a binary each: the values do not reach what is built or loaded");
+    return BS_PLUGIN;
+  }
+  built *grown = realloc(book->built, (book->n_built + 1) * sizeof *grown);
+  if (grown == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for an echo");
+  book->built = grown;
+  book->built[book->n_built++] = now;
+  return BS_OK;
+}
+
+int32_t bs_choice_echo(bs_choice_book *book, const char *key, const bs_thing *thing, const bs_op_echo *echo,
+                       bs_error *err) {
+  const bs_op_impl *impl = thing->vtable;
+  if (book == NULL) return BS_OK;
+  pthread_mutex_lock(&book->lock);
+  const int32_t rc = check_build(book, impl, echo, err);
+  asked *a = rc == BS_OK && key[0] != '\0' ? entry_of(book, key) : NULL;
+  if (a != NULL && a->echo == NULL) a->echo = malloc(sizeof *a->echo);
+  if (a != NULL && a->echo != NULL) *a->echo = *echo; /* without memory the report lacks it */
+  if (a != NULL && a->chosen == NULL) {               /* of a weight that was packed for another key */
+    char name[160];
+    snprintf(name, sizeof name, "%s:%s", thing->plugin, impl->name);
+    a->chosen = bs_strdup(name);
+  }
+  pthread_mutex_unlock(&book->lock);
+  return rc;
+}
+
 uint32_t bs_choice_count(bs_choice_book *book) {
   if (book == NULL) return 0;
   pthread_mutex_lock(&book->lock);
@@ -259,12 +350,14 @@ int32_t bs_choice_get(bs_choice_book *book, uint32_t index, bs_choice_info *out,
     return bs_error_set(err, BS_NOT_FOUND, "BS-OP-CHOICE", "there is no choice number %u", index);
   pthread_mutex_lock(&book->lock);
   const asked *a = &book->asked[index];
-  const char *wanted = bs_choice_wanted(book, a->key);
+  const char *wanted = bs_choice_wanted(book, a->key), *knobs = bs_choice_knobs(book, a->key);
   full.key = a->key;
   full.chosen = a->chosen != NULL ? a->chosen : "";
   full.wanted = wanted != NULL ? wanted : "";
   full.candidates = a->candidates.data != NULL ? a->candidates.data : "";
   full.why = a->why != NULL ? a->why : "";
+  full.knobs = knobs != NULL ? knobs : "";
+  full.echo = a->echo;
   pthread_mutex_unlock(&book->lock);
   const uint32_t size = out->struct_size < sizeof full ? out->struct_size : (uint32_t)sizeof full;
   full.struct_size = out->struct_size;

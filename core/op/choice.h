@@ -9,7 +9,8 @@
 
 enum { BS_CHOICE_KEY = 1024 };
 
-/* The texts "KEY -> PLUGIN:NAME" (or "KEY -> NAME", of any plugin) are copied. BS_CONFIG BS-OP-CHOICE for
+/* The texts "KEY -> PLUGIN:NAME", "KEY -> PLUGIN:NAME{KNOB=VALUE;...}" (or "KEY -> NAME", of any plugin) are
+ * copied. BS_CONFIG BS-OP-CHOICE for
  * another form or two different choices for one key. */
 int32_t bs_choice_book_new(const char *const *texts, uint32_t count, bs_choice_book **out_book,
                            bs_error *err);
@@ -21,6 +22,8 @@ void bs_choice_book_free(bs_choice_book *book);
 void bs_choice_key(const bs_op_host *host, const bs_op_query *query, char *out, size_t size);
 /* "cpu:packed" as written for the key; NULL: none. Lives as long as the book. book may be NULL. */
 const char *bs_choice_wanted(const bs_choice_book *book, const char *key);
+/* What is told to it beside, "keys=128;exp=fast"; NULL: nothing. */
+const char *bs_choice_knobs(const bs_choice_book *book, const char *key);
 /* Is that the implementation which `wanted` names? */
 int bs_choice_names(const char *wanted, const bs_thing *thing, const bs_op_impl *impl);
 
@@ -34,6 +37,10 @@ typedef struct bs_choice_row {
  * it was only asked about. Thread-safe. book may be NULL. */
 void bs_choice_report(bs_choice_book *book, const char *key, const bs_choice_row *rows, uint32_t count,
                       const bs_choice_row *took);
+/* A plan of the key said that of itself. Thread-safe. BS_PLUGIN BS-OP-KNOB-ECHO: a plan of the same
+ * implementation with other knobs of BS_KNOB_BUILD said that it is the same binary. */
+int32_t bs_choice_echo(bs_choice_book *book, const char *key, const bs_thing *thing, const bs_op_echo *echo,
+                       bs_error *err);
 /* Remember why the wanted one was not taken: 1 the first time for this key, 0 later. */
 int bs_choice_refuse(bs_choice_book *book, const char *key, const char *why);
 

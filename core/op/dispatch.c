@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/op/knob.h"
 #include "core/op/plan.h"
 #include "core/op/schema.h"
 #include "core/op/select.h"
@@ -103,11 +104,13 @@ static int32_t check_source(const bs_op_query *q, const bs_source *w, bs_error *
 }
 
 static int32_t prepare_impl(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
-                            bs_packed *packed, bs_plan **out_plan, bs_error *err);
+                            const char *key, bs_packed *packed, bs_plan **out_plan, bs_error *err);
 
 static int32_t pack_with(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
                          const bs_source *weights, bs_packed **out_packed, bs_error *err) {
   const bs_op_impl *impl = choice->impl;
+  bs_op_query told = *query;
+  told.knobs = choice->knobs;
   if (impl->pack == NULL || impl->packed_free == NULL) {
     bs_error_set(err, BS_UNSUPPORTED, "BS-OP-PACK", "%s@%s/%s takes no packed weight", query->op,
                  impl->backend, impl->name);
@@ -128,7 +131,7 @@ static int32_t pack_with(bs_op_host *host, const bs_candidate *choice, const bs_
   packed->rehearsal = host->rehearse;
   int32_t rc = bs_op_kept_hash(query->kept, &packed->kept_hash, err);
   if (rc == BS_OK && !packed->rehearsal)
-    rc = impl->pack(choice->thing->state, host->exec, query, weights, &packed->object, &packed->bytes, err);
+    rc = impl->pack(choice->thing->state, host->exec, &told, weights, &packed->object, &packed->bytes, err);
   if (rc != BS_OK) {
     free(packed);
     return blame(err, rc, choice->thing, query->op, "pack");
@@ -139,13 +142,14 @@ static int32_t pack_with(bs_op_host *host, const bs_candidate *choice, const bs_
 
 /* UNKNOWN answers are settled by trying: pack and a plan that is thrown away. */
 static int32_t pack_and_try(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
-                            const bs_source *weights, bs_packed **out_packed, bs_error *err) {
+                            const char *key, const bs_source *weights, bs_packed **out_packed,
+                            bs_error *err) {
   bs_plan *trial = NULL;
   int32_t rc = pack_with(host, choice, query, weights, out_packed, err);
   if (rc != BS_OK || choice->answer.level != BS_LEVEL_UNKNOWN) return rc;
   bs_op_host quiet = *host;
   quiet.note_algorithm = NULL;
-  rc = prepare_impl(&quiet, choice, query, *out_packed, &trial, err);
+  rc = prepare_impl(&quiet, choice, query, key, *out_packed, &trial, err);
   if (rc != BS_OK) {
     bs_dispatch_packed_release(*out_packed);
     *out_packed = NULL;
@@ -185,7 +189,7 @@ int32_t bs_dispatch_pack(bs_op_host *host, const bs_op_query *query, const bs_so
   for (uint32_t i = 0; i < candidates.count && candidates.rows[i].answer.level != BS_LEVEL_NO; i++) {
     bs_candidate *choice = &candidates.rows[i];
     bs_error why = BS_ERROR_INIT;
-    rc = pack_and_try(host, choice, query, weights, out_packed, &why);
+    rc = pack_and_try(host, choice, query, candidates.key, weights, out_packed, &why);
     if (rc == BS_OK) bs_candidates_report(host, &candidates, i);
     if (rc == BS_OK) break;
     /* Only UNKNOWN may turn out unsupported; any other failure is said, never papered over. */
@@ -333,13 +337,15 @@ static int32_t run_rehearsed(void *plan, bs_tensor *const *args, uint32_t nargs,
   return bs_error_set(err, BS_UNSUPPORTED, "BS-OP-REHEARSAL", "a plan of a rehearsal cannot run");
 }
 
-/* "matmul@cpu/dnnl (oneDNN 3.2)" */
+/* "matmul@cpu/dnnl (oneDNN 3.2)", with the knobs that were given "matmul@cpu/packed{tokens=48} (avx2)". */
 static void note_algorithm(const bs_op_host *host, const bs_candidate *choice, const char *op) {
   if (host->note_algorithm == NULL) return;
-  char text[320];
+  char text[640];
   const char *detail = choice->answer.text[0] != '\0' ? choice->answer.text : choice->answer.algo;
-  snprintf(text, sizeof text, "%s@%s/%s%s%s%s", op, choice->impl->backend, choice->impl->name,
-           detail[0] != '\0' ? " (" : "", detail, detail[0] != '\0' ? ")" : "");
+  const int told = choice->knobs != NULL;
+  snprintf(text, sizeof text, "%s@%s/%s%s%s%s%s%s%s", op, choice->impl->backend, choice->impl->name,
+           told ? "{" : "", told ? choice->knobs : "", told ? "}" : "", detail[0] != '\0' ? " (" : "", detail,
+           detail[0] != '\0' ? ")" : "");
   host->note_algorithm(host->user, text);
 }
 
@@ -348,17 +354,45 @@ static void scratch_settle(bs_op_host *host) {
   if (host->plans == 0 && host->unused != NULL) host->unused(host->user);
 }
 
+/* What the plan says of itself, compared with what it was told. */
+static int32_t take_echo(bs_op_host *host, bs_plan *plan, const char *key, const char *knobs, bs_error *err) {
+  bs_op_echo *echo = &plan->echo;
+  if (plan->impl->echo == NULL) return BS_OK;
+  memset(echo, 0, sizeof *echo);
+  echo->struct_size = (uint32_t)sizeof *echo;
+  int32_t rc = plan->impl->echo(plan->object, echo);
+  if (rc != BS_OK)
+    return bs_error_set(err, rc, "BS-OP-KNOB-ECHO", "the plan does not tell what it is made of (%s)",
+                        bs_status_name(rc));
+  echo->knobs[sizeof echo->knobs - 1] = '\0';
+  echo->build[sizeof echo->build - 1] = '\0';
+  rc = bs_knobs_echoed(plan->impl, knobs, echo, err);
+  if (rc == BS_OK) rc = bs_choice_echo(host->choices, key, plan->thing, echo, err);
+  plan->has_echo = rc == BS_OK;
+  return rc;
+}
+
+/* The object of a plan, with its echo. */
+static int32_t make_object(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
+                           const char *key, const bs_packed *packed, bs_plan *plan, bs_error *err) {
+  bs_op_query told = *query;
+  told.knobs = choice->knobs;
+  int32_t rc = choice->impl->prepare(choice->thing->state, host->exec, &told,
+                                     packed != NULL ? packed->object : NULL, &plan->object, err);
+  if (rc != BS_OK) return rc;
+  rc = take_echo(host, plan, key, choice->knobs, err);
+  if (rc != BS_OK) choice->impl->plan_free(plan->object);
+  return rc;
+}
+
 static int32_t prepare_impl(bs_op_host *host, const bs_candidate *choice, const bs_op_query *query,
-                            bs_packed *packed, bs_plan **out_plan, bs_error *err) {
+                            const char *key, bs_packed *packed, bs_plan **out_plan, bs_error *err) {
   bs_plan *plan = bs_plan_new(host, choice->thing, query);
   if (plan == NULL)
     return bs_error_set(err, BS_NO_MEMORY, "BS-OP-MEMORY", "no memory for a plan of %s", query->op);
   plan->rehearsal = host->rehearse;
   host->reserved = 0;
-  const int32_t rc = plan->rehearsal
-                         ? BS_OK
-                         : choice->impl->prepare(choice->thing->state, host->exec, query,
-                                                 packed != NULL ? packed->object : NULL, &plan->object, err);
+  const int32_t rc = plan->rehearsal ? BS_OK : make_object(host, choice, query, key, packed, plan, err);
   plan->scratch = host->reserved;
   plan->host = host;
   if (rc == BS_OK && plan->scratch > 0) host->plans++;
@@ -383,16 +417,21 @@ static int32_t prepare_packed(bs_op_host *host, const bs_op_query *query, bs_pac
   if (rc != BS_OK) return rc;
   if (err != NULL) bs_error_clear(err);
   bs_candidate choice = {0};
+  char key[BS_CHOICE_KEY] = "";
   rc = server_of(host, packed, query->op, &choice, err);
+  if (rc == BS_OK && host->choices != NULL) {
+    bs_choice_key(host, query, key, sizeof key);
+    rc = bs_candidate_knobs(host, key, choice.thing, &choice.knobs, err);
+  }
   if (rc != BS_OK) return rc;
-  bs_candidate_ask(choice.impl, choice.thing->state, query, &choice.answer);
+  bs_candidate_ask(&choice, query);
   if (choice.answer.level == BS_LEVEL_NO) {
     const bs_candidates only = {.rows = &choice, .count = 1};
     rc = bs_candidates_none(host, query, &only, err);
     bs_error_hint(err, "the weight was packed by %s; pack it again with this query", choice.impl->name);
     return rc;
   }
-  return prepare_impl(host, &choice, query, packed, out_plan, err);
+  return prepare_impl(host, &choice, query, key, packed, out_plan, err);
 }
 
 int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packed *packed, bs_plan **out_plan,
@@ -412,7 +451,7 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
   for (uint32_t i = 0; i < candidates.count && candidates.rows[i].answer.level != BS_LEVEL_NO; i++) {
     bs_candidate *choice = &candidates.rows[i];
     bs_error why = BS_ERROR_INIT;
-    rc = prepare_impl(host, choice, query, NULL, out_plan, &why);
+    rc = prepare_impl(host, choice, query, candidates.key, NULL, out_plan, &why);
     if (rc == BS_OK) bs_candidates_report(host, &candidates, i);
     if (rc == BS_OK) break;
     if (choice->answer.level != BS_LEVEL_UNKNOWN || rc != BS_UNSUPPORTED) {
@@ -425,6 +464,10 @@ int32_t bs_dispatch_prepare(bs_op_host *host, const bs_op_query *query, bs_packe
   if (rc != BS_OK) rc = bs_candidates_none(host, query, &candidates, err);
   bs_candidates_free(&candidates);
   return rc;
+}
+
+const bs_op_echo *bs_plan_echo(const bs_plan *plan) {
+  return plan->has_echo ? &plan->echo : NULL;
 }
 
 int bs_dispatch_is_fallback(const bs_plan *plan) {

@@ -35,7 +35,10 @@ static void tell(const bs_candidates *of, uint32_t place, void (*each)(void *, c
       .summary = c->impl->summary,
       .answer = &c->answer,
       .key = of->key,
-      .wanted = of->wanted != NULL && bs_choice_names(of->wanted, c->thing, c->impl)};
+      .wanted = of->wanted != NULL && bs_choice_names(of->wanted, c->thing, c->impl),
+      .n_knobs = c->impl->n_knobs,
+      .knobs = c->impl->knobs,
+      .given = c->knobs != NULL ? c->knobs : ""};
   each(user, &candidate);
 }
 

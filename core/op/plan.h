@@ -49,6 +49,8 @@ struct bs_plan {
   uint32_t outputs;   /* bit i: arg i of a dynamic op is written */
   uint64_t scratch;   /* bytes that prepare reserved */
   bs_op_host *host;   /* whose they are */
+  uint32_t has_echo;
+  bs_op_echo echo; /* what the object said of itself when it was made */
   bs_op_links links;
   bs_plan_arg args[BS_MAX_OP_ARGS];
 };

@@ -326,6 +326,9 @@ int32_t bs_op_check(const bs_op_query *query, bs_error *err) {
                         query == NULL ? 0 : query->struct_size, sizeof *query);
   if (query->op == NULL || query->op[0] == '\0' || query->args == NULL)
     return bs_op_refuse(err, "BS-OP-ARG", "query", "%s missing", query->args == NULL ? "args" : "op");
+  if (query->knobs != NULL)
+    return bs_op_refuse(err, "BS-OP-KNOB", query->op, "knobs '%.100s' in a query: a choice gives them",
+                        query->knobs);
   const bs_op_schema *schema = bs_op_schema_find(query->op);
   int32_t rc = check_arity(query, schema, err);
   if (rc != BS_OK) return rc;

@@ -11,6 +11,7 @@
 
 #include "core/base/dtype.h"
 #include "core/base/error.h"
+#include "core/op/knob.h"
 #include "core/op/schema.h"
 #include "core/op/sibling.h"
 
@@ -21,11 +22,13 @@ const char *bs_candidate_reason(uint32_t reason) {
   return reason < sizeof names / sizeof names[0] ? names[reason] : "unknown reason";
 }
 
-void bs_candidate_ask(const bs_op_impl *impl, void *state, const bs_op_query *query,
-                      bs_op_answer *out_answer) {
+void bs_candidate_ask(bs_candidate *candidate, const bs_op_query *query) {
+  bs_op_answer *out_answer = &candidate->answer;
+  bs_op_query told = *query;
+  told.knobs = candidate->knobs;
   memset(out_answer, 0, sizeof *out_answer);
   out_answer->struct_size = (uint32_t)sizeof *out_answer;
-  const int32_t rc = impl->supports(state, query, out_answer);
+  const int32_t rc = candidate->impl->supports(candidate->thing->state, &told, out_answer);
   out_answer->algo[sizeof out_answer->algo - 1] = '\0';
   out_answer->text[sizeof out_answer->text - 1] = '\0';
   bs_dtype_name_codes(out_answer->text);
@@ -76,10 +79,26 @@ static void prefer(bs_candidates *c) {
   }
 }
 
+int32_t bs_candidate_knobs(const bs_op_host *host, const char *key, const bs_thing *thing,
+                           const char **out_knobs, bs_error *err) {
+  const char *wanted = bs_choice_wanted(host->choices, key), *knobs = bs_choice_knobs(host->choices, key);
+  const bs_op_impl *impl = thing->vtable;
+  char what[200];
+  *out_knobs = NULL;
+  if (knobs == NULL || !bs_choice_names(wanted, thing, impl)) return BS_OK;
+  snprintf(what, sizeof what, "%s@%s/%s", impl->op, impl->backend, impl->name);
+  const int32_t rc = bs_knobs_check(impl->knobs, impl->n_knobs, what, knobs, err);
+  if (rc == BS_OK)
+    *out_knobs = knobs;
+  else
+    bs_error_where(err, "choice %.100s{%.200s}", wanted, knobs);
+  return rc;
+}
+
 /* Ask those of one backend, at most `count`, into rows; *out_count grows by as many as there are. */
-static int32_t ask_backend(const bs_op_host *host, const bs_op_query *query, const char *backend,
-                           int fallback, uint32_t count, bs_candidate *rows, uint32_t *out_count,
-                           bs_error *err) {
+static int32_t ask_backend(const bs_op_host *host, const bs_op_query *query, const char *key,
+                           const char *backend, int fallback, uint32_t count, bs_candidate *rows,
+                           uint32_t *out_count, bs_error *err) {
   if (count == 0) return BS_OK;
   const bs_thing **things = calloc(count, sizeof *things);
   if (things == NULL)
@@ -92,7 +111,9 @@ static int32_t ask_backend(const bs_op_host *host, const bs_op_query *query, con
     rows[i].thing = things[i];
     rows[i].impl = things[i]->vtable;
     rows[i].fallback = (uint32_t)fallback;
-    bs_candidate_ask(rows[i].impl, things[i]->state, query, &rows[i].answer);
+    rc = bs_candidate_knobs(host, key, things[i], &rows[i].knobs, err);
+    if (rc != BS_OK) break;
+    bs_candidate_ask(&rows[i], query);
     rc = bs_sibling_require(host, query, &rows[i], err);
     if (fallback && rows[i].answer.level != BS_LEVEL_NO) {
       rows[i].answer.level = BS_LEVEL_EMULATED;
@@ -123,7 +144,8 @@ int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_c
                         query->op);
   for (int b = 0; b < 2 && backends[b] != NULL; b++) {
     bs_candidate *from = rows + out_candidates->count;
-    const int32_t rc = ask_backend(host, query, backends[b], b, counts[b], from, &out_candidates->count, err);
+    const int32_t rc = ask_backend(host, query, out_candidates->key, backends[b], b, counts[b], from,
+                                   &out_candidates->count, err);
     if (rc == BS_OK) continue;
     free(rows);
     out_candidates->count = 0;

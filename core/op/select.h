@@ -12,6 +12,7 @@ typedef struct bs_candidate {
   const bs_op_impl *impl;
   bs_op_answer answer;
   uint32_t fallback; /* 1: of host->fallback: behind all others that can serve */
+  const char *knobs; /* what a choice tells it; NULL: nothing. Of host->choices */
 } bs_candidate;
 
 typedef struct bs_candidates {
@@ -27,14 +28,18 @@ typedef struct bs_candidates {
  * BS_NO_MEMORY or BS_OK (also when nothing serves). Free with bs_candidates_free. */
 int32_t bs_candidates_ask(const bs_op_host *host, const bs_op_query *query, bs_candidates *out_candidates,
                           bs_error *err);
+/* What a choice for the query's key tells this implementation (NULL: nothing), compared with what it
+ * declares: BS_CONFIG BS-OP-KNOB. */
+int32_t bs_candidate_knobs(const bs_op_host *host, const char *key, const bs_thing *thing,
+                           const char **out_knobs, bs_error *err);
 void bs_candidates_free(bs_candidates *candidates);
 /* Tell the host's book which of them can serve; took: index of the row that was used, -1: only asked. A
  * choice that was not followed is warned of, once. */
 void bs_candidates_report(const bs_op_host *host, const bs_candidates *candidates, int64_t took);
-/* Ask one implementation; a broken answer (unknown level, failing call) becomes NO with a text that says so.
+/* Ask one implementation, with its knobs; a broken answer (unknown level, failing call) becomes NO with a
+ * text that says so.
  */
-void bs_candidate_ask(const bs_op_impl *impl, void *state, const bs_op_query *query,
-                      bs_op_answer *out_answer);
+void bs_candidate_ask(bs_candidate *candidate, const bs_op_query *query);
 /* Words of a reason code (enum bs_reason), static. */
 const char *bs_candidate_reason(uint32_t reason);
 /* Turn a candidate that failed after all into a NO with that reason. */

@@ -138,6 +138,7 @@ int32_t bs_thing_get(const bs_context *context, const char *plugin_id, uint32_t 
     full.aliases = e->aliases != NULL ? e->aliases : "";
     full.at = e->thing.at;
     full.wrapper = (uint32_t)bs_wraps(&e->thing);
+    full.knobs = bs_thing_knobs(&e->thing, &full.n_knobs);
   }
   bs_context_unlock(context);
   if (e == NULL) return out_of_range(index, n, "thing", err);

@@ -26,6 +26,8 @@ uint32_t bs_registry_ops(bs_context *context, const char *op, const char *backen
                          const bs_thing **out_things, uint32_t max);
 /* The index-th thing of an active plugin, as bs_thing_get counts; NULL at the end. Opens nothing. */
 BS_API const bs_thing *bs_registry_thing(const bs_context *context, const char *plugin_id, uint32_t index);
+/* The knobs that an op implementation or a method declares; of other kinds none. */
+const bs_knob *const *bs_thing_knobs(const bs_thing *thing, uint32_t *out_count);
 const bs_logger *bs_context_logger(const bs_context *context);
 /* A rank did not come back from a call: its world, this context and what it works on stay until the process
  * ends (launch.c); bs_context_close does nothing then. */

@@ -17,6 +17,7 @@ const bs_slot bs_slots[] = {
     {BS_KIND_OP, BS_SLOT_ALWAYS, "plan_free", offsetof(bs_op_impl, plan_free)},
     {BS_KIND_OP, BS_SLOT_MATMUL, "pack", offsetof(bs_op_impl, pack)},
     {BS_KIND_OP, BS_SLOT_MATMUL, "packed_free", offsetof(bs_op_impl, packed_free)},
+    {BS_KIND_OP, BS_SLOT_KNOBS, "echo", offsetof(bs_op_impl, echo)},
     {BS_KIND_BACKEND, BS_SLOT_ALWAYS, "name", offsetof(bs_backend, name)},
     {BS_KIND_BACKEND, BS_SLOT_ALWAYS, "device_count", offsetof(bs_backend, device_count)},
     {BS_KIND_BACKEND, BS_SLOT_ALWAYS, "device_info", offsetof(bs_backend, device_info)},
@@ -113,6 +114,8 @@ static int needed(const bs_slot *slot, const void *vtable) {
                                         : ((const bs_backend *)vtable)->wrap != NULL;
     case BS_SLOT_NO_COST:
       return ((const bs_algorithm *)vtable)->cost == NULL;
+    case BS_SLOT_KNOBS:
+      return ((const bs_op_impl *)vtable)->n_knobs > 0;
     default:
       return 1;
   }
@@ -131,9 +134,13 @@ static int32_t check_algorithm(const bs_algorithm *a, bs_error *err) {
 }
 
 int32_t bs_slots_check(uint32_t kind, const void *vtable, bs_error *err) {
-  static const char *const why[] = {
-      "",           " by every matmul", " by a backend without BS_BACKEND_SYNC", " by launch DRIVEN",
-      " with wrap", " without cost"};
+  static const char *const why[] = {"",
+                                    " by every matmul",
+                                    " by a backend without BS_BACKEND_SYNC",
+                                    " by launch DRIVEN",
+                                    " with wrap",
+                                    " without cost",
+                                    " with knobs"};
   for (uint32_t i = 0; i < bs_slot_count; i++) {
     const bs_slot *slot = &bs_slots[i];
     void *value; /* pointers to data and to code have one size and form on the systems we load from */

@@ -14,7 +14,8 @@ enum bs_slot_when {
   BS_SLOT_ASYNC = 2,   /* a backend without BS_BACKEND_SYNC */
   BS_SLOT_DRIVEN = 3,  /* a communicator with launch DRIVEN */
   BS_SLOT_WRAPPER = 4, /* a communicator or backend that wraps another */
-  BS_SLOT_NO_COST = 5  /* an algorithm without cost */
+  BS_SLOT_NO_COST = 5, /* an algorithm without cost */
+  BS_SLOT_KNOBS = 6    /* an op implementation with knobs */
 };
 typedef struct bs_slot {
   uint32_t kind;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/op/knob.h"
 #include "core/plugin/accept.h"
 #include "core/plugin/plugins.h"
 #include "core/plugin/slots.h"
@@ -16,6 +17,7 @@ void bs_entry_free(bs_entry *entry) {
   if (entry == NULL) return;
   if (entry->thing.kind == BS_KIND_OP) free(entry->label);
   free(entry->copy);
+  free(entry->knobs);
   free(entry);
 }
 
@@ -161,6 +163,42 @@ static int32_t check_kind(const bs_plugin_self *self, uint32_t kind, const void 
   return bs_accept_size(BS_ABI_VERSION, what, size, bs_kind_frozen_size(kind), bs_kind_size(kind), err);
 }
 
+const bs_knob *const *bs_thing_knobs(const bs_thing *thing, uint32_t *out_count) {
+  const bs_op_impl *op = thing->kind == BS_KIND_OP ? thing->vtable : NULL;
+  const bs_method *method = thing->kind == BS_KIND_METHOD ? thing->vtable : NULL;
+  *out_count = op != NULL ? op->n_knobs : method != NULL ? method->n_knobs : 0;
+  return op != NULL ? op->knobs : method != NULL ? method->knobs : NULL;
+}
+
+/* The host's own list of what is declared: a list of pointers, and behind it what they point to. */
+static int32_t copy_knobs(bs_entry *e, const bs_knob *const *seen, uint32_t n, bs_error *err) {
+  const bs_knob **list = calloc(n, sizeof *list + sizeof **list);
+  if (list == NULL) return bs_error_set(err, BS_NO_MEMORY, "BS-PLG-MEMORY", "no memory for %u knobs", n);
+  e->knobs = list;
+  bs_knob *own = (bs_knob *)(void *)(list + n);
+  for (uint32_t i = 0; i < n; i++) {
+    const int32_t rc =
+        bs_accept_copy(BS_ABI_VERSION, "bs_knob", seen[i], sizeof *own, &own[i], sizeof *own, err);
+    if (rc != BS_OK) return rc;
+    list[i] = &own[i];
+  }
+  if (e->thing.kind == BS_KIND_OP)
+    ((bs_op_impl *)e->copy)->knobs = list;
+  else
+    ((bs_method *)e->copy)->knobs = list;
+  return BS_OK;
+}
+
+static int32_t take_knobs(bs_entry *e, bs_error *err) {
+  uint32_t n;
+  const bs_knob *const *seen = bs_thing_knobs(&e->thing, &n);
+  if (n == 0) return BS_OK;
+  int32_t rc = n <= BS_MAX_KNOBS && seen != NULL ? copy_knobs(e, seen, n, err) : BS_OK;
+  if (rc != BS_OK) return rc;
+  seen = bs_thing_knobs(&e->thing, &n);
+  return bs_knobs_declared(seen, n, e->label, err);
+}
+
 static int32_t make_entry(bs_plugin_self *self, uint32_t kind, const void *vtable, void *state,
                           const bs_src_loc *at, bs_entry **out_entry, bs_error *err) {
   uint32_t size = 0;
@@ -186,6 +224,7 @@ static int32_t make_entry(bs_plugin_self *self, uint32_t kind, const void *vtabl
     rc = check_names(e, err);
   }
   if (rc == BS_OK) rc = make_label(e, err);
+  if (rc == BS_OK) rc = take_knobs(e, err);
   if (rc != BS_OK) {
     bs_entry_free(e);
     return rc;

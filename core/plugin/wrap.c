@@ -38,7 +38,8 @@ static const size_t backend_slots[] = {
     offsetof(bs_backend, capture_run),   offsetof(bs_backend, capture_free),
     offsetof(bs_backend, device_state)};
 static const size_t op_slots[] = {offsetof(bs_op_impl, pack), offsetof(bs_op_impl, packed_update),
-                                  offsetof(bs_op_impl, packed_read), offsetof(bs_op_impl, packed_free)};
+                                  offsetof(bs_op_impl, packed_read), offsetof(bs_op_impl, packed_free),
+                                  offsetof(bs_op_impl, echo)};
 
 int bs_wrap_named(uint32_t kind, const char *name) {
   return (kind == BS_KIND_COMM || kind == BS_KIND_BACKEND) && strchr(name, ':') != NULL;
@@ -193,6 +194,8 @@ static void dress_op(bs_wrapped *w, const char *backend) {
   copy->name = inner->name;
   copy->summary = inner->summary;
   copy->priority = inner->priority;
+  copy->n_knobs = inner->n_knobs;
+  copy->knobs = inner->knobs;
   MASK(copy, inner, op_slots);
 }
 

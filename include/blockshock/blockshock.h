@@ -125,7 +125,8 @@ typedef struct bs_thing_info {
   const char *aliases;
   bs_src_loc at;
   uint32_t wrapper; /* 1: a comm or backend that needs another, "name:other" */
-  uint32_t reserved;
+  uint32_t n_knobs; /* since 0.9: of op implementations and methods */
+  const bs_knob *const *knobs;
 } bs_thing_info;
 BS_API uint32_t bs_thing_count(const bs_context *context, const char *plugin_id);
 BS_API int32_t bs_thing_get(const bs_context *context, const char *plugin_id, uint32_t index,
@@ -180,7 +181,9 @@ typedef struct bs_op_candidate {
   const bs_op_answer *answer; /* level, score, reason and text; NO always has a text */
   const char *key;            /* of the query at its site, as in bs_op_site's choices */
   uint32_t wanted;            /* 1: a choice names it, so it comes first where it can serve */
-  uint32_t reserved;
+  uint32_t n_knobs;           /* since 0.9 */
+  const bs_knob *const *knobs;
+  const char *given; /* what the choice tells it, "keys=128;exp=fast"; "" nothing */
 } bs_op_candidate;
 
 /* Asks every implementation of query->op on `backend`, opens the plugins that offer it, and calls `each` for
@@ -243,7 +246,8 @@ typedef struct bs_world_options {
   const bs_collective_hook *hook; /* NULL: none */
   /* Choices of implementations, each "KEY -> PLUGIN:NAME" (keys: bs_world_choice_get): where the named one
    * can serve, it is taken before all others; where it cannot, a warning says why and the default is taken.
-   */
+   * Since 0.9 also "KEY -> PLUGIN:NAME{keys=128;exp=fast}", with values of its knobs: a knob or value that it
+   * does not have is BS_CONFIG BS-OP-KNOB, a plan that reports another value BS_PLUGIN BS-OP-KNOB-ECHO. */
   const char *const *choices;
   uint32_t n_choices;
   /* 1: implementations are chosen and reported, and nothing is packed or prepared: layers build at once and
@@ -388,10 +392,26 @@ typedef struct bs_choice_info {
   const char *wanted;     /* what the options' choices name for it; "" none */
   const char *candidates; /* those that can serve, best first: "cpu:packed<tab>how" lines */
   const char *why;        /* why the wanted one was not taken; "" */
+  /* Since 0.9. */
+  const char *knobs;      /* what the options' choices tell it, "keys=128;exp=fast"; "" nothing */
+  const bs_op_echo *echo; /* what the newest plan of the key says of itself; NULL: nothing */
 } bs_choice_info;
 BS_API uint32_t bs_world_choice_count(const bs_world *world);
 BS_API int32_t bs_world_choice_get(const bs_world *world, uint32_t index, bs_choice_info *out_info,
                                    bs_error *err);
+
+/* What a plan said of itself when it was prepared: NULL where its implementation says nothing, or the world
+ * only rehearses. Lives as long as the plan. */
+BS_API const bs_op_echo *bs_plan_echo(const bs_plan *plan);
+
+/* The legal values of a knob, in the order of its declaration: how many, and one of them as text. "auto" is
+ * among them where it is declared. BS_INVALID_ARGUMENT behind the last. */
+BS_API uint32_t bs_knob_count(const bs_knob *knob);
+BS_API int32_t bs_knob_value(const bs_knob *knob, uint32_t index, char *out_text, size_t size, bs_error *err);
+/* Are the settings ("keys=128;exp=fast") some of these knobs with legal values? BS_CONFIG BS-OP-KNOB tells
+ * what is legal and what is nearest. `what` is how the message calls their owner. */
+BS_API int32_t bs_knobs_check(const bs_knob *const *knobs, uint32_t n_knobs, const char *what,
+                              const char *settings, bs_error *err);
 
 /* ---- layers --------------------------------------------------------------------------------- */
 

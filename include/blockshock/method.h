@@ -171,6 +171,12 @@ typedef struct bs_method {
   /* Bit set of (1 << enum bs_mask_kind): the masks that mean something to the method, those that it
    * refuses with a reason among them. 0: it splits without a mask, and is given none. */
   uint64_t mask_kinds;
+  /* Since 0.9. Options (method.<name>) whose values are a set, described so that they can be listed and tried
+   * one after the other. Options with other values are in option_docs alone, these in both. The host refuses
+   * other values before it asks the method. */
+  uint32_t n_knobs;
+  uint32_t reserved_knobs;
+  const bs_knob *const *knobs;
 } bs_method;
 
 #define BS_MASK_KINDS_ALL 0xffu /* every kind of enum bs_mask_kind */

@@ -114,6 +114,8 @@ extern "C" {
 
 /* The most arguments of an op, absent ones counted. */
 #define BS_MAX_OP_ARGS 16
+/* The most knobs of an implementation or a method. */
+#define BS_MAX_KNOBS 16
 
 /* In what sums are made; DEFAULT: f64 where an operand or the output is f64, else f32. */
 enum bs_accumulate { BS_ACC_DEFAULT = 0, BS_ACC_F32 = 1, BS_ACC_F64 = 2 };
@@ -159,6 +161,34 @@ enum bs_query_flags {
                                      * how many they are, nor on B; who cannot promise it answers NO */
 };
 
+/* Of bs_knob.flags. BUILD: each value is a binary of its own: plans that differ in it report different
+ * bs_op_echo.build. */
+enum bs_knob_flags { BS_KNOB_BUILD = 1u << 0 };
+
+/* A number or a word that can be told to an implementation (bs_op_impl.knobs) or to a method as the option of
+ * that name (bs_method.knobs). `values` is the legal set, parts with commas between them: "exact,fast",
+ * "48,96,192", "16:256*2" (16, 32, 64, 128, 256), "8:64+8" (8, 16, ... 64). "auto" is legal too: the plan
+ * decides. Strings are static. */
+typedef struct bs_knob {
+  uint32_t struct_size;
+  uint32_t flags;       /* enum bs_knob_flags */
+  const char *name;     /* [a-z][a-z0-9_]*, at most 31 letters */
+  const char *values;   /* at most 4096 of them */
+  const char *standard; /* the default: one of the values, or "auto" */
+  const char *summary;  /* one line */
+} bs_knob;
+
+/* What a plan is made of, as the plan itself reports it. bs_echo_begin of plugin.h makes one in which nothing
+ * is known. */
+typedef struct bs_op_echo {
+  uint32_t struct_size;
+  int32_t registers;    /* of a thread; -1: not known */
+  int64_t shared_bytes; /* of a block, static and dynamic; -1: not known */
+  int64_t spill_bytes;  /* local memory of a thread; -1: not known */
+  char knobs[256];      /* "keys=128;exp=fast": every declared knob with the value in use */
+  char build[72];       /* which code runs: a hash of the binary; "": not known */
+} bs_op_echo;
+
 /* What is asked of an implementation: the op, shapes and dtypes of its arguments, and how. Owned by the
  * asker, valid during the call. */
 typedef struct bs_op_query {
@@ -177,6 +207,10 @@ typedef struct bs_op_query {
   /* Since 0.7. */
   double numbers[4];   /* as attrs, real ones */
   const bs_expr *expr; /* map: the program; NULL for all others but plugin ops */
+  /* Since 0.9. "keys=128;exp=fast", of the implementation's own knobs and their legal values: the host has
+   * compared them. NULL: none is given. Whoever asks through the host leaves it NULL: the knobs come with a
+   * choice (share/doc/blockshock/tuning.md). */
+  const char *knobs;
 } bs_op_query;
 
 /* What a run of a query costs, by the op's schema (bs_host.op_cost): rows * flops_row + flops_fixed FLOPs,
@@ -284,6 +318,13 @@ typedef struct bs_op_impl {
    * shapes, dtypes and alignment. */
   int32_t (*run)(void *plan, bs_tensor *const *args, uint32_t nargs, bs_stream *stream, bs_error *err);
   void (*plan_free)(void *plan);
+  /* Since 0.9. What can be told it, and (required with knobs) what a plan says of itself: all knobs with the
+   * value in use, those that were given with the value that was given. A value that cannot be kept is refused
+   * by supports or prepare, never replaced by another. The host asks behind prepare. */
+  uint32_t n_knobs;
+  uint32_t reserved_knobs;
+  const bs_knob *const *knobs;
+  int32_t (*echo)(const void *plan, bs_op_echo *out_echo);
 } bs_op_impl;
 
 #ifdef __cplusplus

@@ -195,6 +195,76 @@ bs_coll_first(const bs_coll_shape *shape, uint32_t block) {
   return shape->count / p * block + shape->count % p * block / p;
 }
 
+/* What `settings` ("keys=128;exp=fast", as bs_op_query.knobs; NULL: nothing) says of a knob, into value:
+ * 1; 0 and "" where it says nothing or "auto". */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static int
+bs_knob_find(const char *settings, const char *name, char *value, size_t size) {
+  const size_t length = strlen(name);
+  if (size > 0) value[0] = '\0';
+  for (const char *at = settings; at != NULL && *at != '\0';) {
+    const size_t whole = strcspn(at, ";");
+    if (whole > length && strncmp(at, name, length) == 0 && at[length] == '=') {
+      const int given = !(whole - length == 5 && strncmp(at + length + 1, "auto", 4) == 0);
+      if (given && size > 0) snprintf(value, size, "%.*s", (int)(whole - length - 1), at + length + 1);
+      return given;
+    }
+    at += whole + (at[whole] == ';');
+  }
+  return 0;
+}
+
+/* The same of a knob that is a number: `fallback` where nothing is said of it. */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static int64_t
+bs_knob_int(const char *settings, const char *name, int64_t fallback) {
+  char value[17]; /* legal numbers have at most 15 digits */
+  int64_t number = 0;
+  if (!bs_knob_find(settings, name, value, sizeof value)) return fallback;
+  for (const char *c = value; *c != '\0'; c++) {
+    if (*c < '0' || *c > '9') return fallback;
+    number = 10 * number + (*c - '0');
+  }
+  return number;
+}
+
+/* An echo in which nothing is known yet, and one knob more in it. bs_op_impl.echo fills one of its own and
+ * gives it out by bs_out_copy(out_echo, &mine, sizeof mine). */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static void
+bs_echo_begin(bs_op_echo *echo) {
+  memset(echo, 0, sizeof *echo);
+  echo->struct_size = (uint32_t)sizeof *echo;
+  echo->registers = -1;
+  echo->shared_bytes = -1;
+  echo->spill_bytes = -1;
+}
+
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static void
+bs_echo_word(bs_op_echo *echo, const char *name, const char *value) {
+  const size_t used = strlen(echo->knobs);
+  snprintf(echo->knobs + used, sizeof echo->knobs - used, "%s%s=%s", used > 0 ? ";" : "", name, value);
+}
+
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static void
+bs_echo_int(bs_op_echo *echo, const char *name, int64_t value) {
+  char text[24];
+  snprintf(text, sizeof text, "%lld", (long long)value);
+  bs_echo_word(echo, name, text);
+}
+
 /* The dense row-major descriptor of a matrix. */
 #if defined(__GNUC__)
 __attribute__((unused))

@@ -11,6 +11,7 @@
 #include "core/base/dtype.h"
 #include "core/base/text.h"
 #include "core/plugin/registry.h"
+#include "lab/case/ask.h"
 #include "lab/case/joint.h"
 #include "lab/case/owners.h"
 #include "lab/case/place.h"
@@ -18,6 +19,7 @@
 #include "lab/error.h"
 #include "lab/peers/peers.h"
 #include "lab/stop.h"
+#include "lab/store/env.h"
 
 typedef struct case_run {
   bs_case_kept kept;
@@ -265,6 +267,34 @@ int32_t bs_case_time(bs_rank *rank, bs_case_rank *out, bs_error *err) {
   return BS_OK;
 }
 
+/* Numbers that are not known are left out. */
+static json_t *plan_json(const bs_choice_info *info) {
+  const bs_op_echo *echo = info->echo;
+  json_t *row = json_pack("{s:o,s:o,s:o}", "key", bs_env_string(info->key), "implementation",
+                          bs_env_string(info->chosen), "knobs", bs_env_string(echo->knobs));
+  if (info->knobs[0] != '\0') json_object_set_new(row, "given", bs_env_string(info->knobs));
+  if (echo->registers >= 0) json_object_set_new(row, "registers", json_integer(echo->registers));
+  if (echo->shared_bytes >= 0) json_object_set_new(row, "shared_bytes", json_integer(echo->shared_bytes));
+  if (echo->spill_bytes >= 0) json_object_set_new(row, "spill_bytes", json_integer(echo->spill_bytes));
+  if (echo->build[0] != '\0') json_object_set_new(row, "build", bs_env_string(echo->build));
+  return row;
+}
+
+/* By key: the ranks prepare in any order. */
+static int32_t collect_plans(const bs_world *world, json_t **out, bs_error *err) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; list != NULL && i < bs_world_choice_count(world); i++) {
+    bs_choice_info info = {.struct_size = sizeof info};
+    if (bs_world_choice_get(world, i, &info, NULL) != BS_OK || info.echo == NULL) continue;
+    size_t at = 0;
+    while (at < json_array_size(list) && strcmp(bs_tune_text(json_array_get(list, at), "key"), info.key) < 0)
+      at++;
+    if (json_array_insert_new(list, at, plan_json(&info)) != 0) return bs_no_memory(err, "the plans");
+  }
+  *out = list;
+  return list != NULL ? BS_OK : bs_no_memory(err, "the plans");
+}
+
 int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, bs_error *err) {
   if (!out->ranks) {
     out->world_size = c->world_size;
@@ -276,6 +306,10 @@ int32_t bs_case_collect(const bs_case *c, bs_world *world, bs_case_result *out, 
   out->shared_device = bs_world_shared_device(world);
   out->algorithms = bs_strdup(bs_world_algorithms(world));
   if (!out->algorithms) return bs_no_memory(err, "the algorithms");
+  if (out->plans == NULL) {
+    const int32_t listed = collect_plans(world, &out->plans, err);
+    if (listed != BS_OK) return listed;
+  }
   const int assembles = !out->whole && bs_place_assembles(c);
   int32_t rc = BS_OK;
   for (uint32_t r = 0; rc == BS_OK && r < out->world_size; ++r)
@@ -360,6 +394,7 @@ void bs_case_result_free(bs_case_result *result) {
   }
   free(result->ranks);
   free(result->algorithms);
+  json_decref(result->plans);
   memset(result, 0, sizeof *result);
 }
 

@@ -83,6 +83,7 @@ typedef struct bs_case_result {
   uint64_t memory_peak;  /* all ranks, tracked bytes, building included */
   uint64_t weight_bytes; /* packed, all ranks */
   char *algorithms;
+  json_t *plans; /* [{key, implementation, ...}]: what the world's plans said of themselves */
   bs_case_rank *ranks;
 } bs_case_result;
 

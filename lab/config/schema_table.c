@@ -169,8 +169,8 @@ static const bs_key keys[] = {
      "--method auto: measure so many of the best by what is predicted; 0: believe the prediction"},
     {"auto.seconds", BS_KEY_FLOAT, ACTIVE, "4", "0.01..86400", "--method auto: time for measuring them"},
     {"tune.choices", BS_KEY_STRS, ACTIVE, "", NULL,
-     "implementations to take, each 'KEY -> PLUGIN:NAME' (bsrun explain shows keys); bsrun pins those of a "
-     "run"},
+     "implementations to take, each 'KEY -> PLUGIN:NAME' or 'KEY -> PLUGIN:NAME{KNOB=VALUE;...}' (bsrun "
+     "explain shows keys and knobs); bsrun pins those of a run"},
     {"tune.measure", BS_KEY_BOOL, ACTIVE, "true", NULL,
      "phase 1: measure once which implementation is the fastest, and keep it (--tune-cache)"},
     {"tune.min_work", BS_KEY_INT, ACTIVE, "16777216", "0..9223372036854775807",

@@ -10,6 +10,7 @@
 #include "lab/activation.h"
 #include "lab/case/loss.h"
 #include "lab/case/owners.h"
+#include "lab/error.h"
 #include "lab/gate/repro.h"
 #include "lab/gate/verdict.h"
 #include "lab/place_name.h"
@@ -94,6 +95,9 @@ int32_t bs_record_case_fields(json_t *record, const bs_case *c, const bs_case_re
                                  "claims_match_counts", claims, "device", bs_record_device(result, slowest),
                                  "algorithms", algorithm_list(result->algorithms)),
                        err);
+  if (rc == BS_OK && json_array_size(result->plans) > 0 &&
+      json_object_set(record, "plans", result->plans) != 0)
+    rc = bs_no_memory(err, "a record");
   if (rc == BS_OK && bs_owners_pruned(result)) json_object_set_new(record, "half_alone", json_true());
   return rc;
 }

@@ -21,6 +21,7 @@ typedef struct bs_decision {
   const json_t *asked; /* {key, default, candidates} */
   uint32_t arm;        /* the first world that asks for it */
   const char *choice;  /* "cpu:packed" */
+  const char *knobs;   /* of a pin: "{tokens=48}"; "" none */
   const char *origin;  /* "default", "cache", "measured", "pinned" */
   const json_t *entry; /* of the tuning file; NULL: none */
   char why[160];       /* of a default */

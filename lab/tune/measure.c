@@ -65,8 +65,9 @@ static const char **choices_for(const job *j, const char *name, uint32_t *out_n)
   for (size_t i = 0; texts != NULL && i < j->n; i++) {
     const bs_decision *d = &j->decisions[i];
     bs_text t = {0};
-    const char *taken = name != NULL && undecided(j, d) && serves(d, name) ? name : d->choice;
-    bs_text_printf(&t, "%s -> %s", bs_tune_text(d->asked, "key"), taken);
+    const int other = name != NULL && undecided(j, d) && serves(d, name);
+    bs_text_printf(&t, "%s -> %s%s", bs_tune_text(d->asked, "key"), other ? name : d->choice,
+                   other ? "" : d->knobs);
     if (!t.failed) {
       texts[(*out_n)++] = t.data;
       continue;

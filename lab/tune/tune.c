@@ -79,11 +79,14 @@ int bs_decision_waits(const bs_decision *d, uint32_t arm) {
 
 /* ---- what is known -------------------------------------------------------------------------- */
 
+static const bs_node *first_pin(const bs_experiment *e) {
+  const bs_node *list = bs_config_find(e->config, "tune.choices");
+  return list != NULL && list->kind == BS_NODE_LIST ? list->first : NULL;
+}
+
 /* Every text of tune.choices has the form. */
 static int32_t check_pins(const bs_experiment *e, bs_error *err) {
-  const bs_node *list = bs_config_find(e->config, "tune.choices");
-  const bs_node *item = list != NULL && list->kind == BS_NODE_LIST ? list->first : NULL;
-  for (; item != NULL; item = item->next) {
+  for (const bs_node *item = first_pin(e); item != NULL; item = item->next) {
     const char *line = item->kind == BS_NODE_SCALAR ? item->text : "";
     const char *arrow = strstr(line, ARROW);
     if (arrow != NULL && arrow != line && arrow[strlen(ARROW)] != '\0') continue;
@@ -95,10 +98,8 @@ static int32_t check_pins(const bs_experiment *e, bs_error *err) {
 }
 
 const char *bs_tune_pinned(const bs_experiment *e, const char *key) {
-  const bs_node *list = bs_config_find(e->config, "tune.choices");
   const size_t length = strlen(key);
-  const bs_node *item = list != NULL && list->kind == BS_NODE_LIST ? list->first : NULL;
-  for (; item != NULL; item = item->next) {
+  for (const bs_node *item = first_pin(e); item != NULL; item = item->next) {
     if (item->kind == BS_NODE_SCALAR && strncmp(item->text, key, length) == 0 &&
         strncmp(item->text + length, ARROW, strlen(ARROW)) == 0)
       return item->text + length + strlen(ARROW);
@@ -106,13 +107,16 @@ const char *bs_tune_pinned(const bs_experiment *e, const char *key) {
   return NULL;
 }
 
-/* The candidate that a pin names: with its plugin, or by its name alone. NULL: none. */
+/* The candidate that a pin names: with its plugin, or by its name alone; its knobs do not matter. NULL: none.
+ */
 static const char *pinned_candidate(const json_t *asked, const char *pin) {
+  const size_t length = strcspn(pin, "{");
   size_t i;
   const json_t *c;
   json_array_foreach(json_object_get(asked, "candidates"), i, c) {
     const char *name = bs_tune_text(c, "name"), *colon = strchr(name, ':');
-    if (strcmp(name, pin) == 0 || (colon != NULL && strcmp(colon + 1, pin) == 0)) return name;
+    if (strlen(name) == length && strncmp(name, pin, length) == 0) return name;
+    if (colon != NULL && strlen(colon + 1) == length && strncmp(colon + 1, pin, length) == 0) return name;
   }
   return NULL;
 }
@@ -122,6 +126,7 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
   const char *named = pin != NULL ? pinned_candidate(d->asked, pin) : NULL;
   d->choice = bs_tune_text(d->asked, "default");
   d->origin = "default";
+  d->knobs = "";
   if (pin != NULL && named == NULL) {
     snprintf(d->why, sizeof d->why, "%.60s is pinned and cannot serve here", pin);
     bs_tuner_say(t, 0, "tune.choices: %s cannot serve %s here; the default %s does", pin,
@@ -129,6 +134,7 @@ static void decide(bs_tuner *t, const bs_experiment *e, bs_decision *d) {
     d->origin = "default (pinned)";
   } else if (named != NULL) {
     d->choice = named;
+    d->knobs = pin + strcspn(pin, "{");
     d->origin = "pinned";
   } else if (has_rivals(d) && (d->entry = bs_tune_cache_find(&t->cache, d->asked)) != NULL) {
     size_t i;
@@ -229,6 +235,8 @@ static json_t *record_of(const bs_decision *d) {
   json_object_set(row, "candidates", json_object_get(detail, "candidates"));
   if (d->entry != NULL) json_object_set(row, "measured_at", json_object_get(d->entry, "measured_at"));
   if (d->why[0] != '\0') json_object_set_new(row, "why", json_string(d->why));
+  if (d->knobs[0] != '\0')
+    json_object_set_new(row, "knobs", json_stringn(d->knobs + 1, strcspn(d->knobs, "}") - 1));
   return row;
 }
 
@@ -248,24 +256,53 @@ static int32_t pin(bs_experiment *e, bs_error *err) {
   return rc;
 }
 
-/* Products that only one implementation can serve need no pin. */
+static int is_asked(const work *w, const char *pin) {
+  for (size_t i = 0; i < w->n; i++) {
+    const char *key = bs_tune_text(w->decisions[i].asked, "key");
+    if (strncmp(pin, key, strlen(key)) == 0 && strncmp(pin + strlen(key), ARROW, strlen(ARROW)) == 0)
+      return 1;
+  }
+  return 0;
+}
+
+/* Pins with knobs of what no build asks for: a plan over packed weights may, of a pass or a batch of its own.
+ */
+static int32_t keep_unasked(work *w, bs_error *err) {
+  for (const bs_node *item = first_pin(w->e); item != NULL; item = item->next) {
+    const char *knobs = item->kind == BS_NODE_SCALAR ? strrchr(item->text, '{') : NULL;
+    if (knobs == NULL || is_asked(w, item->text)) continue;
+    bs_tuner_say(w->tuner, 0,
+                 "tune.choices: building the layer does not ask for %.*s; %s serves a later plan "
+                 "of this key, if there is one",
+                 (int)(strstr(item->text, ARROW) - item->text), item->text, knobs);
+    char *text = bs_strdup(item->text);
+    if (text == NULL) return bs_no_memory(err, "the tuning");
+    w->e->choices[w->e->n_choices++] = text;
+  }
+  return BS_OK;
+}
+
+/* Products that only one implementation can serve need no pin, unless it has knobs. */
 static int32_t write_choices(work *w, bs_error *err) {
   bs_experiment *e = w->e;
+  size_t pins = 0;
+  for (const bs_node *item = first_pin(e); item != NULL; item = item->next) pins++;
   bs_choices_free(e->n_choices, e->choices);
   e->n_choices = 0;
-  e->choices = calloc(w->n > 0 ? w->n : 1, sizeof *e->choices);
+  e->choices = calloc(w->n + pins + 1, sizeof *e->choices);
   e->choice_record = json_array();
   if (e->choices == NULL || e->choice_record == NULL) return bs_no_memory(err, "the tuning");
   for (size_t i = 0; i < w->n; i++) {
     const bs_decision *d = &w->decisions[i];
     bs_text t = {0};
     if (json_array_append_new(e->choice_record, record_of(d)) != 0) return bs_no_memory(err, "the tuning");
-    if (!has_rivals(d)) continue;
-    bs_text_printf(&t, "%s" ARROW "%s", bs_tune_text(d->asked, "key"), d->choice);
+    if (!has_rivals(d) && d->knobs[0] == '\0') continue;
+    bs_text_printf(&t, "%s" ARROW "%s%s", bs_tune_text(d->asked, "key"), d->choice, d->knobs);
     if (t.failed) return bs_no_memory(err, "the tuning");
     e->choices[e->n_choices++] = t.data;
   }
-  return e->n_choices > 0 ? pin(e, err) : BS_OK;
+  const int32_t rc = keep_unasked(w, err);
+  return rc == BS_OK && e->n_choices > 0 ? pin(e, err) : rc;
 }
 
 /* The layer cannot be built: the phase will fail with the same words, or its run says that nobody was asked.

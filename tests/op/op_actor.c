@@ -8,9 +8,13 @@ static int32_t told(const actor *a, int32_t rc, bs_error *err) {
   return rc == BS_OK || a->silent ? rc : bs_fail(err, rc, "FX-ACTOR", "the actor was told to fail");
 }
 
+static void hear(char *out, size_t size, const bs_op_query *query) {
+  snprintf(out, size, "%s", query->knobs != NULL ? query->knobs : "");
+}
+
 static int32_t actor_supports(void *state, const bs_op_query *query, bs_op_answer *out_answer) {
-  (void)query;
-  const actor *a = state;
+  actor *a = state;
+  hear(a->asked_knobs, sizeof a->asked_knobs, query);
   out_answer->level = a->level;
   out_answer->score = a->score;
   out_answer->reason = a->reason;
@@ -21,9 +25,9 @@ static int32_t actor_supports(void *state, const bs_op_query *query, bs_op_answe
 static int32_t actor_pack(void *state, const bs_exec *exec, const bs_op_query *query,
                           const bs_source *weights, void **out_packed, uint64_t *out_bytes, bs_error *err) {
   (void)exec;
-  (void)query;
   (void)weights;
   actor *a = state;
+  hear(a->pack_knobs, sizeof a->pack_knobs, query);
   if (a->pack_rc != BS_OK) return told(a, a->pack_rc, err);
   a->packs++;
   *out_packed = a;
@@ -51,8 +55,8 @@ static void actor_packed_free(void *packed) {
 static int32_t actor_prepare(void *state, const bs_exec *exec, const bs_op_query *query, void *packed,
                              void **out_plan, bs_error *err) {
   (void)exec;
-  (void)query;
   actor *a = state;
+  hear(a->plan_knobs, sizeof a->plan_knobs, query);
   ck_assert(packed == NULL || packed == a);
   if (a->prepare_rc != BS_OK) return told(a, a->prepare_rc, err);
   a->prepares++;
@@ -88,6 +92,32 @@ bs_op_impl fx_actor_impl(const char *op, const char *name, uint32_t priority) {
                            .prepare = actor_prepare,
                            .run = actor_run,
                            .plan_free = actor_plan_free};
+  return impl;
+}
+
+static int32_t actor_echo(const void *plan, bs_op_echo *out_echo) {
+  const actor *a = plan;
+  const char *told = a->deaf ? NULL : a->plan_knobs;
+  char exp[16];
+  bs_op_echo echo;
+  bs_echo_begin(&echo);
+  bs_echo_int(&echo, "keys", bs_knob_int(told, "keys", 128));
+  bs_echo_word(&echo, "exp", bs_knob_find(told, "exp", exp, sizeof exp) ? exp : "exact");
+  bs_echo_int(&echo, "tile", bs_knob_int(told, "tile", 32));
+  snprintf(echo.build, sizeof echo.build, "%s", a->build != NULL ? a->build : "");
+  bs_out_copy(out_echo, &echo, sizeof echo);
+  return BS_OK;
+}
+
+bs_op_impl fx_actor_knobs(const char *op, const char *name) {
+  static const bs_knob keys = {sizeof keys, 0, "keys", "16:256*2", "128", "keys of a block"},
+                       exp = {sizeof exp, 0, "exp", "exact,fast", "auto", "how e^x is made"},
+                       tile = {sizeof tile, BS_KNOB_BUILD, "tile", "32,64", "32", "rows of a tile"};
+  static const bs_knob *const knobs[] = {&keys, &exp, &tile};
+  bs_op_impl impl = fx_actor_impl(op, name, 0);
+  impl.n_knobs = 3;
+  impl.knobs = knobs;
+  impl.echo = actor_echo;
   return impl;
 }
 

@@ -27,6 +27,7 @@ START_TEST(slots_are_documented) {
   } rows[] = {
       {BS_KIND_OP, BS_SLOT_ALWAYS, "op"},
       {BS_KIND_OP, BS_SLOT_MATMUL, "op, every matmul"},
+      {BS_KIND_OP, BS_SLOT_KNOBS, "op with knobs"},
       {BS_KIND_BACKEND, BS_SLOT_ALWAYS, "backend"},
       {BS_KIND_BACKEND, BS_SLOT_ASYNC, "backend without BS_BACKEND_SYNC"},
       {BS_KIND_BACKEND, BS_SLOT_WRAPPER, "backend that wraps another"},
@@ -62,9 +63,9 @@ END_TEST
 
 /* Of core/plugin, and by their path. */
 static const char *const sources[] = {
-    "bsrun/inspect.c", "bsrun/probe.c", "accept.c", "activate.c", "context.c", "file.c",
-    "host.c",          "info.c",        "load.c",   "note.c",     "params.c",  "registry.c",
-    "search.c",        "slots.c",       "stage.c",  "trust.c",    "wrap.c"};
+    "bsrun/inspect.c", "bsrun/probe.c", "core/op/knob.c", "accept.c", "activate.c", "context.c",
+    "file.c",          "host.c",        "info.c",         "load.c",   "note.c",     "params.c",
+    "registry.c",      "search.c",      "slots.c",        "stage.c",  "trust.c",    "wrap.c"};
 
 /* Every id that the code can give is in the table, and the table has no other. */
 START_TEST(error_ids_are_documented) {
@@ -138,6 +139,7 @@ START_TEST(each_slot_is_checked) {
     if (slot->kind == BS_KIND_COMM) memcpy(vtable + offsetof(bs_comm, wrap), &matmul, sizeof matmul);
     if (slot->kind == BS_KIND_BACKEND) memcpy(vtable + offsetof(bs_backend, wrap), &matmul, sizeof matmul);
     if (slot->kind == BS_KIND_ALGORITHM) ((bs_algorithm *)(void *)vtable)->kinds = 1;
+    if (slot->kind == BS_KIND_OP) ((bs_op_impl *)(void *)vtable)->n_knobs = 1;
     ck_assert_int_eq(bs_slots_check(slot->kind, vtable, &err), BS_OK);
     memcpy(vtable + slot->offset, &null, sizeof null);
     ck_assert_int_eq(bs_slots_check(slot->kind, vtable, &err), BS_PLUGIN);

@@ -164,6 +164,42 @@ START_TEST(methods_of_other_releases) {
 }
 END_TEST
 
+/* An implementation of 0.8, as if 1.0 had been that: it has no knobs and no echo, whatever lies behind it;
+ * one with knobs needs the echo. Of a later release, a knob may be longer. */
+START_TEST(implementations_without_knobs) {
+  struct {
+    bs_knob now;
+    uint64_t tail[2];
+  } newer = {{sizeof newer, 0, "keys", "16:64*2", "auto", "keys of a block"}, {~0ull, ~0ull}};
+  const size_t frozen = offsetof(bs_op_impl, n_knobs);
+  static const char *const any = "name";
+  bs_op_impl old, mine;
+  bs_knob knob;
+  bs_error err = BS_ERROR_INIT;
+  memset(&old, 0xff, sizeof old);
+  memset(&old, 0, frozen);
+  for (uint32_t i = 0; i < bs_slot_count; i++)
+    if (bs_slots[i].kind == BS_KIND_OP && bs_slots[i].when == BS_SLOT_ALWAYS)
+      memcpy((char *)&old + bs_slots[i].offset, &any, sizeof any);
+  old.struct_size = (uint32_t)frozen;
+  ck_assert_int_eq(bs_accept_copy(BS_ABI_MAKE(1, 1), "bs_op_impl", &old, frozen, &mine, sizeof mine, &err),
+                   BS_OK);
+  ck_assert_uint_eq(mine.n_knobs, 0);
+  ck_assert_ptr_null(mine.knobs);
+  ck_assert(mine.echo == NULL);
+  ck_assert_int_eq(bs_slots_check(BS_KIND_OP, &mine, &err), BS_OK);
+  mine.n_knobs = 1;
+  ck_assert_int_eq(bs_slots_check(BS_KIND_OP, &mine, &err), BS_PLUGIN);
+  ck_assert_has(err.message, "slot 'echo' is NULL, it is required with knobs");
+  ck_assert_int_eq(bs_accept_copy(BS_ABI_VERSION, "bs_op_impl", &old, frozen, &mine, sizeof mine, &err),
+                   BS_ABI);
+  ck_assert_int_eq(
+      bs_accept_copy(BS_ABI_MAKE(1, 1), "bs_knob", &newer, sizeof knob, &knob, sizeof knob, &err), BS_OK);
+  ck_assert_uint_eq(knob.struct_size, sizeof knob);
+  ck_assert_str_eq(knob.values, "16:64*2");
+}
+END_TEST
+
 /* Declarations of parameters too: as if `doc` had come in 1.1, and from a plugin that knows more. */
 START_TEST(parameters_of_other_releases) {
   struct {
@@ -345,6 +381,7 @@ int main(void) {
                              {sizes, TEST_COUNT(size_cases)},
                              {copies_of_other_releases},
                              {methods_of_other_releases},
+                             {implementations_without_knobs},
                              {parameters_of_other_releases},
                              {a_host_between_two_plugins},
                              {the_oldest_host},

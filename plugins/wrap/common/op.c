@@ -129,6 +129,11 @@ static void plan_free(void *plan) {
   object_free(o);
 }
 
+static int32_t echo(const void *plan, bs_op_echo *out_echo) {
+  const wrap_object *o = plan;
+  return o->op->inner->echo(o->inner, out_echo);
+}
+
 static int ends_with(const char *text, const char *end) {
   const size_t n = strlen(text), m = strlen(end);
   return n >= m && strcmp(text + n - m, end) == 0;
@@ -189,4 +194,5 @@ const bs_op_impl wrap_op_table = {
     .prepare = prepare,
     .run = run,
     .plan_free = plan_free,
+    .echo = echo,
 };
