@@ -383,6 +383,23 @@ void bs_fault_note(char *list, size_t size, const char *name, const char *more) 
   snprintf(list + used, size - used, "%s%s%s", used ? ", " : "", name, more);
 }
 
+void bs_fault_note_failed(char *list, size_t size, const bs_gate *gates, uint32_t n) {
+  for (uint32_t g = 0; g < n; ++g) {
+    if (gates[g].state == BS_GATE_FAIL) bs_fault_note(list, size, gates[g].name, "");
+  }
+}
+
+void bs_fault_tally_add(bs_fault_tally *tally, const char *name, int caught, const char *gates) {
+  const int right = name != NULL ? caught : !caught;
+  ++tally->injected;
+  tally->caught += (uint32_t)right;
+  if (!right) bs_fault_note(tally->missed, sizeof tally->missed, name != NULL ? name : "(none)", "");
+  if (name == NULL) return;
+  tally->row[tally->n].name = name;
+  snprintf(tally->row[tally->n].gates, sizeof tally->row[tally->n].gates, "%s", gates);
+  ++tally->n;
+}
+
 void bs_fault_free(bs_fault *fault) {
   if (!fault) return;
   bs_fault_mixed_free(&fault->mixed);

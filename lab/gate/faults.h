@@ -81,6 +81,20 @@ typedef struct bs_fault_report {
   uint32_t n_by[BS_FAULT_GATES];       /* faults that each gate caught */
 } bs_fault_report;
 extern const char *const bs_fault_gate_names[BS_FAULT_GATES];
+/* What became of those of a backward pass or of training, each that was made. */
+typedef struct bs_fault_tally {
+  uint32_t injected, caught;
+  char missed[128]; /* names, comma-separated; "(none)" where the run without a fault did not pass */
+  uint32_t n;
+  struct {
+    const char *name;
+    char gates[256]; /* that failed, comma-separated */
+  } row[BS_FAULT_COUNT_];
+} bs_fault_tally;
+/* One more. name NULL: no fault, which nothing is to catch. */
+void bs_fault_tally_add(bs_fault_tally *tally, const char *name, int caught, const char *gates);
+/* The names of gates that failed, behind those that are in the list. */
+void bs_fault_note_failed(char *list, size_t size, const bs_gate *gates, uint32_t n);
 /* Run every fault that can be made on a small shape. */
 int32_t bs_fault_gate(const bs_case *like, bs_fault_report *out_report, bs_error *err);
 /* 1: the fault changes what all ranks multiply, so that the exact faulty outputs are known. */

@@ -274,8 +274,13 @@ int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, in
 
 /* ---- faults -------------------------------------------------------------------------------------- */
 
-static int32_t inject(const bs_case *base, uint32_t kind, uint32_t loss, int *out_met, int *out_caught,
-                      bs_error *err) {
+/* What a fault, or none, has led to. */
+typedef struct injection {
+  int met, caught;
+  char gates[256]; /* that failed */
+} injection;
+
+static int32_t inject(const bs_case *base, uint32_t kind, uint32_t loss, injection *out, bs_error *err) {
   bs_case c = *base, run;
   bs_gradient_result result = {0};
   bs_gradient_verdict verdict;
@@ -284,8 +289,9 @@ static int32_t inject(const bs_case *base, uint32_t kind, uint32_t loss, int *ou
   int32_t rc = bs_fault_into(kind, &c, &run, &fault, &hooks, err);
   if (rc == BS_OK) rc = bs_gradient_run(&run, loss, NULL, &result, err);
   if (rc == BS_OK) rc = bs_gradient_judge(&c, &result, 0, &verdict, err);
-  if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
-  *out_met = fault && bs_fault_met(fault);
+  if (rc == BS_OK) out->caught |= !bs_verdict_passed(verdict.gates, verdict.n_gates);
+  if (rc == BS_OK) bs_fault_note_failed(out->gates, sizeof out->gates, verdict.gates, verdict.n_gates);
+  out->met = fault && bs_fault_met(fault);
   bs_gradient_result_free(&result);
   bs_fault_free(fault);
   return rc;
@@ -293,22 +299,17 @@ static int32_t inject(const bs_case *base, uint32_t kind, uint32_t loss, int *ou
 
 /* Where relu's slope is zero, so is the gradient of the mean of its squares: only that of the sum shows what
  * became of the slope. No fault is no fault with both; processes that do not judge run both too. */
-static int32_t inject_with_its_loss(const bs_case *c, uint32_t kind, int *out_met, int *out_caught,
-                                    bs_error *err) {
-  const int of_slope = bs_fault_of_slope(kind);
-  int again = 0;
-  int32_t rc = inject(c, kind, of_slope ? BS_LOSS_SUM : BS_LOSS_MSE_ZERO, out_met, out_caught, err);
+static int32_t inject_with_its_loss(const bs_case *c, uint32_t kind, injection *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
+  int32_t rc = inject(c, kind, bs_fault_of_slope(kind) ? BS_LOSS_SUM : BS_LOSS_MSE_ZERO, out, err);
   if (rc == BS_OK && kind == BS_FAULT_COUNT_ && c->spec.activation != BS_ACT_NONE)
-    rc = inject(c, kind, BS_LOSS_SUM, out_met, &again, err);
-  *out_caught |= again;
+    rc = inject(c, kind, BS_LOSS_SUM, out, err);
   return rc;
 }
 
 /* The last one is no fault: what is caught without one was not caught for it. */
-int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out_caught,
-                               char *missed, size_t size, bs_error *err) {
-  *out_injected = *out_caught = 0;
-  missed[0] = '\0';
+int32_t bs_gradient_fault_gate(const bs_case *like, bs_fault_tally *out, bs_error *err) {
+  memset(out, 0, sizeof *out);
   bs_layer_spec spec = bs_small_spec(like, BS_LAYER_BACKWARD);
   bs_proposal proposal;
   bs_small subject;
@@ -319,16 +320,12 @@ int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint
   rc = bs_case_propose(&c, 0, &proposal, err);
   c.progress = NULL; /* small: which fault it is says enough */
   for (uint32_t kind = 0; kind <= BS_FAULT_COUNT_ && rc == BS_OK; ++kind) {
-    int caught = 0, met = 0;
+    injection i;
     bs_case_tell(like, "T6 fault", kind + 1, BS_FAULT_COUNT_ + 1);
     if (kind < BS_FAULT_COUNT_ && bs_fault_skip_backward(kind, &c, &proposal)) continue;
-    rc = inject_with_its_loss(&c, kind, &met, &caught, err);
-    if (!met && bs_fault_may_miss(kind, &c, &proposal)) continue;
-    if (kind == BS_FAULT_COUNT_) caught = !caught;
-    ++*out_injected;
-    *out_caught += (uint32_t)caught;
-    if (rc == BS_OK && !caught)
-      bs_fault_note(missed, size, kind < BS_FAULT_COUNT_ ? bs_fault_name(kind) : "(none)", "");
+    rc = inject_with_its_loss(&c, kind, &i, err);
+    if (rc != BS_OK || (!i.met && bs_fault_may_miss(kind, &c, &proposal))) continue;
+    bs_fault_tally_add(out, kind < BS_FAULT_COUNT_ ? bs_fault_name(kind) : NULL, i.caught, i.gates);
   }
   bs_small_close(&subject);
   return rc;

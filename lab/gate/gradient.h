@@ -6,6 +6,7 @@
 #ifndef BS_LAB_GATE_GRADIENT_H
 #define BS_LAB_GATE_GRADIENT_H
 #include "lab/case/gradient.h"
+#include "lab/gate/faults.h"
 #include "lab/gate/verdict.h"
 
 typedef struct bs_gradient_verdict {
@@ -19,8 +20,7 @@ typedef struct bs_gradient_verdict {
 int32_t bs_gradient_judge(const bs_case *c, const bs_gradient_result *result, int64_t max_features,
                           bs_gradient_verdict *out, bs_error *err);
 
-/* Run each fault that can be seen in gradients on a small shape of the same method, backend and world size;
- * *out_caught of *out_injected were. missed: names of those that were not. */
-int32_t bs_gradient_fault_gate(const bs_case *like, uint32_t *out_injected, uint32_t *out_caught,
-                               char *missed, size_t size, bs_error *err);
+/* Run each fault that can be seen in gradients on a small shape of the same method, backend and world size.
+ */
+int32_t bs_gradient_fault_gate(const bs_case *like, bs_fault_tally *out, bs_error *err);
 #endif

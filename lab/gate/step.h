@@ -7,6 +7,7 @@
 #ifndef BS_LAB_GATE_STEP_H
 #define BS_LAB_GATE_STEP_H
 #include "lab/case/train.h"
+#include "lab/gate/faults.h"
 #include "lab/gate/verdict.h"
 
 typedef struct bs_step_verdict {
@@ -24,6 +25,6 @@ int32_t bs_step_judge(const bs_case *c, const bs_train_options *options, const b
 int32_t bs_step_integer_gate(const bs_case *like, const bs_train_options *options, bs_gate *out_gate,
                              bs_error *err);
 /* T6: each fault of enum bs_train_fault that can be made, on a small shape. */
-int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options, uint32_t *out_injected,
-                           uint32_t *out_caught, char *missed, size_t size, bs_error *err);
+int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options, bs_fault_tally *out,
+                           bs_error *err);
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/dtype.h"
 #include "lab/activation.h"
@@ -73,7 +74,9 @@ static int can_make(uint32_t fault, const bs_train_options *o, const bs_case *c)
   }
 }
 
-static int32_t inject(const bs_case *base, const bs_train_options *o, int *out_caught, bs_error *err) {
+/* gates: those that failed are added. */
+static int32_t inject(const bs_case *base, const bs_train_options *o, int *caught, char gates[256],
+                      bs_error *err) {
   bs_train_result result = {0};
   bs_step_verdict verdict;
   bs_case c = *base;
@@ -85,30 +88,27 @@ static int32_t inject(const bs_case *base, const bs_train_options *o, int *out_c
   if (rc == BS_OK && o->fault == BS_TRAIN_COLUMN_MOVED) rc = move_column(&c, &result, err);
   if (rc == BS_OK && o->fault == BS_TRAIN_VALUE_MISSED) rc = miss_value(&c, &result, err);
   if (rc == BS_OK) rc = bs_step_judge(&c, o, &result, &verdict, err);
-  if (rc == BS_OK) *out_caught = !bs_verdict_passed(verdict.gates, verdict.n_gates);
+  if (rc == BS_OK) *caught |= !bs_verdict_passed(verdict.gates, verdict.n_gates);
+  if (rc == BS_OK) bs_fault_note_failed(gates, 256, verdict.gates, verdict.n_gates);
   bs_train_result_free(&result);
   return rc;
 }
 
 /* The gradient of the mean of Y^2 is zero where relu's slope is: that of the sum shows what became of slopes.
  * No fault is none with both losses; processes that do not judge run both too. */
-static int32_t inject_with_its_loss(const bs_case *c, const bs_train_options *options, int *out_caught,
-                                    bs_error *err) {
+static int32_t inject_with_its_loss(const bs_case *c, const bs_train_options *options, int *caught,
+                                    char gates[256], bs_error *err) {
   bs_train_options o = *options;
-  int again = 0;
   if (bs_train_of_slope(o.fault)) o.loss = BS_LOSS_SUM;
-  int32_t rc = inject(c, &o, out_caught, err);
+  const int32_t rc = inject(c, &o, caught, gates, err);
   if (rc != BS_OK || o.fault != BS_TRAIN_RIGHT || c->spec.activation == BS_ACT_NONE) return rc;
   o.loss = BS_LOSS_SUM;
-  rc = inject(c, &o, &again, err);
-  *out_caught |= again;
-  return rc;
+  return inject(c, &o, caught, gates, err);
 }
 
-int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options, uint32_t *out_injected,
-                           uint32_t *out_caught, char *missed, size_t size, bs_error *err) {
-  *out_injected = *out_caught = 0;
-  missed[0] = '\0';
+int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options, bs_fault_tally *out,
+                           bs_error *err) {
+  memset(out, 0, sizeof *out);
   bs_layer_spec spec = bs_small_spec(like, bs_train_flags(options));
   bs_train_options o = *options;
   o.lr = o.optimizer == BS_OPT_ADAMW ? 0.05 : 1.0; /* steps that no rounding hides */
@@ -124,14 +124,12 @@ int32_t bs_step_fault_gate(const bs_case *like, const bs_train_options *options,
   c.progress = NULL; /* small: which fault it is says enough */
   for (o.fault = 0; o.fault < BS_TRAIN_FAULTS_ && rc == BS_OK; ++o.fault) {
     int caught = 0;
+    char gates[256] = "";
     bs_case_tell(like, "T6 fault", o.fault + 1, BS_TRAIN_FAULTS_);
     if (!can_make(o.fault, &o, &c)) continue;
-    rc = inject_with_its_loss(&c, &o, &caught, err);
-    if (o.fault == BS_TRAIN_RIGHT) caught = !caught; /* what is caught without a fault is not caught for it */
-    ++*out_injected;
-    *out_caught += (uint32_t)caught;
-    if (rc != BS_OK || caught) continue;
-    bs_fault_note(missed, size, names[o.fault], "");
+    rc = inject_with_its_loss(&c, &o, &caught, gates, err);
+    if (rc == BS_OK)
+      bs_fault_tally_add(out, o.fault != BS_TRAIN_RIGHT ? names[o.fault] : NULL, caught, gates);
   }
   bs_small_close(&subject);
   return rc;

@@ -56,10 +56,25 @@ void bs_phase_add_skipped(bs_phase_result *out, const char *name, const char *wh
   bs_phase_add_gates(out, &gate, 1);
 }
 
-void bs_phase_add_fault_gate(bs_phase_result *out, uint32_t injected, uint32_t caught, const char *missed) {
-  bs_gate gate = {.name = "T6", .rank = -1, .value = injected - caught};
-  gate.state = injected > 0 && caught == injected ? BS_GATE_PASS : BS_GATE_FAIL;
-  snprintf(gate.text, sizeof gate.text, "%u of %u injected faults judged rightly%s%s", caught, injected,
-           missed[0] ? "; not: " : "", missed);
+/* "a, b" as a list of texts. */
+static json_t *words_of(const char *list) {
+  json_t *words = json_array();
+  for (const char *at = list; *at != '\0'; at += strspn(at, ", ")) {
+    const size_t length = strcspn(at, ",");
+    json_array_append_new(words, json_stringn(at, length));
+    at += length;
+  }
+  return words;
+}
+
+void bs_phase_add_fault_gate(bs_phase_result *out, const bs_fault_tally *t) {
+  bs_gate gate = {.name = "T6", .rank = -1, .value = t->injected - t->caught};
+  json_t *all = json_object();
+  gate.state = t->injected > 0 && t->caught == t->injected ? BS_GATE_PASS : BS_GATE_FAIL;
+  snprintf(gate.text, sizeof gate.text, "%u of %u injected faults judged rightly%s%.96s", t->caught,
+           t->injected, t->missed[0] ? "; not: " : "", t->missed);
+  for (uint32_t i = 0; i < t->n; ++i) json_object_set_new(all, t->row[i].name, words_of(t->row[i].gates));
+  json_object_set_new(out->record, "faults_caught_by", all);
+  json_object_set_new(out->record, "faults_missed", json_string(t->missed));
   bs_phase_add_gates(out, &gate, 1);
 }

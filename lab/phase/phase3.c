@@ -36,14 +36,13 @@ static bs_train_options options_of(const bs_experiment *e, const bs_subject *s) 
 
 static int32_t fault_gate(const bs_case *c, const bs_train_options *o, int wanted, bs_phase_result *out,
                           bs_error *err) {
-  uint32_t injected = 0, caught = 0;
-  char missed[96];
+  bs_fault_tally tally;
   if (!wanted) {
     bs_phase_add_skipped(out, "T6", "phase.fault_gate is off");
     return BS_OK;
   }
-  const int32_t rc = bs_step_fault_gate(c, o, &injected, &caught, missed, sizeof missed, err);
-  if (rc == BS_OK) bs_phase_add_fault_gate(out, injected, caught, missed);
+  const int32_t rc = bs_step_fault_gate(c, o, &tally, err);
+  if (rc == BS_OK) bs_phase_add_fault_gate(out, &tally);
   return rc;
 }
 

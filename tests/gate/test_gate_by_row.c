@@ -166,8 +166,7 @@ START_TEST(every_fault_is_caught) {
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_context_open(NULL, &context, &err), BS_OK);
   for (size_t d = 0; d < 2; ++d) {
-    char missed[200];
-    uint32_t injected = 0, caught = 0;
+    bs_fault_tally tally;
     bs_fault_report faults;
     made m;
     bs_case c = make_case(&subjects[_i], dtypes[d], shape, &m);
@@ -179,10 +178,11 @@ START_TEST(every_fault_is_caught) {
                   bs_dtype_name(dtypes[d]), faults.missed);
     /* All but those of an activation, and T5; those of masks where there are any. */
     ck_assert_uint_eq(faults.injected, ONE_PRECISION - 2 + 2 - (uint32_t)!halves - (uint32_t)!rows);
-    rc = bs_gradient_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+    rc = bs_gradient_fault_gate(&c, &tally, &err);
     ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
-    ck_assert_msg(caught == injected && injected >= 9, "backward of %s P=%u %s: %u of %u, not %s",
-                  m.mask.name, c.world_size, bs_dtype_name(dtypes[d]), caught, injected, missed);
+    ck_assert_msg(tally.caught == tally.injected && tally.injected >= 9,
+                  "backward of %s P=%u %s: %u of %u, not %s", m.mask.name, c.world_size,
+                  bs_dtype_name(dtypes[d]), tally.caught, tally.injected, tally.missed);
   }
   bs_context_close(context);
 }

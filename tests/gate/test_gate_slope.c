@@ -251,24 +251,24 @@ START_TEST(every_fault_is_caught) {
       for (uint32_t turn = 0; turn < 3; ++turn) {
         if (!all && (a != 1 + (uint32_t)_i % 3 || turn != (uint32_t)_i / 3 % 3 || d != (turn + a) % 3))
           continue;
-        uint32_t injected = 0, caught = 0;
-        char missed[200];
+        bs_fault_tally tally;
         bs_case c = make_case(_i, subjects[_i].mask ? &mask : NULL, dtypes[d], a, shape);
         const bs_train_options o = options_of(turn);
         c.spec.y_placement = (a + d + turn) % 3 == 2 ? BS_SPLIT : BS_REPLICATED;
         if (subjects[_i].P > 1 && d == 0) c.spec.reduce_dtype = reduces[turn];
         if (subjects[_i].key && c.spec.reduce_dtype == BS_I8)
           c.spec.reduce_dtype = 0; /* slices of rows of W */
-        int32_t rc = bs_gradient_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
-        ck_assert_msg(rc == BS_OK && caught == injected, "%s P=%u %s %s reduce 0x%x: missed %s %s", c.method,
-                      c.world_size, bs_dtype_name(dtypes[d]), bs_activation_name(a), c.spec.reduce_dtype,
-                      missed, rc == BS_OK ? "" : err.message);
-        ck_assert_uint_ge(injected, (bs_fault_alone(&c) ? 7 : 10) + (a > BS_ACT_RELU));
-        rc = bs_step_fault_gate(&c, &o, &injected, &caught, missed, sizeof missed, &err);
-        ck_assert_msg(rc == BS_OK && caught == injected, "%s P=%u %s %s options %u: missed %s %s", c.method,
-                      c.world_size, bs_dtype_name(dtypes[d]), bs_activation_name(a), turn, missed,
+        int32_t rc = bs_gradient_fault_gate(&c, &tally, &err);
+        ck_assert_msg(rc == BS_OK && tally.caught == tally.injected,
+                      "%s P=%u %s %s reduce 0x%x: missed %s %s", c.method, c.world_size,
+                      bs_dtype_name(dtypes[d]), bs_activation_name(a), c.spec.reduce_dtype, tally.missed,
                       rc == BS_OK ? "" : err.message);
-        ck_assert_uint_eq(injected, 8 + (turn > 0) + 1 + (a > BS_ACT_RELU));
+        ck_assert_uint_ge(tally.injected, (bs_fault_alone(&c) ? 7 : 10) + (a > BS_ACT_RELU));
+        rc = bs_step_fault_gate(&c, &o, &tally, &err);
+        ck_assert_msg(rc == BS_OK && tally.caught == tally.injected, "%s P=%u %s %s options %u: missed %s %s",
+                      c.method, c.world_size, bs_dtype_name(dtypes[d]), bs_activation_name(a), turn,
+                      tally.missed, rc == BS_OK ? "" : err.message);
+        ck_assert_uint_eq(tally.injected, 8 + (turn > 0) + 1 + (a > BS_ACT_RELU));
       }
   bs_context_close(context);
 }
@@ -281,15 +281,14 @@ START_TEST(faults_are_caught_in_fp8) {
   bs_error err = BS_ERROR_INIT;
   ck_assert_int_eq(bs_context_open(NULL, &context, NULL), BS_OK);
   for (uint32_t a = BS_ACT_GELU; a <= BS_ACT_SILU; ++a) {
-    uint32_t injected = 0, caught = 0;
-    char missed[200];
+    bs_fault_tally tally;
     bs_case c = make_case(0, NULL, BS_F8E4M3, a, shape);
     c.backend = "ref";
     c.spec.has_bias = 1;
-    const int32_t rc = bs_gradient_fault_gate(&c, &injected, &caught, missed, sizeof missed, &err);
+    const int32_t rc = bs_gradient_fault_gate(&c, &tally, &err);
     ck_assert_msg(rc == BS_OK, "%s: %s", err.id, err.message);
-    ck_assert_msg(caught == injected, "%s: missed %s", bs_activation_name(a), missed);
-    ck_assert_uint_ge(injected, 10);
+    ck_assert_msg(tally.caught == tally.injected, "%s: missed %s", bs_activation_name(a), tally.missed);
+    ck_assert_uint_ge(tally.injected, 10);
   }
   bs_context_close(context);
 }
