@@ -437,6 +437,10 @@ const char *bs_kernel_arm_provider(const bs_kernel_arm *arm) {
   return arm->provider;
 }
 
+bs_kernel_data *bs_kernel_arm_data(const bs_kernel_arm *arm) {
+  return arm->data;
+}
+
 const char *bs_kernel_arm_key(const bs_kernel_arm *arm) {
   return arm->key;
 }

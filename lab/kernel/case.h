@@ -34,6 +34,7 @@ int32_t bs_kernel_arm_batch(void *arm, uint64_t lead, uint64_t n, bs_sample *out
 int32_t bs_kernel_arm_series(void *arm, uint64_t warmup, uint64_t n, double *out_seconds, bs_error *err);
 /* Other numbers of the same problem, which the caller keeps alive. */
 int32_t bs_kernel_arm_load(bs_kernel_arm *arm, bs_kernel_data *data, bs_error *err);
+bs_kernel_data *bs_kernel_arm_data(const bs_kernel_arm *arm); /* those at hand */
 /* Fills the outputs with NaN, runs once, and judges. */
 int32_t bs_kernel_arm_judge(bs_kernel_arm *arm, bs_kernel_numbers *out, bs_error *err);
 /* Bytes of the outputs of two runs that differ. */
