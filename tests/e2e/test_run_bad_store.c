@@ -3,9 +3,12 @@
  * right exit, one error line, nothing half written, nothing of others touched; several bsrun at once; and
  * Ctrl-C. */
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -122,6 +125,81 @@ START_TEST(full_disk) {
                 (unsigned long)limits[_i], status);
   ck_assert_uint_eq(run_count_files(folder, "DONE"), 0);
   ck_assert_uint_eq(run_count_files(folder, "metrics.jsonl"), 0);
+}
+END_TEST
+
+/* ---- a file system that is full ---------------------------------------------------------------- */
+
+static int write_map(const char *file, const char *text) {
+  FILE *f = fopen(file, "we");
+  if (f == NULL) return 0;
+  const int said = fputs(text, f) >= 0;
+  return fclose(f) == 0 && said;
+}
+
+/* Mounts a file system of `kib` KiB for this test's process and those that it starts. 0, and it is said: the
+ * machine does not let it. */
+static int mount_small(const char *path, int kib) {
+  char uid[64], gid[64], options[32];
+  const char *failed = NULL;
+  snprintf(uid, sizeof uid, "0 %u 1\n", (unsigned)geteuid());
+  snprintf(gid, sizeof gid, "0 %u 1\n", (unsigned)getegid());
+  snprintf(options, sizeof options, "size=%dk", kib);
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+    failed = "unshare";
+  else if (!write_map("/proc/self/setgroups", "deny") || !write_map("/proc/self/uid_map", uid) ||
+           !write_map("/proc/self/gid_map", gid))
+    failed = "/proc/self/uid_map";
+  else if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+           mount("none", path, "tmpfs", 0, options) != 0)
+    failed = "mount";
+  if (failed != NULL)
+    fprintf(stderr, "skipped: no file system can be mounted here: %s: %s\n", failed, strerror(errno));
+  return failed == NULL;
+}
+
+/* Writes until nothing fits. */
+static void fill(const char *path) {
+  static char block[4096];
+  memset(block, 'x', sizeof block);
+  const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ck_assert_int_ge(fd, 0);
+  while (write(fd, block, sizeof block) > 0) {
+  }
+  ck_assert_int_eq(errno, ENOSPC);
+  close(fd);
+}
+
+static void expect(const char *line, int code, const char *id) {
+  run_result r;
+  char said[64] = "";
+  run_bsrun(&r, folder, NULL, run_words(line, NULL));
+  run_expect(&r, code, line);
+  if (id != NULL) run_expect_error(&r, 0, said, line);
+  ck_assert_msg(id == NULL || strcmp(said, id) == 0, "%s: %s", line, said);
+  run_free(&r);
+}
+
+/* A run and a sweep on a full file system end with one error line; what was committed before stays, and both
+ * go on when there is room again. */
+START_TEST(full_file_system) {
+#define TINY " --method row_parallel -q --phase 0 --b 4 --set phase.fault_gate=false --out out "
+  char out[96], filler[128];
+  snprintf(out, sizeof out, "%s/out", folder);
+  snprintf(filler, sizeof filler, "%s/filler", out);
+  ck_assert_int_eq(mkdir(out, 0700), 0);
+  if (!mount_small(out, 2048)) return;
+  expect("run --run-id first --n 16" TINY, 0, NULL);
+  fill(filler);
+  expect("run --run-id second --n 16" TINY, 10, "BS-STO-IO");
+  expect("sweep --id s -x N=16,32" TINY, 10, "BS-SWEEP-IO");
+  ck_assert_uint_eq(run_count_files(out, "DONE"), 1);
+  expect("fsck out", 0, NULL);
+  ck_assert_int_eq(unlink(filler), 0);
+  expect("run --run-id second --n 16" TINY, 0, NULL);
+  expect("sweep --id s -x N=16,32" TINY, 0, NULL);
+  ck_assert_uint_eq(run_count_files(out, "DONE"), 4);
+  expect("fsck out", 0, NULL);
 }
 END_TEST
 
@@ -280,16 +358,8 @@ START_TEST(closed_stdout) {
 END_TEST
 
 int main(void) {
-  const test_case tests[] = {{in_the_way, 7},
-                             {foreign_files},
-                             {one_id_twice},
-                             {full_disk, 3},
-                             {eight_at_once},
-                             {interrupted, 2},
-                             {interrupted_twice},
-                             {log_of_a_run},
-                             {log_of_a_point},
-                             {closed_stdout},
-                             {0}};
+  const test_case tests[] = {{in_the_way, 7},    {foreign_files},  {one_id_twice},   {full_disk, 3},
+                             {full_file_system}, {eight_at_once},  {interrupted, 2}, {interrupted_twice},
+                             {log_of_a_run},     {log_of_a_point}, {closed_stdout},  {0}};
   return run_tests("run_bad_store", tests, (test_setup){setup, teardown, 120});
 }
