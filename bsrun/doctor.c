@@ -9,7 +9,6 @@
 #include "core/base/text.h"
 #include "lab/config/experiment.h"
 #include "lab/doctor/doctor.h"
-#include "lab/measure/constants.h"
 
 const args_option doctor_options[] = {
     {"measure", 0, NULL, 0, "also measure the machine's constants and keep them for predictions"},
@@ -173,127 +172,6 @@ static void world_rows(visit *v) {
 
 /* ---- the machine's constants ---------------------------------------------------------------- */
 
-static double number(const json_t *row, const char *key) {
-  return json_number_value(json_object_get(row, key));
-}
-
-static const char *text_in(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  return text != NULL ? text : "?";
-}
-
-static void stored_row(visit *v) {
-  bs_error why = BS_ERROR_INIT;
-  json_t *constants = NULL;
-  if (v->cache == NULL) {
-    bs_doctor_add(&v->d, "machine constants", BS_CHECK_OK, NULL, "not kept: every phase 1 measures them");
-    return;
-  }
-  const int32_t rc = bs_constants_load(v->cache, &constants, &why);
-  if (rc == BS_OK) {
-    const json_t *c = json_object_get(constants, "conditions");
-    const int forced = json_is_true(json_object_get(constants, "forced"));
-    bs_doctor_add(&v->d, "machine constants", forced ? BS_CHECK_WARN : BS_CHECK_OK,
-                  "they were kept by --force: bsrun doctor --measure on a quiet machine",
-                  "measured at %s (load %.1f before, others took %.0f %% of the processors' time), in %s",
-                  json_string_value(json_object_get(constants, "measured_at")), number(c, "load_before"),
-                  100.0 * number(c, "others"), v->cache);
-  } else if (rc == BS_NOT_FOUND) {
-    bs_doctor_add(&v->d, "machine constants", BS_CHECK_OK, NULL,
-                  "none kept: every phase 1 measures them; bsrun doctor --measure does it once");
-  } else {
-    bs_doctor_add(&v->d, "machine constants", BS_CHECK_WARN, why.hint, "[%s] %s", why.id, why.message);
-  }
-  json_decref(constants);
-}
-
-/* What one row of a list says; of a product that none serves, why. */
-static void constant_text(const json_t *row, const char *list, char *out, size_t size) {
-  const char *dtype = text_in(row, "dtype"), *on = text_in(row, "backend");
-  if (strcmp(list, "arithmetic") == 0) {
-    snprintf(out, size, "%s: %.1f G%s/s a core, %.1f all (%s)", dtype, 1e-9 * number(row, "flops_core"),
-             strcmp(dtype, "i8") == 0 ? "OP" : "FLOP", 1e-9 * number(row, "flops_all"), text_in(row, "loop"));
-  } else if (strcmp(list, "memory") == 0) {
-    snprintf(out, size, "%.0f MiB: reads %.1f GB/s a core, %.1f all; copies %.1f a core, %.1f all",
-             number(row, "footprint_bytes") / 1048576.0, 1e-9 * number(row, "read_bytes_per_s_core"),
-             1e-9 * number(row, "read_bytes_per_s_all"), 1e-9 * number(row, "copy_bytes_per_s_core"),
-             1e-9 * number(row, "copy_bytes_per_s_all"));
-  } else if (strcmp(list, "exchange") == 0) {
-    snprintf(out, size,
-             "%s, %s, %d ranks: %.2f us for 4 bytes, %.1f us for 64 KiB, %.2f GB/s for 1 MiB, %.2f for 4 MiB",
-             on, text_in(row, "comm"), (int)number(row, "world_size"), 1e6 * number(row, "all_reduce_4B_s"),
-             1e6 * number(row, "all_reduce_64KiB_s"), 1e-9 * 1048576.0 / number(row, "all_reduce_1MiB_s"),
-             1e-9 * 4194304.0 / number(row, "all_reduce_4MiB_s"));
-  } else if (strcmp(list, "host") == 0) {
-    snprintf(out, size, "%s: %.2f us a forward", on, 1e6 * number(row, "host_s"));
-  } else if (json_object_get(row, "why") != NULL) {
-    snprintf(out, size, "%s %s%s: not measured: %s", on, dtype, bs_constants_of24(row) ? " 2:4" : "",
-             text_in(row, "why"));
-  } else {
-    snprintf(
-        out, size,
-        "%s %s%s, %.3g MiB: %.1f GFLOP/s a core, %.1f all; one token %.1f GB/s a core, %.1f all (%s: %s)", on,
-        dtype, bs_constants_of24(row) ? " 2:4" : "", number(row, "footprint_bytes") / 1048576.0,
-        1e-9 * number(row, "flops_core"), 1e-9 * number(row, "flops_all"),
-        1e-9 * number(row, "bytes_per_s_core"), 1e-9 * number(row, "bytes_per_s_all"), text_in(row, "name"),
-        text_in(row, "how"));
-  }
-}
-
-/* Why a row cannot be, or NULL; list NULL: what speaks against the whole. */
-static const char *doubt_of(const json_t *doubts, const char *list, size_t row) {
-  for (size_t i = 0; i < json_array_size(doubts); i++) {
-    const json_t *d = json_array_get(doubts, i);
-    const char *of = json_string_value(json_object_get(d, "list"));
-    if (list == NULL ? of == NULL : of != NULL && strcmp(of, list) == 0 && number(d, "row") == (double)row)
-      return text_in(d, "why");
-  }
-  return NULL;
-}
-
-static void constant_rows(visit *v, const json_t *constants, const json_t *doubts) {
-  static const char *const lists[][2] = {{"arithmetic", "multiply-adds"},
-                                         {"memory", "memory bandwidth"},
-                                         {"exchange", "all-reduce cost"},
-                                         {"host", "host cost"},
-                                         {"kernels", "products"}};
-  for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
-    const json_t *row;
-    size_t i;
-    json_array_foreach(json_object_get(constants, lists[k][0]), i, row) {
-      char text[512];
-      const char *doubt = doubt_of(doubts, lists[k][0], i);
-      constant_text(row, lists[k][0], text, sizeof text);
-      bs_doctor_add(&v->d, lists[k][1], doubt != NULL ? BS_CHECK_WARN : BS_CHECK_OK, doubt, "%s", text);
-    }
-  }
-}
-
-/* Constants of a busy machine make every later prediction wrong. */
-static void refuse(visit *v, const char *done, const char *why) {
-  bs_doctor_add(
-      &v->d, "machine constants", BS_CHECK_FAIL,
-      "wait until the machine is quiet, then bsrun doctor --measure; --force measures and keeps them "
-      "all the same",
-      "%s: %s", done, why);
-}
-
-static int may_keep(visit *v, const json_t *doubts) {
-  const char *whole = doubt_of(doubts, NULL, 0);
-  const json_t *doubt;
-  size_t i, n = 0;
-  json_array_foreach(doubts, i, doubt) n += !json_is_true(json_object_get(doubt, "keep"));
-  const size_t odd = n - (whole != NULL);
-  char text[320], rows[64] = "";
-  if (n == 0 || v->cache == NULL || args_has(v->a, "force")) return 1;
-  if (odd > 0)
-    snprintf(rows, sizeof rows, "%s%zu constant%s be", whole != NULL ? "; " : "", odd,
-             odd == 1 ? " cannot" : "s cannot");
-  snprintf(text, sizeof text, "%.200s%s", whole != NULL ? whole : "", rows);
-  refuse(v, "measured, but not kept", text);
-  return 0;
-}
-
 /* The chosen backend and every other usable one whose memory is the host's. */
 static size_t choose_backends(visit *v, const char **out, size_t max) {
   size_t n = 0;
@@ -311,36 +189,20 @@ static size_t choose_backends(visit *v, const char **out, size_t max) {
 }
 
 static void measure(visit *v) {
-  bs_error err = BS_ERROR_INIT;
   bsrun_progress progress = {.of = "doctor", .busy = ATOMIC_FLAG_INIT};
   const char *backends[8];
-  json_t *old = NULL, *constants = NULL;
   const int quiet = args_has(v->a, "quiet");
-  const bs_case like = {
-      .context = v->context, .comm = v->comm, .world_size = 1, .bind = 1, .timeout_s = v->d.timeout_s};
-  char busy[256];
-  if (!args_has(v->a, "force") && bs_load_is_high(busy, sizeof busy)) {
-    refuse(v, "not measured", busy);
-    return;
-  }
-  old = bsrun_constants(v->cache, quiet); /* a corrupt file is warned of before it is replaced */
-  json_decref(old);
-  const size_t n = choose_backends(v, backends, sizeof backends / sizeof backends[0]);
-  int32_t rc =
-      bs_constants_measure(&like, backends, n, bsrun_progress_to(quiet), &progress, &constants, &err);
+  json_decref(bsrun_constants(v->cache, quiet)); /* a corrupt file is warned of before it is replaced */
+  const bs_doctor_measuring m = {
+      .context = v->context,
+      .backends = backends,
+      .n_backends = choose_backends(v, backends, sizeof backends / sizeof backends[0]),
+      .cache = v->cache,
+      .force = args_has(v->a, "force"),
+      .progress = bsrun_progress_to(quiet),
+      .user = &progress};
+  bs_doctor_measure(&v->d, &m);
   bsrun_progress_end(&progress);
-  json_t *doubts = bs_constants_doubts(constants);
-  if (rc == BS_OK) constant_rows(v, constants, doubts);
-  const int keep = rc == BS_OK && may_keep(v, doubts);
-  if (keep && args_has(v->a, "force")) json_object_set_new(constants, "forced", json_true());
-  if (keep && v->cache != NULL) rc = bs_constants_store(v->cache, constants, &err);
-  json_decref(doubts);
-  json_decref(constants);
-  if (rc != BS_OK) {
-    bs_doctor_error(&v->d, "machine constants", &err);
-  } else if (keep) {
-    stored_row(v);
-  }
 }
 
 /* ---- the verb ------------------------------------------------------------------------------- */
@@ -381,7 +243,7 @@ static int32_t examine(visit *v, bs_error *err) {
     if (args_has(v->a, "measure")) {
       measure(v);
     } else {
-      stored_row(v);
+      bs_doctor_stored(&v->d, v->cache);
     }
   }
   free(named);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * doctor.h - checks of the machine and the installation, a row each: what was looked at, what was found, ok,
  * warn or fail, and what to do. `bsrun doctor` runs them all and prints them; a failing check never ends the
- * others. Who has what: host.c the machine, ranks.c worlds, timing.c GEMM and timer. */
+ * others. Who has what: host.c the machine, ranks.c worlds, timing.c GEMM and timer, constants.c constants.
+ */
 #ifndef BS_LAB_DOCTOR_DOCTOR_H
 #define BS_LAB_DOCTOR_DOCTOR_H
 #include <jansson.h>
 
 #include "blockshock/blockshock.h"
+#include "lab/lab.h"
 
 enum bs_check_state { BS_CHECK_OK = 0, BS_CHECK_WARN = 1, BS_CHECK_FAIL = 2 };
 
@@ -39,6 +41,21 @@ void bs_doctor_ranks(bs_doctor *d, bs_context *context);
  */
 void bs_doctor_gemm(bs_doctor *d, bs_context *context);
 void bs_doctor_self_test(bs_doctor *d, bs_context *context);
+
+/* The machine's constants (lab/measure/constants.h): of the backends and of d->comm. */
+typedef struct bs_doctor_measuring {
+  bs_context *context;
+  const char *const *backends;
+  size_t n_backends;
+  const char *cache; /* the file that keeps them; NULL: none */
+  int force;         /* also on a busy machine, and kept whatever speaks against them */
+  bs_progress_fn progress;
+  void *user;
+} bs_doctor_measuring;
+/* Measures them, keeps them, and tells both. A busy machine is a failure, and nothing is kept. */
+void bs_doctor_measure(bs_doctor *d, const bs_doctor_measuring *m);
+/* Tells which are kept in the file; cache may be NULL. */
+void bs_doctor_stored(bs_doctor *d, const char *cache);
 
 /* What the self-test says of up to three trials of 20 pairs of one arm against itself; pure. word: of each
  * trial (enum bs_comparison_word). OK when the first is neither FASTER nor SLOWER, WARN when a later one is

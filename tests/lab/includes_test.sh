@@ -42,7 +42,7 @@ done <<<"$planted"
 # calls of bsrun, which that of the library's own verbs must not look like
 rm -rf "${work:?}"/*
 mkdir -p "$work/bsrun"
-for call in 'bs_sampler_run(&o' 'bs_tuner_choose(t' 'bs_store_commit(run' 'bs_phase1_run(c' 'bs_ladder_measure(&l'; do
+for call in 'bs_sampler_run(&o' 'bs_tuner_choose(t' 'bs_store_commit(run' 'bs_phase1_run(c' 'bs_ladder_measure(&l' 'bs_constants_measure(&c' 'bs_constants_store(p'; do
   printf 'int32_t rc = %s, err);\n' "$call" >"$work/bsrun/planted.c"
   ! "$check" "$work" 2>/dev/null || { echo "bsrun may call $call" >&2; exit 1; }
 done
