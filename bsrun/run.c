@@ -243,6 +243,7 @@ static void plan_free(run_plan *p) {
 
 /* What the points share, once the plan is known. */
 static void set_run(run_plan *p, const char *run_id) {
+  p->run.argv = p->planned.argv;
   p->command = p->planned.command != NULL ? bs_strdup(p->planned.command) : bsrun_command_line();
   p->run.host = &p->host.table;
   p->run.run_id = run_id;

@@ -82,15 +82,34 @@ static void make_id(const json_t *points, char out[64]) {
   snprintf(out, 64, "%s_sweep_%.8s", stamp, hex);
 }
 
+/* `bsrun run` with the options that it has in common with this sweep, but not those that say how, or name one
+ * run. */
+static json_t *words_of_run(const args *a) {
+  static const char *const left_out[] = {"sweep", "cache",   "tune-cache", "output",
+                                         "wide",  "verbose", "quiet"};
+  json_t *words = json_pack("[s, s]", "bsrun", "run");
+  for (size_t i = 0; i < a->n_given; i++) {
+    const args_option *option = &a->options[a->given[i].option];
+    size_t of_run = 0, out = 0;
+    while (of_run < bsrun_n_run_options && strcmp(bsrun_run_options[of_run].name, option->name) != 0)
+      of_run++;
+    while (out < sizeof left_out / sizeof left_out[0] && strcmp(left_out[out], option->name) != 0) out++;
+    if (of_run == bsrun_n_run_options || out < sizeof left_out / sizeof left_out[0]) continue;
+    json_array_append_new(words, json_sprintf("--%s", option->name));
+    if (option->value != NULL) json_array_append_new(words, json_string(a->given[i].value));
+  }
+  return words;
+}
+
 static json_t *make_header(const sweep_verb *v, const char *id, size_t n) {
   char here[PATH_MAX] = "";
   bs_text base = {0};
   char *command = bsrun_command_line();
   bs_config_print(v->base, &base);
   json_t *header =
-      json_pack("{s:i, s:s, s:s?, s:s?, s:s?, s:s, s:s, s:I}", "format", 1, "sweep", id, "command", command,
-                "folder", getcwd(here, sizeof here), "base", base.data, "blockshock", bs_version(),
-                "library_build_id", bs_build_id(), "n", (json_int_t)n);
+      json_pack("{s:i, s:s, s:s?, s:o, s:s?, s:s?, s:s, s:s, s:I}", "format", 1, "sweep", id, "command",
+                command, "words", words_of_run(v->a), "folder", getcwd(here, sizeof here), "base", base.data,
+                "blockshock", bs_version(), "library_build_id", bs_build_id(), "n", (json_int_t)n);
   bs_text_free(&base);
   free(command);
   return header;

@@ -33,6 +33,7 @@ int32_t lab_run_begin(lab_run *run, bs_experiment *e, uint32_t world, json_t **o
                               .key = key,
                               .config = config,
                               .env = env_text,
+                              .argv = run->argv,
                               .seed = e->seed};
     rc = bs_store_begin(&q, out_run, err);
   }

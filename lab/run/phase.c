@@ -43,6 +43,19 @@ static void closed(const lab_run *lab) {
   if (lab->host->closed != NULL) lab->host->closed(lab->host->user);
 }
 
+/* What was asked for, as in the record of a run that gave a result; a size that the workload chose is left
+ * out. */
+static int32_t add_layer(json_t *record, const bs_experiment *e, uint32_t world) {
+  const struct {
+    const char *key;
+    int64_t value;
+  } sizes[] = {{"N", e->N}, {"K", e->K > 0 ? e->K : e->N}, {"B", e->B}, {"world_size", world}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    if (sizes[i].value > 0 && json_object_set_new(record, sizes[i].key, json_integer(sizes[i].value)) != 0)
+      return BS_NO_MEMORY;
+  return BS_OK;
+}
+
 static void keep_failed(const lab_run *lab, bs_run *run, json_t *record, const bs_error *why) {
   bs_error ignored = BS_ERROR_INIT;
   int32_t rc = bs_record_failed(record, why);
@@ -205,6 +218,7 @@ static int32_t tell(lab_run *lab, uint32_t word, int32_t status, bs_error *err) 
 
 /* A phase that has a folder. */
 typedef struct open_phase {
+  uint32_t world;
   json_t *plugins, *load, *inputs, *record;
   bs_run *run;
 } open_phase;
@@ -217,14 +231,13 @@ static void open_phase_free(open_phase *o) {
 }
 
 static int32_t open_folder(lab_run *lab, bs_experiment *e, open_phase *o, bs_error *err) {
-  uint32_t world = 1;
-  int32_t rc = lab_run_open_parts(lab->context, e, &world, err);
+  int32_t rc = lab_run_open_parts(lab->context, e, &o->world, err);
   if (rc == BS_OK) lab_run_doing(lab, e, e->phase_name);
   if (rc == BS_OK) rc = lab_run_check_memory(lab->context, e, err);
   if (rc == BS_OK &&
       (asks_for_half(e) || bs_mixed_wanted(e->n_method_options, e->method_keys, e->method_values) >= 0))
     rc = tell_errors(lab, e, err);
-  if (rc == BS_OK) rc = lab_run_begin(lab, e, world, &o->plugins, &o->load, o->inputs, &o->run, err);
+  if (rc == BS_OK) rc = lab_run_begin(lab, e, o->world, &o->plugins, &o->load, o->inputs, &o->run, err);
   if (rc == BS_OK && lab->host->opened != NULL) lab->host->opened(lab->host->user, bs_run_get_fd(o->run));
   return rc;
 }
@@ -248,8 +261,9 @@ static int32_t keep(lab_run *lab, const bs_experiment *e, open_phase *o, const b
 }
 
 /* The folder of a phase that gave no result. */
-static void drop(const lab_run *lab, open_phase *o, int32_t rc, const bs_error *why) {
-  if (bs_stop_asked() == 0 && o->record != NULL && !never_ran(rc)) {
+static void drop(const lab_run *lab, const bs_experiment *e, open_phase *o, int32_t rc, const bs_error *why) {
+  if (bs_stop_asked() == 0 && o->record != NULL && !never_ran(rc) &&
+      add_layer(o->record, e, o->world) == BS_OK) {
     keep_failed(lab, o->run, o->record, why);
     return;
   }
@@ -262,7 +276,7 @@ static void drop(const lab_run *lab, open_phase *o, int32_t rc, const bs_error *
 
 static int32_t lead_phase(lab_run *lab, bs_experiment *e, bs_error *err) {
   bs_phase_result result = {0};
-  open_phase open = {.inputs = json_array()};
+  open_phase open = {.world = 1, .inputs = json_array()};
   int32_t rc = open_folder(lab, e, &open, err);
   if (rc == BS_OK) {
     rc = start_record(e, &open, err);
@@ -271,7 +285,7 @@ static int32_t lead_phase(lab_run *lab, bs_experiment *e, bs_error *err) {
     if (rc == BS_OK)
       rc = keep(lab, e, &open, &result, err);
     else
-      drop(lab, &open, rc, err);
+      drop(lab, e, &open, rc, err);
     bs_phase_result_free(&result);
   }
   open_phase_free(&open);

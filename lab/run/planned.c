@@ -47,6 +47,7 @@ int32_t lab_planned_read(const char *path, lab_planned *out, bs_error *err) {
       !are_texts(json_object_get(out->input, "choices")))
     return refuse(path, "it is no point of a sweep", err);
   out->command = json_string_value(json_object_get(out->input, "command"));
+  out->argv = json_object_get(out->input, "argv");
   out->tune = json_is_true(json_object_get(out->input, "tune"));
   int32_t rc = BS_OK;
   for (; rc == BS_OK && out->n_phases < n; out->n_phases++) rc = read_phase(out, out->n_phases, path, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * planned.h - a point of a sweep as its supervisor hands it to `run --point`: a file of one JSON object
- * {root, sweep, point, phases, keys, configs, choices, command, tune}; configs are composed trees as YAML,
- * one a phase, and command is the sweep's. */
+ * {root, sweep, point, phases, keys, configs, choices, command, argv, tune}; configs are composed trees as
+ * YAML, one a phase, command is the sweep's, and argv the words of `bsrun run` for the same point. */
 #ifndef BS_LAB_RUN_PLANNED_H
 #define BS_LAB_RUN_PLANNED_H
 #include "lab/run/run.h"
@@ -14,6 +14,7 @@ typedef struct lab_planned {
   const bs_node *trees[LAB_PLANNED_PHASES]; /* their results go below root, into the group of the sweep */
   const char *keys[LAB_PLANNED_PHASES];
   const char *command; /* of the sweep; NULL: none is told */
+  json_t *argv;        /* points into input; NULL: not told */
   int tune;            /* tell what serves, and run nothing */
 } lab_planned;
 

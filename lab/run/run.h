@@ -42,8 +42,9 @@ typedef struct lab_run_host {
 typedef struct lab_run {
   bs_context *context;
   const lab_run_host *host;
-  const char *run_id;      /* NULL: made */
-  const char *command;     /* for env.json; NULL: none */
+  const char *run_id;  /* NULL: made */
+  const char *command; /* for env.json; NULL: none */
+  json_t *argv;        /* for the record: the words that run the point alone; NULL: those of the process */
   const char *configs_dir; /* as in bs_experiment_make */
   const char *tune_path;   /* the tuning file; NULL: none */
   bs_grades grades;        /* of plugin files, for the records */

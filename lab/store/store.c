@@ -157,7 +157,7 @@ static int32_t set_first(const bs_run_request *q, bs_run *run, const char *confi
   json_decref(run->first);
   run->first = json_pack("{s:i, s:o, s:o, s:o, s:s}", "schema", BS_RECORD_SCHEMA, "config",
                          text != NULL ? text : json_null(), "env", env != NULL ? env : json_null(), "argv",
-                         bs_env_argv(), "result_key", q->key);
+                         q->argv != NULL ? json_incref(q->argv) : bs_env_argv(), "result_key", q->key);
   return run->first != NULL ? BS_OK : bs_no_memory(err, "a run's files");
 }
 

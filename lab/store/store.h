@@ -20,6 +20,7 @@ typedef struct bs_run_request {
   const char *key;    /* 64 hex digits */
   bs_node *config;    /* run_id is written into it */
   const char *env;    /* text of env.json */
+  json_t *argv;       /* words of a command that runs this alone; NULL: this process has that one */
   uint64_t seed;
 } bs_run_request;
 

@@ -214,6 +214,27 @@ void bs_points_pair(json_t *points) {
   json_decref(seen);
 }
 
+json_t *bs_point_words(const json_t *header, const json_t *point) {
+  static const char *const options[] = {"phase.name", "method.name", "mask.name", "workload.name",
+                                        "hardware.name"}; /* word_of */
+  const char *key;
+  json_t *value, *words = json_deep_copy(json_object_get(header, "words"));
+  if (words == NULL) return NULL;
+  json_object_foreach(json_object_get(point, "settings"), key, value) {
+    const char *text = json_string_value(value);
+    size_t i = 0;
+    while (i < sizeof options / sizeof options[0] && strcmp(options[i], key) != 0) i++;
+    if (i < sizeof options / sizeof options[0]) {
+      json_array_append_new(words, json_sprintf("--%.*s", (int)strcspn(key, "."), key));
+      json_array_append(words, value);
+    } else {
+      json_array_append_new(words, json_string("--set"));
+      json_array_append_new(words, json_sprintf("%s=%s", key, text));
+    }
+  }
+  return words;
+}
+
 char *bs_point_input(const char *root, const char *sweep, const json_t *header, const json_t *point,
                      const json_t *choices, int tune) {
   static const char *const same[] = {"phases", "keys", "configs"};
@@ -223,6 +244,7 @@ char *bs_point_input(const char *root, const char *sweep, const json_t *header, 
     json_object_set(input, same[i], json_object_get(point, same[i]));
   json_t *command = json_object_get(header, "command");
   if (command != NULL) json_object_set(input, "command", command);
+  json_object_set_new(input, "argv", bs_point_words(header, point));
   if (choices != NULL) json_object_set(input, "choices", (json_t *)(uintptr_t)choices);
   char *text = input == NULL ? NULL : json_dumps(input, JSON_COMPACT);
   json_decref(input);

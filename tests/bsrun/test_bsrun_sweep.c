@@ -74,6 +74,91 @@ START_TEST(points_run_once_and_are_resumed) {
 }
 END_TEST
 
+/* The records below a folder, by request key; lines of files without a record are left out. */
+static json_t *records_below(const char *folder) {
+  char command[900], *line = NULL;
+  size_t room = 0;
+  json_t *records = json_object();
+  snprintf(command, sizeof command, "cat $(find '%s' -name metrics.jsonl)", folder);
+  FILE *f = popen(command, "r");
+  ck_assert_ptr_nonnull(f);
+  while (getline(&line, &room, f) > 0) {
+    json_t *record = json_loads(line, 0, NULL);
+    ck_assert_ptr_nonnull(record);
+    json_object_set_new(records, json_string_value(json_object_get(record, "request_key")), record);
+  }
+  free(line);
+  pclose(f);
+  return records;
+}
+
+static const char *text_of(const json_t *record, const char *key) {
+  const char *text = json_string_value(json_object_get(record, key));
+  return text != NULL ? text : "";
+}
+
+/* The words in a record of a point are those of a run of the same request; env has the sweep's command. */
+START_TEST(a_point_says_how_to_run_it_alone) {
+  const char *key;
+  json_t *point;
+  ran r = bsrun(dir, "sweep", "-x", "method=dense,row_parallel", "-x", "N=48", "-P", "1", "--b", "4", QUICK,
+                "--id", "s", "-q", NULL);
+  must_be(&r, 0);
+  ran_free(&r);
+  json_t *points = records_below(dir);
+  ck_assert_uint_eq(json_object_size(points), 2);
+  json_object_foreach(points, key, point) {
+    const json_t *argv = json_object_get(point, "argv");
+    char *words[32] = {NULL}, command[700];
+    ck_assert_ptr_nonnull(
+        strstr(text_of(json_object_get(point, "env"), "command"), "bsrun sweep -x method="));
+    for (size_t i = 0; i < json_array_size(argv) && i < 31; i++)
+      words[i] = (char *)(uintptr_t)json_string_value(json_array_get(argv, i));
+    snprintf(command, sizeof command, "rm -rf '%s/results'", dir);
+    ck_assert_int_eq(system(command), 0);
+    r = finish_bsrun(dir, start_bsrun(dir, words));
+    must_be(&r, 0);
+    ran_free(&r);
+    json_t *alone = records_below(dir);
+    ck_assert_uint_eq(json_object_size(alone), 1);
+    ck_assert_msg(json_object_get(alone, key) != NULL, "%s is not %s",
+                  json_object_iter_key(json_object_iter(alone)), key);
+    json_decref(alone);
+  }
+  json_decref(points);
+}
+END_TEST
+
+START_TEST(the_order_of_points_changes_no_result) {
+  static const char *const axes[][2] = {{"N=48,64", "method=dense,row_parallel"},
+                                        {"N=64,48", "method=row_parallel,dense"}};
+  static const char *const same[] = {"result_key", "relative_error", "choices", "gates", "algorithms"};
+  json_t *by[2], *record;
+  const char *key;
+  for (int i = 0; i < 2; i++) {
+    char folder[700];
+    ran r = bsrun(dir, "sweep", "-x", axes[i][0], "-x", axes[i][1], "--b", "4", QUICK, "--id",
+                  i == 0 ? "s" : "t", "-q", NULL);
+    must_be(&r, 0);
+    ran_free(&r);
+    snprintf(folder, sizeof folder, "%s/results/raw/%s", dir, i == 0 ? "s" : "t");
+    by[i] = records_below(folder);
+  }
+  ck_assert_uint_eq(json_object_size(by[0]), 4);
+  ck_assert_uint_eq(json_object_size(by[1]), 4);
+  json_object_foreach(by[0], key, record) {
+    const json_t *other = json_object_get(by[1], key);
+    ck_assert_ptr_nonnull(other);
+    for (size_t k = 0; k < sizeof same / sizeof same[0]; k++)
+      ck_assert_msg(json_object_get(record, same[k]) != NULL &&
+                        json_equal(json_object_get(record, same[k]), json_object_get(other, same[k])),
+                    "%s of %s differs", same[k], key);
+  }
+  json_decref(by[0]);
+  json_decref(by[1]);
+}
+END_TEST
+
 START_TEST(tuned_layers_are_pinned) {
   ran r = bsrun(dir, "sweep", "-x", "N=64", "--method", "dense", SMALL, "--set", "tune.min_work=1", "--phase",
                 "1", "--id", "s", "--tune-cache", "off", "-o", "json", NULL);
@@ -94,6 +179,14 @@ START_TEST(tuned_layers_are_pinned) {
   ck_assert_ptr_nonnull(tuned);
   ck_assert_ptr_nonnull(strstr(tuned, "\"choices\""));
   free(tuned);
+  const char *key;
+  json_t *record, *points = records_below(folder);
+  ck_assert_uint_eq(json_object_size(points), 2);
+  json_object_foreach(points, key, record) {
+    const json_t *choice = json_array_get(json_object_get(record, "choices"), 0);
+    ck_assert_str_eq(text_of(choice, "origin"), "pinned");
+  }
+  json_decref(points);
 }
 END_TEST
 
@@ -264,6 +357,8 @@ END_TEST
 int main(void) {
   const test_case tests[] = {{a_dry_run_shows_the_plan_and_makes_nothing},
                              {points_run_once_and_are_resumed},
+                             {a_point_says_how_to_run_it_alone},
+                             {the_order_of_points_changes_no_result},
                              {tuned_layers_are_pinned},
                              {points_that_fail_or_are_refused_are_told},
                              {what_is_wrong_with_the_command_is_one_line},

@@ -125,6 +125,8 @@ static void check_kept(const fault_case *c, const char *folder, const char *id) 
     ck_assert_str_eq(run_str(record, "status"), "failed");
     ck_assert_str_eq(run_str(error, "id"), id);
     if (c->rank != -2) ck_assert_int_eq((int)run_num(error, "rank"), c->rank);
+    ck_assert(run_num(record, "N") == 24 && run_num(record, "K") == 40 && run_num(record, "B") == 8);
+    ck_assert(run_num(record, "world_size") == 2);
   }
   ck_assert_uint_eq(run_count_files(folder, NULL), run_count_files(run_dir, NULL));
   json_decref(record);
