@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=
 SHELL := /bin/bash
-.PHONY: help setup build run test verify bench bench-sim gpu-bundle docs install format lint clean
+.PHONY: help setup build run test verify bench bench-sim answer gpu-bundle docs install format lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo 'make bench    benchmarks against the peers, about an hour; prints Markdown tables (docs/performance.md)'
 	@echo '              ISA=avx2 or all, CHOICE=measured, SKIP=grid,build, ONLY=matmul, QUICK=1, BS_PEERS_DIR=folder'
 	@echo 'make bench-sim   messages a second and memory of the simulator, beside other simulators'
+	@echo 'make answer   docs/answer.md and its chart: blockshock beside the other methods and dense, measured here in minutes'
 	@echo 'make gpu-bundle   build/gpu-bundle: what tests the cuda plugin on a machine with a GPU (docs/gpu/README.md)'
 	@echo 'make docs     the reference of the public headers: $(BUILD)/share/doc/blockshock/reference.md'
 	@echo 'make install  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
@@ -53,6 +54,9 @@ bench: build
 
 bench-sim: build
 	@$(BUILD)/bench/bench_sim
+
+answer: build
+	@scripts/answer $(BUILD)
 
 gpu-bundle: setup
 	@scripts/gpu-bundle
